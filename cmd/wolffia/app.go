@@ -17,7 +17,10 @@ import (
 )
 
 // A stdio is what a command reads and writes.
-type stdio struct{ in, out, err *os.File }
+type stdio struct {
+	in       *os.File
+	out, err *output
+}
 
 // An app is one execution of the program.
 type app struct {

@@ -130,7 +130,7 @@ func (a *app) printDiff(ctx context.Context, rt *local.Runtime, id string, paths
 	}
 	to := io.Writer(a.out)
 	if terminal && !f.noPager {
-		pager, err := startPager(ctx, a.out)
+		pager, err := startPager(ctx, a.out.file)
 		if err != nil {
 			a.warn("%s", printable(err.Error()))
 		} else if pager != nil {

@@ -23,6 +23,15 @@ type exitStatus struct{ code int }
 
 func (e exitStatus) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
+// alongside joins how a command has ended with an error of what follows, which it prints if the command's exit status would hide it.
+func (a *app) alongside(end, then error) error {
+	if then != nil && errors.As(end, new(exitStatus)) && !errors.As(then, new(exitStatus)) {
+		fmt.Fprintln(a.err, "wolffia:", printable(then.Error()))
+		return end
+	}
+	return errors.Join(end, then)
+}
+
 // codeFor is the exit code for the way in which a command has ended.
 func codeFor(exit runtime.Exit) int {
 	if exit.TimedOut {
@@ -48,11 +57,19 @@ func (a *app) close() (err error) {
 }
 
 // exitCode ends the execution: it prints an error, if there is one to print, asJSON on
-// standard output too, and closes what was opened. If a signal has ended ctx, that is why.
+// standard output too, and closes what was opened. If a signal has ended ctx, that is why. The
+// exit code of a command does not hold if standard output was lost.
 func (a *app) exitCode(ctx context.Context, err error, asJSON bool) int {
 	err = errors.Join(err, a.close())
-	code := exitFailed
 	var status exitStatus
+	switch lost := a.out.failure(); {
+	case lost == nil:
+	case errors.Is(lost, errBroken) || errors.As(err, &status):
+		err = lost
+	case !errors.Is(err, lost):
+		err = errors.Join(err, lost)
+	}
+	code := exitFailed
 	var start *runtime.StartError
 	switch {
 	case err == nil:

@@ -158,7 +158,10 @@ func (f *forwarder) listen(ctx context.Context, p *runtime.Publish) (net.Listene
 		}
 		_ = conn.Close()
 	}
-	fmt.Fprintf(f.app.out, "%s -> %s port %d\n", l.Addr(), f.id, p.Port)
+	if _, err := fmt.Fprintf(f.app.out, "%s -> %s port %d\n", l.Addr(), f.id, p.Port); err != nil {
+		_ = l.Close()
+		return nil, err
+	}
 	go f.serve(ctx, l, p.Port) // ends with the listener
 	return l, nil
 }

@@ -86,7 +86,7 @@ func (a *app) pull(ctx context.Context, req *puller.Request) (string, error) {
 	defer program.Close()
 	req.StateDir = rt.StateDir()
 	if term.IsTerminal(int(a.err.Fd())) {
-		req.Terminal = a.err
+		req.Terminal = a.err.file
 	}
 	return puller.Pull(ctx, program.ExecPath(), req)
 }

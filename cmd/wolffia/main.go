@@ -10,13 +10,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"runtime/debug"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"wolffia/local"
 )
@@ -28,7 +31,13 @@ func main() {
 	// Most commands end before a collection would pay: one takes a wolffia run one to three milliseconds of its start.
 	usual := debug.SetGCPercent(noGC)
 	time.AfterFunc(time.Second, func() { debug.SetGCPercent(usual) })
-	os.Exit(run(os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr}))
+	out, err := standard(unix.Stdout, "/dev/stdout")
+	complaints, err2 := standard(unix.Stderr, "/dev/stderr")
+	if err := cmp.Or(err, err2); err != nil {
+		fmt.Fprintln(os.Stderr, "wolffia:", err)
+		os.Exit(exitFailed)
+	}
+	os.Exit(run(os.Args[1:], stdio{os.Stdin, out, complaints}))
 }
 
 // rehearsing are the commands that read the record of a sandbox first, and take little time.

@@ -166,13 +166,15 @@ func (m *mcpServer) end(ctx context.Context) (err error) {
 func (m *mcpServer) endOne(ctx context.Context, id string) error {
 	var keep bool
 	var err error
+	tell := func() error { return nil }
 	if m.box.cow {
-		keep, err = m.app.review(ctx, m.rt, id, &reviewFlags{apply: applyNever}, false)
+		keep, tell, err = m.app.review(ctx, m.rt, id, &reviewFlags{apply: applyNever}, false)
 	}
 	ctx, cancel := context.WithTimeout(ctx, destroyLimit)
 	defer cancel()
 	if keep {
-		return errors.Join(err, m.rt.Stop(ctx, id))
+		stopped := m.rt.Stop(ctx, id)
+		return errors.Join(err, stopped, tell())
 	}
 	if derr := m.rt.Destroy(ctx, id); !errors.Is(derr, runtime.ErrNotFound) {
 		err = errors.Join(err, derr)

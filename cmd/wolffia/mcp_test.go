@@ -100,14 +100,23 @@ type mcpClient struct {
 // before.
 func (h *mcpHost) connect(flags ...string) *mcpClient {
 	h.t.Helper()
+	said := &testLog{t: h.t}
+	c := h.connectTelling(said, flags...)
+	c.said = said
+	return c
+}
+
+// connectTelling is connect with another standard error.
+func (h *mcpHost) connectTelling(stderr io.Writer, flags ...string) *mcpClient {
+	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), mcpLimit)
 	h.t.Cleanup(cancel)
-	c := &mcpClient{mcpHost: h, ctx: ctx, progress: make(chan *sdk.ProgressNotificationParams, 1000), said: &testLog{t: h.t}}
+	c := &mcpClient{mcpHost: h, ctx: ctx, progress: make(chan *sdk.ProgressNotificationParams, 1000)}
 	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ClientOptions{
 		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) { c.progress <- r.Params },
 	})
 	cmd := h.command(append([]string{"mcp"}, flags...)...)
-	cmd.Stderr = c.said
+	cmd.Stderr = stderr
 	var err error
 	if c.ClientSession, err = client.Connect(ctx, &sdk.CommandTransport{Command: cmd, TerminateDuration: time.Minute}, nil); err != nil {
 		h.t.Fatal(err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -65,4 +66,20 @@ func TestMCPCow(t *testing.T) {
 		t.Error(err)
 	}
 	h.none()
+
+	heard, w, err := os.Pipe() // standard error has no reader in the end, as after a client that was killed
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = h.connectTelling(w, "--cow")
+	c.does("bash", args{"command": "echo work >result"})
+	if err := errors.Join(w.Close(), heard.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if out := h.wolffia("diff", "--name-status", strings.TrimSpace(h.wolffia("ls", "-q"))); out != "A\tresult\n" {
+		t.Errorf("kept are %q", out)
+	}
 }

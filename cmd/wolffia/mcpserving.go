@@ -4,11 +4,8 @@ package main
 
 import (
 	"context"
-	"errors"
-	"os"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"wolffia/mcp"
@@ -23,15 +20,9 @@ func (m *mcpServer) serve(cmd *cobra.Command) error {
 	if term.IsTerminal(int(a.in.Fd())) {
 		return usageError(cmd, "standard input is a terminal, and an MCP client speaks JSON: configure a client, as with: claude mcp add wolffia -- wolffia mcp")
 	}
-	// Only the protocol goes to standard output. By another descriptor: a write to 1 or 2 of
-	// which the reader is gone would kill us before the sandbox has ended.
-	fd, err := unix.FcntlInt(a.out.Fd(), unix.F_DUPFD_CLOEXEC, 3)
-	if err != nil {
-		return err
-	}
-	out := os.NewFile(uintptr(fd), "standard output")
-	defer out.Close()
-	a.out = a.err
+	out := a.out // only the protocol goes there
+	a.out = &output{file: a.err.file}
+	var err error
 	if m.rt, err = a.open(m.box.runtime); err != nil {
 		return err
 	}
@@ -47,5 +38,5 @@ func (m *mcpServer) serve(cmd *cobra.Command) error {
 		},
 	})
 	err = s.Serve(cmd.Context(), a.in, out)
-	return errors.Join(err, m.end(cmd.Context()))
+	return a.alongside(err, m.end(cmd.Context()))
 }

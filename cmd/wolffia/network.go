@@ -324,7 +324,8 @@ Read the list before you use it: what the command did is what it asks for.`,
 				if err != nil {
 					return err
 				}
-				return printLearned(out, &f.box.networkFlags, learned, args)
+				_ = printLearned(out, &f.box.networkFlags, learned, args) // the output keeps its error
+				return nil
 			})
 		},
 	}

@@ -47,27 +47,30 @@ func (a *app) asks() bool {
 
 // review decides what becomes of the changes of a sandbox of run whose command has ended, as
 // failed or not, and reports whether the sandbox is to be kept, since it has changes that were
-// neither applied nor discarded.
-func (a *app) review(ctx context.Context, rt *local.Runtime, id string, f *reviewFlags, failed bool) (keep bool, err error) {
+// neither applied nor discarded. tell prints that, and is for later: wolffia may end in it, and then
+// the sandbox must have been kept.
+func (a *app) review(ctx context.Context, rt *local.Runtime, id string, f *reviewFlags, failed bool) (keep bool, tell func() error, err error) {
 	asking := ctx
 	ctx = context.WithoutCancel(ctx)
+	silent := func() error { return nil }
 	s, err := rt.Get(ctx, id)
 	if errors.Is(err, runtime.ErrNotFound) {
-		return false, nil // its lifetime is over
+		return false, silent, nil // its lifetime is over
 	}
 	if err != nil {
-		return true, err
+		return true, silent, err
 	}
 	all, err := rt.Changes(ctx, s.ID, runtime.ChangesOptions{Lines: true})
 	if err != nil {
-		return true, err
+		return true, silent, err
 	}
 	shown, git := withoutGit(all)
 	if len(shown) == 0 && !git {
-		return false, nil
+		return false, silent, nil
 	}
+	var head strings.Builder
 	if len(shown) > 0 {
-		fmt.Fprintf(a.err, "wolffia: %s\n", countText(shown))
+		fmt.Fprintf(&head, "wolffia: %s\n", countText(shown))
 	}
 	commits := 0
 	if git {
@@ -76,10 +79,10 @@ func (a *app) review(ctx context.Context, rt *local.Runtime, id string, f *revie
 			commits = 1 // nothing is lost by keeping the sandbox
 		}
 		if commits == 0 && len(shown) == 0 {
-			return false, nil // git has refreshed its index
+			return false, silent, nil // git has refreshed its index
 		}
 		if commits > 0 {
-			fmt.Fprintf(a.err, "wolffia: commits inside that the host does not have: %d; to take them: wolffia apply --git %s\n", commits, s.ID)
+			fmt.Fprintf(&head, "wolffia: commits inside that the host does not have: %d; to take them: wolffia apply --git %s\n", commits, s.ID)
 		}
 	}
 	choice := f.apply
@@ -90,23 +93,31 @@ func (a *app) review(ctx context.Context, rt *local.Runtime, id string, f *revie
 		}
 	}
 	if choice == applyAsk && len(shown) > 0 && a.asks() {
+		_, _ = a.err.WriteString(head.String())
 		return a.askReview(asking, rt, s, shown, commits > 0)
 	}
 	if choice == applyAlways && len(shown) > 0 {
-		res, err := rt.Apply(ctx, s.ID, runtime.ApplyOptions{})
-		if err = a.applied(s, res, false, err); err != nil {
-			a.kept(s)
-			return true, err
+		res, failure := rt.Apply(ctx, s.ID, runtime.ApplyOptions{})
+		keep = failure != nil || commits > 0
+		if res != nil {
+			left, _ := withoutGit(res.Left)
+			keep = keep || len(left) > 0
 		}
-		left, _ := withoutGit(res.Left)
-		if keep = len(left) > 0 || commits > 0; keep {
-			a.kept(s)
-		}
-		return keep, nil
+		return keep, func() error {
+			_, _ = a.err.WriteString(head.String())
+			err := a.applied(s, res, false, failure)
+			if keep {
+				a.kept(s)
+			}
+			return err
+		}, nil
 	}
-	a.summarize(shown)
-	a.kept(s)
-	return true, nil
+	return true, func() error {
+		_, _ = a.err.WriteString(head.String())
+		a.summarize(shown)
+		a.kept(s)
+		return nil
+	}, nil
 }
 
 // summarize prints the first of the changes.
@@ -125,8 +136,10 @@ func (a *app) kept(s *runtime.Sandbox) {
 	fmt.Fprintf(a.err, "wolffia: the changes are kept in sandbox %[1]s: wolffia diff %[1]s; apply %[1]s; discard %[1]s; rm -f %[1]s\n", s.ID)
 }
 
-// askReview asks what becomes of the changes.
-func (a *app) askReview(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, all []runtime.Change, commits bool) (keep bool, err error) {
+// askReview asks what becomes of the changes. Its results are those of review.
+func (a *app) askReview(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, all []runtime.Change, commits bool) (keep bool, tell func() error, err error) {
+	silent := func() error { return nil }
+	kept := func() error { a.kept(s); return nil }
 	a.summarize(all)
 	lines, asking := newLines(a), ctx
 	ctx = context.WithoutCancel(ctx)
@@ -135,8 +148,7 @@ func (a *app) askReview(ctx context.Context, rt *local.Runtime, s *runtime.Sandb
 		answer, err := lines.read(asking)
 		if err != nil { // the end of the input, or a signal
 			fmt.Fprintln(a.err)
-			a.kept(s)
-			return true, nil
+			return true, kept, nil
 		}
 		switch answer {
 		case "a", "apply", "c", "choose":
@@ -148,18 +160,17 @@ func (a *app) askReview(ctx context.Context, rt *local.Runtime, s *runtime.Sandb
 			}
 			res, err := rt.Apply(ctx, s.ID, runtime.ApplyOptions{Paths: paths})
 			if err = a.applied(s, res, false, err); err != nil && res == nil {
-				a.kept(s)
-				return true, err
+				return true, kept, err
 			}
 			rest, err := rt.Changes(ctx, s.ID, runtime.ChangesOptions{Lines: true})
 			if err != nil {
-				return true, err
+				return true, kept, err
 			}
 			if all, _ = withoutGit(rest); len(all) == 0 {
 				if commits {
-					a.kept(s)
+					return true, kept, nil
 				}
-				return commits, nil
+				return false, silent, nil
 			}
 			fmt.Fprintf(a.err, "wolffia: left: %s\n", countText(all))
 		case "d", "diff":
@@ -167,15 +178,14 @@ func (a *app) askReview(ctx context.Context, rt *local.Runtime, s *runtime.Sandb
 				a.warn("%s", printable(err.Error()))
 			}
 		case "k", "keep":
-			a.kept(s)
-			return true, nil
+			return true, kept, nil
 		case "x", "discard":
 			if commits {
 				fmt.Fprintln(a.err, "wolffia: the sandbox stays, since it has commits: wolffia apply --git, or wolffia rm")
 				_, err := rt.Discard(ctx, s.ID, pathsOf(all))
-				return true, err
+				return true, silent, err
 			}
-			return false, nil
+			return false, silent, nil
 		}
 	}
 }

@@ -130,7 +130,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string, ended func(ctx
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), destroyLimit)
 	defer cancel()
 	written := errors.Join(ended(ctx, rt, id), f.log.write(ctx, a, rt, id))
-	return errors.Join(end, written, a.end(cmd.Context(), rt, id, config.CopyOnWrite, &f.review, end != nil))
+	return a.alongside(end, errors.Join(written, a.end(cmd.Context(), rt, id, config.CopyOnWrite, &f.review, end != nil)))
 }
 
 // end destroys a sandbox whose command has ended, as failed or not. One that is copied is stopped instead if it has changes that
@@ -138,19 +138,21 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string, ended func(ctx
 func (a *app) end(ctx context.Context, rt *local.Runtime, id string, copied bool, f *reviewFlags, failed bool) error {
 	var keep bool
 	var err error
+	tell := func() error { return nil }
 	if copied {
-		keep, err = a.review(ctx, rt, id, f, failed)
+		keep, tell, err = a.review(ctx, rt, id, f, failed)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyLimit) // from now on: the user has thought
 	defer cancel()
 	if keep {
-		return errors.Join(err, rt.Stop(ctx, id))
+		stopped := rt.Stop(ctx, id)
+		return errors.Join(err, stopped, tell())
 	}
 	gone := a.destroy(ctx, rt, id)
 	if errors.Is(gone, runtime.ErrNotFound) { // it has ended by itself, and was swept up
 		gone = nil
 	}
-	return errors.Join(err, gone)
+	return errors.Join(err, gone, tell())
 }
 
 // A creation is what --json prints of a new sandbox.

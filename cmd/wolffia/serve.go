@@ -117,7 +117,7 @@ func ofRegistry(image string, allowed []string) (public bool, err error) {
 // again makes the configuration of a new sandbox from the flags. It scans the codebase each
 // time: new git repositories need guarding too.
 func (a *app) again(ctx context.Context, flags boxFlags, null *os.File) (*runtime.SandboxConfig, error) {
-	quiet := &app{stdio: stdio{in: a.in, out: null, err: null}, stateDir: a.stateDir} // one warning is enough
+	quiet := &app{stdio: stdio{in: a.in, out: &output{file: null}, err: &output{file: null}}, stateDir: a.stateDir} // one warning is enough
 	c, err := flags.config(ctx, quiet)
 	return c, errors.Join(err, quiet.close())
 }

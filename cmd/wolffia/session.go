@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -190,7 +189,7 @@ what becomes of the changes, as run does; what is neither applied nor discarded 
 			if left == detached || !ours || left == unattached && len(args) == 1 {
 				return err
 			}
-			return errors.Join(err, a.end(cmd.Context(), rt, id, copied, &reviewFlags{apply: applyAsk}, err != nil))
+			return a.alongside(err, a.end(cmd.Context(), rt, id, copied, &reviewFlags{apply: applyAsk}, err != nil))
 		},
 	}
 	a.addQuiet(cmd)
