@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"wolffia/local"
+	"wolffia/policy"
 	"wolffia/runtime"
 )
 
@@ -58,8 +60,8 @@ type mcpServer struct {
 	made []string // ids of sandboxes that end with us
 }
 
-// labelMCP is the label of a sandbox that wolffia mcp --sandbox has made: a digest of the
-// flags and the codebase. So other flags are not silently without effect.
+// labelMCP is the label of a sandbox that wolffia mcp --sandbox has made: a digest of the flags and, after a dash, one of the
+// rules. So other flags, and other rules in files, are not silently without effect. A sandbox of an older wolffia lacks the second.
 const labelMCP = "wolffia.mcp"
 
 // describe takes down which flags describe the sandbox.
@@ -87,7 +89,7 @@ func (m *mcpServer) open(ctx context.Context) (string, error) {
 		return "", m.app.located(err)
 	}
 	if m.name != "" {
-		return m.openNamed(ctx, config)
+		return m.openNamed(ctx, config, digestRules(config, flags.fromFile))
 	}
 	config.BoundToCaller = true
 	id, err := m.app.createAndStart(ctx, m.rt, config)
@@ -100,12 +102,28 @@ func (m *mcpServer) open(ctx context.Context) (string, error) {
 	return id, nil
 }
 
+// digestRules returns a digest of what the user has chosen for the rules of a new sandbox, wherever it is written, and of its network if
+// that is a policy file's. What depends on the codebase's content, or on the version of wolffia, is left out.
+func digestRules(config *runtime.SandboxConfig, networkOfFile bool) string {
+	hash := sha256.New()
+	if c, err := policy.ChoiceOf(config.Permissions); err == nil { // else there is no codebase
+		fmt.Fprintf(hash, "%q\n", c.Preset)
+		for _, r := range c.Rules {
+			fmt.Fprintf(hash, "%q %d\n", r.String(), r.Priority)
+		}
+	}
+	if networkOfFile {
+		_ = json.NewEncoder(hash).Encode(config.Egress) // of strings and numbers
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:12])
+}
+
 // openNamed returns the id of the sandbox that stays: it makes or starts it.
-func (m *mcpServer) openNamed(ctx context.Context, config *runtime.SandboxConfig) (string, error) {
+func (m *mcpServer) openNamed(ctx context.Context, config *runtime.SandboxConfig, rules string) (string, error) {
 	s, err := m.rt.Get(ctx, m.name)
 	if errors.Is(err, runtime.ErrNotFound) {
 		config.Name = m.name
-		config.Labels[labelMCP] = m.digest
+		config.Labels[labelMCP] = m.digest + "-" + rules
 		id, err := m.app.createAndStart(ctx, m.rt, config)
 		if !errors.Is(err, runtime.ErrExists) {
 			return id, err
@@ -117,7 +135,7 @@ func (m *mcpServer) openNamed(ctx context.Context, config *runtime.SandboxConfig
 	} else if err != nil {
 		return "", err
 	}
-	if err := m.fits(s, config); err != nil {
+	if err := m.fits(s, config, rules); err != nil {
 		return "", err
 	}
 	if s.State != runtime.StateRunning {
@@ -128,15 +146,18 @@ func (m *mcpServer) openNamed(ctx context.Context, config *runtime.SandboxConfig
 	return s.ID, nil
 }
 
-// fits returns an error if a sandbox that exists is not the one that the flags describe.
-func (m *mcpServer) fits(s *runtime.Sandbox, config *runtime.SandboxConfig) error {
+// fits returns an error if a sandbox that exists is not the one that the flags and files describe.
+func (m *mcpServer) fits(s *runtime.Sandbox, config *runtime.SandboxConfig, rules string) error {
 	again := fmt.Sprintf("remove it (%s rm -f %s), or name another one with --sandbox", m.app.self(), shellWord(m.name))
-	digest, ours := s.Labels[labelMCP]
+	label, ours := s.Labels[labelMCP]
+	flags, madeWith, told := strings.Cut(label, "-")
 	switch {
 	case s.CodebasePath != config.CodebasePath && (ours || m.box.codebase != "" || m.box.noCodebase):
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %s shows %s, and this server is for %s: %s", m.name, dash(s.CodebasePath), dash(config.CodebasePath), again)
-	case ours && digest != m.digest:
+	case ours && flags != m.digest:
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %s was made with other flags: %s", m.name, again)
+	case told && madeWith != rules:
+		return runtime.Errorf(runtime.ErrConflict, "sandbox %s was made with other rules of configuration files or of a policy file: %s", m.name, again)
 	case !ours && len(m.flags) > 0:
 		return runtime.Errorf(runtime.ErrConflict, "%s describe a new sandbox, and sandbox %s exists: leave them out, or %s", strings.Join(m.flags, ", "), m.name, again)
 	}

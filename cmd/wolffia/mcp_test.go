@@ -20,6 +20,7 @@ import (
 	"wolffia/internal/probe"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
+	"wolffia/runtime"
 )
 
 // mcpLimit is a guard against a hang.
@@ -62,7 +63,7 @@ func (h *mcpHost) command(args ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(filepath.Join(testbin.Dir(h.t), "wolffia"), args...)
 	cmd.Dir = h.project
-	cmd.Env = append(os.Environ(), "WOLFFIA_STATE_DIR="+h.state, "HOME="+filepath.Join(h.at, "home"), "XDG_CACHE_HOME="+cache, "GIT_CONFIG_GLOBAL=/dev/null")
+	cmd.Env = append(os.Environ(), "WOLFFIA_STATE_DIR="+h.state, "HOME="+filepath.Join(h.at, "home"), "XDG_CACHE_HOME="+cache, "XDG_CONFIG_HOME=", "GIT_CONFIG_GLOBAL=/dev/null")
 	return cmd
 }
 
@@ -731,6 +732,62 @@ func TestMCPSandbox(t *testing.T) {
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(string(out), want) {
 			t.Errorf("%s: %v: %s", flag, err, out)
+		}
+	}
+}
+
+// TestMCPSandboxRules: rules of files are not ignored either.
+func TestMCPSandboxRules(t *testing.T) {
+	t.Parallel()
+	h := newMCPHost(t)
+	user, project, file := filepath.Join(h.at, "home/.config/wolffia/config.yaml"), filepath.Join(h.project, ".wolffia.yaml"), filepath.Join(h.at, "policy.yaml")
+	if err := os.MkdirAll(filepath.Dir(user), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const policy = "version: 1\nextends: agent-safe\nrules:\n  - sub/*.txt=read\n"
+	for _, c := range []struct{ name, file, before, after string }{
+		{"Rules", user, "rules: [\"/sub/=read\"]\n", "rules: [\"/sub/=none\"]\n"},
+		{"NoRules", user, "rules: [\"/sub/=read\"]\n", "quiet: true\n"},
+		{"Reveal", user, "rules: [\"/sub/=read\"]\n", "reveal: [\"/sub/=read\"]\n"},
+		{"Preset", user, "preset: read-only\n", "preset: agent-safe\n"},
+		{"Policy", file, policy, strings.Replace(policy, "=read", "=none", 1)},
+		{"Network", file, policy + "network:\n  allow-host: [a.example]\n", policy + "network:\n  allow-host: [b.example]\n"},
+		{"Project", project, "rules: [\"/sub/=read\"]\n", "rules: [\"/sub/=view\"]\n"},
+	} {
+		flags := []string{"--sandbox", c.name}
+		write := func(text string) {
+			if err := os.WriteFile(c.file, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if c.file == project {
+				h.wolffia("trust", "--yes")
+			}
+		}
+		if c.file == file {
+			flags = append(flags, "--policy", file)
+		}
+		write(c.before)
+		s := h.connect(flags...)
+		s.does("bash", args{"command": "D=4"})
+		_ = s.Close()
+		write("# Another line.\n" + c.before)
+		s = h.connect(flags...)
+		s.does("bash", args{"command": "echo $D"}, "4\n")
+		_ = s.Close()
+		write(c.after)
+		s = h.connect(flags...)
+		s.fails("bash", args{"command": "true"}, "sandbox "+c.name+" was made with other rules of configuration files or of a policy file: remove it (wolffia rm -f "+c.name+")")
+		_ = s.Close()
+		if err := os.Remove(c.file); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	m := &mcpServer{app: &app{}, name: "box", digest: "flags"}
+	for label, fits := range map[string]bool{"flags-rules": true, "flags-others": false, "others-rules": false, "flags": true, "others": false} {
+		err := m.fits(&runtime.Sandbox{Labels: map[string]string{labelMCP: label}}, &runtime.SandboxConfig{}, "rules")
+		if (err == nil) != fits {
+			t.Errorf("a sandbox with the label %s: %v", label, err)
 		}
 	}
 }
