@@ -420,11 +420,14 @@ func orUnlimited(n float64) float64 {
 // parseSize reads a flag that has a size, or 0 for none.
 func parseSize(flag, s string) (int64, error) {
 	n, err := units.RAMInBytes(s)
-	if err != nil || n < 0 {
+	if err != nil || n < 0 || n == 0 && !isZero(s) {
 		return 0, runtime.Errorf(runtime.ErrInvalid, "--%s %q: it must be a size such as 512m or 2g, or 0 for no limit", flag, s)
 	}
 	return n, nil
 }
+
+// isZero reports whether the text of an amount that is 0 says so: 0.5 bytes are not no limit.
+func isZero(s string) bool { return !strings.ContainsAny(s, "123456789") }
 
 // completeProfile completes the names of profiles.
 func (a *app) completeProfile(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {

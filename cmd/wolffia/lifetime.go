@@ -37,7 +37,7 @@ func parseDuration(flag, s string) (time.Duration, error) {
 		days, err = strconv.ParseUint(n, 10, 16)
 		d = time.Duration(days) * 24 * time.Hour
 	}
-	if err != nil || d < 0 {
+	if err != nil || d < 0 || d == 0 && !isZero(s) {
 		return 0, runtime.Errorf(runtime.ErrInvalid, "--%s %q: it must be like 90s, 5m, 1h30m or 7d, or 0 for none", flag, s)
 	}
 	return d, nil
