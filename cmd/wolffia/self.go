@@ -7,6 +7,7 @@ import (
 
 	"wolffia/internal/probe"
 	"wolffia/internal/programs"
+	"wolffia/internal/statedir"
 	"wolffia/local"
 	"wolffia/runtime"
 )
@@ -40,6 +41,9 @@ func wolffiaFile() (string, error) {
 func (a *app) probeSelf() []probe.Result {
 	state := probe.Result{Feature: "state", Required: true, Allows: "the record of which sandboxes exist"}
 	rt, err := a.open("")
+	if err == nil {
+		err = tryState(rt.StateDir())
+	}
 	if err != nil {
 		state.Problem = err.Error()
 		return []probe.Result{state}
@@ -69,6 +73,15 @@ func (a *app) probeSelf() []probe.Result {
 		own.Found = filepath.Dir(guest.Path)
 	}
 	return append([]probe.Result{state, own}, poolResults(rt.Pools())...)
+}
+
+// tryState returns why the state directory cannot keep a new sandbox; nil if it can.
+func tryState(path string) error {
+	dir, err := statedir.Open(path)
+	if err != nil {
+		return err
+	}
+	return dir.Try()
 }
 
 // poolResults says of the pools there are whether they could be refilled.

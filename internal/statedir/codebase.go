@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -62,7 +63,7 @@ func (d *Dir) Remember(c *Codebase, replace bool) error {
 		err = writeRecord(file, c, replace)
 	}
 	if err != nil {
-		return runtime.Errorf(runtime.ErrUnavailable, "record of codebase %s: %w", c.Path, err)
+		return unusable(d.path, fmt.Errorf("record of codebase %s: %w", c.Path, err))
 	}
 	return nil
 }

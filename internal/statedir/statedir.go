@@ -82,8 +82,27 @@ func Open(path string) (*Dir, error) {
 	return d, nil
 }
 
+// unusable returns err as the error of a state directory that another one can replace.
 func unusable(path string, err error) error {
 	return runtime.Errorf(runtime.ErrUnavailable, "state directory %s: %w; choose another with --state-dir or WOLFFIA_STATE_DIR", path, err)
+}
+
+// Try takes the lock, and writes and removes a file, as each sandbox does. ErrUnavailable: that fails, as on a full disk.
+func (d *Dir) Try() error {
+	unlock, err := d.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	name := filepath.Join(d.path, "try")
+	err = os.WriteFile(name, make([]byte, 4096), 0o600)
+	if gone := os.Remove(name); err == nil {
+		err = gone
+	}
+	if err != nil {
+		return unusable(d.path, err)
+	}
+	return nil
 }
 
 // EnsureDir makes a directory with this mode, or checks one that exists: the user must own
@@ -329,10 +348,10 @@ func (d *Dir) lock() (unlock func(), err error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), lockLimit, errors.New("another process of wolffia has held it for too long: is one stopped?"))
 	defer cancel()
 	f, err := os.OpenFile(filepath.Join(d.path, "lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-	if err == nil {
-		unlock, err = filelock.Wait(ctx, f, unix.F_WRLCK, 0, 0)
-	}
 	if err != nil {
+		return nil, unusable(d.path, err)
+	}
+	if unlock, err = filelock.Wait(ctx, f, unix.F_WRLCK, 0, 0); err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "lock the state directory: %w", err)
 	}
 	return unlock, nil
