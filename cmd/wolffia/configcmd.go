@@ -69,14 +69,14 @@ func (c *configuration) values(k *config.Key) (all []value) {
 	f, settings := c.flags.Lookup(k.Flag), c.of(k.Name)
 	flag := value{k.Name, []string{f.Value.String()}, "flag"}
 	if list, several := f.Value.(pflag.SliceValue); several {
-		flag.Values = slices.Concat([]string{}, list.GetSlice()) // JSON has [] for nothing
+		flag.Values = append([]string{}, list.GetSlice()...) // JSON has [] for nothing
 	} else if n := len(settings); n > 0 {
 		settings = settings[n-1:]
 	}
 	if k.Kind == config.List || !f.Changed {
 		for _, s := range settings {
 			if !c.idle(k, &s) {
-				all = append(all, value{k.Name, slices.Concat([]string{}, s.Values), s.Source.String()}) // as above
+				all = append(all, value{k.Name, append([]string{}, s.Values...), s.Source.String()}) // as above
 			}
 		}
 	}
@@ -126,7 +126,7 @@ func (a *app) configProfilesCommand() *cobra.Command {
 				out.Source = source.String()
 			}
 			for _, s := range p.Settings {
-				out.Settings[s.Key] = s.Values
+				out.Settings[s.Key] = append([]string{}, s.Values...) // as above
 			}
 			all = append(all, out)
 		}

@@ -47,7 +47,7 @@ func (a *app) policyShowCommand() *cobra.Command {
 			if err != nil { // a program has made them
 				c = &policy.Choice{Rules: info.Config.Permissions}
 			}
-			s := shownPolicy{info.ID, c.Preset, c.Rules, c.PresetRules, c.MadeRules, nil}
+			s := shownPolicy{info.ID, c.Preset, append([]perm.Rule{}, c.Rules...), c.PresetRules, c.MadeRules, nil} // JSON has [] for nothing
 			if all {
 				s.All = info.Config.Permissions
 			}
