@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"strings"
 
 	"wolffia/perm"
@@ -11,10 +13,23 @@ import (
 // sandbox does can lead the host's git elsewhere when it makes one, or removes one.
 const WorktreeDir = ".wolffia"
 
-// WorktreeName returns the name below WorktreeDir of the working tree for a branch. Two branches
-// may have one name: what is not a letter or digit of ASCII, a dot, "_" or "-" becomes a "-".
+// WorktreeName returns the name below WorktreeDir of the working tree for a branch: that of
+// FormerWorktreeName and, if it differs from the branch's, a part of the branch's checksum.
 func WorktreeName(branch string) string {
-	return "worktree-" + strings.Map(func(r rune) rune {
+	name := FormerWorktreeName(branch)
+	if name == worktreePrefix+branch {
+		return name
+	}
+	sum := sha256.Sum256([]byte(branch))
+	return name + "-" + hex.EncodeToString(sum[:4])
+}
+
+const worktreePrefix = "worktree-"
+
+// FormerWorktreeName returns the name that the working tree for a branch once had. Several branches have
+// the same: what is not a letter or digit of ASCII, a dot, "_" or "-" becomes a "-".
+func FormerWorktreeName(branch string) string {
+	return worktreePrefix + strings.Map(func(r rune) rune {
 		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", r) {
 			return r
 		}

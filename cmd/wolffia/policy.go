@@ -239,7 +239,7 @@ open, and from its next start if it does not. What was read before is known.`,
 			}
 			made := &policy.Policy{}
 			if w := worktreeOf(s.CodebasePath, s.Labels); w != nil {
-				rules.worktree = w.name() // it keeps to its working tree
+				rules.worktree = w.name // it keeps to its working tree
 			}
 			if s.CodebasePath != "" { // without one SetPermissions says so
 				if made, err = rules.rules(cmd.Context(), a, s.CodebasePath); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,11 +19,12 @@ import (
 	"wolffia/runtime"
 )
 
-// The labels of a sandbox with a working tree of its own: its branch, and the commit at which
-// wolffia has made the branch, if it has.
+// The labels of a sandbox with a working tree of its own: its branch, the commit at which
+// wolffia has made the branch, if it has, and the directory's name, if that is not policy.FormerWorktreeName.
 const (
 	labelWorktree     = "wolffia.worktree"
 	labelWorktreeBase = "wolffia.worktree.base"
+	labelWorktreeName = "wolffia.worktree.name"
 )
 
 // worktreeFlags say whether the sandbox has a working tree of git of its own.
@@ -38,18 +40,19 @@ func (f *worktreeFlags) add(cmd *cobra.Command) {
 // A worktree is a working tree of git below policy.WorktreeDir of a codebase.
 type worktree struct {
 	codebase, branch string
+	name             string // of its directory
 	base             string // the commit at which wolffia has made the branch; empty: it was there
 }
 
-func (w *worktree) name() string { return policy.WorktreeName(w.branch) }
-func (w *worktree) path() string { return filepath.Join(w.codebase, policy.WorktreeDir, w.name()) }
+func (w *worktree) path() string { return filepath.Join(w.codebase, policy.WorktreeDir, w.name) }
 
 // worktreeOf returns the working tree of a sandbox with these labels; nil: it has none.
 func worktreeOf(codebase string, labels map[string]string) *worktree {
-	if labels[labelWorktree] == "" {
+	branch := labels[labelWorktree]
+	if branch == "" {
 		return nil
 	}
-	return &worktree{codebase, labels[labelWorktree], labels[labelWorktreeBase]}
+	return &worktree{codebase, branch, cmp.Or(labels[labelWorktreeName], policy.FormerWorktreeName(branch)), labels[labelWorktreeBase]}
 }
 
 // apply makes the working tree for c, which has its codebase already, or takes the one that an
@@ -69,7 +72,7 @@ func (f *worktreeFlags) apply(ctx context.Context, a *app, c *runtime.SandboxCon
 	case c.MountPoint != codebase:
 		return "", runtime.Errorf(runtime.ErrInvalid, "--worktree %s: git writes the codebase's path into the working tree, so it must appear inside at %s: leave --mount-point out", f.branch, codebase)
 	}
-	w := &worktree{codebase: codebase, branch: f.branch}
+	w := &worktree{codebase: codebase, branch: f.branch, name: policy.WorktreeName(f.branch)}
 	if err := a.unused(ctx, w); err != nil {
 		return "", err
 	}
@@ -89,7 +92,10 @@ func (f *worktreeFlags) apply(ctx context.Context, a *app, c *runtime.SandboxCon
 	if w.base != "" {
 		c.Labels[labelWorktreeBase] = w.base
 	}
-	return w.name(), nil
+	if w.name != policy.FormerWorktreeName(w.branch) {
+		c.Labels[labelWorktreeName] = w.name
+	}
+	return w.name, nil
 }
 
 // undo removes the working tree that apply has made, unless a sandbox has it.
@@ -103,7 +109,7 @@ func (f *worktreeFlags) undo(ctx context.Context, a *app) {
 	f.made = nil
 }
 
-// unused returns an error if a sandbox has the working tree.
+// unused returns an error if a sandbox has the working tree of the branch.
 func (a *app) unused(ctx context.Context, w *worktree) error {
 	rt, err := a.open("")
 	if err != nil {
@@ -114,7 +120,7 @@ func (a *app) unused(ctx context.Context, w *worktree) error {
 		return err
 	}
 	for _, s := range all {
-		if other := worktreeOf(s.CodebasePath, s.Labels); other != nil && other.path() == w.path() {
+		if other := worktreeOf(s.CodebasePath, s.Labels); other != nil && other.codebase == w.codebase && other.branch == w.branch {
 			return runtime.Errorf(runtime.ErrConflict, "--worktree %s: sandbox %s has it: take another branch, or wolffia rm %s", w.branch, s.ContainerName(), s.ContainerName())
 		}
 	}
@@ -137,6 +143,11 @@ func (w *worktree) add(ctx context.Context) (made bool, err error) {
 			return false, err
 		}
 		list = strings.ReplaceAll(list, "\n", "\x00")
+	}
+	former := *w
+	former.name = policy.FormerWorktreeName(w.branch)
+	if at, known := branchAt(list, former.path()); known && at == w.branch {
+		w.name = former.name // an earlier version has made it
 	}
 	if at, known := branchAt(list, w.path()); known {
 		_, err := os.Lstat(w.path())
