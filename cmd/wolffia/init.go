@@ -32,7 +32,11 @@ directory, from what is found there. It counts after wolffia trust.`,
 			if err := writeNew(path, text, force); err != nil {
 				return err
 			}
-			fmt.Fprintf(a.err, "wolffia: %s is written; to use it: wolffia trust\n", printable(path))
+			trust := "wolffia trust"
+			if len(args) > 0 {
+				trust += " " + shellWord(dir)
+			}
+			fmt.Fprintf(a.err, "wolffia: %s is written; to use it: %s\n", printable(path), printable(trust))
 			return nil
 		},
 	}

@@ -55,14 +55,14 @@ func (a *app) trust(ctx context.Context, dir string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	file, err := a.checkProject(name, path, data)
+	request, err := a.checkProject(name, path, data)
 	if err != nil {
 		return runtime.WithClass(runtime.ErrInvalid, err)
 	}
 	for line := range strings.Lines(string(data)) {
 		fmt.Fprintf(a.out, "  %s\n", printable(strings.TrimRight(line, "\r\n")))
 	}
-	for _, s := range config.Widens(file) {
+	for _, s := range config.Widens(request) {
 		fmt.Fprintf(a.out, "%s: gives more than sandboxes have by default: %s: %s\n",
 			printable(s.Source.String()), s.Key, printable(strings.Join(s.Values, " ")))
 	}
@@ -80,7 +80,7 @@ func (a *app) trust(ctx context.Context, dir string, yes bool) error {
 
 // checkProject parses a project's file, and merges it with the user's own: an error there
 // would be one of each later command.
-func (a *app) checkProject(name, dir string, data []byte) (*config.File, error) {
+func (a *app) checkProject(name, dir string, data []byte) (*config.Request, error) {
 	c := &configuration{app: a}
 	c.home, _ = os.UserHomeDir() // as in configuration
 	c.known()
@@ -93,7 +93,7 @@ func (a *app) checkProject(name, dir string, data []byte) (*config.File, error) 
 		return nil, err
 	}
 	_, err = config.Merge(&c.request)
-	return c.request.Project, err
+	return &c.request, err
 }
 
 // errNotConfirmed is the answer no.

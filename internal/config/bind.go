@@ -221,36 +221,49 @@ func all(settings []Setting, name string) (values []string) {
 	return values
 }
 
-// Widens returns the settings of a project's file, also in its profiles, that may give a
-// sandbox more than it has without them.
-func Widens(f *File) (out []Setting) {
-	check := f.Settings
-	for _, p := range f.Profiles {
+// Widens returns the settings of the project's file, also in its profiles, that may give a
+// sandbox more than it has without them. Those of a profile that the file names and does not have are
+// returned with the place of the name, and with "profile NAME: " before the key.
+func Widens(r *Request) (out []Setting) {
+	check := r.Project.Settings
+	for _, p := range r.Project.Profiles {
 		check = slices.Concat(check, p.Settings)
 	}
 	for _, s := range check {
-		b := bindings[s.Key]
-		wide := false
-		if len(s.Values) == 0 {
-			continue
-		}
-		switch b.how {
-		case ranked:
-			normal := b.preset
-			if normal == "" {
-				normal = b.order[0]
-			}
-			wide = s.Values[0] != normal && !earlier(b.order, s.Values[0], normal)
-		case named:
-			wide = slices.ContainsFunc(s.Values, func(v string) bool { return !strings.Contains(v, "=") })
-		case deny, names:
-			wide = true
-		default:
-			wide = s.Key == "reveal" || s.Key == "image"
-		}
-		if wide {
+		if widens(&s) {
 			out = append(out, s)
 		}
 	}
+	selected := r.Project.Profile
+	if selected == nil {
+		return out
+	}
+	more, _ := r.profile(selected.Values[0], true) // Merge reports an unknown one
+	for _, s := range more {
+		if !s.Source.Project && widens(&s) {
+			out = append(out, Setting{Key: "profile " + selected.Values[0] + ": " + s.Key, Values: s.Values, Source: selected.Source})
+		}
+	}
 	return out
+}
+
+// widens reports whether a setting may give a sandbox more than it has without it.
+func widens(s *Setting) bool {
+	b := bindings[s.Key]
+	if len(s.Values) == 0 {
+		return false
+	}
+	switch b.how {
+	case ranked:
+		normal := b.preset
+		if normal == "" {
+			normal = b.order[0]
+		}
+		return s.Values[0] != normal && !earlier(b.order, s.Values[0], normal)
+	case named:
+		return slices.ContainsFunc(s.Values, func(v string) bool { return !strings.Contains(v, "=") })
+	case deny, names:
+		return true
+	}
+	return s.Key == "reveal" || s.Key == "image"
 }

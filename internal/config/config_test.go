@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -299,12 +300,33 @@ func TestParseErrors(t *testing.T) {
 func TestWidens(t *testing.T) {
 	f := parse(t, true, "network: none\npreset: read-only\nmemory: 5\nenv: {A: 1}\nreveal: [a=read]\nprofiles: {p: {network: host, env: [X], mount: [/x], limits: best-effort, cwd: /}}")
 	var got []string
-	for _, s := range Widens(f) {
+	for _, s := range Widens(&Request{Project: f}) {
 		got = append(got, s.Key+" "+s.Source.String())
 	}
 	want := []string{"reveal project:5", "network project:6, profile p", "env project:6, profile p", "mount project:6, profile p", "limits project:6, profile p"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A profile that a project's file selects, and does not have, gives what it gives.
+func TestWidensByAProfile(t *testing.T) {
+	user := parse(t, false, "profiles: {net: {network: host, memory: 5}, less: {network: none}}")
+	builtin := []Profile{{Name: "agent", Settings: []Setting{{Key: "network", Values: []string{"host"}, Source: Source{Profile: "agent"}}}}}
+	for text, want := range map[string]string{
+		"profile: net":     "profile net: network [host] project:1",
+		"profile: agent":   "profile agent: network [host] project:1",
+		"profile: less":    "",
+		"profile: unknown": "",
+		"profile: p\nprofiles: {p: {network: host}}": "network [host] project:2, profile p",
+	} {
+		var got []string
+		for _, s := range Widens(&Request{User: user, Builtin: builtin, Project: parse(t, true, text)}) {
+			got = append(got, fmt.Sprint(s.Key, " ", s.Values, " ", s.Source))
+		}
+		if strings.Join(got, "; ") != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
 	}
 }
 
@@ -438,8 +460,9 @@ func FuzzParse(f *testing.F) {
 		for _, project := range []bool{false, true} {
 			file, err := Parse(keys, Place{Name: "f", Dir: "/d", Home: "/h", Project: project}, data)
 			if err == nil && project {
-				Widens(file)
-				_, _ = Merge(&Request{Keys: keys, Project: file}) // it does not panic
+				r := &Request{Keys: keys, Project: file}
+				Widens(r)
+				_, _ = Merge(r) // it does not panic
 			}
 		}
 	})
