@@ -37,6 +37,7 @@ type facts struct {
 	bound      bool      // to its caller
 	callerGone bool      // which never started it
 	copied     bool      // it has changes that are not the codebase's
+	changed    bool      // it is created and copied, and has changes: its end was not recorded
 }
 
 // stuckLimit is how long after its deadline a sandbox may run before its shim counts as
@@ -57,7 +58,7 @@ func (f *facts) reapable(now time.Time) reason {
 		return ""
 	case f.expired != "":
 		return reason(f.expired)
-	case f.bound && (f.state != runtime.StateCreated && !f.copied || f.callerGone):
+	case f.bound && (f.state != runtime.StateCreated && !f.copied || f.callerGone && !f.changed):
 		return whyUnbound
 	case f.state == runtime.StateDead && !f.copied:
 		return whyDead
@@ -107,7 +108,7 @@ func (s *sandboxes) look(box *statedir.Box, state func() (runtime.State, string,
 	f.copied = c.CopyOnWrite
 	if f.bound && f.state == runtime.StateCreated {
 		lives, err := box.HasCaller()
-		f.callerGone = !lives && err == nil
+		f.callerGone, f.changed = !lives && err == nil, f.copied && box.HasChanges()
 	}
 	return f, nil
 }

@@ -40,7 +40,8 @@ func TestReapable(t *testing.T) {
 		{"bound, dead", facts{state: dead, bound: true}, whyUnbound},
 		{"bound, stopped, with changes", facts{state: stopped, bound: true, copied: true}, whyStopped},
 		{"bound, dead, with changes", facts{state: dead, bound: true, copied: true}, whyStopped},
-		{"bound, never started, with changes", facts{state: created, bound: true, copied: true, callerGone: true}, whyUnbound},
+		{"bound, copied, never started", facts{state: created, bound: true, copied: true, callerGone: true}, whyUnbound},
+		{"bound, with changes, its end not recorded", facts{state: created, bound: true, copied: true, changed: true, callerGone: true}, ""},
 		{"dead, with changes", facts{state: dead, copied: true}, whyStopped},
 		{"bound, its time over", facts{state: stopped, bound: true, expired: runtime.ExpiredTTL, expiresAt: now}, whyTTL},
 	} {

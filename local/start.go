@@ -160,7 +160,7 @@ func unbind(box *statedir.Box, c *statedir.Config) error {
 	if !c.BoundToCaller || !c.CopyOnWrite {
 		return nil
 	}
-	if state, _, err := box.Rest(); err != nil || state == runtime.StateCreated {
+	if state, _, err := box.Rest(); err != nil || state == runtime.StateCreated && !box.HasChanges() {
 		return err
 	}
 	c.BoundToCaller = false

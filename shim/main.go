@@ -87,7 +87,7 @@ type shim struct {
 	network  inside.Network // see reach; nil: the shim has had no use for it; guarded by reaching
 
 	killed   atomic.Bool // PID 1 was, by kill
-	orphaned atomic.Bool // the caller to which the sandbox is bound has ended
+	orphaned atomic.Bool // the caller to which the sandbox is bound has ended, and nothing of it is kept
 	spared   atomic.Bool // the sandbox had no user, and gets none
 
 	recording sync.Once // of the outcome
@@ -168,7 +168,7 @@ func (s *shim) settle(c *statedir.Config, config, alive *os.File) {
 	if c.BoundToCaller {
 		go func() { // ends with the caller, or the process
 			_, _ = alive.Read(make([]byte, 1))
-			s.orphaned.Store(true)
+			s.orphaned.Store(!c.CopyOnWrite) // else its changes are kept
 			s.end(statedir.Status{State: runtime.StateStopped}, 0)
 		}()
 	}

@@ -2,6 +2,7 @@ package statedir
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -29,6 +30,16 @@ const (
 // Cow returns the directory of a copied codebase, for a program that knows only the run directory. It
 // belongs to the user that the tree server runs as, and survives Stop.
 func Cow(run string) string { return filepath.Join(filepath.Dir(run), cowDir) }
+
+// HasChanges reports whether a copied codebase may have changes, or a snapshot of some. It looks at no file.
+func (b *Box) HasChanges() bool {
+	for _, name := range []string{CowUpper, CowSnapshots} {
+		if list, err := names(filepath.Join(Cow(b.Run()), name), math.MaxInt); err != nil || len(list) > 0 {
+			return true
+		}
+	}
+	return false
+}
 
 // makeCow makes what Cow returns, and checks that its file system can hold a copied codebase.
 func (b *Box) makeCow(c *Config) error {

@@ -58,6 +58,44 @@ func boundNotStarted(e *env) {
 	e.Until("the end of both", func() bool { return len(e.list()) == 0 })
 }
 
+// The changes of one with a copied codebase outlive its caller, whether it runs or was stopped, and a later start binds
+// it to no process.
+func boundCopied(e *env) {
+	first := e.rt
+	dir := e.copiedSource()
+	before := e.local(dir, showTree)
+	var ids []string
+	for range 2 {
+		c := e.open(dir)
+		c.CopyOnWrite, c.BoundToCaller = true, true
+		id := e.start(c).ID
+		e.out(id, "echo kept >work")
+		ids = append(ids, id)
+	}
+	e.OK(first.Stop(e.Ctx, ids[0]))
+	e.rt = e.other()
+	e.closeRuntime(first)
+	for _, id := range ids {
+		e.Until("the end of the sandbox", func() bool { return e.get(id).State == runtime.StateStopped })
+	}
+	if n := len(e.list()); n != 2 {
+		e.Errorf("%d of 2 sandboxes with changes outlived the caller", n)
+	}
+	for _, id := range ids {
+		e.OK(e.rt.Start(e.Ctx, id))
+		e.prints(id, "cat work", "kept\n")
+	}
+	second := e.rt
+	e.rt = e.other()
+	e.closeRuntime(second)
+	for _, id := range ids {
+		e.is(id, runtime.StateRunning)
+	}
+	if got := e.local(dir, showTree); got != before {
+		e.Errorf("the host has\n%s\nwant\n%s", got, before)
+	}
+}
+
 // A sandbox that is not bound does not care.
 func notBoundToCaller(e *env) {
 	first := e.rt

@@ -21,6 +21,7 @@ var lifecycleTests = []test{
 	{"StartFails", nil, startFails},
 	{"BoundToCaller", nil, boundToCaller},
 	{"BoundNotStarted", []Feature{Recovery}, boundNotStarted},
+	{"BoundCopied", []Feature{CopyOnWrite, Recovery}, boundCopied},
 	{"NotBoundToCaller", []Feature{Recovery}, notBoundToCaller},
 }
 
