@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -47,5 +48,38 @@ func TestBoundChangesWithoutRecord(t *testing.T) {
 	}
 	if d, err := rt.Inspect(t.Context(), s.ID); err != nil || d.Config.BoundToCaller {
 		t.Errorf("it is bound again (%v)", err)
+	}
+}
+
+// A bound sandbox that its own caller has stopped, or whose shim was killed, stays as long as the caller lives.
+func TestBoundStoppedByItsCaller(t *testing.T) {
+	rt, state, _ := newRuntime(t)
+	caller := another(t, state)
+	s, err := caller.Create(t.Context(), &runtime.SandboxConfig{BoundToCaller: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	box := caller.BoxOf(s.ID)
+	for what, end := range map[string]func() error{
+		"stopped": func() error { return caller.Stop(t.Context(), s.ID) },
+		"dead":    func() error { return errors.Join(box.Shim().Kill(limit), box.WaitUnlocked(t.Context(), limit)) },
+	} {
+		if err := errors.Join(caller.Start(t.Context(), s.ID), end()); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		for _, lister := range []func() ([]*runtime.Sandbox, error){
+			func() ([]*runtime.Sandbox, error) { return caller.List(t.Context()) },
+			func() ([]*runtime.Sandbox, error) { return rt.List(t.Context()) },
+		} {
+			if all, err := lister(); err != nil || len(all) != 1 || string(all[0].State) != what {
+				t.Fatalf("%s: %+v, %v; want the one sandbox", what, all, err)
+			}
+		}
+	}
+	if err := errors.Join(caller.Start(t.Context(), s.ID), caller.Stop(t.Context(), s.ID), caller.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := rt.List(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("%+v, %v; want none: the caller has ended", all, err)
 	}
 }

@@ -34,8 +34,7 @@ type facts struct {
 	state      runtime.State // empty: it does not exist, or has another runtime
 	expired    runtime.Expiry
 	expiresAt  time.Time // zero: it has no time to live
-	bound      bool      // to its caller
-	callerGone bool      // which never started it
+	callerGone bool      // which it is bound to
 	copied     bool      // it has changes that are not the codebase's
 	changed    bool      // it is created and copied, and has changes: its end was not recorded
 }
@@ -58,7 +57,7 @@ func (f *facts) reapable(now time.Time) reason {
 		return ""
 	case f.expired != "":
 		return reason(f.expired)
-	case f.bound && (f.state != runtime.StateCreated && !f.copied || f.callerGone && !f.changed):
+	case f.callerGone && (!f.copied || f.state == runtime.StateCreated && !f.changed):
 		return whyUnbound
 	case f.state == runtime.StateDead && !f.copied:
 		return whyDead
@@ -104,11 +103,11 @@ func (s *sandboxes) look(box *statedir.Box, state func() (runtime.State, string,
 	if err != nil {
 		return nil, err
 	}
-	f.state, f.expired, f.expiresAt, f.bound = f.sandbox.State, f.sandbox.Expired, f.sandbox.ExpiresAt, c.BoundToCaller
-	f.copied = c.CopyOnWrite
-	if f.bound && f.state == runtime.StateCreated {
+	f.state, f.expired, f.expiresAt, f.copied = f.sandbox.State, f.sandbox.Expired, f.sandbox.ExpiresAt, c.CopyOnWrite
+	if c.BoundToCaller && f.state != runtime.StateRunning {
 		lives, err := box.HasCaller()
-		f.callerGone, f.changed = !lives && err == nil, f.copied && box.HasChanges()
+		f.callerGone = !lives && err == nil
+		f.changed = f.copied && f.state == runtime.StateCreated && box.HasChanges()
 	}
 	return f, nil
 }

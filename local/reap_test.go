@@ -33,17 +33,16 @@ func TestReapable(t *testing.T) {
 		{"runs, its time long over", facts{state: running, expired: runtime.ExpiredTTL, expiresAt: now.Add(-stuckLimit)}, whyStuck},
 		{"runs, idle too long", facts{state: running, expired: runtime.ExpiredIdle}, ""},
 
-		{"bound, not started yet", facts{state: created, bound: true}, ""},
-		{"bound, never started", facts{state: created, bound: true, callerGone: true}, whyUnbound},
-		{"bound, runs", facts{state: running, bound: true, callerGone: true}, ""},
-		{"bound, stopped", facts{state: stopped, bound: true}, whyUnbound},
-		{"bound, dead", facts{state: dead, bound: true}, whyUnbound},
-		{"bound, stopped, with changes", facts{state: stopped, bound: true, copied: true}, whyStopped},
-		{"bound, dead, with changes", facts{state: dead, bound: true, copied: true}, whyStopped},
-		{"bound, copied, never started", facts{state: created, bound: true, copied: true, callerGone: true}, whyUnbound},
-		{"bound, with changes, its end not recorded", facts{state: created, bound: true, copied: true, changed: true, callerGone: true}, ""},
+		{"bound, never started", facts{state: created, callerGone: true}, whyUnbound},
+		{"bound, runs", facts{state: running, callerGone: true}, ""},
+		{"bound, stopped", facts{state: stopped, callerGone: true}, whyUnbound},
+		{"bound, dead", facts{state: dead, callerGone: true}, whyUnbound},
+		{"bound, stopped, with changes", facts{state: stopped, copied: true, callerGone: true}, whyStopped},
+		{"bound, dead, with changes", facts{state: dead, copied: true, callerGone: true}, whyStopped},
+		{"bound, copied, never started", facts{state: created, copied: true, callerGone: true}, whyUnbound},
+		{"bound, with changes, its end not recorded", facts{state: created, copied: true, changed: true, callerGone: true}, ""},
 		{"dead, with changes", facts{state: dead, copied: true}, whyStopped},
-		{"bound, its time over", facts{state: stopped, bound: true, expired: runtime.ExpiredTTL, expiresAt: now}, whyTTL},
+		{"bound, its time over", facts{state: stopped, callerGone: true, expired: runtime.ExpiredTTL, expiresAt: now}, whyTTL},
 	} {
 		if got := tt.is.reapable(now); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
