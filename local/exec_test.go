@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -191,5 +192,42 @@ func TestStoppedBeforeExecution(t *testing.T) {
 	}
 	if res, err := rt.Exec(ctx, id, &runtime.ExecRequest{Command: []string{"echo", "runs"}}); err != nil || string(res.Stdout) != "runs\n" {
 		t.Fatalf("%+v, %v", res, err)
+	}
+}
+
+// The longest timeout there is ends no command, also none of the same connection.
+func TestLongestTimeout(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	id := create(t, rt, codebase)
+	if err := rt.Start(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	s, err := rt.CreateSession(t.Context(), id, &runtime.SessionConfig{Name: "main"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{Command: []string{"cat"}, Stdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	for what, run := range map[string]func(timeout time.Duration) (*runtime.ExecResult, error){
+		"command": func(timeout time.Duration) (*runtime.ExecResult, error) {
+			return rt.Exec(t.Context(), id, &runtime.ExecRequest{Command: []string{"echo", "hi"}, Timeout: timeout})
+		},
+		"in a session": func(timeout time.Duration) (*runtime.ExecResult, error) {
+			return rt.SessionExec(t.Context(), s.ID, &runtime.SessionExecRequest{Command: "echo hi", Timeout: timeout})
+		},
+	} {
+		for _, timeout := range []time.Duration{math.MaxInt64, math.MaxInt64 - time.Second} {
+			if res, err := run(timeout); err != nil || res.TimedOut || string(res.Stdout) != "hi\n" {
+				t.Errorf("%s, timeout %v: %+v, %v", what, timeout, res, err)
+			}
+		}
+	}
+	_, _ = io.WriteString(other.Stdin(), "still here\n")
+	_ = other.Stdin().Close()
+	if out, err := io.ReadAll(other.Stdout()); err != nil || string(out) != "still here\n" {
+		t.Errorf("the other command: %q, %v", out, err)
 	}
 }

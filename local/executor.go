@@ -141,7 +141,7 @@ func (e *executor) start(ctx context.Context, c *command) (*process, error) {
 	if c.timeout > 0 {
 		p.limit = &overdue{timeout: c.timeout, session: p.session}
 		c.OnStarted = p.limit.begin
-		stuck := time.AfterFunc(c.timeout+overdueGrace, func() { _ = conn.Close() }) // the shim does not take the request
+		stuck := time.AfterFunc(withGrace(c.timeout), func() { _ = conn.Close() }) // the shim does not take the request
 		defer stuck.Stop()
 	}
 	if queued := c.queued; queued != nil {

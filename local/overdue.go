@@ -1,6 +1,7 @@
 package local
 
 import (
+	"math"
 	"sync"
 	"syscall"
 	"time"
@@ -17,6 +18,11 @@ const (
 	// slow: more than pipes and windows hold.
 	overdueOutput = 16 << 20
 )
+
+// withGrace returns when a command with that timeout is overdue; the longest Duration if that is later.
+func withGrace(timeout time.Duration) time.Duration {
+	return min(timeout, math.MaxInt64-overdueGrace) + overdueGrace
+}
 
 // An overdue gives up a command that PID 1 does not end at its timeout, because PID 1 is
 // stopped or lies.
@@ -51,7 +57,7 @@ func (o *overdue) begin() {
 // count starts the timer. The caller holds o.mu.
 func (o *overdue) count() {
 	if o.timer == nil && !o.done {
-		o.timer = time.AfterFunc(o.timeout+overdueGrace, o.look)
+		o.timer = time.AfterFunc(withGrace(o.timeout), o.look)
 	}
 }
 
