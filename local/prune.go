@@ -31,6 +31,7 @@ func (r reason) unasked() bool { return r != "" && r != whyDead && r != whyStopp
 // facts are what decides whether a sandbox may be removed.
 type facts struct {
 	half       bool          // it has no configuration
+	damaged    bool          // one of its files cannot be read: it may have changes
 	state      runtime.State // empty: it does not exist, or has another runtime
 	expired    runtime.Expiry
 	expiresAt  time.Time // zero: it has no time to live
@@ -48,6 +49,8 @@ func (f *facts) reapable(now time.Time) reason {
 	switch {
 	case f.half:
 		return whyHalf
+	case f.damaged:
+		return "" // until it is destroyed
 	case f.state == runtime.StateRunning:
 		if f.expired == runtime.ExpiredTTL && now.Sub(f.expiresAt) >= stuckLimit {
 			return whyStuck
@@ -86,8 +89,7 @@ func (s *sandboxes) look(box *statedir.Box, state func() (runtime.State, string,
 	case errors.Is(err, runtime.ErrNotFound):
 		return f, nil
 	case err != nil:
-		f.config, f.state = unknownConfig(), runtime.StateDead
-		f.sandbox = &runtime.Sandbox{ID: box.ID(), State: f.state, Reason: err.Error()}
+		f.damaged, f.sandbox = true, &runtime.Sandbox{ID: box.ID(), State: runtime.StateDead, Reason: err.Error()}
 		return f, nil
 	case s.backend(c.Runtime) == nil:
 		return f, nil
@@ -96,12 +98,13 @@ func (s *sandboxes) look(box *statedir.Box, state func() (runtime.State, string,
 	if errors.Is(err, runtime.ErrNotFound) {
 		return f, nil // destroyed meanwhile
 	}
-	if err != nil { // its lock is damaged
-		why := err.Error()
-		f.sandbox, err = describe(box, c, func() (runtime.State, string, error) { return runtime.StateDead, why, nil })
-	}
-	if err != nil {
-		return nil, err
+	if err != nil { // its lock or its lifetime is damaged
+		f.damaged, f.sandbox = true, outline(box, c)
+		if f.sandbox.State, _, _ = state(); f.sandbox.State == "" {
+			f.sandbox.State = runtime.StateDead
+		}
+		f.sandbox.Reason = err.Error()
+		return f, nil
 	}
 	f.state, f.expired, f.expiresAt, f.copied = f.sandbox.State, f.sandbox.Expired, f.sandbox.ExpiresAt, c.CopyOnWrite
 	if c.BoundToCaller && f.state != runtime.StateRunning {

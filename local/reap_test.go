@@ -19,6 +19,7 @@ func TestReapable(t *testing.T) {
 		{"none", facts{}, ""},
 		{"half made", facts{half: true}, whyHalf},
 		{"half removed", facts{half: true, state: dead}, whyHalf},
+		{"damaged", facts{damaged: true, state: stopped, expired: runtime.ExpiredTTL, callerGone: true}, ""},
 		{"created", facts{state: created}, ""},
 		{"runs", facts{state: running}, ""},
 		{"stopped", facts{state: stopped}, whyStopped},

@@ -233,12 +233,8 @@ func describe(box *statedir.Box, c *statedir.Config, state func() (runtime.State
 	if err != nil {
 		return nil, err
 	}
-	s := &runtime.Sandbox{
-		ID: box.ID(), Name: c.Name, Runtime: c.Runtime, State: is, Reason: why,
-		Labels: maps.Clone(c.Labels), CreatedAt: time.UnixMilli(c.CreatedAt),
-		CodebaseID: c.CodebaseID, CodebasePath: c.CodebasePath, Filter: filterOf(c), CopyOnWrite: c.CopyOnWrite, Image: c.Image, MountPoint: c.MountPointOrDefault(),
-		Network: networkOf(c), UID: c.UID, GID: c.GID,
-	}
+	s := outline(box, c)
+	s.State, s.Reason = is, why
 	life, err := box.Lifetime(c)
 	if err != nil {
 		return nil, err
@@ -249,6 +245,16 @@ func describe(box *statedir.Box, c *statedir.Config, state func() (runtime.State
 		s.Reason = cmp.Or(s.Reason, s.Expired.Reason())
 	}
 	return s, nil
+}
+
+// outline returns what the configuration says of the sandbox in box.
+func outline(box *statedir.Box, c *statedir.Config) *runtime.Sandbox {
+	return &runtime.Sandbox{
+		ID: box.ID(), Name: c.Name, Runtime: c.Runtime,
+		Labels: maps.Clone(c.Labels), CreatedAt: time.UnixMilli(c.CreatedAt),
+		CodebaseID: c.CodebaseID, CodebasePath: c.CodebasePath, Filter: filterOf(c), CopyOnWrite: c.CopyOnWrite, Image: c.Image, MountPoint: c.MountPointOrDefault(),
+		Network: networkOf(c), UID: c.UID, GID: c.GID,
+	}
 }
 
 // Details are all that is known of a sandbox.

@@ -21,7 +21,7 @@ type listing struct {
 	State     runtime.State     `json:"state"`
 	Reason    string            `json:"reason,omitempty"`
 	Labels    map[string]string `json:"labels"`
-	CreatedAt int64             `json:"createdAt"` // ms since 1970
+	CreatedAt int64             `json:"createdAt"` // ms since 1970; 0: unknown, since its configuration is damaged
 	Codebase  string            `json:"codebase,omitempty"`
 	Filter    runtime.Filter    `json:"filter,omitempty"`
 	Cow       bool              `json:"cow,omitempty"` // it works on a copy of its codebase
@@ -36,9 +36,12 @@ type listing struct {
 func listingOf(s *runtime.Sandbox) listing {
 	l := listing{
 		ID: s.ID, Name: s.Name, Runtime: s.Runtime, State: s.State, Reason: s.Reason,
-		Labels: s.Labels, CreatedAt: s.CreatedAt.UnixMilli(), Codebase: s.CodebasePath, Filter: s.Filter, Cow: s.CopyOnWrite, Image: s.Image,
+		Labels: s.Labels, Codebase: s.CodebasePath, Filter: s.Filter, Cow: s.CopyOnWrite, Image: s.Image,
 	}
 	l.IdleTimeout, l.Expired = s.IdleTimeout.Milliseconds(), s.Expired
+	if !s.CreatedAt.IsZero() {
+		l.CreatedAt = s.CreatedAt.UnixMilli()
+	}
 	if !s.ExpiresAt.IsZero() {
 		l.ExpiresAt = s.ExpiresAt.UnixMilli()
 	}
@@ -92,7 +95,7 @@ func (a *app) lsCommand() *cobra.Command {
 				head: "ID\tNAME\tRUNTIME\tSTATE\tAGE\tEXPIRES\tCODEBASE\tFILTER\tLABELS",
 				row: func(l listing) []any {
 					return []any{
-						l.ID, dash(l.Name), l.Runtime, l.State, age(time.UnixMilli(l.CreatedAt)), until(l.ExpiresAt),
+						l.ID, dash(l.Name), dash(l.Runtime), l.State, sinceThen(l.CreatedAt), until(l.ExpiresAt),
 						dash(printable(l.Codebase)), filterText(&l), dash(printable(joinLabels(l.Labels))),
 					}
 				},
@@ -127,6 +130,14 @@ func joinLabels(labels map[string]string) string {
 		all = append(all, k+"="+labels[k])
 	}
 	return strings.Join(all, ",")
+}
+
+// sinceThen is the age of what began at ms since 1970, for a person; 0: it is not known.
+func sinceThen(ms int64) string {
+	if ms == 0 {
+		return "-"
+	}
+	return age(time.UnixMilli(ms))
 }
 
 // age is how long ago something was, for a person.

@@ -141,7 +141,7 @@ func (b *Box) Lifetime(c *Config) (*Lifetime, error) {
 	case err == nil:
 		return l, nil
 	case errors.As(err, &why) && why != unix.ENOENT && why != unix.ELOOP:
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "lifetime of sandbox %s: %w", b.id, err)
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "lifetime of sandbox %s: %w; if it is damaged, remove the sandbox with wolffia rm -f %s", b.id, err, b.id)
 	}
 	return newLifetime(c, Moment{Wall: c.CreatedAt}), nil
 }
