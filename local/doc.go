@@ -6,13 +6,13 @@
 // A start has three steps: plan decides what to start, launch starts it, and await waits until
 // it is ready. It starts two processes of the wolffia binary, which outlive the caller:
 //
-//	wolffia shim ID   the sandbox's own process: package shim
-//	wolffia tree ID   serves the filtered tree: package fusefs/treeserver
+//	wolffia shim TAG   the sandbox's own process: package shim
+//	wolffia tree TAG   serves the filtered tree: package fusefs/treeserver
 //
 // Both can be there before a sandbox has a user: see [Runtime.StartSpare]. Create then finds such a spare, and Start
 // is one request to its shim.
 //
-// With a container engine it starts a third one, wolffia-docker keep ID: package
+// With a container engine it starts a third one, wolffia-docker keep TAG: package
 // runtime/docker/keeper. They get their parameters through descriptors (package
 // internal/boot), not from a directory that could be changed meanwhile.
 package local

@@ -158,7 +158,7 @@ func (p *plan) launch(box *statedir.Box, d *descriptors, undo *cleanup.Stack) (*
 		return tree.Kill()
 	})
 	var err error
-	l.shim, err = p.spawnShim(d, []string{"wolffia", "shim", box.ID()})
+	l.shim, err = p.spawnShim(d, []string{"wolffia", "shim", p.shim.Tag})
 	if err != nil {
 		return nil, namespaceError(err)
 	}
@@ -173,13 +173,13 @@ func (p *plan) launch(box *statedir.Box, d *descriptors, undo *cleanup.Stack) (*
 	l.process, l.unknown = statedir.ProcessOf(l.shim.PID())
 	step.Reached("start: shim started")
 	if p.keeper != "" {
-		args := []string{p.keeper, "keep", box.ID()}
+		args := []string{p.keeper, "keep", p.shim.Tag}
 		if keeper, err = spawn(d.keeperProgram, d.log, args, new(syscall.SysProcAttr), &p.shim, d.keeper); err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "start the keeper: %w", err)
 		}
 	}
 	if p.tree != nil {
-		tree, err = spawn(d.treeProgram, d.log, []string{"wolffia", "tree", box.ID()}, treeCredential(p.config), p.tree, d.tree)
+		tree, err = spawn(d.treeProgram, d.log, []string{"wolffia", "tree", p.shim.Tag}, treeCredential(p.config), p.tree, d.tree)
 		if err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "start the tree server: %w", err)
 		}

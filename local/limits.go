@@ -170,7 +170,11 @@ func unlimit(box *statedir.Box) error {
 	if l == nil {
 		return nil
 	}
-	if l.Group != nil {
+	name, err := groupName(box.ID(), box.StateDir())
+	if err != nil {
+		return err
+	}
+	if l.Group != nil && l.Group.Named(name) { // else the state directory is a copy, and the group another sandbox's
 		if err := l.Group.Remove(boot.KillLimit); err != nil {
 			return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", box.ID(), err)
 		}

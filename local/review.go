@@ -213,8 +213,12 @@ func (s *sandboxes) reviewStopped(ctx context.Context, box *statedir.Box, lock *
 		return err
 	}
 	params.Review = true
+	tag, err := box.Tag()
+	if err != nil {
+		return err
+	}
 	files := []*os.File{boot.FDLock: lock.Tree, boot.FDControl: theirs}
-	tree, err := spawn(program.File, log, []string{"wolffia", "tree", box.ID()}, treeCredential(c), params, files)
+	tree, err := spawn(program.File, log, []string{"wolffia", "tree", tag}, treeCredential(c), params, files)
 	_ = theirs.Close()
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "start the tree server: %w", err)

@@ -200,9 +200,13 @@ func (s *sandboxes) plan(box *statedir.Box, c *statedir.Config, life *statedir.L
 	if err := c.Whole(); err != nil {
 		return nil, err
 	}
+	tag, err := box.Tag()
+	if err != nil {
+		return nil, err
+	}
 	backend := s.backend(c.Runtime)
 	p := &plan{config: c, limits: limits, shim: boot.Params{
-		ID: box.ID(), Run: box.Run(), Mnt: box.Mnt(), Config: *c, Guest: use.guest,
+		ID: box.ID(), Tag: tag, Run: box.Run(), Mnt: box.Mnt(), Config: *c, Guest: use.guest,
 		CopyGuest: (c.DroppedUID != 0 || use.guest == "") && !backend.Engine, OwnKernel: backend.OwnKernel,
 	}}
 	if backend.Engine {
@@ -223,7 +227,6 @@ func (s *sandboxes) plan(box *statedir.Box, c *statedir.Config, life *statedir.L
 	if !c.Serves() {
 		return p, nil
 	}
-	var err error
 	p.tree, err = s.treeParams(box, c)
 	return p, err
 }

@@ -1,7 +1,7 @@
 // Package shim is the host process of one sandbox. It mounts the codebase, launches
 // the backend, and connects PID 1's stream with the clients of its socket.
 //
-// Package local starts it as "wolffia shim ID", in a user and mount namespace of its
+// Package local starts it as "wolffia shim TAG", in a user and mount namespace of its
 // own. It holds a part of the sandbox's lock, as the tree server does. A free lock
 // means that both have ended, or are about to.
 //

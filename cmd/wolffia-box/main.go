@@ -2,7 +2,7 @@
 // starts it. It is a program of its own since the packages of a command line, of a service and of
 // its clients would take a third of a start to initialise, and those of a tree server or a network as much again.
 //
-//	wolffia-box shim ID
+//	wolffia-box shim TAG
 //
 // The shim starts it again for what runs before a backend's program: a start barrier, or a step of
 // the backend.

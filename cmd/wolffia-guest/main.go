@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// first runs PID 1: guest [--seccomp FILE] [--threads N] [--rlimits LIMITS] [--clients DESCRIPTOR] DIRECTORY ID.
+// first runs PID 1: guest [--seccomp FILE] [--threads N] [--rlimits LIMITS] [--clients DESCRIPTOR] DIRECTORY TAG.
 func first(args []string) error {
 	var filter []byte // nil: the backend has installed it
 	var threads int
@@ -73,7 +73,7 @@ func first(args []string) error {
 	}
 	unix.Umask(0o022)
 	if len(args) != 2 {
-		return fmt.Errorf("%d arguments, want a directory and an id", len(args))
+		return fmt.Errorf("%d arguments, want a directory and a tag", len(args))
 	}
 	guard := func() error { return guest.Guard(filter, threads) }
 	if threads > 0 { // there is a limit: if it is too low for them, the sandbox does not start

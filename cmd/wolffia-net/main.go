@@ -1,6 +1,6 @@
 // Wolffia-net is wolffia-box for a sandbox whose network names filter.
 //
-//	wolffia-net shim ID
+//	wolffia-net shim TAG
 //
 //go:debug updatemaxprocs=0
 package main

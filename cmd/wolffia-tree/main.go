@@ -1,6 +1,6 @@
 // Wolffia-tree is the tree server of a sandbox. wolffia starts it.
 //
-//	wolffia-tree tree ID
+//	wolffia-tree tree TAG
 //
 //go:debug updatemaxprocs=0
 package main

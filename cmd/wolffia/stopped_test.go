@@ -30,7 +30,7 @@ func (b *box) pid1() int {
 	b.OK(err)
 	for _, file := range files {
 		text, _ := os.ReadFile(file)
-		if strings.HasPrefix(string(text), "/run/wolffia/guest\x00") && strings.HasSuffix(string(text), "\x00"+id+"\x00") {
+		if strings.HasPrefix(string(text), "/run/wolffia/guest\x00") && strings.Contains(string(text), "\x00"+id+"-") {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 			b.OK(err)
 			return pid

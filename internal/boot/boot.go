@@ -45,7 +45,8 @@ const FDKeeper = 7
 // Params are what shim and keeper are started with.
 type Params struct {
 	ID     string          `json:"id"`
-	Run    string          `json:"run"` // statedir.Box.Run
+	Tag    string          `json:"tag,omitempty"` // statedir.Box.Tag; empty: no process of the sandbox is started
+	Run    string          `json:"run"`           // statedir.Box.Run
 	Mnt    string          `json:"mnt"`
 	Config statedir.Config `json:"config"`
 	Guest  string          `json:"guest"` // host path of the guest binary; empty with CopyGuest if it has none
@@ -107,9 +108,9 @@ type TreeParams struct {
 	Review bool `json:"review,omitempty"`
 }
 
-// Subject returns what an engine's program works on: the id of a sandbox, or a state
+// Subject returns what an engine's program works on: the tag or the id of a sandbox, or a state
 // directory.
-func (b *Params) Subject() string { return cmp.Or(b.ID, b.StateDir) }
+func (b *Params) Subject() string { return cmp.Or(b.Tag, b.ID, b.StateDir) }
 
 // Read reads Params from FDBoot.
 func Read() (*Params, error) {

@@ -71,6 +71,19 @@ func Of(pid int, prefix string) *Group {
 	return g
 }
 
+// Named reports whether the name of the group or of its scope is that of [Plan.Open].
+func (g *Group) Named(name string) bool {
+	for _, dir := range g.Dirs {
+		if filepath.Base(dir) == inScope {
+			dir = filepath.Dir(dir)
+		}
+		if base := filepath.Base(dir); base != name && !strings.HasPrefix(base, name+"-") {
+			return false
+		}
+	}
+	return true
+}
+
 // inScope is the name of a group in a systemd scope.
 const inScope = "sandbox"
 

@@ -99,7 +99,7 @@ func NewSpec(b *boot.Params) (*launch.Spec, error) {
 	}
 	c := &b.Config
 	return &launch.Spec{
-		ID: b.ID, Hostname: Hostname(c), UID: c.UID, GID: c.GID, Home: Home(c),
+		ID: b.ID, Tag: b.Tag, Hostname: Hostname(c), UID: c.UID, GID: c.GID, Home: Home(c),
 		Guest: b.Guest, Network: c.Network, Seccomp: filter, Platform: c.Platform,
 		Config: &c.SandboxConfig, Rlimits: b.Rlimits, Processors: boot.Processors(),
 	}, nil

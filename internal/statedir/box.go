@@ -95,6 +95,9 @@ type Status struct {
 // ID returns the sandbox's id.
 func (b *Box) ID() string { return b.id }
 
+// StateDir returns the path of the state directory.
+func (b *Box) StateDir() string { return b.dir.path }
+
 // Run returns the directory that the shim may write to.
 func (b *Box) Run() string { return filepath.Join(b.path, "run") }
 

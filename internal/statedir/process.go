@@ -1,7 +1,10 @@
 package statedir
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +16,7 @@ import (
 
 	"wolffia/internal/proc"
 	"wolffia/internal/statefile"
+	"wolffia/runtime"
 )
 
 // A Process identifies a process: the kernel reuses a process number, but not with the
@@ -48,10 +52,28 @@ func (p Process) lives() (bool, error) {
 	return err == nil && now == p, nil
 }
 
+// identity returns a short text that tells the state directory from a copy of it.
+func (d *Dir) identity() (string, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(d.path, &st); err != nil {
+		return "", runtime.Errorf(runtime.ErrUnavailable, "state directory %s: %w", d.path, err)
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%x-%x", st.Dev, st.Ino))
+	return hex.EncodeToString(sum[:4]), nil
+}
+
+// Tag returns the last argument of the sandbox's processes, by which they are found. It identifies the state directory
+// too: a copy of one has the same ids.
+func (b *Box) Tag() (string, error) {
+	state, err := b.dir.identity()
+	return b.id + "-" + state, err
+}
+
 // A shimRecord records the processes of a start.
 type shimRecord struct {
 	Process           // the shim
 	Version string    `json:"version,omitempty"` // of its program
+	State   string    `json:"state,omitempty"`   // the identity of the state directory; empty: an older version has written the record
 	Parts   []Process `json:"parts,omitempty"`
 }
 
@@ -60,6 +82,12 @@ const shimFile = "shim.json"
 func (b *Box) shimRecord() shimRecord {
 	var r shimRecord
 	if statefile.Read(filepath.Join(b.path, shimFile), &r) != nil {
+		return shimRecord{}
+	}
+	if boot, _ := bootID(); r.State == "" || r.BootID != boot { // after a boot the numbers of devices are others
+		return r
+	}
+	if own, err := b.dir.identity(); err != nil || own != r.State { // copied: the processes are those of another sandbox
 		return shimRecord{}
 	}
 	return r
@@ -80,7 +108,11 @@ func (b *Box) PrepareShim() error { return statefile.Prepare(filepath.Join(b.pat
 
 // SetShim records the shim, the version of its program, and the parts for EndParts.
 func (b *Box) SetShim(p *Process, version string, parts ...Process) error {
-	return statefile.WritePrepared(filepath.Join(b.path, shimFile), shimRecord{*p, version, parts})
+	state, err := b.dir.identity()
+	if err != nil {
+		return err
+	}
+	return statefile.WritePrepared(filepath.Join(b.path, shimFile), shimRecord{*p, version, state, parts})
 }
 
 // ForgetShim removes the record of the last start, if any.
@@ -116,7 +148,7 @@ func Descendants(pid int) []Process {
 
 // KillAll kills the processes that are left of a sandbox whose shim was killed, and waits
 // up to limit for each: processes of uid, or of the caller's user, that have the
-// sandbox's id as their last argument.
+// sandbox's tag as their last argument. An older version's have the id there.
 func (b *Box) KillAll(uid int, limit time.Duration) error {
 	return b.parts(isPart, func(p Process) error { return p.Kill(limit) }, uid, os.Geteuid())
 }
@@ -152,8 +184,12 @@ func isKeeper(program, command string) bool {
 }
 
 // parts calls do for each process of one of the users whose command line is accepts and
-// ends with the sandbox's id.
+// ends with the sandbox's tag, or as an older version's with its id.
 func (b *Box) parts(is func(program, command string) bool, do func(Process) error, users ...int) error {
+	tag, err := b.Tag()
+	if err != nil {
+		return err
+	}
 	boot, err := bootID()
 	if err != nil {
 		return err
@@ -164,7 +200,7 @@ func (b *Box) parts(is func(program, command string) bool, do func(Process) erro
 		p := Process{PID: found.PID, Start: strconv.FormatUint(found.Start, 10), BootID: boot}
 		cmdline, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/cmdline")
 		args := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
-		if err != nil || len(args) < 2 || args[len(args)-1] != b.id || !is(filepath.Base(args[0]), args[1]) {
+		if last := args[len(args)-1]; err != nil || len(args) < 2 || last != tag && last != b.id || !is(filepath.Base(args[0]), args[1]) {
 			continue
 		}
 		// Not the owner of /proc/PID: that is root if the process is not dumpable.

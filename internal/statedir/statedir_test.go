@@ -468,7 +468,7 @@ func TestKillChecksWhoItIs(t *testing.T) {
 	}
 }
 
-// Only the sandbox's own keeper is told to end.
+// Only the sandbox's own keeper is told to end, not that of an equal id in a copy of the state directory.
 func TestEndKeeper(t *testing.T) {
 	script := "trap 'echo told; exit' TERM; echo up; read x"
 	dir := t.TempDir()
@@ -498,19 +498,34 @@ func TestEndKeeper(t *testing.T) {
 		}
 		return said
 	}
-	d := open(t)
-	ours, others := keeper("aaaaaaaaaaaa"), keeper("bbbbbbbbbbbb")
+	d, copied := open(t), open(t)
+	tag := func(d *statedir.Dir, id string) string {
+		text, err := d.Box(id).Tag()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	ours, others := keeper(tag(d, "aaaaaaaaaaaa")), keeper(tag(d, "bbbbbbbbbbbb"))
+	older := keeper("aaaaaaaaaaaa")
+	elsewhere := keeper(tag(copied, "aaaaaaaaaaaa"))
 	if err := d.Box("aaaaaaaaaaaa").EndKeeper(); err != nil {
 		t.Error(err)
 	}
-	if line, err := ours.ReadString('\n'); err != nil || line != "told\n" {
-		t.Errorf("%q, %v", line, err)
+	for _, told := range []*bufio.Reader{ours, older} {
+		if line, err := told.ReadString('\n'); err != nil || line != "told\n" {
+			t.Errorf("%q, %v", line, err)
+		}
 	}
-	if err := d.Box("bbbbbbbbbbbb").KillKeeper(time.Minute); err != nil {
-		t.Error(err)
+	for _, b := range []*statedir.Box{d.Box("bbbbbbbbbbbb"), copied.Box("aaaaaaaaaaaa")} {
+		if err := b.KillKeeper(time.Minute); err != nil {
+			t.Error(err)
+		}
 	}
-	if line, err := others.ReadString('\n'); err == nil {
-		t.Errorf("the other one was told: %q", line)
+	for _, killed := range []*bufio.Reader{others, elsewhere} {
+		if line, err := killed.ReadString('\n'); err == nil {
+			t.Errorf("another one was told: %q", line)
+		}
 	}
 }
 

@@ -155,6 +155,12 @@ func TestLimits(t *testing.T) {
 	shimtest.Limits(t, backend, false)
 }
 
+func TestTwice(t *testing.T) {
+	testenv.Both(t)
+	need(t)
+	shimtest.Twice(t, backend, false)
+}
+
 func TestAttackMatrix(t *testing.T) {
 	testenv.Both(t)
 	need(t)

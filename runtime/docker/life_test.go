@@ -80,7 +80,7 @@ func gone(t testing.TB, rt *shimtest.Runtime, id string) {
 	}
 }
 
-// partsOf are the processes whose last argument is the sandbox's id, by program.
+// partsOf are the processes whose last argument is the sandbox's tag, by program.
 func partsOf(t testing.TB, id string) map[string]int {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -91,7 +91,7 @@ func partsOf(t testing.TB, id string) map[string]int {
 	for _, file := range files {
 		b, err := os.ReadFile(file)
 		args := strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
-		if err != nil || args[len(args)-1] != id {
+		if err != nil || !strings.HasPrefix(args[len(args)-1], id+"-") {
 			continue // or gone since
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))

@@ -41,5 +41,5 @@ func Flags(spec *launch.Spec, state, bundle string) []string {
 		// mount's own namespace: by the gofer, not by gVisor's kernel.
 		flags = append(flags, "--directfs=false")
 	}
-	return append(flags, "run", "--bundle="+bundle, spec.ID)
+	return append(flags, "run", "--bundle="+bundle, spec.Tag)
 }

@@ -72,7 +72,7 @@ func partsOf(t testing.TB, id string) map[string]process {
 	all, parts := processes(t), map[string]process{}
 	for pid, p := range all {
 		cmdline, err := os.ReadFile("/proc/" + pid + "/cmdline")
-		if err == nil && strings.HasSuffix(string(cmdline), "\x00"+id+"\x00") {
+		if err == nil && strings.Contains(string(cmdline), "\x00"+id+"-") {
 			parts[pid] = p
 		}
 	}

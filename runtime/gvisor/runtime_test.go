@@ -76,6 +76,11 @@ func TestLimits(t *testing.T) {
 	shimtest.Limits(t, backend, true)
 }
 
+func TestTwice(t *testing.T) {
+	need(t)
+	shimtest.Twice(t, backend, false)
+}
+
 func TestAttackMatrix(t *testing.T) {
 	testenv.Both(t)
 	need(t)

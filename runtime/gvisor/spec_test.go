@@ -49,7 +49,7 @@ func TestSpecAlwaysIsolates(t *testing.T) {
 		if got.Root.Readonly == (s.RootDir != "") || !p.NoNewPrivileges || p.Terminal || p.Env == nil || !slices.Contains([]string{"", "GOMAXPROCS=4"}, strings.Join(p.Env, " ")) {
 			t.Errorf("%+v, %+v", got.Root, p)
 		}
-		if !slices.Equal(p.Args, []string{launch.GuestPath, "--seccomp", "/run/wolffia/seccomp", launch.SessionsPath, s.ID}) {
+		if !slices.Equal(p.Args, []string{launch.GuestPath, "--seccomp", "/run/wolffia/seccomp", launch.SessionsPath, s.Tag}) {
 			t.Errorf("it starts %q", p.Args)
 		}
 		if p.Capabilities == nil || !cmp.Equal(*p.Capabilities, specs.LinuxCapabilities{}) {
@@ -75,7 +75,7 @@ func TestSpecAlwaysIsolates(t *testing.T) {
 				t.Errorf("no %s in %q", want, flags)
 			}
 		}
-		if flags[len(flags)-1] != s.ID || !slices.Contains(flags, "run") {
+		if flags[len(flags)-1] != s.Tag || !slices.Contains(flags, "run") {
 			t.Errorf("%q", flags)
 		}
 	}

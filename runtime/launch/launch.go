@@ -32,6 +32,7 @@ const (
 // from the shim's mount namespace.
 type Spec struct {
 	ID       string
+	Tag      string // last argument of its processes: see statedir.Box
 	Hostname string
 	UID, GID int    // the identity inside
 	Home     string // the user's home directory inside: an empty temporary one
@@ -108,7 +109,7 @@ type Attached struct {
 	Kill   func() error // asks the keeper to end the sandbox
 }
 
-// Command returns PID 1's arguments. The id comes last: the processes of a sandbox are
+// Command returns PID 1's arguments. The tag comes last: the processes of a sandbox are
 // found by it. filter is the file inside with the seccomp filter that PID 1 installs;
 // empty if the backend does.
 func (s *Spec) Command(filter string) []string {
@@ -126,7 +127,7 @@ func (s *Spec) Command(filter string) []string {
 	if s.Rlimits != (Rlimits{}) {
 		command = append(command, "--rlimits", fmt.Sprintf("%d,%d", s.Rlimits.PIDs, s.Rlimits.Data))
 	}
-	return append(command, SessionsPath, s.ID)
+	return append(command, SessionsPath, s.Tag)
 }
 
 // limitedProcessors is how many processors PID 1 uses where processes are limited. With eight, Go's runtime makes up to

@@ -32,7 +32,10 @@ func (p proc) String() string {
 }
 
 // sandbox is the id on the command line.
-func (p proc) sandbox() string { return p.args[len(p.args)-1] }
+func (p proc) sandbox() string {
+	id, _, _ := strings.Cut(p.args[len(p.args)-1], "-")
+	return id
+}
 
 // is reports whether the process is wolffia with this verb.
 func (p proc) is(verb string) bool {

@@ -82,7 +82,8 @@ func (s *steps) meet(conn net.Conn) {
 	}
 	a := &arrival{moment: moment{role: "caller", name: f[len(f)-1]}, conn: conn}
 	if len(f) == 3 && slices.Contains([]string{"shim", "tree", "keep"}, f[0]) {
-		a.role, a.sandbox = f[0], f[1]
+		a.role = f[0]
+		a.sandbox, _, _ = strings.Cut(f[1], "-")
 	}
 	s.mu.Lock()
 	if s.wants == nil {

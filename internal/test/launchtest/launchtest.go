@@ -38,7 +38,7 @@ func Golden(t *testing.T, name, got string) {
 // Spec is an ordinary spec, changed.
 func Spec(change func(*launch.Spec)) *launch.Spec {
 	s := &launch.Spec{
-		ID: "abcdefghijkl", Hostname: "abcdefghijkl",
+		ID: "abcdefghijkl", Tag: "abcdefghijkl-01234567", Hostname: "abcdefghijkl",
 		UID: 1000, GID: 1001, Home: "/home/ann",
 		Root: []launch.Mount{
 			{Source: "/usr", Target: "/usr"},

@@ -152,7 +152,7 @@ func treeOf(t *testing.T, id string) string {
 	t.Helper()
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range files {
-		if line, _ := os.ReadFile(file); string(line) == "wolffia\x00tree\x00"+id+"\x00" {
+		if line, _ := os.ReadFile(file); strings.HasPrefix(string(line), "wolffia\x00tree\x00"+id+"-") {
 			return filepath.Base(filepath.Dir(file))
 		}
 	}

@@ -22,7 +22,7 @@ var there = place{"/state", 1000}
 
 func spec(change func(*launch.Spec)) *launch.Spec {
 	s := &launch.Spec{
-		ID: "abcdefghijkl", Hostname: "abcdefghijkl", CreatedAt: 1700000000000,
+		ID: "abcdefghijkl", Tag: "abcdefghijkl-01234567", Hostname: "abcdefghijkl", CreatedAt: 1700000000000,
 		UID: 1000, GID: 1000, Home: "/home/ann",
 		Root: []launch.Mount{
 			{Source: "/usr", Target: "/usr"},

@@ -29,7 +29,7 @@ import (
 
 // Main is the main of the program with the given name, wolffia-docker:
 //
-//	PROGRAM keep ID    is the keeper of a sandbox
+//	PROGRAM keep TAG   is the keeper of a sandbox
 //	PROGRAM clean ID   removes what a keeper that was killed has left
 //	PROGRAM image ID   finds or pulls the image of a sandbox that is to be created
 //	PROGRAM scan DIR   lists the sandboxes of a state directory

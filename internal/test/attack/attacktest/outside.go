@@ -202,7 +202,7 @@ func (t *try) resident(id string) int64 {
 	t.OK(err)
 	for _, f := range files {
 		b, _ := os.ReadFile(f)
-		if args := strings.Split(string(b), "\x00"); len(args) < 3 || args[1] != "tree" || args[2] != id {
+		if args := strings.Split(string(b), "\x00"); len(args) < 3 || args[1] != "tree" || !strings.HasPrefix(args[2], id+"-") {
 			continue
 		}
 		status, err := os.ReadFile(filepath.Join(filepath.Dir(f), "status"))
