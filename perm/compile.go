@@ -132,7 +132,8 @@ func (p *Policy) arrange(parsed []parsedRule) {
 		a, at := &p.alts[i], &all[i]
 		rule := &p.rules[at.rule]
 		*a = parsed[at.rule].alts[at.alt]
-		a.rule, a.group = at.rule, parsed[at.rule].bit
+		a.rule, a.group, a.copies = at.rule, parsed[at.rule].bit, rule.Copies
+		p.copies = p.copies || rule.Copies
 		a.level, a.limit = rule.Level, rule.AtMost && rule.Level > None // a limit of None is a rule that gives None
 	}
 }

@@ -42,8 +42,15 @@
 // end, text that is not UTF-8 (so that a rule survives JSON; names need not be).
 //
 // A rule can except names (Except), not apply below directories of some names
-// (NotBelow), and match ASCII letters of either case (Fold; escaped bytes in a
-// pattern keep their case).
+// (NotBelow), match ASCII letters of either case (Fold; escaped bytes in a
+// pattern keep their case), and apply to copies of files (Copies), whose names are
+// made from those that the pattern matches:
+//
+//	.NAME.swp  and .NAME.swa to .swp, where NAME may have the dot; also .NAME.un~
+//	#NAME#     and .#NAME
+//	NAME~      and NAME.~1~
+//	NAME.bak   and .backup, .old, .orig, .save, " copy", " - copy", with or without a
+//	           number (.bak2, .save.1), and " (copy)", in either case
 //
 // # Order
 //

@@ -62,7 +62,7 @@ func (p *Policy) explain(e *Explanation, names []string) {
 	var matched []int // rules
 	for i := range p.alts {
 		a := &p.alts[i]
-		whole, below, open := a.walk(names, &p.groups)
+		whole, below, open := a.walk(names, e.Dir, &p.groups)
 		switch {
 		case below && a.kind != File,
 			whole && e.Dir && a.kind != File,
@@ -103,18 +103,22 @@ func (p *Policy) pick(rules []int) []Rule {
 
 // walk matches names against the components of a: whole reports that a matches the
 // path, below that it matches a directory above the path, open that it could match
-// something below the path.
-func (a *alt) walk(names []string, g *groups) (whole, below, open bool) {
+// something below the path. dir tells whether the path is a directory's.
+func (a *alt) walk(names []string, dir bool, g *groups) (whole, below, open bool) {
 	at := make([]bool, len(a.comps)+1)
 	at[0] = true
 	silent := false // the next name is below a directory of a's NotBelow
-	for _, name := range names {
+	for depth, name := range names {
 		below = below || at[len(a.comps)]
 		next := make([]bool, len(at))
 		for i := range a.comps {
 			if at[i] && !silent {
 				next[i] = next[i] || a.comps[i].loop
 				next[i+1] = next[i+1] || a.comps[i].match(name)
+				if a.copies && !dir && depth == len(names)-1 && i == len(a.comps)-1 {
+					originals, n := originals(name)
+					next[i+1] = next[i+1] || slices.ContainsFunc(originals[:n], a.comps[i].match)
+				}
 			}
 		}
 		at = next

@@ -22,6 +22,7 @@ import (
 //	    except: public.key      # optional
 //	    not_below: testdata     # optional
 //	    fold: true              # letters of either case; optional
+//	    copies: true            # copies of such files, too; optional
 //	    at_most: false          # optional
 //	    priority: 1000          # default 100
 //	network:                    # optional; package policy reads the names
@@ -185,7 +186,7 @@ func (r *reader) rule(n *plainyaml.Node) (rule Rule, ok bool) {
 	}
 	rule.Priority = PriorityFile
 	hasLevel := false
-	r.fields(n, []string{"pattern", "level", "type", "except", "not_below", "fold", "at_most", "priority"}, func(key string, value *plainyaml.Node) {
+	r.fields(n, []string{"pattern", "level", "type", "except", "not_below", "fold", "copies", "at_most", "priority"}, func(key string, value *plainyaml.Node) {
 		var err error
 		switch key {
 		case "pattern":
@@ -201,6 +202,8 @@ func (r *reader) rule(n *plainyaml.Node) (rule Rule, ok bool) {
 			rule.NotBelow = r.text(value)
 		case "fold":
 			rule.Fold = r.boolean(value)
+		case "copies":
+			rule.Copies = r.boolean(value)
 		case "at_most":
 			rule.AtMost = r.boolean(value)
 		case "priority":

@@ -24,6 +24,7 @@ rules:
     priority: 1500
 
   - {pattern: /x/, level: view, at_most: true, type: directory}
+  - {pattern: y, level: none, copies: true}
   - pattern: |-
       odd: name
     level: none
@@ -37,7 +38,8 @@ rules:
 		{Pattern: "*.key", Level: None, Priority: 100, Source: "p.yaml:6"},
 		{Pattern: "{a,b}=c", Except: "a", Type: File, Level: Write, Priority: 1500, Source: "p.yaml:7"},
 		{Pattern: "/x/", Type: Directory, Level: View, AtMost: true, Priority: 100, Source: "p.yaml:13"},
-		{Pattern: "odd: name", Level: None, Priority: -3, Source: "p.yaml:14"},
+		{Pattern: "y", Level: None, Copies: true, Priority: 100, Source: "p.yaml:14"},
+		{Pattern: "odd: name", Level: None, Priority: -3, Source: "p.yaml:15"},
 	}}
 	if diff := cmp.Diff(want, f); diff != "" {
 		t.Error(diff)

@@ -22,10 +22,11 @@ type alt struct {
 	bytes    int32  // literal bytes in all components
 	size     int32  // bytes of text that it was parsed from
 	kind     Kind
-	level    Level // 0 until the rule is known, as are rule, limit and group
+	level    Level // 0 until the rule is known, as are rule, limit, copies and group
 	anchored bool  // no components may come before the first
 	limit    bool  // gives nothing, and limits what those after it give
 	fold     bool  // matches letters of either case
+	copies   bool  // matches copies of files, too
 	group    group
 }
 

@@ -19,6 +19,7 @@ type Policy struct {
 	rules  []Rule
 	alts   []alt // in the order in which they decide
 	checks bool  // a rule has the level Checked
+	copies bool  // a rule has Copies set
 
 	free      []int  // the unanchored alternatives, which start in every directory
 	freeTable *table // of their items
@@ -123,6 +124,19 @@ func (p *Policy) Child(s State, name string, dir bool) Level {
 	}
 	st.table.each(name, st.end, take)
 	p.freeTable.each(name, st.end, take)
+	if !p.copies {
+		return v.result()
+	}
+	takeCopy := func(at item) {
+		if p.alts[at.alt()].copies {
+			take(at)
+		}
+	}
+	names, n := originals(name)
+	for _, original := range names[:n] {
+		st.table.each(original, st.end, takeCopy)
+		p.freeTable.each(original, st.end, takeCopy)
+	}
 	return v.result()
 }
 

@@ -127,6 +127,7 @@ func (s *secret) rule(level Level, source string) Rule {
 		Except:   s.except,
 		NotBelow: packages,
 		Fold:     true,
+		Copies:   true,
 		Type:     s.kind,
 		Level:    level,
 		AtMost:   level > None,

@@ -39,12 +39,13 @@ func randomRules(r *rand.Rand) []Rule {
 			rule.NotBelow = []string{"a", "*.x", "{b,ab}"}[r.IntN(3)]
 		}
 		rule.Fold = r.IntN(4) == 0
+		rule.Copies = r.IntN(4) == 0
 	}
 	return rules
 }
 
 func randomPath(r *rand.Rand) string {
-	names := []string{"a", "b", "ab", "a.x", "b.x", "c", "A", "aB", "A.x", "b.X"}
+	names := []string{"a", "b", "ab", "a.x", "b.x", "c", "A", "aB", "A.x", "b.X", "a~", ".a.x.swp", "#b#", ".#ab", "A.BAK", "a.save.1", ".b.x~.swo"}
 	var parts []string
 	for n := r.IntN(6); n > 0; n-- {
 		parts = append(parts, names[r.IntN(len(names))])

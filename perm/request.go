@@ -143,7 +143,7 @@ func latest(rules []Rule, priority int, source string) []Rule {
 		}
 		out = slices.DeleteFunc(out, func(old Rule) bool {
 			return old.Pattern == r.Pattern && old.Type == r.Type && old.Except == r.Except && old.AtMost == r.AtMost &&
-				old.NotBelow == r.NotBelow && old.Fold == r.Fold
+				old.NotBelow == r.NotBelow && old.Fold == r.Fold && old.Copies == r.Copies
 		})
 		out = append(out, r)
 	}

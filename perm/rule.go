@@ -80,6 +80,10 @@ type Rule struct {
 	// Fold makes Pattern and Except match ASCII letters of either case.
 	Fold bool `json:"fold,omitempty"`
 
+	// Copies makes the rule apply to copies, too, of files that it applies to: files with the names that editors and
+	// people give to backups and to what they keep of an open file, in the same directory.
+	Copies bool `json:"copies,omitempty"`
+
 	// Type limits the rule to one kind of object.
 	Type Kind `json:"type,omitempty"`
 
@@ -112,12 +116,15 @@ func (r Rule) String() string {
 		more = append(more, "except "+r.Except)
 	}
 	s := r.Pattern + "=" + r.Level.String()
-	if r.NotBelow != packages { // all secrets of the presets have that, and either case
+	if r.NotBelow != packages { // all secrets of the presets have that, either case, and copies
 		if r.NotBelow != "" {
 			more = append(more, "not below "+r.NotBelow)
 		}
 		if r.Fold {
 			more = append(more, "either case")
+		}
+		if r.Copies {
+			more = append(more, "and copies")
 		}
 	}
 	if more != nil {

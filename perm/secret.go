@@ -11,9 +11,6 @@ type secret struct {
 // templates are the words that mark a file as one to be copied and filled in.
 const templates = "{example,sample,template,tmpl,tpl,dist,default,defaults,schema}"
 
-// copies are the suffixes that editors and people add to the name of a copy.
-const copies = "{~,.bak,.backup,.old,.orig,.save}"
-
 // packages are directories of published packages and test data: what looks like a
 // secret there is public, and tools must be able to unpack every file.
 const packages = "{node_modules,vendor,site-packages,testdata,fixtures}"
@@ -35,8 +32,8 @@ const publicPEM = "{{cacert,cacerts,ca,ca-cert,ca-certs,ca_cert,ca-certificates,
 	"{*[-_.],}{public,pub,pubkey,public-key,public_key},dhparam*,dh[0-9]*}.pem"
 
 // secrets are hidden by every preset but full-access, in either case of letters, and
-// not below packages. Most rows also match a directory of that name: revealing one by
-// hand is better than forgetting one.
+// not below packages, and so are copies of such files. Most rows also match a directory
+// of that name: revealing one by hand is better than forgetting one.
 //
 // A row must be a secret with high confidence, and not a name that tools create in a
 // new project, which would fail. So there is no row for application.yml,
@@ -50,10 +47,8 @@ var secrets = []secret{
 	{".env", "", Glob, "settings of an application, usually with passwords and tokens"},
 	{".env.*", "*[-_.]" + templates, Glob, "an environment file of one machine or stage"},
 	{".env[-_]*", "*[-_.]" + templates, Glob, "a copy of an environment file"},
-	{".env~", "", Glob, "what an editor leaves of an environment file"},
 	{".envs/", "", Glob, "a directory of environment files"},
 	{"*.env", "{{*[-_.],}" + templates + ",go}.env", File, "an environment file with a name"},
-	{"*.env" + copies, "", File, "a copy of an environment file"},
 	{"env.{local,prod,production,staging}", "", File, "an environment file without its dot"},
 	{".dev.vars", "", Glob, "environment of Cloudflare workers"},
 	{".dev.vars.*", "*." + templates, Glob, "environment of Cloudflare workers"},
@@ -71,7 +66,6 @@ var secrets = []secret{
 	{"*.key", "{*[-_.],}{public,pub,pubkey}.key", Glob, "a private key"},
 	{"*.{p12,pfx,pkcs12,p8,pvk,ppk,jks,jceks,bks,bcfks,keystore,keytab}", "", Glob, "a store of private keys, or one"},
 	{"*.{kdbx,kdb,psafe3,agekey,opvault,agilekeychain,keychain,keychain-db,1pux,ovpn}", "", Glob, "a store of passwords, or a key of a private network"},
-	{"*.{pem,key,p12,pfx,p8,ppk,jks,keystore,kdbx}" + copies, "", File, "a copy of a private key"},
 	{"{{.,}{private,priv,secret}{,-,_}key{,.*},*[-_.]{private,priv,secret}{-,_}key}", sources, File, "a private key"},
 	{"privkey*", sources, File, "a private key"},
 	{"{*[-_.],}deploy[-_]key", "", File, "a private key of a forge"},
@@ -121,7 +115,7 @@ var secrets = []secret{
 
 	// Package managers, forges, databases and models.
 	{"{.pypirc,.netrc,_netrc,.git-credentials,.gitcookies}", "", Glob, "passwords and tokens for servers"},
-	{"{.npmrc,.yarnrc,.pypirc,.netrc,_netrc,.git-credentials,.pgpass,.my.cnf,.htpasswd}{~,.*}", "{.yarnrc.yml,*." + templates + "}", File, "a copy of a file with tokens"},
+	{"{.npmrc,.yarnrc,.pypirc,.netrc,_netrc,.git-credentials,.pgpass,.my.cnf,.htpasswd}.*", "{.yarnrc.yml,*." + templates + "}", File, "a copy of a file with tokens"},
 	{"{.gem/credentials,.cargo/credentials{,.toml}}", "", Glob, "tokens of package registries"},
 	{"{.m2/settings{,-security},.mvn/settings,maven-settings}.xml", "", File, "passwords of Maven"},
 	{"{/,{.composer,composer,.codex}/}auth.json", "", File, "tokens of Composer, and of Codex"},
@@ -148,7 +142,6 @@ var secrets = []secret{
 	{".{secrets,secret}{,.*}", "{.secrets.baseline,*." + templates + "}", File, "a file that is named so"},
 	{"secrets/**", sources, File, "a directory that is named so"},
 	{"{*[-_.],}{secret,secrets,credential,credentials}.{json,yml,yaml,toml,ini,env,xml,txt,properties,conf,cfg}", "", File, "a file that is named so"},
-	{"{*[-_.],}{secret,secrets,credential,credentials}.*" + copies, "", File, "a copy of a file that is named so"},
 	{"{.,*[-_.],}{secret,credential,credentials}", "", File, "a file that is named so"},
 	{"{{.,*[-_.],}{token,tokens},{.,}{api-key,api_key,apikey}}", "", File, "a file that is named so"},
 	{"{password,passwords,passwd,token,tokens,apikey,api_key,pat}.txt", "", File, "a file that is named so"},
@@ -156,11 +149,9 @@ var secrets = []secret{
 	{"{api{,-,_}key{,s}.{json,yml,yaml,toml,txt},oauth{,2}[-_]{token,tokens,creds,credentials,secret,secrets}.json}", "", File, "a file that is named so"},
 	{"etc/{shadow,gshadow,security/opasswd}{,-}", "", File, "hashes of passwords"},
 
-	// Histories hold what was typed, also by mistake; swap files hold what was open.
+	// Histories hold what was typed, also by mistake.
 	{".*_history", "", Glob, "what was typed, also by mistake"},
 	{"{.history,.zhistory,.histfile,.Rhistory,fish_history,.viminfo}", "", Glob, "what was typed, also by mistake"},
-	{"{..env*,.*.env,.id_*,.*{secret,credential,password}*,.*.{key,pem}}.sw[a-p]", "", File, "what an editor keeps of a file with secrets"},
-	{"{id_{rsa,dsa,ecdsa,ed25519}*,.vault-token,{.terraformrc,terraform.rc},*.tfstate,*.tfvars{,.json},kubeconfig,{.docker/config,key,sa,*[-_]key}.json,.aws/credentials,.*_history,wp-config*.php}" + copies, "*.pub" + copies, File, "a copy of a file with keys or passwords"},
 }
 
 // settings are files of tools that hold credentials in some projects, and in most only

@@ -1,6 +1,7 @@
 package perm
 
 import (
+	"path"
 	"strings"
 	"testing"
 )
@@ -20,10 +21,6 @@ var examples = map[string]struct{ hidden, open string }{
 		".env-prod .env_old",
 		".env-example .envoy",
 	},
-	".env~": {
-		".env~",
-		".env.sample",
-	},
 	".envs/": {
 		".envs/.production/.django",
 		".envs.md",
@@ -31,10 +28,6 @@ var examples = map[string]struct{ hidden, open string }{
 	"*.env": {
 		"prod.env docker/db.env Prod.ENV",
 		"example.env prod.example.env go.env env.d.ts",
-	},
-	"*.env" + copies: {
-		"prod.env.bak db.env~",
-		"prod.env.md",
 	},
 	"env.{local,prod,production,staging}": {
 		"env.local env.production",
@@ -91,10 +84,6 @@ var examples = map[string]struct{ hidden, open string }{
 	"*.{kdbx,kdb,psafe3,agekey,opvault,agilekeychain,keychain,keychain-db,1pux,ovpn}": {
 		"pass.kdbx vault.psafe3 vpn.ovpn",
 		"keychain.go",
-	},
-	"*.{pem,key,p12,pfx,p8,ppk,jks,keystore,kdbx}" + copies: {
-		"server.key.bak key.pem~ store.p12.old",
-		"server.key.md",
 	},
 	"{{.,}{private,priv,secret}{,-,_}key{,.*},*[-_.]{private,priv,secret}{-,_}key}": {
 		"private_key private-key.txt privatekey.json secret_key .secret_key SECRET_KEY vagrant_private_key",
@@ -276,8 +265,8 @@ var examples = map[string]struct{ hidden, open string }{
 		".pypirc .netrc .git-credentials",
 		".gitignore",
 	},
-	"{.npmrc,.yarnrc,.pypirc,.netrc,_netrc,.git-credentials,.pgpass,.my.cnf,.htpasswd}{~,.*}": {
-		".npmrc.bak .netrc~ .pgpass.old",
+	"{.npmrc,.yarnrc,.pypirc,.netrc,_netrc,.git-credentials,.pgpass,.my.cnf,.htpasswd}.*": {
+		".npmrc.bak .netrc.1 .pgpass.old",
 		".npmrc.example .yarnrc.yml",
 	},
 	"{.gem/credentials,.cargo/credentials{,.toml}}": {
@@ -368,10 +357,6 @@ var examples = map[string]struct{ hidden, open string }{
 		"secrets.yml Secrets.yml config/credentials.json db-secret.yaml app_secrets.json",
 		"secrets.py credentials.go secret.md",
 	},
-	"{*[-_.],}{secret,secrets,credential,credentials}.*" + copies: {
-		"secrets.yml~ credentials.json.bak",
-		"secrets.py",
-	},
 	"{.,*[-_.],}{secret,credential,credentials}": {
 		".credentials credentials cookie_secret aws/credentials",
 		"secretary nosecret",
@@ -403,14 +388,6 @@ var examples = map[string]struct{ hidden, open string }{
 	"{.history,.zhistory,.histfile,.Rhistory,fish_history,.viminfo}": {
 		".history .Rhistory fish_history",
 		".historyrc HISTORY.md",
-	},
-	"{..env*,.*.env,.id_*,.*{secret,credential,password}*,.*.{key,pem}}.sw[a-p]": {
-		"..env.swp .prod.env.swp .id_rsa.swp .secrets.yml.swp .server.key.swo",
-		".main.go.swp",
-	},
-	"{id_{rsa,dsa,ecdsa,ed25519}*,.vault-token,{.terraformrc,terraform.rc},*.tfstate,*.tfvars{,.json},kubeconfig,{.docker/config,key,sa,*[-_]key}.json,.aws/credentials,.*_history,wp-config*.php}" + copies: {
-		"id_rsa~ id_ed25519_sk.bak .vault-token~ terraform.tfstate~ prod.tfvars.bak kubeconfig~ .docker/config.json~ key.json~ .aws/credentials.bak .bash_history~ wp-config.php~",
-		"id_rsa.pub~ main.go~ config.json.bak",
 	},
 	".envrc": {
 		".envrc",
@@ -450,6 +427,65 @@ var examples = map[string]struct{ hidden, open string }{
 	},
 }
 
+// copyForms are names of copies of a file NAME.
+var copyForms = []string{
+	".NAME.swp", ".NAME.swo", ".NAME.swa", ".NAME.un~", "#NAME#", ".#NAME", // of vim and emacs
+	"NAME~", "NAME.~1~", "NAME.save", "NAME.save.1", // of emacs, vim and nano
+	"NAME.bak", "NAME.bak2", "NAME.BAK", "NAME.backup", "NAME.old", "NAME.orig", // of people and programs
+	"NAME copy", "NAME copy 2", "NAME (copy)", "NAME (Copy 2)", "NAME - Copy", // of desktops
+}
+
+// openCopies are those that an editor keeps of a copy.
+var openCopies = []string{".NAME.bak.swp", "#NAME~#"}
+
+// checkCopies checks that a rule, which is a row's, hides the copies of names that the row hides, and no others.
+func checkCopies(t *testing.T, rule Rule, hidden, open string) {
+	t.Helper()
+	all := Rule{Pattern: "**", Level: Write}
+	p := mustCompile(t, all, rule)
+	rule.Copies = false
+	plain := mustCompile(t, all, rule)
+	check := func(names string, want Level, forms ...string) {
+		for _, file := range strings.Fields(names) {
+			dir, name := path.Split(file)
+			forms := append(forms, copyForms...)
+			if name[0] == '.' {
+				forms = append(forms, "NAME.swp", "NAME.swo", "NAME.un~")
+			}
+			for _, form := range forms {
+				copied := dir + strings.ReplaceAll(form, "NAME", name)
+				if want != None && (plain.Level(copied, false) == None || form[0] == '.' && p.Level(dir+"."+name, false) == None) {
+					continue // the pattern has it, or it is also a copy of what the row hides
+				}
+				if got := p.Level(copied, false); got != want {
+					t.Errorf("%s: %s is %v, want %v", rule.Pattern, copied, got, want)
+				}
+			}
+		}
+	}
+	check(hidden, None, openCopies...)
+	check(open, Write)
+}
+
+// TestCopiesStayNear: names that only look like those of copies of secrets are visible.
+func TestCopiesStayNear(t *testing.T) {
+	p := mustCompile(t, preset(t, DefaultPreset)...)
+	for _, name := range []string{
+		".id_utils.py.swp", ".id_rsa_utils.py.swp", ".main.go.swp", "main.go~", "config.json.bak", ".id_rsa.pub.swp",
+		"cacert.pem.bak", "#main.go#", ".#main.go", ".swp", "..swp", "~", "##", "#", ".#", "#~#", "git-credential.1", "token.1", "env.swp",
+		"key.jsonbak", "key.json.swp", "copy", " copy", " (copy)", "key.go (copy)", ".environment.swp", "passwords.txt.go", ".key.json.swq",
+	} {
+		if got := p.Level(name, false); got != Write {
+			t.Errorf("%s is %v", name, got)
+		}
+	}
+	for _, name := range []string{"id_rsa~", ".key.json.swp"} {
+		if got := p.Level(name, true); got != Write {
+			t.Errorf("a directory %s is %v: copies are files", name, got)
+		}
+	}
+}
+
 // TestSecretRows: each row alone hides what it is for, and no more.
 func TestSecretRows(t *testing.T) {
 	seen := map[string]bool{}
@@ -483,6 +519,7 @@ func TestSecretRows(t *testing.T) {
 					t.Errorf("%s hides %s", s.pattern, name)
 				}
 			}
+			checkCopies(t, rule, ex.hidden, ex.open)
 		}
 	}
 	for pattern := range examples {

@@ -2,6 +2,7 @@ package perm
 
 import (
 	"path"
+	"regexp"
 	"strings"
 )
 
@@ -230,15 +231,40 @@ func (a *slowAlt) exactly(names []string) bool {
 // covers reports whether the rule is about the path.
 func (a *slowAlt) covers(names []string, dir bool) bool {
 	if a.rule.Type == File {
-		return !dir && a.exactly(names)
+		return !dir && (a.exactly(names) || a.copied(names))
 	}
 	for n := range names {
 		if a.exactly(names[:n]) {
 			return true
 		}
 	}
-	return (dir || !a.dirOnly || len(a.comps) == 0) && a.exactly(names)
+	return (dir || !a.dirOnly || len(a.comps) == 0) && a.exactly(names) || !dir && !a.dirOnly && a.copied(names)
 }
+
+// copied reports whether names is the path of a copy of a file that the pattern names: it tries each part of the name.
+func (a *slowAlt) copied(names []string) bool {
+	if !a.rule.Copies || len(names) == 0 || len(a.comps) == 0 {
+		return false
+	}
+	dir, name := names[:len(names)-1], names[len(names)-1]
+	for from := range name {
+		for to := from + 1; to <= len(name); to++ {
+			before, original, after := name[:from], name[from:to], name[to:]
+			if slowCopy.MatchString(before+"NAME"+after) && (before != "" || original[0] == '.' || !slowBare.MatchString(after)) &&
+				validName(original) && a.exactly(append(dir[:len(dir):len(dir)], original)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// slowCopy are the names of copies of NAME, slowBare the ends of those that only a NAME with a dot of its own has.
+var (
+	slowBackup = `(~|\.~\d+~|(?i:\.bak|\.backup|\.old|\.orig|\.save|( -)? copy)[. ]*\d*| \((?i:copy)[. ]*\d*\))`
+	slowCopy   = regexp.MustCompile(`^(NAME` + slowBackup + `|#NAME` + slowBackup + `?#|\.#NAME` + slowBackup + `?|\.?NAME` + slowBackup + `?\.(?i:sw[a-p]|un~))$`)
+	slowBare   = regexp.MustCompile(`\.(?i:sw[a-p]|un~)$`)
+)
 
 // leads reports whether some path below names could be one that the pattern
 // names.

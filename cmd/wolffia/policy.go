@@ -70,7 +70,7 @@ func (a *app) policyPresetsCommand() *cobra.Command {
 				fmt.Fprintln(a.out, "# For a codebase, what is at most read with a description is so at its root, in git's working trees, and where editors or agents have settings.")
 			}
 			if i := slices.IndexFunc(p.Rules, func(r perm.Rule) bool { return r.NotBelow != "" }); i >= 0 {
-				fmt.Fprintf(a.out, "# What has a description matches nothing below %s, and what is none there, letters of either case.\n", p.Rules[i].NotBelow)
+				fmt.Fprintf(a.out, "# What has a description matches nothing below %s, and what is none there, letters of either case, and copies of files such as NAME~ and .NAME.swp.\n", p.Rules[i].NotBelow)
 			}
 			return a.printRules(p.Rules)
 		},
