@@ -60,7 +60,7 @@ func (a *app) review(ctx context.Context, rt *local.Runtime, id string, f *revie
 	if err != nil {
 		return true, silent, err
 	}
-	all, err := rt.Changes(ctx, s.ID, runtime.ChangesOptions{Lines: true})
+	all, err := a.changesOf(ctx, rt, s.ID)
 	if err != nil {
 		return true, silent, err
 	}
@@ -120,6 +120,21 @@ func (a *app) review(ctx context.Context, rt *local.Runtime, id string, f *revie
 	}, nil
 }
 
+// changesOf returns the changes of a sandbox, without numbers of lines if some content cannot be read: what becomes of
+// the changes does not depend on them.
+func (a *app) changesOf(ctx context.Context, rt *local.Runtime, id string) ([]runtime.Change, error) {
+	all, err := rt.Changes(ctx, id, runtime.ChangesOptions{Lines: true})
+	if err == nil {
+		return all, nil
+	}
+	uncounted, again := rt.Changes(ctx, id, runtime.ChangesOptions{})
+	if again != nil {
+		return nil, err
+	}
+	a.warn("lines are not counted: %s", printable(err.Error()))
+	return uncounted, nil
+}
+
 // summarize prints the first of the changes.
 func (a *app) summarize(all []runtime.Change) {
 	const most = 20
@@ -162,7 +177,7 @@ func (a *app) askReview(ctx context.Context, rt *local.Runtime, s *runtime.Sandb
 			if err = a.applied(s, res, false, err); err != nil && res == nil {
 				return true, kept, err
 			}
-			rest, err := rt.Changes(ctx, s.ID, runtime.ChangesOptions{Lines: true})
+			rest, err := a.changesOf(ctx, rt, s.ID)
 			if err != nil {
 				return true, kept, err
 			}

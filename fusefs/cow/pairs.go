@@ -61,7 +61,7 @@ func (r *reader) pairs(c *change, f func(*pair) error) error {
 	}
 	var err error
 	if r.new, err = r.read(q, r.new, root, at, c.upper.object); err != nil {
-		return fmt.Errorf("read %q in the upper layer: %w", c.Path, err)
+		return fmt.Errorf("read the new content of %q: %w", c.Path, err)
 	}
 	q.new = r.new
 	return f(q)
@@ -88,9 +88,18 @@ func (r *reader) readOld(q *pair, at string, o *object) (err error) {
 }
 
 // read reads the file or symbolic link o, at a path below root, into buf, which it returns. What is not text, or too
-// long, is binary.
+// long, is binary, and so is what the host does not allow this user to read: it differs, by what is not known.
 func (r *reader) read(q *pair, buf []byte, root int, at string, o *object) ([]byte, error) {
-	buf = buf[:0]
+	buf, err := r.content(q, buf[:0], root, at, o)
+	if root == r.Root && errors.Is(err, unix.EACCES) {
+		q.binary = true
+		return buf[:0], nil
+	}
+	return buf, err
+}
+
+// content is read for what can be read.
+func (r *reader) content(q *pair, buf []byte, root int, at string, o *object) ([]byte, error) {
 	openParent, link, open := openDir, readLink, openRegular
 	if root == r.Upper {
 		openParent, link, open = r.ownDir, r.ownLink, r.openOwn
@@ -140,7 +149,7 @@ func readText(buf []byte, fd int, size int64) ([]byte, error) {
 }
 
 // visible calls f for each file and symbolic link of the host's at and below a path that the rules show there and, as the
-// sandbox sees it, at the path inside, in order.
+// sandbox sees it, at the path inside, in order. It leaves out what is in a directory that this user may not list.
 func (p *plan) visible(at, inside string, o *object, f func(at string, o *object) error) error {
 	l := p.Rules.Child(p.state(parentOf(at)), path.Base(at), o.isDir())
 	if inside != at {
@@ -153,8 +162,14 @@ func (p *plan) visible(at, inside string, o *object, f func(at string, o *object
 		return nil
 	}
 	dir, err := openDir(p.Root, at)
+	if errors.Is(err, unix.EACCES) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open %q: %w", at, err)
+	}
 	if dir < 0 {
-		return err
+		return nil
 	}
 	defer unix.Close(dir)
 	var all []string
@@ -165,14 +180,20 @@ func (p *plan) visible(at, inside string, o *object, f func(at string, o *object
 		all = append(all, name)
 		return nil
 	})
+	if errors.Is(err, unix.EACCES) {
+		return nil
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("list %q: %w", at, err)
 	}
 	slices.Sort(all)
 	for _, name := range all {
 		o, err := look(dir, name)
+		if errors.Is(err, unix.EACCES) {
+			return nil // nothing in it can be looked at
+		}
 		if err != nil {
-			return err
+			return fmt.Errorf("look at %q: %w", join(at, name), err)
 		}
 		if o == nil || p.moved[join(at, name)] != "" {
 			continue
@@ -198,8 +219,13 @@ func (r *reader) deletedPairs(c *change, f func(*pair) error) error {
 // renamedPairs calls f for each file of the host's that is renamed with its directory and has no change of its own.
 func (r *reader) renamedPairs(c *change, f func(*pair) error) error {
 	o, err := lookAt(r.Root, c.src)
-	if o == nil || err != nil {
-		return err
+	switch {
+	case errors.Is(err, unix.EACCES):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look at %q: %w", c.src, err)
+	case o == nil:
+		return nil
 	}
 	return r.visible(c.src, c.Path, o, func(at string, o *object) error {
 		to := c.Path + at[len(c.src):]
