@@ -298,7 +298,7 @@ func (a *app) endWorktree(ctx context.Context, w *worktree) error {
 		return fmt.Errorf("the working tree %s stays: %w", w.path(), err)
 	}
 	if state != "" {
-		a.warn("the working tree stays, since it has what is not committed, or a submodule with commits of its own: look with git -C %s status, take it up again with --worktree %s, remove it with git worktree remove --force %s",
+		a.warn("the working tree stays, since it has what is not committed, or a submodule with commits that no remote has: look with git -C %s status, take it up again with --worktree %s, remove it with git worktree remove --force %s",
 			shellWord(w.path()), shellWord(w.branch), shellWord(w.path()))
 		return nil
 	}
@@ -307,14 +307,18 @@ func (a *app) endWorktree(ctx context.Context, w *worktree) error {
 
 // worktreeStateScript prints something if removing the working tree that it runs in would lose work. The
 // git directory of a submodule is in that of the working tree, or in the working tree, and goes with it: so do
-// commits there that nobody has pushed. git status does not report them once the working tree has committed the submodule.
+// commits there that no remote has. git status does not report them once the working tree has committed the submodule.
 const worktreeStateScript = `git symbolic-ref -q HEAD >/dev/null || echo detached
 git status --porcelain --untracked-files=normal --ignore-submodules=none || echo unknown
-test ! -e "$(git rev-parse --git-dir)/modules" || echo submodules
+modules=$(git rev-parse --git-dir)/modules
+test ! -e "$modules" || find "$modules" -name HEAD -exec sh -c '
+for head; do
+	test ! -e "${head%/HEAD}/objects" || git --git-dir="${head%/HEAD}" rev-list -n 1 --all HEAD --not --remotes || echo unknown
+done' - {} + || echo unknown
 git ls-files --stage | while read -r mode id stage path; do
 	test "$mode" != 160000 || case $path in
 	\"*) echo submodule ;;
-	*) test ! -e "$path/.git" || echo submodule ;;
+	*) test ! -e "$path/.git" || git -C "$path" rev-list -n 1 --all HEAD --not --remotes || echo unknown ;;
 	esac
 done`
 

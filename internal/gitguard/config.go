@@ -135,11 +135,17 @@ func plainName(name string) bool {
 }
 
 // moduleTree reports whether value, relative to the git directory of a submodule, is a directory
-// in the working tree of the repository that has the submodule; gitsubmodules(7).
+// in the working tree of the repository that has the submodule; gitsubmodules(7). A linked working
+// tree can be anywhere in the tree.
 func moduleTree(file, value string) bool {
 	dir := path.Dir(file)
-	top, _, ok := strings.Cut("/"+dir, "/.git/modules/")
-	if !ok || strings.HasPrefix(value, "/") {
+	top, in, _ := strings.Cut("/"+dir, "/.git/")
+	if names := strings.SplitN(in, "/", 4); len(names) == 4 && names[0] == "worktrees" && names[2] == "modules" {
+		top = ""
+	} else if names[0] != "modules" {
+		return false
+	}
+	if strings.HasPrefix(value, "/") {
 		return false
 	}
 	tree, err := below(dir, "/", value)

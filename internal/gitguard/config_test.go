@@ -71,6 +71,8 @@ func TestWhatGitDoesIsAllowed(t *testing.T) {
 		{".git/config", "", "[core]\n\tbare = true\n\tfilemode\n[remote \"origin\"]\n\turl = /workspace/x\n\tfetch = +refs/*:refs/*\n\tmirror = true\n", true},
 		{module, "", "[core]\n\tworktree = ../../../../a/b\n", true},
 		{"x/.git/modules/m/config", "", "[core]\n\tworktree = ../../../m\n", true},
+		{"x/.git/worktrees/w/modules/m/config", "", "[core]\n\tworktree = ../../../../../w/m\n", true},
+		{"x/.git/worktrees/w/modules/a/b/config", "", "[core]\n\tworktree = ../../../../../../../w/a/b\n", true},
 		{".git/config.worktree", "", "[core]\n\tsparseCheckout = true\n\tsparseCheckoutCone = true\n", false},
 	} {
 		c := Change{File: tt.file, Old: tt.old, New: tt.old + tt.add, Fresh: tt.fresh}
@@ -140,6 +142,14 @@ func TestTextThatCouldBeReadInTwoWays(t *testing.T) {
 		if err := (&Change{File: "x/.git/modules/m/config", New: "[core]\n\tworktree = " + value + "\n", Fresh: true}).Check(); err == nil {
 			t.Errorf("core.worktree = %s is allowed", value)
 		}
+	}
+	for _, value := range []string{"../../../../../..", "../../../../../../../m", "../../../../../y.git/m", "/m"} {
+		if err := (&Change{File: "x/.git/worktrees/w/modules/m/config", New: "[core]\n\tworktree = " + value + "\n", Fresh: true}).Check(); err == nil {
+			t.Errorf("core.worktree = %s is allowed for a linked working tree", value)
+		}
+	}
+	if err := (&Change{File: ".git/worktrees/w/config", New: "[core]\n\tworktree = ../../../x\n", Fresh: true}).Check(); err == nil {
+		t.Error("core.worktree of a linked working tree")
 	}
 	if err := (&Change{File: ".git/config", New: "[core]\n\tworktree = ../x\n", Fresh: true}).Check(); err == nil {
 		t.Error("core.worktree of what is no submodule")

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"wolffia/internal/gitconfig"
+	"wolffia/perm"
 )
 
 // MaxSize is the maximum size of a checked file, in bytes.
@@ -73,22 +74,10 @@ func link(file, root, text string) error {
 	if err != nil {
 		return err
 	}
-	if !isGitDir(dir) {
+	if !perm.NamesGit(dir) {
 		return fmt.Errorf("gitdir %q is not a directory named .git or *.git, nor one of its modules or worktrees", target)
 	}
 	return nil
-}
-
-// isGitDir reports whether the path dir is, by its names, that of a git directory, which
-// perm.GitRules guard.
-func isGitDir(dir string) bool {
-	names := strings.Split(dir, "/")
-	git := len(names)
-	for git > 0 && !strings.HasSuffix(names[git-1], ".git") {
-		git--
-	}
-	rest := names[git:]
-	return git > 0 && (len(rest) == 0 || rest[0] == "modules" || rest[0] == "worktrees" && len(rest) == 2)
 }
 
 // below returns the path from the root of the tree of target, found in a file of the directory
