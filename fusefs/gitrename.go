@@ -52,9 +52,10 @@ func (t *tree) allowChecked(r *renaming) (*replacement, error) {
 	if errno != 0 {
 		return nil, errno
 	}
+	text = b.Written(text)
 	n := &replacement{text: text, mode: mode&^0o022 | 0o600} // no other user of the host may write it
 	if r.dst == nil {
-		n.created = t.created.mayHave(r.to.dir.ident())
+		n.created = t.created.mayHave(r.to.dir.ident()) || b == gitguard.Rerere // which git removes with the merge
 	} else {
 		n.mode, n.created = uint32(r.dst.Mode)&0o777, t.created.has(r.dstAt, r.dst)
 	}

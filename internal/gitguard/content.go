@@ -14,6 +14,15 @@ import (
 // MaxSize is the maximum size of a checked file, in bytes.
 const MaxSize = 1 << 20
 
+// Written returns what is written where a sandbox replaces p by text. The records of rerere stay empty, whatever git
+// inside puts there: it would end with an error in the middle of a merge or rebase if they were refused.
+func (p Part) Written(text string) string {
+	if p == Rerere {
+		return ""
+	}
+	return text
+}
+
 // Content returns the reason to refuse text as the content of file, which is p; nil to allow it.
 // file is relative to the root of the tree, which is at root inside, such as "/workspace".
 func (p Part) Content(file, root, text string) error {
@@ -34,10 +43,10 @@ func (p Part) Content(file, root, text string) error {
 	case Options:
 		return options(text)
 	case Rerere:
-		if text == "" { // as a commit writes it
+		if text == "" {
 			return nil
 		}
-		return errors.New("git rerere on the host would copy and write the files that it names: use git -c rerere.enabled=false")
+		return errors.New("git rerere on the host would copy and write the files that it names")
 	}
 	return errors.New("the file cannot be written inside")
 }

@@ -97,6 +97,9 @@ func TestContent(t *testing.T) {
 			t.Errorf("%q in %q: %v", tt.text, tt.file, err)
 		}
 	}
+	if Rerere.Written("x") != "" || Todo.Written("x") != "x" {
+		t.Error("what is written of rerere's records, and of instructions")
+	}
 	if Link.Content("a/.git", "", "gitdir: /x.git") == nil {
 		t.Error("an absolute path where nobody knows where the tree is")
 	}

@@ -26,7 +26,7 @@ const (
 	Lock                   // a file that excludes other git processes
 	Sequence               // a file of a rebase, a sequence of picks or a bisect
 	Strategy               // the merge strategy of a rebase, a part of a program's name: as Commondir
-	Rerere                 // MERGE_RR, the files that git rerere copies and writes: as Config
+	Rerere                 // MERGE_RR, the files that git rerere copies and writes: as Config, and always empty
 	Options                // the options of a sequence of picks, with a strategy: as Config
 )
 
