@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"path"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -28,6 +29,24 @@ func (p *Publish) HostAddress() string {
 		host = "127.0.0.1"
 	}
 	return net.JoinHostPort(host, strconv.Itoa(p.Local))
+}
+
+// onLoopback reports whether it listens at an address at which a server inside may listen: 127.0.0.1 or ::1.
+func (p *Publish) onLoopback() bool {
+	at, err := netip.ParseAddr(p.Address)
+	at = at.Unmap()
+	return p.Address == "" || err == nil && (at.IsUnspecified() || at == netip.AddrFrom4([4]byte{127, 0, 0, 1}) || at == netip.IPv6Loopback())
+}
+
+// Circular returns the first of ports that would lead to one of them, or to itself, instead of to a server,
+// in a sandbox that shares the host's network; nil if there is none.
+func Circular(ports []Publish) *Publish {
+	for i := range ports {
+		if slices.ContainsFunc(ports, func(p Publish) bool { return p.Local == ports[i].Port && p.onLoopback() }) {
+			return &ports[i]
+		}
+	}
+	return nil
 }
 
 // An Expose lets the sandbox reach one service of the host's loopback at its own, with any
@@ -111,6 +130,9 @@ func checkPorts(c *SandboxConfig, bad problem) {
 		} else {
 			taken[at] = true
 		}
+	}
+	if p := Circular(c.Publish); p != nil && c.Network == NetworkHost {
+		bad("publish %s: it leads to port %d, which is published itself, since the sandbox has network %q: the server is at the host's port already: leave it out", p.HostAddress(), p.Port, NetworkHost)
 	}
 	inside := map[int]bool{}
 	for i := range c.Expose {

@@ -76,7 +76,10 @@ func (a *app) forward(ctx context.Context, ref, address string, specs []string, 
 	if box.State != runtime.StateRunning {
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %s is not running, it is %s: wolffia start %s", box.ID, box.State, box.ID)
 	}
-	f := &forwarder{app: a, rt: rt, id: box.ID, wait: wait}
+	f := &forwarder{app: a, rt: rt, box: box, ports: ports, wait: wait}
+	if err := f.check(); err != nil {
+		return err
+	}
 	given := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -122,7 +125,8 @@ func parseForward(s string) (p runtime.Publish, err error) {
 type forwarder struct {
 	app     *app
 	rt      *local.Runtime
-	id      string
+	box     *runtime.Sandbox
+	ports   []runtime.Publish
 	wait    bool
 	refused sync.Once
 }
@@ -137,6 +141,15 @@ const (
 	lookSeldom = 250 * time.Millisecond
 )
 
+// check returns the error of a port that leads to a port of this host at which f listens itself, not to a server.
+func (f *forwarder) check() error {
+	p := runtime.Circular(f.ports)
+	if p == nil || f.box.Network != runtime.NetworkHost {
+		return nil
+	}
+	return runtime.Errorf(runtime.ErrInvalid, "port %s: sandbox %s has network %q, so it would lead to itself: the server is at port %d of this host already", p.HostAddress(), f.box.ID, f.box.Network, p.Port)
+}
+
 // listen opens a port of this host, and serves it until the listener is closed.
 func (f *forwarder) listen(ctx context.Context, p *runtime.Publish) (net.Listener, error) {
 	l, err := net.Listen("tcp", p.HostAddress())
@@ -150,6 +163,11 @@ func (f *forwarder) listen(ctx context.Context, p *runtime.Publish) (net.Listene
 	case err != nil:
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
+	p.Local = l.Addr().(*net.TCPAddr).Port // of LOCAL 0, which may be PORT too
+	if err := f.check(); err != nil {
+		_ = l.Close()
+		return nil, err
+	}
 	if f.wait {
 		conn, err := f.dial(ctx, p.Port)
 		if err != nil {
@@ -158,7 +176,7 @@ func (f *forwarder) listen(ctx context.Context, p *runtime.Publish) (net.Listene
 		}
 		_ = conn.Close()
 	}
-	if _, err := fmt.Fprintf(f.app.out, "%s -> %s port %d\n", l.Addr(), f.id, p.Port); err != nil {
+	if _, err := fmt.Fprintf(f.app.out, "%s -> %s port %d\n", l.Addr(), f.box.ID, p.Port); err != nil {
 		_ = l.Close()
 		return nil, err
 	}
@@ -188,7 +206,7 @@ func (f *forwarder) serve(ctx context.Context, l net.Listener, port int) {
 // dial connects to a server inside. With wait it tries until the server is up.
 func (f *forwarder) dial(ctx context.Context, port int) (net.Conn, error) {
 	for pause := lookAgain; ; pause = min(2*pause, lookSeldom) {
-		conn, err := f.rt.DialPort(ctx, f.id, port)
+		conn, err := f.rt.DialPort(ctx, f.box.ID, port)
 		if err == nil || !f.wait || !errors.Is(err, syscall.ECONNREFUSED) {
 			return conn, err
 		}

@@ -304,6 +304,7 @@ func publishedTwice(e *env) {
 		"a name":         {Publish: []runtime.Publish{{Address: "localhost", Local: 1, Port: 80}}},
 		"twice":          {Publish: []runtime.Publish{{Local: 1, Port: 80}, {Local: 1, Port: 81}}},
 		"exposed twice":  {Expose: []runtime.Expose{{HostPort: 1, Port: 80}, {HostPort: 80}}},
+		"itself, host":   {Network: runtime.NetworkHost, Publish: []runtime.Publish{{Local: 1, Port: 1}}},
 		"exposed, host":  {Network: runtime.NetworkHost, Expose: []runtime.Expose{{HostPort: 1}}},
 		"no socket":      {Sockets: []runtime.Socket{{Source: "/etc/passwd"}}},
 		"relative":       {Sockets: []runtime.Socket{{Source: "agent"}}},
