@@ -29,6 +29,7 @@ type connection struct {
 	ended  bool         // nothing more comes for the socket; guarded by mu
 	credit int          // bytes that may be sent to the host; guarded by mu
 	killed bool         // the host wants nothing more; guarded by mu
+	reset  bool         // the socket's end is a reset; guarded by mu
 	taken  bool         // a socket is or was connected to this channel, or it was killed; guarded by mu
 }
 
@@ -129,7 +130,8 @@ func (c *connection) read(socket *os.File) error {
 		}
 		f := wire.NewFrame(wire.Stdout, c.channel)
 		n, err := socket.Read(f.Room()[:n])
-		c.mu.Lock()
+		reset := errors.Is(err, io.EOF) && rawsock.WasReset(socket)
+		c.mu.Lock() // not before: what ends later has not ended the socket
 		c.credit -= n
 		killed, ended := c.killed, c.ended
 		c.mu.Unlock()
@@ -141,7 +143,7 @@ func (c *connection) read(socket *os.File) error {
 		switch {
 		case killed:
 			return nil
-		case errors.Is(err, io.EOF) && !ended && rawsock.WasReset(socket):
+		case reset && !ended:
 			return unix.ECONNRESET
 		case errors.Is(err, io.EOF):
 			return c.n.w.Send(wire.StdoutEOF, c.channel, nil)
@@ -169,7 +171,12 @@ func (c *connection) write(socket *os.File) error {
 	for {
 		f, ok := c.next()
 		if !ok {
-			_ = rawsock.CloseWrite(socket)
+			c.mu.Lock()
+			reset := c.reset
+			c.mu.Unlock()
+			if !reset { // else its end would precede that
+				_ = rawsock.CloseWrite(socket)
+			}
 			return nil
 		}
 		_, err := socket.Write(f.Payload())
@@ -232,7 +239,7 @@ func (c *connection) Grant(stream wire.Type, n int) {
 	c.mu.Unlock()
 }
 
-// Kill closes the socket once what has come for it is written.
+// Kill closes the socket, after a Signal at once, otherwise once what has come for it is written.
 func (c *connection) Kill() {
 	c.cancel()
 	c.mu.Lock()
@@ -252,10 +259,21 @@ func (c *connection) Kill() {
 func (c *connection) linger() {
 	now := time.Now()
 	_ = c.socket.SetReadDeadline(now)
+	if c.reset {
+		_ = rawsock.Reset(c.socket)
+		_ = c.socket.SetWriteDeadline(now)
+		return
+	}
 	_ = c.socket.SetWriteDeadline(now.Add(wire.NetLingerMS * time.Millisecond))
 }
 
-func (c *connection) Signal(syscall.Signal) {}
+// Signal has the Kill that follows reset the connection.
+func (c *connection) Signal(syscall.Signal) {
+	c.mu.Lock()
+	c.reset = true
+	c.mu.Unlock()
+}
+
 func (c *connection) Resize(uint16, uint16) {}
 
 // packets carries datagrams.

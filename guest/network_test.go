@@ -226,6 +226,39 @@ func TestAcceptedAddress(t *testing.T) {
 	}
 }
 
+// A connection that the host cuts is reset inside, also what was sent before and not read.
+func TestReset(t *testing.T) {
+	ctx, n := network(t)
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	for _, size := range []int{1, wire.NetWindow / 2} {
+		c, err := n.DialTCP(ctx, netip.MustParseAddrPort(server.Addr().String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		peer, err := server.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = peer.SetDeadline(time.Now().Add(netLimit))
+		if _, err := c.Write(make([]byte, size)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := peer.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		inside.Reset(c)
+		_ = c.Close()
+		if _, err := io.Copy(io.Discard, peer); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("after %d bytes: %v", size, err)
+		}
+		_ = peer.Close()
+	}
+}
+
 // A peer inside that does not read holds the sender up, whose deadline ends that; and one that
 // resets its connection is an error.
 func TestStuckPeer(t *testing.T) {

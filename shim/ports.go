@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -46,12 +45,6 @@ func (p *ports) close() {
 	for _, l := range p.published {
 		_ = l.Close()
 	}
-}
-
-// A halfCloser is a connection that can end one direction.
-type halfCloser interface {
-	net.Conn
-	CloseWrite() error
 }
 
 // openPorts opens all listening sockets of the configuration, and serves them until the
@@ -191,7 +184,7 @@ func (p *ports) serve(l net.Listener, what string, dial func(context.Context) (n
 		go func() { // ends with the connection
 			defer func() { <-p.slots }()
 			defer p.relay.release()
-			if err := carry(conn.(halfCloser), dial); err != nil {
+			if err := carry(conn.(inside.HalfCloser), dial); err != nil {
 				once.Do(func() { fmt.Fprintf(os.Stderr, "%s: %v (further errors are left out)\n", what, err) })
 			}
 		}()
@@ -199,40 +192,17 @@ func (p *ports) serve(l net.Listener, what string, dial func(context.Context) (n
 }
 
 // carry connects a connection with what dial makes, until both directions have ended.
-func carry(conn halfCloser, dial func(context.Context) (net.Conn, error)) error {
+func carry(conn inside.HalfCloser, dial func(context.Context) (net.Conn, error)) error {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), dialLimit)
 	defer cancel()
 	other, err := dial(ctx)
 	if err != nil {
-		reset(conn)
+		inside.Reset(conn)
 		return err
 	}
 	defer other.Close()
 	cancel()
-	exchange(conn, other.(halfCloser))
+	inside.Exchange(conn, other.(inside.HalfCloser))
 	return nil
-}
-
-// reset has the peer see that the connection was refused, where the kernel can tell it.
-func reset(conn net.Conn) {
-	if tcp, ok := conn.(interface{ SetLinger(seconds int) error }); ok {
-		_ = tcp.SetLinger(0)
-	}
-}
-
-// exchange copies both ways between two connections, with half-closes, until both directions
-// have ended or one has failed. It closes neither of them after their end.
-func exchange(a, b halfCloser) {
-	var both sync.WaitGroup
-	one := func(to, from halfCloser) {
-		if _, err := io.Copy(to, from); err != nil {
-			_, _ = to.Close(), from.Close()
-			return
-		}
-		_ = to.CloseWrite()
-	}
-	both.Go(func() { one(a, b) })
-	one(b, a)
-	both.Wait()
 }

@@ -36,8 +36,8 @@ const (
 // A NetRequest asks for a socket. Started answers it when it is connected, listens or is
 // bound, with the addresses of [AppendAddresses]; of a unix socket they are zero. The bytes of
 // a connection are Stdin and Stdout. StdinClose ends the direction to the socket, and
-// StdoutEOF is the end of the other. Kill sends what has come, for [NetLinger] at most, and
-// closes the socket.
+// StdoutEOF is the end of the other. Kill sends what has come, for NetLingerMS at most, and
+// closes the socket; after a Signal it drops that, and resets the connection.
 type NetRequest struct {
 	Op      NetOp
 	Address netip.AddrPort // NetDial, NetListen, NetPacket

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	boxnet "wolffia/internal/inside"
 	"wolffia/local"
 	"wolffia/runtime"
 )
@@ -221,33 +221,16 @@ func (f *forwarder) dial(ctx context.Context, port int) (net.Conn, error) {
 // carry passes one connection on.
 func (f *forwarder) carry(ctx context.Context, conn *net.TCPConn, port int) {
 	defer conn.Close()
-	inside, err := f.dial(ctx, port)
+	server, err := f.dial(ctx, port)
 	if err != nil {
-		_ = conn.SetLinger(0) // a reset says more than an end
+		boxnet.Reset(conn)
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			f.refused.Do(func() { f.app.warn("%s; it may not be up yet: --wait waits for it", printable(err.Error())) })
 		}
 		return
 	}
-	defer inside.Close()
-	stop := context.AfterFunc(ctx, func() { _, _ = conn.Close(), inside.Close() })
+	defer server.Close()
+	stop := context.AfterFunc(ctx, func() { _, _ = conn.Close(), server.Close() })
 	defer stop()
-	exchange(conn, inside)
-}
-
-// exchange copies both ways between two connections until both directions have ended.
-func exchange(a, b net.Conn) {
-	one := func(to, from net.Conn) {
-		_, err := io.Copy(to, from)
-		half, ok := to.(interface{ CloseWrite() error })
-		if err != nil || !ok {
-			_, _ = to.Close(), from.Close()
-			return
-		}
-		_ = half.CloseWrite()
-	}
-	var both sync.WaitGroup
-	both.Go(func() { one(a, b) })
-	one(b, a)
-	both.Wait()
+	boxnet.Exchange(conn, server.(boxnet.HalfCloser))
 }

@@ -208,6 +208,62 @@ func TestHalfClose(t *testing.T) {
 	w.quiet()
 }
 
+// A connection that one end resets is reset at the other: what was sent is not all.
+func TestResets(t *testing.T) {
+	checkLeaks(t)
+	w := newWorld(t, allow("git.example:22", "page.example"))
+	reset := func(c *net.TCPConn) { _, _ = c.SetLinger(0), c.Close() }
+	next := make(chan struct{})
+	seen := make(chan error, 1)
+	w.plain("git.example", 22, "93.184.216.34", func(c *net.TCPConn) {
+		_, _ = io.WriteString(c, "banner\n")
+		r := bufio.NewReader(c)
+		if line, _ := r.ReadString('\n'); line == "reset\n" {
+			reset(c)
+			return
+		}
+		next <- struct{}{}
+		_, err := r.ReadByte()
+		seen <- err
+	})
+	w.plain("page.example", 80, "93.184.216.35", func(c *net.TCPConn) {
+		_, _ = http.ReadRequest(bufio.NewReader(c))
+		_, _ = io.WriteString(c, "HTTP/1.0 200 OK\r\n\r\nrow\n")
+		<-next
+		reset(c)
+	})
+	c := w.name("git.example", 22)
+	r := bufio.NewReader(c)
+	if line, err := r.ReadString('\n'); err != nil || line != "banner\n" {
+		t.Fatal(line, err)
+	}
+	_, _ = io.WriteString(c, "reset\n")
+	if _, err := r.ReadByte(); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the server has reset its connection: %v", err)
+	}
+	c = w.name("git.example", 22)
+	_, _ = io.WriteString(c, "wait\n")
+	<-next
+	reset(c)
+	if err := <-seen; !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the client has reset its connection: %v", err)
+	}
+	c = w.name("page.example", 80)
+	_, _ = io.WriteString(c, "GET / HTTP/1.0\r\nHost: page.example\r\n\r\n")
+	r = bufio.NewReader(c)
+	for line := ""; line != "row\n"; {
+		var err error
+		if line, err = r.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next <- struct{}{}
+	if _, err := r.ReadByte(); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the HTTP server has reset its connection: %v", err)
+	}
+	w.quiet()
+}
+
 // A server that ends its direction first still receives.
 func TestServerHalfCloses(t *testing.T) {
 	checkLeaks(t)

@@ -2,44 +2,38 @@ package gateway
 
 import (
 	"errors"
-	"io"
 	"net"
 	"sync"
+
+	"wolffia/internal/inside"
 )
 
 // relay copies both ways until both directions have ended, and closes both connections. An end of
-// the data is passed on as such; an error ends both directions. first sends what precedes the data from inside,
+// the data is passed on as such; an error resets both connections. first sends what precedes the data from inside,
 // while data to the inside is copied already; its error ends both directions too.
 func relay(in *visitor, out *outlet, first func() error) {
+	inner, outer := &inside.Side{Conn: in.Conn}, &inside.Side{Conn: out.Conn} // no bytes were read ahead at this point
+	pass := func(to, from *inside.Side) {
+		if inside.Pass(to, from) != nil {
+			abort(in, out)
+		}
+	}
 	var both sync.WaitGroup
-	both.Go(func() { pipe(in, in.Conn, out, out.Conn) })
+	both.Go(func() { pass(inner, outer) })
 	if first() != nil {
 		abort(in, out)
 	} else {
-		pipe(out, out.Conn, in, in.Conn)
+		pass(outer, inner)
 	}
 	both.Wait()
 	_, _ = in.Close(), out.Close()
 }
 
-// pipe copies one direction. dst and src are what dstConn and srcConn are closed by. The copy is
-// between the connections themselves, so that the kernel moves the bytes (splice(2)) if both
-// are TCP sockets; no bytes were read ahead at this point.
-func pipe(dst io.Closer, dstConn net.Conn, src io.Closer, srcConn net.Conn) {
-	if _, err := io.Copy(dstConn, srcConn); err != nil {
-		abort(dst, src)
-		return
-	}
-	if err := closeWrite(dstConn); err != nil {
-		abort(dst, src)
-	}
-}
-
-// abort closes connections, which ends all reading and writing.
-func abort(all ...io.Closer) {
-	for _, c := range all {
-		_ = c.Close()
-	}
+// abort resets and closes both connections, which ends all reading and writing.
+func abort(in *visitor, out *outlet) {
+	inside.Reset(in.Conn)
+	inside.Reset(out.Conn)
+	_, _ = in.Close(), out.Close()
 }
 
 // closeWrite ends the sending direction of a connection.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"wolffia/internal/egress"
+	"wolffia/internal/inside"
 	"wolffia/internal/urlpath"
 	"wolffia/network"
 )
@@ -158,7 +159,17 @@ func (w *web) admit(rw http.ResponseWriter, r *http.Request, v *visitor, to targ
 	// transport hangs up if it looks for the end of the body after that, and the reply is cut.
 	_ = http.NewResponseController(rw).EnableFullDuplex() // always supported
 	p.ctx = context.WithValue(r.Context(), passageKey{}, p)
+	defer cut(v)
 	w.pass.ServeHTTP(rw, r.WithContext(p.ctx))
+}
+
+// cut, deferred, has a connection reset whose reply is cut, for which httputil.ReverseProxy panics: a reply without a length would
+// look complete.
+func cut(v *visitor) {
+	if e := recover(); e != nil {
+		inside.Reset(v.Conn)
+		panic(e) // closes it
+	}
 }
 
 // RoundTrip sends a request that may pass.

@@ -194,16 +194,28 @@ func CloseWrite(connection *os.File) error {
 }
 
 // WasReset reports whether a TCP connection was reset whose direction to the peer has not been
-// ended: the kernel reports that once only, to a read or a write, and then as an end of file.
-func WasReset(connection *os.File) bool {
+// ended: the kernel reports that once only, to a read or a write, and then as an end of file. If the
+// peer had ended its own direction before, all that it sent has come, and the kernel's error is another.
+func WasReset(connection syscall.Conn) bool {
 	const closed = 7 // TCP_CLOSE in linux/tcp_states.h
 	reset := false
 	_ = control(connection, func(fd int) error {
 		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
-		reset = err == nil && info.State == closed
+		if err != nil || info.State != closed {
+			return err
+		}
+		code, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+		reset = err != nil || syscall.Errno(code) != unix.EPIPE
 		return err
 	})
 	return reset
+}
+
+// Reset has the peer of a TCP connection see a reset, not an end, when the connection is closed.
+func Reset(connection syscall.Conn) error {
+	return control(connection, func(fd int) error {
+		return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+	})
 }
 
 // Addresses returns the address of a socket and that of its peer, each the zero AddrPort if it
@@ -248,8 +260,8 @@ func Send(socket *os.File, b []byte, to netip.AddrPort) error {
 	return control(socket, func(fd int) error { return unix.Sendto(fd, b, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, sa) })
 }
 
-func control(file *os.File, f func(fd int) error) error {
-	raw, err := file.SyscallConn()
+func control(of syscall.Conn, f func(fd int) error) error {
+	raw, err := of.SyscallConn()
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,7 @@ var portTests = []test{
 	{"PublishedPort", []Feature{Ports}, publishedPort},
 	{"PublishedTwice", []Feature{Ports}, publishedTwice},
 	{"ExposedPort", []Feature{Ports}, exposedPort},
+	{"ResetPort", []Feature{Ports}, resetPort},
 	{"HostSocket", []Feature{Ports}, hostSocket},
 	{"IdleNotWhileConnected", []Feature{Ports, Lifetime}, idleNotWhileConnected},
 }
@@ -337,6 +338,91 @@ while True:
     sys.stdout.buffer.write(b)
 t.join()
 `
+
+// resetServer sends a row, and resets the connection after the answer "reset"; after another it prints how the connection
+// ends, one that is reset as "reset".
+const resetServer = `
+import socket, struct
+s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(("127.0.0.1", 8080)); s.listen()
+print("up", flush=True)
+while True:
+    c = s.accept()[0]
+    try:
+        c.sendall(b"row")
+        if c.recv(5) == b"reset":
+            c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)); c.close()
+            continue
+        c.sendall(b"row")
+        print("ended" if c.recv(1) == b"" else "moved", flush=True)
+    except ConnectionResetError: print("reset", flush=True)
+`
+
+// A connection that is reset at one end is reset at the other: what was sent before is not all.
+func resetPort(e *env) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		e.Fatal(err)
+	}
+	defer l.Close()
+	local, service := e.freePort(), l.Addr().(*net.TCPAddr).Port
+	s := e.start(&runtime.SandboxConfig{Publish: []runtime.Publish{{Local: local, Port: 8080}}, Expose: []runtime.Expose{{HostPort: service}}})
+	server := e.server(s.ID, resetServer)
+	for what, dial := range map[string]func() (net.Conn, error){
+		"published": func() (net.Conn, error) { return net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", local)) },
+		"dialled":   func() (net.Conn, error) { return e.dialer().DialPort(e.Ctx, s.ID, 8080) },
+	} {
+		for _, word := range []string{"reset", "going"} {
+			c, err := dial()
+			if err != nil {
+				e.Fatal(err)
+			}
+			_ = c.SetDeadline(time.Now().Add(suite.Limit))
+			row := make([]byte, 3)
+			if _, err := io.ReadFull(c, row); err != nil {
+				e.Fatal(err)
+			}
+			_, err = io.WriteString(c, word)
+			e.OK(err)
+			if word == "reset" {
+				if _, err := c.Read(row); !errors.Is(err, syscall.ECONNRESET) {
+					e.Errorf("%s, the server has reset its connection: %v", what, err)
+				}
+				_ = c.Close()
+				continue
+			}
+			if _, err := io.ReadFull(c, row); err != nil {
+				e.Fatal(err)
+			}
+			e.OK(c.(interface{ SetLinger(seconds int) error }).SetLinger(0))
+			_ = c.Close()
+			line := make([]byte, len("reset\n"))
+			if _, err := io.ReadFull(server.Stdout(), line); err != nil || string(line) != "reset\n" {
+				e.Errorf("%s, the client has reset its connection: the server sees %q, %v", what, line, err)
+			}
+		}
+	}
+	// A service of the host.
+	go func() { // ends with the listener
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(c, "row")
+			_, _ = c.Read(make([]byte, 1))
+			_ = c.(*net.TCPConn).SetLinger(0)
+			_ = c.Close()
+		}
+	}()
+	r := e.sh(s.ID, fmt.Sprintf(`/usr/bin/python3 -ISBc 'import socket
+c = socket.create_connection(("127.0.0.1", %d)); c.settimeout(60); c.recv(3); c.sendall(b"x")
+try: print(c.recv(1))
+except ConnectionResetError: print("reset")'`, service))
+	if r.ExitCode != 0 || string(r.Stdout) != "reset\n" {
+		e.Errorf("the service has reset its connection: exit code %d, %s%s", r.ExitCode, r.Stdout, r.Stderr)
+	}
+}
 
 // echoes answers connections as echoServer does, on the host.
 func echoes(l net.Listener) {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -112,9 +113,10 @@ func (c *Conn) Hand(ctx context.Context, path string) error {
 
 // A netConn is a connection of a socket inside.
 type netConn struct {
-	p    *Process
-	path string // of a unix socket
-	once sync.Once
+	p     *Process
+	path  string // of a unix socket
+	once  sync.Once
+	reset atomic.Bool // by Close
 }
 
 // Read implements [net.Conn].
@@ -129,11 +131,23 @@ func (c *netConn) Write(b []byte) (int, error) { return c.p.stdin.Write(b) }
 // CloseWrite ends the direction to the socket.
 func (c *netConn) CloseWrite() error { return c.p.stdin.Close() }
 
-// Close implements [net.Conn]. What was written is still sent.
+// Close implements [net.Conn]. What was written is still sent, unless SetLinger says otherwise.
 func (c *netConn) Close() error {
 	err := net.ErrClosed
-	c.once.Do(func() { err = c.p.discard() })
+	c.once.Do(func() {
+		if c.reset.Load() {
+			_ = c.p.Signal(syscall.SIGKILL) // an error is discard's too
+		}
+		err = c.p.discard()
+	})
 	return err
+}
+
+// SetLinger is that of [net.TCPConn] for 0, with which Close has the socket inside reset its connection, and for less, with
+// which it does not.
+func (c *netConn) SetLinger(seconds int) error {
+	c.reset.Store(seconds == 0)
+	return nil
 }
 
 // discard ends a channel on this side, and asks the guest to close the socket.
