@@ -101,13 +101,18 @@ type listener struct {
 	closed bool          // guarded by mu
 }
 
-// listenUnix makes a socket at a path, and the directories on the way. A file that is there
-// is an error.
+// listenUnix makes a socket at a path, and the directories on the way. A file that is there is an
+// error, but for a socket that a sandbox has left: no guest removes it when it is killed, and its
+// directory may outlive the sandbox.
 func listenUnix(path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	return rawsock.ListenUnix(path)
+	socket, err := rawsock.ListenUnix(path)
+	if errors.Is(err, unix.EADDRINUSE) && rawsock.RemoveDead(path) {
+		return rawsock.ListenUnix(path)
+	}
+	return socket, err
 }
 
 // acceptPause is the time between attempts to accept a connection while there is no

@@ -176,6 +176,60 @@ func TestListen(t *testing.T) {
 	awaitGone(t, path)
 }
 
+// A socket that a guest has left is replaced; nothing else is.
+func TestListenAtDeadSocket(t *testing.T) {
+	ctx, n := network(t)
+	dir := t.TempDir()
+	leave := func(name string) (path string, l *net.UnixListener) {
+		t.Helper()
+		path = filepath.Join(dir, name)
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		return path, l
+	}
+	dead, l := leave("dead")
+	_ = l.Close()
+	got, err := n.ListenUnix(ctx, dead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go echo(got)
+	c, err := net.Dial("unix", dead)
+	if err == nil {
+		err = errors.Join(roundTrip(c, random(1000)), c.Close())
+	}
+	if err := errors.Join(err, got.Close()); err != nil {
+		t.Error(err)
+	}
+
+	used, l := leave("used")
+	defer l.Close()
+	target, l := leave("target")
+	_ = l.Close()
+	link, file := filepath.Join(dir, "link"), filepath.Join(dir, "file")
+	if err := errors.Join(os.Symlink(target, link), os.WriteFile(file, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{used, link, file} {
+		before, err := os.Lstat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.ListenUnix(ctx, path); !errors.Is(err, syscall.EADDRINUSE) {
+			t.Errorf("%s: %v", path, err)
+		}
+		if after, err := os.Lstat(path); err != nil || !os.SameFile(before, after) {
+			t.Errorf("%s has changed: %v", path, err)
+		}
+	}
+	if _, err := os.Lstat(target); err != nil {
+		t.Error(err)
+	}
+}
+
 // awaitGone waits until a path does not exist.
 func awaitGone(t *testing.T, path string) {
 	t.Helper()

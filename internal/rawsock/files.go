@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,6 +29,38 @@ func DialPackets(path string) (*os.File, error) {
 		return nil, os.NewSyscallError("connect", err)
 	}
 	return os.NewFile(uintptr(fd), "packets"), nil
+}
+
+// RemoveDead removes a unix socket at which no program listens, and reports whether it did. Anything else at
+// the path stays: another kind of file, a symbolic link, a socket that takes connections. It follows no link but those of
+// the directory, which it opens once.
+func RemoveDead(path string) bool {
+	dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(dir)
+	name := filepath.Base(path)
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return isDead(fd) && unix.Unlinkat(dir, name, 0) == nil
+}
+
+// isDead reports whether a file is a unix socket that refuses connections.
+func isDead(file int) bool {
+	var st unix.Stat_t
+	if err := unix.Fstat(file, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return false
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|flags, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return errors.Is(unix.Connect(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d", file)}), unix.ECONNREFUSED)
 }
 
 // SendFile sends a packet of one byte with a descriptor, if that is possible at once.
