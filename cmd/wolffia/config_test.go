@@ -192,10 +192,24 @@ func TestAmounts(t *testing.T) {
 		text  string
 		want  int64 // -1: an error
 	}{
-		{size, "0", 0}, {size, "0.0", 0}, {size, "0g", 0}, {size, "1", 1}, {size, "0.5k", 512},
-		{size, "0.5", -1}, {size, "0.0001k", -1}, {size, "-1", -1},
-		{duration, "0", 0}, {duration, "0s", 0}, {duration, "0d", 0}, {duration, "0h0m", 0}, {duration, "1ns", 1}, {duration, "2", 2e9},
-		{duration, "0.0000000001s", -1}, {duration, "0.0000000001", -1}, {duration, "0.1ns", -1}, {duration, "-1s", -1},
+		{size, "0", 0},
+		{size, "0.0", 0},
+		{size, "0g", 0},
+		{size, "1", 1},
+		{size, "0.5k", 512},
+		{size, "0.5", -1},
+		{size, "0.0001k", -1},
+		{size, "-1", -1},
+		{duration, "0", 0},
+		{duration, "0s", 0},
+		{duration, "0d", 0},
+		{duration, "0h0m", 0},
+		{duration, "1ns", 1},
+		{duration, "2", 2e9},
+		{duration, "0.0000000001s", -1},
+		{duration, "0.0000000001", -1},
+		{duration, "0.1ns", -1},
+		{duration, "-1s", -1},
 	} {
 		got, err := c.parse(c.text)
 		if c.want < 0 && err == nil || c.want >= 0 && (err != nil || got != c.want) {
