@@ -157,7 +157,7 @@ func (p *ports) socket(ctx context.Context, socket *runtime.Socket) error {
 	l, err := p.network.ListenUnix(ctx, socket.InsidePath())
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return runtime.Errorf(runtime.ErrConflict, "socket %s: %s inside exists, and is not what a sandbox has left: another sandbox listens there, or it is another file: choose another path", socket.Source, socket.InsidePath())
+		return runtime.Errorf(runtime.ErrConflict, "socket %s: %s inside exists: another sandbox listens there, or it is another file: remove it, or choose another path", socket.Source, socket.InsidePath())
 	case err != nil:
 		return runtime.Errorf(runtime.ErrUnavailable, "socket %s: listen at %s inside: %w: choose a path below /tmp or the home directory", socket.Source, socket.InsidePath(), err)
 	}

@@ -49,10 +49,15 @@ func RemoveDead(path string) bool {
 	return isDead(fd) && unix.Unlinkat(dir, name, 0) == nil
 }
 
-// isDead reports whether a file is a unix socket that refuses connections.
+// isDead reports whether a file is a unix socket that refuses connections. In gVisor none is dead: to the host's directories,
+// which it shows as 9P, its own sockets are unknown, and it refuses to connect to those of the host's kernel.
 func isDead(file int) bool {
 	var st unix.Stat_t
 	if err := unix.Fstat(file, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return false
+	}
+	var system unix.Statfs_t
+	if err := unix.Fstatfs(file, &system); err != nil || system.Type == unix.V9FS_MAGIC {
 		return false
 	}
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|flags, 0)
