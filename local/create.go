@@ -54,6 +54,7 @@ func (s *sandboxes) complete(ctx context.Context, c *statedir.Config) (limits *l
 	if backend == nil {
 		return nil, nil, runtime.Errorf(runtime.ErrInvalid, "runtime %q is not available: this runtime has %s", c.Runtime, s.names())
 	}
+	leaveToolchains(c)
 	if err := c.Validate(); err != nil {
 		return nil, nil, err
 	}

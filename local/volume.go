@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"wolffia/internal/rootfs"
@@ -27,9 +28,20 @@ func resolveVolumes(c *statedir.Config) error {
 	if !changed {
 		return nil
 	}
+	leaveToolchains(c)
 	known := c.SandboxConfig
 	known.Permissions = nil // compiled before
 	return known.Validate() // two things could be in one place now
+}
+
+// leaveToolchains leaves out the toolchains in places of volumes, and below read-only ones, in
+// which nothing can be mounted: the user has named the volumes, and not the toolchains' places.
+func leaveToolchains(c *statedir.Config) {
+	c.Mounts = slices.DeleteFunc(c.Mounts, func(m runtime.Mount) bool {
+		return m.Toolchain && slices.ContainsFunc(c.Volumes, func(v runtime.VolumeMount) bool {
+			return m.Target == v.Target || v.ReadOnly && strings.HasPrefix(m.Target, v.Target+"/")
+		})
+	})
 }
 
 // useVolumes makes the volumes of a sandbox that do not exist. Until release is called none
