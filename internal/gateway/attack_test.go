@@ -536,6 +536,9 @@ func TestAttacks(t *testing.T) {
 // What the event of an address through a proxy says.
 func TestAddressRemedy(t *testing.T) {
 	for addr, want := range map[string]egress.Event{
+		"0.0.0.0":            {Address: "0.0.0.0"},
+		"[::]":               {Address: "::"},
+		"239.1.2.3":          {Address: "239.1.2.3"},
 		"93.184.216.34":      {Address: "93.184.216.34", Remedy: "--add-host NAME:93.184.216.34"},
 		"[2606:2800::1]":     {Address: "2606:2800::1", Remedy: "--add-host NAME:2606:2800::1"},
 		"127.0.0.1":          {Address: "127.0.0.1", Remedy: "--expose 443"},

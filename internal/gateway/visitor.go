@@ -145,6 +145,7 @@ func remedy(e egress.Event) string {
 		case err != nil || e.Op != egress.OpProxy: // inside, it is the sandbox's own
 		case addr.IsLoopback():
 			return fmt.Sprintf("--expose %d", e.Port)
+		case addr.IsUnspecified() || addr.IsMulticast(): // of no single host
 		default:
 			return "--add-host NAME:" + e.Address
 		}
