@@ -88,6 +88,8 @@ func (s *sandboxes) look(box *statedir.Box, state func() (runtime.State, string,
 	switch {
 	case errors.Is(err, runtime.ErrNotFound):
 		return f, nil
+	case runtime.Exhausted(err): // the sandbox may be healthy
+		return nil, err
 	case err != nil:
 		f.damaged, f.sandbox = true, &runtime.Sandbox{ID: box.ID(), State: runtime.StateDead, Reason: err.Error()}
 		return f, nil
@@ -97,6 +99,9 @@ func (s *sandboxes) look(box *statedir.Box, state func() (runtime.State, string,
 	f.sandbox, err = describe(box, c, state)
 	if errors.Is(err, runtime.ErrNotFound) {
 		return f, nil // destroyed meanwhile
+	}
+	if runtime.Exhausted(err) {
+		return nil, err
 	}
 	if err != nil { // its lock or its lifetime is damaged
 		f.damaged, f.sandbox = true, outline(box, c)

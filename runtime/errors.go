@@ -3,6 +3,7 @@ package runtime
 import (
 	"errors"
 	"fmt"
+	"syscall"
 )
 
 // The classes of error on which callers act. Every error of a runtime wraps one of them,
@@ -37,6 +38,12 @@ func Class(err error) error {
 		}
 	}
 	return nil
+}
+
+// Exhausted reports whether err is that of a process, or a host, without a free descriptor or memory (EMFILE, ENFILE,
+// ENOMEM). It says nothing of the sandbox that the call was about.
+func Exhausted(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }
 
 // A classed error has a class that its text does not show.

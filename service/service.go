@@ -101,7 +101,7 @@ func (s *Service) CreateSandbox(ctx context.Context, o registry.Owner, more *Cre
 // EnsureSandbox returns the owner's sandbox, and created = true if it had to create
 // it: the owner had none, or it did not answer and was replaced. One with a copied codebase is
 // not replaced, since its changes would be lost: it is started anew, and is [runtime.ErrUnavailable] if
-// it does not answer then. more may be nil. Its GitConfig is also configured in a sandbox that existed, whose
+// it does not answer then. Nothing is replaced while the service lacks descriptors or memory: see [runtime.Exhausted]. more may be nil. Its GitConfig is also configured in a sandbox that existed, whose
 // network stays as it is; with CopyOnWrite, one that works on the host's directory itself is [runtime.ErrConflict].
 func (s *Service) EnsureSandbox(ctx context.Context, o registry.Owner, more *CreateOptions) (m registry.Metadata, created bool, err error) {
 	unlock, err := s.lock(ctx, o)
@@ -130,7 +130,9 @@ func (s *Service) EnsureSandbox(ctx context.Context, o registry.Owner, more *Cre
 	switch {
 	case ctx.Err() != nil: // the caller gave up: the sandbox may be healthy
 		return registry.Metadata{}, false, ctx.Err()
-	case unhealthy == nil && err != nil:
+	case runtime.Exhausted(unhealthy): // the service lacks descriptors or memory: likewise
+		return registry.Metadata{}, false, unhealthy
+	case runtime.Exhausted(err), unhealthy == nil && err != nil:
 		return registry.Metadata{}, false, err
 	case unhealthy == nil && !copied && more != nil && more.CopyOnWrite:
 		return registry.Metadata{}, false, runtime.Errorf(runtime.ErrConflict, "sandbox %s works on the host's directory itself: destroy it to get one with cow", m.SandboxID)

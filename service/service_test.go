@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"wolffia/internal/test/shimtest"
@@ -188,6 +190,44 @@ func TestEnsureReplacesTheUnhealthy(t *testing.T) {
 		w.Wrong(tt.what, s.DestroySandbox(w.Ctx, zoe, id), runtime.ErrNotFound)
 		id = m.SandboxID
 	}
+}
+
+// lacking is a driver whose process is out of descriptors when it probes, or when it asks for a copied codebase.
+type lacking struct {
+	service.SandboxDriver
+	probe, copied error
+}
+
+func (l *lacking) Probe(ctx context.Context, sandboxID string) error {
+	return cmp.Or(l.probe, l.SandboxDriver.Probe(ctx, sandboxID))
+}
+
+func (l *lacking) Copied(ctx context.Context, sandboxID string) (bool, error) {
+	if l.copied != nil {
+		return false, l.copied
+	}
+	return l.SandboxDriver.Copied(ctx, sandboxID)
+}
+
+// A service that is short of descriptors for a moment replaces no sandbox.
+func TestEnsureWithoutDescriptors(t *testing.T) {
+	w := newWorld(t)
+	d := &lacking{SandboxDriver: w.driver()}
+	s, _ := w.service(d)
+	m, _, err := s.EnsureSandbox(w.Ctx, zoe, nil)
+	w.OK(err)
+	none := runtime.Errorf(runtime.ErrUnavailable, "connect: %w", syscall.EMFILE)
+	for _, now := range []lacking{{probe: none}, {copied: none}, {probe: errors.New("it is silent"), copied: none}} {
+		d.probe, d.copied = now.probe, now.copied
+		if _, _, err := s.EnsureSandbox(w.Ctx, zoe, nil); !errors.Is(err, syscall.EMFILE) {
+			t.Errorf("%+v: %v", now, err)
+		}
+	}
+	d.probe, d.copied = nil, nil
+	if again, made, err := s.EnsureSandbox(w.Ctx, zoe, nil); err != nil || made || again.SandboxID != m.SandboxID {
+		t.Errorf("%+v, %v, %v", again, made, err)
+	}
+	w.OK(s.DestroySandbox(w.Ctx, zoe, m.SandboxID))
 }
 
 // After somebody has removed the owner's sandbox they can have another.

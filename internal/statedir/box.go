@@ -183,6 +183,9 @@ func (b *Box) read(decode func(text []byte) (*Config, error)) (*Config, error) {
 	case err == nil && c.ID != b.id:
 		err = fmt.Errorf("its id is %q", c.ID)
 	}
+	if runtime.Exhausted(err) {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "configuration of sandbox %s: %w", b.id, err)
+	}
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "configuration of sandbox %s is damaged: %w; remove it with wolffia rm -f %s", b.id, err, b.id)
 	}
@@ -284,6 +287,8 @@ func (b *Box) state(held bool) (runtime.State, string, error) {
 		return "", "", runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", b.id)
 	case errors.Is(err, fs.ErrNotExist):
 		return runtime.StateCreated, "", nil
+	case runtime.Exhausted(err):
+		return "", "", runtime.Errorf(runtime.ErrUnavailable, "status of sandbox %s: %w", b.id, err)
 	case err != nil || s.State != runtime.StateStopped && s.State != runtime.StateDead:
 		return runtime.StateDead, "status.json is damaged", nil
 	}

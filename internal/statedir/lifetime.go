@@ -140,6 +140,8 @@ func (b *Box) Lifetime(c *Config) (*Lifetime, error) {
 	switch {
 	case err == nil:
 		return l, nil
+	case runtime.Exhausted(err):
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "lifetime of sandbox %s: %w", b.id, err)
 	case errors.As(err, &why) && why != unix.ENOENT && why != unix.ELOOP:
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "lifetime of sandbox %s: %w; if it is damaged, remove the sandbox with wolffia rm -f %s", b.id, err, b.id)
 	}

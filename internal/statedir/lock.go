@@ -72,6 +72,9 @@ func (b *Box) RenewLock() error {
 }
 
 func (b *Box) lockError(err error) error {
+	if runtime.Exhausted(err) {
+		return runtime.Errorf(runtime.ErrUnavailable, "lock of sandbox %s: %w", b.id, err)
+	}
 	return runtime.Errorf(runtime.ErrUnavailable, "lock of sandbox %s: %w; if it is damaged, remove the sandbox with wolffia rm -f %s", b.id, err, b.id)
 }
 

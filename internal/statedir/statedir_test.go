@@ -373,6 +373,42 @@ func TestDamageIsNamed(t *testing.T) {
 	}
 }
 
+// A process without a free descriptor takes no sandbox for a damaged one, and names none to be removed.
+func TestNoDescriptors(t *testing.T) {
+	b := create(t, open(t), "lacking", "")
+	c, err := b.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := map[string]func() error{
+		"configuration": func() error { _, err := b.Config(); return err },
+		"brief":         func() error { _, err := b.Brief(); return err },
+		"state":         func() error { _, _, err := b.State(); return err },
+		"rest":          func() error { _, _, err := b.Rest(); return err },
+		"lock":          func() error { _, err := b.TryLock(); return err },
+		"lifetime":      func() error { _, err := b.Lifetime(c); return err },
+	}
+	got := map[string]error{}
+	var were unix.Rlimit
+	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &were); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: were.Max}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for what, call := range calls {
+		got[what] = call()
+	}
+	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, &were, nil); err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range got {
+		if !errors.Is(err, runtime.ErrUnavailable) || !runtime.Exhausted(err) || strings.Contains(err.Error(), "damaged") || strings.Contains(err.Error(), "rm -f") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
