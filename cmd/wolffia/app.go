@@ -30,10 +30,10 @@ type app struct {
 	stateDir string       // --state-dir
 	log      *slog.Logger // the service's; nil for other commands
 	closers  []func() error
-	quiet    bool     // print no warnings
-	misread  bool     // the flags could not be read
-	printed  bool     // a JSON value was printed
-	keyboard keyboard // see keys
+	quiet    bool      // print no warnings
+	misread  bool      // the flags could not be read
+	printed  bool      // a JSON value was printed
+	keyboard *keyboard // see keys
 
 	origins map[string]string // where the values of flags come from that configuration files have set
 }

@@ -1,69 +1,104 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
 	"io"
+	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
-// A keyboard is what is typed at our terminal, in the pieces in which it is read, for several that read it one
-// after the other: a command, and then the questions about its changes. A read that has begun cannot be taken
-// back, so one goroutine reads for all, and what it gets goes to the one that asks. An empty piece is an end
-// of input that was typed; the channel is closed at the end of the terminal.
-type keyboard <-chan []byte
+// A keyboard is what is typed at our terminal, for several that read it one after the other: a command, and then the
+// questions about its changes. It reads the terminal only while one of them waits: what is typed in between is for
+// others, such as a pager in front of us.
+type keyboard struct {
+	in *os.File
+	mu sync.Mutex // held while one waits
+}
 
-// keys returns the keyboard of our terminal, which is read from the first call on.
-func (a *app) keys() keyboard {
-	if a.keyboard != nil {
-		return a.keyboard
+// keys returns the keyboard of our terminal.
+func (a *app) keys() *keyboard {
+	if a.keyboard == nil {
+		a.keyboard = &keyboard{in: a.in}
 	}
-	pieces := make(chan []byte)
-	a.keyboard = pieces
-	go func() { // ends with the terminal, or with the program
-		defer close(pieces)
-		for {
-			// A read that began in raw mode would not notice an end of input (n_tty_read in the kernel).
-			ready := []unix.PollFd{{Fd: int32(a.in.Fd()), Events: unix.POLLIN}}
-			if _, err := unix.Poll(ready, -1); errors.Is(err, unix.EINTR) {
-				continue
-			}
-			buf := make([]byte, 4096)
-			n, err := a.in.Read(buf)
-			if err != nil && !errors.Is(err, io.EOF) {
-				return
-			}
-			pieces <- buf[:n]
-		}
-	}()
 	return a.keyboard
+}
+
+// read waits for what is typed into b. It returns io.EOF at each end of input that was typed, and when over is closed: a
+// nil channel is never closed.
+func (k *keyboard) read(b []byte, over <-chan struct{}) (int, error) {
+	k.mu.Lock() // the one before is over, and leaves
+	defer k.mu.Unlock()
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return 0, os.NewSyscallError("eventfd", err)
+	}
+	defer unix.Close(wake)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	done := make(chan struct{})
+	defer close(done)
+	watching.Go(func() {
+		select {
+		case <-over:
+			_, _ = unix.Write(wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+		case <-done:
+		}
+	})
+	for {
+		// A read that began in raw mode would not notice an end of input (n_tty_read in the kernel).
+		ready := []unix.PollFd{{Fd: int32(k.in.Fd()), Events: unix.POLLIN}, {Fd: int32(wake), Events: unix.POLLIN}}
+		_, err := unix.Poll(ready, -1)
+		select {
+		case <-over: // what is typed from here on is for others
+			return 0, io.EOF
+		default:
+		}
+		if err == nil {
+			return k.in.Read(b)
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return 0, os.NewSyscallError("poll", err)
+		}
+	}
 }
 
 // A typist reads what is typed until over is closed. A nil channel is never closed.
 type typist struct {
-	keys keyboard
+	keys *keyboard
 	over <-chan struct{}
-	rest []byte
 }
 
-// Read is that of [io.Reader]. It returns io.EOF at each end of input that was typed.
+// Read is that of [io.Reader]. It returns io.EOF at each end of input that was typed, and at the end of the terminal.
 func (t *typist) Read(b []byte) (int, error) {
-	if len(t.rest) == 0 {
-		select {
-		case <-t.over: // what is typed from here on is for others
-			return 0, io.EOF
-		default:
+	n, err := t.keys.read(b, t.over)
+	if err != nil {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// readLine returns the next line that is typed, without its end. rest is what was typed with the line before and is not
+// a line yet; the new one is returned.
+func (t *typist) readLine(rest []byte) (line string, left []byte, err error) {
+	for {
+		if before, after, ok := bytes.Cut(rest, []byte("\n")); ok {
+			return string(before), after, nil
 		}
-		select {
-		case <-t.over:
-			return 0, io.EOF
-		case t.rest = <-t.keys:
+		if len(rest) > bufio.MaxScanTokenSize {
+			return "", nil, bufio.ErrTooLong
+		}
+		var buf [4096]byte
+		n, err := t.Read(buf[:])
+		rest = append(rest, buf[:n]...)
+		if err != nil {
+			if len(rest) > 0 { // a line that has no end
+				return string(rest), nil, nil
+			}
+			return "", nil, err
 		}
 	}
-	if len(t.rest) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(b, t.rest)
-	t.rest = t.rest[n:]
-	return n, nil
 }

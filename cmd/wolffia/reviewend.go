@@ -243,32 +243,23 @@ func (a *app) choose(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox,
 	return paths, nil
 }
 
-// lines are the answers of the user.
+// lines are the answers of the user, which are read when they are asked for.
 type lines struct {
-	next chan string // closed at the end of the input
+	keys  *keyboard
+	rest  []byte // typed after the last one
+	ended error  // the end of the input
 }
 
-// newLines begins to read answers; it ends with the program.
-func newLines(a *app) *lines {
-	l := &lines{make(chan string)}
-	go func() {
-		defer close(l.next)
-		for s := bufio.NewScanner(&typist{keys: a.keys()}); s.Scan(); {
-			l.next <- strings.ToLower(strings.TrimSpace(s.Text()))
-		}
-	}()
-	return l
-}
+func newLines(a *app) *lines { return &lines{keys: a.keys()} }
 
 // read returns the next answer, in lower case.
-func (l *lines) read(ctx context.Context) (string, error) {
-	select {
-	case said, ok := <-l.next:
-		if !ok {
-			return "", context.Canceled
-		}
-		return said, nil
-	case <-ctx.Done():
-		return "", ctx.Err()
+func (l *lines) read(ctx context.Context) (said string, err error) {
+	if l.ended != nil {
+		return "", l.ended
 	}
+	t := &typist{keys: l.keys, over: ctx.Done()}
+	if said, l.rest, l.ended = t.readLine(l.rest); l.ended != nil {
+		return "", l.ended
+	}
+	return strings.ToLower(strings.TrimSpace(said)), ctx.Err()
 }

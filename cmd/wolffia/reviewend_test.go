@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // At a terminal, run --cow asks what becomes of the changes. What is neither applied nor discarded is kept,
@@ -94,6 +95,53 @@ func TestReviewAtTheEnd(t *testing.T) {
 				t.Errorf("it does not say how to come back to %s:\n%s", left, text)
 			}
 		})
+	}
+}
+
+// What is typed while the pager shows the diff is the pager's, and none of it is an answer to the next question.
+func TestPagerHasTheKeyboard(t *testing.T) {
+	t.Parallel()
+	b := newParallelBox(t)
+	b.says("rm", "-f", "box")
+	const presses = 20 // any of which could be lost
+	pager := filepath.Join(t.TempDir(), "pager")
+	b.OK(os.WriteFile(pager, []byte(`cat >/dev/null
+for i in `+strings.Repeat("x ", presses)+`; do
+	printf 'key: '
+	read -r key </dev/tty
+	printf 'the pager has %s\n' "$key"
+done
+`), 0o600))
+	master, slave := openTerminal(b)
+	cmd := b.command("run", "--cow", "--codebase", b.codebase, "--", "touch", "new")
+	cmd.Env = append(cmd.Env, "PAGER=sh "+pager, "NO_COLOR=1")
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = b.codebase, slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	b.OK(cmd.Start())
+	b.OK(slave.Close())
+	hang := time.AfterFunc(time.Minute, func() { _ = master.Close(); _ = cmd.Process.Kill() })
+	defer hang.Stop()
+	r, said := bufio.NewReader(master), &strings.Builder{}
+	answer := func(question, text string) {
+		for from := said.Len(); !strings.HasSuffix(said.String()[from:], question); {
+			one, err := r.ReadByte()
+			if err != nil {
+				t.Fatalf("it does not ask %q: %v\n%s", question, err, said)
+			}
+			said.WriteByte(one)
+		}
+		_, err := master.WriteString(text)
+		b.OK(err)
+	}
+	answer("discard [x]: ", "d\n")
+	for range presses {
+		answer("key: ", "a\n")
+	}
+	answer("discard [x]: ", "k\n")
+	_, _ = io.Copy(said, r) // EIO: the command has ended
+	_ = cmd.Wait()
+	if got := strings.Count(said.String(), "the pager has a"); got != presses || !strings.Contains(said.String(), "are kept") {
+		t.Errorf("the pager has got %d of %d:\n%s", got, presses, said)
 	}
 }
 
