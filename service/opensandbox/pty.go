@@ -256,12 +256,14 @@ func (p *pty) ping(ctx context.Context) {
 }
 
 // answers reports whether the client answers a ping. While a program inside leaves what was typed,
-// nothing is read of the client, so that it counts as one that does.
+// nothing is read of the client, so that it counts as one that does as long as its connection takes pings.
 func (p *pty) answers(ctx context.Context, limit time.Duration) bool {
 	waits := p.typed.waits.Load()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return p.ws.Ping(ctx) == nil || waits%2 == 1 || p.typed.waits.Load() != waits
+	err := p.ws.Ping(ctx)
+	unread := waits%2 == 1 || p.typed.waits.Load() != waits
+	return err == nil || unread && errors.Is(err, context.DeadlineExceeded)
 }
 
 // read does what the client's messages ask for.

@@ -54,21 +54,31 @@ func TestPTYAnswers(t *testing.T) {
 		conns <- c
 	}))
 	defer s.Close()
-	go func() { // ends with the connection
+	leave := make(chan struct{})
+	go func() { // ends with leave
 		c, _, err := websocket.Dial(t.Context(), s.URL, nil)
 		if err == nil {
 			defer c.CloseNow()
-			_, _, _ = c.Read(t.Context())
+			<-leave
 		}
 	}()
 	p := &pty{ws: <-conns, typed: newTyped()}
 	defer p.ws.CloseNow()
 	// Nobody reads the pong.
-	if p.answers(t.Context(), time.Millisecond) {
+	if p.answers(t.Context(), 100*time.Millisecond) {
 		t.Error("a client answers of which nothing is read")
 	}
 	p.typed.waits.Add(1)
-	if !p.answers(t.Context(), time.Millisecond) {
+	if !p.answers(t.Context(), 100*time.Millisecond) {
 		t.Error("a client is gone whose input waits")
+	}
+	// It goes, and its connection takes no more pings.
+	close(leave)
+	limit, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for p.answers(t.Context(), 10*time.Millisecond) {
+		if limit.Err() != nil {
+			t.Fatal("a client that has gone counts as there while its input waits")
+		}
 	}
 }
