@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"wolffia/fusefs/cow"
 	"wolffia/internal/excerpt"
 	"wolffia/internal/hostgit"
 	"wolffia/local"
@@ -204,9 +206,31 @@ func bundle(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, revision
 	return nil
 }
 
-// commitsOf returns how many commits the sandbox's branches and HEAD have that the host does not have. It
-// counts up to 1000.
-func commitsOf(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox) (int, error) {
+// commitsOf returns how many commits the repositories have that changes of a sandbox are about: the one at the top those
+// that the host does not have, and those below it those that no remote has. It counts up to 1000 in each. git on the host
+// is not run in what is below.
+func commitsOf(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, changes []runtime.Change) (n, below int, err error) {
+	for i := range changes {
+		dir, name := path.Split(changes[i].Path)
+		switch {
+		case !cow.IsGit(name):
+		case dir == "":
+			n, err = commitsAtTop(ctx, rt, s)
+		default:
+			in, more := *s, 0
+			in.MountPoint = path.Join(s.MountPoint, dir)
+			more, err = countInside(ctx, rt, &in, "", "--git-dir="+name, "rev-list", "--count", "--max-count=1000", "--all", "--not", "--remotes")
+			below += more
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+	}
+	return n, below, nil
+}
+
+// commitsAtTop returns how many commits the sandbox's branches and HEAD have that the host does not have.
+func commitsAtTop(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox) (int, error) {
 	repo, err := hostgit.Open(ctx, s.CodebasePath)
 	if err != nil {
 		return 0, err
@@ -224,7 +248,12 @@ func commitsOf(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox) (int,
 		return 0, err
 	}
 	in += strings.Join(commits, "\n") + "\n"
-	out, err := gitInside(ctx, rt, s, in, 64, "rev-list", "--count", "--max-count=1000", "--ignore-missing", "--stdin")
+	return countInside(ctx, rt, s, in, "rev-list", "--count", "--max-count=1000", "--ignore-missing", "--stdin")
+}
+
+// countInside returns the number that git inside prints.
+func countInside(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, in string, args ...string) (int, error) {
+	out, err := gitInside(ctx, rt, s, in, 64, args...)
 	if err != nil {
 		return 0, err
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"wolffia/fusefs/cow"
 	"wolffia/local"
 	"wolffia/runtime"
 )
@@ -19,9 +18,9 @@ func (a *app) discardCommand() *cobra.Command {
 		Short: "Take back what a sandbox with --cow has changed",
 		Long: `Take back what a sandbox with --cow has changed: all of it, or what is at and below the
 paths, which begin at the top of the codebase. Inside is then what the host has. At a
-terminal it asks first if no path is given. Commits made inside go with all of it, or with
-.git: if the host does not have them it asks, and fails where it cannot ask. --yes does it
-without a question.`,
+terminal it asks first if no path is given. Commits made inside go with all of it, with
+.git, or with the directory of a repository: if the host does not have them it asks, and
+fails where it cannot ask. --yes does it without a question.`,
 		Example: `  wolffia discard box build/
   wolffia discard --yes box`,
 		Args: cobra.MinimumNArgs(1),
@@ -46,10 +45,12 @@ func (a *app) discard(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox
 	}
 	d := discarded{changes: all}
 	d.shown, d.git = withoutGit(all)
-	if !yes && d.hasRepository() {
-		var err error
-		if d.commits, err = commitsIn(ctx, rt, s); err != nil {
+	if !yes && d.git {
+		n, below, err := commitsIn(ctx, rt, s, all)
+		if err != nil {
 			a.warn("%s", printable(err.Error()))
+		}
+		if d.commits = n; err != nil || below > 0 {
 			d.commits = -1
 		}
 	}
@@ -61,7 +62,7 @@ func (a *app) discard(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox
 			return err
 		}
 	case d.commits != 0:
-		return runtime.Errorf(runtime.ErrConflict, "discard would take commits of sandbox %[1]s along, %[2]s: take them first with wolffia apply --git %[1]s, or discard with --yes", s.ContainerName(), d.commitsText())
+		return runtime.Errorf(runtime.ErrConflict, "discard would take commits of sandbox %[1]s along, %[2]s: take them first with wolffia apply --git %[1]s, or wolffia cp for a repository below the top, or discard with --yes", s.ContainerName(), d.commitsText())
 	}
 	n, err := rt.Discard(ctx, s.ID, paths)
 	if n > 0 && !a.quiet {
@@ -76,16 +77,6 @@ type discarded struct {
 	shown   []runtime.Change // but git's own files
 	git     bool             // there are such
 	commits int              // that the host does not have; -1: not known
-}
-
-// hasRepository reports whether the repository at the top goes with it.
-func (d *discarded) hasRepository() bool {
-	for i := range d.changes {
-		if cow.IsGit(d.changes[i].Path) {
-			return true
-		}
-	}
-	return false
 }
 
 func (d *discarded) commitsText() string {

@@ -74,16 +74,21 @@ func (a *app) review(ctx context.Context, rt *local.Runtime, id string, f *revie
 	}
 	commits := 0
 	if git {
-		if commits, err = commitsOf(ctx, rt, s); err != nil {
+		var below int
+		if commits, below, err = commitsOf(ctx, rt, s, all); err != nil {
 			a.warn("%s", printable(err.Error()))
 			commits = 1 // nothing is lost by keeping the sandbox
 		}
-		if commits == 0 && len(shown) == 0 {
+		if below > 0 {
+			fmt.Fprintf(&head, "wolffia: commits of repositories below the top that no remote has: %d; to take them, copy those repositories with wolffia cp\n", below)
+		}
+		if commits+below == 0 && len(shown) == 0 {
 			return false, silent, nil // git has refreshed its index
 		}
 		if commits > 0 {
 			fmt.Fprintf(&head, "wolffia: commits inside that the host does not have: %d; to take them: wolffia apply --git %s\n", commits, s.ID)
 		}
+		commits += below
 	}
 	choice := f.apply
 	if choice == applyOnSuccess {

@@ -24,30 +24,31 @@ func unapplied(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox) error
 	switch {
 	case len(own) > 0:
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %[1]s has %[2]s that were not applied: wolffia diff %[1]s; rm -f %[1]s", s.ContainerName(), changesText(len(own)))
-	case git && !noCommits(ctx, rt, s):
+	case git && !noCommits(ctx, rt, s, all):
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %[1]s may have commits that were not applied: wolffia apply --git --dry-run %[1]s; rm -f %[1]s", s.ContainerName())
 	}
 	return nil
 }
 
-// noCommits reports whether the host has all commits of a sandbox. If git inside does not say it is not known.
-func noCommits(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox) bool {
-	n, err := commitsIn(ctx, rt, s)
-	return err == nil && n == 0
+// noCommits reports whether the host has all commits of a sandbox with these changes. If git inside does not say it is
+// not known.
+func noCommits(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, all []runtime.Change) bool {
+	n, below, err := commitsIn(ctx, rt, s, all)
+	return err == nil && n+below == 0
 }
 
 // commitsIn is commitsOf for a sandbox that need not run: for git inside it is started and stopped again.
-func commitsIn(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox) (n int, err error) {
+func commitsIn(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, all []runtime.Change) (n, below int, err error) {
 	if s.State == runtime.StateRunning {
-		return commitsOf(ctx, rt, s)
+		return commitsOf(ctx, rt, s, all)
 	}
 	if err := rt.Start(ctx, s.ID); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	n, err = commitsOf(ctx, rt, s)
+	n, below, err = commitsOf(ctx, rt, s, all)
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyLimit)
 	defer cancel()
-	return n, errors.Join(err, rt.Stop(stopping, s.ID))
+	return n, below, errors.Join(err, rt.Stop(stopping, s.ID))
 }
 
 // A changeCount is how much a sandbox with cow has changed.

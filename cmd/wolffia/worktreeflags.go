@@ -313,12 +313,12 @@ git status --porcelain --untracked-files=normal --ignore-submodules=none || echo
 modules=$(git rev-parse --git-dir)/modules
 test ! -e "$modules" || find "$modules" -name HEAD -exec sh -c '
 for head; do
-	test ! -e "${head%/HEAD}/objects" || git --git-dir="${head%/HEAD}" rev-list -n 1 --all HEAD --not --remotes || echo unknown
+	test ! -e "${head%/HEAD}/objects" || git --git-dir="${head%/HEAD}" rev-list -n 1 --all --not --remotes || echo unknown
 done' - {} + || echo unknown
 git ls-files --stage | while read -r mode id stage path; do
 	test "$mode" != 160000 || case $path in
 	\"*) echo submodule ;;
-	*) test ! -e "$path/.git" || git -C "$path" rev-list -n 1 --all HEAD --not --remotes || echo unknown ;;
+	*) test ! -e "$path/.git" || git -C "$path" rev-list -n 1 --all --not --remotes || echo unknown ;;
 	esac
 done`
 
