@@ -7,13 +7,13 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/beneath"
+	"wolffia/internal/proc"
 	"wolffia/perm"
 )
 
@@ -234,7 +234,7 @@ func blankTree(opts *Options) (t *tree, err error) {
 	t = &tree{
 		RawFileSystem: fuse.NewDefaultRawFileSystem(),
 		owner:         opts.Owner, shown: opts.Shown, noWatch: opts.NoWatch, timeout: opts.Timeout, report: opts.Denied,
-		copyLimit: copyLimit, start: time.Now(), euid: uint32(os.Geteuid()), umask: ownUmask(), logger: opts.Logger,
+		copyLimit: copyLimit, start: time.Now(), euid: uint32(os.Geteuid()), umask: proc.Umask(), logger: opts.Logger,
 	}
 	if opts.Quota > 0 {
 		t.quota = newQuota(opts.Quota)
@@ -339,16 +339,6 @@ func openProcFD() (int, error) {
 		return -1, fmt.Errorf("%s: %w", path, err)
 	}
 	return fd, nil
-}
-
-// ownUmask returns the umask of this process, all bits on an error. umask(2) would change it for
-// a moment, for all threads.
-func ownUmask() uint32 {
-	data, _ := os.ReadFile("/proc/self/status")
-	_, after, _ := strings.Cut(string(data), "\nUmask:")
-	mask := uint32(0o777)
-	_, _ = fmt.Sscanf(after, "%o", &mask)
-	return mask
 }
 
 func defaultFDs() int {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"wolffia/internal/archive"
+	"wolffia/internal/proc"
 	"wolffia/local"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -171,7 +172,7 @@ func copyOut(ctx context.Context, rt *local.Runtime, id string, from place, to s
 	}
 	p := &helper{place: from, args: []string{"pack", inSandbox(from.path)}}
 	return p.run(ctx, rt, id, func(p runtime.Process) error {
-		return archive.Unpack(p.Stdout(), to, &archive.Options{Name: name})
+		return archive.Unpack(p.Stdout(), to, &archive.Options{Name: name, Umask: proc.Umask()})
 	})
 }
 

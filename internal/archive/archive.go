@@ -4,7 +4,7 @@
 // nothing but the one tree it was asked for.
 //
 //	err := archive.Pack(w, "/workspace/out")        // in the sandbox
-//	err := archive.Unpack(r, "/home/ann/out", nil)  // on the host
+//	err := archive.Unpack(r, "/home/ann/out", &archive.Options{Umask: proc.Umask()})  // on the host
 //
 // A stream holds one tree, the parent before its children and the names in each
 // directory in ascending order of their bytes:

@@ -76,6 +76,24 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// What is new on the host gets what the umask leaves; what is there keeps its permissions.
+func TestUmask(t *testing.T) {
+	src, dst := filepath.Join(t.TempDir(), "top"), t.TempDir()
+	for _, name := range []string{"file", "old/file", "dir/file"} {
+		write(t, filepath.Join(src, name), "x")
+		must(t, os.Chmod(filepath.Join(src, name), 0o777))
+		must(t, os.Chmod(filepath.Dir(filepath.Join(src, name)), 0o777))
+	}
+	must(t, os.MkdirAll(filepath.Join(dst, "top/old"), 0o755))
+	must(t, os.Chmod(filepath.Join(dst, "top/old"), 0o755))
+	must(t, transfer(t, src, dst, &Options{Umask: 0o027}))
+	for name, mode := range map[string]os.FileMode{"file": 0o750, "old": 0o755, "old/file": 0o750, "dir": 0o750, "dir/file": 0o750} {
+		if st, err := os.Stat(filepath.Join(dst, "top", name)); err != nil || st.Mode().Perm() != mode {
+			t.Errorf("%s has mode %v, want %v (%v)", name, st.Mode(), mode, err)
+		}
+	}
+}
+
 // TestPlace: where things go is as with cp.
 func TestPlace(t *testing.T) {
 	for _, tt := range []struct {

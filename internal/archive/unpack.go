@@ -21,6 +21,9 @@ type Options struct {
 	Name       string
 	MaxBytes   int64 // in all regular files together; 0 means no limit
 	MaxEntries int   // files, directories and links; 0 means DefaultMaxEntries
+	// Umask are the permissions that new files and directories do not get, whatever the stream says, as of umask(2); 0
+	// means that they get all.
+	Umask uint32
 }
 
 // Unpack reads a stream of Pack from r, up to its end mark, and writes its tree
@@ -31,14 +34,14 @@ type Options struct {
 // names below is never looked for through a link: directories that exist are
 // merged, files and links replaced, anything else in the way is an error.
 //
-// New files and directories have exactly the permissions in the stream; the
+// New files and directories have exactly the permissions in the stream, but for those of Options.Umask; the
 // target of a link is data and kept as it is. A file appears when it is
 // complete. After an error that is so for all the files before; directories
 // that were being filled are readable by the owner only.
 func Unpack(r io.Reader, dst string, opts *Options) error {
 	u := unpacker{buf: make([]byte, bufferSize), maxEntries: DefaultMaxEntries}
 	if opts != nil {
-		u.maxBytes, u.name = opts.MaxBytes, opts.Name
+		u.maxBytes, u.name, u.umask = opts.MaxBytes, opts.Name, opts.Umask
 		if strings.Contains(u.name, "/") || u.name == "." || u.name == ".." {
 			return fmt.Errorf("write to %q as %q: %w", dst, u.name, os.ErrInvalid)
 		}
@@ -59,6 +62,7 @@ type unpacker struct {
 	maxBytes   int64
 	maxEntries int
 	name       string // Options.Name
+	umask      uint32
 
 	bytes   int64
 	entries int
@@ -131,6 +135,7 @@ func (u *unpacker) entry(h *tar.Header, dst string) error {
 	if err := check(h, slash); err != nil {
 		return err
 	}
+	h.Mode &^= int64(u.umask)
 	if u.entries == 1 {
 		if len(parts) != 1 {
 			return fmt.Errorf("%w: %q comes first", ErrInvalid, h.Name)

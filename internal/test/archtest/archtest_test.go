@@ -43,7 +43,7 @@ var allow = map[string][]string{
 	"image":                           {"network", "runtime", "image/store"},
 	"image/puller":                    {"runtime", "internal/boot", "internal/excerpt"},
 	"image/store":                     {"runtime", "internal/*"},
-	"fusefs":                          {"perm", "fusefs/cow", "internal/beneath", "internal/gitguard"},
+	"fusefs":                          {"perm", "fusefs/cow", "internal/beneath", "internal/gitguard", "internal/proc"},
 	"fusefs/fusemount":                {"internal/fusermount"},
 	"fusefs/audit":                    {"perm"},
 	"fusefs/cow":                      {"perm", "runtime", "internal/beneath", "internal/gitguard", "internal/rmtree", "internal/step"},
