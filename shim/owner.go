@@ -17,9 +17,9 @@ import (
 // Bounds of a search for the owner of a socket, so that it takes some milliseconds: the sandbox chooses how much there is.
 const (
 	maxSocketTables = 1 << 20 // bytes of all tables of sockets
-	maxOwnerSteps   = 4096    // descriptors that are looked at, with
-	stepsOfThread   = 8       // as many for each thread
-	stepsOfProcess  = 16      // and process
+	maxOwnerSteps   = 1024    // descriptors that are looked at, with
+	stepsOfThread   = 4       // as many for each thread
+	stepsOfProcess  = 8       // and process
 )
 
 // owner returns the process of a sandbox that has the socket with these ends, by its number on
@@ -64,8 +64,12 @@ func has(pid int, name string, most int) (found bool, fds int) {
 // inodeOf returns the inode of a socket in the network namespace of a process, as text; empty if
 // it is not found. The tables are those of proc_net(5).
 func inodeOf(pid int, local, remote netip.AddrPort) string {
+	tables := []string{"tcp", "udp", "tcp6", "udp6"}
+	if remote.Port() == 53 { // most ask DNS by UDP, and a table takes a millisecond or more
+		tables = []string{"udp", "tcp", "udp6", "tcp6"}
+	}
 	left := int64(maxSocketTables)
-	for _, table := range []string{"tcp", "udp", "tcp6", "udp6"} {
+	for _, table := range tables {
 		f, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid), "net", table))
 		if err != nil {
 			continue
