@@ -116,16 +116,29 @@ func (s *sandboxes) Stop(ctx context.Context, sandboxID string) error {
 	return errors.Join(unlimit(box), lock.Unlock(), lock.Close())
 }
 
-// lateLimit is how long Destroy takes at most for a caller whose context has ended.
+// lateLimit is how long Destroy goes on once its caller's context has ended.
 const lateLimit = 10 * time.Second
+
+// later returns a context that ends lateLimit after ctx does. The caller calls release.
+func later(ctx context.Context) (_ context.Context, release func()) {
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { // ends with the call, too
+		select {
+		case <-time.After(lateLimit):
+			cancel()
+		case <-late.Done():
+		}
+	})
+	return late, func() {
+		stop()
+		cancel()
+	}
+}
 
 // Destroy implements [runtime.Runtime].
 func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
-	if ctx.Err() != nil {
-		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), lateLimit)
-		defer cancel()
-		ctx = late
-	}
+	ctx, cancel := later(ctx)
+	defer cancel()
 	box, c, err := s.brief(sandboxID)
 	switch {
 	case err == nil:

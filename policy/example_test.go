@@ -38,7 +38,7 @@ func run(ctx context.Context, dir string, command ...string) error {
 	if err != nil {
 		return err
 	}
-	defer box.Destroy(ctx) // also if ctx has ended
+	defer box.Destroy(ctx) // also if ctx has ended, or ends meanwhile
 	res, err := box.Exec(ctx, command...)
 	if err != nil {
 		return err

@@ -32,9 +32,9 @@ type Runtime interface {
 
 	// Destroy stops a sandbox, releases everything that it has, and returns when all that ran
 	// inside has ended and all of it is gone. Processes of the runtime itself, which have
-	// nothing more to do, may take some milliseconds longer to end. If ctx has ended before the
-	// call, as in a deferred one, the sandbox is destroyed all the same, within ten seconds; if
-	// that is not enough, it is an error.
+	// nothing more to do, may take some milliseconds longer to end. If ctx ends, before the
+	// call, as in a deferred one, or during it, the sandbox is destroyed all the same, within ten
+	// seconds from then; if that is not enough, it is an error.
 	Destroy(ctx context.Context, sandboxID string) error
 
 	// Get returns one sandbox.

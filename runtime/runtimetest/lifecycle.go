@@ -198,20 +198,43 @@ func destroyKeepsCodebase(e *env) {
 	}
 }
 
-// A caller whose context has ended, as in a deferred call, leaves no sandbox.
+// An ending context ends as soon as a call has looked at it.
+type ending struct {
+	context.Context
+	end func()
+}
+
+func (c ending) Err() error {
+	defer c.end()
+	return c.Context.Err()
+}
+
+func (c ending) Done() <-chan struct{} {
+	defer c.end()
+	return c.Context.Done()
+}
+
+// A caller whose context has ended, as in a deferred call, or ends meanwhile, leaves no sandbox.
 func destroyLate(e *env) {
-	over, cancel := context.WithCancel(e.Ctx)
-	cancel()
 	for _, state := range []runtime.State{runtime.StateCreated, runtime.StateRunning, runtime.StateStopped} {
-		id, tag := e.reach(state), ""
-		if state == runtime.StateRunning {
-			tag = e.background(id, "")
+		for _, before := range []bool{true, false} {
+			id, tag := e.reach(state), ""
+			if state == runtime.StateRunning {
+				tag = e.background(id, "")
+			}
+			over, cancel := context.WithCancel(e.Ctx)
+			ctx := context.Context(ending{over, cancel})
+			if before {
+				cancel()
+				ctx = over
+			}
+			e.OK(e.rt.Destroy(ctx, id))
+			cancel()
+			if n := onHost(tag); tag != "" && n != 0 {
+				e.Errorf("%d processes outlived Destroy", n)
+			}
+			e.empty()
 		}
-		e.OK(e.rt.Destroy(over, id))
-		if n := onHost(tag); tag != "" && n != 0 {
-			e.Errorf("%d processes outlived Destroy", n)
-		}
-		e.empty()
 	}
 }
 
