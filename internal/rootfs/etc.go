@@ -201,6 +201,7 @@ func composeEtc(b *boot.Params, spec *launch.Spec, etc string) error {
 			spec.Identity = append(spec.Identity, name)
 		}
 	}
+	mounts := slices.Concat(b.Config.Mounts, volumeMounts(b))
 	for _, pattern := range hostDirs {
 		found, err := filepath.Glob("/etc/" + pattern)
 		if err != nil {
@@ -210,7 +211,7 @@ func composeEtc(b *boot.Params, spec *launch.Spec, etc string) error {
 			if st, err := os.Stat(dir); err != nil || !st.IsDir() {
 				continue
 			}
-			if slices.ContainsFunc(b.Config.Mounts, func(m runtime.Mount) bool { return dir == m.Target || strings.HasPrefix(dir, m.Target+"/") }) {
+			if slices.ContainsFunc(mounts, func(m runtime.Mount) bool { return dir == m.Target || strings.HasPrefix(dir, m.Target+"/") }) {
 				continue
 			}
 			name := strings.TrimPrefix(dir, "/etc/")
@@ -225,7 +226,7 @@ func composeEtc(b *boot.Params, spec *launch.Spec, etc string) error {
 			return err
 		}
 	}
-	return placesInEtc(b.Config.Mounts, etc, spec.HostEtc)
+	return placesInEtc(mounts, etc, spec.HostEtc)
 }
 
 // regularIn returns the path, without links, of a regular file in a root directory; empty if there is
