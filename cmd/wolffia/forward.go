@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	boxnet "wolffia/internal/inside"
+	"wolffia/internal/rawsock"
 	"wolffia/local"
 	"wolffia/runtime"
 )
@@ -185,6 +186,7 @@ func (f *forwarder) listen(ctx context.Context, p *runtime.Publish) (net.Listene
 }
 
 func (f *forwarder) serve(ctx context.Context, l net.Listener, port int) {
+	turn := make(chan struct{}, 1)
 	for slots := make(chan struct{}, maxForwarded); ; {
 		slots <- struct{}{}
 		conn, err := l.Accept()
@@ -198,7 +200,7 @@ func (f *forwarder) serve(ctx context.Context, l net.Listener, port int) {
 		}
 		go func() { // ends with the connection
 			defer func() { <-slots }()
-			f.carry(ctx, conn.(*net.TCPConn), port)
+			f.carry(ctx, conn.(*net.TCPConn), port, turn)
 		}()
 	}
 }
@@ -218,10 +220,39 @@ func (f *forwarder) dial(ctx context.Context, port int) (net.Conn, error) {
 	}
 }
 
+// await is dial for a client. With wait, only one of a port's clients tries until the server is up, the one that has
+// the turn. A client that sends no more meanwhile is taken for one that has given up.
+func (f *forwarder) await(ctx context.Context, client *net.TCPConn, port int, turn chan struct{}) (net.Conn, error) {
+	conn, err := f.rt.DialPort(ctx, f.box.ID, port)
+	if err == nil || !f.wait || !errors.Is(err, syscall.ECONNREFUSED) {
+		return conn, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		if rawsock.AwaitHangUp(client) == nil {
+			cancel()
+		}
+	})
+	defer func() {
+		_ = client.SetReadDeadline(time.Unix(1, 0)) // ends the watching
+		watching.Wait()
+		_ = client.SetReadDeadline(time.Time{})
+	}()
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+		return f.dial(ctx, port)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 // carry passes one connection on.
-func (f *forwarder) carry(ctx context.Context, conn *net.TCPConn, port int) {
+func (f *forwarder) carry(ctx context.Context, conn *net.TCPConn, port int, turn chan struct{}) {
 	defer conn.Close()
-	server, err := f.dial(ctx, port)
+	server, err := f.await(ctx, conn, port, turn)
 	if err != nil {
 		boxnet.Reset(conn)
 		if errors.Is(err, syscall.ECONNREFUSED) {

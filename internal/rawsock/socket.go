@@ -266,12 +266,23 @@ func (s *Socket) HungUp() bool {
 		return true
 	}
 	gone := false
-	err = raw.Control(func(fd uintptr) {
-		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
-		n, _ := unix.Poll(p, 0)
-		gone = n > 0
-	})
+	err = raw.Control(func(fd uintptr) { gone = hungUp(fd) })
 	return gone || err != nil
+}
+
+func hungUp(fd uintptr) bool {
+	n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}, 0)
+	return n > 0
+}
+
+// AwaitHangUp waits until the other end of a connection of package net sends no more. What it has sent can still be read. The
+// error is that of a read that a deadline or Close ends.
+func AwaitHangUp(c syscall.Conn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Read(hungUp)
 }
 
 // Close ends the connection. A blocked Read or Write returns.
