@@ -386,7 +386,7 @@ func shimOf(t *testing.T, id string) string {
 	}
 	for _, e := range entries {
 		line, err := os.ReadFile("/proc/" + e.Name() + "/cmdline")
-		if words := strings.Split(string(line), "\x00"); err == nil && len(words) > 1 && words[1] == "shim" && slices.Contains(words, id) {
+		if words := strings.Split(string(line), "\x00"); err == nil && len(words) > 1 && words[1] == "shim" && slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, id+"-") }) {
 			return e.Name()
 		}
 	}
