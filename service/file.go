@@ -159,6 +159,7 @@ var failures = map[int]struct {
 	archive.ExitDenied:     {runtime.ErrDenied, "permission denied"},
 	archive.ExitTooLarge:   {runtime.ErrInvalid, tooLarge},
 	archive.ExitShort:      {runtime.ErrUnavailable, "the content was cut off on the way; nothing was written"},
+	archive.ExitTooLong:    {runtime.ErrInvalid, "the name or the path is too long"},
 }
 
 var tooLarge = fmt.Sprintf("larger than %d bytes", MaxFile)
@@ -173,5 +174,9 @@ func fileError(name string, r *runtime.ExecResult) error {
 	if text := bytes.TrimSpace(r.Stderr); len(text) > 0 {
 		said = strconv.Quote(string(text[max(0, len(text)-200):])) // its end
 	}
-	return runtime.Errorf(runtime.ErrUnavailable, "%q: %s", name, said)
+	class := runtime.ErrUnavailable
+	if r.ExitCode == archive.ExitInvalid {
+		class = runtime.ErrInvalid
+	}
+	return runtime.Errorf(class, "%q: %s", name, said)
 }

@@ -510,6 +510,9 @@ func (f *Fleet) Renew(ctx context.Context, caller Caller, id string, until time.
 	if ttl <= 0 {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "the new end is not in the future")
 	}
+	if err := runtime.CheckLifetime(max(ttl, runtime.MinLifetime)); err != nil {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "the new end is too late: time to live %w", err)
+	}
 	const rounding = 2 * time.Millisecond // of the time to live and of the clock: no sandbox ends before it should
 	s, err := f.rt.Renew(ctx, id, ttl+rounding)
 	if err != nil {

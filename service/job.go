@@ -46,6 +46,11 @@ func (i *Inside) StartJob(ctx context.Context, p *JobParams) (*runtime.Job, erro
 	if strings.TrimSpace(p.Command) == "" {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "the command is empty")
 	}
+	for k, v := range p.Env {
+		if err := runtime.CheckVariable(k, v); err != nil {
+			return nil, err
+		}
+	}
 	return i.startJob(ctx, cmp.Or(p.Session, sessionName), p.Name, &runtime.SessionExecRequest{Command: p.Command, Env: p.Env, Cwd: p.Cwd})
 }
 

@@ -34,7 +34,7 @@ import (
 func main() {
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "wolffia-guest:", err)
-		os.Exit(archive.ExitCode(err))
+		os.Exit(filecall.ExitCode(err))
 	}
 }
 

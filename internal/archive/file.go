@@ -29,6 +29,8 @@ const (
 	ExitDenied
 	ExitTooLarge
 	ExitShort
+	ExitTooLong // the name or the path
+	ExitInvalid // the request: standard error says why
 )
 
 // ExitCode returns the exit code for an error of Get or Put.
@@ -43,6 +45,7 @@ func ExitCode(err error) int {
 		{unix.EROFS, ExitDenied},
 		{ErrTooLarge, ExitTooLarge},
 		{ErrShort, ExitShort},
+		{unix.ENAMETOOLONG, ExitTooLong},
 	} {
 		if errors.Is(err, e.err) {
 			return e.code

@@ -126,6 +126,15 @@ func errorOf(err error) *Error {
 	return e
 }
 
+// ExitCode returns the exit code for an error of this package or of package archive.
+func ExitCode(err error) int {
+	var own *Error
+	if errors.As(err, &own) && own.Kind == KindInvalid {
+		return archive.ExitInvalid
+	}
+	return archive.ExitCode(err)
+}
+
 // errorf returns an Error of a kind.
 func errorf(kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}

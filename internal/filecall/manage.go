@@ -77,7 +77,11 @@ func (m *Mode) apply(p string) error {
 		if err != nil {
 			return err
 		}
-		if err := os.Chown(p, uid, gid); err != nil {
+		err = os.Chown(p, uid, gid)
+		if errors.Is(err, unix.EINVAL) { // its user namespace maps no such number
+			return wrong("owner %q, group %q: the sandbox has its own user and group only: leave them out", m.Owner, m.Group)
+		}
+		if err != nil {
 			return err
 		}
 	}

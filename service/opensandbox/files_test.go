@@ -196,6 +196,7 @@ func TestUploadRefuses(t *testing.T) {
 	w.put(t, execd, 400, "INVALID_FILE", part{"other", ""})
 	w.put(t, execd, 403, "DENIED", meta("/usr/x"), part{"file", strings.Repeat("x", 8<<20)})
 	w.put(t, execd, 400, "INVALID_FILE", meta("/tmp"), part{"file", "x"})
+	w.put(t, execd, 400, "the name or the path is too long", meta("/tmp/"+strings.Repeat("n", 300)), part{"file", "x"})
 	w.is("POST", execd+"/files/upload", "{}", 400, "multipart")
 	// A body that is cut off leaves what was there.
 	w.put(t, execd, 200, "", meta("/tmp/f"), part{"file", "old"})
@@ -207,6 +208,9 @@ func TestUploadRefuses(t *testing.T) {
 	if got := output(w.run(execd+"/command", m{"command": "cat /tmp/f; ls -A /tmp"}), "stdout"); got != "old\n" && got != "oldf\n" {
 		t.Errorf("after a cut: %q", got)
 	}
+	// An owner that no file can have inside.
+	w.put(t, execd, 400, "nobody-here", part{"metadata", `{"path":"/tmp/owned","owner":"nobody-here"}`}, part{"file", "x"})
+	w.put(t, execd, 400, "has its own user and group only", part{"metadata", `{"path":"/tmp/owned","owner":"root"}`}, part{"file", "x"})
 	// A link is replaced, not followed.
 	w.OK(os.WriteFile(filepath.Join(w.Codebase, "victim"), []byte("kept"), 0o666))
 	w.run(execd+"/command", m{"command": "ln -s victim link"})

@@ -58,6 +58,7 @@ func TestLifecycle(t *testing.T) {
 	later := s.ExpiresAt.Add(time.Hour).UTC().Truncate(time.Second)
 	w.is("POST", path+"/renew-expiration", `{"expiresAt":"`+later.Format(time.RFC3339)+`"}`, 200, later.Format("2006-01-02T15:04"))
 	w.is("POST", path+"/renew-expiration", `{"expiresAt":"`+s.ExpiresAt.Format(time.RFC3339)+`"}`, 400, "INVALID_EXPIRATION")
+	w.is("POST", path+"/renew-expiration", `{"expiresAt":"9999-01-01T00:00:00Z"}`, 400, "the new end is too late: time to live 2562047h")
 	w.is("POST", path+"/renew-expiration", `{"expiresAt":"yesterday"}`, 400, "INVALID_REQUEST_BODY")
 	w.is("POST", path+"/renew-expiration", `{}`, 400, "INVALID_EXPIRATION")
 

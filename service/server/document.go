@@ -58,23 +58,51 @@ type errorDocument struct {
 	Error failure `json:"error"`
 }
 
+// partials are the results that an error may have beside it, by call: see [partial]. streamBash's are events.
+var partials = map[string]reflect.Type{
+	"executeBash": reflect.TypeFor[bashDocument](), "writeFiles": reflect.TypeFor[writeReply](), "applyChanges": reflect.TypeFor[applyDocument](),
+	"streamBash": reflect.TypeFor[bashRest](),
+}
+
+// failedSchema returns the schema of an error of a call.
+func failedSchema(name string) openapi.Object {
+	schema := openapi.Schema(reflect.TypeFor[errorDocument]())
+	if result := partials[name]; result != nil {
+		schema["properties"].(openapi.Object)["result"] = openapi.Schema(result)
+	}
+	return schema
+}
+
+// streamSchema returns the schema of the data of streamBash's events.
+func streamSchema() openapi.Object {
+	event := func(names string, schema openapi.Object) openapi.Object {
+		schema["title"] = names
+		return schema
+	}
+	return openapi.Object{"anyOf": []openapi.Object{
+		event("stdout, stderr", openapi.Schema(reflect.TypeFor[outputEvent]())),
+		event("result", openapi.Schema(reflect.TypeFor[bashRest]())),
+		event("error", failedSchema("streamBash")),
+	}}
+}
+
 // document returns the OpenAPI document of the calls, made of the types that they use.
 var document = sync.OnceValue(func() openapi.Object {
-	body := func(media string, t reflect.Type) openapi.Object {
-		return openapi.Object{media: openapi.Object{"schema": openapi.Schema(t)}}
+	body := func(media string, schema openapi.Object) openapi.Object {
+		return openapi.Object{media: openapi.Object{"schema": schema}}
 	}
-	failed := openapi.Object{"description": "an error", "content": body("application/json", reflect.TypeFor[errorDocument]())}
 	paths := openapi.Object{}
 	for name, c := range calls {
-		media := "application/json"
+		media, out := "application/json", openapi.Schema(c.out)
 		if c.out == reflect.TypeFor[outputEvent]() {
-			media = "text/event-stream"
+			media, out = "text/event-stream", streamSchema()
 		}
+		failed := openapi.Object{"description": "an error", "content": body("application/json", failedSchema(name))}
 		paths["/api/v1/"+name] = openapi.Object{"post": openapi.Object{
 			"operationId": name, "summary": c.summary,
-			"requestBody": openapi.Object{"content": body("application/json", c.in)},
+			"requestBody": openapi.Object{"content": body("application/json", openapi.Schema(c.in))},
 			"responses": openapi.Object{
-				"2XX": openapi.Object{"description": c.summary, "content": body(media, c.out)}, "default": failed,
+				"2XX": openapi.Object{"description": c.summary, "content": body(media, out)}, "default": failed,
 			},
 		}}
 	}

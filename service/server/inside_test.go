@@ -130,6 +130,7 @@ func TestJobs(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	n.fails("startJob", m{"command": " "}, 400, "empty")
+	n.fails("startJob", m{"command": "env", "env": m{"A=B": "x"}}, 400, `variable \"A=B\": a name has letters`)
 	n.fails("waitJob", m{"job": "none"}, 404, "no job")
 	n.fails("waitJob", m{"job": "build", "timeoutMs": -1}, 400, "out of range")
 	n.fails("signalJob", m{"job": "build", "signal": "NONE"}, 400, "it must be a name")
@@ -238,6 +239,12 @@ func TestRanges(t *testing.T) {
 	n.fails("readFile", m{"path": "f", "bytes": -1}, 400, "it must be from 0")
 	n.fails("readFile", m{"path": "none", "offset": 0}, 404, "no such file")
 	n.fails("readFile", m{"path": ".", "offset": 0}, 400, "not the path of a file")
+	for _, long := range []string{strings.Repeat("n", 300), strings.Repeat("d/", 3000) + "f"} {
+		n.fails("readFile", m{"path": long}, 400, "the name or the path is too long")
+		n.fails("readFile", m{"path": long, "offset": 0}, 400, "the name or the path is too long")
+		n.fails("writeFiles", m{"files": m{long: m{"content": "x"}}}, 400, "the name or the path is too long")
+		n.fails("writeFiles", m{"files": m{long: m{"content": "x", "offset": 0}}}, 400, "invalid")
+	}
 	n.fails("writeFiles", m{"files": m{"f": m{"content": "x", "offset": 12}}}, 400, "the file has 11 bytes")
 	n.fails("writeFiles", m{"files": m{"none": m{"content": "x", "offset": 0}}}, 404, "none")
 	n.OK(os.WriteFile(filepath.Join(n.Codebase, "secret"), []byte("password"), 0o644))
@@ -276,7 +283,12 @@ func TestDescription(t *testing.T) {
 	n := newNative(t)
 	status, _, body := n.Do(http.MethodGet, "/api/v1/openapi.json", nil)
 	type schema struct {
-		Properties map[string]any
+		Title      string
+		Properties map[string]struct{ Properties map[string]any }
+		AnyOf      []struct {
+			Title      string
+			Properties map[string]any
+		}
 	}
 	type content map[string]struct{ Schema schema }
 	var doc struct {
@@ -293,7 +305,7 @@ func TestDescription(t *testing.T) {
 	bash := doc.Paths["/api/v1/executeBash"].Post
 	request, reply := bash.RequestBody.Content["application/json"].Schema, bash.Responses["2XX"].Content["application/json"].Schema
 	for _, name := range []string{"organizationId", "sandboxId", "command", "timeoutMs", "operationId"} {
-		if request.Properties[name] == nil {
+		if _, has := request.Properties[name]; !has {
 			t.Errorf("the request lacks %s", name)
 		}
 	}
@@ -301,11 +313,28 @@ func TestDescription(t *testing.T) {
 	var has map[string]any
 	n.OK(json.Unmarshal([]byte(text), &has))
 	for name := range has {
-		if reply.Properties[name] == nil {
+		if _, has := reply.Properties[name]; !has {
 			t.Errorf("the reply lacks %s", name)
 		}
 	}
-	if doc.Paths["/api/v1/streamBash"].Post.Responses["2XX"].Content["text/event-stream"].Schema.Properties["text"] == nil {
-		t.Error("streamBash is not described as a stream")
+	// An error has what was done before it.
+	for name, field := range map[string]string{"executeBash": "stdout", "writeFiles": "updated", "applyChanges": "applied", "readFile": ""} {
+		failed := doc.Paths["/api/v1/"+name].Post.Responses["default"].Content["application/json"].Schema.Properties
+		if _, has := failed["error"].Properties["requestId"]; !has {
+			t.Errorf("an error of %s has no request id", name)
+		}
+		if _, has := failed["result"].Properties[field]; has != (field != "") {
+			t.Errorf("the result beside an error of %s: %v", name, failed["result"])
+		}
+	}
+	events := map[string]string{"stdout, stderr": "text", "result": "exitCode", "error": "result"}
+	for _, e := range doc.Paths["/api/v1/streamBash"].Post.Responses["2XX"].Content["text/event-stream"].Schema.AnyOf {
+		if _, has := e.Properties[events[e.Title]]; !has {
+			t.Errorf("the event %s has no %s", e.Title, events[e.Title])
+		}
+		delete(events, e.Title)
+	}
+	if len(events) > 0 {
+		t.Errorf("streamBash lacks the events %v", events)
 	}
 }

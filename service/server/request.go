@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
@@ -78,6 +79,9 @@ func decode(body []byte, to any) error {
 		}
 		if field, is := strings.CutPrefix(err.Error(), "json: unknown field "); is {
 			return runtime.Errorf(runtime.ErrInvalid, "unknown field %s", field)
+		}
+		if encoded := base64.CorruptInputError(0); errors.As(err, &encoded) {
+			return runtime.Errorf(runtime.ErrInvalid, "the request has a text that must be base64, and is not, from its byte %d on", encoded)
 		}
 		return runtime.Errorf(runtime.ErrInvalid, "the request is not JSON: syntax error after byte %d", d.InputOffset())
 	}

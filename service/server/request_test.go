@@ -10,6 +10,10 @@ import (
 
 func TestDecode(t *testing.T) {
 	const good = `{"organizationId":"a","projectId":"b","userId":"c","sandboxId":"d","command":"e","timeoutMs":5}`
+	var bytes reviewRequest
+	if err := decode([]byte(`{"paths64":["eA==","secret!!"]}`), &bytes); err == nil || !strings.Contains(err.Error(), "must be base64, and is not, from its byte 6 on") || runtime.Class(err) != runtime.ErrInvalid {
+		t.Errorf("a path that is not base64: %v", err)
+	}
 	for _, c := range []struct{ body, says string }{
 		{good, ""},
 		{" \r\n\t" + good + "\n ", ""},
