@@ -28,15 +28,16 @@ func Remove(parent *os.File, name string) error {
 	return nil
 }
 
-// RemovePath is Remove in the directory dir, which need not exist.
+// RemovePath is Remove in the directory dir, which need not exist and may be a link to one. What is no directory is an error.
 func RemovePath(dir, name string) error {
-	parent, err := os.Open(dir)
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) // a FIFO blocks no process
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return err
+		return &os.PathError{Op: "open", Path: dir, Err: err}
 	}
+	parent := os.NewFile(uintptr(fd), dir)
 	defer parent.Close()
 	return Remove(parent, name)
 }

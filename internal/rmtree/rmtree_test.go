@@ -38,6 +38,13 @@ func TestRemoveNoDirectory(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(keep, "file")); err != nil {
 		t.Error(err)
 	}
+	fifo := filepath.Join(dir, "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := rmtree.RemovePath(fifo, "x"); err == nil {
+		t.Error("a FIFO is a directory")
+	}
 	if err := rmtree.RemovePath(filepath.Join(dir, "missing"), "x"); err != nil {
 		t.Error(err)
 	}

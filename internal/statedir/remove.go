@@ -56,20 +56,31 @@ func removeAt(path string) error {
 }
 
 // removeNames deletes those trees and files that are in a directory, and the directory. It lists the directory first, in
-// place of a system call for each name that can be there.
+// place of a system call for each name that can be there. Of a dir that is no directory, such as a link, only the name is deleted.
 func removeNames(dir string, trees, files []string) error {
-	list, _ := names(dir, mostNames) // nil: each is tried
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
+		return removeIfExists(dir)
+	case err != nil:
+		return &fs.PathError{Op: "open", Path: dir, Err: err}
+	}
+	parent := os.NewFile(uintptr(fd), dir)
+	defer parent.Close()
+	list, _ := namesIn(fd, dir, mostNames) // nil: each is tried
 	there := func(name string) bool { return list == nil || slices.Contains(list, name) }
 	var errs []error
 	for _, name := range trees {
 		if there(name) {
-			errs = append(errs, rmtree.RemovePath(dir, name))
+			errs = append(errs, rmtree.Remove(parent, name))
 		}
 	}
 	step.Reached("remove: trees gone")
 	for _, name := range files {
 		if there(name) {
-			errs = append(errs, removeIfExists(filepath.Join(dir, name)))
+			errs = append(errs, unlinkIn(parent, name))
 			step.Reached("remove: one more gone")
 		}
 	}
@@ -78,6 +89,18 @@ func removeNames(dir string, trees, files []string) error {
 	}
 	step.Reached("remove: one more gone")
 	return errors.Join(errs...)
+}
+
+// unlinkIn deletes a file or an empty directory, if it exists.
+func unlinkIn(parent *os.File, name string) error {
+	err := unix.Unlinkat(int(parent.Fd()), name, 0)
+	if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EPERM) {
+		err = unix.Unlinkat(int(parent.Fd()), name, unix.AT_REMOVEDIR)
+	}
+	if err == nil || errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return &fs.PathError{Op: "unlink", Path: filepath.Join(parent.Name(), name), Err: err}
 }
 
 // removeIfExists is os.Remove, but a missing file is not an error, and costs one system call.

@@ -103,6 +103,11 @@ func names(dir string, most int) ([]string, error) {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, &fs.PathError{Op: "open", Path: dir, Err: err})
 	}
 	defer unix.Close(fd)
+	return namesIn(fd, dir, most)
+}
+
+// namesIn is names of an open directory.
+func namesIn(fd int, dir string, most int) ([]string, error) {
 	var list []string
 	for buf := make([]byte, 16<<10); ; {
 		n, err := unix.ReadDirent(fd, buf)

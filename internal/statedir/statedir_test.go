@@ -124,6 +124,34 @@ func TestRemoveStopsAtWhatIsNotOurs(t *testing.T) {
 	}
 }
 
+// What is in the place of run/ is deleted itself: nothing that it leads to, and no process waits for its other end.
+func TestRemoveOddRun(t *testing.T) {
+	for what, put := range map[string]func(run, elsewhere string) error{
+		"link": func(run, elsewhere string) error { return os.Symlink(elsewhere, run) },
+		"FIFO": func(run, _ string) error { return unix.Mkfifo(run, 0o600) },
+		"file": func(run, _ string) error { return os.WriteFile(run, nil, 0o600) },
+	} {
+		b, elsewhere := create(t, open(t), id, ""), t.TempDir()
+		kept := []string{filepath.Join(elsewhere, "log"), filepath.Join(elsewhere, "upper", "file")}
+		err := errors.Join(os.Mkdir(filepath.Dir(kept[1]), 0o700), os.WriteFile(kept[0], nil, 0o600), os.WriteFile(kept[1], nil, 0o600),
+			os.Rename(b.Run(), filepath.Join(elsewhere, "run")), put(b.Run(), elsewhere))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Remove(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if _, err := os.Lstat(filepath.Dir(b.Run())); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: the directory: %v", what, err)
+		}
+		for _, file := range kept {
+			if _, err := os.Stat(file); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	}
+}
+
 // A hostile shim fills run/: Remove deletes the names that it knows, and the directory once the others are gone.
 func TestRemoveAmongMany(t *testing.T) {
 	b := create(t, open(t), id, "")
