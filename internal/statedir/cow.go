@@ -46,7 +46,7 @@ func (b *Box) makeCow(c *Config) error {
 	dir := Cow(b.Run())
 	upper, work, log := filepath.Join(dir, CowUpper), filepath.Join(dir, CowWork), filepath.Join(dir, CowLog)
 	for _, d := range []string{dir, upper, work} {
-		if err := os.Mkdir(d, 0o700); err != nil {
+		if err := mkdir(d); err != nil {
 			return err
 		}
 	}

@@ -78,12 +78,16 @@ func (b *Box) Offer(shape string) error {
 	return fs.ErrNotExist
 }
 
+// mkdir makes a private directory, whatever the umask, if it does not exist.
 func mkdir(path string) error {
 	err := os.Mkdir(path, 0o700)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o700)
 }
 
 // HasPools reports whether spares were ever started.

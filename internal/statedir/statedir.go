@@ -23,6 +23,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -67,7 +68,10 @@ func Open(path string) (*Dir, error) {
 	if os.Geteuid() == 0 {
 		d.mode = 0o711
 	}
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	err := checkText(path)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o755)
+	}
 	for _, p := range []string{path, filepath.Join(path, "sandboxes")} {
 		if err == nil {
 			err = EnsureDir(p, d.mode, 0o022)
@@ -76,10 +80,21 @@ func Open(path string) (*Dir, error) {
 			return nil, unusable(path, err)
 		}
 	}
-	if d.path, err = filepath.EvalSymlinks(path); err != nil {
+	if d.path, err = filepath.EvalSymlinks(path); err == nil {
+		err = checkText(d.path)
+	}
+	if err != nil {
 		return nil, unusable(path, err)
 	}
 	return d, nil
+}
+
+// checkText returns an error for a path that is not UTF-8: the processes of a sandbox get paths as JSON.
+func checkText(path string) error {
+	if !utf8.ValidString(path) {
+		return fmt.Errorf("its path is not UTF-8: %q", path)
+	}
+	return nil
 }
 
 // unusable returns err as the error of a state directory that another one can replace.
@@ -305,14 +320,14 @@ func (d *Dir) make(b *Box, c *Config, caller **os.File, more ...func() error) (e
 	}()
 	for _, do := range append([]func() error{
 		func() error { return os.Chmod(b.path, d.mode) },
-		func() error { return os.WriteFile(b.Lockfile(), nil, 0o600) },
+		func() error { return statefile.Create(b.Lockfile(), nil) },
 		func() (err error) {
 			if c.BoundToCaller && caller != nil {
 				*caller, err = b.holdAsCaller()
 			}
 			return err
 		},
-		func() error { return os.Mkdir(b.Run(), 0o700) },
+		func() error { return mkdir(b.Run()) },
 		func() error { return statefile.Create(filepath.Join(b.Run(), "log"), nil) },
 		func() error {
 			if c.DroppedUID == 0 {
@@ -340,6 +355,20 @@ func (d *Dir) make(b *Box, c *Config, caller **os.File, more ...func() error) (e
 	return nil
 }
 
+// openLock opens the lock of the state directory, and makes it if it does not exist.
+func (d *Dir) openLock() (*os.File, error) {
+	path := filepath.Join(d.path, "lock")
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err == nil {
+		err = f.Chmod(0o600) // whatever the umask
+	}
+	return f, err
+}
+
 // lockLimit is how long a process may hold the lock of the state directory: it makes or removes a directory meanwhile.
 const lockLimit = 10 * time.Second
 
@@ -347,7 +376,7 @@ const lockLimit = 10 * time.Second
 func (d *Dir) lock() (unlock func(), err error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), lockLimit, errors.New("another process of wolffia has held it for too long: is one stopped?"))
 	defer cancel()
-	f, err := os.OpenFile(filepath.Join(d.path, "lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	f, err := d.openLock()
 	if err != nil {
 		return nil, unusable(d.path, err)
 	}

@@ -437,6 +437,24 @@ func TestNoDescriptors(t *testing.T) {
 	}
 }
 
+// The files of a sandbox are for its user, whatever the umask.
+func TestUmask(t *testing.T) {
+	d := open(t)
+	was := unix.Umask(0o777)
+	b, _, err := d.Create(&statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: id}})
+	unix.Umask(was)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]fs.FileMode{
+		filepath.Join(d.Path(), "lock"): 0o600, b.Lockfile(): 0o600, b.Run(): fs.ModeDir | 0o700, b.Log(): 0o600, b.ConfigFile(): 0o600,
+	} {
+		if st, err := os.Lstat(path); err != nil || st.Mode() != want {
+			t.Errorf("%s: %v, %v; want %v", path, st.Mode(), err, want)
+		}
+	}
+}
+
 func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -450,7 +468,7 @@ func TestOpenRefuses(t *testing.T) {
 	if err := os.Chmod(shared, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{file, filepath.Join(file, "below"), shared, "/proc/state"} {
+	for _, path := range []string{file, filepath.Join(file, "below"), shared, "/proc/state", filepath.Join(dir, "not\xffUTF-8")} {
 		if _, err := statedir.Open(path); !errors.Is(err, runtime.ErrUnavailable) {
 			t.Errorf("%s: %v", path, err)
 		}

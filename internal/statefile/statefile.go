@@ -147,7 +147,10 @@ func create(path string, b []byte, durable bool) error {
 		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	f := os.NewFile(uintptr(fd), path)
-	if _, err = f.Write(b); err == nil && durable {
+	if err = unix.Fchmod(fd, 0o600); err == nil { // whatever the umask
+		_, err = f.Write(b)
+	}
+	if err == nil && durable {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
