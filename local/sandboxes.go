@@ -149,7 +149,7 @@ func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
 			return lerr
 		}
 		s.tidy(ctx) // it may be half removed
-		return err
+		return errors.Join(err, s.dir.KillLost(sandboxID, boot.KillLimit))
 	default:
 		return err
 	}

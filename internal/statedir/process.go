@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -153,6 +154,30 @@ func (b *Box) KillAll(uid int, limit time.Duration) error {
 	return b.parts(isPart, func(p Process) error { return p.Kill(limit) }, uid, os.Geteuid())
 }
 
+// KillLost is KillAll of a sandbox whose directory was deleted by hand, for processes of the caller's user; for root, of any
+// user. While there is a directory it does nothing. Processes of an older version stay: they may be those of another
+// state directory.
+func (d *Dir) KillLost(id string, limit time.Duration) error {
+	unlock, err := d.lock() // no process creates it
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	b := d.Box(id)
+	if _, err := os.Lstat(b.path); !errors.Is(err, fs.ErrNotExist) {
+		return nil //nolint:nilerr // it may exist
+	}
+	tag, err := b.Tag()
+	if err != nil {
+		return err
+	}
+	users := []int{os.Geteuid()}
+	if users[0] == 0 { // the configuration told to whom root had dropped
+		users = nil
+	}
+	return b.named([]string{tag}, isPart, func(p Process) error { return p.Kill(limit) }, users...)
+}
+
 // EndKeeper sends SIGTERM to the sandbox's keeper, which runs as the caller's user, so that
 // it ends the sandbox's container. It does not wait.
 func (b *Box) EndKeeper() error {
@@ -190,6 +215,11 @@ func (b *Box) parts(is func(program, command string) bool, do func(Process) erro
 	if err != nil {
 		return err
 	}
+	return b.named([]string{tag, b.id}, is, do, users...)
+}
+
+// named is parts for command lines that end with one of the names. Without users, it is for those of all.
+func (b *Box) named(names []string, is func(program, command string) bool, do func(Process) error, users ...int) error {
 	boot, err := bootID()
 	if err != nil {
 		return err
@@ -200,7 +230,7 @@ func (b *Box) parts(is func(program, command string) bool, do func(Process) erro
 		p := Process{PID: found.PID, Start: strconv.FormatUint(found.Start, 10), BootID: boot}
 		cmdline, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/cmdline")
 		args := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
-		if last := args[len(args)-1]; err != nil || len(args) < 2 || last != tag && last != b.id || !is(filepath.Base(args[0]), args[1]) {
+		if err != nil || len(args) < 2 || !slices.Contains(names, args[len(args)-1]) || !is(filepath.Base(args[0]), args[1]) {
 			continue
 		}
 		// Not the owner of /proc/PID: that is root if the process is not dumpable.
@@ -208,7 +238,7 @@ func (b *Box) parts(is func(program, command string) bool, do func(Process) erro
 		if err != nil || len(words) == 0 {
 			continue
 		}
-		if uid, err := strconv.Atoi(words[0]); err == nil && slices.Contains(users, uid) {
+		if uid, err := strconv.Atoi(words[0]); err == nil && (len(users) == 0 || slices.Contains(users, uid)) {
 			errs = append(errs, do(p))
 		}
 	}
