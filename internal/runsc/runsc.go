@@ -24,7 +24,7 @@ const Version = "v0.0.0-20260905035102-160fafc42237"
 // Patches identifies the patches that make runsc applies: the first digits of the SHA-256
 // of all files in runsc.patches, concatenated. A program without them is refused: its wrong
 // results make programs inside lose data.
-const Patches = "d39fec8ed351"
+const Patches = "f417986e7ece"
 
 // patched is the suffix of the version of a program with the patches.
 const patched = "+wolffia." + Patches

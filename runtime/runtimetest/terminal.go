@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"syscall"
+	"time"
 
 	"wolffia/runtime"
 )
@@ -14,6 +15,7 @@ var terminalTests = []test{
 	{"TerminalSize", []Feature{Terminal}, terminalSize},
 	{"TerminalKeys", []Feature{Terminal}, terminalKeys},
 	{"TerminalSignal", []Feature{Terminal}, terminalSignal},
+	{"TerminalStops", []Feature{Terminal}, terminalStops},
 	{"TerminalClose", []Feature{Terminal}, terminalClose},
 }
 
@@ -108,6 +110,21 @@ func terminalSignal(e *env) {
 	e.lines(p)("ready")
 	e.OK(p.Signal(syscall.SIGUSR1))
 	if exit := e.wait(p); exit.Code != 7 {
+		e.Errorf("%+v", exit)
+	}
+}
+
+// A program that stops itself goes on, since no shell would continue it: its process group is orphaned. A job of a shell stops.
+func terminalStops(e *env) {
+	s := e.common()
+	for _, sig := range []string{"TSTP", "TTIN", "TTOU"} {
+		r := e.exec(s.ID, &runtime.ExecRequest{Command: sh("kill -" + sig + " $$; echo on"), Timeout: time.Minute})
+		if string(r.Stdout) != "on\n" || r.TimedOut {
+			e.Errorf("%s: %+v", sig, r)
+		}
+	}
+	p := e.terminal(s.ID, "set -m; sleep 1000 & until read -r _ _ state _ </proc/$!/stat && test $state = T; do kill -TSTP %1; sleep 0.02; done; kill -KILL %1; exec sh -c 'exit 7'")
+	if exit := e.wait(p); exit != (runtime.Exit{Code: 7}) {
 		e.Errorf("%+v", exit)
 	}
 }
