@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -37,6 +38,8 @@ func (m *mcpServer) serve(cmd *cobra.Command) error {
 			return &mcp.Details{Config: d.Config, Limits: d.Limits}, nil
 		},
 	})
-	err = s.Serve(cmd.Context(), a.in, out)
+	if err = s.Serve(cmd.Context(), a.in, out); errors.Is(err, errBroken) {
+		err = nil // the client has ended
+	}
 	return a.alongside(err, m.end(cmd.Context()))
 }
