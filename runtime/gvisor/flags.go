@@ -34,6 +34,10 @@ func Flags(spec *launch.Spec, state, bundle string) []string {
 		"--net-raw=false",
 		"--allow-suid=false",
 		"--allow-flag-override=false",
+		// Why gVisor's kernel has ended unasked goes to the shim, which bounds it. What other
+		// tasks of it did then is long, and says nothing.
+		"--panic-log=/proc/self/fd/2",
+		"--traceback=single",
 		"--oci-seccomp=false", // see Spec
 	}
 	if spec.Config != nil && spec.Config.Filter == runtime.FilterStatic {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -237,6 +238,41 @@ func TestKilledPartEndsTheSandbox(t *testing.T) {
 			t.Error(err)
 		}
 		gone(t, parts)
+	}
+}
+
+// The reason that gVisor's kernel gives for its end is the reason of the sandbox's end, in one line, and in the log with its stack.
+func TestKernelSaysWhy(t *testing.T) {
+	testenv.Root(t) // who may write to the kernel's standard error
+	need(t)
+	rt := backend.Fresh(t)
+	s, err := runtime.Launch(t.Context(), rt, &runtime.SandboxConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shimtest.DestroyAll(t, rt)
+	parts := partsOf(t, s.ID())
+	const why, stack = "panic: it does not go on", "goroutine 1 [running]:"
+	for pid := range parts {
+		cmdline, _ := os.ReadFile("/proc/" + pid + "/cmdline")
+		if name, _, _ := strings.Cut(string(cmdline), "\x00"); name == "runsc-sandbox" {
+			// As Go's runtime does. What no signal does: gVisor passes them to PID 1.
+			if err := errors.Join(os.WriteFile("/proc/"+pid+"/fd/2", []byte(why+"\n\n"+stack+"\n"), 0), syscall.Kill(atoi(t, pid), syscall.SIGKILL)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	gone(t, parts)
+	if got, err := rt.Get(t.Context(), s.ID()); err != nil || got.State != runtime.StateDead || got.Reason != "PID 1 has ended: "+why {
+		t.Errorf("%+v, %v", got, err)
+	}
+	log, err := rt.Log(s.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	if text, err := io.ReadAll(log); err != nil || !strings.Contains(string(text), why+"\n\n"+stack+"\n") {
+		t.Errorf("the log is %q, %v", text, err)
 	}
 }
 
