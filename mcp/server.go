@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -108,7 +109,17 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	s.begin(calls)
 	defer s.sandbox.wait()
 	defer cancel() // before the wait
-	err := s.sdk.Run(ctx, newStdio(in, out, interrupt))
+	ran := make(chan error, 1)
+	go func() { ran <- s.sdk.Run(ctx, newStdio(in, out, interrupt)) }() // ends with us, or when the client reads
+	var err error
+	select {
+	case err = <-ran:
+	case <-calls.Done():
+		select {
+		case err = <-ran:
+		case <-time.After(2 * lastReplies):
+		}
+	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) {
 		err = nil
 	}

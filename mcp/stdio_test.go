@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,26 +26,26 @@ func TestLines(t *testing.T) {
 	const ping, last = `{"jsonrpc":"2.0","id":2,"method":"ping"}`, `{"jsonrpc":"2.0","id":"last","method":"ping"}`
 	const notice = `{"jsonrpc":"2.0","method":"notifications/x"}`
 	for line, want := range map[string]string{
-		"garbage":                   `null -32700`,
-		ping + " " + ping:           `null -32700`,
-		"{\"jsonrpc\":\"2.0\",\xff": `null -32700`,
-		"[" + ping:                  `null -32700`,
-		"123":                       `null -32600`,
-		"null":                      `null -32600`,
-		"[]":                        `null -32600`,
-		`{"foo":1}`:                 `null -32600`,
-		`{"jsonrpc":"1.0","id":5,"method":"ping"}`:                `5 -32600`,
+		"garbage":                   `-32700 null`,
+		ping + " " + ping:           `-32700 null`,
+		"{\"jsonrpc\":\"2.0\",\xff": `-32700 null`,
+		"[" + ping:                  `-32700 null`,
+		"123":                       `-32600 null`,
+		"null":                      `-32600 null`,
+		"[]":                        `-32600 null`,
+		`{"foo":1}`:                 `-32600 null`,
+		`{"jsonrpc":"1.0","id":5,"method":"ping"}`:                `-32600 5`,
 		`{"jsonrpc":"2.0","id":"a","method":5}`:                   `"a" -32600`,
-		`{"jsonrpc":"2.0","id":{},"method":"ping"}`:               `null -32600`,
-		`{"jsonrpc":"2.0","id":1.5,"method":"ping"}`:              `1.5 -32600`,
-		`{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}`: `9007199254740993 -32600`,
+		`{"jsonrpc":"2.0","id":{},"method":"ping"}`:               `-32600 null`,
+		`{"jsonrpc":"2.0","id":1.5,"method":"ping"}`:              `-32600 1.5`,
+		`{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}`: `-32600 9007199254740993`,
 		"":               "",
 		" \r":            "",
 		ping + "\r":      "2",
 		notice:           "",
 		"[" + ping + "]": "2",
 		"[" + notice + "," + ping + "," + notice + "]": "2",
-		"[" + ping + ",5]": "null -32600 2",
+		"[" + ping + ",5]": "-32600 2 null",
 		"[" + notice + "]\n[" + notice + "," + ping + "]": "2",
 	} {
 		t.Run(line, func(t *testing.T) {
@@ -52,30 +53,43 @@ func TestLines(t *testing.T) {
 			theirs, out := io.Pipe()
 			served := make(chan error, 1)
 			go func() { served <- lineServer().Serve(t.Context(), in, out); _ = out.Close() }()
-			go func() { _, _ = io.WriteString(ours, hello+line+"\n"+last+"\n") }()
+			send := func(text string) {
+				if _, err := io.WriteString(ours, text+"\n"); err != nil {
+					t.Error(err)
+				}
+			}
+			d := json.NewDecoder(theirs)
 			var got []string
-			for d := json.NewDecoder(theirs); ; {
+			receive := func() (id string) {
 				var reply struct {
 					ID    json.RawMessage
 					Error *struct{ Code int }
 				}
 				if err := d.Decode(&reply); err != nil {
-					t.Fatalf("no answer to the ping: %v", err)
+					t.Fatalf("the server has ended: %v; replies so far: %s", err, got)
 				}
-				if string(reply.ID) == `"last"` {
-					break
-				}
-				if string(reply.ID) == "0" { // of hello
-					continue
-				}
-				if got = append(got, string(reply.ID)); reply.Error != nil {
+				got = append(got, string(reply.ID))
+				if reply.Error != nil {
 					got = append(got, strconv.Itoa(reply.Error.Code))
 				}
+				return string(reply.ID)
 			}
+			go send(hello + line)
+			for receive() != "0" { // of hello
+			}
+			for got = slices.DeleteFunc(got, func(id string) bool { return id == "0" }); len(got) < len(strings.Fields(want)); {
+				receive()
+			}
+			go send(last)
+			if id := receive(); id != `"last"` {
+				t.Errorf("one more reply, for %s", id)
+			}
+			got = got[:len(got)-1]
 			_ = ours.Close()
 			if err := <-served; err != nil {
 				t.Error(err)
 			}
+			slices.Sort(got) // calls are answered in any order
 			if got := strings.Join(got, " "); got != want {
 				t.Errorf("replies %s, want %s", got, want)
 			}
@@ -108,6 +122,14 @@ func TestLongLines(t *testing.T) {
 	c = newStdio(strings.NewReader(text+strings.Repeat("x", maxMessage)), io.Discard, nil)
 	if _, err := c.nextLine(); err == nil || err == io.EOF {
 		t.Errorf("a line of more than maxMessage bytes: %v", err)
+	}
+}
+
+// A client that has ended and reads no replies holds nothing up.
+func TestEndWithoutReader(t *testing.T) {
+	_, w := io.Pipe()
+	if err := lineServer().Serve(t.Context(), strings.NewReader(hello), w); err != nil {
+		t.Error(err)
 	}
 }
 
