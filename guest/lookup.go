@@ -14,7 +14,8 @@ import (
 
 // lookPath finds the program that a shell would run for name with this
 // environment, as execvp(3) does: a name without a slash is looked up in
-// PATH, and a file that is there but may not be executed is remembered.
+// PATH, and a file that is there but may not be executed is remembered, and so is an entry
+// that cannot be read for want of, say, descriptors.
 func lookPath(name, dir string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
@@ -29,14 +30,17 @@ func lookPath(name, dir string, env []string) (string, error) {
 			path = filepath.Join(dir, at, name) // an empty or relative entry means the working directory
 		}
 		var st unix.Stat_t
-		if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		err := unix.Stat(path, &st)
+		switch {
+		case err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR, err == unix.ENOENT, err == unix.ENOTDIR, err == unix.EACCES:
 			continue
+		case err == nil:
+			err = unix.Access(path, unix.X_OK)
 		}
-		if err := unix.Access(path, unix.X_OK); err != nil {
-			found = syscall.EACCES
-			continue
+		if err == nil {
+			return path, nil
 		}
-		return path, nil
+		found = err
 	}
 	return "", found
 }

@@ -2,6 +2,7 @@ package gvisor
 
 import (
 	"cmp"
+	"strconv"
 
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -12,9 +13,9 @@ import (
 const DefaultPlatform = "systrap"
 
 // Flags returns runsc's arguments for spec, without the program's name: state is its state
-// directory, bundle the directory with config.json. Flags that isolate are stated even if
-// they are the default, which another version may change.
-func Flags(spec *launch.Spec, state, bundle string) []string {
+// directory, bundle the directory with config.json, files its hard limit of open files. Flags
+// that isolate are stated even if they are the default, which another version may change.
+func Flags(spec *launch.Spec, state, bundle string, files uint64) []string {
 	network := "none" // a loopback of its own
 	if spec.Network == runtime.NetworkHost {
 		network = "host"
@@ -45,5 +46,19 @@ func Flags(spec *launch.Spec, state, bundle string) []string {
 		// mount's own namespace: by the gofer, not by gVisor's kernel.
 		flags = append(flags, "--directfs=false")
 	}
+	if names := cachedNames(len(spec.Mounts())+1, files); names > 0 {
+		flags = append(flags, "--dcache="+strconv.FormatUint(names, 10))
+	}
 	return append(flags, "run", "--bundle="+bundle, spec.Tag)
+}
+
+// cachedNames returns how many names gVisor's kernel may cache, in all mounts, so that at least half of its open
+// files are left for programs; 0: its own number, 1000 for each mount. It has up to three of the host's files open
+// for a name, and further ones for the directories above.
+func cachedNames(mounts int, files uint64) uint64 {
+	const own, each = 1000, 4
+	if files/2 >= own*each*uint64(mounts) {
+		return 0
+	}
+	return max(files/2/each, 1)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/test/shimtest"
+	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
 	"wolffia/perm"
 	"wolffia/runtime"
@@ -84,5 +86,17 @@ while not os.path.exists("stop"):
 				t.Errorf("%+v, %v", r, err)
 			}
 		})
+	}
+}
+
+// With few open files allowed, gVisor's kernel keeps fewer names, and not a descriptor of the host for each that a program has seen.
+func TestFewOpenFiles(t *testing.T) {
+	testenv.Unprivileged(t)
+	need(t)
+	cmd := exec.Command("sh", "-c", `ulimit -n 1024 && exec "$0" run --runtime gvisor --no-codebase -- sh -c 'find /usr/share >/dev/null 2>&1; ls / >/dev/null && echo works'`,
+		filepath.Join(testbin.Dir(t), "wolffia"))
+	cmd.Env = append(os.Environ(), "WOLFFIA_STATE_DIR="+filepath.Join(shimtest.PublicDir(t), "state"))
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "works\n" {
+		t.Errorf("%.1000s, %v", out, err)
 	}
 }

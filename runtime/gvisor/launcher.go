@@ -88,7 +88,11 @@ func (Launcher) Launch(spec *launch.Spec) (*launch.Instance, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write runsc's configuration: %w", err)
 	}
-	return start(spec, Flags(spec, state, spec.Dir))
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return nil, fmt.Errorf("getrlimit RLIMIT_NOFILE: %w", err)
+	}
+	return start(spec, Flags(spec, state, spec.Dir, files.Max))
 }
 
 // room is for how many descriptors gVisor's kernel has a table when it starts. It

@@ -2,6 +2,7 @@ package gvisor_test
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -26,7 +27,7 @@ func TestSpec(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			launchtest.Golden(t, name, strings.Join(gvisor.Flags(s, s.Dir+"/state", s.Dir), "\n")+"\n\n"+string(config)+"\n")
+			launchtest.Golden(t, name, strings.Join(gvisor.Flags(s, s.Dir+"/state", s.Dir, math.MaxUint64), "\n")+"\n\n"+string(config)+"\n")
 		})
 	}
 }
@@ -66,10 +67,10 @@ func TestSpecAlwaysIsolates(t *testing.T) {
 				t.Errorf("%+v", m)
 			}
 		}
-		flags := gvisor.Flags(s, "/state", "/bundle")
+		flags := gvisor.Flags(s, "/state", "/bundle", 1024)
 		for _, want := range []string{
 			"--network=none", "--overlay2=none", "--host-uds=none", "--host-fifo=none", "--net-raw=false", "--allow-suid=false",
-			"--allow-flag-override=false", "--file-access-mounts=shared", "--ignore-cgroups",
+			"--allow-flag-override=false", "--file-access-mounts=shared", "--ignore-cgroups", "--dcache=128",
 		} {
 			if !slices.Contains(flags, want) {
 				t.Errorf("no %s in %q", want, flags)
