@@ -32,11 +32,17 @@ type limiting struct {
 	rlimits launch.Rlimits
 }
 
+// minKernelMemory is about what gVisor's kernel, PID 1 and a shell need, in bytes.
+const minKernelMemory = 32 << 20
+
 // planLimits decides how limits are kept on this host, and refuses those that cannot be
 // kept; nil if there are no limits.
 func planLimits(want *runtime.Resources, ownKernel bool) (*limiting, error) {
 	if !want.Limited() {
 		return nil, nil
+	}
+	if ownKernel && want.Memory > 0 && want.Memory < minKernelMemory {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "memory %d: it must be at least %d bytes: the sandbox's own kernel needs some itself", want.Memory, minKernelMemory)
 	}
 	return decideLimits(want, ownKernel, cgroup.ThisHost().Plan)
 }
@@ -161,6 +167,14 @@ func (l *limiting) enter(ctx context.Context, box *statedir.Box, stateDir string
 		return runtime.Errorf(runtime.ErrUnavailable, "limit the sandbox: %w", err)
 	}
 	return nil
+}
+
+// blame adds to err, why a start has failed, that the kernel has killed a process for the limit of memory, if it has.
+func (l *limiting) blame(err error) error {
+	if err == nil || l == nil || l.Group == nil || l.Group.OOMKills() == 0 {
+		return err
+	}
+	return fmt.Errorf("the limit of memory, %d bytes, was reached, and the kernel killed a process for it: raise it: %w", l.limits.Memory, err)
 }
 
 // unlimit removes the control group of a sandbox that does not run. The caller holds the

@@ -138,7 +138,7 @@ func (s *sandboxes) launch(ctx context.Context, box *statedir.Box, c *statedir.C
 		return limits.enter(ctx, box, s.dir.Path(), parts.shim.PID(), pid, parts.tree, d.barrier)
 	})
 	if err != nil {
-		return err
+		return limits.blame(err)
 	}
 	step.Reached("start: ready")
 	if err := parts.record(box, p, version); err != nil {

@@ -150,13 +150,12 @@ func (s *shim) connect() (*os.File, error) {
 		s.group = cgroup.Of(s.inst.PID, "wolffia-"+b.ID+"-")
 	}
 	if err != nil {
-		oom := s.oom()
 		_ = s.inst.Kill()
 		boot.Within(boot.KillLimit, s.drained)
 		if text := s.stderr.String(); text != "" {
 			err = errors.New(text)
 		}
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "%s could not start the sandbox%s: %w; wolffia doctor says what helps", b.Config.Runtime, oom, err)
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "%s could not start the sandbox: %w; wolffia doctor says what helps", b.Config.Runtime, err)
 	}
 	if err := s.live(); err != nil {
 		return nil, err

@@ -300,6 +300,27 @@ func fake(t *testing.T, script string) *shimtest.Runtime {
 	return b.Fresh(t)
 }
 
+// A start that the limit of memory ends names the limit; one that cannot be enough is refused.
+func TestStartOutOfMemory(t *testing.T) {
+	testenv.Both(t)
+	need(t)
+	testenv.Cgroups(t)
+	rt := fake(t, "exec python3 -c 'bytearray(500 << 20)'")
+	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{Resources: runtime.Resources{Memory: 64 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Start(t.Context(), s.ID); runtime.Class(err) != runtime.ErrUnavailable || !strings.Contains(err.Error(), "limit of memory, 67108864 bytes, was reached") {
+		t.Error(err)
+	}
+	if err := rt.Destroy(t.Context(), s.ID); err != nil {
+		t.Error(err)
+	}
+	if s, err := rt.Create(t.Context(), &runtime.SandboxConfig{Resources: runtime.Resources{Memory: 16 << 20}}); runtime.Class(err) != runtime.ErrInvalid {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
 // A start that hangs, or fails, ends in time, says why, and leaves nothing.
 func TestStartThatFails(t *testing.T) {
 	need(t)
