@@ -183,7 +183,7 @@ func TestLocated(t *testing.T) {
 	}
 }
 
-// Only what says zero is no limit.
+// An amount means no limit only if its text is zero.
 func TestAmounts(t *testing.T) {
 	size := func(s string) (int64, error) { return parseSize("memory", s) }
 	duration := func(s string) (int64, error) { d, err := parseDuration("timeout", s); return int64(d), err }

@@ -106,7 +106,7 @@ func (m *mcpServer) open(ctx context.Context) (string, error) {
 // that is a policy file's. What depends on the codebase's content, or on the version of wolffia, is left out.
 func digestRules(config *runtime.SandboxConfig, networkOfFile bool) string {
 	hash := sha256.New()
-	if c, err := policy.ChoiceOf(config.Permissions); err == nil { // else there is no codebase
+	if c, err := policy.ChoiceOf(config.Permissions); err == nil { // a sandbox without a codebase has no rules, and so no choice
 		fmt.Fprintf(hash, "%q\n", c.Preset)
 		for _, r := range c.Rules {
 			fmt.Fprintf(hash, "%q %d\n", r.String(), r.Priority)

@@ -35,7 +35,8 @@ func Pass(to, from *Side) error {
 	return half.CloseWrite()
 }
 
-// wasReset reports whether an end of what came was a reset, of which a write in the other direction had the error.
+// wasReset reports whether the peer has reset the connection. The kernel gives that error to one call only: if a write in the
+// other direction had it, a read sees an end.
 func (s *Side) wasReset() bool {
 	c, is := s.Conn.(syscall.Conn)
 	return is && rawsock.WasReset(c) && !s.ended.Load() // in this order: what ends later has not ended it

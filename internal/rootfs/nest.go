@@ -81,8 +81,8 @@ func outermost(binds []runtime.Mount, outer func(*runtime.Mount) bool) func(targ
 }
 
 // innermost returns a function that returns the last of binds, by depth, that is a parent of
-// target: where the place is, as long as nothing is mounted. It is nil if there is no such one,
-// or if outer does not accept it.
+// target: the place is made in it before anything is mounted. The function returns nil if target is in none of
+// them, or if outer does not accept the bind.
 func innermost(binds []runtime.Mount, outer func(*runtime.Mount) bool) func(target string) *runtime.Mount {
 	return func(target string) (in *runtime.Mount) {
 		for i := range binds {
