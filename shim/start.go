@@ -66,9 +66,11 @@ func (s *shim) mount() (err error) {
 		return runtime.Errorf(runtime.ErrUnavailable, "uid %d, as which the sandbox runs, cannot mount the codebase: %w; wolffia doctor says what helps; without FUSE there are --filter static, and --preset full-access", s.boot.Config.UID, err)
 	}
 	if err := errors.Join(boot.SendDevice(s.control, device), device.Close()); err != nil {
-		if why := boot.ReceiveServing(s.control); why != nil {
-			err = why // the tree server ended before, with this reason
-		}
+		if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) { // the tree server has ended, with a reason
+			if why := boot.ReceiveServing(s.control); why != nil {
+				err = why
+			}
+		} // else it waits for the mount, and ends with the shim
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	step.Reached("mounted")
@@ -91,7 +93,6 @@ func (s *shim) launch(backend launch.Backend, spec *launch.Spec) (err error) {
 	}
 	if s.boot.Held {
 		spec.Barrier = os.NewFile(boot.FDGate, "barrier")
-		defer spec.Barrier.Close()
 	}
 	if backend.Hands {
 		if s.hand, spec.Clients, err = boot.ControlPair(); err != nil {

@@ -13,7 +13,7 @@ import (
 // seccompFD is the descriptor from which bwrap reads the seccomp filter.
 const seccompFD = 3
 
-// Args returns bubblewrap's arguments for spec, without the program's name (bwrap(1)).
+// Args returns bubblewrap's options for spec, without the program's name and PID 1's command (bwrap(1)).
 // They are all of the isolation. Args does no I/O.
 func Args(spec *launch.Spec) []string {
 	a := []string{
@@ -77,5 +77,5 @@ func Args(spec *launch.Spec) []string {
 	if spec.RootDir == "" {
 		a = append(a, "--remount-ro", "/")
 	}
-	return append(append(a, "--chdir", "/", "--"), spec.Command("")...)
+	return append(a, "--chdir", "/")
 }

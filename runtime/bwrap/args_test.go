@@ -13,12 +13,14 @@ import (
 // The command line is the isolation: a change of it must be seen in a diff.
 func TestArgs(t *testing.T) {
 	for name, s := range launchtest.Specs() {
-		t.Run(name, func(t *testing.T) { launchtest.Golden(t, name, strings.Join(bwrap.Args(s), "\n")+"\n") })
+		t.Run(name, func(t *testing.T) {
+			line := append(append(bwrap.Args(s), "--"), s.Command("")...)
+			launchtest.Golden(t, name, strings.Join(line, "\n")+"\n")
+		})
 	}
 }
 
-// Whatever a spec says, the line has all of the isolation and ends with the
-// guest.
+// Whatever a spec says, the line has all of the isolation.
 func TestArgsAlwaysIsolate(t *testing.T) {
 	always := []string{
 		"--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup",

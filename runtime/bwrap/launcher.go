@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -31,6 +32,11 @@ func (Launcher) Name() string { return Name }
 
 // Launch implements [launch.Launcher].
 func (l Launcher) Launch(spec *launch.Spec) (_ *launch.Instance, err error) {
+	defer func() {
+		if err != nil {
+			_ = spec.Barrier.Close()
+		}
+	}()
 	path := l.Path
 	if path == "" {
 		if path, err = exec.LookPath("bwrap"); err != nil {
@@ -49,12 +55,26 @@ func (l Launcher) Launch(spec *launch.Spec) (_ *launch.Instance, err error) {
 	if spec.Clients != nil {
 		files = append(files, spec.Clients) // launch.ClientsFD
 	}
-	c, err := child.StartPiped(child.WithBarrier(&child.Command{
-		Path: path, Args: append([]string{"bwrap"}, Args(spec)...),
-		Files: files,
+	theirs, options, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	command := []string{"bwrap", "--args", strconv.Itoa(3 + len(files)), "--"}
+	c, err := child.StartPiped(&child.Command{
+		Path: path, Args: append(command, spec.Command("")...), Files: append(files, theirs),
 		// --die-with-parent does the same for bwrap and PID 1, but later.
 		Attr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
-	}, spec.Barrier))
+	})
+	if err != nil {
+		_ = options.Close()
+		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	if w := (&waiting{c, options, Args(spec)}); spec.Barrier == nil {
+		err = w.goOn()
+	} else {
+		go w.await(spec.Barrier) // ends when the caller opens the barrier, or ends
+	}
 	if err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}

@@ -57,6 +57,7 @@ func attr(spec *launch.Spec) *syscall.SysProcAttr {
 
 // Launch implements [launch.Launcher].
 func (Launcher) Launch(spec *launch.Spec) (*launch.Instance, error) {
+	defer spec.Barrier.Close() // nil has nothing to close
 	if spec.Program == "" {
 		return nil, errors.New("launch.Spec.Program is empty: it must be runsc's path")
 	}

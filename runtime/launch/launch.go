@@ -71,7 +71,7 @@ type Spec struct {
 	// Attached is set if PID 1 runs in an engine already.
 	Attached *Attached
 	// Barrier is a start barrier: the program that the launcher starts must not run
-	// before a byte can be read from it, and must end at its end of file. The caller
+	// before a byte can be read from it, and must end at its end of file. The launcher
 	// closes it. nil: no barrier.
 	Barrier *os.File
 	// Clients is a socket that PID 1 gets as descriptor ClientsFD: by it the shim hands over connections of
