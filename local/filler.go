@@ -209,8 +209,22 @@ type fillers struct {
 
 // tookSpare counts a spare that was taken of a pool, and has the pool refilled.
 func (s *sandboxes) tookSpare(shape string) {
-	d := s.pools()
-	if !d.use(shape) || d.watched(shape) {
+	if s.pools().use(shape) {
+		s.wantFiller(shape)
+	}
+}
+
+// missedSpare has a pool refilled that had no spare for a taker: what it had has ended, and nobody has taken one since. A pool that was
+// started, or could not be refilled, within keepRetry is left alone.
+func (s *sandboxes) missedSpare(shape string) {
+	if st, err := os.Lstat(s.pools().record(shape)); err == nil && time.Since(st.ModTime()) > keepRetry {
+		s.wantFiller(shape)
+	}
+}
+
+// wantFiller has a pool refilled, by a filler of its own if there is none.
+func (s *sandboxes) wantFiller(shape string) {
+	if s.pools().watched(shape) {
 		return
 	}
 	f := &s.fillers

@@ -60,8 +60,8 @@ func (p *Pool) EndsAt() time.Time { return p.UsedAt.Add(p.IdleTimeout) }
 
 // StartPool starts spares for sandboxes of config's shape, and returns when they are ready. Until
 // the pool was not used for its idle timeout, or StopPool ends it, spares that were taken are
-// replaced by a process of its own, which the Runtime that takes a spare starts. A pool of this
-// shape that exists gets the new options.
+// replaced by a process of its own, which the Runtime that takes a spare, or finds none, starts. A pool of this
+// shape that exists gets the new options, and so do its spares: those with others, or with less than half of their time left, are replaced.
 //
 // Of config, what a spare gets when it is taken does not matter: its codebase (which may be
 // missing) and rules, without opts.Tree; labels, name, environment, working directory and lifetime. After an error there
@@ -93,8 +93,12 @@ func (s *sandboxes) StartPool(ctx context.Context, config *runtime.SandboxConfig
 	if !opts.Tree {
 		r.Config.CodebasePath = "" // any
 	}
+	before, _ := d.read(shape)
 	if err = d.renew(shape); err == nil {
 		err = d.write(shape, r)
+	}
+	if err == nil {
+		err = s.endOutdated(ctx, shape, before, r)
 	}
 	if err == nil {
 		err = s.fill(ctx, shape, goruntime.GOMAXPROCS(0), nil)
@@ -237,6 +241,26 @@ func (s *sandboxes) endSpares(ctx context.Context, ids []string) error {
 	return errors.Join(failed...)
 }
 
+// endOutdated ends the spares of a pool that was started before, and again, if they have other options than it has now, and those that have less than
+// half of their time left.
+func (s *sandboxes) endOutdated(ctx context.Context, shape string, before, now *poolRecord) error {
+	if before == nil {
+		return nil
+	}
+	all, err := s.spares()
+	if err != nil {
+		return err
+	}
+	changed := before.Shell != now.Shell || before.IdleMS != now.IdleMS
+	var ids []string
+	for _, spare := range all {
+		if spare.Shape == shape && (changed || spare.Left < now.idle()/2) {
+			ids = append(ids, spare.ID)
+		}
+	}
+	return s.endSpares(ctx, ids)
+}
+
 // fill starts and ends spares until a pool has as many as it keeps, some at a time. It calls pause
 // before each start; nil: it does not. A pool that does not exist is left so. The caller has the
 // pool's fillPart.
@@ -329,7 +353,7 @@ func (s *sandboxes) refill(ctx context.Context, shape string) error {
 	if failed != nil {
 		problem = failed.Error()
 	}
-	if problem != r.Problem {
+	if problem != r.Problem || failed != nil { // also for the time of the failure: missedSpare
 		r.Problem = problem
 		return errors.Join(failed, d.write(shape, r))
 	}

@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"wolffia/internal/proc"
 	"wolffia/internal/test/testbin"
@@ -210,11 +214,95 @@ func TestPoolIsChanged(t *testing.T) {
 			t.Errorf("%d: %+v, %v", spares, q, err)
 		}
 	}
+	old := spareIDs(t, rt)
+	if _, err := rt.StartPool(t.Context(), &runtime.SandboxConfig{}, local.PoolOptions{Spares: 2, IdleTimeout: time.Hour}); err != nil {
+		t.Error(err)
+	}
+	if same := spareIDs(t, rt); !slices.Equal(same, old) {
+		t.Errorf("spares with the same options: %v, before %v", same, old)
+	}
+	for _, opts := range []local.PoolOptions{{Spares: 2, IdleTimeout: 2 * time.Hour}, {Spares: 2, IdleTimeout: 2 * time.Hour, Shell: true}} {
+		if _, err := rt.StartPool(t.Context(), &runtime.SandboxConfig{}, opts); err != nil {
+			t.Error(err)
+		}
+		replaced := spareIDs(t, rt)
+		if len(replaced) != 2 || slices.ContainsFunc(replaced, func(id string) bool { return slices.Contains(old, id) }) {
+			t.Errorf("%+v: spares %v, before %v", opts, replaced, old)
+		}
+		old = replaced
+	}
 	if shape, err := rt.FindPool(p.Shape[:3]); err != nil || shape != p.Shape {
 		t.Errorf("%q, %v", shape, err)
 	}
 	if _, err := rt.FindPool(""); !errors.Is(err, runtime.ErrNotFound) {
 		t.Errorf("no name: %v", err)
+	}
+}
+
+// spareIDs returns the spares that there are, sorted.
+func spareIDs(t *testing.T, rt *local.Runtime) (ids []string) {
+	t.Helper()
+	all, err := rt.Spares()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		ids = append(ids, s.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// A pool whose spares have all ended is filled again by who finds none, unless it has just been tried.
+func TestEmptyPoolIsFilled(t *testing.T) {
+	rt, state, codebase := newRuntime(t)
+	write(t, codebase, "a", "content\n")
+	p := newPool(t, rt, 2)
+	for _, id := range spareIDs(t, rt) {
+		if err := rt.EndSpare(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	takeOne(t, rt, codebase)
+	if found := fillersOf(t, p.Shape); len(found) > 0 {
+		t.Errorf("a filler for a pool that was started just now: %v", found)
+	}
+	record := filepath.Join(state, "pools", p.Shape+".json")
+	if err := os.Chtimes(record, time.Time{}, time.Now().Add(-2*time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	takeOne(t, rt, codebase)
+	awaitPool(t, rt, p.Shape, "filled", func(p *local.Pool) bool { return p.Ready == 2 && p.Taken == 0 })
+}
+
+// A sandbox from a pool has the limits and the niceness of its own caller: who has others gets none of the pool.
+func TestSpareHasItsCallersLimits(t *testing.T) {
+	rt, _, _ := newRuntime(t)
+	testenv.Unprivileged(t)
+	shape := func() string {
+		t.Helper()
+		shape, err := rt.PoolShape(t.Context(), &runtime.SandboxConfig{}, local.PoolOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return shape
+	}
+	before := shape()
+	var stack unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_STACK, &stack); err != nil {
+		t.Fatal(err)
+	}
+	less := stack
+	less.Cur /= 2
+	if err := unix.Setrlimit(unix.RLIMIT_STACK, &less); err != nil {
+		t.Fatal(err)
+	}
+	limited := shape()
+	if err := unix.Setrlimit(unix.RLIMIT_STACK, &stack); err != nil {
+		t.Fatal(err)
+	}
+	if after := shape(); limited == before || after != before {
+		t.Errorf("shape %s, with another limit %s, and then %s", before, limited, after)
 	}
 }
 

@@ -15,8 +15,12 @@ func (s *sandboxes) ReserveSpare(shape string) (id string) {
 	if !isShape(shape) {
 		return ""
 	}
-	if id = s.dir.Reserve(shape); id != "" && s.took != nil {
+	id = s.dir.Reserve(shape)
+	switch {
+	case id != "" && s.took != nil:
 		s.took(shape)
+	case id == "" && s.missed != nil:
+		s.missed(shape)
 	}
 	return id
 }

@@ -88,7 +88,7 @@ func New(opts *Options, first launch.Backend, more ...launch.Backend) (*Runtime,
 		executor: exec,
 		sessions: &sessions{exec},
 	}
-	rt.took = rt.tookSpare
+	rt.took, rt.missed = rt.tookSpare, rt.missedSpare
 	return rt, nil
 }
 

@@ -34,7 +34,9 @@ type sandboxes struct {
 	progress func(text string) // may be nil
 	log      *slog.Logger      // may be nil
 	// took is called after a spare of this shape was taken, by any goroutine; nil: nothing is.
-	took    func(shape string)
+	took func(shape string)
+	// missed is called when no spare of this shape was there to take, by any goroutine; nil: nothing is.
+	missed  func(shape string)
 	fillers fillers // of the pools that it took from
 
 	rulesText rulesText

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -85,16 +86,27 @@ func (s *sandboxes) shapeOf(c *statedir.Config) string {
 	}
 	h := sha256.New()
 	fmt.Fprintln(h, shape, program.Dev, program.Ino, program.Size, program.Mtim.Nano())
-	for resource := range rlimits {
-		var limit unix.Rlimit
-		if unix.Getrlimit(resource, &limit) == nil {
-			fmt.Fprintln(h, limit.Max)
-		}
-	}
+	hashInherited(h)
 	if c.Network == runtime.NetworkFiltered { // the shim has them for the hosts of headers
 		fmt.Fprintln(h, os.Getenv("SSL_CERT_FILE"), os.Getenv("SSL_CERT_DIR"))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// hashInherited writes to h what a process inherits from the one that starts it, and a sandbox's processes so from the caller: limits,
+// niceness, processors and how soon the kernel kills it for want of memory. Go's runtime has raised the caller's own limit of open files to the hard one.
+func hashInherited(h io.Writer) {
+	for resource := range rlimits {
+		var limit unix.Rlimit
+		if unix.Getrlimit(resource, &limit) == nil {
+			fmt.Fprintln(h, limit.Cur, limit.Max)
+		}
+	}
+	nice, _ := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	var processors unix.CPUSet
+	_ = unix.SchedGetaffinity(0, &processors)
+	score, _ := os.ReadFile("/proc/self/oom_score_adj") // proc_pid_oom_score_adj(5)
+	fmt.Fprintln(h, nice, processors, string(score))
 }
 
 // treeShape returns the shape of spares that have their tree: codebase and rules, which are JSON, are a part of it then. shape is that of
@@ -239,7 +251,8 @@ func (s *sandboxes) take(ctx context.Context, c statedir.Draft, limits *limiting
 	if !s.dir.HasPools() {
 		return nil, nil
 	}
-	for _, shape := range s.shapesOf(c) {
+	shapes := s.shapesOf(c)
+	for _, shape := range shapes {
 		box, caller, err := s.dir.Take(c, shape)
 		if err != nil {
 			return nil, s.forgo(ctx, box, err)
@@ -251,6 +264,11 @@ func (s *sandboxes) take(ctx context.Context, c statedir.Draft, limits *limiting
 			s.took(shape)
 		}
 		return s.created(box, c.Config, caller, limits)
+	}
+	if s.missed != nil {
+		for _, shape := range shapes {
+			s.missed(shape)
+		}
 	}
 	return nil, nil
 }
