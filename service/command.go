@@ -315,16 +315,39 @@ func (i *Inside) Background(ctx context.Context, p *CommandParams) (string, erro
 	if p.Timeout > 0 { // the next service reads it there
 		id += "-" + strconv.FormatInt(time.Now().Add(p.Timeout).UnixMilli(), 36)
 	}
-	if _, err := i.job(ctx, id, p); err != nil {
+	shell, err := i.shell(ctx)
+	if err != nil {
+		return "", err
+	}
+	own := *p
+	own.Text = ownShell(shell) + words(p.Text) // $$ and signals are the command's then, as in the foreground
+	if _, err := i.job(ctx, id, &own); err != nil {
 		return "", err
 	}
 	i.fleet.arm(i.box.ID, id)
 	return id, nil
 }
 
+// oneOutput begins the text of a job whose errors go to its output.
+const oneOutput = "exec 2>&1\n"
+
+// ownShell begins the line that runs a text, which follows as one word, in a shell of its own.
+func ownShell(shell string) string { return "exec " + words(shell, "-c") + " " }
+
+// textOf returns the text of a background command from that of its job, of which only the beginning may be known.
+func textOf(job string) string {
+	text := strings.TrimPrefix(job, oneOutput)
+	for _, shell := range []string{"bash", "sh"} {
+		if word, is := strings.CutPrefix(text, ownShell(shell)+"'"); is {
+			return strings.TrimSuffix(strings.ReplaceAll(word, `'\''`, "'"), "'")
+		}
+	}
+	return text
+}
+
 // job starts a job.
 func (i *Inside) job(ctx context.Context, name string, p *CommandParams) (*runtime.Job, error) {
-	req := &runtime.SessionExecRequest{Command: "exec 2>&1\n" + p.Text, Env: p.Env, Cwd: i.absolute(p.Cwd)}
+	req := &runtime.SessionExecRequest{Command: oneOutput + p.Text, Env: p.Env, Cwd: i.absolute(p.Cwd)}
 	return i.startJob(ctx, jobSession, name, req)
 }
 
@@ -402,7 +425,7 @@ func (i *Inside) Status(ctx context.Context, id string) (*CommandStatus, error) 
 		return nil, err
 	}
 	s := &CommandStatus{
-		ID: id, Text: strings.TrimPrefix(j.Command, "exec 2>&1\n"), Running: j.EndedAt.IsZero(), ExitCode: j.ExitCode,
+		ID: id, Text: textOf(j.Command), Running: j.EndedAt.IsZero(), ExitCode: j.ExitCode,
 		StartedAt: j.StartedAt, FinishedAt: j.EndedAt,
 	}
 	if !s.Running && s.ExitCode == nil {
@@ -491,17 +514,22 @@ func (f *Fleet) runEntrypoint(ctx context.Context, id string, command []string) 
 	if isIdle(command) {
 		return nil
 	}
-	words := make([]string, len(command))
-	for n, w := range command {
-		words[n] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-	}
 	s, err := f.rt.Get(ctx, id)
 	if err != nil {
 		return err
 	}
 	inside := &Inside{f, &FleetSandbox{Sandbox: s}}
-	_, err = inside.job(ctx, entrypointJob, &CommandParams{Text: "exec " + strings.Join(words, " ")})
+	_, err = inside.job(ctx, entrypointJob, &CommandParams{Text: "exec " + words(command...)})
 	return err
+}
+
+// words returns a command as the words of a shell's line.
+func words(command ...string) string {
+	quoted := make([]string, len(command))
+	for n, w := range command {
+		quoted[n] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+	}
+	return strings.Join(quoted, " ")
 }
 
 // CreateSession starts a shell that keeps its state, and returns its name.

@@ -41,6 +41,8 @@ type job struct {
 	groups  map[int]bool   // their process groups; guarded by mu
 	tails   [2]*tail       // stdout, stderr; nil: not held; guarded by mu
 	dead    time.Time      // since when it has zombies only; guarded by mu
+	silent  time.Time      // when a stream of its was closed last; zero: none was; guarded by mu
+	seen    time.Time      // when a look found it running last; guarded by mu
 	ended   time.Time      // zero: it runs; guarded by mu
 	status  *int           // guarded by mu
 }
@@ -65,6 +67,7 @@ func (j *job) follow(which, fd int, ended func()) {
 			t.ring.Write(buf[:n])
 			if t.open = err == nil; !t.open {
 				t.ring.Trim()
+				j.silent = time.Now()
 			}
 			j.change.Broadcast()
 			j.mu.Unlock()
@@ -141,6 +144,9 @@ func (j *job) look(all []proc.Process) bool {
 	}
 	if len(found) == 0 && !open {
 		j.ended = time.Now()
+		if j.silent.After(j.seen) { // nobody has looked since
+			j.ended = j.silent
+		}
 		j.groups = nil
 		if j.code != "" {
 			j.status = readStatus(j.code)
@@ -152,8 +158,10 @@ func (j *job) look(all []proc.Process) bool {
 			_ = os.Remove(strings.TrimSuffix(j.code, "s")) // the text
 		}
 		j.change.Broadcast()
+		return false
 	}
-	return j.ended.IsZero()
+	j.seen = time.Now()
+	return true
 }
 
 // unreaped reports whether the job has zombies only, which its shell may reap yet.

@@ -190,6 +190,21 @@ func TestBackgroundCommand(t *testing.T) {
 	if text := status(); !strings.Contains(text, `"exit_code":130`) {
 		t.Errorf("interrupted: %s", text)
 	}
+	// It is a shell of its own, and ends when it does, not when somebody asks.
+	id = begin(m{"command": "echo $$ $BASHPID >/tmp/pids; exec sleep 1000"})
+	w.run(execd+"/command", m{"command": "until read a b </tmp/pids; do sleep 0.01; done 2>/dev/null; kill -9 $a; sleep 1.5"})
+	if text := status(); !strings.Contains(text, `"exit_code":137`) {
+		t.Errorf("killed by the number in its file: %s", text)
+	} else {
+		var ended struct {
+			StartedAt  time.Time `json:"started_at"`
+			FinishedAt time.Time `json:"finished_at"`
+		}
+		w.OK(json.Unmarshal([]byte(text), &ended))
+		if took := ended.FinishedAt.Sub(ended.StartedAt); took < 0 || time.Since(ended.FinishedAt) < time.Second {
+			t.Errorf("it took %v, and ended only now: %s", took, text)
+		}
+	}
 	id = begin(m{"command": "trap '' INT TERM; sleep 1000", "timeout": 100})
 	w.Restart() // the next service keeps the time
 	if text := status(); strings.Contains(text, `"exit_code":0`) {
