@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"wolffia/internal/filecall"
 	"wolffia/runtime"
@@ -49,10 +50,14 @@ const (
 )
 
 // Path returns the absolute path that a name has in the sandbox: a relative one is below the
-// mount point. The error is of class [runtime.ErrInvalid].
+// mount point. The error is of class [runtime.ErrInvalid]: also for bytes that are not UTF-8, which would be
+// the name of another file in a [FileRequest].
 func (i *Inside) Path(name string) (string, error) {
-	if name == "" || strings.ContainsRune(name, 0) {
+	switch {
+	case name == "" || strings.ContainsRune(name, 0):
 		return "", runtime.Errorf(runtime.ErrInvalid, "path %q: not a path", name)
+	case !utf8.ValidString(name):
+		return "", runtime.Errorf(runtime.ErrInvalid, "path %q: it must be UTF-8; rename the file by a command", name)
 	}
 	if !path.IsAbs(name) {
 		name = path.Join(i.box.MountPoint, name)

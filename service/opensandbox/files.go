@@ -124,18 +124,34 @@ func onModes(op string) func(*Handler, http.ResponseWriter, *http.Request, *serv
 		if err := h.decode(w, r, smallBody, &body); err != nil {
 			return nil, err
 		}
+		modes, err := byPath(in, body)
+		if err != nil {
+			return nil, err
+		}
 		q := &service.FileRequest{Op: op, Modes: map[string]service.FileMode{}}
-		for name, m := range body {
-			p, err := in.Path(name)
-			if err != nil {
-				return nil, err
-			}
+		for p, m := range modes {
 			if q.Modes[p], err = m.mode(); err != nil {
 				return nil, err
 			}
 		}
 		return q, nil
 	}
+}
+
+// byPath returns what a client asks for by name, by the absolute path. It is an error to name a file twice.
+func byPath[T any](in *service.Inside, named map[string]T) (map[string]T, error) {
+	all := map[string]T{}
+	for name, v := range named {
+		p, err := in.Path(name)
+		if err != nil {
+			return nil, err
+		}
+		if _, twice := all[p]; twice {
+			return nil, &fault{http.StatusBadRequest, "INVALID_REQUEST_BODY", fmt.Sprintf("the request names %s twice", p)}
+		}
+		all[p] = v
+	}
+	return all, nil
 }
 
 // done answers that a request was done.
@@ -224,15 +240,11 @@ func replaceRequest(h *Handler, w http.ResponseWriter, r *http.Request, in *serv
 	if err := h.decode(w, r, commandBody, &body); err != nil {
 		return nil, err
 	}
-	q := &service.FileRequest{Op: service.FileOpReplace, Replace: map[string]service.FileReplace{}}
-	for name, change := range body {
-		p, err := in.Path(name)
-		if err != nil {
-			return nil, err
-		}
-		q.Replace[p] = change
+	changes, err := byPath(in, body)
+	if err != nil {
+		return nil, err
 	}
-	return q, nil
+	return &service.FileRequest{Op: service.FileOpReplace, Replace: changes}, nil
 }
 
 // A replacedReply says how often a text was replaced in a file.

@@ -129,6 +129,11 @@ func TestFiles(t *testing.T) {
 		`{"/tmp/c.txt":{"replacedCount":2},"/workspace/b.bin":{"replacedCount":0}}`)
 	w.is("POST", execd+"/files/replace", `{"/tmp/c.txt":{"old":"","new":"x"}}`, 400, "INVALID_FILE")
 	w.is("POST", execd+"/files/replace", `{"/tmp/none":{"old":"a","new":"x"}}`, 404, "FILE_NOT_FOUND")
+	w.is("POST", execd+"/files/replace", `{"/tmp/c.txt":{"old":"1","new":"x"},"/tmp/./c.txt":{"old":"1","new":"y"}}`, 400, "names /tmp/c.txt twice")
+	w.is("POST", execd+"/files/permissions", `{"/tmp/c.txt":{"mode":600},"/tmp//c.txt":{"mode":644}}`, 400, "names /tmp/c.txt twice")
+	w.run(execd+"/command", m{"command": `printf x >"/tmp/$(printf 'u\357\277\275')"`}) // its last character is U+FFFD
+	w.is("DELETE", execd+"/files?path=/tmp/u%FF", "", 400, "UTF-8")
+	w.is("GET", execd+"/files/info?path=/tmp/u%EF%BF%BD", "", 200, "")
 	if _, _, text := w.Do("GET", execd+"/files/download?path=/tmp/c.txt", nil); text != "1\ntwo\nthrEEEE\n" {
 		t.Errorf("replaced: %q", text)
 	}

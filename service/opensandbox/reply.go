@@ -164,6 +164,8 @@ func (h *Handler) decode(w http.ResponseWriter, r *http.Request, most int64, to 
 	switch {
 	case errors.As(err, &wrong):
 		return &fault{http.StatusBadRequest, "INVALID_REQUEST_BODY", fmt.Sprintf("field %q: a JSON %s is the wrong type", wrong.Field, wrong.Value)}
+	case err != nil && json.Valid(body):
+		return &fault{http.StatusBadRequest, "INVALID_REQUEST_BODY", "the request's body: " + err.Error()}
 	case err != nil:
 		return &fault{http.StatusBadRequest, "INVALID_REQUEST_BODY", "the request's body is not JSON"}
 	}
