@@ -91,7 +91,7 @@ func (p *process) Close() error { return p.Kill() }
 
 // exitOf returns what the guest says of an end.
 func exitOf(s *wire.ExitStatus, session bool) runtime.Exit {
-	exit := runtime.Exit{Code: s.Code, Signal: syscall.Signal(s.Signal), TimedOut: s.TimedOut}
+	exit := runtime.Exit{Code: s.Code, Signal: syscall.Signal(s.Signal), TimedOut: s.TimedOut, StdoutEnd: s.StdoutEnd, StderrEnd: s.StderrEnd}
 	if session {
 		exit.Session = &runtime.SessionStatus{
 			Cwd: string(s.Cwd), Ended: s.SessionEnded, Restored: s.Restored, ShellCode: s.ShellCode, StatusLost: s.StatusLost,

@@ -113,6 +113,8 @@ type Exit struct {
 	Session     *SessionStatus // nil if it did not run in a session
 	Denied      *Denials       // what the rules have denied while it ran; nil: nothing
 	Refused     *Refusals      // what the network has refused while it ran; nil: nothing
+	// StdoutEnd and StderrEnd are, of a JobOutput, the offsets behind the last bytes that it has sent.
+	StdoutEnd, StderrEnd uint64
 }
 
 // A Process runs in a sandbox. It is safe for concurrent use, but each of its

@@ -1,11 +1,9 @@
 package service
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
-	"io"
 	"net"
 	"path"
 	"strconv"
@@ -15,6 +13,7 @@ import (
 	"time"
 
 	"wolffia/internal/filecall"
+	"wolffia/internal/jobs"
 	"wolffia/runtime"
 )
 
@@ -441,22 +440,14 @@ func (i *Inside) Logs(ctx context.Context, id string, offset uint64) (output []b
 	if err != nil {
 		return nil, 0, 0, err
 	}
-	from := max(offset, j.Stdout.Start)
-	if from >= j.Stdout.End {
-		return nil, max(offset, j.Stdout.End), 0, nil
-	}
-	p, err := i.fleet.rt.JobOutput(ctx, runtime.SessionIn(i.box.ID, jobSession), id, from, runtime.FromEnd, false)
+	out, _, err := jobs.Read(ctx, i.fleet.rt, runtime.SessionIn(i.box.ID, jobSession), j, &offset, nil, maxLogs)
 	if err != nil {
 		return nil, 0, 0, err
 	}
-	defer p.Close()
-	stop := context.AfterFunc(ctx, func() { _ = p.Close() })
-	defer stop()
-	var b bytes.Buffer
-	if _, err := io.Copy(&b, io.LimitReader(p.Stdout(), maxLogs)); err != nil {
-		return nil, 0, 0, err
+	if len(out.Bytes) == 0 {
+		return nil, max(offset, out.End), 0, nil
 	}
-	return b.Bytes(), from + uint64(b.Len()), from - offset, ctx.Err()
+	return out.Bytes, out.From + uint64(len(out.Bytes)), out.From - min(offset, out.From), nil
 }
 
 // maxLogs bounds an answer of Logs, in bytes.

@@ -224,12 +224,24 @@ func (w *watch) output(c *Call) {
 	at := [2]uint64{q.Offset, q.ErrOffset}
 	buf := make([]byte, wire.MaxPayload)
 	j.mu.Lock()
+	var of [2]interface {
+		recording
+		End() uint64
+	}
 	for i, t := range j.tails {
-		if at[i] == wire.FromEnd {
+		switch {
+		case t == nil && at[i] == wire.FromEnd:
 			at[i] = 0
-			if t != nil {
-				at[i] = t.ring.End()
-			}
+			continue
+		case t == nil:
+			continue
+		case q.Follow:
+			of[i] = t.ring
+		default: // as it is now: while it is sent the job may write more than is kept
+			of[i] = t.ring.Clone()
+		}
+		if at[i] == wire.FromEnd {
+			at[i] = t.ring.End()
 		}
 	}
 	for !c.killed {
@@ -238,8 +250,8 @@ func (w *watch) output(c *Call) {
 			if t == nil {
 				continue
 			}
-			progress = w.send(c, outputs[i], t.ring, &at[i], buf) || progress
-			more = more || at[i] < t.ring.End() || q.Follow && t.open
+			progress = w.send(c, outputs[i], of[i], &at[i], buf) || progress
+			more = more || at[i] < of[i].End() || q.Follow && t.open
 		}
 		if !progress {
 			if !more {

@@ -47,3 +47,8 @@ func (r *Ring) Trim() { r.buf = slices.Clone(r.buf[len(r.buf)-min(len(r.buf), r.
 
 // Drop drops what is kept. Offsets stay as they are.
 func (r *Ring) Drop() { r.buf = nil }
+
+// Clone returns a copy of what is kept, which later writes do not change.
+func (r *Ring) Clone() *Ring {
+	return &Ring{limit: r.limit, end: r.end, buf: slices.Clone(r.buf[len(r.buf)-min(len(r.buf), r.limit):])}
+}

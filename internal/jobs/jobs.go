@@ -42,20 +42,33 @@ func Read(ctx context.Context, rt runtime.JobManager, session runtime.SessionID,
 	defer p.Close()
 	defer context.AfterFunc(ctx, func() { _ = p.Close() })()
 	var reading sync.WaitGroup
-	read := func(to *Part, from io.Reader) {
+	var sent [2]uint64
+	read := func(n int, to *Part, from io.Reader) {
 		reading.Go(func() { // ends with the output
 			to.Bytes, _ = io.ReadAll(io.LimitReader(from, int64(most)))
-			to.End = max(to.End, to.From+uint64(len(to.Bytes)))
-			_, _ = io.Copy(io.Discard, from)
+			rest, _ := io.Copy(io.Discard, from)
+			sent[n] = uint64(len(to.Bytes)) + uint64(rest) //nolint:gosec // not negative
 		})
 	}
-	read(&out, p.Stdout())
-	read(&errs, p.Stderr())
-	if _, err = p.Wait(ctx); err != nil {
+	read(0, &out, p.Stdout())
+	read(1, &errs, p.Stderr())
+	exit, err := p.Wait(ctx)
+	if err != nil {
 		_ = p.Close()
 	}
 	reading.Wait()
+	out.sent(sent[0], exit.StdoutEnd)
+	errs.sent(sent[1], exit.StderrEnd)
 	return out, errs, err
+}
+
+// sent notes that the sandbox has sent n bytes, of which the part has the first, and says that they go up to end. It may have dropped more since the part
+// was begun than was dropped then.
+func (p *Part) sent(n, end uint64) {
+	if end = min(end, maxOffset); end >= n {
+		p.From = max(p.From, end-n)
+	}
+	p.End = max(p.End, p.From+n)
 }
 
 // maxOffset bounds what the sandbox says of its streams, so that no sum of offsets is too large.

@@ -34,6 +34,23 @@ func TestBegin(t *testing.T) {
 	}
 }
 
+// The first byte that was sent is so many before the end, whatever was kept when the part was begun.
+func TestSent(t *testing.T) {
+	for _, c := range []struct{ from, end, n, said, wantFrom, wantEnd uint64 }{
+		{5, 10, 5, 10, 5, 10},
+		{5, 10, 5, 15, 10, 15}, // more was dropped meanwhile
+		{5, 10, 0, 10, 10, 10},
+		{5, 10, 8, 13, 5, 13},
+		{5, 10, 5, 0, 5, 10}, // lies
+		{5, 10, 5, math.MaxUint64, maxOffset - 5, maxOffset},
+	} {
+		p := Part{From: c.from, End: c.end}
+		if p.sent(c.n, c.said); p.From != c.wantFrom || p.End != c.wantEnd {
+			t.Errorf("%+v: %d, %d", c, p.From, p.End)
+		}
+	}
+}
+
 func TestNamed(t *testing.T) {
 	all := []*runtime.Job{{ID: "1", Name: "a"}, {ID: "2"}, {ID: "3", Name: "a"}}
 	for key, want := range map[string]string{"1": "1", "2": "2", "a": "3", "": "", "b": ""} {

@@ -212,6 +212,38 @@ func TestBackgroundCommand(t *testing.T) {
 	}
 }
 
+// A cursor is the offset of what comes with it, also while a command writes more than is kept between two requests.
+func TestLogsOfFastCommand(t *testing.T) {
+	w := newWorld(t)
+	_, execd := w.create("")
+	const first, line = 1e14, 16 // its lines have 15 digits
+	events := w.run(execd+"/command", m{"command": "seq 100000000000000 100000100000000", "background": true})
+	id := events[0].Text
+	cursor, dropped, read := uint64(0), 0, 0
+	for range 60 {
+		_, header, text := w.Do("GET", fmt.Sprintf("%s/command/%s/logs?cursor=%d", execd, id, cursor), nil)
+		gap, _ := strconv.ParseUint(header.Get("Wolffia-Dropped-Bytes"), 10, 64)
+		next, err := strconv.ParseUint(header.Get("EXECD-COMMANDS-TAIL-CURSOR"), 10, 64)
+		at := cursor + gap
+		if err != nil || next-at != uint64(len(text)) {
+			t.Fatalf("from %d, %d lost, to %d: %d bytes, %v", cursor, gap, next, len(text), err)
+		}
+		for skip := int((line - at%line) % line); len(text) >= skip+line; skip += line {
+			if n, err := strconv.ParseUint(text[skip:skip+line-1], 10, 64); err != nil || n != first+(at+uint64(skip))/line {
+				t.Fatalf("at %d: %q, %v", at+uint64(skip), text[skip:skip+line], err)
+			}
+		}
+		if gap > 0 {
+			dropped++
+		}
+		read, cursor = read+len(text), next
+	}
+	if read == 0 || dropped == 0 {
+		t.Errorf("%d bytes, %d gaps: the command is too slow for this test", read, dropped)
+	}
+	w.is("DELETE", execd+"/command?id="+id, "", 200, "")
+}
+
 func TestSession(t *testing.T) {
 	w := newWorld(t)
 	_, execd := w.create("")
