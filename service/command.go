@@ -216,7 +216,7 @@ func (i *Inside) Run(ctx context.Context, p *CommandParams) (*Command, error) {
 		}
 		spec.Command = []string{shell, "-c", p.Text}
 	} else {
-		spec.Command = []string{p.Text}
+		spec.Command, spec.Cwd = []string{p.Text}, i.absolute(p.Cwd)
 		if err := i.hasSession(ctx, p.Session); err != nil {
 			return nil, err
 		}

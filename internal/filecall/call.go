@@ -28,7 +28,7 @@ const (
 
 	OpInfo    = "info"    // describes Paths
 	OpList    = "list"    // describes what is in the directory Path, Depth levels deep
-	OpSearch  = "search"  // describes what is below the directory Path and has a base name that matches Pattern
+	OpSearch  = "search"  // describes the files below the directory Path whose base name, or whole name if Pattern has a slash, matches it
 	OpRemove  = "remove"  // deletes Paths, which are not directories
 	OpRmdir   = "rmdir"   // deletes the directories Paths with all that is below them
 	OpMkdir   = "mkdir"   // creates the directories of Modes and their parents
@@ -43,7 +43,7 @@ const (
 type Request struct {
 	Op      string `json:"op"`
 	Path    string `json:"path,omitempty"`
-	Pattern string `json:"pattern,omitempty"` // of path.Match; empty: all. Of OpGlob and OpGrep it is as doublestar and RE2 have it
+	Pattern string `json:"pattern,omitempty"` // as doublestar has it; empty: all. Of OpGrep it is as RE2 has it
 	Depth   int    `json:"depth,omitempty"`   // levels of directories; 0 means 1
 	// MaxBytes is how many bytes of text or data the reply to an agent's tool has.
 	MaxBytes int `json:"maxBytes,omitempty"`

@@ -37,8 +37,8 @@ var operations = map[string]func(*Request, *Reply) error{
 	OpRead: onPath(read), OpWrite: onPath(write), OpEdit: onPath(edit), OpTree: onPath(tree), OpGlob: onPath(glob), OpGrep: onPath(grep),
 
 	OpInfo:   func(q *Request, r *Reply) error { return each(q.Paths, r.add) },
-	OpList:   func(q *Request, r *Reply) error { return r.walk(q.Path, max(q.Depth, 1), "") },
-	OpSearch: func(q *Request, r *Reply) error { return r.walk(q.Path, 1<<30, q.Pattern) },
+	OpList:   func(q *Request, r *Reply) error { return r.list(q.Path, max(q.Depth, 1)) },
+	OpSearch: func(q *Request, r *Reply) error { return r.search(q.Path, q.Pattern) },
 	OpRemove: func(q *Request, _ *Reply) error { return each(q.Paths, remove) },
 	OpRmdir:  func(q *Request, _ *Reply) error { return each(q.Paths, rmdir) },
 	OpMkdir: func(q *Request, _ *Reply) error {

@@ -5,12 +5,12 @@ import (
 	"io/fs"
 	"os"
 	"os/user"
-	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/bmatcuk/doublestar/v4"
 	"golang.org/x/sys/unix"
 )
 
@@ -90,35 +90,51 @@ func (c nameCache) of(id uint32, group bool) string {
 	return name
 }
 
-// walk describes what is below a directory, in lexical order. It follows no symbolic links.
-// What cannot be read below it is left out.
-func (r *Reply) walk(root string, depth int, pattern string) error {
-	if _, err := path.Match(pattern, ""); err != nil {
+// list describes what is in a directory, and so many levels deep, in lexical order.
+func (r *Reply) list(root string, depth int) error {
+	return r.walk(root, func(rel string, d fs.DirEntry) (matches bool, err error) {
+		if d.IsDir() && strings.Count(rel, "/")+1 >= depth {
+			err = fs.SkipDir
+		}
+		return true, err
+	})
+}
+
+// search describes the files below a directory that match a pattern, in lexical order; empty: all.
+func (r *Reply) search(root, pattern string) error {
+	if !doublestar.ValidatePattern(pattern) {
 		return wrong("pattern %q: invalid", pattern)
 	}
-	st, err := os.Lstat(root)
+	whole := strings.Contains(pattern, "/")
+	return r.walk(root, func(rel string, d fs.DirEntry) (matches bool, err error) {
+		name := d.Name()
+		if whole {
+			name = rel
+		}
+		return !d.IsDir() && (pattern == "" || doublestar.MatchUnvalidated(pattern, name)), nil
+	})
+}
+
+// walk describes what is below a directory, as far as it matches. It follows no symbolic links below it.
+// What cannot be read is left out.
+func (r *Reply) walk(root string, match func(rel string, d fs.DirEntry) (matches bool, err error)) error {
+	real, err := filepath.EvalSymlinks(root)
 	if err != nil {
 		return err
 	}
-	if !st.IsDir() {
-		return wrong("%q: not a directory", root)
+	if st, err := os.Lstat(real); err != nil || !st.IsDir() {
+		return errors.Join(err, wrong("%q: not a directory", root))
 	}
 	w := &walk{res: new(Reply)}
-	err = w.each(root, func(rel string, d fs.DirEntry) error {
-		matches := true
-		if pattern != "" {
-			matches, _ = path.Match(pattern, d.Name()) // its form is valid
-		}
+	err = w.each(real, func(rel string, d fs.DirEntry) error {
+		matches, skip := match(rel, d)
 		if matches {
 			err := r.add(filepath.Join(root, rel))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) { // it has gone meanwhile
 				return err
 			}
 		}
-		if d.IsDir() && strings.Count(rel, "/")+1 >= depth {
-			return fs.SkipDir
-		}
-		return nil
+		return skip
 	})
 	if err == nil && w.res.Truncated {
 		err = wrong("more than %d files: ask for a part of them", maxVisited)

@@ -38,7 +38,11 @@ func Schema(t reflect.Type) Object {
 	case reflect.Slice:
 		return Object{"type": "array", "items": Schema(t.Elem())}
 	case reflect.Map:
-		return Object{"type": "object", "additionalProperties": Schema(t.Elem())}
+		of := Schema(t.Elem())
+		if t.Elem().Kind() == reflect.Pointer { // a key of null is not a key that is missing
+			of = Object{"anyOf": []Object{of, {"type": "null"}}}
+		}
+		return Object{"type": "object", "additionalProperties": of}
 	case reflect.Struct:
 		return structSchema(t)
 	}

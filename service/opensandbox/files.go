@@ -103,9 +103,6 @@ func paths(r *http.Request, in *service.Inside) ([]string, error) {
 		}
 		all = append(all, p)
 	}
-	if len(all) == 0 {
-		return nil, &fault{http.StatusBadRequest, "MISSING_QUERY", "path: the query has no path"}
-	}
 	return all, nil
 }
 
@@ -198,11 +195,13 @@ func searchRequest(_ *Handler, _ http.ResponseWriter, r *http.Request, in *servi
 // onePath returns the only path of the query.
 func onePath(r *http.Request, in *service.Inside) (string, error) {
 	all, err := paths(r, in)
-	if err == nil && len(all) > 1 {
-		err = invalid("path: the query has several paths")
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", err
+	case len(all) == 0:
+		return "", &fault{http.StatusBadRequest, "MISSING_QUERY", "path: the query has no path"}
+	case len(all) > 1:
+		return "", invalid("path: the query has several paths")
 	}
 	return all[0], nil
 }
@@ -234,35 +233,39 @@ func moveRequest(h *Handler, w http.ResponseWriter, r *http.Request, in *service
 	return q, nil
 }
 
-// replaceRequest is the request of POST /files/replace.
-func replaceRequest(h *Handler, w http.ResponseWriter, r *http.Request, in *service.Inside) (*service.FileRequest, error) {
-	var body map[string]service.FileReplace
-	if err := h.decode(w, r, commandBody, &body); err != nil {
-		return nil, err
-	}
-	changes, err := byPath(in, body)
-	if err != nil {
-		return nil, err
-	}
-	return &service.FileRequest{Op: service.FileOpReplace, Replace: changes}, nil
-}
-
 // A replacedReply says how often a text was replaced in a file.
 type replacedReply struct {
 	Count int `json:"replacedCount"`
 }
 
-// replaced answers how often a text was replaced, if the client wants to know.
-func replaced(h *Handler, w http.ResponseWriter, r *http.Request, _ *service.FileRequest, reply *service.FileReply) {
-	if verbose, err := strconv.ParseBool(r.URL.Query().Get("verbose")); err != nil || !verbose {
-		h.empty(w, http.StatusOK)
-		return
+// replace serves POST /files/replace.
+func (h *Handler) replace(w http.ResponseWriter, r *http.Request) error {
+	names := map[string]string{} // as the client has them, by path
+	request := func(h *Handler, w http.ResponseWriter, r *http.Request, in *service.Inside) (*service.FileRequest, error) {
+		var body map[string]service.FileReplace
+		if err := h.decode(w, r, commandBody, &body); err != nil {
+			return nil, err
+		}
+		changes, err := byPath(in, body)
+		for name := range body {
+			if p, err := in.Path(name); err == nil {
+				names[p] = name
+			}
+		}
+		return &service.FileRequest{Op: service.FileOpReplace, Replace: changes}, err
 	}
-	counts := map[string]replacedReply{}
-	for p, n := range reply.Counts {
-		counts[p] = replacedReply{n}
+	answer := func(h *Handler, w http.ResponseWriter, r *http.Request, q *service.FileRequest, reply *service.FileReply) {
+		if verbose, err := strconv.ParseBool(r.URL.Query().Get("verbose")); err != nil || !verbose {
+			h.empty(w, http.StatusOK)
+			return
+		}
+		counts := map[string]replacedReply{}
+		for p := range q.Replace {
+			counts[names[p]] = replacedReply{reply.Counts[p]}
+		}
+		h.reply(w, http.StatusOK, counts)
 	}
-	h.reply(w, http.StatusOK, counts)
+	return onFiles(request, answer)(h, w, r)
 }
 
 // The bounds of an upload.
@@ -428,6 +431,9 @@ func (h *Handler) download(w http.ResponseWriter, r *http.Request) error {
 	defer part.Close()
 	header := w.Header()
 	header.Set("Accept-Ranges", "bytes")
+	if part.Size == 0 {
+		asked = nil // as in net/http: no range of an empty file is satisfiable, and clients read it so all the same
+	}
 	if asked != nil && part.Bytes <= 0 {
 		header.Set("Content-Range", "bytes */"+strconv.FormatInt(part.Size, 10))
 		return &fault{http.StatusRequestedRangeNotSatisfiable, "INVALID_FILE", fmt.Sprintf("the range is beyond the %d bytes of the file", part.Size)}

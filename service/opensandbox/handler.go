@@ -103,7 +103,7 @@ func calls() map[string]call {
 		execd("POST", "/files/permissions"):                     {onFiles(onModes(service.FileOpMode), done), &about{summary: "change modes and owners, by path", status: 200, in: map[string]modeRequest{}}},
 		execd("POST", "/files/mv"):                              {onFiles(moveRequest, done), &about{summary: "rename files and directories", status: 200, in: []moveBody{}}},
 		execd("GET", "/files/search"):                           {onFiles(searchRequest, fileList), &about{summary: "find files by their base names", status: 200, out: []fileReply{}, query: []string{"path", "pattern"}}},
-		execd("POST", "/files/replace"):                         {onFiles(replaceRequest, replaced), &about{summary: "replace text in files, by path", status: 200, in: map[string]service.FileReplace{}, out: map[string]replacedReply{}, query: []string{"verbose"}}},
+		execd("POST", "/files/replace"):                         {(*Handler).replace, &about{summary: "replace text in files, by path", status: 200, in: map[string]service.FileReplace{}, out: map[string]replacedReply{}, query: []string{"verbose"}}},
 		execd("POST", "/files/upload"):                          {(*Handler).upload, &about{summary: "write files: parts metadata and file in turn", status: 200, media: "multipart/form-data"}},
 		execd("GET", "/files/download"):                         {(*Handler).download, &about{summary: "read a file, or a range of it", status: 200, media: "application/octet-stream", query: []string{"path", "offset", "limit"}}},
 		execd("GET", "/directories/list"):                       {onFiles(listRequest, fileList), &about{summary: "describe what is in a directory", status: 200, out: []fileReply{}, query: []string{"path", "depth"}}},
