@@ -1,33 +1,38 @@
 package perm
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // backups are the ends that editors and people add to the name of a copy; a number can follow each.
 var backups = [...]string{".bak", ".backup", ".old", ".orig", ".save", " - copy", " copy", " (copy"}
 
 const digits = "0123456789"
 
-// originals returns the names of the files that one called name may be a copy of, and how many they are: a backup,
-// what an editor keeps of a file that is open, or what it keeps of an open backup.
-func originals(name string) (names [5]string, n int) {
-	add := func(original string) {
-		if validName(original) {
-			names[n] = original
-			n++
+// maxOriginals is how many names a copy is traced back to. A name of 255 bytes could have more; no program makes such names.
+const maxOriginals = 8
+
+// originals returns the names of the files that one called name may be a copy of, and how many they are: a backup, what
+// an editor keeps of a file that is open, and copies of those in turn. Each is shorter than what it was found from.
+func originals(name string) (names [maxOriginals]string, n int) {
+	for next := 0; ; next++ {
+		open := opened(name)
+		for _, original := range [...]string{backedUp(name), open[0], open[1]} {
+			if n < maxOriginals && validName(original) && !slices.Contains(names[:n], original) {
+				names[n] = original
+				n++
+			}
 		}
-	}
-	add(backedUp(name))
-	for _, open := range opened(name) {
-		if open != "" {
-			add(open)
-			add(backedUp(open))
+		if next == n {
+			return names, n
 		}
+		name = names[next]
 	}
-	return names, n
 }
 
 // backedUp returns the name that a backup called name was made of: NAME~, NAME.~1~, NAME.bak, NAME.save.1,
-// "NAME copy 2", "NAME (copy)". It returns "" for another name.
+// "NAME copy 2", "NAME (copy)", "NAME - Copy (2)". It returns "" for another name.
 func backedUp(name string) string {
 	if base, ok := strings.CutSuffix(name, "~"); ok {
 		if of, ok := strings.CutSuffix(strings.TrimRight(base, digits), ".~"); ok {
@@ -35,12 +40,15 @@ func backedUp(name string) string {
 		}
 		return base
 	}
-	base := strings.TrimSuffix(name, ")")
+	base, closed := strings.CutSuffix(name, ")")
 	if text := strings.TrimRight(base, digits); text != base {
+		if before, ok := strings.CutSuffix(text, "("); ok && closed {
+			text, closed = before, false // the parentheses have the number alone
+		}
 		base = strings.TrimRight(text, ". ")
 	}
 	for _, end := range backups {
-		if of, ok := cutFold(base, end); ok && strings.HasSuffix(name, ")") == strings.Contains(end, "(") {
+		if of, ok := cutFold(base, end); ok && closed == strings.Contains(end, "(") {
 			return of
 		}
 	}

@@ -50,7 +50,9 @@
 //	#NAME#     and .#NAME
 //	NAME~      and NAME.~1~
 //	NAME.bak   and .backup, .old, .orig, .save, " copy", " - copy", with or without a
-//	           number (.bak2, .save.1), and " (copy)", in either case
+//	           number (.bak2, .save.1, " - copy (2)"), and " (copy)", in either case
+//
+// and from the names of copies in turn (NAME.bak~, .NAME.swp~), up to eight names.
 //
 // # Order
 //

@@ -432,11 +432,14 @@ var copyForms = []string{
 	".NAME.swp", ".NAME.swo", ".NAME.swa", ".NAME.un~", "#NAME#", ".#NAME", // of vim and emacs
 	"NAME~", "NAME.~1~", "NAME.save", "NAME.save.1", // of emacs, vim and nano
 	"NAME.bak", "NAME.bak2", "NAME.BAK", "NAME.backup", "NAME.old", "NAME.orig", // of people and programs
-	"NAME copy", "NAME copy 2", "NAME (copy)", "NAME (Copy 2)", "NAME - Copy", // of desktops
+	"NAME copy", "NAME copy 2", "NAME (copy)", "NAME (Copy 2)", "NAME - Copy", "NAME - Copy (2)", // of desktops
 }
 
-// openCopies are those that an editor keeps of a copy.
-var openCopies = []string{".NAME.bak.swp", "#NAME~#"}
+// copiesOfCopies are those that an editor or a person makes of a copy.
+var copiesOfCopies = []string{
+	".NAME.bak.swp", "#NAME~#", "NAME.bak~", "NAME.bak.~1~", "NAME.old.2~", "NAME copy~", "NAME.bak.bak", "NAME~~",
+	"#NAME.bak~#", ".NAME.swp~", "NAME.orig - Copy (2).old~",
+}
 
 // checkCopies checks that a rule, which is a row's, hides the copies of names that the row hides, and no others.
 func checkCopies(t *testing.T, rule Rule, hidden, open string) {
@@ -463,7 +466,7 @@ func checkCopies(t *testing.T, rule Rule, hidden, open string) {
 			}
 		}
 	}
-	check(hidden, None, openCopies...)
+	check(hidden, None, copiesOfCopies...)
 	check(open, Write)
 }
 
@@ -474,6 +477,7 @@ func TestCopiesStayNear(t *testing.T) {
 		".id_utils.py.swp", ".id_rsa_utils.py.swp", ".main.go.swp", "main.go~", "config.json.bak", ".id_rsa.pub.swp",
 		"cacert.pem.bak", "#main.go#", ".#main.go", ".swp", "..swp", "~", "##", "#", ".#", "#~#", "git-credential.1", "token.1", "env.swp",
 		"key.jsonbak", "key.json.swp", "copy", " copy", " (copy)", "key.go (copy)", ".environment.swp", "passwords.txt.go", ".key.json.swq",
+		"key.json - Copy (2", "key.json - Copy 2)", "key.json (2)", "main.go.bak~", ".main.go.swp~", strings.Repeat("~", 255), ".." + strings.Repeat(".swp", 60),
 	} {
 		if got := p.Level(name, false); got != Write {
 			t.Errorf("%s is %v", name, got)

@@ -241,7 +241,8 @@ func (a *slowAlt) covers(names []string, dir bool) bool {
 	return (dir || !a.dirOnly || len(a.comps) == 0) && a.exactly(names) || !dir && !a.dirOnly && a.copied(names)
 }
 
-// copied reports whether names is the path of a copy of a file that the pattern names: it tries each part of the name.
+// copied reports whether names is the path of a copy of a file that the pattern names, or of a copy of it: it tries each
+// part of the name.
 func (a *slowAlt) copied(names []string) bool {
 	if !a.rule.Copies || len(names) == 0 || len(a.comps) == 0 {
 		return false
@@ -251,8 +252,10 @@ func (a *slowAlt) copied(names []string) bool {
 		for to := from + 1; to <= len(name); to++ {
 			before, original, after := name[:from], name[from:to], name[to:]
 			if slowCopy.MatchString(before+"NAME"+after) && (before != "" || original[0] == '.' || !slowBare.MatchString(after)) &&
-				validName(original) && a.exactly(append(dir[:len(dir):len(dir)], original)) {
-				return true
+				validName(original) {
+				if of := append(dir[:len(dir):len(dir)], original); a.exactly(of) || a.copied(of) {
+					return true
+				}
 			}
 		}
 	}
@@ -261,8 +264,8 @@ func (a *slowAlt) copied(names []string) bool {
 
 // slowCopy are the names of copies of NAME, slowBare the ends of those that only a NAME with a dot of its own has.
 var (
-	slowBackup = `(~|\.~\d+~|(?i:\.bak|\.backup|\.old|\.orig|\.save|( -)? copy)[. ]*\d*| \((?i:copy)[. ]*\d*\))`
-	slowCopy   = regexp.MustCompile(`^(NAME` + slowBackup + `|#NAME` + slowBackup + `?#|\.#NAME` + slowBackup + `?|\.?NAME` + slowBackup + `?\.(?i:sw[a-p]|un~))$`)
+	slowBackup = `(~|\.~\d+~|(?i:\.bak|\.backup|\.old|\.orig|\.save|( -)? copy)([. ]*\d*|[. ]*\(\d+\))| \((?i:copy)[. ]*\d*\))`
+	slowCopy   = regexp.MustCompile(`^(NAME` + slowBackup + `|#NAME#|\.#NAME|\.?NAME\.(?i:sw[a-p]|un~))$`)
 	slowBare   = regexp.MustCompile(`\.(?i:sw[a-p]|un~)$`)
 )
 
