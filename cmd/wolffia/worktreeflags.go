@@ -72,11 +72,15 @@ func (f *worktreeFlags) apply(ctx context.Context, a *app, c *runtime.SandboxCon
 	case c.MountPoint != codebase:
 		return "", runtime.Errorf(runtime.ErrInvalid, "--worktree %s: git writes the codebase's path into the working tree, so it must appear inside at %s: leave --mount-point out", f.branch, codebase)
 	}
-	w := &worktree{codebase: codebase, branch: f.branch, name: policy.WorktreeName(f.branch)}
+	w := &worktree{codebase: codebase, branch: f.branch}
+	repo, list, err := w.locate(ctx)
+	if err != nil {
+		return "", fmt.Errorf("--worktree %s: %w", f.branch, err)
+	}
 	if err := a.unused(ctx, w); err != nil {
 		return "", err
 	}
-	made, err := w.add(ctx)
+	made, err := w.add(ctx, repo, list)
 	if err != nil {
 		return "", fmt.Errorf("--worktree %s: %w", f.branch, err)
 	}
@@ -109,7 +113,7 @@ func (f *worktreeFlags) undo(ctx context.Context, a *app) {
 	f.made = nil
 }
 
-// unused returns an error if a sandbox has the working tree of the branch.
+// unused returns an error if a sandbox has the branch, or the directory, whatever branch it has switched to in there.
 func (a *app) unused(ctx context.Context, w *worktree) error {
 	rt, err := a.open("")
 	if err != nil {
@@ -120,35 +124,40 @@ func (a *app) unused(ctx context.Context, w *worktree) error {
 		return err
 	}
 	for _, s := range all {
-		if other := worktreeOf(s.CodebasePath, s.Labels); other != nil && other.codebase == w.codebase && other.branch == w.branch {
+		if other := worktreeOf(s.CodebasePath, s.Labels); other != nil && other.codebase == w.codebase && (other.branch == w.branch || other.name == w.name) {
 			return runtime.Errorf(runtime.ErrConflict, "--worktree %s: sandbox %s has it: take another branch, or wolffia rm %s", w.branch, s.ContainerName(), s.ContainerName())
 		}
 	}
 	return nil
 }
 
-// add makes the working tree, and the branch if there is none. made is false if an earlier sandbox
-// has left the working tree.
-func (w *worktree) add(ctx context.Context) (made bool, err error) {
-	repo, err := hostgit.Open(ctx, w.codebase)
+// locate sets the name of the directory that the branch has, or is to have, and returns the repository of the codebase
+// and its working trees, as git worktree list --porcelain -z prints them.
+func (w *worktree) locate(ctx context.Context) (repo *hostgit.Repo, list string, err error) {
+	repo, err = hostgit.Open(ctx, w.codebase)
 	if err != nil {
-		return false, err
+		return nil, "", err
 	}
 	if _, err := repo.Run(ctx, "check-ref-format", "refs/heads/"+w.branch); err != nil || strings.HasPrefix(w.branch, "-") {
-		return false, runtime.Errorf(runtime.ErrInvalid, "%q cannot be the name of a branch: see git check-ref-format --help", w.branch)
+		return nil, "", runtime.Errorf(runtime.ErrInvalid, "%q cannot be the name of a branch: see git check-ref-format --help", w.branch)
 	}
-	list, err := repo.Run(ctx, "worktree", "list", "--porcelain", "-z")
+	list, err = repo.Run(ctx, "worktree", "list", "--porcelain", "-z")
 	if err != nil { // git before 2.36
 		if list, err = repo.Run(ctx, "worktree", "list", "--porcelain"); err != nil {
-			return false, err
+			return nil, "", err
 		}
 		list = strings.ReplaceAll(list, "\n", "\x00")
 	}
-	former := *w
-	former.name = policy.FormerWorktreeName(w.branch)
-	if at, known := branchAt(list, former.path()); known && at == w.branch {
-		w.name = former.name // an earlier version has made it
+	w.name = policy.FormerWorktreeName(w.branch)
+	if at, _ := branchAt(list, w.path()); at != w.branch { // else an earlier version has made it
+		w.name = policy.WorktreeName(w.branch)
 	}
+	return repo, list, nil
+}
+
+// add makes the working tree, and the branch if there is none. repo and list are those of locate. made is false if an
+// earlier sandbox has left the working tree.
+func (w *worktree) add(ctx context.Context, repo *hostgit.Repo, list string) (made bool, err error) {
 	if at, known := branchAt(list, w.path()); known {
 		_, err := os.Lstat(w.path())
 		switch {
