@@ -212,21 +212,34 @@ func bundle(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, revision
 func commitsOf(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, changes []runtime.Change) (n, below int, err error) {
 	for i := range changes {
 		dir, name := path.Split(changes[i].Path)
-		switch {
-		case !cow.IsGit(name):
-		case dir == "":
+		if !cow.IsGit(name) {
+			continue
+		}
+		var more int
+		if dir == "" {
 			n, err = commitsAtTop(ctx, rt, s)
-		default:
-			in, more := *s, 0
+		} else {
+			in := *s
 			in.MountPoint = path.Join(s.MountPoint, dir)
 			more, err = countInside(ctx, rt, &in, "", "--git-dir="+name, "rev-list", "--count", "--max-count=1000", "--all", "--not", "--remotes")
-			below += more
 		}
-		if err != nil {
+		if err != nil && !noRepository(ctx, rt, s, path.Join(s.MountPoint, dir, name)) {
 			return 0, 0, err
 		}
+		below += more
 	}
 	return n, below, nil
+}
+
+// noRepositoryScript ends with 0 if $1 cannot have or lead to commits: it is gone, an empty file, or a directory
+// without objects. A damaged repository, which git refuses as well, has some.
+const noRepositoryScript = `if test -d "$1"; then test ! -e "$1/objects" && test ! -e "$1/commondir"; else test ! -s "$1" && test ! -L "$1"; fi`
+
+// noRepository reports whether what has the name of a git directory at a path inside is none, such as the mark of a
+// project's root. It is false if that is not known.
+func noRepository(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, at string) bool {
+	res, err := rt.Exec(ctx, s.ID, &runtime.ExecRequest{Command: []string{"sh", "-c", noRepositoryScript, "-", at}, Cwd: "/", Timeout: gitLimit})
+	return err == nil && res.ExitCode == 0
 }
 
 // commitsAtTop returns how many commits the sandbox's branches and HEAD have that the host does not have.

@@ -72,23 +72,23 @@ func (a *app) review(ctx context.Context, rt *local.Runtime, id string, f *revie
 	if len(shown) > 0 {
 		fmt.Fprintf(&head, "wolffia: %s\n", countText(shown))
 	}
-	commits := 0
+	commits := false // inside, or there may be
 	if git {
-		var below int
-		if commits, below, err = commitsOf(ctx, rt, s, all); err != nil {
+		top, below, err := commitsOf(ctx, rt, s, all)
+		commits = err != nil || top+below > 0 // nothing is lost by keeping the sandbox
+		if !commits && len(shown) == 0 {
+			return false, silent, nil // git has refreshed its index
+		}
+		if err != nil {
 			a.warn("%s", printable(err.Error()))
-			commits = 1 // nothing is lost by keeping the sandbox
+			fmt.Fprintf(&head, "wolffia: there may be commits inside that the host does not have; to take them: wolffia apply --git %s, or wolffia cp for a repository below the top\n", s.ID)
 		}
 		if below > 0 {
 			fmt.Fprintf(&head, "wolffia: commits of repositories below the top that no remote has: %d; to take them, copy those repositories with wolffia cp\n", below)
 		}
-		if commits+below == 0 && len(shown) == 0 {
-			return false, silent, nil // git has refreshed its index
+		if top > 0 {
+			fmt.Fprintf(&head, "wolffia: commits inside that the host does not have: %d; to take them: wolffia apply --git %s\n", top, s.ID)
 		}
-		if commits > 0 {
-			fmt.Fprintf(&head, "wolffia: commits inside that the host does not have: %d; to take them: wolffia apply --git %s\n", commits, s.ID)
-		}
-		commits += below
 	}
 	choice := f.apply
 	if choice == applyOnSuccess {
@@ -99,11 +99,11 @@ func (a *app) review(ctx context.Context, rt *local.Runtime, id string, f *revie
 	}
 	if choice == applyAsk && len(shown) > 0 && a.asks() {
 		_, _ = a.err.WriteString(head.String())
-		return a.askReview(asking, rt, s, shown, commits > 0)
+		return a.askReview(asking, rt, s, shown, commits)
 	}
 	if choice == applyAlways && len(shown) > 0 {
 		res, failure := rt.Apply(ctx, s.ID, runtime.ApplyOptions{})
-		keep = failure != nil || commits > 0
+		keep = failure != nil || commits
 		if res != nil {
 			left, _ := withoutGit(res.Left)
 			keep = keep || len(left) > 0
