@@ -76,6 +76,12 @@ var builtIns = [...]builtIn{
 	{form{Pattern: "*.git/rr-cache/*/postimage*"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "rr-cache", literal: 8}, {wild: &builtInWild2}, {prefix: "postimage", wild: &builtInWild2, literal: 9}}, literals: 1, bytes: 21, size: 27},
 	}},
+	{form{Pattern: "*.git/sl", Type: 2}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "sl", literal: 2}}, literals: 1, bytes: 6, size: 8, kind: 2},
+	}},
+	{form{Pattern: "*.git/sl/config"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "sl", literal: 2}, {prefix: "config", literal: 6}}, literals: 2, bytes: 12, size: 15},
+	}},
 	{form{Pattern: "*.git/worktrees/*/MERGE_RR"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "MERGE_RR", literal: 8}}, literals: 2, bytes: 21, size: 26},
 	}},
@@ -209,6 +215,9 @@ var builtIns = [...]builtIn{
 	{form{Pattern: ".*_history", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true}, []alt{
 		{comps: []glob{{prefix: ".", suffix: "_history", wild: &builtInWild2, literal: 9, loop: true, fold: true}}, bytes: 9, size: 63, fold: true},
 	}},
+	{form{Pattern: ".amazonq/*", Except: "rules", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
+		{comps: []glob{{prefix: ".amazonq", literal: 8, loop: true}, {wild: &builtInWild12}}, literals: 1, bytes: 8, size: 68},
+	}},
 	{form{Pattern: ".aws/{credentials,config,sso,cli}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true}, []alt{
 		{comps: []glob{{prefix: ".aws", literal: 4, loop: true, fold: true}, {prefix: "credentials", literal: 11, fold: true}}, literals: 2, bytes: 15, size: 69, fold: true},
 		{comps: []glob{{prefix: ".aws", literal: 4, loop: true, fold: true}, {prefix: "config", literal: 6, fold: true}}, literals: 2, bytes: 10, size: 64, fold: true},
@@ -226,7 +235,7 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".cargo", literal: 6, loop: true}, {prefix: "config.toml", literal: 11}}, literals: 2, bytes: 17, size: 71},
 	}},
 	{form{Pattern: ".claude/*", Except: "{CLAUDE.md,CLAUDE.local.md,rules,plans,worktrees,agent-memory,agent-memory-local}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
-		{comps: []glob{{prefix: ".claude", literal: 7, loop: true}, {wild: &builtInWild12}}, literals: 1, bytes: 7, size: 143},
+		{comps: []glob{{prefix: ".claude", literal: 7, loop: true}, {wild: &builtInWild13}}, literals: 1, bytes: 7, size: 143},
 	}},
 	{form{Pattern: ".config/configstore/firebase-tools.json", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true, Type: 2}, []alt{
 		{comps: []glob{{prefix: ".config", literal: 7, loop: true, fold: true}, {prefix: "configstore", literal: 11, fold: true}, {prefix: "firebase-tools.json", literal: 19, fold: true}}, literals: 3, bytes: 37, size: 92, kind: 2, fold: true},
@@ -261,10 +270,11 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".config", literal: 7, loop: true}, {prefix: "autostart", literal: 9}}, literals: 2, bytes: 16, size: 70},
 		{comps: []glob{{prefix: ".config", literal: 7, loop: true}, {prefix: "systemd", literal: 7}}, literals: 2, bytes: 14, size: 68},
 	}},
-	{form{Pattern: ".config/{git,hg,jj}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
+	{form{Pattern: ".config/{git,hg,jj,sapling}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
 		{comps: []glob{{prefix: ".config", literal: 7, loop: true}, {prefix: "git", literal: 3}}, literals: 2, bytes: 10, size: 64},
 		{comps: []glob{{prefix: ".config", literal: 7, loop: true}, {prefix: "hg", literal: 2}}, literals: 2, bytes: 9, size: 63},
 		{comps: []glob{{prefix: ".config", literal: 7, loop: true}, {prefix: "jj", literal: 2}}, literals: 2, bytes: 9, size: 63},
+		{comps: []glob{{prefix: ".config", literal: 7, loop: true}, {prefix: "sapling", literal: 7}}, literals: 2, bytes: 14, size: 68},
 	}},
 	{form{Pattern: ".config/{nvim,emacs,helix,zed,Code}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
 		{comps: []glob{{prefix: ".config", literal: 7, loop: true}, {prefix: "nvim", literal: 4}}, literals: 2, bytes: 11, size: 65},
@@ -278,13 +288,13 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".config", literal: 7, loop: true, fold: true}, {prefix: "age", literal: 3, fold: true}}, literals: 2, bytes: 10, size: 65, kind: 1, fold: true},
 	}},
 	{form{Pattern: ".cursor/*", Except: "{rules,plans}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
-		{comps: []glob{{prefix: ".cursor", literal: 7, loop: true}, {wild: &builtInWild13}}, literals: 1, bytes: 7, size: 75},
+		{comps: []glob{{prefix: ".cursor", literal: 7, loop: true}, {wild: &builtInWild14}}, literals: 1, bytes: 7, size: 75},
 	}},
 	{form{Pattern: ".dev.vars", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true}, []alt{
 		{comps: []glob{{prefix: ".dev.vars", literal: 9, loop: true, fold: true}}, literals: 1, bytes: 9, size: 62, fold: true},
 	}},
 	{form{Pattern: ".dev.vars.*", Except: "*.{example,sample,template,tmpl,tpl,dist,default,defaults,schema}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true}, []alt{
-		{comps: []glob{{prefix: ".dev.vars.", wild: &builtInWild14, literal: 10, loop: true, fold: true}}, bytes: 10, size: 129, fold: true},
+		{comps: []glob{{prefix: ".dev.vars.", wild: &builtInWild15, literal: 10, loop: true, fold: true}}, bytes: 10, size: 129, fold: true},
 	}},
 	{form{Pattern: ".direnv", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
 		{comps: []glob{{prefix: ".direnv", literal: 7, loop: true}}, literals: 1, bytes: 7, size: 60},
@@ -296,16 +306,16 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".env", literal: 4, loop: true, fold: true}}, literals: 1, bytes: 4, size: 57, fold: true},
 	}},
 	{form{Pattern: ".env.*", Except: "*[-_.]{example,sample,template,tmpl,tpl,dist,default,defaults,schema}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true}, []alt{
-		{comps: []glob{{prefix: ".env.", wild: &builtInWild15, literal: 5, loop: true, fold: true}}, bytes: 5, size: 128, fold: true},
+		{comps: []glob{{prefix: ".env.", wild: &builtInWild16, literal: 5, loop: true, fold: true}}, bytes: 5, size: 128, fold: true},
 	}},
 	{form{Pattern: ".env[-_]*", Except: "*[-_.]{example,sample,template,tmpl,tpl,dist,default,defaults,schema}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true}, []alt{
-		{comps: []glob{{prefix: ".env", wild: &builtInWild16, literal: 4, loop: true, fold: true}}, bytes: 4, size: 131, fold: true},
+		{comps: []glob{{prefix: ".env", wild: &builtInWild17, literal: 4, loop: true, fold: true}}, bytes: 4, size: 131, fold: true},
 	}},
 	{form{Pattern: ".envrc", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true}, []alt{
 		{comps: []glob{{prefix: ".envrc", literal: 6, loop: true, fold: true}}, literals: 1, bytes: 6, size: 59, fold: true},
 	}},
 	{form{Pattern: ".envrc.*", Except: "*.{example,sample,template,tmpl,tpl,dist,default,defaults,schema}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true}, []alt{
-		{comps: []glob{{prefix: ".envrc.", wild: &builtInWild14, literal: 7, loop: true, fold: true}}, bytes: 7, size: 126, fold: true},
+		{comps: []glob{{prefix: ".envrc.", wild: &builtInWild15, literal: 7, loop: true, fold: true}}, bytes: 7, size: 126, fold: true},
 	}},
 	{form{Pattern: ".envs/", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true}, []alt{
 		{comps: []glob{{prefix: ".envs", literal: 5, loop: true, fold: true}}, literals: 1, bytes: 5, size: 59, kind: 1, fold: true},
@@ -314,7 +324,7 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".erlang.cookie", literal: 14, loop: true, fold: true}}, literals: 1, bytes: 14, size: 67, kind: 2, fold: true},
 	}},
 	{form{Pattern: ".gemini/*", Except: "{GEMINI.md,styleguide.md,config.yaml}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
-		{comps: []glob{{prefix: ".gemini", literal: 7, loop: true}, {wild: &builtInWild17}}, literals: 1, bytes: 7, size: 99},
+		{comps: []glob{{prefix: ".gemini", literal: 7, loop: true}, {wild: &builtInWild18}}, literals: 1, bytes: 7, size: 99},
 	}},
 	{form{Pattern: ".git/**/*.lock", Type: 2}, []alt{
 		{comps: []glob{{prefix: ".git", literal: 4, loop: true}, {suffix: ".lock", wild: &builtInWild2, literal: 5, loop: true}}, literals: 1, bytes: 9, size: 14, kind: 2},
@@ -334,7 +344,7 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".hg", literal: 3, loop: true}, {prefix: "sharedpath", literal: 10}}, literals: 2, bytes: 13, size: 67},
 	}},
 	{form{Pattern: ".idea/*", Except: "{codeStyles,inspectionProfiles,dictionaries,copyright,scopes,libraries,.gitignore,.name,modules.xml,vcs.xml,encodings.xml,icon*,*.iml}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
-		{comps: []glob{{prefix: ".idea", literal: 5, loop: true}, {wild: &builtInWild18}}, literals: 1, bytes: 5, size: 194},
+		{comps: []glob{{prefix: ".idea", literal: 5, loop: true}, {wild: &builtInWild19}}, literals: 1, bytes: 5, size: 194},
 	}},
 	{form{Pattern: ".idea/{WebServers.xml,dataSources.local.xml,dataSources/}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true}, []alt{
 		{comps: []glob{{prefix: ".idea", literal: 5, loop: true, fold: true}, {prefix: "webservers.xml", literal: 14, fold: true}}, literals: 2, bytes: 19, size: 73, fold: true},
@@ -346,10 +356,10 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".jj", literal: 3, loop: true}, {prefix: "workspace-config.toml", literal: 21}}, literals: 2, bytes: 24, size: 78},
 	}},
 	{form{Pattern: ".junie/*", Except: "guidelines.md", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
-		{comps: []glob{{prefix: ".junie", literal: 6, loop: true}, {wild: &builtInWild19}}, literals: 1, bytes: 6, size: 74},
+		{comps: []glob{{prefix: ".junie", literal: 6, loop: true}, {wild: &builtInWild20}}, literals: 1, bytes: 6, size: 74},
 	}},
 	{form{Pattern: ".kiro/*", Except: "{steering,specs}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
-		{comps: []glob{{prefix: ".kiro", literal: 5, loop: true}, {wild: &builtInWild20}}, literals: 1, bytes: 5, size: 76},
+		{comps: []glob{{prefix: ".kiro", literal: 5, loop: true}, {wild: &builtInWild21}}, literals: 1, bytes: 5, size: 76},
 	}},
 	{form{Pattern: ".password-store/", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true}, []alt{
 		{comps: []glob{{prefix: ".password-store", literal: 15, loop: true, fold: true}}, literals: 1, bytes: 15, size: 69, kind: 1, fold: true},
@@ -368,10 +378,14 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".ripgreprc", literal: 10, loop: true}}, literals: 1, bytes: 10, size: 63},
 	}},
 	{form{Pattern: ".roo/*", Except: "{rules,rules-*}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
-		{comps: []glob{{prefix: ".roo", literal: 4, loop: true}, {wild: &builtInWild21}}, literals: 1, bytes: 4, size: 74},
+		{comps: []glob{{prefix: ".roo", literal: 4, loop: true}, {wild: &builtInWild22}}, literals: 1, bytes: 4, size: 74},
 	}},
 	{form{Pattern: ".runtimeconfig.json", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true, Type: 2}, []alt{
 		{comps: []glob{{prefix: ".runtimeconfig.json", literal: 19, loop: true, fold: true}}, literals: 1, bytes: 19, size: 72, kind: 2, fold: true},
+	}},
+	{form{Pattern: ".sl/{config,sharedpath}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
+		{comps: []glob{{prefix: ".sl", literal: 3, loop: true}, {prefix: "config", literal: 6}}, literals: 2, bytes: 9, size: 63},
+		{comps: []glob{{prefix: ".sl", literal: 3, loop: true}, {prefix: "sharedpath", literal: 10}}, literals: 2, bytes: 13, size: 67},
 	}},
 	{form{Pattern: ".ssh/", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true}, []alt{
 		{comps: []glob{{prefix: ".ssh", literal: 4, loop: true, fold: true}}, literals: 1, bytes: 4, size: 58, kind: 1, fold: true},
@@ -379,11 +393,14 @@ var builtIns = [...]builtIn{
 	{form{Pattern: ".terraform.d/", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true}, []alt{
 		{comps: []glob{{prefix: ".terraform.d", literal: 12, loop: true, fold: true}}, literals: 1, bytes: 12, size: 66, kind: 1, fold: true},
 	}},
+	{form{Pattern: ".tool-versions", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
+		{comps: []glob{{prefix: ".tool-versions", literal: 14, loop: true}}, literals: 1, bytes: 14, size: 67},
+	}},
 	{form{Pattern: ".vscode/*", Except: "{extensions.json,launch.json,*.code-snippets}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
-		{comps: []glob{{prefix: ".vscode", literal: 7, loop: true}, {wild: &builtInWild22}}, literals: 1, bytes: 7, size: 107},
+		{comps: []glob{{prefix: ".vscode", literal: 7, loop: true}, {wild: &builtInWild23}}, literals: 1, bytes: 7, size: 107},
 	}},
 	{form{Pattern: ".windsurf/*", Except: "rules", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
-		{comps: []glob{{prefix: ".windsurf", literal: 9, loop: true}, {wild: &builtInWild23}}, literals: 1, bytes: 9, size: 69},
+		{comps: []glob{{prefix: ".windsurf", literal: 9, loop: true}, {wild: &builtInWild12}}, literals: 1, bytes: 9, size: 69},
 	}},
 	{form{Pattern: ".yarn/{releases,plugins,sdks}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
 		{comps: []glob{{prefix: ".yarn", literal: 5, loop: true}, {prefix: "releases", literal: 8}}, literals: 2, bytes: 13, size: 67},
@@ -429,10 +446,11 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".augment", literal: 8, loop: true}}, literals: 1, bytes: 8, size: 61},
 		{comps: []glob{{prefix: ".crush", literal: 6, loop: true}}, literals: 1, bytes: 6, size: 59},
 	}},
-	{form{Pattern: ".{gdbinit,gdbearlyinit,lldbinit}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
+	{form{Pattern: ".{gdbinit,gdbearlyinit,lldbinit,pdbrc}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
 		{comps: []glob{{prefix: ".gdbinit", literal: 8, loop: true}}, literals: 1, bytes: 8, size: 61},
 		{comps: []glob{{prefix: ".gdbearlyinit", literal: 13, loop: true}}, literals: 1, bytes: 13, size: 66},
 		{comps: []glob{{prefix: ".lldbinit", literal: 9, loop: true}}, literals: 1, bytes: 9, size: 62},
+		{comps: []glob{{prefix: ".pdbrc", literal: 6, loop: true}}, literals: 1, bytes: 6, size: 59},
 	}},
 	{form{Pattern: ".{hgrc,jjconfig.toml}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
 		{comps: []glob{{prefix: ".hgrc", literal: 5, loop: true}}, literals: 1, bytes: 5, size: 58},
@@ -445,7 +463,7 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".lefthook", literal: 9, loop: true}}, literals: 1, bytes: 9, size: 62},
 		{comps: []glob{{prefix: ".lefthook-local", literal: 15, loop: true}}, literals: 1, bytes: 15, size: 68},
 	}},
-	{form{Pattern: ".{irbrc,pryrc,pythonrc,pythonrc.py,ghci,iex.exs,perldb}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
+	{form{Pattern: ".{irbrc,pryrc,pythonrc,pythonrc.py,ghci,iex.exs,perldb,octaverc,ocamlinit}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
 		{comps: []glob{{prefix: ".irbrc", literal: 6, loop: true}}, literals: 1, bytes: 6, size: 59},
 		{comps: []glob{{prefix: ".pryrc", literal: 6, loop: true}}, literals: 1, bytes: 6, size: 59},
 		{comps: []glob{{prefix: ".pythonrc", literal: 9, loop: true}}, literals: 1, bytes: 9, size: 62},
@@ -453,6 +471,12 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".ghci", literal: 5, loop: true}}, literals: 1, bytes: 5, size: 58},
 		{comps: []glob{{prefix: ".iex.exs", literal: 8, loop: true}}, literals: 1, bytes: 8, size: 61},
 		{comps: []glob{{prefix: ".perldb", literal: 7, loop: true}}, literals: 1, bytes: 7, size: 60},
+		{comps: []glob{{prefix: ".octaverc", literal: 9, loop: true}}, literals: 1, bytes: 9, size: 62},
+		{comps: []glob{{prefix: ".ocamlinit", literal: 10, loop: true}}, literals: 1, bytes: 10, size: 63},
+	}},
+	{form{Pattern: ".{kilocode,kilo}/*", Except: "{rules,rules-*}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
+		{comps: []glob{{prefix: ".kilocode", literal: 9, loop: true}, {wild: &builtInWild22}}, literals: 1, bytes: 9, size: 79},
+		{comps: []glob{{prefix: ".kilo", literal: 5, loop: true}, {wild: &builtInWild22}}, literals: 1, bytes: 5, size: 75},
 	}},
 	{form{Pattern: ".{kube,oci,bluemix,aliyun,tencentcloud,fly,linode-cli,doctl,minikube,talos,openstack,hcloud,railway,stripe,jfrog,snowsql,snowflake,huggingface,ngrok2,doppler,okta,tsh}/", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true}, []alt{
 		{comps: []glob{{prefix: ".kube", literal: 5, loop: true, fold: true}}, literals: 1, bytes: 5, size: 59, kind: 1, fold: true},
@@ -499,12 +523,15 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{suffix: ".code-workspace", wild: &builtInWild2, literal: 15}}, bytes: 15, size: 17, anchored: true},
 		{comps: []glob{{suffix: ".sublime-project", wild: &builtInWild2, literal: 16}}, bytes: 16, size: 18, anchored: true},
 	}},
+	{form{Pattern: "/.amazonq/*", Except: "rules"}, []alt{
+		{comps: []glob{{prefix: ".amazonq", literal: 8}, {wild: &builtInWild12}}, literals: 1, bytes: 8, size: 16, anchored: true},
+	}},
 	{form{Pattern: "/.cargo/config{,.toml}"}, []alt{
 		{comps: []glob{{prefix: ".cargo", literal: 6}, {prefix: "config", literal: 6}}, literals: 2, bytes: 12, size: 14, anchored: true},
 		{comps: []glob{{prefix: ".cargo", literal: 6}, {prefix: "config.toml", literal: 11}}, literals: 2, bytes: 17, size: 19, anchored: true},
 	}},
 	{form{Pattern: "/.claude/*", Except: "{CLAUDE.md,CLAUDE.local.md,rules,plans,worktrees,agent-memory,agent-memory-local}"}, []alt{
-		{comps: []glob{{prefix: ".claude", literal: 7}, {wild: &builtInWild12}}, literals: 1, bytes: 7, size: 91, anchored: true},
+		{comps: []glob{{prefix: ".claude", literal: 7}, {wild: &builtInWild13}}, literals: 1, bytes: 7, size: 91, anchored: true},
 	}},
 	{form{Pattern: "/.config/tmux"}, []alt{
 		{comps: []glob{{prefix: ".config", literal: 7}, {prefix: "tmux", literal: 4}}, literals: 2, bytes: 11, size: 13, anchored: true},
@@ -515,10 +542,11 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".config", literal: 7}, {prefix: "autostart", literal: 9}}, literals: 2, bytes: 16, size: 18, anchored: true},
 		{comps: []glob{{prefix: ".config", literal: 7}, {prefix: "systemd", literal: 7}}, literals: 2, bytes: 14, size: 16, anchored: true},
 	}},
-	{form{Pattern: "/.config/{git,hg,jj}"}, []alt{
+	{form{Pattern: "/.config/{git,hg,jj,sapling}"}, []alt{
 		{comps: []glob{{prefix: ".config", literal: 7}, {prefix: "git", literal: 3}}, literals: 2, bytes: 10, size: 12, anchored: true},
 		{comps: []glob{{prefix: ".config", literal: 7}, {prefix: "hg", literal: 2}}, literals: 2, bytes: 9, size: 11, anchored: true},
 		{comps: []glob{{prefix: ".config", literal: 7}, {prefix: "jj", literal: 2}}, literals: 2, bytes: 9, size: 11, anchored: true},
+		{comps: []glob{{prefix: ".config", literal: 7}, {prefix: "sapling", literal: 7}}, literals: 2, bytes: 14, size: 16, anchored: true},
 	}},
 	{form{Pattern: "/.config/{nvim,emacs,helix,zed,Code}"}, []alt{
 		{comps: []glob{{prefix: ".config", literal: 7}, {prefix: "nvim", literal: 4}}, literals: 2, bytes: 11, size: 13, anchored: true},
@@ -528,13 +556,13 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".config", literal: 7}, {prefix: "Code", literal: 4}}, literals: 2, bytes: 11, size: 13, anchored: true},
 	}},
 	{form{Pattern: "/.cursor/*", Except: "{rules,plans}"}, []alt{
-		{comps: []glob{{prefix: ".cursor", literal: 7}, {wild: &builtInWild13}}, literals: 1, bytes: 7, size: 23, anchored: true},
+		{comps: []glob{{prefix: ".cursor", literal: 7}, {wild: &builtInWild14}}, literals: 1, bytes: 7, size: 23, anchored: true},
 	}},
 	{form{Pattern: "/.direnv"}, []alt{
 		{comps: []glob{{prefix: ".direnv", literal: 7}}, literals: 1, bytes: 7, size: 8, anchored: true},
 	}},
 	{form{Pattern: "/.gemini/*", Except: "{GEMINI.md,styleguide.md,config.yaml}"}, []alt{
-		{comps: []glob{{prefix: ".gemini", literal: 7}, {wild: &builtInWild17}}, literals: 1, bytes: 7, size: 47, anchored: true},
+		{comps: []glob{{prefix: ".gemini", literal: 7}, {wild: &builtInWild18}}, literals: 1, bytes: 7, size: 47, anchored: true},
 	}},
 	{form{Pattern: "/.gitconfig"}, []alt{
 		{comps: []glob{{prefix: ".gitconfig", literal: 10}}, literals: 1, bytes: 10, size: 11, anchored: true},
@@ -545,17 +573,17 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".hg", literal: 3}, {prefix: "sharedpath", literal: 10}}, literals: 2, bytes: 13, size: 15, anchored: true},
 	}},
 	{form{Pattern: "/.idea/*", Except: "{codeStyles,inspectionProfiles,dictionaries,copyright,scopes,libraries,.gitignore,.name,modules.xml,vcs.xml,encodings.xml,icon*,*.iml}"}, []alt{
-		{comps: []glob{{prefix: ".idea", literal: 5}, {wild: &builtInWild18}}, literals: 1, bytes: 5, size: 142, anchored: true},
+		{comps: []glob{{prefix: ".idea", literal: 5}, {wild: &builtInWild19}}, literals: 1, bytes: 5, size: 142, anchored: true},
 	}},
 	{form{Pattern: "/.jj/{repo/config.toml,workspace-config.toml}"}, []alt{
 		{comps: []glob{{prefix: ".jj", literal: 3}, {prefix: "repo", literal: 4}, {prefix: "config.toml", literal: 11}}, literals: 3, bytes: 18, size: 21, anchored: true},
 		{comps: []glob{{prefix: ".jj", literal: 3}, {prefix: "workspace-config.toml", literal: 21}}, literals: 2, bytes: 24, size: 26, anchored: true},
 	}},
 	{form{Pattern: "/.junie/*", Except: "guidelines.md"}, []alt{
-		{comps: []glob{{prefix: ".junie", literal: 6}, {wild: &builtInWild19}}, literals: 1, bytes: 6, size: 22, anchored: true},
+		{comps: []glob{{prefix: ".junie", literal: 6}, {wild: &builtInWild20}}, literals: 1, bytes: 6, size: 22, anchored: true},
 	}},
 	{form{Pattern: "/.kiro/*", Except: "{steering,specs}"}, []alt{
-		{comps: []glob{{prefix: ".kiro", literal: 5}, {wild: &builtInWild20}}, literals: 1, bytes: 5, size: 24, anchored: true},
+		{comps: []glob{{prefix: ".kiro", literal: 5}, {wild: &builtInWild21}}, literals: 1, bytes: 5, size: 24, anchored: true},
 	}},
 	{form{Pattern: "/.pnpmfile.{cjs,mjs}"}, []alt{
 		{comps: []glob{{prefix: ".pnpmfile.cjs", literal: 13}}, literals: 1, bytes: 13, size: 14, anchored: true},
@@ -565,13 +593,20 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".ripgreprc", literal: 10}}, literals: 1, bytes: 10, size: 11, anchored: true},
 	}},
 	{form{Pattern: "/.roo/*", Except: "{rules,rules-*}"}, []alt{
-		{comps: []glob{{prefix: ".roo", literal: 4}, {wild: &builtInWild21}}, literals: 1, bytes: 4, size: 22, anchored: true},
+		{comps: []glob{{prefix: ".roo", literal: 4}, {wild: &builtInWild22}}, literals: 1, bytes: 4, size: 22, anchored: true},
+	}},
+	{form{Pattern: "/.sl/{config,sharedpath}"}, []alt{
+		{comps: []glob{{prefix: ".sl", literal: 3}, {prefix: "config", literal: 6}}, literals: 2, bytes: 9, size: 11, anchored: true},
+		{comps: []glob{{prefix: ".sl", literal: 3}, {prefix: "sharedpath", literal: 10}}, literals: 2, bytes: 13, size: 15, anchored: true},
+	}},
+	{form{Pattern: "/.tool-versions"}, []alt{
+		{comps: []glob{{prefix: ".tool-versions", literal: 14}}, literals: 1, bytes: 14, size: 15, anchored: true},
 	}},
 	{form{Pattern: "/.vscode/*", Except: "{extensions.json,launch.json,*.code-snippets}"}, []alt{
-		{comps: []glob{{prefix: ".vscode", literal: 7}, {wild: &builtInWild22}}, literals: 1, bytes: 7, size: 55, anchored: true},
+		{comps: []glob{{prefix: ".vscode", literal: 7}, {wild: &builtInWild23}}, literals: 1, bytes: 7, size: 55, anchored: true},
 	}},
 	{form{Pattern: "/.windsurf/*", Except: "rules"}, []alt{
-		{comps: []glob{{prefix: ".windsurf", literal: 9}, {wild: &builtInWild23}}, literals: 1, bytes: 9, size: 17, anchored: true},
+		{comps: []glob{{prefix: ".windsurf", literal: 9}, {wild: &builtInWild12}}, literals: 1, bytes: 9, size: 17, anchored: true},
 	}},
 	{form{Pattern: "/.yarn/{releases,plugins,sdks}"}, []alt{
 		{comps: []glob{{prefix: ".yarn", literal: 5}, {prefix: "releases", literal: 8}}, literals: 2, bytes: 13, size: 15, anchored: true},
@@ -617,10 +652,11 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".augment", literal: 8}}, literals: 1, bytes: 8, size: 9, anchored: true},
 		{comps: []glob{{prefix: ".crush", literal: 6}}, literals: 1, bytes: 6, size: 7, anchored: true},
 	}},
-	{form{Pattern: "/.{gdbinit,gdbearlyinit,lldbinit}"}, []alt{
+	{form{Pattern: "/.{gdbinit,gdbearlyinit,lldbinit,pdbrc}"}, []alt{
 		{comps: []glob{{prefix: ".gdbinit", literal: 8}}, literals: 1, bytes: 8, size: 9, anchored: true},
 		{comps: []glob{{prefix: ".gdbearlyinit", literal: 13}}, literals: 1, bytes: 13, size: 14, anchored: true},
 		{comps: []glob{{prefix: ".lldbinit", literal: 9}}, literals: 1, bytes: 9, size: 10, anchored: true},
+		{comps: []glob{{prefix: ".pdbrc", literal: 6}}, literals: 1, bytes: 6, size: 7, anchored: true},
 	}},
 	{form{Pattern: "/.{hgrc,jjconfig.toml}"}, []alt{
 		{comps: []glob{{prefix: ".hgrc", literal: 5}}, literals: 1, bytes: 5, size: 6, anchored: true},
@@ -633,7 +669,7 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".lefthook", literal: 9}}, literals: 1, bytes: 9, size: 10, anchored: true},
 		{comps: []glob{{prefix: ".lefthook-local", literal: 15}}, literals: 1, bytes: 15, size: 16, anchored: true},
 	}},
-	{form{Pattern: "/.{irbrc,pryrc,pythonrc,pythonrc.py,ghci,iex.exs,perldb}"}, []alt{
+	{form{Pattern: "/.{irbrc,pryrc,pythonrc,pythonrc.py,ghci,iex.exs,perldb,octaverc,ocamlinit}"}, []alt{
 		{comps: []glob{{prefix: ".irbrc", literal: 6}}, literals: 1, bytes: 6, size: 7, anchored: true},
 		{comps: []glob{{prefix: ".pryrc", literal: 6}}, literals: 1, bytes: 6, size: 7, anchored: true},
 		{comps: []glob{{prefix: ".pythonrc", literal: 9}}, literals: 1, bytes: 9, size: 10, anchored: true},
@@ -641,12 +677,22 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".ghci", literal: 5}}, literals: 1, bytes: 5, size: 6, anchored: true},
 		{comps: []glob{{prefix: ".iex.exs", literal: 8}}, literals: 1, bytes: 8, size: 9, anchored: true},
 		{comps: []glob{{prefix: ".perldb", literal: 7}}, literals: 1, bytes: 7, size: 8, anchored: true},
+		{comps: []glob{{prefix: ".octaverc", literal: 9}}, literals: 1, bytes: 9, size: 10, anchored: true},
+		{comps: []glob{{prefix: ".ocamlinit", literal: 10}}, literals: 1, bytes: 10, size: 11, anchored: true},
+	}},
+	{form{Pattern: "/.{kilocode,kilo}/*", Except: "{rules,rules-*}"}, []alt{
+		{comps: []glob{{prefix: ".kilocode", literal: 9}, {wild: &builtInWild22}}, literals: 1, bytes: 9, size: 27, anchored: true},
+		{comps: []glob{{prefix: ".kilo", literal: 5}, {wild: &builtInWild22}}, literals: 1, bytes: 5, size: 23, anchored: true},
 	}},
 	{form{Pattern: "/.{tmux.conf,screenrc,lessfilter,mailcap}"}, []alt{
 		{comps: []glob{{prefix: ".tmux.conf", literal: 10}}, literals: 1, bytes: 10, size: 11, anchored: true},
 		{comps: []glob{{prefix: ".screenrc", literal: 9}}, literals: 1, bytes: 9, size: 10, anchored: true},
 		{comps: []glob{{prefix: ".lessfilter", literal: 11}}, literals: 1, bytes: 11, size: 12, anchored: true},
 		{comps: []glob{{prefix: ".mailcap", literal: 8}}, literals: 1, bytes: 8, size: 9, anchored: true},
+	}},
+	{form{Pattern: "/rust-toolchain{,.toml}"}, []alt{
+		{comps: []glob{{prefix: "rust-toolchain", literal: 14}}, literals: 1, bytes: 14, size: 15, anchored: true},
+		{comps: []glob{{prefix: "rust-toolchain.toml", literal: 19}}, literals: 1, bytes: 19, size: 20, anchored: true},
 	}},
 	{form{Pattern: "/{,.,.config/}lefthook{,-local}.{yml,yaml,json,jsonc,toml}"}, []alt{
 		{comps: []glob{{prefix: "lefthook.yml", literal: 12}}, literals: 1, bytes: 12, size: 13, anchored: true},
@@ -684,11 +730,12 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".clinerules", literal: 11}, {prefix: "hooks", literal: 5}}, literals: 2, bytes: 16, size: 18, anchored: true},
 		{comps: []glob{{prefix: ".github", literal: 7}, {prefix: "hooks", literal: 5}}, literals: 2, bytes: 12, size: 14, anchored: true},
 	}},
-	{form{Pattern: "/{.config,.hg,.jj,.jj/repo,.vscode,.idea,.claude,.cursor,.gemini,.windsurf,.kiro,.roo,.junie,.clinerules,.github,mise,.cargo,.yarn}", Type: 2}, []alt{
+	{form{Pattern: "/{.config,.hg,.jj,.jj/repo,.sl,.vscode,.idea,.claude,.cursor,.gemini,.windsurf,.kiro,.roo,.junie,.amazonq,.kilocode,.kilo,.clinerules,.github,mise,.cargo,.yarn}", Type: 2}, []alt{
 		{comps: []glob{{prefix: ".config", literal: 7}}, literals: 1, bytes: 7, size: 8, kind: 2, anchored: true},
 		{comps: []glob{{prefix: ".hg", literal: 3}}, literals: 1, bytes: 3, size: 4, kind: 2, anchored: true},
 		{comps: []glob{{prefix: ".jj", literal: 3}}, literals: 1, bytes: 3, size: 4, kind: 2, anchored: true},
 		{comps: []glob{{prefix: ".jj", literal: 3}, {prefix: "repo", literal: 4}}, literals: 2, bytes: 7, size: 9, kind: 2, anchored: true},
+		{comps: []glob{{prefix: ".sl", literal: 3}}, literals: 1, bytes: 3, size: 4, kind: 2, anchored: true},
 		{comps: []glob{{prefix: ".vscode", literal: 7}}, literals: 1, bytes: 7, size: 8, kind: 2, anchored: true},
 		{comps: []glob{{prefix: ".idea", literal: 5}}, literals: 1, bytes: 5, size: 6, kind: 2, anchored: true},
 		{comps: []glob{{prefix: ".claude", literal: 7}}, literals: 1, bytes: 7, size: 8, kind: 2, anchored: true},
@@ -698,6 +745,9 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".kiro", literal: 5}}, literals: 1, bytes: 5, size: 6, kind: 2, anchored: true},
 		{comps: []glob{{prefix: ".roo", literal: 4}}, literals: 1, bytes: 4, size: 5, kind: 2, anchored: true},
 		{comps: []glob{{prefix: ".junie", literal: 6}}, literals: 1, bytes: 6, size: 7, kind: 2, anchored: true},
+		{comps: []glob{{prefix: ".amazonq", literal: 8}}, literals: 1, bytes: 8, size: 9, kind: 2, anchored: true},
+		{comps: []glob{{prefix: ".kilocode", literal: 9}}, literals: 1, bytes: 9, size: 10, kind: 2, anchored: true},
+		{comps: []glob{{prefix: ".kilo", literal: 5}}, literals: 1, bytes: 5, size: 6, kind: 2, anchored: true},
 		{comps: []glob{{prefix: ".clinerules", literal: 11}}, literals: 1, bytes: 11, size: 12, kind: 2, anchored: true},
 		{comps: []glob{{prefix: ".github", literal: 7}}, literals: 1, bytes: 7, size: 8, kind: 2, anchored: true},
 		{comps: []glob{{prefix: "mise", literal: 4}}, literals: 1, bytes: 4, size: 5, kind: 2, anchored: true},
@@ -754,11 +804,13 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".config", literal: 7}, {prefix: "mise.", suffix: ".toml", wild: &builtInWild2, literal: 10}}, literals: 1, bytes: 17, size: 20, anchored: true},
 		{comps: []glob{{prefix: ".config", literal: 7}, {prefix: "mise", literal: 4}}, literals: 2, bytes: 11, size: 13, anchored: true},
 	}},
-	{form{Pattern: "/{{,.}opencode.{json,jsonc},{,.}crush.json}"}, []alt{
+	{form{Pattern: "/{{,.}opencode.{json,jsonc},kilo.{json,jsonc},{,.}crush.json}"}, []alt{
 		{comps: []glob{{prefix: "opencode.json", literal: 13}}, literals: 1, bytes: 13, size: 14, anchored: true},
 		{comps: []glob{{prefix: "opencode.jsonc", literal: 14}}, literals: 1, bytes: 14, size: 15, anchored: true},
 		{comps: []glob{{prefix: ".opencode.json", literal: 14}}, literals: 1, bytes: 14, size: 15, anchored: true},
 		{comps: []glob{{prefix: ".opencode.jsonc", literal: 15}}, literals: 1, bytes: 15, size: 16, anchored: true},
+		{comps: []glob{{prefix: "kilo.json", literal: 9}}, literals: 1, bytes: 9, size: 10, anchored: true},
+		{comps: []glob{{prefix: "kilo.jsonc", literal: 10}}, literals: 1, bytes: 10, size: 11, anchored: true},
 		{comps: []glob{{prefix: "crush.json", literal: 10}}, literals: 1, bytes: 10, size: 11, anchored: true},
 		{comps: []glob{{prefix: ".crush.json", literal: 11}}, literals: 1, bytes: 11, size: 12, anchored: true},
 	}},
@@ -815,6 +867,10 @@ var builtIns = [...]builtIn{
 	}},
 	{form{Pattern: "privkey*", Except: "{*.{go,rs,c,cc,cpp,h,hpp,py,pyi,rb,php,pl,lua,js,jsx,mjs,cjs,ts,tsx,mts,cts,vue,svelte,java,kt,kts,scala,groovy,clj,cs,fs,vb,swift,m,mm,dart,ex,exs,erl,hs,ml,mli,nim,zig,r,jl,proto,graphql,tf,bzl,bazel,gradle,csproj,html,css,scss,md,mdx,rst,adoc},go.{mod,sum},{package,tsconfig*}.json,Cargo.toml,pyproject.toml,setup.cfg,pom.xml,py.typed,README*,LICENSE*,BUILD,Makefile,Dockerfile,CMakeLists.txt}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true, Type: 2}, []alt{
 		{comps: []glob{{prefix: "privkey", wild: &builtInWild26, literal: 7, loop: true, fold: true}}, bytes: 7, size: 457, kind: 2, fold: true},
+	}},
+	{form{Pattern: "rust-toolchain{,.toml}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
+		{comps: []glob{{prefix: "rust-toolchain", literal: 14, loop: true}}, literals: 1, bytes: 14, size: 67},
+		{comps: []glob{{prefix: "rust-toolchain.toml", literal: 19, loop: true}}, literals: 1, bytes: 19, size: 72},
 	}},
 	{form{Pattern: "secrets/**", Except: "{*.{go,rs,c,cc,cpp,h,hpp,py,pyi,rb,php,pl,lua,js,jsx,mjs,cjs,ts,tsx,mts,cts,vue,svelte,java,kt,kts,scala,groovy,clj,cs,fs,vb,swift,m,mm,dart,ex,exs,erl,hs,ml,mli,nim,zig,r,jl,proto,graphql,tf,bzl,bazel,gradle,csproj,html,css,scss,md,mdx,rst,adoc},go.{mod,sum},{package,tsconfig*}.json,Cargo.toml,pyproject.toml,setup.cfg,pom.xml,py.typed,README*,LICENSE*,BUILD,Makefile,Dockerfile,CMakeLists.txt}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true, Type: 2}, []alt{
 		{comps: []glob{{prefix: "secrets", literal: 7, loop: true, fold: true}, {wild: &builtInWild26, loop: true, fold: true}}, literals: 1, bytes: 7, size: 459, kind: 2, fold: true},
@@ -1031,11 +1087,12 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".clinerules", literal: 11, loop: true}, {prefix: "hooks", literal: 5}}, literals: 2, bytes: 16, size: 70},
 		{comps: []glob{{prefix: ".github", literal: 7, loop: true}, {prefix: "hooks", literal: 5}}, literals: 2, bytes: 12, size: 66},
 	}},
-	{form{Pattern: "{.config,.hg,.jj,.jj/repo,.vscode,.idea,.claude,.cursor,.gemini,.windsurf,.kiro,.roo,.junie,.clinerules,.github,mise,.cargo,.yarn}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Type: 2}, []alt{
+	{form{Pattern: "{.config,.hg,.jj,.jj/repo,.sl,.vscode,.idea,.claude,.cursor,.gemini,.windsurf,.kiro,.roo,.junie,.amazonq,.kilocode,.kilo,.clinerules,.github,mise,.cargo,.yarn}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Type: 2}, []alt{
 		{comps: []glob{{prefix: ".config", literal: 7, loop: true}}, literals: 1, bytes: 7, size: 60, kind: 2},
 		{comps: []glob{{prefix: ".hg", literal: 3, loop: true}}, literals: 1, bytes: 3, size: 56, kind: 2},
 		{comps: []glob{{prefix: ".jj", literal: 3, loop: true}}, literals: 1, bytes: 3, size: 56, kind: 2},
 		{comps: []glob{{prefix: ".jj", literal: 3, loop: true}, {prefix: "repo", literal: 4}}, literals: 2, bytes: 7, size: 61, kind: 2},
+		{comps: []glob{{prefix: ".sl", literal: 3, loop: true}}, literals: 1, bytes: 3, size: 56, kind: 2},
 		{comps: []glob{{prefix: ".vscode", literal: 7, loop: true}}, literals: 1, bytes: 7, size: 60, kind: 2},
 		{comps: []glob{{prefix: ".idea", literal: 5, loop: true}}, literals: 1, bytes: 5, size: 58, kind: 2},
 		{comps: []glob{{prefix: ".claude", literal: 7, loop: true}}, literals: 1, bytes: 7, size: 60, kind: 2},
@@ -1045,6 +1102,9 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".kiro", literal: 5, loop: true}}, literals: 1, bytes: 5, size: 58, kind: 2},
 		{comps: []glob{{prefix: ".roo", literal: 4, loop: true}}, literals: 1, bytes: 4, size: 57, kind: 2},
 		{comps: []glob{{prefix: ".junie", literal: 6, loop: true}}, literals: 1, bytes: 6, size: 59, kind: 2},
+		{comps: []glob{{prefix: ".amazonq", literal: 8, loop: true}}, literals: 1, bytes: 8, size: 61, kind: 2},
+		{comps: []glob{{prefix: ".kilocode", literal: 9, loop: true}}, literals: 1, bytes: 9, size: 62, kind: 2},
+		{comps: []glob{{prefix: ".kilo", literal: 5, loop: true}}, literals: 1, bytes: 5, size: 58, kind: 2},
 		{comps: []glob{{prefix: ".clinerules", literal: 11, loop: true}}, literals: 1, bytes: 11, size: 64, kind: 2},
 		{comps: []glob{{prefix: ".github", literal: 7, loop: true}}, literals: 1, bytes: 7, size: 60, kind: 2},
 		{comps: []glob{{prefix: "mise", literal: 4, loop: true}}, literals: 1, bytes: 4, size: 57, kind: 2},
@@ -1392,11 +1452,13 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".config", literal: 7, loop: true}, {prefix: "mise.", suffix: ".toml", wild: &builtInWild2, literal: 10}}, literals: 1, bytes: 17, size: 72},
 		{comps: []glob{{prefix: ".config", literal: 7, loop: true}, {prefix: "mise", literal: 4}}, literals: 2, bytes: 11, size: 65},
 	}},
-	{form{Pattern: "{{,.}opencode.{json,jsonc},{,.}crush.json}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
+	{form{Pattern: "{{,.}opencode.{json,jsonc},kilo.{json,jsonc},{,.}crush.json}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
 		{comps: []glob{{prefix: "opencode.json", literal: 13, loop: true}}, literals: 1, bytes: 13, size: 66},
 		{comps: []glob{{prefix: "opencode.jsonc", literal: 14, loop: true}}, literals: 1, bytes: 14, size: 67},
 		{comps: []glob{{prefix: ".opencode.json", literal: 14, loop: true}}, literals: 1, bytes: 14, size: 67},
 		{comps: []glob{{prefix: ".opencode.jsonc", literal: 15, loop: true}}, literals: 1, bytes: 15, size: 68},
+		{comps: []glob{{prefix: "kilo.json", literal: 9, loop: true}}, literals: 1, bytes: 9, size: 62},
+		{comps: []glob{{prefix: "kilo.jsonc", literal: 10, loop: true}}, literals: 1, bytes: 10, size: 63},
 		{comps: []glob{{prefix: "crush.json", literal: 10, loop: true}}, literals: 1, bytes: 10, size: 63},
 		{comps: []glob{{prefix: ".crush.json", literal: 11, loop: true}}, literals: 1, bytes: 11, size: 64},
 	}},
@@ -1519,29 +1581,29 @@ var builtInWild10 = wild{toks: []tok{{star: true}, {lit: 112}, {lit: 114}, {lit:
 
 var builtInWild11 = wild{toks: []tok{{star: true}, {lit: 115}, {lit: 101}, {lit: 99}, {lit: 114}, {lit: 101}, {lit: 116}, {star: true}}, except: nil}
 
-var builtInWild12 = wild{toks: []tok{{star: true}}, except: []glob{{prefix: "CLAUDE.md", literal: 9}, {prefix: "CLAUDE.local.md", literal: 15}, {prefix: "rules", literal: 5}, {prefix: "plans", literal: 5}, {prefix: "worktrees", literal: 9}, {prefix: "agent-memory", literal: 12}, {prefix: "agent-memory-local", literal: 18}}}
+var builtInWild12 = wild{toks: []tok{{star: true}}, except: []glob{{prefix: "rules", literal: 5}}}
 
-var builtInWild13 = wild{toks: []tok{{star: true}}, except: []glob{{prefix: "rules", literal: 5}, {prefix: "plans", literal: 5}}}
+var builtInWild13 = wild{toks: []tok{{star: true}}, except: []glob{{prefix: "CLAUDE.md", literal: 9}, {prefix: "CLAUDE.local.md", literal: 15}, {prefix: "rules", literal: 5}, {prefix: "plans", literal: 5}, {prefix: "worktrees", literal: 9}, {prefix: "agent-memory", literal: 12}, {prefix: "agent-memory-local", literal: 18}}}
 
-var builtInWild14 = wild{toks: []tok{{star: true}}, except: []glob{{suffix: ".example", wild: &builtInWild2, literal: 8, fold: true}, {suffix: ".sample", wild: &builtInWild2, literal: 7, fold: true}, {suffix: ".template", wild: &builtInWild2, literal: 9, fold: true}, {suffix: ".tmpl", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".tpl", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".dist", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".default", wild: &builtInWild2, literal: 8, fold: true}, {suffix: ".defaults", wild: &builtInWild2, literal: 9, fold: true}, {suffix: ".schema", wild: &builtInWild2, literal: 7, fold: true}}}
+var builtInWild14 = wild{toks: []tok{{star: true}}, except: []glob{{prefix: "rules", literal: 5}, {prefix: "plans", literal: 5}}}
 
-var builtInWild15 = wild{toks: []tok{{star: true}}, except: []glob{{suffix: "example", wild: &builtInWild0, literal: 7, fold: true}, {suffix: "sample", wild: &builtInWild0, literal: 6, fold: true}, {suffix: "template", wild: &builtInWild0, literal: 8, fold: true}, {suffix: "tmpl", wild: &builtInWild0, literal: 4, fold: true}, {suffix: "tpl", wild: &builtInWild0, literal: 3, fold: true}, {suffix: "dist", wild: &builtInWild0, literal: 4, fold: true}, {suffix: "default", wild: &builtInWild0, literal: 7, fold: true}, {suffix: "defaults", wild: &builtInWild0, literal: 8, fold: true}, {suffix: "schema", wild: &builtInWild0, literal: 6, fold: true}}}
+var builtInWild15 = wild{toks: []tok{{star: true}}, except: []glob{{suffix: ".example", wild: &builtInWild2, literal: 8, fold: true}, {suffix: ".sample", wild: &builtInWild2, literal: 7, fold: true}, {suffix: ".template", wild: &builtInWild2, literal: 9, fold: true}, {suffix: ".tmpl", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".tpl", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".dist", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".default", wild: &builtInWild2, literal: 8, fold: true}, {suffix: ".defaults", wild: &builtInWild2, literal: 9, fold: true}, {suffix: ".schema", wild: &builtInWild2, literal: 7, fold: true}}}
 
-var builtInWild16 = wild{toks: []tok{{set: &[4]uint64{0x200000000000, 0x80000000, 0x0, 0x0}}, {star: true}}, except: []glob{{suffix: "example", wild: &builtInWild0, literal: 7, fold: true}, {suffix: "sample", wild: &builtInWild0, literal: 6, fold: true}, {suffix: "template", wild: &builtInWild0, literal: 8, fold: true}, {suffix: "tmpl", wild: &builtInWild0, literal: 4, fold: true}, {suffix: "tpl", wild: &builtInWild0, literal: 3, fold: true}, {suffix: "dist", wild: &builtInWild0, literal: 4, fold: true}, {suffix: "default", wild: &builtInWild0, literal: 7, fold: true}, {suffix: "defaults", wild: &builtInWild0, literal: 8, fold: true}, {suffix: "schema", wild: &builtInWild0, literal: 6, fold: true}}}
+var builtInWild16 = wild{toks: []tok{{star: true}}, except: []glob{{suffix: "example", wild: &builtInWild0, literal: 7, fold: true}, {suffix: "sample", wild: &builtInWild0, literal: 6, fold: true}, {suffix: "template", wild: &builtInWild0, literal: 8, fold: true}, {suffix: "tmpl", wild: &builtInWild0, literal: 4, fold: true}, {suffix: "tpl", wild: &builtInWild0, literal: 3, fold: true}, {suffix: "dist", wild: &builtInWild0, literal: 4, fold: true}, {suffix: "default", wild: &builtInWild0, literal: 7, fold: true}, {suffix: "defaults", wild: &builtInWild0, literal: 8, fold: true}, {suffix: "schema", wild: &builtInWild0, literal: 6, fold: true}}}
 
-var builtInWild17 = wild{toks: []tok{{star: true}}, except: []glob{{prefix: "GEMINI.md", literal: 9}, {prefix: "styleguide.md", literal: 13}, {prefix: "config.yaml", literal: 11}}}
+var builtInWild17 = wild{toks: []tok{{set: &[4]uint64{0x200000000000, 0x80000000, 0x0, 0x0}}, {star: true}}, except: []glob{{suffix: "example", wild: &builtInWild0, literal: 7, fold: true}, {suffix: "sample", wild: &builtInWild0, literal: 6, fold: true}, {suffix: "template", wild: &builtInWild0, literal: 8, fold: true}, {suffix: "tmpl", wild: &builtInWild0, literal: 4, fold: true}, {suffix: "tpl", wild: &builtInWild0, literal: 3, fold: true}, {suffix: "dist", wild: &builtInWild0, literal: 4, fold: true}, {suffix: "default", wild: &builtInWild0, literal: 7, fold: true}, {suffix: "defaults", wild: &builtInWild0, literal: 8, fold: true}, {suffix: "schema", wild: &builtInWild0, literal: 6, fold: true}}}
 
-var builtInWild18 = wild{toks: []tok{{star: true}}, except: []glob{{prefix: "codeStyles", literal: 10}, {prefix: "inspectionProfiles", literal: 18}, {prefix: "dictionaries", literal: 12}, {prefix: "copyright", literal: 9}, {prefix: "scopes", literal: 6}, {prefix: "libraries", literal: 9}, {prefix: ".gitignore", literal: 10}, {prefix: ".name", literal: 5}, {prefix: "modules.xml", literal: 11}, {prefix: "vcs.xml", literal: 7}, {prefix: "encodings.xml", literal: 13}, {prefix: "icon", wild: &builtInWild2, literal: 4}, {suffix: ".iml", wild: &builtInWild2, literal: 4}}}
+var builtInWild18 = wild{toks: []tok{{star: true}}, except: []glob{{prefix: "GEMINI.md", literal: 9}, {prefix: "styleguide.md", literal: 13}, {prefix: "config.yaml", literal: 11}}}
 
-var builtInWild19 = wild{toks: []tok{{star: true}}, except: []glob{{prefix: "guidelines.md", literal: 13}}}
+var builtInWild19 = wild{toks: []tok{{star: true}}, except: []glob{{prefix: "codeStyles", literal: 10}, {prefix: "inspectionProfiles", literal: 18}, {prefix: "dictionaries", literal: 12}, {prefix: "copyright", literal: 9}, {prefix: "scopes", literal: 6}, {prefix: "libraries", literal: 9}, {prefix: ".gitignore", literal: 10}, {prefix: ".name", literal: 5}, {prefix: "modules.xml", literal: 11}, {prefix: "vcs.xml", literal: 7}, {prefix: "encodings.xml", literal: 13}, {prefix: "icon", wild: &builtInWild2, literal: 4}, {suffix: ".iml", wild: &builtInWild2, literal: 4}}}
 
-var builtInWild20 = wild{toks: []tok{{star: true}}, except: []glob{{prefix: "steering", literal: 8}, {prefix: "specs", literal: 5}}}
+var builtInWild20 = wild{toks: []tok{{star: true}}, except: []glob{{prefix: "guidelines.md", literal: 13}}}
 
-var builtInWild21 = wild{toks: []tok{{star: true}}, except: []glob{{prefix: "rules", literal: 5}, {prefix: "rules-", wild: &builtInWild2, literal: 6}}}
+var builtInWild21 = wild{toks: []tok{{star: true}}, except: []glob{{prefix: "steering", literal: 8}, {prefix: "specs", literal: 5}}}
 
-var builtInWild22 = wild{toks: []tok{{star: true}}, except: []glob{{prefix: "extensions.json", literal: 15}, {prefix: "launch.json", literal: 11}, {suffix: ".code-snippets", wild: &builtInWild2, literal: 14}}}
+var builtInWild22 = wild{toks: []tok{{star: true}}, except: []glob{{prefix: "rules", literal: 5}, {prefix: "rules-", wild: &builtInWild2, literal: 6}}}
 
-var builtInWild23 = wild{toks: []tok{{star: true}}, except: []glob{{prefix: "rules", literal: 5}}}
+var builtInWild23 = wild{toks: []tok{{star: true}}, except: []glob{{prefix: "extensions.json", literal: 15}, {prefix: "launch.json", literal: 11}, {suffix: ".code-snippets", wild: &builtInWild2, literal: 14}}}
 
 var builtInWild24 = wild{toks: nil, except: []glob{{prefix: ".secrets.baseline", literal: 17, fold: true}, {suffix: ".example", wild: &builtInWild2, literal: 8, fold: true}, {suffix: ".sample", wild: &builtInWild2, literal: 7, fold: true}, {suffix: ".template", wild: &builtInWild2, literal: 9, fold: true}, {suffix: ".tmpl", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".tpl", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".dist", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".default", wild: &builtInWild2, literal: 8, fold: true}, {suffix: ".defaults", wild: &builtInWild2, literal: 9, fold: true}, {suffix: ".schema", wild: &builtInWild2, literal: 7, fold: true}}}
 

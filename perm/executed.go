@@ -37,10 +37,11 @@ var executed = []habit{
 
 	// Version control, and hooks.
 	{".gitconfig", "", "configuration of git, which names programs"},
-	{".config/{git,hg,jj}", "", "configuration of git, Mercurial or Jujutsu, which names programs"},
+	{".config/{git,hg,jj,sapling}", "", "configuration of git, Mercurial, Jujutsu or Sapling, which names programs"},
 	{".hg/{hgrc,hgrc-not-shared,sharedpath}", "", "configuration of a Mercurial repository, which names programs"},
 	{".{hgrc,jjconfig.toml}", "", "configuration of Mercurial or Jujutsu, which names programs"},
 	{".jj/{repo/config.toml,workspace-config.toml}", "", "configuration of a Jujutsu repository, which names programs"},
+	{".sl/{config,sharedpath}", "", "configuration of a Sapling repository, which names programs"},
 	{".{husky,githooks,git-hooks,lefthook,lefthook-local}", "", "hooks that git runs"},
 	{"{.pre-commit-config.{yaml,yml},prek.toml,.overcommit.yml}", "", "says what git's hooks run"},
 	{"{,.,.config/}lefthook{,-local}.{yml,yaml,json,jsonc,toml}", "", "says what git's hooks run"},
@@ -57,7 +58,7 @@ var executed = []habit{
 	{"{.exrc,.vimrc,.gvimrc,.nvimrc,.nvim.lua,.lvimrc}", "", "commands of vim"},
 	{".config/{nvim,emacs,helix,zed,Code}", "", "settings of an editor, which name programs and start them"},
 	{"{.emacs,.emacs.d,.dir-locals.el,.dir-locals-2.el}", "", "variables and code of Emacs"},
-	{".{gdbinit,gdbearlyinit,lldbinit}", "", "commands of a debugger"},
+	{".{gdbinit,gdbearlyinit,lldbinit,pdbrc}", "", "commands of a debugger"},
 
 	// Agents: settings, permissions, hooks, commands and servers of tools.
 	{".claude/*", "{CLAUDE.md,CLAUDE.local.md,rules,plans,worktrees,agent-memory,agent-memory-local}", "settings, hooks and commands of an agent"},
@@ -67,20 +68,24 @@ var executed = []habit{
 	{".kiro/*", "{steering,specs}", "settings, hooks and commands of an agent"},
 	{".roo/*", "{rules,rules-*}", "settings, hooks and commands of an agent"},
 	{".junie/*", "guidelines.md", "settings, hooks and commands of an agent"},
+	{".amazonq/*", "rules", "settings, hooks and commands of an agent"},
+	{".{kilocode,kilo}/*", "{rules,rules-*}", "settings, hooks and commands of an agent"},
 	{"{.clinerules/hooks,.github/hooks}", "", "hooks of an agent"},
 	{".{codex,agents,opencode,continue,amp,qwen,factory,augment,crush}", "", "settings, hooks and commands of an agent"},
-	{"{{,.}opencode.{json,jsonc},{,.}crush.json}", "", "settings, hooks and commands of an agent"},
+	{"{{,.}opencode.{json,jsonc},kilo.{json,jsonc},{,.}crush.json}", "", "settings, hooks and commands of an agent"},
 
 	// Wolffia itself: what the next sandbox is made with.
 	{"{.wolffia.yaml,.config/wolffia}", "", "what wolffia makes sandboxes with"},
 
 	// Version and package managers, and interpreters at their start.
 	{"{{,.}mise{,.*}.toml,.mise,mise/config{,.*}.toml,.config/mise{,.*}.toml,.config/mise}", "", "what mise runs and puts into the environment at a cd"},
+	{".tool-versions", "", "programs that asdf and mise run in place of a tool"},
+	{"rust-toolchain{,.toml}", "", "programs that rustup runs as cargo and rustc"},
 	{".cargo/config{,.toml}", "", "programs that cargo and rust-analyzer run in place of the compiler"},
 	{".yarn/{releases,plugins,sdks}", "", "programs that every command of yarn runs, and editors"},
 	{".pnpmfile.{cjs,mjs}", "", "code that pnpm runs"},
 	{".{Rprofile,Renviron}", "", "code that R and its editors run at their start"},
-	{".{irbrc,pryrc,pythonrc,pythonrc.py,ghci,iex.exs,perldb}", "", "code that an interpreter runs at its start"},
+	{".{irbrc,pryrc,pythonrc,pythonrc.py,ghci,iex.exs,perldb,octaverc,ocamlinit}", "", "code that an interpreter runs at its start"},
 }
 
 // anyExecuted and someExecuted are the Source of AnyExecutedRules and of
@@ -141,7 +146,7 @@ func executedRules(prefix, source, notBelow string) (rules []Rule) {
 // executedWays are the directories on the way to the names in executed. A link in
 // their place would lead elsewhere; a directory cannot be moved there, since other
 // rules hold below it.
-const executedWays = "{.config,.hg,.jj,.jj/repo,.vscode,.idea,.claude,.cursor,.gemini,.windsurf,.kiro,.roo,.junie,.clinerules,.github,mise,.cargo,.yarn}"
+const executedWays = "{.config,.hg,.jj,.jj/repo,.sl,.vscode,.idea,.claude,.cursor,.gemini,.windsurf,.kiro,.roo,.junie,.amazonq,.kilocode,.kilo,.clinerules,.github,mise,.cargo,.yarn}"
 
 // reasonExecuted returns the reason of the row that r was made from.
 func reasonExecuted(r *Rule) string {
@@ -158,7 +163,7 @@ func reasonExecuted(r *Rule) string {
 func ExecutedDirs() []string {
 	return []string{
 		".vscode", ".idea", ".zed", ".helix", ".devcontainer",
-		".claude", ".cursor", ".gemini", ".windsurf", ".kiro", ".roo", ".junie", ".codex", ".agents", ".opencode", ".continue",
+		".claude", ".cursor", ".gemini", ".windsurf", ".kiro", ".roo", ".junie", ".amazonq", ".kilocode", ".kilo", ".codex", ".agents", ".opencode", ".continue",
 	}
 }
 
@@ -166,7 +171,7 @@ func ExecutedDirs() []string {
 // directories there that the host's programs execute or obey. They may be links into a
 // codebase. The slice is the caller's.
 func ExecutedHome() []string {
-	names := []string{".local/bin", "bin", ".config/opencode"}
+	names := []string{".local/bin", "bin", ".config/opencode", ".config/kilo"}
 	for _, h := range executed {
 		all, _ := expand(h.pattern) // a test parses each
 		for _, name := range all {

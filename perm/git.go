@@ -19,8 +19,9 @@ var gitChecked = []string{
 var gitHidden = []string{"rr-cache/*/postimage*"}
 
 // gitRead are the older forms of a remote's configuration, and files in a git directory
-// that programs around git execute: lazygit, and the filters of transcrypt.
-var gitRead = []string{"remotes/*", "branches/*", "lazygit.yml", "crypt"}
+// that programs around git execute: lazygit, the filters of transcrypt, and what Sapling's
+// configuration names.
+var gitRead = []string{"remotes/*", "branches/*", "lazygit.yml", "crypt", "sl/config"}
 
 // gitPlaces are the places of git directories in a git directory: itself, those of its
 // submodules, whose names can have slashes, those of its linked worktrees, and those of the
@@ -97,7 +98,7 @@ func gitRules(prefix, source string) (rules []Rule) {
 	for _, part := range gitRead {
 		rules = append(rules, gitRule(prefix+part, Glob, Read, source))
 	}
-	return rules
+	return append(rules, gitRule(prefix+"sl", File, Read, source)) // no link in the place of the directory
 }
 
 func gitRule(pattern string, kind Kind, level Level, source string) Rule {
