@@ -52,7 +52,8 @@
 //	NAME.bak   and .backup, .old, .orig, .save, " copy", " - copy", with or without a
 //	           number (.bak2, .save.1, " - copy (2)"), and " (copy)", in either case
 //
-// and from the names of copies in turn (NAME.bak~, .NAME.swp~), up to eight names.
+// and from the names of copies in turn (NAME.bak~, .NAME.swp~), up to eight names. A copy of
+// what a rule excepts is excepted, too, unless it may also be one of what the pattern matches.
 //
 // # Order
 //

@@ -114,17 +114,25 @@ func (a *alt) walk(names []string, dir bool, g *groups) (whole, below, open bool
 		for i := range a.comps {
 			if at[i] && !silent {
 				next[i] = next[i] || a.comps[i].loop
-				next[i+1] = next[i+1] || a.comps[i].match(name)
-				if a.copies && !dir && depth == len(names)-1 && i == len(a.comps)-1 {
-					originals, n := originals(name)
-					next[i+1] = next[i+1] || slices.ContainsFunc(originals[:n], a.comps[i].match)
-				}
+				file := !dir && depth == len(names)-1 && i == len(a.comps)-1
+				next[i+1] = next[i+1] || a.takes(i, name, file)
 			}
 		}
 		at = next
 		silent = silent || a.group&g.of(name) != 0
 	}
 	return at[len(a.comps)], below, !silent && slices.Contains(at[:len(a.comps)], true)
+}
+
+// takes reports whether component i of a matches name; file tells that it is the file that the whole of a is to match.
+func (a *alt) takes(i int, name string, file bool) bool {
+	g := &a.comps[i]
+	if !a.copies || !file {
+		return g.match(name)
+	}
+	takes := func(name string) bool { return g.match(name) && !g.exceptsCopy(name) }
+	names, n := originals(name)
+	return takes(name) || slices.ContainsFunc(names[:n], takes)
 }
 
 // Remedy returns the command line flag that would give the path the level want, or ""

@@ -71,20 +71,48 @@ func (g *glob) match(name string) bool {
 	if g.fold {
 		name = lower(name)
 	}
+	return g.shapes(name) && !g.excepts(name)
+}
+
+// shapes is match for a name whose case is as g wants it, but for what g excepts.
+func (g *glob) shapes(name string) bool {
 	if g.wild == nil {
 		return name == g.prefix
 	}
-	if len(name) < len(g.prefix)+len(g.suffix) ||
-		!strings.HasPrefix(name, g.prefix) || !strings.HasSuffix(name, g.suffix) ||
-		!matchToks(g.wild.toks, name[len(g.prefix):len(name)-len(g.suffix)]) {
+	return len(name) >= len(g.prefix)+len(g.suffix) &&
+		strings.HasPrefix(name, g.prefix) && strings.HasSuffix(name, g.suffix) &&
+		matchToks(g.wild.toks, name[len(g.prefix):len(name)-len(g.suffix)])
+}
+
+// excepts reports whether g does not match a name of its shape.
+func (g *glob) excepts(name string) bool {
+	if g.wild == nil {
 		return false
 	}
-	for i := range g.wild.except {
+	for i := range g.wild.except { // a function literal would be allocated: match calls this
 		if g.wild.except[i].match(name) {
-			return false
+			return true
 		}
 	}
-	return true
+	return false
+}
+
+// exceptsCopy reports whether g does not match a file that it would match, since that may be a copy of one that g
+// excepts.
+func (g *glob) exceptsCopy(name string) bool {
+	if g.wild == nil || len(g.wild.except) == 0 {
+		return false
+	}
+	names, n := originals(name)
+	for _, original := range names[:n] {
+		if g.fold {
+			original = lower(original)
+		}
+		if g.shapes(original) && g.excepts(original) {
+			return true
+		}
+	}
+	return false
 }
 
 // lower makes g, whose text comes from lowerPattern, match letters of either case.

@@ -116,9 +116,10 @@ func (p *Policy) Child(s State, name string, dir bool) Level {
 	}
 	st := p.state(s)
 	v := st.verdict
+	as := name // what is looked for: the name, or that of a file that it may be a copy of
 	take := func(at item) {
 		a := &p.alts[at.alt()]
-		if at.pos()+1 == len(a.comps) && a.kind != Directory && a.group&st.below == 0 {
+		if at.pos()+1 == len(a.comps) && a.kind != Directory && a.group&st.below == 0 && !(a.copies && a.comps[at.pos()].exceptsCopy(as)) {
 			v.match(at.alt(), a)
 		}
 	}
@@ -133,9 +134,9 @@ func (p *Policy) Child(s State, name string, dir bool) Level {
 		}
 	}
 	names, n := originals(name)
-	for _, original := range names[:n] {
-		st.table.each(original, st.end, takeCopy)
-		p.freeTable.each(original, st.end, takeCopy)
+	for _, as = range names[:n] {
+		st.table.each(as, st.end, takeCopy)
+		p.freeTable.each(as, st.end, takeCopy)
 	}
 	return v.result()
 }

@@ -45,7 +45,7 @@ func randomRules(r *rand.Rand) []Rule {
 }
 
 func randomPath(r *rand.Rand) string {
-	names := []string{"a", "b", "ab", "a.x", "b.x", "c", "A", "aB", "A.x", "b.X", "a~", ".a.x.swp", "#b#", ".#ab", "A.BAK", "a.save.1", ".b.x~.swo", "a.bak~", ".a.x.swp~~", "b - Copy (2)"}
+	names := []string{"a", "b", "ab", "a.x", "b.x", "c", "A", "aB", "A.x", "b.X", "a~", ".a.x.swp", "#b#", ".#ab", "A.BAK", "a.save.1", ".b.x~.swo", "a.bak~", ".a.x.swp~~", "b - Copy (2)", "a~.x", "a.x~"}
 	var parts []string
 	for n := r.IntN(6); n > 0; n-- {
 		parts = append(parts, names[r.IntN(len(names))])

@@ -490,6 +490,31 @@ func TestCopiesStayNear(t *testing.T) {
 	}
 }
 
+// TestCopiesOfExcepted: a copy of what a row excepts is excepted, too, though the row's pattern has its name; unless it
+// may be one of a secret.
+func TestCopiesOfExcepted(t *testing.T) {
+	p := mustCompile(t, preset(t, DefaultPreset)...)
+	for want, names := range map[Level][]string{
+		Write: {
+			".env.example~", ".env.example.swp", ".env.example.orig", ".env.sample.bak", ".env.example.bak~", ".env.example (copy)",
+			"id_rsa.pub~", "id_rsa.pub.bak", "terraform.tfvars.example~", "secrets/main.go~", "secrets/a/main.go.orig", "privkey_test.go~",
+		},
+		None: {
+			".env.local~", ".env.bak", ".env.bak.local", ".env.example.local", ".go.env.swp", "id_rsa.old~", "id_rsa.bak",
+			".env.example.local~", "secrets/db.json~", "secrets/db.json.orig", "secrets/.main.go.bak/x",
+		},
+	} {
+		for _, name := range names {
+			if got := p.Level(name, false); got != want {
+				t.Errorf("%s is %v, want %v: %v", name, got, want, p.Explain(name, false))
+			}
+		}
+	}
+	if got := p.Level(".env.example~", true); got == Write {
+		t.Error("a directory .env.example~ is shown: copies are files")
+	}
+}
+
 // TestSecretRows: each row alone hides what it is for, and no more.
 func TestSecretRows(t *testing.T) {
 	seen := map[string]bool{}

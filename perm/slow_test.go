@@ -3,6 +3,7 @@ package perm
 import (
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -231,42 +232,59 @@ func (a *slowAlt) exactly(names []string) bool {
 // covers reports whether the rule is about the path.
 func (a *slowAlt) covers(names []string, dir bool) bool {
 	if a.rule.Type == File {
-		return !dir && (a.exactly(names) || a.copied(names))
+		return !dir && a.coversFile(names)
 	}
 	for n := range names {
 		if a.exactly(names[:n]) {
 			return true
 		}
 	}
-	return (dir || !a.dirOnly || len(a.comps) == 0) && a.exactly(names) || !dir && !a.dirOnly && a.copied(names)
+	return dir && a.exactly(names) || !dir && !a.dirOnly && a.coversFile(names) || len(a.comps) == 0 && a.exactly(names)
 }
 
-// copied reports whether names is the path of a copy of a file that the pattern names, or of a copy of it: it tries each
-// part of the name.
-func (a *slowAlt) copied(names []string) bool {
+// coversFile reports whether the pattern names a file, or one that it may be a copy of.
+func (a *slowAlt) coversFile(names []string) bool {
+	return a.exactly(names) && !a.copiesExcepted(names) || slices.ContainsFunc(a.originals(names), a.coversFile)
+}
+
+// copiesExcepted reports whether names is the path of a copy of a file that the rule excepts, or of a copy of it.
+func (a *slowAlt) copiesExcepted(names []string) bool {
+	all := *a
+	all.rule = &Rule{Pattern: a.rule.Pattern, NotBelow: a.rule.NotBelow, Fold: a.rule.Fold, Type: a.rule.Type}
+	return slices.ContainsFunc(a.originals(names), func(of []string) bool {
+		return !a.exactly(of) && all.exactly(of) || a.copiesExcepted(of)
+	})
+}
+
+// originals returns the paths of the files that one at names may be a copy of, without those of which these are copies:
+// it tries each part of the name.
+func (a *slowAlt) originals(names []string) (paths [][]string) {
 	if !a.rule.Copies || len(names) == 0 || len(a.comps) == 0 {
-		return false
+		return nil
 	}
 	dir, name := names[:len(names)-1], names[len(names)-1]
+	add := func(original string) { paths = append(paths, append(dir[:len(dir):len(dir)], original)) }
+	for to := 1; to < len(name); to++ { // the longest end, as in "NAME - Copy"
+		if slowBackup.MatchString(name[to:]) && validName(name[:to]) {
+			add(name[:to])
+			break
+		}
+	}
 	for from := range name {
 		for to := from + 1; to <= len(name); to++ {
 			before, original, after := name[:from], name[from:to], name[to:]
-			if slowCopy.MatchString(before+"NAME"+after) && (before != "" || original[0] == '.' || !slowBare.MatchString(after)) &&
-				validName(original) {
-				if of := append(dir[:len(dir):len(dir)], original); a.exactly(of) || a.copied(of) {
-					return true
-				}
+			if slowOpen.MatchString(before+"NAME"+after) && (before != "" || original[0] == '.') && validName(original) {
+				add(original)
 			}
 		}
 	}
-	return false
+	return paths
 }
 
-// slowCopy are the names of copies of NAME, slowBare the ends of those that only a NAME with a dot of its own has.
+// slowBackup are the ends of the names of backups of NAME, slowOpen the names of what an editor keeps of NAME.
 var (
-	slowBackup = `(~|\.~\d+~|(?i:\.bak|\.backup|\.old|\.orig|\.save|( -)? copy)([. ]*\d*|[. ]*\(\d+\))| \((?i:copy)[. ]*\d*\))`
-	slowCopy   = regexp.MustCompile(`^(NAME` + slowBackup + `|#NAME#|\.#NAME|\.?NAME\.(?i:sw[a-p]|un~))$`)
-	slowBare   = regexp.MustCompile(`\.(?i:sw[a-p]|un~)$`)
+	slowBackup = regexp.MustCompile(`^(~|\.~\d+~|(?i:\.bak|\.backup|\.old|\.orig|\.save|( -)? copy)([. ]*\d*|[. ]*\(\d+\))| \((?i:copy)[. ]*\d*\))$`)
+	slowOpen   = regexp.MustCompile(`^(#NAME#|\.#NAME|\.?NAME\.(?i:sw[a-p]|un~))$`)
 )
 
 // leads reports whether some path below names could be one that the pattern
