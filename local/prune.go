@@ -145,14 +145,18 @@ func (s *sandboxes) Prune(ctx context.Context, stopped bool) ([]runtime.Pruned, 
 	return all, errors.Join(errs...)
 }
 
-// unapplied reports whether a sandbox that does not run may have changes that were not applied.
+// unapplied reports whether a sandbox that does not run may have changes that were not applied, or snapshots.
 func (s *sandboxes) unapplied(ctx context.Context, id string) bool {
 	c, err := s.dir.Box(id).Config()
 	if err != nil || !c.CopyOnWrite {
 		return false
 	}
 	all, err := s.Changes(ctx, id, runtime.ChangesOptions{})
-	return err != nil || len(all) > 0
+	if err != nil || len(all) > 0 {
+		return true
+	}
+	snapshots, err := s.Snapshots(ctx, id)
+	return err != nil || len(snapshots) > 0
 }
 
 // tidy removes sandboxes of no use, as far as that can be done at once. It reads two files

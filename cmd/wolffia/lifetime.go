@@ -79,7 +79,7 @@ func (a *app) pruneCommand() *cobra.Command {
 		Short: "Destroy sandboxes that are dead, or whose lifetime is over",
 		Long: `Destroy sandboxes that are dead, whose lifetime is over, or that were left half
 made or half destroyed; with --stopped also those that were stopped. None that runs,
-that somebody is just starting, or that has changes which were not applied (--cow). Prints the ids of what was destroyed.`,
+that somebody is just starting, or that has changes which were not applied (--cow) or snapshots. Prints the ids of what was destroyed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rt, err := a.open("")
@@ -107,12 +107,12 @@ that somebody is just starting, or that has changes which were not applied (--co
 	return cmd
 }
 
-// tellCopied says which sandboxes that do not run stay, since they have changes.
+// tellCopied says which sandboxes that do not run stay, since they have changes or snapshots.
 func (a *app) tellCopied(ctx context.Context, rt *local.Runtime) error {
 	all, err := rt.List(ctx)
 	for _, s := range all {
 		if s.CopyOnWrite && (s.State == runtime.StateStopped || s.State == runtime.StateDead) {
-			a.warn("sandbox %[1]s stays, since it may have changes that were not applied: wolffia diff %[1]s; rm -f %[1]s", s.ContainerName())
+			a.warn("sandbox %[1]s stays, since it may have changes that were not applied, or snapshots: wolffia diff %[1]s; snapshot ls %[1]s; rm -f %[1]s", s.ContainerName())
 		}
 	}
 	return err

@@ -174,7 +174,7 @@ func (m *mcpServer) copied(ctx context.Context) bool {
 	return m.box.cow
 }
 
-// end destroys the sandboxes that end with us, but keeps those with changes that were not applied.
+// end destroys the sandboxes that end with us, but keeps those with changes that were not applied, or snapshots.
 func (m *mcpServer) end(ctx context.Context) (err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -47,9 +47,22 @@ func (a *app) asks() bool {
 
 // review decides what becomes of the changes of a sandbox of run whose command has ended, as
 // failed or not, and reports whether the sandbox is to be kept, since it has changes that were
-// neither applied nor discarded. tell prints that, and is for later: wolffia may end in it, and then
+// neither applied nor discarded, or snapshots. tell prints that, and is for later: wolffia may end in it, and then
 // the sandbox must have been kept.
 func (a *app) review(ctx context.Context, rt *local.Runtime, id string, f *reviewFlags, failed bool) (keep bool, tell func() error, err error) {
+	keep, told, err := a.reviewChanges(ctx, rt, id, f, failed)
+	if keep || !hasSnapshots(context.WithoutCancel(ctx), rt, id) {
+		return keep, told, err
+	}
+	return true, func() error {
+		err := told()
+		fmt.Fprintf(a.err, "wolffia: sandbox %[1]s stays, since it has snapshots: wolffia snapshot ls %[1]s; rm -f %[1]s\n", id)
+		return err
+	}, err
+}
+
+// reviewChanges is review for changes and commits alone.
+func (a *app) reviewChanges(ctx context.Context, rt *local.Runtime, id string, f *reviewFlags, failed bool) (keep bool, tell func() error, err error) {
 	asking := ctx
 	ctx = context.WithoutCancel(ctx)
 	silent := func() error { return nil }
@@ -202,10 +215,11 @@ func (a *app) askReview(ctx context.Context, rt *local.Runtime, s *runtime.Sandb
 		case "x", "discard":
 			if commits {
 				fmt.Fprintln(a.err, "wolffia: the sandbox stays, since it has commits: wolffia apply --git, or wolffia rm")
-				_, err := rt.Discard(ctx, s.ID, pathsOf(all))
-				return true, silent, err
 			}
-			return false, silent, nil
+			if commits || hasSnapshots(ctx, rt, s.ID) { // the sandbox stays
+				_, err = rt.Discard(ctx, s.ID, pathsOf(all))
+			}
+			return commits || err != nil, silent, err
 		}
 	}
 }

@@ -20,7 +20,7 @@ func (a *app) rmCommand() *cobra.Command {
 		Use:   "rm [-f] SANDBOX...",
 		Short: "Destroy sandboxes; return when all of it is gone",
 		Long: `Destroy sandboxes; return when all of it is gone. One that runs, or that has changes
-which were not applied (--cow), is destroyed only with -f. --all destroys all sandboxes and
+which were not applied (--cow) or snapshots, is destroyed only with -f. --all destroys all sandboxes and
 prints the id of each; at a terminal it asks first, unless --yes is given. It ends the pools too.`,
 		Example: `  wolffia rm web
   wolffia rm -f --all`,
@@ -44,13 +44,13 @@ prints the id of each; at a terminal it asks first, unless --yes is given. It en
 			})
 		},
 	}
-	cmd.Flags().BoolVarP(&force, "force", "f", false, "also destroy sandboxes that run or have changes, and ignore missing ones")
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "also destroy sandboxes that run, have changes or snapshots, and ignore missing ones")
 	cmd.Flags().BoolVar(&all, "all", false, "destroy all sandboxes")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "with --all: do not ask")
 	return cmd
 }
 
-// remove destroys the sandbox that ref names; one that runs, has changes, or does not exist, only
+// remove destroys the sandbox that ref names; one that runs, has changes or snapshots, or does not exist, only
 // with force.
 func (a *app) remove(ctx context.Context, rt *local.Runtime, ref string, force bool) error {
 	s, err := rt.Get(ctx, ref)

@@ -10,8 +10,8 @@ import (
 	"wolffia/runtime"
 )
 
-// unapplied returns an error if a sandbox that does not run has changes that were not applied, or that cannot
-// be told.
+// unapplied returns an error if a sandbox that does not run has changes that were not applied, or snapshots, or if that
+// cannot be told.
 func unapplied(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox) error {
 	if !s.CopyOnWrite || s.State == runtime.StateRunning {
 		return nil
@@ -27,7 +27,17 @@ func unapplied(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox) error
 	case git && !noCommits(ctx, rt, s, all):
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %[1]s may have commits that were not applied: wolffia apply --git --dry-run %[1]s; rm -f %[1]s", s.ContainerName())
 	}
-	return nil
+	snapshots, err := rt.Snapshots(ctx, s.ID)
+	if err == nil && len(snapshots) > 0 {
+		err = runtime.Errorf(runtime.ErrConflict, "sandbox %[1]s has %[2]s: wolffia snapshot ls %[1]s; rm -f %[1]s", s.ContainerName(), counted(len(snapshots), "snapshot"))
+	}
+	return err
+}
+
+// hasSnapshots reports whether a sandbox has snapshots, and true if that cannot be told; false for one that is gone.
+func hasSnapshots(ctx context.Context, rt *local.Runtime, id string) bool {
+	all, err := rt.Snapshots(ctx, id)
+	return len(all) > 0 || err != nil && !errors.Is(err, runtime.ErrNotFound)
 }
 
 // noCommits reports whether the host has all commits of a sandbox with these changes. If git inside does not say it is
