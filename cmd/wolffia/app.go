@@ -27,6 +27,7 @@ type app struct {
 	stdio
 	heeding  sync.WaitGroup // until signals end the context of a command
 	heed     *heed
+	umask    uint32       // the caller's: for copies, which are as those of cp(1)
 	stateDir string       // --state-dir
 	log      *slog.Logger // the service's; nil for other commands
 	closers  []func() error

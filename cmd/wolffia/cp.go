@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"wolffia/internal/archive"
-	"wolffia/internal/proc"
 	"wolffia/local"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -151,14 +150,14 @@ func (a *app) copy(ctx context.Context, rt *local.Runtime, id string, from, to p
 	case from.stream():
 		return a.copyFromStdin(ctx, rt, id, to)
 	case from.sandbox != "":
-		return copyOut(ctx, rt, id, from, to.path, into)
+		return copyOut(ctx, rt, id, from, to.path, into, a.umask)
 	}
 	return copyIn(ctx, rt, id, from.path, to, into)
 }
 
 // copyOut unpacks on the host what the guest's program packs inside. What it is called
 // here is not for the sandbox to say: that could replace any file in the target.
-func copyOut(ctx context.Context, rt *local.Runtime, id string, from place, to string, into bool) error {
+func copyOut(ctx context.Context, rt *local.Runtime, id string, from place, to string, into bool, umask uint32) error {
 	name := path.Base(path.Clean(from.path))
 	st, err := os.Stat(to)
 	isDir := err == nil && st.IsDir()
@@ -172,7 +171,7 @@ func copyOut(ctx context.Context, rt *local.Runtime, id string, from place, to s
 	}
 	p := &helper{place: from, args: []string{"pack", inSandbox(from.path)}}
 	return p.run(ctx, rt, id, func(p runtime.Process) error {
-		return archive.Unpack(p.Stdout(), to, &archive.Options{Name: name, Umask: proc.Umask()})
+		return archive.Unpack(p.Stdout(), to, &archive.Options{Name: name, Umask: umask})
 	})
 }
 

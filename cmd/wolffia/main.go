@@ -28,6 +28,7 @@ import (
 const noGC = 400
 
 func main() {
+	umask := leaveOwner()
 	// Most commands end before a collection would pay: one takes a wolffia run one to three milliseconds of its start.
 	usual := debug.SetGCPercent(noGC)
 	time.AfterFunc(time.Second, func() { debug.SetGCPercent(usual) })
@@ -37,15 +38,24 @@ func main() {
 		fmt.Fprintln(os.Stderr, "wolffia:", err)
 		os.Exit(exitFailed)
 	}
-	os.Exit(run(os.Args[1:], stdio{os.Stdin, out, complaints}))
+	os.Exit(run(os.Args[1:], stdio{os.Stdin, out, complaints}, umask))
+}
+
+// leaveOwner takes the owner's bits out of the umask of this process, and returns the umask that it had. wolffia and the
+// programs that it starts make files to use them: with a umask such as 0277 they could not. It is for main: another
+// thread that makes a file meanwhile could do so without permissions.
+func leaveOwner() (umask uint32) {
+	umask = uint32(unix.Umask(0o777))
+	unix.Umask(int(umask &^ 0o700))
+	return umask
 }
 
 // rehearsing are the commands that read the record of a sandbox first, and take little time.
 var rehearsing = []string{"exec", "inspect", "ls", "rm", "stop"}
 
-// run executes one command line and returns its exit code.
-func run(args []string, io stdio) int {
-	a := &app{stdio: io}
+// run executes one command line and returns its exit code; umask is the caller's.
+func run(args []string, io stdio, umask uint32) int {
+	a := &app{stdio: io, umask: umask}
 	came := make(chan os.Signal, 16)
 	a.heeding.Go(func() { notify(came, stops...) }) // a third of a millisecond: Go's runtime changes threads four times for each
 	ctx, heed := newHeed(context.Background(), came)

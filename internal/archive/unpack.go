@@ -22,7 +22,7 @@ type Options struct {
 	MaxBytes   int64 // in all regular files together; 0 means no limit
 	MaxEntries int   // files, directories and links; 0 means DefaultMaxEntries
 	// Umask are the permissions that new files and directories do not get, whatever the stream says, as of umask(2); 0
-	// means that they get all.
+	// means that they get all. The umask of the process itself must leave the owner's bits: Unpack writes to what it makes.
 	Umask uint32
 }
 
