@@ -317,17 +317,28 @@ func (a *app) endWorktree(ctx context.Context, w *worktree) error {
 // worktreeStateScript prints something if removing the working tree that it runs in would lose work. The
 // git directory of a submodule is in that of the working tree, or in the working tree, and goes with it: so do
 // commits there that no remote has. git status does not report them once the working tree has committed the submodule.
+// A submodule's repository is cloned into the working tree, so that it has from elsewhere what the codebase pinned when
+// the working tree was made, and the tags of commits at which its HEAD never was.
 const worktreeStateScript = `git symbolic-ref -q HEAD >/dev/null || echo detached
 git status --porcelain --untracked-files=normal --ignore-submodules=none || echo unknown
+export pinned="$(git ls-tree -r "$(git rev-list -g HEAD | tail -n 1)" | sed -n 's/^160000 commit \([0-9a-f]*\).*/\1/p')"
+export own='own() {
+	been=$(git --git-dir="$1" log -g --format=%H)
+	tags=$(git --git-dir="$1" for-each-ref --format="%(objectname) %(*objectname)" refs/tags | grep -F "$been")
+	cloned=$(echo "$pinned" | git --git-dir="$1" cat-file --batch-check | sed -n "s/ commit .*//p")
+	git --git-dir="$1" rev-list -n 1 --exclude="refs/tags/*" --all $tags --not --remotes $cloned || echo unknown
+}'
+eval "$own"
 modules=$(git rev-parse --git-dir)/modules
 test ! -e "$modules" || find "$modules" -name HEAD -exec sh -c '
+eval "$own"
 for head; do
-	test ! -e "${head%/HEAD}/objects" || git --git-dir="${head%/HEAD}" rev-list -n 1 --all --not --remotes || echo unknown
+	test ! -e "${head%/HEAD}/objects" || own "${head%/HEAD}"
 done' - {} + || echo unknown
 git ls-files --stage | while read -r mode id stage path; do
 	test "$mode" != 160000 || case $path in
 	\"*) echo submodule ;;
-	*) test ! -e "$path/.git" || git -C "$path" rev-list -n 1 --all --not --remotes || echo unknown ;;
+	*) test ! -e "$path/.git" || own "$path/.git" ;;
 	esac
 done`
 
