@@ -17,8 +17,8 @@ import (
 
 // Bounds of what is written before it is put in place, and how many flushes the disk gets at a time.
 const (
-	maxBatch      = 256      // files
-	maxBatchBytes = 64 << 20 // bytes, after which a batch ends
+	maxBatch      = 4 * flushers // files, whose directories are open: a user may have set a limit of few (ulimit -n)
+	maxBatchBytes = 64 << 20     // bytes, after which a batch ends
 	flushers      = 16
 )
 

@@ -203,8 +203,8 @@ func (p *pin) file(from, to int, name, at string) (err error) {
 	return p.Log.Add(r)
 }
 
-// maxCopies bounds the files that are open at once.
-const maxCopies = 256
+// maxCopies bounds the files that are open at once, as maxBatch does.
+const maxCopies = maxBatch
 
 // flush makes the copies last through a power cut: an empty index in place of the host's would be taken for deletions.
 func (p *pin) flush() error {
