@@ -43,7 +43,7 @@ type descriptors struct {
 // open opens what a plan needs. The caller closes all of it, after an error too.
 func (p *plan) open(box *statedir.Box, lock *statedir.Lock, using *using) (*descriptors, error) {
 	d := new(descriptors)
-	d.log = d.one(openLog(box))
+	d.log = d.one(openLog(box, p.config))
 	coredump.Permit()   // here, since the shim may have dropped the privileges that it takes
 	var config *os.File // a spare has none yet
 	if p.shim.Spare == nil {

@@ -198,7 +198,7 @@ func (s *sandboxes) reviewStopped(ctx context.Context, box *statedir.Box, lock *
 		return err
 	}
 	defer program.Close()
-	log, err := openLog(box)
+	log, err := openLog(box, c)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"time"
 
@@ -258,10 +259,18 @@ func endEarlier(box *statedir.Box, c *statedir.Config) (inDoubt bool, err error)
 	return !recorded, nil
 }
 
-// openLog opens the log, which is made anew if it was deleted. The user that the sandbox runs as may have replaced it: by a
-// FIFO, whose open would block, or by a hard link to another file.
-func openLog(box *statedir.Box) (*os.File, error) {
-	log, err := os.OpenFile(box.Log(), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+// openLog opens the log, which is made anew, with its directory, if it was deleted. The user that the sandbox runs as may have
+// replaced it: by a FIFO, whose open would block, or by a hard link to another file.
+func openLog(box *statedir.Box, c *statedir.Config) (*os.File, error) {
+	open := func() (*os.File, error) {
+		return os.OpenFile(box.Log(), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	}
+	log, err := open()
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = box.MakeRun(c); err == nil {
+			log, err = open()
+		}
+	}
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "log of sandbox %s: %w", box.ID(), err)
 	}

@@ -327,19 +327,9 @@ func (d *Dir) make(b *Box, c *Config, caller **os.File, more ...func() error) (e
 			}
 			return err
 		},
-		func() error { return mkdir(b.Run()) },
+		func() error { return b.MakeRun(c) },
 		func() error { return statefile.Create(filepath.Join(b.Run(), "log"), nil) },
-		func() error {
-			if c.DroppedUID == 0 {
-				return nil
-			}
-			for _, p := range []string{b.Run(), filepath.Join(b.Run(), "log")} {
-				if err := os.Lchown(p, c.DroppedUID, c.DroppedGID); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
+		func() error { return c.give(filepath.Join(b.Run(), "log")) },
 		func() error {
 			if !c.CopyOnWrite {
 				return nil
@@ -353,6 +343,22 @@ func (d *Dir) make(b *Box, c *Config, caller **os.File, more ...func() error) (e
 		step.Reached("create: one more made")
 	}
 	return nil
+}
+
+// MakeRun makes the run directory, for the user that the sandbox's processes run as, if it does not exist.
+func (b *Box) MakeRun(c *Config) error {
+	if err := mkdir(b.Run()); err != nil {
+		return err
+	}
+	return c.give(b.Run())
+}
+
+// give gives a file to the user that the processes of a sandbox drop to; it does nothing if they keep the caller's.
+func (c *Config) give(path string) error {
+	if c.DroppedUID == 0 {
+		return nil
+	}
+	return os.Lchown(path, c.DroppedUID, c.DroppedGID)
 }
 
 // openLock opens the lock of the state directory, and makes it if it does not exist.
