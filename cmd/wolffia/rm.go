@@ -71,6 +71,9 @@ func (a *app) remove(ctx context.Context, rt *local.Runtime, ref string, force b
 		a.warn("removed what was left of sandbox %s, whose state directory was lost", ref)
 	}
 	if force && errors.Is(err, runtime.ErrNotFound) {
+		if runtime.IsID(ref) {
+			return rt.EndSpare(ctx, ref) // ls --all shows spares
+		}
 		return nil
 	}
 	return err
