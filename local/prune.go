@@ -246,8 +246,8 @@ func (s *sandboxes) removeIdle(ctx context.Context, box *statedir.Box, accept fu
 			return "", err
 		}
 	}
-	if err := s.clean(ctx, box, f.config); err != nil {
-		return "", err
+	if err := errors.Join(s.finishApply(ctx, box, f.config, lock), s.clean(ctx, box, f.config)); err != nil {
+		return "", err // it is still listed
 	}
 	s.forget(box.ID())
 	return why, box.Remove()

@@ -170,26 +170,31 @@ func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
 		return err
 	}
 	defer settled()
-	release, err := s.lockStopped(ctx, box, c)
+	lock, err := s.lockStopped(ctx, box, c)
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer lock.Close()
+	defer lock.Unlock() //nolint:errcheck // it is gone with its file
 	step.Reached("destroy: locks taken")
+	unfinished := s.finishApply(ctx, box, c, lock)
+	if unfinished != nil && (ctx.Err() != nil || runtime.Exhausted(unfinished)) {
+		return unfinished // the next call may succeed
+	}
 	if err := s.clean(ctx, box, c); err != nil {
 		return err
 	}
 	s.forget(box.ID())
 	s.bound.close(box.ID())
-	return box.Remove()
+	return errors.Join(box.Remove(), unfinished)
 }
 
 // lockStopped takes the lock of a sandbox that was stopped, so that nobody starts it, and stops what another process has started meanwhile.
-func (s *sandboxes) lockStopped(ctx context.Context, box *statedir.Box, c *statedir.Config) (release func(), err error) {
+func (s *sandboxes) lockStopped(ctx context.Context, box *statedir.Box, c *statedir.Config) (*statedir.Lock, error) {
 	for end := time.Now().Add(boot.KillLimit); ; {
-		release, err := box.TryLockAll()
+		lock, err := box.TryLock()
 		if !errors.Is(err, runtime.ErrConflict) || time.Now().After(end) {
-			return release, err
+			return lock, err
 		}
 		if err := s.stop(ctx, box, c, 0); err != nil {
 			return nil, err

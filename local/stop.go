@@ -38,7 +38,7 @@ func (s *sandboxes) stop(ctx context.Context, box *statedir.Box, c *statedir.Con
 		case asked && err == nil:
 			// The shim is gone, and its tree server about to be. Another shim is that of a
 			// new start, which this call does not end.
-			end = time.Now().Add(boot.TreeLimit)
+			end = time.Now().Add(treeLimit(c))
 			for time.Now().Before(end) && box.ShimStamp() == was {
 				if box.WaitUnlocked(ctx, settleInterval) == nil {
 					return nil
@@ -62,6 +62,14 @@ func (s *sandboxes) stop(ctx context.Context, box *statedir.Box, c *statedir.Con
 		}
 		_ = box.WaitUnlocked(ctx, settleInterval) // it starts or ends: soon it answers, or is gone
 	}
+}
+
+// treeLimit is how long the tree server of a sandbox may outlive its shim.
+func treeLimit(c *statedir.Config) time.Duration {
+	if c.CopyOnWrite { // it may have an apply to stop
+		return boot.ReviewStopLimit + boot.TreeLimit
+	}
+	return boot.TreeLimit
 }
 
 // askToStop asks the shim to end the sandbox and waits until the shim is gone. asked is

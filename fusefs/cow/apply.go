@@ -37,7 +37,7 @@ const (
 // they may be open in the sandbox; the log says that they were applied. A crash in the midst is put right by the next
 // Apply or Discard.
 func (l *Layers) Apply(o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
-	if err := l.recoverAlone(); err != nil {
+	if err := l.Recover(); err != nil {
 		return nil, err
 	}
 	p, err := l.newPlan()

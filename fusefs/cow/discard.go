@@ -16,7 +16,7 @@ import (
 // Discard takes the changes at and below paths back, all if there are none, and returns how many. With one end of a
 // renamed directory goes the other. A path without a change is ErrNotFound.
 func (l *Layers) Discard(paths []string) (int, error) {
-	if err := l.recoverAlone(); err != nil {
+	if err := l.Recover(); err != nil {
 		return 0, err
 	}
 	p, err := l.newPlan()

@@ -115,8 +115,8 @@ func emptyUndo(f *os.File) error {
 // layers are used first.
 func ReserveUndo(f *os.File) { _ = keepRoom(f, 0, undoReserve) } // without room Apply says so
 
-// recoverAlone is recover while the tree is served.
-func (l *Layers) recoverAlone() (err error) {
+// Recover puts right what an Apply that was killed has left on the host. The tree may be served.
+func (l *Layers) Recover() (err error) {
 	st, err := l.Undo.Stat()
 	if err != nil || st.Size() == 0 {
 		return err
@@ -128,7 +128,7 @@ func (l *Layers) recoverAlone() (err error) {
 	return err
 }
 
-// recover puts right what an Apply that was killed has left on the host.
+// recover is Recover while nothing reads the layers.
 func (l *Layers) recover() error {
 	steps := map[string][]step{} // the last one of each temporary name counts
 	var order []string

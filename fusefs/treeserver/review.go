@@ -109,9 +109,7 @@ func (t *treeServer) layers() *cow.Layers {
 // work does what r asks for, and writes the answer. fifo is the client's, or nil.
 func (t *treeServer) work(r *boot.Review, fifo *os.File, w io.Writer) error {
 	l := t.layers()
-	if fifo != nil {
-		l.Stopped = func() bool { return unwanted(fifo) }
-	}
+	l.Stopped = func() bool { return t.ending.Load() || fifo != nil && unwanted(fifo) }
 	var paths []string
 	for _, p := range r.Paths {
 		paths = append(paths, string(p))
@@ -136,6 +134,8 @@ func (t *treeServer) work(r *boot.Review, fifo *os.File, w io.Writer) error {
 		return t.snapshot(l, r.Name)
 	case boot.ReviewRestore:
 		return t.restore(r.Name)
+	case boot.ReviewRecover:
+		return l.Recover()
 	}
 	return runtime.Errorf(runtime.ErrUnsupported, "the tree server does not know the work %q", r.Do)
 }

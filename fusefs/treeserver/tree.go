@@ -133,15 +133,18 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 		t.used()
 	}
 	go func() {
-		t.serve() // ends when the shim does
+		t.serve() // ends when the shim does, or the mount
 		step.Reached("shim gone")
+		t.ending.Store(true)
+		t.reviews.Wait() // they stop where nothing temporary is left on the host
 		finish()
 		// The end of the shim's namespace unmounts the tree, and closing the descriptor
 		// aborts requests that wait.
 		os.Exit(0)
 	}()
 	t.server.Wait()
-	return nil
+	_ = unix.Shutdown(boot.FDControl, unix.SHUT_RD)
+	select {} // until the goroutine above ends the process
 }
 
 // used begins the time in which the tree has a user, or is listed for one.

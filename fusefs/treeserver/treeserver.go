@@ -38,6 +38,7 @@ type treeServer struct {
 	expected *expected   // the rules that it will probably get with its codebase; nil: not known; serve's own
 
 	reviewing atomic.Bool // a review is in progress
+	ending    atomic.Bool // the sandbox has ended: a review stops
 	reviews   sync.WaitGroup
 }
 

@@ -26,6 +26,7 @@ const (
 	ReviewDiscard  = "discard"  // answers with a number
 	ReviewSnapshot = "snapshot" // makes the snapshot Name
 	ReviewRestore  = "restore"  // makes the changes those of the snapshot Name; not while the tree is served
+	ReviewRecover  = "recover"  // puts right what an apply that was killed has left on the host
 )
 
 // A Review is work on the changes of a copied codebase. The tree server does it, since it may read the codebase and

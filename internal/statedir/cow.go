@@ -20,6 +20,9 @@ const (
 	CowLog   = "base.log" // what the host had: a cow.Log
 	CowUndo  = "undo"     // what an apply that was killed has left
 
+	// CowTempPrefix begins the temporary names of an apply in the host's directories.
+	CowTempPrefix = cow.TempPrefix
+
 	// CowSnapshots has a directory for each snapshot, with CowUpper and CowLog.
 	CowSnapshots = "snapshots"
 	// CowRestored is a copy of a snapshot that is to replace CowUpper and CowLog.
@@ -39,6 +42,13 @@ func (b *Box) HasChanges() bool {
 		}
 	}
 	return false
+}
+
+// HasUndo reports whether an apply that was killed may have left temporary names on the host, which a tree server puts
+// right.
+func (b *Box) HasUndo() bool {
+	info, err := os.Lstat(filepath.Join(Cow(b.Run()), CowUndo))
+	return err == nil && info.Size() > 0
 }
 
 // makeCow makes what Cow returns, and checks that its file system can hold a copied codebase.
