@@ -159,17 +159,15 @@ func (p *plan) rename(c *change, in *place, from *object) error {
 func (p *plan) compareFile(c *change, d *place) error {
 	o, host := c.upper.object, c.host
 	known := c.rec != nil && c.rec.Type != 0
-	ownerless := host == nil || host.Uid != o.Uid // the mode of another user's file is not the host's
-	if host != nil && known && (ownerless || c.NewMode == c.rec.Mode&0o777) || o.isLink() {
-		c.setsMode = false
-		if host != nil {
-			c.NewMode = host.perms()
-		}
-	} else if host != nil {
-		c.setsMode = c.NewMode != host.perms()
-	}
 	if host != nil {
 		c.OldMode = host.perms()
+	}
+	if host != nil && host.typ() == o.typ() { // the mode of another type says nothing of this one
+		ownerless := host.Uid != o.Uid // the mode of another user's file is not the host's
+		if known && (ownerless || c.NewMode == c.rec.Mode&0o777) || o.isLink() {
+			c.NewMode = host.perms()
+		}
+		c.setsMode = c.NewMode != host.perms()
 	}
 	switch {
 	case host == nil && !known:
