@@ -135,10 +135,8 @@ func (p *plan) rename(c *change, in *place, from *object) error {
 		switch {
 		case !had || target.Type == 0:
 			c.Conflict = "made on the host"
-		case replaced.isDir():
-			c.Conflict, err = p.strangers(c.lower, in.up, p.state(c.lower))
 		default:
-			c.Conflict, err = p.changedOnHost(&target, replaced, c.lower)
+			c.Conflict, err = p.goneConflict(&target, replaced, c.lower, in.up)
 		}
 		if err != nil {
 			return err
@@ -221,10 +219,6 @@ func (p *plan) setConflict(c *change) (err error) {
 		c.Conflict = "made on the host"
 		return nil
 	}
-	if c.host.isDir() {
-		c.Conflict, err = p.strangers(c.lower, p.state(c.Path), p.state(c.lower))
-		return err
-	}
-	c.Conflict, err = p.changedOnHost(c.rec, c.host, c.lower)
+	c.Conflict, err = p.goneConflict(c.rec, c.host, c.lower, p.state(c.Path))
 	return err
 }

@@ -69,6 +69,15 @@ func (p *plan) changedOnHost(rec *Record, host *object, at string) (string, erro
 	return "changed on the host", nil
 }
 
+// goneConflict returns why the host's object, at the path at, must not go: it, or something in it, is not what the sandbox has
+// replaced or deleted. up is the state inside of its path in the sandbox. Empty: it may go.
+func (p *plan) goneConflict(rec *Record, host *object, at string, up perm.State) (string, error) {
+	if host.isDir() && rec.Type == unix.S_IFDIR {
+		return p.strangers(at, up, p.state(at))
+	}
+	return p.changedOnHost(rec, host, at)
+}
+
 // hasGit is why a directory is not deleted: a repository has commits that nothing else may have.
 const hasGit = "it has a git repository in it"
 

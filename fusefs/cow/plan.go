@@ -355,10 +355,8 @@ func (p *plan) deletion(d *place, name string, host *object, c *change) error {
 		c.Unapplied = "the host has another file system mounted there"
 	case c.rec == nil || c.rec.Type == 0:
 		c.Conflict = "made on the host"
-	case host.isDir() && c.rec.Type == unix.S_IFDIR:
-		c.Conflict, err = p.strangers(c.lower, p.state(c.Path), p.state(c.lower))
 	default:
-		c.Conflict, err = p.changedOnHost(c.rec, host, c.lower)
+		c.Conflict, err = p.goneConflict(c.rec, host, c.lower, p.state(c.Path))
 	}
 	p.add(c)
 	return err

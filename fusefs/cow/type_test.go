@@ -1,0 +1,89 @@
+package cow
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"wolffia/internal/test/testenv"
+	"wolffia/runtime"
+)
+
+// TestTypeChanges: a file that replaces something of another type has the mode that it has inside, and what the host has put
+// in place of what the sandbox has changed is a conflict, an empty directory too.
+func TestTypeChanges(t *testing.T) {
+	testenv.Both(t)
+	foreign := func(m *model, p string) { // only root can give it away
+		if os.Geteuid() == 0 {
+			m.must(os.Lchown(m.host(p), 1234, 1234))
+		}
+	}
+	write := func(m *model, mode os.FileMode) { m.must(os.WriteFile(m.host("f"), []byte("key\n"), mode)) }
+	edit := func(m *model) { m.write("f", "secret\n", 0) }
+	replace := func(m *model) {
+		m.removeAll("f")
+		m.write("f", "secret\n", 0o600)
+	}
+	for what, tt := range map[string]struct {
+		seed, inside, later func(m *model) // on the host, inside, and on the host again
+		conflict            bool
+	}{
+		"link of another user": {
+			func(m *model) { m.must(os.Symlink("t", m.host("f"))); foreign(m, "f") }, replace, nil, false,
+		},
+		"directory of another user": {
+			func(m *model) { m.must(os.Mkdir(m.host("f"), 0o755)); foreign(m, "f") }, replace, nil, false,
+		},
+		"the host puts a link in place": {
+			func(m *model) { write(m, 0o600) }, edit,
+			func(m *model) { m.must(os.Remove(m.host("f"))); m.must(os.Symlink("t", m.host("f"))) }, true,
+		},
+		"the host puts a directory in place": {
+			func(m *model) { write(m, 0o600) }, edit,
+			func(m *model) { m.must(os.Remove(m.host("f"))); m.must(os.Mkdir(m.host("f"), 0o755)) }, true,
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			m := newModel(t)
+			tt.seed(m)
+			tt.inside(m)
+			if tt.later != nil {
+				tt.later(m)
+			}
+			was := lstat(m.host("f"))
+			_, err := m.apply(runtime.ApplyOptions{})
+			if tt.conflict != errors.Is(err, runtime.ErrConflict) || !tt.conflict && err != nil {
+				t.Errorf("apply: %v", err)
+			}
+			if tt.conflict {
+				if o := lstat(m.host("f")); o == nil || o.Ino != was.Ino {
+					t.Error("what the host has made is gone")
+				}
+				if _, err := m.apply(runtime.ApplyOptions{Force: true}); err != nil {
+					t.Errorf("by force: %v", err)
+				}
+			}
+			if o := lstat(m.host("f")); o == nil || !o.isFile() || o.perms() != 0o600 {
+				t.Errorf("the host has %s", describe(t, m.host("f")))
+			}
+		})
+	}
+}
+
+// TestRenameOverWhatTheHostReplaced: an empty directory in place of the file whose name a renamed directory has is a conflict.
+func TestRenameOverWhatTheHostReplaced(t *testing.T) {
+	m := newModel(t)
+	m.must(os.WriteFile(m.host("f"), []byte("x\n"), 0o644))
+	m.must(os.Mkdir(m.host("dir"), 0o755))
+	m.remove("f")
+	m.rename("dir", "f")
+	m.must(os.Remove(m.host("f")))
+	m.must(os.Mkdir(m.host("f"), 0o755))
+	was := lstat(m.host("f"))
+	if _, err := m.apply(runtime.ApplyOptions{}); !errors.Is(err, runtime.ErrConflict) {
+		t.Errorf("apply: %v", err)
+	}
+	if o := lstat(m.host("f")); o == nil || o.Ino != was.Ino {
+		t.Error("what the host has made is gone")
+	}
+}
