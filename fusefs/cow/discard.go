@@ -14,7 +14,7 @@ import (
 )
 
 // Discard takes the changes at and below paths back, all if there are none, and returns how many. With one end of a
-// renamed directory goes the other. A path without a change is ErrNotFound.
+// renamed directory goes the other. The repository at the top is pinned again, as the host has it now. A path without a change is ErrNotFound.
 func (l *Layers) Discard(paths []string) (int, error) {
 	if err := l.Recover(); err != nil {
 		return 0, err
@@ -39,17 +39,18 @@ func (l *Layers) Discard(paths []string) (int, error) {
 			n++
 		}
 	}
-	fd, err := unix.FcntlInt(uintptr(p.Work), unix.F_DUPFD_CLOEXEC, 3)
-	if err != nil {
-		return 0, err
-	}
-	work := os.NewFile(uintptr(fd), "work")
-	defer work.Close()
 	temp := func(i int) string { return "discard" + strconv.Itoa(i) }
 	for i, at := range gone { // of a Discard that has failed
-		if err := rmtree.Remove(work, temp(i)); err != nil {
+		if err := l.removeWork(temp(i)); err != nil {
 			return 0, discardError(at, err)
 		}
+	}
+	var git *pin // in place of what the sandbox has made of the repository at the top
+	if slices.Contains(gone, gitDir) {
+		if git, err = l.copyGit(); err != nil {
+			return 0, discardError(gitDir, err)
+		}
+		defer func() { _ = l.removeWork(pinTemp) }() // there only after an error, and else the next call does
 	}
 	if err := l.stopped(); err != nil {
 		return 0, err
@@ -57,7 +58,12 @@ func (l *Layers) Discard(paths []string) (int, error) {
 	var failed error
 	l.alone(func() {
 		for i, at := range gone {
-			if err := p.drop(at, fd, temp(i)); err != nil {
+			if git != nil && at == gitDir {
+				err = git.renew(p, temp(i))
+			} else {
+				err = p.drop(at, temp(i))
+			}
+			if err != nil {
 				failed = discardError(at, err)
 				return
 			}
@@ -65,7 +71,7 @@ func (l *Layers) Discard(paths []string) (int, error) {
 	})
 	for i, at := range gone {
 		l.reached("discard: next deleted")
-		if err := rmtree.Remove(work, temp(i)); err != nil && failed == nil {
+		if err := l.removeWork(temp(i)); err != nil && failed == nil {
 			failed = discardError(at, fmt.Errorf("remove what was discarded: %w", err))
 		}
 	}
@@ -73,6 +79,17 @@ func (l *Layers) Discard(paths []string) (int, error) {
 		return 0, failed
 	}
 	return n, l.Log.Sync()
+}
+
+// removeWork removes what is called name in Layers.Work, with all below; it need not be there.
+func (l *Layers) removeWork(name string) error {
+	fd, err := unix.FcntlInt(uintptr(l.Work), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return err
+	}
+	work := os.NewFile(uintptr(fd), "work")
+	defer work.Close()
+	return rmtree.Remove(work, name)
 }
 
 func discardError(at string, err error) error {
@@ -155,14 +172,14 @@ func (p *plan) entry(at string) *entry {
 	return e
 }
 
-// drop renames what the upper layer has at a path to temp in the directory work, and forgets the records of what that hides.
-func (p *plan) drop(at string, work int, temp string) error {
+// drop renames what the upper layer has at a path to temp in Layers.Work, and forgets the records of what that hides.
+func (p *plan) drop(at, temp string) error {
 	if p.Taken != nil {
 		p.Taken(at)
 	}
 	err := p.inOwn(at, func(dir int, name string) error {
 		// A directory that gets another parent must be writable itself.
-		return p.onOwn(dir, name, func(int) error { return unix.Renameat(dir, name, work, temp) })
+		return p.onOwn(dir, name, func(int) error { return unix.Renameat(dir, name, p.Work, temp) })
 	})
 	if err != nil {
 		return err

@@ -35,52 +35,116 @@ type pin struct {
 	left   int        // names that may be copied yet
 	bytes  int64      // that may be copied yet
 	copies []*os.File // that are not on the disk yet
+
+	records []Record // of what was copied
 }
 
 // Pin copies git's own files of the repository at the top of the codebase into the upper layer, but for
 // its objects and hooks, unless the upper layer has a .git already. Without it the sandbox would see an index
 // of its own beside references that the host goes on to change. What git worktree and git submodule keep in
 // the repository is pinned with it. It must not be called while the tree is served.
-func (l *Layers) Pin() (err error) {
+func (l *Layers) Pin() error {
 	if have, err := look(l.Upper, gitDir); have != nil || err != nil {
 		return err
 	}
-	host, err := look(l.Root, gitDir)
-	if err != nil || host == nil || !host.isDir() || host.isMount() {
+	p, err := l.copyGit()
+	if p == nil || err != nil {
 		return err
 	}
-	const temp = "pin"
-	if err := unix.Mkdirat(l.Work, temp, 0o700); err != nil {
-		return fmt.Errorf("pin %s: %w", gitDir, err)
-	}
-	p := &pin{Layers: l, left: maxPinned, bytes: maxPinnedBytes}
-	from, err := openDir(l.Root, gitDir)
-	if from < 0 {
-		return errors.Join(err, unix.Unlinkat(l.Work, temp, unix.AT_REMOVEDIR))
-	}
-	defer unix.Close(from)
-	to, err := openDir(l.Work, temp)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(to)
-	if err := errors.Join(p.directory(from, to, gitDir, host), p.flush()); err != nil {
-		return fmt.Errorf("pin %s: %w", gitDir, err)
-	}
-	if err := errors.Join(l.Log.Add(RecordOf(gitDir, &host.Statx_t)), l.Log.Sync()); err != nil {
+	if err := p.record(); err != nil {
 		return err
 	}
 	p.reached("pin: copied")
+	if err := p.place(unix.RENAME_NOREPLACE); err != nil {
+		return err
+	}
+	p.reached("pin: in place")
+	return nil
+}
+
+// pinTemp is the name of a copy in Layers.Work.
+const pinTemp = "pin"
+
+// copyGit makes the copy of Pin, on the disk but not in place; nil if the host has no repository at the top.
+func (l *Layers) copyGit() (_ *pin, err error) {
+	host, err := look(l.Root, gitDir)
+	if err != nil || host == nil || !host.isDir() || host.isMount() {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("pin %s: %w", gitDir, err)
+		}
+	}()
+	if err := l.removeWork(pinTemp); err != nil { // of a call that has failed
+		return nil, err
+	}
+	from, err := openDir(l.Root, gitDir)
+	if from < 0 {
+		return nil, err
+	}
+	defer unix.Close(from)
+	if err := unix.Mkdirat(l.Work, pinTemp, 0o700); err != nil {
+		return nil, err
+	}
+	to, err := openDir(l.Work, pinTemp)
+	if to < 0 {
+		return nil, errors.Join(err, unix.ESTALE)
+	}
+	defer unix.Close(to)
+	p := &pin{Layers: l, left: maxPinned, bytes: maxPinnedBytes}
+	if err := errors.Join(p.directory(from, to, gitDir, host), p.flush()); err != nil {
+		return nil, errors.Join(err, l.removeWork(pinTemp))
+	}
+	p.records = append(p.records, RecordOf(gitDir, &host.Statx_t))
+	return p, nil
+}
+
+// record writes the records of what was copied to the log, and flushes it.
+func (p *pin) record() error {
+	for _, r := range p.records {
+		write := p.Log.Add
+		if p.Log.Has(r.Path) { // a Pin that was killed has recorded it, and the host may have gone on
+			write = p.Log.put
+		}
+		if err := write(r); err != nil {
+			return err
+		}
+	}
+	return p.Log.Sync()
+}
+
+// place puts the copy in place, with flags of renameat2(2).
+func (p *pin) place(flags uint) error {
 	// A rename into the top of the upper layer changes its times, which the sandbox sees.
-	top, err := look(l.Upper, "")
+	top, err := look(p.Upper, "")
 	if err != nil {
 		return err
 	}
-	if err := unix.Renameat2(l.Work, temp, l.Upper, gitDir, unix.RENAME_NOREPLACE); err != nil {
+	if err := unix.Renameat2(p.Work, pinTemp, p.Upper, gitDir, flags); err != nil {
 		return fmt.Errorf("pin %s: %w", gitDir, err)
 	}
-	p.reached("pin: in place")
-	return unix.UtimesNanoAt(unix.AT_FDCWD, procPath(l.Upper), times(top), 0)
+	return unix.UtimesNanoAt(unix.AT_FDCWD, procPath(p.Upper), times(top), 0)
+}
+
+// renew puts the copy in the place of what the upper layer has as .git, which gets the name temp in Layers.Work. It is drop
+// for that, after which a sandbox that runs would see the host's references go on beside an index of its own.
+func (p *pin) renew(from *plan, temp string) error {
+	if p.Taken != nil {
+		p.Taken(gitDir)
+	}
+	if err := errors.Join(from.forget(gitDir), p.record()); err != nil { // before: until it is in place, .git shows as changed
+		return err
+	}
+	p.reached("discard: forgotten")
+	err := p.inOwn(gitDir, func(dir int, name string) error {
+		return p.onOwn(dir, name, func(int) error { return p.place(unix.RENAME_EXCHANGE) })
+	})
+	if err != nil {
+		return err
+	}
+	p.reached("discard: taken away")
+	return unix.Renameat(p.Work, pinTemp, p.Work, temp)
 }
 
 // directory copies what is in from, the directory of the host's at the path at, into to.
@@ -164,7 +228,7 @@ func (p *pin) leave(to int, name, at string, o *object) error {
 	return p.attributes(fd, o)
 }
 
-// file copies the file called name, and records the host's.
+// file copies the file called name, and adds the record of the host's.
 func (p *pin) file(from, to int, name, at string) (err error) {
 	source, err := openFile(from, name)
 	if err != nil {
@@ -195,12 +259,9 @@ func (p *pin) file(from, to int, name, at string) (err error) {
 	if err := p.attributes(fd, o); err != nil {
 		return err
 	}
-	defer p.reached("pin: file copied")
-	r := RecordOf(at, &o.Statx_t)
-	if p.Log.Has(at) { // a Pin that was killed has recorded it, and the host may have gone on
-		return p.Log.put(r)
-	}
-	return p.Log.Add(r)
+	p.reached("pin: file copied")
+	p.records = append(p.records, RecordOf(at, &o.Statx_t))
+	return nil
 }
 
 // maxCopies bounds the files that are open at once, as maxBatch does.

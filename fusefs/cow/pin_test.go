@@ -3,6 +3,7 @@ package cow
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"wolffia/runtime"
@@ -91,5 +92,46 @@ func TestPinNothing(t *testing.T) {
 		if left, err := os.ReadDir(m.upper("")); err != nil || len(left) > 0 {
 			t.Errorf("the upper layer has %v, %v", left, err)
 		}
+	}
+}
+
+// TestDiscardPinsAgain: a sandbox that runs does not get the host's repository by a discard, but a copy of what that is then.
+func TestDiscardPinsAgain(t *testing.T) {
+	for what, paths := range map[string][]string{"all": nil, "the repository": {".git"}} {
+		t.Run(what, func(t *testing.T) {
+			m := newModel(t)
+			m.setRules("**=write")
+			write := func(name, text string) {
+				t.Helper()
+				m.must(os.MkdirAll(filepath.Dir(m.host(name)), 0o777))
+				m.must(os.WriteFile(m.host(name), []byte(text), 0o644))
+			}
+			for _, name := range []string{"HEAD", "index", "refs/heads/main", "objects/aa/1"} {
+				write(".git/"+name, "first")
+			}
+			m.must(m.layers().Pin())
+			m.must(os.WriteFile(m.upper(".git/refs/heads/main"), []byte("inside"), 0o644))
+			m.must(os.WriteFile(m.upper(".git/refs/heads/inside"), []byte("inside"), 0o644))
+			for _, name := range []string{"HEAD", "index", "refs/heads/main", "refs/heads/other"} {
+				write(".git/"+name, "second")
+			}
+			want := m.hostView()
+			_, err := m.layers().Discard(paths)
+			m.must(err)
+			if diff := differences(want, m.view()); len(diff) > 0 {
+				t.Errorf("the sandbox has\n%s", strings.Join(diff, "\n"))
+			}
+			for _, name := range []string{"HEAD", "index", "refs/heads/main", "refs/heads/later"} {
+				write(".git/"+name, "third")
+			}
+			m.must(os.Remove(m.host(".git/refs/heads/other")))
+			if diff := differences(want, m.view()); len(diff) > 0 {
+				t.Errorf("after the host has gone on, the sandbox has\n%s", strings.Join(diff, "\n"))
+			}
+			if all := m.changes(); len(all) > 0 {
+				t.Errorf("changes: %+v", all)
+			}
+			m.clean()
+		})
 	}
 }
