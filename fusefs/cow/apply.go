@@ -40,18 +40,9 @@ func (l *Layers) Apply(o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
 	if err := l.Recover(); err != nil {
 		return nil, err
 	}
-	p, err := l.newPlan()
+	p, err := l.settledPlan()
 	if err != nil {
 		return nil, err
-	}
-	if !o.DryRun && p.hasRenamed() {
-		l.alone(func() { err = p.finishRenames() })
-		if err == nil { // not alone: it can take long
-			p, err = l.newPlan()
-		}
-		if err != nil {
-			return nil, err
-		}
 	}
 	some, err := p.selected(o.Paths)
 	if err != nil {
@@ -140,24 +131,6 @@ func refusal(conflict, denied int, force bool) error {
 		return runtime.Errorf(runtime.ErrDenied, "changes left, since the rules do not allow them: %d", denied)
 	case denied > 0:
 		return runtime.Errorf(runtime.ErrDenied, "the rules do not allow %d of the changes, so nothing was applied: apply others by their path, or change the rules", denied)
-	}
-	return nil
-}
-
-// hasRenamed reports whether a rename was done before a crash, or by the user, but not recorded.
-func (p *plan) hasRenamed() bool {
-	return slices.ContainsFunc(p.changes, func(c *change) bool { return c.Kind == runtime.ChangeRenamed && c.equal })
-}
-
-// finishRenames records the renames of hasRenamed. The plan is not true any more then.
-func (p *plan) finishRenames() error {
-	p.Layers.moved()
-	for _, c := range p.changes {
-		if c.Kind == runtime.ChangeRenamed && c.equal {
-			if err := p.relocate(c); err != nil {
-				return err
-			}
-		}
 	}
 	return nil
 }

@@ -8,7 +8,8 @@ import (
 )
 
 // Fold removes from the upper layer what was applied and is still what the host has, so that the host's later
-// changes show again; before that it puts right what an Apply that was killed has left. Nothing may serve the layers: call it before a start.
+// changes show again; before that it puts right what an Apply that was killed has left, and follows renames that the host
+// has by now. Nothing may serve the layers: call it before a start.
 func (l *Layers) Fold() error {
 	if err := l.recover(); err != nil {
 		return err
@@ -17,14 +18,14 @@ func (l *Layers) Fold() error {
 	if err != nil {
 		return err
 	}
-	any := false
+	applied := false
 	for _, r := range records {
-		any = any || r.Applied
+		applied = applied || r.Applied
 	}
-	if !any {
+	if !applied && !l.lacksDirectory(records) {
 		return nil
 	}
-	p, err := l.newPlan()
+	p, err := l.settledPlan()
 	if err != nil {
 		return err
 	}
