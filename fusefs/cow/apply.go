@@ -48,7 +48,7 @@ func (l *Layers) Apply(o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &applying{plan: p, force: o.Force, state: map[*change]outcome{}}
+	a := &applying{plan: p, force: o.Force, parked: l.parked, state: map[*change]outcome{}}
 	all := a.plan.withNeeded(some)
 	conflict, denied := a.rule(all)
 	why := refusal(conflict, denied, o.Force)
@@ -70,7 +70,7 @@ func (l *Layers) Apply(o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
 		a.rebaseEqual()
 		a.run(all)
 		a.rebaseDirectories()
-		err := errors.Join(a.undo.done(), l.Log.Sync())
+		err := errors.Join(l.forgetSteps(), l.Log.Sync())
 		if a.wrong == nil && err != nil {
 			a.wrong = err
 		}

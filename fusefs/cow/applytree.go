@@ -37,7 +37,7 @@ func (a *applying) applyTrees(todo []*change) {
 				rest = append(rest, c)
 				continue
 			}
-			if a.goesOn() {
+			if a.wrong == nil && (len(a.stillParked(a.parked)) > 0 || a.goesOn()) { // it does not stop where one has a temporary name
 				a.applyTree(c)
 			}
 		}
@@ -53,13 +53,12 @@ func (a *applying) applyTrees(todo []*change) {
 
 // unparkLeft gives directories their names again that were parked for a rename that was not done.
 func (a *applying) unparkLeft() {
-	for _, s := range a.parked {
-		if o, err := look(a.Root, string(s.Temp)); err == nil && o != nil {
-			if err := a.Layers.undo(&s); err != nil && a.wrong == nil {
-				a.wrong = runtime.WithClass(runtime.ErrUnavailable, err)
-			}
+	for _, s := range a.stillParked(a.parked) {
+		if err := a.Layers.undo(&s); err != nil && !errors.Is(err, errTaken) && a.wrong == nil {
+			a.wrong = runtime.WithClass(runtime.ErrUnavailable, err)
 		}
 	}
+	a.Layers.parked = a.stillParked(a.parked)
 }
 
 // waits reports whether another pending change has to come before c.

@@ -49,7 +49,8 @@ type Layers struct {
 
 	test func(name string) // called at each failpoint
 
-	isAlone bool // Alone has called
+	isAlone bool   // Alone has called
+	parked  []step // directories with a temporary name that recover could not take back
 
 	// Logger receives what is not an error of the call; nil discards it.
 	Logger *slog.Logger

@@ -54,7 +54,7 @@ func (a *applying) place(first *change, drafts []*draft) {
 	if a.wrong != nil {
 		return
 	}
-	if err := a.undo.done(); err != nil {
+	if err := a.forgetSteps(); err != nil {
 		a.fail(first, err)
 	}
 }

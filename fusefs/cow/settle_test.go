@@ -76,3 +76,81 @@ func TestForkFollowsAppliedRenames(t *testing.T) {
 		})
 	}
 }
+
+// TestParkedGoesOn kills an apply of directories that have changed their names in a ring, at each failpoint: a start, or what
+// comes before a removal, leaves no temporary name on the host, and nothing is lost, also for the sandbox.
+func TestParkedGoesOn(t *testing.T) {
+	ring := []string{"a", "b", "c"}
+	for what, recover := range map[string]func(l *Layers) error{"start": (*Layers).Fold, "removal": (*Layers).Recover} {
+		parked := 0
+		for points := 0; ; points++ {
+			m := newModel(t)
+			for _, d := range ring {
+				m.must(os.Mkdir(m.host(d), 0o755))
+				m.must(os.WriteFile(m.host(d+"/in"+d), []byte(d), 0o644))
+			}
+			m.rename("c", "t")
+			m.rename("b", "c")
+			m.rename("a", "b")
+			m.rename("t", "a")
+			want := m.view()
+			if done, _, err := m.tryUntil(points); err != nil {
+				t.Fatal(err)
+			} else if done {
+				break
+			}
+			for p := range m.hostView() {
+				if strings.HasPrefix(p, TempPrefix) {
+					parked++
+					break
+				}
+			}
+			m.must(recover(m.layers()))
+			m.clean()
+			if what == "start" {
+				m.same("after a start", want)
+			}
+			files := 0
+			for p := range m.hostView() {
+				if strings.Contains(p, "/") {
+					files++
+				}
+			}
+			if files != len(ring) {
+				t.Errorf("%s, killed at %d: the host has %v", what, points, m.hostView())
+			}
+			if _, err := m.apply(runtime.ApplyOptions{}); err != nil {
+				t.Error(err)
+			}
+			if diff := differences(want, m.hostView()); len(diff) > 0 {
+				t.Errorf("%s, killed at %d, applied: the host has\n%s", what, points, strings.Join(diff, "\n"))
+			}
+		}
+		if parked < 3 {
+			t.Errorf("%s: only %d times a directory was parked", what, parked)
+		}
+	}
+}
+
+// TestStopLeavesNothingParked stops an apply of the same at each look.
+func TestStopLeavesNothingParked(t *testing.T) {
+	for checks := 0; ; checks++ {
+		m := newModel(t)
+		for _, d := range []string{"a", "b"} {
+			m.must(os.Mkdir(m.host(d), 0o755))
+			m.must(os.WriteFile(m.host(d+"/in"+d), []byte(d), 0o644))
+		}
+		m.rename("a", "t")
+		m.rename("b", "a")
+		m.rename("t", "b")
+		m.write("a/inb", "new", 0)
+		left := checks
+		l := m.layers()
+		l.Stopped = func() bool { left--; return left < 0 }
+		_, err := l.Apply(runtime.ApplyOptions{})
+		m.clean()
+		if err == nil {
+			break
+		}
+	}
+}

@@ -14,6 +14,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/runtime"
 )
 
 // A step is what Apply is about to do with a temporary name in one of the host's directories. Steps are written
@@ -96,9 +98,6 @@ func (u *undoLog) begin(steps ...step) error {
 // flush makes what was written last through a power cut.
 func (u *undoLog) flush() error { return unix.Fdatasync(int(u.f.Fd())) }
 
-// done forgets all steps.
-func (u *undoLog) done() error { return emptyUndo(u.f) }
-
 // undoReserve is the room for steps, in bytes: Apply finds it when the disk is full.
 const undoReserve = 128 << 10
 
@@ -147,17 +146,75 @@ func (l *Layers) recover() error {
 		}
 		steps[key] = append(steps[key], s)
 	}
+	var parked []step
 	for i := len(order) - 1; i >= 0; i-- {
 		all := steps[order[i]]
 		last := &all[len(all)-1]
 		if last.Op == stepPark {
 			last.Home = l.homeOf(all)
 		}
-		if err := l.undo(last); err != nil {
+		err := l.undo(last)
+		if errors.Is(err, errTaken) {
+			parked = append(parked, *last)
+		} else if err != nil {
 			return fmt.Errorf("put right what an earlier apply has left in %q: %w", last.Dir, err)
 		}
 	}
+	l.parked = nil
+	if len(parked) > 0 {
+		if err := l.finishParked(parked); err != nil {
+			return fmt.Errorf("go on with what an earlier apply has begun: %w", err)
+		}
+	}
+	return l.forgetSteps()
+}
+
+// errTaken is the error of undo for a directory that cannot have its name again.
+var errTaken = errors.New("its name is taken")
+
+// forgetSteps empties Undo, if no directory of the host has a temporary name still.
+func (l *Layers) forgetSteps() error {
+	if len(l.parked) > 0 {
+		return nil
+	}
 	return emptyUndo(l.Undo)
+}
+
+// stillParked returns those of some steps of stepPark whose directory has its temporary name.
+func (l *Layers) stillParked(steps []step) []step {
+	return slices.DeleteFunc(slices.Clone(steps), func(s step) bool {
+		o, err := look(l.Root, string(s.Temp))
+		return o == nil && err == nil
+	})
+}
+
+// finishParked renames directories that an Apply that was killed has parked to where the sandbox has them, and what
+// is in the way of that as well: what has their names on the host by now is what the sandbox has there. What is in conflict,
+// or denied, stays for the next Apply.
+func (l *Layers) finishParked(parked []step) error {
+	p, err := l.settledPlan()
+	if err != nil {
+		return err
+	}
+	var some []*change
+	for _, c := range p.changes {
+		if c.Kind == runtime.ChangeRenamed && slices.ContainsFunc(parked, func(s step) bool { return c.src == string(s.Temp) }) {
+			some = append(some, c)
+		}
+	}
+	l.parked = parked
+	a := &applying{plan: p, parked: parked, state: map[*change]outcome{}}
+	all := p.withNeeded(some)
+	if conflict, denied := a.rule(all); conflict+denied == 0 {
+		if a.undo, err = l.newUndoLog(); err != nil {
+			return err
+		}
+		a.makeTrees(slices.DeleteFunc(all, func(c *change) bool { return !isTree(c) }))
+	}
+	if len(l.parked) > 0 {
+		l.warn("an apply was killed, and a directory cannot have its name again: apply again", "directory", string(l.parked[0].Temp))
+	}
+	return errors.Join(a.wrong, l.Log.Sync())
 }
 
 // homeOf returns the last directory of steps that exists: it may have been renamed after the one before was written, or
@@ -228,7 +285,7 @@ func (l *Layers) undo(s *step) error {
 }
 
 // unpark takes a step of stepPark back: the host's directory gets its name again, in home, which is open as dir. If
-// something else has the name by now, it stays, and the next Apply goes on with it.
+// something else has the name by now, it stays, and the error is errTaken.
 func (l *Layers) unpark(s *step, dir, home int) error {
 	temp, name := string(s.Temp), string(s.Name)
 	p := &plan{Layers: l}
@@ -244,9 +301,10 @@ func (l *Layers) unpark(s *step, dir, home int) error {
 		return err
 	}
 	defer release()
-	if o, err := look(home, name); err != nil || o != nil || makesGit(home, name) { // with what another sandbox has made since
-		l.warn("an apply was killed, and a directory cannot have its name again: apply again", "directory", temp, "was", join(string(s.Home), name))
+	if o, err := look(home, name); err != nil {
 		return err
+	} else if o != nil || makesGit(home, name) { // with what another sandbox has made since
+		return errTaken
 	}
 	upper := ""
 	p.root.each("", func(at string, e *entry) {

@@ -200,6 +200,7 @@ func (c *copies) operations() []operation {
 	}
 	all := []operation{
 		{name: "apply", prepare: c.changed, begin: line("apply", "ID"), judge: judged(c.applied)},
+		{name: "apply, and then rm", prepare: c.changed, begin: line("apply", "ID"), judge: c.gone},
 		{name: "apply to one that is stopped", prepare: c.stopped, begin: line("apply", "ID"), judge: judged(c.applied)},
 		{name: "discard", prepare: c.changed, begin: line("discard", "ID"), judge: judged(c.discarded)},
 		{name: "discard of one that is stopped", prepare: c.stopped, begin: line("discard", "ID"), judge: judged(c.discarded)},
@@ -275,6 +276,20 @@ func (c *copies) applied(w *world, rt *local.Runtime, e *end) {
 	c.same(w, "the host", c.onHost(w), c.inside)
 	c.once(w, e, "", "diff", "--exit-code", e.id)
 	c.same(w, "the sandbox", c.sees(w, rt, e.id), c.inside)
+}
+
+// gone removes the sandbox, whatever the apply has done: nothing temporary stays on the host.
+func (c *copies) gone(w *world, _ *round, e *end) {
+	w.Helper()
+	rt := w.open()
+	defer rt.Close()
+	w.settled(rt)
+	w.OK(rt.Destroy(w.Ctx, e.id))
+	w.nothing(rt)
+	c.unharmed(w)
+	if view := c.onHost(w); strings.Contains(view, cow.TempPrefix) {
+		w.Fatalf("the host has\n%s", view)
+	}
 }
 
 func (c *copies) discarded(w *world, rt *local.Runtime, e *end) {
