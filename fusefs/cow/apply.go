@@ -22,6 +22,8 @@ type applying struct {
 	out    []string // paths of directories that are left out
 	gone   []string // paths of whiteouts whose deletion was applied
 
+	removed []string // paths of what removeBelow has deleted, whose records are there still
+
 	wrong error // the first failure that is neither a conflict nor a denial; ends the work
 }
 

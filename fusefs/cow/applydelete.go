@@ -41,7 +41,7 @@ func (a *applying) remove(c *change) {
 		a.conflict(c, "changed on the host")
 		return
 	case host.isDir():
-		if !a.removeBelow(c, c.Path, dir, name) {
+		if !a.removeTree(c, dir, name) {
 			return
 		}
 	default:
@@ -120,7 +120,7 @@ func (a *applying) removeFile(c *change, dir int, at, name string, host *object)
 }
 
 // removeBelow deletes the host's directory called name in parent, which is at the path at, with what is recorded below
-// it, bottom-up. Anything else ends it.
+// it, bottom-up. Anything else ends it. The caller calls forgetRemoved.
 func (a *applying) removeBelow(c *change, at string, parent int, name string) bool {
 	dir, err := openDir(parent, name)
 	if dir < 0 {
@@ -210,9 +210,24 @@ func (a *applying) removeRecorded(c *change, at string, dir int, name string) bo
 		}
 	}
 	delete(a.records, at)
-	if err := a.Log.Forget(at); err != nil {
-		a.fail(c, err)
-		return false
-	}
+	a.removed = append(a.removed, at)
 	return true
+}
+
+// forgetRemoved forgets the records of what removeBelow has deleted, and reports whether it could.
+func (a *applying) forgetRemoved(c *change) bool {
+	for _, at := range a.removed {
+		if err := a.Log.Forget(at); err != nil {
+			a.fail(c, err)
+			return false
+		}
+	}
+	a.removed = nil
+	return true
+}
+
+// removeTree is removeBelow where the log may say so at once.
+func (a *applying) removeTree(c *change, dir int, name string) bool {
+	removed := a.removeBelow(c, c.Path, dir, name)
+	return a.forgetRemoved(c) && removed
 }

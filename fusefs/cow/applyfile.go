@@ -132,11 +132,6 @@ func (a *applying) draft(c *change) *draft {
 		return d
 	case (d.host == nil) != (c.host == nil), d.host != nil && !d.host.unchanged(c.host):
 		a.conflict(c, "changed on the host")
-	case d.host != nil && d.host.isDir():
-		if a.removeBelow(c, c.Path, dir, name) {
-			d.host = nil
-			return d
-		}
 	default:
 		// A change of the inode's mode would show under its other names as well, which the rules may forbid.
 		c.content = c.content || d.host != nil && d.host.isFile() && d.host.Nlink > 1

@@ -148,6 +148,13 @@ func (a *applying) applyTree(c *change) {
 		a.fail(c, err)
 		return
 	}
+	var from *source
+	if c.Kind == runtime.ChangeRenamed { // before anything is removed for it
+		if from = a.source(c); from == nil {
+			return
+		}
+		defer unix.Close(from.dir)
+	}
 	switch {
 	case makesGit(dir, name):
 		c.Denied = becomesGit
@@ -157,7 +164,7 @@ func (a *applying) applyTree(c *change) {
 		a.conflict(c, "made on the host")
 		return
 	case host != nil && host.isDir():
-		if !a.removeBelow(c, c.Path, dir, name) {
+		if !a.removeTree(c, dir, name) {
 			return
 		}
 	case host != nil:
@@ -165,8 +172,8 @@ func (a *applying) applyTree(c *change) {
 			return
 		}
 	}
-	if c.Kind == runtime.ChangeRenamed {
-		a.rename(c, dir, name)
+	if from != nil {
+		a.rename(c, from, dir, name)
 		return
 	}
 	if err := unix.Mkdirat(dir, name, c.NewMode|0o700); err != nil {
@@ -195,23 +202,36 @@ func (a *applying) treeFailed(c *change, err error) {
 	}
 }
 
-// rename renames the host's directory c.From to name in dir, which is open.
-func (a *applying) rename(c *change, dir int, name string) {
-	from, old, err := a.parent(c.src)
+// A source is a directory of the host's that is to be renamed.
+type source struct {
+	dir    int // that it is in
+	name   string
+	object *object
+}
+
+// source returns what c renames, whose dir the caller closes. nil: c is left out, since the host has it no more.
+func (a *applying) source(c *change) *source {
+	dir, name, err := a.parent(c.src)
 	if err != nil {
 		a.treeFailed(c, err)
-		return
+		return nil
 	}
-	defer unix.Close(from)
-	host, err := look(from, old)
+	o, err := look(dir, name)
 	switch {
 	case err != nil:
 		a.fail(c, err)
-		return
-	case host == nil || !host.isDir() || c.rec == nil && !a.force || c.rec != nil && c.rec.Ino != host.Ino && !a.force:
+	case o == nil || !o.isDir() || c.rec == nil && !a.force || c.rec != nil && c.rec.Ino != o.Ino && !a.force:
 		a.conflict(c, "moved or deleted on the host")
-		return
+	default:
+		return &source{dir, name, o}
 	}
+	unix.Close(dir)
+	return nil
+}
+
+// rename renames the host's directory from to name in dir, which is open.
+func (a *applying) rename(c *change, s *source, dir int, name string) {
+	from, old, host := s.dir, s.name, s.object
 	if err := a.willMove(c.src, c.Path); err != nil {
 		a.fail(c, err)
 		return

@@ -16,7 +16,7 @@ func (a *applying) place(first *change, drafts []*draft) {
 	steps := make([]step, 0, len(drafts))
 	for _, d := range drafts {
 		s := step{Op: stepPlace, Dir: []byte(parentOf(d.Path)), Temp: []byte(d.temp), Name: []byte(d.name), New: d.object.Ino}
-		if d.host != nil {
+		if d.host != nil && !d.host.isDir() {
 			s.Op, s.Old = stepSwap, oldOf(d.host)
 		}
 		steps = append(steps, s)
@@ -51,6 +51,7 @@ func (a *applying) place(first *change, drafts []*draft) {
 	for _, d := range placed {
 		a.placed(d)
 	}
+	a.forgetRemoved(first)
 	if a.wrong != nil {
 		return
 	}
@@ -144,6 +145,13 @@ func (a *applying) placeOne(d *draft) bool {
 		d.Denied = becomesGit
 		a.leave(d.change)
 		return false
+	}
+	if d.host != nil && d.host.isDir() { // not before: until here the change can be left
+		if !a.removeBelow(d.change, d.Path, d.dir, d.name) {
+			_ = unix.Unlinkat(d.dir, d.temp, 0)
+			return false
+		}
+		d.host = nil
 	}
 	if d.host == nil {
 		err := unix.Renameat2(d.dir, d.temp, d.dir, d.name, unix.RENAME_NOREPLACE)

@@ -87,3 +87,41 @@ func TestRenameOverWhatTheHostReplaced(t *testing.T) {
 		t.Error("what the host has made is gone")
 	}
 }
+
+// TestLeftIsUntouched stops an apply at each look, or has the host move what is renamed: what the host has at a path that is
+// left is still there.
+func TestLeftIsUntouched(t *testing.T) {
+	for checks := 0; ; checks++ {
+		m := newModel(t)
+		m.must(os.Mkdir(m.host("dir"), 0o755))
+		m.must(os.WriteFile(m.host("dir/x"), []byte("important\n"), 0o644))
+		m.removeAll("dir")
+		m.write("dir", "file\n", 0o644)
+		m.write("other", "other\n", 0o644)
+		left := checks
+		l := m.layers()
+		l.Stopped = func() bool { left--; return left < 0 }
+		_, err := l.Apply(runtime.ApplyOptions{})
+		m.clean()
+		if err == nil {
+			break
+		}
+		if o := lstat(m.host("dir")); o == nil || o.isDir() && lstat(m.host("dir/x")) == nil {
+			t.Errorf("stopped at look %d: what the host had is gone", checks)
+		}
+	}
+	m := newModel(t)
+	for _, name := range []string{"a", "b"} {
+		m.must(os.Mkdir(m.host(name), 0o755))
+		m.must(os.WriteFile(m.host(name+"/x"), []byte("important\n"), 0o644))
+	}
+	m.removeAll("b")
+	m.rename("a", "b")
+	m.must(os.Rename(m.host("a"), m.host("elsewhere")))
+	if _, err := m.apply(runtime.ApplyOptions{Force: true}); !errors.Is(err, runtime.ErrConflict) {
+		t.Errorf("apply: %v", err)
+	}
+	if lstat(m.host("b/x")) == nil {
+		t.Error("what the host had at the target of a rename that was left is gone")
+	}
+}
