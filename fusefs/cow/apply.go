@@ -200,11 +200,7 @@ func (a *applying) digest(c *change) (string, error) {
 // fail ends the work with an error about c.
 func (a *applying) fail(c *change, err error) {
 	if a.wrong == nil {
-		class := runtime.ErrUnavailable
-		if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
-			class = runtime.ErrDenied
-		}
-		a.wrong = runtime.Errorf(class, "apply %s: %w: the changes after it are left", Quote(c.Path), err)
+		a.wrong = runtime.Errorf(runtime.ErrUnavailable, "apply %s: %w: the changes after it are left", Quote(c.Path), err)
 	}
 	a.leave(c)
 }
