@@ -117,7 +117,7 @@ type Change struct {
 	Kind ChangeKind `json:"kind"`
 	Type FileType   `json:"type"`
 
-	OldMode uint32 `json:"oldMode,omitempty"` // permissions, 0777; 0 for what is added
+	OldMode uint32 `json:"oldMode,omitempty"` // permissions, 0777, and 01000 of a directory; 0 for what is added
 	NewMode uint32 `json:"newMode,omitempty"` // 0 for what is deleted
 	Size    int64  `json:"size,omitempty"`    // of the new content, in bytes
 

@@ -305,7 +305,7 @@ func (a *applying) setMode(c *change) {
 		return
 	}
 	if err == nil {
-		err = unix.Fchmodat(unix.AT_FDCWD, procPath(fd), c.NewMode, 0)
+		err = unix.Fchmodat(unix.AT_FDCWD, procPath(fd), c.NewMode|uint32(o.Mode)&unix.S_ISGID, 0)
 	}
 	if err == nil {
 		o, err = look(fd, "")

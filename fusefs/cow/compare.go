@@ -56,7 +56,7 @@ func (p *plan) compareDirectory(c *change, d *place) error {
 				return err
 			}
 			p.add(c)
-		case c.NewMode != c.host.perms() && !(c.rec != nil && c.rec.Applied && c.NewMode == c.rec.Mode&0o777):
+		case c.NewMode != c.host.perms() && !(c.rec != nil && c.rec.Applied && c.NewMode == c.rec.perms()):
 			c.Kind, c.OldMode, c.setsMode = runtime.ChangeMode, c.host.perms(), true
 			p.add(c)
 		default:
@@ -87,11 +87,11 @@ func (p *plan) merged(c *change) {
 // directoryMode adds a directory that both layers have if its mode is changed.
 func (p *plan) directoryMode(c *change) {
 	// The server gives itself all permissions on a directory of the upper layer.
-	if c.rec == nil || c.NewMode == c.rec.Mode&0o777 || c.NewMode == c.rec.Mode&0o777|0o700 || c.NewMode == c.host.perms() {
+	if c.rec == nil || c.NewMode == c.rec.perms() || c.NewMode == c.rec.perms()|0o700 || c.NewMode == c.host.perms() {
 		return
 	}
 	c.Kind, c.OldMode, c.setsMode = runtime.ChangeMode, c.host.perms(), true
-	if c.host.perms() != c.rec.Mode&0o777 {
+	if c.host.perms() != c.rec.perms() {
 		c.Conflict = "its mode was changed on the host"
 	}
 	p.add(c)
@@ -144,7 +144,7 @@ func (p *plan) rename(c *change, in *place, from *object) error {
 	}
 	if from != nil && from.isDir() {
 		c.OldMode = from.perms()
-		c.setsMode = known && c.NewMode != rec.Mode&0o777 && c.NewMode != rec.Mode&0o777|0o700
+		c.setsMode = known && c.NewMode != rec.perms() && c.NewMode != rec.perms()|0o700
 		if !c.setsMode {
 			c.NewMode = c.OldMode
 		}
@@ -162,7 +162,7 @@ func (p *plan) compareFile(c *change, d *place) error {
 	}
 	if host != nil && host.typ() == o.typ() { // the mode of another type says nothing of this one
 		ownerless := host.Uid != o.Uid // the mode of another user's file is not the host's
-		if known && (ownerless || c.NewMode == c.rec.Mode&0o777) || o.isLink() {
+		if known && (ownerless || c.NewMode == c.rec.perms()) || o.isLink() {
 			c.NewMode = host.perms()
 		}
 		c.setsMode = c.NewMode != host.perms()
@@ -177,7 +177,7 @@ func (p *plan) compareFile(c *change, d *place) error {
 		}
 		c.Kind, c.content = runtime.ChangeAdded, true
 		if c.rec.Type == o.typ() { // else the sandbox has deleted it too
-			c.Kind, c.OldMode, c.Conflict = runtime.ChangeModified, c.rec.Mode&0o777, "deleted on the host"
+			c.Kind, c.OldMode, c.Conflict = runtime.ChangeModified, c.rec.perms(), "deleted on the host"
 		}
 	case host.typ() != o.typ():
 		c.Kind, c.content = runtime.ChangeType, true
@@ -195,7 +195,7 @@ func (p *plan) compareFile(c *change, d *place) error {
 			c.equal = true
 		case equal:
 			c.Kind = runtime.ChangeMode
-			if known && host.perms() != c.rec.Mode&0o777 {
+			if known && host.perms() != c.rec.perms() {
 				c.Conflict = "its mode was changed on the host"
 			}
 		default:

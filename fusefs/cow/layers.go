@@ -104,10 +104,19 @@ func (o *object) isFile() bool      { return o.typ() == unix.S_IFREG }
 func (o *object) isLink() bool      { return o.typ() == unix.S_IFLNK }
 func (o *object) isWhiteout() bool  { return IsWhiteout(uint32(o.Mode), o.Rdev_major, o.Rdev_minor) }
 func (o *object) isMount() bool     { return o.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 }
-func (o *object) perms() uint32     { return uint32(o.Mode) & 0o777 }
+func (o *object) perms() uint32     { return permsOf(o.typ(), uint32(o.Mode)) }
 func (o *object) mtime() int64      { return nanoseconds(o.Mtime) }
 func (o *object) ctime() int64      { return nanoseconds(o.Ctime) }
 func (o *object) isKnownKind() bool { return o.isDir() || o.isFile() || o.isLink() }
+
+// permsOf returns what of a mode is compared and applied: of a directory also whether only their owners delete files in it. What
+// sets ids is not: no sandbox can, and a directory keeps what the host has given it.
+func permsOf(typ, mode uint32) uint32 {
+	if typ == unix.S_IFDIR {
+		return mode & 0o1777
+	}
+	return mode & 0o777
+}
 
 // nanoseconds returns a time since 1970.
 func nanoseconds(t unix.StatxTimestamp) int64 { return t.Sec*1e9 + int64(t.Nsec) }

@@ -30,6 +30,9 @@ type Record struct {
 	Applied bool // the record is Rebase's: the upper layer's object was applied
 }
 
+// perms is that of an object with the record.
+func (r *Record) perms() uint32 { return permsOf(r.Type, r.Mode) }
+
 // RecordOf returns the record of the host's object st at path.
 func RecordOf(path string, st *unix.Statx_t) Record {
 	r := Record{

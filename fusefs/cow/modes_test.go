@@ -234,3 +234,45 @@ func TestRenamedByBoth(t *testing.T) {
 		t.Error(fmt.Sprint("the host has ", got))
 	}
 }
+
+// TestDirectoryBitsAreApplied: a directory has on the host the sticky bit that it has inside, and the group id that the host
+// gives new files in it.
+func TestDirectoryBitsAreApplied(t *testing.T) {
+	const sticky, setGroup = unix.S_ISVTX, unix.S_ISGID
+	mode := func(p string) uint32 { return uint32(lstat(p).Mode) & 0o7777 }
+	m := newModel(t)
+	for name, bits := range map[string]uint32{"shared": 0o775 | setGroup, "was": 0o777 | sticky, "stays": 0o777 | sticky} {
+		m.must(os.Mkdir(m.host(name), 0o700))
+		m.must(unix.Chmod(m.host(name), bits))
+	}
+	for name, bits := range map[string]uint32{"shared": 0o770, "was": 0o775 | sticky, "stays": 0o777 | sticky} {
+		m.into(name)
+		m.must(unix.Chmod(m.upper(name), bits)) // the server copies the sticky bit
+	}
+	for _, name := range []string{"tmp", "shared/new"} {
+		m.mkdir(name)
+		m.must(unix.Chmod(m.upper(name), 0o777|sticky))
+	}
+	if all := m.changes(); len(all) != 4 {
+		t.Errorf("the changes are %+v", all)
+	}
+	fork := m.fork()
+	for _, name := range []string{"tmp", "was"} {
+		if got, want := mode(fork.upper(name)), mode(m.upper(name)); got != want {
+			t.Errorf("%s is %o in a fork, %o here", name, got, want)
+		}
+	}
+	if _, err := m.apply(runtime.ApplyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]uint32{
+		"shared": 0o770 | setGroup, "was": 0o775 | sticky, "stays": 0o777 | sticky, "tmp": 0o777 | sticky, "shared/new": 0o777 | sticky | setGroup,
+	} {
+		if got := mode(m.host(name)); got != want {
+			t.Errorf("%s has the mode %o on the host, want %o", name, got, want)
+		}
+	}
+	if all := m.changes(); len(all) != 0 {
+		t.Errorf("after the apply there are the changes %+v", all)
+	}
+}

@@ -100,7 +100,7 @@ func (c *copied) begin(root int) error {
 		return err
 	}
 	fd := int(c.upper.Fd())
-	if err := unix.Fchmod(fd, st.Mode&0o777|0o700); err != nil {
+	if err := unix.Fchmod(fd, st.Mode&0o1777|0o700); err != nil {
 		return err
 	}
 	if err := unix.Futimes(fd, []unix.Timeval{
