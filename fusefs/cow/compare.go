@@ -167,6 +167,18 @@ func (p *plan) compareFile(c *change, d *place) error {
 		}
 		c.setsMode = c.NewMode != host.perms()
 	}
+	if gone, err := p.lacksContent(c.upper); err != nil {
+		return err
+	} else if gone {
+		if c.upper.lower == c.lower {
+			if stale, err := p.stale(c); stale || err != nil {
+				return err
+			}
+		}
+		c.Kind, c.Unapplied = runtime.ChangeModified, "the host has deleted or moved its content, and the sandbox has changed its mode only"
+		p.add(c)
+		return nil
+	}
 	switch {
 	case host == nil && !known:
 		c.Kind, c.content = runtime.ChangeAdded, true
@@ -221,4 +233,16 @@ func (p *plan) setConflict(c *change) (err error) {
 	}
 	c.Conflict, err = p.goneConflict(c.rec, c.host, c.lower, p.state(c.Path))
 	return err
+}
+
+// lacksContent reports whether the host has no file any more where e, a file of the upper layer, has its content.
+func (p *plan) lacksContent(e *entry) (bool, error) {
+	if e.lower == "" {
+		return false, nil
+	}
+	o, err := lookAt(p.Root, e.lower)
+	if errors.Is(err, unix.EACCES) {
+		return false, nil // it is not known
+	}
+	return err == nil && (o == nil || !o.isFile()), err
 }

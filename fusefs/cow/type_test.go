@@ -3,7 +3,10 @@ package cow
 import (
 	"errors"
 	"os"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"wolffia/internal/test/testenv"
 	"wolffia/runtime"
@@ -123,5 +126,49 @@ func TestLeftIsUntouched(t *testing.T) {
 	}
 	if lstat(m.host("b/x")) == nil {
 		t.Error("what the host had at the target of a rename that was left is gone")
+	}
+}
+
+// TestContentThatTheHostTookAway: a large file of which only the mode was changed has its content on the host. If that goes, all
+// other changes are shown and applied, and nothing is removed for it.
+func TestContentThatTheHostTookAway(t *testing.T) {
+	m := newModel(t)
+	large := strings.Repeat("x", MinData)
+	all := []string{"deleted", "moved", "replaced"}
+	for _, name := range all {
+		m.must(os.WriteFile(m.host(name), []byte(large), 0o644))
+		m.note(name)
+		m.must(os.WriteFile(m.upper(name), nil, 0o755))
+		m.must(os.Truncate(m.upper(name), MinData))
+		m.must(unix.Setxattr(m.upper(name), AttrData, []byte(DataLower), 0))
+		m.must(unix.Setxattr(m.upper(name), AttrLower, []byte(name), 0))
+	}
+	m.write("small", "new\n", 0o644)
+	m.must(os.Remove(m.host("deleted")))
+	m.must(os.Rename(m.host("moved"), m.host("elsewhere")))
+	m.must(os.Remove(m.host("replaced")))
+	m.must(os.Mkdir(m.host("replaced"), 0o755))
+	if diff := m.diff(); !strings.Contains(diff, "+new") {
+		t.Errorf("the diff is\n%s", diff)
+	}
+	m.changes()
+	result, err := m.apply(runtime.ApplyOptions{Force: true})
+	if err != nil || len(result.Applied) != 1 || len(result.Left) != len(all) {
+		t.Errorf("apply: %+v, %v", result, err)
+	}
+	for _, c := range result.Left {
+		if c.Unapplied == "" {
+			t.Errorf("%+v", c)
+		}
+	}
+	if lstat(m.host("replaced")) == nil || lstat(m.host("small")) == nil {
+		t.Errorf("the host has %v", m.hostView())
+	}
+	o := lstat(m.upper("deleted"))
+	applied := RecordOf("deleted", &o.Statx_t)
+	m.must(m.log.Rebase(applied)) // what was applied before the host deleted it is no change
+	all = all[1:]
+	if n, err := m.layers().Discard(nil); err != nil || n != len(all) {
+		t.Errorf("discard: %d, %v", n, err)
 	}
 }
