@@ -400,3 +400,25 @@ func TestClaimed(t *testing.T) {
 		fails(t, "rename", makes["rename"](), 0)
 	})
 }
+
+// The options that git am on the host passes to git apply are those that git inside writes: one of others has it replace any file.
+func TestOptionsOfApply(t *testing.T) {
+	const fake = " '--build-fake-ancestor=/home/ann/.profile'\n"
+	mountedBoth(t, gitSetup(repository(".git")), func(t *testing.T, c *client) {
+		dir := c.at(".git/rebase-apply")
+		for _, text := range []string{"", " '-p1'\n"} {
+			fails(t, "mkdir", os.Mkdir(dir, 0o755), 0)
+			put(t, filepath.Join(dir, "next"), "1\n")
+			put(t, filepath.Join(dir, "apply-opt"), text)
+			fails(t, "write others", os.WriteFile(filepath.Join(dir, "apply-opt"), []byte(fake), 0o644), unix.EACCES)
+			put(t, c.at("x"), fake)
+			fails(t, "rename onto it", os.Rename(c.at("x"), filepath.Join(dir, "apply-opt")), unix.EACCES)
+			put(t, filepath.Join(dir, "y"), fake)
+			fails(t, "rename onto it in its directory", os.Rename(filepath.Join(dir, "y"), filepath.Join(dir, "apply-opt")), unix.EACCES)
+			if got, err := os.ReadFile(filepath.Join(dir, "apply-opt")); err == nil && string(got) == fake {
+				t.Errorf("the options are %q", got)
+			}
+			fails(t, "remove", os.RemoveAll(dir), 0)
+		}
+	})
+}

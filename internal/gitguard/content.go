@@ -42,6 +42,8 @@ func (p Part) Content(file, root, text string) error {
 		return strategy(strings.TrimSuffix(text, "\n"))
 	case Options:
 		return options(text)
+	case ApplyOptions:
+		return applyOptions(strings.TrimSuffix(text, "\n"))
 	case Rerere:
 		if text == "" {
 			return nil
@@ -62,6 +64,8 @@ func (p Part) Begins(root, text string) bool {
 		return strings.HasPrefix("../..", text)
 	case p == Strategy:
 		return strategy(text) == nil
+	case p == ApplyOptions:
+		return !hasControl(text)
 	case p == Link:
 		target, ok := strings.CutPrefix(text, "gitdir: ")
 		if !ok {
@@ -186,6 +190,43 @@ func options(text string) error {
 		}
 	}
 	return nil
+}
+
+// applyFlags are the options of git am that it passes to git apply and that only say how patches are read; with = at the
+// end, a value follows. --reject is not among them: git before 2.39.3 writes the rejected parts through links.
+var applyFlags = []string{
+	"--ignore-space-change", "--no-ignore-space-change", "--ignore-whitespace", "--no-ignore-whitespace",
+	"--whitespace=", "--directory=", "--exclude=", "--include=", "-C", "-p",
+}
+
+// applyOptions checks the options that git am passes to git apply: words as sq_quote_argv of git writes them, each in
+// quotation marks behind a blank.
+func applyOptions(text string) error {
+	for rest := text; rest != ""; {
+		word, isQuoted := strings.CutPrefix(rest, " '")
+		word, after, isClosed := strings.Cut(word, "'")
+		if !isQuoted || !isClosed || after != "" && after[0] != ' ' || hasControl(word) || !appliesHere(word) {
+			return fmt.Errorf("git am on the host would pass %q to git apply: only options that say how patches are read are allowed", rest)
+		}
+		rest = after
+	}
+	return nil
+}
+
+// appliesHere reports whether an option of git apply is one of applyFlags, with a path in the working tree if it has one.
+func appliesHere(word string) bool {
+	return slices.ContainsFunc(applyFlags, func(flag string) bool {
+		value, is := strings.CutPrefix(word, flag)
+		switch {
+		case !is:
+			return false
+		case flag == "-C", flag == "-p":
+			return value != "" && strings.Trim(value, "0123456789") == ""
+		case strings.HasSuffix(flag, "="):
+			return value != "" && value[0] != '/' && !slices.Contains(strings.Split(value, "/"), "..")
+		}
+		return value == ""
+	})
 }
 
 // hasControl reports whether s has ASCII control characters.

@@ -15,19 +15,20 @@ type Part uint8
 
 // The parts of a git directory; gitrepository-layout(5).
 const (
-	Other      Part = iota // no change is allowed
-	Config                 // config, config.worktree: replaced, with checked content
-	Alternates             // objects/info/alternates: as Config
-	Todo                   // the instructions of a rebase or a sequence of picks: as Config
-	Commondir              // commondir of a linked worktree: written once, with checked content
-	Link                   // a file named .git: as Commondir
-	Hooks                  // the directory hooks
-	Sample                 // a file in hooks that git does not execute
-	Lock                   // a file that excludes other git processes
-	Sequence               // a file of a rebase, a sequence of picks or a bisect
-	Strategy               // the merge strategy of a rebase, a part of a program's name: as Commondir
-	Rerere                 // MERGE_RR, the files that git rerere copies and writes: as Config, and always empty
-	Options                // the options of a sequence of picks, with a strategy: as Config
+	Other        Part = iota // no change is allowed
+	Config                   // config, config.worktree: replaced, with checked content
+	Alternates               // objects/info/alternates: as Config
+	Todo                     // the instructions of a rebase or a sequence of picks: as Config
+	Commondir                // commondir of a linked worktree: written once, with checked content
+	Link                     // a file named .git: as Commondir
+	Hooks                    // the directory hooks
+	Sample                   // a file in hooks that git does not execute
+	Lock                     // a file that excludes other git processes
+	Sequence                 // a file of a rebase, a sequence of picks or a bisect
+	Strategy                 // the merge strategy of a rebase, a part of a program's name: as Commondir
+	Rerere                   // MERGE_RR, the files that git rerere copies and writes: as Config, and always empty
+	Options                  // the options of a sequence of picks, with a strategy: as Config
+	ApplyOptions             // the options of git am for git apply: as Commondir
 )
 
 // sequences are the directories of Sequence files.
@@ -71,6 +72,8 @@ func PartOf(path string) Part {
 		return Strategy
 	case name == "opts" && last > 0 && names[last-1] == "sequencer":
 		return Options
+	case name == "apply-opt" && last > 0 && names[last-1] == "rebase-apply":
+		return ApplyOptions
 	case strings.HasSuffix(name, ".lock"):
 		return Lock
 	case strings.HasPrefix(name, "BISECT_"), slices.ContainsFunc(names[git:], func(s string) bool { return slices.Contains(sequences, s) }):
@@ -86,7 +89,7 @@ func (p Part) Makes(dir bool) bool {
 		return dir
 	case Sequence:
 		return true
-	case Sample, Lock, Commondir, Link, Strategy:
+	case Sample, Lock, Commondir, Link, Strategy, ApplyOptions:
 		return !dir
 	}
 	return false
@@ -96,10 +99,12 @@ func (p Part) Makes(dir bool) bool {
 func (p Part) Writes() bool { return p == Sample || p == Lock || p == Sequence }
 
 // Once reports whether p is written once, in one piece that Content checks.
-func (p Part) Once() bool { return p == Commondir || p == Link || p == Strategy }
+func (p Part) Once() bool { return p == Commondir || p == Link || p == Strategy || p == ApplyOptions }
 
 // Begun reports whether p belongs to a rebase or a sequence of picks: it is made in one that was begun inside.
-func (p Part) Begun() bool { return p == Sequence || p == Strategy || p == Options || p == Todo }
+func (p Part) Begun() bool {
+	return p == Sequence || p == Strategy || p == Options || p == ApplyOptions || p == Todo
+}
 
 // Replaced reports whether p is created by a rename only, with a content that Change.Check or
 // Content checks.
