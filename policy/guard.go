@@ -31,9 +31,25 @@ func guard(repos *gitscan.Repos, sealed []string) []perm.Rule {
 	return slices.Concat(
 		ways(outside, "the way to what git's configuration points to"),
 		limits(covering(outside), perm.Glob, "what git's configuration points to"),
+		everyTree(repos.Later),
 		// A sandbox could hide a repository by the modes of a directory, and use it the
 		// next time.
 		limits(covering(sealed), perm.Glob, "what cannot be looked into for git repositories"))
+}
+
+// everyTree returns rules for relative paths that the user's own git executes in each working tree, and so in each that a
+// sandbox makes. On the way to them there are no links or files.
+func everyTree(paths []string) (rules []perm.Rule) {
+	const source = "what your own git configuration points to in each working tree"
+	var patterns, dirs []string
+	for _, p := range paths {
+		patterns = append(patterns, perm.Quote(p))
+		for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+			dirs = append(dirs, perm.Quote(dir))
+		}
+	}
+	slices.Sort(dirs)
+	return append(limits(patterns, perm.Glob, source), limits(slices.Compact(dirs), perm.File, source)...)
 }
 
 // ways returns rules that keep links and files from taking the place of a directory on

@@ -67,3 +67,19 @@ func TestManyWays(t *testing.T) {
 		t.Errorf("b is at %v", got)
 	}
 }
+
+// What the user's own configuration of git names in the codebase is guarded: by a relative path in each working tree, also
+// in those that are made later.
+func TestOwnGitConfiguration(t *testing.T) {
+	p := newPlace(t)
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	commit(t, p.root, "a", "1")
+	write(t, home, ".gitconfig", "[core]\n\thooksPath = tools/hooks\n[include]\n\tpath = "+p.root+"/git/inc\n[diff]\n\texternal = "+p.root+"/bin/d x\n")
+	for _, preset := range []string{"agent-safe", "development"} {
+		p.o.Preset = preset
+		p.levels("tools/hooks/pre-commit read tools/hooks read tools read tools/x write new/tools/hooks/pre-commit read new/tools read git/inc read git/incs write git read bin/d read bin/e write a write")
+	}
+	p.o.Preset = "full-access"
+	p.levels("tools/hooks/pre-commit write git/inc write")
+}

@@ -10,12 +10,14 @@ import (
 	"wolffia/internal/gitconfig"
 )
 
-// A config reads the configuration files of one repository.
+// A config reads the configuration files of one repository, or the user's own.
 type config struct {
 	*reader
-	dir  string   // the git directory
+	dir  string   // the git directory; "" for the user's own, which belongs to all
 	tops []string // of the working tree: what relative paths may be relative to
 	seen set      // files read
+
+	moreTops bool // than are in tops
 }
 
 // read reads the configuration in file, an absolute path, and the files that it
@@ -36,7 +38,7 @@ func (c *config) read(file string, depth int) {
 	c.bytes += len(text)
 	settings, _ := gitconfig.Parse(string(text)) // without malformed lines, for which git refuses the file
 	for _, s := range settings {
-		if s.Section() == "core" && s.Key() == "worktree" && s.Value != "" {
+		if c.dir != "" && s.Section() == "core" && s.Key() == "worktree" && s.Value != "" {
 			c.top(absolute(c.dir, s.Value))
 		}
 	}
@@ -103,6 +105,7 @@ func (c *config) follow(s *gitconfig.Setting, file string, depth int) {
 		c.runs(path)
 		c.read(path, depth+1)
 	case name == "core.hookspath":
+		c.everywhere(strings.TrimSuffix(s.Value, "/_")) // as below
 		for _, dir := range c.expandAll(s.Value) {
 			if strings.HasSuffix(filepath.Clean(dir), "/.husky/_") {
 				dir = filepath.Dir(filepath.Clean(dir)) // hooks in _ only call the scripts beside it
@@ -111,6 +114,7 @@ func (c *config) follow(s *gitconfig.Setting, file string, depth int) {
 			c.hooks(dir)
 		}
 	case name == "init.templatedir", name == "instaweb.modulepath": // with hooks for new repositories; with modules of a server
+		c.everywhere(s.Value)
 		for _, dir := range c.expandAll(s.Value) {
 			c.runs(dir)
 		}
@@ -137,11 +141,28 @@ func (c *config) expand(dir, path string) (abs string, ok bool) {
 // expandAll returns the absolute paths for a path that is relative to one of c.tops.
 func (c *config) expandAll(path string) (all []string) {
 	for _, top := range c.tops {
-		if abs, ok := c.expand(top, path); ok {
+		abs, ok := c.expand(top, path)
+		if ok {
 			all = append(all, abs)
 		}
+		if ok && !strings.HasPrefix(abs, top+"/") {
+			return all // it is the same for all
+		}
 	}
+	c.truncated = c.truncated || c.moreTops
 	return all
+}
+
+// everywhere records a path in the user's own configuration that is relative to the working tree that git runs in: it
+// leads somewhere in each, and with .. at its beginning into directories above.
+func (c *config) everywhere(path string) {
+	path = strings.TrimPrefix(path, ":(optional)")
+	if _, ok := c.expand("", path); !ok || c.dir != "" || path[0] == '/' || path[0] == '~' {
+		return
+	}
+	if path = filepath.Clean("/" + path); path != "/" {
+		c.put(&c.later, path[1:])
+	}
 }
 
 // executed reports whether the value of a setting, named without subsection, is a
@@ -196,6 +217,9 @@ func (c *config) words(command string) {
 	words := strings.FieldsFunc(command, func(r rune) bool {
 		return strings.ContainsRune(" \t\n'\"!;&|()<>=", r)
 	})
+	if len(words) > 0 && strings.Contains(words[0], "/") {
+		c.everywhere(words[0])
+	}
 	for _, word := range words[:min(len(words), 100)] {
 		for _, path := range c.expandAll(word) {
 			info, err := os.Stat(path)

@@ -7,9 +7,8 @@
 //	for _, dir := range repos.Dirs { // ".git", "vendor/x/.git"
 //
 // In doubt Scan takes a directory for a repository. It also reads the repository that
-// the tree is a part of, for what that runs in the tree. It does not find repositories
-// that are made later, nor what only the user's own configuration (~/.gitconfig) points
-// to.
+// the tree is a part of, and the user's own configuration (~/.gitconfig), for what those
+// run in the tree. It does not find repositories that are made later.
 //
 // The tree is hostile: sizes are bounded, symbolic links are followed only
 // where git follows them, and only regular files are opened.
@@ -48,6 +47,11 @@ type Repos struct {
 	// exist. "." means everything.
 	Outside []string
 
+	// Later are relative paths that the user's own configuration makes git execute in each
+	// working tree, also in those that are made later: such as a relative core.hooksPath.
+	// They are not relative to the scanned directory.
+	Later []string
+
 	// Named are the regular files with one of Options.Names, up to 10,000.
 	Named []string
 
@@ -84,7 +88,11 @@ type Repos struct {
 // defaults.
 type Options struct {
 	MaxDirs int    // bound of the directories to read; 0 means 200,000
-	Home    string // what ~ means in a configuration; "" means os.UserHomeDir
+	Home    string // what ~ means in a configuration, where the user's own one is; "" means os.UserHomeDir
+
+	// Getenv says by which variables the user has configurations elsewhere (GIT_CONFIG_GLOBAL
+	// and others of git(1)); nil means os.Getenv.
+	Getenv func(string) string
 
 	// Names are the names, in lower case, of files for Repos.Named. They match letters
 	// of either case.
@@ -119,6 +127,9 @@ func Scan(ctx context.Context, root string, o *Options) (*Repos, error) {
 	if opts.Home == "" {
 		opts.Home, _ = os.UserHomeDir() // without one ~ is not expanded
 	}
+	if opts.Getenv == nil {
+		opts.Getenv = os.Getenv
+	}
 	if !filepath.IsAbs(root) {
 		return nil, fmt.Errorf("scan %q: not an absolute path", root)
 	}
@@ -142,6 +153,7 @@ func Scan(ctx context.Context, root string, o *Options) (*Repos, error) {
 			r.open(path)
 		}
 	}
+	r.own(ownFiles(opts.Home, opts.Getenv))
 	// The outermost first, so that repositories that a sandbox makes do not displace
 	// existing ones beyond a limit.
 	slices.SortStableFunc(r.trees, func(a, b Tree) int {
@@ -151,6 +163,7 @@ func Scan(ctx context.Context, root string, o *Options) (*Repos, error) {
 		Dirs:    slices.Sorted(maps.Keys(r.dirs)),
 		Links:   slices.Sorted(maps.Keys(r.links)),
 		Outside: slices.Sorted(maps.Keys(r.outside)),
+		Later:   slices.Sorted(maps.Keys(r.later)),
 		Named:   slices.Sorted(slices.Values(w.named)),
 		Marked:  slices.Sorted(slices.Values(w.marked)),
 		Linked:  slices.Sorted(slices.Values(w.linked)),

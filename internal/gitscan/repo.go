@@ -17,9 +17,11 @@ type reader struct {
 	root string // resolved
 	home string
 
-	dirs, links, outside set
-	trees                []Tree
-	credentials          []Credential
+	dirs, links, outside, later set
+
+	tops        []string // of working trees, absolute
+	trees       []Tree
+	credentials []Credential
 
 	bytes     int // read so far
 	truncated bool
@@ -101,6 +103,7 @@ func (r *reader) repository(dir, top string) {
 		r.target(file)
 		c.read(file, 0)
 	}
+	r.tops = append(r.tops, c.tops...)
 	if top != dir {
 		r.tree(dir, shared, c.tops)
 	}
