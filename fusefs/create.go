@@ -137,6 +137,9 @@ func (t *tree) Symlink(_ <-chan struct{}, in *fuse.InHeader, target, name string
 		if leads(target) && t.isBelowGit(e.dir) {
 			return t.deny(opSymlink, in, e.dir, name, perm.Checked, syscall.EACCES, leadsGit)
 		}
+		if why := t.linkStrays(e.dir, name); why != "" {
+			return t.deny(opSymlink, in, e.dir, name, perm.Checked, syscall.EACCES, why)
+		}
 		errno := t.make(d, name, false, func(dir int, name string) syscall.Errno {
 			return errnoOf(unix.Symlinkat(target, dir, name))
 		})
@@ -168,6 +171,11 @@ func (t *tree) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.E
 		defer h.release()
 		if src.typ == unix.S_IFLNK && t.linkMisleads(e.dir, fdName{fd: h.fd}) {
 			return t.deny(opLink, &in.InHeader, e.dir, name, perm.Checked, syscall.EACCES, leadsGit)
+		}
+		if src.typ == unix.S_IFLNK {
+			if why := t.linkStrays(e.dir, name); why != "" {
+				return t.deny(opLink, &in.InHeader, e.dir, name, perm.Checked, syscall.EACCES, why)
+			}
 		}
 		errno = t.make(d, name, false, func(dir int, name string) syscall.Errno { return t.linkFD(h.fd, dir, name) })
 		if errno == 0 {

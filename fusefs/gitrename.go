@@ -22,8 +22,8 @@ type replacement struct {
 
 // allowChecked decides about r, of which an end has the level Checked. It returns the replacement
 // to do instead of the rename, nil to do the rename itself. The error is a reason for the audit
-// log, or an errno. The caller holds t.renameMu for writing.
-func (t *tree) allowChecked(r *renaming) (*replacement, error) {
+// log, or an errno. The directory of r.to is open as to. The caller holds t.renameMu for writing.
+func (t *tree) allowChecked(r *renaming, to openDir) (*replacement, error) {
 	var (
 		src, dst = t.level(&r.from, false), t.level(&r.to, false)
 		a, b     = t.part(r.from.dir, r.from.name), t.part(r.to.dir, r.to.name)
@@ -59,17 +59,24 @@ func (t *tree) allowChecked(r *renaming) (*replacement, error) {
 	} else {
 		n.mode, n.created = uint32(r.dst.Mode)&0o777, t.created.has(r.dstAt, r.dst)
 	}
-	path := t.table.path(r.to.dir, r.to.name)
-	if b != gitguard.Config {
-		return n, b.Content(path, t.shown, text)
-	}
-	c := gitguard.Change{File: path, New: text, Fresh: n.created}
-	if r.dst != nil {
-		if c.Old, _, errno = t.content(r.dstAt, r.dst); errno != 0 {
+	old := ""
+	if r.dst != nil && (b == gitguard.Config || b == gitguard.Alternates) {
+		if old, _, errno = t.content(r.dstAt, r.dst); errno != 0 {
 			return nil, errno
 		}
 	}
-	return n, c.Check()
+	path := t.table.path(r.to.dir, r.to.name)
+	var err error
+	if b == gitguard.Config {
+		c := gitguard.Change{File: path, Old: old, New: text, Fresh: n.created, Root: t.remoteRoot, Linked: t.isLinked(r.to.dir, to)}
+		err = c.Check()
+	} else {
+		err = b.Content(path, t.shown, text)
+	}
+	if err == nil {
+		err = t.follow(path, old, text)
+	}
+	return n, err
 }
 
 // content reads the regular file at a, which must be obj.

@@ -64,6 +64,9 @@ func (t *tree) writeOnce(in *fuse.WriteIn, h *handle, p gitguard.Part, data []by
 	if err == nil {
 		err = p.Content(path, t.shown, text)
 	}
+	if err == nil {
+		err = t.follow(path, "", text)
+	}
 	switch {
 	case err == nil:
 	case text != "" && in.Offset+uint64(len(data)) == uint64(len(text)) && p.Begins(t.shown, text) && t.empty(h):

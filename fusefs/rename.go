@@ -19,7 +19,8 @@ type renaming struct {
 	srcAt, dstAt   fdName // where they are
 	srcOwn, dstOwn bool   // in the upper layer of a copied tree
 
-	copyFirst []*node // what has to be copied to the upper layer before
+	copyFirst []*node        // what has to be copied to the upper layer before
+	pointers  []movedPointer // that move with a directory
 }
 
 // Rename moves or exchanges names. Both must be writable for the object that comes to lie
@@ -115,6 +116,7 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 		victim.layers.setLowerPath(lowerPathOf(r.to.dir, r.to.name))
 	}
 	t.table.move(r.from.dir, r.from.name, r.to.dir, r.to.name, r.swap || same)
+	t.pointers.move(r.pointers)
 	t.applyRules(&r.to)
 	if r.swap || same {
 		t.applyRules(&r.from)
@@ -201,9 +203,12 @@ func (t *tree) allowRename(r *renaming, to openDir) (*replacement, syscall.Errno
 	case checked == nil && (movesDir || r.swap && t.copied == nil) && !t.alike(r):
 		return nil, syscall.EXDEV // mv(1) then copies, name by name
 	case checked == nil:
+		if why := t.renameStrays(r); why != "" {
+			return refuse(&r.to, why)
+		}
 		return nil, 0
 	}
-	replaced, err := t.allowChecked(r)
+	replaced, err := t.allowChecked(r, to)
 	if err != nil {
 		if errno, ok := err.(syscall.Errno); ok && errno != syscall.EACCES {
 			return nil, errno

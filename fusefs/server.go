@@ -50,6 +50,17 @@ type Options struct {
 	// repositories may have paths below it; with "" they may have no absolute path.
 	Shown string
 
+	// Same is set if the host has Root at the path Shown too: only then may remotes of repositories have absolute paths,
+	// since git on the host uses them.
+	Same bool
+
+	// Pointed is called with the paths from the root of all files written through the tree by which git on the host finds a
+	// directory elsewhere, before one more of them is written; after an error it is not. Pointers are those of an earlier
+	// server of the tree: no link comes onto the ways of what was written before a sandbox was stopped either. nil: they
+	// are not kept.
+	Pointed  func(files []string) error
+	Pointers []string
+
 	// Copy keeps changes out of Root; nil makes them in Root.
 	Copy *Copy
 
@@ -236,6 +247,10 @@ func blankTree(opts *Options) (t *tree, err error) {
 		owner:         opts.Owner, shown: opts.Shown, noWatch: opts.NoWatch, timeout: opts.Timeout, report: opts.Denied,
 		copyLimit: copyLimit, start: time.Now(), euid: uint32(os.Geteuid()), umask: proc.Umask(), logger: opts.Logger,
 	}
+	if opts.Same {
+		t.remoteRoot = opts.Shown
+	}
+	t.pointers.keep = opts.Pointed
 	if opts.Quota > 0 {
 		t.quota = newQuota(opts.Quota)
 	}
@@ -316,6 +331,8 @@ func (t *tree) settle(dir int, rules Rules, opts *Options) (err error) {
 	t.root = t.fds.add(n, usePath, root) // held until close, as copied.lower
 	if t.copied != nil {
 		t.quota.begin(t.used())
+	} else {
+		t.loadPointers(opts.Pointers)
 	}
 	if !opts.NoWatch && localOnly(fs.Type) {
 		t.watchRoot()

@@ -29,14 +29,17 @@ func ServeBlank(ctx context.Context, dev *os.File, opts *Options) (*Server, erro
 // errGiven is returned for a second directory.
 var errGiven = errors.New("the tree has its directory already, or is unmounted")
 
-// Give makes a tree of [ServeBlank] that of the directory root, of which O_PATH is enough and which Give duplicates. It
-// can be called once; after an error it may be called again.
-func (s *Server) Give(root int, rules Rules) error {
+// Give makes a tree of [ServeBlank] that of the directory root, of which O_PATH is enough and which Give duplicates. same is
+// Options.Same of it. It can be called once; after an error it may be called again.
+func (s *Server) Give(root int, rules Rules, same bool) error {
 	t := s.tree
 	t.rulesMu.Lock()
 	defer t.rulesMu.Unlock()
 	if t.root != nil || t.ended {
 		return errGiven
+	}
+	if same {
+		t.remoteRoot = t.shown
 	}
 	// The kernel has nothing in its caches: what it was answered counts for no time, and the rest was refused.
 	return t.settle(root, rules, &Options{NoWatch: t.noWatch})

@@ -43,8 +43,10 @@ type tree struct {
 	owner   Owner
 	timeout time.Duration
 	shown   string // Options.Shown
-	report  func(Denial)
-	logger  *slog.Logger
+	// remoteRoot is shown if remotes may have absolute paths below it, else ""; see Options.Same.
+	remoteRoot string
+	report     func(Denial)
+	logger     *slog.Logger
 
 	copyLimit time.Duration // how long a copy may take: the constant, but in a test
 
@@ -60,6 +62,7 @@ type tree struct {
 	created createdInodes
 
 	beginnings beginnings
+	pointers   pointers
 	writeback  writeback
 
 	quota  *quota      // nil: no limit

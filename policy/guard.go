@@ -28,7 +28,12 @@ func bare(repos *gitscan.Repos) (dirs, many []string) {
 func guard(repos *gitscan.Repos, sealed []string) []perm.Rule {
 	links := slices.DeleteFunc(slices.Clone(repos.Links), func(link string) bool { return path.Base(link) == ".git" }) // as any .git
 	outside := slices.Concat(repos.Outside, links)
+	var led []string
+	for _, way := range repos.Ways {
+		led = append(led, way+"/.") // the way itself is one of the directories on the way
+	}
 	return slices.Concat(
+		ways(led, "the way to where git looks"),
 		ways(outside, "the way to what git's configuration points to"),
 		limits(covering(outside), perm.Glob, "what git's configuration points to"),
 		everyTree(repos.Later),

@@ -50,7 +50,7 @@ func (t *treeServer) fill(path string, file *os.File) error {
 	}
 	defer unix.Close(root)
 	t.expected = nil
-	if err := t.server.Give(root, policy); err != nil {
+	if err := t.server.Give(root, policy, path == t.boot.MountPoint); err != nil {
 		return fmt.Errorf("serve the tree: %w", err)
 	}
 	t.policy.Store(policy)

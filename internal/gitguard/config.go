@@ -19,6 +19,14 @@ type Change struct {
 	// Fresh is set if the git directory was created in this sandbox's life: then what clone
 	// and init write is allowed.
 	Fresh bool
+
+	// Root is the path of the root of the tree, inside and on the host; "": they differ, or are unknown, so that no
+	// remote may have an absolute path.
+	Root string
+
+	// Linked is set if the repository may have other working trees than the directory that its git directory is in:
+	// relative paths of remotes mean something else there.
+	Linked bool
 }
 
 // Check returns the reason to refuse the change, nil to allow it. A change may add, change and
@@ -54,6 +62,11 @@ func (c *Change) Check() error {
 		if i >= len(lost) || s != lost[i] {
 			if slices.Contains(lost, s) {
 				break
+			}
+			if where, isPath := RemotePath(&s); isPath {
+				if err := c.local(where); err != nil {
+					return fmt.Errorf("%s: %w", s.Name, err)
+				}
 			}
 			return fmt.Errorf("%s cannot be set to %q inside: git on the host would use that", s.Name, s.Value)
 		}
@@ -99,9 +112,10 @@ func (j *judge) free(s *gitconfig.Setting) bool {
 	case "remote.*.url", "remote.*.pushurl", "remote.*.fetch", "remote.*.tagopt", "remote.*.prune", "remote.*.gh-resolved":
 		return plainName(sub) && j.remote(s, sub)
 	case "submodule.*.url":
-		return j.adds(s.Name) && address(s)
+		return j.adds(s.Name) && j.address(s)
 	case "core.worktree":
-		return j.change.Fresh && moduleTree(j.change.File, s.Value)
+		_, err := moduleTree(j.change.File, s.Value)
+		return j.change.Fresh && err == nil
 	}
 	return false
 }
@@ -116,7 +130,7 @@ func (j *judge) adds(names ...string) bool {
 func (j *judge) remote(s *gitconfig.Setting, name string) bool {
 	switch s.Key() {
 	case "url", "pushurl":
-		return j.adds("remote."+name+".url", "remote."+name+".pushurl") && address(s)
+		return j.adds("remote."+name+".url", "remote."+name+".pushurl") && j.address(s)
 	case "fetch":
 		_, to, ok := strings.Cut(strings.TrimPrefix(s.Value, "+"), ":")
 		return ok && j.adds(s.Name) && (strings.HasPrefix(to, "refs/remotes/"+name+"/") || strings.HasPrefix(to, "refs/tags/") || j.change.Fresh && strings.HasPrefix(to, "refs/"))
@@ -128,30 +142,54 @@ func (j *judge) remote(s *gitconfig.Setting, name string) bool {
 	return s.Value == "base" // gh-resolved
 }
 
+// address reports whether an address is harmless: it starts no helper, and a path is in the tree.
+func (j *judge) address(s *gitconfig.Setting) bool {
+	where, isPath := pathOf(s.Value)
+	return address(s) && (!isPath || j.change.local(where) == nil)
+}
+
+// local returns the reason to refuse a path as that of a remote: git on the host would run the hooks of that repository
+// at a push, and bring what it has into the codebase at a fetch.
+func (c *Change) local(where string) error {
+	if strings.ContainsRune(where, '%') {
+		return fmt.Errorf("%q: git may decode the %% in it", where)
+	}
+	if _, err := localWay(topOf(c.File), c.Root, where); err != nil {
+		return fmt.Errorf("%w: git on the host would run the hooks of a repository there, and show the sandbox what it has", err)
+	}
+	if c.Linked && !strings.HasPrefix(where, "/") && !anyTop(where) {
+		return fmt.Errorf("%q means something else in another working tree of the repository: use an absolute path", where)
+	}
+	return nil
+}
+
 // plainName reports whether git takes the name of a remote for a name, not a path or address.
 func plainName(name string) bool {
 	return name != "" && name[0] != '-' && name[0] != '.' && name[0] != '/' && !strings.Contains(name, "..") &&
 		!strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || strings.ContainsRune(`:?*[\~^@{`, r) })
 }
 
-// moduleTree reports whether value, relative to the git directory of a submodule, is a directory
-// in the working tree of the repository that has the submodule; gitsubmodules(7). A linked working
+// moduleTree is below for value, which is relative to the git directory of a submodule and
+// must be a directory in the working tree of the repository that has the submodule; gitsubmodules(7). A linked working
 // tree can be anywhere in the tree.
-func moduleTree(file, value string) bool {
+func moduleTree(file, value string) ([]string, error) {
 	dir := path.Dir(file)
 	top, in, _ := strings.Cut("/"+dir, "/.git/")
 	if names := strings.SplitN(in, "/", 4); len(names) == 4 && names[0] == "worktrees" && names[2] == "modules" {
 		top = ""
 	} else if names[0] != "modules" {
-		return false
+		return nil, errors.New("it is not the git directory of a submodule")
 	}
 	if strings.HasPrefix(value, "/") {
-		return false
+		return nil, errors.New("it must be a relative path")
 	}
-	tree, err := below(dir, "/", value)
+	ways, err := below(dir, "", value)
 	if err != nil {
-		return false
+		return nil, err
 	}
-	rest, ok := strings.CutPrefix("/"+tree, top+"/")
-	return ok && rest != "" && !slices.ContainsFunc(strings.Split(rest, "/"), func(s string) bool { return strings.HasSuffix(s, ".git") })
+	rest, ok := strings.CutPrefix("/"+last(ways), top+"/")
+	if !ok || rest == "" || slices.ContainsFunc(strings.Split(rest, "/"), func(s string) bool { return strings.HasSuffix(s, ".git") }) {
+		return nil, fmt.Errorf("%q is not a directory in the working tree that has the submodule", value)
+	}
+	return ways, nil
 }

@@ -63,7 +63,7 @@ func TestWhatGitDoesIsAllowed(t *testing.T) {
 	}{
 		{".git/config", old, "[user]\n\tname = Ann\n\temail = a@b\n", false},
 		{".git/config", old, "[remote \"up\"]\n\turl = https://example.org/x.git\n", false},
-		{".git/config", old, "[remote \"up\"]\n\turl = ../x\n\tfetch = +refs/heads/*:refs/remotes/up/*\n[branch \"x\"]\n\tremote = up\n\tmerge = refs/heads/x\n", false},
+		{"a/.git/config", old, "[remote \"up\"]\n\turl = ../x\n\tfetch = +refs/heads/*:refs/remotes/up/*\n[branch \"x\"]\n\tremote = up\n\tmerge = refs/heads/x\n", false},
 		{".git/config", old + "[remote \"up\"]\n\turl = ../x\n", "[remote \"up\"]\n\tfetch = +refs/heads/*:refs/remotes/up/*\n", false},
 		{".git/config", old, "[branch \"x\"]\n\tremote = .\n\tmerge = refs/heads/main\n", false},
 		{".git/config", old, "[branch \"x\"]\n\tremote = origin\n\tmerge = refs/heads/x\n", false},
@@ -75,7 +75,7 @@ func TestWhatGitDoesIsAllowed(t *testing.T) {
 		{"x/.git/worktrees/w/modules/a/b/config", "", "[core]\n\tworktree = ../../../../../../../w/a/b\n", true},
 		{".git/config.worktree", "", "[core]\n\tsparseCheckout = true\n\tsparseCheckoutCone = true\n", false},
 	} {
-		c := Change{File: tt.file, Old: tt.old, New: tt.old + tt.add, Fresh: tt.fresh}
+		c := Change{File: tt.file, Old: tt.old, New: tt.old + tt.add, Fresh: tt.fresh, Root: "/workspace"}
 		if err := c.Check(); err != nil {
 			t.Errorf("%s: %v", tt.add, err)
 		}
@@ -83,6 +83,65 @@ func TestWhatGitDoesIsAllowed(t *testing.T) {
 	removed := strings.Replace(old, "[branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n", "", 1)
 	if err := (&Change{File: ".git/config", Old: old, New: removed}).Check(); err != nil {
 		t.Errorf("a branch's settings removed: %v", err)
+	}
+}
+
+// TestPathsOfRemotes: a remote on this host is one of the codebase.
+func TestPathsOfRemotes(t *testing.T) {
+	for _, tt := range []struct {
+		file, root, url string
+		linked          bool
+		want            string // the way, or what the error has in it
+	}{
+		{"a/.git/config", "/workspace", "/workspace/b/c", false, "b/c"},
+		{"a/.git/config", "/workspace", "file:///workspace/b/c/", true, "b/c"},
+		{"a/.git/config", "/workspace", "/workspace", false, ""},
+		{"a/.git/config", "/workspace", "../b", false, "b"},
+		{"a/.git/config", "/workspace", "../b.git", true, "b.git"},
+		{"a/.git/config", "", "./b.git/c", true, "a/b.git/c"},
+		{".git/config", "/workspace", "b/c", false, "b/c"},
+		{"a/.git/config", "/workspace", "host:../b", false, ""},
+		{"a/.git/config", "/workspace", "https://example.org/b", false, ""},
+
+		{"a/.git/config", "", "/workspace/b", false, "outside of the codebase"},
+		{"a/.git/config", "/workspace", "/home/ann/b", false, "outside of the codebase"},
+		{"a/.git/config", "/workspace", "/workspaces/b", false, "outside of the codebase"},
+		{"a/.git/config", "/workspace", "file:///home/ann/b", false, "outside of the codebase"},
+		{"a/.git/config", "/workspace", "file://workspace/home/ann/b", false, "no path"},
+		{"a/.git/config", "/workspace", "file://b", false, "no path"},
+		{"a/.git/config", "/workspace", "file:///workspace/%2e%2e/b", false, "decode"},
+		{"a/.git/config", "/workspace", "/workspace/b/../../c", false, "leads out"},
+		{"a/.git/config", "/workspace", "/workspace/b/../c", false, "b c"},
+		{"a/.git/config", "/workspace", "../b.git/../c", true, "another working tree"},
+		{"a/.git/config", "/workspace", "../../b", false, "leads out"},
+		{"a/.git/config", "/workspace", "../../x:y", false, "leads out"},
+		{"a/.git/config", "/workspace", "~/b", false, "outside of the codebase"},
+		{"a/.git/config", "/workspace", "../b", true, "another working tree"},
+		{"a/.git/config", "/workspace", "../b/c.git", true, "another working tree"},
+		{"a.git/config", "/workspace", "../b", false, "absolute"},
+		{"a/.git/modules/b/config", "/workspace", "../b.git", false, "absolute"},
+	} {
+		for _, key := range []string{"remote \"up\"]\n\turl", "remote \"up\"]\n\tpushurl", "submodule \"up\"]\n\turl"} {
+			text := old + "[" + key + " = " + tt.url + "\n"
+			c := Change{File: tt.file, Old: old, New: text, Root: tt.root, Linked: tt.linked}
+			err := c.Check()
+			if err != nil {
+				if !strings.Contains(err.Error(), tt.want) || tt.want == "" {
+					t.Errorf("%s in %s: %v", tt.url, tt.file, err)
+				}
+				continue
+			}
+			if got := strings.Join(Ways(tt.file, tt.root, text), " "); got != tt.want {
+				t.Errorf("%s in %s is allowed, and leads to %q, want %q", tt.url, tt.file, got, tt.want)
+			}
+		}
+	}
+	const config = "[remote \"a\"]\n\turl = ../b\n[remote \"c\"]\n\turl = /x\n[remote \"d\"]\n\turl = ~/x\n[remote \"e\"]\n\turl = ../../../out\n"
+	if got, err := RemoteWays("x/y/.git/config", "w/z", config); err != nil || strings.Join(got, " ") != "w/b" {
+		t.Errorf("in another working tree: %q, %v", got, err)
+	}
+	if got, err := RemoteWays("x/y/.git/config", ".", config); err == nil {
+		t.Errorf("in another working tree, from which it leads out: %q", got)
 	}
 }
 

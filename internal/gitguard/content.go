@@ -83,52 +83,24 @@ func link(file, root, text string) error {
 	if !ok {
 		return errors.New("a file named .git can only be one line, gitdir: PATH")
 	}
-	dir, err := below(path.Dir(file), root, target)
+	ways, err := below(path.Dir(file), root, target)
 	if err != nil {
 		return err
 	}
-	if !perm.NamesGit(dir) {
-		return fmt.Errorf("gitdir %q is not a directory named .git or *.git, nor one of its modules or worktrees", target)
+	dir := last(ways)
+	switch {
+	case file == ".git":
+		return errors.New("the codebase itself has its repository in .git: a file of that name could lead its remotes out of it")
+	case !perm.NamesGit(dir):
+		return fmt.Errorf("gitdir %q is not a directory named *.git, nor one of the modules or worktrees of a git directory", target)
+	case path.Base(dir) == ".git":
+		return fmt.Errorf("gitdir %q is the repository of another working tree: use git worktree add", target)
 	}
 	return nil
 }
 
-// below returns the path from the root of the tree of target, found in a file of the directory
-// dir. Names after the first that is not .. may be links, so it refuses .. after them.
-func below(dir, root, target string) (string, error) {
-	rest := target
-	if strings.HasPrefix(target, "/") {
-		var ok bool
-		if rest, ok = strings.CutPrefix(target, strings.TrimSuffix(root, "/")+"/"); !ok || root == "" {
-			return "", fmt.Errorf("%q is outside of the codebase", target)
-		}
-		dir = "."
-	}
-	if hasControl(rest) {
-		return "", fmt.Errorf("%q has control characters", target)
-	}
-	names := []string{}
-	if dir != "." {
-		names = strings.Split(dir, "/")
-	}
-	plain := false
-	for name := range strings.SplitSeq(rest, "/") {
-		switch name {
-		case "", ".":
-		case "..":
-			if plain || len(names) == 0 {
-				return "", fmt.Errorf("%q leads out of the codebase, or may", target)
-			}
-			names = names[:len(names)-1]
-		default:
-			plain = true
-			names = append(names, name)
-		}
-	}
-	return strings.Join(names, "/"), nil
-}
-
-// alternates checks a list of other object directories: they must be in the tree.
+// alternates checks a list of other object directories: they must be in the tree, and in git directories by their names,
+// in which no link leads elsewhere.
 func alternates(file, root, text string) error {
 	objects := path.Dir(path.Dir(file))
 	for line := range strings.Lines(text) {
@@ -139,8 +111,12 @@ func alternates(file, root, text string) error {
 		if line[0] == '"' {
 			return fmt.Errorf("alternate %s: write it without quotation marks", line)
 		}
-		if _, err := below(objects, root, line); err != nil {
+		ways, err := below(objects, root, line)
+		if err != nil {
 			return fmt.Errorf("alternate: %w", err)
+		}
+		if !slices.ContainsFunc(strings.Split(last(ways), "/"), func(name string) bool { return strings.HasSuffix(name, ".git") }) {
+			return fmt.Errorf("alternate: %q is not in a directory named .git or *.git", line)
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package gitguard
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -56,14 +57,16 @@ func TestContent(t *testing.T) {
 		{Link, "a/.git", "gitdir: ../.git/modules/a\n", true},
 		{Link, "a/.git", "gitdir: ../b/x.git", true},
 		{Link, "a/.git", "gitdir: /workspace/.git/worktrees/a\n", true},
-		{Link, ".git", "gitdir: x.git\n", true},
+		{Link, ".git", "gitdir: x.git\n", false},
+		{Link, "a/.git", "gitdir: ../b/.git\n", false},
 		{Link, "a/.git", "gitdir: ../.git/worktrees/w/modules/a/b\n", true},
 		{Link, "a/.git", "gitdir: ../.git/modules/a.git/b\n", true},
 		{Link, "a/.git", "gitdir: ../.git/worktrees/w/modules\n", false},
 		{Link, "a/.git", "gitdir: ../.git/modules\n", false},
 		{Link, "a/.git", "gitdir: ../b\n", false},
 		{Link, "a/.git", "gitdir: ../../x.git\n", false},
-		{Link, "a/.git", "gitdir: b/../x.git\n", false},
+		{Link, "a/.git", "gitdir: b/../x.git\n", true},
+		{Link, "a/.git", "gitdir: b/../../../x.git\n", false},
 		{Link, "a/.git", "gitdir: /other/x.git\n", false},
 		{Link, "a/.git", "gitdir: /workspace/../x.git\n", false},
 		{Link, "a/.git", "gitdir: /workspacex/x.git\n", false},
@@ -74,6 +77,7 @@ func TestContent(t *testing.T) {
 		{Link, "a/.git", "", false},
 		{Alternates, ".git/objects/info/alternates", "../../x.git/objects\n# c\n\n/workspace/y/.git/objects\n", true},
 		{Alternates, ".git/objects/info/alternates", "../../../x.git/objects\n", false},
+		{Alternates, ".git/objects/info/alternates", "../../x/objects\n", false},
 		{Alternates, ".git/objects/info/alternates", "/home/ann/x/.git/objects\n", false},
 		{Alternates, ".git/objects/info/alternates", "\"/workspace/x\"\n", false},
 		{Todo, "", "# c\npick abc x\n  squash def y\n\nmerge -C abc x # y\nu refs/heads/x\nnoop\n", true},
@@ -149,6 +153,25 @@ func TestBegins(t *testing.T) {
 	} {
 		if got := x.part.Begins("/workspace", x.text); got != x.want {
 			t.Errorf("%d.Begins(%q) = %v", x.part, x.text, got)
+		}
+	}
+}
+
+// Ways are the paths that git follows.
+func TestWays(t *testing.T) {
+	for _, x := range []struct{ file, text, want string }{
+		{"a/b/.git", "gitdir: ../../.git/modules/x\n", ".git/modules/x"},
+		{"a/.git", "gitdir: /workspace/c/d/.git/worktrees/a", "c/d/.git/worktrees/a"},
+		{"a/.git", "gitdir: /other/x.git\n", ""},
+		{"a/.git", "gitdir: ../b/c/../../d/../e/x.git", "b/c d e/x.git"},
+		{"a/.git", "../x.git", ""},
+		{"a/.git/objects/info/alternates", "# c\n../../../b/.git/objects\n/workspace/c.git/objects\n/x\n", "b/.git/objects c.git/objects"},
+		{"a/.git/modules/m/n/config", "[core]\n\tworktree = ../../../../m/n\n[remote \"origin\"]\n\turl = /workspace/x\n", "a/m/n x"},
+		{"a/.git/config", "[core]\n\tworktree = ../m\n", ""},
+		{"a/.git/HEAD", "gitdir: ../x.git\n", ""},
+	} {
+		if got := strings.Join(Ways(x.file, "/workspace", x.text), " "); got != x.want {
+			t.Errorf("%q in %s leads to %q, want %q", x.text, x.file, got, x.want)
 		}
 	}
 }

@@ -100,5 +100,5 @@ func address(s *gitconfig.Setting) bool {
 		host := strings.TrimLeft(rest[3:], "/")
 		return slices.Contains(schemes, v[:len(v)-len(rest)]) && !strings.HasPrefix(host, "-")
 	}
-	return true // user@host:path, or a path
+	return true // user@host:path, or a path, about which judge.address decides
 }

@@ -47,6 +47,11 @@ type Repos struct {
 	// exist. "." means everything.
 	Outside []string
 
+	// Ways are files and directories at which git looks because of a file named .git, the core.worktree of a submodule, a
+	// list of other objects, or the path of a remote. They need not exist. A symbolic link in the place of one of them, or of
+	// a directory on the way, would lead git elsewhere.
+	Ways []string
+
 	// Later are relative paths that the user's own configuration makes git execute in each
 	// working tree, also in those that are made later: such as a relative core.hooksPath.
 	// They are not relative to the scanned directory.
@@ -163,6 +168,7 @@ func Scan(ctx context.Context, root string, o *Options) (*Repos, error) {
 		Dirs:    slices.Sorted(maps.Keys(r.dirs)),
 		Links:   slices.Sorted(maps.Keys(r.links)),
 		Outside: slices.Sorted(maps.Keys(r.outside)),
+		Ways:    slices.Sorted(maps.Keys(r.ways)),
 		Later:   slices.Sorted(maps.Keys(r.later)),
 		Named:   slices.Sorted(slices.Values(w.named)),
 		Marked:  slices.Sorted(slices.Values(w.marked)),

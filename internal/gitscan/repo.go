@@ -17,7 +17,7 @@ type reader struct {
 	root string // resolved
 	home string
 
-	dirs, links, outside, later set
+	dirs, links, outside, later, ways set
 
 	tops        []string // of working trees, absolute
 	trees       []Tree
@@ -51,6 +51,7 @@ func (r *reader) open(path string) {
 		}
 		r.reach(path)
 		if target, ok := pathIn(path, "gitdir: "); ok {
+			r.leads(path, top, target)
 			r.repository(absolute(top, target), top)
 		}
 	}
@@ -107,6 +108,7 @@ func (r *reader) repository(dir, top string) {
 	if top != dir {
 		r.tree(dir, shared, c.tops)
 	}
+	r.alternates(filepath.Join(shared, "objects"))
 	r.target(filepath.Join(shared, "hooks"))
 	r.hooks(filepath.Join(shared, "hooks"))
 }

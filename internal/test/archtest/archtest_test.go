@@ -62,7 +62,7 @@ var allow = map[string][]string{
 	"internal/filecall":               {"internal/archive"},
 	"internal/gitguard":               {"internal/gitconfig", "perm"},
 	"internal/gituser":                {"internal/gitconfig", "internal/gitguard"},
-	"internal/gitscan":                {"internal/beneath", "internal/gitconfig"},
+	"internal/gitscan":                {"internal/beneath", "internal/gitconfig", "internal/gitguard"},
 	"internal/hostgit":                {"internal/rmtree", "runtime"},
 	"internal/hostsocket":             {"runtime"},
 	"internal/jobs":                   {"runtime"},

@@ -134,7 +134,10 @@ func live(t *testing.T, p places, m marks) {
 // serveOptions are those of the tree server of a sandbox.
 func serveOptions(root int, rules *perm.Policy, p places) *fusefs.Options {
 	const fds = 1000 // several servers share this process's limit
-	return &fusefs.Options{Root: root, Rules: rules, Owner: fusefs.Owner{UID: mounttest.UID, GID: mounttest.UID}, Shown: p.Mount, FDs: fds}
+	return &fusefs.Options{
+		Root: root, Rules: rules, Owner: fusefs.Owner{UID: mounttest.UID, GID: mounttest.UID}, FDs: fds,
+		Shown: p.Mount, Same: true, // as it is by default
+	}
 }
 
 // beHost does what it is asked for until nobody is there to ask.

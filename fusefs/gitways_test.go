@@ -1,0 +1,173 @@
+package fusefs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
+)
+
+// replace puts text at name by the rename of a lock file, as git does.
+func (c *client) replace(name, text string) error {
+	if err := os.WriteFile(c.at(name+".lock"), []byte(text), 0o644); err != nil {
+		return err
+	}
+	err := os.Rename(c.at(name+".lock"), c.at(name))
+	_ = os.Remove(c.at(name + ".lock"))
+	return err
+}
+
+// No symbolic link is on the way that git on the host takes by what a sandbox has written: not at first, and none comes there later.
+func TestWaysOfGit(t *testing.T) {
+	mounted(t, gitSetup(repository(".git")), func(t *testing.T, c *client) {
+		link := func(name string, want syscall.Errno) {
+			t.Helper()
+			fails(t, "a link "+name, os.Symlink("/elsewhere", c.at(name)), want)
+			fails(t, "a link", os.Symlink("/elsewhere", c.at("away")), 0)
+			if want == 0 {
+				want = syscall.EEXIST // the first
+			}
+			fails(t, "a hard link "+name, os.Link(c.at("away"), c.at(name)), want)
+			fails(t, "a link moved to "+name, unix.Renameat2(unix.AT_FDCWD, c.at("away"), unix.AT_FDCWD, c.at(name), unix.RENAME_NOREPLACE), want)
+			_ = os.Remove(c.at("away"))
+		}
+		for _, dir := range []string{"l", "sub", "later", "a/b", "q/b", "q/c", ".git/modules/m/n", "w/s"} {
+			fails(t, "mkdir", os.MkdirAll(c.at(dir), 0o755), 0)
+		}
+		fails(t, "symlink", os.Symlink("/elsewhere", c.at("l/link")), 0)
+
+		// By links that are there.
+		fails(t, "a .git over a link", os.WriteFile(c.at("sub/.git"), []byte("gitdir: ../l/link/x.git\n"), 0o644), syscall.EACCES)
+		fails(t, "alternates over a link", c.replace(".git/objects/info/alternates", "../../l/link/x.git/objects\n"), syscall.EACCES)
+		fails(t, "a working tree over a link", c.replace(".git/modules/m/config", "[core]\n\tworktree = ../../../l/link/m\n"), syscall.EACCES)
+		fails(t, "a working tree that is a link", c.replace(".git/modules/m/config", "[core]\n\tworktree = ../../../l/link\n"), syscall.EACCES)
+
+		// By those that come later.
+		fails(t, "remove", os.Remove(c.at("sub/.git")), 0)
+		put(t, c.at("sub/.git"), "gitdir: ../a/b/x.git\n")
+		fails(t, "alternates", c.replace(".git/objects/info/alternates", "../../later/c/x.git/objects\n"), 0)
+		fails(t, "a working tree", c.replace(".git/modules/m/config", "[core]\n\tworktree = ../../../w/s\n"), 0)
+		fails(t, "move the first directory", os.Rename(c.at("a"), c.at("o")), 0)
+		link("a", syscall.EACCES)
+		fails(t, "make it again", os.Mkdir(c.at("a"), 0o755), 0)
+		link("a/b", syscall.EACCES)
+		fails(t, "remove", os.Remove(c.at("a")), 0)
+		fails(t, "symlink", os.Symlink("/elsewhere", c.at("q/b/x")), 0)
+		fails(t, "move a directory there", os.Rename(c.at("q"), c.at("a")), 0)
+		fails(t, "and back", os.Rename(c.at("a"), c.at("q")), 0)
+		fails(t, "rename", os.Rename(c.at("q/b"), c.at("q/d")), 0)
+		fails(t, "symlink", os.Symlink("d", c.at("q/b")), 0)
+		fails(t, "move a directory with a link there", os.Rename(c.at("q"), c.at("a")), syscall.EACCES)
+		fails(t, "mkdir", os.Mkdir(c.at("a"), 0o755), 0)
+		fails(t, "exchange with a directory with a link", unix.Renameat2(unix.AT_FDCWD, c.at("q"), unix.AT_FDCWD, c.at("a"), unix.RENAME_EXCHANGE), syscall.EACCES)
+		link("later/c", syscall.EACCES)
+		link("later/d", 0)
+		fails(t, "move the working tree", os.Rename(c.at("w/s"), c.at("real")), 0)
+		link("w/s", syscall.EACCES)
+		fails(t, "a file", os.WriteFile(c.at("w/s"), nil, 0o644), 0)
+
+		// What moves leads elsewhere.
+		fails(t, "move the git directory of a submodule", os.Rename(c.at(".git/modules/m"), c.at(".git/modules/w")), 0)
+		link("w/t", 0)
+		fails(t, "move it down", os.Mkdir(c.at(".git/modules/x"), 0o755), 0)
+		fails(t, "move it down", os.Rename(c.at(".git/modules/w"), c.at(".git/modules/x/w")), syscall.EACCES)
+		fails(t, "mkdir", os.MkdirAll(c.at("deep/er"), 0o755), 0)
+		fails(t, "symlink", os.Symlink("/elsewhere", c.at("deep/a")), 0)
+		fails(t, "move a .git to where it leads over a link", os.Rename(c.at("sub"), c.at("deep/sub")), syscall.EACCES)
+		fails(t, "move a .git", os.Rename(c.at("sub"), c.at("deep/er/sub")), 0)
+		link("a/b", 0)
+		link("deep/er/a", syscall.EACCES)
+
+		// What is gone leads nowhere.
+		fails(t, "remove", os.Remove(c.at("deep/er/sub/.git")), 0)
+		link("deep/er/a", 0)
+	})
+}
+
+// A remote that is a path is one of the codebase, and no link is on the way.
+func TestWaysOfRemotes(t *testing.T) {
+	mounted(t, gitSetup(repository("r/.git")), func(t *testing.T, c *client) {
+		config := fileText(t, c.at("r/.git/config"))
+		remote := func(url string) string { return config + "[remote \"x\"]\n\turl = " + url + "\n" }
+		fails(t, "mkdir", os.MkdirAll(c.at("one"), 0o755), 0)
+		fails(t, "symlink", os.Symlink("/elsewhere", c.at("link")), 0)
+		for _, url := range []string{"/elsewhere", "file:///elsewhere", "../../elsewhere", "../link", "../link/y", "~/y", "/one"} {
+			fails(t, url, c.replace("r/.git/config", remote(url)), syscall.EACCES)
+		}
+		fails(t, "a remote in the codebase", c.replace("r/.git/config", remote("../one")), 0)
+		fails(t, "move it", os.Rename(c.at("one"), c.at("two")), 0)
+		fails(t, "a link in its place", os.Symlink("/elsewhere", c.at("one")), syscall.EACCES)
+
+		// Another working tree, from which the remote is elsewhere.
+		fails(t, "mkdir", os.MkdirAll(c.at("r/.git/worktrees/w"), 0o755), 0)
+		fails(t, "mkdir", os.MkdirAll(c.at("d/w"), 0o755), 0)
+		fails(t, "symlink", os.Symlink("/elsewhere", c.at("d/one")), 0)
+		fails(t, "a working tree beside a link", os.WriteFile(c.at("d/w/.git"), []byte("gitdir: ../../r/.git/worktrees/w\n"), 0o644), syscall.EACCES)
+		fails(t, "mkdir", os.MkdirAll(c.at("e/w"), 0o755), 0)
+		put(t, c.at("e/w/.git"), "gitdir: ../../r/.git/worktrees/w\n")
+		fails(t, "a link beside it", os.Symlink("/elsewhere", c.at("e/one")), syscall.EACCES)
+		config = remote("../one")
+		fails(t, "a relative path", c.replace("r/.git/config", config+"[remote \"y\"]\n\turl = ../two\n"), syscall.EACCES)
+		fails(t, "one that no link can lead elsewhere", c.replace("r/.git/config", config+"[remote \"y\"]\n\turl = ../two.git\n"), 0)
+	})
+}
+
+// What an earlier server of the tree has recorded is guarded again, and what comes is recorded before it is written.
+func TestPointersAreKept(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "sub/.git", "gitdir: ../a/x.git\n")
+	write(t, dir, "gone/.git", "not one")
+	rules, err := perm.Compile(append(perm.AnyGitRules(), perm.Rule{Pattern: "**", Level: perm.Write}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := testTree(t, dir, rules)
+	tr.loadPointers([]string{"sub/.git", "gone/.git", "absent/.git"})
+	link := func(name string, want syscall.Errno) {
+		t.Helper()
+		var out fuse.EntryOut
+		if status := tr.Symlink(nil, &fuse.InHeader{NodeId: rootID}, "/elsewhere", name, &out); syscall.Errno(status) != want {
+			t.Errorf("a link %s: %v, want %v", name, status, want)
+		}
+	}
+	link("a", syscall.EACCES)
+	link("b", 0)
+	var kept []string
+	full := syscall.Errno(0)
+	tr.pointers.keep = func(files []string) error {
+		if full != 0 {
+			return full
+		}
+		kept = files
+		return nil
+	}
+	if err := tr.follow("new/.git", "", "gitdir: ../c/x.git\n"); err != nil {
+		t.Error(err)
+	}
+	write(t, dir, "new/.git", "")
+	link("c", syscall.EACCES)
+	full = syscall.ENOSPC
+	if tr.follow("more/.git", "", "gitdir: ../d/x.git\n") == nil {
+		t.Error("what cannot be recorded is written")
+	}
+	if got := fmt.Sprint(kept); got != "[new/.git sub/.git]" {
+		t.Errorf("recorded are %s", got)
+	}
+	full = 0
+	for i := range maxPointers {
+		err = tr.follow(fmt.Sprintf("%d/.git", i), "", "gitdir: ../e/x.git\n")
+	}
+	if err != nil {
+		t.Errorf("files that are gone count: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "sub/.git")); err != nil {
+		t.Error(err)
+	}
+	link("a", syscall.EACCES)
+}
