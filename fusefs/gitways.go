@@ -180,10 +180,11 @@ func (t *tree) waysOf(file, text string) ([]string, error) {
 	for _, dir := range []string{repo, path.Dir(path.Dir(repo))} { // of a linked working tree the second
 		config := path.Join(dir, "config")
 		text, errno := t.textAt(config)
-		if errno == syscall.ENOENT || errno == syscall.ENOTDIR {
+		switch errno {
+		case 0:
+		case syscall.ENOENT, syscall.ENOTDIR, syscall.ELOOP, syscall.EXDEV: // a link is the user's own, or on the way, which is another refusal
 			continue
-		}
-		if errno != 0 {
+		default:
 			return nil, fmt.Errorf("read %s: %w", config, errno)
 		}
 		more, err := gitguard.RemoteWays(config, path.Dir(file), text)
