@@ -107,11 +107,15 @@ func (t *tree) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse
 	return t.makeWithMode(opMkdir, &in.InHeader, name, in.Mode, out, unix.Mkdirat)
 }
 
-// makeWithMode makes a name with the permission bits of mode; create makes it in a directory that
+// makeWithMode makes a name with the permission bits of mode, which has the type of a FIFO; create makes it in a directory that
 // it is told, by a name that it is told.
 func (t *tree) makeWithMode(o op, in *fuse.InHeader, name string, mode uint32, out *fuse.EntryOut, create func(dir int, name string, mode uint32) error) fuse.Status {
+	typ := mode & unix.S_IFMT
 	mode &= 0o7777 &^ setID
 	return t.newName(o, in, name, o == opMkdir, func(e *entry, d *openDir) syscall.Errno {
+		if t.stalls(e, typ) {
+			return t.deny(o, in, e.dir, name, perm.Checked, syscall.EACCES, stallsGit)
+		}
 		made := mode
 		if t.copied != nil && o == opMkdir {
 			made |= 0o700 // it is moved from the work directory
@@ -176,6 +180,9 @@ func (t *tree) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.E
 			if why := t.linkStrays(e.dir, name); why != "" {
 				return t.deny(opLink, &in.InHeader, e.dir, name, perm.Checked, syscall.EACCES, why)
 			}
+		}
+		if t.stalls(e, src.typ) {
+			return t.deny(opLink, &in.InHeader, e.dir, name, perm.Checked, syscall.EACCES, stallsGit)
 		}
 		errno = t.make(d, name, false, func(dir int, name string) syscall.Errno { return t.linkFD(h.fd, dir, name) })
 		if errno == 0 {

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
 )
 
 // A symbolic link in a git directory leads git on the host where it makes and deletes files: git gc deletes what
@@ -13,7 +15,7 @@ const gitSuffix = ".git"
 
 const leadsGit = "git on the host would follow the link, and make and delete files where it leads"
 
-// isBelowGit reports whether dir is a git directory by its name, such as .git and bare.git, or below one.
+// isBelowGit reports whether dir is a git directory by its name, such as .git and bare.git, or by a rule for it, or below one.
 func (t *tree) isBelowGit(dir *node) bool {
 	if !t.rules.Checks() {
 		return false
@@ -21,6 +23,10 @@ func (t *tree) isBelowGit(dir *node) bool {
 	for n := dir; n != nil; {
 		parent, name := t.table.place(n)
 		if len(name) >= len(gitSuffix) && strings.EqualFold(name[len(name)-len(gitSuffix):], gitSuffix) {
+			return true
+		}
+		// Only a git directory's rules check this name and not that one.
+		if s := n.getState(); t.childLevel(s, "commondir", false) == perm.Checked && t.childLevel(s, "HEAD", false) != perm.Checked {
 			return true
 		}
 		n = parent

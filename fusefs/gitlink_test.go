@@ -1,16 +1,23 @@
 package fusefs
 
 import (
+	"maps"
 	"os"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
 )
 
 // No link in a git directory leads git on the host elsewhere; git's own tests of links work.
 func TestLinksInGitDirectories(t *testing.T) {
-	mountedBoth(t, gitSetup(repository(".git")), func(t *testing.T, c *client) {
+	files := repository(".git")
+	maps.Copy(files, repository("deploy"))
+	s := gitSetup(files)
+	s.Policy = append(perm.GitRules([]string{"deploy"}), s.Policy...)
+	mountedBoth(t, s, func(t *testing.T, c *client) {
 		outside := t.TempDir()
 		for _, dir := range []string{".git/worktrees", ".git/logs/refs", ".git/refs/heads/x"} {
 			fails(t, "mkdir", os.MkdirAll(c.at(dir), 0o755), 0)
@@ -37,6 +44,7 @@ func TestLinksInGitDirectories(t *testing.T) {
 				t.Errorf("%s can be exchanged with a link", name)
 			}
 		}
+		fails(t, "a link in a repository with another name", os.Symlink(outside, c.at("deploy/rr-cache")), syscall.EACCES)
 		fails(t, "what git init tries", os.Symlink("testing", c.at(".git/tAbCdEf")), 0)
 		fails(t, "and removes", os.Remove(c.at(".git/tAbCdEf")), 0)
 		fails(t, "rename with one name", os.Rename(c.at("short"), c.at(".git/short")), 0)

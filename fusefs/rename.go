@@ -200,6 +200,10 @@ func (t *tree) allowRename(r *renaming, to openDir) (*replacement, syscall.Errno
 		return refuse(&r.to, leadsGit)
 	case r.swap && r.dst != nil && t.misleads(r.from.dir, r.to.dir, r.dst, r.dstAt):
 		return refuse(&r.from, leadsGit)
+	case t.stalls(&r.to, r.src.typ()):
+		return refuse(&r.to, stallsGit)
+	case r.swap && r.dst != nil && t.stalls(&r.from, r.dst.typ()):
+		return refuse(&r.from, stallsGit)
 	case checked == nil && (movesDir || r.swap && t.copied == nil) && !t.alike(r):
 		return nil, syscall.EXDEV // mv(1) then copies, name by name
 	case checked == nil:
