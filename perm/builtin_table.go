@@ -15,6 +15,9 @@ var builtIns = [...]builtIn{
 	{form{Pattern: "*.git/MERGE_RR"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "MERGE_RR", literal: 8}}, literals: 1, bytes: 12, size: 14},
 	}},
+	{form{Pattern: "*.git/annex/creds"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "annex", literal: 5}, {prefix: "creds", literal: 5}}, literals: 2, bytes: 14, size: 17},
+	}},
 	{form{Pattern: "*.git/branches/*"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "branches", literal: 8}, {wild: &builtInWild2}}, literals: 1, bytes: 12, size: 16},
 	}},
@@ -30,6 +33,9 @@ var builtIns = [...]builtIn{
 	{form{Pattern: "*.git/crypt"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "crypt", literal: 5}}, literals: 1, bytes: 9, size: 11},
 	}},
+	{form{Pattern: "*.git/git-crypt/keys"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "git-crypt", literal: 9}, {prefix: "keys", literal: 4}}, literals: 2, bytes: 17, size: 20},
+	}},
 	{form{Pattern: "*.git/hooks"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "hooks", literal: 5}}, literals: 1, bytes: 9, size: 11},
 	}},
@@ -39,6 +45,9 @@ var builtIns = [...]builtIn{
 	{form{Pattern: "*.git/modules/**/MERGE_RR"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "modules", literal: 7}, {prefix: "MERGE_RR", literal: 8, loop: true}}, literals: 2, bytes: 19, size: 25},
 	}},
+	{form{Pattern: "*.git/modules/**/annex/creds"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "modules", literal: 7}, {prefix: "annex", literal: 5, loop: true}, {prefix: "creds", literal: 5}}, literals: 3, bytes: 21, size: 28},
+	}},
 	{form{Pattern: "*.git/modules/**/commondir"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "modules", literal: 7}, {prefix: "commondir", literal: 9, loop: true}}, literals: 2, bytes: 20, size: 26},
 	}},
@@ -47,6 +56,9 @@ var builtIns = [...]builtIn{
 	}},
 	{form{Pattern: "*.git/modules/**/config.worktree"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "modules", literal: 7}, {prefix: "config.worktree", literal: 15, loop: true}}, literals: 2, bytes: 26, size: 32},
+	}},
+	{form{Pattern: "*.git/modules/**/git-crypt/keys"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "modules", literal: 7}, {prefix: "git-crypt", literal: 9, loop: true}, {prefix: "keys", literal: 4}}, literals: 3, bytes: 24, size: 31},
 	}},
 	{form{Pattern: "*.git/modules/**/hooks"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "modules", literal: 7}, {prefix: "hooks", literal: 5, loop: true}}, literals: 2, bytes: 16, size: 22},
@@ -85,6 +97,9 @@ var builtIns = [...]builtIn{
 	{form{Pattern: "*.git/worktrees/*/MERGE_RR"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "MERGE_RR", literal: 8}}, literals: 2, bytes: 21, size: 26},
 	}},
+	{form{Pattern: "*.git/worktrees/*/annex/creds"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "annex", literal: 5}, {prefix: "creds", literal: 5}}, literals: 3, bytes: 23, size: 29},
+	}},
 	{form{Pattern: "*.git/worktrees/*/commondir"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "commondir", literal: 9}}, literals: 2, bytes: 22, size: 27},
 	}},
@@ -94,11 +109,17 @@ var builtIns = [...]builtIn{
 	{form{Pattern: "*.git/worktrees/*/config.worktree"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "config.worktree", literal: 15}}, literals: 2, bytes: 28, size: 33},
 	}},
+	{form{Pattern: "*.git/worktrees/*/git-crypt/keys"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "git-crypt", literal: 9}, {prefix: "keys", literal: 4}}, literals: 3, bytes: 26, size: 32},
+	}},
 	{form{Pattern: "*.git/worktrees/*/hooks"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "hooks", literal: 5}}, literals: 2, bytes: 18, size: 23},
 	}},
 	{form{Pattern: "*.git/worktrees/*/modules/**/MERGE_RR"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {prefix: "MERGE_RR", literal: 8, loop: true}}, literals: 3, bytes: 28, size: 37},
+	}},
+	{form{Pattern: "*.git/worktrees/*/modules/**/annex/creds"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {prefix: "annex", literal: 5, loop: true}, {prefix: "creds", literal: 5}}, literals: 4, bytes: 30, size: 40},
 	}},
 	{form{Pattern: "*.git/worktrees/*/modules/**/commondir"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {prefix: "commondir", literal: 9, loop: true}}, literals: 3, bytes: 29, size: 38},
@@ -108,6 +129,9 @@ var builtIns = [...]builtIn{
 	}},
 	{form{Pattern: "*.git/worktrees/*/modules/**/config.worktree"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {prefix: "config.worktree", literal: 15, loop: true}}, literals: 3, bytes: 35, size: 44},
+	}},
+	{form{Pattern: "*.git/worktrees/*/modules/**/git-crypt/keys"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {prefix: "git-crypt", literal: 9, loop: true}, {prefix: "keys", literal: 4}}, literals: 4, bytes: 33, size: 43},
 	}},
 	{form{Pattern: "*.git/worktrees/*/modules/**/hooks"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {prefix: "hooks", literal: 5, loop: true}}, literals: 3, bytes: 25, size: 34},

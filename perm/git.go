@@ -15,8 +15,9 @@ var gitChecked = []string{
 	"MERGE_RR", // paths of files that git rerere copies, and writes
 }
 
-// gitHidden are copies of files of the working tree that git on the host makes, following links.
-var gitHidden = []string{"rr-cache/*/postimage*"}
+// gitHidden are copies of files of the working tree that git on the host makes, following links, and what
+// programs around git keep in a git directory in clear: the keys of git-crypt, and git-annex's passwords of remotes.
+var gitHidden = []string{"rr-cache/*/postimage*", "git-crypt/keys", "annex/creds"}
 
 // gitRead are the older forms of a remote's configuration, and files in a git directory
 // that programs around git execute: lazygit, the filters of transcrypt, and what Sapling's

@@ -154,7 +154,9 @@ func TestGitRules(t *testing.T) {
 		"modules/m/commondir": Checked, "modules/m/config": Checked, "modules/m/hooks/x": Checked, "modules/a/b/config": Checked,
 		"modules/a/modules/b/hooks/x": Checked, "worktrees/w/modules/m/config": Checked, "worktrees/w/modules/a/b/hooks/x": Checked, "HEAD": Write, "index": Write, "index.lock": Checked, "config.lock": Checked,
 		"refs/heads/a/b.lock": Checked, "refs/heads/a/b": Write, "objects/ab/cd": Write, "objects/info/alternates": Checked,
-		"rebase-merge/git-rebase-todo": Checked, "BISECT_LOG": Checked, "MERGE_RR": Checked, "modules/m/MERGE_RR": Checked, "worktrees/w/MERGE_RR": Checked, "rr-cache/x/preimage": Write, "rr-cache/x/postimage": None, "rr-cache/x/postimage.1": None, "remotes/origin": Read, "branches/x": Read, "modules/m/refs/remotes/origin/x": Write,
+		"rebase-merge/git-rebase-todo": Checked, "BISECT_LOG": Checked, "MERGE_RR": Checked, "modules/m/MERGE_RR": Checked, "worktrees/w/MERGE_RR": Checked, "rr-cache/x/preimage": Write, "rr-cache/x/postimage": None, "rr-cache/x/postimage.1": None,
+		"git-crypt/keys/default": None, "modules/m/git-crypt/keys/default": None, "worktrees/w/git-crypt/keys/x/y": None, "annex/creds/abc": None, "annex/index": Write,
+		"remotes/origin": Read, "branches/x": Read, "modules/m/refs/remotes/origin/x": Write,
 		"sl": Read, "sl/config": Read, "sl/dirstate": Write, "modules/sl/config": Checked,
 	}
 	check := func(p *Policy, dir string) {
