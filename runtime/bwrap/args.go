@@ -38,14 +38,18 @@ func Args(spec *launch.Spec) []string {
 	if spec.RootDir != "" {
 		a = append(a, "--bind", spec.RootDir, "/")
 	}
-	tmpfs := func(m *launch.Mount) {
+	tmpfs := func(i int, m *launch.Mount) {
+		if m.Names > 0 {
+			a = append(a, "--bind", memoryDir(spec, i), m.Target)
+			return
+		}
 		a = append(a, "--perms", fmt.Sprintf("%04o", m.Mode))
 		if m.Size > 0 {
 			a = append(a, "--size", strconv.FormatInt(m.Size, 10))
 		}
 		a = append(a, "--tmpfs", m.Target)
 	}
-	for _, m := range spec.Mounts() {
+	for i, m := range spec.Mounts() {
 		switch m.Kind {
 		case launch.Symlink:
 			if dir := path.Dir(m.Target); dir != "/" {
@@ -64,11 +68,11 @@ func Args(spec *launch.Spec) []string {
 			a = append(a, "--dev-bind", devDir(spec), m.Target) // a tmpfs without a limit, with a directory shm
 		case launch.Shm:
 			if m.Size > 0 {
-				tmpfs(&m)
+				tmpfs(i, &m)
 				a = append(a, "--remount-ro", "/dev")
 			}
 		case launch.Tmpfs:
-			tmpfs(&m)
+			tmpfs(i, &m)
 		case launch.Filter, launch.Sys, launch.Parent:
 			// The filter has a descriptor, /sys would be the host's, and bubblewrap makes
 			// places to mount on as the user.

@@ -1,6 +1,6 @@
 // Package bwrap launches sandboxes with bubblewrap, in Linux namespaces. It needs
 // neither root nor a daemon. All of the isolation is in [Args], but for what is in /dev
-// (dev.go); the rest of the package starts the program.
+// (dev.go), and the limits of directories in memory (memory.go); the rest of the package starts the program.
 package bwrap
 
 import (
@@ -43,7 +43,7 @@ func (l Launcher) Launch(spec *launch.Spec) (_ *launch.Instance, err error) {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "bubblewrap is not installed: install the package bubblewrap (%w)", err)
 		}
 	}
-	if err := makeDev(spec); err != nil {
+	if err := errors.Join(makeDev(spec), makeMemory(spec)); err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	filter, err := filterFile(spec.Seccomp)

@@ -55,6 +55,9 @@ type Mount struct {
 	Writable bool   // Bind
 	Mode     uint32 // Tmpfs, Parent, Shm: as for chmod(2)
 	Size     int64  // Tmpfs, Parent, Shm, Dev: the most that it can hold, in bytes; 0 is no limit
+	// Names is, of a Tmpfs or Shm, the most files, directories and links that it can hold, the top included; 0 is no limit. It is for backends whose
+	// limit of memory may be one of processes only: the kernel's memory for names belongs to no process.
+	Names int64
 }
 
 // Mounts returns everything that is in a sandbox's root directory, in the order in
@@ -92,10 +95,27 @@ func (s *Spec) Mounts() []Mount {
 	if s.Hand != "" {
 		all = append(all, Mount{Source: s.Hand, Target: HandPath})
 	}
-	return lastAtEach(append(all,
+	all = lastAtEach(append(all,
 		Mount{Kind: Tmpfs, Target: SessionsPath, Mode: 0o700, Size: size.sessions},
 		Mount{Source: s.Guest, Target: GuestPath},
 		Mount{Kind: Filter, Source: s.FilterFile(), Target: FilterPath}))
+	if s.memory() > 0 {
+		limitNames(all)
+	}
+	return all
+}
+
+// bytesPerName is how many bytes of a file system in memory allow one name. A name takes 1 KiB of the kernel's memory (the inode and its name), which is
+// not in the file system's size, and a file with content takes a page.
+const bytesPerName = 2048
+
+// limitNames sets the limits of names of the file systems in memory.
+func limitNames(mounts []Mount) {
+	for i := range mounts {
+		if m := &mounts[i]; m.Kind == Tmpfs || m.Kind == Shm {
+			m.Names = m.Size / bytesPerName
+		}
+	}
 }
 
 // lastAtEach returns mounts without those that a later one at the same place hides, such as the temporary home directory behind one that
@@ -141,6 +161,14 @@ func (s *Spec) parents() []string {
 // be mounted.
 func (s *Spec) FilterFile() string { return filepath.Join(s.Dir, "seccomp") }
 
+// memory returns the sandbox's limit of memory in bytes; 0 is no limit.
+func (s *Spec) memory() int64 {
+	if s.Config == nil {
+		return 0
+	}
+	return s.Config.Resources.Memory
+}
+
 // sizes are the sizes of the file systems in memory, in bytes; 0 is no limit.
 type sizes struct{ tmp, home, scratch, sessions, shm, dev int64 }
 
@@ -152,10 +180,10 @@ func (s *Spec) sizes() sizes {
 		sessions = 256 << 20 // commands, and the state of shells
 		dev      = 1 << 20   // names only
 	)
-	if s.Config == nil || s.Config.Resources.Memory <= 0 {
+	limit := s.memory()
+	if limit <= 0 {
 		return sizes{sessions: sessions}
 	}
-	limit := s.Config.Resources.Memory
 	return sizes{
 		tmp: limit / 4, home: limit / 8, scratch: limit / 8,
 		sessions: min(sessions, limit/16), shm: min(ShmSize, limit/16), dev: min(dev, limit/16),

@@ -29,6 +29,9 @@ func table(mounts []launch.Mount) string {
 		if m.Size != 0 {
 			fmt.Fprintf(&b, " size %d", m.Size)
 		}
+		if m.Names != 0 {
+			fmt.Fprintf(&b, " names %d", m.Names)
+		}
 		if m.Writable {
 			b.WriteString(" writable")
 		}
@@ -61,8 +64,8 @@ func TestMounts(t *testing.T) {
 		"git":   root + proc + "dev /dev\n" + covers + etc + memory + tree + "bind /run/wolffia/git from /state/run/mnt/git\n" + own,
 		"image": proc + "dev /dev\n" + covers + memory + tree + own,
 		"limits": root + proc + "dev /dev size 1048576\n" + covers + etc +
-			"shm /dev/shm mode 1777 size 4194304\nsys /sys\ntmpfs /tmp mode 1777 size 16777216\ntmpfs /home/ann mode 0700 size 8388608\ntmpfs /workspace mode 0755 size 8388608\n" +
-			strings.Replace(own, "268435456", "4194304", 1),
+			"shm /dev/shm mode 1777 size 4194304 names 2048\nsys /sys\ntmpfs /tmp mode 1777 size 16777216 names 8192\ntmpfs /home/ann mode 0700 size 8388608 names 4096\ntmpfs /workspace mode 0755 size 8388608 names 4096\n" +
+			strings.Replace(own, "268435456", "4194304 names 2048", 1),
 	} {
 		if diff := cmp.Diff(want, table(specs[name].Mounts())); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
@@ -93,18 +96,24 @@ func TestMountsAreLessThanMemory(t *testing.T) {
 		s := launchtest.Spec(func(s *launch.Spec) {
 			s.Scratch, s.Config = []string{"/workspace"}, &runtime.SandboxConfig{Resources: runtime.Resources{Memory: limit}}
 		})
-		var sum int64
+		var sum, names int64
 		for _, m := range s.Mounts() {
 			switch m.Kind {
 			case launch.Tmpfs, launch.Shm, launch.Dev:
 				if m.Size <= 0 {
 					t.Errorf("%s has no size", m.Target)
 				}
-				sum += m.Size
+				if m.Names <= 0 && m.Kind != launch.Dev { // which is read-only then
+					t.Errorf("%s can have any number of names", m.Target)
+				}
+				sum, names = sum+m.Size, names+m.Names
 			}
 		}
 		if sum > limit*3/4 {
 			t.Errorf("%d of %d bytes", sum, limit)
+		}
+		if all := sum + names*1024; all > limit*7/8 {
+			t.Errorf("%d of %d bytes with the names", all, limit)
 		}
 	}
 }
