@@ -171,22 +171,22 @@ func (w *worktree) add(ctx context.Context, repo *hostgit.Repo, list string) (ma
 			return false, runtime.Errorf(runtime.ErrConflict, "%s is there already, for branch %q: git worktree remove %s", w.path(), at, w.path())
 		}
 	}
-	args := []string{"worktree", "add", "--quiet", w.path(), w.branch}
 	if _, err := repo.Run(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.branch); err != nil {
 		if w.base, err = repo.Run(ctx, "rev-parse", "--verify", "HEAD^{commit}"); err != nil {
 			return false, runtime.Errorf(runtime.ErrInvalid, "the repository has no commit to begin a branch at: make one")
 		}
-		args = []string{"worktree", "add", "--quiet", "--no-track", "-b", w.branch, w.path(), w.base}
+		if _, err := repo.Run(ctx, "branch", "--no-track", w.branch, w.base); err != nil {
+			return false, err
+		}
 	}
 	dir := filepath.Dir(w.path())
-	if err := makeWorktreeDir(dir); err != nil {
-		return false, err
-	}
-	if _, err = repo.Run(ctx, args...); err != nil {
+	if err = makeWorktreeDir(dir); err == nil {
+		if _, err = repo.Run(ctx, "worktree", "add", "--quiet", w.path(), w.branch); err == nil {
+			return true, nil
+		}
 		removeWorktreeDir(dir)
-		return false, err
 	}
-	return true, nil
+	return false, errors.Join(err, w.removeBranch(context.WithoutCancel(ctx), repo))
 }
 
 // makeWorktreeDir makes the directory of working trees, with the file that has git ignore it. The
@@ -265,6 +265,11 @@ func (w *worktree) remove(ctx context.Context) error {
 		return err
 	}
 	removeWorktreeDir(filepath.Dir(w.path()))
+	return w.removeBranch(ctx, repo)
+}
+
+// removeBranch removes the branch if wolffia has made it and nothing was committed to it.
+func (w *worktree) removeBranch(ctx context.Context, repo *hostgit.Repo) error {
 	if w.base == "" {
 		return nil
 	}
