@@ -38,11 +38,18 @@ func (p *Publish) onLoopback() bool {
 	return p.Address == "" || err == nil && (at.IsUnspecified() || at == netip.AddrFrom4([4]byte{127, 0, 0, 1}) || at == netip.IPv6Loopback())
 }
 
-// Circular returns the first of ports that would lead to one of them, or to itself, instead of to a server,
-// in a sandbox that shares the host's network; nil if there is none.
+// Circular returns the first of ports that would lead to itself, or from one of them to the next without end, instead
+// of to a server, in a sandbox that shares the host's network; nil if there is none.
 func Circular(ports []Publish) *Publish {
 	for i := range ports {
-		if slices.ContainsFunc(ports, func(p Publish) bool { return p.Local == ports[i].Port && p.onLoopback() }) {
+		at := i
+		for range ports {
+			port := ports[at].Port
+			if at = slices.IndexFunc(ports, func(p Publish) bool { return p.Local == port && p.onLoopback() }); at < 0 {
+				break
+			}
+		}
+		if at >= 0 {
 			return &ports[i]
 		}
 	}

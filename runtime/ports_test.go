@@ -18,6 +18,8 @@ func TestCircular(t *testing.T) {
 		"another address":   {[]Publish{{Address: "127.0.0.2", Local: 80, Port: 80}}, -1},
 		"another interface": {[]Publish{{Address: "192.0.2.1", Local: 80, Port: 80}}, -1},
 		"a circle":          {[]Publish{{Local: 1, Port: 2}, {Local: 2, Port: 1}}, 0},
+		"a chain":           {[]Publish{{Local: 8080, Port: 9090}, {Local: 9090, Port: 80}}, -1},
+		"into a circle":     {[]Publish{{Local: 1, Port: 2}, {Local: 3, Port: 3}, {Local: 2, Port: 3}}, 0},
 		"free":              {[]Publish{{Local: 0, Port: 80}}, -1},
 	} {
 		got := Circular(c.ports)
