@@ -235,6 +235,9 @@ func variables(flags []string) (map[string]string, error) {
 	env := map[string]string{}
 	for _, s := range flags {
 		k, v, ok := strings.Cut(s, "=")
+		if k == "" {
+			return nil, runtime.Errorf(runtime.ErrInvalid, "-e %q: it must be NAME, for a variable that is set here, or NAME=VALUE", s)
+		}
 		if !ok {
 			if v, ok = os.LookupEnv(k); !ok {
 				return nil, runtime.Errorf(runtime.ErrInvalid, "-e %s: the variable is not set here: to give it a value, use -e %s=VALUE", k, k)
