@@ -29,6 +29,10 @@ const noGC = 400
 
 func main() {
 	umask := leaveOwner()
+	if err := checkPoller(); err != nil {
+		fmt.Fprintln(os.Stderr, "wolffia:", err)
+		os.Exit(exitFailed)
+	}
 	// Most commands end before a collection would pay: one takes a wolffia run one to three milliseconds of its start.
 	usual := debug.SetGCPercent(noGC)
 	time.AfterFunc(time.Second, func() { debug.SetGCPercent(usual) })
