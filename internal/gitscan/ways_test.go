@@ -25,8 +25,11 @@ func TestScanWays(t *testing.T) {
 		{"an absolute one", map[string]string{"a/.git": "gitdir: ROOT/b/q/../x.git\n", "b/x.git/HEAD": "", "b/q/x": ""}, []string{"b", "b/q"}},
 		{"outside", map[string]string{"a/.git": "gitdir: /elsewhere/x.git\n"}, nil},
 		{"objects", map[string]string{"r/.git/objects/info/alternates": "../../../a/b.git/objects\n# c\nROOT/c/d/.git/objects\n/elsewhere\n"}, []string{"a", "c/d", "r/.git"}},
-		{"remotes", map[string]string{"r/.git/config": "[remote \"o\"]\nurl = ROOT/a\npushurl = file://ROOT/b/c\n[submodule \"s\"]\nurl = ../d\n[remote \"p\"]\nurl = ../e.git\n"},
-			[]string{"a", "b/c", "d", "r/.git"}},
+		{
+			"remotes",
+			map[string]string{"r/.git/config": "[remote \"o\"]\nurl = ROOT/a\npushurl = file://ROOT/b/c\n[submodule \"s\"]\nurl = ../d\n[remote \"p\"]\nurl = ../e.git\n"},
+			[]string{"a", "b/c", "d", "r/.git"},
+		},
 	} {
 		root := t.TempDir()
 		for name, text := range tt.files {
