@@ -1,17 +1,10 @@
 package gate
 
 import (
-	"bufio"
 	"context"
-	"encoding/hex"
 	"errors"
-	"io"
 	"net"
-	"net/netip"
 	"os"
-	"slices"
-	"strconv"
-	"strings"
 
 	"wolffia/runtime"
 )
@@ -43,6 +36,9 @@ func Listen(ctx context.Context, address string, keys bool) (l net.Listener, loo
 	if keys {
 		return l, loopback, nil
 	}
+	if err := checkDiag(l); err != nil {
+		return nil, false, errors.Join(err, l.Close())
+	}
 	return &ownListener{l, os.Geteuid()}, loopback, nil
 }
 
@@ -65,75 +61,4 @@ func (l *ownListener) Accept() (net.Conn, error) {
 		}
 		_ = c.Close()
 	}
-}
-
-// clientUID returns the uid of the process at the other end of a connection within this
-// machine, from the kernel's table of connections.
-func clientUID(c net.Conn) (int, error) {
-	local, err := netip.ParseAddrPort(c.LocalAddr().String())
-	if err != nil {
-		return 0, err
-	}
-	remote, err := netip.ParseAddrPort(c.RemoteAddr().String())
-	if err != nil {
-		return 0, err
-	}
-	for _, name := range []string{"tcp", "tcp6"} { // an IPv6 socket can have an IPv4 connection
-		uid, err := uidIn("/proc/thread-self/net/"+name, remote, local)
-		if !errors.Is(err, errNoConnection) {
-			return uid, err
-		}
-	}
-	return 0, errNoConnection
-}
-
-var errNoConnection = errors.New("the kernel's table does not have the connection")
-
-func uidIn(table string, from, to netip.AddrPort) (int, error) {
-	f, err := os.Open(table)
-	if errors.Is(err, os.ErrNotExist) { // a kernel without IPv6
-		return 0, errNoConnection
-	}
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	return findUID(f, from, to)
-}
-
-// findUID returns the uid in the row of an established connection. A connection that is
-// being closed has no owner any more, and the row shows uid 0: it does not count.
-func findUID(table io.Reader, from, to netip.AddrPort) (int, error) {
-	const established = "01"
-	s := bufio.NewScanner(table)
-	for s.Scan() {
-		f := strings.Fields(s.Text()) // sl local rem st tx:rx tr:when retrnsmt uid timeout inode
-		if len(f) < 10 || f[3] != established || f[9] == "0" || !sameAddress(f[1], from) || !sameAddress(f[2], to) {
-			continue
-		}
-		return strconv.Atoi(f[7])
-	}
-	if err := s.Err(); err != nil {
-		return 0, err
-	}
-	return 0, errNoConnection
-}
-
-// sameAddress reports whether text, ADDRESS:PORT in the form of proc_net_tcp(5), is a. The
-// address is of words of four bytes, each a number in the order of the machine, which is
-// little-endian on all that wolffia runs on.
-func sameAddress(text string, a netip.AddrPort) bool {
-	address, port, ok := strings.Cut(text, ":")
-	if !ok || !strings.EqualFold(port, hex.EncodeToString([]byte{byte(a.Port() >> 8), byte(a.Port())})) {
-		return false
-	}
-	b, err := hex.DecodeString(address)
-	if err != nil || len(b)%4 != 0 {
-		return false
-	}
-	for i := 0; i < len(b); i += 4 {
-		slices.Reverse(b[i : i+4])
-	}
-	ip, ok := netip.AddrFromSlice(b)
-	return ok && ip.Unmap() == a.Addr().Unmap().WithZone("")
 }

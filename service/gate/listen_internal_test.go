@@ -2,9 +2,7 @@ package gate
 
 import (
 	"context"
-	"errors"
 	"net"
-	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -12,36 +10,6 @@ import (
 
 	"wolffia/runtime"
 )
-
-func TestFindUID(t *testing.T) {
-	const table = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
-   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 77 1 0 100 0 0 10 0
-   1: 0100007F:C001 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1007        0 78 1 0 20 4 30 10 -1
-   2: 0100007F:C002 0100007F:1F90 06 00000000:00000000 00:00000000 00000000     0        0 0 3 0
-   3: 0100007F:C003 0100007F:1F90 01 00000000:00000000 00:00000000 00000000     0        0 0 3 0
-   4: 0000000000000000FFFF00000100007F:C004 0000000000000000FFFF00000100007F:1F90 01 0:0 00:0 0  1008 0 79 1
-   5: 00000000000000000000000001000000:C005 00000000000000000000000001000000:1F90 01 0:0 00:0 0  1009 0 80 1
-   6: damaged:C006 0100007F:1F90 01 0:0 00:0 0 0 0 81 1
-`
-	for _, c := range []struct {
-		from, to string
-		uid      int // -1: none
-	}{
-		{"127.0.0.1:49153", "127.0.0.1:8080", 1007},
-		{"127.0.0.1:49154", "127.0.0.1:8080", -1}, // TIME_WAIT
-		{"127.0.0.1:49155", "127.0.0.1:8080", -1}, // no owner
-		{"127.0.0.1:49156", "127.0.0.1:8080", 1008},
-		{"[::1]:49157", "[::1]:8080", 1009},
-		{"127.0.0.1:49157", "127.0.0.1:8080", -1},
-		{"127.0.0.1:49158", "127.0.0.1:8080", -1},
-		{"127.0.0.1:8080", "127.0.0.1:49153", -1},
-	} {
-		uid, err := findUID(strings.NewReader(table), netip.MustParseAddrPort(c.from), netip.MustParseAddrPort(c.to))
-		if c.uid < 0 && !errors.Is(err, errNoConnection) || c.uid >= 0 && (err != nil || uid != c.uid) {
-			t.Errorf("%s to %s: %d, %v", c.from, c.to, uid, err)
-		}
-	}
-}
 
 func TestListen(t *testing.T) {
 	for address, wrong := range map[string]string{
