@@ -314,6 +314,9 @@ func (i *Inside) Background(ctx context.Context, p *CommandParams) (string, erro
 	if p.Timeout > 0 { // the next service reads it there
 		id += "-" + strconv.FormatInt(time.Now().Add(p.Timeout).UnixMilli(), 36)
 	}
+	if _, err := i.fleet.enter(ctx, i.box); err != nil { // it tells by the session whether that was done
+		return "", err
+	}
 	shell, err := i.shell(ctx)
 	if err != nil {
 		return "", err
@@ -370,30 +373,6 @@ func (f *Fleet) arm(sandboxID, id string) {
 		defer cancel()
 		_ = f.rt.SignalJob(ctx, runtime.SessionIn(sandboxID, jobSession), id, syscall.SIGKILL)
 	})
-}
-
-// Recover applies the timeouts of background commands that an earlier service has begun. It
-// is called once, before the first request.
-func (f *Fleet) Recover(ctx context.Context) error {
-	all, err := f.List(ctx, Caller{All: true})
-	if err != nil {
-		return err
-	}
-	for _, s := range all {
-		if s.State != runtime.StateRunning {
-			continue
-		}
-		jobs, err := f.rt.SessionJobs(ctx, runtime.SessionIn(s.ID, jobSession))
-		if err != nil && !errors.Is(err, runtime.ErrNotFound) {
-			f.log.Warn("cannot read the background commands of a sandbox", "sandboxId", s.ID, "error", err.Error())
-		}
-		for _, j := range jobs {
-			if j.EndedAt.IsZero() {
-				f.arm(s.ID, j.Name)
-			}
-		}
-	}
-	return nil
 }
 
 // background returns a background command.
@@ -495,23 +474,6 @@ func (i *Inside) Interrupt(ctx context.Context, id string) error {
 		}
 	}()
 	return nil
-}
-
-// entrypointJob is the name of the job that is a sandbox's entrypoint.
-const entrypointJob = "entrypoint"
-
-// runEntrypoint runs the entrypoint of a sandbox that has started.
-func (f *Fleet) runEntrypoint(ctx context.Context, id string, command []string) error {
-	if isIdle(command) {
-		return nil
-	}
-	s, err := f.rt.Get(ctx, id)
-	if err != nil {
-		return err
-	}
-	inside := &Inside{f, &FleetSandbox{Sandbox: s}}
-	_, err = inside.job(ctx, entrypointJob, &CommandParams{Text: "exec " + words(command...)})
-	return err
 }
 
 // words returns a command as the words of a shell's line.

@@ -56,6 +56,7 @@ type Fleet struct {
 	log  *slog.Logger
 
 	locks     locks[keyOf]
+	entering  locks[string] // by id: starts, with their entrypoints
 	attaching locks[terminalOf]
 
 	mu       sync.Mutex
@@ -248,10 +249,7 @@ func (f *Fleet) Create(ctx context.Context, params *FleetParams) (_ *FleetSandbo
 	if err := sameCodebase(params, config, s); err != nil {
 		return nil, false, err
 	}
-	if err := f.rt.Start(ctx, id); err != nil {
-		return nil, false, err
-	}
-	if err := f.runEntrypoint(ctx, id, params.Entrypoint); err != nil {
+	if err := f.start(ctx, &FleetSandbox{Sandbox: s, Entrypoint: params.Entrypoint}); err != nil {
 		return nil, false, err
 	}
 	if s, err = f.rt.Get(ctx, id); err != nil {
@@ -367,15 +365,31 @@ func (f *Fleet) withKey(ctx context.Context, p *FleetParams, r *record) (*FleetS
 			if err != nil {
 				return nil, err
 			}
-			if err := f.start(ctx, has); err != nil {
-				return nil, err
-			}
-			return f.Get(ctx, Caller{All: true}, s.ID)
+			return f.startKeyed(ctx, has)
+		case s.State == runtime.StateRunning:
+			_, err := f.enter(ctx, has) // a killed service may not have got to this
+			return has, err
 		default:
 			return has, nil
 		}
 	}
 	return nil, nil
+}
+
+// startKeyed starts a sandbox that is recorded as created. It can run already: the start that a
+// killed service has begun goes on.
+func (f *Fleet) startKeyed(ctx context.Context, s *FleetSandbox) (*FleetSandbox, error) {
+	ctx, cancel := whole(ctx)
+	defer cancel()
+	err := f.start(ctx, s)
+	if err != nil && !errors.Is(err, runtime.ErrConflict) {
+		return nil, err
+	}
+	now, gerr := f.Get(ctx, Caller{All: true}, s.ID)
+	if err != nil && gerr == nil && now.State != runtime.StateRunning {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s, which has this idempotency key, is being started: try again", s.ID)
+	}
+	return now, gerr
 }
 
 func (f *Fleet) begin(id string) {
@@ -488,17 +502,29 @@ func (f *Fleet) Start(ctx context.Context, caller Caller, id string) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := whole(ctx) // both, though the caller goes away meanwhile
+	defer cancel()
 	return f.start(ctx, s)
 }
 
-// start starts a sandbox and its entrypoint, both though the caller goes away meanwhile.
+// start starts a sandbox and its entrypoint. One that runs already is [runtime.ErrConflict], unless
+// an earlier service was killed before it ran the entrypoint, which start then does.
 func (f *Fleet) start(ctx context.Context, s *FleetSandbox) error {
-	ctx, cancel := whole(ctx)
-	defer cancel()
-	if err := f.rt.Start(ctx, s.ID); err != nil {
+	unlock, err := f.entering.lock(ctx, s.ID)
+	if err != nil {
 		return err
 	}
-	return f.runEntrypoint(ctx, s.ID, s.Entrypoint)
+	defer unlock()
+	running := f.rt.Start(ctx, s.ID)
+	if running != nil && !errors.Is(running, runtime.ErrConflict) {
+		return running
+	}
+	step.Reached("fleet: started")
+	ran, err := f.enterLocked(ctx, s)
+	if ran || running == nil {
+		return err
+	}
+	return running
 }
 
 // Renew sets when a sandbox ends, which must be later than now.
@@ -545,12 +571,3 @@ func (f *Fleet) Config(ctx context.Context, id string) (*runtime.SandboxConfig, 
 	}
 	return &public, nil
 }
-
-// isIdle reports whether a command only waits, as the one that clients of OpenSandbox send
-// for a sandbox without a program of its own.
-func isIdle(command []string) bool {
-	return len(command) == 0 || slices.Equal(command, IdleEntrypoint)
-}
-
-// IdleEntrypoint is the entrypoint of a sandbox that only waits. It is never run.
-var IdleEntrypoint = []string{"tail", "-f", "/dev/null"}

@@ -40,6 +40,15 @@ func (h *hungUp) StartJob(ctx context.Context, _ runtime.SessionID, name string,
 	return nil, h.step(ctx, name, h.state)
 }
 
+// No session exists yet.
+func (h *hungUp) GetSession(context.Context, runtime.SessionID) (*runtime.Session, error) {
+	return nil, runtime.ErrNotFound
+}
+
+func (h *hungUp) SessionJobs(context.Context, runtime.SessionID) ([]*runtime.Job, error) {
+	return nil, runtime.ErrNotFound
+}
+
 func (h *hungUp) Get(ctx context.Context, _ string) (*runtime.Sandbox, error) {
 	return &runtime.Sandbox{ID: h.id, State: h.state, CopyOnWrite: true, Labels: map[string]string{launch.LabelFleet: `{"owner":{},"entrypoint":["serve"]}`}}, ctx.Err()
 }

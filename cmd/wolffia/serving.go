@@ -85,9 +85,6 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 		return err
 	}
 	defer service.Close()
-	if err := fleet.Recover(ctx); err != nil {
-		return err
-	}
 	l, admit, err := at.open(ctx)
 	if err != nil {
 		return err
@@ -100,6 +97,7 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 	defer warm.keep(ctx)()
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }() // ends with Stop or Close
+	defer recoverFleet(ctx, fleet, log)()
 	log.Info("serving", at.attr(l), "stateDir", rt.StateDir(), "runtime", rt.Name(), "pid", os.Getpid())
 	if at.remote(l) {
 		log.Warn("other machines can reach the service, and it speaks no TLS: put a front end with TLS before it")
@@ -114,6 +112,23 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 		case <-ctx.Done():
 		}
 		return a.stopServing(s, ended, again, where.grace, log)
+	}
+}
+
+// recoverFleet recovers a fleet in the background: a sandbox that does not answer keeps the service from
+// nothing. The function that it returns ends it, and returns when it has ended.
+func recoverFleet(ctx context.Context, fleet *service.Fleet, log *slog.Logger) (end func()) {
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { // ends with ctx
+		defer close(done)
+		if err := fleet.Recover(ctx); err != nil && ctx.Err() == nil {
+			log.Warn("cannot recover the background commands of sandboxes", "error", err.Error())
+		}
+	}()
+	return func() {
+		stop()
+		<-done
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 // theParams are those of the fleet's sandbox; the program of the service has the same.
 func theParams() *service.FleetParams {
-	return &service.FleetParams{Owner: theOwner, Key: theOwner.UserID, Metadata: map[string]string{"kept": "yes"}}
+	return &service.FleetParams{Owner: theOwner, Key: theOwner.UserID, Metadata: map[string]string{"kept": "yes"}, Entrypoint: []string{"sleep", "1000"}}
 }
 
 // fleet returns a fleet as the next service has it.
@@ -44,6 +44,13 @@ func (w *world) judgeFleet(r *round, e *end) {
 	again, created, err := f.Create(w.Ctx, theParams())
 	if err != nil || created != (state == none) || !created && again.ID != id {
 		w.Fatalf("the same request again: %+v, %v, %v; there was %s, %q", again, created, err, id, state)
+	}
+	if again.State == runtime.StateRunning {
+		in, err := f.Inside(w.Ctx, caller, again.ID)
+		w.OK(err)
+		if s, err := in.Status(w.Ctx, "entrypoint"); err != nil || !s.Running {
+			w.Fatalf("the entrypoint: %v, %v", fmt.Sprintf("%+v", s), err)
+		}
 	}
 	if there := w.subjects(); !slices.Equal(there, []string{again.ID}) {
 		w.Fatalf("there are %v, and %s was asked for", there, again.ID)

@@ -134,7 +134,7 @@ func doSpare(ctx context.Context, rt *local.Runtime, idle string, c *runtime.San
 
 func doFleet(ctx context.Context, f *service.Fleet, verb string, o registry.Owner, command string) (string, error) {
 	if verb == "create" {
-		s, _, err := f.Create(ctx, &service.FleetParams{Owner: o, Key: o.UserID, Metadata: map[string]string{"kept": "yes"}})
+		s, _, err := f.Create(ctx, &service.FleetParams{Owner: o, Key: o.UserID, Metadata: map[string]string{"kept": "yes"}, Entrypoint: []string{"sleep", "1000"}})
 		if err != nil {
 			return "", err
 		}

@@ -1,0 +1,106 @@
+package service_test
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"wolffia/runtime"
+	"wolffia/service"
+)
+
+// fleet returns a fleet as another service has it.
+func (w *world) fleet() *service.Fleet {
+	w.Helper()
+	return service.NewFleet(w.open(), &service.FleetOptions{Configure: func(context.Context, *service.FleetParams) (*runtime.SandboxConfig, error) {
+		return &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: w.rules}, nil
+	}})
+}
+
+// ranTimes waits until the entrypoint has run, and checks how often that was since the sandbox was made.
+func (w *world) ranTimes(what, id string, want int) {
+	w.Helper()
+	var text []byte
+	w.Until(what, func() bool {
+		text, _ = os.ReadFile(w.file("ran"))
+		return len(text) >= 2*want
+	})
+	if _, err := w.rt.SessionJobs(w.Ctx, runtime.SessionIn(id, "background")); err != nil || len(text) != 2*want {
+		w.Errorf("%s: the entrypoint has run %d times, want %d, %v", what, len(text)/2, want, err)
+	}
+}
+
+// A service that is killed after it has started a sandbox has not run the entrypoint. Then the next
+// service does, whoever comes first: its recovery, the request that is sent again, or another one.
+func TestEntrypointOfKilledService(t *testing.T) {
+	w := newWorld(t)
+	all := service.Caller{All: true}
+	params := &service.FleetParams{Key: "k", Entrypoint: []string{"sh", "-c", "echo x >>ran; exec sleep 1000"}}
+	s, created, err := w.fleet().Create(w.Ctx, params)
+	w.OK(err)
+	if !created {
+		t.Fatal("it was there")
+	}
+	w.ranTimes("create", s.ID, 1)
+	for n, c := range []struct {
+		name string
+		call func(f *service.Fleet) error
+	}{
+		{"recovery", func(f *service.Fleet) error { return f.Recover(w.Ctx) }},
+		{"the key", func(f *service.Fleet) error {
+			again, created, err := f.Create(w.Ctx, params)
+			if err == nil && (created || again.ID != s.ID || again.State != runtime.StateRunning) {
+				t.Errorf("the key: %+v, %v", again.Sandbox, created)
+			}
+			return err
+		}},
+		{"start", func(f *service.Fleet) error { return f.Start(w.Ctx, all, s.ID) }},
+		{"a command in the background", func(f *service.Fleet) error {
+			in, err := f.Inside(w.Ctx, all, s.ID)
+			if err != nil {
+				return err
+			}
+			_, err = in.Background(w.Ctx, &service.CommandParams{Text: "true"})
+			return err
+		}},
+	} {
+		w.OK(w.rt.Stop(w.Ctx, s.ID))
+		w.OK(w.rt.Start(w.Ctx, s.ID)) // as the killed service
+		f := w.fleet()
+		if err := c.call(f); err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		w.ranTimes(c.name, s.ID, n+2)
+		w.OK(f.Recover(w.Ctx))
+		w.Wrong("a second start", f.Start(w.Ctx, all, s.ID), runtime.ErrConflict)
+		w.ranTimes(c.name+", again", s.ID, n+2)
+	}
+}
+
+// An entrypoint that has ended is not run again, though its sandbox has forgotten it, or its
+// session was destroyed.
+func TestEntrypointIsRunOnce(t *testing.T) {
+	w := newWorld(t)
+	all := service.Caller{All: true}
+	s, _, err := w.fleet().Create(w.Ctx, &service.FleetParams{Entrypoint: []string{"sh", "-c", "echo x >>ran"}})
+	w.OK(err)
+	w.ranTimes("create", s.ID, 1)
+	in, err := w.fleet().Inside(w.Ctx, all, s.ID)
+	w.OK(err)
+	for range 210 { // more than a sandbox remembers
+		_, err := in.StartJob(w.Ctx, &service.JobParams{Command: "true", Session: "other"})
+		w.OK(err)
+	}
+	if _, err := in.Status(w.Ctx, "entrypoint"); err == nil {
+		t.Error("the sandbox remembers its entrypoint")
+	}
+	w.OK(w.fleet().Recover(w.Ctx))
+	w.ranTimes("it was forgotten", s.ID, 1)
+
+	s, _, err = w.fleet().Create(w.Ctx, &service.FleetParams{Entrypoint: []string{"sh", "-c", "echo x >>ran"}})
+	w.OK(err)
+	w.ranTimes("the second one", s.ID, 2)
+	w.OK(w.rt.DestroySession(w.Ctx, runtime.SessionIn(s.ID, "background")))
+	w.OK(w.fleet().Recover(w.Ctx))
+	w.ranTimes("its session was destroyed", s.ID, 2)
+}
