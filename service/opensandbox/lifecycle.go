@@ -225,18 +225,22 @@ func number(q url.Values, name string, byDefault, most int) (int, error) {
 
 // destroy serves DELETE /v1/sandboxes/{id}.
 func (h *Handler) destroy(w http.ResponseWriter, r *http.Request) error {
-	if err := h.fleet.Destroy(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id")); err != nil {
+	id := r.PathValue("id")
+	if err := h.fleet.Destroy(r.Context(), gate.CallerOf(r.Context()), id); err != nil {
 		return err
 	}
+	h.lives.leave(id)
 	h.empty(w, http.StatusNoContent)
 	return nil
 }
 
 // pause serves POST /v1/sandboxes/{id}/pause.
 func (h *Handler) pause(w http.ResponseWriter, r *http.Request) error {
-	if err := h.fleet.Stop(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id")); err != nil {
+	id := r.PathValue("id")
+	if err := h.fleet.Stop(r.Context(), gate.CallerOf(r.Context()), id); err != nil {
 		return err
 	}
+	h.lives.leave(id)
 	h.empty(w, http.StatusAccepted)
 	return nil
 }

@@ -1,6 +1,7 @@
 package opensandbox
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,7 +24,7 @@ const (
 	keptEvents = 4 << 20
 	// aheadEvents is for those that no client has got yet: output beyond that waits.
 	aheadEvents = 1 << 20
-	maxLive     = 64 // commands
+	maxLive     = 64 // commands of the sandboxes of one owner
 )
 
 // A liveOf names a command that can be resumed.
@@ -31,20 +32,40 @@ type liveOf struct{ sandboxID, command string }
 
 // lives are the commands that can be resumed.
 type lives struct {
-	mu  sync.Mutex
-	all map[liveOf]*live
+	mu    sync.Mutex
+	all   map[liveOf]*live
+	added int64
 }
 
-// add adds a command, unless there are too many.
+// add adds a command, in the place of one that has ended if its owner has too many. If all of
+// those run, or have a client, that is a fault.
 func (s *lives) add(key liveOf, l *live) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.all) >= maxLive {
-		return &fault{http.StatusServiceUnavailable, "UNAVAILABLE", fmt.Sprintf("%d commands can be resumed, the limit: leave resumeWithin out, or use background", maxLive)}
+	count := 0
+	var oldest liveOf
+	for k, other := range s.all {
+		if other.of.Owner != l.of.Owner {
+			continue
+		}
+		count++
+		if (oldest == liveOf{} || other.number < s.all[oldest].number) && other.ended() {
+			oldest = k
+		}
+	}
+	if count >= maxLive {
+		ended := s.all[oldest]
+		if ended == nil {
+			return &fault{http.StatusServiceUnavailable, "UNAVAILABLE", fmt.Sprintf("%d commands that can be resumed run, the limit: leave resumeWithin out, or use background", maxLive)}
+		}
+		delete(s.all, oldest)
+		ended.drop()
 	}
 	if s.all == nil {
 		s.all = map[liveOf]*live{}
 	}
+	s.added++
+	l.number = s.added
 	s.all[key] = l
 	return nil
 }
@@ -61,6 +82,19 @@ func (s *lives) remove(key liveOf) {
 	delete(s.all, key)
 }
 
+// leave drops the commands of a sandbox that was stopped, unless they have clients, which get
+// the last events.
+func (s *lives) leave(sandboxID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, l := range s.all {
+		if key.sandboxID == sandboxID && l.alone() {
+			delete(s.all, key)
+			l.drop()
+		}
+	}
+}
+
 // A live is a command whose events are kept, so that a client that has lost its connection can have
 // the rest. It has one client at a time. Output beyond what is kept waits for a client; without one
 // for some time, the command is killed.
@@ -68,6 +102,8 @@ type live struct {
 	within time.Duration
 	timer  *time.Timer // calls forget; runs while there is no client
 	forget func()      // kills the command, and removes it from the lives
+	of     *service.FleetSandbox
+	number int64 // of the lives that were added; guarded by their mu
 
 	mu     sync.Mutex
 	change *sync.Cond // what follows has changed; uses mu
@@ -94,17 +130,25 @@ func (l *live) send(events ...event) error {
 		return errGone
 	}
 	now := time.Now().UnixMilli()
-	for _, e := range events {
-		e.Timestamp, e.EID = now, l.first+int64(len(l.kept))
+	var frames bytes.Buffer
+	ends := make([]int, len(events))
+	for i, e := range events {
+		e.Timestamp, e.EID = now, l.first+int64(len(l.kept)+i)
 		text, err := json.Marshal(e)
 		if err != nil {
 			return err
 		}
-		text = append(text, "\n\n"...)
-		l.kept = append(l.kept, text)
-		l.size += len(text)
-		l.ahead += len(text)
+		frames.Write(text)
+		frames.WriteString("\n\n")
+		ends[i] = frames.Len()
 	}
+	all, begin := bytes.Clone(frames.Bytes()), 0 // without what the buffer has in reserve
+	for _, end := range ends {
+		l.kept = append(l.kept, all[begin:end:end])
+		begin = end
+	}
+	l.size += len(all)
+	l.ahead += len(all)
 	l.trim()
 	l.change.Broadcast()
 	return nil
@@ -128,11 +172,25 @@ func (l *live) end() {
 	l.change.Broadcast()
 }
 
-// drop ends all that waits.
+// ended reports whether there are no more events, and no client.
+func (l *live) ended() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.over && !l.client
+}
+
+// alone reports whether there is no client.
+func (l *live) alone() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.client
+}
+
+// drop ends all that waits, and lets the events go.
 func (l *live) drop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.gone = true
+	l.gone, l.kept, l.size = true, nil, 0
 	l.change.Broadcast()
 }
 
@@ -231,7 +289,7 @@ func (h *Handler) runResumable(w http.ResponseWriter, r *http.Request, in *servi
 	if !stop() { // the client has gone already
 		return nil
 	}
-	return h.resumable(r.Context(), h.newStream(w, nil), in.Sandbox().ID, c, within, func(to sender) { produce(to, c, begin) })
+	return h.resumable(r.Context(), h.newStream(w, nil), in.Sandbox(), c, within, func(to sender) { produce(to, c, begin) })
 }
 
 // produce sends the events of a command, up to the last one, and signs of life. If they cannot be sent, it ends
@@ -264,9 +322,9 @@ func produce(to sender, c *service.Command, begin time.Time) {
 }
 
 // resumable makes a command, which has begun, one that can be resumed, and serves its first client.
-func (h *Handler) resumable(ctx context.Context, s *stream, sandboxID string, c *service.Command, within time.Duration, produce func(sender)) error {
-	key := liveOf{sandboxID, c.ID}
-	l := &live{within: within, first: 1, at: 1}
+func (h *Handler) resumable(ctx context.Context, s *stream, of *service.FleetSandbox, c *service.Command, within time.Duration, produce func(sender)) error {
+	key := liveOf{of.ID, c.ID}
+	l := &live{within: within, of: of, first: 1, at: 1}
 	l.change = sync.NewCond(&l.mu)
 	l.forget = func() {
 		h.lives.remove(key)

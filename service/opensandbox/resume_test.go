@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"wolffia/internal/test/servetest"
 )
 
 // A resumed is a streamed reply that is read event by event.
@@ -168,4 +170,34 @@ func TestResume(t *testing.T) {
 	if got := output(w.run(execd+"/session/"+s.ID+"/run", m{"command": "echo $V"}), "stdout"); got != "set\n" {
 		t.Errorf("the session after it: %q", got)
 	}
+}
+
+// Commands that can be resumed and have ended keep no others from it, and those of one owner keep
+// no other owner's.
+func TestManyResumable(t *testing.T) {
+	w := &world{servetest.New(t, keyZoe+" acme/web/zoe\n"+keyYan+" acme/web/yan\n")}
+	create := func(key string) (id, command string) {
+		var s sandbox
+		w.OK(json.Unmarshal([]byte(w.is("POST", "/v1/sandboxes", `{"image":{"uri":"host"}}`, 202, "", "OPEN-SANDBOX-API-KEY", key)), &s))
+		return s.ID, "/sandboxes/" + s.ID + "/port/44772/command"
+	}
+	const most = 64
+	id, zoes := create(keyZoe)
+	last := ""
+	for n := range most + 3 {
+		text := w.is("POST", zoes, fmt.Sprintf(`{"command":"echo %d","resumeWithin":600000}`, n), 200, "execution_complete", "OPEN-SANDBOX-API-KEY", keyZoe)
+		last = w.events(text)[0].Text
+	}
+	w.is("GET", zoes+"/"+last+"/resume", "", 200, fmt.Sprint(most+2), "OPEN-SANDBOX-API-KEY", keyZoe)
+	for range most {
+		a, _ := w.streamAs(keyZoe, zoes, `{"command":"echo begun; yes","resumeWithin":600000}`)
+		a.until("stdout")
+		a.leave()
+	}
+	w.is("POST", zoes, `{"command":"true","resumeWithin":600000}`, 503, "the limit", "OPEN-SANDBOX-API-KEY", keyZoe)
+	_, yans := create(keyYan)
+	w.is("POST", yans, `{"command":"true","resumeWithin":600000}`, 200, "execution_complete", "OPEN-SANDBOX-API-KEY", keyYan)
+	w.is("DELETE", "/v1/sandboxes/"+id, "", 204, "", "OPEN-SANDBOX-API-KEY", keyZoe)
+	_, zoes = create(keyZoe)
+	w.is("POST", zoes, `{"command":"true","resumeWithin":600000}`, 200, "execution_complete", "OPEN-SANDBOX-API-KEY", keyZoe)
 }
