@@ -74,7 +74,7 @@ type SessionConfig struct {
 	Cols uint16 `json:"cols,omitempty"`
 	// RC has the shell read the user's start files.
 	RC bool `json:"rc,omitempty"`
-	// Program is what the shell of its terminal evaluates, and then ends: see
+	// Program is what the shell of its terminal evaluates, once, and then ends: see
 	// [SessionAttacher]. Empty: what the terminal's user types.
 	Program string `json:"program,omitempty"`
 }
@@ -184,7 +184,8 @@ type SessionStatus struct {
 type SessionAttacher interface {
 	// AttachSession connects to a session's terminal: an interactive shell that has the
 	// session's state as of its start, and runs until its user ends it. It is started if it
-	// does not run. The caller closes the Terminal, which detaches.
+	// does not run; one of a session with a Program that has ended shows its output and its end
+	// again. The caller closes the Terminal, which detaches.
 	AttachSession(ctx context.Context, sessionID SessionID, req *AttachRequest) (Terminal, error)
 }
 

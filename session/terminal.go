@@ -58,12 +58,13 @@ type viewer struct {
 	in   chan wire.Frame
 }
 
-// attach begins a viewer, and starts the terminal unless it runs.
+// attach begins a viewer, and starts the terminal unless it runs. A session's program is run once: later
+// viewers get what it has printed, and how it ended.
 func (s *Session) attach(c *Call) {
 	if s.refuses(c) {
 		return
 	}
-	if t := s.term; t != nil && t.alive() {
+	if t := s.term; t != nil && (s.program != "" || t.alive()) {
 		t.watch(c)
 		return
 	}

@@ -209,6 +209,26 @@ func TestPTYUnreadInput(t *testing.T) {
 	}
 }
 
+// A command of a PTY runs once: a client that comes back gets its output and its exit code again.
+func TestPTYCommandRunsOnce(t *testing.T) {
+	w := newWorld(t)
+	_, execd := w.create("")
+	path := w.createPTY(execd, `{"command":"echo x >>/tmp/count; echo $((40+2)); exit 3"}`)
+	for range 3 {
+		c := w.attach(path + "/ws")
+		if text := c.next(); text.ExitCode == nil || *text.ExitCode != 3 || !strings.Contains(c.replay+c.seen.String(), "42\r\n") {
+			t.Errorf("its end: %+v, %q, %q", text, c.replay, c.seen.String())
+		}
+	}
+	c := w.attach(path + "/ws?since=2")
+	if text := c.next(); text.ExitCode == nil || *text.ExitCode != 3 || c.from != 2 || strings.Contains(c.replay, "42") {
+		t.Errorf("from 2 on: %+v, %d, %q", text, c.from, c.replay)
+	}
+	if got := output(w.run(execd+"/command", m{"command": "cat /tmp/count"}), "stdout"); got != "x\n" {
+		t.Errorf("it has run: %q", got)
+	}
+}
+
 func TestPTYRefuses(t *testing.T) {
 	w := newWorld(t)
 	id, execd := w.create("")
