@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/coder/websocket"
@@ -85,8 +84,8 @@ func (h *Handler) attachPTY(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case q.Get("pty") == "0":
 		return unsupported("pty=0: a PTY here always is a terminal: for separate streams use POST /command, or a session")
-	case !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || r.Header.Get("Sec-WebSocket-Key") == "":
-		return &fault{http.StatusUpgradeRequired, "INVALID_REQUEST", "the request must ask for WebSocket"}
+	case !isHandshake(r):
+		return &fault{http.StatusUpgradeRequired, "INVALID_REQUEST", "the request must ask for WebSocket (RFC 6455, version 13)"}
 	}
 	t, err := in.AttachTerminal(r.Context(), name, since, q.Get("takeover") == "1")
 	switch {

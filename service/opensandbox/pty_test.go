@@ -246,6 +246,21 @@ func TestPTYRefuses(t *testing.T) {
 	w.is("POST", execd+"/pty", `{"cwd":"/nowhere"}`, 400, "working directory")
 	w.is("POST", execd+"/pty", `{"command":"a\u0000b"}`, 400, "NUL")
 
+	// A handshake that is refused takes over from nobody, and starts no shell.
+	path = w.createPTY(execd, "")
+	old := append(append([]string{}, ws[:4]...), "Sec-WebSocket-Version", "8", "Sec-WebSocket-Key", ws[7])
+	w.is("GET", path+"/ws?takeover=1", "", 426, "version 13", old...)
+	w.is("GET", path, "", 200, `"running":false`)
+	c = w.attach(path + "/ws")
+	c.types("echo al''ive\n")
+	c.sees("alive")
+	w.is("GET", path+"/ws?takeover=1", "", 426, "version 13", old...)
+	if status, _, _ := w.Do("HEAD", path+"/ws?takeover=1", nil, ws...); status != 426 {
+		t.Errorf("HEAD: %d", status)
+	}
+	c.types("echo st''ill\n")
+	c.sees("still")
+
 	// A message that is too large ends the connection, not the shell; so does a client that vanishes.
 	path = w.createPTY(execd, "")
 	c = w.attach(path + "/ws")
