@@ -242,7 +242,7 @@ func (f *Fleet) Create(ctx context.Context, params *FleetParams) (_ *FleetSandbo
 		if err != nil {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 			defer cancel()
-			err = errors.Join(err, f.rt.Destroy(ctx, s.ID))
+			err = undone(s.ID, err, f.rt.Destroy(ctx, s.ID))
 		}
 	}()
 	step.Reached("fleet: created")
@@ -260,6 +260,14 @@ func (f *Fleet) Create(ctx context.Context, params *FleetParams) (_ *FleetSandbo
 		return nil, false, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s has lost its labels", id)
 	}
 	return made, true, nil
+}
+
+// undone returns the error of a create whose sandbox was destroyed for it, which undo is the error of.
+func undone(id string, err, undo error) error {
+	if errors.Is(undo, runtime.ErrNotFound) { // else err is of a sandbox that has gone, in whatever way it was noticed
+		return runtime.Errorf(runtime.ErrConflict, "sandbox %s was deleted before it had started", id)
+	}
+	return errors.Join(err, undo)
 }
 
 // sameCodebase returns an error if a sandbox has another codebase than the one that Configure has resolved and permitted.
