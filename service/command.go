@@ -75,11 +75,12 @@ type CommandStatus struct {
 // ends it if it runs.
 type Command struct {
 	runtime.Process
-	ID   string
-	of   *commands
-	ran  func(runtime.Exit) // counts it
-	done chan struct{}      // closed when status is complete
-	once sync.Once
+	ID      string
+	session string // empty: none
+	of      *commands
+	ran     func(runtime.Exit) // counts it
+	done    chan struct{}      // closed when status is complete
+	once    sync.Once
 
 	status CommandStatus // guarded by of.mu
 }
@@ -205,7 +206,7 @@ func (i *Inside) noteSession(name string, exists bool) {
 }
 
 // Run begins a command. A session that does not exist is [runtime.ErrNotFound]; of one that
-// another process has destroyed it is the error of Wait. That the shell or the working
+// another process has destroyed it is the error of Wait, once. That the shell or the working
 // directory does not exist is the error of Wait, before Started.
 func (i *Inside) Run(ctx context.Context, p *CommandParams) (*Command, error) {
 	spec := &runtime.ProcessSpec{Session: p.Session, Env: p.Env, Cwd: p.Cwd, Timeout: p.Timeout}
@@ -230,7 +231,7 @@ func (i *Inside) Run(ctx context.Context, p *CommandParams) (*Command, error) {
 		}
 	}
 	id, begin := newCommandID(), time.Now()
-	c := &Command{ID: id, of: i.fleet.of(i.box.ID), done: make(chan struct{})}
+	c := &Command{ID: id, session: p.Session, of: i.fleet.of(i.box.ID), done: make(chan struct{})}
 	c.status = CommandStatus{ID: id, Text: beginning(p.Text), Running: true, StartedAt: time.Now()}
 	c.ran = func(e runtime.Exit) { i.fleet.opts.Meter.ran(p.Session != "", time.Since(begin), e.Denied) }
 	var err error
@@ -278,6 +279,9 @@ func (c *Command) finish(exit runtime.Exit, err error) {
 		c.of.mu.Lock()
 		defer c.of.mu.Unlock()
 		c.status.Running, c.status.FinishedAt = false, time.Now()
+		if errors.Is(err, runtime.ErrNotFound) { // it went with an earlier start of the sandbox, or another process has destroyed it
+			delete(c.of.sessions, c.session)
+		}
 		switch {
 		case err != nil:
 			c.status.Error = err.Error()

@@ -527,6 +527,9 @@ func (f *Fleet) start(ctx context.Context, s *FleetSandbox) error {
 	if running != nil && !errors.Is(running, runtime.ErrConflict) {
 		return running
 	}
+	if running == nil {
+		f.forget(s.ID) // it may have ended without a call of Stop
+	}
 	step.Reached("fleet: started")
 	ran, err := f.enterLocked(ctx, s)
 	if ran || running == nil {

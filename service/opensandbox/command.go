@@ -122,7 +122,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, in *service.Inside
 	defer s.over()
 	if params.Session == "" {
 		params.Started = s.run
-	} else { // it exists: the command begins, or waits for others
+	} else { // it exists, or did: the command begins, or waits for others
 		s.run()
 	}
 	c, err := in.Run(ctx, params)
@@ -134,7 +134,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, in *service.Inside
 	defer stop()
 	s.greet(event{Type: "init", Text: c.ID}, pong)
 	exit, err := follow(s, c)
-	if err != nil && !s.running.Load() {
+	if err != nil && (!s.running.Load() || runtime.Class(err) == runtime.ErrNotFound && s.leave()) {
 		return commandFault(err)
 	}
 	s.last(lastEvent(exit, err, time.Since(begin)))

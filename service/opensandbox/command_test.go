@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"wolffia/internal/test/suite"
+	"wolffia/internal/test/testbin"
 )
 
 func TestCommand(t *testing.T) {
@@ -282,4 +285,34 @@ func TestSession(t *testing.T) {
 	w.is("POST", run, `{"command":"true"}`, 404, "CONTEXT_NOT_FOUND")
 	w.is("POST", execd+"/session", `{"cwd":"/nowhere"}`, 400, "")
 	w.is("POST", execd+"/session", "", 200, "session_id")
+}
+
+// A session goes with its sandbox, also if another process restarts that: then it is not found.
+func TestSessionOfEarlierStart(t *testing.T) {
+	w := newWorld(t)
+	id, execd := w.create("")
+	for _, again := range []func(){
+		func() {
+			for _, verb := range []string{"stop", "start"} {
+				cmd := exec.CommandContext(w.Ctx, filepath.Join(testbin.Dir(t), "wolffia"), "--state-dir", w.State, verb, id)
+				if said, err := cmd.CombinedOutput(); err != nil {
+					t.Fatalf("%s: %v, %s", verb, err, said)
+				}
+			}
+		},
+		func() {
+			w.is("POST", "/v1/sandboxes/"+id+"/pause", "", 202, "")
+			w.is("POST", "/v1/sandboxes/"+id+"/resume", "", 202, "")
+		},
+	} {
+		var s struct {
+			ID string `json:"session_id"`
+		}
+		w.OK(json.Unmarshal([]byte(w.is("POST", execd+"/session", "", 200, "session_id")), &s))
+		w.run(execd+"/session/"+s.ID+"/run", m{"command": "A=1"})
+		again()
+		for _, body := range []string{`{"command":"echo $A"}`, `{"command":"echo $A"}`, `{"command":"echo $A","resumeWithin":1000}`} {
+			w.is("POST", execd+"/session/"+s.ID+"/run", body, 404, "CONTEXT_NOT_FOUND")
+		}
+	}
 }

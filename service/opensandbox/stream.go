@@ -148,6 +148,17 @@ func (s *stream) over() {
 	s.end()
 }
 
+// leave ends the stream and reports true if nothing was sent: the reply can have another status.
+func (s *stream) leave() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.begun {
+		return false
+	}
+	s.end()
+	return true
+}
+
 // end is over for a caller that holds mu.
 func (s *stream) end() {
 	if s.err == nil {
