@@ -87,6 +87,10 @@ func TestEntrypointIsRunOnce(t *testing.T) {
 	w.ranTimes("create", s.ID, 1)
 	in, err := w.fleet().Inside(w.Ctx, all, s.ID)
 	w.OK(err)
+	w.Until("its end is noted", func() bool {
+		s, err := in.Status(w.Ctx, "entrypoint")
+		return err == nil && !s.Running
+	})
 	for range 210 { // more than a sandbox remembers
 		_, err := in.StartJob(w.Ctx, &service.JobParams{Command: "true", Session: "other"})
 		w.OK(err)
