@@ -60,7 +60,7 @@ func (s *Server) addShell() {
 		Name: "bash", Title: "Run a command",
 		Description: "Evaluate a command in the sandbox's shell. Directory, variables and functions stay for the next call. " +
 			"Commands run one after the other; standard input is empty, and there is no terminal. The output is bounded: its beginning and its end are returned, and bash_output has the rest.",
-		Annotations: &sdk.ToolAnnotations{OpenWorldHint: ptr(false)},
+		Annotations: &sdk.ToolAnnotations{OpenWorldHint: new(false)},
 	}, (*call).bash)
 	tool(s, &sdk.Tool{
 		Name: "bash_output", Title: "Read more of a command's output",

@@ -149,10 +149,7 @@ func (d *denied) line() string {
 	return s
 }
 
-// ptr returns a pointer to v.
-func ptr[T any](v T) *T { return &v }
-
 // reads are the hints about a tool that changes nothing.
 func reads() *sdk.ToolAnnotations {
-	return &sdk.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: ptr(false)}
+	return &sdk.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: new(false)}
 }

@@ -145,12 +145,12 @@ func (s *Server) addFiles() {
 	tool(s, &sdk.Tool{
 		Name: "write_file", Title: "Write a file",
 		Description: "Create a file, or replace its whole content at once. Missing directories are made.",
-		Annotations: &sdk.ToolAnnotations{IdempotentHint: true, OpenWorldHint: ptr(false)},
+		Annotations: &sdk.ToolAnnotations{IdempotentHint: true, OpenWorldHint: new(false)},
 	}, (*call).write)
 	tool(s, &sdk.Tool{
 		Name: "edit_file", Title: "Edit a file",
 		Description: "Replace a text in a file by another one, exactly. It fails if the file does not have the text, or has it several times without replace_all.",
-		Annotations: &sdk.ToolAnnotations{OpenWorldHint: ptr(false)},
+		Annotations: &sdk.ToolAnnotations{OpenWorldHint: new(false)},
 	}, (*call).edit)
 	tool(s, &sdk.Tool{
 		Name: "list_dir", Title: "List a directory",

@@ -73,7 +73,7 @@ func (s *Server) addJobs() {
 		Name: "bash_background", Title: "Start a background job",
 		Description: "Start a command in the background, with the shell's variables and functions, and return at once with the job's id. " +
 			"For servers, watchers and what takes minutes: then use job_output, job_wait and job_kill.",
-		Annotations: &sdk.ToolAnnotations{OpenWorldHint: ptr(false)},
+		Annotations: &sdk.ToolAnnotations{OpenWorldHint: new(false)},
 	}, (*call).jobStart)
 	tool(s, &sdk.Tool{
 		Name: "job_output", Title: "Read a job's output",
@@ -88,7 +88,7 @@ func (s *Server) addJobs() {
 	tool(s, &sdk.Tool{
 		Name: "job_kill", Title: "Signal a job",
 		Description: "Send a signal to all processes of a background job.",
-		Annotations: &sdk.ToolAnnotations{OpenWorldHint: ptr(false)},
+		Annotations: &sdk.ToolAnnotations{OpenWorldHint: new(false)},
 	}, (*call).jobKill)
 }
 
