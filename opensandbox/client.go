@@ -19,6 +19,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -81,10 +82,8 @@ func (c *Client) do(req *http.Request, wanted ...int) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, status := range wanted {
-		if res.StatusCode == status {
-			return res, nil
-		}
+	if slices.Contains(wanted, res.StatusCode) {
+		return res, nil
 	}
 	defer res.Body.Close()
 	return nil, apiError(res)

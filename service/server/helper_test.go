@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -139,9 +140,7 @@ type m map[string]any
 // by is m with an owner in it.
 func by(o registry.Owner, more m) m {
 	all := m{"organizationId": o.OrganizationID, "projectId": o.ProjectID, "userId": o.UserID}
-	for k, v := range more {
-		all[k] = v
-	}
+	maps.Copy(all, more)
 	return all
 }
 
@@ -160,9 +159,7 @@ func (w *world) post(ctx context.Context, name, body string, header http.Header)
 		return &reply{err: err}
 	}
 	req.Header.Set("Content-Type", "application/json")
-	for k, v := range header {
-		req.Header[k] = v
-	}
+	maps.Copy(req.Header, header)
 	return do(w.client, req)
 }
 

@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -72,9 +73,7 @@ func all(v Verdict) Want { return Want{all: v} }
 // on returns w with another verdict for a backend, a caller, or BACKEND/CALLER, and the reason.
 func (w Want) on(cell string, v Verdict, note string) Want {
 	but := map[string]Verdict{cell: v}
-	for c, v := range w.but {
-		but[c] = v
-	}
+	maps.Copy(but, w.but)
 	w.but = but
 	if w.note != "" && note != "" && note != w.note {
 		note = w.note + " " + note
