@@ -65,12 +65,12 @@ loopback.`,
 }
 
 // images opens the image store.
-func (a *app) images() (*store.Store, string, error) {
+func (a *app) images() (*store.Store, error) {
 	rt, err := a.open("")
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	return store.Open(rt.StateDir()), rt.StateDir(), nil
+	return store.Open(rt.StateDir()), nil
 }
 
 // pull gets an image, with a progress bar if there is a terminal.
@@ -134,7 +134,7 @@ func (a *app) imageListCommand() *cobra.Command {
 		Short:   "List the images",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			images, _, err := a.images()
+			images, err := a.images()
 			if err != nil {
 				return err
 			}
@@ -174,7 +174,7 @@ twelve digits of it, an image with all its names. One that a sandbox uses, also 
 stopped one, is not deleted.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			images, _, err := a.images()
+			images, err := a.images()
 			if err != nil {
 				return err
 			}
@@ -196,7 +196,7 @@ func (a *app) imagePruneCommand() *cobra.Command {
 that have one, and what pulls that were killed have left. Prints what was deleted.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			images, _, err := a.images()
+			images, err := a.images()
 			if err != nil {
 				return err
 			}

@@ -44,7 +44,7 @@ func (f *pullFlags) check(engine bool) error {
 // haveImage returns an image. A name in a registry is pulled as the flag says; files are
 // read each time, but for never.
 func (a *app) haveImage(ctx context.Context, name string, f pullFlags) (*store.Image, error) {
-	images, _, err := a.images()
+	images, err := a.images()
 	if err != nil {
 		return nil, err
 	}
