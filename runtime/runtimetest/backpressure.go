@@ -25,7 +25,7 @@ func (e *env) heldUp(id string) {
 func streamBackpressure(e *env) {
 	s := e.start(nil)
 	output := make(chan []byte)
-	ended := e.busy(s.ID, func() error {
+	ended := async(func() error {
 		return e.rt.ExecStream(e.Ctx, s.ID, &runtime.ExecRequest{Command: sh(floodWith)}, output)
 	})
 	n := len(<-output)

@@ -161,11 +161,10 @@ func concurrentEverything(e *env) {
 	e.prints(s.ID, "echo alive", "alive\n")
 }
 
-// busy runs a command that does not end by itself, and says how the call ended.
-func (e *env) busy(id string, call func() error) <-chan error {
-	e.Helper()
+// async makes a call in a goroutine, and sends the error with which it ends.
+func async(call func() error) <-chan error {
 	ended := make(chan error, 1)
-	go func() { ended <- call() }() // ends with the sandbox
+	go func() { ended <- call() }()
 	return ended
 }
 
@@ -184,7 +183,7 @@ func (e *env) over(ended <-chan error) {
 
 func destroyDuringExec(e *env) {
 	s, tag := e.start(nil), newTag()
-	ended := e.busy(s.ID, func() error {
+	ended := async(func() error {
 		// What dies of the SIGTERM may still be told of.
 		_, err := e.rt.Exec(e.Ctx, s.ID, &runtime.ExecRequest{Command: sh("trap '' TERM; sleep " + tag)})
 		return err
@@ -197,7 +196,7 @@ func destroyDuringExec(e *env) {
 func stopDuringStream(e *env) {
 	s, tag := e.start(nil), newTag()
 	output := make(chan []byte, 16)
-	ended := e.busy(s.ID, func() error {
+	ended := async(func() error {
 		return e.rt.ExecStream(e.Ctx, s.ID, &runtime.ExecRequest{Command: sh("trap '' TERM; echo before; sleep " + tag)}, output)
 	})
 	e.Until("the command", func() bool { return e.count(s.ID, tag) == 1 })

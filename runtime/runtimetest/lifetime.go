@@ -99,7 +99,7 @@ func lifetimeEnds(e *env) {
 // A caller that waits for a command gets the reason of its end.
 func lifetimeEndsACommand(e *env) {
 	s, tag := e.start(&runtime.SandboxConfig{TTL: late}), newTag()
-	ended := e.busy(s.ID, func() error {
+	ended := async(func() error {
 		_, err := e.rt.Exec(e.Ctx, s.ID, &runtime.ExecRequest{Command: []string{"sleep", tag}})
 		e.Wrong("the command", err, runtime.ErrNotFound)
 		return err

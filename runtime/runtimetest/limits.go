@@ -106,7 +106,7 @@ func execCancel(e *env) {
 	s, tag := e.common(), newTag()
 	ctx, cancel := context.WithCancel(e.Ctx)
 	defer cancel()
-	ended := e.busy(s.ID, func() error {
+	ended := async(func() error {
 		_, err := e.rt.Exec(ctx, s.ID, &runtime.ExecRequest{Command: family(tag)})
 		return err
 	})

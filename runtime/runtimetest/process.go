@@ -174,7 +174,7 @@ func processWait(e *env) {
 	if _, err := p.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		e.Errorf("a Wait that gives up says: %v", err)
 	}
-	errs := e.busy(s.ID, func() error {
+	errs := async(func() error {
 		return errors.Join(suite.AtOnce(4, func(int) error {
 			if exit, err := p.Wait(e.Ctx); err != nil || exit.Code != 9 {
 				return errors.Join(errors.New("wrong exit"), err)

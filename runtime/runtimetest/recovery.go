@@ -50,7 +50,7 @@ func deathEndsProcesses(e *env) {
 
 func deathDuringExec(e *env) {
 	s, tag := e.start(nil), newTag()
-	ended := e.busy(s.ID, func() error {
+	ended := async(func() error {
 		_, err := e.rt.Exec(e.Ctx, s.ID, &runtime.ExecRequest{Command: []string{"sleep", tag}})
 		return err
 	})

@@ -91,7 +91,7 @@ func streamIsLive(e *env) {
 	dir := e.dir()
 	s := e.start(e.open(dir))
 	output := make(chan []byte)
-	ended := e.busy(s.ID, func() error {
+	ended := async(func() error {
 		return e.rt.ExecStream(e.Ctx, s.ID, &runtime.ExecRequest{Command: sh("echo first; until [ -e go ]; do sleep 0.02; done; echo second")}, output)
 	})
 	first := <-output
@@ -128,7 +128,7 @@ func (e *env) canceled(command []string, tag string, processes int, reads bool) 
 	ctx, cancel := context.WithCancel(e.Ctx)
 	defer cancel()
 	output := make(chan []byte)
-	ended := e.busy(s.ID, func() error {
+	ended := async(func() error {
 		return e.rt.ExecStream(ctx, s.ID, &runtime.ExecRequest{Command: command}, output)
 	})
 	drained := make(chan struct{})
