@@ -63,7 +63,7 @@ func boundNotStarted(e *env) {
 func boundCopied(e *env) {
 	first := e.rt
 	dir := e.copiedSource()
-	before := e.local(dir, showTree)
+	before := e.hostTree(dir)
 	var ids []string
 	for range 2 {
 		c := e.open(dir)
@@ -91,7 +91,7 @@ func boundCopied(e *env) {
 	for _, id := range ids {
 		e.is(id, runtime.StateRunning)
 	}
-	if got := e.local(dir, showTree); got != before {
+	if got := e.hostTree(dir); got != before {
 		e.Errorf("the host has\n%s\nwant\n%s", got, before)
 	}
 }

@@ -62,7 +62,7 @@ exec 3<mapped; echo after >>mapped; cat <&3; exec 3<&-`
 // the sandbox has.
 func copiedUntilApplied(e *env) {
 	dir := e.copiedSource()
-	before := e.local(dir, showTree)
+	before := e.hostTree(dir)
 	id := e.copied(dir)
 	e.prints(id, showTree, before)
 	if got, want := e.out(id, changeAll), "the host's mapped\nafter\n"; got != want {
@@ -72,7 +72,7 @@ func copiedUntilApplied(e *env) {
 	if inside == before {
 		e.Fatalf("nothing has changed inside:\n%s", inside)
 	}
-	if got := e.local(dir, showTree); got != before {
+	if got := e.hostTree(dir); got != before {
 		e.Errorf("the host has\n%s\nwant\n%s", got, before)
 	}
 	e.OK(e.rt.Stop(e.Ctx, id))
@@ -89,7 +89,7 @@ func copiedUntilApplied(e *env) {
 	if err != nil {
 		e.Fatalf("apply: %v: %+v", err, res)
 	}
-	if got := e.local(dir, showTree); got != inside {
+	if got := e.hostTree(dir); got != inside {
 		e.Errorf("applied, the host has\n%s\nwant\n%s", got, inside)
 	}
 	e.prints(id, showTree, inside)
@@ -148,7 +148,7 @@ func copiedRules(e *env) {
 // What a sandbox has written and synced is there after the death of its host processes.
 func copiedSurvivesDeath(e *env) {
 	dir := e.copiedSource()
-	before := e.local(dir, showTree)
+	before := e.hostTree(dir)
 	id := e.copied(dir)
 	e.out(id, changeAll+"; sync")
 	inside := e.out(id, showTree)
@@ -158,25 +158,25 @@ func copiedSurvivesDeath(e *env) {
 		e.prints(id, showTree, inside)
 	}
 	e.Crash(e.TB, e.rt, id)
-	if got := e.local(dir, showTree); got != before {
+	if got := e.hostTree(dir); got != before {
 		e.Errorf("the host has\n%s\nwant\n%s", got, before)
 	}
 	if res, err := e.reviewer().Apply(e.Ctx, id, runtime.ApplyOptions{}); err != nil { // of the dead one
 		e.Fatalf("apply: %v: %+v", err, res)
 	}
-	if got := e.local(dir, showTree); got != inside {
+	if got := e.hostTree(dir); got != inside {
 		e.Errorf("applied, the host has\n%s\nwant\n%s", got, inside)
 	}
 }
 
-// local returns what a shell command prints on the host, in a directory.
-func (e *env) local(dir, script string) string {
+// hostTree returns what showTree prints on the host, in a directory.
+func (e *env) hostTree(dir string) string {
 	e.Helper()
-	cmd := exec.CommandContext(e.Ctx, "sh", "-c", script)
+	cmd := exec.CommandContext(e.Ctx, "sh", "-c", showTree)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		e.Fatalf("%s: %v: %s", script, err, out)
+		e.Fatalf("%s: %v: %s", dir, err, out)
 	}
 	return string(out)
 }
