@@ -2,7 +2,6 @@ package statedir
 
 import (
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 
@@ -37,7 +36,7 @@ func Cow(run string) string { return filepath.Join(filepath.Dir(run), cowDir) }
 // HasChanges reports whether a copied codebase may have changes, or a snapshot of some. It looks at no file.
 func (b *Box) HasChanges() bool {
 	for _, name := range []string{CowUpper, CowSnapshots} {
-		if list, err := names(filepath.Join(Cow(b.Run()), name), math.MaxInt); err != nil || len(list) > 0 {
+		if list, err := names(filepath.Join(Cow(b.Run()), name)); err != nil || len(list) > 0 {
 			return true
 		}
 	}

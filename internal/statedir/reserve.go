@@ -1,7 +1,6 @@
 package statedir
 
 import (
-	"math"
 	"os"
 	"slices"
 
@@ -14,7 +13,7 @@ import (
 // Reserve claims a spare of the shape for the caller, who makes it a sandbox by [Dir.TakeReserved], and
 // returns its ID; empty: there is none. One that is not taken ends by its idle time.
 func (d *Dir) Reserve(shape string) (id string) {
-	list, _ := names(d.index(shape), math.MaxInt)
+	list, _ := names(d.index(shape))
 	for _, id := range list {
 		b := d.Box(id)
 		if !runtime.IsID(id) || !b.Withdraw(shape) {

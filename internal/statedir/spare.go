@@ -96,9 +96,9 @@ func (d *Dir) HasPools() bool {
 	return unix.Lstat(filepath.Join(d.path, sparesDir), &st) == nil
 }
 
-// names returns the names in a directory, in no order; nil if the directory does not exist, is empty, or has more than most. It opens
+// names returns the names in a directory, in no order; nil if the directory does not exist. It opens
 // the directory without package os, which asks the poller first.
-func names(dir string, most int) ([]string, error) {
+func names(dir string) ([]string, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -107,10 +107,10 @@ func names(dir string, most int) ([]string, error) {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, &fs.PathError{Op: "open", Path: dir, Err: err})
 	}
 	defer unix.Close(fd)
-	return namesIn(fd, dir, most)
+	return namesIn(fd, dir, math.MaxInt)
 }
 
-// namesIn is names of an open directory.
+// namesIn is names of an open directory. It returns nil if there are more than most.
 func namesIn(fd int, dir string, most int) ([]string, error) {
 	var list []string
 	for buf := make([]byte, 16<<10); ; {
@@ -131,7 +131,7 @@ func namesIn(fd int, dir string, most int) ([]string, error) {
 // there is none. caller is as for [Dir.Create], and so is [runtime.ErrExists]. After an error there is no
 // such sandbox; b is then a spare that was claimed, which the caller ends, or nil.
 func (d *Dir) Take(c Draft, shape string) (b *Box, caller *os.File, err error) {
-	list, _ := names(d.index(shape), math.MaxInt) // one that cannot be read has none for us
+	list, _ := names(d.index(shape)) // one that cannot be read has none for us
 	if len(list) == 0 {
 		return nil, nil, nil
 	}
@@ -247,7 +247,7 @@ func (b *Box) Waits() bool {
 
 // Offering returns the spares that are offered, by shape, and removes what is offered of those that have ended.
 func (d *Dir) Offering() (map[string][]string, error) {
-	shapes, err := names(filepath.Join(d.path, sparesDir), math.MaxInt)
+	shapes, err := names(filepath.Join(d.path, sparesDir))
 	all := map[string][]string{}
 	for _, shape := range shapes {
 		ids, oerr := d.Offered(shape)
@@ -261,7 +261,7 @@ func (d *Dir) Offering() (map[string][]string, error) {
 
 // Offered is Offering for one shape. It reads no record: those of many spares take milliseconds.
 func (d *Dir) Offered(shape string) (ids []string, err error) {
-	list, err := names(d.index(shape), math.MaxInt)
+	list, err := names(d.index(shape))
 	for _, id := range list {
 		b := d.Box(id)
 		if !runtime.IsID(id) || !b.LivesAsSpare() || !b.Half() {
