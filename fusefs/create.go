@@ -261,7 +261,7 @@ func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 		h := t.fds.add(n, useWrite, file)
 		defer h.release()
 		if mode&0o600 != 0o600 {
-			t.fds.prefer(n, useWrite)
+			t.fds.prefer(n)
 		}
 		return 0
 	})

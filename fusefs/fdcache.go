@@ -183,12 +183,12 @@ func (d *fdCache) pin(n *node, u use) {
 	}
 }
 
-// prefer makes shrink close other handles before n's handle for u. The mode may forbid to open
+// prefer makes shrink close other handles before n's handle for writing. The mode may forbid to open
 // the file again while a process has it open, and the kernel does not report when that ends.
-func (d *fdCache) prefer(n *node, u use) {
+func (d *fdCache) prefer(n *node) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if h := n.handles[u]; h != nil && !h.keep {
+	if h := n.handles[useWrite]; h != nil && !h.keep {
 		h.keep = true
 		d.kept++
 	}

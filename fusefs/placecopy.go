@@ -41,7 +41,7 @@ func (t *tree) placeCopy(n *node, o *object, c *upperCopy) (cost int64, errno sy
 		t.fds.add(n, useWrite, c.fd).release()
 		c.fd = -1
 		if fresh.Mode&0o600 != 0o600 {
-			t.fds.prefer(n, useWrite)
+			t.fds.prefer(n)
 		}
 	}
 	if parent == nil {

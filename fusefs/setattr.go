@@ -73,7 +73,7 @@ func (t *tree) setAttr(n *node, in *fuse.SetAttrIn) syscall.Errno {
 func (t *tree) chmod(n *node, mode uint32) syscall.Errno {
 	if n.isRegular() && mode&0o600 != 0o600 {
 		if w, errno := t.acquire(n, useWrite); errno == 0 {
-			t.fds.prefer(n, useWrite)
+			t.fds.prefer(n)
 			w.release()
 		}
 	}

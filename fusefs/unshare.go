@@ -328,7 +328,7 @@ func (t *tree) replace(n *node, dir openDir, name string, c *tempFile) syscall.E
 	t.fds.add(n, useWrite, c.fd).release()
 	c.fd = -1
 	if fresh.Mode&0o600 != 0o600 {
-		t.fds.prefer(n, useWrite)
+		t.fds.prefer(n)
 	}
 	n.validatedAt.Store(t.clock())
 	for _, m := range links {
