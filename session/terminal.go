@@ -33,7 +33,6 @@ const terminalRoom = 256 << 10
 // when it was started. It lives until that shell ends or the session does,
 // with or without viewers.
 type terminal struct {
-	s    *Session
 	tty  *os.File // the master side
 	pid  int
 	rows uint16 // guarded by mu
@@ -113,7 +112,7 @@ func (s *Session) terminalInfo() *wire.TerminalInfo {
 
 // newTerminal starts the shell for a person.
 func (s *Session) newTerminal(req *wire.StartRequest) (*terminal, error) {
-	t := &terminal{s: s, ring: excerpt.NewRing(scrollback), viewers: map[*Call]*viewer{}, rows: req.Rows, cols: req.Cols}
+	t := &terminal{ring: excerpt.NewRing(scrollback), viewers: map[*Call]*viewer{}, rows: req.Rows, cols: req.Cols}
 	t.change = sync.NewCond(&t.mu)
 	if t.rows == 0 || t.cols == 0 {
 		t.rows, t.cols = s.rows, s.cols

@@ -70,8 +70,7 @@ type unpacker struct {
 	// dirs are the directories of the current entry, from the one that holds
 	// the top entry.
 	dirs []*dir
-	top  string // name of the top entry, in the stream
-	as   string // and here
+	as   string // the name that the top entry gets
 }
 
 func (u *unpacker) unpack(r io.Reader, dst string) error {
@@ -206,7 +205,7 @@ func (u *unpacker) start(top, dst string, isDir bool) error {
 	if err != nil {
 		return &os.PathError{Op: "open", Path: into, Err: err}
 	}
-	u.top, u.as = top, as
+	u.as = as
 	u.dirs = append(u.dirs, &dir{fd: fd})
 	return nil
 }

@@ -47,7 +47,6 @@ type Profile struct {
 
 // A File is a parsed configuration file.
 type File struct {
-	Name     string // as shown to the user
 	Settings []Setting
 	Profile  *Setting // the profile to use, or nil
 	Allow    []string // keys that a project's file may set freely
@@ -66,7 +65,7 @@ type Place struct {
 // with its line, up to a hundred.
 func Parse(keys []Key, at Place, data []byte) (*File, error) {
 	p := &parser{Place: at, keys: keys}
-	f := &File{Name: at.Name}
+	f := new(File)
 	root, err := plainyaml.Parse(data)
 	if bad := (*plainyaml.Error)(nil); errors.As(err, &bad) {
 		p.fail(bad.Line, "%s", bad.Text)
