@@ -121,7 +121,7 @@ const acceptPause = 20 * time.Millisecond
 
 func (l *listener) run() {
 	for {
-		socket, _, err := rawsock.Accept(l.socket)
+		socket, err := rawsock.Accept(l.socket)
 		switch {
 		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ENOMEM):
 			time.Sleep(acceptPause)

@@ -90,7 +90,7 @@ func handed(conn *client.Conn, dir *os.File) (*os.File, error) {
 	if err := conn.Hand(ctx, launch.HandPath+"/"+name); err != nil {
 		return nil, fmt.Errorf("connect PID 1 to the shim by a unix socket: %w", err)
 	}
-	hand, _, err := rawsock.Accept(l) // it is in the queue
+	hand, err := rawsock.Accept(l) // it is in the queue
 	return hand, err
 }
 

@@ -163,29 +163,28 @@ func Connect(ctx context.Context, socket *os.File, to unix.Sockaddr) error {
 	return os.NewSyscallError("connect", result)
 }
 
-// Accept waits for a connection, which does not block. The address is that of the connecting
-// socket, nil if it has none. The caller closes the file.
-func Accept(listener *os.File) (*os.File, unix.Sockaddr, error) {
+// Accept waits for a connection, which does not block. The caller closes the file.
+func Accept(listener *os.File) (*os.File, error) {
 	raw, err := listener.SyscallConn()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	fd, from, result := -1, unix.Sockaddr(nil), error(nil)
+	fd, result := -1, error(nil)
 	err = raw.Read(func(l uintptr) bool {
 		for {
-			fd, from, result = unix.Accept4(int(l), flags)
+			fd, _, result = unix.Accept4(int(l), flags)
 			if !errors.Is(result, unix.EINTR) && !errors.Is(result, unix.ECONNABORTED) {
 				return !errors.Is(result, unix.EAGAIN)
 			}
 		}
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if result != nil {
-		return nil, nil, os.NewSyscallError("accept", result)
+		return nil, os.NewSyscallError("accept", result)
 	}
-	return os.NewFile(uintptr(fd), "connection"), from, nil
+	return os.NewFile(uintptr(fd), "connection"), nil
 }
 
 // CloseWrite ends the direction to the peer of a connection.
