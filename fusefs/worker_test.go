@@ -213,7 +213,7 @@ func (w *worker) opened(i, fd, flags int, err error) result {
 		return ended(err)
 	}
 	w.put(i, fd, flags)
-	return w.stat(fd, "", unix.AT_EMPTY_PATH, true)
+	return w.stat(fd, "", unix.AT_EMPTY_PATH)
 }
 
 // name does what is about names and attributes.
@@ -249,9 +249,9 @@ func (w *worker) name(a *action, s *slot) result {
 	case "utimes", "futimes":
 		return w.utimes(a, s)
 	case "stat":
-		return w.stat(dir, name, a.Flags, true)
+		return w.stat(dir, name, a.Flags)
 	case "fstat":
-		return w.stat(s.fd, "", unix.AT_EMPTY_PATH, true)
+		return w.stat(s.fd, "", unix.AT_EMPTY_PATH)
 	case "access":
 		return ended(unix.Faccessat2(dir, name, a.Mode&7, a.Flags))
 	case "statfs":
@@ -294,7 +294,7 @@ func moment(t unix.Timespec) string {
 
 // stat returns the attributes that do not depend on the file system: not the size of a directory, nor
 // the modification time of a FIFO.
-func (w *worker) stat(dir int, name string, flags int, mtime bool) result {
+func (w *worker) stat(dir int, name string, flags int) result {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, name, &st, flags); err != nil {
 		return ended(err)
@@ -339,7 +339,7 @@ func (w *worker) utimes(a *action, s *slot) result {
 	if err != nil {
 		return ended(err)
 	}
-	r := w.stat(dir, name, flags, true)
+	r := w.stat(dir, name, flags)
 	var st unix.Stat_t
 	if a.Flags&3 == 2 && unix.Fstatat(dir, name, &st, flags) == nil {
 		r.Text += " atime=" + moment(st.Atim)

@@ -9,14 +9,13 @@ import (
 
 	"wolffia/internal/boot"
 	"wolffia/internal/rawsock"
-	"wolffia/internal/statedir"
 	"wolffia/runtime"
 )
 
 // handing returns a shim that can hand over connections, and PID 1's end.
-func handing(t *testing.T, limits *statedir.Lifetime) (*shim, *os.File) {
+func handing(t *testing.T) (*shim, *os.File) {
 	t.Helper()
-	life, _, _ := born(t, limits)
+	life, _ := born(t, nil)
 	hand, theirs, err := boot.ControlPair()
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +27,7 @@ func handing(t *testing.T, limits *statedir.Lifetime) (*shim, *os.File) {
 // A client and PID 1 get the ends of one connection, and the sandbox is in use until the client says otherwise,
 // or is gone.
 func TestDirect(t *testing.T) {
-	s, guest := handing(t, nil)
+	s, guest := handing(t)
 	sock, end := dialClient(t, s)
 	_, ours, err := ask(t, sock, &boot.Request{Op: boot.OpDirect})
 	if err != nil || ours == nil {
@@ -97,7 +96,7 @@ func must(n int, err error) int {
 }
 
 func TestDirectRefused(t *testing.T) {
-	s, _ := handing(t, nil)
+	s, _ := handing(t)
 	for name, ops := range map[string][]string{
 		"twice":                {boot.OpDirect, boot.OpDirect},
 		"use without one":      {boot.OpHold},
@@ -128,7 +127,7 @@ func TestDirectRefused(t *testing.T) {
 // The client that a sandbox is started for uses it before its request is read, and until it is gone.
 func TestDirectFromTheStart(t *testing.T) {
 	for _, starts := range []bool{true, false} {
-		s, _ := handing(t, nil)
+		s, _ := handing(t)
 		fd, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -151,7 +150,7 @@ func TestDirectFromTheStart(t *testing.T) {
 
 // A client whose connection PID 1 does not take has one that has ended, and is a client no more.
 func TestDirectUntaken(t *testing.T) {
-	s, _ := handing(t, nil)
+	s, _ := handing(t)
 	for range 1 << 16 { // until PID 1's socket has no more room
 		if unix.Sendto(int(s.hand.Fd()), []byte{0}, unix.MSG_DONTWAIT, nil) != nil {
 			break
@@ -174,7 +173,7 @@ func TestDirectUntaken(t *testing.T) {
 
 // A sandbox that has expired hands over nothing.
 func TestDirectExpired(t *testing.T) {
-	s, _ := handing(t, nil)
+	s, _ := handing(t)
 	s.life.expired = true
 	sock, _ := dialClient(t, s)
 	reply, file, err := ask(t, sock, &boot.Request{Op: boot.OpDirect})

@@ -40,7 +40,7 @@ func TestExpiry(t *testing.T) {
 }
 
 // born begins a lifetime over a relay whose guest says nothing by itself.
-func born(t *testing.T, limits *statedir.Lifetime) (*lifetime, <-chan runtime.Expiry, *wire.Reader) {
+func born(t *testing.T, limits *statedir.Lifetime) (*lifetime, <-chan runtime.Expiry) {
 	t.Helper()
 	guestIn, toGuest := io.Pipe()
 	fromGuest, guestOut := io.Pipe()
@@ -60,7 +60,7 @@ func born(t *testing.T, limits *statedir.Lifetime) (*lifetime, <-chan runtime.Ex
 	if err := <-begun; err != nil {
 		t.Fatal(err)
 	}
-	return l, over, r
+	return l, over
 }
 
 func ended(t *testing.T, over <-chan runtime.Expiry, want runtime.Expiry) {
@@ -83,12 +83,12 @@ func limits(ttl, idle time.Duration) *statedir.Lifetime {
 
 func TestLifetimeEnds(t *testing.T) {
 	const soon, long = 100 * time.Millisecond, time.Hour
-	_, over, _ := born(t, limits(soon, long))
+	_, over := born(t, limits(soon, long))
 	ended(t, over, runtime.ExpiredTTL)
-	_, over, _ = born(t, limits(long, soon))
+	_, over = born(t, limits(long, soon))
 	ended(t, over, runtime.ExpiredIdle)
 
-	l, over, _ := born(t, nil) // the first limit comes later
+	l, over := born(t, nil) // the first limit comes later
 	if err := l.set(limits(soon, 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestLifetimeEnds(t *testing.T) {
 		t.Error("it ended twice")
 	}
 
-	l, over, _ = born(t, limits(long, long))
+	l, over = born(t, limits(long, long))
 	if err := l.set(limits(soon, 0)); err != nil { // the idle timeout stays
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestLifetimeEnds(t *testing.T) {
 // What a liar tells of it keeps its own sandbox at most.
 func TestBusy(t *testing.T) {
 	const timeout = time.Second
-	l, over, _ := born(t, limits(0, timeout))
+	l, over := born(t, limits(0, timeout))
 	r := l.relay
 	due := func(busy bool) {
 		t.Helper()

@@ -133,7 +133,7 @@ func TestImageReadOnly(t *testing.T) {
 	if err := rt.Stop(t.Context(), s.ID); err != nil {
 		t.Fatal(err)
 	}
-	gone(t, rt, s.ID)
+	gone(t, s.ID)
 	destroy(t, rt, s.ID)
 }
 
@@ -178,5 +178,5 @@ func TestImageBoundToCaller(t *testing.T) {
 		return err == nil && len(all) == 0
 	})
 	until(t, "its processes are gone", func() bool { return len(partsOf(t, s.ID)) == 0 })
-	gone(t, rt, s.ID)
+	gone(t, s.ID)
 }

@@ -36,7 +36,7 @@ func TestKilledShim(t *testing.T) {
 	kill9(t, s.ID, "wolffia shim")
 	dies(t, rt, s.ID)
 	partless(t, s.ID)
-	gone(t, rt, s.ID)
+	gone(t, s.ID)
 	if err := rt.Start(t.Context(), s.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestKilledShimDuringCommands(t *testing.T) {
 		_ = p.Close()
 	}
 	partless(t, s.ID)
-	gone(t, rt, s.ID)
+	gone(t, s.ID)
 	destroy(t, rt, s.ID)
 }
 
@@ -91,7 +91,7 @@ func TestKilledShimOfFrozen(t *testing.T) {
 	kill9(t, s.ID, "wolffia shim")
 	dies(t, rt, s.ID)
 	partless(t, s.ID)
-	gone(t, rt, s.ID)
+	gone(t, s.ID)
 	destroy(t, rt, s.ID)
 }
 
@@ -159,7 +159,7 @@ func TestTerminatedKeeper(t *testing.T) {
 			t.Fatal(err)
 		}
 		partless(t, s.ID)
-		gone(t, rt, s.ID)
+		gone(t, s.ID)
 		is(t, rt, s.ID, runtime.StateDead)
 		if err := rt.Start(t.Context(), s.ID); err != nil {
 			t.Fatal(err)

@@ -56,12 +56,12 @@ func destroy(t testing.TB, rt *shimtest.Runtime, id string) {
 	if err := rt.Destroy(t.Context(), id); err != nil {
 		t.Error(err)
 	}
-	gone(t, rt, id)
+	gone(t, id)
 }
 
 // gone checks that the engine has no container, and the host no mount, of a sandbox, and
 // waits until the last of its processes has ended: each gives up the sandbox's lock first.
-func gone(t testing.TB, rt *shimtest.Runtime, id string) {
+func gone(t testing.TB, id string) {
 	t.Helper()
 	if all := dockertest.Containers(t); strings.Contains(strings.Join(all, " "), id) {
 		t.Errorf("containers: %q", all)
@@ -209,7 +209,7 @@ func TestForeignContainer(t *testing.T) {
 	if err := rt.Stop(t.Context(), s.ID); err != nil {
 		t.Fatal(err)
 	}
-	gone(t, rt, s.ID)
+	gone(t, s.ID)
 	for name, label := range map[string]string{"no label": "x=y", "another state directory": "wolffia.sandboxId=" + s.ID} {
 		id := strings.TrimSpace(dockertest.Docker(t, "create", "--name", "wolffia-"+s.ID, "--label", label, image, "true"))
 		err := rt.Start(t.Context(), s.ID)

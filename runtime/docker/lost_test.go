@@ -126,7 +126,7 @@ func TestLost(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 		partless(t, s.ID)
-		gone(t, rt, s.ID)
+		gone(t, s.ID)
 		if err := rt.Destroy(t.Context(), s.ID); !errors.Is(err, runtime.ErrNotFound) {
 			t.Errorf("%s: destroyed twice: %v", what, err)
 		}
@@ -142,7 +142,7 @@ func TestLostAndKilledShim(t *testing.T) {
 	forget(t, rt, s.ID)
 	killPart(t, s.ID, "wolffia shim")
 	partless(t, s.ID)
-	gone(t, rt, s.ID)
+	gone(t, s.ID)
 	if _, err := rt.List(t.Context()); err != nil { // sweeps up what is left of its place
 		t.Error(err)
 	}

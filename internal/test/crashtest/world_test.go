@@ -184,7 +184,7 @@ func (w *world) command(program string, args ...string) *exec.Cmd {
 }
 
 // started notes a process that was started.
-func (c *call) started(w *world) {
+func (c *call) started() {
 	own.Store(c.cmd.Process.Pid, true)
 	c.gone = make(chan struct{})
 	c.proc.Process, _ = hostproc.Read(c.cmd.Process.Pid) // one that has ended cannot be killed
@@ -197,7 +197,7 @@ func (w *world) cli(args ...string) *call {
 	var out, errs bytes.Buffer
 	c.cmd.Stdout, c.cmd.Stderr = &out, &errs
 	w.OK(c.cmd.Start())
-	c.started(w)
+	c.started()
 	go func() { // ends with the process
 		err := c.cmd.Wait()
 		own.Delete(c.cmd.Process.Pid)
@@ -222,7 +222,7 @@ func (w *world) serve() *call {
 	w.OK(err)
 	c.cmd.Stderr = &c.output
 	w.OK(c.cmd.Start())
-	c.started(w)
+	c.started()
 	go func() { // ends with the process
 		for s := bufio.NewScanner(out); s.Scan(); {
 			c.lines <- s.Text()

@@ -70,9 +70,9 @@ func (c *inside) host(t testing.TB, o order) string {
 }
 
 // run runs a shell script inside, in a directory of the mount.
-func (c *inside) run(t testing.TB, dir, script string, env ...string) string {
+func (c *inside) run(t testing.TB, dir, script string) string {
 	t.Helper()
-	return sh(t, c.at(dir), script, append([]string{"HOST=" + c.Host, "ROOT=" + c.Mount, "MARKS=" + c.Marks + "/bin"}, env...)...)
+	return sh(t, c.at(dir), script, "HOST="+c.Host, "ROOT="+c.Mount, "MARKS="+c.Marks+"/bin")
 }
 
 // lives runs each of uses inside a sandbox of its own, one after the other, over the
