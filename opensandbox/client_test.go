@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,9 +20,8 @@ import (
 
 func TestMain(m *testing.M) {
 	syscall.Umask(0o077)
-	code := m.Run()
+	m.Run()
 	testbin.Remove()
-	os.Exit(code)
 }
 
 // is checks the status and the code of an error.

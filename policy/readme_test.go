@@ -15,9 +15,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	m.Run()
 	testbin.Remove()
-	os.Exit(code)
 }
 
 // readme returns README.md, and the output that it shows for its Go program.

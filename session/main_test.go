@@ -49,9 +49,8 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "prepare PID 1 for the tests:", prepare())
 		os.Exit(1)
 	}
-	code := m.Run()
+	m.Run()
 	closeGuest()
-	os.Exit(code)
 }
 
 // isolate runs this program once more, with the same arguments, and returns

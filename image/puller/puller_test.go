@@ -35,9 +35,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	m.Run()
 	testbin.Remove()
-	os.Exit(code)
 }
 
 // A host is a registry with one image of one layer, which it can hold back.

@@ -16,9 +16,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	m.Run()
 	testbin.Remove()
-	os.Exit(code)
 }
 
 // Without FUSE a codebase is shown natively if the rules grant everything, or the user has

@@ -21,9 +21,8 @@ import (
 
 func TestMain(m *testing.M) {
 	syscall.Umask(0o077)
-	code := m.Run()
+	m.Run()
 	testbin.Remove()
-	os.Exit(code)
 }
 
 // limit is a guard against a hang.

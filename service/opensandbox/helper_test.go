@@ -3,7 +3,6 @@ package opensandbox_test
 import (
 	"encoding/json"
 	"net/http"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,9 +13,8 @@ import (
 
 func TestMain(m *testing.M) {
 	syscall.Umask(0o077)
-	code := m.Run()
+	m.Run()
 	testbin.Remove()
-	os.Exit(code)
 }
 
 // A world is a service, and what the tests send to it.

@@ -35,9 +35,8 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(dialPath); path != "" {
 		dialAndLeave(path)
 	}
-	code := m.Run()
+	m.Run()
 	testbin.Remove()
-	os.Exit(code)
 }
 
 // A world is a state directory with a codebase, and a server on a real socket.

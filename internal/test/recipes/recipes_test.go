@@ -28,9 +28,8 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	m.Run()
 	testbin.Remove()
-	os.Exit(code)
 }
 
 // TestRecipes: each page does what it says, for a user with a small project, in the order of

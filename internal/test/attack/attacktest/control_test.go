@@ -2,7 +2,6 @@ package attacktest
 
 import (
 	"encoding/json"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -13,9 +12,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	m.Run()
 	testbin.Remove()
-	os.Exit(code)
 }
 
 // kernels are rows that the kernel refuses by itself, since a descriptor is for reading.
