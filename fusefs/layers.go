@@ -181,8 +181,7 @@ func (u *upperLayer) note(path string, o *object, content func() (int, syscall.E
 	}
 	if err := u.log.Add(r); err != nil {
 		u.logger.Error("record what the host has", "error", err)
-		var errno syscall.Errno
-		if errors.As(err, &errno) {
+		if errno, ok := errors.AsType[syscall.Errno](err); ok {
 			return errno
 		}
 		return syscall.EIO

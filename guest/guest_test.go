@@ -339,8 +339,7 @@ func TestStartFailures(t *testing.T) {
 		{"NUL in an argument", wire.StartRequest{Args: []string{"echo", "a\x00b"}}, 126},
 	} {
 		_, err := run(t, conn, client.Request{StartRequest: tt.req})
-		var failed *client.StartError
-		if !errors.As(err, &failed) || failed.Code != tt.code {
+		if failed, ok := errors.AsType[*client.StartError](err); !ok || failed.Code != tt.code {
 			t.Errorf("%s: %v, want a start error of code %d", tt.name, err, tt.code)
 		}
 	}

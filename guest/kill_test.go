@@ -93,7 +93,7 @@ func TestKillAtOnce(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		status, err := p.Wait(ctx)
 		cancel()
-		if failed := (*client.StartError)(nil); status.Signal != int(syscall.SIGKILL) && !errors.As(err, &failed) {
+		if status.Signal != int(syscall.SIGKILL) && !errors.As(err, new(*client.StartError)) {
 			t.Fatalf("%+v, %v", status, err)
 		}
 	}

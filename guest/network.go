@@ -67,7 +67,7 @@ func (n *network) fail(channel uint32, err error) error {
 
 func netFailure(err error) wire.Failure {
 	f := wire.Failure{Code: 125, Message: err.Error()}
-	if errno := syscall.Errno(0); errors.As(err, &errno) {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		f.Errno = int(errno)
 	}
 	return f

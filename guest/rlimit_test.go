@@ -56,8 +56,7 @@ func TestRlimitsOfWhatCannotRun(t *testing.T) {
 	}
 	for name, code := range map[string]int{"lost": 127, "closed": 126, "none": 127} {
 		_, err := run(t, conn, client.Request{StartRequest: wire.StartRequest{Args: []string{filepath.Join(dir, name)}, Dir: "/"}})
-		var failed *client.StartError
-		if !errors.As(err, &failed) || failed.Code != code {
+		if failed, ok := errors.AsType[*client.StartError](err); !ok || failed.Code != code {
 			t.Errorf("%s: %v, want code %d", name, err, code)
 		}
 	}

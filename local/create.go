@@ -193,8 +193,7 @@ func (s *sandboxes) apart(what, dir string) error {
 
 // plain drops the operation and the path that a *PathError repeats.
 func plain(err error) error {
-	var pe *os.PathError
-	if errors.As(err, &pe) {
+	if pe, ok := errors.AsType[*os.PathError](err); ok {
 		return pe.Err
 	}
 	return err

@@ -205,8 +205,7 @@ func ask[T any](ctx context.Context, s *sessions, sandboxID string, question fun
 	if long := tooLong(err); long != nil {
 		return answer, nil, long
 	}
-	var failed *client.StartError
-	if err != nil && !errors.As(err, &failed) && (conn.Err() != nil || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)) {
+	if err != nil && !errors.As(err, new(*client.StartError)) && (conn.Err() != nil || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)) {
 		return answer, nil, lost(context.Background(), box, err)
 	}
 	return answer, box, orExpired(box, guestError(err)) // the sandbox may be about to end

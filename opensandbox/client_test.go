@@ -27,8 +27,7 @@ func TestMain(m *testing.M) {
 // is checks the status and the code of an error.
 func is(t *testing.T, what string, err error, status int, code string) {
 	t.Helper()
-	var api *opensandbox.APIError
-	if !errors.As(err, &api) || api.Status != status || api.Code != code {
+	if api, ok := errors.AsType[*opensandbox.APIError](err); !ok || api.Status != status || api.Code != code {
 		t.Errorf("%s: %v, want %d %s", what, err, status, code)
 	}
 }

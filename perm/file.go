@@ -77,7 +77,7 @@ func (r *reader) fail(line int, format string, args ...any) {
 // parse returns the document in data, or nil.
 func (r *reader) parse(data []byte) *plainyaml.Node {
 	body, err := plainyaml.Parse(data)
-	if at := (*plainyaml.Error)(nil); errors.As(err, &at) {
+	if at, ok := errors.AsType[*plainyaml.Error](err); ok {
 		r.fail(at.Line, "%s", at.Text)
 		return nil
 	}

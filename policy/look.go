@@ -88,8 +88,7 @@ func resolve(codebase string) (string, error) {
 // codebaseError is the error for a codebase that cannot be read. It names the path as
 // the caller gave it.
 func codebaseError(codebase string, err error) error {
-	var why unix.Errno
-	if errors.As(err, &why) {
+	if why, ok := errors.AsType[unix.Errno](err); ok {
 		err = why
 	}
 	return runtime.Errorf(runtime.ErrInvalid, "codebase %s: %w", codebase, err)

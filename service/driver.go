@@ -443,8 +443,7 @@ func (d *Driver) inside(ctx context.Context, sandboxID string, stdin []byte, com
 		req.Stdin = bytes.NewReader(stdin)
 	}
 	r, err := d.rt.Exec(ctx, sandboxID, req)
-	var start *runtime.StartError
-	if errors.As(err, &start) {
+	if start, ok := errors.AsType[*runtime.StartError](err); ok {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s cannot run %s: %s", sandboxID, command[0], start.Message)
 	}
 	if err == nil && r.TimedOut {

@@ -119,8 +119,7 @@ func classOf(kind string) error {
 
 // cannotRun explains that the program for files does not run in a sandbox.
 func cannotRun(id string, err error) error {
-	var start *runtime.StartError
-	if errors.As(err, &start) {
+	if start, ok := errors.AsType[*runtime.StartError](err); ok {
 		return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s cannot run its program for files: %s", id, start.Message)
 	}
 	return err

@@ -70,8 +70,7 @@ func TestFiftyCreateForOneOwner(t *testing.T) {
 		if err == nil {
 			continue
 		}
-		var conflict *registry.ConflictError
-		if !errors.As(err, &conflict) || !errors.Is(err, runtime.ErrConflict) || conflict.SandboxID == "" || ids[i] != "" {
+		if conflict, ok := errors.AsType[*registry.ConflictError](err); !ok || !errors.Is(err, runtime.ErrConflict) || conflict.SandboxID == "" || ids[i] != "" {
 			t.Errorf("%d: %v", i, err)
 		}
 	}

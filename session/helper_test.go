@@ -270,8 +270,7 @@ func (s *sess) awaitEnd(t testing.TB) {
 	defer cancel()
 	for {
 		_, err := s.conn.Session(ctx, s.name)
-		var failed *client.StartError
-		if errors.As(err, &failed) && failed.Class == wire.ClassNotFound {
+		if failed, ok := errors.AsType[*client.StartError](err); ok && failed.Class == wire.ClassNotFound {
 			return
 		}
 		if err != nil {

@@ -78,8 +78,7 @@ func isolate() (int, error) {
 		return 0, fmt.Errorf("namespaces for the tests: %w", err)
 	}
 	err := cmd.Wait()
-	var failed *exec.ExitError
-	if err != nil && !errors.As(err, &failed) {
+	if err != nil && !errors.As(err, new(*exec.ExitError)) {
 		return 1, nil
 	}
 	if ws := cmd.ProcessState.Sys().(syscall.WaitStatus); ws.Signaled() {

@@ -34,7 +34,7 @@ func (s *shim) dial(c *clientConn, port int) error {
 			_ = conn.Close() // the client has its own descriptor
 		} else {
 			r := replyOf(boot.TreeReply{}, err)
-			if errno := syscall.Errno(0); errors.As(err, &errno) {
+			if errno, ok := errors.AsType[syscall.Errno](err); ok {
 				r.Errno = int(errno)
 			}
 			err = c.reply(r)

@@ -42,7 +42,7 @@ func (b *box) refused(args ...string) string {
 	b.Helper()
 	cmd := b.command(args...)
 	out, err := cmd.CombinedOutput()
-	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
+	if !errors.As(err, new(*exec.ExitError)) {
 		b.Errorf("%q: %v, want an exit code: %s", args, err, out)
 	}
 	return string(out)

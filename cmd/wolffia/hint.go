@@ -234,8 +234,7 @@ func within(name, dir string) bool {
 
 // warnNoCodebase says that a command may have failed since a sandbox has no codebase.
 func (a *app) warnNoCodebase(c *runtime.SandboxConfig, err error) {
-	var status exitStatus
-	if c.CodebasePath == "" && c.Image == "" && errors.As(err, &status) && (status.code == 126 || status.code == 127) {
+	if status, ok := errors.AsType[exitStatus](err); c.CodebasePath == "" && c.Image == "" && ok && (status.code == 126 || status.code == 127) {
 		a.warn("the command failed with exit code %d, and the sandbox has no codebase: leave --no-codebase out to show the current directory", status.code)
 	}
 }

@@ -729,8 +729,7 @@ func TestMCPSandbox(t *testing.T) {
 	_ = c.Close()
 	for flag, want := range map[string]string{"--nonsense": "unknown flag", "--name=x": "use --sandbox x"} {
 		out, err := h.command("mcp", flag).CombinedOutput()
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(string(out), want) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitFailed || !strings.Contains(string(out), want) {
 			t.Errorf("%s: %v: %s", flag, err, out)
 		}
 	}

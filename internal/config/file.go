@@ -67,7 +67,7 @@ func Parse(keys []Key, at Place, data []byte) (*File, error) {
 	p := &parser{Place: at, keys: keys}
 	f := new(File)
 	root, err := plainyaml.Parse(data)
-	if bad := (*plainyaml.Error)(nil); errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*plainyaml.Error](err); ok {
 		p.fail(bad.Line, "%s", bad.Text)
 	} else {
 		p.file(f, root)

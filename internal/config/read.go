@@ -47,7 +47,7 @@ func ReadProject(dir string) ([]byte, error) {
 func read(path string, flags int, check func(*unix.Stat_t) error) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|flags, 0)
 	if err != nil {
-		if e := unix.Errno(0); errors.As(err, &e) {
+		if e, ok := errors.AsType[unix.Errno](err); ok {
 			err = e // the caller names the path
 		}
 		return nil, err

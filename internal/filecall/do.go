@@ -102,8 +102,7 @@ var kinds = []struct {
 
 // errorOf returns the description of an error.
 func errorOf(err error) *Error {
-	var own *Error
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*Error](err); ok {
 		return own
 	}
 	e := &Error{Kind: KindOther, Message: err.Error()}
@@ -128,8 +127,7 @@ func errorOf(err error) *Error {
 
 // ExitCode returns the exit code for an error of this package or of package archive.
 func ExitCode(err error) int {
-	var own *Error
-	if errors.As(err, &own) && own.Kind == KindInvalid {
+	if own, ok := errors.AsType[*Error](err); ok && own.Kind == KindInvalid {
 		return archive.ExitInvalid
 	}
 	return archive.ExitCode(err)

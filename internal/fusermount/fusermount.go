@@ -155,8 +155,7 @@ func run(name string, socket *os.File, args ...string) error {
 
 // plain drops the operation and the path that a *PathError repeats.
 func plain(err error) error {
-	var pe *os.PathError
-	if errors.As(err, &pe) {
+	if pe, ok := errors.AsType[*os.PathError](err); ok {
 		return pe.Err
 	}
 	return err

@@ -26,8 +26,7 @@ func (r *refusal) Error() string { return r.event.Reason }
 
 // refusalOf returns the event of an error of dial.
 func refusalOf(err error) egress.Event {
-	var r *refusal
-	if errors.As(err, &r) {
+	if r, ok := errors.AsType[*refusal](err); ok {
 		return r.event
 	}
 	return egress.Event{Reason: egress.ReasonUnreached}

@@ -341,8 +341,7 @@ func (w *world) name(name string, port uint16) *net.TCPConn {
 func (w *world) ended(c net.Conn) string {
 	w.t.Helper()
 	text, err := io.ReadAll(c)
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		w.t.Fatal("the connection was not ended")
 	}
 	return string(text)

@@ -42,8 +42,7 @@ func Open(ctx context.Context, dir string) (*Repo, error) {
 	}}
 	// The status 1 is that of no match.
 	list, err := r.Run(ctx, "config", "--null", "--get-regexp", `^(filter|hook)\.`)
-	var failed *exec.ExitError
-	if err != nil && !(errors.As(err, &failed) && failed.ExitCode() == 1) {
+	if failed, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || failed.ExitCode() != 1) {
 		return nil, err
 	}
 	r.safe = append(r.safe, off(list)...)

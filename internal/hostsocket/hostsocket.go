@@ -68,8 +68,7 @@ func refused(path, why string) error {
 
 // plain drops the operation and the path that a *PathError repeats.
 func plain(err error) error {
-	var pe *os.PathError
-	if errors.As(err, &pe) {
+	if pe, ok := errors.AsType[*os.PathError](err); ok {
 		return pe.Err
 	}
 	return err

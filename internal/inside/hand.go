@@ -51,8 +51,7 @@ func (h *hand) socket(ctx context.Context, kind rawsock.Kind, at netip.AddrPort)
 	if !stop() { // the deadline holds on
 		err = errors.Join(err, ctx.Err())
 	}
-	var refused syscall.Errno
-	if err != nil && !errors.As(err, &refused) {
+	if err != nil && !errors.As(err, new(syscall.Errno)) {
 		h.lost = true
 		_, _ = file.Close(), h.conn.Close()
 		return nil, err

@@ -49,7 +49,7 @@ func tryUserNS(ctx context.Context) (start, mount error) {
 		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}},
 	}
 	text, err := output(ctx, cmd)
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+	if errors.As(err, new(*exec.ExitError)) {
 		return nil, errors.New(firstLine(text))
 	}
 	return err, nil

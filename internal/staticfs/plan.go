@@ -255,7 +255,7 @@ func (w *planner) name(path string) {
 
 // explain adds the path to an error of the operating system.
 func (at *where) explain(name string, err error) error {
-	if errno := syscall.Errno(0); errors.As(err, &errno) {
+	if errors.As(err, new(syscall.Errno)) {
 		return runtime.Errorf(runtime.ErrUnavailable, "look at %q in the codebase: %w", at.join(name), err)
 	}
 	return err

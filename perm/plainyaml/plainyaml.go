@@ -80,7 +80,7 @@ func Parse(data []byte) (*Node, error) {
 	file, err := parser.Parse(tokens, 0)
 	if err != nil {
 		at, text := 1, err.Error()
-		if e := yaml.Error(nil); errors.As(err, &e) {
+		if e, ok := errors.AsType[yaml.Error](err); ok {
 			at, text = e.GetToken().Position.Line, e.GetMessage()
 		}
 		return nil, &Error{at, text}

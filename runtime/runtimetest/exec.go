@@ -241,8 +241,7 @@ func execStdinFails(e *env) {
 func (e *env) startError(what string, err error, code int, class error) {
 	e.Helper()
 	e.Wrong(what, err, class)
-	var se *runtime.StartError
-	if !errors.As(err, &se) {
+	if se, ok := errors.AsType[*runtime.StartError](err); !ok {
 		e.Errorf("%s: error is %v, want a *StartError", what, err)
 	} else if se.Code != code || se.Message == "" {
 		e.Errorf("%s: code %d, message %q, want code %d", what, se.Code, se.Message, code)

@@ -57,8 +57,7 @@ func streamExitError(e *env) {
 		"echo x; kill -USR1 0": {Code: 128 + 10, Signal: syscall.SIGUSR1},
 	} {
 		got, err := e.stream(s.ID, &runtime.ExecRequest{Command: sh(script)})
-		var ee *runtime.ExitError
-		if !errors.As(err, &ee) || ee.Exit != want || got != "x\n" {
+		if ee, ok := errors.AsType[*runtime.ExitError](err); !ok || ee.Exit != want || got != "x\n" {
 			e.Errorf("%s: %q, %#v, want %+v", script, got, err, want)
 		}
 	}
@@ -113,8 +112,7 @@ func streamTimeout(e *env) {
 		got, err = e.stream(s.ID, &runtime.ExecRequest{Command: family(tag), Timeout: timeout})
 		return strings.HasSuffix(got, "ready\n")
 	})
-	var ee *runtime.ExitError
-	if !errors.As(err, &ee) || !ee.TimedOut || got != "partial\ncomplaint\nready\n" {
+	if ee, ok := errors.AsType[*runtime.ExitError](err); !ok || !ee.TimedOut || got != "partial\ncomplaint\nready\n" {
 		e.Errorf("%q, %v", got, err)
 	}
 	e.gone(s.ID, tag)

@@ -54,8 +54,7 @@ func (m *modeRequest) mode() (service.FileMode, error) {
 
 // fileFault gives the errors of files their codes.
 func fileFault(err error) error {
-	var own *fault
-	if errors.As(err, &own) {
+	if errors.As(err, new(*fault)) {
 		return err
 	}
 	switch runtime.Class(err) {

@@ -59,8 +59,7 @@ func TestLive(t *testing.T) {
 	}
 	for after, want := range map[int64]int{1: http.StatusGone, first - 2: http.StatusGone, 301: http.StatusBadRequest} {
 		_, err := serve(after)
-		var f *fault
-		if !errors.As(err, &f) || f.status != want {
+		if f, ok := errors.AsType[*fault](err); !ok || f.status != want {
 			t.Errorf("after %d: %v, want %d", after, err, want)
 		}
 	}

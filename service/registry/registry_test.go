@@ -49,8 +49,7 @@ func TestOneSandboxForEachOwner(t *testing.T) {
 	for what, register := range map[string]func(registry.Metadata) error{"Register": r.Register, "Reserve": r.Reserve} {
 		err := register(box(2, a.Owner))
 		wrong(t, what, err, runtime.ErrConflict)
-		var conflict *registry.ConflictError
-		if !errors.As(err, &conflict) || conflict.SandboxID != a.SandboxID {
+		if conflict, ok := errors.AsType[*registry.ConflictError](err); !ok || conflict.SandboxID != a.SandboxID {
 			t.Errorf("%s: the error is %v", what, err)
 		}
 		wrong(t, what+" another's id", register(box(1, owner(2))), runtime.ErrExists)

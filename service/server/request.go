@@ -73,14 +73,13 @@ func decode(body []byte, to any) error {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(to); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 			return runtime.Errorf(runtime.ErrInvalid, "field %q: a JSON %s is the wrong type", wrong.Field, wrong.Value)
 		}
 		if field, is := strings.CutPrefix(err.Error(), "json: unknown field "); is {
 			return runtime.Errorf(runtime.ErrInvalid, "unknown field %s", field)
 		}
-		if encoded := base64.CorruptInputError(0); errors.As(err, &encoded) {
+		if encoded, ok := errors.AsType[base64.CorruptInputError](err); ok {
 			return runtime.Errorf(runtime.ErrInvalid, "the request has a text that must be base64, and is not, from its byte %d on", encoded)
 		}
 		return runtime.Errorf(runtime.ErrInvalid, "the request is not JSON: syntax error after byte %d", d.InputOffset())

@@ -43,8 +43,7 @@ type failure struct {
 // failureOf returns the status and the description of err. An error without a class is
 // a bug: the description says nothing of it.
 func failureOf(err error) (status int, f failure) {
-	var refused *gate.Refusal
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*gate.Refusal](err); ok {
 		return refused.Status, failure{Code: refused.Code, Message: refused.Message}
 	}
 	for _, s := range statuses {
@@ -52,8 +51,7 @@ func failureOf(err error) (status int, f failure) {
 			continue
 		}
 		f = failure{Code: s.Code, Message: err.Error()}
-		var conflict *registry.ConflictError
-		if errors.As(err, &conflict) {
+		if conflict, ok := errors.AsType[*registry.ConflictError](err); ok {
 			f.SandboxID = conflict.SandboxID
 		}
 		return s.HTTP, f
@@ -63,12 +61,10 @@ func failureOf(err error) (status int, f failure) {
 
 // partial returns the result up to err, or nil.
 func partial(err error) any {
-	var late *service.TimeoutError
-	if errors.As(err, &late) && late.Result != nil {
+	if late, ok := errors.AsType[*service.TimeoutError](err); ok && late.Result != nil {
 		return (*bashResult)(late.Result)
 	}
-	var some *someError
-	if errors.As(err, &some) {
+	if some, ok := errors.AsType[*someError](err); ok {
 		return some.result
 	}
 	return nil

@@ -121,8 +121,7 @@ func endStream(e *env) {
 		ended  bool
 	}{{"echo x; exit 3", true}, {"echo x; (exit 3)", false}} {
 		got, err := s.stream(&runtime.SessionExecRequest{Command: tt.script})
-		var ee *runtime.ExitError
-		if got != "x\n" || !errors.As(err, &ee) || ee.Code != 3 || ee.Session == nil || ee.Session.Ended != tt.ended {
+		if ee, ok := errors.AsType[*runtime.ExitError](err); got != "x\n" || !ok || ee.Code != 3 || ee.Session == nil || ee.Session.Ended != tt.ended {
 			s.Errorf("%s: %q, %#v", tt.script, got, err)
 		}
 	}
@@ -132,8 +131,7 @@ func endStream(e *env) {
 		got, err = s.stream(&runtime.SessionExecRequest{Command: "echo x; sleep 1000", Timeout: timeout})
 		return got != ""
 	})
-	var ee *runtime.ExitError
-	if got != "x\n" || !errors.As(err, &ee) || !ee.TimedOut || ee.Code != 124 || ee.Session == nil || ee.Session.Ended {
+	if ee, ok := errors.AsType[*runtime.ExitError](err); got != "x\n" || !ok || !ee.TimedOut || ee.Code != 124 || ee.Session == nil || ee.Session.Ended {
 		s.Errorf("timeout: %q, %#v", got, err)
 	}
 	s.alive()

@@ -149,8 +149,7 @@ func networkRows() []Row {
 		reachable("udp", "send a datagram to the internet", "network", r, func(*World) error { return send("192.0.2.1:53") }),
 		reachable("dns", "send data out in DNS queries", "leaks", r, func(*World) error {
 			_, err := net.LookupHost("secret.example.org")
-			var dns *net.DNSError
-			if errors.As(err, &dns) {
+			if errors.As(err, new(*net.DNSError)) {
 				return unix.ECONNREFUSED
 			}
 			return err

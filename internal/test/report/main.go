@@ -78,8 +78,7 @@ func run(dir, pass string, command []string) (code int, err error) {
 	}
 	rerr := newReader(pass, os.Stdout).read(io.TeeReader(out, log))
 	err = cmd.Wait()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		code, err = max(1, exit.ExitCode()), nil
 	}
 	return code, errors.Join(rerr, err, log.Close())

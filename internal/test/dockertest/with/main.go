@@ -58,8 +58,7 @@ func run(args []string) (code int, err error) {
 // exitCode returns the exit code of a command that has ended with err, and err if that says
 // something else.
 func exitCode(err error) (int, error) {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return max(1, exit.ExitCode()), nil
 	}
 	return 0, err
