@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -96,9 +97,7 @@ func (t *table) below(n *node) (all []*node) {
 	defer t.mu.RUnlock()
 	all = append(all, n)
 	for i := 0; i < len(all); i++ {
-		for _, c := range all[i].children {
-			all = append(all, c)
-		}
+		all = slices.AppendSeq(all, maps.Values(all[i].children))
 	}
 	return all
 }

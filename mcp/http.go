@@ -7,8 +7,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -262,10 +264,7 @@ func (h *Handler) Drain() { h.drain() }
 func (h *Handler) Close() {
 	h.drain()
 	h.mu.Lock()
-	var all []*httpSession
-	for _, s := range h.sessions {
-		all = append(all, s)
-	}
+	all := slices.Collect(maps.Values(h.sessions))
 	h.mu.Unlock()
 	h.stop()
 	for _, s := range all {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -391,14 +392,10 @@ func (h *host) settled(t suite.T, s *service.Service, clients []*client) {
 func (h *host) any(rnd *rand.Rand) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var ids []string
-	for id := range h.boxes {
-		ids = append(ids, id)
-	}
+	ids := slices.Sorted(maps.Keys(h.boxes))
 	if len(ids) == 0 {
 		return ""
 	}
-	slices.Sort(ids)
 	return ids[rnd.IntN(len(ids))]
 }
 

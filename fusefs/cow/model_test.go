@@ -3,6 +3,7 @@ package cow
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path"
@@ -507,11 +508,7 @@ func (m *model) isLink(p string, s spot) bool {
 
 // actHost does one random thing on the host.
 func (m *model) actHost(r *rand.Rand) {
-	var all []string
-	for p := range m.hostView() {
-		all = append(all, p)
-	}
-	slices.Sort(all)
+	all := slices.Sorted(maps.Keys(m.hostView()))
 	p := someNames[r.IntN(len(someNames))]
 	if len(all) > 0 {
 		p = all[r.IntN(len(all))]

@@ -3,6 +3,7 @@ package cow
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -53,11 +54,7 @@ func (m *model) modesOf(top string, open bool) map[string]uint32 {
 // shut gives some directories and files of the upper layer modes that forbid their owner something, those below first, and
 // returns the modes of all.
 func (m *model) shut(r *rand.Rand) map[string]uint32 {
-	var all []string
-	for p := range m.modesOf(m.upper(""), false) {
-		all = append(all, p)
-	}
-	slices.Sort(all)
+	all := slices.Sorted(maps.Keys(m.modesOf(m.upper(""), false)))
 	for _, p := range slices.Backward(all) {
 		if r.IntN(2) == 0 && p != "." {
 			m.must(os.Chmod(m.upper(p), shutModes[r.IntN(len(shutModes))]))

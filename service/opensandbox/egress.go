@@ -2,6 +2,7 @@ package opensandbox
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -65,10 +66,7 @@ func filteredPolicy(p *network.Policy) *policyReply {
 	if p.Learn {
 		reply.Mode, reply.Reason, reply.Policy.DefaultAction = "learn", "the sandbox reaches all public names: what no rule allows is reported", "allow"
 	}
-	names := slices.Clone(p.Allow)
-	for name := range p.Hosts {
-		names = append(names, name)
-	}
+	names := slices.AppendSeq(slices.Clone(p.Allow), maps.Keys(p.Hosts))
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		reply.Policy.Egress = append(reply.Policy.Egress, egressRule{"allow", name})

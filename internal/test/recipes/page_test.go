@@ -3,6 +3,7 @@ package recipes
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -139,12 +140,7 @@ func run(node any) (texts []string) {
 				texts = append(texts, words...)
 			}
 		}
-		var names []string
-		for name := range node {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		for _, name := range names {
+		for _, name := range slices.Sorted(maps.Keys(node)) {
 			if !slices.Contains(keys, name) {
 				texts = append(texts, run(node[name])...)
 			}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -49,12 +50,7 @@ func (i *infixes) groups(some bool) (left []string) {
 }
 
 func (i *infixes) has(name string) bool {
-	for _, infix := range i.all {
-		if strings.Contains(name, infix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(i.all, func(infix string) bool { return strings.Contains(name, infix) })
 }
 
 // groups are the control groups of a state directory's sandboxes.
