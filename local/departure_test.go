@@ -26,10 +26,7 @@ func pidOf(t *testing.T, id, part string) (pid int) {
 // script has started it. It waits for its end.
 func outlives(t *testing.T, rt *local.Runtime, codebase, part, script string) bool {
 	t.Helper()
-	id := create(t, rt, codebase)
-	if err := rt.Start(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	id := started(t, rt, codebase)
 	if out, code := sh(t, rt, id, "id="+id+"\n"+script); code != 0 {
 		t.Fatalf("%s: %q, code %d", script, out, code)
 	}

@@ -18,10 +18,7 @@ import (
 // it is sent: other commands on the connection go on.
 func TestTooLong(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
-	id := create(t, rt, codebase)
-	if err := rt.Start(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	id := started(t, rt, codebase)
 	s, err := rt.CreateSession(t.Context(), id, &runtime.SessionConfig{Name: "main"})
 	if err != nil {
 		t.Fatal(err)
@@ -99,10 +96,7 @@ func TestTooLong(t *testing.T) {
 // the text is not run; the shell stays.
 func TestSessionStdinFails(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
-	id := create(t, rt, codebase)
-	if err := rt.Start(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	id := started(t, rt, codebase)
 	s, err := rt.CreateSession(t.Context(), id, &runtime.SessionConfig{Name: "main"})
 	if err != nil {
 		t.Fatal(err)
@@ -133,10 +127,7 @@ func TestSessionStdinFails(t *testing.T) {
 // A job that must not wait is refused while a command runs.
 func TestStartJobNoWait(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
-	id := create(t, rt, codebase)
-	if err := rt.Start(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	id := started(t, rt, codebase)
 	p, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{Command: []string{"echo up; read x"}, Session: "main", Create: true, Stdin: true})
 	if err != nil {
 		t.Fatal(err)
@@ -166,10 +157,7 @@ func TestStoppedBeforeExecution(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a guard against a hang
 	defer cancel()
-	id := create(t, rt, codebase)
-	if err := rt.Start(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	id := started(t, rt, codebase)
 	p, err := rt.StartProcess(ctx, id, &runtime.ProcessSpec{
 		Command: []string{"sh", "-c", "echo begun; i=0; while [ $i -lt 1000000 ]; do kill -STOP -1; i=$((i+1)); done"},
 	})
@@ -198,10 +186,7 @@ func TestStoppedBeforeExecution(t *testing.T) {
 // The longest timeout there is ends no command, also none of the same connection.
 func TestLongestTimeout(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
-	id := create(t, rt, codebase)
-	if err := rt.Start(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	id := started(t, rt, codebase)
 	s, err := rt.CreateSession(t.Context(), id, &runtime.SessionConfig{Name: "main"})
 	if err != nil {
 		t.Fatal(err)

@@ -124,10 +124,7 @@ func TestSetPermissions(t *testing.T) {
 // nobody else.
 func TestClientThatBreaksTheProtocol(t *testing.T) {
 	rt, state, codebase := newRuntime(t)
-	id := create(t, rt, codebase)
-	if err := rt.Start(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	id := started(t, rt, codebase)
 	t.Chdir(filepath.Join(state, "sandboxes", id, "run")) // a socket's address has room for 107 bytes
 	for name, say := range map[string]func(w *wire.Writer) error{
 		"endless":    func(w *wire.Writer) error { return w.Send(wire.ControlMore, 0, make([]byte, wire.MaxPayload)) },
@@ -160,10 +157,7 @@ func TestClientThatBreaksTheProtocol(t *testing.T) {
 // A shim that has no descriptors for a client takes it once there are.
 func TestNoDescriptorsForAClient(t *testing.T) {
 	starter, state, codebase := newRuntime(t)
-	id := create(t, starter, codebase)
-	if err := starter.Start(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	id := started(t, starter, codebase)
 	// It has no connection yet.
 	rt := another(t, state)
 	dir, err := statedir.Open(state)
@@ -208,10 +202,7 @@ func TestNoDescriptorsForAClient(t *testing.T) {
 func TestSetManyPermissions(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
 	write(t, codebase, "name-9998", "content\n")
-	id := create(t, rt, codebase)
-	if err := rt.Start(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	id := started(t, rt, codebase)
 	rules := everything(perm.Write)
 	for i := range 9_999 {
 		rules = append(rules, perm.Rule{Pattern: fmt.Sprintf("/name-%d", i), Level: perm.None, Source: strings.Repeat("s", 100)})
@@ -316,10 +307,7 @@ func TestSetPermissionsConcurrently(t *testing.T) {
 func TestSetPermissionsOfOneThatGoes(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
 	for range 5 {
-		id := create(t, rt, codebase)
-		if err := rt.Start(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		id := started(t, rt, codebase)
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for {
@@ -342,10 +330,7 @@ func TestSetPermissionsOfOneThatGoes(t *testing.T) {
 // again puts it right.
 func TestRulesThatAreNotInForce(t *testing.T) {
 	rt, state, codebase := newRuntime(t)
-	id := create(t, rt, codebase)
-	if err := rt.Start(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	id := started(t, rt, codebase)
 	dir, err := statedir.Open(state)
 	if err != nil {
 		t.Fatal(err)
@@ -414,10 +399,7 @@ func stopped(t *testing.T, pid int) bool {
 // anything that does not need the tree.
 func TestTreeServerThatIsStopped(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
-	id := create(t, rt, codebase)
-	if err := rt.Start(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	id := started(t, rt, codebase)
 	signalPart(t, id, "wolffia tree", syscall.SIGSTOP)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -445,10 +427,7 @@ func TestTreeServerThatIsStopped(t *testing.T) {
 // A shim that does not answer does not hang those who inspect.
 func TestInspectWhenTheShimIsStopped(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
-	id := create(t, rt, codebase)
-	if err := rt.Start(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	id := started(t, rt, codebase)
 	signalPart(t, id, "wolffia shim", syscall.SIGSTOP)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -463,10 +442,7 @@ func TestInspectWhenTheShimIsStopped(t *testing.T) {
 func TestRootsTreeTakesRecordedRulesOnly(t *testing.T) {
 	testenv.Root(t)
 	rt, state, codebase := newRuntime(t)
-	id := create(t, rt, codebase)
-	if err := rt.Start(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	id := started(t, rt, codebase)
 	if err := rt.SetPermissions(t.Context(), id, everything(perm.Read)); err != nil {
 		t.Fatal(err)
 	}
@@ -500,10 +476,7 @@ func TestRootChangesTheRulesOfAUsersCodebase(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, codebase, "a", "content\n")
-	id := create(t, rt, codebase)
-	if err := rt.Start(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	id := started(t, rt, codebase)
 	if err := rt.SetPermissions(t.Context(), id, append(everything(perm.Write), perm.Rule{Pattern: "a", Level: perm.None})); err != nil {
 		t.Fatal(err)
 	}

@@ -90,6 +90,16 @@ func create(t *testing.T, rt *local.Runtime, codebase string) string {
 	return s.ID
 }
 
+// started is create, and starts the sandbox.
+func started(t *testing.T, rt *local.Runtime, codebase string) string {
+	t.Helper()
+	id := create(t, rt, codebase)
+	if err := rt.Start(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
 // processes lists those that name the sandbox on their command line.
 func processes(t *testing.T, id string) (found []string) {
 	t.Helper()
@@ -199,10 +209,7 @@ func TestStartGivenUp(t *testing.T) {
 // The first command after a start asks the shim for nothing: the connection that the shim was started with is used.
 func TestStartConnects(t *testing.T) {
 	rt, state, codebase := newRuntime(t)
-	id := create(t, rt, codebase)
-	if err := rt.Start(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	id := started(t, rt, codebase)
 	sock := filepath.Join(state, "sandboxes", id, "run", "sock")
 	if err := os.Rename(sock, sock+".away"); err != nil {
 		t.Fatal(err)
@@ -229,10 +236,7 @@ func TestKillAnyPart(t *testing.T) {
 	for _, part := range []string{"wolffia shim", "wolffia tree", "bwrap --", "/run/wolffia/guest"} {
 		t.Run(strings.ReplaceAll(part, "/", "."), func(t *testing.T) {
 			rt, _, codebase := newRuntime(t)
-			id := create(t, rt, codebase)
-			if err := rt.Start(t.Context(), id); err != nil {
-				t.Fatal(err)
-			}
+			id := started(t, rt, codebase)
 			p, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{Command: []string{"sleep", "1000"}})
 			if err != nil {
 				t.Fatal(err)
@@ -278,10 +282,7 @@ func TestKillAnyPart(t *testing.T) {
 // A shim that is stopped does not hang those who want to be rid of it.
 func TestDestroyWhenTheShimIsStopped(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
-	id := create(t, rt, codebase)
-	if err := rt.Start(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	id := started(t, rt, codebase)
 	halt(t, id, "wolffia shim")
 	if err := rt.Destroy(t.Context(), id); err != nil {
 		t.Error(err)
@@ -299,10 +300,7 @@ func TestDestroyWhenTheTreeServerIsStopped(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	id := create(t, rt, codebase)
-	if err := rt.Start(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	id := started(t, rt, codebase)
 	halt(t, id, "wolffia tree")
 	p, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{
 		Command: []string{"sh", "-c", "echo waiting; exec ls /workspace/absent"}, Cwd: "/tmp",
@@ -368,10 +366,7 @@ func TestLongStateDirectory(t *testing.T) {
 func TestRootDrops(t *testing.T) {
 	testenv.Root(t)
 	rt, _, codebase := newRuntime(t)
-	id := create(t, rt, codebase)
-	if err := rt.Start(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	id := started(t, rt, codebase)
 	seen := map[string]bool{}
 	for _, line := range processes(t, id) {
 		pid, cmdline, _ := strings.Cut(line, " ")
@@ -507,10 +502,7 @@ func TestDestroyWhileOthersStart(t *testing.T) {
 	rt, state, codebase := newRuntime(t)
 	other := another(t, state)
 	for range 10 {
-		id := create(t, rt, codebase)
-		if err := rt.Start(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		id := started(t, rt, codebase)
 		ended := make(chan error)
 		go func() { // ends with the sandbox
 			for {
