@@ -299,11 +299,10 @@ func TestNoEngine(t *testing.T) {
 	}
 }
 
-// An engine that shows files by other numbers than the host's is refused.
-func TestRemappedEngine(t *testing.T) {
-	need(t)
-	testenv.Root(t)
-	engine, err := dockertest.StartRemapped()
+// withEngine starts an engine that the test uses, and stops it in the end.
+func withEngine(t *testing.T, start func() (*dockertest.Engine, error)) *dockertest.Engine {
+	t.Helper()
+	engine, err := start()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,6 +312,14 @@ func TestRemappedEngine(t *testing.T) {
 		}
 	})
 	t.Setenv("DOCKER_HOST", "unix://"+engine.Socket)
+	return engine
+}
+
+// An engine that shows files by other numbers than the host's is refused.
+func TestRemappedEngine(t *testing.T) {
+	need(t)
+	testenv.Root(t)
+	withEngine(t, dockertest.StartRemapped)
 	rt := fresh(t)
 	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{})
 	if err != nil {
@@ -329,16 +336,7 @@ func TestRemappedEngine(t *testing.T) {
 func TestEngineDies(t *testing.T) {
 	need(t)
 	testenv.Root(t)
-	engine, err := dockertest.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := engine.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Setenv("DOCKER_HOST", "unix://"+engine.Socket)
+	engine := withEngine(t, dockertest.Start)
 	rt := fresh(t)
 	s := start(t, rt, &runtime.SandboxConfig{})
 	p, err := rt.StartProcess(t.Context(), s.ID, &runtime.ProcessSpec{Command: []string{"sh", "-c", "echo started; sleep 1000"}})

@@ -141,16 +141,7 @@ func TestVolumeOfImage(t *testing.T) {
 func TestEngineElsewhere(t *testing.T) {
 	need(t)
 	testenv.Root(t)
-	engine, err := dockertest.StartApart()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := engine.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Setenv("DOCKER_HOST", "unix://"+engine.Socket)
+	withEngine(t, dockertest.StartApart)
 	c := &runtime.SandboxConfig{CodebasePath: shimtest.PublicDir(t), MountPoint: "/workspace", Permissions: []perm.Rule{{Pattern: "**", Level: perm.Write}}}
 	refused(t, c, runtime.ErrUnsupported, "a mount namespace of its own")
 	c.Mounts = []runtime.Mount{{Source: shimtest.PublicDir(t), Target: "/workspace/below"}} // whose place the engine makes
