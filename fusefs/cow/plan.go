@@ -230,7 +230,7 @@ func (p *plan) impliedDeletions(e *entry, d *place) error {
 	return err
 }
 
-// levels returns the lower one of the levels that the rules of its path and of its host's path give the entry called
+// level returns the lower one of the levels that the rules of its path and of its host's path give the entry called
 // name in d.
 func (p *plan) level(d *place, name string, isDir bool) perm.Level {
 	l := p.Rules.Child(d.up, name, isDir)

@@ -31,7 +31,7 @@ type commandRequest struct {
 // maxTimeout is the largest timeout of a command, in ms.
 const maxTimeout = int64(1 << 40)
 
-// read reads the body of a request.
+// commandOf reads the body of a request, and checks it for a sandbox.
 func (h *Handler) commandOf(w http.ResponseWriter, r *http.Request, box *service.FleetSandbox) (*commandRequest, *service.CommandParams, error) {
 	var q commandRequest
 	if err := h.decode(w, r, commandBody, &q); err != nil {

@@ -1,7 +1,7 @@
 // Package server serves a [service.Service] over HTTP, on a unix socket.
 //
-//	client ── unix socket ── peerListener ── http.Server ── one function for each call ── Service
-//	           0600            own uid, root                JSON in, JSON out
+//	client ── unix socket ── Listener ── http.Server ── one function for each call ── Service
+//	           0600          own uid, root              JSON in, JSON out
 //
 // A call is a POST of one JSON object, which names the owner, to /api/v1/NAME, and the
 // reply is one JSON object; docs/service.md is the contract. The server trusts a client

@@ -195,7 +195,7 @@ func mounts(dir string) map[string]string {
 	return all
 }
 
-// groupPattern is what the groups of sandboxes are called (shim/limits.go).
+// groupPattern is what the groups of sandboxes are called (local/limits.go).
 const groupPattern = "wolffia-????????????-*"
 
 // groups are the control groups of sandboxes without a process.
