@@ -89,11 +89,10 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 		}
 	})
 	defer finish()
+	unix.Umask(0) // the kernel has applied the umask of the sandbox's process
 	if b.Review {
-		unix.Umask(0)
 		return t.onlyReview()
 	}
-	unix.Umask(0) // the kernel has applied the umask of the sandbox's process
 	device, err := boot.ReceiveFile(control, "the mount", "the shim")
 	if err != nil {
 		return err
