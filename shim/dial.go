@@ -33,7 +33,7 @@ func (s *shim) dial(c *clientConn, port int) error {
 			err = s.give(c, conn.(syscall.Conn))
 			_ = conn.Close() // the client has its own descriptor
 		} else {
-			r := replyOf(boot.TreeReply{}, err)
+			r := outcome(err)
 			if errno, ok := errors.AsType[syscall.Errno](err); ok {
 				r.Errno = int(errno)
 			}

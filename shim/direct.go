@@ -26,7 +26,7 @@ func (s *shim) direct(c *clientConn) error {
 	}
 	l, err := s.link(c)
 	if err != nil {
-		return c.reply(replyOf(boot.TreeReply{}, err))
+		return c.reply(outcome(err))
 	}
 	defer l.close()
 	if err := s.give(c, l.theirs); err != nil {

@@ -39,7 +39,7 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 	step.Reached("asked")
 	switch req.Op {
 	case boot.OpAlive:
-		return s.answerLater(c, func() *boot.Reply { return replyOf(boot.TreeReply{}, s.relay.ping(boot.StatsLimit)) })
+		return s.answerLater(c, func() *boot.Reply { return outcome(s.relay.ping(boot.StatsLimit)) })
 	case boot.OpStop:
 		grace := boot.StopGrace
 		if req.GraceMS != nil {
@@ -51,15 +51,15 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 		}
 		return err
 	case boot.OpTouch:
-		return c.reply(replyOf(boot.TreeReply{}, s.life.touch()))
+		return c.reply(outcome(s.life.touch()))
 	case boot.OpRenew:
 		if req.Lifetime == nil {
 			return fmt.Errorf("%w: %s without a lifetime", wire.ErrProtocol, boot.OpRenew)
 		}
-		return c.reply(replyOf(boot.TreeReply{}, s.life.set(req.Lifetime)))
+		return c.reply(outcome(s.life.set(req.Lifetime)))
 	case boot.OpEgress:
 		if s.filtered == nil {
-			return c.reply(replyOf(boot.TreeReply{}, errNotFiltered))
+			return c.reply(outcome(errNotFiltered))
 		}
 		return c.reply(s.filtered.refused(req.Since))
 	case boot.OpDial:
@@ -70,25 +70,25 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 		if !c.direct {
 			return fmt.Errorf("%w: %s without a connection to PID 1", wire.ErrProtocol, req.Op)
 		}
-		return c.reply(replyOf(boot.TreeReply{}, s.hold(c, req)))
+		return c.reply(outcome(s.hold(c, req)))
 	case boot.OpNetwork:
 		if s.filtered == nil {
-			return c.reply(replyOf(boot.TreeReply{}, errNotFiltered))
+			return c.reply(outcome(errNotFiltered))
 		}
-		return s.answerLater(c, func() *boot.Reply { return replyOf(boot.TreeReply{}, s.filtered.set(req.Egress)) })
+		return s.answerLater(c, func() *boot.Reply { return outcome(s.filtered.set(req.Egress)) })
 	case boot.OpAudit:
 		return s.answerLater(c, func() *boot.Reply {
 			if s.filtered != nil {
 				s.filtered.log.Flush(boot.StatsLimit / 2)
 			}
 			if s.tree == nil {
-				return replyOf(boot.TreeReply{}, nil)
+				return outcome(nil)
 			}
 			return replyOf(s.askTree(req))
 		})
 	case boot.OpReview:
 		if s.tree == nil || !s.boot.Config.CopyOnWrite || req.Review == nil {
-			return c.reply(replyOf(boot.TreeReply{}, runtime.Errorf(runtime.ErrInvalid, "the sandbox works on the host's directory itself: create it with --cow")))
+			return c.reply(outcome(runtime.Errorf(runtime.ErrInvalid, "the sandbox works on the host's directory itself: create it with --cow")))
 		}
 		return s.answerLater(c, func() *boot.Reply {
 			s.writeBack()
@@ -99,10 +99,10 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 			return c.reply(&boot.Reply{Stats: &boot.TreeStats{Rules: boot.Fingerprint(s.boot.Config.Permissions), Static: s.static}})
 		}
 		if s.tree == nil && s.boot.Config.Native() {
-			return c.reply(replyOf(boot.TreeReply{}, runtime.Errorf(runtime.ErrConflict, "the sandbox runs with filter %s, whose rules are those of its start: stop it before its rules are changed", s.boot.Config.Filter)))
+			return c.reply(outcome(runtime.Errorf(runtime.ErrConflict, "the sandbox runs with filter %s, whose rules are those of its start: stop it before its rules are changed", s.boot.Config.Filter)))
 		}
 		if s.tree == nil {
-			return c.reply(replyOf(boot.TreeReply{}, runtime.Errorf(runtime.ErrInvalid, "the sandbox has no codebase")))
+			return c.reply(outcome(runtime.Errorf(runtime.ErrInvalid, "the sandbox has no codebase")))
 		}
 		return s.answerLater(c, func() *boot.Reply {
 			r, err := s.askTree(req)
@@ -112,7 +112,7 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 			return replyOf(r, err)
 		})
 	}
-	return c.reply(replyOf(boot.TreeReply{}, runtime.Errorf(runtime.ErrUnsupported, "request %q is not known", req.Op)))
+	return c.reply(outcome(runtime.Errorf(runtime.ErrUnsupported, "request %q is not known", req.Op)))
 }
 
 // answerLater sends the client what do returns, which may take until the request's limit.

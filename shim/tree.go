@@ -158,6 +158,9 @@ func (s *shim) writeBack() {
 	_ = unix.Syncfs(fd)
 }
 
+// outcome returns the reply to a client that says only whether its request has failed.
+func outcome(err error) *boot.Reply { return replyOf(boot.TreeReply{}, err) }
+
 // replyOf returns the reply to a client for an answer of the tree server.
 func replyOf(r boot.TreeReply, err error) *boot.Reply {
 	return &boot.Reply{Failure: boot.Failed(err), Stats: r.Stats, Denied: r.Denied, Unknown: errors.Is(err, errNoAnswer) || errors.Is(err, errTreeGone)}
