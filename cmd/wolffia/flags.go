@@ -113,32 +113,8 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 	if note != "" {
 		a.warn("%s", printable(note))
 	}
-	c.Resources.CPUs, c.Resources.PIDs = f.cpus, f.pids
-	if c.Resources.BestEffort = f.limits == limitsBestEffort; !c.Resources.BestEffort && f.limits != limitsStrict {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "--limits %q: it must be %s or %s", f.limits, limitsStrict, limitsBestEffort)
-	}
-	for _, size := range []struct {
-		flag, text string
-		to         *int64
-	}{{"disk", f.disk, &c.Resources.Disk}, {"memory", f.memory, &c.Resources.Memory}} {
-		if size.text == "" {
-			continue
-		}
-		if *size.to, err = parseSize(size.flag, size.text); err != nil {
-			return nil, err
-		}
-	}
-	c.Resources.BestEffort = c.Resources.BestEffort && c.Resources.Limited() // a wrapper may always ask for it
-	for _, life := range []struct {
-		flag, text string
-		to         *time.Duration
-	}{{"ttl", f.ttl, &c.TTL}, {"idle-timeout", f.idle, &c.IdleTimeout}} {
-		if life.text == "" {
-			continue
-		}
-		if *life.to, err = parseLifetime(life.flag, life.text); err != nil {
-			return nil, err
-		}
+	if err := f.applyLimits(c); err != nil {
+		return nil, err
 	}
 	if c.Env, err = variables(f.env); err != nil {
 		return nil, err
@@ -201,6 +177,38 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 		return nil, err
 	}
 	return c, f.volumeFlags.addTo(c, f.fixed) // last: variables say where some caches are
+}
+
+// applyLimits sets the limits and the lifetimes.
+func (f *boxFlags) applyLimits(c *runtime.SandboxConfig) (err error) {
+	c.Resources.CPUs, c.Resources.PIDs = f.cpus, f.pids
+	if c.Resources.BestEffort = f.limits == limitsBestEffort; !c.Resources.BestEffort && f.limits != limitsStrict {
+		return runtime.Errorf(runtime.ErrInvalid, "--limits %q: it must be %s or %s", f.limits, limitsStrict, limitsBestEffort)
+	}
+	for _, size := range []struct {
+		flag, text string
+		to         *int64
+	}{{"disk", f.disk, &c.Resources.Disk}, {"memory", f.memory, &c.Resources.Memory}} {
+		if size.text == "" {
+			continue
+		}
+		if *size.to, err = parseSize(size.flag, size.text); err != nil {
+			return err
+		}
+	}
+	c.Resources.BestEffort = c.Resources.BestEffort && c.Resources.Limited() // a wrapper may always ask for it
+	for _, life := range []struct {
+		flag, text string
+		to         *time.Duration
+	}{{"ttl", f.ttl, &c.TTL}, {"idle-timeout", f.idle, &c.IdleTimeout}} {
+		if life.text == "" {
+			continue
+		}
+		if *life.to, err = parseLifetime(life.flag, life.text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // addImage sets the image. If the runtime takes images from the image store, the
