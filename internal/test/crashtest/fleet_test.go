@@ -89,7 +89,7 @@ func fleets() []operation {
 			case e.callerKilled:
 				return []runtime.State{none, runtime.StateCreated, runtime.StateRunning}
 			case e.ok:
-				return e.running()
+				return e.alive()
 			}
 			return []runtime.State{none}
 		}, check: func(w *world, _ *local.Runtime, e *end, id string, state runtime.State) {
@@ -99,7 +99,7 @@ func fleets() []operation {
 			}
 		}},
 		{name: "fleet background", prepare: finds, begin: ask("fleet-background subject sleep 1000"), judge: (*world).judgeFleet, after: func(e *end) []runtime.State {
-			return e.running()
+			return e.alive()
 		}, check: func(w *world, rt *local.Runtime, e *end, id string, state runtime.State) {
 			w.Helper()
 			if !e.ok || state != runtime.StateRunning {

@@ -110,8 +110,8 @@ func (w *world) die(id string) {
 
 func nobody(*world) subject { return subject{} }
 
-// running is the states of a sandbox that runs unless a part of it was killed.
-func (e *end) running() []runtime.State {
+// alive is the states of a sandbox that runs unless a part of it was killed.
+func (e *end) alive() []runtime.State {
 	switch {
 	case e.replaced:
 		return []runtime.State{runtime.StateDead, runtime.StateRunning}
@@ -205,17 +205,17 @@ func commandLines() []operation {
 		case e.callerKilled:
 			return []runtime.State{e.state, runtime.StateRunning, runtime.StateDead}
 		case e.ok:
-			return e.running()
+			return e.alive()
 		}
 		return []runtime.State{e.state, runtime.StateDead}
 	}
-	use := func(e *end) []runtime.State { return e.running() }
+	use := func(e *end) []runtime.State { return e.alive() }
 	created := func(e *end) []runtime.State {
 		switch {
 		case e.callerKilled:
 			return []runtime.State{none, runtime.StateCreated, runtime.StateRunning}
 		case e.ok:
-			return e.running()
+			return e.alive()
 		}
 		return []runtime.State{none}
 	}
@@ -306,7 +306,7 @@ func services() []operation {
 			case e.callerKilled:
 				return []runtime.State{none, runtime.StateRunning}
 			case e.ok:
-				return e.running()
+				return e.alive()
 			}
 			return []runtime.State{none}
 		}},
@@ -320,12 +320,12 @@ func services() []operation {
 			case e.callerKilled:
 				return []runtime.State{none, runtime.StateDead, runtime.StateRunning}
 			case e.ok:
-				return e.running()
+				return e.alive()
 			}
 			return []runtime.State{none, runtime.StateDead}
 		}},
 		{name: "service exec", prepare: has, begin: ask("exec subject A=$((A+1)); echo $A"), after: func(e *end) []runtime.State {
-			return e.running()
+			return e.alive()
 		}, check: counted},
 		{name: "service destroy", prepare: has, begin: ask("destroy subject"), after: func(e *end) []runtime.State {
 			if e.callerKilled {
