@@ -53,7 +53,6 @@ func (t *table) child(dir *node, name string) *node {
 	return dir.children[name]
 }
 
-// all returns all nodes.
 func (t *table) all() []*node {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

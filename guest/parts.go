@@ -28,7 +28,6 @@ type part struct {
 // begun reports whether a part of a channel's request is there.
 func (p *parts) begun(channel uint32) bool { return p.of[channel] != nil }
 
-// add adds a piece.
 func (p *parts) add(channel uint32, piece []byte) {
 	if p.of == nil {
 		p.of = map[uint32]*part{}

@@ -74,7 +74,6 @@ func trySetEgress(ctx context.Context, box *statedir.Box, c, was *statedir.Confi
 	})
 }
 
-// networkOf returns the network of a sandbox.
 func networkOf(c *statedir.Config) runtime.Network {
 	if c.Network == "" {
 		return runtime.NetworkNone

@@ -142,7 +142,6 @@ func (s *sandboxes) Pools() ([]*Pool, error) {
 	return all, nil
 }
 
-// pool describes one pool.
 func (s *sandboxes) pool(shape string) (*Pool, error) {
 	r, err := s.pools().read(shape)
 	if err != nil {
@@ -208,7 +207,6 @@ func (s *sandboxes) StopPool(ctx context.Context, shapes ...string) error {
 	return errors.Join(errs...)
 }
 
-// stopPool ends one pool.
 func (s *sandboxes) stopPool(ctx context.Context, shape string) error {
 	d := s.pools()
 	if err := d.remove(shape); err != nil { // first: a filler starts no further spare

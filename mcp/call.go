@@ -21,10 +21,8 @@ type call struct {
 	box   *attempt
 }
 
-// id returns the sandbox's id.
 func (c *call) id() string { return c.box.id }
 
-// session returns the id of the session.
 func (c *call) session() runtime.SessionID { return runtime.SessionIn(c.box.id, c.Session) }
 
 // A reply is what a tool returns for reading, beside the structured output.

@@ -109,7 +109,6 @@ func (c *stdio) Write(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// writeLine writes a message.
 func (c *stdio) writeLine(line []byte) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()

@@ -157,7 +157,6 @@ func (s *Session) drop(r *run) {
 	s.closeStreams(r)
 }
 
-// clearAlarms clears the alarms of a run.
 func (s *Session) clearAlarms() {
 	for h := range alarmSave {
 		s.clear(h)

@@ -106,7 +106,6 @@ func (s *Session) wait(f func()) {
 	<-done
 }
 
-// turn is one turn.
 func (s *Session) turn(f func()) {
 	s.contain(f)
 	if s.state != gone {

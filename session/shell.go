@@ -261,7 +261,6 @@ func (p *shellProcess) descriptor(n int) (proc.File, error) {
 	return fileAt(p.proc + "fd/" + itoa(n))
 }
 
-// fileOf is the file of a descriptor.
 func fileOf(fd int) proc.File {
 	var st unix.Stat_t
 	_ = unix.Fstat(fd, &st) // fails for no open descriptor; the zero File is none's

@@ -122,7 +122,6 @@ func (s *shim) serveAt(fd int, starts bool) {
 	})
 }
 
-// newClientConn returns the connection of a client.
 func newClientConn(sock *rawsock.Socket) *clientConn {
 	c := &clientConn{conn: sock, channels: map[uint32]uint32{}}
 	c.out = wire.NewOutbox(sock, c.sent)

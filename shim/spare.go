@@ -48,7 +48,6 @@ func (p *spare) to(from, next phase) bool {
 	return true
 }
 
-// is returns the phase.
 func (p *spare) is() phase {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -429,7 +429,6 @@ func parseSize(flag, s string) (int64, error) {
 // isZero reports whether the text of an amount that is 0 says so: 0.5 bytes are not no limit.
 func isZero(s string) bool { return !strings.ContainsAny(s, "123456789") }
 
-// completeProfile completes the names of profiles.
 func (a *app) completeProfile(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	profiles, err := a.profiles(cmd.Flags())
 	if err != nil {

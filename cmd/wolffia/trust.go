@@ -122,7 +122,6 @@ func (a *app) confirm(ctx context.Context, question string) error {
 	}
 }
 
-// openState opens the state directory.
 func (a *app) openState() (*statedir.Dir, error) {
 	path, err := a.statePath()
 	if err != nil {

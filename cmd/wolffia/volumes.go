@@ -55,7 +55,6 @@ func (f *volumeFlags) addTo(c *runtime.SandboxConfig, many bool) error {
 	return f.addCaches(c, many)
 }
 
-// addCaches adds the caches to c.
 func (f *volumeFlags) addCaches(c *runtime.SandboxConfig, many bool) error {
 	added := map[string]bool{}
 	caches := f.caches[1+last(f.caches, cacheNone):] // none drops what came before, as from a configuration

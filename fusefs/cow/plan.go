@@ -124,7 +124,6 @@ func (p *plan) joinRenames() {
 	})
 }
 
-// add adds a change.
 func (p *plan) add(c *change) { p.changes = append(p.changes, c) }
 
 // compareDir adds the changes in the directory e, at d.

@@ -73,7 +73,6 @@ func (r *reader) countLines(c *change) error {
 	})
 }
 
-// append appends q to text.
 func (q *pair) append(text []byte) []byte {
 	from, to := q.oldPath, q.newPath
 	if from == "" {

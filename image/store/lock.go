@@ -41,7 +41,6 @@ const namesByte = 0
 // whether it has to be made.
 const pinLimit = time.Minute
 
-// openLock opens the lock file.
 func (s *Store) openLock() (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(s.path, lockFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

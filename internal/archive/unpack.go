@@ -122,7 +122,6 @@ func streamError(err error) error {
 	return err
 }
 
-// entry unpacks one entry.
 func (u *unpacker) entry(h *tar.Header, dst string) error {
 	if u.entries++; u.entries > u.maxEntries {
 		return fmt.Errorf("%w: more than %d entries", ErrTooLarge, u.maxEntries)

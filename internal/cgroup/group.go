@@ -192,7 +192,6 @@ func (g *Group) move(pid, server int) error {
 // period is the period of a limit on processors, in microseconds; the kernel's default.
 const period = 100_000
 
-// limit sets the limits.
 func (g *Group) limit(l *Limits) error {
 	cpus, bytes, pids := strconv.FormatInt(int64(l.CPUs*period), 10), strconv.FormatInt(l.Memory, 10), strconv.FormatInt(l.PIDs, 10)
 	v1 := g.Dirs[""] == ""

@@ -100,7 +100,6 @@ var kinds = []struct {
 	{unix.ENAMETOOLONG, KindName},
 }
 
-// errorOf returns the description of an error.
 func errorOf(err error) *Error {
 	if own, ok := errors.AsType[*Error](err); ok {
 		return own

@@ -55,7 +55,6 @@ func (s *strict) value(t reflect.Type) error {
 	return nil
 }
 
-// object reads an object.
 func (s *strict) object(t reflect.Type) error {
 	var known map[string]reflect.Type // nil: any name is allowed
 	var elem reflect.Type
@@ -97,7 +96,6 @@ func (s *strict) object(t reflect.Type) error {
 	return nil
 }
 
-// array reads an array.
 func (s *strict) array(t reflect.Type) error {
 	var elem reflect.Type
 	if t != nil && (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) {

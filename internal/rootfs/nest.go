@@ -238,7 +238,6 @@ func mountAt(m *runtime.Mount, fd int) error {
 	return nil
 }
 
-// volumeMounts returns the mounts of the sandbox's volumes.
 func volumeMounts(b *boot.Params) []runtime.Mount {
 	var mounts []runtime.Mount
 	for _, v := range b.Config.Volumes {

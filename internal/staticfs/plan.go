@@ -74,7 +74,6 @@ type planner struct {
 	until  time.Time
 }
 
-// plan makes the plan for a directory.
 func plan(p *perm.Policy, root directory) (*Plan, error) {
 	w := &planner{policy: p, until: time.Now().Add(maxTime)}
 	at := where{state: p.Root(), sealed: p.GuardsGit(p.Root())}

@@ -41,7 +41,6 @@ func (t *tree) entries() ([]entry, error) {
 	return all, nil
 }
 
-// objectOf returns the object of a mode.
 func objectOf(mode fs.FileMode) object {
 	switch mode.Type() {
 	case fs.ModeDir:

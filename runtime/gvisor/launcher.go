@@ -101,7 +101,6 @@ func (Launcher) Launch(spec *launch.Spec) (*launch.Instance, error) {
 // runsc/boot/loader.go), and has threads by then.
 const room = 253
 
-// start starts runsc.
 func start(spec *launch.Spec, flags []string) (*launch.Instance, error) {
 	program, err := os.Open(spec.Program)
 	if errors.Is(err, fs.ErrPermission) {

@@ -61,7 +61,6 @@ func (e *Engine) Image(ctx context.Context, step func(string)) (*boot.ImageInfo,
 // every is the time between reports on a download.
 const every = 500 * time.Millisecond
 
-// pull pulls the image.
 func (e *Engine) pull(ctx context.Context, step func(string)) error {
 	name := e.config.Image
 	step("pull " + name)

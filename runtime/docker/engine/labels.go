@@ -36,7 +36,6 @@ type place struct {
 	uid      int // the owner
 }
 
-// containerName returns the name of a sandbox's container.
 func containerName(id string) string { return "wolffia-" + id }
 
 // labels returns the labels of a sandbox's container.
