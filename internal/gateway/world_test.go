@@ -136,10 +136,9 @@ func (c *loopConn) LocalAddr() net.Addr {
 
 // A world is a gateway with the hosts that it can reach.
 type world struct {
-	t      testing.TB
-	g      *Gateway
-	net    *loop
-	policy network.Policy
+	t   testing.TB
+	g   *Gateway
+	net *loop
 
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -154,7 +153,7 @@ type world struct {
 func newWorld(t testing.TB, p network.Policy, change ...func(*Options)) *world {
 	t.Helper()
 	w := &world{
-		t: t, net: &loop{ports: map[uint16]uint16{}}, policy: p,
+		t: t, net: &loop{ports: map[uint16]uint16{}},
 		hosts: map[string][]netip.Addr{}, looked: map[string]int{}, servers: map[netip.AddrPort]string{},
 	}
 	w.changed = sync.NewCond(&w.mu)

@@ -36,10 +36,9 @@ type places struct {
 // An inside is a life of a sandbox, as seen by what runs in it.
 type inside struct {
 	places
-	m    marks
-	conn net.Conn
-	enc  *json.Encoder
-	dec  *json.Decoder
+	m   marks
+	enc *json.Encoder
+	dec *json.Decoder
 }
 
 // at returns the path of name in the mount.
@@ -82,7 +81,7 @@ func lives(t *testing.T, fill func(t *testing.T, host string, m marks), uses ...
 	t.Parallel()
 	var p places
 	if conn := mounttest.Inside(t, &p, func() (*os.File, error) { return mountAndHide(p) }); conn != nil {
-		c := &inside{places: p, m: marks{p.Marks}, conn: conn, enc: json.NewEncoder(conn), dec: json.NewDecoder(conn)}
+		c := &inside{places: p, m: marks{p.Marks}, enc: json.NewEncoder(conn), dec: json.NewDecoder(conn)}
 		uses[p.Life](t, c)
 		return
 	}
