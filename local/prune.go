@@ -232,7 +232,7 @@ func (s *sandboxes) removeIdle(ctx context.Context, box *statedir.Box, accept fu
 		return "", unlessBusy(err)
 	}
 	defer lock.Close()
-	defer lock.Unlock() //nolint:errcheck // it is gone with its file
+	defer lock.Unlock() // it is gone with its file
 	f, err := s.look(box, box.Rest)
 	if err != nil {
 		return "", err

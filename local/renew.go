@@ -79,7 +79,7 @@ func unexpired(box *statedir.Box, c *statedir.Config) (*statedir.Lifetime, error
 func expired(box *statedir.Box) error {
 	c, err := box.Config()
 	if err != nil {
-		return nil //nolint:nilerr // not a reason
+		return nil // not a reason
 	}
 	if _, err = unexpired(box, c); runtime.Class(err) != runtime.ErrNotFound {
 		return nil

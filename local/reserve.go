@@ -33,7 +33,7 @@ func (s *sandboxes) takeReserved(ctx context.Context, c statedir.Draft, limits *
 		return nil, nil
 	}
 	if r, err := box.Spare(); err != nil || box.IsOffered(r.Shape) {
-		return nil, nil //nolint:nilerr // it is not reserved: Create says that the id is taken
+		return nil, nil // it is not reserved: Create says that the id is taken
 	}
 	taken, caller, err := s.dir.TakeReserved(c, s.shapesOf(c))
 	if err != nil {

@@ -113,7 +113,7 @@ func (s *sandboxes) Stop(ctx context.Context, sandboxID string) error {
 	}
 	lock, err := box.TryLock()
 	if err != nil {
-		return nil //nolint:nilerr // destroyed or started again meanwhile
+		return nil // destroyed or started again meanwhile
 	}
 	return errors.Join(unlimit(box), lock.Unlock(), lock.Close())
 }

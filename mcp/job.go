@@ -216,7 +216,7 @@ func offset(asked *int64) *uint64 {
 // streamOf returns a part of a stream as a result has it.
 func streamOf(p *jobs.Part) jobStream {
 	next := p.From + uint64(len(p.Bytes))
-	return jobStream{Text: valid(p.Bytes), From: int64(p.From), Next: int64(next), Total: int64(p.End)} //nolint:gosec // bounded by Read
+	return jobStream{Text: valid(p.Bytes), From: int64(p.From), Next: int64(next), Total: int64(p.End)} // bounded by Read
 }
 
 func (o *jobOut) text() string {

@@ -169,7 +169,7 @@ func Unmatched(codebase string, rules []perm.Rule) (none []perm.Rule, whole bool
 		}
 		rel, relErr := filepath.Rel(path, name)
 		if err != nil || relErr != nil || rel == "." {
-			return nil //nolint:nilerr // what cannot be read matches nothing
+			return nil // what cannot be read matches nothing
 		}
 		for i, m := range matchers {
 			if m.Level(rel, d.IsDir()) == perm.Write {

@@ -28,7 +28,7 @@ func (s *shells) Exec(context.Context, string, *runtime.ExecRequest) (*runtime.E
 
 func (s *shells) StartProcess(_ context.Context, _ string, spec *runtime.ProcessSpec) (runtime.Process, error) {
 	s.started = spec.Command[0]
-	return nil, nil //nolint:nilnil // nobody uses it
+	return nil, nil // nobody uses it
 }
 
 // Only a sandbox that has no bash gets sh: another reason why bash cannot be started may pass.

@@ -71,7 +71,7 @@ func (m *Meter) ran(session bool, d time.Duration, denied *runtime.Denials) {
 		m.execs.add(d)
 	}
 	if denied != nil {
-		m.denials += uint64(len(denied.List) + denied.More) //nolint:gosec // neither is negative
+		m.denials += uint64(len(denied.List) + denied.More) // neither is negative
 	}
 }
 

@@ -64,7 +64,7 @@ func (p hostInit) unblock() {
 		fd, _ := proc.Signal(pid, unix.SIGKILL, func() (bool, error) { // an error: it may work at the next beat
 			child, err := proc.Read(pid)
 			if err != nil || child.Parent != p.pid || child.State != 'T' {
-				return false, nil //nolint:nilerr // it is gone
+				return false, nil // it is gone
 			}
 			program, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 			return bytes.Equal(program, own), nil // it shares PID 1's memory

@@ -27,7 +27,7 @@ func (h hostFS) Open(name string) (fs.File, error) {
 		if err == nil {
 			return os.NewFile(uintptr(fd), name), nil
 		}
-		if err != unix.EINTR { //nolint:errorlint // a system call's own error
+		if err != unix.EINTR { // a system call's own error
 			return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 		}
 	}

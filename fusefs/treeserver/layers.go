@@ -26,7 +26,7 @@ type copied struct {
 // empties the work directory. Others are kept away by the sandbox's lock.
 func openCopied(b *boot.TreeParams, root int) (c *copied, err error) {
 	if !b.Copied {
-		return nil, nil //nolint:nilnil // not copied
+		return nil, nil // not copied
 	}
 	c = &copied{}
 	defer func() {

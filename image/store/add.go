@@ -191,7 +191,7 @@ func unpackLayer(ctx context.Context, u *unpacker, src *Source, n int, id string
 
 // A layerReader reads a layer, up to a limit, and computes its digest.
 type layerReader struct {
-	ctx  context.Context //nolint:containedctx // of the one call that made it
+	ctx  context.Context // of the one call that made it
 	r    io.Reader
 	left int64
 	sum  hash.Hash

@@ -153,7 +153,7 @@ func NewSender(w io.WriteCloser, t *Target) (*Sender, error) {
 func (s *Sender) Write(b []byte) (n int, err error) {
 	for len(b) > 0 {
 		part := b[:min(len(b), 1<<20)]
-		frame := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(part)), uint32(len(part))) //nolint:gosec // at most 1 MiB
+		frame := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(part)), uint32(len(part))) // at most 1 MiB
 		if _, err := s.w.Write(append(frame, part...)); err != nil {
 			return n, err
 		}

@@ -31,7 +31,7 @@ func (r *Reply) add(p string) error {
 		created = st.Btime
 	}
 	r.Infos = append(r.Infos, Info{
-		Path: p, Type: kind(st.Mode), Size: int64(st.Size), Modified: at(st.Mtime), Created: at(created), //nolint:gosec // a size fits
+		Path: p, Type: kind(st.Mode), Size: int64(st.Size), Modified: at(st.Mtime), Created: at(created), // a size fits
 		Owner: names.of(st.Uid, false), Group: names.of(st.Gid, true), Mode: uint32(st.Mode & 0o7777),
 	})
 	return nil

@@ -36,7 +36,7 @@ func answer(query []byte, decide func(name string, kind dnsmessage.Type) reply) 
 	if err != nil {
 		return build(header, nil, reply{code: dnsmessage.RCodeFormatError})
 	}
-	if _, err := p.Question(); err != dnsmessage.ErrSectionDone { //nolint:errorlint // the package returns it as it is
+	if _, err := p.Question(); err != dnsmessage.ErrSectionDone { // the package returns it as it is
 		return build(header, nil, reply{code: dnsmessage.RCodeFormatError})
 	}
 	if q.Class != dnsmessage.ClassINET {

@@ -153,7 +153,7 @@ func TestFlood(t *testing.T) {
 	client, server := net.Pipe()
 	c.conns <- &pipeConn{server, func() {}}
 	_ = client.SetDeadline(time.Now().Add(hang))
-	conn := tls.Client(client, &tls.Config{ServerName: "good.example", InsecureSkipVerify: true}) //nolint:gosec // the test's own server
+	conn := tls.Client(client, &tls.Config{ServerName: "good.example", InsecureSkipVerify: true}) // the test's own server
 	if err := conn.Handshake(); err != nil {
 		t.Error("after the flood:", err)
 	}

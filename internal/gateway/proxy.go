@@ -70,7 +70,7 @@ func (w *web) connect(rw http.ResponseWriter, v *visitor, authority string) {
 // gets its own.
 func (g *Gateway) reach(v *visitor, to target) (*outlet, error) {
 	if g.isWeb(to) {
-		return nil, nil //nolint:nilnil // as said
+		return nil, nil
 	}
 	return g.dial(g.ctx, v, to, direct)
 }

@@ -43,7 +43,7 @@ type passage struct {
 	values []headerValue // added, for a host of headers, which to names without LocalSuffix then
 	// ctx is the request's, without the hook by which httputil.ReverseProxy passes on what comes before the
 	// reply (status 103): its headers would go inside unchecked.
-	ctx context.Context //nolint:containedctx // of that one request
+	ctx context.Context // of that one request
 }
 
 type (

@@ -78,7 +78,7 @@ const maxOffset = 1 << 62
 // or so many bytes before its end.
 func begin(s *runtime.JobStream, asked *uint64, most int) Part {
 	start, end := min(s.Start, maxOffset), min(s.End, maxOffset)
-	from := end - min(end, uint64(most)) //nolint:gosec // positive
+	from := end - min(end, uint64(most)) // positive
 	if asked != nil {
 		from = *asked
 	}

@@ -165,7 +165,7 @@ func (d *Dir) KillLost(id string, limit time.Duration) error {
 	defer unlock()
 	b := d.Box(id)
 	if _, err := os.Lstat(b.path); !errors.Is(err, fs.ErrNotExist) {
-		return nil //nolint:nilerr // it may exist
+		return nil // it may exist
 	}
 	tag, err := b.Tag()
 	if err != nil {

@@ -130,7 +130,7 @@ func (d *Dir) RemoveHalf(id string, first func(*Box) error) (removed bool, err e
 	}
 	if _, err := os.Lstat(b.path); err != nil || !b.Half() {
 		unlock()
-		return false, nil //nolint:nilerr // it does not exist
+		return false, nil // it does not exist
 	}
 	release, err := b.tryAll()
 	switch {

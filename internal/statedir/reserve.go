@@ -39,7 +39,7 @@ func (d *Dir) TakeReserved(c Draft, shapes []string) (b *Box, caller *os.File, e
 	spare := d.Box(c.ID)
 	r, err := spare.Spare()
 	if err != nil || !slices.Contains(shapes, r.Shape) {
-		return nil, nil, nil //nolint:nilerr // no spare
+		return nil, nil, nil // no spare
 	}
 	if spare.IsOffered(r.Shape) {
 		return nil, nil, nil

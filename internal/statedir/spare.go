@@ -180,12 +180,12 @@ func (b *Box) take(c Draft, claim func() bool) (caller *os.File, claimed bool, e
 	// With the configuration's lock no process removes the directory; see RemoveHalf.
 	settled, err := b.TryLockConfig()
 	if err != nil {
-		return nil, false, nil //nolint:nilerr // another process takes or removes it, or as above
+		return nil, false, nil // another process takes or removes it, or as above
 	}
 	defer settled()
 	lives, err := b.held(shimPart, 1)
 	if err != nil {
-		return nil, false, nil //nolint:nilerr // as above
+		return nil, false, nil // as above
 	}
 	if !lives || !b.Half() {
 		claim() // so that it is offered no more
@@ -193,7 +193,7 @@ func (b *Box) take(c Draft, claim func() bool) (caller *os.File, claimed bool, e
 	}
 	if c.BoundToCaller {
 		if caller, err = b.holdAsCaller(); err != nil {
-			return nil, false, nil //nolint:nilerr // as above
+			return nil, false, nil // as above
 		}
 	}
 	if !claim() {

@@ -33,7 +33,7 @@ func Trusted(state, path string) (*Trust, error) {
 	case errors.Is(err, fs.ErrPermission):
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "record of trust in %s: %w", path, err)
 	case err != nil, t.Path != path, t.SHA256 == "":
-		return nil, nil //nolint:nilnil // documented
+		return nil, nil
 	}
 	return t, nil
 }

@@ -68,7 +68,7 @@ func TestHandler(t *testing.T) {
 		case "refused":
 			return nil, refusal
 		}
-		return nil, nil //nolint:nilnil // the program is to be run
+		return nil, nil // the program is to be run
 	})
 	r, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"make"}, MaxOutput: 5})
 	if err != nil || string(r.Stdout) != "built" || r.StdoutDropped != 4 || string(r.Stderr) != "; war" || r.ExitCode != 2 {

@@ -97,7 +97,7 @@ func (h *Handler) attachPTY(w http.ResponseWriter, r *http.Request) error {
 	defer t.Close()
 	ws, err := websocket.Accept(w, r, nil)
 	if err != nil {
-		return nil //nolint:nilerr // it has answered
+		return nil // it has answered
 	}
 	defer ws.CloseNow()
 	ws.SetReadLimit(maxInput)
@@ -233,7 +233,7 @@ func (p *pty) show(ctx context.Context) error {
 			}
 		}
 		if err != nil {
-			return nil //nolint:nilerr // Wait says how it has ended
+			return nil // Wait says how it has ended
 		}
 	}
 }

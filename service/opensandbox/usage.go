@@ -55,7 +55,7 @@ func (h *Handler) watchMetrics(w http.ResponseWriter, r *http.Request) error {
 		case err != nil && !begun:
 			return err
 		case err != nil:
-			return nil //nolint:nilerr // the sandbox has ended
+			return nil // the sandbox has ended
 		case !begun:
 			streamHeader(w)
 		}
@@ -65,7 +65,7 @@ func (h *Handler) watchMetrics(w http.ResponseWriter, r *http.Request) error {
 		}
 		h.patience(w)
 		if _, err := w.Write(append(text, '\n')); err != nil || control.Flush() != nil {
-			return nil //nolint:nilerr // the client has gone
+			return nil // the client has gone
 		}
 		select {
 		case <-ticker.C:

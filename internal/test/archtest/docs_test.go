@@ -60,7 +60,7 @@ func constants(t *testing.T, pkg string) []*types.Const {
 	t.Helper()
 	fset, files := sources(t, pkg)
 	conf := types.Config{Error: func(error) {}, Importer: none{}}
-	checked, _ := conf.Check(pkg, fset, files, nil) //nolint:errcheck // the imports are missing
+	checked, _ := conf.Check(pkg, fset, files, nil) // the imports are missing
 	var all []*types.Const
 	for _, name := range checked.Scope().Names() {
 		if c, ok := checked.Scope().Lookup(name).(*types.Const); ok && c.Val().Kind() != constant.Unknown {
