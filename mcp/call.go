@@ -117,10 +117,8 @@ func (c *call) denials(d *runtime.Denials) (list []denied, lines string) {
 			b.WriteString(y.line() + "\n")
 		}
 	}
-	if more := len(d.List) - maxDeniedLines + d.More; more > 0 && len(d.List) >= maxDeniedLines {
+	if more := max(0, len(d.List)-maxDeniedLines) + d.More; more > 0 {
 		fmt.Fprintf(&b, "%d more accesses were denied\n", more)
-	} else if d.More > 0 {
-		fmt.Fprintf(&b, "%d more accesses were denied\n", d.More)
 	}
 	return list, b.String()
 }
