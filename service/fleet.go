@@ -489,12 +489,8 @@ func (f *Fleet) Destroy(ctx context.Context, caller Caller, id string) error {
 // Stop ends all processes of a running sandbox, and keeps its files but for those of
 // temporary file systems. One that is not running is [runtime.ErrConflict].
 func (f *Fleet) Stop(ctx context.Context, caller Caller, id string) error {
-	s, err := f.Get(ctx, caller, id)
-	if err != nil {
+	if _, err := f.Inside(ctx, caller, id); err != nil { // it is not running
 		return err
-	}
-	if s.State != runtime.StateRunning {
-		return runtime.Errorf(runtime.ErrConflict, "sandbox %s is not running: it is %s", id, s.State)
 	}
 	if err := f.rt.Stop(ctx, id); err != nil {
 		return err
