@@ -37,7 +37,7 @@ type Config struct {
 
 // Command returns the command that the image runs by default, or nil.
 func (c *Config) Command() []string {
-	return append(append([]string(nil), c.Entrypoint...), c.Cmd...)
+	return slices.Concat(c.Entrypoint, c.Cmd)
 }
 
 // A description is an image's configuration file.

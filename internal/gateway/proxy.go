@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"wolffia/internal/egress"
@@ -61,7 +62,7 @@ func (w *web) connect(rw http.ResponseWriter, v *visitor, authority string) {
 	}
 	_ = v.SetDeadline(time.Time{})
 	ahead, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
-	v.ahead = append(append([]byte(nil), ahead...), v.ahead...)
+	v.ahead = slices.Concat(ahead, v.ahead)
 	v.to = to
 	w.g.answered(v, out, []byte("HTTP/1.1 200 Connection established\r\n\r\n"))
 }

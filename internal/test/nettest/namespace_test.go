@@ -128,7 +128,7 @@ func prepare(next string) error {
 	if err := loopbackUp(); err != nil {
 		return fmt.Errorf("set lo up: %w", err)
 	}
-	for _, network := range append(append([]string{}, public...), internal...) {
+	for _, network := range slices.Concat(public, internal) {
 		p := netip.MustParsePrefix(network)
 		if err := rtnetlink(unix.RTM_NEWROUTE, routeTo(p)); err != nil {
 			return fmt.Errorf("make %s local: %w", network, err)
