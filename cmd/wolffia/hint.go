@@ -120,7 +120,7 @@ func (s *scene) lacks(name string, dir bool) string {
 			if s.here == "" || !s.exists(path.Join(s.here, rest)) {
 				return ""
 			}
-			return ": the sandbox has no codebase: " + s.without("--no-codebase")
+			return s.noCodebase()
 		}
 		return s.hidden(rest, dir)
 	}
@@ -128,7 +128,7 @@ func (s *scene) lacks(name string, dir bool) string {
 		return ""
 	}
 	if c.CodebasePath == "" && s.here != "" && within(name, s.here) {
-		return ": the sandbox has no codebase: " + s.without("--no-codebase")
+		return s.noCodebase()
 	}
 	if c.CodebasePath != "" && within(name, c.CodebasePath) {
 		return fmt.Sprintf(": the codebase appears at %s inside", c.MountPointOrDefault())
@@ -219,12 +219,12 @@ func (s *scene) with(flags string) string {
 	return "create the sandbox with " + flags
 }
 
-// without says to create the sandbox without a flag.
-func (s *scene) without(flag string) string {
+// noCodebase says that there is none, and how to create the sandbox with one.
+func (s *scene) noCodebase() string {
 	if s.create {
-		return "leave " + flag + " out"
+		return ": the sandbox has no codebase: leave --no-codebase out"
 	}
-	return "create the sandbox without " + flag
+	return ": the sandbox has no codebase: create the sandbox without --no-codebase"
 }
 
 // within reports whether a clean path is dir or below it.
