@@ -31,13 +31,13 @@ func (t *tree) needOwn(n *node) syscall.Errno {
 	return t.needUpper(n)
 }
 
-// needCopy has n, which is not a directory, in the upper layer of a copied tree, with what keep says of its
-// content and o, as of unshare. In a direct one it does nothing. The caller does not hold t.renameMu.
-func (t *tree) needCopy(o op, in *fuse.InHeader, n *node, keep int64) syscall.Errno {
-	if t.copied == nil || n.inUpper() && (!n.borrows() || keep == attributes) {
+// needCopy has n, which is not a directory, in the upper layer of a copied tree, with its content; o is as of
+// unshare. In a direct one it does nothing. The caller does not hold t.renameMu.
+func (t *tree) needCopy(o op, in *fuse.InHeader, n *node) syscall.Errno {
+	if t.copied == nil || n.inUpper() && !n.borrows() {
 		return 0
 	}
-	lock, errno := t.unshare(o, in, n, keep)
+	lock, errno := t.unshare(o, in, n, all)
 	if lock != nil {
 		lock.RUnlock()
 	}

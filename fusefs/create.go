@@ -164,7 +164,7 @@ func (t *tree) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.E
 	if src.isDir() {
 		return fuse.EPERM
 	}
-	if errno := t.needCopy(opLinkFrom, &in.InHeader, src, all); errno != 0 {
+	if errno := t.needCopy(opLinkFrom, &in.InHeader, src); errno != 0 {
 		return fuse.Status(errno)
 	}
 	return t.newName(opLink, &in.InHeader, name, false, func(e *entry, d *openDir) syscall.Errno {

@@ -35,9 +35,8 @@ func (w writing) release() {
 	w.lock.RUnlock()
 }
 
-// openWrite returns a writing of the node called id, if the gate allows o. Only the first keep
-// bytes of the content matter. The caller releases it.
-func (t *tree) openWrite(o op, in *fuse.InHeader, id uint64, keep int64) (writing, syscall.Errno) {
+// openWrite returns a writing of the node called id, if the gate allows o. The caller releases it.
+func (t *tree) openWrite(o op, in *fuse.InHeader, id uint64) (writing, syscall.Errno) {
 	n, errno := t.allowed(o, in, id)
 	if errno != 0 {
 		return writing{}, errno
@@ -48,7 +47,7 @@ func (t *tree) openWrite(o op, in *fuse.InHeader, id uint64, keep int64) (writin
 	case !n.isRegular():
 		return writing{}, syscall.EINVAL
 	}
-	lock, errno := t.unshare(o, in, n, keep)
+	lock, errno := t.unshare(o, in, n, all)
 	if errno != 0 {
 		return writing{}, errno
 	}
@@ -97,7 +96,7 @@ func readFull(fd int, buf []byte, off int64) (done int, errno syscall.Errno) {
 // Write writes to a file. With O_APPEND it writes at the true end of the file; the offset
 // from the kernel may be outdated.
 func (t *tree) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
-	h, errno := t.openWrite(opWrite, &in.InHeader, in.NodeId, all)
+	h, errno := t.openWrite(opWrite, &in.InHeader, in.NodeId)
 	if errno != 0 {
 		return 0, fuse.Status(errno)
 	}
@@ -165,7 +164,7 @@ func (t *tree) sync(fd int, f func(fd int) error) syscall.Errno {
 
 // Fallocate allocates or releases room of a file.
 func (t *tree) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
-	h, errno := t.openWrite(opFallocate, &in.InHeader, in.NodeId, all)
+	h, errno := t.openWrite(opFallocate, &in.InHeader, in.NodeId)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
@@ -208,7 +207,7 @@ func (t *tree) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint3
 	if _, errno := t.allowed(opCopyFrom, &in.InHeader, in.NodeId); errno != 0 {
 		return 0, fuse.Status(errno)
 	}
-	to, errno := t.openWrite(opCopyTo, &in.InHeader, in.NodeIdOut, all)
+	to, errno := t.openWrite(opCopyTo, &in.InHeader, in.NodeIdOut)
 	if errno != 0 {
 		return 0, fuse.Status(errno)
 	}

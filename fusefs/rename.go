@@ -48,7 +48,7 @@ func (t *tree) Rename(_ <-chan struct{}, in *fuse.RenameIn, a, b string) fuse.St
 			return fuse.Status(errno)
 		}
 		for _, n := range r.copyFirst {
-			if errno := t.needCopy(opRename, r.in, n, all); errno != 0 {
+			if errno := t.needCopy(opRename, r.in, n); errno != 0 {
 				return fuse.Status(errno)
 			}
 		}
