@@ -18,7 +18,7 @@ import (
 func TestFree(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	open := func() (*os.File, error) { return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) }
-	if err := WaitFree(t.Context(), open, 0, 2); err != nil {
+	if err := WaitFree(t.Context(), open, 2); err != nil {
 		t.Fatal(err)
 	}
 	holder, err := open()
@@ -29,14 +29,14 @@ func TestFree(t *testing.T) {
 	if err := Set(holder, unix.F_OFD_SETLK, unix.F_WRLCK, 1, 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := WaitFree(t.Context(), open, 0, 1); err != nil {
+	if err := WaitFree(t.Context(), open, 1); err != nil {
 		t.Errorf("another part: %v", err)
 	}
 	late := errors.New("late")
 	before := runtime.NumGoroutine()
 	for range 100 {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, late)
-		if err := WaitFree(ctx, open, 0, 2); !errors.Is(err, late) {
+		if err := WaitFree(ctx, open, 2); !errors.Is(err, late) {
 			t.Fatalf("%v, want %v", err, late)
 		}
 		cancel()
@@ -49,7 +49,7 @@ func TestFree(t *testing.T) {
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			if err := WaitFree(ctx, open, 0, 2); err != nil {
+			if err := WaitFree(ctx, open, 2); err != nil {
 				t.Error(err)
 			}
 		})
@@ -59,7 +59,7 @@ func TestFree(t *testing.T) {
 	}
 	all.Wait()
 	_, err = os.Stat(path + "x")
-	if err := WaitFree(t.Context(), func() (*os.File, error) { return nil, err }, 0, 2); !errors.Is(err, os.ErrNotExist) {
+	if err := WaitFree(t.Context(), func() (*os.File, error) { return nil, err }, 2); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("what is gone: %v", err)
 	}
 }

@@ -223,7 +223,7 @@ func (b *Box) tryPart(first, n int64, held string) (release func(), err error) {
 func (b *Box) WaitUnlocked(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New(notEnding))
 	defer cancel()
-	err := filelock.WaitFree(ctx, func() (*os.File, error) { return b.openLock() }, 0, parts)
+	err := filelock.WaitFree(ctx, func() (*os.File, error) { return b.openLock() }, parts)
 	if err == nil || errors.Is(err, runtime.ErrNotFound) {
 		return nil
 	}
