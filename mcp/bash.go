@@ -81,10 +81,10 @@ func outputLimit(asked int) (int, error) {
 }
 
 // timeLimit returns a duration for the milliseconds that a call asks for.
-func timeLimit(asked int64, otherwise time.Duration) (time.Duration, error) {
+func timeLimit(asked int64) (time.Duration, error) {
 	switch {
 	case asked == 0:
-		return otherwise, nil
+		return defaultTimeout, nil
 	case asked < 0 || asked > maxTimeout.Milliseconds():
 		return 0, fmt.Errorf("timeout_ms %d: it must be from 1 to %d", asked, maxTimeout.Milliseconds())
 	}
@@ -99,7 +99,7 @@ func (c *call) bash(ctx context.Context, in bashIn) (reply, *bashOut, error) {
 	if err != nil {
 		return reply{}, nil, fmt.Errorf("max_output_bytes: %w", err)
 	}
-	limit, err := timeLimit(in.TimeoutMS, defaultTimeout)
+	limit, err := timeLimit(in.TimeoutMS)
 	if err != nil {
 		return reply{}, nil, err
 	}

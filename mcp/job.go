@@ -240,7 +240,7 @@ func (c *call) jobWait(ctx context.Context, in jobWaitIn) (reply, *jobOut, error
 	if err != nil {
 		return reply{}, nil, fmt.Errorf("max_bytes: %w", err)
 	}
-	limit, err := timeLimit(in.TimeoutMS, defaultTimeout)
+	limit, err := timeLimit(in.TimeoutMS)
 	if err != nil {
 		return reply{}, nil, err
 	}
