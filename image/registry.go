@@ -38,7 +38,7 @@ func newRegistry(canonical string, public bool) (*registry, error) {
 	if err != nil {
 		return nil, runtime.WithClass(runtime.ErrInvalid, err)
 	}
-	return &registry{ref: ref, base: newTransports(silence, public), public: public}, nil
+	return &registry{ref: ref, base: newTransports(public), public: public}, nil
 }
 
 func (r *registry) close() { r.base.close() }
@@ -131,7 +131,7 @@ type transports struct {
 	public          bool // see Options
 }
 
-func newTransports(silence time.Duration, public bool) *transports {
+func newTransports(public bool) *transports {
 	t := &transports{direct: newTransport(silence, nil), proxied: newTransport(silence, nil), public: public}
 	if public {
 		t.direct = newTransport(silence, publicOnly)

@@ -103,7 +103,7 @@ func TestPublic(t *testing.T) {
 	}
 	req := httptest.NewRequest(http.MethodGet, s.URL, nil)
 	for public, want := range map[bool]error{false: nil, true: runtime.ErrDenied} {
-		base := newTransports(time.Minute, public)
+		base := newTransports(public)
 		defer base.close()
 		asked = false
 		resp, err := base.direct.RoundTrip(req) // as for a name

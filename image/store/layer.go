@@ -86,7 +86,7 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return nil // comments, of git archive
 	}
-	if err := u.count(1); err != nil {
+	if err := u.count(); err != nil {
 		return err
 	}
 	name, err := inside(h.Name)
@@ -142,9 +142,9 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 // one user of a sandbox, and do harm on the host.
 func mode(h *tar.Header) uint32 { return uint32(h.Mode) & 0o1777 }
 
-// count adds n names.
-func (u *unpacker) count(n int) error {
-	if u.files += n; u.files > u.lim.Files {
+// count adds a name.
+func (u *unpacker) count() error {
+	if u.files++; u.files > u.lim.Files {
 		return tooLarge("more than %d files", u.lim.Files)
 	}
 	return nil
@@ -229,7 +229,7 @@ func (u *unpacker) descend(parent int, base, name string) (int, error) {
 	case kind != 0 && u.facts[name]&made != 0:
 		return -1, invalid("%.300q on the way is not a directory but a link or file of the same layer", name)
 	}
-	if err := u.count(1); err != nil {
+	if err := u.count(); err != nil {
 		return -1, err
 	}
 	if err := u.tree.dir(parent, base, name, 0o755); err != nil {
