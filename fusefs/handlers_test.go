@@ -42,18 +42,18 @@ func newHandled(t *testing.T, limit int) *handled {
 	t.Cleanup(func() {
 		close(h.goOn)
 		unix.Close(h.kernel)
-		h.within("the end of serve", h.over)
+		h.awaitOver()
 		unix.Close(pair[0])
 	})
 	return h
 }
 
-func (h *handled) within(what string, c <-chan struct{}) {
+func (h *handled) awaitOver() {
 	h.Helper()
 	select {
-	case <-c:
+	case <-h.over:
 	case <-time.After(guard):
-		h.Fatalf("%s does not come in %v", what, guard)
+		h.Fatalf("serve does not end in %v", guard)
 	}
 }
 
@@ -167,5 +167,5 @@ func TestEndOfBlockedHandlers(t *testing.T) {
 	case <-time.After(20 * blockedTime):
 	}
 	h.goOn <- struct{}{}
-	h.within("the end of serve", h.over)
+	h.awaitOver()
 }

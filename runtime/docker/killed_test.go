@@ -12,18 +12,18 @@ import (
 	"wolffia/runtime"
 )
 
-// kill9 kills a process of a sandbox, and waits until it is gone.
-func kill9(t testing.TB, id, part string) {
+// killShim kills a sandbox's shim, and waits until it is gone.
+func killShim(t testing.TB, id string) {
 	t.Helper()
 	pid := 0
-	until(t, part+" is there", func() bool {
-		pid = partsOf(t, id)[part]
+	until(t, "the shim is there", func() bool {
+		pid = partsOf(t, id)["wolffia shim"]
 		return pid != 0
 	})
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	until(t, part+" is gone", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
+	until(t, "the shim is gone", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
 }
 
 // When the shim is killed the sandbox is dead, and the keeper removes what is in
@@ -33,7 +33,7 @@ func TestKilledShim(t *testing.T) {
 	rt := fresh(t)
 	s := start(t, rt, &runtime.SandboxConfig{})
 	sh(t, rt, s.ID, "trap '' TERM; (setsid sleep 1000 &) >/dev/null 2>&1")
-	kill9(t, s.ID, "wolffia shim")
+	killShim(t, s.ID)
 	dies(t, rt, s.ID)
 	partless(t, s.ID)
 	gone(t, s.ID)
@@ -67,7 +67,7 @@ func TestKilledShimDuringCommands(t *testing.T) {
 		}
 		processes = append(processes, p)
 	}
-	kill9(t, s.ID, "wolffia shim")
+	killShim(t, s.ID)
 	for _, p := range processes {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		if exit, err := p.Wait(ctx); err == nil || !strings.Contains(err.Error(), "its shim was killed") && !strings.Contains(err.Error(), "lost the connection") {
@@ -88,7 +88,7 @@ func TestKilledShimOfFrozen(t *testing.T) {
 	rt := fresh(t)
 	s := start(t, rt, &runtime.SandboxConfig{})
 	dockertest.Docker(t, "pause", "wolffia-"+s.ID)
-	kill9(t, s.ID, "wolffia shim")
+	killShim(t, s.ID)
 	dies(t, rt, s.ID)
 	partless(t, s.ID)
 	gone(t, s.ID)

@@ -266,7 +266,7 @@ func TestKeys(t *testing.T) {
 
 // Requests of web pages, of too many sessions and of none are refused.
 func TestRefused(t *testing.T) {
-	w := servetest.NewWith(t, "", &mcp.HandlerOptions{MaxOfParty: 2, MaxSessions: 3})
+	w := servetest.NewWith(t, &mcp.HandlerOptions{MaxOfParty: 2, MaxSessions: 3})
 	post := func(body string, want int, headers ...string) {
 		t.Helper()
 		headers = append([]string{"Content-Type", "application/json", "Accept", "application/json, text/event-stream"}, headers...)
@@ -304,7 +304,7 @@ func TestRefused(t *testing.T) {
 
 // A session that is not used for long enough ends, and its shell stays.
 func TestIdle(t *testing.T) {
-	w := servetest.NewWith(t, "", &mcp.HandlerOptions{Idle: time.Millisecond})
+	w := servetest.NewWith(t, &mcp.HandlerOptions{Idle: time.Millisecond})
 	const accept = "application/json, text/event-stream"
 	const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
 	status, header, text := w.Do(http.MethodPost, "/mcp", strings.NewReader(initialize), "Content-Type", "application/json", "Accept", accept)

@@ -56,12 +56,12 @@ func New(t testing.TB, keys string, opts ...func(*service.FleetOptions)) *World 
 	return w
 }
 
-// NewWith is New with the limits of agents' sessions.
-func NewWith(t testing.TB, keys string, agents *mcp.HandlerOptions) *World {
+// NewWith is New without keys, with the limits of agents' sessions.
+func NewWith(t testing.TB, agents *mcp.HandlerOptions) *World {
 	t.Helper()
 	w := prepare(t)
 	w.agents = agents
-	w.serve(keys)
+	w.serve("")
 	return w
 }
 
