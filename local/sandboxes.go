@@ -61,7 +61,7 @@ func (s *sandboxes) Create(ctx context.Context, config *runtime.SandboxConfig) (
 	return s.create(ctx, config, nil)
 }
 
-// create is Create; fill is as for statedir.Dir.CreateWith, and not called if the sandbox was started ahead.
+// create is Create; fill is as for statedir.Dir.Create, and not called if the sandbox was started ahead.
 func (s *sandboxes) create(ctx context.Context, config *runtime.SandboxConfig, fill func(*statedir.Box) error) (*runtime.Sandbox, error) {
 	c := recordOf(config)
 	limits, release, err := s.complete(ctx, c)
@@ -90,7 +90,7 @@ func (s *sandboxes) create(ctx context.Context, config *runtime.SandboxConfig, f
 		return nil, err
 	}
 	defer detach()
-	box, caller, err := s.dir.CreateWith(draft, fill)
+	box, caller, err := s.dir.Create(draft, fill)
 	if err != nil {
 		return nil, err
 	}

@@ -169,7 +169,7 @@ func TestRemoveUsed(t *testing.T) {
 	if err := s.Remove(ctx, "a"); !errors.Is(err, runtime.ErrUnavailable) {
 		t.Error("removed between Use and its release:", err)
 	}
-	box, _, err := dir.Create(c)
+	box, _, err := dir.Create(statedir.Draft{Config: c}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -148,7 +148,7 @@ func TestUsedImagesStay(t *testing.T) {
 	s, dir := fresh(t)
 	img := add(t, s, "docker.io/library/busybox:latest", "a")
 	c := &statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: "abcdefghijkl", ImageID: img.ID}}
-	box, _, err := dir.Create(c)
+	box, _, err := dir.Create(statedir.Draft{Config: c}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestUsedImagesStay(t *testing.T) {
 func TestDamagedSandboxKeepsImages(t *testing.T) {
 	s, dir := fresh(t)
 	img := add(t, s, "", "a")
-	box, _, err := dir.Create(&statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: "abcdefghijkl"}})
+	box, _, err := dir.Create(statedir.Draft{Config: &statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: "abcdefghijkl"}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

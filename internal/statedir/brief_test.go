@@ -38,7 +38,7 @@ func TestBrief(t *testing.T) {
 				ID: strings.Repeat(string(rune('a'+n)), 12), Runtime: "bwrap", CodebasePath: "/a", Permissions: tt.rules, Labels: tt.labels,
 				Env: map[string]string{"permissions": `],"`},
 			}, CreatedAt: 1, UID: 7, User: "ann"}
-			b, _, err := d.Create(c)
+			b, _, err := d.Create(statedir.Draft{Config: c}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func TestBriefIsNotWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, _, err := d.Create(&statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: "aaaaaaaaaaaa", Permissions: []perm.Rule{{Pattern: ".env", Level: perm.None}}}})
+	b, _, err := d.Create(statedir.Draft{Config: &statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: "aaaaaaaaaaaa", Permissions: []perm.Rule{{Pattern: ".env", Level: perm.None}}}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestBriefIsNotWritten(t *testing.T) {
 		t.Error("a spare would serve it")
 	}
 	c.ID = "bbbbbbbbbbbb"
-	if _, _, err := d.Create(c); err == nil {
+	if _, _, err := d.Create(statedir.Draft{Config: c}, nil); err == nil {
 		t.Error("a sandbox was created by it")
 	}
 	if after, err := os.ReadFile(b.ConfigFile()); err != nil || !bytes.Equal(before, after) {
@@ -114,7 +114,7 @@ func TestBriefOfOtherConfigurations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, _, err := d.Create(&statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: "aaaaaaaaaaaa"}})
+	b, _, err := d.Create(statedir.Draft{Config: &statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: "aaaaaaaaaaaa"}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

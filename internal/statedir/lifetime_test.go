@@ -83,7 +83,7 @@ func withLimits(t *testing.T, ttl, idle time.Duration) (*statedir.Box, *statedir
 	c := &statedir.Config{
 		SandboxConfig: runtime.SandboxConfig{ID: id, TTL: ttl, IdleTimeout: idle}, CreatedAt: time.Now().UnixMilli(),
 	}
-	b, _, err := open(t).Create(c)
+	b, _, err := open(t).Create(statedir.Draft{Config: c}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -251,16 +251,12 @@ func (b *Box) mentions(name string) bool {
 	return err == nil && bytes.Contains(text, []byte(`"`+name+`"`)) // a name has no character that JSON escapes
 }
 
-// Create makes the directory of a new sandbox, with its configuration. After an error
+// Create makes the directory of a new sandbox, with its configuration. It calls fill, unless that
+// is nil, to put more into the directory before the sandbox exists. After an error
 // nothing is left of it. If the sandbox is bound to its caller, the caller keeps it alive
 // by the file caller, which it closes; otherwise caller is nil. See [Box.HasCaller].
 // ErrExists: the id or the name is taken.
-func (d *Dir) Create(c *Config) (_ *Box, caller *os.File, err error) {
-	return d.CreateWith(Draft{Config: c}, nil)
-}
-
-// CreateWith is Create, and calls fill to put more into the directory before the sandbox exists. A nil fill is Create.
-func (d *Dir) CreateWith(c Draft, fill func(*Box) error) (_ *Box, caller *os.File, err error) {
+func (d *Dir) Create(c Draft, fill func(*Box) error) (_ *Box, caller *os.File, err error) {
 	unlock, err := d.lock()
 	if err != nil {
 		return nil, nil, err

@@ -39,7 +39,7 @@ func create(t *testing.T, d *statedir.Dir, id, name string) *statedir.Box {
 	t.Helper()
 	c := &statedir.Config{CreatedAt: 1}
 	c.ID, c.Name, c.Labels = id, name, map[string]string{"a": "b"}
-	b, _, err := d.Create(c)
+	b, _, err := d.Create(statedir.Draft{Config: c}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestCreateAndRemove(t *testing.T) {
 		"id":   {SandboxConfig: runtime.SandboxConfig{ID: id}},
 		"name": {SandboxConfig: runtime.SandboxConfig{ID: "bbbbbbbbbbbb", Name: "name"}},
 	} {
-		if _, _, err := d.Create(c); !errors.Is(err, runtime.ErrExists) {
+		if _, _, err := d.Create(statedir.Draft{Config: c}, nil); !errors.Is(err, runtime.ErrExists) {
 			t.Errorf("a second sandbox of the same %s: %v", what, err)
 		}
 	}
@@ -88,7 +88,7 @@ func TestDraft(t *testing.T) {
 		for _, known := range [][]byte{nil, text} {
 			c := &statedir.Config{CreatedAt: 1, User: "user"}
 			c.ID, c.Permissions = id, rules
-			b, _, err := d.CreateWith(statedir.Draft{Config: c, Rules: known}, nil)
+			b, _, err := d.Create(statedir.Draft{Config: c, Rules: known}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -216,7 +216,7 @@ func TestFindDecodesOne(t *testing.T) {
 	rules := make([]perm.Rule, 500)
 	for i := range boxes {
 		c := &statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: fmt.Sprintf("aaaaaaaaaa%02d", i), Name: fmt.Sprintf("box%02d", i), Permissions: rules}}
-		if _, _, err := d.Create(c); err != nil {
+		if _, _, err := d.Create(statedir.Draft{Config: c}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -441,7 +441,7 @@ func TestNoDescriptors(t *testing.T) {
 func TestUmask(t *testing.T) {
 	d := open(t)
 	was := unix.Umask(0o777)
-	b, _, err := d.Create(&statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: id}})
+	b, _, err := d.Create(statedir.Draft{Config: &statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: id}}}, nil)
 	unix.Umask(was)
 	if err != nil {
 		t.Fatal(err)
