@@ -31,11 +31,11 @@ func gitSetup(files map[string]string) setup {
 	}
 }
 
-// repository are the files of a codebase with a git directory.
-func repository() map[string]string {
+// repository are the files of a git directory.
+func repository(dir string) map[string]string {
 	return map[string]string{
-		".git/HEAD": "ref: refs/heads/main\n", ".git/objects/info/packs": "", ".git/refs/heads/main": "", ".git/config": "[core]\n\tbare = false\n",
-		".git/hooks/x.sample": "", ".git/index": "",
+		dir + "/HEAD": "ref: refs/heads/main\n", dir + "/objects/info/packs": "", dir + "/refs/heads/main": "", dir + "/config": "[core]\n\tbare = false\n",
+		dir + "/hooks/x.sample": "", dir + "/index": "",
 	}
 }
 
@@ -58,7 +58,7 @@ func fileText(t *testing.T, path string) string {
 // A configuration is replaced by a new file of the server: a process that has the lock file open
 // or mapped does not write the configuration.
 func TestConfigurationIsTheServersFile(t *testing.T) {
-	mountedBoth(t, gitSetup(repository()), func(t *testing.T, c *client) {
+	mountedBoth(t, gitSetup(repository(".git")), func(t *testing.T, c *client) {
 		config, lock := c.at(".git/config"), c.at(".git/config.lock")
 		f, err := os.OpenFile(lock, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 		if err != nil {
@@ -139,7 +139,7 @@ func TestConfigurationIsTheServersFile(t *testing.T) {
 // A lock file made outside cannot be changed: git outside would rename what is at its name onto
 // its configuration.
 func TestLocksOfTheHost(t *testing.T) {
-	mountedBoth(t, gitSetup(repository()), func(t *testing.T, c *client) {
+	mountedBoth(t, gitSetup(repository(".git")), func(t *testing.T, c *client) {
 		for _, name := range []string{"config.lock", "index.lock", "refs/heads/main.lock", "HEAD.lock", "BISECT_LOG", "rebase-merge/git-rebase-todo"} {
 			write(t, c.host, ".git/"+name, "host's")
 			path, mine := c.at(".git/"+name), c.at("mine")
@@ -270,7 +270,7 @@ func TestNumberOfReplacedConfiguration(t *testing.T) {
 // A file of git's that was removed can be changed by a process that has it open: gVisor sets the
 // times of a removed file.
 func TestRemovedFileOfGit(t *testing.T) {
-	s := gitSetup(repository())
+	s := gitSetup(repository(".git"))
 	s.After = func(t *testing.T, _ *Server, denials []Denial) {
 		if len(denials) > 0 {
 			t.Errorf("denials: %v", denials)
