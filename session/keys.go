@@ -61,13 +61,12 @@ func (s *Session) checkKeys(r *run) {
 }
 
 // waitsForKeys reports whether the program in the foreground sleeps, and its standard input
-// is the terminal or one of outputs, or, if keys is set, it has the terminal anyhow.
+// is the terminal or one of outputs, or, if keys is set, it has the terminal anyhow. A program whose files
+// cannot be examined does not wait.
 func (s *Session) waitsForKeys(keys bool, outputs []proc.File) bool {
 	group := s.shell.foreground()
-	found, unknown := s.tree().Find(proc.Others())
+	found, _ := s.tree().Find(proc.Others()) // of the group and its descendants none is unknown: parents and sessions tell
 	switch {
-	case unknown > 0:
-		return false
 	case group == s.shell.pid, group == 0 && len(found) == 0: // a builtin
 		p, err := proc.Read(s.shell.pid)
 		return err == nil && p.State == 'S' && s.readsTerminal(s.shell.input)
