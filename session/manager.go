@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,6 +34,8 @@ type Manager struct {
 	ahead *ahead // nil: none; guarded by mu
 
 	load int // /proc/loadavg; -1: unknown
+
+	remains atomic.Int64 // bytes that are reserved of maxRemains
 
 	activity activity
 }

@@ -103,6 +103,8 @@ type run struct {
 	// wantedTerminal says that the command was ended because it waited for keys.
 	wantedTerminal bool
 	preExec        bool // it was a copy of the shell that had not executed yet
+	// remains are what its reader has yet to take; nil: nothing.
+	remains *remains
 }
 
 // A feeding is a command's standard input.
@@ -459,31 +461,36 @@ func statPath(path string, st *unix.Stat_t) error {
 	return unix.Fstatat(at, path, st, unix.AT_EMPTY_PATH)
 }
 
-// drain reads what is left of the output, and ends the run when nothing is.
+// drain reads what is left of the output, and ends the run when nothing is, or when its reader takes nothing for
+// proc.Grace.
 func (s *Session) drain() {
 	r := s.cur
 	now := time.Now()
-	complete := true
+	complete, stalled := true, false
 	var next time.Time // zero: when there is credit
 	for _, st := range r.outs {
 		if st.over {
 			continue
 		}
 		blocked, at := st.rest(now)
-		switch {
-		case st.over:
-		case blocked:
-			s.unwatch(st)
-			complete = false
-		default:
-			complete = false
+		if st.over {
+			continue
+		}
+		complete = false
+		if !blocked {
 			s.rewatch(st)
-			if next.IsZero() || at.Before(next) {
-				next = at
+		} else {
+			s.unwatch(st)
+			if at = st.drain.Limit(); !at.After(now) {
+				stalled = true
+				continue
 			}
 		}
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
 	}
-	if complete {
+	if complete || stalled && s.keepRemains(r) {
 		s.finish(r)
 		return
 	}

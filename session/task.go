@@ -388,6 +388,10 @@ func (s *Session) reply(t *task, r *run) {
 	}
 	// Exit is the end of both streams too: no frames of their own for that.
 	s.publish()
+	if r.remains != nil {
+		r.remains.deliver(s.m, t.call, st)
+		return
+	}
 	t.call.exit(st)
 }
 

@@ -39,6 +39,12 @@ func (d *Drain) Hold(buffered int) {
 	}
 }
 
+// Left is how many of the bytes that Hold has noted are still to be read.
+func (d *Drain) Left() int { return d.buffered }
+
+// Limit is when the output is complete, whatever comes, once what was buffered is read.
+func (d *Drain) Limit() time.Time { return d.grace }
+
 // Held reports whether Hold was called.
 func (d *Drain) Held() bool { return d.counted }
 

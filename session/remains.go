@@ -1,0 +1,107 @@
+package session
+
+import (
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/wire"
+)
+
+// maxRemains bounds the remains of all commands in a sandbox, in bytes.
+const maxRemains = 32 << 20
+
+// terminalRemains is more than the kernel buffers of a terminal's output, in bytes: 8 KiB and a page, twice
+// (drivers/tty/pty.c, n_tty.c).
+const terminalRemains = 64 << 10
+
+// Remains are what is left of the output of a command that is over, and whose reader stands still. PID 1 keeps
+// them for the reader, so that the command's session is free.
+type remains struct {
+	watcher
+	out  [2]head
+	size int // bytes that are reserved of maxRemains
+}
+
+// reserve takes n bytes of maxRemains, or reports that so many are not free. A negative n gives bytes back.
+func (m *Manager) reserve(n int) bool {
+	if m.remains.Add(int64(n)) <= maxRemains {
+		return true
+	}
+	m.remains.Add(int64(-n))
+	return false
+}
+
+// keepRemains takes what the run's streams have buffered, which ends them: what others write from now on is their
+// job's. It reports false if there is no room: then the run waits for its reader.
+func (s *Session) keepRemains(r *run) bool {
+	k := &remains{watcher: watcher{change: sync.NewCond(new(sync.Mutex))}}
+	for _, st := range r.outs {
+		k.size += st.left()
+	}
+	if !s.m.reserve(k.size) {
+		return false
+	}
+	for i, st := range r.outs {
+		k.out[i] = st.take()
+	}
+	r.remains = k
+	return true
+}
+
+// left returns how many bytes there may be still to read of a stream whose command is over.
+func (st *stream) left() int {
+	switch {
+	case st.over:
+		return 0
+	case st.pipe == nil:
+		return terminalRemains
+	}
+	return st.drain.Left()
+}
+
+// take reads what is left of a stream, and ends it.
+func (st *stream) take() head {
+	if st.over {
+		return nil
+	}
+	b := make([]byte, st.left())
+	n := 0
+	for n < len(b) {
+		m, err := read(st.fd, b[n:])
+		n += max(m, 0)
+		if st.took(m, err, true) {
+			break
+		}
+	}
+	st.eof = st.eof || st.pipe != nil && poll(st.fd)&(unix.POLLIN|unix.POLLHUP) == unix.POLLHUP
+	st.over = true
+	return b[:n]
+}
+
+// deliver sends the remains to the call as it gives credit, and then the status. It does not wait.
+func (k *remains) deliver(m *Manager, c *Call, status wire.ExitStatus) {
+	c.dropInput()
+	c.setHandler(k)
+	go func() { // ends when all is sent, or when the call is given up
+		defer m.reserve(-k.size)
+		var at [2]uint64
+		buf := make([]byte, wire.MaxPayload)
+		k.change.L.Lock()
+		for !c.killed {
+			sent, more := false, false
+			for i, stream := range outputs {
+				sent = k.send(c, stream, k.out[i], &at[i], buf) || sent
+				more = more || at[i] < uint64(len(k.out[i]))
+			}
+			if !more {
+				break
+			}
+			if !sent {
+				k.change.Wait()
+			}
+		}
+		k.change.L.Unlock()
+		c.exit(status)
+	}()
+}
