@@ -175,6 +175,30 @@ func TestSignal(t *testing.T) {
 	}
 }
 
+// A process that is stopped ends by a signal that asks it to.
+func TestSignalOfStopped(t *testing.T) {
+	conn, _ := start(t)
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		for tty, ready := range map[bool]string{false: "ready\n", true: "ready\r\n"} {
+			p, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{
+				Args: []string{"sh", "-c", `(until grep -q '^State:.T' /proc/$$/status; do :; done; echo ready) & kill -STOP $$; echo not here`}, Env: env, TTY: tty,
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			newScanner(p.Stdout()).expect(t, ready)
+			if err := p.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			if status, err := p.Wait(ctx); err != nil || status.Code != 128+int(sig) {
+				t.Errorf("%v, terminal %v: %+v, %v", sig, tty, status, err)
+			}
+			cancel()
+		}
+	}
+}
+
 func TestReapsOrphans(t *testing.T) {
 	conn, _ := start(t)
 	sh(t, conn, "for i in 1 2 3 4 5 6 7 8 9 10; do (true & true &); done")

@@ -349,14 +349,14 @@ func (p *process) Signal(sig syscall.Signal) {
 	if leader == 0 || reaped {
 		return
 	}
-	_ = unix.Kill(-leader, sig)
+	_ = proc.Send(-leader, sig)
 	if p.tty == nil {
 		return
 	}
 	control(p.tty, func(fd int) {
 		// TIOCGPGRP works on the master side (ioctl_tty(2)).
 		if pg, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err == nil && pg > 1 && pg != leader {
-			_ = unix.Kill(-pg, sig)
+			_ = proc.Send(-pg, sig)
 		}
 	})
 }

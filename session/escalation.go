@@ -173,7 +173,11 @@ func (s *Session) signalForeground(sig syscall.Signal) {
 	case group == 0:
 		s.sweep(sig)
 		_ = unix.Kill(s.shell.pid, sig)
-	case unix.Kill(-group, sig) != nil:
+	case group == s.shell.pid: // it may be stopped for a moment: see atOnce
+		if unix.Kill(-group, sig) != nil {
+			_ = unix.Kill(s.shell.pid, sig)
+		}
+	case proc.Send(-group, sig) != nil:
 		_ = unix.Kill(s.shell.pid, sig)
 	}
 }

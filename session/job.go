@@ -243,7 +243,7 @@ func (j *job) signal(sig unix.Signal) {
 		if pid == j.statusWriter {
 			j.killed = sig
 		}
-		_ = unix.Kill(pid, sig)
+		_ = proc.Send(pid, sig)
 	}
 }
 

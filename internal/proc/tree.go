@@ -80,16 +80,14 @@ func (t *Tree) find(all []Process, marked func(pid int) bool, holds func(pid int
 	return found, unknown
 }
 
-// Signal sends sig to all processes of the tree once, and continues those that are
-// stopped, so that they see it. It returns them for Known: what has left Root's session is
+// Signal sends sig to all processes of the tree once, see [Send]. It returns them for Known: what has left Root's session is
 // found by its parents only, and they may end by the signal.
 func (t *Tree) Signal(sig unix.Signal) (known map[int]uint64) {
 	found, _ := t.Find(Others())
 	known = make(map[int]uint64, len(found))
 	for _, p := range found {
 		known[p.PID] = p.Start
-		_ = unix.Kill(p.PID, sig)
-		_ = unix.Kill(p.PID, unix.SIGCONT)
+		_ = Send(p.PID, sig)
 	}
 	return known
 }

@@ -1,0 +1,43 @@
+package session_test
+
+import (
+	"context"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/wire"
+)
+
+// stops is a command that says "ready" on its errors when it is stopped.
+const stops = `sh -c '(until grep -q "^State:.T" /proc/$$/status; do :; done; echo ready >&2) & kill -STOP $$; echo not here'`
+
+// What is stopped ends by a signal that asks it to: in the foreground, and in a job.
+func TestSignalOfStopped(t *testing.T) {
+	s := open(t, "bash")
+	r := s.start(t, stops+" | cat") // cat has the shell wait
+	r.err.await(t, "ready")
+	if err := r.Signal(unix.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.wait(t); got.stdout != "" || s.info(t).Jobs != 0 {
+		t.Errorf("%v, and %d jobs", got, s.info(t).Jobs)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	fifo := t.TempDir() + "/fifo"
+	s.exec(t, "mkfifo "+fifo)
+	_, err := s.conn.StartJob(ctx, &wire.StartRequest{
+		Args: []string{stops + " 2>" + fifo}, Session: &wire.SessionRequest{Op: wire.SessionJobStart, Name: s.name, Job: "job"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.exec(t, "read x <"+fifo)
+	if err := s.conn.SignalJob(ctx, s.name, "job", unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := s.conn.WaitJob(ctx, s.name, "job"); err != nil || st.Code != 143 {
+		t.Errorf("%+v, %v", st, err)
+	}
+}
