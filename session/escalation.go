@@ -92,20 +92,26 @@ func (s *Session) interruptForeground(r *run) {
 	})
 }
 
-// interruptNow sends SIGINT to the foreground; not to a POSIX shell that executes a
-// command itself: that the guard has leave, between two commands. A SIGINT has busybox ash
-// jump from wherever it is, also out of a function of its C library that holds a lock:
+// interruptNow sends SIGINT to the foreground; not to a shell that executes a command
+// itself: that the guard has leave, between two commands, and its trap on SIGINT would be
+// run twice. bash waits for $(...) in its own group: it gets one then, too.
+// A SIGINT has busybox ash jump from wherever it is, also out of a function of its C library that holds a lock:
 // the shell waits for that lock for ever (clearerr in evalbltin, shell/ash.c of 1.35).
 func (s *Session) interruptNow() {
-	if !s.d.posix || s.shell.foreground() != s.shell.pid || s.shell.atPrompt() {
+	if s.shell.foreground() != s.shell.pid || s.shell.atPrompt() {
 		s.signalForeground(unix.SIGINT)
 		return
 	}
 	found, _ := s.tree().Find(proc.Others())
+	alone := true
 	for _, p := range found {
 		if p.Group == s.shell.pid {
+			alone = false
 			_ = unix.Kill(p.PID, unix.SIGINT)
 		}
+	}
+	if !alone && !s.d.posix {
+		_ = unix.Kill(s.shell.pid, unix.SIGINT)
 	}
 }
 
