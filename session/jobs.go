@@ -121,11 +121,11 @@ func (m *Manager) running(session string) (n int) {
 // openJob begins an operation on jobs.
 func (m *Manager) openJob(c *Call) {
 	q := c.req.Session
+	if q.Name != "" && m.session(q.Name) == nil && len(m.jobsOf(q.Name)) == 0 {
+		c.fail(wire.ClassNotFound, fmt.Sprintf("no session %q", q.Name))
+		return
+	}
 	if q.Op == wire.SessionJobs {
-		if q.Name != "" && m.session(q.Name) == nil && len(m.jobsOf(q.Name)) == 0 {
-			c.fail(wire.ClassNotFound, fmt.Sprintf("no session %q", q.Name))
-			return
-		}
 		go func() { // ends when it is sent
 			for _, s := range m.named(q.Name) {
 				s.wait(func() {}) // jobs that a command has left are known
