@@ -61,7 +61,7 @@ type Session struct {
 	restarts   int
 	lastStatus int
 	snap       *snapshot
-	snapAt     int64   // commands when snap was taken
+	snapAt     int64   // commands when snap was taken; or atExit, or beforeExit
 	why        purpose // of the next restore
 	restored   string  // for the next result
 	mayStick   bool    // since snap was taken a text has set a trap: see sticks
@@ -81,6 +81,12 @@ type Session struct {
 	armed  time.Time
 	timer  *time.Timer
 }
+
+// When a snapshot was taken that is not of an idle moment.
+const (
+	atExit     = -1 // the last shell has left it when it ended
+	beforeExit = -2 // one before the last has
+)
 
 // alarmSave is the alarm that takes a snapshot; those before it are of the run.
 const alarmSave = release + 1
@@ -471,8 +477,11 @@ func (s *Session) keepExitState(p *shellProcess, ws syscall.WaitStatus) {
 		s.why = afterExit
 	}
 	printed, dropped := p.said.Result()
+	if s.snapAt == atExit {
+		s.snapAt = beforeExit
+	}
 	if snap, ok := parseSnapshot(s.d, printed); ok && dropped == 0 && p.answers {
-		s.snap, s.snapAt = &snap, -1
+		s.snap, s.snapAt = &snap, atExit
 		if s.cwd = snap.cwd(); s.cwd == "" {
 			s.cwd = s.home
 		}
@@ -484,7 +493,7 @@ func (s *Session) restoredNext() {
 	switch {
 	case s.snap == nil:
 		s.restored = wire.RestoredNone
-	case s.snapAt == -1 && !s.d.posix && s.why != afterKill:
+	case s.snapAt == atExit && !s.d.posix && s.why != afterKill:
 		s.restored = wire.RestoredFull
 	default:
 		s.restored = wire.RestoredPartial

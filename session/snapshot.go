@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -17,7 +18,8 @@ type snapshot struct {
 	sections map[string][]byte
 }
 
-// snapshotScript has the shell print its state.
+// snapshotScript has the shell print its state. What a trap on DEBUG prints between two commands is in no section
+// that is one value.
 func (d dialect) snapshotScript() string {
 	if d.posix {
 		return `\printf '\000vars\000'; set
@@ -25,8 +27,7 @@ func (d dialect) snapshotScript() string {
 \printf '\000alias\000'; alias
 \printf '\000trap\000'; trap
 \printf '\000umask\000'; umask
-\printf '\000cwd\000%s' "${PWD-}"
-\printf '\000end\000'
+\printf '\000cwd\000%s\000end\000' "${PWD-}"
 `
 	}
 	return `\builtin printf '\000shopt\000'; \builtin shopt -p
@@ -36,8 +37,10 @@ func (d dialect) snapshotScript() string {
 \builtin printf '\000alias\000'; \builtin alias -p
 \builtin printf '\000trap\000'; \builtin trap -p
 \builtin printf '\000umask\000'; \builtin umask
-\builtin printf '\000cwd\000%s' "${PWD-}"
-\builtin printf '\000args\000'; \builtin test "$#" -eq 0 || \builtin printf ' %q' "$@"
+\builtin printf '\000dirs\000'; \builtin dirs -l -p
+\builtin printf '\000soft\000'; \builtin ulimit -Sa
+\builtin printf '\000hard\000'; \builtin ulimit -Ha
+\builtin printf '\000cwd\000%s\000args\000' "${PWD-}"; \builtin test "$#" -eq 0 || \builtin printf ' %q' "$@"
 \builtin printf '\000options\000'; \builtin set +o
 \builtin printf '\000end\000'
 `
@@ -161,7 +164,32 @@ func (s snapshot) restore(base string, why purpose) []byte {
 			line(`\builtin`, stmt)
 		}
 	}
+	dirs := strings.Split(string(s.sections["dirs"]), "\n")
+	for _, dir := range slices.Backward(dirs[1:]) { // the first one is the working directory
+		if strings.HasPrefix(dir, "/") {
+			line(`\builtin pushd -n --`, quote(dir), `|| \builtin :`)
+		}
+	}
+	for _, hardness := range []string{"soft", "hard"} { // a limit cannot be above its hard one
+		for stmt := range strings.Lines(string(s.sections[hardness])) {
+			if flag, value, ok := limit(stmt); ok {
+				line(`\builtin ulimit`, "-"+strings.ToUpper(hardness[:1]), flag, value, `|| \builtin :`)
+			}
+		}
+	}
 	return b.Bytes()
+}
+
+// limit returns the flag and the value in a line of ulimit -a, such as "open files   (-n) 1024"; false for a limit that
+// cannot be set, or is a session's own (see proc.Mark).
+func limit(line string) (flag, value string, ok bool) {
+	what, value, ok := strings.Cut(strings.TrimSpace(line), ") ")
+	flag = what[max(0, len(what)-2):]
+	value = strings.TrimSpace(value)
+	if _, err := strconv.ParseUint(value, 10, 64); !ok || err != nil && value != "unlimited" {
+		return "", "", false
+	}
+	return flag, value, len(flag) == 2 && flag[0] == '-' && flag != "-p" && flag != "-R"
 }
 
 // declared returns the name in a line of declare -p.

@@ -1,0 +1,53 @@
+package session_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"wolffia/wire"
+)
+
+// A new shell that has got back all its state has its predecessor's limits and directory stack.
+func TestLimitsAreRestored(t *testing.T) {
+	s := open(t, "bash")
+	const state = "ulimit -Sn; ulimit -Hn; ulimit -Sf; ulimit -Hf; ulimit -Sc; dirs -l; pwd"
+	s.exec(t, "mkdir -p '/tmp/.w it'; ulimit -Sn 77; ulimit -Hn 88; ulimit -f 4000; cd /usr; pushd /tmp >/dev/null; pushd '/tmp/.w it' >/dev/null")
+	before := s.exec(t, state)
+	if !strings.HasPrefix(before, "77\n88\n4000\n4000\n") || !strings.HasSuffix(before, "\n/tmp/.w it /tmp /usr\n/tmp/.w it\n") {
+		t.Fatalf("%q", before)
+	}
+	for _, end := range []string{"exit 0", "kill -9 $$"} {
+		s.run(t, end)
+		r := s.run(t, state)
+		if r.stdout != before {
+			t.Errorf("after %s: %q, want %q", end, r.stdout, before)
+		}
+		want := wire.RestoredFull
+		if end != "exit 0" {
+			want = wire.RestoredPartial
+		}
+		if r.Restored != want {
+			t.Errorf("after %s: %s", end, r.Restored)
+		}
+		s.alive(t)
+	}
+}
+
+// The directory of a result is right though a trap on DEBUG prints while the shell ends.
+func TestDirBesideDebugTrap(t *testing.T) {
+	s := open(t, "bash")
+	s.exec(t, "cd /usr; set -T; trap 'echo D' DEBUG")
+	if r := s.run(t, "exit 2"); r.Cwd != "/usr" || r.Code != 2 || !r.SessionEnded {
+		t.Errorf("%v", r)
+	}
+}
+
+// An operation on a job names the session that is missing, and not the job.
+func TestJobOfNoSession(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if _, err := connect(t).WaitJob(ctx, "nosession", "1"); err == nil || !strings.Contains(err.Error(), `no session "nosession"`) {
+		t.Error(err)
+	}
+}
