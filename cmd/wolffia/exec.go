@@ -75,7 +75,7 @@ func (a *app) execCommand() *cobra.Command {
 	a.addQuiet(cmd)
 	fl := cmd.Flags()
 	fl.SetInterspersed(false)
-	fl.StringVar(&cwd, "cwd", "", "working directory inside (default: the sandbox's own)")
+	fl.StringVar(&cwd, "cwd", "", "working directory inside; with --session absolute (default: the sandbox's own, or the session's)")
 	fl.StringArrayVarP(&env, "env", "e", nil, "set a variable: K=V, or K to pass the caller's")
 	fl.StringVar(&session, "session", "", "run the command in this shell session, which is made on first use; a CMD without ARG is text that the shell evaluates")
 	fl.BoolVar(&noWait, "no-wait", false, "with --session: fail at once if the session is busy")
