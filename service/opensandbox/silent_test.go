@@ -46,6 +46,7 @@ func TestServesBesideSilentSandbox(t *testing.T) {
 	pid := w.pid1(silent)
 	w.OK(unix.Kill(pid, unix.SIGSTOP))
 	defer func() { _ = unix.Kill(pid, unix.SIGCONT) }()
+	w.Until("it is stopped", func() bool { return stopped(pid) })
 	p.Kill()
 	p.Start()
 	if !stopped(pid) {
