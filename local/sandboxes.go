@@ -170,12 +170,11 @@ func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
 		return err
 	}
 	defer settled()
-	lock, err := s.lockStopped(ctx, box, c)
+	lock, release, err := s.lockStopped(ctx, box, c)
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
-	defer lock.Unlock() //nolint:errcheck // it is gone with its file
+	defer release()
 	step.Reached("destroy: locks taken")
 	unfinished := s.finishApply(ctx, box, c, lock)
 	if unfinished != nil && (ctx.Err() != nil || runtime.Exhausted(unfinished)) {
@@ -190,14 +189,20 @@ func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
 }
 
 // lockStopped takes the lock of a sandbox that was stopped, so that nobody starts it, and stops what another process has started meanwhile.
-func (s *sandboxes) lockStopped(ctx context.Context, box *statedir.Box, c *statedir.Config) (*statedir.Lock, error) {
+// release unlocks it. lock is for finishApply; nil without a copied codebase: it takes another descriptor, and who has few may have none left.
+func (s *sandboxes) lockStopped(ctx context.Context, box *statedir.Box, c *statedir.Config) (lock *statedir.Lock, release func(), err error) {
 	for end := time.Now().Add(boot.KillLimit); ; {
-		lock, err := box.TryLock()
+		if c.CopyOnWrite {
+			lock, err = box.TryLock()
+			release = func() { _ = errors.Join(lock.Unlock(), lock.Close()) }
+		} else {
+			release, err = box.TryLockAll()
+		}
 		if !errors.Is(err, runtime.ErrConflict) || time.Now().After(end) {
-			return lock, err
+			return lock, release, err
 		}
 		if err := s.stop(ctx, box, c, 0); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 }

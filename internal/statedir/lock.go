@@ -165,6 +165,12 @@ func (b *Box) tryLock() (_ *Lock, err error) {
 	return nil, b.lockError(err)
 }
 
+// TryLockAll takes all of the sandbox's lock, as TryLock does, for a caller that starts nothing, by one descriptor. release
+// unlocks it. ErrConflict: another process holds it.
+func (b *Box) TryLockAll() (release func(), err error) {
+	return b.tryPart(0, parts, "is running or being started")
+}
+
 const notEnding = "its processes did not end in time"
 
 // WaitTree waits for a tree server whose shim is gone, which it notices and then ends:
@@ -181,8 +187,8 @@ func (b *Box) WaitTree(ctx context.Context, limit time.Duration) {
 }
 
 // LockConfig keeps other processes from changing the configuration and from removing the
-// sandbox. The sandbox may be gone when it returns. A caller that also needs TryLock calls
-// that after it. ErrUnavailable: limit has passed.
+// sandbox. The sandbox may be gone when it returns. A caller that also needs TryLockAll or
+// TryLock calls those after it. ErrUnavailable: limit has passed.
 func (b *Box) LockConfig(ctx context.Context, limit time.Duration) (release func(), err error) {
 	f, err := b.openLock()
 	if err != nil {

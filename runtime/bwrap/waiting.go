@@ -44,9 +44,13 @@ func (w *waiting) goOn() error {
 	return err
 }
 
-// filesKept is by how many descriptors the limit of a program inside is lower than that of wolffia's own processes, but at
-// most half of that. It is more than one message can have (SCM_MAX_FD in the kernel's include/net/scm.h).
-const filesKept = 4096
+const (
+	// filesKept is by how many descriptors the limit of a program inside is lower than that of wolffia's own processes, but at
+	// most half of that. It is more than one message can have (SCM_MAX_FD in the kernel's include/net/scm.h).
+	filesKept = 4096
+	// fewFiles is a limit that is not lowered: PID 1 needs what is left.
+	fewFiles = 1024
+)
 
 // limitFiles lowers the hard limit of open files of a process (RLIMIT_NOFILE in getrlimit(2)).
 //
@@ -56,7 +60,7 @@ const filesKept = 4096
 func limitFiles(pid int) error {
 	var l unix.Rlimit
 	err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &l)
-	if err == nil {
+	if err == nil && l.Max >= fewFiles {
 		l.Max -= min(filesKept, l.Max/2)
 		l.Cur = min(l.Cur, l.Max)
 		err = unix.Prlimit(pid, unix.RLIMIT_NOFILE, &l, nil)
