@@ -20,8 +20,8 @@ func TestSignalOfStopped(t *testing.T) {
 	if err := r.Signal(unix.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.wait(t); got.stdout != "" || s.info(t).Jobs != 0 {
-		t.Errorf("%v, and %d jobs", got, s.info(t).Jobs)
+	if got := r.wait(t); got.stdout != "" || got.Code != 130 { // 147: the shell has seen it stop
+		t.Errorf("%v", got)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
