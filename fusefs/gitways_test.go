@@ -159,7 +159,7 @@ func TestPointersAreKept(t *testing.T) {
 	if got := fmt.Sprint(kept); got != "[new/.git sub/.git]" {
 		t.Errorf("recorded are %s", got)
 	}
-	full = 0
+	tr.pointers.keep = nil // which takes a second for all of these
 	for i := range maxPointers {
 		err = tr.follow(fmt.Sprintf("%d/.git", i), "", "gitdir: ../e/x.git\n")
 	}
