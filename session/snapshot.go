@@ -181,7 +181,8 @@ func (s snapshot) restore(base string, why purpose) []byte {
 }
 
 // limit returns the flag and the value in a line of ulimit -a, such as "open files   (-n) 1024"; false for a limit that
-// cannot be set, or is a session's own (see proc.Mark).
+// cannot be set, or is a session's own (see proc.Mark), and for that of processes: with too low a one no shell can start a
+// command, and the end of the shell is what helps.
 func limit(line string) (flag, value string, ok bool) {
 	what, value, ok := strings.Cut(strings.TrimSpace(line), ") ")
 	flag = what[max(0, len(what)-2):]
@@ -189,7 +190,7 @@ func limit(line string) (flag, value string, ok bool) {
 	if _, err := strconv.ParseUint(value, 10, 64); !ok || err != nil && value != "unlimited" {
 		return "", "", false
 	}
-	return flag, value, len(flag) == 2 && flag[0] == '-' && flag != "-p" && flag != "-R"
+	return flag, value, len(flag) == 2 && flag[0] == '-' && !slices.Contains([]string{"-p", "-R", "-u"}, flag)
 }
 
 // declared returns the name in a line of declare -p.
