@@ -159,7 +159,7 @@ func TestStoppedBeforeExecution(t *testing.T) {
 	defer cancel()
 	id := started(t, rt, codebase)
 	p, err := rt.StartProcess(ctx, id, &runtime.ProcessSpec{
-		Command: []string{"sh", "-c", "echo begun; i=0; while [ $i -lt 1000000 ]; do kill -STOP -1; i=$((i+1)); done"},
+		Command: []string{"sh", "-c", "echo begun; i=0; while [ $i -lt 200000 ]; do kill -STOP -1; i=$((i+1)); done"},
 	})
 	if err != nil {
 		t.Fatal(err)

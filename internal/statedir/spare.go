@@ -115,6 +115,9 @@ func namesIn(fd int, dir string, most int) ([]string, error) {
 	var list []string
 	for buf := make([]byte, 16<<10); ; {
 		n, err := unix.ReadDirent(fd, buf)
+		if errors.Is(err, fs.ErrNotExist) { // it has been removed since it was opened
+			return nil, nil
+		}
 		if err != nil {
 			return nil, runtime.WithClass(runtime.ErrUnavailable, &fs.PathError{Op: "getdents", Path: dir, Err: err})
 		}

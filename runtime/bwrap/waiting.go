@@ -55,7 +55,7 @@ const (
 // limitFiles lowers the hard limit of open files of a process (RLIMIT_NOFILE in getrlimit(2)).
 //
 // The limit is also one of all descriptors that the processes of a user have sent by unix sockets, and that nobody has received, in all
-// namespaces together: who has as low a limit as that number cannot send any (ETOOMANYREFS in unix(7); too_many_unix_fds in net/core/scm.c). So
+// namespaces together: who has as low a limit as that number cannot send any (ETOOMANYREFS in unix(7); too_many_unix_fds in net/unix/af_unix.c). So
 // programs inside, which may have sent as many as they like, must have a lower limit than what starts and reaches the user's other sandboxes.
 func limitFiles(pid int) error {
 	var l unix.Rlimit
