@@ -87,7 +87,7 @@ func TestOwnerBounded(t *testing.T) {
 	for range fds {
 		many = append(many, null)
 	}
-	for range maxOwnerSteps / fds {
+	for range maxOwnerSteps/fds + 1 {
 		sleeper(many...)
 	}
 	last := sleeper(file)
