@@ -113,8 +113,8 @@ func (t *tree) makeWithMode(o op, in *fuse.InHeader, name string, mode uint32, o
 	typ := mode & unix.S_IFMT
 	mode &= 0o7777 &^ setID
 	return t.newName(o, in, name, o == opMkdir, func(e *entry, d *openDir) syscall.Errno {
-		if t.stalls(e, typ) {
-			return t.deny(o, in, e.dir, name, perm.Checked, syscall.EACCES, stallsGit)
+		if why := t.misleadsGit(e, typ, nil); why != "" {
+			return t.deny(o, in, e.dir, name, perm.Checked, syscall.EACCES, why)
 		}
 		made := mode
 		if t.copied != nil && o == opMkdir {
@@ -138,10 +138,7 @@ func (t *tree) makeWithMode(o op, in *fuse.InHeader, name string, mode uint32, o
 // Symlink makes a symbolic link, which the server never follows.
 func (t *tree) Symlink(_ <-chan struct{}, in *fuse.InHeader, target, name string, out *fuse.EntryOut) fuse.Status {
 	return t.newName(opSymlink, in, name, false, func(e *entry, d *openDir) syscall.Errno {
-		if leads(target) && t.isBelowGit(e.dir) {
-			return t.deny(opSymlink, in, e.dir, name, perm.Checked, syscall.EACCES, leadsGit)
-		}
-		if why := t.linkStrays(e.dir, name); why != "" {
+		if why := t.misleadsGit(e, unix.S_IFLNK, func() bool { return leads(target) && t.isBelowGit(e.dir) }); why != "" {
 			return t.deny(opSymlink, in, e.dir, name, perm.Checked, syscall.EACCES, why)
 		}
 		errno := t.make(d, name, false, func(dir int, name string) syscall.Errno {
@@ -173,16 +170,8 @@ func (t *tree) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.E
 			return errno
 		}
 		defer h.release()
-		if src.typ == unix.S_IFLNK && t.linkMisleads(e.dir, fdName{fd: h.fd}) {
-			return t.deny(opLink, &in.InHeader, e.dir, name, perm.Checked, syscall.EACCES, leadsGit)
-		}
-		if src.typ == unix.S_IFLNK {
-			if why := t.linkStrays(e.dir, name); why != "" {
-				return t.deny(opLink, &in.InHeader, e.dir, name, perm.Checked, syscall.EACCES, why)
-			}
-		}
-		if t.stalls(e, src.typ) {
-			return t.deny(opLink, &in.InHeader, e.dir, name, perm.Checked, syscall.EACCES, stallsGit)
+		if why := t.misleadsGit(e, src.typ, func() bool { return t.linkMisleads(e.dir, fdName{fd: h.fd}) }); why != "" {
+			return t.deny(opLink, &in.InHeader, e.dir, name, perm.Checked, syscall.EACCES, why)
 		}
 		errno = t.make(d, name, false, func(dir int, name string) syscall.Errno { return t.linkFD(h.fd, dir, name) })
 		if errno == 0 {

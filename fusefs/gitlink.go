@@ -51,6 +51,20 @@ func (t *tree) misleads(dir, from *node, obj *object, a fdName) bool {
 	return false
 }
 
+// misleadsGit returns the reason to refuse e as a new name of an object of the type typ: git on the host would follow it, or
+// hang. "": there is none. misleads reports whether a symbolic link leads git elsewhere from there; it is not called for other types.
+func (t *tree) misleadsGit(e *entry, typ uint32, misleads func() bool) string {
+	switch {
+	case t.stalls(e, typ):
+		return stallsGit
+	case typ != unix.S_IFLNK:
+		return ""
+	case misleads():
+		return leadsGit
+	}
+	return t.linkStrays(e.dir, e.name)
+}
+
 // linkMisleads reports whether the symbolic link at a would lead git elsewhere in the directory dir.
 func (t *tree) linkMisleads(dir *node, a fdName) bool {
 	if !t.isBelowGit(dir) {

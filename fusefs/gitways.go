@@ -119,6 +119,13 @@ func (p *pointers) all(match func(file, way string) bool) (found map[string][]st
 	return found
 }
 
+// leadElsewhere reports whether a sandbox has made pointers in the tree that can lead git on the host elsewhere.
+func (t *tree) leadElsewhere() bool {
+	t.pointers.mu.Lock()
+	defer t.pointers.mu.Unlock()
+	return len(t.pointers.ways) > 0 && t.rules.Checks()
+}
+
 // isAt reports whether a path is at dir or below it.
 func isAt(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
@@ -249,7 +256,7 @@ func isPlainWay(dir int, way string) bool {
 // linkStrays returns the reason not to have a symbolic link at the entry called name of dir: a pointer leads over it. "": there
 // is none.
 func (t *tree) linkStrays(dir *node, name string) string {
-	if t.copied != nil || !t.rules.Checks() {
+	if !t.leadElsewhere() {
 		return ""
 	}
 	at := t.table.path(dir, name)
@@ -271,7 +278,7 @@ type movedPointer struct {
 // elsewhere. "": there is none; then it sets r.pointers.
 func (t *tree) renameStrays(r *renaming) string {
 	r.pointers = nil
-	if t.copied != nil || !t.rules.Checks() {
+	if !t.leadElsewhere() {
 		return ""
 	}
 	from, to := t.table.path(r.from.dir, r.from.name), t.table.path(r.to.dir, r.to.name)
