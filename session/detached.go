@@ -209,10 +209,8 @@ func (w *detachedWatch) run(c *Call) {
 			c.sendStarted()
 			d.mu.Lock()
 		}
-		for i, stream := range outputs {
-			sent = w.send(c, stream, d.out[i], &at[i], buf) || sent
-			more = more || at[i] < uint64(len(d.out[i]))
-		}
+		some, left := w.sendHeads(c, &d.out, &at, buf)
+		sent, more = sent || some, more || left
 		if !sent && !more {
 			break
 		}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/excerpt"
 	"wolffia/internal/proc"
 	"wolffia/wire"
 )
@@ -224,24 +225,17 @@ func (w *watch) output(c *Call) {
 	at := [2]uint64{q.Offset, q.ErrOffset}
 	buf := make([]byte, wire.MaxPayload)
 	j.mu.Lock()
-	var of [2]interface {
-		recording
-		End() uint64
-	}
+	var of [2]*excerpt.Ring // what is sent
 	for i, t := range j.tails {
-		switch {
-		case t == nil && at[i] == wire.FromEnd:
-			at[i] = 0
-			continue
-		case t == nil:
-			continue
-		case q.Follow:
-			of[i] = t.ring
-		default: // as it is now: while it is sent the job may write more than is kept
-			of[i] = t.ring.Clone()
+		end := uint64(0)
+		if t != nil {
+			of[i], end = t.ring, t.ring.End()
+			if !q.Follow { // as it is now: while it is sent the job may write more than is kept
+				of[i] = t.ring.Clone()
+			}
 		}
 		if at[i] == wire.FromEnd {
-			at[i] = t.ring.End()
+			at[i] = end
 		}
 	}
 	for !c.killed {

@@ -15,8 +15,8 @@ const maxRemains = 32 << 20
 // (drivers/tty/pty.c, n_tty.c).
 const terminalRemains = 64 << 10
 
-// Remains are what is left of the output of a command that is over, and whose reader stands still. PID 1 keeps
-// them for the reader, so that the command's session is free.
+// Remains are what PID 1 keeps of the output of a command that is over, for a reader that stands still: the command's session
+// is free meanwhile.
 type remains struct {
 	watcher
 	out  [2]head
@@ -89,11 +89,7 @@ func (k *remains) deliver(m *Manager, c *Call, status wire.ExitStatus) {
 		buf := make([]byte, wire.MaxPayload)
 		k.change.L.Lock()
 		for !c.killed {
-			sent, more := false, false
-			for i, stream := range outputs {
-				sent = k.send(c, stream, k.out[i], &at[i], buf) || sent
-				more = more || at[i] < uint64(len(k.out[i]))
-			}
+			sent, more := k.sendHeads(c, &k.out, &at, buf)
 			if !more {
 				break
 			}

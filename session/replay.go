@@ -58,5 +58,14 @@ func (w *watcher) send(c *Call, stream wire.Type, r recording, at *uint64, buf [
 	return true
 }
 
+// sendHeads is send for both outputs of a command. It reports whether it has sent anything, and whether there is more.
+func (w *watcher) sendHeads(c *Call, out *[2]head, at *[2]uint64, buf []byte) (sent, more bool) {
+	for i, stream := range outputs {
+		sent = w.send(c, stream, out[i], &at[i], buf) || sent
+		more = more || at[i] < uint64(len(out[i]))
+	}
+	return sent, more
+}
+
 // outputs are the two streams of a command.
 var outputs = [2]wire.Type{wire.Stdout, wire.Stderr}
