@@ -3,7 +3,6 @@ package filecall
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"os/user"
 	"path/filepath"
 	"strconv"
@@ -118,12 +117,12 @@ func (r *Reply) search(root, pattern string) error {
 // walk describes what is below a directory, as far as it matches. It follows no symbolic links below it.
 // What cannot be read is left out.
 func (r *Reply) walk(root string, match func(rel string, d fs.DirEntry) (matches bool, err error)) error {
-	real, err := filepath.EvalSymlinks(root)
+	real, err := directory(root)
+	if e, ok := errors.AsType[*Error](err); ok && e.Kind == KindNotDir {
+		return wrong("%q: not a directory", root)
+	}
 	if err != nil {
 		return err
-	}
-	if st, err := os.Lstat(real); err != nil || !st.IsDir() {
-		return errors.Join(err, wrong("%q: not a directory", root))
 	}
 	w := &walk{res: new(Reply)}
 	err = w.each(real, func(rel string, d fs.DirEntry) error {

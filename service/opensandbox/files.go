@@ -120,7 +120,7 @@ func onModes(op string) func(*Handler, http.ResponseWriter, *http.Request, *serv
 		if err := h.decode(w, r, smallBody, &body); err != nil {
 			return nil, err
 		}
-		modes, err := byPath(in, body)
+		modes, _, err := byPath(in, body)
 		if err != nil {
 			return nil, err
 		}
@@ -134,20 +134,20 @@ func onModes(op string) func(*Handler, http.ResponseWriter, *http.Request, *serv
 	}
 }
 
-// byPath returns what a client asks for by name, by the absolute path. It is an error to name a file twice.
-func byPath[T any](in *service.Inside, named map[string]T) (map[string]T, error) {
-	all := map[string]T{}
+// byPath returns what a client asks for by name, by the absolute path, and the names. It is an error to name a file twice.
+func byPath[T any](in *service.Inside, named map[string]T) (all map[string]T, names map[string]string, err error) {
+	all, names = map[string]T{}, map[string]string{}
 	for name, v := range named {
 		p, err := in.Path(name)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if _, twice := all[p]; twice {
-			return nil, &fault{http.StatusBadRequest, "INVALID_REQUEST_BODY", fmt.Sprintf("the request names %s twice", p)}
+			return nil, nil, &fault{http.StatusBadRequest, "INVALID_REQUEST_BODY", fmt.Sprintf("the request names %s twice", p)}
 		}
-		all[p] = v
+		all[p], names[p] = v, name
 	}
-	return all, nil
+	return all, names, nil
 }
 
 // done answers that a request was done.
@@ -239,19 +239,16 @@ type replacedReply struct {
 
 // replace serves POST /files/replace.
 func (h *Handler) replace(w http.ResponseWriter, r *http.Request) error {
-	names := map[string]string{} // as the client has them, by path
+	var names map[string]string // as the client has them
 	request := func(h *Handler, w http.ResponseWriter, r *http.Request, in *service.Inside) (*service.FileRequest, error) {
 		var body map[string]service.FileReplace
 		if err := h.decode(w, r, commandBody, &body); err != nil {
 			return nil, err
 		}
-		changes, err := byPath(in, body)
-		for name := range body {
-			if p, err := in.Path(name); err == nil {
-				names[p] = name
-			}
-		}
-		return &service.FileRequest{Op: service.FileOpReplace, Replace: changes}, err
+		q := &service.FileRequest{Op: service.FileOpReplace}
+		var err error
+		q.Replace, names, err = byPath(in, body)
+		return q, err
 	}
 	answer := func(h *Handler, w http.ResponseWriter, r *http.Request, q *service.FileRequest, reply *service.FileReply) {
 		if verbose, err := strconv.ParseBool(r.URL.Query().Get("verbose")); err != nil || !verbose {
