@@ -11,8 +11,8 @@ import (
 
 const pointersFile = "pointers.json"
 
-// maxPointers bounds the bytes of the paths that SetPointers writes: Pointers must be able to read them.
-const maxPointers = 4 << 20
+// maxPointerBytes bounds the paths that SetPointers writes: Pointers must be able to read them.
+const maxPointerBytes = 4 << 20
 
 // Pointers returns the files that SetPointers has recorded in the directory run, which is [Box.Run]; none if it has not.
 func Pointers(run string) (files []string, err error) {
@@ -38,8 +38,8 @@ func SetPointers(run string, files []string) error {
 		all = append(all, []byte(file))
 		size += len(file)
 	}
-	if size > maxPointers {
-		return runtime.Errorf(runtime.ErrUnavailable, "the paths of the files of the codebase that lead git elsewhere have more than %d bytes", maxPointers)
+	if size > maxPointerBytes {
+		return runtime.Errorf(runtime.ErrUnavailable, "the paths of the files of the codebase that lead git elsewhere have more than %d bytes", maxPointerBytes)
 	}
 	return statefile.Write(filepath.Join(run, pointersFile), all)
 }
