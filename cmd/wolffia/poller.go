@@ -13,12 +13,12 @@ import (
 func checkPoller() error {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
-		return nil //nolint:nilerr // Go's runtime says so
+		return nil // Go's runtime says so
 	}
 	defer unix.Close(epoll)
 	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
-		return nil //nolint:nilerr // as above
+		return nil // as above
 	}
 	defer unix.Close(event)
 	if err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, event, &unix.EpollEvent{}); !errors.Is(err, unix.ENOSPC) {

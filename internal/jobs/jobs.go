@@ -47,7 +47,7 @@ func Read(ctx context.Context, rt runtime.JobManager, session runtime.SessionID,
 		reading.Go(func() { // ends with the output
 			to.Bytes, _ = io.ReadAll(io.LimitReader(from, int64(most)))
 			rest, _ := io.Copy(io.Discard, from)
-			sent[n] = uint64(len(to.Bytes)) + uint64(rest) //nolint:gosec // not negative
+			sent[n] = uint64(len(to.Bytes)) + uint64(rest) // not negative
 		})
 	}
 	read(0, &out, p.Stdout())
