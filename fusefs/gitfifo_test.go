@@ -1,23 +1,17 @@
 package fusefs
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"wolffia/perm"
 )
 
 // No FIFO is made, or moved, where git on the host opens files by their names; sockets, which nobody can open, are.
 func TestFIFOsInGitDirectories(t *testing.T) {
-	files := repository(".git")
-	maps.Copy(files, repository("deploy"))
-	s := gitSetup(files)
-	s.Policy = append(perm.GitRules([]string{"deploy"}), s.Policy...)
+	s := twoRepositories()
 	writes := s.Host
 	s.Host = func(t *testing.T, dir string) {
 		writes(t, dir)

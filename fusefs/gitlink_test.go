@@ -11,12 +11,18 @@ import (
 	"wolffia/perm"
 )
 
-// No link in a git directory leads git on the host elsewhere; git's own tests of links work.
-func TestLinksInGitDirectories(t *testing.T) {
+// twoRepositories is a set-up with the git directories .git and deploy.
+func twoRepositories() setup {
 	files := repository(".git")
 	maps.Copy(files, repository("deploy"))
 	s := gitSetup(files)
 	s.Policy = append(perm.GitRules([]string{"deploy"}), s.Policy...)
+	return s
+}
+
+// No link in a git directory leads git on the host elsewhere; git's own tests of links work.
+func TestLinksInGitDirectories(t *testing.T) {
+	s := twoRepositories()
 	mountedBoth(t, s, func(t *testing.T, c *client) {
 		outside := t.TempDir()
 		for _, dir := range []string{".git/worktrees", ".git/logs/refs", ".git/refs/heads/x"} {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/perm"
+	"wolffia/runtime"
 )
 
 // A model is a copied codebase and a small sandbox, which changes it by the rules of the format.
@@ -117,6 +118,23 @@ func (m *model) layers() *Layers {
 
 func (m *model) host(p string) string  { return filepath.Join(m.dir, "host", p) }
 func (m *model) upper(p string) string { return filepath.Join(m.dir, "upper", p) }
+
+// writeHost writes a file of the host's, with the directories that it needs.
+func (m *model) writeHost(p, content string) {
+	m.t.Helper()
+	m.must(os.MkdirAll(filepath.Dir(m.host(p)), 0o777))
+	m.must(os.WriteFile(m.host(p), []byte(content), 0o644))
+}
+
+// applyStopped applies all changes, and stops when Apply looks for the time after so many looks.
+func (m *model) applyStopped(looks int) error {
+	m.t.Helper()
+	l := m.layers()
+	l.Stopped = func() bool { looks--; return looks < 0 }
+	_, err := l.Apply(runtime.ApplyOptions{})
+	m.clean()
+	return err
+}
 
 // A spot is what the layers have at a path.
 type spot struct {

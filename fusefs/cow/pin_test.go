@@ -13,18 +13,13 @@ import (
 func TestPin(t *testing.T) {
 	m := newModel(t)
 	m.setRules("**=write")
-	write := func(name, text string) {
-		t.Helper()
-		m.must(os.MkdirAll(filepath.Dir(m.host(name)), 0o777))
-		m.must(os.WriteFile(m.host(name), []byte(text), 0o644))
-	}
 	for _, repo := range []string{".git/", ".git/modules/sub/"} {
 		for _, name := range []string{"HEAD", "index", "config", "refs/heads/main", "objects/aa/1", "hooks/pre-commit", "logs/HEAD"} {
-			write(repo+name, "old "+name)
+			m.writeHost(repo+name, "old "+name)
 		}
-		write(repo+"index.lock", "")
+		m.writeHost(repo+"index.lock", "")
 	}
-	write("f", "f")
+	m.writeHost("f", "f")
 	m.must(os.Symlink("refs/heads/main", m.host(".git/link")))
 	m.must(os.Chmod(m.host(".git/config"), 0o600))
 	before := m.view()
@@ -45,10 +40,10 @@ func TestPin(t *testing.T) {
 	}
 	// The host goes on.
 	for _, repo := range []string{".git/", ".git/modules/sub/"} {
-		write(repo+"HEAD", "new")
-		write(repo+"packed-refs", "new")
-		write(repo+"refs/heads/other", "new")
-		write(repo+"objects/aa/2", "new")
+		m.writeHost(repo+"HEAD", "new")
+		m.writeHost(repo+"packed-refs", "new")
+		m.writeHost(repo+"refs/heads/other", "new")
+		m.writeHost(repo+"objects/aa/2", "new")
 		m.must(os.Remove(m.host(repo + "refs/heads/main")))
 	}
 	now := m.view()
@@ -101,19 +96,14 @@ func TestDiscardPinsAgain(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			m := newModel(t)
 			m.setRules("**=write")
-			write := func(name, text string) {
-				t.Helper()
-				m.must(os.MkdirAll(filepath.Dir(m.host(name)), 0o777))
-				m.must(os.WriteFile(m.host(name), []byte(text), 0o644))
-			}
 			for _, name := range []string{"HEAD", "index", "refs/heads/main", "objects/aa/1"} {
-				write(".git/"+name, "first")
+				m.writeHost(".git/"+name, "first")
 			}
 			m.must(m.layers().Pin())
 			m.must(os.WriteFile(m.upper(".git/refs/heads/main"), []byte("inside"), 0o644))
 			m.must(os.WriteFile(m.upper(".git/refs/heads/inside"), []byte("inside"), 0o644))
 			for _, name := range []string{"HEAD", "index", "refs/heads/main", "refs/heads/other"} {
-				write(".git/"+name, "second")
+				m.writeHost(".git/"+name, "second")
 			}
 			want := m.hostView()
 			_, err := m.layers().Discard(paths)
@@ -122,7 +112,7 @@ func TestDiscardPinsAgain(t *testing.T) {
 				t.Errorf("the sandbox has\n%s", strings.Join(diff, "\n"))
 			}
 			for _, name := range []string{"HEAD", "index", "refs/heads/main", "refs/heads/later"} {
-				write(".git/"+name, "third")
+				m.writeHost(".git/"+name, "third")
 			}
 			m.must(os.Remove(m.host(".git/refs/heads/other")))
 			if diff := differences(want, m.view()); len(diff) > 0 {

@@ -144,12 +144,7 @@ func TestStopLeavesNothingParked(t *testing.T) {
 		m.rename("b", "a")
 		m.rename("t", "b")
 		m.write("a/inb", "new", 0)
-		left := checks
-		l := m.layers()
-		l.Stopped = func() bool { left--; return left < 0 }
-		_, err := l.Apply(runtime.ApplyOptions{})
-		m.clean()
-		if err == nil {
+		if err := m.applyStopped(checks); err == nil {
 			break
 		}
 	}

@@ -31,24 +31,8 @@ sys.stdin.read()
 func TestDescriptorsInFlight(t *testing.T) {
 	need(t)
 	rt := backend.Fresh(t)
-	boxes := make([]string, 3)
-	for i := range boxes {
-		s, err := rt.Create(t.Context(), &runtime.SandboxConfig{CodebasePath: t.TempDir()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := rt.Destroy(t.Context(), s.ID); err != nil {
-				t.Error(err)
-			}
-		}()
-		boxes[i] = s.ID
-	}
-	for _, id := range boxes[:2] {
-		if err := rt.Start(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
-	}
+	over := func() *runtime.SandboxConfig { return &runtime.SandboxConfig{CodebasePath: t.TempDir()} }
+	boxes := []string{started(t, rt, over()), started(t, rt, over()), created(t, rt, over())}
 	p, err := rt.StartProcess(t.Context(), boxes[0], &runtime.ProcessSpec{Command: []string{"/usr/bin/python3", "-I", "-S", "-c", sends}})
 	if err != nil {
 		t.Fatal(err)

@@ -27,20 +27,9 @@ for dir in sys.argv[1:]:
 func TestNamesInMemory(t *testing.T) {
 	need(t)
 	rt := backend.Fresh(t)
-	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{MountPoint: "/w", Resources: runtime.Resources{Memory: 128 << 20, BestEffort: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := rt.Destroy(t.Context(), s.ID); err != nil {
-			t.Error(err)
-		}
-	}()
-	if err := rt.Start(t.Context(), s.ID); err != nil {
-		t.Fatal(err)
-	}
+	id := started(t, rt, &runtime.SandboxConfig{MountPoint: "/w", Resources: runtime.Resources{Memory: 128 << 20, BestEffort: true}})
 	const script = `exec /usr/bin/python3 -I -S -c "$1" /tmp "$HOME" /dev/shm /run/.w /w`
-	r, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"sh", "-c", script, "sh", names}})
+	r, err := rt.Exec(t.Context(), id, &runtime.ExecRequest{Command: []string{"sh", "-c", script, "sh", names}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package bwrap_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"sync"
@@ -62,6 +63,31 @@ func TestStartWhateverIsOpen(t *testing.T) {
 	}
 }
 
+// created returns a sandbox that is destroyed after the test.
+func created(t *testing.T, rt runtime.Runtime, c *runtime.SandboxConfig) (id string) {
+	t.Helper()
+	s, err := rt.Create(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rt.Destroy(context.Background(), s.ID); err != nil {
+			t.Error(err)
+		}
+	})
+	return s.ID
+}
+
+// started is created, and starts the sandbox.
+func started(t *testing.T, rt runtime.Runtime, c *runtime.SandboxConfig) (id string) {
+	t.Helper()
+	id = created(t, rt, c)
+	if err := rt.Start(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
 // need skips the test, or fails it, where sandboxes cannot work.
 func need(t testing.TB) {
 	t.Helper()
@@ -88,19 +114,8 @@ func BenchmarkRuntime(b *testing.B) {
 func TestParentsOfTargets(t *testing.T) {
 	need(t)
 	rt := backend.Fresh(t)
-	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{MountPoint: "/deep/er/workspace"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := rt.Destroy(t.Context(), s.ID); err != nil {
-			t.Error(err)
-		}
-	}()
-	if err := rt.Start(t.Context(), s.ID); err != nil {
-		t.Fatal(err)
-	}
-	r, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"stat", "-c", "%a %n", "/var", "/var/tmp/.", "/deep", "/deep/er"}})
+	id := started(t, rt, &runtime.SandboxConfig{MountPoint: "/deep/er/workspace"})
+	r, err := rt.Exec(t.Context(), id, &runtime.ExecRequest{Command: []string{"stat", "-c", "%a %n", "/var", "/var/tmp/.", "/deep", "/deep/er"}})
 	const want = "755 /var\n1777 /var/tmp/.\n755 /deep\n755 /deep/er\n"
 	if err != nil || string(r.Stdout) != want {
 		t.Errorf("%v, %s%s, want %s", err, r.Stdout, r.Stderr, want)

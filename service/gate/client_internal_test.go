@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/test/testenv"
 )
 
 // pair returns both ends of a connection over a loopback address, HOST:0.
@@ -72,7 +74,7 @@ func TestMappedClientUID(t *testing.T) {
 	defer l.Close()
 	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if errors.Is(err, unix.EAFNOSUPPORT) {
-		t.Skip("a kernel without IPv6")
+		testenv.Lacks(t, "IPv6", "the kernel has no sockets of IPv6")
 	}
 	if err != nil {
 		t.Fatal(err)
