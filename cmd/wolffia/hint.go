@@ -219,7 +219,7 @@ func (s *scene) with(flags string) string {
 	return "create the sandbox with " + flags
 }
 
-// noCodebase says that there is none, and how to create the sandbox with one.
+// noCodebase says that the sandbox has no codebase, and how the user creates one that has.
 func (s *scene) noCodebase() string {
 	if s.create {
 		return ": the sandbox has no codebase: leave --no-codebase out"

@@ -155,8 +155,8 @@ func (w *worktree) locate(ctx context.Context) (repo *hostgit.Repo, list string,
 	return repo, list, nil
 }
 
-// add makes the working tree, and the branch if there is none. repo and list are those of locate. made is false if an
-// earlier sandbox has left the working tree.
+// add makes the working tree, and the branch if the repository does not have it. The caller gets repo and list from locate.
+// made is false if an earlier sandbox has left the working tree.
 func (w *worktree) add(ctx context.Context, repo *hostgit.Repo, list string) (made bool, err error) {
 	if at, known := branchAt(list, w.path()); known {
 		_, err := os.Lstat(w.path())
