@@ -38,13 +38,23 @@ func probeBubblewrap(ctx context.Context, h *host) Result {
 	return decideBubblewrap(f, h)
 }
 
-// tryBubblewrap runs a program in a sandbox with the options of the runtime.
+// tryBubblewrap runs the program true in a sandbox with the options of the runtime. The sandbox
+// has that program and the places of libraries only: with the host's root, bubblewrap would fail
+// if any mount of the host went meanwhile, as that of another sandbox.
 func tryBubblewrap(ctx context.Context, path string, more ...string) (stderr string, err error) {
+	const inside = "/true" // some link true to a program that looks at its own name
+	program, err := exec.LookPath("true")
+	if err != nil {
+		return "", err
+	}
 	args := []string{
 		"--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL",
-		"--new-session", "--ro-bind", "/", "/", "--dev", "/dev",
+		"--new-session", "--dev", "/dev", "--ro-bind", program, inside,
 	}
-	args = append(append(args, more...), "--", "true")
+	for _, dir := range []string{"/usr", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store"} {
+		args = append(args, "--ro-bind-try", dir, dir)
+	}
+	args = append(append(args, more...), "--", inside)
 	return output(ctx, exec.CommandContext(ctx, path, args...))
 }
 
