@@ -85,83 +85,99 @@ func (j *job) follow(which, fd int, ended func()) {
 // gVisor shows a process as dead some milliseconds before it signals the parent.
 const reapLimit = 200 * time.Millisecond
 
-// look brings members up to date: those that were there, their children,
-// their process groups, and the holders of the job's streams. The shell is none, though it may have
-// a stream (exec 3>&1), and be in the group of what it starts without one: in a command substitution,
-// or without job control. It reports whether the job runs.
+// look brings members up to date, and ends the job that has none and whose streams nobody holds.
+// It reports whether the job runs.
 func (j *job) look(all []proc.Process) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.ended.IsZero() {
 		return false
 	}
-	found := map[int]uint64{}
-	zombies := map[int]uint64{}
-	for more, first := true, true; more; first = false { // holders are looked for once
-		more = false
-		for _, p := range all {
-			if _, ok := found[p.PID]; ok || p.PID == j.shell {
-				continue
-			}
-			start, known := j.members[p.PID]
-			if p.Dead() {
-				if known && start == p.Start && p.Parent == j.shell {
-					zombies[p.PID] = start
-				}
-				continue
-			}
-			_, child := found[p.Parent]
-			in := known && start == p.Start || child || j.groups[p.Group]
-			if !in && first {
-				in, _ = proc.Holds(p.PID, j.files)
-			}
-			if in {
-				found[p.PID] = p.Start
-				if p.Group != j.shell {
-					j.groups[p.Group] = true
-				}
-				more = true
-			}
-		}
-	}
+	alive, zombies := j.sort(all)
 	switch {
-	case len(found) > 0 || len(zombies) == 0:
+	case len(alive) > 0 || len(zombies) == 0:
 		j.dead = time.Time{}
 	case j.dead.IsZero():
 		j.dead = time.Now()
 	}
 	if j.dead.IsZero() || time.Since(j.dead) < reapLimit {
-		maps.Copy(found, zombies)
+		maps.Copy(alive, zombies)
 	}
-	j.members = found
-	open := false
-	for _, t := range j.tails {
-		open = open || t != nil && t.open
-	}
-	if open && len(found) == 0 {
-		held, _ := proc.Holds(j.shell, j.files)
-		open = !held // what the shell still writes is kept
-	}
-	if len(found) == 0 && !open {
-		j.ended = time.Now()
-		if j.silent.After(j.seen) { // nobody has looked since
-			j.ended = j.silent
-		}
-		j.groups = nil
-		if j.code != "" {
-			j.status = readStatus(j.code)
-			if j.status == nil && j.killed != 0 {
-				n := 128 + int(j.killed)
-				j.status = &n
-			}
-			_ = os.Remove(j.code)
-			_ = os.Remove(strings.TrimSuffix(j.code, "s")) // the text
-		}
-		j.change.Broadcast()
+	j.members = alive
+	if len(j.members) == 0 && !j.writable() {
+		j.end()
 		return false
 	}
 	j.seen = time.Now()
 	return true
+}
+
+// sort returns the job's processes that are alive, and those that its shell has to reap: those that
+// were there, their children, their process groups, and the holders of the job's streams. The shell
+// is none, though it may have a stream (exec 3>&1), and be in the group of what it starts without
+// one: in a command substitution, or without job control. j.mu is held.
+func (j *job) sort(all []proc.Process) (alive, zombies map[int]uint64) {
+	alive, zombies = map[int]uint64{}, map[int]uint64{}
+	for more, first := true, true; more; first = false { // holders are looked for once
+		more = false
+		for _, p := range all {
+			if _, ok := alive[p.PID]; ok || p.PID == j.shell {
+				continue
+			}
+			start, known := j.members[p.PID]
+			known = known && start == p.Start
+			if p.Dead() {
+				if known && p.Parent == j.shell {
+					zombies[p.PID] = p.Start
+				}
+				continue
+			}
+			_, child := alive[p.Parent]
+			in := known || child || j.groups[p.Group]
+			if !in && first {
+				in, _ = proc.Holds(p.PID, j.files)
+			}
+			if !in {
+				continue
+			}
+			more = true
+			alive[p.PID] = p.Start
+			if p.Group != j.shell {
+				j.groups[p.Group] = true
+			}
+		}
+	}
+	return alive, zombies
+}
+
+// writable reports whether anything besides the shell can write to the job's streams: what the
+// shell still writes is kept. j.mu is held.
+func (j *job) writable() bool {
+	open := func(t *tail) bool { return t != nil && t.open }
+	if !slices.ContainsFunc(j.tails[:], open) {
+		return false
+	}
+	held, _ := proc.Holds(j.shell, j.files)
+	return !held
+}
+
+// end notes that the job is over, and with what status. j.mu is held.
+func (j *job) end() {
+	j.ended = time.Now()
+	if j.silent.After(j.seen) { // nobody has looked since
+		j.ended = j.silent
+	}
+	j.groups = nil
+	if j.code != "" {
+		j.status = readStatus(j.code)
+		if j.status == nil && j.killed != 0 {
+			n := 128 + int(j.killed)
+			j.status = &n
+		}
+		_ = os.Remove(j.code)
+		_ = os.Remove(strings.TrimSuffix(j.code, "s")) // the text
+	}
+	j.change.Broadcast()
 }
 
 // unreaped reports whether the job has zombies only, which its shell may reap yet.

@@ -69,6 +69,19 @@ func parseSnapshot(d dialect, b []byte) (snapshot, bool) {
 
 func (s snapshot) cwd() string { return string(s.sections["cwd"]) }
 
+func (s snapshot) umask() string { return strings.TrimSpace(string(s.sections["umask"])) }
+
+// statements returns those of a section.
+func (s snapshot) statements(section string) []string { return statements(s.sections[section]) }
+
+// traps returns the statements that set the traps that are not the session's own (see isOwnTrap).
+func (s snapshot) traps(base string) []string {
+	return slices.DeleteFunc(s.statements("trap"), func(stmt string) bool { return isOwnTrap(stmt, base) })
+}
+
+// lastWord returns what comes after the last space of a statement, such as an option's name.
+func lastWord(stmt string) string { return stmt[strings.LastIndexByte(stmt, ' ')+1:] }
+
 // A purpose is what a snapshot is restored for.
 type purpose int
 
@@ -103,81 +116,94 @@ var notSet = map[purpose][]string{
 //
 // base is the directory of all sessions' directories.
 func (s snapshot) restore(base string, why purpose) []byte {
-	var b bytes.Buffer
-	line := func(words ...string) { b.WriteString(strings.Join(words, " ") + "\n") }
+	b := &script{}
 	if s.posix {
-		for _, stmt := range statements(s.sections["vars"]) {
-			if name, _, ok := strings.Cut(stmt, "="); ok && !slices.Contains(computed, name) {
-				line(stmt)
-			}
-		}
-		for _, stmt := range statements(s.sections["exports"]) {
-			name, _, _ := strings.Cut(strings.TrimPrefix(stmt, "export "), "=")
-			if !slices.Contains(computed, name) {
-				line("export", name)
-			}
-		}
-		line(`\cd -- ` + quote(s.cwd()))
-		line("umask", quote(strings.TrimSpace(string(s.sections["umask"]))))
-		for _, stmt := range statements(s.sections["trap"]) {
-			if !isOwnTrap(stmt, base) && why != afterKill {
-				line(stmt)
-			}
-		}
-		for _, stmt := range statements(s.sections["alias"]) {
-			line(`\alias ` + strings.TrimPrefix(stmt, "alias "))
-		}
-		return b.Bytes()
+		s.restorePOSIX(b, base, why)
+	} else {
+		s.restoreBash(b, base, why)
 	}
-	for _, stmt := range statements(s.sections["shopt"]) {
-		switch stmt[strings.LastIndexByte(stmt, ' ')+1:] {
+	return b.Bytes()
+}
+
+// A script is the text of a snapshot's restoration.
+type script struct{ bytes.Buffer }
+
+// line adds the words of a line.
+func (b *script) line(words ...string) { b.WriteString(strings.Join(words, " ") + "\n") }
+
+func (s snapshot) restorePOSIX(b *script, base string, why purpose) {
+	for _, stmt := range s.statements("vars") {
+		if name, _, ok := strings.Cut(stmt, "="); ok && !slices.Contains(computed, name) {
+			b.line(stmt)
+		}
+	}
+	for _, stmt := range s.statements("exports") {
+		name, _, _ := strings.Cut(strings.TrimPrefix(stmt, "export "), "=")
+		if !slices.Contains(computed, name) {
+			b.line("export", name)
+		}
+	}
+	b.line(`\cd -- ` + quote(s.cwd()))
+	b.line("umask", quote(s.umask()))
+	if why != afterKill {
+		for _, stmt := range s.traps(base) {
+			b.line(stmt)
+		}
+	}
+	for _, stmt := range s.statements("alias") {
+		b.line(`\alias ` + strings.TrimPrefix(stmt, "alias "))
+	}
+}
+
+func (s snapshot) restoreBash(b *script, base string, why purpose) {
+	builtin := func(words ...string) { b.line(`\builtin ` + strings.Join(words, " ")) }
+	for _, stmt := range s.statements("shopt") {
+		switch lastWord(stmt) {
 		case "login_shell", "restricted_shell", "extdebug":
 		default:
-			line(`\builtin`, stmt)
+			builtin(stmt)
 		}
 	}
-	line(`\builtin cd --`, quote(s.cwd()))
-	for _, stmt := range statements(s.sections["vars"]) {
+	builtin("cd --", quote(s.cwd()))
+	for _, stmt := range s.statements("vars") {
 		if name, ok := declared(stmt); ok && !slices.Contains(computed, name) {
-			line(stmt) // bare: else bash does not parse the values of arrays
+			b.line(stmt) // bare: else bash does not parse the values of arrays
 		}
 	}
-	line(`\builtin umask`, quote(strings.TrimSpace(string(s.sections["umask"]))))
-	line(`\builtin set --` + string(s.sections["args"]))
+	builtin("umask", quote(s.umask()))
+	builtin("set --" + string(s.sections["args"]))
 	b.Write(s.sections["functions"])
-	for _, stmt := range statements(s.sections["attributes"]) {
+	for _, stmt := range s.statements("attributes") {
 		if !strings.HasPrefix(stmt, "declare -f ") {
-			line(`\builtin`, stmt)
+			builtin(stmt)
 		}
 	}
-	for _, stmt := range statements(s.sections["trap"]) {
-		if !isOwnTrap(stmt, base) && why != afterKill && why != forAttach {
-			line(`\builtin`, stmt)
+	if why != afterKill && why != forAttach {
+		for _, stmt := range s.traps(base) {
+			builtin(stmt)
 		}
 	}
-	for _, stmt := range statements(s.sections["alias"]) {
-		line(`\builtin`, stmt)
+	for _, stmt := range s.statements("alias") {
+		builtin(stmt)
 	}
-	for _, stmt := range statements(s.sections["options"]) {
-		name := stmt[strings.LastIndexByte(stmt, ' ')+1:]
-		if !slices.Contains(notSet[afterExit], name) && !slices.Contains(notSet[why], name) {
-			line(`\builtin`, stmt)
+	for _, stmt := range s.statements("options") {
+		if name := lastWord(stmt); !slices.Contains(notSet[afterExit], name) && !slices.Contains(notSet[why], name) {
+			builtin(stmt)
 		}
 	}
 	dirs := strings.Split(string(s.sections["dirs"]), "\n")
 	for _, dir := range slices.Backward(dirs[1:]) { // the first one is the working directory
 		if strings.HasPrefix(dir, "/") {
-			line(`\builtin pushd -n --`, quote(dir), `|| \builtin :`)
+			builtin("pushd -n --", quote(dir), `|| \builtin :`)
 		}
 	}
 	for _, hardness := range []string{"soft", "hard"} { // a limit cannot be above its hard one
 		for stmt := range strings.Lines(string(s.sections[hardness])) {
 			if flag, value, ok := limit(stmt); ok {
-				line(`\builtin ulimit`, "-"+strings.ToUpper(hardness[:1]), flag, value, `|| \builtin :`)
+				builtin("ulimit", "-"+strings.ToUpper(hardness[:1]), flag, value, `|| \builtin :`)
 			}
 		}
 	}
-	return b.Bytes()
 }
 
 // limit returns the flag and the value in a line of ulimit -a, such as "open files   (-n) 1024"; false for a limit that
