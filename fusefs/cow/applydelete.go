@@ -34,7 +34,7 @@ func (a *applying) remove(c *change) {
 		a.fail(c, err)
 		return
 	case host == nil:
-	case c.rec == nil || c.rec.Type == 0: // also by force
+	case !c.recorded(): // also by force
 		a.conflict(c, "made on the host")
 		return
 	case !host.unchanged(c.host):

@@ -72,7 +72,7 @@ func (p *plan) merged(c *change) {
 	switch {
 	case c.host == nil:
 		c.Kind = runtime.ChangeAdded
-		if c.rec != nil && c.rec.Type != 0 {
+		if c.recorded() {
 			c.Conflict = "deleted on the host"
 		}
 		p.add(c)
@@ -155,18 +155,7 @@ func (p *plan) rename(c *change, in *place, from *object) error {
 
 // compareFile adds c, which is no directory, if it is a change.
 func (p *plan) compareFile(c *change, d *place) error {
-	o, host := c.upper.object, c.host
-	known := c.rec != nil && c.rec.Type != 0
-	if host != nil {
-		c.OldMode = host.perms()
-	}
-	if host != nil && host.typ() == o.typ() { // the mode of another type says nothing of this one
-		ownerless := host.Uid != o.Uid // the mode of another user's file is not the host's
-		if known && (ownerless || c.NewMode == c.rec.perms()) || o.isLink() {
-			c.NewMode = host.perms()
-		}
-		c.setsMode = c.NewMode != host.perms()
-	}
+	c.compareModes()
 	if gone, err := p.lacksContent(c.upper); err != nil {
 		return err
 	} else if gone {
@@ -180,54 +169,79 @@ func (p *plan) compareFile(c *change, d *place) error {
 		return nil
 	}
 	switch {
-	case host == nil && !known:
+	case c.host == nil && !c.recorded():
 		c.Kind, c.content = runtime.ChangeAdded, true
-	case host == nil:
-		stale, err := p.stale(c)
-		if stale || err != nil {
+	case c.host == nil:
+		if stale, err := p.stale(c); stale || err != nil {
 			return err
 		}
 		c.Kind, c.content = runtime.ChangeAdded, true
-		if c.rec.Type == o.typ() { // else the sandbox has deleted it too
+		if c.rec.Type == c.upper.object.typ() { // else the sandbox has deleted it too
 			c.Kind, c.OldMode, c.Conflict = runtime.ChangeModified, c.rec.perms(), "deleted on the host"
 		}
-	case host.typ() != o.typ():
+	case c.host.typ() != c.upper.object.typ():
 		c.Kind, c.content = runtime.ChangeType, true
 		if err := p.setConflict(c); err != nil {
 			return err
 		}
 	default:
-		equal, err := p.equalContent(c, d)
-		if err != nil {
+		return p.compareBoth(c, d)
+	}
+	p.add(c)
+	return nil
+}
+
+// compareBoth adds c, which is of the same type on the host and no directory.
+func (p *plan) compareBoth(c *change, d *place) error {
+	equal, err := p.equalContent(c, d)
+	if err != nil {
+		return err
+	}
+	c.content = !equal
+	switch {
+	case equal && !c.setsMode:
+		c.equal = true
+	case equal:
+		c.Kind = runtime.ChangeMode
+		if c.recorded() && c.host.perms() != c.rec.perms() {
+			c.Conflict = "its mode was changed on the host"
+		}
+	default:
+		c.Kind = runtime.ChangeModified
+		if stale, err := p.stale(c); stale || err != nil {
 			return err
 		}
-		c.content = !equal
-		switch {
-		case equal && !c.setsMode:
-			c.equal = true
-		case equal:
-			c.Kind = runtime.ChangeMode
-			if known && host.perms() != c.rec.perms() {
-				c.Conflict = "its mode was changed on the host"
-			}
-		default:
-			c.Kind = runtime.ChangeModified
-			stale, err := p.stale(c)
-			if stale || err != nil {
-				return err
-			}
-			if err := p.setConflict(c); err != nil {
-				return err
-			}
+		if err := p.setConflict(c); err != nil {
+			return err
 		}
 	}
 	p.add(c)
 	return nil
 }
 
+// compareModes sets the old mode, the new one, and whether the change sets it. The mode of a host's
+// object of another type says nothing of this one's, and that of another user's is not the host's.
+func (c *change) compareModes() {
+	if c.host == nil {
+		return
+	}
+	c.OldMode = c.host.perms()
+	if c.host.typ() != c.upper.object.typ() {
+		return
+	}
+	ownerless := c.host.Uid != c.upper.object.Uid
+	if c.recorded() && (ownerless || c.NewMode == c.rec.perms()) || c.upper.object.isLink() {
+		c.NewMode = c.host.perms()
+	}
+	c.setsMode = c.NewMode != c.host.perms()
+}
+
+// recorded reports whether the host had an object there when the sandbox made its own.
+func (c *change) recorded() bool { return c.rec != nil && c.rec.Type != 0 }
+
 // setConflict sets c.Conflict for what replaces the host's object.
 func (p *plan) setConflict(c *change) (err error) {
-	if c.rec == nil || c.rec.Type == 0 {
+	if !c.recorded() {
 		c.Conflict = "made on the host"
 		return nil
 	}

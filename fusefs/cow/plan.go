@@ -300,7 +300,7 @@ func (p *plan) compare(e *entry, d *place) error {
 	}
 	if p.judge(c, d, e.name, kinds...) {
 		c.Kind = runtime.ChangeAdded
-		if c.rec != nil && c.rec.Type != 0 {
+		if c.recorded() {
 			c.Kind = runtime.ChangeModified
 		}
 		c.NewMode, c.Size = 0, 0
@@ -352,7 +352,7 @@ func (p *plan) deletion(d *place, name string, host *object, c *change) error {
 		c.Unapplied = "a git repository is not deleted"
 	case host.isMount():
 		c.Unapplied = "the host has another file system mounted there"
-	case c.rec == nil || c.rec.Type == 0:
+	case !c.recorded():
 		c.Conflict = "made on the host"
 	default:
 		c.Conflict, err = p.goneConflict(c.rec, host, c.lower, p.state(c.Path))
