@@ -229,6 +229,45 @@ func TestForThisCallInAnotherShell(t *testing.T) {
 	}
 }
 
+// A job that was started by name is none of its shell's: no command sees a message about it, waits
+// for it or lists it.
+func TestNamedJobIsNotTheShells(t *testing.T) {
+	s := open(t, "bash")
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	start := func(text string) string {
+		t.Helper()
+		j, err := s.conn.StartJob(ctx, &wire.StartRequest{
+			Args: []string{text}, Session: &wire.SessionRequest{Op: wire.SessionJobStart, Name: s.name},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return j.ID
+	}
+	long := start("exec sleep 1000")
+	if r := s.run(t, "jobs; wait; echo $?"); r.err != nil || r.stdout != "0\n" || r.stderr != "" {
+		t.Errorf("jobs and wait: %v", r)
+	}
+	s.exec(t, "mkfifo /tmp/.w-own")
+	defer os.Remove("/tmp/.w-own")
+	for _, status := range []string{"exit 0", "exit 3", "kill -9 $BASHPID"} {
+		j := start("read x </tmp/.w-own; " + status)
+		// It ends during a command that is interrupted, after which bash has messages.
+		r := s.run(t, "echo go >/tmp/.w-own; sleep 1000", timeout(time.Second))
+		if !r.TimedOut || r.stdout != "" || r.stderr != "" {
+			t.Errorf("%s: %v", status, r)
+		}
+		if _, err := s.conn.WaitJob(ctx, s.name, j); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.conn.SignalJob(ctx, s.name, long, 9); err != nil {
+		t.Error(err)
+	}
+	s.alive(t)
+}
+
 // A command whose client is gone is interrupted; the session lives.
 func TestKillInterrupts(t *testing.T) {
 	s := open(t, "bash")
