@@ -29,6 +29,9 @@ const noGC = 400
 
 func main() {
 	umask := leaveOwner()
+	if os.Getenv("PATH") == "" { // as after env -i; a shell has such a value of its own, too
+		_ = os.Setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	}
 	if err := checkPoller(); err != nil {
 		fmt.Fprintln(os.Stderr, "wolffia:", err)
 		os.Exit(exitFailed)

@@ -64,7 +64,7 @@ func oldest() []int { return []int{0, 8, 0} }
 // decideBubblewrap returns the result for the facts.
 func decideBubblewrap(f bwrapFacts, h *host) Result {
 	if f.path == "" {
-		return Result{Problem: "bubblewrap is not installed", Fix: h.install("bubblewrap")}
+		return Result{Problem: "bubblewrap is not installed, or not in PATH", Fix: h.install("bubblewrap")}
 	}
 	r := Result{Found: firstLine(f.version) + " at " + f.path}
 	v := version(f.version)

@@ -100,7 +100,7 @@ func probeFusermount(ctx context.Context, h *host) Result {
 // decideFusermount returns the result for the facts.
 func decideFusermount(f fusermountFacts, h *host) Result {
 	if f.path == "" {
-		return Result{OK: h.root, Problem: "fusermount3 is not installed", Fix: h.install("fuse3")}
+		return Result{OK: h.root, Problem: "fusermount3 is not installed, or not in PATH", Fix: h.install("fuse3")}
 	}
 	r := Result{Found: firstLine(f.version) + " at " + f.path}
 	switch {
