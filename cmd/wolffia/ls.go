@@ -140,8 +140,8 @@ func sinceThen(ms int64) string {
 	return age(time.UnixMilli(ms))
 }
 
-// age is how long ago something was, for a person.
-func age(since time.Time) string { return span(time.Since(since)) }
+// age is how long ago something was, for a person; 0 if it is in the future, as after the clock was set back.
+func age(since time.Time) string { return span(max(0, time.Since(since))) }
 
 // span is a time span that a person can read.
 func span(d time.Duration) string {
