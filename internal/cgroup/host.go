@@ -88,18 +88,25 @@ func (h *Host) lookV2(self string) {
 	if h.systemd = exists("/run/systemd/system"); !h.systemd { // sd_booted(3)
 		return
 	}
-	run, managed := "/run", "/"
+	runs, managed := []string{"/run"}, "/"
 	if !h.root {
 		uid := strconv.Itoa(os.Geteuid())
-		if run = os.Getenv("XDG_RUNTIME_DIR"); run == "" {
-			run = "/run/user/" + uid
+		runs = []string{"/run/user/" + uid}
+		if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" { // after su(1) it is another user's
+			runs = []string{dir, runs[0]}
 		}
 		managed = "/user.slice/user-" + uid + ".slice/user@" + uid + ".service"
 	}
 	managed = filepath.Join(mount, managed)
-	if socket := run + "/systemd/private"; writable(socket) && exists(managed) { // a manager leaves the socket when it ends
-		h.socket = socket
-		h.managed = strings.Fields(read(managed + "/cgroup.controllers"))
+	if !exists(managed) { // a manager leaves its socket when it ends
+		return
+	}
+	for _, run := range runs {
+		if socket := run + "/systemd/private"; writable(socket) {
+			h.socket = socket
+			h.managed = strings.Fields(read(managed + "/cgroup.controllers"))
+			return
+		}
 	}
 }
 
