@@ -333,8 +333,12 @@ func (b *Box) HasSocket() bool {
 func (b *Box) RemoveSocket() error { return removeIfExists(Socket(b.Run())) }
 
 // Half reports whether the directory has no configuration: the sandbox is being created
-// or removed, or the process that did that was killed.
+// or removed, or the process that did that was killed. A crash of the host leaves an empty one, if it
+// was not on the disk yet; it is none either, unless the sandbox has changes.
 func (b *Box) Half() bool {
-	_, err := os.Lstat(b.ConfigFile())
+	info, err := os.Lstat(b.ConfigFile())
+	if err == nil {
+		return info.Mode().IsRegular() && info.Size() == 0 && !b.HasChanges()
+	}
 	return errors.Is(err, fs.ErrNotExist)
 }

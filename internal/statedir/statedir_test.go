@@ -640,6 +640,7 @@ func TestRemoveHalf(t *testing.T) {
 			create(t, d, id, "")
 			must(os.Rename(path+"/config.json", path+"/config.json.new"))
 		},
+		"a config that never came to the disk": func() { create(t, d, id, ""); must(os.Truncate(path+"/config.json", 0)) },
 		"no run directory": func() {
 			create(t, d, id, "")
 			must(os.Remove(path+"/config.json"), os.Remove(path+"/run/log"), os.Remove(path+"/run"))
@@ -656,6 +657,13 @@ func TestRemoveHalf(t *testing.T) {
 	if _, err := b.Config(); err != nil {
 		t.Errorf("a whole one: %v", err)
 	}
+	changes := path + "/cow/upper/file"
+	must(os.MkdirAll(filepath.Dir(changes), 0o700), os.WriteFile(changes, nil, 0o600), os.Truncate(b.ConfigFile(), 0))
+	removeHalf(false)
+	if !there() {
+		t.Error("the changes of one without a configuration are removed")
+	}
+	must(os.RemoveAll(path + "/cow"))
 	lock, err := b.TryLock()
 	must(err, os.Remove(b.ConfigFile()))
 	removeHalf(false)
