@@ -37,7 +37,7 @@ func (h *host) cgroups(kind cgroup.Kind) string {
 	case kind == cgroup.NoManager:
 		return "# log in, so that systemd starts a manager for the user, or have it always:\n" + h.sudo("loginctl enable-linger "+h.name())
 	case kind == cgroup.Occupied:
-		return "# run wolffia in a group of its own below that one, such as by DelegateSubgroup= of a service"
+		return "# run wolffia in a group of its own below that one, such as by DelegateSubgroup= of a service (systemd 254)"
 	}
 	const dir = "/etc/systemd/system/user@.service.d" // systemd delegates the controllers to the users
 	return h.sudo("mkdir -p "+dir) + "\n" +
