@@ -150,14 +150,14 @@ func (a *app) copy(ctx context.Context, rt *local.Runtime, id string, from, to p
 	case from.stream():
 		return a.copyFromStdin(ctx, rt, id, to)
 	case from.sandbox != "":
-		return copyOut(ctx, rt, id, from, to.path, into, a.umask)
+		return a.copyOut(ctx, rt, id, from, to.path, into, a.umask)
 	}
-	return copyIn(ctx, rt, id, from.path, to, into)
+	return a.copyIn(ctx, rt, id, from.path, to, into)
 }
 
 // copyOut unpacks on the host what the guest's program packs inside. What it is called
 // here is not for the sandbox to say: that could replace any file in the target.
-func copyOut(ctx context.Context, rt *local.Runtime, id string, from place, to string, into bool, umask uint32) error {
+func (a *app) copyOut(ctx context.Context, rt *local.Runtime, id string, from place, to string, into bool, umask uint32) error {
 	name := path.Base(path.Clean(from.path))
 	st, err := os.Stat(to)
 	isDir := err == nil && st.IsDir()
@@ -169,14 +169,14 @@ func copyOut(ctx context.Context, rt *local.Runtime, id string, from place, to s
 	case nameless:
 		name = "copy" // used if to has become a directory meanwhile
 	}
-	p := &helper{place: from, args: []string{"pack", inSandbox(from.path)}}
+	p := &helper{app: a, place: from, args: []string{"pack", inSandbox(from.path)}}
 	return p.run(ctx, rt, id, func(p runtime.Process) error {
 		return archive.Unpack(p.Stdout(), to, &archive.Options{Name: name, Umask: umask})
 	})
 }
 
 // copyIn unpacks inside what is packed on the host.
-func copyIn(ctx context.Context, rt *local.Runtime, id, from string, to place, into bool) error {
+func (a *app) copyIn(ctx context.Context, rt *local.Runtime, id, from string, to place, into bool) error {
 	if _, err := os.Lstat(from); err != nil {
 		return runtime.Errorf(runtime.ErrNotFound, "copy %s: %w", from, errors.Unwrap(err))
 	}
@@ -184,7 +184,7 @@ func copyIn(ctx context.Context, rt *local.Runtime, id, from string, to place, i
 	if into {
 		inside += "/." // which only a directory has
 	}
-	p := &helper{place: to, args: []string{"unpack", inside}}
+	p := &helper{app: a, place: to, args: []string{"unpack", inside}}
 	return p.run(ctx, rt, id, func(p runtime.Process) error {
 		err := archive.Pack(p.Stdin(), filepath.Clean(from))
 		return errors.Join(err, p.Stdin().Close())
@@ -193,7 +193,7 @@ func copyIn(ctx context.Context, rt *local.Runtime, id, from string, to place, i
 
 // copyToStdout prints the content of a file inside.
 func (a *app) copyToStdout(ctx context.Context, rt *local.Runtime, id string, from place) error {
-	p := &helper{place: from, args: []string{"get", strconv.Itoa(maxStream), inSandbox(from.path)}}
+	p := &helper{app: a, place: from, args: []string{"get", strconv.Itoa(maxStream), inSandbox(from.path)}}
 	return p.run(ctx, rt, id, func(p runtime.Process) error {
 		_, err := io.Copy(a.out, p.Stdout())
 		return err
@@ -231,7 +231,7 @@ func (a *app) copyFromStdin(ctx context.Context, rt *local.Runtime, id string, t
 	case size > maxStream:
 		return runtime.Errorf(runtime.ErrInvalid, "copy standard input to %s: more than 1 GiB: write it to a file, and copy that", to.given)
 	}
-	p := &helper{place: to, args: []string{"put", strconv.FormatInt(size, 10), inSandbox(to.path)}}
+	p := &helper{app: a, place: to, args: []string{"put", strconv.FormatInt(size, 10), inSandbox(to.path)}}
 	return p.run(ctx, rt, id, func(p runtime.Process) error {
 		_, err := spool.Seek(0, io.SeekStart)
 		if err == nil {
@@ -251,6 +251,7 @@ func inSandbox(p string) string {
 
 // A helper runs the guest's program as a command inside.
 type helper struct {
+	app   *app
 	place place // that it works on
 	args  []string
 }
@@ -289,6 +290,9 @@ func (h *helper) run(ctx context.Context, rt *local.Runtime, id string, do func(
 		_, _ = io.Copy(io.Discard, p.Stdout())
 	}
 	exit, err := p.Wait(ctx)
+	if err == nil && exit.Code != 0 { // of a copy that has worked, nothing that matters was denied
+		h.app.noteDenied(&exit, h.place.sandbox, false)
+	}
 	complaint := plainComplaint(<-said)
 	switch {
 	case err != nil:

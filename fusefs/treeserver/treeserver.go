@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"os"
+	"path"
 	"slices"
 	"strconv"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"wolffia/fusefs"
 	"wolffia/fusefs/audit"
+	"wolffia/internal/archive"
 	"wolffia/internal/boot"
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
@@ -153,7 +155,13 @@ func (t *treeServer) setRules(file *os.File) error {
 }
 
 // denied adds a refusal to the audit log. Several goroutines call it; it does not block.
+//
+// It leaves out the names under which wolffia's own tools inside begin a file: where one is
+// refused they try the file itself, and that is what the user can allow.
 func (t *treeServer) denied(d fusefs.Denial) {
+	if archive.IsTemporary(path.Base(d.Path)) && slices.Contains([]string{"lookup", "create", "symlink"}, d.Op) {
+		return
+	}
 	uid := d.UID
 	if uid == 0 && !t.boot.InEngine {
 		uid = uint32(t.boot.UID) // the only id of the shim's user namespace

@@ -20,6 +20,7 @@
 package archive
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -52,6 +53,22 @@ var (
 	// file, nor a directory, nor a symbolic link.
 	ErrKind = errors.New("not a regular file, directory or symbolic link")
 )
+
+// tempPrefix begins the names of files that are not complete yet.
+const tempPrefix = ".wolffia-"
+
+// tempName returns a name that no other file has.
+func tempName() string { return tempPrefix + rand.Text() }
+
+// tempLength is the length of a random text, in bytes.
+const tempLength = 26
+
+// IsTemporary reports whether name is one that this package gives to files that are not complete
+// yet.
+func IsTemporary(name string) bool {
+	text, ok := strings.CutPrefix(name, tempPrefix)
+	return ok && len(text) == tempLength && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
+}
 
 // split checks the name of an entry and returns its components; dir reports whether it
 // ends in a slash.

@@ -2,10 +2,10 @@ package archive
 
 import (
 	"archive/tar"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"time"
 
@@ -74,34 +74,69 @@ func (d *dir) touch(name string, t time.Time) {
 
 // link makes a symbolic link.
 func (d *dir) link(name string, h *tar.Header) error {
-	return d.replace(name, func(temp string) error {
-		err := again(func() error { return unix.Symlinkat(h.Linkname, d.fd, temp) })
-		if err == nil {
-			d.touch(temp, h.ModTime)
+	return d.replace(name, func(name string, flags int) error {
+		if flags&unix.O_EXCL == 0 {
+			if err := d.remove(name); err != nil {
+				return err
+			}
 		}
-		return err
+		if err := again(func() error { return unix.Symlinkat(h.Linkname, d.fd, name) }); err != nil {
+			return asRefusal(err)
+		}
+		d.touch(name, h.ModTime)
+		return nil
 	})
 }
 
-// replace calls create with a temporary name, under which create must leave nothing if
-// it fails, and renames the result to name. A directory at name is an error; so is
+// replace calls create with a temporary name and O_CREAT|O_EXCL, under which create must leave
+// nothing if it fails, and renames the result to name. A directory at name is an error; so is
 // anything else but a regular file or a link: a process may wait at it.
-func (d *dir) replace(name string, create func(temp string) error) error {
-	switch d.kind(name) {
+//
+// Rules can allow name and nothing beside it. If create returns a refusal of the temporary name,
+// replace calls it with name itself, without O_CREAT if a regular file is there: the error is then that of
+// the file that the caller has named.
+func (d *dir) replace(name string, create func(name string, flags int) error) error {
+	kind := d.kind(name)
+	switch kind {
 	case 0, unix.S_IFREG, unix.S_IFLNK:
 	case unix.S_IFDIR:
 		return unix.EISDIR
 	default:
 		return fmt.Errorf("in its place is %w", ErrKind)
 	}
-	temp := ".wolffia-" + rand.Text()
-	if err := create(temp); err != nil {
+	temp := tempName()
+	err := create(temp, unix.O_CREAT|unix.O_EXCL)
+	if _, refused := errors.AsType[refusal](err); refused {
+		switch kind {
+		case unix.S_IFREG:
+			return create(name, 0)
+		case unix.S_IFLNK:
+			if err := d.remove(name); err != nil {
+				return err
+			}
+		}
+		return create(name, unix.O_CREAT|unix.O_EXCL)
+	}
+	if err != nil {
 		return err
 	}
 	if err := again(func() error { return unix.Renameat(d.fd, temp, d.fd, name) }); err != nil {
 		return errors.Join(err, d.remove(temp))
 	}
 	return nil
+}
+
+// A refusal is the error of a name that may not be created, before anything was read.
+type refusal struct{ error }
+
+func (r refusal) Unwrap() error { return r.error }
+
+// asRefusal returns err, as a refusal if permission is what lacks.
+func asRefusal(err error) error {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) {
+		return refusal{err}
+	}
+	return err
 }
 
 // remove deletes a file or link.
@@ -118,23 +153,43 @@ func (u *unpacker) file(d *dir, name string, h *tar.Header) error {
 		return fmt.Errorf("%w: more than %d bytes", ErrTooLarge, u.maxBytes)
 	}
 	u.bytes += h.Size
-	return d.replace(name, func(temp string) error {
-		fd, err := openat(d.fd, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+	return d.replace(name, func(name string, flags int) error {
+		fd, err := openat(d.fd, name, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_NOCTTY|flags, 0o600)
 		if err != nil {
-			return err
+			return asRefusal(err)
 		}
-		f := os.NewFile(uintptr(fd), temp)
-		// Only Write and Read, so that the buffer is used: no holes, no tricks.
-		_, err = io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{u.r}, u.buf)
-		if err != nil {
+		f := os.NewFile(uintptr(fd), name)
+		isNew := flags&unix.O_EXCL != 0
+		if !isNew { // it keeps its permissions, as those of cp do
+			err = truncate(f)
+		}
+		if err == nil {
+			// Only Write and Read, so that the buffer is used: no holes, no tricks.
+			_, err = io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{u.r}, u.buf)
 			err = streamError(err)
-		} else {
+		}
+		if err == nil && isNew {
 			err = again(func() error { return unix.Fchmod(fd, uint32(h.Mode&permission)) })
 		}
-		if err = errors.Join(err, f.Close()); err != nil {
-			return errors.Join(err, d.remove(temp))
+		err = errors.Join(err, f.Close())
+		switch {
+		case err == nil:
+			d.touch(name, h.ModTime)
+		case isNew:
+			err = errors.Join(err, d.remove(name))
 		}
-		d.touch(temp, h.ModTime)
-		return nil
+		return err
 	})
+}
+
+// truncate empties a file, which must be regular.
+func truncate(f *os.File) error {
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() { // it was replaced
+		err = ErrKind
+	}
+	if err != nil {
+		return err
+	}
+	return f.Truncate(0)
 }

@@ -2,7 +2,6 @@ package archive
 
 import (
 	"bytes"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -131,7 +130,7 @@ func put(fill func(io.Writer) error, path string) error {
 	if exists && !old.Mode().IsRegular() && old.Mode().Type() != fs.ModeSymlink { // a process may wait at it
 		return ErrNotRegular
 	}
-	temp := filepath.Join(parent, ".wolffia-"+rand.Text())
+	temp := filepath.Join(parent, tempName())
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		var content bytes.Buffer

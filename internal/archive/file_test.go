@@ -184,6 +184,38 @@ func TestPutInPlace(t *testing.T) {
 	}
 }
 
+// So it is with what Unpack writes; of what is in place of a file the error says that it may not be changed.
+func TestUnpackInPlace(t *testing.T) {
+	dir, src := unwritable(t), t.TempDir()
+	for _, text := range []string{"longer than the old content was", "new", ""} {
+		write(t, filepath.Join(src, "file"), text)
+		var b bytes.Buffer
+		must(t, Pack(&b, filepath.Join(src, "file")))
+		must(t, Unpack(&b, dir, nil))
+		if got, err := os.ReadFile(filepath.Join(dir, "file")); err != nil || string(got) != text {
+			t.Errorf("it holds %q, %v", got, err)
+		}
+	}
+	must(t, os.Symlink("target", filepath.Join(src, "symlink")))
+	for _, tt := range []struct{ from, to string }{{"file", "missing"}, {"file", "link"}, {"symlink", "missing"}, {"symlink", "link"}, {"symlink", "file"}} {
+		var b bytes.Buffer
+		must(t, Pack(&b, filepath.Join(src, tt.from)))
+		if err := Unpack(&b, filepath.Join(dir, tt.to), nil); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("%s to %s: %v", tt.from, tt.to, err)
+		}
+	}
+}
+
+func TestIsTemporary(t *testing.T) {
+	for name, want := range map[string]bool{
+		tempName(): true, tempPrefix: false, tempName() + "A": false, "a" + tempName(): false, strings.ToLower(tempName()): false, "": false,
+	} {
+		if got := IsTemporary(name); got != want {
+			t.Errorf("%q: %v", name, got)
+		}
+	}
+}
+
 // A file that cannot take all of its new content in place has its old one again.
 func TestPutInPlacePutsBack(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")

@@ -36,7 +36,8 @@ type Options struct {
 //
 // New files and directories have exactly the permissions in the stream, but for those of Options.Umask; the
 // target of a link is data and kept as it is. A file appears when it is
-// complete. After an error that is so for all the files before; directories
+// complete, unless no other file can be made beside it: then it is written in place, and keeps its
+// permissions. After an error that is so for all the files before; directories
 // that were being filled are readable by the owner only.
 func Unpack(r io.Reader, dst string, opts *Options) error {
 	u := unpacker{buf: make([]byte, bufferSize), maxEntries: DefaultMaxEntries}
