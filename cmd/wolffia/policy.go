@@ -263,8 +263,8 @@ open, and from its next start if it does not. What was read before is known.`,
 }
 
 // relative makes path relative to the codebase, and looks whether it is a directory
-// there. An absolute path that the host does not have begins at the codebase's root, as in a
-// pattern.
+// there. An absolute path that is not below the codebase begins at its root, as in a pattern,
+// if it is there, or if the host does not have it either.
 func relative(codebase, path string) (rel string, dir bool) {
 	rel = path
 	if filepath.IsAbs(path) {
@@ -273,7 +273,9 @@ func relative(codebase, path string) (rel string, dir bool) {
 				rel = r
 			}
 		}
-		if _, err := os.Lstat(path); err != nil && (rel == ".." || strings.HasPrefix(rel, "../")) {
+		_, onHost := os.Lstat(path)
+		_, inCodebase := os.Lstat(filepath.Join(codebase, path))
+		if (onHost != nil || inCodebase == nil) && (rel == ".." || strings.HasPrefix(rel, "../")) {
 			rel = strings.TrimLeft(path, "/")
 		}
 	}
