@@ -43,7 +43,7 @@ func (s *Recent) Add(r Record, rules *perm.Policy) int64 {
 	if r.IsLookup() {
 		list = &s.lookups
 	}
-	i := slices.IndexFunc(*list, func(old recent) bool { return old.kind == k && old.record.Why == r.Why })
+	i := slices.IndexFunc(*list, func(old recent) bool { return old.kind == k })
 	if i >= 0 {
 		(*list)[i].entry, (*list)[i].last = entry{r, rules}, s.count
 		return s.count

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The log takes 500 lines at once, and 50 each second from then on. A line with a long path counts
-// as one for each perLine bytes of it.
+// The log takes 500 lines at once, and 50 each second from then on. A line with a long path or
+// reason counts as one for each perLine bytes of them.
 const (
 	burst   = 500
 	rate    = 50 // a second
@@ -43,12 +43,13 @@ func (b *bucket) take(now time.Time, n int) bool {
 // A kind identifies denials that are counted together, whatever the process: a build has many.
 type kind struct {
 	op, path, errno string
+	why             string // one file can have many, such as git's configuration
 	level, need     uint8
 	host            Host
 }
 
 func kindOf(r *Record) kind {
-	k := kind{op: r.Op, path: r.Path, errno: r.Errno, level: uint8(r.Level), need: uint8(r.Need)}
+	k := kind{op: r.Op, path: r.Path, errno: r.Errno, why: r.Why, level: uint8(r.Level), need: uint8(r.Need)}
 	if r.Host != nil {
 		k.host = *r.Host
 	}
@@ -86,7 +87,7 @@ func (t *tally) add(e entry) bool {
 		r.last = now
 		return false
 	}
-	if !t.take(now, 1+len(e.record.Path)/perLine) {
+	if !t.take(now, 1+(len(e.record.Path)+len(e.record.Why))/perLine) {
 		t.drop(now, e.record.Count)
 		return false
 	}

@@ -93,6 +93,25 @@ func TestRepeatsAreOneLine(t *testing.T) {
 	}
 }
 
+// Each reason has a line, and those that come again are counted by reason.
+func TestReasonsAreNotRepeats(t *testing.T) {
+	var ta tally
+	for i, why := range []string{"alias.a", "core.pager", "alias.a", "core.pager", "core.pager"} {
+		e := entryAt(noon, ".git/config")
+		e.record.Why = why
+		if got, want := ta.add(e), i < 2; got != want {
+			t.Errorf("%d: %s: a line of its own: %v", i, why, got)
+		}
+	}
+	got := map[string]int64{}
+	for _, e := range ta.due(noon.Add(window), false) {
+		got[e.record.Why] += e.record.Count
+	}
+	if len(got) != 2 || got["alias.a"] != 1 || got["core.pager"] != 2 {
+		t.Errorf("%v", got)
+	}
+}
+
 // What is too much is dropped; nothing is lost from the count, whatever comes.
 func TestNothingIsLostFromTheCount(t *testing.T) {
 	var ta tally
