@@ -42,7 +42,7 @@ func planLimits(want *runtime.Resources, ownKernel bool) (*limiting, error) {
 		return nil, nil
 	}
 	if ownKernel && want.Memory > 0 && want.Memory < minKernelMemory {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "memory %d: it must be at least %d bytes: the sandbox's own kernel needs some itself", want.Memory, minKernelMemory)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "memory %d: it must be at least %d bytes (%dm): the sandbox's own kernel needs some itself", want.Memory, minKernelMemory, minKernelMemory>>20)
 	}
 	return decideLimits(want, ownKernel, cgroup.ThisHost().Plan)
 }

@@ -157,7 +157,7 @@ func checkResources(c *SandboxConfig, bad problem) {
 		bad("disk %d: it limits what is added to a codebase, and the sandbox has none", r.Disk)
 	}
 	if r.Memory != 0 && r.Memory < minMemory {
-		bad("memory %d: it must be at least %d bytes: PID 1 needs some itself", r.Memory, minMemory)
+		bad("memory %d: it must be at least %d bytes (%dm): PID 1 needs some itself", r.Memory, minMemory, minMemory>>20)
 	}
 	if !(r.CPUs == 0 || r.CPUs >= 0.01 && r.CPUs <= 1e6) {
 		bad("cpus %v: it must be a number of processors from 0.01 on", r.CPUs)

@@ -231,6 +231,9 @@ func (c *configuration) apply(rules *ruleFlags) error {
 		case "policy":
 			s := settings[len(settings)-1]
 			rules.filePolicy, rules.projectPolicy = s.Values[0], s.Source.Project
+			if !f.Changed {
+				c.app.origins[f.Name] = s.Source.String()
+			}
 		default:
 			err = c.set(f, settings)
 		}
@@ -312,7 +315,9 @@ func (c *configuration) set(f *pflag.Flag, settings []config.Setting) (err error
 	if f.Changed && !several {
 		return nil
 	}
-	if !f.Changed {
+	if !f.Changed && several {
+		c.app.origins[f.Name] = placesOf(settings)
+	} else if !f.Changed {
 		c.app.origins[f.Name] = s.Source.String()
 	}
 	if several {
@@ -329,6 +334,15 @@ func (c *configuration) set(f *pflag.Flag, settings []config.Setting) (err error
 		return runtime.Errorf(runtime.ErrInvalid, "%s: %s: %w", s.Source, s.Key, err)
 	}
 	return nil
+}
+
+// placesOf returns the places of settings.
+func placesOf(settings []config.Setting) string {
+	var all []string
+	for _, s := range settings {
+		all = append(all, s.Source.String())
+	}
+	return strings.Join(all, " or ")
 }
 
 // configured adds the rules of configuration files. Those of the user's own outrank those
@@ -351,17 +365,32 @@ func (f *ruleFlags) configured(name string, settings []config.Setting) error {
 	return nil
 }
 
-// located adds to an error about a flag where its value comes from, if that is a
-// configuration file.
+// located adds to an error about a value where that comes from, if that is a configuration file.
 func (a *app) located(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || len(a.origins) == 0 {
+		return err
 	}
-	rest, ok := strings.CutPrefix(err.Error(), "--")
-	if name := rest[:len(rest)-len(strings.TrimLeft(rest, "abcdefghijklmnopqrstuvwxyz-"))]; ok && a.origins[name] != "" {
-		return fmt.Errorf("%s: %w", a.origins[name], err)
+	flag, longest := "", 0
+	for _, k := range configKeys(a) {
+		for _, subject := range append(subjects[k.Flag], "--"+k.Flag, strings.ReplaceAll(k.Flag, "-", " ")) {
+			rest, ok := strings.CutPrefix(err.Error(), subject)
+			if ok && (rest == "" || strings.ContainsAny(rest[:1], ": ")) && len(subject) > longest {
+				flag, longest = k.Flag, len(subject)
+			}
+		}
 	}
-	return err
+	if a.origins[flag] == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", a.origins[flag], err)
+}
+
+// subjects are what errors about the value of a flag begin with, beside its name.
+var subjects = map[string][]string{
+	"env":         {"-e", "variable"},
+	flagAllowHost: {"network rule"},
+	"rootfs":      {"root file system"},
+	"policy":      {"policy file"},
 }
 
 // configKeys returns the keys of configuration files: the flags of run, which has those of

@@ -168,12 +168,20 @@ func plain(t *testing.T, text string) any {
 }
 
 func TestLocated(t *testing.T) {
-	a := &app{origins: map[string]string{"memory": "f:3"}}
+	a := &app{origins: map[string]string{"memory": "f:3", "mount": "f:4", "env": "f:5", "allow-host": "f:6", "upstream-proxy": "f:7"}}
 	class := runtime.Errorf(runtime.ErrInvalid, "--memory %q: bad", "x")
 	if err := a.located(class); err.Error() != `f:3: --memory "x": bad` || !errors.Is(err, runtime.ErrInvalid) {
 		t.Error(err)
 	}
-	for _, text := range []string{"--disk 5: bad", "memory: bad", "--", ""} {
+	for text, from := range map[string]string{
+		"memory 4: bad": "f:3", "memory cannot be limited": "f:3", "mount /x: bad": "f:4", `variable "1a": bad`: "f:5", "-e ZZ: bad": "f:5",
+		"network rule x: bad": "f:6", "upstream proxy: bad": "f:7",
+	} {
+		if err := a.located(errors.New(text)); err.Error() != from+": "+text {
+			t.Error(err)
+		}
+	}
+	for _, text := range []string{"--disk 5: bad", "--memory-of 5: bad", "memorandum: bad", `mount point "x": bad`, "environment: bad", "--", ""} {
 		if err := a.located(errors.New(text)); err.Error() != text {
 			t.Error(err)
 		}
