@@ -84,7 +84,12 @@ func (s *scene) why(spec *runtime.ProcessSpec, failed *runtime.StartError) strin
 		return ""
 	}
 	name := spec.Command[0]
+	variable, _, assigns := strings.Cut(name, "=")
 	switch {
+	case failed.Code == 127 && assigns && runtime.CheckVariable(variable, "") == nil:
+		return ": no shell reads it: use -e " + variable + "=VALUE, or sh -c '...'"
+	case failed.Code == 127 && slices.Contains(builtins, name):
+		return ": it is a command of the shell itself: use sh -c '...'"
 	case len(spec.Command) == 1 && strings.ContainsAny(name, " \t\n;&|<>$"):
 		if s.create {
 			return ": no shell reads it: use sh -c '...'"
@@ -103,6 +108,9 @@ func (s *scene) why(spec *runtime.ProcessSpec, failed *runtime.StartError) strin
 	}
 	return ""
 }
+
+// builtins are commands that only a shell has, since they change the shell.
+var builtins = []string{".", "alias", "cd", "eval", "exec", "export", "popd", "pushd", "set", "shopt", "source", "ulimit", "umask", "unset"}
 
 // foreign reports whether the sandbox does not run on the host's system directories.
 func (s *scene) foreign() bool {
