@@ -1,6 +1,10 @@
 package runtime
 
-import "wolffia/perm"
+import (
+	"fmt"
+
+	"wolffia/perm"
+)
 
 // A Filter says what enforces the rules for a codebase.
 type Filter string
@@ -54,6 +58,20 @@ func checkFilter(c *SandboxConfig, bad problem) {
 	case c.Resources.Disk > 0:
 		bad("filter %s: it cannot enforce a limit of disk: leave that out, or use filter %s", c.Filter, FilterFuse)
 	case c.Filter == FilterNone && !c.GrantsAll():
-		bad("filter %s: the rules hide or protect a part of the codebase, and nothing would enforce them: use rules that grant everything (--preset full-access), or filter %s or %s", c.Filter, FilterFuse, FilterStatic)
+		bad("filter %s: the rules hide or protect a part of the codebase%s, and nothing would enforce them: use rules that grant everything (--preset full-access, and --no-config if a configuration file is in the codebase), or filter %s or %s", c.Filter, c.strongest(), FilterFuse, FilterStatic)
 	}
+}
+
+// strongest names the rule that does not grant everything and outranks others; empty if there is none.
+func (c *SandboxConfig) strongest() string {
+	var first *perm.Rule
+	for i := range c.Permissions {
+		if r := &c.Permissions[i]; r.Level < perm.Write && (first == nil || r.Priority > first.Priority) {
+			first = r
+		}
+	}
+	if first == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (%q of %s)", first.Pattern+"="+first.Level.String(), first.Source)
 }
