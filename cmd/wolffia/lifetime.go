@@ -37,10 +37,16 @@ func parseDuration(flag, s string) (time.Duration, error) {
 		days, err = strconv.ParseUint(n, 10, 16)
 		d = time.Duration(days) * 24 * time.Hour
 	}
-	if err != nil || d < 0 || d == 0 && !isZero(s) {
-		return 0, runtime.Errorf(runtime.ErrInvalid, "--%s %q: it must be like 90s, 5m, 1h30m or 7d, or 0 for none", flag, s)
+	const like = "it must be like 90s, 5m, 1h30m or 7d"
+	switch {
+	case err == nil && d < 0:
+		return 0, runtime.Errorf(runtime.ErrInvalid, "--%s %q: it is negative: %s", flag, s, like)
+	case err == nil && (d > 0 || isZero(s)):
+		return d, nil
+	case flag == idleFlag: // which has no zero
+		return 0, runtime.Errorf(runtime.ErrInvalid, "--%s %q: %s", flag, s, like)
 	}
-	return d, nil
+	return 0, runtime.Errorf(runtime.ErrInvalid, "--%s %q: %s, or 0 for none", flag, s, like)
 }
 
 func (a *app) touchCommand() *cobra.Command {

@@ -74,6 +74,9 @@ func poolListingOf(p *local.Pool) poolListing {
 // sparesFlag is the flag of pool start for the number of spares.
 const sparesFlag = "spares"
 
+// idleFlag is the flag of pool start for the time after which it ends.
+const idleFlag = "idle"
+
 func (a *app) poolStartCommand() *cobra.Command {
 	var box boxFlags
 	var asJSON bool
@@ -93,11 +96,11 @@ no command took one.`,
   wolffia pool stop --all`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if opts.IdleTimeout, err = parseLifetime("idle", idle); err != nil {
+			if opts.IdleTimeout, err = parseLifetime(idleFlag, idle); err != nil {
 				return err
 			}
 			if opts.IdleTimeout < time.Second {
-				return runtime.Errorf(runtime.ErrInvalid, "--idle %q: it must be at least 1s", idle)
+				return runtime.Errorf(runtime.ErrInvalid, "--%s %q: it must be at least 1s", idleFlag, idle)
 			}
 			if opts.Spares < 1 || opts.Spares > local.MaxSpares {
 				return runtime.Errorf(runtime.ErrInvalid, "--%s %d: it must be 1 to %d", sparesFlag, opts.Spares, local.MaxSpares)
@@ -125,7 +128,7 @@ no command took one.`,
 		},
 	}
 	cmd.Flags().IntVarP(&opts.Spares, sparesFlag, "n", 2, "how many spares to keep")
-	cmd.Flags().StringVar(&idle, "idle", "30m", "end a spare, and the pool, that no command used for this long (90s, 5m, 1d)")
+	cmd.Flags().StringVar(&idle, idleFlag, "30m", "end a spare, and the pool, that no command used for this long (90s, 5m, 1d)")
 	cmd.Flags().BoolVar(&opts.Shell, "shell", false, "start the shell of a spare's first session too: for sessions, not for run")
 	cmd.Flags().BoolVar(&opts.Tree, "tree", false, "have the codebase's tree there too: for sandboxes of this codebase, with the same rules")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
