@@ -41,6 +41,9 @@ func tool[In, Out any](s *Server, t *sdk.Tool, do func(c *call, ctx context.Cont
 		defer stop()
 		c := &call{Server: s, req: req, begin: time.Now()}
 		if err := c.open(ctx); err != nil {
+			if errors.Is(err, context.Canceled) && s.ctx.Err() != nil {
+				err = context.Cause(s.ctx)
+			}
 			return nil, nil, fmt.Errorf("the sandbox was not started: %w", err)
 		}
 		r, out, err := do(c, ctx, in)

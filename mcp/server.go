@@ -101,16 +101,19 @@ secrets and .git; the network may be off. bash keeps its state between calls. A 
 denied, and what the user could do to allow it: do not try to work around a denial. status describes the sandbox,
 explain_denial a path.`
 
+// errInputEnded is why calls are given up when the client has closed its stream.
+var errInputEnded = errors.New("the client's input has ended")
+
 // Serve serves the client at the other end of in and out until in ends, or ctx. Then it
 // interrupts what runs, and answers what else was asked for. It closes neither.
 func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
-	calls, interrupt := context.WithCancel(ctx)
+	calls, interrupt := context.WithCancelCause(ctx)
 	s.begin(calls)
 	defer s.sandbox.wait()
 	defer cancel() // before the wait
 	ran := make(chan error, 1)
-	go func() { ran <- s.sdk.Run(ctx, newStdio(in, out, interrupt)) }() // ends with us, or when the client reads
+	go func() { ran <- s.sdk.Run(ctx, newStdio(in, out, func() { interrupt(errInputEnded) })) }() // ends with us, or when the client reads
 	var err error
 	select {
 	case err = <-ran:

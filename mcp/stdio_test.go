@@ -110,6 +110,23 @@ func TestRepliesAfterTheEnd(t *testing.T) {
 	}
 }
 
+// A call for which the sandbox is still being made says why it is given up.
+func TestEndBeforeTheSandbox(t *testing.T) {
+	s := lineServer()
+	s.Open = func(ctx context.Context) (string, error) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	var out bytes.Buffer
+	in := hello + `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"bash","arguments":{"command":"true"}}}`
+	if err := s.Serve(t.Context(), strings.NewReader(in), &out); err != nil {
+		t.Fatal(err)
+	}
+	if want := "the sandbox was not started: the client's input has ended"; !strings.Contains(out.String(), want) {
+		t.Errorf("it says %s, want %q", out.Bytes(), want)
+	}
+}
+
 // A line of any length is read whole, and one that is too long is an error.
 func TestLongLines(t *testing.T) {
 	text := `{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", 1<<20) + `"}`
