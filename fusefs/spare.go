@@ -45,9 +45,6 @@ func (s *Server) Give(root int, rules Rules, same bool) error {
 	return t.settle(root, rules, &Options{NoWatch: t.noWatch})
 }
 
-// Serves reports whether dir, an open directory of which O_PATH is enough, is the root of the tree.
-func (s *Server) Serves(dir int) bool { return sameInode(s.tree.root.fd, dir) }
-
 // Rehearse does as [Server.Give] for a tree that no one sees, so that what is slow for the first time is over before.
 func (s *Server) Rehearse(root int, rules Rules) error {
 	like := s.tree

@@ -71,7 +71,7 @@ func trySetPermissions(ctx context.Context, box *statedir.Box, c, was *statedir.
 		if err != nil {
 			return true, err
 		}
-		answer, err := askShim(ctx, box, &boot.Request{Op: boot.OpRules, Rules: rules}, boot.RulesLimit+boot.KillLimit)
+		answer, err := askShim(ctx, box, &boot.Request{Op: boot.OpRules, Rules: rules, At: boot.DirAt(c.CodebasePath)}, boot.RulesLimit+boot.KillLimit)
 		switch {
 		case err == nil:
 			return true, nil

@@ -68,7 +68,8 @@ type Executor interface {
 type PermissionSetter interface {
 	// SetPermissions replaces and records all rules of a sandbox. They are in force when it
 	// returns if the sandbox runs, else from the next start. Invalid rules and a sandbox
-	// without a codebase are [ErrInvalid] and change nothing. With any other error either
+	// without a codebase are [ErrInvalid] and change nothing; [ErrConflict]: it runs, and its
+	// codebase was moved or replaced since its start. With any other error either
 	// the old rules are recorded and in force, or the new ones are recorded and the error
 	// says that it is unknown whether they are in force. Calls for one sandbox are
 	// serialized. Once a change has begun, canceling ctx does not stop it.

@@ -146,7 +146,7 @@ func (s *shim) askTree(req *boot.Request) (boot.TreeReply, error) {
 		return boot.TreeReply{}, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	defer rules.Close()
-	return s.tree.ask(boot.TreeRequest{Op: boot.AskRules}, rules, boot.RulesLimit)
+	return s.tree.ask(boot.TreeRequest{Op: boot.AskRules, At: req.At}, rules, boot.RulesLimit)
 }
 
 // maxReplies bounds the replies that a client has not read.

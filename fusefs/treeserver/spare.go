@@ -50,9 +50,14 @@ func (t *treeServer) fill(path string, file *os.File) error {
 	}
 	defer unix.Close(root)
 	t.expected = nil
+	served, err := boot.DirOf(root)
+	if err != nil {
+		return err
+	}
 	if err := t.server.Give(root, policy, path == t.boot.MountPoint); err != nil {
 		return fmt.Errorf("serve the tree: %w", err)
 	}
+	t.served = served
 	t.policy.Store(policy)
 	t.used()
 	return nil
@@ -77,12 +82,7 @@ func (t *treeServer) confirm(path string, file *os.File) error {
 	if err != nil {
 		return err
 	}
-	root, err := openCodebase(path)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(root)
-	if !t.server.Serves(root) || !bytes.Equal(text, t.boot.Rules) {
+	if boot.DirAt(path) != t.served || !bytes.Equal(text, t.boot.Rules) {
 		return runtime.Errorf(runtime.ErrConflict, "the spare was started for another codebase than the one that is %s now, or for other rules", path)
 	}
 	return nil

@@ -69,6 +69,9 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 		if root, err = openCodebase(b.Codebase); err != nil {
 			return err
 		}
+		if t.served, err = boot.DirOf(root); err != nil {
+			return err
+		}
 		if layer, err = openCopied(b, root); err != nil {
 			return err
 		}

@@ -35,7 +35,8 @@ type treeServer struct {
 	root     int         // the codebase, if it is copied
 	copied   *copied     // nil: it is not
 	changing atomic.Bool // rules are being replaced
-	codebase string      // its path, once there is one; serve's own
+	codebase string      // its path, once there is one; only serve changes it, and served, before there is a user
+	served   boot.Dir    // the directory that was there then, which stays open; zero: none yet
 	spare    bool        // it has no user yet; serve's own
 	expected *expected   // the rules that it will probably get with its codebase; nil: not known; serve's own
 
@@ -70,7 +71,7 @@ func (t *treeServer) serve() {
 		if req.Op == boot.AskRules && t.changing.CompareAndSwap(false, true) {
 			// In the background, since it takes time and serve must notice the shim's end.
 			go func() { // ends when the rules are in force
-				err := t.setRules(file)
+				err := t.setRules(req.At, file)
 				_ = file.Close()
 				t.changing.Store(false)
 				t.reply(req.ID, nil, err)
@@ -125,11 +126,23 @@ func (t *treeServer) stats() *boot.TreeStats {
 	return stats
 }
 
-// setRules replaces the rules in force. Invalid rules are ErrInvalid and change nothing.
+// serves returns an error if another directory is served than the one that a client finds at the codebase's path.
+func (t *treeServer) serves(at boot.Dir) error {
+	if at == t.served && at != (boot.Dir{}) {
+		return nil
+	}
+	return runtime.Errorf(runtime.ErrConflict, "the sandbox serves the directory that was %s at its start, which was moved, replaced or unmounted since: put it back there, or stop the sandbox", t.codebase)
+}
+
+// setRules replaces the rules in force by those that were made for the directory at. Invalid rules are ErrInvalid and
+// change nothing.
 //
 // A tree server that runs as root can reach more than the shim, which does not; so it accepts only
 // the rules that root has recorded.
-func (t *treeServer) setRules(file *os.File) error {
+func (t *treeServer) setRules(at boot.Dir, file *os.File) error {
+	if err := t.serves(at); err != nil {
+		return err
+	}
 	rules, err := boot.ReadRules(file)
 	if err != nil {
 		return err

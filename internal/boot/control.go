@@ -147,6 +147,7 @@ type TreeRequest struct {
 	Op    string `json:"op"`
 	Path  string `json:"path,omitempty"`  // for adopt
 	Since int64  `json:"since,omitempty"` // for denials: so many are known already
+	At    Dir    `json:"at,omitzero"`     // for rules: the directory that the client finds at the codebase's path, for which they were made
 
 	Review *Review `json:"review,omitempty"`
 }

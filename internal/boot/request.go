@@ -42,6 +42,7 @@ type Request struct {
 	GraceMS *int64          `json:"graceMs,omitempty"` // for stop: between SIGTERM and SIGKILL; nil is StopGrace
 	Idle    bool            `json:"idle,omitempty"`    // for stop: the client has nothing under way inside, and starts nothing any more
 	Rules   json.RawMessage `json:"rules,omitempty"`   // for rules: a list, which the shim passes on unread
+	At      Dir             `json:"at,omitzero"`       // for rules: as TreeRequest.At
 	Since   int64           `json:"since,omitempty"`   // for denials and egress: how many are known already
 	Egress  *network.Policy `json:"egress,omitempty"`  // for network
 	Review  *Review         `json:"review,omitempty"`  // for review
