@@ -116,6 +116,7 @@ func (s *sandboxes) review(ctx context.Context, sandboxID string, r *boot.Review
 	if size > boot.MaxPacket/2 {
 		return runtime.Errorf(runtime.ErrInvalid, "the paths have more than %d bytes together: name fewer at a time, or their directory", boot.MaxPacket/4)
 	}
+	r.At = boot.DirAt(c.CodebasePath)
 	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, boot.ReviewLimit)
 	defer cancel()

@@ -11,7 +11,8 @@ import (
 // A Reviewer is a Runtime whose sandboxes can have a copied codebase: what they change is kept beside the
 // host's directory until it is applied or discarded. Use a type assertion to find out whether a
 // Runtime can. Its methods work on a sandbox that runs and on one that does not; a sandbox that
-// works on the host's directory itself is [ErrInvalid].
+// works on the host's directory itself is [ErrInvalid]. Changes, Diff and Apply are [ErrConflict] while it runs and its
+// codebase is no longer the directory that it was at the start.
 //
 // A path in a list of paths selects what is at and below it. It is relative to the codebase. An empty list
 // selects all; a path without a change is [ErrNotFound].

@@ -44,6 +44,10 @@ func (a *app) applyGit(ctx context.Context, rt *local.Runtime, s *runtime.Sandbo
 		}
 		defer func() { _ = rt.Stop(context.WithoutCancel(ctx), s.ID) }()
 	}
+	// An error if the sandbox's repository is another one than the host's, as one that was moved.
+	if _, err := rt.Changes(ctx, s.ID, runtime.ChangesOptions{}); err != nil {
+		return err
+	}
 	inside, err := refsOf(ctx, rt, s)
 	if err != nil {
 		return err

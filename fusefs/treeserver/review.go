@@ -115,6 +115,11 @@ func (t *treeServer) work(r *boot.Review, fifo *os.File, w io.Writer) error {
 		paths = append(paths, string(p))
 	}
 	out := json.NewEncoder(w)
+	if r.Do == boot.ReviewChanges || r.Do == boot.ReviewDiff || r.Do == boot.ReviewApply {
+		if err := t.serves(r.At); err != nil {
+			return err
+		}
+	}
 	switch r.Do {
 	case boot.ReviewChanges:
 		changes, err := l.Changes(runtime.ChangesOptions{Paths: paths, Lines: r.Lines})

@@ -38,6 +38,9 @@ type Review struct {
 	DryRun bool     `json:"dryRun,omitempty"`
 	Force  bool     `json:"force,omitempty"`
 	Name   string   `json:"name,omitempty"`
+	// At is the directory that the client finds at the codebase's path. What compares with it, or changes it, is refused
+	// if it is not the one that is served.
+	At Dir `json:"at,omitzero"`
 	// Answer is the name of a FIFO in statedir.Cow, through which the answer goes: it can be longer than a
 	// packet, and comes before the TreeReply. Empty: none is wanted. A client that removes the name has the work stopped,
 	// and is told how far it came.
