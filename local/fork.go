@@ -32,6 +32,9 @@ func (s *sandboxes) ForkAs(ctx context.Context, sandboxID string, edit func(c *r
 	if err != nil {
 		return nil, err
 	}
+	if err := c.Whole(); err != nil {
+		return nil, err
+	}
 	removeStale(filepath.Join(statedir.Cow(box.Run()), statedir.CowSnapshots), forkPrefix)
 	snapshot := forkPrefix + strings.ToLower(rand.Text())
 	if _, err := s.Snapshot(ctx, box.ID(), snapshot); err != nil {

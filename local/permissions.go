@@ -67,20 +67,39 @@ func (s *sandboxes) setPermissions(ctx context.Context, sandboxID string, rules 
 // trySetPermissions records rules and gives them to a running tree server; see change.
 func trySetPermissions(ctx context.Context, box *statedir.Box, c, was *statedir.Config) (done bool, err error) {
 	return change(ctx, box, func() error { return box.SetConfig(c) }, func(ctx context.Context) (bool, error) {
-		rules, err := json.Marshal(c.Permissions)
-		if err != nil {
-			return true, err
-		}
-		answer, err := askShim(ctx, box, &boot.Request{Op: boot.OpRules, Rules: rules, At: boot.DirAt(c.CodebasePath)}, boot.RulesLimit+boot.KillLimit)
+		answer, err := giveRules(ctx, box, c)
 		switch {
 		case err == nil:
-			return true, nil
+			return true, asMeant(ctx, box, c, was)
 		case answer != nil && !answer.Unknown: // refused: the old rules stay in force
 			return true, errors.Join(err, box.SetConfig(was))
 		}
 		// The sandbox may have ended, which is as good.
 		return false, runtime.Errorf(runtime.ErrUnavailable, "the rules of sandbox %s are recorded, but it is unknown whether they are in force: %w; set them again, or wolffia stop %s", box.ID(), err, box.ID())
 	})
+}
+
+// giveRules has the tree server of a running sandbox replace its rules by those of c.
+func giveRules(ctx context.Context, box *statedir.Box, c *statedir.Config) (*boot.Reply, error) {
+	rules, err := json.Marshal(c.Permissions)
+	if err != nil {
+		return nil, err
+	}
+	return askShim(ctx, box, &boot.Request{Op: boot.OpRules, Rules: rules, At: boot.DirAt(c.CodebasePath)}, boot.RulesLimit+boot.KillLimit)
+}
+
+// asMeant puts the rules of was back if a tree server that has taken those of c understands them as others: versions
+// without perm.ParseJSON leave out what they do not know of a rule.
+func asMeant(ctx context.Context, box *statedir.Box, c, was *statedir.Config) error {
+	state := treeState(ctx, box, c)
+	if state.TreeStats == nil || state.Current || state.Rules == "" {
+		return nil // they bind, or the sandbox has ended, which is as good
+	}
+	err := box.SetConfig(was)
+	if err == nil {
+		_, err = giveRules(ctx, box, was)
+	}
+	return errors.Join(runtime.Errorf(runtime.ErrUnsupported, "sandbox %[1]s runs with another version of wolffia, which does not know all that the rules say: its rules stay; wolffia stop %[1]s, then change them", box.ID()), err)
 }
 
 // A TreeState is what is known of a running sandbox's filtered tree.

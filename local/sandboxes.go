@@ -299,6 +299,9 @@ func (s *sandboxes) Inspect(ctx context.Context, sandboxID string) (*Details, er
 	if err != nil {
 		return nil, err
 	}
+	if err := c.Whole(); err != nil {
+		return nil, err
+	}
 	sandbox, err := describe(box, c, box.State)
 	if err != nil {
 		return nil, err

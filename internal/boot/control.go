@@ -1,7 +1,6 @@
 package boot
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -223,7 +222,7 @@ func readAll(f *os.File) ([]byte, error) {
 // MaxRules bounds rules as JSON, in bytes. What package perm accepts is less.
 const MaxRules = 8 << 20
 
-// ReadRules reads rules from a file of SealedFile. The error is of class ErrInvalid.
+// ReadRules reads rules from a file of SealedFile. The error is that of ParseRules.
 func ReadRules(f *os.File) ([]perm.Rule, error) {
 	text, err := RulesText(f)
 	if err != nil {
@@ -232,10 +231,14 @@ func ReadRules(f *os.File) ([]perm.Rule, error) {
 	return ParseRules(text)
 }
 
-// ParseRules returns the rules of RulesText. The error is of class ErrInvalid.
+// ParseRules returns the rules of RulesText. The error is of class ErrInvalid, or ErrUnsupported for rules of a newer
+// version than this program's.
 func ParseRules(text []byte) ([]perm.Rule, error) {
-	rules := make([]perm.Rule, 0, bytes.Count(text, []byte("},{"))+1) // about; encoding/json would allocate it twice over
-	if err := json.Unmarshal(text, &rules); err != nil {
+	rules, err := perm.ParseJSON(text)
+	if errors.Is(err, perm.ErrNewer) {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "%w than the one that serves the sandbox: stop it and start it again", err)
+	}
+	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "read the rules: %w", err)
 	}
 	return rules, nil

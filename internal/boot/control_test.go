@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"wolffia/runtime"
 )
 
 // The last packet of a peer arrives, also if the peer has ended with packets unread: the
@@ -24,5 +26,12 @@ func TestLastPacketOfAPeerThatHasEnded(t *testing.T) {
 	}
 	if got, _, err := ReceivePacket(ours, buf); len(got) != 0 || err != nil {
 		t.Errorf("then %q, %v, want a hang-up", got, err)
+	}
+}
+
+// A tree server refuses rules that say more than it knows.
+func TestRulesOfANewerVersion(t *testing.T) {
+	if got, err := ParseRules([]byte(`[{"pattern":"a","level":"none","hardlinks":true}]`)); !errors.Is(err, runtime.ErrUnsupported) {
+		t.Errorf("%v, %v", got, err)
 	}
 }

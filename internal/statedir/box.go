@@ -14,6 +14,7 @@ import (
 
 	"wolffia/internal/statefile"
 	"wolffia/internal/step"
+	"wolffia/perm"
 	"wolffia/runtime"
 )
 
@@ -42,6 +43,7 @@ type Config struct {
 
 	// WithoutRules says that Permissions were not read: see [Box.Brief].
 	WithoutRules bool `json:"-"`
+	newer        bool // and that they are of a newer version
 }
 
 // A Draft is the configuration of a sandbox that is about to exist.
@@ -165,9 +167,28 @@ func (b *Box) Config() (*Config, error) {
 	return b.read(decode)
 }
 
+// decode returns a configuration. Rules of which this version knows not all count as not read: see [Config.Whole].
 func decode(text []byte) (*Config, error) {
 	c := new(Config)
-	return c, json.Unmarshal(text, c)
+	rest, rules, ok := withoutRules(text)
+	if !ok {
+		apart := struct {
+			*Config
+			Permissions json.RawMessage `json:"permissions"` // hides that of Config
+		}{Config: c}
+		if err := json.Unmarshal(text, &apart); err != nil || apart.Permissions == nil {
+			return c, err
+		}
+		rest, rules = []byte("{}"), apart.Permissions
+	}
+	err := json.Unmarshal(rest, c)
+	if err == nil {
+		c.Permissions, err = perm.ParseJSON(rules)
+	}
+	if errors.Is(err, perm.ErrNewer) {
+		c.WithoutRules, c.newer, err = true, true, nil
+	}
+	return c, err
 }
 
 // read reads the configuration, and decodes it by decode.

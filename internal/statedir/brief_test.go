@@ -108,6 +108,40 @@ func TestBriefIsNotWritten(t *testing.T) {
 	}
 }
 
+// Rules of which a newer version says more than this one knows start nothing, and are not lost. All else is read.
+func TestNewerRules(t *testing.T) {
+	d, err := statedir.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _, err := d.Create(statedir.Draft{Config: &statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: "aaaaaaaaaaaa"}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rules = `"permissions":[{"pattern":"a","level":"none","hardlinks":true}]`
+	for _, text := range []string{
+		`{"id":"aaaaaaaaaaaa","name":"x",` + rules + `}`,
+		`{"id":"aaaaaaaaaaaa",` + rules + `,"name":"x","mounts":[]}`,
+	} {
+		if err := os.WriteFile(b.ConfigFile(), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := b.Config()
+		if err != nil || c.Name != "x" || len(c.Permissions) != 0 {
+			t.Errorf("%s: %+v, %v", text, c, err)
+		}
+		if err := c.Whole(); !errors.Is(err, runtime.ErrUnsupported) || !strings.Contains(err.Error(), "newer version") {
+			t.Errorf("%s: whole: %v", text, err)
+		}
+		if b.SetConfig(c) == nil {
+			t.Errorf("%s: it was written", text)
+		}
+		if c, err := b.Brief(); err != nil || c.Name != "x" {
+			t.Errorf("%s: brief: %+v, %v", text, c, err)
+		}
+	}
+}
+
 // A configuration that others have written, with the rules in another place or damaged, is read as a whole.
 func TestBriefOfOtherConfigurations(t *testing.T) {
 	d, err := statedir.Open(t.TempDir())

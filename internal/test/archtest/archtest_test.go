@@ -68,7 +68,7 @@ var allow = map[string][]string{
 	"internal/jobs":                   {"runtime"},
 	"internal/inside":                 {"internal/rawsock", "wire", "wire/client"},
 	"internal/rmtree":                 {"internal/beneath"},
-	"internal/statedir":               {"runtime", "fusefs/cow", "internal/filelock", "internal/proc", "internal/rmtree", "internal/statefile", "internal/step"},
+	"internal/statedir":               {"perm", "runtime", "fusefs/cow", "internal/filelock", "internal/proc", "internal/rmtree", "internal/statefile", "internal/step"},
 	"internal/statefile":              {"internal/step"},
 	"internal/cgroup":                 {"internal/proc"},
 	"internal/child":                  {"internal/timerslack"},

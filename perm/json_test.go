@@ -1,0 +1,36 @@
+package perm_test
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+
+	"wolffia/perm"
+)
+
+func TestParseJSON(t *testing.T) {
+	preset, err := perm.Assemble(&perm.Request{Preset: "agent-safe"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(preset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := perm.ParseJSON(text); err != nil || !slices.Equal(got, preset) {
+		t.Errorf("%d rules, %v; want the %d that were written", len(got), err, len(preset))
+	}
+	for text, newer := range map[string]bool{
+		`[{"pattern":"a","level":"none","hardlinks":true}]`: true,
+		`[{"pattern":"a","level":"locked"}]`:                false,
+		`[{"pattern":"a","level":"none"}`:                   false,
+		`[{"pattern":"a","level":"none"}][]`:                false,
+		`{}`:                                                false,
+		``:                                                  false,
+	} {
+		if got, err := perm.ParseJSON([]byte(text)); err == nil || errors.Is(err, perm.ErrNewer) != newer {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+}
