@@ -21,7 +21,7 @@ import (
 //
 // The deadline is kept by two clocks. Within one boot of the machine CLOCK_BOOTTIME
 // decides: it advances while the machine is suspended, and cannot be set
-// (clock_gettime(2)). After another boot the time of day decides.
+// (clock_gettime(2)). After another boot, and in a time namespace, the time of day decides.
 type Lifetime struct {
 	TTL       int64  `json:"ttlMs,omitempty"`     // of the last renewal; 0 means no deadline
 	ExpiresAt int64  `json:"expiresAt,omitempty"` // ms since 1970
@@ -33,7 +33,7 @@ type Lifetime struct {
 // A Moment is a time on both clocks of a Lifetime.
 type Moment struct {
 	Wall   int64  // ms since 1970
-	BootID string // "" means unknown
+	BootID string // "" means unknown, and Boot too
 	Boot   int64  // ms on CLOCK_BOOTTIME
 }
 
@@ -42,11 +42,19 @@ var bootID = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(id)), err
 })
 
+// bootClock reports whether this process reads CLOCK_BOOTTIME as all others do that are not in a time namespace of their
+// own (time_namespaces(7)): in another one than the first it has an offset.
+var bootClock = sync.OnceValue(func() bool {
+	const first = "time:[4026531834]" // PROC_TIME_INIT_INO of Linux
+	ns, err := os.Readlink("/proc/self/ns/time")
+	return ns == first || errors.Is(err, fs.ErrNotExist) // Linux before 5.6 has none
+})
+
 // Now returns the present Moment.
 func Now() Moment {
 	m := Moment{Wall: time.Now().UnixMilli()}
 	var ts unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) == nil {
+	if bootClock() && unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) == nil {
 		m.Boot = ts.Nano() / int64(time.Millisecond)
 		m.BootID, _ = bootID()
 	}
