@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/audit"
+	"wolffia/internal/boot"
 	"wolffia/internal/statedir"
 	"wolffia/internal/test/testenv"
 	"wolffia/local"
@@ -437,6 +438,26 @@ func TestInspectWhenTheShimIsStopped(t *testing.T) {
 	signalPart(t, id, "wolffia shim", syscall.SIGCONT)
 }
 
+// Nor those who wait for work that takes its time.
+func TestReviewWhenTheShimIsStopped(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{CodebasePath: codebase, CopyOnWrite: true, Permissions: everything(perm.Write)})
+	if err == nil {
+		err = rt.Start(t.Context(), s.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := s.ID
+	signalPart(t, id, "wolffia shim", syscall.SIGSTOP)
+	defer signalPart(t, id, "wolffia shim", syscall.SIGCONT)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if all, err := rt.Changes(ctx, id, runtime.ChangesOptions{}); err == nil || !strings.Contains(err.Error(), "the shim does not answer") {
+		t.Errorf("%v, %v", all, err)
+	}
+}
+
 // Whoever has got hold of the shim cannot have root's own codebase served by
 // other rules than root has recorded.
 func TestRootsTreeTakesRecordedRulesOnly(t *testing.T) {
@@ -456,7 +477,7 @@ func TestRootsTreeTakesRecordedRulesOnly(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	var answer struct{ Error, Class string }
-	request := map[string]any{"op": "rules", "rules": everything(perm.Write)}
+	request := map[string]any{"op": "rules", "rules": everything(perm.Write), "at": boot.DirAt(codebase)}
 	if err := conn.Control(ctx, request, &answer); err != nil || answer.Class != runtime.ErrDenied.Error() {
 		t.Errorf("%+v, %v", answer, err)
 	}
