@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -59,6 +60,15 @@ func (s *sandboxes) Start(ctx context.Context, sandboxID string) error {
 	return s.launch(ctx, box, c, lock, nil)
 }
 
+// ownProc returns an error if /proc has not the processes of this one's PID namespace. What is started there would not be
+// found by its number, and bubblewrap would end half-way.
+func ownProc() error {
+	if self, _ := os.Readlink("/proc/self"); self != strconv.Itoa(os.Getpid()) {
+		return runtime.Errorf(runtime.ErrUnavailable, "/proc is not that of this PID namespace: mount it with unshare --mount-proc, or mount -t proc proc /proc")
+	}
+	return nil
+}
+
 // launch plans what to start for a sandbox or, if spare is not nil, for one without a user; launches that, and awaits
 // that it is ready. If it fails, all of it is gone. It takes over the lock.
 func (s *sandboxes) launch(ctx context.Context, box *statedir.Box, c *statedir.Config, lock *statedir.Lock, spare *boot.Spare) (err error) {
@@ -68,6 +78,9 @@ func (s *sandboxes) launch(ctx context.Context, box *statedir.Box, c *statedir.C
 		}
 		_ = lock.Close() // shim and tree server have copies
 	}()
+	if err := ownProc(); err != nil {
+		return err
+	}
 	life, err := unexpired(box, c)
 	if err != nil {
 		return err
