@@ -38,15 +38,15 @@ func Kill(pid int, end time.Time, still func() (bool, error)) error {
 		return err
 	}
 	defer unix.Close(fd)
-	if dead, err := awaitDeath(fd, end); err != nil || dead {
+	if dead, err := AwaitDeath(fd, end); err != nil || dead {
 		return err
 	}
 	return fmt.Errorf("process %d was killed and does not end", pid)
 }
 
-// awaitDeath waits for the death of a process, which need not be reaped yet, until
+// AwaitDeath waits for the death of a process, which need not be reaped yet, until
 // end at most.
-func awaitDeath(pidfd int, end time.Time) (dead bool, err error) {
+func AwaitDeath(pidfd int, end time.Time) (dead bool, err error) {
 	for {
 		left := time.Until(end)
 		fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
@@ -86,7 +86,7 @@ func Await(pid int, stop <-chan struct{}) {
 		return
 	}
 	err = conn.Read(func(fd uintptr) bool {
-		dead, err := awaitDeath(int(fd), time.Time{})
+		dead, err := AwaitDeath(int(fd), time.Time{})
 		return dead || err != nil
 	})
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {

@@ -160,7 +160,7 @@ func KillAll(first unix.Signal, limit time.Duration, find func() (pids []int, un
 	}
 	end := time.Now().Add(limit)
 	for _, fd := range dying {
-		_, _ = awaitDeath(fd, end)
+		_, _ = AwaitDeath(fd, end)
 		_ = unix.Close(fd)
 	}
 	return killed

@@ -17,6 +17,7 @@ import (
 	"wolffia/internal/test/testenv"
 	"wolffia/perm"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 const limit = 3 * time.Minute
@@ -356,6 +357,9 @@ func TestEngineDies(t *testing.T) {
 	}
 	_ = p.Close()
 	dies(t, rt, s.ID)
+	if pid := pid1(t, s.ID); pid != 0 {
+		t.Errorf("the sandbox is dead, and its PID 1, process %d, runs on", pid)
+	}
 	if got, err := rt.Get(t.Context(), s.ID); err != nil || !strings.Contains(got.Reason, "engine") {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -366,4 +370,47 @@ func TestEngineDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	destroy(t, rt, s.ID)
+}
+
+// ended checks that PID 1 has ended, without which nothing inside runs.
+func ended(t testing.TB, id string) {
+	t.Helper()
+	for part, pid := range partsOf(t, id) {
+		if strings.Contains(part, "guest") {
+			t.Errorf("PID 1 of the sandbox, process %d, runs on", pid)
+		}
+	}
+}
+
+// A keeper that is told to end ends PID 1 by itself, if the engine hangs.
+func TestEngineHangs(t *testing.T) {
+	need(t)
+	testenv.Root(t)
+	engine := withEngine(t, dockertest.Start)
+	rt := fresh(t)
+	s := start(t, rt, &runtime.SandboxConfig{})
+	if err := engine.Hang(); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(partsOf(t, s.ID)["wolffia-docker keep"], syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	until(t, "PID 1 is gone", func() bool { return pid1(t, s.ID) == 0 })
+	if err := engine.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	partless(t, s.ID)
+	is(t, rt, s.ID, runtime.StateDead)
+	destroy(t, rt, s.ID)
+}
+
+// pid1 is the sandbox's PID 1, without which nothing inside runs; 0 if it has ended.
+func pid1(t testing.TB, id string) int {
+	t.Helper()
+	for part, pid := range partsOf(t, id) {
+		if strings.HasPrefix(part, launch.GuestPath) {
+			return pid
+		}
+	}
+	return 0
 }

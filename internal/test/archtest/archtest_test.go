@@ -27,7 +27,7 @@ var allow = map[string][]string{
 	"runtime/bwrap":                   {"runtime", "runtime/launch", "internal/child"},
 	"runtime/gvisor":                  {"runtime", "runtime/launch", "internal/child", "internal/runsc", "internal/timerslack"},
 	"runtime/docker":                  {"runtime", "runtime/launch"},
-	"runtime/docker/engine":           {"runtime", "runtime/launch", "internal/boot", "internal/cleanup"},
+	"runtime/docker/engine":           {"runtime", "runtime/launch", "internal/boot", "internal/cleanup", "internal/proc"},
 	"runtime/docker/keeper":           {"runtime", "runtime/launch", "runtime/docker/engine", "fusefs/fusemount", "internal/boot", "internal/rmtree", "internal/rootfs", "internal/step"},
 	"internal/gateway":                {"network", "internal/egress", "internal/inside", "internal/urlpath"},
 	"internal/egress":                 {"network", "internal/inside"},

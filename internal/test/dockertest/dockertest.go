@@ -177,6 +177,12 @@ func (e *Engine) Kill() error {
 	return errors.Join(err, e.killContainerd())
 }
 
+// Hang stops dockerd until Resume: it accepts connections, and answers nothing.
+func (e *Engine) Hang() error { return e.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Resume ends Hang.
+func (e *Engine) Resume() error { return e.cmd.Process.Signal(syscall.SIGCONT) }
+
 // killContainerd ends the containerd of a dockerd that was killed.
 func (e *Engine) killContainerd() error {
 	pid, err := os.ReadFile(e.file("exec/containerd/containerd.pid"))

@@ -19,8 +19,11 @@ import (
 	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
 	"github.com/moby/moby/client/pkg/versions"
+	"golang.org/x/sys/unix"
 
+	"wolffia/internal/boot"
 	"wolffia/internal/cleanup"
+	"wolffia/internal/proc"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -49,6 +52,8 @@ type Engine struct {
 	podman atomic.Bool   // set by the first answer of Podman
 	// rootless: it is this user's own rootless Podman.
 	rootless bool
+	// pid1 is a pidfd of PID 1 (pidfd_open(2)), once its mounts have been checked; else -1.
+	pid1 int
 }
 
 // Open returns an Engine for a sandbox of the state directory; with an empty id, for all
@@ -57,7 +62,7 @@ func Open(stateDir, id string, config *runtime.SandboxConfig) (*Engine, error) {
 	if config.Docker == nil || config.Docker.Host == "" {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "sandbox %s: the configuration has no engine", id)
 	}
-	e := &Engine{place: place{stateDir, os.Geteuid()}, id: id, config: config, answer: answerLimit}
+	e := &Engine{place: place{stateDir, os.Geteuid()}, id: id, config: config, answer: answerLimit, pid1: -1}
 	c, err := client.New(client.WithHost(config.Docker.Host), client.WithHTTPResponseHook(func(r *http.Response) {
 		if strings.HasPrefix(r.Header.Get("Server"), "Libpod/") {
 			e.podman.Store(true)
@@ -233,8 +238,15 @@ func (e *Engine) wait(id string) <-chan error {
 // End kills the sandbox's container. It removes it too, unless the container has changes
 // to an image and forGood is not set; then it returns its id. making says that the engine
 // may still be creating the container, for a keeper that was killed. Other containers are
-// not changed.
+// not changed. After an error PID 1 has ended too, if this Engine has started it.
 func (e *Engine) End(ctx context.Context, forGood, making bool) (kept string, err error) {
+	// An engine that was killed, or hangs, ends nothing, and PID 1's connection stays open.
+	killed := e.killPID1()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, killed, e.awaitPID1())
+		}
+	}()
 	c, ours, err := e.find(ctx)
 	if c == nil && err == nil && making {
 		c, ours, err = e.awaitMade(ctx)
@@ -259,6 +271,29 @@ func (e *Engine) End(ctx context.Context, forGood, making bool) (kept string, er
 		}
 	}
 	return c.ID, nil
+}
+
+// killPID1 kills PID 1, and with it all processes of the container, without the engine. It does
+// not wait.
+func (e *Engine) killPID1() error {
+	if e.pid1 < 0 {
+		return nil
+	}
+	if err := unix.PidfdSendSignal(e.pid1, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return runtime.Errorf(runtime.ErrUnavailable, "kill PID 1 of the container: %w", err)
+	}
+	return nil
+}
+
+// awaitPID1 waits for the end of a PID 1 that was killed.
+func (e *Engine) awaitPID1() error {
+	if e.pid1 < 0 {
+		return nil
+	}
+	if dead, err := proc.AwaitDeath(e.pid1, time.Now().Add(boot.KillLimit)); err != nil || dead {
+		return err
+	}
+	return runtime.Errorf(runtime.ErrUnavailable, "PID 1 of the container was killed and does not end")
 }
 
 // keepsChanges reports whether a container is kept when the sandbox is stopped, with its changes

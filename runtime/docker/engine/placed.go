@@ -1,20 +1,25 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/client"
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/cleanup"
+	"wolffia/internal/proc"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -134,8 +139,8 @@ func sourceOf(own []mountLine, source string, links bool) (device, root string, 
 }
 
 // checkMounts returns an error if a mount of a container is not what the engine was asked for
-// when it created the container. It is no error if PID 1 has ended.
-func (e *Engine) checkMounts(ctx context.Context, spec *launch.Spec, id string) error {
+// when it created the container. It is no error if PID 1 has ended. It keeps a descriptor of PID 1.
+func (e *Engine) checkMounts(ctx context.Context, spec *launch.Spec, id string) (err error) {
 	r, err := e.client.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
 	if err != nil {
 		return e.explain("look at the container", err)
@@ -155,14 +160,17 @@ func (e *Engine) checkMounts(ctx context.Context, spec *launch.Spec, id string) 
 	if err != nil {
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(state.Pid) + "/mountinfo")
+	pid1, text, err := mountsOf(state.Pid)
 	if err != nil && e.stopped(ctx, id) {
 		return nil
 	}
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "look at the container's mounts, which needs an engine in wolffia's PID namespace and a /proc that shows all processes: %w", err)
 	}
-	lines, inside := mountLines(string(own)), mountLines(string(text))
+	var undo cleanup.Stack
+	defer undo.Unwind(&err)
+	undo.Add(func() error { return unix.Close(pid1) })
+	lines, inside := mountLines(string(own)), mountLines(text)
 	for i := range all {
 		w := &all[i]
 		if w.device, w.root, err = sourceOf(lines, w.source, w.links); err != nil {
@@ -172,7 +180,29 @@ func (e *Engine) checkMounts(ctx context.Context, spec *launch.Spec, id string) 
 			return err
 		}
 	}
+	undo.Release()
+	e.pid1 = pid1 // the sandbox's own filter is mounted there: it is no other process
 	return nil
+}
+
+// mountsOf returns a pidfd of a process, and its mount table.
+func mountsOf(pid int) (pidfd int, text string, err error) {
+	pidfd, err = unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return -1, "", fmt.Errorf("process %d: %w", pid, err)
+	}
+	var undo cleanup.Stack
+	defer undo.Unwind(&err)
+	undo.Add(func() error { return unix.Close(pidfd) })
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/mountinfo")
+	if err != nil {
+		return -1, "", err
+	}
+	if dead, err := proc.AwaitDeath(pidfd, time.Time{}); dead || err != nil { // the number may be another's since
+		return -1, "", cmp.Or(err, error(unix.ESRCH))
+	}
+	undo.Release()
+	return pidfd, string(b), nil
 }
 
 // wants returns the binds among the mounts that an engine has recorded for a container. It is
