@@ -100,7 +100,8 @@ func (s *shim) expire(why runtime.Expiry) {
 // main goroutine's, whose thread the backend is bound to.
 func (s *shim) await() statedir.Status {
 	outcome := statedir.Status{State: runtime.StateDead, Reason: "PID 1 has ended"}
-	if err := <-s.relayed; errors.Is(err, wire.ErrProtocol) {
+	err := <-s.relayed
+	if errors.Is(err, wire.ErrProtocol) {
 		outcome.Reason = "PID 1 broke the protocol: " + err.Error()
 	}
 	step.Reached("PID 1 gone")
@@ -109,6 +110,9 @@ func (s *shim) await() statedir.Status {
 	requested := s.outcome // a request from now on is not the reason
 	s.mu.Unlock()
 	s.lister.cancel()
+	if requested == nil && !errors.Is(err, wire.ErrProtocol) {
+		boot.Within(time.Second, s.gone) // the backend says how PID 1 has ended, unless it is asked to end
+	}
 	_ = s.inst.Kill()
 	if !boot.Within(boot.KillGrace, s.gone) || s.lister.working() {
 		// A process that waits for a tree server which is stuck cannot be killed.

@@ -190,7 +190,7 @@ func TestKilledContainer(t *testing.T) {
 	for _, how := range [][]string{{"kill"}, {"rm", "--force"}} {
 		dockertest.Docker(t, append(how, "wolffia-"+s.ID)...)
 		dies(t, rt, s.ID)
-		if got, err := rt.Get(t.Context(), s.ID); err != nil || !strings.Contains(got.Reason, "PID 1") {
+		if got, err := rt.Get(t.Context(), s.ID); err != nil || !strings.Contains(got.Reason, "PID 1 was killed") {
 			t.Errorf("%+v, %v", got, err)
 		}
 		if err := rt.Start(t.Context(), s.ID); err != nil {
