@@ -36,6 +36,20 @@ func ParseRlimits(s string) (*Rlimits, error) {
 	return &Rlimits{n, size}, nil
 }
 
+// LimitFiles lowers the hard limit of open files of PID 1, and so of all that it starts, to most. The soft limit stays, as far
+// as it can; Go's runtime has raised it for PID 1 if it was lower than the hard one.
+func LimitFiles(most uint64) error {
+	var l unix.Rlimit
+	err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l)
+	if err == nil && l.Max > most {
+		err = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: min(l.Cur, most), Max: most})
+	}
+	if err != nil {
+		return fmt.Errorf("limit the open files: %w", err)
+	}
+	return nil
+}
+
 // limitTime is how long a process may take to become what was asked for.
 const limitTime = 10 * time.Second
 

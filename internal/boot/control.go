@@ -32,9 +32,17 @@ func ControlPair() (shim, tree *os.File, err error) {
 func SendDevice(control, device *os.File) error {
 	rights := unix.UnixRights(int(device.Fd()))
 	if err := unix.Sendmsg(int(control.Fd()), []byte{0}, rights, nil, unix.MSG_NOSIGNAL); err != nil {
-		return fmt.Errorf("send the mount: %w", err)
+		return fmt.Errorf("send the mount: %w", tooManySent(err))
 	}
 	return nil
+}
+
+// tooManySent adds to ETOOMANYREFS, an error of the sending of a descriptor, what helps.
+func tooManySent(err error) error {
+	if !errors.Is(err, unix.ETOOMANYREFS) {
+		return err
+	}
+	return fmt.Errorf("%w: programs of user %d have sent as many file descriptors by unix sockets, which nobody has received, as the limit of open files: end the program or sandbox that does (wolffia rm -f), or raise the limit (ulimit -Hn)", err, os.Getuid())
 }
 
 // ReceiveFile waits for a packet with a descriptor, as of SendDevice. Errors name what is
@@ -175,7 +183,7 @@ func SendPacket(control *os.File, v any, file *os.File) error {
 	if file != nil {
 		rights = unix.UnixRights(int(file.Fd()))
 	}
-	return unix.Sendmsg(int(control.Fd()), b, rights, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+	return tooManySent(unix.Sendmsg(int(control.Fd()), b, rights, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT))
 }
 
 // seals show the reader of rules that their file is in memory, cannot change, and does not

@@ -94,6 +94,11 @@ func need(t testing.TB) {
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
 }
 
+func TestDescriptorsInFlight(t *testing.T) {
+	need(t)
+	shimtest.InFlight(t, backend.Fresh(t))
+}
+
 func TestTable(t *testing.T) {
 	runtimetest.CheckTable(t, "../../docs/backends.md", bwrap.Name, nil)
 }

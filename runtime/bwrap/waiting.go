@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/child"
+	"wolffia/runtime/launch"
 )
 
 // A waiting is a bubblewrap that has been started and reads its options (--args in bwrap(1)). It has made nothing until it has them
@@ -44,24 +45,12 @@ func (w *waiting) goOn() error {
 	return err
 }
 
-const (
-	// filesKept is by how many descriptors the limit of a program inside is lower than that of wolffia's own processes, but at
-	// most half of that. It is more than one message can have (SCM_MAX_FD in the kernel's include/net/scm.h).
-	filesKept = 4096
-	// fewFiles is a limit that is not lowered: PID 1 needs what is left.
-	fewFiles = 1024
-)
-
-// limitFiles lowers the hard limit of open files of a process (RLIMIT_NOFILE in getrlimit(2)).
-//
-// The limit is also one of all descriptors that the processes of a user have sent by unix sockets, and that nobody has received, in all
-// namespaces together: who has as low a limit as that number cannot send any (ETOOMANYREFS in unix(7); too_many_unix_fds in net/unix/af_unix.c). So
-// programs inside, which may have sent as many as they like, must have a lower limit than what starts and reaches the user's other sandboxes.
+// limitFiles lowers the hard limit of open files of a process, as [launch.OpenFiles] says.
 func limitFiles(pid int) error {
 	var l unix.Rlimit
 	err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &l)
-	if err == nil && l.Max >= fewFiles {
-		l.Max -= min(filesKept, l.Max/2)
+	if lower := launch.OpenFiles(l.Max); err == nil && lower < l.Max {
+		l.Max = lower
 		l.Cur = min(l.Cur, l.Max)
 		err = unix.Prlimit(pid, unix.RLIMIT_NOFILE, &l, nil)
 	}

@@ -66,6 +66,11 @@ func TestTable(t *testing.T) {
 	runtimetest.CheckTable(t, "../../docs/backends.md", docker.Name, lacks)
 }
 
+func TestDescriptorsInFlight(t *testing.T) {
+	need(t)
+	shimtest.InFlight(t, fresh(t))
+}
+
 func TestTwice(t *testing.T) {
 	need(t)
 	shimtest.Twice(t, backend, true)

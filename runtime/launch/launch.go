@@ -79,6 +79,8 @@ type Spec struct {
 	Clients *os.File
 	// Rlimits are limits that PID 1 puts on what it starts.
 	Rlimits Rlimits
+	// OpenFiles is the highest hard limit of open files inside, which PID 1 puts on itself; 0: the backend has seen to it.
+	OpenFiles uint64
 	// Processors is how many processors PID 1 uses at once; 0: as many as there are.
 	Processors int
 }
@@ -91,6 +93,27 @@ type Rlimits struct {
 	PIDs int64 `json:"pids,omitempty"`
 	// Data is the private writable memory of each process, in bytes: RLIMIT_DATA.
 	Data int64 `json:"data,omitempty"`
+}
+
+const (
+	// filesKept is by how many descriptors the limit of a program inside is lower than that of wolffia's own processes, but at
+	// most half of that. It is more than one message can have (SCM_MAX_FD in the kernel's include/net/scm.h).
+	filesKept = 4096
+	// fewFiles is a limit that is not lowered: PID 1 needs what is left.
+	fewFiles = 1024
+)
+
+// OpenFiles returns the hard limit of open files (RLIMIT_NOFILE in getrlimit(2)) for inside a sandbox of a caller with the
+// given one.
+//
+// The limit is also one of all descriptors that the processes of a user have sent by unix sockets, and that nobody has received, in all
+// namespaces together: who has as low a limit as that number cannot send any (ETOOMANYREFS in unix(7); too_many_unix_fds in net/unix/af_unix.c). So
+// programs inside, which may have sent as many as they like, must have a lower limit than what starts and reaches the user's other sandboxes.
+func OpenFiles(caller uint64) uint64 {
+	if caller < fewFiles {
+		return caller
+	}
+	return caller - min(filesKept, caller/2)
 }
 
 // InitThreads is what PID 1 and the backend add to a limit of processes that counts
@@ -126,6 +149,9 @@ func (s *Spec) Command(filter string) []string {
 	}
 	if s.Rlimits != (Rlimits{}) {
 		command = append(command, "--rlimits", fmt.Sprintf("%d,%d", s.Rlimits.PIDs, s.Rlimits.Data))
+	}
+	if s.OpenFiles > 0 {
+		command = append(command, "--files", strconv.FormatUint(s.OpenFiles, 10))
 	}
 	return append(command, SessionsPath, s.Tag)
 }

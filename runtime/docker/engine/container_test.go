@@ -51,6 +51,7 @@ func variants() map[string]*launch.Spec {
 		"network":     spec(func(s *launch.Spec) { s.Network = runtime.NetworkHost }),
 		"limits": spec(func(s *launch.Spec) {
 			s.Config.Resources = runtime.Resources{Memory: 512 << 20, CPUs: 1.5, PIDs: 100}
+			s.OpenFiles = 4096
 		}),
 		"image": spec(func(s *launch.Spec) { s.Root, s.Etc, s.Config.Image = nil, "", "busybox" }),
 		"image-read-only": spec(func(s *launch.Spec) {

@@ -154,7 +154,11 @@ func (k *keeper) compose() (*launch.Spec, error) {
 	if err := os.Mkdir(b.Engine, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	spec.Dir, spec.CreatedAt = b.Engine, b.Config.CreatedAt
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	spec.Dir, spec.CreatedAt, spec.OpenFiles = b.Engine, b.Config.CreatedAt, launch.OpenFiles(files.Max)
 	if err := rootfs.ComposeRoot(b, spec); err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
