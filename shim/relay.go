@@ -105,8 +105,8 @@ func newRelay(stream io.ReadWriteCloser) *relay {
 	return r
 }
 
-// hello waits for the guest's greeting.
-func (r *relay) hello(limit time.Duration) error {
+// hello waits for the guest's greeting and, with answers, for its answer to a ping: so it reads what it is sent.
+func (r *relay) hello(limit time.Duration, answers bool) error {
 	var err error
 	got := make(chan struct{})
 	go func() { // ends with the stream at the latest
@@ -115,11 +115,20 @@ func (r *relay) hello(limit time.Duration) error {
 		if f, err = r.r.Next(); err != nil {
 			return
 		}
-		defer f.Release()
 		err = wire.CheckHello(&f)
+		f.Release()
+		if err == nil && answers {
+			err = r.w.Send(wire.Ping, 0, nil)
+		}
+		for answered := !answers; !answered && err == nil; {
+			if f, err = r.r.Next(); err == nil {
+				answered = f.Type == wire.Pong
+				err = r.fromGuest(f)
+			}
+		}
 	}()
 	if !boot.Within(limit, got) {
-		return fmt.Errorf("PID 1 sent no greeting within %v", limit)
+		return fmt.Errorf("PID 1 did not greet and answer within %v", limit)
 	}
 	if errors.Is(err, io.EOF) {
 		return errors.New("PID 1 ended at once")

@@ -299,7 +299,7 @@ func TestRelayHello(t *testing.T) {
 	} {
 		r, w := io.Pipe()
 		go func() { _ = tt.say(wire.NewWriter(w)) }()
-		err := newRelay(pair{r, nopCloser{io.Discard}}).hello(limit)
+		err := newRelay(pair{r, nopCloser{io.Discard}}).hello(limit, false)
 		if (err == nil) != tt.fine {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -307,8 +307,22 @@ func TestRelayHello(t *testing.T) {
 	}
 	r, w := io.Pipe()
 	defer w.Close()
-	if err := newRelay(pair{r, nopCloser{io.Discard}}).hello(10 * time.Millisecond); err == nil {
+	if err := newRelay(pair{r, nopCloser{io.Discard}}).hello(10*time.Millisecond, false); err == nil {
 		t.Error("a silent guest is taken for one that has spoken")
+	}
+	for _, answers := range []bool{true, false} {
+		r, w := io.Pipe()
+		go func() {
+			send := wire.NewWriter(w)
+			_ = send.SendJSON(wire.Hello, 0, wire.Greeting{Version: wire.Version})
+			if answers {
+				_ = send.Send(wire.Pong, 0, nil)
+			}
+			_ = w.Close()
+		}()
+		if err := newRelay(pair{r, nopCloser{io.Discard}}).hello(limit, true); (err == nil) != answers {
+			t.Errorf("a guest that answers (%v): %v", answers, err)
+		}
 	}
 }
 

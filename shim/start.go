@@ -146,7 +146,8 @@ func (s *shim) connect() (*os.File, error) {
 	if s.tree != nil && b.Engine == "" {
 		s.lister = &lister{params: b, relay: s.relay}
 	}
-	err = s.relay.hello(helloLimit)
+	// A container that its killed engine had started before may get the end of its old input at once.
+	err = s.relay.hello(helloLimit, b.Engine != "")
 	if b.Held { // PID 1 has passed the barrier, so it is in its group
 		s.group = cgroup.Of(s.inst.PID, "wolffia-"+b.ID+"-")
 	}

@@ -339,6 +339,7 @@ func TestEngineDies(t *testing.T) {
 	testenv.Root(t)
 	engine := withEngine(t, dockertest.Start)
 	rt := fresh(t)
+	kept := start(t, rt, &runtime.SandboxConfig{Image: busybox(t)})
 	s := start(t, rt, &runtime.SandboxConfig{})
 	p, err := rt.StartProcess(t.Context(), s.ID, &runtime.ProcessSpec{Command: []string{"sh", "-c", "echo started; sleep 1000"}})
 	if err != nil {
@@ -370,16 +371,13 @@ func TestEngineDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	destroy(t, rt, s.ID)
-}
-
-// ended checks that PID 1 has ended, without which nothing inside runs.
-func ended(t testing.TB, id string) {
-	t.Helper()
-	for part, pid := range partsOf(t, id) {
-		if strings.Contains(part, "guest") {
-			t.Errorf("PID 1 of the sandbox, process %d, runs on", pid)
-		}
+	if err := rt.Start(t.Context(), kept.ID); err != nil {
+		t.Fatal(err)
 	}
+	if got := sh(t, rt, kept.ID, "echo works"); got != "works\n" {
+		t.Errorf("%q", got)
+	}
+	destroy(t, rt, kept.ID)
 }
 
 // A keeper that is told to end ends PID 1 by itself, if the engine hangs.

@@ -116,6 +116,11 @@ func (e *Engine) Start(ctx context.Context, spec *launch.Spec, step func(string)
 			return nil, nil, err
 		}
 	}
+	if isAdrift(spec.Dir) {
+		if err := e.flush(ctx, old); err != nil {
+			return nil, nil, err
+		}
+	}
 	return e.run(ctx, spec, old, step)
 }
 
@@ -260,17 +265,34 @@ func (e *Engine) End(ctx context.Context, forGood, making bool) (kept string, er
 		return "", e.explain("remove the container", e.remove(ctx, c.ID))
 	}
 	if c.State.Running {
-		ended := e.client.ContainerWait(ctx, c.ID, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
-		if _, err := e.client.ContainerKill(ctx, c.ID, client.ContainerKillOptions{Signal: "KILL"}); err != nil && !e.stopped(ctx, c.ID) {
-			return "", e.explain("kill the container", err)
-		}
-		select {
-		case <-ended.Result:
-		case err := <-ended.Error:
-			return "", e.explain("wait for the container's end", err)
+		if err := e.kill(ctx, c.ID); err != nil {
+			return "", err
 		}
 	}
 	return c.ID, nil
+}
+
+// kill kills a container, and waits for its end.
+func (e *Engine) kill(ctx context.Context, id string) error {
+	ended := e.client.ContainerWait(ctx, id, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
+	if _, err := e.client.ContainerKill(ctx, id, client.ContainerKillOptions{Signal: "KILL"}); err != nil && !e.stopped(ctx, id) {
+		return e.explain("kill the container", err)
+	}
+	select {
+	case <-ended.Result:
+		return nil
+	case err := <-ended.Error:
+		return e.explain("wait for the container's end", err)
+	}
+}
+
+// flush starts a container and kills it, without a connection to it. Docker 20.10, if it was killed while the container
+// ran, gives to the next run what is left of the connection to that one: the end, by which PID 1 ends.
+func (e *Engine) flush(ctx context.Context, id string) error {
+	if _, err := e.client.ContainerStart(ctx, id, client.ContainerStartOptions{}); err != nil {
+		return e.explain("start the container", err)
+	}
+	return e.kill(ctx, id)
 }
 
 // killPID1 kills PID 1, and with it all processes of the container, without the engine. It does

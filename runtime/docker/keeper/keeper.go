@@ -232,7 +232,7 @@ func (k *keeper) clean(ctx context.Context, forGood bool) error {
 	step.Reached("keeper: ended")
 	stuck.Stop()
 	if err != nil {
-		return errors.Join(err, fusemount.Unmount(rootfs.TreeDir(k.boot), true))
+		return errors.Join(err, engine.SetAdrift(k.boot.Engine), fusemount.Unmount(rootfs.TreeDir(k.boot), true))
 	}
 	// If somebody has removed the container that keeps changes, the mark stays, so that each start says it.
 	return k.clear(forGood || kept == "" && !engine.Keeps(k.boot.Engine))
