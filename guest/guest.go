@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"wolffia/session"
 	"wolffia/wire"
 )
@@ -77,13 +75,11 @@ func (g *guest) flush() {
 // sent, but no longer than grace, and ends PID 1; the kernel kills the rest
 // (pid_namespaces(7)).
 func (g *guest) shutdown(grace time.Duration) {
-	if os.Getpid() == 1 { // anywhere else -1 means the user's whole session
-		_ = unix.Kill(-1, unix.SIGTERM)
-		_ = unix.Kill(-1, unix.SIGCONT)
-		g.shells.HangUp()
-	}
 	over, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
+	if os.Getpid() == 1 { // anywhere else -1 means the user's whole session
+		g.terminate(over.Done())
+	}
 	select {
 	case <-g.reaper.idle():
 	case <-over.Done():
@@ -91,6 +87,7 @@ func (g *guest) shutdown(grace time.Duration) {
 	sent := make(chan struct{})
 	go func() { // ends with PID 1 at the latest
 		g.running.Wait()
+		g.shells.Settle()
 		g.flush()
 		close(sent)
 	}()

@@ -361,33 +361,6 @@ func (s *Session) abandon(r *run) {
 	_ = unix.Kill(s.shell.pid, unix.SIGKILL)
 }
 
-// HangUp tells every shell that its terminal is gone, once its command is over.
-// An interactive one dies of that; SIGTERM it ignores (SIGNALS in bash(1)).
-// Nothing is run any more. It does not wait.
-func (m *Manager) HangUp() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, s := range m.sessions {
-		s.later(func() {
-			s.leaving = true
-			s.work()
-		})
-	}
-	if a := m.ahead; a != nil {
-		m.ahead = nil
-		a.later(a.forgo)
-	}
-}
-
-func (s *Session) hangUp() {
-	if s.shell != nil {
-		_ = unix.Kill(s.shell.pid, unix.SIGHUP)
-	}
-	if s.term != nil && s.term.alive() {
-		_ = unix.Kill(s.term.pid, unix.SIGHUP)
-	}
-}
-
 // sameCommandLine reports whether two processes were executed with the same
 // arguments, as is a process that was forked and has not executed yet.
 func sameCommandLine(a, b int) bool {

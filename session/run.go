@@ -91,6 +91,7 @@ type run struct {
 	ws       syscall.WaitStatus
 	timedOut bool
 	killed   bool
+	left     bool // PID 1 is about to end: see leaveText
 	stage    stage
 	looks    int  // at a shell that does not answer, after SIGKILL
 	idle     int  // how many of these found the shell neither busy nor at its prompt
@@ -351,7 +352,7 @@ func (s *Session) endOf(r *run) {
 			return
 		}
 	} else {
-		if !s.wasRead(r) && !r.timedOut && !r.killed && r.tries < maxTries {
+		if !s.wasRead(r) && !r.timedOut && !r.killed && !s.leaving && r.tries < maxTries {
 			s.again(r)
 			return
 		}

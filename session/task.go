@@ -66,7 +66,10 @@ func (s *Session) pick() {
 			s.task, s.ending = nil, s.ending || creates
 		}
 	}
-	if s.task != nil || len(s.queue) == 0 || s.ending || s.leaving {
+	if s.leaving {
+		s.leaveTasks()
+	}
+	if s.task != nil || len(s.queue) == 0 || s.ending {
 		return
 	}
 	c := s.queue[0]
@@ -369,8 +372,11 @@ func (s *Session) reply(t *task, r *run) {
 	default:
 		st = wire.StatusOf(r.ws)
 	}
+	if r.left { // as what ends of PID 1's SIGTERM
+		st = wire.ExitStatus{Code: 128 + int(unix.SIGTERM)}
+	}
 	st.Cwd, st.DurationMS = wire.Path(s.cwd), time.Since(r.begun).Milliseconds()
-	st.SessionEnded, st.Restored, st.StatusLost = r.exited, t.restored, r.unknown && !r.exited
+	st.SessionEnded, st.Restored, st.StatusLost = r.exited || s.leaving, t.restored, r.unknown && !r.exited
 	st.WantedTerminal = r.wantedTerminal
 	s.lastStatus = st.Code
 	if st.StatusLost {

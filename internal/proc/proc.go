@@ -19,6 +19,7 @@ type Process struct {
 	PID, Parent, Group, Session int
 	Start                       uint64 // in clock ticks since boot
 	State                       byte
+	Terminal                    bool // it has a controlling terminal
 }
 
 // Dead reports whether the process is a zombie: it has ended, and its parent has not
@@ -97,6 +98,7 @@ func parse(pid int, stat []byte) (Process, bool) {
 	p.Parent, errs[0] = strconv.Atoi(string(f[1]))
 	p.Group, errs[1] = strconv.Atoi(string(f[2]))
 	p.Session, errs[2] = strconv.Atoi(string(f[3]))
+	p.Terminal = string(f[4]) != "0"
 	p.Start, errs[3] = strconv.ParseUint(string(f[19]), 10, 64)
 	return p, errors.Join(errs[:]...) == nil
 }

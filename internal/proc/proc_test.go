@@ -8,8 +8,8 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	rest := " S 10 12 13 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 4711 1 1"
-	want := Process{PID: 7, Parent: 10, Group: 12, Session: 13, Start: 4711, State: 'S'}
+	rest := " S 10 12 13 34816 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 4711 1 1"
+	want := Process{PID: 7, Parent: 10, Group: 12, Session: 13, Start: 4711, State: 'S', Terminal: true}
 	for _, name := range []string{"sleep", "", "a b", ") S 1 2 3 (", "\xff\n)"} {
 		if got, ok := parse(7, []byte("7 ("+name+")"+rest)); !ok || got != want {
 			t.Errorf("%q: %+v, %v", name, got, ok)

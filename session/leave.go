@@ -1,0 +1,131 @@
+package session
+
+import (
+	"fmt"
+	"maps"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/wire"
+)
+
+// Leave has no session run anything more, since PID 1 is about to end. An interactive shell ignores
+// SIGTERM (SIGNALS in bash(1)): it would go on with its next command as soon as the program that it waits for has died
+// of that. So shells that run something are stopped, and go no further once they are
+// continued. What they have started is left to PID 1's SIGTERM.
+//
+// It returns the shells of all sessions, each with the signal that is due as soon as its children are gone; 0: it is not
+// stopped. It waits for each session's turn, but no longer than until over is closed.
+func (m *Manager) Leave(over <-chan struct{}) map[int]unix.Signal {
+	var mu sync.Mutex
+	shells := map[int]unix.Signal{}
+	var turns sync.WaitGroup
+	for _, s := range m.named("") {
+		turns.Add(1)
+		s.later(func() {
+			defer turns.Done()
+			mu.Lock()
+			defer mu.Unlock()
+			s.leave(shells)
+		})
+	}
+	m.mu.Lock()
+	if a := m.ahead; a != nil {
+		m.ahead = nil
+		a.later(a.forgo)
+	}
+	m.mu.Unlock()
+	all := make(chan struct{})
+	go func() { // ends with the last turn
+		turns.Wait()
+		close(all)
+	}()
+	select {
+	case <-all:
+	case <-over:
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	return maps.Clone(shells)
+}
+
+// leave is Leave for one session.
+func (s *Session) leave(shells map[int]unix.Signal) {
+	if s.state == gone {
+		return
+	}
+	s.leaving = true
+	if p := s.shell; p != nil {
+		shells[p.pid] = s.leaveText()
+	}
+	if s.term != nil && s.term.alive() {
+		shells[s.term.pid] = s.term.leave()
+	}
+	s.work()
+}
+
+// leaveText has the shell leave the text that is in it. A text that it has not come to is never run.
+func (s *Session) leaveText() (due unix.Signal) {
+	r := s.cur
+	switch {
+	case r == nil || r.phase == over || r.probe || s.shell.frozen:
+	case !s.wasRead(r):
+		_ = unix.Kill(s.shell.pid, unix.SIGKILL)
+	case s.shell.atPrompt(): // it is about to report
+	default:
+		r.left, due = true, unix.SIGCONT
+		if !s.shell.leaves() || s.sticks(r) {
+			due = unix.SIGKILL
+		}
+		if s.shell.stoppable() {
+			_ = unix.Kill(s.shell.pid, unix.SIGSTOP)
+			s.guard()
+			s.shell.frozen = true
+			return due
+		}
+		if s.guard(); due == unix.SIGKILL {
+			_ = unix.Kill(s.shell.pid, due)
+		}
+		return 0
+	}
+	return due
+}
+
+// leave hangs the terminal up.
+func (t *terminal) leave() (due unix.Signal) {
+	t.control(func(fd int) {
+		if _, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err == nil { // else it cannot be stopped: see stoppable
+			due = unix.SIGCONT
+			_ = unix.Kill(t.pid, unix.SIGSTOP)
+		}
+	})
+	_ = unix.Kill(t.pid, unix.SIGHUP)
+	return due
+}
+
+// Settle waits until what has happened to the shells is dealt with, so that its results are sent.
+func (m *Manager) Settle() {
+	for _, s := range m.named("") {
+		s.wait(func() {})
+	}
+}
+
+// leaveTasks gives up what has not begun.
+func (s *Session) leaveTasks() {
+	err := fmt.Errorf("session %q: the sandbox is being stopped", s.name)
+	if s.task != nil {
+		s.failTask(err)
+	}
+	for _, c := range s.queue {
+		c.fail(wire.ClassUnavailable, err.Error())
+	}
+	s.queue = nil
+}
+
+// hangUp tells the shell that its terminal is gone, of which it ends.
+func (s *Session) hangUp() {
+	if s.shell != nil {
+		_ = unix.Kill(s.shell.pid, unix.SIGHUP)
+	}
+}
