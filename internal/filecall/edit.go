@@ -91,11 +91,17 @@ func edit(req *Request, res *Reply) error {
 	case res.Count > 1 && !req.All:
 		return errorf(KindAmbiguous, "old_string is in the file %d times, on lines %s: give more of the text around it, or set replace_all", res.Count, join(res.Lines, res.Count))
 	}
+	if replacedSize(b, res.Count, req.Old, req.New) > MaxText {
+		return errorf(KindTooLarge, "the file would have more than %d bytes, and files of up to that can be edited: change less of it", MaxText)
+	}
 	changed := []byte(strings.ReplaceAll(text, req.Old, req.New))
 	res.Size = int64(len(changed))
 	res.Path, _, err = save(req.Path, changed)
 	return err
 }
+
+// replacedSize is how large a file with content b is once n times old is new in it.
+func replacedSize(b []byte, n int, old, new string) int { return len(b) + n*(len(new)-len(old)) }
 
 // replace replaces text in files.
 func replace(q *Request, r *Reply) error {
@@ -114,7 +120,7 @@ func replace(q *Request, r *Reply) error {
 		if n == 0 {
 			continue
 		}
-		if len(b)+n*(len(t.New)-len(t.Old)) > MaxText {
+		if replacedSize(b, n, t.Old, t.New) > MaxText {
 			return wrong("%q: it would have more than %d bytes", p, MaxText)
 		}
 		if _, _, err := save(p, bytes.ReplaceAll(b, []byte(t.Old), []byte(t.New))); err != nil {

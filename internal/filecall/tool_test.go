@@ -150,6 +150,7 @@ func TestEdit(t *testing.T) {
 	fails(t, Request{Op: OpEdit, Path: "crlf", Old: "a\nb", New: "c"}, KindNoMatch, `\r\n`)
 	fails(t, Request{Op: OpEdit, Path: "a", Old: "x = 1", New: "y"}, KindAmbiguous, "2 times, on lines 1, 3")
 	fails(t, Request{Op: OpEdit, Path: "a", Old: "x", New: "x"}, KindInvalid, "same")
+	fails(t, Request{Op: OpEdit, Path: "a", Old: "1", New: strings.Repeat("x", MaxText/2), All: true}, KindTooLarge, "more than")
 	fails(t, Request{Op: OpEdit, Path: "a", Old: "", New: "x"}, KindInvalid, "empty")
 	if res := do(t, Request{Op: OpEdit, Path: "a", Old: "x = 1", New: "z = 3", All: true}); res.Count != 2 || fmt.Sprint(res.Lines) != "[1 3]" {
 		t.Errorf("%+v", res)
