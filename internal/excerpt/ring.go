@@ -27,7 +27,7 @@ func (r *Ring) Write(b []byte) {
 		r.buf = append(r.buf[:0], b[len(b)-r.limit:]...)
 		return
 	}
-	if len(r.buf)+len(b) > 2*r.limit {
+	if len(r.buf)-r.limit+len(b) > r.limit { // twice the limit may be more than an int can be
 		keep := r.limit - len(b)
 		r.buf = r.buf[:copy(r.buf, r.buf[len(r.buf)-keep:])]
 	}

@@ -1,6 +1,7 @@
 package excerpt
 
 import (
+	"math"
 	"strings"
 	"testing"
 )
@@ -22,5 +23,16 @@ func TestRing(t *testing.T) {
 	}
 	if _, n := r.Read(buf, r.end+100); n != 0 {
 		t.Errorf("%d bytes behind the end", n)
+	}
+}
+
+// All that can be asked for is no more than what there is.
+func TestRingOfAll(t *testing.T) {
+	r := NewRing(math.MaxInt)
+	r.Write([]byte("abc"))
+	r.Write([]byte("def"))
+	buf := make([]byte, 7)
+	if from, n := r.Read(buf, 0); from != 0 || string(buf[:n]) != "abcdef" {
+		t.Errorf("%d, %q", from, buf[:n])
 	}
 }
