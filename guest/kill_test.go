@@ -93,8 +93,9 @@ func TestKillAtOnce(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		status, err := p.Wait(ctx)
 		cancel()
-		if status.Signal != int(syscall.SIGKILL) && !errors.As(err, new(*client.StartError)) {
-			t.Fatalf("%+v, %v", status, err)
+		var failed *client.StartError
+		if status.Signal != int(syscall.SIGKILL) && !errors.As(err, &failed) || failed != nil && (failed.Code != 125 || failed.Class != wire.ClassConflict) {
+			t.Fatalf("%+v, %+v, %v", status, failed, err)
 		}
 	}
 	leftovers(t, conn)

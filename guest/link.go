@@ -151,7 +151,7 @@ func (l *link) handle(f wire.Frame) error {
 	}
 	if p == nil && f.Type == wire.Kill && l.parts.begun(f.Channel) {
 		_, _ = l.parts.take(f.Channel)
-		return l.w.SendJSON(wire.Failed, f.Channel, wire.Failure{Code: 125, Message: "the request was given up"})
+		return l.w.SendJSON(wire.Failed, f.Channel, failure("", errGivenUp))
 	}
 	if p == nil {
 		return nil // it ended while this was on its way

@@ -193,6 +193,9 @@ func (p *process) hasExited() bool {
 	return p.tree.Reaped || len(p.exited) > 0
 }
 
+// errGivenUp is why a process was not started that nobody waits for any more.
+var errGivenUp = errors.New("the request was given up")
+
 func (p *process) start(r *reaper, req *wire.StartRequest, files []uintptr) (int, error) {
 	if len(req.Args) == 0 {
 		return 0, errors.New("no program given")
@@ -227,7 +230,7 @@ func (p *process) execute(r *reaper, req *wire.StartRequest, dir string, files [
 	p.mu.Lock() // the tree is complete before kill uses it
 	defer p.mu.Unlock()
 	if p.dropped {
-		return 0, errors.New("the request was given up")
+		return 0, errGivenUp
 	}
 	exited := func(ws syscall.WaitStatus) {
 		if !ws.Stopped() {
