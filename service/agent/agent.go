@@ -52,7 +52,11 @@ func (h *Handler) Close() { h.mcp.Close() }
 // ServeHTTP implements [http.Handler].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Pattern = "/mcp" // for the log
-	at, err := targetOf(r.URL.Query(), gate.CallerOf(r.Context()))
+	query, err := gate.Query(r)
+	var at *target
+	if err == nil {
+		at, err = targetOf(query, gate.CallerOf(r.Context()))
+	}
 	if err != nil {
 		s, _ := gate.StatusOf(err) // it has one
 		w.Header().Set("Content-Type", "application/json")

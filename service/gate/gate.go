@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"wolffia/runtime"
 	"wolffia/service"
 )
 
@@ -91,6 +92,16 @@ func (g *Gate) Admit(r *http.Request) (service.Caller, error) {
 		return service.Caller{}, errWrongKey
 	}
 	return caller, nil
+}
+
+// Query returns the query of a request. A part that cannot be read is an error, where [url.URL.Query] leaves it out: the
+// request would then be about everything, or the default.
+func Query(r *http.Request) (url.Values, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "query: %w: encode ';' as %%3B and '%%' as %%25", err)
+	}
+	return values, nil
 }
 
 // localHost reports whether a Host header names this machine's loopback.

@@ -145,6 +145,7 @@ func TestFiles(t *testing.T) {
 	w.is("DELETE", execd+"/files?path=/tmp/c.txt&path=/tmp/empty", "", 200, "")
 	w.is("DELETE", execd+"/files?path=/tmp/c.txt", "", 404, "FILE_NOT_FOUND")
 	w.is("DELETE", execd+"/files?path=d", "", 400, "INVALID_FILE")
+	w.is("DELETE", execd+"/files?path=/tmp/u&path=/tmp/x;y", "", 400, "INVALID_PARAMETER")
 	w.is("DELETE", execd+"/files", "", 200, "")
 	w.is("GET", execd+"/files/info", "", 200, "{}")
 }

@@ -138,6 +138,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serve((*Handler).port, w, r)
 		return
 	}
+	if _, err := gate.Query(r); err != nil { // a server inside decides about its own, above
+		h.fail(w, r, err)
+		return
+	}
 	h.mux.ServeHTTP(w, r)
 }
 

@@ -189,7 +189,7 @@ func TestList(t *testing.T) {
 			t.Errorf("%s: %v", query, found)
 		}
 	}
-	for _, query := range []string{"?page=0", "?page=x", "?pageSize=201", "?state=Odd", "?metadata=%25zz"} {
+	for _, query := range []string{"?page=0", "?page=x", "?pageSize=201", "?state=Odd", "?metadata=%25zz", "?metadata=%zz", "?metadata=n%3D1;all"} {
 		w.is("GET", "/v1/sandboxes"+query, "", 400, "INVALID_PARAMETER")
 	}
 }
