@@ -235,7 +235,8 @@ func (m *Manager) create(c *Call) {
 			m.openSession(c, old)
 			return
 		}
-		c.fail(wire.ClassExists, fmt.Sprintf("session %q exists", s.name))
+		c.setHandler(old)
+		old.post(func() { old.collide(c) })
 		return
 	}
 	begin := func() { s.start(c) }
@@ -250,6 +251,22 @@ func (m *Manager) create(c *Call) {
 	m.sessions[q.Name] = s
 	defer m.mu.Unlock()
 	s.later(begin) // before any other call
+}
+
+// collide answers a call that is to create a session of the same name. While this one is only being created it is not told that it
+// exists: its caller may give it up. As a call that waits for it, the call keeps it.
+func (s *Session) collide(c *Call) {
+	switch {
+	case c.killed:
+		c.giveUp()
+	case s.state == gone || s.ending: // the name is free again
+		s.m.create(c)
+	case s.task != nil && s.task.kind == createTask:
+		s.queue = append(s.queue, c)
+		s.publish()
+	default:
+		c.fail(wire.ClassExists, fmt.Sprintf("session %q exists", s.name))
+	}
 }
 
 // newSession returns a session for a request; nothing is started. After an error, class is that of

@@ -74,6 +74,11 @@ func (s *Session) pick() {
 	}
 	c := s.queue[0]
 	s.queue = s.queue[1:]
+	if c.req.Session.Op == wire.SessionCreate {
+		s.collide(c)
+		s.pick()
+		return
+	}
 	s.task = &task{kind: execTask, call: c}
 	if c.req.Session.Op == wire.SessionJobStart {
 		s.task.kind = jobTask

@@ -2,6 +2,9 @@ package session_test
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -58,6 +61,59 @@ func TestDestroyWhileNobodyReads(t *testing.T) {
 		t.Error(err)
 	}
 	if err := p.Kill(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A session that is only being created does not exist for another caller that creates it, since its own caller may give it up.
+func TestCreateWhatIsBeingCreated(t *testing.T) {
+	conn, dir := connect(t), t.TempDir()
+	gate, shell := filepath.Join(dir, "gate"), filepath.Join(dir, "slow")
+	if err := errors.Join(unix.Mkfifo(gate, 0o666), os.WriteFile(shell, []byte("#!/bin/sh\nread x <"+gate+"\nexec /bin/sh \"$@\"\n"), 0o755), os.Chmod(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	begin := func(ctx context.Context) <-chan error {
+		ended := make(chan error, 1)
+		go func() {
+			_, err := conn.CreateSession(ctx, &wire.StartRequest{
+				Dir: "/", Env: environ(), Session: &wire.SessionRequest{Op: wire.SessionCreate, Name: "slow", Shell: shell},
+			})
+			ended <- err
+		}()
+		return ended
+	}
+	until := func(waiting int) {
+		for {
+			if i, err := conn.Session(ctx, "slow"); err == nil && i.Waiting == waiting {
+				return
+			}
+			if ctx.Err() != nil {
+				t.Fatalf("never %d calls wait", waiting)
+			}
+		}
+	}
+	given, giveUp := context.WithCancel(ctx)
+	first := begin(given)
+	until(0)
+	second := begin(ctx)
+	until(1)
+	giveUp()
+	if err := <-first; err == nil {
+		t.Error("it was created for a caller that has given up")
+	}
+	if err := os.WriteFile(gate, []byte("\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	var failed *client.StartError
+	if err := <-second; !errors.As(err, &failed) || failed.Class != wire.ClassExists {
+		t.Errorf("the second caller: %v", err)
+	}
+	if _, err := conn.Session(ctx, "slow"); err != nil {
+		t.Error(err)
+	}
+	if err := conn.DestroySession(ctx, "slow"); err != nil {
 		t.Error(err)
 	}
 }
