@@ -39,10 +39,10 @@ func (t *tree) allowChecked(r *renaming, to openDir) (*replacement, error) {
 		return nil, errors.New("git itself renames only its lock files here")
 	case b.Begun() && r.to.dir.getLevel() == perm.Checked && !t.created.mayHave(r.to.dir.ident()):
 		return nil, errors.New(createdOutside)
-	case b == gitguard.Lock && r.dst != nil:
-		return nil, errors.New("another git process holds the lock")
 	case !b.Replaced() && b.Writes() && (r.dst == nil || t.created.has(r.dstAt, r.dst)):
-		return nil, nil
+		return nil, nil // a git add in a hook of commit -a replaces the lock of the index
+	case b == gitguard.Lock:
+		return nil, errors.New("another git process holds the lock")
 	case !b.Replaced():
 		return nil, errors.New(createdOutside)
 	case b != gitguard.Todo && (r.from.dir != r.to.dir || r.from.name != r.to.name+".lock"):
