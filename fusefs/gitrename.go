@@ -55,7 +55,8 @@ func (t *tree) allowChecked(r *renaming, to openDir) (*replacement, error) {
 	text = b.Written(text)
 	n := &replacement{text: text, mode: mode&^0o022 | 0o600} // no other user of the host may write it
 	if r.dst == nil {
-		n.created = t.created.mayHave(r.to.dir.ident()) || b == gitguard.Rerere // which git removes with the merge
+		// Git removes the records of rerere with the merge, and alternates with the clone or, with --dissociate, before that.
+		n.created = t.created.mayHave(r.to.dir.ident()) || b == gitguard.Rerere || b == gitguard.Alternates
 	} else {
 		n.mode, n.created = uint32(r.dst.Mode)&0o777, t.created.has(r.dstAt, r.dst)
 	}

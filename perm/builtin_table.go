@@ -69,9 +69,10 @@ var builtIns = [...]builtIn{
 	{form{Pattern: "*.git/modules/**/rr-cache/*/postimage*"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "modules", literal: 7}, {prefix: "rr-cache", literal: 8, loop: true}, {wild: &builtInWild2}, {prefix: "postimage", wild: &builtInWild2, literal: 9}}, literals: 2, bytes: 28, size: 38},
 	}},
-	{form{Pattern: "*.git/modules/**/{*,refs/**/*}.lock"}, []alt{
+	{form{Pattern: "*.git/modules/**/{*,refs/**/*,objects/info/alternates}.lock"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "modules", literal: 7}, {suffix: ".lock", wild: &builtInWild2, literal: 5, loop: true}}, literals: 1, bytes: 16, size: 23},
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "modules", literal: 7}, {prefix: "refs", literal: 4, loop: true}, {suffix: ".lock", wild: &builtInWild2, literal: 5, loop: true}}, literals: 2, bytes: 20, size: 31},
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "modules", literal: 7}, {prefix: "objects", literal: 7, loop: true}, {prefix: "info", literal: 4}, {prefix: "alternates.lock", literal: 15}}, literals: 4, bytes: 37, size: 45},
 	}},
 	{form{Pattern: "*.git/modules/**/{rebase-merge,rebase-apply,sequencer,BISECT_*}"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "modules", literal: 7}, {prefix: "rebase-merge", literal: 12, loop: true}}, literals: 2, bytes: 23, size: 29},
@@ -142,9 +143,10 @@ var builtIns = [...]builtIn{
 	{form{Pattern: "*.git/worktrees/*/modules/**/rr-cache/*/postimage*"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {prefix: "rr-cache", literal: 8, loop: true}, {wild: &builtInWild2}, {prefix: "postimage", wild: &builtInWild2, literal: 9}}, literals: 3, bytes: 37, size: 50},
 	}},
-	{form{Pattern: "*.git/worktrees/*/modules/**/{*,refs/**/*}.lock"}, []alt{
+	{form{Pattern: "*.git/worktrees/*/modules/**/{*,refs/**/*,objects/info/alternates}.lock"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {suffix: ".lock", wild: &builtInWild2, literal: 5, loop: true}}, literals: 2, bytes: 25, size: 35},
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {prefix: "refs", literal: 4, loop: true}, {suffix: ".lock", wild: &builtInWild2, literal: 5, loop: true}}, literals: 3, bytes: 29, size: 43},
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {prefix: "objects", literal: 7, loop: true}, {prefix: "info", literal: 4}, {prefix: "alternates.lock", literal: 15}}, literals: 5, bytes: 46, size: 57},
 	}},
 	{form{Pattern: "*.git/worktrees/*/modules/**/{rebase-merge,rebase-apply,sequencer,BISECT_*}"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {prefix: "rebase-merge", literal: 12, loop: true}}, literals: 3, bytes: 32, size: 41},
@@ -158,9 +160,10 @@ var builtIns = [...]builtIn{
 	{form{Pattern: "*.git/worktrees/*/rr-cache/*/postimage*"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "rr-cache", literal: 8}, {wild: &builtInWild2}, {prefix: "postimage", wild: &builtInWild2, literal: 9}}, literals: 2, bytes: 30, size: 39},
 	}},
-	{form{Pattern: "*.git/worktrees/*/{*,refs/**/*}.lock"}, []alt{
+	{form{Pattern: "*.git/worktrees/*/{*,refs/**/*,objects/info/alternates}.lock"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {suffix: ".lock", wild: &builtInWild2, literal: 5}}, literals: 1, bytes: 18, size: 24},
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "refs", literal: 4}, {suffix: ".lock", wild: &builtInWild2, literal: 5, loop: true}}, literals: 2, bytes: 22, size: 32},
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "objects", literal: 7}, {prefix: "info", literal: 4}, {prefix: "alternates.lock", literal: 15}}, literals: 4, bytes: 39, size: 46},
 	}},
 	{form{Pattern: "*.git/worktrees/*/{rebase-merge,rebase-apply,sequencer,BISECT_*}"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "rebase-merge", literal: 12}}, literals: 2, bytes: 25, size: 30},
@@ -168,9 +171,10 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "sequencer", literal: 9}}, literals: 2, bytes: 22, size: 27},
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "BISECT_", wild: &builtInWild2, literal: 7}}, literals: 1, bytes: 20, size: 26},
 	}},
-	{form{Pattern: "*.git/{*,refs/**/*}.lock"}, []alt{
+	{form{Pattern: "*.git/{*,refs/**/*,objects/info/alternates}.lock"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {suffix: ".lock", wild: &builtInWild2, literal: 5}}, bytes: 9, size: 12},
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "refs", literal: 4}, {suffix: ".lock", wild: &builtInWild2, literal: 5, loop: true}}, literals: 1, bytes: 13, size: 20},
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "objects", literal: 7}, {prefix: "info", literal: 4}, {prefix: "alternates.lock", literal: 15}}, literals: 3, bytes: 30, size: 34},
 	}},
 	{form{Pattern: "*.git/{rebase-merge,rebase-apply,sequencer,BISECT_*}"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "rebase-merge", literal: 12}}, literals: 1, bytes: 16, size: 18},

@@ -11,7 +11,7 @@ var gitChecked = []string{
 	"commondir",
 	"objects/info/alternates",
 	"{rebase-merge,rebase-apply,sequencer,BISECT_*}",
-	"{*,refs/**/*}.lock",
+	"{*,refs/**/*,objects/info/alternates}.lock",
 	"MERGE_RR", // paths of files that git rerere copies, and writes
 }
 
