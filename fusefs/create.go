@@ -111,6 +111,9 @@ func (t *tree) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse
 // it is told, by a name that it is told.
 func (t *tree) makeWithMode(o op, in *fuse.InHeader, name string, mode uint32, out *fuse.EntryOut, create func(dir int, name string, mode uint32) error) fuse.Status {
 	typ := mode & unix.S_IFMT
+	if o == opMkdir {
+		typ = unix.S_IFDIR
+	}
 	mode &= 0o7777 &^ setID
 	return t.newName(o, in, name, o == opMkdir, func(e *entry, d *openDir) syscall.Errno {
 		if why := t.misleadsGit(e, typ, nil); why != "" {
@@ -219,6 +222,9 @@ func (t *tree) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.Stat
 func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
 	out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
 	return t.newName(opCreate, &in.InHeader, name, false, func(e *entry, d *openDir) syscall.Errno {
+		if why := t.misleadsGit(e, unix.S_IFREG, nil); why != "" {
+			return t.deny(opCreate, &in.InHeader, e.dir, name, perm.Checked, syscall.EACCES, why)
+		}
 		mode := in.Mode & 0o7777 &^ setID
 		file := -1
 		errno := t.make(d, name, false, func(dir int, name string) (errno syscall.Errno) {

@@ -22,6 +22,7 @@ import (
 const (
 	createdOutside = "it belongs to a git repository, or to a running git process, outside of this sandbox"
 	becomesGit     = "git on the host would take the directory for a repository"
+	asideOfGit     = "git on the host, or a program around it, would act upon that in the git directory of a submodule"
 )
 
 // isGitDir reports whether dir is, by its name or a rule for it, a git directory or a
@@ -107,6 +108,11 @@ func (t *tree) completes(e *entry, d openDir) bool {
 		return false
 	}
 	return !t.exists(d, e.name) && gitguard.Complete(func(s string) bool { return s == e.name || t.exists(d, s) })
+}
+
+// isAside reports whether the new entry e would be what gitguard.Aside tells of.
+func (t *tree) isAside(e *entry, empty bool) bool {
+	return t.rules.Checks() && gitguard.Aside(t.table.path(e.dir, e.name), empty)
 }
 
 // claim keeps the tree servers of other sandboxes from making parts of a git directory beside e, in the host's directory

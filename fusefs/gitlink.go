@@ -51,18 +51,21 @@ func (t *tree) misleads(dir, from *node, obj *object, a fdName) bool {
 	return false
 }
 
-// misleadsGit returns the reason to refuse e as a new name of an object of the type typ: git on the host would follow it, or
-// hang. "": there is none. misleads reports whether a symbolic link leads git elsewhere from there; it is not called for other types.
+// misleadsGit returns the reason to refuse e as a new name of an object of the type typ: git on the host would follow it, act upon
+// it, or hang. "": there is none. misleads reports whether a symbolic link leads git elsewhere from there; it is not called for other types.
 func (t *tree) misleadsGit(e *entry, typ uint32, misleads func() bool) string {
 	switch {
 	case t.stalls(e, typ):
 		return stallsGit
-	case typ != unix.S_IFLNK:
-		return ""
-	case misleads():
+	case typ == unix.S_IFLNK && misleads():
 		return leadsGit
+	case t.isAside(e, typ == unix.S_IFDIR):
+		return asideOfGit
 	}
-	return t.linkStrays(e.dir, e.name)
+	if why := t.tracks(e); why != "" {
+		return why
+	}
+	return t.strays(e.dir, e.name, typ)
 }
 
 // linkMisleads reports whether the symbolic link at a would lead git elsewhere in the directory dir.

@@ -166,10 +166,121 @@ func (t *tree) follow(file, old, text string) error {
 			}
 		}
 		if !isPlainWay(t.root.fd, way) {
-			return fmt.Errorf("there is a symbolic link, or a mount, on the way to %q, which git on the host would follow: use a path without", way)
+			return fmt.Errorf("there is a file, a symbolic link, or a mount, on the way to %q, which git on the host would follow: use a path without", way)
 		}
 	}
+	if err := t.judgePointer(file, old, text, moves{}); err != nil {
+		return err
+	}
 	return t.pointers.set(file, ways, t.isGone)
+}
+
+// moves are what paths become by a rename, which may be none.
+type moves struct {
+	from, to string
+	swap     bool
+}
+
+// after returns the path that an object has afterwards.
+func (m moves) after(path string) string {
+	switch {
+	case m.from == m.to:
+	case isAt(path, m.from):
+		return m.to + path[len(m.from):]
+	case m.swap && isAt(path, m.to):
+		return m.from + path[len(m.to):]
+	}
+	return path
+}
+
+// before returns the path of the object that has path afterwards; there is false if that is none.
+func (m moves) before(path string) (now string, there bool) {
+	switch {
+	case m.from == m.to:
+	case isAt(path, m.to):
+		return m.from + path[len(m.to):], true
+	case isAt(path, m.from):
+		return m.to + path[len(m.from):], m.swap
+	}
+	return path, true
+}
+
+// judgePointer returns the reason to refuse text as the content of file, both after m, for what a commit can bring there that git on the
+// host checks out: another git directory, or a symbolic link, which is not made through the tree. old is the present content, which
+// was judged, or is the user's own.
+func (t *tree) judgePointer(file, old, text string, m moves) error {
+	part := gitguard.PartOf(file)
+	if part == gitguard.Config {
+		return t.judgeWorktree(file, old, text, m)
+	}
+	for _, dir := range gitguard.Ways(file, t.shown, text) {
+		for _, top := range gitguard.Tracks(file, dir) {
+			if now, there := m.before(path.Join(top, gitSuffix)); there && !t.isGone(now) {
+				return fmt.Errorf("%q could be replaced by what git on the host checks out at %q: only a git directory above the file, or in no working tree, can be named here", dir, "/"+top)
+			}
+		}
+	}
+	if part != gitguard.Link {
+		return nil
+	}
+	for _, name := range []string{"config", "config.worktree"} {
+		config := path.Join(gitDirOf(file, t.shown, text), name)
+		now, there := m.before(config)
+		text, errno := t.textAt(now)
+		if !there || absent(errno) {
+			continue
+		}
+		tops, err := gitguard.Worktree(config, text)
+		switch {
+		case errno != 0:
+			return fmt.Errorf("read %s: %w", now, errno)
+		case err != nil:
+			return fmt.Errorf("%s: %w", now, err)
+		case slices.ContainsFunc(tops, func(top string) bool { return top != path.Dir(file) }):
+			return fmt.Errorf("%q has another working tree, %q, by its core.worktree", path.Dir(config), tops)
+		}
+	}
+	return nil
+}
+
+// judgeWorktree is judgePointer for a configuration: what core.worktree names must be where the file named .git is that leads to
+// its git directory, so that no commit can put a link there without that this file is gone.
+func (t *tree) judgeWorktree(file, old, text string, m moves) error {
+	was, _ := gitguard.Worktree(file, old)
+	tops, err := gitguard.Worktree(file, text)
+	if err != nil || slices.Equal(tops, was) {
+		return nil // else gitguard has refused it, or it is the user's own
+	}
+	dir, links := path.Dir(file), []string{}
+	for _, top := range tops {
+		link := path.Join(top, gitSuffix)
+		now, there := m.before(link)
+		text, errno := t.textAt(now)
+		if !there || errno != 0 || gitDirOf(link, t.shown, text) != dir {
+			return fmt.Errorf("core.worktree: there is no file %q that leads to %q: git on the host could follow a symbolic link there that it checks out", link, dir)
+		}
+		links = append(links, link)
+	}
+	for other := range t.pointers.all(func(_, way string) bool { return m.after(way) == dir }) {
+		if link := m.after(other); path.Base(link) == gitSuffix && !slices.Contains(links, link) && !t.isGone(other) {
+			return fmt.Errorf("core.worktree: %q leads to %q too, from another working tree", link, dir)
+		}
+	}
+	return nil
+}
+
+// gitDirOf returns the git directory to which text, the content of a file named .git, leads; "" if that is none.
+func gitDirOf(file, root, text string) string {
+	ways := gitguard.Ways(file, root, text)
+	if len(ways) == 0 {
+		return ""
+	}
+	return ways[len(ways)-1]
+}
+
+// absent reports whether errno is that of a file that is not there. A link is the user's own, or on the way, which is another refusal.
+func absent(errno syscall.Errno) bool {
+	return errno == syscall.ENOENT || errno == syscall.ENOTDIR || errno == syscall.ELOOP || errno == syscall.EXDEV
 }
 
 // waysOf returns where git looks because of text, the content of file. If that is a file named .git, these include the
@@ -187,11 +298,10 @@ func (t *tree) waysOf(file, text string) ([]string, error) {
 	for _, dir := range []string{repo, path.Dir(path.Dir(repo))} { // of a linked working tree the second
 		config := path.Join(dir, "config")
 		text, errno := t.textAt(config)
-		switch errno {
-		case 0:
-		case syscall.ENOENT, syscall.ENOTDIR, syscall.ELOOP, syscall.EXDEV: // a link is the user's own, or on the way, which is another refusal
+		switch {
+		case absent(errno):
 			continue
-		default:
+		case errno != 0:
 			return nil, fmt.Errorf("read %s: %w", config, errno)
 		}
 		more, err := gitguard.RemoteWays(config, path.Dir(file), text)
@@ -227,8 +337,8 @@ func (t *tree) isGone(file string) bool {
 	return errno == syscall.ENOENT || errno == syscall.ENOTDIR
 }
 
-// isPlainWay reports whether no name of a path from the directory dir is a symbolic link, or a mount. Names that are not there
-// are none.
+// isPlainWay reports whether a path from the directory dir leads over no symbolic link, or mount, to a directory, or to nothing. At a
+// remote that is a file, git takes what that says for the path of the repository.
 func isPlainWay(dir int, way string) bool {
 	for end := 0; end < len(way); end++ {
 		next := strings.IndexByte(way[end:], '/')
@@ -246,23 +356,40 @@ func isPlainWay(dir int, way string) bool {
 		var st unix.Stat_t
 		err := unix.Fstat(fd, &st)
 		unix.Close(fd)
-		if err != nil || st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		if typ := st.Mode & unix.S_IFMT; err != nil || typ == unix.S_IFLNK || end == len(way) && typ != unix.S_IFDIR {
 			return false
 		}
 	}
 	return true
 }
 
-// linkStrays returns the reason not to have a symbolic link at the entry called name of dir: a pointer leads over it. "": there
-// is none.
-func (t *tree) linkStrays(dir *node, name string) string {
-	if !t.leadElsewhere() {
+// strays returns the reason not to have an object of the type typ, but a directory, at the entry called name of dir: a pointer leads over
+// the symbolic link, or to the file. "": there is none.
+func (t *tree) strays(dir *node, name string, typ uint32) string {
+	if typ == unix.S_IFDIR || !t.leadElsewhere() {
 		return ""
 	}
 	at := t.table.path(dir, name)
-	for file := range t.pointers.all(func(_, way string) bool { return isAt(way, at) }) {
+	for file := range t.pointers.all(func(_, way string) bool { return way == at || typ == unix.S_IFLNK && isAt(way, at) }) {
 		if !t.isGone(file) {
-			return fmt.Sprintf("git on the host looks there because of %q, and would follow the link", file)
+			return fmt.Sprintf("git on the host looks there because of %q, and would follow it", file)
+		}
+	}
+	return ""
+}
+
+// tracks returns the reason not to have a working tree whose repository is at e, which is called .git: a commit in it could take the place of
+// what a pointer leads to. "": there is none.
+func (t *tree) tracks(e *entry) string {
+	if e.name != gitSuffix || !t.leadElsewhere() {
+		return ""
+	}
+	top := t.table.path(e.dir, "")
+	for file, ways := range t.pointers.all(func(file, way string) bool {
+		return gitguard.PartOf(file) != gitguard.Config && slices.Contains(gitguard.Tracks(file, way), top)
+	}) {
+		if !t.isGone(file) {
+			return fmt.Sprintf("git on the host looks at %q because of %q, and could check out another repository there", ways[0], file)
 		}
 	}
 	return ""
@@ -296,17 +423,28 @@ func (t *tree) renameStrays(r *renaming) string {
 
 // endStrays is renameStrays for one object of r: obj, which is at a, has the path from and gets the path to, the entry dst.
 func (t *tree) endStrays(r *renaming, dst *entry, obj *object, a fdName, from, to string) string {
-	if obj.typ() == unix.S_IFLNK {
-		return t.linkStrays(dst.dir, dst.name)
+	if why := t.tracks(dst); why != "" {
+		return why
 	}
 	if !obj.isDir() {
-		return ""
+		return t.strays(dst.dir, dst.name, obj.typ())
 	}
+	m := moves{from, to, r.swap}
 	for file, ways := range t.pointers.all(func(_, way string) bool { return strings.HasPrefix(way, to+"/") }) {
 		for _, way := range ways {
 			if !isPlainWay(a.fd, a.name+way[len(to):]) && !t.isGone(file) {
 				return fmt.Sprintf("git on the host looks into it because of %q, and would follow a symbolic link", file)
 			}
+		}
+		if isAt(file, from) {
+			continue // below
+		}
+		text, errno := t.textAt(file)
+		if errno == syscall.ENOENT {
+			continue
+		}
+		if errno != 0 || t.judgePointer(m.after(file), "", text, m) != nil {
+			return fmt.Sprintf("git on the host looks into it because of %q, and could check out another repository there", file)
 		}
 	}
 	for file, known := range t.pointers.all(func(file, _ string) bool { return strings.HasPrefix(file, from+"/") }) {
@@ -314,22 +452,18 @@ func (t *tree) endStrays(r *renaming, dst *entry, obj *object, a fdName, from, t
 		if errno == syscall.ENOENT {
 			continue
 		}
-		moved := movedPointer{from: file, to: to + file[len(from):]}
+		moved := movedPointer{from: file, to: m.after(file)}
 		ways, err := t.waysOf(moved.to, text)
 		if errno != 0 || err != nil || len(ways) < len(known) {
 			return fmt.Sprintf("%q in it would lead git on the host elsewhere", file)
 		}
 		for _, way := range ways {
-			now, at := way, true
-			switch {
-			case isAt(way, to):
-				now = from + way[len(to):]
-			case isAt(way, from):
-				now, at = to+way[len(from):], r.swap // else nothing is there then
-			}
-			if at && !isPlainWay(t.root.fd, now) {
+			if now, there := m.before(way); there && !isPlainWay(t.root.fd, now) {
 				return fmt.Sprintf("%q in it would lead git on the host over a symbolic link", file)
 			}
+		}
+		if err := t.judgePointer(moved.to, "", text, m); err != nil {
+			return fmt.Sprintf("%q in it: %v", file, err)
 		}
 		moved.ways = ways
 		r.pointers = append(r.pointers, moved)

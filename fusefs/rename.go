@@ -196,6 +196,10 @@ func (t *tree) allowRename(r *renaming, to openDir) (*replacement, syscall.Errno
 		return refuse(&r.to, createdOutside)
 	case r.dst == nil && t.completes(&r.to, to):
 		return refuse(&r.to, becomesGit)
+	case t.isAside(&r.to, false):
+		return refuse(&r.to, asideOfGit)
+	case r.swap && t.isAside(&r.from, false):
+		return refuse(&r.from, asideOfGit)
 	case t.misleads(r.to.dir, r.from.dir, r.src, r.srcAt):
 		return refuse(&r.to, leadsGit)
 	case r.swap && r.dst != nil && t.misleads(r.from.dir, r.to.dir, r.dst, r.dstAt):
@@ -211,6 +215,9 @@ func (t *tree) allowRename(r *renaming, to openDir) (*replacement, syscall.Errno
 			return refuse(&r.to, why)
 		}
 		return nil, 0
+	}
+	if why := t.strays(r.to.dir, r.to.name, r.src.typ()); why != "" {
+		return refuse(&r.to, why)
 	}
 	replaced, err := t.allowChecked(r, to)
 	if err != nil {

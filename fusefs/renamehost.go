@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/gitguard"
 	"wolffia/perm"
 )
 
@@ -18,6 +19,7 @@ import (
 func (t *tree) alike(r *renaming) bool {
 	a, b := &r.from, &r.to
 	return t.inside(a.dir.getState(), a.name, true).path == t.inside(b.dir.getState(), b.name, true).path &&
+		(!t.rules.Checks() || gitguard.PlaceOf(t.table.path(a.dir, a.name)) == gitguard.PlaceOf(t.table.path(b.dir, b.name))) &&
 		(t.copied != nil || t.level(a, false) == t.level(b, false) && t.level(a, true) == t.level(b, true))
 }
 

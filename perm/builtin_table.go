@@ -89,9 +89,6 @@ var builtIns = [...]builtIn{
 	{form{Pattern: "*.git/rr-cache/*/postimage*"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "rr-cache", literal: 8}, {wild: &builtInWild2}, {prefix: "postimage", wild: &builtInWild2, literal: 9}}, literals: 1, bytes: 21, size: 27},
 	}},
-	{form{Pattern: "*.git/sl", Type: 2}, []alt{
-		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "sl", literal: 2}}, literals: 1, bytes: 6, size: 8, kind: 2},
-	}},
 	{form{Pattern: "*.git/sl/config"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "sl", literal: 2}, {prefix: "config", literal: 6}}, literals: 2, bytes: 12, size: 15},
 	}},
@@ -100,6 +97,9 @@ var builtIns = [...]builtIn{
 	}},
 	{form{Pattern: "*.git/worktrees/*/annex/creds"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "annex", literal: 5}, {prefix: "creds", literal: 5}}, literals: 3, bytes: 23, size: 29},
+	}},
+	{form{Pattern: "*.git/worktrees/*/branches/*"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "branches", literal: 8}, {wild: &builtInWild2}}, literals: 2, bytes: 21, size: 28},
 	}},
 	{form{Pattern: "*.git/worktrees/*/commondir"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "commondir", literal: 9}}, literals: 2, bytes: 22, size: 27},
@@ -110,11 +110,17 @@ var builtIns = [...]builtIn{
 	{form{Pattern: "*.git/worktrees/*/config.worktree"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "config.worktree", literal: 15}}, literals: 2, bytes: 28, size: 33},
 	}},
+	{form{Pattern: "*.git/worktrees/*/crypt"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "crypt", literal: 5}}, literals: 2, bytes: 18, size: 23},
+	}},
 	{form{Pattern: "*.git/worktrees/*/git-crypt/keys"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "git-crypt", literal: 9}, {prefix: "keys", literal: 4}}, literals: 3, bytes: 26, size: 32},
 	}},
 	{form{Pattern: "*.git/worktrees/*/hooks"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "hooks", literal: 5}}, literals: 2, bytes: 18, size: 23},
+	}},
+	{form{Pattern: "*.git/worktrees/*/lazygit.yml"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "lazygit.yml", literal: 11}}, literals: 2, bytes: 24, size: 29},
 	}},
 	{form{Pattern: "*.git/worktrees/*/modules/**/MERGE_RR"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {prefix: "MERGE_RR", literal: 8, loop: true}}, literals: 3, bytes: 28, size: 37},
@@ -157,8 +163,14 @@ var builtIns = [...]builtIn{
 	{form{Pattern: "*.git/worktrees/*/objects/info/alternates"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "objects", literal: 7}, {prefix: "info", literal: 4}, {prefix: "alternates", literal: 10}}, literals: 4, bytes: 34, size: 41},
 	}},
+	{form{Pattern: "*.git/worktrees/*/remotes/*"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "remotes", literal: 7}, {wild: &builtInWild2}}, literals: 2, bytes: 20, size: 27},
+	}},
 	{form{Pattern: "*.git/worktrees/*/rr-cache/*/postimage*"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "rr-cache", literal: 8}, {wild: &builtInWild2}, {prefix: "postimage", wild: &builtInWild2, literal: 9}}, literals: 2, bytes: 30, size: 39},
+	}},
+	{form{Pattern: "*.git/worktrees/*/sl/config"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "sl", literal: 2}, {prefix: "config", literal: 6}}, literals: 3, bytes: 21, size: 27},
 	}},
 	{form{Pattern: "*.git/worktrees/*/{*,refs/**/*,objects/info/alternates}.lock"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {suffix: ".lock", wild: &builtInWild2, literal: 5}}, literals: 1, bytes: 18, size: 24},
@@ -171,6 +183,11 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "sequencer", literal: 9}}, literals: 2, bytes: 22, size: 27},
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "BISECT_", wild: &builtInWild2, literal: 7}}, literals: 1, bytes: 20, size: 26},
 	}},
+	{form{Pattern: "*.git/worktrees/*/{remotes,branches,sl}", Type: 2}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "remotes", literal: 7}}, literals: 2, bytes: 20, size: 25, kind: 2},
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "branches", literal: 8}}, literals: 2, bytes: 21, size: 26, kind: 2},
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "sl", literal: 2}}, literals: 2, bytes: 15, size: 20, kind: 2},
+	}},
 	{form{Pattern: "*.git/{*,refs/**/*,objects/info/alternates}.lock"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {suffix: ".lock", wild: &builtInWild2, literal: 5}}, bytes: 9, size: 12},
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "refs", literal: 4}, {suffix: ".lock", wild: &builtInWild2, literal: 5, loop: true}}, literals: 1, bytes: 13, size: 20},
@@ -181,6 +198,11 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "rebase-apply", literal: 12}}, literals: 1, bytes: 16, size: 18},
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "sequencer", literal: 9}}, literals: 1, bytes: 13, size: 15},
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "BISECT_", wild: &builtInWild2, literal: 7}}, bytes: 11, size: 14},
+	}},
+	{form{Pattern: "*.git/{remotes,branches,sl}", Type: 2}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "remotes", literal: 7}}, literals: 1, bytes: 11, size: 13, kind: 2},
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "branches", literal: 8}}, literals: 1, bytes: 12, size: 14, kind: 2},
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "sl", literal: 2}}, literals: 1, bytes: 6, size: 8, kind: 2},
 	}},
 	{form{Pattern: "*.key", Except: "{*[-_.],}{public,pub,pubkey}.key", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true}, []alt{
 		{comps: []glob{{suffix: ".key", wild: &builtInWild3, literal: 4, loop: true, fold: true}}, bytes: 4, size: 90, fold: true},

@@ -1,6 +1,9 @@
 package perm
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // gitChecked are the parts of a git directory that make the host user's git run
 // programs or read files elsewhere, and the locks between git on the host and git
@@ -21,7 +24,8 @@ var gitHidden = []string{"rr-cache/*/postimage*", "git-crypt/keys", "annex/creds
 
 // gitRead are the older forms of a remote's configuration, and files in a git directory
 // that programs around git execute: lazygit, the filters of transcrypt, and what Sapling's
-// configuration names.
+// configuration names. In the git directory of a submodule no pattern tells them from refs and from other submodules:
+// there the server of the tree keeps them from being made (gitguard.Aside).
 var gitRead = []string{"remotes/*", "branches/*", "lazygit.yml", "crypt", "sl/config"}
 
 // gitPlaces are the places of git directories in a git directory: itself, those of its
@@ -77,12 +81,16 @@ func isGitPlace(names []string) bool {
 	case len(names) == 0:
 		return true
 	case names[0] == "modules":
-		return len(names) > 1
+		return len(names) > 1 && !slices.ContainsFunc(names[2:], IsRefs)
 	case names[0] == "worktrees" && len(names) == 2:
 		return true
 	}
-	return names[0] == "worktrees" && len(names) > 3 && names[2] == "modules"
+	return names[0] == "worktrees" && len(names) > 3 && isGitPlace(names[2:])
 }
+
+// IsRefs reports whether a directory called name in a git directory has the names of refs. Below modules it may be a part of
+// a submodule's name, of which nothing in the path tells.
+func IsRefs(name string) bool { return name == "refs" || name == "logs" }
 
 // anyGit is the Source of AnyGitRules.
 const anyGit = "any git repository"
@@ -96,10 +104,14 @@ func gitRules(prefix, source string) (rules []Rule) {
 			rules = append(rules, gitRule(prefix+place+part, Glob, None, source))
 		}
 	}
-	for _, part := range gitRead {
-		rules = append(rules, gitRule(prefix+part, Glob, Read, source))
+	for _, place := range []string{"", "worktrees/*/"} {
+		for _, part := range gitRead {
+			rules = append(rules, gitRule(prefix+place+part, Glob, Read, source))
+		}
+		// No link in the place of the directory.
+		rules = append(rules, gitRule(prefix+place+"{remotes,branches,sl}", File, Read, source))
 	}
-	return append(rules, gitRule(prefix+"sl", File, Read, source)) // no link in the place of the directory
+	return rules
 }
 
 func gitRule(pattern string, kind Kind, level Level, source string) Rule {

@@ -99,8 +99,8 @@ func link(file, root, text string) error {
 	return nil
 }
 
-// alternates checks a list of other object directories: they must be in the tree, and in git directories by their names,
-// in which no link leads elsewhere.
+// alternates checks a list of other object directories: they must be in the tree, and be those of git directories by their
+// names, whose own lists are checked as well.
 func alternates(file, root, text string) error {
 	objects := path.Dir(path.Dir(file))
 	for line := range strings.Lines(text) {
@@ -115,8 +115,8 @@ func alternates(file, root, text string) error {
 		if err != nil {
 			return fmt.Errorf("alternate: %w", err)
 		}
-		if !slices.ContainsFunc(strings.Split(last(ways), "/"), func(name string) bool { return strings.HasSuffix(name, ".git") }) {
-			return fmt.Errorf("alternate: %q is not in a directory named .git or *.git", line)
+		if dir := last(ways); path.Base(dir) != "objects" || !perm.NamesGit(path.Dir(dir)) {
+			return fmt.Errorf("alternate: %q is not the directory objects of one named .git or *.git", line)
 		}
 	}
 	return nil

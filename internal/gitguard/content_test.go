@@ -22,6 +22,31 @@ func TestPartOf(t *testing.T) {
 	}
 }
 
+func TestAside(t *testing.T) {
+	for path, want := range map[string]bool{
+		".git/modules/m/remotes": true, ".git/modules/m/n/branches/up": true, "x.git/modules/refs/remotes": true, ".git/worktrees/w/modules/m/crypt": true,
+		".git/modules/m/refs/heads/y.git/modules/n/remotes": true, ".git/modules/remotes/m/remotes": true, ".git/modules/m/modules/n/lazygit.yml": true,
+		".git/modules/m/refs/remotes/o": false, ".git/modules/m/logs/refs/remotes": false, ".git/modules/m/n/refs/heads/branches/x": false,
+		".git/modules/remotes": false, ".git/modules/remotes/HEAD": false, ".git/modules": false, "remotes": false, "a/modules/m/remotes": false, ".git": false,
+		".git/modules/m/refs/worktrees/w/modules/remotes": false,
+	} {
+		if got := Aside(path, false); got != want {
+			t.Errorf("%q: %t", path, got)
+		}
+	}
+	if Aside(".git/modules/m/branches", true) || !Aside(".git/modules/m/branches/up", true) {
+		t.Error("of directories, only an empty one that git makes is allowed")
+	}
+	for path, want := range map[string]Place{
+		".git": Elsewhere, ".git/modules": Modules, ".git/worktrees/w/modules": Modules, ".git/modules/m": Module, ".git/modules/m/refs": ModuleRefs,
+		".git/modules/m/refs/y.git/modules/n": Module, ".git/modules/refs": Module,
+	} {
+		if got := PlaceOf(path); got != want {
+			t.Errorf("%q is at %d", path, got)
+		}
+	}
+}
+
 func TestComplete(t *testing.T) {
 	for _, tt := range []struct {
 		names []string
@@ -63,6 +88,8 @@ func TestContent(t *testing.T) {
 		{Link, "a/.git", "gitdir: ../.git/modules/a.git/b\n", true},
 		{Link, "a/.git", "gitdir: ../.git/worktrees/w/modules\n", false},
 		{Link, "a/.git", "gitdir: ../.git/modules\n", false},
+		{Link, "a/.git", "gitdir: ../.git/modules/refs/a\n", true},
+		{Link, "a/.git", "gitdir: ../.git/modules/a/refs/b\n", false},
 		{Link, "a/.git", "gitdir: ../b\n", false},
 		{Link, "a/.git", "gitdir: ../../x.git\n", false},
 		{Link, "a/.git", "gitdir: b/../x.git\n", true},

@@ -6,8 +6,11 @@
 package gitguard
 
 import (
+	"iter"
 	"slices"
 	"strings"
+
+	"wolffia/perm"
 )
 
 // A Part is what a file or directory is to git. The zero Part is Other.
@@ -122,4 +125,63 @@ func Essential(name string) bool { return slices.Contains(essential, name) }
 // the content of its entries. has reports whether an entry exists.
 func Complete(has func(name string) bool) bool {
 	return has("HEAD") && (has("commondir") || has("objects") && (has("refs") || has("reftable")))
+}
+
+// aside are the names in a git directory of what perm.GitRules make read-only, but below modules: directories, which git itself makes
+// empty, and files.
+var aside = []string{"remotes", "branches", "lazygit.yml", "crypt", "sl"}
+
+// A Place is where a path is to the git directories of submodules.
+type Place uint8
+
+// The places, of which PlaceOf returns the last that is true.
+const (
+	Elsewhere  Place = iota
+	ModuleRefs       // below the refs of one, or their logs
+	Modules          // the directory modules of a git directory
+	Module           // a git directory below it, a directory above one, or what is in one
+)
+
+// PlaceOf returns where path is. The git directory of a submodule whose name has refs or logs in it, but at its beginning,
+// is no git directory to perm.NamesGit.
+func PlaceOf(path string) (place Place) {
+	for below := range belowModules(path) {
+		switch {
+		case len(below) == 0:
+			place = max(place, Modules)
+		case slices.ContainsFunc(below[1:], perm.IsRefs):
+			place = max(place, ModuleRefs)
+		default:
+			place = Module
+		}
+	}
+	return place
+}
+
+// Aside reports whether path would be, in the git directory of a submodule, an older form of a remote's configuration, or a
+// file that programs around git execute; or a directory of these, if it is not new and empty.
+func Aside(path string, empty bool) bool {
+	for below := range belowModules(path) {
+		i := slices.IndexFunc(below[min(1, len(below)):], func(name string) bool { return slices.Contains(aside, name) }) + 1
+		if i > 0 && !slices.ContainsFunc(below[1:i], perm.IsRefs) && !(empty && i == len(below)-1) {
+			return true
+		}
+	}
+	return false
+}
+
+// belowModules returns the names in path that are below the directory modules of a git directory, for each that may be one.
+func belowModules(path string) iter.Seq[[]string] {
+	return func(yield func([]string) bool) {
+		names := strings.Split(path, "/")
+		for i, name := range names {
+			below := names[i+1:]
+			if len(below) > 2 && below[0] == "worktrees" {
+				below = below[2:]
+			}
+			if strings.HasSuffix(name, ".git") && len(below) > 0 && below[0] == "modules" && !yield(below[1:]) {
+				return
+			}
+		}
+	}
 }

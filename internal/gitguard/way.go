@@ -45,6 +45,53 @@ func Ways(file, root, text string) (ways []string) {
 	return ways
 }
 
+// Tracks returns the directories above a git directory in which a working tree could have that directory, or a link on the way to it, in
+// a commit: file, which leads to it, would stay when git on the host checks that out. Nothing that is below a name .git can be in
+// a commit; and what takes the place of a directory takes along the files in it, so that there is none if .git is in a
+// directory that file is in too.
+func Tracks(file, dir string) (tops []string) {
+	names := strings.Split(dir, "/")
+	end := slices.IndexFunc(names, func(name string) bool { return strings.HasSuffix(name, ".git") })
+	for i, name := range names {
+		if name != ".git" {
+			continue
+		}
+		if top := strings.Join(names[:i], "/"); i == 0 || strings.HasPrefix(file, top+"/") {
+			return nil
+		}
+	}
+	if end < 0 {
+		end = len(names) - 1
+	}
+	if names[end] == ".git" {
+		end-- // the working tree of that repository itself
+	}
+	for i := 0; i <= end; i++ {
+		tops = append(tops, strings.Join(names[:i], "/"))
+	}
+	return tops
+}
+
+// Worktree returns the working trees that text, the configuration file of a git directory, names by core.worktree, as paths from the root
+// of the tree. The error says that one is not in it.
+func Worktree(file, text string) (tops []string, err error) {
+	settings, _ := gitconfig.Parse(text)
+	for _, s := range settings {
+		if s.Name != "core.worktree" {
+			continue
+		}
+		if strings.HasPrefix(s.Value, "/") {
+			return nil, fmt.Errorf("core.worktree is %q: it must be a relative path", s.Value)
+		}
+		ways, err := below(path.Dir(file), "", s.Value)
+		if err != nil {
+			return nil, fmt.Errorf("core.worktree: %w", err)
+		}
+		tops = append(tops, last(ways))
+	}
+	return tops, nil
+}
+
 // RemoteWays returns the paths, from the root of the tree, of the remotes in text, the configuration file of a repository, that
 // have relative paths, for another working tree of it: git takes them relative to that, which is top. The error names a
 // remote that would lead out of the tree there, and does not otherwise.
