@@ -3,6 +3,9 @@ package fusefs
 import (
 	"syscall"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
 	"wolffia/fusefs/cow"
 	"wolffia/internal/gitguard"
 	"wolffia/perm"
@@ -53,10 +56,10 @@ func (t *tree) mayMake(o op, e *entry) bool {
 // mayChange reports whether o, which changes n of the level Checked, is allowed whatever
 // the content. maySet decides further about opSetattr, writeOnce about opWrite.
 func (t *tree) mayChange(o op, n *node) bool {
-	if !t.created.mayHave(n.ident()) {
-		return false
-	}
 	p := t.part(n, "")
+	if !t.created.mayHave(n.ident()) {
+		return o == opSetattr && p == gitguard.Config // see probesModes
+	}
 	switch o {
 	case opSetattr:
 		return true
@@ -88,6 +91,18 @@ func (t *tree) maySet(n *node, c attrChange) bool {
 	p := t.part(n, "")
 	return t.created.mayHave(n.ident()) && (p.Writes() ||
 		(!c.setsMode || c.mode&0o600 == 0o600) && !c.resizes && (!c.truncates || p.Once()))
+}
+
+// probesModes reports whether in changes nothing but bits to execute of a configuration that was created outside. So git init finds out
+// whether modes can be changed, and writes that they cannot if it fails; nobody executes the file.
+func (t *tree) probesModes(n *node, in *fuse.SetAttrIn) bool {
+	mode, setsMode := in.GetMode()
+	if !setsMode || in.Valid&(fuse.FATTR_SIZE|fuse.FATTR_UID|fuse.FATTR_GID|fuse.FATTR_ATIME|fuse.FATTR_MTIME|fuse.FATTR_ATIME_NOW|fuse.FATTR_MTIME_NOW) != 0 ||
+		t.part(n, "") != gitguard.Config || t.created.mayHave(n.ident()) {
+		return false
+	}
+	o, errno := t.statNode(n)
+	return errno == 0 && o.typ() == unix.S_IFREG && (t.mode(o, perm.Checked, states{})^mode)&0o7777&^0o111 == 0
 }
 
 // noteCreated records that n, at name in the directory open as fd, was created just now.
