@@ -132,16 +132,18 @@ var harmless = []string{
 func todo(text string) error {
 	for line := range strings.Lines(text) {
 		line = strings.TrimLeft(line, " \t\r\n")
-		if line == "" || line[0] == '#' {
-			continue // with another core.commentChar, comments are unknown instructions and refused
-		}
 		word := line[:strings.IndexAny(line+"\n", " \t\r\n")]
+		if !strings.ContainsFunc(word, isLetter) {
+			continue // a comment, with whatever core.commentChar: all instructions are words
+		}
 		if !slices.Contains(harmless, word) {
 			return fmt.Errorf("git on the host would execute instruction %q of the rebase: run it inside, after the rebase", word)
 		}
 	}
 	return nil
 }
+
+func isLetter(r rune) bool { return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' }
 
 // strategy checks the name of a merge strategy: git executes git-merge-NAME, and a NAME with a slash relative to the
 // working tree.
