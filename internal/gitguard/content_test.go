@@ -10,6 +10,8 @@ func TestPartOf(t *testing.T) {
 	for path, want := range map[string]Part{
 		".git": Link, "a/.git": Link, ".git/config": Config, "x.git/config.worktree": Config, ".git/modules/rebase-merge/config": Config,
 		".git/hooks": Hooks, ".git/hooks/pre-commit": Other, ".git/hooks/x.sample": Sample, ".git/hooks/a/x.sample": Other, ".git/hooks/config": Config,
+		".git/refs/heads/hooks/x.lock": Lock, ".git/refs/remotes/o/a/hooks/x.lock": Lock, ".git/worktrees/hooks/HEAD.lock": Lock, ".git/worktrees/hooks/refs/bisect/hooks/x.lock": Lock,
+		".git/worktrees/w/hooks/x.lock": Other, ".git/worktrees/hooks/rebase-merge/done": Sequence, "refs/deploy/hooks/x.lock": Other,
 		".git/hooks/x.lock": Other, ".git/modules/hooks/HEAD.lock": Other, ".git/commondir": Other, ".git/worktrees/w/commondir": Commondir,
 		".git/modules/m/worktrees/w/commondir": Commondir, "worktrees/w/commondir": Commondir, ".git/objects/info/alternates": Alternates,
 		".git/config.lock": Lock, ".git/refs/heads/x.lock": Lock, ".git/rebase-merge": Sequence, ".git/rebase-merge/done": Sequence,
@@ -111,7 +113,9 @@ func TestContent(t *testing.T) {
 		{Todo, "", "pick abc x\nexec true\n", false},
 		{Todo, "", "x true\n", false},
 		{Todo, "", "\t x\ttrue\n", false},
-		{Todo, "", "; x\n", false},
+		{Todo, "", "; x\n; Rebase a..b onto a\n\n", true}, // with another core.commentChar
+		{Todo, "", ";x true\n", false},
+		{Todo, "", "\"exec\" true\n", false},
 		{Todo, "", "pick\rx true\n", true}, // one line, to git as well
 		{Strategy, "", "ort\n", true},
 		{Strategy, "", "a/evil\n", false},

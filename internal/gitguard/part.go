@@ -48,6 +48,9 @@ func PartOf(path string) Part {
 		git--
 	}
 	above := names[git:last]
+	if git > 0 {
+		above = outsideRefs(above)
+	}
 	switch {
 	case name == "config", name == "config.worktree":
 		return Config
@@ -79,10 +82,22 @@ func PartOf(path string) Part {
 		return ApplyOptions
 	case strings.HasSuffix(name, ".lock"):
 		return Lock
-	case strings.HasPrefix(name, "BISECT_"), slices.ContainsFunc(names[git:], func(s string) bool { return slices.Contains(sequences, s) }):
+	case strings.HasPrefix(name, "BISECT_"), slices.Contains(sequences, name), slices.ContainsFunc(above, func(s string) bool { return slices.Contains(sequences, s) }):
 		return Sequence
 	}
 	return Other
+}
+
+// outsideRefs returns the directories above a file in a git directory, without those whose names are parts of the name of a ref or of
+// a linked worktree.
+func outsideRefs(above []string) []string {
+	if len(above) > 1 && above[0] == "worktrees" {
+		return append([]string{"worktrees", "*"}, outsideRefs(above[2:])...)
+	}
+	if len(above) > 0 && perm.IsRefs(above[0]) {
+		return above[:1]
+	}
+	return above
 }
 
 // Makes reports whether p may be created, as a directory if dir is set, else as a file.

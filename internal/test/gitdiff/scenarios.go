@@ -59,6 +59,7 @@ echo lib >lib.txt; git add -A; commit 5 -m lib
 var Scenarios = []Scenario{
 	{Name: "Status", Script: `git status --porcelain; git diff --stat; git log --oneline --graph --all; git blame src/a.txt | head -3; git show --stat HEAD; git describe --tags; git shortlog -s HEAD; git grep -n c`},
 	{Name: "Init", Often: true, Script: `git init -q new; cd new; echo a >a; git add .; commit 10 -m a; cd ..; git clone -q new copy; git -C copy log --oneline; git clone -q --bare new bare.git; git -C bare.git log --oneline`},
+	{Name: "InitAgain", Often: true, Script: `git init; git init -q; git config --list --local; git status --porcelain`},
 	{Name: "Commit", Script: `echo n >n; git add n; commit 10 -m n; git commit -q --allow-empty -m empty; git commit -q --allow-empty -F - <<E
 from a file
 
@@ -75,6 +76,7 @@ E`},
 	{Name: "StashConflict", Script: `echo x >src/b.txt; at 10; git stash -q; echo y >src/b.txt; commit 11 -am y; git stash pop || git status --porcelain; git checkout -q --theirs src/b.txt; git add src/b.txt; git stash drop -q`},
 	{Name: "Checkout", Script: `git checkout -q topic; ls src; git checkout -q -; git checkout -q v1; git checkout -q -b from-v1; git switch -q topic; git restore --source v1 src/a.txt; git checkout -q -f; git switch -q --detach HEAD~1; git switch -q -; git checkout v1 -- src/a.txt; git status --porcelain`},
 	{Name: "Branch", Script: `git branch a; git branch -m a b; git branch -c b c; git branch -f c v1; git branch -D b; git branch --list -v; git symbolic-ref HEAD; git update-ref refs/x/y HEAD; git pack-refs --all; git branch after`},
+	{Name: "BranchHooks", Often: true, Script: `git checkout -q -b feature/hooks/x; echo x >x; git add x; commit 10 -m x; git tag hooks/v1; git worktree add -q hooks -b hooks/y; cd hooks; echo y >y; git add y; commit 11 -m y; cd ..; git clone -q . ../copy; git -C ../copy branch -r; git -C ../copy fetch -q origin hooks/y:hooks/z`},
 	{Name: "Reset", Script: `git reset -q --soft HEAD~1; commit 10 -m again; git reset -q HEAD~1; git add -A; git status --porcelain; git reset -q --hard topic; git reset -q --keep v1; git reset -q --hard ORIG_HEAD; git reflog | cat`},
 	{Name: "MergeFastForward", Script: `git checkout -q -b ff v1; git merge -q topic; git log --oneline`},
 	{Name: "MergeTrue", Script: `at 10; git merge -q --no-edit topic; git log --oneline --graph; at 11; git merge topic`},
@@ -92,6 +94,7 @@ GIT_SEQUENCE_EDITOR="sed -i -e '2s/pick/squash/' -e '3s/pick/reword/'" git rebas
 git -c sequence.editor="sed -i 1d" rebase -q -i v1; git log --oneline`},
 	{Name: "RebaseAutosquash", Script: `git checkout -q topic; echo f >>src/t.txt; git add -A; commit 10 --fixup HEAD~1; at 11; GIT_SEQUENCE_EDITOR=: git rebase -q -i --autosquash v1; git log --oneline; git show --stat HEAD~1`},
 	{Name: "RebaseEdit", Script: `git checkout -q topic; at 10; GIT_SEQUENCE_EDITOR="sed -i 1s/pick/edit/" git rebase -q -i v1; echo e >e; git add e; at 11; git commit -q --amend --no-edit; at 12; git rebase --continue; git log --oneline`},
+	{Name: "RebaseComments", Often: true, Script: `git config core.commentChar '#'; git checkout -q topic; at 10; git -c core.commentChar=';' rebase -q master; git log --oneline; GIT_SEQUENCE_EDITOR='sed -i 1s/pick/drop/' git -c core.commentChar=% rebase -q -i v1; git log --oneline`},
 	{Name: "RebaseMerges", Script: `at 10; git merge -q --no-edit topic; at 11; git rebase -q -r --onto v1 v1 --force-rebase; git log --graph --oneline`},
 	{Name: "RebaseAutostash", Script: `git checkout -q topic; echo dirty >>src/b.txt; at 10; git rebase -q --autostash master; git status --porcelain; git stash list`},
 	{Name: "CherryPick", Script: `at 10; git cherry-pick topic~1 topic; git log --oneline; at 11; git cherry-pick -x -n topic~1 || :; git reset -q --hard`},
@@ -105,7 +108,7 @@ git -c sequence.editor="sed -i 1d" rebase -q -i v1; git log --oneline`},
 	{Name: "Clean", Script: `echo x >x.o; mkdir junk; echo j >junk/j; git clean -nd; git clean -fdq -e .env.local; git clean -fXq '*.o'; git status --porcelain --ignored`, Hidden: "!! .env.local\n"},
 	{Name: "Gc", Script: `git gc -q; git log --oneline --all; git repack -qad; git prune; echo x >x; git add x; commit 10 -m x; git count-objects | cut -d, -f1; git commit-graph write; git multi-pack-index write; git fsck --strict`},
 	{Name: "Sparse", Script: `git sparse-checkout set src; ls; git status --porcelain; echo s >>src/b.txt; commit 10 -am s; git sparse-checkout add docs; ls; git sparse-checkout disable; ls`},
-	{Name: "Worktree", Often: true, Script: `git worktree add -q wt topic; cd wt; echo w >w; git add w; commit 10 -m w; cd ..; git worktree add -q -b new ../wt-out v1; git -C ../wt-out log --oneline; git worktree list | wc -l; git worktree lock wt; git worktree unlock wt; git worktree move wt wt2; git -C wt2 status --porcelain; git worktree remove wt2; rm -rf ../wt-out; git worktree prune -v; git worktree list | wc -l; git worktree add -q --detach kept; git log --oneline topic`},
+	{Name: "Worktree", Often: true, Script: `git worktree add -q wt topic; cd wt; echo w >w; git add w; commit 10 -m w; cd ..; git worktree add -q -b new ../wt-out v1; git -C ../wt-out log --oneline; git worktree list | wc -l; git worktree lock wt; git worktree unlock wt; git worktree move wt wt2; git -C wt2 status --porcelain; git worktree remove wt2; rm -rf ../wt-out; git worktree prune -v; git worktree list | wc -l; git worktree add -q --detach kept; git log --oneline topic; cd ../linked; git worktree list --porcelain | grep -c detached; git worktree remove ../theirs; git worktree list | wc -l; ls ..`},
 	{Name: "WorktreeRebase", Script: `git worktree add -q wt topic; cd wt; echo x >src/t.txt; at 10; git commit -qam x; git rebase -q master; git stash list; echo d >>src/t.txt; git stash -q; git stash pop -q; commit 11 -am d; git log --oneline`},
 	{Name: "Submodule", Often: true, Script: `git -c protocol.file.allow=always submodule --quiet add ../lib sub; commit 10 -m sub; git submodule status; cd sub; echo s >s; git add s; commit 11 -m s; cd ..; commit 12 -am bump; rm -rf sub; git -c protocol.file.allow=always submodule --quiet update; git submodule foreach --quiet 'git status --porcelain'; git rm -q sub; commit 13 -m gone`},
 	{Name: "Subtree", Script: `git remote add lib ../lib; git fetch -q lib; at 10; git merge -q --allow-unrelated-histories -s ours --no-commit lib/master; git read-tree --prefix=sub/ -u lib/master; commit 11 -m subtree; git log --oneline`},
