@@ -88,9 +88,6 @@ type judge struct {
 
 // free reports whether s may be added, changed and removed.
 func (j *judge) free(s *gitconfig.Setting) bool {
-	if hasControl(s.Value) {
-		return false
-	}
 	sub, hasSub := s.Sub()
 	name := s.Name
 	if hasSub {
@@ -98,6 +95,13 @@ func (j *judge) free(s *gitconfig.Setting) bool {
 			return false
 		}
 		name = s.Section() + ".*." + s.Key()
+	}
+	value := s.Value
+	if name == "branch.*.description" { // git branch --edit-description ends it with a line end
+		value = strings.ReplaceAll(value, "\n", "")
+	}
+	if hasControl(value) {
+		return false
 	}
 	valid := free[name]
 	if valid == nil && j.change.Fresh {
