@@ -1,6 +1,8 @@
 package fusefs
 
 import (
+	"path"
+	"strings"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -145,6 +147,19 @@ func (t *tree) claim(e *entry, d openDir) (release func(), errno syscall.Errno) 
 func (t *tree) mustExist(e *entry, obj *object) bool {
 	return t.rules.Checks() && gitguard.Essential(e.name) && t.isGitDir(e.dir) &&
 		!t.created.mayHave(e.dir.ident()) && !t.created.mayHave(obj.ident)
+}
+
+// unlinksWorktree reports whether e is a part of a linked working tree that git worktree remove deletes: the file .git of one below the
+// root, or what makes the directory that the repository has for it a git directory. What is left executes nothing: files that come in
+// their place are checked. Those of wolffia --worktree stay, of which wolffia takes care itself.
+func (t *tree) unlinksWorktree(e *entry) bool {
+	file := t.table.path(e.dir, e.name)
+	if e.name != gitSuffix {
+		return gitguard.OfWorktree(file) && (e.name == "commondir" || gitguard.Essential(e.name))
+	}
+	text, errno := t.textAt(file)
+	dir := gitDirOf(file, t.shown, text)
+	return errno == 0 && file != gitSuffix && gitguard.OfWorktree(path.Join(dir, "HEAD")) && !strings.HasPrefix(file, ".wolffia/")
 }
 
 // mustStay reports whether obj, at e, must not be moved: see mustExist, or it is a directory

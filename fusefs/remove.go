@@ -46,7 +46,7 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string) syscall.Errno {
 		}
 	}
 	checked := t.level(&e, obj.isDir()) == perm.Checked
-	if checked && !t.created.has(a, obj) || t.mustExist(&e, obj) {
+	if (checked && !t.created.has(a, obj) || t.mustExist(&e, obj)) && !t.unlinksWorktree(&e) {
 		return t.deny(o, in, e.dir, name, perm.Checked, syscall.EACCES, createdOutside)
 	}
 	switch {

@@ -200,3 +200,10 @@ func belowModules(path string) iter.Seq[[]string] {
 		}
 	}
 }
+
+// OfWorktree reports whether path is an entry of the directory that a git directory has for a linked working tree.
+func OfWorktree(path string) bool {
+	names := strings.Split(path, "/")
+	n := len(names)
+	return n > 3 && names[n-3] == "worktrees" && strings.HasSuffix(names[n-4], ".git")
+}
