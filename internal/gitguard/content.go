@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -44,6 +45,16 @@ func (p Part) Content(file, root, text string) error {
 		return options(text)
 	case ApplyOptions:
 		return applyOptions(strings.TrimSuffix(text, "\n"))
+	case Author:
+		if author.MatchString(text) {
+			return nil
+		}
+		return errors.New("git before 2.34 on the host would execute it: it has lines of the form GIT_AUTHOR_NAME='...' only")
+	case BisectNames:
+		if quoted.MatchString(text) {
+			return nil
+		}
+		return errors.New("git before 2.34 on the host would execute it: it has words in quotation marks only")
 	case Rerere:
 		if text == "" {
 			return nil
@@ -169,6 +180,12 @@ func options(text string) error {
 	}
 	return nil
 }
+
+// author and quoted are what git writes of an author, and of words: in quotation marks for the shell.
+var (
+	author = regexp.MustCompile(`^(GIT_AUTHOR_(NAME|EMAIL|DATE)='[^'\x00]*'(\\['!]'[^'\x00]*')*\n)*$`)
+	quoted = regexp.MustCompile(`^( '[^'\x00]*'(\\['!]'[^'\x00]*')*)*\n?$`)
+)
 
 // applyFlags are the options of git am that it passes to git apply and that only say how patches are read; with = at the
 // end, a value follows. --reject is not among them: git before 2.39.3 writes the rejected parts through links.

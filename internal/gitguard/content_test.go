@@ -16,7 +16,8 @@ func TestPartOf(t *testing.T) {
 		".git/modules/m/worktrees/w/commondir": Commondir, "worktrees/w/commondir": Commondir, ".git/objects/info/alternates": Alternates,
 		".git/config.lock": Lock, ".git/refs/heads/x.lock": Lock, ".git/rebase-merge": Sequence, ".git/rebase-merge/done": Sequence,
 		".git/rebase-merge/git-rebase-todo": Todo, ".git/rebase-merge/git-rebase-todo.lock": Lock, ".git/sequencer/todo": Todo, "todo": Other, ".git/sequencer/opts": Options, ".git/MERGE_RR": Rerere, ".git/rebase-merge/strategy": Strategy, ".git/worktrees/w/rebase-merge/strategy": Strategy, ".git/rebase-merge/strategy_opts": Sequence, ".git/rebase-apply/apply-opt": ApplyOptions, ".git/rebase-apply/apply-opt.lock": Lock, ".git/rebase-merge/apply-opt": Sequence, "x.git": Other,
-		".git/BISECT_LOG": Sequence, ".git/index": Other,
+		".git/BISECT_LOG": Sequence, ".git/BISECT_NAMES": BisectNames, ".git/rebase-merge/author-script": Author, ".git/rebase-merge/author-script.lock": Lock, ".git/rebase-apply/author-script": Sequence,
+		".git/rebase-merge/rewritten": Other, ".git/rebase-merge/rewritten/x": Other, ".git/rebase-merge/rewritten-list": Sequence, ".git/rebase-apply/rewritten": Sequence, ".git/index": Other,
 	} {
 		if got := PartOf(path); got != want {
 			t.Errorf("%q is %d, want %d", path, got, want)
@@ -136,6 +137,14 @@ func TestContent(t *testing.T) {
 		{ApplyOptions, "", " '-p1''-p1'\n", false},
 		{ApplyOptions, "", " '-p1\n", false},
 		{ApplyOptions, "", " '-p1'\n '-p1'\n", false},
+		{Author, "", "GIT_AUTHOR_NAME='O'\\''Neill $(x)'\nGIT_AUTHOR_EMAIL=''\nGIT_AUTHOR_DATE='@1 +0100'\n", true},
+		{Author, "", "GIT_AUTHOR_NAME='x'; touch y\n", false},
+		{Author, "", "touch y\n", false},
+		{Author, "", "GIT_AUTHOR_NAME='x'\\'touch y\n", false},
+		{BisectNames, "", "\n", true},
+		{BisectNames, "", " 'a b' 'c'\\''d'\n", true},
+		{BisectNames, "", "x`touch y`\n", false},
+		{BisectNames, "", " 'a'`touch y`\n", false},
 		{Rerere, ".git/MERGE_RR", "", true},
 		{Rerere, ".git/MERGE_RR", "1111111111111111111111111111111111111111\tf\x00", false},
 		{Options, "", "[options]\n\tedit = true\n\tstrategy = recursive\n", true},

@@ -32,6 +32,8 @@ const (
 	Rerere                   // MERGE_RR, the files that git rerere copies and writes: as Config, and always empty
 	Options                  // the options of a sequence of picks, with a strategy: as Config
 	ApplyOptions             // the options of git am for git apply: as Commondir
+	Author                   // the author of a commit in a rebase, which the shell of git before 2.34 executes: as Config
+	BisectNames              // the paths of a bisect, which it executes too: as Commondir
 )
 
 // sequences are the directories of Sequence files.
@@ -80,6 +82,12 @@ func PartOf(path string) Part {
 		return Options
 	case name == "apply-opt" && last > 0 && names[last-1] == "rebase-apply":
 		return ApplyOptions
+	case name == "author-script" && last > 0 && names[last-1] == "rebase-merge":
+		return Author
+	case name == "BISECT_NAMES":
+		return BisectNames
+	case strings.Contains(path+"/", "/rebase-merge/rewritten/"):
+		return Other // by which git before 2.34 takes a rebase for one with --preserve-merges
 	case strings.HasSuffix(name, ".lock"):
 		return Lock
 	case strings.HasPrefix(name, "BISECT_"), slices.Contains(sequences, name), slices.ContainsFunc(above, func(s string) bool { return slices.Contains(sequences, s) }):
@@ -107,7 +115,7 @@ func (p Part) Makes(dir bool) bool {
 		return dir
 	case Sequence:
 		return true
-	case Sample, Lock, Commondir, Link, Strategy, ApplyOptions:
+	case Sample, Lock, Commondir, Link, Strategy, ApplyOptions, BisectNames:
 		return !dir
 	}
 	return false
@@ -117,17 +125,19 @@ func (p Part) Makes(dir bool) bool {
 func (p Part) Writes() bool { return p == Sample || p == Lock || p == Sequence }
 
 // Once reports whether p is written once, in one piece that Content checks.
-func (p Part) Once() bool { return p == Commondir || p == Link || p == Strategy || p == ApplyOptions }
+func (p Part) Once() bool {
+	return p == Commondir || p == Link || p == Strategy || p == ApplyOptions || p == BisectNames
+}
 
 // Begun reports whether p belongs to a rebase or a sequence of picks: it is made in one that was begun inside.
 func (p Part) Begun() bool {
-	return p == Sequence || p == Strategy || p == Options || p == ApplyOptions || p == Todo
+	return p == Sequence || p == Strategy || p == Options || p == ApplyOptions || p == Todo || p == Author
 }
 
 // Replaced reports whether p is created by a rename only, with a content that Change.Check or
 // Content checks.
 func (p Part) Replaced() bool {
-	return p == Config || p == Alternates || p == Todo || p == Options || p == Rerere
+	return p == Config || p == Alternates || p == Todo || p == Options || p == Rerere || p == Author
 }
 
 // essential are the names that git, libgit2 or JGit require in a git directory.
