@@ -45,28 +45,19 @@ func Ways(file, root, text string) (ways []string) {
 	return ways
 }
 
-// Tracks returns the directories above a git directory in which a working tree could have that directory, or a link on the way to it, in
-// a commit: file, which leads to it, would stay when git on the host checks that out. Nothing that is below a name .git can be in
-// a commit; and what takes the place of a directory takes along the files in it, so that there is none if .git is in a
-// directory that file is in too.
+// Tracks returns the directories above a git directory, and itself, in which a working tree could have that directory, or a link on the way
+// to it, in a commit: file, which leads to it, would stay when git on the host checks that out. Nothing that is below a name .git
+// can be in a commit; and what takes the place of a directory takes along the files in it, so that there is none if the first .git is
+// in a directory that file is in too.
 func Tracks(file, dir string) (tops []string) {
 	names := strings.Split(dir, "/")
-	end := slices.IndexFunc(names, func(name string) bool { return strings.HasSuffix(name, ".git") })
-	for i, name := range names {
-		if name != ".git" {
-			continue
-		}
-		if top := strings.Join(names[:i], "/"); i == 0 || strings.HasPrefix(file, top+"/") {
-			return nil
-		}
-	}
+	end := slices.Index(names, ".git") // its directory is not above a name that a commit can have
 	if end < 0 {
-		end = len(names) - 1
+		end = len(names) + 1
+	} else if top := strings.Join(names[:end], "/"); end == 0 || strings.HasPrefix(file, top+"/") {
+		return nil
 	}
-	if names[end] == ".git" {
-		end-- // the working tree of that repository itself
-	}
-	for i := 0; i <= end; i++ {
+	for i := range end {
 		tops = append(tops, strings.Join(names[:i], "/"))
 	}
 	return tops
