@@ -312,8 +312,8 @@ func (a *app) endWorktree(ctx context.Context, w *worktree) error {
 		return fmt.Errorf("the working tree %s stays: %w", w.path(), err)
 	}
 	if state != "" {
-		a.warn("the working tree stays, since it has what is not committed, or a submodule with commits that no remote has: look with git -C %s status, take it up again with --worktree %s, remove it with git worktree remove --force %s",
-			shellWord(w.path()), shellWord(w.branch), shellWord(w.path()))
+		a.warn("the working tree stays, since it has what is not committed, or a submodule with commits that no remote has: look with wolffia run --worktree %s -- git status, take it up again with --worktree %s, remove it with git worktree remove --force %s",
+			shellWord(w.branch), shellWord(w.branch), shellWord(w.path()))
 		return nil
 	}
 	return w.remove(ctx)
