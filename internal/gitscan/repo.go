@@ -1,9 +1,13 @@
 package gitscan
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"wolffia/internal/gitguard"
 )
 
 const (
@@ -53,6 +57,31 @@ func (r *reader) open(path string) {
 		if target, ok := pathIn(path, "gitdir: "); ok {
 			r.leads(path, top, target)
 			r.repository(absolute(top, target), top)
+			r.toCome(path, absolute(top, target))
+		}
+	}
+}
+
+// toCome records what a sandbox could make so that file, which is named .git and leads to dir, leads git elsewhere: the git directory of a
+// submodule that is not there, with another working tree than that of the file; and a repository above dir, of which a commit could
+// bring dir or a link on the way to it.
+func (r *reader) toCome(file, dir string) {
+	real, ok := r.reach(dir)
+	from, below := relative(r.root, file)
+	to, within := relative(r.root, real)
+	if !ok || !below || !within {
+		return
+	}
+	paths := []string{}
+	if strings.Contains(to, "/modules/") {
+		paths = append(paths, real)
+	}
+	for _, top := range gitguard.Tracks(from, to) {
+		paths = append(paths, filepath.Join(r.root, top, gitSuffix))
+	}
+	for _, path := range paths {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			r.runs(path)
 		}
 	}
 }

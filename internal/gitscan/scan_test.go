@@ -39,6 +39,8 @@ func TestScanKinds(t *testing.T) {
 			"empty/.git", "headless", "odd\n\xff/.git", "plain", "vendor/a/b/.git",
 		},
 		Links: []string{"apart/.git", "foreign/.git", "libs/sub/.git", "tree/.git"},
+
+		Outside: []string{"elsewhere/.git"}, // with a repository there, apart/.git could lead elsewhere
 	})
 	want(t, scan(t, nil, filepath.Join(root, "bare.git")), Repos{Dirs: []string{"."}})
 }
@@ -93,6 +95,7 @@ func TestScanPointers(t *testing.T) {
 			"abs/.git", "alias", "away/.git", "bad/.git", "circle/.git", "link/.git", "loop", "none/.git",
 			"nul/.git", "s1/.git", "s2/.git", "s3/.git", "shared/.git", "target2/.git", "up/.git",
 		},
+		Outside: []string{".git", "none/later/.git", "real/.git", "real/dir/.git", "w/.git"},
 	})
 }
 

@@ -40,3 +40,27 @@ func TestScanWays(t *testing.T) {
 		}
 	}
 }
+
+// What is not there, and would lead git elsewhere by a .git file if a sandbox made it, is guarded.
+func TestScanLater(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		files map[string]string
+		want  []string
+	}{
+		{"the git directory of a submodule", map[string]string{".git/x": "", "m/.git": "gitdir: ../.git/modules/m\n", "w/.git": "gitdir: ../.git/worktrees/w\n"}, []string{".git/modules/m"}},
+		{"one that is there", map[string]string{".git/modules/s/HEAD": "", "s/.git": "gitdir: ../.git/modules/s\n"}, nil},
+		{"a repository above a bare one", map[string]string{"a/x.git/HEAD": "", "a/w/.git": "gitdir: ../x.git\n"}, []string{".git", "a/.git", "a/x.git/.git"}},
+		{"beside a repository", map[string]string{"a/r/.git/worktrees/w/HEAD": "", "a/w/.git": "gitdir: ../r/.git/worktrees/w\n"}, []string{".git", "a/.git"}},
+		{"in a repository", map[string]string{"a/r/.git/worktrees/w/HEAD": "", "a/r/w/.git": "gitdir: ../.git/worktrees/w\n"}, nil},
+		{"outside", map[string]string{"w/.git": "gitdir: /elsewhere/x.git\n"}, nil},
+	} {
+		root := t.TempDir()
+		for name, text := range tt.files {
+			write(t, filepath.Join(root, name), text)
+		}
+		if got := scan(t, nil, root).Outside; !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
