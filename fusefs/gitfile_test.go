@@ -427,3 +427,28 @@ func TestOptionsOfApply(t *testing.T) {
 		}
 	})
 }
+
+// What shell scripts of git before 2.34 execute or evaluate is not what a sandbox likes.
+func TestScriptsOfOldGit(t *testing.T) {
+	mountedBoth(t, gitSetup(repository(".git")), func(t *testing.T, c *client) {
+		names := c.at(".git/BISECT_NAMES")
+		for _, text := range []string{"\n", " 'a' 'b'\n"} {
+			put(t, names, text)
+			fails(t, "write others", os.WriteFile(names, []byte("`x`\n"), 0o644), unix.EACCES)
+			fails(t, "remove", os.Remove(names), 0)
+		}
+		put(t, c.at(".git/BISECT_X"), "`x`\n")
+		fails(t, "rename onto it", os.Rename(c.at(".git/BISECT_X"), names), unix.EACCES)
+
+		state := c.at(".git/rebase-merge")
+		fails(t, "mkdir", os.Mkdir(state, 0o755), 0)
+		fails(t, "an author's script", os.WriteFile(state+"/author-script", []byte("x\n"), 0o644), unix.EACCES)
+		fails(t, "mkdir", os.Mkdir(state+"/rewritten", 0o755), unix.EACCES)
+		fails(t, "symlink", os.Symlink(".", state+"/rewritten"), unix.EACCES)
+		fails(t, "mkdir", os.Mkdir(c.at("d"), 0o755), 0)
+		if os.Rename(c.at("d"), state+"/rewritten") == nil {
+			t.Error("a directory comes by a rename")
+		}
+		fails(t, "remove", os.RemoveAll(state), 0)
+	})
+}

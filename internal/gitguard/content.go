@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -46,12 +45,12 @@ func (p Part) Content(file, root, text string) error {
 	case ApplyOptions:
 		return applyOptions(strings.TrimSuffix(text, "\n"))
 	case Author:
-		if author.MatchString(text) {
+		if isAuthor(text) {
 			return nil
 		}
 		return errors.New("git before 2.34 on the host would execute it: it has lines of the form GIT_AUTHOR_NAME='...' only")
 	case BisectNames:
-		if quoted.MatchString(text) {
+		if _, ok := quotedWords(strings.TrimSuffix(text, "\n")); ok {
 			return nil
 		}
 		return errors.New("git before 2.34 on the host would execute it: it has words in quotation marks only")
@@ -75,7 +74,7 @@ func (p Part) Begins(root, text string) bool {
 		return strings.HasPrefix("../..", text)
 	case p == Strategy:
 		return strategy(text) == nil
-	case p == ApplyOptions:
+	case p == ApplyOptions, p == BisectNames:
 		return !hasControl(text)
 	case p == Link:
 		target, ok := strings.CutPrefix(text, "gitdir: ")
@@ -181,11 +180,17 @@ func options(text string) error {
 	return nil
 }
 
-// author and quoted are what git writes of an author, and of words: in quotation marks for the shell.
-var (
-	author = regexp.MustCompile(`^(GIT_AUTHOR_(NAME|EMAIL|DATE)='[^'\x00]*'(\\['!]'[^'\x00]*')*\n)*$`)
-	quoted = regexp.MustCompile(`^( '[^'\x00]*'(\\['!]'[^'\x00]*')*)*\n?$`)
-)
+// isAuthor reports whether a text is what git writes of an author: the name, the address and the time, each in quotation marks.
+func isAuthor(text string) bool {
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(line, "=")
+		words, ok := quotedWords(" " + strings.TrimSuffix(value, "\n"))
+		if !ok || len(words) != 1 || !slices.Contains([]string{"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE"}, name) {
+			return false
+		}
+	}
+	return true
+}
 
 // applyFlags are the options of git am that it passes to git apply and that only say how patches are read; with = at the
 // end, a value follows. --reject is not among them: git before 2.39.3 writes the rejected parts through links.
@@ -194,18 +199,40 @@ var applyFlags = []string{
 	"--whitespace=", "--directory=", "--exclude=", "--include=", "-C", "-p",
 }
 
-// applyOptions checks the options that git am passes to git apply: words as sq_quote_argv of git writes them, each in
-// quotation marks behind a blank.
+// applyOptions checks the options that git am passes to git apply.
 func applyOptions(text string) error {
-	for rest := text; rest != ""; {
-		word, isQuoted := strings.CutPrefix(rest, " '")
-		word, after, isClosed := strings.Cut(word, "'")
-		if !isQuoted || !isClosed || after != "" && after[0] != ' ' || hasControl(word) || !appliesHere(word) {
-			return fmt.Errorf("git am on the host would pass %q to git apply: only options that say how patches are read are allowed", rest)
-		}
-		rest = after
+	words, ok := quotedWords(text)
+	if i := slices.IndexFunc(words, func(word string) bool { return !appliesHere(word) }); i >= 0 {
+		text, ok = words[i], false
+	}
+	if !ok {
+		return fmt.Errorf("git am on the host would pass %q to git apply: only options that say how patches are read are allowed", text)
 	}
 	return nil
+}
+
+// quotedWords returns the words in a text as sq_quote_argv of git writes them: each in quotation marks behind a blank, but for
+// quotation and exclamation marks in them, which are behind a backslash. ok is false if it is another text.
+func quotedWords(text string) (words []string, ok bool) {
+	for rest := text; rest != ""; {
+		if rest, ok = strings.CutPrefix(rest, " '"); !ok {
+			return nil, false
+		}
+		word := ""
+		for {
+			part, after, closed := strings.Cut(rest, "'")
+			if !closed || hasControl(part) {
+				return nil, false
+			}
+			word, rest = word+part, after
+			if !strings.HasPrefix(rest, `\''`) && !strings.HasPrefix(rest, `\!'`) {
+				break
+			}
+			word, rest = word+rest[1:2], rest[3:]
+		}
+		words = append(words, word)
+	}
+	return words, true
 }
 
 // appliesHere reports whether an option of git apply is one of applyFlags, with a path in the working tree if it has one.
