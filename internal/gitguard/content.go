@@ -138,22 +138,25 @@ var harmless = []string{
 	"t", "reset", "m", "merge", "b", "break", "u", "update-ref", "noop", "revert",
 }
 
+// isMark reports whether c can be core.commentChar, and begins no instruction: it is printable, and no letter or digit.
+func isMark(c byte) bool {
+	return c > ' ' && c != 0x7f && !('0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z')
+}
+
 // todo checks the instructions of a rebase.
 func todo(text string) error {
 	for line := range strings.Lines(text) {
 		line = strings.TrimLeft(line, " \t\r\n")
-		word := line[:strings.IndexAny(line+"\n", " \t\r\n")]
-		if !strings.ContainsFunc(word, isLetter) {
-			continue // a comment, with whatever core.commentChar: all instructions are words
+		if line == "" || isMark(line[0]) {
+			continue // a comment, or to a git with another core.commentChar an error
 		}
+		word := line[:strings.IndexAny(line+"\n", " \t\r\n")]
 		if !slices.Contains(harmless, word) {
 			return fmt.Errorf("git on the host would execute instruction %q of the rebase: run it inside, after the rebase", word)
 		}
 	}
 	return nil
 }
-
-func isLetter(r rune) bool { return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' }
 
 // strategy checks the name of a merge strategy: git executes git-merge-NAME, and a NAME with a slash relative to the
 // working tree.

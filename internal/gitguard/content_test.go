@@ -114,9 +114,13 @@ func TestContent(t *testing.T) {
 		{Todo, "", "pick abc x\nexec true\n", false},
 		{Todo, "", "x true\n", false},
 		{Todo, "", "\t x\ttrue\n", false},
-		{Todo, "", "; x\n; Rebase a..b onto a\n\n", true}, // with another core.commentChar
-		{Todo, "", ";x true\n", false},
-		{Todo, "", "\"exec\" true\n", false},
+		{Todo, "", "#pick abc x\n; x\n;x true\n//x true\n  ! x\n\u2022 x true\n", true}, // with another core.commentChar
+		{Todo, "", "; x\nx true\n", false},
+		{Todo, "", "; x\rx true\n", true}, // one line
+		{Todo, "", "\x01x true\n", false},
+		{Todo, "", "x\x00 true\n", false},
+		{Todo, "", "; c\x00\nx true\n", false},
+		{Todo, "", "C x\n", false},
 		{Todo, "", "pick\rx true\n", true}, // one line, to git as well
 		{Strategy, "", "ort\n", true},
 		{Strategy, "", "a/evil\n", false},
