@@ -52,6 +52,9 @@ func (t *tree) mayMake(o op, e *entry) bool {
 	if p.Begun() && e.dir.getLevel() == perm.Checked && !t.created.mayHave(e.dir.ident()) {
 		return false // in a rebase that was begun outside
 	}
+	if p.Copied() && !t.created.mayHave(e.dir.ident()) {
+		return false // in a worktree that git outside has made: a new one is not to count as created inside
+	}
 	return p.Makes(o == opMkdir)
 }
 

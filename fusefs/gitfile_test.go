@@ -321,6 +321,55 @@ func TestLinkFiles(t *testing.T) {
 	})
 }
 
+// TestConfigurationOfNewWorktree: git worktree add copies harmless settings for its worktree, once. In a worktree of the host's a
+// configuration comes into being as elsewhere.
+func TestConfigurationOfNewWorktree(t *testing.T) {
+	const sparse = "[core]\n\tsparseCheckout = true\n"
+	files := repository(".git")
+	files[".git/worktrees/old/HEAD"], files[".git/worktrees/old/commondir"] = "ref: refs/heads/old\n", "../..\n"
+	mountedBoth(t, gitSetup(files), func(t *testing.T, c *client) {
+		create := func(name, text string) error {
+			f, err := os.OpenFile(c.at(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			_, err = f.WriteString(text)
+			return err
+		}
+		replace := func(name, text string) error {
+			put(t, c.at(name+".lock"), text)
+			err := os.Rename(c.at(name+".lock"), c.at(name))
+			_ = os.Remove(c.at(name + ".lock"))
+			return err
+		}
+		const old, own = ".git/worktrees/old/config.worktree", ".git/worktrees/new/config.worktree"
+		fails(t, "in a worktree of the host's", create(old, sparse), unix.EACCES)
+		fails(t, "of the repository", create(".git/config.worktree", sparse), unix.EACCES)
+		fails(t, "mkdir", os.Mkdir(c.at(".git/worktrees/new"), 0o755), 0)
+		fails(t, "a program", create(own, "[core]\n\tfsmonitor = evil\n"), unix.EACCES)
+		fails(t, "a part of it", os.WriteFile(c.at(own), []byte("[core]\n\tfsmonitor = e"), 0o644), 0)
+		if got := fileText(t, c.behind(own)); got != "" {
+			t.Errorf("the host has %q", got)
+		}
+		fails(t, "harmless settings", os.WriteFile(c.at(own), []byte(sparse), 0o644), 0)
+		f, err := os.OpenFile(c.at(own), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		_, err = f.WriteAt([]byte("[core]\n\tfsmonitor = evil"), 0)
+		fails(t, "again", err, unix.EACCES)
+		_, err = f.WriteAt([]byte("\tfsmonitor = evil\n"), int64(len(sparse)))
+		fails(t, "more", err, unix.EACCES)
+		fails(t, "a program by a lock", replace(own, sparse+"\tfsmonitor = evil\n"), unix.EACCES)
+		fails(t, "a setting by a lock", replace(own, sparse+"\tsparseCheckoutCone = true\n"), 0)
+		fails(t, "a setting of init in a worktree of the host's", replace(old, sparse+"\tbare = true\n"), unix.EACCES)
+		fails(t, "a setting by a lock in a worktree of the host's", replace(old, sparse), 0)
+		fails(t, "remove", os.Remove(c.at(own)), 0)
+	})
+}
+
 // The kernel may send one write in parts: the host sees all or nothing of an allowed content.
 func TestLinkFileInParts(t *testing.T) {
 	mountedBoth(t, gitSetup(nil), func(t *testing.T, c *client) {

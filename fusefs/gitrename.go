@@ -61,14 +61,14 @@ func (t *tree) allowChecked(r *renaming, to openDir) (*replacement, error) {
 		n.mode, n.created = uint32(r.dst.Mode)&0o777, t.created.has(r.dstAt, r.dst)
 	}
 	old := ""
-	if r.dst != nil && (b == gitguard.Config || b == gitguard.Alternates) {
+	if r.dst != nil && (b.IsConfig() || b == gitguard.Alternates) {
 		if old, _, errno = t.content(r.dstAt, r.dst); errno != 0 {
 			return nil, errno
 		}
 	}
 	path := t.table.path(r.to.dir, r.to.name)
 	var err error
-	if b == gitguard.Config {
+	if b.IsConfig() {
 		c := gitguard.Change{File: path, Old: old, New: text, Fresh: n.created, Root: t.remoteRoot, Linked: t.isLinked(r.to.dir, to)}
 		err = c.Check()
 	} else {

@@ -210,7 +210,7 @@ func (m moves) before(path string) (now string, there bool) {
 // was judged, or is the user's own.
 func (t *tree) judgePointer(file, old, text string, m moves) error {
 	part := gitguard.PartOf(file)
-	if part == gitguard.Config {
+	if part.IsConfig() {
 		return t.judgeWorktree(file, old, text, m)
 	}
 	for _, dir := range gitguard.Ways(file, t.shown, text) {
@@ -287,7 +287,7 @@ func absent(errno syscall.Errno) bool {
 // remotes of its repository whose paths are relative to the working tree, of which one that leads out of the tree is an error.
 func (t *tree) waysOf(file, text string) ([]string, error) {
 	part := gitguard.PartOf(file)
-	if part == gitguard.Config {
+	if part.IsConfig() {
 		return gitguard.Ways(file, t.remoteRoot, text), nil
 	}
 	ways := gitguard.Ways(file, t.shown, text)
@@ -386,7 +386,7 @@ func (t *tree) tracks(e *entry) string {
 	}
 	top := t.table.path(e.dir, "")
 	for file, ways := range t.pointers.all(func(file, way string) bool {
-		return gitguard.PartOf(file) != gitguard.Config && slices.Contains(gitguard.Tracks(file, way), top)
+		return !gitguard.PartOf(file).IsConfig() && slices.Contains(gitguard.Tracks(file, way), top)
 	}) {
 		if !t.isGone(file) {
 			return fmt.Sprintf("git on the host looks at %q because of %q, and could check out another repository there", ways[0], file)

@@ -32,6 +32,8 @@ func (p Part) Content(file, root, text string) error {
 			return nil
 		}
 		return errors.New("the common directory of a worktree must be ../.. and nothing else")
+	case OwnConfig:
+		return copied(file, text)
 	case Link:
 		return link(file, root, text)
 	case Alternates:
@@ -68,6 +70,8 @@ func (p Part) Content(file, root, text string) error {
 func (p Part) Begins(root, text string) bool {
 	begins := func(whole string) bool { return strings.HasPrefix(whole, text) || strings.HasPrefix(text, whole) }
 	switch {
+	case p == OwnConfig:
+		return !strings.HasSuffix(text, "\n")
 	case strings.Contains(text, "\n"):
 		return false
 	case p == Commondir:
@@ -85,6 +89,21 @@ func (p Part) Begins(root, text string) bool {
 		return !hasControl(target) && (!strings.HasPrefix(target, "/") || root != "" && begins(strings.TrimSuffix(root, "/")+"/"))
 	}
 	return false
+}
+
+// copied checks the configuration that git worktree add copies for a new worktree. Paths and remotes could mean something
+// else there.
+func copied(file, text string) error {
+	all, err := gitconfig.Parse(text)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if _, has := all[i].Sub(); has {
+			return fmt.Errorf("%s cannot be copied for a worktree inside", all[i].Name)
+		}
+	}
+	return (&Change{File: file, New: text}).Check()
 }
 
 // link checks a .git file: its target must be a git directory by its name, in the tree.

@@ -8,7 +8,7 @@ import (
 
 func TestPartOf(t *testing.T) {
 	for path, want := range map[string]Part{
-		".git": Link, "a/.git": Link, ".git/config": Config, "x.git/config.worktree": Config, ".git/modules/rebase-merge/config": Config,
+		".git": Link, "a/.git": Link, ".git/config": Config, "x.git/config.worktree": Config, ".git/worktrees/w/config.worktree": OwnConfig, ".git/modules/m/worktrees/w/config.worktree": OwnConfig, ".git/modules/rebase-merge/config": Config,
 		".git/hooks": Hooks, ".git/hooks/pre-commit": Other, ".git/hooks/x.sample": Sample, ".git/hooks/a/x.sample": Other, ".git/hooks/config": Config,
 		".git/refs/heads/hooks/x.lock": Lock, ".git/refs/remotes/o/a/hooks/x.lock": Lock, ".git/worktrees/hooks/HEAD.lock": Lock, ".git/worktrees/hooks/refs/bisect/hooks/x.lock": Lock,
 		".git/worktrees/w/hooks/x.lock": Other, ".git/worktrees/hooks/rebase-merge/done": Sequence, "refs/deploy/hooks/x.lock": Other,
@@ -158,6 +158,13 @@ func TestContent(t *testing.T) {
 		{Options, "", "[options]\n\tedit = true\n\tstrategy = recursive\n", true},
 		{Options, "", "[options]\n\tstrategy = a/evil\n", false},
 		{Options, "", "[options]\n\tstrategy = ort\n[OPTIONS]\n\tStrategy = \"a/evil\"\n", false},
+		{OwnConfig, ".git/worktrees/w/config.worktree", "[core]\n\tsparseCheckout = true\n\tsparseCheckoutCone = true\n[index]\n\tsparse = true\n", true},
+		{OwnConfig, ".git/worktrees/w/config.worktree", "[core]\n\thooksPath = hooks\n", false},
+		{OwnConfig, ".git/worktrees/w/config.worktree", "[include]\n\tpath = x\n", false},
+		{OwnConfig, ".git/worktrees/w/config.worktree", "[core]\n\tbare = true\n", false},
+		{OwnConfig, ".git/worktrees/w/config.worktree", "[remote \"up\"]\n\turl = https://example.invalid/x\n", false},
+		{OwnConfig, ".git/worktrees/w/config.worktree", "[branch \"*\"]\n\tdescription = x\n", false},
+		{OwnConfig, ".git/worktrees/w/config.worktree", "[core]\n\tsparseCheckout = tr", false},
 		{Config, ".git/config", "", false},
 		{Other, "x", "", false},
 	} {
@@ -198,6 +205,8 @@ func TestBegins(t *testing.T) {
 		{ApplyOptions, " '-p1'\n", false},
 		{Todo, "pick", false},
 		{Config, "[core]", false},
+		{OwnConfig, "[core]\n\tsparseCheckout = tr", true},
+		{OwnConfig, "[core]\n\tbare = true\n", false},
 	} {
 		if got := x.part.Begins("/workspace", x.text); got != x.want {
 			t.Errorf("%d.Begins(%q) = %v", x.part, x.text, got)

@@ -34,6 +34,7 @@ const (
 	ApplyOptions             // the options of git am for git apply: as Commondir
 	Author                   // the author of a commit in a rebase, which the shell of git before 2.34 executes: as Config
 	BisectNames              // the paths of a bisect, which it executes too: as Commondir
+	OwnConfig                // config.worktree of a linked worktree: as Config, and as Commondir in a new worktree
 )
 
 // sequences are the directories of Sequence files.
@@ -53,11 +54,14 @@ func PartOf(path string) Part {
 	if git > 0 {
 		above = outsideRefs(above)
 	}
+	isLinked := len(above) >= 2 && above[len(above)-2] == "worktrees"
 	switch {
+	case name == "config.worktree" && isLinked:
+		return OwnConfig
 	case name == "config", name == "config.worktree":
 		return Config
 	case name == "commondir":
-		if n := len(above); n >= 2 && above[n-2] == "worktrees" {
+		if isLinked {
 			return Commondir
 		}
 		return Other
@@ -115,7 +119,7 @@ func (p Part) Makes(dir bool) bool {
 		return dir
 	case Sequence:
 		return true
-	case Sample, Lock, Commondir, Link, Strategy, ApplyOptions, BisectNames:
+	case Sample, Lock, Commondir, Link, Strategy, ApplyOptions, BisectNames, OwnConfig:
 		return !dir
 	}
 	return false
@@ -126,18 +130,24 @@ func (p Part) Writes() bool { return p == Sample || p == Lock || p == Sequence }
 
 // Once reports whether p is written once, in one piece that Content checks.
 func (p Part) Once() bool {
-	return p == Commondir || p == Link || p == Strategy || p == ApplyOptions || p == BisectNames
+	return p == Commondir || p == Link || p == Strategy || p == ApplyOptions || p == BisectNames || p == OwnConfig
 }
+
+// IsConfig reports whether p is a configuration.
+func (p Part) IsConfig() bool { return p == Config || p == OwnConfig }
+
+// Copied reports whether p, if it is not replaced, is made only in a git directory that was created inside.
+func (p Part) Copied() bool { return p == OwnConfig }
 
 // Begun reports whether p belongs to a rebase or a sequence of picks: it is made in one that was begun inside.
 func (p Part) Begun() bool {
 	return p == Sequence || p == Strategy || p == Options || p == ApplyOptions || p == Todo || p == Author
 }
 
-// Replaced reports whether p is created by a rename only, with a content that Change.Check or
+// Replaced reports whether p is created by a rename, and but for OwnConfig only so, with a content that Change.Check or
 // Content checks.
 func (p Part) Replaced() bool {
-	return p == Config || p == Alternates || p == Todo || p == Options || p == Rerere || p == Author
+	return p.IsConfig() || p == Alternates || p == Todo || p == Options || p == Rerere || p == Author
 }
 
 // essential are the names that git, libgit2 or JGit require in a git directory.

@@ -31,7 +31,7 @@ func Ways(file, root, text string) (ways []string) {
 				add(below(path.Dir(path.Dir(file)), root, line))
 			}
 		}
-	case Config:
+	case Config, OwnConfig:
 		settings, _ := gitconfig.Parse(text)
 		for i := range settings {
 			s := &settings[i]
