@@ -92,6 +92,7 @@ E`},
 	{Name: "RebaseInteractive", Often: true, Script: `git checkout -q topic; echo 3 >three; git add -A; commit 10 -m t3; at 11
 GIT_SEQUENCE_EDITOR="sed -i -e '2s/pick/squash/' -e '3s/pick/reword/'" git rebase -q -i v1; git log
 git -c sequence.editor="sed -i 1d" rebase -q -i v1; git log --oneline`},
+	{Name: "RebaseEditor", Often: true, Script: `git checkout -q topic; at 10; GIT_EDITOR='f() { text=$(sed 1d "$1"); echo "$text" >"$1"; }; f' git rebase -q -i v1; git log --oneline; at 11; EDITOR=false git rebase -q -i v1 2>/dev/null || git status --porcelain`},
 	{Name: "RebaseAutosquash", Script: `git checkout -q topic; echo f >>src/t.txt; git add -A; commit 10 --fixup HEAD~1; at 11; GIT_SEQUENCE_EDITOR=: git rebase -q -i --autosquash v1; git log --oneline; git show --stat HEAD~1`},
 	{Name: "RebaseEdit", Script: `git checkout -q topic; at 10; GIT_SEQUENCE_EDITOR="sed -i 1s/pick/edit/" git rebase -q -i v1; echo e >e; git add e; at 11; git commit -q --amend --no-edit; at 12; git rebase --continue; git log --oneline`},
 	{Name: "RebaseComments", Often: true, Script: `git config core.commentChar '#'; git checkout -q topic; at 10; git -c core.commentChar=';' rebase -q master; git log --oneline; GIT_SEQUENCE_EDITOR='sed -i 1s/pick/drop/' git -c core.commentChar=% rebase -q -i v1; git log --oneline`},
