@@ -56,7 +56,7 @@ func kindOf(b *boot.Params) rootKind {
 // What a sandbox is shown of the host's /etc: what programs need to find libraries,
 // certificates, names and their own settings. Nothing of it is secret.
 var (
-	hostFiles = []string{"ld.so.cache", "ld.so.conf", "localtime", "timezone", "services", "protocols", "mime.types", "ssl/openssl.cnf", "os-release", "debian_version", "manpath.config", "man_db.conf"}
+	hostFiles = []string{"ld.so.cache", "ld.so.conf", "localtime", "timezone", "services", "protocols", "mime.types", "ssl/openssl.cnf", "os-release", "debian_version", "manpath.config", "man_db.conf", "groff/man.local", "groff/mdoc.local"}
 	hostDirs  = []string{"ssl/certs", "pki/ca-trust", "pki/tls/certs", "alternatives", "perl", "java", "java-*", "crypto-policies"}
 )
 
