@@ -59,7 +59,7 @@ func (s *sandboxes) complete(ctx context.Context, c *statedir.Config) (limits *l
 		return nil, nil, err
 	}
 	if c.Platform != "" && !slices.Contains(backend.Platforms, c.Platform) {
-		return nil, nil, runtime.Errorf(runtime.ErrUnsupported, "runtime %s has no platform %q; it has: %s", c.Runtime, c.Platform, cmp.Or(strings.Join(backend.Platforms, ", "), "none to choose from, gvisor has"))
+		return nil, nil, runtime.Errorf(runtime.ErrUnsupported, "platform %q: runtime %s has %s", c.Platform, c.Runtime, cmp.Or(strings.Join(backend.Platforms, ", "), "none to choose from; use runtime gvisor"))
 	}
 	if err := s.resolve(c); err != nil {
 		return nil, nil, err

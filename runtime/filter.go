@@ -47,7 +47,7 @@ func checkFilter(c *SandboxConfig, bad problem) {
 		return
 	case FilterStatic, FilterNone:
 	default:
-		bad("filter %q: it can be %s, %s or %s", c.Filter, FilterFuse, FilterStatic, FilterNone)
+		bad("filter %q: it can be %s, %s or %s, or left out (auto)", c.Filter, FilterFuse, FilterStatic, FilterNone)
 		return
 	}
 	switch {

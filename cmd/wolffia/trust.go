@@ -48,6 +48,9 @@ A trusted file cannot loosen what your own configuration file sets.`,
 func (a *app) trust(ctx context.Context, dir string, yes bool) error {
 	name := filepath.Join(dir, config.ProjectName)
 	data, err := config.ReadProject(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return runtime.Errorf(runtime.ErrNotFound, "%s: no such file: wolffia init writes one", name)
+	}
 	if err != nil {
 		return runtime.Errorf(runtime.ErrInvalid, "%s: %w", name, err)
 	}

@@ -23,7 +23,7 @@ func unapplied(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox) error
 	own, git := withoutGit(all)
 	switch {
 	case len(own) > 0:
-		return runtime.Errorf(runtime.ErrConflict, "sandbox %[1]s has %[2]s that were not applied: wolffia diff %[1]s; rm -f %[1]s", s.ContainerName(), changesText(len(own)))
+		return runtime.Errorf(runtime.ErrConflict, "sandbox %[1]s has %[2]s not applied: wolffia diff %[1]s; rm -f %[1]s", s.ContainerName(), changesText(len(own)))
 	case git && !noCommits(ctx, rt, s, all):
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %[1]s may have commits that were not applied: wolffia apply --git --dry-run %[1]s; rm -f %[1]s", s.ContainerName())
 	}

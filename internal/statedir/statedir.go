@@ -289,7 +289,7 @@ func (d *Dir) Create(c Draft, fill func(*Box) error) (_ *Box, caller *os.File, e
 func (d *Dir) nameFree(name string) error {
 	if b, err := d.Find(name); err == nil {
 		if other, err := b.Brief(); err == nil && other.Name == name && !b.over(other) {
-			return runtime.Errorf(runtime.ErrExists, "name %q is taken by sandbox %s", name, b.id)
+			return runtime.Errorf(runtime.ErrExists, "name %[1]q is taken by sandbox %[2]s: take another name, or wolffia rm -f %[1]s removes that sandbox", name, b.id)
 		}
 	}
 	return nil
