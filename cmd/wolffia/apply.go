@@ -25,7 +25,7 @@ from what was applied.
 If the host has changed one of the files meanwhile, or the rules do not allow a change,
 nothing is done: the exit code is 1 for such a conflict, 2 for the rules, 125 if something
 failed. --force overwrites what the host has changed, and leaves out what the rules do not
-allow.
+allow, for which the exit code is 2 as well.
 
 Git's own files are never applied. With --git the commits of the sandbox's branches become
 branches here, wolffia/SANDBOX/BRANCH; --git=BRANCH takes what the sandbox is at as BRANCH.`,

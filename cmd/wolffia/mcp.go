@@ -24,7 +24,7 @@ func (a *app) mcpCommand() *cobra.Command {
 		Use:   "mcp [--sandbox NAME] [flags]",
 		Short: "Serve a sandbox to an MCP client, such as a coding agent",
 		Long: `Serve a sandbox to an MCP client, such as a coding agent, on standard input and
-output. The flags are those of create. The client gets tools for a shell that keeps
+output. The flags are those of create, without --worktree. The client gets tools for a shell that keeps
 its state, background jobs, and files, all of them in one sandbox over the current
 directory, and tools that describe the sandbox and explain its rules.
 

@@ -153,7 +153,7 @@ nothing there, or that other rules outrank.
 	}
 	cmd.Flags().StringVar(&codebase, "codebase", "", "warn of rules without effect in this directory")
 	cmd.Flags().BoolVar(&all, "all", false, "print the preset's rules too")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: all rules, those of the preset too, without the network")
 	return cmd
 }
 

@@ -8,7 +8,8 @@ func topics() []*cobra.Command {
 		{
 			Use:   "exit-codes",
 			Short: "What wolffia exits with",
-			Long: `run and exec exit with the command's own exit code, or:
+			Long: `run and exec exit with the command's own exit code, shell, session attach and network
+learn with that of their shell or command, or:
 
   124    the command was ended by --timeout
   125    wolffia failed; standard error says why
@@ -16,10 +17,10 @@ func topics() []*cobra.Command {
   127    the program was not found
   128+n  signal n killed the command, or ended wolffia
 
-All other commands exit with 0 or 125, or with 128+n if signal n ended them; but apply
-also with 1 (conflicts) or 2 (the rules do not allow a change), diff --exit-code with 1
-(there are changes), and session job wait with the job's own, or 124 (--timeout). With
---json, timedOut and startError tell a program's own 124 to 127 apart, and a failure
+All other commands exit with 0 or 125, or with 128+n if signal n ended them; but audit -f,
+serve and mcp with 0 then, apply also with 1 (conflicts) or 2 (the rules do not allow a
+change), diff --exit-code with 1 (there are changes), and session job wait with the job's
+own, or 124 (--timeout). With --json, timedOut and startError tell a program's own 124 to 127 apart, and a failure
 of wolffia itself is printed on standard output too:
 
   {"error": {"class": "notFound", "message": "no sandbox \"box\": ..."}}`,
@@ -33,6 +34,9 @@ of wolffia itself is printed on standard output too:
   view   its name and attributes are seen, its content is not
   read   it can be read
   write  it can be changed
+
+Presets also have checked, for git's own files: git inside changes them, but not to what
+git on the host would execute.
 
 In a pattern * matches within a name, ** any number of directories; a leading /
 anchors it at the codebase's root, a trailing / means a directory and all below it.
