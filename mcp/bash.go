@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path"
 	"strings"
 	"sync"
 	"time"
@@ -20,7 +21,7 @@ const (
 
 type bashIn struct {
 	Command   string `json:"command" jsonschema:"what the shell evaluates; may have several lines"`
-	Cwd       string `json:"cwd,omitempty" jsonschema:"absolute working directory for this command only; empty: where the shell is"`
+	Cwd       string `json:"cwd,omitempty" jsonschema:"working directory for this command only; empty: where the shell is"`
 	TimeoutMS int64  `json:"timeout_ms,omitempty" jsonschema:"interrupt the command after so many milliseconds, and keep the shell; default 120000. For what takes longer use bash_background"`
 	MaxBytes  int    `json:"max_output_bytes,omitempty" jsonschema:"how many bytes of each stream the result has, half of them from its end; default 30000, at most 1000000"`
 }
@@ -103,6 +104,10 @@ func (c *call) bash(ctx context.Context, in bashIn) (reply, *bashOut, error) {
 	if err != nil {
 		return reply{}, nil, err
 	}
+	dir, err := c.dir(ctx, in.Cwd)
+	if err != nil {
+		return reply{}, nil, err
+	}
 	stdout, stderr := newCapture(), newCapture()
 	waits := make(chan bool, 1)
 	notes := c.progress(ctx, func() string {
@@ -119,7 +124,7 @@ func (c *call) bash(ctx context.Context, in bashIn) (reply, *bashOut, error) {
 	defer notes.stop()
 	stdout.news, stderr.news = notes.news, notes.news
 	exit, err := c.evaluate(ctx, &runtime.ProcessSpec{
-		Command: []string{in.Command}, Session: c.Session, Create: true, Cwd: in.Cwd, Timeout: limit,
+		Command: []string{in.Command}, Session: c.Session, Create: true, Cwd: dir, Timeout: limit,
 		Queued: func(queued bool) {
 			if queued {
 				select {
@@ -135,6 +140,19 @@ func (c *call) bash(ctx context.Context, in bashIn) (reply, *bashOut, error) {
 	}
 	r, out := c.bashResult(exit, stdout, stderr, most, limit, time.Since(c.begin))
 	return r, out, nil
+}
+
+// dir returns the working directory that a command in the session is to have, absolute; empty if it
+// is where the shell is.
+func (c *call) dir(ctx context.Context, cwd string) (string, error) {
+	if cwd == "" || path.IsAbs(cwd) {
+		return cwd, nil
+	}
+	d, err := c.Inspect(ctx, c.id())
+	if err != nil {
+		return "", err
+	}
+	return path.Join(workingDir(&d.Config), cwd), nil
 }
 
 // evaluate runs a command in the session to its end, or until ctx ends, which interrupts it.

@@ -18,7 +18,7 @@ import (
 type jobStartIn struct {
 	Command string `json:"command" jsonschema:"what the shell evaluates in the background"`
 	Name    string `json:"name,omitempty" jsonschema:"name of the job, by which it can be meant as well as by its id"`
-	Cwd     string `json:"cwd,omitempty" jsonschema:"absolute working directory; empty: where the shell is"`
+	Cwd     string `json:"cwd,omitempty" jsonschema:"working directory; empty: where the shell is"`
 }
 
 type jobOutputIn struct {
@@ -124,8 +124,12 @@ func (c *call) jobStart(ctx context.Context, in jobStartIn) (reply, *jobStarted,
 	if strings.TrimSpace(in.Command) == "" {
 		return reply{}, nil, errors.New("command is empty")
 	}
+	dir, err := c.dir(ctx, in.Cwd)
+	if err != nil {
+		return reply{}, nil, err
+	}
 	start := func() (*runtime.Job, error) {
-		return c.Runtime.StartJob(ctx, c.session(), in.Name, &runtime.SessionExecRequest{Command: in.Command, Cwd: in.Cwd})
+		return c.Runtime.StartJob(ctx, c.session(), in.Name, &runtime.SessionExecRequest{Command: in.Command, Cwd: dir})
 	}
 	j, err := start()
 	if errors.Is(err, runtime.ErrNotFound) { // the session is not there yet

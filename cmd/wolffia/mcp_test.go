@@ -277,7 +277,8 @@ func (c *mcpClient) keepsState() {
 	}
 	c.fails("bash", args{"command": " "}, "command is empty")
 	c.fails("bash", args{"command": "true", "timeout_ms": -1}, "timeout_ms -1: it must be")
-	c.fails("bash", args{"command": "true", "cwd": "sub"}, "must be absolute")
+	c.does("bash", args{"command": "pwd", "cwd": "sub"}, c.project+"/sub\n", "cwd "+c.project+"]")
+	c.fails("bash", args{"command": "true", "cwd": "nowhere"}, c.project+"/nowhere")
 	c.fails("bash", args{"cmd": "true"}, `"cmd"`)
 }
 
@@ -524,6 +525,8 @@ func (c *mcpClient) runsJobs() {
 	if job, _ := r.out["job"].(map[string]any); job["exit_code"] != 5.0 || job["state"] != "ended" {
 		c.t.Errorf("%v", r.out)
 	}
+	c.does("bash_background", args{"command": "pwd", "name": "below", "cwd": "sub"}, "(below)")
+	c.does("job_wait", args{"job": "below"}, c.project+"/sub\n")
 	c.does("bash_background", args{"command": "seq 1000; echo begun >flag; sleep 1000", "name": "long"}, "running")
 	c.does("bash", args{"command": "until [ -e flag ]; do sleep 0.01; done"})
 	c.does("job_wait", args{"job": "long", "timeout_ms": 50}, "running")
