@@ -61,13 +61,13 @@ func (i *Inside) Rules(ctx context.Context, name string) (*Rules, error) {
 	if name == "" {
 		return r, nil
 	}
-	rel := strings.TrimPrefix(path.Clean("/"+name), "/")
-	if path.IsAbs(name) {
-		in := strings.TrimSuffix(i.box.MountPoint, "/") + "/"
-		if !strings.HasPrefix(path.Clean(name)+"/", in) {
-			return nil, runtime.Errorf(runtime.ErrInvalid, "path %.300q: not in the codebase, which is %s inside: the rules do not apply to it", name, i.box.MountPoint)
-		}
-		rel = strings.TrimPrefix(path.Clean(name)+"/", in)
+	full := name
+	if !path.IsAbs(name) {
+		full = i.box.MountPoint + "/" + name
+	}
+	rel, in := strings.CutPrefix(path.Clean(full)+"/", strings.TrimSuffix(i.box.MountPoint, "/")+"/")
+	if !in {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "path %.300q: not in the codebase, which is %s inside: the rules do not apply to it", name, i.box.MountPoint)
 	}
 	rel = cmp.Or(strings.TrimSuffix(rel, "/"), ".")
 	rules, err := perm.Compile(c.Permissions)

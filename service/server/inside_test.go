@@ -272,7 +272,9 @@ func TestRules(t *testing.T) {
 	if a = n.ok("rules", m{"path": "sub/file"}); a.Path.Level != "write" || a.Path.Allow != "" {
 		t.Errorf("%+v", a)
 	}
-	n.fails("rules", m{"path": "/etc/passwd"}, 400, "not in the codebase")
+	for _, name := range []string{"/etc/passwd", "../a", "sub/../../etc/passwd", "/workspace/../a"} {
+		n.fails("rules", m{"path": name}, 400, "not in the codebase")
+	}
 	if _, _, body := n.call("rules", nil); strings.Contains(body, n.Codebase) || strings.Contains(body, `"path"`) {
 		t.Errorf("the rules tell a path of the host, or explain none: %s", body)
 	}
