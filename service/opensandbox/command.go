@@ -2,6 +2,7 @@ package opensandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -126,6 +127,9 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, in *service.Inside
 		s.run()
 	}
 	c, err := in.Run(ctx, params)
+	if err != nil && ctx.Err() != nil {
+		err = canceled(ctx)
+	}
 	if err != nil {
 		return commandFault(err)
 	}
@@ -134,11 +138,23 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, in *service.Inside
 	defer stop()
 	s.greet(event{Type: "init", Text: c.ID}, pong)
 	exit, err := follow(s, c)
+	if !stop() { // the command was ended; it is not its own status
+		err = canceled(ctx)
+	}
 	if err != nil && (!s.running.Load() || runtime.Class(err) == runtime.ErrNotFound && s.leave()) {
 		return commandFault(err)
 	}
 	s.last(lastEvent(exit, err, time.Since(begin)))
 	return nil
+}
+
+// canceled returns why the context of a request has ended: the client has gone, or the service is being stopped.
+func canceled(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return &fault{http.StatusServiceUnavailable, "UNAVAILABLE", cause.Error()}
 }
 
 // follow sends the output of a command, and returns how it has ended.
@@ -148,10 +164,10 @@ func follow(to sender, c *service.Command) (runtime.Exit, error) {
 			_ = c.Close()
 		}
 	}
-	var errors sync.WaitGroup
-	errors.Go(func() { send("stderr", c.Stderr()) })
+	var other sync.WaitGroup
+	other.Go(func() { send("stderr", c.Stderr()) })
 	send("stdout", c.Stdout())
-	errors.Wait()
+	other.Wait()
 	return c.Wait(context.Background())
 }
 

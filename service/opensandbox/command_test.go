@@ -142,6 +142,14 @@ func TestCommandEnds(t *testing.T) {
 	w.is("DELETE", execd+"/command", "", 400, "MISSING_QUERY")
 	w.is("GET", execd+"/command/status/x", "", 404, "command not found")
 	w.is("GET", execd+"/command/x/logs", "", 404, "command not found")
+	_, s, _ = begin("echo begun; sleep 1000", "stdout")
+	w.Cancel()
+	for rest = ""; s.Scan(); {
+		rest += s.Text()
+	}
+	if !strings.Contains(rest, "the service is being stopped") || strings.Contains(rest, "exitCode") {
+		t.Errorf("the service was stopped: %s", rest)
+	}
 }
 
 func TestBackgroundCommand(t *testing.T) {

@@ -280,7 +280,9 @@ func (h *Handler) runResumable(w http.ResponseWriter, r *http.Request, in *servi
 		case <-started:
 		case err := <-waited:
 			if err != nil {
-				stop()
+				if !stop() {
+					err = canceled(r.Context())
+				}
 				_ = c.Close()
 				return commandFault(err)
 			}

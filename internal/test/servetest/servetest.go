@@ -42,6 +42,7 @@ type World struct {
 	agents *mcp.HandlerOptions
 	limit  time.Duration // of a request's body, and of reading its reply; 0: the default
 	stop   func()
+	server *server.Server
 	opts   []func(*service.FleetOptions)
 }
 
@@ -163,6 +164,7 @@ func (w *World) serve(keys string) {
 		Log: log, Gate: w.Gate, Meter: meter, Count: w.Fleet.Count, Agents: agents, BodyLimit: w.limit, WriteLimit: w.limit,
 		OpenSandbox: opensandbox.New(w.Fleet, &opensandbox.Options{Log: log, BodyLimit: w.limit, WriteLimit: w.limit}),
 	})
+	w.server = s
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }() // ends with stop
 	stopped := false
@@ -178,6 +180,12 @@ func (w *World) serve(keys string) {
 		_ = svc.Close()
 	}
 	w.Cleanup(w.stop)
+}
+
+// Cancel has the service end, and cancel the requests that run at once. It returns when they have ended.
+func (w *World) Cancel() {
+	w.Helper()
+	w.OK(w.server.Stop(w.Ctx, 0))
 }
 
 // Restart stops the service at once, and serves again.
