@@ -117,7 +117,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, c *Client) {
 		return
 	}
 	defer h.release(s)
-	if !h.readBody(w, r) {
+	if body, ok := h.readBody(w, r); !ok || r.Method == http.MethodPost && !hasGoodIDs(w, body) {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), serverKey{}, s.server))
@@ -135,7 +135,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, c *Client) {
 
 // readBody reads the body of a request, so that it must arrive within the limit, and afterwards
 // the connection has none. It reports whether to go on; if not, it has answered.
-func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) bool {
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (body []byte, ok bool) {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(h.opts.BodyLimit)) // always supported
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessage))
@@ -150,7 +150,20 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) bool {
 	}
 	_ = control.SetReadDeadline(time.Time{})
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	return err == nil
+	return body, err == nil
+}
+
+// hasGoodIDs reports whether the library would read the ids of a body's messages as what they are; if not, it has answered.
+func hasGoodIDs(w http.ResponseWriter, body []byte) bool {
+	for _, text := range split(bytes.TrimSpace(body)) {
+		if refused := refuseID(text); refused != nil {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = w.Write(refused)
+			return false
+		}
+	}
+	return true
 }
 
 // begin begins a session, of which one request is served. It is nil if there are too many: of

@@ -42,16 +42,17 @@ type stdio struct {
 	writing sync.Mutex
 	out     io.Writer
 
-	mu      sync.Mutex
-	calls   map[jsonrpc.ID]bool // that have no reply yet
-	replied chan struct{}       // has a value when calls has become empty
+	mu       sync.Mutex
+	calls    map[jsonrpc.ID]bool // that have no reply yet
+	canceled map[jsonrpc.ID]bool // those that the client has canceled, until the library replies
+	replied  chan struct{}       // has a value when calls has become empty
 }
 
 func newStdio(in io.Reader, out io.Writer, ended func()) *stdio {
 	return &stdio{
 		in: bufio.NewReader(in), out: out, ended: ended,
 		messages: make(chan jsonrpc.Message), closed: make(chan struct{}),
-		calls: map[jsonrpc.ID]bool{}, replied: make(chan struct{}, 1),
+		calls: map[jsonrpc.ID]bool{}, canceled: map[jsonrpc.ID]bool{}, replied: make(chan struct{}, 1),
 	}
 }
 
@@ -96,17 +97,18 @@ func (c *stdio) Write(ctx context.Context, m jsonrpc.Message) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	reply, is := m.(*jsonrpc.Response)
+	if is {
+		defer c.done(reply.ID)
+	}
+	if is && c.wasCanceled(reply.ID) {
+		return nil
+	}
 	line, err := jsonrpc.EncodeMessage(m)
 	if err != nil {
 		return err
 	}
-	if err := c.writeLine(line); err != nil {
-		return err
-	}
-	if reply, is := m.(*jsonrpc.Response); is {
-		c.done(reply.ID)
-	}
-	return nil
+	return c.writeLine(line)
 }
 
 func (c *stdio) writeLine(line []byte) error {
@@ -131,9 +133,28 @@ func (c *stdio) begun(m jsonrpc.Message) {
 		var params struct{ RequestID any }
 		_ = json.Unmarshal(call.Params, &params)
 		if id, err := jsonrpc.MakeID(params.RequestID); err == nil {
-			c.done(id)
+			c.cancel(id)
 		}
 	}
+}
+
+// cancel notes that a call gets no reply, unless it has it already.
+func (c *stdio) cancel(id jsonrpc.ID) {
+	c.mu.Lock()
+	if c.calls[id] {
+		c.canceled[id] = true
+	}
+	c.mu.Unlock()
+	c.done(id)
+}
+
+// wasCanceled reports whether the reply to a call is not sent.
+func (c *stdio) wasCanceled(id jsonrpc.ID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was := c.canceled[id]
+	delete(c.canceled, id)
+	return was
 }
 
 // done forgets a call.
@@ -231,12 +252,22 @@ func decode(text []byte) (m jsonrpc.Message, refused []byte) {
 	if err != nil {
 		return nil, refusal(has.ID, jsonrpc.CodeInvalidRequest, err.Error())
 	}
-	if isNumber(has.ID) {
-		if n, err := strconv.ParseInt(string(has.ID), 10, 64); err != nil || n > maxID || n < -maxID {
-			return nil, refusal(has.ID, jsonrpc.CodeInvalidRequest, "the id is a number that would be read as another one: use an integer of at most 53 bits, or a string")
-		}
+	if refused := refuseID(text); refused != nil {
+		return nil, refused
 	}
 	return m, nil
+}
+
+// refuseID returns the reply to a message whose id would be read as another one; nil: it would not.
+func refuseID(text []byte) []byte {
+	var has struct{ ID json.RawMessage }
+	if err := json.Unmarshal(text, &has); err != nil || !isNumber(has.ID) {
+		return nil
+	}
+	if n, err := strconv.ParseInt(string(has.ID), 10, 64); err != nil || n > maxID || n < -maxID {
+		return refusal(has.ID, jsonrpc.CodeInvalidRequest, "the id is a number that would be read as another one: use an integer of at most 53 bits, or a string")
+	}
+	return nil
 }
 
 // maxID is the largest integer up to which a float64, as which the library reads an id, has all.

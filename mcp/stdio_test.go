@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 // lineServer returns a server whose sandbox does nothing.
@@ -161,5 +163,19 @@ func TestEndAfterCancel(t *testing.T) {
 	}()
 	if err := c.receive(); err != io.EOF || len(c.calls) != 0 {
 		t.Errorf("%v, waits for %d calls", err, len(c.calls))
+	}
+	var out bytes.Buffer
+	c.out = &out
+	for _, name := range []string{"a", "b"} {
+		id, err := jsonrpc.MakeID(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Write(t.Context(), &jsonrpc.Response{ID: id, Result: json.RawMessage("{}")}); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := out.String(); strings.Contains(got, `"a"`) || !strings.Contains(got, `"b"`) {
+		t.Errorf("the replies are %s", got)
 	}
 }

@@ -238,6 +238,8 @@ func TestKeys(t *testing.T) {
 		{"/mcp?own=acme", keyAll, "Bad Request"},
 		{"/mcp?session=a&session=b", keyAll, "Bad Request"},
 		{"/mcp?sandbox=", keyAll, "Bad Request"},
+		{"/mcp?sandbox=a;b", keyAll, "Bad Request"},
+		{"/mcp?owner=%zz", keyAll, "Bad Request"},
 	} {
 		if _, err := dial(w, c.path, c.key); err == nil || !strings.Contains(err.Error(), c.part) {
 			t.Errorf("%s with key %.3s: %v, want %s", c.path, c.key, err, c.part)
@@ -279,6 +281,9 @@ func TestRefused(t *testing.T) {
 	post(initialize, http.StatusForbidden, "Origin", "http://evil.example")
 	post(initialize, http.StatusUnsupportedMediaType, "Content-Type", "text/plain")
 	post("{", http.StatusBadRequest)
+	for _, id := range []string{"1.5", "-0.5", "9007199254740993", "12345678901234567890123"} {
+		post(strings.Replace(initialize, `"id":1`, `"id":`+id, 1), http.StatusBadRequest)
+	}
 	post(strings.Repeat("[", 1<<20), http.StatusBadRequest)
 	post(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, http.StatusNotFound, "Mcp-Session-Id", "AAAA")
 	if status, _, _ := w.Do(http.MethodGet, "/mcp", nil, "Accept", "text/event-stream"); status != http.StatusBadRequest {
