@@ -76,11 +76,8 @@ type command struct {
 // command returns the request for a program with its arguments or, with a session, for the
 // one text that the session's shell evaluates.
 func (e *executor) command(sandboxID string, session *wire.SessionRequest, args []string, env map[string]string, dir string, timeout time.Duration) (*command, error) {
-	switch {
-	case len(args) == 0:
-		return nil, runtime.Errorf(runtime.ErrInvalid, "no command given")
-	case timeout < 0:
-		return nil, runtime.Errorf(runtime.ErrInvalid, "timeout %v: it must not be negative", timeout)
+	if err := runtime.CheckCommand(args, env, timeout); err != nil {
+		return nil, err
 	}
 	if session != nil {
 		if err := checkEvaluation(session, args, dir); err != nil {

@@ -35,6 +35,9 @@ func (s *sessions) CreateSession(ctx context.Context, sandboxID string, config *
 	if err := wire.CheckSessionName(name); err != nil {
 		return nil, runtime.WithClass(runtime.ErrInvalid, err)
 	}
+	if err := runtime.CheckEnv(config.Env); err != nil {
+		return nil, err
+	}
 	silent := runtime.Errorf(runtime.ErrUnavailable, "session %s: the sandbox has not made it in %v", name, sessionLimit)
 	ctx, cancel := context.WithTimeoutCause(ctx, sessionLimit, silent)
 	defer cancel()
@@ -172,8 +175,6 @@ func checkEvaluation(r *wire.SessionRequest, args []string, dir string) error {
 	switch {
 	case len(args) != 1:
 		return runtime.Errorf(runtime.ErrInvalid, "a session evaluates one text, not %d", len(args))
-	case strings.ContainsRune(args[0], 0):
-		return runtime.Errorf(runtime.ErrInvalid, "the command contains a NUL, which no shell can have")
 	case r.Keep && wire.CheckSessionName(r.Job) != nil:
 		return runtime.Errorf(runtime.ErrInvalid, "operation %q: it must be up to %d letters, digits and, not first, any of ._-", r.Job, wire.MaxSessionName)
 	case dir != "" && !path.IsAbs(dir):

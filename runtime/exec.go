@@ -16,7 +16,7 @@ const DefaultMaxOutput = 16 << 20
 type ExecRequest struct {
 	// Command is the program and its arguments, as they are: no shell.
 	Command []string
-	// Env is added to the sandbox's environment; a variable given here wins.
+	// Env is added to the sandbox's environment; a variable given here wins. See [CheckEnv].
 	Env map[string]string
 	// Cwd is the working directory inside the sandbox; a relative one, or empty, is taken
 	// from SandboxConfig.Cwd.

@@ -109,12 +109,10 @@ func (r *Runtime) start(ctx context.Context, sandboxID string, spec *runtime.Pro
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case len(spec.Command) == 0:
-		return nil, runtime.Errorf(runtime.ErrInvalid, "no command given")
-	case spec.Timeout < 0:
-		return nil, runtime.Errorf(runtime.ErrInvalid, "timeout %v: it must not be negative", spec.Timeout)
-	case spec.TTY:
+	if err := runtime.CheckCommand(spec.Command, spec.Env, spec.Timeout); err != nil {
+		return nil, err
+	}
+	if spec.TTY {
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "a mock has no terminals")
 	}
 	r.world.mu.Lock()

@@ -280,13 +280,15 @@ func execInvalid(e *env) {
 	for what, req := range map[string]*runtime.ExecRequest{
 		"no command":       {},
 		"negative timeout": {Command: []string{"true"}, Timeout: -1},
+		"NUL":              {Command: []string{"echo", "a\x00b"}},
+		"NUL of a value":   {Command: []string{"true"}, Env: map[string]string{"A": "b\x00"}},
+		"no name":          {Command: []string{"true"}, Env: map[string]string{"": "b"}},
+		"name with =":      {Command: []string{"true"}, Env: map[string]string{"A=B": "c"}},
 	} {
 		_, err := e.rt.Exec(e.Ctx, s.ID, req)
 		e.Wrong(what, err, runtime.ErrInvalid)
 	}
 	for _, req := range []*runtime.ExecRequest{
-		{Command: []string{"echo", "a\x00b"}},
-		{Command: []string{"true"}, Env: map[string]string{"A": "b\x00"}},
 		{Command: []string{"true"}, Cwd: "\x00"},
 		{Command: sh("true", strings.Repeat("x", 1<<20))}, // beyond what execve takes
 	} {
