@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -365,6 +366,9 @@ func await(ctx context.Context, progress *os.File, limit time.Duration, held fun
 			continue
 		}
 		doing = r.Step
+	}
+	if err := ctx.Err(); errors.Is(err, context.Canceled) {
+		return "", fmt.Errorf("the start was given up at the step: %s: %w", doing, err)
 	}
 	if err := ctx.Err(); err != nil {
 		return "", runtime.Errorf(runtime.ErrUnavailable, "the sandbox did not start and was killed; it hung here: %s (%w)", doing, err)

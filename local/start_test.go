@@ -188,6 +188,19 @@ func TestStartThatFails(t *testing.T) {
 	}
 }
 
+// A caller that gives a start up is told that, and not that the sandbox has hung.
+func TestStartCanceled(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	fakeBwrap(t, "exec sleep 1000")
+	ctx, cancel := context.WithCancel(t.Context())
+	id := create(t, rt, codebase)
+	time.AfterFunc(500*time.Millisecond, cancel)
+	err := rt.Start(ctx, id)
+	if !errors.Is(err, context.Canceled) || runtime.Class(err) != nil || strings.Contains(err.Error(), "hung") {
+		t.Errorf("%v, of class %v", err, runtime.Class(err))
+	}
+}
+
 // Whenever a start is given up, nothing is left of it.
 func TestStartGivenUp(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
