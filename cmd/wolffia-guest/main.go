@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// first runs PID 1: guest [--seccomp FILE] [--threads N] [--rlimits LIMITS] [--files N] [--clients DESCRIPTOR] DIRECTORY TAG.
+// first runs PID 1: guest [--seccomp FILE] [--threads N] [--rlimits LIMITS] [--files N] [--mode MODE:DIRECTORY]... [--clients DESCRIPTOR] DIRECTORY TAG.
 func first(args []string) error {
 	var filter []byte // nil: the backend has installed it
 	var threads int
@@ -60,6 +60,8 @@ func first(args []string) error {
 			}
 		case "--rlimits":
 			limits, err = guest.ParseRlimits(args[1])
+		case "--mode":
+			err = guest.SetMode(args[1])
 		case "--files":
 			var most uint64
 			if most, err = strconv.ParseUint(args[1], 10, 64); err == nil {

@@ -35,7 +35,6 @@ func busyboxTar(t *testing.T) string {
 		{Name: "bin/", Typeflag: tar.TypeDir, Mode: 0o755},
 		{Name: "bin/busybox", Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(program))},
 		{Name: "bin/sh", Typeflag: tar.TypeSymlink, Linkname: "busybox", Mode: 0o777},
-		{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777},
 		{Name: "data/", Typeflag: tar.TypeDir, Mode: 0o777},
 	} {
 		err := w.WriteHeader(&h)
@@ -92,6 +91,29 @@ func TestImage(t *testing.T) {
 	}
 	if err := rt.Stop(t.Context(), s.ID); err != nil {
 		t.Fatal(err)
+	}
+	destroy(t, rt, s.ID)
+}
+
+// The directories in memory have their own modes, whatever those that the image has in their places.
+func TestImageModes(t *testing.T) {
+	testenv.Both(t)
+	need(t)
+	image := imported(t, "wolffia-test-modes:1", []string{"ENV PATH=/bin"},
+		tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o755},
+		tar.Header{Name: "workspace/", Typeflag: tar.TypeDir, Mode: 0o555},
+		tar.Header{Name: "var/", Typeflag: tar.TypeDir, Mode: 0o755},
+		tar.Header{Name: "home", Typeflag: tar.TypeSymlink, Linkname: "var", Mode: 0o777})
+	rt := fresh(t)
+	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{Image: image, MountPoint: "/workspace"})
+	if err == nil {
+		err = rt.Start(t.Context(), s.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := sh(t, rt, s.ID, `busybox stat -c %a /tmp "$HOME" /workspace; echo x >/tmp/x; echo x >"$HOME/x"; echo x >/workspace/x`); got != "1777\n700\n755\n" {
+		t.Errorf("%q", got)
 	}
 	destroy(t, rt, s.ID)
 }

@@ -134,8 +134,8 @@ type Attached struct {
 
 // Command returns PID 1's arguments. The tag comes last: the processes of a sandbox are
 // found by it. filter is the file inside with the seccomp filter that PID 1 installs;
-// empty if the backend does.
-func (s *Spec) Command(filter string) []string {
+// empty if the backend does. more are options that only this backend has.
+func (s *Spec) Command(filter string, more ...string) []string {
 	command := []string{GuestPath}
 	if filter != "" {
 		command = append(command, "--seccomp", filter)
@@ -153,7 +153,7 @@ func (s *Spec) Command(filter string) []string {
 	if s.OpenFiles > 0 {
 		command = append(command, "--files", strconv.FormatUint(s.OpenFiles, 10))
 	}
-	return append(command, SessionsPath, s.Tag)
+	return append(append(command, more...), SessionsPath, s.Tag)
 }
 
 // limitedProcessors is how many processors PID 1 uses where processes are limited. With eight, Go's runtime makes up to

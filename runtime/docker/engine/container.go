@@ -38,7 +38,6 @@ func configs(spec *launch.Spec, of place, image string, can abilities) (*contain
 		// The end of the connection, and so of the shim, ends PID 1.
 		OpenStdin: true, StdinOnce: true,
 		AttachStdin: true, AttachStdout: true, AttachStderr: true,
-		Entrypoint:  spec.Command(launch.FilterPath),
 		Env:         env(spec),
 		WorkingDir:  "/",
 		Labels:      labels(spec, of),
@@ -71,6 +70,12 @@ func configs(spec *launch.Spec, of place, image string, can abilities) (*contain
 	covered := func(m *launch.Mount) bool { // an engine refuses two mounts in one place
 		return slices.ContainsFunc(spec.Binds, func(b runtime.Mount) bool { return b.Target == m.Target })
 	}
+	// Engines that use runc give a tmpfs the mode of the directory that it covers, whatever its options say.
+	var modes []string
+	inMemory := func(m *launch.Mount) {
+		h.Tmpfs[m.Target] = tmpfs(spec, m, can)
+		modes = append(modes, "--mode", fmt.Sprintf("%04o:%s", m.Mode, m.Target))
+	}
 	for _, m := range spec.Mounts() {
 		switch m.Kind {
 		case launch.Shm:
@@ -79,10 +84,11 @@ func configs(spec *launch.Spec, of place, image string, can abilities) (*contain
 			if covered(&m) {
 				continue
 			}
-			h.Tmpfs[m.Target] = tmpfs(spec, &m, can)
+			inMemory(&m)
 			if m.Target == "/tmp" && can.podman { // which has one without a limit at /var/tmp, if the root is read-only
 				m.Size /= 2
-				h.Tmpfs["/var/tmp"] = tmpfs(spec, &m, can)
+				m.Target = "/var/tmp"
+				inMemory(&m)
 			}
 		case launch.Bind, launch.Filter:
 			h.Mounts = append(h.Mounts, bind(m.Source, m.Target, m.Writable, can))
@@ -95,6 +101,7 @@ func configs(spec *launch.Spec, of place, image string, can abilities) (*contain
 		case launch.Proc, launch.Dev, launch.Sys, launch.Cover, launch.Symlink: // the engine's own; links are in the image
 		}
 	}
+	c.Entrypoint = spec.Command(launch.FilterPath, modes...)
 	return c, h
 }
 
@@ -118,16 +125,9 @@ func env(spec *launch.Spec) []string {
 
 // tmpfs returns the options of a tmpfs.
 func tmpfs(spec *launch.Spec, m *launch.Mount, can abilities) string {
-	options := "exec"
+	options := fmt.Sprintf("exec,uid=%d,gid=%d", spec.UID, spec.GID)
 	if can.podman {
-		options += ",notmpcopyup" // else it copies the directory that it mounts on
-	}
-	switch {
-	case m.Mode == 0o1777:
-	case can.podman:
-		options += ",U" // owned by the container's user
-	default:
-		options += fmt.Sprintf(",uid=%d,gid=%d", spec.UID, spec.GID)
+		options = "exec,notmpcopyup,U" // else it copies the directory that it mounts on; owned by the container's user
 	}
 	options += fmt.Sprintf(",mode=%04o", m.Mode)
 	if m.Size > 0 {
