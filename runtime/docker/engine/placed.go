@@ -243,14 +243,19 @@ func (e *Engine) checkVolumes(ctx context.Context, spec *launch.Spec, id string)
 	return nil
 }
 
-// hidden returns the first volume that an engine has recorded for a container that is below one
-// of mounts, and the target of that; empty if there is none. A mount in a volume hides the
-// volume, and the engine leaves out a volume in the place of a mount.
+// hidden returns the first volume that an engine has recorded for a container that hides a part of one
+// of mounts, and the target of that; empty if there is none: one below it, at the root, or in the place
+// of a mount that the engine makes by itself. A mount in another volume hides the volume, and the engine
+// leaves out a volume in the place of another mount.
 func hidden(recorded []container.MountPoint, mounts []launch.Mount) (volume, target string) {
 	for i := range recorded {
 		v := &recorded[i]
 		for _, m := range mounts {
-			if v.Type == mount.TypeVolume && m.Kind != launch.Symlink && v.Destination != m.Target && within(m.Target, v.Destination) {
+			if v.Type != mount.TypeVolume || m.Kind == launch.Symlink {
+				continue
+			}
+			engines := m.Kind == launch.Proc || m.Kind == launch.Dev || m.Kind == launch.Sys
+			if v.Destination == "/" || v.Destination == m.Target && engines || v.Destination != m.Target && within(m.Target, v.Destination) {
 				return v.Destination, m.Target
 			}
 		}

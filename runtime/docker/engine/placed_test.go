@@ -128,7 +128,7 @@ func TestHidden(t *testing.T) {
 	mounts := spec(func(s *launch.Spec) { s.Binds = append(s.Binds, runtime.Mount{Target: "/data/x"}) }).Mounts()
 	for volume, want := range map[string]string{
 		"/workspace/node_modules": "/workspace", "/data/x/y/z": "/data/x", "/run/wolffia/guest/x": launch.GuestPath,
-		"/home/ann/.cache": "/home/ann", "/tmp/x": "/tmp", "/proc/x": "/proc",
+		"/home/ann/.cache": "/home/ann", "/tmp/x": "/tmp", "/proc/x": "/proc", "/proc": "/proc", "/dev": "/dev", "/sys": "/sys", "/": "/usr",
 		"/workspace": "", "/workspace2": "", "/data": "", "/run/wolffia": "", "/run": "", "/home": "", "/srv": "", "/bin/x": "",
 	} {
 		recorded := []container.MountPoint{
