@@ -83,6 +83,9 @@ func (s *sandboxes) lostIn(ctx context.Context, e engineAt) ([]boot.Found, error
 	for range 2 {
 		b := &boot.Params{StateDir: s.dir.Path(), Config: statedir.Config{SandboxConfig: e.config}}
 		answer, err := s.runEngine(ctx, e.backend, "scan", b, nil)
+		if errors.Is(err, context.DeadlineExceeded) {
+			return nil, runtime.Errorf(runtime.ErrUnavailable, "the engine at %s does not list its containers within %v: look at its log, and restart it", e.config.Docker.Host, boot.LostLimit)
+		}
 		if err != nil {
 			return nil, err
 		}

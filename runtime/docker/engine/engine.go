@@ -5,6 +5,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -131,9 +132,18 @@ func (e *Engine) ping(ctx context.Context) error {
 	defer cancel()
 	_, err := e.client.Ping(limited, client.PingOptions{NegotiateAPIVersion: true})
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return runtime.Errorf(runtime.ErrUnavailable, "the engine at %s accepts connections, but does not answer within %v: look at its log, and restart it", e.config.Docker.Host, e.answer)
+		return e.silent(e.answer)
 	}
 	return e.explain("ask for its abilities", err)
+}
+
+// silent is the error for an engine that hangs; limit is 0 if it answered at first.
+func (e *Engine) silent(limit time.Duration) error {
+	within := "any more"
+	if limit > 0 {
+		within = "within " + limit.String()
+	}
+	return runtime.Errorf(runtime.ErrUnavailable, "the engine at %s accepts connections, but does not answer %s: look at its log, and restart it", e.config.Docker.Host, within)
 }
 
 // create creates the container, and returns its id.
@@ -201,7 +211,11 @@ func (e *Engine) run(ctx context.Context, spec *launch.Spec, container string, s
 	}
 	gone := e.wait(container)
 	if _, err := e.client.ContainerStart(ctx, container, client.ContainerStartOptions{}); err != nil {
-		return nil, nil, e.explain("start the container", err)
+		refused := !errors.Is(err, context.DeadlineExceeded) && !client.IsErrConnectionFailed(err)
+		if err = e.explain("start the container", err); refused && e.config.Image != "" {
+			err = fmt.Errorf("%w; if that is for what image %s has there, --runtime bwrap may start it", err, e.config.Image)
+		}
+		return nil, nil, err
 	}
 	if !podman {
 		if err := e.checkMounts(ctx, spec, container); err != nil {
@@ -252,6 +266,9 @@ func (e *Engine) End(ctx context.Context, forGood, making bool) (kept string, er
 			err = errors.Join(err, killed, e.awaitPID1())
 		}
 	}()
+	if err := e.ping(ctx); err != nil {
+		return "", err
+	}
 	c, ours, err := e.find(ctx)
 	if c == nil && err == nil && making {
 		c, ours, err = e.awaitMade(ctx)
@@ -431,6 +448,8 @@ func (e *Engine) explain(what string, err error) error {
 		return nil
 	case errors.Is(err, os.ErrPermission):
 		return runtime.Errorf(runtime.ErrUnavailable, "this user may not talk to the engine at %s; wolffia doctor says what helps", host)
+	case errors.Is(err, context.DeadlineExceeded):
+		return runtime.Errorf(runtime.ErrUnavailable, "%s: %w", what, e.silent(0))
 	case client.IsErrConnectionFailed(err):
 		return runtime.Errorf(runtime.ErrUnavailable, "no engine answers at %s: %w; wolffia doctor says what helps", host, err)
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"net"
 	"path/filepath"
@@ -29,7 +30,11 @@ func TestHungEngine(t *testing.T) {
 	step := func(string) {}
 	_, err = e.Image(t.Context(), step)
 	_, _, serr := e.Start(t.Context(), launchtest.Spec(func(*launch.Spec) {}), step)
-	for _, err := range []error{err, serr} {
+	_, eerr := e.End(t.Context(), true, false)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, lerr := e.Scan(ctx)
+	for _, err := range []error{err, serr, eerr, lerr} {
 		if !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "does not answer") {
 			t.Error(err)
 		}

@@ -109,7 +109,12 @@ func (k *keeper) keep() (err error) {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.Background(), boot.EndLimit)
 		defer cancel()
-		err = errors.Join(err, k.clean(ctx, false))
+		switch cerr := k.clean(ctx, false); {
+		case err == nil:
+			err = cerr
+		case cerr != nil: // most often for the same reason
+			fmt.Fprintln(os.Stderr, "end the sandbox in the engine:", cerr)
+		}
 	}()
 
 	progress("prepare what the engine is shown")
