@@ -43,7 +43,8 @@ type Config struct {
 
 	// WithoutRules says that Permissions were not read: see [Box.Brief].
 	WithoutRules bool `json:"-"`
-	newer        bool // and that they are of a newer version
+	// NewerRules says so too, since they are of a newer version of wolffia.
+	NewerRules bool `json:"-"`
 }
 
 // A Draft is the configuration of a sandbox that is about to exist.
@@ -186,7 +187,7 @@ func decode(text []byte) (*Config, error) {
 		c.Permissions, err = perm.ParseJSON(rules)
 	}
 	if errors.Is(err, perm.ErrNewer) {
-		c.WithoutRules, c.newer, err = true, true, nil
+		c.WithoutRules, c.NewerRules, err = true, true, nil
 	}
 	return c, err
 }

@@ -44,7 +44,7 @@ func withoutRules(text []byte) (less, rules []byte, ok bool) {
 
 // Whole returns an error if the rules were not read: then no sandbox may be started by c, and nothing may be written.
 func (c *Config) Whole() error {
-	if c.newer {
+	if c.NewerRules {
 		return runtime.Errorf(runtime.ErrUnsupported, "configuration of sandbox %s: %w: use that version, or remove the sandbox with wolffia rm %s", c.ID, perm.ErrNewer, c.ID)
 	}
 	if c.WithoutRules {

@@ -29,7 +29,7 @@ func Shape(c *Config, ownKernel bool) string {
 // warm reports whether a sandbox of this kind can be started before its codebase is known.
 func warm(c *Config) bool {
 	switch {
-	case c.WithoutRules, !c.Serves(), c.CopyOnWrite, c.Docker != nil:
+	case c.Whole() != nil, !c.Serves(), c.CopyOnWrite, c.Docker != nil:
 		return false
 	case c.RootTree, c.DroppedUID != 0, c.DroppedGID != 0: // root does not trust what is in run/
 		return false
