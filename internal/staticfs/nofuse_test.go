@@ -60,7 +60,7 @@ func TestWithoutFuse(t *testing.T) {
 		"static with a rule": {"--filter static --reveal .env=read", "textsecret", "0 hidden, 2 read-only"},
 		"static with all":    {"--filter static --preset full-access", "textsecretwritten\n", "0 hidden"},
 		"static with disk":   {"--filter static --disk 1g", "", "cannot enforce a limit of disk"},
-		"none":               {"--filter none", "", "rules that grant everything (--preset full-access)"},
+		"none":               {"--filter none", "", "(\".env=none\" of preset agent-safe), and nothing would enforce them"},
 		"none with all":      {"--filter none --preset full-access", "textsecretwritten\n", ""},
 		"another":            {"--filter some", "", `filter "some": it can be fuse, static or none`},
 	} {

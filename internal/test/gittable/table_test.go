@@ -154,6 +154,9 @@ func (c *inside) try(t testing.TB, w way, rig string, to target, tmp string) str
 	if to.with != "" && (said == "gone" || was == nil && c.host(t, order{Do: "get", Dir: path}) == "") {
 		said = "" // who makes a repository may destroy it
 	}
+	if said == "gone" && (to.path == "wt/.git" || to.path == ".git/worktrees/wt/commondir") {
+		said = "" // as by git worktree remove
+	}
 	if said == "changed" {
 		switch is := c.host(t, order{Do: "get", Dir: path}); {
 		case to.text == "" && to.with != "" && is == harmless, to.text != "" && is == "":
