@@ -70,7 +70,9 @@ func (t *tree) allowChecked(r *renaming, to openDir) (*replacement, error) {
 	var err error
 	if b.IsConfig() {
 		c := gitguard.Change{File: path, Old: old, New: text, Fresh: n.created, Root: t.remoteRoot, Linked: t.isLinked(r.to.dir, to)}
-		err = c.Check()
+		if err = c.Check(); err == nil && !n.created {
+			err = t.judgeRemotes(path, old, text)
+		}
 	} else {
 		err = b.Content(path, t.shown, text)
 	}

@@ -269,6 +269,38 @@ func (t *tree) judgeWorktree(file, old, text string, m moves) error {
 	return nil
 }
 
+// judgeRemotes returns the reason to refuse text as the configuration of a repository that was there before: a remote where a commit,
+// which git on the host checks out, can bring another repository, or a link to one. Git on the host executes its hooks at a push. A
+// repository with a .git that was there before stays there.
+func (t *tree) judgeRemotes(file, old, text string) error {
+	if t.copied != nil {
+		return nil
+	}
+	known := gitguard.Remotes(file, t.remoteRoot, old)
+	for _, dir := range gitguard.Remotes(file, t.remoteRoot, text) {
+		if slices.Contains(known, dir) || t.wasThere(path.Join(dir, gitSuffix)) {
+			continue
+		}
+		for _, top := range gitguard.Tracks(file, dir) {
+			if !t.isGone(path.Join(top, gitSuffix)) {
+				return fmt.Errorf("git on the host could check out another repository at %q, whose hooks a push executes: a remote in the codebase must be in no working tree", "/"+dir)
+			}
+		}
+	}
+	return nil
+}
+
+// wasThere reports whether there is a directory at a path from the root that this sandbox has not made.
+func (t *tree) wasThere(dir string) bool {
+	fd, errno := openBeneath(t.root.fd, dir, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if errno != 0 {
+		return false
+	}
+	defer unix.Close(fd)
+	obj, errno := t.stat(fdName{fd: fd})
+	return errno == 0 && obj.isDir() && !t.created.mayHave(obj.ident)
+}
+
 // gitDirOf returns the git directory to which text, the content of a file named .git, leads; "" if that is none.
 func gitDirOf(file, root, text string) string {
 	ways := gitguard.Ways(file, root, text)

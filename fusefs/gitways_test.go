@@ -212,6 +212,35 @@ func TestWaysOfRemotes(t *testing.T) {
 	})
 }
 
+// A commit that git on the host checks out brings no repository to which it pushes, if the sandbox did not make the one that pushes.
+func TestTrackedRemotes(t *testing.T) {
+	files := repository(".git")
+	for name, text := range repository("n/.git") {
+		files[name] = text
+	}
+	mountedBoth(t, gitSetup(files), func(t *testing.T, c *client) {
+		config := fileText(t, c.at(".git/config"))
+		remote := func(repo, url string) error {
+			return c.replace(repo+".git/config", config+"[remote \"x\"]\n\turl = "+url+"\n")
+		}
+		for _, dir := range []string{"up", "m/.git/objects", "new/.git/objects", "new/.git/refs"} {
+			fails(t, "mkdir", os.MkdirAll(c.at(dir), 0o755), 0)
+		}
+		tracked := syscall.EACCES
+		if c.copied {
+			tracked = 0
+		}
+		for _, url := range []string{"./up", "./later", "./m", "./x.git", "./n/up"} {
+			fails(t, url, remote("", url), tracked)
+			fails(t, "without", c.replace(".git/config", config), 0)
+		}
+		fails(t, "from a nested one", remote("n/", "../up"), tracked)
+		fails(t, "a repository that was there", remote("", "./n"), 0)
+		fails(t, "the repository itself", remote("n/", ".."), 0)
+		fails(t, "from one that was made inside", remote("new/", "../up"), 0)
+	})
+}
+
 // What an earlier server of the tree has recorded is guarded again, and what comes is recorded before it is written.
 func TestPointersAreKept(t *testing.T) {
 	dir := t.TempDir()

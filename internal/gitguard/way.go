@@ -103,6 +103,22 @@ func RemoteWays(file, top, text string) (ways []string, err error) {
 	return ways, nil
 }
 
+// Remotes returns where the remotes in text, the configuration file of a repository, are, as paths from the root of the tree.
+// Those on the network, and paths that Check refuses, are left out.
+func Remotes(file, root, text string) (dirs []string) {
+	settings, _ := gitconfig.Parse(text)
+	for i := range settings {
+		where, isPath := RemotePath(&settings[i])
+		if !isPath || settings[i].Section() != "remote" {
+			continue
+		}
+		if ways, err := localWay(topOf(file), root, where); err == nil {
+			dirs = append(dirs, last(ways))
+		}
+	}
+	return dirs
+}
+
 // RemotePath returns the path in the address of a remote or a submodule; isPath is false if s is none, or its address is
 // no path.
 func RemotePath(s *gitconfig.Setting) (where string, isPath bool) {
