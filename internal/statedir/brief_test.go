@@ -81,7 +81,7 @@ func TestBriefIsNotWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, _, err := d.Create(statedir.Draft{Config: &statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: "aaaaaaaaaaaa", Permissions: []perm.Rule{{Pattern: ".env", Level: perm.None}}}}}, nil)
+	b, _, err := d.Create(statedir.Draft{Config: &statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: "abcdefghijkl", Permissions: []perm.Rule{{Pattern: ".env", Level: perm.None}}}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,18 +110,11 @@ func TestBriefIsNotWritten(t *testing.T) {
 
 // Rules of which a newer version says more than this one knows start nothing, and are not lost. All else is read.
 func TestNewerRules(t *testing.T) {
-	d, err := statedir.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, _, err := d.Create(statedir.Draft{Config: &statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: "aaaaaaaaaaaa"}}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := create(t, open(t), id, "")
 	const rules = `"permissions":[{"pattern":"a","level":"none","hardlinks":true}]`
 	for _, text := range []string{
-		`{"id":"aaaaaaaaaaaa","name":"x",` + rules + `}`,
-		`{"id":"aaaaaaaaaaaa",` + rules + `,"name":"x","mounts":[]}`,
+		`{"id":"abcdefghijkl","name":"x",` + rules + `}`,
+		`{"id":"abcdefghijkl",` + rules + `,"name":"x","mounts":[]}`,
 	} {
 		if err := os.WriteFile(b.ConfigFile(), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -144,26 +137,19 @@ func TestNewerRules(t *testing.T) {
 
 // A configuration that others have written, with the rules in another place or damaged, is read as a whole.
 func TestBriefOfOtherConfigurations(t *testing.T) {
-	d, err := statedir.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, _, err := d.Create(statedir.Draft{Config: &statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: "aaaaaaaaaaaa"}}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := create(t, open(t), id, "")
 	const rules = `"permissions":[{"pattern":"a","level":"read"}]`
 	for text, want := range map[string]struct {
 		brief bool
 		name  string // "": an error
 	}{
-		`{"id":"aaaaaaaaaaaa","name":"x",` + rules + `}`:                 {true, "x"},
-		`{"id":"aaaaaaaaaaaa",` + rules + `,"name":"x"}`:                 {false, "x"},
-		`{"id":"aaaaaaaaaaaa",` + rules + `,"mounts":[],"name":"x"}`:     {false, "x"},
-		`{"id":"aaaaaaaaaaaa",` + rules + `,"name":"x","mounts":[]}`:     {false, "x"},
-		`{"id":"aaaaaaaaaaaa","name":"x",` + rules:                       {},
-		`{"id":"aaaaaaaaaaaa","name":"x",` + rules[:len(rules)-2] + `]}`: {true, "x"}, // whoever needs the rules finds out
-		`{"id":"aaaaaaaaaaaa","name":"x,` + rules + `}`:                  {},
+		`{"id":"abcdefghijkl","name":"x",` + rules + `}`:                 {true, "x"},
+		`{"id":"abcdefghijkl",` + rules + `,"name":"x"}`:                 {false, "x"},
+		`{"id":"abcdefghijkl",` + rules + `,"mounts":[],"name":"x"}`:     {false, "x"},
+		`{"id":"abcdefghijkl",` + rules + `,"name":"x","mounts":[]}`:     {false, "x"},
+		`{"id":"abcdefghijkl","name":"x",` + rules:                       {},
+		`{"id":"abcdefghijkl","name":"x",` + rules[:len(rules)-2] + `]}`: {true, "x"}, // whoever needs the rules finds out
+		`{"id":"abcdefghijkl","name":"x,` + rules + `}`:                  {},
 		`{"id":"bbbbbbbbbbbb","name":"x",` + rules + `}`:                 {},
 	} {
 		if err := os.WriteFile(b.ConfigFile(), []byte(text), 0o600); err != nil {
