@@ -110,6 +110,9 @@ func (j *judge) free(s *gitconfig.Setting) bool {
 	if valid != nil {
 		return valid(s)
 	}
+	if path.Base(j.change.File) == "config.worktree" && s.Section() != "core" {
+		return false // git adds it to what config has: another address of a remote, to which it pushes too
+	}
 	switch name {
 	case "branch.*.remote":
 		return s.Value == "." || j.remotes[s.Value]

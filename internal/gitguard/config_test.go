@@ -145,6 +145,25 @@ func TestPathsOfRemotes(t *testing.T) {
 	}
 }
 
+// What a working tree's own configuration says of remotes counts beside what the repository's says.
+func TestNoRemotesOfWorktrees(t *testing.T) {
+	for _, file := range []string{".git/config.worktree", ".git/worktrees/w/config.worktree"} {
+		for _, text := range []string{
+			"[remote \"origin\"]\n\turl = https://evil.example/x\n", "[remote \"origin\"]\n\tpushurl = https://evil.example/x\n", "[remote \"new\"]\n\turl = https://evil.example/x\n",
+			"[remote \"origin\"]\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n", "[branch \"main\"]\n\tremote = .\n", "[submodule \"m\"]\n\turl = https://evil.example/m.git\n",
+		} {
+			for _, fresh := range []bool{false, true} {
+				if err := (&Change{File: file, New: text, Fresh: fresh}).Check(); err == nil {
+					t.Errorf("%s, fresh %t, can have %q", file, fresh, text)
+				}
+			}
+		}
+		if err := (&Change{File: file, New: "[core]\n\tsparseCheckout = true\n[index]\n\tsparse = true\n"}).Check(); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
 // TestWhatIsThereStays: settings of the user's are not changed, removed or put elsewhere.
 func TestWhatIsThereStays(t *testing.T) {
 	replace := func(from, to string) string {
