@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"io"
 	"maps"
@@ -97,15 +98,20 @@ const sessionHeader = "Mcp-Session-Id"
 // Serve serves one request of a client.
 func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, c *Client) {
 	id := r.Header.Get(sessionHeader)
-	var s *httpSession
-	switch {
-	case id != "":
-		s = h.find(id, c.Key)
-	case r.Method == http.MethodPost:
-		s = h.begin(c)
-	default:
+	// A request that does not arrive, or begins no session, takes no session's place.
+	body, ok := h.readBody(w, r)
+	if !ok || r.Method == http.MethodPost && !hasGoodIDs(w, body) {
+		return
+	}
+	if id == "" && (r.Method != http.MethodPost || !initializes(body)) {
 		http.Error(w, "the request has no "+sessionHeader+": a session begins with a POST of initialize", http.StatusBadRequest)
 		return
+	}
+	var s *httpSession
+	if id != "" {
+		s = h.find(id, c.Key)
+	} else {
+		s = h.begin(c)
 	}
 	switch {
 	case s == nil && id != "":
@@ -116,10 +122,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, c *Client) {
 		http.Error(w, "too many sessions, or the service is being stopped: end a session, by DELETE", http.StatusServiceUnavailable)
 		return
 	}
-	defer h.release(s)
-	if body, ok := h.readBody(w, r); !ok || r.Method == http.MethodPost && !hasGoodIDs(w, body) {
-		return
-	}
+	defer h.release(s, r.Method == http.MethodDelete)
 	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), serverKey{}, s.server))
 	defer cancel()
 	switch r.Method {
@@ -164,6 +167,14 @@ func hasGoodIDs(w http.ResponseWriter, body []byte) bool {
 		}
 	}
 	return true
+}
+
+// initializes reports whether one of a body's messages is an initialize.
+func initializes(body []byte) bool {
+	return slices.ContainsFunc(split(bytes.TrimSpace(body)), func(text json.RawMessage) bool {
+		var is struct{ Method string }
+		return json.Unmarshal(text, &is) == nil && is.Method == "initialize"
+	})
 }
 
 // begin begins a session, of which one request is served. It is nil if there are too many: of
@@ -223,12 +234,14 @@ func (h *Handler) find(id, key string) *httpSession {
 	return s
 }
 
-// release notes the end of a request. A session that is not connected after its first one was
-// not initialized, or is closed: it ends.
-func (h *Handler) release(s *httpSession) {
+// release notes the end of a request. A session that is not initialized after its first one ends, as does one that the
+// request has closed. The library has both for a moment longer.
+func (h *Handler) release(s *httpSession, closed bool) {
 	var connected *sdk.ServerSession
 	for c := range s.server.sdk.Sessions() {
-		connected = c
+		if !closed && c.InitializeParams() != nil {
+			connected = c
+		}
 	}
 	h.mu.Lock()
 	s.requests--
