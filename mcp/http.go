@@ -100,10 +100,16 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, c *Client) {
 	id := r.Header.Get(sessionHeader)
 	// A request that does not arrive, or begins no session, takes no session's place.
 	body, ok := h.readBody(w, r)
-	if !ok || r.Method == http.MethodPost && !hasGoodIDs(w, body) {
+	if !ok {
 		return
 	}
-	if id == "" && (r.Method != http.MethodPost || !initializes(body)) {
+	var initializes bool
+	if r.Method == http.MethodPost {
+		if initializes, ok = lookAt(w, body); !ok {
+			return
+		}
+	}
+	if id == "" && !initializes {
 		http.Error(w, "the request has no "+sessionHeader+": a session begins with a POST of initialize", http.StatusBadRequest)
 		return
 	}
@@ -156,25 +162,26 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (body []byte,
 	return body, err == nil
 }
 
-// hasGoodIDs reports whether the library would read the ids of a body's messages as what they are; if not, it has answered.
-func hasGoodIDs(w http.ResponseWriter, body []byte) bool {
+// lookAt reports whether one of a body's messages is an initialize. ok is false if the library would read the id of one as another
+// id; then it has answered.
+func lookAt(w http.ResponseWriter, body []byte) (initializes, ok bool) {
 	for _, text := range split(bytes.TrimSpace(body)) {
-		if refused := refuseID(text); refused != nil {
+		var has struct {
+			ID     json.RawMessage
+			Method any
+		}
+		if json.Unmarshal(text, &has) != nil {
+			continue // the library says so
+		}
+		if refused := refuseID(has.ID); refused != nil {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusBadRequest)
 			_, _ = w.Write(refused)
-			return false
+			return false, false
 		}
+		initializes = initializes || has.Method == "initialize"
 	}
-	return true
-}
-
-// initializes reports whether one of a body's messages is an initialize.
-func initializes(body []byte) bool {
-	return slices.ContainsFunc(split(bytes.TrimSpace(body)), func(text json.RawMessage) bool {
-		var is struct{ Method string }
-		return json.Unmarshal(text, &is) == nil && is.Method == "initialize"
-	})
+	return initializes, true
 }
 
 // begin begins a session, of which one request is served. It is nil if there are too many: of

@@ -252,20 +252,19 @@ func decode(text []byte) (m jsonrpc.Message, refused []byte) {
 	if err != nil {
 		return nil, refusal(has.ID, jsonrpc.CodeInvalidRequest, err.Error())
 	}
-	if refused := refuseID(text); refused != nil {
+	if refused := refuseID(has.ID); refused != nil {
 		return nil, refused
 	}
 	return m, nil
 }
 
 // refuseID returns the reply to a message whose id would be read as another one; nil: it would not.
-func refuseID(text []byte) []byte {
-	var has struct{ ID json.RawMessage }
-	if err := json.Unmarshal(text, &has); err != nil || !isNumber(has.ID) {
+func refuseID(id json.RawMessage) []byte {
+	if !isNumber(id) {
 		return nil
 	}
-	if n, err := strconv.ParseInt(string(has.ID), 10, 64); err != nil || n > maxID || n < -maxID {
-		return refusal(has.ID, jsonrpc.CodeInvalidRequest, "the id is a number that would be read as another one: use an integer of at most 53 bits, or a string")
+	if n, err := strconv.ParseInt(string(id), 10, 64); err != nil || n > maxID || n < -maxID {
+		return refusal(id, jsonrpc.CodeInvalidRequest, "the id is a number that would be read as another one: use an integer of at most 53 bits, or a string")
 	}
 	return nil
 }
