@@ -315,10 +315,11 @@ func (c *configuration) set(f *pflag.Flag, settings []config.Setting) (err error
 	if f.Changed && !several {
 		return nil
 	}
-	if !f.Changed && several {
-		c.app.origins[f.Name] = placesOf(settings)
-	} else if !f.Changed {
+	if !f.Changed {
 		c.app.origins[f.Name] = s.Source.String()
+		if several {
+			c.app.origins[f.Name] = placesOf(settings)
+		}
 	}
 	if several {
 		var values []string
