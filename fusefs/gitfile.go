@@ -154,7 +154,7 @@ func (t *tree) mustExist(e *entry, obj *object) bool {
 
 // unlinksWorktree reports whether e is a part of a linked working tree that git worktree remove deletes: the file .git of one below the
 // root, or what makes the directory that the repository has for it a git directory. What is left executes nothing: files that come in
-// their place are checked. Those of wolffia --worktree stay, of which wolffia takes care itself.
+// their place are checked. Those of wolffia --worktree stay: wolffia removes them itself.
 func (t *tree) unlinksWorktree(e *entry) bool {
 	file := t.table.path(e.dir, e.name)
 	if e.name != gitSuffix {
