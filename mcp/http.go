@@ -115,15 +115,11 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, c *Client) {
 	}
 	var s *httpSession
 	if id != "" {
-		s = h.find(id, c.Key)
-	} else {
-		s = h.begin(c)
-	}
-	switch {
-	case s == nil && id != "":
-		http.Error(w, "session not found: initialize another", http.StatusNotFound)
-		return
-	case s == nil:
+		if s = h.find(id, c.Key); s == nil {
+			http.Error(w, "session not found: initialize another", http.StatusNotFound)
+			return
+		}
+	} else if s = h.begin(c); s == nil {
 		w.Header().Set("Retry-After", "60")
 		http.Error(w, "too many sessions, or the service is being stopped: end a session, by DELETE", http.StatusServiceUnavailable)
 		return
