@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"wolffia/internal/gitconfig"
-	"wolffia/internal/gitguard"
 )
 
 // A config reads the configuration files of one repository, or the user's own.
@@ -41,7 +40,6 @@ func (c *config) read(file string, depth int) {
 	for _, s := range settings {
 		if c.dir != "" && s.Section() == "core" && s.Key() == "worktree" && s.Value != "" {
 			c.top(absolute(c.dir, s.Value))
-			c.leads(file, c.dir, s.Value)
 		}
 	}
 	real, _, found := resolve(file)
@@ -97,13 +95,6 @@ func (c *config) top(dir string) {
 func (c *config) follow(s *gitconfig.Setting, file string, depth int) {
 	if strings.IndexByte(s.Value, 0) >= 0 || s.Value == "" {
 		return
-	}
-	if where, isPath := gitguard.RemotePath(s); isPath {
-		for _, top := range c.tops {
-			if _, ok := c.expand(top, where); ok && where[0] != '~' {
-				c.leads(file, top, where)
-			}
-		}
 	}
 	switch name := s.Section() + "." + s.Key(); {
 	case name == "include.path", name == "includeif.path":

@@ -51,6 +51,7 @@ type walker struct {
 	dirs      int           // read or pending; guarded by mu
 	stop      bool          // guarded by mu
 	found     []place       // guarded by mu
+	notGit    []string      // directories named as a bare repository; guarded by mu
 	named     []string      // files that were looked for; guarded by mu
 	marked    []string      // directories with a mark; guarded by mu
 	linked    []string      // links that were looked for; guarded by mu
@@ -212,8 +213,12 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 	}
 	// The walk enters what looks like a bare repository: its names must not hide
 	// repositories in it.
-	if d.has&(hasHead|hasCommonDir) == hasHead|hasCommonDir || d.has&(hasObjects|hasRefs) == hasObjects|hasRefs {
+	const own, linked = hasHead | hasObjects | hasRefs, hasHead | hasCommonDir
+	switch {
+	case d.has&own == own || d.has&linked == linked:
 		w.add(path, true)
+	case strings.HasSuffix(path, ".git") && path != ".git" && !strings.HasSuffix(path, "/.git"):
+		w.note(&w.notGit, path)
 	}
 	return d.below, nil
 }
