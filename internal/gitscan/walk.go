@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 
 	"wolffia/internal/beneath"
 	"wolffia/internal/gitconfig"
+	"wolffia/internal/gitguard"
 )
 
 const (
@@ -178,16 +180,6 @@ func (w *walker) note(list *[]string, path string) {
 	}
 }
 
-// The names that make a directory a repository.
-const (
-	hasHead = 1 << iota
-	hasObjects
-	hasRefs
-	hasCommonDir
-)
-
-var repoNames = map[string]int{"HEAD": hasHead, "objects": hasObjects, "refs": hasRefs, "commondir": hasCommonDir}
-
 // readDir reads the directory at path and returns the directories in it,
 // appended to below. buf is space to read with.
 func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []string) ([]string, error) {
@@ -208,14 +200,13 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 	if d.marked {
 		w.note(&w.marked, path)
 	}
-	if (path == ".git" || strings.HasSuffix(path, "/.git")) && d.has&hasHead != 0 {
+	if (path == ".git" || strings.HasSuffix(path, "/.git")) && slices.Contains(d.git, "HEAD") {
 		return below[:0], nil
 	}
 	// The walk enters what looks like a bare repository: its names must not hide
 	// repositories in it.
-	const own, linked = hasHead | hasObjects | hasRefs, hasHead | hasCommonDir
 	switch {
-	case d.has&own == own || d.has&linked == linked:
+	case gitguard.Complete(func(name string) bool { return slices.Contains(d.git, name) }):
 		w.add(path, true)
 	case strings.HasSuffix(path, ".git") && path != ".git" && !strings.HasSuffix(path, "/.git"):
 		w.note(&w.notGit, path)
@@ -229,7 +220,7 @@ type dir struct {
 	fd     int
 	prefix string   // of the paths of its entries
 	below  []string // directories in it
-	has    int      // of repoNames
+	git    []string // entries that make it a git directory
 	marked bool
 }
 
@@ -238,7 +229,9 @@ func (d *dir) entry(name []byte, typ uint8) {
 	if typ == unix.DT_UNKNOWN {
 		typ = statType(d.fd, string(name))
 	}
-	d.has |= repoNames[string(name)]
+	if gitguard.Essential(string(name)) {
+		d.git = append(d.git, string(name))
+	}
 	d.marked = d.marked || d.marks[string(name)]
 	path := func() string { return d.prefix + string(name) } // most files need none
 	if string(name) == ".git" && (typ == unix.DT_DIR || typ == unix.DT_REG || typ == unix.DT_LNK) {
