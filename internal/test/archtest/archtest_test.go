@@ -64,6 +64,7 @@ var allow = map[string][]string{
 	"internal/gituser":                {"internal/gitconfig", "internal/gitguard"},
 	"internal/gitscan":                {"internal/beneath", "internal/gitconfig", "internal/gitguard"},
 	"internal/hostgit":                {"internal/rmtree", "runtime"},
+	"internal/gitsync":                {"internal/beneath", "internal/excerpt", "internal/hostgit", "internal/rmtree", "internal/statefile", "internal/step", "runtime"},
 	"internal/hostsocket":             {"runtime"},
 	"internal/jobs":                   {"runtime"},
 	"internal/inside":                 {"internal/rawsock", "wire", "wire/client"},
