@@ -32,6 +32,8 @@ type SandboxConfig struct {
 	// CopyOnWrite keeps what the sandbox changes in its codebase beside the host's directory, which
 	// stays as it is: see [Reviewer]. It needs FilterFuse.
 	CopyOnWrite bool `json:"cow,omitempty"`
+	// GitDirs says whose the git directories of the codebase are; empty means GitPrivate.
+	GitDirs GitDirs `json:"gitDirs,omitempty"`
 	// MountPoint is where the codebase appears; empty means DefaultMountPoint.
 	MountPoint string `json:"mountPoint,omitempty"`
 	// Mounts are other host directories to show, unfiltered.

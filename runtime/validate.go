@@ -54,7 +54,7 @@ type problem func(format string, args ...any)
 
 // checks are what Validate checks.
 var checks = []func(*SandboxConfig, problem){
-	checkNames, checkPlaces, checkVolumes, checkImage, checkResources, checkReach, checkPorts, checkLifetimes, checkText, checkGit, checkPairs, checkPermissions, checkFilter,
+	checkNames, checkPlaces, checkVolumes, checkImage, checkResources, checkReach, checkPorts, checkLifetimes, checkText, checkGit, checkGitDirs, checkPairs, checkPermissions, checkFilter,
 }
 
 // Validate checks what can be checked without looking at the host. The error names

@@ -40,6 +40,8 @@ type Config struct {
 	// access to it.
 	RootTree bool   `json:"rootTree,omitempty"`
 	User     string `json:"user"` // the user's name inside
+	// PrivateGit is set if the sandbox's git directories are its own, in [Git].
+	PrivateGit bool `json:"privateGit,omitempty"`
 
 	// WithoutRules says that Permissions were not read: see [Box.Brief].
 	WithoutRules bool `json:"-"`

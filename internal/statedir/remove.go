@@ -52,7 +52,7 @@ func removeAt(path string) error {
 	step.Reached("remove: configuration gone")
 	return errors.Join(
 		removeNames(filepath.Join(path, "run"), []string{upperDir, workDir}, runNames),
-		removeNames(path, []string{cowDir}, boxNames),
+		removeNames(path, []string{cowDir, gitDir}, boxNames),
 	)
 }
 

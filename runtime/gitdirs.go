@@ -1,0 +1,44 @@
+package runtime
+
+import "context"
+
+// A GitDirs says whose the git directories are that a sandbox sees in its codebase.
+type GitDirs string
+
+// The git directories.
+const (
+	// GitPrivate: each name .git is the sandbox's own copy. Commits, and moves of branches, cross
+	// to the host's repository and back, as the host's git has checked them: see [GitSyncer]. A
+	// codebase that no process serves ([SandboxConfig.Serves]), or one with CopyOnWrite, has none.
+	GitPrivate GitDirs = ""
+	// GitInPlace: they are the host's own, and the rules alone say what a sandbox may change in them.
+	// What it writes there, git on the host may execute.
+	GitInPlace GitDirs = "in-place"
+)
+
+// A GitSyncer is a Runtime whose sandboxes have git directories of their own, which are the same as
+// the host's again after each command. Use a type assertion to find out whether a Runtime can.
+type GitSyncer interface {
+	// SyncGit brings the repositories of a sandbox and of the host to the same state, as far as
+	// neither loses something by it: what each command does when it ends. Of a sandbox that does
+	// not run, or has no git directories of its own, it only says what is pending. It may be called
+	// at the same time as others, in any process. Its error is one of the sandbox; a repository
+	// that cannot be synchronised is pending.
+	SyncGit(ctx context.Context, sandboxID string) (*GitReport, error)
+}
+
+// A GitReport is what a SyncGit did.
+type GitReport struct {
+	// Lines are for the user: what was rewritten or deleted, and what stays on its side, and why.
+	Lines []string
+	// Pending is the reason why something stays inside that would be lost with the sandbox, such as
+	// an operation of git that is in progress; empty: nothing would be.
+	Pending string
+}
+
+// checkGitDirs checks whose the git directories are.
+func checkGitDirs(c *SandboxConfig, bad problem) {
+	if c.GitDirs != GitPrivate && c.GitDirs != GitInPlace {
+		bad("git directories %q: they can be %q, or left out (the sandbox's own)", c.GitDirs, GitInPlace)
+	}
+}
