@@ -102,7 +102,7 @@ type gitUse struct {
 	syncs, from int // of the box when the command began
 	ended       sync.Once
 	over        sync.Once
-	lines       []string
+	report      *runtime.GitReport
 }
 
 // begin brings both sides to the same state for a command that is about to start, and watches them until end is called. It
@@ -142,9 +142,9 @@ func (u *gitUse) end() {
 	})
 }
 
-// finish takes over what a command that has ended has changed, and returns lines about that for the user. If nothing was
-// changed it costs one system call.
-func (u *gitUse) finish(ctx context.Context) []string {
+// finish takes over what a command that has ended has changed, and returns what crossed while it ran; nil: git has changed nothing
+// inside. That costs one system call.
+func (u *gitUse) finish(ctx context.Context) *runtime.GitReport {
 	if u == nil {
 		return nil
 	}
@@ -155,12 +155,12 @@ func (u *gitUse) finish(ctx context.Context) []string {
 			u.sync(ctx)
 		}
 		if u.gitBox.syncs != u.syncs {
-			u.lines = u.linesFrom(u.from)
+			u.report = &runtime.GitReport{Lines: u.linesFrom(u.from), Pending: pendingGit(u.box)}
 		}
 		step.Reached("git: synchronised")
 	})
 	u.end()
-	return u.lines
+	return u.report
 }
 
 // SyncGit implements [runtime.GitSyncer].

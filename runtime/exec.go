@@ -70,10 +70,9 @@ type ExecResult struct {
 	Denied *Denials
 	// Refused is what the network has refused, as Denied.
 	Refused *Refusals
-	// Git are lines for the user about what crossed between the sandbox's repositories and the
-	// host's while it ran, and what did not. Most commands have none. Names in them are the
-	// sandbox's: quote them before printing.
-	Git []string
+	// Git is what crossed between the sandbox's repositories and the host's while it ran, and
+	// what did not; nil: git inside has changed nothing.
+	Git *GitReport
 }
 
 // Truncated reports whether output was dropped.
@@ -117,7 +116,7 @@ type Exit struct {
 	Session     *SessionStatus // nil if it did not run in a session
 	Denied      *Denials       // what the rules have denied while it ran; nil: nothing
 	Refused     *Refusals      // what the network has refused while it ran; nil: nothing
-	Git         []string       // see ExecResult
+	Git         *GitReport     // see ExecResult
 	// StdoutEnd and StderrEnd are, of a JobOutput, the offsets behind the last bytes that it has sent.
 	StdoutEnd, StderrEnd uint64
 }

@@ -30,6 +30,7 @@ type GitSyncer interface {
 // A GitReport is what a SyncGit did.
 type GitReport struct {
 	// Lines are for the user: what was rewritten or deleted, and what stays on its side, and why.
+	// Most reports have none. Names in them are the sandbox's: quote them before printing.
 	Lines []string
 	// Pending is the reason why something stays inside that would be lost with the sandbox, such as
 	// an operation of git that is in progress; empty: nothing would be.
