@@ -75,9 +75,9 @@ func (t *tree) statNode(n *node) (*object, syscall.Errno) {
 	if parent == nil {
 		return nil, syscall.ESTALE
 	}
-	dir, errno := t.halves(parent)
+	dir, errno := t.dirOf(parent, name)
 	if errno != 0 {
-		return nil, errno
+		return nil, t.checkSame(n, nil, errno)
 	}
 	defer dir.release()
 	a, errno := t.locate(dir, name)
@@ -137,14 +137,14 @@ func (t *tree) mode(o *object, level perm.Level, inside states) uint32 {
 		bits = 0o777
 	case unix.S_IFDIR:
 		// The gate decides about each name inside, unless all have the same level.
-		if l, ok := t.constant(inside); ok && l < perm.Checked {
+		if l, ok := t.constant(inside); ok && l < perm.Write {
 			bits &^= 0o222
 		}
 	default:
 		switch {
 		case level < perm.Read:
 			bits &^= 0o777
-		case level < perm.Checked, level == perm.Checked && !t.created.mayHave(o.ident):
+		case level < perm.Write:
 			bits &^= 0o222
 		}
 	}
@@ -154,7 +154,7 @@ func (t *tree) mode(o *object, level perm.Level, inside states) uint32 {
 // attr fills in the presented attributes of o. inside is the state inside a directory.
 func (t *tree) attr(o *object, level perm.Level, inside states, a *fuse.Attr) {
 	*a = fuse.Attr{
-		Ino: o.Ino, Size: o.Size, Blocks: o.Blocks,
+		Ino: t.number(o), Size: o.Size, Blocks: o.Blocks,
 		Atime: uint64(o.Atime.Sec), Atimensec: o.Atime.Nsec,
 		Mtime: uint64(o.Mtime.Sec), Mtimensec: o.Mtime.Nsec,
 		Ctime: uint64(o.Ctime.Sec), Ctimensec: o.Ctime.Nsec,

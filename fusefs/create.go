@@ -12,12 +12,12 @@ import (
 )
 
 // newName is the common part of all operations that make a name. The gate decides by the
-// name alone, so its answer does not tell whether the name exists. do makes the entry, whose
+// name alone, so its answer does not tell whether the name exists. do makes the entry, an object of the type typ, whose
 // directory is open as d, and fills in the reply.
-func (t *tree) newName(o op, in *fuse.InHeader, name string, isDir bool, do func(e *entry, d *openDir) syscall.Errno) fuse.Status {
+func (t *tree) newName(o op, in *fuse.InHeader, name string, typ uint32, do func(e *entry, d *openDir) syscall.Errno) fuse.Status {
 	e, errno := t.entry(in.NodeId, name)
 	if errno == 0 {
-		errno = t.allowName(o, in, &e, isDir)
+		errno = t.allowName(o, in, &e, typ == unix.S_IFDIR)
 	}
 	if errno != 0 {
 		return fuse.Status(errno)
@@ -30,7 +30,7 @@ func (t *tree) newName(o op, in *fuse.InHeader, name string, isDir bool, do func
 		t.renameMu.RLock()
 		defer t.renameMu.RUnlock()
 	}
-	d, errno := t.acquireDir(e.dir)
+	d, errno := t.acquireEntry(&e, true)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
@@ -40,8 +40,8 @@ func (t *tree) newName(o op, in *fuse.InHeader, name string, isDir bool, do func
 		return fuse.Status(errno)
 	}
 	defer release()
-	if t.completes(&e, d) {
-		return fuse.Status(t.deny(o, in, e.dir, name, perm.Checked, syscall.EACCES, becomesGit))
+	if why := t.guards(&e, d, typ); why != "" {
+		return fuse.Status(t.deny(o, in, e.dir, name, perm.Write, syscall.EACCES, why))
 	}
 	if t.copied != nil {
 		e.dir.layers.mu.Lock()
@@ -50,6 +50,8 @@ func (t *tree) newName(o op, in *fuse.InHeader, name string, isDir bool, do func
 	errno = do(&e, &d)
 	if errno == syscall.EEXIST {
 		errno = t.taken(o, in, &e, d)
+	} else if errno == 0 {
+		t.changedGit(&e)
 	}
 	return fuse.Status(errno)
 }
@@ -115,10 +117,7 @@ func (t *tree) makeWithMode(o op, in *fuse.InHeader, name string, mode uint32, o
 		typ = unix.S_IFDIR
 	}
 	mode &= 0o7777 &^ setID
-	return t.newName(o, in, name, o == opMkdir, func(e *entry, d *openDir) syscall.Errno {
-		if why := t.misleadsGit(e, typ, nil); why != "" {
-			return t.deny(o, in, e.dir, name, perm.Checked, syscall.EACCES, why)
-		}
+	return t.newName(o, in, name, typ, func(e *entry, d *openDir) syscall.Errno {
 		made := mode
 		if t.copied != nil && o == opMkdir {
 			made |= 0o700 // it is moved from the work directory
@@ -132,18 +131,14 @@ func (t *tree) makeWithMode(o op, in *fuse.InHeader, name string, mode uint32, o
 		if mode&t.umask != 0 || made != mode {
 			t.restoreMode(d.fd, name, mode)
 		}
-		n, errno := t.find(in, e, *d, nil, out)
-		t.noteCreated(n, d.fd, name)
+		_, errno = t.find(in, e, *d, nil, out)
 		return errno
 	})
 }
 
 // Symlink makes a symbolic link, which the server never follows.
 func (t *tree) Symlink(_ <-chan struct{}, in *fuse.InHeader, target, name string, out *fuse.EntryOut) fuse.Status {
-	return t.newName(opSymlink, in, name, false, func(e *entry, d *openDir) syscall.Errno {
-		if why := t.misleadsGit(e, unix.S_IFLNK, func() bool { return leads(target) && t.isBelowGit(e.dir) }); why != "" {
-			return t.deny(opSymlink, in, e.dir, name, perm.Checked, syscall.EACCES, why)
-		}
+	return t.newName(opSymlink, in, name, unix.S_IFLNK, func(e *entry, d *openDir) syscall.Errno {
 		errno := t.make(d, name, false, func(dir int, name string) syscall.Errno {
 			return errnoOf(unix.Symlinkat(target, dir, name))
 		})
@@ -167,15 +162,15 @@ func (t *tree) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.E
 	if errno := t.needCopy(opLinkFrom, &in.InHeader, src); errno != 0 {
 		return fuse.Status(errno)
 	}
-	return t.newName(opLink, &in.InHeader, name, false, func(e *entry, d *openDir) syscall.Errno {
+	return t.newName(opLink, &in.InHeader, name, src.typ, func(e *entry, d *openDir) syscall.Errno {
+		if parent, was := t.table.place(src); t.git != nil && parent != nil && t.isPrivate(parent, was) != t.isPrivate(e.dir, name) {
+			return syscall.EXDEV // what is private and what the host has are different files
+		}
 		h, errno := t.acquireLocked(src, usePath)
 		if errno != 0 {
 			return errno
 		}
 		defer h.release()
-		if why := t.misleadsGit(e, src.typ, func() bool { return t.linkMisleads(e.dir, fdName{fd: h.fd}) }); why != "" {
-			return t.deny(opLink, &in.InHeader, e.dir, name, perm.Checked, syscall.EACCES, why)
-		}
 		errno = t.make(d, name, false, func(dir int, name string) syscall.Errno { return t.linkFD(h.fd, dir, name) })
 		if errno == 0 {
 			t.table.alias(src)
@@ -221,10 +216,7 @@ func (t *tree) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.Stat
 // Create makes a file and opens it. Without O_EXCL it opens a file that exists.
 func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
 	out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
-	return t.newName(opCreate, &in.InHeader, name, false, func(e *entry, d *openDir) syscall.Errno {
-		if why := t.misleadsGit(e, unix.S_IFREG, nil); why != "" {
-			return t.deny(opCreate, &in.InHeader, e.dir, name, perm.Checked, syscall.EACCES, why)
-		}
+	return t.newName(opCreate, &in.InHeader, name, unix.S_IFREG, func(e *entry, d *openDir) syscall.Errno {
 		mode := in.Mode & 0o7777 &^ setID
 		file := -1
 		errno := t.make(d, name, false, func(dir int, name string) (errno syscall.Errno) {
@@ -248,9 +240,6 @@ func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 		if errno != 0 {
 			unix.Close(file)
 			return errno
-		}
-		if t.level(e, false) == perm.Checked {
-			t.created.add(fdName{fd: file}, obj)
 		}
 		n := t.enter(e, lookupResult{obj: obj, fd: -1, upper: d.upper}, &out.EntryOut)
 		h := t.fds.add(n, useWrite, file)
@@ -286,9 +275,7 @@ func (t *tree) openExisting(in *fuse.CreateIn, e *entry, d openDir, out *fuse.Cr
 		t.Forget(n.id, 1)
 		return syscall.ESTALE // as above
 	}
-	if l == perm.Checked && !t.maySet(n, attrChange{truncates: true}) {
-		errno = t.deny(opSetattr, &in.InHeader, n, "", l, syscall.EACCES, "")
-	} else if h, got := t.acquireLocked(n, useWrite); got != 0 {
+	if h, got := t.acquireLocked(n, useWrite); got != 0 {
 		errno = got
 	} else {
 		errno = t.resize(h, 0)

@@ -81,17 +81,26 @@ func (t *tree) list(o op, in *fuse.ReadIn, add func(*entry, openDir, fuse.DirEnt
 	if t.copied != nil {
 		return fuse.Status(t.listMerged(dir, h, in.Offset, add))
 	}
+	offset := in.Offset
+	switch {
+	case offset == gitOffset:
+		offset = 0
+	case offset == 0 && t.owns(dir.getState(), gitName):
+		if more, errno := t.listOwn(dir, h, add); errno != 0 || !more {
+			return fuse.Status(errno)
+		}
+	}
 	fd, errno := t.openList(h.fd)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
 	defer unix.Close(fd)
-	if in.Offset != 0 {
-		if _, err := unix.Seek(fd, int64(in.Offset), unix.SEEK_SET); err != nil {
+	if offset != 0 {
+		if _, err := unix.Seek(fd, int64(offset), unix.SEEK_SET); err != nil {
 			return fuse.Status(errnoOf(err))
 		}
 	}
-	last, errno := t.entries(dir, fd, in.Offset, add)
+	last, errno := t.entries(dir, fd, offset, add)
 	if last != 0 {
 		t.table.listed(dir, listing, last)
 	}
@@ -147,8 +156,11 @@ func (t *tree) visible(e *entry, fd int, d *fuse.DirEntry) bool {
 	case ".":
 		return true
 	}
-	if strings.HasPrefix(e.name, ownPrefix) {
+	if strings.HasPrefix(e.name, ownPrefix) || t.owns(e.dir.getState(), e.name) { // the sandbox's own .git was the first
 		return false
+	}
+	if t.git != nil && e.dir.ident().dev != t.git.device {
+		d.Ino |= apartBit // as tree.number
 	}
 	if d.Mode&unix.S_IFMT == 0 { // a file system without types in its listings
 		obj, errno := t.stat(fdName{fd, e.name})

@@ -17,9 +17,7 @@
 // # Where an operation is allowed
 //
 // gate.go: the table gate has an errno for each operation and level, check reads it, and
-// tree.allow and tree.allowName apply it to an object and to a name. At the level
-// [perm.Checked], for parts of git directories, gitfile.go and gitrename.go decide further.
-// Rename has conditions of its own, in allowRename, and moves what was judged by them (renamehost.go).
+// tree.allow and tree.allowName apply it to an object and to a name. Rename has conditions of its own, in allowRename, and moves what was judged by them (renamehost.go).
 //
 // # Deadlocks
 //
@@ -67,6 +65,11 @@
 // The server needs Linux 5.8, and /proc in its mount namespace. It notices changes by the host
 // from Linux 5.13 on, on file systems that have file handles. Rules change without side
 // effects from 6.16 on, and the kernel aborts a stuck server from 6.15 on.
+//
+// # Private git directories
+//
+// With Options.Git each name .git is the sandbox's own (private.go): dirOf finds the directory that has it, in a store beside
+// the tree. What the sandbox makes in the working tree does not become a git directory for the host (gitguard.go).
 //
 // # Copied trees
 //

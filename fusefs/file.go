@@ -6,8 +6,6 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
-
-	"wolffia/perm"
 )
 
 // openRead returns a handle for reading the node called id, if the gate allows o. The caller
@@ -52,10 +50,6 @@ func (t *tree) openWrite(o op, in *fuse.InHeader, id uint64) (writing, syscall.E
 		return writing{}, errno
 	}
 	h, errno := t.acquire(n, useWrite)
-	if errno == 0 && n.getLevel() == perm.Checked && !(t.mayChange(o, n) && t.createdInside(h)) {
-		h.release() // another file has taken its place meanwhile
-		errno = t.deny(o, in, n, "", perm.Checked, syscall.EACCES, createdOutside)
-	}
 	if errno != 0 {
 		lock.RUnlock()
 	}
@@ -101,11 +95,6 @@ func (t *tree) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, 
 		return 0, fuse.Status(errno)
 	}
 	defer h.release()
-	if h.node.getLevel() == perm.Checked {
-		if p := t.part(h.node, ""); !p.Writes() {
-			return t.writeOnce(in, h.handle, p, data)
-		}
-	}
 	off, flags := int64(in.Offset), 0
 	if in.Flags&unix.O_APPEND != 0 && in.WriteFlags&fuse.WRITE_CACHE == 0 {
 		off, flags = atEnd, unix.RWF_APPEND

@@ -89,14 +89,13 @@ type errnos [perm.Write + 1]syscall.Errno
 var (
 	visible     = errnos{perm.None: syscall.ENOENT}
 	reads       = errnos{perm.None: syscall.ENOENT, perm.View: syscall.EACCES}
-	writes      = errnos{perm.None: syscall.ENOENT, perm.View: syscall.EACCES, perm.Read: syscall.EACCES, perm.Checked: syscall.EACCES}
-	changesName = errnos{perm.None: syscall.EACCES, perm.View: syscall.EACCES, perm.Read: syscall.EACCES, perm.Checked: syscall.EACCES}
+	writes      = errnos{perm.None: syscall.ENOENT, perm.View: syscall.EACCES, perm.Read: syscall.EACCES}
+	changesName = errnos{perm.None: syscall.EACCES, perm.View: syscall.EACCES, perm.Read: syscall.EACCES}
 )
 
-func refused(name string, e syscall.Errno) row { return row{name, errnos{e, e, e, e, e}, true} }
+func refused(name string, e syscall.Errno) row { return row{name, errnos{e, e, e, e}, true} }
 
-// gate is the access policy of the tree: operation x level -> errno. What it refuses at
-// perm.Checked, gitfile.go may allow.
+// gate is the access policy of the tree: operation x level -> errno.
 var gate = [opLinkFrom + 1]row{
 	opLookup:      {name: "lookup", errno: visible},
 	opGetattr:     {name: "getattr", errno: visible},
@@ -178,7 +177,7 @@ type Denial struct {
 	PID   uint32        // of the caller, in the mount's pid namespace; 0 if it has none there
 	UID   uint32        // of the caller, in the mount's user namespace
 	Errno syscall.Errno // returned to the caller
-	Why   string        // what git on the host would do with it; empty if the level explains the refusal
+	Why   string        // what git on the host would do with it; "": the level explains the refusal
 	Rules Rules         `json:"-"` // the rules that decided
 }
 
@@ -186,7 +185,7 @@ type Denial struct {
 func (t *tree) allow(o op, c *fuse.InHeader, n *node) syscall.Errno {
 	l := n.getLevel()
 	e := check(o, l)
-	if e == 0 || l == perm.Checked && t.mayChange(o, n) {
+	if e == 0 {
 		return 0
 	}
 	return t.deny(o, c, n, "", l, e, "")
@@ -202,12 +201,11 @@ func (t *tree) allowed(o op, c *fuse.InHeader, id uint64) (*node, syscall.Errno)
 }
 
 // allowName returns the gate's errno for o on the name e, 0 if it allows that, and reports a
-// denial. At perm.Checked it allows opUnlink, opRmdir and opRename: the caller decides
-// about those by the object.
+// denial.
 func (t *tree) allowName(o op, c *fuse.InHeader, e *entry, isDir bool) syscall.Errno {
 	l := t.level(e, isDir)
 	errno := check(o, l)
-	if errno == 0 || l == perm.Checked && (o == opUnlink || o == opRmdir || o == opRename || t.mayMake(o, e)) {
+	if errno == 0 {
 		return 0
 	}
 	return t.deny(o, c, e.dir, e.name, l, errno, "")

@@ -36,9 +36,6 @@ func (t *tree) auditKernelDenial(c *fuse.InHeader, n *node) {
 		}
 		l = inside
 	}
-	if l == perm.Checked && (n.isDir() || t.created.mayHave(n.ident())) {
-		return // as well
-	}
 	if t.report == nil || l >= perm.Write || c.Pid == 0 {
 		return
 	}

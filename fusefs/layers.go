@@ -100,8 +100,13 @@ const apartBit = 1 << 62
 // inUpper reports whether n is in the upper layer of a copied tree.
 func (n *node) inUpper() bool { return n.layers != nil && n.layers.upper.Load() }
 
-// merges reports whether the directory n shows what the host has.
-func (n *node) merges() bool { return n.layers == nil || n.layers.merges.Load() }
+// merges reports whether the directory n shows what the host has, so that the host changes it.
+func (n *node) merges() bool {
+	if n.layers == nil {
+		return !n.private()
+	}
+	return n.layers.merges.Load()
+}
 
 // newUpperLayer opens the layer of opts, for newTree. root is the tree's root directory.
 func newUpperLayer(opts *Options, logger *slog.Logger) (layer *upperLayer, upper int, err error) {

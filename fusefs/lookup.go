@@ -64,13 +64,14 @@ func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fu
 	}
 	t.renameMu.RLock()
 	defer t.renameMu.RUnlock()
-	d, errno := t.acquireDir(e.dir)
-	if errno != 0 {
+	known := t.table.child(e.dir, name)
+	d, errno := t.acquireEntry(&e, false)
+	if errno == 0 {
+		_, errno = t.find(in, &e, d, known, out)
+		d.release()
+	} else if !t.isApart(e.dir, name) {
 		return fuse.Status(errno)
 	}
-	defer d.release()
-	known := t.table.child(e.dir, name)
-	_, errno = t.find(in, &e, d, known, out)
 	if errno == syscall.ENOENT {
 		if t.table.vanish(e.dir, name, known) {
 			t.pinOrphan(known)
@@ -191,6 +192,9 @@ func (t *tree) lookupHost(e *entry, fd int, known *node) (lookupResult, syscall.
 	}
 	if !e.dir.watched.Load() {
 		obj, errno := t.examineInto(obj, fdName{fd, e.name})
+		if errno == 0 && t.git != nil && e.name == gitName && isWhiteout(obj) {
+			errno = syscall.ENOENT
+		}
 		return lookupResult{obj: obj, fd: -1}, errno
 	}
 	if obj := t.ifOpen(known, fdName{fd, e.name}); obj != nil {
@@ -204,6 +208,9 @@ func (t *tree) lookupHost(e *entry, fd int, known *node) (lookupResult, syscall.
 		return lookupResult{fd: -1}, errno
 	}
 	obj, errno = t.examineInto(obj, fdName{fd: path})
+	if errno == 0 && t.git != nil && e.name == gitName && isWhiteout(obj) {
+		errno = syscall.ENOENT
+	}
 	if errno != 0 {
 		unix.Close(path)
 		return lookupResult{fd: -1}, errno
@@ -247,7 +254,7 @@ func (t *tree) enter(e *entry, r lookupResult, out *fuse.EntryOut) *node {
 	t.pruneIfFull()
 	if r.fd >= 0 {
 		h := t.fds.add(n, usePath, r.fd)
-		if n.isDir() && !n.watched.Load() && !n.inUpper() {
+		if n.isDir() && !n.watched.Load() && !n.inUpper() && !n.private() {
 			t.watch.add(n, h.fd)
 			// It may have changed before the watch began.
 			if again, errno := t.examine(fdName{fd: h.fd}); errno == 0 {

@@ -33,8 +33,6 @@ type node struct {
 
 	validatedAt atomic.Int64 // when it was last found at its name, by tree.clock
 
-	unlinked atomic.Bool // a file whose name was removed through the tree
-
 	asked   atomic.Bool // the kernel has asked for the attributes of a file that has names elsewhere
 	watched atomic.Bool // the host's changes are noticed: of what is in the directory, or of the file, by whatever name
 

@@ -138,9 +138,9 @@ func (t *tree) validate(n *node, now int64, fresh time.Duration) (int64, syscall
 		if parent == nil {
 			return 0, syscall.ENOENT
 		}
-		d, errno := t.halves(parent)
+		d, errno := t.dirOf(parent, name)
 		if errno != 0 {
-			return 0, errno
+			return 0, t.checkSame(n, nil, errno)
 		}
 		o, _, errno := t.statEntry(d, name)
 		d.release()
@@ -193,6 +193,14 @@ func (t *tree) step(dir *handle, n *node) (*handle, syscall.Errno) {
 		}
 		defer lower.release()
 		dir = lower
+	}
+	if t.isApart(parent, name) {
+		own, errno := t.dirOf(parent, name)
+		if errno != 0 {
+			return nil, t.checkSame(n, nil, errno)
+		}
+		defer own.release()
+		dir = own.handle
 	}
 	fd, errno := openBeneath(dir.fd, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if errno != 0 {

@@ -4,7 +4,6 @@ import (
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
-	"wolffia/perm"
 )
 
 // Unlink removes a name that is not a directory's.
@@ -28,7 +27,7 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string) syscall.Errno {
 	}
 	t.renameMu.Lock()
 	defer t.renameMu.Unlock()
-	d, errno := t.acquireDir(e.dir)
+	d, errno := t.acquireEntry(&e, false)
 	if errno != 0 {
 		return errno
 	}
@@ -45,25 +44,25 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string) syscall.Errno {
 			return errno
 		}
 	}
-	checked := t.level(&e, obj.isDir()) == perm.Checked
-	if (checked && !t.created.has(a, obj) || t.mustExist(&e, obj)) && !t.unlinksWorktree(&e) {
-		return t.deny(o, in, e.dir, name, perm.Checked, syscall.EACCES, createdOutside)
-	}
 	switch {
 	case isDir && !obj.isDir():
 		return syscall.ENOTDIR
 	case !isDir && obj.isDir():
 		return syscall.EISDIR
 	}
+	mirrored := t.git != nil && isDir && e.dir.getState().path >= 0 && name != gitName
+	if mirrored && t.storeHas(e.dir, name) {
+		return syscall.ENOTEMPTY
+	}
 	victim := t.openVictim(&e)
 	if errno := t.unlink(&d, name, obj, victim); errno != 0 {
 		return errno
 	}
-	if victim == nil || obj.isDir() {
-		t.created.remove(obj)
-	} else {
-		victim.unlinked.Store(true) // release forgets that it was created inside
+	if at, errno := t.storePath(e.dir, name); mirrored && errno == 0 {
+		t.dropStored(at)
 	}
+	t.left(&e)
+	t.changedGit(&e)
 	if t.table.vanish(e.dir, name, victim) {
 		t.pinOrphan(victim)
 	}

@@ -19,8 +19,7 @@ type renaming struct {
 	srcAt, dstAt   fdName // where they are
 	srcOwn, dstOwn bool   // in the upper layer of a copied tree
 
-	copyFirst []*node        // what has to be copied to the upper layer before
-	pointers  []movedPointer // that move with a directory
+	copyFirst []*node // what has to be copied to the upper layer before
 }
 
 // Rename moves or exchanges names. Both must be writable for the object that comes to lie
@@ -57,14 +56,17 @@ func (t *tree) Rename(_ <-chan struct{}, in *fuse.RenameIn, a, b string) fuse.St
 	return fuse.Status(syscall.EBUSY)
 }
 
+// movesDir reports whether r moves a directory.
+func (r *renaming) movesDir() bool { return r.src.isDir() || r.swap && r.dst != nil && r.dst.isDir() }
+
 // rename does r, or sets r.copyFirst. The caller holds t.renameMu for writing.
 func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
-	from, errno := t.acquireDir(r.from.dir)
+	from, errno := t.acquireEntry(&r.from, false)
 	if errno != 0 {
 		return errno
 	}
 	defer func() { from.release() }() // as the rename leaves it
-	to, errno := t.acquireDir(r.to.dir)
+	to, errno := t.acquireEntry(&r.to, true)
 	if errno != 0 {
 		return errno
 	}
@@ -85,20 +87,17 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 	if errno = t.lookAt(r, from, to); errno != 0 {
 		return errno
 	}
-	replaced, errno := t.allowRename(r, to)
-	if errno != 0 {
+	if errno = t.allowRename(r, to); errno != 0 {
 		return errno
 	}
 	if errno = t.checkMoving(r); errno != 0 {
 		return errno
 	}
-	if replaced != nil {
-		return t.put(r, replaced, &from, &to)
+	mirrored := t.git != nil && r.movesDir() && r.from.dir.getState().path >= 0 && r.from.name != gitName
+	if mirrored && r.dst != nil && !r.swap && t.storeHas(r.to.dir, r.to.name) {
+		return syscall.ENOTEMPTY
 	}
 	victim := t.openVictim(&r.to)
-	if r.dst == nil && t.level(&r.to, r.src.isDir()) == perm.Checked {
-		flags |= unix.RENAME_NOREPLACE // a file that the host has just made could be git's lock
-	}
 	// Of two names of one file rename(2) changes nothing. The kernel renames its nodes anyway.
 	same := r.dst != nil && r.dst.ident == r.src.ident
 	if t.copied != nil {
@@ -109,6 +108,12 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 	if errno != 0 || r.copyFirst != nil {
 		return errno
 	}
+	if mirrored {
+		t.moveMirror(r)
+	}
+	if !r.swap && !same {
+		t.left(&r.from)
+	}
 	if !r.swap && !same && (t.copied == nil || r.dstOwn) {
 		t.quota.removed(victim, r.dst)
 	}
@@ -116,18 +121,13 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 		victim.layers.setLowerPath(lowerPathOf(r.to.dir, r.to.name))
 	}
 	t.table.move(r.from.dir, r.from.name, r.to.dir, r.to.name, r.swap || same)
-	t.pointers.move(r.pointers)
 	t.applyRules(&r.to)
+	t.changedGit(&r.to)
+	t.changedGit(&r.from)
 	if r.swap || same {
 		t.applyRules(&r.from)
 	} else {
 		t.pinOrphan(victim)
-	}
-	if !same {
-		t.created.remove(r.dst)
-		if !r.src.isDir() && t.level(&r.to, false) == perm.Write {
-			t.created.remove(r.src) // index.lock is the index now
-		}
 	}
 	return 0
 }
@@ -160,11 +160,9 @@ func (t *tree) lookAt(r *renaming, from, to openDir) (errno syscall.Errno) {
 	return errno
 }
 
-// allowRename asks the gate about each name with each object that is there before or after,
-// compares what holds inside directories, and has checked files decided by allowChecked. It
-// returns the replacement to do instead of the rename, nil to do the rename. The directory of r.to
-// is open as to.
-func (t *tree) allowRename(r *renaming, to openDir) (*replacement, syscall.Errno) {
+// allowRename asks the gate about each name with each object that is there before or after, and compares what
+// holds inside directories. The directory of r.to is open as to.
+func (t *tree) allowRename(r *renaming, to openDir) syscall.Errno {
 	type end struct {
 		*entry
 		obj *object
@@ -176,57 +174,21 @@ func (t *tree) allowRename(r *renaming, to openDir) (*replacement, syscall.Errno
 			ends = append(ends, end{&r.from, r.dst})
 		}
 	}
-	var checked *entry
 	for _, e := range ends {
 		if errno := t.allowName(opRename, r.in, e.entry, e.obj.isDir()); errno != 0 {
-			return nil, errno
-		}
-		if t.level(e.entry, e.obj.isDir()) == perm.Checked {
-			checked = e.entry
+			return errno
 		}
 	}
-	refuse := func(e *entry, why string) (*replacement, syscall.Errno) {
-		return nil, t.deny(opRename, r.in, e.dir, e.name, perm.Checked, syscall.EACCES, why)
+	if why := t.guards(&r.to, to, r.src.typ()); why != "" {
+		return t.deny(opRename, r.in, r.to.dir, r.to.name, perm.Write, syscall.EACCES, why)
 	}
-	movesDir := r.src.isDir() || r.swap && r.dst != nil && r.dst.isDir()
-	switch {
-	case t.mustStay(&r.from, r.src):
-		return refuse(&r.from, createdOutside)
-	case r.dst != nil && (r.swap || r.dst.isDir()) && t.mustStay(&r.to, r.dst):
-		return refuse(&r.to, createdOutside)
-	case r.dst == nil && t.completes(&r.to, to):
-		return refuse(&r.to, becomesGit)
-	case t.isAside(&r.to, false):
-		return refuse(&r.to, asideOfGit)
-	case r.swap && t.isAside(&r.from, false):
-		return refuse(&r.from, asideOfGit)
-	case t.misleads(r.to.dir, r.from.dir, r.src, r.srcAt):
-		return refuse(&r.to, leadsGit)
-	case r.swap && r.dst != nil && t.misleads(r.from.dir, r.to.dir, r.dst, r.dstAt):
-		return refuse(&r.from, leadsGit)
-	case t.stalls(&r.to, r.src.typ()):
-		return refuse(&r.to, stallsGit)
-	case r.swap && r.dst != nil && t.stalls(&r.from, r.dst.typ()):
-		return refuse(&r.from, stallsGit)
-	case checked == nil && (movesDir || r.swap && t.copied == nil) && !t.alike(r):
-		return nil, syscall.EXDEV // mv(1) then copies, name by name
-	case checked == nil:
-		if why := t.renameStrays(r); why != "" {
-			return refuse(&r.to, why)
-		}
-		return nil, 0
+	if r.swap && r.dst != nil && t.stalls(&r.from, r.dst.typ()) {
+		return t.deny(opRename, r.in, r.from.dir, r.from.name, perm.Write, syscall.EACCES, stallsGit)
 	}
-	if why := t.strays(r.to.dir, r.to.name, r.src.typ()); why != "" {
-		return refuse(&r.to, why)
+	if (r.movesDir() || r.swap && t.copied == nil) && !t.alike(r) {
+		return syscall.EXDEV // mv(1) then copies, name by name
 	}
-	replaced, err := t.allowChecked(r, to)
-	if err != nil {
-		if errno, ok := err.(syscall.Errno); ok && errno != syscall.EACCES {
-			return nil, errno
-		}
-		return refuse(checked, err.Error())
-	}
-	return replaced, 0
+	return 0
 }
 
 // applyRules gives the node at e, if the kernel has one, the level of its new name. Nodes
@@ -245,4 +207,13 @@ func (t *tree) applyRules(e *entry) {
 	}
 	n.setLevel(l, in)
 	n.validatedAt.Store(t.clock())
+}
+
+// moveMirror moves the mirrors of directories that r has moved: see privateGit.
+func (t *tree) moveMirror(r *renaming) {
+	from, bad := t.storePath(r.from.dir, r.from.name)
+	to, worse := t.storePath(r.to.dir, r.to.name)
+	if bad == 0 && worse == 0 {
+		t.moveStored(from, to, r.swap)
+	}
 }

@@ -5,7 +5,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/gitguard"
 	"wolffia/perm"
 )
 
@@ -19,14 +18,12 @@ import (
 func (t *tree) alike(r *renaming) bool {
 	a, b := &r.from, &r.to
 	return t.inside(a.dir.getState(), a.name, true).path == t.inside(b.dir.getState(), b.name, true).path &&
-		(!t.rules.Checks() || gitguard.PlaceOf(t.table.path(a.dir, a.name)) == gitguard.PlaceOf(t.table.path(b.dir, b.name))) &&
 		(t.copied != nil || t.level(a, false) == t.level(b, false) && t.level(a, true) == t.level(b, true))
 }
 
 // mayBecomeDir reports whether another sandbox could have a directory at e.
 func (t *tree) mayBecomeDir(e *entry) bool {
-	l := t.level(e, true)
-	return l == perm.Write || l == perm.Checked && t.part(e.dir, e.name).Makes(true)
+	return t.level(e, true) == perm.Write
 }
 
 // renameHost does r, which is allowed, in a direct tree, whose directories are open as from and to. The caller

@@ -107,7 +107,7 @@ func (t *tree) stateOf(at *trail, known map[*trail]perm.State) perm.State {
 		at = at.up
 	}
 	for _, at := range slices.Backward(way) {
-		s = t.rules.Enter(s, at.name)
+		s = t.inside(both(s), at.name, true).path
 		known[at] = s
 	}
 	return s

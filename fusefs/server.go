@@ -25,7 +25,6 @@ type Rules interface {
 	Enter(s perm.State, name string) perm.State
 	Child(s perm.State, name string, dir bool) perm.Level
 	Constant(s perm.State) (l perm.Level, ok bool)
-	Checks() bool
 }
 
 var _ Rules = (*perm.Policy)(nil)
@@ -46,20 +45,12 @@ type Options struct {
 	// Owner is the presented owner of all objects.
 	Owner Owner
 
-	// Shown is the absolute path of the tree inside the sandbox. Files by which git finds
-	// repositories may have paths below it; with "" they may have no absolute path.
-	Shown string
+	// Unguarded lets a sandbox make in the working tree what git on the host would take for a git directory, or hang at.
+	Unguarded bool
 
-	// Same is set if the host has Root at the path Shown too: only then may remotes of repositories have absolute paths,
-	// since git on the host uses them.
-	Same bool
-
-	// Pointed is called with the paths from the root of all files written through the tree by which git on the host finds a
-	// directory elsewhere, before one more of them is written; after an error it is not. Pointers are those of an earlier
-	// server of the tree: no link comes onto the ways of what was written before a sandbox was stopped either. nil: they
-	// are not kept.
-	Pointed  func(files []string) error
-	Pointers []string
+	// Git keeps the git directories of a direct tree apart from the host's; nil serves the host's by the rules. With Copy
+	// it must be nil.
+	Git *Git
 
 	// Copy keeps changes out of Root; nil makes them in Root.
 	Copy *Copy
@@ -244,13 +235,9 @@ func newTree(opts *Options) (*tree, error) {
 func blankTree(opts *Options) (t *tree, err error) {
 	t = &tree{
 		RawFileSystem: fuse.NewDefaultRawFileSystem(),
-		owner:         opts.Owner, shown: opts.Shown, noWatch: opts.NoWatch, timeout: opts.Timeout, report: opts.Denied,
+		owner:         opts.Owner, unguarded: opts.Unguarded, noWatch: opts.NoWatch, timeout: opts.Timeout, report: opts.Denied,
 		copyLimit: copyLimit, start: time.Now(), euid: uint32(os.Geteuid()), umask: proc.Umask(), logger: opts.Logger,
 	}
-	if opts.Same {
-		t.remoteRoot = opts.Shown
-	}
-	t.pointers.keep = opts.Pointed
 	if opts.Quota > 0 {
 		t.quota = newQuota(opts.Quota)
 	}
@@ -317,6 +304,20 @@ func (t *tree) settle(dir int, rules Rules, opts *Options) (err error) {
 	if errno != 0 {
 		return fmt.Errorf("stat the root of the tree: %w", errno)
 	}
+	if opts.Git != nil {
+		if opts.Copy != nil {
+			return errors.New("serve a tree: Options.Git is for direct trees")
+		}
+		if t.git, err = newPrivateGit(opts.Git, obj); err != nil {
+			return fmt.Errorf("open the private git directories: %w", err)
+		}
+		defer func() {
+			if err != nil {
+				t.git.close()
+				t.git = nil
+			}
+		}()
+	}
 	n := newNode(obj)
 	n.setLevel(max(rules.RootLevel(), perm.View), both(rules.Root()))
 	if t.copied != nil {
@@ -331,8 +332,6 @@ func (t *tree) settle(dir int, rules Rules, opts *Options) (err error) {
 	t.root = t.fds.add(n, usePath, root) // held until close, as copied.lower
 	if t.copied != nil {
 		t.quota.begin(t.used())
-	} else {
-		t.loadPointers(opts.Pointers)
 	}
 	if !opts.NoWatch && localOnly(fs.Type) {
 		t.watchRoot()

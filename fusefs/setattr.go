@@ -7,8 +7,6 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
-
-	"wolffia/perm"
 )
 
 // SetAttr changes mode, size and times. The owner can only be set to what it is.
@@ -32,13 +30,6 @@ func (t *tree) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut)
 func (t *tree) setAttr(n *node, in *fuse.SetAttrIn) syscall.Errno {
 	mode, setsMode := in.GetMode()
 	size, setsSize := in.GetSize()
-	probes := n.getLevel() == perm.Checked && t.probesModes(n, in)
-	if n.getLevel() == perm.Checked && !probes && !t.maySet(n, attrChange{mode, setsMode, setsSize && size == 0, setsSize && size != 0}) {
-		return t.deny(opSetattr, &in.InHeader, n, "", perm.Checked, syscall.EACCES, "")
-	}
-	if setsMode && t.closes(n, mode) {
-		return t.deny(opSetattr, &in.InHeader, n, "", perm.Checked, syscall.EACCES, createdOutside)
-	}
 	if uid, ok := in.GetUID(); ok && uid != t.owner.UID {
 		return syscall.EPERM
 	}
@@ -57,7 +48,7 @@ func (t *tree) setAttr(n *node, in *fuse.SetAttrIn) syscall.Errno {
 		defer lock.RUnlock()
 	}
 	if setsMode {
-		if errno := t.chmod(n, mode, probes); errno != 0 {
+		if errno := t.chmod(n, mode); errno != 0 {
 			return errno
 		}
 	}
@@ -70,8 +61,8 @@ func (t *tree) setAttr(n *node, in *fuse.SetAttrIn) syscall.Errno {
 }
 
 // chmod sets the mode of n. It opens a file for writing before the mode may forbid that, for
-// a process that has the file open. If probes is set, it changes the bits to execute only.
-func (t *tree) chmod(n *node, mode uint32, probes bool) syscall.Errno {
+// a process that has the file open.
+func (t *tree) chmod(n *node, mode uint32) syscall.Errno {
 	if n.isRegular() && mode&0o600 != 0o600 {
 		if w, errno := t.acquire(n, useWrite); errno == 0 {
 			t.fds.prefer(n)
@@ -83,16 +74,6 @@ func (t *tree) chmod(n *node, mode uint32, probes bool) syscall.Errno {
 		return errno
 	}
 	defer h.release()
-	switch {
-	case probes:
-		o, errno := t.stat(fdName{fd: h.fd})
-		if errno != 0 || o.typ() != unix.S_IFREG {
-			return syscall.EACCES
-		}
-		mode = uint32(o.Mode)&0o666 | mode&0o111
-	case n.getLevel() == perm.Checked && (!t.createdInside(h) || !t.maySet(n, attrChange{mode: mode, setsMode: true})):
-		return syscall.EACCES // another file has taken its place, as in resize
-	}
 	return t.chmodFD(h.fd, mode)
 }
 
@@ -127,9 +108,6 @@ func (t *tree) truncate(n *node, size int64) syscall.Errno {
 
 // resize sets the size of the file that h is open for writing of.
 func (t *tree) resize(h *handle, size int64) syscall.Errno {
-	if h.node.getLevel() == perm.Checked && (!t.createdInside(h) || !t.maySet(h.node, attrChange{truncates: size == 0, resizes: size != 0})) {
-		return syscall.EACCES // another file has taken its place meanwhile
-	}
 	grown, errno := t.quota.grow(h.node, h.fd, 0, 0)
 	if errno != 0 {
 		return errno

@@ -29,26 +29,24 @@ func ServeBlank(ctx context.Context, dev *os.File, opts *Options) (*Server, erro
 // errGiven is returned for a second directory.
 var errGiven = errors.New("the tree has its directory already, or is unmounted")
 
-// Give makes a tree of [ServeBlank] that of the directory root, of which O_PATH is enough and which Give duplicates. same is
-// Options.Same of it. It can be called once; after an error it may be called again.
-func (s *Server) Give(root int, rules Rules, same bool) error {
+// Give makes a tree of [ServeBlank] that of the directory root, of which O_PATH is enough and which Give duplicates. git and
+// unguarded are those of Options. It can be called once; after an error it may be called again.
+func (s *Server) Give(root int, rules Rules, git *Git, unguarded bool) error {
 	t := s.tree
 	t.rulesMu.Lock()
 	defer t.rulesMu.Unlock()
 	if t.root != nil || t.ended {
 		return errGiven
 	}
-	if same {
-		t.remoteRoot = t.shown
-	}
+	t.unguarded = unguarded
 	// The kernel has nothing in its caches: what it was answered counts for no time, and the rest was refused.
-	return t.settle(root, rules, &Options{NoWatch: t.noWatch})
+	return t.settle(root, rules, &Options{NoWatch: t.noWatch, Git: git})
 }
 
 // Rehearse does as [Server.Give] for a tree that no one sees, so that what is slow for the first time is over before.
 func (s *Server) Rehearse(root int, rules Rules) error {
 	like := s.tree
-	t, err := blankTree(&Options{Owner: like.owner, Shown: like.shown, Logger: like.logger, FDs: 16, Memory: 1 << 20})
+	t, err := blankTree(&Options{Owner: like.owner, Logger: like.logger, FDs: 16, Memory: 1 << 20})
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,14 @@ func (s states) renamed() bool { return s.path != s.lower }
 
 // childLevel returns the level of the entry called name of a directory with the states s.
 func (t *tree) childLevel(s states, name string, isDir bool) perm.Level {
+	switch {
+	case s.path == inPrivate && name == HostsName, s.path == inHosts && name != alternates:
+		return perm.Read
+	case s.path == inHosts:
+		return perm.None
+	case s.path == inPrivate, t.owns(s, name):
+		return perm.Write
+	}
 	l := t.rules.Child(s.path, name, isDir)
 	if s.renamed() {
 		l = min(l, t.rules.Child(s.lower, name, isDir))
@@ -29,6 +37,12 @@ func (t *tree) inside(s states, name string, isDir bool) states {
 	if !isDir {
 		return states{}
 	}
+	switch {
+	case s.path == inHosts, s.path == inPrivate && name == HostsName:
+		return both(inHosts)
+	case s.path == inPrivate, t.owns(s, name):
+		return both(inPrivate)
+	}
 	in := both(t.rules.Enter(s.path, name))
 	if s.renamed() {
 		in.lower = t.rules.Enter(s.lower, name)
@@ -38,6 +52,12 @@ func (t *tree) inside(s states, name string, isDir bool) states {
 
 // constant is Rules.Constant for both states: ok if all inside has the level l.
 func (t *tree) constant(s states) (l perm.Level, ok bool) {
+	switch s.path {
+	case inPrivate:
+		return perm.Write, true
+	case inHosts:
+		return perm.Read, true
+	}
 	l, ok = t.rules.Constant(s.path)
 	if !s.renamed() {
 		return l, ok

@@ -40,13 +40,11 @@ type tree struct {
 	// modeMu is held while a mode changes: asOwner changes one for a moment.
 	modeMu sync.Mutex
 
-	owner   Owner
-	timeout time.Duration
-	shown   string // Options.Shown
-	// remoteRoot is shown if remotes may have absolute paths below it, else ""; see Options.Same.
-	remoteRoot string
-	report     func(Denial)
-	logger     *slog.Logger
+	owner     Owner
+	timeout   time.Duration
+	report    func(Denial)
+	unguarded bool // Options.Unguarded
+	logger    *slog.Logger
 
 	copyLimit time.Duration // how long a copy may take: the constant, but in a test
 
@@ -56,17 +54,15 @@ type tree struct {
 	proc      int    // /proc/self/fd
 	bornKnown bool   // the backing file system keeps the birth time of an inode
 
-	table   *table
-	fds     *fdCache
-	root    *handle // nil: it is given later; guarded by rulesMu until then
-	created createdInodes
+	table *table
+	fds   *fdCache
+	root  *handle // nil: it is given later; guarded by rulesMu until then
 
-	beginnings beginnings
-	pointers   pointers
-	writeback  writeback
+	writeback writeback
 
 	quota  *quota      // nil: no limit
 	copied *upperLayer // nil: changes go to the host's directory
+	git    *privateGit // nil: git directories are served by the rules
 
 	noWatch bool // Options.NoWatch, for Give
 	ended   bool // it is unmounted; guarded by rulesMu
@@ -161,9 +157,6 @@ func (t *tree) release(n *node) {
 	if t.quota != nil && len(t.table.links(n)) == 0 {
 		t.quota.forgotten(n, fd)
 	}
-	if n.unlinked.Load() {
-		t.created.forget(n.ident())
-	}
 	t.fds.forget(n)
 }
 
@@ -181,6 +174,7 @@ func (t *tree) close() {
 		t.fds.forget(n)
 	}
 	t.root.release()
+	t.git.close()
 	if t.copied != nil {
 		t.copied.lower.release()
 		unix.Close(t.copied.work)

@@ -218,7 +218,8 @@ func (t *tree) openHome(n *node) (openDir, string, syscall.Errno) {
 	if parent == nil {
 		parent = t.root.node
 	}
-	dir, errno := t.acquireDir(parent)
+	e := newEntry(parent, name)
+	dir, errno := t.acquireEntry(&e, false)
 	return dir, name, errno
 }
 

@@ -174,7 +174,7 @@ func (s *shim) adopt(req *boot.SpareRequest, rules *os.File) error {
 		return err
 	}
 	step.Reached("adopt: begun")
-	asked, err := s.tree.send(boot.TreeRequest{Op: boot.AskAdopt, Path: req.Config.CodebasePath}, rules)
+	asked, err := s.tree.send(boot.TreeRequest{Op: boot.AskAdopt, Path: req.Config.CodebasePath, Git: boot.TreeGitOf(req.Config)}, rules)
 	if err != nil {
 		return err
 	}

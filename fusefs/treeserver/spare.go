@@ -15,12 +15,14 @@ import (
 
 // adopt serves the directory path by the rules in the file for the spare's user. If it serves a codebase already, that must
 // be this one, by the same rules.
-func (t *treeServer) adopt(path string, file *os.File) error {
-	take := t.confirm
+func (t *treeServer) adopt(path string, git boot.TreeGit, file *os.File) error {
+	var err error
 	if t.boot.Blank {
-		take = t.fill
+		err = t.fill(path, git, file)
+	} else {
+		err = t.confirm(path, file)
 	}
-	if err := take(path, file); err != nil {
+	if err != nil {
 		return err
 	}
 	t.codebase, t.spare = path, false
@@ -43,7 +45,7 @@ func (t *treeServer) rehearse(path string, file *os.File) error {
 }
 
 // fill gives the blank tree the directory path, by the rules in the file.
-func (t *treeServer) fill(path string, file *os.File) error {
+func (t *treeServer) fill(path string, g boot.TreeGit, file *os.File) error {
 	root, policy, err := t.given(path, file)
 	if err != nil {
 		return err
@@ -54,7 +56,12 @@ func (t *treeServer) fill(path string, file *os.File) error {
 	if err != nil {
 		return err
 	}
-	if err := t.server.Give(root, policy, path == t.boot.MountPoint); err != nil {
+	own, err := openPrivate(t.boot.Run, path, g)
+	if err != nil {
+		return err
+	}
+	defer own.close()
+	if err := t.server.Give(root, policy, own.options(), g.Unguarded); err != nil {
 		return fmt.Errorf("serve the tree: %w", err)
 	}
 	t.served = served

@@ -105,22 +105,20 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 	if b.Blank {
 		serve = fusefs.ServeBlank
 	}
-	pointers, err := statedir.Pointers(b.Run)
+	own, err := openPrivate(b.Run, b.Codebase, b.Git)
 	if err != nil {
 		return err
 	}
+	defer own.close()
 	t.server, err = serve(context.Background(), device, &fusefs.Options{
 		Root: root, Rules: t.policy.Load(), Copy: layer.options(),
-		Owner:    treeOwner(b),
-		Shown:    b.MountPoint,
-		Same:     b.MountPoint == b.Codebase,
-		Quota:    b.Disk,
-		Memory:   memory,
-		Logger:   log,
-		Denied:   t.denied,
-		Pointers: pointers,
-		Pointed:  func(files []string) error { return statedir.SetPointers(b.Run, files) },
-		Walked:   func() { t.send(&boot.TreeReply{Walked: true}) },
+		Git: own.options(), Unguarded: b.Git.Unguarded,
+		Owner:  treeOwner(b),
+		Quota:  b.Disk,
+		Memory: memory,
+		Logger: log,
+		Denied: t.denied,
+		Walked: func() { t.send(&boot.TreeReply{Walked: true}) },
 	})
 	if err != nil {
 		return fmt.Errorf("serve the tree: %w", err)

@@ -60,7 +60,7 @@ func (t *treeServer) serve() {
 			err := runtime.Errorf(runtime.ErrConflict, "the tree server waits for a user, or has one")
 			switch {
 			case req.Op == boot.AskAdopt && t.spare:
-				err = t.adopt(req.Path, file)
+				err = t.adopt(req.Path, req.Git, file)
 			case req.Op == boot.AskRehearse && t.spare:
 				err = t.rehearse(req.Path, file)
 			}

@@ -94,18 +94,31 @@ type TreeParams struct {
 	Codebase   string `json:"codebase,omitempty"` // its path on the host; of no use with Blank
 	MountPoint string `json:"mountPoint"`         // where the sandbox sees it
 	// UID and GID are those of statedir.Config. InEngine says that the mount shows them.
-	UID      int   `json:"uid"`
-	GID      int   `json:"gid"`
-	InEngine bool  `json:"inEngine,omitempty"`
-	RootTree bool  `json:"rootTree,omitempty"` // as in statedir.Config
-	Copied   bool  `json:"copied,omitempty"`   // the codebase is copied on write
-	Memory   int64 `json:"memory,omitempty"`   // the sandbox's limit, in bytes; 0: none
-	Disk     int64 `json:"disk,omitempty"`     // the same
+	UID      int     `json:"uid"`
+	GID      int     `json:"gid"`
+	InEngine bool    `json:"inEngine,omitempty"`
+	RootTree bool    `json:"rootTree,omitempty"` // as in statedir.Config
+	Copied   bool    `json:"copied,omitempty"`   // the codebase is copied on write
+	Memory   int64   `json:"memory,omitempty"`   // the sandbox's limit, in bytes; 0: none
+	Disk     int64   `json:"disk,omitempty"`     // the same
+	Git      TreeGit `json:"git,omitzero"`       // of no use with Blank
 	// Spare says that the sandbox has no user yet: one comes with AskAdopt. With Blank, so does the codebase.
 	Spare bool `json:"spare,omitempty"`
 	Blank bool `json:"blank,omitempty"`
 	// Review says that no mount is served: the tree server only answers requests until its control socket hangs up.
 	Review bool `json:"review,omitempty"`
+}
+
+// A TreeGit says how a tree server treats git directories. The zero value serves them by the rules.
+type TreeGit struct {
+	Private     bool `json:"private,omitempty"`     // they are the sandbox's own: see fusefs.Git
+	Credentials bool `json:"credentials,omitempty"` // copies of the host's have its credentials
+	Unguarded   bool `json:"unguarded,omitempty"`   // fusefs.Options.Unguarded
+}
+
+// TreeGitOf returns the TreeGit of a sandbox.
+func TreeGitOf(c *statedir.Config) TreeGit {
+	return TreeGit{Private: c.PrivateGit, Unguarded: c.GitDirs == runtime.GitInPlace}
 }
 
 // Subject returns what an engine's program works on: the tag or the id of a sandbox, or a state

@@ -150,11 +150,12 @@ const (
 
 // A TreeRequest is a request of the shim to the tree server.
 type TreeRequest struct {
-	ID    uint64 `json:"id"`
-	Op    string `json:"op"`
-	Path  string `json:"path,omitempty"`  // for adopt
-	Since int64  `json:"since,omitempty"` // for denials: so many are known already
-	At    Dir    `json:"at,omitzero"`     // for rules: the directory that the client finds at the codebase's path, for which they were made
+	ID    uint64  `json:"id"`
+	Op    string  `json:"op"`
+	Path  string  `json:"path,omitempty"`  // for adopt
+	Git   TreeGit `json:"git,omitzero"`    // for adopt
+	Since int64   `json:"since,omitempty"` // for denials: so many are known already
+	At    Dir     `json:"at,omitzero"`     // for rules: the directory that the client finds at the codebase's path, for which they were made
 
 	Review *Review `json:"review,omitempty"`
 }

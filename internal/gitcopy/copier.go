@@ -1,0 +1,209 @@
+package gitcopy
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/beneath"
+	"wolffia/internal/statefile"
+)
+
+const (
+	gitName = ".git"
+	// hostsName is fusefs.HostsName.
+	hostsName = "wolffia-host"
+)
+
+// Options are options of Open; all but Credentials are required.
+type Options struct {
+	// Codebase is the path of the codebase on the host.
+	Codebase string
+	// Dir is the directory of the sandbox's private git directories, open for reading: package statedir names what is in
+	// it. Open takes it over.
+	Dir *os.File
+	// Store and Work are the names of two directories in Dir. Work gets temporary names.
+	Store, Work string
+	// Hosts is the name of the file in Dir that has the paths of the host's git directories; Mark of the one that Changed makes.
+	Hosts, Mark string
+	// Begin is called with a complete copy, and the path of its .git in the store, before the sandbox can see it.
+	Begin func(copy, at string) error
+	// Credentials copies credentials in configurations too.
+	Credentials bool
+}
+
+// A Copier makes private git directories. It implements fusefs.GitHost, and is safe for concurrent use.
+type Copier struct {
+	Options
+	work int
+
+	mu    sync.Mutex
+	hosts []string // paths of the host's git directories, by their numbers; guarded by mu
+	open  []int    // descriptors of these, -1 if not open yet; guarded by mu
+	temps int      // guarded by mu
+}
+
+// Open returns a Copier. The caller closes it.
+func Open(o Options) (*Copier, error) {
+	c := &Copier{Options: o}
+	var err error
+	if c.work, err = beneath.Open(int(o.Dir.Fd()), o.Work, unix.O_RDONLY|unix.O_DIRECTORY, 0); err != nil {
+		return nil, fmt.Errorf("open %s of the private git directories: %w", o.Work, err)
+	}
+	err = statefile.Read(filepath.Join(o.Dir.Name(), o.Hosts), &c.hosts)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		unix.Close(c.work)
+		return nil, fmt.Errorf("read %s of the private git directories: %w", o.Hosts, err)
+	}
+	for range c.hosts {
+		c.open = append(c.open, -1)
+	}
+	return c, nil
+}
+
+// Close closes what Open has opened. No call of another method may follow.
+func (c *Copier) Close() error {
+	for _, fd := range append(c.open, c.work) {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+	return c.Dir.Close()
+}
+
+// Changed makes the mark.
+func (c *Copier) Changed() {
+	fd, err := beneath.Open(int(c.Dir.Fd()), c.Mark, unix.O_WRONLY|unix.O_CREAT|unix.O_NOFOLLOW, 0o600)
+	if err == nil {
+		unix.Close(fd)
+	}
+}
+
+// Objects returns a descriptor of the host's git directory number n, which stays c's.
+func (c *Copier) Objects(n int) (int, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n < 0 || n >= len(c.hosts) {
+		return -1, false
+	}
+	if c.open[n] < 0 {
+		fd, err := unix.Open(c.hosts[n], unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return -1, false
+		}
+		c.open[n] = fd
+	}
+	return c.open[n], true
+}
+
+// number returns the number of the host's git directory at the absolute path, which gets the next one if it has none.
+func (c *Copier) number(dir string) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := slices.Index(c.hosts, dir); n >= 0 {
+		return n, nil
+	}
+	all := append(slices.Clone(c.hosts), dir)
+	if err := statefile.Write(filepath.Join(c.Dir.Name(), c.Hosts), all); err != nil {
+		return -1, fmt.Errorf("record the host's git directory %s: %w", dir, err)
+	}
+	c.hosts, c.open = all, append(c.open, -1)
+	return len(all) - 1, nil
+}
+
+// temp returns an unused name in work.
+func (c *Copier) temp() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.temps++
+	return "p" + strconv.Itoa(c.temps)
+}
+
+// Pin implements fusefs.GitHost.
+func (c *Copier) Pin(dir, store int, at string) error {
+	st, err := lstat(dir, gitName)
+	if err != nil {
+		return err
+	}
+	tmp := c.temp()
+	made, err := c.copyTo(tmp, dir, st)
+	if err == nil && made {
+		err = c.Begin(filepath.Join(c.Dir.Name(), c.Work, tmp), filepath.Join(at, gitName))
+	}
+	if err == nil {
+		err = unix.Renameat2(c.work, tmp, store, gitName, unix.RENAME_NOREPLACE)
+	}
+	return err // what is left is removed at the next start
+}
+
+// copyTo makes the copy called tmp of the entry .git of dir, which is st; made tells that it is a repository.
+func (c *Copier) copyTo(tmp string, dir int, st *unix.Stat_t) (made bool, err error) {
+	here, err := os.Readlink(procPath(dir))
+	if err != nil {
+		return false, err
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		git, err := beneath.Open(dir, gitName, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			return false, err
+		}
+		return true, c.repository(tmp, os.NewFile(uintptr(git), filepath.Join(here, gitName)), false)
+	case unix.S_IFREG:
+		text, err := readAt(dir, gitName, maxPointer)
+		if err != nil {
+			return false, err
+		}
+		to, is := strings.CutPrefix(strings.TrimRight(string(text), "\r\n"), "gitdir: ")
+		if !is {
+			return false, c.put(c.work, tmp, text) // git says what is wrong with it
+		}
+		return c.elsewhere(tmp, here, to, func() error { return c.put(c.work, tmp, text) })
+	case unix.S_IFLNK:
+		to, err := os.Readlink(filepath.Join(procPath(dir), gitName))
+		if err != nil {
+			return false, err
+		}
+		return c.elsewhere(tmp, here, to, func() error { return unix.Symlinkat(to, c.work, tmp) })
+	}
+	return false, unix.ENOENT
+}
+
+// elsewhere makes a private repository of the git directory to, which the .git of the directory here names, if it is out
+// of the codebase; else it calls same, and the way is the same inside.
+func (c *Copier) elsewhere(tmp, here, to string, same func() error) (made bool, err error) {
+	if !filepath.IsAbs(to) {
+		to = filepath.Join(here, to)
+	}
+	real, err := filepath.EvalSymlinks(to)
+	if err != nil {
+		return false, same() // it leads nowhere, on both sides
+	}
+	if real == c.Codebase || strings.HasPrefix(real, c.Codebase+"/") {
+		return false, same()
+	}
+	git, err := os.Open(real)
+	if err != nil {
+		return false, err
+	}
+	return true, c.repository(tmp, git, true)
+}
+
+// put makes the file at the path name of the directory dir, with the given text.
+func (c *Copier) put(dir int, name string, text []byte) error {
+	fd, err := beneath.Open(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o644)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	_, err = f.Write(text)
+	return errors.Join(err, f.Close())
+}
