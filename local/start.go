@@ -274,7 +274,7 @@ func (s *sandboxes) treeParams(box *statedir.Box, c *statedir.Config) (*boot.Tre
 	return &boot.TreeParams{
 		Run: box.Run(), Rules: rules, Codebase: c.CodebasePath, MountPoint: c.MountPointOrDefault(),
 		UID: c.UID, GID: c.GID, InEngine: s.backend(c.Runtime).Engine, RootTree: c.RootTree,
-		Copied: c.CopyOnWrite, Memory: c.Resources.Memory, Disk: c.Resources.Disk,
+		Copied: c.CopyOnWrite, Memory: c.Resources.Memory, Disk: c.Resources.Disk, Git: boot.TreeGitOf(c),
 	}, err
 }
 
