@@ -45,6 +45,17 @@ type Pair struct {
 	Hidden func(path string) bool
 	// Copied is reserved for sandboxes whose files are copies (--cow).
 	Copied bool
+
+	// Limits of tests; 0 is the product's.
+	names int
+	bytes int64
+}
+
+func (p *Pair) mostNames() int {
+	if p.names > 0 {
+		return p.names
+	}
+	return maxNames
 }
 
 // A Report is what one sync did.
