@@ -75,6 +75,7 @@ func (s *sandboxes) complete(ctx context.Context, c *statedir.Config) (limits *l
 	if err := completeFilter(c, backend); err != nil {
 		return nil, nil, err
 	}
+	c.PrivateGit = hasPrivateGit(c)
 	switch {
 	case backend.Engine:
 		err = completeForEngine(backend, c)

@@ -22,6 +22,7 @@ import (
 type executor struct {
 	*catalog
 	conns *connections
+	gits  *gits
 }
 
 // Exec implements [runtime.Executor].
@@ -71,6 +72,8 @@ type command struct {
 	config  *statedir.Config
 	timeout time.Duration    // 0: none
 	queued  func(waits bool) // or nil
+	// unwatched says that the command is a part of a synchronisation of git directories, which must not begin another one.
+	unwatched bool
 }
 
 // command returns the request for a program with its arguments or, with a session, for the
@@ -121,7 +124,7 @@ func cwd(c *statedir.Config, dir string) string {
 }
 
 // start sends a request.
-func (e *executor) start(ctx context.Context, c *command) (*process, error) {
+func (e *executor) start(ctx context.Context, c *command) (_ *process, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -130,6 +133,14 @@ func (e *executor) start(ctx context.Context, c *command) (*process, error) {
 		return nil, err
 	}
 	p := &process{box: c.box, session: c.Session != nil, kills: oomKills(c.box, c.config)}
+	if !c.unwatched {
+		p.git = e.gits.begin(ctx, c.box, c.config)
+		defer func() {
+			if err != nil {
+				p.git.end()
+			}
+		}()
+	}
 	if p.kills != nil {
 		p.before = p.kills()
 	}
@@ -196,7 +207,7 @@ func (e *executor) collect(ctx context.Context, c *command, stdin io.Reader, max
 	}
 	res := &runtime.ExecResult{
 		ExitCode: exit.Code, Signal: exit.Signal, TimedOut: exit.TimedOut, Session: exit.Session,
-		Duration: time.Since(begin), OutOfMemory: exit.OutOfMemory, Denied: exit.Denied, Refused: exit.Refused,
+		Duration: time.Since(begin), OutOfMemory: exit.OutOfMemory, Denied: exit.Denied, Refused: exit.Refused, Git: exit.Git,
 	}
 	res.Stdout, res.StdoutDropped = stdout.Result()
 	res.Stderr, res.StderrDropped = stderr.Result()

@@ -47,13 +47,29 @@ func (s *sessions) StartJob(ctx context.Context, sessionID runtime.SessionID, na
 		return nil, err
 	}
 	c.Session.Op, c.Session.Job, c.Session.Keep, c.TimeoutMS = wire.SessionJobStart, name, false, 0
+	git := s.gits.begin(ctx, c.box, c.config)
 	info, _, err := askAbout(ctx, s, sessionID, func(conn *client.Conn, _ string) (wire.JobInfo, error) {
 		return conn.StartJob(ctx, &c.StartRequest)
 	})
 	if err != nil {
+		git.end()
 		return nil, err
 	}
+	if git != nil {
+		go s.watchJob(sessionID, info.ID, git) // ends with the job, or the connection
+	}
 	return job(&info), nil
+}
+
+// watchJob keeps the git directories of a sandbox and the host's the same until a job has ended.
+func (s *sessions) watchJob(sessionID runtime.SessionID, job string, git *gitUse) {
+	defer git.end()
+	ctx := context.Background()
+	if _, _, err := askAbout(ctx, s, sessionID, func(conn *client.Conn, name string) (wire.ExitStatus, error) {
+		return conn.WaitJob(ctx, name, job)
+	}); err == nil {
+		git.finish(ctx)
+	}
 }
 
 // JobOutput implements [runtime.JobManager].
@@ -71,13 +87,25 @@ func (s *sessions) JobOutput(ctx context.Context, sessionID runtime.SessionID, j
 
 // WaitJob implements [runtime.JobManager].
 func (s *sessions) WaitJob(ctx context.Context, sessionID runtime.SessionID, job string) (runtime.Exit, error) {
+	sandbox, _, err := splitSession(sessionID)
+	if err != nil {
+		return runtime.Exit{}, err
+	}
+	box, c, err := s.brief(sandbox)
+	if err != nil {
+		return runtime.Exit{}, err
+	}
+	git := s.gits.begin(ctx, box, c)
+	defer git.end()
 	status, _, err := askAbout(ctx, s, sessionID, func(conn *client.Conn, name string) (wire.ExitStatus, error) {
 		return conn.WaitJob(ctx, name, job)
 	})
 	if err != nil {
 		return runtime.Exit{}, err
 	}
-	return exitOf(&status, true), nil
+	exit := exitOf(&status, true)
+	exit.Git = git.finish(ctx)
+	return exit, nil
 }
 
 // SignalJob implements [runtime.JobManager].
@@ -91,7 +119,9 @@ func (s *sessions) AttachSession(ctx context.Context, sessionID runtime.SessionI
 	if err != nil {
 		return nil, err
 	}
+	var git *gitUse
 	t, box, err := ask(ctx, s, sandbox, func(conn *client.Conn, c *statedir.Config) (*client.Terminal, error) {
+		git = s.gits.begin(ctx, s.dir.Box(c.ID), c)
 		r := &wire.SessionRequest{Op: wire.SessionAttach, Name: name, Offset: req.Offset, Takeover: req.Takeover}
 		if req.Create {
 			start := sessionStart(c)
@@ -100,10 +130,11 @@ func (s *sessions) AttachSession(ctx context.Context, sessionID runtime.SessionI
 		return conn.Attach(ctx, &wire.StartRequest{Rows: req.Rows, Cols: req.Cols, Session: r}, nil)
 	})
 	if err != nil {
+		git.end()
 		return nil, err
 	}
 	return &terminal{
-		process: &process{Process: t.Process, box: box, session: true},
+		process: &process{Process: t.Process, box: box, session: true, git: git},
 		start:   t.Info.Start, end: max(t.Info.Start, t.Info.End),
 	}, nil
 }

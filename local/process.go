@@ -27,6 +27,7 @@ type process struct {
 	denials func(context.Context) *runtime.Denials
 	// refusals is the same of the network; nil: no names filter it.
 	refusals func(context.Context) *runtime.Refusals
+	git      *gitUse // nil: the sandbox has no git directories of its own, or the command does not count
 }
 
 var _ runtime.Process = (*process)(nil)
@@ -66,6 +67,7 @@ func (p *process) wait(ctx context.Context) (runtime.Exit, *wire.ExitStatus, err
 	if p.refusals != nil {
 		exit.Refused = p.refusals(ctx)
 	}
+	exit.Git = p.git.finish(ctx)
 	exit.OutOfMemory = exit.Code != 0 && p.kills != nil && p.kills() > p.before
 	return exit, &status, nil
 }
@@ -87,7 +89,10 @@ func (p *process) finish(ctx context.Context, unread func() error) (runtime.Exit
 }
 
 // Close implements [runtime.Process].
-func (p *process) Close() error { return p.Kill() }
+func (p *process) Close() error {
+	defer p.git.end()
+	return p.Kill()
+}
 
 // exitOf returns what the guest says of an end.
 func exitOf(s *wire.ExitStatus, session bool) runtime.Exit {

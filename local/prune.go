@@ -37,6 +37,7 @@ type facts struct {
 	expiresAt  time.Time // zero: it has no time to live
 	callerGone bool      // which it is bound to
 	copied     bool      // it has changes that are not the codebase's
+	unsynced   bool      // its git directories have something that the host's do not have
 	changed    bool      // it is created and copied, and has changes: its end was not recorded
 }
 
@@ -60,9 +61,9 @@ func (f *facts) reapable(now time.Time) reason {
 		return ""
 	case f.expired != "":
 		return reason(f.expired)
-	case f.callerGone && (!f.copied || f.state == runtime.StateCreated && !f.changed):
+	case f.callerGone && !f.unsynced && (!f.copied || f.state == runtime.StateCreated && !f.changed):
 		return whyUnbound
-	case f.state == runtime.StateDead && !f.copied:
+	case f.state == runtime.StateDead && !f.copied && !f.unsynced:
 		return whyDead
 	case f.state == runtime.StateStopped, f.state == runtime.StateDead: // its changes are kept
 		return whyStopped
@@ -112,6 +113,7 @@ func (s *sandboxes) look(box *statedir.Box, state func() (runtime.State, string,
 		return f, nil
 	}
 	f.state, f.expired, f.expiresAt, f.copied = f.sandbox.State, f.sandbox.Expired, f.sandbox.ExpiresAt, c.CopyOnWrite
+	f.unsynced = c.PrivateGit && f.state != runtime.StateRunning && pendingGit(box) != ""
 	if c.BoundToCaller && f.state != runtime.StateRunning {
 		lives, err := box.HasCaller()
 		f.callerGone = !lives && err == nil
@@ -148,6 +150,9 @@ func (s *sandboxes) Prune(ctx context.Context, stopped bool) ([]runtime.Pruned, 
 // unapplied reports whether a sandbox that does not run may have changes that were not applied, or snapshots.
 func (s *sandboxes) unapplied(ctx context.Context, id string) bool {
 	c, err := s.dir.Box(id).Config()
+	if err == nil && c.PrivateGit && pendingGit(s.dir.Box(id)) != "" {
+		return true
+	}
 	if err != nil || !c.CopyOnWrite {
 		return false
 	}

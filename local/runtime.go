@@ -51,6 +51,7 @@ var (
 	_ runtime.SessionAttacher    = (*Runtime)(nil)
 	_ runtime.OperationManager   = (*Runtime)(nil)
 	_ runtime.PortDialer         = (*Runtime)(nil)
+	_ runtime.GitSyncer          = (*Runtime)(nil)
 )
 
 // New returns a runtime with the given backends. A sandbox that names no backend gets
@@ -80,10 +81,11 @@ func New(opts *Options, first launch.Backend, more ...launch.Backend) (*Runtime,
 	all := &catalog{dir: dir, backends: append([]launch.Backend{first}, more...), cache: map[string]cached{}}
 	conns := &connections{newTable[*connection]()}
 	exec := &executor{catalog: all, conns: conns}
+	exec.gits = &gits{catalog: all, exec: exec, boxes: map[string]*gitBox{}}
 	rt := &Runtime{
 		sandboxes: &sandboxes{
 			catalog: all, conns: conns, wolffia: wolffia, images: store.Open(dir.Path()), volumes: volume.Open(dir.Path()),
-			progress: opts.Progress, log: opts.Log, bound: newTable[*os.File](), alive: newTable[*os.File](),
+			progress: opts.Progress, log: opts.Log, bound: newTable[*os.File](), alive: newTable[*os.File](), gits: exec.gits,
 		},
 		executor: exec,
 		sessions: &sessions{exec},
@@ -113,6 +115,7 @@ func findWolffia(path string) (string, error) {
 // Sandboxes that are bound to the caller end too; the others go on.
 func (r *Runtime) Close() error {
 	r.closeFillers()
+	r.executor.gits.closeAll()
 	r.executor.conns.closeAll()
 	r.alive.closeAll()
 	r.bound.closeAll()

@@ -40,6 +40,7 @@ type sandboxes struct {
 	fillers fillers // of the pools that it took from
 
 	rulesText rulesText
+	gits      *gits
 
 	// Of sandboxes that are bound to this process: closing a file of bound, which is
 	// there from Create on, says that the process has ended; closing one of alive, which
@@ -108,6 +109,7 @@ func (s *sandboxes) Stop(ctx context.Context, sandboxID string) error {
 	if err != nil {
 		return err
 	}
+	s.gits.beforeStop(ctx, box, c)
 	if err := s.stop(ctx, box, c, boot.StopGrace); err != nil || !c.Resources.Limited() {
 		return err
 	}
@@ -184,6 +186,7 @@ func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
 		return err
 	}
 	s.forget(box.ID())
+	s.gits.forget(box.ID())
 	s.bound.close(box.ID())
 	return errors.Join(box.Remove(), unfinished)
 }

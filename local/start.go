@@ -53,7 +53,7 @@ func (s *sandboxes) Start(ctx context.Context, sandboxID string) error {
 	step.Reached("start: lock taken")
 	// From here on, the configuration changes only if the sandbox is told.
 	if _, c, err = s.find(box.ID()); err == nil {
-		err = unbind(box, c)
+		err = renew(box, c)
 	}
 	if err != nil {
 		return errors.Join(err, lock.Unlock(), lock.Close())
@@ -91,6 +91,11 @@ func (s *sandboxes) launch(ctx context.Context, box *statedir.Box, c *statedir.C
 		return err
 	}
 	detach() // the record keeps them
+	if c.PrivateGit {
+		if err := box.MakeGit(c); err != nil {
+			return err
+		}
+	}
 	limits, err := s.limits(box, c)
 	if err != nil {
 		return err
@@ -169,17 +174,34 @@ func (s *sandboxes) launch(ctx context.Context, box *statedir.Box, c *statedir.C
 	return nil
 }
 
-// unbind gives up that a sandbox ends with its caller, if that has ended and the sandbox's changes were kept. The
-// caller holds the sandbox's lock.
-func unbind(box *statedir.Box, c *statedir.Config) error {
-	if !c.BoundToCaller || !c.CopyOnWrite {
-		return nil
-	}
-	if state, _, err := box.Rest(); err != nil || state == runtime.StateCreated && !box.HasChanges() {
+// renew makes of a sandbox's record what the next start needs: it gives up that the sandbox ends with its caller, if that has ended and the
+// sandbox was kept all the same, and gives one of an earlier version git directories of its own. The caller holds the sandbox's lock.
+func renew(box *statedir.Box, c *statedir.Config) error {
+	free, err := unbound(box, c)
+	if err != nil {
 		return err
 	}
-	c.BoundToCaller = false
+	private := hasPrivateGit(c)
+	if !free && private == c.PrivateGit {
+		return nil
+	}
+	c.BoundToCaller, c.PrivateGit = c.BoundToCaller && !free, private
 	return box.SetConfig(c)
+}
+
+// unbound reports whether a sandbox that does not run was kept when the caller that it is bound to ended.
+func unbound(box *statedir.Box, c *statedir.Config) (bool, error) {
+	switch {
+	case !c.BoundToCaller:
+		return false, nil
+	case c.CopyOnWrite:
+		state, _, err := box.Rest()
+		return err == nil && (state != runtime.StateCreated || box.HasChanges()), err
+	case !c.PrivateGit || pendingGit(box) == "":
+		return false, nil
+	}
+	lives, err := box.HasCaller()
+	return !lives && err == nil, err
 }
 
 // limits returns how the limits of a sandbox are to be kept, nil if there are none to keep,
@@ -252,7 +274,7 @@ func (s *sandboxes) treeParams(box *statedir.Box, c *statedir.Config) (*boot.Tre
 	return &boot.TreeParams{
 		Run: box.Run(), Rules: rules, Codebase: c.CodebasePath, MountPoint: c.MountPointOrDefault(),
 		UID: c.UID, GID: c.GID, InEngine: s.backend(c.Runtime).Engine, RootTree: c.RootTree,
-		Copied: c.CopyOnWrite, Memory: c.Resources.Memory, Disk: c.Resources.Disk,
+		Copied: c.CopyOnWrite, Memory: c.Resources.Memory, Disk: c.Resources.Disk, Git: boot.TreeGitOf(c),
 	}, err
 }
 

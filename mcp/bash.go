@@ -40,6 +40,7 @@ type bashOut struct {
 	Notes       []string `json:"notes,omitempty" jsonschema:"what else the caller should know"`
 	Denied      []denied `json:"denied,omitempty" jsonschema:"what the rules have denied to the sandbox while the command ran"`
 	DeniedMore  int      `json:"denied_more,omitempty" jsonschema:"how many other accesses were denied"`
+	Git         []string `json:"git,omitempty" jsonschema:"what crossed between git here and the user's repository while the command ran, if it was no plain move, and what did not"`
 }
 
 type bashOutputIn struct {
@@ -214,6 +215,12 @@ func (c *call) bashResult(exit runtime.Exit, stdout, stderr *capture, most int, 
 		b.WriteString("[" + n + "]\n")
 	}
 	b.WriteString(lines)
+	if exit.Git != nil {
+		for _, line := range exit.Git.Lines {
+			out.Git = append(out.Git, valid([]byte(line)))
+			b.WriteString("[git: " + valid([]byte(line)) + "]\n")
+		}
+	}
 	return reply{text: strings.TrimSuffix(b.String(), "\n")}, out
 }
 

@@ -83,7 +83,7 @@ func (i *Inside) Bash(ctx context.Context, p *ExecuteBashParams, stdout, stderr 
 	}
 	took := time.Since(begin)
 	i.fleet.opts.Meter.ran(true, took, exit.Denied)
-	r := &BashResult{ExitCode: exit.Code, Duration: took, Denied: exit.Denied, Refused: exit.Refused}
+	r := &BashResult{ExitCode: exit.Code, Duration: took, Denied: exit.Denied, Refused: exit.Refused, Git: exit.Git}
 	if exit.Session != nil {
 		r.Cwd, r.SessionEnded, r.Restored = exit.Session.Cwd, exit.Session.Ended, exit.Session.Restored
 	}

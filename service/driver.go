@@ -137,11 +137,12 @@ type BashResult struct {
 	ExitCode       int
 	Cwd            string // of the shell, after the command
 	Duration       time.Duration
-	Truncated      bool              // output beyond [runtime.DefaultMaxOutput] was dropped
-	SessionEnded   bool              // the shell ended with the command: the next command runs in a new one
-	Restored       string            // see [runtime.SessionStatus]
-	Denied         *runtime.Denials  // what the rules have denied while it ran; nil: nothing
-	Refused        *runtime.Refusals // what the network has refused while it ran; nil: nothing
+	Truncated      bool               // output beyond [runtime.DefaultMaxOutput] was dropped
+	SessionEnded   bool               // the shell ended with the command: the next command runs in a new one
+	Restored       string             // see [runtime.SessionStatus]
+	Denied         *runtime.Denials   // what the rules have denied while it ran; nil: nothing
+	Refused        *runtime.Refusals  // what the network has refused while it ran; nil: nothing
+	Git            *runtime.GitReport // see [runtime.ExecResult]
 }
 
 // A TimeoutError is the error for a command that has timed out.
@@ -325,6 +326,7 @@ func (d *Driver) ExecuteBash(ctx context.Context, params *ExecuteBashParams) (*B
 	}
 	result := &BashResult{
 		Stdout: r.Stdout, Stderr: r.Stderr, ExitCode: r.ExitCode, Duration: r.Duration, Truncated: r.Truncated(), Denied: r.Denied, Refused: r.Refused,
+		Git: r.Git,
 	}
 	if r.Session != nil {
 		result.Cwd, result.SessionEnded, result.Restored = r.Session.Cwd, r.Session.Ended, r.Session.Restored

@@ -150,6 +150,7 @@ func (a *app) exec(ctx context.Context, rt *local.Runtime, id string, create boo
 		a.warn("the sandbox reached its memory limit, and the kernel killed a process in it: raise the limit with --memory")
 	}
 	a.noteDenied(&exit, id, create)
+	a.noteGit(exit.Git)
 	if note := watch.hint(codeFor(exit), create); note != "" && !a.quiet {
 		fmt.Fprintln(a.err, "wolffia:", printable(note))
 	}

@@ -49,6 +49,9 @@ such as /tmp goes. wolffia start starts them again.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.each(cmd, args, func(ctx context.Context, rt *local.Runtime, ref string) error {
+				if r, err := rt.SyncGit(ctx, ref); err == nil {
+					a.noteGit(r)
+				} // else Stop says what is wrong
 				return rt.Stop(ctx, ref)
 			})
 		},

@@ -43,6 +43,10 @@ type commandMore struct {
 	// refusals there were.
 	Refused     []runtime.Refusal `json:"refused,omitempty"`
 	RefusedMore int               `json:"refusedMore,omitempty"`
+	// Git are lines about what crossed by git while it ran, and what did not.
+	Git []string `json:"git,omitempty"`
+	// GitPending is why something of git's stays inside that would be lost with the sandbox.
+	GitPending string `json:"gitPending,omitempty"`
 	// Hint says how to let it reach a name that it has looked up without a network.
 	Hint string `json:"hint,omitempty"`
 	// Limits says what keeps the limits of a new sandbox, for run.
@@ -113,6 +117,9 @@ func (a *app) execJSON(ctx context.Context, rt *local.Runtime, ref string, creat
 		}
 		if r := exit.Refused; r != nil {
 			out.Refused, out.RefusedMore = r.List, r.More
+		}
+		if g := exit.Git; g != nil {
+			out.Git, out.GitPending = g.Lines, g.Pending
 		}
 		if s := exit.Session; s != nil {
 			out.Session = &sessionResult{s, jsontext.Exact(s.Cwd)}

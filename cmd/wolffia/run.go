@@ -133,15 +133,16 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string, ended func(ctx
 	return a.alongside(end, errors.Join(written, a.end(cmd.Context(), rt, id, config.CopyOnWrite, &f.review, end != nil)))
 }
 
-// end destroys a sandbox whose command has ended, as failed or not. One that is copied is stopped instead if it has changes that
-// are neither applied nor discarded.
+// end destroys a sandbox whose command has ended, as failed or not. It is stopped instead if it is copied and has changes that
+// are neither applied nor discarded, or if something of git's stays inside.
 func (a *app) end(ctx context.Context, rt *local.Runtime, id string, copied bool, f *reviewFlags, failed bool) error {
-	var keep bool
-	var err error
-	tell := func() error { return nil }
+	decide := a.endGit
 	if copied {
-		keep, tell, err = a.review(ctx, rt, id, f, failed)
+		decide = func(ctx context.Context, rt *local.Runtime, id string) (bool, func() error, error) {
+			return a.review(ctx, rt, id, f, failed)
+		}
 	}
+	keep, tell, err := decide(ctx, rt, id)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyLimit) // from now on: the user has thought
 	defer cancel()
 	if keep {

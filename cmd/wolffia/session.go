@@ -147,7 +147,7 @@ func (a *app) shellCommand() *cobra.Command {
 		Short: "Work in a sandbox at the terminal; ctrl-p ctrl-q leaves it running",
 		Long: `Work in a sandbox at the terminal. Without SANDBOX it creates a new one over the current
 directory, as run does. ctrl-p ctrl-q detaches and keeps the sandbox: wolffia shell
-SANDBOX comes back. A sandbox that shell has created is destroyed when its shell ends
+SANDBOX comes back, and starts one that is stopped. A sandbox that shell has created is destroyed when its shell ends
 in wolffia shell, also after a detach; any other sandbox stays. With --cow it first asks
 what becomes of the changes, as run does; what is neither applied nor discarded is kept.`,
 		Args: cobra.MaximumNArgs(1),
@@ -170,6 +170,11 @@ what becomes of the changes, as run does; what is neither applied nor discarded 
 					return err
 				}
 				id, ours, copied = s.ID, s.Labels[labelShell] != "", s.CopyOnWrite
+				if s.State == runtime.StateStopped {
+					if err := rt.Start(cmd.Context(), id); err != nil {
+						return err
+					}
+				}
 			} else {
 				defer box.undo(cmd.Context(), a)
 				config, err := box.config(cmd.Context(), a)
@@ -254,6 +259,8 @@ func (a *app) terminal(ctx context.Context, rt *local.Runtime, sandbox, name str
 		return unattached, err
 	}
 	defer t.Close()
+	var end runtime.Exit
+	defer func() { a.noteGit(end.Git) }() // when the terminal is as it was
 	restore, err := a.rawMode(t)
 	if err != nil {
 		return unattached, err
@@ -288,7 +295,7 @@ func (a *app) terminal(ctx context.Context, rt *local.Runtime, sandbox, name str
 		code, _ := codeOf(ctx)
 		return detached, exitStatus{code}
 	}
-	exit, err := t.Wait(context.WithoutCancel(ctx))
+	end, err = t.Wait(context.WithoutCancel(ctx))
 	switch {
 	case err != nil:
 		return ended, err
@@ -296,7 +303,7 @@ func (a *app) terminal(ctx context.Context, rt *local.Runtime, sandbox, name str
 		fmt.Fprint(a.err, "\r\nwolffia: another client took over the terminal\r\n")
 		return detached, nil
 	}
-	return ended, exitWith(codeFor(exit))
+	return ended, exitWith(codeFor(end))
 }
 
 // typed passes on what the user types until ctrl-p ctrl-q, or until our terminal is

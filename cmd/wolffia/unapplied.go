@@ -10,11 +10,14 @@ import (
 	"wolffia/runtime"
 )
 
-// unapplied returns an error if a sandbox that does not run has changes that were not applied, or snapshots, or if that
-// cannot be told.
+// unapplied returns an error if a sandbox that does not run has changes that were not applied, or snapshots, or something that git has not
+// taken over, or if that cannot be told.
 func unapplied(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox) error {
-	if !s.CopyOnWrite || s.State == runtime.StateRunning {
+	if s.State == runtime.StateRunning {
 		return nil
+	}
+	if !s.CopyOnWrite {
+		return unsynced(ctx, rt, s)
 	}
 	all, err := rt.Changes(ctx, s.ID, runtime.ChangesOptions{})
 	if err != nil {

@@ -70,13 +70,16 @@ type bashRest struct {
 
 	Refused     []runtime.Refusal `json:"refused,omitempty"`
 	RefusedMore int               `json:"refusedMore,omitempty"`
+
+	Git        []string `json:"git,omitempty"`
+	GitPending string   `json:"gitPending,omitempty"`
 }
 
 func restOf(r *bashResult) *bashRest {
-	denied, refused := cmp.Or(r.Denied, &runtime.Denials{}), cmp.Or(r.Refused, &runtime.Refusals{})
+	denied, refused, git := cmp.Or(r.Denied, &runtime.Denials{}), cmp.Or(r.Refused, &runtime.Refusals{}), cmp.Or(r.Git, &runtime.GitReport{})
 	return &bashRest{
 		r.ExitCode, r.Cwd, jsontext.Exact(r.Cwd), r.Duration.Milliseconds(), r.Truncated, r.SessionEnded, r.Restored,
-		denied.List, denied.More, refused.List, refused.More,
+		denied.List, denied.More, refused.List, refused.More, git.Lines, git.Pending,
 	}
 }
 

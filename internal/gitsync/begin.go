@@ -1,0 +1,234 @@
+package gitsync
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/beneath"
+	"wolffia/internal/statefile"
+	"wolffia/runtime"
+)
+
+// maxRefs bounds the references of a repository.
+const maxRefs = 1 << 20
+
+// maxIndex bounds the bytes of an index.
+const maxIndex = 1 << 30
+
+func begin(private, state string) error {
+	dir, err := openTree(private)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	var st record
+	if st.Base, err = dir.table(); err != nil {
+		return err
+	}
+	if list, err := dir.read("logs/refs/stash", statefile.MaxFile); err == nil {
+		for _, s := range parseStashLog(list) {
+			st.Stash = append(st.Stash, s.At)
+		}
+	}
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return err
+	}
+	index, err := dir.read("index", maxIndex)
+	switch {
+	case err == nil:
+		err = statefile.WriteBytes(filepath.Join(state, indexBase), index)
+		st.StagedUnknown = true
+	case errors.Is(err, fs.ErrNotExist):
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{journalFile, stampFile} {
+		if err := os.Remove(filepath.Join(state, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return statefile.WriteSync(filepath.Join(state, stateFile), &st)
+}
+
+// A tree is a directory whose content a sandbox may change meanwhile.
+type tree struct{ *os.File }
+
+func openTree(path string) (tree, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return tree{}, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return tree{os.NewFile(uintptr(fd), path)}, nil
+}
+
+func (t tree) fail(name string, err error) error {
+	return &os.PathError{Op: "open", Path: filepath.Join(t.Name(), name), Err: err}
+}
+
+// open opens a regular file for reading.
+func (t tree) open(name string) (*os.File, os.FileInfo, error) {
+	fd, err := beneath.Open(int(t.Fd()), name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, nil, t.fail(name, err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = t.fail(name, unix.EINVAL)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, nil, err
+	}
+	return f, st, nil
+}
+
+// read returns the content of a regular file of at most that many bytes.
+func (t tree) read(name string, most int64) ([]byte, error) {
+	f, _, err := t.open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(b)) > most {
+		err = t.fail(name, unix.EFBIG)
+	}
+	return b, err
+}
+
+// lstat returns what is known of a name, which is not followed.
+func (t tree) lstat(name string) (st unix.Stat_t, err error) {
+	fd, err := beneath.Open(int(t.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return st, err
+	}
+	defer unix.Close(fd)
+	return st, unix.Fstat(fd, &st)
+}
+
+// has reports whether a name exists.
+func (t tree) has(name string) bool {
+	_, err := t.lstat(name)
+	return err == nil
+}
+
+// list calls do for each directory below and with name, and the names in it, up to a number of names in all. A
+// directory that does not exist has none.
+func (t tree) list(name string, most int, do func(dir string, entries []os.DirEntry) error) error {
+	left := most
+	todo := []string{name}
+	for len(todo) > 0 {
+		at := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		fd, err := beneath.Open(int(t.Fd()), at, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		if err != nil {
+			continue // it has gone meanwhile, or is a link
+		}
+		d := os.NewFile(uintptr(fd), at)
+		entries, err := d.ReadDir(left + 1)
+		_ = d.Close()
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if left -= len(entries); left < 0 {
+			return fmt.Errorf("%s has more than %d names", filepath.Join(t.Name(), name), most)
+		}
+		if err := do(at, entries); err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if e.IsDir() {
+				todo = append(todo, at+"/"+e.Name())
+			}
+		}
+	}
+	return nil
+}
+
+// table reads references and HEAD from the files of a git directory.
+func (t tree) table() (table, error) {
+	got := table{Refs: make(map[string]string)}
+	if t.has("reftable") {
+		return got, errReftable(t.Name())
+	}
+	head, err := t.read("HEAD", 4096)
+	if err != nil {
+		return got, err
+	}
+	if got.Head, err = parseHead(head); err != nil {
+		return got, fmt.Errorf("%s: %w", t.Name(), err)
+	}
+	packed, err := t.read("packed-refs", 1<<30)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return got, err
+	}
+	for line := range bytes.Lines(packed) {
+		at, name, is := strings.Cut(strings.TrimSuffix(string(line), "\n"), " ")
+		if is && objectName.MatchString(at) && strings.HasPrefix(name, "refs/") {
+			got.Refs[name] = at
+		}
+	}
+	err = t.list("refs", maxRefs, func(dir string, entries []os.DirEntry) error {
+		for _, e := range entries {
+			if !e.Type().IsRegular() || strings.HasSuffix(e.Name(), ".lock") {
+				continue
+			}
+			b, err := t.read(dir+"/"+e.Name(), 4096)
+			if err != nil {
+				return err
+			}
+			name := dir + "/" + e.Name()
+			if at := strings.TrimRight(string(b), "\n"); objectName.MatchString(at) {
+				got.Refs[name] = at
+			} else {
+				delete(got.Refs, name) // a symbolic one
+			}
+		}
+		return nil
+	})
+	return got, err
+}
+
+func errReftable(dir string) error {
+	return runtime.Errorf(runtime.ErrInvalid, "the references of %s are in a reftable, which is not synchronised: git refs migrate --ref-format=files", dir)
+}
+
+// parseHead returns what the content of a file HEAD names.
+func parseHead(b []byte) (string, error) {
+	text := strings.TrimRight(string(b), "\n")
+	if name, is := strings.CutPrefix(text, "ref:"); is {
+		text = strings.TrimLeft(name, " \t")
+	}
+	if strings.HasPrefix(text, heads) && !strings.ContainsAny(text, " \n\x00") || objectName.MatchString(text) {
+		return text, nil
+	}
+	return "", runtime.Errorf(runtime.ErrInvalid, "HEAD is %.100q, which names neither a branch nor a commit", text)
+}
+
+// A stash is an entry of the list of stashes.
+type stash struct {
+	At   string `json:"at"`
+	Said string `json:"said"`
+}
+
+// parseStashLog returns the entries of a file logs/refs/stash, the newest first.
+func parseStashLog(b []byte) (list []stash) {
+	for line := range bytes.Lines(b) {
+		fields, said, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), "\t")
+		if f := strings.Fields(fields); len(f) > 1 && objectName.MatchString(f[1]) {
+			list = append([]stash{{f[1], said}}, list...)
+		}
+	}
+	return list
+}

@@ -1,0 +1,362 @@
+package gitsync
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/hostgit"
+)
+
+// refFormat is how for-each-ref prints references on both sides.
+const refFormat = "--format=%(objectname) %(refname) %(symref)"
+
+// A host is the host's side of one sync.
+type host struct {
+	*hostgit.Dir
+	pair    *Pair
+	objects *hostgit.Objects // nil: not started
+	known   map[[2]string]bool
+}
+
+func (p *Pair) openHost(ctx context.Context) (*host, error) {
+	d, err := hostgit.OpenDir(ctx, p.Host, p.path(emptyDir))
+	if err != nil {
+		return nil, err
+	}
+	if d.Config("extensions.refstorage") == "reftable" {
+		return nil, errReftable(d.Common())
+	}
+	return &host{Dir: d, pair: p, known: make(map[[2]string]bool)}, nil
+}
+
+func (h *host) close() {
+	if h.objects != nil {
+		h.objects.Close()
+	}
+}
+
+// file returns the path of a file of the working tree's own git directory.
+func (h *host) file(name string) string { return filepath.Join(h.Path(), name) }
+
+// emptyTree returns the name of the tree without entries.
+func (h *host) emptyTree() string {
+	if h.Config("extensions.objectformat") == "sha256" {
+		return "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"
+	}
+	return "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+}
+
+// git runs a command and returns what it prints.
+func (h *host) git(ctx context.Context, env []string, args ...string) ([]byte, error) {
+	out, _, err := h.Run(ctx, hostgit.Command{Args: args, Env: env})
+	return out, err
+}
+
+// table returns the host's references and HEAD.
+func (h *host) table(ctx context.Context) (table, error) {
+	out, err := h.git(ctx, nil, "for-each-ref", refFormat)
+	if err != nil {
+		return table{}, err
+	}
+	t := table{}
+	if t.Refs, err = parseRefs(out); err != nil {
+		return table{}, err
+	}
+	t.Head, err = h.head()
+	return t, err
+}
+
+func (h *host) head() (string, error) {
+	b, err := os.ReadFile(h.file("HEAD"))
+	if err != nil {
+		return "", err
+	}
+	head, err := parseHead(b)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", h.Path(), err)
+	}
+	return head, nil
+}
+
+// parseRefs parses what for-each-ref prints. Symbolic references are left out.
+func parseRefs(out []byte) (map[string]string, error) {
+	refs := make(map[string]string)
+	for line := range bytes.Lines(out) {
+		fields := strings.Split(strings.TrimSuffix(string(line), "\n"), " ")
+		if len(fields) != 3 || !objectName.MatchString(fields[0]) || !strings.HasPrefix(fields[1], "refs/") || strings.ContainsRune(fields[1], 0) {
+			return nil, fmt.Errorf("git names a reference as %.100q", line)
+		}
+		if fields[2] == "" {
+			refs[fields[1]] = fields[0]
+		}
+	}
+	return refs, nil
+}
+
+// stashes returns the host's list of stashes, the newest first.
+func (h *host) stashes() ([]stash, error) {
+	b, err := os.ReadFile(filepath.Join(h.Common(), "logs/refs/stash"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return parseStashLog(b), err
+}
+
+// operations are what git leaves in a git directory while it waits for its user.
+var operations = []struct{ file, called string }{
+	{"rebase-merge", "a rebase"},
+	{"rebase-apply", "a rebase"},
+	{"MERGE_HEAD", "a merge"},
+	{"CHERRY_PICK_HEAD", "a cherry-pick"},
+	{"REVERT_HEAD", "a revert"},
+	{"sequencer", "a sequence of picks"},
+	{"BISECT_LOG", "a bisection"},
+}
+
+// busy returns the operation that is in progress in a git directory, or "".
+func busy(t tree) string {
+	for _, o := range operations {
+		if t.has(o.file) {
+			return o.called
+		}
+	}
+	return ""
+}
+
+func (h *host) busy() (string, error) {
+	t, err := openTree(h.Path())
+	if err != nil {
+		return "", err
+	}
+	defer t.Close()
+	return busy(t), nil
+}
+
+// blocked returns the branches that may not move, with the reasons: those of other working trees, and of operations.
+func (h *host) blocked(t table, busy string) map[string]string {
+	blocked := make(map[string]string)
+	if busy != "" && t.branch() != "" {
+		blocked[t.branch()] = busy + " is in progress here"
+	}
+	for _, f := range []string{"rebase-merge/head-name", "rebase-apply/head-name"} {
+		if b, err := os.ReadFile(h.file(f)); err == nil {
+			blocked[strings.TrimSpace(string(b))] = "a rebase of it is in progress here"
+		}
+	}
+	others, _ := filepath.Glob(filepath.Join(h.Common(), "worktrees", "*"))
+	if h.Path() != h.Common() {
+		others = append(others, h.Common())
+	}
+	for _, dir := range others {
+		if same(dir, h.Path()) {
+			continue
+		}
+		for _, f := range []string{"HEAD", "rebase-merge/head-name", "rebase-apply/head-name"} {
+			b, err := os.ReadFile(filepath.Join(dir, f))
+			if err != nil {
+				continue
+			}
+			if ref, is := strings.CutPrefix(strings.TrimSpace(string(b)), "ref: "); is || f != "HEAD" {
+				if dir == h.Common() && f == "HEAD" && h.Config("core.bare") == "true" {
+					continue
+				}
+				blocked[ref] = "it is checked out in another working tree"
+			}
+		}
+	}
+	return blocked
+}
+
+func same(a, b string) bool {
+	x, err := os.Stat(a)
+	y, other := os.Stat(b)
+	return err == nil && other == nil && os.SameFile(x, y)
+}
+
+// unmerged is the set of what is staged if the index has conflicts.
+const unmerged = "unmerged"
+
+// staged identifies the set of what an index has that commit does not: paths, modes and objects. The empty one is "".
+func (h *host) staged(ctx context.Context, commit, index string) (string, error) {
+	if h.pair.Worktree == "" {
+		return "", nil
+	}
+	if commit == "" {
+		commit = h.emptyTree()
+	}
+	out, err := h.git(ctx, []string{"GIT_INDEX_FILE=" + index}, append(slices.Clone(stagedArgs), commit, "--")...)
+	if err != nil {
+		return "", err
+	}
+	return stagedSet(out)
+}
+
+var stagedArgs = []string{"diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--ignore-submodules=none"}
+
+// stagedSet identifies a set of what git diff-index -z --raw prints.
+func stagedSet(out []byte) (string, error) {
+	if len(out) == 0 {
+		return "", nil
+	}
+	fields := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+	if len(fields)%2 != 0 || out[len(out)-1] != 0 {
+		return "", fmt.Errorf("git names what is staged as %.100q", out)
+	}
+	set := make([]string, 0, len(fields)/2)
+	for n := 0; n < len(fields); n += 2 {
+		f := strings.Split(fields[n], " ")
+		if len(f) != 5 {
+			return "", fmt.Errorf("git names what is staged as %.100q", fields[n])
+		}
+		if f[4] == "U" {
+			return unmerged, nil
+		}
+		set = append(set, f[1]+" "+f[3]+" "+fields[n+1]+"\x00")
+	}
+	slices.Sort(set)
+	sum := sha256.Sum256([]byte(strings.Join(set, "")))
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// idOf returns the identity of a file of the host.
+func idOf(path string) fileID {
+	var st unix.Stat_t
+	if unix.Lstat(path, &st) != nil {
+		return fileID{}
+	}
+	return fileID{st.Ino, st.Size, st.Mtim.Nano()}
+}
+
+// ask returns the process that answers questions for objects.
+func (h *host) ask(ctx context.Context) (*hostgit.Objects, error) {
+	if h.objects == nil {
+		o, err := h.Objects(ctx)
+		if err != nil {
+			return nil, err
+		}
+		h.objects = o
+	}
+	return h.objects, nil
+}
+
+// near is how many commits are looked at in search of an ancestor before git is asked.
+const near = 64
+
+// ancestor reports whether a commit is an ancestor of another one.
+func (h *host) ancestor(ctx context.Context, old, of string) bool {
+	key := [2]string{old, of}
+	if is, have := h.known[key]; have {
+		return is
+	}
+	is := old == of || h.nearAncestor(ctx, old, of)
+	if !is {
+		_, status, err := h.Run(ctx, hostgit.Command{Args: []string{"merge-base", "--is-ancestor", old, of}, Status: 1})
+		is = err == nil && status == 0 // an error is that of an object that is not a commit
+	}
+	h.known[key] = is
+	return is
+}
+
+func (h *host) nearAncestor(ctx context.Context, old, of string) bool {
+	objects, err := h.ask(ctx)
+	if err != nil {
+		return false
+	}
+	todo := []string{of}
+	for n := 0; n < near && n < len(todo); n++ {
+		c, err := objects.Get(todo[n], 1<<20)
+		if err != nil || c.Type != "commit" {
+			continue
+		}
+		for line := range bytes.Lines(c.Data) {
+			if len(line) == 1 {
+				break
+			}
+			if parent, is := strings.CutPrefix(strings.TrimSuffix(string(line), "\n"), "parent "); is {
+				if parent == old {
+					return true
+				}
+				todo = append(todo, parent)
+			}
+		}
+	}
+	return false
+}
+
+// transaction is the input of git update-ref --stdin -z for moves, and the deletion of others.
+func transaction(moves, removed []move) string {
+	var b strings.Builder
+	for _, m := range moves {
+		old := m.Old
+		if old == "" {
+			old = strings.Repeat("0", len(m.New))
+		}
+		b.WriteString("update " + m.Ref + "\x00" + m.New + "\x00" + old + "\x00")
+	}
+	for _, m := range removed {
+		b.WriteString("delete " + m.Ref + "\x00" + m.Old + "\x00")
+	}
+	return b.String()
+}
+
+// updateRef moves references in one transaction.
+func (h *host) updateRef(ctx context.Context, moves, removed []move) error {
+	if len(moves)+len(removed) == 0 {
+		return nil
+	}
+	return h.feedRefs(ctx, strings.NewReader(transaction(moves, removed)))
+}
+
+func (h *host) feedRefs(ctx context.Context, in io.Reader) error {
+	_, _, err := h.Run(ctx, hostgit.Command{Args: []string{"update-ref", "--stdin", "-z", "-m", h.reflog()}, In: in})
+	return err
+}
+
+// reflog is what the host's reflogs say of a move.
+func (h *host) reflog() string { return "wolffia: " + h.pair.Name }
+
+// setHead moves HEAD. The caller has index.lock, and has checked what HEAD is.
+func (h *host) setHead(ctx context.Context, to, old string) error {
+	var err error
+	switch {
+	case !strings.HasPrefix(to, "refs/"):
+		args := []string{"update-ref", "--no-deref", "-m", h.reflog(), "HEAD", to}
+		if !strings.HasPrefix(old, "refs/") {
+			args = append(args, old)
+		}
+		_, err = h.git(ctx, nil, args...)
+	case strings.HasPrefix(old, "refs/") && h.swapsSymbolic(ctx):
+		_, _, err = h.Run(ctx, hostgit.Command{
+			Args: []string{"update-ref", "--stdin", "-z", "--no-deref", "-m", h.reflog()},
+			In:   strings.NewReader("symref-update HEAD\x00" + to + "\x00ref\x00" + old + "\x00"),
+		})
+	default:
+		_, err = h.git(ctx, nil, "symbolic-ref", "-m", h.reflog(), "HEAD", to)
+	}
+	return err
+}
+
+// swapsSymbolic reports whether git moves a symbolic reference by compare-and-swap, as it does since 2.46.
+func (h *host) swapsSymbolic(ctx context.Context) bool {
+	out, err := h.git(ctx, nil, "version")
+	var major, minor int
+	if f := strings.Fields(string(out)); err == nil && len(f) > 2 {
+		v := append(strings.Split(f[2], "."), "0", "0")
+		major, _ = strconv.Atoi(v[0])
+		minor, _ = strconv.Atoi(v[1])
+	}
+	return major > 2 || major == 2 && minor >= 46
+}

@@ -1,0 +1,156 @@
+package gitsync
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"wolffia/internal/hostgit"
+)
+
+// maxTables bounds the bytes of what git inside prints of references and what is staged.
+const maxTables = 64 << 20
+
+// preface makes git inside quiet. Hooks and monitors there are the sandbox's own, but would take time.
+const preface = `set -u
+export GIT_OPTIONAL_LOCKS=0 GIT_NO_REPLACE_OBJECTS=1 LC_ALL=C
+g() { git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c log.showSignature=false -c core.quotePath=false "$@"; }
+`
+
+// tablesScript prints HEAD, references, stashes and what is staged. $1 is the empty tree; $2 is 1 if the repository
+// has stashes, and $3 if it has an index.
+const tablesScript = preface + `h=$(g symbolic-ref -q HEAD) || h=$(g rev-parse -q --verify HEAD) || exit 20
+printf '%s\n' "$h"
+g for-each-ref '` + refFormat + `' || exit 21
+echo .
+[ "$2" = 0 ] || g log -g '--format=%H %gs' refs/stash --
+echo .
+[ "$3" = 0 ] || g diff-index --cached --raw -z --no-renames --no-abbrev --ignore-submodules=none HEAD -- 2>/dev/null ||
+g diff-index --cached --raw -z --no-renames --no-abbrev --ignore-submodules=none "$1" -- || exit 22
+`
+
+// An inside is what the sandbox has.
+type inside struct {
+	table
+	stashes []stash
+	staged  string // identifies what is staged
+}
+
+// errTooMuch is the error of a program inside that prints more than a sync reads.
+var errTooMuch = errors.New("more than a sync reads")
+
+// A bounded keeps that many bytes, and fails after that.
+type bounded struct {
+	bytes.Buffer
+	left int
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.left -= len(p); b.left < 0 {
+		return 0, errTooMuch
+	}
+	return b.Buffer.Write(p)
+}
+
+// shell runs a script inside, and returns what it prints.
+func (p *Pair) shell(ctx context.Context, in io.Reader, script string, args ...string) (out []byte, status int, err error) {
+	b := &bounded{left: maxTables}
+	status, err = p.Inside.Run(ctx, append([]string{"sh", "-c", script, "sh"}, args...), in, b)
+	if b.left < 0 {
+		return nil, status, fmt.Errorf("what git inside prints is %w (%d bytes)", errTooMuch, maxTables)
+	}
+	return b.Bytes(), status, err
+}
+
+func flag(is bool) string {
+	if is {
+		return "1"
+	}
+	return "0"
+}
+
+// inside asks git inside for its tables.
+func (p *Pair) inside(ctx context.Context, private tree, emptyTree string) (inside, error) {
+	out, status, err := p.shell(ctx, nil, tablesScript, emptyTree, flag(private.has("logs/refs/stash")), flag(p.Worktree != "" && private.has("index")))
+	if err != nil {
+		return inside{}, err
+	}
+	if status != 0 {
+		return inside{}, fmt.Errorf("git inside fails in %s (status %d): wolffia shell %s, and git status there, says more", p.Dir, status, p.Name)
+	}
+	return parseInside(out, len(emptyTree))
+}
+
+// parseInside parses what tablesScript prints. Object names must have that many characters.
+func parseInside(out []byte, size int) (got inside, err error) {
+	head, rest, _ := bytes.Cut(out, []byte("\n"))
+	if got.Head, err = parseHead(head); err != nil {
+		return got, fmt.Errorf("inside, %w", err)
+	}
+	refs, rest, is := section(rest)
+	if !is {
+		return got, errors.New("git inside has printed a part of its references")
+	}
+	if got.Refs, err = parseRefs(refs); err != nil {
+		return got, fmt.Errorf("inside, %w", err)
+	}
+	if len(got.Refs) > maxRefs {
+		return got, fmt.Errorf("inside are more than %d references", maxRefs)
+	}
+	for r, at := range got.Refs {
+		if len(at) != size {
+			return got, fmt.Errorf("inside, %.100q is at an object of another format", r)
+		}
+	}
+	if got.branch() == "" && len(got.Head) != size {
+		return got, errors.New("inside, HEAD is at an object of another format")
+	}
+	list, rest, is := section(rest)
+	if !is {
+		return got, errors.New("git inside has printed a part of its stashes")
+	}
+	for line := range bytes.Lines(list) {
+		at, said, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), " ")
+		if len(at) == size && objectName.MatchString(at) {
+			got.stashes = append(got.stashes, stash{at, hostgit.Printable(said[:min(len(said), 200)])})
+		}
+	}
+	got.staged, err = stagedSet(rest)
+	return got, err
+}
+
+// section returns the lines before one with a point alone.
+func section(b []byte) (lines, rest []byte, is bool) {
+	if bytes.HasPrefix(b, []byte(".\n")) {
+		return nil, b[2:], true
+	}
+	lines, rest, is = bytes.Cut(b, []byte("\n.\n"))
+	return append(lines[:len(lines):len(lines)], '\n'), rest, is
+}
+
+// writeTree returns the tree of what is staged inside.
+func (p *Pair) writeTree(ctx context.Context) (string, error) {
+	out, status, err := p.shell(ctx, nil, preface+"g write-tree")
+	name := strings.TrimSuffix(string(out), "\n")
+	if err == nil && (status != 0 || !objectName.MatchString(name)) {
+		err = fmt.Errorf("git write-tree inside: status %d", status)
+	}
+	return name, err
+}
+
+// pack writes a pack with what tips need, and known does not have.
+func (p *Pair) pack(ctx context.Context, tips, known []string, w io.Writer) error {
+	in := strings.NewReader(strings.Join(tips, "\n") + "\n--not\n" + strings.Join(known, "\n") + "\n")
+	args := []string{
+		"git", "--no-replace-objects", "-c", "core.hooksPath=/dev/null", "-c", "pack.writeReverseIndex=false",
+		"pack-objects", "--revs", "--stdout", "--thin", "--delta-base-offset", "-q",
+	}
+	status, err := p.Inside.Run(ctx, args, in, w)
+	if err == nil && status != 0 {
+		err = fmt.Errorf("%w: git pack-objects inside fails (status %d): an object is missing or damaged", hostgit.ErrRefused, status)
+	}
+	return err
+}

@@ -1,0 +1,255 @@
+package gitsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"wolffia/internal/statefile"
+	"wolffia/internal/step"
+)
+
+// move moves the host's references in one transaction, then HEAD and the index, and deletes references at last: HEAD
+// may have left them. With locks it has the lock of the user's git, for the moves only: then what was computed without
+// it must still hold, or the error is errAgain. After an error nothing has moved.
+func (s *run) move(ctx context.Context, j *journal, locks bool) error {
+	h := s.host
+	first, last := roomFirst(j.Moves, j.Removed)
+	text := transaction(j.Moves, nil)
+	if r := s.out.branch(); locks && r != "" && !named(r, j.Moves, first) {
+		text += verification(r, s.was)
+	}
+	var held []move
+	if len(j.Moves) > 0 && len(j.Stash) == 0 && s.tree == "" {
+		held, s.held = s.held, nil // with nothing that comes later they are not needed any more
+		text += transaction(nil, held)
+	}
+	// The process starts before the lock is taken.
+	feed := func(string) error { return nil }
+	if text != "" {
+		feed = h.startRefs(ctx)
+	}
+	err := s.locked(ctx, j, locks)
+	if err == nil {
+		err = again(h.updateRef(ctx, nil, first))
+	}
+	if err != nil {
+		_ = feed("")
+		s.held = append(s.held, held...)
+		return err
+	}
+	if err := again(feed(text)); err != nil {
+		s.held = append(s.held, held...)
+		return err
+	}
+	step.Reached("gitsync: refs")
+	if err := h.finish(ctx, j, last); err != nil {
+		// The references have moved: the next sync repairs the rest.
+		return keptError{err}
+	}
+	return nil
+}
+
+func named(ref string, lists ...[]move) bool {
+	return slices.ContainsFunc(slices.Concat(lists...), func(m move) bool { return m.Ref == ref })
+}
+
+// verification is the input of git update-ref for a reference that must not have moved.
+func verification(ref, at string) string {
+	if at == "" {
+		at = strings.Repeat("0", 40)
+	}
+	return "verify " + ref + "\x00" + at + "\x00"
+}
+
+// startRefs starts a transaction of references. feed has it done, by its input; without one nothing is done.
+func (h *host) startRefs(ctx context.Context) (feed func(input string) error) {
+	in, w := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := h.feedRefs(ctx, in)
+		_ = in.CloseWithError(io.ErrClosedPipe)
+		done <- err
+	}()
+	return func(input string) error {
+		_, _ = io.WriteString(w, input)
+		_ = w.Close()
+		return <-done
+	}
+}
+
+// A keptError is the error of a move that has begun.
+type keptError struct{ error }
+
+func (e keptError) Unwrap() error { return e.error }
+
+// finish does what comes after the transaction.
+func (h *host) finish(ctx context.Context, j *journal, last []move) error {
+	if j.HeadNew != "" {
+		if err := h.setHead(ctx, j.HeadNew, j.HeadOld); err != nil {
+			return err
+		}
+	}
+	step.Reached("gitsync: head")
+	if j.Index {
+		if err := os.Rename(h.fitted(), h.file("index")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	step.Reached("gitsync: index")
+	h.unlockIndex()
+	return h.updateRef(ctx, nil, last)
+}
+
+// again returns errAgain if a reference has moved meanwhile.
+func again(err error) error {
+	if err != nil && strings.Contains(err.Error(), "cannot lock ref") {
+		return fmt.Errorf("%w: %w", errAgain, err)
+	}
+	return err
+}
+
+// locked takes index.lock, and checks that HEAD and the index are as they were.
+func (s *run) locked(ctx context.Context, j *journal, locks bool) error {
+	if !locks {
+		return nil
+	}
+	if err := s.host.lockIndex(ctx); err != nil {
+		return err
+	}
+	head, err := s.host.head()
+	if err != nil {
+		return err
+	}
+	if head != j.HeadOld || j.Index && idOf(s.host.file("index")) != j.IndexID {
+		return errAgain
+	}
+	return nil
+}
+
+// roomFirst returns those of removed that are in the place of a directory of one that is made, or the other way: they
+// go first.
+func roomFirst(moves, removed []move) (first, last []move) {
+	for _, r := range removed {
+		if slices.ContainsFunc(moves, func(m move) bool {
+			return strings.HasPrefix(m.Ref, r.Ref+"/") || strings.HasPrefix(r.Ref, m.Ref+"/")
+		}) {
+			first = append(first, r)
+		} else {
+			last = append(last, r)
+		}
+	}
+	return first, last
+}
+
+// storeStashes makes entries of the list of stashes, which has the newest first.
+func (h *host) storeStashes(ctx context.Context, list []stash) error {
+	if len(list) == 0 {
+		return nil
+	}
+	have, err := h.stashes()
+	if err != nil {
+		return err
+	}
+	for _, e := range slices.Backward(list) {
+		if inList(have, e.At) {
+			continue
+		}
+		said := e.Said
+		if said == "" {
+			said = h.reflog()
+		}
+		if _, err := h.git(ctx, nil, "stash", "store", "-q", "-m", said, e.At); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropStashes deletes entries of the list of stashes.
+func (h *host) dropStashes(ctx context.Context, names []string) error {
+	for _, at := range names {
+		have, err := h.stashes()
+		if err != nil {
+			return err
+		}
+		n := slices.IndexFunc(have, func(e stash) bool { return e.At == at })
+		if n < 0 {
+			continue
+		}
+		if _, err := h.git(ctx, nil, "stash", "drop", "-q", "stash@{"+strconv.Itoa(n)+"}"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rollback ends a sync before its transaction.
+func (h *host) rollback() error {
+	h.unlockIndex()
+	if err := os.Remove(h.fitted()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return h.pair.drop(journalFile)
+}
+
+// repair does the rest of what a killed sync has begun, or removes what it has prepared.
+func (h *host) repair(ctx context.Context) error {
+	var j journal
+	have, err := h.pair.load(journalFile, &j)
+	if err != nil {
+		return err
+	}
+	if !have {
+		h.unlockIndex()
+		for _, f := range []string{h.fitted(), h.fitted() + ".lock", h.fitted() + ".text"} {
+			_ = os.Remove(f)
+		}
+		return nil
+	}
+	now, err := h.table(ctx)
+	if err != nil {
+		return err
+	}
+	if !j.begun(now) {
+		return errors.Join(h.rollback(), h.updateRef(ctx, nil, h.pair.held(now)))
+	}
+	// The user may have gone on, if he has removed the lock.
+	if now.Head != j.HeadOld {
+		j.HeadNew = ""
+	}
+	if j.Index && idOf(h.file("index")) != j.IndexID {
+		j.Index = false
+		_ = os.Remove(h.fitted())
+	}
+	left := slices.DeleteFunc(j.Removed, func(m move) bool { return now.Refs[m.Ref] != m.Old })
+	if err := h.finish(ctx, &j, left); err != nil {
+		return err
+	}
+	if err := h.storeStashes(ctx, j.Stash); err != nil {
+		return err
+	}
+	if err := statefile.WriteSync(h.pair.path(stateFile), &j.After); err != nil {
+		return err
+	}
+	if err := h.updateRef(ctx, nil, h.pair.held(now)); err != nil {
+		return err
+	}
+	return h.pair.drop(journalFile)
+}
+
+// begun reports whether the moves have begun: the transaction moves all references or none.
+func (j *journal) begun(now table) bool {
+	for _, m := range j.Moves {
+		if now.Refs[m.Ref] == m.New && m.New != m.Old {
+			return true
+		}
+	}
+	return j.HeadNew != "" && now.Head == j.HeadNew || len(j.Moves) == 0 && len(j.Removed) > 0 && j.HeadNew == "" && !j.Index
+}

@@ -1,0 +1,96 @@
+package gitsync
+
+import (
+	"context"
+	"errors"
+	"io"
+)
+
+// ErrBusy is the error of a sync that changed nothing because git, or another sync, is at work
+// in the repository. The next sync tries again.
+var ErrBusy = errors.New("nothing was taken over; the next sync tries again")
+
+// An Inside runs programs in the sandbox. It is used by one sync at a time.
+type Inside interface {
+	// Run runs args inside, in the directory of the repository's working tree, with in as
+	// standard input (nil: empty), copies its standard output to out, and returns after its
+	// end. Its standard error is not needed. It ends the program if ctx ends, or if out
+	// returns an error, and then returns an error. status is the exit status; the error
+	// is the reason why no status is known. What it prints is hostile: the caller bounds it.
+	Run(ctx context.Context, args []string, in io.Reader, out io.Writer) (status int, err error)
+}
+
+// A Pair is one repository on both sides. Its methods may be called at the same time, also by
+// several processes: a lock on the host's repository lets one sync after the other work.
+type Pair struct {
+	// Host is the absolute path of the git directory on the host; for a linked working tree
+	// its own one, in which the file commondir names the repository's.
+	Host string
+	// Worktree is the top of the working tree on the host; "" for a bare repository.
+	Worktree string
+	// Private is the sandbox's copy, as a directory on the host. Its content is hostile: it is
+	// opened beneath, and no link is followed.
+	Private string
+	// State is a directory for the base tables and the journal; Begin makes it.
+	State string
+	// Dir is the repository's working tree as the sandbox sees it: messages name it. Inside
+	// runs programs there.
+	Dir string
+	// Name is the sandbox's, for refs/heads/wolffia/NAME/ and reflogs.
+	Name string
+	// Inside runs git in the sandbox.
+	Inside Inside
+	// Hidden reports whether the rules hide a path of the working tree, which is relative to
+	// its top; nil hides none.
+	Hidden func(path string) bool
+	// Copied is reserved for sandboxes whose files are copies (--cow).
+	Copied bool
+
+	// Limits of tests; 0 is the product's.
+	names int
+	bytes int64
+}
+
+func (p *Pair) mostNames() int {
+	if p.names > 0 {
+		return p.names
+	}
+	return maxNames
+}
+
+// A Report is what one sync did.
+type Report struct {
+	// Moved is whether something crossed, in either direction.
+	Moved bool
+	// Said has lines for the user, without the prefix "wolffia: ". A line that says what stays
+	// where it is (in contrast to what was done) comes again with each sync while that holds.
+	Said []string
+	// Pending is the reason why something stays inside that would be lost with the sandbox: an
+	// operation in progress, refused objects, a failure. "" is nothing. A branch that went
+	// aside is not pending: the host has its commits.
+	Pending string
+}
+
+// Sync brings both sides to the same state, as far as neither loses something by it. It needs
+// Begin to have been called, once, when the private copy was made. A sync of two sides that
+// have not changed since the last one costs some calls of stat, and runs no program inside.
+//
+// The error is [ErrBusy] if git is at work on either side for longer than some seconds, of
+// class runtime.ErrInvalid if the repository cannot be synchronised (such as one with
+// reftable), and of class runtime.ErrUnavailable if the host has no git. After an error the
+// report has Pending, and what was done until then. A process that is killed meanwhile leaves
+// a state that the next Sync repairs.
+func (p *Pair) Sync(ctx context.Context) (Report, error) { return p.sync(ctx) }
+
+// Unchanged returns the report that a Sync would make without a question to any program, and
+// true, if neither side has changed since the last Sync; else false. It costs some calls of
+// stat. It does not wait.
+func (p *Pair) Unchanged() (Report, bool) { return p.unchanged() }
+
+// Begin records in the directory state, which it makes, what the private copy has: the base of
+// the first Sync. It is to be called after the copy is complete and before the sandbox can
+// change it. It reads the copy's files alone (HEAD, packed-refs, refs, logs/refs/stash, index):
+// it runs no program and does not need the host's repository. It replaces an earlier base.
+// The error is of class runtime.ErrInvalid if the copy cannot be synchronised, such as one with
+// reftable.
+func Begin(private, state string) error { return begin(private, state) }

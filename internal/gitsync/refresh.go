@@ -1,0 +1,356 @@
+package gitsync
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"wolffia/internal/hostgit"
+	"wolffia/internal/statefile"
+)
+
+// maxArgument bounds the bytes that a script inside gets as an argument (Linux permits 128 KiB).
+const maxArgument = 64 << 10
+
+// statuses of refreshScript.
+const (
+	statusLocked = 30 // the index inside is locked
+	statusStaged = 31 // what is staged inside is in the way
+)
+
+// refreshScript moves references, HEAD and the index inside. $1 says what becomes of the index: "keep", "put" replaces
+// it by the standard input, "merge" moves it from the commit or tree $2 to $3. $4 is the input of git update-ref
+// before HEAD moves, $5 is what HEAD becomes, $6 the input after that. The lock is made as git makes it.
+const refreshScript = preface + `set -C
+refs() { [ -z "$1" ] || printf '%s' "$1" | g update-ref -m host --stdin; }
+i=
+if [ "$1" != keep ]; then
+	i=$(g rev-parse --git-path index) || exit 32
+	cat >"$i.lock" || exit 30
+	trap 'rm -f "$i.lock" "$i.wolffia"' EXIT
+fi 2>/dev/null
+if [ "$1" = merge ]; then
+	rm -f "$i.wolffia"
+	[ ! -e "$i" ] || cp -p "$i" "$i.wolffia" || exit 33
+	GIT_INDEX_FILE=$i.wolffia g read-tree -i -m "$2" "$3" 2>/dev/null || exit 31
+	[ ! -e "$i" ] || touch -r "$i" "$i.wolffia"
+fi
+refs "$4" || exit 34
+case $5 in
+'') ;;
+refs/*) g symbolic-ref -m host HEAD "$5" || exit 35 ;;
+*) g update-ref --no-deref -m host HEAD "$5" || exit 35 ;;
+esac
+refs "$6" || exit 36
+case $1 in
+put) mv -f "$i.lock" "$i" || exit 37 ;;
+merge) mv -f "$i.wolffia" "$i" || exit 37 ;;
+esac
+`
+
+// A change is what a refresh does inside.
+type change struct {
+	moves  []move // of references
+	late   []move // after HEAD has left them
+	head   string // "": it stays
+	index  string // keep, put or merge
+	was    string // commits of HEAD
+	will   string
+	shown  map[string]string // references below refs/remotes/host
+	hidden []string          // those that go
+}
+
+// refresh brings to the sandbox what the host has.
+func (s *run) refresh(ctx context.Context) error {
+	c := s.change()
+	done, err := s.apply(ctx, c)
+	if err != nil {
+		return err
+	}
+	if !done {
+		// The branch of HEAD stays, with what is staged; the rest moves.
+		s.stays = append(s.stays, "inside files are staged that the host has changed: HEAD and its branch stay there")
+		c = s.withoutHead(c)
+		if _, err = s.apply(ctx, c); err != nil {
+			return err
+		}
+	}
+	if err := s.refreshStashes(ctx); err != nil {
+		return err
+	}
+	return s.agree(c)
+}
+
+// change decides what is to be done inside.
+func (s *run) change() change {
+	c := change{head: s.plan.headIn, index: "keep", was: s.in.at(), shown: maps.Clone(s.plan.shown)}
+	branch := s.in.branch()
+	space := newSpace(s.all, false)
+	for _, m := range s.plan.in {
+		switch {
+		case strings.HasPrefix(m.Ref, heads+"wolffia/"+s.Name+"/"), m.Old != s.all[m.Ref]: // or its objects were refused
+		case m.Old == "" && kind(m.Ref) == heads && space.placed(m.Ref) != "":
+			c.shown[hosts+short(m.Ref)] = m.New // the host's name has no place inside
+		default:
+			c.moves = append(c.moves, m)
+		}
+	}
+	here := slices.ContainsFunc(c.moves, func(m move) bool { return m.Ref == branch })
+	if (c.head != "" || here) && s.insideBusy != "" {
+		s.stays = append(s.stays, fmt.Sprintf("%s is in progress in the sandbox: HEAD and its branch stay there", s.insideBusy))
+		c = s.withoutHead(c)
+		here = false
+	}
+	after := s.insideAfter(c)
+	c.will = after.at()
+	moves := c.head != "" || here
+	// A branch that HEAD is on goes when HEAD has left it.
+	for n, m := range c.moves {
+		if m.Ref == branch && m.New == "" {
+			c.moves = slices.Delete(c.moves, n, n+1)
+			if c.head != "" {
+				c.late = []move{m}
+			} else {
+				moves = false
+			}
+			break
+		}
+	}
+	own := s.in.staged != s.rec.Staged && s.in.staged != s.hostSet
+	same := after.Head == s.head && c.will == s.will && s.hostBusy == "" && s.insideBusy == "" && s.hostSet != unmerged
+	switch {
+	case s.Worktree == "":
+	case same && !own && idOf(s.host.file("index")) != (fileID{}) && (moves && c.was != c.will || s.hostSet != s.in.staged):
+		c.index = "put"
+	case moves && c.was != c.will:
+		c.index = "merge"
+	}
+	return c
+}
+
+// withoutHead leaves out what moves HEAD's commit. The sandbox sees where the host is.
+func (s *run) withoutHead(c change) change {
+	branch := s.in.branch()
+	c.moves = slices.DeleteFunc(slices.Clone(c.moves), func(m move) bool {
+		if m.Ref == branch && m.New != "" {
+			c.shown[hosts+short(branch)] = m.New
+		}
+		return m.Ref == branch
+	})
+	c.head, c.late, c.index = "", nil, "keep"
+	return c
+}
+
+// insideAfter returns what the sandbox has after a change.
+func (s *run) insideAfter(c change) table {
+	t := table{Refs: maps.Clone(s.all), Head: s.in.Head}
+	for _, m := range slices.Concat(c.moves, c.late) {
+		if t.Refs[m.Ref] = m.New; m.New == "" {
+			delete(t.Refs, m.Ref)
+		}
+	}
+	if c.head != "" {
+		t.Head = c.head
+	}
+	return t
+}
+
+// apply does a change; done is false if what is staged inside is in the way, and nothing was done.
+func (s *run) apply(ctx context.Context, c change) (done bool, err error) {
+	var text strings.Builder
+	for _, m := range c.moves {
+		text.WriteString(command(m))
+	}
+	for r, at := range c.shown {
+		if s.all[r] != at {
+			text.WriteString("update " + r + " " + at + "\n")
+		}
+	}
+	for r, at := range s.all {
+		name, is := strings.CutPrefix(r, hosts)
+		if _, again := c.shown[r]; is && !again && s.plan.settled[heads+name] != "" {
+			text.WriteString("delete " + r + " " + at + "\n")
+		}
+	}
+	var late strings.Builder
+	for _, m := range c.late {
+		late.WriteString(command(m))
+	}
+	if text.Len() == 0 && c.head == "" && c.index == "keep" && late.Len() == 0 {
+		return true, nil
+	}
+	if text.Len() > maxArgument {
+		return s.applyMany(ctx, c, text.String())
+	}
+	return s.runRefresh(ctx, c, text.String(), late.String())
+}
+
+// command is a line for git update-ref --stdin.
+func command(m move) string {
+	if m.New == "" {
+		return "delete " + m.Ref + " " + m.Old + "\n"
+	}
+	old := m.Old
+	if old == "" {
+		old = strings.Repeat("0", len(m.New))
+	}
+	return "update " + m.Ref + " " + m.New + " " + old + "\n"
+}
+
+// applyMany is apply for more references than an argument can name: those that HEAD is not on go first.
+func (s *run) applyMany(ctx context.Context, c change, text string) (bool, error) {
+	var others, own strings.Builder
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) > 1 && f[1] == s.in.branch() {
+			own.WriteString(line)
+		} else {
+			others.WriteString(line)
+		}
+	}
+	_, status, err := s.shell(ctx, strings.NewReader(others.String()), preface+"g update-ref -m host --stdin")
+	if err != nil {
+		return false, err
+	}
+	if status != 0 {
+		return false, s.failed(status)
+	}
+	var late strings.Builder
+	for _, m := range c.late {
+		late.WriteString(command(m))
+	}
+	s.moved = true
+	return s.runRefresh(ctx, c, own.String(), late.String())
+}
+
+func (s *run) failed(status int) error {
+	return fmt.Errorf("git inside fails to follow the host in %s (status %d); the next sync tries again", s.Dir, status)
+}
+
+func (s *run) runRefresh(ctx context.Context, c change, text, late string) (bool, error) {
+	var in io.Reader
+	if c.index == "put" {
+		index, err := s.host.wholeIndex(ctx)
+		if err != nil {
+			return false, err
+		}
+		defer index.Close()
+		in = index
+	}
+	treeish := func(commit string) string {
+		if commit == "" {
+			return s.host.emptyTree()
+		}
+		return commit
+	}
+	_, status, err := s.shell(ctx, in, refreshScript, c.index, treeish(c.was), treeish(c.will), text, c.head, late)
+	switch {
+	case err != nil:
+		return false, err
+	case status == statusStaged:
+		return false, nil
+	case status == statusLocked:
+		return false, fmt.Errorf("git inside is at work in %s: %w", s.Dir, ErrBusy)
+	case status != 0:
+		return false, s.failed(status)
+	}
+	s.moved = true
+	return true, nil
+}
+
+// wholeIndex opens the host's index. One that is split is written whole to a file of its own.
+func (h *host) wholeIndex(ctx context.Context) (io.ReadCloser, error) {
+	index := h.file("index")
+	if shared, _ := filepath.Glob(h.file("sharedindex.*")); len(shared) > 0 {
+		index = h.pair.path("index.whole")
+		_ = os.Remove(index)
+		times, err := copyIndex(h.file("index"), index)
+		if err != nil {
+			return nil, err
+		}
+		if times != nil {
+			if _, err := h.git(ctx, []string{"GIT_INDEX_FILE=" + index}, "update-index", "--no-split-index", "--force-write-index"); err != nil {
+				return nil, err
+			}
+		}
+	}
+	f, err := os.Open(index)
+	if errors.Is(err, fs.ErrNotExist) {
+		return io.NopCloser(bytes.NewReader(nil)), nil
+	}
+	return f, err
+}
+
+// refreshStashes brings the host's entries to the sandbox, and takes out those that the host has dropped.
+func (s *run) refreshStashes(ctx context.Context) error {
+	have, err := s.host.stashes()
+	if err != nil {
+		return err
+	}
+	var script strings.Builder
+	list := slices.Clone(s.in.stashes)
+	for _, e := range slices.Backward(have) {
+		if !inList(list, e.At) && !slices.Contains(s.rec.Stash, e.At) {
+			list = append([]stash{e}, list...)
+			fmt.Fprintf(&script, "g stash store -q -m %s %s || exit 40\n", quoted(e.Said), e.At)
+		}
+	}
+	for _, at := range s.rec.Stash {
+		if n := slices.IndexFunc(list, func(e stash) bool { return e.At == at }); n >= 0 && !inList(have, at) {
+			list = slices.Delete(list, n, n+1)
+			fmt.Fprintf(&script, "g stash drop -q 'stash@{%d}' || exit 41\n", n)
+		}
+	}
+	if script.Len() > 0 {
+		_, status, err := s.shell(ctx, nil, preface+script.String())
+		if err != nil {
+			return err
+		}
+		if status != 0 {
+			return s.failed(status)
+		}
+		s.moved = true
+	}
+	s.rec.Stash = nil
+	for _, e := range list {
+		if inList(have, e.At) {
+			s.rec.Stash = append(s.rec.Stash, e.At)
+		}
+	}
+	return nil
+}
+
+// quoted returns text as a word of a shell.
+func quoted(text string) string {
+	return "'" + strings.ReplaceAll(hostgit.Printable(text), "'", `'\''`) + "'"
+}
+
+// agree records what both sides have now.
+func (s *run) agree(c change) error {
+	now, after := s.insideAfter(c), s.after()
+	base := s.rec.Base.Refs
+	for _, refs := range []map[string]string{now.Refs, after, maps.Clone(base)} {
+		for r := range refs {
+			if kind(r) == "" || now.Refs[r] != after[r] {
+				continue
+			}
+			if base[r] = after[r]; base[r] == "" {
+				delete(base, r)
+			}
+		}
+	}
+	if now.Head == s.head {
+		s.rec.Base.Head = s.head
+	}
+	if c.index == "put" || s.in.staged == s.hostSet && c.index == "keep" {
+		s.rec.Staged = s.hostSet
+	}
+	return statefile.Write(s.path(stateFile), &s.rec)
+}

@@ -1,0 +1,139 @@
+package gitsync
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"wolffia/internal/statefile"
+)
+
+// tick is the coarsest difference of two times of files on Linux: a change within one tick of the last one is not
+// seen by times.
+const tick = 20 * time.Millisecond
+
+// A stamp tells whether a git directory has changed: the times of few files, and of each directory below refs, which
+// changes with each loose reference.
+type stamp struct {
+	sum    string
+	newest int64  // time, in nanoseconds
+	lock   string // a lock that git has at present
+}
+
+// files are those of a working tree's own directory, and those of the repository.
+var (
+	ownFiles    = []string{"HEAD", "index", "rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "sequencer", "BISECT_LOG"}
+	commonFiles = []string{"packed-refs", "config", "info/exclude", "info/attributes", "info/sparse-checkout", "logs/refs/stash", "hooks", "worktrees"}
+	ownLocks    = []string{"index.lock", "HEAD.lock"}
+	commonLocks = []string{"packed-refs.lock", "config.lock"}
+)
+
+// stampOf returns the stamp of a git directory.
+func stampOf(own, common tree) (stamp, error) {
+	s := stamp{}
+	h := sha256.New()
+	one := func(t tree, name string) {
+		st, err := t.lstat(name)
+		fmt.Fprintf(h, "%s\x00", name)
+		if err != nil {
+			return
+		}
+		_ = binary.Write(h, binary.LittleEndian, []int64{int64(st.Ino), st.Size, st.Mtim.Nano(), st.Ctim.Nano()})
+		s.newest = max(s.newest, st.Mtim.Nano(), st.Ctim.Nano())
+	}
+	locks := func(t tree, names []string) {
+		for _, n := range names {
+			if s.lock == "" && t.has(n) {
+				s.lock = filepath.Join(t.Name(), n)
+			}
+		}
+	}
+	for _, n := range ownFiles {
+		one(own, n)
+	}
+	locks(own, ownLocks)
+	for _, n := range commonFiles {
+		one(common, n)
+	}
+	locks(common, commonLocks)
+	err := common.list("refs", maxRefs, func(dir string, entries []os.DirEntry) error {
+		one(common, dir)
+		for _, e := range entries {
+			if s.lock == "" && strings.HasSuffix(e.Name(), ".lock") {
+				s.lock = filepath.Join(common.Name(), dir, e.Name())
+			}
+		}
+		return nil
+	})
+	s.sum = hex.EncodeToString(h.Sum(nil))
+	return s, err
+}
+
+// Stamps are what both sides were at when the last sync found nothing, and what it said.
+type stamps struct {
+	Host    string   `json:"host"`
+	Private string   `json:"private"`
+	Said    []string `json:"said,omitempty"`
+	Pending string   `json:"pending,omitempty"`
+}
+
+// look takes the stamps of both sides.
+func (p *Pair) look(private tree) (host, inside stamp, err error) {
+	own, err := openTree(p.Host)
+	if err != nil {
+		return host, inside, err
+	}
+	defer own.Close()
+	common := own
+	if b, err := os.ReadFile(filepath.Join(p.Host, "commondir")); err == nil {
+		dir := strings.TrimSuffix(string(b), "\n")
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(p.Host, dir)
+		}
+		if common, err = openTree(dir); err != nil {
+			return host, inside, err
+		}
+		defer common.Close()
+	}
+	if host, err = stampOf(own, common); err != nil {
+		return host, inside, err
+	}
+	inside, err = stampOf(private, private)
+	return host, inside, err
+}
+
+func (p *Pair) unchanged() (Report, bool) {
+	private, err := openTree(p.Private)
+	if err != nil {
+		return Report{}, false
+	}
+	defer private.Close()
+	host, in, err := p.look(private)
+	if err != nil {
+		return Report{}, false
+	}
+	return p.same(host, in)
+}
+
+// same returns the report of the last sync if the stamps are those that it has left.
+func (p *Pair) same(host, in stamp) (Report, bool) {
+	var was stamps
+	have, err := p.load(stampFile, &was)
+	if !have || err != nil || host.lock != "" || in.lock != "" || was.Host != host.sum || was.Private != in.sum {
+		return Report{}, false
+	}
+	return Report{Said: was.Said, Pending: was.Pending}, true
+}
+
+// mark records that nothing is to be done while both sides have these stamps, which were taken before.
+func (p *Pair) mark(host, in stamp, taken time.Time, r Report) error {
+	if max(host.newest, in.newest) > taken.Add(-tick).UnixNano() {
+		return p.drop(stampFile) // a later change may have the same times
+	}
+	return statefile.Write(p.path(stampFile), &stamps{host.sum, in.sum, r.Said, r.Pending})
+}

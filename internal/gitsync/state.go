@@ -1,0 +1,73 @@
+package gitsync
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"wolffia/internal/statefile"
+)
+
+// Files of the directory State.
+const (
+	stateFile   = "state.json"
+	journalFile = "journal.json"
+	stampFile   = "stamp.json"
+	indexBase   = "index.base" // the index of the copy, as it was made
+	maxState    = 512 << 20    // bytes
+	emptyDir    = "empty"      // the working tree of the host's git
+)
+
+// A record is what both sides had after the last sync.
+type record struct {
+	Base  table    `json:"base"`
+	Stash []string `json:"stash"`
+	// Staged identifies the set of what is staged; "" is the empty one.
+	Staged        string            `json:"staged"`
+	StagedUnknown bool              `json:"stagedUnknown,omitempty"` // it is that of the file index.base
+	Exported      map[string]export `json:"exported,omitempty"`
+	Ours          []string          `json:"ours,omitempty"` // stashes of the host that the sandbox has made
+}
+
+// A journal is what a sync is about to do on the host. The references move in one transaction: if one has moved, all
+// have.
+type journal struct {
+	Moves   []move  `json:"moves"` // of references that stay or are made
+	Removed []move  `json:"removed"`
+	HeadOld string  `json:"headOld"`
+	HeadNew string  `json:"headNew"` // "": it stays
+	Index   bool    `json:"index"`   // the file index.wolffia.NAME becomes the index
+	IndexID fileID  `json:"indexID"` // of the present index
+	Stash   []stash `json:"stash"`   // to be stored, the newest first
+	After   record  `json:"after"`
+}
+
+// A fileID identifies a version of a file that git replaces as a whole. The zero one is a missing file.
+type fileID struct {
+	Inode uint64 `json:"inode"`
+	Size  int64  `json:"size"`
+	Time  int64  `json:"time"`
+}
+
+func (p *Pair) path(name string) string { return filepath.Join(p.State, name) }
+
+// load reads a file of the directory State, and reports whether it exists.
+func (p *Pair) load(name string, v any) (bool, error) {
+	b, err := statefile.ReadBytes(p.path(name), maxState)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, v)
+	}
+	return err == nil, err
+}
+
+func (p *Pair) drop(name string) error {
+	if err := os.Remove(p.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

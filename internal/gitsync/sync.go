@@ -1,0 +1,512 @@
+package gitsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/hostgit"
+	"wolffia/internal/statefile"
+	"wolffia/internal/step"
+)
+
+const (
+	// otherWait is how long a sync waits for another one of the same repository.
+	otherWait = 10 * time.Second
+	// quietWait is how long it waits for git to release its locks, and oldLock the age from which on a lock inside
+	// is that of a killed git.
+	quietWait = 2 * time.Second
+	oldLock   = time.Minute
+	// maxTries is how often it begins again since the host's references move meanwhile.
+	maxTries = 5
+)
+
+// errAgain is the error of a plan whose premises do not hold any more.
+var errAgain = errors.New("the references on the host go on changing")
+
+func (p *Pair) sync(ctx context.Context) (r Report, err error) {
+	defer func() {
+		if err != nil {
+			r.Pending = hostgit.Printable(err.Error())
+		}
+	}()
+	private, err := openTree(p.Private)
+	if err != nil {
+		return r, err
+	}
+	defer private.Close()
+	h, release, err := p.lock(ctx, private)
+	if err != nil {
+		return r, err
+	}
+	if h == nil {
+		r, _ = p.unchanged()
+		return r, nil
+	}
+	defer release()
+	defer h.close()
+	for range maxTries {
+		s := &run{Pair: p, host: h, private: private}
+		if r, err = s.once(ctx); !errors.Is(err, errAgain) {
+			return r, err
+		}
+	}
+	return r, fmt.Errorf("%w: %w", err, ErrBusy)
+}
+
+// lock keeps other syncs from the host's repository, repairs what a killed one has left, and opens it. host is nil if
+// nothing has changed.
+func (p *Pair) lock(ctx context.Context, private tree) (h *host, release func(), err error) {
+	if _, same := p.unchanged(); same && !p.interrupted() {
+		return nil, nil, nil
+	}
+	if h, err = p.openHost(ctx); err != nil {
+		return nil, nil, err
+	}
+	dir, err := os.Open(h.Common())
+	if err != nil {
+		return nil, nil, err
+	}
+	wait, cancel := context.WithTimeout(ctx, otherWait)
+	defer cancel()
+	for {
+		if err = unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+			return h, func() { _ = dir.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) || !pause(wait, lockPoll) {
+			_ = dir.Close()
+			if ctx.Err() != nil {
+				return nil, nil, ctx.Err()
+			}
+			return nil, nil, fmt.Errorf("another sync of %s is at work: %w", h.Common(), ErrBusy)
+		}
+	}
+}
+
+// interrupted reports whether a killed sync has left a journal.
+func (p *Pair) interrupted() bool {
+	_, err := os.Lstat(p.path(journalFile))
+	return err == nil
+}
+
+// A run is one try of a sync.
+type run struct {
+	*Pair
+	host    *host
+	private tree
+
+	rec        record            // the last sync's, and then this one's
+	in         inside            // with what is refused left out
+	all        map[string]string // references inside, with what is refused
+	out        table             // the host's
+	outStash   []stash
+	insideBusy string
+	hostBusy   string
+	bad        map[string]string // objects that are refused
+	held       []move            // references that hold objects
+	said       []string          // of this sync alone
+	stays      []string          // while it holds
+	pending    string
+	moved      bool
+
+	plan    answer
+	aside   []move // on the host, of this plan
+	was     string // commits of the host's HEAD
+	will    string
+	head    string // what the host's HEAD becomes
+	tree    string // what is to be staged on the host; "" leaves it
+	indexID fileID
+	fitted  bool // the file index.wolffia.NAME exists
+	newest  []stash
+	dropped []string // stashes of the host that the sandbox has dropped
+	hostSet string   // what is staged on the host after it
+}
+
+func (s *run) once(ctx context.Context) (Report, error) {
+	defer func() {
+		if s.fitted {
+			_ = os.Remove(s.host.fitted())
+		}
+	}()
+	if err := s.host.repair(ctx); err != nil {
+		return s.report(), err
+	}
+	hostAt, insideAt, taken, err := s.quiet(ctx)
+	if err != nil {
+		return s.report(), err
+	}
+	if err := s.read(ctx); err != nil {
+		return s.report(), err
+	}
+	step.Reached("gitsync: before objects")
+	if err := s.objects(ctx); err != nil {
+		return s.report(), err
+	}
+	step.Reached("gitsync: objects")
+	if err := s.decide(ctx); err != nil {
+		return s.report(), err
+	}
+	if err := s.commit(ctx); err != nil {
+		return s.report(), err
+	}
+	if err := s.refresh(ctx); err != nil {
+		return s.report(), err
+	}
+	r := s.report()
+	if r.Moved || len(s.said) > 0 {
+		return r, s.drop(stampFile)
+	}
+	return r, s.mark(hostAt, insideAt, taken, r)
+}
+
+func (s *run) report() Report {
+	return Report{Moved: s.moved, Said: slices.Concat(s.said, s.stays), Pending: s.pending}
+}
+
+// quiet waits until git has no lock on either side, and returns the stamps of both.
+func (s *run) quiet(ctx context.Context) (host, in stamp, taken time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, quietWait)
+	defer cancel()
+	for {
+		taken = time.Now()
+		if host, in, err = s.look(s.private); err != nil {
+			return host, in, taken, err
+		}
+		where, lock := "on the host", host.lock
+		if lock == "" {
+			where, lock = "inside", in.lock
+		}
+		if st, err := os.Lstat(lock); lock == "" || where == "inside" && err == nil && time.Since(st.ModTime()) > oldLock {
+			return host, in, taken, nil
+		}
+		if !pause(ctx, lockPoll) {
+			return host, in, taken, fmt.Errorf("git %s is at work (%s exists): %w", where, lock, ErrBusy)
+		}
+	}
+}
+
+// read reads the tables of both sides, and the record.
+func (s *run) read(ctx context.Context) (err error) {
+	have, err := s.load(stateFile, &s.rec)
+	if err != nil {
+		return err
+	}
+	if !have {
+		return fmt.Errorf("%s does not exist: the private copy was not recorded", s.path(stateFile))
+	}
+	if s.in, err = s.inside(ctx, s.private, s.host.emptyTree()); err != nil {
+		return err
+	}
+	s.all = maps.Clone(s.in.Refs)
+	if s.out, err = s.host.table(ctx); err != nil {
+		return err
+	}
+	if s.outStash, err = s.host.stashes(); err != nil {
+		return err
+	}
+	if s.hostBusy, err = s.host.busy(); err != nil {
+		return err
+	}
+	if s.insideBusy = busy(s.private); s.insideBusy != "" {
+		s.pending = s.insideBusy + " is in progress in the sandbox"
+	}
+	if s.rec.StagedUnknown {
+		// The index of the copy was not changed yet when it was kept.
+		if s.rec.Staged, err = s.host.staged(ctx, s.rec.Base.at(), s.path(indexBase)); err != nil {
+			s.rec.Staged = s.in.staged
+		}
+		s.rec.StagedUnknown = false
+	}
+	return nil
+}
+
+// objects brings the objects that the sandbox's references need to the host, and takes those that are refused out of
+// the sandbox's table.
+func (s *run) objects(ctx context.Context) error {
+	tips, commits := make(map[string]bool), make(map[string]bool)
+	for r, at := range s.in.Refs {
+		if kind(r) == "" || at == s.rec.Base.Refs[r] || at == s.out.Refs[r] {
+			continue
+		}
+		tips[at] = true
+		if kind(r) == heads {
+			commits[at] = true
+		}
+	}
+	if len(tips) > maxMoves {
+		return fmt.Errorf("more than %d refs were changed inside: take what you need with wolffia apply --git=BRANCH", maxMoves)
+	}
+	if s.insideBusy == "" && s.in.branch() == "" && s.in.Head != s.rec.Base.Head {
+		tips[s.in.Head], commits[s.in.Head] = true, true
+	}
+	if s.insideBusy == "" && s.in.staged != s.rec.Staged && s.in.staged != unmerged {
+		tree, err := s.writeTree(ctx)
+		if err != nil {
+			return err
+		}
+		s.tree, tips[tree] = tree, true
+	}
+	for _, e := range s.in.stashes {
+		if !slices.Contains(s.rec.Stash, e.At) && !inList(s.outStash, e.At) {
+			s.newest = append(s.newest, e)
+			tips[e.At], commits[e.At] = true, true
+		}
+	}
+	var err error
+	if s.held, s.bad, err = s.host.take(ctx, slices.Sorted(maps.Keys(tips)), s.out); err != nil {
+		return err
+	}
+	if err := s.host.onlyCommits(ctx, commits, s.bad); err != nil {
+		return err
+	}
+	s.refuse()
+	return nil
+}
+
+func inList(list []stash, at string) bool {
+	return slices.ContainsFunc(list, func(e stash) bool { return e.At == at })
+}
+
+// refuse gives references whose objects are refused the value that both sides had.
+func (s *run) refuse() {
+	if len(s.bad) == 0 {
+		return
+	}
+	for _, r := range slices.Sorted(maps.Keys(s.in.Refs)) {
+		why := s.bad[s.in.Refs[r]]
+		if why == "" || kind(r) == "" {
+			continue
+		}
+		s.refused(r+" stays inside", why)
+		if base := s.rec.Base.Refs[r]; base != "" {
+			s.in.Refs[r] = base
+		} else if delete(s.in.Refs, r); s.in.Head == r {
+			s.in.Head = s.rec.Base.Head
+		}
+	}
+	if why := s.bad[s.in.Head]; why != "" {
+		s.refused("HEAD stays", why)
+		s.in.Head = s.rec.Base.Head
+	}
+	if why := s.bad[s.tree]; why != "" {
+		s.refused("what is staged inside stays there", why)
+		s.tree = ""
+	}
+	s.newest = slices.DeleteFunc(s.newest, func(e stash) bool {
+		why := s.bad[e.At]
+		if why != "" {
+			s.refused("a stash stays inside", why)
+		}
+		return why != ""
+	})
+}
+
+func (s *run) refused(what, why string) {
+	s.stays = append(s.stays, what+": "+why)
+	s.pending = what + ": " + why
+}
+
+// decide plans the moves, and computes the host's index for them. What the index does not permit is planned again
+// without it.
+func (s *run) decide(ctx context.Context) (err error) {
+	q := question{
+		base: s.rec.Base, inside: s.in.table, host: s.out,
+		ancestor: func(old, of string) bool { return s.host.ancestor(ctx, old, of) },
+		name:     s.Name, blocked: s.host.blocked(s.out, s.hostBusy), exported: s.rec.Exported,
+		insideBusy: s.insideBusy, hostBusy: s.hostBusy, remotes: s.host.Remotes(),
+		folded: s.host.Config("core.ignorecase") == "true",
+	}
+	var note string
+	for {
+		if s.plan, err = plan(q); err != nil {
+			return err
+		}
+		s.target()
+		moves := s.plan.headOut != "" || s.was != s.will
+		wants := s.tree
+		if s.hostBusy != "" || s.will != s.in.at() || s.head != s.in.Head {
+			wants = ""
+		}
+		if wants != "" {
+			set, err := s.host.staged(ctx, s.was, s.host.file("index"))
+			if err != nil {
+				return err
+			}
+			if set != s.rec.Staged && set != s.in.staged {
+				wants, note = "", "what is staged inside stays there: you have staged something here"
+			}
+			if set == s.in.staged && s.was == s.will {
+				wants = "" // as it is
+			}
+		}
+		if !moves && wants == "" {
+			break
+		}
+		s.indexID, s.fitted, err = s.host.fit(ctx, s.was, s.will, wants)
+		why, is := errors.AsType[blockedError](err)
+		switch {
+		case err == nil:
+		case !is:
+			return err
+		case !moves:
+			note, s.tree = "what is staged inside stays there: "+why.why, ""
+			continue
+		case wants != "":
+			s.tree = ""
+			continue
+		default:
+			for _, r := range []string{q.host.branch(), s.head} {
+				if kind(r) != "" {
+					q.blocked[r] = why.why
+				}
+			}
+			if q.blocked["HEAD"] != "" { // so it was not that
+				return err
+			}
+			q.blocked["HEAD"] = why.why
+			continue
+		}
+		break
+	}
+	s.sort(note)
+	return nil
+}
+
+// target sets what the host's HEAD is at, and is to be at.
+func (s *run) target() {
+	s.was, s.head = s.out.at(), s.out.Head
+	if s.plan.headOut != "" {
+		s.head = s.plan.headOut
+	}
+	after := table{Refs: s.after(), Head: s.head}
+	s.will = after.at()
+}
+
+// after returns the host's references after the plan.
+func (s *run) after() map[string]string {
+	refs := maps.Clone(s.out.Refs)
+	for _, m := range s.plan.out {
+		if refs[m.Ref] = m.New; m.New == "" {
+			delete(refs, m.Ref)
+		}
+	}
+	return refs
+}
+
+// sort takes what the plan says apart: what happens once, and what holds until something changes.
+func (s *run) sort(note string) {
+	if note != "" {
+		s.stays = append(s.stays, note)
+	}
+	s.said = append(s.said, s.plan.said...)
+	s.stays = append(s.stays, s.plan.stays...)
+}
+
+// commit moves the host's references, HEAD and index.
+func (s *run) commit(ctx context.Context) error {
+	after := s.after()
+	j := journal{HeadOld: s.out.Head, HeadNew: s.plan.headOut, Index: s.fitted, IndexID: s.indexID, Stash: s.newest}
+	for _, m := range s.plan.out {
+		if m.New == "" {
+			j.Removed = append(j.Removed, m)
+		} else {
+			j.Moves = append(j.Moves, m)
+		}
+	}
+	exported := make(map[string]export)
+	for r, m := range s.plan.aside {
+		exported[r] = export{m.Ref, m.New}
+		if m.New != m.Old {
+			j.Moves = append(j.Moves, m)
+		}
+	}
+	for r, e := range s.rec.Exported {
+		if _, again := s.plan.aside[r]; again || s.out.Refs[e.To] != e.At {
+			continue
+		}
+		// The branch has what went aside: the other one has done its work.
+		if at := after[r]; at != "" && (at == s.in.Refs[r] || s.host.ancestor(ctx, e.At, at)) {
+			j.Removed = append(j.Removed, move{Ref: e.To, Old: e.At})
+		} else {
+			exported[r] = e
+		}
+	}
+	for _, at := range s.rec.Ours {
+		if !inList(s.in.stashes, at) && inList(s.outStash, at) && slices.Contains(s.rec.Stash, at) {
+			s.dropped = append(s.dropped, at)
+		}
+	}
+	s.rec.Exported = exported
+	for _, e := range s.newest {
+		s.rec.Ours = append(s.rec.Ours, e.At)
+	}
+	s.settle()
+	j.After = s.rec
+	if len(j.Moves)+len(j.Removed)+len(j.Stash)+len(s.dropped) > 0 || j.HeadNew != "" || j.Index {
+		s.moved = true
+		if err := s.carryOut(ctx, &j); err != nil {
+			return err
+		}
+	} else if err := s.host.updateRef(ctx, nil, s.held); err != nil {
+		return err
+	}
+	index := s.host.file("index")
+	var err error
+	s.hostSet, err = s.host.staged(ctx, s.will, index)
+	return err
+}
+
+// settle brings the base to what both sides have after the moves on the host.
+func (s *run) settle() {
+	s.rec.Base.Refs = maps.Clone(s.rec.Base.Refs)
+	for r, at := range s.plan.settled {
+		if s.rec.Base.Refs[r] = at; at == "" {
+			delete(s.rec.Base.Refs, r)
+		}
+	}
+	if s.head == s.in.Head {
+		s.rec.Base.Head = s.head
+	}
+}
+
+// carryOut does what the journal says.
+func (s *run) carryOut(ctx context.Context, j *journal) error {
+	h := s.host
+	if err := statefile.WriteSync(s.path(journalFile), j); err != nil {
+		return err
+	}
+	step.Reached("gitsync: journal")
+	locks := j.Index || j.HeadNew != "" || s.was != s.will
+	err := s.move(ctx, j, locks)
+	if _, begun := errors.AsType[keptError](err); begun {
+		h.unlockIndex()
+		s.fitted = false // the next sync needs the file
+		return err
+	}
+	if err != nil {
+		return errors.Join(err, h.rollback(), h.updateRef(ctx, nil, s.held))
+	}
+	s.fitted = false
+	if err := h.storeStashes(ctx, j.Stash); err != nil {
+		return err
+	}
+	if err := h.dropStashes(ctx, s.dropped); err != nil {
+		return err
+	}
+	if err := statefile.WriteSync(s.path(stateFile), &s.rec); err != nil {
+		return err
+	}
+	step.Reached("gitsync: base saved")
+	if len(s.held) > 0 {
+		if err := h.updateRef(ctx, nil, s.held); err != nil {
+			return err
+		}
+	}
+	return s.drop(journalFile)
+}

@@ -1,0 +1,162 @@
+package hostgit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"wolffia/internal/excerpt"
+	"wolffia/runtime"
+)
+
+// A Dir is a git directory of the host on which git runs in an empty working tree: it opens no file of the codebase.
+// It runs no hook, filter, pager, editor or monitor, and fetches nothing. It is safe for concurrent use.
+type Dir struct {
+	path, common, empty string
+	safe                []string // options before the command
+	config              []setting
+}
+
+type setting struct{ key, value string }
+
+// apart are the options with which git keeps to the git directory.
+var apart = []string{
+	"core.hooksPath=/dev/null", "core.fsmonitor=false", "core.pager=cat", "core.splitIndex=false", "core.untrackedCache=keep",
+	"core.attributesFile=/dev/null", "core.alternateRefsCommand=true", "core.logAllRefUpdates=true", "gc.auto=0", "maintenance.auto=false",
+	"receive.autogc=false", "receive.fsckObjects=true", "transfer.fsckObjects=true", "receive.denyCurrentBranch=ignore",
+	"receive.procReceiveRefs=", "submodule.recurse=false", "protocol.allow=never", "gpg.program=false", "log.showSignature=false",
+}
+
+// OpenDir returns the git directory at path, which is absolute. In that of a linked working tree the file commondir
+// names the repository's. empty is an empty directory, or made. The error is of class runtime.ErrInvalid if path is
+// not a git directory of the caller's own, and of class runtime.ErrUnavailable if the host has no git.
+func OpenDir(ctx context.Context, path, empty string) (*Dir, error) {
+	if _, err := exec.LookPath("git"); err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "git is not in PATH: install it, such as with apt-get install git")
+	}
+	if err := os.MkdirAll(empty, 0o700); err != nil {
+		return nil, err
+	}
+	d := &Dir{path: path, common: path, empty: empty}
+	if b, err := os.ReadFile(filepath.Join(path, "commondir")); err == nil {
+		if d.common = strings.TrimSuffix(string(b), "\n"); !filepath.IsAbs(d.common) {
+			d.common = filepath.Join(path, d.common)
+		}
+	}
+	// git receive-pack asks for the owner, also of a directory that is named (CVE-2024-32004).
+	st, err := os.Stat(d.common)
+	if err != nil || !st.IsDir() {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "%s is not a git directory", d.common)
+	}
+	if own, is := st.Sys().(*syscall.Stat_t); !is || int(own.Uid) != os.Geteuid() && os.Geteuid() != 0 {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "the git directory %s belongs to another user: take it with chown", d.common)
+	}
+	for _, s := range append(slices.Clone(apart), "safe.directory="+d.path, "safe.directory="+d.common) {
+		d.safe = append(d.safe, "-c", s)
+	}
+	// The status 1 is that of no match.
+	list, _, err := d.Run(ctx, Command{Args: []string{"config", "--null", "--get-regexp", `^(filter|hook|remote|extensions|core)\.`}, Status: 1})
+	if err != nil {
+		return nil, err
+	}
+	d.safe = append(d.safe, off(string(list))...)
+	for entry := range strings.SplitSeq(string(list), "\x00") {
+		key, value, _ := strings.Cut(entry, "\n")
+		d.config = append(d.config, setting{key, value})
+	}
+	return d, nil
+}
+
+// Path returns the git directory: HEAD and index are there.
+func (d *Dir) Path() string { return d.path }
+
+// Common returns the directory of the repository: refs and objects are there.
+func (d *Dir) Common() string { return d.common }
+
+// Config returns the last value of a setting of filter, hook, remote, extensions or core. The key is in lower case but
+// for its middle. "" is a setting that does not exist.
+func (d *Dir) Config(key string) (value string) {
+	for _, s := range d.config {
+		if s.key == key {
+			value = s.value
+		}
+	}
+	return value
+}
+
+// Remotes returns the names of the remotes that have an address.
+func (d *Dir) Remotes() map[string]bool {
+	names := make(map[string]bool)
+	for _, s := range d.config {
+		if name, is := strings.CutPrefix(s.key, "remote."); is && strings.HasSuffix(name, ".url") {
+			names[strings.TrimSuffix(name, ".url")] = true
+		}
+	}
+	return names
+}
+
+// A Command is one run of git.
+type Command struct {
+	Args   []string
+	In     io.Reader // nil: empty
+	Env    []string  // more environment
+	Status int       // that is an answer as well as 0, such as 1 of git config
+}
+
+// Run runs a command and returns what it prints, and its status. An error has the end of what git says.
+func (d *Dir) Run(ctx context.Context, c Command) (out []byte, status int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	cmd := d.command(ctx, c)
+	var printed bytes.Buffer
+	said := newSaid()
+	cmd.Stdout, cmd.Stderr = &printed, said
+	err = cmd.Run()
+	if failed, is := errors.AsType[*exec.ExitError](err); is && c.Status != 0 && failed.ExitCode() == c.Status {
+		return printed.Bytes(), c.Status, nil
+	}
+	if err != nil {
+		return nil, -1, fmt.Errorf("git %s in %s: %s: %w", c.Args[0], d.path, said.text(), err)
+	}
+	return printed.Bytes(), 0, nil
+}
+
+// command returns the command, which has no output yet.
+func (d *Dir) command(ctx context.Context, c Command) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "git", append(slices.Clone(d.safe), c.Args...)...)
+	cmd.Dir = d.empty
+	cmd.Env = append(environ(os.Environ()), "GIT_DIR="+d.path, "GIT_WORK_TREE="+d.empty, "GIT_NO_REPLACE_OBJECTS=1", "GIT_ATTR_NOSYSTEM=1")
+	cmd.Env = append(cmd.Env, c.Env...)
+	cmd.Stdin, cmd.WaitDelay = c.In, time.Second
+	return cmd
+}
+
+// A said is the beginning and the end of what git says.
+type said struct{ *excerpt.Excerpt }
+
+func newSaid() said { return said{excerpt.New(2000, 1000)} }
+
+// text returns it on one line, without characters that act on a terminal.
+func (s said) text() string {
+	kept, _ := s.Result()
+	return tail(Printable(string(kept)))
+}
+
+// Printable returns s with ? in the place of each character that a terminal could act on, but for newlines.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 || r >= 0x200b && r <= 0x200f || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+}
