@@ -134,9 +134,7 @@ func live(t *testing.T, p places, m marks) {
 func serveOptions(root int, rules *perm.Policy, p places) *fusefs.Options {
 	const fds = 1000 // several servers share this process's limit
 	return &fusefs.Options{
-		Root: root, Rules: rules, Owner: fusefs.Owner{UID: mounttest.UID, GID: mounttest.UID}, FDs: fds,
-		Shown: p.Mount, Same: true, // as it is by default
-	}
+		Root: root, Rules: rules, Owner: fusefs.Owner{UID: mounttest.UID, GID: mounttest.UID}, FDs: fds,	}
 }
 
 // beHost does what it is asked for until nobody is there to ask.
