@@ -25,19 +25,19 @@ func Compile(rules []Rule) (*Policy, error) {
 // Check returns the error that Compile returns for rules, at a fraction of the cost:
 // for a caller that hands the rules on to another process.
 func Check(rules []Rule) error {
-	if last := checked.Load(); last != nil && slices.Equal(*last, rules) {
+	if last := sound.Load(); last != nil && slices.Equal(*last, rules) {
 		return nil
 	}
 	_, err := (&Policy{rules: rules}).parse()
 	if err == nil {
 		last := slices.Clone(rules)
-		checked.Store(&last)
+		sound.Store(&last)
 	}
 	return err
 }
 
-// checked are the rules in which Check has found no error last: callers mostly have the same for many sandboxes.
-var checked atomic.Pointer[[]Rule]
+// sound are the rules in which Check has found no error last: callers mostly have the same for many sandboxes.
+var sound atomic.Pointer[[]Rule]
 
 // A parsedRule is what parse knows of a rule.
 type parsedRule struct {
@@ -65,7 +65,6 @@ func (p *Policy) parse() ([]parsedRule, error) {
 			errs = append(errs, invalid("rule %s: %w", rule.describe(), err))
 			continue
 		}
-		p.checks = p.checks || rule.Level == Checked
 		parsed[i] = parsedRule{alts, bit}
 		for j := range alts {
 			text += int(alts[j].size)

@@ -87,7 +87,7 @@ func TestJSON(t *testing.T) {
 func TestRemedy(t *testing.T) {
 	req := Request{
 		Rules:   testRules(t, "/out/=read", "view=view"),
-		GitDirs: []string{".git"},
+		GitDirs: []string{"bare"},
 		File:    &PolicyFile{Rules: testRules(t, "**=write@100", "/top=none@3000")},
 	}
 	for _, tt := range []struct {
@@ -100,7 +100,7 @@ func TestRemedy(t *testing.T) {
 		{"out", true, Write, "--rule '/out/=write'"},
 		{"view", false, Read, "--rule '/view=read'"},
 		{"out/.env", false, Read, "--reveal '/out/.env=read'"},
-		{".git/hooks", true, Write, "--reveal '/.git/hooks/=write'"},
+		{"bare/hooks", true, Write, "--reveal '/bare/hooks/=write'"},
 		{"a*b/.npmrc", false, Write, "--reveal '/a\\*b/.npmrc=write'"},
 		{"secrets/x/y", false, View, "--reveal '/secrets/x/y=view'"},
 		{"src", false, Write, ""},

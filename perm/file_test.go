@@ -124,13 +124,13 @@ func TestAssemble(t *testing.T) {
 	}{
 		{
 			"nothing asked for is agent-safe",
-			Request{GitDirs: []string{".git"}},
-			map[string]Level{"a": Write, ".env": None, ".git/config": Checked},
+			Request{GitDirs: []string{"deploy"}, NotGit: []string{"plain.git"}},
+			map[string]Level{"a": Write, ".env": None, ".git/config": Write, "a.git/x": Read, "b/plain.git/x": Write, "deploy/config": Read},
 		},
 		{
 			"full access leaves git alone",
-			Request{Preset: "full-access", GitDirs: []string{".git"}},
-			map[string]Level{"a": Write, ".env": Write, ".git/config": Write},
+			Request{Preset: "full-access", GitDirs: []string{"deploy"}},
+			map[string]Level{"a": Write, ".env": Write, "deploy/config": Write, "a.git/x": Write},
 		},
 		{
 			"a file extends a preset",
@@ -139,13 +139,13 @@ func TestAssemble(t *testing.T) {
 		},
 		{
 			"a preset is named beside a file",
-			Request{Preset: "view-only", File: file("version: 1\nrules: [/out/=write]"), GitDirs: []string{"out/.git"}},
-			map[string]Level{"a": View, "out/a": Write, "out/.env": None, "out/.git/config": Checked},
+			Request{Preset: "view-only", File: file("version: 1\nrules: [/out/=write]"), GitDirs: []string{"out/g"}},
+			map[string]Level{"a": View, "out/a": Write, "out/.env": None, "out/g/config": Read},
 		},
 		{
 			"a file alone hides what it does not name, and secrets",
-			Request{File: file("version: 1\nrules: [/out/=write]"), GitDirs: []string{"out/.git"}},
-			map[string]Level{"a": None, "out/a": Write, "out/.env": None, "out/.git/hooks/x": Checked},
+			Request{File: file("version: 1\nrules: [/out/=write]"), GitDirs: []string{"out/g"}},
+			map[string]Level{"a": None, "out/a": Write, "out/.env": None, "out/g/hooks/x": Read},
 		},
 		{
 			"rules outrank the file, reveals the secrets",

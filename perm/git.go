@@ -5,115 +5,95 @@ import (
 	"strings"
 )
 
-// gitChecked are the parts of a git directory that make the host user's git run
-// programs or read files elsewhere, and the locks between git on the host and git
-// inside; gitrepository-layout(5).
-var gitChecked = []string{
-	"config", "config.worktree",
-	"hooks", // also a file or a link in the place of the directory
-	"commondir",
-	"objects/info/alternates",
-	"{rebase-merge,rebase-apply,sequencer,BISECT_*}",
-	"{*,refs/**/*,objects/info/alternates}.lock",
-	"MERGE_RR", // paths of files that git rerere copies, and writes
-}
+// gitSource is the Source of the rules for git directories that a sandbox sees in place.
+const gitSource = "a repository of the host's: git on the host would execute what is written there"
 
-// gitHidden are copies of files of the working tree that git on the host makes, following links, and what
-// programs around git keep in a git directory in clear: the keys of git-crypt, and git-annex's passwords of remotes.
-var gitHidden = []string{"rr-cache/*/postimage*", "git-crypt/keys", "annex/creds"}
+// gitKeys are what a git directory has in clear and a sandbox must not read where it sees the directory in place: the
+// keys of git-crypt, git-annex's passwords of remotes, and copies that git rerere makes of files of the working tree.
+const gitKeys = "{git-crypt/keys,annex/creds,rr-cache/*/postimage*}"
 
-// gitRead are the older forms of a remote's configuration, and files in a git directory
-// that programs around git execute: lazygit, the filters of transcrypt, and what Sapling's
-// configuration names. In the git directory of a submodule no pattern tells them from refs and from other submodules:
-// there the server of the tree keeps them from being made (gitguard.Aside).
-var gitRead = []string{"remotes/*", "branches/*", "lazygit.yml", "crypt", "sl/config"}
+// gitParts are the parts of a bare repository that is the root itself, where the rest of the tree may be working trees.
+const gitParts = "/{HEAD,*_HEAD,ORIG_HEAD,config,config.worktree,commondir,gitdir,description,index,packed-refs,shallow,hooks,info," +
+	"objects,refs,reftable,logs,modules,worktrees,branches,remotes,lfs,annex,git-crypt,rr-cache,MERGE_*,BISECT_*,rebase-*,sequencer,*.lock}"
 
-// gitPlaces are the places of git directories in a git directory: itself, those of its
-// submodules, whose names can have slashes, those of its linked worktrees, and those of the
-// submodules of a linked worktree.
-var gitPlaces = []string{"", "modules/**/", "worktrees/*/", "worktrees/*/modules/**/"}
-
-// GitRules returns the rules that keep a sandbox from changing what the host user's
-// git would execute: at most Checked, at PrioritySecret, on hooks, configuration and
-// other special files of each git directory in dirs. These are paths relative to the
-// root, such as "deploy", of git directories that exist; "." is the root itself, as a
-// bare repository. Special bytes in them match only themselves. The rules only limit:
-// a path that other rules hide stays hidden.
-//
-// They do not cover what a repository's configuration points to elsewhere, such
-// as a core.hooksPath or an include in the working tree.
-func GitRules(dirs []string) []Rule {
-	var rules []Rule
-	for _, dir := range dirs {
-		prefix := "/" + Quote(strings.Trim(dir, "/")) + "/"
-		if prefix == "//" || prefix == "/./" {
-			prefix = "/"
-		}
-		rules = append(rules, gitRules(prefix, "git repository "+dir)...)
-	}
-	return rules
-}
-
-// AnyGitRules returns the rules of GitRules for every directory whose name ends in
-// ".git", at any depth and whether or not it exists; for every file and link with such
-// a name, which leads git to such a directory; and for git's lock files.
+// AnyGitRules returns the presets' rules for what has a name that ends in ".git", but ".git" itself: it is at most
+// Read, since it is, or may become, a bare repository of the host's. In a ".git" that a sandbox sees in place the keys are hidden.
+// An entry called ".git" has the level of any other name: at Write it is the sandbox's own.
 func AnyGitRules() []Rule {
-	rules := gitRules("*.git/", anyGit)
-	return append(rules,
-		gitRule("*.git", File, Checked, anyGit),
-		gitRule(".git/**/*.lock", File, Checked, anyGit))
+	rule := gitRule("*.git", Read)
+	rule.Except = ".git"
+	return []Rule{rule, gitRule("*.git/**/"+gitKeys, None)}
 }
 
-// NamesGit reports whether AnyGitRules apply to the git directory at the path dir.
-func NamesGit(dir string) bool {
-	names := strings.Split(dir, "/")
-	for i, name := range names {
-		if strings.HasSuffix(name, ".git") && isGitPlace(names[i+1:]) {
-			return true
+// GitRules returns the rules by which git directories of other names are at most Read. dirs are paths relative to the root; "."
+// is the root itself as a bare repository, in which the names of git's own files are. Special bytes match only themselves.
+func GitRules(dirs []string) (rules []Rule) {
+	for _, dir := range dirs {
+		if dir = strings.Trim(dir, "/"); dir == "." || dir == "" {
+			rules = append(rules, gitRule(gitParts, Read), gitRule("/"+gitKeys, None))
+		} else {
+			rules = append(rules, gitRule("/"+Quote(dir), Read), gitRule("/"+Quote(dir)+"/**/"+gitKeys, None))
 		}
-	}
-	return false
-}
-
-// isGitPlace reports whether a path below a git directory is one of gitPlaces.
-func isGitPlace(names []string) bool {
-	switch {
-	case len(names) == 0:
-		return true
-	case names[0] == "modules":
-		return len(names) > 1 && !slices.ContainsFunc(names[2:], IsRefs)
-	case names[0] == "worktrees" && len(names) == 2:
-		return true
-	}
-	return names[0] == "worktrees" && len(names) > 3 && isGitPlace(names[2:])
-}
-
-// IsRefs reports whether a directory called name in a git directory has the names of refs. Below modules it may be a part of
-// a submodule's name, of which nothing in the path tells.
-func IsRefs(name string) bool { return name == "refs" || name == "logs" }
-
-// anyGit is the Source of AnyGitRules.
-const anyGit = "any git repository"
-
-func gitRules(prefix, source string) (rules []Rule) {
-	for _, place := range gitPlaces {
-		for _, part := range gitChecked {
-			rules = append(rules, gitRule(prefix+place+part, Glob, Checked, source))
-		}
-		for _, part := range gitHidden {
-			rules = append(rules, gitRule(prefix+place+part, Glob, None, source))
-		}
-	}
-	for _, place := range []string{"", "worktrees/*/"} {
-		for _, part := range gitRead {
-			rules = append(rules, gitRule(prefix+place+part, Glob, Read, source))
-		}
-		// No link in the place of the directory.
-		rules = append(rules, gitRule(prefix+place+"{remotes,branches,sl}", File, Read, source))
 	}
 	return rules
 }
 
-func gitRule(pattern string, kind Kind, level Level, source string) Rule {
-	return Rule{Pattern: pattern, Type: kind, Level: level, AtMost: true, Priority: PrioritySecret, Source: source}
+// spare lets rules, of which one is AnyGitRules' first, not apply to directories with these names, which are none of git's.
+func spare(rules []Rule, names []string) {
+	for i := range rules {
+		if r := &rules[i]; r.Source == gitSource && r.Except == ".git" && len(names) > 0 {
+			r.Except = "{.git," + strings.Join(names, ",") + "}"
+		}
+	}
+}
+
+// GitInPlace returns rules, of a preset that guards git, for a tree in which each ".git" is the host's own: it is at most
+// Read then, unless GitUnguarded says that the user wants it otherwise. Other rules are returned as they are.
+func GitInPlace(rules []Rule) []Rule {
+	guards := func(r Rule) bool { return r.Source == gitSource }
+	limit := gitRule(".git", Read)
+	if !slices.ContainsFunc(rules, guards) || slices.Contains(rules, limit) || GitUnguarded(rules) != "" {
+		return rules
+	}
+	return append(slices.Clip(rules), limit)
+}
+
+// GitUnguarded returns why rules give a sandbox the host's own git directories, in which it may change what git on the host
+// executes: a preset that does not guard git, or a reveal that names what is called ".git". It is a sentence without
+// its end; "" if rules do not.
+func GitUnguarded(rules []Rule) string {
+	for _, r := range rules {
+		i := slices.IndexFunc(presets, func(p presetRow) bool { return r.Source == "preset "+p.name })
+		reveals := r.Level == Write && !r.AtMost && r.Priority > PrioritySecret && r.Source != "" && r.namesGit()
+		if i >= 0 && !presets[i].git || reveals {
+			return r.describe() + " gives the sandbox the host's own .git: git on the host executes what it writes there"
+		}
+	}
+	return ""
+}
+
+// namesGit reports whether the pattern of r has ".git" as a component.
+func (r *Rule) namesGit() bool {
+	return slices.ContainsFunc(r.Examples(), func(x Example) bool { return slices.Contains(strings.Split(x.Path, "/"), ".git") })
+}
+
+// RenewGit returns rules without those that an earlier version has made about what is in git directories, but with today's in
+// their place: for a sandbox of that version that has got git directories of its own.
+func RenewGit(rules []Rule) []Rule {
+	var dirs []string
+	rest := slices.DeleteFunc(slices.Clone(rules), func(r Rule) bool {
+		dir, one := strings.CutPrefix(r.Source, "git repository ")
+		if one && !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+		return one || r.Source == "any git repository"
+	})
+	if len(rest) == len(rules) {
+		return rules
+	}
+	return slices.Concat(rest, AnyGitRules(), GitRules(dirs))
+}
+
+func gitRule(pattern string, level Level) Rule {
+	return Rule{Pattern: pattern, Level: level, AtMost: true, Priority: PrioritySecret, Source: gitSource}
 }

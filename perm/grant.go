@@ -15,9 +15,3 @@ const newName = "\x01new name"
 func (p *Policy) Fresh(s State) Level {
 	return min(p.Child(s, newName, false), p.Child(s, newName, true))
 }
-
-// GuardsGit reports whether the rules check what becomes of git's files in a directory of
-// State s, since it is or may be a git directory: see [GitRules].
-func (p *Policy) GuardsGit(s State) bool {
-	return p.checks && p.Child(s, "commondir", false) == Checked
-}

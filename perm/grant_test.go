@@ -30,7 +30,6 @@ func TestGrantsAll(t *testing.T) {
 		"all":          {[]perm.Rule{all}, true},
 		"the same":     {[]perm.Rule{all, {Pattern: "/src/", Level: perm.Write, Priority: 1}}, true},
 		"read":         {[]perm.Rule{{Pattern: "**", Level: perm.Read}}, false},
-		"checked":      {[]perm.Rule{{Pattern: "**", Level: perm.Checked}}, false},
 		"but one file": {[]perm.Rule{all, {Pattern: "/a/b/c", Level: perm.Read, Priority: 1}}, false},
 		"at most":      {[]perm.Rule{all, {Pattern: "x", Level: perm.Read, AtMost: true, Priority: 1}}, false},
 		"below only":   {[]perm.Rule{{Pattern: "/*", Level: perm.Write}}, false},
@@ -57,26 +56,5 @@ func TestFresh(t *testing.T) {
 	}
 	if got := p.Fresh(p.Root()); got != perm.Write {
 		t.Errorf("root: %v", got)
-	}
-}
-
-func TestGuardsGit(t *testing.T) {
-	p := compile(t, append(perm.GitRules([]string{"deploy"}), append(perm.AnyGitRules(), perm.Rule{Pattern: "**", Level: perm.Write})...))
-	at := func(names ...string) perm.State {
-		s := p.Root()
-		for _, n := range names {
-			s = p.Enter(s, n)
-		}
-		return s
-	}
-	for _, dir := range [][]string{{".git"}, {"a", "b.git"}, {"deploy"}, {".git", "modules", "x"}, {".git", "worktrees", "x"}} {
-		if !p.GuardsGit(at(dir...)) {
-			t.Errorf("%v: not guarded", dir)
-		}
-	}
-	for _, dir := range [][]string{{}, {"src"}, {"a", "deploy"}, {".git", "objects"}} {
-		if p.GuardsGit(at(dir...)) {
-			t.Errorf("%v: guarded", dir)
-		}
 	}
 }

@@ -18,7 +18,6 @@ type State int32
 type Policy struct {
 	rules  []Rule
 	alts   []alt // in the order in which they decide
-	checks bool  // a rule has the level Checked
 	copies bool  // a rule has Copies set
 
 	free      []int  // the unanchored alternatives, which start in every directory
@@ -52,10 +51,6 @@ func (p *Policy) start() {
 
 // Rules returns a copy of the rules that p was compiled from.
 func (p *Policy) Rules() []Rule { return slices.Clone(p.rules) }
-
-// Checks reports whether a rule has the level Checked, so that the server of the tree
-// must check changes of git's files.
-func (p *Policy) Checks() bool { return p.checks }
 
 // Root returns the state of the root directory.
 func (p *Policy) Root() State { return p.root }

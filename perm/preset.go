@@ -13,10 +13,11 @@ type Preset struct {
 	// Rules are the base rules at PriorityPreset, the secrets at PrioritySecret,
 	// AnyExecutedRules if Executed is set, and AnyGitRules if Git is set. They do what
 	// Doc says for any codebase. Assemble adds GitRules for repositories that AnyGitRules
-	// do not apply to, and replaces AnyExecutedRules by ExecutedRules.
+	// do not apply to, spares what is none, and replaces AnyExecutedRules by ExecutedRules.
 	Rules []Rule `json:"rules"`
 
-	// Git is set if changes of what git on the host executes are checked.
+	// Git is set if a sandbox cannot change what git on the host executes: bare repositories
+	// are read-only, and each .git is the sandbox's own, see GitInPlace and GitUnguarded.
 	Git bool `json:"git"`
 
 	// Executed is set if files that the host executes because of their names are

@@ -2,7 +2,6 @@ package perm
 
 import (
 	"errors"
-	"path"
 	"strings"
 	"testing"
 )
@@ -65,8 +64,6 @@ func TestPresetsOnRealNames(t *testing.T) {
 		for _, file := range strings.Fields(openFiles) {
 			want := base
 			switch file {
-			case ".git/config", ".git/hooks/pre-commit":
-				want = min(base, Checked)
 			case ".cargo/config.toml", ".vscode/settings.json", ".idea/workspace.xml", ".claude/settings.json":
 				want = min(base, Read) // the host executes it
 			}
@@ -102,7 +99,7 @@ func TestPresets(t *testing.T) {
 			rest := len(p.Rules) - i
 			if n := len(AnyGitRules()); p.Git {
 				if rest <= n {
-					source = anyGit
+					source = gitSource
 				}
 				rest -= n
 			}
@@ -129,75 +126,5 @@ func TestPresets(t *testing.T) {
 	_, err := PresetByName("agent")
 	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "agent-safe, development, full-access, read-only, view-only") {
 		t.Errorf("unknown preset: %v", err)
-	}
-}
-
-// TestNamesGit: what NamesGit says of a directory is what AnyGitRules do there.
-func TestNamesGit(t *testing.T) {
-	p := mustCompile(t, append(AnyGitRules(), testRules(t, "**=write")...)...)
-	for dir, want := range map[string]bool{
-		".git": true, "a/b.git": true, ".git/modules/m": true, "x/.git/modules/a/b": true, ".git/worktrees/w": true,
-		".git/modules/m/worktrees/w": true, ".git/worktrees/w/modules/m": true, ".git/worktrees/w/modules/a/b": true, "a.git/b.git": true,
-		"mirrors.git/b": false, ".git/apart": false, ".git/worktrees/w/x": false, ".git/worktrees": false, "deploy": false, ".": false,
-	} {
-		guarded := p.Level(path.Join(dir, "config"), false) == Checked && p.Level(path.Join(dir, "hooks/x"), false) == Checked
-		if got := NamesGit(dir); got != want || guarded != want {
-			t.Errorf("%q: %t, and guarded %t, want %t", dir, got, guarded, want)
-		}
-	}
-}
-
-func TestGitRules(t *testing.T) {
-	parts := map[string]Level{
-		"hooks/pre-commit": Checked, "config": Checked, "config.worktree": Checked, "commondir": Checked,
-		"worktrees/w/commondir": Checked, "worktrees/w/config.worktree": Checked, "worktrees/w/HEAD": Write,
-		"modules/m/commondir": Checked, "modules/m/config": Checked, "modules/m/hooks/x": Checked, "modules/a/b/config": Checked,
-		"modules/a/modules/b/hooks/x": Checked, "worktrees/w/modules/m/config": Checked, "worktrees/w/modules/a/b/hooks/x": Checked, "HEAD": Write, "index": Write, "index.lock": Checked, "config.lock": Checked,
-		"refs/heads/a/b.lock": Checked, "refs/heads/a/b": Write, "objects/ab/cd": Write, "objects/info/alternates": Checked,
-		"rebase-merge/git-rebase-todo": Checked, "BISECT_LOG": Checked, "MERGE_RR": Checked, "modules/m/MERGE_RR": Checked, "worktrees/w/MERGE_RR": Checked, "rr-cache/x/preimage": Write, "rr-cache/x/postimage": None, "rr-cache/x/postimage.1": None,
-		"git-crypt/keys/default": None, "modules/m/git-crypt/keys/default": None, "worktrees/w/git-crypt/keys/x/y": None, "annex/creds/abc": None, "annex/index": Write,
-		"remotes/origin": Read, "branches/x": Read, "modules/m/refs/remotes/origin/x": Write,
-		"sl": Read, "sl/config": Read, "sl/dirstate": Write, "modules/sl/config": Checked,
-	}
-	check := func(p *Policy, dir string) {
-		t.Helper()
-		for file, want := range parts {
-			if got := p.Level(path.Join(dir, file), false); got != want {
-				t.Errorf("%q in %q is %v, want %v", file, dir, got, want)
-			}
-		}
-		for _, hooks := range []string{"/hooks", "/modules/a/hooks", "/worktrees/w/hooks"} {
-			if p.Level(dir+hooks, false) != Checked || p.Level(dir+hooks, true) != Checked {
-				t.Errorf("%s in %q can be replaced", hooks, dir)
-			}
-		}
-	}
-	p := mustCompile(t, append(GitRules([]string{"deploy", "odd[x]*/{a}\xff\n/g", "bare/"}), testRules(t, "**=write", "/x/=none@200")...)...)
-	for _, dir := range []string{"deploy", "odd[x]*/{a}\xff\n/g", "bare"} {
-		check(p, dir)
-	}
-	for _, other := range []string{"sub/.git/config", "oddx/a/g/config", "odd[x]y/{a}\xff\n/g/hooks/x", "config", "hooks/x", "yarn.lock", ".git"} {
-		if got := p.Level(other, false); got != Write {
-			t.Errorf("%q, which is not of these repositories, is %v", other, got)
-		}
-	}
-	p = mustCompile(t, append(AnyGitRules(), testRules(t, "**=write")...)...)
-	for _, dir := range []string{".git", "a/b/.git", "x.git", "a/x.git"} {
-		check(p, dir)
-	}
-	for name, want := range map[string]Level{".git": Checked, "a/.git": Checked, "config": Write, "yarn.lock": Write, ".gitignore": Write, ".git/objects/maintenance.lock": Checked} {
-		if got := p.Level(name, false); got != want {
-			t.Errorf("%q is %v, want %v", name, got, want)
-		}
-	}
-	p = mustCompile(t, append(GitRules([]string{"x/g"}), testRules(t, "**=write", "/x/=none@200", "/y/=view@200")...)...)
-	if p.Level("x", true) != None || p.Level("x/g/hooks/a", false) != None {
-		t.Error("protecting a repository shows what another rule hides")
-	}
-	for _, dir := range []string{".", ""} {
-		p = mustCompile(t, append(GitRules([]string{dir}), testRules(t, "**=write")...)...)
-		if p.Level("hooks/update", false) != Checked || p.Level("config", false) != Checked || p.Level("sub/config", false) != Write {
-			t.Errorf("the root as a bare repository, given as %q, is not protected", dir)
-		}
 	}
 }

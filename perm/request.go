@@ -32,9 +32,11 @@ type Request struct {
 	ProjectPreset           bool
 	UserPreset              string
 
-	// GitDirs are the git directories that exist below the root, for GitRules. They are
-	// ignored if the preset does not set Git. Package policy finds them.
-	GitDirs []string
+	// GitDirs are the git directories below the root, for GitRules, that AnyGitRules do not
+	// apply to. NotGit are names that end in ".git", as patterns, of directories that are not
+	// git's: AnyGitRules do not apply to them. Both are ignored if the preset does not set Git.
+	// Package policy finds them.
+	GitDirs, NotGit []string
 
 	// Opened are the directories at and below the root that the host's programs may be
 	// started in, for ExecutedRules; nil means unknown, for AnyExecutedRules. They are
@@ -51,7 +53,8 @@ func Assemble(r *Request) ([]Rule, error) {
 	}
 	rules := preset.Rules
 	if preset.Git {
-		rules = append(rules, GitRules(slices.DeleteFunc(slices.Clone(r.GitDirs), NamesGit))...)
+		spare(rules, r.NotGit)
+		rules = append(rules, GitRules(r.GitDirs)...)
 	}
 	if preset.Executed && r.Opened != nil {
 		rules = slices.DeleteFunc(rules, func(r Rule) bool { return r.Source == anyExecuted })

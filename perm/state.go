@@ -31,7 +31,7 @@ const noLimit = math.MaxInt
 
 // noVerdict returns the verdict before any of n alternatives has matched.
 func noVerdict(n int) verdict {
-	return verdict{end: n, level: None, limits: [Write]int{noLimit, noLimit, noLimit, noLimit}}
+	return verdict{end: n, level: None, limits: [Write]int{noLimit, noLimit, noLimit}}
 }
 
 // match records that the alternative i, which is a, matches.

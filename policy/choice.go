@@ -22,6 +22,7 @@ type Choice struct {
 
 	kept     []perm.Rule // that guard policy files
 	worktree string      // Options.Worktree
+	inPlace  bool        // Options.GitInPlace
 }
 
 // fromFile matches the source of a rule of a policy file.
@@ -58,6 +59,7 @@ func ChoiceOf(rules []perm.Rule) (*Choice, error) {
 			case otherWorktrees:
 				c.worktree = r.Except
 			}
+			c.inPlace = c.inPlace || r.Pattern == ".git" && r.AtMost
 			c.MadeRules++
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -12,24 +11,22 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/gitscan"
-	"wolffia/internal/statedir"
 	"wolffia/perm"
 )
 
 // A claim is what the index of a repository has of a file that looks like a secret.
 type claim struct {
 	gitscan.Entry               // Path is relative to the codebase
-	tree          int           // of look.repos.Trees
+	tree          *gitscan.Tree // whose index it is
 	file          *gitscan.File // on the disk; nil: nothing that git could track
-	believed      bool
 }
 
-// Bounds of what is read of indexes, which a sandbox can make large and many.
+// Bounds of what is read of indexes, which can be large and many.
 const (
 	indexLimit = 10 * time.Second // for all indexes together
 	maxClaims  = 50_000
 	maxNested  = 256     // directories in the path of a file
-	maxContent = 4 << 20 // bytes of a file that is compared with git's objects
+	maxContent = 4 << 20 // bytes of a file that is compared with what git tracks
 )
 
 // claims returns the entries of all indexes for files that look like secrets,
@@ -44,9 +41,10 @@ func (l *look) claims(ctx context.Context) (claims []claim, unread []string, err
 	}
 	limited, cancel := context.WithTimeout(ctx, indexLimit)
 	defer cancel()
-	for i, tree := range l.repos.Trees {
+	for i := range l.repos.Trees {
+		tree := &l.repos.Trees[i]
 		m := matcher{policy: secrets, top: tree.Top}
-		entries, err := gitscan.Tracked(limited, l.path, tree, m.hidden)
+		entries, err := gitscan.Tracked(limited, *tree, m.hidden)
 		if ctx.Err() != nil {
 			return nil, nil, ctx.Err()
 		}
@@ -60,7 +58,7 @@ func (l *look) claims(ctx context.Context) (claims []claim, unread []string, err
 				continue // git itself looks into the repository in between
 			}
 			file, _ := gitscan.Read(l.root, e.Path, maxContent)
-			claims = append(claims, claim{Entry: e, tree: i, file: file})
+			claims = append(claims, claim{Entry: e, tree: tree, file: file})
 		}
 	}
 	slices.SortFunc(claims, func(a, b claim) int { return strings.Compare(a.Path, b.Path) })
@@ -68,7 +66,7 @@ func (l *look) claims(ctx context.Context) (claims []claim, unread []string, err
 }
 
 // owner returns the index in look.repos.Trees of the innermost working tree that a file
-// is in. So of all the indexes that a sandbox can make only one has claims on a file.
+// is in. So of all indexes only one has claims on a file.
 func (l *look) owner(file string) int {
 	best, depth := -1, -1
 	for i, tree := range l.repos.Trees {
@@ -126,67 +124,11 @@ func validPath(p []byte) bool {
 	return len(p) > 0 && bytes.IndexByte(p, 0) < 0
 }
 
-// believe sets which claims are believed, by the criteria of the package comment, and
-// makes the record of the codebase if there is none. It returns the files to record as
-// tracked, sorted. whole tells that all claims are known; otherwise files that were
-// recorded before stay recorded.
-func (l *look) believe(claims []claim, whole bool, r *record) ([]string, error) {
-	if r.own() == nil {
-		// An index in a directory that has a record may be a sandbox's all the same.
-		first := statedir.Codebase{Path: l.path}
-		for _, c := range claims {
-			above, err := statedir.KnownCodebases(r.state, filepath.Join(l.path, l.repos.Trees[c.tree].Dir))
-			if err != nil {
-				return nil, err
-			}
-			if len(above) == 0 {
-				first.Tracked = append(first.Tracked, c.Path)
-			}
-		}
-		// Another process may have made the record meanwhile, and a sandbox: that record counts.
-		if err := r.write(&first, false); err != nil {
-			return nil, err
-		}
-	}
-	recorded := map[string]bool{}
-	for _, k := range r.known {
-		for _, name := range k.Tracked {
-			if rel, err := filepath.Rel(l.path, filepath.Join(k.Path, name)); err == nil {
-				recorded[rel] = true
-			}
-		}
-	}
-	var tracked []string
-	for i := range claims {
-		c := &claims[i]
-		if c.believed = recorded[c.Path] || c.file != nil && c.seen(c.file); c.believed {
-			tracked = append(tracked, c.Path)
-		}
-	}
-	if own := r.own(); own != nil && !whole {
-		tracked = append(tracked, own.Tracked...)
-	}
-	slices.Sort(tracked)
-	return slices.Compact(tracked), nil
-}
-
-// seen reports whether the index has of the file what only git can have written, after
-// it has looked at the file.
-func (c *claim) seen(f *gitscan.File) bool {
-	return c.Ctime%1e9 != 0 && c.Ctime == f.Ctime && c.Mtime == f.Mtime &&
-		c.Inode == uint32(f.Inode) && c.Size == uint32(f.Size)
-}
-
-// inObjects reports whether git's objects have the content on the disk, in a file that
-// rules make readable inside.
-func (l *look) inObjects(c *claim, rules *perm.Policy) bool {
+// same reports whether git tracks the very bytes that are on the disk.
+func (c *claim) same() bool {
 	want := uint32(unix.S_IFREG)
 	if c.file.Link {
 		want = unix.S_IFLNK
 	}
-	if c.file.Content == nil || c.Mode&unix.S_IFMT != want || !bytes.Equal(gitscan.BlobID(c.file.Content, len(c.ID)), c.ID) {
-		return false
-	}
-	file, ok := gitscan.Object(l.root, l.repos.Trees[c.tree], c.ID, c.file.Content)
-	return ok && rules.Level(file, false) >= perm.Read
+	return c.file.Content != nil && c.Mode&unix.S_IFMT == want && bytes.Equal(gitscan.BlobID(c.file.Content, len(c.ID)), c.ID)
 }

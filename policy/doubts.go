@@ -38,11 +38,15 @@ func doubts(path string, all []perm.Rule, req *perm.Request) ([]string, error) {
 	if err != nil {
 		return nil, invalid(err)
 	}
+	unguarded := perm.GitUnguarded(all)
 	var out []string
 	for i, r := range own {
 		text := doubt(path, &r)
 		if text == "" {
 			text = outranked(compiled, &r)
+		}
+		if text == "" && unguarded == "" {
+			text = copied(compiled, &r)
 		}
 		// What is below write is not a rule for what is made later.
 		if text == "" && i < typed && r.Level < perm.Write && !anyThere(path, r.Examples()) {
@@ -80,6 +84,18 @@ func doubt(path string, r *perm.Rule) string {
 		rest = "/**"
 	}
 	return fmt.Sprintf("a pattern begins at the root of the codebase, not of the host: write %q", rest+"="+r.Level.String())
+}
+
+// copied returns why a rule about what is in a .git has no effect; empty if it has: no rule lets the sandbox have a .git of its own.
+func copied(all *perm.Policy, r *perm.Rule) string {
+	for _, x := range r.Examples() {
+		names := strings.Split(x.Path, "/")
+		i := slices.Index(names, ".git")
+		if dot := strings.Join(names[:i+1], "/"); i >= 0 && i < len(names)-1 && all.Level(dot, true) == perm.Write {
+			return fmt.Sprintf("%q is the sandbox's own copy, in which no rule holds; to hide all of it: --rule '/%s=none'", dot, perm.Quote(dot))
+		}
+	}
+	return ""
 }
 
 // outranked returns why a rule does not give its level to what it matches; empty if it does,

@@ -61,6 +61,10 @@ func TestDoubts(t *testing.T) {
 		{"a secret at the level that it has", []string{".env=none"}, nil, ""},
 		{"one's own rule of a higher priority", []string{"/.env=none"}, []string{".env=read"}, ""},
 		{"one's own more specific rule", []string{"/docs/a.md=read", "docs/a.md=view"}, nil, `rule "docs/a.md=view": it does not decide about "docs/a.md", which is read: rule "/docs/a.md=read" of --rule`},
+		{"what is in a .git", []string{"/.git/config=read"}, nil, `rule "/.git/config=read": ".git" is the sandbox's own copy, in which no rule holds; to hide all of it: --rule '/.git=none'`},
+		{"what is in any .git", []string{".git/hooks/=write"}, nil, `".git" is the sandbox's own copy`},
+		{"what is in a .git that is hidden", []string{"/.git/hook*=none", ".git/=none"}, nil, ""},
+		{"a .git in place", nil, []string{"/.git/config=write"}, ""},
 		{"everything", []string{"**=read"}, nil, ""},
 		{"what is tracked by nothing", []string{"src/=read", "/src/main.go=write"}, nil, ""},
 	} {

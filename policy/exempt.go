@@ -2,6 +2,7 @@ package policy
 
 import (
 	"path"
+	"path/filepath"
 	"slices"
 
 	"wolffia/internal/gitscan"
@@ -36,15 +37,17 @@ type exemption struct {
 	all    *perm.Policy // of the rules so far
 	rest   *perm.Policy // of those but the secret patterns
 	done   map[string]bool
+
+	inPlace bool // each .git inside is the host's
 }
 
 // exempt adds to p the rules for files that the rules in secret hide and that need not
 // be hidden, and p.Findings.
-func (l *look) exempt(p *Policy, secret map[perm.Rule]bool, claims []claim) (err error) {
+func (l *look) exempt(p *Policy, secret map[perm.Rule]bool, claims []claim, inPlace bool) (err error) {
 	if len(secret) == 0 || len(claims) == 0 && len(l.repos.Named) == 0 {
 		return nil
 	}
-	e := exemption{look: l, policy: p, secret: secret, done: map[string]bool{}}
+	e := exemption{look: l, policy: p, secret: secret, done: map[string]bool{}, inPlace: inPlace}
 	if e.all, err = perm.Compile(p.Rules); err == nil {
 		e.rest, err = perm.Compile(slices.DeleteFunc(slices.Clone(p.Rules), func(r perm.Rule) bool { return secret[r] }))
 	}
@@ -93,19 +96,28 @@ func (e *exemption) tracked(c *claim) {
 	if c.file != nil {
 		level = e.level(c.Path)
 	}
-	tree := e.look.repos.Trees[c.tree]
-	if level == perm.None || e.rest.Level(path.Join(tree.Dir, "index"), false) < perm.Read { // git does not work inside
+	if level == perm.None || !e.works(c.tree) {
 		return
 	}
-	f := Finding{Path: c.Path, Kind: Doubtful, Level: perm.None}
-	switch {
-	case c.believed && e.look.inObjects(c, e.rest):
+	f := Finding{Path: c.Path, Kind: Differs, Level: min(perm.View, level)}
+	if c.same() {
 		f.Kind, f.Level = Same, level
-	case c.believed:
-		f.Kind, f.Level = Differs, min(perm.View, level)
 	}
-	e.done[c.Path] = f.Level > perm.None
+	e.done[c.Path] = true
 	e.add(f)
+}
+
+// works reports whether git works inside for a working tree: its .git can be read, and in place also where that leads.
+func (e *exemption) works(tree *gitscan.Tree) bool {
+	dot := path.Join(tree.Top, ".git")
+	if min(e.rest.Level(dot, true), e.rest.Level(dot, false)) < perm.Read {
+		return false
+	}
+	if !e.inPlace {
+		return true
+	}
+	dir, err := filepath.Rel(e.look.path, tree.Dir)
+	return err == nil && filepath.IsLocal(dir) && e.rest.Level(dir, true) >= perm.Read
 }
 
 // settings decides on a file of settings, which may have no credentials.

@@ -15,11 +15,10 @@ type Kind int
 // The kinds of files that a secret pattern of the preset matches: those that git tracks,
 // and settings.
 const (
-	Same     Kind = iota // git's objects have the bytes that are on the disk: the file is not hidden
-	Differs              // git's objects have other bytes: the content cannot be read
-	Doubtful             // a sandbox may have put the file into the index: it is hidden
-	TooMany              // there are too many such files, or the path is too long: the file is hidden
-	Plain                // settings without credentials, such as an .npmrc: they can be read
+	Same    Kind = iota // git tracks the bytes that are on the disk: the file is not hidden
+	Differs             // git tracks other bytes: the content cannot be read
+	TooMany             // there are too many such files, or the path is too long: the file is hidden
+	Plain               // settings without credentials, such as an .npmrc: they can be read
 )
 
 // A Finding is a file that a secret pattern of the preset matches, and that git tracks
@@ -38,24 +37,18 @@ func (f Finding) compare(g Finding) int {
 func (k Kind) source() string {
 	switch k {
 	case Same:
-		return "git, which tracks the file and has the same bytes in its objects"
+		return "git, which tracks the file and has the same bytes"
 	case Plain:
 		return "its content, which had no credentials"
 	}
-	return "git, which tracks the file and has other bytes in its objects"
+	return "git, which tracks the file and has other bytes"
 }
 
 // Doubt returns why the file at path, relative to the codebase, stays hidden although
 // git's index has it; "" if it does not.
 func (p *Policy) Doubt(path string) string {
-	for _, f := range p.Findings {
-		switch {
-		case f.Path != path:
-		case f.Kind == Doubtful:
-			return "git's index has it, and a sandbox may have put it there"
-		case f.Kind == TooMany:
-			return "git tracks it, but there are too many such files, or its path is too long"
-		}
+	if slices.ContainsFunc(p.Findings, func(f Finding) bool { return f.Path == path && f.Kind == TooMany }) {
+		return "git tracks it, but there are too many such files, or its path is too long"
 	}
 	return ""
 }
@@ -71,6 +64,9 @@ func (p *Policy) Notes() []string {
 	notes := slices.Clone(p.Doubts)
 	if p.Egress != nil && p.egressFile != "" {
 		notes = append(notes, fmt.Sprintf("policy file %s, which is in the codebase, lets the sandbox reach %s", perm.Quote(p.egressFile), strings.Join(p.Egress.Allow, ", ")))
+	}
+	if why := perm.GitUnguarded(p.Rules); why != "" {
+		notes = append(notes, why)
 	}
 	if p.Truncated {
 		notes = append(notes, "the codebase is too large to find all its git repositories: programs, hooks and included files that the configuration of the other repositories names are not read-only, nor are bare repositories whose names do not end in .git")
@@ -89,7 +85,6 @@ func (p *Policy) Notes() []string {
 	}{
 		{Same, "shown although their names match secrets, since git tracks them and has the same bytes in its objects: %s; to hide one: %s", perm.None},
 		{Differs, "files whose names match secrets, which git tracks with other bytes in its objects: %s: names and attributes are visible, contents are not, and git add -A, git commit -a and git stash inside refuse them; to show one: %s", perm.Write},
-		{Doubtful, "git's index has files whose names match secrets, and a sandbox may have put them there: %s: hidden, so that git inside reports them as deleted; if you track one: %s; if not: git rm --cached", perm.View},
 		{TooMany, "files whose names match secrets and which git tracks, too many for a rule each: %s: hidden, so that git inside reports them as deleted; to show one: %s", perm.View},
 	} {
 		found := byKind[n.kind]
@@ -114,10 +109,18 @@ func (p *Policy) Notes() []string {
 	if p.Linked > 0 {
 		notes = append(notes, fmt.Sprintf("files with hard links that lead out of the codebase, as package managers make them: %d; a file is copied before it is changed inside, but with --filter static or none all of its names change", p.Linked))
 	}
-	if len(p.Credentials) > 0 {
-		notes = append(notes, fmt.Sprintf("git's configuration has credentials, which can be read inside: %s; git credential-store or another helper keeps them elsewhere", list(p.Credentials)))
+	if len(p.left) > 0 {
+		notes = append(notes, fmt.Sprintf("git's configuration has credentials, which the sandbox's copy of it is without: %s; --git-credentials leaves them in", list(p.left)))
+	}
+	if read := without(p.Credentials, p.left); len(read) > 0 {
+		notes = append(notes, fmt.Sprintf("git's configuration has credentials, which can be read inside: %s; git credential-store or another helper keeps them elsewhere", list(read)))
 	}
 	return notes
+}
+
+// without returns all but those that are in some.
+func without(all, some []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(some, s) })
 }
 
 // list returns the first of paths for a sentence, and how many more there are.

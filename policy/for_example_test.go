@@ -11,7 +11,7 @@ import (
 	"wolffia/policy"
 )
 
-// The rules of the default preset for a codebase with a secret and git's configuration.
+// The rules of the default preset for a codebase with a secret and a repository.
 func ExampleFor() {
 	tmp, err := os.MkdirTemp("", "example")
 	if err != nil {
@@ -36,13 +36,13 @@ func ExampleFor() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, file := range []string{"main.go", ".env", ".git/config", ".git/hooks/pre-commit", ".vscode/tasks.json"} {
+	for _, file := range []string{"main.go", ".env", ".git", "lib.git/config", ".vscode/tasks.json"} {
 		fmt.Println(rules.Level(file, false), file)
 	}
 	// Output:
 	// write main.go
 	// none .env
-	// checked .git/config
-	// checked .git/hooks/pre-commit
+	// write .git
+	// read lib.git/config
 	// read .vscode/tasks.json
 }

@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"wolffia/internal/gitscan"
 	"wolffia/perm"
@@ -13,27 +14,50 @@ import (
 // maxBare bounds the bare repositories with rules of their own.
 const maxBare = 100
 
-// bare returns the git directories that perm.AnyGitRules do not apply to: in dirs, or in
+// maxNotGit bounds the names of directories that perm.AnyGitRules do not apply to.
+const maxNotGit = 50
+
+// notGit returns the names of directories that are called as a bare repository is and are none: as patterns, for
+// perm.Request.NotGit.
+func notGit(repos *gitscan.Repos) []string {
+	names := map[string]bool{}
+	for _, dir := range repos.NotGit {
+		if name := path.Base(dir); utf8.ValidString(name) {
+			names[strings.ReplaceAll(perm.Quote(name), ",", `\,`)] = true
+		}
+	}
+	if len(names) > maxNotGit {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// bare returns the git directories that a sandbox sees in place and to which perm.AnyGitRules do not apply: in dirs, or in
 // many if there are too many for rules.
 func bare(repos *gitscan.Repos) (dirs, many []string) {
-	dirs = slices.DeleteFunc(slices.Clone(repos.Dirs), perm.NamesGit)
+	var spared []string
+	for _, dir := range repos.NotGit {
+		spared = append(spared, path.Base(dir))
+	}
+	dirs = slices.DeleteFunc(slices.Clone(repos.Dirs), func(dir string) bool {
+		return slices.ContainsFunc(strings.Split(dir, "/"), func(name string) bool {
+			return strings.HasSuffix(name, ".git") && !slices.Contains(spared, name)
+		})
+	})
 	if len(dirs) > maxBare {
 		return nil, dirs
 	}
 	return dirs, nil
 }
 
+// inGit reports whether a path is, or is below, what is called .git: a sandbox has a copy of that.
+func inGit(path string) bool { return slices.Contains(strings.Split(path, "/"), ".git") }
+
 // guard returns the rules, beside perm.GitRules, that keep a sandbox from changing what
 // the user's own git would execute. sealed are directories that are at most readable.
 func guard(repos *gitscan.Repos, sealed []string) []perm.Rule {
-	links := slices.DeleteFunc(slices.Clone(repos.Links), func(link string) bool { return path.Base(link) == ".git" }) // as any .git
-	outside := slices.Concat(repos.Outside, links)
-	var led []string
-	for _, way := range repos.Ways {
-		led = append(led, way+"/.") // the way itself is one of the directories on the way
-	}
+	outside := slices.DeleteFunc(slices.Concat(repos.Outside, repos.Links), inGit)
 	return slices.Concat(
-		ways(led, "the way to where git looks"),
 		ways(outside, "the way to what git's configuration points to"),
 		limits(covering(outside), perm.Glob, "what git's configuration points to"),
 		everyTree(repos.Later),

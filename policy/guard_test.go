@@ -41,7 +41,7 @@ func TestManyRepositories(t *testing.T) {
 			write(t, p.root, dir+"/refs/x", "")
 		}
 	}
-	made := p.levels("packages/p1/.git/config checked packages/p1499/.git/hooks/x checked mirrors/m1499/config read packages/p1/a write")
+	made := p.levels("packages/p1/.git/config write mirrors/m1499/config read packages/p1/a write")
 	if len(made.Sealed) == 0 || len(made.Notes()) == 0 {
 		t.Error("nobody is told that bare repositories are read-only")
 	}
@@ -82,27 +82,4 @@ func TestOwnGitConfiguration(t *testing.T) {
 	}
 	p.o.Preset = "full-access"
 	p.levels("tools/hooks/pre-commit write git/inc write")
-}
-
-// No link comes in the place of a directory at which git looks because of what is in a repository, or on the way to it, and
-// what leads there by a relative path stays where it is.
-func TestWaysOfGit(t *testing.T) {
-	p := newPlace(t)
-	commit(t, p.root, "a", "1")
-	write(t, p.root, ".git/modules/s/config", "[core]\n\tworktree = ../../../libs/s\n", ".git/modules/s/HEAD", "ref: refs/heads/main\n", "libs/s/.git", "gitdir: ../../.git/modules/s\n",
-		"r/t/.git/config", "[remote \"o\"]\n\turl = ../u\n", "r/t/.git/HEAD", "ref: refs/heads/main\n", "r/u/x", "")
-	p.o.Preset = "development"
-	made := p.levels("libs read libs/s read libs/t write libs/s/x write r/u read r/u/x write r read r/t read r/x write")
-	rules, err := perm.Compile(made.Rules)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, dir := range []string{"libs", "libs/s", "r/u"} {
-		if got := rules.Level(dir, true); got != perm.Write {
-			t.Errorf("the directory %s is %v", dir, got)
-		}
-	}
-	if r := rules.Enter(rules.Root(), "r"); rules.Enter(r, "t") == rules.Enter(r, "v") {
-		t.Error("a repository with a relative remote can be moved")
-	}
 }

@@ -37,8 +37,7 @@ var settingsNames = []string{
 	"local.properties", ".mcp.json", "mcp.json", ".aider.conf.yml",
 }
 
-// defaultSecrets compiles the secret patterns for the record of what git tracks. They
-// are those of the default preset, whatever a policy has, so that the record serves all.
+// defaultSecrets compiles the secret patterns of the default preset, which has those of all presets.
 func defaultSecrets() (*perm.Policy, error) {
 	preset, err := perm.PresetByName(perm.DefaultPreset)
 	if err != nil {

@@ -42,12 +42,17 @@ type Options struct {
 	// means none. A Choice has it already.
 	Worktree string
 
+	// GitInPlace says that each .git inside will be the host's own, since the sandbox cannot have
+	// copies: with the static filter, or where the host's git is too old. They are at most
+	// readable then, unless perm.GitUnguarded says that the user wants it otherwise. A Choice has it.
+	GitInPlace bool
+
 	// CountLinks has For count the files with hard links out of the codebase, for
 	// Policy.Linked. It costs a system call for each file.
 	CountLinks bool
 
 	// StateDir is the state directory of the runtime that creates the sandbox; ""
-	// means the default one. For records there what git tracks in the codebase.
+	// means the default one. For records there which policy files a codebase has.
 	StateDir string
 }
 
@@ -68,8 +73,10 @@ type Policy struct {
 	Sealed []string
 
 	// Credentials are settings of git, such as "remote.origin.url in .git/config",
-	// that have a password or a token in them. They can be read inside.
+	// that have a password or a token in them. Those of a .git are left out of the sandbox's
+	// copy, unless it is to have them; the others can be read inside.
 	Credentials []string
+	left        []string // those of them that are left out
 
 	// Linked is the number of files with hard links that lead out of the codebase,
 	// among the first 200,000 files; 0 without Options.CountLinks.
@@ -80,8 +87,8 @@ type Policy struct {
 	// are then read-only in all directories, also in new ones.
 	Everywhere bool
 
-	// Truncated is set if the codebase is too large to find all its repositories. Every
-	// .git is guarded all the same, but not what the configuration in it points to.
+	// Truncated is set if the codebase is too large to find all its repositories. Each .git
+	// is a copy inside all the same, but what the configuration in it points to is not guarded.
 	Truncated bool
 
 	// Egress is what the policy file of Options.File lets the sandbox reach, nil for nothing: for
@@ -167,25 +174,24 @@ func rulesFor(ctx context.Context, codebase, path string, o *Options, req *perm.
 		kept = o.Choice.kept
 	}
 	p := &Policy{}
+	r, err := readRecord(o.StateDir, path)
+	if err != nil {
+		return nil, err
+	}
+	earlier := r.policyFiles()
+	if err := r.update(own); err != nil {
+		return nil, err
+	}
 	secret := secretsOf(base.Rules)
-	if !base.Git && len(secret) == 0 {
-		r, err := readRecord(o.StateDir, path)
+	if !base.Git && len(secret) == 0 && !o.CountLinks { // nothing depends on what is in the codebase
+		if p.Rules, err = perm.Assemble(req); err == nil {
+			p.Rules = slices.Concat(p.Rules, ownFile(own), kept)
+			err = perm.Check(p.Rules)
+		}
 		if err != nil {
-			return nil, err
+			return nil, invalid(err)
 		}
-		if recorded := r.own(); recorded != nil { // nothing depends on what is in the codebase
-			if p.Rules, err = perm.Assemble(req); err == nil {
-				p.Rules = slices.Concat(p.Rules, ownFile(own), kept)
-				err = perm.Check(p.Rules)
-			}
-			if err != nil {
-				return nil, invalid(err)
-			}
-			if err := r.update(recorded.Tracked, own); err != nil {
-				return nil, err
-			}
-			return p, nil
-		}
+		return p, nil
 	}
 	home := make(chan []perm.Rule, 1)
 	go func() { // beside the scan; ends by itself
@@ -199,33 +205,31 @@ func rulesFor(ctx context.Context, codebase, path string, o *Options, req *perm.
 		return nil, err
 	}
 	defer l.root.Close()
-	worktree := o.Worktree
+	worktree, inPlace := o.Worktree, o.GitInPlace
 	if o.Choice != nil {
-		worktree = o.Choice.worktree
+		worktree, inPlace = o.Choice.worktree, inPlace || o.Choice.inPlace
 	}
 	if err := l.assemble(p, req, &base, own, home, worktree); err != nil {
 		return nil, err
 	}
+	inPlace = inPlace || perm.GitUnguarded(p.Rules) != ""
+	if inPlace {
+		p.Rules = perm.GitInPlace(p.Rules)
+	}
+	for _, c := range l.repos.Credentials {
+		text := c.Key + " in " + c.File
+		if p.Credentials = append(p.Credentials, text); !inPlace && inGit(c.File) {
+			p.left = append(p.left, text)
+		}
+	}
 	claims, unread, err := l.claims(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r, err := readRecord(o.StateDir, path)
-	if err != nil {
-		return nil, err
-	}
-	earlier := r.policyFiles()
-	tracked, err := l.believe(claims, len(unread) == 0 && !l.repos.Truncated, r)
-	if err == nil {
-		err = r.update(tracked, own)
-	}
 	if err != nil {
 		return nil, err
 	}
 	if len(secret) > 0 {
 		p.Unread = unread
 	}
-	if err := l.exempt(p, secret, claims); err != nil {
+	if err := l.exempt(p, secret, claims, inPlace); err != nil {
 		return nil, err
 	}
 	if base.Git {
@@ -248,6 +252,7 @@ func (l *look) assemble(p *Policy, req *perm.Request, base *perm.Preset, own []s
 	repos := l.repos
 	p.Linked = repos.Outer
 	var many []string
+	req.NotGit = notGit(repos)
 	req.GitDirs, many = bare(repos)
 	if base.Executed {
 		req.Opened = opened(repos)
@@ -267,9 +272,6 @@ func (l *look) assemble(p *Policy, req *perm.Request, base *perm.Preset, own []s
 	if base.Git {
 		p.Truncated, p.Sealed = repos.Truncated, append(many, repos.Unread...)
 		p.Rules = slices.Concat(p.Rules, guard(repos, p.Sealed), worktrees(worktree))
-	}
-	for _, c := range repos.Credentials {
-		p.Credentials = append(p.Credentials, c.Key+" in "+c.File)
 	}
 	return nil
 }

@@ -105,7 +105,6 @@ func TestTracked(t *testing.T) {
 						t.Errorf("no %s in %s", text, notes)
 					}
 				}
-				p.levels(".env write .env.test view .env.local none") // by the record
 			})
 		}
 	}
@@ -173,104 +172,20 @@ rules:
 	}
 	p.o = Options{Rules: rule("/.git/=none")} // so git does not work in there
 	p.levels(".env none")
-	p.o = Options{Rules: rule("/.git/objects/=none")}
-	p.levels(".env view")
+	p.o = Options{Rules: rule("/.git/objects/=none")} // the sandbox has a copy
+	p.levels(".env write")
 }
 
-// TestForged: what a sandbox that can write all of .git puts there shows
-// nothing of a file that was not tracked before, however it is put.
-func TestForged(t *testing.T) {
-	secret := "PIN=1234\n"
-	// What a sandbox could do: it knows the names, and can guess the content.
-	attacks := map[string]func(t *testing.T, root string){
-		"index": func(t *testing.T, root string) {
-			git(t, root, "update-index", "--add", "--cacheinfo", "100644,e69de29bb2d1d6434b8b29ae775ad8c2e48c5391,.env")
-		},
-		"index with the right guess": func(t *testing.T, root string) {
-			guess := filepath.Join(t.TempDir(), "guess")
-			write(t, filepath.Dir(guess), "guess", secret)
-			id := strings.TrimSpace(git(t, root, "hash-object", "-w", guess))
-			git(t, root, "update-index", "--add", "--cacheinfo", "100644,"+id+",.env")
-		},
-		"commit": func(t *testing.T, root string) {
-			git(t, root, "update-index", "--add", "--cacheinfo", "100644,e69de29bb2d1d6434b8b29ae775ad8c2e48c5391,.env")
-			git(t, root, "commit", "-q", "-m", "forged")
-			git(t, root, "gc", "-q")
-		},
-		"repository beside it": func(t *testing.T, root string) {
-			git(t, root, "init", "-q", "other")
-			git(t, root+"/other", "config", "core.worktree", "../..")
-			git(t, root+"/other", "update-index", "--add", "--cacheinfo", "100644,e69de29bb2d1d6434b8b29ae775ad8c2e48c5391,.env")
-		},
-		"repository above it": func(t *testing.T, root string) {
-			git(t, root, "init", "-q", "sub")
-			git(t, root+"/sub", "update-index", "--add", "--cacheinfo", "100644,e69de29bb2d1d6434b8b29ae775ad8c2e48c5391,.env")
-			git(t, root, "update-index", "--add", "--cacheinfo", "100644,e69de29bb2d1d6434b8b29ae775ad8c2e48c5391,sub/.env")
-		},
-		"another format of the index": func(t *testing.T, root string) {
-			git(t, root, "update-index", "--add", "--cacheinfo", "100644,e69de29bb2d1d6434b8b29ae775ad8c2e48c5391,.env")
-			git(t, root, "update-index", "--split-index", "--index-version", "4")
-		},
-	}
-	for name, attack := range attacks {
-		t.Run(name, func(t *testing.T) {
-			p := newPlace(t)
-			commit(t, p.root, "a", "", "b.key", "k\n")
-			write(t, p.root, ".env", secret, "sub/.env", secret)
-			p.levels(".env none sub/.env none b.key write")
-			attack(t, p.root)
-			made := p.levels(".env none sub/.env none b.key write")
-			if name != "repository beside it" && !slices.ContainsFunc(made.Findings, func(f Finding) bool { return f.Kind == Doubtful }) {
-				t.Errorf("nobody is told: %+v", made.Findings)
-			}
-			p.levels(".env none sub/.env none") // and it is not believed the next time
-			// Nor for who starts from another directory, or with another preset.
-			p.o.Preset = "full-access"
-			p.rules()
-			p.o.Preset = ""
-			p.levels(".env none sub/.env none")
-			p.root = filepath.Join(p.root, "sub")
-			p.levels(".env none")
-		})
-	}
-}
-
-// TestForgedFirst: rules of any kind are the end of believing an index as such,
-// also for a directory that a sandbox has had as a part of its codebase.
-func TestForgedFirst(t *testing.T) {
-	p := newPlace(t)
-	above := *p
-	p.root = filepath.Join(p.root, "project")
-	commit(t, p.root, "a", "")
-	write(t, p.root, ".env", "SECRET\n")
-	above.o.Preset = "full-access"
-	above.rules()
-	git(t, p.root, "update-index", "--add", "--cacheinfo", "100644,e69de29bb2d1d6434b8b29ae775ad8c2e48c5391,.env")
-	p.levels(".env none")
-}
-
-// TestTrackedLater: what git tracks since a sandbox was there is believed once
-// the index has what only git can know.
+// TestTrackedLater: what git tracks counts at once, and no longer than it is tracked.
 func TestTrackedLater(t *testing.T) {
 	p := newPlace(t)
 	commit(t, p.root, "a", "")
 	write(t, p.root, ".env.test", "A=1\n", "b.key", "k\n")
 	p.levels(".env.test none b.key none")
-	git(t, p.root, "add", "-f", ".env.test")
-	git(t, p.root, "commit", "-q", "-m", "y")
-	p.levels(".env.test write b.key none")
-	write(t, p.root, ".env.test", "REAL\n")
-	p.levels(".env.test view")
-	// Changed before anybody has looked: not believed until git has.
-	git(t, p.root, "add", "-f", "b.key")
+	git(t, p.root, "add", "-f", ".env.test", "b.key")
 	write(t, p.root, "b.key", "other\n")
-	p.levels("b.key none")
-	git(t, p.root, "add", "-f", "b.key")
-	p.levels("b.key write")
-	// No longer tracked.
+	p.levels(".env.test write b.key view")
 	git(t, p.root, "rm", "-q", "--cached", "-f", ".env.test")
-	p.levels(".env.test none")
-	git(t, p.root, "update-index", "--add", "--cacheinfo", "100644,e69de29bb2d1d6434b8b29ae775ad8c2e48c5391,.env.test")
 	p.levels(".env.test none")
 }
 
@@ -289,8 +204,8 @@ func TestTrackedConflict(t *testing.T) {
 	p.levels(".env view")
 }
 
-// TestTrackedWhere: worktrees and submodules of which the git directory can be
-// seen inside count, others do not.
+// TestTrackedWhere: working trees and submodules count wherever their git directories are, since a sandbox has copies; in place
+// only those that can be seen inside do. A part of a working tree does not.
 func TestTrackedWhere(t *testing.T) {
 	p := newPlace(t)
 	dir := p.root
@@ -303,12 +218,16 @@ func TestTrackedWhere(t *testing.T) {
 	p.root = dir + "/top"
 	p.levels("c.key write mod/.env write nested/.env write")
 	p.root = dir + "/tree"
-	p.levels(".env none") // git does not find its directory in there
-	p.root = dir + "/main/sub"
+	p.levels(".env write .git write")
+	p.o.GitInPlace = true
+	p.levels(".env none .git read") // git does not find its directory in there
+	p.root = dir + "/main"
+	p.levels(".env write .git/config read")
+	p.root, p.o = dir+"/main/sub", Options{}
 	p.levels("b.key none")
 }
 
-// TestDamaged: an index that cannot be read is told of, and forgets nothing.
+// TestDamaged: an index that cannot be read is told of.
 func TestDamaged(t *testing.T) {
 	p := newPlace(t)
 	commit(t, p.root, ".env", "A=1\n")
@@ -327,25 +246,47 @@ func TestDamaged(t *testing.T) {
 	p.levels(".env view")
 }
 
-// TestGuard: the rules keep the hooks and configuration of the repositories
-// that there are.
+// TestGuard: what git on the host would execute outside of a .git is at most read, and in place a .git is too.
 func TestGuard(t *testing.T) {
 	p := newPlace(t)
-	commit(t, p.root, "a", "")
+	commit(t, p.root, "a", "", "fixtures/no.git/x", "", "tests/no.git/x", "")
 	commit(t, p.root+"/vendor/x", "a", "")
 	git(t, p.root, "config", "core.hooksPath", "tools/hooks")
 	git(t, p.root, "config", "remote.o.url", "https://u:pw@example.invalid/")
-	made := p.levels(".git/config checked .git/hooks/pre-commit checked vendor/x/.git/config checked tools/hooks/x read .git/index write new/.git/config checked")
+	git(t, p.root, "init", "-q", "--bare", "deploy")
+	git(t, p.root, "init", "-q", "--bare", "sub/x.git")
+	git(t, p.root, "init", "-q", "--bare", "sub/no.git")
+	made := p.levels(".git write .git/config write vendor/x/.git/config write tools/hooks/x read new/.git/config write " +
+		"deploy/HEAD read deploy/new read sub/x.git/config read new/y.git/config read fixtures/no.git/x write tests/no.git/new write sub/no.git/hooks/x read")
 	if !slices.Equal(made.Credentials, []string{"remote.o.url in .git/config"}) {
 		t.Errorf("%q", made.Credentials)
 	}
-	p.o.Preset = "full-access"
-	p.levels(".git/config write")
+	if notes := strings.Join(made.Notes(), "\n"); !strings.Contains(notes, "--git-credentials") || strings.Contains(notes, "can be read inside") {
+		t.Error(notes)
+	}
+	p.o.GitInPlace = true
+	made = p.levels(".git/config read vendor/x/.git read new/.git/config read a write tools/hooks/x read .git/git-crypt/keys/default none")
+	if notes := strings.Join(made.Notes(), "\n"); !strings.Contains(notes, "can be read inside: remote.o.url") {
+		t.Error(notes)
+	}
+	c, err := ChoiceOf(made.Rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.o = Options{Choice: c}
+	p.levels(".git/config read")
+	p.o = Options{GitInPlace: true, Reveals: []perm.Rule{{Pattern: "/.git/config", Level: perm.Write}}}
+	if notes := strings.Join(p.levels(".git/config write .git/hooks/x write").Notes(), "\n"); !strings.Contains(notes, "the host's own .git") {
+		t.Error(notes)
+	}
+	p.o = Options{Preset: "full-access", GitInPlace: true}
+	if notes := strings.Join(p.levels(".git/config write deploy/config write").Notes(), "\n"); !strings.Contains(notes, "the host's own .git") {
+		t.Error(notes)
+	}
 }
 
-// TestNoGuardLeft: rules that were not made for a codebase guard all there could
-// be.
-func TestNoGuardLeft(t *testing.T) {
+// TestNoScan: rules that were not made for a codebase guard what a bare repository may be.
+func TestNoScan(t *testing.T) {
 	for _, preset := range perm.Presets() {
 		rules, err := perm.Assemble(&perm.Request{Preset: preset.Name})
 		if err != nil {
@@ -356,10 +297,8 @@ func TestNoGuardLeft(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, name := range []string{".git/config", "a/.git/hooks/pre-commit"} {
-				if got := p.Level(name, false); preset.Git && got > perm.Checked || !preset.Git && got != perm.Write {
-					t.Errorf("%s: %s is %v", preset.Name, name, got)
-				}
+			if got := p.Level("a/x.git/config", false); preset.Git && got > perm.Read || !preset.Git && got != perm.Write {
+				t.Errorf("%s: %v", preset.Name, got)
 			}
 		}
 	}

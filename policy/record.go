@@ -37,45 +37,27 @@ func readRecord(state, path string) (_ *record, err error) {
 	return r, err
 }
 
-// own returns the record of the codebase itself; nil if rules were never made for it.
-func (r *record) own() *statedir.Codebase {
-	if len(r.known) == 0 || r.known[0].Path != r.path {
-		return nil
+// update records that rules were made with the policy files called names, as of ownNames.
+// What is recorded already stays.
+func (r *record) update(names []string) error {
+	c := statedir.Codebase{Path: r.path}
+	if len(r.known) > 0 && r.known[0].Path == r.path {
+		c.Policies = slices.Clone(r.known[0].Policies)
 	}
-	return &r.known[0]
-}
-
-// write records c, and reads what is recorded then. A record that exists already, also
-// since r was read, is replaced or kept.
-func (r *record) write(c *statedir.Codebase, replace bool) error {
-	dir, err := statedir.Open(r.state)
-	if err == nil {
-		err = dir.Remember(c, replace)
-	}
-	if err == nil {
-		r.known, err = statedir.KnownCodebases(r.state, r.path)
-	}
-	return err
-}
-
-// update records that git tracks the files tracked, which are sorted, and that rules
-// were made with the policy files called names, as of ownNames. Without a record of the
-// codebase it does nothing.
-func (r *record) update(tracked, names []string) error {
-	old := r.own()
-	if old == nil {
-		return nil
-	}
-	c := statedir.Codebase{Path: r.path, Tracked: tracked, Policies: slices.Clone(old.Policies)}
+	old := len(c.Policies)
 	for _, name := range names {
 		if utf8.ValidString(name) && !slices.Contains(c.Policies, name) && len(c.Policies) < maxPolicies {
 			c.Policies = append(c.Policies, name)
 		}
 	}
-	if slices.Equal(c.Tracked, old.Tracked) && len(c.Policies) == len(old.Policies) {
+	if len(c.Policies) == old {
 		return nil
 	}
-	return r.write(&c, true)
+	dir, err := statedir.Open(r.state)
+	if err == nil {
+		err = dir.Remember(&c)
+	}
+	return err
 }
 
 // policyFiles returns the rules of ownFile for the policy files in the codebase that

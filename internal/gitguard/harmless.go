@@ -2,6 +2,7 @@ package gitguard
 
 import (
 	"slices"
+	"strings"
 
 	"wolffia/internal/gitconfig"
 )
@@ -18,4 +19,9 @@ func Harmless(s *gitconfig.Setting) bool {
 	}
 	valid, ok := free[s.Name]
 	return ok && valid(s)
+}
+
+// hasControl reports whether s has ASCII control characters.
+func hasControl(s string) bool {
+	return strings.ContainsFunc(s, func(c rune) bool { return c < 0x20 || c == 0x7f })
 }

@@ -11,7 +11,7 @@ import (
 // A valid reports whether the value of a setting is harmless.
 type valid func(*gitconfig.Setting) bool
 
-// free are the settings that may be set in every configuration; * stands for a subsection. They
+// free are the settings of a user that hold inside, too; * stands for a subsection. They
 // name no program, path, address or driver; git-config(1) of git 2.52.
 var free = map[string]valid{
 	"user.name": text, "user.email": text,
@@ -52,16 +52,7 @@ var free = map[string]valid{
 	"submodule.*.update": oneOf("checkout", "rebase", "merge", "none"), "submodule.*.ignore": oneOf("all", "dirty", "untracked", "none"),
 }
 
-// fresh are the settings that may be set if Change.Fresh is.
-var fresh = map[string]valid{
-	"core.filemode": boolean, "core.bare": boolean, "core.logallrefupdates": oneOf("true", "false", "always", ""),
-	"core.symlinks": boolean, "core.ignorecase": boolean, "core.precomposeunicode": boolean,
-	"extensions.objectformat": oneOf("sha1", "sha256"), "extensions.refstorage": oneOf("files", "reftable"), "extensions.relativeworktrees": boolean,
-	"extensions.compatobjectformat": oneOf("sha1", "sha256"), "extensions.noop": text,
-	"receive.denynonfastforwards": boolean, "remote.*.mirror": boolean, "remote.*.skipdefaultupdate": boolean,
-}
-
-// text accepts any value; judge.free has refused control characters.
+// text accepts any value; Harmless has refused control characters.
 func text(s *gitconfig.Setting) bool { return len(s.Value) <= 1000 }
 
 func boolean(s *gitconfig.Setting) bool {
@@ -80,25 +71,4 @@ func ref(s *gitconfig.Setting) bool { return strings.HasPrefix(s.Value, "refs/")
 
 func oneOf(values ...string) valid {
 	return func(s *gitconfig.Setting) bool { return slices.Contains(values, s.Value) }
-}
-
-// schemes are those for which git starts only its own helper programs.
-var schemes = []string{"https", "http", "ssh", "git", "git+ssh", "ssh+git", "file"}
-
-// address reports whether the value is the address of a repository for which git starts no other
-// transport helper, as it does for ext::COMMAND; gitremote-helpers(7).
-func address(s *gitconfig.Setting) bool {
-	v := s.Value
-	if v == "" || v[0] == '-' {
-		return false
-	}
-	rest := strings.TrimLeft(v, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-") // without what could be a scheme
-	switch {
-	case strings.HasPrefix(rest, "::"):
-		return false
-	case strings.HasPrefix(rest, "://"):
-		host := strings.TrimLeft(rest[3:], "/")
-		return slices.Contains(schemes, v[:len(v)-len(rest)]) && !strings.HasPrefix(host, "-")
-	}
-	return true // user@host:path, or a path, about which judge.address decides
 }

@@ -1,7 +1,11 @@
 package gitscan
 
 import (
+	"crypto/sha1"
+	"crypto/sha256"
 	"errors"
+	"fmt"
+	"hash"
 	"io"
 	"os"
 	"strconv"
@@ -63,6 +67,20 @@ func Read(root *os.File, name string, limit int64) (*File, error) {
 	return file, nil
 }
 
+// BlobID returns the id of a blob with this content, in a repository whose ids have size
+// bytes: 20 or 32. git add gives the same id without filters and conversions.
+func BlobID(content []byte, size int) []byte {
+	var h hash.Hash
+	if size == sha256.Size {
+		h = sha256.New()
+	} else {
+		h = sha1.New()
+	}
+	fmt.Fprintf(h, "blob %d\x00", len(content))
+	h.Write(content)
+	return h.Sum(nil)
+}
+
 // errNotRegular is the error for another object where a regular file was expected.
 var errNotRegular = errors.New("not a regular file")
 
@@ -82,17 +100,6 @@ func reopen(f *os.File) (*os.File, error) {
 // openRegular opens a regular file for reading. It follows links, as git does.
 func openRegular(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, unix.O_PATH, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return reopen(f)
-}
-
-// openRegularAt opens the regular file called name below root for reading. It follows
-// no link.
-func openRegularAt(root *os.File, name string) (*os.File, error) {
-	f, err := openAt(root, name, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, err
 	}

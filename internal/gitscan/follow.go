@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"wolffia/internal/gitconfig"
-	"wolffia/internal/gitguard"
 )
 
 // A config reads the configuration files of one repository, or the user's own.
@@ -41,13 +40,12 @@ func (c *config) read(file string, depth int) {
 	for _, s := range settings {
 		if c.dir != "" && s.Section() == "core" && s.Key() == "worktree" && s.Value != "" {
 			c.top(absolute(c.dir, s.Value))
-			c.leads(file, c.dir, s.Value)
 		}
 	}
 	real, _, found := resolve(file)
 	rel, below := relative(c.root, real)
 	for _, s := range settings {
-		if found && below && credential(&s) && len(c.credentials) < maxPaths {
+		if found && below && s.Credential() && len(c.credentials) < maxPaths {
 			c.credentials = append(c.credentials, Credential{File: rel, Key: nameOf(&s)})
 		}
 		c.follow(&s, file, depth)
@@ -64,28 +62,6 @@ func nameOf(s *gitconfig.Setting) string {
 	return s.Name
 }
 
-// credential reports whether the setting has a password or a token: in an address, as
-// value or in its name, with a password or with a user as long as a token; in a header
-// of authorization; or by the setting's name.
-func credential(s *gitconfig.Setting) bool {
-	secretive := func(address string) bool {
-		u, err := url.Parse(address)
-		if err != nil || u.User == nil || u.Host == "" {
-			return false
-		}
-		password, set := u.User.Password()
-		return set && password != "" || u.Scheme != "ssh" && len(u.User.Username()) >= 20
-	}
-	switch s.Key() {
-	case "extraheader":
-		return strings.Contains(gitconfig.Lower(s.Value), "authorization")
-	case "password", "token", "smtppass", "pass":
-		return s.Value != ""
-	}
-	sub, _ := s.Sub()
-	return secretive(s.Value) || secretive(sub)
-}
-
 // top adds a directory that paths may be relative to.
 func (c *config) top(dir string) {
 	if !slices.Contains(c.tops, dir) && len(c.tops) < 10 {
@@ -97,13 +73,6 @@ func (c *config) top(dir string) {
 func (c *config) follow(s *gitconfig.Setting, file string, depth int) {
 	if strings.IndexByte(s.Value, 0) >= 0 || s.Value == "" {
 		return
-	}
-	if where, isPath := gitguard.RemotePath(s); isPath {
-		for _, top := range c.tops {
-			if _, ok := c.expand(top, where); ok && where[0] != '~' {
-				c.leads(file, top, where)
-			}
-		}
 	}
 	switch name := s.Section() + "." + s.Key(); {
 	case name == "include.path", name == "includeif.path":

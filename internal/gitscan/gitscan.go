@@ -1,12 +1,12 @@
 // Package gitscan finds the git repositories in a tree without running git. Of each it
 // tells what its configuration makes the host user's git run. A sandbox may be able to
 // write the tree, and the user's git trusts what it finds there; what Scan returns is what
-// has to be read-only.
+// has to be read-only, but for what is called .git: of that a sandbox has a copy.
 //
 //	repos, err := gitscan.Scan(ctx, "/home/ann/project", nil)
 //	for _, dir := range repos.Dirs { // ".git", "vendor/x/.git"
 //
-// In doubt Scan takes a directory for a repository. It also reads the repository that
+// Scan takes a directory for a git directory by the names in it, as git does. It also reads the repository that
 // the tree is a part of, and the user's own configuration (~/.gitconfig), for what those
 // run in the tree. It does not find repositories that are made later.
 //
@@ -41,21 +41,20 @@ type Repos struct {
 	// in Dirs or Outside. Replacing one replaces the configuration and the hooks.
 	Links []string
 
-	// Outside are the paths that a repository makes git execute or include beside the
-	// hooks and the configuration of its git directory: other directories of hooks,
+	// Outside are the paths that a repository makes git execute, include or believe beside
+	// the content of its git directory: other directories of hooks and of objects,
 	// included files, programs, and the targets of links among the hooks. They need not
 	// exist. "." means everything.
 	Outside []string
-
-	// Ways are files and directories at which git looks because of a file named .git, the core.worktree of a submodule, a
-	// list of other objects, or the path of a remote. They need not exist. A symbolic link in the place of one of them, or of
-	// a directory on the way, would lead git elsewhere.
-	Ways []string
 
 	// Later are relative paths that the user's own configuration makes git execute in each
 	// working tree, also in those that are made later: such as a relative core.hooksPath.
 	// They are not relative to the scanned directory.
 	Later []string
+
+	// NotGit are the directories whose names end in ".git", but for ".git" itself, that are not
+	// git's, up to 10,000.
+	NotGit []string
 
 	// Named are the regular files with one of Options.Names, up to 10,000.
 	Named []string
@@ -77,8 +76,8 @@ type Repos struct {
 	// a password or a token, or has one in an address.
 	Credentials []Credential
 
-	// Trees are the working trees below the scanned directory whose git directory is
-	// below it too, also those of linked worktrees and submodules.
+	// Trees are the working trees at and below the scanned directory, also those of linked
+	// worktrees and submodules, wherever their git directories are.
 	Trees []Tree
 
 	// Outer is the number of files with hard links outside of the tree, among the first
@@ -168,8 +167,8 @@ func Scan(ctx context.Context, root string, o *Options) (*Repos, error) {
 		Dirs:    slices.Sorted(maps.Keys(r.dirs)),
 		Links:   slices.Sorted(maps.Keys(r.links)),
 		Outside: slices.Sorted(maps.Keys(r.outside)),
-		Ways:    slices.Sorted(maps.Keys(r.ways)),
 		Later:   slices.Sorted(maps.Keys(r.later)),
+		NotGit:  slices.Sorted(slices.Values(w.notGit)),
 		Named:   slices.Sorted(slices.Values(w.named)),
 		Marked:  slices.Sorted(slices.Values(w.marked)),
 		Linked:  slices.Sorted(slices.Values(w.linked)),
@@ -189,11 +188,10 @@ type Credential struct {
 	Key  string // such as remote.origin.url
 }
 
-// A Tree is a working tree of git. The paths are relative to the scanned directory,
-// which is ".".
+// A Tree is a working tree of git.
 type Tree struct {
-	Top string // the directory with the files and an entry named .git
-	Dir string // the git directory, with the index
+	Top string // the directory with the files and an entry named .git, relative to the scanned one, which is "."
+	Dir string // the git directory, with the index; absolute, without links
 
 	// Common is the git directory with the configuration and the objects: Dir
 	// itself, but for a linked worktree.

@@ -43,27 +43,23 @@ type Entry struct {
 	Inode, Size  uint32
 }
 
-// Tracked returns the entries of the index of t, a working tree of the directory root,
-// for the paths that want accepts, sorted and each once. path is valid until want
+// Tracked returns the entries of the index of t for the paths that want accepts, sorted and each once. path is valid until want
 // returns. A missing index has no entries; a damaged or too large one is an error.
 //
 // The format is that of gitformat-index(5), versions 2 to 4. The checksum is not
 // verified. Directories of a sparse index are left out. Both parts of a split index are
 // read; an entry whose content alone changed since the shared part was written has the
 // content of the shared part.
-//
-// A sandbox may have written the index, so the entries may be false.
-func Tracked(ctx context.Context, root string, t Tree, want func(path []byte) bool) ([]Entry, error) {
-	dir := filepath.Join(root, t.Dir)
-	hash := hashSize(root, t)
-	entries, shared, err := readIndex(ctx, filepath.Join(dir, "index"), hash, want)
+func Tracked(ctx context.Context, t Tree, want func(path []byte) bool) ([]Entry, error) {
+	hash := hashSize(t)
+	entries, shared, err := readIndex(ctx, filepath.Join(t.Dir, "index"), hash, want)
 	if err == nil && shared != "" {
 		var more []Entry
-		more, _, err = readIndex(ctx, filepath.Join(dir, "sharedindex."+shared), hash, want)
+		more, _, err = readIndex(ctx, filepath.Join(t.Dir, "sharedindex."+shared), hash, want)
 		entries = append(entries, more...)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("index of %q: %w", filepath.Join(root, t.Top), err)
+		return nil, fmt.Errorf("index in %q: %w", t.Dir, err)
 	}
 	slices.SortStableFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Path, b.Path) })
 	return slices.CompactFunc(entries, func(a, b Entry) bool { return a.Path == b.Path }), nil
@@ -71,8 +67,8 @@ func Tracked(ctx context.Context, root string, t Tree, want func(path []byte) bo
 
 // hashSize returns the number of bytes of an object's id in the repository of t: 20 for
 // SHA-1, 32 for SHA-256.
-func hashSize(root string, t Tree) int {
-	text, err := readRegular(filepath.Join(root, t.Common, "config"))
+func hashSize(t Tree) int {
+	text, err := readRegular(filepath.Join(t.Common, "config"))
 	if err != nil {
 		return sha1.Size
 	}

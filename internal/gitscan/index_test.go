@@ -20,14 +20,7 @@ func paths(t *testing.T, root string) (names []string, err error) {
 	if target, ok := pathIn(dir, "gitdir: "); ok {
 		dir = absolute(root, target)
 	}
-	rel := func(path string) string {
-		r, err := filepath.Rel(root, path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
-	entries, err := Tracked(t.Context(), root, Tree{Top: ".", Dir: rel(dir), Common: rel(common(dir))}, func([]byte) bool { return true })
+	entries, err := Tracked(t.Context(), Tree{Top: ".", Dir: dir, Common: common(dir)}, func([]byte) bool { return true })
 	for _, e := range entries {
 		names = append(names, e.Path)
 	}

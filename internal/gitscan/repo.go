@@ -1,13 +1,9 @@
 package gitscan
 
 import (
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-
-	"wolffia/internal/gitguard"
 )
 
 const (
@@ -21,7 +17,7 @@ type reader struct {
 	root string // resolved
 	home string
 
-	dirs, links, outside, later, ways set
+	dirs, links, outside, later set
 
 	tops        []string // of working trees, absolute
 	trees       []Tree
@@ -55,33 +51,7 @@ func (r *reader) open(path string) {
 		}
 		r.reach(path)
 		if target, ok := pathIn(path, "gitdir: "); ok {
-			r.leads(path, top, target)
 			r.repository(absolute(top, target), top)
-			r.toCome(path, absolute(top, target))
-		}
-	}
-}
-
-// toCome records what a sandbox could make so that file, which is named .git and leads to dir, leads git elsewhere: the git directory of a
-// submodule that is not there, with another working tree than that of the file; and a repository above dir, of which a commit could
-// bring dir or a link on the way to it.
-func (r *reader) toCome(file, dir string) {
-	real, ok := r.reach(dir)
-	from, below := relative(r.root, file)
-	to, within := relative(r.root, real)
-	if !ok || !below || !within {
-		return
-	}
-	paths := []string{}
-	if strings.Contains(to, "/modules/") {
-		paths = append(paths, real)
-	}
-	for _, top := range gitguard.Tracks(from, to) {
-		paths = append(paths, filepath.Join(r.root, top, gitSuffix))
-	}
-	for _, path := range paths {
-		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-			r.runs(path)
 		}
 	}
 }
@@ -150,20 +120,13 @@ func (r *reader) tree(dir, shared string, tops []string) {
 		other, _, found := resolve(t)
 		ok = ok && found && other == top
 	}
-	var t Tree
-	for _, p := range []struct {
-		path string
-		to   *string
-	}{{top, &t.Top}, {dir, &t.Dir}, {shared, &t.Common}} {
-		rel, below := relative(r.root, p.path)
-		*p.to, ok = rel, ok && below
-	}
+	rel, below := relative(r.root, top)
 	switch {
-	case !ok:
+	case !ok || !below:
 	case len(r.trees) >= maxPaths:
 		r.truncated = true
 	default:
-		r.trees = append(r.trees, t)
+		r.trees = append(r.trees, Tree{Top: rel, Dir: dir, Common: shared})
 	}
 }
 
@@ -179,6 +142,17 @@ func (r *reader) hooks(dir string) {
 	for _, e := range entries {
 		if e.Type()&os.ModeSymlink != 0 {
 			r.target(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+// alternates records the other directories that a directory of objects has; gitrepository-layout(5). git believes what is
+// in them.
+func (r *reader) alternates(objects string) {
+	text, _ := readRegular(filepath.Join(objects, "info/alternates"))
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSuffix(line, "\n"); line != "" && line[0] != '#' {
+			r.runs(absolute(objects, line))
 		}
 	}
 }

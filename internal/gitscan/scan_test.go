@@ -24,7 +24,7 @@ func TestScanKinds(t *testing.T) {
 	git(t, outside, "worktree", "add", "-q", filepath.Join(root, "foreign"))
 	git(t, root, "submodule", "--quiet", "add", outside, "libs/sub")
 	git(t, root, "init", "-q", "--separate-git-dir", filepath.Join(root, "elsewhere"), "apart")
-	for _, dir := range []string{"empty/.git", "headless/objects", "headless/refs", "notbare/refs", ".git/inside/.git"} {
+	for _, dir := range []string{"empty/.git", "headless/objects", "headless/refs", "notbare/refs", "fixtures/no.git", ".git/inside/.git"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -36,11 +36,10 @@ func TestScanKinds(t *testing.T) {
 	want(t, scan(t, nil, root), Repos{
 		Dirs: []string{
 			".git", ".git/modules/libs/sub", ".git/worktrees/tree", "bare.git", "elsewhere",
-			"empty/.git", "headless", "odd\n\xff/.git", "plain", "vendor/a/b/.git",
+			"empty/.git", "odd\n\xff/.git", "plain", "vendor/a/b/.git",
 		},
-		Links: []string{"apart/.git", "foreign/.git", "libs/sub/.git", "tree/.git"},
-
-		Outside: []string{"elsewhere/.git"}, // with a repository there, apart/.git could lead elsewhere
+		Links:  []string{"apart/.git", "foreign/.git", "libs/sub/.git", "tree/.git"},
+		NotGit: []string{"fixtures/no.git"},
 	})
 	want(t, scan(t, nil, filepath.Join(root, "bare.git")), Repos{Dirs: []string{"."}})
 }
@@ -95,7 +94,6 @@ func TestScanPointers(t *testing.T) {
 			"abs/.git", "alias", "away/.git", "bad/.git", "circle/.git", "link/.git", "loop", "none/.git",
 			"nul/.git", "s1/.git", "s2/.git", "s3/.git", "shared/.git", "target2/.git", "up/.git",
 		},
-		Outside: []string{".git", "none/later/.git", "real/.git", "real/dir/.git", "w/.git"},
 	})
 }
 
@@ -332,4 +330,11 @@ func TestScanFound(t *testing.T) {
 			t.Errorf("%d repositories: %d calls", n, calls)
 		}
 	}
+}
+
+// Other directories of objects are believed by git, and so found.
+func TestScanAlternates(t *testing.T) {
+	root := t.TempDir()
+	write(t, filepath.Join(root, "r/.git/objects/info/alternates"), "../../../a/objects\n# c\n"+root+"/b\n/elsewhere\n")
+	want(t, scan(t, nil, root), Repos{Dirs: []string{"r/.git"}, Outside: []string{"a/objects", "b"}})
 }

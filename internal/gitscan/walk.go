@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 
 	"wolffia/internal/beneath"
 	"wolffia/internal/gitconfig"
+	"wolffia/internal/gitguard"
 )
 
 const (
@@ -51,6 +53,7 @@ type walker struct {
 	dirs      int           // read or pending; guarded by mu
 	stop      bool          // guarded by mu
 	found     []place       // guarded by mu
+	notGit    []string      // directories named as a bare repository; guarded by mu
 	named     []string      // files that were looked for; guarded by mu
 	marked    []string      // directories with a mark; guarded by mu
 	linked    []string      // links that were looked for; guarded by mu
@@ -177,16 +180,6 @@ func (w *walker) note(list *[]string, path string) {
 	}
 }
 
-// The names that make a directory a repository.
-const (
-	hasHead = 1 << iota
-	hasObjects
-	hasRefs
-	hasCommonDir
-)
-
-var repoNames = map[string]int{"HEAD": hasHead, "objects": hasObjects, "refs": hasRefs, "commondir": hasCommonDir}
-
 // readDir reads the directory at path and returns the directories in it,
 // appended to below. buf is space to read with.
 func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []string) ([]string, error) {
@@ -207,13 +200,16 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 	if d.marked {
 		w.note(&w.marked, path)
 	}
-	if (path == ".git" || strings.HasSuffix(path, "/.git")) && d.has&hasHead != 0 {
+	if (path == ".git" || strings.HasSuffix(path, "/.git")) && slices.Contains(d.git, "HEAD") {
 		return below[:0], nil
 	}
 	// The walk enters what looks like a bare repository: its names must not hide
 	// repositories in it.
-	if d.has&(hasHead|hasCommonDir) == hasHead|hasCommonDir || d.has&(hasObjects|hasRefs) == hasObjects|hasRefs {
+	switch {
+	case gitguard.Complete(func(name string) bool { return slices.Contains(d.git, name) }):
 		w.add(path, true)
+	case strings.HasSuffix(path, ".git") && path != ".git" && !strings.HasSuffix(path, "/.git"):
+		w.note(&w.notGit, path)
 	}
 	return d.below, nil
 }
@@ -224,7 +220,7 @@ type dir struct {
 	fd     int
 	prefix string   // of the paths of its entries
 	below  []string // directories in it
-	has    int      // of repoNames
+	git    []string // entries that make it a git directory
 	marked bool
 }
 
@@ -233,7 +229,9 @@ func (d *dir) entry(name []byte, typ uint8) {
 	if typ == unix.DT_UNKNOWN {
 		typ = statType(d.fd, string(name))
 	}
-	d.has |= repoNames[string(name)]
+	if gitguard.Essential(string(name)) {
+		d.git = append(d.git, string(name))
+	}
 	d.marked = d.marked || d.marks[string(name)]
 	path := func() string { return d.prefix + string(name) } // most files need none
 	if string(name) == ".git" && (typ == unix.DT_DIR || typ == unix.DT_REG || typ == unix.DT_LNK) {

@@ -27,7 +27,7 @@ func BindTree(b *boot.Params) (*staticfs.Stats, error) {
 	if c.Filter != runtime.FilterStatic {
 		return nil, staticfs.Bind(fd, TreeDir(b))
 	}
-	policy, err := perm.Compile(c.Permissions)
+	policy, err := perm.Compile(perm.GitInPlace(c.Permissions)) // there are no copies
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"wolffia/internal/statefile"
@@ -22,10 +21,6 @@ import (
 type Codebase struct {
 	Path string `json:"path"` // absolute, without links
 
-	// Tracked are the files, relative to Path, that git is believed to track: see package
-	// policy.
-	Tracked []string `json:"tracked"`
-
 	// Policies are the policy files below Path that its rules were made with, and the
 	// links that led to them, relative to Path.
 	Policies []string `json:"policies,omitempty"`
@@ -33,7 +28,7 @@ type Codebase struct {
 
 // KnownCodebases returns the records, in the state directory state, of the directory path,
 // which is absolute and without links, and of the directories above it, the innermost
-// first. A damaged record has no Tracked files. The state directory need not exist.
+// first. A damaged record has no Policies. The state directory need not exist.
 func KnownCodebases(state, path string) ([]Codebase, error) {
 	var all []Codebase
 	for dir := path; ; dir = filepath.Dir(dir) {
@@ -54,13 +49,12 @@ func KnownCodebases(state, path string) ([]Codebase, error) {
 	}
 }
 
-// Remember writes the record of c. A record that exists is replaced if replace is set,
-// and otherwise kept.
-func (d *Dir) Remember(c *Codebase, replace bool) error {
+// Remember writes the record of c, or replaces it.
+func (d *Dir) Remember(c *Codebase) error {
 	file := recordFile(d.path, c.Path)
 	err := EnsureDir(filepath.Dir(file), d.mode, 0o022)
 	if err == nil {
-		err = writeRecord(file, c, replace)
+		err = writeRecord(file, c)
 	}
 	if err != nil {
 		return unusable(d.path, fmt.Errorf("record of codebase %s: %w", c.Path, err))
@@ -77,11 +71,9 @@ func recordFile(state, path string) string {
 // partAge is the age from which a partial record is taken for a killed process's.
 const partAge = time.Hour
 
-// writeRecord writes c to a new file and then gives it its name. Of two processes that
-// make a record at the same time the first one's is kept, unless replace is set. What
+// writeRecord writes c to a new file of a name of its own and then gives it its name. What
 // killed processes have left is removed.
-func writeRecord(file string, c *Codebase, replace bool) error {
-	slices.Sort(c.Tracked)
+func writeRecord(file string, c *Codebase) error {
 	b, err := json.Marshal(c)
 	if err != nil {
 		return err
@@ -96,12 +88,5 @@ func writeRecord(file string, c *Codebase, replace bool) error {
 	if err := statefile.Create(part, b); err != nil {
 		return err
 	}
-	if replace {
-		return os.Rename(part, file)
-	}
-	err = os.Link(part, file)
-	if errors.Is(err, fs.ErrExist) {
-		err = nil
-	}
-	return errors.Join(err, os.Remove(part))
+	return os.Rename(part, file)
 }

@@ -22,36 +22,33 @@ func TestCodebases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []Codebase{{Path: "/a", Tracked: []string{"y", "x"}}, {Path: "/a/b/c"}, {Path: "/ab", Tracked: []string{"z"}}} {
-		if err := dir.Remember(&c, false); err != nil {
+	for _, c := range []Codebase{{Path: "/a", Policies: []string{"y", "x"}}, {Path: "/a/b/c"}, {Path: "/ab", Policies: []string{"z"}}} {
+		if err := dir.Remember(&c); err != nil {
 			t.Fatal(err)
 		}
 	}
 	got, err := KnownCodebases(state, "/a/b/c/d")
-	if err != nil || len(got) != 2 || got[0].Path != "/a/b/c" || got[1].Path != "/a" || !slices.Equal(got[1].Tracked, []string{"x", "y"}) {
+	if err != nil || len(got) != 2 || got[0].Path != "/a/b/c" || got[1].Path != "/a" || !slices.Equal(got[1].Policies, []string{"y", "x"}) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	// The first record stays, until it is replaced.
-	for replace, want := range map[bool]string{false: "[x y]", true: "[new]"} {
-		state := filepath.Join(t.TempDir(), "s")
-		dir, err := Open(state)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, tracked := range [][]string{{"x", "y"}, {"new"}} {
-			if err := dir.Remember(&Codebase{Path: "/a", Tracked: tracked}, replace && i > 0); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got, err := KnownCodebases(state, "/a"); err != nil || len(got) != 1 || fmt.Sprint(got[0].Tracked) != want {
-			t.Errorf("replace %v: %+v, %v", replace, got, err)
-		}
+	if err := dir.Remember(&Codebase{Path: "/a", Policies: []string{"new"}}); err != nil {
+		t.Fatal(err)
 	}
-	// A damaged record is one of which nothing is believed.
+	if got, err := KnownCodebases(state, "/a"); err != nil || len(got) != 1 || !slices.Equal(got[0].Policies, []string{"new"}) {
+		t.Errorf("replaced: %+v, %v", got, err)
+	}
+	// As an earlier version has written it.
+	if err := os.WriteFile(recordFile(state, "/a"), []byte(`{"path":"/a","tracked":["x"],"policies":["p"]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := KnownCodebases(state, "/a"); err != nil || len(got) != 1 || !slices.Equal(got[0].Policies, []string{"p"}) {
+		t.Errorf("of an earlier version: %+v, %v", got, err)
+	}
+	// A damaged record is an empty one.
 	if err := os.WriteFile(recordFile(state, "/a"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := KnownCodebases(state, "/a"); err != nil || len(got) != 1 || got[0].Path != "/a" || got[0].Tracked != nil {
+	if got, err := KnownCodebases(state, "/a"); err != nil || len(got) != 1 || got[0].Path != "/a" || got[0].Policies != nil {
 		t.Errorf("damaged: %+v, %v", got, err)
 	}
 	if err := os.Remove(recordFile(state, "/a")); err != nil {
@@ -65,14 +62,13 @@ func TestCodebases(t *testing.T) {
 	}
 }
 
-// TestRememberTogether: of many that make a record at once one is the first,
-// and no parts are left, also not of one that was killed.
+// TestRememberTogether: many make a record at once, and no parts are left, also not of one that was killed.
 func TestRememberTogether(t *testing.T) {
 	dir, err := Open(filepath.Join(t.TempDir(), "s"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := dir.Remember(&Codebase{Path: "/b"}, false); err != nil {
+	if err := dir.Remember(&Codebase{Path: "/b"}); err != nil {
 		t.Fatal(err)
 	}
 	file := recordFile(dir.Path(), "/a")
@@ -87,11 +83,11 @@ func TestRememberTogether(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
-			if err := dir.Remember(&Codebase{Path: "/a", Tracked: []string{fmt.Sprint(i)}}, i%2 == 1); err != nil {
+			if err := dir.Remember(&Codebase{Path: "/a", Policies: []string{fmt.Sprint(i)}}); err != nil {
 				t.Error(err)
 			}
 			got, err := KnownCodebases(dir.Path(), "/a")
-			if err != nil || len(got) != 1 || len(got[0].Tracked) != 1 {
+			if err != nil || len(got) != 1 || len(got[0].Policies) != 1 {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})

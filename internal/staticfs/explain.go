@@ -10,15 +10,15 @@ import (
 // codebase; dir tells whether that is a directory. It is about files and directories, not
 // about symbolic links.
 func Explain(p *perm.Policy, path string, dir bool) string {
-	at := where{state: p.Root(), sealed: p.GuardsGit(p.Root())}
+	state := p.Root()
 	if path == "" || path == "." {
-		return text(dirKind(at.cap(p.Fresh(at.state))), true)
+		return text(dirKind(p.Fresh(state)), true)
 	}
-	parent := dirKind(at.cap(p.Fresh(at.state)))
+	parent := dirKind(p.Fresh(state))
 	names := strings.Split(path, "/")
 	for i, name := range names {
 		last := i == len(names)-1
-		level := at.cap(p.Child(at.state, name, !last || dir))
+		level := p.Child(state, name, !last || dir)
 		if last && !dir {
 			return text(in(parent, level, fileKind(level, file)), false)
 		}
@@ -28,9 +28,8 @@ func Explain(p *perm.Policy, path string, dir bool) string {
 			}
 			return "it is in a directory that is empty and without permissions"
 		}
-		at.state = p.Enter(at.state, name)
-		at.sealed = at.sealed || p.GuardsGit(at.state)
-		parent = dirKind(at.cap(p.Fresh(at.state)))
+		state = p.Enter(state, name)
+		parent = dirKind(p.Fresh(state))
 	}
 	return text(parent, true)
 }

@@ -48,7 +48,7 @@ func dirKind(fresh perm.Level) kind {
 	switch fresh {
 	case perm.Write:
 		return open
-	case perm.Read, perm.Checked:
+	case perm.Read:
 		return shut
 	}
 	return only

@@ -3,6 +3,7 @@ package staticfs
 import (
 	"errors"
 	"io/fs"
+	"strings"
 	"syscall"
 	"time"
 
@@ -76,11 +77,8 @@ type planner struct {
 
 func plan(p *perm.Policy, root directory) (*Plan, error) {
 	w := &planner{policy: p, until: time.Now().Add(maxTime)}
-	at := where{state: p.Root(), sealed: p.GuardsGit(p.Root())}
-	n := &node{is: folder, as: dirKind(at.cap(p.Fresh(at.state)))}
-	if at.sealed {
-		w.stats.Git++
-	}
+	at := where{state: p.Root()}
+	n := &node{is: folder, as: dirKind(p.Fresh(at.state))}
 	if n.as != open {
 		w.stats.Mounts++
 	}
@@ -92,20 +90,9 @@ func plan(p *perm.Policy, root directory) (*Plan, error) {
 
 // A where is the place of a directory.
 type where struct {
-	state  perm.State
-	sealed bool // it is in a git directory
-	path   string
-	depth  int
-}
-
-// cap returns the level at a place where level is what the rules say. Git's own files would
-// have to be checked at each change, which a mount cannot: all of a git directory is at
-// most readable.
-func (at *where) cap(level perm.Level) perm.Level {
-	if at.sealed {
-		return min(level, perm.Read)
-	}
-	return level
+	state perm.State
+	path  string
+	depth int
 }
 
 func (at *where) join(name string) string {
@@ -149,7 +136,7 @@ func (w *planner) look(dir directory, n *node, at *where) error {
 // entry plans an entry of the directory dir; nil: nothing is to be done.
 func (w *planner) entry(dir directory, parent *node, at *where, e entry) (*node, error) {
 	n := &node{name: e.name, is: e.is}
-	level := at.cap(w.policy.Child(at.state, e.name, e.is == folder))
+	level := w.policy.Child(at.state, e.name, e.is == folder)
 	switch e.is {
 	case folder:
 		if level > perm.None {
@@ -170,10 +157,8 @@ func (w *planner) entry(dir directory, parent *node, at *where, e entry) (*node,
 
 // folder plans a directory that is not hidden.
 func (w *planner) folder(dir directory, parent *node, at *where, n *node, level perm.Level) (*node, error) {
-	below := where{state: w.policy.Enter(at.state, n.name), sealed: at.sealed, path: at.join(n.name), depth: at.depth + 1}
-	git := !at.sealed && w.policy.GuardsGit(below.state)
-	below.sealed = at.sealed || git
-	n.as = dirKind(below.cap(w.policy.Fresh(below.state)))
+	below := where{state: w.policy.Enter(at.state, n.name), path: at.join(n.name), depth: at.depth + 1}
+	n.as = dirKind(w.policy.Fresh(below.state))
 	sub, err := directory(nil), error(fs.ErrPermission)
 	if below.depth <= maxDepth && len(below.path) <= maxPath {
 		sub, err = dir.enter(n.name)
@@ -202,7 +187,7 @@ func (w *planner) folder(dir directory, parent *node, at *where, n *node, level 
 		n.as = keep
 		return n, nil
 	}
-	if git && n.as == shut {
+	if strings.HasSuffix(n.name, ".git") && n.as == shut {
 		w.stats.Git++
 	}
 	w.count(parent, n)

@@ -26,16 +26,16 @@ type operation struct {
 const absent, denied = "ENOENT", "EACCES"
 
 // The kinds of operation.
-func seen(code string) operation { return operation{code, [...]string{absent, "", "", "", ""}} }
+func seen(code string) operation { return operation{code, [...]string{absent, "", "", ""}} }
 
-func reads(code string) operation { return operation{code, [...]string{absent, denied, "", "", ""}} }
+func reads(code string) operation { return operation{code, [...]string{absent, denied, "", ""}} }
 
 func writes(code string) operation {
-	return operation{code, [...]string{absent, denied, denied, denied, ""}}
+	return operation{code, [...]string{absent, denied, denied, ""}}
 }
 
 func names(code string) operation {
-	return operation{code, [...]string{denied, denied, denied, denied, ""}}
+	return operation{code, [...]string{denied, denied, denied, ""}}
 }
 
 // operations walk through what can be done to f, which exists, and n, which
