@@ -47,6 +47,9 @@ func (t *tree) newName(o op, in *fuse.InHeader, name string, typ uint32, do func
 		e.dir.layers.mu.Lock()
 		defer e.dir.layers.mu.Unlock()
 	}
+	if o == opMkdir && t.isGone(e.dir, name) {
+		t.comeBack(&e)
+	}
 	errno = do(&e, &d)
 	if errno == syscall.EEXIST {
 		errno = t.taken(o, in, &e, d)
@@ -125,10 +128,13 @@ func (t *tree) makeWithMode(o op, in *fuse.InHeader, name string, mode uint32, o
 		errno := t.make(d, name, o == opMkdir, func(dir int, name string) syscall.Errno {
 			return errnoOf(create(dir, name, made))
 		})
+		if errno == syscall.EEXIST && e.back {
+			errno = 0
+		}
 		if errno != 0 {
 			return errno
 		}
-		if mode&t.umask != 0 || made != mode {
+		if mode&t.umask != 0 || made != mode || e.back {
 			t.restoreMode(d.fd, name, mode)
 		}
 		_, errno = t.find(in, e, *d, nil, out)

@@ -156,8 +156,8 @@ func (t *tree) visible(e *entry, fd int, d *fuse.DirEntry) bool {
 	case ".":
 		return true
 	}
-	if strings.HasPrefix(e.name, ownPrefix) || t.owns(e.dir.getState(), e.name) { // the sandbox's own .git was the first
-		return false
+	if strings.HasPrefix(e.name, ownPrefix) || t.owns(e.dir.getState(), e.name) || t.isGone(e.dir, e.name) {
+		return false // the sandbox's own .git was the first
 	}
 	if t.git != nil && e.dir.ident().dev != t.git.device {
 		d.Ino |= apartBit // as tree.number

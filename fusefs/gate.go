@@ -93,7 +93,13 @@ var (
 	changesName = errnos{perm.None: syscall.EACCES, perm.View: syscall.EACCES, perm.Read: syscall.EACCES}
 )
 
-func refused(name string, e syscall.Errno) row { return row{name, errnos{e, e, e, e}, true} }
+func refused(name string, e syscall.Errno) row {
+	r := row{name: name, refusal: true}
+	for l := range r.errno {
+		r.errno[l] = e
+	}
+	return r
+}
 
 // gate is the access policy of the tree: operation x level -> errno.
 var gate = [opLinkFrom + 1]row{

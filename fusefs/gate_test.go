@@ -153,7 +153,6 @@ func (hideAll) Root() perm.State                             { return 0 }
 func (hideAll) RootLevel() perm.Level                        { return perm.None }
 func (hideAll) Enter(perm.State, string) perm.State          { return 0 }
 func (hideAll) Child(perm.State, string, bool) perm.Level    { return perm.None }
-func (hideAll) Checks() bool                                 { return true }
 func (hideAll) Constant(s perm.State) (l perm.Level, b bool) { return perm.None, true }
 
 // testTree returns a tree over dir that no kernel knows of.

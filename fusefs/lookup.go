@@ -15,6 +15,7 @@ type entry struct {
 	dir    *node
 	name   string
 	levels [2]perm.Level // as a file and as a directory; use tree.level
+	back   bool          // a directory that was gone and comes back: see comeBack
 	spare  *object       // what lookupHost may use for its result; nil: nothing
 }
 
@@ -138,6 +139,9 @@ func (r lookupResult) close() {
 // lookupEntry returns the object at e, whose directory is open as d; known is as in find.
 func (t *tree) lookupEntry(e *entry, d openDir, known *node) (lookupResult, syscall.Errno) {
 	if !d.upper {
+		if t.isGone(e.dir, e.name) {
+			return lookupResult{fd: -1}, syscall.ENOENT
+		}
 		return t.lookupHost(e, d.fd, known)
 	}
 	r, errno := t.lookupUpper(e, d.fd, known)

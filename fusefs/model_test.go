@@ -158,7 +158,7 @@ func (m *model) checkUpper(t *testing.T, c *client) {
 		if d.Type()&os.ModeCharDevice != 0 { // deleted: a file or a directory, which was elsewhere if one above was moved
 			level = max(level, m.level(p, true))
 		}
-		if level < perm.Checked {
+		if level < perm.Write {
 			t.Errorf("the upper layer has %s, whose level is %v", p, level)
 		}
 		return nil
@@ -202,7 +202,7 @@ func (m *model) state(p string) perm.State {
 // locked reports whether no name at all can be made in the directory p, so that its mode shows it.
 func (m *model) locked(p string) bool {
 	l, ok := m.policy.Constant(m.state(p))
-	return ok && l < perm.Checked
+	return ok && l < perm.Write
 }
 
 func parent(p string) string {
@@ -591,11 +591,6 @@ func renameRules(m *model, p, q string) syscall.Errno {
 func moveRules(m *model, p, q string, swap bool) syscall.Errno {
 	if errno := moveLevels(m, p, q); errno != 0 {
 		return errno
-	}
-	for _, dir := range []string{p, q} {
-		if m.isDir(dir) && m.level(dir+"/config", false) == perm.Checked {
-			return unix.EACCES // as a git directory of somebody else's
-		}
 	}
 	return moveStates(m, p, q, swap)
 }

@@ -36,6 +36,7 @@ type setup struct {
 	Bind    [2]string                                       // what of the host directory the client sees mounted on what else
 	Old     bool                                            // as on a kernel before 6.16
 	Copied  bool                                            // changes go to an upper layer
+	Git     bool                                            // git directories are the sandbox's own
 	Small   int                                             // bytes of the upper layer's file system, which is in memory
 	NoMarks bool                                            // files are not watched
 	Borrow  bool                                            // files borrow their content, however small
@@ -252,8 +253,7 @@ func serve(t *testing.T, s setup, args childArgs) {
 	denials := make(chan Denial, 10000)
 	srv, err := Serve(child.Ctx, child.Device, &Options{
 		Root: int(root.Fd()), Rules: rules, Owner: Owner{clientUID, clientUID},
-		Shown: args.Dir, Same: true, // as it is by default
-		Copy:    layer,
+		Copy: layer, Git: gitOf(t, s, args.Host, state),
 		Timeout: s.Timeout, FDs: s.FDs, NoWatch: s.NoWatch, Quota: s.Quota, Memory: s.Memory, Denied: func(d Denial) {
 			select {
 			case denials <- d:

@@ -66,6 +66,7 @@ type privateGit struct {
 	mu          sync.Mutex // held while a .git is pinned
 	temps       uint64     // of work; guarded by tree.renameMu, held for writing
 	device      uint64     // of the tree's root
+	gone        gone
 }
 
 // newPrivateGit opens what g names. root is the root of the tree.

@@ -55,11 +55,14 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string) syscall.Errno {
 		return syscall.ENOTEMPTY
 	}
 	victim := t.openVictim(&e)
-	if errno := t.unlink(&d, name, obj, victim); errno != 0 {
-		return errno
-	}
-	if at, errno := t.storePath(e.dir, name); mirrored && errno == 0 {
+	errno = t.unlink(&d, name, obj, victim)
+	if mirrored && errno == syscall.ENOTEMPTY && t.leave(&e, d) {
+		errno = 0
+	} else if at, bad := t.storePath(e.dir, name); mirrored && errno == 0 && bad == 0 {
 		t.dropStored(at)
+	}
+	if errno != 0 {
+		return errno
 	}
 	t.left(&e)
 	t.changedGit(&e)

@@ -215,5 +215,6 @@ func (t *tree) moveMirror(r *renaming) {
 	to, worse := t.storePath(r.to.dir, r.to.name)
 	if bad == 0 && worse == 0 {
 		t.moveStored(from, to, r.swap)
+		t.git.gone.move(from, to, r.swap)
 	}
 }

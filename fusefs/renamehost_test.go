@@ -30,11 +30,6 @@ func (r *beatRules) beat() {
 	}
 }
 
-func (r *beatRules) Checks() bool {
-	r.beat()
-	return r.Rules.Checks()
-}
-
 func (r *beatRules) Enter(s perm.State, name string) perm.State {
 	r.beat()
 	return r.Rules.Enter(s, name)

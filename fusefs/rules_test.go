@@ -76,8 +76,6 @@ func (r *fakeRules) Root() perm.State { return 0 }
 
 func (r *fakeRules) RootLevel() perm.Level { l, _ := r.level("/"); return max(l, perm.View) }
 
-func (r *fakeRules) Checks() bool { return false }
-
 // Enter gives directories the same state if the same rules matter inside: here
 // those that no rule of a path speaks of, by level.
 func (r *fakeRules) Enter(s perm.State, name string) perm.State {

@@ -317,6 +317,9 @@ func (t *tree) settle(dir int, rules Rules, opts *Options) (err error) {
 				t.git = nil
 			}
 		}()
+		if errno := t.loadGone(t.git.store, ""); errno != 0 {
+			return fmt.Errorf("read the private git directories: %w", errno)
+		}
 	}
 	n := newNode(obj)
 	n.setLevel(max(rules.RootLevel(), perm.View), both(rules.Root()))

@@ -67,7 +67,7 @@ func TestBlank(t *testing.T) {
 
 	s := &Server{tree: tr}
 	rules := newFakeRules([]fakeRule{{"a", perm.Read}})
-	if err := s.Give(-1, rules, true); err == nil || tr.root != nil {
+	if err := s.Give(-1, rules, nil, false); err == nil || tr.root != nil {
 		t.Errorf("it took what is no directory: %v", err)
 	}
 	dir := t.TempDir()
@@ -77,16 +77,13 @@ func TestBlank(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(root)
-	if err := s.Give(root, rules, true); err != nil {
+	if err := s.Give(root, rules, nil, false); err != nil {
 		t.Fatal(err)
-	}
-	if tr.remoteRoot != tr.shown {
-		t.Errorf("remotes can be below %q", tr.remoteRoot)
 	}
 	if tr.watch != nil {
 		t.Error("the host is watched, and was not to be")
 	}
-	if err := s.Give(root, rules, true); err == nil {
+	if err := s.Give(root, rules, nil, false); err == nil {
 		t.Error("it took a second directory")
 	}
 	var st unix.Stat_t

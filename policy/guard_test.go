@@ -74,6 +74,8 @@ func TestOwnGitConfiguration(t *testing.T) {
 	p := newPlace(t)
 	home := t.TempDir()
 	t.Setenv("HOME", home)
+	t.Setenv("GIT_CONFIG_GLOBAL", "")
+	t.Setenv("XDG_CONFIG_HOME", "")
 	commit(t, p.root, "a", "1")
 	write(t, home, ".gitconfig", "[core]\n\thooksPath = tools/hooks\n[include]\n\tpath = "+p.root+"/git/inc\n[diff]\n\texternal = "+p.root+"/bin/d x\n")
 	for _, preset := range []string{"agent-safe", "development"} {

@@ -120,6 +120,7 @@ func scripts(t *testing.T, dir string) testscript.Params {
 			env.Setenv("XDG_CACHE_HOME", cache)
 			env.Setenv("README", readme)
 			env.Setenv("WOLFFIA", filepath.Join(bin, "wolffia"))
+			env.Setenv("BIN", bin)
 			env.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 			env.Setenv("PATH_OF_HOST", os.Getenv("PATH"))
 			env.Setenv("WOLFFIA_STATE_DIR", filepath.Join(env.WorkDir, "state"))

@@ -11,7 +11,7 @@ import (
 	"wolffia/fusefs"
 	"wolffia/internal/boot"
 	"wolffia/internal/gitcopy"
-	"wolffia/internal/gitpairs"
+	"wolffia/internal/gitsync"
 	"wolffia/internal/rmtree"
 	"wolffia/internal/statedir"
 )
@@ -58,7 +58,7 @@ func openPrivate(run, codebase string, g boot.TreeGit) (p *private, err error) {
 		Codebase: codebase, Dir: dir, Store: statedir.GitStore, Work: statedir.GitWork, Hosts: statedir.GitHosts, Mark: statedir.GitChanged,
 		Credentials: g.Credentials,
 		Begin: func(copy, at string) error {
-			return gitpairs.Begin(copy, at, filepath.Join(dir.Name(), statedir.GitBase), statedir.GitBaseName)
+			return gitsync.Begin(copy, filepath.Join(dir.Name(), statedir.GitBase, statedir.GitBaseName(at)))
 		},
 	})
 	if err != nil {

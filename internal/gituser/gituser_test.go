@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"wolffia/internal/gitconfig"
+	"wolffia/internal/test/testenv"
 )
 
 // write writes files below dir.
@@ -38,9 +39,7 @@ func last(settings []gitconfig.Setting, name string) string {
 
 // git itself says what each configuration means for a repository.
 func TestReadIsWhatGitReads(t *testing.T) {
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("no git")
-	}
+	testenv.Tools(t, "git")
 	const tail = "[user]\n\temail = other@x\n"
 	include := func(condition string) map[string]string {
 		return map[string]string{".gitconfig": "[user]\n\tname = N\n\temail = default@x\n[includeIf \"" + condition + "\"]\n\tpath = other\n", "other": tail}
@@ -200,9 +199,7 @@ func TestReadOfBadFiles(t *testing.T) {
 
 // git reads what Format writes.
 func TestFormat(t *testing.T) {
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("no git")
-	}
+	testenv.Tools(t, "git")
 	file := filepath.Join(t.TempDir(), "c")
 	values := []string{"a", "", " a ", `"`, `\`, "#;", "a\tb\nc", "Zoë", "'$(x)`"}
 	var all []gitconfig.Setting

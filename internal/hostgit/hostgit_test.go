@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"wolffia/internal/test/testenv"
 	"wolffia/runtime"
 )
 
@@ -35,9 +36,7 @@ func TestEnviron(t *testing.T) {
 
 // Nothing that a repository has is executed by a checkout.
 func TestRun(t *testing.T) {
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("no git")
-	}
+	testenv.Tools(t, "git")
 	dir, ran := t.TempDir(), filepath.Join(t.TempDir(), "ran")
 	git := func(args ...string) {
 		t.Helper()

@@ -72,7 +72,7 @@ test -f cache/dep.example/dep@v1.0.0/dep.go`},
 mkdir -p src .cargo && echo 'fn main() {}' >src/main.rs
 printf '[package]\nname = "x"\nversion = "0.1.0"\nedition = "2021"\n\n[dependencies]\ndep = "1"\n' >Cargo.toml
 printf '[source.crates-io]\nreplace-with = "test"\n[source.test]\nregistry = "sparse+https://%s/cargo/"\n[net]\nretry = 0\n' "$NAME" >.cargo/config.toml
-export CARGO_HOME="$PWD/home"
+export CARGO_HOME="$PWD/home" RUSTC_BOOTSTRAP=1 CARGO_UNSTABLE_SPARSE_REGISTRY=true # before cargo 1.68 sparse+ was unstable
 cargo fetch -q
 test -n "$(find home -name 'dep-1.0.0.crate')"`},
 	{name: "apt", needs: []string{"apt-get"}, port: 80, script: `
