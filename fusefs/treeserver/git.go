@@ -11,6 +11,7 @@ import (
 	"wolffia/fusefs"
 	"wolffia/internal/boot"
 	"wolffia/internal/gitcopy"
+	"wolffia/internal/gitsync"
 	"wolffia/internal/rmtree"
 	"wolffia/internal/statedir"
 )
@@ -57,7 +58,7 @@ func openPrivate(run, codebase string, g boot.TreeGit) (p *private, err error) {
 		Codebase: codebase, Dir: dir, Store: statedir.GitStore, Work: statedir.GitWork, Hosts: statedir.GitHosts, Mark: statedir.GitChanged,
 		Credentials: g.Credentials,
 		Begin: func(copy, at string) error {
-			return begin(copy, filepath.Join(dir.Name(), statedir.GitBase, statedir.GitBaseName(at)))
+			return gitsync.Begin(copy, filepath.Join(dir.Name(), statedir.GitBase, statedir.GitBaseName(at)))
 		},
 	})
 	if err != nil {
@@ -81,6 +82,3 @@ func (p *private) close() error {
 	}
 	return errors.Join(closeFile(p.store), closeFile(p.work))
 }
-
-// begin records what a copy has when it is made.
-func begin(copy, state string) error { return nil }

@@ -134,67 +134,64 @@ func (c *Copier) Pin(dir, store int, at string) error {
 		return err
 	}
 	tmp := c.temp()
-	made, err := c.copyTo(tmp, dir, st)
-	if err == nil && made {
-		err = c.Begin(filepath.Join(c.Dir.Name(), c.Work, tmp), filepath.Join(at, gitName))
-	}
+	err = c.copyTo(tmp, filepath.Join(at, gitName), dir, st)
 	if err == nil {
 		err = unix.Renameat2(c.work, tmp, store, gitName, unix.RENAME_NOREPLACE)
 	}
 	return err // what is left is removed at the next start
 }
 
-// copyTo makes the copy called tmp of the entry .git of dir, which is st; made tells that it is a repository.
-func (c *Copier) copyTo(tmp string, dir int, st *unix.Stat_t) (made bool, err error) {
+// copyTo makes the copy called tmp, for the path at of the store, of the entry .git of dir, which is st.
+func (c *Copier) copyTo(tmp, at string, dir int, st *unix.Stat_t) error {
 	here, err := os.Readlink(procPath(dir))
 	if err != nil {
-		return false, err
+		return err
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		git, err := beneath.Open(dir, gitName, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 		if err != nil {
-			return false, err
+			return err
 		}
-		return true, c.repository(tmp, os.NewFile(uintptr(git), filepath.Join(here, gitName)), false)
+		return c.repository(tmp, at, os.NewFile(uintptr(git), filepath.Join(here, gitName)), false)
 	case unix.S_IFREG:
 		text, err := readAt(dir, gitName, maxPointer)
 		if err != nil {
-			return false, err
+			return err
 		}
 		to, is := strings.CutPrefix(strings.TrimRight(string(text), "\r\n"), "gitdir: ")
 		if !is {
-			return false, c.put(c.work, tmp, text) // git says what is wrong with it
+			return c.put(c.work, tmp, text) // git says what is wrong with it
 		}
-		return c.elsewhere(tmp, here, to, func() error { return c.put(c.work, tmp, text) })
+		return c.elsewhere(tmp, at, here, to, func() error { return c.put(c.work, tmp, text) })
 	case unix.S_IFLNK:
 		to, err := os.Readlink(filepath.Join(procPath(dir), gitName))
 		if err != nil {
-			return false, err
+			return err
 		}
-		return c.elsewhere(tmp, here, to, func() error { return unix.Symlinkat(to, c.work, tmp) })
+		return c.elsewhere(tmp, at, here, to, func() error { return unix.Symlinkat(to, c.work, tmp) })
 	}
-	return false, unix.ENOENT
+	return unix.ENOENT
 }
 
 // elsewhere makes a private repository of the git directory to, which the .git of the directory here names, if it is out
 // of the codebase; else it calls same, and the way is the same inside.
-func (c *Copier) elsewhere(tmp, here, to string, same func() error) (made bool, err error) {
+func (c *Copier) elsewhere(tmp, at, here, to string, same func() error) error {
 	if !filepath.IsAbs(to) {
 		to = filepath.Join(here, to)
 	}
 	real, err := filepath.EvalSymlinks(to)
 	if err != nil {
-		return false, same() // it leads nowhere, on both sides
+		return same() // it leads nowhere, on both sides
 	}
 	if real == c.Codebase || strings.HasPrefix(real, c.Codebase+"/") {
-		return false, same()
+		return same()
 	}
 	git, err := os.Open(real)
 	if err != nil {
-		return false, err
+		return err
 	}
-	return true, c.repository(tmp, git, true)
+	return c.repository(tmp, at, git, true)
 }
 
 // put makes the file at the path name of the directory dir, with the given text.

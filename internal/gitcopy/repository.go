@@ -33,8 +33,9 @@ var errLarge = fmt.Errorf("git's own files, without objects, are more than %d or
 // A copying is one copy of a repository.
 type copying struct {
 	*Copier
-	names, bytes int64  // that may be copied yet
-	leave        string // the end of names that are left out of the present part; "": of none
+	names, bytes int64    // that may be copied yet
+	leave        string   // the end of names that are left out of the present part; "": of none
+	made         []string // the git directories in the copy, relative to it
 }
 
 // The parts of a git directory that a copy has; gitrepository-layout(5). All others are the host's alone: objects, large
@@ -55,9 +56,9 @@ var (
 	}
 )
 
-// repository makes the private repository called tmp in work: a copy of git, the host's git directory, which it closes. away tells that
-// git's working tree finds git by a pointer, which the copy does not need.
-func (c *Copier) repository(tmp string, git *os.File, away bool) error {
+// repository makes the private repository called tmp in work, for the path at of the store: a copy of git, the host's git directory,
+// which it closes. away tells that git's working tree finds git by a pointer, which the copy does not need.
+func (c *Copier) repository(tmp, at string, git *os.File, away bool) error {
 	defer git.Close()
 	common, err := commonOf(git)
 	if err != nil {
@@ -74,11 +75,19 @@ func (c *Copier) repository(tmp string, git *os.File, away bool) error {
 		p := &copying{Copier: c, names: maxNames, bytes: maxBytes}
 		to, err := p.into(c.work, tmp)
 		if err == nil {
-			err = p.gitDirectory(to, git, common, away, 0)
+			err = p.gitDirectory(to, "", git, common, away, 0)
 			unix.Close(to)
 		}
-		if err != nil || slices.Equal(before, stampOf(git, common)) || try == attempts {
-			return err // after the last attempt it is what a reader of the files would have seen too
+		if err != nil {
+			return err
+		}
+		if slices.Equal(before, stampOf(git, common)) || try == attempts { // the last is what a reader of the files would have seen too
+			for _, dir := range p.made {
+				if err := c.Begin(filepath.Join(c.Dir.Name(), c.Work, tmp, dir), filepath.Join(at, dir)); err != nil {
+					return err
+				}
+			}
+			return nil
 		}
 		if err := unix.Renameat(c.work, tmp, c.work, c.temp()); err != nil {
 			return err
@@ -120,11 +129,12 @@ func stampOf(git, common *os.File) (all []unix.Timespec) {
 	return all
 }
 
-// gitDirectory fills the directory to with the copy of git, whose common directory is common.
-func (p *copying) gitDirectory(to int, git, common *os.File, away bool, depth int) error {
+// gitDirectory fills the directory to, at the path at of the copy, with the copy of git, whose common directory is common.
+func (p *copying) gitDirectory(to int, at string, git, common *os.File, away bool, depth int) error {
 	if depth > maxDepth {
 		return errLarge
 	}
+	p.made = append(p.made, at)
 	for _, dir := range []string{"objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/tags", "info", "logs", "logs/refs", hostsName} {
 		if err := unix.Mkdirat(to, dir, 0o755); err != nil {
 			return err
@@ -171,13 +181,32 @@ func (p *copying) gitDirectory(to int, git, common *os.File, away bool, depth in
 	if err := p.refs(to, git, common); err != nil {
 		return err
 	}
-	if err := p.modules(to, common, "modules", depth); err != nil {
+	if err := p.modules(to, at, common, "modules", depth); err != nil {
 		return err
 	}
 	if away { // the working tree's own entry would claim its branch
 		return nil
 	}
-	return p.part(to, int(common.Fd()), "worktrees")
+	return p.worktrees(to, at, common)
+}
+
+// worktrees copies what common has of linked working trees.
+func (p *copying) worktrees(to int, at string, common *os.File) error {
+	if err := p.part(to, int(common.Fd()), "worktrees"); err != nil {
+		return err
+	}
+	dir, err := p.into(to, "worktrees")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	return eachName(dir, func(name string) error {
+		p.made = append(p.made, filepath.Join(at, "worktrees", name))
+		return nil
+	})
 }
 
 // refs copies the references: those of the working tree of its own git directory, the others of the common one.
@@ -244,9 +273,9 @@ func (p *copying) objects(to int, common *os.File) error {
 	return p.put(to, "objects/info/alternates", []byte(lines.String()))
 }
 
-// modules copies the git directories of submodules below the directory at of the host's git directory common. A submodule's
-// name can have slashes.
-func (p *copying) modules(to int, common *os.File, at string, depth int) error {
+// modules copies the git directories of submodules below the directory at of the host's git directory common, whose copy has the path
+// top. A submodule's name can have slashes.
+func (p *copying) modules(to int, top string, common *os.File, at string, depth int) error {
 	from, err := beneath.Open(int(common.Fd()), at, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -271,7 +300,7 @@ func (p *copying) modules(to int, common *os.File, at string, depth int) error {
 			return errLarge
 		}
 		if _, err := lstat(from, name+"/HEAD"); err != nil {
-			return p.modules(to, common, below, depth+1)
+			return p.modules(to, top, common, below, depth+1)
 		}
 		fd, err := beneath.Open(from, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 		if err != nil {
@@ -287,7 +316,7 @@ func (p *copying) modules(to int, common *os.File, at string, depth int) error {
 			return err
 		}
 		defer unix.Close(sub)
-		return p.gitDirectory(sub, git, git, false, depth+1)
+		return p.gitDirectory(sub, filepath.Join(top, below), git, git, false, depth+1)
 	})
 }
 

@@ -150,14 +150,14 @@ func (f *finder) add(dir string) error {
 		return nil
 	}
 	f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: dir})
+	if host == "" {
+		return nil
+	}
 	return f.addBelow(private, host, 0)
 }
 
 // addBelow adds what is in modules/ and worktrees/ of a git directory.
 func (f *finder) addBelow(private, host string, depth int) error {
-	if host == "" {
-		return nil
-	}
 	if err := f.addWorktrees(private, host, depth); err != nil {
 		return err
 	}

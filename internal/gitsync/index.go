@@ -44,19 +44,19 @@ func (h *host) treeOf(ctx context.Context, commit string) (string, error) {
 	return o.Name, nil
 }
 
-// checkTrees checks what the commit now adds to a working tree of the commit was. The error is a blockedError if it
+// checkTrees checks what the tree now adds to a working tree of the tree was. The error is a blockedError if it
 // must not be there.
 func (h *host) checkTrees(ctx context.Context, was, now string) error {
-	objects, err := h.ask(ctx)
-	if err != nil {
-		return err
-	}
 	from, to := was, now
+	if to == "" || to == from || to == h.emptyTree() {
+		return nil
+	}
 	if from == h.emptyTree() {
 		from = ""
 	}
-	if to == h.emptyTree() {
-		return nil
+	objects, err := h.ask(ctx)
+	if err != nil {
+		return err
 	}
 	c := compare(func(name string) (hostgit.Object, error) { return objects.Get(name, maxTree) }, h.pair.mostNames())
 	if _, err := c.added(from, to, "", 0); err != nil {
@@ -121,11 +121,7 @@ func (h *host) fit(ctx context.Context, was, now, tree string) (id fileID, made 
 	if err != nil {
 		return fileID{}, false, err
 	}
-	if from != to || tree != "" {
-		target := to
-		if tree != "" {
-			target = tree
-		}
+	for _, target := range []string{to, tree} {
 		if err := h.checkTrees(ctx, from, target); err != nil {
 			return fileID{}, false, err
 		}
@@ -196,6 +192,9 @@ func copyIndex(from, to string) ([]unix.Timespec, error) {
 		return nil, err
 	}
 	_, err = io.Copy(dst, src)
+	if err == nil && os.Geteuid() == 0 {
+		err = dst.Chown(int(st.Uid), int(st.Gid)) // the user's git is to replace it
+	}
 	if err = errors.Join(err, dst.Close()); err != nil {
 		return nil, errors.Join(err, os.Remove(to))
 	}

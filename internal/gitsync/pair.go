@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 )
 
 // ErrBusy is the error of a sync that changed nothing because git, or another sync, is at work
@@ -43,12 +44,16 @@ type Pair struct {
 	// Hidden reports whether the rules hide a path of the working tree, which is relative to
 	// its top; nil hides none.
 	Hidden func(path string) bool
+	// Filter returns what the sandbox gets of a file of the host's git directory (config,
+	// info/exclude, hooks/NAME, ...), as in the private copy when it was made; nil is all of it.
+	Filter func(name string, content []byte) []byte
 	// Copied is reserved for sandboxes whose files are copies (--cow).
 	Copied bool
 
 	// Limits of tests; 0 is the product's.
 	names int
 	bytes int64
+	time  time.Duration
 }
 
 func (p *Pair) mostNames() int {

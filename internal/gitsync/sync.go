@@ -203,6 +203,9 @@ func (s *run) read(ctx context.Context) (err error) {
 	if s.in, err = s.inside(ctx, s.private, s.host.emptyTree()); err != nil {
 		return err
 	}
+	if s.in.late {
+		s.stays = append(s.stays, "what is staged inside stays there: git takes too long to compare it")
+	}
 	s.all = maps.Clone(s.in.Refs)
 	if s.out, err = s.host.table(ctx); err != nil {
 		return err
@@ -266,7 +269,7 @@ func (s *run) objects(ctx context.Context) error {
 		return err
 	}
 	s.refuse()
-	return nil
+	return s.lfs()
 }
 
 func inList(list []stash, at string) bool {
