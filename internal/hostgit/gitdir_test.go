@@ -99,17 +99,17 @@ func TestReceive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pack := func(args ...string) func(context.Context, io.Writer) error {
-		return func(ctx context.Context, w io.Writer) error {
-			cmd := exec.CommandContext(ctx, "git", append([]string{"--git-dir=" + other, "pack-objects", "--stdout", "-q"}, args...)...)
-			cmd.Stdin, cmd.Stdout = strings.NewReader("HEAD\n"), w
-			return cmd.Run()
-		}
-	}
 	big := git(strings.Repeat("x", 100), "hash-object", "-w", "--stdin")
 	git("", "update-index", "--add", "--cacheinfo", "100644,"+big+",big")
 	git("", "commit", "-qm", "two")
 	commit := git("", "rev-parse", "HEAD")
+	pack := func(args ...string) func(context.Context, io.Writer) error {
+		return func(ctx context.Context, w io.Writer) error {
+			cmd := exec.CommandContext(ctx, "git", append([]string{"--git-dir=" + other, "pack-objects", "--stdout", "-q"}, args...)...)
+			cmd.Stdin, cmd.Stdout = strings.NewReader(commit+"\n"), w
+			return cmd.Run()
+		}
+	}
 	refs := []Ref{{"refs/x/1", commit}, {"refs/x/2", commit}}
 	lost := errors.New("the sandbox has ended")
 	for what, c := range map[string]struct {
