@@ -54,6 +54,8 @@ type Pair struct {
 	names int
 	bytes int64
 	time  time.Duration
+	wait  time.Duration
+	at    func(failpoint string)
 }
 
 func (p *Pair) mostNames() int {
