@@ -19,6 +19,7 @@ import (
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
 	"wolffia/internal/userns"
+	"wolffia/perm"
 	"wolffia/runtime"
 )
 
@@ -181,11 +182,18 @@ func renew(box *statedir.Box, c *statedir.Config) error {
 	if err != nil {
 		return err
 	}
-	private := hasPrivateGit(c)
-	if !free && private == c.PrivateGit {
+	earlier := !c.PrivateGit && hasPrivateGit(c)
+	if !free && !earlier {
 		return nil
 	}
-	c.BoundToCaller, c.PrivateGit = c.BoundToCaller && !free, private
+	c.BoundToCaller = c.BoundToCaller && !free
+	switch {
+	case !earlier:
+	case perm.GitUnguarded(c.Permissions) != "":
+		c.GitDirs = runtime.GitInPlace
+	default:
+		c.PrivateGit, c.Permissions = true, perm.RenewGit(c.Permissions)
+	}
 	return box.SetConfig(c)
 }
 

@@ -37,12 +37,43 @@ var apart = []string{
 	"receive.procReceiveRefs=", "submodule.recurse=false", "protocol.allow=never", "gpg.program=false", "log.showSignature=false",
 }
 
+// minor is the oldest version 2.x of git that [OpenDir] works with.
+const minor = 22
+
+// suitsLimit is how long git may take to tell its version.
+const suitsLimit = 10 * time.Second
+
+// Suits returns nil if the host has a git that OpenDir works with, and an error of class runtime.ErrUnavailable if not.
+func Suits(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, suitsLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "git", "version")
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		return errNoGit
+	}
+	var major, have int
+	if err == nil {
+		_, err = fmt.Sscanf(string(out), "git version %d.%d", &major, &have)
+	}
+	if err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "the host's git does not tell its version: %w", err)
+	}
+	if major < 2 || major == 2 && have < minor {
+		return runtime.Errorf(runtime.ErrUnavailable, "the host has git %d.%d: install 2.%d or newer", major, have, minor)
+	}
+	return nil
+}
+
+var errNoGit = runtime.Errorf(runtime.ErrUnavailable, "git is not in PATH: install it, such as with apt-get install git")
+
 // OpenDir returns the git directory at path, which is absolute. In that of a linked working tree the file commondir
 // names the repository's. empty is an empty directory, or made. The error is of class runtime.ErrInvalid if path is
 // not a git directory of the caller's own, and of class runtime.ErrUnavailable if the host has no git.
 func OpenDir(ctx context.Context, path, empty string) (*Dir, error) {
 	if _, err := exec.LookPath("git"); err != nil {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "git is not in PATH: install it, such as with apt-get install git")
+		return nil, errNoGit
 	}
 	if err := os.MkdirAll(empty, 0o700); err != nil {
 		return nil, err
