@@ -204,7 +204,7 @@ func copyIndex(from, to string) ([]unix.Timespec, error) {
 // lockIndex takes the lock with which git changes its index. The lock has its text from the beginning: after a kill
 // it can be told from git's own.
 func (h *host) lockIndex(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	ctx, cancel := context.WithTimeout(ctx, h.pair.patience(lockWait))
 	defer cancel()
 	lock, text := h.file("index.lock"), h.fitted()+".text"
 	if err := os.WriteFile(text, []byte(h.lockText()), 0o644); err != nil {

@@ -61,6 +61,8 @@ type Pair struct {
 	names int
 	bytes int64
 	time  time.Duration
+	wait  time.Duration
+	at    func(failpoint string)
 }
 
 // An Other is another working tree of a Pair's repository: its own git directory on both sides.
