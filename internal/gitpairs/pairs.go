@@ -263,7 +263,14 @@ func (f *finder) hostOf(dir string) (host string, known bool) {
 		if _, below := f.below(to); below {
 			return "", false // the sandbox has such files too, in place of a directory
 		}
-		return filepath.Clean(to), f.isHost(to)
+		real, err := filepath.EvalSymlinks(to)
+		if err != nil {
+			return "", false
+		}
+		if _, below := f.below(real); below {
+			return "", false
+		}
+		return real, f.isHost(real)
 	}
 	return "", false
 }

@@ -74,7 +74,10 @@ func begin(private, state string) error {
 type tree struct{ *os.File }
 
 func openTree(path string) (tree, error) {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	// No link leads there: a sandbox can change what is above.
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
 	if err != nil {
 		return tree{}, &os.PathError{Op: "open", Path: path, Err: err}
 	}

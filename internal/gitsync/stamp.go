@@ -90,7 +90,7 @@ func (p *Pair) look(private tree) (host, inside stamp, err error) {
 	}
 	defer own.Close()
 	common := own
-	if b, err := os.ReadFile(filepath.Join(p.Host, "commondir")); err == nil {
+	if b, err := own.read("commondir", 4096); err == nil {
 		dir := strings.TrimSuffix(string(b), "\n")
 		if !filepath.IsAbs(dir) {
 			dir = filepath.Join(p.Host, dir)

@@ -84,7 +84,7 @@ func (p *Pair) lock(ctx context.Context, private tree) (h *host, release func(),
 			if ctx.Err() != nil {
 				return nil, nil, ctx.Err()
 			}
-			return nil, nil, fmt.Errorf("another sync of %s is at work: %w", h.Common(), ErrBusy)
+			return nil, nil, fmt.Errorf("another sync of %s is at work: %w", h.Name(), ErrBusy)
 		}
 	}
 }
