@@ -84,7 +84,7 @@ func (p *Pair) lock(ctx context.Context, private tree) (h *host, release func(),
 			if ctx.Err() != nil {
 				return nil, nil, ctx.Err()
 			}
-			return nil, nil, fmt.Errorf("another sync of %s is at work: %w", h.Common(), ErrBusy)
+			return nil, nil, fmt.Errorf("another sync of %s is at work: %w", h.Name(), ErrBusy)
 		}
 	}
 }
@@ -110,6 +110,7 @@ type run struct {
 	private tree
 
 	rec        record            // the last sync's, and then this one's
+	base       table             // of the last sync, without what is left to others, as in and out
 	in         inside            // with what is refused left out
 	all        map[string]string // references inside, with what is refused
 	out        table             // the host's
@@ -227,7 +228,11 @@ func (s *run) read(ctx context.Context) (err error) {
 	if s.out, err = s.host.table(ctx); err != nil {
 		return err
 	}
-	if s.outStash, err = s.host.stashes(); err != nil {
+	s.base = s.rec.Base
+	s.leave(s.others())
+	if s.Common != "" {
+		s.in.stashes = nil
+	} else if s.outStash, err = s.host.stashes(); err != nil {
 		return err
 	}
 	if s.hostBusy, err = s.host.busy(); err != nil {
@@ -336,7 +341,7 @@ func (s *run) refused(what, why string) {
 // without it.
 func (s *run) decide(ctx context.Context) (err error) {
 	q := question{
-		base: s.rec.Base, inside: s.in.table, host: s.out,
+		base: s.base, inside: s.in.table, host: s.out,
 		ancestor: func(old, of string) bool { return s.host.ancestor(ctx, old, of) },
 		name:     s.Name, blocked: s.host.blocked(s.out, s.hostBusy), exported: s.rec.Exported,
 		insideBusy: s.insideBusy, hostBusy: s.hostBusy, remotes: s.host.Remotes(),
