@@ -47,7 +47,7 @@ func (c *config) read(file string, depth int) {
 	real, _, found := resolve(file)
 	rel, below := relative(c.root, real)
 	for _, s := range settings {
-		if found && below && credential(&s) && len(c.credentials) < maxPaths {
+		if found && below && gitconfig.Secret(&s) && len(c.credentials) < maxPaths {
 			c.credentials = append(c.credentials, Credential{File: rel, Key: nameOf(&s)})
 		}
 		c.follow(&s, file, depth)
@@ -62,28 +62,6 @@ func nameOf(s *gitconfig.Setting) string {
 		return s.Section() + "." + u.String() + "." + s.Key()
 	}
 	return s.Name
-}
-
-// credential reports whether the setting has a password or a token: in an address, as
-// value or in its name, with a password or with a user as long as a token; in a header
-// of authorization; or by the setting's name.
-func credential(s *gitconfig.Setting) bool {
-	secretive := func(address string) bool {
-		u, err := url.Parse(address)
-		if err != nil || u.User == nil || u.Host == "" {
-			return false
-		}
-		password, set := u.User.Password()
-		return set && password != "" || u.Scheme != "ssh" && len(u.User.Username()) >= 20
-	}
-	switch s.Key() {
-	case "extraheader":
-		return strings.Contains(gitconfig.Lower(s.Value), "authorization")
-	case "password", "token", "smtppass", "pass":
-		return s.Value != ""
-	}
-	sub, _ := s.Sub()
-	return secretive(s.Value) || secretive(sub)
 }
 
 // top adds a directory that paths may be relative to.

@@ -61,7 +61,7 @@ var allow = map[string][]string{
 	"internal/staticfs":               {"runtime", "perm", "internal/beneath"},
 	"internal/filecall":               {"internal/archive"},
 	"internal/gitguard":               {"internal/gitconfig", "perm"},
-	"internal/gituser":                {"internal/gitconfig", "internal/gitguard"},
+	"internal/gituser":                {"internal/gitconfig"},
 	"internal/gitscan":                {"internal/beneath", "internal/gitconfig", "internal/gitguard"},
 	"internal/hostgit":                {"internal/rmtree", "runtime"},
 	"internal/hostsocket":             {"runtime"},
