@@ -61,7 +61,7 @@ var allow = map[string][]string{
 	"internal/staticfs":               {"runtime", "perm", "internal/beneath"},
 	"internal/filecall":               {"internal/archive"},
 	"internal/gitguard":               {"internal/gitconfig"},
-	"internal/gituser":                {"internal/gitconfig", "internal/gitguard"},
+	"internal/gituser":                {"internal/gitconfig"},
 	"internal/gitscan":                {"internal/beneath", "internal/gitconfig", "internal/gitguard"},
 	"internal/hostgit":                {"internal/excerpt", "internal/rmtree", "runtime"},
 	"internal/gitsync":                {"internal/beneath", "internal/hostgit", "internal/statefile", "internal/step", "runtime"},
