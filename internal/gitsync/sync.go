@@ -176,7 +176,7 @@ func (s *run) once(ctx context.Context) (Report, error) {
 		return s.report(), err
 	}
 	r := s.report()
-	if r.Moved || len(s.said) > 0 {
+	if r.Moved || len(s.said) > 0 || len(s.bad) > 0 { // what is refused may be so for lack of space
 		return r, s.drop(stampFile)
 	}
 	return r, s.mark(hostAt, insideAt, taken, r)
