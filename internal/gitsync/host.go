@@ -37,7 +37,7 @@ func (p *Pair) openHost(ctx context.Context) (*host, error) {
 		return nil, err
 	}
 	if d.Config("extensions.refstorage") == "reftable" {
-		return nil, errReftable(d.Common())
+		return nil, errors.Join(errReftable(d.Common()), d.Close())
 	}
 	return &host{Dir: d, pair: p, known: make(map[[2]string]bool)}, nil
 }
@@ -46,6 +46,7 @@ func (h *host) close() {
 	if h.objects != nil {
 		h.objects.Close()
 	}
+	_ = h.Close()
 }
 
 // file returns the path of a file of the working tree's own git directory.

@@ -136,7 +136,7 @@ func (h *host) fit(ctx context.Context, was, now, tree string) (id fileID, made 
 	}
 	var times []unix.Timespec
 	if index != nil {
-		times, err = copyIndex(index, h.fitted())
+		times, err = copyIndex(index, h.fitted(), h.Own)
 		_ = index.Close()
 	}
 	if err != nil {
@@ -190,8 +190,8 @@ func (h *host) openIndex() (*os.File, error) {
 	return f, err
 }
 
-// copyIndex copies an index, and returns its times.
-func copyIndex(src *os.File, to string) ([]unix.Timespec, error) {
+// copyIndex copies an index, and returns its times. own, if any, gives the copy to its owner.
+func copyIndex(src *os.File, to string, own func(*os.File) error) ([]unix.Timespec, error) {
 	if _, err := src.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
@@ -204,6 +204,9 @@ func copyIndex(src *os.File, to string) ([]unix.Timespec, error) {
 		return nil, err
 	}
 	_, err = io.Copy(dst, src)
+	if own != nil {
+		err = errors.Join(err, own(dst))
+	}
 	if err = errors.Join(err, dst.Close()); err != nil {
 		return nil, errors.Join(err, os.Remove(to))
 	}

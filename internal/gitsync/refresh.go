@@ -60,14 +60,13 @@ esac
 
 // A change is what a refresh does inside.
 type change struct {
-	moves  []move // of references
-	late   []move // after HEAD has left them
-	head   string // "": it stays
-	index  string // keep, put or merge
-	was    string // commits of HEAD
-	will   string
-	shown  map[string]string // references below refs/remotes/host
-	hidden []string          // those that go
+	moves []move // of references
+	late  []move // after HEAD has left them
+	head  string // "": it stays
+	index string // keep, put or merge
+	was   string // commits of HEAD
+	will  string
+	shown map[string]string // references below refs/remotes/host
 }
 
 // refresh brings to the sandbox what the host has.
@@ -283,7 +282,7 @@ func (s *run) wholeIndex(ctx context.Context) (io.ReadCloser, error) {
 	if err := os.Remove(whole); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	if _, err := copyIndex(s.index, whole); err != nil {
+	if _, err := copyIndex(s.index, whole, nil); err != nil {
 		return nil, err
 	}
 	if _, err := s.host.git(ctx, []string{"GIT_INDEX_FILE=" + whole}, "update-index", "--no-split-index"); err != nil {

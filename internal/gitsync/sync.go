@@ -41,7 +41,7 @@ func (p *Pair) sync(ctx context.Context) (r Report, err error) {
 		return r, err
 	}
 	defer private.Close()
-	h, release, err := p.lock(ctx, private)
+	h, release, err := p.lock(ctx)
 	if err != nil {
 		return r, err
 	}
@@ -65,16 +65,21 @@ func (p *Pair) sync(ctx context.Context) (r Report, err error) {
 
 // lock keeps other syncs from the host's repository, repairs what a killed one has left, and opens it. host is nil if
 // nothing has changed.
-func (p *Pair) lock(ctx context.Context, private tree) (h *host, release func(), err error) {
+func (p *Pair) lock(ctx context.Context) (h *host, release func(), err error) {
 	if _, same := p.unchanged(); same && !p.interrupted() {
 		return nil, nil, nil
 	}
 	if h, err = p.openHost(ctx); err != nil {
 		return nil, nil, err
 	}
+	defer func() {
+		if err != nil {
+			h.close()
+		}
+	}()
 	dir, err := os.Open(h.Common())
 	if err != nil {
-		return nil, nil, err
+		return h, nil, err
 	}
 	wait, cancel := context.WithTimeout(ctx, p.patience(otherWait))
 	defer cancel()
@@ -84,10 +89,10 @@ func (p *Pair) lock(ctx context.Context, private tree) (h *host, release func(),
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) || !pause(wait, lockPoll) {
 			_ = dir.Close()
-			if ctx.Err() != nil {
-				return nil, nil, ctx.Err()
+			if err = ctx.Err(); err == nil {
+				err = fmt.Errorf("another sync of %s is at work: %w", h.Common(), ErrBusy)
 			}
-			return nil, nil, fmt.Errorf("another sync of %s is at work: %w", h.Common(), ErrBusy)
+			return h, nil, err
 		}
 	}
 }
@@ -128,7 +133,6 @@ type run struct {
 	moved      bool
 
 	plan    answer
-	aside   []move // on the host, of this plan
 	was     string // commits of the host's HEAD
 	will    string
 	head    string // what the host's HEAD becomes
@@ -490,7 +494,7 @@ func (s *run) commit(ctx context.Context) error {
 		return err
 	}
 	index := s.host.file("index")
-	if s.index != nil { // the user may go on to stage: what the sandbox gets must be what was looked at
+	if s.index != nil && !s.host.Foreign() { // the user may go on to stage: what the sandbox gets must be what was looked at
 		index = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), s.index.Fd())
 	}
 	s.hostSet, err = s.host.staged(ctx, s.will, index)

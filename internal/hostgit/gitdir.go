@@ -9,8 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -27,6 +29,13 @@ type Dir struct {
 	path, common, empty string
 	safe                []string // options before the command
 	config              []setting
+	owner               *owner // nil: the caller
+}
+
+// An owner is the user whose git directory it is, if the caller is root: git then runs as that user.
+type owner struct {
+	uid, gid int
+	home     string
 }
 
 type setting struct{ key, value string }
@@ -40,14 +49,12 @@ var apart = []string{
 }
 
 // OpenDir returns the git directory at path, which is absolute. In that of a linked working tree the file commondir
-// names the repository's. empty is an empty directory, or made. The error is of class runtime.ErrInvalid if path is
+// names the repository's. empty is an empty directory, or made. Root works as the owner of the directory. The caller closes
+// it. The error is of class runtime.ErrInvalid if path is
 // not a git directory of the caller's own, and of class runtime.ErrUnavailable if the host has no git.
 func OpenDir(ctx context.Context, path, empty string) (*Dir, error) {
 	if _, err := exec.LookPath("git"); err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "git is not in PATH: install it, such as with apt-get install git")
-	}
-	if err := os.MkdirAll(empty, 0o700); err != nil {
-		return nil, err
 	}
 	d := &Dir{path: path, common: path, empty: empty}
 	if b, err := os.ReadFile(filepath.Join(path, "commondir")); err == nil {
@@ -60,8 +67,23 @@ func OpenDir(ctx context.Context, path, empty string) (*Dir, error) {
 	if err != nil || !st.IsDir() {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "%s is not a git directory", d.common)
 	}
-	if own, is := st.Sys().(*syscall.Stat_t); !is || int(own.Uid) != os.Geteuid() && os.Geteuid() != 0 {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "the git directory %s belongs to another user: take it with chown", d.common)
+	own, is := st.Sys().(*syscall.Stat_t)
+	switch {
+	case is && int(own.Uid) == os.Geteuid():
+		err = os.MkdirAll(empty, 0o700)
+	case is && os.Geteuid() == 0:
+		d.owner = &owner{uid: int(own.Uid), gid: int(own.Gid), home: "/nonexistent"}
+		if u, err := user.LookupId(strconv.Itoa(d.owner.uid)); err == nil {
+			d.owner.home = u.HomeDir
+		}
+		if d.empty, err = os.MkdirTemp("", "wolffia-empty-"); err == nil {
+			err = os.Chmod(d.empty, 0o755)
+		}
+	default:
+		err = runtime.Errorf(runtime.ErrInvalid, "the git directory %s belongs to another user: take it with chown", d.common)
+	}
+	if err != nil {
+		return nil, err
 	}
 	for _, s := range append(slices.Clone(apart), "safe.directory="+d.path, "safe.directory="+d.common) {
 		d.safe = append(d.safe, "-c", s)
@@ -69,7 +91,7 @@ func OpenDir(ctx context.Context, path, empty string) (*Dir, error) {
 	// The status 1 is that of no match.
 	list, _, err := d.Run(ctx, Command{Args: []string{"config", "--null", "--get-regexp", `^(filter|hook|remote|extensions|core)\.`}, Status: 1})
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, d.Close())
 	}
 	d.safe = append(d.safe, off(string(list))...)
 	for entry := range strings.SplitSeq(string(list), "\x00") {
@@ -80,6 +102,25 @@ func OpenDir(ctx context.Context, path, empty string) (*Dir, error) {
 	d.safe = append(d.safe, "-c", "core.fsync="+strings.TrimPrefix(d.Config("core.fsync")+",-reference", ","))
 	return d, nil
 }
+
+// Close removes what OpenDir has made. No command may run any more.
+func (d *Dir) Close() error {
+	if d.owner == nil {
+		return nil
+	}
+	return os.Remove(d.empty)
+}
+
+// Own gives a file that the caller has made in the git directory to its owner.
+func (d *Dir) Own(f *os.File) error {
+	if d.owner == nil {
+		return nil
+	}
+	return f.Chown(d.owner.uid, d.owner.gid)
+}
+
+// Foreign reports whether git runs as another user than the caller: it may not open the caller's own files.
+func (d *Dir) Foreign() bool { return d.owner != nil }
 
 // Path returns the git directory: HEAD and index are there.
 func (d *Dir) Path() string { return d.path }
@@ -169,6 +210,10 @@ func (d *Dir) command(ctx context.Context, c Command) *exec.Cmd {
 	cmd.Env = append(environ(os.Environ()), "GIT_DIR="+d.path, "GIT_WORK_TREE="+d.empty, "GIT_NO_REPLACE_OBJECTS=1", "GIT_ATTR_NOSYSTEM=1")
 	cmd.Env = append(cmd.Env, c.Env...)
 	cmd.Stdin, cmd.WaitDelay = c.In, time.Second
+	if d.owner != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(d.owner.uid), Gid: uint32(d.owner.gid)}}
+		cmd.Env = append(cmd.Env, "HOME="+d.owner.home, "XDG_CONFIG_HOME=")
+	}
 	return cmd
 }
 
