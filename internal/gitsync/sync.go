@@ -256,6 +256,9 @@ func (s *run) read(ctx context.Context) (err error) {
 		}
 		s.rec.StagedUnknown = false
 	}
+	if s.in.staged == unmerged && !s.in.late && s.insideBusy == "" {
+		s.stays = append(s.stays, "what is staged inside stays there: files have conflicts")
+	}
 	return nil
 }
 
@@ -522,16 +525,16 @@ func (s *run) carryOut(ctx context.Context, j *journal) error {
 	}
 	s.reached("journal")
 	locks := j.Index || j.HeadNew != "" || s.was != s.will
+	ctx = context.WithoutCancel(ctx) // what has begun is not left half done; each step has a limit
 	err := s.move(ctx, j, locks)
-	if _, begun := errors.AsType[keptError](err); begun {
-		h.unlockIndex()
-		s.fitted = false // the next sync needs the file
-		return err
-	}
-	if err != nil {
+	if errors.Is(err, errAgain) || errors.Is(err, ErrBusy) { // then nothing has moved
 		return errors.Join(err, h.rollback(), h.updateRef(ctx, nil, s.held))
 	}
-	s.fitted = false
+	s.fitted = false // after another error the next sync finds out what has moved, and needs the file
+	if err != nil {
+		h.unlockIndex()
+		return err
+	}
 	if err := h.storeStashes(ctx, j.Stash); err != nil {
 		return err
 	}
