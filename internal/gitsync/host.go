@@ -37,6 +37,7 @@ func (p *Pair) openHost(ctx context.Context) (*host, error) {
 		return nil, err
 	}
 	if d.Config("extensions.refstorage") == "reftable" {
+		d.Close()
 		return nil, errReftable(d.Name())
 	}
 	return &host{Dir: d, pair: p, known: make(map[[2]string]bool)}, nil

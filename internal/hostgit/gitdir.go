@@ -149,6 +149,17 @@ func (d *Dir) Close() {
 	}
 }
 
+// Own gives a file that the caller has made in the git directory to its owner.
+func (d *Dir) Own(f *os.File) error {
+	if d.owner == nil {
+		return nil
+	}
+	return f.Chown(d.owner.uid, d.owner.gid)
+}
+
+// Foreign reports whether git runs as another user than the caller: it may not open the caller's own files.
+func (d *Dir) Foreign() bool { return d.owner != nil }
+
 // openPlain opens a directory at an absolute path over which no symbolic link leads.
 func openPlain(path string) (*os.File, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
