@@ -37,8 +37,8 @@ const name = ".git"
 type Pair struct {
 	// Private is the sandbox's, relative to the store.
 	Private string
-	// Host is the host's, an absolute path; empty: the host has none, since the sandbox has made
-	// the repository.
+	// Host is the host's, an absolute path without links; empty: the host has none, since the
+	// sandbox has made the repository.
 	Host string
 	// Place is the working tree, relative to the codebase: "." is the top. Of a bare repository it
 	// is empty.
@@ -146,7 +146,7 @@ func (f *finder) list(dir string, depth int) ([]os.DirEntry, error) {
 func (f *finder) add(dir string) error {
 	private := path.Join(dir, name)
 	host, known := f.hostOf(dir)
-	if !known {
+	if !known || host == "" && !f.isRepository(private) {
 		return nil
 	}
 	f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: dir})
@@ -175,7 +175,7 @@ func (f *finder) addModules(private, host string, depth int) error {
 			continue
 		}
 		private, host := path.Join(private, e.Name()), filepath.Join(host, e.Name())
-		if !f.is(private, "HEAD", unix.S_IFREG) || !f.is(private, "objects", unix.S_IFDIR) {
+		if !f.isRepository(private) {
 			err = f.addModules(private, host, depth+1)
 		} else if place, known := f.places[private]; known && f.isHost(host) {
 			f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: place})
@@ -203,6 +203,11 @@ func (f *finder) addWorktrees(private, host string, depth int) error {
 		}
 	}
 	return nil
+}
+
+// isRepository reports whether a directory of the store looks like a git directory.
+func (f *finder) isRepository(private string) bool {
+	return f.is(private, "HEAD", unix.S_IFREG) && f.is(private, "objects", unix.S_IFDIR)
 }
 
 // is reports whether a name in a directory of the store has a type.
@@ -251,7 +256,10 @@ func (f *finder) hostOf(dir string) (host string, known bool) {
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
-		return filepath.Join(f.codebase, at), true
+		if host = filepath.Join(f.codebase, at); !f.isHost(host) {
+			host = "" // it is not a repository, perhaps not yet
+		}
+		return host, true
 	case unix.S_IFREG:
 		to := leadsTo(read(f.host, at))
 		if to == "" {
