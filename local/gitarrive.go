@@ -40,7 +40,7 @@ func (b *gitBox) arrive(ctx context.Context, f *gitpairs.Pair, state string) err
 		return err
 	}
 	step.Reached("git: arrival begun")
-	if err := makeRepository(b.config.CodebasePath, f.Place, config); err != nil {
+	if err := makeRepository(b.config.CodebasePath, f, config); err != nil {
 		return err
 	}
 	for _, url := range left {
@@ -91,6 +91,7 @@ func arrivedConfig(said string) (config string, left []string, err error) {
 	default:
 		return "", nil, runtime.Errorf(runtime.ErrInvalid, "git inside names the format of objects as %.20q", format)
 	}
+	remotes := map[string]bool{}
 	for entry := range strings.SplitSeq(strings.TrimSuffix(rest, "\x00"), "\x00") {
 		key, value, _ := strings.Cut(entry, "\n")
 		parts := arrivedKey.FindStringSubmatch(key)
@@ -106,8 +107,9 @@ func arrivedConfig(said string) (config string, left []string, err error) {
 			if fits = sub != "" && arrivedURL.MatchString(value); !fits {
 				left = append(left, value)
 			}
+			remotes[sub] = remotes[sub] || fits
 		case "remote.fetch":
-			fits = value == "+refs/heads/*:refs/remotes/"+sub+"/*"
+			fits = remotes[sub] && value == "+refs/heads/*:refs/remotes/"+sub+"/*"
 		case "branch.remote", "branch.merge":
 			fits = sub != "" && arrivedRef.MatchString(value) && value[0] != '-'
 		}
@@ -138,64 +140,134 @@ func beginEmpty(state string) error {
 	return errors.Join(err, rmtree.RemovePath(dir, name))
 }
 
-// makeRepository makes an empty repository in a directory below codebase, as the directory's owner's. It is one when all of it is there.
-func makeRepository(codebase, place, config string) error {
-	top, err := unix.Open(codebase, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+// makeRepository makes an empty repository of the host for f, as the owner's of the directory that it is in. It is one when all of it
+// is there. That of a submodule is in another git directory, and a file in its working tree leads there.
+func makeRepository(codebase string, f *gitpairs.Pair, config string) error {
+	work := filepath.Join(codebase, f.Place)
+	apart := filepath.Join(work, ".git") != f.Host
+	parent, err := parentOf(filepath.Dir(f.Host), apart)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(top)
-	parent, err := beneath.Open(top, place, unix.O_PATH|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return fmt.Errorf("%s: %w", place, err)
-	}
-	defer unix.Close(parent)
-	var st unix.Stat_t
-	if err := unix.Fstat(parent, &st); err != nil {
-		return err
-	}
-	give := func(dir int, name string) error {
-		if os.Geteuid() != 0 {
-			return nil
-		}
-		return unix.Fchownat(dir, name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW)
-	}
-	mkdir := func(dir int, name string) error {
-		if err := unix.Mkdirat(dir, name, 0o777); err != nil && !errors.Is(err, unix.EEXIST) {
-			return err
-		}
-		return give(dir, name)
-	}
-	write := func(dir int, name, text string) error {
-		fd, err := beneath.Open(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC, 0o666)
+	defer parent.Close()
+	if apart {
+		back, err := filepath.Rel(f.Host, work)
 		if err != nil {
 			return err
 		}
-		f := os.NewFile(uintptr(fd), name)
-		_, err = f.WriteString(text)
-		return errors.Join(err, f.Close(), give(dir, name))
+		config += gitconfig.Format([]gitconfig.Setting{{Name: "core.worktree", Value: back}})
 	}
-	if err := mkdir(parent, ".git"); err != nil {
+	name := filepath.Base(f.Host)
+	for _, dir := range []string{"", "objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/tags"} {
+		if err := parent.mkdir(filepath.Join(name, dir)); err != nil {
+			return err
+		}
+	}
+	if err := parent.write(filepath.Join(name, "config"), config, unix.O_TRUNC); err != nil {
 		return err
 	}
-	git, err := beneath.Open(parent, ".git", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if apart {
+		if err := lead(work, f.Host); err != nil {
+			return err
+		}
+	}
+	if err := parent.write(filepath.Join(name, "HEAD.new"), emptyHead, unix.O_TRUNC); err != nil {
+		return err
+	}
+	step.Reached("git: arrival made")
+	git, err := beneath.Open(int(parent.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(git)
-	for _, dir := range []string{"objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/tags"} {
-		if err := mkdir(git, dir); err != nil {
-			return err
-		}
-	}
-	if err := write(git, "config", config); err != nil {
-		return err
-	}
-	if err := write(git, "HEAD.new", emptyHead); err != nil {
-		return err
-	}
-	step.Reached("git: arrival made")
 	return unix.Renameat2(git, "HEAD.new", git, "HEAD", unix.RENAME_NOREPLACE)
+}
+
+// lead makes the file .git of the working tree of a submodule that leads to its git directory, unless there is one.
+func lead(work, git string) error {
+	to, err := filepath.Rel(work, git)
+	if err != nil {
+		return err
+	}
+	dir, err := openPlace(work)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := dir.write(".git", "gitdir: "+to+"\n", unix.O_EXCL); !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	return nil
+}
+
+// A place is a directory of the host in which something is made that is its owner's.
+type place struct {
+	*os.File
+	uid, gid int
+}
+
+// openPlace opens a directory over which no link leads.
+func openPlace(path string) (*place, error) {
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	p := &place{File: os.NewFile(uintptr(fd), path)}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	p.uid, p.gid = int(st.Uid), int(st.Gid)
+	return p, nil
+}
+
+// parentOf opens a directory; with makes it is made, with those above it, if it does not exist.
+func parentOf(path string, makes bool) (*place, error) {
+	p, err := openPlace(path)
+	if !makes || !errors.Is(err, unix.ENOENT) {
+		return p, err
+	}
+	above, err := parentOf(filepath.Dir(path), true)
+	if err != nil {
+		return nil, err
+	}
+	defer above.Close()
+	if err := above.mkdir(filepath.Base(path)); err != nil {
+		return nil, err
+	}
+	return openPlace(path)
+}
+
+// mkdir makes a directory, if it does not exist.
+func (p *place) mkdir(name string) error {
+	dir, err := beneath.Open(int(p.Fd()), filepath.Dir(name), unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	if err := unix.Mkdirat(dir, filepath.Base(name), 0o777); err != nil && !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	return unix.Fchownat(dir, filepath.Base(name), p.uid, p.gid, unix.AT_SYMLINK_NOFOLLOW)
+}
+
+// write makes a file, or writes one anew, as flags say.
+func (p *place) write(name, text string, flags int) error {
+	fd, err := beneath.Open(int(p.Fd()), name, unix.O_WRONLY|unix.O_CREAT|flags, 0o666)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	_, err = f.WriteString(text)
+	if err == nil && os.Geteuid() == 0 {
+		err = f.Chown(p.uid, p.gid)
+	}
+	return errors.Join(err, f.Close())
 }
 
 // stateOf returns the directory of what both sides of a pair had last.

@@ -274,7 +274,7 @@ func (b *gitBox) look(made statefile.Stamp) bool {
 	}
 	b.pairs, b.arriving = nil, nil
 	for i := range found {
-		if found[i].Host == "" {
+		if found[i].Made {
 			b.arriving = append(b.arriving, found[i])
 			continue
 		}

@@ -47,7 +47,7 @@ func TestFind(t *testing.T) {
 		"nested, and one that the sandbox has made": {
 			map[string]string{"a/b/.git/HEAD": "x", "made/.git/HEAD": "x", "made/.git/objects/": "", "none/.git/x": ""},
 			map[string]string{"a/b/.git/HEAD": "x", "made/f": ""},
-			[]string{"a/b/.git of .git at a/b", "made/.git of  at made"},
+			[]string{"a/b/.git of .git at a/b", "made/.git of made .git at made"},
 		},
 		"submodules": {
 			map[string]string{
