@@ -155,12 +155,12 @@ k=0; while [ $k -lt 510 ]; do t=$(printf '040000 tree %s\td\n' $t | git mktree);
 		}
 		for what, script := range map[string]string{
 			"endless":       "yes refs/heads/main",
-			"names":         "printf 'refs/heads/main\\n%040d refs/heads/a\\000b \\n.\\n.\\n' 1",
-			"format":        "printf 'refs/heads/main\\n%064d refs/heads/a \\n.\\n.\\n' 1",
-			"option":        "printf -- '--upload-pack=x\\n.\\n.\\n'",
-			"head":          "printf 'refs/heads/main lock\\n.\\n.\\n'",
-			"half":          "printf 'refs/heads/main\\n'",
-			"other objects": "printf 'refs/heads/main\\n%040d refs/heads/a \\n.\\n.\\n' 1",
+			"names":         "printf '\\nrefs/heads/main\\n%040d refs/heads/a\\000b \\n.\\n.\\n' 1",
+			"format":        "printf '\\nrefs/heads/main\\n%064d refs/heads/a \\n.\\n.\\n' 1",
+			"option":        "printf -- '\\n--upload-pack=x\\n.\\n.\\n'",
+			"head":          "printf '\\nrefs/heads/main lock\\n.\\n.\\n'",
+			"half":          "printf '\\nrefs/heads/main\\n'",
+			"other objects": "printf '\\nrefs/heads/main\\n%040d refs/heads/a \\n.\\n.\\n' 1",
 		} {
 			if err := os.WriteFile(filepath.Join(fake, "sh"), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
 				w.t.Fatal(err)
@@ -168,6 +168,7 @@ k=0; while [ $k -lt 510 ]; do t=$(printf '040000 tree %s\td\n' $t | git mktree);
 			const mine = "git symbolic-ref HEAD; git rev-parse HEAD; git for-each-ref refs/heads/a refs/heads/wolffia; git status --porcelain"
 			before := w.try(mine)
 			b := w.boxes[0]
+			w.host("git update-ref refs/heads/asks main; git update-ref -d refs/heads/asks") // else a first sync asks nothing
 			b.pair.Inside = lying{plain{w.repo, b.env}, filepath.Join(fake, "sh")}
 			r, err := b.pair.Sync(w.t.Context())
 			if err == nil && r.Pending == "" {
@@ -178,7 +179,7 @@ k=0; while [ $k -lt 510 ]; do t=$(printf '040000 tree %s\td\n' $t | git mktree);
 	}},
 	{"links in the place of the private copy's files", func(w *world) {
 		p := w.boxes[0].pair.Private
-		w.must("rm -r $GIT_DIR/logs $GIT_DIR/info; ln -s /etc $GIT_DIR/logs; ln -s /etc $GIT_DIR/info; ln -s /etc $GIT_DIR/lfs; ln -s /etc/passwd $GIT_DIR/MERGE_HEADX; ln -s ../../.. $GIT_DIR/host/1; ln -s gone $GIT_DIR/refs/gone; " + agentCommits)
+		w.must("mkdir -p ../other/objects; rm -r $GIT_DIR/logs $GIT_DIR/info; for f in logs info lfs; do ln -s $PWD/../other $GIT_DIR/$f; done; ln -s /etc/passwd $GIT_DIR/MERGE_HEADX; ln -s ../../.. $GIT_DIR/host/1; ln -s gone $GIT_DIR/refs/gone; " + agentCommits)
 		w.sync()
 		w.follows("main")
 		if err := os.Rename(p, p+".away"); err != nil {

@@ -131,7 +131,15 @@ func (h *host) fit(ctx context.Context, was, now, tree string) (id fileID, made 
 	if from == to && tree == "" || h.pair.Worktree == "" {
 		return id, false, nil
 	}
-	times, err := copyIndex(h.file("index"), h.fitted())
+	index, err := h.openIndex()
+	if err != nil {
+		return id, false, err
+	}
+	var times []unix.Timespec
+	if index != nil {
+		times, err = copyIndex(index, h.fitted(), h.Own)
+		_ = index.Close()
+	}
 	if err != nil {
 		return id, false, err
 	}
@@ -174,16 +182,20 @@ func inTheWay(err error) string {
 	return said
 }
 
-// copyIndex copies an index, and returns its times; nil: there is none.
-func copyIndex(from, to string) ([]unix.Timespec, error) {
-	src, err := os.OpenFile(from, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+// openIndex opens the host's index; nil: it has none. git replaces it as a whole: what was opened stays as it is.
+func (h *host) openIndex() (*os.File, error) {
+	f, err := os.OpenFile(h.file("index"), os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
+	return f, err
+}
+
+// copyIndex copies an index, and returns its times. own, if any, gives the copy to its owner.
+func copyIndex(src *os.File, to string, own func(*os.File) error) ([]unix.Timespec, error) {
+	if _, err := src.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
-	defer src.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(int(src.Fd()), &st); err != nil {
 		return nil, err
@@ -193,8 +205,8 @@ func copyIndex(from, to string) ([]unix.Timespec, error) {
 		return nil, err
 	}
 	_, err = io.Copy(dst, src)
-	if err == nil && os.Geteuid() == 0 {
-		err = dst.Chown(int(st.Uid), int(st.Gid)) // the user's git is to replace it
+	if own != nil {
+		err = errors.Join(err, own(dst))
 	}
 	if err = errors.Join(err, dst.Close()); err != nil {
 		return nil, errors.Join(err, os.Remove(to))

@@ -51,7 +51,7 @@ func (s *run) copyLFS(from, to, name string, most int64) (n int64, err error) {
 	defer src.Close()
 	tmp := filepath.Join(s.host.Common(), "lfs/tmp", "wolffia-"+s.Name)
 	for _, dir := range []string{filepath.Dir(to), filepath.Dir(tmp)} {
-		if err := os.MkdirAll(dir, 0o777); err != nil {
+		if err := s.host.makeDirs(dir); err != nil {
 			return 0, err
 		}
 	}
@@ -64,7 +64,7 @@ func (s *run) copyLFS(from, to, name string, most int64) (n int64, err error) {
 	}
 	sum := sha256.New()
 	n, err = io.Copy(io.MultiWriter(dst, sum), io.LimitReader(src, most+1))
-	if err = errors.Join(err, dst.Close()); err == nil && n <= most && hex.EncodeToString(sum.Sum(nil)) == name {
+	if err = errors.Join(err, s.host.Own(dst), dst.Close()); err == nil && n <= most && hex.EncodeToString(sum.Sum(nil)) == name {
 		s.moved = true
 		return n, os.Rename(tmp, to)
 	}
@@ -76,4 +76,22 @@ func (s *run) copyLFS(from, to, name string, most int64) (n int64, err error) {
 		s.stays = append(s.stays, fmt.Sprintf("LFS object %.12s has another content: it stays inside", name))
 	}
 	return 0, errors.Join(err, os.Remove(tmp))
+}
+
+// makeDirs makes a directory of the git directory, and those that it is in.
+func (h *host) makeDirs(dir string) error {
+	if _, err := os.Lstat(dir); err == nil {
+		return nil
+	}
+	if err := h.makeDirs(filepath.Dir(dir)); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(h.Own(f), f.Close())
 }
