@@ -261,7 +261,8 @@ func (b *gitBox) find() bool {
 // look finds the pairs. b.mu is held.
 func (b *gitBox) look(made statefile.Stamp) bool {
 	git := statedir.Git(b.box.Run())
-	store, mountPoint := filepath.Join(git, statedir.GitStore), b.config.MountPointOrDefault()
+	apart, _ := statedir.GitApart(git) // without one there is nothing
+	store, mountPoint := filepath.Join(git, apart, statedir.GitStore), b.config.MountPointOrDefault()
 	found, err := gitpairs.Find(store, b.config.CodebasePath, mountPoint)
 	if err != nil {
 		b.problem = err.Error()

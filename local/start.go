@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -182,18 +183,16 @@ func renew(box *statedir.Box, c *statedir.Config) error {
 	if err != nil {
 		return err
 	}
-	earlier := !c.PrivateGit && hasPrivateGit(c)
-	if !free && !earlier {
+	was, rules := c.PrivateGit, c.Permissions
+	if !was && perm.GitUnguarded(rules) != "" {
+		c.GitDirs = runtime.GitInPlace
+	}
+	c.PrivateGit = hasPrivateGit(c)
+	c.Permissions = gitRules(c, rules)
+	if !free && was == c.PrivateGit && slices.Equal(rules, c.Permissions) {
 		return nil
 	}
 	c.BoundToCaller = c.BoundToCaller && !free
-	switch {
-	case !earlier:
-	case perm.GitUnguarded(c.Permissions) != "":
-		c.GitDirs = runtime.GitInPlace
-	default:
-		c.PrivateGit, c.Permissions = true, perm.RenewGit(c.Permissions)
-	}
 	return box.SetConfig(c)
 }
 
