@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -52,7 +53,9 @@ type gitBox struct {
 
 	mu       sync.Mutex                 // one synchronisation at a time in this process; guards what follows
 	made     statefile.Stamp            // of the directory with the bases, when pairs were found
-	pairs    []*gitsync.Pair            // of the last look; never changed
+	pairs    []*gitsync.Pair            // of the last look; the slice is never changed
+	arriving []gitpairs.Pair            // repositories that the sandbox has made, and the host does not have
+	failed   map[string]error           // why one of those could not be made on the host, by Private
 	hidden   func(path string) bool     // by the rules; nil: they were not compiled yet
 	problem  string                     // why pairs could not be found
 	syncs    int                        // how many have done something
@@ -250,7 +253,7 @@ func (b *gitBox) same() bool {
 func (b *gitBox) find() bool {
 	made := statefile.StampOf(filepath.Join(statedir.Git(b.box.Run()), statedir.GitBase)) // before the look
 	if made == b.made && made != (statefile.Stamp{}) {
-		return len(b.pairs) > 0 || b.problem != ""
+		return len(b.pairs)+len(b.arriving) > 0 || b.problem != ""
 	}
 	return b.look(made)
 }
@@ -270,9 +273,13 @@ func (b *gitBox) look(made statefile.Stamp) bool {
 	for _, p := range b.pairs {
 		known[p.Private] = p
 	}
-	b.pairs = nil
+	b.pairs, b.arriving = nil, nil
 	for i := range found {
-		p := b.pair(&found[i], git, store, mountPoint)
+		if found[i].Made {
+			b.arriving = append(b.arriving, found[i])
+			continue
+		}
+		p := b.pair(&found[i], store, mountPoint)
 		if p == nil {
 			continue
 		}
@@ -284,14 +291,14 @@ func (b *gitBox) look(made statefile.Stamp) bool {
 	for _, p := range b.pairs {
 		p.Others = others(p, b.pairs)
 	}
-	return len(b.pairs) > 0
+	return len(b.pairs)+len(b.arriving) > 0
 }
 
 // pair returns what synchronises a pair; nil if it was not copied from the host.
-func (b *gitBox) pair(f *gitpairs.Pair, git, store, mountPoint string) *gitsync.Pair {
-	state := filepath.Join(git, statedir.GitBase, statedir.GitBaseName(f.Private))
+func (b *gitBox) pair(f *gitpairs.Pair, store, mountPoint string) *gitsync.Pair {
+	state := b.stateOf(f)
 	var st unix.Stat_t
-	if f.Host == "" || unix.Lstat(state, &st) != nil {
+	if unix.Lstat(state, &st) != nil {
 		return nil
 	}
 	p := &gitsync.Pair{
@@ -355,7 +362,8 @@ func (b *gitBox) sync(ctx context.Context) (settled bool) {
 		} else {
 			b.find()
 		}
-		settled = b.syncPairs(ctx)
+		arrived := b.arriveAll(ctx)
+		settled = b.syncPairs(ctx) && arrived
 		if !settled || !b.box.GitChanged() {
 			break
 		}
@@ -365,6 +373,24 @@ func (b *gitBox) sync(ctx context.Context) (settled bool) {
 	}
 	_ = b.box.SetGitPending(b.why()) // that the sandbox may have gone meanwhile is fine
 	return settled
+}
+
+// arriveAll makes the repositories on the host that the sandbox has made. b.mu is held. It reports whether it could.
+func (b *gitBox) arriveAll(ctx context.Context) bool {
+	b.failed = map[string]error{}
+	made := false
+	for i := range b.arriving {
+		f := &b.arriving[i]
+		if err := b.arrive(ctx, f, b.stateOf(f)); err != nil {
+			b.failed[f.Private] = fmt.Errorf("the repository in %s was not taken over: %w", f.Place, err)
+			continue
+		}
+		made = true
+	}
+	if made {
+		b.look(b.made)
+	}
+	return len(b.failed) == 0
 }
 
 // syncPairs synchronises each pair once. b.mu is held.
@@ -434,6 +460,9 @@ func (b *gitBox) linesFrom(from int) []string {
 	if b.problem != "" {
 		add(b.problem)
 	}
+	for _, private := range slices.Sorted(maps.Keys(b.failed)) {
+		add(b.failed[private].Error())
+	}
 	for _, p := range b.pairs {
 		for _, line := range b.stands[p] {
 			add(line)
@@ -448,6 +477,9 @@ func (b *gitBox) why() string {
 	var all []string
 	if b.problem != "" {
 		all = append(all, b.problem)
+	}
+	for _, private := range slices.Sorted(maps.Keys(b.failed)) {
+		all = append(all, b.failed[private].Error())
 	}
 	for _, p := range b.pairs {
 		if why := b.pending[p]; why != "" {

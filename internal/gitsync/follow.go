@@ -37,10 +37,17 @@ func digest(b []byte) string {
 }
 
 // files returns the digests of the files that follow the host's.
-func (t tree) files() (map[string]string, error) {
+func (t tree) files() (map[string]string, error) { return t.filtered(nil) }
+
+// filtered is files for what is left of them by filter; nil is all.
+func (t tree) filtered(filter func(name string, content []byte) []byte) (map[string]string, error) {
 	got := make(map[string]string)
 	one := func(name string) {
-		if b, err := t.read(name, statefile.MaxFile); err == nil {
+		b, err := t.read(name, statefile.MaxFile)
+		if err == nil && filter != nil {
+			b = filter(name, b)
+		}
+		if err == nil && b != nil {
 			got[name] = digest(b)
 		}
 	}

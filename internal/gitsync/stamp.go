@@ -1,10 +1,14 @@
 package gitsync
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -126,11 +130,63 @@ func (p *Pair) unchanged() (Report, bool) {
 		return Report{}, false
 	}
 	defer private.Close()
+	taken := time.Now()
 	host, in, err := p.look(private)
 	if err != nil {
 		return Report{}, false
 	}
-	return p.same(host, in)
+	if r, same := p.same(host, in); same || !p.fresh(private, host, in) {
+		return r, same
+	}
+	_ = p.mark(host, in, taken, Report{}) // else the next call compares again
+	return Report{}, true
+}
+
+// fresh reports whether both sides are as the copy was made, so that a first sync has nothing to do. It compares their files.
+func (p *Pair) fresh(private tree, host, in stamp) bool {
+	if _, err := os.Lstat(p.path(stampFile)); !errors.Is(err, fs.ErrNotExist) || host.lock != "" || in.lock != "" || p.interrupted() {
+		return false
+	}
+	var rec record
+	if have, err := p.load(stateFile, &rec); !have || err != nil || rec.Synced {
+		return false
+	}
+	own, err := openTree(p.Host)
+	if err != nil {
+		return false
+	}
+	defer own.Close()
+	common := own
+	if p.Common != "" || own.has("commondir") {
+		return false // the next sync tells
+	}
+	for _, t := range []tree{own, private} {
+		if t.Name() == private.Name() {
+			common = private
+		}
+		now, err := t.table(common)
+		if err != nil || now.Head != rec.Base.Head || !maps.Equal(now.Refs, rec.Base.Refs) || busy(t) != "" || !p.sameIndex(t) {
+			return false
+		}
+		filter := p.Filter
+		if t == private {
+			filter = nil // it was applied when the copy was made
+		}
+		if files, err := t.filtered(filter); err != nil || !maps.Equal(files, rec.Files) {
+			return false
+		}
+	}
+	return true
+}
+
+// sameIndex reports whether a git directory has the index that the copy had when it was made.
+func (p *Pair) sameIndex(t tree) bool {
+	now, err := t.read("index", maxIndex)
+	was, before := statefile.ReadBytes(p.path(indexBase), maxIndex)
+	if errors.Is(err, fs.ErrNotExist) && errors.Is(before, fs.ErrNotExist) {
+		return true
+	}
+	return err == nil && before == nil && bytes.Equal(now, was)
 }
 
 // same returns the report of the last sync if the stamps are those that it has left.

@@ -28,6 +28,7 @@ type record struct {
 	// Staged identifies the set of what is staged; "" is the empty one.
 	Staged        string            `json:"staged"`
 	StagedUnknown bool              `json:"stagedUnknown,omitempty"` // it is that of the file index.base
+	Synced        bool              `json:"synced,omitempty"`        // this is not what Begin has recorded
 	Exported      map[string]export `json:"exported,omitempty"`
 	Files         map[string]string `json:"files"`          // digests of the files that follow the host's
 	Ours          []string          `json:"ours,omitempty"` // stashes of the host that the sandbox has made

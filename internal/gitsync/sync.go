@@ -261,6 +261,7 @@ func (s *run) read(ctx context.Context) (err error) {
 		}
 		s.rec.StagedUnknown = false
 	}
+	s.rec.Synced = true
 	if s.in.staged == unmerged && !s.in.late && s.insideBusy == "" {
 		s.stays = append(s.stays, "what is staged inside stays there: files have conflicts")
 	}
