@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/boot"
+	"wolffia/internal/gitcopy"
 	"wolffia/internal/gitpairs"
 	"wolffia/internal/gitsync"
 	"wolffia/internal/statedir"
@@ -309,6 +311,9 @@ func (b *gitBox) pair(f *gitpairs.Pair, store, mountPoint string) *gitsync.Pair 
 		p.Common = filepath.Join(store, f.Common)
 	}
 	p.Hidden = func(name string) bool { return b.hides(filepath.Join(f.Place, name)) }
+	away := !strings.HasPrefix(f.Host, b.config.CodebasePath+"/")
+	credentials := boot.TreeGitOf(b.config).Credentials
+	p.Filter = func(name string, content []byte) []byte { return gitcopy.Shown(name, content, credentials, away) }
 	p.Inside = &gitInside{exec: b.gits.exec, box: b.box.ID(), dir: p.Dir}
 	return p
 }

@@ -165,10 +165,10 @@ k=0; while [ $k -lt 510 ]; do t=$(printf '040000 tree %s\td\n' $t | git mktree);
 			if err := os.WriteFile(filepath.Join(fake, "sh"), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
 				w.t.Fatal(err)
 			}
+			w.host("git update-ref refs/heads/asks main") // else a first sync asks nothing
 			const mine = "git symbolic-ref HEAD; git rev-parse HEAD; git for-each-ref refs/heads/a refs/heads/wolffia; git status --porcelain"
 			before := w.try(mine)
 			b := w.boxes[0]
-			w.host("git update-ref refs/heads/asks main; git update-ref -d refs/heads/asks") // else a first sync asks nothing
 			b.pair.Inside = lying{plain{w.repo, b.env}, filepath.Join(fake, "sh")}
 			r, err := b.pair.Sync(w.t.Context())
 			if err == nil && r.Pending == "" {
