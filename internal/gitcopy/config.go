@@ -1,26 +1,33 @@
 package gitcopy
 
 import (
+	"path/filepath"
 	"strings"
 
 	"wolffia/internal/gitconfig"
 )
 
 // plainConfig returns the text of a configuration without credentials, unless keep is set, and without the settings for
-// which leave returns true. It is text itself if that has none of them.
-func plainConfig(text string, keep bool, leave func(*gitconfig.Setting) bool) string {
+// which leave returns true. It is text itself if that has none of them. includes are the relative paths that it includes.
+func plainConfig(text string, keep bool, leave func(*gitconfig.Setting) bool) (plain string, includes []string) {
 	all, err := gitconfig.Parse(text)
 	if err != nil {
 		if keep {
-			return text
+			return text, nil
 		}
-		return "" // git refuses the whole file
+		return "", nil // git refuses the whole file
 	}
 	var kept []gitconfig.Setting
 	changed := false
 	for _, s := range all {
+		if sec := s.Section(); (sec == "include" || sec == "includeif") && s.Key() == "path" && filepath.IsLocal(s.Value) {
+			includes = append(includes, filepath.Clean(s.Value))
+		}
 		switch {
 		case leave(&s):
+			changed = true
+			continue
+		case !keep && (s.Section() == "credential" || s.Key() == "extraheader"): // a helper can be a script with a password
 			changed = true
 			continue
 		case !keep && s.Credential():
@@ -34,9 +41,9 @@ func plainConfig(text string, keep bool, leave func(*gitconfig.Setting) bool) st
 		kept = append(kept, s)
 	}
 	if !changed {
-		return text
+		return text, includes
 	}
-	return format(kept)
+	return format(kept), includes
 }
 
 var (
