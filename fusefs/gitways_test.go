@@ -34,7 +34,7 @@ type gitWorld struct {
 type gitBox struct {
 	tree  *tree
 	store string
-	rules [2]*perm.Policy // .git is its own, or the host's
+	rules [3]*perm.Policy // .git is its own, or the host's, of which parts could be written by the rules alone
 
 	mu          sync.Mutex
 	dirs, files []uint64 // ids of nodes; guarded by mu
@@ -83,7 +83,7 @@ func newGitWorld(t *testing.T) *gitWorld {
 
 func newGitBox(t *testing.T, host, base string) *gitBox {
 	b := &gitBox{store: filepath.Join(base, "git/store"), dirs: []uint64{rootID}, files: []uint64{rootID}}
-	for i, rules := range [][]string{{"**=write", "bare=read"}, {"**=write", "bare=read", ".git=read"}} {
+	for i, rules := range [][]string{{"**=write", "bare=read"}, {"**=write", "bare=read", ".git=read", ".git/config=write", ".git/refs/**=write"}, {"**=write", "bare=read", ".git=read", ".git/=write"}} {
 		var err error
 		if b.rules[i], err = perm.Compile(parseRules(t, rules...)); err != nil {
 			t.Fatal(err)
@@ -266,7 +266,7 @@ func (b *gitBox) step(r *rand.Rand) string {
 
 // setRules replaces the rules at random.
 func (b *gitBox) setRules(r *rand.Rand) string {
-	n := r.IntN(2)
+	n := r.IntN(len(b.rules))
 	(&Server{tree: b.tree}).SetRules(b.rules[n])
 	return fmt.Sprint("rules ", n)
 }
