@@ -176,6 +176,7 @@ func compare(t *testing.T, backend string, scenarios []Scenario, copied bool) {
 				h.says(t, with, wolffia, add...)
 			}
 			var left, arrived [2]string
+			mine := h.says(t, with, "sh", "-c", own)
 			for i, side := range sides {
 				script := s.Script
 				if i == 1 && s.Again != "" {
@@ -206,6 +207,9 @@ func compare(t *testing.T, backend string, scenarios []Scenario, copied bool) {
 			}
 			if diff := cmp.Diff(left[0], left[1]); diff != "" {
 				t.Errorf("inside: -without +with:\n%s", diff)
+			}
+			if diff := cmp.Diff(mine, h.says(t, with, "sh", "-c", own)); diff != "" && !s.Makes {
+				t.Errorf("the host's git directories: -before +after:\n%s", diff)
 			}
 			if diff := cmp.Diff(arrived[0], arrived[1]); diff != "" && !copied {
 				t.Errorf("on the host: -without +with:\n%s", diff)

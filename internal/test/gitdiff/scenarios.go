@@ -15,6 +15,7 @@ type Scenario struct {
 	Refused, Reveal []string
 	Again           string
 
+	Makes bool // it makes repositories or working trees, which arrive on the host
 	Often bool // in each run of the tests
 }
 
