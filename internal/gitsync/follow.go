@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"wolffia/internal/statefile"
 )
@@ -27,6 +28,9 @@ f=$(g rev-parse --git-common-dir)/$1 || exit 50
 mkdir -p "${f%/*}" && cat >"$f.lock" || exit 51
 chmod "$2" "$f.lock" && mv -f "$f.lock" "$f" || { rm -f "$f.lock"; exit 52; }
 `
+
+// example reports whether a file in hooks is an example, which git does not execute. The copy has none.
+func example(name string) bool { return strings.HasSuffix(name, ".sample") }
 
 func digest(b []byte) string {
 	if b == nil {
@@ -56,7 +60,7 @@ func (t tree) filtered(filter func(name string, content []byte) []byte) (map[str
 	}
 	err := t.list("hooks", maxHooks, func(dir string, entries []os.DirEntry) error {
 		for _, e := range entries {
-			if e.Type().IsRegular() {
+			if e.Type().IsRegular() && !example(e.Name()) {
 				one(dir + "/" + e.Name())
 			}
 		}
@@ -77,13 +81,16 @@ func (s *run) follow(ctx context.Context) (any bool, err error) {
 	}
 	hooks, _ := os.ReadDir(filepath.Join(s.host.Common(), "hooks")) // it may be missing
 	for _, e := range hooks[:min(len(hooks), maxHooks)] {
-		names["hooks/"+e.Name()] = true
+		names["hooks/"+e.Name()] = !example(e.Name())
 	}
 	for n := range s.rec.Files {
 		names[n] = true
 	}
 	var mine map[string]string
-	for name := range names {
+	for name, follows := range names {
+		if !follows {
+			continue
+		}
 		content, mode, err := s.wanted(name)
 		if err != nil {
 			return any, err

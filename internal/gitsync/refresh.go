@@ -335,6 +335,23 @@ func quoted(text string) string {
 	return "'" + strings.ReplaceAll(hostgit.Printable(text), "'", `'\''`) + "'"
 }
 
+// settled records which index both sides have, if nothing is left to be done or said.
+func (s *run) settled() error {
+	if len(s.stays) > 0 || s.pending != "" || len(s.rec.Exported) > 0 {
+		return nil
+	}
+	if s.index == nil {
+		s.rec.Index = ""
+		return nil
+	}
+	if _, err := s.index.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	b, err := io.ReadAll(io.LimitReader(s.index, maxIndex))
+	s.rec.Index = indexOf(b, s.rec.Base)
+	return err
+}
+
 // agree records what both sides have now.
 func (s *run) agree(c change) error {
 	now, after := s.insideAfter(c), s.after()
@@ -354,6 +371,9 @@ func (s *run) agree(c change) error {
 	}
 	if c.index == "put" || s.in.staged == s.hostSet && c.index == "keep" {
 		s.rec.Staged = s.hostSet
+	}
+	if err := s.settled(); err != nil {
+		return err
 	}
 	return statefile.Write(s.path(stateFile), &s.rec)
 }

@@ -1,7 +1,6 @@
 package gitsync
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -11,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -142,13 +142,12 @@ func (p *Pair) unchanged() (Report, bool) {
 	return Report{}, true
 }
 
-// fresh reports whether both sides are as the copy was made, so that a first sync has nothing to do. It compares their files.
+// fresh reports whether both sides are what the last sync, or Begin, has left, whatever the times of their files. It compares their
+// content: git status renews an index, and much is written in the moment of a sync.
 func (p *Pair) fresh(private tree, host, in stamp) bool {
-	if _, err := os.Lstat(p.path(stampFile)); !errors.Is(err, fs.ErrNotExist) || host.lock != "" || in.lock != "" || p.interrupted() {
-		return false
-	}
 	var rec record
-	if have, err := p.load(stateFile, &rec); !have || err != nil || rec.Synced {
+	have, err := p.load(stateFile, &rec)
+	if !have || err != nil || rec.Index == unsettled || host.lock != "" || in.lock != "" || p.interrupted() || p.Common != "" {
 		return false
 	}
 	own, err := openTree(p.Host)
@@ -156,37 +155,50 @@ func (p *Pair) fresh(private tree, host, in stamp) bool {
 		return false
 	}
 	defer own.Close()
-	common := own
-	if p.Common != "" || own.has("commondir") {
+	if own.has("commondir") {
 		return false // the next sync tells
 	}
 	for _, t := range []tree{own, private} {
-		if t.Name() == private.Name() {
-			common = private
-		}
-		now, err := t.table(common)
-		if err != nil || now.Head != rec.Base.Head || !maps.Equal(now.Refs, rec.Base.Refs) || busy(t) != "" || !p.sameIndex(t) {
-			return false
-		}
 		filter := p.Filter
 		if t == private {
 			filter = nil // it was applied when the copy was made
 		}
-		if files, err := t.filtered(filter); err != nil || !maps.Equal(files, rec.Files) {
+		if busy(t) != "" || !t.equals(&rec, filter) {
 			return false
 		}
 	}
 	return true
 }
 
-// sameIndex reports whether a git directory has the index that the copy had when it was made.
-func (p *Pair) sameIndex(t tree) bool {
-	now, err := t.read("index", maxIndex)
-	was, before := statefile.ReadBytes(p.path(indexBase), maxIndex)
-	if errors.Is(err, fs.ErrNotExist) && errors.Is(before, fs.ErrNotExist) {
-		return true
+// equals reports whether a git directory has what both sides had.
+func (t tree) equals(rec *record, filter func(string, []byte) []byte) bool {
+	now, err := t.table(t)
+	if err != nil || now.Head != rec.Base.Head || !maps.Equal(crossing(now.Refs), crossing(rec.Base.Refs)) {
+		return false
 	}
-	return err == nil && before == nil && bytes.Equal(now, was)
+	if index, err := t.entries(rec.Base.nameSize()); err != nil || index != rec.Index {
+		return false
+	}
+	list, err := t.read("logs/refs/stash", statefile.MaxFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	if !slices.EqualFunc(parseStashLog(list), rec.Stash, func(e stash, at string) bool { return e.At == at }) {
+		return false
+	}
+	files, err := t.filtered(filter)
+	return err == nil && maps.Equal(files, rec.Files)
+}
+
+// crossing returns those of references that cross.
+func crossing(refs map[string]string) map[string]string {
+	some := make(map[string]string, len(refs))
+	for r, at := range refs {
+		if kind(r) != "" {
+			some[r] = at
+		}
+	}
+	return some
 }
 
 // same returns the report of the last sync if the stamps are those that it has left.

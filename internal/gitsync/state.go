@@ -26,13 +26,18 @@ type record struct {
 	Base  table    `json:"base"`
 	Stash []string `json:"stash"`
 	// Staged identifies the set of what is staged; "" is the empty one.
-	Staged        string            `json:"staged"`
-	StagedUnknown bool              `json:"stagedUnknown,omitempty"` // it is that of the file index.base
-	Synced        bool              `json:"synced,omitempty"`        // this is not what Begin has recorded
-	Exported      map[string]export `json:"exported,omitempty"`
-	Files         map[string]string `json:"files"`          // digests of the files that follow the host's
-	Ours          []string          `json:"ours,omitempty"` // stashes of the host that the sandbox has made
+	Staged        string `json:"staged"`
+	StagedUnknown bool   `json:"stagedUnknown,omitempty"` // it is that of the file index.base
+	// Index identifies the entries of the index on both sides, as of tree.entries; unsettled: they are not the same, or
+	// something else is to be said.
+	Index    string            `json:"index"`
+	Exported map[string]export `json:"exported,omitempty"`
+	Files    map[string]string `json:"files"`          // digests of the files that follow the host's
+	Ours     []string          `json:"ours,omitempty"` // stashes of the host that the sandbox has made
 }
+
+// unsettled is a record.Index that no index has.
+const unsettled = "?"
 
 // A journal is what a sync is about to do on the host. The references move in one transaction: if one has moved, all
 // have.

@@ -261,7 +261,7 @@ func (s *run) read(ctx context.Context) (err error) {
 		}
 		s.rec.StagedUnknown = false
 	}
-	s.rec.Synced = true
+	s.rec.Index = unsettled // until this sync has ended
 	if s.in.staged == unmerged && !s.in.late && s.insideBusy == "" {
 		s.stays = append(s.stays, "what is staged inside stays there: files have conflicts")
 	}
