@@ -80,7 +80,9 @@ var (
 func arrivedConfig(said string) (config string, left []string, err error) {
 	format, rest, _ := strings.Cut(said, "\x00")
 	settings := []gitconfig.Setting{
-		{Name: "core.repositoryformatversion", Value: "0"}, {Name: "core.filemode", Value: "true"}, {Name: "core.bare", Value: "false"},
+		{Name: "core.repositoryformatversion", Value: "0"},
+		{Name: "core.filemode", Value: "true"},
+		{Name: "core.bare", Value: "false"},
 		{Name: "core.logallrefupdates", Value: "true"},
 	}
 	switch format {

@@ -126,10 +126,11 @@ func (g *gits) begin(ctx context.Context, box *statedir.Box, c *statedir.Config)
 	g.mu.Unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.find()
+	watcher.watchHost(b.pairs) // before the look, or a change after it would be missed
 	if !b.same() {
 		b.sync(ctx) // an error is pending
 	}
-	watcher.watchHost(b.pairs)
 	return &gitUse{gitBox: b, syncs: b.syncs, from: b.dropped + len(b.done)}
 }
 

@@ -161,7 +161,9 @@ func (b *gitBox) live(ctx context.Context, w *gitWatch) (settled bool) {
 	if ctx.Err() != nil {
 		return true // the command has ended, and what it has changed was taken over
 	}
+	b.find()
+	w.watchHost(b.pairs) // before the look, or a change of the host's after it would be missed
 	settled = b.same() || b.sync(ctx)
-	w.watchHost(b.pairs)
+	w.watchHost(b.pairs) // there may be new ones
 	return settled
 }
