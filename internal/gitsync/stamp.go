@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"wolffia/internal/statefile"
 )
 
@@ -27,6 +29,7 @@ type stamp struct {
 	sum    string
 	newest int64  // time, in nanoseconds
 	lock   string // a lock that git has at present
+	fifo   string // a FIFO, at which git would wait
 }
 
 // files are those of a working tree's own directory, and those of the repository.
@@ -46,6 +49,9 @@ func stampOf(own, common tree) (stamp, error) {
 		fmt.Fprintf(h, "%s\x00", name)
 		if err != nil {
 			return
+		}
+		if st.Mode&unix.S_IFMT == unix.S_IFIFO {
+			s.fifo = filepath.Join(t.Name(), name)
 		}
 		_ = binary.Write(h, binary.LittleEndian, []int64{int64(st.Ino), st.Size, st.Mtim.Nano(), st.Ctim.Nano()})
 		s.newest = max(s.newest, st.Mtim.Nano(), st.Ctim.Nano())
@@ -68,6 +74,9 @@ func stampOf(own, common tree) (stamp, error) {
 	err := common.list("refs", maxRefs, func(dir string, entries []os.DirEntry) error {
 		one(common, dir)
 		for _, e := range entries {
+			if e.Type() == fs.ModeNamedPipe {
+				s.fifo = filepath.Join(common.Name(), dir, e.Name())
+			}
 			if s.lock == "" && strings.HasSuffix(e.Name(), ".lock") {
 				s.lock = filepath.Join(common.Name(), dir, e.Name())
 			}

@@ -209,6 +209,9 @@ func (s *run) quiet(ctx context.Context) (host, in stamp, taken time.Time, err e
 		if host, in, err = s.look(s.private); err != nil {
 			return host, in, taken, err
 		}
+		if in.fifo != "" {
+			return host, in, taken, fmt.Errorf("git inside would wait at a FIFO in %s (%s): remove it", s.Dir, strings.TrimPrefix(in.fifo, s.Private+"/"))
+		}
 		where, lock := "on the host", host.lock
 		if lock == "" {
 			where, lock = "inside", in.lock
