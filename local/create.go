@@ -36,6 +36,7 @@ func apartFrom(config *runtime.SandboxConfig) runtime.SandboxConfig {
 	c.Publish, c.Expose, c.Sockets = slices.Clone(c.Publish), slices.Clone(c.Expose), slices.Clone(c.Sockets)
 	if c.Git != nil {
 		g := *c.Git
+		g.Files = maps.Clone(g.Files)
 		c.Git = &g
 	}
 	if c.Docker != nil {
@@ -76,6 +77,7 @@ func (s *sandboxes) complete(ctx context.Context, c *statedir.Config) (limits *l
 		return nil, nil, err
 	}
 	c.PrivateGit = hasPrivateGit(c)
+	c.Permissions = gitRules(c, c.Permissions)
 	switch {
 	case backend.Engine:
 		err = completeForEngine(backend, c)

@@ -1,9 +1,11 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/boot"
+	"wolffia/internal/gitcopy"
 	"wolffia/internal/gitpairs"
 	"wolffia/internal/gitsync"
 	"wolffia/internal/statedir"
@@ -51,7 +55,9 @@ type gitBox struct {
 
 	mu       sync.Mutex                 // one synchronisation at a time in this process; guards what follows
 	made     statefile.Stamp            // of the directory with the bases, when pairs were found
-	pairs    []*gitsync.Pair            // of the last look; never changed
+	pairs    []*gitsync.Pair            // of the last look; the slice is never changed
+	arriving []gitpairs.Pair            // repositories that the sandbox has made, and the host does not have
+	failed   map[string]error           // why one of those could not be made on the host, by Private
 	hidden   func(path string) bool     // by the rules; nil: they were not compiled yet
 	problem  string                     // why pairs could not be found
 	syncs    int                        // how many have done something
@@ -249,7 +255,7 @@ func (b *gitBox) same() bool {
 func (b *gitBox) find() bool {
 	made := statefile.StampOf(filepath.Join(statedir.Git(b.box.Run()), statedir.GitBase)) // before the look
 	if made == b.made && made != (statefile.Stamp{}) {
-		return len(b.pairs) > 0 || b.problem != ""
+		return len(b.pairs)+len(b.arriving) > 0 || b.problem != ""
 	}
 	return b.look(made)
 }
@@ -257,7 +263,8 @@ func (b *gitBox) find() bool {
 // look finds the pairs. b.mu is held.
 func (b *gitBox) look(made statefile.Stamp) bool {
 	git := statedir.Git(b.box.Run())
-	store, mountPoint := filepath.Join(git, statedir.GitStore), b.config.MountPointOrDefault()
+	apart, _ := statedir.GitApart(git) // without one there is nothing
+	store, mountPoint := filepath.Join(git, apart, statedir.GitStore), b.config.MountPointOrDefault()
 	found, err := gitpairs.Find(store, b.config.CodebasePath, mountPoint)
 	if err != nil {
 		b.problem = err.Error()
@@ -268,9 +275,13 @@ func (b *gitBox) look(made statefile.Stamp) bool {
 	for _, p := range b.pairs {
 		known[p.Private] = p
 	}
-	b.pairs = nil
+	b.pairs, b.arriving = nil, nil
 	for i := range found {
-		p := b.pair(&found[i], git, store, mountPoint)
+		if found[i].Made {
+			b.arriving = append(b.arriving, found[i])
+			continue
+		}
+		p := b.pair(&found[i], store, mountPoint)
 		if p == nil {
 			continue
 		}
@@ -279,23 +290,42 @@ func (b *gitBox) look(made statefile.Stamp) bool {
 		}
 		b.pairs = append(b.pairs, p)
 	}
-	return len(b.pairs) > 0
+	for _, p := range b.pairs {
+		p.Others = others(p, b.pairs)
+	}
+	return len(b.pairs)+len(b.arriving) > 0
 }
 
 // pair returns what synchronises a pair; nil if it was not copied from the host.
-func (b *gitBox) pair(f *gitpairs.Pair, git, store, mountPoint string) *gitsync.Pair {
-	state := filepath.Join(git, statedir.GitBase, statedir.GitBaseName(f.Private))
+func (b *gitBox) pair(f *gitpairs.Pair, store, mountPoint string) *gitsync.Pair {
+	state := b.stateOf(f)
 	var st unix.Stat_t
-	if f.Host == "" || unix.Lstat(state, &st) != nil {
+	if unix.Lstat(state, &st) != nil {
 		return nil
 	}
 	p := &gitsync.Pair{
 		Host: f.Host, Worktree: filepath.Join(b.config.CodebasePath, f.Place), Private: filepath.Join(store, f.Private), State: state,
 		Dir: filepath.Join(mountPoint, f.Place), Name: b.name(),
 	}
+	if f.Common != "" {
+		p.Common = filepath.Join(store, f.Common)
+	}
 	p.Hidden = func(name string) bool { return b.hides(filepath.Join(f.Place, name)) }
+	away := !strings.HasPrefix(f.Host, b.config.CodebasePath+"/")
+	credentials := boot.TreeGitOf(b.config).Credentials
+	p.Filter = func(name string, content []byte) []byte { return gitcopy.Shown(name, content, credentials, away) }
 	p.Inside = &gitInside{exec: b.gits.exec, box: b.box.ID(), dir: p.Dir}
 	return p
+}
+
+// others returns the other working trees of the repository of a pair that have pairs.
+func others(p *gitsync.Pair, all []*gitsync.Pair) (others []gitsync.Other) {
+	for _, o := range all {
+		if o != p && cmp.Or(o.Common, o.Private) == cmp.Or(p.Common, p.Private) {
+			others = append(others, gitsync.Other{Host: o.Host, Private: o.Private})
+		}
+	}
+	return others
 }
 
 // name returns the sandbox's name, or its id.
@@ -337,7 +367,8 @@ func (b *gitBox) sync(ctx context.Context) (settled bool) {
 		} else {
 			b.find()
 		}
-		settled = b.syncPairs(ctx)
+		arrived := b.arriveAll(ctx)
+		settled = b.syncPairs(ctx) && arrived
 		if !settled || !b.box.GitChanged() {
 			break
 		}
@@ -347,6 +378,24 @@ func (b *gitBox) sync(ctx context.Context) (settled bool) {
 	}
 	_ = b.box.SetGitPending(b.why()) // that the sandbox may have gone meanwhile is fine
 	return settled
+}
+
+// arriveAll makes the repositories on the host that the sandbox has made. b.mu is held. It reports whether it could.
+func (b *gitBox) arriveAll(ctx context.Context) bool {
+	b.failed = map[string]error{}
+	made := false
+	for i := range b.arriving {
+		f := &b.arriving[i]
+		if err := b.arrive(ctx, f, b.stateOf(f)); err != nil {
+			b.failed[f.Private] = fmt.Errorf("the repository in %s was not taken over: %w", f.Place, err)
+			continue
+		}
+		made = true
+	}
+	if made {
+		b.look(b.made)
+	}
+	return len(b.failed) == 0
 }
 
 // syncPairs synchronises each pair once. b.mu is held.
@@ -416,6 +465,9 @@ func (b *gitBox) linesFrom(from int) []string {
 	if b.problem != "" {
 		add(b.problem)
 	}
+	for _, private := range slices.Sorted(maps.Keys(b.failed)) {
+		add(b.failed[private].Error())
+	}
 	for _, p := range b.pairs {
 		for _, line := range b.stands[p] {
 			add(line)
@@ -430,6 +482,9 @@ func (b *gitBox) why() string {
 	var all []string
 	if b.problem != "" {
 		all = append(all, b.problem)
+	}
+	for _, private := range slices.Sorted(maps.Keys(b.failed)) {
+		all = append(all, b.failed[private].Error())
 	}
 	for _, p := range b.pairs {
 		if why := b.pending[p]; why != "" {

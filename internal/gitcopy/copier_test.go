@@ -46,7 +46,7 @@ func (w *world) open(credentials bool) {
 	dir, err := os.Open(filepath.Join(w.base, "box"))
 	w.must(err)
 	w.copier, err = Open(Options{
-		Codebase: w.codebase, MountPoint: "/workspace", Dir: dir, Store: "store", Work: "work", Hosts: "hosts.json", Mark: "changed",
+		Codebase: w.codebase, MountPoint: "/workspace", Dir: dir, Work: "work", Hosts: "hosts.json", Mark: "changed",
 		Begin:       func(_, at string) error { w.begun = append(w.begun, at); return nil },
 		Credentials: credentials,
 	})
@@ -320,6 +320,24 @@ func TestWays(t *testing.T) {
 	}
 	if to, err := os.Readlink(w.store("lnk/.git")); err != nil || to != "../.git" {
 		t.Errorf("the link: %q, %v", to, err)
+	}
+}
+
+// A way through the codebase is not followed where the sandbox has put a link: it could lead to another repository of the user's.
+func TestWaysThroughLinks(t *testing.T) {
+	w := newWorld(t)
+	w.repository("victim")
+	w.must(os.Rename(w.at("victim"), filepath.Join(w.base, "victim")))
+	w.must(os.Symlink(filepath.Join(w.base, "victim"), w.at("main")))
+	for name, text := range map[string]string{"a": "../main/.git", "b": w.at("main/.git"), "c": "../main/.git/modules/x"} {
+		w.write(w.at(name+"/.git"), "gitdir: "+text+"\n")
+		w.must(w.pin(name))
+		if info, err := os.Lstat(w.store(name + "/.git")); err != nil || !info.Mode().IsRegular() {
+			t.Errorf("%s: %v, %v", text, info.Mode(), err)
+		}
+	}
+	if len(w.copier.hosts) > 0 || len(w.begun) > 0 {
+		t.Errorf("the host's git directories: %q; begun: %q", w.copier.hosts, w.begun)
 	}
 }
 

@@ -59,9 +59,9 @@ var (
 	commonParts = []string{
 		"shallow", "info/exclude", "info/attributes", "info/grafts", "reftable", "logs/refs/stash", "logs/refs/heads",
 		// Without these, if the user may not read them, git inside does the same.
-		"hooks", "description", "rr-cache",
+		"hooks", "description",
 	}
-	optional = []string{"hooks", "description", "rr-cache"}
+	optional = []string{"hooks", "description"}
 )
 
 // repository makes the private repository called tmp in work, for the path at of the store: a copy of git, the host's git directory,
@@ -235,6 +235,12 @@ func (p *copying) gitDirectory(to int, at string, git, common *os.File, away boo
 	}
 	if err := p.objects(to, common); err != nil {
 		return err
+	}
+	// git rerere is on where the directory exists. What it has recorded can be of files that the rules hide.
+	if _, err := lstat(int(common.Fd()), "rr-cache"); err == nil {
+		if err := unix.Mkdirat(to, "rr-cache", 0o755); err != nil {
+			return err
+		}
 	}
 	leave := func(s *gitconfig.Setting) bool { return away && s.Name == "core.worktree" }
 	if err := p.config(to, common, "config", leave, 0); err != nil {

@@ -1,4 +1,4 @@
-// Package gitpairs finds the git directories that a sandbox has of its own, each with the host's that it is a copy of.
+// Package gitpairs finds the git directories that a sandbox has of its own, with those of the host of which they are copies.
 //
 // It starts no program. What the sandbox has written decides only which of the host's git
 // directories, all of them below the codebase or named by a file of the host's, a private one
@@ -36,15 +36,16 @@ const name = ".git"
 type Pair struct {
 	// Private is the sandbox's, relative to the store.
 	Private string
-	// Host is the host's, an absolute path; empty: the host has none, since the sandbox has made
-	// the repository.
+	// Host is the host's, an absolute path without links.
 	Host string
+	// Made is set if the host has no repository there, since the sandbox has made it.
+	Made bool
 	// Place is the working tree, relative to the codebase: "." is the top. Of a bare repository it
 	// is empty.
 	Place string
-	// Linked is set for the git directory of a linked working tree (git-worktree(1)), which shares
-	// the references of another one.
-	Linked bool
+	// Common is, for a linked working tree (git-worktree(1)) that both sides have, Private of the
+	// pair whose references it shares; else it is empty.
+	Common string
 }
 
 // Find returns the pairs of the git directories below store, those of linked working trees first, else sorted by
@@ -75,8 +76,8 @@ func Find(store, codebase, mountPoint string) ([]Pair, error) {
 		}
 	}
 	slices.SortFunc(f.pairs, func(a, b Pair) int {
-		if a.Linked != b.Linked {
-			if a.Linked {
+		if (a.Common == "") != (b.Common == "") {
+			if a.Common != "" {
 				return -1
 			}
 			return 1
@@ -144,19 +145,19 @@ func (f *finder) list(dir string, depth int) ([]os.DirEntry, error) {
 // trees that it has.
 func (f *finder) add(dir string) error {
 	private := path.Join(dir, name)
-	host, known := f.hostOf(dir)
-	if !known {
+	host, made, known := f.hostOf(dir)
+	if !known || made && !f.isRepository(private) {
 		return nil
 	}
-	f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: dir})
+	f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: dir, Made: made})
+	if made {
+		return nil // what is in it comes after it
+	}
 	return f.addBelow(private, host, 0)
 }
 
 // addBelow adds what is in modules/ and worktrees/ of a git directory.
 func (f *finder) addBelow(private, host string, depth int) error {
-	if host == "" {
-		return nil
-	}
 	if err := f.addWorktrees(private, host, depth); err != nil {
 		return err
 	}
@@ -174,11 +175,13 @@ func (f *finder) addModules(private, host string, depth int) error {
 			continue
 		}
 		private, host := path.Join(private, e.Name()), filepath.Join(host, e.Name())
-		if !f.is(private, "HEAD", unix.S_IFREG) || !f.is(private, "objects", unix.S_IFDIR) {
+		if !f.isRepository(private) {
 			err = f.addModules(private, host, depth+1)
-		} else if place, known := f.places[private]; known && f.isHost(host) {
-			f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: place})
-			err = f.addBelow(private, host, depth+1)
+		} else if place, known := f.places[private]; known {
+			made := !f.isHost(host)
+			if f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: place, Made: made}); !made {
+				err = f.addBelow(private, host, depth+1)
+			}
 		}
 		if err != nil {
 			return err
@@ -189,6 +192,7 @@ func (f *finder) addModules(private, host string, depth int) error {
 
 // addWorktrees adds the linked working trees of a git directory that the host has too.
 func (f *finder) addWorktrees(private, host string, depth int) error {
+	common := private
 	private, host = path.Join(private, "worktrees"), filepath.Join(host, "worktrees")
 	entries, err := f.list(private, depth)
 	if err != nil {
@@ -197,10 +201,18 @@ func (f *finder) addWorktrees(private, host string, depth int) error {
 	for _, e := range entries {
 		private, host := path.Join(private, e.Name()), filepath.Join(host, e.Name())
 		if place, known := f.places[private]; known && e.IsDir() && f.isHost(host) {
-			f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: place, Linked: true})
+			f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: place, Common: common})
+			if err := f.addModules(path.Join(private, "modules"), filepath.Join(host, "modules"), depth); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// isRepository reports whether a directory of the store looks like a git directory.
+func (f *finder) isRepository(private string) bool {
+	return f.is(private, "HEAD", unix.S_IFREG) && f.is(private, "objects", unix.S_IFDIR)
 }
 
 // is reports whether a name in a directory of the store has a type.
@@ -231,39 +243,47 @@ func (f *finder) isHost(dir string) bool {
 	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
 }
 
-// hostOf returns the host's git directory for a directory of the codebase. It is empty if the host has none. known is
+// hostOf returns the host's git directory for a directory of the codebase; made: where it is to be, since the host has none. known is
 // false if what the host has there is not one that a private git directory can be a copy of.
-func (f *finder) hostOf(dir string) (host string, known bool) {
+func (f *finder) hostOf(dir string) (host string, made, known bool) {
 	at := path.Join(dir, name)
 	fd, err := beneath.Open(f.host, at, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", true
+		return filepath.Join(f.codebase, at), true, true
 	}
 	if err != nil {
-		return "", false
+		return "", false, false
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) != nil {
-		return "", false
+		return "", false, false
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
-		return filepath.Join(f.codebase, at), true
+		host = filepath.Join(f.codebase, at)
+		return host, !f.isHost(host), true // it may not be a repository yet
 	case unix.S_IFREG:
 		to := leadsTo(read(f.host, at))
 		if to == "" {
-			return "", false
+			return "", false, false
 		}
 		if !path.IsAbs(to) {
 			to = filepath.Join(f.codebase, dir, to)
 		}
 		if _, below := f.below(to); below {
-			return "", false // the sandbox has such files too, in place of a directory
+			return "", false, false // the sandbox has such files too, in place of a directory
 		}
-		return filepath.Clean(to), f.isHost(to)
+		real, err := filepath.EvalSymlinks(to)
+		if err != nil {
+			return "", false, false
+		}
+		if _, below := f.below(real); below {
+			return "", false, false
+		}
+		return real, false, f.isHost(real)
 	}
-	return "", false
+	return "", false, false
 }
 
 // below returns an absolute path of the host relative to the codebase, if it is in there.
@@ -315,5 +335,9 @@ func read(dir int, name string) string {
 
 // String returns a pair for a message or a test.
 func (p Pair) String() string {
-	return fmt.Sprintf("%s of %s at %s", p.Private, p.Host, p.Place)
+	made := ""
+	if p.Made {
+		made = "made "
+	}
+	return fmt.Sprintf("%s of %s%s at %s", p.Private, made, p.Host, p.Place)
 }

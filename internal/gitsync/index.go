@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -44,19 +45,19 @@ func (h *host) treeOf(ctx context.Context, commit string) (string, error) {
 	return o.Name, nil
 }
 
-// checkTrees checks what the commit now adds to a working tree of the commit was. The error is a blockedError if it
+// checkTrees checks what the tree now adds to a working tree of the tree was. The error is a blockedError if it
 // must not be there.
 func (h *host) checkTrees(ctx context.Context, was, now string) error {
-	objects, err := h.ask(ctx)
-	if err != nil {
-		return err
-	}
 	from, to := was, now
+	if to == "" || to == from || to == h.emptyTree() {
+		return nil
+	}
 	if from == h.emptyTree() {
 		from = ""
 	}
-	if to == h.emptyTree() {
-		return nil
+	objects, err := h.ask(ctx)
+	if err != nil {
+		return err
 	}
 	c := compare(func(name string) (hostgit.Object, error) { return objects.Get(name, maxTree) }, h.pair.mostNames())
 	if _, err := c.added(from, to, "", 0); err != nil {
@@ -121,11 +122,7 @@ func (h *host) fit(ctx context.Context, was, now, tree string) (id fileID, made 
 	if err != nil {
 		return fileID{}, false, err
 	}
-	if from != to || tree != "" {
-		target := to
-		if tree != "" {
-			target = tree
-		}
+	for _, target := range []string{to, tree} {
 		if err := h.checkTrees(ctx, from, target); err != nil {
 			return fileID{}, false, err
 		}
@@ -134,11 +131,19 @@ func (h *host) fit(ctx context.Context, was, now, tree string) (id fileID, made 
 	if from == to && tree == "" || h.pair.Worktree == "" {
 		return id, false, nil
 	}
-	times, err := copyIndex(h.file("index"), h.fitted())
+	index, err := h.openIndex()
 	if err != nil {
 		return id, false, err
 	}
-	env := []string{"GIT_INDEX_FILE=" + h.fitted()}
+	var times []unix.Timespec
+	if index != nil {
+		times, err = copyIndex(index, h.fitted(), h.Own)
+		_ = index.Close()
+	}
+	if err != nil {
+		return id, false, err
+	}
+	env := []string{h.indexFile(h.fitted())}
 	if tree != "" { // then the index has nothing that the sandbox did not know
 		var out []byte
 		if out, err = h.git(ctx, env, "write-tree"); err == nil {
@@ -177,16 +182,20 @@ func inTheWay(err error) string {
 	return said
 }
 
-// copyIndex copies an index, and returns its times; nil: there is none.
-func copyIndex(from, to string) ([]unix.Timespec, error) {
-	src, err := os.OpenFile(from, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+// openIndex opens the host's index; nil: it has none. git replaces it as a whole: what was opened stays as it is.
+func (h *host) openIndex() (*os.File, error) {
+	f, err := os.OpenFile(h.file("index"), os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
+	return f, err
+}
+
+// copyIndex copies an index, and returns its times. own, if any, gives the copy to its owner.
+func copyIndex(src *os.File, to string, own func(*os.File) error) ([]unix.Timespec, error) {
+	if _, err := src.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
-	defer src.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(int(src.Fd()), &st); err != nil {
 		return nil, err
@@ -196,6 +205,9 @@ func copyIndex(from, to string) ([]unix.Timespec, error) {
 		return nil, err
 	}
 	_, err = io.Copy(dst, src)
+	if own != nil {
+		err = errors.Join(err, own(dst))
+	}
 	if err = errors.Join(err, dst.Close()); err != nil {
 		return nil, errors.Join(err, os.Remove(to))
 	}
@@ -205,7 +217,7 @@ func copyIndex(from, to string) ([]unix.Timespec, error) {
 // lockIndex takes the lock with which git changes its index. The lock has its text from the beginning: after a kill
 // it can be told from git's own.
 func (h *host) lockIndex(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	ctx, cancel := context.WithTimeout(ctx, h.pair.patience(lockWait))
 	defer cancel()
 	lock, text := h.file("index.lock"), h.fitted()+".text"
 	if err := os.WriteFile(text, []byte(h.lockText()), 0o644); err != nil {
@@ -225,7 +237,7 @@ func (h *host) lockIndex(ctx context.Context) (err error) {
 			return err
 		}
 		if !pause(ctx, lockPoll) {
-			return fmt.Errorf("git on the host is at work (%s exists): %w", lock, ErrBusy)
+			return fmt.Errorf("git on the host is at work (%s exists): %w", filepath.Join(h.Name(), "index.lock"), ErrBusy)
 		}
 	}
 }

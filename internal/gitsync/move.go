@@ -12,12 +12,11 @@ import (
 	"strings"
 
 	"wolffia/internal/statefile"
-	"wolffia/internal/step"
 )
 
 // move moves the host's references in one transaction, then HEAD and the index, and deletes references at last: HEAD
 // may have left them. With locks it has the lock of the user's git, for the moves only: then what was computed without
-// it must still hold, or the error is errAgain. After an error nothing has moved.
+// it must still hold, or the error is errAgain. After that, and ErrBusy, nothing has moved.
 func (s *run) move(ctx context.Context, j *journal, locks bool) error {
 	h := s.host
 	first, last := roomFirst(j.Moves, j.Removed)
@@ -48,12 +47,8 @@ func (s *run) move(ctx context.Context, j *journal, locks bool) error {
 		s.held = append(s.held, held...)
 		return err
 	}
-	step.Reached("gitsync: refs")
-	if err := h.finish(ctx, j, last); err != nil {
-		// The references have moved: the next sync repairs the rest.
-		return keptError{err}
-	}
-	return nil
+	s.reached("refs")
+	return h.finish(ctx, j, last)
 }
 
 func named(ref string, lists ...[]move) bool {
@@ -84,11 +79,6 @@ func (h *host) startRefs(ctx context.Context) (feed func(input string) error) {
 	}
 }
 
-// A keptError is the error of a move that has begun.
-type keptError struct{ error }
-
-func (e keptError) Unwrap() error { return e.error }
-
 // finish does what comes after the transaction.
 func (h *host) finish(ctx context.Context, j *journal, last []move) error {
 	if j.HeadNew != "" {
@@ -96,14 +86,15 @@ func (h *host) finish(ctx context.Context, j *journal, last []move) error {
 			return err
 		}
 	}
-	step.Reached("gitsync: head")
+	h.pair.reached("head")
 	if j.Index {
 		if err := os.Rename(h.fitted(), h.file("index")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	step.Reached("gitsync: index")
+	h.pair.reached("index")
 	h.unlockIndex()
+	h.pair.reached("unlocked")
 	return h.updateRef(ctx, nil, last)
 }
 
@@ -127,6 +118,7 @@ func (s *run) locked(ctx context.Context, j *journal, locks bool) error {
 	if err != nil {
 		return err
 	}
+	s.reached("locked")
 	if head != j.HeadOld || j.Index && idOf(s.host.file("index")) != j.IndexID {
 		return errAgain
 	}
@@ -242,6 +234,20 @@ func (h *host) repair(ctx context.Context) error {
 		return err
 	}
 	return h.pair.drop(journalFile)
+}
+
+// files returns the files of the common directory that the moves have written.
+func (j *journal) files() (names []string) {
+	for _, m := range j.Moves {
+		names = append(names, m.Ref)
+	}
+	if len(j.Removed) > 0 {
+		names = append(names, "packed-refs")
+	}
+	if j.HeadNew != "" {
+		names = append(names, "HEAD")
+	}
+	return names
 }
 
 // begun reports whether the moves have begun: the transaction moves all references or none.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 )
 
 // ErrBusy is the error of a sync that changed nothing because git, or another sync, is at work
@@ -31,6 +32,13 @@ type Pair struct {
 	// Private is the sandbox's copy, as a directory on the host. Its content is hostile: it is
 	// opened beneath, and no link is followed.
 	Private string
+	// Common is, for a linked working tree that the sandbox sees as one, the copy in which its
+	// references are; "" is Private. What belongs to the repository alone (configuration,
+	// stashes) is then left to the pair of the repository.
+	Common string
+	// Others are the other working trees of the repository that have pairs of their own. The
+	// branches that they have checked out are left to those.
+	Others []Other
 	// State is a directory for the base tables and the journal; Begin makes it.
 	State string
 	// Dir is the repository's working tree as the sandbox sees it: messages name it. Inside
@@ -43,13 +51,22 @@ type Pair struct {
 	// Hidden reports whether the rules hide a path of the working tree, which is relative to
 	// its top; nil hides none.
 	Hidden func(path string) bool
+	// Filter returns what the sandbox gets of a file of the host's git directory (config,
+	// info/exclude, hooks/NAME, ...), as in the private copy when it was made; nil is all of it.
+	Filter func(name string, content []byte) []byte
 	// Copied is reserved for sandboxes whose files are copies (--cow).
 	Copied bool
 
 	// Limits of tests; 0 is the product's.
 	names int
 	bytes int64
+	time  time.Duration
+	wait  time.Duration
+	at    func(failpoint string)
 }
+
+// An Other is another working tree of a Pair's repository: its own git directory on both sides.
+type Other struct{ Host, Private string }
 
 func (p *Pair) mostNames() int {
 	if p.names > 0 {
@@ -91,6 +108,7 @@ func (p *Pair) Unchanged() (Report, bool) { return p.unchanged() }
 // the first Sync. It is to be called after the copy is complete and before the sandbox can
 // change it. It reads the copy's files alone (HEAD, packed-refs, refs, logs/refs/stash, index):
 // it runs no program and does not need the host's repository. It replaces an earlier base.
+// The references of a linked working tree are those of the directory two levels above.
 // The error is of class runtime.ErrInvalid if the copy cannot be synchronised, such as one with
 // reftable.
 func Begin(private, state string) error { return begin(private, state) }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"wolffia/internal/statefile"
+	"wolffia/internal/step"
 )
 
 // Files of the directory State.
@@ -25,11 +26,18 @@ type record struct {
 	Base  table    `json:"base"`
 	Stash []string `json:"stash"`
 	// Staged identifies the set of what is staged; "" is the empty one.
-	Staged        string            `json:"staged"`
-	StagedUnknown bool              `json:"stagedUnknown,omitempty"` // it is that of the file index.base
-	Exported      map[string]export `json:"exported,omitempty"`
-	Ours          []string          `json:"ours,omitempty"` // stashes of the host that the sandbox has made
+	Staged        string `json:"staged"`
+	StagedUnknown bool   `json:"stagedUnknown,omitempty"` // it is that of the file index.base
+	// Index identifies the entries of the index on both sides, as of tree.entries; unsettled: they are not the same, or
+	// something else is to be said.
+	Index    string            `json:"index"`
+	Exported map[string]export `json:"exported,omitempty"`
+	Files    map[string]string `json:"files"`          // digests of the files that follow the host's
+	Ours     []string          `json:"ours,omitempty"` // stashes of the host that the sandbox has made
 }
+
+// unsettled is a record.Index that no index has.
+const unsettled = "?"
 
 // A journal is what a sync is about to do on the host. The references move in one transaction: if one has moved, all
 // have.
@@ -49,6 +57,14 @@ type fileID struct {
 	Inode uint64 `json:"inode"`
 	Size  int64  `json:"size"`
 	Time  int64  `json:"time"`
+}
+
+// reached marks a failpoint: a kill there is repaired by the next sync.
+func (p *Pair) reached(name string) {
+	step.Reached("gitsync: " + name)
+	if p.at != nil {
+		p.at(name)
+	}
 }
 
 func (p *Pair) path(name string) string { return filepath.Join(p.State, name) }

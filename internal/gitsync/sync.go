@@ -7,13 +7,13 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/hostgit"
 	"wolffia/internal/statefile"
-	"wolffia/internal/step"
 )
 
 const (
@@ -41,7 +41,7 @@ func (p *Pair) sync(ctx context.Context) (r Report, err error) {
 		return r, err
 	}
 	defer private.Close()
-	h, release, err := p.lock(ctx, private)
+	h, release, err := p.lock(ctx)
 	if err != nil {
 		return r, err
 	}
@@ -51,29 +51,37 @@ func (p *Pair) sync(ctx context.Context) (r Report, err error) {
 	}
 	defer release()
 	defer h.close()
+	var moved bool
+	var said []string
 	for range maxTries {
-		s := &run{Pair: p, host: h, private: private}
+		s := &run{Pair: p, host: h, private: private, moved: moved, said: said, done: said}
 		if r, err = s.once(ctx); !errors.Is(err, errAgain) {
 			return r, err
 		}
+		moved, said = s.moved, s.done
 	}
 	return r, fmt.Errorf("%w: %w", err, ErrBusy)
 }
 
 // lock keeps other syncs from the host's repository, repairs what a killed one has left, and opens it. host is nil if
 // nothing has changed.
-func (p *Pair) lock(ctx context.Context, private tree) (h *host, release func(), err error) {
+func (p *Pair) lock(ctx context.Context) (h *host, release func(), err error) {
 	if _, same := p.unchanged(); same && !p.interrupted() {
 		return nil, nil, nil
 	}
 	if h, err = p.openHost(ctx); err != nil {
 		return nil, nil, err
 	}
+	defer func() {
+		if err != nil {
+			h.close()
+		}
+	}()
 	dir, err := os.Open(h.Common())
 	if err != nil {
-		return nil, nil, err
+		return h, nil, err
 	}
-	wait, cancel := context.WithTimeout(ctx, otherWait)
+	wait, cancel := context.WithTimeout(ctx, p.patience(otherWait))
 	defer cancel()
 	for {
 		if err = unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
@@ -81,12 +89,20 @@ func (p *Pair) lock(ctx context.Context, private tree) (h *host, release func(),
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) || !pause(wait, lockPoll) {
 			_ = dir.Close()
-			if ctx.Err() != nil {
-				return nil, nil, ctx.Err()
+			if err = ctx.Err(); err == nil {
+				err = fmt.Errorf("another sync of %s is at work: %w", h.Name(), ErrBusy)
 			}
-			return nil, nil, fmt.Errorf("another sync of %s is at work: %w", h.Common(), ErrBusy)
+			return h, nil, err
 		}
 	}
+}
+
+// patience is how long a sync waits; tests have less of it.
+func (p *Pair) patience(d time.Duration) time.Duration {
+	if p.wait > 0 {
+		return p.wait
+	}
+	return d
 }
 
 // interrupted reports whether a killed sync has left a journal.
@@ -102,6 +118,7 @@ type run struct {
 	private tree
 
 	rec        record            // the last sync's, and then this one's
+	base       table             // of the last sync, without what is left to others, as in and out
 	in         inside            // with what is refused left out
 	all        map[string]string // references inside, with what is refused
 	out        table             // the host's
@@ -111,12 +128,12 @@ type run struct {
 	bad        map[string]string // objects that are refused
 	held       []move            // references that hold objects
 	said       []string          // of this sync alone
+	done       []string          // what of it has happened
 	stays      []string          // while it holds
 	pending    string
 	moved      bool
 
 	plan    answer
-	aside   []move // on the host, of this plan
 	was     string // commits of the host's HEAD
 	will    string
 	head    string // what the host's HEAD becomes
@@ -125,13 +142,17 @@ type run struct {
 	fitted  bool // the file index.wolffia.NAME exists
 	newest  []stash
 	dropped []string // stashes of the host that the sandbox has dropped
-	hostSet string   // what is staged on the host after it
+	index   *os.File // of the host, after it; nil: none
+	hostSet string   // what is staged there
 }
 
 func (s *run) once(ctx context.Context) (Report, error) {
 	defer func() {
 		if s.fitted {
 			_ = os.Remove(s.host.fitted())
+		}
+		if s.index != nil {
+			_ = s.index.Close()
 		}
 	}()
 	if err := s.host.repair(ctx); err != nil {
@@ -144,34 +165,44 @@ func (s *run) once(ctx context.Context) (Report, error) {
 	if err := s.read(ctx); err != nil {
 		return s.report(), err
 	}
-	step.Reached("gitsync: before objects")
+	s.reached("before objects")
 	if err := s.objects(ctx); err != nil {
 		return s.report(), err
 	}
-	step.Reached("gitsync: objects")
+	s.reached("objects")
 	if err := s.decide(ctx); err != nil {
 		return s.report(), err
 	}
 	if err := s.commit(ctx); err != nil {
 		return s.report(), err
 	}
+	s.done = s.said
 	if err := s.refresh(ctx); err != nil {
 		return s.report(), err
 	}
 	r := s.report()
-	if r.Moved || len(s.said) > 0 {
+	if r.Moved || len(s.said) > 0 || len(s.bad) > 0 { // what is refused may be so for lack of space
 		return r, s.drop(stampFile)
 	}
 	return r, s.mark(hostAt, insideAt, taken, r)
 }
 
 func (s *run) report() Report {
-	return Report{Moved: s.moved, Said: slices.Concat(s.said, s.stays), Pending: s.pending}
+	r := Report{Moved: s.moved, Said: slices.Concat(s.said, s.stays), Pending: oneLine(s.pending)}
+	for n, line := range r.Said {
+		r.Said[n] = oneLine(line)
+	}
+	return r
+}
+
+// oneLine returns text that may have names of the sandbox as it can be printed.
+func oneLine(text string) string {
+	return strings.ReplaceAll(hostgit.Printable(text), "\n", " ")
 }
 
 // quiet waits until git has no lock on either side, and returns the stamps of both.
 func (s *run) quiet(ctx context.Context) (host, in stamp, taken time.Time, err error) {
-	ctx, cancel := context.WithTimeout(ctx, quietWait)
+	ctx, cancel := context.WithTimeout(ctx, s.patience(quietWait))
 	defer cancel()
 	for {
 		taken = time.Now()
@@ -203,11 +234,18 @@ func (s *run) read(ctx context.Context) (err error) {
 	if s.in, err = s.inside(ctx, s.private, s.host.emptyTree()); err != nil {
 		return err
 	}
+	if s.in.late {
+		s.stays = append(s.stays, "what is staged inside stays there: git takes too long to compare it")
+	}
 	s.all = maps.Clone(s.in.Refs)
 	if s.out, err = s.host.table(ctx); err != nil {
 		return err
 	}
-	if s.outStash, err = s.host.stashes(); err != nil {
+	s.base = s.rec.Base
+	s.leave(s.others())
+	if s.Common != "" {
+		s.in.stashes = nil
+	} else if s.outStash, err = s.host.stashes(); err != nil {
 		return err
 	}
 	if s.hostBusy, err = s.host.busy(); err != nil {
@@ -222,6 +260,10 @@ func (s *run) read(ctx context.Context) (err error) {
 			s.rec.Staged = s.in.staged
 		}
 		s.rec.StagedUnknown = false
+	}
+	s.rec.Index = unsettled // until this sync has ended
+	if s.in.staged == unmerged && !s.in.late && s.insideBusy == "" {
+		s.stays = append(s.stays, "what is staged inside stays there: files have conflicts")
 	}
 	return nil
 }
@@ -266,7 +308,7 @@ func (s *run) objects(ctx context.Context) error {
 		return err
 	}
 	s.refuse()
-	return nil
+	return s.lfs()
 }
 
 func inList(list []stash, at string) bool {
@@ -316,7 +358,7 @@ func (s *run) refused(what, why string) {
 // without it.
 func (s *run) decide(ctx context.Context) (err error) {
 	q := question{
-		base: s.rec.Base, inside: s.in.table, host: s.out,
+		base: s.base, inside: s.in.table, host: s.out,
 		ancestor: func(old, of string) bool { return s.host.ancestor(ctx, old, of) },
 		name:     s.Name, blocked: s.host.blocked(s.out, s.hostBusy), exported: s.rec.Exported,
 		insideBusy: s.insideBusy, hostBusy: s.hostBusy, remotes: s.host.Remotes(),
@@ -449,15 +491,21 @@ func (s *run) commit(ctx context.Context) error {
 	s.settle()
 	j.After = s.rec
 	if len(j.Moves)+len(j.Removed)+len(j.Stash)+len(s.dropped) > 0 || j.HeadNew != "" || j.Index {
-		s.moved = true
 		if err := s.carryOut(ctx, &j); err != nil {
 			return err
 		}
+		s.moved = true
 	} else if err := s.host.updateRef(ctx, nil, s.held); err != nil {
 		return err
 	}
-	index := s.host.file("index")
 	var err error
+	if s.index, err = s.host.openIndex(); err != nil {
+		return err
+	}
+	index := s.host.file("index")
+	if s.index != nil && !s.host.Foreign() { // the user may go on to stage: what the sandbox gets must be what was looked at
+		index = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), s.index.Fd())
+	}
 	s.hostSet, err = s.host.staged(ctx, s.will, index)
 	return err
 }
@@ -481,28 +529,32 @@ func (s *run) carryOut(ctx context.Context, j *journal) error {
 	if err := statefile.WriteSync(s.path(journalFile), j); err != nil {
 		return err
 	}
-	step.Reached("gitsync: journal")
+	s.reached("journal")
 	locks := j.Index || j.HeadNew != "" || s.was != s.will
+	ctx = context.WithoutCancel(ctx) // what has begun is not left half done; each step has a limit
 	err := s.move(ctx, j, locks)
-	if _, begun := errors.AsType[keptError](err); begun {
-		h.unlockIndex()
-		s.fitted = false // the next sync needs the file
-		return err
-	}
-	if err != nil {
+	if errors.Is(err, errAgain) || errors.Is(err, ErrBusy) { // then nothing has moved
 		return errors.Join(err, h.rollback(), h.updateRef(ctx, nil, s.held))
 	}
-	s.fitted = false
+	s.fitted = false // after another error the next sync finds out what has moved, and needs the file
+	if err != nil {
+		h.unlockIndex()
+		return err
+	}
 	if err := h.storeStashes(ctx, j.Stash); err != nil {
 		return err
 	}
 	if err := h.dropStashes(ctx, s.dropped); err != nil {
 		return err
 	}
-	if err := statefile.WriteSync(s.path(stateFile), &s.rec); err != nil {
+	if err := h.SyncRefs(j.files()); err != nil {
 		return err
 	}
-	step.Reached("gitsync: base saved")
+	// Without its time on the disk: after a crash of the machine both sides are found to be equal.
+	if err := statefile.Write(s.path(stateFile), &s.rec); err != nil {
+		return err
+	}
+	s.reached("base saved")
 	if len(s.held) > 0 {
 		if err := h.updateRef(ctx, nil, s.held); err != nil {
 			return err

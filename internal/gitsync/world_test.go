@@ -11,8 +11,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"wolffia/internal/rmtree"
 )
 
 // TestMain gives git on both sides the same surroundings on each machine.
@@ -25,7 +28,11 @@ func TestMain(m *testing.M) {
 	for name, value := range map[string]string{"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "LC_ALL": "C", "HOME": "/nonexistent", "EDITOR": "true"} {
 		_ = os.Setenv(name, value)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if dir := made.Load(); dir != nil {
+		_ = rmtree.RemovePath(filepath.Split(*dir))
+	}
+	os.Exit(code)
 }
 
 var author = []string{
@@ -39,7 +46,7 @@ git checkout -q main; echo c3 >src/d; git add -A; git commit -qm c3`
 
 // A world is a repository of the host, and sandboxes that share its working tree.
 type world struct {
-	t     *testing.T
+	t     testing.TB
 	root  string
 	repo  string // the working tree
 	boxes []*box
@@ -54,11 +61,15 @@ type box struct {
 	dir  string
 }
 
+// made is the directory of template.
+var made atomic.Pointer[string]
+
 var template = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "gitsync-")
 	if err != nil {
 		return "", err
 	}
+	made.Store(&dir)
 	return dir, shell(dir, nil, baseScript).err
 })
 
@@ -84,6 +95,11 @@ func shell(dir string, env []string, script string) result {
 func newWorld(t *testing.T, boxes int) *world {
 	t.Helper()
 	t.Parallel()
+	return makeWorld(t, boxes)
+}
+
+func makeWorld(t testing.TB, boxes int) *world {
+	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("no git: install it, such as with apt-get install git")
 	}
@@ -128,7 +144,7 @@ func (w *world) only(name, gitDir string) {
 }
 
 // pin copies a git directory as the tree server does.
-func pin(t *testing.T, gitDir, private string) {
+func pin(t testing.TB, gitDir, private string) {
 	t.Helper()
 	common := gitDir
 	if b, err := os.ReadFile(filepath.Join(gitDir, "commondir")); err == nil {

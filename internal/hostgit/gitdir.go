@@ -6,13 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"wolffia/internal/excerpt"
 	"wolffia/runtime"
@@ -21,9 +26,18 @@ import (
 // A Dir is a git directory of the host on which git runs in an empty working tree: it opens no file of the codebase.
 // It runs no hook, filter, pager, editor or monitor, and fetches nothing. It is safe for concurrent use.
 type Dir struct {
+	own, shared         *os.File // the directories: path and common are names of these, whatever is at their paths meanwhile
+	name                string   // where own was found
 	path, common, empty string
 	safe                []string // options before the command
 	config              []setting
+	owner               *owner // nil: the caller
+}
+
+// An owner is the user whose git directory it is, if the caller is root: git then runs as that user.
+type owner struct {
+	uid, gid int
+	home     string
 }
 
 type setting struct{ key, value string }
@@ -36,31 +50,90 @@ var apart = []string{
 	"receive.procReceiveRefs=", "submodule.recurse=false", "protocol.allow=never", "gpg.program=false", "log.showSignature=false",
 }
 
-// OpenDir returns the git directory at path, which is absolute. In that of a linked working tree the file commondir
-// names the repository's. empty is an empty directory, or made. The error is of class runtime.ErrInvalid if path is
+// minor is the oldest version 2.x of git that [OpenDir] works with.
+const minor = 22
+
+// suitsLimit is how long git may take to tell its version.
+const suitsLimit = 10 * time.Second
+
+// Suits returns nil if the host has a git that OpenDir works with, and an error of class runtime.ErrUnavailable if not.
+func Suits(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, suitsLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "git", "version")
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		return errNoGit
+	}
+	var major, have int
+	if err == nil {
+		_, err = fmt.Sscanf(string(out), "git version %d.%d", &major, &have)
+	}
+	if err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "the host's git does not tell its version: %w", err)
+	}
+	if major < 2 || major == 2 && have < minor {
+		return runtime.Errorf(runtime.ErrUnavailable, "the host has git %d.%d: install 2.%d or newer", major, have, minor)
+	}
+	return nil
+}
+
+var errNoGit = runtime.Errorf(runtime.ErrUnavailable, "git is not in PATH: install it, such as with apt-get install git")
+
+// OpenDir returns the git directory at path, which is absolute and has no symbolic links: a sandbox may move and replace
+// directories above it. It is opened once, and git works on what was opened. In that of a linked working tree the file commondir
+// names the repository's. empty is an empty directory, or made. Root works as the owner of the directory. The caller closes
+// it. The error is of class runtime.ErrInvalid if path is
 // not a git directory of the caller's own, and of class runtime.ErrUnavailable if the host has no git.
-func OpenDir(ctx context.Context, path, empty string) (*Dir, error) {
+func OpenDir(ctx context.Context, path, empty string) (_ *Dir, err error) {
 	if _, err := exec.LookPath("git"); err != nil {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "git is not in PATH: install it, such as with apt-get install git")
+		return nil, errNoGit
 	}
-	if err := os.MkdirAll(empty, 0o700); err != nil {
-		return nil, err
+	d := &Dir{name: path, empty: empty}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Close())
+		}
+	}()
+	if d.own, err = openPlain(path); err != nil {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "git directory: %w", err)
 	}
-	d := &Dir{path: path, common: path, empty: empty}
-	if b, err := os.ReadFile(filepath.Join(path, "commondir")); err == nil {
-		if d.common = strings.TrimSuffix(string(b), "\n"); !filepath.IsAbs(d.common) {
-			d.common = filepath.Join(path, d.common)
+	d.shared, d.path = d.own, fdPath(d.own)
+	if b, err := os.ReadFile(filepath.Join(d.path, "commondir")); err == nil {
+		common := strings.TrimSuffix(string(b), "\n")
+		if !filepath.IsAbs(common) {
+			common = d.path + "/" + common // which the kernel follows from the open directory
+		}
+		if d.shared, err = openDir(common); err != nil {
+			return nil, runtime.Errorf(runtime.ErrInvalid, "git directory of the repository of %s: %w", path, err)
 		}
 	}
+	d.common = fdPath(d.shared)
 	// git receive-pack asks for the owner, also of a directory that is named (CVE-2024-32004).
 	st, err := os.Stat(d.common)
 	if err != nil || !st.IsDir() {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "%s is not a git directory", d.common)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "%s is not a git directory", d.name)
 	}
-	if own, is := st.Sys().(*syscall.Stat_t); !is || int(own.Uid) != os.Geteuid() && os.Geteuid() != 0 {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "the git directory %s belongs to another user: take it with chown", d.common)
+	own, is := st.Sys().(*syscall.Stat_t)
+	switch {
+	case is && int(own.Uid) == os.Geteuid():
+		err = os.MkdirAll(empty, 0o700)
+	case is && os.Geteuid() == 0:
+		d.owner = &owner{uid: int(own.Uid), gid: int(own.Gid), home: "/nonexistent"}
+		if u, err := user.LookupId(strconv.Itoa(d.owner.uid)); err == nil {
+			d.owner.home = u.HomeDir
+		}
+		if d.empty, err = os.MkdirTemp("", "wolffia-empty-"); err == nil {
+			err = os.Chmod(d.empty, 0o755)
+		}
+	default:
+		err = runtime.Errorf(runtime.ErrInvalid, "the git directory %s belongs to another user: take it with chown", d.name)
 	}
-	for _, s := range append(slices.Clone(apart), "safe.directory="+d.path, "safe.directory="+d.common) {
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range append(slices.Clone(apart), "safe.directory=*") {
 		d.safe = append(d.safe, "-c", s)
 	}
 	// The status 1 is that of no match.
@@ -73,8 +146,57 @@ func OpenDir(ctx context.Context, path, empty string) (*Dir, error) {
 		key, value, _ := strings.Cut(entry, "\n")
 		d.config = append(d.config, setting{key, value})
 	}
+	// References are written to the disk by SyncRefs, while no lock of git is held.
+	d.safe = append(d.safe, "-c", "core.fsync="+strings.TrimPrefix(d.Config("core.fsync")+",-reference", ","))
 	return d, nil
 }
+
+// Close closes what OpenDir has opened, and removes what it has made. No command may run any more.
+func (d *Dir) Close() (err error) {
+	if d.owner != nil {
+		err = os.Remove(d.empty)
+	}
+	for _, f := range []*os.File{d.own, d.shared} {
+		_ = f.Close() // nil, or twice, is fine
+	}
+	return err
+}
+
+// openPlain opens a directory at an absolute path over which no symbolic link leads.
+func openPlain(path string) (*os.File, error) {
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+func openDir(path string) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// fdPath returns a path of an open directory, for this process and until a child executes its program.
+func fdPath(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
+
+// Own gives a file that the caller has made in the git directory to its owner.
+func (d *Dir) Own(f *os.File) error {
+	if d.owner == nil {
+		return nil
+	}
+	return f.Chown(d.owner.uid, d.owner.gid)
+}
+
+// Foreign reports whether git runs as another user than the caller: it may not open the caller's own files.
+func (d *Dir) Foreign() bool { return d.owner != nil }
+
+// Name returns the path at which the git directory was opened, for messages.
+func (d *Dir) Name() string { return d.name }
 
 // Path returns the git directory: HEAD and index are there.
 func (d *Dir) Path() string { return d.path }
@@ -104,11 +226,39 @@ func (d *Dir) Remotes() map[string]bool {
 	return names
 }
 
+// maxSynced is how many files SyncRefs writes to the disk one by one.
+const maxSynced = 20
+
+// SyncRefs writes references that were moved, HEAD and packed-refs to the disk (fsync(2)): git with this Dir does not.
+func (d *Dir) SyncRefs(moved []string) error {
+	if len(moved) > maxSynced {
+		f, err := os.Open(d.common)
+		if err != nil {
+			return err
+		}
+		return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
+	}
+	for _, name := range moved {
+		f, err := os.OpenFile(filepath.Join(d.common, name), os.O_RDONLY|unix.O_NOFOLLOW, 0)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EISDIR) {
+			continue // it is packed, or has gone
+		}
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // A Command is one run of git.
 type Command struct {
 	Args   []string
 	In     io.Reader // nil: empty
 	Env    []string  // more environment
+	Common bool      // in the common directory, which is "." then; else in the git directory itself
 	Status int       // that is an answer as well as 0, such as 1 of git config
 }
 
@@ -125,7 +275,7 @@ func (d *Dir) Run(ctx context.Context, c Command) (out []byte, status int, err e
 		return printed.Bytes(), c.Status, nil
 	}
 	if err != nil {
-		return nil, -1, fmt.Errorf("git %s in %s: %s: %w", c.Args[0], d.path, said.text(), err)
+		return nil, -1, fmt.Errorf("git %s in %s: %s: %w", c.Args[0], d.name, said.text(), err)
 	}
 	return printed.Bytes(), 0, nil
 }
@@ -133,10 +283,16 @@ func (d *Dir) Run(ctx context.Context, c Command) (out []byte, status int, err e
 // command returns the command, which has no output yet.
 func (d *Dir) command(ctx context.Context, c Command) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "git", append(slices.Clone(d.safe), c.Args...)...)
-	cmd.Dir = d.empty
-	cmd.Env = append(environ(os.Environ()), "GIT_DIR="+d.path, "GIT_WORK_TREE="+d.empty, "GIT_NO_REPLACE_OBJECTS=1", "GIT_ATTR_NOSYSTEM=1")
+	if cmd.Dir = d.path; c.Common {
+		cmd.Dir = d.common
+	}
+	cmd.Env = append(environ(os.Environ()), "GIT_DIR=.", "GIT_WORK_TREE="+d.empty, "GIT_NO_REPLACE_OBJECTS=1", "GIT_ATTR_NOSYSTEM=1")
 	cmd.Env = append(cmd.Env, c.Env...)
 	cmd.Stdin, cmd.WaitDelay = c.In, time.Second
+	if d.owner != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(d.owner.uid), Gid: uint32(d.owner.gid)}}
+		cmd.Env = append(cmd.Env, "HOME="+d.owner.home, "XDG_CONFIG_HOME=")
+	}
 	return cmd
 }
 
