@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -356,7 +357,9 @@ func TestPrivateGitCannotBeCopied(t *testing.T) {
 			t.Fatal(err)
 		}
 	}, After: func(t *testing.T, _ *Server, denials []Denial) {
-		if !slices.ContainsFunc(denials, func(d Denial) bool { return d.Path == "bad/.git" && strings.Contains(d.Why, "cannot be copied: refs: ") }) {
+		if !slices.ContainsFunc(denials, func(d Denial) bool {
+			return d.Path == "bad/.git" && strings.Contains(d.Why, "cannot be copied: refs: ")
+		}) {
 			t.Errorf("denials: %+v", denials)
 		}
 	}}, func(t *testing.T, c *client) {
@@ -411,6 +414,30 @@ func TestGoneComesBack(t *testing.T) {
 			if _, err := os.Lstat(filepath.Join(c.host, name, ".git/junk")); err != nil {
 				t.Errorf("the host's: %v", err)
 			}
+		}
+	})
+}
+
+// git status looks for a .git in each directory. Where none is, nothing is made in the store.
+func TestLooksMakeNothing(t *testing.T) {
+	mounted(t, setup{Git: true, Policy: writable, Host: func(t *testing.T, dir string) {
+		for i := range 300 {
+			write(t, dir, fmt.Sprintf("d%d/e/f", i), "")
+		}
+	}}, func(t *testing.T, c *client) {
+		err := filepath.WalkDir(c.dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				_, err = os.Lstat(filepath.Join(path, gitName))
+				fails(t, path, err, unix.ENOENT)
+				err = nil
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list, err := os.ReadDir(filepath.Join(c.state, "git/store")); err != nil || len(list) > 0 {
+			t.Errorf("the store has %v, %v", list, err)
 		}
 	})
 }
