@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -269,14 +270,22 @@ func TestPrivateGitShowsObjects(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("no git")
 	}
-	mounted(t, setup{Git: true, Policy: writable, Host: func(t *testing.T, dir string) {
+	for name, s := range map[string]setup{"Long": {}, "Short": {FDs: 16, Timeout: time.Millisecond, NoWatch: true}} {
+		t.Run(name, func(t *testing.T) { showsObjects(t, s) })
+	}
+}
+
+func showsObjects(t *testing.T, s setup) {
+	s.Git, s.Policy = true, writable
+	s.Host = func(t *testing.T, dir string) {
 		inGit(t, dir, "init", "-q", "-b", "main", "rep")
 		inGit(t, filepath.Join(dir, "rep"), "commit", "-q", "--allow-empty", "-m", "one")
 		write(t, dir, "rep/.git/lfs/objects/x", "lfs")
 		write(t, dir, "rep/.git/secret", "secret")
 		write(t, dir, "rep/.git/objects/info/alternates", "")
 		write(t, dir, "f", "f")
-	}}, func(t *testing.T, c *client) {
+	}
+	mounted(t, s, func(t *testing.T, c *client) {
 		before := everything(t, c.host)
 		view := c.at("rep/.git/" + HostsName + "/0")
 		if text, err := os.ReadFile(view + "/lfs/objects/x"); string(text) != "lfs" {
