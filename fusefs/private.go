@@ -294,7 +294,8 @@ func (t *tree) pin(dir *node, fd int) syscall.Errno {
 		errno, again = syscall.EACCES, pinAgain
 	}
 	if len(t.git.failed) < maxFailed {
-		t.git.failed[at] = pinFailed{t.clock() + int64(again), errno, "git directory of the host that cannot be copied: " + err.Error()}
+		why := "git directory of the host that cannot be copied: " + err.Error()
+		t.git.failed[at] = pinFailed{t.clock() + int64(again), errno, why}
 	}
 	return errno
 }

@@ -138,10 +138,22 @@ func TestPrivateGit(t *testing.T) {
 			t.Errorf("commit: %q", got)
 		}
 		for _, args := range [][]string{
-			{"checkout", "-q", "topic"}, {"rebase", "-q", "main"}, {"tag", "-a", "-m", "t", "v1"}, {"stash", "list"}, {"gc", "-q"},
-			{"repack", "-qad"}, {"prune"}, {"fsck", "--strict"}, {"config", "core.hooksPath", "x"}, {"remote", "add", "up", "/tmp/x"},
-			{"worktree", "add", "-q", "made", "-b", "made"}, {"clone", "-q", ".", "copy"}, {"init", "-q", "fresh"},
-			{"submodule", "add", "-q", c.at("nested"), "module"}, {"mv", "sub", "moved"}, {"commit", "-qam", "all"},
+			{"checkout", "-q", "topic"},
+			{"rebase", "-q", "main"},
+			{"tag", "-a", "-m", "t", "v1"},
+			{"stash", "list"},
+			{"gc", "-q"},
+			{"repack", "-qad"},
+			{"prune"},
+			{"fsck", "--strict"},
+			{"config", "core.hooksPath", "x"},
+			{"remote", "add", "up", "/tmp/x"},
+			{"worktree", "add", "-q", "made", "-b", "made"},
+			{"clone", "-q", ".", "copy"},
+			{"init", "-q", "fresh"},
+			{"submodule", "add", "-q", c.at("nested"), "module"},
+			{"mv", "sub", "moved"},
+			{"commit", "-qam", "all"},
 		} {
 			inGit(t, c.dir, args...)
 		}

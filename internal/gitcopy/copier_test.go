@@ -191,8 +191,12 @@ func TestCopies(t *testing.T) {
 			w := newWorld(t)
 			prepare(w)
 			for _, args := range [][]string{
-				{"for-each-ref", "--format=%(refname) %(objectname) %(*objectname) %(symref)"}, {"show-ref", "-d"}, {"log", "--format=%H %s %h"},
-				{"symbolic-ref", "HEAD"}, {"status", "--porcelain"}, {"config", "--get-all", "core.abbrev"},
+				{"for-each-ref", "--format=%(refname) %(objectname) %(*objectname) %(symref)"},
+				{"show-ref", "-d"},
+				{"log", "--format=%H %s %h"},
+				{"symbolic-ref", "HEAD"},
+				{"status", "--porcelain"},
+				{"config", "--get-all", "core.abbrev"},
 			} {
 				if args[0] == "config" && what != "an include" {
 					continue
