@@ -68,8 +68,19 @@
 //
 // # Private git directories
 //
-// With Options.Git each name .git is the sandbox's own (private.go): dirOf finds the directory that has it, in a store beside
-// the tree. What the sandbox makes in the working tree does not become a git directory for the host (gitguard.go).
+// With Options.Git each name .git that may be written is the sandbox's own (private.go): dirOf finds the directory that has it, in a
+// store beside the tree. A node is apart if its inode is from there: when rules change sides, what was opened by the former side is
+// hidden, since the levels of the other would change it. Another .git is the host's, and read-only whatever the rules say about what
+// is in it; names that a file system could take for .git are hidden. So no request changes a git directory of the host, or makes
+// one. What the sandbox makes in the working tree does not become one by another name (gitguard.go).
+//
+// A .git of the host that cannot be copied is EACCES, with a denial that says why, and is not listed; it is tried again after pinAgain.
+// The errors passing are returned as they are. The host's is never shown in its place.
+//
+// Beside the differences below: a rename of a directory, or a link, between a private git directory and the working tree is EXDEV.
+// What happens in a private .git changes neither times nor links of its directory. A directory that the sandbox has removed while the host has
+// a .git in it (gone.go) can be made again, but neither a rename nor a file can take its place: ENOTEMPTY, EEXIST. If another
+// sandbox, or the host, renames a directory, the private .git stays with its former path.
 //
 // # Copied trees
 //

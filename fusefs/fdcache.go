@@ -194,29 +194,10 @@ func (d *fdCache) prefer(n *node) {
 	}
 }
 
-// retain keeps h, a handle of n or nil, open as long as n is known, also after renew: the kernel
-// knows n by the number of h's inode, which the file system must not give to another file
-// meanwhile. At most max handles are pinned or retained.
-func (d *fdCache) retain(n *node, h *handle) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if h != nil && !n.gone && n.former == nil && d.pinned < d.max {
-		n.former = h
-		h.refs++
-		d.pinned++
-	}
-}
-
-// forget is renew, and caches and retains no more handles of n.
+// forget is renew, and caches no more handles of n.
 func (d *fdCache) forget(n *node) {
 	d.mu.Lock()
 	n.gone = true
-	if h := n.former; h != nil {
-		n.former = nil
-		d.pinned--
-		h.refs--
-		d.closeUnused(h)
-	}
 	d.unlock()
 	d.renew(n)
 }

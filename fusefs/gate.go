@@ -5,6 +5,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"wolffia/internal/gitguard"
 	"wolffia/perm"
 )
 
@@ -214,7 +215,11 @@ func (t *tree) allowName(o op, c *fuse.InHeader, e *entry, isDir bool) syscall.E
 	if errno == 0 {
 		return 0
 	}
-	return t.deny(o, c, e.dir, e.name, l, errno, "")
+	why := ""
+	if t.git != nil && gitguard.Spelled(e.name) && !e.dir.private() {
+		why = spellsGit
+	}
+	return t.deny(o, c, e.dir, e.name, l, errno, why)
 }
 
 // deny reports one refusal and returns e. name is empty if n itself was refused, else it

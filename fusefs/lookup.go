@@ -70,8 +70,11 @@ func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fu
 	if errno == 0 {
 		_, errno = t.find(in, &e, d, known, out)
 		d.release()
-	} else if errno == syscall.EACCES && t.owns(e.dir.getState(), name) {
-		return fuse.Status(t.deny(opLookup, in, e.dir, name, perm.None, errno, t.whyFailed(e.dir)))
+	} else if why := ""; errno == syscall.EACCES && t.owns(e.dir.getState(), name) {
+		if why = t.whyFailed(e.dir); why != "" {
+			t.deny(opLookup, in, e.dir, name, perm.None, errno, why)
+		}
+		return fuse.Status(errno)
 	} else if !t.isApart(e.dir, name) {
 		return fuse.Status(errno)
 	}

@@ -82,8 +82,12 @@ func (t *tree) statEntry(d openDir, name string) (*object, fdName, syscall.Errno
 	return o, a, errno
 }
 
-// exists reports whether d may have an entry called name.
+// exists reports whether d may have an entry called name, be it one that is gone for the sandbox.
 func (t *tree) exists(d openDir, name string) bool {
+	if !d.upper {
+		_, errno := t.stat(fdName{d.fd, name})
+		return errno != syscall.ENOENT
+	}
 	_, _, errno := t.statEntry(d, name)
 	return errno != syscall.ENOENT
 }

@@ -244,13 +244,13 @@ func (t *tree) pinned(dir *node) (*handle, syscall.Errno) {
 
 // A pinFailed says that a .git could not be copied.
 type pinFailed struct {
-	at    int64 // by tree.clock
+	until int64 // by tree.clock
 	errno syscall.Errno
 	why   string
 }
 
-// pinAgain is how long after a failure a .git is not copied again.
-const pinAgain = 10 * time.Second
+// pinAgain is how long after a failure a .git is not copied again; pinSoon after one that may pass.
+const pinAgain, pinSoon = 10 * time.Second, 100 * time.Millisecond
 
 // passing are the errors after which a copy may soon succeed.
 var passing = []syscall.Errno{
@@ -272,7 +272,7 @@ func (t *tree) pin(dir *node, fd int) syscall.Errno {
 	} else if errno != 0 {
 		return errno
 	}
-	if f, failed := t.git.failed[at]; failed && t.clock()-f.at < int64(pinAgain) {
+	if f, failed := t.git.failed[at]; failed && t.clock() < f.until {
 		return f.errno
 	}
 	delete(t.git.failed, at)
@@ -289,11 +289,13 @@ func (t *tree) pin(dir *node, fd int) syscall.Errno {
 		return errno // the host has removed it meanwhile
 	}
 	t.logger.Error("copy the host's git directory", "of", at, "error", err)
+	again := pinSoon
 	if !errors.As(err, &errno) || !slices.Contains(passing, errno) {
-		errno = syscall.EACCES
+		errno, again = syscall.EACCES, pinAgain
 	}
 	if len(t.git.failed) < maxFailed {
-		t.git.failed[at] = pinFailed{t.clock(), errno, "git directory of the host that cannot be copied: " + err.Error()}
+		why := "git directory of the host that cannot be copied: " + err.Error()
+		t.git.failed[at] = pinFailed{t.clock() + int64(again), errno, why}
 	}
 	return errno
 }
@@ -386,7 +388,7 @@ func (t *tree) lift(e *entry, d openDir) (back func()) {
 		return back
 	}
 	return func() {
-		if err := cow.MakeWhiteout(d.fd, gitName); err != nil {
+		if err := cow.MakeWhiteout(d.fd, gitName); err != nil && err != unix.EEXIST { // it was made, and only the answer failed
 			t.logger.Error("hide a removed .git again", "of", t.table.path(e.dir, ""), "error", err)
 		}
 	}

@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -136,10 +138,22 @@ func TestPrivateGit(t *testing.T) {
 			t.Errorf("commit: %q", got)
 		}
 		for _, args := range [][]string{
-			{"checkout", "-q", "topic"}, {"rebase", "-q", "main"}, {"tag", "-a", "-m", "t", "v1"}, {"stash", "list"}, {"gc", "-q"},
-			{"repack", "-qad"}, {"prune"}, {"fsck", "--strict"}, {"config", "core.hooksPath", "x"}, {"remote", "add", "up", "/tmp/x"},
-			{"worktree", "add", "-q", "made", "-b", "made"}, {"clone", "-q", ".", "copy"}, {"init", "-q", "fresh"},
-			{"submodule", "add", "-q", c.at("nested"), "module"}, {"mv", "sub", "moved"}, {"commit", "-qam", "all"},
+			{"checkout", "-q", "topic"},
+			{"rebase", "-q", "main"},
+			{"tag", "-a", "-m", "t", "v1"},
+			{"stash", "list"},
+			{"gc", "-q"},
+			{"repack", "-qad"},
+			{"prune"},
+			{"fsck", "--strict"},
+			{"config", "core.hooksPath", "x"},
+			{"remote", "add", "up", "/tmp/x"},
+			{"worktree", "add", "-q", "made", "-b", "made"},
+			{"clone", "-q", ".", "copy"},
+			{"init", "-q", "fresh"},
+			{"submodule", "add", "-q", c.at("nested"), "module"},
+			{"mv", "sub", "moved"},
+			{"commit", "-qam", "all"},
 		} {
 			inGit(t, c.dir, args...)
 		}
@@ -258,6 +272,193 @@ func TestPrivateGitWays(t *testing.T) {
 		must("refs", os.Mkdir(c.at("c/d/refs"), 0o755))
 		if err := os.Mkdir(c.at("c/d/objects"), 0o755); !errors.Is(err, fs.ErrPermission) {
 			t.Errorf("a directory becomes a git directory: %v", err)
+		}
+	})
+}
+
+// What the host has is shown in each directory of a private git directory without being listed: a program can copy and remove the
+// directory as any other. It is read-only, has only objects and lfs, and no directory of the sandbox's is that.
+func TestPrivateGitShowsObjects(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("no git")
+	}
+	for name, s := range map[string]setup{"Long": {}, "Short": {FDs: 16, Timeout: time.Millisecond, NoWatch: true}} {
+		t.Run(name, func(t *testing.T) { showsObjects(t, s) })
+	}
+}
+
+func showsObjects(t *testing.T, s setup) {
+	s.Git, s.Policy = true, writable
+	s.Host = func(t *testing.T, dir string) {
+		inGit(t, dir, "init", "-q", "-b", "main", "rep")
+		inGit(t, filepath.Join(dir, "rep"), "commit", "-q", "--allow-empty", "-m", "one")
+		write(t, dir, "rep/.git/lfs/objects/x", "lfs")
+		write(t, dir, "rep/.git/secret", "secret")
+		write(t, dir, "rep/.git/objects/info/alternates", "")
+		write(t, dir, "f", "f")
+	}
+	mounted(t, s, func(t *testing.T, c *client) {
+		before := everything(t, c.host)
+		view := c.at("rep/.git/" + HostsName + "/0")
+		if text, err := os.ReadFile(view + "/lfs/objects/x"); string(text) != "lfs" {
+			t.Errorf("lfs: %q, %v", text, err)
+		}
+		for _, name := range []string{"secret", "config", "HEAD", "hooks", "objects/info/alternates", "../1", "../00", "../-1", "../x"} {
+			if _, err := os.Lstat(view + "/" + name); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		list, err := os.ReadDir(view + "/objects")
+		if err != nil || len(list) < 3 {
+			t.Errorf("the objects: %v, %v", list, err)
+		}
+		x := view + "/lfs/objects/x"
+		for what, err := range map[string]error{
+			"write":       os.WriteFile(x, nil, 0o644),
+			"make":        os.WriteFile(view+"/objects/new", nil, 0o644),
+			"mkdir":       os.Mkdir(view+"/objects/aa", 0o755),
+			"remove":      os.Remove(x),
+			"chmod":       os.Chmod(x, 0o777),
+			"truncate":    os.Truncate(x, 0),
+			"rename":      os.Rename(x, view+"/lfs/objects/y"),
+			"rename out":  os.Rename(x, c.at("y")),
+			"rename into": os.Rename(c.at("f"), view+"/objects/f"),
+			"link out":    os.Link(x, c.at("y")),
+			"link into":   os.Link(c.at("f"), view+"/objects/f"),
+			"replace":     os.Rename(c.at("rep/.git/objects"), c.at("rep/.git/"+HostsName)),
+			"make it":     os.Mkdir(c.at("rep/.git/refs/"+HostsName+"/1"), 0o755),
+			"move it":     os.Rename(c.at("rep/.git/"+HostsName), c.at("rep/.git/y")),
+		} {
+			if err == nil {
+				t.Errorf("%s: done", what)
+			}
+		}
+		fd, err := unix.Open(x, unix.O_RDONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		if _, err := unix.Mmap(fd, 0, 3, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err == nil {
+			t.Error("it is mapped for writing")
+		}
+		for _, script := range []string{
+			"cp -a rep copy && git -C copy log --format=%s | grep -q one && git -C copy commit -q --allow-empty -m two",
+			"git -C rep fsck --strict && git -C rep gc -q --prune=now && git -C rep log -1",
+			"mv rep deep && git -C deep log -1 && git -C deep status && mv deep rep",
+			"mkdir -p a/b && mv rep a/b/rep && git -C a/b/rep log -1 && mv a/b/rep rep",
+			"tar cf - rep/.git | (mkdir t && cd t && tar xf -) && git -C t/rep log -1",
+			"! mv rep/.git bare 2>&1",
+			"rm -rf t copy bare rep && ! test -e rep && ! ls -a | grep rep && mkdir rep && rmdir rep && mkdir rep && git init -q rep && git -C rep log 2>&1 | grep -q 'not have any commits'",
+		} {
+			cmd := exec.Command("sh", "-ec", script)
+			cmd.Dir = c.dir
+			cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b", "HOME=/nowhere")
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s: %v: %s", script, err, out)
+			}
+		}
+		if d := cmp.Diff(before, everything(t, c.host)); d != "" {
+			t.Errorf("the host's git directories are others:\n%s", d)
+		}
+		if _, err := os.Lstat(filepath.Join(c.host, "bare/HEAD")); err == nil {
+			if _, err := os.Lstat(filepath.Join(c.host, "bare/objects")); err == nil {
+				t.Error("mv has made a git directory on the host")
+			}
+		}
+	})
+}
+
+// A git directory that cannot be copied is refused, with the reason, and all else is as it was.
+func TestPrivateGitCannotBeCopied(t *testing.T) {
+	mounted(t, setup{Git: true, Policy: writable, Host: func(t *testing.T, dir string) {
+		for _, name := range []string{"bad/.git/HEAD", "bad/.git/objects/x", "bad/f"} {
+			write(t, dir, name, "x")
+		}
+		if err := os.Symlink("/nowhere", filepath.Join(dir, "bad/.git/refs")); err != nil {
+			t.Fatal(err)
+		}
+	}, After: func(t *testing.T, _ *Server, denials []Denial) {
+		if !slices.ContainsFunc(denials, func(d Denial) bool {
+			return d.Path == "bad/.git" && strings.Contains(d.Why, "cannot be copied: refs: ")
+		}) {
+			t.Errorf("denials: %+v", denials)
+		}
+	}}, func(t *testing.T, c *client) {
+		for what, err := range map[string]error{
+			"look":   func() error { _, err := os.Lstat(c.at("bad/.git")); return err }(),
+			"read":   func() error { _, err := os.ReadFile(c.at("bad/.git/HEAD")); return err }(),
+			"write":  os.WriteFile(c.at("bad/.git/HEAD"), nil, 0o644),
+			"make":   os.Mkdir(c.at("bad/.git"), 0o755),
+			"rename": os.Rename(c.at("bad/f"), c.at("bad/.git")),
+			"remove": os.Remove(c.at("bad/.git")),
+		} {
+			if !errors.Is(err, fs.ErrPermission) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if list, err := os.ReadDir(c.at("bad")); err != nil || len(list) != 1 {
+			t.Errorf("listed: %v, %v", list, err)
+		}
+	})
+}
+
+// A directory that the sandbox has removed, of which the host still has the .git, is there again when the host uses it.
+func TestGoneComesBack(t *testing.T) {
+	mounted(t, setup{Git: true, Policy: writable, Timeout: 1, NoWatch: true, Host: func(t *testing.T, dir string) {
+		for _, name := range []string{"rep", "other", "nest/in"} {
+			write(t, dir, name+"/.git/junk", "x")
+		}
+	}}, func(t *testing.T, c *client) {
+		for _, name := range []string{"rep", "other", "nest"} {
+			fails(t, "remove a directory with a .git", os.Remove(c.at(name)), unix.ENOTEMPTY)
+			fails(t, "remove all", os.RemoveAll(c.at(name)), 0)
+			_, err := os.Lstat(c.at(name))
+			fails(t, "look", err, unix.ENOENT)
+		}
+		fails(t, "a directory in its place", os.Mkdir(c.at("nest"), 0o755), 0)
+		if list, err := os.ReadDir(c.at("nest")); err != nil || len(list) > 0 {
+			t.Errorf("the new one has %v, %v", list, err)
+		}
+		write(t, c.host, "rep/f", "f")
+		eventually(t, "what the host has made there", func() bool { // the kernel believes for a moment that it is not there
+			text, err := os.ReadFile(c.at("rep/f"))
+			return err == nil && string(text) == "f"
+		})
+		if err := os.RemoveAll(filepath.Join(c.host, "other")); err != nil {
+			t.Fatal(err)
+		}
+		fails(t, "a file where the host has removed it", os.WriteFile(c.at("other"), []byte("f"), 0o644), 0)
+		if text, err := os.ReadFile(c.at("other")); string(text) != "f" {
+			t.Errorf("the file: %q, %v", text, err)
+		}
+		for _, name := range []string{"rep", "nest/in"} {
+			if _, err := os.Lstat(filepath.Join(c.host, name, ".git/junk")); err != nil {
+				t.Errorf("the host's: %v", err)
+			}
+		}
+	})
+}
+
+// git status looks for a .git in each directory. Where none is, nothing is made in the store.
+func TestLooksMakeNothing(t *testing.T) {
+	mounted(t, setup{Git: true, Policy: writable, Host: func(t *testing.T, dir string) {
+		for i := range 300 {
+			write(t, dir, fmt.Sprintf("d%d/e/f", i), "")
+		}
+	}}, func(t *testing.T, c *client) {
+		err := filepath.WalkDir(c.dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				_, err = os.Lstat(filepath.Join(path, gitName))
+				fails(t, path, err, unix.ENOENT)
+				err = nil
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list, err := os.ReadDir(filepath.Join(c.state, "git/store")); err != nil || len(list) > 0 {
+			t.Errorf("the store has %v, %v", list, err)
 		}
 	})
 }

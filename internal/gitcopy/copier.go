@@ -99,15 +99,20 @@ func (c *Copier) Objects(n int) (int, bool) {
 	}
 	if c.open[n] < 0 {
 		// The sandbox can put links below the codebase.
-		fd, err := unix.Openat2(unix.AT_FDCWD, c.hosts[n], &unix.OpenHow{
-			Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
-		})
+		fd, err := openReal(c.hosts[n], unix.O_PATH)
 		if err != nil {
 			return -1, false
 		}
 		c.open[n] = fd
 	}
 	return c.open[n], true
+}
+
+// openReal opens the directory at an absolute path without links.
+func openReal(path string, flags int) (int, error) {
+	return unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
+		Flags: uint64(flags | unix.O_DIRECTORY | unix.O_CLOEXEC), Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
 }
 
 // number returns the number of the host's git directory at the absolute path, which gets the next one if it has none.
@@ -218,21 +223,29 @@ func (c *Copier) inside(to string) string {
 // elsewhere makes a private repository of the git directory to, which the .git of the directory here names; if that is in a .git of
 // the codebase it calls same instead, and the way is the same inside.
 func (c *Copier) elsewhere(tmp, at, here, to string, same func() error) error {
-	if !filepath.IsAbs(to) {
+	if to = filepath.Clean(to); !filepath.IsAbs(to) {
 		to = filepath.Join(here, to)
 	}
-	real, err := filepath.EvalSymlinks(to)
-	if err != nil {
-		return same() // it leads nowhere, on both sides
+	// In the codebase the sandbox can put links that lead to another repository of the user's.
+	real, below := to, strings.HasPrefix(to, c.Codebase+"/")
+	if !below {
+		var err error
+		if real, err = filepath.EvalSymlinks(to); err != nil {
+			return same() // it leads nowhere, on both sides
+		}
+		below = strings.HasPrefix(real, c.Codebase+"/")
 	}
-	if below, is := strings.CutPrefix(real, c.Codebase+"/"); is && strings.Contains("/"+below+"/", "/"+gitName+"/") {
+	if below && strings.Contains(strings.TrimPrefix(real, c.Codebase)+"/", "/"+gitName+"/") {
 		return same()
 	}
-	git, err := os.Open(real)
-	if err != nil {
-		return err
+	fd, err := openReal(real, unix.O_RDONLY)
+	if below && err != nil {
+		return same()
 	}
-	return c.repository(tmp, at, git, true)
+	if err != nil {
+		return fmt.Errorf("%s: %w", real, err)
+	}
+	return c.repository(tmp, at, os.NewFile(uintptr(fd), real), true)
 }
 
 // put makes the file at the path name of the directory dir, with the given text.

@@ -3,6 +3,7 @@ package gitcopy
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"regexp"
@@ -28,10 +29,11 @@ var objectName = regexp.MustCompile("^([0-9a-f]{40}|[0-9a-f]{64})$")
 func (p *copying) refs(to int, git, common *os.File) error {
 	loose := map[string]string{}
 	refs, err := openDir(int(common.Fd()), "refs")
-	if err == nil {
-		defer unix.Close(refs)
-		err = p.looseRefs(to, refs, "refs", loose, 0)
+	if err != nil {
+		return fmt.Errorf("refs: %w", err)
 	}
+	defer unix.Close(refs)
+	err = p.looseRefs(to, refs, "refs", loose, 0)
 	for _, name := range ownRefs {
 		if err == nil {
 			err = p.part(to, int(git.Fd()), "refs/"+name)

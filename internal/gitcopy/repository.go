@@ -33,7 +33,8 @@ const (
 )
 
 // errLarge is the error for a repository beyond the bounds.
-var errLarge = fmt.Errorf("git's own files, without objects, are more than %d or have more than %d bytes", maxNames, int64(maxBytes))
+var errLarge = fmt.Errorf("git's own files, without objects, are more than %d or have more than %d bytes",
+	maxNames, int64(maxBytes))
 
 // A copying is one copy of a repository.
 type copying struct {
@@ -50,9 +51,9 @@ type copying struct {
 var (
 	ownParts = []string{
 		"HEAD", "index", "ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "MERGE_RR", "MERGE_AUTOSTASH",
-		"AUTO_MERGE", "SQUASH_MSG", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "BISECT_START", "BISECT_LOG", "BISECT_NAMES",
-		"BISECT_TERMS", "BISECT_EXPECTED_REV", "BISECT_ANCESTORS_OK", "rebase-merge", "rebase-apply", "sequencer", "info/sparse-checkout",
-		"logs/HEAD",
+		"AUTO_MERGE", "SQUASH_MSG", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "BISECT_START", "BISECT_LOG",
+		"BISECT_NAMES", "BISECT_TERMS", "BISECT_EXPECTED_REV", "BISECT_ANCESTORS_OK", "rebase-merge", "rebase-apply",
+		"sequencer", "info/sparse-checkout", "logs/HEAD",
 	}
 	ownPrefix = "sharedindex."
 
@@ -228,7 +229,9 @@ func (p *copying) gitDirectory(to int, at string, git, common *os.File, away boo
 		return errLarge
 	}
 	p.made = append(p.made, at)
-	for _, dir := range []string{"objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/tags", "info", "logs", "logs/refs"} {
+	for _, dir := range []string{
+		"objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/tags", "info", "logs", "logs/refs",
+	} {
 		if err := unix.Mkdirat(to, dir, 0o755); err != nil {
 			return err
 		}

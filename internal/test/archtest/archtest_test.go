@@ -64,7 +64,7 @@ var allow = map[string][]string{
 	"internal/gituser":                {"internal/gitconfig"},
 	"internal/gitscan":                {"internal/beneath", "internal/gitconfig", "internal/gitguard"},
 	"internal/hostgit":                {"internal/excerpt", "internal/rmtree", "runtime"},
-	"internal/gitcopy":                {"internal/beneath", "internal/gitconfig", "internal/statefile", "internal/rmtree"},
+	"internal/gitcopy":                {"internal/beneath", "internal/gitconfig", "internal/rmtree", "internal/statefile"},
 	"internal/gitpairs":               {"internal/beneath", "runtime"},
 	"internal/gitsync":                {"internal/beneath", "internal/hostgit", "internal/statefile", "internal/step", "runtime"},
 	"internal/hostsocket":             {"runtime"},
