@@ -37,11 +37,11 @@ func (f Finding) compare(g Finding) int {
 func (k Kind) source() string {
 	switch k {
 	case Same:
-		return "git, which tracks the file with the same bytes"
+		return "git, which tracks the file and has the same bytes"
 	case Plain:
 		return "its content, which had no credentials"
 	}
-	return "git, which tracks the file with other bytes"
+	return "git, which tracks the file and has other bytes"
 }
 
 // Doubt returns why the file at path, relative to the codebase, stays hidden although
@@ -109,10 +109,18 @@ func (p *Policy) Notes() []string {
 	if p.Linked > 0 {
 		notes = append(notes, fmt.Sprintf("files with hard links that lead out of the codebase, as package managers make them: %d; a file is copied before it is changed inside, but with --filter static or none all of its names change", p.Linked))
 	}
-	if len(p.Credentials) > 0 {
-		notes = append(notes, fmt.Sprintf("git's configuration has credentials, which can be read inside: %s; git credential-store or another helper keeps them elsewhere", list(p.Credentials)))
+	if len(p.left) > 0 {
+		notes = append(notes, fmt.Sprintf("git's configuration has credentials, which the sandbox's copy of it is without: %s; --git-credentials leaves them in", list(p.left)))
+	}
+	if read := without(p.Credentials, p.left); len(read) > 0 {
+		notes = append(notes, fmt.Sprintf("git's configuration has credentials, which can be read inside: %s; git credential-store or another helper keeps them elsewhere", list(read)))
 	}
 	return notes
+}
+
+// without returns all but those that are in some.
+func without(all, some []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(some, s) })
 }
 
 // list returns the first of paths for a sentence, and how many more there are.

@@ -73,9 +73,10 @@ type Policy struct {
 	Sealed []string
 
 	// Credentials are settings of git, such as "remote.origin.url in .git/config",
-	// that have a password or a token in them. They can be read inside in place; a copy of a
-	// .git may be without them.
+	// that have a password or a token in them. Those of a .git are left out of the sandbox's
+	// copy, unless it is to have them; the others can be read inside.
 	Credentials []string
+	left        []string // those of them that are left out
 
 	// Linked is the number of files with hard links that lead out of the codebase,
 	// among the first 200,000 files; 0 without Options.CountLinks.
@@ -211,8 +212,15 @@ func rulesFor(ctx context.Context, codebase, path string, o *Options, req *perm.
 	if err := l.assemble(p, req, &base, own, home, worktree); err != nil {
 		return nil, err
 	}
+	inPlace = inPlace || perm.GitUnguarded(p.Rules) != ""
 	if inPlace {
 		p.Rules = perm.GitInPlace(p.Rules)
+	}
+	for _, c := range l.repos.Credentials {
+		text := c.Key + " in " + c.File
+		if p.Credentials = append(p.Credentials, text); !inPlace && inGit(c.File) {
+			p.left = append(p.left, text)
+		}
 	}
 	claims, unread, err := l.claims(ctx)
 	if err != nil {
@@ -264,9 +272,6 @@ func (l *look) assemble(p *Policy, req *perm.Request, base *perm.Preset, own []s
 	if base.Git {
 		p.Truncated, p.Sealed = repos.Truncated, append(many, repos.Unread...)
 		p.Rules = slices.Concat(p.Rules, guard(repos, p.Sealed), worktrees(worktree))
-	}
-	for _, c := range repos.Credentials {
-		p.Credentials = append(p.Credentials, c.Key+" in "+c.File)
 	}
 	return nil
 }

@@ -261,8 +261,14 @@ func TestGuard(t *testing.T) {
 	if !slices.Equal(made.Credentials, []string{"remote.o.url in .git/config"}) {
 		t.Errorf("%q", made.Credentials)
 	}
+	if notes := strings.Join(made.Notes(), "\n"); !strings.Contains(notes, "--git-credentials") || strings.Contains(notes, "can be read inside") {
+		t.Error(notes)
+	}
 	p.o.GitInPlace = true
 	made = p.levels(".git/config read vendor/x/.git read new/.git/config read a write tools/hooks/x read .git/git-crypt/keys/default none")
+	if notes := strings.Join(made.Notes(), "\n"); !strings.Contains(notes, "can be read inside: remote.o.url") {
+		t.Error(notes)
+	}
 	c, err := ChoiceOf(made.Rules)
 	if err != nil {
 		t.Fatal(err)

@@ -64,7 +64,7 @@ func (a *app) policyPresetsCommand() *cobra.Command {
 			}
 			fmt.Fprintf(a.out, "# %s: %s\n", p.Name, p.Doc)
 			if p.Git {
-				fmt.Fprintln(a.out, "# For a codebase, .git stands for the git repositories that exist in it.")
+				fmt.Fprintln(a.out, "# Each .git is the sandbox's own copy; for a codebase, *.git stands for the bare repositories that exist in it, too.")
 			}
 			if p.Executed {
 				fmt.Fprintln(a.out, "# For a codebase, what is at most read with a description is so at its root, in git's working trees, and where editors or agents have settings.")
@@ -174,6 +174,9 @@ is a directory is looked up there, if it exists; a trailing / says so too.`,
 			made, err := rules.rules(cmd.Context(), a, codebase)
 			if err != nil {
 				return err
+			}
+			if filter.filter == string(runtime.FilterStatic) {
+				made.Rules = perm.GitInPlace(made.Rules)
 			}
 			compiled, err := perm.Compile(made.Rules)
 			if err != nil {

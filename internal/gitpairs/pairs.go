@@ -53,6 +53,10 @@ type Pair struct {
 // The store may be missing. What changes meanwhile may be left out. ErrInvalid: there is too much in the store.
 func Find(store, codebase, mountPoint string) ([]Pair, error) {
 	f := &finder{codebase: codebase, mountPoint: mountPoint, places: map[string]string{}}
+	f.known = func(private string) (place string, ok bool) {
+		place, ok = f.places[private]
+		return place, ok
+	}
 	for _, open := range []struct {
 		path string
 		fd   *int
@@ -89,12 +93,14 @@ func Find(store, codebase, mountPoint string) ([]Pair, error) {
 
 // A finder is one Find.
 type finder struct {
-	store, host          int // descriptors
+	store, host          int // descriptors; host is -1 if the host's side is not asked for
 	codebase, mountPoint string
 	entries              int
 	dirs                 []string          // directories that have a git directory in the store
 	places               map[string]string // the working tree of a git directory to which a file in the store leads
-	pairs                []Pair
+	// known returns the working tree of a git directory of the store, by places; ok is false for one that has none.
+	known func(private string) (place string, ok bool)
+	pairs []Pair
 }
 
 // walk finds git directories, and files that lead to one, in a directory of the store and below it.
@@ -150,14 +156,14 @@ func (f *finder) add(dir string) error {
 		return nil
 	}
 	f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: dir})
+	if host == "" {
+		return nil
+	}
 	return f.addBelow(private, host, 0)
 }
 
 // addBelow adds what is in modules/ and worktrees/ of a git directory.
 func (f *finder) addBelow(private, host string, depth int) error {
-	if host == "" {
-		return nil
-	}
 	if err := f.addWorktrees(private, host, depth); err != nil {
 		return err
 	}
@@ -177,7 +183,7 @@ func (f *finder) addModules(private, host string, depth int) error {
 		private, host := path.Join(private, e.Name()), filepath.Join(host, e.Name())
 		if !f.is(private, "HEAD", unix.S_IFREG) || !f.is(private, "objects", unix.S_IFDIR) {
 			err = f.addModules(private, host, depth+1)
-		} else if place, known := f.places[private]; known && f.isHost(host) {
+		} else if place, known := f.known(private); known && f.isHost(host) {
 			f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: place})
 			err = f.addBelow(private, host, depth+1)
 		}
@@ -197,7 +203,7 @@ func (f *finder) addWorktrees(private, host string, depth int) error {
 	}
 	for _, e := range entries {
 		private, host := path.Join(private, e.Name()), filepath.Join(host, e.Name())
-		if place, known := f.places[private]; known && e.IsDir() && f.isHost(host) {
+		if place, known := f.known(private); known && e.IsDir() && f.isHost(host) {
 			f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: place, Linked: true})
 		}
 	}
@@ -218,6 +224,9 @@ func (f *finder) is(dir, name string, format uint32) bool {
 // isHost reports whether the host has a git directory at an absolute path. Below the codebase, where the sandbox can move
 // directories, no link leads there.
 func (f *finder) isHost(dir string) bool {
+	if f.host < 0 {
+		return true
+	}
 	rel, below := f.below(dir)
 	if !below {
 		info, err := os.Stat(filepath.Join(dir, "HEAD"))

@@ -33,6 +33,9 @@ func begin(private, state string) error {
 	if st.Base, err = dir.table(); err != nil {
 		return err
 	}
+	if st.Files, err = dir.files(); err != nil {
+		return err
+	}
 	if list, err := dir.read("logs/refs/stash", statefile.MaxFile); err == nil {
 		for _, s := range parseStashLog(list) {
 			st.Stash = append(st.Stash, s.At)

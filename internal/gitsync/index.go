@@ -196,6 +196,9 @@ func copyIndex(from, to string) ([]unix.Timespec, error) {
 		return nil, err
 	}
 	_, err = io.Copy(dst, src)
+	if err == nil && os.Geteuid() == 0 {
+		err = dst.Chown(int(st.Uid), int(st.Gid)) // the user's git is to replace it
+	}
 	if err = errors.Join(err, dst.Close()); err != nil {
 		return nil, errors.Join(err, os.Remove(to))
 	}

@@ -43,6 +43,9 @@ type Pair struct {
 	// Hidden reports whether the rules hide a path of the working tree, which is relative to
 	// its top; nil hides none.
 	Hidden func(path string) bool
+	// Filter returns what the sandbox gets of a file of the host's git directory (config,
+	// info/exclude, hooks/NAME, ...), as in the private copy when it was made; nil is all of it.
+	Filter func(name string, content []byte) []byte
 	// Copied is reserved for sandboxes whose files are copies (--cow).
 	Copied bool
 

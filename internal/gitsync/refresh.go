@@ -70,7 +70,11 @@ type change struct {
 
 // refresh brings to the sandbox what the host has.
 func (s *run) refresh(ctx context.Context) error {
-	c := s.change()
+	any, err := s.follow(ctx)
+	if err != nil {
+		return err
+	}
+	c := s.change(any)
 	done, err := s.apply(ctx, c)
 	if err != nil {
 		return err
@@ -89,8 +93,8 @@ func (s *run) refresh(ctx context.Context) error {
 	return s.agree(c)
 }
 
-// change decides what is to be done inside.
-func (s *run) change() change {
+// change decides what is to be done inside. The index follows the host's patterns.
+func (s *run) change(followed bool) change {
 	c := change{head: s.plan.headIn, index: "keep", was: s.in.at(), shown: maps.Clone(s.plan.shown)}
 	branch := s.in.branch()
 	space := newSpace(s.all, false)
@@ -128,7 +132,7 @@ func (s *run) change() change {
 	same := after.Head == s.head && c.will == s.will && s.hostBusy == "" && s.insideBusy == "" && s.hostSet != unmerged
 	switch {
 	case s.Worktree == "":
-	case same && !own && idOf(s.host.file("index")) != (fileID{}) && (moves && c.was != c.will || s.hostSet != s.in.staged):
+	case same && !own && idOf(s.host.file("index")) != (fileID{}) && (moves && c.was != c.will || s.hostSet != s.in.staged || followed):
 		c.index = "put"
 	case moves && c.was != c.will:
 		c.index = "merge"

@@ -28,6 +28,7 @@ type record struct {
 	Staged        string            `json:"staged"`
 	StagedUnknown bool              `json:"stagedUnknown,omitempty"` // it is that of the file index.base
 	Exported      map[string]export `json:"exported,omitempty"`
+	Files         map[string]string `json:"files"`          // digests of the files that follow the host's
 	Ours          []string          `json:"ours,omitempty"` // stashes of the host that the sandbox has made
 }
 

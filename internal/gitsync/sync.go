@@ -266,7 +266,7 @@ func (s *run) objects(ctx context.Context) error {
 		return err
 	}
 	s.refuse()
-	return nil
+	return s.lfs()
 }
 
 func inList(list []stash, at string) bool {

@@ -24,6 +24,7 @@ type Dir struct {
 	path, common, empty string
 	safe                []string // options before the command
 	config              []setting
+	owner               *owner // whose git runs; nil: the caller's own
 }
 
 type setting struct{ key, value string }
@@ -59,6 +60,11 @@ func OpenDir(ctx context.Context, path, empty string) (*Dir, error) {
 	}
 	if own, is := st.Sys().(*syscall.Stat_t); !is || int(own.Uid) != os.Geteuid() && os.Geteuid() != 0 {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "the git directory %s belongs to another user: take it with chown", d.common)
+	}
+	if d.owner = ownerOf(st); d.owner != nil {
+		if err := os.Lchown(empty, d.owner.uid, d.owner.gid); err != nil {
+			return nil, err
+		}
 	}
 	for _, s := range append(slices.Clone(apart), "safe.directory="+d.path, "safe.directory="+d.common) {
 		d.safe = append(d.safe, "-c", s)
@@ -134,9 +140,9 @@ func (d *Dir) Run(ctx context.Context, c Command) (out []byte, status int, err e
 func (d *Dir) command(ctx context.Context, c Command) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "git", append(slices.Clone(d.safe), c.Args...)...)
 	cmd.Dir = d.empty
-	cmd.Env = append(environ(os.Environ()), "GIT_DIR="+d.path, "GIT_WORK_TREE="+d.empty, "GIT_NO_REPLACE_OBJECTS=1", "GIT_ATTR_NOSYSTEM=1")
+	cmd.Env = append(d.owner.environ(environ(os.Environ())), "GIT_DIR="+d.path, "GIT_WORK_TREE="+d.empty, "GIT_NO_REPLACE_OBJECTS=1", "GIT_ATTR_NOSYSTEM=1")
 	cmd.Env = append(cmd.Env, c.Env...)
-	cmd.Stdin, cmd.WaitDelay = c.In, time.Second
+	cmd.Stdin, cmd.WaitDelay, cmd.SysProcAttr = c.In, time.Second, d.owner.attr()
 	return cmd
 }
 

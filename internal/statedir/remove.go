@@ -23,8 +23,7 @@ var (
 	runNames = []string{
 		"status.json", "status.json.new", socket, socketComing, spareSocket,
 		"log", auditLog, auditLog + ".1", networkLog, networkLog + ".1",
-		pointersFile, pointersFile + ".new",
-		"mnt", // of older versions
+		"pointers.json", "pointers.json.new", "mnt", // of older versions
 	}
 )
 
