@@ -31,8 +31,13 @@ type Pair struct {
 	// Private is the sandbox's copy, as a directory on the host. Its content is hostile: it is
 	// opened beneath, and no link is followed.
 	Private string
+	// Store, if it is not "", is a directory above Private: below it no link is followed.
+	Store string
 	// State is a directory for the base tables and the journal; Begin makes it.
 	State string
+	// Shared, of a linked working tree, is the State of its repository's pair: Private is below worktrees in
+	// that one's. Its Sync is to be called before that of the repository. Else it is "".
+	Shared string
 	// Dir is the repository's working tree as the sandbox sees it: messages name it. Inside
 	// runs programs there.
 	Dir string

@@ -58,6 +58,7 @@ type question struct {
 	hostBusy           string
 	remotes            map[string]bool // that the host's configuration has
 	folded             bool            // the host's file system does not tell cases apart
+	only               []string        // the references that may move; nil: all
 }
 
 // An answer is what plan has decided.
@@ -107,7 +108,7 @@ func (p *planner) order() []string {
 	all := make(map[string]bool)
 	for _, t := range []table{p.base, p.inside, p.host} {
 		for r := range t.Refs {
-			if kind(r) != "" && !strings.HasPrefix(r, hosts) {
+			if kind(r) != "" && !strings.HasPrefix(r, hosts) && (p.only == nil || slices.Contains(p.only, r)) {
 				all[r] = true
 			}
 		}

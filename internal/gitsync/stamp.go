@@ -103,12 +103,19 @@ func (p *Pair) look(private tree) (host, inside stamp, err error) {
 	if host, err = stampOf(own, common); err != nil {
 		return host, inside, err
 	}
-	inside, err = stampOf(private, private)
+	common = private
+	if p.Shared != "" {
+		if common, err = p.openPrivate(filepath.Dir(filepath.Dir(p.Private))); err != nil {
+			return host, inside, err
+		}
+		defer common.Close()
+	}
+	inside, err = stampOf(private, common)
 	return host, inside, err
 }
 
 func (p *Pair) unchanged() (Report, bool) {
-	private, err := openTree(p.Private)
+	private, err := p.openPrivate(p.Private)
 	if err != nil {
 		return Report{}, false
 	}

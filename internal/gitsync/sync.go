@@ -36,7 +36,7 @@ func (p *Pair) sync(ctx context.Context) (r Report, err error) {
 			r.Pending = hostgit.Printable(err.Error())
 		}
 	}()
-	private, err := openTree(p.Private)
+	private, err := p.openPrivate(p.Private)
 	if err != nil {
 		return r, err
 	}
@@ -104,6 +104,7 @@ type run struct {
 	rec        record            // the last sync's, and then this one's
 	in         inside            // with what is refused left out
 	all        map[string]string // references inside, with what is refused
+	narrowed   []string          // those that may move, of a linked working tree; nil: all
 	out        table             // the host's
 	outStash   []stash
 	insideBusy string
@@ -200,6 +201,9 @@ func (s *run) read(ctx context.Context) (err error) {
 	if !have {
 		return fmt.Errorf("%s does not exist: the private copy was not recorded", s.path(stateFile))
 	}
+	if err := s.share(&s.rec); err != nil {
+		return err
+	}
 	if s.in, err = s.inside(ctx, s.private, s.host.emptyTree()); err != nil {
 		return err
 	}
@@ -216,6 +220,7 @@ func (s *run) read(ctx context.Context) (err error) {
 	if s.insideBusy = busy(s.private); s.insideBusy != "" {
 		s.pending = s.insideBusy + " is in progress in the sandbox"
 	}
+	s.narrow()
 	if s.rec.StagedUnknown {
 		// The index of the copy was not changed yet when it was kept.
 		if s.rec.Staged, err = s.host.staged(ctx, s.rec.Base.at(), s.path(indexBase)); err != nil {
@@ -320,7 +325,7 @@ func (s *run) decide(ctx context.Context) (err error) {
 		ancestor: func(old, of string) bool { return s.host.ancestor(ctx, old, of) },
 		name:     s.Name, blocked: s.host.blocked(s.out, s.hostBusy), exported: s.rec.Exported,
 		insideBusy: s.insideBusy, hostBusy: s.hostBusy, remotes: s.host.Remotes(),
-		folded: s.host.Config("core.ignorecase") == "true",
+		folded: s.host.Config("core.ignorecase") == "true", only: s.narrowed,
 	}
 	var note string
 	for {
@@ -499,7 +504,7 @@ func (s *run) carryOut(ctx context.Context, j *journal) error {
 	if err := h.dropStashes(ctx, s.dropped); err != nil {
 		return err
 	}
-	if err := statefile.WriteSync(s.path(stateFile), &s.rec); err != nil {
+	if err := s.save(statefile.WriteSync); err != nil {
 		return err
 	}
 	step.Reached("gitsync: base saved")

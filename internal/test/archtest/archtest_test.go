@@ -64,7 +64,7 @@ var allow = map[string][]string{
 	"internal/gituser":                {"internal/gitconfig", "internal/gitguard"},
 	"internal/gitscan":                {"internal/beneath", "internal/gitconfig", "internal/gitguard"},
 	"internal/hostgit":                {"internal/excerpt", "internal/rmtree", "runtime"},
-	"internal/gitsync":                {"internal/beneath", "internal/hostgit", "internal/statefile", "internal/step", "runtime"},
+	"internal/gitsync":                {"internal/beneath", "internal/gitconfig", "internal/hostgit", "internal/statefile", "internal/step", "runtime"},
 	"internal/hostsocket":             {"runtime"},
 	"internal/jobs":                   {"runtime"},
 	"internal/inside":                 {"internal/rawsock", "wire", "wire/client"},
