@@ -208,7 +208,7 @@ func (p *Pair) AsLeft(ctx context.Context) (bool, error) {
 		t = t.only(rec.Base.branch())
 	}
 	for r, at := range t.Refs {
-		if rec.Base.Refs[r] != at {
+		if rec.Base.Refs[r] != at && r != "refs/stash" {
 			return false, nil
 		}
 	}

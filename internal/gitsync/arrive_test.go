@@ -44,7 +44,7 @@ func (w *world) arrive(b *box, host string) Report {
 func TestArrive(t *testing.T) {
 	w := newWorld(t, 0)
 	b, host := w.made(`git init -q -b trunk; echo a >a; git add a; git commit -qm one; git tag v1; git branch side; echo b >>a; git stash -q
-echo c >c; git add c; git config user.name Agent; git config core.fsmonitor /bin/true; git config core.hooksPath /evil; git config alias.x '!touch ran'
+echo c >c; git add c; git config user.name Agent; git config core.editor 'touch ran'; git config core.hooksPath /evil; git config alias.x '!touch ran'
 git remote add origin https://token:x@example.com/x.git; git remote add up git@example.com:x.git; git remote add bad 'ext::sh -c x'; git remote add path /tmp/x
 git config branch.trunk.remote origin; git config branch.trunk.merge refs/heads/trunk; git config branch.side.remote 'ext::sh -c x'
 git update-ref refs/remotes/origin/trunk trunk; printf '#!/bin/sh\ntouch ran\n' >$GIT_DIR/hooks/pre-commit; chmod +x $GIT_DIR/hooks/pre-commit`)
@@ -58,7 +58,7 @@ git update-ref refs/remotes/origin/trunk trunk; printf '#!/bin/sh\ntouch ran\n' 
 		t.Errorf("inside %q, on the host %q, %v", in.out, out.out, out.err)
 	}
 	config := shell(sub, nil, "git config --list --local; ls .git/hooks; git rev-parse origin/trunk").out
-	for _, not := range []string{"fsmonitor", "hookspath", "alias", "ext::", "/tmp/x", "token", "pre-commit", "branch.side", "core.worktree"} {
+	for _, not := range []string{"core.editor", "hookspath", "alias", "ext::", "/tmp/x", "token", "pre-commit", "branch.side", "core.worktree"} {
 		if strings.Contains(config, not) {
 			t.Errorf("the host's configuration has %q: %s", not, config)
 		}
