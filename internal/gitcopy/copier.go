@@ -3,10 +3,8 @@ package gitcopy
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/beneath"
-	"wolffia/internal/statefile"
 )
 
 const (
@@ -58,14 +55,12 @@ func Open(o Options) (*Copier, error) {
 	if c.work, err = beneath.Open(int(o.Dir.Fd()), o.Work, unix.O_RDONLY|unix.O_DIRECTORY, 0); err != nil {
 		return nil, fmt.Errorf("open %s of the private git directories: %w", o.Work, err)
 	}
-	err = statefile.Read(filepath.Join(o.Dir.Name(), o.Hosts), &c.hosts)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	all, err := readHosts(o.Dir, o.Hosts)
+	if err != nil {
 		unix.Close(c.work)
-		return nil, fmt.Errorf("read %s of the private git directories: %w", o.Hosts, err)
+		return nil, err
 	}
-	for range c.hosts {
-		c.open = append(c.open, -1)
-	}
+	c.know(all)
 	return c, nil
 }
 
@@ -91,6 +86,11 @@ func (c *Copier) Changed() {
 func (c *Copier) Objects(n int) (int, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if n >= len(c.hosts) {
+		if all, err := readHosts(c.Dir, c.Hosts); err == nil {
+			c.know(all) // one that the sandbox has made is on the host now
+		}
+	}
 	if n < 0 || n >= len(c.hosts) {
 		return -1, false
 	}
@@ -108,15 +108,19 @@ func (c *Copier) Objects(n int) (int, bool) {
 func (c *Copier) number(dir string) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n := slices.Index(c.hosts, dir); n >= 0 {
-		return n, nil
+	n, all, err := number(c.Dir, c.Hosts, dir, nil)
+	if err == nil {
+		c.know(all)
 	}
-	all := append(slices.Clone(c.hosts), dir)
-	if err := statefile.Write(filepath.Join(c.Dir.Name(), c.Hosts), all); err != nil {
-		return -1, fmt.Errorf("record the host's git directory %s: %w", dir, err)
+	return n, err
+}
+
+// know replaces the list of the host's git directories, which only grows. The caller holds c.mu.
+func (c *Copier) know(all []string) {
+	for len(c.open) < len(all) {
+		c.open = append(c.open, -1)
 	}
-	c.hosts, c.open = all, append(c.open, -1)
-	return len(all) - 1, nil
+	c.hosts = all
 }
 
 // temp returns an unused name in work.

@@ -37,15 +37,19 @@ const name = ".git"
 type Pair struct {
 	// Private is the sandbox's, relative to the store.
 	Private string
-	// Host is the host's, an absolute path; empty: the host has none, since the sandbox has made
-	// the repository.
+	// Host is the host's, an absolute path.
 	Host string
+	// Made is set if the host has no git directory at Host, since the sandbox has made it.
+	Made bool
 	// Place is the working tree, relative to the codebase: "." is the top. Of a bare repository it
 	// is empty.
 	Place string
 	// Linked is set for the git directory of a linked working tree (git-worktree(1)), which shares
-	// the references of another one.
+	// the references of another one, whose Private is Of.
 	Linked bool
+	Of     string
+	// Pointer is set if a file .git at Place has to lead to Host, and the host has nothing there.
+	Pointer bool
 }
 
 // Find returns the pairs of the git directories below store, those of linked working trees first, else sorted by
@@ -152,13 +156,16 @@ func (f *finder) list(dir string, depth int) ([]os.DirEntry, error) {
 func (f *finder) add(dir string) error {
 	private := path.Join(dir, name)
 	host, known := f.hostOf(dir)
-	if !known {
+	switch {
+	case !known:
 		return nil
+	case host == "":
+		if f.is(private, "HEAD", unix.S_IFREG) && f.hasPlace(dir) {
+			f.pairs = append(f.pairs, Pair{Private: private, Host: filepath.Join(f.codebase, private), Place: dir, Made: true})
+		}
+		return nil // what is below arrives when the host has this one
 	}
 	f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: dir})
-	if host == "" {
-		return nil
-	}
 	return f.addBelow(private, host, 0)
 }
 
@@ -183,9 +190,11 @@ func (f *finder) addModules(private, host string, depth int) error {
 		private, host := path.Join(private, e.Name()), filepath.Join(host, e.Name())
 		if !f.is(private, "HEAD", unix.S_IFREG) || !f.is(private, "objects", unix.S_IFDIR) {
 			err = f.addModules(private, host, depth+1)
-		} else if place, known := f.known(private); known && f.isHost(host) {
-			f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: place})
-			err = f.addBelow(private, host, depth+1)
+		} else if place, known := f.known(private); known && (f.isHost(host) || f.hasPlace(place)) {
+			p := Pair{Private: private, Host: host, Place: place, Made: !f.isHost(host), Pointer: f.lacks(place)}
+			if f.pairs = append(f.pairs, p); !p.Made {
+				err = f.addBelow(private, host, depth+1)
+			}
 		}
 		if err != nil {
 			return err
@@ -196,6 +205,7 @@ func (f *finder) addModules(private, host string, depth int) error {
 
 // addWorktrees adds the linked working trees of a git directory that the host has too.
 func (f *finder) addWorktrees(private, host string, depth int) error {
+	of := private
 	private, host = path.Join(private, "worktrees"), filepath.Join(host, "worktrees")
 	entries, err := f.list(private, depth)
 	if err != nil {
@@ -203,8 +213,8 @@ func (f *finder) addWorktrees(private, host string, depth int) error {
 	}
 	for _, e := range entries {
 		private, host := path.Join(private, e.Name()), filepath.Join(host, e.Name())
-		if place, known := f.known(private); known && e.IsDir() && f.isHost(host) {
-			f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: place, Linked: true})
+		if place, known := f.known(private); known && e.IsDir() && (f.isHost(host) || f.hasPlace(place)) {
+			f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: place, Linked: true, Of: of, Made: !f.isHost(host), Pointer: f.lacks(place)})
 		}
 	}
 	return nil
@@ -219,6 +229,31 @@ func (f *finder) is(dir, name string, format uint32) bool {
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == format
+}
+
+// hasPlace reports whether the host has a directory of the codebase, which is there over no link.
+func (f *finder) hasPlace(dir string) bool {
+	if f.host < 0 {
+		return true
+	}
+	fd, err := beneath.Open(f.host, dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	unix.Close(fd)
+	return true
+}
+
+// lacks reports whether the host has a directory of the codebase, and nothing called .git there.
+func (f *finder) lacks(dir string) bool {
+	if f.host < 0 || !f.hasPlace(dir) {
+		return false
+	}
+	fd, err := beneath.Open(f.host, path.Join(dir, name), unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err == nil {
+		unix.Close(fd)
+	}
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // isHost reports whether the host has a git directory at an absolute path. Below the codebase, where the sandbox can move
@@ -325,5 +360,12 @@ func read(dir int, name string) string {
 
 // String returns a pair for a message or a test.
 func (p Pair) String() string {
-	return fmt.Sprintf("%s of %s at %s", p.Private, p.Host, p.Place)
+	made := ""
+	if p.Made {
+		made = ", made inside"
+	}
+	if p.Pointer {
+		made += ", without a file"
+	}
+	return fmt.Sprintf("%s of %s at %s%s", p.Private, p.Host, p.Place, made)
 }
