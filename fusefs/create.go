@@ -291,6 +291,7 @@ func (t *tree) openExisting(in *fuse.CreateIn, e *entry, d openDir, out *fuse.Cr
 		t.Forget(n.id, 1)
 		return errno
 	}
+	t.changedFile(n)
 	out.Size, out.Blocks = 0, 0
 	return 0
 }

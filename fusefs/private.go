@@ -373,6 +373,17 @@ func ofObjects(at string) bool {
 	return false
 }
 
+// freshens reports whether in sets nothing but the times of n, an object of the host's, to the present: git inside does so when it
+// needs an object that is there, and git on the host then does not prune it.
+func (t *tree) freshens(n *node, in *fuse.SetAttrIn) bool {
+	const times = fuse.FATTR_ATIME | fuse.FATTR_MTIME | fuse.FATTR_ATIME_NOW | fuse.FATTR_MTIME_NOW
+	if t.git == nil || !n.isRegular() || in.Valid&times != times || in.Valid&^(times|fuse.FATTR_FH|fuse.FATTR_LOCKOWNER) != 0 {
+		return false
+	}
+	parent, _ := t.table.place(n)
+	return parent != nil && parent.getState().path == inHosts && n.getLevel() == perm.Read
+}
+
 // changedFile is changedGit for a change of the content of n.
 func (t *tree) changedFile(n *node) {
 	if t.git == nil {

@@ -11,9 +11,16 @@ import (
 
 // SetAttr changes mode, size and times. The owner can only be set to what it is.
 func (t *tree) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
-	n, errno := t.allowed(opSetattr, &in.InHeader, in.NodeId)
-	if errno == 0 {
-		errno = t.setAttr(n, in)
+	n := t.table.get(in.NodeId)
+	errno := syscall.ESTALE
+	switch {
+	case n == nil:
+	case t.freshens(n, in):
+		errno = t.utimes(n, in)
+	default:
+		if errno = t.allow(opSetattr, &in.InHeader, n); errno == 0 {
+			errno = t.setAttr(n, in)
+		}
 	}
 	if errno != 0 {
 		return fuse.Status(errno)
@@ -56,6 +63,7 @@ func (t *tree) setAttr(n *node, in *fuse.SetAttrIn) syscall.Errno {
 		if errno := t.truncate(n, int64(size)); errno != 0 {
 			return errno
 		}
+		t.changedFile(n)
 	}
 	return t.utimes(n, in)
 }

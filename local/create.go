@@ -76,6 +76,7 @@ func (s *sandboxes) complete(ctx context.Context, c *statedir.Config) (limits *l
 		return nil, nil, err
 	}
 	c.PrivateGit = hasPrivateGit(c)
+	c.Permissions = gitRules(c, c.Permissions)
 	switch {
 	case backend.Engine:
 		err = completeForEngine(backend, c)

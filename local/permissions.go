@@ -60,8 +60,19 @@ func (s *sandboxes) setPermissions(ctx context.Context, sandboxID string, rules 
 		return err
 	}
 	was := *c
-	c.Permissions = slices.Clone(rules)
+	c.Permissions = slices.Clone(gitRules(c, rules))
 	return untilSettled(ctx, func() (bool, error) { return trySetPermissions(ctx, box, c, &was) })
+}
+
+// gitRules returns rules as they are for a sandbox with the configuration c: they guard each .git that is the host's own there.
+func gitRules(c *statedir.Config, rules []perm.Rule) []perm.Rule {
+	switch {
+	case c.PrivateGit, c.CopyOnWrite:
+		return perm.GitPrivate(rules)
+	case c.CodebasePath != "":
+		return perm.GitInPlace(rules)
+	}
+	return rules
 }
 
 // trySetPermissions records rules and gives them to a running tree server; see change.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -181,11 +182,13 @@ func renew(box *statedir.Box, c *statedir.Config) error {
 	if err != nil {
 		return err
 	}
-	private := hasPrivateGit(c)
-	if !free && private == c.PrivateGit {
+	was, rules := c.PrivateGit, c.Permissions
+	c.PrivateGit = hasPrivateGit(c)
+	c.Permissions = gitRules(c, rules)
+	if !free && was == c.PrivateGit && slices.Equal(rules, c.Permissions) {
 		return nil
 	}
-	c.BoundToCaller, c.PrivateGit = c.BoundToCaller && !free, private
+	c.BoundToCaller = c.BoundToCaller && !free
 	return box.SetConfig(c)
 }
 

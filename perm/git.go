@@ -47,26 +47,51 @@ func spare(rules []Rule, names []string) {
 	}
 }
 
+// inPlace is the rule by which each ".git" that is the host's own is at most Read.
+var inPlace = gitRule(".git", Read)
+
 // GitInPlace returns rules, of a preset that guards git, for a tree in which each ".git" is the host's own: it is at most
 // Read then, unless GitUnguarded says that the user wants it otherwise. Other rules are returned as they are.
 func GitInPlace(rules []Rule) []Rule {
 	guards := func(r Rule) bool { return r.Source == gitSource }
-	limit := gitRule(".git", Read)
-	if !slices.ContainsFunc(rules, guards) || slices.Contains(rules, limit) || GitUnguarded(rules) != "" {
+	if !slices.ContainsFunc(rules, guards) || slices.Contains(rules, inPlace) || GitUnguarded(rules) != "" {
 		return rules
 	}
-	return append(slices.Clip(rules), limit)
+	return append(slices.Clip(rules), inPlace)
+}
+
+// GitPrivate returns rules for a tree in which each ".git" is the sandbox's own: without that of GitInPlace, and with today's rules
+// in the place of those that an earlier version has made about what is in git directories. Others are returned as they are.
+func GitPrivate(rules []Rule) []Rule {
+	const one = "git repository "
+	var dirs []string
+	earlier := false
+	rest := slices.DeleteFunc(slices.Clone(rules), func(r Rule) bool {
+		dir, is := strings.CutPrefix(r.Source, one)
+		if is && !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+		is = is || r.Source == "any git repository"
+		earlier = earlier || is
+		return is || r == inPlace
+	})
+	if earlier {
+		rest = slices.Concat(rest, AnyGitRules(), GitRules(dirs))
+	}
+	return rest
 }
 
 // GitUnguarded returns why rules give a sandbox the host's own git directories, in which it may change what git on the host
 // executes: a preset that does not guard git, or a reveal that names what is called ".git". It is a sentence without
 // its end; "" if rules do not.
 func GitUnguarded(rules []Rule) string {
+	const gives = " gives the sandbox the host's own .git: git on the host executes what it writes there"
 	for _, r := range rules {
-		i := slices.IndexFunc(presets, func(p presetRow) bool { return r.Source == "preset "+p.name })
-		reveals := r.Level == Write && !r.AtMost && r.Priority > PrioritySecret && r.Source != "" && r.namesGit()
-		if i >= 0 && !presets[i].git || reveals {
-			return r.describe() + " gives the sandbox the host's own .git: git on the host executes what it writes there"
+		switch i := slices.IndexFunc(presets, func(p presetRow) bool { return r.Source == "preset "+p.name }); {
+		case i >= 0 && !presets[i].git:
+			return r.Source + gives
+		case r.Level == Write && !r.AtMost && r.Priority > PrioritySecret && r.Source != "" && r.namesGit():
+			return "rule " + r.describe() + gives
 		}
 	}
 	return ""
@@ -75,23 +100,6 @@ func GitUnguarded(rules []Rule) string {
 // namesGit reports whether the pattern of r has ".git" as a component.
 func (r *Rule) namesGit() bool {
 	return slices.ContainsFunc(r.Examples(), func(x Example) bool { return slices.Contains(strings.Split(x.Path, "/"), ".git") })
-}
-
-// RenewGit returns rules without those that an earlier version has made about what is in git directories, but with today's in
-// their place: for a sandbox of that version that has got git directories of its own.
-func RenewGit(rules []Rule) []Rule {
-	var dirs []string
-	rest := slices.DeleteFunc(slices.Clone(rules), func(r Rule) bool {
-		dir, one := strings.CutPrefix(r.Source, "git repository ")
-		if one && !slices.Contains(dirs, dir) {
-			dirs = append(dirs, dir)
-		}
-		return one || r.Source == "any git repository"
-	})
-	if len(rest) == len(rules) {
-		return rules
-	}
-	return slices.Concat(rest, AnyGitRules(), GitRules(dirs))
 }
 
 func gitRule(pattern string, level Level) Rule {

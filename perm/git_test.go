@@ -95,19 +95,19 @@ func TestGitInPlace(t *testing.T) {
 }
 
 // Rules of an earlier version are of use to a sandbox that has got git directories of its own.
-func TestRenewGit(t *testing.T) {
+func TestGitPrivate(t *testing.T) {
 	old := func(pattern, source string) Rule {
 		return Rule{Pattern: pattern, Level: Read, AtMost: true, Priority: PrioritySecret, Source: source}
 	}
 	rules := append(testRules(t, "**=write"), old("*.git", "any git repository"), old("*.git/config", "any git repository"),
 		old("/deploy/config", "git repository deploy"), old("/deploy/hooks", "git repository deploy"))
-	p := mustCompile(t, RenewGit(rules)...)
+	p := mustCompile(t, GitPrivate(rules)...)
 	for name, want := range map[string]Level{".git": Write, ".git/config": Write, "deploy/HEAD": Read, "x.git/config": Read, "a": Write} {
 		if got := p.Level(name, false); got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
-	if today := preset(t, DefaultPreset); !slices.Equal(RenewGit(today), today) {
+	if today := preset(t, DefaultPreset); !slices.Equal(GitPrivate(GitInPlace(today)), today) {
 		t.Error("today's rules are not as they were")
 	}
 }

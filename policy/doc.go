@@ -1,7 +1,7 @@
 // Package policy makes the rules for a codebase. They are those of package perm, from
 // a preset, a policy file and rules by hand, and those that depend on the content of the
-// codebase: which git repositories it has, whose hooks and configuration a sandbox must
-// not change, and which files that look like secrets git tracks.
+// codebase: which bare git repositories it has, what the configuration of its repositories
+// names in the working tree, and which files that look like secrets git tracks.
 //
 //	p, err := policy.For(ctx, "/home/ann/project", nil) // the default preset
 //	box, err := rt.Create(ctx, &runtime.SandboxConfig{CodebasePath: "/home/ann/project", Permissions: p.Rules})
@@ -23,20 +23,11 @@
 //
 // A file that a secret pattern of the preset hides and that git tracks would look
 // deleted inside, and the next commit there would record that. So it is not hidden. If
-// git's objects hold the bytes that are on the disk, hiding protects nothing, and the
+// git tracks the very bytes that are on the disk, hiding protects nothing, and the
 // file has the level that it would have without the secret patterns. Otherwise it is at
 // most [perm.View]: it exists, and its content cannot be read. Rules by hand, in a file
 // or in Options, keep their effect.
 //
-// Git's index lists what git tracks, and a sandbox can write it. So For believes an
-// entry in three cases only:
-//
-//   - no rules were made before for a directory that the index is in, so no
-//     sandbox could write it;
-//   - the file was believed to be tracked before, as recorded in the state directory,
-//     and is still in the index;
-//   - the index has the file's inode number, size, and times of change, to the
-//     nanosecond. Git writes them when it has read the file; a sandbox cannot see them.
-//
-// A file whose entry is not believed stays hidden, and is among Policy.Findings.
+// Git's index on the host lists what git tracks. No sandbox writes it: each .git inside
+// is the sandbox's own.
 package policy

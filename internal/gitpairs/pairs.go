@@ -57,10 +57,6 @@ type Pair struct {
 // The store may be missing. What changes meanwhile may be left out. ErrInvalid: there is too much in the store.
 func Find(store, codebase, mountPoint string) ([]Pair, error) {
 	f := &finder{codebase: codebase, mountPoint: mountPoint, places: map[string]string{}}
-	f.known = func(private string) (place string, ok bool) {
-		place, ok = f.places[private]
-		return place, ok
-	}
 	for _, open := range []struct {
 		path string
 		fd   *int
@@ -97,14 +93,12 @@ func Find(store, codebase, mountPoint string) ([]Pair, error) {
 
 // A finder is one Find.
 type finder struct {
-	store, host          int // descriptors; host is -1 if the host's side is not asked for
+	store, host          int // descriptors
 	codebase, mountPoint string
 	entries              int
 	dirs                 []string          // directories that have a git directory in the store
 	places               map[string]string // the working tree of a git directory to which a file in the store leads
-	// known returns the working tree of a git directory of the store, by places; ok is false for one that has none.
-	known func(private string) (place string, ok bool)
-	pairs []Pair
+	pairs                []Pair
 }
 
 // walk finds git directories, and files that lead to one, in a directory of the store and below it.
@@ -190,7 +184,7 @@ func (f *finder) addModules(private, host string, depth int) error {
 		private, host := path.Join(private, e.Name()), filepath.Join(host, e.Name())
 		if !f.is(private, "HEAD", unix.S_IFREG) || !f.is(private, "objects", unix.S_IFDIR) {
 			err = f.addModules(private, host, depth+1)
-		} else if place, known := f.known(private); known && (f.isHost(host) || f.hasPlace(place)) {
+		} else if place, known := f.places[private]; known && (f.isHost(host) || f.hasPlace(place)) {
 			p := Pair{Private: private, Host: host, Place: place, Made: !f.isHost(host), Pointer: f.lacks(place)}
 			if f.pairs = append(f.pairs, p); !p.Made {
 				err = f.addBelow(private, host, depth+1)
@@ -213,7 +207,7 @@ func (f *finder) addWorktrees(private, host string, depth int) error {
 	}
 	for _, e := range entries {
 		private, host := path.Join(private, e.Name()), filepath.Join(host, e.Name())
-		if place, known := f.known(private); known && e.IsDir() && (f.isHost(host) || f.hasPlace(place)) {
+		if place, known := f.places[private]; known && e.IsDir() && (f.isHost(host) || f.hasPlace(place)) {
 			f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: place, Linked: true, Of: of, Made: !f.isHost(host), Pointer: f.lacks(place)})
 		}
 	}
@@ -233,9 +227,6 @@ func (f *finder) is(dir, name string, format uint32) bool {
 
 // hasPlace reports whether the host has a directory of the codebase, which is there over no link.
 func (f *finder) hasPlace(dir string) bool {
-	if f.host < 0 {
-		return true
-	}
 	fd, err := beneath.Open(f.host, dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return false
@@ -246,7 +237,7 @@ func (f *finder) hasPlace(dir string) bool {
 
 // lacks reports whether the host has a directory of the codebase, and nothing called .git there.
 func (f *finder) lacks(dir string) bool {
-	if f.host < 0 || !f.hasPlace(dir) {
+	if !f.hasPlace(dir) {
 		return false
 	}
 	fd, err := beneath.Open(f.host, path.Join(dir, name), unix.O_PATH|unix.O_NOFOLLOW, 0)
@@ -259,9 +250,6 @@ func (f *finder) lacks(dir string) bool {
 // isHost reports whether the host has a git directory at an absolute path. Below the codebase, where the sandbox can move
 // directories, no link leads there.
 func (f *finder) isHost(dir string) bool {
-	if f.host < 0 {
-		return true
-	}
 	rel, below := f.below(dir)
 	if !below {
 		info, err := os.Stat(filepath.Join(dir, "HEAD"))

@@ -44,19 +44,19 @@ func (h *host) treeOf(ctx context.Context, commit string) (string, error) {
 	return o.Name, nil
 }
 
-// checkTrees checks what the commit now adds to a working tree of the commit was. The error is a blockedError if it
+// checkTrees checks what the tree now adds to a working tree of the tree was. The error is a blockedError if it
 // must not be there.
 func (h *host) checkTrees(ctx context.Context, was, now string) error {
-	objects, err := h.ask(ctx)
-	if err != nil {
-		return err
-	}
 	from, to := was, now
+	if to == "" || to == from || to == h.emptyTree() {
+		return nil
+	}
 	if from == h.emptyTree() {
 		from = ""
 	}
-	if to == h.emptyTree() {
-		return nil
+	objects, err := h.ask(ctx)
+	if err != nil {
+		return err
 	}
 	c := compare(func(name string) (hostgit.Object, error) { return objects.Get(name, maxTree) }, h.pair.mostNames())
 	if _, err := c.added(from, to, "", 0); err != nil {
@@ -121,11 +121,7 @@ func (h *host) fit(ctx context.Context, was, now, tree string) (id fileID, made 
 	if err != nil {
 		return fileID{}, false, err
 	}
-	if from != to || tree != "" {
-		target := to
-		if tree != "" {
-			target = tree
-		}
+	for _, target := range []string{to, tree} {
 		if err := h.checkTrees(ctx, from, target); err != nil {
 			return fileID{}, false, err
 		}
@@ -208,7 +204,7 @@ func copyIndex(from, to string) ([]unix.Timespec, error) {
 // lockIndex takes the lock with which git changes its index. The lock has its text from the beginning: after a kill
 // it can be told from git's own.
 func (h *host) lockIndex(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	ctx, cancel := context.WithTimeout(ctx, h.pair.patience(lockWait))
 	defer cancel()
 	lock, text := h.file("index.lock"), h.fitted()+".text"
 	if err := os.WriteFile(text, []byte(h.lockText()), 0o644); err != nil {

@@ -7,12 +7,23 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"wolffia/internal/hostgit"
 )
 
 // maxTables bounds the bytes of what git inside prints of references and what is staged.
 const maxTables = 64 << 20
+
+// maxTablesTime bounds the time that git inside takes for them.
+const maxTablesTime = 20 * time.Second
+
+func (p *Pair) tablesLimit() time.Duration {
+	if p.time > 0 {
+		return p.time
+	}
+	return maxTablesTime
+}
 
 // preface makes git inside quiet. Hooks and monitors there are the sandbox's own, but would take time.
 const preface = `set -u
@@ -37,6 +48,7 @@ type inside struct {
 	table
 	stashes []stash
 	staged  string // identifies what is staged
+	late    bool   // that it could not be found out in time
 }
 
 // errTooMuch is the error of a program inside that prints more than a sync reads.
@@ -44,7 +56,7 @@ var errTooMuch = errors.New("more than a sync reads")
 
 // A bounded keeps that many bytes, and fails after that.
 type bounded struct {
-	bytes.Buffer
+	kept bytes.Buffer // not embedded: its ReadFrom has no bound
 	left int
 }
 
@@ -52,7 +64,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	if b.left -= len(p); b.left < 0 {
 		return 0, errTooMuch
 	}
-	return b.Buffer.Write(p)
+	return b.kept.Write(p)
 }
 
 // shell runs a script inside, and returns what it prints.
@@ -62,7 +74,7 @@ func (p *Pair) shell(ctx context.Context, in io.Reader, script string, args ...s
 	if b.left < 0 {
 		return nil, status, fmt.Errorf("what git inside prints is %w (%d bytes)", errTooMuch, maxTables)
 	}
-	return b.Bytes(), status, err
+	return b.kept.Bytes(), status, err
 }
 
 func flag(is bool) string {
@@ -74,43 +86,57 @@ func flag(is bool) string {
 
 // inside asks git inside for its tables.
 func (p *Pair) inside(ctx context.Context, private tree, emptyTree string) (inside, error) {
-	out, status, err := p.shell(ctx, nil, tablesScript, emptyTree, flag(private.has("logs/refs/stash")), flag(p.Worktree != "" && private.has("index")))
+	short, cancel := context.WithTimeout(ctx, p.tablesLimit())
+	defer cancel()
+	out, status, err := p.shell(short, nil, tablesScript, emptyTree, flag(private.has("logs/refs/stash")), flag(p.Worktree != "" && private.has("index")))
+	if short.Err() != nil && ctx.Err() == nil {
+		// A tree inside may stand for more names than git can compare. The rest is known.
+		if got, _, err := parseInside(out, len(emptyTree)); err == nil {
+			got.staged, got.late = unmerged, true
+			return got, nil
+		}
+		return inside{}, fmt.Errorf("git inside takes more than %v in %s: wolffia shell %s, and git status there, says more", p.tablesLimit(), p.Dir, p.Name)
+	}
 	if err != nil {
 		return inside{}, err
 	}
 	if status != 0 {
 		return inside{}, fmt.Errorf("git inside fails in %s (status %d): wolffia shell %s, and git status there, says more", p.Dir, status, p.Name)
 	}
-	return parseInside(out, len(emptyTree))
+	got, staged, err := parseInside(out, len(emptyTree))
+	if err == nil {
+		got.staged, err = stagedSet(staged)
+	}
+	return got, err
 }
 
-// parseInside parses what tablesScript prints. Object names must have that many characters.
-func parseInside(out []byte, size int) (got inside, err error) {
+// parseInside parses what tablesScript prints, but for what is staged. Object names must have that many characters.
+func parseInside(out []byte, size int) (got inside, staged []byte, err error) {
 	head, rest, _ := bytes.Cut(out, []byte("\n"))
 	if got.Head, err = parseHead(head); err != nil {
-		return got, fmt.Errorf("inside, %w", err)
+		return got, nil, fmt.Errorf("inside, %w", err)
 	}
 	refs, rest, is := section(rest)
 	if !is {
-		return got, errors.New("git inside has printed a part of its references")
+		return got, nil, errors.New("git inside has printed a part of its references")
 	}
 	if got.Refs, err = parseRefs(refs); err != nil {
-		return got, fmt.Errorf("inside, %w", err)
+		return got, nil, fmt.Errorf("inside, %w", err)
 	}
 	if len(got.Refs) > maxRefs {
-		return got, fmt.Errorf("inside are more than %d references", maxRefs)
+		return got, nil, fmt.Errorf("inside are more than %d references", maxRefs)
 	}
 	for r, at := range got.Refs {
 		if len(at) != size {
-			return got, fmt.Errorf("inside, %.100q is at an object of another format", r)
+			return got, nil, fmt.Errorf("inside, %.100q is at an object of another format", r)
 		}
 	}
 	if got.branch() == "" && len(got.Head) != size {
-		return got, errors.New("inside, HEAD is at an object of another format")
+		return got, nil, errors.New("inside, HEAD is at an object of another format")
 	}
 	list, rest, is := section(rest)
 	if !is {
-		return got, errors.New("git inside has printed a part of its stashes")
+		return got, nil, errors.New("git inside has printed a part of its stashes")
 	}
 	for line := range bytes.Lines(list) {
 		at, said, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), " ")
@@ -118,8 +144,7 @@ func parseInside(out []byte, size int) (got inside, err error) {
 			got.stashes = append(got.stashes, stash{at, hostgit.Printable(said[:min(len(said), 200)])})
 		}
 	}
-	got.staged, err = stagedSet(rest)
-	return got, err
+	return got, rest, nil
 }
 
 // section returns the lines before one with a point alone.

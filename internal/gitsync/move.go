@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"wolffia/internal/statefile"
-	"wolffia/internal/step"
 )
 
 // move moves the host's references in one transaction, then HEAD and the index, and deletes references at last: HEAD
@@ -48,7 +47,7 @@ func (s *run) move(ctx context.Context, j *journal, locks bool) error {
 		s.held = append(s.held, held...)
 		return err
 	}
-	step.Reached("gitsync: refs")
+	s.reached("refs")
 	if err := h.finish(ctx, j, last); err != nil {
 		// The references have moved: the next sync repairs the rest.
 		return keptError{err}
@@ -96,14 +95,15 @@ func (h *host) finish(ctx context.Context, j *journal, last []move) error {
 			return err
 		}
 	}
-	step.Reached("gitsync: head")
+	h.pair.reached("head")
 	if j.Index {
 		if err := os.Rename(h.fitted(), h.file("index")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	step.Reached("gitsync: index")
+	h.pair.reached("index")
 	h.unlockIndex()
+	h.pair.reached("unlocked")
 	return h.updateRef(ctx, nil, last)
 }
 
@@ -127,6 +127,7 @@ func (s *run) locked(ctx context.Context, j *journal, locks bool) error {
 	if err != nil {
 		return err
 	}
+	s.reached("locked")
 	if head != j.HeadOld || j.Index && idOf(s.host.file("index")) != j.IndexID {
 		return errAgain
 	}
@@ -242,6 +243,20 @@ func (h *host) repair(ctx context.Context) error {
 		return err
 	}
 	return h.pair.drop(journalFile)
+}
+
+// files returns the files of the common directory that the moves have written.
+func (j *journal) files() (names []string) {
+	for _, m := range j.Moves {
+		names = append(names, m.Ref)
+	}
+	if len(j.Removed) > 0 {
+		names = append(names, "packed-refs")
+	}
+	if j.HeadNew != "" {
+		names = append(names, "HEAD")
+	}
+	return names
 }
 
 // begun reports whether the moves have begun: the transaction moves all references or none.

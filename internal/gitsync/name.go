@@ -141,6 +141,9 @@ func (s *space) remove(ref string) {
 // clash returns the reason why a new reference cannot be beside those that exist, or "": one of another kind has its
 // short name, and git would take the one for the other; or a file is in the place of a directory, or the other way.
 func (s *space) clash(ref string) string {
+	if why := s.placed(ref); why != "" {
+		return why
+	}
 	name := short(ref)
 	for _, k := range []string{heads, tags, remotes} {
 		other, is := s.names[s.key(k+name)]
@@ -148,7 +151,7 @@ func (s *space) clash(ref string) string {
 			return other + " has the same short name"
 		}
 	}
-	return s.placed(ref)
+	return ""
 }
 
 // placed returns the reason why a new reference has no place in a directory of references, or "".

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 )
 
 // ErrBusy is the error of a sync that changed nothing because git, or another sync, is at work
@@ -57,6 +58,9 @@ type Pair struct {
 	// Limits of tests; 0 is the product's.
 	names int
 	bytes int64
+	time  time.Duration
+	wait  time.Duration
+	at    func(failpoint string)
 }
 
 func (p *Pair) mostNames() int {

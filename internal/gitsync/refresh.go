@@ -280,7 +280,7 @@ func (h *host) wholeIndex(ctx context.Context) (io.ReadCloser, error) {
 			return nil, err
 		}
 		if times != nil {
-			if _, err := h.git(ctx, []string{"GIT_INDEX_FILE=" + index}, "update-index", "--no-split-index", "--force-write-index"); err != nil {
+			if _, err := h.git(ctx, []string{"GIT_INDEX_FILE=" + index}, "update-index", "--no-split-index"); err != nil {
 				return nil, err
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"wolffia/internal/statefile"
+	"wolffia/internal/step"
 )
 
 // Files of the directory State.
@@ -50,6 +51,14 @@ type fileID struct {
 	Inode uint64 `json:"inode"`
 	Size  int64  `json:"size"`
 	Time  int64  `json:"time"`
+}
+
+// reached marks a failpoint: a kill there is repaired by the next sync.
+func (p *Pair) reached(name string) {
+	step.Reached("gitsync: " + name)
+	if p.at != nil {
+		p.at(name)
+	}
 }
 
 func (p *Pair) path(name string) string { return filepath.Join(p.State, name) }

@@ -7,13 +7,13 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/hostgit"
 	"wolffia/internal/statefile"
-	"wolffia/internal/step"
 )
 
 const (
@@ -73,7 +73,7 @@ func (p *Pair) lock(ctx context.Context, private tree) (h *host, release func(),
 	if err != nil {
 		return nil, nil, err
 	}
-	wait, cancel := context.WithTimeout(ctx, otherWait)
+	wait, cancel := context.WithTimeout(ctx, p.patience(otherWait))
 	defer cancel()
 	for {
 		if err = unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
@@ -87,6 +87,14 @@ func (p *Pair) lock(ctx context.Context, private tree) (h *host, release func(),
 			return nil, nil, fmt.Errorf("another sync of %s is at work: %w", h.Common(), ErrBusy)
 		}
 	}
+}
+
+// patience is how long a sync waits; tests have less of it.
+func (p *Pair) patience(d time.Duration) time.Duration {
+	if p.wait > 0 {
+		return p.wait
+	}
+	return d
 }
 
 // interrupted reports whether a killed sync has left a journal.
@@ -145,11 +153,11 @@ func (s *run) once(ctx context.Context) (Report, error) {
 	if err := s.read(ctx); err != nil {
 		return s.report(), err
 	}
-	step.Reached("gitsync: before objects")
+	s.reached("before objects")
 	if err := s.objects(ctx); err != nil {
 		return s.report(), err
 	}
-	step.Reached("gitsync: objects")
+	s.reached("objects")
 	if err := s.decide(ctx); err != nil {
 		return s.report(), err
 	}
@@ -167,12 +175,21 @@ func (s *run) once(ctx context.Context) (Report, error) {
 }
 
 func (s *run) report() Report {
-	return Report{Moved: s.moved, Said: slices.Concat(s.said, s.stays), Pending: s.pending}
+	r := Report{Moved: s.moved, Said: slices.Concat(s.said, s.stays), Pending: oneLine(s.pending)}
+	for n, line := range r.Said {
+		r.Said[n] = oneLine(line)
+	}
+	return r
+}
+
+// oneLine returns text that may have names of the sandbox as it can be printed.
+func oneLine(text string) string {
+	return strings.ReplaceAll(hostgit.Printable(text), "\n", " ")
 }
 
 // quiet waits until git has no lock on either side, and returns the stamps of both.
 func (s *run) quiet(ctx context.Context) (host, in stamp, taken time.Time, err error) {
-	ctx, cancel := context.WithTimeout(ctx, quietWait)
+	ctx, cancel := context.WithTimeout(ctx, s.patience(quietWait))
 	defer cancel()
 	for {
 		taken = time.Now()
@@ -206,6 +223,9 @@ func (s *run) read(ctx context.Context) (err error) {
 	}
 	if s.in, err = s.inside(ctx, s.private, s.host.emptyTree()); err != nil {
 		return err
+	}
+	if s.in.late {
+		s.stays = append(s.stays, "what is staged inside stays there: git takes too long to compare it")
 	}
 	s.all = maps.Clone(s.in.Refs)
 	if s.out, err = s.host.table(ctx); err != nil {
@@ -486,7 +506,7 @@ func (s *run) carryOut(ctx context.Context, j *journal) error {
 	if err := statefile.WriteSync(s.path(journalFile), j); err != nil {
 		return err
 	}
-	step.Reached("gitsync: journal")
+	s.reached("journal")
 	locks := j.Index || j.HeadNew != "" || s.was != s.will
 	err := s.move(ctx, j, locks)
 	if _, begun := errors.AsType[keptError](err); begun {
@@ -504,10 +524,14 @@ func (s *run) carryOut(ctx context.Context, j *journal) error {
 	if err := h.dropStashes(ctx, s.dropped); err != nil {
 		return err
 	}
-	if err := s.save(statefile.WriteSync); err != nil {
+	if err := h.SyncRefs(j.files()); err != nil {
 		return err
 	}
-	step.Reached("gitsync: base saved")
+	// Without its time on the disk: after a crash of the machine both sides are found to be equal.
+	if err := s.save(statefile.Write); err != nil {
+		return err
+	}
+	s.reached("base saved")
 	if len(s.held) > 0 {
 		if err := h.updateRef(ctx, nil, s.held); err != nil {
 			return err

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"wolffia/internal/hostgit"
-	"wolffia/internal/step"
 )
 
 // maxAlone is how many objects are tried one by one if they are refused together.
@@ -57,7 +56,7 @@ func (h *host) take(ctx context.Context, tips []string, t table) (held []move, b
 			refs = append(refs, hostgit.Ref{Name: h.ref(next), At: tip})
 		}
 		err := h.Receive(ctx, refs, func(ctx context.Context, w io.Writer) error { return h.pair.pack(ctx, tips, have, w) }, h.pair.bytes)
-		step.Reached("gitsync: pack sent")
+		h.pair.reached("pack sent")
 		for _, r := range refs {
 			if err == nil {
 				held = append(held, move{Ref: r.Name, Old: r.At})

@@ -39,7 +39,7 @@ git checkout -q main; echo c3 >src/d; git add -A; git commit -qm c3`
 
 // A world is a repository of the host, and sandboxes that share its working tree.
 type world struct {
-	t     *testing.T
+	t     testing.TB
 	root  string
 	repo  string // the working tree
 	boxes []*box
@@ -84,6 +84,11 @@ func shell(dir string, env []string, script string) result {
 func newWorld(t *testing.T, boxes int) *world {
 	t.Helper()
 	t.Parallel()
+	return makeWorld(t, boxes)
+}
+
+func makeWorld(t testing.TB, boxes int) *world {
+	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("no git: install it, such as with apt-get install git")
 	}
@@ -128,7 +133,7 @@ func (w *world) only(name, gitDir string) {
 }
 
 // pin copies a git directory as the tree server does.
-func pin(t *testing.T, gitDir, private string) {
+func pin(t testing.TB, gitDir, private string) {
 	t.Helper()
 	common := gitDir
 	if b, err := os.ReadFile(filepath.Join(gitDir, "commondir")); err == nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"wolffia/internal/excerpt"
 	"wolffia/runtime"
@@ -79,6 +82,8 @@ func OpenDir(ctx context.Context, path, empty string) (*Dir, error) {
 		key, value, _ := strings.Cut(entry, "\n")
 		d.config = append(d.config, setting{key, value})
 	}
+	// References are written to the disk by SyncRefs, while no lock of git is held.
+	d.safe = append(d.safe, "-c", "core.fsync="+strings.TrimPrefix(d.Config("core.fsync")+",-reference", ","))
 	return d, nil
 }
 
@@ -108,6 +113,33 @@ func (d *Dir) Remotes() map[string]bool {
 		}
 	}
 	return names
+}
+
+// maxSynced is how many files SyncRefs writes to the disk one by one.
+const maxSynced = 20
+
+// SyncRefs writes references that were moved, HEAD and packed-refs to the disk (fsync(2)): git with this Dir does not.
+func (d *Dir) SyncRefs(moved []string) error {
+	if len(moved) > maxSynced {
+		f, err := os.Open(d.common)
+		if err != nil {
+			return err
+		}
+		return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
+	}
+	for _, name := range moved {
+		f, err := os.OpenFile(filepath.Join(d.common, name), os.O_RDONLY|unix.O_NOFOLLOW, 0)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EISDIR) {
+			continue // it is packed, or has gone
+		}
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A Command is one run of git.

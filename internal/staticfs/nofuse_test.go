@@ -53,7 +53,7 @@ func TestWithoutFuse(t *testing.T) {
 		says  string // a part of standard error; empty: there is nothing
 	}{
 		"auto":               {"", "", "--filter static masks"},
-		"auto with all":      {"--preset full-access", "textsecretwritten\n", ""},
+		"auto with all":      {"--preset full-access", "textsecretwritten\n", "the host's own .git"},
 		"auto with a limit":  {"--preset full-access --disk 1g", "", "cannot be enforced without FUSE"},
 		"fuse":               {"--filter fuse --preset full-access", "", "is not the device of FUSE"},
 		"static":             {"--filter static", "text", "1 hidden, 1 read-only, among them git's own files (1)"},
@@ -61,7 +61,7 @@ func TestWithoutFuse(t *testing.T) {
 		"static with all":    {"--filter static --preset full-access", "textsecretwritten\n", "0 hidden"},
 		"static with disk":   {"--filter static --disk 1g", "", "cannot enforce a limit of disk"},
 		"none":               {"--filter none", "", "(\".env=none\" of preset agent-safe), and nothing would enforce them"},
-		"none with all":      {"--filter none --preset full-access", "textsecretwritten\n", ""},
+		"none with all":      {"--filter none --preset full-access", "textsecretwritten\n", "the host's own .git"},
 		"another":            {"--filter some", "", `filter "some": it can be fuse, static or none`},
 	} {
 		args := append(append([]string{"run"}, strings.Fields(test.flags)...), "--codebase", code, "--", "sh", "-c", script)

@@ -60,7 +60,7 @@ var allow = map[string][]string{
 	"internal/rootfs":                 {"runtime", "runtime/launch", "perm", "internal/boot", "internal/rmtree", "internal/seccomp", "internal/statedir", "internal/staticfs"},
 	"internal/staticfs":               {"runtime", "perm", "internal/beneath"},
 	"internal/filecall":               {"internal/archive"},
-	"internal/gitguard":               {"internal/gitconfig", "perm"},
+	"internal/gitguard":               {"internal/gitconfig"},
 	"internal/gituser":                {"internal/gitconfig", "internal/gitguard"},
 	"internal/gitscan":                {"internal/beneath", "internal/gitconfig", "internal/gitguard"},
 	"internal/hostgit":                {"internal/excerpt", "internal/rmtree", "runtime"},

@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 // limit is a guard against a hang.
 const limit = 3 * time.Minute
 
-// look shows all that git on the host knows of the repositories below the current
-// directory, without object names that no reference leads to.
+// look shows all that git knows of the repositories below the current directory, without object names that no reference
+// leads to; with private set also what a sandbox keeps for itself.
 const look = `
 for git in $(find . -name .git -prune | sort); do
 	cd "${git%/.git}"
@@ -37,10 +37,8 @@ for git in $(find . -name .git -prune | sort); do
 	git for-each-ref
 	git log --all --format='%H %T %P|%an|%ae|%ad|%cn|%ce|%cd|%B'
 	git ls-files -s
-	git reflog --format='%H %gs|%gn'
-	git stash list
-	git worktree list --porcelain
-	git config --local --list | sort
+	git stash list --format=%gs
+	[ -z "$private" ] || { git reflog --format='%H %gs|%gn'; git worktree list --porcelain; git config --local --list | sort; }
 	git fsck --strict --no-dangling
 	cd "$OLDPWD"
 done 2>&1
@@ -177,7 +175,7 @@ func compare(t *testing.T, backend string, scenarios []Scenario, copied bool) {
 				}
 				h.says(t, with, wolffia, add...)
 			}
-			var left [2]string
+			var left, arrived [2]string
 			for i, side := range sides {
 				script := s.Script
 				if i == 1 && s.Again != "" {
@@ -196,19 +194,21 @@ func compare(t *testing.T, backend string, scenarios []Scenario, copied bool) {
 					}
 					said = strings.Replace(said, s.Hidden, "", 1)
 				}
-				seen := ""
-				if i == 1 && copied {
-					seen = h.says(t, with, wolffia, "exec", "--cwd", s.Name, box, "--", "sh", "-c", look)
+				where, seen := filepath.Join(side.dir, s.Name), ""
+				if i == 1 {
+					seen = h.says(t, with, wolffia, "exec", "--cwd", s.Name, box, "--", "sh", "-c", "private=1\n"+look)
 				} else {
-					seen = h.says(t, filepath.Join(side.dir, s.Name), "sh", "-c", look)
+					seen = h.says(t, where, "sh", "-c", "private=1\n"+look)
 				}
-				if copied { // the rules hide it
-					seen = hiddenLine.ReplaceAllString(seen, "")
-				}
+				seen = hiddenLine.ReplaceAllString(seen, "") // the rules hide it
 				left[i] = strings.ReplaceAll(said+"\n"+seen, side.dir, "DIR")
+				arrived[i] = strings.ReplaceAll(h.says(t, where, "sh", "-c", "private=\n"+look), side.dir, "DIR")
 			}
 			if diff := cmp.Diff(left[0], left[1]); diff != "" {
-				t.Errorf("-without +with:\n%s", diff)
+				t.Errorf("inside: -without +with:\n%s", diff)
+			}
+			if diff := cmp.Diff(arrived[0], arrived[1]); diff != "" && !copied {
+				t.Errorf("on the host: -without +with:\n%s", diff)
 			}
 		})
 	}

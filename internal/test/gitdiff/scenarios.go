@@ -132,14 +132,6 @@ git -c sequence.editor="sed -i 1d" rebase -q -i v1; git log --oneline`},
 		Refused: []string{"error: unable to create file .env: Permission denied", "denied by the rules: create CheckoutSecrets/repo/.env", "--reveal '/CheckoutSecrets/repo/.env=write'"},
 		Reveal:  []string{".env", "server.key"}, Again: `git restore .; git status --porcelain; cat .env`,
 	},
-	{
-		Name: "RemoteRename", Script: `git remote add a ../lib; git fetch -q a; git remote rename a b 2>&1; git branch -r`,
-		Refused: []string{"error: Could not rename config section 'remote.a' to 'remote.b'", "remote.b.fetch cannot be set to", "--reveal '/RemoteRename/repo/.git/config=write'"},
-		Reveal:  []string{".git/config"}, Again: `git remote rename a b 2>&1; git branch -r`,
-	},
-	{
-		Name: "SubmoduleDeinit", Script: `git -c protocol.file.allow=always submodule --quiet add ../lib sub; commit 10 -m sub; git submodule --quiet deinit -f sub; git submodule status; [ -z "$(git config submodule.sub.url)" ]`,
-		Refused: []string{"error: could not write config file .git/config: Permission denied", "submodule.sub.url cannot be changed or removed inside", "--reveal '/SubmoduleDeinit/repo/.git/config=write'"},
-		Reveal:  []string{".git/config"}, Again: `git submodule --quiet deinit -f sub 2>/dev/null; git submodule status`,
-	},
+	{Name: "RemoteRename", Script: `git remote add a ../lib; git fetch -q a; git remote rename a b 2>&1; git branch -r`},
+	{Name: "SubmoduleDeinit", Script: `git -c protocol.file.allow=always submodule --quiet add ../lib sub; commit 10 -m sub; git submodule --quiet deinit -f sub; git submodule status; [ -z "$(git config submodule.sub.url)" ]`},
 }
