@@ -155,12 +155,12 @@ k=0; while [ $k -lt 510 ]; do t=$(printf '040000 tree %s\td\n' $t | git mktree);
 		}
 		for what, script := range map[string]string{
 			"endless":       "yes refs/heads/main",
-			"names":         "printf 'refs/heads/main\\n%040d refs/heads/a\\000b \\n.\\n.\\n' 1",
-			"format":        "printf 'refs/heads/main\\n%064d refs/heads/a \\n.\\n.\\n' 1",
-			"option":        "printf -- '--upload-pack=x\\n.\\n.\\n'",
-			"head":          "printf 'refs/heads/main lock\\n.\\n.\\n'",
-			"half":          "printf 'refs/heads/main\\n'",
-			"other objects": "printf 'refs/heads/main\\n%040d refs/heads/a \\n.\\n.\\n' 1",
+			"names":         "printf '\\nrefs/heads/main\\n%040d refs/heads/a\\000b \\n.\\n.\\n' 1",
+			"format":        "printf '\\nrefs/heads/main\\n%064d refs/heads/a \\n.\\n.\\n' 1",
+			"option":        "printf -- '\\n--upload-pack=x\\n.\\n.\\n'",
+			"head":          "printf '\\nrefs/heads/main lock\\n.\\n.\\n'",
+			"half":          "printf '\\nrefs/heads/main\\n'",
+			"other objects": "printf '\\nrefs/heads/main\\n%040d refs/heads/a \\n.\\n.\\n' 1",
 		} {
 			if err := os.WriteFile(filepath.Join(fake, "sh"), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
 				w.t.Fatal(err)

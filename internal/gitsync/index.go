@@ -130,7 +130,15 @@ func (h *host) fit(ctx context.Context, was, now, tree string) (id fileID, made 
 	if from == to && tree == "" || h.pair.Worktree == "" {
 		return id, false, nil
 	}
-	times, err := copyIndex(h.file("index"), h.fitted())
+	index, err := h.openIndex()
+	if err != nil {
+		return id, false, err
+	}
+	var times []unix.Timespec
+	if index != nil {
+		times, err = copyIndex(index, h.fitted())
+		_ = index.Close()
+	}
 	if err != nil {
 		return id, false, err
 	}
@@ -173,16 +181,20 @@ func inTheWay(err error) string {
 	return said
 }
 
-// copyIndex copies an index, and returns its times; nil: there is none.
-func copyIndex(from, to string) ([]unix.Timespec, error) {
-	src, err := os.OpenFile(from, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+// openIndex opens the host's index; nil: it has none. git replaces it as a whole: what was opened stays as it is.
+func (h *host) openIndex() (*os.File, error) {
+	f, err := os.OpenFile(h.file("index"), os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
+	return f, err
+}
+
+// copyIndex copies an index, and returns its times.
+func copyIndex(src *os.File, to string) ([]unix.Timespec, error) {
+	if _, err := src.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
-	defer src.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(int(src.Fd()), &st); err != nil {
 		return nil, err

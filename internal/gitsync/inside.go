@@ -31,9 +31,12 @@ export GIT_OPTIONAL_LOCKS=0 GIT_NO_REPLACE_OBJECTS=1 LC_ALL=C
 g() { git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c log.showSignature=false -c core.quotePath=false "$@"; }
 `
 
-// tablesScript prints HEAD, references, stashes and what is staged. $1 is the empty tree; $2 is 1 if the repository
-// has stashes, and $3 if it has an index.
-const tablesScript = preface + `h=$(g symbolic-ref -q HEAD) || h=$(g rev-parse -q --verify HEAD) || exit 20
+// tablesScript prints which index it is, HEAD, references, stashes and what is staged. $1 is the empty tree; $2 is 1 if
+// the repository has stashes, and $3 if it has an index.
+const tablesScript = preface + `i=
+[ "$3" = 0 ] || i=$(g rev-parse --git-path index)
+ls -iln "$i" 2>/dev/null || echo
+h=$(g symbolic-ref -q HEAD) || h=$(g rev-parse -q --verify HEAD) || exit 20
 printf '%s\n' "$h"
 g for-each-ref '` + refFormat + `' || exit 21
 echo .
@@ -47,6 +50,7 @@ g diff-index --cached --raw -z --no-renames --no-abbrev --ignore-submodules=none
 type inside struct {
 	table
 	stashes []stash
+	index   string // identifies the version of the index
 	staged  string // identifies what is staged
 	late    bool   // that it could not be found out in time
 }
@@ -112,7 +116,9 @@ func (p *Pair) inside(ctx context.Context, private tree, emptyTree string) (insi
 
 // parseInside parses what tablesScript prints, but for what is staged. Object names must have that many characters.
 func parseInside(out []byte, size int) (got inside, staged []byte, err error) {
-	head, rest, _ := bytes.Cut(out, []byte("\n"))
+	index, rest, _ := bytes.Cut(out, []byte("\n"))
+	got.index = string(index[:min(len(index), maxArgument)])
+	head, rest, _ := bytes.Cut(rest, []byte("\n"))
 	if got.Head, err = parseHead(head); err != nil {
 		return got, nil, fmt.Errorf("inside, %w", err)
 	}

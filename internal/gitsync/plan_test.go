@@ -214,8 +214,8 @@ func TestTooManyMoves(t *testing.T) {
 
 // Whatever git inside prints, it is parsed or refused.
 func FuzzInside(f *testing.F) {
-	f.Add([]byte("refs/heads/main\n" + strings.Repeat("a", 40) + " refs/heads/main \n.\n" + strings.Repeat("b", 40) + " On main: x\n.\n"))
-	f.Add([]byte("refs/heads/main\n.\n.\n:100644 100644 " + strings.Repeat("a", 40) + " " + strings.Repeat("b", 40) + " M\x00src/a\x00"))
+	f.Add([]byte("1 index\nrefs/heads/main\n" + strings.Repeat("a", 40) + " refs/heads/main \n.\n" + strings.Repeat("b", 40) + " On main: x\n.\n"))
+	f.Add([]byte("1 index\nrefs/heads/main\n.\n.\n:100644 100644 " + strings.Repeat("a", 40) + " " + strings.Repeat("b", 40) + " M\x00src/a\x00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got, staged, err := parseInside(b, 40)
 		if err != nil {

@@ -1,7 +1,6 @@
 package gitsync
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,11 +23,13 @@ const maxArgument = 64 << 10
 const (
 	statusLocked = 30 // the index inside is locked
 	statusStaged = 31 // what is staged inside is in the way
+	statusOther  = 38 // the index inside is another one by now
 )
 
 // refreshScript moves references, HEAD and the index inside. $1 says what becomes of the index: "keep", "put" replaces
 // it by the standard input, "merge" moves it from the commit or tree $2 to $3. $4 is the input of git update-ref
-// before HEAD moves, $5 is what HEAD becomes, $6 the input after that. The lock is made as git makes it.
+// before HEAD moves, $5 is what HEAD becomes, $6 the input after that. $7 identifies the index that was looked at. The
+// lock is made as git makes it.
 const refreshScript = preface + `set -C
 refs() { [ -z "$1" ] || printf '%s' "$1" | g update-ref -m host --stdin; }
 i=
@@ -36,6 +37,7 @@ if [ "$1" != keep ]; then
 	i=$(g rev-parse --git-path index) || exit 32
 	cat >"$i.lock" || exit 30
 	trap 'rm -f "$i.lock" "$i.wolffia"' EXIT
+	[ "$(ls -iln "$i")" = "$7" ] || exit 38
 fi 2>/dev/null
 if [ "$1" = merge ]; then
 	rm -f "$i.wolffia"
@@ -132,7 +134,7 @@ func (s *run) change(followed bool) change {
 	same := after.Head == s.head && c.will == s.will && s.hostBusy == "" && s.insideBusy == "" && s.hostSet != unmerged
 	switch {
 	case s.Worktree == "":
-	case same && !own && idOf(s.host.file("index")) != (fileID{}) && (moves && c.was != c.will || s.hostSet != s.in.staged || followed):
+	case same && !own && s.index != nil && (moves && c.was != c.will || s.hostSet != s.in.staged || followed):
 		c.index = "put"
 	case moves && c.was != c.will:
 		c.index = "merge"
@@ -241,7 +243,7 @@ func (s *run) failed(status int) error {
 func (s *run) runRefresh(ctx context.Context, c change, text, late string) (bool, error) {
 	var in io.Reader
 	if c.index == "put" {
-		index, err := s.host.wholeIndex(ctx)
+		index, err := s.wholeIndex(ctx)
 		if err != nil {
 			return false, err
 		}
@@ -254,7 +256,7 @@ func (s *run) runRefresh(ctx context.Context, c change, text, late string) (bool
 		}
 		return commit
 	}
-	_, status, err := s.shell(ctx, in, refreshScript, c.index, treeish(c.was), treeish(c.will), text, c.head, late)
+	_, status, err := s.shell(ctx, in, refreshScript, c.index, treeish(c.was), treeish(c.will), text, c.head, late, s.in.index)
 	switch {
 	case err != nil:
 		return false, err
@@ -262,6 +264,8 @@ func (s *run) runRefresh(ctx context.Context, c change, text, late string) (bool
 		return false, nil
 	case status == statusLocked:
 		return false, fmt.Errorf("git inside is at work in %s: %w", s.Dir, ErrBusy)
+	case status == statusOther:
+		return false, errAgain
 	case status != 0:
 		return false, s.failed(status)
 	}
@@ -269,27 +273,23 @@ func (s *run) runRefresh(ctx context.Context, c change, text, late string) (bool
 	return true, nil
 }
 
-// wholeIndex opens the host's index. One that is split is written whole to a file of its own.
-func (h *host) wholeIndex(ctx context.Context) (io.ReadCloser, error) {
-	index := h.file("index")
-	if shared, _ := filepath.Glob(h.file("sharedindex.*")); len(shared) > 0 {
-		index = h.pair.path("index.whole")
-		_ = os.Remove(index)
-		times, err := copyIndex(h.file("index"), index)
-		if err != nil {
-			return nil, err
-		}
-		if times != nil {
-			if _, err := h.git(ctx, []string{"GIT_INDEX_FILE=" + index}, "update-index", "--no-split-index"); err != nil {
-				return nil, err
-			}
-		}
+// wholeIndex returns the host's index. One that is split is written whole to a file of its own.
+func (s *run) wholeIndex(ctx context.Context) (io.ReadCloser, error) {
+	if shared, _ := filepath.Glob(s.host.file("sharedindex.*")); len(shared) == 0 {
+		_, err := s.index.Seek(0, io.SeekStart)
+		return io.NopCloser(s.index), err
 	}
-	f, err := os.Open(index)
-	if errors.Is(err, fs.ErrNotExist) {
-		return io.NopCloser(bytes.NewReader(nil)), nil
+	whole := s.path("index.whole")
+	if err := os.Remove(whole); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
-	return f, err
+	if _, err := copyIndex(s.index, whole); err != nil {
+		return nil, err
+	}
+	if _, err := s.host.git(ctx, []string{"GIT_INDEX_FILE=" + whole}, "update-index", "--no-split-index"); err != nil {
+		return nil, err
+	}
+	return os.Open(whole)
 }
 
 // refreshStashes brings the host's entries to the sandbox, and takes out those that the host has dropped.

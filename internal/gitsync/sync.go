@@ -51,11 +51,14 @@ func (p *Pair) sync(ctx context.Context) (r Report, err error) {
 	}
 	defer release()
 	defer h.close()
+	var moved bool
+	var said []string
 	for range maxTries {
-		s := &run{Pair: p, host: h, private: private}
+		s := &run{Pair: p, host: h, private: private, moved: moved, said: said, done: said}
 		if r, err = s.once(ctx); !errors.Is(err, errAgain) {
 			return r, err
 		}
+		moved, said = s.moved, s.done
 	}
 	return r, fmt.Errorf("%w: %w", err, ErrBusy)
 }
@@ -120,6 +123,7 @@ type run struct {
 	bad        map[string]string // objects that are refused
 	held       []move            // references that hold objects
 	said       []string          // of this sync alone
+	done       []string          // what of it has happened
 	stays      []string          // while it holds
 	pending    string
 	moved      bool
@@ -134,13 +138,17 @@ type run struct {
 	fitted  bool // the file index.wolffia.NAME exists
 	newest  []stash
 	dropped []string // stashes of the host that the sandbox has dropped
-	hostSet string   // what is staged on the host after it
+	index   *os.File // of the host, after it; nil: none
+	hostSet string   // what is staged there
 }
 
 func (s *run) once(ctx context.Context) (Report, error) {
 	defer func() {
 		if s.fitted {
 			_ = os.Remove(s.host.fitted())
+		}
+		if s.index != nil {
+			_ = s.index.Close()
 		}
 	}()
 	if err := s.host.repair(ctx); err != nil {
@@ -164,6 +172,7 @@ func (s *run) once(ctx context.Context) (Report, error) {
 	if err := s.commit(ctx); err != nil {
 		return s.report(), err
 	}
+	s.done = s.said
 	if err := s.refresh(ctx); err != nil {
 		return s.report(), err
 	}
@@ -474,15 +483,21 @@ func (s *run) commit(ctx context.Context) error {
 	s.settle()
 	j.After = s.rec
 	if len(j.Moves)+len(j.Removed)+len(j.Stash)+len(s.dropped) > 0 || j.HeadNew != "" || j.Index {
-		s.moved = true
 		if err := s.carryOut(ctx, &j); err != nil {
 			return err
 		}
+		s.moved = true
 	} else if err := s.host.updateRef(ctx, nil, s.held); err != nil {
 		return err
 	}
-	index := s.host.file("index")
 	var err error
+	if s.index, err = s.host.openIndex(); err != nil {
+		return err
+	}
+	index := s.host.file("index")
+	if s.index != nil { // the user may go on to stage: what the sandbox gets must be what was looked at
+		index = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), s.index.Fd())
+	}
 	s.hostSet, err = s.host.staged(ctx, s.will, index)
 	return err
 }
