@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -279,6 +280,9 @@ func (b *gitBox) look(made statefile.Stamp) bool {
 		}
 		b.pairs = append(b.pairs, p)
 	}
+	for _, p := range b.pairs {
+		p.Others = others(p, b.pairs)
+	}
 	return len(b.pairs) > 0
 }
 
@@ -293,9 +297,22 @@ func (b *gitBox) pair(f *gitpairs.Pair, git, store, mountPoint string) *gitsync.
 		Host: f.Host, Worktree: filepath.Join(b.config.CodebasePath, f.Place), Private: filepath.Join(store, f.Private), State: state,
 		Dir: filepath.Join(mountPoint, f.Place), Name: b.name(),
 	}
+	if f.Common != "" {
+		p.Common = filepath.Join(store, f.Common)
+	}
 	p.Hidden = func(name string) bool { return b.hides(filepath.Join(f.Place, name)) }
 	p.Inside = &gitInside{exec: b.gits.exec, box: b.box.ID(), dir: p.Dir}
 	return p
+}
+
+// others returns the other working trees of the repository of a pair that have pairs.
+func others(p *gitsync.Pair, all []*gitsync.Pair) (others []gitsync.Other) {
+	for _, o := range all {
+		if o != p && cmp.Or(o.Common, o.Private) == cmp.Or(p.Common, p.Private) {
+			others = append(others, gitsync.Other{Host: o.Host, Private: o.Private})
+		}
+	}
+	return others
 }
 
 // name returns the sandbox's name, or its id.

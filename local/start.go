@@ -20,6 +20,7 @@ import (
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
 	"wolffia/internal/userns"
+	"wolffia/perm"
 	"wolffia/runtime"
 )
 

@@ -163,12 +163,14 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 	c.CopyOnWrite = f.cow
 	if c.CodebasePath != "" {
 		f.links = f.links || c.Native()
+		suits := hostGit(ctx)
 		p, err := f.ruleFlags.rules(ctx, a, c.CodebasePath)
 		if err != nil {
 			return nil, err
 		}
 		f.networkFlags.applyFile(a, c, p)
 		a.warnRules(p)
+		a.applyGitDirs(c, p, suits)
 		c.Permissions = p.Rules
 	} else if f.ruleFlags.given() {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "rules need a codebase: add --codebase DIR, or leave --no-codebase out")

@@ -44,10 +44,9 @@ type Pair struct {
 	// Place is the working tree, relative to the codebase: "." is the top. Of a bare repository it
 	// is empty.
 	Place string
-	// Linked is set for the git directory of a linked working tree (git-worktree(1)), which shares
-	// the references of another one, whose Private is Of.
-	Linked bool
-	Of     string
+	// Common is, for a linked working tree (git-worktree(1)), Private of the pair whose references it
+	// shares; else it is empty.
+	Common string
 	// Pointer is set if a file .git at Place has to lead to Host, and the host has nothing there.
 	Pointer bool
 }
@@ -80,8 +79,8 @@ func Find(store, codebase, mountPoint string) ([]Pair, error) {
 		}
 	}
 	slices.SortFunc(f.pairs, func(a, b Pair) int {
-		if a.Linked != b.Linked {
-			if a.Linked {
+		if (a.Common == "") != (b.Common == "") {
+			if a.Common != "" {
 				return -1
 			}
 			return 1
@@ -199,7 +198,7 @@ func (f *finder) addModules(private, host string, depth int) error {
 
 // addWorktrees adds the linked working trees of a git directory that the host has too.
 func (f *finder) addWorktrees(private, host string, depth int) error {
-	of := private
+	common := private
 	private, host = path.Join(private, "worktrees"), filepath.Join(host, "worktrees")
 	entries, err := f.list(private, depth)
 	if err != nil {
@@ -208,7 +207,7 @@ func (f *finder) addWorktrees(private, host string, depth int) error {
 	for _, e := range entries {
 		private, host := path.Join(private, e.Name()), filepath.Join(host, e.Name())
 		if place, known := f.places[private]; known && e.IsDir() && (f.isHost(host) || f.hasPlace(place)) {
-			f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: place, Linked: true, Of: of, Made: !f.isHost(host), Pointer: f.lacks(place)})
+			f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: place, Common: common, Made: !f.isHost(host), Pointer: f.lacks(place)})
 		}
 	}
 	return nil
@@ -294,7 +293,14 @@ func (f *finder) hostOf(dir string) (host string, known bool) {
 		if _, below := f.below(to); below {
 			return "", false // the sandbox has such files too, in place of a directory
 		}
-		return filepath.Clean(to), f.isHost(to)
+		real, err := filepath.EvalSymlinks(to)
+		if err != nil {
+			return "", false
+		}
+		if _, below := f.below(real); below {
+			return "", false
+		}
+		return real, f.isHost(real)
 	}
 	return "", false
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -70,10 +71,11 @@ func (p *Pair) Arrive(ctx context.Context, worktree string) (Report, error) {
 			head = at
 		}
 	}
+	defer d.Close()
 	if _, _, err := d.Run(ctx, hostgit.Command{Args: []string{"symbolic-ref", "HEAD", head}}); err != nil {
 		return Report{}, err
 	}
-	if err := p.beginAt(head); err != nil {
+	if err := p.beginAt(table{Refs: map[string]string{}, Head: head}); err != nil {
 		return Report{}, err
 	}
 	r, err := p.Sync(ctx)
@@ -81,14 +83,14 @@ func (p *Pair) Arrive(ctx context.Context, worktree string) (Report, error) {
 	return r, err
 }
 
-// beginAt records that both sides have no reference of their own, and HEAD at the same place.
-func (p *Pair) beginAt(head string) error {
+// beginAt records what both sides have.
+func (p *Pair) beginAt(base table) error {
 	for _, name := range []string{journalFile, stampFile, indexBase} {
 		if err := p.drop(name); err != nil {
 			return err
 		}
 	}
-	return statefile.WriteSync(p.path(stateFile), &record{Base: table{Refs: map[string]string{}, Head: head}, Files: map[string]string{}})
+	return statefile.WriteSync(p.path(stateFile), &record{Base: base, Files: map[string]string{}})
 }
 
 // addSettings adds settings to a configuration of the host's that was just made.
@@ -105,7 +107,7 @@ func addSettings(path string, settings []gitconfig.Setting) error {
 }
 
 // ArriveLinked makes the host's half of a linked working tree that the sandbox has made: HEAD, commondir, gitdir and an index in
-// the directory dir, which is empty. Host is where the caller puts it then, below worktrees in the repository of Shared. The next Sync takes
+// the directory dir, which is empty. Host is where the caller puts it then, below worktrees in the repository. The next Sync takes
 // over the rest. State exists, and is empty or of an earlier ArriveLinked. The error is of class runtime.ErrInvalid if the branch
 // is not free on the host.
 func (p *Pair) ArriveLinked(ctx context.Context, dir string) error {
@@ -122,8 +124,7 @@ func (p *Pair) ArriveLinked(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	common := filepath.Dir(filepath.Dir(p.Host))
-	d, err := hostgit.OpenDir(ctx, common, p.path(emptyDir))
+	d, err := hostgit.OpenDir(ctx, filepath.Dir(filepath.Dir(p.Host)), p.path(emptyDir))
 	if err != nil {
 		return err
 	}
@@ -149,6 +150,16 @@ func (p *Pair) ArriveLinked(ctx context.Context, dir string) error {
 	} else if head = at; at == "" {
 		return runtime.Errorf(runtime.ErrInvalid, "the host has no commit yet")
 	}
+	common, err := p.shared(private)
+	if err != nil {
+		return err
+	}
+	defer common.Close()
+	both, err := private.table(common)
+	if err != nil {
+		return err
+	}
+	maps.DeleteFunc(both.Refs, func(r, at string) bool { return t.Refs[r] != at })
 	text := head
 	if strings.HasPrefix(head, "refs/") {
 		text = "ref: " + head
@@ -161,7 +172,7 @@ func (p *Pair) ArriveLinked(ctx context.Context, dir string) error {
 			return err
 		}
 	}
-	return p.beginAt(head)
+	return p.beginAt(table{Refs: both.Refs, Head: head})
 }
 
 // writeAs makes a file in a directory of the user's, for its owner.
@@ -193,9 +204,6 @@ func (p *Pair) AsLeft(ctx context.Context) (bool, error) {
 	if have, err := p.load(stateFile, &rec); err != nil || !have || p.interrupted() {
 		return false, err
 	}
-	if err := p.share(&rec); err != nil {
-		return false, err
-	}
 	t, err := h.table(ctx)
 	if err != nil {
 		return false, err
@@ -204,15 +212,12 @@ func (p *Pair) AsLeft(ctx context.Context) (bool, error) {
 	if err != nil || busy != "" || t.Head != rec.Base.Head {
 		return false, err
 	}
-	if p.Shared != "" {
-		t = t.only(rec.Base.branch())
-	}
-	for r, at := range t.Refs {
-		if rec.Base.Refs[r] != at && r != "refs/stash" {
-			return false, nil
+	if p.Common == "" { // else the references stay
+		for r, at := range t.Refs {
+			if rec.Base.Refs[r] != at && r != "refs/stash" {
+				return false, nil
+			}
 		}
-	}
-	if p.Shared == "" {
 		list, err := h.stashes()
 		if err != nil || slices.ContainsFunc(list, func(e stash) bool { return !slices.Contains(rec.Stash, e.At) }) {
 			return false, err

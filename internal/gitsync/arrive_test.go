@@ -146,8 +146,9 @@ func (w *world) linked(name string) (main, linked *box) {
 	linked = &box{dir: main.dir, env: []string{"GIT_DIR=" + main.pair.Private + "/worktrees/" + name, "GIT_WORK_TREE=" + at}}
 	p := *main.pair
 	p.Host, p.Worktree, p.Private = filepath.Join(w.repo, ".git/worktrees", name), at, main.pair.Private+"/worktrees/"+name
-	p.State, p.Shared, p.Dir, p.Inside = filepath.Join(main.dir, "linked-"+name), main.pair.State, at, plain{at, linked.env}
-	linked.pair = &p
+	p.State, p.Common, p.Dir, p.Inside = filepath.Join(main.dir, "linked-"+name), main.pair.Private, at, plain{at, linked.env}
+	linked.pair, p.Others = &p, []Other{{main.pair.Host, main.pair.Private}}
+	main.pair.Others = []Other{{p.Host, p.Private}}
 	return main, linked
 }
 

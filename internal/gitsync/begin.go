@@ -29,8 +29,15 @@ func begin(private, state string) error {
 		return err
 	}
 	defer dir.Close()
+	common := dir
+	if linked(dir) {
+		if common, err = openTree(filepath.Join(private, "../..")); err != nil {
+			return err
+		}
+		defer common.Close()
+	}
 	var st record
-	if st.Base, err = dir.table(); err != nil {
+	if st.Base, err = dir.table(common); err != nil {
 		return err
 	}
 	if st.Files, err = dir.files(); err != nil {
@@ -88,7 +95,10 @@ func (p *Pair) openPrivate(path string) (tree, error) {
 }
 
 func openTree(path string) (tree, error) {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	// No link leads there: a sandbox can change what is above.
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
 	if err != nil {
 		return tree{}, &os.PathError{Op: "open", Path: path, Err: err}
 	}
@@ -180,11 +190,17 @@ func (t tree) list(name string, most int, do func(dir string, entries []os.DirEn
 	return nil
 }
 
-// table reads references and HEAD from the files of a git directory.
-func (t tree) table() (table, error) {
+// linked reports whether a git directory is that of a linked working tree in the same copy.
+func linked(t tree) bool {
+	b, err := t.read("commondir", 4096)
+	return err == nil && strings.TrimRight(string(b), "\n") == "../.."
+}
+
+// table reads HEAD from the files of a git directory, and references from those of its repository.
+func (t tree) table(common tree) (table, error) {
 	got := table{Refs: make(map[string]string)}
-	if t.has("reftable") {
-		return got, errReftable(t.Name())
+	if common.has("reftable") {
+		return got, errReftable(common.Name())
 	}
 	head, err := t.read("HEAD", 4096)
 	if err != nil {
@@ -193,6 +209,7 @@ func (t tree) table() (table, error) {
 	if got.Head, err = parseHead(head); err != nil {
 		return got, fmt.Errorf("%s: %w", t.Name(), err)
 	}
+	t = common
 	packed, err := t.read("packed-refs", 1<<30)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return got, err

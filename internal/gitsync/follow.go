@@ -61,8 +61,8 @@ func (t tree) files() (map[string]string, error) {
 // follow brings configuration, patterns and hooks of the host that have changed to the sandbox, unless it has changed
 // them too. any is whether it did.
 func (s *run) follow(ctx context.Context) (any bool, err error) {
-	if s.Shared != "" {
-		return false, nil // they are the repository's
+	if s.Common != "" {
+		return false, nil
 	}
 	names := make(map[string]bool)
 	for _, n := range followed {

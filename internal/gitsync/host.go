@@ -37,7 +37,7 @@ func (p *Pair) openHost(ctx context.Context) (*host, error) {
 		return nil, err
 	}
 	if d.Config("extensions.refstorage") == "reftable" {
-		return nil, errReftable(d.Common())
+		return nil, errReftable(d.Name())
 	}
 	return &host{Dir: d, pair: p, known: make(map[[2]string]bool)}, nil
 }
@@ -46,6 +46,12 @@ func (h *host) close() {
 	if h.objects != nil {
 		h.objects.Close()
 	}
+	h.Close()
+}
+
+// indexFile returns the variable that names an index, for git, which runs in the git directory.
+func (h *host) indexFile(path string) string {
+	return "GIT_INDEX_FILE=" + strings.TrimPrefix(path, h.Path()+"/")
 }
 
 // file returns the path of a file of the working tree's own git directory.
@@ -86,7 +92,7 @@ func (h *host) head() (string, error) {
 	}
 	head, err := parseHead(b)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", h.Path(), err)
+		return "", fmt.Errorf("%s: %w", h.Name(), err)
 	}
 	return head, nil
 }
@@ -137,10 +143,11 @@ func busy(t tree) string {
 }
 
 func (h *host) busy() (string, error) {
-	t, err := openTree(h.Path())
+	fd, err := unix.Open(h.Path(), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", err
 	}
+	t := tree{os.NewFile(uintptr(fd), h.Name())}
 	defer t.Close()
 	return busy(t), nil
 }
@@ -197,7 +204,7 @@ func (h *host) staged(ctx context.Context, commit, index string) (string, error)
 	if commit == "" {
 		commit = h.emptyTree()
 	}
-	out, err := h.git(ctx, []string{"GIT_INDEX_FILE=" + index}, append(slices.Clone(stagedArgs), commit, "--")...)
+	out, err := h.git(ctx, []string{h.indexFile(index)}, append(slices.Clone(stagedArgs), commit, "--")...)
 	if err != nil {
 		return "", err
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -142,7 +143,7 @@ func (h *host) fit(ctx context.Context, was, now, tree string) (id fileID, made 
 	if err != nil {
 		return id, false, err
 	}
-	env := []string{"GIT_INDEX_FILE=" + h.fitted()}
+	env := []string{h.indexFile(h.fitted())}
 	if tree != "" { // then the index has nothing that the sandbox did not know
 		var out []byte
 		if out, err = h.git(ctx, env, "write-tree"); err == nil {
@@ -236,7 +237,7 @@ func (h *host) lockIndex(ctx context.Context) (err error) {
 			return err
 		}
 		if !pause(ctx, lockPoll) {
-			return fmt.Errorf("git on the host is at work (%s exists): %w", lock, ErrBusy)
+			return fmt.Errorf("git on the host is at work (%s exists): %w", filepath.Join(h.Name(), "index.lock"), ErrBusy)
 		}
 	}
 }

@@ -18,7 +18,7 @@ const maxLFS = 1 << 20
 
 // lfs copies the objects of git-lfs that the sandbox has made to the host. Each is named by its content.
 func (s *run) lfs() error {
-	if !s.private.has("lfs/objects") {
+	if s.Common != "" || !s.private.has("lfs/objects") {
 		return nil
 	}
 	left := int64(hostgit.MaxPack)

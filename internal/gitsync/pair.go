@@ -34,11 +34,15 @@ type Pair struct {
 	Private string
 	// Store, if it is not "", is a directory above Private: below it no link is followed.
 	Store string
+	// Common is, for a linked working tree that the sandbox sees as one, the copy in which its
+	// references are; "" is Private. What belongs to the repository alone (configuration,
+	// stashes) is then left to the pair of the repository.
+	Common string
+	// Others are the other working trees of the repository that have pairs of their own. The
+	// branches that they have checked out are left to those.
+	Others []Other
 	// State is a directory for the base tables and the journal; Begin makes it.
 	State string
-	// Shared, of a linked working tree, is the State of its repository's pair: Private is below worktrees in
-	// that one's. Its Sync is to be called before that of the repository. Else it is "".
-	Shared string
 	// Dir is the repository's working tree as the sandbox sees it: messages name it. Inside
 	// runs programs there.
 	Dir string
@@ -62,6 +66,9 @@ type Pair struct {
 	wait  time.Duration
 	at    func(failpoint string)
 }
+
+// An Other is another working tree of a Pair's repository: its own git directory on both sides.
+type Other struct{ Host, Private string }
 
 func (p *Pair) mostNames() int {
 	if p.names > 0 {
@@ -103,6 +110,7 @@ func (p *Pair) Unchanged() (Report, bool) { return p.unchanged() }
 // the first Sync. It is to be called after the copy is complete and before the sandbox can
 // change it. It reads the copy's files alone (HEAD, packed-refs, refs, logs/refs/stash, index):
 // it runs no program and does not need the host's repository. It replaces an earlier base.
+// The references of a linked working tree are those of the directory two levels above.
 // The error is of class runtime.ErrInvalid if the copy cannot be synchronised, such as one with
 // reftable.
 func Begin(private, state string) error { return begin(private, state) }

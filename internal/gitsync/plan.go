@@ -58,7 +58,6 @@ type question struct {
 	hostBusy           string
 	remotes            map[string]bool // that the host's configuration has
 	folded             bool            // the host's file system does not tell cases apart
-	only               []string        // the references that may move; nil: all
 }
 
 // An answer is what plan has decided.
@@ -108,7 +107,7 @@ func (p *planner) order() []string {
 	all := make(map[string]bool)
 	for _, t := range []table{p.base, p.inside, p.host} {
 		for r := range t.Refs {
-			if kind(r) != "" && !strings.HasPrefix(r, hosts) && (p.only == nil || slices.Contains(p.only, r)) {
+			if kind(r) != "" && !strings.HasPrefix(r, hosts) {
 				all[r] = true
 			}
 		}

@@ -294,7 +294,7 @@ func (s *run) wholeIndex(ctx context.Context) (io.ReadCloser, error) {
 
 // refreshStashes brings the host's entries to the sandbox, and takes out those that the host has dropped.
 func (s *run) refreshStashes(ctx context.Context) error {
-	if s.Shared != "" {
+	if s.Common != "" {
 		return nil
 	}
 	have, err := s.host.stashes()
@@ -359,5 +359,5 @@ func (s *run) agree(c change) error {
 	if c.index == "put" || s.in.staged == s.hostSet && c.index == "keep" {
 		s.rec.Staged = s.hostSet
 	}
-	return s.save(statefile.Write)
+	return statefile.Write(s.path(stateFile), &s.rec)
 }

@@ -90,7 +90,7 @@ func (p *Pair) look(private tree) (host, inside stamp, err error) {
 	}
 	defer own.Close()
 	common := own
-	if b, err := os.ReadFile(filepath.Join(p.Host, "commondir")); err == nil {
+	if b, err := own.read("commondir", 4096); err == nil {
 		dir := strings.TrimSuffix(string(b), "\n")
 		if !filepath.IsAbs(dir) {
 			dir = filepath.Join(p.Host, dir)
@@ -103,15 +103,21 @@ func (p *Pair) look(private tree) (host, inside stamp, err error) {
 	if host, err = stampOf(own, common); err != nil {
 		return host, inside, err
 	}
-	common = private
-	if p.Shared != "" {
-		if common, err = p.openPrivate(filepath.Dir(filepath.Dir(p.Private))); err != nil {
-			return host, inside, err
-		}
-		defer common.Close()
+	shared, err := p.shared(private)
+	if err != nil {
+		return host, inside, err
 	}
-	inside, err = stampOf(private, common)
+	defer shared.Close()
+	inside, err = stampOf(private, shared)
 	return host, inside, err
+}
+
+// shared opens the copy that has the references.
+func (p *Pair) shared(private tree) (tree, error) {
+	if p.Common == "" {
+		return p.openPrivate(private.Name())
+	}
+	return p.openPrivate(p.Common)
 }
 
 func (p *Pair) unchanged() (Report, bool) {

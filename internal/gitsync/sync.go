@@ -87,7 +87,7 @@ func (p *Pair) lock(ctx context.Context, private tree) (h *host, release func(),
 			if ctx.Err() != nil {
 				return nil, nil, ctx.Err()
 			}
-			return nil, nil, fmt.Errorf("another sync of %s is at work: %w", h.Common(), ErrBusy)
+			return nil, nil, fmt.Errorf("another sync of %s is at work: %w", h.Name(), ErrBusy)
 		}
 	}
 }
@@ -113,9 +113,9 @@ type run struct {
 	private tree
 
 	rec        record            // the last sync's, and then this one's
+	base       table             // of the last sync, without what is left to others, as in and out
 	in         inside            // with what is refused left out
 	all        map[string]string // references inside, with what is refused
-	narrowed   []string          // those that may move, of a linked working tree; nil: all
 	out        table             // the host's
 	outStash   []stash
 	insideBusy string
@@ -227,9 +227,6 @@ func (s *run) read(ctx context.Context) (err error) {
 	if !have {
 		return fmt.Errorf("%s does not exist: the private copy was not recorded", s.path(stateFile))
 	}
-	if err := s.share(&s.rec); err != nil {
-		return err
-	}
 	if s.in, err = s.inside(ctx, s.private, s.host.emptyTree()); err != nil {
 		return err
 	}
@@ -240,7 +237,11 @@ func (s *run) read(ctx context.Context) (err error) {
 	if s.out, err = s.host.table(ctx); err != nil {
 		return err
 	}
-	if s.outStash, err = s.host.stashes(); err != nil {
+	s.base = s.rec.Base
+	s.leave(s.others())
+	if s.Common != "" {
+		s.in.stashes = nil
+	} else if s.outStash, err = s.host.stashes(); err != nil {
 		return err
 	}
 	if s.hostBusy, err = s.host.busy(); err != nil {
@@ -249,7 +250,6 @@ func (s *run) read(ctx context.Context) (err error) {
 	if s.insideBusy = busy(s.private); s.insideBusy != "" {
 		s.pending = s.insideBusy + " is in progress in the sandbox"
 	}
-	s.narrow()
 	if s.rec.StagedUnknown {
 		// The index of the copy was not changed yet when it was kept.
 		if s.rec.Staged, err = s.host.staged(ctx, s.rec.Base.at(), s.path(indexBase)); err != nil {
@@ -350,11 +350,11 @@ func (s *run) refused(what, why string) {
 // without it.
 func (s *run) decide(ctx context.Context) (err error) {
 	q := question{
-		base: s.rec.Base, inside: s.in.table, host: s.out,
+		base: s.base, inside: s.in.table, host: s.out,
 		ancestor: func(old, of string) bool { return s.host.ancestor(ctx, old, of) },
 		name:     s.Name, blocked: s.host.blocked(s.out, s.hostBusy), exported: s.rec.Exported,
 		insideBusy: s.insideBusy, hostBusy: s.hostBusy, remotes: s.host.Remotes(),
-		folded: s.host.Config("core.ignorecase") == "true", only: s.narrowed,
+		folded: s.host.Config("core.ignorecase") == "true",
 	}
 	var note string
 	for {
@@ -543,7 +543,7 @@ func (s *run) carryOut(ctx context.Context, j *journal) error {
 		return err
 	}
 	// Without its time on the disk: after a crash of the machine both sides are found to be equal.
-	if err := s.save(statefile.Write); err != nil {
+	if err := statefile.Write(s.path(stateFile), &s.rec); err != nil {
 		return err
 	}
 	s.reached("base saved")

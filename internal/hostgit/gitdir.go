@@ -24,6 +24,8 @@ import (
 // A Dir is a git directory of the host on which git runs in an empty working tree: it opens no file of the codebase.
 // It runs no hook, filter, pager, editor or monitor, and fetches nothing. It is safe for concurrent use.
 type Dir struct {
+	own, shared         *os.File // the directories: path and common are names of these, whatever is at their paths meanwhile
+	name                string   // where own was found
 	path, common, empty string
 	safe                []string // options before the command
 	config              []setting
@@ -40,36 +42,83 @@ var apart = []string{
 	"receive.procReceiveRefs=", "submodule.recurse=false", "protocol.allow=never", "gpg.program=false", "log.showSignature=false",
 }
 
-// OpenDir returns the git directory at path, which is absolute. In that of a linked working tree the file commondir
-// names the repository's. empty is an empty directory, or made. The error is of class runtime.ErrInvalid if path is
+// minor is the oldest version 2.x of git that [OpenDir] works with.
+const minor = 22
+
+// suitsLimit is how long git may take to tell its version.
+const suitsLimit = 10 * time.Second
+
+// Suits returns nil if the host has a git that OpenDir works with, and an error of class runtime.ErrUnavailable if not.
+func Suits(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, suitsLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "git", "version")
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		return errNoGit
+	}
+	var major, have int
+	if err == nil {
+		_, err = fmt.Sscanf(string(out), "git version %d.%d", &major, &have)
+	}
+	if err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "the host's git does not tell its version: %w", err)
+	}
+	if major < 2 || major == 2 && have < minor {
+		return runtime.Errorf(runtime.ErrUnavailable, "the host has git %d.%d: install 2.%d or newer", major, have, minor)
+	}
+	return nil
+}
+
+var errNoGit = runtime.Errorf(runtime.ErrUnavailable, "git is not in PATH: install it, such as with apt-get install git")
+
+// OpenDir returns the git directory at path, which is absolute and has no symbolic links: a sandbox may move and replace directories above it.
+// It is opened once, and git works on what was opened. In that of a linked working tree the file commondir
+// names the repository's. The caller closes it. empty is an empty directory, or made. The error is of class runtime.ErrInvalid if path is
 // not a git directory of the caller's own, and of class runtime.ErrUnavailable if the host has no git.
-func OpenDir(ctx context.Context, path, empty string) (*Dir, error) {
+func OpenDir(ctx context.Context, path, empty string) (_ *Dir, err error) {
 	if _, err := exec.LookPath("git"); err != nil {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "git is not in PATH: install it, such as with apt-get install git")
+		return nil, errNoGit
 	}
 	if err := os.MkdirAll(empty, 0o700); err != nil {
 		return nil, err
 	}
-	d := &Dir{path: path, common: path, empty: empty}
-	if b, err := os.ReadFile(filepath.Join(path, "commondir")); err == nil {
-		if d.common = strings.TrimSuffix(string(b), "\n"); !filepath.IsAbs(d.common) {
-			d.common = filepath.Join(path, d.common)
+	d := &Dir{name: path, empty: empty}
+	defer func() {
+		if err != nil {
+			d.Close()
+		}
+	}()
+	if d.own, err = openPlain(path); err != nil {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "git directory: %w", err)
+	}
+	d.shared = d.own
+	d.path = fdPath(d.own)
+	if b, err := os.ReadFile(filepath.Join(d.path, "commondir")); err == nil {
+		common := strings.TrimSuffix(string(b), "\n")
+		if !filepath.IsAbs(common) {
+			common = d.path + "/" + common // which the kernel follows from the open directory
+		}
+		if d.shared, err = openDir(common); err != nil {
+			return nil, runtime.Errorf(runtime.ErrInvalid, "git directory of the repository of %s: %w", path, err)
 		}
 	}
+	d.common = fdPath(d.shared)
 	// git receive-pack asks for the owner, also of a directory that is named (CVE-2024-32004).
 	st, err := os.Stat(d.common)
 	if err != nil || !st.IsDir() {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "%s is not a git directory", d.common)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "%s is not a git directory", d.name)
 	}
 	if own, is := st.Sys().(*syscall.Stat_t); !is || int(own.Uid) != os.Geteuid() && os.Geteuid() != 0 {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "the git directory %s belongs to another user: take it with chown", d.common)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "the git directory %s belongs to another user: take it with chown", d.name)
 	}
 	if d.owner = ownerOf(st); d.owner != nil {
 		if err := os.Lchown(empty, d.owner.uid, d.owner.gid); err != nil {
 			return nil, err
 		}
 	}
-	for _, s := range append(slices.Clone(apart), "safe.directory="+d.path, "safe.directory="+d.common) {
+	for _, s := range append(slices.Clone(apart), "safe.directory=*") {
 		d.safe = append(d.safe, "-c", s)
 	}
 	// The status 1 is that of no match.
@@ -89,6 +138,38 @@ func OpenDir(ctx context.Context, path, empty string) (*Dir, error) {
 
 // Path returns the git directory: HEAD and index are there.
 func (d *Dir) Path() string { return d.path }
+
+// Name returns the path at which the git directory was opened, for messages.
+func (d *Dir) Name() string { return d.name }
+
+// Close closes what OpenDir has opened. No call of another method may follow.
+func (d *Dir) Close() {
+	for _, f := range []*os.File{d.own, d.shared} {
+		_ = f.Close() // nil, or twice, is fine
+	}
+}
+
+// openPlain opens a directory at an absolute path over which no symbolic link leads.
+func openPlain(path string) (*os.File, error) {
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+func openDir(path string) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// fdPath returns a path of an open directory, for this process and until a child executes its program.
+func fdPath(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
 
 // Common returns the directory of the repository: refs and objects are there.
 func (d *Dir) Common() string { return d.common }
@@ -147,6 +228,7 @@ type Command struct {
 	Args   []string
 	In     io.Reader // nil: empty
 	Env    []string  // more environment
+	Common bool      // in the common directory, which is "." then; else in the git directory itself
 	Status int       // that is an answer as well as 0, such as 1 of git config
 }
 
@@ -163,7 +245,7 @@ func (d *Dir) Run(ctx context.Context, c Command) (out []byte, status int, err e
 		return printed.Bytes(), c.Status, nil
 	}
 	if err != nil {
-		return nil, -1, fmt.Errorf("git %s in %s: %s: %w", c.Args[0], d.path, said.text(), err)
+		return nil, -1, fmt.Errorf("git %s in %s: %s: %w", c.Args[0], d.name, said.text(), err)
 	}
 	return printed.Bytes(), 0, nil
 }
@@ -171,8 +253,10 @@ func (d *Dir) Run(ctx context.Context, c Command) (out []byte, status int, err e
 // command returns the command, which has no output yet.
 func (d *Dir) command(ctx context.Context, c Command) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "git", append(slices.Clone(d.safe), c.Args...)...)
-	cmd.Dir = d.empty
-	cmd.Env = append(d.owner.environ(environ(os.Environ())), "GIT_DIR="+d.path, "GIT_WORK_TREE="+d.empty, "GIT_NO_REPLACE_OBJECTS=1", "GIT_ATTR_NOSYSTEM=1")
+	if cmd.Dir = d.path; c.Common {
+		cmd.Dir = d.common
+	}
+	cmd.Env = append(d.owner.environ(environ(os.Environ())), "GIT_DIR=.", "GIT_WORK_TREE="+d.empty, "GIT_NO_REPLACE_OBJECTS=1", "GIT_ATTR_NOSYSTEM=1")
 	cmd.Env = append(cmd.Env, c.Env...)
 	cmd.Stdin, cmd.WaitDelay, cmd.SysProcAttr = c.In, time.Second, d.owner.attr()
 	return cmd

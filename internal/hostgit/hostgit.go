@@ -31,7 +31,7 @@ type Repo struct {
 // runtime.ErrInvalid if dir is none, and of class runtime.ErrUnavailable if the host has no git.
 func Open(ctx context.Context, dir string) (*Repo, error) {
 	if _, err := exec.LookPath("git"); err != nil {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "git is not in PATH: install it, such as with apt-get install git")
+		return nil, errNoGit
 	}
 	if st, err := os.Lstat(dir + "/.git"); err != nil || !st.IsDir() {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "%s is not the top of a git repository with a directory .git of its own: name its top with --codebase DIR", dir)

@@ -78,8 +78,8 @@ func (d *Dir) receive(ctx context.Context, refs []Ref, pack io.Reader, most int6
 		unpack = "receive.unpackLimit=100"
 	}
 	cmd := d.command(ctx, Command{
-		Args: []string{"-c", unpack, "-c", "receive.maxInputSize=" + strconv.FormatInt(most, 10), "receive-pack", d.common},
-		Env:  []string{"GIT_DIR=" + d.common},
+		Args:   []string{"-c", unpack, "-c", "receive.maxInputSize=" + strconv.FormatInt(most, 10), "receive-pack", "."},
+		Common: true,
 	})
 	said := newSaid()
 	cmd.Stderr = said
@@ -120,7 +120,7 @@ func (d *Dir) receive(ctx context.Context, refs []Ref, pack io.Reader, most int6
 		return fmt.Errorf("git receive-pack took more than %v: %w", limit, context.Cause(ctx))
 	}
 	if report == nil {
-		return fmt.Errorf("git receive-pack in %s: %s: %w", d.common, said.text(), errors.Join(err, ended))
+		return fmt.Errorf("git receive-pack in %s: %s: %w", d.name, said.text(), errors.Join(err, ended))
 	}
 	for n, line := range report {
 		if n == 0 && line == "unpack ok" || n > 0 && strings.HasPrefix(line, "ok ") {
