@@ -50,17 +50,21 @@ type gitBox struct {
 	users   int       // commands under way; guarded by gits.mu
 	watcher *gitWatch // while users > 0; or nil; guarded by gits.mu
 
-	mu       sync.Mutex                 // one synchronisation at a time in this process; guards what follows
-	made     statefile.Stamp            // of the directory with the bases, when pairs were found
-	pairs    []*gitsync.Pair            // of the last look; never changed
-	hidden   func(path string) bool     // by the rules; nil: they were not compiled yet
-	problem  string                     // why pairs could not be found
-	syncs    int                        // how many have done something
-	done     []string                   // lines about what was done, the last of all syncs
-	dropped  int                        // lines that are no longer in done
-	stands   map[*gitsync.Pair][]string // lines about what stays on its side, of the last sync
-	pending  map[*gitsync.Pair]string   // why something stays inside
-	repeated map[string]bool            // lines of stands that a command got already
+	mu      sync.Mutex             // one synchronisation at a time in this process; guards what follows
+	made    statefile.Stamp        // of the directory with the bases, when pairs were found
+	pairs   []*gitsync.Pair        // of the last look; never changed
+	hidden  func(path string) bool // by the rules; nil: they were not compiled yet
+	problem string                 // why pairs could not be found
+	apart   []gitpairs.Pair        // of the last look: those that the host has to get when a command has ended
+
+	unarrived bool                       // apart has some, or the sandbox has removed what wolffia has made
+	stuck     []string                   // lines about those that do not arrive
+	syncs     int                        // how many have done something
+	done      []string                   // lines about what was done, the last of all syncs
+	dropped   int                        // lines that are no longer in done
+	stands    map[*gitsync.Pair][]string // lines about what stays on its side, of the last sync
+	pending   map[*gitsync.Pair]string   // why something stays inside
+	repeated  map[string]bool            // lines of stands that a command got already
 }
 
 // of returns what is known of a sandbox; nil if its git directories are not its own.
@@ -155,6 +159,9 @@ func (u *gitUse) finish(ctx context.Context) *runtime.GitReport {
 		if u.box.GitChanged() {
 			u.sync(ctx)
 		}
+		if u.unarrived {
+			u.arrive(ctx)
+		}
 		if u.gitBox.syncs != u.syncs {
 			u.report = &runtime.GitReport{Lines: u.linesFrom(u.from), Pending: pendingGit(u.box)}
 		}
@@ -187,6 +194,9 @@ func (e *executor) SyncGit(ctx context.Context, sandboxID string) (*runtime.GitR
 	if !b.same() {
 		b.sync(ctx)
 	}
+	if b.unarrived {
+		b.arrive(ctx)
+	}
 	r := &runtime.GitReport{Pending: pendingGit(box)}
 	if b.syncs != syncs {
 		r.Lines = b.linesFrom(from)
@@ -210,7 +220,9 @@ func (g *gits) beforeStop(ctx context.Context, box *statedir.Box, c *statedir.Co
 	defer cancel()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.sync(ctx)
+	if b.sync(ctx); b.unarrived {
+		b.arrive(ctx)
+	}
 }
 
 // hasPrivateGit reports whether the git directories of a sandbox with this configuration are its own.
@@ -269,9 +281,12 @@ func (b *gitBox) look(made statefile.Stamp) bool {
 	for _, p := range b.pairs {
 		known[p.Private] = p
 	}
-	b.pairs = nil
+	b.pairs, b.apart = nil, nil
 	for i := range found {
-		p := b.pair(&found[i], git, store, mountPoint)
+		p := b.pair(&found[i])
+		if b.isApart(&found[i]) {
+			b.apart = append(b.apart, found[i])
+		}
 		if p == nil {
 			continue
 		}
@@ -283,19 +298,27 @@ func (b *gitBox) look(made statefile.Stamp) bool {
 	for _, p := range b.pairs {
 		p.Others = others(p, b.pairs)
 	}
+	b.unarrived = len(b.apart) > 0 || len(b.departed()) > 0
 	return len(b.pairs) > 0
 }
 
 // pair returns what synchronises a pair; nil if it was not copied from the host.
-func (b *gitBox) pair(f *gitpairs.Pair, git, store, mountPoint string) *gitsync.Pair {
-	state := filepath.Join(git, statedir.GitBase, statedir.GitBaseName(f.Private))
+func (b *gitBox) pair(f *gitpairs.Pair) *gitsync.Pair {
+	p := b.newPair(f)
 	var st unix.Stat_t
-	if f.Host == "" || unix.Lstat(state, &st) != nil {
+	if f.Made || unix.Lstat(p.State, &st) != nil {
 		return nil
 	}
+	return p
+}
+
+// newPair returns what synchronises a pair.
+func (b *gitBox) newPair(f *gitpairs.Pair) *gitsync.Pair {
+	git := statedir.Git(b.box.Run())
+	store := filepath.Join(git, statedir.GitStore)
 	p := &gitsync.Pair{
-		Host: f.Host, Worktree: filepath.Join(b.config.CodebasePath, f.Place), Private: filepath.Join(store, f.Private), State: state,
-		Dir: filepath.Join(mountPoint, f.Place), Name: b.name(),
+		Host: f.Host, Worktree: filepath.Join(b.config.CodebasePath, f.Place), Private: filepath.Join(store, f.Private), Store: store,
+		State: filepath.Join(git, statedir.GitBase, statedir.GitBaseName(f.Private)), Dir: filepath.Join(b.config.MountPointOrDefault(), f.Place), Name: b.name(),
 	}
 	if f.Common != "" {
 		p.Common = filepath.Join(store, f.Common)
@@ -433,6 +456,9 @@ func (b *gitBox) linesFrom(from int) []string {
 	if b.problem != "" {
 		add(b.problem)
 	}
+	for _, line := range b.stuck {
+		add(line)
+	}
 	for _, p := range b.pairs {
 		for _, line := range b.stands[p] {
 			add(line)
@@ -448,6 +474,7 @@ func (b *gitBox) why() string {
 	if b.problem != "" {
 		all = append(all, b.problem)
 	}
+	all = append(all, b.stuck...)
 	for _, p := range b.pairs {
 		if why := b.pending[p]; why != "" {
 			if len(b.pairs) > 1 {

@@ -20,7 +20,6 @@ import (
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
 	"wolffia/internal/userns"
-	"wolffia/perm"
 	"wolffia/runtime"
 )
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -62,3 +63,9 @@ func readHosts(dir *os.File, name string) (all []string, err error) {
 	}
 	return all, nil
 }
+
+// Shown returns the path, in a private git directory, of what is shown of the host's git directory with that number.
+func Shown(n int) string { return hostsName + "/" + strconv.Itoa(n) }
+
+// ShownParts returns the directories in Shown.
+func ShownParts(shown string) []string { return []string{shown + "/objects", shown + "/lfs"} }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -247,8 +246,8 @@ func (p *copying) objects(to int, common *os.File) error {
 		if err != nil {
 			return err
 		}
-		shown := hostsName + "/" + strconv.Itoa(n)
-		for _, dir := range []string{shown, shown + "/objects", shown + "/lfs"} {
+		shown := Shown(n)
+		for _, dir := range append([]string{shown}, ShownParts(shown)...) {
 			if err := unix.Mkdirat(to, dir, 0o755); err != nil {
 				return err
 			}
