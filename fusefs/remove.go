@@ -19,6 +19,9 @@ func (t *tree) Rmdir(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Sta
 func (t *tree) remove(o op, in *fuse.InHeader, name string) syscall.Errno {
 	isDir := o == opRmdir
 	e, errno := t.entry(in.NodeId, name)
+	if errno == 0 && t.removesShown(&e, isDir) {
+		return t.removeShown(&e, isDir)
+	}
 	if errno == 0 {
 		errno = t.allowName(o, in, &e, isDir)
 	}

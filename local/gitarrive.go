@@ -168,7 +168,7 @@ func (b *gitBox) bring(ctx context.Context, f *gitpairs.Pair, root *os.File) err
 		if err != nil {
 			return err
 		}
-		return writePointer(place, to)
+		return errors.Join(writePointer(place, to), p.Activate(ctx))
 	}
 	return writePointer(place, f.Host)
 }
@@ -211,7 +211,7 @@ func (b *gitBox) makeGit(ctx context.Context, p *gitsync.Pair, m *madeGit, root,
 		}
 		for _, line := range report.Said {
 			if !stays(line) {
-				b.say(line)
+				b.say(b.named(p, line))
 			}
 		}
 		if err := b.connect(ctx, p, m); err != nil {

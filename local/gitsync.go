@@ -15,6 +15,7 @@ import (
 
 	"wolffia/internal/gitpairs"
 	"wolffia/internal/gitsync"
+	"wolffia/internal/hostgit"
 	"wolffia/internal/statedir"
 	"wolffia/internal/statefile"
 	"wolffia/internal/step"
@@ -397,10 +398,10 @@ func (b *gitBox) syncPairs(ctx context.Context) (settled bool) {
 		delete(b.stands, p)
 		delete(b.pending, p)
 		for _, line := range report.Said {
-			if stays(line) {
-				b.stands[p] = append(b.stands[p], line)
+			if said := b.named(p, line); stays(line) {
+				b.stands[p] = append(b.stands[p], said)
 			} else {
-				b.say(line)
+				b.say(said)
 			}
 		}
 		if report.Pending != "" {
@@ -415,6 +416,15 @@ func (b *gitBox) syncPairs(ctx context.Context) (settled bool) {
 		}
 	}
 	return settled
+}
+
+// named returns a line about a pair: it names the repository unless that is the codebase's own.
+func (b *gitBox) named(p *gitsync.Pair, line string) string {
+	rel, err := filepath.Rel(b.config.CodebasePath, p.Worktree)
+	if err != nil || rel == "." {
+		return line
+	}
+	return "in " + hostgit.Printable(rel) + ": " + line
 }
 
 // failure returns the line for a synchronisation that has failed.

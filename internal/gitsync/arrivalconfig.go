@@ -2,6 +2,7 @@ package gitsync
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -29,7 +30,7 @@ func arrivalConfig(text string) (kept []gitconfig.Setting, format string, left [
 	if err != nil {
 		return nil, "", nil // git inside refuses it too
 	}
-	known := make(map[string]bool) // remotes
+	known, follows := make(map[string]bool), make(map[string]bool) // remotes, and branches that follow one of them
 	for _, s := range all {
 		name, is := remoteOf(&s, "url")
 		if !is || len(known) >= maxSettings {
@@ -72,10 +73,17 @@ func arrivalConfig(text string) (kept []gitconfig.Setting, format string, left [
 			continue
 		}
 		merge, isBranch := strings.CutPrefix(s.Value, heads)
-		if s.Key() == "remote" && (known[s.Value] || s.Value == ".") || s.Key() == "merge" && isBranch && nameFault(merge) == "" {
+		if s.Key() == "remote" && (known[s.Value] || s.Value == ".") {
+			follows[branch] = true
+			kept = append(kept, s)
+		} else if s.Key() == "merge" && isBranch && nameFault(merge) == "" {
 			kept = append(kept, s)
 		}
 	}
+	kept = slices.DeleteFunc(kept, func(s gitconfig.Setting) bool {
+		branch, _ := s.Sub()
+		return s.Section() == "branch" && !follows[branch]
+	})
 	return kept, format, left
 }
 

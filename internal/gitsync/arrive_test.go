@@ -46,7 +46,7 @@ func TestArrive(t *testing.T) {
 	b, host := w.made(`git init -q -b trunk; echo a >a; git add a; git commit -qm one; git tag v1; git branch side; echo b >>a; git stash -q
 echo c >c; git add c; git config user.name Agent; git config core.editor 'touch ran'; git config core.hooksPath /evil; git config alias.x '!touch ran'
 git remote add origin https://token:x@example.com/x.git; git remote add up git@example.com:x.git; git remote add bad 'ext::sh -c x'; git remote add path /tmp/x
-git config branch.trunk.remote origin; git config branch.trunk.merge refs/heads/trunk; git config branch.side.remote 'ext::sh -c x'
+git config branch.trunk.remote origin; git config branch.trunk.merge refs/heads/trunk; git config branch.side.remote 'ext::sh -c x'; git config branch.side.merge refs/heads/x
 git update-ref refs/remotes/origin/trunk trunk; printf '#!/bin/sh\ntouch ran\n' >$GIT_DIR/hooks/pre-commit; chmod +x $GIT_DIR/hooks/pre-commit`)
 	r := w.arrive(b, host)
 	if said := strings.Join(r.Said, "\n"); !strings.Contains(said, `the remote "ext::sh -c x" is left out`) || !strings.Contains(said, `the remote "/tmp/x" is left out`) {
