@@ -56,7 +56,7 @@ func (t *tree) constant(s states) (l perm.Level, ok bool) {
 	case inPrivate:
 		return perm.Write, true
 	case inHosts:
-		return perm.Read, true
+		return 0, false // alternates is hidden, and all can seemingly be removed: see removeShown
 	}
 	l, ok = t.rules.Constant(s.path)
 	if !s.renamed() {

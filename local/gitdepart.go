@@ -36,20 +36,49 @@ func (b *gitBox) departed() (all []madeGit) {
 		if statefile.Read(filepath.Join(git, statedir.GitBase, d.Name(), madeFile), &m) != nil {
 			continue
 		}
-		fd, err := beneath.Open(int(store.Fd()), m.Private, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-		if err == nil {
-			unix.Close(fd)
-		} else if !m.Module {
+		at := m.Private
+		if m.Module { // the git directory stays when the submodule goes
+			at = filepath.Join(m.Place, ".git")
+		}
+		if !has(store, at) && (!m.Module || b.leadsTo(&m)) {
 			all = append(all, m)
 		}
 	}
 	return all
 }
 
+// has reports whether dir has a file or directory at a path.
+func has(dir *os.File, path string) bool {
+	fd, err := beneath.Open(int(dir.Fd()), path, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT != unix.S_IFCHR // a whiteout
+}
+
+// leadsTo reports whether the host has the file that leads to the git directory of a submodule.
+func (b *gitBox) leadsTo(m *madeGit) bool {
+	root, err := os.Open(b.config.CodebasePath)
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	return has(root, filepath.Join(m.Place, ".git"))
+}
+
 // depart removes on the host what wolffia has made there and the sandbox has removed, if it is as the last synchronisation has
 // left it. b.mu is held.
 func (b *gitBox) depart(ctx context.Context, root *os.File) {
 	for _, m := range b.departed() {
+		if m.Module {
+			p := b.newPair(&gitpairs.Pair{Private: m.Private, Host: m.Host, Place: m.Place})
+			if err := errors.Join(b.removePlace(&m, root), p.Deactivate(ctx)); err != nil {
+				b.stick(m.Place, err)
+			}
+			continue
+		}
 		left, err := b.remove(ctx, &m, root)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // the user was faster, or the sandbox has moved it
@@ -115,8 +144,14 @@ func (b *gitBox) removePlace(m *madeGit, root *os.File) error {
 		return err
 	}
 	defer place.Close()
-	if m.Common != "" {
-		if err := removePointer(place, m.Host); err != nil {
+	to := m.Host
+	if m.Module {
+		if to, err = filepath.Rel(place.Name(), m.Host); err != nil {
+			return err
+		}
+	}
+	if m.Common != "" || m.Module {
+		if err := removePointer(place, to); err != nil {
 			return err
 		}
 	}
