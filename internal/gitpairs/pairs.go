@@ -199,7 +199,7 @@ func (f *finder) addModules(private, host string, depth int) error {
 // addWorktrees adds the linked working trees of a git directory that the host has too.
 func (f *finder) addWorktrees(private, host string, depth int) error {
 	common := private
-	private, host = path.Join(private, "worktrees"), filepath.Join(host, "worktrees")
+	private, host = path.Join(private, "worktrees"), filepath.Join(f.repository(host), "worktrees")
 	entries, err := f.list(private, depth)
 	if err != nil {
 		return err
@@ -211,6 +211,22 @@ func (f *finder) addWorktrees(private, host string, depth int) error {
 		}
 	}
 	return nil
+}
+
+// repository returns the git directory of the repository whose linked working tree has the one at an absolute path, else that one.
+func (f *finder) repository(host string) string {
+	if _, below := f.below(host); below {
+		return host // a sandbox that sees a linked working tree as one sees its repository too
+	}
+	b, err := os.ReadFile(filepath.Join(host, "commondir"))
+	to := strings.TrimRight(string(b), "\r\n")
+	switch {
+	case err != nil || to == "":
+		return host
+	case filepath.IsAbs(to):
+		return filepath.Clean(to)
+	}
+	return filepath.Join(host, to)
 }
 
 // is reports whether a name in a directory of the store has a type.
