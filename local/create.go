@@ -36,6 +36,7 @@ func apartFrom(config *runtime.SandboxConfig) runtime.SandboxConfig {
 	c.Publish, c.Expose, c.Sockets = slices.Clone(c.Publish), slices.Clone(c.Expose), slices.Clone(c.Sockets)
 	if c.Git != nil {
 		g := *c.Git
+		g.Files = maps.Clone(g.Files)
 		c.Git = &g
 	}
 	if c.Docker != nil {

@@ -271,8 +271,9 @@ func (b *gitBox) find() bool {
 // look finds the pairs. b.mu is held.
 func (b *gitBox) look(made statefile.Stamp) bool {
 	git := statedir.Git(b.box.Run())
-	store, mountPoint := filepath.Join(git, statedir.GitStore), b.config.MountPointOrDefault()
-	found, err := gitpairs.Find(store, b.config.CodebasePath, mountPoint)
+	apart, _ := statedir.GitApart(git) // without one there is nothing
+	b.store = filepath.Join(git, apart, statedir.GitStore)
+	found, err := gitpairs.Find(b.store, b.config.CodebasePath, b.config.MountPointOrDefault())
 	if err != nil {
 		b.problem = err.Error()
 		return true
@@ -316,13 +317,12 @@ func (b *gitBox) pair(f *gitpairs.Pair) *gitsync.Pair {
 // newPair returns what synchronises a pair.
 func (b *gitBox) newPair(f *gitpairs.Pair) *gitsync.Pair {
 	git := statedir.Git(b.box.Run())
-	store := filepath.Join(git, statedir.GitStore)
 	p := &gitsync.Pair{
-		Host: f.Host, Worktree: filepath.Join(b.config.CodebasePath, f.Place), Private: filepath.Join(store, f.Private), Store: store,
+		Host: f.Host, Worktree: filepath.Join(b.config.CodebasePath, f.Place), Private: filepath.Join(b.store, f.Private), Store: b.store,
 		State: filepath.Join(git, statedir.GitBase, statedir.GitBaseName(f.Private)), Dir: filepath.Join(b.config.MountPointOrDefault(), f.Place), Name: b.name(),
 	}
 	if f.Common != "" {
-		p.Common = filepath.Join(store, f.Common)
+		p.Common = filepath.Join(b.store, f.Common)
 	}
 	p.Hidden = func(name string) bool { return b.hides(filepath.Join(f.Place, name)) }
 	p.Inside = &gitInside{exec: b.gits.exec, box: b.box.ID(), dir: p.Dir}

@@ -20,6 +20,7 @@ import (
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
 	"wolffia/internal/userns"
+	"wolffia/perm"
 	"wolffia/runtime"
 )
 
@@ -183,6 +184,9 @@ func renew(box *statedir.Box, c *statedir.Config) error {
 		return err
 	}
 	was, rules := c.PrivateGit, c.Permissions
+	if !was && perm.GitUnguarded(rules) != "" {
+		c.GitDirs = runtime.GitInPlace
+	}
 	c.PrivateGit = hasPrivateGit(c)
 	c.Permissions = gitRules(c, rules)
 	if !free && was == c.PrivateGit && slices.Equal(rules, c.Permissions) {

@@ -14,6 +14,8 @@ const (
 	// GitInPlace: they are the host's own, and the rules alone say what a sandbox may change in them.
 	// What it writes there, git on the host may execute.
 	GitInPlace GitDirs = "in-place"
+	// GitReadOnly: they are the host's own, and at most readable: the host's git cannot take over commits.
+	GitReadOnly GitDirs = "read-only"
 )
 
 // A GitSyncer is a Runtime whose sandboxes have git directories of their own, which are the same as
@@ -39,7 +41,7 @@ type GitReport struct {
 
 // checkGitDirs checks whose the git directories are.
 func checkGitDirs(c *SandboxConfig, bad problem) {
-	if c.GitDirs != GitPrivate && c.GitDirs != GitInPlace {
-		bad("git directories %q: they can be %q, or left out (the sandbox's own)", c.GitDirs, GitInPlace)
+	if c.GitDirs != GitPrivate && c.GitDirs != GitInPlace && c.GitDirs != GitReadOnly {
+		bad("git directories %q: they can be %q, %q, or left out (the sandbox's own)", c.GitDirs, GitInPlace, GitReadOnly)
 	}
 }

@@ -154,13 +154,15 @@ type DockerConfig struct {
 
 // A GitConfig is git's configuration of the system level inside a sandbox, added to that of
 // /etc/gitconfig. The user's own inside and the repositories' take precedence. git before
-// 2.32 ignores it.
+// 2.32 ignores it. Its texts are UTF-8, and 512 KiB at most together.
 type GitConfig struct {
-	// Config is the text of a configuration file, up to 64 KiB of UTF-8: git-config(1).
+	// Config is the text of a configuration file: git-config(1).
 	Config string `json:"config,omitempty"`
-	// Ignore has patterns of files that git ignores in all repositories, up to 64 KiB of
-	// UTF-8: gitignore(5). Empty: none.
+	// Ignore has patterns of files that git ignores in all repositories: gitignore(5). Empty: none, unless
+	// Config names a file with them.
 	Ignore string `json:"ignore,omitempty"`
+	// Files are up to 64 texts that Config names, by numbers: "1" is /run/wolffia/git/1 inside.
+	Files map[string]string `json:"files,omitempty"`
 }
 
 // A Mount shows a host directory or file inside the sandbox.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -241,12 +242,30 @@ func checkGit(c *SandboxConfig, bad problem) {
 	if c.Git == nil {
 		return
 	}
-	for what, text := range map[string]string{"configuration": c.Git.Config, "list of ignored files": c.Git.Ignore} {
-		if len(text) > 64<<10 || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-			bad("git %s: it must be up to 64 KiB of UTF-8 without NUL", what)
+	size := 0
+	text := func(what, text string) {
+		if size += len(text); !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+			bad("git %s: it must be UTF-8 without NUL", what)
 		}
 	}
+	text("configuration", c.Git.Config)
+	text("list of ignored files", c.Git.Ignore)
+	for name, content := range c.Git.Files {
+		text("file "+strconv.Quote(name), content)
+		if n, err := strconv.Atoi(name); err != nil || n < 1 || n > maxGitFiles || strconv.Itoa(n) != name {
+			bad("git file %q: its name must be a number from 1 to %d", name, maxGitFiles)
+		}
+	}
+	if size > maxGitText {
+		bad("git configuration: with its files it must be up to %d bytes", maxGitText)
+	}
 }
+
+// Of a GitConfig.
+const (
+	maxGitFiles = 64
+	maxGitText  = 512 << 10
+)
 
 // checkPairs checks labels and variables.
 func checkPairs(c *SandboxConfig, bad problem) {

@@ -31,7 +31,7 @@ func (a *app) applyGitDirs(c *runtime.SandboxConfig, p *policy.Policy, suits fun
 		return
 	}
 	if why := suits(); why != nil {
-		c.GitDirs, p.Rules = runtime.GitInPlace, perm.GitInPlace(p.Rules)
+		c.GitDirs, p.Rules = runtime.GitReadOnly, perm.GitInPlace(p.Rules)
 		a.warn("each .git is read-only inside: %s", printable(why.Error()))
 	}
 }

@@ -2,12 +2,14 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"wolffia/internal/gitconfig"
 	"wolffia/internal/gituser"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // identity are the variables with which a user tells git a name and an address for one
@@ -20,7 +22,7 @@ type gitFlags struct {
 }
 
 func (f *gitFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.noGitConfig, "no-git-config", false, "do not give git inside your name, address and harmless settings")
+	cmd.Flags().BoolVar(&f.noGitConfig, "no-git-config", false, "do not give git inside your name, address and settings")
 }
 
 // noRerere has git inside not begin what leads to nothing: git rerere's records stay empty (package gitguard).
@@ -38,16 +40,22 @@ func (f *gitFlags) apply(a *app, c *runtime.SandboxConfig) {
 			}
 		}
 	}
-	codebase, err := realPath(c.CodebasePath)
-	if c.CodebasePath == "" || err != nil { // Create says what is wrong
-		codebase = ""
+	place := &gituser.Place{Inside: c.MountPointOrDefault(), Dir: launch.GitPath, Agent: c.Env["SSH_AUTH_SOCK"] != ""}
+	if codebase, err := realPath(c.CodebasePath); c.CodebasePath != "" && err == nil { // Create says what is wrong
+		place.Names = []string{codebase}
+		for _, name := range []string{c.CodebasePath, "."} { // over the links of PWD, as for git
+			if name, err = filepath.Abs(name); err == nil && name != codebase {
+				if real, err := realPath(name); err == nil && real == codebase {
+					place.Names = append(place.Names, name)
+				}
+			}
+		}
 	}
-	user, err := gituser.Read(os.Getenv, codebase)
+	user, err := gituser.Read(os.Getenv, place)
 	if err != nil {
 		a.warn("%s", printable(err.Error()))
 	}
-	git := &runtime.GitConfig{Config: gitconfig.Format(user.Settings), Ignore: user.Ignore}
-	if *git != (runtime.GitConfig{}) {
+	if git := (&runtime.GitConfig{Config: gitconfig.Format(user.Settings), Files: user.Files}); git.Config != "" {
 		git.Config = noRerere + git.Config
 		c.Git = git
 	}

@@ -38,12 +38,17 @@ func openPrivate(run, codebase string, g boot.TreeGit) (p *private, err error) {
 	if err != nil {
 		return p, err
 	}
-	err = rmtree.Remove(dir, statedir.GitWork)
+	apart, err := openApart(dir)
+	if err != nil {
+		return p, errors.Join(err, dir.Close())
+	}
+	defer apart.Close()
+	err = rmtree.Remove(apart, statedir.GitWork)
 	if err == nil {
-		err = unix.Mkdirat(int(dir.Fd()), statedir.GitWork, 0o700)
+		err = unix.Mkdirat(int(apart.Fd()), statedir.GitWork, 0o700)
 	}
 	open := func(name string) *os.File {
-		fd, bad := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		fd, bad := unix.Openat(int(apart.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if bad != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w", name, bad))
 			return nil
@@ -55,7 +60,7 @@ func openPrivate(run, codebase string, g boot.TreeGit) (p *private, err error) {
 		return p, errors.Join(err, dir.Close())
 	}
 	p.Copier, err = gitcopy.Open(gitcopy.Options{
-		Codebase: codebase, Dir: dir, Store: statedir.GitStore, Work: statedir.GitWork, Hosts: statedir.GitHosts, Mark: statedir.GitChanged,
+		Codebase: codebase, Dir: dir, Work: filepath.Join(filepath.Base(apart.Name()), statedir.GitWork), Hosts: statedir.GitHosts, Mark: statedir.GitChanged,
 		Credentials: g.Credentials,
 		Begin: func(copy, at string) error {
 			return gitsync.Begin(copy, filepath.Join(dir.Name(), statedir.GitBase, statedir.GitBaseName(at)))
@@ -65,6 +70,19 @@ func openPrivate(run, codebase string, g boot.TreeGit) (p *private, err error) {
 		err = errors.Join(err, dir.Close())
 	}
 	return p, err
+}
+
+// openApart opens the directory of dir that has the store.
+func openApart(dir *os.File) (*os.File, error) {
+	name, err := statedir.GitApart(dir.Name())
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: filepath.Join(dir.Name(), name), Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 // options returns what fusefs.Serve needs; nil if the git directories are not the sandbox's own.

@@ -27,8 +27,8 @@ type Options struct {
 	// Dir is the directory of the sandbox's private git directories, open for reading: package statedir names what is in
 	// it. Open takes it over.
 	Dir *os.File
-	// Store and Work are the names of two directories in Dir. Work gets temporary names.
-	Store, Work string
+	// Work is the path of a directory in Dir, for temporary names.
+	Work string
 	// Hosts is the name of the file in Dir that has the paths of the host's git directories; Mark of the one that Changed makes.
 	Hosts, Mark string
 	// Begin is called with a complete copy, and the path of its .git in the store, before the sandbox can see it.
@@ -178,8 +178,8 @@ func (c *Copier) copyTo(tmp, at string, dir int, st *unix.Stat_t) error {
 	return unix.ENOENT
 }
 
-// elsewhere makes a private repository of the git directory to, which the .git of the directory here names, if it is out
-// of the codebase; else it calls same, and the way is the same inside.
+// elsewhere makes a private repository of the git directory to, which the .git of the directory here names; if that is in a .git of
+// the codebase it calls same instead, and the way is the same inside.
 func (c *Copier) elsewhere(tmp, at, here, to string, same func() error) error {
 	if !filepath.IsAbs(to) {
 		to = filepath.Join(here, to)
@@ -188,7 +188,7 @@ func (c *Copier) elsewhere(tmp, at, here, to string, same func() error) error {
 	if err != nil {
 		return same() // it leads nowhere, on both sides
 	}
-	if real == c.Codebase || strings.HasPrefix(real, c.Codebase+"/") {
+	if below, is := strings.CutPrefix(real, c.Codebase+"/"); is && strings.Contains("/"+below+"/", "/"+gitName+"/") {
 		return same()
 	}
 	git, err := os.Open(real)

@@ -51,7 +51,7 @@ var (
 
 	commonParts = []string{
 		"config", "packed-refs", "description", "shallow", "info/exclude", "info/attributes", "info/grafts", "hooks", "branches", "remotes",
-		"reftable", "rr-cache", "logs/refs/stash", "logs/refs/heads",
+		"reftable", "logs/refs/stash", "logs/refs/heads",
 	}
 )
 
@@ -141,6 +141,12 @@ func (p *copying) gitDirectory(to int, at string, git, common *os.File, away boo
 	}
 	if err := p.objects(to, common); err != nil {
 		return err
+	}
+	// git rerere is on where the directory exists. What it has recorded can be of files that the rules hide.
+	if _, err := lstat(int(common.Fd()), "rr-cache"); err == nil {
+		if err := unix.Mkdirat(to, "rr-cache", 0o755); err != nil {
+			return err
+		}
 	}
 	leave := func(s *gitconfig.Setting) bool { return away && s.Name == "core.worktree" }
 	for _, from := range []struct {

@@ -1,5 +1,4 @@
-// Package gitpairs finds which git directories a sandbox has of its own, and which git
-// directories of the host they are copies of.
+// Package gitpairs finds the git directories that a sandbox has of its own, with those of the host of which they are copies.
 //
 // It starts no program. What the sandbox has written decides only which of the host's git
 // directories, all of them below the codebase or named by a file of the host's, a private one

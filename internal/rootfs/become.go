@@ -11,10 +11,13 @@ import (
 // Become changes the files that a spare has made for its template into those of the configuration c, which is of the
 // same shape. No process inside has seen them.
 func Become(b *boot.Params, c *statedir.Config) error {
-	if c.Git != nil && *c.Git != *b.Config.Git {
-		if c.Git.Ignore == "" && b.Config.Git.Ignore != "" {
-			if err := os.Remove(filepath.Join(at(b, "git"), "ignore")); err != nil {
-				return err
+	if c.Git != nil {
+		files := gitFiles(c.Git)
+		for name := range gitFiles(b.Config.Git) {
+			if _, stays := files[name]; !stays {
+				if err := os.Remove(filepath.Join(at(b, "git"), name)); err != nil {
+					return err
+				}
 			}
 		}
 		if err := writeGit(at(b, "git"), c.Git); err != nil {

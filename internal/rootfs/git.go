@@ -1,6 +1,7 @@
 package rootfs
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -50,5 +51,6 @@ func gitFiles(g *runtime.GitConfig) map[string]string {
 		files["ignore"] = g.Ignore
 		files["config"] += "[core]\n\texcludesFile = " + launch.GitPath + "/ignore\n"
 	}
+	maps.Copy(files, g.Files)
 	return files
 }

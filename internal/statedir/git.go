@@ -1,12 +1,14 @@
 package statedir
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -17,6 +19,7 @@ import (
 // Names of a sandbox's own git directories, in the directory of [Git].
 const (
 	gitDir     = "git"
+	gitApart   = "apart-"     // begins the name of the directory that has GitStore and GitWork
 	GitStore   = "store"      // P/.git is the .git of the codebase's directory P; hostile
 	GitWork    = "work"       // for temporary names of the tree server, which empties it at each start
 	GitBase    = "base"       // what both sides had at the last sync: a directory of GitBaseName for each git directory
@@ -29,6 +32,22 @@ const (
 // belongs to the user that the tree server runs as, and survives Stop.
 func Git(run string) string { return filepath.Join(filepath.Dir(run), gitDir) }
 
+// GitApart returns the name, in the directory git, of the directory that has GitStore and GitWork. No sandbox can know it: what
+// is in it is hostile, and a symbolic link to it in the codebase would lead a git of the host's to a configuration of the
+// sandbox's.
+func GitApart(git string) (string, error) {
+	list, err := names(git)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range list {
+		if strings.HasPrefix(name, gitApart) {
+			return name, nil
+		}
+	}
+	return "", &fs.PathError{Op: "find", Path: filepath.Join(git, gitApart+"*"), Err: fs.ErrNotExist}
+}
+
 // GitBaseName returns the name, in GitBase, of what was last the same of a git directory, whose path is relative to GitStore.
 func GitBaseName(private string) string {
 	sum := sha256.Sum256([]byte(private))
@@ -38,7 +57,12 @@ func GitBaseName(private string) string {
 // MakeGit makes what Git returns, as far as it does not exist.
 func (b *Box) MakeGit(c *Config) error {
 	dir := Git(b.Run())
-	for _, d := range []string{dir, filepath.Join(dir, GitStore), filepath.Join(dir, GitWork), filepath.Join(dir, GitBase)} {
+	apart, err := GitApart(dir)
+	if err != nil {
+		apart = gitApart + rand.Text()
+	}
+	apart = filepath.Join(dir, apart)
+	for _, d := range []string{dir, filepath.Join(dir, GitBase), apart, filepath.Join(apart, GitStore), filepath.Join(apart, GitWork)} {
 		err := unix.Mkdir(d, 0o700)
 		if errors.Is(err, fs.ErrExist) {
 			continue
