@@ -356,7 +356,12 @@ func (b *gitBox) connect(ctx context.Context, p *gitsync.Pair, m *madeGit) error
 	if err != nil {
 		return err
 	}
-	dir, err := openDirectory(git, filepath.Join(statedir.GitStore, m.Private))
+	store, err := os.Open(b.store)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	dir, err := openDirectory(store, m.Private)
 	if err != nil {
 		return err
 	}

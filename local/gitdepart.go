@@ -26,7 +26,7 @@ func (b *gitBox) departed() (all []madeGit) {
 	if err != nil {
 		return nil
 	}
-	store, err := os.Open(filepath.Join(git, statedir.GitStore))
+	store, err := os.Open(b.store)
 	if err != nil {
 		return nil
 	}
@@ -193,7 +193,7 @@ func removePointer(place *os.File, to string) error {
 
 // gone reports whether the sandbox has removed a directory that the host has.
 func (b *gitBox) gone(place string) bool {
-	store, err := os.Open(filepath.Join(statedir.Git(b.box.Run()), statedir.GitStore))
+	store, err := os.Open(b.store)
 	if err != nil {
 		return false
 	}

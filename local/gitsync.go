@@ -55,6 +55,7 @@ type gitBox struct {
 	made    statefile.Stamp        // of the directory with the bases, when pairs were found
 	pairs   []*gitsync.Pair        // of the last look; never changed
 	hidden  func(path string) bool // by the rules; nil: they were not compiled yet
+	store   string                 // of the last look: the directory with the sandbox's git directories
 	problem string                 // why pairs could not be found
 	apart   []gitpairs.Pair        // of the last look: those that the host has to get when a command has ended
 
