@@ -342,8 +342,9 @@ func writePointer(place *os.File, to string) error {
 	return errors.Join(err, chownLike(place, ".git", place), f.Close())
 }
 
-// connectScript has git inside read objects of the host too.
-const connectScript = `o=$(git rev-parse --git-path objects) && mkdir -p "$o/info" && { grep -qsxF "$1" "$o/info/alternates" || printf '%s\n' "$1" >>"$o/info/alternates"; }`
+// connectScript has git inside read objects of the host too; programs with a git of their own find absolute paths only.
+const connectScript = `o=$(git rev-parse --git-path objects) && a=$(git rev-parse --absolute-git-dir) && mkdir -p "$o/info" &&
+for d in "../$1" "$a/$1"; do grep -qsxF "$d" "$o/info/alternates" || printf '%s\n' "$d" >>"$o/info/alternates" || exit; done`
 
 // connect shows a repository that the sandbox has made what the host has of it, so that it gets the host's commits.
 func (b *gitBox) connect(ctx context.Context, p *gitsync.Pair, m *madeGit) error {
@@ -379,7 +380,7 @@ func (b *gitBox) connect(ctx context.Context, p *gitsync.Pair, m *madeGit) error
 		}
 	}
 	_ = dir.Close()
-	status, err := p.Inside.Run(ctx, []string{"sh", "-c", connectScript, "sh", "../" + shown + "/objects"}, nil, io.Discard)
+	status, err := p.Inside.Run(ctx, []string{"sh", "-c", connectScript, "sh", shown + "/objects"}, nil, io.Discard)
 	if err == nil && status != 0 {
 		err = runtime.Errorf(runtime.ErrUnavailable, "git inside fails (status %d)", status)
 	}

@@ -61,7 +61,7 @@ func openPrivate(run, codebase string, g boot.TreeGit) (p *private, err error) {
 	}
 	p.Copier, err = gitcopy.Open(gitcopy.Options{
 		Codebase: codebase, Dir: dir, Work: filepath.Join(filepath.Base(apart.Name()), statedir.GitWork), Hosts: statedir.GitHosts, Mark: statedir.GitChanged,
-		Credentials: g.Credentials,
+		MountPoint: g.MountPoint, Credentials: g.Credentials,
 		Begin: func(copy, at string) error {
 			return gitsync.Begin(copy, filepath.Join(dir.Name(), statedir.GitBase, statedir.GitBaseName(at)))
 		},

@@ -20,7 +20,7 @@ const (
 	hostsName = "wolffia-host"
 )
 
-// Options are options of Open; all but Credentials are required.
+// Options are options of Open; all but MountPoint and Credentials are required.
 type Options struct {
 	// Codebase is the path of the codebase on the host.
 	Codebase string
@@ -33,6 +33,8 @@ type Options struct {
 	Hosts, Mark string
 	// Begin is called with a complete copy, and the path of its .git in the store, before the sandbox can see it.
 	Begin func(copy, at string) error
+	// MountPoint is where the sandbox sees the codebase; "" if that is not known.
+	MountPoint string
 	// Credentials copies credentials in configurations too.
 	Credentials bool
 }

@@ -32,6 +32,7 @@ var errLarge = fmt.Errorf("git's own files, without objects, are more than %d or
 // A copying is one copy of a repository.
 type copying struct {
 	*Copier
+	at           string   // the path of the copy in the store
 	names, bytes int64    // that may be copied yet
 	leave        string   // the end of names that are left out of the present part; "": of none
 	made         []string // the git directories in the copy, relative to it
@@ -71,7 +72,7 @@ func (c *Copier) repository(tmp, at string, git *os.File, away bool) error {
 			return err
 		}
 		before := stampOf(git, common)
-		p := &copying{Copier: c, names: maxNames, bytes: maxBytes}
+		p := &copying{Copier: c, at: at, names: maxNames, bytes: maxBytes}
 		to, err := p.into(c.work, tmp)
 		if err == nil {
 			err = p.gitDirectory(to, "", git, common, away, 0)
@@ -139,7 +140,7 @@ func (p *copying) gitDirectory(to int, at string, git, common *os.File, away boo
 			return err
 		}
 	}
-	if err := p.objects(to, common); err != nil {
+	if err := p.objects(to, at, common); err != nil {
 		return err
 	}
 	// git rerere is on where the directory exists. What it has recorded can be of files that the rules hide.
@@ -244,7 +245,7 @@ func (p *copying) refs(to int, git, common *os.File) error {
 }
 
 // objects has git inside read the objects of common, the host's git directory, and of what that reads in turn.
-func (p *copying) objects(to int, common *os.File) error {
+func (p *copying) objects(to int, at string, common *os.File) error {
 	var lines strings.Builder
 	dirs := []string{common.Name()}
 	for i := 0; i < len(dirs) && i < maxChain; i++ {
@@ -259,6 +260,10 @@ func (p *copying) objects(to int, common *os.File) error {
 			}
 		}
 		lines.WriteString("../" + shown + "/objects\n")
+		// git-lfs, and other programs with a git of their own, find absolute paths only. git knows both for one.
+		if path := filepath.Join(p.MountPoint, p.at, at, shown, "objects"); filepath.IsAbs(path) && !strings.Contains(path, "\n") {
+			lines.WriteString(path + "\n")
+		}
 		text, _ := os.ReadFile(filepath.Join(dirs[i], "objects/info/alternates"))
 		for line := range strings.Lines(string(text)) {
 			at := strings.TrimRight(line, "\n")
