@@ -155,19 +155,28 @@ func (b *gitBox) removePlace(m *madeGit, root *os.File) error {
 			return err
 		}
 	}
-	if m.Place == "." || !b.gone(m.Place) {
-		return nil
+	for at := m.Place; at != "." && b.gone(at); at = filepath.Dir(at) {
+		if err := removeEmpty(root, at); err != nil {
+			if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.ENOENT) {
+				return nil // something of the user's is in it
+			}
+			return err
+		}
 	}
-	above, err := openDirectory(root, filepath.Dir(m.Place))
+	return nil
+}
+
+// removeEmpty removes an empty directory below dir.
+func removeEmpty(dir *os.File, path string) error {
+	above, err := openDirectory(dir, filepath.Dir(path))
 	if err != nil {
 		return err
 	}
 	defer above.Close()
-	err = unix.Unlinkat(int(above.Fd()), filepath.Base(m.Place), unix.AT_REMOVEDIR)
-	if err == unix.ENOTEMPTY || err == unix.ENOENT {
-		return nil // something of the user's is in it
+	if err := unix.Unlinkat(int(above.Fd()), filepath.Base(path), unix.AT_REMOVEDIR); err != nil {
+		return &os.PathError{Op: "remove", Path: filepath.Join(dir.Name(), path), Err: err}
 	}
-	return err
+	return nil
 }
 
 // removePointer removes the file .git of a working tree, if it leads to a git directory.
@@ -191,18 +200,22 @@ func removePointer(place *os.File, to string) error {
 	return unix.Unlinkat(int(place.Fd()), ".git", 0)
 }
 
-// gone reports whether the sandbox has removed a directory that the host has.
+// gone reports whether the sandbox has removed a directory that the host has, or one above it.
 func (b *gitBox) gone(place string) bool {
 	store, err := os.Open(b.store)
 	if err != nil {
 		return false
 	}
 	defer store.Close()
-	fd, err := beneath.Open(int(store.Fd()), place, unix.O_PATH|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return false
+	for at := place; at != "."; at = filepath.Dir(at) {
+		fd, err := beneath.Open(int(store.Fd()), at, unix.O_PATH|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			continue
+		}
+		var st unix.Stat_t
+		err = unix.Fstat(fd, &st)
+		unix.Close(fd)
+		return err == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR // a whiteout
 	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR // a whiteout
+	return false
 }

@@ -9,6 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"wolffia/internal/hostgit"
 )
@@ -50,10 +53,8 @@ func (s *run) copyLFS(from, to, name string, most int64) (n int64, err error) {
 	}
 	defer src.Close()
 	tmp := filepath.Join(s.host.Common(), "lfs/tmp", "wolffia-"+s.Name)
-	for _, dir := range []string{filepath.Dir(to), filepath.Dir(tmp)} {
-		if err := os.MkdirAll(dir, 0o777); err != nil {
-			return 0, err
-		}
+	if err := s.host.makeDir("lfs/tmp"); err != nil {
+		return 0, err
 	}
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, err // a killed sync's
@@ -62,10 +63,16 @@ func (s *run) copyLFS(from, to, name string, most int64) (n int64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := s.host.own(dst.Chown); err != nil {
+		return 0, errors.Join(err, dst.Close(), os.Remove(tmp))
+	}
 	sum := sha256.New()
 	n, err = io.Copy(io.MultiWriter(dst, sum), io.LimitReader(src, most+1))
 	if err = errors.Join(err, dst.Close()); err == nil && n <= most && hex.EncodeToString(sum.Sum(nil)) == name {
 		s.moved = true
+		if err := s.host.makeDir(strings.TrimPrefix(filepath.Dir(to), s.host.Common()+"/")); err != nil {
+			return 0, err
+		}
 		return n, os.Rename(tmp, to)
 	}
 	switch {
@@ -76,4 +83,32 @@ func (s *run) copyLFS(from, to, name string, most int64) (n int64, err error) {
 		s.stays = append(s.stays, fmt.Sprintf("LFS object %.12s has another content: it stays inside", name))
 	}
 	return 0, errors.Join(err, os.Remove(tmp))
+}
+
+// makeDir makes a directory of the repository, and those above it, for its owner.
+func (h *host) makeDir(path string) error {
+	at := h.Common()
+	for name := range strings.SplitSeq(path, "/") {
+		at = filepath.Join(at, name)
+		err := os.Mkdir(at, 0o777)
+		if err == nil {
+			err = h.own(func(uid, gid int) error { return os.Lchown(at, uid, gid) })
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// own gives something that was made in the repository to its owner, by chown, if this is root.
+func (h *host) own(chown func(uid, gid int) error) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(h.Common(), &st); err != nil {
+		return err
+	}
+	return chown(int(st.Uid), int(st.Gid))
 }
