@@ -192,8 +192,8 @@ func writeAs(dir, name, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// AsLeft reports whether the host's repository has nothing that the last Sync has not left there: references, HEAD, what is staged,
-// stashes and operations. The error is one of asking git.
+// AsLeft reports whether the host's repository has what the last Sync has left there, and nothing that the user has ever made:
+// references, HEAD, what is staged, stashes and operations. Of a linked working tree the references do not count. The error is one of asking git.
 func (p *Pair) AsLeft(ctx context.Context) (bool, error) {
 	h, err := p.openHost(ctx)
 	if err != nil {
@@ -201,7 +201,7 @@ func (p *Pair) AsLeft(ctx context.Context) (bool, error) {
 	}
 	defer h.close()
 	var rec record
-	if have, err := p.load(stateFile, &rec); err != nil || !have || p.interrupted() {
+	if have, err := p.load(stateFile, &rec); err != nil || !have || rec.Theirs && p.Common == "" || p.interrupted() {
 		return false, err
 	}
 	t, err := h.table(ctx)

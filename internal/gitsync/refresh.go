@@ -77,6 +77,7 @@ func (s *run) refresh(ctx context.Context) error {
 		return err
 	}
 	c := s.change(any)
+	s.rec.Theirs = s.rec.Theirs || any || len(c.moves) > 0 || c.head != "" || c.index != "keep"
 	done, err := s.apply(ctx, c)
 	if err != nil {
 		return err
@@ -305,7 +306,7 @@ func (s *run) refreshStashes(ctx context.Context) error {
 	list := slices.Clone(s.in.stashes)
 	for _, e := range slices.Backward(have) {
 		if !inList(list, e.At) && !slices.Contains(s.rec.Stash, e.At) {
-			list = append([]stash{e}, list...)
+			list, s.rec.Theirs = append([]stash{e}, list...), true
 			fmt.Fprintf(&script, "g stash store -q -m %s %s || exit 40\n", quoted(e.Said), e.At)
 		}
 	}

@@ -29,8 +29,10 @@ type record struct {
 	Staged        string            `json:"staged"`
 	StagedUnknown bool              `json:"stagedUnknown,omitempty"` // it is that of the file index.base
 	Exported      map[string]export `json:"exported,omitempty"`
-	Files         map[string]string `json:"files"`          // digests of the files that follow the host's
-	Ours          []string          `json:"ours,omitempty"` // stashes of the host that the sandbox has made
+	Files         map[string]string `json:"files"` // digests of the files that follow the host's
+	// Theirs is set when the user has changed something on the host that the sandbox got.
+	Theirs bool     `json:"theirs,omitempty"`
+	Ours   []string `json:"ours,omitempty"` // stashes of the host that the sandbox has made
 }
 
 // A journal is what a sync is about to do on the host. The references move in one transaction: if one has moved, all
