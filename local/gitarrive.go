@@ -366,7 +366,7 @@ func (b *gitBox) connect(ctx context.Context, p *gitsync.Pair, m *madeGit) error
 	if err != nil {
 		return err
 	}
-	shown := gitcopy.Shown(n)
+	shown := gitcopy.ShownAt(n)
 	for _, name := range append([]string{filepath.Dir(shown), shown}, gitcopy.ShownParts(shown)...) {
 		above, err := openDirectory(dir, filepath.Dir(name))
 		if err == nil {

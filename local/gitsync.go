@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/boot"
+	"wolffia/internal/gitcopy"
 	"wolffia/internal/gitpairs"
 	"wolffia/internal/gitsync"
 	"wolffia/internal/hostgit"
@@ -326,6 +328,9 @@ func (b *gitBox) newPair(f *gitpairs.Pair) *gitsync.Pair {
 		p.Common = filepath.Join(b.store, f.Common)
 	}
 	p.Hidden = func(name string) bool { return b.hides(filepath.Join(f.Place, name)) }
+	away := !strings.HasPrefix(f.Host, b.config.CodebasePath+"/")
+	credentials := boot.TreeGitOf(b.config).Credentials
+	p.Filter = func(name string, content []byte) []byte { return gitcopy.Shown(name, content, credentials, away) }
 	p.Inside = &gitInside{exec: b.gits.exec, box: b.box.ID(), dir: p.Dir}
 	return p
 }

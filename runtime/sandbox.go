@@ -158,8 +158,8 @@ type DockerConfig struct {
 type GitConfig struct {
 	// Config is the text of a configuration file: git-config(1).
 	Config string `json:"config,omitempty"`
-	// Ignore has patterns of files that git ignores in all repositories: gitignore(5). Empty: none, unless
-	// Config names a file with them.
+	// Ignore has patterns of files that git ignores in all repositories: gitignore(5). Empty:
+	// none, unless Config names a file with them.
 	Ignore string `json:"ignore,omitempty"`
 	// Files are up to 64 texts that Config names, by numbers: "1" is /run/wolffia/git/1 inside.
 	Files map[string]string `json:"files,omitempty"`

@@ -25,7 +25,8 @@ func (f *gitFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.noGitConfig, "no-git-config", false, "do not give git inside your name, address and settings")
 }
 
-// noRerere has git inside not begin what leads to nothing: git rerere's records stay empty (package gitguard).
+// noRerere has git inside not begin what leads to nothing: git rerere's records stay empty
+// (package gitguard).
 const noRerere = "[rerere]\n\tenabled = false\n"
 
 // apply gives git inside what it has on the host for the user.

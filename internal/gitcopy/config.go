@@ -6,6 +6,18 @@ import (
 	"wolffia/internal/gitconfig"
 )
 
+// Shown returns what a copy has of a file of the host's git directory (config, hooks/NAME, ...) with that content; nil: it does not have the
+// file. credentials is as in Options; away tells that the copy stands for a git directory out of the codebase.
+func Shown(name string, content []byte, credentials, away bool) []byte {
+	switch {
+	case name == "config" || name == "config.worktree":
+		return []byte(plainConfig(string(content), credentials, func(s *gitconfig.Setting) bool { return away && s.Name == "core.worktree" }))
+	case strings.HasPrefix(name, "hooks/") && strings.HasSuffix(name, ".sample"):
+		return nil
+	}
+	return content
+}
+
 // plainConfig returns the text of a configuration without credentials, unless keep is set, and without the settings for
 // which leave returns true. It is text itself if that has none of them.
 func plainConfig(text string, keep bool, leave func(*gitconfig.Setting) bool) string {

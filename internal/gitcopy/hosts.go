@@ -64,8 +64,8 @@ func readHosts(dir *os.File, name string) (all []string, err error) {
 	return all, nil
 }
 
-// Shown returns the path, in a private git directory, of what is shown of the host's git directory with that number.
-func Shown(n int) string { return hostsName + "/" + strconv.Itoa(n) }
+// ShownAt returns the path, in a private git directory, of what is shown of the host's git directory with that number.
+func ShownAt(n int) string { return hostsName + "/" + strconv.Itoa(n) }
 
-// ShownParts returns the directories in Shown.
+// ShownParts returns the directories in ShownAt.
 func ShownParts(shown string) []string { return []string{shown + "/objects", shown + "/lfs"} }

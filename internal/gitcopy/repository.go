@@ -253,7 +253,7 @@ func (p *copying) objects(to int, at string, common *os.File) error {
 		if err != nil {
 			return err
 		}
-		shown := Shown(n)
+		shown := ShownAt(n)
 		for _, dir := range append([]string{shown}, ShownParts(shown)...) {
 			if err := unix.Mkdirat(to, dir, 0o755); err != nil {
 				return err

@@ -147,17 +147,14 @@ func (f *finder) list(dir string, depth int) ([]os.DirEntry, error) {
 // trees that it has.
 func (f *finder) add(dir string) error {
 	private := path.Join(dir, name)
-	host, known := f.hostOf(dir)
-	switch {
-	case !known:
+	host, made, known := f.hostOf(dir)
+	if !known || made && (!f.isRepository(private) || !f.hasPlace(dir)) {
 		return nil
-	case host == "":
-		if f.is(private, "HEAD", unix.S_IFREG) && f.hasPlace(dir) {
-			f.pairs = append(f.pairs, Pair{Private: private, Host: filepath.Join(f.codebase, private), Place: dir, Made: true})
-		}
-		return nil // what is below arrives when the host has this one
 	}
-	f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: dir})
+	f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: dir, Made: made})
+	if made {
+		return nil // what is in it comes after it
+	}
 	return f.addBelow(private, host, 0)
 }
 
@@ -180,7 +177,7 @@ func (f *finder) addModules(private, host string, depth int) error {
 			continue
 		}
 		private, host := path.Join(private, e.Name()), filepath.Join(host, e.Name())
-		if !f.is(private, "HEAD", unix.S_IFREG) || !f.is(private, "objects", unix.S_IFDIR) {
+		if !f.isRepository(private) {
 			err = f.addModules(private, host, depth+1)
 		} else if place, known := f.places[private]; known && (f.isHost(host) || f.hasPlace(place)) {
 			p := Pair{Private: private, Host: host, Place: place, Made: !f.isHost(host), Pointer: f.lacks(place)}
@@ -206,7 +203,13 @@ func (f *finder) addWorktrees(private, host string, depth int) error {
 	for _, e := range entries {
 		private, host := path.Join(private, e.Name()), filepath.Join(host, e.Name())
 		if place, known := f.places[private]; known && e.IsDir() && (f.isHost(host) || f.hasPlace(place)) {
-			f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: place, Common: common, Made: !f.isHost(host), Pointer: f.lacks(place)})
+			p := Pair{Private: private, Host: host, Place: place, Common: common, Made: !f.isHost(host), Pointer: f.lacks(place)}
+			if f.pairs = append(f.pairs, p); p.Made {
+				continue
+			}
+			if err := f.addModules(path.Join(private, "modules"), filepath.Join(host, "modules"), depth); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -226,6 +229,11 @@ func (f *finder) repository(host string) string {
 		return filepath.Clean(to)
 	}
 	return filepath.Join(host, to)
+}
+
+// isRepository reports whether a directory of the store looks like a git directory.
+func (f *finder) isRepository(private string) bool {
+	return f.is(private, "HEAD", unix.S_IFREG) && f.is(private, "objects", unix.S_IFDIR)
 }
 
 // is reports whether a name in a directory of the store has a type.
@@ -278,46 +286,47 @@ func (f *finder) isHost(dir string) bool {
 	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
 }
 
-// hostOf returns the host's git directory for a directory of the codebase. It is empty if the host has none. known is
+// hostOf returns the host's git directory for a directory of the codebase; made: where it is to be, since the host has none. known is
 // false if what the host has there is not one that a private git directory can be a copy of.
-func (f *finder) hostOf(dir string) (host string, known bool) {
+func (f *finder) hostOf(dir string) (host string, made, known bool) {
 	at := path.Join(dir, name)
 	fd, err := beneath.Open(f.host, at, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", true
+		return filepath.Join(f.codebase, at), true, true
 	}
 	if err != nil {
-		return "", false
+		return "", false, false
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) != nil {
-		return "", false
+		return "", false, false
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
-		return filepath.Join(f.codebase, at), true
+		host = filepath.Join(f.codebase, at)
+		return host, !f.isHost(host), true // it may not be a repository yet
 	case unix.S_IFREG:
 		to := leadsTo(read(f.host, at))
 		if to == "" {
-			return "", false
+			return "", false, false
 		}
 		if !path.IsAbs(to) {
 			to = filepath.Join(f.codebase, dir, to)
 		}
 		if _, below := f.below(to); below {
-			return "", false // the sandbox has such files too, in place of a directory
+			return "", false, false // the sandbox has such files too, in place of a directory
 		}
 		real, err := filepath.EvalSymlinks(to)
 		if err != nil {
-			return "", false
+			return "", false, false
 		}
 		if _, below := f.below(real); below {
-			return "", false
+			return "", false, false
 		}
-		return real, f.isHost(real)
+		return real, false, f.isHost(real)
 	}
-	return "", false
+	return "", false, false
 }
 
 // below returns an absolute path of the host relative to the codebase, if it is in there.

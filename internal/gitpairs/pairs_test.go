@@ -45,7 +45,7 @@ func TestFind(t *testing.T) {
 			[]string{".git of .git at ."},
 		},
 		"nested, and one that the sandbox has made": {
-			map[string]string{"a/b/.git/HEAD": "x", "made/.git/HEAD": "x"},
+			map[string]string{"a/b/.git/HEAD": "x", "made/.git/HEAD": "x", "made/.git/objects/": "", "none/.git/x": ""},
 			map[string]string{"a/b/.git/HEAD": "x", "made/f": ""},
 			[]string{"a/b/.git of .git at a/b", "made/.git of .git at made, made inside"},
 		},

@@ -165,6 +165,7 @@ k=0; while [ $k -lt 510 ]; do t=$(printf '040000 tree %s\td\n' $t | git mktree);
 			if err := os.WriteFile(filepath.Join(fake, "sh"), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
 				w.t.Fatal(err)
 			}
+			w.host("git update-ref refs/heads/asks main") // else a first sync asks nothing
 			const mine = "git symbolic-ref HEAD; git rev-parse HEAD; git for-each-ref refs/heads/a refs/heads/wolffia; git status --porcelain"
 			before := w.try(mine)
 			b := w.boxes[0]
@@ -178,7 +179,7 @@ k=0; while [ $k -lt 510 ]; do t=$(printf '040000 tree %s\td\n' $t | git mktree);
 	}},
 	{"links in the place of the private copy's files", func(w *world) {
 		p := w.boxes[0].pair.Private
-		w.must("rm -r $GIT_DIR/logs $GIT_DIR/info; ln -s /etc $GIT_DIR/logs; ln -s /etc $GIT_DIR/info; ln -s /etc $GIT_DIR/lfs; ln -s /etc/passwd $GIT_DIR/MERGE_HEADX; ln -s ../../.. $GIT_DIR/host/1; ln -s gone $GIT_DIR/refs/gone; " + agentCommits)
+		w.must("mkdir -p ../other/objects; rm -r $GIT_DIR/logs $GIT_DIR/info; for f in logs info lfs; do ln -s $PWD/../other $GIT_DIR/$f; done; ln -s /etc/passwd $GIT_DIR/MERGE_HEADX; ln -s ../../.. $GIT_DIR/host/1; ln -s gone $GIT_DIR/refs/gone; " + agentCommits)
 		w.sync()
 		w.follows("main")
 		if err := os.Rename(p, p+".away"); err != nil {

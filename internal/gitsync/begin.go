@@ -51,11 +51,12 @@ func begin(private, state string) error {
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return err
 	}
+	// Without fsync: after a crash of the machine the sandbox is gone, and a record that is not whole is an error.
 	index, err := dir.read("index", maxIndex)
 	switch {
 	case err == nil:
-		err = statefile.WriteBytes(filepath.Join(state, indexBase), index)
-		st.StagedUnknown = true
+		err = statefile.Write(filepath.Join(state, indexBase), statefile.Text(index))
+		st.StagedUnknown, st.Index = true, indexOf(index, st.Base)
 	case errors.Is(err, fs.ErrNotExist):
 		err = nil
 	}
@@ -67,7 +68,7 @@ func begin(private, state string) error {
 			return err
 		}
 	}
-	return statefile.WriteSync(filepath.Join(state, stateFile), &st)
+	return statefile.Write(filepath.Join(state, stateFile), &st)
 }
 
 // A tree is a directory whose content a sandbox may change meanwhile.

@@ -242,3 +242,31 @@ func TestFullDisk(t *testing.T) {
 	w.follows("main", "big")
 	w.equal(w.try(left), "")
 }
+
+// A sync whose context ends leaves all or nothing, and the next one does the rest.
+func TestCancelled(t *testing.T) {
+	for _, at := range []string{"before objects", "objects", "journal", "locked", "refs", "index", "base saved"} {
+		t.Run(at, func(t *testing.T) {
+			w := newWorld(t, 1)
+			w.must(work)
+			want := w.in(lookScript)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			w.boxes[0].pair.at = func(name string) {
+				if name == at {
+					cancel()
+				}
+			}
+			if r, err := w.boxes[0].pair.Sync(ctx); err == nil && !r.Moved {
+				t.Errorf("%+v", r)
+			}
+			if out := w.try("ls -d .git/*.lock .git/index.* 2>/dev/null"); out != "" {
+				t.Errorf("%s is left", out)
+			}
+			w.sync()
+			w.equal(w.try(lookScript), want)
+			w.equal(w.in(lookScript), want)
+			w.equal(w.try(left), "")
+		})
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"wolffia/internal/statefile"
 )
@@ -28,6 +29,9 @@ mkdir -p "${f%/*}" && cat >"$f.lock" || exit 51
 chmod "$2" "$f.lock" && mv -f "$f.lock" "$f" || { rm -f "$f.lock"; exit 52; }
 `
 
+// example reports whether a file in hooks is an example, which git does not execute. The copy has none.
+func example(name string) bool { return strings.HasSuffix(name, ".sample") }
+
 func digest(b []byte) string {
 	if b == nil {
 		return ""
@@ -37,10 +41,17 @@ func digest(b []byte) string {
 }
 
 // files returns the digests of the files that follow the host's.
-func (t tree) files() (map[string]string, error) {
+func (t tree) files() (map[string]string, error) { return t.filtered(nil) }
+
+// filtered is files for what is left of them by filter; nil is all.
+func (t tree) filtered(filter func(name string, content []byte) []byte) (map[string]string, error) {
 	got := make(map[string]string)
 	one := func(name string) {
-		if b, err := t.read(name, statefile.MaxFile); err == nil {
+		b, err := t.read(name, statefile.MaxFile)
+		if err == nil && filter != nil {
+			b = filter(name, b)
+		}
+		if err == nil && b != nil {
 			got[name] = digest(b)
 		}
 	}
@@ -49,7 +60,7 @@ func (t tree) files() (map[string]string, error) {
 	}
 	err := t.list("hooks", maxHooks, func(dir string, entries []os.DirEntry) error {
 		for _, e := range entries {
-			if e.Type().IsRegular() {
+			if e.Type().IsRegular() && !example(e.Name()) {
 				one(dir + "/" + e.Name())
 			}
 		}
@@ -70,13 +81,16 @@ func (s *run) follow(ctx context.Context) (any bool, err error) {
 	}
 	hooks, _ := os.ReadDir(filepath.Join(s.host.Common(), "hooks")) // it may be missing
 	for _, e := range hooks[:min(len(hooks), maxHooks)] {
-		names["hooks/"+e.Name()] = true
+		names["hooks/"+e.Name()] = !example(e.Name())
 	}
 	for n := range s.rec.Files {
 		names[n] = true
 	}
 	var mine map[string]string
-	for name := range names {
+	for name, follows := range names {
+		if !follows {
+			continue
+		}
 		content, mode, err := s.wanted(name)
 		if err != nil {
 			return any, err

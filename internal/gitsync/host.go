@@ -37,7 +37,7 @@ func (p *Pair) openHost(ctx context.Context) (*host, error) {
 		return nil, err
 	}
 	if d.Config("extensions.refstorage") == "reftable" {
-		return nil, errReftable(d.Name())
+		return nil, errors.Join(errReftable(d.Name()), d.Close())
 	}
 	return &host{Dir: d, pair: p, known: make(map[[2]string]bool)}, nil
 }
@@ -46,7 +46,7 @@ func (h *host) close() {
 	if h.objects != nil {
 		h.objects.Close()
 	}
-	h.Close()
+	_ = h.Close()
 }
 
 // indexFile returns the variable that names an index, for git, which runs in the git directory.

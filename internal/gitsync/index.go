@@ -137,7 +137,7 @@ func (h *host) fit(ctx context.Context, was, now, tree string) (id fileID, made 
 	}
 	var times []unix.Timespec
 	if index != nil {
-		times, err = copyIndex(index, h.fitted())
+		times, err = copyIndex(index, h.fitted(), h.Own)
 		_ = index.Close()
 	}
 	if err != nil {
@@ -191,8 +191,8 @@ func (h *host) openIndex() (*os.File, error) {
 	return f, err
 }
 
-// copyIndex copies an index, and returns its times.
-func copyIndex(src *os.File, to string) ([]unix.Timespec, error) {
+// copyIndex copies an index, and returns its times. own, if any, gives the copy to its owner.
+func copyIndex(src *os.File, to string, own func(*os.File) error) ([]unix.Timespec, error) {
 	if _, err := src.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
@@ -205,8 +205,8 @@ func copyIndex(src *os.File, to string) ([]unix.Timespec, error) {
 		return nil, err
 	}
 	_, err = io.Copy(dst, src)
-	if err == nil && os.Geteuid() == 0 {
-		err = dst.Chown(int(st.Uid), int(st.Gid)) // the user's git is to replace it
+	if own != nil {
+		err = errors.Join(err, own(dst))
 	}
 	if err = errors.Join(err, dst.Close()); err != nil {
 		return nil, errors.Join(err, os.Remove(to))

@@ -9,9 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"wolffia/internal/hostgit"
 )
@@ -53,7 +50,7 @@ func (s *run) copyLFS(from, to, name string, most int64) (n int64, err error) {
 	}
 	defer src.Close()
 	tmp := filepath.Join(s.host.Common(), "lfs/tmp", "wolffia-"+s.Name)
-	if err := s.host.makeDir("lfs/tmp"); err != nil {
+	if err := s.host.makeDirs(filepath.Dir(tmp)); err != nil {
 		return 0, err
 	}
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -63,14 +60,11 @@ func (s *run) copyLFS(from, to, name string, most int64) (n int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := s.host.own(dst.Chown); err != nil {
-		return 0, errors.Join(err, dst.Close(), os.Remove(tmp))
-	}
 	sum := sha256.New()
 	n, err = io.Copy(io.MultiWriter(dst, sum), io.LimitReader(src, most+1))
-	if err = errors.Join(err, dst.Close()); err == nil && n <= most && hex.EncodeToString(sum.Sum(nil)) == name {
+	if err = errors.Join(err, s.host.Own(dst), dst.Close()); err == nil && n <= most && hex.EncodeToString(sum.Sum(nil)) == name {
 		s.moved = true
-		if err := s.host.makeDir(strings.TrimPrefix(filepath.Dir(to), s.host.Common()+"/")); err != nil {
+		if err := s.host.makeDirs(filepath.Dir(to)); err != nil {
 			return 0, err
 		}
 		return n, os.Rename(tmp, to)
@@ -85,30 +79,20 @@ func (s *run) copyLFS(from, to, name string, most int64) (n int64, err error) {
 	return 0, errors.Join(err, os.Remove(tmp))
 }
 
-// makeDir makes a directory of the repository, and those above it, for its owner.
-func (h *host) makeDir(path string) error {
-	at := h.Common()
-	for name := range strings.SplitSeq(path, "/") {
-		at = filepath.Join(at, name)
-		err := os.Mkdir(at, 0o777)
-		if err == nil {
-			err = h.own(func(uid, gid int) error { return os.Lchown(at, uid, gid) })
-		}
-		if err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-	}
-	return nil
-}
-
-// own gives something that was made in the repository to its owner, by chown, if this is root.
-func (h *host) own(chown func(uid, gid int) error) error {
-	if os.Geteuid() != 0 {
+// makeDirs makes a directory of the git directory, and those that it is in.
+func (h *host) makeDirs(dir string) error {
+	if _, err := os.Lstat(dir); err == nil {
 		return nil
 	}
-	var st unix.Stat_t
-	if err := unix.Stat(h.Common(), &st); err != nil {
+	if err := h.makeDirs(filepath.Dir(dir)); err != nil {
 		return err
 	}
-	return chown(int(st.Uid), int(st.Gid))
+	if err := os.Mkdir(dir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(h.Own(f), f.Close())
 }

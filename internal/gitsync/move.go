@@ -16,7 +16,7 @@ import (
 
 // move moves the host's references in one transaction, then HEAD and the index, and deletes references at last: HEAD
 // may have left them. With locks it has the lock of the user's git, for the moves only: then what was computed without
-// it must still hold, or the error is errAgain. After an error nothing has moved.
+// it must still hold, or the error is errAgain. After that, and ErrBusy, nothing has moved.
 func (s *run) move(ctx context.Context, j *journal, locks bool) error {
 	h := s.host
 	first, last := roomFirst(j.Moves, j.Removed)
@@ -48,11 +48,7 @@ func (s *run) move(ctx context.Context, j *journal, locks bool) error {
 		return err
 	}
 	s.reached("refs")
-	if err := h.finish(ctx, j, last); err != nil {
-		// The references have moved: the next sync repairs the rest.
-		return keptError{err}
-	}
-	return nil
+	return h.finish(ctx, j, last)
 }
 
 func named(ref string, lists ...[]move) bool {
@@ -82,11 +78,6 @@ func (h *host) startRefs(ctx context.Context) (feed func(input string) error) {
 		return <-done
 	}
 }
-
-// A keptError is the error of a move that has begun.
-type keptError struct{ error }
-
-func (e keptError) Unwrap() error { return e.error }
 
 // finish does what comes after the transaction.
 func (h *host) finish(ctx context.Context, j *journal, last []move) error {

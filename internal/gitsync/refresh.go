@@ -60,14 +60,13 @@ esac
 
 // A change is what a refresh does inside.
 type change struct {
-	moves  []move // of references
-	late   []move // after HEAD has left them
-	head   string // "": it stays
-	index  string // keep, put or merge
-	was    string // commits of HEAD
-	will   string
-	shown  map[string]string // references below refs/remotes/host
-	hidden []string          // those that go
+	moves []move // of references
+	late  []move // after HEAD has left them
+	head  string // "": it stays
+	index string // keep, put or merge
+	was   string // commits of HEAD
+	will  string
+	shown map[string]string // references below refs/remotes/host
 }
 
 // refresh brings to the sandbox what the host has.
@@ -284,10 +283,10 @@ func (s *run) wholeIndex(ctx context.Context) (io.ReadCloser, error) {
 	if err := os.Remove(whole); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	if _, err := copyIndex(s.index, whole); err != nil {
+	if _, err := copyIndex(s.index, whole, nil); err != nil {
 		return nil, err
 	}
-	if _, err := s.host.git(ctx, []string{"GIT_INDEX_FILE=" + whole}, "update-index", "--no-split-index"); err != nil {
+	if _, err := s.host.git(ctx, []string{s.host.indexFile(whole)}, "update-index", "--no-split-index"); err != nil {
 		return nil, err
 	}
 	return os.Open(whole)
@@ -340,6 +339,23 @@ func quoted(text string) string {
 	return "'" + strings.ReplaceAll(hostgit.Printable(text), "'", `'\''`) + "'"
 }
 
+// settled records which index both sides have, if nothing is left to be done or said.
+func (s *run) settled() error {
+	if len(s.stays) > 0 || s.pending != "" || len(s.rec.Exported) > 0 {
+		return nil
+	}
+	if s.index == nil {
+		s.rec.Index = ""
+		return nil
+	}
+	if _, err := s.index.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	b, err := io.ReadAll(io.LimitReader(s.index, maxIndex))
+	s.rec.Index = indexOf(b, s.rec.Base)
+	return err
+}
+
 // agree records what both sides have now.
 func (s *run) agree(c change) error {
 	now, after := s.insideAfter(c), s.after()
@@ -359,6 +375,9 @@ func (s *run) agree(c change) error {
 	}
 	if c.index == "put" || s.in.staged == s.hostSet && c.index == "keep" {
 		s.rec.Staged = s.hostSet
+	}
+	if err := s.settled(); err != nil {
+		return err
 	}
 	return statefile.Write(s.path(stateFile), &s.rec)
 }

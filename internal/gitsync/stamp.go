@@ -4,9 +4,13 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -126,11 +130,75 @@ func (p *Pair) unchanged() (Report, bool) {
 		return Report{}, false
 	}
 	defer private.Close()
+	taken := time.Now()
 	host, in, err := p.look(private)
 	if err != nil {
 		return Report{}, false
 	}
-	return p.same(host, in)
+	if r, same := p.same(host, in); same || !p.fresh(private, host, in) {
+		return r, same
+	}
+	_ = p.mark(host, in, taken, Report{}) // else the next call compares again
+	return Report{}, true
+}
+
+// fresh reports whether both sides are what the last sync, or Begin, has left, whatever the times of their files. It compares their
+// content: git status renews an index, and much is written in the moment of a sync.
+func (p *Pair) fresh(private tree, host, in stamp) bool {
+	var rec record
+	have, err := p.load(stateFile, &rec)
+	if !have || err != nil || rec.Index == unsettled || host.lock != "" || in.lock != "" || p.interrupted() || p.Common != "" {
+		return false
+	}
+	own, err := openTree(p.Host)
+	if err != nil {
+		return false
+	}
+	defer own.Close()
+	if own.has("commondir") {
+		return false // the next sync tells
+	}
+	for _, t := range []tree{own, private} {
+		filter := p.Filter
+		if t == private {
+			filter = nil // it was applied when the copy was made
+		}
+		if busy(t) != "" || !t.equals(&rec, filter) {
+			return false
+		}
+	}
+	return true
+}
+
+// equals reports whether a git directory has what both sides had.
+func (t tree) equals(rec *record, filter func(string, []byte) []byte) bool {
+	now, err := t.table(t)
+	if err != nil || now.Head != rec.Base.Head || !maps.Equal(crossing(now.Refs), crossing(rec.Base.Refs)) {
+		return false
+	}
+	if index, err := t.entries(rec.Base.nameSize()); err != nil || index != rec.Index {
+		return false
+	}
+	list, err := t.read("logs/refs/stash", statefile.MaxFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	if !slices.EqualFunc(parseStashLog(list), rec.Stash, func(e stash, at string) bool { return e.At == at }) {
+		return false
+	}
+	files, err := t.filtered(filter)
+	return err == nil && maps.Equal(files, rec.Files)
+}
+
+// crossing returns those of references that cross.
+func crossing(refs map[string]string) map[string]string {
+	some := make(map[string]string, len(refs))
+	for r, at := range refs {
+		if kind(r) != "" {
+			some[r] = at
+		}
+	}
+	return some
 }
 
 // same returns the report of the last sync if the stamps are those that it has left.

@@ -26,14 +26,20 @@ type record struct {
 	Base  table    `json:"base"`
 	Stash []string `json:"stash"`
 	// Staged identifies the set of what is staged; "" is the empty one.
-	Staged        string            `json:"staged"`
-	StagedUnknown bool              `json:"stagedUnknown,omitempty"` // it is that of the file index.base
-	Exported      map[string]export `json:"exported,omitempty"`
-	Files         map[string]string `json:"files"` // digests of the files that follow the host's
+	Staged        string `json:"staged"`
+	StagedUnknown bool   `json:"stagedUnknown,omitempty"` // it is that of the file index.base
+	// Index identifies the entries of the index on both sides, as of tree.entries; unsettled: they are not the same, or
+	// something else is to be said.
+	Index    string            `json:"index"`
+	Exported map[string]export `json:"exported,omitempty"`
+	Files    map[string]string `json:"files"` // digests of the files that follow the host's
 	// Theirs is set when the user has changed something on the host that the sandbox got.
 	Theirs bool     `json:"theirs,omitempty"`
 	Ours   []string `json:"ours,omitempty"` // stashes of the host that the sandbox has made
 }
+
+// unsettled is a record.Index that no index has.
+const unsettled = "?"
 
 // A journal is what a sync is about to do on the host. The references move in one transaction: if one has moved, all
 // have.

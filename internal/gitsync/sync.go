@@ -41,7 +41,7 @@ func (p *Pair) sync(ctx context.Context) (r Report, err error) {
 		return r, err
 	}
 	defer private.Close()
-	h, release, err := p.lock(ctx, private)
+	h, release, err := p.lock(ctx)
 	if err != nil {
 		return r, err
 	}
@@ -65,16 +65,21 @@ func (p *Pair) sync(ctx context.Context) (r Report, err error) {
 
 // lock keeps other syncs from the host's repository, repairs what a killed one has left, and opens it. host is nil if
 // nothing has changed.
-func (p *Pair) lock(ctx context.Context, private tree) (h *host, release func(), err error) {
+func (p *Pair) lock(ctx context.Context) (h *host, release func(), err error) {
 	if _, same := p.unchanged(); same && !p.interrupted() {
 		return nil, nil, nil
 	}
 	if h, err = p.openHost(ctx); err != nil {
 		return nil, nil, err
 	}
+	defer func() {
+		if err != nil {
+			h.close()
+		}
+	}()
 	dir, err := os.Open(h.Common())
 	if err != nil {
-		return nil, nil, err
+		return h, nil, err
 	}
 	wait, cancel := context.WithTimeout(ctx, p.patience(otherWait))
 	defer cancel()
@@ -84,10 +89,10 @@ func (p *Pair) lock(ctx context.Context, private tree) (h *host, release func(),
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) || !pause(wait, lockPoll) {
 			_ = dir.Close()
-			if ctx.Err() != nil {
-				return nil, nil, ctx.Err()
+			if err = ctx.Err(); err == nil {
+				err = fmt.Errorf("another sync of %s is at work: %w", h.Name(), ErrBusy)
 			}
-			return nil, nil, fmt.Errorf("another sync of %s is at work: %w", h.Name(), ErrBusy)
+			return h, nil, err
 		}
 	}
 }
@@ -129,7 +134,6 @@ type run struct {
 	moved      bool
 
 	plan    answer
-	aside   []move // on the host, of this plan
 	was     string // commits of the host's HEAD
 	will    string
 	head    string // what the host's HEAD becomes
@@ -177,7 +181,7 @@ func (s *run) once(ctx context.Context) (Report, error) {
 		return s.report(), err
 	}
 	r := s.report()
-	if r.Moved || len(s.said) > 0 {
+	if r.Moved || len(s.said) > 0 || len(s.bad) > 0 { // what is refused may be so for lack of space
 		return r, s.drop(stampFile)
 	}
 	return r, s.mark(hostAt, insideAt, taken, r)
@@ -256,6 +260,10 @@ func (s *run) read(ctx context.Context) (err error) {
 			s.rec.Staged = s.in.staged
 		}
 		s.rec.StagedUnknown = false
+	}
+	s.rec.Index = unsettled // until this sync has ended
+	if s.in.staged == unmerged && !s.in.late && s.insideBusy == "" {
+		s.stays = append(s.stays, "what is staged inside stays there: files have conflicts")
 	}
 	return nil
 }
@@ -495,7 +503,7 @@ func (s *run) commit(ctx context.Context) error {
 		return err
 	}
 	index := s.host.file("index")
-	if s.index != nil { // the user may go on to stage: what the sandbox gets must be what was looked at
+	if s.index != nil && !s.host.Foreign() { // the user may go on to stage: what the sandbox gets must be what was looked at
 		index = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), s.index.Fd())
 	}
 	s.hostSet, err = s.host.staged(ctx, s.will, index)
@@ -523,16 +531,16 @@ func (s *run) carryOut(ctx context.Context, j *journal) error {
 	}
 	s.reached("journal")
 	locks := j.Index || j.HeadNew != "" || s.was != s.will
+	ctx = context.WithoutCancel(ctx) // what has begun is not left half done; each step has a limit
 	err := s.move(ctx, j, locks)
-	if _, begun := errors.AsType[keptError](err); begun {
-		h.unlockIndex()
-		s.fitted = false // the next sync needs the file
-		return err
-	}
-	if err != nil {
+	if errors.Is(err, errAgain) || errors.Is(err, ErrBusy) { // then nothing has moved
 		return errors.Join(err, h.rollback(), h.updateRef(ctx, nil, s.held))
 	}
-	s.fitted = false
+	s.fitted = false // after another error the next sync finds out what has moved, and needs the file
+	if err != nil {
+		h.unlockIndex()
+		return err
+	}
 	if err := h.storeStashes(ctx, j.Stash); err != nil {
 		return err
 	}

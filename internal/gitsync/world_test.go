@@ -11,8 +11,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"wolffia/internal/rmtree"
 )
 
 // TestMain gives git on both sides the same surroundings on each machine.
@@ -25,7 +28,11 @@ func TestMain(m *testing.M) {
 	for name, value := range map[string]string{"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "LC_ALL": "C", "HOME": "/nonexistent", "EDITOR": "true"} {
 		_ = os.Setenv(name, value)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if dir := made.Load(); dir != nil {
+		_ = rmtree.RemovePath(filepath.Split(*dir))
+	}
+	os.Exit(code)
 }
 
 var author = []string{
@@ -54,11 +61,15 @@ type box struct {
 	dir  string
 }
 
+// made is the directory of template.
+var made atomic.Pointer[string]
+
 var template = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "gitsync-")
 	if err != nil {
 		return "", err
 	}
+	made.Store(&dir)
 	return dir, shell(dir, nil, baseScript).err
 })
 

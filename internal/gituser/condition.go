@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// conditions returns the conditions of includes, of which one holds inside if that of an include in a file holds on
-// the host: git inside evaluates them. The condition itself comes first, with the paths of the host in it.
+// conditions returns the conditions of includes, of which one holds inside if that of an include
+// in a file holds on the host: git inside evaluates them. The condition itself comes first, with
+// the paths of the host in it.
 func (r *reader) conditions(condition, file string) []string {
 	keyword, pattern, _ := strings.Cut(condition, ":")
 	if keyword != "gitdir" && keyword != "gitdir/i" || pattern == "" {
@@ -42,7 +43,8 @@ func literal(path string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
-// holds reports whether a condition with an absolute path, or the end of one, holds for a git directory.
+// holds reports whether a condition with an absolute path, or the end of one, holds for a git
+// directory.
 func holds(keyword, pattern, gitdir string) bool {
 	if keyword == "gitdir/i" {
 		gitdir, pattern = strings.ToLower(gitdir), strings.ToLower(pattern)

@@ -7,7 +7,8 @@ import (
 	"wolffia/internal/gitconfig"
 )
 
-// filters are the commands that settings have for filters, in any file: by name, and by "clean", "smudge" and "process".
+// filters are the commands that settings have for filters, in any file: by name, and by "clean",
+// "smudge" and "process".
 type filters map[string]map[string]bool
 
 func (f filters) add(s *gitconfig.Setting) {
@@ -18,9 +19,10 @@ func (f filters) add(s *gitconfig.Setting) {
 	f[sub][s.Key()] = true
 }
 
-// required returns settings by which git fails where the program of a filter is missing inside: git would take the content as it
-// is, and say so on the standard error only. They come first, so that the user's own choice stands. git takes a
-// direction without a command for a failure too, so it gets one.
+// required returns settings by which git fails where the program of a filter is missing inside:
+// git would take the content as it is, and say so on the standard error only. They come first,
+// so that the user's own choice stands. git takes a direction without a command for a failure
+// too, so it gets one.
 func (f filters) required() (all []gitconfig.Setting) {
 	for _, name := range slices.Sorted(maps.Keys(f)) {
 		has := f[name]

@@ -40,8 +40,9 @@ type Config struct {
 }
 
 // Read reads the configurations that git reads for this user beside a repository's own, with
-// what they include, and returns the settings that only change what git does inside, for a place. git is not run. getenv is
-// [os.Getenv]. What is included on a condition is a file of its own: git inside decides.
+// what they include, and returns the settings that only change what git does inside, for a
+// place. git is not run. getenv is [os.Getenv]. What is included on a condition is a file of its
+// own: git inside decides.
 //
 // The error names files that cannot be used. The rest is returned all the same.
 func Read(getenv func(string) string, place *Place) (*Config, error) {
@@ -142,8 +143,8 @@ func (r *reader) noted(s *gitconfig.Setting, file string) []gitconfig.Setting {
 	return []gitconfig.Setting{*s}
 }
 
-// content returns the path inside of a copy of the file that a setting in a file names. A relative path, which git takes
-// from where it runs, stays.
+// content returns the path inside of a copy of the file that a setting in a file names. A
+// relative path, which git takes from where it runs, stays.
 func (r *reader) content(path, file string) string {
 	if path != "" && !filepath.IsAbs(path) && !strings.HasPrefix(path, "~/") {
 		return path

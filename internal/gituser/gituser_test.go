@@ -129,7 +129,8 @@ func TestReadIsWhatGitReads(t *testing.T) {
 	}
 }
 
-// A condition for a directory holds inside where the codebase is shown at another path, or is reached on the host by another name.
+// A condition for a directory holds inside where the codebase is shown at another path, or is
+// reached on the host by another name.
 func TestConditionElsewhere(t *testing.T) {
 	testenv.Tools(t, "git")
 	for what, c := range map[string]struct {
@@ -155,7 +156,8 @@ func TestConditionElsewhere(t *testing.T) {
 	}
 }
 
-// What changes results is passed in. What has a secret, is of the host or waits for a person is not, in no spelling.
+// What changes results is passed in. What has a secret, is of the host or waits for a person is
+// not, in no spelling.
 func TestPassed(t *testing.T) {
 	for text, want := range map[string]bool{
 		"[user]\n name = N": true, "[CORE]\n autocrlf = input": true, "[init]\n defaultBranch = m": true, "[core]\n commentChar = auto": true,
@@ -216,8 +218,8 @@ func TestContents(t *testing.T) {
 	}
 }
 
-// Where the program of a driver is missing git fails, as on the host with required, and where only one direction has a program
-// the other works.
+// Where the program of a driver is missing git fails, as on the host with required, and where
+// only one direction has a program the other works.
 func TestMissingDrivers(t *testing.T) {
 	testenv.Tools(t, "git")
 	home, repo := t.TempDir(), t.TempDir()

@@ -8,36 +8,33 @@ import (
 	"wolffia/internal/gitconfig"
 )
 
-// sections are those whose settings hold inside too: git-config(1) of git 2.52. They only change what git's
-// commands do, and what they name is executed inside. The others are about credentials, mail, and how the host
-// reaches a network, or are of programs that are not git.
+// sections are those whose settings hold inside too: git-config(1) of git 2.52. They only change
+// what git's commands do, and what they name is executed inside. The others are about
+// credentials, mail, and how the host reaches a network, or are of programs that are not git.
 var sections = set(`add advice alias am apply attr blame branch checkout clean clone color column commit committer author completion
 	core diff difftool feature fetch filter format fsck gpg grep help i18n index init interactive lfs log lsrefs mailinfo mailmap
 	merge mergetool notes pack pretty protocol pull push rebase remote revert safe showbranch sparse splitindex stash
 	status submodule tag tar trailer transfer url user versionsort worktree`)
 
-// subsections are the sections in which a subsection is a driver, a format or a name of the user's. In the
-// others it is a part of one repository, or an address.
+// subsections are the sections in which a subsection is a driver, a format or a name of the
+// user's. In the others it is a part of one repository, or an address.
 var subsections = set("alias color diff difftool filter merge mergetool pretty protocol tar trailer url")
 
 // outside are settings of those sections that do not hold inside.
-var outside = map[string]string{
-	"core.editor":  "without a terminal nothing answers it",
-	"core.pager":   "it shows, and changes no result",
-	"core.askpass": "it asks for credentials", "core.sshcommand": "it names keys", "core.gitproxy": "it is of the host's network",
-	"core.hookspath": "a path of the host", "core.alternaterefscommand": "a program of the host's repository", "init.templatedir": "a path of the host", "lfs.storage": "a path of the host",
-	"core.fsmonitor": "it asks a process of the host, or executes a path of it",
-	"core.worktree":  "of one repository", "core.bare": "of one repository", "core.repositoryformatversion": "of one repository",
-	"core.checkstat": "of the host's disk", "core.trustctime": "of the host's disk", "core.filemode": "of one repository",
-	"interactive.difffilter": "it shows, and changes no result",
-	"log.showsignature":      "its keys are on the host",
-	"lfs.url":                "it may have a token", "lfs.pushurl": "it may have a token",
-	"fetch.bundleuri": "an address",
-	"gpg.program":     "its keys are on the host", "gpg.openpgp.program": "its keys are on the host", "gpg.x509.program": "its keys are on the host", "gpg.ssh.program": "its keys are on the host",
-}
+var outside = set(strings.Join([]string{
+	"core.editor core.pager interactive.difffilter",        // wait for a person, or only show
+	"core.askpass lfs.url lfs.pushurl",                     // have credentials, or ask for them
+	"core.sshcommand gpg.program log.showsignature",        // need keys of the host
+	"core.gitproxy fetch.bundleuri",                        // are of the host's network
+	"core.hookspath init.templatedir lfs.storage",          // are paths of the host
+	"core.fsmonitor core.alternaterefscommand",             // ask a process of the host, or start one of its programs
+	"core.checkstat core.trustctime core.filemode",         // are of the host's disk
+	"core.worktree core.bare core.repositoryformatversion", // are of one repository
+}, " "))
 
 // contents are settings that name a file, whose content is passed in.
-var contents = set("core.excludesfile core.attributesfile mailmap.file commit.template blame.ignorerevsfile diff.orderfile format.signaturefile gpg.ssh.allowedsignersfile gpg.ssh.revocationfile")
+var contents = set(`core.excludesfile core.attributesfile mailmap.file commit.template blame.ignorerevsfile diff.orderfile
+	format.signaturefile gpg.ssh.allowedsignersfile gpg.ssh.revocationfile`)
 
 // signs are settings of users who sign.
 var signs = set("commit.gpgsign tag.gpgsign tag.forcesignannotated push.gpgsign gpg.format user.signingkey")
@@ -50,12 +47,12 @@ func set(words string) map[string]bool {
 	return all
 }
 
-// passed reports whether a setting of the user's holds inside. agent: the sandbox has the user's ssh agent.
+// passed reports whether a setting of the user's holds inside. agent: the sandbox has the user's
+// ssh agent.
 func passed(s *gitconfig.Setting, agent bool) bool {
 	sub, has := s.Sub()
-	_, out := outside[s.Name]
 	switch section := s.Section(); {
-	case out, !sections[section], s.Credential(), !utf8.ValidString(s.Name + s.Value), unprintable(sub):
+	case outside[s.Name], !sections[section], s.Credential(), !utf8.ValidString(s.Name + s.Value), unprintable(sub):
 		return false
 	case section == "gpg":
 		return s.Name == "gpg.format" || s.Name == "gpg.mintrustlevel" || s.Name == "gpg.ssh.defaultkeycommand" && agent
@@ -67,7 +64,8 @@ func passed(s *gitconfig.Setting, agent bool) bool {
 	return !has || subsections[s.Section()]
 }
 
-// ssh reports whether an address, or the beginning of one, leads to ssh: git-fetch(1), "GIT URLS".
+// ssh reports whether an address, or the beginning of one, leads to ssh: git-fetch(1), "GIT
+// URLS".
 func ssh(address string) bool {
 	scheme, _, found := strings.Cut(address, "://")
 	if found {

@@ -7,15 +7,16 @@ import (
 	"wolffia/internal/gitconfig"
 )
 
-// noKey follows the name of a program in that of one that does not exist. git says that it cannot run it, and makes no commit or
-// tag. A program that exists and fails would not do: git before 2.41 shows nothing of what gpg prints, and git 2.39 makes
-// a tag without a signature where ssh-keygen fails.
+// noKey follows the name of a program in that of one that does not exist. git says that it
+// cannot run it, and makes no commit or tag. A program that exists and fails would not do: git
+// before 2.41 shows nothing of what gpg prints, and git 2.39 makes a tag without a signature
+// where ssh-keygen fails.
 const noKey = ` of the host, whose keys the sandbox does not have: leave the signature out ` +
 	`(git commit --no-gpg-sign, git tag --no-sign, git -c commit.gpgSign=false), ` +
 	`or sign by ssh: gpg.format=ssh on the host, and wolffia with --socket "$SSH_AUTH_SOCK"`
 
-// signing returns settings by which no commit or tag is unsigned in silence, if the user signs: the keys of gpg are on the host,
-// those of ssh with the agent. They come first.
+// signing returns settings by which no commit or tag is unsigned in silence, if the user signs:
+// the keys of gpg are on the host, those of ssh with the agent. They come first.
 func (r *reader) signing() []gitconfig.Setting {
 	if !r.signs {
 		return nil
@@ -27,7 +28,8 @@ func (r *reader) signing() []gitconfig.Setting {
 	return all
 }
 
-// key returns a signing key as it can be given inside: the public key in place of a file of the host's.
+// key returns a signing key as it can be given inside: the public key in place of a file of the
+// host's.
 func (r *reader) key(value, file string) string {
 	if !strings.HasPrefix(value, "/") && !strings.HasPrefix(value, "~/") {
 		return value // a key, or the id of one

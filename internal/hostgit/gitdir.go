@@ -9,8 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -29,7 +31,13 @@ type Dir struct {
 	path, common, empty string
 	safe                []string // options before the command
 	config              []setting
-	owner               *owner // whose git runs; nil: the caller's own
+	owner               *owner // nil: the caller
+}
+
+// An owner is the user whose git directory it is, if the caller is root: git then runs as that user.
+type owner struct {
+	uid, gid int
+	home     string
 }
 
 type setting struct{ key, value string }
@@ -73,28 +81,25 @@ func Suits(ctx context.Context) error {
 
 var errNoGit = runtime.Errorf(runtime.ErrUnavailable, "git is not in PATH: install it, such as with apt-get install git")
 
-// OpenDir returns the git directory at path, which is absolute and has no symbolic links: a sandbox may move and replace directories above it.
-// It is opened once, and git works on what was opened. In that of a linked working tree the file commondir
-// names the repository's. The caller closes it. empty is an empty directory, or made. The error is of class runtime.ErrInvalid if path is
+// OpenDir returns the git directory at path, which is absolute and has no symbolic links: a sandbox may move and replace
+// directories above it. It is opened once, and git works on what was opened. In that of a linked working tree the file commondir
+// names the repository's. empty is an empty directory, or made. Root works as the owner of the directory. The caller closes
+// it. The error is of class runtime.ErrInvalid if path is
 // not a git directory of the caller's own, and of class runtime.ErrUnavailable if the host has no git.
 func OpenDir(ctx context.Context, path, empty string) (_ *Dir, err error) {
 	if _, err := exec.LookPath("git"); err != nil {
 		return nil, errNoGit
 	}
-	if err := os.MkdirAll(empty, 0o700); err != nil {
-		return nil, err
-	}
 	d := &Dir{name: path, empty: empty}
 	defer func() {
 		if err != nil {
-			d.Close()
+			err = errors.Join(err, d.Close())
 		}
 	}()
 	if d.own, err = openPlain(path); err != nil {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "git directory: %w", err)
 	}
-	d.shared = d.own
-	d.path = fdPath(d.own)
+	d.shared, d.path = d.own, fdPath(d.own)
 	if b, err := os.ReadFile(filepath.Join(d.path, "commondir")); err == nil {
 		common := strings.TrimSuffix(string(b), "\n")
 		if !filepath.IsAbs(common) {
@@ -110,13 +115,23 @@ func OpenDir(ctx context.Context, path, empty string) (_ *Dir, err error) {
 	if err != nil || !st.IsDir() {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "%s is not a git directory", d.name)
 	}
-	if own, is := st.Sys().(*syscall.Stat_t); !is || int(own.Uid) != os.Geteuid() && os.Geteuid() != 0 {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "the git directory %s belongs to another user: take it with chown", d.name)
-	}
-	if d.owner = ownerOf(st); d.owner != nil {
-		if err := os.Lchown(empty, d.owner.uid, d.owner.gid); err != nil {
-			return nil, err
+	own, is := st.Sys().(*syscall.Stat_t)
+	switch {
+	case is && int(own.Uid) == os.Geteuid():
+		err = os.MkdirAll(empty, 0o700)
+	case is && os.Geteuid() == 0:
+		d.owner = &owner{uid: int(own.Uid), gid: int(own.Gid), home: "/nonexistent"}
+		if u, err := user.LookupId(strconv.Itoa(d.owner.uid)); err == nil {
+			d.owner.home = u.HomeDir
 		}
+		if d.empty, err = os.MkdirTemp("", "wolffia-empty-"); err == nil {
+			err = os.Chmod(d.empty, 0o755)
+		}
+	default:
+		err = runtime.Errorf(runtime.ErrInvalid, "the git directory %s belongs to another user: take it with chown", d.name)
+	}
+	if err != nil {
+		return nil, err
 	}
 	for _, s := range append(slices.Clone(apart), "safe.directory=*") {
 		d.safe = append(d.safe, "-c", s)
@@ -136,17 +151,15 @@ func OpenDir(ctx context.Context, path, empty string) (_ *Dir, err error) {
 	return d, nil
 }
 
-// Path returns the git directory: HEAD and index are there.
-func (d *Dir) Path() string { return d.path }
-
-// Name returns the path at which the git directory was opened, for messages.
-func (d *Dir) Name() string { return d.name }
-
-// Close closes what OpenDir has opened. No call of another method may follow.
-func (d *Dir) Close() {
+// Close closes what OpenDir has opened, and removes what it has made. No command may run any more.
+func (d *Dir) Close() (err error) {
+	if d.owner != nil {
+		err = os.Remove(d.empty)
+	}
 	for _, f := range []*os.File{d.own, d.shared} {
 		_ = f.Close() // nil, or twice, is fine
 	}
+	return err
 }
 
 // openPlain opens a directory at an absolute path over which no symbolic link leads.
@@ -170,6 +183,23 @@ func openDir(path string) (*os.File, error) {
 
 // fdPath returns a path of an open directory, for this process and until a child executes its program.
 func fdPath(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
+
+// Own gives a file that the caller has made in the git directory to its owner.
+func (d *Dir) Own(f *os.File) error {
+	if d.owner == nil {
+		return nil
+	}
+	return f.Chown(d.owner.uid, d.owner.gid)
+}
+
+// Foreign reports whether git runs as another user than the caller: it may not open the caller's own files.
+func (d *Dir) Foreign() bool { return d.owner != nil }
+
+// Name returns the path at which the git directory was opened, for messages.
+func (d *Dir) Name() string { return d.name }
+
+// Path returns the git directory: HEAD and index are there.
+func (d *Dir) Path() string { return d.path }
 
 // Common returns the directory of the repository: refs and objects are there.
 func (d *Dir) Common() string { return d.common }
@@ -256,9 +286,13 @@ func (d *Dir) command(ctx context.Context, c Command) *exec.Cmd {
 	if cmd.Dir = d.path; c.Common {
 		cmd.Dir = d.common
 	}
-	cmd.Env = append(d.owner.environ(environ(os.Environ())), "GIT_DIR=.", "GIT_WORK_TREE="+d.empty, "GIT_NO_REPLACE_OBJECTS=1", "GIT_ATTR_NOSYSTEM=1")
+	cmd.Env = append(environ(os.Environ()), "GIT_DIR=.", "GIT_WORK_TREE="+d.empty, "GIT_NO_REPLACE_OBJECTS=1", "GIT_ATTR_NOSYSTEM=1")
 	cmd.Env = append(cmd.Env, c.Env...)
-	cmd.Stdin, cmd.WaitDelay, cmd.SysProcAttr = c.In, time.Second, d.owner.attr()
+	cmd.Stdin, cmd.WaitDelay = c.In, time.Second
+	if d.owner != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(d.owner.uid), Gid: uint32(d.owner.gid)}}
+		cmd.Env = append(cmd.Env, "HOME="+d.owner.home, "XDG_CONFIG_HOME=")
+	}
 	return cmd
 }
 

@@ -1,6 +1,9 @@
 package hostgit
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // Init makes an empty repository with files for its references in the directory path, which is absolute, empty and the
 // caller's own. format is that of the names of its objects: "sha256", or "" for git's usual one. It has nothing of the
@@ -19,8 +22,7 @@ func Init(ctx context.Context, path, empty, format string) (*Dir, error) {
 		_, _, err = d.Run(ctx, Command{Args: []string{"config", "--unset", "core.worktree"}, Status: 5})
 	}
 	if err != nil {
-		d.Close()
-		return nil, err
+		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
 }

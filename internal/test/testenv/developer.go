@@ -12,8 +12,9 @@ var developers = []string{
 	"SSH_AUTH_SOCK", "XDG_STATE_HOME", "XDG_DATA_HOME", "WOLFFIA_STATE_DIR",
 }
 
-// A test program has nothing of the developer's own configuration, of git and of wolffia. HOME stays: it has the
-// caches of go, and what a registry of packages needs. So do PATH and the settings of go.
+// A test program has nothing of the developer's own configuration, of git and of wolffia. HOME
+// stays: it has the caches of go, and what a registry of packages needs. So do PATH and the
+// settings of go.
 func init() {
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "GIT_") || strings.HasPrefix(name, "LC_") {
