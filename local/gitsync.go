@@ -288,6 +288,7 @@ func (b *gitBox) look(made statefile.Stamp) bool {
 	}
 	b.pairs, b.apart = nil, nil
 	for i := range found {
+		b.follow(&found[i])
 		p := b.pair(&found[i])
 		if b.isApart(&found[i]) {
 			b.apart = append(b.apart, found[i])
