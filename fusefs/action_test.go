@@ -39,6 +39,7 @@ type menu struct {
 	links    bool // hard links: no locks, mappings and FIFOs then
 	prealloc bool // fallocate that makes unwritten room: where data lies is not compared then
 	hiding   bool // rules that could hide something, though nothing that there is: the links of a directory are not told then
+	git      bool // some names are .git, of a mount on which these are the sandbox's own: times and links of the directories are not told then
 	search   bool // modes let the owner do everything: a server that is not root reaches things by their names again
 }
 
@@ -115,6 +116,9 @@ func actions(seed uint64, m menu, n int) []action {
 			Slot: r.IntN(slots), Other: r.IntN(slots), Mode: randomMode(r, m),
 			Off: randomOffset(r), Len: randomOffset(r) % (1 << 16), Byte: byte(1 + r.IntN(250)),
 		}
+		if m.git {
+			as[i].A, as[i].B = withGit(as[i].A), withGit(as[i].B)
+		}
 		as[i].Flags = randomFlags(r, m, as[i].Do)
 		switch as[i].Do {
 		case "symlink":
@@ -124,6 +128,17 @@ func actions(seed uint64, m menu, n int) []action {
 		}
 	}
 	return as
+}
+
+// withGit returns the path p with ".git" for "d".
+func withGit(p string) string {
+	parts := strings.Split(p, "/")
+	for i := range parts {
+		if parts[i] == "d" {
+			parts[i] = gitName
+		}
+	}
+	return strings.Join(parts, "/")
 }
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }

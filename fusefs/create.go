@@ -22,8 +22,8 @@ func (t *tree) newName(o op, in *fuse.InHeader, name string, typ uint32, do func
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
-	// Two names at once could complete a git directory; and only one may make an upper half.
-	if gitguard.Essential(name) || t.copied != nil && !e.dir.inUpper() {
+	// Two names at once could complete a git directory, or lift one whiteout; and only one may make an upper half.
+	if gitguard.Essential(name) || t.git != nil && name == gitName || t.copied != nil && !e.dir.inUpper() {
 		t.renameMu.Lock()
 		defer t.renameMu.Unlock()
 	} else {
@@ -47,10 +47,14 @@ func (t *tree) newName(o op, in *fuse.InHeader, name string, typ uint32, do func
 		e.dir.layers.mu.Lock()
 		defer e.dir.layers.mu.Unlock()
 	}
-	if o == opMkdir && t.isGone(e.dir, name) {
-		t.comeBack(&e)
+	if o == opMkdir && t.isGone(d.fd, e.dir, name) {
+		t.comeBack(&e, d)
 	}
+	back := t.lift(&e, d)
 	errno = do(&e, &d)
+	if errno != 0 {
+		back()
+	}
 	if errno == syscall.EEXIST {
 		errno = t.taken(o, in, &e, d)
 	} else if errno == 0 {
@@ -174,7 +178,7 @@ func (t *tree) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.E
 		return fuse.Status(errno)
 	}
 	return t.newName(opLink, &in.InHeader, name, src.typ, func(e *entry, d *openDir) syscall.Errno {
-		if parent, was := t.table.place(src); t.git != nil && parent != nil && t.isPrivate(parent, was) != t.isPrivate(e.dir, name) {
+		if src.apart.Load() != t.apart(e.dir.getState(), name) {
 			return syscall.EXDEV // what is private and what the host has are different files
 		}
 		h, errno := t.acquireLocked(src, usePath)

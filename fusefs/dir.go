@@ -86,8 +86,8 @@ func (t *tree) list(o op, in *fuse.ReadIn, add func(*entry, openDir, fuse.DirEnt
 	case offset == gitOffset:
 		offset = 0
 	case offset == 0 && t.owns(dir.getState(), gitName):
-		if more, errno := t.listOwn(dir, h, add); errno != 0 || !more {
-			return fuse.Status(errno)
+		if !t.listOwn(dir, h, add) {
+			return fuse.OK
 		}
 	}
 	fd, errno := t.openList(h.fd)
@@ -156,7 +156,7 @@ func (t *tree) visible(e *entry, fd int, d *fuse.DirEntry) bool {
 	case ".":
 		return true
 	}
-	if strings.HasPrefix(e.name, ownPrefix) || t.owns(e.dir.getState(), e.name) || t.isGone(e.dir, e.name) {
+	if strings.HasPrefix(e.name, ownPrefix) || t.owns(e.dir.getState(), e.name) || t.isGone(fd, e.dir, e.name) {
 		return false // the sandbox's own .git was the first
 	}
 	if t.git != nil && e.dir.ident().dev != t.git.device {

@@ -119,6 +119,7 @@ func (t *tree) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, 
 		done += n
 	}
 	t.writeback.wrote(h.fd, int64(in.Offset), int64(in.Offset)+int64(done))
+	t.changedFile(h.node)
 	return uint32(done), fuse.OK
 }
 

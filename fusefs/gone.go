@@ -1,8 +1,8 @@
 package fusefs
 
 import (
+	"errors"
 	"path"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -86,70 +86,106 @@ func (g *gone) move(from, to string, swap bool) {
 	g.paths = moved
 }
 
-// isGone reports whether the sandbox has removed the directory called name of dir, and the host has it still.
-func (t *tree) isGone(dir *node, name string) bool {
-	return t.git != nil && dir != nil && t.git.gone.has(func() string { return t.table.path(dir, name) })
+// isGone reports whether the sandbox has removed the directory called name of dir, which is open as fd, and the host has it still. If
+// the host has something else there by now, it is not gone any more.
+func (t *tree) isGone(fd int, dir *node, name string) bool {
+	if t.git == nil || dir == nil || !t.git.gone.has(func() string { return t.table.path(dir, name) }) {
+		return false
+	}
+	at, errno := t.storePath(dir, name)
+	if errno != 0 || t.leftOver(fd, name, at) == 0 {
+		return true
+	}
+	t.git.mu.Lock()
+	defer t.git.mu.Unlock()
+	_ = unix.Unlinkat(t.git.store, at, 0) // it is there no longer if another request has done so
+	t.git.gone.remove(at)
+	return false
 }
 
-// leave makes the directory e, which is not empty on the host, one that is gone, if it has nothing but a .git that the
-// sandbox has removed, and such directories. It reports whether it is. d is open as its parent. The caller holds
-// t.renameMu for writing.
-func (t *tree) leave(e *entry, d openDir) bool {
-	at, errno := t.storePath(e.dir, e.name)
+// leftOver returns 0 if the directory called name of the host's directory fd, at the path at, has nothing but a .git and directories that
+// are gone; ENOTEMPTY if it has more; or the errno of opening it.
+func (t *tree) leftOver(fd int, name, at string) syscall.Errno {
+	dir, errno := openBeneath(fd, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
-		return false
+		return errno
 	}
-	fd, errno := openBeneath(d.fd, e.name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if errno != 0 {
-		return false
-	}
-	defer unix.Close(fd)
-	errno = t.eachName(fd, func(name string, _ uint32) syscall.Errno {
+	defer unix.Close(dir)
+	return t.eachName(dir, func(name string, _ uint32) syscall.Errno {
 		if name == gitName || t.git.gone.has(func() string { return path.Join(at, name) }) {
 			return 0
 		}
 		return syscall.ENOTEMPTY
 	})
-	if errno != 0 {
-		return false
-	}
-	// What is below has a mirror, or its .git would be there.
-	t.git.temps++
-	tmp := "t" + strconv.FormatUint(t.git.temps, 36)
-	if cow.MakeWhiteout(t.git.work, tmp) != nil || t.makeStored(path.Dir(at)) != 0 {
-		return false
-	}
-	if err := unix.Renameat2(t.git.work, tmp, t.git.store, at, unix.RENAME_EXCHANGE); err == unix.ENOENT {
-		err = unix.Renameat(t.git.work, tmp, t.git.store, at)
-		if err != nil {
-			return false
-		}
-	} else if err != nil {
-		return false
-	}
-	t.git.gone.add(at)
-	return true
 }
 
-// comeBack makes the directory e, which is gone, an empty one again, in which the sandbox has no .git. The caller holds
-// t.renameMu.
-func (t *tree) comeBack(e *entry) {
+// leave makes the directory e, at the path at, which is not empty on the host, one that is gone, if it has nothing but such directories, and
+// a .git that the sandbox has removed: hidden says so. d is open as its parent. Else it returns ENOTEMPTY. The caller holds
+// t.renameMu for writing.
+func (t *tree) leave(e *entry, d openDir, at string, hidden bool) syscall.Errno {
+	switch _, errno := t.stat(fdName{d.fd, e.name + "/" + gitName}); {
+	case errno == 0 && hidden && t.owns(t.inside(e.dir.getState(), e.name, true), gitName), errno == syscall.ENOENT:
+	default:
+		return syscall.ENOTEMPTY
+	}
+	if t.leftOver(d.fd, e.name, at) != 0 {
+		return syscall.ENOTEMPTY
+	}
+	tmp := t.git.temp()
+	err := cow.MakeWhiteout(t.git.work, tmp)
+	if err == nil {
+		err = unix.Renameat2(t.git.work, tmp, t.git.store, at, unix.RENAME_EXCHANGE)
+	}
+	if errors.Is(err, unix.ENOENT) { // it has no mirror
+		if errno := t.makeStored(path.Dir(at)); errno != 0 {
+			return errno
+		}
+		err = unix.Renameat(t.git.work, tmp, t.git.store, at)
+	}
+	if err != nil {
+		return errnoOf(err)
+	}
+	t.git.gone.add(at)
+	return 0
+}
+
+// comeBack makes the directory e, which is gone, an empty one again, in which the sandbox has no .git. d is open as its parent. The
+// caller holds t.renameMu.
+func (t *tree) comeBack(e *entry, d openDir) {
 	at, errno := t.storePath(e.dir, e.name)
 	if errno != 0 {
 		return
 	}
 	t.git.mu.Lock()
 	defer t.git.mu.Unlock()
-	if unix.Unlinkat(t.git.store, at, 0) != nil || t.makeStored(at) != 0 {
+	tmp := t.git.temp()
+	err := unix.Mkdirat(t.git.work, tmp, 0o700)
+	hide := func(name string) {
+		if err == nil {
+			err = cow.MakeWhiteout(t.git.work, tmp+"/"+name)
+		}
+	}
+	hide(gitName)
+	var below []string // directories that are gone, of which a restart knows no more
+	if dir, errno := openBeneath(d.fd, e.name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0); errno == 0 {
+		_ = t.eachName(dir, func(name string, _ uint32) syscall.Errno {
+			if name != gitName {
+				hide(name)
+				below = append(below, path.Join(at, name))
+			}
+			return 0
+		})
+		unix.Close(dir)
+	}
+	if err == nil {
+		err = unix.Renameat2(t.git.work, tmp, t.git.store, at, unix.RENAME_EXCHANGE)
+	}
+	if err != nil {
+		t.logger.Error("make a removed directory again", "name", at, "error", err)
 		return
 	}
-	fd, errno := openBeneath(t.git.store, at, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if errno != 0 {
-		return
-	}
-	defer unix.Close(fd)
-	if err := cow.MakeWhiteout(fd, gitName); err != nil {
-		t.logger.Error("hide a removed .git", "of", at, "error", err)
+	for _, name := range below {
+		t.git.gone.add(name)
 	}
 	t.git.gone.remove(at)
 	e.back = true

@@ -70,6 +70,8 @@ func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fu
 	if errno == 0 {
 		_, errno = t.find(in, &e, d, known, out)
 		d.release()
+	} else if errno == syscall.EACCES && t.owns(e.dir.getState(), name) {
+		return fuse.Status(t.deny(opLookup, in, e.dir, name, perm.None, errno, t.whyFailed(e.dir)))
 	} else if !t.isApart(e.dir, name) {
 		return fuse.Status(errno)
 	}
@@ -87,8 +89,8 @@ func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fu
 // reported.
 func (t *tree) absent(e *entry, out *fuse.EntryOut) fuse.Status {
 	*out = fuse.EntryOut{}
-	if t.level(e, false) == perm.None || t.level(e, true) == perm.None {
-		return fuse.OK
+	if t.level(e, false) == perm.None || t.level(e, true) == perm.None || e.dir.getState().path == inHosts {
+		return fuse.OK // the host's git makes objects, of which git inside asks as soon as it has their names
 	}
 	timeout := t.nameTimeout(e.dir)
 	if e.dir.id == rootID && !t.dev.epochs {
@@ -139,7 +141,7 @@ func (r lookupResult) close() {
 // lookupEntry returns the object at e, whose directory is open as d; known is as in find.
 func (t *tree) lookupEntry(e *entry, d openDir, known *node) (lookupResult, syscall.Errno) {
 	if !d.upper {
-		if t.isGone(e.dir, e.name) {
+		if t.isGone(d.fd, e.dir, e.name) {
 			return lookupResult{fd: -1}, syscall.ENOENT
 		}
 		return t.lookupHost(e, d.fd, known)
@@ -245,6 +247,7 @@ func (t *tree) ifOpen(n *node, a fdName) *object {
 func (t *tree) enter(e *entry, r lookupResult, out *fuse.EntryOut) *node {
 	obj := r.obj
 	n, old := t.table.enter(e.dir, e.name, obj, func(n *node) {
+		n.apart.Store(t.apart(e.dir.getState(), e.name))
 		l, in := t.level(e, obj.isDir()), t.inside(e.dir.getState(), e.name, obj.isDir())
 		if t.copied != nil {
 			n.layers = t.newLayers(e, &r)
@@ -258,7 +261,7 @@ func (t *tree) enter(e *entry, r lookupResult, out *fuse.EntryOut) *node {
 	t.pruneIfFull()
 	if r.fd >= 0 {
 		h := t.fds.add(n, usePath, r.fd)
-		if n.isDir() && !n.watched.Load() && !n.inUpper() && !n.private() {
+		if n.isDir() && !n.watched.Load() && !n.inUpper() && !n.apart.Load() {
 			t.watch.add(n, h.fd)
 			// It may have changed before the watch began.
 			if again, errno := t.examine(fdName{fd: h.fd}); errno == 0 {

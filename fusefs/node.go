@@ -38,7 +38,8 @@ type node struct {
 
 	proof atomic.Pointer[proof] // of a directory; nil: none yet
 
-	layers *layers // nil: the tree is not copied
+	layers *layers     // nil: the tree is not copied
+	apart  atomic.Bool // the inode is one of private git directories, or of what they show: see tree.apart
 
 	// Guarded by table.mu.
 	parent   *node // nil for the root and for an orphan

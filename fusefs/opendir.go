@@ -63,7 +63,7 @@ func (t *tree) locate(d openDir, name string) (fdName, syscall.Errno) {
 func (t *tree) statEntry(d openDir, name string) (*object, fdName, syscall.Errno) {
 	a := fdName{d.fd, name}
 	o, errno := t.stat(a)
-	if errno == 0 && t.git != nil && (name == gitName && isWhiteout(o) || t.isGone(d.node, name)) {
+	if errno == 0 && t.git != nil && (name == gitName && isWhiteout(o) || t.isGone(d.fd, d.node, name)) {
 		return nil, a, syscall.ENOENT
 	}
 	if !d.upper || errno != 0 && errno != syscall.ENOENT {

@@ -3,10 +3,13 @@ package fusefs
 import (
 	"errors"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -39,39 +42,35 @@ type GitHost interface {
 	// Objects returns a descriptor of git directory number n of the host, whose objects the sandbox may read; it
 	// stays the GitHost's. ok is false if there is no such number.
 	Objects(n int) (fd int, ok bool)
+	// Moved is called after the directory at the path from of the tree, in which the host may have git directories, was
+	// renamed to to, or with swap both were exchanged.
+	Moved(from, to string, swap bool) error
 	// Changed is called after a change in a private git directory that may be one of a reference, the index or HEAD.
 	Changed()
 }
 
-// HostsName is the name of the directory in a private git directory that shows what the host has: its entry N
-// shows objects and lfs of the directory that GitHost.Objects returns for N.
+// HostsName is the name of the directory that each directory in a private git directory has, without listing it, for what the
+// host has: its entry N shows objects and lfs of the directory that GitHost.Objects returns for N.
 const HostsName = "wolffia-host"
 
 // shownOfHost are the entries of such a directory.
 var shownOfHost = []string{"objects", "lfs"}
 
-// The states of directories that the rules do not know. In a private git directory all may be changed, and in what
-// HostsName shows all may be read, but for the host's own alternates, whose paths git inside would not find.
-const (
-	inPrivate perm.State = -1
-	inHosts   perm.State = -2
-
-	alternates = "alternates"
-)
-
 // A privateGit is the state of private git directories; nil: the tree has none.
 type privateGit struct {
-	store, work int
+	store, work int // work has HostsName, with empty directories, and temporary names
 	host        GitHost
-	mu          sync.Mutex // held while a .git is pinned
-	temps       uint64     // of work; guarded by tree.renameMu, held for writing
-	device      uint64     // of the tree's root
+	device      uint64 // of the tree's root
+	temps       atomic.Uint64
 	gone        gone
+
+	mu     sync.Mutex           // held while a .git is pinned
+	failed map[string]pinFailed // by the path of its directory; guarded by mu
 }
 
 // newPrivateGit opens what g names. root is the root of the tree.
 func newPrivateGit(g *Git, root *object) (p *privateGit, err error) {
-	p = &privateGit{store: -1, work: -1, host: g.Host, device: root.ident.dev}
+	p = &privateGit{store: -1, work: -1, host: g.Host, device: root.ident.dev, failed: map[string]pinFailed{}}
 	defer func() {
 		if err != nil {
 			p.close()
@@ -84,10 +83,10 @@ func newPrivateGit(g *Git, root *object) (p *privateGit, err error) {
 		}
 		*d.to = fd
 	}
-	if err := beneath.CheckNames(p.store); err != nil {
+	if err := unix.Mkdirat(p.work, HostsName, 0o755); err != nil && err != unix.EEXIST {
 		return nil, err
 	}
-	return p, nil
+	return p, beneath.CheckNames(p.store)
 }
 
 // close closes the descriptors. p may be nil.
@@ -102,12 +101,15 @@ func (p *privateGit) close() {
 	}
 }
 
+// temp returns an unused name in work, which the next start empties.
+func (p *privateGit) temp() string { return "t" + strconv.FormatUint(p.temps.Add(1), 36) }
+
 // private reports whether the directory n is a private git directory, or below one.
 func (n *node) private() bool { return n.isDir() && n.getState().path == inPrivate }
 
 // owns reports whether the entry called name of a directory with the states s is the sandbox's own .git.
 func (t *tree) owns(s states, name string) bool {
-	return name == gitName && t.git != nil && s.path >= 0 &&
+	return name == gitName && t.git != nil && s.path >= 0 && s.lower != inHostGit &&
 		t.rules.Child(s.path, gitName, true) == perm.Write && t.rules.Child(s.path, gitName, false) == perm.Write
 }
 
@@ -122,16 +124,16 @@ func (t *tree) isApart(dir *node, name string) bool {
 		return false
 	}
 	s := dir.getState()
-	return t.owns(s, name) || s.path == inHosts && t.hostNumber(dir, name) >= 0
+	return t.owns(s, name) || s.path == inPrivate && name == HostsName || s.path == inHosts && t.hostNumber(dir, name) >= 0
 }
 
 // hostNumber returns the number of the host's git directory whose entry the one called name of dir shows; -1: of none.
 func (t *tree) hostNumber(dir *node, name string) int {
-	parent, number := t.table.place(dir)
-	if parent == nil || name != shownOfHost[0] && name != shownOfHost[1] {
+	if !slices.Contains(shownOfHost, name) {
 		return -1
 	}
-	if above, is := t.table.place(parent); above == nil || is != HostsName || !above.private() {
+	parent, number := t.table.place(dir)
+	if parent == nil || !t.showsHosts(parent) {
 		return -1
 	}
 	n, err := strconv.Atoi(number)
@@ -141,92 +143,173 @@ func (t *tree) hostNumber(dir *node, name string) int {
 	return n
 }
 
+// showsHosts reports whether dir is a directory HostsName of a private git directory.
+func (t *tree) showsHosts(dir *node) bool {
+	above, name := t.table.place(dir)
+	return above != nil && name == HostsName && above.private()
+}
+
 // dirOf opens the directory that has the entry called name of dir: for the sandbox's own .git its place in the store, for
 // what is shown of the host that directory, else dir itself. ENOENT: there is no such place. The caller holds
 // t.renameMu, and releases the result.
 func (t *tree) dirOf(dir *node, name string) (openDir, syscall.Errno) {
-	if !t.isApart(dir, name) {
+	switch {
+	case !t.isApart(dir, name):
 		return t.halves(dir)
-	}
-	if t.owns(dir.getState(), name) {
+	case name == gitName:
 		h, errno := t.stored(dir, false)
 		return openDir{handle: h}, errno
 	}
 	if h := t.fds.cached(dir, useLower); h != nil {
 		return openDir{handle: h}, 0
 	}
-	fd, ok := t.git.host.Objects(t.hostNumber(dir, name))
-	if !ok {
-		return openDir{}, syscall.ENOENT
+	from := t.git.work
+	if name != HostsName {
+		var ok bool
+		if from, ok = t.git.host.Objects(t.hostNumber(dir, name)); !ok {
+			return openDir{}, syscall.ENOENT
+		}
 	}
-	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+	fd, err := unix.FcntlInt(uintptr(from), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
 		return openDir{}, errnoOf(err)
 	}
-	return openDir{handle: t.fds.add(dir, useLower, own)}, 0
+	return openDir{handle: t.fds.add(dir, useLower, fd)}, 0
 }
 
 // acquireEntry is acquireDir for the directory that has the entry e: see dirOf. The sandbox's own .git is pinned
-// if it was not yet. With makes, for a name that is about to be made, that directory is made too, and a whiteout is
-// taken away.
+// if it was not yet. With makes, for a name that is about to be made, that directory is made too.
 func (t *tree) acquireEntry(e *entry, makes bool) (openDir, syscall.Errno) {
 	d, errno := t.acquireDir(e.dir)
-	if errno != 0 || !t.isApart(e.dir, e.name) {
+	if errno != 0 || t.git == nil {
 		return d, errno
 	}
-	defer d.release()
-	if !t.owns(e.dir.getState(), e.name) {
+	s := e.dir.getState()
+	switch {
+	case t.owns(s, e.name):
+		defer d.release()
+		h, errno := t.ownDir(e.dir, d.fd, makes)
+		return openDir{handle: h}, errno
+	case t.isApart(e.dir, e.name):
+		defer d.release()
 		return t.dirOf(e.dir, e.name)
-	}
-	if errno := t.pin(e.dir, d.fd); errno != 0 {
-		return openDir{}, errno
-	}
-	h, errno := t.stored(e.dir, makes)
-	if errno == 0 && makes {
-		if o, absent := t.stat(fdName{h.fd, gitName}); absent == 0 && isWhiteout(o) {
-			_ = unix.Unlinkat(h.fd, gitName, 0)
+	case s.path == inHosts && t.showsHosts(e.dir):
+		if n, err := strconv.Atoi(e.name); err == nil && strconv.Itoa(n) == e.name {
+			if _, ok := t.git.host.Objects(n); ok {
+				_ = unix.Mkdirat(d.fd, e.name, 0o755) // EEXIST, but the first time
+			}
 		}
 	}
-	return openDir{handle: h}, errno
+	return d, 0
 }
 
-// pin has the host's .git of dir, which is open as fd, copied to the store, unless the store has one, or a whiteout. The
-// caller holds t.renameMu.
-func (t *tree) pin(dir *node, fd int) syscall.Errno {
-	t.git.mu.Lock()
-	defer t.git.mu.Unlock()
-	if h, errno := t.stored(dir, false); errno == 0 {
-		_, errno = t.stat(fdName{h.fd, gitName})
-		h.release()
-		if errno != syscall.ENOENT {
-			return errno
-		}
-	} else if errno != syscall.ENOENT {
-		return errno
+// ownDir opens the directory of the store that has the sandbox's .git of dir, which is open as fd, or a whiteout, once the
+// host's was pinned. ENOENT: both have none; with makes that directory is made. The caller holds t.renameMu.
+func (t *tree) ownDir(dir *node, fd int, makes bool) (*handle, syscall.Errno) {
+	if h, errno := t.pinned(dir); h != nil || errno != 0 {
+		return h, errno
 	}
 	switch o, errno := t.stat(fdName{fd, gitName}); {
 	case errno == syscall.ENOENT:
-		return 0
+		return t.stored(dir, makes)
 	case errno != 0:
-		return errno
+		return nil, errno
 	case o.isMount():
-		return syscall.EACCES // as find
+		return nil, syscall.EACCES // as find
 	}
+	if errno := t.pin(dir, fd); errno != 0 {
+		return nil, errno
+	}
+	return t.stored(dir, false)
+}
+
+// pinned opens the directory of the store that mirrors dir; nil, 0: that has neither a .git nor a whiteout.
+func (t *tree) pinned(dir *node) (*handle, syscall.Errno) {
+	h, errno := t.stored(dir, false)
+	if errno == syscall.ENOENT {
+		return nil, 0
+	}
+	if errno != 0 {
+		return nil, errno
+	}
+	if _, errno = t.stat(fdName{h.fd, gitName}); errno != 0 {
+		h.release()
+		h = nil
+	}
+	if errno == syscall.ENOENT {
+		errno = 0
+	}
+	return h, errno
+}
+
+// A pinFailed says that a .git could not be copied.
+type pinFailed struct {
+	at    int64 // by tree.clock
+	errno syscall.Errno
+	why   string
+}
+
+// pinAgain is how long after a failure a .git is not copied again.
+const pinAgain = 10 * time.Second
+
+// passing are the errors after which a copy may soon succeed.
+var passing = []syscall.Errno{
+	syscall.ENOSPC, syscall.EDQUOT, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.EIO, syscall.EAGAIN, syscall.EBUSY,
+}
+
+// pin has the host's .git of dir, which is open as fd, copied to the store. What the host has is never shown in its place: EACCES is
+// the answer, with a denial that says why, until it can be copied; or one of passing. The caller holds t.renameMu.
+func (t *tree) pin(dir *node, fd int) syscall.Errno {
+	at, errno := t.storePath(dir, "")
+	if errno != 0 {
+		return errno
+	}
+	t.git.mu.Lock()
+	defer t.git.mu.Unlock()
+	if h, errno := t.pinned(dir); h != nil {
+		h.release()
+		return 0
+	} else if errno != 0 {
+		return errno
+	}
+	if f, failed := t.git.failed[at]; failed && t.clock()-f.at < int64(pinAgain) {
+		return f.errno
+	}
+	delete(t.git.failed, at)
 	h, errno := t.stored(dir, true)
 	if errno != 0 {
 		return errno
 	}
 	defer h.release()
-	at := t.table.path(dir, "")
-	if err := t.git.host.Pin(fd, h.fd, at); err != nil {
-		t.logger.Error("copy the host's git directory", "of", at, "error", err)
-		var errno syscall.Errno
-		if errors.As(err, &errno) {
-			return errno
-		}
-		return syscall.EIO
+	err := t.git.host.Pin(fd, h.fd, at)
+	if err == nil {
+		return 0
 	}
-	return 0
+	if _, errno := t.stat(fdName{fd, gitName}); errno == syscall.ENOENT {
+		return errno // the host has removed it meanwhile
+	}
+	t.logger.Error("copy the host's git directory", "of", at, "error", err)
+	if !errors.As(err, &errno) || !slices.Contains(passing, errno) {
+		errno = syscall.EACCES
+	}
+	if len(t.git.failed) < maxFailed {
+		t.git.failed[at] = pinFailed{t.clock(), errno, "git directory of the host that cannot be copied: " + err.Error()}
+	}
+	return errno
+}
+
+// maxFailed bounds what is remembered of failures.
+const maxFailed = 1000
+
+// whyFailed returns why the .git of dir could not be copied; "" if it was not tried in vain.
+func (t *tree) whyFailed(dir *node) string {
+	at, errno := t.storePath(dir, "")
+	if errno != 0 {
+		return ""
+	}
+	t.git.mu.Lock()
+	defer t.git.mu.Unlock()
+	return t.git.failed[at].why
 }
 
 // stored opens the directory of the store that mirrors dir, and with makes makes it. The caller holds t.renameMu.
@@ -238,13 +321,10 @@ func (t *tree) stored(dir *node, makes bool) (*handle, syscall.Errno) {
 	if errno != 0 {
 		return nil, errno
 	}
-	open := func() (int, syscall.Errno) {
-		return openBeneath(t.git.store, at, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	}
-	fd, errno := open()
+	fd, errno := t.openStored(at)
 	if errno == syscall.ENOENT && makes {
 		if errno = t.makeStored(at); errno == 0 {
-			fd, errno = open()
+			fd, errno = t.openStored(at)
 		}
 	}
 	if errno != 0 {
@@ -253,13 +333,18 @@ func (t *tree) stored(dir *node, makes bool) (*handle, syscall.Errno) {
 	return t.fds.add(dir, useLower, fd), 0
 }
 
-// storePath returns the path, from the store, of the directory that mirrors the entry called name of dir, or dir.
+// storePath returns the path, from the store, of what mirrors the entry called name of dir, or dir.
 func (t *tree) storePath(dir *node, name string) (string, syscall.Errno) {
-	at := t.table.path(dir, name)
-	if len(at) >= unix.PathMax-len("/"+gitName) {
+	at, whole := t.table.wholePath(dir, name)
+	if !whole || len(at) >= unix.PathMax-len("/"+gitName) {
 		return "", syscall.ENAMETOOLONG
 	}
 	return path.Clean(at), 0 // "." is the root
+}
+
+// openStored opens the directory at the path at of the store.
+func (t *tree) openStored(at string) (int, syscall.Errno) {
+	return openBeneath(t.git.store, at, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 }
 
 // makeStored makes the directory at the path at of the store, and those above it.
@@ -275,85 +360,154 @@ func (t *tree) makeStored(at string) syscall.Errno {
 	return 0
 }
 
-// storeHas reports whether the sandbox has a .git of its own in the entry called name of dir.
-func (t *tree) storeHas(dir *node, name string) bool {
-	at, errno := t.storePath(dir, name)
-	if errno != 0 {
-		return true
+// storeHas returns whether the sandbox has a .git of its own, or a whiteout, in the directory that the path at of the store mirrors.
+func (t *tree) storeHas(at string) (has, hidden bool) {
+	fd, errno := t.openStored(at)
+	if errno == syscall.ENOENT {
+		return false, false
 	}
-	fd, errno := openBeneath(t.git.store, at, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
-		return errno != syscall.ENOENT
+		return true, false
 	}
 	defer unix.Close(fd)
 	o, errno := t.stat(fdName{fd, gitName})
-	return errno == 0 && !isWhiteout(o)
+	hidden = errno == 0 && isWhiteout(o)
+	return errno != syscall.ENOENT && !hidden, hidden
 }
 
-// left follows the removal of e, or its move to elsewhere: where the host has a .git, a whiteout says that the sandbox has none
-// any more. The caller holds t.renameMu for writing.
-func (t *tree) left(e *entry) {
-	if !t.isApart(e.dir, e.name) {
-		return
+// lift takes away the whiteout in the place of e, the sandbox's own .git, whose directory of the store is open as d, for a new
+// one. back, which is called if none was made, puts it back. The caller holds t.renameMu for writing.
+func (t *tree) lift(e *entry, d openDir) (back func()) {
+	back = func() {}
+	if !t.owns(e.dir.getState(), e.name) {
+		return back
+	}
+	if o, errno := t.stat(fdName{d.fd, gitName}); errno != 0 || !isWhiteout(o) || unix.Unlinkat(d.fd, gitName, 0) != nil {
+		return back
+	}
+	return func() {
+		if err := cow.MakeWhiteout(d.fd, gitName); err != nil {
+			t.logger.Error("hide a removed .git again", "of", t.table.path(e.dir, ""), "error", err)
+		}
+	}
+}
+
+// leaves makes ready that e goes, or moves elsewhere. Its place is open as d. If it is the sandbox's own .git of a directory in which
+// the host has one, left, which is called afterwards, puts a whiteout there. The caller calls drop in the end, and holds t.renameMu for
+// writing until then.
+func (t *tree) leaves(e *entry, d openDir) (left, drop func(), errno syscall.Errno) {
+	nothing := func() {}
+	if !t.owns(e.dir.getState(), e.name) {
+		return nothing, nothing, 0
 	}
 	host, errno := t.halves(e.dir)
 	if errno != 0 {
-		return
+		return nil, nil, errno
 	}
 	defer host.release()
-	if _, errno := t.stat(fdName{host.fd, gitName}); errno != 0 {
+	if _, errno := t.stat(fdName{host.fd, gitName}); errno == syscall.ENOENT {
+		return nothing, nothing, 0
+	}
+	tmp := t.git.temp()
+	if err := cow.MakeWhiteout(t.git.work, tmp); err != nil {
+		return nil, nil, errnoOf(err)
+	}
+	left = func() {
+		if err := unix.Renameat2(t.git.work, tmp, d.fd, gitName, unix.RENAME_NOREPLACE); err != nil {
+			t.logger.Error("hide a removed .git", "of", t.table.path(e.dir, ""), "error", err)
+		}
+	}
+	return left, func() { _ = unix.Unlinkat(t.git.work, tmp, 0) }, 0
+}
+
+// dropStored removes the mirror, at the path at, of a directory that the sandbox has removed or is about to replace. The sandbox has no .git
+// there any more; what the host has removed below is out of reach, and is kept until the next start. The caller holds t.renameMu
+// for writing.
+func (t *tree) dropStored(at string) {
+	fd, errno := t.openStored(at)
+	if errno != 0 {
 		return
 	}
-	if h, errno := t.stored(e.dir, true); errno == 0 {
-		if errno := errnoOf(cow.MakeWhiteout(h.fd, gitName)); errno != 0 && errno != syscall.EEXIST {
-			t.logger.Error("hide a removed .git", "of", t.table.path(e.dir, ""), "error", errno)
-		}
-		h.release()
+	defer unix.Close(fd)
+	if _, hidden := t.storeHas(at); hidden {
+		_ = unix.Unlinkat(fd, gitName, 0)
+	}
+	if unix.Unlinkat(t.git.store, at, unix.AT_REMOVEDIR) != nil {
+		_ = unix.Renameat(t.git.store, at, t.git.work, t.git.temp())
 	}
 }
 
-// dropStored removes the mirror of a directory that the sandbox has removed or is about to replace, at the path at: it has nothing but
-// directories and whiteouts. The caller holds t.renameMu for writing.
-func (t *tree) dropStored(at string) {
-	t.git.temps++
-	_ = unix.Renameat(t.git.store, at, t.git.work, "t"+strconv.FormatUint(t.git.temps, 36)) // the next start empties work
+// A mirrored is a rename of directories whose mirrors move too: paths of the store. The zero value is none.
+type mirrored struct {
+	from, to string
+	swap     bool
 }
 
-// moveStored follows a rename of directories: their mirrors move too. from and to are paths of the store. The caller holds
-// t.renameMu for writing.
-func (t *tree) moveStored(from, to string, swap bool) {
-	has := func(at string) bool {
-		_, errno := t.stat(fdName{t.git.store, at})
-		return errno == 0
+// mirrors returns what of the store moves with r. It makes the directories above, so that little can fail
+// when r is done. The caller holds t.renameMu for writing.
+func (t *tree) mirrors(r *renaming) (m mirrored, errno syscall.Errno) {
+	if t.git == nil || !r.movesDir() || r.from.dir.getState().path < 0 || r.from.name == gitName {
+		return m, 0
 	}
-	err := syscall.Errno(0)
-	switch {
-	case swap && has(from) && has(to):
-		err = errnoOf(unix.Renameat2(t.git.store, from, t.git.store, to, unix.RENAME_EXCHANGE))
-	case swap && has(to):
+	if m.from, errno = t.storePath(r.from.dir, r.from.name); errno != 0 {
+		return mirrored{}, errno
+	}
+	if m.to, errno = t.storePath(r.to.dir, r.to.name); errno != 0 {
+		return mirrored{}, errno
+	}
+	if has, _ := t.storeHas(m.to); has && !r.swap && r.dst != nil {
+		return mirrored{}, syscall.ENOTEMPTY
+	}
+	m.swap = r.swap
+	if t.mirrorAt(m.from) {
+		errno = t.makeStored(path.Dir(m.to))
+	}
+	if errno == 0 && m.swap && t.mirrorAt(m.to) {
+		errno = t.makeStored(path.Dir(m.from))
+	}
+	return m, errno
+}
+
+// mirrorAt reports whether the store has something at the path at.
+func (t *tree) mirrorAt(at string) bool {
+	_, errno := t.stat(fdName{t.git.store, at})
+	return errno == 0
+}
+
+// moveStored moves mirrors, after the rename of directories, and what the host's half knows of their paths. The caller holds t.renameMu
+// for writing.
+func (t *tree) moveStored(m mirrored) {
+	if m.from == "" {
+		return
+	}
+	from, to := m.from, m.to
+	if m.swap && !t.mirrorAt(from) {
 		from, to = to, from
-		fallthrough
-	case has(from):
-		if !swap {
-			t.dropStored(to)
-		}
-		if err = t.makeStored(path.Dir(to)); err == 0 {
-			err = errnoOf(unix.Renameat(t.git.store, from, t.git.store, to))
-		}
-	case !swap:
-		t.dropStored(to)
 	}
-	if err != 0 {
+	var err error
+	switch {
+	case m.swap && t.mirrorAt(to) && t.mirrorAt(from):
+		err = unix.Renameat2(t.git.store, from, t.git.store, to, unix.RENAME_EXCHANGE)
+	case !m.swap:
+		t.dropStored(to)
+		fallthrough
+	default:
+		if t.mirrorAt(from) {
+			err = unix.Renameat2(t.git.store, from, t.git.store, to, unix.RENAME_NOREPLACE)
+		}
+	}
+	if err != nil {
 		t.logger.Error("move a private git directory", "from", from, "to", to, "error", err)
+	}
+	t.git.gone.move(m.from, m.to, m.swap)
+	if err := t.git.host.Moved(m.from, m.to, m.swap); err != nil {
+		t.logger.Error("follow a git directory of the host", "from", m.from, "to", m.to, "error", err)
 	}
 }
 
 // changedGit has GitHost.Changed called if the entry e, which was changed, is in a private git directory and no object.
 func (t *tree) changedGit(e *entry) {
-	if t.git == nil || !t.isPrivate(e.dir, e.name) {
-		return
-	}
-	if !ofObjects(t.table.path(e.dir, e.name)) {
+	if t.git != nil && t.isPrivate(e.dir, e.name) && !ofObjects(t.table.path(e.dir, e.name)) {
 		t.git.host.Changed()
 	}
 }
@@ -386,7 +540,7 @@ func (t *tree) freshens(n *node, in *fuse.SetAttrIn) bool {
 
 // changedFile is changedGit for a change of the content of n.
 func (t *tree) changedFile(n *node) {
-	if t.git == nil {
+	if !n.apart.Load() {
 		return
 	}
 	if parent, name := t.table.place(n); parent != nil {
@@ -395,29 +549,33 @@ func (t *tree) changedFile(n *node) {
 	}
 }
 
+// showsPacks reports whether n is a directory of what is shown of the host in which git there makes packs: git inside lists it
+// again when it lacks an object, and the kernel keeps a listing as long as it has the attributes.
+func (t *tree) showsPacks(n *node) bool {
+	if !n.isDir() || n.getState().path != inHosts {
+		return false
+	}
+	_, name := t.table.place(n)
+	return name == "pack"
+}
+
 // gitOffset is the offset behind the sandbox's own .git, which is listed first. No file system has it for an entry of its own.
 const gitOffset = 1<<63 - 7
 
 // listOwn lists the sandbox's own .git of dir, which is open as d. It reports whether there is room for more.
-func (t *tree) listOwn(dir *node, d openDir, add func(*entry, openDir, fuse.DirEntry) bool) (bool, syscall.Errno) {
-	if errno := t.pin(dir, d.fd); errno != 0 {
-		return false, errno
-	}
-	h, errno := t.stored(dir, false)
-	if errno == syscall.ENOENT {
-		return true, 0
-	}
+func (t *tree) listOwn(dir *node, d openDir, add func(*entry, openDir, fuse.DirEntry) bool) bool {
+	h, errno := t.ownDir(dir, d.fd, false)
 	if errno != 0 {
-		return false, errno
+		return true // there is none, or a lookup returns why
 	}
 	own := openDir{handle: h}
 	defer own.release()
 	o, _, errno := t.statEntry(own, gitName)
 	if errno != 0 {
-		return true, 0
+		return true
 	}
 	e := newEntry(dir, gitName)
-	return add(&e, own, fuse.DirEntry{Name: gitName, Mode: o.typ(), Ino: t.number(o), Off: gitOffset}), 0
+	return add(&e, own, fuse.DirEntry{Name: gitName, Mode: o.typ(), Ino: t.number(o), Off: gitOffset})
 }
 
 // number returns the number to be presented for the inode of o: the store may be on another file system than the tree,

@@ -40,7 +40,7 @@ func gitOf(t *testing.T, s setup, host, base string) *Git {
 		t.Fatal(err)
 	}
 	c, err := gitcopy.Open(gitcopy.Options{
-		Codebase: host, Dir: top, Work: "work", Hosts: "hosts.json", Mark: "changed",
+		Codebase: host, MountPoint: filepath.Join(filepath.Dir(host), "mnt"), Dir: top, Work: "work", Hosts: "hosts.json", Mark: "changed",
 		Begin: func(string, string) error { return nil },
 	})
 	if err != nil {

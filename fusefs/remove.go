@@ -19,9 +19,6 @@ func (t *tree) Rmdir(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Sta
 func (t *tree) remove(o op, in *fuse.InHeader, name string) syscall.Errno {
 	isDir := o == opRmdir
 	e, errno := t.entry(in.NodeId, name)
-	if errno == 0 && t.removesShown(&e, isDir) {
-		return t.removeShown(&e, isDir)
-	}
 	if errno == 0 {
 		errno = t.allowName(o, in, &e, isDir)
 	}
@@ -53,21 +50,33 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string) syscall.Errno {
 	case !isDir && obj.isDir():
 		return syscall.EISDIR
 	}
-	mirrored := t.git != nil && isDir && e.dir.getState().path >= 0 && name != gitName
-	if mirrored && t.storeHas(e.dir, name) {
-		return syscall.ENOTEMPTY
+	mirror, hidden := "", false
+	if t.git != nil && isDir && e.dir.getState().path >= 0 && name != gitName {
+		if mirror, errno = t.storePath(e.dir, name); errno != 0 {
+			return errno
+		}
+		var has bool
+		if has, hidden = t.storeHas(mirror); has {
+			return syscall.ENOTEMPTY
+		}
 	}
+	left, drop, errno := t.leaves(&e, d)
+	if errno != 0 {
+		return errno
+	}
+	defer drop()
 	victim := t.openVictim(&e)
 	errno = t.unlink(&d, name, obj, victim)
-	if mirrored && errno == syscall.ENOTEMPTY && t.leave(&e, d) {
-		errno = 0
-	} else if at, bad := t.storePath(e.dir, name); mirrored && errno == 0 && bad == 0 {
-		t.dropStored(at)
+	switch {
+	case errno == syscall.ENOTEMPTY && mirror != "":
+		errno = t.leave(&e, d, mirror, hidden)
+	case errno == 0 && mirror != "":
+		t.dropStored(mirror)
 	}
 	if errno != 0 {
 		return errno
 	}
-	t.left(&e)
+	left()
 	t.changedGit(&e)
 	if t.table.vanish(e.dir, name, victim) {
 		t.pinOrphan(victim)

@@ -93,10 +93,16 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 	if errno = t.checkMoving(r); errno != 0 {
 		return errno
 	}
-	mirrored := t.git != nil && r.movesDir() && r.from.dir.getState().path >= 0 && r.from.name != gitName
-	if mirrored && r.dst != nil && !r.swap && t.storeHas(r.to.dir, r.to.name) {
-		return syscall.ENOTEMPTY
+	mirrored, errno := t.mirrors(r)
+	if errno != 0 {
+		return errno
 	}
+	left, drop, errno := t.leaves(&r.from, from)
+	if errno != 0 {
+		return errno
+	}
+	defer drop()
+	back := t.lift(&r.to, to)
 	victim := t.openVictim(&r.to)
 	// Of two names of one file rename(2) changes nothing. The kernel renames its nodes anyway.
 	same := r.dst != nil && r.dst.ident == r.src.ident
@@ -106,13 +112,12 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 		errno = t.renameHost(r, from, to, flags)
 	}
 	if errno != 0 || r.copyFirst != nil {
+		back()
 		return errno
 	}
-	if mirrored {
-		t.moveMirror(r)
-	}
+	t.moveStored(mirrored)
 	if !r.swap && !same {
-		t.left(&r.from)
+		left()
 	}
 	if !r.swap && !same && (t.copied == nil || r.dstOwn) {
 		t.quota.removed(victim, r.dst)
@@ -205,16 +210,7 @@ func (t *tree) applyRules(e *entry) {
 		t.copied.noteMoved(n, e.dir, e.name)
 		t.table.mu.Unlock()
 	}
+	n.apart.Store(t.apart(e.dir.getState(), e.name))
 	n.setLevel(l, in)
 	n.validatedAt.Store(t.clock())
-}
-
-// moveMirror moves the mirrors of directories that r has moved: see privateGit.
-func (t *tree) moveMirror(r *renaming) {
-	from, bad := t.storePath(r.from.dir, r.from.name)
-	to, worse := t.storePath(r.to.dir, r.to.name)
-	if bad == 0 && worse == 0 {
-		t.moveStored(from, to, r.swap)
-		t.git.gone.move(from, to, r.swap)
-	}
 }

@@ -17,6 +17,8 @@ import (
 //   - The kernel drops cached content that may no longer be read: access through a memory
 //     mapping is a SIGBUS. Changes made through a mapping and not yet written back are
 //     lost if they may no longer be written.
+//   - A .git that was the sandbox's own and is the host's now, or the other way round, is another one: what was opened before is
+//     hidden.
 //   - A file without a name has the level of its last name, in the directory that it was in.
 //   - A process keeps its working directory, but can use no name in it if that is hidden
 //     now.
@@ -61,14 +63,21 @@ const (
 func (t *tree) applyRulesToAll() (revoked []uint64) {
 	t.table.mu.Lock()
 	defer t.table.mu.Unlock()
-	set := func(n *node, l perm.Level, s states) {
+	// What is by its name on the other side now, private or not, is out of reach: it would be changed by the other's level.
+	set := func(n *node, l perm.Level, s states, apart bool) {
+		if n.apart.Load() != apart {
+			l, s = perm.None, both(inNothing)
+			if n.parent != nil {
+				t.table.detach(n)
+			}
+		}
 		if l < perm.Read && n.getLevel() >= perm.Read {
 			revoked = append(revoked, n.id)
 		}
 		n.setLevel(l, s)
 	}
 	root := t.root.node
-	set(root, max(t.rules.RootLevel(), perm.View), both(t.rules.Root()))
+	set(root, max(t.rules.RootLevel(), perm.View), both(t.rules.Root()), false)
 	within := map[*trail]perm.State{root.trail: t.rules.Root()}
 	dirs := []*node{root}
 	for _, n := range t.table.nodes {
@@ -79,7 +88,7 @@ func (t *tree) applyRulesToAll() (revoked []uint64) {
 				_, lower := t.judgePath(n.layers.lowerPath(), n.isDir())
 				l = min(l, lower)
 			}
-			set(n, l, in)
+			set(n, l, in, t.apart(both(s), name))
 			dirs = append(dirs, n)
 		}
 	}
@@ -88,7 +97,7 @@ func (t *tree) applyRulesToAll() (revoked []uint64) {
 		dirs = dirs[:len(dirs)-1]
 		for name, n := range dir.children {
 			l, in := t.judge(n, dir, dir.getState(), name)
-			set(n, l, in)
+			set(n, l, in, t.apart(dir.getState(), name) || dir.getState().path == inNothing && n.apart.Load())
 			if n.isDir() {
 				dirs = append(dirs, n)
 			}

@@ -1,9 +1,13 @@
 package fusefs
 
-import "wolffia/perm"
+import (
+	"wolffia/internal/gitguard"
+	"wolffia/perm"
+)
 
 // states are what holds inside a directory: the state by its path and, in a copied tree, the one by
-// the path of its lower half, which is another if the directory was renamed. The stricter decides.
+// the path of its lower half, which is another if the directory was renamed. The stricter decides. In a direct tree lower is path,
+// or inHostGit.
 type states struct{ path, lower perm.State }
 
 // both returns the states of a directory whose two paths are the same.
@@ -14,18 +18,42 @@ func (s states) pack() uint64  { return uint64(uint32(s.path)) | uint64(uint32(s
 func unpack(v uint64) states   { return states{perm.State(int32(v)), perm.State(int32(v >> 32))} }
 func (s states) renamed() bool { return s.path != s.lower }
 
+// The states of directories that the rules do not know.
+const (
+	inPrivate perm.State = -1 // a private git directory: all may be changed
+	inHosts   perm.State = -2 // what HostsName shows: all may be read, but alternates
+	inNothing perm.State = -3 // what is on the other side now, by new rules: see tree.sided
+	// inHostGit is the lower state in a git directory of the host's that the rules do not let be private: nothing may be changed,
+	// whatever they say about what is in it.
+	inHostGit perm.State = -4
+)
+
+// alternates is the name of a file whose paths git inside would not find.
+const alternates = "alternates"
+
+// apart reports whether an entry called name of a directory with the states s is an inode of the private git directories, or of
+// what they show, and not one of the tree's directory.
+func (t *tree) apart(s states, name string) bool {
+	return s.path == inPrivate || s.path == inHosts || t.owns(s, name)
+}
+
 // childLevel returns the level of the entry called name of a directory with the states s.
 func (t *tree) childLevel(s states, name string, isDir bool) perm.Level {
 	switch {
 	case s.path == inPrivate && name == HostsName, s.path == inHosts && name != alternates:
 		return perm.Read
-	case s.path == inHosts:
+	case s.path == inHosts, s.path == inNothing:
 		return perm.None
 	case s.path == inPrivate, t.owns(s, name):
 		return perm.Write
+	case t.git != nil && gitguard.Spelled(name):
+		return perm.None // in a directory that ignores case it is the host's .git
 	}
 	l := t.rules.Child(s.path, name, isDir)
-	if s.renamed() {
+	switch {
+	case s.lower == inHostGit, t.git != nil && name == gitName:
+		l = min(l, perm.Read)
+	case s.renamed():
 		l = min(l, t.rules.Child(s.lower, name, isDir))
 	}
 	return l
@@ -40,11 +68,16 @@ func (t *tree) inside(s states, name string, isDir bool) states {
 	switch {
 	case s.path == inHosts, s.path == inPrivate && name == HostsName:
 		return both(inHosts)
+	case s.path == inNothing:
+		return s
 	case s.path == inPrivate, t.owns(s, name):
 		return both(inPrivate)
 	}
 	in := both(t.rules.Enter(s.path, name))
-	if s.renamed() {
+	switch {
+	case s.lower == inHostGit, t.git != nil && name == gitName:
+		in.lower = inHostGit
+	case s.renamed():
 		in.lower = t.rules.Enter(s.lower, name)
 	}
 	return in
@@ -56,10 +89,15 @@ func (t *tree) constant(s states) (l perm.Level, ok bool) {
 	case inPrivate:
 		return perm.Write, true
 	case inHosts:
-		return 0, false // alternates is hidden, and all can seemingly be removed: see removeShown
+		return perm.Read, true
+	case inNothing:
+		return perm.None, true
 	}
 	l, ok = t.rules.Constant(s.path)
-	if !s.renamed() {
+	switch {
+	case s.lower == inHostGit:
+		return min(l, perm.Read), ok
+	case !s.renamed():
 		return l, ok
 	}
 	m, also := t.rules.Constant(s.lower)

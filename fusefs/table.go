@@ -292,23 +292,30 @@ func (t *table) adopt(n *node, ident identity) bool {
 }
 
 // path returns the path of n, or of the entry called name in n, relative to the root; of a
-// path longer than PATH_MAX only the end. It is for reports, and for gitguard.PartOf. No
-// object is ever opened by it.
+// path longer than PATH_MAX only the end. It is for reports. No
+// object of the tree is ever opened by it.
 func (t *table) path(n *node, name string) string {
+	at, _ := t.wholePath(n, name)
+	return at
+}
+
+// wholePath is path, and reports whether the result is the whole path.
+func (t *table) wholePath(n *node, name string) (at string, whole bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	var parts []string
+	whole = true
 	if name != "" {
 		parts = append(parts, name)
 	}
 	size := len(name)
 	for at := n.trail; at.up != nil; at = at.up {
 		if size += 1 + len(at.name); size > unix.PathMax {
-			parts = append(parts, "...")
+			parts, whole = append(parts, "..."), false
 			break
 		}
 		parts = append(parts, at.name)
 	}
 	slices.Reverse(parts)
-	return strings.Join(parts, "/")
+	return strings.Join(parts, "/"), whole
 }

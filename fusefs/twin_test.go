@@ -49,6 +49,13 @@ var differences = []difference{
 			return mount.Errno == unix.EISDIR && plain.Errno == unix.EINVAL || a.Do == "seek" && mount.Errno == 0 && plain.Errno == unix.EINVAL
 		},
 	},
+	{
+		"what is private and what the host has are different files", "they are in different directories",
+		func(a *action, mount, plain result) bool {
+			return mount.Errno == unix.EXDEV && plain.Errno == unix.EXDEV
+		},
+	},
+	{"the times and the links of a directory with a private .git", "the host's directory has none", nil},
 	{"the links of a directory of a copied mount", "it has two halves", nil},
 	{"set-id bits are neither shown nor set", "they would lend the server's user", nil},
 	{"the names of one file share no mapping, lock or FIFO", "the rules are about names, so that each is an inode to the kernel", nil},
@@ -79,6 +86,15 @@ func TestTwins(t *testing.T) {
 	})
 	t.Run("Links", func(t *testing.T) {
 		twins(t, setup{Timeout: time.Hour, FDs: 16}, menu{links: true, search: user})
+	})
+	t.Run("GitLong", func(t *testing.T) {
+		twins(t, setup{Git: true, Timeout: time.Hour, FDs: 1 << 10}, menu{git: true, search: user})
+	})
+	t.Run("GitShort", func(t *testing.T) {
+		twins(t, setup{Git: true, Timeout: time.Millisecond, FDs: 16, NoWatch: true}, menu{git: true, search: user})
+	})
+	t.Run("GitLinked", func(t *testing.T) {
+		twins(t, setup{Git: true, Timeout: time.Hour, FDs: 16}, menu{git: true, links: true, search: user})
 	})
 }
 
@@ -251,6 +267,9 @@ func (p *pair) do(a action) (mount, plain result) {
 	if x.in.Encode(a) != nil || x.out.Decode(&mount) != nil {
 		mount.Hung = true
 	}
+	if p.menu.git && mount.Errno == unix.EXDEV {
+		return mount, mount // not done on either side
+	}
 	if y.in.Encode(a) != nil || y.out.Decode(&plain) != nil {
 		plain.Hung = true
 	}
@@ -390,9 +409,7 @@ func (e *episode) compare(i int, a *action, mount, plain result) string {
 			mount.Errno, plain.Errno = 0, 0
 		}
 	}
-	if e.menu.hiding || e.menu.copied {
-		mount.Text, plain.Text = untold.ReplaceAllString(mount.Text, "$1"), untold.ReplaceAllString(plain.Text, "$1")
-	}
+	mount.Text, plain.Text = e.menu.told(mount.Text), e.menu.told(plain.Text)
 	if mount.Errno == plain.Errno && mount.Text == plain.Text && slices.Equal(mount.Names, plain.Names) {
 		return ""
 	}
@@ -404,6 +421,20 @@ func (e *episode) compare(i int, a *action, mount, plain result) string {
 	}
 	return fmt.Sprintf("%v\n\tmount: %v\n\tplain: %v", *a, mount, plain)
 }
+
+// told returns the text of a result without what cannot be compared.
+func (m menu) told(text string) string {
+	if m.hiding || m.copied || m.git {
+		text = untold.ReplaceAllString(text, "$1")
+	}
+	if m.git {
+		text = untimed.ReplaceAllString(text, "$1")
+	}
+	return text
+}
+
+// untimed matches the time of a directory in which there can be a private .git.
+var untimed = regexp.MustCompile(`(mode=4\d* .*?)mtime=\S+`)
 
 // untold matches what the tree conceals of a directory that may have hidden entries.
 var untold = regexp.MustCompile(`(mode=4\d* )nlink=\d+`)
@@ -422,9 +453,7 @@ func (p *pair) settle(t *testing.T, round string, diffs *[]string) {
 			err := unix.Lstat(filepath.Join(root, rel), &stats[i])
 			st := stats[i]
 			texts[i] = fmt.Sprintf("%v mode=%o nlink=%d", err, st.Mode, st.Nlink)
-			if p.menu.hiding || p.menu.copied {
-				texts[i] = untold.ReplaceAllString(texts[i], "$1")
-			}
+			texts[i] = p.menu.told(texts[i])
 		}
 		for i, root := range roots[:2] {
 			switch typ, mode := stats[i].Mode&unix.S_IFMT, stats[i].Mode; {
@@ -446,10 +475,13 @@ func (p *pair) settle(t *testing.T, round string, diffs *[]string) {
 				texts[i] += fmt.Sprintf(" to %q", to)
 			case unix.S_IFDIR:
 				names[i], _ = readNames(path)
-				texts[i] += fmt.Sprintf(" mtime=%s %q", moment(st.Mtim), names[i])
+				texts[i] = p.menu.told(texts[i]+" mtime="+moment(st.Mtim)) + fmt.Sprintf(" %q", names[i])
 			}
 		}
-		if p.menu.copied { // see picture
+		if p.menu.git && slices.Contains(names[2], gitName) {
+			*diffs = append(*diffs, fmt.Sprintf("%q: the host has a .git", rel))
+		}
+		if p.menu.copied || p.menu.git { // see picture
 			texts[2], stats[2], names[2] = texts[1], stats[1], nil
 		}
 		if texts[0] != texts[1] || texts[2] != texts[1] {

@@ -342,9 +342,13 @@ func writePointer(place *os.File, to string) error {
 	return errors.Join(err, chownLike(place, ".git", place), f.Close())
 }
 
-// connectScript has git inside read objects of the host too; programs with a git of their own find absolute paths only.
-const connectScript = `o=$(git rev-parse --git-path objects) && a=$(git rev-parse --absolute-git-dir) && mkdir -p "$o/info" &&
-for d in "../$1" "$a/$1"; do grep -qsxF "$d" "$o/info/alternates" || printf '%s\n' "$d" >>"$o/info/alternates" || exit; done`
+// connectScript has git inside read objects of the host too. Programs with a git of their own find absolute paths only, but those become
+// wrong when the sandbox moves the directory: $2 is 1 if it cannot.
+const connectScript = `o=$(git rev-parse --git-path objects) && a=$(git rev-parse --absolute-git-dir) && mkdir -p "$o/info" || exit
+for d in "../$1" "$a/$1"; do
+	grep -qsxF "$d" "$o/info/alternates" || printf '%s\n' "$d" >>"$o/info/alternates" || exit
+	[ "$2" = 1 ] || break
+done`
 
 // connect shows a repository that the sandbox has made what the host has of it, so that it gets the host's commits.
 func (b *gitBox) connect(ctx context.Context, p *gitsync.Pair, m *madeGit) error {
@@ -357,30 +361,11 @@ func (b *gitBox) connect(ctx context.Context, p *gitsync.Pair, m *madeGit) error
 	if err != nil {
 		return err
 	}
-	store, err := os.Open(b.store)
-	if err != nil {
-		return err
+	fixed := "0"
+	if m.Place == "." || m.Module && strings.HasPrefix(m.Private, ".git/") {
+		fixed = "1"
 	}
-	defer store.Close()
-	dir, err := openDirectory(store, m.Private)
-	if err != nil {
-		return err
-	}
-	shown := gitcopy.ShownAt(n)
-	for _, name := range append([]string{filepath.Dir(shown), shown}, gitcopy.ShownParts(shown)...) {
-		above, err := openDirectory(dir, filepath.Dir(name))
-		if err == nil {
-			if err = makeDir(above, filepath.Base(name), dir); errors.Is(err, fs.ErrExist) {
-				err = nil
-			}
-			_ = above.Close()
-		}
-		if err != nil {
-			return errors.Join(err, dir.Close())
-		}
-	}
-	_ = dir.Close()
-	status, err := p.Inside.Run(ctx, []string{"sh", "-c", connectScript, "sh", shown + "/objects"}, nil, io.Discard)
+	status, err := p.Inside.Run(ctx, []string{"sh", "-c", connectScript, "sh", gitcopy.ShownAt(n) + "/objects", fixed}, nil, io.Discard)
 	if err == nil && status != 0 {
 		err = runtime.Errorf(runtime.ErrUnavailable, "git inside fails (status %d)", status)
 	}

@@ -24,7 +24,7 @@ type private struct {
 
 // openPrivate opens what the sandbox at run has; nil if its git directories are not its own. It empties the directory for
 // temporary names.
-func openPrivate(run, codebase string, g boot.TreeGit) (p *private, err error) {
+func openPrivate(run, codebase, mountPoint string, g boot.TreeGit) (p *private, err error) {
 	if !g.Private {
 		return nil, nil
 	}
@@ -60,8 +60,8 @@ func openPrivate(run, codebase string, g boot.TreeGit) (p *private, err error) {
 		return p, errors.Join(err, dir.Close())
 	}
 	p.Copier, err = gitcopy.Open(gitcopy.Options{
-		Codebase: codebase, Dir: dir, Work: filepath.Join(filepath.Base(apart.Name()), statedir.GitWork), Hosts: statedir.GitHosts, Mark: statedir.GitChanged,
-		MountPoint: g.MountPoint, Credentials: g.Credentials,
+		Codebase: codebase, MountPoint: mountPoint, Dir: dir, Work: filepath.Join(filepath.Base(apart.Name()), statedir.GitWork), Hosts: statedir.GitHosts, Mark: statedir.GitChanged,
+		Credentials: g.Credentials,
 		Begin: func(copy, at string) error {
 			return gitsync.Begin(copy, filepath.Join(dir.Name(), statedir.GitBase, statedir.GitBaseName(at)))
 		},

@@ -105,7 +105,7 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 	if b.Blank {
 		serve = fusefs.ServeBlank
 	}
-	own, err := openPrivate(b.Run, b.Codebase, b.Git)
+	own, err := openPrivate(b.Run, b.Codebase, b.MountPoint, b.Git)
 	if err != nil {
 		return err
 	}

@@ -114,13 +114,11 @@ type TreeGit struct {
 	Private     bool `json:"private,omitempty"`     // they are the sandbox's own: see fusefs.Git
 	Credentials bool `json:"credentials,omitempty"` // copies of the host's have its credentials
 	Unguarded   bool `json:"unguarded,omitempty"`   // fusefs.Options.Unguarded
-
-	MountPoint string `json:"mountPoint,omitempty"` // where the sandbox sees the tree
 }
 
 // TreeGitOf returns the TreeGit of a sandbox.
 func TreeGitOf(c *statedir.Config) TreeGit {
-	return TreeGit{Private: c.PrivateGit, Unguarded: c.GitDirs == runtime.GitInPlace, MountPoint: c.MountPointOrDefault()}
+	return TreeGit{Private: c.PrivateGit, Unguarded: c.GitDirs == runtime.GitInPlace}
 }
 
 // Subject returns what an engine's program works on: the tag or the id of a sandbox, or a state

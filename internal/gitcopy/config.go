@@ -1,6 +1,7 @@
 package gitcopy
 
 import (
+	"path/filepath"
 	"strings"
 
 	"wolffia/internal/gitconfig"
@@ -11,7 +12,8 @@ import (
 func Shown(name string, content []byte, credentials, away bool) []byte {
 	switch {
 	case name == "config" || name == "config.worktree":
-		return []byte(plainConfig(string(content), credentials, func(s *gitconfig.Setting) bool { return away && s.Name == "core.worktree" }))
+		plain, _ := plainConfig(string(content), credentials, func(s *gitconfig.Setting) bool { return away && s.Name == "core.worktree" })
+		return []byte(plain)
 	case strings.HasPrefix(name, "hooks/") && strings.HasSuffix(name, ".sample"):
 		return nil
 	}
@@ -19,20 +21,26 @@ func Shown(name string, content []byte, credentials, away bool) []byte {
 }
 
 // plainConfig returns the text of a configuration without credentials, unless keep is set, and without the settings for
-// which leave returns true. It is text itself if that has none of them.
-func plainConfig(text string, keep bool, leave func(*gitconfig.Setting) bool) string {
+// which leave returns true. It is text itself if that has none of them. includes are the relative paths that it includes.
+func plainConfig(text string, keep bool, leave func(*gitconfig.Setting) bool) (plain string, includes []string) {
 	all, err := gitconfig.Parse(text)
 	if err != nil {
 		if keep {
-			return text
+			return text, nil
 		}
-		return "" // git refuses the whole file
+		return "", nil // git refuses the whole file
 	}
 	var kept []gitconfig.Setting
 	changed := false
 	for _, s := range all {
+		if sec := s.Section(); (sec == "include" || sec == "includeif") && s.Key() == "path" && filepath.IsLocal(s.Value) {
+			includes = append(includes, filepath.Clean(s.Value))
+		}
 		switch {
 		case leave(&s):
+			changed = true
+			continue
+		case !keep && (s.Section() == "credential" || s.Key() == "extraheader"): // a helper can be a script with a password
 			changed = true
 			continue
 		case !keep && s.Credential():
@@ -46,29 +54,7 @@ func plainConfig(text string, keep bool, leave func(*gitconfig.Setting) bool) st
 		kept = append(kept, s)
 	}
 	if !changed {
-		return text
+		return text, includes
 	}
-	return format(kept)
-}
-
-var (
-	quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
-	valued = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\b", `\b`)
-)
-
-// format returns the text of a configuration with the settings, as git config would write them.
-func format(all []gitconfig.Setting) string {
-	var b strings.Builder
-	for _, s := range all {
-		b.WriteString("[" + s.Section())
-		if sub, ok := s.Sub(); ok {
-			b.WriteString(` "` + quoted.Replace(sub) + `"`)
-		}
-		b.WriteString("]\n\t" + s.Key())
-		if !s.Bare {
-			b.WriteString(` = "` + valued.Replace(s.Value) + `"`)
-		}
-		b.WriteString("\n")
-	}
-	return b.String()
+	return gitconfig.Format(kept), includes
 }

@@ -12,18 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/beneath"
+	"wolffia/internal/rmtree"
 )
 
 const (
 	gitName = ".git"
-	// hostsName is fusefs.HostsName.
+	// hostsName is fusefs.HostsName, a directory that each directory in a copy has.
 	hostsName = "wolffia-host"
 )
 
-// Options are options of Open; all but MountPoint and Credentials are required.
+// Options are options of Open; all but Credentials are required.
 type Options struct {
-	// Codebase is the path of the codebase on the host.
-	Codebase string
+	// Codebase is the path of the codebase on the host, without links, and MountPoint where the sandbox sees it.
+	Codebase, MountPoint string
 	// Dir is the directory of the sandbox's private git directories, open for reading: package statedir names what is in
 	// it. Open takes it over.
 	Dir *os.File
@@ -33,8 +34,6 @@ type Options struct {
 	Hosts, Mark string
 	// Begin is called with a complete copy, and the path of its .git in the store, before the sandbox can see it.
 	Begin func(copy, at string) error
-	// MountPoint is where the sandbox sees the codebase; "" if that is not known.
-	MountPoint string
 	// Credentials copies credentials in configurations too.
 	Credentials bool
 }
@@ -42,7 +41,8 @@ type Options struct {
 // A Copier makes private git directories. It implements fusefs.GitHost, and is safe for concurrent use.
 type Copier struct {
 	Options
-	work int
+	dir  *os.File // Options.Work
+	work int      // its descriptor
 
 	mu    sync.Mutex
 	hosts []string // paths of the host's git directories, by their numbers; guarded by mu
@@ -57,9 +57,10 @@ func Open(o Options) (*Copier, error) {
 	if c.work, err = beneath.Open(int(o.Dir.Fd()), o.Work, unix.O_RDONLY|unix.O_DIRECTORY, 0); err != nil {
 		return nil, fmt.Errorf("open %s of the private git directories: %w", o.Work, err)
 	}
+	c.dir = os.NewFile(uintptr(c.work), o.Work)
 	all, err := readHosts(o.Dir, o.Hosts)
 	if err != nil {
-		unix.Close(c.work)
+		_ = c.dir.Close()
 		return nil, err
 	}
 	c.know(all)
@@ -68,12 +69,12 @@ func Open(o Options) (*Copier, error) {
 
 // Close closes what Open has opened. No call of another method may follow.
 func (c *Copier) Close() error {
-	for _, fd := range append(c.open, c.work) {
+	for _, fd := range c.open {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
 	}
-	return c.Dir.Close()
+	return errors.Join(c.dir.Close(), c.Dir.Close())
 }
 
 // Changed makes the mark.
@@ -97,7 +98,10 @@ func (c *Copier) Objects(n int) (int, bool) {
 		return -1, false
 	}
 	if c.open[n] < 0 {
-		fd, err := unix.Open(c.hosts[n], unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		// The sandbox can put links below the codebase.
+		fd, err := unix.Openat2(unix.AT_FDCWD, c.hosts[n], &unix.OpenHow{
+			Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
+		})
 		if err != nil {
 			return -1, false
 		}
@@ -125,6 +129,27 @@ func (c *Copier) know(all []string) {
 	c.hosts = all
 }
 
+// Moved implements fusefs.GitHost.
+func (c *Copier) Moved(from, to string, swap bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	from, to = filepath.Join(c.Codebase, from)+"/", filepath.Join(c.Codebase, to)+"/"
+	all, err := changeHosts(c.Dir, c.Hosts, nil, func(hosts []string) []string {
+		for i, dir := range hosts {
+			if rest, below := strings.CutPrefix(dir, from); below {
+				hosts[i] = to + rest
+			} else if rest, below := strings.CutPrefix(dir, to); below && swap {
+				hosts[i] = from + rest
+			}
+		}
+		return hosts
+	})
+	if err == nil {
+		c.know(all)
+	}
+	return err
+}
+
 // temp returns an unused name in work.
 func (c *Copier) temp() string {
 	c.mu.Lock()
@@ -140,11 +165,11 @@ func (c *Copier) Pin(dir, store int, at string) error {
 		return err
 	}
 	tmp := c.temp()
-	err = c.copyTo(tmp, filepath.Join(at, gitName), dir, st)
-	if err == nil {
-		err = unix.Renameat2(c.work, tmp, store, gitName, unix.RENAME_NOREPLACE)
+	if err := c.copyTo(tmp, filepath.Join(at, gitName), dir, st); err != nil {
+		_ = rmtree.Remove(c.dir, tmp)
+		return err
 	}
-	return err // what is left is removed at the next start
+	return unix.Renameat2(c.work, tmp, store, gitName, unix.RENAME_NOREPLACE)
 }
 
 // copyTo makes the copy called tmp, for the path at of the store, of the entry .git of dir, which is st.
@@ -169,15 +194,23 @@ func (c *Copier) copyTo(tmp, at string, dir int, st *unix.Stat_t) error {
 		if !is {
 			return c.put(c.work, tmp, text) // git says what is wrong with it
 		}
-		return c.elsewhere(tmp, at, here, to, func() error { return c.put(c.work, tmp, text) })
+		return c.elsewhere(tmp, at, here, to, func() error { return c.put(c.work, tmp, []byte("gitdir: "+c.inside(to)+"\n")) })
 	case unix.S_IFLNK:
 		to, err := os.Readlink(filepath.Join(procPath(dir), gitName))
 		if err != nil {
 			return err
 		}
-		return c.elsewhere(tmp, at, here, to, func() error { return unix.Symlinkat(to, c.work, tmp) })
+		return c.elsewhere(tmp, at, here, to, func() error { return unix.Symlinkat(c.inside(to), c.work, tmp) })
 	}
-	return unix.ENOENT
+	return errors.New("it is not a directory, a file or a link")
+}
+
+// inside returns the path at which the sandbox sees the one of the host's, if that is absolute and in the codebase; else to.
+func (c *Copier) inside(to string) string {
+	if rest, below := strings.CutPrefix(to, c.Codebase+"/"); below {
+		return filepath.Join(c.MountPoint, rest)
+	}
+	return to
 }
 
 // elsewhere makes a private repository of the git directory to, which the .git of the directory here names; if that is in a .git of

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 
@@ -41,27 +42,40 @@ func readAt(dir int, name string, most int64) ([]byte, error) {
 	return text, err
 }
 
-// eachName calls f for each name in the directory dir, which may be open for reading more than once.
-func eachName(dir int, f func(name string) error) error {
+// eachEntry calls f for each entry of the directory dir, which may be open for reading more than once.
+func eachEntry(dir int, f func(e os.DirEntry) error) error {
 	fd, err := beneath.Open(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
 	d := os.NewFile(uintptr(fd), "directory")
 	defer d.Close()
-	names, err := d.Readdirnames(-1)
+	entries, err := d.ReadDir(-1)
 	if err != nil {
 		return err
 	}
-	for _, name := range names {
-		if err := f(name); err != nil {
+	for _, e := range entries {
+		if err := f(e); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// into opens the directory at the path name of the copy dir.
-func (p *copying) into(dir int, name string) (int, error) {
+// openDir opens the directory at the path name of the directory dir.
+func openDir(dir int, name string) (int, error) {
 	return beneath.Open(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+}
+
+// flush writes the file at the path name of the directory dir to the disk, if there is one.
+func flush(dir int, name string) error {
+	fd, err := beneath.Open(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Fsync(fd)
 }

@@ -24,9 +24,20 @@ func Number(dir *os.File, name, at string, give func(path string) error) (n int,
 }
 
 func number(dir *os.File, name, at string, give func(path string) error) (n int, all []string, err error) {
+	all, err = changeHosts(dir, name, give, func(hosts []string) []string {
+		if n = slices.Index(hosts, at); n < 0 {
+			n, hosts = len(hosts), append(hosts, at)
+		}
+		return hosts
+	})
+	return n, all, err
+}
+
+// changeHosts replaces the list in the file called name of dir by what change makes of it, and returns that.
+func changeHosts(dir *os.File, name string, give func(path string) error, change func(hosts []string) []string) ([]string, error) {
 	lock, err := os.Open(dir.Name()) // flock(2) is of one open file, and dir may be open for long
 	if err != nil {
-		return -1, nil, err
+		return nil, err
 	}
 	defer lock.Close()
 	for {
@@ -35,25 +46,24 @@ func number(dir *os.File, name, at string, give func(path string) error) (n int,
 		}
 	}
 	if err != nil {
-		return -1, nil, fmt.Errorf("lock %s: %w", dir.Name(), err)
+		return nil, fmt.Errorf("lock %s: %w", dir.Name(), err)
 	}
-	if all, err = readHosts(dir, name); err != nil {
-		return -1, nil, err
+	hosts, err := readHosts(dir, name)
+	if err != nil {
+		return nil, err
 	}
-	if n = slices.Index(all, at); n >= 0 {
-		return n, all, nil
+	all := change(slices.Clone(hosts))
+	if slices.Equal(all, hosts) {
+		return all, nil
 	}
-	all = append(all, at)
 	path := filepath.Join(dir.Name(), name)
 	if err := statefile.Write(path, all); err != nil {
-		return -1, nil, fmt.Errorf("record the host's git directory %s: %w", at, err)
+		return nil, fmt.Errorf("record the host's git directories: %w", err)
 	}
 	if give != nil {
-		if err := give(path); err != nil {
-			return -1, nil, err
-		}
+		err = give(path)
 	}
-	return len(all) - 1, all, nil
+	return all, err
 }
 
 func readHosts(dir *os.File, name string) (all []string, err error) {
@@ -66,6 +76,3 @@ func readHosts(dir *os.File, name string) (all []string, err error) {
 
 // ShownAt returns the path, in a private git directory, of what is shown of the host's git directory with that number.
 func ShownAt(n int) string { return hostsName + "/" + strconv.Itoa(n) }
-
-// ShownParts returns the directories in ShownAt.
-func ShownParts(shown string) []string { return []string{shown + "/objects", shown + "/lfs"} }

@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/beneath"
 	"wolffia/internal/gitconfig"
+	"wolffia/internal/rmtree"
 )
 
 // Bounds of one copy: git's own files, without objects.
@@ -23,7 +25,11 @@ const (
 	maxPointer = 1 << 20 // of a file that is read as a whole
 	maxChain   = 5       // of alternates, as git
 	maxDepth   = 40      // of directories below one another
-	attempts   = 5       // while git on the host is at work
+	maxInclude = 10      // files that include another, as git
+
+	// While git on the host is at work, a copy is tried so often, after a pause, which grows.
+	attempts = 5
+	pause    = 10 * time.Millisecond
 )
 
 // errLarge is the error for a repository beyond the bounds.
@@ -35,6 +41,7 @@ type copying struct {
 	at           string   // the path of the copy in the store
 	names, bytes int64    // that may be copied yet
 	leave        string   // the end of names that are left out of the present part; "": of none
+	lenient      bool     // what cannot be read of the present part is left out
 	made         []string // the git directories in the copy, relative to it
 }
 
@@ -43,21 +50,25 @@ type copying struct {
 // the common one.
 var (
 	ownParts = []string{
-		"HEAD", "index", "config.worktree", "ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "MERGE_RR", "MERGE_AUTOSTASH",
+		"HEAD", "index", "ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "MERGE_RR", "MERGE_AUTOSTASH",
 		"AUTO_MERGE", "SQUASH_MSG", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "BISECT_START", "BISECT_LOG", "BISECT_NAMES",
 		"BISECT_TERMS", "BISECT_EXPECTED_REV", "BISECT_ANCESTORS_OK", "rebase-merge", "rebase-apply", "sequencer", "info/sparse-checkout",
+		"logs/HEAD",
 	}
-	ownPrefixes = []string{"sharedindex."}
-	ownRefs     = []string{"bisect", "rewritten", "worktree"}
+	ownPrefix = "sharedindex."
 
 	commonParts = []string{
-		"config", "packed-refs", "description", "shallow", "info/exclude", "info/attributes", "info/grafts", "hooks", "branches", "remotes",
-		"reftable", "logs/refs/stash", "logs/refs/heads",
+		"shallow", "info/exclude", "info/attributes", "info/grafts", "reftable", "logs/refs/stash", "logs/refs/heads",
+		// Without these, if the user may not read them, git inside does the same.
+		"hooks", "description",
 	}
+	optional = []string{"hooks", "description"}
 )
 
 // repository makes the private repository called tmp in work, for the path at of the store: a copy of git, the host's git directory,
 // which it closes. away tells that git's working tree finds git by a pointer, which the copy does not need.
+//
+// What is no repository gets an empty directory, which git takes for none either.
 func (c *Copier) repository(tmp, at string, git *os.File, away bool) error {
 	defer git.Close()
 	common, err := commonOf(git)
@@ -67,32 +78,58 @@ func (c *Copier) repository(tmp, at string, git *os.File, away bool) error {
 	if common != git {
 		defer common.Close()
 	}
+	if !isRepository(git, common) {
+		return unix.Mkdirat(c.work, tmp, 0o755)
+	}
 	for try := 1; ; try++ {
-		if err := unix.Mkdirat(c.work, tmp, 0o755); err != nil {
-			return err
-		}
 		before := stampOf(git, common)
-		p := &copying{Copier: c, at: at, names: maxNames, bytes: maxBytes}
-		to, err := p.into(c.work, tmp)
-		if err == nil {
-			err = p.gitDirectory(to, "", git, common, away, 0)
-			unix.Close(to)
-		}
+		p, err := c.tryRepository(tmp, at, git, common, away)
 		if err != nil {
 			return err
 		}
-		if slices.Equal(before, stampOf(git, common)) || try == attempts { // the last is what a reader of the files would have seen too
-			for _, dir := range p.made {
-				if err := c.Begin(filepath.Join(c.Dir.Name(), c.Work, tmp, dir), filepath.Join(at, dir)); err != nil {
-					return err
-				}
-			}
-			return nil
+		// The last is what a reader of the files would have seen too.
+		if try == attempts || slices.Equal(before, stampOf(git, common)) {
+			return p.finish(tmp, at)
 		}
-		if err := unix.Renameat(c.work, tmp, c.work, c.temp()); err != nil {
+		if err := rmtree.Remove(c.dir, tmp); err != nil {
+			return err
+		}
+		time.Sleep(time.Duration(try) * pause)
+	}
+}
+
+// tryRepository makes the copy tmp.
+func (c *Copier) tryRepository(tmp, at string, git, common *os.File, away bool) (*copying, error) {
+	if err := unix.Mkdirat(c.work, tmp, 0o755); err != nil {
+		return nil, err
+	}
+	to, err := openDir(c.work, tmp)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(to)
+	p := &copying{Copier: c, at: at, names: maxNames, bytes: maxBytes}
+	return p, p.gitDirectory(to, "", git, common, away, 0)
+}
+
+// finish has the references of the copy tmp, for the path at of the store, on the disk, and records them: after a power cut the
+// sandbox would seem to have deleted those that were lost.
+func (p *copying) finish(tmp, at string) error {
+	for _, dir := range p.made {
+		from := filepath.Join(tmp, dir)
+		if _, err := lstat(p.work, from+"/reftable"); err == nil {
+			continue // it is not synchronised
+		}
+		for _, name := range []string{"HEAD", "packed-refs"} {
+			if err := flush(p.work, from+"/"+name); err != nil {
+				return err
+			}
+		}
+		if err := p.Begin(filepath.Join(p.Dir.Name(), p.Work, from), filepath.Join(at, dir)); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // commonOf returns the common directory of git, which is git itself unless it is that of a linked working tree.
@@ -105,26 +142,83 @@ func commonOf(git *os.File) (*os.File, error) {
 		return nil, err
 	}
 	dir := strings.TrimRight(string(text), "\r\n")
+	path, seen := dir, dir
 	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(git.Name(), dir)
+		path, seen = git.Name()+"/"+dir, procPath(int(git.Fd()))+"/"+dir
+	}
+	if dir, err = realPath(path, seen); err != nil {
+		return nil, err
 	}
 	return os.Open(dir)
 }
 
+// realPath returns path without links. It is one of the same directory as seen, which leads there through a descriptor: another
+// sandbox over the codebase can put links in the place of directories meanwhile.
+func realPath(path, seen string) (string, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", err
+	}
+	a, err := os.Stat(real)
+	if err != nil {
+		return "", err
+	}
+	b, err := os.Stat(seen)
+	if err == nil && !os.SameFile(a, b) {
+		err = fmt.Errorf("%s has moved: %w", path, unix.EAGAIN)
+	}
+	return real, err
+}
+
+// isRepository reports whether git takes git for a git directory.
+func isRepository(git, common *os.File) bool {
+	_, head := lstat(int(git.Fd()), "HEAD")
+	_, objects := lstat(int(common.Fd()), "objects")
+	_, refs := lstat(int(common.Fd()), "refs")
+	return head == nil && objects == nil && refs == nil
+}
+
+// A stamp tells whether a file or directory has changed.
+type stamp struct {
+	ino, size int64
+	mtime     unix.Timespec
+}
+
 // stampOf tells whether git on the host has changed a repository: what of its files the copy must have of one moment.
-func stampOf(git, common *os.File) (all []unix.Timespec) {
-	add := func(dir *os.File, name string) {
-		st, err := lstat(int(dir.Fd()), name)
-		if err != nil {
-			st = new(unix.Stat_t)
+func stampOf(git, common *os.File) (all []stamp) {
+	add := func(dir int, name string) {
+		if st, err := lstat(dir, name); err == nil {
+			all = append(all, stamp{int64(st.Ino), st.Size, st.Mtim})
+		} else {
+			all = append(all, stamp{})
 		}
-		all = append(all, st.Mtim, unix.Timespec{Sec: int64(st.Ino), Nsec: st.Size})
 	}
 	for _, name := range []string{"HEAD", "index"} {
-		add(git, name)
+		add(int(git.Fd()), name)
 	}
-	for _, name := range []string{"packed-refs", "refs/heads", "refs/tags", "refs/remotes", "refs/stash", "config"} {
-		add(common, name)
+	for _, name := range []string{"packed-refs", "config", "reftable/tables.list"} {
+		add(int(common.Fd()), name)
+	}
+	var walk func(dir int, depth int)
+	walk = func(dir int, depth int) {
+		add(dir, ".")
+		if depth > maxDepth || len(all) > maxNames {
+			return
+		}
+		_ = eachEntry(dir, func(e os.DirEntry) error {
+			if !e.IsDir() {
+				return nil
+			}
+			if fd, err := openDir(dir, e.Name()); err == nil {
+				walk(fd, depth+1)
+				unix.Close(fd)
+			}
+			return nil
+		})
+	}
+	if refs, err := openDir(int(common.Fd()), "refs"); err == nil {
+		walk(refs, 0)
+		unix.Close(refs)
 	}
 	return all
 }
@@ -135,7 +229,7 @@ func (p *copying) gitDirectory(to int, at string, git, common *os.File, away boo
 		return errLarge
 	}
 	p.made = append(p.made, at)
-	for _, dir := range []string{"objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/tags", "info", "logs", "logs/refs", hostsName} {
+	for _, dir := range []string{"objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/tags", "info", "logs", "logs/refs"} {
 		if err := unix.Mkdirat(to, dir, 0o755); err != nil {
 			return err
 		}
@@ -150,38 +244,21 @@ func (p *copying) gitDirectory(to int, at string, git, common *os.File, away boo
 		}
 	}
 	leave := func(s *gitconfig.Setting) bool { return away && s.Name == "core.worktree" }
-	for _, from := range []struct {
-		dir      *os.File
-		parts    []string
-		prefixes []string
-	}{{common, commonParts, nil}, {git, ownParts, ownPrefixes}} {
-		for _, part := range from.parts {
-			if part == "config" || part == "config.worktree" {
-				if err := p.config(to, from.dir, part, leave); err != nil {
-					return err
-				}
-				continue
-			}
-			p.leave = ""
-			if part == "hooks" {
-				p.leave = ".sample"
-			}
-			if err := p.part(to, int(from.dir.Fd()), part); err != nil {
-				return err
-			}
-		}
+	if err := p.config(to, common, "config", leave, 0); err != nil {
+		return err
+	}
+	for _, part := range commonParts {
+		p.lenient = slices.Contains(optional, part)
 		p.leave = ""
-		err := eachName(int(from.dir.Fd()), func(name string) error {
-			if !slices.ContainsFunc(from.prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
-				return nil
-			}
-			return p.part(to, int(from.dir.Fd()), name)
-		})
-		if err != nil {
+		if part == "hooks" {
+			p.leave = ".sample"
+		}
+		if err := p.part(to, int(common.Fd()), part); err != nil {
 			return err
 		}
 	}
-	if err := p.part(to, int(git.Fd()), "logs/HEAD"); err != nil {
+	p.lenient, p.leave = false, ""
+	if err := p.own(to, git, leave); err != nil {
 		return err
 	}
 	if err := p.refs(to, git, common); err != nil {
@@ -196,87 +273,133 @@ func (p *copying) gitDirectory(to int, at string, git, common *os.File, away boo
 	return p.worktrees(to, at, common)
 }
 
-// worktrees copies what common has of linked working trees.
-func (p *copying) worktrees(to int, at string, common *os.File) error {
-	if err := p.part(to, int(common.Fd()), "worktrees"); err != nil {
+// own copies what the git directory git has for its working tree, but references.
+func (p *copying) own(to int, git *os.File, leave func(*gitconfig.Setting) bool) error {
+	if err := p.config(to, git, "config.worktree", leave, 0); err != nil {
 		return err
 	}
-	dir, err := p.into(to, "worktrees")
+	for _, part := range ownParts {
+		if err := p.part(to, int(git.Fd()), part); err != nil {
+			return err
+		}
+	}
+	return eachEntry(int(git.Fd()), func(e os.DirEntry) error {
+		if !strings.HasPrefix(e.Name(), ownPrefix) {
+			return nil
+		}
+		return p.entry(to, int(git.Fd()), e.Name(), 0)
+	})
+}
+
+// worktrees copies what common has of linked working trees.
+func (p *copying) worktrees(to int, at string, common *os.File) error {
+	from, err := openDir(int(common.Fd()), "worktrees")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer unix.Close(dir)
-	return eachName(dir, func(name string) error {
-		p.made = append(p.made, filepath.Join(at, "worktrees", name))
-		return nil
-	})
-}
-
-// refs copies the references: those of the working tree of its own git directory, the others of the common one.
-func (p *copying) refs(to int, git, common *os.File) error {
-	from, err := beneath.Open(int(common.Fd()), "refs", unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return err
-	}
 	defer unix.Close(from)
-	refs, err := beneath.Open(to, "refs", unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
+	if err := unix.Mkdirat(to, "worktrees", 0o755); err != nil {
 		return err
 	}
-	defer unix.Close(refs)
-	err = eachName(from, func(name string) error {
-		if git != common && slices.Contains(ownRefs, name) {
+	return eachEntry(from, func(e os.DirEntry) error {
+		if !e.IsDir() {
 			return nil
 		}
-		return p.entry(refs, from, name, 0)
-	})
-	if err != nil || git == common {
-		return err
-	}
-	for _, name := range ownRefs {
-		if err := p.part(to, int(git.Fd()), "refs/"+name); err != nil {
+		name := "worktrees/" + e.Name()
+		fd, err := openDir(from, e.Name())
+		if err != nil {
 			return err
 		}
-	}
-	return nil
+		git := os.NewFile(uintptr(fd), filepath.Join(common.Name(), name))
+		defer git.Close()
+		for _, dir := range []string{"", "/info", "/logs", "/refs"} {
+			if err := unix.Mkdirat(to, name+dir, 0o755); err != nil {
+				return err
+			}
+		}
+		tree, err := openDir(to, name)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(tree)
+		p.made = append(p.made, filepath.Join(at, name))
+		for _, way := range []string{"gitdir", "commondir"} {
+			text, err := readAt(fd, way, maxPointer)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err == nil {
+				err = p.put(tree, way, []byte(p.inside(string(text))))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		for _, name := range ownRefs {
+			if err := p.part(tree, fd, "refs/"+name); err != nil {
+				return err
+			}
+		}
+		if err := p.entry(tree, fd, "locked", 0); err != nil {
+			return err
+		}
+		return p.own(tree, git, func(*gitconfig.Setting) bool { return false })
+	})
 }
 
 // objects has git inside read the objects of common, the host's git directory, and of what that reads in turn.
 func (p *copying) objects(to int, at string, common *os.File) error {
 	var lines strings.Builder
-	dirs := []string{common.Name()}
-	for i := 0; i < len(dirs) && i < maxChain; i++ {
-		n, err := p.number(dirs[i])
+	dirs := []string{common.Name() + "/objects"}
+	for i := 0; i < len(dirs); i++ {
+		seen := dirs[i]
+		if i == 0 {
+			seen = procPath(int(common.Fd())) + "/objects"
+		}
+		real, err := realPath(dirs[i], seen)
+		if i > 0 && errors.Is(err, fs.ErrNotExist) {
+			continue // git goes on without as well
+		}
+		if err == nil && filepath.Base(real) != "objects" {
+			err = fmt.Errorf("objects are in %s, which is not called objects", real)
+		}
+		if err == nil && i == maxChain {
+			err = fmt.Errorf("alternates are more than %d", maxChain)
+		}
 		if err != nil {
 			return err
 		}
-		shown := ShownAt(n)
-		for _, dir := range append([]string{shown}, ShownParts(shown)...) {
-			if err := unix.Mkdirat(to, dir, 0o755); err != nil {
-				return err
-			}
+		n, err := p.number(filepath.Dir(real))
+		if err != nil {
+			return err
 		}
-		lines.WriteString("../" + shown + "/objects\n")
-		// git-lfs, and other programs with a git of their own, find absolute paths only. git knows both for one.
-		if path := filepath.Join(p.MountPoint, p.at, at, shown, "objects"); filepath.IsAbs(path) && !strings.Contains(path, "\n") {
+		shown := ShownAt(n) + "/objects"
+		lines.WriteString("../" + shown + "\n")
+		// git-lfs, and other programs with a git of their own, find absolute paths only. git knows both for one. It complains
+		// of those that do not exist, as when the sandbox has moved a directory: not the top one.
+		if path := filepath.Join(p.MountPoint, p.at, at, shown); p.at == gitName && filepath.IsAbs(path) && !strings.Contains(path, "\n") {
 			lines.WriteString(path + "\n")
 		}
-		text, _ := os.ReadFile(filepath.Join(dirs[i], "objects/info/alternates"))
+		text, err := os.ReadFile(filepath.Join(real, "info/alternates"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 		for line := range strings.Lines(string(text)) {
 			at := strings.TrimRight(line, "\n")
-			if at == "" || at[0] == '#' || at[0] == '"' {
+			if at == "" || at[0] == '#' {
 				continue
 			}
-			if !filepath.IsAbs(at) {
-				at = filepath.Join(dirs[i], "objects", at)
+			if at[0] == '"' {
+				return fmt.Errorf("%s/info/alternates has a quoted path, which is not read", real)
 			}
-			if real, err := filepath.EvalSymlinks(at); err == nil && filepath.Base(real) == "objects" {
-				if dir := filepath.Dir(real); !slices.Contains(dirs, dir) {
-					dirs = append(dirs, dir)
-				}
+			if !filepath.IsAbs(at) {
+				at = filepath.Join(real, at)
+			}
+			if !slices.Contains(dirs, at) {
+				dirs = append(dirs, at)
 			}
 		}
 	}
@@ -286,7 +409,7 @@ func (p *copying) objects(to int, at string, common *os.File) error {
 // modules copies the git directories of submodules below the directory at of the host's git directory common, whose copy has the path
 // top. A submodule's name can have slashes.
 func (p *copying) modules(to int, top string, common *os.File, at string, depth int) error {
-	from, err := beneath.Open(int(common.Fd()), at, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	from, err := openDir(int(common.Fd()), at)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -300,10 +423,10 @@ func (p *copying) modules(to int, top string, common *os.File, at string, depth 
 	if err := unix.Mkdirat(to, at, 0o755); err != nil {
 		return err
 	}
-	return eachName(from, func(name string) error {
+	return eachEntry(from, func(e os.DirEntry) error {
+		name := e.Name()
 		below := at + "/" + name
-		st, err := lstat(from, name)
-		if err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		if !e.IsDir() {
 			return nil
 		}
 		if p.names--; p.names < 0 {
@@ -312,7 +435,7 @@ func (p *copying) modules(to int, top string, common *os.File, at string, depth 
 		if _, err := lstat(from, name+"/HEAD"); err != nil {
 			return p.modules(to, top, common, below, depth+1)
 		}
-		fd, err := beneath.Open(from, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		fd, err := openDir(from, name)
 		if err != nil {
 			return err
 		}
@@ -321,7 +444,7 @@ func (p *copying) modules(to int, top string, common *os.File, at string, depth 
 		if err := unix.Mkdirat(to, below, 0o755); err != nil {
 			return err
 		}
-		sub, err := p.into(to, below)
+		sub, err := openDir(to, below)
 		if err != nil {
 			return err
 		}
@@ -330,16 +453,31 @@ func (p *copying) modules(to int, top string, common *os.File, at string, depth 
 	})
 }
 
-// config copies a configuration without credentials.
-func (p *copying) config(to int, from *os.File, name string, leave func(*gitconfig.Setting) bool) error {
+// config copies a configuration without credentials, and the files beside it that it includes.
+func (p *copying) config(to int, from *os.File, name string, leave func(*gitconfig.Setting) bool, depth int) error {
 	text, err := readAt(int(from.Fd()), name, maxPointer)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	plain, includes := plainConfig(string(text), p.Credentials, leave)
+	if err := p.put(to, name, []byte(plain)); err != nil {
+		if depth > 0 {
+			return nil // it is there by another include, or its directory is not
+		}
 		return err
 	}
-	return p.put(to, name, []byte(plainConfig(string(text), p.Credentials, leave)))
+	for _, include := range includes {
+		if depth == maxInclude || strings.Contains(include, "/") {
+			continue
+		}
+		if err := p.config(to, from, include, leave, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // part copies the file or directory at the path at, if the host has it.
@@ -354,7 +492,7 @@ func (p *copying) part(to, from int, at string) error {
 			return err
 		}
 		defer unix.Close(source)
-		target, err := p.into(to, filepath.Clean(dir))
+		target, err := openDir(to, filepath.Clean(dir))
 		if err != nil {
 			return err
 		}
@@ -390,7 +528,10 @@ func (p *copying) entry(to, from int, name string, depth int) error {
 		}
 		return unix.Symlinkat(target, to, name)
 	case unix.S_IFDIR:
-		source, err := beneath.Open(from, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		source, err := openDir(from, name)
+		if p.lenient && errors.Is(err, fs.ErrPermission) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -398,12 +539,12 @@ func (p *copying) entry(to, from int, name string, depth int) error {
 		if err := unix.Mkdirat(to, name, 0o755); err != nil && err != unix.EEXIST {
 			return err
 		}
-		target, err := p.into(to, name)
+		target, err := openDir(to, name)
 		if err != nil {
 			return err
 		}
 		defer unix.Close(target)
-		return eachName(source, func(e string) error { return p.entry(target, source, e, depth+1) })
+		return eachEntry(source, func(e os.DirEntry) error { return p.entry(target, source, e.Name(), depth+1) })
 	}
 	return nil
 }
@@ -415,10 +556,10 @@ func (p *copying) file(to, from int, name string, st *unix.Stat_t) error {
 	}
 	in, err := beneath.Open(from, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		if errors.Is(err, fs.ErrNotExist) || p.lenient && errors.Is(err, fs.ErrPermission) {
 			return nil // removed meanwhile, or not this user's
 		}
-		return err
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	source := os.NewFile(uintptr(in), name)
 	defer source.Close()
