@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,13 +16,11 @@ import (
 
 	"wolffia/fusefs/cow"
 	"wolffia/internal/excerpt"
+	"wolffia/internal/gitsync"
 	"wolffia/internal/hostgit"
 	"wolffia/local"
 	"wolffia/runtime"
 )
-
-// maxBundle bounds the bytes of a bundle of commits that a sandbox makes.
-const maxBundle = 4 << 30
 
 // maxBranches bounds the branches that are taken at once.
 const maxBranches = 1000
@@ -32,7 +32,7 @@ type ref struct {
 }
 
 // applyGit fetches the commits of a sandbox: those of all its branches as wolffia/SANDBOX/BRANCH, or those
-// of what it is at as one branch. Git inside makes a bundle, which the host's git checks.
+// of what it is at as one branch. Git inside makes a pack, which the host's git receive-pack checks.
 func (a *app) applyGit(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, branch string, dry bool) error {
 	repo, err := hostgit.Open(ctx, s.CodebasePath)
 	if err != nil {
@@ -95,6 +95,9 @@ func wantedRefs(ctx context.Context, repo *hostgit.Repo, sandbox, branch string,
 	}
 	for _, r := range inside {
 		short := strings.TrimPrefix(r.name, "refs/heads/")
+		if r.name != "HEAD" {
+			short = gitsync.PlainName(short)
+		}
 		r.to = "refs/heads/wolffia/" + sandbox + "/" + short
 		if branch != allBranches {
 			r.to = "refs/heads/" + branch
@@ -116,49 +119,50 @@ func wantedRefs(ctx context.Context, repo *hostgit.Repo, sandbox, branch string,
 	return wanted, nil
 }
 
-// fetch has git inside make a bundle of refs, and the host's git check and take it. own says that the branches
+// fetch has git inside make a pack of what refs need, and the host's git check and take it. own says that the branches
 // are the sandbox's own, and not one that the user has named: those are replaced.
 func (a *app) fetch(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, repo *hostgit.Repo, wanted []ref, own bool) (err error) {
 	known, err := repo.Known(ctx)
 	if err != nil {
 		return err
 	}
-	file, err := os.CreateTemp("", "wolffia-bundle-") // for us alone
+	empty, err := os.MkdirTemp("", "wolffia-empty-")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.Remove(file.Name())) }()
-	args := []string{"-c", "fetch.fsckObjects=true", "-c", "transfer.fsckObjects=true", "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", file.Name()}
-	names := ""
-	for _, r := range wanted {
-		names += r.name + "\n"
-		spec := r.name + ":" + r.to
+	defer func() { err = errors.Join(err, os.Remove(empty)) }()
+	dir, err := hostgit.OpenDir(ctx, filepath.Join(s.CodebasePath, ".git"), empty)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	// References of their own hold the objects until the branches have them.
+	var held []hostgit.Ref
+	revisions, gone, place := "", "", "refs/wolffia/in/apply-"+rand.Text()+"/"
+	args := []string{"fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", "."}
+	for n, r := range wanted {
+		name := place + strconv.Itoa(n)
+		held = append(held, hostgit.Ref{Name: name, At: r.commit})
+		revisions += r.commit + "\n"
+		gone += "delete " + name + "\n"
+		spec := name + ":" + r.to
 		if own {
 			spec = "+" + spec // the name is the sandbox's
 		}
 		args = append(args, spec)
 	}
-	err = bundle(ctx, rt, s, names+known, file)
+	err = dir.Receive(ctx, held, func(ctx context.Context, w io.Writer) error { return packInside(ctx, rt, s, revisions+known, w) }, 0)
 	if err != nil {
-		err = fmt.Errorf("bundle the commits inside: %w", err)
-	} else {
-		err = repo.CheckBundle(ctx, file)
+		return fmt.Errorf("take the commits inside: %w", err)
 	}
-	if err = errors.Join(err, file.Close()); err != nil {
-		return err
-	}
-	if _, err := repo.Run(ctx, args...); err != nil {
+	_, err = repo.Run(ctx, args...)
+	_, _, left := dir.Run(context.WithoutCancel(ctx), hostgit.Command{Args: []string{"update-ref", "--stdin"}, In: strings.NewReader(gone)})
+	if err != nil {
 		if _, missing := repo.Run(ctx, "rev-parse", "--verify", "--quiet", wanted[0].to); !own && missing == nil {
 			return runtime.Errorf(runtime.ErrConflict, "branch %s exists, and is not behind what the sandbox is at, or it is checked out: name another with --git=BRANCH (%w)", strings.TrimPrefix(wanted[0].to, "refs/heads/"), err)
 		}
-		return err
 	}
-	for _, r := range wanted {
-		if at, err := repo.Run(ctx, "rev-parse", "--verify", "--quiet", r.to); err != nil || at != r.commit {
-			return runtime.Errorf(runtime.ErrConflict, "the sandbox moved a branch meanwhile: try again")
-		}
-	}
-	return nil
+	return errors.Join(err, left)
 }
 
 // commitsAt returns what refs are at, each once.
@@ -172,11 +176,14 @@ func commitsAt(refs []ref) (commits []string) {
 	return commits
 }
 
-// bundle writes the bundle that git inside makes of revisions, one on a line (git-bundle(1)).
-func bundle(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, revisions string, to io.Writer) (err error) {
-	p, err := rt.StartProcess(ctx, s.ID, &runtime.ProcessSpec{
-		Command: append(slices.Clone(gitCommand), "bundle", "create", "--quiet", "-", "--ignore-missing", "--stdin"), Cwd: s.MountPoint, Stdin: true,
-	})
+// packScript writes a pack with what the revisions of its input need. What the host has and the sandbox does not is no hindrance.
+const packScript = `git -c core.hooksPath=/dev/null -c core.fsmonitor=false rev-list --objects --ignore-missing --stdin |
+git -c core.hooksPath=/dev/null -c core.fsmonitor=false pack-objects --stdout -q`
+
+// packInside writes the pack that git inside makes of revisions, one on a line (git-rev-list(1)). It need not be one: the host's git
+// checks it.
+func packInside(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, revisions string, to io.Writer) (err error) {
+	p, err := rt.StartProcess(ctx, s.ID, &runtime.ProcessSpec{Command: []string{"sh", "-c", packScript}, Cwd: s.MountPoint, Stdin: true})
 	if err != nil {
 		return err
 	}
@@ -191,12 +198,8 @@ func bundle(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, revision
 		defer close(done)
 		_, _ = io.Copy(said, p.Stderr())
 	}()
-	n, err := io.Copy(to, io.LimitReader(p.Stdout(), maxBundle))
-	switch {
-	case err != nil:
+	if _, err := io.Copy(to, p.Stdout()); err != nil {
 		return err
-	case n == maxBundle:
-		return runtime.Errorf(runtime.ErrInvalid, "it has more than %d bytes", int64(maxBundle))
 	}
 	exit, err := p.Wait(ctx)
 	if err != nil {
@@ -205,7 +208,7 @@ func bundle(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, revision
 	<-done
 	if exit.Code != 0 {
 		text, _ := said.Result()
-		return fmt.Errorf("git bundle inside: exit code %d: %s", exit.Code, printable(string(text)))
+		return fmt.Errorf("git pack-objects inside: exit code %d: %s", exit.Code, printable(string(text)))
 	}
 	return nil
 }

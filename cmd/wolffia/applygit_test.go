@@ -104,18 +104,18 @@ var hostileGits = []struct{ name, script, says string }{
 	{"ManyBranches", `[ $1 = show-ref ] && seq 100001 190000 | sed 's:.*:c0ffee0000000000000000000000000000& refs/heads/b&:'`, "branches inside have commits that the host does not have"},
 	{"EndlessList", `yes 'c0ffee0000000000000000000000000000000000 refs/heads/x' | head -c 9000000`, "prints more than"},
 	{"RefWithColon", `echo 'c0ffee0000000000000000000000000000000000 refs/heads/x:refs/heads/main'`, "names a branch as"},
-	{"RefWithStar", `echo 'c0ffee0000000000000000000000000000000000 refs/heads/*'`, "cannot be the name of a branch"},
-	{"RefUpwards", `echo 'c0ffee0000000000000000000000000000000000 refs/heads/../../../main'`, "cannot be the name of a branch"},
+	{"RefWithStar", `echo 'c0ffee0000000000000000000000000000000000 refs/heads/*'`, "take the commits inside: "},
+	{"RefUpwards", `echo 'c0ffee0000000000000000000000000000000000 refs/heads/../../../main'`, "take the commits inside: "},
 	{"RefElsewhere", `echo 'c0ffee0000000000000000000000000000000000 refs/tags/v1'`, "names a branch as"},
-	{"RefWithEscape", `printf 'c0ffee0000000000000000000000000000000000 refs/heads/a\033[31m\n'`, `\x1b`},
+	{"RefWithEscape", `printf 'c0ffee0000000000000000000000000000000000 refs/heads/a\033[31m\n'`, "take the commits inside: "},
 	{"RefWithC1", `printf 'c0ffee0000000000000000000000000000000000 refs/heads/a\302\23331m\n'`, ``},
 	{"NoHash", `echo '--upload-pack=touch refs/heads/x'`, "names a branch as"},
-	{"NoBundle", `case $1 in show-ref) echo 'c0ffee0000000000000000000000000000000000 refs/heads/x';; *) echo text;; esac`, "is refused: it is none"},
-	{"ShortBundle", `case $1 in show-ref) echo 'c0ffee0000000000000000000000000000000000 refs/heads/x';; *) echo '# v2 git bundle';; esac`, "is refused: it is cut short"},
-	{"FilteredBundle", `case $1 in show-ref) echo 'c0ffee0000000000000000000000000000000000 refs/heads/x';; *) printf '# v3 git bundle\n@filter=blob:none\n\nPACK';; esac`, "is refused: it needs"},
-	{"DamagedPack", `case $1 in show-ref) echo 'c0ffee0000000000000000000000000000000000 refs/heads/x';; *) printf '# v2 git bundle\nc0ffee0000000000000000000000000000000000 refs/heads/x\n\nPACK\0\0\0\2\0\0\0\1garbage-garbage-garbage';; esac`, "are refused, since an object is damaged"},
-	{"OtherCommit", `case $1 in show-ref) exec $real show-ref --heads | sed s/^......../c0ffee00/;; *) exec $real bundle create -q - good;; esac`, ""},
-	{"MalformedTree", `case $1 in show-ref) $real show-ref --heads bait;; *) exec $real bundle create -q - bait;; esac`, "are refused, since an object is damaged or malformed"},
+	{"NoPack", `case $1 in show-ref) echo 'c0ffee0000000000000000000000000000000000 refs/heads/x';; *) echo text;; esac`, "take the commits inside: "},
+	{"Nothing", `case $1 in show-ref) echo 'c0ffee0000000000000000000000000000000000 refs/heads/x';; *) ;; esac`, "take the commits inside: "},
+	{"DamagedPack", `case $1 in show-ref) echo 'c0ffee0000000000000000000000000000000000 refs/heads/x';; *) printf 'PACK\0\0\0\2\0\0\0\1garbage-garbage-garbage';; esac`, "take the commits inside: "},
+	{"EndlessPack", `case $1 in show-ref) echo 'c0ffee0000000000000000000000000000000000 refs/heads/x';; *) yes;; esac`, "take the commits inside: "},
+	{"OtherCommit", `case $1 in show-ref) exec $real show-ref --heads | sed s/^......../c0ffee00/;; *) exec $real "$@";; esac`, "take the commits inside: "},
+	{"MalformedTree", `case $1 in show-ref) $real show-ref --heads bait;; *) exec $real "$@";; esac`, "the objects inside are refused"},
 }
 
 // Whatever git inside says, the host's git executes nothing and takes nothing that is malformed.
@@ -152,10 +152,6 @@ rm -f ran`)
 			said := b.refused("apply", "--git", "copy")
 			if !strings.Contains(said, h.says) || strings.ContainsAny(said, "\x1b\u009b") {
 				t.Errorf("it says %q, want %q", said, h.says)
-			}
-			if h.name == "OtherCommit" { // a branch that is sound, but not what was said
-				b.git("for-each-ref", "--format=delete %(refname)", "refs/heads/wolffia")
-				return
 			}
 			if after := state(); after != before {
 				t.Errorf("the host's repository has changed:\n%s\nwas\n%s", after, before)

@@ -292,18 +292,31 @@ func (f *boxFlags) launch(ctx context.Context, a *app, rt *local.Runtime, config
 // destroy destroys a sandbox, and then its working tree if nothing is lost by that.
 func (a *app) destroy(ctx context.Context, rt *local.Runtime, ref string) error {
 	var w *worktree
+	keeps := false
 	if s, err := rt.Get(ctx, ref); err == nil {
-		w = worktreeOf(s.CodebasePath, s.Labels)
+		if w = worktreeOf(s.CodebasePath, s.Labels); w != nil && s.State == runtime.StateRunning {
+			keeps = keepsWorktree(ctx, rt, s.ID, w)
+		}
 	}
 	if err := rt.Destroy(ctx, ref); err != nil || w == nil {
 		return err
 	}
-	return a.endWorktree(ctx, w)
+	return a.endWorktree(ctx, w, keeps)
+}
+
+// keepsWorktree reports whether git inside says that something is lost with a working tree: it knows where HEAD was, which does not
+// cross. What it does not say is asked once more without the sandbox.
+func keepsWorktree(ctx context.Context, rt *local.Runtime, id string, w *worktree) bool {
+	res, err := rt.Exec(ctx, id, &runtime.ExecRequest{
+		Command: []string{"sh", "-c", worktreeStateScript}, Cwd: w.path(), Env: map[string]string{"GIT_OPTIONAL_LOCKS": "0"}, Timeout: gitLimit,
+		MaxOutput: 1,
+	})
+	return err == nil && len(res.Stdout) > 0
 }
 
 // endWorktree removes the working tree of a sandbox that was destroyed, unless something in it
-// is not committed, and says what is left.
-func (a *app) endWorktree(ctx context.Context, w *worktree) error {
+// is not committed, or keeps is set, and says what is left.
+func (a *app) endWorktree(ctx context.Context, w *worktree, keeps bool) error {
 	if _, err := os.Lstat(w.path()); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -311,7 +324,7 @@ func (a *app) endWorktree(ctx context.Context, w *worktree) error {
 	if err != nil {
 		return fmt.Errorf("the working tree %s stays: %w", w.path(), err)
 	}
-	if state != "" {
+	if state != "" || keeps {
 		a.warn("the working tree stays, since it has what is not committed, or a submodule with commits that no remote has: look with wolffia run --worktree %s -- git status, take it up again with --worktree %s, remove it with git worktree remove --force %s",
 			shellWord(w.branch), shellWord(w.branch), shellWord(w.path()))
 		return nil

@@ -44,6 +44,14 @@ var (
 	notPlain   = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 )
 
+// PlainName returns a branch's name, without refs/heads/, if it crosses; else the one under which its commits go aside.
+func PlainName(branch string) string {
+	if nameFault(branch) != "" {
+		return cleaned(branch)
+	}
+	return branch
+}
+
 // nameFault returns the reason why a name, without its kind, does not cross, or "".
 func nameFault(s string) string {
 	if len(s) > maxName {

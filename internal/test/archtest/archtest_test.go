@@ -47,7 +47,11 @@ var allow = map[string][]string{
 	"fusefs/fusemount":                {"internal/fusermount"},
 	"fusefs/audit":                    {"perm"},
 	"fusefs/cow":                      {"perm", "runtime", "internal/beneath", "internal/gitguard", "internal/rmtree", "internal/step"},
+<<<<<<< HEAD
 	"fusefs/treeserver":               {"runtime", "perm", "fusefs", "fusefs/audit", "fusefs/cow", "internal/archive", "internal/beneath", "internal/boot", "internal/gitcopy", "internal/gitsync", "internal/rmtree", "internal/statedir", "internal/step"},
+=======
+	"fusefs/treeserver":               {"runtime", "perm", "fusefs", "fusefs/audit", "fusefs/cow", "internal/archive", "internal/beneath", "internal/boot", "internal/rmtree", "internal/statedir", "internal/step", "internal/gitcopy", "internal/gitsync"},
+>>>>>>> helperC
 	"guest":                           {"wire", "session", "internal/proc", "internal/coredump", "internal/rawsock", "internal/timerslack", "internal/tinyprogram"},
 	"session":                         {"wire", "internal/proc", "internal/excerpt"},
 	"wire/client":                     {"wire"},
