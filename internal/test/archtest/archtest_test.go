@@ -47,11 +47,7 @@ var allow = map[string][]string{
 	"fusefs/fusemount":                {"internal/fusermount"},
 	"fusefs/audit":                    {"perm"},
 	"fusefs/cow":                      {"perm", "runtime", "internal/beneath", "internal/gitguard", "internal/rmtree", "internal/step"},
-<<<<<<< HEAD
 	"fusefs/treeserver":               {"runtime", "perm", "fusefs", "fusefs/audit", "fusefs/cow", "internal/archive", "internal/beneath", "internal/boot", "internal/gitcopy", "internal/gitsync", "internal/rmtree", "internal/statedir", "internal/step"},
-=======
-	"fusefs/treeserver":               {"runtime", "perm", "fusefs", "fusefs/audit", "fusefs/cow", "internal/archive", "internal/beneath", "internal/boot", "internal/rmtree", "internal/statedir", "internal/step", "internal/gitcopy", "internal/gitsync"},
->>>>>>> helperC
 	"guest":                           {"wire", "session", "internal/proc", "internal/coredump", "internal/rawsock", "internal/timerslack", "internal/tinyprogram"},
 	"session":                         {"wire", "internal/proc", "internal/excerpt"},
 	"wire/client":                     {"wire"},
@@ -68,7 +64,7 @@ var allow = map[string][]string{
 	"internal/gituser":                {"internal/gitconfig"},
 	"internal/gitscan":                {"internal/beneath", "internal/gitconfig", "internal/gitguard"},
 	"internal/hostgit":                {"internal/excerpt", "internal/rmtree", "runtime"},
-	"internal/gitcopy":                {"internal/beneath", "internal/gitconfig", "internal/statefile"},
+	"internal/gitcopy":                {"internal/beneath", "internal/gitconfig", "internal/rmtree", "internal/statefile"},
 	"internal/gitpairs":               {"internal/beneath", "runtime"},
 	"internal/gitsync":                {"internal/beneath", "internal/gitconfig", "internal/hostgit", "internal/statefile", "internal/step", "runtime"},
 	"internal/hostsocket":             {"runtime"},
