@@ -162,6 +162,11 @@ func (t *tree) Symlink(_ <-chan struct{}, in *fuse.InHeader, target, name string
 // Link gives a file another name. It needs Write for both names: a read-only file could
 // otherwise be written by its new one.
 func (t *tree) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
+	if n := t.table.get(in.Oldnodeid); n != nil {
+		if parent, _ := t.table.place(n); parent != nil && parent.getState().path == inHosts {
+			return fuse.Status(syscall.EXDEV) // as git-lfs tries, which copies then
+		}
+	}
 	src, errno := t.allowed(opLinkFrom, &in.InHeader, in.Oldnodeid)
 	if errno != 0 {
 		return fuse.Status(errno)

@@ -1,21 +1,23 @@
 package local
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/beneath"
-	"wolffia/internal/gitconfig"
+	"wolffia/internal/gitcopy"
 	"wolffia/internal/gitpairs"
 	"wolffia/internal/gitsync"
+	"wolffia/internal/hostgit"
 	"wolffia/internal/rmtree"
 	"wolffia/internal/statedir"
 	"wolffia/internal/statefile"
@@ -23,256 +25,355 @@ import (
 	"wolffia/runtime"
 )
 
-// arrive makes an empty repository on the host for one that the sandbox has made at the place of f, and the base of its first
-// synchronisation, which brings what is in it. The host's gets nothing else of the sandbox but settings that name people and remotes.
-func (b *gitBox) arrive(ctx context.Context, f *gitpairs.Pair, state string) error {
-	inside := &gitInside{exec: b.gits.exec, box: b.box.ID(), dir: filepath.Join(b.config.MountPointOrDefault(), f.Place)}
-	var out bounded
-	status, err := inside.Run(ctx, []string{"sh", "-c", arriveScript}, nil, &out)
-	if err != nil || status != 0 {
-		return errors.Join(err, fmt.Errorf("git in %s cannot be asked (status %d)", inside.dir, status))
-	}
-	config, left, err := arrivedConfig(out.String())
-	if err != nil {
-		return err
-	}
-	if err := beginEmpty(state); err != nil {
-		return err
-	}
-	step.Reached("git: arrival begun")
-	if err := makeRepository(b.config.CodebasePath, f, config); err != nil {
-		return err
-	}
-	for _, url := range left {
-		b.say(fmt.Sprintf("the remote %.100q is left out", url))
-	}
-	return nil
-}
-
-// arriveScript prints the format of objects, and the settings of which a repository that arrives may get some.
-const arriveScript = `f=$(git rev-parse --show-object-format 2>/dev/null) || f=sha1
-printf '%s\0' "$f"
-git config --local --null --get-regexp '^(user\.(name|email)|remote\..*\.(url|fetch)|branch\..*\.(remote|merge))$' || test $? = 1`
-
-// maxArrived bounds the bytes that arriveScript prints.
-const maxArrived = 64 << 10
-
-// bounded keeps what is written up to maxArrived.
-type bounded struct{ bytes.Buffer }
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > maxArrived {
-		return 0, errors.New("the configuration of a repository is too large")
-	}
-	return b.Buffer.Write(p)
-}
-
-// What settings of a repository that arrives look like. None of it is more than a name for git on the host.
-var (
-	arrivedKey    = regexp.MustCompile(`^(user|remote|branch)\.(?:([A-Za-z0-9._/-]{1,100})\.)?(name|email|url|fetch|remote|merge)$`)
-	arrivedPerson = regexp.MustCompile(`^[\pL\pM\pN ._+@()',-]{1,200}$`)
-	arrivedURL    = regexp.MustCompile(`^((https?|ssh|git)://[A-Za-z0-9._-]|[A-Za-z0-9._-]+@[A-Za-z0-9.-]+:)[A-Za-z0-9._~:/?@!&()*+,=%-]*$`)
-	arrivedRef    = regexp.MustCompile(`^[A-Za-z0-9._/-]{1,200}$`)
+// maxArrivals bounds the git directories that are made on the host after one command, and arrivalRounds how deep
+// submodules in submodules are found.
+const (
+	maxArrivals   = 200
+	arrivalRounds = 10
+	arrivalWait   = 10 * time.Second // for another process that makes them
+	arrivalPoll   = 5 * time.Millisecond
 )
 
-// arrivedConfig returns the configuration of a repository that arrives, for what arriveScript prints, and the addresses of remotes that
-// are left out.
-func arrivedConfig(said string) (config string, left []string, err error) {
-	format, rest, _ := strings.Cut(said, "\x00")
-	settings := []gitconfig.Setting{
-		{Name: "core.repositoryformatversion", Value: "0"},
-		{Name: "core.filemode", Value: "true"},
-		{Name: "core.bare", Value: "false"},
-		{Name: "core.logallrefupdates", Value: "true"},
+// madeFile, in the directory of a git directory's base, says that wolffia has made it on the host.
+const madeFile = "made.json"
+
+// A madeGit is a git directory of the host that wolffia has made for the sandbox.
+type madeGit struct {
+	Private string `json:"private"` // in the store
+	Host    string `json:"host"`    // absolute
+	Place   string `json:"place"`   // the working tree, in the codebase
+	Common  string `json:"common,omitempty"`
+	Module  bool   `json:"module,omitempty"`
+	Inode   uint64 `json:"inode"` // of the git directory
+}
+
+// arrive makes on the host the git directories that the sandbox has made, and removes those that wolffia has made for it and that it
+// has removed. A command has ended before. b.mu is held.
+func (b *gitBox) arrive(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, gitLimit)
+	defer cancel()
+	b.syncs++
+	b.stuck = nil
+	release, root, err := b.openArrivals(ctx)
+	if err != nil {
+		b.stick("git directories made inside", err)
+		_ = b.box.SetGitPending(b.why())
+		return
 	}
-	switch format {
-	case "sha1":
-	case "sha256":
-		settings[0].Value = "1"
-		settings = append(settings, gitconfig.Setting{Name: "extensions.objectformat", Value: format})
-	default:
-		return "", nil, runtime.Errorf(runtime.ErrInvalid, "git inside names the format of objects as %.20q", format)
-	}
-	remotes := map[string]bool{}
-	for entry := range strings.SplitSeq(strings.TrimSuffix(rest, "\x00"), "\x00") {
-		key, value, _ := strings.Cut(entry, "\n")
-		parts := arrivedKey.FindStringSubmatch(key)
-		if parts == nil {
-			continue
-		}
-		section, sub, name := parts[1], parts[2], parts[3]
-		fits := false
-		switch section + "." + name {
-		case "user.name", "user.email":
-			fits = sub == "" && arrivedPerson.MatchString(value)
-		case "remote.url":
-			if fits = sub != "" && arrivedURL.MatchString(value); !fits {
-				left = append(left, value)
+	defer release()
+	b.depart(ctx, root)
+	tried := map[string]bool{}
+	for range arrivalRounds {
+		b.look(b.baseStamp())
+		var any bool
+		for i := range b.apart {
+			f := &b.apart[i]
+			if tried[f.Private] || len(tried) >= maxArrivals {
+				continue
 			}
-			remotes[sub] = remotes[sub] || fits
-		case "remote.fetch":
-			fits = remotes[sub] && value == "+refs/heads/*:refs/remotes/"+sub+"/*"
-		case "branch.remote", "branch.merge":
-			fits = sub != "" && arrivedRef.MatchString(value) && value[0] != '-'
+			tried[f.Private], any = true, true
+			if err := b.bring(ctx, f, root); err != nil {
+				b.stick(filepath.Join(f.Place, ".git")+" stays inside", err)
+			}
+			step.Reached("git: arrived")
 		}
-		if fits {
-			settings = append(settings, gitconfig.Setting{Name: key, Value: value})
+		if !any {
+			break
 		}
 	}
-	return gitconfig.Format(settings), left, nil
+	b.look(b.baseStamp())
+	b.unarrived = false // what is stuck is tried again when something has changed
+	if !b.syncPairs(ctx) {
+		_ = b.box.SetGitChanged(b.config) // the next one tries again
+	}
+	_ = b.box.SetGitPending(b.why())
 }
 
-// emptyHead is HEAD of a repository that arrives, until its first synchronisation.
-const emptyHead = "ref: refs/heads/main\n"
-
-// beginEmpty makes the base of a synchronisation with an empty repository.
-func beginEmpty(state string) error {
-	const scratch = ".new"
-	dir, name := filepath.Split(state + scratch)
-	if err := rmtree.RemovePath(dir, name); err != nil { // a killed process has left it
-		return err
-	}
-	if err := os.Mkdir(state+scratch, 0o700); err != nil {
-		return err
-	}
-	err := statefile.Create(filepath.Join(state+scratch, "HEAD"), []byte(emptyHead))
-	if err == nil {
-		err = gitsync.Begin(state+scratch, state)
-	}
-	return errors.Join(err, rmtree.RemovePath(dir, name))
+// isApart reports whether the host has to get a git directory, or the file that leads to it.
+func (b *gitBox) isApart(f *gitpairs.Pair) bool {
+	return f.Made || f.Pointer && (isModule(f) || b.hasMade(f.Private))
 }
 
-// makeRepository makes an empty repository of the host for f, as the owner's of the directory that it is in. It is one when all of it
-// is there. That of a submodule is in another git directory, and a file in its working tree leads there.
-func makeRepository(codebase string, f *gitpairs.Pair, config string) error {
-	work := filepath.Join(codebase, f.Place)
-	apart := filepath.Join(work, ".git") != f.Host
-	parent, err := parentOf(filepath.Dir(f.Host), apart)
+// isModule reports whether a git directory is that of a submodule, below the one of its repository.
+func isModule(f *gitpairs.Pair) bool {
+	return f.Common == "" && f.Private != filepath.Join(f.Place, ".git")
+}
+
+// lockDir takes the lock of an open directory.
+func lockDir(ctx context.Context, dir *os.File) error {
+	ctx, cancel := context.WithTimeout(ctx, arrivalWait)
+	defer cancel()
+	for {
+		err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil || err != unix.EWOULDBLOCK && err != unix.EINTR {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("another process of wolffia is at work on %s: %w", dir.Name(), ctx.Err())
+		case <-time.After(arrivalPoll):
+		}
+	}
+}
+
+// stick keeps a line about what does not arrive.
+func (b *gitBox) stick(what string, err error) {
+	b.stuck = append(b.stuck, hostgit.Printable(fmt.Sprintf("%s: %v", what, err)))
+}
+
+// baseStamp tells whether pairs were added.
+func (b *gitBox) baseStamp() statefile.Stamp {
+	return statefile.StampOf(filepath.Join(statedir.Git(b.box.Run()), statedir.GitBase))
+}
+
+// openArrivals opens the codebase, and keeps other processes from making git directories for this sandbox until release is called.
+func (b *gitBox) openArrivals(ctx context.Context) (release func(), root *os.File, err error) {
+	lock, err := os.Open(filepath.Join(statedir.Git(b.box.Run()), statedir.GitBase))
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := lockDir(ctx, lock); err != nil {
+		return nil, nil, errors.Join(err, lock.Close())
+	}
+	fd, err := unix.Open(b.config.CodebasePath, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, errors.Join(&os.PathError{Op: "open", Path: b.config.CodebasePath, Err: err}, lock.Close())
+	}
+	root = os.NewFile(uintptr(fd), b.config.CodebasePath)
+	return func() { _, _ = root.Close(), lock.Close() }, root, nil
+}
+
+// bring makes the host's half of a git directory that the sandbox has made, or the file that leads to it.
+func (b *gitBox) bring(ctx context.Context, f *gitpairs.Pair, root *os.File) error {
+	p := b.newPair(f)
+	place, err := openDirectory(root, f.Place)
 	if err != nil {
 		return err
 	}
-	defer parent.Close()
-	if apart {
-		back, err := filepath.Rel(f.Host, work)
+	defer place.Close()
+	if f.Made && !p.IsRepository() {
+		return nil // git inside has not completed it
+	}
+	if f.Made {
+		m := madeGit{Private: f.Private, Host: f.Host, Place: f.Place, Common: f.Common, Module: isModule(f)}
+		if err := b.makeGit(ctx, p, &m, root, place); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !f.Pointer:
+		return nil
+	case isModule(f):
+		to, err := filepath.Rel(p.Worktree, f.Host)
 		if err != nil {
 			return err
 		}
-		config += gitconfig.Format([]gitconfig.Setting{{Name: "core.worktree", Value: back}})
+		return errors.Join(writePointer(place, to), p.Activate(ctx))
 	}
-	name := filepath.Base(f.Host)
-	for _, dir := range []string{"", "objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/tags"} {
-		if err := parent.mkdir(filepath.Join(name, dir)); err != nil {
-			return err
-		}
-	}
-	if err := parent.write(filepath.Join(name, "config"), config, unix.O_TRUNC); err != nil {
-		return err
-	}
-	if apart {
-		if err := lead(work, f.Host); err != nil {
-			return err
-		}
-	}
-	if err := parent.write(filepath.Join(name, "HEAD.new"), emptyHead, unix.O_TRUNC); err != nil {
-		return err
-	}
-	step.Reached("git: arrival made")
-	git, err := beneath.Open(int(parent.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(git)
-	return unix.Renameat2(git, "HEAD.new", git, "HEAD", unix.RENAME_NOREPLACE)
+	return writePointer(place, f.Host)
 }
 
-// lead makes the file .git of the working tree of a submodule that leads to its git directory, unless there is one.
-func lead(work, git string) error {
-	to, err := filepath.Rel(work, git)
+// makeGit makes a git directory at a temporary name, which no sandbox can use, and gives it its own then.
+func (b *gitBox) makeGit(ctx context.Context, p *gitsync.Pair, m *madeGit, root, place *os.File) error {
+	if _, err := b.box.MakeGitBase(b.config, m.Private); err != nil {
+		return err
+	}
+	to, err := b.openAbove(m.Host, root)
 	if err != nil {
 		return err
 	}
-	dir, err := openPlace(work)
-	if err != nil {
+	defer to.Close()
+	name := statedir.CowTempPrefix + "git-" + b.box.ID()
+	if err := rmtree.Remove(root, name); err != nil { // a killed one's
 		return err
 	}
-	defer dir.Close()
-	if err := dir.write(".git", "gitdir: "+to+"\n", unix.O_EXCL); !errors.Is(err, unix.EEXIST) {
+	if err := makeDir(root, name, to); err != nil {
 		return err
+	}
+	made := false
+	defer func() {
+		if !made {
+			_ = rmtree.Remove(root, name)
+		}
+	}()
+	half := *p
+	if m.Common == "" {
+		half.Host = filepath.Join(root.Name(), name)
+		worktree := ""
+		if m.Module {
+			if worktree, err = filepath.Rel(m.Host, p.Worktree); err != nil {
+				return err
+			}
+		}
+		report, err := half.Arrive(ctx, worktree)
+		if err != nil {
+			return err
+		}
+		for _, line := range report.Said {
+			if !stays(line) {
+				b.say(b.named(p, line))
+			}
+		}
+		if err := b.connect(ctx, p, m); err != nil {
+			return err
+		}
+	} else if err := half.ArriveLinked(ctx, filepath.Join(root.Name(), name)); err != nil {
+		return err
+	}
+	if m.Inode, err = inodeOf(root, name); err != nil {
+		return err
+	}
+	if err := statefile.Write(filepath.Join(p.State, madeFile), m); err != nil {
+		return err
+	}
+	step.Reached("git: complete")
+	if err := unix.Renameat2(int(root.Fd()), name, int(to.Fd()), filepath.Base(m.Host), unix.RENAME_NOREPLACE); err != nil {
+		return &os.PathError{Op: "make", Path: m.Host, Err: err}
+	}
+	made = true
+	return nil
+}
+
+// inodeOf returns the number of a file in dir.
+func inodeOf(dir *os.File, name string) (uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return 0, &os.PathError{Op: "stat", Path: filepath.Join(dir.Name(), name), Err: err}
+	}
+	return st.Ino, nil
+}
+
+// openAbove opens the directory that is to have the git directory at an absolute path. modules and worktrees are made.
+func (b *gitBox) openAbove(path string, root *os.File) (*os.File, error) {
+	above := filepath.Dir(path)
+	rel, err := filepath.Rel(root.Name(), above)
+	if err != nil {
+		return nil, err
+	}
+	if rel == ".." || strings.HasPrefix(rel, "../") {
+		// A repository out of the codebase, where no sandbox puts links.
+		outer, err := os.Open("/")
+		if err != nil {
+			return nil, err
+		}
+		defer outer.Close()
+		return openMade(outer, strings.TrimPrefix(above, "/"))
+	}
+	return openMade(root, rel)
+}
+
+// openMade opens the directory at a path below dir, over no link, and makes it below a git directory.
+func openMade(dir *os.File, path string) (*os.File, error) {
+	at, err := openDirectory(dir, ".")
+	if err != nil {
+		return nil, err
+	}
+	git := false
+	for name := range strings.SplitSeq(filepath.Clean(path), "/") {
+		next, err := openDirectory(at, name)
+		if git && errors.Is(err, fs.ErrNotExist) {
+			if err = makeDir(at, name, at); err == nil {
+				next, err = openDirectory(at, name)
+			}
+		}
+		_ = at.Close()
+		if err != nil {
+			return nil, err
+		}
+		at = next
+		git = git || isGitDir(at)
+	}
+	return at, nil
+}
+
+// isGitDir reports whether a directory has a HEAD.
+func isGitDir(dir *os.File) bool {
+	fd, err := beneath.Open(int(dir.Fd()), "HEAD", unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err == nil
+}
+
+// makeDir makes a directory in dir. Its owner is like's.
+func makeDir(dir *os.File, name string, like *os.File) error {
+	err := unix.Mkdirat(int(dir.Fd()), name, 0o777)
+	if err == nil {
+		err = chownLike(dir, name, like)
+	}
+	if err != nil {
+		return &os.PathError{Op: "mkdir", Path: filepath.Join(dir.Name(), name), Err: err}
 	}
 	return nil
 }
 
-// A place is a directory of the host in which something is made that is its owner's.
-type place struct {
-	*os.File
-	uid, gid int
-}
-
-// openPlace opens a directory over which no link leads.
-func openPlace(path string) (*place, error) {
-	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
-	})
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	p := &place{File: os.NewFile(uintptr(fd), path)}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, errors.Join(err, p.Close())
-	}
-	p.uid, p.gid = int(st.Uid), int(st.Gid)
-	return p, nil
-}
-
-// parentOf opens a directory; with makes it is made, with those above it, if it does not exist.
-func parentOf(path string, makes bool) (*place, error) {
-	p, err := openPlace(path)
-	if !makes || !errors.Is(err, unix.ENOENT) {
-		return p, err
-	}
-	above, err := parentOf(filepath.Dir(path), true)
-	if err != nil {
-		return nil, err
-	}
-	defer above.Close()
-	if err := above.mkdir(filepath.Base(path)); err != nil {
-		return nil, err
-	}
-	return openPlace(path)
-}
-
-// mkdir makes a directory, if it does not exist.
-func (p *place) mkdir(name string) error {
-	dir, err := beneath.Open(int(p.Fd()), filepath.Dir(name), unix.O_PATH|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(dir)
-	if err := unix.Mkdirat(dir, filepath.Base(name), 0o777); err != nil && !errors.Is(err, unix.EEXIST) {
-		return err
-	}
+// chownLike gives a file in dir the owner of like, if this is root.
+func chownLike(dir *os.File, name string, like *os.File) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	return unix.Fchownat(dir, filepath.Base(name), p.uid, p.gid, unix.AT_SYMLINK_NOFOLLOW)
+	var st unix.Stat_t
+	if err := unix.Fstat(int(like.Fd()), &st); err != nil {
+		return err
+	}
+	return unix.Fchownat(int(dir.Fd()), name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW)
 }
 
-// write makes a file, or writes one anew, as flags say.
-func (p *place) write(name, text string, flags int) error {
-	fd, err := beneath.Open(int(p.Fd()), name, unix.O_WRONLY|unix.O_CREAT|flags, 0o666)
+// openDirectory opens the directory at a path below dir, over no link.
+func openDirectory(dir *os.File, path string) (*os.File, error) {
+	fd, err := beneath.Open(int(dir.Fd()), path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: filepath.Join(dir.Name(), path), Err: err}
+	}
+	return os.NewFile(uintptr(fd), filepath.Join(dir.Name(), path)), nil
+}
+
+// pointerText returns the content of a file .git that leads to a git directory.
+func pointerText(to string) string { return "gitdir: " + to + "\n" }
+
+// writePointer makes the file .git of a working tree.
+func writePointer(place *os.File, to string) error {
+	fd, err := beneath.Open(int(place.Fd()), ".git", unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o666)
+	if err != nil {
+		return &os.PathError{Op: "make", Path: filepath.Join(place.Name(), ".git"), Err: err}
+	}
+	f := os.NewFile(uintptr(fd), filepath.Join(place.Name(), ".git"))
+	_, err = f.WriteString(pointerText(to))
+	return errors.Join(err, chownLike(place, ".git", place), f.Close())
+}
+
+// connectScript has git inside read objects of the host too. Programs with a git of their own find absolute paths only, but those become
+// wrong when the sandbox moves the directory: $2 is 1 if it cannot.
+const connectScript = `o=$(git rev-parse --git-path objects) && a=$(git rev-parse --absolute-git-dir) && mkdir -p "$o/info" || exit
+for d in "../$1" "$a/$1"; do
+	grep -qsxF "$d" "$o/info/alternates" || printf '%s\n' "$d" >>"$o/info/alternates" || exit
+	[ "$2" = 1 ] || break
+done`
+
+// connect shows a repository that the sandbox has made what the host has of it, so that it gets the host's commits.
+func (b *gitBox) connect(ctx context.Context, p *gitsync.Pair, m *madeGit) error {
+	git, err := os.Open(statedir.Git(b.box.Run()))
 	if err != nil {
 		return err
 	}
-	f := os.NewFile(uintptr(fd), name)
-	_, err = f.WriteString(text)
-	if err == nil && os.Geteuid() == 0 {
-		err = f.Chown(p.uid, p.gid)
+	defer git.Close()
+	n, err := gitcopy.Number(git, statedir.GitHosts, m.Host, func(path string) error { return b.box.GiveGit(b.config, path) })
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, f.Close())
+	fixed := "0"
+	if m.Place == "." || m.Module && strings.HasPrefix(m.Private, ".git/") {
+		fixed = "1"
+	}
+	status, err := p.Inside.Run(ctx, []string{"sh", "-c", connectScript, "sh", gitcopy.ShownAt(n) + "/objects", fixed}, nil, io.Discard)
+	if err == nil && status != 0 {
+		err = runtime.Errorf(runtime.ErrUnavailable, "git inside fails (status %d)", status)
+	}
+	return err
 }
 
-// stateOf returns the directory of what both sides of a pair had last.
-func (b *gitBox) stateOf(f *gitpairs.Pair) string {
-	return filepath.Join(statedir.Git(b.box.Run()), statedir.GitBase, statedir.GitBaseName(f.Private))
+// hasMade reports whether wolffia has made the host's half of a git directory.
+func (b *gitBox) hasMade(private string) bool {
+	var m madeGit
+	return statefile.Read(filepath.Join(statedir.Git(b.box.Run()), statedir.GitBase, statedir.GitBaseName(private), madeFile), &m) == nil
 }

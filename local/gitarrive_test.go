@@ -1,62 +1,88 @@
 package local
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
-	"wolffia/internal/gitpairs"
+	"golang.org/x/sys/unix"
 )
 
-// What a repository that arrives has of the sandbox's configuration.
-func TestArrivedConfig(t *testing.T) {
-	said := "sha1\x00" + strings.Join([]string{
-		"user.name\nAnn O'Neil", "user.email\na@b", "remote.origin.url\nhttps://example.org/x.git", "remote.origin.fetch\n+refs/heads/*:refs/remotes/origin/*",
-		"remote.ssh.url\ngit@example.org:x/y", "branch.main.remote\norigin", "branch.main.merge\nrefs/heads/main",
-		"remote.a.url\next::sh -c evil", "remote.a.fetch\n+refs/heads/*:refs/remotes/a/*", "remote.b.url\n/host/path", "remote.c.url\n-u", "remote.ssh.fetch\n+refs/*:refs/heads/*",
-		"remote.d\n[core].url\nhttps://x", "user.name\na\n[core]", "branch.x.merge\n--upload-pack=x", "core.fsmonitor\nevil", "remote.e.vcs\nx", "alone",
-	}, "\x00") + "\x00"
-	config, left, err := arrivedConfig(said)
+// The host's half of what is made inside comes over no link that the sandbox has put there, and nothing but modules and
+// worktrees of a git directory is made above it.
+func TestOpenMade(t *testing.T) {
+	top, other := t.TempDir(), t.TempDir()
+	for _, dir := range []string{".git/hooks", "real/.git", "empty"} {
+		if err := os.MkdirAll(filepath.Join(top, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, git := range []string{filepath.Join(top, ".git"), filepath.Join(top, "real/.git"), other} {
+		if err := os.WriteFile(filepath.Join(git, "HEAD"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, to := range map[string]string{"link": other, "real/.git/modules": other, "within": "real"} {
+		if err := os.Symlink(to, filepath.Join(top, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, err := os.Open(top)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"ext::sh -c evil", "/host/path", "-u"}; !slices.Equal(left, want) {
-		t.Errorf("left out: %q, want %q", left, want)
+	defer root.Close()
+	for path, want := range map[string]error{
+		".git/modules/a/b": nil, ".git/worktrees": nil, "real": nil, ".": nil, "link": unix.ELOOP, "link/modules": unix.ELOOP,
+		"real/.git/modules": unix.ELOOP, "real/.git/modules/x": unix.ELOOP, "within/.git": unix.ELOOP, "none": unix.ENOENT, "empty/none": unix.ENOENT,
+		"../x": unix.EXDEV,
+	} {
+		dir, err := openMade(root, path)
+		if want == nil && err != nil || !errors.Is(err, want) && !(errors.Is(want, unix.ELOOP) && errors.Is(err, unix.ENOTDIR)) {
+			t.Errorf("%s: %v, want %v", path, err, want)
+		}
+		if err == nil {
+			_ = dir.Close()
+		}
 	}
-	_, own, _ := strings.Cut(config, `logallrefupdates = "true"`+"\n")
-	want := `[user]
-	name = "Ann O'Neil"
-	email = "a@b"
-[remote "origin"]
-	url = "https://example.org/x.git"
-	fetch = "+refs/heads/*:refs/remotes/origin/*"
-[remote "ssh"]
-	url = "git@example.org:x/y"
-[branch "main"]
-	remote = "origin"
-	merge = "refs/heads/main"
-`
-	if own != want {
-		t.Errorf("got %s, want %s", own, want)
-	}
-	if _, _, err := arrivedConfig("sha1; evil\x00"); err == nil {
-		t.Error("no error for another format")
+	if list, err := os.ReadDir(other); err != nil || len(list) != 1 {
+		t.Errorf("behind the links: %v, %v", list, err)
 	}
 }
 
-// A repository that arrives is made over no link that the sandbox has put there.
-func TestMakeRepositoryOverLink(t *testing.T) {
-	codebase, other := t.TempDir(), t.TempDir()
-	if err := os.Symlink(other, filepath.Join(codebase, "link")); err != nil {
+// A file .git is made where none is, and removed if it leads where it was made to lead.
+func TestPointer(t *testing.T) {
+	place, err := os.Open(t.TempDir())
+	if err != nil {
 		t.Fatal(err)
 	}
-	f := &gitpairs.Pair{Private: "link/.git", Host: filepath.Join(codebase, "link/.git"), Place: "link", Made: true}
-	if err := makeRepository(codebase, f, ""); err == nil {
-		t.Error("no error")
+	defer place.Close()
+	at := filepath.Join(place.Name(), ".git")
+	if err := writePointer(place, "../x"); err != nil {
+		t.Fatal(err)
 	}
-	if names, err := os.ReadDir(other); err != nil || len(names) > 0 {
-		t.Errorf("behind the link: %v, %v", names, err)
+	if text, err := os.ReadFile(at); string(text) != "gitdir: ../x\n" {
+		t.Errorf("it is %q, %v", text, err)
+	}
+	if err := writePointer(place, "../y"); !errors.Is(err, unix.EEXIST) {
+		t.Errorf("a second one: %v", err)
+	}
+	if err := removePointer(place, "../y"); err == nil {
+		t.Error("one that leads elsewhere is removed")
+	}
+	for range 2 {
+		if err := removePointer(place, "../x"); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := os.Symlink("/etc/passwd", at); err != nil {
+		t.Fatal(err)
+	}
+	if err := removePointer(place, "../x"); err == nil {
+		t.Error("a link is removed")
+	}
+	if err := writePointer(place, "../x"); err == nil {
+		t.Error("a link is written to")
 	}
 }

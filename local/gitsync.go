@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"wolffia/internal/gitcopy"
 	"wolffia/internal/gitpairs"
 	"wolffia/internal/gitsync"
+	"wolffia/internal/hostgit"
 	"wolffia/internal/statedir"
 	"wolffia/internal/statefile"
 	"wolffia/internal/step"
@@ -53,19 +53,22 @@ type gitBox struct {
 	users   int       // commands under way; guarded by gits.mu
 	watcher *gitWatch // while users > 0; or nil; guarded by gits.mu
 
-	mu       sync.Mutex                 // one synchronisation at a time in this process; guards what follows
-	made     statefile.Stamp            // of the directory with the bases, when pairs were found
-	pairs    []*gitsync.Pair            // of the last look; the slice is never changed
-	arriving []gitpairs.Pair            // repositories that the sandbox has made, and the host does not have
-	failed   map[string]error           // why one of those could not be made on the host, by Private
-	hidden   func(path string) bool     // by the rules; nil: they were not compiled yet
-	problem  string                     // why pairs could not be found
-	syncs    int                        // how many have done something
-	done     []string                   // lines about what was done, the last of all syncs
-	dropped  int                        // lines that are no longer in done
-	stands   map[*gitsync.Pair][]string // lines about what stays on its side, of the last sync
-	pending  map[*gitsync.Pair]string   // why something stays inside
-	repeated map[string]bool            // lines of stands that a command got already
+	mu      sync.Mutex             // one synchronisation at a time in this process; guards what follows
+	made    statefile.Stamp        // of the directory with the bases, when pairs were found
+	pairs   []*gitsync.Pair        // of the last look; never changed
+	hidden  func(path string) bool // by the rules; nil: they were not compiled yet
+	store   string                 // of the last look: the directory with the sandbox's git directories
+	problem string                 // why pairs could not be found
+	apart   []gitpairs.Pair        // of the last look: those that the host has to get when a command has ended
+
+	unarrived bool                       // apart has some, or the sandbox has removed what wolffia has made
+	stuck     []string                   // lines about those that do not arrive
+	syncs     int                        // how many have done something
+	done      []string                   // lines about what was done, the last of all syncs
+	dropped   int                        // lines that are no longer in done
+	stands    map[*gitsync.Pair][]string // lines about what stays on its side, of the last sync
+	pending   map[*gitsync.Pair]string   // why something stays inside
+	repeated  map[string]bool            // lines of stands that a command got already
 }
 
 // of returns what is known of a sandbox; nil if its git directories are not its own.
@@ -161,6 +164,9 @@ func (u *gitUse) finish(ctx context.Context) *runtime.GitReport {
 		if u.box.GitChanged() {
 			u.sync(ctx)
 		}
+		if u.unarrived {
+			u.arrive(ctx)
+		}
 		if u.gitBox.syncs != u.syncs {
 			u.report = &runtime.GitReport{Lines: u.linesFrom(u.from), Pending: pendingGit(u.box)}
 		}
@@ -193,6 +199,9 @@ func (e *executor) SyncGit(ctx context.Context, sandboxID string) (*runtime.GitR
 	if !b.same() {
 		b.sync(ctx)
 	}
+	if b.unarrived {
+		b.arrive(ctx)
+	}
 	r := &runtime.GitReport{Pending: pendingGit(box)}
 	if b.syncs != syncs {
 		r.Lines = b.linesFrom(from)
@@ -216,7 +225,9 @@ func (g *gits) beforeStop(ctx context.Context, box *statedir.Box, c *statedir.Co
 	defer cancel()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.sync(ctx)
+	if b.sync(ctx); b.unarrived {
+		b.arrive(ctx)
+	}
 }
 
 // hasPrivateGit reports whether the git directories of a sandbox with this configuration are its own.
@@ -256,7 +267,7 @@ func (b *gitBox) same() bool {
 func (b *gitBox) find() bool {
 	made := statefile.StampOf(filepath.Join(statedir.Git(b.box.Run()), statedir.GitBase)) // before the look
 	if made == b.made && made != (statefile.Stamp{}) {
-		return len(b.pairs)+len(b.arriving) > 0 || b.problem != ""
+		return len(b.pairs) > 0 || b.problem != ""
 	}
 	return b.look(made)
 }
@@ -265,8 +276,8 @@ func (b *gitBox) find() bool {
 func (b *gitBox) look(made statefile.Stamp) bool {
 	git := statedir.Git(b.box.Run())
 	apart, _ := statedir.GitApart(git) // without one there is nothing
-	store, mountPoint := filepath.Join(git, apart, statedir.GitStore), b.config.MountPointOrDefault()
-	found, err := gitpairs.Find(store, b.config.CodebasePath, mountPoint)
+	b.store = filepath.Join(git, apart, statedir.GitStore)
+	found, err := gitpairs.Find(b.store, b.config.CodebasePath, b.config.MountPointOrDefault())
 	if err != nil {
 		b.problem = err.Error()
 		return true
@@ -276,13 +287,13 @@ func (b *gitBox) look(made statefile.Stamp) bool {
 	for _, p := range b.pairs {
 		known[p.Private] = p
 	}
-	b.pairs, b.arriving = nil, nil
+	b.pairs, b.apart = nil, nil
 	for i := range found {
-		if found[i].Made {
-			b.arriving = append(b.arriving, found[i])
-			continue
+		b.follow(&found[i])
+		p := b.pair(&found[i])
+		if b.isApart(&found[i]) {
+			b.apart = append(b.apart, found[i])
 		}
-		p := b.pair(&found[i], store, mountPoint)
 		if p == nil {
 			continue
 		}
@@ -294,22 +305,29 @@ func (b *gitBox) look(made statefile.Stamp) bool {
 	for _, p := range b.pairs {
 		p.Others = others(p, b.pairs)
 	}
-	return len(b.pairs)+len(b.arriving) > 0
+	b.unarrived = len(b.apart) > 0 || len(b.departed()) > 0
+	return len(b.pairs) > 0
 }
 
 // pair returns what synchronises a pair; nil if it was not copied from the host.
-func (b *gitBox) pair(f *gitpairs.Pair, store, mountPoint string) *gitsync.Pair {
-	state := b.stateOf(f)
+func (b *gitBox) pair(f *gitpairs.Pair) *gitsync.Pair {
+	p := b.newPair(f)
 	var st unix.Stat_t
-	if unix.Lstat(state, &st) != nil {
+	if f.Made || unix.Lstat(p.State, &st) != nil {
 		return nil
 	}
+	return p
+}
+
+// newPair returns what synchronises a pair.
+func (b *gitBox) newPair(f *gitpairs.Pair) *gitsync.Pair {
+	git := statedir.Git(b.box.Run())
 	p := &gitsync.Pair{
-		Host: f.Host, Worktree: filepath.Join(b.config.CodebasePath, f.Place), Private: filepath.Join(store, f.Private), State: state,
-		Dir: filepath.Join(mountPoint, f.Place), Name: b.name(),
+		Host: f.Host, Worktree: filepath.Join(b.config.CodebasePath, f.Place), Private: filepath.Join(b.store, f.Private), Store: b.store,
+		State: filepath.Join(git, statedir.GitBase, statedir.GitBaseName(f.Private)), Dir: filepath.Join(b.config.MountPointOrDefault(), f.Place), Name: b.name(),
 	}
 	if f.Common != "" {
-		p.Common = filepath.Join(store, f.Common)
+		p.Common = filepath.Join(b.store, f.Common)
 	}
 	p.Hidden = func(name string) bool { return b.hides(filepath.Join(f.Place, name)) }
 	away := !strings.HasPrefix(f.Host, b.config.CodebasePath+"/")
@@ -368,8 +386,7 @@ func (b *gitBox) sync(ctx context.Context) (settled bool) {
 		} else {
 			b.find()
 		}
-		arrived := b.arriveAll(ctx)
-		settled = b.syncPairs(ctx) && arrived
+		settled = b.syncPairs(ctx)
 		if !settled || !b.box.GitChanged() {
 			break
 		}
@@ -381,24 +398,6 @@ func (b *gitBox) sync(ctx context.Context) (settled bool) {
 	return settled
 }
 
-// arriveAll makes the repositories on the host that the sandbox has made. b.mu is held. It reports whether it could.
-func (b *gitBox) arriveAll(ctx context.Context) bool {
-	b.failed = map[string]error{}
-	made := false
-	for i := range b.arriving {
-		f := &b.arriving[i]
-		if err := b.arrive(ctx, f, b.stateOf(f)); err != nil {
-			b.failed[f.Private] = fmt.Errorf("the repository in %s was not taken over: %w", f.Place, err)
-			continue
-		}
-		made = true
-	}
-	if made {
-		b.look(b.made)
-	}
-	return len(b.failed) == 0
-}
-
 // syncPairs synchronises each pair once. b.mu is held.
 func (b *gitBox) syncPairs(ctx context.Context) (settled bool) {
 	settled = b.problem == ""
@@ -407,10 +406,10 @@ func (b *gitBox) syncPairs(ctx context.Context) (settled bool) {
 		delete(b.stands, p)
 		delete(b.pending, p)
 		for _, line := range report.Said {
-			if stays(line) {
-				b.stands[p] = append(b.stands[p], line)
+			if said := b.named(p, line); stays(line) {
+				b.stands[p] = append(b.stands[p], said)
 			} else {
-				b.say(line)
+				b.say(said)
 			}
 		}
 		if report.Pending != "" {
@@ -425,6 +424,15 @@ func (b *gitBox) syncPairs(ctx context.Context) (settled bool) {
 		}
 	}
 	return settled
+}
+
+// named returns a line about a pair: it names the repository unless that is the codebase's own.
+func (b *gitBox) named(p *gitsync.Pair, line string) string {
+	rel, err := filepath.Rel(b.config.CodebasePath, p.Worktree)
+	if err != nil || rel == "." {
+		return line
+	}
+	return "in " + hostgit.Printable(rel) + ": " + line
 }
 
 // failure returns the line for a synchronisation that has failed.
@@ -466,8 +474,8 @@ func (b *gitBox) linesFrom(from int) []string {
 	if b.problem != "" {
 		add(b.problem)
 	}
-	for _, private := range slices.Sorted(maps.Keys(b.failed)) {
-		add(b.failed[private].Error())
+	for _, line := range b.stuck {
+		add(line)
 	}
 	for _, p := range b.pairs {
 		for _, line := range b.stands[p] {
@@ -484,9 +492,7 @@ func (b *gitBox) why() string {
 	if b.problem != "" {
 		all = append(all, b.problem)
 	}
-	for _, private := range slices.Sorted(maps.Keys(b.failed)) {
-		all = append(all, b.failed[private].Error())
-	}
+	all = append(all, b.stuck...)
 	for _, p := range b.pairs {
 		if why := b.pending[p]; why != "" {
 			if len(b.pairs) > 1 {

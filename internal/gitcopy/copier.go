@@ -3,10 +3,8 @@ package gitcopy
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,7 +13,6 @@ import (
 
 	"wolffia/internal/beneath"
 	"wolffia/internal/rmtree"
-	"wolffia/internal/statefile"
 )
 
 const (
@@ -61,14 +58,12 @@ func Open(o Options) (*Copier, error) {
 		return nil, fmt.Errorf("open %s of the private git directories: %w", o.Work, err)
 	}
 	c.dir = os.NewFile(uintptr(c.work), o.Work)
-	err = statefile.Read(filepath.Join(o.Dir.Name(), o.Hosts), &c.hosts)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	all, err := readHosts(o.Dir, o.Hosts)
+	if err != nil {
 		_ = c.dir.Close()
-		return nil, fmt.Errorf("read %s of the private git directories: %w", o.Hosts, err)
+		return nil, err
 	}
-	for range c.hosts {
-		c.open = append(c.open, -1)
-	}
+	c.know(all)
 	return c, nil
 }
 
@@ -94,6 +89,11 @@ func (c *Copier) Changed() {
 func (c *Copier) Objects(n int) (int, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if n >= len(c.hosts) {
+		if all, err := readHosts(c.Dir, c.Hosts); err == nil {
+			c.know(all) // one that the sandbox has made is on the host now
+		}
+	}
 	if n < 0 || n >= len(c.hosts) {
 		return -1, false
 	}
@@ -119,23 +119,19 @@ func openReal(path string, flags int) (int, error) {
 func (c *Copier) number(dir string) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n := slices.Index(c.hosts, dir); n >= 0 {
-		return n, nil
+	n, all, err := number(c.Dir, c.Hosts, dir, nil)
+	if err == nil {
+		c.know(all)
 	}
-	if err := c.record(append(slices.Clone(c.hosts), dir)); err != nil {
-		return -1, err
-	}
-	c.open = append(c.open, -1)
-	return len(c.hosts) - 1, nil
+	return n, err
 }
 
-// record replaces hosts. The caller holds c.mu.
-func (c *Copier) record(hosts []string) error {
-	if err := statefile.Write(filepath.Join(c.Dir.Name(), c.Hosts), hosts); err != nil {
-		return fmt.Errorf("record the host's git directories: %w", err)
+// know replaces the list of the host's git directories, which only grows. The caller holds c.mu.
+func (c *Copier) know(all []string) {
+	for len(c.open) < len(all) {
+		c.open = append(c.open, -1)
 	}
-	c.hosts = hosts
-	return nil
+	c.hosts = all
 }
 
 // Moved implements fusefs.GitHost.
@@ -143,18 +139,20 @@ func (c *Copier) Moved(from, to string, swap bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	from, to = filepath.Join(c.Codebase, from)+"/", filepath.Join(c.Codebase, to)+"/"
-	hosts := slices.Clone(c.hosts)
-	for i, dir := range hosts {
-		if rest, below := strings.CutPrefix(dir, from); below {
-			hosts[i] = to + rest
-		} else if rest, below := strings.CutPrefix(dir, to); below && swap {
-			hosts[i] = from + rest
+	all, err := changeHosts(c.Dir, c.Hosts, nil, func(hosts []string) []string {
+		for i, dir := range hosts {
+			if rest, below := strings.CutPrefix(dir, from); below {
+				hosts[i] = to + rest
+			} else if rest, below := strings.CutPrefix(dir, to); below && swap {
+				hosts[i] = from + rest
+			}
 		}
+		return hosts
+	})
+	if err == nil {
+		c.know(all)
 	}
-	if slices.Equal(hosts, c.hosts) {
-		return nil
-	}
-	return c.record(hosts)
+	return err
 }
 
 // temp returns an unused name in work.

@@ -39,6 +39,7 @@ var errLarge = fmt.Errorf("git's own files, without objects, are more than %d or
 // A copying is one copy of a repository.
 type copying struct {
 	*Copier
+	at           string   // the path of the copy in the store
 	names, bytes int64    // that may be copied yet
 	leave        string   // the end of names that are left out of the present part; "": of none
 	lenient      bool     // what cannot be read of the present part is left out
@@ -83,7 +84,7 @@ func (c *Copier) repository(tmp, at string, git *os.File, away bool) error {
 	}
 	for try := 1; ; try++ {
 		before := stampOf(git, common)
-		p, err := c.tryRepository(tmp, git, common, away)
+		p, err := c.tryRepository(tmp, at, git, common, away)
 		if err != nil {
 			return err
 		}
@@ -99,7 +100,7 @@ func (c *Copier) repository(tmp, at string, git *os.File, away bool) error {
 }
 
 // tryRepository makes the copy tmp.
-func (c *Copier) tryRepository(tmp string, git, common *os.File, away bool) (*copying, error) {
+func (c *Copier) tryRepository(tmp, at string, git, common *os.File, away bool) (*copying, error) {
 	if err := unix.Mkdirat(c.work, tmp, 0o755); err != nil {
 		return nil, err
 	}
@@ -108,7 +109,7 @@ func (c *Copier) tryRepository(tmp string, git, common *os.File, away bool) (*co
 		return nil, err
 	}
 	defer unix.Close(to)
-	p := &copying{Copier: c, names: maxNames, bytes: maxBytes}
+	p := &copying{Copier: c, at: at, names: maxNames, bytes: maxBytes}
 	return p, p.gitDirectory(to, "", git, common, away, 0)
 }
 
@@ -236,7 +237,7 @@ func (p *copying) gitDirectory(to int, at string, git, common *os.File, away boo
 			return err
 		}
 	}
-	if err := p.objects(to, common); err != nil {
+	if err := p.objects(to, at, common); err != nil {
 		return err
 	}
 	// git rerere is on where the directory exists. What it has recorded can be of files that the rules hide.
@@ -353,7 +354,7 @@ func (p *copying) worktrees(to int, at string, common *os.File) error {
 }
 
 // objects has git inside read the objects of common, the host's git directory, and of what that reads in turn.
-func (p *copying) objects(to int, common *os.File) error {
+func (p *copying) objects(to int, at string, common *os.File) error {
 	var lines strings.Builder
 	dirs := []string{common.Name() + "/objects"}
 	for i := 0; i < len(dirs); i++ {
@@ -378,7 +379,13 @@ func (p *copying) objects(to int, common *os.File) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(&lines, "../%s/%d/objects\n", hostsName, n)
+		shown := ShownAt(n) + "/objects"
+		lines.WriteString("../" + shown + "\n")
+		// git-lfs, and other programs with a git of their own, find absolute paths only. git knows both for one. It complains
+		// of those that do not exist, as when the sandbox has moved a directory: not the top one.
+		if path := filepath.Join(p.MountPoint, p.at, at, shown); p.at == gitName && filepath.IsAbs(path) && !strings.Contains(path, "\n") {
+			lines.WriteString(path + "\n")
+		}
 		text, err := os.ReadFile(filepath.Join(real, "info/alternates"))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

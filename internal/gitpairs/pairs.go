@@ -36,16 +36,18 @@ const name = ".git"
 type Pair struct {
 	// Private is the sandbox's, relative to the store.
 	Private string
-	// Host is the host's, an absolute path without links.
+	// Host is the host's, an absolute path.
 	Host string
-	// Made is set if the host has no repository there, since the sandbox has made it.
+	// Made is set if the host has no git directory at Host, since the sandbox has made it.
 	Made bool
 	// Place is the working tree, relative to the codebase: "." is the top. Of a bare repository it
 	// is empty.
 	Place string
-	// Common is, for a linked working tree (git-worktree(1)) that both sides have, Private of the
-	// pair whose references it shares; else it is empty.
+	// Common is, for a linked working tree (git-worktree(1)), Private of the pair whose references it
+	// shares; else it is empty.
 	Common string
+	// Pointer is set if a file .git at Place has to lead to Host, and the host has nothing there.
+	Pointer bool
 }
 
 // Find returns the pairs of the git directories below store, those of linked working trees first, else sorted by
@@ -146,7 +148,7 @@ func (f *finder) list(dir string, depth int) ([]os.DirEntry, error) {
 func (f *finder) add(dir string) error {
 	private := path.Join(dir, name)
 	host, made, known := f.hostOf(dir)
-	if !known || made && !f.isRepository(private) {
+	if !known || made && (!f.isRepository(private) || !f.hasPlace(dir)) {
 		return nil
 	}
 	f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: dir, Made: made})
@@ -177,9 +179,9 @@ func (f *finder) addModules(private, host string, depth int) error {
 		private, host := path.Join(private, e.Name()), filepath.Join(host, e.Name())
 		if !f.isRepository(private) {
 			err = f.addModules(private, host, depth+1)
-		} else if place, known := f.places[private]; known {
-			made := !f.isHost(host)
-			if f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: place, Made: made}); !made {
+		} else if place, known := f.places[private]; known && (f.isHost(host) || f.hasPlace(place)) {
+			p := Pair{Private: private, Host: host, Place: place, Made: !f.isHost(host), Pointer: f.lacks(place)}
+			if f.pairs = append(f.pairs, p); !p.Made {
 				err = f.addBelow(private, host, depth+1)
 			}
 		}
@@ -193,21 +195,40 @@ func (f *finder) addModules(private, host string, depth int) error {
 // addWorktrees adds the linked working trees of a git directory that the host has too.
 func (f *finder) addWorktrees(private, host string, depth int) error {
 	common := private
-	private, host = path.Join(private, "worktrees"), filepath.Join(host, "worktrees")
+	private, host = path.Join(private, "worktrees"), filepath.Join(f.repository(host), "worktrees")
 	entries, err := f.list(private, depth)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		private, host := path.Join(private, e.Name()), filepath.Join(host, e.Name())
-		if place, known := f.places[private]; known && e.IsDir() && f.isHost(host) {
-			f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: place, Common: common})
+		if place, known := f.places[private]; known && e.IsDir() && (f.isHost(host) || f.hasPlace(place)) {
+			p := Pair{Private: private, Host: host, Place: place, Common: common, Made: !f.isHost(host), Pointer: f.lacks(place)}
+			if f.pairs = append(f.pairs, p); p.Made {
+				continue
+			}
 			if err := f.addModules(path.Join(private, "modules"), filepath.Join(host, "modules"), depth); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// repository returns the git directory of the repository whose linked working tree has the one at an absolute path, else that one.
+func (f *finder) repository(host string) string {
+	if _, below := f.below(host); below {
+		return host // a sandbox that sees a linked working tree as one sees its repository too
+	}
+	b, err := os.ReadFile(filepath.Join(host, "commondir"))
+	to := strings.TrimRight(string(b), "\r\n")
+	switch {
+	case err != nil || to == "":
+		return host
+	case filepath.IsAbs(to):
+		return filepath.Clean(to)
+	}
+	return filepath.Join(host, to)
 }
 
 // isRepository reports whether a directory of the store looks like a git directory.
@@ -224,6 +245,28 @@ func (f *finder) is(dir, name string, format uint32) bool {
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == format
+}
+
+// hasPlace reports whether the host has a directory of the codebase, which is there over no link.
+func (f *finder) hasPlace(dir string) bool {
+	fd, err := beneath.Open(f.host, dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	unix.Close(fd)
+	return true
+}
+
+// lacks reports whether the host has a directory of the codebase, and nothing called .git there.
+func (f *finder) lacks(dir string) bool {
+	if !f.hasPlace(dir) {
+		return false
+	}
+	fd, err := beneath.Open(f.host, path.Join(dir, name), unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err == nil {
+		unix.Close(fd)
+	}
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // isHost reports whether the host has a git directory at an absolute path. Below the codebase, where the sandbox can move
@@ -337,7 +380,10 @@ func read(dir int, name string) string {
 func (p Pair) String() string {
 	made := ""
 	if p.Made {
-		made = "made "
+		made = ", made inside"
 	}
-	return fmt.Sprintf("%s of %s%s at %s", p.Private, made, p.Host, p.Place)
+	if p.Pointer {
+		made += ", without a file"
+	}
+	return fmt.Sprintf("%s of %s at %s%s", p.Private, p.Host, p.Place, made)
 }

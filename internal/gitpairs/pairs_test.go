@@ -47,7 +47,7 @@ func TestFind(t *testing.T) {
 		"nested, and one that the sandbox has made": {
 			map[string]string{"a/b/.git/HEAD": "x", "made/.git/HEAD": "x", "made/.git/objects/": "", "none/.git/x": ""},
 			map[string]string{"a/b/.git/HEAD": "x", "made/f": ""},
-			[]string{"a/b/.git of .git at a/b", "made/.git of made .git at made"},
+			[]string{"a/b/.git of .git at a/b", "made/.git of .git at made, made inside"},
 		},
 		"submodules": {
 			map[string]string{
@@ -69,6 +69,18 @@ func TestFind(t *testing.T) {
 			map[string]string{".git/HEAD": "x", "tree/.git": "gitdir: /inside/.git/worktrees/tree\n", ".git/worktrees/tree/HEAD": "x", ".git/worktrees/new/HEAD": "x"},
 			map[string]string{".git/HEAD": "x", ".git/worktrees/tree/HEAD": "x"},
 			[]string{".git/worktrees/tree of .git/worktrees/tree at tree", ".git of .git at ."},
+		},
+		"made inside": {
+			map[string]string{
+				".git/HEAD": "x", "sub/.git": "gitdir: ../.git/modules/sub\n", ".git/modules/sub/HEAD": "x", ".git/modules/sub/objects/": "", "old/.git": "gitdir: ../.git/modules/old\n",
+				".git/modules/old/HEAD": "x", ".git/modules/old/objects/": "", "tree/.git": "gitdir: /inside/.git/worktrees/tree\n", ".git/worktrees/tree/HEAD": "x",
+				"away/.git/HEAD": "x", "none/.git/f": "",
+			},
+			map[string]string{".git/HEAD": "x", "sub/f": "", "old/": "", ".git/modules/old/HEAD": "x", "tree/f": "", "none/f": ""},
+			[]string{
+				".git/worktrees/tree of .git/worktrees/tree at tree, made inside, without a file", ".git of .git at .", ".git/modules/old of .git/modules/old at old, without a file",
+				".git/modules/sub of .git/modules/sub at sub, made inside, without a file",
+			},
 		},
 		"a codebase that is a linked working tree": {
 			map[string]string{".git/HEAD": "x"},

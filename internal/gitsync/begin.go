@@ -74,6 +74,27 @@ func begin(private, state string) error {
 // A tree is a directory whose content a sandbox may change meanwhile.
 type tree struct{ *os.File }
 
+// openPrivate opens the sandbox's git directory, or for a linked working tree that of the repository.
+func (p *Pair) openPrivate(path string) (tree, error) {
+	if p.Store == "" {
+		return openTree(path)
+	}
+	store, err := openTree(p.Store)
+	if err != nil {
+		return tree{}, err
+	}
+	defer store.Close()
+	rel, err := filepath.Rel(p.Store, path)
+	if err != nil {
+		return tree{}, err
+	}
+	fd, err := beneath.Open(int(store.Fd()), rel, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return tree{}, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return tree{os.NewFile(uintptr(fd), path)}, nil
+}
+
 func openTree(path string) (tree, error) {
 	// No link leads there: a sandbox can change what is above.
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{

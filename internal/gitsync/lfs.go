@@ -50,10 +50,8 @@ func (s *run) copyLFS(from, to, name string, most int64) (n int64, err error) {
 	}
 	defer src.Close()
 	tmp := filepath.Join(s.host.Common(), "lfs/tmp", "wolffia-"+s.Name)
-	for _, dir := range []string{filepath.Dir(to), filepath.Dir(tmp)} {
-		if err := s.host.makeDirs(dir); err != nil {
-			return 0, err
-		}
+	if err := s.host.makeDirs(filepath.Dir(tmp)); err != nil {
+		return 0, err
 	}
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, err // a killed sync's
@@ -66,6 +64,9 @@ func (s *run) copyLFS(from, to, name string, most int64) (n int64, err error) {
 	n, err = io.Copy(io.MultiWriter(dst, sum), io.LimitReader(src, most+1))
 	if err = errors.Join(err, s.host.Own(dst), dst.Close()); err == nil && n <= most && hex.EncodeToString(sum.Sum(nil)) == name {
 		s.moved = true
+		if err := s.host.makeDirs(filepath.Dir(to)); err != nil {
+			return 0, err
+		}
 		return n, os.Rename(tmp, to)
 	}
 	switch {

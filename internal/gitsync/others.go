@@ -18,7 +18,7 @@ func (s *run) others() map[string]bool {
 		if b, err := os.ReadFile(filepath.Join(o.Host, "HEAD")); err == nil {
 			add(b)
 		}
-		private, err := openTree(o.Private)
+		private, err := s.openPrivate(o.Private)
 		if err != nil {
 			continue // it has gone
 		}

@@ -32,6 +32,8 @@ type Pair struct {
 	// Private is the sandbox's copy, as a directory on the host. Its content is hostile: it is
 	// opened beneath, and no link is followed.
 	Private string
+	// Store, if it is not "", is a directory above Private: below it no link is followed.
+	Store string
 	// Common is, for a linked working tree that the sandbox sees as one, the copy in which its
 	// references are; "" is Private. What belongs to the repository alone (configuration,
 	// stashes) is then left to the pair of the repository.

@@ -76,6 +76,7 @@ func (s *run) refresh(ctx context.Context) error {
 		return err
 	}
 	c := s.change(any)
+	s.rec.Theirs = s.rec.Theirs || any || len(c.moves) > 0 || c.head != "" || c.index != "keep"
 	done, err := s.apply(ctx, c)
 	if err != nil {
 		return err
@@ -293,6 +294,9 @@ func (s *run) wholeIndex(ctx context.Context) (io.ReadCloser, error) {
 
 // refreshStashes brings the host's entries to the sandbox, and takes out those that the host has dropped.
 func (s *run) refreshStashes(ctx context.Context) error {
+	if s.Common != "" {
+		return nil
+	}
 	have, err := s.host.stashes()
 	if err != nil {
 		return err
@@ -301,7 +305,7 @@ func (s *run) refreshStashes(ctx context.Context) error {
 	list := slices.Clone(s.in.stashes)
 	for _, e := range slices.Backward(have) {
 		if !inList(list, e.At) && !slices.Contains(s.rec.Stash, e.At) {
-			list = append([]stash{e}, list...)
+			list, s.rec.Theirs = append([]stash{e}, list...), true
 			fmt.Fprintf(&script, "g stash store -q -m %s %s || exit 40\n", quoted(e.Said), e.At)
 		}
 	}

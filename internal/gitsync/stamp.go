@@ -128,13 +128,13 @@ func (p *Pair) look(private tree) (host, inside stamp, err error) {
 // shared opens the copy that has the references.
 func (p *Pair) shared(private tree) (tree, error) {
 	if p.Common == "" {
-		return openTree(private.Name())
+		return p.openPrivate(private.Name())
 	}
-	return openTree(p.Common)
+	return p.openPrivate(p.Common)
 }
 
 func (p *Pair) unchanged() (Report, bool) {
-	private, err := openTree(p.Private)
+	private, err := p.openPrivate(p.Private)
 	if err != nil {
 		return Report{}, false
 	}

@@ -32,8 +32,10 @@ type record struct {
 	// something else is to be said.
 	Index    string            `json:"index"`
 	Exported map[string]export `json:"exported,omitempty"`
-	Files    map[string]string `json:"files"`          // digests of the files that follow the host's
-	Ours     []string          `json:"ours,omitempty"` // stashes of the host that the sandbox has made
+	Files    map[string]string `json:"files"` // digests of the files that follow the host's
+	// Theirs is set when the user has changed something on the host that the sandbox got.
+	Theirs bool     `json:"theirs,omitempty"`
+	Ours   []string `json:"ours,omitempty"` // stashes of the host that the sandbox has made
 }
 
 // unsettled is a record.Index that no index has.

@@ -36,7 +36,7 @@ func (p *Pair) sync(ctx context.Context) (r Report, err error) {
 			r.Pending = hostgit.Printable(err.Error())
 		}
 	}()
-	private, err := openTree(p.Private)
+	private, err := p.openPrivate(p.Private)
 	if err != nil {
 		return r, err
 	}

@@ -80,6 +80,25 @@ func (b *Box) MakeGit(c *Config) error {
 	return nil
 }
 
+// MakeGitBase makes the directory of GitBaseName for a git directory that has none, and returns its path.
+func (b *Box) MakeGitBase(c *Config, private string) (string, error) {
+	dir := filepath.Join(b.gitFile(GitBase), GitBaseName(private))
+	err := unix.Mkdir(dir, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return dir, nil
+	}
+	if err == nil {
+		err = b.giveTree(c, dir)
+	}
+	if err != nil {
+		return "", runtime.Errorf(runtime.ErrUnavailable, "make %s: %w", dir, err)
+	}
+	return dir, nil
+}
+
+// GiveGit gives a file below Git to the user that the tree server runs as.
+func (b *Box) GiveGit(c *Config, path string) error { return b.giveTree(c, path) }
+
 // GitChanged reports whether the sandbox's git directories may have changed since the last sync has begun.
 func (b *Box) GitChanged() bool {
 	var st unix.Stat_t

@@ -66,7 +66,7 @@ var allow = map[string][]string{
 	"internal/hostgit":                {"internal/excerpt", "internal/rmtree", "runtime"},
 	"internal/gitcopy":                {"internal/beneath", "internal/gitconfig", "internal/rmtree", "internal/statefile"},
 	"internal/gitpairs":               {"internal/beneath", "runtime"},
-	"internal/gitsync":                {"internal/beneath", "internal/hostgit", "internal/statefile", "internal/step", "runtime"},
+	"internal/gitsync":                {"internal/beneath", "internal/gitconfig", "internal/hostgit", "internal/statefile", "internal/step", "runtime"},
 	"internal/hostsocket":             {"runtime"},
 	"internal/jobs":                   {"runtime"},
 	"internal/inside":                 {"internal/rawsock", "wire", "wire/client"},

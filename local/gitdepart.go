@@ -1,0 +1,221 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/beneath"
+	"wolffia/internal/gitpairs"
+	"wolffia/internal/hostgit"
+	"wolffia/internal/rmtree"
+	"wolffia/internal/statedir"
+	"wolffia/internal/statefile"
+)
+
+// departed returns what wolffia has made on the host for the sandbox and the sandbox has no more. b.mu is held.
+func (b *gitBox) departed() (all []madeGit) {
+	git := statedir.Git(b.box.Run())
+	dirs, err := os.ReadDir(filepath.Join(git, statedir.GitBase))
+	if err != nil {
+		return nil
+	}
+	store, err := os.Open(b.store)
+	if err != nil {
+		return nil
+	}
+	defer store.Close()
+	for _, d := range dirs {
+		var m madeGit
+		if statefile.Read(filepath.Join(git, statedir.GitBase, d.Name(), madeFile), &m) != nil {
+			continue
+		}
+		at := m.Private
+		if m.Module { // the git directory stays when the submodule goes
+			at = filepath.Join(m.Place, ".git")
+		}
+		if !has(store, at) && (!m.Module || b.leadsTo(&m)) {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// has reports whether dir has a file or directory at a path.
+func has(dir *os.File, path string) bool {
+	fd, err := beneath.Open(int(dir.Fd()), path, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT != unix.S_IFCHR // a whiteout
+}
+
+// leadsTo reports whether the host has the file that leads to the git directory of a submodule.
+func (b *gitBox) leadsTo(m *madeGit) bool {
+	root, err := os.Open(b.config.CodebasePath)
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	return has(root, filepath.Join(m.Place, ".git"))
+}
+
+// depart removes on the host what wolffia has made there and the sandbox has removed, if it is as the last synchronisation has
+// left it. b.mu is held.
+func (b *gitBox) depart(ctx context.Context, root *os.File) {
+	for _, m := range b.departed() {
+		if m.Module {
+			p := b.newPair(&gitpairs.Pair{Private: m.Private, Host: m.Host, Place: m.Place})
+			if err := errors.Join(b.removePlace(&m, root), p.Deactivate(ctx)); err != nil {
+				b.stick(m.Place, err)
+			}
+			continue
+		}
+		left, err := b.remove(ctx, &m, root)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // the user was faster, or the sandbox has moved it
+		case err != nil:
+			b.stick(fmt.Sprintf("%s, which the sandbox has removed, stays here", m.Host), err)
+			continue
+		case !left:
+			b.say(hostgit.Printable(fmt.Sprintf("%s, which the sandbox has removed, has changes of yours: it stays here", m.Host)))
+		}
+		b.forgetMade(m)
+	}
+}
+
+// forgetMade removes the record of a git directory that is gone on one side.
+func (b *gitBox) forgetMade(m madeGit) {
+	base := filepath.Join(statedir.Git(b.box.Run()), statedir.GitBase)
+	if err := rmtree.RemovePath(base, statedir.GitBaseName(m.Private)); err != nil {
+		b.stick(m.Place, err)
+	}
+}
+
+// remove removes a git directory of the host, the file that leads to it, and its working tree if that is gone inside and
+// has nothing else. It reports whether it was as it was left, else it stays. What the sandbox has put in its place is not touched.
+func (b *gitBox) remove(ctx context.Context, m *madeGit, root *os.File) (left bool, err error) {
+	from, err := b.openAbove(m.Host, root)
+	if err != nil {
+		return false, err
+	}
+	defer from.Close()
+	p := b.newPair(&gitpairs.Pair{Private: m.Private, Host: m.Host, Place: m.Place, Common: m.Common})
+	if m.Common != "" { // it is complete at its own place only
+		if left, err = p.AsLeft(ctx); err != nil || !left {
+			return left, err
+		}
+	}
+	name := statedir.CowTempPrefix + "git-" + b.box.ID()
+	if err := rmtree.Remove(root, name); err != nil { // a killed one's
+		return false, err
+	}
+	own := filepath.Base(m.Host)
+	if err := unix.Renameat2(int(from.Fd()), own, int(root.Fd()), name, unix.RENAME_NOREPLACE); err != nil {
+		return false, &os.PathError{Op: "remove", Path: m.Host, Err: err}
+	}
+	// From here on no sandbox can put another one in its place.
+	inode, err := inodeOf(root, name)
+	if left = err == nil && inode == m.Inode; left && m.Common == "" {
+		p.Host = filepath.Join(root.Name(), name)
+		left, err = p.AsLeft(ctx)
+	}
+	if err != nil || !left {
+		return left, errors.Join(err, unix.Renameat2(int(root.Fd()), name, int(from.Fd()), own, unix.RENAME_NOREPLACE))
+	}
+	return true, errors.Join(rmtree.Remove(root, name), b.removePlace(m, root))
+}
+
+// removePlace removes the file .git of a linked working tree, and the directory of a working tree that is gone inside, if it is empty.
+func (b *gitBox) removePlace(m *madeGit, root *os.File) error {
+	place, err := openDirectory(root, m.Place)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer place.Close()
+	to := m.Host
+	if m.Module {
+		if to, err = filepath.Rel(place.Name(), m.Host); err != nil {
+			return err
+		}
+	}
+	if m.Common != "" || m.Module {
+		if err := removePointer(place, to); err != nil {
+			return err
+		}
+	}
+	for at := m.Place; at != "." && b.gone(at); at = filepath.Dir(at) {
+		if err := removeEmpty(root, at); err != nil {
+			if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.ENOENT) {
+				return nil // something of the user's is in it
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// removeEmpty removes an empty directory below dir.
+func removeEmpty(dir *os.File, path string) error {
+	above, err := openDirectory(dir, filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer above.Close()
+	if err := unix.Unlinkat(int(above.Fd()), filepath.Base(path), unix.AT_REMOVEDIR); err != nil {
+		return &os.PathError{Op: "remove", Path: filepath.Join(dir.Name(), path), Err: err}
+	}
+	return nil
+}
+
+// removePointer removes the file .git of a working tree, if it leads to a git directory.
+func removePointer(place *os.File, to string) error {
+	fd, err := beneath.Open(int(place.Fd()), ".git", unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), ".git")
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, unix.PathMax+20))
+	if err != nil {
+		return err
+	}
+	if string(text) != pointerText(to) {
+		return fmt.Errorf("%s/.git leads elsewhere", place.Name())
+	}
+	return unix.Unlinkat(int(place.Fd()), ".git", 0)
+}
+
+// gone reports whether the sandbox has removed a directory that the host has, or one above it.
+func (b *gitBox) gone(place string) bool {
+	store, err := os.Open(b.store)
+	if err != nil {
+		return false
+	}
+	defer store.Close()
+	for at := place; at != "."; at = filepath.Dir(at) {
+		fd, err := beneath.Open(int(store.Fd()), at, unix.O_PATH|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			continue
+		}
+		var st unix.Stat_t
+		err = unix.Fstat(fd, &st)
+		unix.Close(fd)
+		return err == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR // a whiteout
+	}
+	return false
+}
