@@ -15,7 +15,8 @@ type Scenario struct {
 	Refused, Reveal []string
 	Again           string
 
-	Makes bool // it makes repositories or working trees, which arrive on the host
+	Makes   bool // it makes repositories or working trees, which arrive on the host
+	Differs bool // the host's differ by what docs/git.md says: remotes that are paths, flags of an index
 	Often bool // in each run of the tests
 }
 
