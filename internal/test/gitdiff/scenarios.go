@@ -17,7 +17,7 @@ type Scenario struct {
 
 	Makes   bool // it makes repositories or working trees, which arrive on the host
 	Differs bool // the host's differ by what docs/git.md says: remotes that are paths, flags of an index
-	Often bool // in each run of the tests
+	Often   bool // in each run of the tests
 }
 
 // Head defines what setup and scenarios use. The identity is the user's own, and the dates
