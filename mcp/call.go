@@ -93,7 +93,7 @@ func (c *call) explain(ctx context.Context, err error) error {
 type denied struct {
 	Op    string `json:"op" jsonschema:"what was asked for: lookup (of a hidden file, which appears not to exist), read, write, create, ..."`
 	Path  string `json:"path" jsonschema:"relative to the project's root"`
-	Level string `json:"level" jsonschema:"what the rules give: none, view, read, checked or write"`
+	Level string `json:"level" jsonschema:"what the rules give: none, view, read or write"`
 	Rule  string `json:"rule,omitempty" jsonschema:"the rule that decided; empty if none matches"`
 	From  string `json:"from,omitempty" jsonschema:"where the rule comes from"`
 	Why   string `json:"why,omitempty"`

@@ -69,7 +69,7 @@ type explainIn struct {
 type explainOut struct {
 	Path      string `json:"path" jsonschema:"relative to the project's root"`
 	Directory bool   `json:"directory"`
-	Level     string `json:"level" jsonschema:"what the rules give: none (the name does not exist inside), view (name and attributes), read, checked (some changes) or write"`
+	Level     string `json:"level" jsonschema:"what the rules give: none (the name does not exist inside), view (name and attributes), read or write"`
 	Rule      string `json:"rule,omitempty" jsonschema:"the rule that decides"`
 	From      string `json:"from,omitempty" jsonschema:"where the rule comes from"`
 	Reason    string `json:"reason,omitempty" jsonschema:"why the rule exists"`

@@ -37,7 +37,7 @@ type Rule struct {
 // A PathRule says what the rules give for a path.
 type PathRule struct {
 	Path  string `json:"path"`           // relative to the codebase
-	Level string `json:"level"`          // none, view, read, checked or write
+	Level string `json:"level"`          // none, view, read or write
 	Rule  *Rule  `json:"rule,omitempty"` // that decides; nil: none matches
 	// Allow is the flag of wolffia policy add that would give write; empty: none would, or the
 	// rules give it.

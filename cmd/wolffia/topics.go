@@ -35,8 +35,7 @@ of wolffia itself is printed on standard output too:
   read   it can be read
   write  it can be changed
 
-Presets also have checked, for git's own files: git inside changes them, but not to what
-git on the host would execute.
+Each .git is the sandbox's own; commits cross to yours, checked by your git.
 
 In a pattern * matches within a name, ** any number of directories; a leading /
 anchors it at the codebase's root, a trailing / means a directory and all below it.
