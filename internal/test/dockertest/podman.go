@@ -49,7 +49,7 @@ func Podman(t testing.TB) (socket string) {
 	if os.Geteuid() != 0 {
 		driver = "vfs" // whatever kernel
 	}
-	env := append(os.Environ(), "CONTAINERS_CONF="+file("containers.conf"), "XDG_RUNTIME_DIR="+dir, "TMPDIR="+dir)
+	env := append(os.Environ(), "CONTAINERS_CONF="+file("containers.conf"), "XDG_RUNTIME_DIR="+dir, "XDG_CONFIG_HOME="+dir, "TMPDIR="+dir)
 	podman := []string{
 		"--root", file("data"), "--runroot", file("run"), "--tmpdir", file("tmp"),
 		"--storage-driver", driver, "--cgroup-manager", "cgroupfs", "--events-backend", "file",
