@@ -319,6 +319,9 @@ func (s *sandboxes) startSpared(ctx context.Context, box *statedir.Box, c *state
 // sandbox is bound to its caller, that ends it by closing hold.
 func (s *sandboxes) give(box *statedir.Box, c *statedir.Config, life *statedir.Lifetime) (conn *connection, hold *os.File, err error) {
 	rules, err := s.rulesText.of(c)
+	if err == nil && c.PrivateGit {
+		err = box.MakeGit(c)
+	}
 	if err != nil {
 		return nil, nil, err
 	}

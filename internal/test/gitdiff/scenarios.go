@@ -15,8 +15,8 @@ type Scenario struct {
 	Refused, Reveal []string
 	Again           string
 
-	Makes   bool // it makes repositories or working trees, which arrive on the host
-	Differs bool // the host's differ by what docs/git.md says: remotes that are paths, flags of an index
+	// Differs is set if the host has something else, which docs/git.md names: no remotes that are paths, no flags of an index.
+	Differs bool
 	Often   bool // in each run of the tests
 }
 
@@ -60,7 +60,7 @@ echo lib >lib.txt; git add -A; commit 5 -m lib
 // Scenarios are the table.
 var Scenarios = []Scenario{
 	{Name: "Status", Script: `git status --porcelain; git diff --stat; git log --oneline --graph --all; git blame src/a.txt | head -3; git show --stat HEAD; git describe --tags; git shortlog -s HEAD; git grep -n c`},
-	{Name: "Init", Often: true, Script: `git init -q new; cd new; echo a >a; git add .; commit 10 -m a; cd ..; git clone -q new copy; git -C copy log --oneline; git clone -q --bare new bare.git; git -C bare.git log --oneline`},
+	{Name: "Init", Differs: true, Often: true, Script: `git init -q new; cd new; echo a >a; git add .; commit 10 -m a; cd ..; git clone -q new copy; git -C copy log --oneline; git clone -q --bare new /tmp/bare.git; git -C /tmp/bare.git log --oneline; rm -rf /tmp/bare.git`},
 	{Name: "InitAgain", Often: true, Script: `git init; git init -q; git config --list --local; git status --porcelain`},
 	{Name: "Commit", Script: `echo n >n; git add n; commit 10 -m n; git commit -q --allow-empty -m empty; git commit -q --allow-empty -F - <<E
 from a file
@@ -78,7 +78,7 @@ E`},
 	{Name: "StashConflict", Script: `echo x >src/b.txt; at 10; git stash -q; echo y >src/b.txt; commit 11 -am y; git stash pop || git status --porcelain; git checkout -q --theirs src/b.txt; git add src/b.txt; git stash drop -q`},
 	{Name: "Checkout", Script: `git checkout -q topic; ls src; git checkout -q -; git checkout -q v1; git checkout -q -b from-v1; git switch -q topic; git restore --source v1 src/a.txt; git checkout -q -f; git switch -q --detach HEAD~1; git switch -q -; git checkout v1 -- src/a.txt; git status --porcelain`},
 	{Name: "Branch", Script: `git branch a; git branch -m a b; git branch -c b c; git branch -f c v1; git branch -D b; git branch --list -v; EDITOR='echo described >' git branch --edit-description c; git symbolic-ref HEAD; git update-ref refs/x/y HEAD; git pack-refs --all; git branch after`},
-	{Name: "BranchHooks", Often: true, Script: `git checkout -q -b feature/hooks/x; echo x >x; git add x; commit 10 -m x; git tag hooks/v1; git worktree add -q hooks -b hooks/y; cd hooks; echo y >y; git add y; commit 11 -m y; cd ..; git clone -q . ../copy; git -C ../copy branch -r; git -C ../copy fetch -q origin hooks/y:hooks/z`},
+	{Name: "BranchHooks", Differs: true, Often: true, Script: `git checkout -q -b feature/hooks/x; echo x >x; git add x; commit 10 -m x; git tag hooks/v1; git worktree add -q hooks -b hooks/y; cd hooks; echo y >y; git add y; commit 11 -m y; cd ..; git clone -q . ../copy; git -C ../copy branch -r; git -C ../copy fetch -q origin hooks/y:hooks/z`},
 	{Name: "Reset", Script: `git reset -q --soft HEAD~1; commit 10 -m again; git reset -q HEAD~1; git add -A; git status --porcelain; git reset -q --hard topic; git reset -q --keep v1; git reset -q --hard ORIG_HEAD; git reflog | cat`},
 	{Name: "MergeFastForward", Script: `git checkout -q -b ff v1; git merge -q topic; git log --oneline`},
 	{Name: "MergeTrue", Script: `at 10; git merge -q --no-edit topic; git log --oneline --graph; at 11; git merge topic`},
@@ -111,14 +111,14 @@ git -c sequence.editor="sed -i 1d" rebase -q -i v1; git log --oneline`},
 	{Name: "Clean", Script: `echo x >x.o; mkdir junk; echo j >junk/j; git clean -nd; git clean -fdq -e .env.local; git clean -fXq '*.o'; git status --porcelain --ignored`, Hidden: "!! .env.local\n"},
 	{Name: "Gc", Script: `git gc -q; git log --oneline --all; git repack -qad; git prune; echo x >x; git add x; commit 10 -m x; git count-objects | cut -d, -f1; git commit-graph write; git multi-pack-index write; git fsck --strict`},
 	{Name: "Sparse", Script: `git sparse-checkout set src; ls; git status --porcelain; echo s >>src/b.txt; commit 10 -am s; git sparse-checkout add docs; ls; git sparse-checkout disable; ls`},
-	{Name: "SparseWorktree", Often: true, Script: `git update-index -q --refresh; git sparse-checkout set --sparse-index src; git worktree add -q wt topic; ls wt; git -C wt config --worktree -l; git -C wt sparse-checkout add docs; ls wt; git -C wt status --porcelain; git worktree remove wt`},
+	{Name: "SparseWorktree", Differs: true, Often: true, Script: `git update-index -q --refresh; git sparse-checkout set --sparse-index src; git worktree add -q wt topic; ls wt; git -C wt config --worktree -l; git -C wt sparse-checkout add docs; ls wt; git -C wt status --porcelain; git worktree remove wt`},
 	{Name: "Worktree", Often: true, Script: `git worktree add -q wt topic; cd wt; echo w >w; git add w; commit 10 -m w; cd ..; git worktree add -q -b new ../wt-out v1; git -C ../wt-out log --oneline; git worktree list | wc -l; git worktree lock wt; git worktree unlock wt; git worktree move wt wt2; git -C wt2 status --porcelain; git worktree remove wt2; rm -rf ../wt-out; git worktree prune -v; git worktree list | wc -l; git worktree add -q --detach kept; git log --oneline topic`},
 	{Name: "WorktreeRebase", Script: `git worktree add -q wt topic; cd wt; echo x >src/t.txt; at 10; git commit -qam x; git rebase -q master; git stash list; echo d >>src/t.txt; git stash -q; git stash pop -q; commit 11 -am d; git log --oneline`},
 	{Name: "Submodule", Often: true, Script: `git -c protocol.file.allow=always submodule --quiet add ../lib sub; commit 10 -m sub; git submodule status; cd sub; echo s >s; git add s; commit 11 -m s; cd ..; commit 12 -am bump; rm -rf sub; git -c protocol.file.allow=always submodule --quiet update; git submodule foreach --quiet 'git status --porcelain'; git rm -q sub; commit 13 -m gone`},
 	{Name: "Subtree", Script: `git remote add lib ../lib; git fetch -q lib; at 10; git merge -q --allow-unrelated-histories -s ours --no-commit lib/master; git read-tree --prefix=sub/ -u lib/master; commit 11 -m subtree; git log --oneline`},
 	{Name: "PushAndFetch", Script: `git clone -q --bare . ../up.git; git remote add up ../up.git; git push -q -u up master; echo p >p; git add p; commit 10 -m p; git push -q; git checkout -q -b pulled v1; git pull -q --ff-only up master; git branch -u up/master; git status -sb | head -1; git fetch -q --prune up; git push -q up :topic; git ls-remote up`},
-	{Name: "PullRebase", Script: `git clone -q . ../other; cd ../other; echo o >o; git add o; commit 10 -m o; cd ../repo; echo m >m; git add m; commit 11 -m m; cd ../other; at 12; git pull -q --rebase; git log --oneline; at 13; git pull -q --no-rebase`},
-	{Name: "CloneShared", Often: true, Script: `git clone -q -s . ../shared; git -C ../shared log --oneline; rm -rf ../shared; git clone -q --dissociate --reference . . ../alone; git -C ../alone fsck --strict; git clone -q -s --bare . ../bare.git; git -C ../bare.git log --oneline; git clone -q -s --separate-git-dir=../apart.git . ../apart; git -C ../apart log --oneline; rm -rf ../bare.git`},
+	{Name: "PullRebase", Differs: true, Script: `git clone -q . ../other; cd ../other; echo o >o; git add o; commit 10 -m o; cd ../repo; echo m >m; git add m; commit 11 -m m; cd ../other; at 12; git pull -q --rebase; git log --oneline; at 13; git pull -q --no-rebase`},
+	{Name: "CloneShared", Differs: true, Often: true, Script: `git clone -q -s . ../shared; git -C ../shared log --oneline; rm -rf ../shared; git clone -q --dissociate --reference . . ../alone; git -C ../alone fsck --strict; git clone -q -s --bare . ../bare.git; git -C ../bare.git log --oneline; git clone -q -s --separate-git-dir=../apart.git . ../apart; git -C ../apart log --oneline; rm -rf ../bare.git`},
 	{Name: "Config", Script: `git config user.name Other; git config pull.rebase true; git config branch.topic.description d; echo c >c; git add c; commit 10 -m c; git config --unset user.name; git log -1 --format=%an; git config --get-regexp '^(pull|branch)'`},
 	{Name: "Attributes", Script: `echo '*.txt text eol=crlf' >.gitattributes; git add .gitattributes; git add --renormalize .; commit 10 -m attributes; rm src/a.txt; git checkout -q src/a.txt; file=$(wc -c <src/a.txt); echo $file; git ls-files --eol src; git archive HEAD src | tar -tf -`},
 	{Name: "IndexTools", Script: `git update-index --assume-unchanged src/b.txt; echo x >>src/b.txt; git status --porcelain; git update-index --no-assume-unchanged src/b.txt; git hash-object -w src/b.txt; t=$(git write-tree); at 10; git commit-tree -m plumbing -p HEAD $t; git read-tree v1; git checkout-index -fa; git status --porcelain; git update-index --split-index; git update-index --no-split-index; git reset -q --hard`},
