@@ -204,7 +204,9 @@ func compare(t *testing.T, backend string, scenarios []Scenario, copied bool) {
 				seen = hiddenLine.ReplaceAllString(seen, "") // the rules hide it
 				said = syncLine.ReplaceAllString(said, "")
 				left[i] = strings.ReplaceAll(said+"\n"+seen, side.dir, "DIR")
-				arrived[i] = strings.ReplaceAll(h.says(t, where, "sh", "-c", "private=\n"+look), side.dir, "DIR")
+				if !copied { // git on the host renews an index when it looks
+					arrived[i] = strings.ReplaceAll(h.says(t, where, "sh", "-c", "private=\n"+look), side.dir, "DIR")
+				}
 			}
 			if diff := cmp.Diff(left[0], left[1]); diff != "" {
 				t.Errorf("inside: -without +with:\n%s", diff)
@@ -212,7 +214,7 @@ func compare(t *testing.T, backend string, scenarios []Scenario, copied bool) {
 			for _, line := range spoiled(mine, h.says(t, with, "sh", "-c", own)) {
 				t.Errorf("the host's git directories: %s", line)
 			}
-			if diff := cmp.Diff(arrived[0], arrived[1]); diff != "" && !copied && !s.Differs {
+			if diff := cmp.Diff(arrived[0], arrived[1]); diff != "" && !s.Differs {
 				t.Errorf("on the host: -without +with:\n%s", diff)
 			}
 		})
