@@ -251,15 +251,32 @@ func (b *gitBox) openAbove(path string, root *os.File) (*os.File, error) {
 		return nil, err
 	}
 	if rel == ".." || strings.HasPrefix(rel, "../") {
-		// A repository out of the codebase, where no sandbox puts links.
-		outer, err := os.Open("/")
+		return openOuter(above)
+	}
+	return openMade(root, rel)
+}
+
+// openOuter is openMade for an absolute path out of the codebase, where no sandbox puts links, and where other file systems
+// can be mounted.
+func openOuter(path string) (*os.File, error) {
+	for at := path; ; at = filepath.Dir(at) {
+		fd, err := unix.Openat2(unix.AT_FDCWD, at, &unix.OpenHow{
+			Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
+		})
+		if errors.Is(err, fs.ErrNotExist) && at != "/" {
+			continue
+		}
+		if err != nil {
+			return nil, &os.PathError{Op: "open", Path: at, Err: err}
+		}
+		dir := os.NewFile(uintptr(fd), at)
+		defer dir.Close()
+		rest, err := filepath.Rel(at, path)
 		if err != nil {
 			return nil, err
 		}
-		defer outer.Close()
-		return openMade(outer, strings.TrimPrefix(above, "/"))
+		return openMade(dir, rest)
 	}
-	return openMade(root, rel)
 }
 
 // openMade opens the directory at a path below dir, over no link, and makes it below a git directory.
@@ -268,7 +285,7 @@ func openMade(dir *os.File, path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	git := false
+	git := isGitDir(at)
 	for name := range strings.SplitSeq(filepath.Clean(path), "/") {
 		next, err := openDirectory(at, name)
 		if git && errors.Is(err, fs.ErrNotExist) {

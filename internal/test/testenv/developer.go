@@ -27,7 +27,7 @@ func init() {
 	if dir, err := os.UserConfigDir(); err == nil && os.Getenv("GOENV") == "" {
 		os.Setenv("GOENV", filepath.Join(dir, "go", "env"))
 	}
-	for name, value := range map[string]string{"XDG_CONFIG_HOME": os.DevNull + "/none", "GIT_CONFIG_GLOBAL": os.DevNull, "GIT_CONFIG_NOSYSTEM": "1"} {
+	for name, value := range map[string]string{"XDG_CONFIG_HOME": "/proc/none", "GIT_CONFIG_GLOBAL": os.DevNull, "GIT_CONFIG_NOSYSTEM": "1"} {
 		os.Setenv(name, value)
 	}
 }
