@@ -1,6 +1,8 @@
 package runtimetest
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -155,12 +157,21 @@ func filterAgentSafe(e *env) {
 	e.prints(id, "find . -type f | sort", "./.env.example\n./README\n./src/environment.go\n./src/main.go\n./src/secrets.go\n")
 	e.write(dir+"/repo/.git/config", "[core]\n")
 	for _, script := range []string{
-		"echo x >repo/.git/config", "mv repo/.git/config x", "mkdir -p repo/.git/hooks && echo x >repo/.git/hooks/pre-commit", "mkdir -p fresh/.git && echo x >fresh/.git/config",
 		"cat .env", "stat .env", "ls sub/.env.local", "cat id_rsa", "cat deep/er/id_ed25519", "cat .aws/credentials",
 		"echo x >.env", "echo x >.env.production", "mkdir sub/.env", "mv README .env", "rm .env", "ln README id_rsa",
 	} {
 		if r := e.sh(id, script); r.ExitCode == 0 {
 			e.Errorf("%s is allowed: %q", script, r.Stdout)
+		}
+	}
+	// A .git is the sandbox's own.
+	_ = e.sh(id, "echo x >repo/.git/config; mkdir -p repo/.git/hooks fresh/.git; echo x >repo/.git/hooks/pre-commit; echo x >fresh/.git/config")
+	if got := e.read(dir + "/repo/.git/config"); got != "[core]\n" {
+		e.Errorf("the configuration of git on the host is %q", got)
+	}
+	for _, name := range []string{"repo/.git/hooks", "fresh/.git"} {
+		if _, err := os.Lstat(dir + "/" + name); !errors.Is(err, fs.ErrNotExist) {
+			e.Errorf("the host has %s: %v", name, err)
 		}
 	}
 	e.prints(id, "cat .env.example; echo x >src/main.go; rm README; mkdir new; echo y >new/file; cat new/file", "content of .env.example\ny\n")
