@@ -34,6 +34,8 @@ type SandboxConfig struct {
 	CopyOnWrite bool `json:"cow,omitempty"`
 	// GitDirs says whose the git directories of the codebase are; empty means GitPrivate.
 	GitDirs GitDirs `json:"gitDirs,omitempty"`
+	// GitCredentials leaves passwords and tokens in the copies of the host's git configuration, with GitPrivate.
+	GitCredentials bool `json:"gitCredentials,omitempty"`
 	// MountPoint is where the codebase appears; empty means DefaultMountPoint.
 	MountPoint string `json:"mountPoint,omitempty"`
 	// Mounts are other host directories to show, unfiltered.

@@ -19,18 +19,17 @@ var identity = []string{"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NA
 // gitFlags say what git inside has of the user's configuration.
 type gitFlags struct {
 	noGitConfig bool
+	credentials bool
 }
 
 func (f *gitFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.noGitConfig, "no-git-config", false, "do not give git inside your name, address and settings")
+	cmd.Flags().BoolVar(&f.credentials, "git-credentials", false, "copy passwords and tokens in a repository's .git/config into the sandbox's")
 }
-
-// noRerere has git inside not begin what leads to nothing: git rerere's records stay empty
-// (package gitguard).
-const noRerere = "[rerere]\n\tenabled = false\n"
 
 // apply gives git inside what it has on the host for the user.
 func (f *gitFlags) apply(a *app, c *runtime.SandboxConfig) {
+	c.GitCredentials = f.credentials
 	if f.noGitConfig {
 		return
 	}
@@ -57,7 +56,6 @@ func (f *gitFlags) apply(a *app, c *runtime.SandboxConfig) {
 		a.warn("%s", printable(err.Error()))
 	}
 	if git := (&runtime.GitConfig{Config: gitconfig.Format(user.Settings), Files: user.Files}); git.Config != "" {
-		git.Config = noRerere + git.Config
 		c.Git = git
 	}
 }

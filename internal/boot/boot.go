@@ -118,7 +118,7 @@ type TreeGit struct {
 
 // TreeGitOf returns the TreeGit of a sandbox.
 func TreeGitOf(c *statedir.Config) TreeGit {
-	return TreeGit{Private: c.PrivateGit, Unguarded: c.GitDirs == runtime.GitInPlace}
+	return TreeGit{Private: c.PrivateGit, Credentials: c.GitCredentials, Unguarded: c.GitDirs == runtime.GitInPlace}
 }
 
 // Subject returns what an engine's program works on: the tag or the id of a sandbox, or a state

@@ -87,6 +87,8 @@ var bindings = map[string]binding{
 	"expose":         {because: "a service of this host may trust whatever connects from it"},
 	"socket":         {path: mountPath, because: "the program behind it acts for you"},
 	"socket-force":   {because: "the sandbox could control this host"},
+
+	"git-credentials": {because: "the sandbox could use your passwords"},
 }
 
 // Order returns the values of a key that has an order, the strictest first, or nil.

@@ -153,6 +153,7 @@ func TestBindings(t *testing.T) {
 		{"expose", "", "expose: ['5432']", "may not set it, since a service of this host may trust"},
 		{"socket", "", "socket: [/x]", "may not set it, since the program behind it acts for you"},
 		{"socket-force", "socket-force: 'true'", "socket-force: 'true'", "may not set it, since the sandbox could control this host"},
+		{"git-credentials", "git-credentials: 'true'", "git-credentials: 'true'", "may not set it, since the sandbox could use your passwords"},
 		{"new-flag", "", "new-flag: 1", "not known to be harmless"},
 		{"new-flag", "new-flag: 1", "new-flag: 1", "not known to be harmless"},
 		{"new-flag", "allow: [new-flag]", "new-flag: 1", ok},

@@ -166,7 +166,7 @@ func TestPassed(t *testing.T) {
 		"[url \"https://a/\"]\n insteadOf = a:": true, "[url \"git@a:\"]\n insteadOf = https://a/": false, "[url \"ssh://a/\"]\n pushInsteadOf = https://a/": false, "[url \"https://u:p@a/\"]\n insteadOf = a:": false,
 		"[credential]\n helper = x": false, "[credential \"https://x\"]\n helper = x": false, "[http]\n extraHeader = x": false, "[http \"https://a\"]\n proxy = x": false, "[github]\n token = x": false, "[sendemail]\n smtpUser = x": false,
 		"[core]\n Editor = x": false, "[core]\n pager = x": false, "[core]\n sshCommand = x": false, "[core]\n hooksPath = x": false, "[core]\n askPass = x": false, "[core]\n fsmonitor = x": false, "[sequence]\n editor = x": false, "[pager]\n log = x": false,
-		"[init]\n templateDir = /x": false, "[gpg]\n program = x": false, "[gpg \"ssh\"]\n defaultKeyCommand = x": false, "[rerere]\n enabled = true": false, "[maintenance]\n repo = /x": false, "[extensions]\n worktreeConfig = true": false,
+		"[init]\n templateDir = /x": false, "[gpg]\n program = x": false, "[gpg \"ssh\"]\n defaultKeyCommand = x": false, "[rerere]\n enabled = true": true, "[maintenance]\n repo = /x": false, "[extensions]\n worktreeConfig = true": false,
 		"[branch \"b\"]\n remote = x": false, "[branch]\n autoSetupRebase = always": true, "[remote \"o\"]\n url = https://x": false, "[remote]\n pushDefault = o": true, "[core]\n checkStat = default": false, "[user]\n password = x": false,
 	} {
 		home := t.TempDir()

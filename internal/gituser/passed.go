@@ -13,7 +13,7 @@ import (
 // credentials, mail, and how the host reaches a network, or are of programs that are not git.
 var sections = set(`add advice alias am apply attr blame branch checkout clean clone color column commit committer author completion
 	core diff difftool feature fetch filter format fsck gpg grep help i18n index init interactive lfs log lsrefs mailinfo mailmap
-	merge mergetool notes pack pretty protocol pull push rebase remote revert safe showbranch sparse splitindex stash
+	merge mergetool notes pack pretty protocol pull push rebase remote rerere revert safe showbranch sparse splitindex stash
 	status submodule tag tar trailer transfer url user versionsort worktree`)
 
 // subsections are the sections in which a subsection is a driver, a format or a name of the
