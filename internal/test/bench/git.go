@@ -111,8 +111,12 @@ cd ..; cp -a repo plain; git -C plain update-index -q --refresh; git -C repo upd
 	if err != nil {
 		return err
 	}
-	if n, err := strconv.Atoi(strings.TrimSpace(string(out))); err != nil || n < 1000*rounds {
-		return fmt.Errorf("the host has %q commits (%v), and git inside has made %d", out, err, 1000*rounds)
+	n, err := strconv.Atoi(strings.TrimSpace(string(out)))
+	if err != nil {
+		return err
+	}
+	if made := 1000 * rounds; n < made {
+		return fmt.Errorf("the host has %d commits, and git inside has made %d", n, made)
 	}
 	return nil
 }
