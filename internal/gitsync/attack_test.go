@@ -177,6 +177,19 @@ k=0; while [ $k -lt 510 ]; do t=$(printf '040000 tree %s\td\n' $t | git mktree);
 			w.equal(w.try(mine), before)
 		}
 	}},
+	{"no git inside", func(w *world) {
+		sh := filepath.Join(w.root, "sh")
+		if err := os.WriteFile(sh, []byte("#!/bin/sh\nexit 19\n"), 0o700); err != nil {
+			w.t.Fatal(err)
+		}
+		b := w.boxes[0]
+		w.host("git update-ref refs/heads/asks main")
+		b.pair.Inside = lying{plain{w.repo, b.env}, sh}
+		r, err := b.pair.Sync(w.t.Context())
+		if err != nil || r.Pending != "" || len(r.Said) != 1 || !strings.Contains(r.Said[0], "there is no git inside") {
+			w.t.Errorf("%+v, %v", r, err)
+		}
+	}},
 	{"links in the place of the private copy's files", func(w *world) {
 		p := w.boxes[0].pair.Private
 		w.must("mkdir -p ../other/objects; rm -r $GIT_DIR/logs $GIT_DIR/info; for f in logs info lfs; do ln -s $PWD/../other $GIT_DIR/$f; done; ln -s /etc/passwd $GIT_DIR/MERGE_HEADX; ln -s ../../.. $GIT_DIR/host/1; ln -s gone $GIT_DIR/refs/gone; " + agentCommits)

@@ -33,7 +33,8 @@ g() { git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c log.showSignatu
 
 // tablesScript prints which index it is, HEAD, references, stashes and what is staged. $1 is the empty tree; $2 is 1 if
 // the repository has stashes, and $3 if it has an index.
-const tablesScript = preface + `i=
+const tablesScript = preface + `command -v git >/dev/null || exit 19
+i=
 [ "$3" = 0 ] || i=$(g rev-parse --git-path index)
 ls -iln "$i" 2>/dev/null || echo
 h=$(g symbolic-ref -q HEAD) || h=$(g rev-parse -q --verify HEAD) || exit 20
@@ -57,6 +58,9 @@ type inside struct {
 
 // errTooMuch is the error of a program inside that prints more than a sync reads.
 var errTooMuch = errors.New("more than a sync reads")
+
+// errNoGit is the error of a sandbox without git, as one on an image can be.
+var errNoGit = errors.New("there is no git inside")
 
 // A bounded keeps that many bytes, and fails after that.
 type bounded struct {
@@ -103,6 +107,9 @@ func (p *Pair) inside(ctx context.Context, private tree, emptyTree string) (insi
 	}
 	if err != nil {
 		return inside{}, err
+	}
+	if status == 19 {
+		return inside{}, errNoGit
 	}
 	if status != 0 {
 		return inside{}, fmt.Errorf("git inside fails in %s (status %d): wolffia shell %s, and git status there, says more", p.Dir, status, p.Name)

@@ -162,7 +162,12 @@ func (s *run) once(ctx context.Context) (Report, error) {
 	if err != nil {
 		return s.report(), err
 	}
-	if err := s.read(ctx); err != nil {
+	err = s.read(ctx)
+	if errors.Is(err, errNoGit) {
+		s.stays = append(s.stays, fmt.Sprintf("what is in %s stays inside: %v", s.Dir, err))
+		return s.report(), s.mark(hostAt, insideAt, taken, s.report())
+	}
+	if err != nil {
 		return s.report(), err
 	}
 	s.reached("before objects")
