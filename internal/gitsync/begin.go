@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -269,8 +270,9 @@ func parseStashLog(b []byte) (list []stash) {
 	for line := range bytes.Lines(b) {
 		fields, said, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), "\t")
 		if f := strings.Fields(fields); len(f) > 1 && objectName.MatchString(f[1]) {
-			list = append([]stash{{f[1], said}}, list...)
+			list = append(list, stash{f[1], said})
 		}
 	}
+	slices.Reverse(list)
 	return list
 }

@@ -56,8 +56,6 @@ type Pair struct {
 	// Filter returns what the sandbox gets of a file of the host's git directory (config,
 	// info/exclude, hooks/NAME, ...), as in the private copy when it was made; nil is all of it.
 	Filter func(name string, content []byte) []byte
-	// Copied is reserved for sandboxes whose files are copies (--cow).
-	Copied bool
 
 	// Limits of tests; 0 is the product's.
 	names int

@@ -18,7 +18,7 @@ const maxAlone = 50
 // staging is the prefix of the references that hold objects until the sandbox's references have moved.
 func (p *Pair) staging() string { return "refs/wolffia/in/" + p.Name + "/" }
 
-// staged returns the references below staging.
+// held returns the references below staging.
 func (p *Pair) held(t table) (removed []move) {
 	for r, at := range t.Refs {
 		if strings.HasPrefix(r, p.staging()) {
