@@ -41,13 +41,12 @@ func (p *Pair) sync(ctx context.Context) (r Report, err error) {
 		return r, err
 	}
 	defer private.Close()
+	if r, same := p.unchanged(); same && !p.interrupted() {
+		return r, nil
+	}
 	h, release, err := p.lock(ctx)
 	if err != nil {
 		return r, err
-	}
-	if h == nil {
-		r, _ = p.unchanged()
-		return r, nil
 	}
 	defer release()
 	defer h.close()
@@ -63,12 +62,8 @@ func (p *Pair) sync(ctx context.Context) (r Report, err error) {
 	return r, fmt.Errorf("%w: %w", err, ErrBusy)
 }
 
-// lock keeps other syncs from the host's repository, repairs what a killed one has left, and opens it. host is nil if
-// nothing has changed.
+// lock keeps other syncs from the host's repository, repairs what a killed one has left, and opens it.
 func (p *Pair) lock(ctx context.Context) (h *host, release func(), err error) {
-	if _, same := p.unchanged(); same && !p.interrupted() {
-		return nil, nil, nil
-	}
 	if h, err = p.openHost(ctx); err != nil {
 		return nil, nil, err
 	}
