@@ -260,16 +260,13 @@ func (b *gitBox) openAbove(path string, root *os.File) (*os.File, error) {
 // can be mounted.
 func openOuter(path string) (*os.File, error) {
 	for at := path; ; at = filepath.Dir(at) {
-		fd, err := unix.Openat2(unix.AT_FDCWD, at, &unix.OpenHow{
-			Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
-		})
+		dir, err := beneath.OpenPlain(at, unix.O_RDONLY|unix.O_DIRECTORY)
 		if errors.Is(err, fs.ErrNotExist) && at != "/" {
 			continue
 		}
 		if err != nil {
-			return nil, &os.PathError{Op: "open", Path: at, Err: err}
+			return nil, err
 		}
-		dir := os.NewFile(uintptr(fd), at)
 		defer dir.Close()
 		rest, err := filepath.Rel(at, path)
 		if err != nil {

@@ -1,7 +1,11 @@
 // Package beneath opens files below a directory that a hostile program may change meanwhile.
 package beneath
 
-import "golang.org/x/sys/unix"
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
 
 // maxTries bounds the attempts when renames elsewhere on the host interfere (EAGAIN), which
 // a hostile program could keep up. maxCrossings bounds those that end outside of the
@@ -18,12 +22,27 @@ const (
 // may be a symbolic link. mode is that of a file made with O_CREAT or O_TMPFILE, else 0. The
 // error is an Errno.
 func Open(dir int, path string, flags int, mode uint32) (int, error) {
-	how := unix.OpenHow{
+	return open(dir, path, &unix.OpenHow{
 		Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(mode),
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV, // and so no magic links
+	})
+}
+
+// OpenPlain opens what is at an absolute path, over no symbolic link (ELOOP), but over mounts. flags
+// are as in Open. The error is an *os.PathError. The caller closes the file.
+func OpenPlain(path string, flags int) (*os.File, error) {
+	fd, err := open(unix.AT_FDCWD, path, &unix.OpenHow{
+		Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+func open(dir int, path string, how *unix.OpenHow) (int, error) {
 	for tries := 1; ; tries++ {
-		fd, err := unix.Openat2(dir, path, &how)
+		fd, err := unix.Openat2(dir, path, how)
 		switch {
 		case err == unix.EINTR:
 		case err == unix.EAGAIN && tries < maxTries:

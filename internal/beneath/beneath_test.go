@@ -1,6 +1,7 @@
 package beneath
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -80,6 +81,28 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s: not close-on-exec", test.path)
 		}
 		unix.Close(fd)
+	}
+}
+
+// A link anywhere on the way is refused, a mount is not.
+func TestOpenPlain(t *testing.T) {
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Mkdir(top+"/dir", 0o755), os.Symlink("dir", top+"/link")); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]error{
+		top + "/dir": nil, "/proc/self/../sys": unix.ELOOP, "/proc/sys": nil, top + "/link": unix.ELOOP, top + "/link/..": unix.ELOOP, top + "/absent": unix.ENOENT,
+	} {
+		f, err := OpenPlain(path, unix.O_PATH|unix.O_DIRECTORY)
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", path, err, want)
+		}
+		if err == nil {
+			_ = f.Close()
+		}
 	}
 }
 

@@ -45,9 +45,9 @@ type Copier struct {
 	work int      // its descriptor
 
 	mu    sync.Mutex
-	hosts []string // paths of the host's git directories, by their numbers; guarded by mu
-	open  []int    // descriptors of these, -1 if not open yet; guarded by mu
-	temps int      // guarded by mu
+	hosts []string   // paths of the host's git directories, by their numbers; guarded by mu
+	open  []*os.File // of these, nil if not open yet; guarded by mu
+	temps int        // guarded by mu
 }
 
 // Open returns a Copier. The caller closes it.
@@ -69,10 +69,8 @@ func Open(o Options) (*Copier, error) {
 
 // Close closes what Open has opened. No call of another method may follow.
 func (c *Copier) Close() error {
-	for _, fd := range c.open {
-		if fd >= 0 {
-			unix.Close(fd)
-		}
+	for _, dir := range c.open {
+		_ = dir.Close() // nil is fine
 	}
 	return errors.Join(c.dir.Close(), c.Dir.Close())
 }
@@ -97,22 +95,15 @@ func (c *Copier) Objects(n int) (int, bool) {
 	if n < 0 || n >= len(c.hosts) {
 		return -1, false
 	}
-	if c.open[n] < 0 {
+	if c.open[n] == nil {
 		// The sandbox can put links below the codebase.
-		fd, err := openReal(c.hosts[n], unix.O_PATH)
+		dir, err := beneath.OpenPlain(c.hosts[n], unix.O_PATH|unix.O_DIRECTORY)
 		if err != nil {
 			return -1, false
 		}
-		c.open[n] = fd
+		c.open[n] = dir
 	}
-	return c.open[n], true
-}
-
-// openReal opens the directory at an absolute path without links.
-func openReal(path string, flags int) (int, error) {
-	return unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
-		Flags: uint64(flags | unix.O_DIRECTORY | unix.O_CLOEXEC), Resolve: unix.RESOLVE_NO_SYMLINKS,
-	})
+	return int(c.open[n].Fd()), true
 }
 
 // number returns the number of the host's git directory at the absolute path, which gets the next one if it has none.
@@ -129,7 +120,7 @@ func (c *Copier) number(dir string) (int, error) {
 // know replaces the list of the host's git directories, which only grows. The caller holds c.mu.
 func (c *Copier) know(all []string) {
 	for len(c.open) < len(all) {
-		c.open = append(c.open, -1)
+		c.open = append(c.open, nil)
 	}
 	c.hosts = all
 }
@@ -236,14 +227,14 @@ func (c *Copier) elsewhere(tmp, at, here, to string, same func() error) error {
 	if below && strings.Contains(strings.TrimPrefix(real, c.Codebase)+"/", "/"+gitName+"/") {
 		return same()
 	}
-	fd, err := openReal(real, unix.O_RDONLY)
+	git, err := beneath.OpenPlain(real, unix.O_RDONLY|unix.O_DIRECTORY)
 	if below && err != nil {
 		return same()
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", real, err)
+		return err
 	}
-	return c.repository(tmp, at, os.NewFile(uintptr(fd), real), true)
+	return c.repository(tmp, at, git, true)
 }
 
 // put makes the file at the path name of the directory dir, with the given text.

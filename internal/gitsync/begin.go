@@ -98,13 +98,8 @@ func (p *Pair) openPrivate(path string) (tree, error) {
 
 func openTree(path string) (tree, error) {
 	// No link leads there: a sandbox can change what is above.
-	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
-	})
-	if err != nil {
-		return tree{}, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	return tree{os.NewFile(uintptr(fd), path)}, nil
+	f, err := beneath.OpenPlain(path, unix.O_PATH|unix.O_DIRECTORY)
+	return tree{f}, err
 }
 
 func (t tree) fail(name string, err error) error {

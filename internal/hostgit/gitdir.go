@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/beneath"
 	"wolffia/internal/excerpt"
 	"wolffia/runtime"
 )
@@ -96,7 +97,7 @@ func OpenDir(ctx context.Context, path, empty string) (_ *Dir, err error) {
 			err = errors.Join(err, d.Close())
 		}
 	}()
-	if d.own, err = openPlain(path); err != nil {
+	if d.own, err = beneath.OpenPlain(path, unix.O_PATH|unix.O_DIRECTORY); err != nil {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "git directory: %w", err)
 	}
 	d.shared, d.path = d.own, fdPath(d.own)
@@ -105,7 +106,7 @@ func OpenDir(ctx context.Context, path, empty string) (_ *Dir, err error) {
 		if !filepath.IsAbs(common) {
 			common = d.path + "/" + common // which the kernel follows from the open directory
 		}
-		if d.shared, err = openDir(common); err != nil {
+		if d.shared, err = os.OpenFile(common, unix.O_PATH|unix.O_DIRECTORY, 0); err != nil {
 			return nil, runtime.Errorf(runtime.ErrInvalid, "git directory of the repository of %s: %w", path, err)
 		}
 	}
@@ -160,25 +161,6 @@ func (d *Dir) Close() (err error) {
 		_ = f.Close() // nil, or twice, is fine
 	}
 	return err
-}
-
-// openPlain opens a directory at an absolute path over which no symbolic link leads.
-func openPlain(path string) (*os.File, error) {
-	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
-	})
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	return os.NewFile(uintptr(fd), path), nil
-}
-
-func openDir(path string) (*os.File, error) {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	return os.NewFile(uintptr(fd), path), nil
 }
 
 // fdPath returns a path of an open directory, for this process and until a child executes its program.

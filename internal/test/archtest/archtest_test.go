@@ -63,7 +63,7 @@ var allow = map[string][]string{
 	"internal/gitguard":               {"internal/gitconfig"},
 	"internal/gituser":                {"internal/gitconfig"},
 	"internal/gitscan":                {"internal/beneath", "internal/gitconfig", "internal/gitguard"},
-	"internal/hostgit":                {"internal/excerpt", "internal/rmtree", "runtime"},
+	"internal/hostgit":                {"internal/beneath", "internal/excerpt", "internal/rmtree", "runtime"},
 	"internal/gitcopy":                {"internal/beneath", "internal/gitconfig", "internal/rmtree", "internal/statefile"},
 	"internal/gitpairs":               {"internal/beneath", "runtime"},
 	"internal/gitsync":                {"internal/beneath", "internal/gitconfig", "internal/hostgit", "internal/statefile", "internal/step", "runtime"},
