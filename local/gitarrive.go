@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/beneath"
+	"wolffia/internal/filelock"
 	"wolffia/internal/gitcopy"
 	"wolffia/internal/gitpairs"
 	"wolffia/internal/gitsync"
@@ -31,7 +32,6 @@ const (
 	maxArrivals   = 200
 	arrivalRounds = 10
 	arrivalWait   = 10 * time.Second // for another process that makes them
-	arrivalPoll   = 5 * time.Millisecond
 )
 
 // madeFile, in the directory of a git directory's base, says that wolffia has made it on the host.
@@ -99,23 +99,6 @@ func isModule(f *gitpairs.Pair) bool {
 	return f.Common == "" && f.Private != filepath.Join(f.Place, ".git")
 }
 
-// lockDir takes the lock of an open directory.
-func lockDir(ctx context.Context, dir *os.File) error {
-	ctx, cancel := context.WithTimeout(ctx, arrivalWait)
-	defer cancel()
-	for {
-		err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil || err != unix.EWOULDBLOCK && err != unix.EINTR {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("another process of wolffia is at work on %s: %w", dir.Name(), ctx.Err())
-		case <-time.After(arrivalPoll):
-		}
-	}
-}
-
 // stick keeps a line about what does not arrive.
 func (b *gitBox) stick(what string, err error) {
 	b.stuck = append(b.stuck, hostgit.Printable(fmt.Sprintf("%s: %v", what, err)))
@@ -128,19 +111,19 @@ func (b *gitBox) baseStamp() statefile.Stamp {
 
 // openArrivals opens the codebase, and keeps other processes from making git directories for this sandbox until release is called.
 func (b *gitBox) openArrivals(ctx context.Context) (release func(), root *os.File, err error) {
-	lock, err := os.Open(filepath.Join(statedir.Git(b.box.Run()), statedir.GitBase))
+	dir := filepath.Join(statedir.Git(b.box.Run()), statedir.GitBase)
+	ctx, cancel := context.WithTimeoutCause(ctx, arrivalWait, fmt.Errorf("another process of wolffia is at work on %s", dir))
+	defer cancel()
+	unlock, err := filelock.Flock(ctx, dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := lockDir(ctx, lock); err != nil {
-		return nil, nil, errors.Join(err, lock.Close())
-	}
-	fd, err := unix.Open(b.config.CodebasePath, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	root, err = os.OpenFile(b.config.CodebasePath, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil, nil, errors.Join(&os.PathError{Op: "open", Path: b.config.CodebasePath, Err: err}, lock.Close())
+		unlock()
+		return nil, nil, err
 	}
-	root = os.NewFile(uintptr(fd), b.config.CodebasePath)
-	return func() { _, _ = root.Close(), lock.Close() }, root, nil
+	return func() { _ = root.Close(); unlock() }, root, nil
 }
 
 // bring makes the host's half of a git directory that the sandbox has made, or the file that leads to it.
@@ -371,7 +354,7 @@ func (b *gitBox) connect(ctx context.Context, p *gitsync.Pair, m *madeGit) error
 		return err
 	}
 	defer git.Close()
-	n, err := gitcopy.Number(git, statedir.GitHosts, m.Host, func(path string) error { return b.box.GiveGit(b.config, path) })
+	n, err := gitcopy.Number(ctx, git, statedir.GitHosts, m.Host, func(path string) error { return b.box.GiveGit(b.config, path) })
 	if err != nil {
 		return err
 	}

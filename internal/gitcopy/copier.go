@@ -1,6 +1,7 @@
 package gitcopy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -110,7 +111,7 @@ func (c *Copier) Objects(n int) (int, bool) {
 func (c *Copier) number(dir string) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n, all, err := number(c.Dir, c.Hosts, dir, nil)
+	n, all, err := number(context.Background(), c.Dir, c.Hosts, dir, nil)
 	if err == nil {
 		c.know(all)
 	}
@@ -130,7 +131,7 @@ func (c *Copier) Moved(from, to string, swap bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	from, to = filepath.Join(c.Codebase, from)+"/", filepath.Join(c.Codebase, to)+"/"
-	all, err := changeHosts(c.Dir, c.Hosts, nil, func(hosts []string) []string {
+	all, err := changeHosts(context.Background(), c.Dir, c.Hosts, nil, func(hosts []string) []string {
 		for i, dir := range hosts {
 			if rest, below := strings.CutPrefix(dir, from); below {
 				hosts[i] = to + rest

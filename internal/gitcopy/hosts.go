@@ -1,6 +1,7 @@
 package gitcopy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,23 +9,26 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
-	"golang.org/x/sys/unix"
-
+	"wolffia/internal/filelock"
 	"wolffia/internal/statefile"
 )
+
+// lockLimit is how long a change of the list waits for others, each of which writes one small file.
+const lockLimit = 30 * time.Second
 
 // Number returns the number of the host's git directory at the absolute path at, in the file called name of dir, which is open for
 // reading; it gets the next one if it has none. give is called with the path of the file if that was written, to give it to the
 // user of the tree server; nil does nothing. A Copier sees it when it is asked for the number. It waits for other calls, in any
-// process.
-func Number(dir *os.File, name, at string, give func(path string) error) (n int, err error) {
-	n, _, err = number(dir, name, at, give)
+// process, until ctx ends, or for half a minute.
+func Number(ctx context.Context, dir *os.File, name, at string, give func(path string) error) (n int, err error) {
+	n, _, err = number(ctx, dir, name, at, give)
 	return n, err
 }
 
-func number(dir *os.File, name, at string, give func(path string) error) (n int, all []string, err error) {
-	all, err = changeHosts(dir, name, give, func(hosts []string) []string {
+func number(ctx context.Context, dir *os.File, name, at string, give func(path string) error) (n int, all []string, err error) {
+	all, err = changeHosts(ctx, dir, name, give, func(hosts []string) []string {
 		if n = slices.Index(hosts, at); n < 0 {
 			n, hosts = len(hosts), append(hosts, at)
 		}
@@ -34,20 +38,14 @@ func number(dir *os.File, name, at string, give func(path string) error) (n int,
 }
 
 // changeHosts replaces the list in the file called name of dir by what change makes of it, and returns that.
-func changeHosts(dir *os.File, name string, give func(path string) error, change func(hosts []string) []string) ([]string, error) {
-	lock, err := os.Open(dir.Name()) // flock(2) is of one open file, and dir may be open for long
+func changeHosts(ctx context.Context, dir *os.File, name string, give func(path string) error, change func(hosts []string) []string) ([]string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, lockLimit, fmt.Errorf("another process of wolffia is at work on %s", dir.Name()))
+	defer cancel()
+	release, err := filelock.Flock(ctx, dir.Name())
 	if err != nil {
 		return nil, err
 	}
-	defer lock.Close()
-	for {
-		if err = unix.Flock(int(lock.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("lock %s: %w", dir.Name(), err)
-	}
+	defer release()
 	hosts, err := readHosts(dir, name)
 	if err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ func TestNumber(t *testing.T) {
 	for range 8 {
 		for _, at := range []string{"/", "/proc", "/dev"} {
 			all.Go(func() {
-				n, err := Number(dir, "hosts.json", at, nil)
+				n, err := Number(t.Context(), dir, "hosts.json", at, nil)
 				if m, err2 := c.number(at); n != m || err != nil || err2 != nil {
 					t.Errorf("%s has the numbers %d and %d: %v, %v", at, n, m, err, err2)
 				}
@@ -33,7 +33,7 @@ func TestNumber(t *testing.T) {
 	}
 	all.Wait()
 	given := ""
-	n, err := Number(dir, "hosts.json", "/sys", func(path string) error { given = path; return nil })
+	n, err := Number(t.Context(), dir, "hosts.json", "/sys", func(path string) error { given = path; return nil })
 	if n != 3 || err != nil || given != dir.Name()+"/hosts.json" {
 		t.Errorf("the number is %d, %v; given is %q", n, err, given)
 	}

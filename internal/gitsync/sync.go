@@ -10,8 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"wolffia/internal/filelock"
 	"wolffia/internal/hostgit"
 	"wolffia/internal/statefile"
 )
@@ -72,24 +71,11 @@ func (p *Pair) lock(ctx context.Context) (h *host, release func(), err error) {
 			h.close()
 		}
 	}()
-	dir, err := os.Open(h.Common())
-	if err != nil {
-		return h, nil, err
-	}
-	wait, cancel := context.WithTimeout(ctx, p.patience(otherWait))
+	late := fmt.Errorf("another sync of %s is at work: %w", h.Name(), ErrBusy)
+	ctx, cancel := context.WithTimeoutCause(ctx, p.patience(otherWait), late)
 	defer cancel()
-	for {
-		if err = unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
-			return h, func() { _ = dir.Close() }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) || !pause(wait, lockPoll) {
-			_ = dir.Close()
-			if err = ctx.Err(); err == nil {
-				err = fmt.Errorf("another sync of %s is at work: %w", h.Name(), ErrBusy)
-			}
-			return h, nil, err
-		}
-	}
+	release, err = filelock.Flock(ctx, h.Common())
+	return h, release, err
 }
 
 // patience is how long a sync waits; tests have less of it.
