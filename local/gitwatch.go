@@ -5,14 +5,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/gitpairs"
 	"wolffia/internal/gitsync"
 	"wolffia/internal/statedir"
-	"wolffia/internal/statefile"
 )
 
 // How long after a change a synchronisation begins while a command runs: when nothing has happened for gitQuiet; one that takes long is not
@@ -79,7 +78,7 @@ func (w *gitWatch) watchHost(pairs []*gitsync.Pair) {
 	const names = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM
 	for _, p := range pairs {
 		w.watch(p.Host, names)
-		common := commonDir(p.Host)
+		common := gitpairs.Common(p.Host)
 		if common != p.Host {
 			w.watch(common, names)
 		}
@@ -95,19 +94,6 @@ func (w *gitWatch) watchHost(pairs []*gitsync.Pair) {
 			return nil
 		})
 	}
-}
-
-// commonDir returns the git directory of the repository of a linked working tree, else dir. It is the host's own.
-func commonDir(dir string) string {
-	b, err := statefile.ReadBytes(filepath.Join(dir, "commondir"), unix.PathMax)
-	to := strings.TrimRight(string(b), "\n")
-	switch {
-	case err != nil || to == "":
-		return dir
-	case filepath.IsAbs(to):
-		return filepath.Clean(to)
-	}
-	return filepath.Join(dir, to)
 }
 
 // read sends to changes when something has happened, until the watch is closed, and closes changes then.

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/beneath"
+	"wolffia/internal/statefile"
 	"wolffia/runtime"
 )
 
@@ -220,15 +221,21 @@ func (f *finder) repository(host string) string {
 	if _, below := f.below(host); below {
 		return host // a sandbox that sees a linked working tree as one sees its repository too
 	}
-	b, err := os.ReadFile(filepath.Join(host, "commondir"))
+	return Common(host)
+}
+
+// Common returns the git directory of the repository whose linked working tree has the git directory dir, an absolute path of the
+// host; else dir.
+func Common(dir string) string {
+	b, err := statefile.ReadBytes(filepath.Join(dir, "commondir"), unix.PathMax)
 	to := strings.TrimRight(string(b), "\r\n")
 	switch {
 	case err != nil || to == "":
-		return host
+		return dir
 	case filepath.IsAbs(to):
 		return filepath.Clean(to)
 	}
-	return filepath.Join(host, to)
+	return filepath.Join(dir, to)
 }
 
 // isRepository reports whether a directory of the store looks like a git directory.

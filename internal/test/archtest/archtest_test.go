@@ -65,7 +65,7 @@ var allow = map[string][]string{
 	"internal/gitscan":                {"internal/beneath", "internal/gitconfig", "internal/gitguard"},
 	"internal/hostgit":                {"internal/beneath", "internal/excerpt", "internal/rmtree", "runtime"},
 	"internal/gitcopy":                {"internal/beneath", "internal/filelock", "internal/gitconfig", "internal/rmtree", "internal/statefile"},
-	"internal/gitpairs":               {"internal/beneath", "runtime"},
+	"internal/gitpairs":               {"internal/beneath", "internal/statefile", "runtime"},
 	"internal/gitsync":                {"internal/beneath", "internal/filelock", "internal/gitconfig", "internal/hostgit", "internal/statefile", "internal/step", "runtime"},
 	"internal/hostsocket":             {"runtime"},
 	"internal/jobs":                   {"runtime"},
