@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -337,33 +336,23 @@ func (h *host) reflog() string { return "wolffia: " + h.pair.Name }
 
 // setHead moves HEAD. The caller has index.lock, and has checked what HEAD is.
 func (h *host) setHead(ctx context.Context, to, old string) error {
-	var err error
-	switch {
-	case !strings.HasPrefix(to, "refs/"):
+	if !strings.HasPrefix(to, "refs/") {
 		args := []string{"update-ref", "--no-deref", "-m", h.reflog(), "HEAD", to}
 		if !strings.HasPrefix(old, "refs/") {
 			args = append(args, old)
 		}
-		_, err = h.git(ctx, nil, args...)
-	case strings.HasPrefix(old, "refs/") && h.swapsSymbolic(ctx):
-		_, _, err = h.Run(ctx, hostgit.Command{
+		_, err := h.git(ctx, nil, args...)
+		return err
+	}
+	if strings.HasPrefix(old, "refs/") {
+		_, _, err := h.Run(ctx, hostgit.Command{
 			Args: []string{"update-ref", "--stdin", "-z", "--no-deref", "-m", h.reflog()},
 			In:   strings.NewReader("symref-update HEAD\x00" + to + "\x00ref\x00" + old + "\x00"),
 		})
-	default:
-		_, err = h.git(ctx, nil, "symbolic-ref", "-m", h.reflog(), "HEAD", to)
+		if err == nil || !strings.Contains(err.Error(), "unknown command: symref-update") { // before git 2.46
+			return err
+		}
 	}
+	_, err := h.git(ctx, nil, "symbolic-ref", "-m", h.reflog(), "HEAD", to)
 	return err
-}
-
-// swapsSymbolic reports whether git moves a symbolic reference by compare-and-swap, as it does since 2.46.
-func (h *host) swapsSymbolic(ctx context.Context) bool {
-	out, err := h.git(ctx, nil, "version")
-	var major, minor int
-	if f := strings.Fields(string(out)); err == nil && len(f) > 2 {
-		v := append(strings.Split(f[2], "."), "0", "0")
-		major, _ = strconv.Atoi(v[0])
-		minor, _ = strconv.Atoi(v[1])
-	}
-	return major > 2 || major == 2 && minor >= 46
 }
