@@ -128,10 +128,12 @@ func (s *run) locked(ctx context.Context, j *journal, locks bool) error {
 // roomFirst returns those of removed that are in the place of a directory of one that is made, or the other way: they
 // go first.
 func roomFirst(moves, removed []move) (first, last []move) {
+	made := newSpace(nil, false)
+	for _, m := range moves {
+		made.add(m.Ref)
+	}
 	for _, r := range removed {
-		if slices.ContainsFunc(moves, func(m move) bool {
-			return strings.HasPrefix(m.Ref, r.Ref+"/") || strings.HasPrefix(r.Ref, m.Ref+"/")
-		}) {
+		if made.placed(r.Ref) != "" {
 			first = append(first, r)
 		} else {
 			last = append(last, r)
