@@ -203,14 +203,15 @@ func (h *host) staged(ctx context.Context, commit, index string) (string, error)
 	if commit == "" {
 		commit = h.emptyTree()
 	}
-	out, err := h.git(ctx, []string{h.indexFile(index)}, append(slices.Clone(stagedArgs), commit, "--")...)
+	out, err := h.git(ctx, []string{h.indexFile(index)}, append(strings.Fields(stagedArgs), commit, "--")...)
 	if err != nil {
 		return "", err
 	}
 	return stagedSet(out)
 }
 
-var stagedArgs = []string{"diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--ignore-submodules=none"}
+// stagedArgs are the arguments with which git on both sides compares a commit with the index.
+const stagedArgs = "diff-index --cached --raw -z --no-renames --no-abbrev --ignore-submodules=none"
 
 // stagedSet identifies a set of what git diff-index -z --raw prints.
 func stagedSet(out []byte) (string, error) {

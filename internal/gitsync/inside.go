@@ -43,8 +43,8 @@ g for-each-ref '` + refFormat + `' || exit 21
 echo .
 [ "$2" = 0 ] || g log -g '--format=%H %gs' refs/stash --
 echo .
-[ "$3" = 0 ] || g diff-index --cached --raw -z --no-renames --no-abbrev --ignore-submodules=none HEAD -- 2>/dev/null ||
-g diff-index --cached --raw -z --no-renames --no-abbrev --ignore-submodules=none "$1" -- || exit 22
+staged() { g ` + stagedArgs + ` "$1" --; }
+[ "$3" = 0 ] || staged HEAD 2>/dev/null || staged "$1" || exit 22
 `
 
 // An inside is what the sandbox has.

@@ -172,9 +172,7 @@ func (s *run) insideAfter(c change) table {
 // apply does a change; done is false if what is staged inside is in the way, and nothing was done.
 func (s *run) apply(ctx context.Context, c change) (done bool, err error) {
 	var text strings.Builder
-	for _, m := range c.moves {
-		text.WriteString(command(m))
-	}
+	text.WriteString(commands(c.moves))
 	for r, at := range c.shown {
 		if s.all[r] != at {
 			text.WriteString("update " + r + " " + at + "\n")
@@ -186,29 +184,30 @@ func (s *run) apply(ctx context.Context, c change) (done bool, err error) {
 			text.WriteString("delete " + r + " " + at + "\n")
 		}
 	}
-	var late strings.Builder
-	for _, m := range c.late {
-		late.WriteString(command(m))
-	}
-	if text.Len() == 0 && c.head == "" && c.index == "keep" && late.Len() == 0 {
+	if text.Len() == 0 && c.head == "" && c.index == "keep" && len(c.late) == 0 {
 		return true, nil
 	}
 	if text.Len() > maxArgument {
 		return s.applyMany(ctx, c, text.String())
 	}
-	return s.runRefresh(ctx, c, text.String(), late.String())
+	return s.runRefresh(ctx, c, text.String())
 }
 
-// command is a line for git update-ref --stdin.
-func command(m move) string {
-	if m.New == "" {
-		return "delete " + m.Ref + " " + m.Old + "\n"
+// commands are lines for git update-ref --stdin.
+func commands(moves []move) string {
+	var b strings.Builder
+	for _, m := range moves {
+		old := m.Old
+		if old == "" {
+			old = strings.Repeat("0", len(m.New))
+		}
+		if m.New == "" {
+			b.WriteString("delete " + m.Ref + " " + old + "\n")
+		} else {
+			b.WriteString("update " + m.Ref + " " + m.New + " " + old + "\n")
+		}
 	}
-	old := m.Old
-	if old == "" {
-		old = strings.Repeat("0", len(m.New))
-	}
-	return "update " + m.Ref + " " + m.New + " " + old + "\n"
+	return b.String()
 }
 
 // applyMany is apply for more references than an argument can name: those that HEAD is not on go first.
@@ -228,19 +227,15 @@ func (s *run) applyMany(ctx context.Context, c change, text string) (bool, error
 	if status != 0 {
 		return false, s.failed(status)
 	}
-	var late strings.Builder
-	for _, m := range c.late {
-		late.WriteString(command(m))
-	}
 	s.moved = true
-	return s.runRefresh(ctx, c, own.String(), late.String())
+	return s.runRefresh(ctx, c, own.String())
 }
 
 func (s *run) failed(status int) error {
 	return fmt.Errorf("git inside fails to follow the host in %s (status %d); the next sync tries again", s.Dir, status)
 }
 
-func (s *run) runRefresh(ctx context.Context, c change, text, late string) (bool, error) {
+func (s *run) runRefresh(ctx context.Context, c change, text string) (bool, error) {
 	var in io.Reader
 	if c.index == "put" {
 		index, err := s.wholeIndex(ctx)
@@ -256,7 +251,7 @@ func (s *run) runRefresh(ctx context.Context, c change, text, late string) (bool
 		}
 		return commit
 	}
-	_, status, err := s.shell(ctx, in, refreshScript, c.index, treeish(c.was), treeish(c.will), text, c.head, late, s.in.index)
+	_, status, err := s.shell(ctx, in, refreshScript, c.index, treeish(c.was), treeish(c.will), text, c.head, commands(c.late), s.in.index)
 	switch {
 	case err != nil:
 		return false, err
