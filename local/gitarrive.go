@@ -193,9 +193,7 @@ func (b *gitBox) makeGit(ctx context.Context, p *gitsync.Pair, m *madeGit, root,
 			return err
 		}
 		for _, line := range report.Said {
-			if !stays(line) {
-				b.say(b.named(p, line))
-			}
+			b.say(b.named(p, line))
 		}
 		if err := b.connect(ctx, p, m); err != nil {
 			return err

@@ -406,11 +406,10 @@ func (b *gitBox) syncPairs(ctx context.Context) (settled bool) {
 		delete(b.stands, p)
 		delete(b.pending, p)
 		for _, line := range report.Said {
-			if said := b.named(p, line); stays(line) {
-				b.stands[p] = append(b.stands[p], said)
-			} else {
-				b.say(said)
-			}
+			b.say(b.named(p, line))
+		}
+		for _, line := range report.Stays {
+			b.stands[p] = append(b.stands[p], b.named(p, line))
 		}
 		if report.Pending != "" {
 			b.pending[p] = report.Pending
@@ -441,11 +440,6 @@ func (b *gitBox) failure(p *gitsync.Pair, err error) string {
 		return err.Error()
 	}
 	return fmt.Sprintf("git in %s was not taken over: %v", p.Dir, err)
-}
-
-// stays reports whether a line says what stays on its side, so that it comes again with each synchronisation, and not what was done.
-func stays(line string) bool {
-	return strings.HasPrefix(line, "HEAD stays") || strings.Contains(line, " stays inside") || strings.Contains(line, "nothing was taken over")
 }
 
 // say keeps a line about what was done. b.mu is held.

@@ -3,6 +3,7 @@ package gitsync
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -73,7 +74,7 @@ git update-ref refs/remotes/origin/trunk trunk; printf '#!/bin/sh\ntouch ran\n' 
 		t.Fatal(r.err)
 	}
 	for range 2 {
-		if r, err := b.pair.Sync(t.Context()); err != nil || len(r.Said) > 0 {
+		if r, err := b.pair.Sync(t.Context()); err != nil || len(r.Said)+len(r.Stays) > 0 {
 			t.Fatal(r, err)
 		}
 	}
@@ -102,8 +103,8 @@ func TestArriveEmpty(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t, 0)
 			b, host := w.made(script)
-			if r := w.arrive(b, host); len(r.Said) > 0 {
-				t.Errorf("it says %q", r.Said)
+			if r := w.arrive(b, host); len(r.Said)+len(r.Stays) > 0 {
+				t.Errorf("it says %q, %q", r.Said, r.Stays)
 			}
 			sub := filepath.Join(w.repo, "sub")
 			in, out := shell(sub, b.env, lookScript), shell(sub, nil, lookScript)
@@ -160,7 +161,7 @@ func (w *world) both(main, linked *box) (said string) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		said += strings.Join(r.Said, "\n")
+		said += strings.Join(slices.Concat(r.Said, r.Stays), "\n")
 	}
 	return said
 }

@@ -186,7 +186,7 @@ k=0; while [ $k -lt 510 ]; do t=$(printf '040000 tree %s\td\n' $t | git mktree);
 		w.host("git update-ref refs/heads/asks main")
 		b.pair.Inside = lying{plain{w.repo, b.env}, sh}
 		r, err := b.pair.Sync(w.t.Context())
-		if err != nil || r.Pending != "" || len(r.Said) != 1 || !strings.Contains(r.Said[0], "there is no git inside") {
+		if err != nil || r.Pending != "" || len(r.Stays) != 1 || !strings.Contains(r.Stays[0], "there is no git inside") {
 			w.t.Errorf("%+v, %v", r, err)
 		}
 	}},

@@ -79,9 +79,10 @@ func (p *Pair) mostNames() int {
 type Report struct {
 	// Moved is whether something crossed, in either direction.
 	Moved bool
-	// Said has lines for the user, without the prefix "wolffia: ". A line that says what stays
-	// where it is (in contrast to what was done) comes again with each sync while that holds.
+	// Said has lines about what was done, for the user, without the prefix "wolffia: ".
 	Said []string
+	// Stays has lines about what stays on its side. They come again with each sync while that holds.
+	Stays []string
 	// Pending is the reason why something stays inside that would be lost with the sandbox: an
 	// operation in progress, refused objects, a failure. "" is nothing. A branch that went
 	// aside is not pending: the host has its commits.

@@ -85,7 +85,7 @@ func TestSequences(t *testing.T) {
 			if in != want[:len(want)-1] {
 				t.Errorf("inside is\n%s\nwant\n%s\nit said %q", in, want, said)
 			}
-			if again.Moved || again.Pending != "" || len(again.Said) > 0 {
+			if again.Moved || again.Pending != "" || len(again.Said)+len(again.Stays) > 0 {
 				t.Errorf("a second sync says %+v", again)
 			}
 		})

@@ -87,11 +87,11 @@ func stampOf(own, common tree) (stamp, error) {
 	return s, err
 }
 
-// Stamps are what both sides were at when the last sync found nothing, and what it said.
+// Stamps are what both sides were at when the last sync found nothing, and what stays.
 type stamps struct {
 	Host    string   `json:"host"`
 	Private string   `json:"private"`
-	Said    []string `json:"said,omitempty"`
+	Stays   []string `json:"stays,omitempty"`
 	Pending string   `json:"pending,omitempty"`
 }
 
@@ -217,7 +217,7 @@ func (p *Pair) same(host, in stamp) (Report, bool) {
 	if !have || err != nil || host.lock != "" || in.lock != "" || was.Host != host.sum || was.Private != in.sum {
 		return Report{}, false
 	}
-	return Report{Said: was.Said, Pending: was.Pending}, true
+	return Report{Stays: was.Stays, Pending: was.Pending}, true
 }
 
 // mark records that nothing is to be done while both sides have these stamps, which were taken before.
@@ -225,5 +225,5 @@ func (p *Pair) mark(host, in stamp, taken time.Time, r Report) error {
 	if max(host.newest, in.newest) > taken.Add(-tick).UnixNano() {
 		return p.drop(stampFile) // a later change may have the same times
 	}
-	return statefile.Write(p.path(stampFile), &stamps{host.sum, in.sum, r.Said, r.Pending})
+	return statefile.Write(p.path(stampFile), &stamps{host.sum, in.sum, r.Stays, r.Pending})
 }

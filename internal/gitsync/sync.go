@@ -174,16 +174,15 @@ func (s *run) once(ctx context.Context) (Report, error) {
 }
 
 func (s *run) report() Report {
-	r := Report{Moved: s.moved, Said: slices.Concat(s.said, s.stays), Pending: oneLine(s.pending)}
-	for n, line := range r.Said {
-		r.Said[n] = oneLine(line)
-	}
-	return r
+	return Report{Moved: s.moved, Said: oneLine(s.said...), Stays: oneLine(s.stays...), Pending: oneLine(s.pending)[0]}
 }
 
-// oneLine returns text that may have names of the sandbox as it can be printed.
-func oneLine(text string) string {
-	return strings.ReplaceAll(hostgit.Printable(text), "\n", " ")
+// oneLine returns texts that may have names of the sandbox as they can be printed.
+func oneLine(texts ...string) (lines []string) {
+	for _, text := range texts {
+		lines = append(lines, strings.ReplaceAll(hostgit.Printable(text), "\n", " "))
+	}
+	return lines
 }
 
 // quiet waits until git has no lock on either side, and returns the stamps of both.

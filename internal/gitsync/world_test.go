@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -229,7 +230,7 @@ func (w *world) syncAt(n int) Report {
 	return w.last
 }
 
-func (w *world) said() string { return strings.Join(w.last.Said, "\n") }
+func (w *world) said() string { return strings.Join(slices.Concat(w.last.Said, w.last.Stays), "\n") }
 
 func (w *world) says(part string) {
 	w.t.Helper()
