@@ -104,14 +104,17 @@ func (b *gitBox) stick(what string, err error) {
 	b.stuck = append(b.stuck, hostgit.Printable(fmt.Sprintf("%s: %v", what, err)))
 }
 
-// baseStamp tells whether pairs were added.
-func (b *gitBox) baseStamp() statefile.Stamp {
-	return statefile.StampOf(filepath.Join(statedir.Git(b.box.Run()), statedir.GitBase))
+// bases returns the path of the directory that has one for each pair, or of what that has at a path.
+func (b *gitBox) bases(path ...string) string {
+	return filepath.Join(statedir.Git(b.box.Run()), statedir.GitBase, filepath.Join(path...))
 }
+
+// baseStamp tells whether pairs were added.
+func (b *gitBox) baseStamp() statefile.Stamp { return statefile.StampOf(b.bases()) }
 
 // openArrivals opens the codebase, and keeps other processes from making git directories for this sandbox until release is called.
 func (b *gitBox) openArrivals(ctx context.Context) (release func(), root *os.File, err error) {
-	dir := filepath.Join(statedir.Git(b.box.Run()), statedir.GitBase)
+	dir := b.bases()
 	ctx, cancel := context.WithTimeoutCause(ctx, arrivalWait, fmt.Errorf("another process of wolffia is at work on %s", dir))
 	defer cancel()
 	unlock, err := filelock.Flock(ctx, dir)
@@ -370,5 +373,5 @@ func (b *gitBox) connect(ctx context.Context, p *gitsync.Pair, m *madeGit) error
 // hasMade reports whether wolffia has made the host's half of a git directory.
 func (b *gitBox) hasMade(private string) bool {
 	var m madeGit
-	return statefile.Read(filepath.Join(statedir.Git(b.box.Run()), statedir.GitBase, statedir.GitBaseName(private), madeFile), &m) == nil
+	return statefile.Read(b.bases(statedir.GitBaseName(private), madeFile), &m) == nil
 }

@@ -21,8 +21,7 @@ import (
 
 // departed returns what wolffia has made on the host for the sandbox and the sandbox has no more. b.mu is held.
 func (b *gitBox) departed() (all []madeGit) {
-	git := statedir.Git(b.box.Run())
-	dirs, err := os.ReadDir(filepath.Join(git, statedir.GitBase))
+	dirs, err := os.ReadDir(b.bases())
 	if err != nil {
 		return nil
 	}
@@ -33,7 +32,7 @@ func (b *gitBox) departed() (all []madeGit) {
 	defer store.Close()
 	for _, d := range dirs {
 		var m madeGit
-		if statefile.Read(filepath.Join(git, statedir.GitBase, d.Name(), madeFile), &m) != nil {
+		if statefile.Read(b.bases(d.Name(), madeFile), &m) != nil {
 			continue
 		}
 		at := m.Private
@@ -94,8 +93,7 @@ func (b *gitBox) depart(ctx context.Context, root *os.File) {
 
 // forgetMade removes the record of a git directory that is gone on one side.
 func (b *gitBox) forgetMade(m madeGit) {
-	base := filepath.Join(statedir.Git(b.box.Run()), statedir.GitBase)
-	if err := rmtree.RemovePath(base, statedir.GitBaseName(m.Private)); err != nil {
+	if err := rmtree.RemovePath(b.bases(), statedir.GitBaseName(m.Private)); err != nil {
 		b.stick(m.Place, err)
 	}
 }

@@ -38,8 +38,8 @@ func (b *gitBox) follow(f *gitpairs.Pair) {
 	if f.Made || !ok {
 		return
 	}
-	base := filepath.Join(statedir.Git(b.box.Run()), statedir.GitBase)
-	state := filepath.Join(base, statedir.GitBaseName(f.Private))
+	base := b.bases()
+	state := b.bases(statedir.GitBaseName(f.Private))
 	var was gitPlace
 	if _, err := os.Lstat(state); err == nil {
 		if statefile.Read(filepath.Join(state, placeFile), &was) != nil || was != at {

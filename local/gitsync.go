@@ -265,7 +265,7 @@ func (b *gitBox) same() bool {
 
 // find finds the pairs, if there are new ones, and reports whether there are any. b.mu is held.
 func (b *gitBox) find() bool {
-	made := statefile.StampOf(filepath.Join(statedir.Git(b.box.Run()), statedir.GitBase)) // before the look
+	made := b.baseStamp() // before the look
 	if made == b.made && made != (statefile.Stamp{}) {
 		return len(b.pairs) > 0 || b.problem != ""
 	}
@@ -321,10 +321,9 @@ func (b *gitBox) pair(f *gitpairs.Pair) *gitsync.Pair {
 
 // newPair returns what synchronises a pair.
 func (b *gitBox) newPair(f *gitpairs.Pair) *gitsync.Pair {
-	git := statedir.Git(b.box.Run())
 	p := &gitsync.Pair{
 		Host: f.Host, Worktree: filepath.Join(b.config.CodebasePath, f.Place), Private: filepath.Join(b.store, f.Private), Store: b.store,
-		State: filepath.Join(git, statedir.GitBase, statedir.GitBaseName(f.Private)), Dir: filepath.Join(b.config.MountPointOrDefault(), f.Place), Name: b.name(),
+		State: b.bases(statedir.GitBaseName(f.Private)), Dir: filepath.Join(b.config.MountPointOrDefault(), f.Place), Name: b.name(),
 	}
 	if f.Common != "" {
 		p.Common = filepath.Join(b.store, f.Common)
@@ -382,7 +381,7 @@ func (b *gitBox) sync(ctx context.Context) (settled bool) {
 		changed := b.box.TakeGitChanged()
 		step.Reached("git: mark taken")
 		if changed {
-			b.look(statefile.StampOf(filepath.Join(statedir.Git(b.box.Run()), statedir.GitBase)))
+			b.look(b.baseStamp())
 		} else {
 			b.find()
 		}

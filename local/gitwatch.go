@@ -41,9 +41,8 @@ func watchGit(b *gitBox) *gitWatch {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	w := &gitWatch{os.NewFile(uintptr(fd), "inotify"), stop}
-	git := statedir.Git(b.box.Run())
-	w.watch(git, unix.IN_CREATE)
-	w.watch(filepath.Join(git, statedir.GitBase), unix.IN_CREATE|unix.IN_MOVED_TO)
+	w.watch(statedir.Git(b.box.Run()), unix.IN_CREATE)
+	w.watch(b.bases(), unix.IN_CREATE|unix.IN_MOVED_TO)
 	changes := make(chan struct{}, 1)
 	go w.read(changes)
 	go w.run(ctx, b, changes)
