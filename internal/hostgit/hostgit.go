@@ -1,7 +1,7 @@
-// Package hostgit runs the host's git on a repository that a sandbox can write to. Nothing that
-// a sandbox has written may be executed by it: hooks, file system monitors, pagers, editors and
-// filters are off, but for the filter of git-lfs. What is left of the repository's configuration
-// is what internal/gitguard keeps a sandbox from changing.
+// Package hostgit runs the host's git on a repository to which commits of a sandbox come. Nothing
+// that a sandbox has written may be executed by it: hooks, file system monitors, pagers, editors
+// and filters are off, but for the filter of git-lfs. The configuration is the user's own:
+// sandboxes have copies of it, unless a rule shows it in place.
 package hostgit
 
 import (
