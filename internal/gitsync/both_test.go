@@ -485,6 +485,10 @@ git update-ref refs/heads/main $(git commit-tree -p main -m k $(git write-tree))
 		w.host("git stash pop -q")
 		w.sync()
 		w.equal(w.in("git stash list"), "")
+		var rec record
+		if have, err := w.boxes[0].pair.load(stateFile, &rec); err != nil || !have || len(rec.Ours) > 0 {
+			w.t.Errorf("stashes that are gone are in the record: %q (%v)", rec.Ours, err)
+		}
 	}},
 	{"configuration follows unless the sandbox has its own", 1, func(w *world) {
 		w.host("git config x.y 1; echo pat >>.git/info/exclude; printf '#!/bin/sh\n' >.git/hooks/pre-push; chmod +x .git/hooks/pre-push")

@@ -473,6 +473,7 @@ func (s *run) commit(ctx context.Context) error {
 		}
 	}
 	s.rec.Exported = exported
+	s.rec.Ours = slices.DeleteFunc(s.rec.Ours, func(at string) bool { return !inList(s.in.stashes, at) && !inList(s.outStash, at) })
 	for _, e := range s.newest {
 		s.rec.Ours = append(s.rec.Ours, e.At)
 	}
