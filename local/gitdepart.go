@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -179,16 +178,10 @@ func removeEmpty(dir *os.File, path string) error {
 
 // removePointer removes the file .git of a working tree, if it leads to a git directory.
 func removePointer(place *os.File, to string) error {
-	fd, err := beneath.Open(int(place.Fd()), ".git", unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	text, err := beneath.ReadFile(int(place.Fd()), ".git", unix.PathMax+20)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	f := os.NewFile(uintptr(fd), ".git")
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, unix.PathMax+20))
 	if err != nil {
 		return err
 	}

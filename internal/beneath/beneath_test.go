@@ -106,6 +106,34 @@ func TestOpenPlain(t *testing.T) {
 	}
 }
 
+// What is no regular file, or too long, is not read, and nobody waits for it.
+func TestReadFile(t *testing.T) {
+	root := t.TempDir()
+	err := errors.Join(os.WriteFile(root+"/four", []byte("four"), 0o644), os.Symlink("four", root+"/link"), unix.Mkfifo(root+"/fifo", 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	for _, test := range []struct {
+		name string
+		most int64
+		text string
+		want error
+	}{
+		{"four", 4, "four", nil}, {"four", 3, "", unix.EFBIG}, {"link", 4, "", unix.ELOOP}, {"fifo", 4, "", unix.EINVAL},
+		{".", 4, "", unix.EINVAL}, {"absent", 4, "", unix.ENOENT}, {"../four", 4, "", unix.EXDEV},
+	} {
+		text, err := ReadFile(int(dir.Fd()), test.name, test.most)
+		if string(text) != test.text || !errors.Is(err, test.want) {
+			t.Errorf("%s, %d bytes: %q, %v; want %q, %v", test.name, test.most, text, err, test.text, test.want)
+		}
+	}
+}
+
 // What another process moves away meanwhile is absent, and not another mount.
 func TestOpenWhileItMoves(t *testing.T) {
 	var dirs [2]int

@@ -183,7 +183,7 @@ func (c *Copier) copyTo(tmp, at string, dir int, st *unix.Stat_t) error {
 		}
 		return c.repository(tmp, at, os.NewFile(uintptr(git), filepath.Join(here, gitName)), false)
 	case unix.S_IFREG:
-		text, err := readAt(dir, gitName, maxPointer)
+		text, err := beneath.ReadFile(dir, gitName, maxPointer)
 		if err != nil {
 			return err
 		}

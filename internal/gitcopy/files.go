@@ -2,8 +2,6 @@ package gitcopy
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strconv"
@@ -22,24 +20,6 @@ func lstat(dir int, name string) (*unix.Stat_t, error) {
 		return nil, err
 	}
 	return st, nil
-}
-
-// readAt returns the content of a file of at most that many bytes.
-func readAt(dir int, name string, most int64) ([]byte, error) {
-	fd, err := beneath.Open(dir, name, unix.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	f := os.NewFile(uintptr(fd), name)
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(err, fmt.Errorf("%s is not a regular file", name))
-	}
-	text, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(text)) > most {
-		err = fmt.Errorf("%s has more than %d bytes", name, most)
-	}
-	return text, err
 }
 
 // eachEntry calls f for each entry of the directory dir, which may be open for reading more than once.

@@ -42,7 +42,7 @@ func (p *copying) refs(to int, git, common *os.File) error {
 	if err != nil {
 		return err
 	}
-	packed, err := readAt(int(common.Fd()), "packed-refs", maxPacked)
+	packed, err := beneath.ReadFile(int(common.Fd()), "packed-refs", maxPacked)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -135,7 +135,7 @@ func (p *copying) finish(tmp, at string) error {
 
 // commonOf returns the common directory of git, which is git itself unless it is that of a linked working tree.
 func commonOf(git *os.File) (*os.File, error) {
-	text, err := readAt(int(git.Fd()), "commondir", maxPointer)
+	text, err := beneath.ReadFile(int(git.Fd()), "commondir", maxPointer)
 	if errors.Is(err, fs.ErrNotExist) {
 		return git, nil
 	}
@@ -330,7 +330,7 @@ func (p *copying) worktrees(to int, at string, common *os.File) error {
 		defer unix.Close(tree)
 		p.made = append(p.made, filepath.Join(at, name))
 		for _, way := range []string{"gitdir", "commondir"} {
-			text, err := readAt(fd, way, maxPointer)
+			text, err := beneath.ReadFile(fd, way, maxPointer)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
@@ -458,12 +458,12 @@ func (p *copying) modules(to int, top string, common *os.File, at string, depth 
 
 // config copies a configuration without credentials, and the files beside it that it includes.
 func (p *copying) config(to int, from *os.File, name string, leave func(*gitconfig.Setting) bool, depth int) error {
-	text, err := readAt(int(from.Fd()), name, maxPointer)
+	text, err := beneath.ReadFile(int(from.Fd()), name, maxPointer)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return err
 	}
 	plain, includes := plainConfig(string(text), p.Credentials, leave)
 	if err := p.put(to, name, []byte(plain)); err != nil {

@@ -115,7 +115,7 @@ func (f *finder) walk(dir string, depth int) error {
 		case e.IsDir():
 			f.dirs = append(f.dirs, dir)
 		case e.Type().IsRegular():
-			if at, ok := f.inside(dir, leadsTo(read(f.store, path.Join(dir, name)))); ok {
+			if at, ok := f.inside(dir, leadsTo(f.store, path.Join(dir, name))); ok {
 				f.places[at] = dir
 			}
 		}
@@ -314,7 +314,7 @@ func (f *finder) hostOf(dir string) (host string, made, known bool) {
 		host = filepath.Join(f.codebase, at)
 		return host, !f.isHost(host), true // it may not be a repository yet
 	case unix.S_IFREG:
-		to := leadsTo(read(f.host, at))
+		to := leadsTo(f.host, at)
 		if to == "" {
 			return "", false, false
 		}
@@ -356,31 +356,14 @@ func (f *finder) inside(dir, to string) (at string, ok bool) {
 }
 
 // leadsTo returns where a file called .git leads; empty: nowhere.
-func leadsTo(text string) string {
-	to, ok := strings.CutPrefix(text, "gitdir: ")
+func leadsTo(dir int, at string) string {
+	text, err := beneath.ReadFile(dir, at, maxFile)
+	to, ok := strings.CutPrefix(string(text), "gitdir: ")
 	to = strings.TrimRight(to, "\r\n")
-	if !ok || strings.ContainsRune(to, 0) {
+	if err != nil || !ok || strings.ContainsRune(to, 0) {
 		return ""
 	}
 	return to
-}
-
-// read returns the content of a small regular file, empty if it is none.
-func read(dir int, name string) string {
-	fd, err := beneath.Open(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return ""
-	}
-	f := os.NewFile(uintptr(fd), name)
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > maxFile {
-		return ""
-	}
-	b, err := io.ReadAll(io.LimitReader(f, maxFile))
-	if err != nil {
-		return ""
-	}
-	return string(b)
 }
 
 // String returns a pair for a message or a test.

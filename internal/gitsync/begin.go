@@ -102,38 +102,11 @@ func openTree(path string) (tree, error) {
 	return tree{f}, err
 }
 
-func (t tree) fail(name string, err error) error {
-	return &os.PathError{Op: "open", Path: filepath.Join(t.Name(), name), Err: err}
-}
-
-// open opens a regular file for reading.
-func (t tree) open(name string) (*os.File, os.FileInfo, error) {
-	fd, err := beneath.Open(int(t.Fd()), name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	if err != nil {
-		return nil, nil, t.fail(name, err)
-	}
-	f := os.NewFile(uintptr(fd), name)
-	st, err := f.Stat()
-	if err == nil && !st.Mode().IsRegular() {
-		err = t.fail(name, unix.EINVAL)
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, nil, err
-	}
-	return f, st, nil
-}
-
 // read returns the content of a regular file of at most that many bytes.
 func (t tree) read(name string, most int64) ([]byte, error) {
-	f, _, err := t.open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(b)) > most {
-		err = t.fail(name, unix.EFBIG)
+	b, err := beneath.ReadFile(int(t.Fd()), name, most)
+	if failed, is := errors.AsType[*os.PathError](err); is {
+		failed.Path = filepath.Join(t.Name(), name)
 	}
 	return b, err
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"wolffia/internal/beneath"
 	"wolffia/internal/hostgit"
 )
 
@@ -44,7 +45,7 @@ func (s *run) lfs() error {
 
 // copyLFS copies one object of at most that many bytes, and returns how many it has.
 func (s *run) copyLFS(from, to, name string, most int64) (n int64, err error) {
-	src, _, err := s.private.open(from)
+	src, err := beneath.OpenFile(int(s.private.Fd()), from)
 	if err != nil {
 		return 0, nil // a link, or it has gone meanwhile
 	}
