@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/test/testenv"
 )
 
 // A world is a codebase, and what a sandbox has of its own.
@@ -23,9 +25,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("no git")
-	}
+	testenv.Tools(t, "git")
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

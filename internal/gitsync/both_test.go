@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"wolffia/internal/test/testenv"
 )
 
 // commitTo is a script that puts a commit on a branch that is not checked out.
@@ -590,9 +592,7 @@ git config alias.st '!touch pwned'; git -c core.fsmonitor= commit -q --allow-emp
 		w.equal(w.host("git -C ../bare.git rev-parse main; git -C ../bare.git symbolic-ref HEAD"), w.revIn("main")+"\nrefs/heads/topic")
 	}},
 	{"46 LFS", 1, func(w *world) {
-		if r := shell("/", nil, "git lfs version"); r.err != nil {
-			w.t.Skip("no git-lfs: install it, such as with apt-get install git-lfs")
-		}
+		testenv.Tools(w.t, "git-lfs")
 		w.host("git lfs install --local; git lfs track '*.bin'; git add -A; git commit -qm lfs")
 		w.sync()
 		w.must("head -c 100000 /dev/urandom >x.bin; git add -A; git commit -qm big")

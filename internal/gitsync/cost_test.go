@@ -7,13 +7,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"wolffia/internal/test/testenv"
 )
 
 // What a sync costs on the host: processes of git, not those that git starts itself.
 func TestProcesses(t *testing.T) {
+	testenv.Tools(t, "git")
 	git, err := exec.LookPath("git")
 	if err != nil {
-		t.Skip("no git: install it, such as with apt-get install git")
+		t.Fatal(err)
 	}
 	w := makeWorld(t, 1)
 	log, bin := filepath.Join(w.root, "log"), filepath.Join(w.root, "bin")

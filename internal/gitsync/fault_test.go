@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/test/testenv"
 )
 
 // victim is the variable that makes a test program one sync that is killed: its failpoint, and what makes the pair.
@@ -209,16 +211,14 @@ func TestAtTheSameTime(t *testing.T) {
 
 // A full disk: nothing moves, and it is taken when there is room.
 func TestFullDisk(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("not root: a file system of a given size cannot be mounted")
-	}
+	testenv.Root(t)
 	w := makeWorld(t, 0)
 	small := filepath.Join(w.root, "small")
 	if err := os.Mkdir(small, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Mount("none", small, "tmpfs", 0, "size=6m"); err != nil {
-		t.Skip("mount: ", err)
+		testenv.Lacks(t, "a tmpfs", err.Error())
 	}
 	t.Cleanup(func() { _ = unix.Unmount(small, unix.MNT_DETACH) })
 	if out, err := exec.Command("cp", "-a", w.repo, filepath.Join(small, "repo")).CombinedOutput(); err != nil {

@@ -5,13 +5,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"wolffia/internal/test/testenv"
 )
 
 // Root leaves a user's repository the user's.
 func TestRootForUser(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("not root")
-	}
+	testenv.Root(t)
 	w := newWorld(t, 1)
 	for dir := w.root; strings.HasPrefix(dir, os.TempDir()+"/"); dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil {

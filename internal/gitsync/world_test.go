@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"wolffia/internal/rmtree"
+	"wolffia/internal/test/testenv"
 )
 
 // TestMain gives git on both sides the same surroundings on each machine.
@@ -101,9 +102,7 @@ func newWorld(t *testing.T, boxes int) *world {
 
 func makeWorld(t testing.TB, boxes int) *world {
 	t.Helper()
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("no git: install it, such as with apt-get install git")
-	}
+	testenv.Tools(t, "git")
 	from, err := template()
 	if err != nil {
 		t.Fatal(err)

@@ -11,15 +11,14 @@ import (
 	"strings"
 	"testing"
 
+	"wolffia/internal/test/testenv"
 	"wolffia/runtime"
 )
 
 // repository makes a repository with a commit, and returns its git directory and a function that runs git in it.
 func repository(t *testing.T) (dir string, git func(in string, args ...string) string) {
 	t.Helper()
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("no git: install it, such as with apt-get install git")
-	}
+	testenv.Tools(t, "git")
 	top := t.TempDir()
 	git = func(in string, args ...string) string {
 		t.Helper()
