@@ -113,8 +113,8 @@ func OpenDir(ctx context.Context, path, empty string) (_ *Dir, err error) {
 	d.common = fdPath(d.shared)
 	// git receive-pack asks for the owner, also of a directory that is named (CVE-2024-32004).
 	st, err := os.Stat(d.common)
-	if err != nil || !st.IsDir() {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "%s is not a git directory", d.name)
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "git directory %s: %w", d.name, err)
 	}
 	own, is := st.Sys().(*syscall.Stat_t)
 	switch {

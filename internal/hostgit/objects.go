@@ -75,7 +75,10 @@ func (o *Objects) Get(name string, most int64) (Object, error) {
 		return Object{}, ErrMissing
 	}
 	size, err := strconv.ParseInt(fields[len(fields)-1], 10, 64)
-	if err != nil || len(fields) != 3 {
+	if err != nil {
+		return Object{}, fmt.Errorf("git cat-file says %.100q: %w", line, err)
+	}
+	if len(fields) != 3 {
 		return Object{}, fmt.Errorf("git cat-file says %.100q", line)
 	}
 	got := Object{Name: fields[0], Type: fields[1]}

@@ -54,7 +54,10 @@ func (d *Dir) Receive(ctx context.Context, refs []Ref, pack func(ctx context.Con
 	return err
 }
 
-var errNotRead = errors.New("git receive-pack has ended")
+var (
+	errNotRead  = errors.New("git receive-pack has ended")
+	errNoReport = errors.New("it reports nothing")
+)
 
 // A pipeWriter knows whether its reader has ended before.
 type pipeWriter struct {
@@ -120,7 +123,10 @@ func (d *Dir) receive(ctx context.Context, refs []Ref, pack io.Reader, most int6
 		return fmt.Errorf("git receive-pack took more than %v: %w", limit, context.Cause(ctx))
 	}
 	if report == nil {
-		return fmt.Errorf("git receive-pack in %s: %s: %w", d.name, said.text(), errors.Join(err, ended))
+		if err = errors.Join(err, ended); err == nil {
+			err = errNoReport
+		}
+		return fmt.Errorf("git receive-pack in %s: %s: %w", d.name, said.text(), err)
 	}
 	for n, line := range report {
 		if n == 0 && line == "unpack ok" || n > 0 && strings.HasPrefix(line, "ok ") {
