@@ -20,8 +20,8 @@ const (
 	stallsGit  = "git on the host would hang when it opens the FIFO"
 )
 
-// guards returns the reason to refuse e as a new name of an object of the type typ; "" if there is none. Its directory is
-// open as d.
+// guards returns the reason to refuse e as a new name of an object of the type typ; "" if there is
+// none. Its directory is open as d.
 func (t *tree) guards(e *entry, d openDir, typ uint32) string {
 	switch {
 	case t.unguarded || e.dir.private():
@@ -35,15 +35,15 @@ func (t *tree) guards(e *entry, d openDir, typ uint32) string {
 	return ""
 }
 
-// completes reports whether the new entry e would make a git directory of its directory, which is open as d and is none by
-// its name.
+// completes reports whether the new entry e would make a git directory of its directory, which is
+// open as d and is none by its name.
 func (t *tree) completes(e *entry, d openDir) bool {
 	return gitguard.Essential(e.name) && !t.belowGit(e.dir) && !t.exists(d, e.name) &&
 		gitguard.Complete(func(s string) bool { return s == e.name || t.exists(d, s) })
 }
 
-// belowGit reports whether dir is called .git, or is below such a directory: one that is served in place, or in the upper
-// layer of a copied tree.
+// belowGit reports whether dir is called .git, or is below such a directory: one that is served in
+// place, or in the upper layer of a copied tree.
 func (t *tree) belowGit(dir *node) bool {
 	for n := dir; n != nil; {
 		parent, name := t.table.place(n)
@@ -55,8 +55,8 @@ func (t *tree) belowGit(dir *node) bool {
 	return false
 }
 
-// claim keeps the tree servers of other sandboxes from making parts of a git directory beside e, in the host's directory
-// that is open as d, until release is called: see completes.
+// claim keeps the tree servers of other sandboxes from making parts of a git directory beside e, in
+// the host's directory that is open as d, until release is called: see completes.
 func (t *tree) claim(e *entry, d openDir) (release func(), errno syscall.Errno) {
 	if t.copied != nil || t.unguarded || !gitguard.Essential(e.name) || e.dir.private() {
 		return func() {}, 0
@@ -68,8 +68,9 @@ func (t *tree) claim(e *entry, d openDir) (release func(), errno syscall.Errno) 
 // gitOpens are the beginnings of the names that git opens in each directory of a working tree.
 var gitOpens = []string{gitName, ".mailmap", ".lfsconfig"}
 
-// stalls reports whether an object of the type typ would stall git on the host at e: a FIFO keeps a program that opens it
-// waiting until its other end is opened. Sockets cannot be opened, and devices are refused everywhere.
+// stalls reports whether an object of the type typ would stall git on the host at e: a FIFO keeps a
+// program that opens it waiting until its other end is opened. Sockets cannot be opened, and
+// devices are refused everywhere.
 func (t *tree) stalls(e *entry, typ uint32) bool {
 	if typ != unix.S_IFIFO || t.unguarded || e.dir.private() || t.owns(e.dir.getState(), e.name) {
 		return false

@@ -21,8 +21,8 @@ import (
 	"wolffia/perm"
 )
 
-// A gitWorld is a directory of the host over which two sandboxes have trees with git directories of their own. They are asked
-// as the kernel would ask, and in ways in which it does not.
+// A gitWorld is a directory of the host over which two sandboxes have trees with git directories of
+// their own. They are asked as the kernel would ask, and in ways in which it does not.
 type gitWorld struct {
 	host  string
 	root  int // it is open
@@ -106,7 +106,8 @@ func newGitBox(t *testing.T, host, base string) *gitBox {
 	return b
 }
 
-// seen returns what git on the host would take for a git directory, for a way to one, or for that on another file system.
+// seen returns what git on the host would take for a git directory, for a way to one, or for that
+// on another file system.
 func (w *gitWorld) seen() (map[[2]uint64]string, error) {
 	all := map[[2]uint64]string{}
 	err := filepath.WalkDir(w.host, func(path string, d fs.DirEntry, err error) error {
@@ -302,8 +303,8 @@ func (w *gitWorld) hostStep(r *rand.Rand) string {
 	return fmt.Sprintf("the host's %s %q in %q (%q in %q): %v", what, a, at, b, at2, err)
 }
 
-// Whatever two sandboxes ask, and the host does at the same time, while the rules change: the host gets no git directory that it had
-// not, by no name, and the ones that it has stay as they are.
+// Whatever two sandboxes ask, and the host does at the same time, while the rules change: the host
+// gets no git directory that it had not, by no name, and the ones that it has stay as they are.
 func TestNoGitOnTheHost(t *testing.T) {
 	rounds := number(t, "WOLFFIA_ROUNDS", uint64(testenv.Some(30)))
 	first := number(t, "WOLFFIA_SEED", 0)

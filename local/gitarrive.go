@@ -47,8 +47,8 @@ type madeGit struct {
 	Inode   uint64 `json:"inode"` // of the git directory
 }
 
-// arrive makes on the host the git directories that the sandbox has made, and removes those that wolffia has made for it and that it
-// has removed. A command has ended before. b.mu is held.
+// arrive makes on the host the git directories that the sandbox has made, and removes those that
+// wolffia has made for it and that it has removed. A command has ended before. b.mu is held.
 func (b *gitBox) arrive(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, gitLimit)
 	defer cancel()
@@ -112,7 +112,8 @@ func (b *gitBox) bases(path ...string) string {
 // baseStamp tells whether pairs were added.
 func (b *gitBox) baseStamp() statefile.Stamp { return statefile.StampOf(b.bases()) }
 
-// openArrivals opens the codebase, and keeps other processes from making git directories for this sandbox until release is called.
+// openArrivals opens the codebase, and keeps other processes from making git directories for this
+// sandbox until release is called.
 func (b *gitBox) openArrivals(ctx context.Context) (release func(), root *os.File, err error) {
 	dir := b.bases()
 	ctx, cancel := context.WithTimeoutCause(ctx, arrivalWait, fmt.Errorf("another process of wolffia is at work on %s", dir))
@@ -240,8 +241,8 @@ func (b *gitBox) openAbove(path string, root *os.File) (*os.File, error) {
 	return openMade(root, rel)
 }
 
-// openOuter is openMade for an absolute path out of the codebase, where no sandbox puts links, and where other file systems
-// can be mounted.
+// openOuter is openMade for an absolute path out of the codebase, where no sandbox puts links, and
+// where other file systems can be mounted.
 func openOuter(path string) (*os.File, error) {
 	for at := path; ; at = filepath.Dir(at) {
 		dir, err := beneath.OpenPlain(at, unix.O_RDONLY|unix.O_DIRECTORY)
@@ -340,8 +341,9 @@ func writePointer(place *os.File, to string) error {
 	return errors.Join(err, chownLike(place, ".git", place), f.Close())
 }
 
-// connectScript has git inside read objects of the host too. Programs with a git of their own find absolute paths only, but those become
-// wrong when the sandbox moves the directory: $2 is 1 if it cannot.
+// connectScript has git inside read objects of the host too. Programs with a git of their own find
+// absolute paths only, but those become wrong when the sandbox moves the directory: $2 is 1 if it
+// cannot.
 const connectScript = `o=$(git rev-parse --git-path objects) && a=$(git rev-parse --absolute-git-dir) && mkdir -p "$o/info" || exit
 for d in "../$1" "$a/$1"; do
 	grep -qsxF "$d" "$o/info/alternates" || printf '%s\n' "$d" >>"$o/info/alternates" || exit

@@ -66,8 +66,8 @@ func (b *gitBox) leadsTo(m *madeGit) bool {
 	return has(root, filepath.Join(m.Place, ".git"))
 }
 
-// depart removes on the host what wolffia has made there and the sandbox has removed, if it is as the last synchronisation has
-// left it. b.mu is held.
+// depart removes on the host what wolffia has made there and the sandbox has removed, if it is as
+// the last synchronisation has left it. b.mu is held.
 func (b *gitBox) depart(ctx context.Context, root *os.File) {
 	for _, m := range b.departed() {
 		if m.Module {
@@ -97,8 +97,9 @@ func (b *gitBox) forgetMade(m madeGit) {
 	}
 }
 
-// remove removes a git directory of the host, the file that leads to it, and its working tree if that is gone inside and
-// has nothing else. It reports whether it was as it was left, else it stays. What the sandbox has put in its place is not touched.
+// remove removes a git directory of the host, the file that leads to it, and its working tree if
+// that is gone inside and has nothing else. It reports whether it was as it was left, else it
+// stays. What the sandbox has put in its place is not touched.
 func (b *gitBox) remove(ctx context.Context, m *madeGit, root *os.File) (left bool, err error) {
 	from, err := b.openAbove(m.Host, root)
 	if err != nil {
@@ -131,7 +132,8 @@ func (b *gitBox) remove(ctx context.Context, m *madeGit, root *os.File) (left bo
 	return true, errors.Join(rmtree.Remove(root, name), b.removePlace(m, root))
 }
 
-// removePlace removes the file .git of a linked working tree, and the directory of a working tree that is gone inside, if it is empty.
+// removePlace removes the file .git of a linked working tree, and the directory of a working tree
+// that is gone inside, if it is empty.
 func (b *gitBox) removePlace(m *madeGit, root *os.File) error {
 	place, err := openDirectory(root, m.Place)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -7,7 +7,8 @@ import (
 	"wolffia/internal/gitsync"
 )
 
-// A gitInside runs programs for a synchronisation in a sandbox, with its environment, in the working tree of a repository.
+// A gitInside runs programs for a synchronisation in a sandbox, with its environment, in the
+// working tree of a repository.
 type gitInside struct {
 	exec *executor
 	box  string // the sandbox's id

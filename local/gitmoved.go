@@ -11,8 +11,8 @@ import (
 	"wolffia/internal/statefile"
 )
 
-// placeFile, in the directory of a git directory's base, says where it was: the sandbox can move the directories that it is in, and
-// the host's half moves with them.
+// placeFile, in the directory of a git directory's base, says where it was: the sandbox can move
+// the directories that it is in, and the host's half moves with them.
 const placeFile = "place.json"
 
 // A gitPlace is where a git directory was, and its inode on the host.
@@ -31,8 +31,8 @@ func placeOf(f *gitpairs.Pair) (p gitPlace, ok bool) {
 	return gitPlace{f.Private, st.Dev, st.Ino}, true
 }
 
-// follow brings the base of a git directory that was moved, which has none at its new place, to that place; and records the place of
-// one that has a base. b.mu is held.
+// follow brings the base of a git directory that was moved, which has none at its new place, to
+// that place; and records the place of one that has a base. b.mu is held.
 func (b *gitBox) follow(f *gitpairs.Pair) {
 	at, ok := placeOf(f)
 	if f.Made || !ok {

@@ -8,7 +8,8 @@ import (
 	"wolffia/runtime"
 )
 
-// A .git that is the host's own is at most readable, and one of the sandbox's own is not: whatever rules there were before.
+// A .git that is the host's own is at most readable, and one of the sandbox's own is not: whatever
+// rules there were before.
 func TestGitRules(t *testing.T) {
 	preset, err := perm.PresetByName(perm.DefaultPreset)
 	if err != nil {

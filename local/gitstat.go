@@ -9,11 +9,13 @@ import (
 	"wolffia/runtime"
 )
 
-// gitStat has git take a file for unchanged whatever its owner and inode number: it compares times and sizes only (git-config(1)).
+// gitStat has git take a file for unchanged whatever its owner and inode number: it compares times
+// and sizes only (git-config(1)).
 const gitStat = "[core]\n\tcheckStat = minimal\n"
 
-// completeGit gives git inside gitStat where the owners or inode numbers shown inside are not the host's, which a repository's index
-// has: git would read each file to find out whether it has changed, and so would git on the host after it. What c has for git outranks it.
+// completeGit gives git inside gitStat where the owners or inode numbers shown inside are not the
+// host's, which a repository's index has: git would read each file to find out whether it has
+// changed, and so would git on the host after it. What c has for git outranks it.
 func completeGit(c *statedir.Config, ownKernel bool) {
 	if !ownKernel && !otherOwner(c) {
 		return

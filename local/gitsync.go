@@ -114,8 +114,8 @@ type gitUse struct {
 	report      *runtime.GitReport
 }
 
-// begin brings both sides to the same state for a command that is about to start, and watches them until end is called. It
-// returns nil for a sandbox whose git directories are not its own.
+// begin brings both sides to the same state for a command that is about to start, and watches them
+// until end is called. It returns nil for a sandbox whose git directories are not its own.
 func (g *gits) begin(ctx context.Context, box *statedir.Box, c *statedir.Config) *gitUse {
 	b := g.of(box, c)
 	if b == nil {
@@ -152,8 +152,8 @@ func (u *gitUse) end() {
 	})
 }
 
-// finish takes over what a command that has ended has changed, and returns what crossed while it ran; nil: git has changed nothing
-// inside. That costs one system call.
+// finish takes over what a command that has ended has changed, and returns what crossed while it
+// ran; nil: git has changed nothing inside. That costs one system call.
 func (u *gitUse) finish(ctx context.Context) *runtime.GitReport {
 	if u == nil {
 		return nil
@@ -212,7 +212,8 @@ func (e *executor) SyncGit(ctx context.Context, sandboxID string) (*runtime.GitR
 // stopLimit is how long a stop waits for what git inside has changed last to be taken over.
 const stopLimit = time.Minute
 
-// beforeStop takes over what git inside has changed, while the sandbox still runs. What cannot be taken over is pending.
+// beforeStop takes over what git inside has changed, while the sandbox still runs. What cannot be
+// taken over is pending.
 func (g *gits) beforeStop(ctx context.Context, box *statedir.Box, c *statedir.Config) {
 	b := g.of(box, c)
 	if b == nil || !box.GitChanged() {
@@ -246,8 +247,8 @@ func pendingGit(box *statedir.Box) string {
 	return ""
 }
 
-// same reports whether neither side has changed since the last synchronisation in this process, and so has nothing of this one to be
-// recorded. b.mu is held.
+// same reports whether neither side has changed since the last synchronisation in this process, and
+// so has nothing of this one to be recorded. b.mu is held.
 func (b *gitBox) same() bool {
 	if b.box.GitChanged() {
 		return false
@@ -368,8 +369,8 @@ func (b *gitBox) hides(path string) bool {
 	return b.hidden(path)
 }
 
-// sync brings all pairs to the same state, and records what is pending. b.mu is held. It reports whether all was taken over,
-// or is known to stay.
+// sync brings all pairs to the same state, and records what is pending. b.mu is held. It reports
+// whether all was taken over, or is known to stay.
 func (b *gitBox) sync(ctx context.Context) (settled bool) {
 	ctx, cancel := context.WithTimeout(ctx, gitLimit)
 	defer cancel()
@@ -452,7 +453,8 @@ func (b *gitBox) say(line string) {
 	}
 }
 
-// linesFrom returns the lines about what was done since from, and about what stays unless a command had these already. b.mu is held.
+// linesFrom returns the lines about what was done since from, and about what stays unless a command
+// had these already. b.mu is held.
 func (b *gitBox) linesFrom(from int) []string {
 	lines := slices.Clone(b.done[min(max(0, from-b.dropped), len(b.done)):])
 	repeated := map[string]bool{}

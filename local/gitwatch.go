@@ -14,9 +14,10 @@ import (
 	"wolffia/internal/statedir"
 )
 
-// How long after a change a synchronisation begins while a command runs: when nothing has happened for gitQuiet; one that takes long is not
-// repeated before it has rested for gitRest times as long, up to gitPatience. After one that has failed the next begins after gitRetry,
-// then twice as long each time, up to gitPatience.
+// How long after a change a synchronisation begins while a command runs: when nothing has happened
+// for gitQuiet; one that takes long is not repeated before it has rested for gitRest times as long,
+// up to gitPatience. After one that has failed the next begins after gitRetry, then twice as long
+// each time, up to gitPatience.
 const (
 	gitQuiet    = 100 * time.Millisecond
 	gitRest     = 3
@@ -57,8 +58,8 @@ func (w *gitWatch) close() {
 	}
 }
 
-// watch has changes of the names in a directory wake the watch. That it fails, as at the limits of the kernel, makes the synchronisation
-// later: when the command ends.
+// watch has changes of the names in a directory wake the watch. That it fails, as at the limits of
+// the kernel, makes the synchronisation later: when the command ends.
 func (w *gitWatch) watch(dir string, events uint32) {
 	raw, err := w.inotify.SyscallConn()
 	if err != nil {
@@ -69,7 +70,8 @@ func (w *gitWatch) watch(dir string, events uint32) {
 	})
 }
 
-// watchHost watches the host's sides of pairs. It is to be called again after a change: there may be new directories of references.
+// watchHost watches the host's sides of pairs. It is to be called again after a change: there may
+// be new directories of references.
 func (w *gitWatch) watchHost(pairs []*gitsync.Pair) {
 	if w == nil {
 		return
@@ -139,7 +141,8 @@ func (w *gitWatch) run(ctx context.Context, b *gitBox, changes <-chan struct{}) 
 	}
 }
 
-// live synchronises while a command runs, if one side has changed. It reports whether all was taken over, or is known to stay.
+// live synchronises while a command runs, if one side has changed. It reports whether all was taken
+// over, or is known to stay.
 func (b *gitBox) live(ctx context.Context, w *gitWatch) (settled bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -176,12 +176,13 @@ func commitsAt(refs []ref) (commits []string) {
 	return commits
 }
 
-// packScript writes a pack with what the revisions of its input need. What the host has and the sandbox does not is no hindrance.
+// packScript writes a pack with what the revisions of its input need. What the host has and the
+// sandbox does not is no hindrance.
 const packScript = `git -c core.hooksPath=/dev/null -c core.fsmonitor=false rev-list --objects --ignore-missing --stdin |
 git -c core.hooksPath=/dev/null -c core.fsmonitor=false pack-objects --stdout -q`
 
-// packInside writes the pack that git inside makes of revisions, one on a line (git-rev-list(1)). It need not be one: the host's git
-// checks it.
+// packInside writes the pack that git inside makes of revisions, one on a line (git-rev-list(1)).
+// It need not be one: the host's git checks it.
 func packInside(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, revisions string, to io.Writer) (err error) {
 	p, err := rt.StartProcess(ctx, s.ID, &runtime.ProcessSpec{Command: []string{"sh", "-c", packScript}, Cwd: s.MountPoint, Stdin: true})
 	if err != nil {
@@ -213,9 +214,9 @@ func packInside(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, revi
 	return nil
 }
 
-// commitsOf returns how many commits the repositories have that changes of a sandbox are about: the one at the top those
-// that the host does not have, and those below it those that no remote has. It counts up to 1000 in each. git on the host
-// is not run in what is below.
+// commitsOf returns how many commits the repositories have that changes of a sandbox are about: the
+// one at the top those that the host does not have, and those below it those that no remote has. It
+// counts up to 1000 in each. git on the host is not run in what is below.
 func commitsOf(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, changes []runtime.Change) (n, below int, err error) {
 	for i := range changes {
 		dir, name := path.Split(changes[i].Path)

@@ -9,15 +9,17 @@ import (
 	"wolffia/runtime"
 )
 
-// hostGit asks the host's git, beside other work, whether it can take over what a sandbox commits. answer returns nil, or why it cannot.
+// hostGit asks the host's git, beside other work, whether it can take over what a sandbox commits.
+// answer returns nil, or why it cannot.
 func hostGit(ctx context.Context) (answer func() error) {
 	asked := make(chan error, 1)
 	go func() { asked <- hostgit.Suits(ctx) }() // bounded by hostgit's own limit
 	return func() error { return <-asked }
 }
 
-// applyGitDirs decides whose the git directories are that a sandbox sees: its own, unless the rules, the filter or the host's git do not
-// permit that. In place they are at most readable, unless the user wants it otherwise.
+// applyGitDirs decides whose the git directories are that a sandbox sees: its own, unless the
+// rules, the filter or the host's git do not permit that. In place they are at most readable,
+// unless the user wants it otherwise.
 func (a *app) applyGitDirs(c *runtime.SandboxConfig, p *policy.Policy, suits func() error) {
 	if perm.GitUnguarded(p.Rules) != "" { // p's notes say so
 		c.GitDirs = runtime.GitInPlace

@@ -21,8 +21,9 @@ func (a *app) noteGit(r *runtime.GitReport) {
 	}
 }
 
-// endGit takes over what git inside has changed last in a sandbox of run whose command has ended, and reports whether the sandbox is to be
-// kept, since something stays inside that would be lost with it. tell prints that, and is for later, as for review.
+// endGit takes over what git inside has changed last in a sandbox of run whose command has ended,
+// and reports whether the sandbox is to be kept, since something stays inside that would be lost
+// with it. tell prints that, and is for later, as for review.
 func (a *app) endGit(ctx context.Context, rt *local.Runtime, id string) (keep bool, tell func() error, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyLimit)
 	defer cancel()
@@ -44,7 +45,8 @@ func (a *app) endGit(ctx context.Context, rt *local.Runtime, id string) (keep bo
 	}, nil
 }
 
-// unsynced returns an error if a sandbox that does not run has something in its git directories that would be lost with it.
+// unsynced returns an error if a sandbox that does not run has something in its git directories
+// that would be lost with it.
 func unsynced(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox) error {
 	r, err := rt.SyncGit(ctx, s.ID)
 	if err == nil && r.Pending != "" {

@@ -22,8 +22,8 @@ type private struct {
 	store, work *os.File
 }
 
-// openPrivate opens what the sandbox at run has; nil if its git directories are not its own. It empties the directory for
-// temporary names.
+// openPrivate opens what the sandbox at run has; nil if its git directories are not its own. It
+// empties the directory for temporary names.
 func openPrivate(run, codebase, mountPoint string, g boot.TreeGit) (p *private, err error) {
 	if !g.Private {
 		return nil, nil

@@ -7,8 +7,9 @@ import (
 	"wolffia/internal/gitconfig"
 )
 
-// Shown returns what a copy has of a file of the host's git directory (config, hooks/NAME, ...) with that content; nil: it does not have the
-// file. credentials is as in Options; away tells that the copy stands for a git directory out of the codebase.
+// Shown returns what a copy has of a file of the host's git directory (config, hooks/NAME, ...)
+// with that content; nil: it does not have the file. credentials is as in Options; away tells that
+// the copy stands for a git directory out of the codebase.
 func Shown(name string, content []byte, credentials, away bool) []byte {
 	switch {
 	case name == "config" || name == "config.worktree":
@@ -20,8 +21,9 @@ func Shown(name string, content []byte, credentials, away bool) []byte {
 	return content
 }
 
-// plainConfig returns the text of a configuration without credentials, unless keep is set, and without the settings for
-// which leave returns true. It is text itself if that has none of them. includes are the relative paths that it includes.
+// plainConfig returns the text of a configuration without credentials, unless keep is set, and
+// without the settings for which leave returns true. It is text itself if that has none of them.
+// includes are the relative paths that it includes.
 func plainConfig(text string, keep bool, leave func(*gitconfig.Setting) bool) (plain string, includes []string) {
 	all, err := gitconfig.Parse(text)
 	if err != nil {

@@ -26,12 +26,13 @@ const (
 type Options struct {
 	// Codebase is the path of the codebase on the host, without links, and MountPoint where the sandbox sees it.
 	Codebase, MountPoint string
-	// Dir is the directory of the sandbox's private git directories, open for reading: package statedir names what is in
-	// it. Open takes it over.
+	// Dir is the directory of the sandbox's private git directories, open for reading: package
+	// statedir names what is in it. Open takes it over.
 	Dir *os.File
 	// Work is the path of a directory in Dir, for temporary names.
 	Work string
-	// Hosts is the name of the file in Dir that has the paths of the host's git directories; Mark of the one that Changed makes.
+	// Hosts is the name of the file in Dir that has the paths of the host's git directories; Mark
+	// of the one that Changed makes.
 	Hosts, Mark string
 	// Begin is called with a complete copy, and the path of its .git in the store, before the sandbox can see it.
 	Begin func(copy, at string) error
@@ -202,7 +203,8 @@ func (c *Copier) copyTo(tmp, at string, dir int, st *unix.Stat_t) error {
 	return errors.New("it is not a directory, a file or a link")
 }
 
-// inside returns the path at which the sandbox sees the one of the host's, if that is absolute and in the codebase; else to.
+// inside returns the path at which the sandbox sees the one of the host's, if that is absolute and
+// in the codebase; else to.
 func (c *Copier) inside(to string) string {
 	if rest, below := strings.CutPrefix(to, c.Codebase+"/"); below {
 		return filepath.Join(c.MountPoint, rest)
@@ -210,8 +212,9 @@ func (c *Copier) inside(to string) string {
 	return to
 }
 
-// elsewhere makes a private repository of the git directory to, which the .git of the directory here names; if that is in a .git of
-// the codebase it calls same instead, and the way is the same inside.
+// elsewhere makes a private repository of the git directory to, which the .git of the directory
+// here names; if that is in a .git of the codebase it calls same instead, and the way is the same
+// inside.
 func (c *Copier) elsewhere(tmp, at, here, to string, same func() error) error {
 	if to = filepath.Clean(to); !filepath.IsAbs(to) {
 		to = filepath.Join(here, to)

@@ -118,7 +118,8 @@ func (w *world) pin(name string) error {
 	return w.copier.Pin(int(dir.Fd()), int(store.Fd()), name)
 }
 
-// log returns what git finds in the copy of name, in which the host's objects are put in the place in which the tree server shows them.
+// log returns what git finds in the copy of name, in which the host's objects are put in the place
+// in which the tree server shows them.
 func (w *world) log(name string, args ...string) string {
 	w.t.Helper()
 	git := w.store(filepath.Join(name, gitName))
@@ -342,7 +343,8 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// A way through the codebase is not followed where the sandbox has put a link: it could lead to another repository of the user's.
+// A way through the codebase is not followed where the sandbox has put a link: it could lead to
+// another repository of the user's.
 func TestWaysThroughLinks(t *testing.T) {
 	w := newWorld(t)
 	w.repository("victim")
@@ -431,7 +433,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// The host's objects are found again where the sandbox has moved them, and never through a link that it has put in their place.
+// The host's objects are found again where the sandbox has moved them, and never through a link
+// that it has put in their place.
 func TestObjectsMove(t *testing.T) {
 	w := newWorld(t)
 	w.repository("a")

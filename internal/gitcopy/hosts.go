@@ -18,9 +18,10 @@ import (
 // lockLimit is how long a change of the list waits for others, each of which writes one small file.
 const lockLimit = 30 * time.Second
 
-// Number returns the number of the host's git directory at the absolute path at, in the file called name of dir, which is open for
-// reading; it gets the next one if it has none. give is called with the path of the file if that was written, to give it to the
-// user of the tree server; nil does nothing. A Copier sees it when it is asked for the number. It waits for other calls, in any
+// Number returns the number of the host's git directory at the absolute path at, in the file called
+// name of dir, which is open for reading; it gets the next one if it has none. give is called with
+// the path of the file if that was written, to give it to the user of the tree server; nil does
+// nothing. A Copier sees it when it is asked for the number. It waits for other calls, in any
 // process, until ctx ends, or for half a minute.
 func Number(ctx context.Context, dir *os.File, name, at string, give func(path string) error) (n int, err error) {
 	n, _, err = number(ctx, dir, name, at, give)

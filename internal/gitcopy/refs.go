@@ -23,9 +23,10 @@ var ownRefs = []string{"bisect", "rewritten", "worktree"}
 
 var objectName = regexp.MustCompile("^([0-9a-f]{40}|[0-9a-f]{64})$")
 
-// refs copies the references: those of the working tree of its own git directory, the others of the common one. Those in files of their own,
-// which can be thousands, are packed: they are read faster so, and one flush has them all on the disk. As git, it reads these
-// first: git pack-refs on the host can move them to the packed ones meanwhile.
+// refs copies the references: those of the working tree of its own git directory, the others of the
+// common one. Those in files of their own, which can be thousands, are packed: they are read faster
+// so, and one flush has them all on the disk. As git, it reads these first: git pack-refs on the
+// host can move them to the packed ones meanwhile.
 func (p *copying) refs(to int, git, common *os.File) error {
 	loose := map[string]string{}
 	refs, err := openDir(int(common.Fd()), "refs")
@@ -58,8 +59,8 @@ func (p *copying) refs(to int, git, common *os.File) error {
 	return p.put(to, "packed-refs", packed)
 }
 
-// looseRefs adds the references in the directory dir of the host, at the path at, to loose, and copies the files of those that are not the
-// name of an object.
+// looseRefs adds the references in the directory dir of the host, at the path at, to loose, and
+// copies the files of those that are not the name of an object.
 func (p *copying) looseRefs(to, dir int, at string, loose map[string]string, depth int) error {
 	if depth > maxDepth {
 		return errLarge
@@ -118,7 +119,8 @@ func (p *copying) looseRefs(to, dir int, at string, loose map[string]string, dep
 	})
 }
 
-// packRefs returns the content of a file packed-refs with other references, which go before those of the same names that it has.
+// packRefs returns the content of a file packed-refs with other references, which go before those
+// of the same names that it has.
 func packRefs(packed []byte, others map[string]string) []byte {
 	lines := make(map[string]string, len(others)) // without the names; with that of the object behind a tag in a second one
 	header, last := "# pack-refs with: sorted \n", ""

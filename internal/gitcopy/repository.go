@@ -46,9 +46,9 @@ type copying struct {
 	made         []string // the git directories in the copy, relative to it
 }
 
-// The parts of a git directory that a copy has; gitrepository-layout(5). All others are the host's alone: objects, large
-// files of programs around git, and their secrets. What belongs to one working tree is in its own git directory, the rest in
-// the common one.
+// The parts of a git directory that a copy has; gitrepository-layout(5). All others are the host's
+// alone: objects, large files of programs around git, and their secrets. What belongs to one
+// working tree is in its own git directory, the rest in the common one.
 var (
 	ownParts = []string{
 		"HEAD", "index", "ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "MERGE_RR", "MERGE_AUTOSTASH",
@@ -66,8 +66,9 @@ var (
 	optional = []string{"hooks", "description"}
 )
 
-// repository makes the private repository called tmp in work, for the path at of the store: a copy of git, the host's git directory,
-// which it closes. away tells that git's working tree finds git by a pointer, which the copy does not need.
+// repository makes the private repository called tmp in work, for the path at of the store: a copy
+// of git, the host's git directory, which it closes. away tells that git's working tree finds git
+// by a pointer, which the copy does not need.
 //
 // What is no repository gets an empty directory, which git takes for none either.
 func (c *Copier) repository(tmp, at string, git *os.File, away bool) error {
@@ -113,8 +114,8 @@ func (c *Copier) tryRepository(tmp, at string, git, common *os.File, away bool) 
 	return p, p.gitDirectory(to, "", git, common, away, 0)
 }
 
-// finish has the references of the copy tmp, for the path at of the store, on the disk, and records them: after a power cut the
-// sandbox would seem to have deleted those that were lost.
+// finish has the references of the copy tmp, for the path at of the store, on the disk, and records
+// them: after a power cut the sandbox would seem to have deleted those that were lost.
 func (p *copying) finish(tmp, at string) error {
 	for _, dir := range p.made {
 		from := filepath.Join(tmp, dir)
@@ -153,8 +154,9 @@ func commonOf(git *os.File) (*os.File, error) {
 	return os.Open(dir)
 }
 
-// realPath returns path without links. It is one of the same directory as seen, which leads there through a descriptor: another
-// sandbox over the codebase can put links in the place of directories meanwhile.
+// realPath returns path without links. It is one of the same directory as seen, which leads there
+// through a descriptor: another sandbox over the codebase can put links in the place of directories
+// meanwhile.
 func realPath(path, seen string) (string, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -224,7 +226,8 @@ func stampOf(git, common *os.File) (all []stamp) {
 	return all
 }
 
-// gitDirectory fills the directory to, at the path at of the copy, with the copy of git, whose common directory is common.
+// gitDirectory fills the directory to, at the path at of the copy, with the copy of git, whose
+// common directory is common.
 func (p *copying) gitDirectory(to int, at string, git, common *os.File, away bool, depth int) error {
 	if depth > maxDepth {
 		return errLarge
@@ -381,8 +384,9 @@ func (p *copying) objects(to int, at string, common *os.File) error {
 		}
 		shown := ShownAt(n) + "/objects"
 		lines.WriteString("../" + shown + "\n")
-		// git-lfs, and other programs with a git of their own, find absolute paths only. git knows both for one. It complains
-		// of those that do not exist, as when the sandbox has moved a directory: not the top one.
+		// git-lfs, and other programs with a git of their own, find absolute paths only. git knows
+		// both for one. It complains of those that do not exist, as when the sandbox has moved a
+		// directory: not the top one.
 		if path := filepath.Join(p.MountPoint, p.at, at, shown); p.at == gitName && filepath.IsAbs(path) && !strings.Contains(path, "\n") {
 			lines.WriteString(path + "\n")
 		}
@@ -409,8 +413,8 @@ func (p *copying) objects(to int, at string, common *os.File) error {
 	return p.put(to, "objects/info/alternates", []byte(lines.String()))
 }
 
-// modules copies the git directories of submodules below the directory at of the host's git directory common, whose copy has the path
-// top. A submodule's name can have slashes.
+// modules copies the git directories of submodules below the directory at of the host's git
+// directory common, whose copy has the path top. A submodule's name can have slashes.
 func (p *copying) modules(to int, top string, common *os.File, at string, depth int) error {
 	from, err := openDir(int(common.Fd()), at)
 	if err != nil {
@@ -505,8 +509,8 @@ func (p *copying) part(to, from int, at string) error {
 	return p.entry(to, from, name, 0)
 }
 
-// entry copies the entry called name of the directory from. What is neither a file, a directory nor a link is left out, as are locks
-// of a git that is at work.
+// entry copies the entry called name of the directory from. What is neither a file, a directory nor
+// a link is left out, as are locks of a git that is at work.
 func (p *copying) entry(to, from int, name string, depth int) error {
 	st, err := lstat(from, name)
 	if err != nil {
@@ -552,7 +556,8 @@ func (p *copying) entry(to, from int, name string, depth int) error {
 	return nil
 }
 
-// file copies a file with its mode and times: by the times of an index git finds files that have changed since it was written.
+// file copies a file with its mode and times: by the times of an index git finds files that have
+// changed since it was written.
 func (p *copying) file(to, from int, name string, st *unix.Stat_t) error {
 	if p.bytes -= st.Size; p.bytes < 0 {
 		return errLarge

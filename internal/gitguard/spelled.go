@@ -5,9 +5,10 @@ import (
 	"unicode"
 )
 
-// Spelled reports whether git, or a file system, takes name for .git although it is not that name: where case is ignored, dots and
-// spaces at the end, what follows a colon, or characters without a width; and the short name of Windows (path.c and utf8.c of git:
-// is_ntfs_dotgit, is_hfs_dotgit; directories of ext4 and tmpfs with the attribute +F).
+// Spelled reports whether git, or a file system, takes name for .git although it is not that name:
+// where case is ignored, dots and spaces at the end, what follows a colon, or characters without a
+// width; and the short name of Windows (path.c and utf8.c of git: is_ntfs_dotgit, is_hfs_dotgit;
+// directories of ext4 and tmpfs with the attribute +F).
 func Spelled(name string) bool {
 	if len(name) < len(".git") || name == ".git" || plainly(name[0], '.') && plainly(name[0], 'g') || name[0] == '.' && plainly(name[1], 'g') {
 		return false // mostly
@@ -26,7 +27,8 @@ func Spelled(name string) bool {
 // plainly reports whether c, in a name, is not the character want in any spelling, nor one without a width.
 func plainly(c, want byte) bool { return c|0x20 != want|0x20 && c < 0x80 }
 
-// ignorable are the characters that HFS+, or Linux with +F, ignores in a comparison of names (Default_Ignorable_Code_Point).
+// ignorable are the characters that HFS+, or Linux with +F, ignores in a comparison of names
+// (Default_Ignorable_Code_Point).
 var ignorable = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{Lo: 0xad, Hi: 0xad, Stride: 1},

@@ -1,4 +1,5 @@
-// Package gitpairs finds the git directories that a sandbox has of its own, with those of the host of which they are copies.
+// Package gitpairs finds the git directories that a sandbox has of its own, with those of the host
+// of which they are copies.
 //
 // It starts no program. What the sandbox has written decides only which of the host's git
 // directories, all of them below the codebase or named by a file of the host's, a private one
@@ -51,9 +52,10 @@ type Pair struct {
 	Pointer bool
 }
 
-// Find returns the pairs of the git directories below store, those of linked working trees first, else sorted by
-// Private. codebase is the absolute path of the host's directory without links, and mountPoint where the sandbox sees it.
-// The store may be missing. What changes meanwhile may be left out. ErrInvalid: there is too much in the store.
+// Find returns the pairs of the git directories below store, those of linked working trees first,
+// else sorted by Private. codebase is the absolute path of the host's directory without links, and
+// mountPoint where the sandbox sees it. The store may be missing. What changes meanwhile may be
+// left out. ErrInvalid: there is too much in the store.
 func Find(store, codebase, mountPoint string) ([]Pair, error) {
 	f := &finder{codebase: codebase, mountPoint: mountPoint, places: map[string]string{}}
 	for _, open := range []struct {
@@ -216,7 +218,8 @@ func (f *finder) addWorktrees(private, host string, depth int) error {
 	return nil
 }
 
-// repository returns the git directory of the repository whose linked working tree has the one at an absolute path, else that one.
+// repository returns the git directory of the repository whose linked working tree has the one at
+// an absolute path, else that one.
 func (f *finder) repository(host string) string {
 	if _, below := f.below(host); below {
 		return host // a sandbox that sees a linked working tree as one sees its repository too
@@ -224,8 +227,8 @@ func (f *finder) repository(host string) string {
 	return Common(host)
 }
 
-// Common returns the git directory of the repository whose linked working tree has the git directory dir, an absolute path of the
-// host; else dir.
+// Common returns the git directory of the repository whose linked working tree has the git
+// directory dir, an absolute path of the host; else dir.
 func Common(dir string) string {
 	b, err := statefile.ReadBytes(filepath.Join(dir, "commondir"), unix.PathMax)
 	to := strings.TrimRight(string(b), "\r\n")
@@ -276,8 +279,8 @@ func (f *finder) lacks(dir string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// isHost reports whether the host has a git directory at an absolute path. Below the codebase, where the sandbox can move
-// directories, no link leads there.
+// isHost reports whether the host has a git directory at an absolute path. Below the codebase,
+// where the sandbox can move directories, no link leads there.
 func (f *finder) isHost(dir string) bool {
 	rel, below := f.below(dir)
 	if !below {
@@ -293,8 +296,9 @@ func (f *finder) isHost(dir string) bool {
 	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
 }
 
-// hostOf returns the host's git directory for a directory of the codebase; made: where it is to be, since the host has none. known is
-// false if what the host has there is not one that a private git directory can be a copy of.
+// hostOf returns the host's git directory for a directory of the codebase; made: where it is to be,
+// since the host has none. known is false if what the host has there is not one that a private git
+// directory can be a copy of.
 func (f *finder) hostOf(dir string) (host string, made, known bool) {
 	at := path.Join(dir, name)
 	fd, err := beneath.Open(f.host, at, unix.O_PATH|unix.O_NOFOLLOW, 0)

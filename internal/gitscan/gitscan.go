@@ -112,7 +112,8 @@ type Options struct {
 	// Repos.Linked. Several goroutines call it at once. nil means none.
 	Link func(path string) bool
 
-	// Found is called when the first repository is found, while the scan goes on. It must not wait. nil means nothing is.
+	// Found is called when the first repository is found, while the scan goes on. It must not wait.
+	// nil means nothing is.
 	Found func()
 }
 

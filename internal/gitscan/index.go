@@ -43,8 +43,9 @@ type Entry struct {
 	Inode, Size  uint32
 }
 
-// Tracked returns the entries of the index of t for the paths that want accepts, sorted and each once. path is valid until want
-// returns. A missing index has no entries; a damaged or too large one is an error.
+// Tracked returns the entries of the index of t for the paths that want accepts, sorted and each
+// once. path is valid until want returns. A missing index has no entries; a damaged or too large
+// one is an error.
 //
 // The format is that of gitformat-index(5), versions 2 to 4. The checksum is not
 // verified. Directories of a sparse index are left out. Both parts of a split index are

@@ -36,11 +36,12 @@ func (p *Pair) IsRepository() bool {
 	return err == nil && (t.has("commondir") || t.has("objects") && t.has("refs"))
 }
 
-// Arrive makes the host's half of a repository that the sandbox has made, in the directory Host, which is empty. The
-// caller gives it its name when it is complete. It has what a Sync takes over, and of the configuration inside the
-// identity, the remotes that have an address on a network, and which branch follows which. worktree is what the
-// host's core.worktree is to be; "" is none. State exists, and is empty or of an earlier Arrive. The errors are those of
-// Sync; then Host has to be removed.
+// Arrive makes the host's half of a repository that the sandbox has made, in the directory Host,
+// which is empty. The caller gives it its name when it is complete. It has what a Sync takes over,
+// and of the configuration inside the identity, the remotes that have an address on a network, and
+// which branch follows which. worktree is what the host's core.worktree is to be; "" is none. State
+// exists, and is empty or of an earlier Arrive. The errors are those of Sync; then Host has to be
+// removed.
 func (p *Pair) Arrive(ctx context.Context, worktree string) (Report, error) {
 	private, err := p.openPrivate(p.Private)
 	if err != nil {
@@ -106,10 +107,11 @@ func addSettings(path string, settings []gitconfig.Setting) error {
 	return errors.Join(err, f.Close())
 }
 
-// ArriveLinked makes the host's half of a linked working tree that the sandbox has made: HEAD, commondir, gitdir and an index in
-// the directory dir, which is empty. Host is where the caller puts it then, below worktrees in the repository. The next Sync takes
-// over the rest. State exists, and is empty or of an earlier ArriveLinked. The error is of class runtime.ErrInvalid if the branch
-// is not free on the host.
+// ArriveLinked makes the host's half of a linked working tree that the sandbox has made: HEAD,
+// commondir, gitdir and an index in the directory dir, which is empty. Host is where the caller
+// puts it then, below worktrees in the repository. The next Sync takes over the rest. State exists,
+// and is empty or of an earlier ArriveLinked. The error is of class runtime.ErrInvalid if the
+// branch is not free on the host.
 func (p *Pair) ArriveLinked(ctx context.Context, dir string) error {
 	private, err := p.openPrivate(p.Private)
 	if err != nil {
@@ -192,8 +194,9 @@ func writeAs(dir, name, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// AsLeft reports whether the host's repository has what the last Sync has left there, and nothing that the user has ever made:
-// references, HEAD, what is staged, stashes and operations. Of a linked working tree the references do not count. The error is one of asking git.
+// AsLeft reports whether the host's repository has what the last Sync has left there, and nothing
+// that the user has ever made: references, HEAD, what is staged, stashes and operations. Of a
+// linked working tree the references do not count. The error is one of asking git.
 func (p *Pair) AsLeft(ctx context.Context) (bool, error) {
 	h, err := p.openHost(ctx)
 	if err != nil {

@@ -12,9 +12,10 @@ import (
 
 var errEntries = errors.New("an index that is damaged, split, or of a version that is not known")
 
-// entries identifies what an index of a git directory has: paths, modes, objects, stages and flags, but not the times and numbers of files, which
-// each git status renews. Objects have names of size bytes. "" is an index that does not exist. The format is that of
-// gitformat-index(5), versions 2 to 4.
+// entries identifies what an index of a git directory has: paths, modes, objects, stages and flags,
+// but not the times and numbers of files, which each git status renews. Objects have names of size
+// bytes. "" is an index that does not exist. The format is that of gitformat-index(5), versions 2
+// to 4.
 func (t tree) entries(size int) (string, error) {
 	b, err := t.read("index", maxIndex)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -6,7 +6,8 @@ import (
 	"path/filepath"
 )
 
-// others returns the branches that other working trees with pairs of their own have checked out, on either side, but this one has not.
+// others returns the branches that other working trees with pairs of their own have checked out, on
+// either side, but this one has not.
 func (s *run) others() map[string]bool {
 	theirs := make(map[string]bool)
 	add := func(head []byte) {

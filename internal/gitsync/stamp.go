@@ -151,8 +151,9 @@ func (p *Pair) unchanged() (Report, bool) {
 	return Report{}, true
 }
 
-// fresh reports whether both sides are what the last sync, or Begin, has left, whatever the times of their files. It compares their
-// content: git status renews an index, and much is written in the moment of a sync.
+// fresh reports whether both sides are what the last sync, or Begin, has left, whatever the times
+// of their files. It compares their content: git status renews an index, and much is written in the
+// moment of a sync.
 func (p *Pair) fresh(private tree, host, in stamp) bool {
 	var rec record
 	have, err := p.load(stateFile, &rec)

@@ -14,8 +14,9 @@ import (
 // modulesDir is the directory of the git directories of submodules in that of their repository.
 const modulesDir = "/modules/"
 
-// Activate has git on the host take the submodule of which this is the pair for one that is in use, as it is inside: it sets
-// submodule.NAME.active in the configuration of its repository, and submodule.NAME.url if the address inside is one on a network.
+// Activate has git on the host take the submodule of which this is the pair for one that is in use,
+// as it is inside: it sets submodule.NAME.active in the configuration of its repository, and
+// submodule.NAME.url if the address inside is one on a network.
 func (p *Pair) Activate(ctx context.Context) error { return p.activate(ctx, true) }
 
 // Deactivate is for a submodule that is not in use inside any more (git submodule deinit).

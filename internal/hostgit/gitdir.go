@@ -82,11 +82,12 @@ func Suits(ctx context.Context) error {
 
 var errNoGit = runtime.Errorf(runtime.ErrUnavailable, "git is not in PATH: install it, such as with apt-get install git")
 
-// OpenDir returns the git directory at path, which is absolute and has no symbolic links: a sandbox may move and replace
-// directories above it. It is opened once, and git works on what was opened. In that of a linked working tree the file commondir
-// names the repository's. empty is an empty directory, or made. Root works as the owner of the directory. The caller closes
-// it. The error is of class runtime.ErrInvalid if path is
-// not a git directory of the caller's own, and of class runtime.ErrUnavailable if the host has no git.
+// OpenDir returns the git directory at path, which is absolute and has no symbolic links: a sandbox
+// may move and replace directories above it. It is opened once, and git works on what was opened.
+// In that of a linked working tree the file commondir names the repository's. empty is an empty
+// directory, or made. Root works as the owner of the directory. The caller closes it. The error is
+// of class runtime.ErrInvalid if path is not a git directory of the caller's own, and of class
+// runtime.ErrUnavailable if the host has no git.
 func OpenDir(ctx context.Context, path, empty string) (_ *Dir, err error) {
 	if _, err := exec.LookPath("git"); err != nil {
 		return nil, errNoGit

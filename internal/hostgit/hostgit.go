@@ -51,7 +51,8 @@ func Open(ctx context.Context, dir string) (*Repo, error) {
 
 // off returns options that switch off the filters and hooks in list, the answer of git config
 // --null --get-regexp, but for the filters of git-lfs. A command can be a relative path, which a
-// branch's own content would fill. core.hooksPath does not switch off hooks of a configuration, which git has since 2.54.
+// branch's own content would fill. core.hooksPath does not switch off hooks of a configuration,
+// which git has since 2.54.
 func off(list string) (options []string) {
 	for entry := range strings.SplitSeq(list, "\x00") {
 		key, value, _ := strings.Cut(entry, "\n")

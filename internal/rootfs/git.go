@@ -32,8 +32,9 @@ func writeGit(dir string, g *runtime.GitConfig) error {
 	return nil
 }
 
-// editList has the user's editor edit a copy of a rebase's list of instructions, which then replaces the list: nothing inside
-// writes the list in place (package gitguard), as most editors do. The copy has the name by which editors know its syntax.
+// editList has the user's editor edit a copy of a rebase's list of instructions, which then
+// replaces the list: nothing inside writes the list in place (package gitguard), as most editors
+// do. The copy has the name by which editors know its syntax.
 const editList = `copy=$(mktemp -d) || exit
 cp "$1" "$copy/git-rebase-todo" && editor=$(git var GIT_EDITOR) && eval "$editor" '"$copy/git-rebase-todo"' &&
 	cp "$copy/git-rebase-todo" "$1.new" && mv -f "$1.new" "$1"

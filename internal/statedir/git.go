@@ -32,9 +32,9 @@ const (
 // belongs to the user that the tree server runs as, and survives Stop.
 func Git(run string) string { return filepath.Join(filepath.Dir(run), gitDir) }
 
-// GitApart returns the name, in the directory git, of the directory that has GitStore and GitWork. No sandbox can know it: what
-// is in it is hostile, and a symbolic link to it in the codebase would lead a git of the host's to a configuration of the
-// sandbox's.
+// GitApart returns the name, in the directory git, of the directory that has GitStore and GitWork.
+// No sandbox can know it: what is in it is hostile, and a symbolic link to it in the codebase would
+// lead a git of the host's to a configuration of the sandbox's.
 func GitApart(git string) (string, error) {
 	list, err := names(git)
 	if err != nil {
@@ -48,7 +48,8 @@ func GitApart(git string) (string, error) {
 	return "", &fs.PathError{Op: "find", Path: filepath.Join(git, gitApart+"*"), Err: fs.ErrNotExist}
 }
 
-// GitBaseName returns the name, in GitBase, of what was last the same of a git directory, whose path is relative to GitStore.
+// GitBaseName returns the name, in GitBase, of what was last the same of a git directory, whose
+// path is relative to GitStore.
 func GitBaseName(private string) string {
 	sum := sha256.Sum256([]byte(private))
 	return hex.EncodeToString(sum[:16])
@@ -105,8 +106,9 @@ func (b *Box) GitChanged() bool {
 	return unix.Lstat(b.gitFile(GitChanged), &st) == nil
 }
 
-// GitUnsynced reports whether a sandbox's git directories may have something that would be lost with the sandbox, for a program that knows
-// only the run directory: GitChanged, or a reason of GitPending.
+// GitUnsynced reports whether a sandbox's git directories may have something that would be lost
+// with the sandbox, for a program that knows only the run directory: GitChanged, or a reason of
+// GitPending.
 func GitUnsynced(run string) bool {
 	for _, name := range []string{GitChanged, gitPending} {
 		var st unix.Stat_t
@@ -129,8 +131,8 @@ func (b *Box) SetGitChanged(c *Config) error {
 	return errors.Join(statefile.Create(path, nil), b.giveTree(c, path))
 }
 
-// GitPending returns why something stays in the sandbox's git directories that would be lost with the sandbox; empty: nothing does,
-// unless GitChanged.
+// GitPending returns why something stays in the sandbox's git directories that would be lost with
+// the sandbox; empty: nothing does, unless GitChanged.
 func (b *Box) GitPending() string {
 	var why string
 	err := statefile.Read(b.gitFile(gitPending), &why)
