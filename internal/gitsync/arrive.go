@@ -170,28 +170,16 @@ func (p *Pair) ArriveLinked(ctx context.Context, dir string) error {
 		return err
 	}
 	for _, f := range [][2]string{{"HEAD", text}, {"commondir", "../.."}, {"gitdir", filepath.Join(p.Worktree, ".git")}} {
-		if err := writeAs(dir, f[0], f[1]+"\n"); err != nil {
+		file, err := os.OpenFile(filepath.Join(dir, f[0]), os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o644)
+		if err != nil {
+			return err
+		}
+		_, err = file.WriteString(f[1] + "\n")
+		if err = errors.Join(err, d.Own(file), file.Close()); err != nil {
 			return err
 		}
 	}
 	return p.beginAt(table{Refs: both.Refs, Head: head})
-}
-
-// writeAs makes a file in a directory of the user's, for its owner.
-func writeAs(dir, name, text string) error {
-	var st unix.Stat_t
-	if err := unix.Lstat(dir, &st); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	if os.Geteuid() == 0 {
-		err = errors.Join(err, f.Chown(int(st.Uid), int(st.Gid)))
-	}
-	return errors.Join(err, f.Close())
 }
 
 // AsLeft reports whether the host's repository has what the last Sync has left there, and nothing

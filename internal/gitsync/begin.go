@@ -41,7 +41,7 @@ func begin(private, state string) error {
 	if st.Base, err = dir.table(common); err != nil {
 		return err
 	}
-	if st.Files, err = dir.files(); err != nil {
+	if st.Files, err = dir.files(nil); err != nil {
 		return err
 	}
 	if list, err := dir.read("logs/refs/stash", statefile.MaxFile); err == nil {

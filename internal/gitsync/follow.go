@@ -40,11 +40,8 @@ func digest(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// files returns the digests of the files that follow the host's.
-func (t tree) files() (map[string]string, error) { return t.filtered(nil) }
-
-// filtered is files for what is left of them by filter; nil is all.
-func (t tree) filtered(filter func(name string, content []byte) []byte) (map[string]string, error) {
+// files returns the digests of what filter, if any, leaves of the files that follow the host's.
+func (t tree) files(filter func(name string, content []byte) []byte) (map[string]string, error) {
 	got := make(map[string]string)
 	one := func(name string) {
 		b, err := t.read(name, statefile.MaxFile)
@@ -99,7 +96,7 @@ func (s *run) follow(ctx context.Context) (any bool, err error) {
 			continue
 		}
 		if mine == nil {
-			if mine, err = s.private.files(); err != nil {
+			if mine, err = s.private.files(nil); err != nil {
 				return any, err
 			}
 		}

@@ -1,6 +1,7 @@
 package gitsync
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +60,7 @@ func (h *host) checkTrees(ctx context.Context, was, now string) error {
 	if err != nil {
 		return err
 	}
-	c := compare(func(name string) (hostgit.Object, error) { return objects.Get(name, maxTree) }, h.pair.mostNames())
+	c := compare(func(name string) (hostgit.Object, error) { return objects.Get(name, maxTree) }, cmp.Or(h.pair.names, maxNames))
 	if _, err := c.added(from, to, "", 0); err != nil {
 		return err
 	}
@@ -217,7 +218,7 @@ func copyIndex(src *os.File, to string, own func(*os.File) error) ([]unix.Timesp
 // lockIndex takes the lock with which git changes its index. The lock has its text from the beginning: after a kill
 // it can be told from git's own.
 func (h *host) lockIndex(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, h.pair.patience(lockWait))
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(h.pair.wait, lockWait))
 	defer cancel()
 	lock, text := h.file("index.lock"), h.fitted()+".text"
 	if err := os.WriteFile(text, []byte(h.lockText()), 0o644); err != nil {

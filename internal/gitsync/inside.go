@@ -2,6 +2,7 @@ package gitsync
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,13 +18,6 @@ const maxTables = 64 << 20
 
 // maxTablesTime bounds the time that git inside takes for them.
 const maxTablesTime = 20 * time.Second
-
-func (p *Pair) tablesLimit() time.Duration {
-	if p.time > 0 {
-		return p.time
-	}
-	return maxTablesTime
-}
 
 // preface makes git inside quiet. Hooks and monitors there are the sandbox's own, but would take time.
 const preface = `set -u
@@ -94,7 +88,8 @@ func flag(is bool) string {
 
 // inside asks git inside for its tables.
 func (p *Pair) inside(ctx context.Context, private tree, emptyTree string) (inside, error) {
-	short, cancel := context.WithTimeout(ctx, p.tablesLimit())
+	limit := cmp.Or(p.time, maxTablesTime)
+	short, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	out, status, err := p.shell(short, nil, tablesScript, emptyTree, flag(private.has("logs/refs/stash")), flag(p.Worktree != "" && private.has("index")))
 	if short.Err() != nil && ctx.Err() == nil {
@@ -103,7 +98,7 @@ func (p *Pair) inside(ctx context.Context, private tree, emptyTree string) (insi
 			got.staged, got.late = unmerged, true
 			return got, nil
 		}
-		return inside{}, fmt.Errorf("git inside takes more than %v in %s: wolffia shell %s, and git status there, says more", p.tablesLimit(), p.Dir, p.Name)
+		return inside{}, fmt.Errorf("git inside takes more than %v in %s: wolffia shell %s, and git status there, says more", limit, p.Dir, p.Name)
 	}
 	if err != nil {
 		return inside{}, err

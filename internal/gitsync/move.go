@@ -169,7 +169,7 @@ func (h *host) storeStashes(ctx context.Context, list []stash) error {
 // dropStashes deletes entries of the list of stashes.
 func (h *host) dropStashes(ctx context.Context, names []string) error {
 	for _, at := range names {
-		have, err := h.stashes()
+		have, err := h.stashes() // as of now: the user may stash meanwhile
 		if err != nil {
 			return err
 		}

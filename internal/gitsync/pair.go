@@ -68,13 +68,6 @@ type Pair struct {
 // An Other is another working tree of a Pair's repository: its own git directory on both sides.
 type Other struct{ Host, Private string }
 
-func (p *Pair) mostNames() int {
-	if p.names > 0 {
-		return p.names
-	}
-	return maxNames
-}
-
 // A Report is what one sync did.
 type Report struct {
 	// Moved is whether something crossed, in either direction.

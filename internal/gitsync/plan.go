@@ -229,10 +229,7 @@ func (p *planner) keep(r, why string) {
 // the last sync left it; after that it is the user's.
 func (p *planner) place(r, in string) string {
 	name := short(r)
-	usual := p.own() + name
-	if nameFault(name) != "" {
-		usual = p.own() + cleaned(name)
-	}
+	usual := p.own() + PlainName(name)
 	was, have := p.exported[r]
 	if have && p.host.Refs[was.To] == was.At {
 		return was.To

@@ -196,7 +196,7 @@ func (t tree) equals(rec *record, filter func(string, []byte) []byte) bool {
 	if !slices.EqualFunc(parseStashLog(list), rec.Stash, func(e stash, at string) bool { return e.At == at }) {
 		return false
 	}
-	files, err := t.filtered(filter)
+	files, err := t.files(filter)
 	return err == nil && maps.Equal(files, rec.Files)
 }
 

@@ -1,6 +1,7 @@
 package gitsync
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,18 +73,10 @@ func (p *Pair) lock(ctx context.Context) (h *host, release func(), err error) {
 		}
 	}()
 	late := fmt.Errorf("another sync of %s is at work: %w", h.Name(), ErrBusy)
-	ctx, cancel := context.WithTimeoutCause(ctx, p.patience(otherWait), late)
+	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(p.wait, otherWait), late)
 	defer cancel()
 	release, err = filelock.Flock(ctx, h.Common())
 	return h, release, err
-}
-
-// patience is how long a sync waits; tests have less of it.
-func (p *Pair) patience(d time.Duration) time.Duration {
-	if p.wait > 0 {
-		return p.wait
-	}
-	return d
 }
 
 // interrupted reports whether a killed sync has left a journal.
@@ -187,7 +180,7 @@ func oneLine(texts ...string) (lines []string) {
 
 // quiet waits until git has no lock on either side, and returns the stamps of both.
 func (s *run) quiet(ctx context.Context) (host, in stamp, taken time.Time, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.patience(quietWait))
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.wait, quietWait))
 	defer cancel()
 	for {
 		taken = time.Now()

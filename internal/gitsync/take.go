@@ -31,13 +31,10 @@ func (p *Pair) held(t table) (removed []move) {
 // take brings tips, and what they need, to the host. It returns the references that hold them, and those that the
 // host's git refuses, with the reasons.
 func (h *host) take(ctx context.Context, tips []string, t table) (held []move, bad map[string]string, err error) {
-	bad = make(map[string]string)
+	held, bad = h.pair.held(t), make(map[string]string)
 	known := make(map[string]bool)
-	for r, at := range t.Refs {
+	for _, at := range t.Refs {
 		known[at] = true
-		if strings.HasPrefix(r, h.pair.staging()) {
-			held = append(held, move{Ref: r, Old: at})
-		}
 	}
 	if at := t.at(); at != "" {
 		known[at] = true
@@ -57,8 +54,8 @@ func (h *host) take(ctx context.Context, tips []string, t table) (held []move, b
 		}
 		err := h.Receive(ctx, refs, func(ctx context.Context, w io.Writer) error { return h.pair.pack(ctx, tips, have, w) }, h.pair.bytes)
 		h.pair.reached("pack sent")
-		for _, r := range refs {
-			if err == nil {
+		if err == nil {
+			for _, r := range refs {
 				held = append(held, move{Ref: r.Name, Old: r.At})
 			}
 		}

@@ -2,6 +2,7 @@ package gitsync
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -37,7 +38,7 @@ type entry struct {
 type comparison struct {
 	get   func(tree string) (hostgit.Object, error)
 	most  int            // names
-	below map[string]int // tree to the names in and below it
+	below map[string]int // new tree to the names in and below it
 	read  map[string][]entry
 }
 
@@ -89,51 +90,14 @@ func looks(list []entry) bool {
 	return found == 3
 }
 
-func (c *comparison) tooMany() error { return blockedf("a commit has more than %d names", c.most) }
-
-// count returns how many names are in and below a new tree.
-func (c *comparison) count(name, at string, depth int) (int, error) {
-	if n, have := c.below[name]; have {
-		return n, nil
-	}
-	if depth > maxDepth {
-		return 0, blockedf("a commit has directories more than %d deep", maxDepth)
-	}
-	list, err := c.tree(name)
-	if err != nil {
-		return 0, err
-	}
-	if looks(list) {
-		return 0, blockedf("%s in a commit looks like a git directory", top(at))
-	}
-	n := 0
-	for _, e := range list {
-		more := 1
-		if e.dir {
-			if more, err = c.count(e.object, path.Join(at, e.name), depth+1); err != nil {
-				return 0, err
-			}
-		}
-		if n += more; n > c.most || len(c.below) > c.most {
-			return 0, c.tooMany()
-		}
-	}
-	c.below[name] = n
-	return n, nil
-}
-
-func top(at string) string {
-	if at == "" {
-		return "the top"
-	}
-	return at
-}
-
-// added checks what the tree to adds to the tree from: not too many names, and no directory that looks like a git
-// directory. It returns how many names are in trees that differ.
+// added checks what the tree to adds to the tree from, which may be "": not too many names, and no
+// directory that looks like a git directory. It returns how many names are in trees that differ.
 func (c *comparison) added(from, to, at string, depth int) (n int, err error) {
 	if from == to {
 		return 0, nil
+	}
+	if n, have := c.below[to]; have && from == "" {
+		return n, nil
 	}
 	if depth > maxDepth {
 		return 0, blockedf("a commit has directories more than %d deep", maxDepth)
@@ -143,24 +107,22 @@ func (c *comparison) added(from, to, at string, depth int) (n int, err error) {
 		return 0, err
 	}
 	if looks(now) && !looks(was) {
-		return 0, blockedf("%s in a commit looks like a git directory", top(at))
+		return 0, blockedf("%s in a commit looks like a git directory", cmp.Or(at, "the top"))
 	}
 	before := dirs(was)
 	for _, e := range now {
 		more := 1
 		if e.dir {
-			if old := before[e.name]; old != "" {
-				more, err = c.added(old, e.object, path.Join(at, e.name), depth+1)
-			} else {
-				more, err = c.count(e.object, path.Join(at, e.name), depth+1)
-			}
-			if err != nil {
+			if more, err = c.added(before[e.name], e.object, path.Join(at, e.name), depth+1); err != nil {
 				return 0, err
 			}
 		}
-		if n += more; n > c.most {
-			return 0, c.tooMany()
+		if n += more; n > c.most || len(c.below) > c.most {
+			return 0, blockedf("a commit has more than %d names", c.most)
 		}
+	}
+	if from == "" {
+		c.below[to] = n
 	}
 	return n, nil
 }
