@@ -2,6 +2,7 @@ package gitsync
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -200,10 +201,8 @@ func (h *host) staged(ctx context.Context, commit, index string) (string, error)
 	if h.pair.Worktree == "" {
 		return "", nil
 	}
-	if commit == "" {
-		commit = h.emptyTree()
-	}
-	out, err := h.git(ctx, []string{h.indexFile(index)}, append(strings.Fields(stagedArgs), commit, "--")...)
+	args := append(strings.Fields(stagedArgs), cmp.Or(commit, h.emptyTree()), "--")
+	out, err := h.git(ctx, []string{h.indexFile(index)}, args...)
 	if err != nil {
 		return "", err
 	}
@@ -303,32 +302,31 @@ func (h *host) nearAncestor(ctx context.Context, old, of string) bool {
 	return false
 }
 
-// transaction is the input of git update-ref --stdin -z for moves, and the deletion of others.
-func transaction(moves, removed []move) string {
+// commands are lines for git update-ref --stdin, on both sides.
+func commands(moves []move) string {
 	var b strings.Builder
 	for _, m := range moves {
-		old := m.Old
-		if old == "" {
-			old = strings.Repeat("0", len(m.New))
+		old := cmp.Or(m.Old, strings.Repeat("0", len(m.New)))
+		if m.New == "" {
+			b.WriteString("delete " + m.Ref + " " + old + "\n")
+		} else {
+			b.WriteString("update " + m.Ref + " " + m.New + " " + old + "\n")
 		}
-		b.WriteString("update " + m.Ref + "\x00" + m.New + "\x00" + old + "\x00")
-	}
-	for _, m := range removed {
-		b.WriteString("delete " + m.Ref + "\x00" + m.Old + "\x00")
 	}
 	return b.String()
 }
 
 // updateRef moves references in one transaction.
-func (h *host) updateRef(ctx context.Context, moves, removed []move) error {
-	if len(moves)+len(removed) == 0 {
+func (h *host) updateRef(ctx context.Context, moves []move) error {
+	if len(moves) == 0 {
 		return nil
 	}
-	return h.feedRefs(ctx, strings.NewReader(transaction(moves, removed)))
+	return h.feedRefs(ctx, strings.NewReader(commands(moves)))
 }
 
-func (h *host) feedRefs(ctx context.Context, in io.Reader) error {
-	_, _, err := h.Run(ctx, hostgit.Command{Args: []string{"update-ref", "--stdin", "-z", "-m", h.reflog()}, In: in})
+// feedRefs has git update-ref read what it is to do. More options can go before.
+func (h *host) feedRefs(ctx context.Context, in io.Reader, options ...string) error {
+	_, _, err := h.Run(ctx, hostgit.Command{Args: append([]string{"update-ref", "--stdin", "-m", h.reflog()}, options...), In: in})
 	return err
 }
 
@@ -346,10 +344,7 @@ func (h *host) setHead(ctx context.Context, to, old string) error {
 		return err
 	}
 	if strings.HasPrefix(old, "refs/") {
-		_, _, err := h.Run(ctx, hostgit.Command{
-			Args: []string{"update-ref", "--stdin", "-z", "--no-deref", "-m", h.reflog()},
-			In:   strings.NewReader("symref-update HEAD\x00" + to + "\x00ref\x00" + old + "\x00"),
-		})
+		err := h.feedRefs(ctx, strings.NewReader("symref-update HEAD "+to+" ref "+old+"\n"), "--no-deref")
 		if err == nil || !strings.Contains(err.Error(), "unknown command: symref-update") { // before git 2.46
 			return err
 		}

@@ -1,6 +1,7 @@
 package gitsync
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,14 +21,14 @@ import (
 func (s *run) move(ctx context.Context, j *journal, locks bool) error {
 	h := s.host
 	first, last := roomFirst(j.Moves, j.Removed)
-	text := transaction(j.Moves, nil)
+	text := commands(j.Moves)
 	if r := s.out.branch(); locks && r != "" && !named(r, j.Moves, first) {
-		text += verification(r, s.was)
+		text += "verify " + r + " " + cmp.Or(s.was, strings.Repeat("0", len(h.emptyTree()))) + "\n"
 	}
 	var held []move
 	if len(j.Moves) > 0 && len(j.Stash) == 0 && s.tree == "" {
 		held, s.held = s.held, nil // with nothing that comes later they are not needed any more
-		text += transaction(nil, held)
+		text += commands(held)
 	}
 	// The process starts before the lock is taken.
 	feed := func(string) error { return nil }
@@ -36,7 +37,7 @@ func (s *run) move(ctx context.Context, j *journal, locks bool) error {
 	}
 	err := s.locked(ctx, j, locks)
 	if err == nil {
-		err = again(h.updateRef(ctx, nil, first))
+		err = again(h.updateRef(ctx, first))
 	}
 	if err != nil {
 		_ = feed("")
@@ -53,14 +54,6 @@ func (s *run) move(ctx context.Context, j *journal, locks bool) error {
 
 func named(ref string, lists ...[]move) bool {
 	return slices.ContainsFunc(slices.Concat(lists...), func(m move) bool { return m.Ref == ref })
-}
-
-// verification is the input of git update-ref for a reference that must not have moved.
-func verification(ref, at string) string {
-	if at == "" {
-		at = strings.Repeat("0", 40)
-	}
-	return "verify " + ref + "\x00" + at + "\x00"
 }
 
 // startRefs starts a transaction of references. feed has it done, by its input; without one nothing is done.
@@ -95,7 +88,7 @@ func (h *host) finish(ctx context.Context, j *journal, last []move) error {
 	h.pair.reached("index")
 	h.unlockIndex()
 	h.pair.reached("unlocked")
-	return h.updateRef(ctx, nil, last)
+	return h.updateRef(ctx, last)
 }
 
 // again returns errAgain if a reference has moved meanwhile.
@@ -185,12 +178,13 @@ func (h *host) dropStashes(ctx context.Context, names []string) error {
 }
 
 // rollback ends a sync before its transaction.
-func (h *host) rollback() error {
+func (h *host) rollback(ctx context.Context, held []move) error {
 	h.unlockIndex()
-	if err := os.Remove(h.fitted()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	err := os.Remove(h.fitted())
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = h.pair.drop(journalFile)
 	}
-	return h.pair.drop(journalFile)
+	return errors.Join(err, h.updateRef(ctx, held))
 }
 
 // repair does the rest of what a killed sync has begun, or removes what it has prepared.
@@ -212,7 +206,7 @@ func (h *host) repair(ctx context.Context) error {
 		return err
 	}
 	if !j.begun(now) {
-		return errors.Join(h.rollback(), h.updateRef(ctx, nil, h.pair.held(now)))
+		return h.rollback(ctx, h.pair.held(now))
 	}
 	// The user may have gone on, if he has removed the lock.
 	if now.Head != j.HeadOld {
@@ -226,13 +220,26 @@ func (h *host) repair(ctx context.Context) error {
 	if err := h.finish(ctx, &j, left); err != nil {
 		return err
 	}
+	return h.complete(ctx, &j, h.pair.held(now))
+}
+
+// complete does what comes after the moves, and removes the journal.
+func (h *host) complete(ctx context.Context, j *journal, held []move) error {
 	if err := h.storeStashes(ctx, j.Stash); err != nil {
 		return err
 	}
-	if err := statefile.WriteSync(h.pair.path(stateFile), &j.After); err != nil {
+	if err := h.dropStashes(ctx, j.Dropped); err != nil {
 		return err
 	}
-	if err := h.updateRef(ctx, nil, h.pair.held(now)); err != nil {
+	if err := h.SyncRefs(j.files()); err != nil {
+		return err
+	}
+	// Without its time on the disk: after a crash of the machine both sides are found to be equal.
+	if err := statefile.Write(h.pair.path(stateFile), &j.After); err != nil {
+		return err
+	}
+	h.pair.reached("base saved")
+	if err := h.updateRef(ctx, held); err != nil {
 		return err
 	}
 	return h.pair.drop(journalFile)

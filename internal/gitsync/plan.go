@@ -34,6 +34,17 @@ func (t table) branch() string {
 	return ""
 }
 
+// after returns the references after moves.
+func (t table) after(moves []move) map[string]string {
+	refs := maps.Clone(t.Refs)
+	for _, m := range moves {
+		if refs[m.Ref] = m.New; m.New == "" {
+			delete(refs, m.Ref)
+		}
+	}
+	return refs
+}
+
 // A move is a change of one reference. "" is a reference that does not exist.
 type move struct {
 	Ref string `json:"ref"`
@@ -280,23 +291,13 @@ func (p *planner) headFault() string {
 	case p.blocked[to] != "":
 		return short(to) + ": " + p.blocked[to]
 	}
-	if have, is := p.inside.Refs[to]; is && p.after(to) != have {
+	at := p.host.after(p.out)[to]
+	if have, is := p.inside.Refs[to]; is && at != have {
 		return short(to) + " could not be taken over"
-	} else if !is && p.after(to) != "" {
+	} else if !is && at != "" {
 		return short(to) + " has commits here"
 	}
 	return ""
-}
-
-// after returns where the host's reference is after the plan.
-func (p *planner) after(r string) string {
-	at := p.host.Refs[r]
-	for _, m := range p.out {
-		if m.Ref == r {
-			at = m.New
-		}
-	}
-	return at
 }
 
 // keepBranch keeps the branch that the host's HEAD stays on.

@@ -1,6 +1,7 @@
 package gitsync
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -157,16 +158,7 @@ func (s *run) withoutHead(c change) change {
 
 // insideAfter returns what the sandbox has after a change.
 func (s *run) insideAfter(c change) table {
-	t := table{Refs: maps.Clone(s.all), Head: s.in.Head}
-	for _, m := range slices.Concat(c.moves, c.late) {
-		if t.Refs[m.Ref] = m.New; m.New == "" {
-			delete(t.Refs, m.Ref)
-		}
-	}
-	if c.head != "" {
-		t.Head = c.head
-	}
-	return t
+	return table{Refs: table{Refs: s.all}.after(slices.Concat(c.moves, c.late)), Head: cmp.Or(c.head, s.in.Head)}
 }
 
 // apply does a change; done is false if what is staged inside is in the way, and nothing was done.
@@ -191,23 +183,6 @@ func (s *run) apply(ctx context.Context, c change) (done bool, err error) {
 		return s.applyMany(ctx, c, text.String())
 	}
 	return s.runRefresh(ctx, c, text.String())
-}
-
-// commands are lines for git update-ref --stdin.
-func commands(moves []move) string {
-	var b strings.Builder
-	for _, m := range moves {
-		old := m.Old
-		if old == "" {
-			old = strings.Repeat("0", len(m.New))
-		}
-		if m.New == "" {
-			b.WriteString("delete " + m.Ref + " " + old + "\n")
-		} else {
-			b.WriteString("update " + m.Ref + " " + m.New + " " + old + "\n")
-		}
-	}
-	return b.String()
 }
 
 // applyMany is apply for more references than an argument can name: those that HEAD is not on go first.
@@ -245,13 +220,8 @@ func (s *run) runRefresh(ctx context.Context, c change, text string) (bool, erro
 		defer index.Close()
 		in = index
 	}
-	treeish := func(commit string) string {
-		if commit == "" {
-			return s.host.emptyTree()
-		}
-		return commit
-	}
-	_, status, err := s.shell(ctx, in, refreshScript, c.index, treeish(c.was), treeish(c.will), text, c.head, commands(c.late), s.in.index)
+	none := s.host.emptyTree()
+	_, status, err := s.shell(ctx, in, refreshScript, c.index, cmp.Or(c.was, none), cmp.Or(c.will, none), text, c.head, commands(c.late), s.in.index)
 	switch {
 	case err != nil:
 		return false, err
@@ -353,7 +323,7 @@ func (s *run) settled() error {
 
 // agree records what both sides have now.
 func (s *run) agree(c change) error {
-	now, after := s.insideAfter(c), s.after()
+	now, after := s.insideAfter(c), s.out.after(s.plan.out)
 	base := s.rec.Base.Refs
 	for _, refs := range []map[string]string{now.Refs, after, maps.Clone(base)} {
 		for r := range refs {

@@ -51,7 +51,9 @@ type journal struct {
 	Index   bool    `json:"index"`   // the file index.wolffia.NAME becomes the index
 	IndexID fileID  `json:"indexID"` // of the present index
 	Stash   []stash `json:"stash"`   // to be stored, the newest first
-	After   record  `json:"after"`
+	// Dropped are stashes of the host that the sandbox has dropped.
+	Dropped []string `json:"dropped,omitempty"`
+	After   record   `json:"after"`
 }
 
 // A fileID identifies a version of a file that git replaces as a whole. The zero one is a missing file.

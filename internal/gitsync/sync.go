@@ -115,7 +115,6 @@ type run struct {
 	indexID fileID
 	fitted  bool // the file index.wolffia.NAME exists
 	newest  []stash
-	dropped []string // stashes of the host that the sandbox has dropped
 	index   *os.File // of the host, after it; nil: none
 	hostSet string   // what is staged there
 }
@@ -350,7 +349,8 @@ func (s *run) decide(ctx context.Context) (err error) {
 		if s.plan, err = plan(q); err != nil {
 			return err
 		}
-		s.target()
+		s.was, s.head = s.out.at(), cmp.Or(s.plan.headOut, s.out.Head)
+		s.will = table{Refs: s.out.after(s.plan.out), Head: s.head}.at()
 		moves := s.plan.headOut != "" || s.was != s.will
 		wants := s.tree
 		if s.hostBusy != "" || s.will != s.in.at() || s.head != s.in.Head {
@@ -397,43 +397,17 @@ func (s *run) decide(ctx context.Context) (err error) {
 		}
 		break
 	}
-	s.sort(note)
-	return nil
-}
-
-// target sets what the host's HEAD is at, and is to be at.
-func (s *run) target() {
-	s.was, s.head = s.out.at(), s.out.Head
-	if s.plan.headOut != "" {
-		s.head = s.plan.headOut
-	}
-	after := table{Refs: s.after(), Head: s.head}
-	s.will = after.at()
-}
-
-// after returns the host's references after the plan.
-func (s *run) after() map[string]string {
-	refs := maps.Clone(s.out.Refs)
-	for _, m := range s.plan.out {
-		if refs[m.Ref] = m.New; m.New == "" {
-			delete(refs, m.Ref)
-		}
-	}
-	return refs
-}
-
-// sort takes what the plan says apart: what happens once, and what holds until something changes.
-func (s *run) sort(note string) {
 	if note != "" {
 		s.stays = append(s.stays, note)
 	}
 	s.said = append(s.said, s.plan.said...)
 	s.stays = append(s.stays, s.plan.stays...)
+	return nil
 }
 
 // commit moves the host's references, HEAD and index.
 func (s *run) commit(ctx context.Context) error {
-	after := s.after()
+	after := s.out.after(s.plan.out)
 	j := journal{HeadOld: s.out.Head, HeadNew: s.plan.headOut, Index: s.fitted, IndexID: s.indexID, Stash: s.newest}
 	for _, m := range s.plan.out {
 		if m.New == "" {
@@ -462,7 +436,7 @@ func (s *run) commit(ctx context.Context) error {
 	}
 	for _, at := range s.rec.Ours {
 		if !inList(s.in.stashes, at) && inList(s.outStash, at) && slices.Contains(s.rec.Stash, at) {
-			s.dropped = append(s.dropped, at)
+			j.Dropped = append(j.Dropped, at)
 		}
 	}
 	s.rec.Exported = exported
@@ -472,12 +446,12 @@ func (s *run) commit(ctx context.Context) error {
 	}
 	s.settle()
 	j.After = s.rec
-	if len(j.Moves)+len(j.Removed)+len(j.Stash)+len(s.dropped) > 0 || j.HeadNew != "" || j.Index {
+	if len(j.Moves)+len(j.Removed)+len(j.Stash)+len(j.Dropped) > 0 || j.HeadNew != "" || j.Index {
 		if err := s.carryOut(ctx, &j); err != nil {
 			return err
 		}
 		s.moved = true
-	} else if err := s.host.updateRef(ctx, nil, s.held); err != nil {
+	} else if err := s.host.updateRef(ctx, s.held); err != nil {
 		return err
 	}
 	var err error
@@ -516,31 +490,12 @@ func (s *run) carryOut(ctx context.Context, j *journal) error {
 	ctx = context.WithoutCancel(ctx) // what has begun is not left half done; each step has a limit
 	err := s.move(ctx, j, locks)
 	if errors.Is(err, errAgain) || errors.Is(err, ErrBusy) { // then nothing has moved
-		return errors.Join(err, h.rollback(), h.updateRef(ctx, nil, s.held))
+		return errors.Join(err, h.rollback(ctx, s.held))
 	}
 	s.fitted = false // after another error the next sync finds out what has moved, and needs the file
 	if err != nil {
 		h.unlockIndex()
 		return err
 	}
-	if err := h.storeStashes(ctx, j.Stash); err != nil {
-		return err
-	}
-	if err := h.dropStashes(ctx, s.dropped); err != nil {
-		return err
-	}
-	if err := h.SyncRefs(j.files()); err != nil {
-		return err
-	}
-	// Without its time on the disk: after a crash of the machine both sides are found to be equal.
-	if err := statefile.Write(s.path(stateFile), &s.rec); err != nil {
-		return err
-	}
-	s.reached("base saved")
-	if len(s.held) > 0 {
-		if err := h.updateRef(ctx, nil, s.held); err != nil {
-			return err
-		}
-	}
-	return s.drop(journalFile)
+	return h.complete(ctx, j, s.held)
 }
