@@ -67,10 +67,8 @@ func (p *Pair) Arrive(ctx context.Context, worktree string) (Report, error) {
 		return Report{}, err
 	}
 	head := firstBranch
-	if b, err := private.read("HEAD", 4096); err == nil {
-		if at, err := parseHead(b); err == nil && strings.HasPrefix(at, heads) && nameFault(short(at)) == "" {
-			head = at
-		}
+	if at, err := private.head(); err == nil && strings.HasPrefix(at, heads) && nameFault(short(at)) == "" {
+		head = at
 	}
 	defer d.Close()
 	if _, _, err := d.Run(ctx, hostgit.Command{Args: []string{"symbolic-ref", "HEAD", head}}); err != nil {
@@ -118,11 +116,7 @@ func (p *Pair) ArriveLinked(ctx context.Context, dir string) error {
 		return err
 	}
 	defer private.Close()
-	b, err := private.read("HEAD", 4096)
-	if err != nil {
-		return err
-	}
-	head, err := parseHead(b)
+	head, err := private.head()
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,14 @@ const maxRefs = 1 << 20
 // maxIndex bounds the bytes of an index.
 const maxIndex = 1 << 30
 
-func begin(private, state string) error {
+// Begin records in the directory state, which it makes, what the private copy has: the base of
+// the first Sync. It is to be called after the copy is complete and before the sandbox can
+// change it. It reads the copy's files alone (HEAD, packed-refs, refs, logs/refs/stash, index):
+// it runs no program and does not need the host's repository. It replaces an earlier base.
+// The references of a linked working tree are those of the directory two levels above.
+// The error is of class runtime.ErrInvalid if the copy cannot be synchronised, such as one with
+// reftable.
+func Begin(private, state string) error {
 	dir, err := openTree(private)
 	if err != nil {
 		return err
@@ -172,12 +179,9 @@ func (t tree) table(common tree) (table, error) {
 	if common.has("reftable") {
 		return got, errReftable(common.Name())
 	}
-	head, err := t.read("HEAD", 4096)
-	if err != nil {
+	var err error
+	if got.Head, err = t.head(); err != nil {
 		return got, err
-	}
-	if got.Head, err = parseHead(head); err != nil {
-		return got, fmt.Errorf("%s: %w", t.Name(), err)
 	}
 	t = common
 	packed, err := t.read("packed-refs", 1<<30)
@@ -209,6 +213,19 @@ func (t tree) table(common tree) (table, error) {
 		return nil
 	})
 	return got, err
+}
+
+// head returns what the file HEAD names.
+func (t tree) head() (string, error) {
+	b, err := t.read("HEAD", 4096)
+	if err != nil {
+		return "", err
+	}
+	head, err := parseHead(b)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", t.Name(), err)
+	}
+	return head, err
 }
 
 func errReftable(dir string) error {

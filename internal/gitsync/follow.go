@@ -22,7 +22,7 @@ var followed = []string{"config", "config.worktree", "info/exclude", "info/attri
 const maxHooks = 1000
 
 // followScript replaces the file $1 of the git directory inside by the standard input, with mode $2; "" removes it.
-const followScript = preface + `set -C
+const followScript = `set -C
 f=$(g rev-parse --git-common-dir)/$1 || exit 50
 [ -n "$2" ] || { rm -f "$f"; exit; }
 mkdir -p "${f%/*}" && cat >"$f.lock" || exit 51
@@ -103,14 +103,10 @@ func (s *run) follow(ctx context.Context) (any bool, err error) {
 		if mine[name] != s.rec.Files[name] {
 			continue // the sandbox's own
 		}
-		_, status, err := s.shell(ctx, bytes.NewReader(content), followScript, name, mode)
-		if err != nil {
+		if err := s.do(ctx, bytes.NewReader(content), followScript, name, mode); err != nil {
 			return any, err
 		}
-		if status != 0 {
-			return any, s.failed(status)
-		}
-		any, s.moved = true, true
+		any = true
 		if s.rec.Files[name] = digest(content); content == nil {
 			delete(s.rec.Files, name)
 		}

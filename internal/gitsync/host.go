@@ -143,13 +143,12 @@ func busy(t tree) string {
 }
 
 func (h *host) busy() (string, error) {
-	fd, err := unix.Open(h.Path(), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	dir, err := os.OpenFile(h.Path(), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return "", err
 	}
-	t := tree{os.NewFile(uintptr(fd), h.Name())}
-	defer t.Close()
-	return busy(t), nil
+	defer dir.Close()
+	return busy(tree{dir}), nil
 }
 
 // blocked returns the branches that may not move, with the reasons: those of other working trees, and of operations.

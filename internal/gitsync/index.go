@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/beneath"
 	"wolffia/internal/hostgit"
 )
 
@@ -73,25 +72,23 @@ func (h *host) checkTrees(ctx context.Context, was, now string) error {
 // checkHidden refuses a name that the rules hide and that is on the host without being tracked: the user's next
 // commit -a would put its content where the sandbox reads it.
 func (h *host) checkHidden(ctx context.Context, c *comparison, from, to string) error {
-	fd, err := unix.Open(h.pair.Worktree, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	top, err := os.OpenFile(h.pair.Worktree, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return &os.PathError{Op: "open", Path: h.pair.Worktree, Err: err}
+		return err
 	}
-	defer unix.Close(fd)
+	defer top.Close()
 	var there []string
 	err = c.walk(from, to, "", func(path string) error {
 		if !h.pair.Hidden(path) {
 			return nil
 		}
-		f, err := beneath.Open(fd, path, unix.O_PATH|unix.O_NOFOLLOW, 0)
-		if err != nil {
-			if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
-				return nil
-			}
+		_, err := tree{top}.lstat(path)
+		switch {
+		case err == nil:
+			there = append(there, path)
+		case !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR):
 			return blockedf("a commit adds %s, which the rules hide: %v", hostgit.Printable(path), err)
 		}
-		_ = unix.Close(f)
-		there = append(there, path)
 		return nil
 	})
 	if err != nil || len(there) == 0 {

@@ -27,7 +27,7 @@ g() { git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c log.showSignatu
 
 // tablesScript prints which index it is, HEAD, references, stashes and what is staged. $1 is the empty tree; $2 is 1 if
 // the repository has stashes, and $3 if it has an index.
-const tablesScript = preface + `command -v git >/dev/null || exit 19
+const tablesScript = `command -v git >/dev/null || exit 19
 i=
 [ "$3" = 0 ] || i=$(g rev-parse --git-path index)
 ls -iln "$i" 2>/dev/null || echo
@@ -72,7 +72,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 // shell runs a script inside, and returns what it prints.
 func (p *Pair) shell(ctx context.Context, in io.Reader, script string, args ...string) (out []byte, status int, err error) {
 	b := &bounded{left: maxTables}
-	status, err = p.Inside.Run(ctx, append([]string{"sh", "-c", script, "sh"}, args...), in, b)
+	status, err = p.Inside.Run(ctx, append([]string{"sh", "-c", preface + script, "sh"}, args...), in, b)
 	if b.left < 0 {
 		return nil, status, fmt.Errorf("what git inside prints is %w (%d bytes)", errTooMuch, maxTables)
 	}
@@ -166,7 +166,7 @@ func section(b []byte) (lines, rest []byte, is bool) {
 
 // writeTree returns the tree of what is staged inside.
 func (p *Pair) writeTree(ctx context.Context) (string, error) {
-	out, status, err := p.shell(ctx, nil, preface+"g write-tree")
+	out, status, err := p.shell(ctx, nil, "g write-tree")
 	name := strings.TrimSuffix(string(out), "\n")
 	if err == nil && (status != 0 || !objectName.MatchString(name)) {
 		err = fmt.Errorf("git write-tree inside: status %d", status)

@@ -27,7 +27,7 @@ func (s *run) move(ctx context.Context, j *journal, locks bool) error {
 	}
 	var held []move
 	if len(j.Moves) > 0 && len(j.Stash) == 0 && s.tree == "" {
-		held, s.held = s.held, nil // with nothing that comes later they are not needed any more
+		held = s.held // with nothing that comes later they are not needed any more
 		text += commands(held)
 	}
 	// The process starts before the lock is taken.
@@ -41,13 +41,12 @@ func (s *run) move(ctx context.Context, j *journal, locks bool) error {
 	}
 	if err != nil {
 		_ = feed("")
-		s.held = append(s.held, held...)
 		return err
 	}
 	if err := again(feed(text)); err != nil {
-		s.held = append(s.held, held...)
 		return err
 	}
+	s.held = s.held[len(held):]
 	s.reached("refs")
 	return h.finish(ctx, j, last)
 }

@@ -1,32 +1,22 @@
 package gitsync
 
-import (
-	"maps"
-	"os"
-	"path/filepath"
-)
+import "maps"
 
 // others returns the branches that other working trees with pairs of their own have checked out, on
 // either side, but this one has not.
 func (s *run) others() map[string]bool {
 	theirs := make(map[string]bool)
-	add := func(head []byte) {
-		if at, err := parseHead(head); err == nil {
-			theirs[at] = true
-		}
-	}
 	for _, o := range s.Others {
-		if b, err := os.ReadFile(filepath.Join(o.Host, "HEAD")); err == nil {
-			add(b)
+		for path, open := range map[string]func(string) (tree, error){o.Host: openTree, o.Private: s.openPrivate} {
+			git, err := open(path)
+			if err != nil {
+				continue // it has gone
+			}
+			if at, err := git.head(); err == nil {
+				theirs[at] = true
+			}
+			_ = git.Close()
 		}
-		private, err := s.openPrivate(o.Private)
-		if err != nil {
-			continue // it has gone
-		}
-		if b, err := private.read("HEAD", 4096); err == nil {
-			add(b)
-		}
-		_ = private.Close()
 	}
 	delete(theirs, s.in.Head)
 	delete(theirs, s.out.Head)

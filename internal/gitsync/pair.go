@@ -81,28 +81,3 @@ type Report struct {
 	// aside is not pending: the host has its commits.
 	Pending string
 }
-
-// Sync brings both sides to the same state, as far as neither loses something by it. It needs
-// Begin to have been called, once, when the private copy was made. A sync of two sides that
-// have not changed since the last one costs some calls of stat, and runs no program inside.
-//
-// The error is [ErrBusy] if git is at work on either side for longer than some seconds, of
-// class runtime.ErrInvalid if the repository cannot be synchronised (such as one with
-// reftable), and of class runtime.ErrUnavailable if the host has no git. After an error the
-// report has Pending, and what was done until then. A process that is killed meanwhile leaves
-// a state that the next Sync repairs.
-func (p *Pair) Sync(ctx context.Context) (Report, error) { return p.sync(ctx) }
-
-// Unchanged returns the report that a Sync would make without a question to any program, and
-// true, if neither side has changed since the last Sync; else false. It costs some calls of
-// stat. It does not wait.
-func (p *Pair) Unchanged() (Report, bool) { return p.unchanged() }
-
-// Begin records in the directory state, which it makes, what the private copy has: the base of
-// the first Sync. It is to be called after the copy is complete and before the sandbox can
-// change it. It reads the copy's files alone (HEAD, packed-refs, refs, logs/refs/stash, index):
-// it runs no program and does not need the host's repository. It replaces an earlier base.
-// The references of a linked working tree are those of the directory two levels above.
-// The error is of class runtime.ErrInvalid if the copy cannot be synchronised, such as one with
-// reftable.
-func Begin(private, state string) error { return begin(private, state) }

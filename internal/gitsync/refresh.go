@@ -31,7 +31,7 @@ const (
 // it by the standard input, "merge" moves it from the commit or tree $2 to $3. $4 is the input of git update-ref
 // before HEAD moves, $5 is what HEAD becomes, $6 the input after that. $7 identifies the index that was looked at. The
 // lock is made as git makes it.
-const refreshScript = preface + `set -C
+const refreshScript = `set -C
 refs() { [ -z "$1" ] || printf '%s' "$1" | g update-ref -m host --stdin; }
 i=
 if [ "$1" != keep ]; then
@@ -163,47 +163,44 @@ func (s *run) insideAfter(c change) table {
 
 // apply does a change; done is false if what is staged inside is in the way, and nothing was done.
 func (s *run) apply(ctx context.Context, c change) (done bool, err error) {
-	var text strings.Builder
-	text.WriteString(commands(c.moves))
+	moves := slices.Clone(c.moves)
 	for r, at := range c.shown {
 		if s.all[r] != at {
-			text.WriteString("update " + r + " " + at + "\n")
+			moves = append(moves, move{r, at, s.all[r]})
 		}
 	}
 	for r, at := range s.all {
 		name, is := strings.CutPrefix(r, hosts)
 		if _, again := c.shown[r]; is && !again && s.plan.settled[heads+name] != "" {
-			text.WriteString("delete " + r + " " + at + "\n")
+			moves = append(moves, move{Ref: r, Old: at})
 		}
 	}
-	if text.Len() == 0 && c.head == "" && c.index == "keep" && len(c.late) == 0 {
+	if len(moves)+len(c.late) == 0 && c.head == "" && c.index == "keep" {
 		return true, nil
 	}
-	if text.Len() > maxArgument {
-		return s.applyMany(ctx, c, text.String())
+	if len(commands(moves)) > maxArgument { // then those that HEAD is not on go first
+		own := slices.IndexFunc(moves, func(m move) bool { return m.Ref == s.in.branch() })
+		var last []move
+		if own >= 0 {
+			last = []move{moves[own]}
+			moves = slices.Delete(moves, own, own+1)
+		}
+		if err := s.do(ctx, strings.NewReader(commands(moves)), "g update-ref -m host --stdin"); err != nil {
+			return false, err
+		}
+		moves = last
 	}
-	return s.runRefresh(ctx, c, text.String())
+	return s.runRefresh(ctx, c, commands(moves))
 }
 
-// applyMany is apply for more references than an argument can name: those that HEAD is not on go first.
-func (s *run) applyMany(ctx context.Context, c change, text string) (bool, error) {
-	var others, own strings.Builder
-	for line := range strings.Lines(text) {
-		if f := strings.Fields(line); len(f) > 1 && f[1] == s.in.branch() {
-			own.WriteString(line)
-		} else {
-			others.WriteString(line)
-		}
+// do runs a script inside that changes something, and must succeed.
+func (s *run) do(ctx context.Context, in io.Reader, script string, args ...string) error {
+	_, status, err := s.shell(ctx, in, script, args...)
+	if err == nil && status != 0 {
+		err = s.failed(status)
 	}
-	_, status, err := s.shell(ctx, strings.NewReader(others.String()), preface+"g update-ref -m host --stdin")
-	if err != nil {
-		return false, err
-	}
-	if status != 0 {
-		return false, s.failed(status)
-	}
-	s.moved = true
-	return s.runRefresh(ctx, c, own.String())
+	s.moved = s.moved || err == nil
+	return err
 }
 
 func (s *run) failed(status int) error {
@@ -281,14 +278,9 @@ func (s *run) refreshStashes(ctx context.Context) error {
 		}
 	}
 	if script.Len() > 0 {
-		_, status, err := s.shell(ctx, nil, preface+script.String())
-		if err != nil {
+		if err := s.do(ctx, nil, script.String()); err != nil {
 			return err
 		}
-		if status != 0 {
-			return s.failed(status)
-		}
-		s.moved = true
 	}
 	s.rec.Stash = nil
 	for _, e := range list {

@@ -133,7 +133,10 @@ func (p *Pair) shared(private tree) (tree, error) {
 	return p.openPrivate(p.Common)
 }
 
-func (p *Pair) unchanged() (Report, bool) {
+// Unchanged returns the report that a Sync would make without a question to any program, and
+// true, if neither side has changed since the last Sync; else false. It costs some calls of
+// stat. It does not wait.
+func (p *Pair) Unchanged() (Report, bool) {
 	private, err := p.openPrivate(p.Private)
 	if err != nil {
 		return Report{}, false

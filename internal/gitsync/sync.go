@@ -30,7 +30,16 @@ const (
 // errAgain is the error of a plan whose premises do not hold any more.
 var errAgain = errors.New("the references on the host go on changing")
 
-func (p *Pair) sync(ctx context.Context) (r Report, err error) {
+// Sync brings both sides to the same state, as far as neither loses something by it. It needs
+// Begin to have been called, once, when the private copy was made. A sync of two sides that
+// have not changed since the last one costs some calls of stat, and runs no program inside.
+//
+// The error is [ErrBusy] if git is at work on either side for longer than some seconds, of
+// class runtime.ErrInvalid if the repository cannot be synchronised (such as one with
+// reftable), and of class runtime.ErrUnavailable if the host has no git. After an error the
+// report has Pending, and what was done until then. A process that is killed meanwhile leaves
+// a state that the next Sync repairs.
+func (p *Pair) Sync(ctx context.Context) (r Report, err error) {
 	defer func() {
 		if err != nil {
 			r.Pending = hostgit.Printable(err.Error())
@@ -41,7 +50,7 @@ func (p *Pair) sync(ctx context.Context) (r Report, err error) {
 		return r, err
 	}
 	defer private.Close()
-	if r, same := p.unchanged(); same && !p.interrupted() {
+	if r, same := p.Unchanged(); same && !p.interrupted() {
 		return r, nil
 	}
 	h, release, err := p.lock(ctx)
