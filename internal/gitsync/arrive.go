@@ -15,7 +15,6 @@ import (
 
 	"wolffia/internal/gitconfig"
 	"wolffia/internal/hostgit"
-	"wolffia/internal/statefile"
 	"wolffia/runtime"
 )
 
@@ -74,22 +73,12 @@ func (p *Pair) Arrive(ctx context.Context, worktree string) (Report, error) {
 	if _, _, err := d.Run(ctx, hostgit.Command{Args: []string{"symbolic-ref", "HEAD", head}}); err != nil {
 		return Report{}, err
 	}
-	if err := p.beginAt(table{Refs: map[string]string{}, Head: head}); err != nil {
+	if err := p.begin(&record{Base: table{Refs: map[string]string{}, Head: head}, Files: map[string]string{}}); err != nil {
 		return Report{}, err
 	}
 	r, err := p.Sync(ctx)
 	r.Said = append(left, r.Said...)
 	return r, err
-}
-
-// beginAt records what both sides have.
-func (p *Pair) beginAt(base table) error {
-	for _, name := range []string{journalFile, stampFile, indexBase} {
-		if err := p.drop(name); err != nil {
-			return err
-		}
-	}
-	return statefile.WriteSync(p.path(stateFile), &record{Base: base, Files: map[string]string{}})
 }
 
 // addSettings adds settings to a configuration of the host's that was just made.
@@ -124,7 +113,7 @@ func (p *Pair) ArriveLinked(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	h := &host{Dir: d, pair: p, known: make(map[[2]string]bool)}
+	h := p.newHost(d)
 	defer h.close()
 	t, err := h.table(ctx)
 	if err != nil {
@@ -173,7 +162,7 @@ func (p *Pair) ArriveLinked(ctx context.Context, dir string) error {
 			return err
 		}
 	}
-	return p.beginAt(table{Refs: both.Refs, Head: head})
+	return p.begin(&record{Base: table{Refs: both.Refs, Head: head}, Files: map[string]string{}})
 }
 
 // AsLeft reports whether the host's repository has what the last Sync has left there, and nothing
@@ -193,9 +182,8 @@ func (p *Pair) AsLeft(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	busy, err := h.busy()
-	if err != nil || busy != "" || t.Head != rec.Base.Head {
-		return false, err
+	if busy(h.own) != "" || t.Head != rec.Base.Head {
+		return false, nil
 	}
 	if p.Common == "" { // else the references stay
 		for r, at := range t.Refs {
@@ -203,7 +191,7 @@ func (p *Pair) AsLeft(ctx context.Context) (bool, error) {
 				return false, nil
 			}
 		}
-		list, err := h.stashes()
+		list, err := h.common.stashes()
 		if err != nil || slices.ContainsFunc(list, func(e stash) bool { return !slices.Contains(rec.Stash, e.At) }) {
 			return false, err
 		}

@@ -21,6 +21,9 @@ import (
 // maxRefs bounds the references of a repository.
 const maxRefs = 1 << 20
 
+// maxStashLog bounds the bytes of the list of stashes.
+const maxStashLog = 64 << 20
+
 // maxIndex bounds the bytes of an index.
 const maxIndex = 1 << 30
 
@@ -51,15 +54,13 @@ func Begin(private, state string) error {
 	if st.Files, err = dir.files(nil); err != nil {
 		return err
 	}
-	if list, err := dir.read("logs/refs/stash", statefile.MaxFile); err == nil {
-		for _, s := range parseStashLog(list) {
-			st.Stash = append(st.Stash, s.At)
-		}
+	list, _ := dir.stashes() // of one that cannot be read, none
+	for _, s := range list {
+		st.Stash = append(st.Stash, s.At)
 	}
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return err
 	}
-	// Without fsync: after a crash of the machine the sandbox is gone, and a record that is not whole is an error.
 	index, err := dir.read("index", maxIndex)
 	switch {
 	case err == nil:
@@ -71,12 +72,7 @@ func Begin(private, state string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{journalFile, stampFile} {
-		if err := os.Remove(filepath.Join(state, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return statefile.Write(filepath.Join(state, stateFile), &st)
+	return (&Pair{State: state}).begin(&st)
 }
 
 // A tree is a directory whose content a sandbox may change meanwhile.
@@ -250,8 +246,12 @@ type stash struct {
 	Said string `json:"said"`
 }
 
-// parseStashLog returns the entries of a file logs/refs/stash, the newest first.
-func parseStashLog(b []byte) (list []stash) {
+// stashes returns the list of stashes of a repository, the newest first.
+func (t tree) stashes() (list []stash, err error) {
+	b, err := t.read("logs/refs/stash", maxStashLog)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
 	for line := range bytes.Lines(b) {
 		fields, said, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), "\t")
 		if f := strings.Fields(fields); len(f) > 1 && objectName.MatchString(f[1]) {
@@ -259,5 +259,5 @@ func parseStashLog(b []byte) (list []stash) {
 		}
 	}
 	slices.Reverse(list)
-	return list
+	return list, err
 }

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,6 +26,8 @@ const refFormat = "--format=%(objectname) %(refname) %(symref)"
 type host struct {
 	*hostgit.Dir
 	pair    *Pair
+	own     tree // of the working tree; common is that of the repository
+	common  tree
 	objects *hostgit.Objects // nil: not started
 	known   map[[2]string]bool
 }
@@ -39,7 +40,12 @@ func (p *Pair) openHost(ctx context.Context) (*host, error) {
 	if d.Config("extensions.refstorage") == "reftable" {
 		return nil, errors.Join(errReftable(d.Name()), d.Close())
 	}
-	return &host{Dir: d, pair: p, known: make(map[[2]string]bool)}, nil
+	return p.newHost(d), nil
+}
+
+func (p *Pair) newHost(d *hostgit.Dir) *host {
+	own, common := d.Files()
+	return &host{Dir: d, pair: p, own: tree{own}, common: tree{common}, known: make(map[[2]string]bool)}
 }
 
 func (h *host) close() {
@@ -81,20 +87,8 @@ func (h *host) table(ctx context.Context) (table, error) {
 	if t.Refs, err = parseRefs(out); err != nil {
 		return table{}, err
 	}
-	t.Head, err = h.head()
+	t.Head, err = h.own.head()
 	return t, err
-}
-
-func (h *host) head() (string, error) {
-	b, err := os.ReadFile(h.file("HEAD"))
-	if err != nil {
-		return "", err
-	}
-	head, err := parseHead(b)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", h.Name(), err)
-	}
-	return head, nil
 }
 
 // parseRefs parses what for-each-ref prints. Symbolic references are left out.
@@ -110,15 +104,6 @@ func parseRefs(out []byte) (map[string]string, error) {
 		}
 	}
 	return refs, nil
-}
-
-// stashes returns the host's list of stashes, the newest first.
-func (h *host) stashes() ([]stash, error) {
-	b, err := os.ReadFile(filepath.Join(h.Common(), "logs/refs/stash"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return parseStashLog(b), err
 }
 
 // operations are what git leaves in a git directory while it waits for its user.
@@ -140,15 +125,6 @@ func busy(t tree) string {
 		}
 	}
 	return ""
-}
-
-func (h *host) busy() (string, error) {
-	dir, err := os.OpenFile(h.Path(), unix.O_PATH|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return "", err
-	}
-	defer dir.Close()
-	return busy(tree{dir}), nil
 }
 
 // blocked returns the branches that may not move, with the reasons: those of other working trees, and of operations.

@@ -54,7 +54,7 @@ func (s *run) copyLFS(from, to, name string, most int64) (n int64, err error) {
 	if err := s.host.makeDirs(filepath.Dir(tmp)); err != nil {
 		return 0, err
 	}
-	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := remove(tmp); err != nil {
 		return 0, err // a killed sync's
 	}
 	dst, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)

@@ -22,7 +22,7 @@ func (s *run) move(ctx context.Context, j *journal, locks bool) error {
 	h := s.host
 	first, last := roomFirst(j.Moves, j.Removed)
 	text := commands(j.Moves)
-	if r := s.out.branch(); locks && r != "" && !named(r, j.Moves, first) {
+	if r := s.out.branch(); locks && r != "" && !slices.ContainsFunc(slices.Concat(j.Moves, first), func(m move) bool { return m.Ref == r }) {
 		text += "verify " + r + " " + cmp.Or(s.was, strings.Repeat("0", len(h.emptyTree()))) + "\n"
 	}
 	var held []move
@@ -35,7 +35,10 @@ func (s *run) move(ctx context.Context, j *journal, locks bool) error {
 	if text != "" {
 		feed = h.startRefs(ctx)
 	}
-	err := s.locked(ctx, j, locks)
+	var err error
+	if locks {
+		err = s.locked(ctx, j)
+	}
 	if err == nil {
 		err = again(h.updateRef(ctx, first))
 	}
@@ -49,10 +52,6 @@ func (s *run) move(ctx context.Context, j *journal, locks bool) error {
 	s.held = s.held[len(held):]
 	s.reached("refs")
 	return h.finish(ctx, j, last)
-}
-
-func named(ref string, lists ...[]move) bool {
-	return slices.ContainsFunc(slices.Concat(lists...), func(m move) bool { return m.Ref == ref })
 }
 
 // startRefs starts a transaction of references. feed has it done, by its input; without one nothing is done.
@@ -99,14 +98,11 @@ func again(err error) error {
 }
 
 // locked takes index.lock, and checks that HEAD and the index are as they were.
-func (s *run) locked(ctx context.Context, j *journal, locks bool) error {
-	if !locks {
-		return nil
-	}
+func (s *run) locked(ctx context.Context, j *journal) error {
 	if err := s.host.lockIndex(ctx); err != nil {
 		return err
 	}
-	head, err := s.host.head()
+	head, err := s.host.own.head()
 	if err != nil {
 		return err
 	}
@@ -139,7 +135,7 @@ func (h *host) storeStashes(ctx context.Context, list []stash) error {
 	if len(list) == 0 {
 		return nil
 	}
-	have, err := h.stashes()
+	have, err := h.common.stashes()
 	if err != nil {
 		return err
 	}
@@ -147,11 +143,7 @@ func (h *host) storeStashes(ctx context.Context, list []stash) error {
 		if inList(have, e.At) {
 			continue
 		}
-		said := e.Said
-		if said == "" {
-			said = h.reflog()
-		}
-		if _, err := h.git(ctx, nil, "stash", "store", "-q", "-m", said, e.At); err != nil {
+		if _, err := h.git(ctx, nil, "stash", "store", "-q", "-m", cmp.Or(e.Said, h.reflog()), e.At); err != nil {
 			return err
 		}
 	}
@@ -161,7 +153,7 @@ func (h *host) storeStashes(ctx context.Context, list []stash) error {
 // dropStashes deletes entries of the list of stashes.
 func (h *host) dropStashes(ctx context.Context, names []string) error {
 	for _, at := range names {
-		have, err := h.stashes() // as of now: the user may stash meanwhile
+		have, err := h.common.stashes() // as of now: the user may stash meanwhile
 		if err != nil {
 			return err
 		}
@@ -179,8 +171,8 @@ func (h *host) dropStashes(ctx context.Context, names []string) error {
 // rollback ends a sync before its transaction.
 func (h *host) rollback(ctx context.Context, held []move) error {
 	h.unlockIndex()
-	err := os.Remove(h.fitted())
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
+	err := remove(h.fitted())
+	if err == nil {
 		err = h.pair.drop(journalFile)
 	}
 	return errors.Join(err, h.updateRef(ctx, held))

@@ -130,8 +130,13 @@ func (s *space) add(ref string) {
 		return
 	}
 	s.names[k] = ref
+	s.count(k, 1)
+}
+
+// count adds to the number of names below the directories of k.
+func (s *space) count(k string, n int) {
 	for d := path.Dir(k); strings.Count(d, "/") >= 2; d = path.Dir(d) {
-		s.dirs[d]++
+		s.dirs[d] += n
 	}
 }
 
@@ -141,9 +146,7 @@ func (s *space) remove(ref string) {
 		return
 	}
 	delete(s.names, k)
-	for d := path.Dir(k); strings.Count(d, "/") >= 2; d = path.Dir(d) {
-		s.dirs[d]--
-	}
+	s.count(k, -1)
 }
 
 // clash returns the reason why a new reference cannot be beside those that exist, or "": one of another kind has its

@@ -3,10 +3,8 @@ package gitsync
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -242,7 +240,7 @@ func (s *run) wholeIndex(ctx context.Context) (io.ReadCloser, error) {
 		return io.NopCloser(s.index), err
 	}
 	whole := s.path("index.whole")
-	if err := os.Remove(whole); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := remove(whole); err != nil {
 		return nil, err
 	}
 	if _, err := copyIndex(s.index, whole, nil); err != nil {
@@ -259,7 +257,7 @@ func (s *run) refreshStashes(ctx context.Context) error {
 	if s.Common != "" {
 		return nil
 	}
-	have, err := s.host.stashes()
+	have, err := s.host.common.stashes()
 	if err != nil {
 		return err
 	}

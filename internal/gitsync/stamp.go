@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -192,11 +191,8 @@ func (t tree) equals(rec *record, filter func(string, []byte) []byte) bool {
 	if index, err := t.entries(rec.Base.nameSize()); err != nil || index != rec.Index {
 		return false
 	}
-	list, err := t.read("logs/refs/stash", statefile.MaxFile)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false
-	}
-	if !slices.EqualFunc(parseStashLog(list), rec.Stash, func(e stash, at string) bool { return e.At == at }) {
+	list, err := t.stashes()
+	if err != nil || !slices.EqualFunc(list, rec.Stash, func(e stash, at string) bool { return e.At == at }) {
 		return false
 	}
 	files, err := t.files(filter)

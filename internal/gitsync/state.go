@@ -85,9 +85,21 @@ func (p *Pair) load(name string, v any) (bool, error) {
 	return err == nil, err
 }
 
-func (p *Pair) drop(name string) error {
-	if err := os.Remove(p.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (p *Pair) drop(name string) error { return remove(p.path(name)) }
+
+// remove removes a file, if it exists.
+func remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
+}
+
+// begin replaces the record. It does so without fsync: after a crash of the machine the sandbox is gone, and a record that
+// is not whole is an error.
+func (p *Pair) begin(rec *record) error {
+	if err := errors.Join(p.drop(journalFile), p.drop(stampFile)); err != nil {
+		return err
+	}
+	return statefile.Write(p.path(stateFile), rec)
 }

@@ -234,13 +234,11 @@ func (s *run) read(ctx context.Context) (err error) {
 	s.leave(s.others())
 	if s.Common != "" {
 		s.in.stashes = nil
-	} else if s.outStash, err = s.host.stashes(); err != nil {
+	} else if s.outStash, err = s.host.common.stashes(); err != nil {
 		return err
 	}
-	if s.hostBusy, err = s.host.busy(); err != nil {
-		return err
-	}
-	if s.insideBusy = busy(s.private); s.insideBusy != "" {
+	s.hostBusy, s.insideBusy = busy(s.host.own), busy(s.private)
+	if s.insideBusy != "" {
 		s.pending = s.insideBusy + " is in progress in the sandbox"
 	}
 	if s.rec.StagedUnknown {

@@ -187,6 +187,9 @@ func (d *Dir) Path() string { return d.path }
 // Common returns the directory of the repository: refs and objects are there.
 func (d *Dir) Common() string { return d.common }
 
+// Files returns the directories of Path and Common, which Close closes.
+func (d *Dir) Files() (own, common *os.File) { return d.own, d.shared }
+
 // Config returns the last value of a setting of filter, hook, remote, extensions or core. The key is in lower case but
 // for its middle. "" is a setting that does not exist.
 func (d *Dir) Config(key string) (value string) {
