@@ -225,7 +225,8 @@ func (t tree) head() (string, error) {
 }
 
 func errReftable(dir string) error {
-	return runtime.Errorf(runtime.ErrInvalid, "the references of %s are in a reftable, which is not synchronised: git refs migrate --ref-format=files", dir)
+	return runtime.Errorf(runtime.ErrInvalid,
+		"the references of %s are in a reftable, which is not synchronised: git refs migrate --ref-format=files", dir)
 }
 
 // parseHead returns what the content of a file HEAD names.

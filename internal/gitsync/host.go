@@ -301,7 +301,8 @@ func (h *host) updateRef(ctx context.Context, moves []move) error {
 
 // feedRefs has git update-ref read what it is to do. More options can go before.
 func (h *host) feedRefs(ctx context.Context, in io.Reader, options ...string) error {
-	_, _, err := h.Run(ctx, hostgit.Command{Args: append([]string{"update-ref", "--stdin", "-m", h.reflog()}, options...), In: in})
+	_, _, err := h.Run(ctx,
+		hostgit.Command{Args: append([]string{"update-ref", "--stdin", "-m", h.reflog()}, options...), In: in})
 	return err
 }
 

@@ -59,7 +59,8 @@ func (h *host) checkTrees(ctx context.Context, was, now string) error {
 	if err != nil {
 		return err
 	}
-	c := compare(func(name string) (hostgit.Object, error) { return objects.Get(name, maxTree) }, cmp.Or(h.pair.names, maxNames))
+	get := func(name string) (hostgit.Object, error) { return objects.Get(name, maxTree) }
+	c := compare(get, cmp.Or(h.pair.names, maxNames))
 	if _, err := c.added(from, to, "", 0); err != nil {
 		return err
 	}

@@ -91,7 +91,8 @@ func (p *Pair) inside(ctx context.Context, private tree, emptyTree string) (insi
 	limit := cmp.Or(p.time, maxTablesTime)
 	short, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	out, status, err := p.shell(short, nil, tablesScript, emptyTree, flag(private.has("logs/refs/stash")), flag(p.Worktree != "" && private.has("index")))
+	out, status, err := p.shell(short, nil, tablesScript, emptyTree, flag(private.has("logs/refs/stash")),
+		flag(p.Worktree != "" && private.has("index")))
 	if short.Err() != nil && ctx.Err() == nil {
 		// A tree inside may stand for more names than git can compare. The rest is known.
 		if got, _, err := parseInside(out, len(emptyTree)); err == nil {
@@ -183,7 +184,8 @@ func (p *Pair) pack(ctx context.Context, tips, known []string, w io.Writer) erro
 	}
 	status, err := p.Inside.Run(ctx, args, in, w)
 	if err == nil && status != 0 {
-		err = fmt.Errorf("%w: git pack-objects inside fails (status %d): an object is missing or damaged", hostgit.ErrRefused, status)
+		err = fmt.Errorf("%w: git pack-objects inside fails (status %d): an object is missing or damaged",
+			hostgit.ErrRefused, status)
 	}
 	return err
 }

@@ -73,7 +73,8 @@ func (s *run) copyLFS(from, to, name string, most int64) (n int64, err error) {
 	switch {
 	case err != nil:
 	case n > most:
-		s.refused(fmt.Sprintf("LFS object %.12s stays inside", name), fmt.Sprintf("it is larger than what one sync takes (%d bytes)", int64(hostgit.MaxPack)))
+		s.refused(fmt.Sprintf("LFS object %.12s stays inside", name),
+			fmt.Sprintf("it is larger than what one sync takes (%d bytes)", int64(hostgit.MaxPack)))
 	default:
 		s.stays = append(s.stays, fmt.Sprintf("LFS object %.12s has another content: it stays inside", name))
 	}

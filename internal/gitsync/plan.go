@@ -10,6 +10,8 @@ import (
 // maxMoves bounds the references that one sync moves on the host.
 const maxMoves = 10_000
 
+var errMoves = fmt.Errorf("more than %d refs were changed inside: take what you need with wolffia apply --git=BRANCH", maxMoves)
+
 const bothChanged = "both have changed it"
 
 // A table is what one side has: references, and HEAD.
@@ -153,7 +155,7 @@ func (p *planner) ref(r string) error {
 		return nil
 	}
 	if p.moves++; p.moves > maxMoves {
-		return fmt.Errorf("more than %d refs were changed inside: take what you need with wolffia apply --git=BRANCH", maxMoves)
+		return errMoves
 	}
 	if in != "" && host == "" {
 		why := nameFault(short(r))
@@ -279,7 +281,8 @@ func (p *planner) headFault() string {
 	to := p.inside.branch()
 	switch {
 	case p.insideBusy != "":
-		return fmt.Sprintf("%s is in progress in the sandbox: wolffia shell %s to go on, wolffia rm -f %s to end it", p.insideBusy, p.name, p.name)
+		return fmt.Sprintf("%s is in progress in the sandbox: wolffia shell %s to go on, wolffia rm -f %s to end it",
+			p.insideBusy, p.name, p.name)
 	case p.hostBusy != "":
 		return p.hostBusy + " is in progress here"
 	case p.blocked["HEAD"] != "":
@@ -309,7 +312,8 @@ func (p *planner) keepBranch() {
 	}
 	p.out = slices.Delete(p.out, at, at+1)
 	delete(p.settled, r)
-	p.said = slices.DeleteFunc(p.said, func(s string) bool { return strings.HasPrefix(s, short(r)+" was deleted in the sandbox: ") })
+	p.said = slices.DeleteFunc(p.said,
+		func(s string) bool { return strings.HasPrefix(s, short(r)+" was deleted in the sandbox: ") })
 	p.say("%s was deleted in the sandbox, and is checked out here: it stays", short(r))
 }
 

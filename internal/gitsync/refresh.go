@@ -70,6 +70,7 @@ type change struct {
 
 // refresh brings to the sandbox what the host has.
 func (s *run) refresh(ctx context.Context) error {
+	s.done = s.said
 	any, err := s.follow(ctx)
 	if err != nil {
 		return err
@@ -110,7 +111,8 @@ func (s *run) change(followed bool) change {
 	}
 	here := slices.ContainsFunc(c.moves, func(m move) bool { return m.Ref == branch })
 	if (c.head != "" || here) && s.insideBusy != "" {
-		s.stays = append(s.stays, fmt.Sprintf("%s is in progress in the sandbox: HEAD and its branch stay there", s.insideBusy))
+		s.stays = append(s.stays, fmt.Sprintf("%s is in progress in the sandbox: HEAD and its branch stay there",
+			s.insideBusy))
 		c = s.withoutHead(c)
 		here = false
 	}
@@ -216,7 +218,8 @@ func (s *run) runRefresh(ctx context.Context, c change, text string) (bool, erro
 		in = index
 	}
 	none := s.host.emptyTree()
-	_, status, err := s.shell(ctx, in, refreshScript, c.index, cmp.Or(c.was, none), cmp.Or(c.will, none), text, c.head, commands(c.late), s.in.index)
+	_, status, err := s.shell(ctx, in, refreshScript, c.index, cmp.Or(c.was, none), cmp.Or(c.will, none), text,
+		c.head, commands(c.late), s.in.index)
 	switch {
 	case err != nil:
 		return false, err

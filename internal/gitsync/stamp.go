@@ -33,7 +33,7 @@ type stamp struct {
 
 // files are those of a working tree's own directory, and those of the repository.
 var (
-	ownFiles    = []string{"HEAD", "index", "rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "sequencer", "BISECT_LOG"}
+	ownFiles    = []string{"HEAD", "index"} // and those of operations
 	commonFiles = []string{"packed-refs", "config", "info/exclude", "info/attributes", "info/sparse-checkout", "logs/refs/stash", "hooks", "worktrees"}
 	ownLocks    = []string{"index.lock", "HEAD.lock"}
 	commonLocks = []string{"packed-refs.lock", "config.lock"}
@@ -64,6 +64,9 @@ func stampOf(own, common tree) (stamp, error) {
 	}
 	for _, n := range ownFiles {
 		one(own, n)
+	}
+	for _, o := range operations {
+		one(own, o.file)
 	}
 	locks(own, ownLocks)
 	for _, n := range commonFiles {

@@ -71,7 +71,7 @@ func (p *Pair) Sync(ctx context.Context) (r Report, err error) {
 	return r, fmt.Errorf("%w: %w", err, ErrBusy)
 }
 
-// lock keeps other syncs from the host's repository, repairs what a killed one has left, and opens it.
+// lock opens the host's repository, and keeps other syncs from it until release is called.
 func (p *Pair) lock(ctx context.Context) (h *host, release func(), err error) {
 	if h, err = p.openHost(ctx); err != nil {
 		return nil, nil, err
@@ -141,34 +141,19 @@ func (s *run) once(ctx context.Context) (Report, error) {
 		return s.report(), err
 	}
 	hostAt, insideAt, taken, err := s.quiet(ctx)
-	if err != nil {
-		return s.report(), err
+	for _, step := range []func(context.Context) error{s.read, s.objects, s.decide, s.commit, s.refresh} {
+		if err == nil {
+			err = step(ctx)
+		}
 	}
-	err = s.read(ctx)
 	if errors.Is(err, errNoGit) {
-		s.stays = append(s.stays, fmt.Sprintf("what is in %s stays inside: %v", s.Dir, err))
-		return s.report(), s.mark(hostAt, insideAt, taken, s.report())
-	}
-	if err != nil {
-		return s.report(), err
-	}
-	s.reached("before objects")
-	if err := s.objects(ctx); err != nil {
-		return s.report(), err
-	}
-	s.reached("objects")
-	if err := s.decide(ctx); err != nil {
-		return s.report(), err
-	}
-	if err := s.commit(ctx); err != nil {
-		return s.report(), err
-	}
-	s.done = s.said
-	if err := s.refresh(ctx); err != nil {
-		return s.report(), err
+		s.stays, err = append(s.stays, fmt.Sprintf("what is in %s stays inside: %v", s.Dir, err)), nil
 	}
 	r := s.report()
-	if r.Moved || len(s.said) > 0 || len(s.bad) > 0 { // what is refused may be so for lack of space
+	switch {
+	case err != nil:
+		return r, err
+	case r.Moved || len(s.said) > 0 || len(s.bad) > 0: // what is refused may be so for lack of space
 		return r, s.drop(stampFile)
 	}
 	return r, s.mark(hostAt, insideAt, taken, r)
@@ -196,7 +181,8 @@ func (s *run) quiet(ctx context.Context) (host, in stamp, taken time.Time, err e
 			return host, in, taken, err
 		}
 		if in.fifo != "" {
-			return host, in, taken, fmt.Errorf("git inside would wait at a FIFO in %s (%s): remove it", s.Dir, strings.TrimPrefix(in.fifo, s.Private+"/"))
+			return host, in, taken, fmt.Errorf("git inside would wait at a FIFO in %s (%s): remove it", s.Dir,
+				strings.TrimPrefix(in.fifo, s.Private+"/"))
 		}
 		where, lock := "on the host", host.lock
 		if lock == "" {
@@ -258,6 +244,7 @@ func (s *run) read(ctx context.Context) (err error) {
 // objects brings the objects that the sandbox's references need to the host, and takes those that are refused out of
 // the sandbox's table.
 func (s *run) objects(ctx context.Context) error {
+	s.reached("before objects")
 	tips, commits := make(map[string]bool), make(map[string]bool)
 	for r, at := range s.in.Refs {
 		if kind(r) == "" || at == s.rec.Base.Refs[r] || at == s.out.Refs[r] {
@@ -269,7 +256,7 @@ func (s *run) objects(ctx context.Context) error {
 		}
 	}
 	if len(tips) > maxMoves {
-		return fmt.Errorf("more than %d refs were changed inside: take what you need with wolffia apply --git=BRANCH", maxMoves)
+		return errMoves
 	}
 	if s.insideBusy == "" && s.in.branch() == "" && s.in.Head != s.rec.Base.Head {
 		tips[s.in.Head], commits[s.in.Head] = true, true
@@ -344,6 +331,7 @@ func (s *run) refused(what, why string) {
 // decide plans the moves, and computes the host's index for them. What the index does not permit is planned again
 // without it.
 func (s *run) decide(ctx context.Context) (err error) {
+	s.reached("objects")
 	q := question{
 		base: s.base, inside: s.in.table, host: s.out,
 		ancestor: func(old, of string) bool { return s.host.ancestor(ctx, old, of) },
@@ -447,7 +435,8 @@ func (s *run) commit(ctx context.Context) error {
 		}
 	}
 	s.rec.Exported = exported
-	s.rec.Ours = slices.DeleteFunc(s.rec.Ours, func(at string) bool { return !inList(s.in.stashes, at) && !inList(s.outStash, at) })
+	s.rec.Ours = slices.DeleteFunc(s.rec.Ours,
+		func(at string) bool { return !inList(s.in.stashes, at) && !inList(s.outStash, at) })
 	for _, e := range s.newest {
 		s.rec.Ours = append(s.rec.Ours, e.At)
 	}

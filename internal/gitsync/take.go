@@ -52,7 +52,8 @@ func (h *host) take(ctx context.Context, tips []string, t table) (held []move, b
 			}
 			refs = append(refs, hostgit.Ref{Name: h.ref(next), At: tip})
 		}
-		err := h.Receive(ctx, refs, func(ctx context.Context, w io.Writer) error { return h.pair.pack(ctx, tips, have, w) }, h.pair.bytes)
+		pack := func(ctx context.Context, w io.Writer) error { return h.pair.pack(ctx, tips, have, w) }
+		err := h.Receive(ctx, refs, pack, h.pair.bytes)
 		h.pair.reached("pack sent")
 		if err == nil {
 			for _, r := range refs {
@@ -65,12 +66,11 @@ func (h *host) take(ctx context.Context, tips []string, t table) (held []move, b
 	if err == nil || !errors.Is(err, hostgit.ErrRefused) || len(tips) > maxAlone {
 		return held, bad, err
 	}
-	if len(tips) == 1 {
-		bad[tips[0]] = hostgit.Printable(err.Error())
-		return held, bad, nil
-	}
 	for _, tip := range tips { // what is sound crosses
-		if err := receive([]string{tip}); errors.Is(err, hostgit.ErrRefused) {
+		if len(tips) > 1 {
+			err = receive([]string{tip})
+		}
+		if errors.Is(err, hostgit.ErrRefused) {
 			bad[tip] = hostgit.Printable(err.Error())
 		} else if err != nil {
 			return held, bad, err
