@@ -116,7 +116,8 @@ func (b *gitBox) baseStamp() statefile.Stamp { return statefile.StampOf(b.bases(
 // sandbox until release is called.
 func (b *gitBox) openArrivals(ctx context.Context) (release func(), root *os.File, err error) {
 	dir := b.bases()
-	ctx, cancel := context.WithTimeoutCause(ctx, arrivalWait, fmt.Errorf("another process of wolffia is at work on %s", dir))
+	ctx, cancel := context.WithTimeoutCause(ctx, arrivalWait,
+		fmt.Errorf("another process of wolffia is at work on %s", dir))
 	defer cancel()
 	unlock, err := filelock.Flock(ctx, dir)
 	if err != nil {
@@ -357,7 +358,8 @@ func (b *gitBox) connect(ctx context.Context, p *gitsync.Pair, m *madeGit) error
 		return err
 	}
 	defer git.Close()
-	n, err := gitcopy.Number(ctx, git, statedir.GitHosts, m.Host, func(path string) error { return b.box.GiveGit(b.config, path) })
+	n, err := gitcopy.Number(ctx, git, statedir.GitHosts, m.Host,
+		func(path string) error { return b.box.GiveGit(b.config, path) })
 	if err != nil {
 		return err
 	}
@@ -365,7 +367,8 @@ func (b *gitBox) connect(ctx context.Context, p *gitsync.Pair, m *madeGit) error
 	if m.Place == "." || m.Module && strings.HasPrefix(m.Private, ".git/") {
 		fixed = "1"
 	}
-	status, err := p.Inside.Run(ctx, []string{"sh", "-c", connectScript, "sh", gitcopy.ShownAt(n) + "/objects", fixed}, nil, io.Discard)
+	status, err := p.Inside.Run(ctx,
+		[]string{"sh", "-c", connectScript, "sh", gitcopy.ShownAt(n) + "/objects", fixed}, nil, io.Discard)
 	if err == nil && status != 0 {
 		err = runtime.Errorf(runtime.ErrUnavailable, "git inside fails (status %d)", status)
 	}

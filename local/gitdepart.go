@@ -84,7 +84,8 @@ func (b *gitBox) depart(ctx context.Context, root *os.File) {
 			b.stick(fmt.Sprintf("%s, which the sandbox has removed, stays here", m.Host), err)
 			continue
 		case !left:
-			b.say(hostgit.Printable(fmt.Sprintf("%s, which the sandbox has removed, has changes of yours: it stays here", m.Host)))
+			b.say(hostgit.Printable(fmt.Sprintf("%s, which the sandbox has removed, has changes of yours: it stays here",
+				m.Host)))
 		}
 		b.forgetMade(m)
 	}

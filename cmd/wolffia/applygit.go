@@ -107,13 +107,15 @@ func wantedRefs(ctx context.Context, repo *hostgit.Repo, sandbox, branch string,
 		case branch != allBranches && !isHead, branch == allBranches && (isHead && heads[r.commit] || !lacks[r.commit]):
 			continue
 		case len(wanted) == maxBranches:
-			return nil, runtime.Errorf(runtime.ErrInvalid, "more than %d branches inside have commits that the host does not have: take one with --git=BRANCH", maxBranches)
+			return nil, runtime.Errorf(runtime.ErrInvalid,
+				"more than %d branches inside have commits that the host does not have: take one with --git=BRANCH", maxBranches)
 		}
 		wanted = append(wanted, r)
 	}
 	for _, r := range wanted { // a process each
 		if _, err := repo.Run(ctx, "check-ref-format", r.to); err != nil || strings.HasPrefix(branch, "-") {
-			return nil, runtime.Errorf(runtime.ErrInvalid, "%q cannot be the name of a branch: name another with --git=BRANCH", strings.TrimPrefix(r.to, "refs/heads/"))
+			return nil, runtime.Errorf(runtime.ErrInvalid,
+				"%q cannot be the name of a branch: name another with --git=BRANCH", strings.TrimPrefix(r.to, "refs/heads/"))
 		}
 	}
 	return wanted, nil
@@ -151,12 +153,14 @@ func (a *app) fetch(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, 
 		}
 		args = append(args, spec)
 	}
-	err = dir.Receive(ctx, held, func(ctx context.Context, w io.Writer) error { return packInside(ctx, rt, s, revisions+known, w) }, 0)
+	pack := func(ctx context.Context, w io.Writer) error { return packInside(ctx, rt, s, revisions+known, w) }
+	err = dir.Receive(ctx, held, pack, 0)
 	if err != nil {
 		return fmt.Errorf("take the commits inside: %w", err)
 	}
 	_, err = repo.Run(ctx, args...)
-	_, _, left := dir.Run(context.WithoutCancel(ctx), hostgit.Command{Args: []string{"update-ref", "--stdin"}, In: strings.NewReader(gone)})
+	_, _, left := dir.Run(context.WithoutCancel(ctx),
+		hostgit.Command{Args: []string{"update-ref", "--stdin"}, In: strings.NewReader(gone)})
 	if err != nil {
 		if _, missing := repo.Run(ctx, "rev-parse", "--verify", "--quiet", wanted[0].to); !own && missing == nil {
 			return runtime.Errorf(runtime.ErrConflict, "branch %s exists, and is not behind what the sandbox is at, or it is checked out: name another with --git=BRANCH (%w)", strings.TrimPrefix(wanted[0].to, "refs/heads/"), err)
@@ -184,7 +188,8 @@ git -c core.hooksPath=/dev/null -c core.fsmonitor=false pack-objects --stdout -q
 // packInside writes the pack that git inside makes of revisions, one on a line (git-rev-list(1)).
 // It need not be one: the host's git checks it.
 func packInside(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, revisions string, to io.Writer) (err error) {
-	p, err := rt.StartProcess(ctx, s.ID, &runtime.ProcessSpec{Command: []string{"sh", "-c", packScript}, Cwd: s.MountPoint, Stdin: true})
+	p, err := rt.StartProcess(ctx, s.ID,
+		&runtime.ProcessSpec{Command: []string{"sh", "-c", packScript}, Cwd: s.MountPoint, Stdin: true})
 	if err != nil {
 		return err
 	}
@@ -229,7 +234,8 @@ func commitsOf(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, chang
 		} else {
 			in := *s
 			in.MountPoint = path.Join(s.MountPoint, dir)
-			more, err = countInside(ctx, rt, &in, "", "--git-dir="+name, "rev-list", "--count", "--max-count=1000", "--all", "--not", "--remotes")
+			more, err = countInside(ctx, rt, &in, "", "--git-dir="+name, "rev-list", "--count", "--max-count=1000", "--all",
+				"--not", "--remotes")
 		}
 		if err != nil && !noRepository(ctx, rt, s, path.Join(s.MountPoint, dir, name)) {
 			return 0, 0, err
@@ -246,7 +252,8 @@ const noRepositoryScript = `if test -d "$1"; then test ! -e "$1/objects" && test
 // noRepository reports whether what has the name of a git directory at a path inside is none, such as the mark of a
 // project's root. It is false if that is not known.
 func noRepository(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, at string) bool {
-	res, err := rt.Exec(ctx, s.ID, &runtime.ExecRequest{Command: []string{"sh", "-c", noRepositoryScript, "-", at}, Cwd: "/", Timeout: gitLimit})
+	res, err := rt.Exec(ctx, s.ID,
+		&runtime.ExecRequest{Command: []string{"sh", "-c", noRepositoryScript, "-", at}, Cwd: "/", Timeout: gitLimit})
 	return err == nil && res.ExitCode == 0
 }
 

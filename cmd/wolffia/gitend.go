@@ -50,7 +50,8 @@ func (a *app) endGit(ctx context.Context, rt *local.Runtime, id string) (keep bo
 func unsynced(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox) error {
 	r, err := rt.SyncGit(ctx, s.ID)
 	if err == nil && r.Pending != "" {
-		err = runtime.Errorf(runtime.ErrConflict, "sandbox %[1]s has what would be lost: %[2]s: wolffia shell %[1]s; rm -f %[1]s", s.ContainerName(), r.Pending)
+		err = runtime.Errorf(runtime.ErrConflict,
+			"sandbox %[1]s has what would be lost: %[2]s: wolffia shell %[1]s; rm -f %[1]s", s.ContainerName(), r.Pending)
 	}
 	return err
 }

@@ -24,7 +24,8 @@ type gitFlags struct {
 
 func (f *gitFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.noGitConfig, "no-git-config", false, "do not give git inside your name, address and settings")
-	cmd.Flags().BoolVar(&f.credentials, "git-credentials", false, "copy passwords and tokens in a repository's .git/config into the sandbox's")
+	cmd.Flags().BoolVar(&f.credentials, "git-credentials", false,
+		"copy passwords and tokens in a repository's .git/config into the sandbox's")
 }
 
 // apply gives git inside what it has on the host for the user.

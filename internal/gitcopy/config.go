@@ -13,7 +13,8 @@ import (
 func Shown(name string, content []byte, credentials, away bool) []byte {
 	switch {
 	case name == "config" || name == "config.worktree":
-		plain, _ := plainConfig(string(content), credentials, func(s *gitconfig.Setting) bool { return away && s.Name == "core.worktree" })
+		plain, _ := plainConfig(string(content), credentials,
+			func(s *gitconfig.Setting) bool { return away && s.Name == "core.worktree" })
 		return []byte(plain)
 	case strings.HasPrefix(name, "hooks/") && strings.HasSuffix(name, ".sample"):
 		return nil

@@ -192,7 +192,8 @@ func (c *Copier) copyTo(tmp, at string, dir int, st *unix.Stat_t) error {
 		if !is {
 			return c.put(c.work, tmp, text) // git says what is wrong with it
 		}
-		return c.elsewhere(tmp, at, here, to, func() error { return c.put(c.work, tmp, []byte("gitdir: "+c.inside(to)+"\n")) })
+		return c.elsewhere(tmp, at, here, to,
+			func() error { return c.put(c.work, tmp, []byte("gitdir: "+c.inside(to)+"\n")) })
 	case unix.S_IFLNK:
 		to, err := os.Readlink(filepath.Join(procPath(dir), gitName))
 		if err != nil {

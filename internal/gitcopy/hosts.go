@@ -40,7 +40,8 @@ func number(ctx context.Context, dir *os.File, name, at string, give func(path s
 
 // changeHosts replaces the list in the file called name of dir by what change makes of it, and returns that.
 func changeHosts(ctx context.Context, dir *os.File, name string, give func(path string) error, change func(hosts []string) []string) ([]string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, lockLimit, fmt.Errorf("another process of wolffia is at work on %s", dir.Name()))
+	late := fmt.Errorf("another process of wolffia is at work on %s", dir.Name())
+	ctx, cancel := context.WithTimeoutCause(ctx, lockLimit, late)
 	defer cancel()
 	release, err := filelock.Flock(ctx, dir.Name())
 	if err != nil {

@@ -138,7 +138,8 @@ func (f *finder) list(dir string, depth int) ([]os.DirEntry, error) {
 	defer d.Close()
 	entries, err := d.ReadDir(maxEntries + 1)
 	if f.entries += len(entries); f.entries > maxEntries || depth > maxDepth {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "the sandbox's git directories: more than %d names, or %d levels, are among them", maxEntries, maxDepth)
+		return nil, runtime.Errorf(runtime.ErrInvalid,
+			"the sandbox's git directories: more than %d names, or %d levels, are among them", maxEntries, maxDepth)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "the sandbox's git directories: %s: %w", dir, err)

@@ -80,7 +80,8 @@ func Suits(ctx context.Context) error {
 	return nil
 }
 
-var errNoGit = runtime.Errorf(runtime.ErrUnavailable, "git is not in PATH: install it, such as with apt-get install git")
+var errNoGit = runtime.Errorf(runtime.ErrUnavailable,
+	"git is not in PATH: install it, such as with apt-get install git")
 
 // OpenDir returns the git directory at path, which is absolute and has no symbolic links: a sandbox
 // may move and replace directories above it. It is opened once, and git works on what was opened.
@@ -272,7 +273,8 @@ func (d *Dir) command(ctx context.Context, c Command) *exec.Cmd {
 	if cmd.Dir = d.path; c.Common {
 		cmd.Dir = d.common
 	}
-	cmd.Env = append(environ(os.Environ()), "GIT_DIR=.", "GIT_WORK_TREE="+d.empty, "GIT_NO_REPLACE_OBJECTS=1", "GIT_ATTR_NOSYSTEM=1")
+	cmd.Env = append(environ(os.Environ()), "GIT_DIR=.", "GIT_WORK_TREE="+d.empty, "GIT_NO_REPLACE_OBJECTS=1",
+		"GIT_ATTR_NOSYSTEM=1")
 	cmd.Env = append(cmd.Env, c.Env...)
 	cmd.Stdin, cmd.WaitDelay = c.In, time.Second
 	if d.owner != nil {

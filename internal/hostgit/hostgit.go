@@ -34,7 +34,8 @@ func Open(ctx context.Context, dir string) (*Repo, error) {
 		return nil, errNoGit
 	}
 	if st, err := os.Lstat(dir + "/.git"); err != nil || !st.IsDir() {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "%s is not the top of a git repository with a directory .git of its own: name its top with --codebase DIR", dir)
+		return nil, runtime.Errorf(runtime.ErrInvalid,
+			"%s is not the top of a git repository with a directory .git of its own: name its top with --codebase DIR", dir)
 	}
 	r := &Repo{dir: dir, safe: []string{
 		"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.pager=cat",
@@ -105,7 +106,8 @@ func (r *Repo) Lacks(ctx context.Context, commits []string) (lacks map[string]bo
 		lacks[c] = true
 		in.WriteString(c + "^{commit}\n")
 	}
-	out, err := r.runWith(ctx, strings.NewReader(in.String()), nil, "cat-file", "--batch-check=%(objectname) %(objecttype)")
+	out, err := r.runWith(ctx, strings.NewReader(in.String()), nil, "cat-file",
+		"--batch-check=%(objectname) %(objecttype)")
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +141,8 @@ func environ(all []string) (env []string) {
 		}
 		env = append(env, v)
 	}
-	return append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_EDITOR=true", "GIT_NO_LAZY_FETCH=1")
+	return append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_EDITOR=true",
+		"GIT_NO_LAZY_FETCH=1")
 }
 
 // tail returns the end of what git has said, on one line.
