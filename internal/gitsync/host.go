@@ -133,11 +133,16 @@ func (h *host) blocked(t table, busy string) map[string]string {
 	if busy != "" && t.branch() != "" {
 		blocked[t.branch()] = busy + " is in progress here"
 	}
-	for _, f := range []string{"rebase-merge/head-name", "rebase-apply/head-name"} {
-		if b, err := os.ReadFile(h.file(f)); err == nil {
-			blocked[strings.TrimSpace(string(b))] = "a rebase of it is in progress here"
+	add := func(why, dir string, files ...string) {
+		for _, f := range files {
+			b, err := os.ReadFile(filepath.Join(dir, f))
+			if ref, is := strings.CutPrefix(strings.TrimSpace(string(b)), "ref: "); err == nil && (is || f != "HEAD") {
+				blocked[ref] = why
+			}
 		}
 	}
+	rebased := []string{"rebase-merge/head-name", "rebase-apply/head-name"}
+	add("a rebase of it is in progress here", h.Path(), rebased...)
 	others, _ := filepath.Glob(filepath.Join(h.Common(), "worktrees", "*"))
 	if h.Path() != h.Common() {
 		others = append(others, h.Common())
@@ -146,17 +151,9 @@ func (h *host) blocked(t table, busy string) map[string]string {
 		if same(dir, h.Path()) {
 			continue
 		}
-		for _, f := range []string{"HEAD", "rebase-merge/head-name", "rebase-apply/head-name"} {
-			b, err := os.ReadFile(filepath.Join(dir, f))
-			if err != nil {
-				continue
-			}
-			if ref, is := strings.CutPrefix(strings.TrimSpace(string(b)), "ref: "); is || f != "HEAD" {
-				if dir == h.Common() && f == "HEAD" && h.Config("core.bare") == "true" {
-					continue
-				}
-				blocked[ref] = "it is checked out in another working tree"
-			}
+		const why = "it is checked out in another working tree"
+		if add(why, dir, rebased...); dir != h.Common() || h.Config("core.bare") != "true" {
+			add(why, dir, "HEAD")
 		}
 	}
 	return blocked

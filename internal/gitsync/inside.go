@@ -25,20 +25,20 @@ export GIT_OPTIONAL_LOCKS=0 GIT_NO_REPLACE_OBJECTS=1 LC_ALL=C
 g() { git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c log.showSignature=false -c core.quotePath=false "$@"; }
 `
 
-// tablesScript prints which index it is, HEAD, references, stashes and what is staged. $1 is the empty tree; $2 is 1 if
+// tablesScript prints which index it is, HEAD, references, stashes and what is staged. $1 is the empty tree; $2 is true if
 // the repository has stashes, and $3 if it has an index.
 const tablesScript = `command -v git >/dev/null || exit 19
 i=
-[ "$3" = 0 ] || i=$(g rev-parse --git-path index)
+[ "$3" = false ] || i=$(g rev-parse --git-path index)
 ls -iln "$i" 2>/dev/null || echo
 h=$(g symbolic-ref -q HEAD) || h=$(g rev-parse -q --verify HEAD) || exit 20
 printf '%s\n' "$h"
 g for-each-ref '` + refFormat + `' || exit 21
 echo .
-[ "$2" = 0 ] || g log -g '--format=%H %gs' refs/stash --
+[ "$2" = false ] || g log -g '--format=%H %gs' refs/stash --
 echo .
 staged() { g ` + stagedArgs + ` "$1" --; }
-[ "$3" = 0 ] || staged HEAD 2>/dev/null || staged "$1" || exit 22
+[ "$3" = false ] || staged HEAD 2>/dev/null || staged "$1" || exit 22
 `
 
 // An inside is what the sandbox has.
@@ -79,20 +79,13 @@ func (p *Pair) shell(ctx context.Context, in io.Reader, script string, args ...s
 	return b.kept.Bytes(), status, err
 }
 
-func flag(is bool) string {
-	if is {
-		return "1"
-	}
-	return "0"
-}
-
 // inside asks git inside for its tables.
 func (p *Pair) inside(ctx context.Context, private tree, emptyTree string) (inside, error) {
 	limit := cmp.Or(p.time, maxTablesTime)
 	short, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	out, status, err := p.shell(short, nil, tablesScript, emptyTree, flag(private.has("logs/refs/stash")),
-		flag(p.Worktree != "" && private.has("index")))
+	out, status, err := p.shell(short, nil, tablesScript, emptyTree, fmt.Sprint(private.has("logs/refs/stash")),
+		fmt.Sprint(p.Worktree != "" && private.has("index")))
 	if short.Err() != nil && ctx.Err() == nil {
 		// A tree inside may stand for more names than git can compare. The rest is known.
 		if got, _, err := parseInside(out, len(emptyTree)); err == nil {

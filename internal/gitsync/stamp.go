@@ -204,12 +204,8 @@ func (t tree) equals(rec *record, filter func(string, []byte) []byte) bool {
 
 // crossing returns those of references that cross.
 func crossing(refs map[string]string) map[string]string {
-	some := make(map[string]string, len(refs))
-	for r, at := range refs {
-		if kind(r) != "" {
-			some[r] = at
-		}
-	}
+	some := maps.Clone(refs)
+	maps.DeleteFunc(some, func(r, _ string) bool { return kind(r) == "" })
 	return some
 }
 
