@@ -3,6 +3,7 @@ package gitsync
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -77,17 +78,15 @@ func (s *run) refresh(ctx context.Context) error {
 	}
 	c := s.change(any)
 	s.rec.Theirs = s.rec.Theirs || any || len(c.moves) > 0 || c.head != "" || c.index != "keep"
-	done, err := s.apply(ctx, c)
-	if err != nil {
-		return err
-	}
-	if !done {
+	err = s.apply(ctx, c)
+	if errors.Is(err, errStaged) {
 		// The branch of HEAD stays, with what is staged; the rest moves.
 		s.stays = append(s.stays, "inside files are staged that the host has changed: HEAD and its branch stay there")
 		c = s.withoutHead(c)
-		if _, err = s.apply(ctx, c); err != nil {
-			return err
-		}
+		err = s.apply(ctx, c)
+	}
+	if err != nil {
+		return err
 	}
 	if err := s.refreshStashes(ctx); err != nil {
 		return err
@@ -161,8 +160,11 @@ func (s *run) insideAfter(c change) table {
 	return table{Refs: table{Refs: s.all}.after(slices.Concat(c.moves, c.late)), Head: cmp.Or(c.head, s.in.Head)}
 }
 
-// apply does a change; done is false if what is staged inside is in the way, and nothing was done.
-func (s *run) apply(ctx context.Context, c change) (done bool, err error) {
+// errStaged is the error of a change that was not made since what is staged inside is in the way.
+var errStaged = errors.New("inside files are staged that the host has changed")
+
+// apply does a change.
+func (s *run) apply(ctx context.Context, c change) error {
 	moves := slices.Clone(c.moves)
 	for r, at := range c.shown {
 		if s.all[r] != at {
@@ -176,7 +178,7 @@ func (s *run) apply(ctx context.Context, c change) (done bool, err error) {
 		}
 	}
 	if len(moves)+len(c.late) == 0 && c.head == "" && c.index == "keep" {
-		return true, nil
+		return nil
 	}
 	if len(commands(moves)) > maxArgument { // then those that HEAD is not on go first
 		own := slices.IndexFunc(moves, func(m move) bool { return m.Ref == s.in.branch() })
@@ -186,54 +188,41 @@ func (s *run) apply(ctx context.Context, c change) (done bool, err error) {
 			moves = slices.Delete(moves, own, own+1)
 		}
 		if err := s.do(ctx, strings.NewReader(commands(moves)), "g update-ref -m host --stdin"); err != nil {
-			return false, err
+			return err
 		}
 		moves = last
 	}
-	return s.runRefresh(ctx, c, commands(moves))
-}
-
-// do runs a script inside that changes something, and must succeed.
-func (s *run) do(ctx context.Context, in io.Reader, script string, args ...string) error {
-	_, status, err := s.shell(ctx, in, script, args...)
-	if err == nil && status != 0 {
-		err = s.failed(status)
-	}
-	s.moved = s.moved || err == nil
-	return err
-}
-
-func (s *run) failed(status int) error {
-	return fmt.Errorf("git inside fails to follow the host in %s (status %d); the next sync tries again", s.Dir, status)
-}
-
-func (s *run) runRefresh(ctx context.Context, c change, text string) (bool, error) {
 	var in io.Reader
 	if c.index == "put" {
 		index, err := s.wholeIndex(ctx)
 		if err != nil {
-			return false, err
+			return err
 		}
 		defer index.Close()
 		in = index
 	}
 	none := s.host.emptyTree()
-	_, status, err := s.shell(ctx, in, refreshScript, c.index, cmp.Or(c.was, none), cmp.Or(c.will, none), text,
+	return s.do(ctx, in, refreshScript, c.index, cmp.Or(c.was, none), cmp.Or(c.will, none), commands(moves),
 		c.head, commands(c.late), s.in.index)
+}
+
+// do runs a script inside that changes something, and must succeed.
+func (s *run) do(ctx context.Context, in io.Reader, script string, args ...string) error {
+	_, status, err := s.shell(ctx, in, script, args...)
 	switch {
 	case err != nil:
-		return false, err
+		return err
 	case status == statusStaged:
-		return false, nil
+		return errStaged
 	case status == statusLocked:
-		return false, fmt.Errorf("git inside is at work in %s: %w", s.Dir, ErrBusy)
+		return fmt.Errorf("git inside is at work in %s: %w", s.Dir, ErrBusy)
 	case status == statusOther:
-		return false, errAgain
+		return errAgain
 	case status != 0:
-		return false, s.failed(status)
+		return fmt.Errorf("git inside fails to follow the host in %s (status %d); the next sync tries again", s.Dir, status)
 	}
 	s.moved = true
-	return true, nil
+	return nil
 }
 
 // wholeIndex returns the host's index. One that is split is written whole to a file of its own.
