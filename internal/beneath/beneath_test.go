@@ -94,7 +94,8 @@ func TestOpenPlain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]error{
-		top + "/dir": nil, "/proc/self/../sys": unix.ELOOP, "/proc/sys": nil, top + "/link": unix.ELOOP, top + "/link/..": unix.ELOOP, top + "/absent": unix.ENOENT,
+		top + "/dir": nil, "/proc/self/../sys": unix.ELOOP, "/proc/sys": nil,
+		top + "/link": unix.ELOOP, top + "/link/..": unix.ELOOP, top + "/absent": unix.ENOENT,
 	} {
 		f, err := OpenPlain(path, unix.O_PATH|unix.O_DIRECTORY)
 		if !errors.Is(err, want) {
@@ -109,7 +110,8 @@ func TestOpenPlain(t *testing.T) {
 // What is no regular file, or too long, is not read, and nobody waits for it.
 func TestReadFile(t *testing.T) {
 	root := t.TempDir()
-	err := errors.Join(os.WriteFile(root+"/four", []byte("four"), 0o644), os.Symlink("four", root+"/link"), unix.Mkfifo(root+"/fifo", 0o644))
+	err := errors.Join(os.WriteFile(root+"/four", []byte("four"), 0o644), os.Symlink("four", root+"/link"),
+		unix.Mkfifo(root+"/fifo", 0o644))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,8 +126,13 @@ func TestReadFile(t *testing.T) {
 		text string
 		want error
 	}{
-		{"four", 4, "four", nil}, {"four", 3, "", unix.EFBIG}, {"link", 4, "", unix.ELOOP}, {"fifo", 4, "", unix.EINVAL},
-		{".", 4, "", unix.EINVAL}, {"absent", 4, "", unix.ENOENT}, {"../four", 4, "", unix.EXDEV},
+		{"four", 4, "four", nil},
+		{"four", 3, "", unix.EFBIG},
+		{"link", 4, "", unix.ELOOP},
+		{"fifo", 4, "", unix.EINVAL},
+		{".", 4, "", unix.EINVAL},
+		{"absent", 4, "", unix.ENOENT},
+		{"../four", 4, "", unix.EXDEV},
 	} {
 		text, err := ReadFile(int(dir.Fd()), test.name, test.most)
 		if string(text) != test.text || !errors.Is(err, test.want) {

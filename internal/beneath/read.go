@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenFile opens the regular file at path below dir for reading, as Open does. What is no regular file is EINVAL; it
-// does not wait at a FIFO. The error is an *os.PathError. The caller closes the file.
+// OpenFile opens the regular file at path below dir for reading, as Open does. What is no regular
+// file is EINVAL; it does not wait at a FIFO. The error is an *os.PathError. The caller closes the
+// file.
 func OpenFile(dir int, path string) (*os.File, error) {
 	fd, err := Open(dir, path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -26,8 +27,8 @@ func OpenFile(dir int, path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), filepath.Base(path)), nil
 }
 
-// ReadFile returns the content of the regular file at path below dir. One of more than most bytes is EFBIG. The error is
-// otherwise that of OpenFile, or of reading.
+// ReadFile returns the content of the regular file at path below dir. One of more than most bytes
+// is EFBIG. The error is otherwise that of OpenFile, or of reading.
 func ReadFile(dir int, path string, most int64) ([]byte, error) {
 	f, err := OpenFile(dir, path)
 	if err != nil {
