@@ -54,6 +54,9 @@ func Begin(private, state string) error {
 	if st.Files, err = dir.files(nil); err != nil {
 		return err
 	}
+	if st.Upstreams, err = common.upstreams(); err != nil {
+		return err
+	}
 	list, _ := dir.stashes() // of one that cannot be read, none
 	for _, s := range list {
 		st.Stash = append(st.Stash, s.At)

@@ -470,6 +470,33 @@ git update-ref refs/heads/main $(git commit-tree -p main -m k $(git write-tree))
 		w.equal(w.rev("origin/topic"), w.rev("topic"))
 		w.equal(w.host("git status -sb"), "## main...origin/main")
 	}},
+	{"45 push -u", 1, func(w *world) {
+		const get = "git config --local --get-regexp '^branch' | sort"
+		w.host("git clone -q --bare . ../up.git; git remote add origin ../up.git; git fetch -q")
+		w.sync()
+		w.must("git checkout -qb fix; git commit -q --allow-empty -m fix; git push -qu origin fix; git branch -qu origin/main main")
+		w.sync()
+		w.equal(w.host(get), "branch.fix.merge refs/heads/fix\nbranch.fix.remote origin\nbranch.main.merge refs/heads/main\nbranch.main.remote origin")
+		w.equal(w.host("git status -sb"), "## fix...origin/fix")
+		// What the user has set, or has taken away, stays.
+		w.host("git branch -q --unset-upstream main; git branch -q -u fix topic")
+		w.must("git branch -qu origin/main topic; git branch w1")
+		w.sync()
+		want := "branch.fix.merge refs/heads/fix\nbranch.fix.remote origin\nbranch.topic.merge refs/heads/fix\nbranch.topic.remote ."
+		w.equal(w.host(get), want)
+		// A remote, or a branch, that the host does not have, waits; what is not a branch's name does not cross.
+		w.must("git config branch.w1.remote mine; git config branch.w1.merge refs/heads/w1; git config branch.none.remote origin; git config branch.none.merge refs/heads/none")
+		w.must(`git branch w2; git config branch.w2.remote origin; git config branch.w2.merge 'refs/heads/$(id)'; git branch w3; git config branch.w3.remote origin; git config branch.w3.merge refs/tags/v1`)
+		w.must(`git branch w4; git config branch.w4.remote ../up.git; git config branch.w4.merge refs/heads/w4; git config branch.w4.rebase true; git config branch.w4.pushRemote origin`)
+		w.sync()
+		w.equal(w.host(get), want)
+		w.host("git remote add mine https://example.invalid/x.git")
+		w.sync()
+		w.equal(w.host(get), want+"\nbranch.w1.merge refs/heads/w1\nbranch.w1.remote mine")
+		if again := w.sync(); again.Moved {
+			w.t.Errorf("a second sync says %+v", again)
+		}
+	}},
 	{"stashes are a list", 1, func(w *world) {
 		const list = "git stash list --format=%gs"
 		w.host("echo u >>src/a; git stash push -qm user")

@@ -72,6 +72,9 @@ type change struct {
 // refresh brings to the sandbox what the host has.
 func (s *run) refresh(ctx context.Context) error {
 	s.done = s.said
+	if err := s.setUpstreams(ctx); err != nil {
+		return err
+	}
 	any, err := s.follow(ctx)
 	if err != nil {
 		return err

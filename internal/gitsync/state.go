@@ -33,6 +33,8 @@ type record struct {
 	Index    string            `json:"index"`
 	Exported map[string]export `json:"exported,omitempty"`
 	Files    map[string]string `json:"files"` // digests of the files that follow the host's
+	// Upstreams are those of the sandbox's that the host has got, or had before.
+	Upstreams map[string]upstream `json:"upstreams,omitempty"`
 	// Theirs is set when the user has changed something on the host that the sandbox got.
 	Theirs bool     `json:"theirs,omitempty"`
 	Ours   []string `json:"ours,omitempty"` // stashes of the host that the sandbox has made

@@ -108,6 +108,7 @@ type run struct {
 	outStash   []stash
 	insideBusy string
 	hostBusy   string
+	theirs     map[string]bool   // branches that are left to others
 	bad        map[string]string // objects that are refused
 	held       []move            // references that hold objects
 	said       []string          // of this sync alone
@@ -217,7 +218,8 @@ func (s *run) read(ctx context.Context) (err error) {
 		return err
 	}
 	s.base = s.rec.Base
-	s.leave(s.others())
+	s.theirs = s.others()
+	s.leave(s.theirs)
 	if s.Common != "" {
 		s.in.stashes = nil
 	} else if s.outStash, err = s.host.common.stashes(); err != nil {
