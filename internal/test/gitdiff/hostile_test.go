@@ -15,10 +15,12 @@ import (
 // own shows what of the host's git directories no command of git inside, and no attack, changes: all but objects, references, logs, the
 // index and HEAD.
 const own = `
-for git in $(find . -name .git -prune | sort); do
-	find $git '(' -path '*/objects' -o -path '*/refs' -o -path '*/logs' ')' -prune -o ! -type d ! -name index ! -name HEAD ! -name packed-refs -print0 |
-		sort -z | xargs -0 -r sh -c 'for f; do stat -c "%n %f %s" "$f"; sha1sum "$f"; done' sh
-done`
+all() {
+	find . -name .git -prune -print0 | xargs -0 -I{} find {} '(' -path '*/objects' -o -path '*/refs' -o -path '*/logs' ')' -prune -o \
+		! -type d ! -name index ! -name HEAD ! -name packed-refs "$@"
+}
+all -printf '%p %y%m %s:%l\n' | sort
+all -type f -print0 | sort -z | xargs -0 -r sha1sum`
 
 // A hostile is a sandbox's attack on git on the host: a script that works in a repository. $MARK is a file that a program on the host makes
 // if it executes something of the sandbox's.
@@ -86,19 +88,28 @@ git checkout -q -b other; git merge -q topic; git gc -q; git fetch --all; git wo
 // spoiled returns the lines of own that differ, but for git directories, working trees and modules that are new: wolffia has made
 // these.
 func spoiled(before, after string) (lines []string) {
-	was, is := strings.Split(before, "\n"), strings.Split(after, "\n")
-	for _, line := range was {
-		if !slices.Contains(is, line) {
+	was, is := setOf(before), setOf(after)
+	for line := range was {
+		if !is[line] {
 			lines = append(lines, "- "+line)
 		}
 	}
-	for _, line := range is {
+	for line := range is {
 		at, below, _ := strings.Cut(line, "/.git/")
 		at = at[strings.LastIndexByte(at, ' ')+1:]
 		old := strings.Contains(before, at+"/.git/")
-		if !slices.Contains(was, line) && old && !strings.HasPrefix(below, "worktrees/") && !strings.HasPrefix(below, "modules/") {
+		if !was[line] && old && !strings.HasPrefix(below, "worktrees/") && !strings.HasPrefix(below, "modules/") {
 			lines = append(lines, "+ "+line)
 		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func setOf(text string) map[string]bool {
+	lines := make(map[string]bool)
+	for line := range strings.SplitSeq(text, "\n") {
+		lines[line] = true
 	}
 	return lines
 }
