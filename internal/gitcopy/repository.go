@@ -384,10 +384,12 @@ func (p *copying) objects(to int, at string, common *os.File) error {
 		}
 		shown := ShownAt(n) + "/objects"
 		lines.WriteString("../" + shown + "\n")
-		// git-lfs, and other programs with a git of their own, find absolute paths only. git knows
-		// both for one. It complains of those that do not exist, as when the sandbox has moved a
-		// directory: not the top one.
-		if path := filepath.Join(p.MountPoint, p.at, at, shown); p.at == gitName && filepath.IsAbs(path) && !strings.Contains(path, "\n") {
+		// git-lfs finds absolute paths only, and go-git none beside one that is (with
+		// EnableDotGitCommonDir). git knows both for one. It complains of those that do not
+		// exist, as when the sandbox has moved a directory: not the top one.
+		path := filepath.Join(p.MountPoint, p.at, at, shown)
+		_, err = os.Stat(filepath.Join(filepath.Dir(real), "lfs"))
+		if err == nil && p.at == gitName && filepath.IsAbs(path) && !strings.Contains(path, "\n") {
 			lines.WriteString(path + "\n")
 		}
 		text, err := os.ReadFile(filepath.Join(real, "info/alternates"))
