@@ -60,8 +60,8 @@ func (t *treeServer) fill(path string, g boot.TreeGit, file *os.File) error {
 	if err != nil {
 		return err
 	}
-	defer own.close()
-	if err := t.server.Give(root, policy, own.options(), g.Unguarded); err != nil {
+	defer own.CloseDirs()
+	if err := t.server.Give(root, policy, gitOptions(own), g.Unguarded); err != nil {
 		return fmt.Errorf("serve the tree: %w", err)
 	}
 	t.served = served

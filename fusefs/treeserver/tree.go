@@ -109,10 +109,10 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 	if err != nil {
 		return err
 	}
-	defer own.close()
+	defer own.CloseDirs()
 	t.server, err = serve(context.Background(), device, &fusefs.Options{
 		Root: root, Rules: t.policy.Load(), Copy: layer.options(),
-		Git: own.options(), Unguarded: b.Git.Unguarded,
+		Git: gitOptions(own), Unguarded: b.Git.Unguarded,
 		Owner:  treeOwner(b),
 		Quota:  b.Disk,
 		Memory: memory,

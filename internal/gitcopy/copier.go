@@ -22,10 +22,14 @@ const (
 	hostsName = "wolffia-host"
 )
 
-// Options are options of Open; all but Credentials are required.
+// Options are options of Open; all but Shown and Credentials are required.
 type Options struct {
 	// Codebase is the path of the codebase on the host, without links, and MountPoint where the sandbox sees it.
 	Codebase, MountPoint string
+	// Shown is an absolute path at which the sandbox sees what is shown of the host's git
+	// directories, in directories called by their numbers; "": in each directory of a copy, at
+	// ShownAt.
+	Shown string
 	// Dir is the directory of the sandbox's private git directories, open for reading: package
 	// statedir names what is in it. Open takes it over.
 	Dir *os.File
@@ -106,6 +110,13 @@ func (c *Copier) Objects(n int) (int, bool) {
 		c.open[n] = dir
 	}
 	return int(c.open[n].Fd()), true
+}
+
+// Count returns how many of the host's git directories have numbers: 0 and on.
+func (c *Copier) Count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.hosts)
 }
 
 // number returns the number of the host's git directory at the absolute path, which gets the next one if it has none.

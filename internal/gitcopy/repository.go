@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -382,15 +383,8 @@ func (p *copying) objects(to int, at string, common *os.File) error {
 		if err != nil {
 			return err
 		}
-		shown := ShownAt(n) + "/objects"
-		lines.WriteString("../" + shown + "\n")
-		// git-lfs finds absolute paths only, and go-git none beside one that is (with
-		// EnableDotGitCommonDir). git knows both for one. It complains of those that do not
-		// exist, as when the sandbox has moved a directory: not the top one.
-		path := filepath.Join(p.MountPoint, p.at, at, shown)
-		_, err = os.Stat(filepath.Join(filepath.Dir(real), "lfs"))
-		if err == nil && p.at == gitName && filepath.IsAbs(path) && !strings.Contains(path, "\n") {
-			lines.WriteString(path + "\n")
+		for _, way := range p.waysTo(at, n, real) {
+			lines.WriteString(way + "\n")
 		}
 		text, err := os.ReadFile(filepath.Join(real, "info/alternates"))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -413,6 +407,25 @@ func (p *copying) objects(to int, at string, common *os.File) error {
 		}
 	}
 	return p.put(to, "objects/info/alternates", []byte(lines.String()))
+}
+
+// waysTo returns the lines by which the directory at of the copy finds the host's objects at real,
+// which are those of the git directory number n.
+func (p *copying) waysTo(at string, n int, real string) []string {
+	if p.Shown != "" {
+		return []string{filepath.Join(p.Shown, strconv.Itoa(n), "objects")}
+	}
+	shown := ShownAt(n) + "/objects"
+	ways := []string{"../" + shown}
+	// git-lfs finds absolute paths only, and go-git none beside one that is (with
+	// EnableDotGitCommonDir). git knows both for one. It complains of those that do not exist, as
+	// when the sandbox has moved a directory: not the top one.
+	path := filepath.Join(p.MountPoint, p.at, at, shown)
+	_, err := os.Stat(filepath.Join(filepath.Dir(real), "lfs"))
+	if err == nil && p.at == gitName && filepath.IsAbs(path) && !strings.Contains(path, "\n") {
+		ways = append(ways, path)
+	}
+	return ways
 }
 
 // modules copies the git directories of submodules below the directory at of the host's git

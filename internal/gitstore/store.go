@@ -1,0 +1,125 @@
+// Package gitstore opens a sandbox's own git directories for the process that shows them to it.
+package gitstore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/gitcopy"
+	"wolffia/internal/gitsync"
+	"wolffia/internal/rmtree"
+	"wolffia/internal/statedir"
+)
+
+// Options say whose git directories they are. All but Shown and Credentials are required.
+type Options struct {
+	// Run is statedir.Box.Run of the sandbox.
+	Run string
+	// Codebase, MountPoint, Shown and Credentials are those of gitcopy.Options.
+	Codebase, MountPoint, Shown string
+	Credentials                 bool
+}
+
+// A Store is the open directory of a sandbox's own git directories. The Copier is safe for concurrent use.
+type Store struct {
+	*gitcopy.Copier
+	// Store and Work are the directories statedir.GitStore and statedir.GitWork.
+	Store, Work *os.File
+}
+
+// Open opens what the sandbox has, and empties the directory for temporary names. The caller closes
+// the result: with Close, or with CloseDirs if it goes on to use the Copier.
+func Open(o Options) (*Store, error) {
+	s := new(Store)
+	if err := s.open(&o); err != nil {
+		_ = s.Close()
+		return nil, fmt.Errorf("open the sandbox's own git directories: %w", err)
+	}
+	return s, nil
+}
+
+func (s *Store) open(o *Options) (err error) {
+	dir, err := os.OpenFile(statedir.Git(o.Run), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = dir.Close()
+		}
+	}()
+	apart, err := openApart(dir)
+	if err != nil {
+		return err
+	}
+	defer apart.Close()
+	err = rmtree.Remove(apart, statedir.GitWork)
+	if err == nil {
+		err = unix.Mkdirat(int(apart.Fd()), statedir.GitWork, 0o700)
+	}
+	if err != nil {
+		return err
+	}
+	if s.Store, err = openIn(apart, statedir.GitStore); err != nil {
+		return err
+	}
+	if s.Work, err = openIn(apart, statedir.GitWork); err != nil {
+		return err
+	}
+	s.Copier, err = gitcopy.Open(gitcopy.Options{
+		Codebase: o.Codebase, MountPoint: o.MountPoint, Shown: o.Shown, Credentials: o.Credentials,
+		Dir: dir, Work: filepath.Join(filepath.Base(apart.Name()), statedir.GitWork),
+		Hosts: statedir.GitHosts, Mark: statedir.GitChanged,
+		Begin: func(copy, at string) error {
+			return gitsync.Begin(copy, filepath.Join(dir.Name(), statedir.GitBase, statedir.GitBaseName(at)))
+		},
+	})
+	return err
+}
+
+// openApart opens the directory of dir that has the store.
+func openApart(dir *os.File) (*os.File, error) {
+	name, err := statedir.GitApart(dir.Name())
+	if err != nil {
+		return nil, err
+	}
+	return openIn(dir, name)
+}
+
+// openIn opens the directory called name of dir.
+func openIn(dir *os.File, name string) (*os.File, error) {
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: filepath.Join(dir.Name(), name), Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// CloseDirs closes Store and Work. s may be nil.
+func (s *Store) CloseDirs() error {
+	if s == nil {
+		return nil
+	}
+	return errors.Join(closeFile(s.Store), closeFile(s.Work))
+}
+
+// Close closes all of s, which may be nil.
+func (s *Store) Close() error {
+	err := s.CloseDirs()
+	if s != nil && s.Copier != nil {
+		err = errors.Join(err, s.Copier.Close())
+	}
+	return err
+}
+
+// closeFile closes f, which may be nil.
+func closeFile(f *os.File) error {
+	if f == nil {
+		return nil
+	}
+	return f.Close()
+}
