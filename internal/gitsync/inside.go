@@ -19,9 +19,10 @@ const maxTables = 64 << 20
 // maxTablesTime bounds the time that git inside takes for them.
 const maxTablesTime = 20 * time.Second
 
-// preface makes git inside quiet. Hooks and monitors there are the sandbox's own, but would take time.
+// preface makes git inside quiet, and keeps it to the repository of the working tree: not one above, where the sandbox
+// has removed or damaged it. Hooks and monitors there are the sandbox's own, but would take time.
 const preface = `set -u
-export GIT_OPTIONAL_LOCKS=0 GIT_NO_REPLACE_OBJECTS=1 LC_ALL=C
+export GIT_OPTIONAL_LOCKS=0 GIT_NO_REPLACE_OBJECTS=1 LC_ALL=C GIT_CEILING_DIRECTORIES="$(pwd -P)/.."
 g() { git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c log.showSignature=false -c core.quotePath=false "$@"; }
 `
 

@@ -156,6 +156,33 @@ func (p *Pair) Unchanged() (Report, bool) {
 	return Report{}, true
 }
 
+// Kept reports whether the private copy is what the last Sync, or Begin, has left. It reads files
+// alone, and does not need the host's repository. It may report false for one that is: of a linked
+// working tree, or while something stays inside.
+func (p *Pair) Kept() bool {
+	private, err := p.openPrivate(p.Private)
+	if err != nil {
+		return false
+	}
+	defer private.Close()
+	shared, err := p.shared(private)
+	if err != nil {
+		return false
+	}
+	defer shared.Close()
+	in, err := stampOf(private, shared)
+	if err != nil {
+		return false
+	}
+	var was stamps
+	if have, err := p.load(stampFile, &was); have && err == nil && was.Private == in.sum {
+		return true
+	}
+	var rec record
+	have, err := p.load(stateFile, &rec)
+	return have && err == nil && p.Common == "" && busy(private) == "" && private.equals(&rec, nil)
+}
+
 // fresh reports whether both sides are what the last sync, or Begin, has left, whatever the times
 // of their files. It compares their content: git status renews an index, and much is written in the
 // moment of a sync.
