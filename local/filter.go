@@ -34,7 +34,7 @@ func completeFilter(c *statedir.Config, backend *launch.Backend) error {
 		case c.Filter != "":
 			return runtime.Errorf(runtime.ErrUnavailable, "filter %s cannot work here: %w; wolffia doctor says what helps", c.Filter, err)
 		case c.Resources.Disk > 0 || !c.GrantsAll():
-			return runtime.Errorf(runtime.ErrUnavailable, "the rules for codebase %s cannot be enforced without FUSE: %w; wolffia doctor says what helps. Without FUSE, --filter static masks what is to be hidden or protected when the sandbox starts, not what is made or replaced later, and makes .git read-only; --preset full-access, without --disk, needs no filter", c.CodebasePath, err)
+			return runtime.Errorf(runtime.ErrUnavailable, "the rules for codebase %s cannot be enforced without FUSE: %w; wolffia doctor says what helps. Without FUSE, --filter static masks what is to be hidden or protected when the sandbox starts, not what is made or replaced later; --preset full-access, without --disk, needs no filter", c.CodebasePath, err)
 		}
 		c.Filter = runtime.FilterNone
 	}

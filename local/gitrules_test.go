@@ -27,10 +27,11 @@ func TestGitRules(t *testing.T) {
 	}{
 		"its own":  {runtime.SandboxConfig{}, perm.Write},
 		"copied":   {runtime.SandboxConfig{CopyOnWrite: true}, perm.Write},
-		"static":   {runtime.SandboxConfig{Filter: runtime.FilterStatic}, perm.Read},
+		"static":   {runtime.SandboxConfig{Filter: runtime.FilterStatic}, perm.Write},
+		"native":   {runtime.SandboxConfig{Filter: runtime.FilterNone}, perm.Read},
 		"in place": {runtime.SandboxConfig{GitDirs: runtime.GitInPlace}, perm.Read},
 	} {
-		for _, before := range []runtime.SandboxConfig{{}, {Filter: runtime.FilterStatic}} {
+		for _, before := range []runtime.SandboxConfig{{}, {GitDirs: runtime.GitInPlace}} {
 			p, err := perm.Compile(gitRules(of(tt.config), gitRules(of(before), preset.Rules)))
 			if err != nil {
 				t.Fatal(err)

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -73,7 +75,7 @@ type gitBox struct {
 
 // of returns what is known of a sandbox; nil if its git directories are not its own.
 func (g *gits) of(box *statedir.Box, c *statedir.Config) *gitBox {
-	if !c.PrivateGit || !c.Serves() {
+	if !c.PrivateGit {
 		return nil
 	}
 	g.mu.Lock()
@@ -130,7 +132,7 @@ func (g *gits) begin(ctx context.Context, box *statedir.Box, c *statedir.Config)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.find()
-	watcher.watchHost(b.pairs) // before the look, or a change after it would be missed
+	watcher.watchPairs(b.pairs, b.static()) // before the look, or a change after it would be missed
 	if !b.same() {
 		b.sync(ctx) // an error is pending
 	}
@@ -161,7 +163,7 @@ func (u *gitUse) finish(ctx context.Context) *runtime.GitReport {
 	u.ended.Do(func() {
 		u.mu.Lock()
 		defer u.mu.Unlock()
-		if u.box.GitChanged() {
+		if u.changed() {
 			u.sync(ctx)
 		}
 		if u.unarrived {
@@ -191,7 +193,7 @@ func (e *executor) SyncGit(ctx context.Context, sandboxID string) (*runtime.GitR
 		return nil, err
 	}
 	if state != runtime.StateRunning {
-		return &runtime.GitReport{Pending: pendingGit(box)}, nil
+		return &runtime.GitReport{Pending: unsyncedGit(box, c)}, nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -216,7 +218,7 @@ const stopLimit = time.Minute
 // taken over is pending.
 func (g *gits) beforeStop(ctx context.Context, box *statedir.Box, c *statedir.Config) {
 	b := g.of(box, c)
-	if b == nil || !box.GitChanged() {
+	if b == nil || !b.static() && !box.GitChanged() {
 		return
 	}
 	if state, _, err := box.State(); err != nil || state != runtime.StateRunning {
@@ -226,14 +228,49 @@ func (g *gits) beforeStop(ctx context.Context, box *statedir.Box, c *statedir.Co
 	defer cancel()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.sync(ctx); b.unarrived {
+	if b.changed() {
+		b.sync(ctx)
+	}
+	if b.unarrived {
 		b.arrive(ctx)
 	}
 }
 
 // hasPrivateGit reports whether the git directories of a sandbox with this configuration are its own.
 func hasPrivateGit(c *statedir.Config) bool {
-	return c.GitDirs == runtime.GitPrivate && c.Serves() && !c.CopyOnWrite
+	return c.GitDirs == runtime.GitPrivate && c.CodebasePath != "" && c.Filter != runtime.FilterNone && !c.CopyOnWrite
+}
+
+// static reports whether no process serves the sandbox's git directories: then nothing makes the
+// mark that one has changed, and both sides are compared.
+func (b *gitBox) static() bool { return !b.config.Serves() }
+
+// changed reports whether the sandbox's git directories may have changed since the last
+// synchronisation has begun. b.mu is held.
+func (b *gitBox) changed() bool {
+	if b.static() {
+		return !b.same()
+	}
+	return b.box.GitChanged()
+}
+
+// unsyncedGit is pendingGit for a sandbox that does not run, in which something may have been
+// changed after the last synchronisation.
+func unsyncedGit(box *statedir.Box, c *statedir.Config) string {
+	why := pendingGit(box)
+	if why == "" && !c.Serves() && !(&gitBox{box: box, config: c, gits: &gits{}}).kept() {
+		why = unsynced
+	}
+	return why
+}
+
+// unsynced is why a sandbox is kept whose last changes are not known.
+const unsynced = "what git inside has changed last was not taken over yet"
+
+// kept reports whether each git directory of the sandbox is what the last synchronisation has left.
+func (b *gitBox) kept() bool {
+	b.find()
+	return b.problem == "" && !slices.ContainsFunc(b.pairs, func(p *gitsync.Pair) bool { return !p.Kept() })
 }
 
 // pendingGit returns why something of a sandbox's git directories would be lost with it; empty: nothing would be.
@@ -242,7 +279,7 @@ func pendingGit(box *statedir.Box) string {
 		return why
 	}
 	if box.GitChanged() {
-		return "what git inside has changed last was not taken over yet"
+		return unsynced
 	}
 	return ""
 }
@@ -290,9 +327,12 @@ func (b *gitBox) look(made statefile.Stamp) bool {
 	}
 	b.pairs, b.apart = nil, nil
 	for i := range found {
+		if b.static() && b.emptied(&found[i]) {
+			continue
+		}
 		b.follow(&found[i])
 		p := b.pair(&found[i])
-		if b.isApart(&found[i]) {
+		if b.isApart(&found[i]) && !b.static() { // else it is on the host, or was removed there
 			b.apart = append(b.apart, found[i])
 		}
 		if p == nil {
@@ -308,6 +348,23 @@ func (b *gitBox) look(made statefile.Stamp) bool {
 	}
 	b.unarrived = len(b.apart) > 0 || len(b.departed()) > 0
 	return len(b.pairs) > 0
+}
+
+// emptied reports whether the sandbox has removed all that is in a git directory: where nothing
+// serves it, the directory stays.
+func (b *gitBox) emptied(f *gitpairs.Pair) bool {
+	store, err := os.Open(b.store)
+	if err != nil {
+		return false
+	}
+	defer store.Close()
+	dir, err := openDirectory(store, f.Private)
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	_, err = dir.ReadDir(1)
+	return errors.Is(err, io.EOF)
 }
 
 // pair returns what synchronises a pair; nil if it was not copied from the host.
@@ -381,7 +438,7 @@ func (b *gitBox) sync(ctx context.Context) (settled bool) {
 		// What is changed from here on makes the mark again.
 		changed := b.box.TakeGitChanged()
 		step.Reached("git: mark taken")
-		if changed {
+		if changed || b.static() {
 			b.look(b.baseStamp())
 		} else {
 			b.find()

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"io/fs"
 	"os"
@@ -70,31 +71,39 @@ func (w *gitWatch) watch(dir string, events uint32) {
 	})
 }
 
-// watchHost watches the host's sides of pairs. It is to be called again after a change: there may
-// be new directories of references.
-func (w *gitWatch) watchHost(pairs []*gitsync.Pair) {
+// watchPairs watches the host's sides of pairs, and with static the sandbox's: else the mark tells.
+// It is to be called again after a change: there may be new directories of references.
+func (w *gitWatch) watchPairs(pairs []*gitsync.Pair, static bool) {
 	if w == nil {
 		return
 	}
-	const names = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM
 	for _, p := range pairs {
-		w.watch(p.Host, names)
-		common := gitpairs.Common(p.Host)
-		if common != p.Host {
-			w.watch(common, names)
+		w.watchRepository(p.Host, gitpairs.Common(p.Host))
+		if static {
+			w.watchRepository(p.Private, cmp.Or(p.Common, p.Private))
 		}
-		left := maxRefDirs
-		_ = filepath.WalkDir(filepath.Join(common, "refs"), func(path string, e fs.DirEntry, err error) error {
-			if err != nil || !e.IsDir() {
-				return nil
-			}
-			if left--; left < 0 {
-				return fs.SkipAll
-			}
-			w.watch(path, names)
-			return nil
-		})
 	}
+}
+
+// watchRepository watches a git directory, and that of its repository. What the sandbox puts there
+// in the place of a directory wakes the watch at most.
+func (w *gitWatch) watchRepository(own, common string) {
+	const names = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM
+	w.watch(own, names)
+	if common != own {
+		w.watch(common, names)
+	}
+	left := maxRefDirs
+	_ = filepath.WalkDir(filepath.Join(common, "refs"), func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.IsDir() {
+			return nil
+		}
+		if left--; left < 0 {
+			return fs.SkipAll
+		}
+		w.watch(path, names)
+		return nil
+	})
 }
 
 // read sends to changes when something has happened, until the watch is closed, and closes changes then.
@@ -150,8 +159,8 @@ func (b *gitBox) live(ctx context.Context, w *gitWatch) (settled bool) {
 		return true // the command has ended, and what it has changed was taken over
 	}
 	b.find()
-	w.watchHost(b.pairs) // before the look, or a change of the host's after it would be missed
+	w.watchPairs(b.pairs, b.static()) // before the look, or a change of the host's after it would be missed
 	settled = b.same() || b.sync(ctx)
-	w.watchHost(b.pairs) // there may be new ones
+	w.watchPairs(b.pairs, b.static()) // there may be new ones
 	return settled
 }

@@ -113,7 +113,7 @@ func (s *sandboxes) look(box *statedir.Box, state func() (runtime.State, string,
 		return f, nil
 	}
 	f.state, f.expired, f.expiresAt, f.copied = f.sandbox.State, f.sandbox.Expired, f.sandbox.ExpiresAt, c.CopyOnWrite
-	f.unsynced = c.PrivateGit && f.state != runtime.StateRunning && pendingGit(box) != ""
+	f.unsynced = c.PrivateGit && f.state != runtime.StateRunning && unsyncedGit(box, c) != ""
 	if c.BoundToCaller && f.state != runtime.StateRunning {
 		lives, err := box.HasCaller()
 		f.callerGone = !lives && err == nil
@@ -150,7 +150,7 @@ func (s *sandboxes) Prune(ctx context.Context, stopped bool) ([]runtime.Pruned, 
 // unapplied reports whether a sandbox that does not run may have changes that were not applied, or snapshots.
 func (s *sandboxes) unapplied(ctx context.Context, id string) bool {
 	c, err := s.dir.Box(id).Config()
-	if err == nil && c.PrivateGit && pendingGit(s.dir.Box(id)) != "" {
+	if err == nil && c.PrivateGit && unsyncedGit(s.dir.Box(id), c) != "" {
 		return true
 	}
 	if err != nil || !c.CopyOnWrite {

@@ -204,7 +204,7 @@ func unbound(box *statedir.Box, c *statedir.Config) (bool, error) {
 	case c.CopyOnWrite:
 		state, _, err := box.Rest()
 		return err == nil && (state != runtime.StateCreated || box.HasChanges()), err
-	case !c.PrivateGit || pendingGit(box) == "":
+	case !c.PrivateGit || unsyncedGit(box, c) == "":
 		return false, nil
 	}
 	lives, err := box.HasCaller()

@@ -8,8 +8,9 @@ type GitDirs string
 // The git directories.
 const (
 	// GitPrivate: each name .git is the sandbox's own copy. Commits, and moves of branches, cross
-	// to the host's repository and back, as the host's git has checked them: see [GitSyncer]. A
-	// codebase that no process serves ([SandboxConfig.Serves]), or one with CopyOnWrite, has none.
+	// to the host's repository and back, as the host's git has checked them: see [GitSyncer]. With
+	// FilterStatic so is each .git that the host has at a start; one that comes later is the host's.
+	// A codebase with FilterNone, or with CopyOnWrite, has none.
 	GitPrivate GitDirs = ""
 	// GitInPlace: they are the host's own, and the rules alone say what a sandbox may change in them.
 	// What it writes there, git on the host may execute.

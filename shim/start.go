@@ -58,8 +58,7 @@ func (s *shim) mount() (err error) {
 	s.step("mount the codebase")
 	step.Reached("composed")
 	if s.boot.Config.Native() {
-		s.static, err = rootfs.BindTree(s.boot)
-		return err
+		return s.bindTree()
 	}
 	device, err := fusemount.Mount(rootfs.TreeDir(s.boot), nil)
 	if err != nil {

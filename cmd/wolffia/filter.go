@@ -42,8 +42,14 @@ func (a *app) warnStatic(ctx context.Context, rt *local.Runtime, id string) {
 func staticText(s *staticfs.Stats) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "filter static: masked at this start: %d hidden, %d read-only", s.Hidden, s.ReadOnly)
+	if s.Own > 0 {
+		fmt.Fprintf(&b, "; the sandbox has its own copy of each .git that there was (%d)", s.Own)
+	}
 	if s.Git > 0 {
-		fmt.Fprintf(&b, ", among them git's own files (%d), so that git commit does not work inside", s.Git)
+		fmt.Fprintf(&b, "; git directories that stay the host's, read-only, so that git commit does not work there: %d", s.Git)
+	}
+	if s.GitWhy != "" {
+		fmt.Fprintf(&b, "; a git directory cannot be copied: %s", s.GitWhy)
 	}
 	b.WriteString("; a name that is made or replaced later, inside or on the host, is not covered: a secret that is saved again can be read, and the sandbox can make files that this host executes (.git, .envrc, .vscode/tasks.json) where there are none yet")
 	if n := s.Links + s.Closed; n > 0 {

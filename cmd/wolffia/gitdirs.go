@@ -28,7 +28,7 @@ func (a *app) applyGitDirs(c *runtime.SandboxConfig, p *policy.Policy, suits fun
 	if c.CopyOnWrite {
 		return
 	}
-	if c.Native() {
+	if c.Filter == runtime.FilterNone {
 		p.Rules = perm.GitInPlace(p.Rules)
 		return
 	}

@@ -175,9 +175,6 @@ is a directory is looked up there, if it exists; a trailing / says so too.`,
 			if err != nil {
 				return err
 			}
-			if filter.filter == string(runtime.FilterStatic) {
-				made.Rules = perm.GitInPlace(made.Rules)
-			}
 			compiled, err := perm.Compile(made.Rules)
 			if err != nil {
 				return runtime.WithClass(runtime.ErrInvalid, err)
@@ -196,7 +193,8 @@ is a directory is looked up there, if it exists; a trailing / says so too.`,
 					fmt.Fprintf(a.out, "  what it is: %s\n", e.Rule.Reason())
 				}
 				if filter.filter == string(runtime.FilterStatic) {
-					fmt.Fprintf(a.out, "  with --filter static: %s\n", staticfs.Explain(compiled, e.Path, e.Dir))
+					private := perm.GitUnguarded(made.Rules) == ""
+					fmt.Fprintf(a.out, "  with --filter static: %s\n", staticfs.Explain(compiled, e.Path, e.Dir, private))
 				}
 				if why := made.Doubt(e.Path); why != "" {
 					fmt.Fprintf(a.out, "  %s\n", why)

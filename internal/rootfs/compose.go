@@ -126,6 +126,12 @@ func ComposeTree(b *boot.Params, spec *launch.Spec) error {
 			return err
 		}
 	}
+	if c.PrivateGit && c.Filter == runtime.FilterStatic {
+		spec.Binds = append(spec.Binds, runtime.Mount{Source: GitDir(b), Target: launch.GitDirsPath, Writable: true})
+		if err := os.Mkdir(GitDir(b), 0o755); err != nil {
+			return err
+		}
+	}
 	if err := composeGit(b, spec); err != nil {
 		return err
 	}

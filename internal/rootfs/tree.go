@@ -15,9 +15,13 @@ import (
 // TreeDir returns where the codebase is mounted for the backend.
 func TreeDir(b *boot.Params) string { return at(b, "tree") }
 
+// GitDir returns the directory that becomes launch.GitDirsPath.
+func GitDir(b *boot.Params) string { return at(b, "gitdirs") }
+
 // BindTree mounts the codebase natively at TreeDir, for a filter without a tree server, and
-// returns what a static one has masked; nil for none.
-func BindTree(b *boot.Params) (*staticfs.Stats, error) {
+// returns what a static one has masked; nil for none. git has the sandbox's own git directories,
+// by rules that BindTree sets; nil: it has none.
+func BindTree(b *boot.Params, git *staticfs.Git) (*staticfs.Stats, error) {
 	c := &b.Config
 	fd, err := openSource("codebase", c.CodebasePath)
 	if err != nil {
@@ -27,11 +31,15 @@ func BindTree(b *boot.Params) (*staticfs.Stats, error) {
 	if c.Filter != runtime.FilterStatic {
 		return nil, staticfs.Bind(fd, TreeDir(b))
 	}
-	policy, err := perm.Compile(perm.GitInPlace(c.Permissions)) // there are no copies
+	// What is no copy is the host's.
+	policy, err := perm.Compile(perm.GitInPlace(c.Permissions))
+	if err == nil && git != nil {
+		git.Rules, err = perm.Compile(perm.GitPrivate(c.Permissions))
+	}
 	if err != nil {
 		return nil, err
 	}
-	return staticfs.Mount(fd, TreeDir(b), at(b, "masks"), policy)
+	return staticfs.Mount(fd, TreeDir(b), at(b, "masks"), policy, git)
 }
 
 // EmptyDir returns an empty directory, to be mounted over others.

@@ -34,7 +34,8 @@ func Git(run string) string { return filepath.Join(filepath.Dir(run), gitDir) }
 
 // GitApart returns the name, in the directory git, of the directory that has GitStore and GitWork.
 // No sandbox can know it: what is in it is hostile, and a symbolic link to it in the codebase would
-// lead a git of the host's to a configuration of the sandbox's.
+// lead a git of the host's to a configuration of the sandbox's. One with a static filter can learn
+// it from mountinfo, but can make a .git in the codebase as well.
 func GitApart(git string) (string, error) {
 	list, err := names(git)
 	if err != nil {
@@ -117,6 +118,12 @@ func GitUnsynced(run string) bool {
 		}
 	}
 	return false
+}
+
+// GitUsed reports whether a sandbox has a git directory of its own, for a program that knows only the run directory.
+func GitUsed(run string) bool {
+	all, err := names(filepath.Join(Git(run), GitBase))
+	return len(all) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
 // TakeGitChanged is GitChanged, and removes the mark: what changes from now on makes it again.

@@ -29,6 +29,7 @@ const (
 	shut               // itself, read-only
 	only               // an empty read-only directory with what the plan names of it, and no later name
 	hidden             // an empty file or directory without permissions
+	own                // the sandbox's own git directory, writable
 )
 
 // levelOf returns the level that everything in a directory shown as k has by itself.

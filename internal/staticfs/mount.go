@@ -67,8 +67,9 @@ func clone(fd int, attributes uint64) (int, error) {
 }
 
 // Mount mounts codebase at place as Bind does, plans by p what of it is masked, and mounts
-// that. It makes the directory dir for its own files, which is to be in memory.
-func Mount(codebase int, place, dir string, p *perm.Policy) (*Stats, error) {
+// that. It makes the directory dir for its own files, which is to be in memory. git has the
+// git directories that are the sandbox's own; nil: none is.
+func Mount(codebase int, place, dir string, p *perm.Policy, git *Git) (*Stats, error) {
 	base, err := bind(codebase, place)
 	if err != nil {
 		return nil, err
@@ -78,7 +79,7 @@ func Mount(codebase int, place, dir string, p *perm.Policy) (*Stats, error) {
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "list the codebase: %w", err)
 	}
-	made, err := plan(p, root)
+	made, err := plan(p, root, git)
 	root.close()
 	if err != nil {
 		return nil, err
@@ -88,8 +89,14 @@ func Mount(codebase int, place, dir string, p *perm.Policy) (*Stats, error) {
 		return nil, unavailable("prepare masks", err)
 	}
 	defer m.end()
+	if m.git, err = git.show(dir); err != nil {
+		return nil, unavailable("show the sandbox's own git directories", err)
+	}
 	if err := m.root(base, made.root); err != nil {
 		return nil, unavailable("mask what the rules hide or protect in the codebase", err)
+	}
+	if err := m.git.hosts(); err != nil {
+		return nil, unavailable("show the objects of the host's git directories", err)
 	}
 	return &made.Stats, nil
 }
@@ -99,6 +106,7 @@ type mounter struct {
 	dir     string
 	masks   [2]int // an empty file and an empty directory, without permissions
 	skeleta int    // how many directories of kind only it has made
+	git     *shown // nil: no git directory is the sandbox's own
 }
 
 // begin makes the masks.
@@ -119,6 +127,7 @@ func (m *mounter) begin() (err error) {
 }
 
 func (m *mounter) end() {
+	m.git.close() // nil is fine
 	for _, fd := range m.masks {
 		if fd >= 0 {
 			_ = unix.Close(fd)
@@ -223,17 +232,24 @@ func (m *mounter) over(from, at int, e *node) (made int, err error) {
 		made, err = clone(mask, unix.MOUNT_ATTR_RDONLY)
 	case only:
 		made, err = m.skeleton(e)
+	case own:
+		made, err = m.git.own(e, m.dir)
 	default:
 		return -1, fmt.Errorf("a plan without a mount: %d", e.as)
 	}
 	if err != nil {
 		return -1, err
 	}
-	if err := unix.MoveMount(made, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+	if err := moveTo(made, at); err != nil {
 		_ = unix.Close(made)
 		return -1, err
 	}
 	return made, nil
+}
+
+// moveTo mounts the mount that made is the root of on what at is open on.
+func moveTo(made, at int) error {
+	return unix.MoveMount(made, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
 // skeleton makes a directory with the names that the plan has of a directory of kind only,

@@ -56,8 +56,9 @@ func TestWithoutFuse(t *testing.T) {
 		"auto with all":      {"--preset full-access", "textsecretwritten\n", "the host's own .git"},
 		"auto with a limit":  {"--preset full-access --disk 1g", "", "cannot be enforced without FUSE"},
 		"fuse":               {"--filter fuse --preset full-access", "", "is not the device of FUSE"},
-		"static":             {"--filter static", "text", "1 hidden, 1 read-only, among them git's own files (1)"},
-		"static with a rule": {"--filter static --reveal .env=read", "textsecret", "0 hidden, 2 read-only"},
+		"static":             {"--filter static", "textwritten\n", "1 hidden, 0 read-only; the sandbox has its own copy of each .git that there was (1)"},
+		"static with a rule": {"--filter static --reveal .env=read", "textsecretwritten\n", "0 hidden, 1 read-only"},
+		"static without git": {"--filter static --rule .git=read", "text", "1 hidden, 1 read-only; git directories that stay the host's, read-only, so that git commit does not work there: 1"},
 		"static with all":    {"--filter static --preset full-access", "textsecretwritten\n", "0 hidden"},
 		"static with disk":   {"--filter static --disk 1g", "", "cannot enforce a limit of disk"},
 		"none":               {"--filter none", "", "(\".env=none\" of preset agent-safe), and nothing would enforce them"},
@@ -68,6 +69,10 @@ func TestWithoutFuse(t *testing.T) {
 		out, says, exit := wolffia(args...)
 		if failed := exit != 0; out != test.out || failed != (test.out == "") || !strings.Contains(says, test.says) || test.says == "" && says != "" {
 			t.Errorf("%s: %d, %q, %q", name, exit, out, says)
+		}
+		own := strings.Contains(test.flags, "static") && !strings.Contains(test.flags, "full-access")
+		if config, err := os.ReadFile(code + "/.git/config"); err != nil || own && string(config) != "[core]\n" {
+			t.Errorf("%s: the host's configuration is %q, %v", name, config, err)
 		}
 		if err := os.WriteFile(code+"/.git/config", []byte("[core]\n"), 0o644); err != nil {
 			t.Fatal(err)

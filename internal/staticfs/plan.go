@@ -1,6 +1,7 @@
 package staticfs
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"strings"
@@ -44,7 +45,7 @@ type node struct {
 	name  string
 	as    kind
 	is    object
-	text  string // of a link
+	text  string // of a link; of kind own the path of its directory
 	nodes []*node
 }
 
@@ -55,7 +56,11 @@ type Stats struct {
 	ReadOnly int `json:"readOnly"` // files and directories that are read-only as a whole, or have only the names that there were
 	Links    int `json:"links"`    // symbolic links that the rules hide or protect, and a mount cannot
 	Closed   int `json:"closed"`   // directories that could not be read, or are too deep: they are hidden
-	Git      int `json:"git"`      // git directories, which are read-only as a whole
+	Git      int `json:"git"`      // git directories of the host, which are read-only as a whole
+	Own      int `json:"own"`      // git directories, and files that lead to one, that are the sandbox's own
+	// GitWhy is the path of the first .git that could not be made the sandbox's own, and why: it is
+	// one of Git then, or hidden.
+	GitWhy string `json:"gitWhy,omitempty"`
 	// Names are the paths of the first of Links and Closed, relative to the codebase.
 	Names []string `json:"names,omitempty"`
 }
@@ -69,14 +74,15 @@ type Plan struct {
 // planner makes a Plan.
 type planner struct {
 	policy *perm.Policy
+	git    *Git // nil: no git directory is the sandbox's own
 	stats  Stats
 	seen   int
 	names  int
 	until  time.Time
 }
 
-func plan(p *perm.Policy, root directory) (*Plan, error) {
-	w := &planner{policy: p, until: time.Now().Add(maxTime)}
+func plan(p *perm.Policy, root directory, git *Git) (*Plan, error) {
+	w := &planner{policy: p, git: git, until: time.Now().Add(maxTime)}
 	at := where{state: p.Root()}
 	n := &node{is: folder, as: dirKind(p.Fresh(at.state))}
 	if n.as != open {
@@ -102,9 +108,12 @@ func (at *where) join(name string) string {
 	return at.path + "/" + name
 }
 
+// dir returns the path of the directory at: "." is the root.
+func (at *where) dir() string { return cmp.Or(at.path, ".") }
+
 // look plans the content of the directory dir, which is shown as n says.
 func (w *planner) look(dir directory, n *node, at *where) error {
-	if level, same := w.policy.Constant(at.state); same && level != perm.View {
+	if level, same := w.policy.Constant(at.state); same && level != perm.View && (w.git == nil || level < perm.Write) {
 		return nil // n.as says it all
 	}
 	all, err := dir.entries()
@@ -137,6 +146,14 @@ func (w *planner) look(dir directory, n *node, at *where) error {
 func (w *planner) entry(dir directory, parent *node, at *where, e entry) (*node, error) {
 	n := &node{name: e.name, is: e.is}
 	level := w.policy.Child(at.state, e.name, e.is == folder)
+	if level > perm.None && e.name == gitName && (e.is == folder || e.is == file) && w.git.owns(at.dir()) {
+		if w.own(parent, n, at) {
+			return n, nil
+		}
+		if level == perm.Write { // the rules do not protect it in place
+			level = perm.None
+		}
+	}
 	switch e.is {
 	case folder:
 		if level > perm.None {
@@ -219,7 +236,7 @@ func (w *planner) link(dir directory, parent *node, at *where, n *node, level pe
 
 // count counts what is done with n.
 func (w *planner) count(parent, n *node) {
-	if parent.as != only || n.as == open || n.as == shut { // else only the name is made
+	if parent.as != only || n.as == open || n.as == shut || n.as == own { // else only the name is made
 		w.stats.Mounts++
 	}
 	switch n.as {

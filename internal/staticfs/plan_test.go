@@ -62,7 +62,7 @@ func (f fake) close() {}
 
 // lines writes a plan, a line for each node.
 func lines(n *node, path string) (all []string) {
-	kinds := map[kind]string{keep: "keep", open: "open", shut: "shut", only: "only", hidden: "hidden"}
+	kinds := map[kind]string{keep: "keep", open: "open", shut: "shut", only: "only", hidden: "hidden", own: "own"}
 	as := kinds[n.as]
 	if n.is == link {
 		as = "link to " + n.text
@@ -134,13 +134,47 @@ func TestPlan(t *testing.T) {
 		"a pipe":                {[]string{"**=write", "*.none=none"}, fake{"p:fifo": nil}, ". open"},
 		"a read-only pipe":      {[]string{"**=write", "/p=read"}, fake{"p:fifo": nil}, ". open|p hidden"},
 	} {
-		made, err := plan(rules(t, test.rules...), test.tree)
+		made, err := plan(rules(t, test.rules...), test.tree, nil)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
 		if got := strings.Join(lines(made.root, "."), "|"); got != test.want {
 			t.Errorf("%s:\n%s, want\n%s", name, got, test.want)
+		}
+	}
+}
+
+// What the rules let the sandbox write is its own copy; what cannot be copied is as protected as it is without one.
+func TestPlanOwn(t *testing.T) {
+	repo := fake{".git/": {"config": nil, "objects/": {}}, "wt/": {".git": nil}, "bad/": {".git/": {"x.none": nil}}, "l/": {".git -> x": nil}}
+	for name, test := range map[string]struct {
+		rules []string
+		free  []string // without that of the host's own
+		want  string
+		why   string
+	}{
+		"writable":     {[]string{"**=write", "*.none=none", "git"}, []string{"**=write"}, ". open|.git own|bad open|bad/.git shut|bad/.git/x.none hidden|wt open|wt/.git own", "bad/.git: no room"},
+		"unguarded":    {[]string{"**=write"}, []string{"**=write"}, ". open|.git own|bad open|bad/.git hidden|wt open|wt/.git own", "bad/.git: no room"},
+		"only git":     {[]string{"/.git/=write", "git"}, []string{"/.git/=write", "/.git=write"}, ". only|.git own", ""},
+		"read-only":    {[]string{"**=write", ".git=read"}, []string{"**=write", ".git=read"}, ". open|.git shut|bad open|bad/.git shut|wt open|wt/.git shut", ""},
+		"a hidden one": {[]string{"**=write", ".git=none"}, []string{"**=write", ".git=none"}, ". open|.git hidden|bad open|bad/.git hidden|wt open|wt/.git hidden", ""},
+	} {
+		var copied []string
+		git := &Git{Rules: rules(t, test.free...), Copy: func(path string) (bool, error) {
+			copied = append(copied, path)
+			if path == "bad" {
+				return false, errors.New("no room")
+			}
+			return path == ".", nil
+		}}
+		made, err := plan(rules(t, test.rules...), repo, git)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := strings.Join(lines(made.root, "."), "|"); got != test.want || made.Stats.GitWhy != test.why {
+			t.Errorf("%s (%q):\n%s, want\n%s; why %q", name, copied, got, test.want, made.Stats.GitWhy)
 		}
 	}
 }
@@ -152,7 +186,7 @@ func TestStats(t *testing.T) {
 		at["d/"] = fake{}
 		at = at["d/"]
 	}
-	made, err := plan(rules(t, "**=write", "*.none=none", "*.read=read", "/only/=none", "/only/x=read", "git"), tree)
+	made, err := plan(rules(t, "**=write", "*.none=none", "*.read=read", "/only/=none", "/only/x=read", "git"), tree, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +207,7 @@ func TestBounds(t *testing.T) {
 	for i := range maxMounts + 1 {
 		many[fmt.Sprint(i, ".none")] = nil
 	}
-	if _, err := plan(rules(t, "**=write", "*.none=none"), many); !errors.Is(err, runtime.ErrUnsupported) || !strings.Contains(err.Error(), "--filter fuse") {
+	if _, err := plan(rules(t, "**=write", "*.none=none"), many, nil); !errors.Is(err, runtime.ErrUnsupported) || !strings.Contains(err.Error(), "--filter fuse") {
 		t.Errorf("%v", err)
 	}
 }

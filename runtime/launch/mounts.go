@@ -17,6 +17,8 @@ const (
 	// GitPath is a directory with git's configuration of the system level, in the file
 	// config.
 	GitPath = "/run/wolffia/git"
+	// GitDirsPath is, with the filter static, a directory with what the sandbox's own git directories show of the host.
+	GitDirsPath = "/run/wolffia/gitdirs"
 	// HandPath is a directory in which the shim makes a unix socket, to which PID 1 connects before
 	// any other process starts: wire.NetHand. Then it is empty.
 	HandPath = "/run/wolffia/hand"

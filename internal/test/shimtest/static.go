@@ -31,14 +31,15 @@ func Static(t *testing.T, b Backend) {
 		}
 	}
 	t.Run("Levels", func(t *testing.T) { staticLevels(t, rt) })
-	t.Run("MasksStay", func(t *testing.T) { masksStay(t, rt) })
+	t.Run("MasksStay", func(t *testing.T) { masksStay(t, rt, runtime.GitReadOnly) })
+	t.Run("OwnGitStays", func(t *testing.T) { masksStay(t, rt, runtime.GitPrivate) })
 	t.Run("Swaps", func(t *testing.T) { staticSwaps(t, rt) })
 	t.Run("RulesStay", func(t *testing.T) { staticRulesStay(t, rt) })
 }
 
-// static returns the configuration of a sandbox with the filter static.
+// static returns the configuration of a sandbox with the filter static, to which git directories are as other ones.
 func static(dir string, rules ...perm.Rule) *runtime.SandboxConfig {
-	return &runtime.SandboxConfig{CodebasePath: dir, Filter: runtime.FilterStatic, Permissions: rules}
+	return &runtime.SandboxConfig{CodebasePath: dir, Filter: runtime.FilterStatic, Permissions: rules, GitDirs: runtime.GitReadOnly}
 }
 
 // give gives a codebase to an unprivileged user, if the test runs as root: one of root's is
@@ -207,11 +208,13 @@ for top, dirs, files in os.walk('.'):
         except OSError: pass
 `
 
-// What is masked cannot be read, changed, moved or replaced from inside.
-func masksStay(t *testing.T, rt *Runtime) {
+// What is masked cannot be read, changed, moved or replaced from inside; nor can what is the
+// host's be by way of a git directory of the sandbox's own, in which it may change everything.
+func masksStay(t *testing.T, rt *Runtime, git runtime.GitDirs) {
 	dir := PublicDir(t)
 	for path, content := range map[string]string{
-		"secret": "SECRET", "p/q/secret": "SECRET", "hid/a/file": "SECRET", "ro/file": "old", ".git/config": "old", ".git/hooks/x": "old",
+		"secret": "SECRET", "p/q/secret": "SECRET", "hid/a/file": "SECRET", "ro/file": "old", ".git/config": "[old]\n", ".git/hooks/x": "old",
+		".git/HEAD": "ref: refs/heads/main\n", ".git/refs/heads/main": strings.Repeat("1", 40) + "\n", ".git/objects/11/1": "old",
 		"p/file.read": "old", ".vscode/settings.json": "old", "p/other": "old",
 	} {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o755), os.WriteFile(filepath.Join(dir, path), []byte(content), 0o644)); err != nil {
@@ -224,9 +227,13 @@ func masksStay(t *testing.T, rt *Runtime) {
 	for pattern, level := range map[string]perm.Level{"**": perm.Write, "secret": perm.None, "/hid/": perm.None, "/ro/": perm.Read, "*.read": perm.Read} {
 		rules = append(rules, perm.Rule{Pattern: pattern, Level: level})
 	}
-	s := on(t, rt, static(dir, rules...))
-	if got := python(t, rt, s.ID, attack); got != "" {
-		t.Errorf("inside:\n%s", got)
+	c := static(dir, rules...)
+	c.GitDirs = git
+	s := on(t, rt, c)
+	for line := range strings.Lines(python(t, rt, s.ID, attack)) {
+		if git != runtime.GitPrivate || !strings.HasPrefix(line, ".git") {
+			t.Errorf("inside: %s", line)
+		}
 	}
 	after := snapshot(t, dir)
 	for path, was := range before {
