@@ -19,7 +19,6 @@ import (
 	"wolffia/internal/gitpairs"
 	"wolffia/internal/gitsync"
 	"wolffia/internal/hostgit"
-	"wolffia/internal/rmtree"
 	"wolffia/internal/statedir"
 	"wolffia/internal/statefile"
 	"wolffia/internal/step"
@@ -113,7 +112,7 @@ func (b *gitBox) bases(path ...string) string {
 func (b *gitBox) baseStamp() statefile.Stamp { return statefile.StampOf(b.bases()) }
 
 // openArrivals opens the codebase, and keeps other processes from making git directories for this
-// sandbox until release is called.
+// sandbox until release is called. It puts right what a killed one has left.
 func (b *gitBox) openArrivals(ctx context.Context) (release func(), root *os.File, err error) {
 	dir := b.bases()
 	ctx, cancel := context.WithTimeoutCause(ctx, arrivalWait,
@@ -128,7 +127,12 @@ func (b *gitBox) openArrivals(ctx context.Context) (release func(), root *os.Fil
 		unlock()
 		return nil, nil, err
 	}
-	return func() { _ = root.Close(); unlock() }, root, nil
+	release = func() { _ = root.Close(); unlock() }
+	if err := b.settleTemp(root); err != nil {
+		release()
+		return nil, nil, err
+	}
+	return release, root, nil
 }
 
 // bring makes the host's half of a git directory that the sandbox has made, or the file that leads to it.
@@ -162,7 +166,7 @@ func (b *gitBox) bring(ctx context.Context, f *gitpairs.Pair, root *os.File) err
 }
 
 // makeGit makes a git directory at a temporary name, which no sandbox can use, and gives it its own then.
-func (b *gitBox) makeGit(ctx context.Context, p *gitsync.Pair, m *madeGit, root, place *os.File) error {
+func (b *gitBox) makeGit(ctx context.Context, p *gitsync.Pair, m *madeGit, root, place *os.File) (err error) {
 	if _, err := b.box.MakeGitBase(b.config, m.Private); err != nil {
 		return err
 	}
@@ -171,19 +175,16 @@ func (b *gitBox) makeGit(ctx context.Context, p *gitsync.Pair, m *madeGit, root,
 		return err
 	}
 	defer to.Close()
-	name := statedir.CowTempPrefix + "git-" + b.box.ID()
-	if err := rmtree.Remove(root, name); err != nil { // a killed one's
+	name := b.tempName()
+	if err := b.claimTemp(root, gitTemp{}); err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, b.dropTemp(root)) }() // nothing, unless it has failed
+	step.Reached("git: name claimed")
 	if err := makeDir(root, name, to); err != nil {
 		return err
 	}
-	made := false
-	defer func() {
-		if !made {
-			_ = rmtree.Remove(root, name)
-		}
-	}()
+	step.Reached("git: directory made")
 	half := *p
 	if m.Common == "" {
 		half.Host = filepath.Join(root.Name(), name)
@@ -216,7 +217,6 @@ func (b *gitBox) makeGit(ctx context.Context, p *gitsync.Pair, m *madeGit, root,
 	if err := unix.Renameat2(int(root.Fd()), name, int(to.Fd()), filepath.Base(m.Host), unix.RENAME_NOREPLACE); err != nil {
 		return &os.PathError{Op: "make", Path: m.Host, Err: err}
 	}
-	made = true
 	return nil
 }
 

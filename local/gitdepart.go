@@ -16,6 +16,7 @@ import (
 	"wolffia/internal/rmtree"
 	"wolffia/internal/statedir"
 	"wolffia/internal/statefile"
+	"wolffia/internal/step"
 )
 
 // departed returns what wolffia has made on the host for the sandbox and the sandbox has no more. b.mu is held.
@@ -79,7 +80,11 @@ func (b *gitBox) depart(ctx context.Context, root *os.File) {
 		}
 		left, err := b.remove(ctx, &m, root)
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // the user was faster, or the sandbox has moved it
+		case errors.Is(err, fs.ErrNotExist):
+			// The user was faster, the sandbox has moved it, or it went when a process was killed.
+			if err := b.removePlace(&m, root); err != nil {
+				b.stick(m.Place, err)
+			}
 		case err != nil:
 			b.stick(fmt.Sprintf("%s, which the sandbox has removed, stays here", m.Host), err)
 			continue
@@ -113,14 +118,14 @@ func (b *gitBox) remove(ctx context.Context, m *madeGit, root *os.File) (left bo
 			return left, err
 		}
 	}
-	name := statedir.CowTempPrefix + "git-" + b.box.ID()
-	if err := rmtree.Remove(root, name); err != nil { // a killed one's
+	name, own := b.tempName(), filepath.Base(m.Host)
+	if err := b.claimTemp(root, gitTemp{Back: m.Host}); err != nil {
 		return false, err
 	}
-	own := filepath.Base(m.Host)
 	if err := unix.Renameat2(int(from.Fd()), own, int(root.Fd()), name, unix.RENAME_NOREPLACE); err != nil {
-		return false, &os.PathError{Op: "remove", Path: m.Host, Err: err}
+		return false, errors.Join(&os.PathError{Op: "remove", Path: m.Host, Err: err}, b.forgetTemp())
 	}
+	step.Reached("git: moved away")
 	// From here on no sandbox can put another one in its place.
 	inode, err := inodeOf(root, name)
 	if left = err == nil && inode == m.Inode; left && m.Common == "" {
@@ -128,9 +133,13 @@ func (b *gitBox) remove(ctx context.Context, m *madeGit, root *os.File) (left bo
 		left, err = p.AsLeft(ctx)
 	}
 	if err != nil || !left {
-		return left, errors.Join(err, unix.Renameat2(int(root.Fd()), name, int(from.Fd()), own, unix.RENAME_NOREPLACE))
+		return left, errors.Join(err, b.settleTemp(root))
 	}
-	return true, errors.Join(rmtree.Remove(root, name), b.removePlace(m, root))
+	if err := b.recordTemp(gitTemp{}); err != nil {
+		return false, errors.Join(err, b.settleTemp(root))
+	}
+	step.Reached("git: about to go")
+	return true, errors.Join(b.dropTemp(root), b.removePlace(m, root))
 }
 
 // removePlace removes the file .git of a linked working tree, and the directory of a working tree

@@ -132,6 +132,9 @@ func (g *gits) begin(ctx context.Context, box *statedir.Box, c *statedir.Config)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.find()
+	at, cancel := context.WithCancel(ctx)
+	cancel() // it does not wait for another process
+	_ = b.settleKilled(at)
 	watcher.watchPairs(b.pairs, b.static()) // before the look, or a change after it would be missed
 	if !b.same() {
 		b.sync(ctx) // an error is pending

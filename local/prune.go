@@ -251,7 +251,8 @@ func (s *sandboxes) removeIdle(ctx context.Context, box *statedir.Box, accept fu
 			return "", err
 		}
 	}
-	if err := errors.Join(s.finishApply(ctx, box, f.config, lock), s.clean(ctx, box, f.config)); err != nil {
+	err = errors.Join(s.finishApply(ctx, box, f.config, lock), s.gits.settle(ctx, box, f.config), s.clean(ctx, box, f.config))
+	if err != nil {
 		return "", err // it is still listed
 	}
 	s.forget(box.ID())

@@ -178,7 +178,7 @@ func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
 	}
 	defer release()
 	step.Reached("destroy: locks taken")
-	unfinished := s.finishApply(ctx, box, c, lock)
+	unfinished := errors.Join(s.finishApply(ctx, box, c, lock), s.gits.settle(ctx, box, c))
 	if unfinished != nil && (ctx.Err() != nil || runtime.Exhausted(unfinished)) {
 		return unfinished // the next call may succeed
 	}

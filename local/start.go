@@ -97,6 +97,7 @@ func (s *sandboxes) launch(ctx context.Context, box *statedir.Box, c *statedir.C
 		if err := box.MakeGit(c); err != nil {
 			return err
 		}
+		_ = s.gits.settle(ctx, box, c) // what cannot be put right is said when git directories arrive or the sandbox goes
 	}
 	limits, err := s.limits(box, c)
 	if err != nil {

@@ -25,6 +25,7 @@ const (
 	GitBase    = "base"       // what both sides had at the last sync: a directory of GitBaseName for each git directory
 	GitHosts   = "hosts.json" // the git directories of the host whose objects are shown, by number
 	GitChanged = "changed"    // exists if something but objects was changed in GitStore since the last sync has begun
+	GitTemp    = "temp.json"  // what has a temporary name in the codebase, while something has
 	gitPending = "pending"    // why something stays in GitStore that would be lost with it
 )
 
@@ -109,9 +110,9 @@ func (b *Box) GitChanged() bool {
 
 // GitUnsynced reports whether a sandbox's git directories may have something that would be lost
 // with the sandbox, for a program that knows only the run directory: GitChanged, or a reason of
-// GitPending.
+// GitPending; or the sandbox's temporary name in the codebase is in use.
 func GitUnsynced(run string) bool {
-	for _, name := range []string{GitChanged, gitPending} {
+	for _, name := range []string{GitChanged, gitPending, GitTemp} {
 		var st unix.Stat_t
 		if unix.Lstat(filepath.Join(Git(run), name), &st) == nil {
 			return true
