@@ -209,7 +209,7 @@ func (t *tree) copiedAttr(n *node, a *fuse.Attr) {
 
 // nameTimeout returns how long the kernel may cache an entry of dir.
 func (t *tree) nameTimeout(dir *node) time.Duration {
-	if dir.watched.Load() || !dir.merges() {
+	if dir.watched.Load() || !dir.hostChanges() {
 		return max(watchedTimeout, t.timeout)
 	}
 	return t.timeout
@@ -224,7 +224,7 @@ func (t *tree) attrTimeout(n *node, o *object) time.Duration {
 		return t.timeout
 	case n.inUpper() && !n.isDir() && !n.borrows():
 		return max(watchedTimeout, t.timeout) // nothing else changes it
-	case !n.watched.Load() && (n.isDir() && n.merges() || !n.isDir() && o.Nlink > 1):
+	case !n.watched.Load() && (n.isDir() && n.hostChanges() || !n.isDir() && o.Nlink > 1):
 		return t.timeout // the host may change it by another name, or in a directory that is not watched
 	case n.id == rootID:
 		return t.nameTimeout(n)

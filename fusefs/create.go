@@ -22,6 +22,7 @@ func (t *tree) newName(o op, in *fuse.InHeader, name string, typ uint32, do func
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
+	t.ownGit(e.dir, name, true)
 	// Two names at once could complete a git directory, or lift one whiteout; and only one may make an upper half.
 	if gitguard.Essential(name) || t.git != nil && name == gitName || t.copied != nil && !e.dir.inUpper() {
 		t.renameMu.Lock()

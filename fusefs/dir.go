@@ -52,7 +52,7 @@ func (t *tree) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntr
 
 // kernelKnows reports whether the kernel has the entry n of dir in its caches, and will have for a while. n may be nil.
 func (t *tree) kernelKnows(n, dir *node) bool {
-	if n == nil || !dir.watched.Load() && dir.merges() {
+	if n == nil || !dir.watched.Load() && dir.hostChanges() {
 		return false
 	}
 	seen := n.validatedAt.Load()
@@ -63,6 +63,9 @@ func (t *tree) kernelKnows(n, dir *node) bool {
 // handle that could keep a position: the offset is the backing file system's own, which is
 // valid for each descriptor of the directory.
 func (t *tree) list(o op, in *fuse.ReadIn, add func(*entry, openDir, fuse.DirEntry) bool) fuse.Status {
+	if dir, errno := t.dir(in.NodeId); errno == 0 && in.Offset == 0 {
+		t.ownGit(dir, gitName, false)
+	}
 	dir, errno := t.allowedDir(o, &in.InHeader)
 	if errno != 0 {
 		return fuse.Status(errno)

@@ -143,6 +143,9 @@ func snapshotOf(dir string) string {
 	var b strings.Builder
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		fmt.Fprintf(&b, "%s %v", path, err)
+		if d == nil {
+			return nil // another goroutine has moved it away
+		}
 		if info, err := d.Info(); err == nil {
 			fmt.Fprintf(&b, " %v %v", info.Mode(), info.ModTime())
 		}

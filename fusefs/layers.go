@@ -108,6 +108,10 @@ func (n *node) merges() bool {
 	return n.layers.merges.Load()
 }
 
+// hostChanges reports whether the host changes what is in the directory n: merges, or it is one of
+// a git directory of the host's.
+func (n *node) hostChanges() bool { return n.merges() || n.getState().path == inHosts }
+
 // newUpperLayer opens the layer of opts, for newTree. root is the tree's root directory.
 func newUpperLayer(opts *Options, logger *slog.Logger) (layer *upperLayer, upper int, err error) {
 	c := opts.Copy

@@ -59,6 +59,7 @@ func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fu
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
+	t.ownGit(e.dir, name, false)
 	if t.hidden(&e) {
 		t.deny(opLookup, in, e.dir, name, perm.None, syscall.ENOENT, "")
 		return t.absent(&e, out)
@@ -143,16 +144,20 @@ func (r lookupResult) close() {
 
 // lookupEntry returns the object at e, whose directory is open as d; known is as in find.
 func (t *tree) lookupEntry(e *entry, d openDir, known *node) (lookupResult, syscall.Errno) {
+	upper, lower := t.sides(e.dir, e.name)
 	if !d.upper {
-		if t.isGone(d.fd, e.dir, e.name) {
+		if !lower || t.isGone(d.fd, e.dir, e.name) {
 			return lookupResult{fd: -1}, syscall.ENOENT
 		}
 		return t.lookupHost(e, d.fd, known)
 	}
-	r, errno := t.lookupUpper(e, d.fd, known)
+	r, errno := lookupResult{fd: -1}, syscall.ENOENT
+	if upper {
+		r, errno = t.lookupUpper(e, d.fd, known)
+	}
 	switch {
 	case errno != syscall.ENOENT || r.obj != nil: // with an object it is a whiteout
-	case d.lower != nil:
+	case d.lower != nil && lower:
 		r, errno = t.lookupHost(e, d.lower.fd, known)
 	}
 	return r, errno

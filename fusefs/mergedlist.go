@@ -93,6 +93,9 @@ func (t *tree) refresh(dir *node, d openDir) syscall.Errno {
 	hidden := map[string]struct{}{}
 	read := func(fd int, upper bool) syscall.Errno {
 		return t.eachEntry(fd, func(v *fuse.DirEntry) syscall.Errno {
+			if inUpper, inLower := t.sides(dir, v.Name); upper && !inUpper || !upper && !inLower {
+				return 0
+			}
 			if _, ok := hidden[v.Name]; ok {
 				return 0
 			}

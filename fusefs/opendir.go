@@ -62,7 +62,15 @@ func (t *tree) locate(d openDir, name string) (fdName, syscall.Errno) {
 // statEntry returns the entry called name of d, and where it is.
 func (t *tree) statEntry(d openDir, name string) (*object, fdName, syscall.Errno) {
 	a := fdName{d.fd, name}
-	o, errno := t.stat(a)
+	upper, lower := t.sides(d.node, name)
+	if !d.upper && !lower {
+		return nil, a, syscall.ENOENT
+	}
+	var o *object
+	errno := syscall.ENOENT
+	if upper || !d.upper {
+		o, errno = t.stat(a)
+	}
 	if errno == 0 && t.git != nil && (name == gitName && isWhiteout(o) || t.isGone(d.fd, d.node, name)) {
 		return nil, a, syscall.ENOENT
 	}
@@ -74,7 +82,7 @@ func (t *tree) statEntry(d openDir, name string) (*object, fdName, syscall.Errno
 		return nil, a, syscall.ENOENT
 	case errno == 0:
 		return o, a, 0
-	case d.lower == nil:
+	case d.lower == nil || !lower:
 		return nil, a, errno
 	}
 	a.fd = d.lower.fd

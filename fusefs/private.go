@@ -22,13 +22,16 @@ import (
 // gitName is the name of a git directory in a working tree, or of the file that leads to one.
 const gitName = ".git"
 
-// A Git has a direct tree keep each name .git of its own: the host's is never opened through the tree. The sandbox's .git of
-// the directory P is Store/P/.git. It is made when it is first looked for, by a copy of what the host has, and may be changed
-// in any way. This is so where the rules let .git be written; elsewhere the host's own is served by the rules.
+// A Git has a tree keep each name .git of its own: the host's is never opened through the tree.
+// The sandbox's .git of the directory P is Store/P/.git, and in a copied tree that of the upper
+// layer. It is made when it is first looked for, by a copy of what the host has, and may be
+// changed in any way. This is so where the rules let .git be written; elsewhere the host's own is
+// served by the rules.
 type Git struct {
-	// Store is a descriptor of the directory that mirrors those directories of the tree that have, or had, a .git; and
-	// Work of an empty one on the same file system, for temporary names. Nothing else writes to them while the tree is
-	// served. O_PATH is enough. Serve duplicates both.
+	// Store is a descriptor of the directory that mirrors those directories of the tree that have,
+	// or had, a .git, of no use in a copied tree; and Work of an empty one on the same file
+	// system, for temporary names. Nothing else writes to them while the tree is served. O_PATH is
+	// enough. Serve duplicates both.
 	Store, Work int
 
 	Host GitHost
@@ -58,25 +61,30 @@ var shownOfHost = []string{"objects", "lfs"}
 
 // A privateGit is the state of private git directories; nil: the tree has none.
 type privateGit struct {
-	store, work int // work has HostsName, with empty directories, and temporary names
+	store, work int // work has HostsName, with empty directories, and temporary names; store is -1 in a copied tree
 	host        GitHost
 	device      uint64 // of the tree's root
 	temps       atomic.Uint64
 	gone        gone
 
-	mu     sync.Mutex           // held while a .git is pinned
+	upper  sync.Mutex           // held while a .git is pinned to an upper layer; taken before tree.renameMu
+	mu     sync.Mutex           // held while a .git is pinned to the store
 	failed map[string]pinFailed // by the path of its directory; guarded by mu
 }
 
 // newPrivateGit opens what g names. root is the root of the tree.
-func newPrivateGit(g *Git, root *object) (p *privateGit, err error) {
+func newPrivateGit(g *Git, root *object, copied bool) (p *privateGit, err error) {
 	p = &privateGit{store: -1, work: -1, host: g.Host, device: root.ident.dev, failed: map[string]pinFailed{}}
 	defer func() {
 		if err != nil {
 			p.close()
 		}
 	}()
-	for _, d := range []struct{ to, from *int }{{&p.store, &g.Store}, {&p.work, &g.Work}} {
+	all := []struct{ to, from *int }{{&p.work, &g.Work}, {&p.store, &g.Store}}
+	if copied {
+		all = all[:1]
+	}
+	for _, d := range all {
 		fd, errno := openBeneath(*d.from, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
 		if errno != 0 {
 			return nil, errno
@@ -86,7 +94,7 @@ func newPrivateGit(g *Git, root *object) (p *privateGit, err error) {
 	if err := unix.Mkdirat(p.work, HostsName, 0o755); err != nil && err != unix.EEXIST {
 		return nil, err
 	}
-	return p, beneath.CheckNames(p.store)
+	return p, beneath.CheckNames(p.work)
 }
 
 // close closes the descriptors. p may be nil.
@@ -124,7 +132,8 @@ func (t *tree) isApart(dir *node, name string) bool {
 		return false
 	}
 	s := dir.getState()
-	return t.owns(s, name) || s.path == inPrivate && name == HostsName || s.path == inHosts && t.hostNumber(dir, name) >= 0
+	return t.copied == nil && t.owns(s, name) || s.path == inPrivate && name == HostsName && !dir.merges() ||
+		s.path == inHosts && t.hostNumber(dir, name) >= 0
 }
 
 // hostNumber returns the number of the host's git directory whose entry the one called name of dir shows; -1: of none.
@@ -186,6 +195,11 @@ func (t *tree) acquireEntry(e *entry, makes bool) (openDir, syscall.Errno) {
 	}
 	s := e.dir.getState()
 	switch {
+	case t.ownOnly(e.dir, e.name):
+		if t.unpinned(d) {
+			d.release()
+			return openDir{}, t.notPinned(e.dir)
+		}
 	case t.owns(s, e.name):
 		defer d.release()
 		h, errno := t.ownDir(e.dir, d.fd, makes)
@@ -272,10 +286,9 @@ func (t *tree) pin(dir *node, fd int) syscall.Errno {
 	} else if errno != 0 {
 		return errno
 	}
-	if f, failed := t.git.failed[at]; failed && t.clock() < f.until {
-		return f.errno
+	if errno := t.hasFailed(at); errno != 0 {
+		return errno
 	}
-	delete(t.git.failed, at)
 	h, errno := t.stored(dir, true)
 	if errno != 0 {
 		return errno
@@ -288,6 +301,22 @@ func (t *tree) pin(dir *node, fd int) syscall.Errno {
 	if _, errno := t.stat(fdName{fd, gitName}); errno == syscall.ENOENT {
 		return errno // the host has removed it meanwhile
 	}
+	return t.pinFailed(at, err)
+}
+
+// hasFailed returns the error of the last attempt to copy the .git of the directory at, if that is
+// not to be repeated yet. The caller holds t.git.mu.
+func (t *tree) hasFailed(at string) syscall.Errno {
+	if f, failed := t.git.failed[at]; failed && t.clock() < f.until {
+		return f.errno
+	}
+	delete(t.git.failed, at)
+	return 0
+}
+
+// pinFailed remembers that the .git of the directory at could not be copied, and returns the errno
+// for it. The caller holds t.git.mu.
+func (t *tree) pinFailed(at string, err error) (errno syscall.Errno) {
 	t.logger.Error("copy the host's git directory", "of", at, "error", err)
 	again := pinSoon
 	if !errors.As(err, &errno) || !slices.Contains(passing, errno) {
@@ -381,7 +410,7 @@ func (t *tree) storeHas(at string) (has, hidden bool) {
 // one. back, which is called if none was made, puts it back. The caller holds t.renameMu for writing.
 func (t *tree) lift(e *entry, d openDir) (back func()) {
 	back = func() {}
-	if !t.owns(e.dir.getState(), e.name) {
+	if t.copied != nil || !t.owns(e.dir.getState(), e.name) {
 		return back
 	}
 	if o, errno := t.stat(fdName{d.fd, gitName}); errno != 0 || !isWhiteout(o) || unix.Unlinkat(d.fd, gitName, 0) != nil {
@@ -399,7 +428,7 @@ func (t *tree) lift(e *entry, d openDir) (back func()) {
 // writing until then.
 func (t *tree) leaves(e *entry, d openDir) (left, drop func(), errno syscall.Errno) {
 	nothing := func() {}
-	if !t.owns(e.dir.getState(), e.name) {
+	if t.copied != nil || !t.owns(e.dir.getState(), e.name) {
 		return nothing, nothing, 0
 	}
 	host, errno := t.halves(e.dir)
@@ -439,6 +468,9 @@ func (t *tree) dropStored(at string) {
 	}
 }
 
+// mirrored reports whether private git directories are in the store, and not in an upper layer.
+func (t *tree) mirrored() bool { return t.git != nil && t.copied == nil }
+
 // A mirrored is a rename of directories whose mirrors move too: paths of the store. The zero value is none.
 type mirrored struct {
 	from, to string
@@ -448,7 +480,7 @@ type mirrored struct {
 // mirrors returns what of the store moves with r. It makes the directories above, so that little can fail
 // when r is done. The caller holds t.renameMu for writing.
 func (t *tree) mirrors(r *renaming) (m mirrored, errno syscall.Errno) {
-	if t.git == nil || !r.movesDir() || r.from.dir.getState().path < 0 || r.from.name == gitName {
+	if !t.mirrored() || !r.movesDir() || r.from.dir.getState().path < 0 || r.from.name == gitName {
 		return m, 0
 	}
 	if m.from, errno = t.storePath(r.from.dir, r.from.name); errno != 0 {
@@ -529,8 +561,9 @@ func ofObjects(at string) bool {
 	return false
 }
 
-// freshens reports whether in sets nothing but the times of n, an object of the host's, to the present: git inside does so when it
-// needs an object that is there, and git on the host then does not prune it.
+// freshens reports whether in sets nothing but the times of n, an object of the host's, to the
+// present: git inside does so when it needs an object that is there, and git on the host then does
+// not prune it. In a copied tree, which changes nothing on the host, it then makes one of its own.
 func (t *tree) freshens(n *node, in *fuse.SetAttrIn) bool {
 	const times = fuse.FATTR_ATIME | fuse.FATTR_MTIME | fuse.FATTR_ATIME_NOW | fuse.FATTR_MTIME_NOW
 	if t.git == nil || !n.isRegular() || in.Valid&times != times || in.Valid&^(times|fuse.FATTR_FH|fuse.FATTR_LOCKOWNER) != 0 {

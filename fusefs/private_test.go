@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/cow"
 	"wolffia/internal/gitcopy"
 	"wolffia/perm"
 )
@@ -117,11 +118,15 @@ func everything(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-func TestPrivateGit(t *testing.T) {
+func TestPrivateGit(t *testing.T) { testPrivateGit(t, false) }
+
+func TestCopiedPrivateGit(t *testing.T) { testPrivateGit(t, true) }
+
+func testPrivateGit(t *testing.T, copied bool) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("no git")
 	}
-	mounted(t, setup{Git: true, Policy: writable, Host: hostRepository}, func(t *testing.T, c *client) {
+	mounted(t, setup{Git: true, Copied: copied, Policy: writable, Host: hostRepository}, func(t *testing.T, c *client) {
 		before := everything(t, c.host)
 		if got := inGit(t, c.dir, "status", "--porcelain"); got != "?? nested/" {
 			t.Errorf("status: %q", got)
@@ -459,6 +464,158 @@ func TestLooksMakeNothing(t *testing.T) {
 		}
 		if list, err := os.ReadDir(filepath.Join(c.state, "git/store")); err != nil || len(list) > 0 {
 			t.Errorf("the store has %v, %v", list, err)
+		}
+	})
+}
+
+// In a copied tree the sandbox's own .git is in the upper layer, and follows its directory; one
+// that is discarded is copied anew.
+func TestCopiedGitWays(t *testing.T) {
+	mounted(t, setup{Git: true, Copied: true, Policy: writable, Host: func(t *testing.T, dir string) {
+		hostRepository(t, dir)
+		inGit(t, dir, "clone", "-q", "nested", "other")
+		write(t, dir, "plain/f", "f")
+	}}, func(t *testing.T, c *client) {
+		must := func(what string, err error) {
+			t.Helper()
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		has := func(dir, want string) {
+			t.Helper()
+			if got := inGit(t, c.at(dir), "log", "--format=%s"); got != want {
+				t.Errorf("%s has %q, want %q", dir, got, want)
+			}
+		}
+		before := everything(t, c.host)
+		must("rename what was not looked at", os.Rename(c.at("nested"), c.at("plain/moved")))
+		has("plain/moved", "nested")
+		inGit(t, c.at("plain/moved"), "commit", "-q", "--allow-empty", "-m", "inside")
+		must("rename again", os.Rename(c.at("plain/moved"), c.at("nested")))
+		has("nested", "inside\nnested")
+		if d := cmp.Diff(before, everything(t, c.host)); d != "" {
+			t.Errorf("the host's git directories are others:\n%s", d)
+		}
+		inGit(t, filepath.Join(c.host, "nested"), "commit", "-q", "--allow-empty", "-m", "host")
+		has("nested", "inside\nnested")
+		c.discard(t, "nested/.git")
+		eventually(t, "the host's state after a discard", func() bool {
+			got, err := tryGit(c.at("nested"), "log", "--format=%s")
+			return err == nil && got == "host\nnested"
+		})
+		inGit(t, filepath.Join(c.host, "nested"), "commit", "-q", "--allow-empty", "-m", "host2")
+		has("nested", "host\nnested")
+
+		must("remove all", os.RemoveAll(c.at("other")))
+		if _, err := os.Lstat(c.at("other")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("it is there: %v", err)
+		}
+		inGit(t, c.dir, "init", "-q", "-b", "main", "other")
+		if list, err := os.ReadDir(c.at("other")); err != nil || len(list) != 1 {
+			t.Errorf("the new one has %v, %v", list, err)
+		}
+		if got, err := tryGit(c.at("other"), "log"); err == nil {
+			t.Errorf("the new one has commits: %s", got)
+		}
+		must("remove the repository only", os.RemoveAll(c.at("nested/.git")))
+		if _, err := os.Lstat(c.at("nested/.git")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("it is there: %v", err)
+		}
+		must("make one", os.Mkdir(c.at("nested/.git"), 0o755))
+		if list, err := os.ReadDir(c.at("nested/.git")); err != nil || len(list) != 0 {
+			t.Errorf("the new .git has %v, %v", list, err)
+		}
+		if err := os.Mkdir(c.at("nested/.git/"+HostsName), 0o755); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("a directory of that name: %v", err)
+		}
+		_, way, _ := strings.Cut(strings.TrimSpace(content(c.at(".git/objects/info/alternates"))), ":")
+		object := c.at(filepath.Join(".git/objects", way))
+		if list, err := os.ReadDir(object); err != nil || len(list) == 0 {
+			t.Errorf("the host's objects: %v, %v", list, err)
+		}
+		if err := os.WriteFile(object+"/x", nil, 0o644); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("write to the host's objects: %v", err)
+		}
+		inGit(t, c.host, "commit", "-q", "--allow-empty", "-m", "later")
+		head := inGit(t, c.host, "rev-parse", "HEAD")
+		if got := inGit(t, c.dir, "cat-file", "-t", head); got != "commit" {
+			t.Errorf("the host's new object: %q", got)
+		}
+		now := []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}
+		if err := unix.UtimesNanoAt(unix.AT_FDCWD, object+"/"+head[:2]+"/"+head[2:], now, 0); !errors.Is(err, unix.EROFS) {
+			t.Errorf("freshen the host's object: %v", err)
+		}
+	})
+}
+
+// After new rules a .git is the host's, or the sandbox's own, as those say.
+func TestCopiedGitRules(t *testing.T) {
+	mounted(t, setup{Git: true, Copied: true, Policy: writable, Host: hostRepository}, func(t *testing.T, c *client) {
+		inGit(t, c.dir, "commit", "-q", "--allow-empty", "-m", "inside")
+		c.setRules(t, "**=write", "/.git=read", "/nested/.git=read")
+		if got := inGit(t, c.dir, "log", "-1", "--format=%s"); got != "two" {
+			t.Errorf("read-only, it is not the host's: %q", got)
+		}
+		if out, err := tryGit(c.dir, "commit", "-q", "--allow-empty", "-m", "more"); err == nil {
+			t.Errorf("a commit in a read-only repository: %s", out)
+		}
+		if got := inGit(t, c.at("nested"), "log", "-1", "--format=%s"); got != "nested" {
+			t.Errorf("the host's has %q", got)
+		}
+		c.setRules(t, "**=write")
+		inGit(t, c.at("nested"), "commit", "-q", "--allow-empty", "-m", "mine")
+		if got := inGit(t, c.dir, "log", "-1", "--format=%s"); got != "inside" {
+			t.Errorf("the sandbox's own has %q", got)
+		}
+		if got := inGit(t, filepath.Join(c.host, "nested"), "log", "-1", "--format=%s"); got != "nested" {
+			t.Errorf("the host has %q", got)
+		}
+	})
+}
+
+// An earlier version has made a union of the host's objects with those of the upper layer: it goes
+// on.
+func TestCopiedGitUnion(t *testing.T) {
+	mounted(t, setup{Git: true, Copied: true, Policy: writable, Host: func(t *testing.T, dir string) {
+		hostRepository(t, dir)
+		upper := filepath.Join(filepath.Dir(dir), "upper", gitName)
+		if err := os.MkdirAll(upper+"/objects", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"HEAD", "index", "refs", "logs", "config", "packed-refs"} {
+			if out, err := exec.Command("cp", "-a", filepath.Join(dir, gitName, name), upper).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}
+		for name, half := range map[string]cow.Half{"": cow.Own, "/objects": cow.Moved} {
+			f, err := os.Open(upper + name)
+			if err == nil {
+				err = cow.SetLower(int(f.Fd()), half, ".git/objects")
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.Close()
+		}
+	}}, func(t *testing.T, c *client) {
+		inGit(t, c.host, "commit", "-q", "--allow-empty", "-m", "host")
+		inGit(t, c.dir, "commit", "-q", "--allow-empty", "-m", "inside")
+		inGit(t, c.dir, "gc", "-q")
+		inGit(t, c.dir, "fsck", "--strict")
+		if got := inGit(t, c.dir, "log", "--format=%s"); got != "inside\ntwo\none" {
+			t.Errorf("inside: %q", got)
+		}
+		if got := inGit(t, c.host, "log", "--format=%s"); got != "host\ntwo\none" {
+			t.Errorf("the host: %q", got)
+		}
+		c.discard(t, gitName)
+		eventually(t, "a copy after a discard", func() bool {
+			got, err := tryGit(c.dir, "log", "--format=%s")
+			return err == nil && got == "host\ntwo\none"
+		})
+		if _, err := os.Lstat(c.upper(".git/objects/info/alternates")); err != nil {
+			t.Errorf("it has no alternates: %v", err)
 		}
 	})
 }

@@ -125,7 +125,7 @@ func (t *tree) lookAgain() {
 // stillAt brings the layers of n, at the entry called name of parent, up to date, and reports whether n is
 // still there.
 func (t *tree) stillAt(n, parent *node, name string) bool {
-	d, errno := t.halves(parent)
+	d, errno := t.dirOf(parent, name)
 	if errno != 0 {
 		return false
 	}

@@ -186,21 +186,21 @@ func (t *tree) step(dir *handle, n *node) (*handle, syscall.Errno) {
 	if parent != dir.node {
 		return nil, syscall.ESTALE // it became an orphan just now
 	}
-	if parent.inUpper() && !n.inUpper() {
-		lower, errno := t.lowerHalf(parent)
-		if errno != 0 {
-			return nil, t.checkSame(n, nil, errno)
-		}
-		defer lower.release()
-		dir = lower
-	}
-	if t.isApart(parent, name) {
+	switch {
+	case t.isApart(parent, name):
 		own, errno := t.dirOf(parent, name)
 		if errno != 0 {
 			return nil, t.checkSame(n, nil, errno)
 		}
 		defer own.release()
 		dir = own.handle
+	case parent.inUpper() && !n.inUpper():
+		lower, errno := t.lowerHalf(parent)
+		if errno != 0 {
+			return nil, t.checkSame(n, nil, errno)
+		}
+		defer lower.release()
+		dir = lower
 	}
 	fd, errno := openBeneath(dir.fd, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if errno != 0 {

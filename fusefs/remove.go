@@ -25,6 +25,7 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string) syscall.Errno {
 	if errno != 0 {
 		return errno
 	}
+	t.ownGit(e.dir, name, true)
 	t.renameMu.Lock()
 	defer t.renameMu.Unlock()
 	d, errno := t.acquireEntry(&e, false)
@@ -51,7 +52,7 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string) syscall.Errno {
 		return syscall.EISDIR
 	}
 	mirror, hidden := "", false
-	if t.git != nil && isDir && e.dir.getState().path >= 0 && name != gitName {
+	if t.mirrored() && isDir && e.dir.getState().path >= 0 && name != gitName {
 		if mirror, errno = t.storePath(e.dir, name); errno != 0 {
 			return errno
 		}

@@ -40,6 +40,8 @@ func (t *tree) Rename(_ <-chan struct{}, in *fuse.RenameIn, a, b string) fuse.St
 		if r.to, errno = t.entry(in.Newdir, b); errno != 0 {
 			return fuse.Status(errno)
 		}
+		t.ownGit(r.from.dir, a, true)
+		t.ownGit(r.to.dir, b, true)
 		t.renameMu.Lock()
 		errno = t.rename(&r, in.Flags)
 		t.renameMu.Unlock()

@@ -48,8 +48,7 @@ type Options struct {
 	// Unguarded lets a sandbox make in the working tree what git on the host would take for a git directory, or hang at.
 	Unguarded bool
 
-	// Git keeps the git directories of a direct tree apart from the host's; nil serves the host's by the rules. With Copy
-	// it must be nil.
+	// Git keeps git directories apart from the host's; nil serves the host's by the rules.
 	Git *Git
 
 	// Copy keeps changes out of Root; nil makes them in Root.
@@ -305,10 +304,7 @@ func (t *tree) settle(dir int, rules Rules, opts *Options) (err error) {
 		return fmt.Errorf("stat the root of the tree: %w", errno)
 	}
 	if opts.Git != nil {
-		if opts.Copy != nil {
-			return errors.New("serve a tree: Options.Git is for direct trees")
-		}
-		if t.git, err = newPrivateGit(opts.Git, obj); err != nil {
+		if t.git, err = newPrivateGit(opts.Git, obj, t.copied != nil); err != nil {
 			return fmt.Errorf("open the private git directories: %w", err)
 		}
 		defer func() {
@@ -317,8 +313,10 @@ func (t *tree) settle(dir int, rules Rules, opts *Options) (err error) {
 				t.git = nil
 			}
 		}()
-		if errno := t.loadGone(t.git.store, ""); errno != 0 {
-			return fmt.Errorf("read the private git directories: %w", errno)
+		if t.mirrored() {
+			if errno := t.loadGone(t.git.store, ""); errno != 0 {
+				return fmt.Errorf("read the private git directories: %w", errno)
+			}
 		}
 	}
 	n := newNode(obj)

@@ -15,6 +15,8 @@ func (t *tree) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut)
 	errno := syscall.ESTALE
 	switch {
 	case n == nil:
+	case t.freshens(n, in) && t.copied != nil:
+		errno = syscall.EROFS
 	case t.freshens(n, in):
 		errno = t.utimes(n, in)
 	default:

@@ -55,8 +55,9 @@ func (s *sandboxes) ForkAs(ctx context.Context, sandboxID string, edit func(c *r
 
 // adopt makes the changes of a new sandbox those in a directory, which it takes.
 func adopt(box *statedir.Box, from string) error {
-	for _, name := range []string{statedir.CowUpper, statedir.CowLog} {
-		if err := unix.Rename(filepath.Join(from, name), filepath.Join(statedir.Cow(box.Run()), name)); err != nil {
+	for _, name := range statedir.CowParts {
+		err := unix.Rename(filepath.Join(from, name), filepath.Join(statedir.Cow(box.Run()), name))
+		if err != nil && (name != statedir.CowHosts || !errors.Is(err, unix.ENOENT)) {
 			return runtime.Errorf(runtime.ErrUnavailable, "give sandbox %s its changes: %w", box.ID(), err)
 		}
 		step.Reached("fork: one more adopted")

@@ -286,6 +286,11 @@ func (p *plan) relocate(c *change) error {
 // that has its lower half in it. The directory itself, which the upper layer has at the path upper, comes last, so that the
 // next plan after a crash sees that it was renamed.
 func (p *plan) relocateTo(key, to, upper string) error {
+	if p.Relocated != nil {
+		if err := p.Relocated(key, to); err != nil {
+			return fmt.Errorf("follow the git directories in %s: %w", Quote(key), err)
+		}
+	}
 	move := func(p string) string { return to + p[len(key):] }
 	var moved []Record
 	for at, r := range p.records {

@@ -101,6 +101,9 @@ func (c *copying) sub(from, to int, e *entry, at string, depth int) error {
 	if err == nil && half != Merged {
 		err = SetLower(dst, half, lower)
 	}
+	if err == nil && IsGit(e.name) {
+		err = c.copyMark(procPath(dst), procPath(src))
+	}
 	if err == nil {
 		err = c.dir(src, dst, at, depth+1)
 	}
@@ -167,6 +170,11 @@ func (c *copying) file(from, to int, name string, o *object) error {
 			return err
 		}
 	}
+	if IsGit(name) {
+		if err := c.copyMark(procPath(dst), procPath(src)); err != nil {
+			return err
+		}
+	}
 	if o.perms() != 0o600 {
 		if err := unix.Fchmod(dst, o.perms()); err != nil {
 			return err
@@ -185,6 +193,15 @@ func (c *copying) marks(to, from int) error {
 		if err := unix.Fsetxattr(to, attr, c.buf[:n], 0); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// copyMark copies AttrGit. Without it, as one of a mode that forbids to read it, a .git is a
+// change.
+func (c *copying) copyMark(to, from string) error {
+	if n, err := unix.Getxattr(from, AttrGit, c.buf); err == nil {
+		return unix.Setxattr(to, AttrGit, c.buf[:n], 0)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // Discard takes the changes at and below paths back, all if there are none, and returns how many. With one end of a
-// renamed directory goes the other. The repository at the top is pinned again, as the host has it now. A path without a change is ErrNotFound.
+// renamed directory goes the other. A path without a change is ErrNotFound.
 func (l *Layers) Discard(paths []string) (int, error) {
 	if err := l.Recover(); err != nil {
 		return 0, err
@@ -45,25 +45,13 @@ func (l *Layers) Discard(paths []string) (int, error) {
 			return 0, discardError(at, err)
 		}
 	}
-	var git *pin // in place of what the sandbox has made of the repository at the top
-	if slices.Contains(gone, gitDir) {
-		if git, err = l.copyGit(); err != nil {
-			return 0, discardError(gitDir, err)
-		}
-		defer func() { _ = l.removeWork(pinTemp) }() // there only after an error, and else the next call does
-	}
 	if err := l.stopped(); err != nil {
 		return 0, err
 	}
 	var failed error
 	l.alone(func() {
 		for i, at := range gone {
-			if git != nil && at == gitDir {
-				err = git.renew(p, temp(i))
-			} else {
-				err = p.drop(at, temp(i))
-			}
-			if err != nil {
+			if err := p.drop(at, temp(i)); err != nil {
 				failed = discardError(at, err)
 				return
 			}
@@ -82,14 +70,18 @@ func (l *Layers) Discard(paths []string) (int, error) {
 }
 
 // removeWork removes what is called name in Layers.Work, with all below; it need not be there.
-func (l *Layers) removeWork(name string) error {
-	fd, err := unix.FcntlInt(uintptr(l.Work), unix.F_DUPFD_CLOEXEC, 3)
+func (l *Layers) removeWork(name string) error { return RemoveWork(l.Work, name) }
+
+// RemoveWork removes what is called name in the directory work, which may be open with O_PATH,
+// with all below; it need not be there.
+func RemoveWork(work int, name string) error {
+	fd, err := unix.FcntlInt(uintptr(work), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
 		return err
 	}
-	work := os.NewFile(uintptr(fd), "work")
-	defer work.Close()
-	return rmtree.Remove(work, name)
+	dir := os.NewFile(uintptr(fd), "work")
+	defer dir.Close()
+	return rmtree.Remove(dir, name)
 }
 
 func discardError(at string, err error) error {

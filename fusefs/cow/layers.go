@@ -39,6 +39,9 @@ type Layers struct {
 
 	// Taken is called before what the upper layer has at a path is taken out of it. nil ignores it.
 	Taken func(path string)
+	// Relocated is called when a directory that the host had at the path from is at to, before
+	// that is recorded; it may be called again after a crash. nil ignores it.
+	Relocated func(from, to string) error
 	// Moved is called after Apply has taken a whiteout away or changed where a lower half is. nil
 	// ignores it.
 	Moved func()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -154,7 +153,7 @@ func (p *plan) compareDir(e *entry, d place) (err error) {
 	}
 	for _, c := range e.children {
 		if IsGit(c.name) {
-			if p.gitChanged(c, join(d.host, c.name)) {
+			if gitChanged(d.upperFD, c) {
 				at := path.Join(d.path, c.name)
 				p.git[at] = &change{Change: runtime.Change{
 					Path: at, Kind: runtime.ChangeModified, Type: runtime.TypeDirectory,
@@ -180,24 +179,6 @@ func join(dir, name string) string {
 		return name
 	}
 	return dir + "/" + name
-}
-
-// IsGit reports whether git takes what is called name for a repository's directory, or for a link to one.
-func IsGit(name string) bool { return strings.EqualFold(name, ".git") }
-
-// gitChanged reports whether the sandbox has changed a git directory, or something in it but its index, which git
-// status writes. Pin has recorded what it has copied.
-func (p *plan) gitChanged(e *entry, host string) bool {
-	if e.object.isDir() {
-		return slices.ContainsFunc(e.children, func(c *entry) bool {
-			return c.name != "index" && p.gitChanged(c, join(host, c.name))
-		})
-	}
-	if e.object.isLink() {
-		return false // git has made none for years
-	}
-	rec, known := p.records[host]
-	return !known || !e.object.isFile() || rec.Type != unix.S_IFREG || int64(e.object.Size) != rec.Size || e.object.mtime() != rec.Mtime
 }
 
 // impliedDeletions adds the deletions of what the host has in a directory that the sandbox has deleted and

@@ -7,11 +7,13 @@ import (
 )
 
 // openPrivate opens what the sandbox at run has; nil if its git directories are not its own.
-func openPrivate(run, codebase, mountPoint string, g boot.TreeGit) (*gitstore.Store, error) {
+func openPrivate(run, codebase, mountPoint string, g boot.TreeGit, copied bool) (*gitstore.Store, error) {
 	if !g.Private {
 		return nil, nil
 	}
-	return gitstore.Open(gitstore.Options{Run: run, Codebase: codebase, MountPoint: mountPoint, Credentials: g.Credentials})
+	return gitstore.Open(gitstore.Options{
+		Run: run, Codebase: codebase, MountPoint: mountPoint, Credentials: g.Credentials, Copied: copied,
+	})
 }
 
 // gitOptions returns what fusefs.Serve needs; nil if the git directories are not the sandbox's own.
@@ -19,5 +21,9 @@ func gitOptions(s *gitstore.Store) *fusefs.Git {
 	if s == nil {
 		return nil
 	}
-	return &fusefs.Git{Store: int(s.Store.Fd()), Work: int(s.Work.Fd()), Host: s.Copier}
+	store := -1
+	if s.Store != nil {
+		store = int(s.Store.Fd())
+	}
+	return &fusefs.Git{Store: store, Work: int(s.Work.Fd()), Host: s.Copier}
 }

@@ -90,7 +90,7 @@ func searchable(dir int, name string) error {
 }
 
 // begin prepares the upper layer as long as it is empty: its root has the mode and the times of the codebase, which the
-// sandbox sees, and the codebase's repository is pinned.
+// sandbox sees.
 func (c *copied) begin(root int) error {
 	if names, _ := c.upper.Readdirnames(1); len(names) > 0 {
 		return nil
@@ -103,12 +103,9 @@ func (c *copied) begin(root int) error {
 	if err := unix.Fchmod(fd, st.Mode&0o1777|0o700); err != nil {
 		return err
 	}
-	if err := unix.Futimes(fd, []unix.Timeval{
+	return unix.Futimes(fd, []unix.Timeval{
 		{Sec: st.Atim.Sec, Usec: st.Atim.Nsec / 1000}, {Sec: st.Mtim.Sec, Usec: st.Mtim.Nsec / 1000},
-	}); err != nil {
-		return err
-	}
-	return (&cow.Layers{Root: root, Upper: fd, Work: int(c.work.Fd()), Log: c.log}).Pin()
+	})
 }
 
 // options returns what fusefs.Serve needs; nil if the codebase is not copied.

@@ -98,6 +98,9 @@ func (t *treeServer) layers() *cow.Layers {
 		Log: t.copied.log, Rules: t.policy.Load(), Undo: t.copied.undo,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
+	if t.git != nil {
+		l.Relocated = func(from, to string) error { return t.git.Moved(from, to, false) }
+	}
 	if t.server != nil {
 		l.Alone = t.server.Alone
 		l.Taken = func(path string) { t.server.Discarded([]string{path}) }
@@ -177,7 +180,7 @@ func (t *treeServer) snapshot(l *cow.Layers, name string) error {
 	if unix.Fstatat(int(to.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		return runtime.Errorf(runtime.ErrExists, "there is a snapshot %s already: choose another name", name)
 	}
-	if err := copyLayers(l, to, statedir.CowComing); err != nil {
+	if err := copyLayers(l, t.copied.dir, to, statedir.CowComing); err != nil {
 		return err
 	}
 	step.Reached("snapshot: copied")
@@ -219,7 +222,7 @@ func (t *treeServer) restore(name string) error {
 		return err
 	}
 	defer log.Close()
-	if err := copyLayers(&cow.Layers{Upper: int(upper.Fd()), Log: log}, dir, statedir.CowComing); err != nil {
+	if err := copyLayers(&cow.Layers{Upper: int(upper.Fd()), Log: log}, from, dir, statedir.CowComing); err != nil {
 		return err
 	}
 	if err := unix.Syncfs(int(dir.Fd())); err != nil { // what it replaces is deleted

@@ -2,6 +2,7 @@ package treeserver
 
 import (
 	"errors"
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -13,8 +14,9 @@ import (
 	"wolffia/internal/step"
 )
 
-// copyLayers copies layers to the new directory called name in dir, in place of one that is not complete.
-func copyLayers(l *cow.Layers, dir *os.File, name string) error {
+// copyLayers copies layers, which are in the directory from, to the new directory called name in
+// dir, in place of one that is not complete.
+func copyLayers(l *cow.Layers, from, dir *os.File, name string) error {
 	if err := rmtree.Remove(dir, name); err != nil {
 		return err
 	}
@@ -40,10 +42,30 @@ func copyLayers(l *cow.Layers, dir *os.File, name string) error {
 	}
 	log := os.NewFile(uintptr(fd), statedir.CowLog)
 	err = l.Copy(int(upper.Fd()), log)
-	if err = errors.Join(err, log.Close()); err != nil {
+	if err = errors.Join(err, log.Close(), copyHosts(from, to)); err != nil {
 		return errors.Join(err, rmtree.Remove(dir, name))
 	}
 	return nil
+}
+
+// copyHosts copies statedir.CowHosts, if the directory from has it.
+func copyHosts(from, to *os.File) error {
+	fd, err := beneath.Open(int(from.Fd()), statedir.CowHosts, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	in := os.NewFile(uintptr(fd), statedir.CowHosts)
+	defer in.Close()
+	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW
+	if fd, err = beneath.Open(int(to.Fd()), statedir.CowHosts, flags, 0o600); err != nil {
+		return err
+	}
+	out := os.NewFile(uintptr(fd), statedir.CowHosts)
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
 }
 
 // finishRestore replaces the upper layer and its log by those of statedir.CowRestored, if that is there. After a crash
@@ -64,7 +86,7 @@ func finishRestore(dir *os.File) error {
 		}
 		step.Reached("restore: changes gone")
 	}
-	for _, name := range []string{statedir.CowUpper, statedir.CowLog} {
+	for _, name := range statedir.CowParts {
 		if err := unix.Renameat(int(from.Fd()), name, int(dir.Fd()), name); err != nil && !errors.Is(err, unix.ENOENT) {
 			return err
 		}

@@ -56,7 +56,7 @@ func (t *treeServer) fill(path string, g boot.TreeGit, file *os.File) error {
 	if err != nil {
 		return err
 	}
-	own, err := openPrivate(t.boot.Run, path, t.boot.MountPoint, g)
+	own, err := openPrivate(t.boot.Run, path, t.boot.MountPoint, g, false)
 	if err != nil {
 		return err
 	}

@@ -77,8 +77,13 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 		}
 		t.policy.Store(policy)
 	}
+	own, err := openPrivate(b.Run, b.Codebase, b.MountPoint, b.Git, layer != nil)
+	if err != nil {
+		return err
+	}
+	defer own.CloseDirs()
 	if layer != nil {
-		t.root, t.copied = root, layer
+		t.root, t.copied, t.git = root, layer, own
 		if err := t.layers().Fold(); err != nil { // the changes are as they were, and a start gives the user a way to them
 			log.Warn("fold away what was applied", "error", err)
 		}
@@ -105,11 +110,6 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 	if b.Blank {
 		serve = fusefs.ServeBlank
 	}
-	own, err := openPrivate(b.Run, b.Codebase, b.MountPoint, b.Git)
-	if err != nil {
-		return err
-	}
-	defer own.CloseDirs()
 	t.server, err = serve(context.Background(), device, &fusefs.Options{
 		Root: root, Rules: t.policy.Load(), Copy: layer.options(),
 		Git: gitOptions(own), Unguarded: b.Git.Unguarded,

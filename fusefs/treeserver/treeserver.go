@@ -17,6 +17,7 @@ import (
 	"wolffia/fusefs/audit"
 	"wolffia/internal/archive"
 	"wolffia/internal/boot"
+	"wolffia/internal/gitstore"
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
 	"wolffia/perm"
@@ -32,13 +33,14 @@ type treeServer struct {
 	recent  audit.Recent
 	policy  atomic.Pointer[perm.Policy] // the rules in force
 
-	root     int         // the codebase, if it is copied
-	copied   *copied     // nil: it is not
-	changing atomic.Bool // rules are being replaced
-	codebase string      // its path, once there is one; only serve changes it, and served, before there is a user
-	served   boot.Dir    // the directory that was there then, which stays open; zero: none yet
-	spare    bool        // it has no user yet; serve's own
-	expected *expected   // the rules that it will probably get with its codebase; nil: not known; serve's own
+	root     int             // the codebase, if it is copied
+	copied   *copied         // nil: it is not
+	git      *gitstore.Store // of a copied codebase; nil: its git directories are not the sandbox's own
+	changing atomic.Bool     // rules are being replaced
+	codebase string          // its path, once there is one; only serve changes it, and served, before there is a user
+	served   boot.Dir        // the directory that was there then, which stays open; zero: none yet
+	spare    bool            // it has no user yet; serve's own
+	expected *expected       // the rules that it will probably get with its codebase; nil: not known; serve's own
 
 	reviewing atomic.Bool // a review is in progress
 	ending    atomic.Bool // the sandbox has ended: a review stops

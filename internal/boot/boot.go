@@ -116,9 +116,11 @@ type TreeGit struct {
 	Unguarded   bool `json:"unguarded,omitempty"`   // fusefs.Options.Unguarded
 }
 
-// TreeGitOf returns the TreeGit of a sandbox.
+// TreeGitOf returns the TreeGit of a sandbox. A copied codebase has its own git directories
+// whatever the rules say of the host's.
 func TreeGitOf(c *statedir.Config) TreeGit {
-	return TreeGit{Private: c.PrivateGit, Credentials: c.GitCredentials, Unguarded: c.GitDirs == runtime.GitInPlace}
+	private := c.PrivateGit || c.CopyOnWrite && c.GitDirs != runtime.GitReadOnly
+	return TreeGit{Private: private, Credentials: c.GitCredentials, Unguarded: c.GitDirs == runtime.GitInPlace}
 }
 
 // Subject returns what an engine's program works on: the tag or the id of a sandbox, or a state

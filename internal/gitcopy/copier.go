@@ -22,7 +22,7 @@ const (
 	hostsName = "wolffia-host"
 )
 
-// Options are options of Open; all but Shown and Credentials are required.
+// Options are options of Open.
 type Options struct {
 	// Codebase is the path of the codebase on the host, without links, and MountPoint where the sandbox sees it.
 	Codebase, MountPoint string
@@ -36,9 +36,10 @@ type Options struct {
 	// Work is the path of a directory in Dir, for temporary names.
 	Work string
 	// Hosts is the name of the file in Dir that has the paths of the host's git directories; Mark
-	// of the one that Changed makes.
+	// of the one that Changed makes: "" makes none.
 	Hosts, Mark string
-	// Begin is called with a complete copy, and the path of its .git in the store, before the sandbox can see it.
+	// Begin is called with a complete copy, and the path of its .git in the store, before the
+	// sandbox can see it; nil is not called.
 	Begin func(copy, at string) error
 	// Credentials copies credentials in configurations too.
 	Credentials bool
@@ -83,6 +84,9 @@ func (c *Copier) Close() error {
 
 // Changed makes the mark.
 func (c *Copier) Changed() {
+	if c.Mark == "" {
+		return
+	}
 	fd, err := beneath.Open(int(c.Dir.Fd()), c.Mark, unix.O_WRONLY|unix.O_CREAT|unix.O_NOFOLLOW, 0o600)
 	if err == nil {
 		unix.Close(fd)

@@ -128,6 +128,9 @@ func (p *copying) finish(tmp, at string) error {
 				return err
 			}
 		}
+		if p.Begin == nil {
+			continue
+		}
 		if err := p.Begin(filepath.Join(p.Dir.Name(), p.Work, from), filepath.Join(at, dir)); err != nil {
 			return err
 		}

@@ -15,19 +15,22 @@ import (
 	"wolffia/internal/statedir"
 )
 
-// Options say whose git directories they are. All but Shown and Credentials are required.
+// Options say whose git directories they are. All but Shown, Credentials and Copied are required.
 type Options struct {
 	// Run is statedir.Box.Run of the sandbox.
 	Run string
 	// Codebase, MountPoint, Shown and Credentials are those of gitcopy.Options.
 	Codebase, MountPoint, Shown string
 	Credentials                 bool
+	// Copied is whether the codebase is copied: then they are in its upper layer.
+	Copied bool
 }
 
 // A Store is the open directory of a sandbox's own git directories. The Copier is safe for concurrent use.
 type Store struct {
 	*gitcopy.Copier
-	// Store and Work are the directories statedir.GitStore and statedir.GitWork.
+	// Store and Work are the directories statedir.GitStore and statedir.GitWork. Of a copied
+	// codebase Store is nil, and Work is statedir.CowWork.
 	Store, Work *os.File
 }
 
@@ -35,7 +38,11 @@ type Store struct {
 // the result: with Close, or with CloseDirs if it goes on to use the Copier.
 func Open(o Options) (*Store, error) {
 	s := new(Store)
-	if err := s.open(&o); err != nil {
+	open := s.open
+	if o.Copied {
+		open = s.openCopied
+	}
+	if err := open(&o); err != nil {
 		_ = s.Close()
 		return nil, fmt.Errorf("open the sandbox's own git directories: %w", err)
 	}
@@ -78,6 +85,25 @@ func (s *Store) open(o *Options) (err error) {
 			return gitsync.Begin(copy, filepath.Join(dir.Name(), statedir.GitBase, statedir.GitBaseName(at)))
 		},
 	})
+	return err
+}
+
+// openCopied is open for a copied codebase: nothing there is synchronised. The directory for
+// temporary names is the upper layer's, and was emptied.
+func (s *Store) openCopied(o *Options) (err error) {
+	dir, err := os.OpenFile(statedir.Cow(o.Run), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	if s.Work, err = openIn(dir, statedir.CowWork); err == nil {
+		s.Copier, err = gitcopy.Open(gitcopy.Options{
+			Codebase: o.Codebase, MountPoint: o.MountPoint, Shown: o.Shown, Credentials: o.Credentials,
+			Dir: dir, Work: statedir.CowWork, Hosts: statedir.CowHosts,
+		})
+	}
+	if err != nil {
+		_ = dir.Close()
+	}
 	return err
 }
 

@@ -14,20 +14,24 @@ import (
 // Names of a copied codebase, in the directory of [Cow].
 const (
 	cowDir   = "cow"
-	CowUpper = "upper"    // what the sandbox has changed, as of package fusefs/cow
-	CowWork  = "work"     // for temporary names of the tree server, which empties it at each start
-	CowLog   = "base.log" // what the host had: a cow.Log
-	CowUndo  = "undo"     // what an apply that was killed has left
+	CowUpper = "upper"      // what the sandbox has changed, as of package fusefs/cow
+	CowWork  = "work"       // for temporary names of the tree server, which empties it at each start
+	CowLog   = "base.log"   // what the host had: a cow.Log
+	CowUndo  = "undo"       // what an apply that was killed has left
+	CowHosts = "hosts.json" // as GitHosts, of the .git in CowUpper
 
 	// CowTempPrefix begins the temporary names of an apply in the host's directories.
 	CowTempPrefix = cow.TempPrefix
 
-	// CowSnapshots has a directory for each snapshot, with CowUpper and CowLog.
+	// CowSnapshots has a directory for each snapshot, with CowParts.
 	CowSnapshots = "snapshots"
-	// CowRestored is a copy of a snapshot that is to replace CowUpper and CowLog.
+	// CowRestored is a copy of a snapshot that is to replace CowParts.
 	CowRestored = "restored"
 	CowComing   = ".new" // begins the name of a snapshot, or of CowRestored, that is not complete
 )
+
+// CowParts are what a snapshot has. CowHosts may be missing.
+var CowParts = []string{CowUpper, CowLog, CowHosts}
 
 // Cow returns the directory of a copied codebase, for a program that knows only the run directory. It
 // belongs to the user that the tree server runs as, and survives Stop.

@@ -59,12 +59,12 @@ const copiedChanges = `cd /workspace && echo inside > modified && chmod 600 mode
 
 const copiedLater = `cd /workspace && echo later > modified && rm added && mkdir again && echo l > again/file && rm -r moved`
 
-// seed makes the host's directory, with more files.
-func (c *copies) seed(w *world, more ...string) {
+// seed makes the host's directory.
+func (c *copies) seed(w *world) {
 	w.Helper()
 	c.dir = filepath.Join(filepath.Dir(w.tmp), "copied")
 	w.OK(os.RemoveAll(c.dir))
-	for _, name := range append(more, "modified", "mode", "deleted", "kind", "same", "gone/a", "gone/deep/b", "old/file", "old/same", "one/1", "two/2") {
+	for _, name := range []string{"modified", "mode", "deleted", "kind", "same", "gone/a", "gone/deep/b", "old/file", "old/same", "one/1", "two/2"} {
 		w.OK(os.MkdirAll(filepath.Join(c.dir, filepath.Dir(name)), 0o755))
 		c.hostWrites(w, name, "host "+name)
 	}
@@ -120,15 +120,6 @@ func (c *copies) create(w *world, rt *local.Runtime) string {
 	s, err := rt.Create(w.Ctx, config)
 	w.OK(err)
 	return s.ID
-}
-
-// repository is create over a repository.
-func (c *copies) repository(w *world) subject {
-	w.Helper()
-	c.seed(w, ".git/HEAD", ".git/config", ".git/index", ".git/refs/heads/main", ".git/objects/aa/1", ".git/logs/HEAD")
-	rt := w.open()
-	defer rt.Close()
-	return subject{id: c.create(w, rt), state: runtime.StateCreated}
 }
 
 // changed makes a sandbox that runs and has changes.
@@ -207,7 +198,6 @@ func (c *copies) operations() []operation {
 		{name: "fork", prepare: c.changed, begin: line("fork", "ID"), judge: judged(c.forked)},
 		{name: "snapshot create", prepare: c.changed, begin: line("snapshot", "create", "ID", "one"), judge: judged(c.snapshot)},
 		{name: "snapshot restore", prepare: c.snapshotted, begin: line("snapshot", "restore", "ID", "one"), judge: judged(c.restored)},
-		{name: "first start over a repository", prepare: c.repository, begin: line("start", "ID"), steps: "pin: ", judge: judged(c.pinned)},
 		{name: "start after apply", prepare: c.appliedAll, begin: line("start", "ID"), steps: "fold: ", judge: judged(c.folded)},
 		{name: "snapshot rm", prepare: c.snapshotted, begin: line("snapshot", "rm", "ID", "one"), judge: judged(c.removed)},
 	}
@@ -376,24 +366,6 @@ func (c *copies) removed(w *world, rt *local.Runtime, e *end) {
 	} else {
 		c.same(w, "the sandbox", c.sees(w, rt, e.id), c.later)
 	}
-}
-
-// pinned checks that git's own files are those of one moment, though the host's have changed since, and no change.
-func (c *copies) pinned(w *world, rt *local.Runtime, e *end) {
-	w.Helper()
-	w.settled(rt)
-	for _, name := range []string{".git/HEAD", ".git/index", ".git/refs/heads/main", ".git/refs/heads/other"} {
-		c.hostWrites(w, name, "the host has gone on")
-	}
-	later := c.onHost(w)
-	if has := c.sees(w, rt, e.id); e.ok || has != later {
-		c.same(w, "the sandbox", has, c.host)
-	}
-	c.once(w, e, "", "diff", "--exit-code", e.id)
-	if changes, err := rt.Changes(w.Ctx, e.id, runtime.ChangesOptions{}); err != nil || len(changes) > 0 {
-		w.Fatalf("the changes are %+v, %v", changes, err)
-	}
-	c.same(w, "the host", c.onHost(w), later)
 }
 
 // folded checks that the sandbox follows the host in what was applied.
