@@ -28,7 +28,8 @@ failed. --force overwrites what the host has changed, and leaves out what the ru
 allow, for which the exit code is 2 as well.
 
 Git's own files are never applied. With --git the commits of the sandbox's branches become
-branches here, wolffia/SANDBOX/BRANCH; --git=BRANCH takes what the sandbox is at as BRANCH.`,
+branches here, wolffia/SANDBOX/BRANCH, in each repository that is here too; --git=BRANCH
+takes what the sandbox is at as BRANCH.`,
 		Example: `  wolffia apply --dry-run box
   wolffia apply box src/ README.md
   wolffia apply --git=fix-login box`,

@@ -99,23 +99,24 @@ func TestCopiedRepository(t *testing.T) {
 	}
 }
 
-// hostileGits are programs that a sandbox has in place of git; BAIT is the name of a commit that is malformed.
-var hostileGits = []struct{ name, script, says string }{
-	{"ManyBranches", `[ $1 = show-ref ] && seq 100001 190000 | sed 's:.*:c0ffee0000000000000000000000000000& refs/heads/b&:'`, "branches inside have commits that the host does not have"},
-	{"EndlessList", `yes 'c0ffee0000000000000000000000000000000000 refs/heads/x' | head -c 9000000`, "prints more than"},
-	{"RefWithColon", `echo 'c0ffee0000000000000000000000000000000000 refs/heads/x:refs/heads/main'`, "names a branch as"},
-	{"RefWithStar", `echo 'c0ffee0000000000000000000000000000000000 refs/heads/*'`, "take the commits inside: "},
-	{"RefUpwards", `echo 'c0ffee0000000000000000000000000000000000 refs/heads/../../../main'`, "take the commits inside: "},
-	{"RefElsewhere", `echo 'c0ffee0000000000000000000000000000000000 refs/tags/v1'`, "names a branch as"},
-	{"RefWithEscape", `printf 'c0ffee0000000000000000000000000000000000 refs/heads/a\033[31m\n'`, "take the commits inside: "},
-	{"RefWithC1", `printf 'c0ffee0000000000000000000000000000000000 refs/heads/a\302\23331m\n'`, ``},
-	{"NoHash", `echo '--upload-pack=touch refs/heads/x'`, "names a branch as"},
-	{"NoPack", `case $1 in show-ref) echo 'c0ffee0000000000000000000000000000000000 refs/heads/x';; *) echo text;; esac`, "take the commits inside: "},
-	{"Nothing", `case $1 in show-ref) echo 'c0ffee0000000000000000000000000000000000 refs/heads/x';; *) ;; esac`, "take the commits inside: "},
-	{"DamagedPack", `case $1 in show-ref) echo 'c0ffee0000000000000000000000000000000000 refs/heads/x';; *) printf 'PACK\0\0\0\2\0\0\0\1garbage-garbage-garbage';; esac`, "take the commits inside: "},
-	{"EndlessPack", `case $1 in show-ref) echo 'c0ffee0000000000000000000000000000000000 refs/heads/x';; *) yes;; esac`, "take the commits inside: "},
-	{"OtherCommit", `case $1 in show-ref) exec $real show-ref --heads | sed s/^......../c0ffee00/;; *) exec $real "$@";; esac`, "take the commits inside: "},
-	{"MalformedTree", `case $1 in show-ref) $real show-ref --heads bait;; *) exec $real "$@";; esac`, "the objects inside are refused"},
+// hostileGits are programs that a sandbox has in place of git: what they do to list references,
+// and in place of pack-objects. The branch bait is at a commit that is malformed.
+var hostileGits = []struct{ name, refs, pack, says string }{
+	{"ManyBranches", `seq 100001 120000 | sed 's:.*:c0ffee0000000000000000000000000000& refs/heads/b& :'`, `exec $real "$@"`, "more than 10000"},
+	{"EndlessList", `yes 'c0ffee0000000000000000000000000000000000 refs/heads/x ' | head -c 70000000`, `exit 1`, "more than a sync reads"},
+	{"RefWithColon", `echo 'c0ffee0000000000000000000000000000000000 refs/heads/x:refs/heads/main '`, `exec $real "$@"`, "stay inside: "},
+	{"RefWithStar", `echo 'c0ffee0000000000000000000000000000000000 refs/heads/* '`, `exec $real "$@"`, "stay inside: "},
+	{"RefUpwards", `echo 'c0ffee0000000000000000000000000000000000 refs/heads/../../../main '`, `exec $real "$@"`, "stay inside: "},
+	{"RefWithEscape", `printf 'c0ffee0000000000000000000000000000000000 refs/heads/a\033[31m \n'`, `exec $real "$@"`, "stay inside: "},
+	{"RefWithC1", `printf 'c0ffee0000000000000000000000000000000000 refs/heads/a\302\23331m \n'`, `exec $real "$@"`, "stay inside: "},
+	{"NoHash", `echo '--upload-pack=touch refs/heads/x '`, `exit 1`, "names a reference as"},
+	{"OtherFormat", `printf 'c0ffee00000000000000000000000000000000000000000000000000000000%02d refs/heads/x \n' 1`, `exit 1`, "another format"},
+	{"NoPack", `echo 'c0ffee0000000000000000000000000000000000 refs/heads/x '`, `echo text`, "stay inside: "},
+	{"Nothing", `echo 'c0ffee0000000000000000000000000000000000 refs/heads/x '`, `:`, "stay inside: "},
+	{"DamagedPack", `echo 'c0ffee0000000000000000000000000000000000 refs/heads/x '`, `printf 'PACK\0\0\0\2\0\0\0\1garbage-garbage-garbage'`, "stay inside: "},
+	{"EndlessPack", `echo 'c0ffee0000000000000000000000000000000000 refs/heads/x '`, `yes`, "stay inside: "},
+	{"OtherCommit", `$real "$@" | sed s/^......../c0ffee00/`, `exec $real "$@"`, "stay inside: "},
+	{"MalformedTree", `$real "$@" refs/heads/bait`, `exec $real "$@"`, "the objects inside are refused"},
 }
 
 // Whatever git inside says, the host's git executes nothing and takes nothing that is malformed.
@@ -148,7 +149,11 @@ rm -f ran`)
 		t.Run(h.name, func(t *testing.T) {
 			b := *b
 			b.TB = t
-			inside("cat >bin/git <<'E'\n#!/bin/sh\nread real <" + bin + "/real\nwhile [ \"$1\" = -c ]; do shift 2; done\n" + h.script + "\nE\nchmod +x bin/git")
+			inside("cat >bin/git <<'E'\n#!/bin/sh\nread real <" + bin + `/real
+while :; do case $1 in -c) shift 2;; --no-replace-objects) shift;; *) break;; esac; done
+case $1 in symbolic-ref) echo refs/heads/main;; for-each-ref) ` + h.refs + `;; *) ` + h.pack + `;; esac
+E
+chmod +x bin/git`)
 			said := b.refused("apply", "--git", "copy")
 			if !strings.Contains(said, h.says) || strings.ContainsAny(said, "\x1b\u009b") {
 				t.Errorf("it says %q, want %q", said, h.says)

@@ -62,7 +62,7 @@ func (a *app) discard(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox
 			return err
 		}
 	case d.commits != 0:
-		return runtime.Errorf(runtime.ErrConflict, "discard would take commits of sandbox %[1]s along, %[2]s: take them first with wolffia apply --git %[1]s, or wolffia cp for a repository below the top, or discard with --yes", s.ContainerName(), d.commitsText())
+		return runtime.Errorf(runtime.ErrConflict, "discard would take commits of sandbox %[1]s along, %[2]s: take them first with wolffia apply --git %[1]s, or wolffia cp for a repository that was made inside, or discard with --yes", s.ContainerName(), d.commitsText())
 	}
 	n, err := rt.Discard(ctx, s.ID, paths)
 	if n > 0 && !a.quiet {

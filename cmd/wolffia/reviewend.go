@@ -94,10 +94,10 @@ func (a *app) reviewChanges(ctx context.Context, rt *local.Runtime, id string, f
 		}
 		if err != nil {
 			a.warn("%s", printable(err.Error()))
-			fmt.Fprintf(&head, "wolffia: there may be commits inside that the host does not have; to take them: wolffia apply --git %s, or wolffia cp for a repository below the top\n", s.ID)
+			fmt.Fprintf(&head, "wolffia: there may be commits inside that the host does not have; to take them: wolffia apply --git %s, or wolffia cp for a repository that was made inside\n", s.ID)
 		}
 		if below > 0 {
-			fmt.Fprintf(&head, "wolffia: commits of repositories below the top that no remote has: %d; to take them, copy those repositories with wolffia cp\n", below)
+			fmt.Fprintf(&head, "wolffia: commits of repositories made inside that no remote has: %d; to take them, copy those repositories with wolffia cp\n", below)
 		}
 		if top > 0 {
 			fmt.Fprintf(&head, "wolffia: commits inside that the host does not have: %d; to take them: wolffia apply --git %s\n", top, s.ID)

@@ -26,8 +26,8 @@ export GIT_OPTIONAL_LOCKS=0 GIT_NO_REPLACE_OBJECTS=1 LC_ALL=C GIT_CEILING_DIRECT
 g() { git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c log.showSignature=false -c core.quotePath=false "$@"; }
 `
 
-// tablesScript prints which index it is, HEAD, references, stashes and what is staged. $1 is the empty tree; $2 is true if
-// the repository has stashes, and $3 if it has an index.
+// tablesScript prints which index it is, HEAD, references, stashes and what is staged. $1 is the
+// empty tree; $2 is true if the repository has stashes, and $3 if it has an index.
 const tablesScript = `command -v git >/dev/null || exit 19
 i=
 [ "$3" = false ] || i=$(g rev-parse --git-path index)
@@ -82,33 +82,42 @@ func (p *Pair) shell(ctx context.Context, in io.Reader, script string, args ...s
 
 // inside asks git inside for its tables.
 func (p *Pair) inside(ctx context.Context, private tree, emptyTree string) (inside, error) {
+	index := p.Worktree != "" && private.has("index")
+	got, staged, err := p.tables(ctx, emptyTree, private.has("logs/refs/stash"), index)
+	if err == nil && !got.late {
+		got.staged, err = stagedSet(staged)
+	}
+	return got, err
+}
+
+// tables is inside without what is staged, which it returns as git prints it.
+func (p *Pair) tables(
+	ctx context.Context, emptyTree string, stashes, index bool,
+) (got inside, staged []byte, err error) {
 	limit := cmp.Or(p.time, maxTablesTime)
 	short, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	out, status, err := p.shell(short, nil, tablesScript, emptyTree, fmt.Sprint(private.has("logs/refs/stash")),
-		fmt.Sprint(p.Worktree != "" && private.has("index")))
+	out, status, err := p.shell(short, nil, tablesScript, emptyTree, fmt.Sprint(stashes), fmt.Sprint(index))
 	if short.Err() != nil && ctx.Err() == nil {
 		// A tree inside may stand for more names than git can compare. The rest is known.
 		if got, _, err := parseInside(out, len(emptyTree)); err == nil {
 			got.staged, got.late = unmerged, true
-			return got, nil
+			return got, nil, nil
 		}
-		return inside{}, fmt.Errorf("git inside takes more than %v in %s: wolffia shell %s, and git status there, says more", limit, p.Dir, p.Name)
+		return got, nil, fmt.Errorf("git inside takes more than %v in %s: wolffia shell %s, and git status there, says more",
+			limit, p.Dir, p.Name)
 	}
 	if err != nil {
-		return inside{}, err
+		return got, nil, err
 	}
 	if status == 19 {
-		return inside{}, errNoGit
+		return got, nil, errNoGit
 	}
 	if status != 0 {
-		return inside{}, fmt.Errorf("git inside fails in %s (status %d): wolffia shell %s, and git status there, says more", p.Dir, status, p.Name)
+		return got, nil, fmt.Errorf("git inside fails in %s (status %d): wolffia shell %s, and git status there, says more",
+			p.Dir, status, p.Name)
 	}
-	got, staged, err := parseInside(out, len(emptyTree))
-	if err == nil {
-		got.staged, err = stagedSet(staged)
-	}
-	return got, err
+	return parseInside(out, len(emptyTree))
 }
 
 // parseInside parses what tablesScript prints, but for what is staged. Object names must have that many characters.

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -76,57 +75,16 @@ func off(list string) (options []string) {
 // Run runs a command of git in the repository and returns what it prints, without the last
 // newline. An error has the end of what git says.
 func (r *Repo) Run(ctx context.Context, args ...string) (string, error) {
-	return r.runWith(ctx, nil, nil, args...)
-}
-
-// runWith is Run with an input and more environment.
-func (r *Repo) runWith(ctx context.Context, in io.Reader, env []string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "git", append(append([]string{"-C", r.dir}, r.safe...), args...)...)
-	cmd.Env = append(environ(os.Environ()), env...)
-	cmd.Stdin, cmd.WaitDelay = in, time.Second
+	cmd.Env, cmd.WaitDelay = environ(os.Environ()), time.Second
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("git %s in %s: %s: %w", args[0], r.dir, tail(said.String()), err)
 	}
 	return strings.TrimSuffix(out.String(), "\n"), nil
-}
-
-// Lacks returns those of the commits, which are names of objects, that the repository does not have. It asks one
-// process for all.
-func (r *Repo) Lacks(ctx context.Context, commits []string) (lacks map[string]bool, err error) {
-	lacks = make(map[string]bool)
-	if len(commits) == 0 {
-		return lacks, nil
-	}
-	var in strings.Builder
-	for _, c := range commits {
-		lacks[c] = true
-		in.WriteString(c + "^{commit}\n")
-	}
-	out, err := r.runWith(ctx, strings.NewReader(in.String()), nil, "cat-file",
-		"--batch-check=%(objectname) %(objecttype)")
-	if err != nil {
-		return nil, err
-	}
-	for line := range strings.Lines(out) {
-		if name, is := strings.CutSuffix(strings.TrimSuffix(line, "\n"), " commit"); is {
-			delete(lacks, name)
-		}
-	}
-	return lacks, nil
-}
-
-// Known returns the objects that branches and tags are at, as git rev-list --stdin excludes them: one on a
-// line, after a ^.
-func (r *Repo) Known(ctx context.Context) (string, error) {
-	list, err := r.Run(ctx, "for-each-ref", "--format=^%(objectname)", "refs/heads", "refs/tags", "refs/remotes")
-	if list != "" {
-		list += "\n"
-	}
-	return list, err
 }
 
 // environ returns the environment of git: the caller's without what leads git elsewhere or has it
