@@ -218,7 +218,7 @@ func (t *tree) nameTimeout(dir *node) time.Duration {
 // attrTimeout returns how long the kernel may cache the attributes of n, which are o's.
 func (t *tree) attrTimeout(n *node, o *object) time.Duration {
 	switch {
-	case t.shared(n, o), t.showsPacks(n):
+	case t.shared(n, o), t.showsObjects(n):
 		return 0
 	case n.borrows() && (o.lentLinked || !t.lendsNoticed(n)):
 		return t.timeout

@@ -584,14 +584,15 @@ func (t *tree) changedFile(n *node) {
 	}
 }
 
-// showsPacks reports whether n is a directory of what is shown of the host in which git there makes packs: git inside lists it
-// again when it lacks an object, and the kernel keeps a listing as long as it has the attributes.
-func (t *tree) showsPacks(n *node) bool {
+// showsObjects reports whether n is a directory of what is shown of the host in which git there
+// makes objects or packs: git inside lists it again when it lacks an object, and the kernel keeps a
+// listing as long as it has the attributes.
+func (t *tree) showsObjects(n *node) bool {
 	if !n.isDir() || n.getState().path != inHosts {
 		return false
 	}
 	_, name := t.table.place(n)
-	return name == "pack"
+	return name == "pack" || len(name) == len("aa")
 }
 
 // gitOffset is the offset behind the sandbox's own .git, which is listed first. No file system has it for an entry of its own.

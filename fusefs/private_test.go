@@ -549,6 +549,20 @@ func TestCopiedGitWays(t *testing.T) {
 	})
 }
 
+// What the host's git makes where git inside has listed objects is in the next listing.
+func TestHostObjectsAreListed(t *testing.T) {
+	mounted(t, setup{Git: true, Policy: writable, Host: hostRepository}, func(t *testing.T, c *client) {
+		_, way, _ := strings.Cut(strings.TrimSpace(content(c.at(".git/objects/info/alternates"))), ":")
+		for n := range 50 {
+			write(t, c.host, fmt.Sprintf(".git/objects/aa/%d", n), "")
+			list, err := os.ReadDir(c.at(filepath.Join(".git/objects", way, "aa")))
+			if err != nil || len(list) != n+1 {
+				t.Fatalf("after %d objects: %v, %v", n+1, list, err)
+			}
+		}
+	})
+}
+
 // After new rules a .git is the host's, or the sandbox's own, as those say.
 func TestCopiedGitRules(t *testing.T) {
 	mounted(t, setup{Git: true, Copied: true, Policy: writable, Host: hostRepository}, func(t *testing.T, c *client) {
