@@ -1,9 +1,6 @@
 package gitscan
 
 import (
-	"bufio"
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -134,54 +131,4 @@ func TestTrackedHostile(t *testing.T) {
 	if _, err := paths(t, root); !errors.Is(err, errNotRegular) {
 		t.Errorf("device: %v", err)
 	}
-}
-
-// TestTrackedBomb: prefix compression must not blow a small file up.
-func TestTrackedBomb(t *testing.T) {
-	var b bytes.Buffer
-	b.WriteString("DIRC\x00\x00\x00\x04\x00\x10\x00\x00")
-	zero := strings.Repeat("\x00", 62)
-	b.WriteString(zero + "\x00" + strings.Repeat("x", 4000) + "\x00")
-	for range 1<<20 - 1 {
-		b.WriteString(zero + "\x00\x00")
-	}
-	x := indexReader{hash: 20, want: func([]byte) bool { return false }, r: bufio.NewReader(&b)}
-	if _, _, err := x.read(t.Context()); !errors.Is(err, errIndexSize) {
-		t.Error(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	x = indexReader{hash: 20, r: bufio.NewReader(strings.NewReader("DIRC\x00\x00\x00\x02\x00\x00\x00\x01"))}
-	if _, _, err := x.read(ctx); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-}
-
-func FuzzIndex(f *testing.F) {
-	root := f.TempDir()
-	project(f, root)
-	for _, version := range []string{"2", "4"} {
-		git(f, root, "update-index", "--index-version", version)
-		text, err := os.ReadFile(filepath.Join(root, ".git/index"))
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(text, false)
-	}
-	f.Fuzz(func(t *testing.T, text []byte, sha256 bool) {
-		x := indexReader{hash: 20, want: func([]byte) bool { return true }, r: bufio.NewReader(bytes.NewReader(text))}
-		if sha256 {
-			x.hash = 32
-		}
-		names, shared, err := x.read(t.Context())
-		if err != nil {
-			return
-		}
-		if len(names) > len(text)/62 {
-			t.Errorf("%d names in %d bytes", len(names), len(text))
-		}
-		if strings.ContainsAny(shared, "/.") {
-			t.Errorf("shared %q", shared)
-		}
-	})
 }

@@ -68,7 +68,7 @@ func Begin(private, state string) error {
 	switch {
 	case err == nil:
 		err = statefile.Write(filepath.Join(state, indexBase), statefile.Text(index))
-		st.StagedUnknown, st.Index = true, indexOf(index, st.Base)
+		st.StagedUnknown, st.Index = true, indexOf(index)
 	case errors.Is(err, fs.ErrNotExist):
 		err = nil
 	}

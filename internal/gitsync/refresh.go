@@ -1,6 +1,7 @@
 package gitsync
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"wolffia/internal/gitindex"
 	"wolffia/internal/hostgit"
 	"wolffia/internal/statefile"
 )
@@ -202,7 +204,9 @@ func (s *run) apply(ctx context.Context, c change) error {
 			return err
 		}
 		defer index.Close()
-		in = index
+		if in, err = monitored(index); err != nil {
+			return err
+		}
 	}
 	none := s.host.emptyTree()
 	return s.do(ctx, in, refreshScript, c.index, cmp.Or(c.was, none), cmp.Or(c.will, none), commands(moves),
@@ -226,6 +230,19 @@ func (s *run) do(ctx context.Context, in io.Reader, script string, args ...strin
 	}
 	s.moved = true
 	return nil
+}
+
+// monitored returns an index for a git that has the sandbox's file system monitor.
+func monitored(index io.Reader) (io.Reader, error) {
+	data, err := io.ReadAll(io.LimitReader(index, maxIndex))
+	if err != nil {
+		return nil, err
+	}
+	x, err := gitindex.Parse(data)
+	if err != nil {
+		return nil, err
+	}
+	return bytes.NewReader(x.With(nil)), nil
 }
 
 // wholeIndex returns the host's index. One that is split is written whole to a file of its own.
@@ -302,7 +319,7 @@ func (s *run) settled() error {
 		return err
 	}
 	b, err := io.ReadAll(io.LimitReader(s.index, maxIndex))
-	s.rec.Index = indexOf(b, s.rec.Base)
+	s.rec.Index = indexOf(b)
 	return err
 }
 

@@ -218,7 +218,7 @@ func (t tree) equals(rec *record, filter func(string, []byte) []byte) bool {
 	if err != nil || now.Head != rec.Base.Head || !maps.Equal(crossing(now.Refs), crossing(rec.Base.Refs)) {
 		return false
 	}
-	if index, err := t.entries(rec.Base.nameSize()); err != nil || index != rec.Index {
+	if index, err := t.entries(); err != nil || index != rec.Index {
 		return false
 	}
 	list, err := t.stashes()
