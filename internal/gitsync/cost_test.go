@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +62,32 @@ func TestProcesses(t *testing.T) {
 		t.Logf("%s: %d processes of git on the host: %s", c.what, len(names), strings.Join(names, " "))
 		if len(names) > c.most {
 			t.Errorf("%s: %d processes of git on the host, want %d at most: %s", c.what, len(names), c.most, names)
+		}
+	}
+}
+
+// What is staged brings the objects that are new, not those of the whole tree.
+func TestStagedIsSmall(t *testing.T) {
+	testenv.Tools(t, "git")
+	w := makeWorld(t, 1)
+	w.must("for i in $(seq 300); do mkdir -p many/$i; echo $i >many/$i/f; done; git add many; git commit -qm many")
+	w.sync()
+	for _, change := range []string{"echo x >>src/a; git add src/a", "git reset -q"} {
+		before := w.host("git count-objects -v | grep -e '^count' -e '^in-pack'")
+		w.must(change)
+		w.sync()
+		var had, has int
+		count := func(text string) (n int) {
+			for _, f := range strings.Fields(text) {
+				if v, err := strconv.Atoi(f); err == nil {
+					n += v
+				}
+			}
+			return n
+		}
+		had, has = count(before), count(w.host("git count-objects -v | grep -e '^count' -e '^in-pack'"))
+		if has-had > 10 {
+			t.Errorf("%s: the host has %d objects more", change, has-had)
 		}
 	}
 }

@@ -248,6 +248,7 @@ func (s *run) read(ctx context.Context) (err error) {
 func (s *run) objects(ctx context.Context) error {
 	s.reached("before objects")
 	tips, commits := make(map[string]bool), make(map[string]bool)
+	var has []string
 	for r, at := range s.in.Refs {
 		if kind(r) == "" || at == s.rec.Base.Refs[r] || at == s.out.Refs[r] {
 			continue
@@ -269,6 +270,9 @@ func (s *run) objects(ctx context.Context) error {
 			return err
 		}
 		s.tree, tips[tree] = tree, true
+		if at := s.out.at(); at != "" { // git takes nothing of a commit's tree for known to who asks for a tree
+			has = append(has, at+"^{tree}")
+		}
 	}
 	for _, e := range s.in.stashes {
 		if !slices.Contains(s.rec.Stash, e.At) && !inList(s.outStash, e.At) {
@@ -277,7 +281,7 @@ func (s *run) objects(ctx context.Context) error {
 		}
 	}
 	var err error
-	if s.held, s.bad, err = s.host.take(ctx, slices.Sorted(maps.Keys(tips)), s.out); err != nil {
+	if s.held, s.bad, err = s.host.take(ctx, slices.Sorted(maps.Keys(tips)), s.out, has...); err != nil {
 		return err
 	}
 	if err := s.host.onlyCommits(ctx, commits, s.bad); err != nil {

@@ -28,9 +28,9 @@ func (p *Pair) held(t table) (removed []move) {
 	return removed
 }
 
-// take brings tips, and what they need, to the host. It returns the references that hold them, and those that the
-// host's git refuses, with the reasons.
-func (h *host) take(ctx context.Context, tips []string, t table) (held []move, bad map[string]string, err error) {
+// take brings tips, and what they need, to the host, which has what leads from its references t and more. It returns the references that
+// hold them, and those that the host's git refuses, with the reasons.
+func (h *host) take(ctx context.Context, tips []string, t table, more ...string) (held []move, bad map[string]string, err error) {
 	held, bad = h.pair.held(t), make(map[string]string)
 	known := make(map[string]bool)
 	for _, at := range t.Refs {
@@ -43,7 +43,7 @@ func (h *host) take(ctx context.Context, tips []string, t table) (held []move, b
 	if len(tips) == 0 {
 		return held, bad, nil
 	}
-	have := slices.Sorted(maps.Keys(known))
+	have := append(slices.Sorted(maps.Keys(known)), more...)
 	next := 0
 	receive := func(tips []string) error {
 		var refs []hostgit.Ref
