@@ -1,0 +1,18 @@
+// Package gitask makes the program by which git inside asks the tree server what has changed.
+//
+// It is a hook of githooks(5), fsmonitor-watchman, version 2.
+package gitask
+
+import "wolffia/internal/tinyprogram"
+
+// Name is the name of the program in [launch.GitPath].
+const Name = "monitor"
+
+// Program returns the program, for this process's architecture. It writes the file that
+// fusefs.AskName names in its working directory, the top of the working tree; before that the
+// kernel sends the tree server what is written to a memory mapping. To git any failure means that
+// all may have changed; so does an index other than the working tree's own (GIT_INDEX_FILE).
+func Program() []byte { return tinyprogram.Of(address()) }
+
+// address returns where the code is, in program_*.s.
+func address() uintptr
