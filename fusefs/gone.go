@@ -56,6 +56,13 @@ func (g *gone) remove(at string) {
 	delete(g.paths, at)
 }
 
+// any reports whether some are: the host has files then that the sandbox has removed.
+func (g *gone) any() bool {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return len(g.paths) > 0
+}
+
 // has reports whether the directory at path() is gone. It calls path only if some are.
 func (g *gone) has(path func() string) bool {
 	g.mu.RLock()

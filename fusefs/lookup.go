@@ -64,6 +64,9 @@ func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fu
 		t.deny(opLookup, in, e.dir, name, perm.None, syscall.ENOENT, "")
 		return t.absent(&e, out)
 	}
+	if t.asks(e.dir, name) {
+		return t.answer(&e, out)
+	}
 	t.renameMu.RLock()
 	defer t.renameMu.RUnlock()
 	known := t.table.child(e.dir, name)

@@ -35,6 +35,11 @@ type Git struct {
 	Store, Work int
 
 	Host GitHost
+
+	// MountPoint is where the sandbox sees the tree; with it the tree is git's file system monitor: see AskName. "" is no monitor.
+	MountPoint string
+	// Minimal tells that git inside ignores owners, inode numbers and times of attributes: core.checkStat=minimal.
+	Minimal bool
 }
 
 // A GitHost is the host's half of private git directories. Its methods are safe for concurrent use.
@@ -67,6 +72,16 @@ type privateGit struct {
 	temps       atomic.Uint64
 	gone        gone
 
+	mountPoint string // of Git, as the next
+	minimal    bool   // as well
+
+	ahead   sync.WaitGroup          // of tree.lookAhead
+	asked   sync.Mutex              // held while a question is answered
+	rules   Rules                   // when the token was made; guarded by asked
+	token   string                  // guarded by asked
+	indexes map[string]*insideIndex // by the path of the working tree; guarded by asked
+	drop    *time.Timer             // drops them; guarded by asked
+
 	upper  sync.Mutex           // held while a .git is pinned to an upper layer; taken before tree.renameMu
 	mu     sync.Mutex           // held while a .git is pinned to the store
 	failed map[string]pinFailed // by the path of its directory; guarded by mu
@@ -74,7 +89,7 @@ type privateGit struct {
 
 // newPrivateGit opens what g names. root is the root of the tree.
 func newPrivateGit(g *Git, root *object, copied bool) (p *privateGit, err error) {
-	p = &privateGit{store: -1, work: -1, host: g.Host, device: root.ident.dev, failed: map[string]pinFailed{}}
+	p = &privateGit{store: -1, work: -1, host: g.Host, mountPoint: g.MountPoint, minimal: g.Minimal, device: root.ident.dev, failed: map[string]pinFailed{}}
 	defer func() {
 		if err != nil {
 			p.close()
@@ -95,6 +110,19 @@ func newPrivateGit(g *Git, root *object, copied bool) (p *privateGit, err error)
 		return nil, err
 	}
 	return p, beneath.CheckNames(p.work)
+}
+
+// rest returns when nothing is done any more but what requests ask for. p may be nil.
+func (p *privateGit) rest() {
+	if p == nil {
+		return
+	}
+	p.ahead.Wait()
+	p.asked.Lock()
+	defer p.asked.Unlock()
+	if p.drop != nil {
+		p.drop.Stop()
+	}
 }
 
 // close closes the descriptors. p may be nil.
@@ -296,6 +324,7 @@ func (t *tree) pin(dir *node, fd int) syscall.Errno {
 	defer h.release()
 	err := t.git.host.Pin(fd, h.fd, at)
 	if err == nil {
+		t.lookAhead(dir)
 		return 0
 	}
 	if _, errno := t.stat(fdName{fd, gitName}); errno == syscall.ENOENT {

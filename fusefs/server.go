@@ -121,6 +121,7 @@ func (t *tree) serve(ctx context.Context, dev *os.File) (_ *Server, err error) {
 	defer dev.Close()
 	defer func() {
 		if err != nil {
+			t.git.rest()
 			t.watch.close()
 			t.close()
 		}
@@ -149,6 +150,7 @@ func (t *tree) serve(ctx context.Context, dev *os.File) (_ *Server, err error) {
 		t.rulesMu.Lock()
 		t.ended = true // see Give
 		t.rulesMu.Unlock()
+		t.git.rest()
 		t.watch.close()
 		t.inval.close()
 		unix.Close(t.dev.fd)

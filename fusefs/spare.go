@@ -52,6 +52,7 @@ func (s *Server) Rehearse(root int, rules Rules) error {
 	}
 	err = t.settle(root, rules, &Options{NoWatch: like.noWatch})
 	go func() { // ends when the kernel has freed the group, which takes it a while
+		t.git.rest()
 		t.watch.close()
 		t.close()
 	}()

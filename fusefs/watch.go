@@ -48,6 +48,10 @@ type watcher struct {
 
 	changes atomic.Uint64
 
+	reading   sync.Mutex // held while events are read and handled
+	following atomic.Bool
+	follows   map[string]*follow // by file handle: directories that are watched for git's monitor; guarded by mu
+
 	full      atomic.Bool // the kernel accepts no more marks
 	filesFull atomic.Bool // files get no more marks
 
@@ -206,14 +210,18 @@ func (w *watcher) remove(n *node, fd int) {
 	}
 	delete(w.nodes, key)
 	delete(w.keys, n)
-	if fd >= 0 && w.mark(n, unix.FAN_MARK_REMOVE, fd) == nil {
+	if fd >= 0 && w.follows[key] == nil && w.mark(n, unix.FAN_MARK_REMOVE, fd) == nil {
 		w.count(n, -1)
 	}
 }
 
+// node returns the node that gets the events of key; nil: none. It tells who follows that.
 func (w *watcher) node(key []byte) *node {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if f := w.follows[string(key)]; f != nil {
+		f.events.Add(1)
+	}
 	return w.nodes[string(key)]
 }
 
@@ -231,7 +239,7 @@ func (w *watcher) run() {
 		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR || fds[1].Revents != 0 {
 			return
 		}
-		n, err := unix.Read(w.fd, buf)
+		n, err := w.read(buf)
 		switch err {
 		case nil:
 		case unix.EINTR, unix.EAGAIN:
@@ -239,10 +247,75 @@ func (w *watcher) run() {
 		default:
 			return
 		}
-		w.events(buf[:n])
 		if n < len(buf)/2 {
 			time.Sleep(watchPause)
 		}
+	}
+}
+
+// read reads events, which buf has room for, and handles them.
+func (w *watcher) read(buf []byte) (int, error) {
+	w.reading.Lock()
+	defer w.reading.Unlock()
+	n, err := unix.Read(w.fd, buf)
+	if err == nil {
+		w.events(buf[:n])
+	}
+	return n, err
+}
+
+// drain handles all events of what has happened until now.
+func (w *watcher) drain() {
+	if w == nil || !w.following.Load() {
+		return
+	}
+	buf := make([]byte, 64<<10)
+	for {
+		if _, err := w.read(buf); err != nil && err != unix.EINTR {
+			return // EAGAIN: there are none
+		}
+	}
+}
+
+// A follow counts how often anybody, this process too, has changed a directory, or a file by its name there.
+type follow struct{ events atomic.Uint64 }
+
+// followDir watches the directory that is open as fd, for as long as w lives. key names it in events; nil: it cannot be watched.
+func (w *watcher) followDir(fd int) (key string, f *follow) {
+	if w == nil || w.full.Load() {
+		return "", nil
+	}
+	key, err := handleOf(fdName{fd: fd})
+	if err != nil {
+		return "", nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f := w.follows[key]; f != nil {
+		return key, f
+	}
+	if err := unix.FanotifyMark(w.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_ONLYDIR, watchMask, fd, "."); err != nil {
+		if err == syscall.ENOSPC {
+			w.full.Store(true)
+		}
+		return "", nil
+	}
+	if w.follows == nil {
+		w.follows = map[string]*follow{}
+	}
+	f = new(follow)
+	w.follows[key] = f
+	w.following.Store(true)
+	return key, f
+}
+
+// unknown notes that anything may have changed.
+func (w *watcher) unknown() {
+	w.inval.addAll()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.follows {
+		f.events.Add(1)
 	}
 }
 
@@ -268,22 +341,25 @@ func (w *watcher) events(b []byte) {
 		m := (*unix.FanotifyEventMetadata)(unsafe.Pointer(&b[0]))
 		size := int(m.Event_len)
 		if size < header || size > len(b) {
-			w.inval.addAll() // malformed
+			w.unknown() // malformed
 			return
 		}
-		switch {
+		switch own := m.Pid == w.self; {
 		case m.Mask&unix.FAN_Q_OVERFLOW != 0:
-			w.inval.addAll()
-		case m.Pid != w.self:
-			w.changes.Add(1)
-			w.event(m.Mask, b[int(m.Metadata_len):size])
+			w.unknown()
+		case !own || w.following.Load():
+			if !own {
+				w.changes.Add(1)
+			}
+			w.event(m.Mask, b[int(m.Metadata_len):size], own)
 		}
 		b = b[size:]
 	}
 }
 
-// event handles the mask and the information records of one event: of an entry of a directory, and of the file itself.
-func (w *watcher) event(mask uint64, records []byte) {
+// event handles the mask and the information records of one event: of an entry of a directory, and of the file itself. own says
+// that it is of this process.
+func (w *watcher) event(mask uint64, records []byte, own bool) {
 	const header, fsid, handle = 4, 8, 8
 	for len(records) >= header {
 		kind, size := records[0], int(binary.NativeEndian.Uint16(records[2:]))
@@ -303,6 +379,7 @@ func (w *watcher) event(mask uint64, records []byte) {
 		}
 		n := w.node([]byte(handleKey(typ, info[handle:handle+size])))
 		switch {
+		case own:
 		case n == nil: // no node has the inode any more
 		case kind == unix.FAN_EVENT_INFO_TYPE_DFID_NAME:
 			name, _, _ := bytes.Cut(info[handle+size:], []byte{0})

@@ -13,11 +13,12 @@ func openPrivate(run, codebase, mountPoint string, g boot.TreeGit, copied bool) 
 	}
 	return gitstore.Open(gitstore.Options{
 		Run: run, Codebase: codebase, MountPoint: mountPoint, Credentials: g.Credentials, Copied: copied,
+		Monitor: g.Monitor, Ignore: g.Ignore,
 	})
 }
 
-// gitOptions returns what fusefs.Serve needs; nil if the git directories are not the sandbox's own.
-func gitOptions(s *gitstore.Store) *fusefs.Git {
+// gitOptions returns what fusefs.Serve needs; nil if the git directories are not the sandbox's own. minimal is fusefs.Git.Minimal.
+func gitOptions(s *gitstore.Store, minimal bool) *fusefs.Git {
 	if s == nil {
 		return nil
 	}
@@ -25,5 +26,9 @@ func gitOptions(s *gitstore.Store) *fusefs.Git {
 	if s.Store != nil {
 		store = int(s.Store.Fd())
 	}
-	return &fusefs.Git{Store: store, Work: int(s.Work.Fd()), Host: s.Copier}
+	g := &fusefs.Git{Store: store, Work: int(s.Work.Fd()), Host: s.Copier, Minimal: minimal}
+	if s.Monitor {
+		g.MountPoint = s.MountPoint
+	}
+	return g
 }

@@ -61,7 +61,7 @@ func (t *treeServer) fill(path string, g boot.TreeGit, file *os.File) error {
 		return err
 	}
 	defer own.CloseDirs()
-	if err := t.server.Give(root, policy, gitOptions(own), g.Unguarded); err != nil {
+	if err := t.server.Give(root, policy, gitOptions(own, g.Minimal), g.Unguarded); err != nil {
 		return fmt.Errorf("serve the tree: %w", err)
 	}
 	t.served = served

@@ -1,0 +1,345 @@
+package fusefs
+
+import (
+	"bytes"
+	"crypto/rand"
+	"io"
+	"os"
+	"path"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/gitindex"
+	"wolffia/perm"
+)
+
+// A tree is the file system monitor of git inside (githooks(5), fsmonitor-watchman): to a
+// question, which paths may have changed, it looks at each file of the index on the host, which
+// takes a tenth of what it takes through the tree, and names those whose attributes are not the
+// index's. So it needs no memory of what has happened, and misses nothing that git itself would
+// find.
+//
+// A question is the lookup of a name in the directory of the working tree, the answer the content
+// of the file there.
+//
+// AskName begins the name; the token that git has follows. It says by which rules git has seen
+// the tree: by others there are other names.
+const AskName = ".wolffia-changed."
+
+// Bounds of an answer: beyond them all may have changed.
+const (
+	maxIndex   = 64 << 20 // bytes of an index, some 600,000 files
+	maxChanged = 1 << 20  // bytes of the paths
+	maxStored  = 1000     // directories of the store
+)
+
+// answerTimeout is how long the kernel may believe the attributes of an answer, whose content
+// does not change.
+const answerTimeout = time.Second
+
+// asks reports whether the lookup of name in dir is a question.
+func (t *tree) asks(dir *node, name string) bool {
+	return t.git != nil && t.git.mountPoint != "" && strings.HasPrefix(name, AskName) && dir.getState().path >= 0
+}
+
+// answer is Lookup for a question e. The file has no name on the host, and the kernel looks it up
+// again for each question.
+func (t *tree) answer(e *entry, out *fuse.EntryOut) fuse.Status {
+	fd, errno := t.answerFile(e.dir, e.name[len(AskName):])
+	if errno != 0 {
+		return fuse.Status(errno)
+	}
+	obj, errno := t.stat(fdName{fd: fd})
+	if errno != 0 {
+		unix.Close(fd)
+		return fuse.Status(errno)
+	}
+	e.levels = [2]perm.Level{perm.Read, perm.None}
+	t.renameMu.RLock()
+	defer t.renameMu.RUnlock()
+	known := t.table.child(e.dir, e.name)
+	again := known != nil && known.ident() == obj.ident
+	if n := t.enter(e, lookupResult{obj: obj, fd: fd}, out); !again {
+		t.fds.pin(n, usePath)
+	}
+	out.SetEntryTimeout(0)
+	out.SetAttrTimeout(answerTimeout)
+	return fuse.OK
+}
+
+// answerFile returns a file with the answer, which the caller closes. It is the same one as long
+// as that is the same: gVisor looks a name up more than once to open it.
+func (t *tree) answerFile(dir *node, token string) (int, syscall.Errno) {
+	t.git.asked.Lock() // one at a time: each takes all processors
+	defer t.git.asked.Unlock()
+	now := t.token()
+	x, names := t.changed(dir, token == now || token == gitindex.FirstToken)
+	text := append([]byte(now+"\x00"), names...)
+	if x == nil {
+		f, errno := memoryFile(text)
+		if errno != 0 {
+			return -1, errno
+		}
+		defer f.Close()
+		return dup(f)
+	}
+	if x.answer == nil || !bytes.Equal(x.text, text) {
+		f, errno := memoryFile(text)
+		if errno != 0 {
+			return -1, errno
+		}
+		x.text, x.answer = text, f // what was there is closed when nothing refers to it
+	}
+	return dup(x.answer)
+}
+
+// lookAhead begins to look what has changed in the working tree at dir, of which the index was
+// just copied: git inside asks that soon.
+func (t *tree) lookAhead(dir *node) {
+	if t.git.mountPoint == "" {
+		return
+	}
+	t.git.ahead.Go(func() {
+		t.rulesMu.RLock()
+		defer t.rulesMu.RUnlock()
+		t.git.asked.Lock()
+		defer t.git.asked.Unlock()
+		t.changed(dir, true)
+	})
+}
+
+func dup(f *os.File) (int, syscall.Errno) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	runtime.KeepAlive(f)
+	return fd, errnoOf(err)
+}
+
+// memoryFile returns a file with that text (memfd_create(2)).
+func memoryFile(text []byte) (*os.File, syscall.Errno) {
+	fd, err := unix.MemfdCreate("changed", unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL)
+	if err == unix.EINVAL { // before Linux 6.3
+		fd, err = unix.MemfdCreate("changed", unix.MFD_CLOEXEC)
+	}
+	if err != nil {
+		return nil, errnoOf(err)
+	}
+	f := os.NewFile(uintptr(fd), "changed")
+	if _, err := f.Write(text); err != nil {
+		_ = f.Close()
+		return nil, errnoOf(err)
+	}
+	return f, 0
+}
+
+// token returns the token of the rules that are in force. The caller holds t.git.asked.
+func (t *tree) token() string {
+	g := t.git
+	if g.rules != t.rules {
+		g.rules = t.rules
+		g.token = "w" + rand.Text()
+	}
+	return g.token
+}
+
+// allChanged says that all may have changed.
+var allChanged = []byte("/\x00")
+
+// changed returns which paths may have changed in the working tree at dir, each ended by a NUL,
+// and the index that this is of; nil: there is none that could be read. known says that git has
+// seen the tree by the rules that are in force. The caller holds t.git.asked.
+func (t *tree) changed(dir *node, known bool) (*insideIndex, []byte) {
+	at, root, errno := t.openTop(dir)
+	if errno != 0 {
+		return nil, allChanged
+	}
+	defer unix.Close(root)
+	index := t.readIndex(at)
+	if index == nil {
+		return nil, allChanged
+	}
+	c := &comparison{tree: t, index: index, root: root, states: dir.getState()}
+	if known && !t.git.gone.any() && t.namesOwn(at, c.add) {
+		c.all()
+	} else {
+		c.each()
+	}
+	if c.size > maxChanged {
+		return nil, allChanged
+	}
+	return index, c.names.Bytes()
+}
+
+// openTop opens dir on the host, and returns its path from the root of the tree, "." for that itself.
+func (t *tree) openTop(dir *node) (at string, fd int, errno syscall.Errno) {
+	t.renameMu.RLock()
+	defer t.renameMu.RUnlock()
+	if at, errno = t.storePath(dir, ""); errno != 0 {
+		return "", -1, errno
+	}
+	d, errno := t.acquireDir(dir)
+	if errno != 0 {
+		return "", -1, errno
+	}
+	defer d.release()
+	fd, err := unix.FcntlInt(uintptr(d.fd), unix.F_DUPFD_CLOEXEC, 3)
+	return at, fd, errnoOf(err)
+}
+
+// An insideIndex is the index of git inside, with what is known of the working tree.
+type insideIndex struct {
+	*gitindex.Index
+	file  unix.Stat_t  // when it was read
+	rules Rules        // then
+	dirs  []trackedDir // each after the one it is in; the first is the top
+	lists []listed     // that are none of dirs
+
+	text   []byte   // the last answer
+	answer *os.File // with text; nil: there is none
+}
+
+// sameIndex reports whether both are of one file that nobody has written in between.
+func sameIndex(a, b *unix.Stat_t) bool {
+	return a.Ino == b.Ino && a.Dev == b.Dev && a.Size == b.Size && a.Mtim == b.Mtim && a.Ctim == b.Ctim
+}
+
+// What is known of working trees is kept until nobody has asked for a while.
+const (
+	maxIndexes = 8
+	maxKept    = 2 * maxIndex // bytes of their indexes
+	keepIndex  = 5 * time.Minute
+)
+
+// keep keeps x for the next question about the working tree at the path at. The caller holds
+// t.git.asked.
+func (g *privateGit) keep(at string, x *insideIndex) {
+	if g.drop != nil {
+		g.drop.Stop()
+	}
+	delete(g.indexes, at)
+	size := x.file.Size
+	for _, other := range g.indexes {
+		size += other.file.Size
+	}
+	if g.indexes == nil || len(g.indexes) >= maxIndexes || size > maxKept {
+		g.indexes = map[string]*insideIndex{}
+	}
+	g.indexes[at] = x
+	g.drop = time.AfterFunc(keepIndex, func() {
+		g.asked.Lock()
+		defer g.asked.Unlock()
+		g.indexes = nil
+	})
+}
+
+// readIndex reads the index of the working tree whose path is at; nil if that cannot be told, or
+// has not each file. The caller holds t.git.asked.
+func (t *tree) readIndex(at string) *insideIndex {
+	git := path.Join(at, gitName)
+	if text, errno := t.readStored(git, unix.PathMax, func(*unix.Stat_t) bool { return true }); errno == 0 { // a pointer
+		to, is := strings.CutPrefix(strings.TrimRight(string(text), "\r\n"), "gitdir: ")
+		if path.IsAbs(to) {
+			to, is = strings.CutPrefix(to, t.git.mountPoint+"/")
+			git = path.Clean(to)
+		} else {
+			git = path.Join(at, to)
+		}
+		if !is {
+			return nil
+		}
+	}
+	known := t.git.indexes[at]
+	x := &insideIndex{rules: t.rules}
+	data, errno := t.readStored(path.Join(git, "index"), maxIndex, func(st *unix.Stat_t) bool {
+		x.file = *st
+		return known == nil || !sameIndex(st, &known.file) || known.rules != t.rules
+	})
+	switch {
+	case errno != 0:
+		return nil
+	case data == nil:
+		x = known
+	default:
+		var err error
+		if x.Index, err = gitindex.Parse(data); err != nil || !x.Whole() {
+			return nil
+		}
+		if !x.arrange() {
+			return nil
+		}
+		if known != nil && known.rules == t.rules {
+			x.inherit(known)
+		}
+	}
+	t.git.keep(at, x)
+	return x
+}
+
+// readStored reads a regular file of the store, of at most that many bytes, if want accepts its
+// attributes; nil otherwise.
+func (t *tree) readStored(at string, most int64, want func(*unix.Stat_t) bool) ([]byte, syscall.Errno) {
+	fd, errno := openBeneath(t.git.store, at, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if errno != 0 {
+		return nil, errno
+	}
+	f := os.NewFile(uintptr(fd), at)
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, errnoOf(err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > most {
+		return nil, syscall.EINVAL
+	}
+	if !want(&st) {
+		return nil, 0
+	}
+	data := make([]byte, st.Size)
+	n, err := io.ReadFull(f, data)
+	if err == io.ErrUnexpectedEOF || err == io.EOF {
+		err = nil
+	}
+	return data[:n], errnoOf(err)
+}
+
+// namesOwn calls add for each directory below the one at the path at in which the sandbox has, or
+// had, a .git of its own: the directory on the host does not show when that comes or goes. It
+// returns false if they are too many.
+func (t *tree) namesOwn(at string, add func(name string)) bool {
+	fd, errno := t.openStored(at)
+	if errno != 0 {
+		return errno == syscall.ENOENT
+	}
+	defer unix.Close(fd)
+	left := maxStored
+	var walk func(dir int, at string) bool
+	walk = func(dir int, at string) bool {
+		return t.eachName(dir, func(name string, typ uint32) syscall.Errno {
+			if name == gitName || typ != unix.S_IFDIR {
+				return 0
+			}
+			if left--; left < 0 {
+				return syscall.E2BIG
+			}
+			add(at + name + changedIn)
+			below, errno := openBeneath(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+			if errno != 0 {
+				return errno
+			}
+			defer unix.Close(below)
+			if !walk(below, at+name+"/") {
+				return syscall.E2BIG
+			}
+			return 0
+		}) == 0
+	}
+	return walk(fd, "")
+}
+
+// changedIn follows the path of a directory whose names may be others: git takes what it knows of
+// the directory of a changed path for outdated, and the name need not exist.
+const changedIn = "/+"

@@ -1,0 +1,332 @@
+package fusefs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/maphash"
+	"path"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/gitindex"
+	"wolffia/perm"
+)
+
+// A trackedDir is a directory with files that are in the index, or directories with such.
+type trackedDir struct {
+	path   string         // from the top of the working tree, "" for that itself
+	above  int            // the directory it is in, by its number
+	files  []int          // entries of the index
+	listed *gitindex.Stat // when git listed it, if git believes to know its names
+	sum    uint64         // of all that the index says of these
+
+	// clean says that all is as the index says, and stays so until follow has another event.
+	clean  bool
+	newest uint32  // when a file was last changed, in seconds
+	key    string  // of the directory: see handleOf
+	follow *follow // nil: it cannot be watched
+	events uint64  // that follow had before the last look
+}
+
+// A listed is a directory without such files, of which git believes to know the names.
+type listed struct {
+	path string
+	stat gitindex.Stat
+}
+
+// maxDirs limits the directories of an index: one that a sandbox has written can have names of
+// nothing else.
+const maxDirs = 1 << 18
+
+// sumSeed is of all sums.
+var sumSeed = maphash.MakeSeed()
+
+// arrange finds the directories of x. It returns false if x is damaged.
+func (x *insideIndex) arrange() bool {
+	numbers := map[string]int{"": 0}
+	x.dirs = []trackedDir{{}}
+	var number func(at string) int
+	number = func(at string) int {
+		if n, ok := numbers[at]; ok {
+			return n
+		}
+		above := number(strings.TrimSuffix(path.Dir(at), "."))
+		numbers[at] = len(x.dirs)
+		x.dirs = append(x.dirs, trackedDir{path: at, above: above})
+		return len(x.dirs) - 1
+	}
+	n, last := 0, []byte(nil)
+	for i := range x.Len() {
+		name := x.Name(i)
+		at := name[:max(bytes.LastIndexByte(name, '/'), 0)]
+		if !bytes.Equal(at, last) {
+			if strings.HasPrefix(string(name), "/") || path.Clean("/"+string(at)) != "/"+string(at) {
+				return false // git has no such entry
+			}
+			if n, last = number(string(at)), at; len(x.dirs) > maxDirs {
+				return false
+			}
+		}
+		x.dirs[n].files = append(x.dirs[n].files, i)
+	}
+	err := x.Listed(func(at string, s gitindex.Stat) {
+		if len(x.lists) > maxDirs {
+			return // as below
+		}
+		if n, ok := numbers[at]; ok {
+			x.dirs[n].listed = &s
+		} else {
+			x.lists = append(x.lists, listed{at, s})
+		}
+	})
+	for i := range x.dirs {
+		d := &x.dirs[i]
+		var h maphash.Hash
+		h.SetSeed(sumSeed)
+		for _, f := range d.files {
+			_, _ = h.Write(x.Raw(f))
+			_, _ = h.Write(x.Name(f))
+		}
+		if d.listed != nil {
+			_ = binary.Write(&h, binary.NativeEndian, d.listed)
+		}
+		d.sum = h.Sum64()
+	}
+	return err == nil && len(x.lists) <= maxDirs
+}
+
+// inherit takes over what is known of directories of which was, an earlier index, says the same.
+func (x *insideIndex) inherit(was *insideIndex) {
+	x.text, x.answer = was.text, was.answer
+	numbers := make(map[string]int, len(was.dirs))
+	for i := range was.dirs {
+		numbers[was.dirs[i].path] = i
+	}
+	for i := range x.dirs {
+		d := &x.dirs[i]
+		if n, ok := numbers[d.path]; ok {
+			old := &was.dirs[n]
+			d.clean, d.newest = old.clean && old.sum == d.sum, old.newest
+			d.key, d.follow, d.events = old.key, old.follow, old.events
+		}
+	}
+}
+
+// A comparison finds what has changed in a working tree since git wrote its index.
+type comparison struct {
+	tree   *tree
+	index  *insideIndex
+	root   int    // the top of the working tree
+	states states // of that
+
+	mu    sync.Mutex
+	names bytes.Buffer // each ended by a NUL; guarded by mu
+	size  int          // guarded by mu
+}
+
+func (c *comparison) add(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.size += len(name) + 1; c.size <= maxChanged {
+		c.names.WriteString(name)
+		c.names.WriteByte(0)
+	}
+}
+
+// all looks at the directories of which something is not known.
+func (c *comparison) all() {
+	c.tree.watch.drain()
+	x := c.index
+	var look []int
+	other := make([]bool, len(x.dirs)) // names in it can be other ones than before
+	for i := range x.dirs {
+		d := &x.dirs[i]
+		known := d.follow != nil
+		if known && (i == 0 || other[d.above]) {
+			known = c.is(d)
+		}
+		other[i] = !known || d.news()
+		d.clean = d.clean && known && !other[i] && d.newest < uint32(x.file.Mtim.Sec)
+		if !known {
+			d.follow = nil
+		}
+		if !d.clean {
+			look = append(look, i)
+		}
+	}
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), (len(look)+15)/16) {
+		wait.Go(func() {
+			for {
+				n := int(next.Add(1)) - 1
+				if n >= len(look) {
+					return
+				}
+				c.directory(&x.dirs[look[n]])
+			}
+		})
+	}
+	wait.Wait()
+	for _, l := range x.lists {
+		fd, _ := c.open(l.path)
+		if c.outdated(fd, &l.stat) {
+			c.add(l.path + changedIn)
+		}
+		closeOpen(fd)
+	}
+}
+
+// each adds all that git may know. git takes this more seriously than the answer that all may
+// have changed: there it believes times of directories.
+func (c *comparison) each() {
+	for i := range c.index.Len() {
+		c.add(string(c.index.Name(i)))
+	}
+	for _, d := range c.index.dirs {
+		c.add(strings.TrimPrefix(d.path+changedIn, "/"))
+	}
+	for _, l := range c.index.lists {
+		c.add(l.path + changedIn)
+	}
+}
+
+// news reports whether there were events since the last call.
+func (d *trackedDir) news() bool {
+	was := d.events
+	d.events = d.follow.events.Load()
+	return d.events != was
+}
+
+// is reports whether d is the directory that is followed for it.
+func (c *comparison) is(d *trackedDir) bool {
+	fd, _ := c.open(d.path)
+	defer closeOpen(fd)
+	if fd < 0 {
+		return false
+	}
+	key, err := handleOf(fdName{fd: fd})
+	return err == nil && key == d.key
+}
+
+// open opens a directory, if the rules show it, and returns its states. fd is -1 if it cannot be
+// opened.
+func (c *comparison) open(at string) (fd int, s states) {
+	s = c.states
+	if at == "" {
+		fd, _ = openBeneath(c.root, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
+		return fd, s
+	}
+	for name := range strings.SplitSeq(at, "/") {
+		if name == gitName || c.tree.childLevel(s, name, true) == perm.None {
+			return -1, s
+		}
+		s = c.tree.inside(s, name, true)
+	}
+	fd, errno := openBeneath(c.root, at, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if errno != 0 {
+		return -1, s
+	}
+	return fd, s
+}
+
+func closeOpen(fd int) {
+	if fd >= 0 {
+		unix.Close(fd)
+	}
+}
+
+// directory looks at all that the index says of d.
+func (c *comparison) directory(d *trackedDir) {
+	fd, s := c.open(d.path)
+	defer closeOpen(fd)
+	if d.follow == nil && fd >= 0 { // before the look
+		if d.key, d.follow = c.tree.watch.followDir(fd); d.follow != nil {
+			d.news()
+		}
+	}
+	d.clean, d.newest = d.follow != nil, 0
+	if d.listed != nil && c.outdated(fd, d.listed) {
+		c.add(strings.TrimPrefix(d.path+changedIn, "/"))
+		d.clean = false
+	}
+	level, constant := c.tree.constant(s)
+	skip := len(d.path)
+	if skip > 0 {
+		skip++ // the slash
+	}
+	for _, i := range d.files {
+		name := c.index.Name(i)
+		file := name[skip:]
+		if c.index.Absent(i) {
+			continue
+		}
+		if !constant {
+			level = c.tree.childLevel(s, string(file), false)
+		}
+		if fd < 0 || level < perm.Read || string(file) == gitName || c.differs(d, fd, file, i) {
+			c.add(string(name))
+			d.clean = false
+		}
+	}
+}
+
+// differs reports whether entry i, whose file is the one called name of the directory d, may have
+// another content than the index says. name is followed by a NUL. The rules are git's own
+// (gitformat-index(5), "racy Git"), and stricter: each attribute counts.
+func (c *comparison) differs(d *trackedDir, fd int, name []byte, i int) bool {
+	if !c.index.Plain(i) || len(name) == 0 {
+		return true
+	}
+	var st unix.Stat_t
+	_, _, errno := unix.Syscall6(unix.SYS_NEWFSTATAT, uintptr(fd), uintptr(unsafe.Pointer(&name[0])), uintptr(unsafe.Pointer(&st)),
+		unix.AT_SYMLINK_NOFOLLOW, 0, 0)
+	if errno != 0 || st.Dev != c.tree.git.device {
+		return true
+	}
+	if st.Nlink > 1 && st.Mode&unix.S_IFMT == unix.S_IFREG { // it can change by a name elsewhere, without an event
+		d.clean = false
+	}
+	was, is := c.index.Stat(i), gitindex.StatOf(&st)
+	d.newest = max(d.newest, is.MtimeSec)
+	const executable = 0o111
+	x := is.Mode & executable
+	switch {
+	case is.Mode&unix.S_IFMT != was.Mode&unix.S_IFMT, is.Size != was.Size:
+		return true
+	case is.Mode&unix.S_IFMT == unix.S_IFLNK:
+	case st.Uid == c.tree.euid && (x&0o100 != 0) != (was.Mode&0o100 != 0):
+		return true
+	case st.Uid != c.tree.euid && x != was.Mode&executable:
+		return true // the tree shows whether the server may execute it
+	}
+	return c.older(&was, &is)
+}
+
+// older reports whether was may be the attributes of another content than is.
+func (c *comparison) older(was, is *gitindex.Stat) bool {
+	switch {
+	case is.MtimeSec >= uint32(c.index.file.Mtim.Sec), is.MtimeSec != was.MtimeSec, was.MtimeNsec != 0 && is.MtimeNsec != was.MtimeNsec:
+		return true
+	case c.tree.git.minimal:
+		return false
+	}
+	return is.CtimeSec != was.CtimeSec || was.CtimeNsec != 0 && is.CtimeNsec != was.CtimeNsec || is.Ino != was.Ino ||
+		is.UID != was.UID || is.GID != was.GID
+}
+
+// outdated reports whether the directory fd can have other names than git knows. It has those of
+// was; -1: it is not there.
+func (c *comparison) outdated(fd int, was *gitindex.Stat) bool {
+	var st unix.Stat_t
+	if fd < 0 || unix.Fstat(fd, &st) != nil {
+		return true
+	}
+	is := gitindex.StatOf(&st)
+	return c.older(was, &is)
+}
