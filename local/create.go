@@ -77,6 +77,7 @@ func (s *sandboxes) complete(ctx context.Context, c *statedir.Config) (limits *l
 		return nil, nil, err
 	}
 	c.PrivateGit = hasPrivateGit(c)
+	monitorGit(c)
 	c.Permissions = gitRules(c, c.Permissions)
 	switch {
 	case backend.Engine:

@@ -7,15 +7,26 @@ import (
 
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
-// gitStat has git take a file for unchanged whatever its owner and inode number: it compares times
-// and sizes only (git-config(1)).
-const gitStat = "[core]\n\tcheckStat = minimal\n"
+// monitorGit gives git inside the tree server as its file system monitor, unless c says
+// otherwise. What c has for git outranks it.
+func monitorGit(c *statedir.Config) {
+	if !hasPrivateGit(c) || !c.Serves() || c.NoGitMonitor {
+		return
+	}
+	if c.Git == nil {
+		c.Git = new(runtime.GitConfig)
+	}
+	if !strings.Contains(c.Git.Config, launch.GitMonitor) { // as in a fork
+		c.Git.Config = launch.GitMonitor + c.Git.Config
+	}
+}
 
-// completeGit gives git inside gitStat where the owners or inode numbers shown inside are not the
-// host's, which a repository's index has: git would read each file to find out whether it has
-// changed, and so would git on the host after it. What c has for git outranks it.
+// completeGit gives git inside launch.GitMinimal where the owners or inode numbers shown inside
+// are not the host's, which a repository's index has: git would read each file to find out
+// whether it has changed, and so would git on the host after it. What c has for git outranks it.
 func completeGit(c *statedir.Config, ownKernel bool) {
 	if !ownKernel && !otherOwner(c) {
 		return
@@ -26,8 +37,8 @@ func completeGit(c *statedir.Config, ownKernel bool) {
 		}
 		c.Git = new(runtime.GitConfig)
 	}
-	if !strings.HasPrefix(c.Git.Config, gitStat) { // as in a fork
-		c.Git.Config = gitStat + c.Git.Config
+	if !strings.Contains(c.Git.Config, launch.GitMinimal) { // as in a fork
+		c.Git.Config = launch.GitMinimal + c.Git.Config
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // Git is told to compare less where owners or inode numbers differ. Whether an unprivileged user's
@@ -21,12 +22,12 @@ func TestCompleteGit(t *testing.T) {
 	}{
 		"own":                      {uid: own, git: has, want: "[user]\n"},
 		"own, none":                {uid: own, want: "none"},
-		"own kernel":               {uid: own, ownKernel: true, git: has, want: gitStat + "[user]\n"},
-		"own kernel, none":         {uid: own, ownKernel: true, want: gitStat},
-		"another's":                {uid: other, git: has, want: gitStat + "[user]\n"},
+		"own kernel":               {uid: own, ownKernel: true, git: has, want: launch.GitMinimal + "[user]\n"},
+		"own kernel, none":         {uid: own, ownKernel: true, want: launch.GitMinimal},
+		"another's":                {uid: other, git: has, want: launch.GitMinimal + "[user]\n"},
 		"another's, none":          {uid: other, want: "none"},
-		"another's, none, of root": {uid: other, dropped: root, want: gitStat},
-		"again":                    {uid: other, git: &runtime.GitConfig{Config: gitStat + "x"}, want: gitStat + "x"},
+		"another's, none, of root": {uid: other, dropped: root, want: launch.GitMinimal},
+		"again":                    {uid: other, git: &runtime.GitConfig{Config: launch.GitMinimal + "x"}, want: launch.GitMinimal + "x"},
 	} {
 		c := &statedir.Config{}
 		c.CodebasePath, c.UID, c.GID, c.DroppedUID = t.TempDir(), tt.uid, os.Getgid(), tt.dropped

@@ -55,6 +55,7 @@ func (s *sandboxes) template(ctx context.Context, config *runtime.SandboxConfig,
 	if err := completeFilter(c, s.backend(c.Runtime)); err != nil {
 		return nil, "", err
 	}
+	monitorGit(c) // a spare without a codebase had no filter before
 	if shape = s.shapeOf(c); shape == "" {
 		return nil, "", errNoSpare
 	}

@@ -179,7 +179,7 @@ func TestSpareOfAnotherShape(t *testing.T) {
 	rt, _, codebase, ids := spared(t, 1, time.Hour)
 	for name, change := range map[string]func(*runtime.SandboxConfig){
 		"place": func(c *runtime.SandboxConfig) { c.MountPoint = "/elsewhere" },
-		"git":   func(c *runtime.SandboxConfig) { c.Git = new(runtime.GitConfig) },
+		"git":   func(c *runtime.SandboxConfig) { c.NoGitMonitor = true }, // without a configuration
 		"id":    func(c *runtime.SandboxConfig) { c.ID = runtime.NewID() },
 		"cow":   func(c *runtime.SandboxConfig) { c.CopyOnWrite = true },
 		"mount": func(c *runtime.SandboxConfig) { c.Mounts = []runtime.Mount{{Source: codebase, Target: "/mnt/x"}} },

@@ -68,6 +68,9 @@ type SandboxConfig struct {
 	// on the host, or other inode numbers, Create begins it with core.checkStat=minimal, so that git does not read all files again
 	// (nil: only in gVisor and for root).
 	Git *GitConfig `json:"git,omitempty"`
+	// NoGitMonitor has git inside look at each file of the working tree itself. Else it asks the tree server, where git directories are
+	// the sandbox's own (GitPrivate), what has changed.
+	NoGitMonitor bool `json:"noGitMonitor,omitempty"`
 	// Cwd is the working directory of processes that name none; empty means
 	// the mount point.
 	Cwd string `json:"cwd,omitempty"`

@@ -20,17 +20,20 @@ var identity = []string{"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NA
 type gitFlags struct {
 	noGitConfig bool
 	credentials bool
+	noMonitor   bool
 }
 
 func (f *gitFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.noGitConfig, "no-git-config", false, "do not give git inside your name, address and settings")
+	cmd.Flags().BoolVar(&f.noMonitor, "no-git-monitor", false,
+		"have git inside look at each file, rather than ask wolffia what has changed")
 	cmd.Flags().BoolVar(&f.credentials, "git-credentials", false,
 		"copy passwords and tokens in a repository's .git/config into the sandbox's")
 }
 
 // apply gives git inside what it has on the host for the user.
 func (f *gitFlags) apply(a *app, c *runtime.SandboxConfig) {
-	c.GitCredentials = f.credentials
+	c.GitCredentials, c.NoGitMonitor = f.credentials, f.noMonitor
 	if f.noGitConfig {
 		return
 	}

@@ -285,7 +285,7 @@ type flagGroup struct {
 // flagGroups are the groups of the flags that describe a sandbox and a command in it.
 var flagGroups = []flagGroup{
 	{"Codebase and rules", []string{"codebase", "no-codebase", "cow", "apply", "worktree", "mount-point", "preset", "policy", "rule", "reveal", "filter", "audit"}},
-	{"System and mounts", []string{"runtime", "platform", "rootfs", "image", "pull", "mount", "volume", "cache", "home", "toolchains", "no-toolchains", "no-git-config", "git-credentials"}},
+	{"System and mounts", []string{"runtime", "platform", "rootfs", "image", "pull", "mount", "volume", "cache", "home", "toolchains", "no-toolchains", "no-git-config", "git-credentials", "no-git-monitor"}},
 	{"Network", []string{"network", "allow-host", "add-host", "no-sni-check", "header", "upstream-proxy", "publish", "expose", "socket", "socket-force"}},
 	{"Command and environment", []string{"env", "cwd", "interactive", "tty", "session", "no-wait", "timeout"}},
 	{"Limits", []string{"memory", "cpus", "pids", "disk", "limits"}},

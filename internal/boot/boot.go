@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -114,13 +115,37 @@ type TreeGit struct {
 	Private     bool `json:"private,omitempty"`     // they are the sandbox's own: see fusefs.Git
 	Credentials bool `json:"credentials,omitempty"` // copies of the host's have its credentials
 	Unguarded   bool `json:"unguarded,omitempty"`   // fusefs.Options.Unguarded
+	Monitor     bool `json:"monitor,omitempty"`     // git inside has a file system monitor: see fusefs.AskName
+	Minimal     bool `json:"minimal,omitempty"`     // fusefs.Git.Minimal
+	// Ignore has the patterns that git inside ignores in all repositories, with Monitor.
+	Ignore string `json:"ignore,omitempty"`
 }
 
 // TreeGitOf returns the TreeGit of a sandbox. A copied codebase has its own git directories
 // whatever the rules say of the host's.
 func TreeGitOf(c *statedir.Config) TreeGit {
 	private := c.PrivateGit || c.CopyOnWrite && c.GitDirs != runtime.GitReadOnly
-	return TreeGit{Private: private, Credentials: c.GitCredentials, Unguarded: c.GitDirs == runtime.GitInPlace}
+	g := TreeGit{Private: private, Credentials: c.GitCredentials, Unguarded: c.GitDirs == runtime.GitInPlace}
+	if c.PrivateGit && c.Git != nil && strings.HasPrefix(c.Git.Config, launch.GitMonitor) {
+		g.Monitor, g.Minimal, g.Ignore = true, strings.Contains(c.Git.Config, launch.GitMinimal), ignored(c.Git)
+	}
+	return g
+}
+
+// maxIgnore limits TreeGit.Ignore: with more, git inside finds untracked names by itself at first.
+const maxIgnore = 32 << 10
+
+// ignored returns the content of the file that is core.excludesFile inside; empty if that cannot be told.
+func ignored(g *runtime.GitConfig) (text string) {
+	if text = g.Ignore; text == "" {
+		lines := strings.ToLower(g.Config)
+		_, file, _ := strings.Cut(lines[max(strings.LastIndex(lines, "excludesfile"), 0):], launch.GitPath+"/")
+		text = g.Files[file[:len(file)-len(strings.TrimLeft(file, "0123456789"))]]
+	}
+	if len(text) > maxIgnore {
+		return ""
+	}
+	return text
 }
 
 // Subject returns what an engine's program works on: the tag or the id of a sandbox, or a state

@@ -40,7 +40,7 @@ func plainConfig(text string, keep bool, leave func(*gitconfig.Setting) bool) (p
 			includes = append(includes, filepath.Clean(s.Value))
 		}
 		switch {
-		case leave(&s):
+		case leave(&s), s.Name == "core.fsmonitor", s.Name == "core.fsmonitorhookversion": // what watches the host's working tree
 			changed = true
 			continue
 		case !keep && (s.Section() == "credential" || s.Key() == "extraheader"): // a helper can be a script with a password

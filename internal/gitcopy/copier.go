@@ -43,6 +43,9 @@ type Options struct {
 	Begin func(copy, at string) error
 	// Credentials copies credentials in configurations too.
 	Credentials bool
+	// Monitor says that git inside has the file system monitor of fusefs, and Ignore which names it ignores in all repositories.
+	Monitor bool
+	Ignore  string
 }
 
 // A Copier makes private git directories. It implements fusefs.GitHost, and is safe for concurrent use.
@@ -197,7 +200,7 @@ func (c *Copier) copyTo(tmp, at string, dir int, st *unix.Stat_t) error {
 		if err != nil {
 			return err
 		}
-		return c.repository(tmp, at, os.NewFile(uintptr(git), filepath.Join(here, gitName)), false)
+		return c.repository(tmp, at, dir, os.NewFile(uintptr(git), filepath.Join(here, gitName)), false)
 	case unix.S_IFREG:
 		text, err := beneath.ReadFile(dir, gitName, maxPointer)
 		if err != nil {
@@ -207,14 +210,14 @@ func (c *Copier) copyTo(tmp, at string, dir int, st *unix.Stat_t) error {
 		if !is {
 			return c.put(c.work, tmp, text) // git says what is wrong with it
 		}
-		return c.elsewhere(tmp, at, here, to,
+		return c.elsewhere(tmp, at, dir, here, to,
 			func() error { return c.put(c.work, tmp, []byte("gitdir: "+c.inside(to)+"\n")) })
 	case unix.S_IFLNK:
 		to, err := os.Readlink(filepath.Join(procPath(dir), gitName))
 		if err != nil {
 			return err
 		}
-		return c.elsewhere(tmp, at, here, to, func() error { return unix.Symlinkat(c.inside(to), c.work, tmp) })
+		return c.elsewhere(tmp, at, dir, here, to, func() error { return unix.Symlinkat(c.inside(to), c.work, tmp) })
 	}
 	return errors.New("it is not a directory, a file or a link")
 }
@@ -229,9 +232,9 @@ func (c *Copier) inside(to string) string {
 }
 
 // elsewhere makes a private repository of the git directory to, which the .git of the directory
-// here names; if that is in a .git of the codebase it calls same instead, and the way is the same
+// here, open as tree, names; if that is in a .git of the codebase it calls same instead, and the way is the same
 // inside.
-func (c *Copier) elsewhere(tmp, at, here, to string, same func() error) error {
+func (c *Copier) elsewhere(tmp, at string, tree int, here, to string, same func() error) error {
 	if to = filepath.Clean(to); !filepath.IsAbs(to) {
 		to = filepath.Join(here, to)
 	}
@@ -254,7 +257,7 @@ func (c *Copier) elsewhere(tmp, at, here, to string, same func() error) error {
 	if err != nil {
 		return err
 	}
-	return c.repository(tmp, at, git, true)
+	return c.repository(tmp, at, tree, git, true)
 }
 
 // put makes the file at the path name of the directory dir, with the given text.

@@ -45,6 +45,7 @@ type copying struct {
 	leave        string   // the end of names that are left out of the present part; "": of none
 	lenient      bool     // what cannot be read of the present part is left out
 	made         []string // the git directories in the copy, relative to it
+	tree         int      // the working tree of the first of these; -1: it is not known
 }
 
 // The parts of a git directory that a copy has; gitrepository-layout(5). All others are the host's
@@ -68,11 +69,11 @@ var (
 )
 
 // repository makes the private repository called tmp in work, for the path at of the store: a copy
-// of git, the host's git directory, which it closes. away tells that git's working tree finds git
+// of git, the host's git directory, which it closes. tree is its working tree. away tells that git's working tree finds git
 // by a pointer, which the copy does not need.
 //
 // What is no repository gets an empty directory, which git takes for none either.
-func (c *Copier) repository(tmp, at string, git *os.File, away bool) error {
+func (c *Copier) repository(tmp, at string, tree int, git *os.File, away bool) error {
 	defer git.Close()
 	common, err := commonOf(git)
 	if err != nil {
@@ -86,7 +87,7 @@ func (c *Copier) repository(tmp, at string, git *os.File, away bool) error {
 	}
 	for try := 1; ; try++ {
 		before := stampOf(git, common)
-		p, err := c.tryRepository(tmp, at, git, common, away)
+		p, err := c.tryRepository(tmp, at, tree, git, common, away)
 		if err != nil {
 			return err
 		}
@@ -102,7 +103,7 @@ func (c *Copier) repository(tmp, at string, git *os.File, away bool) error {
 }
 
 // tryRepository makes the copy tmp.
-func (c *Copier) tryRepository(tmp, at string, git, common *os.File, away bool) (*copying, error) {
+func (c *Copier) tryRepository(tmp, at string, tree int, git, common *os.File, away bool) (*copying, error) {
 	if err := unix.Mkdirat(c.work, tmp, 0o755); err != nil {
 		return nil, err
 	}
@@ -111,7 +112,7 @@ func (c *Copier) tryRepository(tmp, at string, git, common *os.File, away bool) 
 		return nil, err
 	}
 	defer unix.Close(to)
-	p := &copying{Copier: c, at: at, names: maxNames, bytes: maxBytes}
+	p := &copying{Copier: c, at: at, names: maxNames, bytes: maxBytes, tree: tree}
 	return p, p.gitDirectory(to, "", git, common, away, 0)
 }
 
@@ -292,6 +293,9 @@ func (p *copying) own(to int, git *os.File, leave func(*gitconfig.Setting) bool)
 		if err := p.part(to, int(git.Fd()), part); err != nil {
 			return err
 		}
+	}
+	if err := p.index(to); err != nil {
+		return err
 	}
 	return eachEntry(int(git.Fd()), func(e os.DirEntry) error {
 		if !strings.HasPrefix(e.Name(), ownPrefix) {

@@ -15,7 +15,7 @@ import (
 	"wolffia/internal/statedir"
 )
 
-// Options say whose git directories they are. All but Shown, Credentials and Copied are required.
+// Options say whose git directories they are. Run, Codebase and MountPoint are required.
 type Options struct {
 	// Run is statedir.Box.Run of the sandbox.
 	Run string
@@ -24,6 +24,9 @@ type Options struct {
 	Credentials                 bool
 	// Copied is whether the codebase is copied: then they are in its upper layer.
 	Copied bool
+	// Monitor and Ignore are those of gitcopy.Options.
+	Monitor bool
+	Ignore  string
 }
 
 // A Store is the open directory of a sandbox's own git directories. The Copier is safe for concurrent use.
@@ -79,6 +82,7 @@ func (s *Store) open(o *Options) (err error) {
 	}
 	s.Copier, err = gitcopy.Open(gitcopy.Options{
 		Codebase: o.Codebase, MountPoint: o.MountPoint, Shown: o.Shown, Credentials: o.Credentials,
+		Monitor: o.Monitor, Ignore: o.Ignore,
 		Dir: dir, Work: filepath.Join(filepath.Base(apart.Name()), statedir.GitWork),
 		Hosts: statedir.GitHosts, Mark: statedir.GitChanged,
 		Begin: func(copy, at string) error {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"wolffia/internal/boot"
+	"wolffia/internal/gitask"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -25,7 +26,7 @@ func composeGit(b *boot.Params, spec *launch.Spec) error {
 // writeGit writes the files of git's configuration to a directory.
 func writeGit(dir string, g *runtime.GitConfig) error {
 	for name, text := range gitFiles(g) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), mode(name)); err != nil {
 			return err
 		}
 	}
@@ -46,7 +47,7 @@ exit $status
 // gitFiles returns the files of launch.GitPath. git reads config in the place of
 // /etc/gitconfig, which it includes.
 func gitFiles(g *runtime.GitConfig) map[string]string {
-	files := map[string]string{"edit-list": editList, "config": "# Of the git configuration on the host. Inside, git config and git config --global override it.\n" +
+	files := map[string]string{gitask.Name: string(gitask.Program()), "edit-list": editList, "config": "# Of the git configuration on the host. Inside, git config and git config --global override it.\n" +
 		"[sequence]\n\teditor = sh " + launch.GitPath + "/edit-list\n[include]\n\tpath = /etc/gitconfig\n" + g.Config}
 	if g.Ignore != "" {
 		files["ignore"] = g.Ignore
@@ -54,4 +55,12 @@ func gitFiles(g *runtime.GitConfig) map[string]string {
 	}
 	maps.Copy(files, g.Files)
 	return files
+}
+
+// mode returns the mode of a file of gitFiles.
+func mode(name string) os.FileMode {
+	if name == gitask.Name {
+		return 0o755
+	}
+	return 0o644
 }

@@ -57,7 +57,7 @@ func free(c Config, ownKernel bool) Config {
 		c.Git = new(runtime.GitConfig)
 	}
 	c.Egress = nil
-	c.PrivateGit = false // as the rest says
+	c.PrivateGit, c.NoGitMonitor = false, false // as the rest says
 	c.MountPoint = c.MountPointOrDefault()
 	return c
 }

@@ -19,6 +19,11 @@ const (
 	GitPath = "/run/wolffia/git"
 	// GitDirsPath is, with the filter static, a directory with what the sandbox's own git directories show of the host.
 	GitDirsPath = "/run/wolffia/gitdirs"
+
+	// GitMonitor begins that configuration where git inside asks the tree server what has changed: see package gitask, git-config(1).
+	GitMonitor = "[core]\n\tfsmonitor = " + GitPath + "/monitor\n\tfsmonitorHookVersion = 2\n\tuntrackedCache = true\n"
+	// GitMinimal, too, has git take a file for unchanged whatever its owner and inode number: it compares times and sizes only.
+	GitMinimal = "[core]\n\tcheckStat = minimal\n"
 	// HandPath is a directory in which the shim makes a unix socket, to which PID 1 connects before
 	// any other process starts: wire.NetHand. Then it is empty.
 	HandPath = "/run/wolffia/hand"
