@@ -37,6 +37,7 @@ type gitWork struct {
 var gitWorks = []gitWork{
 	{"true", "true", ""},
 	{"git status", "git status --porcelain", ""},
+	{"git stash of one change", "echo x >>f0; git stash -q", ""},
 	{"one commit", "echo x >>f0; git commit -qm x f0", "100"},
 	{"1,000 commits", `t=$(git write-tree); p=$(git rev-parse HEAD); { for i in $(seq 1000); do printf 'commit refs/heads/main\ncommitter a <a@b> %d +0000\ndata 1\nx\n' $i; [ $i -gt 1 ] || echo "from $p"; done; } | git fast-import --quiet --force`, "300"},
 }
