@@ -44,7 +44,7 @@ const answerTimeout = time.Second
 
 // asks reports whether the lookup of name in dir is a question.
 func (t *tree) asks(dir *node, name string) bool {
-	return t.git != nil && t.git.mountPoint != "" && strings.HasPrefix(name, AskName) && dir.getState().path >= 0
+	return t.git != nil && t.git.monitor && strings.HasPrefix(name, AskName) && dir.getState().path >= 0
 }
 
 // answer is Lookup for a question e. The file has no name on the host, and the kernel looks it up
@@ -101,7 +101,7 @@ func (t *tree) answerFile(dir *node, token string) (int, syscall.Errno) {
 // lookAhead begins to look what has changed in the working tree at dir, of which the index was
 // just copied: git inside asks that soon.
 func (t *tree) lookAhead(dir *node) {
-	if t.git.mountPoint == "" {
+	if !t.git.monitor {
 		return
 	}
 	t.git.ahead.Go(func() {
@@ -239,22 +239,9 @@ func (g *privateGit) keep(at string, x *insideIndex) {
 // readIndex reads the index of the working tree whose path is at; nil if that cannot be told, or
 // has not each file. The caller holds t.git.asked.
 func (t *tree) readIndex(at string) *insideIndex {
-	git := path.Join(at, gitName)
-	if text, errno := t.readStored(git, unix.PathMax, func(*unix.Stat_t) bool { return true }); errno == 0 { // a pointer
-		to, is := strings.CutPrefix(strings.TrimRight(string(text), "\r\n"), "gitdir: ")
-		if path.IsAbs(to) {
-			to, is = strings.CutPrefix(to, t.git.mountPoint+"/")
-			git = path.Clean(to)
-		} else {
-			git = path.Join(at, to)
-		}
-		if !is {
-			return nil
-		}
-	}
 	known := t.git.indexes[at]
 	x := &insideIndex{rules: t.rules}
-	data, errno := t.readStored(path.Join(git, "index"), maxIndex, func(st *unix.Stat_t) bool {
+	data, errno := t.readStored(path.Join(at, gitName, "index"), maxIndex, func(st *unix.Stat_t) bool {
 		x.file = *st
 		return known == nil || !sameIndex(st, &known.file) || known.rules != t.rules
 	})

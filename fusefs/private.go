@@ -36,8 +36,8 @@ type Git struct {
 
 	Host GitHost
 
-	// MountPoint is where the sandbox sees the tree; with it the tree is git's file system monitor: see AskName. "" is no monitor.
-	MountPoint string
+	// Monitor makes the tree git's file system monitor: see AskName.
+	Monitor bool
 	// Minimal tells that git inside ignores owners, inode numbers and times of attributes: core.checkStat=minimal.
 	Minimal bool
 }
@@ -72,8 +72,7 @@ type privateGit struct {
 	temps       atomic.Uint64
 	gone        gone
 
-	mountPoint string // of Git, as the next
-	minimal    bool   // as well
+	monitor, minimal bool // of Git
 
 	ahead   sync.WaitGroup          // of tree.lookAhead
 	asked   sync.Mutex              // held while a question is answered
@@ -89,7 +88,7 @@ type privateGit struct {
 
 // newPrivateGit opens what g names. root is the root of the tree.
 func newPrivateGit(g *Git, root *object, copied bool) (p *privateGit, err error) {
-	p = &privateGit{store: -1, work: -1, host: g.Host, mountPoint: g.MountPoint, minimal: g.Minimal, device: root.ident.dev, failed: map[string]pinFailed{}}
+	p = &privateGit{store: -1, work: -1, host: g.Host, monitor: g.Monitor, minimal: g.Minimal, device: root.ident.dev, failed: map[string]pinFailed{}}
 	defer func() {
 		if err != nil {
 			p.close()
@@ -620,8 +619,12 @@ func (t *tree) showsObjects(n *node) bool {
 	if !n.isDir() || n.getState().path != inHosts {
 		return false
 	}
-	_, name := t.table.place(n)
-	return name == "pack" || len(name) == len("aa")
+	dir, name := t.table.place(n)
+	if name == "pack" || dir == nil || len(name) != len("aa") {
+		return name == "pack"
+	}
+	above, name := t.table.place(dir) // git-lfs has such names too
+	return above != nil && name == "objects" && t.hostNumber(above, name) >= 0
 }
 
 // gitOffset is the offset behind the sandbox's own .git, which is listed first. No file system has it for an entry of its own.

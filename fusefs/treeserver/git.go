@@ -26,9 +26,5 @@ func gitOptions(s *gitstore.Store, minimal bool) *fusefs.Git {
 	if s.Store != nil {
 		store = int(s.Store.Fd())
 	}
-	g := &fusefs.Git{Store: store, Work: int(s.Work.Fd()), Host: s.Copier, Minimal: minimal}
-	if s.Monitor {
-		g.MountPoint = s.MountPoint
-	}
-	return g
+	return &fusefs.Git{Store: store, Work: int(s.Work.Fd()), Host: s.Copier, Monitor: s.Monitor, Minimal: minimal}
 }

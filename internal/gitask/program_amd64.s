@@ -20,11 +20,14 @@ TEXT ·code(SB), NOSPLIT|NOFRAME, $0
 	MOVQ $0x45444e495f544947, R9  // "GIT_INDE"
 	MOVQ $0x003d454c49465f58, R10 // "X_FILE="
 	MOVQ $0x00ffffffffffffff, R11
+	MOVQ $0x3d5249445f544947, R14 // "GIT_DIR="
 variable:
 	MOVQ (R8), SI
 	TESTQ SI, SI
 	JZ   name
 	ADDQ $8, R8
+	CMPQ (SI), R14
+	JEQ  failed
 	CMPQ (SI), R9
 	JNE  variable
 	MOVQ 8(SI), AX

@@ -21,10 +21,13 @@ TEXT ·code(SB), NOSPLIT|NOFRAME, $0
 	MOVD $0x45444e495f544947, R9  // "GIT_INDE"
 	MOVD $0x003d454c49465f58, R10 // "X_FILE="
 	MOVD $0x00ffffffffffffff, R11
+	MOVD $0x3d5249445f544947, R12 // "GIT_DIR="
 variable:
 	MOVD.P 8(R2), R1
 	CBZ  R1, name
 	MOVD (R1), R0
+	CMP  R12, R0
+	BEQ  failed
 	CMP  R9, R0
 	BNE  variable
 	MOVD 8(R1), R0

@@ -14,11 +14,11 @@ def look(where, *flags):
     env = dict(os.environ)
     if flags:  # the index stays as it is
         env["GIT_OPTIONAL_LOCKS"] = "0"
-    return b"\n".join(git("-C", where, *flags, *args.split(), env=env) for args in (
+    return b"\n".join(git(*where, *flags, *args.split(), env=env) for args in (
         "status --porcelain=v2", "diff", "ls-files -m -d -o", "status --porcelain=v2 --ignored"))
 
 
-def compare(where="."):
+def compare(*where):
     for _ in range(20):
         was = look(where, "-c", "core.fsmonitor=", "-c", "core.untrackedCache=false")
         got = look(where)

@@ -362,6 +362,17 @@ var scenarios = []struct {
 		m.host.does(m.t, "write", "sub/x/new", "x")
 		m.sameIn("sub")
 	}},
+	{"another repository over the same files", func(m *model) {
+		m.inside0("git", "init", "-q", "--bare", "/tmp/other")
+		m.inside0("git", "--git-dir=/tmp/other", "--work-tree=.", "add", "a/f1", "a/f2")
+		m.inside0("git", "--git-dir=/tmp/other", "--work-tree=.", "status")
+		m.inside0("write", "a/f1", "changed")
+		m.inside0("write", "only", "x")
+		m.inside0("git", "add", "a/f1")
+		if got := m.inside0("compare", "--git-dir=/tmp/other", "--work-tree=."); got != "same" {
+			m.t.Fatal(got)
+		}
+	}},
 	{"a question right after each change", func(m *model) {
 		if got := m.inside0("storm", "e/f/f2", 100); got != "all known" {
 			m.t.Error(got)
@@ -383,7 +394,7 @@ func (m *model) same() {
 // sameIn is same for the repository in a directory.
 func (m *model) sameIn(dir string) {
 	m.t.Helper()
-	if got := m.inside0("compare", dir); got != "same" {
+	if got := m.inside0("compare", "-C", dir); got != "same" {
 		m.t.Fatal(got)
 	}
 }
