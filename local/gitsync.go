@@ -175,9 +175,9 @@ func (u *gitUse) finish(ctx context.Context) *runtime.GitReport {
 		if u.gitBox.syncs != u.syncs {
 			u.report = &runtime.GitReport{Lines: u.linesFrom(u.from), Pending: pendingGit(u.box)}
 		}
+		u.end() // before the lock is free: a synchronisation that begins then would be stopped midway
 		step.Reached("git: synchronised")
 	})
-	u.end()
 	return u.report
 }
 

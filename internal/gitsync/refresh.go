@@ -39,6 +39,7 @@ if [ "$1" != keep ]; then
 	i=$(g rev-parse --git-path index) || exit 32
 	cat >"$i.lock" || exit 30
 	trap 'rm -f "$i.lock" "$i.wolffia"' EXIT
+	trap 'exit 39' HUP INT TERM # else a shell ends without the former
 	[ "$(ls -iln "$i")" = "$7" ] || exit 38
 fi 2>/dev/null
 if [ "$1" = merge ]; then
