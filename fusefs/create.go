@@ -189,6 +189,9 @@ func (t *tree) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.E
 		defer h.release()
 		errno = t.make(d, name, false, func(dir int, name string) syscall.Errno { return t.linkFD(h.fd, dir, name) })
 		if errno == 0 {
+			if !src.apart.Load() {
+				t.links.Add(1)
+			}
 			t.table.alias(src)
 			var n *node
 			if n, errno = t.find(&in.InHeader, e, *d, nil, out); errno == 0 && n.layers != nil {

@@ -8,6 +8,7 @@ import (
 	"path"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -66,10 +67,34 @@ func (t *tree) answer(e *entry, out *fuse.EntryOut) fuse.Status {
 	again := known != nil && known.ident() == obj.ident
 	if n := t.enter(e, lookupResult{obj: obj, fd: fd}, out); !again {
 		t.fds.pin(n, usePath)
+		if old := t.git.answers.add(n); old != nil {
+			t.fds.close(old, usePath)
+		}
 	}
 	out.SetEntryTimeout(0)
 	out.SetAttrTimeout(answerTimeout)
 	return fuse.OK
+}
+
+// answers are the latest nodes of answers. Only these stay open: each can have maxChanged bytes, and the kernel forgets
+// none while a sandbox has it open, or has room.
+type answers struct {
+	mu   sync.Mutex
+	last [16]*node // guarded by mu
+	next int       // guarded by mu
+}
+
+// add returns the node that n takes the place of; nil: there is none.
+func (a *answers) add(n *node) *node {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at := &a.last[a.next%len(a.last)]
+	a.next++
+	old := *at
+	if *at = n; old == n {
+		return nil
+	}
+	return old
 }
 
 // answerFile returns a file with the answer, which the caller closes. It is the same one as long
@@ -197,6 +222,7 @@ type insideIndex struct {
 	rules Rules        // then
 	dirs  []trackedDir // each after the one it is in; the first is the top
 	lists []listed     // that are none of dirs
+	links uint64       // of the tree at the last look
 
 	text   []byte   // the last answer
 	answer *os.File // with text; nil: there is none

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -43,12 +44,16 @@ type listed struct {
 // nothing else.
 const maxDirs = 1 << 18
 
+// maxSteps limits the names in the paths of all directories together: each is one step by the rules.
+const maxSteps = 1 << 20
+
 // sumSeed is of all sums.
 var sumSeed = maphash.MakeSeed()
 
 // arrange finds the directories of x. It returns false if x is damaged.
 func (x *insideIndex) arrange() bool {
 	numbers := map[string]int{"": 0}
+	steps := 0
 	x.dirs = []trackedDir{{}}
 	var number func(at string) int
 	number = func(at string) int {
@@ -57,6 +62,7 @@ func (x *insideIndex) arrange() bool {
 		}
 		above := number(strings.TrimSuffix(path.Dir(at), "."))
 		numbers[at] = len(x.dirs)
+		steps += strings.Count(at, "/") + 1
 		x.dirs = append(x.dirs, trackedDir{path: at, above: above})
 		return len(x.dirs) - 1
 	}
@@ -68,7 +74,7 @@ func (x *insideIndex) arrange() bool {
 			if strings.HasPrefix(string(name), "/") || path.Clean("/"+string(at)) != "/"+string(at) {
 				return false // git has no such entry
 			}
-			if n, last = number(string(at)), at; len(x.dirs) > maxDirs {
+			if n, last = number(string(at)), at; len(x.dirs) > maxDirs || steps > maxSteps {
 				return false
 			}
 		}
@@ -82,6 +88,7 @@ func (x *insideIndex) arrange() bool {
 			x.dirs[n].listed = &s
 		} else {
 			x.lists = append(x.lists, listed{at, s})
+			steps += strings.Count(at, "/") + 1
 		}
 	})
 	for i := range x.dirs {
@@ -97,12 +104,12 @@ func (x *insideIndex) arrange() bool {
 		}
 		d.sum = h.Sum64()
 	}
-	return err == nil && len(x.lists) <= maxDirs
+	return err == nil && len(x.lists) <= maxDirs && steps <= maxSteps
 }
 
 // inherit takes over what is known of directories of which was, an earlier index, says the same.
 func (x *insideIndex) inherit(was *insideIndex) {
-	x.text, x.answer = was.text, was.answer
+	x.text, x.answer, x.links = was.text, was.answer, was.links
 	numbers := make(map[string]int, len(was.dirs))
 	for i := range was.dirs {
 		numbers[was.dirs[i].path] = i
@@ -142,6 +149,9 @@ func (c *comparison) add(name string) {
 func (c *comparison) all() {
 	c.tree.watch.drain()
 	x := c.index
+	links := c.tree.links.Load()
+	linked := x.links != links // to which files, is not known: it is no event of their directories
+	x.links = links
 	var look []int
 	other := make([]bool, len(x.dirs)) // names in it can be other ones than before
 	for i := range x.dirs {
@@ -151,7 +161,7 @@ func (c *comparison) all() {
 			known = c.is(d)
 		}
 		other[i] = !known || d.news()
-		d.clean = d.clean && known && !other[i] && d.newest < uint32(x.file.Mtim.Sec)
+		d.clean = d.clean && known && !other[i] && !linked && d.newest < uint32(x.file.Mtim.Sec)
 		if !known {
 			d.follow = nil
 		}
@@ -263,17 +273,27 @@ func (c *comparison) directory(d *trackedDir) {
 	for _, i := range d.files {
 		name := c.index.Name(i)
 		file := name[skip:]
-		if c.index.Absent(i) {
-			continue
-		}
 		if !constant {
 			level = c.tree.childLevel(s, string(file), false)
+		}
+		if c.index.Absent(i) {
+			if fd >= 0 && level >= perm.Read && c.exists(fd, string(file)) { // git looks at it as at any other
+				c.add(string(name))
+				d.clean = false
+			}
+			continue
 		}
 		if fd < 0 || level < perm.Read || string(file) == gitName || c.differs(d, fd, file, i) {
 			c.add(string(name))
 			d.clean = false
 		}
 	}
+}
+
+// exists reports whether the directory fd may have an entry with that name.
+func (c *comparison) exists(fd int, name string) bool {
+	_, errno := c.tree.stat(fdName{fd, name})
+	return errno != syscall.ENOENT
 }
 
 // differs reports whether entry i, whose file is the one called name of the directory d, may have

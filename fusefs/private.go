@@ -80,6 +80,7 @@ type privateGit struct {
 	token   string                  // guarded by asked
 	indexes map[string]*insideIndex // by the path of the working tree; guarded by asked
 	drop    *time.Timer             // drops them; guarded by asked
+	answers answers
 
 	upper  sync.Mutex           // held while a .git is pinned to an upper layer; taken before tree.renameMu
 	mu     sync.Mutex           // held while a .git is pinned to the store

@@ -60,9 +60,10 @@ type tree struct {
 
 	writeback writeback
 
-	quota  *quota      // nil: no limit
-	copied *upperLayer // nil: changes go to the host's directory
-	git    *privateGit // nil: git directories are served by the rules
+	quota  *quota        // nil: no limit
+	copied *upperLayer   // nil: changes go to the host's directory
+	git    *privateGit   // nil: git directories are served by the rules
+	links  atomic.Uint64 // hard links that were made, not those in private git directories
 
 	noWatch bool // Options.NoWatch, for Give
 	ended   bool // it is unmounted; guarded by rulesMu
