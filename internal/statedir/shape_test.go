@@ -14,7 +14,7 @@ import (
 // A new field is a part of the shape: then nothing is to be done. To add it here, the shim must be able to
 // change it in a sandbox that runs (shim/spare.go).
 var freeFields = []string{
-	"ID", "Name", "CreatedAt", "Labels", "CodebaseID", "CodebasePath", "Permissions", "Env", "Cwd", "TTL", "IdleTimeout", "BoundToCaller", "Egress", "PrivateGit",
+	"NoGitMonitor", "ID", "Name", "CreatedAt", "Labels", "CodebaseID", "CodebasePath", "Permissions", "Env", "Cwd", "TTL", "IdleTimeout", "BoundToCaller", "Egress", "PrivateGit",
 }
 
 func shaped() *Config {
