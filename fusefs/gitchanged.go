@@ -188,7 +188,7 @@ func (t *tree) changed(dir *node, known bool) (*insideIndex, []byte) {
 		return nil, allChanged
 	}
 	c := &comparison{tree: t, index: index, root: root, states: dir.getState()}
-	if known && !t.git.gone.any() && t.namesOwn(at, c.add) {
+	if known && !t.git.gone.any() && t.namesOwn(at, c.addNames) {
 		c.all()
 	} else {
 		c.each()
@@ -319,7 +319,7 @@ func (t *tree) readStored(at string, most int64, want func(*unix.Stat_t) bool) (
 	return data[:n], errnoOf(err)
 }
 
-// namesOwn calls add for each directory below the one at the path at in which the sandbox has, or
+// namesOwn calls add with the path of each directory below the one at the path at in which the sandbox has, or
 // had, a .git of its own: the directory on the host does not show when that comes or goes. It
 // returns false if they are too many.
 func (t *tree) namesOwn(at string, add func(name string)) bool {
@@ -338,7 +338,7 @@ func (t *tree) namesOwn(at string, add func(name string)) bool {
 			if left--; left < 0 {
 				return syscall.E2BIG
 			}
-			add(at + name + changedIn)
+			add(at + name)
 			below, errno := openBeneath(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 			if errno != 0 {
 				return errno

@@ -145,6 +145,9 @@ func (c *comparison) add(name string) {
 	}
 }
 
+// addNames adds that the names in the directory at are others.
+func (c *comparison) addNames(at string) { c.add(strings.TrimPrefix(at+changedIn, "/")) }
+
 // all looks at the directories of which something is not known.
 func (c *comparison) all() {
 	c.tree.watch.drain()
@@ -186,7 +189,7 @@ func (c *comparison) all() {
 	for _, l := range x.lists {
 		fd, _ := c.open(l.path)
 		if c.outdated(fd, &l.stat) {
-			c.add(l.path + changedIn)
+			c.addNames(l.path)
 		}
 		closeOpen(fd)
 	}
@@ -199,10 +202,10 @@ func (c *comparison) each() {
 		c.add(string(c.index.Name(i)))
 	}
 	for _, d := range c.index.dirs {
-		c.add(strings.TrimPrefix(d.path+changedIn, "/"))
+		c.addNames(d.path)
 	}
 	for _, l := range c.index.lists {
-		c.add(l.path + changedIn)
+		c.addNames(l.path)
 	}
 }
 
@@ -262,7 +265,7 @@ func (c *comparison) directory(d *trackedDir) {
 	}
 	d.clean, d.newest = d.follow != nil, 0
 	if d.listed != nil && c.outdated(fd, d.listed) {
-		c.add(strings.TrimPrefix(d.path+changedIn, "/"))
+		c.addNames(d.path)
 		d.clean = false
 	}
 	level, constant := c.tree.constant(s)
