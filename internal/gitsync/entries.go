@@ -4,8 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 
+	"wolffia/internal/beneath"
 	"wolffia/internal/gitindex"
 )
 
@@ -23,6 +26,29 @@ func (t tree) entries() (string, error) {
 		return "", err
 	}
 	return entriesOf(b)
+}
+
+// indexVersion returns what tells one version of the index from others, as refreshScript prints it: the checksum at its
+// end. "" is an index that does not exist, and "?" one that cannot be read. git that is told to write no checksum
+// (index.skipHash) has zeros there: all versions are the same.
+func (t tree) indexVersion() string {
+	f, err := beneath.OpenFile(int(t.Fd()), "index")
+	if errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	if err != nil {
+		return "?"
+	}
+	defer f.Close()
+	sum := make([]byte, 20)
+	end, err := f.Seek(-int64(len(sum)), io.SeekEnd)
+	if err == nil {
+		_, err = f.ReadAt(sum, end)
+	}
+	if err != nil {
+		return "?"
+	}
+	return fmt.Sprintf("% x", sum)
 }
 
 // indexOf returns entriesOf, or unsettled.

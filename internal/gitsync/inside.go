@@ -26,12 +26,9 @@ export GIT_OPTIONAL_LOCKS=0 GIT_NO_REPLACE_OBJECTS=1 LC_ALL=C GIT_CEILING_DIRECT
 g() { git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c log.showSignature=false -c core.quotePath=false "$@"; }
 `
 
-// tablesScript prints which index it is, HEAD, references, stashes and what is staged. $1 is the
-// empty tree; $2 is true if the repository has stashes, and $3 if it has an index.
+// tablesScript prints HEAD, references, stashes and what is staged. $1 is the empty tree; $2 is true
+// if the repository has stashes, and $3 if it has an index.
 const tablesScript = `command -v git >/dev/null || exit 19
-i=
-[ "$3" = false ] || i=$(g rev-parse --git-path index)
-ls -iln "$i" 2>/dev/null || echo
 h=$(g symbolic-ref -q HEAD) || h=$(g rev-parse -q --verify HEAD) || exit 20
 printf '%s\n' "$h"
 g for-each-ref '` + refFormat + `' || exit 21
@@ -46,7 +43,6 @@ staged() { g ` + stagedArgs + ` "$1" --; }
 type inside struct {
 	table
 	stashes []stash
-	index   string // identifies the version of the index
 	staged  string // identifies what is staged
 	late    bool   // that it could not be found out in time
 }
@@ -122,9 +118,7 @@ func (p *Pair) tables(
 
 // parseInside parses what tablesScript prints, but for what is staged. Object names must have that many characters.
 func parseInside(out []byte, size int) (got inside, staged []byte, err error) {
-	index, rest, _ := bytes.Cut(out, []byte("\n"))
-	got.index = string(index[:min(len(index), maxArgument)])
-	head, rest, _ := bytes.Cut(rest, []byte("\n"))
+	head, rest, _ := bytes.Cut(out, []byte("\n"))
 	if got.Head, err = parseHead(head); err != nil {
 		return got, nil, fmt.Errorf("inside, %w", err)
 	}
@@ -168,9 +162,15 @@ func section(b []byte) (lines, rest []byte, is bool) {
 	return append(lines[:len(lines):len(lines)], '\n'), rest, is
 }
 
+// writeTreeScript prints the tree of what is staged. git write-tree locks its index, and a git of the user that starts
+// at that moment fails: it gets a copy, outside of the git directory.
+const writeTreeScript = `t=$(mktemp) && trap 'rm -f "$t" "$t.lock"' EXIT && trap 'exit 39' HUP INT TERM || exit 60
+cat "$(g rev-parse --git-path index)" >"$t" && GIT_INDEX_FILE=$t g write-tree
+`
+
 // writeTree returns the tree of what is staged inside.
 func (p *Pair) writeTree(ctx context.Context) (string, error) {
-	out, status, err := p.shell(ctx, nil, "g write-tree")
+	out, status, err := p.shell(ctx, nil, writeTreeScript)
 	name := strings.TrimSuffix(string(out), "\n")
 	if err == nil && (status != 0 || !objectName.MatchString(name)) {
 		err = fmt.Errorf("git write-tree inside: status %d", status)

@@ -25,14 +25,15 @@ const maxArgument = 64 << 10
 const (
 	statusLocked = 30 // the index inside is locked
 	statusStaged = 31 // what is staged inside is in the way
-	statusOther  = 38 // the index inside is another one by now
+	statusOther  = 38 // HEAD, the index or a stash inside is another one by now
 )
 
 // refreshScript moves references, HEAD and the index inside. $1 says what becomes of the index: "keep", "put" replaces
 // it by the standard input, "merge" moves it from the commit or tree $2 to $3. $4 is the input of git update-ref
-// before HEAD moves, $5 is what HEAD becomes, $6 the input after that. $7 identifies the index that was looked at. The
-// lock is made as git makes it.
+// before HEAD moves, $5 is what HEAD becomes, $6 the input after that. $7 is what version returns of the index that was
+// read, and $8 HEAD. The lock is made as git makes it.
 const refreshScript = `set -C
+version() { set -- $(tail -c 20 "$1" | od -An -v -tx1); echo "$*"; }
 refs() { [ -z "$1" ] || printf '%s' "$1" | g update-ref -m host --stdin; }
 i=
 if [ "$1" != keep ]; then
@@ -40,8 +41,9 @@ if [ "$1" != keep ]; then
 	cat >"$i.lock" || exit 30
 	trap 'rm -f "$i.lock" "$i.wolffia"' EXIT
 	trap 'exit 39' HUP INT TERM # else a shell ends without the former
-	[ "$(ls -iln "$i")" = "$7" ] || exit 38
+	[ "$(version "$i")" = "$7" ] || exit 38
 fi 2>/dev/null
+[ "$(g symbolic-ref -q HEAD || g rev-parse -q --verify HEAD)" = "$8" ] || exit 38
 if [ "$1" = merge ]; then
 	rm -f "$i.wolffia"
 	[ ! -e "$i" ] || cp -p "$i" "$i.wolffia" || exit 33
@@ -77,6 +79,9 @@ func (s *run) refresh(ctx context.Context) error {
 	s.done = s.said
 	if err := s.setUpstreams(ctx); err != nil {
 		return err
+	}
+	if s.unsteady || s.changing() {
+		return fmt.Errorf("git inside is at work in %s: %w", s.Dir, errAgain)
 	}
 	any, err := s.follow(ctx)
 	if err != nil {
@@ -211,7 +216,7 @@ func (s *run) apply(ctx context.Context, c change) error {
 	}
 	none := s.host.emptyTree()
 	return s.do(ctx, in, refreshScript, c.index, cmp.Or(c.was, none), cmp.Or(c.will, none), commands(moves),
-		c.head, commands(c.late), s.in.index)
+		c.head, commands(c.late), s.version, s.headRead)
 }
 
 // do runs a script inside that changes something, and must succeed.
@@ -285,7 +290,7 @@ func (s *run) refreshStashes(ctx context.Context) error {
 	for _, at := range s.rec.Stash {
 		if n := slices.IndexFunc(list, func(e stash) bool { return e.At == at }); n >= 0 && !inList(have, at) {
 			list = slices.Delete(list, n, n+1)
-			fmt.Fprintf(&script, "g stash drop -q 'stash@{%d}' || exit 41\n", n)
+			fmt.Fprintf(&script, "[ \"$(g rev-parse 'stash@{%d}')\" = %s ] || exit 38\ng stash drop -q 'stash@{%[1]d}' || exit 41\n", n, at)
 		}
 	}
 	if script.Len() > 0 {

@@ -118,13 +118,18 @@ func (p *Pair) look(private tree) (host, inside stamp, err error) {
 	if host, err = stampOf(own, common); err != nil {
 		return host, inside, err
 	}
+	inside, err = p.stampInside(private)
+	return host, inside, err
+}
+
+// stampInside takes the stamp of the sandbox's side.
+func (p *Pair) stampInside(private tree) (stamp, error) {
 	shared, err := p.shared(private)
 	if err != nil {
-		return host, inside, err
+		return stamp{}, err
 	}
 	defer shared.Close()
-	inside, err = stampOf(private, shared)
-	return host, inside, err
+	return stampOf(private, shared)
 }
 
 // shared opens the copy that has the references.
@@ -165,12 +170,7 @@ func (p *Pair) Kept() bool {
 		return false
 	}
 	defer private.Close()
-	shared, err := p.shared(private)
-	if err != nil {
-		return false
-	}
-	defer shared.Close()
-	in, err := stampOf(private, shared)
+	in, err := p.stampInside(private)
 	if err != nil {
 		return false
 	}

@@ -25,6 +25,8 @@ const (
 	oldLock   = time.Minute
 	// maxTries is how often it begins again since the host's references move meanwhile.
 	maxTries = 5
+	// maxReads is how often it reads what the sandbox has since git inside changes it meanwhile.
+	maxReads = 3
 )
 
 // errAgain is the error of a plan whose premises do not hold any more.
@@ -100,6 +102,11 @@ type run struct {
 	host    *host
 	private tree
 
+	seen     stamp  // of the private copy, at the last look
+	version  string // of its index, as it was read
+	headRead string // its HEAD, as it was read
+	unsteady bool   // git inside changed it each time that it was read
+
 	rec        record            // the last sync's, and then this one's
 	base       table             // of the last sync, without what is left to others, as in and out
 	in         inside            // with what is refused left out
@@ -142,6 +149,7 @@ func (s *run) once(ctx context.Context) (Report, error) {
 		return s.report(), err
 	}
 	hostAt, insideAt, taken, err := s.quiet(ctx)
+	s.seen = insideAt
 	for _, step := range []func(context.Context) error{s.read, s.objects, s.decide, s.commit, s.refresh} {
 		if err == nil {
 			err = step(ctx)
@@ -207,7 +215,7 @@ func (s *run) read(ctx context.Context) (err error) {
 	if !have {
 		return fmt.Errorf("%s does not exist: the private copy was not recorded", s.path(stateFile))
 	}
-	if s.in, err = s.inside(ctx, s.private, s.host.emptyTree()); err != nil {
+	if err := s.readInside(ctx); err != nil {
 		return err
 	}
 	if s.in.late {
@@ -225,7 +233,7 @@ func (s *run) read(ctx context.Context) (err error) {
 	} else if s.outStash, err = s.host.common.stashes(); err != nil {
 		return err
 	}
-	s.hostBusy, s.insideBusy = busy(s.host.own), busy(s.private)
+	s.hostBusy = busy(s.host.own)
 	if s.insideBusy != "" {
 		s.pending = s.insideBusy + " is in progress in the sandbox"
 	}
@@ -241,6 +249,33 @@ func (s *run) read(ctx context.Context) (err error) {
 		s.stays = append(s.stays, "what is staged inside stays there: files have conflicts")
 	}
 	return nil
+}
+
+// readInside reads what the sandbox has. A git that works there meanwhile can make it a mixture of two states: then it
+// is read again. If that goes on, branches cross, which each had the commit that was read, but not HEAD and what is staged.
+func (s *run) readInside(ctx context.Context) (err error) {
+	for range maxReads {
+		s.version = s.private.indexVersion()
+		if s.in, err = s.inside(ctx, s.private, s.host.emptyTree()); err != nil {
+			return err
+		}
+		s.headRead, s.insideBusy = s.in.Head, busy(s.private)
+		if s.unsteady = s.changing(); !s.unsteady || s.in.late {
+			break
+		}
+	}
+	if s.unsteady {
+		s.in.staged, s.insideBusy = s.rec.Staged, cmp.Or(s.insideBusy, "a git command")
+	}
+	return nil
+}
+
+// changing reports whether the private copy was changed since the last look.
+func (s *run) changing() bool {
+	was := s.seen.sum
+	now, err := s.stampInside(s.private)
+	s.seen = now
+	return err != nil || now.sum != was
 }
 
 // objects brings the objects that the sandbox's references need to the host, and takes those that are refused out of
