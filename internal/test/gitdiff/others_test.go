@@ -30,7 +30,6 @@ func TestOtherGits(t *testing.T) {
 }
 
 func TestOtherGitsInGvisor(t *testing.T) {
-	testenv.Soak(t, "where git is slow, a synchronisation in the middle of git stash can bring back what that puts away: not found yet")
 	testenv.Need(t, probe.UserNamespaces, probe.Fuse, probe.Runsc)
 	otherGits(t, "gvisor")
 }
