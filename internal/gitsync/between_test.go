@@ -82,6 +82,27 @@ func TestUnsteady(t *testing.T) {
 	w.clean()
 }
 
+// What crosses is the sandbox's also if that has gone on meanwhile: it is not taken for the user's afterwards.
+func TestStagedThenCommitted(t *testing.T) {
+	for _, at := range []string{"before objects", "journal", "index", "unlocked"} {
+		t.Run(at, func(t *testing.T) {
+			w := newWorld(t, 1)
+			w.must("echo x >>src/a; git add src/a")
+			commit := sync.OnceFunc(func() { w.must("git commit -qm x; echo y >>src/a; git commit -qam y; echo z >>src/a; git add src/a") })
+			w.boxes[0].pair.at = func(name string) {
+				if name == at {
+					commit()
+				}
+			}
+			w.sync()
+			w.sync()
+			w.equal(w.said(), "")
+			w.follows("main")
+			w.equal(w.host("git status --porcelain"), "M  src/a")
+		})
+	}
+}
+
 // git of the user's finds its index free while a sync asks what is staged, and a sync does not mind that it is not.
 func TestStagedWithoutLock(t *testing.T) {
 	w := newWorld(t, 1)

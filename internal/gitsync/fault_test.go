@@ -77,6 +77,16 @@ func TestKills(t *testing.T) {
 				t.Errorf("a second sync moves: %+v", r)
 			}
 		})
+		t.Run("staged, "+at, func(t *testing.T) {
+			w := newWorld(t, 1)
+			w.must("echo x >>src/a; git add src/a")
+			w.kill(at)
+			w.must("git commit -qm x; echo y >>src/a; git add src/a")
+			w.sync()
+			w.equal(w.said(), "")
+			w.follows("main")
+			w.equal(w.host("git status --porcelain"), "M  src/a")
+		})
 	}
 }
 

@@ -196,7 +196,8 @@ func (h *host) repair(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !j.begun(now) {
+	_, err = os.Lstat(h.fitted())
+	if moved := j.Index && errors.Is(err, fs.ErrNotExist); !moved && !j.begun(now) { // the index is last
 		return h.rollback(ctx, h.pair.held(now))
 	}
 	// The user may have gone on, if he has removed the lock.

@@ -81,6 +81,9 @@ func (s *run) refresh(ctx context.Context) error {
 		return err
 	}
 	if s.unsteady || s.changing() {
+		if err := s.agree(change{index: "keep"}); err != nil {
+			return err
+		}
 		return fmt.Errorf("git inside is at work in %s: %w", s.Dir, errAgain)
 	}
 	any, err := s.follow(ctx)
@@ -100,6 +103,9 @@ func (s *run) refresh(ctx context.Context) error {
 		return err
 	}
 	if err := s.refreshStashes(ctx); err != nil {
+		return err
+	}
+	if err := s.settled(); err != nil {
 		return err
 	}
 	return s.agree(c)
@@ -329,7 +335,7 @@ func (s *run) settled() error {
 	return err
 }
 
-// agree records what both sides have now.
+// agree records what both sides have after c, if the sandbox has not changed it since it was read.
 func (s *run) agree(c change) error {
 	now, after := s.insideAfter(c), s.out.after(s.plan.out)
 	base := s.rec.Base.Refs
@@ -348,9 +354,6 @@ func (s *run) agree(c change) error {
 	}
 	if c.index == "put" || s.in.staged == s.hostSet && c.index == "keep" {
 		s.rec.Staged = s.hostSet
-	}
-	if err := s.settled(); err != nil {
-		return err
 	}
 	return statefile.Write(s.path(stateFile), &s.rec)
 }

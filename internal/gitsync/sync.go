@@ -130,6 +130,7 @@ type run struct {
 	head    string // what the host's HEAD becomes
 	tree    string // what is to be staged on the host; "" leaves it
 	indexID fileID
+	stages  bool // what is staged inside is to be staged there
 	fitted  bool // the file index.wolffia.NAME exists
 	newest  []stash
 	index   *os.File // of the host, after it; nil: none
@@ -408,6 +409,7 @@ func (s *run) decide(ctx context.Context) (err error) {
 			break
 		}
 		s.indexID, s.fitted, err = s.host.fit(ctx, s.was, s.will, wants)
+		s.stages = wants != "" && err == nil
 		why, is := errors.AsType[blockedError](err)
 		switch {
 		case err == nil:
@@ -513,6 +515,9 @@ func (s *run) settle() {
 	}
 	if s.head == s.in.Head {
 		s.rec.Base.Head = s.head
+	}
+	if s.stages {
+		s.rec.Staged = s.in.staged
 	}
 }
 
