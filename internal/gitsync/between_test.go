@@ -84,15 +84,19 @@ func TestUnsteady(t *testing.T) {
 
 // What crosses is the sandbox's also if that has gone on meanwhile: it is not taken for the user's afterwards.
 func TestStagedThenCommitted(t *testing.T) {
-	for _, at := range []string{"before objects", "journal", "index", "unlocked"} {
+	for _, at := range []string{"inside", "before objects", "journal", "index", "unlocked"} {
 		t.Run(at, func(t *testing.T) {
 			w := newWorld(t, 1)
 			w.must("echo x >>src/a; git add src/a")
 			commit := sync.OnceFunc(func() { w.must("git commit -qm x; echo y >>src/a; git commit -qam y; echo z >>src/a; git add src/a") })
-			w.boxes[0].pair.at = func(name string) {
+			p := w.boxes[0].pair
+			p.at = func(name string) {
 				if name == at {
 					commit()
 				}
+			}
+			if at == "inside" {
+				p.Inside = busyInside{p.Inside, "g write-tree", commit, nil}
 			}
 			w.sync()
 			w.sync()

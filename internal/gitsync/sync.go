@@ -266,9 +266,14 @@ func (s *run) readInside(ctx context.Context) (err error) {
 		}
 	}
 	if s.unsteady {
-		s.in.staged, s.insideBusy = s.rec.Staged, cmp.Or(s.insideBusy, "a git command")
+		s.onlyBranches()
 	}
 	return nil
+}
+
+// onlyBranches has HEAD and what is staged inside stay there in this sync.
+func (s *run) onlyBranches() {
+	s.unsteady, s.in.staged, s.insideBusy = true, s.rec.Staged, cmp.Or(s.insideBusy, "a git command")
 }
 
 // changing reports whether the private copy was changed since the last look.
@@ -283,6 +288,16 @@ func (s *run) changing() bool {
 // the sandbox's table.
 func (s *run) objects(ctx context.Context) error {
 	s.reached("before objects")
+	if s.insideBusy == "" && s.in.staged != s.rec.Staged && s.in.staged != unmerged {
+		tree, err := s.writeTree(ctx)
+		if err != nil {
+			return err
+		}
+		if s.tree = tree; s.changing() {
+			s.tree = ""
+			s.onlyBranches()
+		}
+	}
 	tips, commits := make(map[string]bool), make(map[string]bool)
 	var has []string
 	for r, at := range s.in.Refs {
@@ -300,12 +315,8 @@ func (s *run) objects(ctx context.Context) error {
 	if s.insideBusy == "" && s.in.branch() == "" && s.in.Head != s.rec.Base.Head {
 		tips[s.in.Head], commits[s.in.Head] = true, true
 	}
-	if s.insideBusy == "" && s.in.staged != s.rec.Staged && s.in.staged != unmerged {
-		tree, err := s.writeTree(ctx)
-		if err != nil {
-			return err
-		}
-		s.tree, tips[tree] = tree, true
+	if s.tree != "" {
+		tips[s.tree] = true
 		if at := s.out.at(); at != "" { // git takes nothing of a commit's tree for known to who asks for a tree
 			has = append(has, at+"^{tree}")
 		}
