@@ -130,6 +130,7 @@ type run struct {
 	head    string // what the host's HEAD becomes
 	tree    string // what is to be staged on the host; "" leaves it
 	indexID fileID
+	ours    bool // what was staged there is what the sandbox had staged
 	stages  bool // what is staged inside is to be staged there
 	fitted  bool // the file index.wolffia.NAME exists
 	newest  []stash
@@ -404,12 +405,13 @@ func (s *run) decide(ctx context.Context) (err error) {
 		if s.hostBusy != "" || s.will != s.in.at() || s.head != s.in.Head {
 			wants = ""
 		}
-		if wants != "" {
+		if wants != "" || s.unsteady && moves {
 			set, err := s.host.staged(ctx, s.was, s.host.file("index"))
 			if err != nil {
 				return err
 			}
-			if set != s.rec.Staged && set != s.in.staged {
+			s.ours = set == s.rec.Staged
+			if wants != "" && set != "" && !s.ours && set != s.in.staged {
 				wants, note = "", "what is staged inside stays there: you have staged something here"
 			}
 			if set == s.in.staged && s.was == s.will {
@@ -445,6 +447,10 @@ func (s *run) decide(ctx context.Context) (err error) {
 			continue
 		}
 		break
+	}
+	if f, err := os.OpenFile("/tmp/h/st/dbg", os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o666); err == nil {
+		fmt.Fprintf(f, "%s %s %d decide head in=%q out=%q base=%q -> %q was=%.7s will=%.7s in.staged=%.6s rec=%.6s tree=%.7s stages=%v fitted=%v busy=%q unsteady=%v note=%q out=%v stays=%q\n", time.Now().Format("05.000"), s.Dir, os.Getpid(), s.in.Head, s.out.Head, s.base.Head, s.head, s.was, s.will, s.in.staged, s.rec.Staged, s.tree, s.stages, s.fitted, s.insideBusy, s.unsteady, note, s.plan.out, s.plan.stays)
+		f.Close()
 	}
 	if note != "" {
 		s.stays = append(s.stays, note)
@@ -513,6 +519,10 @@ func (s *run) commit(ctx context.Context) error {
 		index = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), s.index.Fd())
 	}
 	s.hostSet, err = s.host.staged(ctx, s.will, index)
+	if f, err := os.OpenFile("/tmp/h/st/dbg", os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o666); err == nil {
+		fmt.Fprintf(f, "%s %s %d committed hostSet=%.6s will=%.7s\n", time.Now().Format("05.000"), s.Dir, os.Getpid(), s.hostSet, s.will)
+		f.Close()
+	}
 	return err
 }
 
