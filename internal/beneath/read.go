@@ -1,6 +1,7 @@
 package beneath
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"path/filepath"
@@ -35,9 +36,13 @@ func ReadFile(dir int, path string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(b)) > most {
+	var b bytes.Buffer
+	if st, err := f.Stat(); err == nil {
+		b.Grow(int(min(max(st.Size(), 0), most)) + bytes.MinRead) // what grows is copied, page by page
+	}
+	n, err := b.ReadFrom(io.LimitReader(f, most+1))
+	if err == nil && n > most {
 		return nil, &os.PathError{Op: "read", Path: path, Err: unix.EFBIG}
 	}
-	return b, err
+	return b.Bytes(), err
 }

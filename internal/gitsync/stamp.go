@@ -200,16 +200,13 @@ func (p *Pair) fresh(private tree, host, in stamp) bool {
 	if own.has("commondir") {
 		return false // the next sync tells
 	}
-	for _, t := range []tree{own, private} {
-		filter := p.Filter
-		if t == private {
-			filter = nil // it was applied when the copy was made
-		}
-		if busy(t) != "" || !t.equals(&rec, filter) {
+	var was stamps
+	if have, err := p.load(stampFile, &was); !have || err != nil || was.Host != host.sum {
+		if busy(own) != "" || !own.equals(&rec, p.Filter) {
 			return false
 		}
 	}
-	return true
+	return busy(private) == "" && private.equals(&rec, nil) // the filter was applied when the copy was made
 }
 
 // equals reports whether a git directory has what both sides had.
