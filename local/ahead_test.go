@@ -46,7 +46,7 @@ func in(t *testing.T, rt *local.Runtime, id runtime.SessionID, text string) stri
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	res, err := rt.SessionExec(ctx, id, &runtime.SessionExecRequest{Command: text})
+	res, err := rt.SessionExec(ctx, id, &runtime.SessionExecRequest{Command: []string{text}})
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}

@@ -104,7 +104,7 @@ func startCopied(t *testing.T, rt *local.Runtime, id string, changes int) {
 // writeCopied makes n changes or a few more, beginning with the number next, and returns that of the next one.
 func writeCopied(t *testing.T, rt *local.Runtime, id string, next, n int) int {
 	t.Helper()
-	p, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{Command: []string{"sh", "-c", copiedWriter, "writer", strconv.Itoa(next)}})
+	p, err := rt.StartProcess(t.Context(), id, &runtime.Command{Command: []string{"sh", "-c", copiedWriter, "writer", strconv.Itoa(next)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func TestApplyWhileProgramsWrite(t *testing.T) {
 		write(t, codebase, fmt.Sprint("rename", w), "")
 	}
 	id := copiedSandbox(t, rt, codebase)
-	p, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{Command: []string{"sh", "-c", copiedSavers}})
+	p, err := rt.StartProcess(t.Context(), id, &runtime.Command{Command: []string{"sh", "-c", copiedSavers}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,8 +103,8 @@ func TestWritesAfterApply(t *testing.T) {
 	write(t, codebase, "old", "")
 	write(t, codebase, "moves", "")
 	id := copiedSandbox(t, rt, codebase, perm.Rule{Pattern: "hidden", Level: perm.None})
-	p, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{
-		Command: []string{"sh", "-c", "mv moves moved; exec 3>>old 4>>new 5>>moved; while read x; do echo $x >&3; echo $x >&4; echo $x >&5; echo ok; done"}, Stdin: true,
+	p, err := rt.StartProcess(t.Context(), id, &runtime.Command{
+		Command: []string{"sh", "-c", "mv moves moved; exec 3>>old 4>>new 5>>moved; while read x; do echo $x >&3; echo $x >&4; echo $x >&5; echo ok; done"}, OpenStdin: true,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ func TestTooLong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{Command: []string{"cat"}, Stdin: true})
+	other, err := rt.StartProcess(t.Context(), id, &runtime.Command{Command: []string{"cat"}, OpenStdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,20 +41,20 @@ func TestTooLong(t *testing.T) {
 	for what, ask := range map[string]func() error{
 		"arguments":           func() error { return exec(&runtime.ExecRequest{Command: []string{"true", long}}) },
 		"directory":           func() error { return exec(&runtime.ExecRequest{Command: []string{"true"}, Cwd: "/" + long}) },
-		"text":                func() error { return inSession(&runtime.SessionExecRequest{Command: long}) },
-		"session's directory": func() error { return inSession(&runtime.SessionExecRequest{Command: ":", Cwd: "/" + long}) },
+		"text":                func() error { return inSession(&runtime.SessionExecRequest{Command: []string{long}}) },
+		"session's directory": func() error { return inSession(&runtime.SessionExecRequest{Command: []string{":"}, Cwd: "/" + long}) },
 		"session's variables": func() error {
-			return inSession(&runtime.SessionExecRequest{Command: ":", Env: map[string]string{"A": long}})
+			return inSession(&runtime.SessionExecRequest{Command: []string{":"}, Env: map[string]string{"A": long}})
 		},
 		"variables": func() error {
 			return exec(&runtime.ExecRequest{Command: []string{"true"}, Env: map[string]string{"A": long}})
 		},
 		"process": func() error {
-			_, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{Command: []string{long}, Session: "main", Create: true})
+			_, err := rt.StartProcess(t.Context(), id, &runtime.Command{Command: []string{long}, Session: "main", Create: true})
 			return err
 		},
 		"job": func() error {
-			_, err := rt.StartJob(t.Context(), s.ID, "job", &runtime.SessionExecRequest{Command: long})
+			_, err := rt.StartJob(t.Context(), s.ID, "job", &runtime.SessionExecRequest{Command: []string{long}})
 			return err
 		},
 		"session": func() error {
@@ -76,7 +76,7 @@ func TestTooLong(t *testing.T) {
 
 	// The longest text that fits is run.
 	fits := ": " + strings.Repeat("x", wire.MaxStart-100) + "; echo ran"
-	res, err := rt.SessionExec(t.Context(), s.ID, &runtime.SessionExecRequest{Command: fits})
+	res, err := rt.SessionExec(t.Context(), s.ID, &runtime.SessionExecRequest{Command: []string{fits}})
 	if err != nil || string(res.Stdout) != "ran\n" {
 		t.Errorf("a text of %d bytes: %+v, %v", len(fits), res, err)
 	}
@@ -102,7 +102,7 @@ func TestSessionStdinFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	exec := func(text string, in io.Reader) (*runtime.ExecResult, error) {
-		return rt.SessionExec(t.Context(), s.ID, &runtime.SessionExecRequest{Command: text, Stdin: in})
+		return rt.SessionExec(t.Context(), s.ID, &runtime.SessionExecRequest{Command: []string{text}, Stdin: in})
 	}
 	if _, err := exec("x=kept", nil); err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func TestSessionStdinFails(t *testing.T) {
 		}
 	}
 	output := make(chan []byte, 10)
-	err = rt.SessionExecStream(t.Context(), s.ID, &runtime.SessionExecRequest{Command: "cat >/dev/null; x=after", Stdin: half()}, output)
+	err = rt.SessionExecStream(t.Context(), s.ID, &runtime.SessionExecRequest{Command: []string{"cat >/dev/null; x=after"}, Stdin: half()}, output)
 	if !errors.Is(err, broken) {
 		t.Errorf("streamed: %v", err)
 	}
@@ -128,7 +128,7 @@ func TestSessionStdinFails(t *testing.T) {
 func TestStartJobNoWait(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
 	id := started(t, rt, codebase)
-	p, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{Command: []string{"echo up; read x"}, Session: "main", Create: true, Stdin: true})
+	p, err := rt.StartProcess(t.Context(), id, &runtime.Command{Command: []string{"echo up; read x"}, Session: "main", Create: true, OpenStdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestStartJobNoWait(t *testing.T) {
 	if _, err := p.Stdout().Read(make([]byte, 10)); err != nil {
 		t.Fatal(err)
 	}
-	job := &runtime.SessionExecRequest{Command: ":", NoWait: true}
+	job := &runtime.SessionExecRequest{Command: []string{":"}, NoWait: true}
 	if _, err := rt.StartJob(t.Context(), runtime.SessionIn(id, "main"), "job", job); !errors.Is(err, runtime.ErrConflict) {
 		t.Errorf("while a command runs: %v", err)
 	}
@@ -158,7 +158,7 @@ func TestStoppedBeforeExecution(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a guard against a hang
 	defer cancel()
 	id := started(t, rt, codebase)
-	p, err := rt.StartProcess(ctx, id, &runtime.ProcessSpec{
+	p, err := rt.StartProcess(ctx, id, &runtime.Command{
 		Command: []string{"sh", "-c", "echo begun; i=0; while [ $i -lt 200000 ]; do kill -STOP -1; i=$((i+1)); done"},
 	})
 	if err != nil {
@@ -169,13 +169,13 @@ func TestStoppedBeforeExecution(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 20 {
-		victim, err := rt.StartProcess(ctx, id, &runtime.ProcessSpec{Command: []string{"true"}})
+		victim, err := rt.StartProcess(ctx, id, &runtime.Command{Command: []string{"true"}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer victim.Close()
 	}
-	if exit, err := p.Wait(ctx); err != nil || exit.Code != 0 {
+	if exit, err := p.Wait(ctx); err != nil || exit.ExitCode != 0 {
 		t.Fatalf("%+v, %v", exit, err)
 	}
 	if res, err := rt.Exec(ctx, id, &runtime.ExecRequest{Command: []string{"echo", "runs"}}); err != nil || string(res.Stdout) != "runs\n" {
@@ -191,7 +191,7 @@ func TestLongestTimeout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{Command: []string{"cat"}, Stdin: true})
+	other, err := rt.StartProcess(t.Context(), id, &runtime.Command{Command: []string{"cat"}, OpenStdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestLongestTimeout(t *testing.T) {
 			return rt.Exec(t.Context(), id, &runtime.ExecRequest{Command: []string{"echo", "hi"}, Timeout: timeout})
 		},
 		"in a session": func(timeout time.Duration) (*runtime.ExecResult, error) {
-			return rt.SessionExec(t.Context(), s.ID, &runtime.SessionExecRequest{Command: "echo hi", Timeout: timeout})
+			return rt.SessionExec(t.Context(), s.ID, &runtime.SessionExecRequest{Command: []string{"echo hi"}, Timeout: timeout})
 		},
 	} {
 		for _, timeout := range []time.Duration{math.MaxInt64, math.MaxInt64 - time.Second} {

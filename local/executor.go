@@ -26,38 +26,33 @@ type executor struct {
 }
 
 // Exec implements [runtime.Executor].
-func (e *executor) Exec(ctx context.Context, sandboxID string, req *runtime.ExecRequest) (*runtime.ExecResult, error) {
-	c, err := e.command(sandboxID, nil, req.Command, req.Env, req.Cwd, req.Timeout)
+func (e *executor) Exec(ctx context.Context, sandboxID string, cmd *runtime.Command) (*runtime.Result, error) {
+	c, err := e.command(sandboxID, cmd, false)
 	if err != nil {
 		return nil, err
 	}
-	return e.collect(ctx, c, req.Stdin, req.MaxOutput, req.TailOutput)
+	return e.collect(ctx, c, cmd)
 }
 
 // ExecStream implements [runtime.Executor].
-func (e *executor) ExecStream(ctx context.Context, sandboxID string, req *runtime.ExecRequest, output chan<- []byte) error {
+func (e *executor) ExecStream(ctx context.Context, sandboxID string, cmd *runtime.Command, output chan<- []byte) error {
 	defer close(output)
-	c, err := e.command(sandboxID, nil, req.Command, req.Env, req.Cwd, req.Timeout)
+	if cmd.Operation != "" {
+		return runtime.Errorf(runtime.ErrUnsupported, "operation %q: its output cannot be streamed", cmd.Operation)
+	}
+	c, err := e.command(sandboxID, cmd, false)
 	if err != nil {
 		return err
 	}
-	return e.stream(ctx, c, req.Stdin, output)
+	return e.stream(ctx, c, cmd.Stdin, output)
 }
 
 // StartProcess implements [runtime.Executor].
-func (e *executor) StartProcess(ctx context.Context, sandboxID string, spec *runtime.ProcessSpec) (runtime.Process, error) {
-	var session *wire.SessionRequest
-	if spec.Session != "" {
-		session = evaluate(spec.Session, spec.NoWait, spec.Create, spec.Operation)
-	} else if spec.Operation != "" {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "operation %q: only a command in a session can be one", spec.Operation)
-	}
-	c, err := e.command(sandboxID, session, spec.Command, spec.Env, spec.Cwd, spec.Timeout)
+func (e *executor) StartProcess(ctx context.Context, sandboxID string, cmd *runtime.Command) (runtime.Process, error) {
+	c, err := e.command(sandboxID, cmd, true)
 	if err != nil {
 		return nil, err
 	}
-	c.queued = spec.Queued
-	c.Stdin, c.Merge, c.TTY, c.Rows, c.Cols = spec.Stdin, spec.Merge, spec.TTY, spec.Rows, spec.Cols
 	p, err := e.start(ctx, c)
 	if err != nil {
 		return nil, err // not a nil *process
@@ -76,33 +71,32 @@ type command struct {
 	unwatched bool
 }
 
-// command returns the request for a program with its arguments or, with a session, for the
-// one text that the session's shell evaluates.
-func (e *executor) command(sandboxID string, session *wire.SessionRequest, args []string, env map[string]string, dir string, timeout time.Duration) (*command, error) {
-	if err := runtime.CheckCommand(args, env, timeout); err != nil {
+// command returns the request for a command; process is as in [runtime.Command.Check].
+func (e *executor) command(sandboxID string, cmd *runtime.Command, process bool) (*command, error) {
+	if err := cmd.Check(process); err != nil {
 		return nil, err
 	}
-	if session != nil {
-		if err := checkEvaluation(session, args, dir); err != nil {
-			return nil, err
-		}
+	session, err := evaluation(cmd)
+	if err != nil {
+		return nil, err
 	}
 	box, config, err := e.brief(sandboxID)
 	if err != nil {
 		return nil, err
 	}
-	c := &command{box: box, config: config, timeout: timeout}
-	c.Session, c.Args = session, args
+	c := &command{box: box, config: config, timeout: cmd.Timeout, queued: cmd.Queued}
+	c.Session, c.Args, c.Stdin, c.Merge = session, cmd.Command, cmd.OpenStdin || cmd.Stdin != nil, cmd.Merge
+	c.TTY, c.Rows, c.Cols = cmd.TTY, cmd.Rows, cmd.Cols
 	if session == nil {
-		c.Env, c.Dir = environment(config, env), cwd(config, dir)
+		c.Env, c.Dir = environment(config, cmd.Env), cwd(config, cmd.Cwd)
 	} else {
-		c.Env, c.Dir = pairs(env), dir // beside the session's own
+		c.Env, c.Dir = pairs(cmd.Env), cmd.Cwd // beside the session's own
 		if session.Create != nil {
 			*session.Create = sessionStart(config)
 		}
 	}
-	if timeout > 0 {
-		c.TimeoutMS = uint64(max(1, timeout.Milliseconds()))
+	if cmd.Timeout > 0 {
+		c.TimeoutMS = uint64(max(1, cmd.Timeout.Milliseconds()))
 	}
 	return c, nil
 }
@@ -187,28 +181,25 @@ func tooLong(err error) error {
 }
 
 // collect runs a command to its end, and keeps its output up to the limits.
-func (e *executor) collect(ctx context.Context, c *command, stdin io.Reader, maxOutput, tailOutput int) (*runtime.ExecResult, error) {
+func (e *executor) collect(ctx context.Context, c *command, cmd *runtime.Command) (*runtime.Result, error) {
 	begin := time.Now()
-	keep, tail, err := runtime.OutputLimits(maxOutput, tailOutput)
+	keep, tail, err := cmd.OutputLimits()
 	if err != nil {
 		return nil, err
 	}
 	stdout, stderr := excerpt.New(keep, tail), excerpt.New(keep, tail)
 	c.OnStdout, c.OnStderr = func(b []byte) { _, _ = stdout.Write(b) }, func(b []byte) { _, _ = stderr.Write(b) }
-	c.Stdin = stdin != nil
 	p, err := e.start(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	defer p.Close()
-	exit, status, err := p.finish(ctx, p.feed(stdin))
+	exit, status, err := p.finish(ctx, p.feed(cmd.Stdin))
 	if err != nil {
 		return nil, err
 	}
-	res := &runtime.ExecResult{
-		ExitCode: exit.Code, Signal: exit.Signal, TimedOut: exit.TimedOut, Session: exit.Session,
-		Duration: time.Since(begin), OutOfMemory: exit.OutOfMemory, Denied: exit.Denied, Refused: exit.Refused, Git: exit.Git,
-	}
+	res := &exit
+	res.Duration, res.StdoutEnd, res.StderrEnd = time.Since(begin), 0, 0
 	res.Stdout, res.StdoutDropped = stdout.Result()
 	res.Stderr, res.StderrDropped = stderr.Result()
 	if c.Session != nil && c.Session.Keep { // this request may not be the first for it
@@ -227,7 +218,7 @@ func unkept(kept []byte, dropped int64, total uint64) int64 {
 
 // stream runs a command to its end, and sends its merged output.
 func (e *executor) stream(ctx context.Context, c *command, stdin io.Reader, output chan<- []byte) error {
-	c.Stdin, c.Merge = stdin != nil, true
+	c.Merge = true
 	p, err := e.start(ctx, c)
 	if err != nil {
 		return err
@@ -241,8 +232,8 @@ func (e *executor) stream(ctx context.Context, c *command, stdin io.Reader, outp
 		return err
 	}
 	exit, _, err := p.finish(ctx, unread)
-	if err == nil && (exit.Code != 0 || exit.TimedOut) {
-		err = &runtime.ExitError{Exit: exit}
+	if err == nil && (exit.ExitCode != 0 || exit.TimedOut) {
+		err = &runtime.ExitError{Result: exit}
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"wolffia/internal/gitsync"
+	"wolffia/runtime"
 )
 
 // A gitInside runs programs for a synchronisation in a sandbox, with its environment, in the
@@ -19,7 +20,7 @@ var _ gitsync.Inside = (*gitInside)(nil)
 
 // Run implements [gitsync.Inside].
 func (g *gitInside) Run(ctx context.Context, args []string, in io.Reader, out io.Writer) (status int, err error) {
-	c, err := g.exec.command(g.box, nil, args, nil, g.dir, gitLimit)
+	c, err := g.exec.command(g.box, &runtime.Command{Command: args, Cwd: g.dir, Timeout: gitLimit}, false)
 	if err != nil {
 		return 0, err
 	}
@@ -51,5 +52,5 @@ func (g *gitInside) Run(ctx context.Context, args []string, in io.Reader, out io
 	case exit.TimedOut:
 		return 0, context.DeadlineExceeded
 	}
-	return exit.Code, nil
+	return exit.ExitCode, nil
 }

@@ -113,7 +113,7 @@ type gitUse struct {
 	syncs, from int // of the box when the command began
 	ended       sync.Once
 	over        sync.Once
-	report      *runtime.GitReport
+	report      runtime.GitReport
 }
 
 // begin brings both sides to the same state for a command that is about to start, and watches them
@@ -157,11 +157,11 @@ func (u *gitUse) end() {
 	})
 }
 
-// finish takes over what a command that has ended has changed, and returns what crossed while it
-// ran; nil: git has changed nothing inside. That costs one system call.
-func (u *gitUse) finish(ctx context.Context) *runtime.GitReport {
+// finish takes over what a command that has ended has changed, and notes in its result what crossed while it
+// ran. If git has changed nothing inside, that costs one system call.
+func (u *gitUse) finish(ctx context.Context, r *runtime.Result) {
 	if u == nil {
-		return nil
+		return
 	}
 	u.ended.Do(func() {
 		u.mu.Lock()
@@ -173,12 +173,12 @@ func (u *gitUse) finish(ctx context.Context) *runtime.GitReport {
 			u.arrive(ctx)
 		}
 		if u.gitBox.syncs != u.syncs {
-			u.report = &runtime.GitReport{Lines: u.linesFrom(u.from), Pending: pendingGit(u.box)}
+			u.report = runtime.GitReport{Lines: u.linesFrom(u.from), Pending: pendingGit(u.box)}
 		}
 		u.end() // before the lock is free: a synchronisation that begins then would be stopped midway
 		step.Reached("git: synchronised")
 	})
-	return u.report
+	r.Git, r.GitPending = u.report.Lines, u.report.Pending
 }
 
 // SyncGit implements [runtime.GitSyncer].

@@ -42,7 +42,7 @@ func TestHandles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res, err := again.Do(ctx, &runtime.SessionExecRequest{Command: "echo $PWD $x $more", Env: map[string]string{"more": "now"}}); err != nil || string(res.Stdout) != "/tmp kept now\n" {
+	if res, err := again.Do(ctx, &runtime.SessionExecRequest{Command: []string{"echo $PWD $x $more"}, Env: map[string]string{"more": "now"}}); err != nil || string(res.Stdout) != "/tmp kept now\n" {
 		t.Errorf("%+v, %v", res, err)
 	}
 	if s, err := dev.Session(ctx); err != nil || s.ID != dev.ID() || s.ID != runtime.SessionIn(box.ID(), "dev") {

@@ -41,12 +41,16 @@ func job(i *wire.JobInfo) *runtime.Job {
 }
 
 // StartJob implements [runtime.JobManager].
-func (s *sessions) StartJob(ctx context.Context, sessionID runtime.SessionID, name string, req *runtime.SessionExecRequest) (*runtime.Job, error) {
-	c, err := s.evaluation(sessionID, req)
+func (s *sessions) StartJob(ctx context.Context, sessionID runtime.SessionID, name string, cmd *runtime.Command) (*runtime.Job, error) {
+	sandbox, cmd, err := inSession(sessionID, cmd)
 	if err != nil {
 		return nil, err
 	}
-	c.Session.Op, c.Session.Job, c.Session.Keep, c.TimeoutMS = wire.SessionJobStart, name, false, 0
+	c, err := s.command(sandbox, &runtime.Command{Command: cmd.Command, Session: cmd.Session, Env: cmd.Env, Cwd: cmd.Cwd, NoWait: cmd.NoWait}, false)
+	if err != nil {
+		return nil, err
+	}
+	c.Session.Op, c.Session.Job = wire.SessionJobStart, name
 	git := s.gits.begin(ctx, c.box, c.config)
 	info, _, err := askAbout(ctx, s, sessionID, func(conn *client.Conn, _ string) (wire.JobInfo, error) {
 		return conn.StartJob(ctx, &c.StartRequest)
@@ -68,7 +72,7 @@ func (s *sessions) watchJob(sessionID runtime.SessionID, job string, git *gitUse
 	if _, _, err := askAbout(ctx, s, sessionID, func(conn *client.Conn, name string) (wire.ExitStatus, error) {
 		return conn.WaitJob(ctx, name, job)
 	}); err == nil {
-		git.finish(ctx)
+		git.finish(ctx, new(runtime.Result))
 	}
 }
 
@@ -86,14 +90,14 @@ func (s *sessions) JobOutput(ctx context.Context, sessionID runtime.SessionID, j
 }
 
 // WaitJob implements [runtime.JobManager].
-func (s *sessions) WaitJob(ctx context.Context, sessionID runtime.SessionID, job string) (runtime.Exit, error) {
+func (s *sessions) WaitJob(ctx context.Context, sessionID runtime.SessionID, job string) (runtime.Result, error) {
 	sandbox, _, err := splitSession(sessionID)
 	if err != nil {
-		return runtime.Exit{}, err
+		return runtime.Result{}, err
 	}
 	box, c, err := s.brief(sandbox)
 	if err != nil {
-		return runtime.Exit{}, err
+		return runtime.Result{}, err
 	}
 	git := s.gits.begin(ctx, box, c)
 	defer git.end()
@@ -101,10 +105,10 @@ func (s *sessions) WaitJob(ctx context.Context, sessionID runtime.SessionID, job
 		return conn.WaitJob(ctx, name, job)
 	})
 	if err != nil {
-		return runtime.Exit{}, err
+		return runtime.Result{}, err
 	}
 	exit := exitOf(&status, true)
-	exit.Git = git.finish(ctx)
+	git.finish(ctx, &exit)
 	return exit, nil
 }
 

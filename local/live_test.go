@@ -78,7 +78,7 @@ func TestSetPermissions(t *testing.T) {
 	check("set before the first start", "No such file")
 	set(everything(perm.Read))
 	check("shown", "content")
-	p, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{Command: []string{"sh", "-c", "exec 3<a; echo open; read x; cat <&3"}, Stdin: true})
+	p, err := rt.StartProcess(t.Context(), id, &runtime.Command{Command: []string{"sh", "-c", "exec 3<a; echo open; read x; cat <&3"}, OpenStdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestSetPermissions(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	if exit, err := p.Wait(ctx); err != nil || exit.Code == 0 {
+	if exit, err := p.Wait(ctx); err != nil || exit.ExitCode == 0 {
 		t.Errorf("a file that was open is read still: %+v, %v", exit, err)
 	}
 	check("hidden", "No such file")

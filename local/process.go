@@ -33,13 +33,13 @@ type process struct {
 var _ runtime.Process = (*process)(nil)
 
 // Wait implements [runtime.Process].
-func (p *process) Wait(ctx context.Context) (runtime.Exit, error) {
+func (p *process) Wait(ctx context.Context) (runtime.Result, error) {
 	exit, _, err := p.wait(ctx)
 	return exit, err
 }
 
 // wait is Wait that also returns what the guest says of the end.
-func (p *process) wait(ctx context.Context) (runtime.Exit, *wire.ExitStatus, error) {
+func (p *process) wait(ctx context.Context) (runtime.Result, *wire.ExitStatus, error) {
 	status, err := p.Process.Wait(ctx)
 	step.Reached("exec: ended")
 	if p.limit != nil && (err == nil || ctx.Err() == nil) {
@@ -48,33 +48,37 @@ func (p *process) wait(ctx context.Context) (runtime.Exit, *wire.ExitStatus, err
 	var failed *client.StartError
 	switch {
 	case errors.As(err, &failed):
-		return runtime.Exit{}, nil, orExpired(p.box, guestError(failed))
+		return runtime.Result{}, nil, orExpired(p.box, guestError(failed))
 	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return runtime.Exit{}, nil, err
+		return runtime.Result{}, nil, err
 	case err != nil:
-		return runtime.Exit{}, nil, lost(context.Background(), p.box, err)
+		return runtime.Result{}, nil, lost(context.Background(), p.box, err)
 	}
 	exit := exitOf(&status, p.session)
-	if exit.Code > 128 && !exit.TimedOut {
+	if exit.ExitCode > 128 && !exit.TimedOut {
 		// If the sandbox has expired, that is what killed it.
 		if gone := expired(p.box); gone != nil {
-			return runtime.Exit{}, nil, gone
+			return runtime.Result{}, nil, gone
 		}
 	}
 	if p.denials != nil {
-		exit.Denied = p.denials(ctx)
+		if d := p.denials(ctx); d != nil {
+			exit.Denied, exit.DeniedMore = d.List, d.More
+		}
 	}
 	if p.refusals != nil {
-		exit.Refused = p.refusals(ctx)
+		if r := p.refusals(ctx); r != nil {
+			exit.Refused, exit.RefusedMore = r.List, r.More
+		}
 	}
-	exit.Git = p.git.finish(ctx)
-	exit.OutOfMemory = exit.Code != 0 && p.kills != nil && p.kills() > p.before
+	p.git.finish(ctx, &exit)
+	exit.OutOfMemory = exit.ExitCode != 0 && p.kills != nil && p.kills() > p.before
 	return exit, &status, nil
 }
 
 // finish waits for the end, and kills the process if ctx ends first. If its input could not
 // be read, which unread tells, that is the error.
-func (p *process) finish(ctx context.Context, unread func() error) (runtime.Exit, *wire.ExitStatus, error) {
+func (p *process) finish(ctx context.Context, unread func() error) (runtime.Result, *wire.ExitStatus, error) {
 	exit, status, err := p.wait(ctx)
 	if err != nil && ctx.Err() != nil {
 		_ = p.Kill()
@@ -83,7 +87,7 @@ func (p *process) finish(ctx context.Context, unread func() error) (runtime.Exit
 		_, _ = p.Process.Wait(gone) // from then on nothing writes to the result
 	}
 	if failed := unread(); failed != nil {
-		return runtime.Exit{}, nil, errors.Join(ctx.Err(), failed)
+		return runtime.Result{}, nil, errors.Join(ctx.Err(), failed)
 	}
 	return exit, status, err
 }
@@ -95,8 +99,8 @@ func (p *process) Close() error {
 }
 
 // exitOf returns what the guest says of an end.
-func exitOf(s *wire.ExitStatus, session bool) runtime.Exit {
-	exit := runtime.Exit{Code: s.Code, Signal: syscall.Signal(s.Signal), TimedOut: s.TimedOut, StdoutEnd: s.StdoutEnd, StderrEnd: s.StderrEnd}
+func exitOf(s *wire.ExitStatus, session bool) runtime.Result {
+	exit := runtime.Result{ExitCode: s.Code, Signal: syscall.Signal(s.Signal), TimedOut: s.TimedOut, StdoutEnd: s.StdoutEnd, StderrEnd: s.StderrEnd}
 	if session {
 		exit.Session = &runtime.SessionStatus{
 			Cwd: string(s.Cwd), Ended: s.SessionEnded, Restored: s.Restored, ShellCode: s.ShellCode, StatusLost: s.StatusLost,

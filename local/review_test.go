@@ -50,7 +50,7 @@ func TestFork(t *testing.T) {
 		t.Fatal(out)
 	}
 	// A program that always writes one file before the other.
-	p, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{Command: []string{"sh", "-c", "i=0; while :; do i=$((i+1)); echo $i > first.new; mv first.new first; echo $i > second.new; mv second.new second; done"}})
+	p, err := rt.StartProcess(t.Context(), id, &runtime.Command{Command: []string{"sh", "-c", "i=0; while :; do i=$((i+1)); echo $i > first.new; mv first.new first; echo $i > second.new; mv second.new second; done"}})
 	if err != nil {
 		t.Fatal(err)
 	}

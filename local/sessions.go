@@ -122,25 +122,22 @@ func session(box *statedir.Box, info *wire.SessionInfo) *runtime.Session {
 }
 
 // SessionExec implements [runtime.SessionManager].
-func (s *sessions) SessionExec(ctx context.Context, sessionID runtime.SessionID, req *runtime.SessionExecRequest) (*runtime.ExecResult, error) {
-	c, err := s.evaluation(sessionID, req)
+func (s *sessions) SessionExec(ctx context.Context, sessionID runtime.SessionID, cmd *runtime.Command) (*runtime.Result, error) {
+	sandbox, cmd, err := inSession(sessionID, cmd)
 	if err != nil {
 		return nil, err
 	}
-	return s.collect(ctx, c, req.Stdin, req.MaxOutput, req.TailOutput)
+	return s.Exec(ctx, sandbox, cmd)
 }
 
 // SessionExecStream implements [runtime.SessionManager].
-func (s *sessions) SessionExecStream(ctx context.Context, sessionID runtime.SessionID, req *runtime.SessionExecRequest, output chan<- []byte) error {
-	defer close(output)
-	if req.Operation != "" {
-		return runtime.Errorf(runtime.ErrUnsupported, "operation %q: its output cannot be streamed", req.Operation)
-	}
-	c, err := s.evaluation(sessionID, req)
+func (s *sessions) SessionExecStream(ctx context.Context, sessionID runtime.SessionID, cmd *runtime.Command, output chan<- []byte) error {
+	sandbox, cmd, err := inSession(sessionID, cmd)
 	if err != nil {
+		close(output)
 		return err
 	}
-	return s.stream(ctx, c, req.Stdin, output)
+	return s.ExecStream(ctx, sandbox, cmd, output)
 }
 
 // CancelOperation implements [runtime.OperationManager].
@@ -148,39 +145,35 @@ func (s *sessions) CancelOperation(ctx context.Context, sessionID runtime.Sessio
 	return s.tell(ctx, sessionID, func(conn *client.Conn, name string) error { return conn.Cancel(ctx, name, operation) })
 }
 
-// evaluation returns the request for a text in a session.
-func (s *sessions) evaluation(sessionID runtime.SessionID, req *runtime.SessionExecRequest) (*command, error) {
-	sandbox, name, err := splitSession(sessionID)
-	if err != nil {
-		return nil, err
-	}
-	return s.command(sandbox, evaluate(name, req.NoWait, req.Create, req.Operation), []string{req.Command}, req.Env, req.Cwd, req.Timeout)
+// inSession returns the sandbox of a session, and the command as one for it.
+func inSession(id runtime.SessionID, cmd *runtime.Command) (sandbox string, in *runtime.Command, err error) {
+	own := *cmd
+	sandbox, own.Session, err = splitSession(id)
+	return sandbox, &own, err
 }
 
-// evaluate returns what makes a request for a process one for a text in a session. With an
-// operation the text outlives this call. With create, [executor.command] completes Create.
-func evaluate(name string, noWait, create bool, operation string) *wire.SessionRequest {
-	r := &wire.SessionRequest{Op: wire.SessionExec, Name: name, NoWait: noWait, Job: operation, Keep: operation != ""}
-	if create {
-		r.Create = new(wire.SessionStart)
+// evaluation returns what makes a request for a process one for a text in a session; nil if the command is for
+// none. With an operation the text outlives this call. With Create, [executor.command] completes Create.
+func evaluation(cmd *runtime.Command) (*wire.SessionRequest, error) {
+	if cmd.Session == "" {
+		return nil, nil
 	}
-	return r
-}
-
-// checkEvaluation returns why a session cannot evaluate args in dir, or nil.
-func checkEvaluation(r *wire.SessionRequest, args []string, dir string) error {
-	if err := wire.CheckSessionName(r.Name); err != nil {
-		return runtime.WithClass(runtime.ErrInvalid, err)
+	if err := wire.CheckSessionName(cmd.Session); err != nil {
+		return nil, runtime.WithClass(runtime.ErrInvalid, err)
 	}
 	switch {
-	case len(args) != 1:
-		return runtime.Errorf(runtime.ErrInvalid, "a session evaluates one text, not %d", len(args))
-	case r.Keep && wire.CheckSessionName(r.Job) != nil:
-		return runtime.Errorf(runtime.ErrInvalid, "operation %q: it must be up to %d letters, digits and, not first, any of ._-", r.Job, wire.MaxSessionName)
-	case dir != "" && !path.IsAbs(dir):
-		return runtime.Errorf(runtime.ErrInvalid, "working directory %q: in a session it must be absolute", dir)
+	case len(cmd.Command) != 1:
+		return nil, runtime.Errorf(runtime.ErrInvalid, "a session evaluates one text, not %d", len(cmd.Command))
+	case cmd.Operation != "" && wire.CheckSessionName(cmd.Operation) != nil:
+		return nil, runtime.Errorf(runtime.ErrInvalid, "operation %q: it must be up to %d letters, digits and, not first, any of ._-", cmd.Operation, wire.MaxSessionName)
+	case cmd.Cwd != "" && !path.IsAbs(cmd.Cwd):
+		return nil, runtime.Errorf(runtime.ErrInvalid, "working directory %q: in a session it must be absolute", cmd.Cwd)
 	}
-	return nil
+	r := &wire.SessionRequest{Op: wire.SessionExec, Name: cmd.Session, NoWait: cmd.NoWait, Job: cmd.Operation, Keep: cmd.Operation != ""}
+	if cmd.Create {
+		r.Create = new(wire.SessionStart)
+	}
+	return r, nil
 }
 
 // splitSession returns the parts of a session's id, or an error if it cannot be one.

@@ -491,7 +491,7 @@ stat -c '%i %a %u %g %F' /workspace /workspace/a; stat -f -c '%T %s' /workspace
 cat /workspace/secret; echo x >> /workspace/a; processes=$(ls /proc); echo "$processes" | grep -c '^[0-9]'; cat /proc/self/status | grep -E '^(Cap|Seccomp|NoNewPrivs|Uid|Gid|Umask)'
 ls /proc/1/fd 2>&1 | wc -l; cat /proc/self/oom_score_adj /proc/self/cgroup; nice`
 	var seen []string
-	var denied []*runtime.Denials
+	var denied [][]runtime.Denial
 	for _, s := range []*runtime.Sandbox{cold, warm} {
 		res, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"sh", "-c", look}, Timeout: limit})
 		if err != nil {

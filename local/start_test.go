@@ -250,7 +250,7 @@ func TestKillAnyPart(t *testing.T) {
 		t.Run(strings.ReplaceAll(part, "/", "."), func(t *testing.T) {
 			rt, _, codebase := newRuntime(t)
 			id := started(t, rt, codebase)
-			p, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{Command: []string{"sleep", "1000"}})
+			p, err := rt.StartProcess(t.Context(), id, &runtime.Command{Command: []string{"sleep", "1000"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -315,7 +315,7 @@ func TestDestroyWhenTheTreeServerIsStopped(t *testing.T) {
 	}
 	id := started(t, rt, codebase)
 	halt(t, id, "wolffia tree")
-	p, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{
+	p, err := rt.StartProcess(t.Context(), id, &runtime.Command{
 		Command: []string{"sh", "-c", "echo waiting; exec ls /workspace/absent"}, Cwd: "/tmp",
 	})
 	if err != nil {

@@ -52,7 +52,7 @@ func TestWarm(t *testing.T) {
 		s, err := rt.Create(e.Ctx, &runtime.SandboxConfig{CodebasePath: codebase, BoundToCaller: bound, Permissions: everything(perm.Write)})
 		e.OK(err)
 		e.OK(rt.Start(e.Ctx, s.ID))
-		p, err = rt.StartProcess(e.Ctx, s.ID, &runtime.ProcessSpec{Command: []string{"sh", "-c", script}})
+		p, err = rt.StartProcess(e.Ctx, s.ID, &runtime.Command{Command: []string{"sh", "-c", script}})
 		e.OK(err)
 		t.Cleanup(func() { _ = p.Close() })
 		return s.ID, p

@@ -124,7 +124,7 @@ func (c *call) bash(ctx context.Context, in bashIn) (reply, *bashOut, error) {
 	})
 	defer notes.stop()
 	stdout.news, stderr.news = notes.news, notes.news
-	exit, err := c.evaluate(ctx, &runtime.ProcessSpec{
+	exit, err := c.evaluate(ctx, &runtime.Command{
 		Command: []string{in.Command}, Session: c.Session, Create: true, Cwd: dir, Timeout: limit,
 		Queued: func(queued bool) {
 			if queued {
@@ -157,10 +157,10 @@ func (c *call) dir(ctx context.Context, cwd string) (string, error) {
 }
 
 // evaluate runs a command in the session to its end, or until ctx ends, which interrupts it.
-func (c *call) evaluate(ctx context.Context, spec *runtime.ProcessSpec, stdout, stderr io.Writer) (runtime.Exit, error) {
+func (c *call) evaluate(ctx context.Context, spec *runtime.Command, stdout, stderr io.Writer) (runtime.Result, error) {
 	p, err := c.Runtime.StartProcess(ctx, c.id(), spec)
 	if err != nil {
-		return runtime.Exit{}, err
+		return runtime.Result{}, err
 	}
 	defer p.Close()
 	stop := context.AfterFunc(ctx, func() { _ = p.Close() })
@@ -170,17 +170,17 @@ func (c *call) evaluate(ctx context.Context, spec *runtime.ProcessSpec, stdout, 
 	copying.Go(func() { _, _ = io.Copy(stderr, p.Stderr()) })
 	exit, err := p.Wait(ctx)
 	if err != nil {
-		return runtime.Exit{}, err
+		return runtime.Result{}, err
 	}
 	copying.Wait()
 	return exit, ctx.Err()
 }
 
 // bashResult returns the result of a command that has ended.
-func (c *call) bashResult(exit runtime.Exit, stdout, stderr *capture, most int, limit, took time.Duration) (reply, *bashOut) {
+func (c *call) bashResult(exit runtime.Result, stdout, stderr *capture, most int, limit, took time.Duration) (reply, *bashOut) {
 	o, e := stdout.extract(most), stderr.extract(most)
 	out := &bashOut{
-		ExitCode: exit.Code, StdoutBytes: o.total, StderrBytes: e.total, TimedOut: exit.TimedOut, DurationMS: took.Milliseconds(),
+		ExitCode: exit.ExitCode, StdoutBytes: o.total, StderrBytes: e.total, TimedOut: exit.TimedOut, DurationMS: took.Milliseconds(),
 		Truncated: o.to > 0 || e.to > 0,
 	}
 	if exit.TimedOut {
@@ -199,10 +199,8 @@ func (c *call) bashResult(exit runtime.Exit, stdout, stderr *capture, most int, 
 		out.Cwd = strings.ToValidUTF8(s.Cwd, "\ufffd")
 	}
 	var lines string
-	out.Denied, lines = c.denials(exit.Denied)
-	if exit.Denied != nil {
-		out.DeniedMore = exit.Denied.More
-	}
+	out.Denied, lines = c.denials(&exit)
+	out.DeniedMore = exit.DeniedMore
 	var b strings.Builder
 	b.WriteString(out.Stdout)
 	if out.Stderr != "" {
@@ -215,11 +213,9 @@ func (c *call) bashResult(exit runtime.Exit, stdout, stderr *capture, most int, 
 		b.WriteString("[" + n + "]\n")
 	}
 	b.WriteString(lines)
-	if exit.Git != nil {
-		for _, line := range exit.Git.Lines {
-			out.Git = append(out.Git, valid([]byte(line)))
-			b.WriteString("[git: " + valid([]byte(line)) + "]\n")
-		}
+	for _, line := range exit.Git {
+		out.Git = append(out.Git, valid([]byte(line)))
+		b.WriteString("[git: " + valid([]byte(line)) + "]\n")
 	}
 	return reply{text: strings.TrimSuffix(b.String(), "\n")}, out
 }
@@ -232,7 +228,7 @@ func endLine(b *strings.Builder) {
 }
 
 // exitNotes returns what the exit code of a command does not say of its end.
-func exitNotes(exit *runtime.Exit, limit time.Duration) (notes []string) {
+func exitNotes(exit *runtime.Result, limit time.Duration) (notes []string) {
 	add := func(holds bool, text string) {
 		if holds {
 			notes = append(notes, text)

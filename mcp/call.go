@@ -101,13 +101,10 @@ type denied struct {
 }
 
 // denials returns the denials for a result, and lines of text about them.
-func (c *call) denials(d *runtime.Denials) (list []denied, lines string) {
-	if d == nil {
-		return nil, ""
-	}
+func (c *call) denials(r *runtime.Result) (list []denied, lines string) {
 	var b strings.Builder
-	for i := range d.List {
-		x := &d.List[i]
+	for i := range r.Denied {
+		x := &r.Denied[i]
 		y := denied{Op: x.Op, Path: x.Path, Level: x.Level.String(), Rule: x.Rule, From: x.Source, Why: x.Why}
 		if c.Remote {
 			y.From = perm.SourceName(x.Source)
@@ -120,7 +117,7 @@ func (c *call) denials(d *runtime.Denials) (list []denied, lines string) {
 			b.WriteString(y.line() + "\n")
 		}
 	}
-	if more := max(0, len(d.List)-maxDeniedLines) + d.More; more > 0 {
+	if more := max(0, len(r.Denied)-maxDeniedLines) + r.DeniedMore; more > 0 {
 		fmt.Fprintf(&b, "%d more accesses were denied\n", more)
 	}
 	return list, b.String()

@@ -185,7 +185,7 @@ func (c *call) inside(ctx context.Context, req *filecall.Request) (*filecall.Rep
 	if len(text) > filecall.MaxRequest {
 		return nil, fmt.Errorf("the content is too large: at most %d bytes, with escapes; write it in parts, with bash", filecall.MaxRequest)
 	}
-	exec := &runtime.ExecRequest{
+	exec := &runtime.Command{
 		Command: []string{launch.GuestPath, filecall.Arg}, Stdin: bytes.NewReader(text), Timeout: fileLimit, MaxOutput: answerLimit(req),
 	}
 	if path.IsAbs(req.Path) {
@@ -214,7 +214,7 @@ func (c *call) inside(ctx context.Context, req *filecall.Request) (*filecall.Rep
 		if req.Op != filecall.OpGlob && e.Kind != filecall.KindInvalid {
 			message = req.Path + ": " + message
 		}
-		if _, lines := c.denials(res.Denied); lines != "" {
+		if _, lines := c.denials(res); lines != "" {
 			message += "\n" + strings.TrimSuffix(lines, "\n")
 		}
 		return nil, errors.New(message)

@@ -129,7 +129,7 @@ func (c *call) jobStart(ctx context.Context, in jobStartIn) (reply, *jobStarted,
 		return reply{}, nil, err
 	}
 	start := func() (*runtime.Job, error) {
-		return c.Runtime.StartJob(ctx, c.session(), in.Name, &runtime.SessionExecRequest{Command: in.Command, Cwd: dir})
+		return c.Runtime.StartJob(ctx, c.session(), in.Name, &runtime.Command{Command: []string{in.Command}, Cwd: dir})
 	}
 	j, err := start()
 	if errors.Is(err, runtime.ErrNotFound) { // the session is not there yet

@@ -50,18 +50,18 @@ func (b *Box) Sandbox(ctx context.Context) (*Sandbox, error) { return b.rt.Get(c
 
 // Exec runs a program with arguments, without a shell, and returns its output; see
 // [Executor]. That the program fails is not an error.
-func (b *Box) Exec(ctx context.Context, command ...string) (*ExecResult, error) {
-	return b.rt.Exec(ctx, b.id, &ExecRequest{Command: command})
+func (b *Box) Exec(ctx context.Context, command ...string) (*Result, error) {
+	return b.rt.Exec(ctx, b.id, &Command{Command: command})
 }
 
 // Do is Exec with all that a request can say.
-func (b *Box) Do(ctx context.Context, req *ExecRequest) (*ExecResult, error) {
-	return b.rt.Exec(ctx, b.id, req)
+func (b *Box) Do(ctx context.Context, cmd *Command) (*Result, error) {
+	return b.rt.Exec(ctx, b.id, cmd)
 }
 
 // StartProcess starts a process with streams of its own, or a terminal. The caller closes it.
-func (b *Box) StartProcess(ctx context.Context, spec *ProcessSpec) (Process, error) {
-	return b.rt.StartProcess(ctx, b.id, spec)
+func (b *Box) StartProcess(ctx context.Context, cmd *Command) (Process, error) {
+	return b.rt.StartProcess(ctx, b.id, cmd)
 }
 
 // Session returns a handle on the session with this name. It makes the session, with the
@@ -101,13 +101,13 @@ func (s *Shell) Session(ctx context.Context) (*Session, error) { return s.rt.Get
 
 // Exec evaluates a text in the session's shell and returns its output; see
 // [SessionManager]. That the text fails is not an error.
-func (s *Shell) Exec(ctx context.Context, text string) (*ExecResult, error) {
-	return s.rt.SessionExec(ctx, s.id, &SessionExecRequest{Command: text})
+func (s *Shell) Exec(ctx context.Context, text string) (*Result, error) {
+	return s.rt.SessionExec(ctx, s.id, &Command{Command: []string{text}})
 }
 
 // Do is Exec with all that a request can say.
-func (s *Shell) Do(ctx context.Context, req *SessionExecRequest) (*ExecResult, error) {
-	return s.rt.SessionExec(ctx, s.id, req)
+func (s *Shell) Do(ctx context.Context, cmd *Command) (*Result, error) {
+	return s.rt.SessionExec(ctx, s.id, cmd)
 }
 
 // Destroy ends the session and all that it has started.

@@ -48,19 +48,19 @@ type Runtime interface {
 // [ErrConflict]. Canceling ctx kills the command and all that it started.
 type Executor interface {
 	// Exec runs a command to its end. That the command fails is not an error: see
-	// [ExecResult]. An error means that it could not be run, or that its end is unknown. A
+	// [Result]. An error means that it could not be run, or that its end is unknown. A
 	// program that could not be started is a [*StartError].
-	Exec(ctx context.Context, sandboxID string, req *ExecRequest) (*ExecResult, error)
+	Exec(ctx context.Context, sandboxID string, cmd *Command) (*Result, error)
 
 	// ExecStream runs a command to its end and sends its output: standard output and
 	// standard error, merged in the order in which they were written. It always closes
 	// output. It returns an [*ExitError] if the command ended with another code than 0. A
 	// slow receiver blocks the command.
-	ExecStream(ctx context.Context, sandboxID string, req *ExecRequest, output chan<- []byte) error
+	ExecStream(ctx context.Context, sandboxID string, cmd *Command, output chan<- []byte) error
 
 	// StartProcess starts a process with streams of its own, or with a terminal. The caller
 	// closes it. Canceling ctx after StartProcess has returned has no effect.
-	StartProcess(ctx context.Context, sandboxID string, spec *ProcessSpec) (Process, error)
+	StartProcess(ctx context.Context, sandboxID string, cmd *Command) (Process, error)
 }
 
 // A PermissionSetter is a Runtime that can change which parts of its codebase a sandbox may

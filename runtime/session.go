@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"context"
-	"io"
 	"strings"
 	"syscall"
 	"time"
@@ -31,14 +30,14 @@ type SessionManager interface {
 	ListSessions(ctx context.Context, sandboxID string) ([]*Session, error)
 
 	// SessionExec evaluates a command in the session's shell, after earlier commands have
-	// ended. The result has its end and the state of the shell. Canceling ctx interrupts the
-	// command, not the session.
-	SessionExec(ctx context.Context, sessionID SessionID, req *SessionExecRequest) (*ExecResult, error)
+	// ended; it is [Executor].Exec with Session set to the session's name. The result has its
+	// end and the state of the shell. Canceling ctx interrupts the command, not the session.
+	SessionExec(ctx context.Context, sessionID SessionID, cmd *Command) (*Result, error)
 
 	// SessionExecStream is SessionExec with output as for
-	// [Executor].ExecStream. [Executor].StartProcess, with [ProcessSpec].Session, is faster
+	// [Executor].ExecStream. [Executor].StartProcess, with [Command].Session, is faster
 	// for much output: its streams need no new memory for each piece.
-	SessionExecStream(ctx context.Context, sessionID SessionID, req *SessionExecRequest, output chan<- []byte) error
+	SessionExecStream(ctx context.Context, sessionID SessionID, cmd *Command, output chan<- []byte) error
 }
 
 // RuntimeWithSession is a Runtime whose sandboxes run commands and keep shells.
@@ -115,33 +114,6 @@ const (
 	SessionEnded   SessionState = "ended" // its shell is gone; the next command starts a new one with its state
 )
 
-// A SessionExecRequest asks for one command in a session.
-type SessionExecRequest struct {
-	// Command is the text that the shell evaluates: any bytes but NUL, also
-	// several lines.
-	Command string
-	// Env and Cwd hold for this command only; Cwd empty means where the
-	// session is.
-	Env map[string]string
-	Cwd string
-	// Stdin is the command's standard input; nil means none. If reading it fails, the command
-	// is interrupted as when ctx ends, and the error wraps the reader's.
-	Stdin io.Reader
-	// Timeout interrupts the command, then ends it, and keeps the session; 0
-	// means never.
-	Timeout time.Duration
-	// MaxOutput and TailOutput are as in [ExecRequest].
-	MaxOutput, TailOutput int
-	// NoWait makes a busy session [ErrConflict] at once.
-	NoWait bool
-	// Create creates the session, with the default configuration, if it does not exist.
-	// Without Create, that is [ErrNotFound].
-	Create bool
-	// Operation, unless empty, names a command that outlives its caller: see
-	// [OperationManager]. It is formed like the name of a session.
-	Operation string
-}
-
 // An OperationManager is a SessionManager whose commands can outlive their caller, so that a
 // caller that is killed loses neither the command nor its output. SessionExec with an
 // Operation that the session does not know begins the command. With a known one it waits for
@@ -197,7 +169,7 @@ type AttachRequest struct {
 	Offset uint64
 	// Takeover detaches all others.
 	Takeover bool
-	// Create is as in [SessionExecRequest].
+	// Create is as in [Command].
 	Create bool
 }
 
@@ -205,7 +177,7 @@ type AttachRequest struct {
 const FromEnd = 1<<64 - 1
 
 // A Terminal is a connection to a session's terminal. It is a Process whose Close detaches,
-// and whose Exit says how the shell ended.
+// and whose Result says how the shell ended.
 type Terminal interface {
 	Process
 	// Start is the offset of the first byte of Stdout, and End that of the first byte of new
@@ -225,13 +197,13 @@ type JobManager interface {
 	// StartJob starts a command as a background job with the session's state. The shell
 	// itself starts it, after earlier commands have ended. It uses Command, Env, Cwd and
 	// NoWait of req.
-	StartJob(ctx context.Context, sessionID SessionID, name string, req *SessionExecRequest) (*Job, error)
+	StartJob(ctx context.Context, sessionID SessionID, name string, cmd *Command) (*Job, error)
 	// JobOutput returns what a job has written, as far as it is kept, from the offsets on;
 	// with follow until the output ends. The caller closes the Process.
 	JobOutput(ctx context.Context, sessionID SessionID, job string, stdout, stderr uint64, follow bool) (Process, error)
 	// WaitJob waits until a job has ended. Its exit code is known if StartJob started it,
 	// else Session.StatusLost is set. If ctx ends first, the job continues.
-	WaitJob(ctx context.Context, sessionID SessionID, job string) (Exit, error)
+	WaitJob(ctx context.Context, sessionID SessionID, job string) (Result, error)
 	// SignalJob sends a signal to all processes of a job.
 	SignalJob(ctx context.Context, sessionID SessionID, job string, sig syscall.Signal) error
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"wolffia/network"
@@ -303,22 +302,6 @@ func CheckVariable(name, value string) error {
 		return Errorf(ErrInvalid, "variable %q: value %q must be UTF-8", name, value)
 	}
 	return nil
-}
-
-// CheckCommand returns why no runtime can run a command, or nil. The error is of class [ErrInvalid].
-func CheckCommand(command []string, env map[string]string, timeout time.Duration) error {
-	switch {
-	case len(command) == 0:
-		return Errorf(ErrInvalid, "no command given")
-	case timeout < 0:
-		return Errorf(ErrInvalid, "timeout %v: it must not be negative", timeout)
-	}
-	for i, arg := range command {
-		if strings.Contains(arg, "\x00") {
-			return Errorf(ErrInvalid, "argument %d of the command contains a NUL, which no program can have", i)
-		}
-	}
-	return CheckEnv(env)
 }
 
 // CheckEnv returns why variables cannot be in the environment of a command, or nil. The error is of class [ErrInvalid]. Other bytes than these

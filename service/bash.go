@@ -48,11 +48,9 @@ func (s *Service) box(ctx context.Context, o registry.Owner, sandboxID string) (
 // writes its output as it comes: the result has none. Writes to stdout and stderr are
 // concurrent. If one fails, or ctx ends, the command is interrupted, and that is the error.
 // OperationID must be empty.
-func (i *Inside) Bash(ctx context.Context, p *ExecuteBashParams, stdout, stderr io.Writer) (*BashResult, error) {
+func (i *Inside) Bash(ctx context.Context, p *ExecuteBashParams, stdout, stderr io.Writer) (*runtime.Result, error) {
 	begin := time.Now()
-	process, err := i.fleet.rt.StartProcess(ctx, i.box.ID, &runtime.ProcessSpec{
-		Command: []string{p.Command}, Session: sessionName, Create: true, Cwd: p.Cwd, Timeout: p.Timeout,
-	})
+	process, err := i.fleet.rt.StartProcess(ctx, i.box.ID, p.command())
 	if err != nil {
 		return nil, err
 	}
@@ -81,14 +79,10 @@ func (i *Inside) Bash(ctx context.Context, p *ExecuteBashParams, stdout, stderr 
 	if err != nil {
 		return nil, err
 	}
-	took := time.Since(begin)
-	i.fleet.opts.Meter.ran(true, took, exit.Denied)
-	r := &BashResult{ExitCode: exit.Code, Duration: took, Denied: exit.Denied, Refused: exit.Refused, Git: exit.Git}
-	if exit.Session != nil {
-		r.Cwd, r.SessionEnded, r.Restored = exit.Session.Cwd, exit.Session.Ended, exit.Session.Restored
-	}
+	exit.Duration = time.Since(begin)
+	i.fleet.opts.Meter.ran(true, exit.Duration, &exit)
 	if exit.TimedOut {
-		return nil, &TimeoutError{p.Timeout, r}
+		return nil, &TimeoutError{p.Timeout, &exit}
 	}
-	return r, nil
+	return &exit, nil
 }

@@ -78,8 +78,8 @@ type Command struct {
 	ID      string
 	session string // empty: none
 	of      *commands
-	ran     func(runtime.Exit) // counts it
-	done    chan struct{}      // closed when status is complete
+	ran     func(runtime.Result) // counts it
+	done    chan struct{}        // closed when status is complete
 	once    sync.Once
 
 	status CommandStatus // guarded by of.mu
@@ -160,7 +160,7 @@ func (i *Inside) shell(ctx context.Context) (string, error) {
 	if known != "" {
 		return known, nil
 	}
-	_, err := i.fleet.rt.Exec(ctx, i.box.ID, &runtime.ExecRequest{Command: []string{"bash", "-c", ":"}, Cwd: ownDir, Timeout: insideLimit})
+	_, err := i.fleet.rt.Exec(ctx, i.box.ID, &runtime.Command{Command: []string{"bash", "-c", ":"}, Cwd: ownDir, Timeout: insideLimit})
 	var start *runtime.StartError
 	switch {
 	case err == nil:
@@ -209,7 +209,7 @@ func (i *Inside) noteSession(name string, exists bool) {
 // another process has destroyed it is the error of Wait, once. That the shell or the working
 // directory does not exist is the error of Wait, before Started.
 func (i *Inside) Run(ctx context.Context, p *CommandParams) (*Command, error) {
-	spec := &runtime.ProcessSpec{Session: p.Session, Env: p.Env, Cwd: p.Cwd, Timeout: p.Timeout}
+	spec := &runtime.Command{Session: p.Session, Env: p.Env, Cwd: p.Cwd, Timeout: p.Timeout}
 	if p.Session == "" {
 		shell, err := i.shell(ctx)
 		if err != nil {
@@ -233,7 +233,7 @@ func (i *Inside) Run(ctx context.Context, p *CommandParams) (*Command, error) {
 	id, begin := newCommandID(), time.Now()
 	c := &Command{ID: id, session: p.Session, of: i.fleet.of(i.box.ID), done: make(chan struct{})}
 	c.status = CommandStatus{ID: id, Text: beginning(p.Text), Running: true, StartedAt: time.Now()}
-	c.ran = func(e runtime.Exit) { i.fleet.opts.Meter.ran(p.Session != "", time.Since(begin), e.Denied) }
+	c.ran = func(r runtime.Result) { i.fleet.opts.Meter.ran(p.Session != "", time.Since(begin), &r) }
 	var err error
 	if c.Process, err = i.fleet.rt.StartProcess(ctx, i.box.ID, spec); err != nil {
 		return nil, err
@@ -254,7 +254,7 @@ func beginning(text string) string {
 }
 
 // Wait implements [runtime.Process].
-func (c *Command) Wait(ctx context.Context) (runtime.Exit, error) {
+func (c *Command) Wait(ctx context.Context) (runtime.Result, error) {
 	exit, err := c.Process.Wait(ctx)
 	if err == nil || ctx.Err() == nil {
 		c.finish(exit, err)
@@ -265,14 +265,14 @@ func (c *Command) Wait(ctx context.Context) (runtime.Exit, error) {
 // Close implements [runtime.Process].
 func (c *Command) Close() error {
 	err := c.Process.Close()
-	c.finish(runtime.Exit{}, errClosed)
+	c.finish(runtime.Result{}, errClosed)
 	return err
 }
 
 var errClosed = errors.New("the client has gone")
 
 // finish records how the command has ended. The first call counts.
-func (c *Command) finish(exit runtime.Exit, err error) {
+func (c *Command) finish(exit runtime.Result, err error) {
 	c.once.Do(func() {
 		defer close(c.done)
 		c.ran(exit)
@@ -288,7 +288,7 @@ func (c *Command) finish(exit runtime.Exit, err error) {
 		case exit.TimedOut:
 			c.status.Error = "the command has timed out"
 		default:
-			code := exit.Code
+			code := exit.ExitCode
 			c.status.ExitCode = &code
 		}
 		c.of.ended = append(c.of.ended, c.ID)
@@ -353,7 +353,7 @@ func textOf(job string) string {
 
 // job starts a job.
 func (i *Inside) job(ctx context.Context, name string, p *CommandParams) (*runtime.Job, error) {
-	req := &runtime.SessionExecRequest{Command: oneOutput + p.Text, Env: p.Env, Cwd: i.absolute(p.Cwd)}
+	req := &runtime.Command{Command: []string{oneOutput + p.Text}, Env: p.Env, Cwd: i.absolute(p.Cwd)}
 	return i.startJob(ctx, jobSession, name, req)
 }
 

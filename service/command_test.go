@@ -26,7 +26,7 @@ func (s *shells) Exec(context.Context, string, *runtime.ExecRequest) (*runtime.E
 	return &runtime.ExecResult{}, s.bash
 }
 
-func (s *shells) StartProcess(_ context.Context, _ string, spec *runtime.ProcessSpec) (runtime.Process, error) {
+func (s *shells) StartProcess(_ context.Context, _ string, spec *runtime.Command) (runtime.Process, error) {
 	s.started = spec.Command[0]
 	return nil, nil // nobody uses it
 }

@@ -51,7 +51,7 @@ type SandboxDriver interface {
 	// ExecuteBash evaluates a command in the sandbox's persistent shell, after all
 	// earlier commands. A non-zero exit code is not an error; a command that has
 	// timed out is a [*TimeoutError].
-	ExecuteBash(ctx context.Context, params *ExecuteBashParams) (*BashResult, error)
+	ExecuteBash(ctx context.Context, params *ExecuteBashParams) (*runtime.Result, error)
 
 	// CancelOperation interrupts the command with this
 	// [ExecuteBashParams].OperationID. An unknown one is [runtime.ErrNotFound]; one
@@ -120,7 +120,7 @@ type CreatedSandbox struct {
 // ExecuteBashParams describe a command.
 type ExecuteBashParams struct {
 	SandboxID string
-	Command   string // what the shell evaluates: see [runtime.SessionExecRequest]
+	Command   string // what the shell evaluates: see [runtime.Command]
 	Cwd       string // for this command only; empty: the shell's
 	// Timeout interrupts the command, then ends it, and keeps the shell; 0 means
 	// never.
@@ -131,25 +131,18 @@ type ExecuteBashParams struct {
 	OperationID string
 }
 
-// A BashResult is the result of a command.
-type BashResult struct {
-	Stdout, Stderr []byte
-	ExitCode       int
-	Cwd            string // of the shell, after the command
-	Duration       time.Duration
-	Truncated      bool               // output beyond [runtime.DefaultMaxOutput] was dropped
-	SessionEnded   bool               // the shell ended with the command: the next command runs in a new one
-	Restored       string             // see [runtime.SessionStatus]
-	Denied         *runtime.Denials   // what the rules have denied while it ran; nil: nothing
-	Refused        *runtime.Refusals  // what the network has refused while it ran; nil: nothing
-	Git            *runtime.GitReport // see [runtime.ExecResult]
+// command returns the command for the persistent shell.
+func (p *ExecuteBashParams) command() *runtime.Command {
+	return &runtime.Command{
+		Command: []string{p.Command}, Session: sessionName, Create: true, Cwd: p.Cwd, Timeout: p.Timeout, Operation: p.OperationID,
+	}
 }
 
 // A TimeoutError is the error for a command that has timed out.
 // errors.Is(err, context.DeadlineExceeded) holds.
 type TimeoutError struct {
 	After  time.Duration
-	Result *BashResult // its output until then
+	Result *runtime.Result // its output until then
 }
 
 func (e *TimeoutError) Error() string {
@@ -314,27 +307,15 @@ func (d *Driver) DestroySandbox(ctx context.Context, sandboxID string) error {
 const sessionName = "main"
 
 // ExecuteBash implements [SandboxDriver].
-func (d *Driver) ExecuteBash(ctx context.Context, params *ExecuteBashParams) (*BashResult, error) {
+func (d *Driver) ExecuteBash(ctx context.Context, params *ExecuteBashParams) (*runtime.Result, error) {
 	if err := checkID(params.SandboxID); err != nil {
 		return nil, err
 	}
-	r, err := d.rt.SessionExec(ctx, runtime.SessionIn(params.SandboxID, sessionName), &runtime.SessionExecRequest{
-		Command: params.Command, Cwd: params.Cwd, Timeout: params.Timeout, Operation: params.OperationID, Create: true,
-	})
-	if err != nil {
-		return nil, err
+	r, err := d.rt.Exec(ctx, params.SandboxID, params.command())
+	if err == nil && r.TimedOut {
+		return nil, &TimeoutError{params.Timeout, r}
 	}
-	result := &BashResult{
-		Stdout: r.Stdout, Stderr: r.Stderr, ExitCode: r.ExitCode, Duration: r.Duration, Truncated: r.Truncated(), Denied: r.Denied, Refused: r.Refused,
-		Git: r.Git,
-	}
-	if r.Session != nil {
-		result.Cwd, result.SessionEnded, result.Restored = r.Session.Cwd, r.Session.Ended, r.Session.Restored
-	}
-	if r.TimedOut {
-		return nil, &TimeoutError{params.Timeout, result}
-	}
-	return result, nil
+	return r, err
 }
 
 // CancelOperation implements [SandboxDriver].
@@ -416,7 +397,7 @@ func (d *Driver) Probe(ctx context.Context, sandboxID string) error {
 	if err := checkID(sandboxID); err != nil {
 		return err
 	}
-	r, err := d.rt.Exec(ctx, sandboxID, &runtime.ExecRequest{Command: []string{"sh", "-c", "echo alive"}, Cwd: ownDir, Timeout: insideLimit})
+	r, err := d.rt.Exec(ctx, sandboxID, &runtime.Command{Command: []string{"sh", "-c", "echo alive"}, Cwd: ownDir, Timeout: insideLimit})
 	var start *runtime.StartError
 	switch {
 	case errors.As(err, &start) && runtime.Class(err) == runtime.ErrNotFound:
@@ -439,8 +420,8 @@ const ownDir = "/"
 
 // inside runs a program of the driver's in the sandbox, with the rights of any
 // process there. The result must not be trusted: the sandbox can forge it.
-func (d *Driver) inside(ctx context.Context, sandboxID string, stdin []byte, command ...string) (*runtime.ExecResult, error) {
-	req := &runtime.ExecRequest{Command: command, Cwd: ownDir, Timeout: insideLimit, MaxOutput: MaxFile}
+func (d *Driver) inside(ctx context.Context, sandboxID string, stdin []byte, command ...string) (*runtime.Result, error) {
+	req := &runtime.Command{Command: command, Cwd: ownDir, Timeout: insideLimit, MaxOutput: MaxFile}
 	if stdin != nil {
 		req.Stdin = bytes.NewReader(stdin)
 	}

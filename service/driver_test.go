@@ -79,13 +79,13 @@ func TestExecuteBash(t *testing.T) {
 	if got := w.run(d, id, "f; pwd"); got != "f 1\n/tmp\n" {
 		t.Errorf("the shell does not keep its state: %q", got)
 	}
-	bash := func(p service.ExecuteBashParams) (*service.BashResult, error) {
+	bash := func(p service.ExecuteBashParams) (*runtime.Result, error) {
 		p.SandboxID = id
 		return d.ExecuteBash(w.Ctx, &p)
 	}
 	r, err := bash(service.ExecuteBashParams{Command: "pwd; echo \\\\xff\\\\x00 >&2; exit 3", Cwd: "/usr"})
 	w.OK(err)
-	if string(r.Stdout) != "/usr\n" || r.ExitCode != 3 || !r.SessionEnded {
+	if string(r.Stdout) != "/usr\n" || r.ExitCode != 3 || !r.Session.Ended {
 		t.Errorf("%+v", r)
 	}
 	if got := w.run(d, id, "f; pwd"); got != "f 1\n/tmp\n" {
@@ -93,7 +93,7 @@ func TestExecuteBash(t *testing.T) {
 	}
 	r, err = bash(service.ExecuteBashParams{Command: `printf 'a\377\0b'; printf 'err' >&2`})
 	w.OK(err)
-	if string(r.Stdout) != "a\xff\x00b" || string(r.Stderr) != "err" || r.Cwd != "/tmp" || r.SessionEnded {
+	if string(r.Stdout) != "a\xff\x00b" || string(r.Stderr) != "err" || r.Session.Cwd != "/tmp" || r.Session.Ended {
 		t.Errorf("%+v", r)
 	}
 
@@ -307,7 +307,7 @@ func TestHealthyWithoutRoom(t *testing.T) {
 	_, err := d.WriteFiles(w.Ctx, id, map[string]service.File{"a.txt": text("new")})
 	w.OK(err)
 	for range 60 {
-		p, err := w.rt.StartProcess(w.Ctx, id, &runtime.ProcessSpec{Command: []string{"sleep", "600"}, Cwd: "/"})
+		p, err := w.rt.StartProcess(w.Ctx, id, &runtime.Command{Command: []string{"sleep", "600"}, Cwd: "/"})
 		w.OK(err)
 		defer p.Close()
 	}
@@ -368,7 +368,7 @@ func TestFilesInterrupted(t *testing.T) {
 	w.put("a.txt", "old", 0o666)
 	id := w.box(w.driver(), nil)
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT} {
-		p, err := w.rt.StartProcess(w.Ctx, id, &runtime.ProcessSpec{Command: []string{launch.GuestPath, "put", "1000000", "/workspace/a.txt"}, Stdin: true})
+		p, err := w.rt.StartProcess(w.Ctx, id, &runtime.Command{Command: []string{launch.GuestPath, "put", "1000000", "/workspace/a.txt"}, OpenStdin: true})
 		w.OK(err)
 		_, err = p.Stdin().Write([]byte("new"))
 		w.OK(err)
@@ -378,7 +378,7 @@ func TestFilesInterrupted(t *testing.T) {
 		})
 		w.OK(p.Signal(sig))
 		exit, err := p.Wait(w.Ctx)
-		if err != nil || exit.Code == 0 {
+		if err != nil || exit.ExitCode == 0 {
 			t.Errorf("%v: %+v, %v", sig, exit, err)
 		}
 		w.OK(p.Close())

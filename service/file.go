@@ -166,7 +166,7 @@ var tooLarge = fmt.Sprintf("larger than %d bytes", MaxFile)
 
 // fileError returns the error for a file that the guest's program failed to read or
 // write. r is the sandbox's word.
-func fileError(name string, r *runtime.ExecResult) error {
+func fileError(name string, r *runtime.Result) error {
 	if f, known := failures[r.ExitCode]; known {
 		return runtime.Errorf(f.class, "%q: %s", name, f.message)
 	}

@@ -75,7 +75,7 @@ func (i *Inside) Files(ctx context.Context, q *FileRequest) (*FileReply, error) 
 	if len(text) > maxFileRequest {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "the request has %d bytes, the limit is %d", len(text), maxFileRequest)
 	}
-	r, err := i.fleet.rt.Exec(ctx, i.box.ID, &runtime.ExecRequest{
+	r, err := i.fleet.rt.Exec(ctx, i.box.ID, &runtime.Command{
 		Command: []string{launch.GuestPath, filecall.Arg}, Cwd: ownDir, Stdin: bytes.NewReader(text), Timeout: insideLimit, MaxOutput: maxFileReply,
 	})
 	switch {
@@ -88,7 +88,7 @@ func (i *Inside) Files(ctx context.Context, q *FileRequest) (*FileReply, error) 
 }
 
 // replyOf returns what the program for files has answered to a request.
-func replyOf(sandboxID string, q *FileRequest, r *runtime.ExecResult) (*FileReply, error) {
+func replyOf(sandboxID string, q *FileRequest, r *runtime.Result) (*FileReply, error) {
 	if r.ExitCode != 0 || r.Truncated() {
 		return nil, fileError(q.Op, r)
 	}
@@ -179,7 +179,7 @@ func (i *Inside) ReadLines(ctx context.Context, name string, first, most int64) 
 const maxHead = 4096
 
 func (i *Inside) read(ctx context.Context, how, name string, from, most int64) (_ *FilePart, err error) {
-	p, err := i.fleet.rt.StartProcess(ctx, i.box.ID, &runtime.ProcessSpec{
+	p, err := i.fleet.rt.StartProcess(ctx, i.box.ID, &runtime.Command{
 		Command: []string{launch.GuestPath, how, strconv.FormatInt(from, 10), strconv.FormatInt(most, 10), name}, Cwd: ownDir,
 	})
 	if err != nil {
@@ -218,7 +218,7 @@ func (i *Inside) failed(ctx context.Context, p runtime.Process, name string) err
 	if err != nil {
 		return cannotRun(i.box.ID, err)
 	}
-	r := &runtime.ExecResult{ExitCode: exit.Code}
+	r := &runtime.Result{ExitCode: exit.ExitCode}
 	select {
 	case r.Stderr = <-stderr:
 	case <-ctx.Done():
@@ -233,7 +233,7 @@ const giveUpLimit = 10 * time.Second
 // [SandboxDriver].WriteFiles does, and then sets its mode. If reading r fails, nothing is
 // changed, and the error wraps the reader's.
 func (i *Inside) WriteFile(ctx context.Context, t *FileTarget, r io.Reader) error {
-	p, err := i.fleet.rt.StartProcess(ctx, i.box.ID, &runtime.ProcessSpec{Command: []string{launch.GuestPath, "write"}, Cwd: ownDir, Stdin: true})
+	p, err := i.fleet.rt.StartProcess(ctx, i.box.ID, &runtime.Command{Command: []string{launch.GuestPath, "write"}, Cwd: ownDir, OpenStdin: true})
 	if err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func (i *Inside) WriteFile(ctx context.Context, t *FileTarget, r io.Reader) erro
 	})
 	defer stop()
 	ended := make(chan struct{})
-	var exit runtime.Exit
+	var exit runtime.Result
 	go func() { // ends with the process
 		exit, err = p.Wait(context.Background())
 		close(ended)
@@ -270,7 +270,7 @@ func (i *Inside) WriteFile(ctx context.Context, t *FileTarget, r io.Reader) erro
 		return bad.error
 	case err != nil:
 		return cannotRun(i.box.ID, err)
-	case exit.Code != 0:
+	case exit.ExitCode != 0:
 		return i.failed(ctx, p, t.Path)
 	}
 	return ctx.Err()

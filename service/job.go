@@ -51,11 +51,11 @@ func (i *Inside) StartJob(ctx context.Context, p *JobParams) (*runtime.Job, erro
 			return nil, err
 		}
 	}
-	return i.startJob(ctx, cmp.Or(p.Session, sessionName), p.Name, &runtime.SessionExecRequest{Command: p.Command, Env: p.Env, Cwd: p.Cwd})
+	return i.startJob(ctx, cmp.Or(p.Session, sessionName), p.Name, &runtime.Command{Command: []string{p.Command}, Env: p.Env, Cwd: p.Cwd})
 }
 
 // startJob starts a job in a session, which it makes if it is not there yet.
-func (i *Inside) startJob(ctx context.Context, session, name string, req *runtime.SessionExecRequest) (*runtime.Job, error) {
+func (i *Inside) startJob(ctx context.Context, session, name string, req *runtime.Command) (*runtime.Job, error) {
 	j, err := i.fleet.rt.StartJob(ctx, i.session(session), name, req)
 	if !errors.Is(err, runtime.ErrNotFound) {
 		return j, err

@@ -58,8 +58,8 @@ func (m *Meter) started(d time.Duration, err error) {
 	m.starts.add(d)
 }
 
-// ran counts a command that has ended, in a session or not.
-func (m *Meter) ran(session bool, d time.Duration, denied *runtime.Denials) {
+// ran counts a command that has ended, in a session or not, after d.
+func (m *Meter) ran(session bool, d time.Duration, r *runtime.Result) {
 	if m == nil {
 		return
 	}
@@ -70,9 +70,7 @@ func (m *Meter) ran(session bool, d time.Duration, denied *runtime.Denials) {
 	} else {
 		m.execs.add(d)
 	}
-	if denied != nil {
-		m.denials += uint64(len(denied.List) + denied.More) // neither is negative
-	}
+	m.denials += uint64(len(r.Denied) + r.DeniedMore) // neither is negative
 }
 
 // Write writes the counts in Prometheus' text format, and the sandboxes by state.

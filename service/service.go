@@ -304,14 +304,14 @@ func (s *Service) ScanRunningSandboxes(ctx context.Context) ([]registry.Metadata
 }
 
 // ExecuteBash is [SandboxDriver].ExecuteBash in the owner's sandbox.
-func (s *Service) ExecuteBash(ctx context.Context, o registry.Owner, params *ExecuteBashParams) (*BashResult, error) {
+func (s *Service) ExecuteBash(ctx context.Context, o registry.Owner, params *ExecuteBashParams) (*runtime.Result, error) {
 	if _, err := s.verify(ctx, o, params.SandboxID); err != nil {
 		return nil, err
 	}
 	begin := time.Now()
 	r, err := s.driver.ExecuteBash(ctx, params)
 	if err == nil {
-		s.opts.Meter.ran(true, time.Since(begin), r.Denied)
+		s.opts.Meter.ran(true, time.Since(begin), r)
 	}
 	return r, err
 }

@@ -117,11 +117,11 @@ func (l *lineToHost) DestroySandbox(ctx context.Context, id string) error {
 	return nil
 }
 
-func (l *lineToHost) ExecuteBash(ctx context.Context, p *service.ExecuteBashParams) (*service.BashResult, error) {
+func (l *lineToHost) ExecuteBash(ctx context.Context, p *service.ExecuteBashParams) (*runtime.Result, error) {
 	if err := l.Probe(ctx, p.SandboxID); err != nil {
 		return nil, err
 	}
-	return &service.BashResult{Stdout: []byte(p.SandboxID)}, nil
+	return &runtime.Result{Stdout: []byte(p.SandboxID)}, nil
 }
 
 func (l *lineToHost) ReadFile(context.Context, string, string) ([]byte, error) { return nil, nil }

@@ -103,7 +103,7 @@ const noRepositoryScript = `if test -d "$1"; then test ! -e "$1/objects" && test
 // project's root. It is false if that is not known.
 func noRepository(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, at string) bool {
 	res, err := rt.Exec(ctx, s.ID,
-		&runtime.ExecRequest{Command: []string{"sh", "-c", noRepositoryScript, "-", at}, Cwd: "/", Timeout: gitLimit})
+		&runtime.Command{Command: []string{"sh", "-c", noRepositoryScript, "-", at}, Cwd: "/", Timeout: gitLimit})
 	return err == nil && res.ExitCode == 0
 }
 

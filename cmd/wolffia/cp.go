@@ -258,7 +258,7 @@ type helper struct {
 
 // run runs the helper beside do. Its standard error is the better explanation if both fail.
 func (h *helper) run(ctx context.Context, rt *local.Runtime, id string, do func(runtime.Process) error) error {
-	spec := &runtime.ProcessSpec{Command: append([]string{launch.GuestPath}, h.args...), Stdin: true}
+	spec := &runtime.Command{Command: append([]string{launch.GuestPath}, h.args...), OpenStdin: true}
 	if path.IsAbs(h.place.path) {
 		spec.Cwd = "/" // the sandbox's working directory may be gone
 	}
@@ -290,27 +290,27 @@ func (h *helper) run(ctx context.Context, rt *local.Runtime, id string, do func(
 		_, _ = io.Copy(io.Discard, p.Stdout())
 	}
 	exit, err := p.Wait(ctx)
-	if err == nil && exit.Code != 0 { // of a copy that has worked, nothing that matters was denied
+	if err == nil && exit.ExitCode != 0 { // of a copy that has worked, nothing that matters was denied
 		h.app.noteDenied(&exit, h.place.sandbox, false)
 	}
 	complaint := plainComplaint(<-said)
 	switch {
 	case err != nil:
 		return err
-	case ctx.Err() != nil && (failed != nil || exit.Code != 0):
+	case ctx.Err() != nil && (failed != nil || exit.ExitCode != 0):
 		return ctx.Err()
-	case exit.Code == archive.ExitNotRegular && h.args[0] == "put":
+	case exit.ExitCode == archive.ExitNotRegular && h.args[0] == "put":
 		return runtime.Errorf(runtime.ErrInvalid, "copy %s: not a regular file: name the file that standard input becomes", h.place.given)
-	case exit.Code == archive.ExitNotRegular && h.args[0] == "get":
+	case exit.ExitCode == archive.ExitNotRegular && h.args[0] == "get":
 		return runtime.Errorf(runtime.ErrInvalid, "copy %s: not a regular file; for a directory: wolffia exec %s -- tar -c %s", h.place.given, h.place.sandbox, shellQuote(h.place.path))
-	case exit.Code == archive.ExitTooLarge && h.args[0] == "get":
+	case exit.ExitCode == archive.ExitTooLarge && h.args[0] == "get":
 		return runtime.Errorf(runtime.ErrInvalid, "copy %s: the file has more than 1 GiB: copy it to a file, with wolffia cp %s FILE", h.place.given, h.place.given)
-	case exit.Code != 0 && complaint != "":
+	case exit.ExitCode != 0 && complaint != "":
 		return runtime.Errorf(runtime.ErrDenied, "copy %s: %s", h.place.given, complaint)
 	case failed != nil:
 		return runtime.Errorf(runtime.ErrUnavailable, "copy %s: %w", h.place.given, failed)
-	case exit.Code != 0:
-		return runtime.Errorf(runtime.ErrUnavailable, "copy %s: the helper ended with exit code %d", h.place.given, exit.Code)
+	case exit.ExitCode != 0:
+		return runtime.Errorf(runtime.ErrUnavailable, "copy %s: the helper ended with exit code %d", h.place.given, exit.ExitCode)
 	}
 	return nil
 }

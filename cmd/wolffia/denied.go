@@ -20,11 +20,11 @@ import (
 
 // deniedNote returns one line about what was denied, without newline; empty if nothing was.
 // flags is what the flags that allow it follow, and all says where the other denials are.
-func deniedNote(d *runtime.Denials, flags, all string) string {
-	if d == nil || len(d.List) == 0 {
+func deniedNote(r *runtime.Result, flags, all string) string {
+	if len(r.Denied) == 0 {
 		return ""
 	}
-	first := &d.List[0]
+	first := &r.Denied[0]
 	note := fmt.Sprintf("denied by the rules: %s %s", first.Op, first.Path)
 	rule, _, _ := strings.Cut(first.Rule, " (") // its conditions are in audit and policy explain
 	switch {
@@ -39,7 +39,7 @@ func deniedNote(d *runtime.Denials, flags, all string) string {
 	if first.Allow != "" {
 		note += "; to allow it: " + flags + first.Allow
 	}
-	if more := len(d.List) - 1 + d.More; more > 0 {
+	if more := len(r.Denied) - 1 + r.DeniedMore; more > 0 {
 		note += fmt.Sprintf("; %d more: %s", more, all)
 	}
 	return note
@@ -47,12 +47,12 @@ func deniedNote(d *runtime.Denials, flags, all string) string {
 
 // noteDenied reports on standard error what was denied while a command ran. create says that
 // this command line describes the sandbox.
-func (a *app) noteDenied(exit *runtime.Exit, id string, create bool) {
+func (a *app) noteDenied(exit *runtime.Result, id string, create bool) {
 	rules, names, all := a.addTo(id), a.allowTo(id), a.self()+" audit "+shellWord(id)
 	if create {
 		rules, names, all = "", "", "--audit FILE writes all"
 	}
-	for _, note := range []string{deniedNote(exit.Denied, rules, all), refusedNote(exit.Refused, names, all)} {
+	for _, note := range []string{deniedNote(exit, rules, all), refusedNote(exit, names, all)} {
 		if note != "" && !a.quiet {
 			fmt.Fprintln(a.err, "wolffia:", printable(note))
 		}
@@ -81,17 +81,17 @@ func (a *app) allowTo(sandbox string) string {
 }
 
 // refusedNote returns one line about what the network has refused, as deniedNote.
-func refusedNote(r *runtime.Refusals, flags, all string) string {
-	if r == nil || len(r.List) == 0 {
+func refusedNote(r *runtime.Result, flags, all string) string {
+	if len(r.Refused) == 0 {
 		return ""
 	}
-	first := &r.List[0]
+	first := &r.Refused[0]
 	host := audit.Host{Name: first.Name, Address: first.Address, Port: first.Port}
 	note := fmt.Sprintf("refused by the network: %s %s: %s", first.Op, host.String(), first.Reason)
 	if first.Allow != "" {
 		note += "; to allow it: " + flags + first.Allow
 	}
-	if more := len(r.List) - 1 + r.More; more > 0 {
+	if more := len(r.Refused) - 1 + r.RefusedMore; more > 0 {
 		note += fmt.Sprintf("; %d more: %s", more, all)
 	}
 	return note

@@ -62,8 +62,8 @@ func (a *app) execCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			spec := &runtime.ProcessSpec{
-				Command: command, Session: session, NoWait: noWait, Create: true, Env: vars, Cwd: cwd, Stdin: stdin || tty, TTY: tty, Timeout: limit,
+			spec := &runtime.Command{
+				Command: command, Session: session, NoWait: noWait, Create: true, Env: vars, Cwd: cwd, OpenStdin: stdin || tty, TTY: tty, Timeout: limit,
 			}
 			a.warnKeys(spec, "use exec -t at a terminal")
 			if !asJSON {
@@ -135,7 +135,7 @@ func misplaced(args []string) error {
 
 // exec runs a command with our standard streams; an exit code other than 0 is an error.
 // create says that this command line describes the sandbox.
-func (a *app) exec(ctx context.Context, rt *local.Runtime, id string, create bool, spec *runtime.ProcessSpec) error {
+func (a *app) exec(ctx context.Context, rt *local.Runtime, id string, create bool, spec *runtime.Command) error {
 	defer a.noteQueue(spec)()
 	box := lookUp(ctx, rt, id)
 	watch, w := watchOutput(box, a.out, a.err)
@@ -161,7 +161,7 @@ func (a *app) exec(ctx context.Context, rt *local.Runtime, id string, create boo
 const queueMoment = time.Second
 
 // noteQueue has a line printed if a command waits for others in its session. stop ends that.
-func (a *app) noteQueue(spec *runtime.ProcessSpec) (stop func()) {
+func (a *app) noteQueue(spec *runtime.Command) (stop func()) {
 	if spec.Session == "" {
 		return func() {}
 	}
@@ -185,7 +185,7 @@ func (a *app) noteQueue(spec *runtime.ProcessSpec) (stop func()) {
 
 // endNote returns what the exit code of a command does not say of its end, or an empty
 // string.
-func endNote(exit *runtime.Exit, spec *runtime.ProcessSpec) string {
+func endNote(exit *runtime.Result, spec *runtime.Command) string {
 	var notes []string
 	if exit.TimedOut {
 		notes = append(notes, fmt.Sprintf("the command reached --timeout %v and was ended", spec.Timeout))

@@ -33,11 +33,11 @@ func (a *app) alongside(end, then error) error {
 }
 
 // codeFor is the exit code for the way in which a command has ended.
-func codeFor(exit runtime.Exit) int {
+func codeFor(exit runtime.Result) int {
 	if exit.TimedOut {
 		return exitTimedOut
 	}
-	return exit.Code
+	return exit.ExitCode
 }
 
 // exitWith ends us with a command's code.

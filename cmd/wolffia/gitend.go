@@ -11,12 +11,12 @@ import (
 
 var _ runtime.GitSyncer = (*local.Runtime)(nil)
 
-// noteGit reports on standard error what crossed by git, and what did not. r may be nil.
-func (a *app) noteGit(r *runtime.GitReport) {
-	if r == nil || a.quiet {
+// noteGit reports on standard error what crossed by git, and what did not.
+func (a *app) noteGit(lines []string) {
+	if a.quiet {
 		return
 	}
-	for _, line := range r.Lines {
+	for _, line := range lines {
 		fmt.Fprintln(a.err, "wolffia:", printable(line))
 	}
 }
@@ -35,7 +35,7 @@ func (a *app) endGit(ctx context.Context, rt *local.Runtime, id string) (keep bo
 	if err != nil {
 		return true, silent, err
 	}
-	a.noteGit(r)
+	a.noteGit(r.Lines)
 	if r.Pending == "" {
 		return false, silent, nil
 	}

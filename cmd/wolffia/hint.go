@@ -38,7 +38,7 @@ const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 
 // explain returns err with a reason why a command did not start, if the reason is how the
 // sandbox was made.
-func (a *app) explain(ctx context.Context, rt *local.Runtime, id string, create bool, spec *runtime.ProcessSpec, err error) error {
+func (a *app) explain(ctx context.Context, rt *local.Runtime, id string, create bool, spec *runtime.Command, err error) error {
 	failed, ok := asStartError(err)
 	if !ok || spec.Session != "" {
 		return err
@@ -75,7 +75,7 @@ func (a *app) explain(ctx context.Context, rt *local.Runtime, id string, create 
 
 // why returns what follows the message of a command that did not start; empty if the
 // sandbox is not the reason.
-func (s *scene) why(spec *runtime.ProcessSpec, failed *runtime.StartError) string {
+func (s *scene) why(spec *runtime.Command, failed *runtime.StartError) string {
 	dir := cmp.Or(s.config.Cwd, s.config.MountPointOrDefault())
 	if dir = inside(cmp.Or(spec.Cwd, dir), dir); strings.Contains(failed.Message, "working directory") {
 		return s.lacks(dir, true)

@@ -76,7 +76,7 @@ commands that were asked for before.`,
 			if err != nil {
 				return err
 			}
-			j, err := rt.StartJob(cmd.Context(), session.ID(), name, &runtime.SessionExecRequest{Command: textOf(args[2:]), Env: vars, Cwd: cwd, NoWait: noWait})
+			j, err := rt.StartJob(cmd.Context(), session.ID(), name, &runtime.Command{Command: []string{textOf(args[2:])}, Env: vars, Cwd: cwd, NoWait: noWait})
 			switch {
 			case err != nil:
 				return err
@@ -254,11 +254,11 @@ func (a *app) jobWaitCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				if err := a.printJSON(&jobEnd{ExitCode: exit.Code, Signal: int(exit.Signal), StatusLost: exit.Session != nil && exit.Session.StatusLost}); err != nil {
+				if err := a.printJSON(&jobEnd{ExitCode: exit.ExitCode, Signal: int(exit.Signal), StatusLost: exit.Session != nil && exit.Session.StatusLost}); err != nil {
 					return err
 				}
 			}
-			return exitWith(exit.Code)
+			return exitWith(exit.ExitCode)
 		},
 	}
 	cmd.Flags().StringVar(&timeout, "timeout", "", "wait no longer than this (90s, 5m): exit code 124")
@@ -275,7 +275,7 @@ type jobEnd struct {
 }
 
 // waitJob waits until a job has ended. If ctx ends first, the error is its.
-func waitJob(ctx context.Context, rt *local.Runtime, id runtime.SessionID, job string) (runtime.Exit, error) {
+func waitJob(ctx context.Context, rt *local.Runtime, id runtime.SessionID, job string) (runtime.Result, error) {
 	exit, err := rt.WaitJob(ctx, id, job)
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err()

@@ -34,7 +34,7 @@ func waitsForKeys(command []string) bool {
 
 // warnKeys warns of a command without a terminal that waits for keys; remedy is how it gets
 // a terminal. In a session the guest sees that by itself, whatever the program.
-func (a *app) warnKeys(spec *runtime.ProcessSpec, remedy string) {
+func (a *app) warnKeys(spec *runtime.Command, remedy string) {
 	if !spec.TTY && spec.Session == "" && waitsForKeys(spec.Command) {
 		a.warn("%s has no terminal, and waits for keys until it is ended: %s, or use --timeout", printable(path.Base(spec.Command[0])), remedy)
 	}

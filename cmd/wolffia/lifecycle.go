@@ -50,7 +50,7 @@ such as /tmp goes. wolffia start starts them again.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.each(cmd, args, func(ctx context.Context, rt *local.Runtime, ref string) error {
 				if r, err := rt.SyncGit(ctx, ref); err == nil {
-					a.noteGit(r)
+					a.noteGit(r.Lines)
 				} // else Stop says what is wrong
 				return rt.Stop(ctx, ref)
 			})

@@ -27,12 +27,12 @@ var forwarded = []os.Signal{unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}
 // key reaches the command. If a signal has us give the command up, the exit is that
 // signal's. It returns also if nothing answers, after the signals that patience asks for:
 // the error is then an exitStatus, and stdout and stderr may still be written to.
-func (a *app) attach(ctx context.Context, rt *local.Runtime, id string, spec *runtime.ProcessSpec, stdout, stderr io.Writer) (runtime.Exit, error) {
+func (a *app) attach(ctx context.Context, rt *local.Runtime, id string, spec *runtime.Command, stdout, stderr io.Writer) (runtime.Result, error) {
 	a.heeding.Wait()
 	// From here on signals are the command's.
 	signals := make(chan os.Signal, 16)
 	if err := a.heed.take(ctx, signals); err != nil {
-		return runtime.Exit{}, err
+		return runtime.Result{}, err
 	}
 	var catching sync.WaitGroup
 	catching.Go(func() { notify(signals, forwarded...) }) // beside the start: see run
@@ -76,7 +76,7 @@ func (a *app) attach(ctx context.Context, rt *local.Runtime, id string, spec *ru
 				restore, err := a.rawMode(p)
 				if err != nil {
 					_ = p.Close()
-					return runtime.Exit{}, err
+					return runtime.Result{}, err
 				}
 				defer restore()
 			}
@@ -84,9 +84,9 @@ func (a *app) attach(ctx context.Context, rt *local.Runtime, id string, spec *ru
 			go func() { ended <- a.join(p, spec, signals, stdout, stderr) }() // ends with the command, or with the program
 		case end := <-ended:
 			if will.gaveUp {
-				return runtime.Exit{Code: signalCode(cause), Signal: cause, Session: end.Session}, nil
+				return runtime.Result{ExitCode: signalCode(cause), Signal: cause, Session: end.Session}, nil
 			}
-			return end.Exit, end.err
+			return end.Result, end.err
 		case s := <-signals:
 			sig := s.(syscall.Signal)
 			switch will.decide(sig, time.Now()) {
@@ -107,11 +107,11 @@ func (a *app) attach(ctx context.Context, rt *local.Runtime, id string, spec *ru
 					go p.Close() // it may wait for a shim that does not read
 				}
 			case leaving:
-				return runtime.Exit{}, a.left(sig)
+				return runtime.Result{}, a.left(sig)
 			}
 		case <-limit:
 			a.warn("the command did not end within %v: wolffia exits, and the sandbox ends the command", giveUpLimit)
-			return runtime.Exit{}, a.left(cause)
+			return runtime.Result{}, a.left(cause)
 		}
 	}
 }
@@ -141,13 +141,13 @@ func passer(p runtime.Process) func(syscall.Signal) {
 
 // An ending is how a command has ended, or why that is not known.
 type ending struct {
-	runtime.Exit
+	runtime.Result
 	err error
 }
 
 // join joins a command's streams with ours until it has ended. A terminal of ours that
 // is closed is a SIGHUP among signals.
-func (a *app) join(p runtime.Process, spec *runtime.ProcessSpec, signals chan<- os.Signal, stdout, stderr io.Writer) ending {
+func (a *app) join(p runtime.Process, spec *runtime.Command, signals chan<- os.Signal, stdout, stderr io.Writer) ending {
 	defer p.Close()
 	over := make(chan struct{})
 	defer close(over)
@@ -161,7 +161,7 @@ func (a *app) join(p runtime.Process, spec *runtime.ProcessSpec, signals chan<- 
 	switch {
 	case spec.TTY:
 		go typing(p.Stdin(), &typist{keys: a.keys(), over: over}, over, hangUp) // ends with the terminal, or with the command
-	case spec.Stdin:
+	case spec.OpenStdin:
 		unread = feed.Start(p.Stdin(), a.input(over), func() { _ = p.Close() })
 	}
 	var copying sync.WaitGroup

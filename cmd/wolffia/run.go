@@ -115,10 +115,10 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string, ended func(ctx
 		return err
 	}
 	typed := term.IsTerminal(int(a.in.Fd()))
-	spec := &runtime.ProcessSpec{Command: args, Stdin: (typed || f.stdin) && a.readable(), TTY: a.isTerminal(), Timeout: limit}
+	spec := &runtime.Command{Command: args, OpenStdin: (typed || f.stdin) && a.readable(), TTY: a.isTerminal(), Timeout: limit}
 	var end error
 	if f.asJSON {
-		spec.Stdin, spec.TTY = spec.Stdin && !typed, false // a terminal has no end that the user did not type
+		spec.OpenStdin, spec.TTY = spec.OpenStdin && !typed, false // a terminal has no end that the user did not type
 	}
 	a.warnKeys(spec, "call run at a terminal, without --json")
 	if f.asJSON {

@@ -259,7 +259,7 @@ func (a *app) terminal(ctx context.Context, rt *local.Runtime, sandbox, name str
 		return unattached, err
 	}
 	defer t.Close()
-	var end runtime.Exit
+	var end runtime.Result
 	defer func() { a.noteGit(end.Git) }() // when the terminal is as it was
 	restore, err := a.rawMode(t)
 	if err != nil {

@@ -307,7 +307,7 @@ func (a *app) destroy(ctx context.Context, rt *local.Runtime, ref string) error 
 // keepsWorktree reports whether git inside says that something is lost with a working tree: it knows where HEAD was, which does not
 // cross. What it does not say is asked once more without the sandbox.
 func keepsWorktree(ctx context.Context, rt *local.Runtime, id string, w *worktree) bool {
-	res, err := rt.Exec(ctx, id, &runtime.ExecRequest{
+	res, err := rt.Exec(ctx, id, &runtime.Command{
 		Command: []string{"sh", "-c", worktreeStateScript}, Cwd: w.path(), Env: map[string]string{"GIT_OPTIONAL_LOCKS": "0"}, Timeout: gitLimit,
 		MaxOutput: 1,
 	})

@@ -53,7 +53,7 @@ func structSchema(t reflect.Type) Object {
 	properties := Object{}
 	for _, f := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.IsExported() && !f.Anonymous && name != "" {
+		if f.IsExported() && !f.Anonymous && name != "" && name != "-" {
 			properties[name] = Schema(f.Type)
 		}
 	}

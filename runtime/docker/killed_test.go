@@ -53,7 +53,7 @@ func TestKilledShimDuringCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	var processes []runtime.Process
-	for _, spec := range []*runtime.ProcessSpec{
+	for _, spec := range []*runtime.Command{
 		{Command: []string{"sh", "-c", "trap '' TERM INT HUP; echo up; sleep 1111"}},
 		{Command: []string{"echo up; sleep 1111"}, Session: "s"},
 		{Command: []string{"sh", "-c", "echo up; sleep 1111"}, TTY: true},

@@ -341,7 +341,7 @@ func TestEngineDies(t *testing.T) {
 	rt := fresh(t)
 	kept := start(t, rt, &runtime.SandboxConfig{Image: busybox(t)})
 	s := start(t, rt, &runtime.SandboxConfig{})
-	p, err := rt.StartProcess(t.Context(), s.ID, &runtime.ProcessSpec{Command: []string{"sh", "-c", "echo started; sleep 1000"}})
+	p, err := rt.StartProcess(t.Context(), s.ID, &runtime.Command{Command: []string{"sh", "-c", "echo started; sleep 1000"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func TestNetworkPastInit(t *testing.T) {
 		t.Errorf("left inside: %q", left)
 	}
 	script := fmt.Sprintf(`while exec 3<>/dev/tcp/server.example/%d; do read -r line <&3; echo "got $line" >&3; exec 3>&-; done`, port)
-	p, err := rt.StartProcess(t.Context(), s.ID, &runtime.ProcessSpec{Command: []string{"bash", "-c", script}})
+	p, err := rt.StartProcess(t.Context(), s.ID, &runtime.Command{Command: []string{"bash", "-c", script}})
 	if err != nil {
 		t.Fatal(err)
 	}

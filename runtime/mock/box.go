@@ -87,7 +87,7 @@ func (b *box) end(state runtime.State, reason string) {
 }
 
 // environment is what a process starts with: nothing of the caller's.
-func (b *box) environment(spec *runtime.ProcessSpec, tag string) []string {
+func (b *box) environment(spec *runtime.Command, tag string) []string {
 	vars := map[string]string{
 		"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": filepath.Join(b.dir, "home"),
 		"USER": "user", "LOGNAME": "user", "LANG": "C.UTF-8", "SHELL": "/bin/sh",

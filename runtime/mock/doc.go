@@ -14,8 +14,8 @@
 //
 //	rt := mock.New()
 //	rt.FailNext(mock.OpStart, runtime.Errorf(runtime.ErrUnavailable, "no more"))
-//	rt.SetHandler(func(s *runtime.Sandbox, spec *runtime.ProcessSpec) (*runtime.ExecResult, error) {
-//		return &runtime.ExecResult{Stdout: []byte("scripted\n"), ExitCode: 3}, nil
+//	rt.SetHandler(func(s *runtime.Sandbox, spec *runtime.Command) (*runtime.Result, error) {
+//		return &runtime.Result{Stdout: []byte("scripted\n"), ExitCode: 3}, nil
 //	})
 //
 // Directories and processes last until their sandbox is stopped or destroyed:

@@ -20,9 +20,9 @@ import (
 )
 
 // Exec implements [runtime.Executor].
-func (r *Runtime) Exec(ctx context.Context, sandboxID string, req *runtime.ExecRequest) (*runtime.ExecResult, error) {
+func (r *Runtime) Exec(ctx context.Context, sandboxID string, req *runtime.Command) (*runtime.Result, error) {
 	begin := time.Now()
-	keep, tail, err := runtime.OutputLimits(req.MaxOutput, req.TailOutput)
+	keep, tail, err := req.OutputLimits()
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func (r *Runtime) Exec(ctx context.Context, sandboxID string, req *runtime.ExecR
 	}
 	defer p.Close()
 	defer context.AfterFunc(ctx, func() { _ = p.Close() })()
-	res := new(runtime.ExecResult)
+	res := new(runtime.Result)
 	var reading sync.WaitGroup
 	reading.Go(func() { res.Stdout, res.StdoutDropped = collect(p.stdout, excerpt.New(keep, tail)) })
 	reading.Go(func() { res.Stderr, res.StderrDropped = collect(p.stderr, excerpt.New(keep, tail)) })
@@ -41,7 +41,7 @@ func (r *Runtime) Exec(ctx context.Context, sandboxID string, req *runtime.ExecR
 	if err := errors.Join(ctx.Err(), unread(), err); err != nil {
 		return nil, err
 	}
-	res.ExitCode, res.Signal, res.TimedOut = exit.Code, exit.Signal, exit.TimedOut
+	res.ExitCode, res.Signal, res.TimedOut = exit.ExitCode, exit.Signal, exit.TimedOut
 	res.Duration = time.Since(begin)
 	return res, nil
 }
@@ -53,7 +53,7 @@ func collect(r io.Reader, part *excerpt.Excerpt) (kept []byte, dropped int64) {
 }
 
 // ExecStream implements [runtime.Executor].
-func (r *Runtime) ExecStream(ctx context.Context, sandboxID string, req *runtime.ExecRequest, output chan<- []byte) error {
+func (r *Runtime) ExecStream(ctx context.Context, sandboxID string, req *runtime.Command, output chan<- []byte) error {
 	defer close(output)
 	p, unread, err := r.command(ctx, sandboxID, req, true)
 	if err != nil {
@@ -78,17 +78,20 @@ func (r *Runtime) ExecStream(ctx context.Context, sandboxID string, req *runtime
 	if err := errors.Join(ctx.Err(), unread(), err); err != nil {
 		return err
 	}
-	if exit.Code != 0 || exit.TimedOut {
-		return &runtime.ExitError{Exit: exit}
+	if exit.ExitCode != 0 || exit.TimedOut {
+		return &runtime.ExitError{Result: exit}
 	}
 	return nil
 }
 
-// command starts what an ExecRequest asks for; unread is as in [feed.Start].
-func (r *Runtime) command(ctx context.Context, sandboxID string, req *runtime.ExecRequest, merge bool) (p *process, unread func() error, err error) {
-	p, err = r.start(ctx, sandboxID, &runtime.ProcessSpec{
-		Command: req.Command, Env: req.Env, Cwd: req.Cwd, Stdin: req.Stdin != nil, Merge: merge, Timeout: req.Timeout,
-	})
+// command starts what a call of Exec asks for; unread is as in [feed.Start].
+func (r *Runtime) command(ctx context.Context, sandboxID string, req *runtime.Command, merge bool) (p *process, unread func() error, err error) {
+	if err := req.Check(false); err != nil {
+		return nil, nil, err
+	}
+	own := *req
+	own.Stdin, own.OpenStdin, own.Merge = nil, req.Stdin != nil, merge
+	p, err = r.start(ctx, sandboxID, &own)
 	if err != nil || req.Stdin == nil {
 		return p, func() error { return nil }, err
 	}
@@ -96,7 +99,7 @@ func (r *Runtime) command(ctx context.Context, sandboxID string, req *runtime.Ex
 }
 
 // StartProcess implements [runtime.Executor].
-func (r *Runtime) StartProcess(ctx context.Context, sandboxID string, spec *runtime.ProcessSpec) (runtime.Process, error) {
+func (r *Runtime) StartProcess(ctx context.Context, sandboxID string, spec *runtime.Command) (runtime.Process, error) {
 	p, err := r.start(ctx, sandboxID, spec)
 	if err != nil {
 		return nil, err
@@ -104,12 +107,12 @@ func (r *Runtime) StartProcess(ctx context.Context, sandboxID string, spec *runt
 	return p, nil
 }
 
-func (r *Runtime) start(ctx context.Context, sandboxID string, spec *runtime.ProcessSpec) (*process, error) {
+func (r *Runtime) start(ctx context.Context, sandboxID string, spec *runtime.Command) (*process, error) {
 	b, err := r.world.at(ctx, OpExec, sandboxID)
 	if err != nil {
 		return nil, err
 	}
-	if err := runtime.CheckCommand(spec.Command, spec.Env, spec.Timeout); err != nil {
+	if err := spec.Check(true); err != nil {
 		return nil, err
 	}
 	if spec.TTY {

@@ -61,7 +61,7 @@ func TestHandler(t *testing.T) {
 	rt := mock.New()
 	s := running(t, rt)
 	refusal := errors.New("not today")
-	rt.SetHandler(func(box *runtime.Sandbox, spec *runtime.ProcessSpec) (*runtime.ExecResult, error) {
+	rt.SetHandler(func(box *runtime.Sandbox, spec *runtime.Command) (*runtime.ExecResult, error) {
 		switch spec.Command[0] {
 		case "make":
 			return &runtime.ExecResult{Stdout: []byte("built " + box.Name), Stderr: []byte("; warning"), ExitCode: 2}, nil
@@ -77,7 +77,7 @@ func TestHandler(t *testing.T) {
 	output := make(chan []byte, 10)
 	err = rt.ExecStream(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"make"}}, output)
 	var ee *runtime.ExitError
-	if got := <-output; string(got) != "built box; warning" || !errors.As(err, &ee) || ee.Code != 2 {
+	if got := <-output; string(got) != "built box; warning" || !errors.As(err, &ee) || ee.ExitCode != 2 {
 		t.Errorf("%q, %v", got, err)
 	}
 	if _, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"refused"}}); !errors.Is(err, refusal) {

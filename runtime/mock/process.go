@@ -32,21 +32,21 @@ type process struct {
 	done   chan struct{} // closed when exit and lost are set
 
 	mu   sync.Mutex
-	exit runtime.Exit // guarded by mu
-	lost error        // why its end is unknown; guarded by mu
+	exit runtime.Result // guarded by mu
+	lost error          // why its end is unknown; guarded by mu
 }
 
 var _ runtime.Process = (*process)(nil)
 
 // answered is a process that a Handler has answered for.
-func answered(res *runtime.ExecResult, merge bool) *process {
+func answered(res *runtime.Result, merge bool) *process {
 	out, errs := bytes.Clone(res.Stdout), res.Stderr
 	if merge {
 		out, errs = append(out, errs...), nil
 	}
 	p := &process{
 		stdin: nobody{}, stdout: &output{r: bytes.NewReader(out)}, stderr: &output{r: bytes.NewReader(errs)}, done: make(chan struct{}),
-		exit: runtime.Exit{Code: res.ExitCode, Signal: res.Signal, TimedOut: res.TimedOut},
+		exit: runtime.Result{ExitCode: res.ExitCode, Signal: res.Signal, TimedOut: res.TimedOut},
 	}
 	close(p.done)
 	return p
@@ -119,7 +119,7 @@ func (o *output) close() {
 }
 
 // run starts a program in b, whose mu is held.
-func (b *box) run(spec *runtime.ProcessSpec) (*process, error) {
+func (b *box) run(spec *runtime.Command) (*process, error) {
 	p := &process{tag: b.tag + fmt.Sprint(serial.Add(1)) + ";", stdin: nobody{}, done: make(chan struct{})}
 	dir := b.cwd(spec.Cwd)
 	env := b.environment(spec, p.tag)
@@ -140,7 +140,7 @@ func (b *box) run(spec *runtime.ProcessSpec) (*process, error) {
 		}
 		return r, w
 	}
-	if spec.Stdin {
+	if spec.OpenStdin {
 		r, w := pipe()
 		p.cmd.Stdin, p.stdin, theirs = r, w, append(theirs, r)
 	}
@@ -178,10 +178,10 @@ func (p *process) reap(b *box, timeout time.Duration) {
 	}
 	_ = p.cmd.Wait() // its error is in ProcessState
 	ws := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	exit := runtime.Exit{Code: ws.ExitStatus(), TimedOut: timedOut.Load()}
+	exit := runtime.Result{ExitCode: ws.ExitStatus(), TimedOut: timedOut.Load()}
 	if ws.Signaled() {
 		exit.Signal = ws.Signal()
-		exit.Code = 128 + int(exit.Signal)
+		exit.ExitCode = 128 + int(exit.Signal)
 	}
 	p.mu.Lock()
 	p.exit = exit
@@ -227,16 +227,16 @@ func (p *process) Resize(uint16, uint16) error {
 }
 
 // Wait implements [runtime.Process].
-func (p *process) Wait(ctx context.Context) (runtime.Exit, error) {
+func (p *process) Wait(ctx context.Context) (runtime.Result, error) {
 	select {
 	case <-p.done:
 	case <-ctx.Done():
-		return runtime.Exit{}, ctx.Err()
+		return runtime.Result{}, ctx.Err()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.lost != nil {
-		return runtime.Exit{}, p.lost
+		return runtime.Result{}, p.lost
 	}
 	return p.exit, nil
 }

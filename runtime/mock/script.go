@@ -32,7 +32,7 @@ func (r *Runtime) FailNext(op Op, err error) {
 // standard input apart, and returns how that ended and what it printed; or an
 // error, which the caller gets; or neither, and then the program is run. It
 // may be called concurrently.
-type Handler func(s *runtime.Sandbox, spec *runtime.ProcessSpec) (*runtime.ExecResult, error)
+type Handler func(s *runtime.Sandbox, spec *runtime.Command) (*runtime.Result, error)
 
 // SetHandler has h answer from now on; nil has programs run.
 func (r *Runtime) SetHandler(h Handler) {

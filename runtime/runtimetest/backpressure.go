@@ -41,13 +41,13 @@ func streamBackpressure(e *env) {
 
 func processBackpressure(e *env) {
 	s := e.start(nil)
-	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh(floodWith)})
+	p := e.process(s.ID, &runtime.Command{Command: sh(floodWith)})
 	e.Expect(p.Stdout(), string(bytes.Repeat([]byte{0}, 10)))
 	e.heldUp(s.ID)
 	if n := len(e.All(p.Stdout())); n != flood-10 {
 		e.Errorf("%d bytes, want %d", n, flood-10)
 	}
-	if exit := e.wait(p); exit.Code != 0 {
+	if exit := e.wait(p); exit.ExitCode != 0 {
 		e.Errorf("%+v", exit)
 	}
 	e.prints(s.ID, "ls", "through\n")
@@ -56,7 +56,7 @@ func processBackpressure(e *env) {
 // A stream without a reader does not delay the other one.
 func processStderrBackpressure(e *env) {
 	s := e.start(nil)
-	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("(" + floodWith + ") >&2 & seq 1 200000; wait")})
+	p := e.process(s.ID, &runtime.Command{Command: sh("(" + floodWith + ") >&2 & seq 1 200000; wait")})
 	out := make([]byte, 1288895) // all that seq says
 	read := make(chan struct{})
 	go func() { // ends with the stream

@@ -73,7 +73,7 @@ func benchOutput(e *env, b *testing.B) {
 	id := e.start(nil).ID
 	b.SetBytes(size) // MB/s
 	for b.Loop() {
-		p, err := e.rt.StartProcess(e.Ctx, id, &runtime.ProcessSpec{Command: []string{"head", "-c", fmt.Sprint(size), "/dev/zero"}})
+		p, err := e.rt.StartProcess(e.Ctx, id, &runtime.Command{Command: []string{"head", "-c", fmt.Sprint(size), "/dev/zero"}})
 		e.OK(err)
 		if n, err := io.Copy(io.Discard, p.Stdout()); n != size || err != nil {
 			b.Fatalf("%d bytes, %v", n, err)

@@ -139,7 +139,7 @@ func (e *env) prints(id, script, want string) {
 }
 
 // process starts a process and closes it after the test.
-func (e *env) process(id string, spec *runtime.ProcessSpec) runtime.Process {
+func (e *env) process(id string, spec *runtime.Command) runtime.Process {
 	e.Helper()
 	p, err := e.rt.StartProcess(e.Ctx, id, spec)
 	if err != nil {
@@ -154,7 +154,7 @@ func (e *env) process(id string, spec *runtime.ProcessSpec) runtime.Process {
 }
 
 // wait waits for the end of a process.
-func (e *env) wait(p runtime.Process) runtime.Exit {
+func (e *env) wait(p runtime.Process) runtime.Result {
 	e.Helper()
 	exit, err := p.Wait(e.Ctx)
 	if err != nil {

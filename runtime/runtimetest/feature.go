@@ -87,7 +87,7 @@ var probes = map[Feature]func(e *env) bool{
 	Death:    nil,
 	Terminal: func(e *env) bool {
 		s := e.start(nil)
-		p, err := e.rt.StartProcess(e.Ctx, s.ID, &runtime.ProcessSpec{Command: []string{"true"}, TTY: true})
+		p, err := e.rt.StartProcess(e.Ctx, s.ID, &runtime.Command{Command: []string{"true"}, TTY: true})
 		if err == nil {
 			_ = p.Close()
 		}

@@ -213,7 +213,7 @@ func filterAllProcesses(e *env) {
 	if err != nil || strings.Contains(got, secretValue) {
 		e.Errorf("%q, %v", got, err)
 	}
-	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh(script), TTY: e.has(Terminal)})
+	p := e.process(s.ID, &runtime.Command{Command: sh(script), TTY: e.has(Terminal)})
 	if got := e.All(p.Stdout()); strings.Contains(got, secretValue) {
 		e.Errorf("%q", got)
 	}

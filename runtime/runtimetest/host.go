@@ -214,7 +214,7 @@ print(c.recv(5))
 		e.Errorf("%q", got)
 	}
 	// Another sandbox has a loopback of its own.
-	p := e.process(s.ID, &runtime.ProcessSpec{Stdin: true, Command: []string{
+	p := e.process(s.ID, &runtime.Command{OpenStdin: true, Command: []string{
 		"/usr/bin/python3", "-ISBc",
 		"import socket; l = socket.create_server(('127.0.0.1', 8765)); print('ready', flush=True); input()",
 	}})
@@ -226,7 +226,7 @@ print(c.recv(5))
 func secretsNotInArgv(e *env) {
 	value := "secret-" + newTag()
 	s := e.start(&runtime.SandboxConfig{Env: map[string]string{"TOKEN": value}})
-	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("echo $TOKEN $MORE; read x"), Env: map[string]string{"MORE": value}, Stdin: true})
+	p := e.process(s.ID, &runtime.Command{Command: sh("echo $TOKEN $MORE; read x"), Env: map[string]string{"MORE": value}, OpenStdin: true})
 	e.Expect(p.Stdout(), value+" "+value+"\n")
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	e.OK(err)

@@ -43,9 +43,9 @@ def there(fd):
     return True
 print(*[fd for fd in sorted(map(int, os.listdir('/proc/self/fd'))) if there(fd)])
 `}
-	for what, spec := range map[string]*runtime.ProcessSpec{
+	for what, spec := range map[string]*runtime.Command{
 		"plain":  {Command: script},
-		"input":  {Command: script, Stdin: true},
+		"input":  {Command: script, OpenStdin: true},
 		"merged": {Command: script, Merge: true},
 		"tty":    {Command: script, TTY: true},
 	} {
@@ -69,7 +69,7 @@ func timerSlack(e *env) {
 	if got := e.out(s.ID, script); got != want {
 		e.Errorf("a program has the slack and the default %q, want %q", got, want)
 	}
-	p := e.process(s.ID, &runtime.ProcessSpec{Session: "slack", Create: true, Command: []string{script}})
+	p := e.process(s.ID, &runtime.Command{Session: "slack", Create: true, Command: []string{script}})
 	if got := e.All(p.Stdout()); got != want {
 		e.Errorf("a session's command has the slack and the default %q, want %q", got, want)
 	}

@@ -240,7 +240,7 @@ func idleNotWhileACommandRuns(e *env) {
 		if !is {
 			return false
 		}
-		p, err := e.rt.StartProcess(e.Ctx, s.ID, &runtime.ProcessSpec{Command: sh("echo begun; read x; echo $x"), Stdin: true})
+		p, err := e.rt.StartProcess(e.Ctx, s.ID, &runtime.Command{Command: sh("echo begun; read x; echo $x"), OpenStdin: true})
 		if e.late(err) {
 			return false
 		}
@@ -255,7 +255,7 @@ func idleNotWhileACommandRuns(e *env) {
 		_, err = p.Stdin().Write([]byte("alive\n"))
 		e.OK(err)
 		e.Expect(p.Stdout(), "alive\n")
-		if exit := e.wait(p); exit.Code != 0 {
+		if exit := e.wait(p); exit.ExitCode != 0 {
 			e.Errorf("the command ended with %+v", exit)
 		}
 		e.expired(s.ID, runtime.ExpiredIdle)
@@ -266,7 +266,7 @@ func idleNotWhileACommandRuns(e *env) {
 // A background job of a session is a use of the sandbox until it is over.
 func idleNotWhileAJobRuns(e *env) {
 	e.outlastsIdling("job", func(sessions runtime.RuntimeWithSession, session runtime.SessionID, _ string) bool {
-		_, err := sessions.SessionExec(e.Ctx, session, &runtime.SessionExecRequest{Command: "(until test -e go; do sleep 0.2; done; echo done >file) &"})
+		_, err := sessions.SessionExec(e.Ctx, session, &runtime.SessionExecRequest{Command: []string{"(until test -e go; do sleep 0.2; done; echo done >file) &"}})
 		return !e.late(err)
 	})
 }
@@ -279,7 +279,7 @@ func idleNotWhileAnOperationRuns(e *env) {
 		asked := make(chan error, 1)
 		go func() { // ends when it is given up
 			_, err := sessions.SessionExec(ctx, session, &runtime.SessionExecRequest{
-				Command: "echo begun >begun; until test -e go; do sleep 0.2; done; echo done >file", Operation: "long",
+				Command: []string{"echo begun >begun; until test -e go; do sleep 0.2; done; echo done >file"}, Operation: "long",
 			})
 			asked <- err
 		}()

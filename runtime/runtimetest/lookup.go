@@ -89,7 +89,7 @@ func calls(e *env) map[string]func(id string) error {
 			return err
 		},
 		"StartProcess": func(id string) error {
-			p, err := e.rt.StartProcess(e.Ctx, id, &runtime.ProcessSpec{Command: cmd})
+			p, err := e.rt.StartProcess(e.Ctx, id, &runtime.Command{Command: cmd})
 			if err == nil {
 				_, err = p.Wait(e.Ctx)
 				_ = p.Close()

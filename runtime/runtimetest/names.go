@@ -122,10 +122,10 @@ func namesRefused(e *env) {
 		e.Errorf("%s", got)
 	}
 	r := e.exec(s.ID, &runtime.ExecRequest{Command: []string{"getent", "ahosts", "third.example"}})
-	if r.ExitCode == 0 || r.Refused == nil || len(r.Refused.List) != 1 {
+	if r.ExitCode == 0 || len(r.Refused) != 1 {
 		e.Fatalf("%+v, refused %+v", r, r.Refused)
 	}
-	got := r.Refused.List[0]
+	got := r.Refused[0]
 	if got.Op != "lookup" || got.Name != "third.example" || got.Reason == "" || got.Allow != "--allow-host third.example" || got.Count < 1 || got.Time.IsZero() {
 		e.Errorf("%+v", got)
 	}

@@ -70,7 +70,7 @@ for line in f: f.write(line.upper())
 // server starts a Python program inside, and waits until it has printed a line.
 func (e *env) server(id, program string, args ...string) runtime.Process {
 	e.Helper()
-	p := e.process(id, &runtime.ProcessSpec{Command: append([]string{"/usr/bin/python3", "-ISBc", program}, args...), Merge: true})
+	p := e.process(id, &runtime.Command{Command: append([]string{"/usr/bin/python3", "-ISBc", program}, args...), Merge: true})
 	line := make([]byte, 3)
 	if _, err := io.ReadFull(p.Stdout(), line); err != nil || string(line) != "up\n" {
 		e.Fatalf("the server says %q, %v", line, err)

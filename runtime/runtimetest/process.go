@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"reflect"
 	"strings"
 	"syscall"
 	"time"
@@ -31,20 +32,20 @@ var processTests = []test{
 
 func processStreams(e *env) {
 	s := e.common()
-	p := e.process(s.ID, &runtime.ProcessSpec{
+	p := e.process(s.ID, &runtime.Command{
 		Command: sh("pwd >&2; echo $A; cat; exit 4"), Env: map[string]string{"A": "b"}, Cwd: "/",
 	})
 	if out, err := e.All(p.Stdout()), e.All(p.Stderr()); out != "b\n" || err != "/\n" {
 		e.Errorf("%q, %q", out, err)
 	}
-	if exit := e.wait(p); exit != (runtime.Exit{Code: 4}) {
+	if exit := e.wait(p); !reflect.DeepEqual(exit, runtime.Result{ExitCode: 4}) {
 		e.Errorf("%+v", exit)
 	}
 }
 
 func processMerge(e *env) {
 	s := e.common()
-	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("for i in 1 2; do echo o$i; echo e$i >&2; done"), Merge: true})
+	p := e.process(s.ID, &runtime.Command{Command: sh("for i in 1 2; do echo o$i; echo e$i >&2; done"), Merge: true})
 	if got := e.All(p.Stdout()); got != "o1\ne1\no2\ne2\n" {
 		e.Errorf("%q", got)
 	}
@@ -57,7 +58,7 @@ func processMerge(e *env) {
 // A conversation: input is there when it is written, and ends with Close.
 func processStdin(e *env) {
 	s := e.common()
-	p := e.process(s.ID, &runtime.ProcessSpec{Command: []string{"cat"}, Stdin: true})
+	p := e.process(s.ID, &runtime.Command{Command: []string{"cat"}, OpenStdin: true})
 	for _, line := range []string{"one\n", "two\n", "\x00\xff\n"} {
 		_, err := io.WriteString(p.Stdin(), line)
 		e.OK(err)
@@ -67,7 +68,7 @@ func processStdin(e *env) {
 	if got := e.All(p.Stdout()); got != "" {
 		e.Errorf("after the end: %q", got)
 	}
-	if exit := e.wait(p); exit.Code != 0 {
+	if exit := e.wait(p); exit.ExitCode != 0 {
 		e.Errorf("%+v", exit)
 	}
 	if _, err := p.Stdin().Write([]byte("x")); err == nil {
@@ -78,7 +79,7 @@ func processStdin(e *env) {
 // A writer waits until the process reads, or has ended.
 func processStdinBackpressure(e *env) {
 	s := e.start(nil)
-	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("until [ -e go ]; do sleep 0.02; done; wc -c"), Stdin: true})
+	p := e.process(s.ID, &runtime.Command{Command: sh("until [ -e go ]; do sleep 0.02; done; wc -c"), OpenStdin: true})
 	input := make([]byte, 32<<20)
 	wrote := make(chan struct{})
 	go func() { // ends with the process
@@ -101,13 +102,13 @@ func processStdinBackpressure(e *env) {
 	e.wait(p)
 	e.Within("write", wrote)
 
-	p = e.process(s.ID, &runtime.ProcessSpec{Command: sh("sleep 0.1; exit 5"), Stdin: true})
+	p = e.process(s.ID, &runtime.Command{Command: sh("sleep 0.1; exit 5"), OpenStdin: true})
 	wrote = make(chan struct{})
 	go func() { // ends with the process, or when all of it was thrown away
 		_, _ = p.Stdin().Write(input)
 		close(wrote)
 	}()
-	if exit := e.wait(p); exit.Code != 5 {
+	if exit := e.wait(p); exit.ExitCode != 5 {
 		e.Errorf("%+v", exit)
 	}
 	e.Within("write to a process that is gone", wrote)
@@ -119,16 +120,16 @@ func processSignal(e *env) {
 	for _, tt := range []struct {
 		script string
 		sig    syscall.Signal
-		want   runtime.Exit
+		want   runtime.Result
 	}{
-		{"trap 'exit 7' USR1" + loop, syscall.SIGUSR1, runtime.Exit{Code: 7}},
-		{"true" + loop, syscall.SIGTERM, runtime.Exit{Code: 143, Signal: syscall.SIGTERM}},
-		{"trap '' TERM" + loop, syscall.SIGKILL, runtime.Exit{Code: 137, Signal: syscall.SIGKILL}},
+		{"trap 'exit 7' USR1" + loop, syscall.SIGUSR1, runtime.Result{ExitCode: 7}},
+		{"true" + loop, syscall.SIGTERM, runtime.Result{ExitCode: 143, Signal: syscall.SIGTERM}},
+		{"trap '' TERM" + loop, syscall.SIGKILL, runtime.Result{ExitCode: 137, Signal: syscall.SIGKILL}},
 	} {
-		p := e.process(s.ID, &runtime.ProcessSpec{Command: sh(tt.script)})
+		p := e.process(s.ID, &runtime.Command{Command: sh(tt.script)})
 		e.Expect(p.Stdout(), "ready\n")
 		e.OK(p.Signal(tt.sig))
-		if exit := e.wait(p); exit != tt.want {
+		if exit := e.wait(p); !reflect.DeepEqual(exit, tt.want) {
 			e.Errorf("%v: %+v, want %+v", tt.sig, exit, tt.want)
 		}
 	}
@@ -137,12 +138,12 @@ func processSignal(e *env) {
 // A signal that a shell would have its own ideas about.
 func processInterrupt(e *env) {
 	s := e.common()
-	p := e.process(s.ID, &runtime.ProcessSpec{Command: []string{"cat"}, Stdin: true})
+	p := e.process(s.ID, &runtime.Command{Command: []string{"cat"}, OpenStdin: true})
 	_, err := io.WriteString(p.Stdin(), "ready\n")
 	e.OK(err)
 	e.Expect(p.Stdout(), "ready\n")
 	e.OK(p.Signal(syscall.SIGINT))
-	if exit := e.wait(p); exit != (runtime.Exit{Code: 130, Signal: syscall.SIGINT}) {
+	if exit := e.wait(p); !reflect.DeepEqual(exit, runtime.Result{ExitCode: 130, Signal: syscall.SIGINT}) {
 		e.Errorf("%+v", exit)
 	}
 }
@@ -150,12 +151,12 @@ func processInterrupt(e *env) {
 // A signal is for the group, as ctrl-c is, and for no other process.
 func processSignalGroup(e *env) {
 	s, tag, other := e.common(), newTag(), newTag()
-	bystander := e.process(s.ID, &runtime.ProcessSpec{Command: []string{"sleep", other}})
-	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("trap 'wait; exit 6' TERM; sleep " + tag + " & echo ready; wait; echo not here")})
+	bystander := e.process(s.ID, &runtime.Command{Command: []string{"sleep", other}})
+	p := e.process(s.ID, &runtime.Command{Command: sh("trap 'wait; exit 6' TERM; sleep " + tag + " & echo ready; wait; echo not here")})
 	e.Expect(p.Stdout(), "ready\n")
 	e.Until("the child", func() bool { return e.count(s.ID, tag) == 1 })
 	e.OK(p.Signal(syscall.SIGTERM))
-	if exit := e.wait(p); exit != (runtime.Exit{Code: 6}) {
+	if exit := e.wait(p); !reflect.DeepEqual(exit, runtime.Result{ExitCode: 6}) {
 		e.Errorf("%+v", exit)
 	}
 	e.gone(s.ID, tag)
@@ -168,7 +169,7 @@ func processSignalGroup(e *env) {
 // Wait can be called again, by many, and gives up without harm.
 func processWait(e *env) {
 	s := e.common()
-	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("read x; echo $x; exit 9"), Stdin: true})
+	p := e.process(s.ID, &runtime.Command{Command: sh("read x; echo $x; exit 9"), OpenStdin: true})
 	ctx, cancel := context.WithTimeout(e.Ctx, 50*time.Millisecond)
 	defer cancel()
 	if _, err := p.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -176,7 +177,7 @@ func processWait(e *env) {
 	}
 	errs := async(func() error {
 		return errors.Join(suite.AtOnce(4, func(int) error {
-			if exit, err := p.Wait(e.Ctx); err != nil || exit.Code != 9 {
+			if exit, err := p.Wait(e.Ctx); err != nil || exit.ExitCode != 9 {
 				return errors.Join(errors.New("wrong exit"), err)
 			}
 			return nil
@@ -186,11 +187,11 @@ func processWait(e *env) {
 	e.OK(err)
 	e.Expect(p.Stdout(), "still here\n")
 	e.OK(<-errs)
-	if exit := e.wait(p); exit.Code != 9 {
+	if exit := e.wait(p); exit.ExitCode != 9 {
 		e.Errorf("again: %+v", exit)
 	}
 	e.OK(p.Close())
-	if exit := e.wait(p); exit.Code != 9 {
+	if exit := e.wait(p); exit.ExitCode != 9 {
 		e.Errorf("after Close: %+v", exit)
 	}
 }
@@ -199,17 +200,17 @@ func processWait(e *env) {
 func processCtxEnds(e *env) {
 	s := e.common()
 	ctx, cancel := context.WithCancel(e.Ctx)
-	p, err := e.rt.StartProcess(ctx, s.ID, &runtime.ProcessSpec{Command: sh("read x; exit 9"), Stdin: true})
+	p, err := e.rt.StartProcess(ctx, s.ID, &runtime.Command{Command: sh("read x; exit 9"), OpenStdin: true})
 	e.OK(err)
 	defer p.Close()
 	cancel()
 	e.prints(s.ID, "true", "")
 	_, err = p.Stdin().Write([]byte("\n"))
 	e.OK(err)
-	if exit := e.wait(p); exit.Code != 9 {
+	if exit := e.wait(p); exit.ExitCode != 9 {
 		e.Errorf("%+v", exit)
 	}
-	if _, err := e.rt.StartProcess(ctx, s.ID, &runtime.ProcessSpec{Command: []string{"true"}}); !errors.Is(err, context.Canceled) {
+	if _, err := e.rt.StartProcess(ctx, s.ID, &runtime.Command{Command: []string{"true"}}); !errors.Is(err, context.Canceled) {
 		e.Errorf("canceled before: %v", err)
 	}
 }
@@ -217,17 +218,17 @@ func processCtxEnds(e *env) {
 // Close kills all that the process has started.
 func processClose(e *env) {
 	s, tag := e.common(), newTag()
-	p := e.process(s.ID, &runtime.ProcessSpec{Command: family(tag), Stdin: true})
+	p := e.process(s.ID, &runtime.Command{Command: family(tag), OpenStdin: true})
 	e.Expect(p.Stdout(), "partial\nready\n")
 	e.Until("four processes", func() bool { return e.count(s.ID, tag) == 4 })
 	e.OK(p.Close())
-	if exit := e.wait(p); exit.Signal != syscall.SIGKILL || exit.Code != 137 {
+	if exit := e.wait(p); exit.Signal != syscall.SIGKILL || exit.ExitCode != 137 {
 		e.Errorf("%+v", exit)
 	}
 	e.gone(s.ID, tag)
 	e.OK(p.Close())
 
-	p = e.process(s.ID, &runtime.ProcessSpec{Command: []string{"true"}})
+	p = e.process(s.ID, &runtime.Command{Command: []string{"true"}})
 	e.wait(p)
 	e.OK(p.Close())
 	e.OK(p.Signal(syscall.SIGTERM))
@@ -237,9 +238,9 @@ func processTimeout(e *env) {
 	s, tag := e.common(), newTag()
 	var got string
 	suite.Timeouts(func(timeout time.Duration) (came bool) {
-		p := e.process(s.ID, &runtime.ProcessSpec{Command: family(tag), Timeout: timeout})
+		p := e.process(s.ID, &runtime.Command{Command: family(tag), Timeout: timeout})
 		got = e.All(p.Stdout())
-		if exit := e.wait(p); !exit.TimedOut || exit.Code == 0 {
+		if exit := e.wait(p); !exit.TimedOut || exit.ExitCode == 0 {
 			e.Errorf("%+v", exit)
 		}
 		e.gone(s.ID, tag)
@@ -253,7 +254,7 @@ func processTimeout(e *env) {
 // StartProcess or Wait returns the error if a program cannot be started.
 func processStartErrors(e *env) {
 	s := e.common()
-	p, err := e.rt.StartProcess(e.Ctx, s.ID, &runtime.ProcessSpec{Command: []string{"no-such-program"}, Stdin: true})
+	p, err := e.rt.StartProcess(e.Ctx, s.ID, &runtime.Command{Command: []string{"no-such-program"}, OpenStdin: true})
 	if err == nil {
 		if out := e.All(p.Stdout()) + e.All(p.Stderr()); out != "" {
 			e.Errorf("it says %q", out)
@@ -262,6 +263,6 @@ func processStartErrors(e *env) {
 		e.OK(p.Close())
 	}
 	e.startError("missing program", err, 127, runtime.ErrNotFound)
-	_, err = e.rt.StartProcess(e.Ctx, s.ID, &runtime.ProcessSpec{})
+	_, err = e.rt.StartProcess(e.Ctx, s.ID, &runtime.Command{})
 	e.Wrong("no command", err, runtime.ErrInvalid)
 }

@@ -120,7 +120,7 @@ func limitPIDs(e *env) {
 // it answers, refuses, and ends what there is.
 func limitPIDsWhileFull(e *env) {
 	s := e.start(&runtime.SandboxConfig{Resources: runtime.Resources{PIDs: 20}})
-	p, err := e.rt.StartProcess(e.Ctx, s.ID, &runtime.ProcessSpec{Command: bomb(true)})
+	p, err := e.rt.StartProcess(e.Ctx, s.ID, &runtime.Command{Command: bomb(true)})
 	e.OK(err)
 	said := make([]byte, 200)
 	n, err := p.Stdout().Read(said)
@@ -186,7 +186,7 @@ func limitsBestEffort(e *env) {
 // what it is not to. Whose memory can be written to can be traced (proc_pid_mem(5)).
 func limitsBeforeTrace(e *env) {
 	s := e.start(&runtime.SandboxConfig{Resources: runtime.Resources{PIDs: 30, BestEffort: true}})
-	p, err := e.rt.StartProcess(e.Ctx, s.ID, &runtime.ProcessSpec{Stdin: true, Command: []string{"python3", "-c", `
+	p, err := e.rt.StartProcess(e.Ctx, s.ID, &runtime.Command{OpenStdin: true, Command: []string{"python3", "-c", `
 import os, resource, select
 def limit(pid): return resource.prlimit(pid, resource.RLIMIT_NPROC)[1]
 own, seen, caught = limit(0), 0, 0

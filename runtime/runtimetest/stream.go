@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"syscall"
 	"time"
@@ -50,14 +51,14 @@ func streamOrder(e *env) {
 
 func streamExitError(e *env) {
 	s := e.common()
-	for script, want := range map[string]runtime.Exit{
-		"echo x; exit 3":       {Code: 3},
-		"echo x; exit 124":     {Code: 124},
-		"echo x; kill -9 $$":   {Code: 137, Signal: syscall.SIGKILL},
-		"echo x; kill -USR1 0": {Code: 128 + 10, Signal: syscall.SIGUSR1},
+	for script, want := range map[string]runtime.Result{
+		"echo x; exit 3":       {ExitCode: 3},
+		"echo x; exit 124":     {ExitCode: 124},
+		"echo x; kill -9 $$":   {ExitCode: 137, Signal: syscall.SIGKILL},
+		"echo x; kill -USR1 0": {ExitCode: 128 + 10, Signal: syscall.SIGUSR1},
 	} {
 		got, err := e.stream(s.ID, &runtime.ExecRequest{Command: sh(script)})
-		if ee, ok := errors.AsType[*runtime.ExitError](err); !ok || ee.Exit != want || got != "x\n" {
+		if ee, ok := errors.AsType[*runtime.ExitError](err); !ok || !reflect.DeepEqual(ee.Result, want) || got != "x\n" {
 			e.Errorf("%s: %q, %#v, want %+v", script, got, err, want)
 		}
 	}

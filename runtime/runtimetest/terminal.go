@@ -3,6 +3,7 @@ package runtimetest
 import (
 	"bufio"
 	"io"
+	"reflect"
 	"strings"
 	"syscall"
 	"time"
@@ -21,7 +22,7 @@ var terminalTests = []test{
 
 func (e *env) terminal(id, script string) runtime.Process {
 	e.Helper()
-	return e.process(id, &runtime.ProcessSpec{Command: sh(script), TTY: true, Stdin: true, Rows: 24, Cols: 80})
+	return e.process(id, &runtime.Command{Command: sh(script), TTY: true, OpenStdin: true, Rows: 24, Cols: 80})
 }
 
 // lines waits for a line of a terminal that is so.
@@ -55,7 +56,7 @@ func terminalIsOne(e *env) {
 	if got := e.All(p.Stderr()); got != "" {
 		e.Errorf("stderr is %q", got)
 	}
-	if exit := e.wait(p); exit != (runtime.Exit{Code: 3}) {
+	if exit := e.wait(p); !reflect.DeepEqual(exit, runtime.Result{ExitCode: 3}) {
 		e.Errorf("%+v", exit)
 	}
 }
@@ -68,10 +69,10 @@ func terminalSize(e *env) {
 	line("ready")
 	e.OK(p.Resize(50, 132))
 	line("50 132")
-	if exit := e.wait(p); exit.Code != 5 {
+	if exit := e.wait(p); exit.ExitCode != 5 {
 		e.Errorf("%+v", exit)
 	}
-	p = e.process(s.ID, &runtime.ProcessSpec{Command: []string{"stty", "size"}, TTY: true})
+	p = e.process(s.ID, &runtime.Command{Command: []string{"stty", "size"}, TTY: true})
 	if got := e.All(p.Stdout()); got != "0 0\r\n" {
 		e.Errorf("a terminal without a size has %q", got)
 	}
@@ -87,12 +88,12 @@ func terminalKeys(e *env) {
 	e.OK(err)
 	line("typed")
 	line("end")
-	if exit := e.wait(p); exit.Code != 4 {
+	if exit := e.wait(p); exit.ExitCode != 4 {
 		e.Errorf("%+v", exit)
 	}
 	for key, sig := range map[string]syscall.Signal{"\x03": syscall.SIGINT, "\x1c": syscall.SIGQUIT} {
 		// No shell: dash may miss a signal that comes while it forks.
-		p := e.process(s.ID, &runtime.ProcessSpec{Command: []string{"cat"}, TTY: true, Stdin: true})
+		p := e.process(s.ID, &runtime.Command{Command: []string{"cat"}, TTY: true, OpenStdin: true})
 		_, err := io.WriteString(p.Stdin(), "typed\n")
 		e.OK(err)
 		e.Expect(p.Stdout(), "typed\r\ntyped\r\n") // the terminal's echo, and cat's
@@ -109,7 +110,7 @@ func terminalSignal(e *env) {
 	p := e.terminal(s.ID, "trap 'exit 7' USR1; echo ready; while :; do sleep 0.02; done")
 	e.lines(p)("ready")
 	e.OK(p.Signal(syscall.SIGUSR1))
-	if exit := e.wait(p); exit.Code != 7 {
+	if exit := e.wait(p); exit.ExitCode != 7 {
 		e.Errorf("%+v", exit)
 	}
 }
@@ -124,7 +125,7 @@ func terminalStops(e *env) {
 		}
 	}
 	p := e.terminal(s.ID, "set -m; sleep 1000 & until read -r _ _ state _ </proc/$!/stat && test $state = T; do kill -TSTP %1; sleep 0.02; done; kill -KILL %1; exec sh -c 'exit 7'")
-	if exit := e.wait(p); exit != (runtime.Exit{Code: 7}) {
+	if exit := e.wait(p); !reflect.DeepEqual(exit, runtime.Result{ExitCode: 7}) {
 		e.Errorf("%+v", exit)
 	}
 }

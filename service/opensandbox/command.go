@@ -158,7 +158,7 @@ func canceled(ctx context.Context) error {
 }
 
 // follow sends the output of a command, and returns how it has ended.
-func follow(to sender, c *service.Command) (runtime.Exit, error) {
+func follow(to sender, c *service.Command) (runtime.Result, error) {
 	send := func(kind string, r io.Reader) {
 		if copyLines(to, kind, r) != nil { // the client has gone, or the sandbox
 			_ = c.Close()
@@ -172,12 +172,12 @@ func follow(to sender, c *service.Command) (runtime.Exit, error) {
 }
 
 // lastEvent returns the last event of a command.
-func lastEvent(exit runtime.Exit, err error, took time.Duration) event {
+func lastEvent(exit runtime.Result, err error, took time.Duration) event {
 	ms := took.Milliseconds()
-	if err == nil && exit.Code == 0 && !exit.TimedOut {
+	if err == nil && exit.ExitCode == 0 && !exit.TimedOut {
 		return event{Type: "execution_complete", ExecutionTime: &ms, ExitCode: new(int), DurationMS: &ms}
 	}
-	code := exit.Code
+	code := exit.ExitCode
 	failed := &errorEvent{Name: "CommandExecError", Value: strconv.Itoa(code), Traceback: []string{fmt.Sprintf("exit status %d", code)}}
 	switch {
 	case err != nil:

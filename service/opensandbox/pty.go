@@ -184,7 +184,7 @@ func (p *pty) serve(ctx context.Context) {
 	case p.t.Detached():
 		_ = p.ws.Close(closeTakenOver, takenOver)
 	default:
-		_ = p.send(ctx, &ptyFrame{Type: "exit", ExitCode: &exit.Code})
+		_ = p.send(ctx, &ptyFrame{Type: "exit", ExitCode: &exit.ExitCode})
 		_ = p.ws.Close(websocket.StatusNormalClosure, "process exited")
 	}
 }

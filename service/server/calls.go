@@ -204,7 +204,7 @@ func (s *Server) executeBash(ctx context.Context, e *entry, r *bashRequest) (int
 	if err != nil {
 		return 0, nil, err
 	}
-	return http.StatusOK, (*bashResult)(res), nil
+	return http.StatusOK, res, nil
 }
 
 type cancelRequest struct {

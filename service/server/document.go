@@ -7,16 +7,14 @@ import (
 	"sync"
 
 	"wolffia/internal/openapi"
+	"wolffia/ops"
 	"wolffia/runtime"
 )
 
-// bashDocument is what the reply to executeBash has: see [bashResult].
+// bashDocument is what the reply to executeBash has: a [runtime.Result].
 type bashDocument struct {
-	Stdout      string `json:"stdout"`
-	StdoutBytes []byte `json:"stdoutBytes"`
-	Stderr      string `json:"stderr"`
-	StderrBytes []byte `json:"stderrBytes"`
-	bashRest
+	ops.Document
+	shellReply
 }
 
 // fileDocument is what the reply to readFile has: see [fileReply] and [rangeReply].
@@ -61,7 +59,7 @@ type errorDocument struct {
 // partials are the results that an error may have beside it, by call: see [partial]. streamBash's are events.
 var partials = map[string]reflect.Type{
 	"executeBash": reflect.TypeFor[bashDocument](), "writeFiles": reflect.TypeFor[writeReply](), "applyChanges": reflect.TypeFor[applyDocument](),
-	"streamBash": reflect.TypeFor[bashRest](),
+	"streamBash": reflect.TypeFor[endReply](),
 }
 
 // failedSchema returns the schema of an error of a call.
@@ -81,7 +79,7 @@ func streamSchema() openapi.Object {
 	}
 	return openapi.Object{"anyOf": []openapi.Object{
 		event("stdout, stderr", openapi.Schema(reflect.TypeFor[outputEvent]())),
-		event("result", openapi.Schema(reflect.TypeFor[bashRest]())),
+		event("result", openapi.Schema(reflect.TypeFor[endReply]())),
 		event("error", failedSchema("streamBash")),
 	}}
 }

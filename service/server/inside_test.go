@@ -180,7 +180,7 @@ func TestStream(t *testing.T) {
 	n.ok("startJob", m{"session": "other", "command": "echo x > /workspace/gate"}) // a FIFO is not shared with the host
 	rest, err := io.ReadAll(res.Body)
 	n.OK(err)
-	for _, part := range []string{"event: stderr\ndata: {\"text\":\"e\\n\"}\n\n", "event: result\ndata: {\"exitCode\":4,\"cwd\":\"/tmp\","} {
+	for _, part := range []string{"event: stderr\ndata: {\"text\":\"e\\n\"}\n\n", "event: result\ndata: {\"exitCode\":4,", ",\"cwd\":\"/tmp\","} {
 		if !strings.Contains(string(rest), part) {
 			t.Errorf("%q lacks %q", rest, part)
 		}

@@ -152,13 +152,13 @@ func TestStop(t *testing.T) {
 			w.OK(os.WriteFile(w.codebase+"/stopping", nil, 0o666))
 			rt := w.open()
 			if c.operation != "" {
-				res, err := rt.SessionExec(w.Ctx, runtime.SessionIn(id, "main"), &runtime.SessionExecRequest{Command: command, Operation: c.operation})
+				res, err := rt.SessionExec(w.Ctx, runtime.SessionIn(id, "main"), &runtime.SessionExecRequest{Command: []string{command}, Operation: c.operation})
 				w.OK(err)
 				if string(res.Stdout) != "done\n" {
 					t.Errorf("the operation says %q", res.Stdout)
 				}
 			}
-			res, err := rt.SessionExec(w.Ctx, runtime.SessionIn(id, "main"), &runtime.SessionExecRequest{Command: "echo $$; echo $A; while pgrep -x sleep >/dev/null; do :; done; echo none"})
+			res, err := rt.SessionExec(w.Ctx, runtime.SessionIn(id, "main"), &runtime.SessionExecRequest{Command: []string{"echo $$; echo $A; while pgrep -x sleep >/dev/null; do :; done; echo none"}})
 			w.OK(err)
 			if string(res.Stdout) != shell+"kept\nnone\n" {
 				t.Errorf("afterwards: %q", res.Stdout)

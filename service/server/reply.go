@@ -7,41 +7,26 @@ import (
 	"unicode/utf8"
 
 	"wolffia/internal/jsontext"
+	"wolffia/ops"
 	"wolffia/runtime"
-	"wolffia/service"
 )
 
-// A streamed reply writes its own JSON. The output of a command can have 32 MiB, which
-// escaped as JSON are up to 192 MiB: encoding/json would hold them in memory, several
-// times (580 MiB, measured).
+// A streamed reply writes its own JSON, in pieces.
 type streamed interface {
 	encode(w *bufio.Writer) error
 }
 
 // encode writes v to w as JSON.
 func encode(w *bufio.Writer, v any) error {
-	if s, is := v.(streamed); is {
-		return s.encode(w)
+	switch v := v.(type) {
+	case streamed:
+		return v.encode(w)
+	case *runtime.Result:
+		return ops.WriteResult(w, nil, v, shellOf(v))
 	}
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
-}
-
-// A bashResult is the reply to executeBash. Invalid UTF-8 in the output is U+FFFD in the
-// text, and then another field has the exact bytes.
-type bashResult service.BashResult
-
-func (r *bashResult) encode(w *bufio.Writer) error {
-	_, _ = w.WriteString("{") // w returns the error at the last write
-	if err := jsontext.WriteField(w, "stdout", r.Stdout); err != nil {
-		return err
-	}
-	_, _ = w.WriteString(",")
-	if err := jsontext.WriteField(w, "stderr", r.Stderr); err != nil {
-		return err
-	}
-	return encodeRest(w, restOf(r))
 }
 
 // encodeRest ends a JSON object that has begun with the fields of rest.
@@ -55,33 +40,27 @@ func encodeRest(w *bufio.Writer, rest any) error {
 	return err
 }
 
-// A bashRest is what a reply says of a command beside its output.
-type bashRest struct {
-	ExitCode     int    `json:"exitCode"`
+// A shellReply has fields of a result by their older names: those of its session, and whether output was dropped.
+type shellReply struct {
 	Cwd          string `json:"cwd"`
 	CwdBytes     []byte `json:"cwdBytes,omitempty"`
-	DurationMS   int64  `json:"durationMs"`
 	Truncated    bool   `json:"truncated"`
 	SessionEnded bool   `json:"sessionEnded"`
 	Restored     string `json:"restored,omitempty"`
-
-	Denied     []runtime.Denial `json:"denied,omitempty"`
-	DeniedMore int              `json:"deniedMore,omitempty"`
-
-	Refused     []runtime.Refusal `json:"refused,omitempty"`
-	RefusedMore int               `json:"refusedMore,omitempty"`
-
-	Git        []string `json:"git,omitempty"`
-	GitPending string   `json:"gitPending,omitempty"`
 }
 
-func restOf(r *bashResult) *bashRest {
-	denied, refused, git := cmp.Or(r.Denied, &runtime.Denials{}), cmp.Or(r.Refused, &runtime.Refusals{}), cmp.Or(r.Git, &runtime.GitReport{})
-	return &bashRest{
-		r.ExitCode, r.Cwd, jsontext.Exact(r.Cwd), r.Duration.Milliseconds(), r.Truncated, r.SessionEnded, r.Restored,
-		denied.List, denied.More, refused.List, refused.More, git.Lines, git.Pending,
-	}
+func shellOf(r *runtime.Result) shellReply {
+	s := cmp.Or(r.Session, &runtime.SessionStatus{})
+	return shellReply{s.Cwd, jsontext.Exact(s.Cwd), r.Truncated(), s.Ended, s.Restored}
 }
+
+// An endReply is a result without its output.
+type endReply struct {
+	*ops.Result
+	shellReply
+}
+
+func endOf(r *runtime.Result) endReply { return endReply{ops.ResultOf(r), shellOf(r)} }
 
 // A fileReply is the reply to readFile: text if the content is UTF-8.
 type fileReply []byte

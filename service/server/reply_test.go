@@ -35,7 +35,10 @@ func TestEncode(t *testing.T) {
 
 func checkReply(t *testing.T, text []byte) {
 	t.Helper()
-	r := &service.BashResult{Stdout: text, Stderr: []byte("e"), ExitCode: 3, Cwd: "/ä", Duration: 5 * time.Millisecond, Restored: "full", Denied: &runtime.Denials{List: []runtime.Denial{{Op: "write", Path: "a"}}, More: 2}}
+	r := &runtime.Result{
+		Stdout: text, Stderr: []byte("e"), ExitCode: 3, Duration: 5 * time.Millisecond, Denied: []runtime.Denial{{Op: "write", Path: "a"}}, DeniedMore: 2,
+		Session: &runtime.SessionStatus{Cwd: "/ä", Restored: "full"},
+	}
 	var got struct {
 		Result struct {
 			Stdout, Stderr, Cwd, Restored string
@@ -46,7 +49,7 @@ func checkReply(t *testing.T, text []byte) {
 		}
 		Error failure
 	}
-	decodeReply(t, &errorReply{failure{Code: "c"}, (*bashResult)(r)}, &got)
+	decodeReply(t, &errorReply{failure{Code: "c"}, r}, &got)
 	want := strings.ToValidUTF8(string(text), "\ufffd")
 	if !utf8.Valid(text) { // each byte is one, not each run of them
 		want = string([]rune(string(text)))

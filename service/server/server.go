@@ -250,7 +250,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, l live, e *entry
 	var late *service.TimeoutError
 	switch {
 	case errors.As(err, &late):
-		reply["result"] = restOf((*bashResult)(late.Result))
+		reply["result"] = endOf(late.Result)
 	case !out.begun:
 		n, cut = s.write(w, status, &errorReply{f, partial(err)})
 		return status, n, cut

@@ -62,7 +62,7 @@ func failureOf(err error) (status int, f failure) {
 // partial returns the result up to err, or nil.
 func partial(err error) any {
 	if late, ok := errors.AsType[*service.TimeoutError](err); ok && late.Result != nil {
-		return (*bashResult)(late.Result)
+		return late.Result
 	}
 	if some, ok := errors.AsType[*someError](err); ok {
 		return some.result

@@ -45,7 +45,7 @@ func TestEveryClassHasAStatus(t *testing.T) {
 }
 
 func TestStatusOfOtherErrors(t *testing.T) {
-	late := &service.TimeoutError{Result: &service.BashResult{Stdout: []byte("part")}}
+	late := &service.TimeoutError{Result: &runtime.Result{Stdout: []byte("part")}}
 	for _, c := range []struct {
 		err    error
 		status int
@@ -70,7 +70,7 @@ func TestStatusOfOtherErrors(t *testing.T) {
 	if _, f := failureOf(&registry.ConflictError{SandboxID: "abcabcabcabc"}); f.SandboxID != "abcabcabcabc" {
 		t.Errorf("a conflict says %+v", f)
 	}
-	if r, is := partial(fmt.Errorf("x: %w", late)).(*bashResult); !is || string(r.Stdout) != "part" {
+	if r, is := partial(fmt.Errorf("x: %w", late)).(*runtime.Result); !is || string(r.Stdout) != "part" {
 		t.Errorf("what is known of a time-out: %+v", r)
 	}
 	if p := partial(&someError{runtime.ErrDenied, 3}); p != 3 {

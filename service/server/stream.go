@@ -109,7 +109,7 @@ func (b *bashStream) send(s *events) error {
 	if err != nil {
 		return err
 	}
-	return s.send("result", restOf((*bashResult)(r)))
+	return s.send("result", endOf(r))
 }
 
 type streamRequest struct {

@@ -126,7 +126,7 @@ func (v *viewer) asks(format string, number int) {
 }
 
 // exit waits for the terminal's end.
-func (v *viewer) exit() runtime.Exit {
+func (v *viewer) exit() runtime.Result {
 	v.Helper()
 	exit, err := v.Wait(v.Ctx)
 	if err != nil {
@@ -271,7 +271,7 @@ func attachExit(e *env) {
 	s := e.shell(nil)
 	v := s.attach(runtime.AttachRequest{Rows: 24, Cols: 80})
 	v.types("gone=1; exit 5\n")
-	if exit := v.exit(); exit.Code != 5 || v.Detached() {
+	if exit := v.exit(); exit.ExitCode != 5 || v.Detached() {
 		e.Errorf("%+v, detached: %v", exit, v.Detached())
 	}
 	s.same()
@@ -287,7 +287,7 @@ func attachProgram(e *env) {
 	for range 2 {
 		v := s.attach(runtime.AttachRequest{Rows: 24, Cols: 80})
 		v.sees("=1=")
-		if exit := v.exit(); exit.Code != 3 || v.Detached() {
+		if exit := v.exit(); exit.ExitCode != 3 || v.Detached() {
 			e.Errorf("%+v, detached: %v", exit, v.Detached())
 		}
 	}

@@ -79,7 +79,7 @@ func (a *attack) run(e *env) {
 	attack := func(timeout time.Duration) (came bool) {
 		s = e.shell(nil)
 		s.prints(`cd "$(mktemp -d)"`, "")
-		r = s.exec(&runtime.SessionExecRequest{Command: a.script, Timeout: timeout})
+		r = s.exec(&runtime.SessionExecRequest{Command: []string{a.script}, Timeout: timeout})
 		return len(r.Stdout) >= len(a.stdout)
 	}
 	if a.slow {

@@ -35,7 +35,7 @@ func (s series) report(b *testing.B, what string) {
 
 func benchCommand(b *testing.B, c *Config, script string) {
 	s := newEnv(b, c).shell(nil)
-	req := &runtime.SessionExecRequest{Command: script}
+	req := &runtime.SessionExecRequest{Command: []string{script}}
 	s.exec(req)
 	var took series
 	for b.Loop() {
@@ -71,7 +71,7 @@ func benchOutput(b *testing.B, c *Config) {
 	for b.Loop() {
 		output, ended := make(chan []byte), make(chan error, 1)
 		go func() { // ends with the command
-			ended <- s.rt.SessionExecStream(s.Ctx, s.ID, &runtime.SessionExecRequest{Command: fmt.Sprintf("head -c %d /dev/zero", size)}, output)
+			ended <- s.rt.SessionExecStream(s.Ctx, s.ID, &runtime.SessionExecRequest{Command: []string{fmt.Sprintf("head -c %d /dev/zero", size)}}, output)
 		}()
 		n := 0
 		for p := range output {

@@ -53,10 +53,10 @@ func callerGone(e *env) {
 	e.rt = e.Reopen(e.TB, first)
 	s, tag := e.shell(nil), newTag()
 	s.prints("x=kept", "")
-	running := s.with(first).begin(e.Ctx, &runtime.SessionExecRequest{Command: "sleep " + tag + "; x=after"})
+	running := s.with(first).begin(e.Ctx, &runtime.SessionExecRequest{Command: []string{"sleep " + tag + "; x=after"}})
 	s.runs(tag, 1)
 	s.waiting(0)
-	waits := s.with(first).begin(e.Ctx, &runtime.SessionExecRequest{Command: "x=waited"})
+	waits := s.with(first).begin(e.Ctx, &runtime.SessionExecRequest{Command: []string{"x=waited"}})
 	s.waiting(1)
 	e.leave(first)
 	for what, c := range map[string]<-chan outcome{"running": running, "waiting": waits} {
@@ -80,16 +80,16 @@ func callersTogether(e *env) {
 		if i%2 == 1 {
 			s = b
 		}
-		_, err := s.rt.SessionExec(s.Ctx, s.ID, &runtime.SessionExecRequest{Command: "m=$n; /bin/true; n=$((m+1))"})
+		_, err := s.rt.SessionExec(s.Ctx, s.ID, &runtime.SessionExecRequest{Command: []string{"m=$n; /bin/true; n=$((m+1))"}})
 		return err
 	}) {
 		e.OK(err)
 	}
 	b.prints("echo $n", "20\n")
 	wait, open := a.gate()
-	first := a.begin(e.Ctx, &runtime.SessionExecRequest{Command: wait})
+	first := a.begin(e.Ctx, &runtime.SessionExecRequest{Command: []string{wait}})
 	a.waiting(0)
-	_, err := b.rt.SessionExec(e.Ctx, b.ID, &runtime.SessionExecRequest{Command: "true", NoWait: true})
+	_, err := b.rt.SessionExec(e.Ctx, b.ID, &runtime.SessionExecRequest{Command: []string{"true"}, NoWait: true})
 	e.Wrong("NoWait from another process", err, runtime.ErrConflict)
 	open()
 	e.result(first)

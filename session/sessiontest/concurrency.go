@@ -25,7 +25,7 @@ func concurrentOne(e *env) {
 	turns := make([]string, crowd)
 	for i, err := range suite.AtOnce(crowd, func(i int) error {
 		r, err := s.rt.SessionExec(s.Ctx, s.ID, &runtime.SessionExecRequest{
-			Command: fmt.Sprintf("echo $((++n)); echo err%d >&2; cat; (exit %d)", i, i), Stdin: strings.NewReader("x"),
+			Command: []string{fmt.Sprintf("echo $((++n)); echo err%d >&2; cat; (exit %d)", i, i)}, Stdin: strings.NewReader("x"),
 		})
 		if err != nil {
 			return err
@@ -59,7 +59,7 @@ func concurrentSessions(e *env) {
 	}
 	for i, err := range suite.AtOnce(each*len(shells), func(i int) error {
 		me := i % len(shells)
-		r, err := e.rt.SessionExec(e.Ctx, shells[me].ID, &runtime.SessionExecRequest{Command: fmt.Sprintf("echo $ME; : $((++n)); (exit %d)", i%200)})
+		r, err := e.rt.SessionExec(e.Ctx, shells[me].ID, &runtime.SessionExecRequest{Command: []string{fmt.Sprintf("echo $ME; : $((++n)); (exit %d)", i%200)}})
 		if err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func concurrentLives(e *env) {
 		if err != nil {
 			return err
 		}
-		r, err := e.rt.SessionExec(e.Ctx, s.ID, &runtime.SessionExecRequest{Command: fmt.Sprintf("echo %d", i)})
+		r, err := e.rt.SessionExec(e.Ctx, s.ID, &runtime.SessionExecRequest{Command: []string{fmt.Sprintf("echo %d", i)}})
 		if err != nil {
 			return err
 		}

@@ -42,10 +42,10 @@ func destroyIdle(e *env) {
 
 func destroyDuring(e *env) {
 	s, other, tag := e.shell(nil), e.shell(nil), newTag()
-	first := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: "trap '' INT TERM; sh -c 'trap \"\" INT TERM; sleep " + tag + "; :' & sleep " + tag})
+	first := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: []string{"trap '' INT TERM; sh -c 'trap \"\" INT TERM; sleep " + tag + "; :' & sleep " + tag}})
 	s.runs(tag, 2)
 	s.waiting(0)
-	second := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: "echo second"})
+	second := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: []string{"echo second"}})
 	s.waiting(1)
 	e.OK(e.rt.DestroySession(e.Ctx, s.ID))
 	e.over("the one that ran", first)
@@ -66,7 +66,7 @@ func destroyEndsAll(e *env) {
 
 func destroyBySandbox(e *env) {
 	s, tag := e.shell(&runtime.SessionConfig{Name: "main"}), newTag()
-	ended := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: "sleep " + tag + "; true"})
+	ended := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: []string{"sleep " + tag + "; true"}})
 	s.runs(tag, 1)
 	e.OK(e.rt.Stop(e.Ctx, e.box))
 	// Everything inside gets SIGTERM first; the answer may come in time or not.

@@ -120,18 +120,18 @@ func endStream(e *env) {
 		script string
 		ended  bool
 	}{{"echo x; exit 3", true}, {"echo x; (exit 3)", false}} {
-		got, err := s.stream(&runtime.SessionExecRequest{Command: tt.script})
-		if ee, ok := errors.AsType[*runtime.ExitError](err); got != "x\n" || !ok || ee.Code != 3 || ee.Session == nil || ee.Session.Ended != tt.ended {
+		got, err := s.stream(&runtime.SessionExecRequest{Command: []string{tt.script}})
+		if ee, ok := errors.AsType[*runtime.ExitError](err); got != "x\n" || !ok || ee.ExitCode != 3 || ee.Session == nil || ee.Session.Ended != tt.ended {
 			s.Errorf("%s: %q, %#v", tt.script, got, err)
 		}
 	}
 	var got string
 	var err error
 	suite.Timeouts(func(timeout time.Duration) (came bool) {
-		got, err = s.stream(&runtime.SessionExecRequest{Command: "echo x; sleep 1000", Timeout: timeout})
+		got, err = s.stream(&runtime.SessionExecRequest{Command: []string{"echo x; sleep 1000"}, Timeout: timeout})
 		return got != ""
 	})
-	if ee, ok := errors.AsType[*runtime.ExitError](err); got != "x\n" || !ok || !ee.TimedOut || ee.Code != 124 || ee.Session == nil || ee.Session.Ended {
+	if ee, ok := errors.AsType[*runtime.ExitError](err); got != "x\n" || !ok || !ee.TimedOut || ee.ExitCode != 124 || ee.Session == nil || ee.Session.Ended {
 		s.Errorf("timeout: %q, %#v", got, err)
 	}
 	s.alive()

@@ -64,7 +64,7 @@ func stdinEats(e *env) {
 	s.prints("cat; echo next", "next\n")
 	s.does("read x; echo rc=$?; cat >/dev/null; head -c 1; (exit 3)", "rc=1\n", "", 3)
 	s.prints("bash -s; sh; python3 -; echo next", "next\n")
-	r := s.exec(&runtime.SessionExecRequest{Command: "read x; echo got $x", Stdin: strings.NewReader("one\necho injected\n")})
+	r := s.exec(&runtime.SessionExecRequest{Command: []string{"read x; echo got $x"}, Stdin: strings.NewReader("one\necho injected\n")})
 	s.is("read", r, "got one\n", "", 0)
 	s.alive()
 	s.same()
@@ -186,7 +186,7 @@ func largeOutput(e *env) {
 		fmt.Fprintln(&want, i+1)
 	}
 	for _, script := range []string{"seq 1 2000000", "seq 1 2000000 | tee /dev/stderr"} {
-		r := s.exec(&runtime.SessionExecRequest{Command: script, MaxOutput: 64 << 20})
+		r := s.exec(&runtime.SessionExecRequest{Command: []string{script}, MaxOutput: 64 << 20})
 		if !bytes.Equal(r.Stdout, want.Bytes()) || r.Truncated() || r.ExitCode != 0 {
 			s.Errorf("%s: of %d bytes came %d", script, want.Len(), len(r.Stdout))
 		}
@@ -222,7 +222,7 @@ func callersInterleave(e *env) {
 	const script = "for i in 1 2 3 4 5 6 7 8 9; do echo $me $i; /bin/true; echo $me >&2; done"
 	for i, err := range suite.AtOnce(8, func(i int) error {
 		me := fmt.Sprintf("caller%d", i)
-		r, err := s.rt.SessionExec(s.Ctx, s.ID, &runtime.SessionExecRequest{Command: "me=" + me + "; " + script})
+		r, err := s.rt.SessionExec(s.Ctx, s.ID, &runtime.SessionExecRequest{Command: []string{"me=" + me + "; " + script}})
 		if err != nil {
 			return err
 		}
@@ -281,5 +281,5 @@ func startFiles(e *env) {
 	e.outside("for f in .bashrc .profile .bash_profile; do echo 'sleep 100000' >~/$f; done")
 	s = e.shell(nil)
 	s.prints("echo ok", "ok\n")
-	s.exec(&runtime.SessionExecRequest{Command: "true", Timeout: time.Minute})
+	s.exec(&runtime.SessionExecRequest{Command: []string{"true"}, Timeout: time.Minute})
 }

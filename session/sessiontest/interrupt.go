@@ -24,8 +24,8 @@ func interruptCancel(e *env) {
 	s.prints("cd /usr; x=kept", "")
 	ctx, cancel := context.WithCancel(e.Ctx)
 	defer cancel()
-	calls := s.begin(ctx, &runtime.SessionExecRequest{Command: "sleep " + tag + "; x=after"})
-	spared := other.begin(e.Ctx, &runtime.SessionExecRequest{Command: "sleep " + othertag})
+	calls := s.begin(ctx, &runtime.SessionExecRequest{Command: []string{"sleep " + tag + "; x=after"}})
+	spared := other.begin(e.Ctx, &runtime.SessionExecRequest{Command: []string{"sleep " + othertag}})
 	e.runs(tag, 1)
 	e.runs(othertag, 1)
 	cancel()
@@ -53,7 +53,7 @@ func interruptCancelStream(e *env) {
 		output, ended, drained := make(chan []byte), make(chan struct{}), make(chan struct{})
 		var err error
 		go func() { // ends with the command
-			err = s.rt.SessionExecStream(ctx, s.ID, &runtime.SessionExecRequest{Command: "sleep " + tag + " & head -c 100000000 /dev/zero; wait"}, output)
+			err = s.rt.SessionExecStream(ctx, s.ID, &runtime.SessionExecRequest{Command: []string{"sleep " + tag + " & head -c 100000000 /dev/zero; wait"}}, output)
 			close(ended)
 		}()
 		drain := func() {
@@ -93,7 +93,7 @@ func interruptTimeout(e *env) {
 	s.prints("echo $x", "kept\n")
 	s.same()
 	s.does("(exit 124)", "", "", 124)
-	r = s.exec(&runtime.SessionExecRequest{Command: "echo quick; (exit 124)", Timeout: suite.Limit})
+	r = s.exec(&runtime.SessionExecRequest{Command: []string{"echo quick; (exit 124)"}, Timeout: suite.Limit})
 	s.is("in time", r, "quick\n", "", 124)
 	if r.Session.ShellCode != nil {
 		s.Errorf("in time the shell's own status is said to be %d", *r.Session.ShellCode)
@@ -138,9 +138,9 @@ func interruptQueue(e *env) {
 	var one, two *runtime.ExecResult
 	suite.Timeouts(func(most time.Duration) (came bool) {
 		wait, open := s.gate()
-		first := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: wait})
+		first := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: []string{wait}})
 		s.waiting(0)
-		second := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: "echo second", Timeout: most})
+		second := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: []string{"echo second"}, Timeout: most})
 		s.waiting(1)
 		time.Sleep(2 * most)
 		s.waiting(1)

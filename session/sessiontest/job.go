@@ -34,7 +34,7 @@ func (s *shell) manager() runtime.JobManager {
 // job starts one.
 func (s *shell) job(name, script string) *runtime.Job {
 	s.Helper()
-	j, err := s.manager().StartJob(s.Ctx, s.ID, name, &runtime.SessionExecRequest{Command: script})
+	j, err := s.manager().StartJob(s.Ctx, s.ID, name, &runtime.SessionExecRequest{Command: []string{script}})
 	if err != nil {
 		s.Fatalf("start job %q, %s: %v", name, script, err)
 	}
@@ -50,7 +50,7 @@ func (s *shell) jobs() []*runtime.Job {
 }
 
 // waitJob waits for the end of one.
-func (s *shell) waitJob(job string) runtime.Exit {
+func (s *shell) waitJob(job string) runtime.Result {
 	s.Helper()
 	exit, err := s.manager().WaitJob(s.Ctx, s.ID, job)
 	if err != nil {
@@ -93,7 +93,7 @@ func jobLife(e *env) {
 	s.alive()
 	open()
 	for _, name := range []string{j.ID, "server"} {
-		if exit := s.waitJob(name); exit.Code != 3 || exit.Session != nil && exit.Session.StatusLost {
+		if exit := s.waitJob(name); exit.ExitCode != 3 || exit.Session != nil && exit.Session.StatusLost {
 			e.Errorf("%s: %+v, %+v", name, exit, exit.Session)
 		}
 	}
@@ -112,7 +112,7 @@ func jobState(e *env) {
 	s := e.shell(nil)
 	s.prints("cd /usr; v=plain; f() { echo f $1; }; shopt -s extglob", "")
 	j, err := s.manager().StartJob(s.Ctx, s.ID, "", &runtime.SessionExecRequest{
-		Command: `pwd; f "$v"; echo $A; cd /; v=changed; cat; exit 0`, Env: map[string]string{"A": "x  y"}, Cwd: "/etc",
+		Command: []string{`pwd; f "$v"; echo $A; cd /; v=changed; cat; exit 0`}, Env: map[string]string{"A": "x  y"}, Cwd: "/etc",
 	})
 	e.OK(err)
 	s.waitJob(j.ID)
@@ -186,7 +186,7 @@ func jobFollow(e *env) {
 	e.Expect(p.Stdout(), "on\n")
 	e.OK(p.Close())
 	open()
-	if exit := s.waitJob("on"); exit.Code != 0 {
+	if exit := s.waitJob("on"); exit.ExitCode != 0 {
 		e.Errorf("%+v", exit)
 	}
 	if out := e.All(s.output("on", 0, 0, false).Stdout()); out != "on\nwent on\n" {
@@ -222,7 +222,7 @@ func jobSignal(e *env) {
 	s.job("trap", "trap 'echo usr; exit 7' USR1; echo ready; while :; do sleep 0.02; done")
 	e.Expect(s.output("trap", 0, 0, true).Stdout(), "ready\n")
 	e.OK(s.manager().SignalJob(e.Ctx, s.ID, "trap", syscall.SIGUSR1))
-	if exit := s.waitJob("trap"); exit.Code != 7 || exit.Session != nil && exit.Session.StatusLost {
+	if exit := s.waitJob("trap"); exit.ExitCode != 7 || exit.Session != nil && exit.Session.StatusLost {
 		e.Errorf("%+v, %+v", exit, exit.Session)
 	}
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGUSR2} {
@@ -230,7 +230,7 @@ func jobSignal(e *env) {
 		s.job("dies", "sleep "+tag+"; echo no")
 		e.runs(tag, 1)
 		e.OK(s.manager().SignalJob(e.Ctx, s.ID, "dies", sig))
-		if exit := s.waitJob("dies"); exit.Code != 128+int(sig) || exit.Session != nil && exit.Session.StatusLost {
+		if exit := s.waitJob("dies"); exit.ExitCode != 128+int(sig) || exit.Session != nil && exit.Session.StatusLost {
 			e.Errorf("%v: %+v, %+v", sig, exit, exit.Session)
 		}
 	}
@@ -239,7 +239,7 @@ func jobSignal(e *env) {
 	e.Until("a stopped job", func() bool { all := s.jobs(); return all[len(all)-1].State == "stopped" })
 	e.OK(s.manager().SignalJob(e.Ctx, s.ID, "stopped", syscall.SIGCONT))
 	open()
-	if exit := s.waitJob("stopped"); exit.Code != 0 {
+	if exit := s.waitJob("stopped"); exit.ExitCode != 0 {
 		e.Errorf("%+v", exit)
 	}
 	s.alive()
@@ -279,7 +279,7 @@ func jobWaitCanceled(e *env) {
 		e.Errorf("a canceled wait says: %v", err)
 	}
 	open()
-	if exit := s.waitJob("slow"); exit.Code != 4 {
+	if exit := s.waitJob("slow"); exit.ExitCode != 4 {
 		e.Errorf("%+v", exit)
 	}
 }
@@ -307,7 +307,7 @@ func jobErrors(e *env) {
 	wait, open := s.gate()
 	s.job("taken", wait)
 	start := func(session runtime.SessionID, name, script string) error {
-		_, err := m.StartJob(e.Ctx, session, name, &runtime.SessionExecRequest{Command: script})
+		_, err := m.StartJob(e.Ctx, session, name, &runtime.SessionExecRequest{Command: []string{script}})
 		return err
 	}
 	e.Wrong("a taken name", start(s.ID, "taken", "true"), runtime.ErrExists)
@@ -329,13 +329,13 @@ func jobErrors(e *env) {
 		e.Wrong("output of nobody", err, runtime.ErrNotFound)
 	}
 	s.job("syntax", "if true; then")
-	if exit := s.waitJob("syntax"); exit.Code == 0 {
+	if exit := s.waitJob("syntax"); exit.ExitCode == 0 {
 		e.Errorf("a syntax error: %+v", exit)
 	}
 	open()
 	s.waitJob("taken")
 	s.job("taken", "exit 5") // it is free again, and names the new one
-	if exit := s.waitJob("taken"); exit.Code != 5 {
+	if exit := s.waitJob("taken"); exit.ExitCode != 5 {
 		e.Errorf("%+v", exit)
 	}
 	s.alive()

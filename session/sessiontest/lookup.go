@@ -44,9 +44,9 @@ func lookupFields(e *env) {
 func lookupRunning(e *env) {
 	s := e.shell(nil)
 	wait, open := s.gate()
-	first := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: wait})
+	first := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: []string{wait}})
 	s.waiting(0)
-	second := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: "true"})
+	second := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: []string{"true"}})
 	s.waiting(1)
 	open()
 	s.result(first)

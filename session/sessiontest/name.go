@@ -52,7 +52,7 @@ func nameErrors(e *env) {
 	} {
 		_, err := e.rt.GetSession(e.Ctx, id)
 		e.Wrong("get "+string(id), err, class)
-		_, err = e.rt.SessionExec(e.Ctx, id, &runtime.SessionExecRequest{Command: "true"})
+		_, err = e.rt.SessionExec(e.Ctx, id, &runtime.SessionExecRequest{Command: []string{"true"}})
 		e.Wrong("exec in "+string(id), err, class)
 		e.Wrong("destroy "+string(id), e.rt.DestroySession(e.Ctx, id), class)
 	}
@@ -69,7 +69,7 @@ func nameRandom(e *env) {
 // given, once.
 func createOnFirstUse(e *env) {
 	id := runtime.SessionIn(e.box, "first")
-	_, err := e.rt.SessionExec(e.Ctx, id, &runtime.SessionExecRequest{Command: "true"})
+	_, err := e.rt.SessionExec(e.Ctx, id, &runtime.SessionExecRequest{Command: []string{"true"}})
 	e.Wrong("without Create", err, runtime.ErrNotFound)
 	exec := func(req *runtime.SessionExecRequest, want string) {
 		e.Helper()
@@ -81,10 +81,10 @@ func createOnFirstUse(e *env) {
 		}
 	}
 	exec(&runtime.SessionExecRequest{
-		Command: "cat; echo $A $PWD; B=kept", Stdin: strings.NewReader("input\n"), Env: map[string]string{"A": "once"}, Cwd: "/tmp",
+		Command: []string{"cat; echo $A $PWD; B=kept"}, Stdin: strings.NewReader("input\n"), Env: map[string]string{"A": "once"}, Cwd: "/tmp",
 	}, "input\nonce /tmp\n")
-	exec(&runtime.SessionExecRequest{Command: "echo $A $B"}, "kept\n")
-	same := &runtime.SessionExecRequest{Command: "env | sort; pwd; stty size 2>&1", Create: true}
+	exec(&runtime.SessionExecRequest{Command: []string{"echo $A $B"}}, "kept\n")
+	same := &runtime.SessionExecRequest{Command: []string{"env | sort; pwd; stty size 2>&1"}, Create: true}
 	s, err := e.rt.CreateSession(e.Ctx, e.box, nil)
 	e.OK(err)
 	made, err := e.rt.SessionExec(e.Ctx, s.ID, same)
@@ -95,7 +95,7 @@ func createOnFirstUse(e *env) {
 		e.Errorf("it has %q; a session that CreateSession makes has %q", first.Stdout, made.Stdout)
 	}
 	output := make(chan []byte, 100)
-	e.OK(e.rt.SessionExecStream(e.Ctx, runtime.SessionIn(e.box, "streamed"), &runtime.SessionExecRequest{Command: "echo streamed", Create: true}, output))
+	e.OK(e.rt.SessionExecStream(e.Ctx, runtime.SessionIn(e.box, "streamed"), &runtime.SessionExecRequest{Command: []string{"echo streamed"}, Create: true}, output))
 	var printed []byte
 	for b := range output {
 		printed = append(printed, b...)
@@ -103,10 +103,10 @@ func createOnFirstUse(e *env) {
 	if string(printed) != "streamed\n" {
 		e.Errorf("it printed %q", printed)
 	}
-	p, err := e.rt.StartProcess(e.Ctx, e.box, &runtime.ProcessSpec{Command: []string{"exit 3"}, Session: "process", Create: true})
+	p, err := e.rt.StartProcess(e.Ctx, e.box, &runtime.Command{Command: []string{"exit 3"}, Session: "process", Create: true})
 	e.OK(err)
 	defer p.Close()
-	if exit, err := p.Wait(e.Ctx); err != nil || exit.Code != 3 {
+	if exit, err := p.Wait(e.Ctx); err != nil || exit.ExitCode != 3 {
 		e.Errorf("%+v, %v", exit, err)
 	}
 }
@@ -115,12 +115,12 @@ func createOnFirstUse(e *env) {
 func createOnFirstUseAtOnce(e *env) {
 	const n = 20
 	for _, err := range suite.AtOnce(n, func(int) error {
-		_, err := e.rt.SessionExec(e.Ctx, runtime.SessionIn(e.box, "wanted"), &runtime.SessionExecRequest{Command: ": $((++n))", Create: true})
+		_, err := e.rt.SessionExec(e.Ctx, runtime.SessionIn(e.box, "wanted"), &runtime.SessionExecRequest{Command: []string{": $((++n))"}, Create: true})
 		return err
 	}) {
 		e.OK(err)
 	}
-	r, err := e.rt.SessionExec(e.Ctx, runtime.SessionIn(e.box, "wanted"), &runtime.SessionExecRequest{Command: "echo $n"})
+	r, err := e.rt.SessionExec(e.Ctx, runtime.SessionIn(e.box, "wanted"), &runtime.SessionExecRequest{Command: []string{"echo $n"}})
 	e.OK(err)
 	if string(r.Stdout) != "20\n" {
 		e.Errorf("%s of %d commands were run in it", r.Stdout, n)
@@ -129,12 +129,12 @@ func createOnFirstUseAtOnce(e *env) {
 
 func createOnFirstUseFails(e *env) {
 	for id, class := range map[runtime.SessionID]error{"nobody/first": runtime.ErrNotFound, runtime.SessionIn(e.box, "a b"): runtime.ErrNotFound, "first": runtime.ErrNotFound} {
-		_, err := e.rt.SessionExec(e.Ctx, id, &runtime.SessionExecRequest{Command: "true", Create: true})
+		_, err := e.rt.SessionExec(e.Ctx, id, &runtime.SessionExecRequest{Command: []string{"true"}, Create: true})
 		e.Wrong(string(id), err, class)
 	}
 	stopped, err := e.rt.Create(e.Ctx, &runtime.SandboxConfig{})
 	e.OK(err)
-	_, err = e.rt.SessionExec(e.Ctx, runtime.SessionIn(stopped.ID, "first"), &runtime.SessionExecRequest{Command: "true", Create: true})
+	_, err = e.rt.SessionExec(e.Ctx, runtime.SessionIn(stopped.ID, "first"), &runtime.SessionExecRequest{Command: []string{"true"}, Create: true})
 	e.Wrong("stopped", err, runtime.ErrConflict)
 	all, err := e.rt.ListSessions(e.Ctx, e.box)
 	e.OK(err)
@@ -194,14 +194,14 @@ func invalidRequests(e *env) {
 	}
 	s := e.shell(nil)
 	for what, req := range map[string]*runtime.SessionExecRequest{
-		"NUL":              {Command: "echo a\x00b"},
-		"negative timeout": {Command: "true", Timeout: -1},
+		"NUL":              {Command: []string{"echo a\x00b"}},
+		"negative timeout": {Command: []string{"true"}, Timeout: -1},
 	} {
 		_, err := e.rt.SessionExec(e.Ctx, s.ID, req)
 		e.Wrong(what, err, runtime.ErrInvalid)
 	}
 	for _, env := range []map[string]string{{"A=B": "c"}, {"": "c"}, {"A": "\x00"}, {"1a": "c"}, {"a b; echo injected": "c"}, {"A$(echo injected >&2)": "c"}} {
-		r, err := e.rt.SessionExec(e.Ctx, s.ID, &runtime.SessionExecRequest{Command: "echo ran", Env: env})
+		r, err := e.rt.SessionExec(e.Ctx, s.ID, &runtime.SessionExecRequest{Command: []string{"echo ran"}, Env: env})
 		if err != nil && runtime.Class(err) == nil || err == nil && strings.Contains(string(r.Stdout)+string(r.Stderr), "injected\n") {
 			e.Errorf("variable %q: %+v, %v", env, r, err)
 		}

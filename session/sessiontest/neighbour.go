@@ -89,7 +89,7 @@ func neighbourWritesText(e *env) {
 	gate := s.place()
 	s.prints("mkfifo /tmp/g$$ /tmp/h$$", "")
 	pid := strings.TrimSpace(string(s.run("echo $$").Stdout))
-	ended := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: "echo >/tmp/h$$; read x </tmp/g$$; echo x; (exit 5)"})
+	ended := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: []string{"echo >/tmp/h$$; read x </tmp/g$$; echo x; (exit 5)"}})
 	e.outside(fmt.Sprintf(`read x </tmp/h%[1]s; chmod 600 "$1"; echo 'echo ALL TESTS PASSED' >"$1"; echo >/tmp/g%[1]s`, pid), gate+"/c")
 	r := e.result(ended)
 	if string(r.Stdout) != "x\n" || r.ExitCode != lost || !r.Session.StatusLost {
@@ -165,10 +165,10 @@ func daemonsAreTimedOut(e *env) {
 
 // onTerminal runs a command on the session's terminal, types text into it, and returns
 // what it shows.
-func (s *shell) onTerminal(command, text string) (shown string, exit runtime.Exit) {
+func (s *shell) onTerminal(command, text string) (shown string, exit runtime.Result) {
 	s.Helper()
-	p, err := s.rt.StartProcess(s.Ctx, s.SandboxID, &runtime.ProcessSpec{
-		Command: []string{command}, Session: s.Name, TTY: true, Stdin: true, Rows: 24, Cols: 80,
+	p, err := s.rt.StartProcess(s.Ctx, s.SandboxID, &runtime.Command{
+		Command: []string{command}, Session: s.Name, TTY: true, OpenStdin: true, Rows: 24, Cols: 80,
 	})
 	s.OK(err)
 	defer p.Close()
@@ -187,7 +187,7 @@ func terminalInputIsOneCommands(e *env) {
 	s := e.shell(nil)
 	const script = `read x; echo "got $x"`
 	for _, tt := range []struct{ typed, want string }{{"one\ntwo\n", "got one\r\n"}, {"three\n", "got three\r\n"}} {
-		if shown, exit := s.onTerminal(script, tt.typed); exit.Code != 0 || !strings.Contains(shown, tt.want) {
+		if shown, exit := s.onTerminal(script, tt.typed); exit.ExitCode != 0 || !strings.Contains(shown, tt.want) {
 			e.Errorf("%q typed: %q, %+v", tt.typed, shown, exit)
 		}
 	}

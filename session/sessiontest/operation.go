@@ -25,7 +25,7 @@ var operationTests = []test{
 // operate runs a command as an operation.
 func (s *shell) operate(name, script string) *runtime.ExecResult {
 	s.Helper()
-	return s.exec(&runtime.SessionExecRequest{Command: script, Operation: name})
+	return s.exec(&runtime.SessionExecRequest{Command: []string{script}, Operation: name})
 }
 
 func (s *shell) cancel(name string) error {
@@ -45,9 +45,9 @@ func operationOutlivesCaller(e *env) {
 	s := e.shell(nil)
 	wait, open := s.gate()
 	script := "echo before; echo err >&2; " + wait + "; x=kept; echo after; (exit 7)"
-	running := s.with(first).begin(e.Ctx, &runtime.SessionExecRequest{Command: script, Operation: "op"})
+	running := s.with(first).begin(e.Ctx, &runtime.SessionExecRequest{Command: []string{script}, Operation: "op"})
 	s.waiting(0)
-	waits := s.with(first).begin(e.Ctx, &runtime.SessionExecRequest{Command: "echo $x", Operation: "next"})
+	waits := s.with(first).begin(e.Ctx, &runtime.SessionExecRequest{Command: []string{"echo $x"}, Operation: "next"})
 	s.waiting(1)
 	e.leave(first)
 	for what, c := range map[string]<-chan outcome{"running": running, "waiting": waits} {
@@ -55,7 +55,7 @@ func operationOutlivesCaller(e *env) {
 			e.Errorf("the %s call of a runtime that was closed says %+v", what, o.ExecResult)
 		}
 	}
-	again := s.begin(e.Ctx, &runtime.SessionExecRequest{Command: script, Operation: "op"})
+	again := s.begin(e.Ctx, &runtime.SessionExecRequest{Command: []string{script}, Operation: "op"})
 	open()
 	s.is("the command", s.result(again), "before\nafter\n", "err\n", 7)
 	s.is("the one that waited", s.operate("next", "echo $x"), "kept\n", "", 0)
@@ -69,7 +69,7 @@ func operationOnce(e *env) {
 	s := e.shell(nil)
 	s.prints("n=0", "")
 	for i, err := range suite.AtOnce(20, func(int) error {
-		r, err := s.rt.SessionExec(s.Ctx, s.ID, &runtime.SessionExecRequest{Command: "echo $((++n)); cd /tmp", Operation: "a"})
+		r, err := s.rt.SessionExec(s.Ctx, s.ID, &runtime.SessionExecRequest{Command: []string{"echo $((++n)); cd /tmp"}, Operation: "a"})
 		if err == nil && (string(r.Stdout) != "1\n" || r.Session == nil || r.Session.Cwd != "/tmp") {
 			err = fmt.Errorf("%+v, %+v", r, r.Session)
 		}
@@ -81,10 +81,10 @@ func operationOnce(e *env) {
 	}
 	s.is("another", s.operate("b", "echo $((++n)); cd /tmp"), "2\n", "", 0)
 	for what, req := range map[string]*runtime.SessionExecRequest{
-		"command":   {Command: "echo $((++n))"},
-		"directory": {Command: "echo $((++n)); cd /tmp", Cwd: "/"},
-		"variable":  {Command: "echo $((++n)); cd /tmp", Env: map[string]string{"A": "1"}},
-		"time-out":  {Command: "echo $((++n)); cd /tmp", Timeout: time.Hour},
+		"command":   {Command: []string{"echo $((++n))"}},
+		"directory": {Command: []string{"echo $((++n)); cd /tmp"}, Cwd: "/"},
+		"variable":  {Command: []string{"echo $((++n)); cd /tmp"}, Env: map[string]string{"A": "1"}},
+		"time-out":  {Command: []string{"echo $((++n)); cd /tmp"}, Timeout: time.Hour},
 	} {
 		req.Operation = "a"
 		_, err := s.rt.SessionExec(s.Ctx, s.ID, req)
@@ -110,7 +110,7 @@ func operationOutput(e *env) {
 		if len(r.Stdout) != runtime.DefaultMaxOutput || r.StdoutDropped != 20000000-runtime.DefaultMaxOutput || r.StderrDropped != 0 {
 			e.Fatalf("%d, dropped %d and %d", len(r.Stdout), r.StdoutDropped, r.StderrDropped)
 		}
-		r = s.exec(&runtime.SessionExecRequest{Command: "head -c 20000000 /dev/zero", Operation: "flood", MaxOutput: 10})
+		r = s.exec(&runtime.SessionExecRequest{Command: []string{"head -c 20000000 /dev/zero"}, Operation: "flood", MaxOutput: 10})
 		if len(r.Stdout) != 10 || r.StdoutDropped != 20000000-10 {
 			e.Fatalf("%d, dropped %d", len(r.Stdout), r.StdoutDropped)
 		}
@@ -120,9 +120,9 @@ func operationOutput(e *env) {
 func operationCancel(e *env) {
 	s, tag := e.shell(nil), newTag()
 	s.prints("x=kept", "")
-	running := s.begin(e.Ctx, &runtime.SessionExecRequest{Command: "echo part; sleep " + tag, Operation: "run"})
+	running := s.begin(e.Ctx, &runtime.SessionExecRequest{Command: []string{"echo part; sleep " + tag}, Operation: "run"})
 	s.runs(tag, 1)
-	waits := s.begin(e.Ctx, &runtime.SessionExecRequest{Command: "x=waited", Operation: "wait"})
+	waits := s.begin(e.Ctx, &runtime.SessionExecRequest{Command: []string{"x=waited"}, Operation: "wait"})
 	s.waiting(1)
 	e.OK(s.cancel("wait"))
 	if o := e.outcome(waits); !errors.Is(o.err, runtime.ErrConflict) {
@@ -147,7 +147,7 @@ func operationTimeout(e *env) {
 	var slow [2]*runtime.ExecResult
 	suite.Timeouts(func(timeout time.Duration) (came bool) {
 		for i := range slow {
-			slow[i] = s.exec(&runtime.SessionExecRequest{Command: "echo part; sleep 1000", Operation: fmt.Sprint("slow", timeout), Timeout: timeout})
+			slow[i] = s.exec(&runtime.SessionExecRequest{Command: []string{"echo part; sleep 1000"}, Operation: fmt.Sprint("slow", timeout), Timeout: timeout})
 		}
 		return len(slow[0].Stdout) > 0
 	})
@@ -169,7 +169,7 @@ func operationLetGo(e *env) {
 	wait, open := s.gate()
 	script := "echo begun; : " + tag + "; " + wait + "; echo over"
 	ctx, cancel := context.WithCancel(e.Ctx)
-	call := s.begin(ctx, &runtime.SessionExecRequest{Command: script, Operation: "op"})
+	call := s.begin(ctx, &runtime.SessionExecRequest{Command: []string{script}, Operation: "op"})
 	s.waiting(0)
 	cancel()
 	if o := e.outcome(call); !errors.Is(o.err, context.Canceled) {
@@ -205,25 +205,25 @@ func operationsForgotten(e *env) {
 func operationErrors(e *env) {
 	s := e.shell(nil)
 	for _, name := range []string{".", "a b", strings.Repeat("x", 65), "ä", "a/b"} {
-		_, err := s.rt.SessionExec(e.Ctx, s.ID, &runtime.SessionExecRequest{Command: ":", Operation: name})
+		_, err := s.rt.SessionExec(e.Ctx, s.ID, &runtime.SessionExecRequest{Command: []string{":"}, Operation: name})
 		e.Wrong(name, err, runtime.ErrInvalid)
 	}
-	_, err := s.rt.SessionExec(e.Ctx, s.ID, &runtime.SessionExecRequest{Command: "cat", Operation: "a", Stdin: strings.NewReader("x")})
+	_, err := s.rt.SessionExec(e.Ctx, s.ID, &runtime.SessionExecRequest{Command: []string{"cat"}, Operation: "a", Stdin: strings.NewReader("x")})
 	e.Wrong("input", err, runtime.ErrInvalid)
 	output := make(chan []byte)
-	err = s.rt.SessionExecStream(e.Ctx, s.ID, &runtime.SessionExecRequest{Command: ":", Operation: "a"}, output)
+	err = s.rt.SessionExecStream(e.Ctx, s.ID, &runtime.SessionExecRequest{Command: []string{":"}, Operation: "a"}, output)
 	e.Wrong("a stream", err, runtime.ErrUnsupported)
 	if _, open := <-output; open {
 		e.Errorf("the stream is not closed")
 	}
-	_, err = s.rt.StartProcess(e.Ctx, s.SandboxID, &runtime.ProcessSpec{Command: []string{"true"}, Operation: "a"})
+	_, err = s.rt.StartProcess(e.Ctx, s.SandboxID, &runtime.Command{Command: []string{"true"}, Operation: "a"})
 	e.Wrong("without a session", err, runtime.ErrInvalid)
-	_, err = s.rt.SessionExec(e.Ctx, runtime.SessionIn(s.SandboxID, "other"), &runtime.SessionExecRequest{Command: ":", Operation: "a"})
+	_, err = s.rt.SessionExec(e.Ctx, runtime.SessionIn(s.SandboxID, "other"), &runtime.SessionExecRequest{Command: []string{":"}, Operation: "a"})
 	e.Wrong("no such session", err, runtime.ErrNotFound)
 	// A session that ends takes its operations with it, and leaves no caller waiting.
-	call := s.begin(e.Ctx, &runtime.SessionExecRequest{Command: "sleep 1000", Operation: "sleeps"})
+	call := s.begin(e.Ctx, &runtime.SessionExecRequest{Command: []string{"sleep 1000"}, Operation: "sleeps"})
 	s.waiting(0)
-	next := s.begin(e.Ctx, &runtime.SessionExecRequest{Command: ":", Operation: "next"})
+	next := s.begin(e.Ctx, &runtime.SessionExecRequest{Command: []string{":"}, Operation: "next"})
 	s.waiting(1)
 	e.OK(s.rt.DestroySession(e.Ctx, s.ID))
 	if o := e.outcome(call); o.err == nil && (o.Session == nil || !o.Session.Ended) {

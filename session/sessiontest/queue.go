@@ -25,11 +25,11 @@ func (s *shell) gate() (script string, open func()) {
 func queueInOrder(e *env) {
 	s := e.shell(nil)
 	wait, open := s.gate()
-	calls := []<-chan outcome{s.begin(s.Ctx, &runtime.SessionExecRequest{Command: wait + "; n=0"})}
+	calls := []<-chan outcome{s.begin(s.Ctx, &runtime.SessionExecRequest{Command: []string{wait + "; n=0"}})}
 	const n = 5
 	for i := range n {
 		s.waiting(i)
-		calls = append(calls, s.begin(s.Ctx, &runtime.SessionExecRequest{Command: "echo $((n++))"}))
+		calls = append(calls, s.begin(s.Ctx, &runtime.SessionExecRequest{Command: []string{"echo $((n++))"}}))
 	}
 	s.waiting(n)
 	open()
@@ -47,17 +47,17 @@ func queueInOrder(e *env) {
 
 func queueNoWait(e *env) {
 	s := e.shell(nil)
-	r := s.exec(&runtime.SessionExecRequest{Command: "echo free", NoWait: true})
+	r := s.exec(&runtime.SessionExecRequest{Command: []string{"echo free"}, NoWait: true})
 	s.is("free", r, "free\n", "", 0)
 	wait, open := s.gate()
-	first := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: wait + "; echo first"})
+	first := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: []string{wait + "; echo first"}})
 	s.waiting(0)
-	_, err := s.rt.SessionExec(s.Ctx, s.ID, &runtime.SessionExecRequest{Command: "echo second", NoWait: true})
+	_, err := s.rt.SessionExec(s.Ctx, s.ID, &runtime.SessionExecRequest{Command: []string{"echo second"}, NoWait: true})
 	s.Wrong("NoWait", err, runtime.ErrConflict)
 	output := make(chan []byte)
 	ended := make(chan error, 1)
 	go func() { // ends at once
-		ended <- s.rt.SessionExecStream(s.Ctx, s.ID, &runtime.SessionExecRequest{Command: "echo second", NoWait: true}, output)
+		ended <- s.rt.SessionExecStream(s.Ctx, s.ID, &runtime.SessionExecRequest{Command: []string{"echo second"}, NoWait: true}, output)
 	}()
 	for b := range output {
 		s.Errorf("it has printed %q", b)
@@ -72,13 +72,13 @@ func queueNoWait(e *env) {
 func queueCancel(e *env) {
 	s := e.shell(nil)
 	wait, open := s.gate()
-	first := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: wait + "; echo first"})
+	first := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: []string{wait + "; echo first"}})
 	s.waiting(0)
 	ctx, cancel := context.WithCancel(s.Ctx)
 	defer cancel()
-	second := s.begin(ctx, &runtime.SessionExecRequest{Command: "echo second >ran; second=ran"})
+	second := s.begin(ctx, &runtime.SessionExecRequest{Command: []string{"echo second >ran; second=ran"}})
 	s.waiting(1)
-	third := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: "echo third ${second-not}"})
+	third := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: []string{"echo third ${second-not}"}})
 	s.waiting(2)
 	cancel()
 	if o := s.outcome(second); !errors.Is(o.err, context.Canceled) {

@@ -40,7 +40,7 @@ func (s *shell) exec(req *runtime.SessionExecRequest) *runtime.ExecResult {
 
 func (s *shell) run(script string) *runtime.ExecResult {
 	s.Helper()
-	return s.exec(&runtime.SessionExecRequest{Command: script})
+	return s.exec(&runtime.SessionExecRequest{Command: []string{script}})
 }
 
 // is checks a result to the byte, and that the shell lives.
@@ -81,7 +81,7 @@ func (s *shell) timesOut(script, stdout string) *runtime.ExecResult {
 	s.Helper()
 	var r *runtime.ExecResult
 	suite.Timeouts(func(timeout time.Duration) (came bool) {
-		r = s.exec(&runtime.SessionExecRequest{Command: script, Timeout: timeout})
+		r = s.exec(&runtime.SessionExecRequest{Command: []string{script}, Timeout: timeout})
 		return len(r.Stdout) >= len(stdout)
 	})
 	if !r.TimedOut || r.ExitCode != 124 || string(r.Stdout) != stdout {

@@ -65,11 +65,11 @@ func stateOfOneCommand(e *env) {
 	s := e.shell(nil)
 	s.prints("cd /usr; export A=session; B=plain", "")
 	r := s.exec(&runtime.SessionExecRequest{
-		Command: `pwd; echo "$A $B $C"; sh -c 'echo "$A $B $C"'`, Cwd: "/etc", Env: map[string]string{"A": "x  y", "B": "b", "C": "'\"$c"},
+		Command: []string{`pwd; echo "$A $B $C"; sh -c 'echo "$A $B $C"'`}, Cwd: "/etc", Env: map[string]string{"A": "x  y", "B": "b", "C": "'\"$c"},
 	})
 	s.is("with Env and Cwd", r, "/etc\nx  y b '\"$c\nx  y b '\"$c\n", "", 0)
 	s.prints(`pwd; echo "$A $B ${C-unset}"; sh -c 'echo "$A ${B-unset}"'`, "/usr\nsession plain unset\nsession unset\n")
-	r, err := s.rt.SessionExec(s.Ctx, s.ID, &runtime.SessionExecRequest{Command: "echo ran", Cwd: "/missing"})
+	r, err := s.rt.SessionExec(s.Ctx, s.ID, &runtime.SessionExecRequest{Command: []string{"echo ran"}, Cwd: "/missing"})
 	if err == nil && (r.ExitCode == 0 || len(r.Stdout) > 0) || err != nil && runtime.Class(err) == nil {
 		s.Errorf("in a directory that is not there: %+v, %v", r, err)
 	}
@@ -91,7 +91,7 @@ func stateIsOneSessions(e *env) {
 func stateOddCwd(e *env) {
 	s := e.shell(nil)
 	for _, name := range []string{"new\nline", "sp ace'\"$x", "\x01\x7f\x1b", "é", "-n"} {
-		r := s.exec(&runtime.SessionExecRequest{Command: `cd ~ && mkdir -p -- "$D" && cd -- "$D"`, Env: map[string]string{"D": name}})
+		r := s.exec(&runtime.SessionExecRequest{Command: []string{`cd ~ && mkdir -p -- "$D" && cd -- "$D"`}, Env: map[string]string{"D": name}})
 		s.is("cd", r, "", "", 0)
 		home := s.outside("cd && pwd")
 		if want := home[:len(home)-1] + "/" + name; r.Session.Cwd != want {

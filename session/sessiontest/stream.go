@@ -51,14 +51,14 @@ func streamInput(e *env) {
 	for _, n := range []int{0, 1, 100_000, 5 << 20} {
 		in := bytes.Repeat([]byte("0123456\x00"), n/8+1)[:n]
 		for _, script := range []string{"cat", "exec cat"} {
-			r := s.exec(&runtime.SessionExecRequest{Command: script, Stdin: bytes.NewReader(in)})
+			r := s.exec(&runtime.SessionExecRequest{Command: []string{script}, Stdin: bytes.NewReader(in)})
 			if !bytes.Equal(r.Stdout, in) || r.ExitCode != 0 {
 				s.Errorf("%s: of %d bytes %d came back, exit code %d", script, n, len(r.Stdout), r.ExitCode)
 			}
 		}
 		s.run(":")
 	}
-	r := s.exec(&runtime.SessionExecRequest{Command: "read a; read b; x=$a; cat", Stdin: strings.NewReader("1\n2\n3\n4")})
+	r := s.exec(&runtime.SessionExecRequest{Command: []string{"read a; read b; x=$a; cat"}, Stdin: strings.NewReader("1\n2\n3\n4")})
 	s.is("read", r, "3\n4", "", 0)
 	s.prints("echo $x; cat", "1\n")
 	s.alive()
@@ -77,7 +77,7 @@ func streamNobodyReads(e *env) {
 	defer w.Close()
 	for what, in := range map[string]io.Reader{"endless input": zeros{}, "input that hangs": hangs} {
 		for _, script := range []string{"(exit 3)", "exec <&-; (exit 3)", "head -c 10 </dev/null; (exit 3)"} {
-			r := s.exec(&runtime.SessionExecRequest{Command: script, Stdin: in})
+			r := s.exec(&runtime.SessionExecRequest{Command: []string{script}, Stdin: in})
 			s.is(what+", "+script, r, "", "", 3)
 			s.prints("cat", "")
 		}
@@ -88,15 +88,15 @@ func streamNobodyReads(e *env) {
 // What is beyond MaxOutput is counted.
 func streamMaxOutput(e *env) {
 	s := e.shell(nil)
-	r := s.exec(&runtime.SessionExecRequest{Command: "head -c 3000000 /dev/zero; echo complaint >&2", MaxOutput: 10})
+	r := s.exec(&runtime.SessionExecRequest{Command: []string{"head -c 3000000 /dev/zero; echo complaint >&2"}, MaxOutput: 10})
 	if string(r.Stdout) != strings.Repeat("\x00", 10) || r.StdoutDropped != 2999990 || string(r.Stderr) != "complaint\n" || r.StderrDropped != 0 || !r.Truncated() {
 		s.Errorf("%+v", r)
 	}
-	r = s.exec(&runtime.SessionExecRequest{Command: "printf 0123456789; printf 0123456789x >&2", MaxOutput: 10})
+	r = s.exec(&runtime.SessionExecRequest{Command: []string{"printf 0123456789; printf 0123456789x >&2"}, MaxOutput: 10})
 	if r.StdoutDropped != 0 || r.StderrDropped != 1 || string(r.Stdout) != "0123456789" || string(r.Stderr) != "0123456789" {
 		s.Errorf("%+v", r)
 	}
-	r = s.exec(&runtime.SessionExecRequest{Command: "echo begin; seq 1 500000; echo end", MaxOutput: 100, TailOutput: 10})
+	r = s.exec(&runtime.SessionExecRequest{Command: []string{"echo begin; seq 1 500000; echo end"}, MaxOutput: 100, TailOutput: 10})
 	if !strings.HasPrefix(string(r.Stdout), "begin\n1\n2\n") || !strings.HasSuffix(string(r.Stdout), "00000\nend\n") || len(r.Stdout) != 100 || r.StdoutDropped != 3388895+6+4-100 {
 		s.Errorf("beginning and end: %+v", r)
 	}
@@ -110,11 +110,11 @@ func streamOrder(e *env) {
 	for i := range 100 {
 		fmt.Fprintf(&want, "out%d\nerr%d\n", i, i)
 	}
-	got, err := s.stream(&runtime.SessionExecRequest{Command: "for ((i=0; i<100; i++)); do echo out$i; sh -c 'echo err$1 >&2' sh $i; done"})
+	got, err := s.stream(&runtime.SessionExecRequest{Command: []string{"for ((i=0; i<100; i++)); do echo out$i; sh -c 'echo err$1 >&2' sh $i; done"}})
 	if err != nil || got != want.String() {
 		s.Errorf("%q, %v", got, err)
 	}
-	got, err = s.stream(&runtime.SessionExecRequest{Command: "cat; echo $i", Stdin: strings.NewReader("in\n")})
+	got, err = s.stream(&runtime.SessionExecRequest{Command: []string{"cat; echo $i"}, Stdin: strings.NewReader("in\n")})
 	if err != nil || got != "in\n100\n" {
 		s.Errorf("%q, %v", got, err)
 	}
@@ -128,7 +128,7 @@ func streamIsLive(e *env) {
 	wait, open := s.gate()
 	output, ended := make(chan []byte), make(chan error, 1)
 	go func() { // ends with the command
-		ended <- s.rt.SessionExecStream(s.Ctx, s.ID, &runtime.SessionExecRequest{Command: "echo first; " + wait + "; echo second"}, output)
+		ended <- s.rt.SessionExecStream(s.Ctx, s.ID, &runtime.SessionExecRequest{Command: []string{"echo first; " + wait + "; echo second"}}, output)
 	}()
 	first := <-output
 	open()
@@ -146,7 +146,7 @@ func streamIsTheReaders(e *env) {
 	s := e.shell(nil)
 	output, ended := make(chan []byte), make(chan error, 1)
 	go func() { // ends with the command
-		ended <- s.rt.SessionExecStream(s.Ctx, s.ID, &runtime.SessionExecRequest{Command: "seq 1000000"}, output)
+		ended <- s.rt.SessionExecStream(s.Ctx, s.ID, &runtime.SessionExecRequest{Command: []string{"seq 1000000"}}, output)
 	}()
 	var pieces [][]byte
 	for b := range output {
@@ -171,7 +171,7 @@ func streamBackpressure(e *env) {
 	output, ended := make(chan []byte), make(chan error, 1)
 	go func() { // ends with the command
 		ended <- s.rt.SessionExecStream(s.Ctx, s.ID, &runtime.SessionExecRequest{
-			Command: fmt.Sprintf("head -c %d /dev/zero; echo >~/through; sent=all", flood),
+			Command: []string{fmt.Sprintf("head -c %d /dev/zero; echo >~/through; sent=all", flood)},
 		}, output)
 	}()
 	n := len(<-output)
@@ -190,10 +190,10 @@ func streamBackpressure(e *env) {
 
 func streamClosesAlways(e *env) {
 	s := e.shell(nil)
-	_, err := s.stream(&runtime.SessionExecRequest{Command: "echo a\x00b"})
+	_, err := s.stream(&runtime.SessionExecRequest{Command: []string{"echo a\x00b"}})
 	s.Wrong("a NUL", err, runtime.ErrInvalid)
 	for _, id := range []runtime.SessionID{"no-slash", runtime.SessionIn(e.box, "nobody"), "nobody/main"} {
-		_, err = (&shell{e, &runtime.Session{ID: id}}).stream(&runtime.SessionExecRequest{Command: "true"})
+		_, err = (&shell{e, &runtime.Session{ID: id}}).stream(&runtime.SessionExecRequest{Command: []string{"true"}})
 		s.Wrong("stream of "+string(id), err, runtime.ErrNotFound)
 	}
 	s.alive()

@@ -95,7 +95,7 @@ func unattendedVariables(e *env) {
 	s.prints(asked, "true cat 0 noninteractive\n")
 	on := func(command, want string) {
 		e.Helper()
-		if shown, exit := s.onTerminal(command, ""); !strings.Contains(shown, want+"\r\n") || exit.Code != 0 {
+		if shown, exit := s.onTerminal(command, ""); !strings.Contains(shown, want+"\r\n") || exit.ExitCode != 0 {
 			e.Errorf("%s on a terminal: %q, %+v", command, shown, exit)
 		}
 	}

@@ -35,10 +35,10 @@ func (b *bench) flood() error {
 	}{
 		{"cat through a pipe", catFlood},
 		{"Go API", func() (int64, error) {
-			return b.processFlood(id, &runtime.ProcessSpec{Command: []string{"sh", "-c", floodText}})
+			return b.processFlood(id, &runtime.Command{Command: []string{"sh", "-c", floodText}})
 		}},
 		{"session, Go API", func() (int64, error) {
-			return b.processFlood(id, &runtime.ProcessSpec{Command: []string{floodText}, Session: s.Name})
+			return b.processFlood(id, &runtime.Command{Command: []string{floodText}, Session: s.Name})
 		}},
 		{"session, SessionExecStream", func() (int64, error) { return b.pieceFlood(s.ID) }},
 	}
@@ -88,7 +88,7 @@ func catFlood() (int64, error) {
 }
 
 // processFlood reads the output from a process's stream.
-func (b *bench) processFlood(id string, spec *runtime.ProcessSpec) (int64, error) {
+func (b *bench) processFlood(id string, spec *runtime.Command) (int64, error) {
 	p, err := b.rt.StartProcess(b.ctx, id, spec)
 	if err != nil {
 		return 0, err
@@ -102,7 +102,7 @@ func (b *bench) pieceFlood(session runtime.SessionID) (n int64, err error) {
 	output := make(chan []byte)
 	ended := make(chan error, 1)
 	go func() { // ends with the command
-		ended <- b.rt.SessionExecStream(b.ctx, session, &runtime.SessionExecRequest{Command: floodText}, output)
+		ended <- b.rt.SessionExecStream(b.ctx, session, &runtime.SessionExecRequest{Command: []string{floodText}}, output)
 	}()
 	for piece := range output {
 		n += int64(len(piece))

@@ -390,7 +390,7 @@ func (n *netbench) forward(name string, b *bench) error {
 		return err
 	}
 	defer func() { _ = b.rt.Destroy(b.ctx, id) }()
-	p, err := b.rt.StartProcess(b.ctx, id, &runtime.ProcessSpec{Command: []string{programInside, insideCommand, "serve", fmt.Sprintf("127.0.0.1:%d", port)}})
+	p, err := b.rt.StartProcess(b.ctx, id, &runtime.Command{Command: []string{programInside, insideCommand, "serve", fmt.Sprintf("127.0.0.1:%d", port)}})
 	if err != nil {
 		return err
 	}

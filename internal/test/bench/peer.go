@@ -92,7 +92,7 @@ func (b *bench) beside(p *peer, id string, exec func() error) error {
 
 // inSession runs a command in a session, which has to work.
 func (b *bench) inSession(session runtime.SessionID, command string) error {
-	res, err := b.rt.SessionExec(b.ctx, session, &runtime.SessionExecRequest{Command: command})
+	res, err := b.rt.SessionExec(b.ctx, session, &runtime.SessionExecRequest{Command: []string{command}})
 	if err == nil && res.ExitCode != 0 {
 		err = fmt.Errorf("%q in a session: exit code %d: %s", command, res.ExitCode, res.Stderr)
 	}

@@ -300,7 +300,7 @@ func (b *bench) hostEdits(id, dir string) error {
 		if err := os.WriteFile(filepath.Join(dir, "edited"), fmt.Appendf(nil, "%d\n", i), 0o644); err != nil {
 			return err
 		}
-		p, err := b.rt.StartProcess(b.ctx, id, &runtime.ProcessSpec{Command: []string{"bash", "-c", fmt.Sprintf(
+		p, err := b.rt.StartProcess(b.ctx, id, &runtime.Command{Command: []string{"bash", "-c", fmt.Sprintf(
 			`until read -r x < edited && [ "$x" = %d ]; do :; done; echo ready; while read -r x < edited && [ "$x" = %d ]; do :; done`, i, i)}})
 		if err != nil {
 			return err

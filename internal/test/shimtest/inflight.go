@@ -30,7 +30,7 @@ sys.stdin.read()
 func InFlight(t *testing.T, rt *Runtime) {
 	start := func() string { return on(t, rt, &runtime.SandboxConfig{CodebasePath: PublicDir(t)}).ID }
 	full, other := start(), start()
-	p, err := rt.StartProcess(t.Context(), full, &runtime.ProcessSpec{Stdin: true, Command: []string{"/usr/bin/python3", "-I", "-S", "-c", sends}})
+	p, err := rt.StartProcess(t.Context(), full, &runtime.Command{OpenStdin: true, Command: []string{"/usr/bin/python3", "-I", "-S", "-c", sends}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,11 +74,11 @@ func limitsTold(t *testing.T, backend Backend, ownKernel bool) {
 	if _, err := rt.CreateSession(t.Context(), s.ID, &runtime.SessionConfig{Name: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	r, err = rt.SessionExec(t.Context(), runtime.SessionIn(s.ID, "x"), &runtime.SessionExecRequest{Command: "A=kept; python3 -c 'b = bytearray(500 << 20)'"})
+	r, err = rt.SessionExec(t.Context(), runtime.SessionIn(s.ID, "x"), &runtime.SessionExecRequest{Command: []string{"A=kept; python3 -c 'b = bytearray(500 << 20)'"}})
 	if err != nil || !r.OutOfMemory || r.ExitCode != 137 {
 		t.Errorf("in a session: %+v, %v", r, err)
 	}
-	r, err = rt.SessionExec(t.Context(), runtime.SessionIn(s.ID, "x"), &runtime.SessionExecRequest{Command: "echo $A; false"})
+	r, err = rt.SessionExec(t.Context(), runtime.SessionIn(s.ID, "x"), &runtime.SessionExecRequest{Command: []string{"echo $A; false"}})
 	if err != nil || r.OutOfMemory || string(r.Stdout) != "kept\n" {
 		t.Errorf("the session afterwards: %+v, %v", r, err)
 	}

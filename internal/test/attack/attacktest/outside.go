@@ -142,7 +142,7 @@ func (t *try) tightened(role string) string {
 // process starts a part of the attacker's program that waits for input.
 func (t *try) process(id string, args ...string) runtime.Process {
 	t.Helper()
-	p, err := t.rt.StartProcess(t.Ctx, id, &runtime.ProcessSpec{Command: append([]string{program}, args...), Stdin: true, Merge: true})
+	p, err := t.rt.StartProcess(t.Ctx, id, &runtime.Command{Command: append([]string{program}, args...), OpenStdin: true, Merge: true})
 	t.OK(err)
 	t.Cleanup(func() { _ = p.Close() })
 	return p

@@ -177,7 +177,7 @@ func (b *bench) rows(t *testing.T, s *runtime.Sandbox, rows []attack.Row, tty bo
 		command = append(command, row.ID)
 	}
 	said := map[string]string{}
-	p, err := b.rt.StartProcess(t.Context(), s.ID, &runtime.ProcessSpec{Command: command, TTY: tty, Merge: !tty})
+	p, err := b.rt.StartProcess(t.Context(), s.ID, &runtime.Command{Command: command, TTY: tty, Merge: !tty})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func (b *bench) leave(t testing.TB, s *runtime.Sandbox) {
 	if err != nil || r.ExitCode != 0 {
 		t.Fatal(err, r)
 	}
-	p, err := b.rt.StartProcess(t.Context(), s.ID, &runtime.ProcessSpec{Command: []string{program, "listen", b.host.world.Tag}, Stdin: true})
+	p, err := b.rt.StartProcess(t.Context(), s.ID, &runtime.Command{Command: []string{program, "listen", b.host.world.Tag}, OpenStdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
