@@ -3,9 +3,8 @@ package service
 import (
 	"context"
 	"io"
-	"sync"
-	"time"
 
+	"wolffia/ops"
 	"wolffia/runtime"
 	"wolffia/service/registry"
 )
@@ -49,40 +48,10 @@ func (s *Service) box(ctx context.Context, o registry.Owner, sandboxID string) (
 // concurrent. If one fails, or ctx ends, the command is interrupted, and that is the error.
 // OperationID must be empty.
 func (i *Inside) Bash(ctx context.Context, p *ExecuteBashParams, stdout, stderr io.Writer) (*runtime.Result, error) {
-	begin := time.Now()
-	process, err := i.fleet.rt.StartProcess(ctx, i.box.ID, p.command())
+	r, err := ops.Run(ctx, i.fleet.rt, i.box.ID, p.command(), ops.To(stdout), ops.To(stderr))
 	if err != nil {
 		return nil, err
 	}
-	defer process.Close()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(ctx, func() { _ = process.Close() })()
-	var copying sync.WaitGroup
-	pass := func(to io.Writer, from io.Reader) {
-		copying.Go(func() { // ends with the process
-			if _, err := io.Copy(to, from); err != nil {
-				cancel(err)
-			}
-		})
-	}
-	pass(stdout, process.Stdout())
-	pass(stderr, process.Stderr())
-	exit, err := process.Wait(ctx)
-	if err != nil {
-		_ = process.Close()
-	}
-	copying.Wait()
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if err != nil {
-		return nil, err
-	}
-	exit.Duration = time.Since(begin)
-	i.fleet.opts.Meter.ran(true, exit.Duration, &exit)
-	if exit.TimedOut {
-		return nil, &TimeoutError{p.Timeout, &exit}
-	}
-	return &exit, nil
+	i.fleet.opts.Meter.ran(true, r.Duration, r)
+	return r, p.late(r)
 }

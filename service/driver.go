@@ -138,6 +138,14 @@ func (p *ExecuteBashParams) command() *runtime.Command {
 	}
 }
 
+// late returns a [*TimeoutError] if the command has timed out.
+func (p *ExecuteBashParams) late(r *runtime.Result) error {
+	if r.TimedOut {
+		return &TimeoutError{p.Timeout, r}
+	}
+	return nil
+}
+
 // A TimeoutError is the error for a command that has timed out.
 // errors.Is(err, context.DeadlineExceeded) holds.
 type TimeoutError struct {
@@ -312,10 +320,10 @@ func (d *Driver) ExecuteBash(ctx context.Context, params *ExecuteBashParams) (*r
 		return nil, err
 	}
 	r, err := d.rt.Exec(ctx, params.SandboxID, params.command())
-	if err == nil && r.TimedOut {
-		return nil, &TimeoutError{params.Timeout, r}
+	if err != nil {
+		return nil, err
 	}
-	return r, err
+	return r, params.late(r)
 }
 
 // CancelOperation implements [SandboxDriver].

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,6 +15,7 @@ import (
 
 	"wolffia/internal/feed"
 	"wolffia/local"
+	"wolffia/ops"
 	"wolffia/runtime"
 )
 
@@ -148,7 +148,6 @@ type ending struct {
 // join joins a command's streams with ours until it has ended. A terminal of ours that
 // is closed is a SIGHUP among signals.
 func (a *app) join(p runtime.Process, spec *runtime.Command, signals chan<- os.Signal, stdout, stderr io.Writer) ending {
-	defer p.Close()
 	over := make(chan struct{})
 	defer close(over)
 	hangUp := func() {
@@ -164,29 +163,20 @@ func (a *app) join(p runtime.Process, spec *runtime.Command, signals chan<- os.S
 	case spec.OpenStdin:
 		unread = feed.Start(p.Stdin(), a.input(over), func() { _ = p.Close() })
 	}
-	var copying sync.WaitGroup
-	var lost [2]error
-	for i, c := range []struct {
-		to   io.Writer
-		from io.Reader
-	}{{stdout, p.Stdout()}, {stderr, p.Stderr()}} {
-		copying.Go(func() {
-			_, err := io.Copy(c.to, c.from)
+	pass := func(to io.Writer) ops.Sink {
+		return func(from io.Reader) error {
+			_, err := io.Copy(to, from)
 			switch {
-			case err != nil && spec.TTY:
+			case err == nil:
+				return nil
+			case spec.TTY:
 				hangUp()
-				_, _ = io.Copy(io.Discard, c.from)
-			case err != nil: // a full disk: else the command would wait for us
-				lost[i] = err
-				_ = p.Close()
+				return ops.To(io.Discard)(from)
 			}
-		})
+			return runtime.Errorf(runtime.ErrUnavailable, "the command's output: %w", err) // a full disk: else the command would wait for us
+		}
 	}
-	exit, err := p.Wait(context.Background()) // attach bounds the wait
-	copying.Wait()
-	if failed := errors.Join(lost[:]...); failed != nil && err == nil { // else the end of the sandbox is why
-		err = runtime.Errorf(runtime.ErrUnavailable, "the command's output: %w", failed)
-	}
+	exit, err := ops.Follow(context.Background(), p, pass(stdout), pass(stderr)) // attach bounds the wait
 	if failed := unread(); failed != nil {
 		err = failed
 	}

@@ -35,11 +35,11 @@ var allow = map[string][]string{
 	"perm":                            {"perm/plainyaml"},
 	"policy":                          {"network", "perm", "runtime", "internal/gitscan", "internal/statedir"},
 	"ops":                             {"runtime", "internal/jsontext"},
-	"service":                         {"network", "perm", "fusefs/audit", "runtime", "runtime/launch", "service/registry", "internal/archive", "internal/filecall", "internal/jobs", "internal/jsontext", "internal/step"},
+	"service":                         {"network", "ops", "perm", "fusefs/audit", "runtime", "runtime/launch", "service/registry", "internal/archive", "internal/filecall", "internal/jobs", "internal/jsontext", "internal/step"},
 	"service/registry":                {"runtime", "internal/filelock", "internal/statefile"},
 	"service/gate":                    {"runtime", "service", "service/registry"},
 	"service/agent":                   {"mcp", "runtime", "service", "service/gate", "service/registry"},
-	"service/opensandbox":             {"network", "runtime", "service", "service/gate", "internal/jobs", "internal/openapi", "internal/urlpath"},
+	"service/opensandbox":             {"network", "ops", "runtime", "service", "service/gate", "internal/jobs", "internal/openapi", "internal/urlpath"},
 	"service/server":                  {"network", "ops", "runtime", "service", "service/gate", "service/registry", "internal/filelock", "internal/jsontext", "internal/openapi"},
 	"image":                           {"network", "runtime", "image/store"},
 	"image/puller":                    {"runtime", "internal/boot", "internal/excerpt"},
@@ -84,6 +84,7 @@ var allow = map[string][]string{
 	"internal/programs/pack":          {"internal/programs"},
 	"internal/config":                 {"perm", "perm/plainyaml"},
 	"internal/probe":                  {"internal/runsc", "internal/cgroup", "internal/fusermount", "internal/rmtree"},
+	"internal/test/resulttest":        {"runtime"},
 	"internal/test/launchtest":        {"runtime", "runtime/launch"},
 	"internal/test/shimtest":          {"runtime", "runtime/runtimetest", "session/sessiontest", "runtime/launch", "local", "perm", "image/store", "internal/*", "internal/test/*"},
 	"internal/test/dockertest/with":   {"internal/test/dockertest"},
@@ -103,7 +104,7 @@ var allow = map[string][]string{
 	"cmd/wolffia-image":               {"image", "image/*", "internal/boot"},
 	"cmd/wolffia-docker":              {"runtime/docker", "runtime/docker/keeper"},
 	"cmd/wolffia-guest":               {"guest", "internal/archive", "internal/filecall"},
-	"mcp":                             {"runtime", "runtime/launch", "perm", "image/store", "internal/*"},
+	"mcp":                             {"ops", "runtime", "runtime/launch", "perm", "image/store", "internal/*"},
 }
 
 // never lists what must not be imported, not through another package either, with
