@@ -3,14 +3,13 @@ package mcp
 import (
 	"context"
 	"fmt"
-	"io"
 	"path"
 	"strings"
-	"sync"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"wolffia/ops"
 	"wolffia/runtime"
 )
 
@@ -40,7 +39,12 @@ type bashOut struct {
 	Notes       []string `json:"notes,omitempty" jsonschema:"what else the caller should know"`
 	Denied      []denied `json:"denied,omitempty" jsonschema:"what the rules have denied to the sandbox while the command ran"`
 	DeniedMore  int      `json:"denied_more,omitempty" jsonschema:"how many other accesses were denied"`
-	Git         []string `json:"git,omitempty" jsonschema:"what crossed between git here and the user's repository while the command ran, if it was no plain move, and what did not"`
+
+	Refused     []runtime.Refusal `json:"refused,omitempty" jsonschema:"what the network has refused to the sandbox while the command ran; allow is a command with which the user can allow it, at once"`
+	RefusedMore int               `json:"refused_more,omitempty" jsonschema:"how many others were refused"`
+
+	Git        []string `json:"git,omitempty" jsonschema:"what crossed between git here and the user's repository while the command ran, if it was no plain move, and what did not"`
+	GitPending string   `json:"git_pending,omitempty" jsonschema:"why something of git's stays here that would be lost with the sandbox"`
 }
 
 type bashOutputIn struct {
@@ -124,7 +128,7 @@ func (c *call) bash(ctx context.Context, in bashIn) (reply, *bashOut, error) {
 	})
 	defer notes.stop()
 	stdout.news, stderr.news = notes.news, notes.news
-	exit, err := c.evaluate(ctx, &runtime.Command{
+	result, err := ops.Run(ctx, c.Runtime, c.id(), &runtime.Command{
 		Command: []string{in.Command}, Session: c.Session, Create: true, Cwd: dir, Timeout: limit,
 		Queued: func(queued bool) {
 			if queued {
@@ -135,11 +139,11 @@ func (c *call) bash(ctx context.Context, in bashIn) (reply, *bashOut, error) {
 				notes.news()
 			}
 		},
-	}, stdout, stderr)
+	}, ops.To(stdout), ops.To(stderr))
 	if err != nil {
 		return reply{}, nil, err
 	}
-	r, out := c.bashResult(exit, stdout, stderr, most, limit, time.Since(c.begin))
+	r, out := c.bashResult(result, stdout, stderr, most, limit)
 	return r, out, nil
 }
 
@@ -156,31 +160,11 @@ func (c *call) dir(ctx context.Context, cwd string) (string, error) {
 	return path.Join(workingDir(&d.Config), cwd), nil
 }
 
-// evaluate runs a command in the session to its end, or until ctx ends, which interrupts it.
-func (c *call) evaluate(ctx context.Context, spec *runtime.Command, stdout, stderr io.Writer) (runtime.Result, error) {
-	p, err := c.Runtime.StartProcess(ctx, c.id(), spec)
-	if err != nil {
-		return runtime.Result{}, err
-	}
-	defer p.Close()
-	stop := context.AfterFunc(ctx, func() { _ = p.Close() })
-	defer stop()
-	var copying sync.WaitGroup
-	copying.Go(func() { _, _ = io.Copy(stdout, p.Stdout()) }) // they end with the process
-	copying.Go(func() { _, _ = io.Copy(stderr, p.Stderr()) })
-	exit, err := p.Wait(ctx)
-	if err != nil {
-		return runtime.Result{}, err
-	}
-	copying.Wait()
-	return exit, ctx.Err()
-}
-
 // bashResult returns the result of a command that has ended.
-func (c *call) bashResult(exit runtime.Result, stdout, stderr *capture, most int, limit, took time.Duration) (reply, *bashOut) {
+func (c *call) bashResult(exit *runtime.Result, stdout, stderr *capture, most int, limit time.Duration) (reply, *bashOut) {
 	o, e := stdout.extract(most), stderr.extract(most)
 	out := &bashOut{
-		ExitCode: exit.ExitCode, StdoutBytes: o.total, StderrBytes: e.total, TimedOut: exit.TimedOut, DurationMS: took.Milliseconds(),
+		ExitCode: exit.ExitCode, StdoutBytes: o.total, StderrBytes: e.total, TimedOut: exit.TimedOut, DurationMS: exit.Duration.Milliseconds(),
 		Truncated: o.to > 0 || e.to > 0,
 	}
 	if exit.TimedOut {
@@ -194,13 +178,19 @@ func (c *call) bashResult(exit runtime.Result, stdout, stderr *capture, most int
 		}
 	}
 	out.Stdout, out.Stderr = o.text(note("stdout", &o)), e.text(note("stderr", &e))
-	out.Notes = exitNotes(&exit, limit)
+	if exit.TimedOut {
+		out.Notes = append(out.Notes, fmt.Sprintf("timed out: the command did not end within %v and was interrupted; the shell is still there. Set a larger timeout_ms, or use bash_background", limit))
+	}
+	out.Notes = append(out.Notes, ops.Notes(exit)...)
 	if s := exit.Session; s != nil {
 		out.Cwd = strings.ToValidUTF8(s.Cwd, "\ufffd")
 	}
 	var lines string
-	out.Denied, lines = c.denials(&exit)
+	out.Denied, lines = c.denials(exit)
 	out.DeniedMore = exit.DeniedMore
+	var refused string
+	out.Refused, refused = c.refusals(exit)
+	out.RefusedMore, out.GitPending = exit.RefusedMore, valid([]byte(exit.GitPending))
 	var b strings.Builder
 	b.WriteString(out.Stdout)
 	if out.Stderr != "" {
@@ -212,7 +202,7 @@ func (c *call) bashResult(exit runtime.Result, stdout, stderr *capture, most int
 	for _, n := range out.Notes {
 		b.WriteString("[" + n + "]\n")
 	}
-	b.WriteString(lines)
+	b.WriteString(lines + refused)
 	for _, line := range exit.Git {
 		out.Git = append(out.Git, valid([]byte(line)))
 		b.WriteString("[git: " + valid([]byte(line)) + "]\n")
@@ -225,27 +215,6 @@ func endLine(b *strings.Builder) {
 	if s := b.String(); s != "" && !strings.HasSuffix(s, "\n") {
 		b.WriteByte('\n')
 	}
-}
-
-// exitNotes returns what the exit code of a command does not say of its end.
-func exitNotes(exit *runtime.Result, limit time.Duration) (notes []string) {
-	add := func(holds bool, text string) {
-		if holds {
-			notes = append(notes, text)
-		}
-	}
-	add(exit.TimedOut, fmt.Sprintf("timed out: the command did not end within %v and was interrupted; the shell is still there. Set a larger timeout_ms, or use bash_background", limit))
-	add(exit.OutOfMemory, "the sandbox reached its limit of memory, and the kernel killed a process in it")
-	s := exit.Session
-	if s == nil {
-		return notes
-	}
-	add(s.WantedTerminal, "the command waited for keys of a terminal, which it does not have, and was ended: use an option of the program that asks for nothing")
-	add(s.Ended, "the shell has ended with the command: the next command runs in a new one, which gets the state back as far as possible")
-	add(s.Restored == "partial", "this is a new shell: a part of the variables, functions and the working directory of the last one is lost")
-	add(s.Restored == "none", "this is a new shell: the variables, functions and the working directory of the last one are lost")
-	add(s.StatusLost, "the command has ended, but its exit code is unknown")
-	return notes
 }
 
 func (c *call) bashOutput(_ context.Context, in bashOutputIn) (reply, *bashOutputOut, error) {

@@ -123,7 +123,31 @@ func (c *call) denials(r *runtime.Result) (list []denied, lines string) {
 	return list, b.String()
 }
 
-// maxDeniedLines is how many denials the text of a result has.
+// refusals returns the network's refusals for a result, and lines of text about them.
+func (c *call) refusals(r *runtime.Result) (list []runtime.Refusal, lines string) {
+	var b strings.Builder
+	for i := range r.Refused {
+		x := r.Refused[i]
+		line := fmt.Sprintf("refused by the network: %s %s: %s", x.Op, x.Host(), x.Reason)
+		if x.Allow != "" {
+			x.Allow = c.AllowHost(c.id()) + x.Allow
+			line += "; to allow it, the user can run: " + x.Allow
+		}
+		if c.Remote {
+			x.PID = 0 // the host's number
+		}
+		list = append(list, x)
+		if i < maxDeniedLines {
+			b.WriteString(line + "\n")
+		}
+	}
+	if more := max(0, len(r.Refused)-maxDeniedLines) + r.RefusedMore; more > 0 {
+		fmt.Fprintf(&b, "%d more were refused by the network\n", more)
+	}
+	return list, b.String()
+}
+
+// maxDeniedLines is how many denials, and how many refusals, the text of a result has.
 const maxDeniedLines = 5
 
 // line is one line about a denial.

@@ -38,7 +38,7 @@ func (l *liar) Get(context.Context, string) (*runtime.Sandbox, error) {
 func connect(t testing.TB, l *liar) *sdk.ClientSession {
 	t.Helper()
 	s := New(&Options{
-		Runtime: l, Session: "mcp", Version: "test", Allow: func(string) string { return "wolffia policy add " },
+		Runtime: l, Session: "mcp", Version: "test", Allow: func(string) string { return "wolffia policy add " }, AllowHost: func(string) string { return "wolffia network allow " },
 		Open:    func(context.Context) (string, error) { return "aaaaaaaaaaaa", nil },
 		Inspect: func(context.Context, string) (*Details, error) { return &Details{}, nil },
 	})

@@ -36,6 +36,8 @@ type Options struct {
 	// Allow returns the beginning of a command line to which the flags are appended that
 	// allow what was denied.
 	Allow func(sandboxID string) string
+	// AllowHost is Allow for what the network refused.
+	AllowHost func(sandboxID string) string
 	// Session is the name of the session in which commands run.
 	Session string
 	// Version is wolffia's.

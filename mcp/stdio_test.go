@@ -16,7 +16,7 @@ import (
 // lineServer returns a server whose sandbox does nothing.
 func lineServer() *Server {
 	return New(&Options{
-		Runtime: &liar{}, Session: "mcp", Version: "test", Allow: func(string) string { return "" },
+		Runtime: &liar{}, Session: "mcp", Version: "test", Allow: func(string) string { return "" }, AllowHost: func(string) string { return "" },
 		Open:    func(context.Context) (string, error) { return "aaaaaaaaaaaa", nil },
 		Inspect: func(context.Context, string) (*Details, error) { return &Details{}, nil },
 	})

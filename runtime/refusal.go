@@ -1,6 +1,11 @@
 package runtime
 
-import "time"
+import (
+	"cmp"
+	"net"
+	"strconv"
+	"time"
+)
 
 // Refusals are what the network of a sandbox has refused while a command ran: to that command,
 // or to another process of the sandbox at the same time. They are known only with
@@ -35,4 +40,13 @@ type Refusal struct {
 	Allow string `json:"allow,omitempty"`
 	// Count is how many equal ones there were, at least 1.
 	Count int `json:"count"`
+}
+
+// Host returns what the program wanted to reach: the name, or the address, and the port if it is known.
+func (r *Refusal) Host() string {
+	host := cmp.Or(r.Name, r.Address)
+	if r.Port == 0 {
+		return host
+	}
+	return net.JoinHostPort(host, strconv.Itoa(r.Port))
 }

@@ -86,8 +86,7 @@ func refusedNote(r *runtime.Result, flags, all string) string {
 		return ""
 	}
 	first := &r.Refused[0]
-	host := audit.Host{Name: first.Name, Address: first.Address, Port: first.Port}
-	note := fmt.Sprintf("refused by the network: %s %s: %s", first.Op, host.String(), first.Reason)
+	note := fmt.Sprintf("refused by the network: %s %s: %s", first.Op, first.Host(), first.Reason)
 	if first.Allow != "" {
 		note += "; to allow it: " + flags + first.Allow
 	}

@@ -29,7 +29,7 @@ func (m *mcpServer) serve(cmd *cobra.Command) error {
 	}
 	m.describe(cmd)
 	s := mcp.New(&mcp.Options{
-		Copied: m.copied(cmd.Context()), Runtime: m.rt, Open: m.open, Session: m.session, Version: version, Allow: a.addTo,
+		Copied: m.copied(cmd.Context()), Runtime: m.rt, Open: m.open, Session: m.session, Version: version, Allow: a.addTo, AllowHost: a.allowTo,
 		Inspect: func(ctx context.Context, id string) (*mcp.Details, error) {
 			d, err := m.rt.Inspect(ctx, id)
 			if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"wolffia/internal/excerpt"
@@ -49,13 +50,18 @@ func (a *app) execJSON(ctx context.Context, rt *local.Runtime, ref string, creat
 		r.Stderr, r.StderrDropped = stderr.Result()
 	}
 	r.Duration, a.printed = time.Since(begin), true
-	out := bufio.NewWriter(a.out)
-	err = ops.WriteResult(out, struct {
-		SandboxID string `json:"sandboxId"`
-	}{id}, &r, note)
-	_ = out.WriteByte('\n') // Flush returns its error
-	if err := errors.Join(err, out.Flush()); err != nil {
+	if err := printResult(a.out, id, &r, note); err != nil {
 		return err
 	}
 	return exitWith(r.ExitCode)
+}
+
+// printResult prints what --json has of a command in a sandbox.
+func printResult(w io.Writer, id string, r *runtime.Result, note commandNote) error {
+	out := bufio.NewWriter(w)
+	err := ops.WriteResult(out, struct {
+		SandboxID string `json:"sandboxId"`
+	}{id}, r, note)
+	_ = out.WriteByte('\n') // Flush returns its error
+	return errors.Join(err, out.Flush())
 }

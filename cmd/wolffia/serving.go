@@ -89,7 +89,7 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 	if err != nil {
 		return err
 	}
-	agents := agent.New(&agent.Options{Runtime: rt, Service: service, Fleet: fleet, Allow: a.addTo, Version: version, Copied: template.CopyOnWrite})
+	agents := agent.New(&agent.Options{Runtime: rt, Service: service, Fleet: fleet, Allow: a.addTo, AllowHost: a.allowTo, Version: version, Copied: template.CopyOnWrite})
 	defer agents.Close()
 	s := server.New(service, &server.Options{
 		Pool: warm.counter(), Log: log, Gate: admit, Meter: meter, Count: fleet.Count, OpenSandbox: opensandbox.New(fleet, &opensandbox.Options{Log: log}), Agents: agents,

@@ -24,9 +24,9 @@ type Options struct {
 	Runtime Runtime
 	Service *service.Service
 	Fleet   *service.Fleet
-	// Allow and Version are as in [mcp.Options].
-	Allow   func(sandboxID string) string
-	Version string
+	// Allow, AllowHost and Version are as in [mcp.Options].
+	Allow, AllowHost func(sandboxID string) string
+	Version          string
 	// Copied says that new sandboxes have a copied codebase.
 	Copied bool
 	// Limits are the limits of sessions; nil means the defaults.
@@ -71,7 +71,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) session(ctx context.Context, at *target) *mcp.Options {
 	return &mcp.Options{
 		Copied:  h.copied(ctx, at),
-		Runtime: h.opts.Runtime, Session: at.session, Version: h.opts.Version, Allow: h.opts.Allow, Remote: true,
+		Runtime: h.opts.Runtime, Session: at.session, Version: h.opts.Version, Allow: h.opts.Allow, AllowHost: h.opts.AllowHost, Remote: true,
 		Open: func(ctx context.Context) (string, error) {
 			if at.sandbox != "" {
 				return h.opts.Fleet.Named(ctx, at.caller, at.owner, at.sandbox)

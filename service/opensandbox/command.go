@@ -8,9 +8,9 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"wolffia/ops"
 	"wolffia/runtime"
 	"wolffia/service"
 )
@@ -159,23 +159,16 @@ func canceled(ctx context.Context) error {
 
 // follow sends the output of a command, and returns how it has ended.
 func follow(to sender, c *service.Command) (runtime.Result, error) {
-	send := func(kind string, r io.Reader) {
-		if copyLines(to, kind, r) != nil { // the client has gone, or the sandbox
-			_ = c.Close()
-		}
-	}
-	var other sync.WaitGroup
-	other.Go(func() { send("stderr", c.Stderr()) })
-	send("stdout", c.Stdout())
-	other.Wait()
-	return c.Wait(context.Background())
+	send := func(kind string) ops.Sink { return func(r io.Reader) error { return copyLines(to, kind, r) } }
+	return ops.Follow(context.Background(), c, send("stdout"), send("stderr"))
 }
 
 // lastEvent returns the last event of a command.
 func lastEvent(exit runtime.Result, err error, took time.Duration) event {
 	ms := took.Milliseconds()
+	exit.Duration = took
 	if err == nil && exit.ExitCode == 0 && !exit.TimedOut {
-		return event{Type: "execution_complete", ExecutionTime: &ms, ExitCode: new(int), DurationMS: &ms}
+		return event{Type: "execution_complete", ExecutionTime: &ms, ExitCode: new(int), DurationMS: &ms, Wolffia: ops.ResultOf(&exit)}
 	}
 	code := exit.ExitCode
 	failed := &errorEvent{Name: "CommandExecError", Value: strconv.Itoa(code), Traceback: []string{fmt.Sprintf("exit status %d", code)}}
@@ -187,7 +180,8 @@ func lastEvent(exit runtime.Result, err error, took time.Duration) event {
 		code = -1
 		failed.Value, failed.Traceback = "-1", []string{"signal: killed", "the command has timed out"}
 	}
-	return event{Type: "error", Error: failed, ExitCode: &code, DurationMS: &ms}
+	failed.Traceback = append(failed.Traceback, ops.Notes(&exit)...)
+	return event{Type: "error", Error: failed, ExitCode: &code, DurationMS: &ms, Wolffia: ops.ResultOf(&exit)}
 }
 
 // interrupt serves DELETE /command.

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"wolffia/ops"
 )
 
 // An event is a part of a streamed reply. The fields after Error are copies of others for
@@ -24,6 +26,8 @@ type event struct {
 	Data       string `json:"data,omitempty"`
 	ExitCode   *int   `json:"exitCode,omitempty"`
 	DurationMS *int64 `json:"durationMs,omitempty"`
+
+	Wolffia *ops.Result `json:"wolffia,omitempty"` // of the last event of a command, all that is known of its end
 }
 
 type errorEvent struct {

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"wolffia/internal/test/resulttest"
 	"wolffia/runtime"
 	"wolffia/service"
 )
@@ -74,7 +75,21 @@ func checkReply(t *testing.T, text []byte) {
 	}
 }
 
+func TestResultIsWhole(t *testing.T) {
+	resulttest.Check(t, func(r *runtime.Result) string { return encoded(t, r) }, nil)
+	resulttest.Check(t, func(r *runtime.Result) string { return encoded(t, endOf(r)) }, map[string]string{
+		"Stdout": "sent before", "Stderr": "sent before",
+	})
+}
+
 func decodeReply(t *testing.T, reply, to any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(encoded(t, reply)), to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func encoded(t *testing.T, reply any) string {
 	t.Helper()
 	var b bytes.Buffer
 	w := bufio.NewWriter(&b)
@@ -84,7 +99,5 @@ func decodeReply(t *testing.T, reply, to any) {
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(b.Bytes(), to); err != nil {
-		t.Fatal(err)
-	}
+	return b.String()
 }

@@ -1,0 +1,32 @@
+package mcp
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"wolffia/internal/test/resulttest"
+	"wolffia/runtime"
+)
+
+func TestResultIsWhole(t *testing.T) {
+	c := &call{Server: New(&Options{
+		Allow: func(string) string { return "wolffia policy add " }, AllowHost: func(string) string { return "wolffia network allow " },
+	}), box: &attempt{id: "aaaaaaaaaaaa"}}
+	resulttest.Check(t, func(r *runtime.Result) string {
+		stdout, stderr := newCapture(), newCapture()
+		_, _ = stdout.Write(r.Stdout)
+		_, _ = stderr.Write(r.Stderr)
+		_, out := c.bashResult(r, stdout, stderr, DefaultOutput, time.Second)
+		text, err := json.Marshal(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}, map[string]string{
+		"Signal":            "exit_code is 128 and the signal",
+		"StdoutDropped":     "the server itself keeps the output, and counts it",
+		"StderrDropped":     "the server itself keeps the output, and counts it",
+		"Session.ShellCode": "of a command that timed out: exit_code is 124",
+	})
+}

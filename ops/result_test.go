@@ -1,0 +1,51 @@
+package ops_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"wolffia/internal/test/resulttest"
+	"wolffia/ops"
+	"wolffia/runtime"
+)
+
+func TestWriteResult(t *testing.T) {
+	resulttest.Check(t, func(r *runtime.Result) string { return write(t, r) }, nil)
+}
+
+// write returns the JSON of a result, with members before and after it.
+func write(t *testing.T, r *runtime.Result) string {
+	t.Helper()
+	var b strings.Builder
+	w := bufio.NewWriter(&b)
+	if err := ops.WriteResult(w, struct{ Before string }{"first"}, r, struct{ After map[string]int }{map[string]int{"last": 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// The JSON is one object. What is not UTF-8 is in it twice.
+func TestResultIsAnObject(t *testing.T) {
+	text := write(t, &runtime.Result{ExitCode: 3, Stdout: []byte("a\xff"), Stderr: []byte("e"), Session: &runtime.SessionStatus{Cwd: "/\xff"}})
+	var got struct {
+		ops.Document
+		Before string
+		After  map[string]int
+	}
+	got.Result.Result = new(runtime.Result)
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	if got.ExitCode != 3 || got.Document.Stdout != "a\ufffd" || string(got.Document.StdoutBytes) != "a\xff" || got.Document.Stderr != "e" || got.Document.StderrBytes != nil ||
+		got.Before != "first" || got.After["last"] != 1 || string(got.Document.Session.CwdBytes) != "/\xff" {
+		t.Errorf("%s", text)
+	}
+	if want := `{"Before":"first","stdout":"","stderr":"","exitCode":0,"signal":0,"timedOut":false,"stdoutDropped":0,"stderrDropped":0,"durationMs":0,"After":{"last":1}}`; write(t, new(runtime.Result)) != want {
+		t.Errorf("%s, want %s", write(t, new(runtime.Result)), want)
+	}
+}
