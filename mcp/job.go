@@ -3,7 +3,6 @@ package mcp
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,7 +10,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/jobs"
+	"wolffia/ops"
 	"wolffia/runtime"
 )
 
@@ -121,23 +120,11 @@ func (j *job) line() string {
 }
 
 func (c *call) jobStart(ctx context.Context, in jobStartIn) (reply, *jobStarted, error) {
-	if strings.TrimSpace(in.Command) == "" {
-		return reply{}, nil, errors.New("command is empty")
-	}
 	dir, err := c.dir(ctx, in.Cwd)
 	if err != nil {
 		return reply{}, nil, err
 	}
-	start := func() (*runtime.Job, error) {
-		return c.Runtime.StartJob(ctx, c.session(), in.Name, &runtime.Command{Command: []string{in.Command}, Cwd: dir})
-	}
-	j, err := start()
-	if errors.Is(err, runtime.ErrNotFound) { // the session is not there yet
-		_, err = c.Runtime.CreateSession(ctx, c.id(), &runtime.SessionConfig{Name: c.Session})
-		if err == nil || errors.Is(err, runtime.ErrExists) {
-			j, err = start()
-		}
-	}
+	j, err := c.jobs().Start(ctx, in.Name, &runtime.Command{Command: []string{in.Command}, Cwd: dir})
 	if err != nil {
 		return reply{}, nil, err
 	}
@@ -145,42 +132,8 @@ func (c *call) jobStart(ctx context.Context, in jobStartIn) (reply, *jobStarted,
 	return reply{text: out.Job.line()}, out, nil
 }
 
-// jobNamed returns the newest job with this id or name.
-func (c *call) jobNamed(ctx context.Context, key string) (*runtime.Job, error) {
-	all, err := c.jobs(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if j := jobs.Named(all, key); j != nil {
-		return j, nil
-	}
-	var names []string
-	for _, j := range all {
-		names = append(names, jobKey(j))
-	}
-	if len(names) == 0 {
-		return nil, fmt.Errorf("job %q does not exist: there are no jobs", key)
-	}
-	return nil, fmt.Errorf("job %q does not exist: the jobs are %s", key, valid([]byte(strings.Join(names, ", "))))
-}
-
-func jobKey(j *runtime.Job) string {
-	if j.Name != "" {
-		return j.ID + " (" + j.Name + ")"
-	}
-	return j.ID
-}
-
 // jobs returns the jobs of the session, which need not exist.
-func (c *call) jobs(ctx context.Context) ([]*runtime.Job, error) {
-	all, err := c.Runtime.SessionJobs(ctx, c.session())
-	if errors.Is(err, runtime.ErrNotFound) {
-		if _, gone := c.Runtime.Get(ctx, c.id()); gone == nil {
-			return nil, nil
-		}
-	}
-	return all, err
-}
+func (c *call) jobs() ops.Jobs { return ops.Jobs{Runtime: c.Runtime, Session: c.session()} }
 
 func (c *call) jobOutput(ctx context.Context, in jobOutputIn) (reply, *jobOut, error) {
 	most, err := outputLimit(in.MaxBytes)
@@ -197,15 +150,15 @@ func (c *call) jobOutput(ctx context.Context, in jobOutputIn) (reply, *jobOut, e
 // readJob returns a job and its output from the offsets on, or the end of it. At most so many
 // bytes of each stream are returned.
 func (c *call) readJob(ctx context.Context, key string, stdout, stderr *int64, most int) (*jobOut, error) {
-	j, err := c.jobNamed(ctx, key)
+	j, err := c.jobs().Get(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	out, errs, err := jobs.Read(ctx, c.Runtime, c.session(), j, offset(stdout), offset(stderr), most)
+	out, err := c.jobs().Output(ctx, j, offset(stdout), offset(stderr), most)
 	if err != nil {
 		return nil, err
 	}
-	return &jobOut{Job: jobOf(j), Stdout: streamOf(&out), Stderr: streamOf(&errs)}, nil
+	return &jobOut{Job: jobOf(j), Stdout: streamOf(&out.Stdout), Stderr: streamOf(&out.Stderr)}, nil
 }
 
 // offset returns an offset that a client has sent, in which a negative one is the beginning.
@@ -218,9 +171,8 @@ func offset(asked *int64) *uint64 {
 }
 
 // streamOf returns a part of a stream as a result has it.
-func streamOf(p *jobs.Part) jobStream {
-	next := p.From + uint64(len(p.Bytes))
-	return jobStream{Text: valid(p.Bytes), From: int64(p.From), Next: int64(next), Total: int64(p.End)} // bounded by Read
+func streamOf(p *ops.Part) jobStream {
+	return jobStream{Text: valid(p.Bytes), From: int64(p.From), Next: int64(p.Next()), Total: int64(p.End)} // bounded by Output
 }
 
 func (o *jobOut) text() string {
@@ -248,15 +200,13 @@ func (c *call) jobWait(ctx context.Context, in jobWaitIn) (reply, *jobOut, error
 	if err != nil {
 		return reply{}, nil, err
 	}
-	j, err := c.jobNamed(ctx, in.Job)
+	j, err := c.jobs().Get(ctx, in.Job)
 	if err != nil {
 		return reply{}, nil, err
 	}
-	notes := c.progress(ctx, func() string { return "job " + jobKey(j) + " runs" })
+	notes := c.progress(ctx, func() string { return "job " + ops.JobName(j) + " runs" })
 	defer notes.stop()
-	waiting, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	if _, err := c.Runtime.WaitJob(waiting, c.session(), j.ID); err != nil && (ctx.Err() != nil || waiting.Err() == nil) {
+	if _, err := c.jobs().Wait(ctx, j.ID, limit); err != nil {
 		return reply{}, nil, err
 	}
 	out, err := c.readJob(ctx, j.ID, nil, nil, most)
@@ -268,20 +218,10 @@ func (c *call) jobWait(ctx context.Context, in jobWaitIn) (reply, *jobOut, error
 
 func (c *call) jobKill(ctx context.Context, in jobKillIn) (reply, *jobStarted, error) {
 	name := cmp.Or(in.Signal, "TERM")
-	sig := jobs.Signal(name)
-	if sig == 0 {
-		return reply{}, nil, fmt.Errorf("signal %q: it must be a name such as TERM, INT or KILL", in.Signal)
-	}
-	j, err := c.jobNamed(ctx, in.Job)
+	j, err := c.jobs().Signal(ctx, in.Job, name)
 	if err != nil {
 		return reply{}, nil, err
 	}
-	if err := c.Runtime.SignalJob(ctx, c.session(), j.ID, sig); err != nil {
-		return reply{}, nil, err
-	}
-	if j, err = c.jobNamed(ctx, j.ID); err != nil {
-		return reply{}, nil, err
-	}
 	out := &jobStarted{jobOf(j)}
-	return reply{text: unix.SignalName(sig) + " was sent; " + out.Job.line()}, out, nil
+	return reply{text: unix.SignalName(ops.Signal(name)) + " was sent; " + out.Job.line()}, out, nil
 }

@@ -131,7 +131,7 @@ func (c *call) status(ctx context.Context, _ statusIn) (reply, *statusOut, error
 	case !errors.Is(err, runtime.ErrNotFound):
 		return reply{}, nil, err
 	}
-	all, err := c.jobs(ctx)
+	all, err := c.jobs().List(ctx)
 	if err != nil {
 		return reply{}, nil, err
 	}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"wolffia/internal/filecall"
-	"wolffia/internal/jobs"
 	"wolffia/runtime"
 )
 
@@ -353,8 +352,7 @@ func textOf(job string) string {
 
 // job starts a job.
 func (i *Inside) job(ctx context.Context, name string, p *CommandParams) (*runtime.Job, error) {
-	req := &runtime.Command{Command: []string{oneOutput + p.Text}, Env: p.Env, Cwd: i.absolute(p.Cwd)}
-	return i.startJob(ctx, jobSession, name, req)
+	return i.Jobs(jobSession).Start(ctx, name, &runtime.Command{Command: []string{oneOutput + p.Text}, Env: p.Env, Cwd: i.absolute(p.Cwd)})
 }
 
 // absolute returns a working directory as a session wants it.
@@ -381,16 +379,11 @@ func (f *Fleet) arm(sandboxID, id string) {
 
 // background returns a background command.
 func (i *Inside) background(ctx context.Context, id string) (*runtime.Job, error) {
-	jobs, err := i.fleet.rt.SessionJobs(ctx, runtime.SessionIn(i.box.ID, jobSession))
-	if err != nil && !errors.Is(err, runtime.ErrNotFound) {
-		return nil, err
+	j, err := i.Jobs(jobSession).Get(ctx, id)
+	if errors.Is(err, runtime.ErrNotFound) {
+		err = runtime.Errorf(runtime.ErrNotFound, "no command %q", id)
 	}
-	for _, j := range jobs {
-		if j.Name == id {
-			return j, nil
-		}
-	}
-	return nil, runtime.Errorf(runtime.ErrNotFound, "no command %q", id)
+	return j, err
 }
 
 // Status returns how a command is doing. Of those in the foreground the running ones and
@@ -423,14 +416,15 @@ func (i *Inside) Logs(ctx context.Context, id string, offset uint64) (output []b
 	if err != nil {
 		return nil, 0, 0, err
 	}
-	out, _, err := jobs.Read(ctx, i.fleet.rt, runtime.SessionIn(i.box.ID, jobSession), j, &offset, nil, maxLogs)
+	o, err := i.Jobs(jobSession).Output(ctx, j, &offset, nil, maxLogs)
 	if err != nil {
 		return nil, 0, 0, err
 	}
+	out := &o.Stdout
 	if len(out.Bytes) == 0 {
 		return nil, max(offset, out.End), 0, nil
 	}
-	return out.Bytes, out.From + uint64(len(out.Bytes)), out.From - min(offset, out.From), nil
+	return out.Bytes, out.Next(), out.From - min(offset, out.From), nil
 }
 
 // maxLogs bounds an answer of Logs, in bytes.

@@ -92,7 +92,7 @@ func TestEntrypointIsRunOnce(t *testing.T) {
 		return err == nil && !s.Running
 	})
 	for range 210 { // more than a sandbox remembers
-		_, err := in.StartJob(w.Ctx, &service.JobParams{Command: "true", Session: "other"})
+		_, err := in.Jobs("other").Start(w.Ctx, "", &runtime.Command{Command: []string{"true"}})
 		w.OK(err)
 	}
 	if _, err := in.Status(w.Ctx, "entrypoint"); err == nil {

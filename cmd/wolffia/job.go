@@ -1,21 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
-	"wolffia/internal/excerpt"
-	"wolffia/internal/jobs"
 	"wolffia/internal/jsontext"
 	"wolffia/local"
+	"wolffia/ops"
 	"wolffia/runtime"
 )
 
@@ -140,24 +139,8 @@ func copyJob(ctx context.Context, rt runtime.JobManager, id runtime.SessionID, j
 	if err != nil {
 		return err
 	}
-	defer p.Close()
-	stop := context.AfterFunc(ctx, func() { _ = p.Close() })
-	defer stop()
-	var copying sync.WaitGroup
-	var failed [2]error
-	for i, c := range []struct {
-		to   io.Writer
-		from io.Reader
-	}{{out, p.Stdout()}, {complaints, p.Stderr()}} {
-		copying.Go(func() {
-			if _, failed[i] = io.Copy(c.to, c.from); failed[i] != nil {
-				_ = p.Close()
-			}
-		})
-	}
-	_, err = p.Wait(ctx)
-	copying.Wait()
-	return errors.Join(ctx.Err(), failed[0], failed[1], err)
+	_, err = ops.Follow(ctx, p, ops.To(out), ops.To(complaints))
+	return cmp.Or(ctx.Err(), err)
 }
 
 // A jobOutput is what output --json prints. Texts that are not UTF-8 are in the fields that
@@ -179,42 +162,22 @@ type jobStream struct {
 }
 
 // readJob returns a job's output from the offsets on.
-func readJob(ctx context.Context, rt runtime.JobManager, id runtime.SessionID, job string, stdout, stderr uint64) (*jobOutput, error) {
-	j, err := jobNamed(ctx, rt, id, job)
+func readJob(ctx context.Context, rt ops.JobRuntime, id runtime.SessionID, job string, stdout, stderr uint64) (*jobOutput, error) {
+	all := ops.Jobs{Runtime: rt, Session: id}
+	j, err := all.Get(ctx, job)
 	if err != nil {
 		return nil, err
 	}
 	// A job keeps less than this of each stream; a hostile sandbox may send more.
-	out, complaints := excerpt.New(runtime.DefaultMaxOutput, 0), excerpt.New(runtime.DefaultMaxOutput, 0)
-	if err := copyJob(ctx, rt, id, j.ID, stdout, stderr, false, out, complaints); err != nil {
-		return nil, err
-	}
-	part := func(x *excerpt.Excerpt, from, start uint64) jobStream {
-		b, _ := x.Result()
-		from = max(from, start)
-		return jobStream{From: from, Next: from + uint64(len(b)), Text: string(b), Bytes: jsontext.Exact(string(b))}
-	}
-	return &jobOutput{
-		ID: j.ID, State: j.State, ExitCode: j.ExitCode,
-		Stdout: part(out, stdout, j.Stdout.Start), Stderr: part(complaints, stderr, j.Stderr.Start),
-	}, nil
-}
-
-// jobNamed returns the newest job with this id or name.
-func jobNamed(ctx context.Context, rt runtime.JobManager, id runtime.SessionID, key string) (found *runtime.Job, err error) {
-	jobs, err := rt.SessionJobs(ctx, id)
+	out, err := all.Output(ctx, j, &stdout, &stderr, runtime.DefaultMaxOutput)
 	if err != nil {
 		return nil, err
 	}
-	for _, j := range jobs {
-		if j.ID == key || j.Name != "" && j.Name == key {
-			found = j
-		}
+	part := func(p *ops.Part) jobStream {
+		text := string(p.Bytes)
+		return jobStream{From: p.From, Next: p.Next(), Text: text, Bytes: jsontext.Exact(text)}
 	}
-	if found == nil {
-		return nil, runtime.Errorf(runtime.ErrNotFound, "no job %q in session %s", key, id)
-	}
-	return found, nil
+	return &jobOutput{ID: j.ID, State: j.State, ExitCode: j.ExitCode, Stdout: part(&out.Stdout), Stderr: part(&out.Stderr)}, nil
 }
 
 func (a *app) jobWaitCommand() *cobra.Command {
@@ -315,7 +278,7 @@ func parseSignal(s string) (syscall.Signal, error) {
 	if n, err := strconv.ParseUint(s, 10, 8); err == nil && n >= 1 && n <= 64 {
 		return syscall.Signal(n), nil
 	}
-	if sig := jobs.Signal(s); sig != 0 {
+	if sig := ops.Signal(s); sig != 0 {
 		return sig, nil
 	}
 	return 0, runtime.Errorf(runtime.ErrInvalid, "--signal %q: it must be a name such as TERM, INT or KILL, or a number from 1 to 64", s)

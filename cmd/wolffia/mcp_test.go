@@ -534,7 +534,7 @@ func (c *mcpClient) runsJobs() {
 	c.does("job_output", args{"job": "long", "max_bytes": 9}, "999\n1000\n")
 	c.does("job_kill", args{"job": "long", "signal": "KILL"}, "SIGKILL was sent")
 	c.does("job_wait", args{"job": "long"}, "ended, exit code 137")
-	c.fails("job_output", args{"job": "none"}, `job "none" does not exist: the jobs are `)
+	c.fails("job_output", args{"job": "none"}, `no job "none": the jobs are `)
 	c.fails("job_kill", args{"job": "long", "signal": "FOO"}, "must be a name such as TERM")
 	c.does("status", args{}, "(long) ended")
 }

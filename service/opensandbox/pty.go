@@ -13,7 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"wolffia/internal/jobs"
+	"wolffia/ops"
 	"wolffia/runtime"
 )
 
@@ -317,7 +317,7 @@ func (p *pty) heed(ctx context.Context, b []byte) error {
 		}
 		return nil
 	case "signal":
-		if sig := jobs.Signal(f.Signal); sig != 0 {
+		if sig := ops.Signal(f.Signal); sig != 0 {
 			_ = p.t.Signal(sig)
 			return nil
 		}

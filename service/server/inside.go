@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"wolffia/internal/jsontext"
+	"wolffia/ops"
 	"wolffia/runtime"
 	"wolffia/service"
 )
@@ -15,6 +16,9 @@ import (
 // defaultOutput is how many bytes of each stream of a job a reply has if the request does not
 // say.
 const defaultOutput = 1 << 20
+
+// maxOutput is how many bytes of each stream a reply has at most.
+const maxOutput = 8 << 20
 
 // A jobRequest means a job by its id or name.
 type jobRequest struct {
@@ -48,7 +52,12 @@ func (s *Server) startJob(ctx context.Context, e *entry, r *startJobRequest) (in
 	if err != nil {
 		return 0, nil, err
 	}
-	j, err := i.StartJob(ctx, &service.JobParams{Session: r.Session, Name: r.Name, Command: r.Command, Cwd: r.Cwd, Env: r.Env})
+	for k, v := range r.Env {
+		if err := runtime.CheckVariable(k, v); err != nil {
+			return 0, nil, err
+		}
+	}
+	j, err := i.Jobs(r.Session).Start(ctx, r.Name, &runtime.Command{Command: []string{r.Command}, Cwd: r.Cwd, Env: r.Env})
 	return http.StatusCreated, jobReply{j}, err
 }
 
@@ -66,7 +75,7 @@ func (s *Server) listJobs(ctx context.Context, e *entry, r *listJobsRequest) (in
 	if err != nil {
 		return 0, nil, err
 	}
-	all, err := i.Jobs(ctx, r.Session)
+	all, err := i.Jobs(r.Session).List(ctx)
 	return http.StatusOK, jobsReply{append([]*runtime.Job{}, all...)}, err
 }
 
@@ -85,11 +94,19 @@ func (s *Server) jobOutput(ctx context.Context, e *entry, r *jobOutputRequest) (
 	if r.MaxBytes == 0 {
 		r.MaxBytes = defaultOutput
 	}
-	out, err := i.JobOutput(ctx, r.Session, r.Job, r.StdoutOffset, r.StderrOffset, r.MaxBytes)
+	if r.MaxBytes < 1 || r.MaxBytes > maxOutput {
+		return 0, nil, runtime.Errorf(runtime.ErrInvalid, "%d bytes of output: it must be from 1 to %d", r.MaxBytes, maxOutput)
+	}
+	of := i.Jobs(r.Session)
+	j, err := of.Get(ctx, r.Job)
 	if err != nil {
 		return 0, nil, err
 	}
-	return http.StatusOK, jobOutputReply{out.Job, partReplyOf(&out.Stdout), partReplyOf(&out.Stderr)}, nil
+	out, err := of.Output(ctx, j, r.StdoutOffset, r.StderrOffset, r.MaxBytes)
+	if err != nil {
+		return 0, nil, err
+	}
+	return http.StatusOK, jobOutputReply{j, partReplyOf(&out.Stdout), partReplyOf(&out.Stderr)}, nil
 }
 
 type jobOutputReply struct {
@@ -107,9 +124,9 @@ type partReply struct {
 	End   uint64 `json:"end"`  // of the stream so far
 }
 
-func partReplyOf(p *service.JobPart) partReply {
+func partReplyOf(p *ops.Part) partReply {
 	text := string(p.Bytes)
-	return partReply{text, jsontext.Exact(text), p.From, p.From + uint64(len(p.Bytes)), p.End}
+	return partReply{text, jsontext.Exact(text), p.From, p.Next(), p.End}
 }
 
 type waitJobRequest struct {
@@ -125,7 +142,7 @@ func (s *Server) waitJob(ctx context.Context, e *entry, r *waitJobRequest) (int,
 	if err != nil {
 		return 0, nil, err
 	}
-	j, err := i.WaitJob(ctx, r.Session, r.Job, time.Duration(r.TimeoutMS)*time.Millisecond)
+	j, err := i.Jobs(r.Session).Wait(ctx, r.Job, time.Duration(r.TimeoutMS)*time.Millisecond)
 	return http.StatusOK, jobReply{j}, err
 }
 
@@ -139,7 +156,7 @@ func (s *Server) signalJob(ctx context.Context, e *entry, r *signalJobRequest) (
 	if err != nil {
 		return 0, nil, err
 	}
-	j, err := i.SignalJob(ctx, r.Session, r.Job, r.Signal)
+	j, err := i.Jobs(r.Session).Signal(ctx, r.Job, r.Signal)
 	return http.StatusOK, jobReply{j}, err
 }
 

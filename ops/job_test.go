@@ -1,4 +1,4 @@
-package jobs
+package ops
 
 import (
 	"math"
@@ -51,11 +51,11 @@ func TestSent(t *testing.T) {
 	}
 }
 
-func TestNamed(t *testing.T) {
+func TestNamedJob(t *testing.T) {
 	all := []*runtime.Job{{ID: "1", Name: "a"}, {ID: "2"}, {ID: "3", Name: "a"}}
 	for key, want := range map[string]string{"1": "1", "2": "2", "a": "3", "": "", "b": ""} {
 		got := ""
-		if j := Named(all, key); j != nil {
+		if j := named(all, key); j != nil {
 			got = j.ID
 		}
 		if got != want {
