@@ -46,12 +46,10 @@ func (s *Service) box(ctx context.Context, o registry.Owner, sandboxID string) (
 // Bash evaluates a command in the persistent shell as [SandboxDriver].ExecuteBash does, and
 // writes its output as it comes: the result has none. Writes to stdout and stderr are
 // concurrent. If one fails, or ctx ends, the command is interrupted, and that is the error.
-// OperationID must be empty.
-func (i *Inside) Bash(ctx context.Context, p *ExecuteBashParams, stdout, stderr io.Writer) (*runtime.Result, error) {
-	r, err := ops.Run(ctx, i.fleet.rt, i.box.ID, p.command(), ops.To(stdout), ops.To(stderr))
-	if err != nil {
-		return nil, err
+func (i *Inside) Bash(ctx context.Context, cmd *runtime.Command, stdout, stderr io.Writer) (*runtime.Result, error) {
+	r, err := ops.Run(ctx, i.fleet.rt, i.box.ID, inShell(cmd), ops.To(stdout), ops.To(stderr))
+	if err == nil {
+		i.fleet.opts.Meter.ran(true, r.Duration, r)
 	}
-	i.fleet.opts.Meter.ran(true, r.Duration, r)
-	return r, p.late(r)
+	return inTime(cmd, r, err)
 }

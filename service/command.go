@@ -47,18 +47,6 @@ func (i *Inside) DialPort(ctx context.Context, port int) (net.Conn, error) {
 	return i.fleet.rt.DialPort(ctx, i.box.ID, port)
 }
 
-// A CommandParams describes a command for a shell.
-type CommandParams struct {
-	Text    string
-	Session string            // whose shell evaluates the text; empty: a new shell
-	Cwd     string            // empty: the session's, or the sandbox's working directory
-	Env     map[string]string // for this command only
-	Timeout time.Duration     // 0: none
-	// Started, if not nil, is called at most once when the shell runs; without Session
-	// always, unless it could not be started. It must not block.
-	Started func()
-}
-
 // A CommandStatus says how a command is doing.
 type CommandStatus struct {
 	ID         string
@@ -204,37 +192,38 @@ func (i *Inside) noteSession(name string, exists bool) {
 	}
 }
 
-// Run begins a command. A session that does not exist is [runtime.ErrNotFound]; of one that
-// another process has destroyed it is the error of Wait, once. That the shell or the working
-// directory does not exist is the error of Wait, before Started.
-func (i *Inside) Run(ctx context.Context, p *CommandParams) (*Command, error) {
-	spec := &runtime.Command{Session: p.Session, Env: p.Env, Cwd: p.Cwd, Timeout: p.Timeout}
-	if p.Session == "" {
+// Run begins a command, which is one text: without Session a new shell evaluates it. Started, if not nil, is called
+// at most once when the shell runs; without Session always, unless it could not be started. It must not block. A
+// session that does not exist is [runtime.ErrNotFound]; of one that another process has destroyed it is the error of
+// Wait, once. That the shell or the working directory does not exist is the error of Wait, before started.
+func (i *Inside) Run(ctx context.Context, cmd *runtime.Command, started func()) (*Command, error) {
+	text, own := cmd.Command[0], *cmd
+	if cmd.Session == "" {
 		shell, err := i.shell(ctx)
 		if err != nil {
 			return nil, err
 		}
-		spec.Command = []string{shell, "-c", p.Text}
+		own.Command = []string{shell, "-c", text}
 	} else {
-		spec.Command, spec.Cwd = []string{p.Text}, i.absolute(p.Cwd)
-		if err := i.hasSession(ctx, p.Session); err != nil {
+		own.Cwd = i.absolute(cmd.Cwd)
+		if err := i.hasSession(ctx, cmd.Session); err != nil {
 			return nil, err
 		}
 	}
-	var once sync.Once
-	if p.Started != nil {
-		spec.Queued = func(waits bool) {
+	if started != nil {
+		once := sync.OnceFunc(started)
+		own.Queued = func(waits bool) {
 			if !waits {
-				once.Do(p.Started)
+				once()
 			}
 		}
 	}
 	id, begin := newCommandID(), time.Now()
-	c := &Command{ID: id, session: p.Session, of: i.fleet.of(i.box.ID), done: make(chan struct{})}
-	c.status = CommandStatus{ID: id, Text: beginning(p.Text), Running: true, StartedAt: time.Now()}
-	c.ran = func(r runtime.Result) { i.fleet.opts.Meter.ran(p.Session != "", time.Since(begin), &r) }
+	c := &Command{ID: id, session: cmd.Session, of: i.fleet.of(i.box.ID), done: make(chan struct{})}
+	c.status = CommandStatus{ID: id, Text: beginning(text), Running: true, StartedAt: time.Now()}
+	c.ran = func(r runtime.Result) { i.fleet.opts.Meter.ran(cmd.Session != "", time.Since(begin), &r) }
 	var err error
-	if c.Process, err = i.fleet.rt.StartProcess(ctx, i.box.ID, spec); err != nil {
+	if c.Process, err = i.fleet.rt.StartProcess(ctx, i.box.ID, &own); err != nil {
 		return nil, err
 	}
 	c.of.mu.Lock()
@@ -312,10 +301,10 @@ const jobSession = "background"
 // Background begins a command that outlives its caller and the service, with both streams
 // of its output in one. Its Timeout binds while a service runs on the state directory. It
 // returns the command's id.
-func (i *Inside) Background(ctx context.Context, p *CommandParams) (string, error) {
+func (i *Inside) Background(ctx context.Context, cmd *runtime.Command) (string, error) {
 	id := newCommandID()
-	if p.Timeout > 0 { // the next service reads it there
-		id += "-" + strconv.FormatInt(time.Now().Add(p.Timeout).UnixMilli(), 36)
+	if cmd.Timeout > 0 { // the next service reads it there
+		id += "-" + strconv.FormatInt(time.Now().Add(cmd.Timeout).UnixMilli(), 36)
 	}
 	if _, err := i.fleet.enter(ctx, i.box); err != nil { // it tells by the session whether that was done
 		return "", err
@@ -324,8 +313,8 @@ func (i *Inside) Background(ctx context.Context, p *CommandParams) (string, erro
 	if err != nil {
 		return "", err
 	}
-	own := *p
-	own.Text = ownShell(shell) + words(p.Text) // $$ and signals are the command's then, as in the foreground
+	own := *cmd
+	own.Command = []string{ownShell(shell) + words(cmd.Command...)} // $$ and signals are the command's then, as in the foreground
 	if _, err := i.job(ctx, id, &own); err != nil {
 		return "", err
 	}
@@ -351,8 +340,10 @@ func textOf(job string) string {
 }
 
 // job starts a job.
-func (i *Inside) job(ctx context.Context, name string, p *CommandParams) (*runtime.Job, error) {
-	return i.Jobs(jobSession).Start(ctx, name, &runtime.Command{Command: []string{oneOutput + p.Text}, Env: p.Env, Cwd: i.absolute(p.Cwd)})
+func (i *Inside) job(ctx context.Context, name string, cmd *runtime.Command) (*runtime.Job, error) {
+	own := *cmd
+	own.Command, own.Cwd = []string{oneOutput + cmd.Command[0]}, i.absolute(cmd.Cwd)
+	return i.Jobs(jobSession).Start(ctx, name, &own)
 }
 
 // absolute returns a working directory as a session wants it.

@@ -50,7 +50,7 @@ func TestShell(t *testing.T) {
 		}
 		for _, s.bash = range c.answers {
 			s.started = ""
-			if _, err := in.Run(t.Context(), &service.CommandParams{Text: ":"}); errors.Is(err, full) != (s.bash == full) {
+			if _, err := in.Run(t.Context(), &runtime.Command{Command: []string{":"}}, nil); errors.Is(err, full) != (s.bash == full) {
 				t.Errorf("%s: %v", c.name, err)
 			}
 		}

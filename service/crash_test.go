@@ -17,6 +17,7 @@ import (
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testbin"
 	"wolffia/local"
+	"wolffia/runtime"
 	"wolffia/service"
 	"wolffia/service/registry"
 )
@@ -170,7 +171,7 @@ func TestRestartKeepsSessions(t *testing.T) {
 	w.OK(err)
 	bash := func(command string) string {
 		w.Helper()
-		r, err := s.ExecuteBash(w.Ctx, zoe, &service.ExecuteBashParams{SandboxID: m.SandboxID, Command: command})
+		r, err := s.ExecuteBash(w.Ctx, zoe, m.SandboxID, &runtime.Command{Command: []string{command}})
 		w.OK(err)
 		return string(r.Stdout)
 	}

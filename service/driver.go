@@ -48,14 +48,15 @@ type SandboxDriver interface {
 	// ConfigureGit configures git in the sandbox.
 	ConfigureGit(ctx context.Context, sandboxID string, g *GitConfig) error
 
-	// ExecuteBash evaluates a command in the sandbox's persistent shell, after all
-	// earlier commands. A non-zero exit code is not an error; a command that has
-	// timed out is a [*TimeoutError].
-	ExecuteBash(ctx context.Context, params *ExecuteBashParams) (*runtime.Result, error)
+	// ExecuteBash evaluates a command, which is one text, in the sandbox's persistent
+	// shell, after all earlier commands. A non-zero exit code is not an error; a command
+	// that has timed out is a [*TimeoutError]. With an Operation the command outlives its
+	// caller: another call with the same command, also of another service, returns its
+	// result. See [runtime.OperationManager].
+	ExecuteBash(ctx context.Context, sandboxID string, cmd *runtime.Command) (*runtime.Result, error)
 
-	// CancelOperation interrupts the command with this
-	// [ExecuteBashParams].OperationID. An unknown one is [runtime.ErrNotFound]; one
-	// that has ended is no error.
+	// CancelOperation interrupts the command with this Operation. An unknown one is
+	// [runtime.ErrNotFound]; one that has ended is no error.
 	CancelOperation(ctx context.Context, sandboxID, operationID string) error
 
 	// ReadFile returns the content of a file, which it reads as a process in the
@@ -115,35 +116,6 @@ type CreatedSandbox struct {
 	SandboxID     string
 	ContainerName string
 	CreatedAt     time.Time // to the millisecond
-}
-
-// ExecuteBashParams describe a command.
-type ExecuteBashParams struct {
-	SandboxID string
-	Command   string // what the shell evaluates: see [runtime.Command]
-	Cwd       string // for this command only; empty: the shell's
-	// Timeout interrupts the command, then ends it, and keeps the shell; 0 means
-	// never.
-	Timeout time.Duration
-	// OperationID, if not empty, makes the command outlive its caller: another call
-	// with the same parameters, also of another service, returns its result. See
-	// [runtime.OperationManager].
-	OperationID string
-}
-
-// command returns the command for the persistent shell.
-func (p *ExecuteBashParams) command() *runtime.Command {
-	return &runtime.Command{
-		Command: []string{p.Command}, Session: sessionName, Create: true, Cwd: p.Cwd, Timeout: p.Timeout, Operation: p.OperationID,
-	}
-}
-
-// late returns a [*TimeoutError] if the command has timed out.
-func (p *ExecuteBashParams) late(r *runtime.Result) error {
-	if r.TimedOut {
-		return &TimeoutError{p.Timeout, r}
-	}
-	return nil
 }
 
 // A TimeoutError is the error for a command that has timed out.
@@ -315,15 +287,27 @@ func (d *Driver) DestroySandbox(ctx context.Context, sandboxID string) error {
 const sessionName = "main"
 
 // ExecuteBash implements [SandboxDriver].
-func (d *Driver) ExecuteBash(ctx context.Context, params *ExecuteBashParams) (*runtime.Result, error) {
-	if err := checkID(params.SandboxID); err != nil {
+func (d *Driver) ExecuteBash(ctx context.Context, sandboxID string, cmd *runtime.Command) (*runtime.Result, error) {
+	if err := checkID(sandboxID); err != nil {
 		return nil, err
 	}
-	r, err := d.rt.Exec(ctx, params.SandboxID, params.command())
-	if err != nil {
-		return nil, err
+	r, err := d.rt.Exec(ctx, sandboxID, inShell(cmd))
+	return inTime(cmd, r, err)
+}
+
+// inShell returns a command as one for the persistent shell.
+func inShell(cmd *runtime.Command) *runtime.Command {
+	own := *cmd
+	own.Session, own.Create = sessionName, true
+	return &own
+}
+
+// inTime returns a [*TimeoutError] for a command that has timed out, else r and err.
+func inTime(cmd *runtime.Command, r *runtime.Result, err error) (*runtime.Result, error) {
+	if err == nil && r.TimedOut {
+		return nil, &TimeoutError{cmd.Timeout, r}
 	}
-	return r, params.late(r)
+	return r, err
 }
 
 // CancelOperation implements [SandboxDriver].

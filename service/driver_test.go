@@ -79,11 +79,10 @@ func TestExecuteBash(t *testing.T) {
 	if got := w.run(d, id, "f; pwd"); got != "f 1\n/tmp\n" {
 		t.Errorf("the shell does not keep its state: %q", got)
 	}
-	bash := func(p service.ExecuteBashParams) (*runtime.Result, error) {
-		p.SandboxID = id
-		return d.ExecuteBash(w.Ctx, &p)
+	bash := func(cmd runtime.Command) (*runtime.Result, error) {
+		return d.ExecuteBash(w.Ctx, id, &cmd)
 	}
-	r, err := bash(service.ExecuteBashParams{Command: "pwd; echo \\\\xff\\\\x00 >&2; exit 3", Cwd: "/usr"})
+	r, err := bash(runtime.Command{Command: []string{"pwd; echo \\\\xff\\\\x00 >&2; exit 3"}, Cwd: "/usr"})
 	w.OK(err)
 	if string(r.Stdout) != "/usr\n" || r.ExitCode != 3 || !r.Session.Ended {
 		t.Errorf("%+v", r)
@@ -91,20 +90,20 @@ func TestExecuteBash(t *testing.T) {
 	if got := w.run(d, id, "f; pwd"); got != "f 1\n/tmp\n" {
 		t.Errorf("after exit: %q", got)
 	}
-	r, err = bash(service.ExecuteBashParams{Command: `printf 'a\377\0b'; printf 'err' >&2`})
+	r, err = bash(runtime.Command{Command: []string{`printf 'a\377\0b'; printf 'err' >&2`}})
 	w.OK(err)
 	if string(r.Stdout) != "a\xff\x00b" || string(r.Stderr) != "err" || r.Session.Cwd != "/tmp" || r.Session.Ended {
 		t.Errorf("%+v", r)
 	}
 
 	// A program's own 124 is not the time-out.
-	r, err = bash(service.ExecuteBashParams{Command: "sh -c 'exit 124'", Timeout: time.Minute})
+	r, err = bash(runtime.Command{Command: []string{"sh -c 'exit 124'"}, Timeout: time.Minute})
 	if err != nil || r.ExitCode != 124 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	var late *service.TimeoutError
 	suite.Timeouts(func(timeout time.Duration) (came bool) {
-		_, err = bash(service.ExecuteBashParams{Command: "echo before; echo too >&2; sleep 1000; echo after", Timeout: timeout})
+		_, err = bash(runtime.Command{Command: []string{"echo before; echo too >&2; sleep 1000; echo after"}, Timeout: timeout})
 		if !errors.As(err, &late) || !errors.Is(err, context.DeadlineExceeded) || late.After != timeout {
 			t.Fatalf("the error is %v", err)
 		}
@@ -117,14 +116,14 @@ func TestExecuteBash(t *testing.T) {
 		t.Errorf("after a time-out: %q", got)
 	}
 
-	_, err = bash(service.ExecuteBashParams{Command: ":", Timeout: -1})
+	_, err = bash(runtime.Command{Command: []string{":"}, Timeout: -1})
 	w.Wrong("a negative timeout", err, runtime.ErrInvalid)
 	for what, bad := range map[string]string{"unknown": runtime.NewID(), "a prefix": id[:11], "empty": "", "a path": id + "/other", "all": "*"} {
-		_, err = d.ExecuteBash(w.Ctx, &service.ExecuteBashParams{SandboxID: bad, Command: ":"})
+		_, err = d.ExecuteBash(w.Ctx, bad, &runtime.Command{Command: []string{":"}})
 		w.Wrong(what, err, runtime.ErrNotFound)
 	}
 	w.OK(w.rt.Stop(w.Ctx, id))
-	_, err = bash(service.ExecuteBashParams{Command: ":"})
+	_, err = bash(runtime.Command{Command: []string{":"}})
 	w.Wrong("stopped", err, runtime.ErrConflict)
 }
 

@@ -45,7 +45,7 @@ func (f *Fleet) enterLocked(ctx context.Context, s *FleetSandbox) (ran bool, err
 	if done, err := f.entered(ctx, s.ID); done || err != nil {
 		return false, err
 	}
-	_, err = (&Inside{f, s}).job(ctx, entrypointJob, &CommandParams{Text: "exec " + words(s.Entrypoint...)})
+	_, err = (&Inside{f, s}).job(ctx, entrypointJob, &runtime.Command{Command: []string{"exec " + words(s.Entrypoint...)}})
 	return err == nil, err
 }
 

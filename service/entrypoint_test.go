@@ -60,7 +60,7 @@ func TestEntrypointOfKilledService(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			_, err = in.Background(w.Ctx, &service.CommandParams{Text: "true"})
+			_, err = in.Background(w.Ctx, &runtime.Command{Command: []string{"true"}})
 			return err
 		}},
 	} {

@@ -75,7 +75,7 @@ func TestGit(t *testing.T) {
 
 	// Not for any other place, and not for whoever only looks like it.
 	for _, other := range []string{"http://127.0.0.2:1", "https://" + strings.TrimPrefix(url, "http://"), "http://example.org"} {
-		r, err := d.ExecuteBash(w.Ctx, &service.ExecuteBashParams{SandboxID: id, Command: "printf 'url=" + other + "\\n\\n' | git credential fill"})
+		r, err := d.ExecuteBash(w.Ctx, id, &runtime.Command{Command: []string{"printf 'url=" + other + "\\n\\n' | git credential fill"}})
 		if err != nil || r.ExitCode == 0 || strings.Contains(string(r.Stdout), token) {
 			t.Errorf("%s is given %+v, %v", other, r, err)
 		}
@@ -93,7 +93,7 @@ func TestGit(t *testing.T) {
 	if got := w.run(d, id, "printf 'url="+url+"\\nusername=zoe2\\n\\n' | git credential fill; printf 'url="+url+"\\nusername=zoe\\n\\n' | git credential fill 2>&1 || echo none"); strings.Count(got, "password=") != 1 || !strings.Contains(got, "none\n") {
 		t.Errorf("the cache has both: %q", got)
 	}
-	if r, err := d.ExecuteBash(w.Ctx, &service.ExecuteBashParams{SandboxID: id, Command: commit}); err != nil || r.ExitCode == 0 {
+	if r, err := d.ExecuteBash(w.Ctx, id, &runtime.Command{Command: []string{commit}}); err != nil || r.ExitCode == 0 {
 		t.Errorf("with a wrong token: %+v, %v", r, err)
 	}
 	// It ends with the sandbox, and not before: another service finds it.
@@ -106,7 +106,7 @@ func TestGit(t *testing.T) {
 	w.OK(w.rt.Stop(w.Ctx, id))
 	unseen(w, "", token)
 	w.OK(w.rt.Start(w.Ctx, id))
-	if r, err := d.ExecuteBash(w.Ctx, &service.ExecuteBashParams{SandboxID: id, Command: commit}); err != nil || r.ExitCode == 0 {
+	if r, err := d.ExecuteBash(w.Ctx, id, &runtime.Command{Command: []string{commit}}); err != nil || r.ExitCode == 0 {
 		t.Errorf("after stop and start: %+v, %v", r, err)
 	}
 }

@@ -117,7 +117,7 @@ func (w *world) holds(name, want string) {
 // run evaluates a command in a sandbox's shell; it must end with code 0.
 func (w *world) run(d service.SandboxDriver, id, command string) string {
 	w.Helper()
-	r, err := d.ExecuteBash(w.Ctx, &service.ExecuteBashParams{SandboxID: id, Command: command})
+	r, err := d.ExecuteBash(w.Ctx, id, &runtime.Command{Command: []string{command}})
 	w.OK(err)
 	if r.ExitCode != 0 {
 		w.Fatalf("%s: exit code %d, stdout %q, stderr %q", command, r.ExitCode, r.Stdout, r.Stderr)

@@ -40,7 +40,7 @@ func TestLifetimeOver(t *testing.T) {
 		_, err := s.FindSandbox(w.Ctx, zoe)
 		return runtime.Class(err) == runtime.ErrNotFound
 	})
-	_, err = s.ExecuteBash(w.Ctx, zoe, &service.ExecuteBashParams{SandboxID: m.SandboxID, Command: ":"})
+	_, err = s.ExecuteBash(w.Ctx, zoe, m.SandboxID, &runtime.Command{Command: []string{":"}})
 	w.Wrong("a command in it", err, runtime.ErrNotFound)
 	next, err := s.CreateSandbox(w.Ctx, zoe, nil)
 	w.OK(err)

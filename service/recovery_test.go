@@ -26,7 +26,7 @@ func TestSecondServiceLeaves(t *testing.T) {
 	if !strings.Contains(err.Error(), w.state) {
 		t.Errorf("the error is %v", err)
 	}
-	_, err = s.ExecuteBash(w.Ctx, zoe, &service.ExecuteBashParams{SandboxID: m.SandboxID, Command: ":"})
+	_, err = s.ExecuteBash(w.Ctx, zoe, m.SandboxID, &runtime.Command{Command: []string{":"}})
 	w.OK(err)
 	w.OK(s.Close())
 	w.service(service.NewDriver(w.open(), nil))
@@ -99,7 +99,7 @@ func TestReconcile(t *testing.T) {
 	}
 	// Work goes on in what was adopted; the dead one is replaced; nobody is kept
 	// out by what was never made.
-	_, err = s.ExecuteBash(w.Ctx, xia, &service.ExecuteBashParams{SandboxID: unknown.SandboxID, Command: ":"})
+	_, err = s.ExecuteBash(w.Ctx, xia, unknown.SandboxID, &runtime.Command{Command: []string{":"}})
 	w.OK(err)
 	_, err = s.CreateSandbox(w.Ctx, zoes, nil)
 	w.OK(err)

@@ -304,12 +304,12 @@ func (s *Service) ScanRunningSandboxes(ctx context.Context) ([]registry.Metadata
 }
 
 // ExecuteBash is [SandboxDriver].ExecuteBash in the owner's sandbox.
-func (s *Service) ExecuteBash(ctx context.Context, o registry.Owner, params *ExecuteBashParams) (*runtime.Result, error) {
-	if _, err := s.verify(ctx, o, params.SandboxID); err != nil {
+func (s *Service) ExecuteBash(ctx context.Context, o registry.Owner, sandboxID string, cmd *runtime.Command) (*runtime.Result, error) {
+	if _, err := s.verify(ctx, o, sandboxID); err != nil {
 		return nil, err
 	}
 	begin := time.Now()
-	r, err := s.driver.ExecuteBash(ctx, params)
+	r, err := s.driver.ExecuteBash(ctx, sandboxID, cmd)
 	if err == nil {
 		s.opts.Meter.ran(true, time.Since(begin), r)
 	}

@@ -134,7 +134,7 @@ func TestEnsureReplacesTheUnhealthy(t *testing.T) {
 	busy := make(chan error, 1)
 	w.run(d, first.SandboxID, "mkfifo /tmp/go /tmp/begun")
 	go func() {
-		_, err := d.ExecuteBash(w.Ctx, &service.ExecuteBashParams{SandboxID: first.SandboxID, Command: "echo > /tmp/begun; cat /tmp/go"})
+		_, err := d.ExecuteBash(w.Ctx, first.SandboxID, &runtime.Command{Command: []string{"echo > /tmp/begun; cat /tmp/go"}})
 		busy <- err
 	}()
 	inside := func(command string) {
@@ -171,7 +171,7 @@ func TestEnsureReplacesTheUnhealthy(t *testing.T) {
 		}},
 	} {
 		tt.spoil(id)
-		_, err := s.ExecuteBash(w.Ctx, zoe, &service.ExecuteBashParams{SandboxID: id, Command: ":"})
+		_, err := s.ExecuteBash(w.Ctx, zoe, id, &runtime.Command{Command: []string{":"}})
 		if runtime.Class(err) == nil {
 			t.Errorf("%s: a command says %v", tt.what, err)
 		}
@@ -263,7 +263,7 @@ func TestOwnership(t *testing.T) {
 	calls := map[string]func(o registry.Owner, id string) error{
 		"destroy": func(o registry.Owner, id string) error { return s.DestroySandbox(w.Ctx, o, id) },
 		"bash": func(o registry.Owner, id string) error {
-			_, err := s.ExecuteBash(w.Ctx, o, &service.ExecuteBashParams{SandboxID: id, Command: "touch /workspace/was-here"})
+			_, err := s.ExecuteBash(w.Ctx, o, id, &runtime.Command{Command: []string{"touch /workspace/was-here"}})
 			return err
 		},
 		"read": func(o registry.Owner, id string) error {

@@ -117,11 +117,11 @@ func (l *lineToHost) DestroySandbox(ctx context.Context, id string) error {
 	return nil
 }
 
-func (l *lineToHost) ExecuteBash(ctx context.Context, p *service.ExecuteBashParams) (*runtime.Result, error) {
-	if err := l.Probe(ctx, p.SandboxID); err != nil {
+func (l *lineToHost) ExecuteBash(ctx context.Context, id string, _ *runtime.Command) (*runtime.Result, error) {
+	if err := l.Probe(ctx, id); err != nil {
 		return nil, err
 	}
-	return &runtime.Result{Stdout: []byte(p.SandboxID)}, nil
+	return &runtime.Result{Stdout: []byte(id)}, nil
 }
 
 func (l *lineToHost) ReadFile(context.Context, string, string) ([]byte, error) { return nil, nil }
@@ -276,7 +276,7 @@ func (c *client) one(s *service.Service, foreign string) string {
 			return fmt.Sprintf("destroy: %v; it has %q, %q", err, c.has, state)
 		}
 	case n < 85:
-		r, err := s.ExecuteBash(c.Ctx, c.owner, &service.ExecuteBashParams{SandboxID: c.has})
+		r, err := s.ExecuteBash(c.Ctx, c.owner, c.has, &runtime.Command{})
 		if state == runtime.StateRunning && (err != nil || string(r.Stdout) != c.has) || state != runtime.StateRunning && err == nil {
 			return fmt.Sprintf("exec: %+v, %v; it has %q, %q", r, err, c.has, state)
 		}

@@ -33,12 +33,12 @@ type commandRequest struct {
 const maxTimeout = int64(1 << 40)
 
 // commandOf reads the body of a request, and checks it for a sandbox.
-func (h *Handler) commandOf(w http.ResponseWriter, r *http.Request, box *service.FleetSandbox) (*commandRequest, *service.CommandParams, error) {
+func (h *Handler) commandOf(w http.ResponseWriter, r *http.Request, box *service.FleetSandbox) (*commandRequest, *runtime.Command, error) {
 	var q commandRequest
 	if err := h.decode(w, r, commandBody, &q); err != nil {
 		return nil, nil, err
 	}
-	wrong := func(format string, args ...any) (*commandRequest, *service.CommandParams, error) {
+	wrong := func(format string, args ...any) (*commandRequest, *runtime.Command, error) {
 		return nil, nil, &fault{http.StatusBadRequest, "INVALID_REQUEST_BODY", fmt.Sprintf(format, args...)}
 	}
 	switch {
@@ -58,7 +58,7 @@ func (h *Handler) commandOf(w http.ResponseWriter, r *http.Request, box *service
 			return nil, nil, err
 		}
 	}
-	return &q, &service.CommandParams{Text: q.Command, Cwd: q.Cwd, Env: q.Envs, Timeout: time.Duration(q.Timeout) * time.Millisecond}, nil
+	return &q, &runtime.Command{Command: []string{q.Command}, Cwd: q.Cwd, Env: q.Envs, Timeout: time.Duration(q.Timeout) * time.Millisecond}, nil
 }
 
 // command serves POST /command.
@@ -112,7 +112,7 @@ func commandFault(err error) error {
 var pong = event{Type: "ping", Text: "pong"}
 
 // run runs a command and sends its output until it ends, or the client has gone.
-func (h *Handler) run(w http.ResponseWriter, r *http.Request, in *service.Inside, params *service.CommandParams, q *commandRequest) error {
+func (h *Handler) run(w http.ResponseWriter, r *http.Request, in *service.Inside, params *runtime.Command, q *commandRequest) error {
 	if q.ResumeWithin > 0 {
 		return h.runResumable(w, r, in, params, time.Duration(q.ResumeWithin)*time.Millisecond)
 	}
@@ -121,12 +121,12 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, in *service.Inside
 	defer cancel()
 	s := h.newStream(w, cancel)
 	defer s.over()
-	if params.Session == "" {
-		params.Started = s.run
-	} else { // it exists, or did: the command begins, or waits for others
+	started := s.run
+	if params.Session != "" { // it exists, or did: the command begins, or waits for others
 		s.run()
+		started = nil
 	}
-	c, err := in.Run(ctx, params)
+	c, err := in.Run(ctx, params, started)
 	if err != nil && ctx.Err() != nil {
 		err = canceled(ctx)
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"wolffia/runtime"
 	"wolffia/service"
 )
 
@@ -261,11 +262,10 @@ func (l *live) take() []byte {
 }
 
 // runResumable runs a command that goes on for some time without its client, and serves its first one.
-func (h *Handler) runResumable(w http.ResponseWriter, r *http.Request, in *service.Inside, params *service.CommandParams, within time.Duration) error {
+func (h *Handler) runResumable(w http.ResponseWriter, r *http.Request, in *service.Inside, params *runtime.Command, within time.Duration) error {
 	begin := time.Now()
 	started := make(chan struct{})
-	params.Started = func() { close(started) }
-	c, err := in.Run(r.Context(), params)
+	c, err := in.Run(r.Context(), params, func() { close(started) })
 	if err != nil {
 		return commandFault(err)
 	}

@@ -185,22 +185,33 @@ type bashRequest struct {
 	Command   string `json:"command"`
 	Cwd       string `json:"cwd"`
 	TimeoutMS int64  `json:"timeoutMs"` // 0: never
-	// OperationID makes the command outlive the request and the service.
-	OperationID string `json:"operationId"`
 }
 
 // maxTimeout is the largest timeout, in ms.
 const maxTimeout = int64(1 << 40)
 
-func (s *Server) executeBash(ctx context.Context, e *entry, r *bashRequest) (int, any, error) {
-	e.about(r.Owner, r.SandboxID)
+// asked returns the command of a request.
+func (r *bashRequest) asked() (*runtime.Command, error) {
 	if r.TimeoutMS < 0 || r.TimeoutMS > maxTimeout {
-		return 0, nil, runtime.Errorf(runtime.ErrInvalid, "timeoutMs %d: out of range 0 to %d", r.TimeoutMS, maxTimeout)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "timeoutMs %d: out of range 0 to %d", r.TimeoutMS, maxTimeout)
 	}
-	res, err := s.service.ExecuteBash(ctx, r.Owner, &service.ExecuteBashParams{
-		SandboxID: r.SandboxID, Command: r.Command, Cwd: r.Cwd, Timeout: time.Duration(r.TimeoutMS) * time.Millisecond,
-		OperationID: r.OperationID,
-	})
+	return &runtime.Command{Command: []string{r.Command}, Cwd: r.Cwd, Timeout: time.Duration(r.TimeoutMS) * time.Millisecond}, nil
+}
+
+type operationRequest struct {
+	bashRequest
+	// OperationID makes the command outlive the request and the service.
+	OperationID string `json:"operationId"`
+}
+
+func (s *Server) executeBash(ctx context.Context, e *entry, r *operationRequest) (int, any, error) {
+	e.about(r.Owner, r.SandboxID)
+	cmd, err := r.asked()
+	if err != nil {
+		return 0, nil, err
+	}
+	cmd.Operation = r.OperationID
+	res, err := s.service.ExecuteBash(ctx, r.Owner, r.SandboxID, cmd)
 	if err != nil {
 		return 0, nil, err
 	}

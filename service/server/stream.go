@@ -96,14 +96,14 @@ func (o *output) flush(b []byte) error {
 
 // A bashStream is the reply to streamBash.
 type bashStream struct {
-	ctx    context.Context // of the request
-	in     *service.Inside
-	params *service.ExecuteBashParams
+	ctx context.Context // of the request
+	in  *service.Inside
+	cmd *runtime.Command
 }
 
 func (b *bashStream) send(s *events) error {
 	stdout, stderr := &output{to: s, name: "stdout"}, &output{to: s, name: "stderr"}
-	r, err := b.in.Bash(b.ctx, b.params, io.Writer(stdout), stderr)
+	r, err := b.in.Bash(b.ctx, b.cmd, io.Writer(stdout), stderr)
 	_ = stdout.flush(stdout.rest) // the next event fails too
 	_ = stderr.flush(stderr.rest)
 	if err != nil {
@@ -112,22 +112,11 @@ func (b *bashStream) send(s *events) error {
 	return s.send("result", endOf(r))
 }
 
-type streamRequest struct {
-	ownerRequest
-	Command   string `json:"command"`
-	Cwd       string `json:"cwd"`
-	TimeoutMS int64  `json:"timeoutMs"` // 0: never
-}
-
-func (s *Server) streamBash(ctx context.Context, e *entry, r *streamRequest) (int, any, error) {
+func (s *Server) streamBash(ctx context.Context, e *entry, r *bashRequest) (int, any, error) {
 	i, err := s.in(ctx, e, &r.ownerRequest)
-	if err == nil && (r.TimeoutMS < 0 || r.TimeoutMS > maxTimeout) {
-		err = runtime.Errorf(runtime.ErrInvalid, "timeoutMs %d: out of range 0 to %d", r.TimeoutMS, maxTimeout)
-	}
 	if err != nil {
 		return 0, nil, err
 	}
-	return http.StatusOK, &bashStream{ctx, i, &service.ExecuteBashParams{
-		Command: r.Command, Cwd: r.Cwd, Timeout: time.Duration(r.TimeoutMS) * time.Millisecond,
-	}}, nil
+	cmd, err := r.asked()
+	return http.StatusOK, &bashStream{ctx, i, cmd}, err
 }

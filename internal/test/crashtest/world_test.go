@@ -154,7 +154,7 @@ func (w *world) endAll() {
 // inSession runs a command in a sandbox's shell; it must end with code 0.
 func (w *world) inSession(rt *local.Runtime, id, command string) string {
 	w.Helper()
-	r, err := service.NewDriver(rt, nil).ExecuteBash(w.Ctx, &service.ExecuteBashParams{SandboxID: id, Command: command})
+	r, err := service.NewDriver(rt, nil).ExecuteBash(w.Ctx, id, &runtime.Command{Command: []string{command}})
 	w.OK(err)
 	if r.ExitCode != 0 {
 		w.Fatalf("%s: exit code %d, %q, %q", command, r.ExitCode, r.Stdout, r.Stderr)

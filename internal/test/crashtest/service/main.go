@@ -107,7 +107,7 @@ func do(ctx context.Context, s *service.Service, verb string, o registry.Owner, 
 	case "destroy":
 		return m.SandboxID, s.DestroySandbox(ctx, o, m.SandboxID)
 	case "exec":
-		r, err := s.ExecuteBash(ctx, o, &service.ExecuteBashParams{SandboxID: m.SandboxID, Command: command})
+		r, err := s.ExecuteBash(ctx, o, m.SandboxID, &runtime.Command{Command: []string{command}})
 		if err != nil {
 			return "", err
 		}
@@ -156,7 +156,7 @@ func doFleet(ctx context.Context, f *service.Fleet, verb string, o registry.Owne
 		if err != nil {
 			return "", err
 		}
-		return in.Background(ctx, &service.CommandParams{Text: command})
+		return in.Background(ctx, &runtime.Command{Command: []string{command}})
 	}
 	return "", fmt.Errorf("there is no %q", verb)
 }
