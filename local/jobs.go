@@ -46,7 +46,9 @@ func (s *sessions) StartJob(ctx context.Context, sessionID runtime.SessionID, na
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.command(sandbox, &runtime.Command{Command: cmd.Command, Session: cmd.Session, Env: cmd.Env, Cwd: cmd.Cwd, NoWait: cmd.NoWait}, false)
+	c, err := s.command(sandbox, &runtime.Command{
+		Command: cmd.Command, Session: cmd.Session, Env: cmd.Env, Cwd: cmd.Cwd, NoWait: cmd.NoWait,
+	}, false)
 	if err != nil {
 		return nil, err
 	}

@@ -167,8 +167,8 @@ func (s Jobs) Output(ctx context.Context, j *runtime.Job, stdout, stderr *uint64
 	return o, nil
 }
 
-// sent notes that the sandbox has sent n bytes, of which the part has the first, and says that they go up to end. It may have dropped more since the part
-// was begun than was dropped then.
+// sent notes that the sandbox has sent n bytes, of which the part has the first, and says that they go up to end. It
+// may have dropped more since the part was begun than was dropped then.
 func (p *Part) sent(n, end uint64) {
 	if end = min(end, maxOffset); end >= n {
 		p.From = max(p.From, end-n)

@@ -14,10 +14,14 @@ func Notes(r *runtime.Result) (notes []string) {
 	if s == nil {
 		return notes
 	}
-	add(s.WantedTerminal, "the command waited for keys of a terminal, which it does not have, and was ended: use an option of the program that asks for nothing")
-	add(s.Ended, "the shell has ended with the command: the next command runs in a new one, which gets the state back as far as possible")
-	add(s.Restored == "partial", "this is a new shell: a part of the variables, functions and the working directory of the last one is lost")
-	add(s.Restored == "none", "this is a new shell: the variables, functions and the working directory of the last one are lost")
+	add(s.WantedTerminal, "the command waited for keys of a terminal, which it does not have, and was ended: "+
+		"use an option of the program that asks for nothing")
+	add(s.Ended, "the shell has ended with the command: the next command runs in a new one, "+
+		"which gets the state back as far as possible")
+	add(s.Restored == "partial", "this is a new shell: "+
+		"a part of the variables, functions and the working directory of the last one is lost")
+	add(s.Restored == "none", "this is a new shell: "+
+		"the variables, functions and the working directory of the last one are lost")
 	add(s.StatusLost, "the command has ended, but its exit code is unknown")
 	return notes
 }

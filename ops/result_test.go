@@ -41,11 +41,13 @@ func TestResultIsAnObject(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &got); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
-	if got.ExitCode != 3 || got.Document.Stdout != "a\ufffd" || string(got.Document.StdoutBytes) != "a\xff" || got.Document.Stderr != "e" || got.Document.StderrBytes != nil ||
+	if got.ExitCode != 3 || got.Stdout != "a\ufffd" || string(got.StdoutBytes) != "a\xff" || got.Stderr != "e" || got.StderrBytes != nil ||
 		got.Before != "first" || got.After["last"] != 1 || string(got.Document.Session.CwdBytes) != "/\xff" {
 		t.Errorf("%s", text)
 	}
-	if want := `{"Before":"first","stdout":"","stderr":"","exitCode":0,"signal":0,"timedOut":false,"stdoutDropped":0,"stderrDropped":0,"durationMs":0,"After":{"last":1}}`; write(t, new(runtime.Result)) != want {
-		t.Errorf("%s, want %s", write(t, new(runtime.Result)), want)
+	const want = `{"Before":"first","stdout":"","stderr":"","exitCode":0,"signal":0,"timedOut":false,` +
+		`"stdoutDropped":0,"stderrDropped":0,"durationMs":0,"After":{"last":1}}`
+	if text := write(t, new(runtime.Result)); text != want {
+		t.Errorf("%s, want %s", text, want)
 	}
 }

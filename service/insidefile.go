@@ -218,12 +218,11 @@ func (i *Inside) failed(ctx context.Context, p runtime.Process, name string) err
 	if err != nil {
 		return cannotRun(i.box.ID, err)
 	}
-	r := &runtime.Result{ExitCode: exit.ExitCode}
 	select {
-	case r.Stderr = <-stderr:
+	case exit.Stderr = <-stderr:
 	case <-ctx.Done():
 	}
-	return fileError(name, r)
+	return fileError(name, &exit)
 }
 
 // giveUpLimit is how long a write that fails may take to undo what it has done.

@@ -173,7 +173,8 @@ func (a *app) join(p runtime.Process, spec *runtime.Command, signals chan<- os.S
 				hangUp()
 				return ops.To(io.Discard)(from)
 			}
-			return runtime.Errorf(runtime.ErrUnavailable, "the command's output: %w", err) // a full disk: else the command would wait for us
+			// A full disk: else the command would wait for us.
+			return runtime.Errorf(runtime.ErrUnavailable, "the command's output: %w", err)
 		}
 	}
 	exit, err := ops.Follow(context.Background(), p, pass(stdout), pass(stderr)) // attach bounds the wait

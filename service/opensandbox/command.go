@@ -58,7 +58,9 @@ func (h *Handler) commandOf(w http.ResponseWriter, r *http.Request, box *service
 			return nil, nil, err
 		}
 	}
-	return &q, &runtime.Command{Command: []string{q.Command}, Cwd: q.Cwd, Env: q.Envs, Timeout: time.Duration(q.Timeout) * time.Millisecond}, nil
+	return &q, &runtime.Command{
+		Command: []string{q.Command}, Cwd: q.Cwd, Env: q.Envs, Timeout: time.Duration(q.Timeout) * time.Millisecond,
+	}, nil
 }
 
 // command serves POST /command.
