@@ -9,7 +9,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"wolffia/perm"
+	"wolffia/ops"
 	"wolffia/runtime"
 )
 
@@ -102,13 +102,13 @@ type denied struct {
 
 // denials returns the denials for a result, and lines of text about them.
 func (c *call) denials(r *runtime.Result) (list []denied, lines string) {
+	if c.Remote {
+		r = ops.WithoutHost(r)
+	}
 	var b strings.Builder
 	for i := range r.Denied {
 		x := &r.Denied[i]
 		y := denied{Op: x.Op, Path: x.Path, Level: x.Level.String(), Rule: x.Rule, From: x.Source, Why: x.Why}
-		if c.Remote {
-			y.From = perm.SourceName(x.Source)
-		}
 		if x.Allow != "" {
 			y.Allow = c.Allow(c.id()) + x.Allow
 		}
@@ -125,6 +125,9 @@ func (c *call) denials(r *runtime.Result) (list []denied, lines string) {
 
 // refusals returns the network's refusals for a result, and lines of text about them.
 func (c *call) refusals(r *runtime.Result) (list []runtime.Refusal, lines string) {
+	if c.Remote {
+		r = ops.WithoutHost(r)
+	}
 	var b strings.Builder
 	for i := range r.Refused {
 		x := r.Refused[i]
@@ -132,9 +135,6 @@ func (c *call) refusals(r *runtime.Result) (list []runtime.Refusal, lines string
 		if x.Allow != "" {
 			x.Allow = c.AllowHost(c.id()) + x.Allow
 			line += "; to allow it, the user can run: " + x.Allow
-		}
-		if c.Remote {
-			x.PID = 0 // the host's number
 		}
 		list = append(list, x)
 		if i < maxDeniedLines {

@@ -3,8 +3,10 @@ package ops
 import (
 	"bufio"
 	"encoding/json"
+	"slices"
 
 	"wolffia/internal/jsontext"
+	"wolffia/perm"
 	"wolffia/runtime"
 )
 
@@ -28,6 +30,20 @@ func ResultOf(r *runtime.Result) *Result {
 		x.Session = &Session{s, jsontext.Exact(s.Cwd)}
 	}
 	return x
+}
+
+// WithoutHost returns a copy of r without what is of the host, for callers that may be elsewhere: directories of files
+// with rules, and numbers of processes.
+func WithoutHost(r *runtime.Result) *runtime.Result {
+	own := *r
+	own.Denied, own.Refused = slices.Clone(r.Denied), slices.Clone(r.Refused)
+	for i := range own.Denied {
+		own.Denied[i].Source = perm.SourceName(own.Denied[i].Source)
+	}
+	for i := range own.Refused {
+		own.Refused[i].PID = 0
+	}
+	return &own
 }
 
 // A Document has the fields that [WriteResult] writes between before and after.

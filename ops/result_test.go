@@ -15,6 +15,19 @@ func TestWriteResult(t *testing.T) {
 	resulttest.Check(t, func(r *runtime.Result) string { return write(t, r) }, nil)
 }
 
+func TestWithoutHost(t *testing.T) {
+	r := &runtime.Result{
+		Denied: []runtime.Denial{{Path: "a", Source: "/home/ann/x/policy.yaml:3"}}, Refused: []runtime.Refusal{{Name: "b", PID: 7}},
+	}
+	got := ops.WithoutHost(r)
+	if d := got.Denied[0]; d.Source != "policy.yaml:3" || d.Path != "a" || got.Refused[0].PID != 0 || got.Refused[0].Name != "b" {
+		t.Errorf("%+v", got)
+	}
+	if r.Denied[0].Source == "policy.yaml:3" || r.Refused[0].PID == 0 {
+		t.Errorf("the original has changed: %+v", r)
+	}
+}
+
 // write returns the JSON of a result, with members before and after it.
 func write(t *testing.T, r *runtime.Result) string {
 	t.Helper()

@@ -169,8 +169,9 @@ func follow(to sender, c *service.Command) (runtime.Result, error) {
 func lastEvent(exit runtime.Result, err error, took time.Duration) event {
 	ms := took.Milliseconds()
 	exit.Duration = took
+	all := ops.ResultOf(ops.WithoutHost(&exit))
 	if err == nil && exit.ExitCode == 0 && !exit.TimedOut {
-		return event{Type: "execution_complete", ExecutionTime: &ms, ExitCode: new(int), DurationMS: &ms, Wolffia: ops.ResultOf(&exit)}
+		return event{Type: "execution_complete", ExecutionTime: &ms, ExitCode: new(int), DurationMS: &ms, Wolffia: all}
 	}
 	code := exit.ExitCode
 	failed := &errorEvent{Name: "CommandExecError", Value: strconv.Itoa(code), Traceback: []string{fmt.Sprintf("exit status %d", code)}}
@@ -183,7 +184,7 @@ func lastEvent(exit runtime.Result, err error, took time.Duration) event {
 		failed.Value, failed.Traceback = "-1", []string{"signal: killed", "the command has timed out"}
 	}
 	failed.Traceback = append(failed.Traceback, ops.Notes(&exit)...)
-	return event{Type: "error", Error: failed, ExitCode: &code, DurationMS: &ms, Wolffia: ops.ResultOf(&exit)}
+	return event{Type: "error", Error: failed, ExitCode: &code, DurationMS: &ms, Wolffia: all}
 }
 
 // interrupt serves DELETE /command.

@@ -15,5 +15,5 @@ func TestResultIsWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		return string(text)
-	}, map[string]string{"Stdout": "sent before", "Stderr": "sent before"})
+	}, map[string]string{"Stdout": "sent before", "Stderr": "sent before", "Refused.PID": "of the host"})
 }

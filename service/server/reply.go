@@ -22,7 +22,7 @@ func encode(w *bufio.Writer, v any) error {
 	case streamed:
 		return v.encode(w)
 	case *runtime.Result:
-		return ops.WriteResult(w, nil, v, shellOf(v))
+		return ops.WriteResult(w, nil, ops.WithoutHost(v), shellOf(v))
 	}
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
@@ -60,7 +60,7 @@ type endReply struct {
 	shellReply
 }
 
-func endOf(r *runtime.Result) endReply { return endReply{ops.ResultOf(r), shellOf(r)} }
+func endOf(r *runtime.Result) endReply { return endReply{ops.ResultOf(ops.WithoutHost(r)), shellOf(r)} }
 
 // A fileReply is the reply to readFile: text if the content is UTF-8.
 type fileReply []byte

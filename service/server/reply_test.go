@@ -76,9 +76,9 @@ func checkReply(t *testing.T, text []byte) {
 }
 
 func TestResultIsWhole(t *testing.T) {
-	resulttest.Check(t, func(r *runtime.Result) string { return encoded(t, r) }, nil)
+	resulttest.Check(t, func(r *runtime.Result) string { return encoded(t, r) }, map[string]string{"Refused.PID": "of the host"})
 	resulttest.Check(t, func(r *runtime.Result) string { return encoded(t, endOf(r)) }, map[string]string{
-		"Stdout": "sent before", "Stderr": "sent before",
+		"Stdout": "sent before", "Stderr": "sent before", "Refused.PID": "of the host",
 	})
 }
 

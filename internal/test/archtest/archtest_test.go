@@ -34,7 +34,7 @@ var allow = map[string][]string{
 	"toolchain":                       {"runtime"},
 	"perm":                            {"perm/plainyaml"},
 	"policy":                          {"network", "perm", "runtime", "internal/gitscan", "internal/statedir"},
-	"ops":                             {"runtime", "internal/jsontext"},
+	"ops":                             {"perm", "runtime", "internal/jsontext"},
 	"service":                         {"network", "ops", "perm", "fusefs/audit", "runtime", "runtime/launch", "service/registry", "internal/archive", "internal/filecall", "internal/jsontext", "internal/step"},
 	"service/registry":                {"runtime", "internal/filelock", "internal/statefile"},
 	"service/gate":                    {"runtime", "service", "service/registry"},
