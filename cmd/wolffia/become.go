@@ -15,11 +15,11 @@ import (
 
 // serve serves the service, as another program.
 func (a *app) serve(_ context.Context, box *boxFlags, _ *serveFlags) error {
-	return a.becomeServe(box.runtime)
+	return a.becomeServe(box.Text("runtime"))
 }
 
 // serve serves the client, as another program.
-func (m *mcpServer) serve(*cobra.Command) error { return m.app.becomeServe(m.box.runtime) }
+func (m *mcpServer) serve(*cobra.Command) error { return m.app.becomeServe(m.box.Text("runtime")) }
 
 // becomeServe executes wolffia-serve in this process, with the same arguments; it returns only
 // if that fails. wolffia-serve is this program with what it serves by, whose packages would cost

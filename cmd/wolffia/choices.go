@@ -7,8 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
-
+	"wolffia/fields"
 	"wolffia/image/store"
 	"wolffia/policy"
 	"wolffia/runtime"
@@ -17,25 +16,13 @@ import (
 
 // choiceFlags say what a request to the service may choose of the host.
 type choiceFlags struct {
-	volumeRoots   []string // DIR[:ro|rw]
-	codebaseRoots []string
-	runtimes      []string
-	registries    []string // HOST[:PORT]
-
+	fields.Values
 	volumes, codebases []service.Root // known after resolve
-}
-
-func (f *choiceFlags) add(cmd *cobra.Command) {
-	fl := cmd.Flags()
-	fl.StringArrayVar(&f.volumeRoots, "volume-root", nil, "let requests show directories in this one, unfiltered: DIR[:ro|rw], read-only unless rw")
-	fl.StringArrayVar(&f.codebaseRoots, "codebase-root", nil, "let requests choose a codebase in this directory")
-	fl.StringArrayVar(&f.runtimes, "allow-runtime", nil, "let requests choose this runtime, too")
-	fl.StringArrayVar(&f.registries, "allow-registry", nil, "let requests name images of this registry, which has no public address: HOST[:PORT]")
 }
 
 // resolve checks the flags.
 func (f *choiceFlags) resolve() error {
-	for _, s := range f.volumeRoots {
+	for _, s := range f.List("volume-root") {
 		dir, writable := strings.CutSuffix(s, ":rw")
 		if !writable {
 			dir = strings.TrimSuffix(s, ":ro")
@@ -47,19 +34,19 @@ func (f *choiceFlags) resolve() error {
 		r.Writable = writable
 		f.volumes = append(f.volumes, *r)
 	}
-	for _, s := range f.codebaseRoots {
+	for _, s := range f.List("codebase-root") {
 		r, err := rootDir("codebase-root", s)
 		if err != nil {
 			return err
 		}
 		f.codebases = append(f.codebases, *r)
 	}
-	for _, name := range f.runtimes {
+	for _, name := range f.List("allow-runtime") {
 		if backendNamed(name) == nil || name == "" {
 			return runtime.Errorf(runtime.ErrInvalid, "--allow-runtime %q: there is no such runtime", name)
 		}
 	}
-	for _, host := range f.registries {
+	for _, host := range f.List("allow-registry") {
 		if name, err := store.Canonical(host + "/x"); err != nil || name != host+"/x:latest" {
 			return runtime.Errorf(runtime.ErrInvalid, "--allow-registry %q: it must be HOST[:PORT], such as registry.internal or 127.0.0.1:5000", host)
 		}
@@ -99,13 +86,13 @@ func (f *choiceFlags) shown(c *runtime.SandboxConfig) *runtime.SandboxConfig {
 
 // choose sets the flags for one sandbox to what a request has chosen.
 func (f *choiceFlags) choose(flags *boxFlags, p *service.FleetParams) error {
-	if p.Runtime != "" && p.Runtime != backendNamed(flags.runtime).Name() && !slices.Contains(f.runtimes, p.Runtime) {
+	if p.Runtime != "" && p.Runtime != backendNamed(flags.Text("runtime")).Name() && !slices.Contains(f.List("allow-runtime"), p.Runtime) {
 		return runtime.Errorf(runtime.ErrDenied, "runtime %q: the service does not let a request choose it", p.Runtime)
 	}
 	if p.Runtime != "" {
-		flags.runtime = p.Runtime
+		flags.Values = flags.With("runtime", p.Runtime)
 	}
-	if len(p.Volumes) > 0 && hasEngine(flags.runtime) {
+	if len(p.Volumes) > 0 && hasEngine(flags.Text("runtime")) {
 		return runtime.Errorf(runtime.ErrUnsupported, "volumes: a container engine would mount them by path, which another sandbox could exchange: use the runtime bwrap or gvisor")
 	}
 	if p.Codebase == "" {
@@ -120,7 +107,7 @@ func (f *choiceFlags) choose(flags *boxFlags, p *service.FleetParams) error {
 	if err != nil || !service.InDir(real, f.codebases[at].Real) { // nothing of what is elsewhere
 		return runtime.Errorf(runtime.ErrInvalid, "codebase %s: there is no such directory in %s", name, f.codebases[at].Path)
 	}
-	flags.codebase = real
+	flags.Values = flags.With("codebase", real)
 	return nil
 }
 
@@ -133,10 +120,10 @@ func (a *app) fleetTemplate(box *boxFlags, may *choiceFlags, null *os.File) func
 			return nil, err
 		}
 		if p.Image != "" {
-			if flags.public, err = ofRegistry(p.Image, may.registries); err != nil {
+			if flags.public, err = ofRegistry(p.Image, may.List("allow-registry")); err != nil {
 				return nil, err
 			}
-			flags.image, flags.rootfs = p.Image, ""
+			flags.Values = flags.With("image", p.Image).With("rootfs", "")
 		}
 		limits, err := policy.Limits(p.Preset, p.Rules)
 		if err != nil {

@@ -12,59 +12,35 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/spf13/cobra"
-
 	"wolffia/runtime"
 )
 
-// codebaseFlags say what is shown as the codebase, where it appears, and where commands start.
-type codebaseFlags struct {
-	codebase   string
-	noCodebase bool
-	mountPoint string
-	cwd        string
-	// fixed, set before add, is for sandboxes that do not come from the caller's directory:
-	// the current directory has no meaning for them.
-	fixed bool
-}
-
-func (f *codebaseFlags) add(cmd *cobra.Command) {
-	fl := cmd.Flags()
-	if f.fixed {
-		fl.StringVar(&f.codebase, "codebase", "", "directory to show at the mount point; without it that is empty")
-		fl.StringVar(&f.mountPoint, "mount-point", runtime.DefaultMountPoint, "where the codebase appears")
-		fl.StringVar(&f.cwd, "cwd", "", "working directory inside (default: the mount point)")
-		return
-	}
-	fl.StringVar(&f.codebase, "codebase", "", "directory to show, filtered (default: the current directory)")
-	fl.BoolVar(&f.noCodebase, "no-codebase", false, "show no directory: the mount point is empty")
-	fl.StringVar(&f.mountPoint, "mount-point", "", "where the codebase appears (default: at its own path; "+runtime.DefaultMountPoint+" with --image, --rootfs or --no-codebase)")
-	fl.StringVar(&f.cwd, "cwd", "", "working directory inside; a relative one begins at the mount point (default: the current directory if the codebase has it, else the mount point)")
-}
-
-// apply sets the codebase, its mount point and the working directory of c. foreign says
+// applyCodebase sets the codebase, its mount point and the working directory of c. foreign says
 // that the sandbox does not run on the host's system directories. note is what the user
 // may not expect; empty if there is nothing to say.
-func (f *codebaseFlags) apply(c *runtime.SandboxConfig, foreign bool) (note string, err error) {
-	c.CodebasePath, c.MountPoint, c.Cwd = f.codebase, f.mountPoint, f.cwd
-	switch {
-	case f.fixed:
+func (f *boxFlags) applyCodebase(c *runtime.SandboxConfig, foreign bool) (note string, err error) {
+	c.CodebasePath, c.MountPoint, c.Cwd = f.Text("codebase"), f.Text("mount-point"), f.Text("cwd")
+	if f.fixed {
 		return "", nil
-	case f.noCodebase && f.codebase != "":
+	}
+	none := f.Truth("no-codebase")
+	switch {
+	case none && c.CodebasePath != "":
 		return "", runtime.Errorf(runtime.ErrInvalid, "--codebase and --no-codebase exclude each other: leave one of them out")
-	case f.noCodebase:
+	case none:
 		c.Cwd = inside(c.Cwd, c.MountPointOrDefault())
 		return "", nil
 	}
 	here, failed := currentDir()
 	own := here
-	if f.codebase != "" {
-		if own, err = realPath(f.codebase); err != nil {
+	named := c.CodebasePath != ""
+	if named {
+		if own, err = realPath(c.CodebasePath); err != nil {
 			return "", nil // Create says what is wrong
 		}
 	}
 	avoided := notByDefault(own, homes(own))
-	if f.codebase == "" {
+	if !named {
 		if failed == nil {
 			failed = avoided
 		}

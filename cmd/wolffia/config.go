@@ -31,10 +31,8 @@ const (
 	flagNoConfig = "no-config"
 )
 
-// configured gives a command the flags about configuration files, and has the files
-// merged into its flags before it runs. rules receives the rules of the files.
+// configured has configuration files merged into the flags of a command before it runs. rules receives the rules of the files.
 func (a *app) configured(cmd *cobra.Command, rules *ruleFlags) {
-	addConfigFlags(cmd.Flags())
 	_ = cmd.RegisterFlagCompletionFunc(flagProfile, a.completeProfile) // the flag exists
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Name() == "shell" && len(args) > 0 {
@@ -47,11 +45,6 @@ func (a *app) configured(cmd *cobra.Command, rules *ruleFlags) {
 		}
 		return c.apply(rules)
 	}
-}
-
-func addConfigFlags(fl *pflag.FlagSet) {
-	fl.String(flagProfile, "", "profile to use: see wolffia config profiles; empty for none (default: the one that a configuration file names)")
-	fl.Bool(flagNoConfig, false, "do not read configuration files")
 }
 
 // A configuration is what the configuration files say for one command line.

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/audit"
@@ -113,14 +112,10 @@ type auditFlags struct {
 	file  *os.File
 }
 
-func (f *auditFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.audit, "audit", "", "write what was denied to this file, as wolffia audit --json prints it")
-}
-
 // open opens the file, so that it fails before the command runs. The sandbox must not be able
 // to have put a link there, nor to change the log.
-func (f *auditFlags) open(c *runtime.SandboxConfig) error {
-	if f.audit == "" {
+func (f *auditFlags) open(c *runtime.SandboxConfig, name string) error {
+	if f.audit = name; name == "" {
 		return nil
 	}
 	dir, err := filepath.Abs(filepath.Dir(f.audit))

@@ -5,29 +5,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"wolffia/internal/staticfs"
 	"wolffia/local"
-	"wolffia/runtime"
 )
 
 // filterAuto is the value of --filter that leaves the choice to the runtime.
 const filterAuto = "auto"
-
-// filterFlags say what enforces the rules.
-type filterFlags struct{ filter string }
-
-func (f *filterFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.filter, "filter", filterAuto, "what enforces the rules: fuse; static: masks what is there at the start; none: nothing, if the rules grant all; auto: fuse, or none where FUSE is missing and the rules grant all")
-}
-
-// apply sets the filter of c.
-func (f *filterFlags) apply(c *runtime.SandboxConfig) {
-	if f.filter != filterAuto {
-		c.Filter = runtime.Filter(f.filter)
-	}
-}
 
 // warnStatic says what the static filter of a sandbox that was started does not do.
 func (a *app) warnStatic(ctx context.Context, rt *local.Runtime, id string) {

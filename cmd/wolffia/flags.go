@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"wolffia/fields"
 	"wolffia/image/store"
 	"wolffia/local"
 	"wolffia/perm"
@@ -23,32 +25,12 @@ import (
 // boxFlags are the flags that describe a new sandbox.
 type boxFlags struct {
 	ruleFlags
-	codebaseFlags
-	filterFlags
-	toolchainFlags
-	volumeFlags
-	gitFlags
-	pullFlags
-	networkFlags
-	portFlags
 	worktreeFlags
-	runtime  string
-	platform string
-	mounts   []string
-	rootfs   string
-	image    string
-	memory   string
-	cpus     float64
-	pids     int64
-	limits   string
-	env      []string
-	labels   []string
-	owner    string
-	name     string
-	disk     string
-	cow      bool
-	ttl      string
-	idle     string
+	flags    *pflag.FlagSet
+	fixed    bool // for sandboxes of a service: the current directory has no meaning for them
+	learn    bool // wolffia network learn: all public names
+	fromFile bool // a policy file has named hosts
+	public   bool // a request has named the image: see image.Options
 
 	command []string // what the image runs by itself; known after config
 }
@@ -59,54 +41,28 @@ const (
 	limitsBestEffort = "best-effort"
 )
 
-func (f *boxFlags) add(cmd *cobra.Command) {
-	fl := cmd.Flags()
-	fl.StringVar(&f.runtime, "runtime", "", "what isolates: bwrap, gvisor or docker (default bwrap)")
-	fl.StringVar(&f.platform, "platform", "", "how gvisor catches system calls: systrap or kvm (default systrap)")
-	fl.StringArrayVar(&f.mounts, "mount", nil, "show another host directory, unfiltered: SRC[:DST][:ro|rw], read-only unless rw")
-	fl.StringVar(&f.rootfs, "rootfs", "", "directory with the system to run on (default: the host's system directories)")
-	fl.StringVar(&f.image, "image", "", "image to run on, pulled if it is not there: see wolffia image --help")
-	fl.StringVar(&f.memory, "memory", "", "how much memory may be used, such as 512m or 2g (default: no limit)")
-	fl.Float64Var(&f.cpus, "cpus", 0, "how many processors' time may be used, such as 1.5 (default: no limit)")
-	fl.Int64Var(&f.pids, "pids", 0, "how many processes and threads there may be at once (default: no limit)")
-	fl.StringVar(&f.limits, "limits", limitsStrict, "strict: refuse limits of memory, cpus and pids that cannot be kept exactly; best-effort: keep them as far as can be")
-	fl.StringArrayVarP(&f.env, "env", "e", nil, "set a variable: K=V, or K to pass the caller's")
-	fl.StringArrayVar(&f.labels, "label", nil, "label the sandbox: K=V")
-	fl.StringVar(&f.owner, "owner", "", "whose sandbox it is, for wolffia scan and the service: ORG/PROJECT/USER")
-	fl.BoolVar(&f.cow, "cow", false, "keep what the sandbox changes in the codebase beside it, until it is applied or discarded")
-	fl.StringVar(&f.disk, "disk", "", "how much may be added to the codebase, such as 512m or 2g (default: no limit)")
-	fl.StringVar(&f.ttl, "ttl", "", "destroy the sandbox this long after it was made (90s, 5m, 7d; default: never)")
-	fl.StringVar(&f.idle, "idle-timeout", "", "destroy the sandbox when it was not used for this long (default: never)")
-	fl.StringVar(&f.name, "name", "", "name the sandbox")
-	f.ruleFlags.add(cmd)
-	f.codebaseFlags.add(cmd)
-	f.filterFlags.add(cmd)
-	f.toolchainFlags.add(cmd)
-	f.volumeFlags.add(cmd)
-	if !f.fixed { // the service has owners of its own, and many sandboxes
-		f.gitFlags.add(cmd)
-		f.portFlags.add(cmd)
-	} else {
-		f.portFlags.addOfHost(cmd)
+// add gives a command the flags, and has configuration files merged into them, but for the service.
+func (f *boxFlags) add(a *app, cmd *cobra.Command, is fields.Command) {
+	f.flags, f.Values, f.fixed = cmd.Flags(), a.addFields(cmd, is), is == fields.Serve
+	if !f.fixed {
+		a.configured(cmd, &f.ruleFlags)
 	}
-	f.pullFlags.add(cmd)
-	f.networkFlags.add(cmd)
 }
 
 // config makes a configuration of the flags. The caller defers undo.
 func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, error) {
 	local.Rehearse() // beside the look at the codebase
 	c := &runtime.SandboxConfig{
-		Name: f.name, Platform: f.platform, Rootfs: f.rootfs,
+		Name: f.Text("name"), Platform: f.Text("platform"), Rootfs: f.Text("rootfs"),
 	}
-	if err := f.networkFlags.apply(c); err != nil {
+	if err := f.applyNetwork(c); err != nil {
 		return nil, err
 	}
-	foreign := f.image != "" || f.rootfs != ""
-	if err := f.toolchainFlags.check(foreign); err != nil {
+	foreign := f.Text("image") != "" || f.Text("rootfs") != ""
+	if err := f.checkToolchains(foreign); err != nil {
 		return nil, err
 	}
-	note, err := f.codebaseFlags.apply(c, foreign)
+	note, err := f.applyCodebase(c, foreign)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +72,7 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 	if err := f.applyLimits(c); err != nil {
 		return nil, err
 	}
-	if c.Env, err = variables(f.env); err != nil {
+	if c.Env, err = variables(f.List("env")); err != nil {
 		return nil, err
 	}
 	// TERM and LANG of the caller: what is shown is shown on the same terminal.
@@ -125,23 +81,23 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 			c.Env[k] = v
 		}
 	}
-	if err := f.portFlags.apply(c); err != nil {
+	if err := f.applyPorts(c); err != nil {
 		return nil, err
 	}
 	if !f.fixed {
-		f.gitFlags.apply(a, c)
+		f.applyGit(a, c)
 	}
-	if c.Labels, err = labels(f.labels); err != nil {
+	if c.Labels, err = labels(f.List("label")); err != nil {
 		return nil, err
 	}
-	if f.owner != "" {
-		owner, err := registry.ParseOwner(f.owner)
+	if text := f.Text("owner"); text != "" {
+		owner, err := registry.ParseOwner(text)
 		if err != nil {
 			return nil, fmt.Errorf("--owner: %w", err)
 		}
 		service.SetOwner(c, owner, false)
 	}
-	for _, m := range f.mounts {
+	for _, m := range f.List("mount") {
 		mount, err := parseMount(m)
 		if err != nil {
 			return nil, err
@@ -156,11 +112,13 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 	if err := f.addImage(ctx, a, c); err != nil {
 		return nil, err
 	}
-	f.filterFlags.apply(c)
-	if f.ruleFlags.worktree, err = f.worktreeFlags.apply(ctx, a, c, f.cwd); err != nil {
+	if filter := f.Text("filter"); filter != filterAuto {
+		c.Filter = runtime.Filter(filter)
+	}
+	if f.ruleFlags.worktree, err = f.worktreeFlags.apply(ctx, a, c, f.Values); err != nil {
 		return nil, err
 	}
-	c.CopyOnWrite = f.cow
+	c.CopyOnWrite = f.Truth("cow")
 	if c.CodebasePath != "" {
 		f.links = f.links || c.Native()
 		suits := hostGit(ctx)
@@ -168,46 +126,45 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 		if err != nil {
 			return nil, err
 		}
-		f.networkFlags.applyFile(a, c, p)
+		f.applyFile(a, c, p)
 		a.warnRules(p)
 		a.applyGitDirs(c, p, suits)
 		c.Permissions = p.Rules
 	} else if f.ruleFlags.given() {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "rules need a codebase: add --codebase DIR, or leave --no-codebase out")
 	}
-	if err := f.toolchainFlags.addTo(a, c, foreign || f.fixed); err != nil {
+	if err := f.addToolchains(a, c, foreign || f.fixed); err != nil {
 		return nil, err
 	}
-	return c, f.volumeFlags.addTo(c, f.fixed) // last: variables say where some caches are
+	return c, f.addVolumes(c) // last: variables say where some caches are
 }
 
 // applyLimits sets the limits and the lifetimes.
 func (f *boxFlags) applyLimits(c *runtime.SandboxConfig) (err error) {
-	c.Resources.CPUs, c.Resources.PIDs = f.cpus, f.pids
-	if c.Resources.BestEffort = f.limits == limitsBestEffort; !c.Resources.BestEffort && f.limits != limitsStrict {
-		return runtime.Errorf(runtime.ErrInvalid, "--limits %q: it must be %s or %s", f.limits, limitsStrict, limitsBestEffort)
+	c.Resources.CPUs, c.Resources.PIDs = f.Number("cpus"), f.Whole("pids")
+	limits := f.Text("limits")
+	if c.Resources.BestEffort = limits == limitsBestEffort; !c.Resources.BestEffort && limits != limitsStrict {
+		return runtime.Errorf(runtime.ErrInvalid, "--limits %q: it must be %s or %s", limits, limitsStrict, limitsBestEffort)
 	}
 	for _, size := range []struct {
-		flag, text string
-		to         *int64
-	}{{"disk", f.disk, &c.Resources.Disk}, {"memory", f.memory, &c.Resources.Memory}} {
-		if size.text == "" {
-			continue
-		}
-		if *size.to, err = parseSize(size.flag, size.text); err != nil {
-			return err
+		flag string
+		to   *int64
+	}{{"disk", &c.Resources.Disk}, {"memory", &c.Resources.Memory}} {
+		if text := f.Text(size.flag); text != "" {
+			if *size.to, err = parseSize(size.flag, text); err != nil {
+				return err
+			}
 		}
 	}
 	c.Resources.BestEffort = c.Resources.BestEffort && c.Resources.Limited() // a wrapper may always ask for it
 	for _, life := range []struct {
-		flag, text string
-		to         *time.Duration
-	}{{"ttl", f.ttl, &c.TTL}, {"idle-timeout", f.idle, &c.IdleTimeout}} {
-		if life.text == "" {
-			continue
-		}
-		if *life.to, err = parseLifetime(life.flag, life.text); err != nil {
-			return err
+		flag string
+		to   *time.Duration
+	}{{"ttl", &c.TTL}, {"idle-timeout", &c.IdleTimeout}} {
+		if text := f.Text(life.flag); text != "" {
+			if *life.to, err = parseLifetime(life.flag, text); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -216,24 +173,25 @@ func (f *boxFlags) applyLimits(c *runtime.SandboxConfig) (err error) {
 // addImage sets the image. If the runtime takes images from the image store, the
 // image is pulled unless the store has it.
 func (f *boxFlags) addImage(ctx context.Context, a *app, c *runtime.SandboxConfig) error {
-	if err := f.pullFlags.check(f.image != "" && hasEngine(f.runtime)); err != nil {
+	name, engine := f.Text("image"), hasEngine(f.Text("runtime"))
+	if err := checkPull(f.Text("pull"), name != "" && engine); err != nil {
 		return err
 	}
 	switch {
-	case f.image == "":
+	case name == "":
 		return nil
-	case f.rootfs != "":
+	case c.Rootfs != "":
 		return runtime.Errorf(runtime.ErrInvalid, "--image and --rootfs exclude each other: leave one of them out")
-	case hasEngine(f.runtime):
-		c.Image = f.image
+	case engine:
+		c.Image = name
 		return nil
 	}
-	img, err := a.haveImage(ctx, f.image, f.pullFlags)
+	img, err := a.haveImage(ctx, name, f.Text("pull"), f.public)
 	if err != nil {
 		return err
 	}
-	c.Image, c.ImageID = f.image, img.ID
-	if canonical, err := store.Canonical(f.image); err == nil && !strings.HasPrefix(img.ID, f.image) {
+	c.Image, c.ImageID = name, img.ID
+	if canonical, err := store.Canonical(name); err == nil && !strings.HasPrefix(img.ID, name) {
 		c.Image = canonical // an image in files has its whole path
 	}
 	f.command = img.Config.Command()
@@ -310,11 +268,9 @@ func parseMount(s string) (runtime.Mount, error) {
 
 // ruleFlags are the flags that make the rules.
 type ruleFlags struct {
-	preset  string
-	policy  string
-	allow   []string
-	reveals []string
-	links   bool // warn of files with hard links out of the codebase
+	fields.Values
+
+	links bool // warn of files with hard links out of the codebase
 
 	worktree string // see policy.Options.Worktree
 
@@ -330,28 +286,20 @@ type ruleFlags struct {
 	configs                 []string
 }
 
-func (f *ruleFlags) add(cmd *cobra.Command) {
-	fl := cmd.Flags()
-	fl.StringVar(&f.preset, "preset", "", "rules to start from: see wolffia policy presets (default "+perm.DefaultPreset+")")
-	fl.StringVar(&f.policy, "policy", "", "file with rules: see wolffia policy check")
-	fl.StringArrayVar(&f.allow, "rule", nil, "add a rule: PATTERN=none|view|read|write; it does not reveal secrets")
-	fl.StringArrayVar(&f.reveals, "reveal", nil, "add a rule that outranks all, secrets included: PATTERN=LEVEL")
-}
-
 func (f *ruleFlags) given() bool {
-	return f.preset != "" || f.policy != "" || len(f.allow) > 0 || len(f.reveals) > 0
+	return f.Text("preset") != "" || f.Text("policy") != "" || len(f.List("rule")) > 0 || len(f.List("reveal")) > 0
 }
 
 // rules puts the rules for a codebase together.
 func (f *ruleFlags) rules(ctx context.Context, a *app, codebase string) (*policy.Policy, error) {
 	o := &policy.Options{
-		Preset: cmp.Or(f.preset, f.filePreset), File: cmp.Or(f.policy, f.filePolicy), StateDir: a.stateDir, CountLinks: f.links, Configs: f.configs,
+		Preset: cmp.Or(f.Text("preset"), f.filePreset), File: cmp.Or(f.Text("policy"), f.filePolicy), StateDir: a.stateDir, CountLinks: f.links, Configs: f.configs,
 		Worktree: f.worktree, Rules: f.own, Reveals: f.ownReveals, Project: f.project, ProjectReveals: f.projectReveals, ProjectPreset: f.projectPreset, UserPreset: f.userPreset,
 	}
 	for _, l := range []struct {
 		flags []string
 		to    *[]perm.Rule
-	}{{f.allow, &o.Rules}, {f.reveals, &o.Reveals}} {
+	}{{f.List("rule"), &o.Rules}, {f.List("reveal"), &o.Reveals}} {
 		for _, s := range l.flags {
 			rule, err := perm.ParseRule(s)
 			if err != nil {
@@ -361,7 +309,7 @@ func (f *ruleFlags) rules(ctx context.Context, a *app, codebase string) (*policy
 		}
 	}
 	p, err := policy.For(ctx, codebase, o)
-	if err == nil && p.Egress != nil && f.policy == "" && f.projectPolicy {
+	if err == nil && p.Egress != nil && f.Text("policy") == "" && f.projectPolicy {
 		// The user has read the project's configuration, and not this file.
 		p.Egress = nil
 		p.Doubts = append(p.Doubts, fmt.Sprintf("the network of policy file %s was left out, since the project's configuration names the file: --policy FILE, or policy in your own configuration, uses it", perm.Quote(f.filePolicy)))

@@ -4,8 +4,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/spf13/cobra"
-
 	"wolffia/internal/gitconfig"
 	"wolffia/internal/gituser"
 	"wolffia/runtime"
@@ -16,25 +14,10 @@ import (
 // shell or directory.
 var identity = []string{"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "EMAIL"}
 
-// gitFlags say what git inside has of the user's configuration.
-type gitFlags struct {
-	noGitConfig bool
-	credentials bool
-	noMonitor   bool
-}
-
-func (f *gitFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.noGitConfig, "no-git-config", false, "do not give git inside your name, address and settings")
-	cmd.Flags().BoolVar(&f.noMonitor, "no-git-monitor", false,
-		"have git inside look at each file, rather than ask wolffia what has changed")
-	cmd.Flags().BoolVar(&f.credentials, "git-credentials", false,
-		"copy passwords and tokens in a repository's .git/config into the sandbox's")
-}
-
-// apply gives git inside what it has on the host for the user.
-func (f *gitFlags) apply(a *app, c *runtime.SandboxConfig) {
-	c.GitCredentials, c.NoGitMonitor = f.credentials, f.noMonitor
-	if f.noGitConfig {
+// applyGit gives git inside what it has on the host for the user.
+func (f *boxFlags) applyGit(a *app, c *runtime.SandboxConfig) {
+	c.GitCredentials, c.NoGitMonitor = f.Truth("git-credentials"), f.Truth("no-git-monitor")
+	if f.Truth("no-git-config") {
 		return
 	}
 	for _, name := range identity {

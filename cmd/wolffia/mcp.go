@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"wolffia/fields"
 	"wolffia/local"
 	"wolffia/policy"
 	"wolffia/runtime"
@@ -35,14 +36,12 @@ applied: the last line on standard error says how to look at them.`,
   claude mcp add wolffia -- wolffia mcp --preset read-only --toolchains auto
   wolffia mcp --codebase ~/src/web --sandbox web`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return m.serve(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			m.name, m.session = m.box.Text("sandbox"), m.box.Text("session")
+			return m.serve(cmd)
+		},
 	}
-	cmd.Flags().StringVar(&m.name, "sandbox", "", "use the sandbox of this name, which stays; made if it does not exist (default: one that ends with the client)")
-	cmd.Flags().StringVar(&m.session, "session", "mcp", "the shell session in which commands run")
-	a.addQuiet(cmd)
-	m.box.add(cmd)
-	_ = cmd.Flags().MarkHidden("name") // the flag exists
-	a.configured(cmd, &m.box.ruleFlags)
+	m.box.add(a, cmd, fields.MCP)
 	return cmd
 }
 
@@ -152,7 +151,7 @@ func (m *mcpServer) fits(s *runtime.Sandbox, config *runtime.SandboxConfig, rule
 	label, ours := s.Labels[labelMCP]
 	flags, madeWith, told := strings.Cut(label, "-")
 	switch {
-	case s.CodebasePath != config.CodebasePath && (ours || m.box.codebase != "" || m.box.noCodebase):
+	case s.CodebasePath != config.CodebasePath && (ours || m.box.Text("codebase") != "" || m.box.Truth("no-codebase")):
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %s shows %s, and this server is for %s: %s", m.name, dash(s.CodebasePath), dash(config.CodebasePath), again)
 	case ours && flags != m.digest:
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %s was made with other flags: %s", m.name, again)
@@ -171,7 +170,7 @@ func (m *mcpServer) copied(ctx context.Context) bool {
 			return s.CopyOnWrite
 		}
 	}
-	return m.box.cow
+	return m.box.Truth("cow")
 }
 
 // end destroys the sandboxes that end with us, but keeps those with changes that were not applied, or snapshots.
@@ -188,7 +187,7 @@ func (m *mcpServer) endOne(ctx context.Context, id string) error {
 	var keep bool
 	var err error
 	tell := func() error { return nil }
-	if m.box.cow {
+	if m.box.Truth("cow") {
 		keep, tell, err = m.app.review(ctx, m.rt, id, &reviewFlags{apply: applyNever}, false)
 	}
 	ctx, cancel := context.WithTimeout(ctx, destroyLimit)

@@ -15,8 +15,8 @@ import (
 // serve serves the client on standard input and output until it has ended.
 func (m *mcpServer) serve(cmd *cobra.Command) error {
 	a := m.app
-	if m.box.name != "" {
-		return usageError(cmd, "--name is for sandboxes that stay: use --sandbox %s", m.box.name)
+	if name := m.box.Text("name"); name != "" {
+		return usageError(cmd, "--name is for sandboxes that stay: use --sandbox %s", name)
 	}
 	if term.IsTerminal(int(a.in.Fd())) {
 		return usageError(cmd, "standard input is a terminal, and an MCP client speaks JSON: configure a client, as with: claude mcp add wolffia -- wolffia mcp")
@@ -24,7 +24,7 @@ func (m *mcpServer) serve(cmd *cobra.Command) error {
 	out := a.out // only the protocol goes there
 	a.out = &output{file: a.err.file}
 	var err error
-	if m.rt, err = a.open(m.box.runtime); err != nil {
+	if m.rt, err = a.open(m.box.Text("runtime")); err != nil {
 		return err
 	}
 	m.describe(cmd)

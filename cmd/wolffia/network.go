@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"wolffia/fields"
 	"wolffia/fusefs/audit"
 	"wolffia/local"
 	"wolffia/network"
@@ -133,7 +134,7 @@ func (a *app) printNetwork(s *shownNetwork) error {
 }
 
 func (a *app) networkAllowCommand() *cobra.Command {
-	var names networkFlags
+	var names boxFlags
 	cmd := &cobra.Command{
 		Use:   "allow SANDBOX [flags] [NAME[:PORTS]...]",
 		Short: "Let a sandbox reach more names, also while it runs",
@@ -143,11 +144,11 @@ is as with --allow-host. It holds when the command returns, and after a restart 
   wolffia network allow box --add-host db.internal:127.0.0.1 --allow-host db.internal:5432`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			names.allow = append(names.allow, args[1:]...)
+			names.Values = names.With(flagAllowHost, append(names.List(flagAllowHost), args[1:]...))
 			if !names.named() {
 				return usageError(cmd, "needs a NAME")
 			}
-			add, err := names.policy()
+			add, err := names.egress()
 			if err != nil {
 				return err
 			}
@@ -162,7 +163,7 @@ is as with --allow-host. It holds when the command returns, and after a restart 
 			return err
 		},
 	}
-	names.addNames(cmd)
+	names.Values = a.addFields(cmd, fields.Allow)
 	return cmd
 }
 
@@ -324,12 +325,12 @@ Read the list before you use it: what the command did is what it asks for.`,
 				if err != nil {
 					return err
 				}
-				_ = printLearned(out, &f.box.networkFlags, learned, args) // the output keeps its error
+				_ = printLearned(out, &f.box, learned, args) // the output keeps its error
 				return nil
 			})
 		},
 	}
-	f.add(a, cmd)
+	f.add(a, cmd, fields.Learn)
 	return cmd
 }
 
@@ -381,7 +382,7 @@ func learnedFlags(all []audit.Record) (flags []string) {
 }
 
 // printLearned prints flags as a comment and as a configuration file, with those that were given.
-func printLearned(w io.Writer, given *networkFlags, flags, command []string) error {
+func printLearned(w io.Writer, given *boxFlags, flags, command []string) error {
 	values := map[string][]string{}
 	add := func(key string, all ...string) {
 		for _, v := range all {
@@ -390,8 +391,8 @@ func printLearned(w io.Writer, given *networkFlags, flags, command []string) err
 			}
 		}
 	}
-	for i, all := range [][]string{given.allow, given.hosts, given.unchecks, given.headers} {
-		add(nameFlags[i], all...)
+	for _, name := range nameFlags {
+		add(name, given.List(name)...)
 	}
 	for _, flag := range flags {
 		if key, value, ok := strings.Cut(strings.TrimPrefix(flag, "--"), " "); ok && slices.Contains(nameFlags, key) {

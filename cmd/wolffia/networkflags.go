@@ -3,10 +3,8 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"wolffia/network"
 	"wolffia/policy"
@@ -27,46 +25,17 @@ const (
 // nameFlags are those that name what a filtered network reaches.
 var nameFlags = []string{flagAllowHost, flagAddHost, flagNoSNICheck, flagHeader}
 
-// networkFlags are the flags about what a new sandbox can reach.
-type networkFlags struct {
-	flags    *pflag.FlagSet
-	network  string
-	allow    []string
-	hosts    []string
-	unchecks []string
-	headers  []string
-	upstream string
-	learn    bool // not a flag: wolffia network learn sets it
-	fromFile bool // a policy file has named hosts
-}
-
-func (f *networkFlags) add(cmd *cobra.Command) {
-	f.flags = cmd.Flags()
-	f.flags.StringVar(&f.network, flagNetwork, string(runtime.NetworkNone), "none, filtered (the default with --allow-host and the like) or host: see wolffia help network")
-	f.flags.StringVar(&f.upstream, flagUpstream, "", "have an HTTP proxy of the host's network, http://HOST:PORT, make the connections of a filtered network; it resolves the names, and only it can refuse addresses")
-	f.addNames(cmd)
-}
-
-// addNames adds the flags that name what can be reached.
-func (f *networkFlags) addNames(cmd *cobra.Command) {
-	fl := cmd.Flags()
-	fl.StringArrayVar(&f.allow, flagAllowHost, nil, "let the sandbox reach a host by name: NAME[:PORTS], *.DOMAIN[:PORTS], or a list such as @npm (see wolffia network lists)")
-	fl.StringArrayVar(&f.hosts, flagAddHost, nil, "let the sandbox reach this very address by a name, also one of this host or its network: NAME:ADDR")
-	fl.StringArrayVar(&f.unchecks, flagNoSNICheck, nil, "do not compare the name in TLS and HTTP with NAME, for other protocols: NAME")
-	fl.StringArrayVar(&f.headers, flagHeader, nil, "add a header with a secret that stays outside to requests to a host: NAME:HEADER=@FILE")
-}
-
 // named reports whether there are names to filter by.
-func (f *networkFlags) named() bool {
-	return len(f.allow)+len(f.hosts)+len(f.unchecks)+len(f.headers) > 0 || f.learn
+func (f *boxFlags) named() bool {
+	return f.learn || slices.ContainsFunc(nameFlags, func(name string) bool { return len(f.List(name)) > 0 })
 }
 
-// apply sets the network of a configuration.
-func (f *networkFlags) apply(c *runtime.SandboxConfig) error {
-	c.Network = runtime.Network(f.network)
+// applyNetwork sets the network of a configuration.
+func (f *boxFlags) applyNetwork(c *runtime.SandboxConfig) error {
+	c.Network = runtime.Network(f.Text(flagNetwork))
 	if !f.named() {
-		p := &network.Policy{Upstream: f.upstream}
-		if f.upstream != "" {
+		p := &network.Policy{Upstream: f.Text(flagUpstream)}
+		if p.Upstream != "" {
 			if _, err := p.Compile(); err != nil { // it may count later
 				return runtime.WithClass(runtime.ErrInvalid, err)
 			}
@@ -81,23 +50,23 @@ func (f *networkFlags) apply(c *runtime.SandboxConfig) error {
 	}
 	if c.Network == runtime.NetworkNone || c.Network == runtime.NetworkHost {
 		flag := flagAllowHost
-		for i, values := range [][]string{f.allow, f.hosts, f.unchecks, f.headers} {
-			if len(values) > 0 {
-				flag = nameFlags[i]
+		for _, name := range nameFlags {
+			if len(f.List(name)) > 0 {
+				flag = name
 				break
 			}
 		}
 		return runtime.Errorf(runtime.ErrInvalid, "--%s and --network %s exclude each other: only --network filtered allows hosts by name; leave one of them out", flag, c.Network)
 	}
 	var err error
-	c.Egress, err = f.policy()
+	c.Egress, err = f.egress()
 	return err
 }
 
 // applyFile adds what the policy file of made allows, if it has names, to a configuration with the
 // flags. A network without names counts more if it was typed, or if it is none: then the file's
 // names are left out.
-func (f *networkFlags) applyFile(a *app, c *runtime.SandboxConfig, made *policy.Policy) {
+func (f *boxFlags) applyFile(a *app, c *runtime.SandboxConfig, made *policy.Policy) {
 	set := f.flags.Changed(flagNetwork)
 	typed := set && a.origins[flagNetwork] == ""
 	if set && c.Network == runtime.NetworkNone || typed && c.Network == runtime.NetworkHost {
@@ -111,14 +80,14 @@ func (f *networkFlags) applyFile(a *app, c *runtime.SandboxConfig, made *policy.
 		allow(p, c.Egress)
 		p.Learn = c.Egress.Learn
 	}
-	p.Upstream = f.upstream
+	p.Upstream = f.Text(flagUpstream)
 	c.Network, c.Egress, f.fromFile = runtime.NetworkFiltered, p, true
 }
 
-// policy returns what the flags allow.
-func (f *networkFlags) policy() (*network.Policy, error) {
-	p := &network.Policy{Allow: f.allow, NoNameCheck: f.unchecks, Learn: f.learn, Upstream: f.upstream}
-	for _, s := range f.hosts {
+// egress returns what the flags allow.
+func (f *boxFlags) egress() (*network.Policy, error) {
+	p := &network.Policy{Allow: f.List(flagAllowHost), NoNameCheck: f.List(flagNoSNICheck), Learn: f.learn, Upstream: f.Text(flagUpstream)}
+	for _, s := range f.List(flagAddHost) {
 		name, address, err := parseAddHost(s)
 		if err != nil {
 			return nil, err
@@ -128,7 +97,7 @@ func (f *networkFlags) policy() (*network.Policy, error) {
 		}
 		p.Hosts[name] = address
 	}
-	for _, s := range f.headers {
+	for _, s := range f.List(flagHeader) {
 		h, err := parseHeader(s)
 		if err != nil {
 			return nil, err
@@ -173,7 +142,7 @@ func parseHeader(s string) (network.Header, error) {
 
 // mayReach returns why a request to the service must not give its sandbox a network, or nil:
 // what the flags of serve say holds, and what is of this host only they can allow.
-func (f *networkFlags) mayReach(p *service.CreateSandboxParams) error {
+func (f *boxFlags) mayReach(p *service.CreateSandboxParams) error {
 	denied := func(format string, args ...any) error {
 		return runtime.Errorf(runtime.ErrDenied, format, args...)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"wolffia/fields"
 	"wolffia/internal/staticfs"
 	"wolffia/perm"
 	"wolffia/policy"
@@ -159,7 +160,6 @@ nothing there, or that other rules outrank.
 
 func (a *app) policyExplainCommand() *cobra.Command {
 	var rules ruleFlags
-	var filter filterFlags
 	var codebase string
 	var asJSON, dir bool
 	cmd := &cobra.Command{
@@ -192,7 +192,7 @@ is a directory is looked up there, if it exists; a trailing / says so too.`,
 				if e.Rule != nil && e.Rule.Reason() != "" {
 					fmt.Fprintf(a.out, "  what it is: %s\n", e.Rule.Reason())
 				}
-				if filter.filter == string(runtime.FilterStatic) {
+				if rules.Text("filter") == string(runtime.FilterStatic) {
 					private := perm.GitUnguarded(made.Rules) == ""
 					fmt.Fprintf(a.out, "  with --filter static: %s\n", staticfs.Explain(compiled, e.Path, e.Dir, private))
 				}
@@ -206,8 +206,7 @@ is a directory is looked up there, if it exists; a trailing / says so too.`,
 			return nil
 		},
 	}
-	rules.add(cmd)
-	filter.add(cmd)
+	rules.Values = a.addFields(cmd, fields.Explain)
 	a.configured(cmd, &rules)
 	cmd.Flags().StringVar(&codebase, "codebase", ".", "the codebase")
 	cmd.Flags().BoolVar(&dir, "dir", false, "take the paths for directories")
@@ -259,7 +258,7 @@ open, and from its next start if it does not. What was read before is known.`,
 			return nil
 		},
 	}
-	rules.add(cmd)
+	rules.Values = a.addFields(cmd, fields.SetRules)
 	return cmd
 }
 

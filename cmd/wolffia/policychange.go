@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"wolffia/fields"
 	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/policy"
@@ -97,7 +98,7 @@ func filtered(ctx context.Context, rt *local.Runtime, ref string) (*local.Detail
 }
 
 func (a *app) policyAddCommand() *cobra.Command {
-	var rules, reveals []string
+	var f ruleFlags
 	cmd := &cobra.Command{
 		Use:   "add SANDBOX --rule PATTERN=LEVEL | --reveal PATTERN=LEVEL",
 		Short: "Add rules to those of a sandbox, also while it runs",
@@ -110,20 +111,19 @@ depends on the codebase is looked at again; a policy file is not read again.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o := &policy.Options{}
 			var err error
-			if o.Rules, err = parseRules(rules); err != nil {
+			if o.Rules, err = parseRules(f.List("rule")); err != nil {
 				return err
 			}
-			if o.Reveals, err = parseRules(reveals); err != nil {
+			if o.Reveals, err = parseRules(f.List("reveal")); err != nil {
 				return err
 			}
-			if len(rules)+len(reveals) == 0 {
+			if len(o.Rules)+len(o.Reveals) == 0 {
 				return runtime.Errorf(runtime.ErrInvalid, "no rules are given: wolffia policy add SANDBOX --rule PATTERN=LEVEL")
 			}
 			return a.changeRules(cmd.Context(), args[0], o, func(*policy.Choice) error { return nil })
 		},
 	}
-	cmd.Flags().StringArrayVar(&rules, "rule", nil, "add a rule: PATTERN=none|view|read|write; it does not reveal secrets")
-	cmd.Flags().StringArrayVar(&reveals, "reveal", nil, "add a rule that outranks all, secrets included: PATTERN=LEVEL")
+	f.Values = a.addFields(cmd, fields.AddRules)
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"wolffia/fields"
 	"wolffia/local"
 	"wolffia/runtime"
 )
@@ -79,9 +80,6 @@ const idleFlag = "idle"
 
 func (a *app) poolStartCommand() *cobra.Command {
 	var box boxFlags
-	var asJSON bool
-	var opts local.PoolOptions
-	var idle string
 	cmd := &cobra.Command{
 		Use:   "start [-n N] [--idle D] [--shell] [--tree] [flags of create]",
 		Short: "Start a pool; print its shape when its spares are ready",
@@ -96,6 +94,8 @@ no command took one.`,
   wolffia pool stop --all`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			opts := local.PoolOptions{Spares: int(box.Whole(sparesFlag)), Shell: box.Truth("shell"), Tree: box.Truth("tree")}
+			idle := box.Text(idleFlag)
 			if opts.IdleTimeout, err = parseLifetime(idleFlag, idle); err != nil {
 				return err
 			}
@@ -105,10 +105,10 @@ no command took one.`,
 			if opts.Spares < 1 || opts.Spares > local.MaxSpares {
 				return runtime.Errorf(runtime.ErrInvalid, "--%s %d: it must be 1 to %d", sparesFlag, opts.Spares, local.MaxSpares)
 			}
-			if box.noCodebase {
+			if box.Truth("no-codebase") {
 				return runtime.Errorf(runtime.ErrUnsupported, "--no-codebase: only sandboxes with a codebase can be started ahead")
 			}
-			rt, err := a.open(box.runtime)
+			rt, err := a.open(box.Text("runtime"))
 			if err != nil {
 				return err
 			}
@@ -120,24 +120,14 @@ no command took one.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if box.Truth("json") {
 				return a.printJSON(poolListingOf(p))
 			}
 			_, err = fmt.Fprintln(a.out, p.Shape)
 			return err
 		},
 	}
-	cmd.Flags().IntVarP(&opts.Spares, sparesFlag, "n", 2, "how many spares to keep")
-	cmd.Flags().StringVar(&idle, idleFlag, "30m", "end a spare, and the pool, that no command used for this long (90s, 5m, 1d)")
-	cmd.Flags().BoolVar(&opts.Shell, "shell", false, "start the shell of a spare's first session too: for sessions, not for run")
-	cmd.Flags().BoolVar(&opts.Tree, "tree", false, "have the codebase's tree there too: for sandboxes of this codebase, with the same rules")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
-	a.addQuiet(cmd)
-	box.add(cmd)
-	for _, name := range ofOneSandbox {
-		_ = cmd.Flags().MarkHidden(name)
-	}
-	a.configured(cmd, &box.ruleFlags)
+	box.add(a, cmd, fields.Pooling)
 	return cmd
 }
 

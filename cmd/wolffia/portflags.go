@@ -7,55 +7,31 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"wolffia/runtime"
 )
 
-// portFlags are the flags that connect ports and sockets of the host with the sandbox.
-type portFlags struct {
-	publish []string
-	expose  []string
-	sockets []string
-	force   bool // permit sockets that control the host
-}
-
-func (f *portFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.publish, "publish", nil, "make a server inside reachable at a port of the host: [ADDR:]LOCAL:PORT, at 127.0.0.1 unless ADDR is given")
-	f.addOfHost(cmd)
-}
-
-// addOfHost adds the flags by which a sandbox reaches services of the host: several sandboxes can
-// have the same.
-func (f *portFlags) addOfHost(cmd *cobra.Command) {
-	fl := cmd.Flags()
-	fl.StringArrayVar(&f.expose, "expose", nil, "let the sandbox reach a service of the host's loopback at its own: HOST_PORT[:PORT]")
-	fl.StringArrayVar(&f.sockets, "socket", nil, "let the sandbox use a unix socket of the host, such as an ssh agent's: PATH[:INSIDE] (default INSIDE: its name in /tmp)")
-	fl.BoolVar(&f.force, "socket-force", false, "permit sockets by which the host can be controlled, such as a container engine's")
-}
-
-// apply puts the flags into a configuration.
-func (f *portFlags) apply(c *runtime.SandboxConfig) error {
-	for _, s := range f.publish {
+// applyPorts puts the ports and sockets of the host into a configuration.
+func (f *boxFlags) applyPorts(c *runtime.SandboxConfig) error {
+	for _, s := range f.List("publish") {
 		p, err := parsePublish(s)
 		if err != nil {
 			return err
 		}
 		c.Publish = append(c.Publish, p)
 	}
-	for _, s := range f.expose {
+	for _, s := range f.List("expose") {
 		e, err := parseExpose(s)
 		if err != nil {
 			return err
 		}
 		c.Expose = append(c.Expose, e)
 	}
-	for _, s := range f.sockets {
+	for _, s := range f.List("socket") {
 		socket, err := parseSocket(s)
 		if err != nil {
 			return err
 		}
-		socket.Force = f.force
+		socket.Force = f.Truth("socket-force")
 		c.Sockets = append(c.Sockets, socket)
 		// A program finds the agent by this variable.
 		if agent := os.Getenv("SSH_AUTH_SOCK"); agent != "" && agent == socket.Source && c.Env["SSH_AUTH_SOCK"] == "" {

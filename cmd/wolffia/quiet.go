@@ -4,12 +4,16 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
+
+	"wolffia/fields"
 )
+
+const flagQuiet = "quiet"
 
 // addQuiet gives a command the flag --quiet. It holds from when it is read on, also for what
 // is done before the command runs.
 func (a *app) addQuiet(cmd *cobra.Command) {
-	cmd.Flags().VarPF(quietValue{a}, "quiet", "q", "print no warnings, nor what the rules have denied").NoOptDefVal = "true"
+	cmd.Flags().VarPF(quietValue{a}, flagQuiet, "q", fields.Find(fields.Run, flagQuiet).Help).NoOptDefVal = "true"
 }
 
 // A quietValue is the flag's value. Unlike that of a BoolVar, it leaves the app alone until it

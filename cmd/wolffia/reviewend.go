@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"wolffia/local"
@@ -25,10 +24,6 @@ const (
 
 // reviewFlags say what becomes of the changes at the end of run --cow.
 type reviewFlags struct{ apply string }
-
-func (f *reviewFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.apply, "apply", applyAsk, "with --cow, what becomes of the changes: on-success, always or never apply them; ask: at a terminal. What is not applied is kept")
-}
 
 func (f *reviewFlags) check(copied bool) error {
 	if !slices.Contains([]string{applyAsk, applyOnSuccess, applyAlways, applyNever}, f.apply) {

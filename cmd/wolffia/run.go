@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"wolffia/fields"
 	"wolffia/local"
 	"wolffia/runtime"
 )
@@ -17,25 +18,13 @@ const destroyLimit = 30 * time.Second
 
 // runFlags are the flags of run.
 type runFlags struct {
-	box        boxFlags
-	timeout    string
-	stdin, tty bool
-	asJSON     bool
-	log        auditFlags
-	review     reviewFlags
+	box boxFlags
+	log auditFlags
 }
 
-func (f *runFlags) add(a *app, cmd *cobra.Command) {
+func (f *runFlags) add(a *app, cmd *cobra.Command, is fields.Command) {
 	cmd.Flags().SetInterspersed(false)
-	cmd.Flags().StringVar(&f.timeout, "timeout", "", "end the command after this time (90s, 5m): exit code 124")
-	cmd.Flags().BoolVarP(&f.stdin, "interactive", "i", false, "pass standard input also if it is not a terminal")
-	cmd.Flags().BoolVarP(&f.tty, "tty", "t", false, "give the command our terminal (default: if standard input and output are one)")
-	f.log.add(cmd)
-	f.review.add(cmd)
-	a.addQuiet(cmd)
-	f.box.add(cmd)
-	f.box.worktreeFlags.add(cmd)
-	a.configured(cmd, &f.box.ruleFlags)
+	f.box.add(a, cmd, is)
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -61,8 +50,7 @@ may be left out: then the image's own runs, without the current directory.`,
 			return a.run(cmd, &f, args, func(context.Context, *local.Runtime, string) error { return nil })
 		},
 	}
-	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the whole result as JSON")
-	f.add(a, cmd)
+	f.add(a, cmd, fields.Run)
 	return cmd
 }
 
@@ -70,22 +58,23 @@ may be left out: then the image's own runs, without the current directory.`,
 // has ended, while the sandbox still exists.
 func (a *app) run(cmd *cobra.Command, f *runFlags, args []string, ended func(ctx context.Context, rt *local.Runtime, id string) error) error {
 	box := &f.box
-	if len(args) == 0 && box.image == "" {
+	if len(args) == 0 && box.Text("image") == "" {
 		return usageError(cmd, "needs CMD")
 	}
-	if err := a.checkTTY(f.tty, f.asJSON); err != nil {
+	asJSON := box.Truth("json")
+	if err := a.checkTTY(box.Truth("tty"), asJSON); err != nil {
 		return err
 	}
-	limit, err := parseTimeout(f.timeout)
+	limit, err := parseTimeout(box.Text("timeout"))
 	if err != nil {
 		return err
 	}
-	rt, err := a.openEarly(box.runtime)
+	rt, err := a.openEarly(box.Text("runtime"))
 	if err != nil {
 		return err
 	}
-	if len(args) == 0 && box.codebase == "" {
-		box.noCodebase = true // the image's own command works in a directory of the image
+	if len(args) == 0 && box.Text("codebase") == "" {
+		box.Values = box.With("no-codebase", true) // the image's own command works in a directory of the image
 	}
 	defer box.undo(cmd.Context(), a)
 	config, err := box.config(cmd.Context(), a)
@@ -93,21 +82,22 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string, ended func(ctx
 		return err
 	}
 	config.BoundToCaller = true
-	if err := f.review.check(config.CopyOnWrite); err != nil {
+	review := reviewFlags{apply: box.Text("apply")}
+	if err := review.check(config.CopyOnWrite); err != nil {
 		return err
 	}
 	if len(args) == 0 {
 		args = box.command
 	}
-	if len(args) == 0 && hasEngine(box.runtime) {
+	if len(args) == 0 && hasEngine(box.Text("runtime")) {
 		if args, err = rt.ImageCommand(cmd.Context(), config); err != nil {
 			return err
 		}
 	}
 	if len(args) == 0 {
-		return usageError(cmd, "needs CMD, since image %s has no command of its own", box.image)
+		return usageError(cmd, "needs CMD, since image %s has no command of its own", box.Text("image"))
 	}
-	if err := f.log.open(config); err != nil {
+	if err := f.log.open(config, box.Text("audit")); err != nil {
 		return err
 	}
 	id, err := box.launch(cmd.Context(), a, rt, config)
@@ -115,13 +105,13 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string, ended func(ctx
 		return err
 	}
 	typed := term.IsTerminal(int(a.in.Fd()))
-	spec := &runtime.Command{Command: args, OpenStdin: (typed || f.stdin) && a.readable(), TTY: a.isTerminal(), Timeout: limit}
+	spec := &runtime.Command{Command: args, OpenStdin: (typed || box.Truth("interactive")) && a.readable(), TTY: a.isTerminal(), Timeout: limit}
 	var end error
-	if f.asJSON {
+	if asJSON {
 		spec.OpenStdin, spec.TTY = spec.OpenStdin && !typed, false // a terminal has no end that the user did not type
 	}
 	a.warnKeys(spec, "call run at a terminal, without --json")
-	if f.asJSON {
+	if asJSON {
 		end = a.execJSON(cmd.Context(), rt, id, true, spec)
 	} else {
 		end = a.exec(cmd.Context(), rt, id, true, spec)
@@ -130,7 +120,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string, ended func(ctx
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), destroyLimit)
 	defer cancel()
 	written := errors.Join(ended(ctx, rt, id), f.log.write(ctx, a, rt, id))
-	return a.alongside(end, errors.Join(written, a.end(cmd.Context(), rt, id, config.CopyOnWrite, &f.review, end != nil)))
+	return a.alongside(end, errors.Join(written, a.end(cmd.Context(), rt, id, config.CopyOnWrite, &review, end != nil)))
 }
 
 // end destroys a sandbox whose command has ended, as failed or not. It is stopped instead if it is copied and has changes that
@@ -166,7 +156,6 @@ type creation struct {
 
 func (a *app) createCommand() *cobra.Command {
 	var box boxFlags
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "create [flags]",
 		Short: "Create and start a sandbox; print its id",
@@ -175,7 +164,7 @@ func (a *app) createCommand() *cobra.Command {
   wolffia rm -f "$id"`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rt, err := a.openEarly(box.runtime)
+			rt, err := a.openEarly(box.Text("runtime"))
 			if err != nil {
 				return err
 			}
@@ -189,18 +178,14 @@ func (a *app) createCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if box.Truth("json") {
 				return a.printJSON(&creation{id, config.Name, config.CodebasePath, rt.Limits(id)})
 			}
 			_, err = a.out.WriteString(id + "\n")
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
-	a.addQuiet(cmd)
-	box.add(cmd)
-	box.worktreeFlags.add(cmd)
-	a.configured(cmd, &box.ruleFlags)
+	box.add(a, cmd, fields.Create)
 	return cmd
 }
 

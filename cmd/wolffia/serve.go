@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"wolffia/fields"
 	"wolffia/image/store"
 	"wolffia/network"
 	"wolffia/runtime"
@@ -19,7 +20,6 @@ import (
 func (a *app) serveCommand() *cobra.Command {
 	var box boxFlags
 	var where serveFlags
-	var grace string
 	cmd := &cobra.Command{
 		Use:   "serve [--listen unix:PATH|HOST:PORT] [flags]",
 		Short: "Serve sandboxes to owners, over HTTP on a unix socket or TCP",
@@ -45,38 +45,21 @@ finds them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if where.grace, err = parseDuration("grace", grace); err != nil {
+			where.Values = box.Values
+			if where.grace, err = parseDuration("grace", where.Text("grace")); err != nil {
 				return err
 			}
 			return a.serve(cmd.Context(), &box, &where)
 		},
 	}
-	box.fixed = true
-	box.add(cmd)
-	for _, name := range ofOneSandbox {
-		_ = cmd.Flags().MarkHidden(name)
-	}
-	cmd.Flags().StringVar(&where.listen, "listen", "", "where to listen: unix:PATH or HOST:PORT (default unix:service/sock in the state directory)")
-	cmd.Flags().StringVar(&where.keys, "api-keys", "", "file with API keys, one in each line, for HOST:PORT")
-	where.choices.add(cmd)
-	cmd.Flags().BoolVar(&where.apply, "allow-apply", false, "let requests apply the changes of sandboxes with cow to the codebase on this host")
-	cmd.Flags().IntVar(&where.warm, "warm", 0, "keep so many sandboxes started ahead, for requests that choose no other runtime or image (default: none)")
-	cmd.Flags().StringVar(&grace, "grace", "10s", "how long requests may go on after SIGTERM")
+	box.add(a, cmd, fields.Serve)
 	return cmd
 }
 
-// ofOneSandbox are the flags of create that cannot be those of many.
-var ofOneSandbox = []string{"name", "owner", "home"}
-
 // serveFlags say where and how to serve.
 type serveFlags struct {
-	listen string
-	keys   string // file with API keys; empty: none
-	grace  time.Duration
-	warm   int  // how many spares to keep
-	apply  bool // callers may change the host's directories by applying changes
-
-	choices choiceFlags
+	choiceFlags
+	grace time.Duration
 }
 
 // template returns a function that makes the configuration of a new sandbox from the

@@ -23,7 +23,7 @@ import (
 func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error {
 	again, reload := make(chan os.Signal, 2), make(chan os.Signal, 1)
 	heeded := stops
-	if where.keys != "" {
+	if where.Text("api-keys") != "" {
 		heeded = []os.Signal{unix.SIGINT, unix.SIGTERM}
 		a.heeding.Wait()
 		signal.Reset(unix.SIGHUP) // main's
@@ -31,12 +31,12 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 		defer signal.Stop(reload)
 	}
 	defer notify(again, heeded...)()
-	if box.name != "" || box.owner != "" {
+	if box.Text("name") != "" || box.Text("owner") != "" {
 		return runtime.Errorf(runtime.ErrInvalid, "serve does not take --name or --owner: ids are generated, and owners come with each request")
 	}
 	log := slog.New(slog.NewJSONHandler(a.err, nil))
 	a.log = log
-	rt, err := a.open(box.runtime)
+	rt, err := a.open(box.Text("runtime"))
 	if err != nil {
 		return err
 	}
@@ -47,10 +47,10 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 	if err := rt.CheckLimits(template); err != nil {
 		return err
 	}
-	if err := where.choices.resolve(); err != nil {
+	if err := where.resolve(); err != nil {
 		return err
 	}
-	at, err := newSite(where, rt.StateDir(), where.choices.shown(template))
+	at, err := newSite(where, rt.StateDir(), where.shown(template))
 	if err != nil {
 		return err
 	}
@@ -63,14 +63,14 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 		log.Warn("limits are best effort: wolffia inspect SANDBOX shows which ones this host enforces")
 	}
 	meter := new(service.Meter)
-	warm, err := a.warmPool(ctx, rt, template, box.image, where.warm, log)
+	warm, err := a.warmPool(ctx, rt, template, box.Text("image"), int(where.Whole("warm")), log)
 	if err != nil {
 		return err
 	}
 	fleet := service.NewFleet(rt, &service.FleetOptions{
 		NewID: warm.fleetID,
-		Log:   log, Meter: meter, Configure: a.fleetTemplate(box, &where.choices, null), Chosen: true, Roots: where.choices.volumes,
-		MayReach: box.mayReach, AllowApply: where.apply,
+		Log:   log, Meter: meter, Configure: a.fleetTemplate(box, &where.choiceFlags, null), Chosen: true, Roots: where.volumes,
+		MayReach: box.mayReach, AllowApply: where.Truth("allow-apply"),
 		Config: func(ctx context.Context, id string) (*runtime.SandboxConfig, error) {
 			d, err := rt.Inspect(ctx, id)
 			if err != nil {

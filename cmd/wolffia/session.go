@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
+	"wolffia/fields"
 	"wolffia/local"
 	"wolffia/runtime"
 )
@@ -155,7 +156,7 @@ what becomes of the changes, as run does; what is neither applied nor discarded 
 			if f := boxFlag(cmd); f != "" && len(args) > 0 {
 				return usageError(cmd, "--%s describes a new sandbox, and SANDBOX is one that exists: leave one of them out", f)
 			}
-			rt, err := a.open(box.runtime)
+			rt, err := a.open(box.Text("runtime"))
 			if err != nil {
 				return err
 			}
@@ -197,10 +198,7 @@ what becomes of the changes, as run does; what is neither applied nor discarded 
 			return a.alongside(err, a.end(cmd.Context(), rt, id, copied, &reviewFlags{apply: applyAsk}, err != nil))
 		},
 	}
-	a.addQuiet(cmd)
-	box.add(cmd)
-	box.worktreeFlags.add(cmd)
-	a.configured(cmd, &box.ruleFlags)
+	box.add(a, cmd, fields.Shell)
 	return cmd
 }
 

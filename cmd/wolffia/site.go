@@ -27,19 +27,20 @@ type site struct {
 
 // newSite returns the site that the flags name, for sandboxes like template.
 func newSite(f *serveFlags, stateDir string, template *runtime.SandboxConfig) (*site, error) {
-	path, err := socketPath(f.listen, stateDir)
+	listen, keys := f.Text("listen"), f.Text("api-keys")
+	path, err := socketPath(listen, stateDir)
 	if err != nil {
 		return nil, err
 	}
-	p := &site{socket: path, address: f.listen, keyFile: f.keys}
+	p := &site{socket: path, address: listen, keyFile: keys}
 	if path != "" {
-		if f.keys != "" {
+		if keys != "" {
 			return nil, runtime.Errorf(runtime.ErrInvalid, "--api-keys: a unix socket admits your own processes and those of root, without keys: leave --api-keys out, or add --listen HOST:PORT")
 		}
 		return p, socketApart(path, template)
 	}
-	if f.keys != "" {
-		p.keyFile, err = filepath.Abs(f.keys)
+	if keys != "" {
+		p.keyFile, err = filepath.Abs(keys)
 		if err != nil {
 			return nil, err
 		}
@@ -50,7 +51,7 @@ func newSite(f *serveFlags, stateDir string, template *runtime.SandboxConfig) (*
 			return nil, err
 		}
 	} else if template.Network == runtime.NetworkHost || len(template.Expose) > 0 || template.Egress != nil && (len(template.Egress.Hosts) > 0 || template.Egress.Upstream != "") { // what is in there is the same user, and could ask for everything
-		return nil, runtime.Errorf(runtime.ErrInvalid, "--listen %s: sandboxes with --network host, --add-host, --upstream-proxy or --expose can reach it: add --api-keys FILE, or use --listen unix:PATH", f.listen)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "--listen %s: sandboxes with --network host, --add-host, --upstream-proxy or --expose can reach it: add --api-keys FILE, or use --listen unix:PATH", listen)
 	}
 	return p, nil
 }

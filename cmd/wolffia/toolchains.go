@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/probe"
@@ -25,27 +24,18 @@ const (
 	toolchainsNone = "none"
 )
 
-// toolchainFlags is the flag that shows what is in the caller's PATH.
-type toolchainFlags struct {
-	toolchains string
-}
-
-func (f *toolchainFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.toolchains, "toolchains", "", "what of PATH to show, read-only: auto, none, or names as wolffia doctor has them: go,node (default auto; none with --image, --rootfs and for serve)")
-}
-
-// check returns an error if toolchains are asked for where the host's system is not shown.
-func (f *toolchainFlags) check(foreign bool) error {
-	if foreign && f.toolchains != "" && f.toolchains != toolchainsNone {
-		return runtime.Errorf(runtime.ErrInvalid, "--toolchains %s: the host's toolchains need the host's system: leave out --image and --rootfs, or show directories with --mount", f.toolchains)
+// checkToolchains returns an error if toolchains are asked for where the host's system is not shown.
+func (f *boxFlags) checkToolchains(foreign bool) error {
+	if choice := f.Text("toolchains"); foreign && choice != "" && choice != toolchainsNone {
+		return runtime.Errorf(runtime.ErrInvalid, "--toolchains %s: the host's toolchains need the host's system: leave out --image and --rootfs, or show directories with --mount", choice)
 	}
 	return nil
 }
 
-// addTo adds the toolchains to c, which has everything else already. With none there are
+// addToolchains adds the toolchains to c, which has everything else already. With none there are
 // none, unless the flag names them.
-func (f *toolchainFlags) addTo(a *app, c *runtime.SandboxConfig, none bool) error {
-	choice := f.toolchains
+func (f *boxFlags) addToolchains(a *app, c *runtime.SandboxConfig, none bool) error {
+	choice := f.Text("toolchains")
 	if choice == "" && !none {
 		choice = toolchainsAuto
 	}

@@ -5,18 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"wolffia/runtime"
 	"wolffia/volume"
 )
-
-// volumeFlags say which directories of a sandbox outlive it.
-type volumeFlags struct {
-	caches  []string
-	volumes []string
-	home    string
-}
 
 // The values of --cache beside the names of caches, and the suffix of each.
 const (
@@ -25,39 +16,33 @@ const (
 	cacheShared = ":shared"
 )
 
-func (f *volumeFlags) add(cmd *cobra.Command) {
-	fl := cmd.Flags()
-	fl.StringSliceVar(&f.caches, "cache", nil, "keep caches for later sandboxes: "+strings.Join(volume.Caches(), ",")+", or auto for those the codebase has use for; NAME:shared for all codebases together")
-	fl.StringArrayVar(&f.volumes, "volume", nil, "show a directory that stays, writable and made if it is missing: NAME:PATH[:ro]")
-	fl.StringVar(&f.home, "home", "", "use a home directory of this name that stays")
-}
-
-// addTo adds the volumes to c, which has its codebase and the variables that the user has
-// set. many says that c is for the sandboxes of many owners.
-func (f *volumeFlags) addTo(c *runtime.SandboxConfig, many bool) error {
-	if many && f.home != "" {
-		return runtime.Errorf(runtime.ErrInvalid, "--home %s: all owners would have one home directory: use --volume NAME:PATH for what they may share", f.home)
+// addVolumes adds the volumes to c, which has its codebase and the variables that the user has set.
+func (f *boxFlags) addVolumes(c *runtime.SandboxConfig) error {
+	home := f.Text("home")
+	if f.fixed && home != "" {
+		return runtime.Errorf(runtime.ErrInvalid, "--home %s: all owners would have one home directory: use --volume NAME:PATH for what they may share", home)
 	}
-	if f.home != "" {
-		name := volume.HomeName(f.home)
+	if home != "" {
+		name := volume.HomeName(home)
 		if !runtime.IsVolumeName(name) {
-			return runtime.Errorf(runtime.ErrInvalid, "--home %q: a name is up to %d letters, digits, dots, dashes and underscores", f.home, 63-len(volume.HomeName("")))
+			return runtime.Errorf(runtime.ErrInvalid, "--home %q: a name is up to %d letters, digits, dots, dashes and underscores", home, 63-len(volume.HomeName("")))
 		}
 		c.Volumes = append(c.Volumes, runtime.VolumeMount{Name: name, Target: "~"})
 	}
-	for _, s := range f.volumes {
+	for _, s := range f.List("volume") {
 		v, err := parseVolume(s)
 		if err != nil {
 			return err
 		}
 		c.Volumes = append(c.Volumes, v)
 	}
-	return f.addCaches(c, many)
+	return addCaches(c, f.List("cache"), f.fixed)
 }
 
-func (f *volumeFlags) addCaches(c *runtime.SandboxConfig, many bool) error {
+// addCaches adds caches to c. many says that c is for the sandboxes of many owners.
+func addCaches(c *runtime.SandboxConfig, caches []string, many bool) error {
 	added := map[string]bool{}
-	caches := f.caches[1+last(f.caches, cacheNone):] // none drops what came before, as from a configuration
+	caches = caches[1+last(caches, cacheNone):] // none drops what came before, as from a configuration
 	for _, s := range caches {
 		name, shared := strings.CutSuffix(s, cacheShared)
 		names := []string{name}

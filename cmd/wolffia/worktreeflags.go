@@ -10,8 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/spf13/cobra"
-
+	"wolffia/fields"
 	"wolffia/internal/hostgit"
 	"wolffia/local"
 	"wolffia/perm"
@@ -27,14 +26,9 @@ const (
 	labelWorktreeName = "wolffia.worktree.name"
 )
 
-// worktreeFlags say whether the sandbox has a working tree of git of its own.
+// worktreeFlags know the working tree of git that --worktree has made for the sandbox.
 type worktreeFlags struct {
-	branch string
-	made   *worktree // by apply; nil: none, or one that was there
-}
-
-func (f *worktreeFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.branch, "worktree", "", "work on BRANCH, made if it does not exist, in a working tree of its own; the rest of the codebase is read-only")
+	made *worktree // by apply; nil: none, or one that was there
 }
 
 // A worktree is a working tree of git below policy.WorktreeDir of a codebase.
@@ -56,33 +50,34 @@ func worktreeOf(codebase string, labels map[string]string) *worktree {
 }
 
 // apply makes the working tree for c, which has its codebase already, or takes the one that an
-// earlier sandbox has left, and returns its name. cwd is the value of --cwd.
-func (f *worktreeFlags) apply(ctx context.Context, a *app, c *runtime.SandboxConfig, cwd string) (name string, err error) {
-	if f.branch == "" {
+// earlier sandbox has left, and returns its name.
+func (f *worktreeFlags) apply(ctx context.Context, a *app, c *runtime.SandboxConfig, values fields.Values) (name string, err error) {
+	branch, cwd := values.Text("worktree"), values.Text("cwd")
+	if branch == "" {
 		return "", nil
 	}
 	codebase, err := realPath(c.CodebasePath)
 	switch {
 	case c.CodebasePath == "":
-		return "", runtime.Errorf(runtime.ErrInvalid, "--worktree %s: the sandbox has no codebase: leave --no-codebase out", f.branch)
+		return "", runtime.Errorf(runtime.ErrInvalid, "--worktree %s: the sandbox has no codebase: leave --no-codebase out", branch)
 	case err != nil:
 		return "", nil // Create says what is wrong
 	case c.MountPoint == "":
 		c.MountPoint = codebase
 	case c.MountPoint != codebase:
-		return "", runtime.Errorf(runtime.ErrInvalid, "--worktree %s: git writes the codebase's path into the working tree, so it must appear inside at %s: leave --mount-point out", f.branch, codebase)
+		return "", runtime.Errorf(runtime.ErrInvalid, "--worktree %s: git writes the codebase's path into the working tree, so it must appear inside at %s: leave --mount-point out", branch, codebase)
 	}
-	w := &worktree{codebase: codebase, branch: f.branch}
+	w := &worktree{codebase: codebase, branch: branch}
 	repo, list, err := w.locate(ctx)
 	if err != nil {
-		return "", fmt.Errorf("--worktree %s: %w", f.branch, err)
+		return "", fmt.Errorf("--worktree %s: %w", branch, err)
 	}
 	if err := a.unused(ctx, w); err != nil {
 		return "", err
 	}
 	made, err := w.add(ctx, repo, list)
 	if err != nil {
-		return "", fmt.Errorf("--worktree %s: %w", f.branch, err)
+		return "", fmt.Errorf("--worktree %s: %w", branch, err)
 	}
 	if made {
 		f.made = w

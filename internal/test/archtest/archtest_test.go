@@ -20,6 +20,7 @@ const module = "wolffia"
 // non-test files may import. A package missing here may import none.
 var allow = map[string][]string{
 	"network":                         {},
+	"fields":                          {},
 	"runtime":                         {"network", "perm"},
 	"runtime/launch":                  {"runtime"},
 	"runtime/runtimetest":             {"network", "runtime", "runtime/launch", "perm", "internal/*", "internal/test/*"},

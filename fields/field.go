@@ -1,0 +1,189 @@
+package fields
+
+import (
+	"slices"
+	"strings"
+)
+
+// A Field is a row of [Table]. Zero values are the most restrictive ones: a project's file may
+// not set the field, nor may a request, and sandboxes with different values do not share a pool.
+type Field struct {
+	Name    string  // the long name of the flag; empty: the field has no flag
+	Letter  string  // the flag's short name; empty: none
+	Key     string  // in configuration files and requests, after [Keys] and [Find]; empty in Table: Name
+	Record  string  // the JSON key in runtime.SandboxConfig, with a dot below resources; empty: it is not recorded
+	Kind    Kind    // of value
+	Default string  // as text; empty: the kind's zero value
+	On      Command // commands that have the flag
+	Hidden  Command // commands whose help leaves the flag out
+	Once    bool    // of one call: configuration files cannot have it
+	Group   Group   // in help
+	Values  []Value // all values; with Ranked from the strictest on; nil: any
+	Names   Names   // what completion offers if Values is nil
+	Path    Path    // which part of a value is a path of the host, relative to the configuration file
+	Pairs   bool    // a List of K=V, which a file may write as a mapping
+	Commas  bool    // a List whose flag also splits its value at commas
+	Bound   Bound   // what a project's file may say
+	Pool    Pool    // what the field means for a pooled sandbox
+	API     bool    // a request to the service may set it; the service checks the value
+	Help    string
+}
+
+// A Kind is the kind of value that a field has. The zero Kind is Text.
+type Kind uint8
+
+// The kinds.
+const (
+	Text     Kind = iota
+	Size          // bytes as text, such as 512m: see [ParseSize]
+	Duration      // time as text, such as 90s: see [ParseDuration]
+	Whole         // an integer
+	Number        // a floating-point number
+	Truth         // true or false
+	List          // of texts
+)
+
+// A Value is one of the values that a field can have.
+type Value struct {
+	Name string
+	Doc  string // for completion; may be empty
+}
+
+// A Command is a set of commands that have a flag.
+type Command uint16
+
+// The commands.
+const (
+	Run Command = 1 << iota
+	Learn
+	Create
+	Shell
+	MCP
+	Pooling // pool start
+	Serve
+	Explain  // policy explain
+	SetRules // policy set
+	AddRules // policy add
+	Allow    // network allow
+)
+
+// sandbox are the commands that make a sandbox of the caller's directory.
+const sandbox = Run | Learn | Create | Shell | MCP | Pooling
+
+// commands are the names of the commands, for documents.
+var commands = []struct {
+	is   Command
+	name string
+}{
+	{Run, "run"}, {Create, "create"}, {Shell, "shell"}, {MCP, "mcp"}, {Pooling, "pool start"}, {Serve, "serve"},
+}
+
+// A Pool says what a field means for a sandbox that was started ahead.
+type Pool uint8
+
+// The meanings.
+const (
+	Shape Pool = iota // only a sandbox that was started with the same value fits
+	Claim             // the value is set when the sandbox is claimed
+	Cold              // a sandbox with a value is never started ahead
+)
+
+// A Path says which part of a value is a path of the host.
+type Path uint8
+
+// The parts.
+const (
+	NoPath    Path = iota
+	WholePath      // all of it
+	MountPath      // SRC of SRC:DST, and DST if it begins with ~
+	ValuePath      // FILE of NAME:HEADER=@FILE
+)
+
+// Names say what completion offers for a value.
+type Names uint8
+
+// The names.
+const (
+	ShellNames Names = iota // what the shell does by itself
+	NoNames
+	Presets
+	Backends
+	Images
+	Caches
+	Toolchains
+	Volumes
+	Homes
+	HostLists
+	Sandboxes
+	Directories
+	YAMLFiles
+)
+
+// Of returns the fields whose flags a command has, in the order of [Table].
+func Of(c Command) (all []*Field) {
+	for i := range Table {
+		if Table[i].On&c != 0 {
+			all = append(all, &Table[i])
+		}
+	}
+	return all
+}
+
+// Find returns the field whose flag of this name a command has, or nil.
+func Find(c Command, name string) *Field {
+	for i := range Table {
+		if f := &Table[i]; f.On&c != 0 && f.Name == name {
+			return f
+		}
+	}
+	return nil
+}
+
+// Keys returns the fields that configuration files can have, with their Key, sorted by name. They are the flags of run.
+func Keys() []Field {
+	var keys []Field
+	for _, f := range Of(Run) {
+		if !f.Once {
+			keys = append(keys, f.keyed())
+		}
+	}
+	slices.SortFunc(keys, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
+	return keys
+}
+
+// keyed returns a copy of f with its Key.
+func (f *Field) keyed() Field {
+	k := *f
+	if k.Key == "" {
+		k.Key = k.Name
+	}
+	return k
+}
+
+// Requested returns the field of a key that a request to the service may set, or nil.
+func Requested(key string) *Field {
+	for i := range Table {
+		if k := Table[i].keyed(); Table[i].API && k.Key == key {
+			return &k
+		}
+	}
+	return nil
+}
+
+// Records returns the JSON keys of a sandbox's record that mean p for a pool.
+func Records(p Pool) (keys []string) {
+	for i := range Table {
+		if f := &Table[i]; f.Record != "" && f.Pool == p && !slices.Contains(keys, f.Record) {
+			keys = append(keys, f.Record)
+		}
+	}
+	return keys
+}
+
+// Order returns the names of f.Values.
+func (f *Field) Order() (names []string) {
+	for _, v := range f.Values {
+		names = append(names, v.Name)
+	}
+	return names
+}
