@@ -129,6 +129,16 @@ func Of(c Command) (all []*Field) {
 	return all
 }
 
+// Flag returns the first field with a flag of this name, or nil: all of that name have the same group, kind and completion.
+func Flag(name string) *Field {
+	for i := range Table {
+		if f := &Table[i]; f.Name == name && name != "" {
+			return f
+		}
+	}
+	return nil
+}
+
 // Find returns the field whose flag of this name a command has, or nil.
 func Find(c Command, name string) *Field {
 	for i := range Table {

@@ -35,10 +35,8 @@ func Groups() []Group {
 
 // GroupOf returns the group of a flag; Rest if it has none.
 func GroupOf(flag string) Group {
-	for i := range Table {
-		if Table[i].Name == flag {
-			return Table[i].Group
-		}
+	if f := Flag(flag); f != nil {
+		return f.Group
 	}
 	return Rest
 }

@@ -19,8 +19,8 @@ func TestTable(t *testing.T) {
 			if f.Name != "" && f.Name == g.Name && f.On&g.On != 0 {
 				t.Errorf("--%s: two rows for one command", f.Name)
 			}
-			if f.Name != "" && f.Name == g.Name && f.Group != g.Group {
-				t.Errorf("--%s: two groups", f.Name)
+			if f.Name != "" && f.Name == g.Name && (f.Group != g.Group || f.Kind != g.Kind || f.Names != g.Names) {
+				t.Errorf("--%s: two groups, kinds, or ways to complete it", f.Name)
 			}
 			if f.Record != "" && f.Record == g.Record && f.Pool != g.Pool {
 				t.Errorf("%s: --%s and --%s mean different things for a pool", f.Record, f.Name, g.Name)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"wolffia/fields"
 	"wolffia/runtime"
 )
 
@@ -276,27 +277,6 @@ func nearFlags(cmd *cobra.Command, name string) []string {
 	return near
 }
 
-// A flagGroup is a part of the flags in a command's help.
-type flagGroup struct {
-	title string
-	names []string // of flags; those that a command does not have are left out
-}
-
-// flagGroups are the groups of the flags that describe a sandbox and a command in it.
-var flagGroups = []flagGroup{
-	{"Codebase and rules", []string{"codebase", "no-codebase", "cow", "apply", "worktree", "mount-point", "preset", "policy", "rule", "reveal", "filter", "audit"}},
-	{"System and mounts", []string{"runtime", "platform", "rootfs", "image", "pull", "mount", "volume", "cache", "home", "toolchains", "no-toolchains", "no-git-config", "git-credentials", "no-git-monitor"}},
-	{"Network", []string{"network", "allow-host", "add-host", "no-sni-check", "header", "upstream-proxy", "publish", "expose", "socket", "socket-force"}},
-	{"Command and environment", []string{"env", "cwd", "interactive", "tty", "session", "no-wait", "timeout"}},
-	{"Limits", []string{"memory", "cpus", "pids", "disk", "limits"}},
-	{"Lifetime", []string{"ttl", "idle-timeout"}},
-	{"Names", []string{"name", "label", "owner", "sandbox"}},
-	{"Pool", []string{sparesFlag, "idle", "shell", "tree"}},
-	{"Service", []string{"listen", "api-keys", "codebase-root", "volume-root", "allow-runtime", "allow-registry", "allow-apply", "grace", "warm"}},
-	{"Configuration", []string{"profile", "no-config", "state-dir"}},
-	{"Output", []string{"json", "quiet", "help"}},
-}
-
 // manyFlags is the number of flags of a command from which on help groups them.
 const manyFlags = 12
 
@@ -336,53 +316,38 @@ func printUsage(w io.Writer, cmd *cobra.Command) error {
 	return err
 }
 
-// A groupOfFlags is a flagGroup of a command.
+// A groupOfFlags has the flags of a group that a command has.
 type groupOfFlags struct {
 	title string
 	flags *pflag.FlagSet
 }
 
-// groupsOf returns the flags of a command as help shows them: in flagGroups if there are
-// many, what is in none of them last.
-func groupsOf(cmd *cobra.Command) []groupOfFlags {
-	byGroup := map[string]*pflag.FlagSet{}
-	const rest = "Flags"
-	count := 0
-	add := func(title string, f *pflag.Flag) {
-		if byGroup[title] == nil {
-			byGroup[title] = pflag.NewFlagSet(title, pflag.ContinueOnError)
-		}
-		byGroup[title].AddFlag(f)
-	}
+// groupsOf returns the flags of a command as help shows them: in the groups of the table of settings if
+// there are many, what is in none of them last.
+func groupsOf(cmd *cobra.Command) (out []groupOfFlags) {
+	byGroup := map[fields.Group]*pflag.FlagSet{}
 	local, inherited := cmd.LocalFlags(), cmd.InheritedFlags()
+	count := 0
 	local.VisitAll(func(*pflag.Flag) { count++ })
 	for _, set := range []*pflag.FlagSet{local, inherited} {
 		set.VisitAll(func(f *pflag.Flag) {
-			title := rest
 			if f.Hidden {
 				return
 			}
+			g := fields.Rest
 			if count >= manyFlags {
-				title = cmp.Or(groupTitle(f.Name), rest)
+				g = fields.GroupOf(f.Name)
 			}
-			add(title, f)
+			if byGroup[g] == nil {
+				byGroup[g] = pflag.NewFlagSet(g.String(), pflag.ContinueOnError)
+			}
+			byGroup[g].AddFlag(f)
 		})
 	}
-	var out []groupOfFlags
-	for _, g := range append(slices.Clone(flagGroups), flagGroup{title: rest}) {
-		if flags := byGroup[g.title]; flags != nil {
-			out = append(out, groupOfFlags{g.title, flags})
+	for _, g := range fields.Groups() {
+		if flags := byGroup[g]; flags != nil {
+			out = append(out, groupOfFlags{g.String(), flags})
 		}
 	}
 	return out
-}
-
-// groupTitle returns the title of the group that a flag is in, or an empty string.
-func groupTitle(flag string) string {
-	for _, g := range flagGroups {
-		if slices.Contains(g.names, flag) {
-			return g.title
-		}
-	}
-	return ""
 }
