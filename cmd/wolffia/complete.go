@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"wolffia/fields"
 	"wolffia/image/store"
 	"wolffia/internal/statedir"
 	"wolffia/local"
@@ -96,58 +97,62 @@ func onlyFirst(f cobra.CompletionFunc) cobra.CompletionFunc {
 
 // flagValues returns what completes the value of a flag; nil if that is the shell's matter.
 func (a *app) flagValues(flag string) cobra.CompletionFunc {
-	fixed := func(values ...string) cobra.CompletionFunc {
-		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+	switch flag { // of commands that make no sandbox
+	case "address":
+		return cobra.NoFileCompletions
+	case "signal":
+		return fixedValues("TERM", "INT", "HUP", "KILL", "STOP", "CONT", "USR1", "USR2")
 	}
-	switch flag {
-	case "runtime", "allow-runtime":
+	f := fields.Flag(flag)
+	if f == nil || f.Kind == fields.Truth {
+		return nil
+	}
+	switch f.Names {
+	case fields.NoNames:
+		return cobra.NoFileCompletions
+	case fields.Presets:
+		return completePresets
+	case fields.Backends:
 		var names []string
 		for _, b := range backends() {
 			names = append(names, b.Name())
 		}
-		return fixed(names...)
-	case "platform":
-		return fixed("systrap", "kvm\tneeds /dev/kvm")
-	case "network":
-		return fixed(string(runtime.NetworkNone)+"\tonly the sandbox's own loopback", string(runtime.NetworkFiltered)+"\tthe names of --allow-host", string(runtime.NetworkHost)+"\tthe host's network, all of it")
-	case flagAllowHost:
+		return fixedValues(names...)
+	case fields.Images:
+		return a.completeImages
+	case fields.Caches:
+		return listOf(func() []string { return append(volume.Caches(), cacheAuto, cacheNone) })
+	case fields.Toolchains:
+		return listOf(a.toolchainNames)
+	case fields.Volumes:
+		return a.completeVolumeMounts
+	case fields.Homes:
+		return a.completeHomes
+	case fields.HostLists:
 		return completeLists
-	case flagAddHost, flagNoSNICheck:
-		return cobra.NoFileCompletions
-	case "limits":
-		return fixed(limitsStrict+"\trefuse what cannot be kept exactly", limitsBestEffort+"\tkeep limits as far as can be")
-	case "filter":
-		return fixed(filterAuto, string(runtime.FilterFuse)+"\tat each access", string(runtime.FilterStatic)+"\tmasks, made at the start", string(runtime.FilterNone)+"\tthe rules grant all")
-	case "apply":
-		return fixed(applyAsk+"\tat a terminal", applyOnSuccess, applyAlways, applyNever)
-	case "pull":
-		return fixed(pullMissing, pullAlways, pullNever)
-	case "publish", "expose", "address":
-		return fixed()
-	case "preset":
-		return completePresets
-	case "sandbox":
+	case fields.Sandboxes:
 		return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return a.sandboxNames(wants(""), nil), cobra.ShellCompDirectiveNoFileComp
 		}
-	case "signal":
-		return fixed("TERM", "INT", "HUP", "KILL", "STOP", "CONT", "USR1", "USR2")
-	case "image":
-		return a.completeImages
-	case "cache":
-		return listOf(func() []string { return append(volume.Caches(), cacheAuto, cacheNone) })
-	case "toolchains":
-		return listOf(a.toolchainNames)
-	case "volume":
-		return a.completeVolumeMounts
-	case "home":
-		return a.completeHomes
-	case "policy":
-		return cobra.FixedCompletions([]string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt)
-	case "codebase", "rootfs", "state-dir":
+	case fields.Directories:
 		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
+	case fields.YAMLFiles:
+		return cobra.FixedCompletions([]string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt)
+	case fields.ShellNames:
 	}
-	return nil
+	var values []string
+	for _, v := range f.Values {
+		values = append(values, strings.TrimSuffix(v.Name+"\t"+v.Doc, "\t"))
+	}
+	if values == nil {
+		return nil
+	}
+	return fixedValues(values...)
+}
+
+// fixedValues completes one of the values.
+func fixedValues(values ...string) cobra.CompletionFunc {
+	return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 }
 
 // completeLists completes the named lists of hosts.
