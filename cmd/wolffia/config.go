@@ -7,18 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
-	units "github.com/docker/go-units"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fields"
 	"wolffia/internal/config"
 	"wolffia/internal/statedir"
 	"wolffia/perm"
@@ -97,7 +95,7 @@ func (a *app) configuration(fl *pflag.FlagSet, ownCommand bool) (*configuration,
 // known sets the keys and the profiles that wolffia has.
 func (c *configuration) known() {
 	if c.request.Keys == nil {
-		c.request.Keys = configKeys(c.app)
+		c.request.Keys = fields.Keys()
 		c.request.Builtin = config.Builtin(c.request.Keys, c.home)
 	}
 }
@@ -205,19 +203,19 @@ func (c *configuration) apply(rules *ruleFlags) error {
 	rules.configs = c.files
 	for i := range c.request.Keys {
 		k := &c.request.Keys[i]
-		f, settings := c.flags.Lookup(k.Flag), c.of(k.Name)
+		f, settings := c.flags.Lookup(k.Name), c.of(k.Key)
 		if f == nil || len(settings) == 0 || c.idle(k, &settings[len(settings)-1]) {
 			continue
 		}
 		var err error
-		switch k.Name {
+		switch k.Key {
 		case "rules", "reveal":
-			err = rules.configured(k.Name, settings)
+			err = rules.configured(k.Key, settings)
 		case "preset": // not as flags, which are an error without a codebase
 			s := settings[len(settings)-1]
 			rules.filePreset, rules.projectPreset = s.Values[0], !f.Changed && s.Source.Project
 			for _, own := range settings {
-				if !own.Source.Project && (c.request.User == nil || !slices.Contains(c.request.User.Allow, k.Name)) {
+				if !own.Source.Project && (c.request.User == nil || !slices.Contains(c.request.User.Allow, k.Key)) {
 					rules.userPreset = own.Values[0]
 				}
 			}
@@ -240,7 +238,7 @@ func (c *configuration) apply(rules *ruleFlags) error {
 // idle reports whether the setting s of k has no effect: a codebase and its limit where the
 // command line wants none, how to keep limits without a limit, and a project's preset beside a policy
 // file of the user's, which may be closed.
-func (c *configuration) idle(k *config.Key, s *config.Setting) bool {
+func (c *configuration) idle(k *fields.Field, s *config.Setting) bool {
 	switch k.Name {
 	case "codebase", "disk":
 		return c.bare
@@ -365,11 +363,11 @@ func (a *app) located(err error) error {
 		return err
 	}
 	flag, longest := "", 0
-	for _, k := range configKeys(a) {
-		for _, subject := range append(subjects[k.Flag], "--"+k.Flag, strings.ReplaceAll(k.Flag, "-", " ")) {
+	for _, k := range fields.Keys() {
+		for _, subject := range append(subjects[k.Name], "--"+k.Name, strings.ReplaceAll(k.Name, "-", " ")) {
 			rest, ok := strings.CutPrefix(err.Error(), subject)
 			if ok && (rest == "" || strings.ContainsAny(rest[:1], ": ")) && len(subject) > longest {
-				flag, longest = k.Flag, len(subject)
+				flag, longest = k.Name, len(subject)
 			}
 		}
 	}
@@ -387,70 +385,14 @@ var subjects = map[string][]string{
 	"policy":      {"policy file"},
 }
 
-// configKeys returns the keys of configuration files: the flags of run, which has those of
-// create and shell. They are sorted by flag.
-func configKeys(a *app) (keys []config.Key) {
-	a.runCommand().Flags().VisitAll(func(f *pflag.Flag) {
-		k := config.Key{Name: f.Name, Flag: f.Name, Usage: f.Usage, Values: config.Order(f.Name)}
-		switch f.Name {
-		case "json", "help", flagProfile, flagNoConfig, "no-codebase": // of one call only
-			return
-		case "rule":
-			k.Name = "rules"
-		case "memory", "disk":
-			k.Amount = func(s string) (float64, error) {
-				n, err := parseSize(f.Name, s)
-				return orUnlimited(float64(n)), err
-			}
-		case "cpus", "pids":
-			k.Amount = limitAmount
-		case "ttl", "idle-timeout", "timeout":
-			k.Amount = func(s string) (float64, error) {
-				d, err := parseDuration(f.Name, s)
-				return orUnlimited(float64(d)), err
-			}
-		}
-		switch f.Value.Type() {
-		case "bool":
-			k.Kind = config.Truth
-		case "int", "int64", "uint":
-			k.Kind = config.Whole
-		case "float64":
-			k.Kind = config.Number
-		default:
-			if _, several := f.Value.(pflag.SliceValue); several {
-				k.Kind = config.List
-			}
-		}
-		keys = append(keys, k)
-	})
-	return keys
-}
-
-// limitAmount is the amount of --cpus and --pids, where 0 means no limit.
-func limitAmount(s string) (float64, error) {
-	n, err := strconv.ParseFloat(s, 64)
-	return orUnlimited(n), err
-}
-
-func orUnlimited(n float64) float64 {
-	if n == 0 {
-		return math.Inf(1)
-	}
-	return n
-}
-
 // parseSize reads a flag that has a size, or 0 for none.
 func parseSize(flag, s string) (int64, error) {
-	n, err := units.RAMInBytes(s)
-	if err != nil || n < 0 || n == 0 && !isZero(s) {
-		return 0, runtime.Errorf(runtime.ErrInvalid, "--%s %q: it must be a size such as 512m or 2g, or 0 for no limit", flag, s)
+	n, err := fields.ParseSize(s)
+	if err != nil {
+		return 0, runtime.Errorf(runtime.ErrInvalid, "--%s %q: %w", flag, s, err)
 	}
 	return n, nil
 }
-
-// isZero reports whether the text of an amount that is 0 says so: 0.5 bytes are not no limit.
-func isZero(s string) bool { return !strings.ContainsAny(s, "123456789") }
 
 func (a *app) completeProfile(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	profiles, err := a.profiles(cmd.Flags())

@@ -9,44 +9,40 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/spf13/pflag"
 
+	"wolffia/fields"
 	"wolffia/internal/config"
 	"wolffia/network"
-	"wolffia/perm"
 	"wolffia/perm/plainyaml"
 	"wolffia/runtime"
 )
 
-// TestConfigKeys: each flag of run, create and shell is a key, but those about one
-// call; and what package config knows of values is what the flags take.
+// Each flag of run, create and shell is a key, but those about one call; and what the table has of runtimes and limits is
+// what there is.
 func TestConfigKeys(t *testing.T) {
 	a := &app{}
-	keys := configKeys(a)
+	keys := fields.Keys()
 	without := []string{"json", "help", flagProfile, flagNoConfig, "no-codebase"}
 	for _, cmd := range []interface{ Flags() *pflag.FlagSet }{a.runCommand(), a.createCommand(), a.shellCommand()} {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			is := slices.ContainsFunc(keys, func(k config.Key) bool { return k.Flag == f.Name })
+			is := slices.ContainsFunc(keys, func(k fields.Field) bool { return k.Name == f.Name })
 			if is == slices.Contains(without, f.Name) {
 				t.Errorf("--%s is a key: %v", f.Name, is)
 			}
 		})
 	}
-	var presets, runtimes []string
-	for _, p := range perm.Presets() {
-		presets = append(presets, p.Name)
-	}
+	var runtimes []string
 	for _, b := range backends() {
 		runtimes = append(runtimes, b.Name())
 	}
 	for name, want := range map[string][]string{
-		"preset": presets, "runtime": runtimes, "limits": {limitsStrict, limitsBestEffort},
-		"filter":  {filterAuto, string(runtime.FilterFuse), string(runtime.FilterStatic), string(runtime.FilterNone)},
-		"network": {string(runtime.NetworkNone), string(runtime.NetworkFiltered), string(runtime.NetworkHost)},
+		"runtime": runtimes, "limits": {limitsStrict, limitsBestEffort}, "pull": {pullMissing, pullAlways, pullNever},
+		"apply": {applyAsk, applyOnSuccess, applyAlways, applyNever}, "filter": append([]string{filterAuto}, fields.Find(fields.Run, "filter").Order()...),
 	} {
-		got := config.Order(name)
+		got := fields.Find(fields.Run, name).Order()
 		slices.Sort(got)
 		slices.Sort(want)
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: package config has %v, the flag %v", name, got, want)
+		if want = slices.Compact(want); !slices.Equal(got, want) {
+			t.Errorf("--%s: the table has %v, the flag takes %v", name, got, want)
 		}
 	}
 }
@@ -57,9 +53,9 @@ func TestConfigAmounts(t *testing.T) {
 		"memory": {"512m", "2g"}, "disk": {"512m", "2g"}, "cpus": {"0.5", "2", "0"}, "pids": {"5", "20", "0"},
 		"ttl": {"90s", "5m", "7d", "0"}, "idle-timeout": {"90", "1h", "0"}, "timeout": {"90s", "1h"},
 	}
-	for _, k := range configKeys(&app{}) {
+	for _, k := range fields.Keys() {
 		values := amounts[k.Name]
-		if (values == nil) != (k.Amount == nil) {
+		if (values == nil) != (k.Bound.How != fields.Most) {
 			t.Errorf("%s: an amount?", k.Name)
 			continue
 		}
@@ -71,7 +67,7 @@ func TestConfigAmounts(t *testing.T) {
 			}
 			last = n
 		}
-		if k.Amount != nil {
+		if values != nil {
 			if _, err := k.Amount("nonsense"); err == nil {
 				t.Errorf("%s: nonsense is an amount", k.Name)
 			}
@@ -82,7 +78,7 @@ func TestConfigAmounts(t *testing.T) {
 // TestConfigSchema: the schema and the parser accept the same files; the profiles and
 // proposals of wolffia are among these.
 func TestConfigSchema(t *testing.T) {
-	keys := configKeys(&app{})
+	keys := fields.Keys()
 	text, err := json.Marshal(config.Schema(keys))
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +96,7 @@ func TestConfigSchema(t *testing.T) {
 	for _, p := range config.Builtin(keys, "/home/ann") {
 		body := map[string]any{"description": p.Description}
 		for _, s := range p.Settings {
-			if k := keys[slices.IndexFunc(keys, func(k config.Key) bool { return k.Name == s.Key })]; k.Kind == config.List {
+			if k := keys[slices.IndexFunc(keys, func(k fields.Field) bool { return k.Key == s.Key })]; k.Kind == fields.List {
 				body[s.Key] = s.Values
 				if _, err := (&network.Policy{Allow: s.Values}).Compile(); s.Key == flagAllowHost && err != nil {
 					t.Errorf("profile %s: %v", p.Name, err)

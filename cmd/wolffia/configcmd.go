@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"wolffia/fields"
 	"wolffia/internal/config"
 	"wolffia/runtime"
 )
@@ -65,18 +66,18 @@ func (a *app) configShowCommand() *cobra.Command {
 }
 
 // values returns what holds for a key: one value, or the parts of a list.
-func (c *configuration) values(k *config.Key) (all []value) {
-	f, settings := c.flags.Lookup(k.Flag), c.of(k.Name)
-	flag := value{k.Name, []string{f.Value.String()}, "flag"}
+func (c *configuration) values(k *fields.Field) (all []value) {
+	f, settings := c.flags.Lookup(k.Name), c.of(k.Key)
+	flag := value{k.Key, []string{f.Value.String()}, "flag"}
 	if list, several := f.Value.(pflag.SliceValue); several {
 		flag.Values = append([]string{}, list.GetSlice()...) // JSON has [] for nothing
 	} else if n := len(settings); n > 0 {
 		settings = settings[n-1:]
 	}
-	if k.Kind == config.List || !f.Changed {
+	if k.Kind == fields.List || !f.Changed {
 		for _, s := range settings {
 			if !c.idle(k, &s) {
-				all = append(all, value{k.Name, append([]string{}, s.Values...), s.Source.String()}) // as above
+				all = append(all, value{k.Key, append([]string{}, s.Values...), s.Source.String()}) // as above
 			}
 		}
 	}
@@ -85,7 +86,7 @@ func (c *configuration) values(k *config.Key) (all []value) {
 		all = append(all, flag)
 	case len(all) == 0:
 		flag.Source = "built-in"
-		if k.Flag == flagNetwork && slices.ContainsFunc(nameFlags, c.has) {
+		if k.Name == flagNetwork && slices.ContainsFunc(nameFlags, c.has) {
 			flag.Values = []string{string(runtime.NetworkFiltered)} // as networkFlags.apply has it
 		}
 		all = append(all, flag)
@@ -144,7 +145,7 @@ func (a *app) configSchemaCommand() *cobra.Command {
 		Short: "Print the JSON schema of configuration files, for an editor",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return a.printJSON(config.Schema(configKeys(a)))
+			return a.printJSON(config.Schema(fields.Keys()))
 		},
 	}
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"wolffia/fields"
 	"wolffia/local"
 	"wolffia/runtime"
 )
@@ -28,25 +28,15 @@ func parseLifetime(flag, s string) (time.Duration, error) {
 
 // parseDuration reads a flag that has a duration: a plain number is seconds, d is days.
 func parseDuration(flag, s string) (time.Duration, error) {
-	d, err := time.ParseDuration(s)
-	if err != nil {
-		d, err = time.ParseDuration(s + "s")
-	}
-	if n, ok := strings.CutSuffix(s, "d"); ok {
-		var days uint64
-		days, err = strconv.ParseUint(n, 10, 16)
-		d = time.Duration(days) * 24 * time.Hour
-	}
-	const like = "it must be like 90s, 5m, 1h30m or 7d"
-	switch {
-	case err == nil && d < 0:
-		return 0, runtime.Errorf(runtime.ErrInvalid, "--%s %q: it is negative: %s", flag, s, like)
-	case err == nil && (d > 0 || isZero(s)):
+	d, err := fields.ParseDuration(s)
+	if err == nil {
 		return d, nil
-	case flag == idleFlag: // which has no zero
-		return 0, runtime.Errorf(runtime.ErrInvalid, "--%s %q: %s", flag, s, like)
 	}
-	return 0, runtime.Errorf(runtime.ErrInvalid, "--%s %q: %s, or 0 for none", flag, s, like)
+	text := err.Error()
+	if flag == idleFlag { // which has no zero
+		text = strings.TrimSuffix(text, fields.OrNone)
+	}
+	return 0, runtime.Errorf(runtime.ErrInvalid, "--%s %q: %s", flag, s, text)
 }
 
 func (a *app) touchCommand() *cobra.Command {

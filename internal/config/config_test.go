@@ -6,33 +6,22 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fields"
 	"wolffia/perm/plainyaml"
 )
 
-// testKeys has each key that bindings knows, and one that it does not know.
-func testKeys() []Key {
-	amount := func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }
-	keys := []Key{{Name: "new-flag"}, {Name: "new-list", Kind: List}, {Name: "truth", Kind: Truth}, {Name: "whole", Kind: Whole}}
-	for name, b := range bindings {
-		k := Key{Name: name, Flag: name}
-		switch {
-		case name == "rules":
-			k.Flag, k.Kind = "rule", List
-		case slices.Contains([]string{"mount", "reveal", "env", "label", "volume", "cache", "allow-host", "add-host", "no-sni-check", "header", "publish", "expose", "socket"}, name):
-			k.Kind = List
-		case b.how == most:
-			k.Amount = amount
-		}
-		keys = append(keys, k)
+// testKeys has the keys of the table of settings, and some that it does not have.
+func testKeys() []fields.Field {
+	field := func(name string, kind fields.Kind) fields.Field {
+		return fields.Field{Name: name, Key: name, Kind: kind}
 	}
-	return keys
+	return append(fields.Keys(), field("new-flag", fields.Text), field("new-list", fields.List), field("truth", fields.Truth), field("whole", fields.Whole))
 }
 
 func parse(t *testing.T, project bool, text string) *File {
@@ -63,7 +52,6 @@ func merge(t *testing.T, user, project string, profile *string) ([]Setting, erro
 }
 
 // TestBindings has rows for each key: what a project's file may say beside the user's.
-// docs/configuration.md has the same table.
 func TestBindings(t *testing.T) {
 	const ok = ""
 	seen := map[string]bool{}
@@ -107,7 +95,6 @@ func TestBindings(t *testing.T) {
 		{"no-sni-check", "", "no-sni-check: [a.example]", "may not set it"},
 		{"header", "", "header: [\"a.example:Authorization=@token\"]", "may not set it, since it reads a file of yours"},
 		{"upstream-proxy", "", "upstream-proxy: \"http://a.example:3128\"", "may not set it, since the proxy decides where connections go"},
-		{"network", "network: none", "network: other", "other gives more than none of user:1"},
 		{"runtime", "", "runtime: gvisor", ok},
 		{"runtime", "", "runtime: docker", "docker gives more than bwrap"},
 		{"runtime", "runtime: gvisor", "runtime: bwrap", "bwrap gives more than gvisor of user:1"},
@@ -117,8 +104,8 @@ func TestBindings(t *testing.T) {
 		{"filter", "", "filter: fuse", ok},
 		{"filter", "", "filter: static", "static gives more than auto"},
 		{"filter", "filter: fuse", "filter: auto", "auto gives more than fuse of user:1"},
-		{"cow", "", "cow: 'true'", ok},
-		{"cow", "cow: 'true'", "cow: 'false'", "false gives more than true of user:1"},
+		{"cow", "", "cow: true", ok},
+		{"cow", "cow: true", "cow: false", "false gives more than true of user:1"},
 		{"platform", "", "platform: kvm", ok},
 		{"platform", "platform: systrap", "platform: kvm", `"kvm" is not "systrap" of user:1`},
 		{"image", "", "image: a", ok},
@@ -131,7 +118,7 @@ func TestBindings(t *testing.T) {
 		{"memory", "memory: 8", "memory: 8", ok},
 		{"memory", "memory: 8", "memory: 9", "9 is more than 8 of user:1"},
 		{"cpus", "cpus: 1", "cpus: 2", "2 is more than 1"},
-		{"cpus", "cpus: 1", "cpus: inf", "inf is more than 1"},
+		{"cpus", "cpus: 1", "cpus: 1000.5", "1000.5 is more than 1"},
 		{"pids", "pids: 1", "pids: 2", "2 is more than 1"},
 		{"disk", "disk: 1", "disk: 2", "2 is more than 1"},
 		{"ttl", "ttl: 1", "ttl: 2", "2 is more than 1"},
@@ -152,8 +139,8 @@ func TestBindings(t *testing.T) {
 		{"publish", "allow: [publish]", "publish: ['1:2']", ok},
 		{"expose", "", "expose: ['5432']", "may not set it, since a service of this host may trust"},
 		{"socket", "", "socket: [/x]", "may not set it, since the program behind it acts for you"},
-		{"socket-force", "socket-force: 'true'", "socket-force: 'true'", "may not set it, since the sandbox could control this host"},
-		{"git-credentials", "git-credentials: 'true'", "git-credentials: 'true'", "may not set it, since the sandbox could use your passwords"},
+		{"socket-force", "socket-force: true", "socket-force: true", "may not set it, since the sandbox could control this host"},
+		{"git-credentials", "git-credentials: true", "git-credentials: true", "may not set it, since the sandbox could use your passwords"},
 		{"new-flag", "", "new-flag: 1", "not known to be harmless"},
 		{"new-flag", "new-flag: 1", "new-flag: 1", "not known to be harmless"},
 		{"new-flag", "allow: [new-flag]", "new-flag: 1", ok},
@@ -167,7 +154,7 @@ func TestBindings(t *testing.T) {
 	} {
 		seen[tt.key] = true
 		var err error
-		if bindings[tt.key].how == never && tt.user == "" {
+		if known(testKeys(), tt.key).Bound.How == fields.Never && tt.user == "" {
 			_, err = Parse(testKeys(), Place{Name: "project", Project: true}, []byte(tt.project))
 		} else {
 			_, err = merge(t, tt.user, tt.project, nil)
@@ -177,9 +164,9 @@ func TestBindings(t *testing.T) {
 			t.Errorf("user %q, project %q: %v, want %q", tt.user, tt.project, err, tt.want)
 		}
 	}
-	for name := range bindings {
-		if !seen[name] {
-			t.Errorf("no row for %s", name)
+	for _, k := range fields.Keys() {
+		if !seen[k.Key] && k.Bound != (fields.Bound{}) {
+			t.Errorf("no row for %s", k.Key)
 		}
 	}
 }
@@ -254,7 +241,7 @@ memory: 5
 }
 
 func TestParseErrors(t *testing.T) {
-	keys := append(testKeys(), Key{Name: "choice", Values: []string{"one", "two"}})
+	keys := append(testKeys(), fields.Field{Name: "choice", Key: "choice", Values: []fields.Value{{Name: "one"}, {Name: "two"}}})
 	for _, tt := range []struct {
 		project bool
 		text    string
@@ -277,6 +264,8 @@ func TestParseErrors(t *testing.T) {
 		{false, "choice: tow", `f:1: choice: unknown value "tow": did you mean two?`},
 		{false, "rules:\n  - a=read\n  - b=rad", `f:3: rules: rule "b=rad": unknown level "rad"`},
 		{false, "memory: lots", "f:1: memory: "},
+		{false, "cpus: inf", "f:1: cpus: want a number"},
+		{false, "pull: somtimes", "f:1: pull: unknown value"},
 		{false, "name: \"a\\0b\"", "f:1: name: NUL byte"},
 		{false, "profiles: {p: {profile: q}}", `f:1: unknown key "profile"`},
 		{false, "profiles: {p: 5}", "f:1: profile p: want KEY: VALUE"},
@@ -301,7 +290,7 @@ func TestParseErrors(t *testing.T) {
 func TestWidens(t *testing.T) {
 	f := parse(t, true, "network: none\npreset: read-only\nmemory: 5\nenv: {A: 1}\nreveal: [a=read]\nprofiles: {p: {network: host, env: [X], mount: [/x], limits: best-effort, cwd: /}}")
 	var got []string
-	for _, s := range Widens(&Request{Project: f}) {
+	for _, s := range Widens(&Request{Keys: testKeys(), Project: f}) {
 		got = append(got, s.Key+" "+s.Source.String())
 	}
 	want := []string{"reveal project:5", "network project:6, profile p", "env project:6, profile p", "mount project:6, profile p", "limits project:6, profile p"}
@@ -322,7 +311,7 @@ func TestWidensByAProfile(t *testing.T) {
 		"profile: p\nprofiles: {p: {network: host}}": "network [host] project:2, profile p",
 	} {
 		var got []string
-		for _, s := range Widens(&Request{User: user, Builtin: builtin, Project: parse(t, true, text)}) {
+		for _, s := range Widens(&Request{Keys: testKeys(), User: user, Builtin: builtin, Project: parse(t, true, text)}) {
 			got = append(got, fmt.Sprint(s.Key, " ", s.Values, " ", s.Source))
 		}
 		if strings.Join(got, "; ") != want {
@@ -404,13 +393,13 @@ func TestPropose(t *testing.T) {
 	files := []string{"go.mod", "package.json", "yarn.lock", "Makefile"}
 	has := func(name string) bool { return slices.Contains(files, name) }
 	for _, tt := range []struct {
-		keys       []Key
+		keys       []fields.Field
 		want, lack string
 	}{
 		{nil, "# Found: Go (go.mod), Node with yarn (yarn.lock), make (Makefile)\n", "cache:"},
-		{[]Key{{Name: "cache"}}, "\ncache: go,yarn\n", "pip"},
-		{[]Key{{Name: "cache", Kind: List}}, "\ncache: [go, yarn]\n", "npm"},
-		{[]Key{{Name: "allow-host", Kind: List}}, "\n# allow-host: [\"@go\", \"@yarn\"]\n", "network: host"},
+		{[]fields.Field{{Key: "cache"}}, "\ncache: go,yarn\n", "pip"},
+		{[]fields.Field{{Key: "cache", Kind: fields.List}}, "\ncache: [go, yarn]\n", "npm"},
+		{[]fields.Field{{Key: "allow-host", Kind: fields.List}}, "\n# allow-host: [\"@go\", \"@yarn\"]\n", "network: host"},
 	} {
 		text := Propose(tt.keys, has)
 		if _, err := Parse(tt.keys, Place{Project: true}, []byte(text)); err != nil {
@@ -427,7 +416,7 @@ func TestPropose(t *testing.T) {
 
 // TestBuiltin: the agents have homes of their own where those exist.
 func TestBuiltin(t *testing.T) {
-	claude := func(keys []Key) map[string][]string {
+	claude := func(keys []fields.Field) map[string][]string {
 		got := map[string][]string{}
 		for _, p := range Builtin(keys, "/h") {
 			if p.Description == "" || len(p.Settings) == 0 {
@@ -449,7 +438,7 @@ func TestBuiltin(t *testing.T) {
 	if diff := cmp.Diff(map[string][]string{"mount": {"/h/.claude:/h/.claude:rw"}, "env": env, "allow-host": hosts}, claude(nil)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(map[string][]string{"home": {"claude"}, "allow-host": hosts}, claude([]Key{{Name: "home"}})); diff != "" {
+	if diff := cmp.Diff(map[string][]string{"home": {"claude"}, "allow-host": hosts}, claude([]fields.Field{{Key: "home"}})); diff != "" {
 		t.Error(diff)
 	}
 }

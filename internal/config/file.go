@@ -1,12 +1,14 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"wolffia/fields"
 	"wolffia/perm"
 	"wolffia/perm/plainyaml"
 )
@@ -63,7 +65,7 @@ type Place struct {
 
 // Parse parses the content of a configuration file. An error lists all problems, each
 // with its line, up to a hundred.
-func Parse(keys []Key, at Place, data []byte) (*File, error) {
+func Parse(keys []fields.Field, at Place, data []byte) (*File, error) {
 	p := &parser{Place: at, keys: keys}
 	f := new(File)
 	root, err := plainyaml.Parse(data)
@@ -81,7 +83,7 @@ func Parse(keys []Key, at Place, data []byte) (*File, error) {
 // A parser walks a file and collects its errors.
 type parser struct {
 	Place
-	keys []Key
+	keys []fields.Field
 	errs []error
 }
 
@@ -162,10 +164,10 @@ func (p *parser) settings(n *plainyaml.Node, profile string, special []string, s
 		switch {
 		case k == nil:
 			p.fail(f.Line, "unknown key %q%s", f.Key, p.suggest(f.Key, special))
-		case p.Project && bindings[k.Name].how == never:
-			p.fail(f.Line, "%s cannot be in a project's file", k.Name)
+		case p.Project && k.Bound.How == fields.Never:
+			p.fail(f.Line, "%s cannot be in a project's file", k.Key)
 		default:
-			all = append(all, Setting{Key: k.Name, Values: p.values(k, f.Value), Source: p.source(f.Line, profile)})
+			all = append(all, Setting{Key: k.Key, Values: p.values(k, f.Value), Source: p.source(f.Line, profile)})
 		}
 	}
 	return all
@@ -178,8 +180,8 @@ func (p *parser) suggest(name string, special []string) string {
 	}
 	names := slices.Clone(special)
 	for _, k := range p.keys {
-		if names = append(names, k.Name); k.Flag == name {
-			return ": the key of --" + name + " is " + k.Name
+		if names = append(names, k.Key); k.Name == name {
+			return ": the key of --" + name + " is " + k.Key
 		}
 	}
 	return suggestion(name, names)
@@ -198,10 +200,10 @@ func (p *parser) allow(n *plainyaml.Node) (all []string) {
 		switch {
 		case k == nil:
 			p.fail(item.Line, "%s: unknown key %q%s", keyAllow, item.Text, p.suggest(item.Text, nil))
-		case slices.Contains([]how{free, never, ordered}, bindings[k.Name].how):
-			p.fail(item.Line, "%s: %s is not a key that has to be allowed", keyAllow, k.Name)
+		case slices.Contains([]fields.How{fields.Free, fields.Never, fields.Ordered}, k.Bound.How):
+			p.fail(item.Line, "%s: %s is not a key that has to be allowed", keyAllow, k.Key)
 		default:
-			all = append(all, k.Name)
+			all = append(all, k.Key)
 		}
 	}
 	return all
@@ -215,77 +217,83 @@ func (p *parser) text(f *plainyaml.Field) string {
 }
 
 // values returns the checked value of a key, with paths made absolute.
-func (p *parser) values(k *Key, n *plainyaml.Node) (values []string) {
+func (p *parser) values(k *fields.Field, n *plainyaml.Node) (values []string) {
 	add := func(n *plainyaml.Node, text string) {
 		v, err := p.value(k, text)
 		if err != nil {
-			p.fail(n.Line, "%s: %w", k.Name, err)
+			p.fail(n.Line, "%s: %w", k.Key, err)
 		}
 		values = append(values, v)
 	}
 	scalar := n.Kind == plainyaml.Text || n.Kind == plainyaml.Int || n.Kind == plainyaml.Number
 	want := ""
 	switch {
-	case k.Kind == List && n.Kind == plainyaml.List:
+	case k.Kind == fields.List && n.Kind == plainyaml.List:
 		for _, item := range n.Items {
 			if item.Kind != plainyaml.Text {
-				p.fail(item.Line, "%s: want a list of texts: put quotes around a number", k.Name)
+				p.fail(item.Line, "%s: want a list of texts: put quotes around a number", k.Key)
 				continue
 			}
 			add(item, item.Text)
 		}
-	case k.Kind == List && n.Kind == plainyaml.Map && bindings[k.Name].pairs:
-		for _, f := range p.fields(n, k.Name) {
+	case k.Kind == fields.List && n.Kind == plainyaml.Map && k.Pairs:
+		for _, f := range p.fields(n, k.Key) {
 			switch f.Value.Kind {
 			case plainyaml.Null:
 				add(f.Value, f.Key)
 			case plainyaml.List, plainyaml.Map:
-				p.fail(f.Line, "%s: %q: want text", k.Name, f.Key)
+				p.fail(f.Line, "%s: %q: want text", k.Key, f.Key)
 			default:
 				add(f.Value, f.Key+"="+f.Value.Text)
 			}
 		}
-	case k.Kind == List:
-		if want = "a list"; bindings[k.Name].pairs {
+	case k.Kind == fields.List:
+		if want = "a list"; k.Pairs {
 			want = "a list, or NAME: VALUE on each line"
 		}
-	case k.Kind == Text && scalar,
-		k.Kind == Whole && n.Kind == plainyaml.Int,
-		k.Kind == Number && (n.Kind == plainyaml.Int || n.Kind == plainyaml.Number),
-		k.Kind == Truth && n.Kind == plainyaml.Bool:
+	case isText(k.Kind) && scalar,
+		k.Kind == fields.Whole && n.Kind == plainyaml.Int,
+		k.Kind == fields.Number && (n.Kind == plainyaml.Int || n.Kind == plainyaml.Number),
+		k.Kind == fields.Truth && n.Kind == plainyaml.Bool:
 		add(n, n.Text)
 	default:
-		want = [...]string{Text: "text", Whole: "a whole number", Number: "a number", Truth: "true or false"}[k.Kind]
+		want = cmp.Or(wanted[k.Kind], "text")
 	}
 	if want != "" {
-		p.fail(n.Line, "%s: want %s", k.Name, want)
+		p.fail(n.Line, "%s: want %s", k.Key, want)
 	}
 	return values
 }
 
+// wanted says what a value of a kind is; text if it has no entry.
+var wanted = map[fields.Kind]string{fields.Whole: "a whole number", fields.Number: "a number", fields.Truth: "true or false"}
+
+func isText(k fields.Kind) bool { return k == fields.Text || k == fields.Size || k == fields.Duration }
+
 // value checks a text of a key's value, and makes a path in it absolute.
-func (p *parser) value(k *Key, text string) (string, error) {
-	switch b := bindings[k.Name]; {
+func (p *parser) value(k *fields.Field, text string) (string, error) {
+	names := k.Order()
+	switch {
 	case strings.IndexByte(text, 0) >= 0:
 		return "", errors.New("NUL byte")
-	case k.Values != nil && !slices.Contains(k.Values, text):
-		return "", fmt.Errorf("unknown value %q%s", text, suggestion(text, k.Values))
-	case k.Amount != nil:
+	case names != nil && !slices.Contains(names, text):
+		return "", fmt.Errorf("unknown value %q%s", text, suggestion(text, names))
+	case k.Bound.How == fields.Most:
 		_, err := k.Amount(text)
 		return text, err
-	case b.how == ordered:
+	case k.Bound.How == fields.Ordered:
 		_, err := perm.ParseRule(text)
 		return text, err
-	case b.path == wholePath:
+	case k.Path == fields.WholePath:
 		return p.path(text)
-	case b.path == valuePath:
+	case k.Path == fields.ValuePath:
 		before, file, ok := strings.Cut(text, "=@")
 		if !ok {
 			return text, nil // the flag says what is wrong
 		}
 		file, err := p.path(file)
 		return before + "=@" + file, err
-	case b.path == mountPath:
+	case k.Path == fields.MountPath:
 		var parts []string
 		for i, part := range strings.SplitN(text, ":", 3) {
 			if i == 0 || strings.HasPrefix(part, "~") {

@@ -1,37 +1,15 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"strings"
+
+	"wolffia/fields"
 )
 
 // ProjectName is the name of a project's file, at the root of the codebase.
 const ProjectName = ".wolffia.yaml"
-
-// A Kind is the kind of value that a key has. The zero Kind is Text.
-type Kind uint8
-
-// The kinds.
-const (
-	Text Kind = iota
-	Whole
-	Number
-	Truth
-	List // of texts
-)
-
-// A Key is a key of a configuration file: a flag.
-type Key struct {
-	Name   string // in a file
-	Flag   string // the long name of the flag
-	Kind   Kind
-	Usage  string
-	Values []string // the only values; nil: any
-
-	// Amount returns how much a value of the key allows, +Inf for a value that is no
-	// limit; nil if the key has no amount.
-	Amount func(text string) (float64, error)
-}
 
 // The keys of a file that are not flags.
 const (
@@ -42,12 +20,17 @@ const (
 )
 
 // key returns the key of a name, or nil.
-func key(keys []Key, name string) *Key {
-	i := slices.IndexFunc(keys, func(k Key) bool { return k.Name == name })
+func key(keys []fields.Field, name string) *fields.Field {
+	i := slices.IndexFunc(keys, func(k fields.Field) bool { return k.Key == name })
 	if i < 0 {
 		return nil
 	}
 	return &keys[i]
+}
+
+// known is key, but for an unknown name a field that a project's file may not set.
+func known(keys []fields.Field, name string) *fields.Field {
+	return cmp.Or(key(keys, name), new(fields.Field))
 }
 
 // suggestion returns text for an error about an unknown name: the nearest of names, if

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"wolffia/fields"
 )
 
 // A Request is what to merge. A file that is nil does not exist.
 type Request struct {
-	Keys     []Key
+	Keys     []fields.Field // what the files can have
 	User     *File
 	Project  *File
 	UserName string    // the user's file, for messages, also if it does not exist

@@ -3,6 +3,8 @@ package config
 import (
 	"path/filepath"
 	"slices"
+
+	"wolffia/fields"
 )
 
 // An agent is a coding agent that can be put into a sandbox.
@@ -30,7 +32,7 @@ var agents = []agent{
 
 // Builtin returns the profiles that wolffia has, for the keys there are. home is the
 // user's home directory.
-func Builtin(keys []Key, home string) (out []Profile) {
+func Builtin(keys []fields.Field, home string) (out []Profile) {
 	for _, a := range agents {
 		out = append(out, a.profile(keys, home))
 	}
@@ -51,7 +53,7 @@ func Builtin(keys []Key, home string) (out []Profile) {
 
 // profile returns the profile of an agent: with a home of its own that stays, if there are
 // such homes, else with what the agent keeps in the user's home directory.
-func (a *agent) profile(keys []Key, home string) Profile {
+func (a *agent) profile(keys []fields.Field, home string) Profile {
 	p := Profile{Name: a.name, Source: Source{Profile: a.name}}
 	add := func(key string, values ...string) {
 		p.Settings = append(p.Settings, Setting{Key: key, Values: values, Source: p.Source})

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"wolffia/fields"
 )
 
 // A trait is something that is found in a project by the name of a file at its root.
@@ -36,7 +38,7 @@ var traits = [][]trait{
 
 // Propose returns the text of a project's file for a codebase; has reports whether a name
 // exists at its root. It sets keys that exist only.
-func Propose(keys []Key, has func(name string) bool) string {
+func Propose(keys []fields.Field, has func(name string) bool) string {
 	var found, caches, hosts []string
 	for _, group := range traits {
 	group:
@@ -66,7 +68,7 @@ func Propose(keys []Key, has func(name string) bool) string {
 	}
 	if k := key(keys, "cache"); k != nil && len(caches) > 0 {
 		b.WriteString("\n# What is downloaded stays for the next sandbox of this project.\n")
-		if k.Kind == List {
+		if k.Kind == fields.List {
 			fmt.Fprintf(&b, "cache: [%s]\n", strings.Join(caches, ", "))
 		} else {
 			fmt.Fprintf(&b, "cache: %s\n", strings.Join(caches, ","))

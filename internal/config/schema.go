@@ -1,14 +1,16 @@
 package config
 
+import "wolffia/fields"
+
 // Schema returns the JSON schema of a configuration file, for editors.
-func Schema(keys []Key) map[string]any {
+func Schema(keys []fields.Field) map[string]any {
 	text := map[string]any{"type": "string"}
 	properties := func() map[string]any {
 		out := map[string]any{}
 		for _, k := range keys {
 			property := schemaOf(&k)
-			property["description"] = k.Usage
-			out[k.Name] = property
+			property["description"] = k.Help
+			out[k.Key] = property
 		}
 		return out
 	}
@@ -33,25 +35,25 @@ func Schema(keys []Key) map[string]any {
 	}
 }
 
-func schemaOf(k *Key) map[string]any {
+func schemaOf(k *fields.Field) map[string]any {
 	scalar := []string{"string", "number"}
 	switch k.Kind {
-	case Whole:
+	case fields.Whole:
 		return map[string]any{"type": "integer"}
-	case Number:
+	case fields.Number:
 		return map[string]any{"type": "number"}
-	case Truth:
+	case fields.Truth:
 		return map[string]any{"type": "boolean"}
-	case List:
+	case fields.List:
 		list := map[string]any{"type": "array", "items": map[string]any{"type": "string"}}
-		if !bindings[k.Name].pairs {
+		if !k.Pairs {
 			return list
 		}
 		values := map[string]any{"type": []string{"string", "number", "boolean", "null"}}
 		return map[string]any{"anyOf": []any{list, map[string]any{"type": "object", "additionalProperties": values}}}
 	}
 	if k.Values != nil {
-		return map[string]any{"enum": k.Values}
+		return map[string]any{"enum": k.Order()}
 	}
 	return map[string]any{"type": scalar}
 }
