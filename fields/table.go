@@ -198,7 +198,7 @@ var Table = [...]Field{
 		Help:  "let the sandbox use a unix socket of the host, such as an ssh agent's: PATH[:INSIDE] (default INSIDE: its name in /tmp)",
 	},
 	{
-		Name: "socket-force", Record: "sockets", Kind: Truth, On: sandbox | Serve, Group: Network, Pool: Cold,
+		Name: "socket-force", Kind: Truth, On: sandbox | Serve, Group: Network,
 		Bound: Bound{Because: "the sandbox could control this host"},
 		Help:  "permit sockets by which the host can be controlled, such as a container engine's",
 	},

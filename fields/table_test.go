@@ -6,9 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"wolffia/perm"
 	"wolffia/runtime"
-	"wolffia/volume"
 )
 
 // Each row is complete, and its columns agree with each other.
@@ -83,38 +81,6 @@ func TestRecord(t *testing.T) {
 	slices.Sort(got)
 	if !slices.Equal(want, got) {
 		t.Errorf("the record has\n%v\nthe table\n%v", want, got)
-	}
-}
-
-// What the table repeats as text is what other packages have.
-func TestTexts(t *testing.T) {
-	var presets []string
-	for _, p := range perm.Presets() {
-		presets = append(presets, p.Name)
-	}
-	preset := Find(Run, "preset")
-	order := preset.Order()
-	slices.Sort(order)
-	slices.Sort(presets)
-	if !slices.Equal(order, presets) || preset.Bound.Normal != perm.DefaultPreset || !strings.Contains(preset.Help, "default "+perm.DefaultPreset) {
-		t.Errorf("--preset: %v, %+v; want %v", order, preset, presets)
-	}
-	if at := runtime.DefaultMountPoint; Find(Serve, "mount-point").Default != at || !strings.Contains(Find(Run, "mount-point").Help, at) {
-		t.Errorf("--mount-point is not %s by default", at)
-	}
-	if all := strings.Join(volume.Caches(), ","); !strings.Contains(Find(Run, "cache").Help, ": "+all+", or auto") {
-		t.Errorf("--cache does not list %s", all)
-	}
-	for name, want := range map[string][]string{
-		"filter":  {"auto", string(runtime.FilterFuse), string(runtime.FilterStatic), string(runtime.FilterNone)},
-		"network": {string(runtime.NetworkNone), string(runtime.NetworkFiltered), string(runtime.NetworkHost)},
-	} {
-		got := Find(Run, name).Order()
-		slices.Sort(got)
-		slices.Sort(want)
-		if !slices.Equal(got, want) {
-			t.Errorf("--%s: %v, want %v", name, got, want)
-		}
 	}
 }
 

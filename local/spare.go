@@ -10,10 +10,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fields"
 	"wolffia/internal/boot"
 	"wolffia/internal/rawsock"
 	"wolffia/internal/statedir"
@@ -40,15 +42,15 @@ func (s *sandboxes) template(ctx context.Context, config *runtime.SandboxConfig,
 		return nil, "", runtime.Errorf(runtime.ErrInvalid, "spares with their tree need a codebase, and the configuration has none")
 	}
 	c := recordOf(config)
-	rules := c.Permissions // not a part of the shape: those that most takers have, which a spare compiles ahead
-	c.Name, c.Labels, c.CodebaseID, c.Permissions, c.Env, c.Cwd, c.Egress = "", nil, "", nil, nil, "", nil
-	c.TTL, c.IdleTimeout, c.BoundToCaller = 0, 0, false
+	given := c.SandboxConfig // its rules are not a part of the shape: those that most takers have, which a spare compiles ahead
+	fields.Clear(&c.SandboxConfig, fields.Claim)
+	c.CodebasePath, c.NoGitMonitor = given.CodebasePath, given.NoGitMonitor
 	_, release, err := s.complete(ctx, c)
 	if err != nil {
 		return nil, "", err
 	}
 	defer release()
-	c.ID, c.Env, c.Cwd, c.Permissions = "", nil, "", rules
+	c.ID, c.Env, c.Cwd, c.Permissions = "", nil, "", given.Permissions
 	if !tree {
 		c.CodebasePath = anyCodebase
 	}
@@ -57,7 +59,7 @@ func (s *sandboxes) template(ctx context.Context, config *runtime.SandboxConfig,
 	}
 	monitorGit(c) // a spare without a codebase had no filter before
 	if shape = s.shapeOf(c); shape == "" {
-		return nil, "", errNoSpare
+		return nil, "", noSpare()
 	}
 	if tree {
 		text, err := s.rulesText.of(c)
@@ -69,7 +71,12 @@ func (s *sandboxes) template(ctx context.Context, config *runtime.SandboxConfig,
 	return c, shape, nil
 }
 
-var errNoSpare = runtime.Errorf(runtime.ErrUnsupported, "a sandbox of this kind cannot be started ahead: not for root, in a container engine, with --cow, --volume, --cache, --home, --publish, --expose, --socket, --filter static or none, or a mount in the codebase")
+// noSpare is the error for a configuration that no spare can serve.
+func noSpare() error {
+	return runtime.Errorf(runtime.ErrUnsupported,
+		"a sandbox of this kind cannot be started ahead: not for root, in a container engine, with %s, --filter static or none, or a mount in the codebase",
+		strings.Join(fields.Flags(fields.Cold), ", "))
+}
 
 // rlimits is how many kinds of limits a process has (getrlimit(2)), which what it starts inherits.
 const rlimits = 16

@@ -3,19 +3,14 @@ package statedir
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
+	"wolffia/fields"
 	"wolffia/network"
 	"wolffia/perm"
 	"wolffia/runtime"
 )
-
-// freeFields are the fields of a configuration in which the user of a spare may differ from the template.
-// A new field is a part of the shape: then nothing is to be done. To add it here, the shim must be able to
-// change it in a sandbox that runs (shim/spare.go).
-var freeFields = []string{
-	"NoGitMonitor", "ID", "Name", "CreatedAt", "Labels", "CodebaseID", "CodebasePath", "Permissions", "Env", "Cwd", "TTL", "IdleTimeout", "BoundToCaller", "Egress", "PrivateGit",
-}
 
 func shaped() *Config {
 	return &Config{
@@ -52,27 +47,30 @@ func change(t *testing.T, v reflect.Value, name string) {
 	}
 }
 
-// Each field of a configuration is free, or a part of the shape, or rules out spares.
+// Each field of a configuration is what the table of settings says: claimed, a part of the shape, or one with which no spare
+// can serve. Of what Create decides, two are free: CreatedAt, and PrivateGit, which follows from the rest.
 func TestShapeOfEachField(t *testing.T) {
 	was := Shape(shaped(), false)
 	if was == "" {
 		t.Fatal("no spare can serve an ordinary configuration")
 	}
-	var known []string
 	for _, at := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
 		if at.Anonymous {
 			continue
 		}
-		known = append(known, at.Name)
 		c := shaped()
 		change(t, reflect.ValueOf(c).Elem().FieldByIndex(at.Index), at.Name)
-		if same, free := Shape(c, false) == was, slices.Contains(freeFields, at.Name); same != free {
-			t.Errorf("field %s: a change leaves the shape as it is: %v, and it is to be free: %v", at.Name, same, free)
+		got := Shape(c, false)
+		free := at.Name == "CreatedAt" || at.Name == "PrivateGit"
+		if len(at.Index) > 1 {
+			key, _, _ := strings.Cut(at.Tag.Get("json"), ",")
+			free = slices.Contains(fields.Records(fields.Claim), key)
+			if cold := slices.Contains(fields.Records(fields.Cold), key); cold && got != "" {
+				t.Errorf("field %s: a spare serves it, and the table says that none can", at.Name)
+			}
 		}
-	}
-	for _, name := range freeFields {
-		if !slices.Contains(known, name) {
-			t.Errorf("there is no field %s", name)
+		if (got == was) != free {
+			t.Errorf("field %s: a change leaves the shape as it is: %v, and it is to be free: %v", at.Name, got == was, free)
 		}
 	}
 }
