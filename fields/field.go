@@ -170,16 +170,6 @@ func (f *Field) keyed() Field {
 	return k
 }
 
-// Requested returns the field of a key that a request to the service may set, or nil.
-func Requested(key string) *Field {
-	for i := range Table {
-		if k := Table[i].keyed(); Table[i].API && k.Key == key {
-			return &k
-		}
-	}
-	return nil
-}
-
 // Records returns the JSON keys of a sandbox's record that mean p for a pool.
 func Records(p Pool) (keys []string) {
 	for i := range Table {

@@ -3,6 +3,7 @@ package fields
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"strconv"
 )
 
@@ -26,22 +27,15 @@ func (v Values) Truth(name string) bool { return value[bool](v, name) }
 // List returns the value of a List, which the caller must not change.
 func (v Values) List(name string) []string { return value[[]string](v, name) }
 
-// With returns a copy of v with another value for one field.
+// With returns a copy of v with another value for one field, of the type that its kind has.
 func (v Values) With(name string, to any) Values {
 	all := maps.Clone(v)
 	if all == nil {
 		all = Values{}
 	}
-	switch to := to.(type) {
-	case string:
-		all[name] = &to
-	case []string:
-		all[name] = &to
-	case bool:
-		all[name] = &to
-	default:
-		panic(fmt.Sprintf("fields: a value of %s cannot be %T", name, to))
-	}
+	p := reflect.New(reflect.TypeOf(to))
+	p.Elem().Set(reflect.ValueOf(to))
+	all[name] = p.Interface()
 	return all
 }
 

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"wolffia/fields"
 	"wolffia/fusefs/audit"
 	"wolffia/internal/step"
 	"wolffia/network"
@@ -75,8 +76,7 @@ type FleetOptions struct {
 	Configure func(ctx context.Context, params *FleetParams) (*runtime.SandboxConfig, error)
 	// NewID returns the id of a new sandbox; nil means [runtime.NewID]. It is called concurrently.
 	NewID func(params *FleetParams) string
-	// Chosen says that Configure applies Codebase, Runtime, Preset and Rules of params, or
-	// refuses them. Without it Create refuses them.
+	// Chosen says that Configure applies Settings of params, or refuses them. Without it Create refuses all but cow.
 	Chosen bool
 	// Roots are the directories of the host that Volumes may be in.
 	Roots []Root
@@ -108,14 +108,9 @@ type FleetParams struct {
 	Egress  *network.Policy
 	// Volumes are directories of the host to show, below FleetOptions.Roots.
 	Volumes []FleetVolume `json:",omitempty"`
-	// Codebase, Runtime, Preset and Rules replace, and with Preset and Rules limit, what the
-	// service's own configuration says; empty: as that. FleetOptions.Chosen permits them.
-	Codebase string   `json:",omitempty"` // a directory of the host
-	Runtime  string   `json:",omitempty"` // its name
-	Preset   string   `json:",omitempty"` // whose rules take away from those of the configuration
-	Rules    []string `json:",omitempty"` // PATTERN=LEVEL: what they give at most
-	// CopyOnWrite is as in [CreateOptions].
-	CopyOnWrite bool `json:",omitempty"`
+	// Settings are the fields with API of the table of settings that the request sets: they replace, and preset and rule limit,
+	// what the service's own configuration says. FleetOptions.Chosen permits all but cow.
+	Settings fields.Values `json:",omitempty"`
 	// Resources are limits, beside those of the configuration; 0 leaves one as it is there.
 	Resources runtime.Resources
 	// Key, if not empty, makes Create idempotent: a second call with an equal Key and equal
@@ -272,10 +267,11 @@ func undone(id string, err, undo error) error {
 
 // sameCodebase returns an error if a sandbox has another codebase than the one that Configure has resolved and permitted.
 func sameCodebase(p *FleetParams, config *runtime.SandboxConfig, s *runtime.Sandbox) error {
-	if p.Codebase == "" || s.CodebasePath == config.CodebasePath {
+	codebase := p.Settings.Text("codebase")
+	if codebase == "" || s.CodebasePath == config.CodebasePath {
 		return nil
 	}
-	return runtime.Errorf(runtime.ErrConflict, "codebase %s: a symbolic link was put into this path: try again", p.Codebase)
+	return runtime.Errorf(runtime.ErrConflict, "codebase %s: a symbolic link was put into this path: try again", codebase)
 }
 
 func (p *FleetParams) validate() error {
@@ -294,8 +290,10 @@ func (p *FleetParams) validate() error {
 
 // configure returns the configuration of a new sandbox.
 func (f *Fleet) configure(ctx context.Context, p *FleetParams, r *record) (*runtime.SandboxConfig, error) {
-	if !f.opts.Chosen && (p.Codebase != "" || p.Runtime != "" || p.Preset != "" || len(p.Rules) > 0) {
-		return nil, runtime.Errorf(runtime.ErrDenied, "this service does not let its callers choose codebase, runtime, preset or rules: leave them out")
+	for name := range p.Settings {
+		if name != "cow" && !f.opts.Chosen {
+			return nil, runtime.Errorf(runtime.ErrDenied, "this service does not let its callers choose %s: leave it out", name)
+		}
 	}
 	config := &runtime.SandboxConfig{Image: p.Image}
 	if f.opts.Configure != nil {
@@ -323,7 +321,7 @@ func (f *Fleet) configure(ctx context.Context, p *FleetParams, r *record) (*runt
 		config.Env = map[string]string{}
 	}
 	maps.Copy(config.Env, p.Env)
-	config.TTL, config.CopyOnWrite = p.TTL, config.CopyOnWrite || p.CopyOnWrite
+	config.TTL, config.CopyOnWrite = p.TTL, config.CopyOnWrite || p.Settings.Truth("cow")
 	if err := connect(config, &CreateSandboxParams{Owner: p.Owner, CreateOptions: CreateOptions{Network: p.Network, Egress: p.Egress}}, f.opts.MayReach); err != nil {
 		return nil, err
 	}

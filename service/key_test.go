@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"wolffia/fields"
 	"wolffia/runtime"
 	"wolffia/service"
 )
@@ -37,7 +38,7 @@ func TestKeyChecksCodebase(t *testing.T) {
 	f := service.NewFleet(k, &service.FleetOptions{Chosen: true, Configure: func(context.Context, *service.FleetParams) (*runtime.SandboxConfig, error) {
 		return &runtime.SandboxConfig{CodebasePath: "/roots/code"}, nil
 	}})
-	params := &service.FleetParams{Owner: zoe, Key: "k", Codebase: "/roots/code"}
+	params := &service.FleetParams{Owner: zoe, Key: "k", Settings: fields.Values{}.With("codebase", "/roots/code")}
 	create := func(class error) {
 		t.Helper()
 		if _, _, err := f.Create(t.Context(), params); runtime.Class(err) != class {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -84,31 +85,45 @@ func (f *choiceFlags) shown(c *runtime.SandboxConfig) *runtime.SandboxConfig {
 	return &all
 }
 
-// choose sets the flags for one sandbox to what a request has chosen.
-func (f *choiceFlags) choose(flags *boxFlags, p *service.FleetParams) error {
-	if p.Runtime != "" && p.Runtime != backendNamed(flags.Text("runtime")).Name() && !slices.Contains(f.List("allow-runtime"), p.Runtime) {
-		return runtime.Errorf(runtime.ErrDenied, "runtime %q: the service does not let a request choose it", p.Runtime)
-	}
-	if p.Runtime != "" {
-		flags.Values = flags.With("runtime", p.Runtime)
+// choose sets the flags for one sandbox to what a request has chosen, but for rules, which only take away.
+func (f *choiceFlags) choose(flags *boxFlags, p *service.FleetParams) (err error) {
+	flags.Values = maps.Clone(flags.Values)
+	for name, value := range p.Settings {
+		switch name {
+		case "preset", "rule":
+			continue
+		case "runtime":
+			chosen := p.Settings.Text(name)
+			if chosen != backendNamed(flags.Text(name)).Name() && !slices.Contains(f.List("allow-runtime"), chosen) {
+				return runtime.Errorf(runtime.ErrDenied, "runtime %q: the service does not let a request choose it", chosen)
+			}
+		case "codebase":
+			real, err := f.permitted(p.Settings.Text(name))
+			if err != nil {
+				return err
+			}
+			value = &real
+		}
+		flags.Values[name] = value
 	}
 	if len(p.Volumes) > 0 && hasEngine(flags.Text("runtime")) {
 		return runtime.Errorf(runtime.ErrUnsupported, "volumes: a container engine would mount them by path, which another sandbox could exchange: use the runtime bwrap or gvisor")
 	}
-	if p.Codebase == "" {
-		return nil
-	}
-	name := filepath.Clean(p.Codebase)
+	return nil
+}
+
+// permitted returns a codebase without links if a request may choose it.
+func (f *choiceFlags) permitted(codebase string) (string, error) {
+	name := filepath.Clean(codebase)
 	at := slices.IndexFunc(f.codebases, func(r service.Root) bool { return service.InDir(name, r.Path) || service.InDir(name, r.Real) })
 	if at < 0 {
-		return runtime.Errorf(runtime.ErrDenied, "codebase %s: the service does not let a request choose it", name)
+		return "", runtime.Errorf(runtime.ErrDenied, "codebase %s: the service does not let a request choose it", name)
 	}
 	real, err := filepath.EvalSymlinks(name)
 	if err != nil || !service.InDir(real, f.codebases[at].Real) { // nothing of what is elsewhere
-		return runtime.Errorf(runtime.ErrInvalid, "codebase %s: there is no such directory in %s", name, f.codebases[at].Path)
+		return "", runtime.Errorf(runtime.ErrInvalid, "codebase %s: there is no such directory in %s", name, f.codebases[at].Path)
 	}
-	flags.Values = flags.With("codebase", real)
-	return nil
+	return real, nil
 }
 
 // fleetTemplate is template for a sandbox of which the request may choose something.
@@ -125,12 +140,12 @@ func (a *app) fleetTemplate(box *boxFlags, may *choiceFlags, null *os.File) func
 			}
 			flags.Values = flags.With("image", p.Image).With("rootfs", "")
 		}
-		limits, err := policy.Limits(p.Preset, p.Rules)
+		limits, err := policy.Limits(p.Settings.Text("preset"), p.Settings.List("rule"))
 		if err != nil {
 			return nil, err
 		}
 		c, err := a.again(ctx, flags, null)
-		if p.Image == "" && p.Runtime == "" && p.Codebase == "" {
+		if p.Image == "" && p.Settings.Text("runtime") == "" && p.Settings.Text("codebase") == "" {
 			c, err = stillValid(c, err)
 		}
 		switch {
@@ -139,7 +154,7 @@ func (a *app) fleetTemplate(box *boxFlags, may *choiceFlags, null *os.File) func
 		case len(limits) > 0 && c.CodebasePath == "":
 			return nil, runtime.Errorf(runtime.ErrInvalid, "preset, rules: the sandbox has no codebase")
 		}
-		c.Runtime, c.Permissions = p.Runtime, append(c.Permissions, limits...)
+		c.Runtime, c.Permissions = p.Settings.Text("runtime"), append(c.Permissions, limits...)
 		return c, nil
 	}
 }

@@ -65,8 +65,12 @@ type serveFlags struct {
 // template returns a function that makes the configuration of a new sandbox from the
 // flags.
 func (a *app) template(box *boxFlags, null *os.File) func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
-	return func(ctx context.Context, _ *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
-		return stillValid(a.again(ctx, *box, null))
+	return func(ctx context.Context, p *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+		flags := *box
+		if p.CopyOnWrite {
+			flags.Values = flags.With("cow", true)
+		}
+		return stillValid(a.again(ctx, flags, null))
 	}
 }
 

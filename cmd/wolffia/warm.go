@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 
+	"wolffia/fields"
 	"wolffia/local"
 	"wolffia/runtime"
 	"wolffia/service"
@@ -70,9 +71,14 @@ func (p *warmPool) ownerID(o *service.CreateOptions) string {
 // fleetID is ownerID for the sandbox of a fleet.
 func (p *warmPool) fleetID(r *service.FleetParams) string {
 	switch {
-	case p == nil, r.Network != "", r.Egress != nil, r.CopyOnWrite, len(r.Volumes) > 0, r.Resources != runtime.Resources{},
-		r.Runtime != "" && r.Runtime != p.rt.Name(), r.Image != "" && r.Image != p.image, r.Codebase == "" && p.template.CodebasePath == "":
+	case p == nil, r.Network != "", r.Egress != nil, len(r.Volumes) > 0, r.Resources != runtime.Resources{},
+		r.Image != "" && r.Image != p.image, r.Settings.Text("codebase") == "" && p.template.CodebasePath == "":
 		return runtime.NewID()
+	}
+	for name := range r.Settings {
+		if fields.Flag(name).Pool != fields.Claim && !(name == "runtime" && r.Settings.Text(name) == p.rt.Name()) {
+			return runtime.NewID()
+		}
 	}
 	return cmp.Or(p.rt.ReserveSpare(p.shape), runtime.NewID())
 }

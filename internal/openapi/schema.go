@@ -4,6 +4,7 @@ package openapi
 import (
 	"encoding"
 	"encoding/json"
+	"maps"
 	"reflect"
 	"strings"
 	"time"
@@ -49,9 +50,19 @@ func Schema(t reflect.Type) Object {
 	panic("no schema of " + t.String()) // a type of a call that the document cannot describe
 }
 
+// A Described is embedded in a struct to have the members of another type in the document.
+type Described interface {
+	// MemberType returns the struct with the members.
+	MemberType() reflect.Type
+}
+
 func structSchema(t reflect.Type) Object {
 	properties := Object{}
 	for _, f := range reflect.VisibleFields(t) {
+		if d, is := reflect.Zero(f.Type).Interface().(Described); f.Anonymous && is {
+			maps.Copy(properties, structSchema(d.MemberType())["properties"].(Object))
+			continue
+		}
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.IsExported() && !f.Anonymous && name != "" && name != "-" {
 			properties[name] = Schema(f.Type)

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"wolffia/fields"
 	"wolffia/network"
 	"wolffia/runtime"
 	"wolffia/service"
@@ -40,6 +41,15 @@ type createRequest struct {
 	} `json:"platform"`
 	Extensions map[string]string `json:"extensions"`
 	nativeRequest
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (q *createRequest) UnmarshalJSON(body []byte) (err error) {
+	type members createRequest
+	if err = json.Unmarshal(body, (*members)(q)); err == nil {
+		q.Values, err = fields.DecodeRequest(body)
+	}
+	return err
 }
 
 type networkPolicy struct {
@@ -75,7 +85,7 @@ func (q *createRequest) params() (*service.FleetParams, error) {
 	}
 	p := &service.FleetParams{
 		Entrypoint: q.Entrypoint, Env: q.Env, Metadata: q.Metadata,
-		Codebase: own.Codebase, Runtime: own.Runtime, Preset: own.Preset, Rules: own.Rules, CopyOnWrite: own.Cow,
+		Settings: own,
 	}
 	if p.Volumes, err = volumes(q.Volumes); err != nil {
 		return nil, err

@@ -5,47 +5,53 @@ import (
 	"maps"
 	"path"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
+	"wolffia/fields"
 	"wolffia/service"
 )
 
-// A nativeRequest is what OpenSandbox's API has no fields for: fields of the body of POST
-// /v1/sandboxes, or extensions of the same names, for clients that send only those.
+// A nativeRequest is what OpenSandbox's API has no fields for: the settings that the table lets a request set, in the body of
+// POST /v1/sandboxes, or as extensions of the same names, for clients that send only those.
 type nativeRequest struct {
-	Codebase string   `json:"codebase"` // a directory of the host
-	Runtime  string   `json:"runtime"`
-	Preset   string   `json:"preset"` // whose rules take away from the service's
-	Rules    []string `json:"rules"`  // PATTERN=LEVEL, which take away; as an extension one in each line
-	Cow      bool     `json:"cow"`    // keep what the sandbox changes beside the codebase; as an extension "true"
+	fields.Values `json:"-"`
 }
 
-// with returns the request with extensions.
-func (q nativeRequest) with(extensions map[string]string) (*nativeRequest, error) {
-	texts := map[string]*string{"codebase": &q.Codebase, "runtime": &q.Runtime, "preset": &q.Preset}
+// MemberType implements [openapi.Described].
+func (nativeRequest) MemberType() reflect.Type { return fields.RequestType() }
+
+// with returns the settings of the request and of extensions, where a list has an item in each line.
+func (q nativeRequest) with(extensions map[string]string) (fields.Values, error) {
+	all := q.Values
 	for _, k := range slices.Sorted(maps.Keys(extensions)) {
-		v, to := extensions[k], texts[k]
+		text, f := extensions[k], fields.Requested(k)
+		if f == nil {
+			return nil, unsupported("extension %q: the service has %s", k, strings.Join(slices.Sorted(slices.Values(fields.Requests())), ", "))
+		}
+		_, has := q.Values[f.Name]
 		switch {
-		case k == "rules" && q.Rules == nil:
-			for line := range strings.Lines(v) {
+		case f.Kind == fields.Truth && text == "true":
+			all = all.With(f.Name, true)
+		case f.Kind == fields.Truth && (text != "false" || has):
+			return nil, invalid("extension %q: it must be \"true\" or \"false\", and not contradict the field %s", k, k)
+		case f.Kind == fields.Truth:
+		case has:
+			return nil, invalid("extension %q: the request has a field %s too: leave one of them out", k, k)
+		case f.Kind == fields.List:
+			var items []string
+			for line := range strings.Lines(text) {
 				if line = strings.TrimSpace(line); line != "" {
-					q.Rules = append(q.Rules, line)
+					items = append(items, line)
 				}
 			}
-		case k == "cow" && (v == "true" || v == "false" && !q.Cow):
-			q.Cow = v == "true"
-		case k == "cow":
-			return nil, invalid("extension %q: it must be \"true\" or \"false\", and not contradict the field cow", k)
-		case k == "rules", to != nil && *to != "":
-			return nil, invalid("extension %q: the request has a field %s too: leave one of them out", k, k)
-		case to != nil:
-			*to = v
-		default:
-			return nil, unsupported("extension %q: the service has codebase, cow, preset, rules and runtime", k)
+			all = all.With(f.Name, items)
+		case text != "":
+			all = all.With(f.Name, text)
 		}
 	}
-	return &q, nil
+	return all, nil
 }
 
 // A volumeRequest asks to show a directory.
