@@ -70,14 +70,6 @@ const (
 // sandbox are the commands that make a sandbox of the caller's directory.
 const sandbox = Run | Learn | Create | Shell | MCP | Pooling
 
-// commands are the names of the commands, for documents.
-var commands = []struct {
-	is   Command
-	name string
-}{
-	{Run, "run"}, {Create, "create"}, {Shell, "shell"}, {MCP, "mcp"}, {Pooling, "pool start"}, {Serve, "serve"},
-}
-
 // A Pool says what a field means for a sandbox that was started ahead.
 type Pool uint8
 
