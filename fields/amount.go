@@ -53,7 +53,8 @@ func ParseSize(s string) (int64, error) {
 // OrNone ends the error about a duration where 0 is one.
 const OrNone = ", or 0 for none"
 
-// ParseDuration reads a duration, or 0 for none: a plain number is seconds, d is days. The error says what it must be.
+// ParseDuration reads a duration, or 0 for none: a plain number is seconds, d is days. The error says what it
+// must be.
 func ParseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil {

@@ -121,7 +121,8 @@ func Of(c Command) (all []*Field) {
 	return all
 }
 
-// Flag returns the first field with a flag of this name, or nil: all of that name have the same group, kind and completion.
+// Flag returns the first field with a flag of this name, or nil: all of that name have the same group, kind and
+// completion.
 func Flag(name string) *Field {
 	for i := range Table {
 		if f := &Table[i]; f.Name == name && name != "" {
@@ -141,7 +142,8 @@ func Find(c Command, name string) *Field {
 	return nil
 }
 
-// Keys returns the fields that configuration files can have, with their Key, sorted by name. They are the flags of run.
+// Keys returns the fields that configuration files can have, with their Key, sorted by name. They are the flags
+// of run.
 func Keys() []Field {
 	var keys []Field
 	for _, f := range Of(Run) {

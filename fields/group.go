@@ -21,8 +21,9 @@ const (
 
 // titles are the titles of the groups.
 var titles = [...]string{
-	Rest: "Flags", Rules: "Codebase and rules", System: "System and mounts", Network: "Network", Process: "Command and environment",
-	Limits: "Limits", Lifetime: "Lifetime", Naming: "Names", Pools: "Pool", Service: "Service", Files: "Configuration", Output: "Output",
+	Rest: "Flags", Rules: "Codebase and rules", System: "System and mounts", Network: "Network",
+	Process: "Command and environment", Limits: "Limits", Lifetime: "Lifetime", Naming: "Names", Pools: "Pool",
+	Service: "Service", Files: "Configuration", Output: "Output",
 }
 
 // String returns the title of g.

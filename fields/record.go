@@ -17,7 +17,8 @@ var pools = sync.OnceValue(func() map[string]Pool {
 	return all
 })
 
-// Clear sets the fields of a sandbox's record, of type *[runtime.SandboxConfig], that mean p for a pool to their zero values.
+// Clear sets the fields of a sandbox's record, of type *[runtime.SandboxConfig], that mean p for a pool to
+// their zero values.
 func Clear(record any, p Pool) {
 	for v := range having(record, p) {
 		v.SetZero()
@@ -27,7 +28,10 @@ func Clear(record any, p Pool) {
 // Has reports whether a field of a record that means p for a pool has a value. A list without elements is none.
 func Has(record any, p Pool) bool {
 	for v := range having(record, p) {
-		if k := v.Kind(); (k == reflect.Slice || k == reflect.Map) && v.Len() > 0 || k != reflect.Slice && k != reflect.Map && !v.IsZero() {
+		if k := v.Kind(); k == reflect.Slice || k == reflect.Map {
+			v = reflect.ValueOf(v.Len())
+		}
+		if !v.IsZero() {
 			return true
 		}
 	}

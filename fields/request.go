@@ -40,14 +40,15 @@ var RequestType = sync.OnceValue(func() reflect.Type {
 	var all []reflect.StructField
 	for i, f := range requested() {
 		all = append(all, reflect.StructField{
-			Name: fmt.Sprintf("F%d", i), Type: reflect.TypeOf(f.New()).Elem(), Tag: reflect.StructTag(fmt.Sprintf("json:%q", f.Key)),
+			Name: fmt.Sprintf("F%d", i), Type: reflect.TypeOf(f.New()).Elem(),
+			Tag: reflect.StructTag(fmt.Sprintf("json:%q", f.Key)),
 		})
 	}
 	return reflect.StructOf(all)
 })
 
-// DecodeRequest returns what a JSON object sets of the fields that a request may set. Other members are ignored, and so are
-// empty values, which mean the service's own. Errors are those of [json.Unmarshal].
+// DecodeRequest returns what a JSON object sets of the fields that a request may set. Other members are
+// ignored, and so are empty values, which mean the service's own. Errors are those of [json.Unmarshal].
 func DecodeRequest(body []byte) (Values, error) {
 	into := reflect.New(RequestType())
 	if err := json.Unmarshal(body, into.Interface()); err != nil {

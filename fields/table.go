@@ -1,11 +1,12 @@
 package fields
 
-// Table has a row for each setting of a sandbox and of the command in it. Two rows of a name are for different commands. It is
-// constant data: the linker lays it out, and no start of a program pays for it.
+// Table has a row for each setting of a sandbox and of the command in it. Two rows of a name are for different
+// commands. It is constant data: the linker lays it out, and no start of a program pays for it.
 var Table = [...]Field{
 	// Codebase and rules.
 	{
-		Name: "codebase", Record: "codebasePath", On: sandbox, Group: Rules, Names: Directories, Path: WholePath, Bound: Bound{How: Never}, Pool: Claim, API: true,
+		Name: "codebase", Record: "codebasePath", On: sandbox, Group: Rules, Names: Directories, Path: WholePath,
+		Bound: Bound{How: Never}, Pool: Claim, API: true,
 		Help: "directory to show, filtered (default: the current directory)",
 	},
 	{
@@ -18,7 +19,8 @@ var Table = [...]Field{
 	},
 	{
 		Name: "mount-point", Record: "mountPoint", On: sandbox, Group: Rules, Bound: Bound{How: Free},
-		Help: "where the codebase appears (default: at its own path; /workspace with --image, --rootfs or --no-codebase)",
+		Help: "where the codebase appears (default: at its own path; /workspace with --image, --rootfs or " +
+			"--no-codebase)",
 	},
 	{
 		Name: "mount-point", Record: "mountPoint", Default: "/workspace", On: Serve, Group: Rules,
@@ -32,48 +34,63 @@ var Table = [...]Field{
 	{
 		Name: "apply", Default: "ask", On: Run | Learn, Group: Rules,
 		Values: []Value{{"ask", "at a terminal"}, {Name: "on-success"}, {Name: "always"}, {Name: "never"}},
-		Help:   "with --cow, what becomes of the changes: on-success, always or never apply them; ask: at a terminal. What is not applied is kept",
+		Help: "with --cow, what becomes of the changes: on-success, always or never apply them; ask: at a " +
+			"terminal. What is not applied is kept",
 	},
 	{
 		Name: "worktree", On: Run | Learn | Create | Shell, Group: Rules,
 		Bound: Bound{Because: "it makes branches and working trees in your repository"},
-		Help:  "work on BRANCH, made if it does not exist, in a working tree of its own; the rest of the codebase is read-only",
+		Help: "work on BRANCH, made if it does not exist, in a working tree of its own; the rest of the " +
+			"codebase is read-only",
 	},
 	{
-		Name: "preset", Record: "permissions", On: sandbox | Serve | Explain | SetRules, Group: Rules, Names: Presets, Pool: Claim, API: true,
-		Values: []Value{{Name: "view-only"}, {Name: "read-only"}, {Name: "agent-safe"}, {Name: "development"}, {Name: "full-access"}},
+		Name: "preset", Record: "permissions", On: sandbox | Serve | Explain | SetRules, Group: Rules, Names: Presets,
+		Pool: Claim, API: true,
+		Values: []Value{
+			{Name: "view-only"}, {Name: "read-only"}, {Name: "agent-safe"}, {Name: "development"}, {Name: "full-access"},
+		},
 		Bound: Bound{
 			How: Ranked, Normal: "agent-safe",
-			Note: "your preset, or one before it: `view-only`, `read-only`, `agent-safe`, `development`, `full-access`. Without yours: up to `agent-safe`. Not beside a policy file of yours",
+			Note: "your preset, or one before it: `view-only`, `read-only`, `agent-safe`, `development`, " +
+				"`full-access`. Without yours: up to `agent-safe`. Not beside a policy file of yours",
 		},
 		Help: "rules to start from: see wolffia policy presets (default agent-safe)",
 	},
 	{
-		Name: "policy", Record: "permissions", On: sandbox | Serve | Explain | SetRules, Group: Rules, Names: YAMLFiles, Path: WholePath, Pool: Claim,
+		Name: "policy", Record: "permissions", On: sandbox | Serve | Explain | SetRules, Group: Rules,
+		Names: YAMLFiles, Path: WholePath, Pool: Claim,
 		Bound: Bound{Because: "wolffia trust does not show what that file says; use rules and reveal"},
 		Help:  "file with rules: see wolffia policy check",
 	},
 	{
-		Name: "rule", Key: "rules", Record: "permissions", Kind: List, On: sandbox | Serve | Explain | SetRules | AddRules, Group: Rules, Pool: Claim, API: true,
+		Name: "rule", Key: "rules", Record: "permissions", Kind: List,
+		On: sandbox | Serve | Explain | SetRules | AddRules, Group: Rules, Pool: Claim, API: true,
 		Bound: Bound{
-			How:  Ordered,
-			Note: "anything: they rank below all rules of yours (priority 50; a policy file has 100, `--rule` and your `rules` 200) and give at most what your preset gives",
+			How: Ordered,
+			Note: "anything: they rank below all rules of yours (priority 50; a policy file has 100, `--rule` " +
+				"and your `rules` 200) and give at most what your preset gives",
 		},
 		Help: "add a rule: PATTERN=none|view|read|write; it does not reveal secrets",
 	},
 	{
-		Name: "reveal", Record: "permissions", Kind: List, On: sandbox | Serve | Explain | SetRules | AddRules, Group: Rules, Pool: Claim,
+		Name: "reveal", Record: "permissions", Kind: List, On: sandbox | Serve | Explain | SetRules | AddRules,
+		Group: Rules, Pool: Claim,
 		Bound: Bound{
 			How: Ordered, Widens: true,
-			Note: "outranks the preset's secrets (1500), not your reveals (2000). What your `rules`, `--rule` or policy file give less than `write` then limits it; also where a more specific rule of yours would give more",
+			Note: "outranks the preset's secrets (1500), not your reveals (2000). What your `rules`, `--rule` or " +
+				"policy file give less than `write` then limits it; also where a more specific rule of yours " +
+				"would give more",
 		},
 		Help: "add a rule that outranks all, secrets included: PATTERN=LEVEL",
 	},
 	{
 		Name: "filter", Record: "filter", Default: "auto", On: sandbox | Serve | Explain, Group: Rules,
-		Values: []Value{{"fuse", "at each access"}, {Name: "auto"}, {"none", "the rules grant all"}, {"static", "masks, made at the start"}},
-		Bound:  Bound{How: Ranked, Normal: "auto"},
-		Help:   "what enforces the rules: fuse; static: masks what is there at the start; none: nothing, if the rules grant all; auto: fuse, or none where FUSE is missing and the rules grant all",
+		Values: []Value{
+			{"fuse", "at each access"}, {Name: "auto"}, {"none", "the rules grant all"}, {"static", "masks, made at the start"},
+		},
+		Bound: Bound{How: Ranked, Normal: "auto"},
+		Help: "what enforces the rules: fuse; static: masks what is there at the start; none: nothing, if the " +
+			"rules grant all; auto: fuse, or none where FUSE is missing and the rules grant all",
 	},
 	{
 		Name: "audit", On: Run | Learn, Group: Rules, Path: WholePath,
@@ -98,8 +115,9 @@ var Table = [...]Field{
 		Help:  "directory with the system to run on (default: the host's system directories)",
 	},
 	{
-		Name: "image", Record: "image", On: sandbox | Serve, Group: System, Names: Images, Bound: Bound{How: Same, Widens: true},
-		Help: "image to run on, pulled if it is not there: see wolffia image --help",
+		Name: "image", Record: "image", On: sandbox | Serve, Group: System, Names: Images,
+		Bound: Bound{How: Same, Widens: true},
+		Help:  "image to run on, pulled if it is not there: see wolffia image --help",
 	},
 	{
 		Name: "pull", Default: "missing", On: sandbox | Serve, Group: System,
@@ -117,18 +135,23 @@ var Table = [...]Field{
 		Help:  "show a directory that stays, writable and made if it is missing: NAME:PATH[:ro]",
 	},
 	{
-		Name: "cache", Record: "volumes", Kind: List, Commas: true, On: sandbox | Serve, Group: System, Names: Caches, Pool: Cold,
+		Name: "cache", Record: "volumes", Kind: List, Commas: true, On: sandbox | Serve, Group: System, Names: Caches,
+		Pool:  Cold,
 		Bound: Bound{How: Same, Refuse: "shared", Because: "other projects use a shared cache"},
-		Help:  "keep caches for later sandboxes: go,npm,pnpm,yarn,pip,uv,cargo,maven,gradle,ccache, or auto for those the codebase has use for; NAME:shared for all codebases together",
+		Help: "keep caches for later sandboxes: go,npm,pnpm,yarn,pip,uv,cargo,maven,gradle,ccache, or auto for " +
+			"those the codebase has use for; NAME:shared for all codebases together",
 	},
 	{
-		Name: "home", Record: "volumes", On: sandbox | Serve, Hidden: Pooling | Serve, Group: System, Names: Homes, Pool: Cold,
+		Name: "home", Record: "volumes", On: sandbox | Serve, Hidden: Pooling | Serve, Group: System, Names: Homes,
+		Pool:  Cold,
 		Bound: Bound{Because: "a home may have another project's credentials"},
 		Help:  "use a home directory of this name that stays",
 	},
 	{
-		Name: "toolchains", Record: "mounts", On: sandbox | Serve, Group: System, Names: Toolchains, Bound: Bound{How: Same},
-		Help: "what of PATH to show, read-only: auto, none, or names as wolffia doctor has them: go,node (default auto; none with --image, --rootfs and for serve)",
+		Name: "toolchains", Record: "mounts", On: sandbox | Serve, Group: System, Names: Toolchains,
+		Bound: Bound{How: Same},
+		Help: "what of PATH to show, read-only: auto, none, or names as wolffia doctor has them: go,node " +
+			"(default auto; none with --image, --rootfs and for serve)",
 	},
 	{
 		Name: "no-git-config", Kind: Truth, Record: "git", On: sandbox, Group: System,
@@ -147,45 +170,58 @@ var Table = [...]Field{
 	// Network.
 	{
 		Name: "network", Record: "network", Default: "none", On: sandbox | Serve, Group: Network,
-		Values: []Value{{"none", "only the sandbox's own loopback"}, {"filtered", "the names of --allow-host"}, {"host", "the host's network, all of it"}},
+		Values: []Value{
+			{"none", "only the sandbox's own loopback"},
+			{"filtered", "the names of --allow-host"},
+			{"host", "the host's network, all of it"},
+		},
 		Bound: Bound{
-			How:  Ranked,
-			Note: "your value or less: `none`, `filtered`, `host`. Without yours: any, but with an `allow-host` of yours at most `filtered`",
+			How: Ranked,
+			Note: "your value or less: `none`, `filtered`, `host`. Without yours: any, but with an `allow-host` " +
+				"of yours at most `filtered`",
 		},
 		Help: "none, filtered (the default with --allow-host and the like) or host: see wolffia help network",
 	},
 	{
-		Name: "allow-host", Record: "egress", Kind: List, On: sandbox | Serve | Allow, Group: Network, Names: HostLists, Pool: Claim,
+		Name: "allow-host", Record: "egress", Kind: List, On: sandbox | Serve | Allow, Group: Network,
+		Names: HostLists, Pool: Claim,
 		Bound: Bound{
 			How: Hosts, Widens: true,
-			Note: "if you have `network: host`, or neither `network` nor `allow-host`: anything. Else only what your `allow-host` has",
+			Note: "if you have `network: host`, or neither `network` nor `allow-host`: anything. Else only what " +
+				"your `allow-host` has",
 		},
-		Help: "let the sandbox reach a host by name: NAME[:PORTS], *.DOMAIN[:PORTS], or a list such as @npm (see wolffia network lists)",
+		Help: "let the sandbox reach a host by name: NAME[:PORTS], *.DOMAIN[:PORTS], or a list such as @npm (see " +
+			"wolffia network lists)",
 	},
 	{
-		Name: "add-host", Record: "egress", Kind: List, On: sandbox | Serve | Allow, Group: Network, Names: NoNames, Pool: Claim,
+		Name: "add-host", Record: "egress", Kind: List, On: sandbox | Serve | Allow, Group: Network, Names: NoNames,
+		Pool:  Claim,
 		Bound: Bound{Because: "the address may be a service of this host or of its network"},
 		Help:  "let the sandbox reach this very address by a name, also one of this host or its network: NAME:ADDR",
 	},
 	{
-		Name: "no-sni-check", Record: "egress", Kind: List, On: sandbox | Serve | Allow, Group: Network, Names: NoNames, Pool: Claim,
+		Name: "no-sni-check", Record: "egress", Kind: List, On: sandbox | Serve | Allow, Group: Network,
+		Names: NoNames, Pool: Claim,
 		Bound: Bound{Because: "connections for the name could then reach other hosts at its address"},
 		Help:  "do not compare the name in TLS and HTTP with NAME, for other protocols: NAME",
 	},
 	{
-		Name: "header", Record: "egress", Kind: List, On: sandbox | Serve | Allow, Group: Network, Path: ValuePath, Pool: Claim,
+		Name: "header", Record: "egress", Kind: List, On: sandbox | Serve | Allow, Group: Network, Path: ValuePath,
+		Pool:  Claim,
 		Bound: Bound{Because: "it reads a file of yours and sends what it has"},
 		Help:  "add a header with a secret that stays outside to requests to a host: NAME:HEADER=@FILE",
 	},
 	{
 		Name: "upstream-proxy", Record: "egress", On: sandbox | Serve, Group: Network, Pool: Claim,
 		Bound: Bound{Because: "the proxy decides where connections go"},
-		Help:  "have an HTTP proxy of the host's network, http://HOST:PORT, make the connections of a filtered network; it resolves the names, and only it can refuse addresses",
+		Help: "have an HTTP proxy of the host's network, http://HOST:PORT, make the connections of a filtered " +
+			"network; it resolves the names, and only it can refuse addresses",
 	},
 	{
 		Name: "publish", Record: "publish", Kind: List, On: sandbox, Group: Network, Names: NoNames, Pool: Cold,
 		Bound: Bound{Because: "other programs would take the project's server for one of this host"},
-		Help:  "make a server inside reachable at a port of the host: [ADDR:]LOCAL:PORT, at 127.0.0.1 unless ADDR is given",
+		Help: "make a server inside reachable at a port of the host: [ADDR:]LOCAL:PORT, at 127.0.0.1 unless " +
+			"ADDR is given",
 	},
 	{
 		Name: "expose", Record: "expose", Kind: List, On: sandbox | Serve, Group: Network, Names: NoNames, Pool: Cold,
@@ -195,7 +231,8 @@ var Table = [...]Field{
 	{
 		Name: "socket", Record: "sockets", Kind: List, On: sandbox | Serve, Group: Network, Path: MountPath, Pool: Cold,
 		Bound: Bound{Because: "the program behind it acts for you"},
-		Help:  "let the sandbox use a unix socket of the host, such as an ssh agent's: PATH[:INSIDE] (default INSIDE: its name in /tmp)",
+		Help: "let the sandbox use a unix socket of the host, such as an ssh agent's: PATH[:INSIDE] (default " +
+			"INSIDE: its name in /tmp)",
 	},
 	{
 		Name: "socket-force", Kind: Truth, On: sandbox | Serve, Group: Network,
@@ -205,13 +242,18 @@ var Table = [...]Field{
 
 	// Command and environment.
 	{
-		Name: "env", Letter: "e", Record: "env", Kind: List, Pairs: true, On: sandbox | Serve, Group: Process, Pool: Claim,
-		Bound: Bound{How: Named, Note: "`NAME=VALUE`; `NAME` alone takes a variable of yours, and needs `allow`, or the same in your file"},
-		Help:  "set a variable: K=V, or K to pass the caller's",
+		Name: "env", Letter: "e", Record: "env", Kind: List, Pairs: true, On: sandbox | Serve, Group: Process,
+		Pool: Claim,
+		Bound: Bound{
+			How:  Named,
+			Note: "`NAME=VALUE`; `NAME` alone takes a variable of yours, and needs `allow`, or the same in your file",
+		},
+		Help: "set a variable: K=V, or K to pass the caller's",
 	},
 	{
 		Name: "cwd", Record: "cwd", On: sandbox, Group: Process, Bound: Bound{How: Free}, Pool: Claim,
-		Help: "working directory inside; a relative one begins at the mount point (default: the current directory if the codebase has it, else the mount point)",
+		Help: "working directory inside; a relative one begins at the mount point (default: the current " +
+			"directory if the codebase has it, else the mount point)",
 	},
 	{
 		Name: "cwd", Record: "cwd", On: Serve, Group: Process, Pool: Claim,
@@ -236,16 +278,19 @@ var Table = [...]Field{
 
 	// Limits.
 	{
-		Name: "memory", Record: "resources.memory", Kind: Size, On: sandbox | Serve, Group: Limits, Bound: Bound{How: Most},
-		Help: "how much memory may be used, such as 512m or 2g (default: no limit)",
+		Name: "memory", Record: "resources.memory", Kind: Size, On: sandbox | Serve, Group: Limits,
+		Bound: Bound{How: Most},
+		Help:  "how much memory may be used, such as 512m or 2g (default: no limit)",
 	},
 	{
-		Name: "cpus", Record: "resources.cpus", Kind: Number, On: sandbox | Serve, Group: Limits, Bound: Bound{How: Most},
-		Help: "how many processors' time may be used, such as 1.5 (default: no limit)",
+		Name: "cpus", Record: "resources.cpus", Kind: Number, On: sandbox | Serve, Group: Limits,
+		Bound: Bound{How: Most},
+		Help:  "how many processors' time may be used, such as 1.5 (default: no limit)",
 	},
 	{
-		Name: "pids", Record: "resources.pids", Kind: Whole, On: sandbox | Serve, Group: Limits, Bound: Bound{How: Most},
-		Help: "how many processes and threads there may be at once (default: no limit)",
+		Name: "pids", Record: "resources.pids", Kind: Whole, On: sandbox | Serve, Group: Limits,
+		Bound: Bound{How: Most},
+		Help:  "how many processes and threads there may be at once (default: no limit)",
 	},
 	{
 		Name: "disk", Record: "resources.disk", Kind: Size, On: sandbox | Serve, Group: Limits, Bound: Bound{How: Most},
@@ -255,26 +300,31 @@ var Table = [...]Field{
 		Name: "limits", Record: "resources.bestEffort", Default: "strict", On: sandbox | Serve, Group: Limits,
 		Values: []Value{{"strict", "refuse what cannot be kept exactly"}, {"best-effort", "keep limits as far as can be"}},
 		Bound:  Bound{How: Ranked, Normal: "strict"},
-		Help:   "strict: refuse limits of memory, cpus and pids that cannot be kept exactly; best-effort: keep them as far as can be",
+		Help: "strict: refuse limits of memory, cpus and pids that cannot be kept exactly; best-effort: keep " +
+			"them as far as can be",
 	},
 
 	// Lifetime.
 	{
-		Name: "ttl", Record: "ttlNs", Kind: Duration, On: sandbox | Serve, Group: Lifetime, Bound: Bound{How: Most}, Pool: Claim,
+		Name: "ttl", Record: "ttlNs", Kind: Duration, On: sandbox | Serve, Group: Lifetime, Bound: Bound{How: Most},
+		Pool: Claim,
 		Help: "destroy the sandbox this long after it was made (90s, 5m, 7d; default: never)",
 	},
 	{
-		Name: "idle-timeout", Record: "idleTimeoutNs", Kind: Duration, On: sandbox | Serve, Group: Lifetime, Bound: Bound{How: Most}, Pool: Claim,
+		Name: "idle-timeout", Record: "idleTimeoutNs", Kind: Duration, On: sandbox | Serve, Group: Lifetime,
+		Bound: Bound{How: Most}, Pool: Claim,
 		Help: "destroy the sandbox when it was not used for this long (default: never)",
 	},
 
 	// Names.
 	{
-		Name: "name", Record: "name", On: sandbox | Serve, Hidden: MCP | Pooling | Serve, Group: Naming, Bound: Bound{How: Free}, Pool: Claim,
+		Name: "name", Record: "name", On: sandbox | Serve, Hidden: MCP | Pooling | Serve, Group: Naming,
+		Bound: Bound{How: Free}, Pool: Claim,
 		Help: "name the sandbox",
 	},
 	{
-		Name: "label", Record: "labels", Kind: List, Pairs: true, On: sandbox | Serve, Group: Naming, Bound: Bound{How: Free}, Pool: Claim,
+		Name: "label", Record: "labels", Kind: List, Pairs: true, On: sandbox | Serve, Group: Naming,
+		Bound: Bound{How: Free}, Pool: Claim,
 		Help: "label the sandbox: K=V",
 	},
 	{
@@ -284,7 +334,8 @@ var Table = [...]Field{
 	},
 	{
 		Name: "sandbox", On: MCP, Once: true, Group: Naming, Names: Sandboxes,
-		Help: "use the sandbox of this name, which stays; made if it does not exist (default: one that ends with the client)",
+		Help: "use the sandbox of this name, which stays; made if it does not exist (default: one that ends with " +
+			"the client)",
 	},
 
 	// Pool.
@@ -336,7 +387,8 @@ var Table = [...]Field{
 	},
 	{
 		Name: "warm", Kind: Whole, On: Serve, Once: true, Group: Service,
-		Help: "keep so many sandboxes started ahead, for requests that choose no other runtime or image (default: none)",
+		Help: "keep so many sandboxes started ahead, for requests that choose no other runtime or image " +
+			"(default: none)",
 	},
 	{
 		Name: "grace", Kind: Duration, Default: "10s", On: Serve, Once: true, Group: Service,
@@ -346,7 +398,8 @@ var Table = [...]Field{
 	// Configuration.
 	{
 		Name: "profile", On: sandbox | Explain, Once: true, Group: Files,
-		Help: "profile to use: see wolffia config profiles; empty for none (default: the one that a configuration file names)",
+		Help: "profile to use: see wolffia config profiles; empty for none (default: the one that a " +
+			"configuration file names)",
 	},
 	{
 		Name: "no-config", Kind: Truth, On: sandbox | Explain, Once: true, Group: Files,

@@ -21,10 +21,12 @@ func TestTexts(t *testing.T) {
 	order := preset.Order()
 	slices.Sort(order)
 	slices.Sort(presets)
-	if !slices.Equal(order, presets) || preset.Bound.Normal != perm.DefaultPreset || !strings.Contains(preset.Help, "default "+perm.DefaultPreset) {
+	normal := perm.DefaultPreset
+	if !slices.Equal(order, presets) || preset.Bound.Normal != normal || !strings.Contains(preset.Help, "default "+normal) {
 		t.Errorf("--preset: %v, %+v; want %v", order, preset, presets)
 	}
-	if at := runtime.DefaultMountPoint; fields.Find(fields.Serve, "mount-point").Default != at || !strings.Contains(fields.Find(fields.Run, "mount-point").Help, at) {
+	at, point := runtime.DefaultMountPoint, fields.Find(fields.Run, "mount-point")
+	if fields.Find(fields.Serve, "mount-point").Default != at || !strings.Contains(point.Help, at) {
 		t.Errorf("--mount-point is not %s by default", at)
 	}
 	if all := strings.Join(volume.Caches(), ","); !strings.Contains(fields.Find(fields.Run, "cache").Help, ": "+all+", or auto") {

@@ -108,8 +108,8 @@ type FleetParams struct {
 	Egress  *network.Policy
 	// Volumes are directories of the host to show, below FleetOptions.Roots.
 	Volumes []FleetVolume `json:",omitempty"`
-	// Settings are the fields with API of the table of settings that the request sets: they replace, and preset and rule limit,
-	// what the service's own configuration says. FleetOptions.Chosen permits all but cow.
+	// Settings are the fields with API of the table of settings that the request sets: they replace, and preset
+	// and rule limit, what the service's own configuration says. FleetOptions.Chosen permits all but cow.
 	Settings fields.Values `json:",omitempty"`
 	// Resources are limits, beside those of the configuration; 0 leaves one as it is there.
 	Resources runtime.Resources

@@ -266,7 +266,9 @@ func (p *parser) values(k *fields.Field, n *plainyaml.Node) (values []string) {
 }
 
 // wanted says what a value of a kind is; text if it has no entry.
-var wanted = map[fields.Kind]string{fields.Whole: "a whole number", fields.Number: "a number", fields.Truth: "true or false"}
+var wanted = map[fields.Kind]string{
+	fields.Whole: "a whole number", fields.Number: "a number", fields.Truth: "true or false",
+}
 
 func isText(k fields.Kind) bool { return k == fields.Text || k == fields.Size || k == fields.Duration }
 

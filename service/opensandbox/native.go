@@ -13,8 +13,8 @@ import (
 	"wolffia/service"
 )
 
-// A nativeRequest is what OpenSandbox's API has no fields for: the settings that the table lets a request set, in the body of
-// POST /v1/sandboxes, or as extensions of the same names, for clients that send only those.
+// A nativeRequest is what OpenSandbox's API has no fields for: the settings that the table lets a request set, in
+// the body of POST /v1/sandboxes, or as extensions of the same names, for clients that send only those.
 type nativeRequest struct {
 	fields.Values `json:"-"`
 }
@@ -28,7 +28,8 @@ func (q nativeRequest) with(extensions map[string]string) (fields.Values, error)
 	for _, k := range slices.Sorted(maps.Keys(extensions)) {
 		text, f := extensions[k], fields.Requested(k)
 		if f == nil {
-			return nil, unsupported("extension %q: the service has %s", k, strings.Join(slices.Sorted(slices.Values(fields.Requests())), ", "))
+			keys := slices.Sorted(slices.Values(fields.Requests()))
+			return nil, unsupported("extension %q: the service has %s", k, strings.Join(keys, ", "))
 		}
 		_, has := q.Values[f.Name]
 		switch {
