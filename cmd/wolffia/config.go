@@ -96,7 +96,7 @@ func (a *app) configuration(fl *pflag.FlagSet, ownCommand bool) (*configuration,
 func (c *configuration) known() {
 	if c.request.Keys == nil {
 		c.request.Keys = fields.Keys()
-		c.request.Builtin = config.Builtin(c.request.Keys, c.home)
+		c.request.Builtin = config.Builtin()
 	}
 }
 

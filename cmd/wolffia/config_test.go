@@ -91,9 +91,9 @@ func TestConfigSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proposal := config.Propose(keys, func(string) bool { return true })
+	proposal := config.Propose(func(string) bool { return true })
 	profiles := map[string]any{}
-	for _, p := range config.Builtin(keys, "/home/ann") {
+	for _, p := range config.Builtin() {
 		body := map[string]any{"description": p.Description}
 		for _, s := range p.Settings {
 			if k := keys[slices.IndexFunc(keys, func(k fields.Field) bool { return k.Key == s.Key })]; k.Kind == fields.List {

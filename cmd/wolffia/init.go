@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"wolffia/fields"
 	"wolffia/internal/config"
 	"wolffia/runtime"
 )
@@ -25,7 +24,7 @@ directory, from what is found there. It counts after wolffia trust.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			dir := append(args, ".")[0]
-			text := config.Propose(fields.Keys(), func(name string) bool {
+			text := config.Propose(func(name string) bool {
 				_, err := os.Lstat(filepath.Join(dir, name))
 				return err == nil
 			})

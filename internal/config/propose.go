@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"wolffia/fields"
 )
 
 // A trait is something that is found in a project by the name of a file at its root.
@@ -37,8 +35,8 @@ var traits = [][]trait{
 }
 
 // Propose returns the text of a project's file for a codebase; has reports whether a name
-// exists at its root. It sets keys that exist only.
-func Propose(keys []fields.Field, has func(name string) bool) string {
+// exists at its root.
+func Propose(has func(name string) bool) string {
 	var found, caches, hosts []string
 	for _, group := range traits {
 	group:
@@ -66,15 +64,11 @@ func Propose(keys []fields.Field, has func(name string) bool) string {
 	if len(found) > 0 {
 		fmt.Fprintf(&b, "#\n# Found: %s\n", strings.Join(found, ", "))
 	}
-	if k := key(keys, "cache"); k != nil && len(caches) > 0 {
+	if len(caches) > 0 {
 		b.WriteString("\n# What is downloaded stays for the next sandbox of this project.\n")
-		if k.Kind == fields.List {
-			fmt.Fprintf(&b, "cache: [%s]\n", strings.Join(caches, ", "))
-		} else {
-			fmt.Fprintf(&b, "cache: %s\n", strings.Join(caches, ","))
-		}
+		fmt.Fprintf(&b, "cache: [%s]\n", strings.Join(caches, ", "))
 	}
-	if key(keys, keyAllowHost) != nil && len(hosts) > 0 {
+	if len(hosts) > 0 {
 		fmt.Fprintf(&b, "\n# To download packages, from these hosts only: wolffia network lists has them.\n# %s: [%s]\n", keyAllowHost, strings.Join(hosts, ", "))
 	}
 	b.WriteString(`
