@@ -35,8 +35,8 @@ type Kind uint8
 // The kinds.
 const (
 	Text     Kind = iota
-	Size          // bytes as text, such as 512m: see [ParseSize]
-	Duration      // time as text, such as 90s: see [ParseDuration]
+	Size          // bytes as text, such as 512m: see package config
+	Duration      // time as text, such as 90s: see package config
 	Whole         // an integer
 	Number        // a floating-point number
 	Truth         // true or false

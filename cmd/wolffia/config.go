@@ -387,7 +387,7 @@ var subjects = map[string][]string{
 
 // parseSize reads a flag that has a size, or 0 for none.
 func parseSize(flag, s string) (int64, error) {
-	n, err := fields.ParseSize(s)
+	n, err := config.ParseSize(s)
 	if err != nil {
 		return 0, runtime.Errorf(runtime.ErrInvalid, "--%s %q: %w", flag, s, err)
 	}

@@ -47,34 +47,6 @@ func TestConfigKeys(t *testing.T) {
 	}
 }
 
-// TestConfigAmounts: a value without a limit is more than any limit.
-func TestConfigAmounts(t *testing.T) {
-	amounts := map[string][]string{ // from the smallest
-		"memory": {"512m", "2g"}, "disk": {"512m", "2g"}, "cpus": {"0.5", "2", "0"}, "pids": {"5", "20", "0"},
-		"ttl": {"90s", "5m", "7d", "0"}, "idle-timeout": {"90", "1h", "0"}, "timeout": {"90s", "1h"},
-	}
-	for _, k := range fields.Keys() {
-		values := amounts[k.Name]
-		if (values == nil) != (k.Bound.How != fields.Most) {
-			t.Errorf("%s: an amount?", k.Name)
-			continue
-		}
-		last := 0.0
-		for _, v := range values {
-			n, err := k.Amount(v)
-			if err != nil || n <= last {
-				t.Errorf("%s: %s is %g after %g: %v", k.Name, v, n, last, err)
-			}
-			last = n
-		}
-		if values != nil {
-			if _, err := k.Amount("nonsense"); err == nil {
-				t.Errorf("%s: nonsense is an amount", k.Name)
-			}
-		}
-	}
-}
-
 // TestConfigSchema: the schema and the parser accept the same files; the profiles and
 // proposals of wolffia are among these.
 func TestConfigSchema(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"wolffia/fields"
+	"wolffia/internal/config"
 	"wolffia/local"
 	"wolffia/runtime"
 )
@@ -28,13 +28,13 @@ func parseLifetime(flag, s string) (time.Duration, error) {
 
 // parseDuration reads a flag that has a duration: a plain number is seconds, d is days.
 func parseDuration(flag, s string) (time.Duration, error) {
-	d, err := fields.ParseDuration(s)
+	d, err := config.ParseDuration(s)
 	if err == nil {
 		return d, nil
 	}
 	text := err.Error()
 	if flag == idleFlag { // which has no zero
-		text = strings.TrimSuffix(text, fields.OrNone)
+		text = strings.TrimSuffix(text, config.OrNone)
 	}
 	return 0, runtime.Errorf(runtime.ErrInvalid, "--%s %q: %s", flag, s, text)
 }

@@ -85,8 +85,8 @@ func exceeds(k *fields.Field, s, mine *Setting) string {
 	if mine == nil {
 		return ""
 	}
-	want, err := k.Amount(s.Values[0])
-	limit, err2 := k.Amount(mine.Values[0])
+	want, err := amount(k, s.Values[0])
+	limit, err2 := amount(k, mine.Values[0])
 	if err == nil && err2 == nil && want <= limit {
 		return ""
 	}

@@ -281,7 +281,7 @@ func (p *parser) value(k *fields.Field, text string) (string, error) {
 	case names != nil && !slices.Contains(names, text):
 		return "", fmt.Errorf("unknown value %q%s", text, suggestion(text, names))
 	case k.Bound.How == fields.Most:
-		_, err := k.Amount(text)
+		_, err := amount(k, text)
 		return text, err
 	case k.Bound.How == fields.Ordered:
 		_, err := perm.ParseRule(text)

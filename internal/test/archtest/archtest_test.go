@@ -140,7 +140,7 @@ var home = map[string]string{
 	"golang.org/x/net/dns/dnsmessage":                 "internal/gateway",
 	"golang.org/x/time":                               "internal/gateway",
 	"go.etcd.io/bbolt":                                "service/registry",
-	"github.com/docker/go-units":                      "cmd/wolffia fields",
+	"github.com/docker/go-units":                      "cmd/wolffia internal/config",
 	"github.com/moby/profiles/seccomp":                "internal/seccomp/gen",
 	"github.com/elastic/go-seccomp-bpf":               "internal/seccomp/gen",
 	"github.com/opencontainers/runtime-spec/specs-go": "runtime/gvisor internal/seccomp/gen",

@@ -1,4 +1,4 @@
-package fields
+package config
 
 import (
 	"errors"
@@ -9,18 +9,20 @@ import (
 	"time"
 
 	units "github.com/docker/go-units"
+
+	"wolffia/fields"
 )
 
-// Amount returns how much a value of f allows, +Inf for one that is no limit.
-func (f *Field) Amount(text string) (float64, error) {
+// amount returns how much a value of k allows, +Inf for one that is no limit.
+func amount(k *fields.Field, text string) (float64, error) {
 	var n float64
 	var err error
-	switch f.Kind {
-	case Size:
+	switch k.Kind {
+	case fields.Size:
 		var size int64
 		size, err = ParseSize(text)
 		n = float64(size)
-	case Duration:
+	case fields.Duration:
 		var d time.Duration
 		d, err = ParseDuration(text)
 		n = float64(d)
@@ -29,7 +31,7 @@ func (f *Field) Amount(text string) (float64, error) {
 		return unlimited(n), err
 	}
 	if err != nil {
-		err = fmt.Errorf("--%s %q: %w", f.Name, text, err)
+		err = fmt.Errorf("--%s %q: %w", k.Name, text, err)
 	}
 	return unlimited(n), err
 }
