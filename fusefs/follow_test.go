@@ -95,3 +95,53 @@ func TestFollowOverflow(t *testing.T) {
 		t.Error("the directory in which nothing has changed is taken for unchanged")
 	}
 }
+
+// What is followed has a limit. A directory that is removed, or need not be followed any more, makes room.
+func TestFollowsAreFew(t *testing.T) {
+	w, first, f := following(t)
+	w.maxMarks = func() int { return 2 }
+	top := t.TempDir()
+	follow := func(name string) (fd int, key string, f *follow) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Join(top, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		fd, err := unix.Open(filepath.Join(top, name), unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, f = w.followDir(fd)
+		return fd, key, f
+	}
+	second, _, g := follow("second")
+	third, _, none := follow("third")
+	unix.Close(third)
+	if g == nil || none != nil {
+		t.Fatalf("followed: %v and %v, want the second only", g != nil, none != nil)
+	}
+	unix.Close(second)
+	if err := os.Remove(filepath.Join(top, "second")); err != nil {
+		t.Fatal(err)
+	}
+	if w.drain(); !g.over.Load() || f.over.Load() {
+		t.Errorf("over: %v and %v, want that of the removed one", f.over.Load(), g.over.Load())
+	}
+	third, key, h := follow("third")
+	defer unix.Close(third)
+	if h == nil {
+		t.Fatal("there is no room")
+	}
+	w.unfollow(key, third)
+	if err := os.Mkdir(filepath.Join(top, "third/x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := unix.Read(w.fd, make([]byte, 1000)); !h.over.Load() || err != unix.EAGAIN {
+		t.Errorf("over: %v, and %d bytes of events, %v", h.over.Load(), n, err)
+	}
+	if err := os.WriteFile(filepath.Join(first.Name(), "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if w.drain(); f.events.Load() == 0 {
+		t.Error("a change in the directory that is followed still is not known")
+	}
+}

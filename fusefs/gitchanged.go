@@ -242,24 +242,62 @@ const (
 
 // keep keeps x for the next question about the working tree at the path at. The caller holds
 // t.git.asked.
-func (g *privateGit) keep(at string, x *insideIndex) {
+func (t *tree) keep(at string, x *insideIndex) {
+	g := t.git
 	if g.drop != nil {
 		g.drop.Stop()
+	}
+	if g.indexes[at] != x {
+		t.drop(at)
 	}
 	delete(g.indexes, at)
 	size := x.file.Size
 	for _, other := range g.indexes {
 		size += other.file.Size
 	}
-	if g.indexes == nil || len(g.indexes) >= maxIndexes || size > maxKept {
+	if len(g.indexes) >= maxIndexes || size > maxKept {
+		t.dropAll()
+	}
+	if g.indexes == nil {
 		g.indexes = map[string]*insideIndex{}
 	}
 	g.indexes[at] = x
 	g.drop = time.AfterFunc(keepIndex, func() {
 		g.asked.Lock()
 		defer g.asked.Unlock()
-		g.indexes = nil
+		t.dropAll()
 	})
+}
+
+// dropAll is drop for all indexes. The caller holds t.git.asked.
+func (t *tree) dropAll() {
+	for at := range t.git.indexes {
+		t.drop(at)
+	}
+}
+
+// drop forgets the index of the working tree at the path at, if it is kept, and follows its directories no
+// more; those that are elsewhere now until they are removed. The caller holds t.git.asked.
+func (t *tree) drop(at string) {
+	x := t.git.indexes[at]
+	if x == nil {
+		return
+	}
+	delete(t.git.indexes, at)
+	for i := range x.dirs {
+		d := &x.dirs[i]
+		if d.follow == nil {
+			continue
+		}
+		fd, errno := openBeneath(t.root.fd, path.Join(at, d.path), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		if errno != 0 {
+			continue
+		}
+		if key, err := handleOf(fdName{fd: fd}); err == nil && key == d.key {
+			t.watch.unfollow(key, fd)
+		}
+		unix.Close(fd)
+	}
 }
 
 // readIndex reads the index of the working tree whose path is at; nil if that cannot be told, or
@@ -288,7 +326,7 @@ func (t *tree) readIndex(at string) *insideIndex {
 			x.inherit(known)
 		}
 	}
-	t.git.keep(at, x)
+	t.keep(at, x)
 	return x
 }
 

@@ -107,7 +107,7 @@ func (x *insideIndex) arrange() bool {
 	return err == nil && len(x.lists) <= maxDirs && steps <= maxSteps
 }
 
-// inherit takes over what is known of directories of which was, an earlier index, says the same.
+// inherit takes over what is known of directories of which was, an earlier index, says the same: was is of no use then.
 func (x *insideIndex) inherit(was *insideIndex) {
 	x.text, x.answer, x.links = was.text, was.answer, was.links
 	numbers := make(map[string]int, len(was.dirs))
@@ -120,6 +120,7 @@ func (x *insideIndex) inherit(was *insideIndex) {
 			old := &was.dirs[n]
 			d.clean, d.newest = old.clean && old.sum == d.sum, old.newest
 			d.key, d.follow, d.events = old.key, old.follow, old.events
+			old.follow = nil
 		}
 	}
 }
@@ -159,7 +160,7 @@ func (c *comparison) all() {
 	other := make([]bool, len(x.dirs)) // names in it can be other ones than before
 	for i := range x.dirs {
 		d := &x.dirs[i]
-		known := d.follow != nil
+		known := d.follow != nil && !d.follow.over.Load()
 		if known && (i == 0 || other[d.above]) {
 			known = c.is(d)
 		}

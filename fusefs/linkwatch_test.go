@@ -127,7 +127,7 @@ func TestFewMarksForFiles(t *testing.T) {
 		testenv.Lacks(t, "fanotify", "there can be no group: Linux before 5.13, or too many")
 	}
 	defer w.free()
-	w.maxFiles = func() int { return 1 }
+	w.maxMarks = func() int { return 1 }
 	dir := t.TempDir()
 	open := func(name string) (*node, int) {
 		write(t, dir, name, "")

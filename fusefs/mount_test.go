@@ -37,6 +37,8 @@ type setup struct {
 	Old     bool                                            // as on a kernel before 6.16
 	Copied  bool                                            // changes go to an upper layer
 	Git     bool                                            // git directories are the sandbox's own
+	Monitor bool                                            // git asks what has changed
+	Marks   int                                             // on files, and on directories that are followed; 0: as the host says
 	Small   int                                             // bytes of the upper layer's file system, which is in memory
 	NoMarks bool                                            // files are not watched
 	Borrow  bool                                            // files borrow their content, however small
@@ -269,6 +271,9 @@ func serve(t *testing.T, s setup, args childArgs) {
 	}
 	if s.NoMarks && srv.tree.watch != nil {
 		srv.tree.watch.filesFull.Store(true)
+	}
+	if s.Marks > 0 && srv.tree.watch != nil {
+		srv.tree.watch.maxMarks = func() int { return s.Marks }
 	}
 	if s.Old {
 		srv.tree.dev.epochs = false // nothing was asked yet

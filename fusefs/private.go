@@ -123,6 +123,7 @@ func (p *privateGit) rest() {
 	if p.drop != nil {
 		p.drop.Stop()
 	}
+	p.indexes = nil
 }
 
 // close closes the descriptors. p may be nil.

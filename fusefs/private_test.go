@@ -50,7 +50,7 @@ func gitOf(t *testing.T, s setup, host, base string) *Git {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	return &Git{Store: fds[0], Work: fds[1], Host: c}
+	return &Git{Store: fds[0], Work: fds[1], Host: c, Monitor: s.Monitor, Minimal: s.Monitor}
 }
 
 // writable are rules that let all be written.

@@ -16,7 +16,7 @@ import (
 
 // watchMask are the changes that are noticed: of the entries of a directory, their content
 // and attributes. FAN_CLOSE_WRITE covers writes through a memory mapping.
-const watchMask = unix.FAN_CREATE | unix.FAN_DELETE | unix.FAN_MOVED_FROM | unix.FAN_MOVED_TO |
+const watchMask = unix.FAN_CREATE | unix.FAN_DELETE | unix.FAN_DELETE_SELF | unix.FAN_MOVED_FROM | unix.FAN_MOVED_TO |
 	unix.FAN_MODIFY | unix.FAN_ATTRIB | unix.FAN_CLOSE_WRITE | unix.FAN_ONDIR | unix.FAN_EVENT_ON_CHILD
 
 // fileMask are the changes of watchMask to a file itself.
@@ -60,7 +60,7 @@ type watcher struct {
 	nodes    map[string]*node // what is watched, by file handle; guarded by mu
 	keys     map[*node]string // the reverse; guarded by mu
 	files    int              // the kernel's marks on files; guarded by mu
-	maxFiles func() int       // limits files
+	maxMarks func() int       // limits files, and follows
 }
 
 // newWatcher returns a watcher, nil if the kernel is too old or the user has too many. proc is as tree.proc.
@@ -77,13 +77,14 @@ func newWatcher(proc int) *watcher {
 	}
 	return &watcher{
 		fd: fd, stop: stop, proc: proc, self: int32(os.Getpid()),
-		done: make(chan struct{}), nodes: map[string]*node{}, keys: map[*node]string{}, maxFiles: maxFiles,
+		done: make(chan struct{}), nodes: map[string]*node{}, keys: map[*node]string{}, maxMarks: maxMarks,
 	}
 }
 
-// maxFiles returns how many marks on files a watcher may have: a quarter of what all processes of the user may have, 0 if that is not
-// known (fanotify(7), /proc interfaces). The host is asked when the first file is watched.
-var maxFiles = sync.OnceValue(func() int {
+// maxMarks returns how many marks on files, and how many follows, a watcher may have: a quarter of what all
+// processes of the user may have, 0 if that is not known (fanotify(7), /proc interfaces). The host is asked when
+// the first one is watched.
+var maxMarks = sync.OnceValue(func() int {
 	b, _ := os.ReadFile("/proc/sys/fs/fanotify/max_user_marks")
 	n, _ := strconv.Atoi(string(bytes.TrimSpace(b)))
 	return n / 4
@@ -173,7 +174,7 @@ func (w *watcher) addIf(n *node, fd int, still func() bool) {
 func (w *watcher) count(n *node, marks int) {
 	if !n.isDir() {
 		w.files += marks
-		w.filesFull.Store(w.files >= w.maxFiles())
+		w.filesFull.Store(w.files >= w.maxMarks())
 	}
 }
 
@@ -216,13 +217,13 @@ func (w *watcher) remove(n *node, fd int) {
 }
 
 // node returns the node that gets the events of key; nil: none. It tells who follows that.
-func (w *watcher) node(key []byte) *node {
+func (w *watcher) node(key string) *node {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if f := w.follows[string(key)]; f != nil {
+	if f := w.follows[key]; f != nil {
 		f.events.Add(1)
 	}
-	return w.nodes[string(key)]
+	return w.nodes[key]
 }
 
 // watchPause is how long events are collected before they are read. Most operations of the
@@ -278,9 +279,16 @@ func (w *watcher) drain() {
 }
 
 // A follow counts how often anybody, this process too, has changed a directory, or a file by its name there.
-type follow struct{ events atomic.Uint64 }
+type follow struct {
+	events atomic.Uint64
+	over   atomic.Bool // the directory is not followed any more
+}
 
-// followDir watches the directory that is open as fd, for as long as w lives. key names it in events; nil: it cannot be watched.
+// maxFollows limits follows: each keeps an inode in the kernel's memory.
+const maxFollows = 1 << 16
+
+// followDir watches the directory that is open as fd until unfollow, or until it is removed. key names it in
+// events; nil: it cannot be watched, or too many are.
 func (w *watcher) followDir(fd int) (key string, f *follow) {
 	if w == nil || w.full.Load() {
 		return "", nil
@@ -293,6 +301,9 @@ func (w *watcher) followDir(fd int) (key string, f *follow) {
 	defer w.mu.Unlock()
 	if f := w.follows[key]; f != nil {
 		return key, f
+	}
+	if len(w.follows) >= min(w.maxMarks(), maxFollows) {
+		return "", nil
 	}
 	if err := unix.FanotifyMark(w.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_ONLYDIR, watchMask, fd, "."); err != nil {
 		if err == syscall.ENOSPC {
@@ -307,6 +318,23 @@ func (w *watcher) followDir(fd int) (key string, f *follow) {
 	w.follows[key] = f
 	w.following.Store(true)
 	return key, f
+}
+
+// unfollow ends that the directory of key is followed, which is open as fd; -1: it was removed, and the kernel's
+// mark with it.
+func (w *watcher) unfollow(key string, fd int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := w.follows[key]
+	if f == nil {
+		return
+	}
+	f.over.Store(true)
+	delete(w.follows, key)
+	w.following.Store(len(w.follows) > 0)
+	if fd >= 0 && w.nodes[key] == nil {
+		_ = unix.FanotifyMark(w.fd, unix.FAN_MARK_REMOVE|unix.FAN_MARK_ONLYDIR, watchMask, fd, ".")
+	}
 }
 
 // unknown notes that anything may have changed.
@@ -377,7 +405,11 @@ func (w *watcher) event(mask uint64, records []byte, own bool) {
 		if len(info) < handle+size {
 			continue
 		}
-		n := w.node([]byte(handleKey(typ, info[handle:handle+size])))
+		key := handleKey(typ, info[handle:handle+size])
+		n := w.node(key)
+		if mask&unix.FAN_DELETE_SELF != 0 {
+			w.unfollow(key, -1)
+		}
 		switch {
 		case own:
 		case n == nil: // no node has the inode any more

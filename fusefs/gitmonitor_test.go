@@ -1,0 +1,122 @@
+package fusefs
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"wolffia/internal/test/testenv"
+)
+
+// asks returns the tree's answer to git: a token, and the paths that may have changed.
+func (c *client) asks(t *testing.T, token string) (now string, names []string) {
+	t.Helper()
+	return c.asksIn(t, ".", token)
+}
+
+// asksIn is asks for the repository in the directory dir.
+func (c *client) asksIn(t *testing.T, dir, token string) (now string, names []string) {
+	t.Helper()
+	text, err := os.ReadFile(c.at(filepath.Join(dir, AskName+token)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range bytes.Split(bytes.TrimSuffix(text, []byte{0}), []byte{0}) {
+		if i == 0 {
+			now = string(name)
+		} else {
+			names = append(names, string(name))
+		}
+	}
+	return now, names
+}
+
+// adds has git inside take all there is, which is as old as it can be told from new.
+func (c *client) adds(t *testing.T) {
+	t.Helper()
+	err := filepath.WalkDir(c.dir, func(name string, d os.DirEntry, err error) error {
+		if err == nil && d.Name() == gitName {
+			return filepath.SkipDir
+		}
+		old := time.Unix(1e9, 0)
+		return os.Chtimes(name, old, old)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inGit(t, c.dir, "add", "-A")
+	inGit(t, c.dir, "update-index", "-q", "--refresh")
+}
+
+// A sandbox that has many directories of many files in its index, and makes and removes them, has few of them followed. Beyond the limit
+// all is looked at, so that no change is missed.
+func TestHostileIndex(t *testing.T) {
+	testenv.Tools(t, "git")
+	const marks = 8
+	mounted(t, setup{Git: true, Monitor: true, Marks: marks, Policy: writable, Host: hostRepository, After: func(t *testing.T, s *Server, _ []Denial) {
+		if w := s.tree.watch; w != nil && (len(w.follows) == 0 || len(w.follows) > marks || w.files > marks) {
+			t.Errorf("%d directories and %d files are watched", len(w.follows), w.files)
+		}
+	}}, func(t *testing.T, c *client) {
+		for round := range 3 {
+			all := fmt.Sprint("round", round)
+			var files []string
+			for i := range 5 * marks {
+				file := fmt.Sprintf("%s/%d/f", all, i)
+				write(t, c.dir, file, "x")
+				if i%4 == 0 {
+					fails(t, "link", os.Link(c.at(file), c.at(file+"2")), 0)
+				}
+				files = append(files, file)
+			}
+			c.adds(t)
+			token, _ := c.asks(t, "")
+			if _, names := c.asks(t, token); slices.Contains(names, files[0]) {
+				t.Errorf("unchanged: %q", names)
+			}
+			for _, file := range files {
+				write(t, c.dir, file, "changed")
+				if _, names := c.asks(t, token); !slices.Contains(names, file) {
+					t.Fatalf("round %d: the change of %s is not known: %q", round, file, names)
+				}
+			}
+			if round%2 == 0 {
+				fails(t, "remove", os.RemoveAll(c.at(all)), 0)
+			}
+		}
+	})
+}
+
+// Two repositories have the same files, and one has them no more: its directories are still followed for the other one,
+// and for as long.
+func TestRepositoriesShareDirectories(t *testing.T) {
+	testenv.Tools(t, "git")
+	mounted(t, setup{Git: true, Monitor: true, Policy: writable, Host: hostRepository, After: func(t *testing.T, s *Server, _ []Denial) {
+		if w := s.tree.watch; w != nil && len(w.follows) != 2 {
+			t.Errorf("%d directories are followed, want the two tops", len(w.follows))
+		}
+	}}, func(t *testing.T, c *client) {
+		c.adds(t)
+		token, _ := c.asks(t, "")
+		c.asks(t, token)
+		inGit(t, c.at("sub"), "init", "-q", "-b", "main")
+		inGit(t, c.at("sub"), "add", "deep")
+		if _, names := c.asks(t, token); slices.Contains(names, "sub/deep/c") {
+			t.Errorf("it has not changed yet: %q", names)
+		}
+		c.asksIn(t, "sub", token)
+		inGit(t, c.at("sub"), "rm", "-q", "-r", "--cached", "deep")
+		c.asksIn(t, "sub", token)
+		c.asks(t, token)
+		write(t, c.dir, "sub/deep/c", "changed")
+		if _, names := c.asks(t, token); !slices.Contains(names, "sub/deep/c") {
+			t.Errorf("the change is not known: %q", names)
+		}
+		inGit(t, c.dir, "rm", "-q", "-r", "--cached", "sub")
+		c.asks(t, token)
+	})
+}
