@@ -221,7 +221,6 @@ type insideIndex struct {
 	file  unix.Stat_t  // when it was read
 	rules Rules        // then
 	dirs  []trackedDir // each after the one it is in; the first is the top
-	lists []listed     // that are none of dirs
 	links uint64       // of the tree at the last look
 
 	text   []byte   // the last answer

@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"hash/maphash"
 	"path"
@@ -18,7 +19,8 @@ import (
 	"wolffia/perm"
 )
 
-// A trackedDir is a directory with files that are in the index, or directories with such.
+// A trackedDir is a directory with files that are in the index, one of which git believes to know the names, or
+// one with such.
 type trackedDir struct {
 	path   string         // from the top of the working tree, "" for that itself
 	above  int            // the directory it is in, by its number
@@ -26,18 +28,15 @@ type trackedDir struct {
 	listed *gitindex.Stat // when git listed it, if git believes to know its names
 	sum    uint64         // of all that the index says of these
 
+	judged, shown bool   // by the rules: see judge
+	states        states // if it is shown
+
 	// clean says that all is as the index says, and stays so until follow has another event.
 	clean  bool
 	newest uint32  // when a file was last changed, in seconds
 	key    string  // of the directory: see handleOf
 	follow *follow // nil: it cannot be watched
 	events uint64  // that follow had before the last look
-}
-
-// A listed is a directory without such files, of which git believes to know the names.
-type listed struct {
-	path string
-	stat gitindex.Stat
 }
 
 // maxDirs limits the directories of an index: one that a sandbox has written can have names of
@@ -51,10 +50,13 @@ const maxSteps = 1 << 20
 var sumSeed = maphash.MakeSeed()
 
 // arrange finds the directories of x. It returns false if x is damaged.
-func (x *insideIndex) arrange() bool {
+func (x *insideIndex) arrange() (whole bool) {
 	numbers := map[string]int{"": 0}
 	steps := 0
 	x.dirs = []trackedDir{{}}
+	fits := func(at string) bool { // git has no others
+		return !strings.HasPrefix(at, "/") && path.Clean("/"+at) == "/"+at && len(x.dirs) <= maxDirs && steps <= maxSteps
+	}
 	var number func(at string) int
 	number = func(at string) int {
 		if n, ok := numbers[at]; ok {
@@ -71,24 +73,18 @@ func (x *insideIndex) arrange() bool {
 		name := x.Name(i)
 		at := name[:max(bytes.LastIndexByte(name, '/'), 0)]
 		if !bytes.Equal(at, last) {
-			if strings.HasPrefix(string(name), "/") || path.Clean("/"+string(at)) != "/"+string(at) {
-				return false // git has no such entry
-			}
-			if n, last = number(string(at)), at; len(x.dirs) > maxDirs || steps > maxSteps {
+			if !fits(string(at)) || name[0] == '/' {
 				return false
 			}
+			n, last = number(string(at)), at
 		}
 		x.dirs[n].files = append(x.dirs[n].files, i)
 	}
+	whole = true
 	err := x.Listed(func(at string, s gitindex.Stat) {
-		if len(x.lists) > maxDirs {
-			return // as below
-		}
-		if n, ok := numbers[at]; ok {
+		if whole = whole && fits(at); whole {
+			n := number(at)
 			x.dirs[n].listed = &s
-		} else {
-			x.lists = append(x.lists, listed{at, s})
-			steps += strings.Count(at, "/") + 1
 		}
 	})
 	for i := range x.dirs {
@@ -104,7 +100,7 @@ func (x *insideIndex) arrange() bool {
 		}
 		d.sum = h.Sum64()
 	}
-	return err == nil && len(x.lists) <= maxDirs && steps <= maxSteps
+	return whole && err == nil
 }
 
 // inherit takes over what is known of directories of which was, an earlier index, says the same: was is of no use then.
@@ -119,6 +115,7 @@ func (x *insideIndex) inherit(was *insideIndex) {
 		if n, ok := numbers[d.path]; ok {
 			old := &was.dirs[n]
 			d.clean, d.newest = old.clean && old.sum == d.sum, old.newest
+			d.judged, d.shown, d.states = old.judged, old.shown, old.states
 			d.key, d.follow, d.events = old.key, old.follow, old.events
 			old.follow = nil
 		}
@@ -159,7 +156,7 @@ func (c *comparison) all() {
 	var look []int
 	other := make([]bool, len(x.dirs)) // names in it can be other ones than before
 	for i := range x.dirs {
-		d := &x.dirs[i]
+		d := c.judge(i)
 		known := d.follow != nil && !d.follow.over.Load()
 		if known && (i == 0 || other[d.above]) {
 			known = c.is(d)
@@ -187,13 +184,6 @@ func (c *comparison) all() {
 		})
 	}
 	wait.Wait()
-	for _, l := range x.lists {
-		fd, _ := c.open(l.path)
-		if c.outdated(fd, &l.stat) {
-			c.addNames(l.path)
-		}
-		closeOpen(fd)
-	}
 }
 
 // each adds all that git may know. git takes this more seriously than the answer that all may
@@ -204,9 +194,6 @@ func (c *comparison) each() {
 	}
 	for _, d := range c.index.dirs {
 		c.addNames(d.path)
-	}
-	for _, l := range c.index.lists {
-		c.addNames(l.path)
 	}
 }
 
@@ -219,7 +206,7 @@ func (d *trackedDir) news() bool {
 
 // is reports whether d is the directory that is followed for it.
 func (c *comparison) is(d *trackedDir) bool {
-	fd, _ := c.open(d.path)
+	fd := c.open(d)
 	defer closeOpen(fd)
 	if fd < 0 {
 		return false
@@ -228,25 +215,33 @@ func (c *comparison) is(d *trackedDir) bool {
 	return err == nil && key == d.key
 }
 
-// open opens a directory, if the rules show it, and returns its states. fd is -1 if it cannot be
-// opened.
-func (c *comparison) open(at string) (fd int, s states) {
-	s = c.states
-	if at == "" {
-		fd, _ = openBeneath(c.root, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
-		return fd, s
+// judge returns directory number i, of which it is known what the rules say.
+func (c *comparison) judge(i int) *trackedDir {
+	d := &c.index.dirs[i]
+	switch {
+	case d.judged:
+		return d
+	case i == 0:
+		d.shown, d.states = true, c.states
+	default:
+		above, name := c.judge(d.above), path.Base(d.path)
+		d.shown = above.shown && name != gitName && c.tree.childLevel(above.states, name, true) != perm.None
+		d.states = c.tree.inside(above.states, name, true)
 	}
-	for name := range strings.SplitSeq(at, "/") {
-		if name == gitName || c.tree.childLevel(s, name, true) == perm.None {
-			return -1, s
-		}
-		s = c.tree.inside(s, name, true)
+	d.judged = true
+	return d
+}
+
+// open opens d; -1: it cannot be opened, or the rules do not show it.
+func (c *comparison) open(d *trackedDir) int {
+	if !d.shown {
+		return -1
 	}
-	fd, errno := openBeneath(c.root, at, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	fd, errno := openBeneath(c.root, cmp.Or(d.path, "."), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
-		return -1, s
+		return -1
 	}
-	return fd, s
+	return fd
 }
 
 func closeOpen(fd int) {
@@ -257,7 +252,7 @@ func closeOpen(fd int) {
 
 // directory looks at all that the index says of d.
 func (c *comparison) directory(d *trackedDir) {
-	fd, s := c.open(d.path)
+	fd := c.open(d)
 	defer closeOpen(fd)
 	if d.follow == nil && fd >= 0 { // before the look
 		if d.key, d.follow = c.tree.watch.followDir(fd); d.follow != nil {
@@ -269,7 +264,7 @@ func (c *comparison) directory(d *trackedDir) {
 		c.addNames(d.path)
 		d.clean = false
 	}
-	level, constant := c.tree.constant(s)
+	level, constant := c.tree.constant(d.states)
 	skip := len(d.path)
 	if skip > 0 {
 		skip++ // the slash
@@ -278,7 +273,7 @@ func (c *comparison) directory(d *trackedDir) {
 		name := c.index.Name(i)
 		file := name[skip:]
 		if !constant {
-			level = c.tree.childLevel(s, string(file), false)
+			level = c.tree.childLevel(d.states, string(file), false)
 		}
 		if c.index.Absent(i) {
 			if fd >= 0 && level >= perm.Read && c.exists(fd, string(file)) { // git looks at it as at any other
