@@ -166,7 +166,7 @@ func (t *tree) attr(o *object, level perm.Level, inside states, a *fuse.Attr) {
 	if o.isDir() {
 		// The size and the link count of a directory would tell how much is hidden.
 		if l, ok := t.constant(inside); !ok || l == perm.None {
-			a.Size, a.Blocks, a.Nlink = 4096, 8, min(a.Nlink, 1)
+			a.Size, a.Blocks, a.Nlink = t.dirSize, 8, min(a.Nlink, 1)
 		}
 	}
 }

@@ -187,7 +187,7 @@ func (c *comparison) all() {
 }
 
 // each adds all that git may know. git takes this more seriously than the answer that all may
-// have changed: there it believes times of directories.
+// have changed: there it believes times and sizes of directories.
 func (c *comparison) each() {
 	for i := range c.index.Len() {
 		c.add(string(c.index.Name(i)))

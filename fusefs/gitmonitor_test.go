@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,6 +34,17 @@ func (c *client) asksIn(t *testing.T, dir, token string) (now string, names []st
 		}
 	}
 	return now, names
+}
+
+// status returns what git inside says of the tree, when it asks what has changed.
+func (c *client) status(t *testing.T) string {
+	t.Helper()
+	hook := filepath.Join(c.state, "hook")
+	if err := os.WriteFile(hook, []byte("#!/bin/sh\ncat \""+AskName+"$2\""), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return inGit(t, c.dir, "-c", "core.fsmonitor="+hook, "-c", "core.fsmonitorHookVersion=2", "-c", "core.untrackedCache=true",
+		"-c", "core.checkStat=minimal", "status", "--porcelain")
 }
 
 // adds has git inside take all there is, which is as old as it can be told from new.
@@ -118,5 +130,36 @@ func TestRepositoriesShareDirectories(t *testing.T) {
 		}
 		inGit(t, c.dir, "rm", "-q", "-r", "--cached", "sub")
 		c.asks(t, token)
+	})
+}
+
+// By new rules the tree has other names, in directories that have the times of before. git lists these again, however many names it knows.
+func TestNewRulesInLargeRepository(t *testing.T) {
+	testenv.Tools(t, "git")
+	name := func(i int) string { return fmt.Sprintf("d%d/%0200d", i%10, i) }
+	mounted(t, setup{Git: true, Monitor: true, Parse: []string{"**=write", "*.key=none"}, Host: func(t *testing.T, dir string) {
+		inGit(t, dir, "init", "-q")
+		for i := range 2 * maxChanged / 200 {
+			write(t, dir, name(i), "")
+		}
+		inGit(t, dir, "add", ".")
+		write(t, dir, "d1/untracked", "")
+		old := time.Unix(1e9, 0)
+		for i := range 10 {
+			fails(t, "utimes", os.Chtimes(filepath.Dir(filepath.Join(dir, name(i))), old, old), 0)
+		}
+	}}, func(t *testing.T, c *client) {
+		for range 3 {
+			for range 2 {
+				if got, want := c.status(t), "?? d1/untracked"; strings.Count(got, "??") != 1 || !strings.Contains(got, want) {
+					t.Fatalf("got %.300q, want %q", got, want)
+				}
+			}
+			c.setRules(t, "**=write", "*.key=none", "/d1/untracked=none")
+			if got := c.status(t); strings.Contains(got, "??") {
+				t.Fatalf("with a rule that hides it: %.300q", got)
+			}
+			c.setRules(t, "**=write", "*.key=none")
+		}
 	})
 }

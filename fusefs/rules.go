@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"math/rand/v2"
 	"slices"
 	"syscall"
 	"time"
@@ -29,11 +30,22 @@ func (s *Server) SetRules(rules Rules) {
 	t := s.tree
 	t.changeMu.Lock() // a review is done by one set of rules
 	t.rulesMu.Lock()
-	t.rules = rules
+	t.setRules(rules)
 	revoked := t.applyRulesToAll()
 	t.rulesMu.Unlock()
 	t.changeMu.Unlock()
 	t.forgetRules(revoked)
+}
+
+// setRules sets the rules, and so what is presented for the size of a directory: by other rules it can have
+// other names, and its times tell nothing of that. git believes to know the names as long as times and size are
+// those of before.
+func (t *tree) setRules(rules Rules) {
+	const least, most = 4097, 1 << 16 // none that a file system has for a small directory
+	t.rules = rules
+	for was := t.dirSize; t.dirSize == was; {
+		t.dirSize = least + rand.Uint64N(most-least)
+	}
 }
 
 // forgetRules makes the kernel ask again for all that it caches, after levels have changed; revoked are

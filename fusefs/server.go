@@ -328,7 +328,8 @@ func (t *tree) settle(dir int, rules Rules, opts *Options) (err error) {
 			return err
 		}
 	}
-	t.rules, t.table = rules, newTable(n)
+	t.table = newTable(n)
+	t.setRules(rules)
 	if t.copied != nil {
 		t.copied.lower, root = t.fds.add(n, useLower, root), upper
 	}

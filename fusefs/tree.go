@@ -27,7 +27,8 @@ type tree struct {
 	// rulesMu is held for reading while a request is answered, for writing while the
 	// rules change.
 	rulesMu sync.RWMutex
-	rules   Rules // guarded by rulesMu
+	rules   Rules  // guarded by rulesMu
+	dirSize uint64 // what is presented for a directory in which something may be hidden: see setRules; guarded by rulesMu
 
 	// contentMu are held for reading while a file is changed, for writing while its node
 	// is given another inode; each is for a part of all nodes.
