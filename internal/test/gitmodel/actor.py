@@ -29,6 +29,18 @@ def compare(*where):
     return "it changes all the time"
 
 
+def facts():
+    """What tells why git is wrong."""
+    said = git("ls-files", "--stage", "--debug") + b"\n" + git("log", "-3", "--oneline", "--all", "--name-status")
+    for path in git("ls-files").decode().splitlines()[:-1]:
+        try:
+            st = os.lstat(path)
+            said += b"\n%s: inode %d, %d bytes, mtime %d, ctime %d" % (path.encode(), st.st_ino, st.st_size, st.st_mtime_ns, st.st_ctime_ns)
+        except OSError:
+            pass
+    return said.decode(errors="replace") + "\nindex: mtime %d" % os.lstat(".git/index").st_mtime_ns
+
+
 def write(path, text, mode="w"):
     with open(path, mode) as f:
         f.write(text)
@@ -100,7 +112,7 @@ ops = {
     "write": write, "append": lambda p, t: write(p, t, "a"), "over": over, "replace": replace, "same": same_times, "store": store, "unmap": unmap,
     "truncate": os.truncate, "chmod": os.chmod, "touch": lambda p, t: os.utime(p, (t, t)), "link": os.link, "symlink": os.symlink,
     "unlink": os.unlink, "mkdir": os.makedirs, "rmdir": os.rmdir, "rename": os.rename, "git": lambda *a: git(*a).decode(errors="replace"),
-    "nest": nest, "burst": burst, "compare": compare,
+    "nest": nest, "burst": burst, "compare": compare, "facts": facts,
 }
 for line in sys.stdin:
     name, *args = json.loads(line)
