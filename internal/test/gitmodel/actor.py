@@ -85,6 +85,22 @@ def burst(path, times):
         os.utime((path, path + "2")[i % 2])
 
 
+def crowd(path, files):
+    for i in range(files):
+        os.makedirs("%s/d%d" % (path, i % 50), exist_ok=True)
+        write("%s/d%d/f%d" % (path, i % 50, i), str(i))
+
+
+def flood(path):
+    """More events than the kernel keeps."""
+    with open("/proc/sys/fs/fanotify/max_queued_events") as f:
+        names = [os.path.join(path, "flood%d" % i) for i in range(int(f.read()) + 2)]
+    for name in names:
+        write(name, "")
+    for name in names:
+        os.unlink(name)
+
+
 def storm(path, times):
     """Changes a file, which git has as it is, and asks at once whether that is known."""
     def ask(token):
@@ -112,7 +128,7 @@ ops = {
     "write": write, "append": lambda p, t: write(p, t, "a"), "over": over, "replace": replace, "same": same_times, "store": store, "unmap": unmap,
     "truncate": os.truncate, "chmod": os.chmod, "touch": lambda p, t: os.utime(p, (t, t)), "link": os.link, "symlink": os.symlink,
     "unlink": os.unlink, "mkdir": os.makedirs, "rmdir": os.rmdir, "rename": os.rename, "git": lambda *a: git(*a).decode(errors="replace"),
-    "nest": nest, "burst": burst, "compare": compare, "facts": facts,
+    "nest": nest, "burst": burst, "crowd": crowd, "flood": flood, "compare": compare, "facts": facts,
 }
 for line in sys.stdin:
     name, *args = json.loads(line)

@@ -2,6 +2,7 @@ package gitmodel
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -93,6 +95,7 @@ type model struct {
 	repo    string
 	host    *actor
 	inside  [2]*actor
+	id      string // of the first one's sandbox
 	step    int
 	hidden  bool // a rule hides a file
 	said    []string
@@ -145,7 +148,8 @@ git add .; git commit -qm one; git checkout -q -b other; echo other >a/f0; rm d/
 find . -path ./.git -prune -o -exec touch -h -d 2001-01-01 '{}' + # before the second in which git writes its index
 git update-index -q --refresh`)
 	for i := range m.inside {
-		m.run(m.wolffia, "create", "--runtime", backend, "--name", fmt.Sprint("box", i))
+		id := m.run(m.wolffia, "create", "--runtime", backend, "--name", fmt.Sprint("box", i))
+		m.id = cmp.Or(m.id, strings.TrimSpace(id))
 		m.enter(i)
 	}
 	m.host = act(t, "host", m.command("python3", "-u", "-c", actorProgram))
@@ -164,6 +168,41 @@ git update-index -q --refresh`)
 func (m *model) enter(i int) {
 	name := fmt.Sprint("box", i)
 	m.inside[i] = act(m.t, name, m.command(m.wolffia, "exec", "-i", name, "--", "python3", "-u", "-c", actorProgram))
+}
+
+// signal signals the tree server of the first sandbox.
+func (m *model) signal(s syscall.Signal) {
+	m.t.Helper()
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range files {
+		line, _ := os.ReadFile(file)
+		if !strings.HasPrefix(string(line), "wolffia\x00tree\x00"+m.id) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err == nil {
+			err = syscall.Kill(pid, s)
+		}
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		return
+	}
+	m.t.Fatalf("the tree server of %q is not there", m.id)
+}
+
+// restart starts the first sandbox again; meanwhile is done before. kill ends its tree server, and so the sandbox,
+// at once.
+func (m *model) restart(kill bool, meanwhile func()) {
+	m.t.Helper()
+	if kill {
+		m.signal(syscall.SIGKILL)
+	}
+	m.inside[0].end()
+	m.run(m.wolffia, "stop", "box0") // which waits for the end of one that is killed
+	meanwhile()
+	m.run(m.wolffia, "start", "box0")
+	m.enter(0)
 }
 
 func (m *model) pick(some ...string) string { return some[m.r.IntN(len(some))] }
@@ -258,11 +297,9 @@ func (m *model) turn() {
 			m.run(m.wolffia, "policy", "add", "box0", "--reveal", "/a/f1=write")
 		}
 	case 1:
-		m.note("restart")
-		m.inside[0].end()
-		m.run(m.wolffia, "stop", "box0")
-		m.run(m.wolffia, "start", "box0")
-		m.enter(0)
+		kill := m.r.IntN(2) == 0
+		m.note("restart", kill)
+		m.restart(kill, func() { m.note(m.host.name, op, m.host.does(m.t, op...)) })
 	case 2:
 		m.note("burst")
 		m.host.does(m.t, "write", "d/burst", "x")
@@ -376,6 +413,34 @@ var scenarios = []struct {
 		m.inside0("git", "add", "a/f1")
 		if got := m.inside0("compare", "--git-dir=/tmp/other", "--work-tree=."); got != "same" {
 			m.t.Fatal(got)
+		}
+	}},
+	{"the tree server is killed, and the sandbox stopped", func(m *model) {
+		for i := range 4 {
+			m.inside0("over", "a/f1", fmt.Sprint(i))
+			m.same()
+			m.inside0("over", "a/b/f1", fmt.Sprint(i))
+			m.restart(i%2 == 0, func() { m.host.does(m.t, "over", "d/f1", fmt.Sprint(i)) })
+			m.same()
+		}
+	}},
+	{"more changes than the kernel keeps", func(m *model) {
+		m.same()
+		m.signal(syscall.SIGSTOP)
+		m.host.does(m.t, "flood", "e/f")
+		m.host.does(m.t, "over", "a/f1", "other")
+		m.signal(syscall.SIGCONT)
+		m.same()
+	}},
+	{"more names than are kept, which the kernel has to forget", func(m *model) {
+		m.host.does(m.t, "crowd", "many", 4000) // gVisor keeps 2,500
+		m.inside0("git", "add", "-A")
+		for _, rule := range []string{"/a/f1=none", "/a/f1=write"} {
+			m.run(m.wolffia, "policy", "add", "box0", "--reveal", rule)
+			m.run(m.wolffia, "exec", "box0", "--", "find", ".", "-size", "+100k")
+			m.host.does(m.t, "over", "many/d1/f1", rule)
+			m.inside0("over", "many/d2/f2", rule)
+			m.same()
 		}
 	}},
 	{"a question right after each change", func(m *model) {
