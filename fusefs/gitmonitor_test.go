@@ -3,6 +3,7 @@ package fusefs
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,7 +44,14 @@ func (c *client) status(t *testing.T) string {
 	if err := os.WriteFile(hook, []byte("#!/bin/sh\ncat \""+AskName+"$2\""), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return inGit(t, c.dir, "-c", "core.fsmonitor="+hook, "-c", "core.fsmonitorHookVersion=2", "-c", "core.untrackedCache=true",
+	return inGit(t, c.dir, "-c", "core.fsmonitor="+hook, "-c", "core.fsmonitorHookVersion=2",
+		"-c", "core.untrackedCache=true", "-c", "core.checkStat=minimal", "status", "--porcelain")
+}
+
+// looks is status by a git that looks at each file.
+func (c *client) looks(t *testing.T) string {
+	t.Helper()
+	return inGit(t, c.dir, "--no-optional-locks", "-c", "core.fsmonitor=", "-c", "core.untrackedCache=false",
 		"-c", "core.checkStat=minimal", "status", "--porcelain")
 }
 
@@ -64,16 +72,18 @@ func (c *client) adds(t *testing.T) {
 	inGit(t, c.dir, "update-index", "-q", "--refresh")
 }
 
-// A sandbox that has many directories of many files in its index, and makes and removes them, has few of them followed. Beyond the limit
-// all is looked at, so that no change is missed.
+// A sandbox that has many directories of many files in its index, and makes and removes them, has few of them
+// followed. Beyond the limit all is looked at, so that no change is missed.
 func TestHostileIndex(t *testing.T) {
 	testenv.Tools(t, "git")
 	const marks = 8
-	mounted(t, setup{Git: true, Monitor: true, Marks: marks, Policy: writable, Host: hostRepository, After: func(t *testing.T, s *Server, _ []Denial) {
+	after := func(t *testing.T, s *Server, _ []Denial) {
 		if w := s.tree.watch; w != nil && (len(w.follows) == 0 || len(w.follows) > marks || w.files > marks) {
 			t.Errorf("%d directories and %d files are watched", len(w.follows), w.files)
 		}
-	}}, func(t *testing.T, c *client) {
+	}
+	s := setup{Git: true, Monitor: true, Marks: marks, Policy: writable, Host: hostRepository, After: after}
+	mounted(t, s, func(t *testing.T, c *client) {
 		for round := range 3 {
 			all := fmt.Sprint("round", round)
 			var files []string
@@ -107,11 +117,13 @@ func TestHostileIndex(t *testing.T) {
 // and for as long.
 func TestRepositoriesShareDirectories(t *testing.T) {
 	testenv.Tools(t, "git")
-	mounted(t, setup{Git: true, Monitor: true, Policy: writable, Host: hostRepository, After: func(t *testing.T, s *Server, _ []Denial) {
+	after := func(t *testing.T, s *Server, _ []Denial) {
 		if w := s.tree.watch; w != nil && len(w.follows) != 2 {
 			t.Errorf("%d directories are followed, want the two tops", len(w.follows))
 		}
-	}}, func(t *testing.T, c *client) {
+	}
+	s := setup{Git: true, Monitor: true, Policy: writable, Host: hostRepository, After: after}
+	mounted(t, s, func(t *testing.T, c *client) {
 		c.adds(t)
 		token, _ := c.asks(t, "")
 		c.asks(t, token)
@@ -133,11 +145,13 @@ func TestRepositoriesShareDirectories(t *testing.T) {
 	})
 }
 
-// By new rules the tree has other names, in directories that have the times of before. git lists these again, however many names it knows.
+// By new rules the tree has other names, in directories that have the times of before. git lists these again,
+// however many names it knows.
 func TestNewRulesInLargeRepository(t *testing.T) {
 	testenv.Tools(t, "git")
 	name := func(i int) string { return fmt.Sprintf("d%d/%0200d", i%10, i) }
-	mounted(t, setup{Git: true, Monitor: true, Parse: []string{"**=write", "*.key=none"}, Host: func(t *testing.T, dir string) {
+	rules := []string{"**=write", "*.key=none"} // something may be hidden anywhere
+	mounted(t, setup{Git: true, Monitor: true, Parse: rules, Host: func(t *testing.T, dir string) {
 		inGit(t, dir, "init", "-q")
 		for i := range 2 * maxChanged / 200 {
 			write(t, dir, name(i), "")
@@ -155,11 +169,60 @@ func TestNewRulesInLargeRepository(t *testing.T) {
 					t.Fatalf("got %.300q, want %q", got, want)
 				}
 			}
-			c.setRules(t, "**=write", "*.key=none", "/d1/untracked=none")
+			c.setRules(t, append(rules[:2:2], "/d1/untracked=none")...)
 			if got := c.status(t); strings.Contains(got, "??") {
 				t.Fatalf("with a rule that hides it: %.300q", got)
 			}
-			c.setRules(t, "**=write", "*.key=none")
+			c.setRules(t, rules...)
+		}
+	})
+}
+
+// Few names, descriptors and watches are kept, so that what git knows, what the kernel knows and what is followed
+// are never of the same time.
+func TestMonitorInLittleMemory(t *testing.T) {
+	testenv.Tools(t, "git")
+	const files, dirs = minNodes * 5 / 4, 40
+	name := func(i int) string { return fmt.Sprintf("d%d/f%d", i%dirs, i%files) }
+	mounted(t, setup{
+		Git: true, Monitor: true, Memory: 1, FDs: 16, Marks: dirs / 2, Timeout: time.Hour, Policy: writable,
+		Host: func(t *testing.T, dir string) {
+			inGit(t, dir, "init", "-q")
+			for i := range files {
+				write(t, dir, name(i), "old")
+			}
+			inGit(t, dir, "add", ".")
+			inGit(t, dir, "commit", "-qm", "all")
+		},
+	}, func(t *testing.T, c *client) {
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		r := rand.New(rand.NewPCG(seed, 1))
+		for step := range 30 {
+			at := []string{c.dir, c.host}[r.IntN(2)]
+			file, other := filepath.Join(at, name(r.Int())), filepath.Join(at, name(r.Int()))
+			switch op := r.IntN(6); op { // what fails is as good
+			case 0:
+				_ = os.WriteFile(file, fmt.Append(nil, step), 0o644)
+			case 1:
+				_ = os.Rename(file, other)
+			case 2:
+				_ = os.Remove(file)
+			case 3:
+				_ = os.Rename(filepath.Dir(file), filepath.Dir(other)+"moved")
+			case 4:
+				_ = os.Chmod(file, 0o755)
+			case 5:
+				_ = os.Link(file, other+"link")
+			}
+			if at == c.host {
+				c.awaitEvents(t)
+				fails(t, "remove", os.Remove(c.at("mark")), 0)
+			}
+			got, want := c.status(t), c.looks(t)
+			if got != want {
+				t.Fatalf("step %d: got %.2000q, want %.2000q", step, got, want)
+			}
 		}
 	})
 }
