@@ -374,8 +374,8 @@ func answer(conn net.Conn, srv *Server, denials chan Denial, upper string, layer
 			case "prunes":
 				out.Encode(!srv.tree.pruneUnsupported.Load())
 			case "usage":
-				u, err := srv.Usage()
-				out.Encode(usageReply{u, err == nil})
+				u, errno := srv.tree.usage(srv.tree.root.fd)
+				out.Encode(usageReply{u, errno == 0})
 			case "discard":
 				var path string
 				err := in.Decode(&path)

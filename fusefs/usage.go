@@ -12,19 +12,6 @@ type Usage struct {
 	Bytes int64 // of the disk: what Options.Quota limits
 }
 
-// Usage returns what the upper layer takes now; zero of a tree that is not copied. It looks at each name in
-// it. The error is an Errno.
-func (s *Server) Usage() (Usage, error) {
-	if s.tree.copied == nil {
-		return Usage{}, nil
-	}
-	u, errno := s.tree.usage(s.tree.root.fd)
-	if errno != 0 {
-		return u, errno
-	}
-	return u, nil
-}
-
 // used returns how many bytes count for the quota of a copied tree. What cannot be counted leaves no room.
 func (t *tree) used() int64 {
 	if t.quota == nil {

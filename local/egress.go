@@ -106,17 +106,3 @@ func refusalsBefore(ctx context.Context, box *statedir.Box, c *statedir.Config) 
 		return nil
 	}
 }
-
-// Refusals returns what the network of a running sandbox has refused since its start, as far as
-// its shim remembers; nil: nothing.
-func (s *sandboxes) Refusals(ctx context.Context, sandboxID string) (*runtime.Refusals, error) {
-	box, _, err := s.brief(sandboxID)
-	if err != nil {
-		return nil, err
-	}
-	answer, err := askShim(ctx, box, &boot.Request{Op: boot.OpEgress}, boot.StatsLimit)
-	if err != nil {
-		return nil, err
-	}
-	return answer.Refused, nil
-}

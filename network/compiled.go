@@ -93,9 +93,6 @@ func (c *Compiled) ChecksName(name string) bool { return !c.blind[name] }
 // caller must not change them.
 func (c *Compiled) Headers(name string) []Header { return c.headers[name] }
 
-// Learns reports whether the policy allows, and reports, what no rule allows.
-func (c *Compiled) Learns() bool { return c.learn }
-
 // ruleBelow returns the rules of the nearest wildcard that has a name.
 func (c *Compiled) ruleBelow(name string) []rule {
 	for domain, more := parent(name); more; domain, more = parent(domain) {

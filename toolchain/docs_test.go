@@ -51,8 +51,8 @@ func code(names []string) string {
 func layoutTable() string {
 	var b strings.Builder
 	b.WriteString("| name | directory | entries of PATH | shown | set | never |\n| --- | --- | --- | --- | --- | --- |\n")
-	for i := range Layouts {
-		l := &Layouts[i]
+	for i := range layouts {
+		l := &layouts[i]
 		dir := "`" + l.Root + "`"
 		if l.Var != "" {
 			dir = "`$" + l.Var + "`, " + dir
@@ -80,8 +80,8 @@ func layoutTable() string {
 func shapeTable() string {
 	var b strings.Builder
 	b.WriteString("| name | contains | shown | set | never |\n| --- | --- | --- | --- | --- |\n")
-	for i := range Shapes {
-		s := &Shapes[i]
+	for i := range shapes {
+		s := &shapes[i]
 		var set []string
 		set = append(set, slices.Sorted(maps.Keys(s.Env))...)
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", s.Name, code(s.Has), code(s.Shows), code(set), code(s.Never))

@@ -33,7 +33,7 @@ type finder struct {
 	host     *Host
 	home     string // Home, cleaned; empty: none
 	realHome string
-	roots    []string // of Layouts; empty: none
+	roots    []string // of layouts; empty: none
 	found    Found
 	parts    []part // of toolchains, in the order of PATH
 	links    int    // that were followed
@@ -58,8 +58,8 @@ func newFinder(h *Host) *finder {
 			f.realHome = real
 		}
 	}
-	for i := range Layouts {
-		f.roots = append(f.roots, f.root(&Layouts[i]))
+	for i := range layouts {
+		f.roots = append(f.roots, f.root(&layouts[i]))
 	}
 	return f
 }

@@ -33,8 +33,8 @@ type Layout struct {
 	Refused string
 }
 
-// Layouts are the tools that are known by their place, the more specific first.
-var Layouts = []Layout{
+// layouts are the tools that are known by their place, the more specific first.
+var layouts = []Layout{
 	{
 		Name: "rust", Var: "CARGO_HOME", Root: "~/.cargo", Dirs: []string{"bin"}, Shows: []string{"bin"},
 		Never: []string{"credentials", "credentials.toml", "config", "config.toml", "registry/cache/key"}, Also: "rustup",
@@ -155,8 +155,8 @@ func (f *finder) root(l *Layout) string {
 // located returns the layout that an entry of PATH belongs to, its root, and the entry's
 // path below that; nil if there is none.
 func (f *finder) located(dir string) (l *Layout, root, at string) {
-	for i := range Layouts {
-		l, root := &Layouts[i], f.roots[i]
+	for i := range layouts {
+		l, root := &layouts[i], f.roots[i]
 		if root == "" || !Within(dir, root) {
 			continue
 		}
@@ -220,8 +220,8 @@ func (f *finder) layout(p *part, l *Layout, root, dir string) {
 		f.glob(p, base, show)
 	}
 	f.vars(p, l, root)
-	for i := range Layouts {
-		if also := &Layouts[i]; l.Also != "" && also.Name == l.Also {
+	for i := range layouts {
+		if also := &layouts[i]; l.Also != "" && also.Name == l.Also {
 			if root := f.roots[i]; root != "" && f.exists(root) {
 				f.layout(p, also, root, "")
 			}

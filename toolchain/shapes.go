@@ -24,9 +24,9 @@ type Shape struct {
 	Itself bool
 }
 
-// Shapes are the installations that are known by what they contain, the more specific first,
+// shapes are the installations that are known by what they contain, the more specific first,
 // and of those that exclude each other the ones that a machine has many of.
-var Shapes = []Shape{
+var shapes = []Shape{
 	{Name: "go", Has: []string{"bin/go", "pkg/tool"}, Shows: []string{"bin", "pkg", "src", "lib", "api", "misc", "test", "VERSION", "go.env"}, Never: []string{".git/config"}},
 	{
 		Name: "conda", Has: []string{"conda-meta", "bin"}, Shows: []string{"bin", "condabin", "lib", "libexec", "include", "share", "ssl"},
@@ -87,8 +87,8 @@ func (f *finder) shaped(dir string) (s *Shape, root string) {
 		first, _, _ := strings.Cut(name, "/")
 		return !slices.ContainsFunc(names, func(e fs.DirEntry) bool { return e.Name() == first })
 	}
-	for i := range Shapes {
-		s := &Shapes[i]
+	for i := range shapes {
+		s := &shapes[i]
 		root := parent
 		if s.Itself {
 			root = dir

@@ -2,8 +2,8 @@
 //
 // Find looks at the entries of PATH only: it reads some directories of programs, and never
 // walks a tree. What an entry needs beside its programs comes from two tables: layouts of
-// tools that are known by their place ([Layouts]), and shapes that are known by what a
-// directory contains ([Shapes]). Everything is an allow-list of names, so that a file that no
+// tools that are known by their place ([layouts]), and shapes that are known by what a
+// directory contains ([shapes]). Everything is an allow-list of names, so that a file that no
 // table names, such as a token beside the programs, is not shown.
 package toolchain
 

@@ -245,8 +245,8 @@ func TestNever(t *testing.T) {
 	}
 	f := newFinder(&Host{FS: tree{home + "/": ""}.fs(), Home: home})
 	one := func(pattern string) string { return strings.ReplaceAll(pattern, "*", "one") }
-	for i := range Layouts {
-		l, root := &Layouts[i], f.roots[i]
+	for i := range layouts {
+		l, root := &layouts[i], f.roots[i]
 		for _, d := range l.Dirs {
 			dirs = append(dirs, path.Join(root, one(d)))
 			all[path.Join(root, one(d), l.Name+"-program")] = ""
@@ -264,8 +264,8 @@ func TestNever(t *testing.T) {
 			}
 		}
 	}
-	for i := range Shapes {
-		s := &Shapes[i]
+	for i := range shapes {
+		s := &shapes[i]
 		name := fmt.Sprint(s.Name, i)
 		for _, root := range []string{home + "/apps/" + name, "/opt/" + name + "/1.0", home + "/.nvm/versions/" + name + "/1"} {
 			for _, h := range s.Has {
@@ -306,17 +306,17 @@ func TestNever(t *testing.T) {
 			}
 		}
 	}
-	for i := range Layouts {
-		if l := &Layouts[i]; l.Refused == "" && l.Name != "rustup" && l.Name != "juliaup" && !slices.Contains(found.Names(), l.Name) {
+	for i := range layouts {
+		if l := &layouts[i]; l.Refused == "" && l.Name != "rustup" && l.Name != "juliaup" && !slices.Contains(found.Names(), l.Name) {
 			t.Errorf("layout %s was not found in %s; left: %v", l.Name, h.Path, found.Left)
 		}
-		if len(Layouts[i].Never) == 0 && !slices.Contains([]string{"rustup", "julia"}, Layouts[i].Name) {
-			t.Errorf("layout %s names no credentials: Never must have them", Layouts[i].Name)
+		if len(layouts[i].Never) == 0 && !slices.Contains([]string{"rustup", "julia"}, layouts[i].Name) {
+			t.Errorf("layout %s names no credentials: Never must have them", layouts[i].Name)
 		}
 	}
-	for i := range Shapes {
-		if !slices.Contains(found.Names(), Shapes[i].Name) {
-			t.Errorf("shape %s was not found; left: %v", Shapes[i].Name, found.Left)
+	for i := range shapes {
+		if !slices.Contains(found.Names(), shapes[i].Name) {
+			t.Errorf("shape %s was not found; left: %v", shapes[i].Name, found.Left)
 		}
 	}
 }

@@ -111,19 +111,14 @@ func (c *Child) Wait() error {
 }
 
 // Kill kills the child. It is not an error if the child has ended.
-func (c *Child) Kill() error { return c.signal(unix.SIGKILL) }
-
-// Terminate sends SIGTERM to the child. It is not an error if the child has ended.
-func (c *Child) Terminate() error { return c.signal(unix.SIGTERM) }
-
-func (c *Child) signal(sig unix.Signal) error {
+func (c *Child) Kill() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.reaped {
 		return nil
 	}
-	if err := unix.Kill(c.pid, sig); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("signal process %d: %w", c.pid, err)
+	if err := unix.Kill(c.pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("kill process %d: %w", c.pid, err)
 	}
 	return nil
 }

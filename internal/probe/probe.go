@@ -68,16 +68,7 @@ func features() []feature {
 	}
 }
 
-// Features returns all features, in a fixed order.
-func Features() []Feature {
-	var all []Feature
-	for _, f := range features() {
-		all = append(all, f.name)
-	}
-	return all
-}
-
-// All probes all features concurrently, and returns the results in the order of Features.
+// All probes all features concurrently, and returns the results in the order of features.
 // It takes at most five seconds, or until ctx ends.
 func All(ctx context.Context) []Result {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -108,14 +99,14 @@ func resolve(results []Result) {
 	}
 }
 
-// Check probes one feature, at most until ctx ends. An unknown feature is not OK.
+// Check probes one feature, at most until ctx ends. It panics if there is no such feature.
 func Check(ctx context.Context, name Feature) Result {
 	for _, f := range features() {
 		if f.name == name {
 			return <-f.start(ctx, thisHost())
 		}
 	}
-	return Result{Feature: name, Problem: fmt.Sprintf("unknown feature %q", name)}
+	panic(fmt.Sprintf("probe: no feature %q", name))
 }
 
 // start runs the probe and sends one result, at the latest when ctx ends.

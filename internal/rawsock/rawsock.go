@@ -51,12 +51,7 @@ const (
 	Stream         // of TCP, for the address to be dialled
 	Listening      // of TCP, at the address
 	Datagrams      // of UDP, at the address
-
-	kindEnd
 )
-
-// Valid reports whether a kind is one of the constants.
-func (k Kind) Valid() bool { return k > 0 && k < kindEnd }
 
 // Open returns a new socket that does not block. The caller closes it.
 func Open(kind Kind, at netip.AddrPort) (*os.File, error) {

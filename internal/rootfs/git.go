@@ -33,22 +33,11 @@ func writeGit(dir string, g *runtime.GitConfig) error {
 	return nil
 }
 
-// editList has the user's editor edit a copy of a rebase's list of instructions, which then
-// replaces the list: nothing inside writes the list in place (package gitguard), as most editors
-// do. The copy has the name by which editors know its syntax.
-const editList = `copy=$(mktemp -d) || exit
-cp "$1" "$copy/git-rebase-todo" && editor=$(git var GIT_EDITOR) && eval "$editor" '"$copy/git-rebase-todo"' &&
-	cp "$copy/git-rebase-todo" "$1.new" && mv -f "$1.new" "$1"
-status=$?
-rm -rf "$copy"
-exit $status
-`
-
 // gitFiles returns the files of launch.GitPath. git reads config in the place of
 // /etc/gitconfig, which it includes.
 func gitFiles(g *runtime.GitConfig) map[string]string {
-	files := map[string]string{gitask.Name: string(gitask.Program()), "edit-list": editList, "config": "# Of the git configuration on the host. Inside, git config and git config --global override it.\n" +
-		"[sequence]\n\teditor = sh " + launch.GitPath + "/edit-list\n[include]\n\tpath = /etc/gitconfig\n" + g.Config}
+	files := map[string]string{gitask.Name: string(gitask.Program()), "config": "# Of the git configuration on the host. " +
+		"Inside, git config and git config --global override it.\n[include]\n\tpath = /etc/gitconfig\n" + g.Config}
 	if g.Ignore != "" {
 		files["ignore"] = g.Ignore
 		files["config"] += "[core]\n\texcludesFile = " + launch.GitPath + "/ignore\n"

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"sync"
@@ -55,7 +54,6 @@ type Process struct {
 	seen map[wire.Type]bool // frames that come once at most; the reading goroutine's own
 
 	mu     sync.Mutex
-	pid    int    // guarded by mu
 	over   bool   // done is closed, or about to be; guarded by mu
 	ended  func() // called with over; or nil; guarded by mu
 	status wire.ExitStatus
@@ -104,9 +102,6 @@ func (p *Process) handle(f wire.Frame) error {
 		if len(f.Payload()) != 4 {
 			return fmt.Errorf("%w: started frame of %d bytes", wire.ErrProtocol, len(f.Payload()))
 		}
-		p.mu.Lock()
-		p.pid = int(binary.LittleEndian.Uint32(f.Payload()))
-		p.mu.Unlock()
 		if p.started != nil {
 			p.started()
 		}
@@ -194,13 +189,6 @@ func (p *Process) Backlog() (total int64, unread bool) {
 		o.mu.Unlock()
 	}
 	return total, unread
-}
-
-// PID is the process's number inside the sandbox; 0 until it runs.
-func (p *Process) PID() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.pid
 }
 
 // Stdin is the process's standard input; Close ends it. Writes wait until the
