@@ -251,9 +251,14 @@ func lost(ctx context.Context, box *statedir.Box, err error) error {
 
 // askShim asks a shim over a connection of its own, which breaks off when time is up and takes
 // nothing else with it. The error is that of the request or of the answer; with an
-// answer that is an error, the answer is returned too. A shim that stands still is noticed within openLimit, however
+// answer that is an error, the answer is returned too. A shim that stands still is noticed within a minute, however
 // long the request may take.
 func askShim(ctx context.Context, box *statedir.Box, req *boot.Request, limit time.Duration) (*boot.Reply, error) {
+	return askShimWith(ctx, box, req, nil, limit)
+}
+
+// askShimWith is askShim for a request that comes with a file, or nil. The file stays the caller's.
+func askShimWith(ctx context.Context, box *statedir.Box, req *boot.Request, file *os.File, limit time.Duration) (*boot.Reply, error) {
 	sock, err := dial(box)
 	if err != nil {
 		return nil, err
@@ -272,10 +277,13 @@ func askShim(ctx context.Context, box *statedir.Box, req *boot.Request, limit ti
 		}
 		return answer, nil
 	}
-	if limit > openLimit {
+	if limit > time.Minute {
 		if _, err := ask(&boot.Request{Op: boot.OpStats}, openLimit); err != nil { // any answer will do
 			return nil, err
 		}
+	}
+	if file != nil {
+		sock.Pass(file)
 	}
 	answer, err := ask(req, limit)
 	if err != nil {

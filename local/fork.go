@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -161,4 +162,27 @@ func removeGone(dir string) {
 			_ = rmtree.RemovePath(dir, e.Name()) // else the next call does
 		}
 	}
+}
+
+// forkPrefix begins the names of snapshots that become the changes of a fork.
+const forkPrefix = "fork-"
+
+// removeStale removes from a directory what callers that were killed have left: names with that prefix and a text of
+// rand.Text, and older than any call.
+func removeStale(dir, prefix string) {
+	const stale = 2 * boot.ReviewLimit
+	entries, _ := os.ReadDir(dir) // it may not be there yet
+	for _, e := range entries {
+		info, err := e.Info()
+		if !isRandom(e.Name(), prefix) || err != nil || time.Since(info.ModTime()) < stale {
+			continue
+		}
+		_ = rmtree.RemovePath(dir, e.Name()) // else the next call does
+	}
+}
+
+// isRandom reports whether a name is the prefix and a text of rand.Text.
+func isRandom(name, prefix string) bool {
+	random, ok := strings.CutPrefix(name, prefix)
+	return ok && len(random) == len(rand.Text()) && strings.Trim(strings.ToUpper(random), "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
 }

@@ -2,6 +2,7 @@ package local_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -18,6 +19,7 @@ import (
 
 	"wolffia/fusefs/audit"
 	"wolffia/internal/boot"
+	"wolffia/internal/rawsock"
 	"wolffia/internal/statedir"
 	"wolffia/internal/test/testenv"
 	"wolffia/local"
@@ -468,16 +470,30 @@ func TestRootsTreeTakesRecordedRulesOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(filepath.Join(state, "sandboxes", id, "run")) // a socket's path has 107 bytes at most
-	sock, err := net.Dial("unix", "sock")
+	dialled, err := net.Dial("unix", "sock")
 	if err != nil {
 		t.Fatal(err)
 	}
+	sock, err := rawsock.NewSocket(dialled.(*net.UnixConn))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(everything(perm.Write))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := boot.SealedFile(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rules.Close()
+	sock.Pass(rules)
 	conn := client.New(sock)
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	var answer struct{ Error, Class string }
-	request := map[string]any{"op": "rules", "rules": everything(perm.Write), "at": boot.DirAt(codebase)}
+	request := &boot.Request{Op: boot.OpRules, At: boot.DirAt(codebase)}
 	if err := conn.Control(ctx, request, &answer); err != nil || answer.Class != runtime.ErrDenied.Error() {
 		t.Errorf("%+v, %v", answer, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -81,7 +82,7 @@ func trySetPermissions(ctx context.Context, box *statedir.Box, c, was *statedir.
 		answer, err := giveRules(ctx, box, c)
 		switch {
 		case err == nil:
-			return true, asMeant(ctx, box, c, was)
+			return true, nil
 		case answer != nil && !answer.Unknown: // refused: the old rules stay in force
 			return true, errors.Join(err, box.SetConfig(was))
 		}
@@ -92,25 +93,26 @@ func trySetPermissions(ctx context.Context, box *statedir.Box, c, was *statedir.
 
 // giveRules has the tree server of a running sandbox replace its rules by those of c.
 func giveRules(ctx context.Context, box *statedir.Box, c *statedir.Config) (*boot.Reply, error) {
-	rules, err := json.Marshal(c.Permissions)
+	text, err := json.Marshal(c.Permissions)
 	if err != nil {
 		return nil, err
 	}
-	return askShim(ctx, box, &boot.Request{Op: boot.OpRules, Rules: rules, At: boot.DirAt(c.CodebasePath)}, boot.RulesLimit+boot.KillLimit)
+	rules, err := boot.SealedFile(text)
+	if err != nil {
+		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	defer rules.Close()
+	req := &boot.Request{Op: boot.OpRules, At: boot.DirAt(c.CodebasePath)}
+	answer, err := askShimWith(ctx, box, req, rules, boot.RulesLimit+boot.KillLimit)
+	return answer, ofAnotherVersion(box, err)
 }
 
-// asMeant puts the rules of was back if a tree server that has taken those of c understands them as others: versions
-// without perm.ParseJSON leave out what they do not know of a rule.
-func asMeant(ctx context.Context, box *statedir.Box, c, was *statedir.Config) error {
-	state := treeState(ctx, box, c)
-	if state.TreeStats == nil || state.Current || state.Rules == "" {
-		return nil // they bind, or the sandbox has ended, which is as good
+// ofAnotherVersion returns err, and what helps if the shim does not know a request.
+func ofAnotherVersion(box *statedir.Box, err error) error {
+	if !errors.Is(err, runtime.ErrUnsupported) {
+		return err
 	}
-	err := box.SetConfig(was)
-	if err == nil {
-		_, err = giveRules(ctx, box, was)
-	}
-	return errors.Join(runtime.Errorf(runtime.ErrUnsupported, "sandbox %[1]s runs with another version of wolffia, which does not know all that the rules say: its rules stay; wolffia stop %[1]s, then change them", box.ID()), err)
+	return fmt.Errorf("sandbox %[1]s runs with another version of wolffia: wolffia stop %[1]s, and try again: %[2]w", box.ID(), err)
 }
 
 // A TreeState is what is known of a running sandbox's filtered tree.

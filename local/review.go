@@ -3,21 +3,17 @@ package local
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
-	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/boot"
 	"wolffia/internal/programs"
-	"wolffia/internal/rmtree"
+	"wolffia/internal/rawsock"
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
 )
@@ -120,32 +116,30 @@ func (s *sandboxes) review(ctx context.Context, sandboxID string, r *boot.Review
 	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, boot.ReviewLimit)
 	defer cancel()
-	var answer *answer
-	if read != nil {
-		if answer, err = newAnswer(box, c); err != nil {
-			return runtime.Errorf(runtime.ErrUnavailable, "make a FIFO for the answer of sandbox %s: %w", box.ID(), err)
+	var answer *rawsock.Socket
+	var theirs *os.File
+	if r.Answer = read != nil; r.Answer {
+		if answer, theirs, err = newAnswer(); err != nil {
+			return runtime.Errorf(runtime.ErrUnavailable, "make a connection for the answer of sandbox %s: %w", box.ID(), err)
 		}
-		defer answer.close()
-		r.Answer = answer.name
-		stop := context.AfterFunc(ctx, answer.stopWork)
+		defer answer.Close()
+		stop := context.AfterFunc(ctx, func() { // the tree server stops, and its answer is read for a while
+			_ = rawsock.CloseWrite(answer)
+			time.AfterFunc(boot.ReviewStopLimit, func() { _ = answer.Close() })
+		})
 		defer stop()
 	}
 	asked := make(chan error, 1)
 	go func() { // ends with the work, or when ctx does
-		err := s.askForReview(ctx, box, r)
-		if answer != nil {
-			if ctx.Err() != nil {
-				answer.stopWork() // before: the tree server may not have opened it yet
-			}
-			_ = answer.keep.Close() // now the answer ends
-		}
+		err := s.askForReview(ctx, box, r, theirs)
+		_ = theirs.Close() // nil is fine; the answer ends now, unless someone else has theirs
 		asked <- err
 	}()
 	var rerr error
 	if read != nil {
-		rerr = read(answer.r)
+		rerr = read(answer)
 		if rerr != nil {
-			answer.stop() // the tree server need not write the rest
+			_ = answer.Close() // the tree server need not write the rest
 		}
 	}
 	err = <-asked
@@ -161,8 +155,22 @@ func (s *sandboxes) review(ctx context.Context, sandboxID string, r *boot.Review
 	return err
 }
 
-// askForReview has the tree server of the sandbox, or one that is started, do r.
-func (s *sandboxes) askForReview(ctx context.Context, box *statedir.Box, r *boot.Review) error {
+// newAnswer returns a connection for an answer, and the end for the tree server. The caller closes both.
+func newAnswer() (*rawsock.Socket, *os.File, error) {
+	ours, theirs, err := rawsock.Pair()
+	if err != nil {
+		return nil, nil, err
+	}
+	answer, err := rawsock.FileSocket(ours)
+	if err != nil {
+		return nil, nil, errors.Join(err, theirs.Close())
+	}
+	return answer, theirs, nil
+}
+
+// askForReview has the tree server of the sandbox, or one that is started, do r, and answer by the end of a connection,
+// which stays the caller's.
+func (s *sandboxes) askForReview(ctx context.Context, box *statedir.Box, r *boot.Review, answer *os.File) error {
 	return untilSettled(ctx, func() (done bool, err error) {
 		lock, err := box.TryLock()
 		switch {
@@ -171,20 +179,20 @@ func (s *sandboxes) askForReview(ctx context.Context, box *statedir.Box, r *boot
 				_ = lock.Unlock()
 				_ = lock.Close()
 			}()
-			return true, s.reviewStopped(ctx, box, lock, r)
+			return true, s.reviewStopped(ctx, box, lock, r, answer)
 		case !errors.Is(err, runtime.ErrConflict):
 			return true, err
 		}
 		if state, _, serr := box.State(); serr != nil || state != runtime.StateRunning {
 			return serr != nil, errors.Join(err, serr)
 		}
-		_, err = askShim(ctx, box, &boot.Request{Op: boot.OpReview, Review: r}, boot.ReviewLimit)
-		return true, err
+		_, err = askShimWith(ctx, box, &boot.Request{Op: boot.OpReview, Review: r}, answer, boot.ReviewLimit)
+		return true, ofAnotherVersion(box, err)
 	})
 }
 
-// reviewStopped starts a tree server without a mount, and has it do r. The caller holds the lock.
-func (s *sandboxes) reviewStopped(ctx context.Context, box *statedir.Box, lock *statedir.Lock, r *boot.Review) error {
+// reviewStopped starts a tree server without a mount, and has it do r, as of askForReview. The caller holds the lock.
+func (s *sandboxes) reviewStopped(ctx context.Context, box *statedir.Box, lock *statedir.Lock, r *boot.Review, answer *os.File) error {
 	_, c, err := s.find(box.ID()) // with the lock held it does not change
 	if err != nil {
 		return err
@@ -232,7 +240,7 @@ func (s *sandboxes) reviewStopped(ctx context.Context, box *statedir.Box, lock *
 		}
 	}()
 	stop := context.AfterFunc(ctx, func() {
-		if r.Answer == "" || !boot.Within(boot.ReviewStopLimit, tree.Gone()) { // else it stops by itself
+		if answer == nil || !boot.Within(boot.ReviewStopLimit, tree.Gone()) { // else it stops by itself
 			_ = tree.Kill()
 		}
 	})
@@ -240,7 +248,7 @@ func (s *sandboxes) reviewStopped(ctx context.Context, box *statedir.Box, lock *
 	if err := boot.ReceiveServing(ours); err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", box.ID(), err)
 	}
-	if err := boot.SendPacket(ours, &boot.TreeRequest{ID: 1, Op: boot.AskReview, Review: r}, nil); err != nil {
+	if err := boot.SendPacket(ours, &boot.TreeRequest{ID: 1, Op: boot.AskReview, Review: r}, answer); err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "ask the tree server: %w", err)
 	}
 	packet, _, err := boot.ReceivePacket(ours, make([]byte, boot.MaxPacket))
@@ -257,81 +265,4 @@ func (s *sandboxes) reviewStopped(ctx context.Context, box *statedir.Box, lock *
 		return runtime.Errorf(runtime.ErrUnavailable, "the tree server does not answer: %w", err)
 	}
 	return reply.Err()
-}
-
-// An answer is a FIFO that the tree server writes an answer to.
-type answer struct {
-	name string
-	path string
-	r    *os.File
-	keep *os.File // open for writing, so that the answer does not end before the tree server has opened it
-}
-
-// newAnswer makes a FIFO beside the sandbox's changes, where the tree server can open it.
-func newAnswer(box *statedir.Box, c *statedir.Config) (_ *answer, err error) {
-	removeStale(statedir.Cow(box.Run()), answerPrefix)
-	a := &answer{name: answerPrefix + rand.Text()}
-	a.path = filepath.Join(statedir.Cow(box.Run()), a.name)
-	if err := unix.Mkfifo(a.path, 0o600); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			a.close()
-		}
-	}()
-	if c.DroppedUID != 0 && !c.RootTree {
-		if err := os.Lchown(a.path, c.DroppedUID, c.DroppedGID); err != nil {
-			return nil, err
-		}
-	}
-	const flags = unix.O_NOFOLLOW | unix.O_NONBLOCK
-	if a.r, err = os.OpenFile(a.path, os.O_RDONLY|flags, 0); err != nil {
-		return nil, err
-	}
-	if st, err := a.r.Stat(); err != nil || st.Mode()&os.ModeNamedPipe == 0 {
-		return nil, errors.Join(err, syscall.ESTALE) // its user has replaced it
-	}
-	a.keep, err = os.OpenFile(a.path, os.O_WRONLY|flags, 0)
-	return a, err
-}
-
-// answerPrefix begins the names of FIFOs for answers, and forkPrefix those of snapshots that become the changes of a fork.
-const (
-	answerPrefix = "answer-"
-	forkPrefix   = "fork-"
-)
-
-// removeStale removes from a directory what callers that were killed have left: names with that prefix and a text of
-// rand.Text, and older than any call.
-func removeStale(dir, prefix string) {
-	const stale = 2 * boot.ReviewLimit
-	entries, _ := os.ReadDir(dir) // it may not be there yet
-	for _, e := range entries {
-		info, err := e.Info()
-		if !isRandom(e.Name(), prefix) || err != nil || time.Since(info.ModTime()) < stale {
-			continue
-		}
-		_ = rmtree.RemovePath(dir, e.Name()) // else the next call does
-	}
-}
-
-// isRandom reports whether a name is the prefix and a text of rand.Text.
-func isRandom(name, prefix string) bool {
-	random, ok := strings.CutPrefix(name, prefix)
-	return ok && len(random) == len(rand.Text()) && strings.Trim(strings.ToUpper(random), "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
-}
-
-// stopWork has the tree server stop, whose answer is then read for a while.
-func (a *answer) stopWork() {
-	_ = os.Remove(a.path)
-	_ = a.r.SetReadDeadline(time.Now().Add(boot.ReviewStopLimit))
-}
-
-// stop ends a read, now and later.
-func (a *answer) stop() { _ = a.r.SetReadDeadline(time.Unix(1, 0)) }
-
-func (a *answer) close() {
-	closeAll([]*os.File{a.r, a.keep})
-	_ = os.Remove(a.path)
 }

@@ -19,7 +19,7 @@ func TestRemoveStale(t *testing.T) {
 	long := time.Now().Add(-3 * boot.ReviewLimit)
 	fork := forkPrefix + strings.ToLower(rand.Text())
 	wants := map[string]bool{ // whether it stays
-		answerPrefix + rand.Text(): false, answerPrefix + "x": true, fork: false, forkPrefix + "of-a-user-with-a-long-name": true, "upper": true,
+		fork: false, forkPrefix + "x": true, forkPrefix + "of-a-user-with-a-long-name": true, "upper": true,
 	}
 	for name := range wants {
 		path := filepath.Join(dir, name)
@@ -37,12 +37,11 @@ func TestRemoveStale(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	used := answerPrefix + rand.Text()
+	used := forkPrefix + rand.Text()
 	if err := unix.Mkfifo(filepath.Join(dir, used), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	wants[used] = true
-	removeStale(dir, answerPrefix)
 	removeStale(dir, forkPrefix)
 	removeStale(filepath.Join(dir, "nothing"), forkPrefix)
 	for name, stays := range wants {

@@ -23,7 +23,7 @@ func (s *sandboxes) finishApply(ctx context.Context, box *statedir.Box, c *state
 	}
 	ctx, cancel := context.WithTimeout(ctx, boot.ReviewLimit)
 	defer cancel()
-	err := s.reviewStopped(ctx, box, lock, &boot.Review{Do: boot.ReviewRecover})
+	err := s.reviewStopped(ctx, box, lock, &boot.Review{Do: boot.ReviewRecover}, nil)
 	if err == nil {
 		return nil
 	}

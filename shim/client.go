@@ -115,6 +115,7 @@ func (s *shim) serveAt(fd int, starts bool) {
 		_ = sock.Close()
 		return
 	}
+	sock.TakeFiles()
 	s.attach(sock, func(c *clientConn) {
 		if starts && s.hand != nil {
 			_ = s.hold(c, &boot.Request{Op: boot.OpHold}) // the answer to the client says if the sandbox has expired
@@ -161,6 +162,7 @@ func (s *shim) serve(c *clientConn) {
 		}
 	}
 	s.clients.remove(c)
+	_ = c.conn.Taken().Close() // nil is fine
 	_ = c.conn.Close()
 	c.mu.Lock()
 	c.closed = true

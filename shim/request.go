@@ -3,6 +3,7 @@ package shim
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"time"
 
 	"wolffia/internal/boot"
@@ -90,9 +91,9 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 		if s.tree == nil || !s.boot.Config.CopyOnWrite || req.Review == nil {
 			return c.reply(outcome(runtime.Errorf(runtime.ErrInvalid, "the sandbox works on the host's directory itself: create it with --cow")))
 		}
-		return s.answerLater(c, func() *boot.Reply {
+		return s.passOn(c, func(answer *os.File) (boot.TreeReply, error) {
 			s.writeBack()
-			return replyOf(s.tree.ask(boot.TreeRequest{Op: boot.AskReview, Review: req.Review}, nil, boot.ReviewLimit))
+			return s.tree.ask(boot.TreeRequest{Op: boot.AskReview, Review: req.Review}, answer, boot.ReviewLimit)
 		})
 	case boot.OpStats, boot.OpDenials, boot.OpRules:
 		if s.tree == nil && s.static != nil && req.Op == boot.OpStats {
@@ -104,12 +105,15 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 		if s.tree == nil {
 			return c.reply(outcome(runtime.Errorf(runtime.ErrInvalid, "the sandbox has no codebase")))
 		}
-		return s.answerLater(c, func() *boot.Reply {
-			r, err := s.askTree(req)
-			if req.Op == boot.OpRules && err == nil {
+		if req.Op != boot.OpRules {
+			return s.answerLater(c, func() *boot.Reply { return replyOf(s.askTree(req)) })
+		}
+		return s.passOn(c, func(rules *os.File) (boot.TreeReply, error) {
+			r, err := s.tree.ask(boot.TreeRequest{Op: boot.AskRules, At: req.At}, rules, boot.RulesLimit)
+			if err == nil {
 				s.lister.later(warmLate) // the kernel has forgotten the tree
 			}
-			return replyOf(r, err)
+			return r, err
 		})
 	}
 	return c.reply(outcome(runtime.Errorf(runtime.ErrUnsupported, "request %q is not known", req.Op)))
@@ -136,17 +140,18 @@ func (s *shim) answerLater(c *clientConn, do func() *boot.Reply) error {
 	return nil
 }
 
+// passOn is answerLater for a request with a descriptor, nil if none came. It closes the file after ask.
+func (s *shim) passOn(c *clientConn, ask func(*os.File) (boot.TreeReply, error)) error {
+	file := c.conn.Taken()
+	return s.answerLater(c, func() *boot.Reply {
+		defer file.Close()
+		return replyOf(ask(file))
+	})
+}
+
 // askTree sends a request to the tree server, and returns its answer.
 func (s *shim) askTree(req *boot.Request) (boot.TreeReply, error) {
-	if req.Op != boot.OpRules {
-		return s.tree.ask(boot.TreeRequest{Op: req.Op, Since: req.Since}, nil, boot.StatsLimit)
-	}
-	rules, err := boot.SealedFile(req.Rules)
-	if err != nil {
-		return boot.TreeReply{}, runtime.WithClass(runtime.ErrUnavailable, err)
-	}
-	defer rules.Close()
-	return s.tree.ask(boot.TreeRequest{Op: boot.AskRules, At: req.At}, rules, boot.RulesLimit)
+	return s.tree.ask(boot.TreeRequest{Op: req.Op, Since: req.Since}, nil, boot.StatsLimit)
 }
 
 // maxReplies bounds the replies that a client has not read.

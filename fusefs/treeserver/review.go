@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,14 +15,16 @@ import (
 	"wolffia/fusefs/cow"
 	"wolffia/internal/beneath"
 	"wolffia/internal/boot"
+	"wolffia/internal/rawsock"
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
 	"wolffia/runtime"
 )
 
-// review does what a client asks for, and answers through a FIFO of the client's. While it works on the layers, nothing
-// is changed in the tree.
-func (t *treeServer) review(r *boot.Review) error {
+// review does what a client asks for, and answers by a connection of the client's, passed, which may be nil and which it
+// closes. While it works on the layers, nothing is changed in the tree.
+func (t *treeServer) review(r *boot.Review, passed *os.File) error {
+	defer passed.Close() // nil, or closed before, is fine
 	if t.copied == nil {
 		return runtime.Errorf(runtime.ErrInvalid, "the sandbox works on the host's directory itself: create it with --cow")
 	}
@@ -34,14 +35,14 @@ func (t *treeServer) review(r *boot.Review) error {
 	}
 	defer spool.close()
 	answer := bufio.NewWriterSize(spool, 64<<10)
-	var fifo *os.File
-	if r.Answer != "" {
-		if fifo, err = openAnswer(int(t.copied.dir.Fd()), r.Answer); err != nil {
-			return runtime.Errorf(runtime.ErrUnavailable, "open the client's FIFO: %w", err)
+	var client *rawsock.Socket
+	if r.Answer {
+		if client, err = connectionOf(passed); err != nil {
+			return runtime.Errorf(runtime.ErrUnavailable, "the connection for the answer: %w", err)
 		}
-		defer fifo.Close()
+		defer client.Close()
 	}
-	work := func() error { return t.work(r, fifo, answer) }
+	work := func() error { return t.work(r, client, answer) }
 	if t.server != nil {
 		err = t.server.Quiesce(work)
 	} else {
@@ -51,44 +52,39 @@ func (t *treeServer) review(r *boot.Review) error {
 	if err != nil && runtime.Class(err) == nil {
 		err = runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	if fifo == nil {
+	if client == nil {
 		return err
 	}
-	if serr := sendAnswer(fifo, spool, answer); serr != nil && err == nil {
+	if serr := sendAnswer(client, spool, answer); serr != nil && err == nil {
 		err = runtime.Errorf(runtime.ErrUnavailable, "send the answer: %w", serr)
 	}
 	return err
 }
 
-// openAnswer opens the client's FIFO called name in the directory dir.
-func openAnswer(dir int, name string) (*os.File, error) {
-	fd, err := beneath.Open(dir, name, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+// connectionOf returns a passed descriptor as a connection, whose other end cannot have a thread wait. It takes the file
+// over, unless it is refused.
+func connectionOf(passed *os.File) (*rawsock.Socket, error) {
+	if passed == nil || !rawsock.Is(passed, unix.AF_UNIX, unix.SOCK_STREAM, 0, false) {
+		return nil, errors.New("a unix stream socket has to come with the request")
+	}
+	s, err := rawsock.FileSocket(passed)
 	if err != nil {
 		return nil, err
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
-		unix.Close(fd)
-		return nil, errors.Join(err, errors.New("not a FIFO"))
+	if err := s.PollAll(); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
-	return os.NewFile(uintptr(fd), name), nil
+	return s, nil
 }
 
-// unwanted reports whether the client has removed the name of its FIFO: see boot.Review.
-func unwanted(fifo *os.File) bool {
-	info, err := fifo.Stat()
-	return err == nil && info.Sys().(*syscall.Stat_t).Nlink == 0
-}
-
-// sendAnswer writes what is in spool to the client's FIFO, in the time that a review may take.
-func sendAnswer(fifo *os.File, spool *spool, buffered *bufio.Writer) error {
+// sendAnswer writes what is in spool to the client, in the time that a review may take.
+func sendAnswer(client *rawsock.Socket, spool *spool, buffered *bufio.Writer) error {
 	if err := buffered.Flush(); err != nil {
 		return err
 	}
-	if err := fifo.SetWriteDeadline(time.Now().Add(boot.ReviewLimit)); err != nil {
-		return err
-	}
-	return spool.sendTo(fifo)
+	late := time.AfterFunc(boot.ReviewLimit, func() { _ = client.Close() })
+	defer late.Stop()
+	return spool.sendTo(client)
 }
 
 // layers returns the layers of the sandbox, by the rules in force.
@@ -109,10 +105,10 @@ func (t *treeServer) layers() *cow.Layers {
 	return l
 }
 
-// work does what r asks for, and writes the answer. fifo is the client's, or nil.
-func (t *treeServer) work(r *boot.Review, fifo *os.File, w io.Writer) error {
+// work does what r asks for, and writes the answer. client is the connection for it, or nil.
+func (t *treeServer) work(r *boot.Review, client *rawsock.Socket, w io.Writer) error {
 	l := t.layers()
-	l.Stopped = func() bool { return t.ending.Load() || fifo != nil && unwanted(fifo) }
+	l.Stopped = func() bool { return t.ending.Load() || client != nil && client.HungUp() }
 	var paths []string
 	for _, p := range r.Paths {
 		paths = append(paths, string(p))

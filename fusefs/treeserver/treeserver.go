@@ -82,11 +82,10 @@ func (t *treeServer) serve() {
 		}
 		if req.Op == boot.AskReview && req.Review != nil && t.reviewing.CompareAndSwap(false, true) {
 			t.reviews.Go(func() { // ends with the work, or when its answer is not read
-				err := t.review(req.Review)
+				err := t.review(req.Review, file)
 				t.reviewing.Store(false)
 				t.reply(req.ID, nil, err)
 			})
-			_ = file.Close()
 			continue
 		}
 		switch req.Op {

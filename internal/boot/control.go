@@ -139,7 +139,9 @@ func receive(fd int, buf []byte) ([]byte, *os.File, error) {
 const (
 	AskStats = "stats" // return TreeStats
 	AskAudit = "audit" // flush the audit log
-	AskRules = "rules" // replace the rules by those in the descriptor
+	// AskRules: replace the rules by those in the descriptor. An earlier version of OpRules, which had them in the request,
+	// was called otherwise.
+	AskRules = "rules-in"
 	// AskAdopt: serve the directory TreeRequest.Path by the rules in the descriptor; once, for a spare.
 	AskAdopt = "adopt"
 	// AskRehearse: do as for AskAdopt with a tree that is not mounted.

@@ -36,12 +36,12 @@ const (
 	OpRest   = "rest" // end that; nothing has run for Request.IdleMS
 )
 
-// A Request is a request of a client to the shim itself.
+// A Request is a request of a client to the shim itself. Those for rules and review come with a descriptor (SCM_RIGHTS),
+// which the shim passes on to the tree server: as of AskRules and AskReview.
 type Request struct {
 	Op      string          `json:"op"`
 	GraceMS *int64          `json:"graceMs,omitempty"` // for stop: between SIGTERM and SIGKILL; nil is StopGrace
 	Idle    bool            `json:"idle,omitempty"`    // for stop: the client has nothing under way inside, and starts nothing any more
-	Rules   json.RawMessage `json:"rules,omitempty"`   // for rules: a list, which the shim passes on unread
 	At      Dir             `json:"at,omitzero"`       // for rules: as TreeRequest.At
 	Since   int64           `json:"since,omitempty"`   // for denials and egress: how many are known already
 	Egress  *network.Policy `json:"egress,omitempty"`  // for network

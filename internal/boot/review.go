@@ -6,8 +6,9 @@ import (
 	"wolffia/runtime"
 )
 
-// AskReview: do what TreeRequest.Review says.
-const AskReview = "review"
+// AskReview: do what TreeRequest.Review says, and answer by the connection in the descriptor. An earlier version, which
+// took none, knew it by another name.
+const AskReview = "review-by"
 
 // OpReview is a request of a client that the shim passes on to the tree server.
 const OpReview = AskReview
@@ -41,10 +42,10 @@ type Review struct {
 	// At is the directory that the client finds at the codebase's path. What compares with it, or changes it, is refused
 	// if it is not the one that is served.
 	At Dir `json:"at,omitzero"`
-	// Answer is the name of a FIFO in statedir.Cow, through which the answer goes: it can be longer than a
-	// packet, and comes before the TreeReply. Empty: none is wanted. A client that removes the name has the work stopped,
-	// and is told how far it came.
-	Answer string `json:"answer,omitempty"`
+	// Answer says that the request comes with a descriptor, an end of a connection: the answer, which can be longer than a
+	// packet, goes there, and comes before the TreeReply. A client that ends its direction of the connection has the work
+	// stopped, and gets how far it came.
+	Answer bool `json:"answer,omitempty"`
 }
 
 // An Applied is one line of the answer to ReviewApply.

@@ -126,15 +126,24 @@ func receiveFD(connection *os.File, b []byte) (n, fd int, err error) {
 	if err = errors.Join(err, os.NewSyscallError("recvmsg", result)); err != nil {
 		return 0, -1, err
 	}
+	if fd, err = descriptorIn(oob[:oobn], seen); err != nil && !errors.Is(err, unix.EMFILE) {
+		n = 0
+	}
+	return n, fd, err
+}
+
+// descriptorIn returns the descriptor of a control message, -1 if there is none, of a recvmsg that has returned the flags
+// seen.
+func descriptorIn(oob []byte, seen int) (fd int, err error) {
 	var fds []int
-	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
+	messages, err := unix.ParseSocketControlMessage(oob)
 	for i := range messages {
 		if got, rerr := unix.ParseUnixRights(&messages[i]); rerr == nil {
 			fds = append(fds, got...)
 		}
 	}
 	if err == nil && len(fds) == 0 && seen&unix.MSG_CTRUNC != 0 {
-		return n, -1, os.NewSyscallError("recvmsg", unix.EMFILE) // there was one
+		return -1, os.NewSyscallError("recvmsg", unix.EMFILE) // there was one
 	}
 	if err == nil && (len(fds) > 1 || seen&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0) {
 		err = fmt.Errorf("a packet with %d descriptors, or one that is cut", len(fds))
@@ -143,12 +152,12 @@ func receiveFD(connection *os.File, b []byte) (n, fd int, err error) {
 		for _, fd := range fds {
 			_ = unix.Close(fd)
 		}
-		return 0, -1, err
+		return -1, err
 	}
 	if len(fds) == 1 {
-		return n, fds[0], nil
+		return fds[0], nil
 	}
-	return n, -1, nil
+	return -1, nil
 }
 
 // Is reports whether a descriptor is a socket of this domain, kind and protocol, and whether it listens

@@ -183,7 +183,7 @@ func Accept(listener *os.File) (*os.File, error) {
 }
 
 // CloseWrite ends the direction to the peer of a connection.
-func CloseWrite(connection *os.File) error {
+func CloseWrite(connection syscall.Conn) error {
 	return control(connection, func(fd int) error { return unix.Shutdown(fd, unix.SHUT_WR) })
 }
 

@@ -18,6 +18,10 @@ type Socket struct {
 	file  *os.File
 	ready *readiness // waits for something to read; nil: a read blocks
 	room  *readiness // waits for room to write; nil: a write blocks
+
+	pass  syscall.Conn // goes with the next Write; or nil
+	oob   []byte       // for what comes with a Read; nil: the kernel drops it
+	taken *os.File     // came with a Read; or nil
 }
 
 // A readiness is an epoll descriptor, for which the runtime's poller waits without a thread.
@@ -125,6 +129,20 @@ func (s *Socket) PollAll() error {
 	return err
 }
 
+// TakeFiles has Read keep the descriptor that came last, for [Socket.Taken]. It comes after Poll, and before the first Read.
+func (s *Socket) TakeFiles() { s.oob = make([]byte, unix.CmsgSpace(4)) }
+
+// Taken returns the descriptor that came last, once; nil: none did. It is for the goroutine that reads, which calls it after
+// the last Read too. The caller closes the file.
+func (s *Socket) Taken() *os.File {
+	f := s.taken
+	s.taken = nil
+	return f
+}
+
+// Pass has the next Write be [Socket.SendFile] with that file. It is for the only goroutine that writes.
+func (s *Socket) Pass(file syscall.Conn) { s.pass = file }
+
 func (s *Socket) Read(b []byte) (n int, err error) {
 	if s.ready == nil {
 		return s.file.Read(b)
@@ -134,7 +152,7 @@ func (s *Socket) Read(b []byte) (n int, err error) {
 		return 0, err
 	}
 	werr := s.ready.conn.Read(func(uintptr) bool {
-		if cerr := raw.Control(func(fd uintptr) { n, err = receiveNow(int(fd), b) }); cerr != nil {
+		if cerr := raw.Control(func(fd uintptr) { n, err = s.receiveNow(int(fd), b) }); cerr != nil {
 			err = cerr
 		}
 		return !errors.Is(err, unix.EAGAIN)
@@ -151,18 +169,37 @@ func (s *Socket) Read(b []byte) (n int, err error) {
 }
 
 // receiveNow reads what there is.
-func receiveNow(fd int, b []byte) (n int, err error) {
+func (s *Socket) receiveNow(fd int, b []byte) (n int, err error) {
+	var oobn, seen int
 	for {
-		if n, _, err = unix.Recvfrom(fd, b, unix.MSG_DONTWAIT); !errors.Is(err, unix.EINTR) {
-			return n, err
+		if s.oob == nil {
+			n, _, err = unix.Recvfrom(fd, b, unix.MSG_DONTWAIT)
+		} else {
+			n, oobn, seen, _, err = unix.Recvmsg(fd, b, s.oob, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		}
+		if !errors.Is(err, unix.EINTR) {
+			break
 		}
 	}
+	if err != nil || oobn == 0 {
+		return n, err
+	}
+	given, err := descriptorIn(s.oob[:oobn], seen)
+	if err == nil && given >= 0 {
+		_ = s.Taken().Close() // nil is fine
+		s.taken = os.NewFile(uintptr(given), "received")
+	}
+	return n, err
 }
 
 // SyscallConn implements [syscall.Conn].
 func (s *Socket) SyscallConn() (syscall.RawConn, error) { return s.file.SyscallConn() }
 
 func (s *Socket) Write(b []byte) (written int, err error) {
+	if file := s.pass; file != nil {
+		s.pass = nil
+		return len(b), s.SendFile(b, file)
+	}
 	if s.room == nil {
 		return s.file.Write(b)
 	}

@@ -49,7 +49,7 @@ var allow = map[string][]string{
 	"fusefs/fusemount":                {"internal/fusermount"},
 	"fusefs/audit":                    {"perm"},
 	"fusefs/cow":                      {"perm", "runtime", "internal/beneath", "internal/gitguard", "internal/rmtree", "internal/step"},
-	"fusefs/treeserver":               {"runtime", "perm", "fusefs", "fusefs/audit", "fusefs/cow", "internal/archive", "internal/beneath", "internal/boot", "internal/gitstore", "internal/rmtree", "internal/statedir", "internal/step"},
+	"fusefs/treeserver":               {"runtime", "perm", "fusefs", "fusefs/audit", "fusefs/cow", "internal/archive", "internal/beneath", "internal/boot", "internal/rawsock", "internal/gitstore", "internal/rmtree", "internal/statedir", "internal/step"},
 	"guest":                           {"wire", "session", "internal/proc", "internal/coredump", "internal/rawsock", "internal/timerslack", "internal/tinyprogram"},
 	"session":                         {"wire", "internal/proc", "internal/excerpt"},
 	"wire/client":                     {"wire"},
