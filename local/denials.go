@@ -8,6 +8,18 @@ import (
 	"wolffia/runtime"
 )
 
+var _ runtime.DenialWatcher = (*Runtime)(nil)
+
+// WatchDenials implements [runtime.DenialWatcher].
+func (e *executor) WatchDenials(sandboxID string) func(context.Context) *runtime.Denials {
+	if box, c, err := e.brief(sandboxID); err == nil {
+		if denied := denialsBefore(box, c); denied != nil {
+			return denied
+		}
+	}
+	return func(context.Context) *runtime.Denials { return nil }
+}
+
 // denialsBefore returns a function that returns what a sandbox's tree has denied since this
 // call; nil without a tree server. It costs three system calls, and each call of the function
 // as many; a request to the tree server only if there were denials.

@@ -1,31 +1,27 @@
 package mcp
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"path"
 	"strconv"
 	"strings"
-	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"wolffia/internal/filecall"
+	"wolffia/internal/fileclient"
 	"wolffia/runtime"
-	"wolffia/runtime/launch"
 )
 
 const (
-	fileLimit    = time.Minute // of a file operation
-	defaultLines = 2000        // of a file, in a result
-	defaultRead  = 100_000     // bytes
-	maxImage     = 4 << 20     // bytes of an image in a result
+	defaultLines = 2000    // of a file, in a result
+	defaultRead  = 100_000 // bytes
+	maxImage     = 4 << 20 // bytes of an image in a result
 	maxEntries   = 10_000
 )
 
@@ -178,48 +174,32 @@ func (c *call) inside(ctx context.Context, req *filecall.Request) (*filecall.Rep
 		return nil, err
 	}
 	defer func() { c.working <- struct{}{} }()
-	text, err := json.Marshal(req)
-	if err != nil {
-		return nil, err
-	}
-	if len(text) > filecall.MaxRequest {
-		return nil, fmt.Errorf("the content is too large: at most %d bytes, with escapes; write it in parts, with bash", filecall.MaxRequest)
-	}
-	exec := &runtime.Command{
-		Command: []string{launch.GuestPath, filecall.Arg}, Stdin: bytes.NewReader(text), Timeout: fileLimit, MaxOutput: answerLimit(req),
-	}
+	at := fileclient.Place{Sandbox: c.id()}
 	if path.IsAbs(req.Path) {
-		exec.Cwd = "/" // the sandbox's working directory may be gone
+		at.Dir = "/" // the sandbox's working directory may be gone
 	}
-	res, err := c.Runtime.Exec(ctx, c.id(), exec)
-	switch {
-	case err != nil:
-		return nil, err
-	case res.TimedOut:
-		return nil, fmt.Errorf("the operation did not end within %v: name a smaller directory, or a narrower pattern", fileLimit)
+	denied := func(context.Context) *runtime.Denials { return nil }
+	if w, ok := c.Runtime.(runtime.DenialWatcher); ok {
+		denied = w.WatchDenials(c.id())
 	}
-	if res.Truncated() {
-		return nil, errors.New("the tool inside has answered with more than was asked for")
+	answer, err := c.files.Do(ctx, at, req, nil, answerLimit(req))
+	if errors.Is(err, fileclient.ErrLate) {
+		return nil, fmt.Errorf("the operation did not end within %v: name a smaller directory, or a narrower pattern", fileclient.Limit)
 	}
-	answer := new(filecall.Reply)
-	if err := json.Unmarshal(res.Stdout, answer); err != nil || res.ExitCode != 0 {
-		said := valid(bytes.TrimSpace(res.Stderr[:min(len(res.Stderr), 300)]))
-		if strings.Contains(said, "arguments [") {
-			return nil, fmt.Errorf("the sandbox was started by an older wolffia, which has no file tools: the user can run: wolffia stop %s; wolffia start %s", c.id(), c.id())
-		}
-		return nil, fmt.Errorf("the tool inside failed with exit code %d: %s", res.ExitCode, said)
+	e, said := errors.AsType[*filecall.Error](err)
+	if !said {
+		return answer, err
 	}
-	if e := answer.Err; e != nil {
-		message := cmp.Or(e.Cause, e.Message)
-		if req.Op != filecall.OpGlob && e.Kind != filecall.KindInvalid {
-			message = req.Path + ": " + message
-		}
-		if _, lines := c.denials(res); lines != "" {
+	message := cmp.Or(e.Cause, e.Message)
+	if req.Op != filecall.OpGlob && e.Kind != filecall.KindInvalid {
+		message = req.Path + ": " + message
+	}
+	if d := denied(ctx); d != nil {
+		if _, lines := c.denials(&runtime.Result{Denied: d.List, DeniedMore: d.More}); lines != "" {
 			message += "\n" + strings.TrimSuffix(lines, "\n")
 		}
-		return nil, errors.New(message)
 	}
-	return answer, nil
+	return nil, errors.New(message)
 }
 
 // answerLimit returns how many bytes an answer may have, as JSON: the process that writes it is

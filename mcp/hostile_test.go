@@ -11,7 +11,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"wolffia/internal/excerpt"
+	"wolffia/internal/filecall"
 	"wolffia/runtime"
 )
 
@@ -22,13 +22,42 @@ type liar struct {
 	code    int
 }
 
-func (l *liar) Exec(_ context.Context, _ string, req *runtime.ExecRequest) (*runtime.ExecResult, error) {
-	x := excerpt.New(req.MaxOutput, 0)
-	_, _ = x.Write(l.answer)
-	res := &runtime.ExecResult{ExitCode: l.code, Stderr: bytes.Repeat([]byte("\xff"), 1000)}
-	res.Stdout, res.StdoutDropped = x.Result()
-	return res, nil
+func (l *liar) StartProcess(context.Context, string, *runtime.Command) (runtime.Process, error) {
+	p := &lying{ended: make(chan struct{})}
+	var in *io.PipeReader
+	var out *io.PipeWriter
+	in, p.in = io.Pipe()
+	p.out, out = io.Pipe()
+	go func() { // ends with its input
+		defer close(p.ended)
+		defer in.Close()
+		defer out.Close()
+		asked, reply := filecall.NewReceiver(in), filecall.NewSender(out)
+		var q filecall.Request
+		for asked.JSON(&q, filecall.MaxRequest) == nil && l.code == 0 && reply.Frame([]byte(l.answer)) == nil {
+		}
+	}()
+	return p, nil
 }
+
+// A lying is a process of a liar.
+type lying struct {
+	runtime.Process // the other calls are not made
+	in              *io.PipeWriter
+	out             *io.PipeReader
+	ended           chan struct{}
+}
+
+func (p *lying) Stdin() io.WriteCloser { return p.in }
+func (p *lying) Stdout() io.Reader     { return p.out }
+func (p *lying) Stderr() io.Reader     { return bytes.NewReader(bytes.Repeat([]byte("\xff"), 1000)) }
+
+func (p *lying) Wait(context.Context) (runtime.Result, error) {
+	<-p.ended
+	return runtime.Result{ExitCode: 1}, nil
+}
+
+func (p *lying) Close() error { return errors.Join(p.in.Close(), p.out.Close()) }
 
 func (l *liar) Get(context.Context, string) (*runtime.Sandbox, error) {
 	return &runtime.Sandbox{ID: "aaaaaaaaaaaa", State: runtime.StateRunning}, nil

@@ -10,6 +10,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"wolffia/internal/fileclient"
 	"wolffia/runtime"
 )
 
@@ -57,6 +58,7 @@ type Server struct {
 	sdk     *sdk.Server
 	sandbox *holder
 	outputs *outputs
+	files   *fileclient.Client
 	writing chan struct{} // has a value while no file is changed
 	working chan struct{} // has a value for each file operation that may begin
 
@@ -72,7 +74,7 @@ func New(o *Options) *Server { return newServer(o, newOutputs(), nil) }
 // newServer returns a Server whose client, over HTTP, has the session that newID names; nil: the
 // client is not one over HTTP.
 func newServer(o *Options, kept *outputs, newID func() string) *Server {
-	s := &Server{Options: o, outputs: kept, writing: make(chan struct{}, 1), working: make(chan struct{}, maxFileCalls)}
+	s := &Server{Options: o, outputs: kept, files: fileclient.New(o.Runtime), writing: make(chan struct{}, 1), working: make(chan struct{}, maxFileCalls)}
 	s.writing <- struct{}{}
 	for range maxFileCalls {
 		s.working <- struct{}{}

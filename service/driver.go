@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"wolffia/internal/fileclient"
 	"wolffia/internal/step"
 	"wolffia/network"
 	"wolffia/runtime"
@@ -157,8 +158,9 @@ type Options struct {
 // A Driver is the SandboxDriver over a runtime. ExecuteBash and Probe need a shell in
 // the sandbox, a [GitConfig] needs git too; files need no program there.
 type Driver struct {
-	rt   Runtime
-	opts Options
+	rt    Runtime
+	opts  Options
+	files *fileclient.Client
 }
 
 var _ SandboxDriver = (*Driver)(nil)
@@ -168,7 +170,7 @@ func NewDriver(rt Runtime, opts *Options) *Driver {
 	if opts == nil {
 		opts = &Options{}
 	}
-	return &Driver{rt, *opts}
+	return &Driver{rt, *opts, fileclient.New(rt)}
 }
 
 // Name implements [SandboxDriver]: it returns the runtime's name.

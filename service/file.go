@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"path"
 	"slices"
@@ -14,10 +14,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"wolffia/internal/archive"
 	"wolffia/internal/filecall"
+	"wolffia/internal/fileclient"
 	"wolffia/runtime"
-	"wolffia/runtime/launch"
 )
 
 // MaxFile is the largest file that ReadFile and WriteFiles accept, in bytes.
@@ -73,14 +72,24 @@ func (d *Driver) ReadFile(ctx context.Context, sandboxID, name string) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	r, err := d.inside(ctx, sandboxID, nil, launch.GuestPath, "get", strconv.Itoa(MaxFile), p)
+	part, err := d.files.Get(ctx, ownPlace(sandboxID), &FileRequest{Op: filecall.OpGet, Path: p, Most: MaxFile})
 	if err != nil {
-		return nil, err
+		return nil, fileError(name, err)
 	}
-	if r.ExitCode != 0 || r.Truncated() {
-		return nil, fileError(name, r)
+	defer part.Close()
+	if part.Size > MaxFile {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "%q: %s", name, tooLarge)
 	}
-	return r.Stdout, nil
+	return readAll(name, part)
+}
+
+// readAll reads a part of a file to its end.
+func readAll(name string, part *FilePart) ([]byte, error) {
+	content, err := io.ReadAll(part)
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "%q: it was cut off while it was read", name)
+	}
+	return content, nil
 }
 
 // WriteFiles implements [SandboxDriver].
@@ -114,27 +123,18 @@ func (d *Driver) writeFile(ctx context.Context, sandboxID, name string, f File) 
 		return err
 	}
 	if f.Offset != nil {
-		return d.patch(ctx, sandboxID, &FileRequest{Op: filecall.OpPatch, Path: p, Offset: *f.Offset, Data: content})
+		q := &FileRequest{Op: filecall.OpPatch, Path: p, Offset: *f.Offset, Data: content}
+		_, err = d.files.Do(ctx, ownPlace(sandboxID), q, nil, maxFileReply)
+		return replyError(err)
 	}
-	r, err := d.inside(ctx, sandboxID, content, launch.GuestPath, "put", strconv.Itoa(len(content)), p)
-	if err == nil && r.ExitCode != 0 {
-		err = fileError(name, r)
-	}
-	return err
+	q := &FileRequest{Op: filecall.OpPut, Path: p}
+	_, err = d.files.Do(ctx, ownPlace(sandboxID), q, bytes.NewReader(content), maxFileReply)
+	return fileError(name, err)
 }
 
-// patch changes a part of a file.
-func (d *Driver) patch(ctx context.Context, sandboxID string, q *FileRequest) error {
-	text, err := json.Marshal(q)
-	if err != nil {
-		return err
-	}
-	r, err := d.inside(ctx, sandboxID, text, launch.GuestPath, filecall.Arg)
-	if err != nil {
-		return err
-	}
-	_, err = replyOf(sandboxID, q, r)
-	return err
+// ownPlace is where file operations of the service begin, with absolute paths: the sandbox's working directory may be gone, or closed.
+func ownPlace(sandboxID string) fileclient.Place {
+	return fileclient.Place{Sandbox: sandboxID, Dir: ownDir}
 }
 
 // path returns a file's path in the sandbox.
@@ -149,34 +149,28 @@ func (d *Driver) path(ctx context.Context, sandboxID, name string) (string, erro
 	return Path(s.MountPoint, name)
 }
 
-// failures are what the exit codes of the guest's program mean.
-var failures = map[int]struct {
-	class   error
-	message string
-}{
-	archive.ExitMissing:    {runtime.ErrNotFound, "no such file"},
-	archive.ExitNotRegular: {runtime.ErrInvalid, "not a regular file"},
-	archive.ExitDenied:     {runtime.ErrDenied, "permission denied"},
-	archive.ExitTooLarge:   {runtime.ErrInvalid, tooLarge},
-	archive.ExitShort:      {runtime.ErrUnavailable, "the content was cut off on the way; nothing was written"},
-	archive.ExitTooLong:    {runtime.ErrInvalid, "the name or the path is too long"},
-}
-
 var tooLarge = fmt.Sprintf("larger than %d bytes", MaxFile)
 
-// fileError returns the error for a file that the guest's program failed to read or
-// write. r is the sandbox's word.
-func fileError(name string, r *runtime.Result) error {
-	if f, known := failures[r.ExitCode]; known {
-		return runtime.Errorf(f.class, "%q: %s", name, f.message)
+// causes are what the kinds of errors of a file mean that is read or written.
+var causes = map[string]string{
+	filecall.KindMissing:    "no such file",
+	filecall.KindNotDir:     "no such file",
+	filecall.KindLoop:       "no such file",
+	filecall.KindNotRegular: "not a regular file",
+	filecall.KindDenied:     "permission denied",
+	filecall.KindTooLarge:   fmt.Sprintf("larger than %d bytes", filecall.MaxFile),
+	filecall.KindName:       "the name or the path is too long, or is not one",
+}
+
+// fileError returns the error for a file that could not be read or written. What a reply says is the sandbox's word.
+func fileError(name string, err error) error {
+	e, ok := errors.AsType[*filecall.Error](err)
+	if !ok {
+		return err
 	}
-	said := fmt.Sprintf("exit code %d", r.ExitCode)
-	if text := bytes.TrimSpace(r.Stderr); len(text) > 0 {
-		said = strconv.Quote(string(text[max(0, len(text)-200):])) // its end
+	cause, known := causes[e.Kind]
+	if !known {
+		cause = strconv.Quote(e.Message[max(0, len(e.Message)-200):]) // its end
 	}
-	class := runtime.ErrUnavailable
-	if r.ExitCode == archive.ExitInvalid {
-		class = runtime.ErrInvalid
-	}
-	return runtime.Errorf(class, "%q: %s", name, said)
+	return runtime.Errorf(classOf(e.Kind), "%q: %s", name, cause)
 }

@@ -17,6 +17,7 @@ import (
 
 	"wolffia/fields"
 	"wolffia/fusefs/audit"
+	"wolffia/internal/fileclient"
 	"wolffia/internal/step"
 	"wolffia/network"
 	"wolffia/perm"
@@ -52,9 +53,10 @@ type FleetRuntime interface {
 // ([runtime.ErrNotFound]). A Fleet is safe for concurrent use; there is one over a state
 // directory at a time, which the [Service] of the same directory ensures.
 type Fleet struct {
-	rt   FleetRuntime
-	opts FleetOptions
-	log  *slog.Logger
+	rt    FleetRuntime
+	opts  FleetOptions
+	files *fileclient.Client
+	log   *slog.Logger
 
 	locks     locks[keyOf]
 	entering  locks[string] // by id: starts, with their entrypoints
@@ -144,7 +146,7 @@ func NewFleet(rt FleetRuntime, opts *FleetOptions) *Fleet {
 		opts = &FleetOptions{}
 	}
 	return &Fleet{
-		rt: rt, opts: *opts, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
+		rt: rt, opts: *opts, files: fileclient.New(rt), log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
 		starting: map[string]bool{}, used: map[string]*commands{}, attached: map[terminalOf]*attachment{},
 		reviews: make(chan struct{}, maxReviews),
 	}

@@ -6,10 +6,9 @@
 //
 //	guest pack PATH        guest get MAXBYTES PATH
 //	guest unpack PATH      guest put BYTES PATH
-//	guest files            guest read|lines FROM MOST PATH
-//	guest write
+//	guest serve-files
 //
-// Package filecall describes the last four.
+// Package filecall describes the last one.
 //
 // updatemaxprocs=0 keeps the Go runtime from reading the cgroup's CPU limit once a
 // second: there can be many of these processes, and they are idle.
@@ -34,7 +33,7 @@ import (
 func main() {
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "wolffia-guest:", err)
-		os.Exit(filecall.ExitCode(err))
+		os.Exit(archive.ExitCode(err))
 	}
 }
 
@@ -97,26 +96,9 @@ func run(args []string) error {
 	if os.Getpid() == 1 {
 		return first(args)
 	}
-	if len(args) == 1 {
-		switch args[0] {
-		case filecall.Arg:
-			unix.Umask(0o022)
-			return filecall.Serve(os.Stdout, os.Stdin)
-		case "write":
-			unix.Umask(0o022)
-			return filecall.Write(stdinUntilSignal())
-		}
-	}
-	if len(args) == 4 && (args[0] == "read" || args[0] == "lines") {
-		from, err := strconv.ParseInt(args[1], 10, 64)
-		most, merr := strconv.ParseInt(args[2], 10, 64)
-		switch {
-		case err != nil || merr != nil:
-		case args[0] == "read":
-			return filecall.Read(os.Stdout, args[3], from, most)
-		default:
-			return filecall.Lines(os.Stdout, args[3], from, most)
-		}
+	if len(args) == 1 && args[0] == filecall.Arg {
+		unix.Umask(0o022)
+		return filecall.Serve(os.Stdout, stdinUntilSignal())
 	}
 	if len(args) == 2 {
 		switch args[0] {

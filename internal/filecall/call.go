@@ -1,20 +1,15 @@
 // Package filecall does file operations inside a sandbox for a process on the host, such as
 // the service or wolffia mcp. They are done by a process inside, with its rights, and need
-// nothing of the image: [Do] there; the host sends a [Request] to it and reads the [Reply],
-// which can say anything.
-//
-//	guest files                    Request on stdin, Reply on stdout
-//	guest read FROM MOST PATH      Head, then the content on stdout
-//	guest lines FIRST MOST PATH    Head, then the lines on stdout
-//	guest write                    Target, then the content in chunks on stdin
+// nothing of the image: [Serve] there; the host sends a [Request] after the other to it and reads each
+// [Reply], which can say anything. Package fileclient is the host's end.
 //
 // Symbolic links on the way to a file are followed, as the sandbox has them.
 package filecall
 
 import "time"
 
-// Arg is the argument with which wolffia-guest does a [Request].
-const Arg = "files"
+// Arg is the argument with which wolffia-guest does Requests. Earlier versions, of which each did one, had another.
+const Arg = "serve-files"
 
 // The operations of a [Request]. Those on the one file or directory Path are of an agent's
 // tools, the others are of a service.
@@ -37,6 +32,12 @@ const (
 	OpReplace = "replace" // replaces text in files
 	OpPatch   = "patch"   // replaces bytes of the file Path by Data, from Offset on
 	OpHost    = "host"    // describes the machine
+
+	// OpPut makes a content that follows the Request that of the file Path, and applies Mode.
+	OpPut = "put"
+	// OpGet and OpLines have a Head in the Reply, after which a content follows: Most bytes or lines of the file Path.
+	OpGet   = "get"   // from the offset From on, which counts from the end if it is negative
+	OpLines = "lines" // from the line From on; the first is 1
 )
 
 // A Request asks for one operation. Paths are absolute, or relative to the working directory.
@@ -63,6 +64,13 @@ type Request struct {
 
 	// Of OpWrite and OpPatch.
 	Data []byte `json:"data,omitempty"`
+
+	// Of OpPut.
+	Mode Mode `json:"mode,omitzero"`
+
+	// Of OpGet and OpLines; Most < 0 means all.
+	From int64 `json:"from,omitempty"`
+	Most int64 `json:"most,omitempty"`
 
 	// Of OpEdit: Old is replaced by New, once, or wherever it is with All.
 	Old string `json:"old,omitempty"`
@@ -103,6 +111,7 @@ type Reply struct {
 	Infos  []Info         `json:"infos,omitempty"`  // in the order of Paths, or of the walk
 	Counts map[string]int `json:"counts,omitempty"` // replacements, by path
 	Host   *Host          `json:"host,omitempty"`
+	Head   *Head          `json:"head,omitempty"`
 	Err    *Error         `json:"err,omitempty"`
 
 	// Path is the file that was read, written or changed, after symbolic links.
@@ -197,17 +206,11 @@ const (
 
 func (e *Error) Error() string { return e.Message }
 
-// A Head is the first line of what read and lines print.
+// A Head describes a content that follows.
 type Head struct {
 	Size  int64 `json:"size"`  // of the file, in bytes
 	Start int64 `json:"start"` // the offset of the content
-	Bytes int64 `json:"bytes"` // of the content; -1: until the end of the output
-}
-
-// A Target is the first line of what write reads.
-type Target struct {
-	Path string `json:"path"`
-	Mode
+	Bytes int64 `json:"bytes"` // of the content; -1: not known
 }
 
 const (
@@ -218,7 +221,7 @@ const (
 	// MaxText is the largest file in which text is replaced or edited, and the largest one whose size
 	// is only known after reading it, in bytes.
 	MaxText = 32 << 20
-	// MaxFile is the largest file that write takes, in bytes.
+	// MaxFile is the largest file that OpPut takes, in bytes.
 	MaxFile = 1 << 30
 	// maxVisited is how many names a walk looks at.
 	maxVisited = 2_000_000

@@ -3,170 +3,148 @@ package filecall
 import (
 	"bufio"
 	"bytes"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-
-	"golang.org/x/sys/unix"
 
 	"wolffia/internal/archive"
 )
 
-// explain returns an error for a file as exit codes need it.
-func explain(path string, err error) error {
-	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
-		err = fs.ErrNotExist
-	}
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("read %q: %w", path, err)
-}
-
-// Read writes a Head and the content of the file from the offset on, of at most most bytes;
-// most < 0 means all. A negative offset counts from the end of the file.
-func Read(w io.Writer, path string, from, most int64) error {
-	f, size, err := archive.OpenRegular(path)
+// Serve does the requests on r one after the other until r ends, and writes the replies to w. Each begins in the directory
+// in which the process has started. The error says that r or w failed, or that a content was not read to its end.
+func Serve(w io.Writer, r io.Reader) error {
+	dir, err := os.Getwd()
 	if err != nil {
-		return explain(path, err)
+		dir = "."
 	}
-	defer f.Close()
-	var content io.ReadSeeker = f
-	if size == 0 { // files of /proc have size 0, whatever they contain
-		all, err := io.ReadAll(io.LimitReader(f, MaxText+1))
+	in, out := NewReceiver(r), bufio.NewWriterSize(w, 64<<10)
+	for {
+		var q Request
+		err := in.JSON(&q, MaxRequest)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			_ = os.Chdir(dir) // another directory may have the name now; one that is gone has no files
+			err = answer(NewSender(out), in, &q)
+		}
+		if err = errors.Join(err, out.Flush()); err == nil && !in.Ended() { // it has failed before: the host stops
+			_, err = io.Copy(io.Discard, struct{ io.Reader }{in})
+		}
 		if err != nil {
-			return explain(path, err)
-		}
-		if len(all) > MaxText {
-			return explain(path, archive.ErrTooLarge)
-		}
-		content, size = bytes.NewReader(all), int64(len(all))
-	}
-	h := Head{Size: size, Start: from}
-	if from < 0 {
-		h.Start = max(0, size+max(from, -size))
-	}
-	h.Start = min(h.Start, size)
-	h.Bytes = size - h.Start
-	if most >= 0 {
-		h.Bytes = min(h.Bytes, most)
-	}
-	if _, err := content.Seek(h.Start, io.SeekStart); err != nil {
-		return explain(path, err)
-	}
-	if err := json.NewEncoder(w).Encode(h); err != nil {
-		return err
-	}
-	_, err = io.CopyN(struct{ io.Writer }{w}, struct{ io.Reader }{content}, h.Bytes)
-	return err
-}
-
-// Lines writes a Head and lines of a file, of at most most lines from the line number first
-// on; the first line of a file has the number 1. most < 0 means all.
-func Lines(w io.Writer, path string, first, most int64) error {
-	f, size, err := archive.OpenRegular(path)
-	if err != nil {
-		return explain(path, err)
-	}
-	defer f.Close()
-	if err := json.NewEncoder(w).Encode(Head{Size: size, Bytes: -1}); err != nil {
-		return err
-	}
-	in, out := bufio.NewReaderSize(f, 64<<10), bufio.NewWriterSize(w, 64<<10)
-	for line := int64(1); most < 0 || line-first < most; {
-		part, err := in.ReadSlice('\n')
-		if line >= first {
-			if _, err := out.Write(part); err != nil {
-				return err
-			}
-		}
-		switch {
-		case err == nil:
-			line++
-		case errors.Is(err, io.EOF):
-			return out.Flush()
-		case !errors.Is(err, bufio.ErrBufferFull):
 			return err
 		}
 	}
-	return out.Flush()
 }
 
-// Write does what the host asks for by a [Sender]: it makes the content of a file that of r
-// and sets its mode. A content that ends early changes nothing.
-func Write(r io.Reader) error {
-	in := bufio.NewReaderSize(r, 64<<10)
-	line, err := in.ReadBytes('\n')
-	if err != nil {
-		return archive.ErrShort
-	}
-	var t Target
-	if err := json.Unmarshal(line, &t); err != nil {
-		return err
-	}
-	err = archive.PutFrom(func(w io.Writer) error {
-		total := int64(0)
-		for {
-			var head [4]byte
-			if _, err := io.ReadFull(in, head[:]); err != nil {
-				return archive.ErrShort
-			}
-			n := int64(binary.BigEndian.Uint32(head[:]))
-			if n == 0 {
-				return nil
-			}
-			if total += n; total > MaxFile {
-				return archive.ErrTooLarge
-			}
-			if got, err := io.CopyN(struct{ io.Writer }{w}, struct{ io.Reader }{in}, n); got < n {
-				if errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) {
-					return archive.ErrShort
-				}
-				return err
-			}
+// answer does a request with its content, and sends the reply with its content.
+func answer(out *Sender, in *Receiver, q *Request) error {
+	switch q.Op {
+	case OpPut:
+		in.Begin()
+		r := new(Reply)
+		if err := put(q, in); err != nil {
+			r.Err = errorOf(err)
 		}
-	}, t.Path)
+		return out.JSON(r)
+	case OpGet, OpLines:
+		return get(out, q)
+	}
+	return out.JSON(Do(q))
+}
+
+// put makes a content that of a file, and sets its mode. A content that ends early changes nothing.
+func put(q *Request, content io.Reader) error {
+	err := archive.PutFrom(func(w io.Writer) error {
+		n, err := io.CopyBuffer(struct{ io.Writer }{w}, io.LimitReader(content, MaxFile+1), make([]byte, maxFrame))
+		switch {
+		case n > MaxFile:
+			return archive.ErrTooLarge
+		case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, os.ErrDeadlineExceeded):
+			return archive.ErrShort
+		}
+		return err
+	}, q.Path)
 	if err != nil {
 		return err
 	}
-	return t.apply(t.Path)
+	return q.Mode.apply(q.Path)
 }
 
-// A Sender sends a file to Write. Close without End makes Write change nothing.
-type Sender struct{ w io.WriteCloser }
-
-// NewSender begins to send a file.
-func NewSender(w io.WriteCloser, t *Target) (*Sender, error) {
-	text, err := json.Marshal(t)
+// get sends a part of a file.
+func get(out *Sender, q *Request) error {
+	f, size, err := archive.OpenRegular(q.Path)
 	if err != nil {
-		return nil, err
+		return out.JSON(&Reply{Err: errorOf(fmt.Errorf("read %q: %w", q.Path, err))})
 	}
-	_, err = w.Write(append(text, '\n'))
-	return &Sender{w}, err
+	defer f.Close()
+	head, content := &Head{Size: size, Bytes: -1}, io.Reader(nil)
+	if q.Op == OpLines {
+		content = &lines{in: bufio.NewReaderSize(f, 64<<10), at: 1, first: q.From, most: q.Most}
+	} else if content, err = head.part(f, q); err != nil {
+		return out.JSON(&Reply{Err: errorOf(fmt.Errorf("read %q: %w", q.Path, err))})
+	}
+	if err := out.JSON(&Reply{Head: head}); err != nil {
+		return err
+	}
+	if _, err := io.CopyBuffer(struct{ io.Writer }{out}, content, make([]byte, maxFrame)); err != nil {
+		return err
+	}
+	return out.End()
 }
 
-// Write implements [io.Writer].
-func (s *Sender) Write(b []byte) (n int, err error) {
-	for len(b) > 0 {
-		part := b[:min(len(b), 1<<20)]
-		frame := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(part)), uint32(len(part))) // at most 1 MiB
-		if _, err := s.w.Write(append(frame, part...)); err != nil {
-			return n, err
+// part returns the content that OpGet asks for, and sets h.
+func (h *Head) part(f *os.File, q *Request) (io.Reader, error) {
+	content := io.ReadSeeker(f)
+	if h.Size == 0 { // files of /proc have size 0, whatever they contain
+		all, err := io.ReadAll(io.LimitReader(f, MaxText+1))
+		if err != nil {
+			return nil, err
 		}
-		n, b = n+len(part), b[len(part):]
+		if len(all) > MaxText {
+			return nil, archive.ErrTooLarge
+		}
+		content, h.Size = bytes.NewReader(all), int64(len(all))
 	}
+	h.Start = q.From
+	if q.From < 0 {
+		h.Start = max(0, h.Size+max(q.From, -h.Size))
+	}
+	h.Start = min(h.Start, h.Size)
+	h.Bytes = h.Size - h.Start
+	if q.Most >= 0 {
+		h.Bytes = min(h.Bytes, q.Most)
+	}
+	_, err := content.Seek(h.Start, io.SeekStart)
+	return io.LimitReader(content, h.Bytes), err
+}
+
+// lines reads most lines of a text from the first on; most < 0 means all.
+type lines struct {
+	in              *bufio.Reader
+	at, first, most int64 // at is the number of the next line, from 1
+	rest            []byte
+}
+
+func (l *lines) Read(b []byte) (int, error) {
+	for len(l.rest) == 0 {
+		if l.most >= 0 && l.at-l.first >= l.most {
+			return 0, io.EOF
+		}
+		part, err := l.in.ReadSlice('\n')
+		if l.at >= l.first {
+			l.rest = part
+		}
+		switch {
+		case err == nil:
+			l.at++
+		case errors.Is(err, bufio.ErrBufferFull):
+		case len(l.rest) == 0:
+			return 0, err
+		}
+	}
+	n := copy(b, l.rest)
+	l.rest = l.rest[n:]
 	return n, nil
 }
-
-// End says that the content is complete.
-func (s *Sender) End() error {
-	_, err := s.w.Write(make([]byte, 4))
-	return errors.Join(err, s.w.Close())
-}
-
-// Close gives up.
-func (s *Sender) Close() error { return s.w.Close() }

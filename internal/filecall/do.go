@@ -1,10 +1,8 @@
 package filecall
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -14,23 +12,6 @@ import (
 
 	"wolffia/internal/archive"
 )
-
-// Serve does the request on r and writes the reply to w. The error says that one of both
-// failed.
-func Serve(w io.Writer, r io.Reader) error {
-	text, err := io.ReadAll(io.LimitReader(r, MaxRequest+1))
-	if err != nil {
-		return err
-	}
-	q, reply := new(Request), &Reply{Err: errorf(KindTooLarge, "the request has more than %d bytes", MaxRequest)}
-	if len(text) <= MaxRequest {
-		if err := json.Unmarshal(text, q); err != nil {
-			return err
-		}
-		reply = Do(q)
-	}
-	return json.NewEncoder(w).Encode(reply)
-}
 
 // operations are what Do can do, by name.
 var operations = map[string]func(*Request, *Reply) error{
@@ -122,14 +103,6 @@ func errorOf(err error) *Error {
 		e.Cause = archive.ErrNotRegular.Error()
 	}
 	return e
-}
-
-// ExitCode returns the exit code for an error of this package or of package archive.
-func ExitCode(err error) int {
-	if own, ok := errors.AsType[*Error](err); ok && own.Kind == KindInvalid {
-		return archive.ExitInvalid
-	}
-	return archive.ExitCode(err)
 }
 
 // errorf returns an Error of a kind.

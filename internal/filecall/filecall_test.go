@@ -2,23 +2,17 @@ package filecall
 
 import (
 	"bytes"
-	"encoding/json"
+	"encoding/binary"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
-
-	"wolffia/internal/archive"
 )
 
-// nopCloser is a writer that need not be closed.
-type nopCloser struct{ io.Writer }
-
-func (nopCloser) Close() error { return nil }
-
-func put(t *testing.T, path, text string) {
+func text(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -32,84 +26,149 @@ func is(t *testing.T, path, want string) {
 	}
 }
 
-func TestSend(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "d", "file")
+// asked returns requests with contents as a host sends them.
+func asked(t *testing.T, q *Request, content string) []byte {
+	t.Helper()
 	var sent bytes.Buffer
-	s, err := NewSender(nopCloser{&sent}, &Target{Path: path, Mode: Mode{Mode: 0o640}})
+	s := NewSender(&sent)
+	err := s.JSON(q)
+	if q.Op == OpPut {
+		var n int
+		if n, err = io.WriteString(s, content); n != len(content) || err != nil {
+			t.Fatal(n, err)
+		}
+		err = s.End()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	return sent.Bytes()
+}
+
+func TestPut(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "d", "file")
 	content := strings.Repeat("0123456789", 300_000)
-	if n, err := s.Write([]byte(content)); n != len(content) || err != nil {
-		t.Fatal(n, err)
-	}
-	if err := s.End(); err != nil {
-		t.Fatal(err)
-	}
-	whole := bytes.Clone(sent.Bytes())
-	if err := Write(&sent); err != nil {
+	whole := asked(t, &Request{Op: OpPut, Path: path, Mode: Mode{Mode: 0o640}}, content)
+	if err := Serve(io.Discard, bytes.NewReader(whole)); err != nil {
 		t.Fatal(err)
 	}
 	is(t, path, content)
 	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o640 {
 		t.Errorf("%v, %v", st, err)
 	}
-	put(t, path, "old")
-	for _, n := range []int{0, 5, len(whole) / 2, len(whole) - 4, len(whole) - 1} { // cut off
-		if err := Write(bytes.NewReader(whole[:n])); !errors.Is(err, archive.ErrShort) {
+	text(t, path, "old")
+	for _, n := range []int{1, 5, len(whole) / 2, len(whole) - 4, len(whole) - 1} { // cut off
+		if err := Serve(io.Discard, bytes.NewReader(whole[:n])); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 		is(t, path, "old")
 	}
-	large := append([]byte(`{"path":"`+path+`"}`+"\n"), 0xff, 0xff, 0xff, 0xff)
-	if err := Write(bytes.NewReader(large)); !errors.Is(err, archive.ErrTooLarge) {
-		t.Errorf("a chunk of 4 GiB: %v", err)
-	}
 	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
 		t.Errorf("%v, %v", left, err)
 	}
+	long := binary.BigEndian.AppendUint32(nil, MaxRequest+1)
+	if err := Serve(io.Discard, bytes.NewReader(long)); err == nil {
+		t.Error("a request of any length is done")
+	}
 }
 
-func TestReadPart(t *testing.T) {
+// One process does many requests, also after those that fail, and each begins where the process did.
+func TestServe(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	in := slices.Concat(
+		asked(t, &Request{Op: OpPut, Path: dir}, "a directory is not replaced"),
+		asked(t, &Request{Op: OpPut, Path: "d/file"}, ""),
+		asked(t, &Request{Op: OpPut, Path: "d/file"}, "content"),
+		asked(t, &Request{Op: OpGet, Path: "d/none", Most: -1}, ""),
+		asked(t, &Request{Op: OpGet, Path: "d/file", Most: -1}, ""),
+		asked(t, &Request{Op: OpInfo, Paths: []string{"d/file"}}, ""),
+	)
+	var out bytes.Buffer
+	if err := Serve(&out, bytes.NewReader(in)); err != nil {
+		t.Fatal(err)
+	}
+	r := NewReceiver(&out)
+	for n, kind := range []string{KindNotRegular, "", "", KindMissing, "", ""} {
+		var reply Reply
+		if err := r.JSON(&reply, 1<<20); err != nil || reply.Err != nil != (kind != "") || kind != "" && reply.Err.Kind != kind {
+			t.Fatalf("%d: %+v, %v", n, reply, err)
+		}
+		if reply.Head == nil {
+			continue
+		}
+		r.Begin()
+		if content, err := io.ReadAll(r); string(content) != "content" || err != nil {
+			t.Errorf("%q, %v", content, err)
+		}
+	}
+	if err := r.JSON(new(Reply), 1<<20); !errors.Is(err, io.EOF) {
+		t.Errorf("after the last reply: %v", err)
+	}
+}
+
+func TestGet(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	put(t, path, "one\ntwo\nthree")
+	text(t, path, "one\ntwo\nthree")
+	get := func(q *Request) (*Reply, string) {
+		t.Helper()
+		var out bytes.Buffer
+		if err := Serve(&out, bytes.NewReader(asked(t, q, ""))); err != nil {
+			t.Fatal(err)
+		}
+		r, reply := NewReceiver(&out), new(Reply)
+		if err := r.JSON(reply, 1<<20); err != nil || reply.Head == nil {
+			return reply, ""
+		}
+		r.Begin()
+		content, err := io.ReadAll(r)
+		if err != nil || !r.Ended() {
+			t.Error(err)
+		}
+		return reply, string(content)
+	}
 	for _, c := range []struct {
-		read       func(io.Writer, string, int64, int64) error
+		op         string
 		from, most int64
 		head       Head
 		content    string
 	}{
-		{Read, 0, -1, Head{13, 0, 13}, "one\ntwo\nthree"},
-		{Read, 4, 3, Head{13, 4, 3}, "two"},
-		{Read, 13, -1, Head{13, 13, 0}, ""},
-		{Read, 1 << 62, 1 << 62, Head{13, 13, 0}, ""},
-		{Read, -5, -1, Head{13, 8, 5}, "three"},
-		{Read, -1 << 63, -1, Head{13, 0, 13}, "one\ntwo\nthree"},
-		{Read, 0, 0, Head{13, 0, 0}, ""},
-		{Lines, 2, 1, Head{13, 0, -1}, "two\n"},
-		{Lines, 2, -1, Head{13, 0, -1}, "two\nthree"},
-		{Lines, 3, 1 << 62, Head{13, 0, -1}, "three"},
-		{Lines, 4, 1, Head{13, 0, -1}, ""},
+		{OpGet, 0, -1, Head{13, 0, 13}, "one\ntwo\nthree"},
+		{OpGet, 4, 3, Head{13, 4, 3}, "two"},
+		{OpGet, 13, -1, Head{13, 13, 0}, ""},
+		{OpGet, 1 << 62, 1 << 62, Head{13, 13, 0}, ""},
+		{OpGet, -5, -1, Head{13, 8, 5}, "three"},
+		{OpGet, -1 << 63, -1, Head{13, 0, 13}, "one\ntwo\nthree"},
+		{OpGet, 0, 0, Head{13, 0, 0}, ""},
+		{OpLines, 1, -1, Head{13, 0, -1}, "one\ntwo\nthree"},
+		{OpLines, 2, 1, Head{13, 0, -1}, "two\n"},
+		{OpLines, 2, -1, Head{13, 0, -1}, "two\nthree"},
+		{OpLines, 3, 1 << 62, Head{13, 0, -1}, "three"},
+		{OpLines, 4, 1, Head{13, 0, -1}, ""},
+		{OpLines, 1, 0, Head{13, 0, -1}, ""},
 	} {
-		var out bytes.Buffer
-		if err := c.read(&out, path, c.from, c.most); err != nil {
-			t.Errorf("%+v: %v", c.head, err)
-			continue
-		}
-		line, content, _ := strings.Cut(out.String(), "\n")
-		var h Head
-		if json.Unmarshal([]byte(line), &h) != nil || h != c.head || content != c.content {
-			t.Errorf("from %d, %d: %s %q, want %+v %q", c.from, c.most, line, content, c.head, c.content)
+		reply, content := get(&Request{Op: c.op, Path: path, From: c.from, Most: c.most})
+		if reply.Head == nil || *reply.Head != c.head || content != c.content {
+			t.Errorf("%s from %d, %d: %+v %q, want %+v %q", c.op, c.from, c.most, reply, content, c.head, c.content)
 		}
 	}
-	for _, missing := range []string{path + ".none", path + "/below"} {
-		if err := Read(io.Discard, missing, 0, -1); archive.ExitCode(err) != archive.ExitMissing {
-			t.Errorf("%s: %v", missing, err)
+	text(t, path, strings.Repeat("x", 200_000)+"\nlast\n") // a line longer than any buffer
+	if _, content := get(&Request{Op: OpLines, Path: path, From: 2, Most: 1}); content != "last\n" {
+		t.Errorf("%q", content)
+	}
+	if _, content := get(&Request{Op: OpLines, Path: path, From: 1, Most: 1}); len(content) != 200_001 {
+		t.Errorf("%d bytes", len(content))
+	}
+	for name, want := range map[string]string{path + ".none": KindMissing, path + "/below": KindNotDir, filepath.Dir(path): KindNotRegular} {
+		for _, op := range []string{OpGet, OpLines} {
+			if reply, _ := get(&Request{Op: op, Path: name, From: 1, Most: -1}); reply.Err == nil || reply.Err.Kind != want {
+				t.Errorf("%s: %+v, want %s", name, reply.Err, want)
+			}
 		}
 	}
-	if err := Lines(io.Discard, filepath.Dir(path), 1, -1); archive.ExitCode(err) != archive.ExitNotRegular {
-		t.Errorf("a directory: %v", err)
+	if reply, content := get(&Request{Op: OpGet, Path: "/proc/self/comm", Most: -1}); reply.Err != nil || content == "" || reply.Head.Bytes != int64(len(content)) {
+		t.Errorf("a file of /proc: %+v, %q", reply, content)
 	}
 }
 
@@ -118,9 +177,9 @@ func TestDo(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	outside := filepath.Join(t.TempDir(), "kept")
-	put(t, outside, "kept")
-	put(t, at("a"), "text text")
-	put(t, at("b"), "b")
+	text(t, outside, "kept")
+	text(t, at("a"), "text text")
+	text(t, at("b"), "b")
 	if err := errors.Join(os.Mkdir(at("d"), 0o755), os.Symlink(filepath.Dir(outside), at("d/out")), os.Symlink("a", at("link"))); err != nil {
 		t.Fatal(err)
 	}
@@ -180,12 +239,5 @@ func TestDo(t *testing.T) {
 	}
 	if r := Do(&Request{Op: OpHost}); r.Err != nil || r.Host.CPUs < 1 || r.Host.Total < r.Host.Busy || r.Host.MemTotal < r.Host.MemUnused {
 		t.Errorf("%+v", r)
-	}
-	var out bytes.Buffer
-	if err := Serve(&out, strings.NewReader(`{"op":"info","paths":["`+at("a")+`"]}`)); err != nil || !strings.Contains(out.String(), `"size":5`) {
-		t.Errorf("%s, %v", out.String(), err)
-	}
-	if err := Serve(io.Discard, strings.NewReader("{")); err == nil {
-		t.Error("half a request is done")
 	}
 }

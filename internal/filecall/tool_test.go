@@ -34,16 +34,15 @@ func do(t *testing.T, req Request) *Reply {
 	if req.Max == 0 {
 		req.Max = 1000
 	}
-	in, err := json.Marshal(req)
-	if err != nil {
+	var in, out bytes.Buffer
+	if err := NewSender(&in).JSON(req); err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	if err := Serve(&out, bytes.NewReader(in)); err != nil {
+	if err := Serve(&out, &in); err != nil {
 		t.Fatal(err)
 	}
 	res := new(Reply)
-	if err := json.Unmarshal(out.Bytes(), res); err != nil {
+	if err := NewReceiver(&out).JSON(res, 1<<30); err != nil {
 		t.Fatal(err)
 	}
 	return res
