@@ -251,7 +251,7 @@ func lost(ctx context.Context, box *statedir.Box, err error) error {
 
 // askShim asks a shim over a connection of its own, which breaks off when time is up and takes
 // nothing else with it. The error is that of the request or of the answer; with an
-// answer that is an error, the answer is returned too. A shim that stands still is noticed within a minute, however
+// answer that is an error, the answer is returned too. A shim that stands still is noticed within openLimit, however
 // long the request may take.
 func askShim(ctx context.Context, box *statedir.Box, req *boot.Request, limit time.Duration) (*boot.Reply, error) {
 	return askShimWith(ctx, box, req, nil, limit)
@@ -265,29 +265,23 @@ func askShimWith(ctx context.Context, box *statedir.Box, req *boot.Request, file
 	}
 	conn := client.New(sock)
 	defer conn.Close()
-	ask := func(req *boot.Request, limit time.Duration) (*boot.Reply, error) {
-		ctx, cancel := context.WithTimeout(ctx, limit)
-		defer cancel()
-		answer := new(boot.Reply)
-		if err := conn.Control(ctx, req, answer); err != nil {
-			if ctx.Err() != nil {
-				err = errors.New("the shim does not answer")
-			}
-			return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", box.ID(), err)
-		}
-		return answer, nil
-	}
-	if limit > time.Minute {
-		if _, err := ask(&boot.Request{Op: boot.OpStats}, openLimit); err != nil { // any answer will do
-			return nil, err
-		}
-	}
 	if file != nil {
 		sock.Pass(file)
 	}
-	answer, err := ask(req, limit)
-	if err != nil {
-		return nil, err
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	stuck := time.AfterFunc(openLimit, func() {
+		if sock.Unread() {
+			cancel()
+		}
+	})
+	defer stuck.Stop()
+	answer := new(boot.Reply)
+	if err := conn.Control(ctx, req, answer); err != nil {
+		if ctx.Err() != nil {
+			err = errors.New("the shim does not answer")
+		}
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", box.ID(), err)
 	}
 	return answer, answer.Err()
 }

@@ -132,7 +132,9 @@ func (s *sandboxes) review(ctx context.Context, sandboxID string, r *boot.Review
 	asked := make(chan error, 1)
 	go func() { // ends with the work, or when ctx does
 		err := s.askForReview(ctx, box, r, theirs)
-		_ = theirs.Close() // nil is fine; the answer ends now, unless someone else has theirs
+		// The answer ends now, also if the request lies with a shim that stands still. Without one theirs is nil, which is fine.
+		_ = rawsock.CloseWrite(theirs)
+		_ = theirs.Close()
 		asked <- err
 	}()
 	var rerr error

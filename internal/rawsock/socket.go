@@ -296,6 +296,16 @@ func (s *Socket) ReceiveFile(buf []byte) (b []byte, file *os.File, err error) {
 	return buf[:n], file, err
 }
 
+// Unread reports whether the other side has not read all that was written (SIOCOUTQ in unix(7)).
+func (s *Socket) Unread() bool {
+	n := 0
+	err := control(s, func(fd int) (err error) {
+		n, err = unix.IoctlGetInt(fd, unix.TIOCOUTQ)
+		return err
+	})
+	return err == nil && n > 0
+}
+
 // HungUp reports whether the other end is closed. What it has sent can still be read.
 func (s *Socket) HungUp() bool {
 	raw, err := s.file.SyscallConn()

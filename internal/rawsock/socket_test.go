@@ -75,6 +75,26 @@ func TestTakeFiles(t *testing.T) {
 	}
 }
 
+// What was written is unread until the other side has all of it.
+func TestUnread(t *testing.T) {
+	from, to := pair(t)
+	if from.Unread() {
+		t.Error("nothing was written")
+	}
+	if _, err := io.WriteString(from, "text"); err != nil {
+		t.Fatal(err)
+	}
+	if !from.Unread() {
+		t.Error("it is read before it was")
+	}
+	if _, err := io.ReadFull(to, make([]byte, 4)); err != nil {
+		t.Fatal(err)
+	}
+	if from.Unread() {
+		t.Error("it was read")
+	}
+}
+
 // Other Sockets take none.
 func TestDescriptorsAreDropped(t *testing.T) {
 	from, to := pair(t)
