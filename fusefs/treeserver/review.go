@@ -35,14 +35,11 @@ func (t *treeServer) review(r *boot.Review, passed *os.File) error {
 	}
 	defer spool.close()
 	answer := bufio.NewWriterSize(spool, 64<<10)
-	var client *rawsock.Socket
-	if r.Answer {
-		if client, err = connectionOf(passed); err != nil {
-			return runtime.Errorf(runtime.ErrUnavailable, "the connection for the answer: %w", err)
-		}
-		defer client.Close()
+	if r.Answer && (passed == nil || !rawsock.Is(passed, unix.AF_UNIX, unix.SOCK_STREAM, 0, false)) {
+		return runtime.Errorf(runtime.ErrInvalid, "a unix stream socket for the answer has to come with the request")
 	}
-	work := func() error { return t.work(r, client, answer) }
+	stopped := func() bool { return t.ending.Load() || r.Answer && rawsock.HungUp(passed) }
+	work := func() error { return t.work(r, stopped, answer) }
 	if t.server != nil {
 		err = t.server.Quiesce(work)
 	} else {
@@ -52,34 +49,27 @@ func (t *treeServer) review(r *boot.Review, passed *os.File) error {
 	if err != nil && runtime.Class(err) == nil {
 		err = runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	if client == nil {
+	if !r.Answer {
 		return err
 	}
-	if serr := sendAnswer(client, spool, answer); serr != nil && err == nil {
+	if serr := sendAnswer(passed, spool, answer); serr != nil && err == nil {
 		err = runtime.Errorf(runtime.ErrUnavailable, "send the answer: %w", serr)
 	}
 	return err
 }
 
-// connectionOf returns a passed descriptor as a connection, whose other end cannot have a thread wait. It takes the file
-// over, unless it is refused.
-func connectionOf(passed *os.File) (*rawsock.Socket, error) {
-	if passed == nil || !rawsock.Is(passed, unix.AF_UNIX, unix.SOCK_STREAM, 0, false) {
-		return nil, errors.New("a unix stream socket has to come with the request")
-	}
-	s, err := rawsock.FileSocket(passed)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.PollAll(); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
-}
-
-// sendAnswer writes what is in spool to the client, in the time that a review may take.
-func sendAnswer(client *rawsock.Socket, spool *spool, buffered *bufio.Writer) error {
+// sendAnswer writes what is in spool to the client, in the time that a review may take, and ends the connection, passed, which it
+// takes over. Its other end cannot have a thread wait.
+func sendAnswer(passed *os.File, spool *spool, buffered *bufio.Writer) error {
 	if err := buffered.Flush(); err != nil {
+		return err
+	}
+	client, err := rawsock.FileSocket(passed) // not before: the work may use all descriptors that there are
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if err := client.PollAll(); err != nil {
 		return err
 	}
 	late := time.AfterFunc(boot.ReviewLimit, func() { _ = client.Close() })
@@ -105,10 +95,10 @@ func (t *treeServer) layers() *cow.Layers {
 	return l
 }
 
-// work does what r asks for, and writes the answer. client is the connection for it, or nil.
-func (t *treeServer) work(r *boot.Review, client *rawsock.Socket, w io.Writer) error {
+// work does what r asks for, unless it is stopped, and writes the answer.
+func (t *treeServer) work(r *boot.Review, stopped func() bool, w io.Writer) error {
 	l := t.layers()
-	l.Stopped = func() bool { return t.ending.Load() || client != nil && client.HungUp() }
+	l.Stopped = stopped
 	var paths []string
 	for _, p := range r.Paths {
 		paths = append(paths, string(p))

@@ -1,6 +1,7 @@
 package treeserver
 
 import (
+	"bufio"
 	"io"
 	"os"
 	"path/filepath"
@@ -8,7 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/boot"
 	"wolffia/internal/rawsock"
+	"wolffia/runtime"
 )
 
 // An answer goes to a unix stream socket and nothing else: a write to another file could have a thread wait.
@@ -28,35 +31,43 @@ func TestAnswerNeedsASocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	review := &boot.Review{Do: "nothing", Answer: true}
+	server := func() *treeServer {
+		dir, err := os.Open(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &treeServer{copied: &copied{work: dir, upper: dir}}
+	}
 	for name, f := range map[string]*os.File{
 		"nothing": nil, "a pipe": pipe, "a file": file,
 		"TCP": socket(unix.AF_INET, unix.SOCK_STREAM), "packets": socket(unix.AF_UNIX, unix.SOCK_SEQPACKET),
 	} {
-		if s, err := connectionOf(f); err == nil {
-			t.Errorf("%s was taken", name)
-			_ = s.Close()
+		if err := server().review(review, f); runtime.Class(err) != runtime.ErrInvalid {
+			t.Errorf("%s was taken: %v", name, err)
 		}
-		_ = f.Close()
 	}
 	ours, theirs, err := rawsock.Pair()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ours.Close()
-	s, err := connectionOf(theirs)
+	if rawsock.HungUp(theirs) {
+		t.Error("hung up at its beginning")
+	}
+	if err := rawsock.CloseWrite(ours); err != nil || !rawsock.HungUp(theirs) {
+		t.Errorf("the client's wish to stop is not seen: %v", err)
+	}
+	spool, err := newSpool(int(server().copied.work.Fd()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.HungUp() {
-		t.Error("hung up at its beginning")
-	}
-	if _, err := io.WriteString(s, "answer"); err != nil {
+	defer spool.close()
+	answer := bufio.NewWriter(spool)
+	if _, err := io.WriteString(answer, "answer"); err != nil {
 		t.Error(err)
 	}
-	if err := rawsock.CloseWrite(ours); err != nil || !s.HungUp() {
-		t.Errorf("the client's wish to stop is not seen: %v", err)
-	}
-	if err := s.Close(); err != nil {
+	if err := sendAnswer(theirs, spool, answer); err != nil {
 		t.Error(err)
 	}
 	if got, err := io.ReadAll(ours); string(got) != "answer" || err != nil {

@@ -306,14 +306,16 @@ func (s *Socket) Unread() bool {
 	return err == nil && n > 0
 }
 
-// HungUp reports whether the other end is closed. What it has sent can still be read.
-func (s *Socket) HungUp() bool {
-	raw, err := s.file.SyscallConn()
-	if err != nil {
-		return true
-	}
+// HungUp is the function [HungUp] for s.
+func (s *Socket) HungUp() bool { return HungUp(s) }
+
+// HungUp reports whether the other end of a connection sends no more. What it has sent can still be read.
+func HungUp(c syscall.Conn) bool {
 	gone := false
-	err = raw.Control(func(fd uintptr) { gone = hungUp(fd) })
+	err := control(c, func(fd int) error {
+		gone = hungUp(uintptr(fd))
+		return nil
+	})
 	return gone || err != nil
 }
 
