@@ -29,7 +29,6 @@ const (
 	ExitTooLarge
 	ExitShort
 	ExitTooLong // the name or the path
-	ExitInvalid // the request: standard error says why
 )
 
 // ExitCode returns the exit code for an error of Get or Put.
