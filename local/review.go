@@ -132,9 +132,10 @@ func (s *sandboxes) review(ctx context.Context, sandboxID string, r *boot.Review
 	asked := make(chan error, 1)
 	go func() { // ends with the work, or when ctx does
 		err := s.askForReview(ctx, box, r, theirs)
-		// The answer ends now, also if the request lies with a shim that stands still. Without one theirs is nil, which is fine.
-		_ = rawsock.CloseWrite(theirs)
-		_ = theirs.Close()
+		if ctx.Err() == nil { // else the tree server stops, and says what it has done
+			_ = rawsock.CloseWrite(theirs) // the answer ends now, also if the request lies with a shim that stands still
+		}
+		_ = theirs.Close() // nil is fine
 		asked <- err
 	}()
 	var rerr error
