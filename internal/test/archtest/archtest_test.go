@@ -44,7 +44,7 @@ var allow = map[string][]string{
 	"service/server":                  {"network", "ops", "runtime", "service", "service/gate", "service/registry", "internal/filelock", "internal/jsontext", "internal/openapi"},
 	"image":                           {"network", "runtime", "image/store"},
 	"image/puller":                    {"runtime", "internal/boot", "internal/excerpt"},
-	"image/store":                     {"runtime", "internal/*"},
+	"image/store":                     {"runtime", "internal/beneath", "internal/filelock", "internal/rmtree", "internal/statedir", "internal/statefile"},
 	"fusefs":                          {"perm", "fusefs/cow", "internal/beneath", "internal/gitguard", "internal/gitindex", "internal/proc"},
 	"fusefs/fusemount":                {"internal/fusermount"},
 	"fusefs/audit":                    {"perm"},
@@ -53,10 +53,10 @@ var allow = map[string][]string{
 	"guest":                           {"wire", "session", "internal/proc", "internal/coredump", "internal/rawsock", "internal/timerslack", "internal/tinyprogram"},
 	"session":                         {"wire", "internal/proc", "internal/excerpt"},
 	"wire/client":                     {"wire"},
-	"volume":                          {"runtime", "internal/*"},
-	"local":                           {"fields", "network", "runtime", "runtime/launch", "perm", "fusefs/audit", "image/store", "volume", "wire", "wire/client", "internal/*"},
+	"volume":                          {"runtime", "internal/beneath", "internal/filelock", "internal/rmtree", "internal/statedir", "internal/statefile", "internal/step"},
+	"local":                           {"fields", "network", "runtime", "runtime/launch", "perm", "fusefs/audit", "image/store", "volume", "wire", "wire/client", "internal/beneath", "internal/boot", "internal/cgroup", "internal/child", "internal/cleanup", "internal/coredump", "internal/excerpt", "internal/feed", "internal/filelock", "internal/fusermount", "internal/gitcopy", "internal/gitpairs", "internal/gitsync", "internal/hostgit", "internal/hostsocket", "internal/proc", "internal/programs", "internal/rawsock", "internal/rmtree", "internal/rootfs", "internal/statedir", "internal/statefile", "internal/step", "internal/timerslack", "internal/userns"},
 	"shim/program":                    {"shim", "internal/child", "internal/egress", "runtime/bwrap", "runtime/docker", "runtime/gvisor", "runtime/launch"},
-	"shim":                            {"network", "runtime", "runtime/launch", "fusefs/audit", "fusefs/fusemount", "wire", "wire/client", "internal/*"},
+	"shim":                            {"network", "runtime", "runtime/launch", "fusefs/audit", "fusefs/fusemount", "wire", "wire/client", "internal/beneath", "internal/boot", "internal/cgroup", "internal/egress", "internal/gitstore", "internal/hostsocket", "internal/inside", "internal/proc", "internal/rawsock", "internal/rootfs", "internal/statedir", "internal/staticfs", "internal/step"},
 	"session/sessiontest":             {"runtime", "internal/test/suite", "internal/test/testenv"},
 	"internal/boot":                   {"network", "runtime", "runtime/launch", "perm", "internal/coredump", "internal/statedir", "internal/staticfs", "internal/step"},
 	"internal/rootfs":                 {"runtime", "runtime/launch", "perm", "internal/boot", "internal/gitask", "internal/rmtree", "internal/seccomp", "internal/statedir", "internal/staticfs"},
@@ -105,7 +105,7 @@ var allow = map[string][]string{
 	"cmd/wolffia-image":               {"image", "image/*", "internal/boot"},
 	"cmd/wolffia-docker":              {"runtime/docker", "runtime/docker/keeper"},
 	"cmd/wolffia-guest":               {"guest", "internal/archive", "internal/filecall"},
-	"mcp":                             {"ops", "runtime", "runtime/launch", "perm", "image/store", "internal/*"},
+	"mcp":                             {"ops", "runtime", "runtime/launch", "perm", "image/store", "internal/excerpt", "internal/filecall", "internal/fileclient"},
 }
 
 // never lists what must not be imported, not through another package either, with

@@ -1,0 +1,151 @@
+package archtest
+
+import (
+	"go/ast"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// Budgets keep the house from growing unseen. A commit that raises one says why; one that has made something smaller
+// lowers it, which [slack] demands.
+var (
+	// maxLines are lines of Go without tests, in packages that are larger than defaultLines.
+	maxLines = map[string]int{
+		"cmd/wolffia":         12300,
+		"fusefs":              10900,
+		"fusefs/cow":          5400,
+		"guest":               2700,
+		"internal/gateway":    2700,
+		"internal/gitsync":    4600,
+		"internal/statedir":   2600,
+		"local":               8900,
+		"mcp":                 2800,
+		"perm":                4900,
+		"runtime":             2100,
+		"service":             3800,
+		"service/opensandbox": 3750,
+		"session":             6600,
+		"shim":                3900,
+	}
+	// maxMethods are methods of types that have more than defaultMethods.
+	maxMethods = map[string]int{
+		"cmd/wolffia.app":       205,
+		"fusefs.tree":           280,
+		"internal/statedir.Box": 90,
+		"local.sandboxes":       115,
+		"session.Session":       145,
+		"shim.shim":             65,
+	}
+)
+
+const (
+	defaultLines   = 2000
+	defaultMethods = 60
+	maxProduct     = 119000 // lines of Go of the product
+	maxColumns     = 120
+	maxWide        = 2650 // lines with more
+)
+
+// slack is how much smaller than its budget something may be, in percent.
+const slack = 5
+
+// within checks that n is at most a budget, and not much less.
+func within(t *testing.T, what string, n, budget int) {
+	t.Helper()
+	switch {
+	case n > budget:
+		t.Errorf("%s: %d, the budget is %d: make it smaller, or raise the budget and say why", what, n, budget)
+	case n < budget-budget*slack/100-1:
+		t.Errorf("%s: %d, the budget is %d: lower it", what, n, budget)
+	}
+}
+
+// isProduct reports whether a package is a part of the product: not a suite, nor what tests alone use.
+func isProduct(pkg string) bool {
+	return !strings.HasPrefix(pkg, "internal/test/") && pkg != "runtime/mock" && !strings.HasSuffix(pkg, "test")
+}
+
+func TestBudgets(t *testing.T) {
+	lines, wide, product := make(map[string]int), 0, 0
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == ".git" || d.Name() == ".cache" || d.Name() == "testdata") {
+			return fs.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(file, ".go") {
+			return nil
+		}
+		pkg, err := filepath.Rel(root, filepath.Dir(file))
+		if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		own := isProduct(pkg) && !strings.HasSuffix(file, "_test.go")
+		for line := range strings.Lines(string(text)) {
+			if utf8.RuneCountInString(strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "    ")) > maxColumns && own {
+				wide++
+			}
+			if own {
+				lines[pkg]++
+				product++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pkg, n := range lines {
+		if budget, large := maxLines[pkg]; large {
+			within(t, "lines of "+pkg, n, budget)
+		} else if n > defaultLines {
+			within(t, "lines of "+pkg, n, defaultLines)
+		}
+		methods := make(map[string]int)
+		_, files := sources(t, pkg)
+		for _, f := range files {
+			for _, decl := range f.Decls {
+				if m, is := decl.(*ast.FuncDecl); is && m.Recv != nil {
+					methods[pkg+"."+receiver(m)]++
+				}
+			}
+		}
+		for name, n := range methods {
+			if budget, large := maxMethods[name]; large {
+				within(t, "methods of "+name, n, budget)
+			} else if n > defaultMethods {
+				within(t, "methods of "+name, n, defaultMethods)
+			}
+		}
+	}
+	within(t, "lines of the product", product, maxProduct)
+	within(t, "lines of the product with more than 120 columns", wide, maxWide)
+}
+
+// receiver returns the name of the type that a method belongs to.
+func receiver(m *ast.FuncDecl) string {
+	e := m.Recv.List[0].Type
+	for {
+		switch x := e.(type) {
+		case *ast.StarExpr:
+			e = x.X
+		case *ast.IndexExpr:
+			e = x.X
+		case *ast.IndexListExpr:
+			e = x.X
+		case *ast.Ident:
+			return x.Name
+		default:
+			return "?"
+		}
+	}
+}
