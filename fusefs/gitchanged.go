@@ -190,6 +190,7 @@ func (t *tree) changed(dir *node, known bool) (*insideIndex, []byte) {
 	c := &comparison{tree: t, index: index, root: root, states: dir.getState()}
 	if known && !t.git.gone.any() && t.namesOwn(at, c.addNames) {
 		c.all()
+		c.modules()
 	} else {
 		c.each()
 	}

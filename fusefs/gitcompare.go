@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"path"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -184,6 +185,15 @@ func (c *comparison) all() {
 		})
 	}
 	wait.Wait()
+}
+
+// modules adds the file that names submodules. git rm of one changes that itself, after it has asked, and stages
+// it only if it does not hold it for unchanged.
+func (c *comparison) modules() {
+	const name = ".gitmodules"
+	if slices.ContainsFunc(c.index.dirs[0].files, func(i int) bool { return string(c.index.Name(i)) == name }) {
+		c.add(name)
+	}
 }
 
 // each adds all that git may know. git takes this more seriously than the answer that all may
