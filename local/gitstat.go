@@ -1,19 +1,28 @@
 package local
 
 import (
+	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/hostgit"
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
 
+// monitorAnyGit is a variable of the environment, for tests: the monitor is there whatever git is.
+const monitorAnyGit = "WOLFFIA_GIT_MONITOR"
+
 // monitorGit gives git inside the tree server as its file system monitor, unless c says
-// otherwise. What c has for git outranks it.
+// otherwise, or git inside may be one that is wrong with it. What c has for git outranks it.
 func monitorGit(c *statedir.Config) {
 	if !hasPrivateGit(c) || !c.Serves() || c.NoGitMonitor {
+		return
+	}
+	hosts := c.Rootfs == "" && c.Image == "" // else it is not known which git is inside
+	if os.Getenv(monitorAnyGit) == "" && !(hosts && hostgit.Monitors()) {
 		return
 	}
 	if c.Git == nil {

@@ -68,8 +68,8 @@ type SandboxConfig struct {
 	// on the host, or other inode numbers, Create begins it with core.checkStat=minimal, so that git does not read all files again
 	// (nil: only in gVisor and for root).
 	Git *GitConfig `json:"git,omitempty"`
-	// NoGitMonitor has git inside look at each file of the working tree itself. Else it asks the tree server, where git directories are
-	// the sandbox's own (GitPrivate), what has changed.
+	// NoGitMonitor has git inside look at each file of the working tree itself. Else it asks the tree server what has changed, where git
+	// directories are the sandbox's own (GitPrivate), and git is the host's, from version 2.43 on.
 	NoGitMonitor bool `json:"noGitMonitor,omitempty"`
 	// Cwd is the working directory of processes that name none; empty means
 	// the mount point.

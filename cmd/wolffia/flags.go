@@ -121,7 +121,7 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 	c.CopyOnWrite = f.Truth("cow")
 	if c.CodebasePath != "" {
 		f.links = f.links || c.Native()
-		suits := hostGit(ctx)
+		suits := hostGit()
 		p, err := f.ruleFlags.rules(ctx, a, c.CodebasePath)
 		if err != nil {
 			return nil, err

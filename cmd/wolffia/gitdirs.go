@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-
 	"wolffia/internal/hostgit"
 	"wolffia/perm"
 	"wolffia/policy"
@@ -11,9 +9,9 @@ import (
 
 // hostGit asks the host's git, beside other work, whether it can take over what a sandbox commits.
 // answer returns nil, or why it cannot.
-func hostGit(ctx context.Context) (answer func() error) {
+func hostGit() (answer func() error) {
 	asked := make(chan error, 1)
-	go func() { asked <- hostgit.Suits(ctx) }() // bounded by hostgit's own limit
+	go func() { asked <- hostgit.Suits() }() // bounded by hostgit's own limit
 	return func() error { return <-asked }
 }
 

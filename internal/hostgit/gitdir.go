@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"os/user"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -58,27 +60,49 @@ const minor = 22
 const suitsLimit = 10 * time.Second
 
 // Suits returns nil if the host has a git that OpenDir works with, and an error of class runtime.ErrUnavailable if not.
-func Suits(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, suitsLimit)
+func Suits() error {
+	have, err := version()
+	if err == nil && have < minor {
+		err = runtime.Errorf(runtime.ErrUnavailable, "the host has git 2.%d: install 2.%d or newer", have, minor)
+	}
+	return err
+}
+
+// monitored is the oldest version 2.x of git that is right with a file system monitor: an earlier one, in git diff of a
+// commit and in git stash, takes files for deleted that the monitor does not name.
+const monitored = 43
+
+// Monitors reports whether the host's git is right with a file system monitor. The first call of a process may take the
+// time of a program.
+func Monitors() bool {
+	have, err := version()
+	return err == nil && have >= monitored
+}
+
+// version returns x of the version 2.x of the host's git, as of the first call; 0 is one before 2.0.
+var version = sync.OnceValues(func() (int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), suitsLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "git", "version")
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
 	if errors.Is(err, exec.ErrNotFound) {
-		return errNoGit
+		return 0, errNoGit
 	}
 	var major, have int
 	if err == nil {
 		_, err = fmt.Sscanf(string(out), "git version %d.%d", &major, &have)
 	}
-	if err != nil {
-		return runtime.Errorf(runtime.ErrUnavailable, "the host's git does not tell its version: %w", err)
+	switch {
+	case err != nil:
+		return 0, runtime.Errorf(runtime.ErrUnavailable, "the host's git does not tell its version: %w", err)
+	case major < 2:
+		return 0, nil
+	case major > 2:
+		return math.MaxInt, nil
 	}
-	if major < 2 || major == 2 && have < minor {
-		return runtime.Errorf(runtime.ErrUnavailable, "the host has git %d.%d: install 2.%d or newer", major, have, minor)
-	}
-	return nil
-}
+	return have, nil
+})
 
 var errNoGit = runtime.Errorf(runtime.ErrUnavailable,
 	"git is not in PATH: install it, such as with apt-get install git")

@@ -45,7 +45,7 @@ var (
 const (
 	defaultLines   = 2000
 	defaultMethods = 60
-	maxProduct     = 119000 // lines of Go of the product
+	maxProduct     = 119100 // lines of Go of the product
 	maxColumns     = 120
 	maxWide        = 2650 // lines with more
 )

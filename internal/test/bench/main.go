@@ -25,6 +25,7 @@ import (
 )
 
 func main() {
+	_ = os.Setenv("WOLFFIA_GIT_MONITOR", "1") // it is measured whatever git is here
 	if len(os.Args) > 2 && os.Args[1] == insideCommand {
 		if err := inside(os.Args[2:]); err != nil {
 			log.Fatal(err)

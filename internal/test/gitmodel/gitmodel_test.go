@@ -128,7 +128,7 @@ func newModel(t *testing.T, backend string, seed uint64) *model {
 	m := &model{
 		t: t, r: rand.New(rand.NewPCG(seed, 1)), wolffia: filepath.Join(testbin.Dir(t), "wolffia"), repo: filepath.Join(home, "repo"),
 		env: []string{
-			"HOME=" + home, "PATH=" + os.Getenv("PATH"), "WOLFFIA_STATE_DIR=" + filepath.Join(home, "state"), "GIT_CONFIG_NOSYSTEM=1",
+			"HOME=" + home, "PATH=" + os.Getenv("PATH"), "WOLFFIA_STATE_DIR=" + filepath.Join(home, "state"), "GIT_CONFIG_NOSYSTEM=1", "WOLFFIA_GIT_MONITOR=1",
 			"LANG=C.UTF-8", "TZ=UTC", "XDG_CACHE_HOME=" + os.Getenv("XDG_CACHE_HOME"),
 		},
 	}
