@@ -176,6 +176,7 @@ func TestSpareIsUsedOnce(t *testing.T) {
 
 // Configurations of another shape do not get a spare, nor does one with an id of its own.
 func TestSpareOfAnotherShape(t *testing.T) {
+	t.Setenv("WOLFFIA_GIT_MONITOR", "1") // a configuration of git
 	rt, _, codebase, ids := spared(t, 1, time.Hour)
 	for name, change := range map[string]func(*runtime.SandboxConfig){
 		"place": func(c *runtime.SandboxConfig) { c.MountPoint = "/elsewhere" },
