@@ -137,3 +137,21 @@ func TestStashBetween(t *testing.T) {
 	w.equal(w.must(list), "On main: agent")
 	w.equal(w.host(list), "On main: agent")
 }
+
+// A branch stays where it is while a rebase of it is in progress inside: git moves it in the end, from there.
+func TestRebasedBranchStays(t *testing.T) {
+	w := newWorld(t, 1)
+	w.must("git commit -q --allow-empty -m a1; git commit -q --allow-empty -m a2")
+	w.sync()
+	was := w.revIn("main")
+	w.must("GIT_SEQUENCE_EDITOR='sed -i s/^pick/edit/' git rebase -q -i --keep-empty HEAD~2; git commit -q --amend --allow-empty -m b1")
+	w.host("git commit -q --allow-empty -m user")
+	w.sync()
+	w.equal(w.revIn("main"), was)
+	w.equal(w.revIn("host/main"), w.rev("main"))
+	w.must("git rebase --continue && git commit -q --amend --allow-empty -m b2 && git rebase --continue")
+	w.sync()
+	w.says("main: both have changed it")
+	w.equal(w.rev("wolffia/box/main"), w.revIn("main"))
+	w.equal(w.host("git log -1 --format=%s main"), "user")
+}

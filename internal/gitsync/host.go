@@ -127,6 +127,19 @@ func busy(t tree) string {
 	return ""
 }
 
+// headNames are files with the branch that a rebase began at, and moves in the end: meanwhile HEAD is on none.
+var headNames = []string{"rebase-merge/head-name", "rebase-apply/head-name"}
+
+// rebased returns the branches that a rebase in progress moves in the end.
+func (t tree) rebased() (refs []string) {
+	for _, name := range headNames {
+		if b, err := t.read(name, maxArgument); err == nil {
+			refs = append(refs, strings.TrimSpace(string(b)))
+		}
+	}
+	return refs
+}
+
 // blocked returns the branches that may not move, with the reasons: those of other working trees, and of operations.
 func (h *host) blocked(t table, busy string) map[string]string {
 	blocked := make(map[string]string)
@@ -141,8 +154,7 @@ func (h *host) blocked(t table, busy string) map[string]string {
 			}
 		}
 	}
-	rebased := []string{"rebase-merge/head-name", "rebase-apply/head-name"}
-	add("a rebase of it is in progress here", h.Path(), rebased...)
+	add("a rebase of it is in progress here", h.Path(), headNames...)
 	others, _ := filepath.Glob(filepath.Join(h.Common(), "worktrees", "*"))
 	if h.Path() != h.Common() {
 		others = append(others, h.Common())
@@ -152,7 +164,7 @@ func (h *host) blocked(t table, busy string) map[string]string {
 			continue
 		}
 		const why = "it is checked out in another working tree"
-		if add(why, dir, rebased...); dir != h.Common() || h.Config("core.bare") != "true" {
+		if add(why, dir, headNames...); dir != h.Common() || h.Config("core.bare") != "true" {
 			add(why, dir, "HEAD")
 		}
 	}

@@ -116,9 +116,11 @@ func (s *run) refresh(ctx context.Context) error {
 func (s *run) change(followed bool) change {
 	c := change{head: s.plan.headIn, index: "keep", was: s.in.at(), shown: maps.Clone(s.plan.shown)}
 	branch := s.in.branch()
-	space := newSpace(s.all, false)
+	space, rebased := newSpace(s.all, false), s.private.rebased()
 	for _, m := range s.plan.in {
 		switch {
+		case m.New != "" && slices.Contains(rebased, m.Ref): // git's own move in the end would fail
+			c.shown[hosts+short(m.Ref)] = m.New
 		case strings.HasPrefix(m.Ref, heads+"wolffia/"+s.Name+"/"), m.Old != s.all[m.Ref]: // or its objects were refused
 		case m.Old == "" && kind(m.Ref) == heads && space.placed(m.Ref) != "":
 			c.shown[hosts+short(m.Ref)] = m.New // the host's name has no place inside
