@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"wolffia/internal/gitindex"
 	"wolffia/internal/hostgit"
@@ -222,10 +221,6 @@ func (s *run) apply(ctx context.Context, c change) error {
 		if in, err = monitored(index); err != nil {
 			return err
 		}
-	}
-	if f, err := os.OpenFile("/tmp/h/st/dbg", os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o666); err == nil {
-		fmt.Fprintf(f, "%s %s %d %s index=%s head=%q moves=%v late=%v was=%.7s will=%.7s staged in=%.6s host=%.6s rec=%.6s followed?\n", time.Now().Format("05.000"), s.Dir, os.Getpid(), s.Host, c.index, c.head, moves, c.late, c.was, c.will, s.in.staged, s.hostSet, s.rec.Staged)
-		f.Close()
 	}
 	none := s.host.emptyTree()
 	return s.do(ctx, in, refreshScript, c.index, cmp.Or(c.was, none), cmp.Or(c.will, none), commands(moves),

@@ -448,10 +448,6 @@ func (s *run) decide(ctx context.Context) (err error) {
 		}
 		break
 	}
-	if f, err := os.OpenFile("/tmp/h/st/dbg", os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o666); err == nil {
-		fmt.Fprintf(f, "%s %s %d decide head in=%q out=%q base=%q -> %q was=%.7s will=%.7s in.staged=%.6s rec=%.6s tree=%.7s stages=%v fitted=%v busy=%q unsteady=%v note=%q out=%v stays=%q\n", time.Now().Format("05.000"), s.Dir, os.Getpid(), s.in.Head, s.out.Head, s.base.Head, s.head, s.was, s.will, s.in.staged, s.rec.Staged, s.tree, s.stages, s.fitted, s.insideBusy, s.unsteady, note, s.plan.out, s.plan.stays)
-		f.Close()
-	}
 	if note != "" {
 		s.stays = append(s.stays, note)
 	}
@@ -519,10 +515,6 @@ func (s *run) commit(ctx context.Context) error {
 		index = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), s.index.Fd())
 	}
 	s.hostSet, err = s.host.staged(ctx, s.will, index)
-	if f, err := os.OpenFile("/tmp/h/st/dbg", os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o666); err == nil {
-		fmt.Fprintf(f, "%s %s %d committed hostSet=%.6s will=%.7s\n", time.Now().Format("05.000"), s.Dir, os.Getpid(), s.hostSet, s.will)
-		f.Close()
-	}
 	return err
 }
 
