@@ -154,8 +154,15 @@ func (p *Pair) Unchanged() (Report, bool) {
 	if err != nil {
 		return Report{}, false
 	}
-	if r, same := p.same(host, in); same || !p.fresh(private, host, in) {
-		return r, same
+	var was stamps
+	if have, err := p.load(stampFile, &was); !have || err != nil {
+		was = stamps{} // no stamp is empty
+	}
+	if was.same(host, in) {
+		return Report{Stays: was.Stays, Pending: was.Pending}, true
+	}
+	if !p.fresh(private, host, in, was.Host == host.sum) {
+		return Report{}, false
 	}
 	_ = p.mark(host, in, taken, Report{}) // else the next call compares again
 	return Report{}, true
@@ -184,9 +191,9 @@ func (p *Pair) Kept() bool {
 }
 
 // fresh reports whether both sides are what the last sync, or Begin, has left, whatever the times
-// of their files. It compares their content: git status renews an index, and much is written in the
-// moment of a sync.
-func (p *Pair) fresh(private tree, host, in stamp) bool {
+// of their files. It compares their content, and known says that the host's is: git status renews an
+// index, and much is written in the moment of a sync.
+func (p *Pair) fresh(private tree, host, in stamp, known bool) bool {
 	var rec record
 	have, err := p.load(stateFile, &rec)
 	if !have || err != nil || rec.Index == unsettled || host.lock != "" || in.lock != "" || p.interrupted() || p.Common != "" {
@@ -200,11 +207,8 @@ func (p *Pair) fresh(private tree, host, in stamp) bool {
 	if own.has("commondir") {
 		return false // the next sync tells
 	}
-	var was stamps
-	if have, err := p.load(stampFile, &was); !have || err != nil || was.Host != host.sum {
-		if busy(own) != "" || !own.equals(&rec, p.Filter) {
-			return false
-		}
+	if !known && (busy(own) != "" || !own.equals(&rec, p.Filter)) {
+		return false
 	}
 	return busy(private) == "" && private.equals(&rec, nil) // the filter was applied when the copy was made
 }
@@ -233,14 +237,9 @@ func crossing(refs map[string]string) map[string]string {
 	return some
 }
 
-// same returns the report of the last sync if the stamps are those that it has left.
-func (p *Pair) same(host, in stamp) (Report, bool) {
-	var was stamps
-	have, err := p.load(stampFile, &was)
-	if !have || err != nil || host.lock != "" || in.lock != "" || was.Host != host.sum || was.Private != in.sum {
-		return Report{}, false
-	}
-	return Report{Stays: was.Stays, Pending: was.Pending}, true
+// same reports whether the stamps are those that the last sync has left.
+func (was *stamps) same(host, in stamp) bool {
+	return host.lock == "" && in.lock == "" && was.Host == host.sum && was.Private == in.sum
 }
 
 // mark records that nothing is to be done while both sides have these stamps, which were taken before.
