@@ -23,14 +23,14 @@ const (
 	// is that of a killed git.
 	quietWait = 2 * time.Second
 	oldLock   = time.Minute
-	// maxTries is how often it begins again since the host's references move meanwhile.
+	// maxTries is how often it begins again since git on one side goes on meanwhile.
 	maxTries = 5
 	// maxReads is how often it reads what the sandbox has since git inside changes it meanwhile.
 	maxReads = 3
 )
 
 // errAgain is the error of a plan whose premises do not hold any more.
-var errAgain = errors.New("the references on the host go on changing")
+var errAgain = errors.New("git goes on changing the repository")
 
 // Sync brings both sides to the same state, as far as neither loses something by it. It needs
 // Begin to have been called, once, when the private copy was made. A sync of two sides that
