@@ -1,44 +1,43 @@
 package fields
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write the tables in docs/cli.md and docs/configuration.md")
+	"wolffia/internal/test/doctable"
+)
 
 // TestDocs checks that the documents have the tables of this package.
 func TestDocs(t *testing.T) {
-	for file, table := range map[string]string{"../docs/cli.md": flagTable(), "../docs/configuration.md": boundTable()} {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		const begin, end = "<!-- settings: go test ./fields -update -->\n", "<!-- end of settings -->"
-		before, rest, ok1 := strings.Cut(string(text), begin)
-		_, after, ok2 := strings.Cut(rest, end)
-		if !ok1 || !ok2 {
-			t.Fatalf("%s lacks %s", file, begin)
-		}
-		want := before + begin + table + end + after
-		switch {
-		case want == string(text):
-		case !*update:
-			t.Errorf("%s differs from the table of settings: go test ./fields -update", file)
-		default:
-			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	doctable.Check(t, "../docs/cli.md", "settings", flagTable())
+	doctable.Check(t, "../docs/configuration.md", "settings", boundTable())
+	doctable.Check(t, "../docs/pool.md", "settings", poolTable())
 }
 
-// cell makes text fit into a cell of a table.
-func cell(text string) string { return strings.ReplaceAll(text, "|", "\\|") }
+// poolTable says what each flag of create means for a sandbox of a pool.
+func poolTable() string {
+	var b strings.Builder
+	b.WriteString("| flags | for a spare |\n| --- | --- |\n")
+	for _, means := range []struct {
+		pool Pool
+		text string
+	}{
+		{Shape, "a part of the shape: the spare was started with the same value"},
+		{Claim, "not a part of it: the spare gets the value when it is taken"},
+		{Cold, "`pool start` refuses them, and a command with one starts its sandbox as without a pool"},
+	} {
+		var flags []string
+		for _, f := range Of(Create) {
+			if f.Record != "" && f.Pool == means.pool {
+				flags = append(flags, "--"+f.Name)
+			}
+		}
+		fmt.Fprintf(&b, "| %s | %s |\n", doctable.Code(flags, ", "), means.text)
+	}
+	return b.String()
+}
 
 // flagTable has the flags of the commands that make sandboxes.
 func flagTable() string {
@@ -58,7 +57,7 @@ func flagTable() string {
 			if f.Default != "" {
 				help += " (default " + f.Default + ")"
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s |\n", name, onText(f.On&^f.Hidden), cell(help))
+			fmt.Fprintf(&b, "| %s | %s | %s |\n", name, onText(f.On&^f.Hidden), doctable.Cell(help))
 		}
 	}
 	return b.String()
@@ -100,7 +99,7 @@ func boundTable() string {
 	var b strings.Builder
 	b.WriteString("| key | in a project's file |\n| --- | --- |\n")
 	for _, r := range rows {
-		fmt.Fprintf(&b, "| %s | %s |\n", r[0], cell(r[1]))
+		fmt.Fprintf(&b, "| %s | %s |\n", r[0], doctable.Cell(r[1]))
 	}
 	return b.String()
 }

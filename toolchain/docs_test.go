@@ -1,52 +1,23 @@
 package toolchain
 
 import (
-	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write the tables in docs/toolchains.md")
+	"wolffia/internal/test/doctable"
+)
 
 // TestDocs checks that docs/toolchains.md has the tables of this package.
 func TestDocs(t *testing.T) {
-	const file = "../docs/toolchains.md"
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := string(text)
-	for name, table := range map[string]string{"layouts": layoutTable(), "shapes": shapeTable()} {
-		begin, end := "<!-- "+name+": go test ./toolchain -update -->\n", "<!-- end of "+name+" -->"
-		before, rest, ok1 := strings.Cut(want, begin)
-		_, after, ok2 := strings.Cut(rest, end)
-		if !ok1 || !ok2 {
-			t.Fatalf("%s lacks %s", file, begin)
-		}
-		want = before + begin + table + end + after
-	}
-	if want == string(text) {
-		return
-	}
-	if !*update {
-		t.Fatalf("%s differs from the tables in the code: go test ./toolchain -update", file)
-	}
-	if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	doctable.Check(t, "../docs/toolchains.md", "layouts", layoutTable())
+	doctable.Check(t, "../docs/toolchains.md", "shapes", shapeTable())
 }
 
 // code joins names for a cell of a table.
-func code(names []string) string {
-	if len(names) == 0 {
-		return ""
-	}
-	return "`" + strings.Join(names, "` `") + "`"
-}
+func code(names []string) string { return doctable.Code(names, " ") }
 
 func layoutTable() string {
 	var b strings.Builder

@@ -1,7 +1,6 @@
 package archtest
 
 import (
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/doc"
@@ -9,19 +8,12 @@ import (
 	"go/token"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write the tables of packages in ARCHITECTURE.md and docs/packages.md")
-
-// The lines between which a document has its table of packages.
-const (
-	tableBegin = "<!-- packages: go test ./internal/test/archtest -update -->\n"
-	tableEnd   = "<!-- end of packages -->\n"
+	"wolffia/internal/test/doctable"
 )
 
 // TestTablesOfPackages: each package has a row with the first sentence of its comment
@@ -38,7 +30,7 @@ func TestTablesOfPackages(t *testing.T) {
 		rows[document] += fmt.Sprintf("| `%s` | %s | %s |\n", pkg, sentence, mayImport(pkg))
 	}
 	for document, body := range rows {
-		checkTable(t, filepath.Join(root, document), "| package | what it does | may import |\n| --- | --- | --- |\n"+body)
+		doctable.Check(t, filepath.Join(root, document), "packages", "| package | what it does | may import |\n| --- | --- | --- |\n"+body)
 	}
 }
 
@@ -128,57 +120,6 @@ func mayImport(pkg string) string {
 		return "all"
 	}
 	return strings.Join(slices.Sorted(slices.Values(list)), ", ")
-}
-
-// checkTable compares a document's table with the one it should have, and with
-// -update writes that.
-func checkTable(t *testing.T, file, want string) {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, begun := strings.Cut(string(text), tableBegin)
-	got, after, ended := strings.Cut(rest, tableEnd)
-	if !begun || !ended {
-		t.Fatalf("%s has no table of packages between %q and %q", file, tableBegin, tableEnd)
-	}
-	if got == want {
-		return
-	}
-	if *update {
-		if err := os.WriteFile(file, []byte(before+tableBegin+want+tableEnd+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	for _, line := range differing(got, want) {
-		t.Errorf("%s: %s", file, line)
-	}
-	t.Log("go test ./internal/test/archtest -update writes the tables")
-}
-
-// differing lists the lines that only one of two texts has.
-func differing(got, want string) []string {
-	lines := map[string]string{}
-	for line := range strings.Lines(got) {
-		lines[line] = "- "
-	}
-	for line := range strings.Lines(want) {
-		if lines[line] != "" {
-			delete(lines, line)
-		} else {
-			lines[line] = "+ "
-		}
-	}
-	var list []string
-	for _, line := range slices.Sorted(maps.Keys(lines)) {
-		list = append(list, lines[line]+strings.TrimSpace(line))
-	}
-	if len(list) == 0 {
-		list = []string{"the rows are in another order"}
-	}
-	return list
 }
 
 // Every package that a rule names exists.
