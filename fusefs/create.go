@@ -7,7 +7,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/gitguard"
+	"wolffia/internal/git/gitguard"
 	"wolffia/perm"
 )
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
-	"wolffia/internal/gitguard"
+	"wolffia/internal/git/gitguard"
 	"wolffia/perm"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/gitindex"
+	"wolffia/internal/git/gitindex"
 	"wolffia/perm"
 )
 

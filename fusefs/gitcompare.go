@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/gitindex"
+	"wolffia/internal/git/gitindex"
 	"wolffia/perm"
 )
 

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/cow"
-	"wolffia/internal/gitguard"
+	"wolffia/internal/git/gitguard"
 )
 
 // The guard of a working tree: what a sandbox makes there does not become a git directory for git on the host, and does

@@ -14,9 +14,9 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/beneath"
-	"wolffia/internal/gitcopy"
-	"wolffia/internal/gitguard"
+	"wolffia/internal/git/gitcopy"
+	"wolffia/internal/git/gitguard"
+	"wolffia/internal/sys/beneath"
 	"wolffia/internal/test/testenv"
 	"wolffia/perm"
 )

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/cow"
-	"wolffia/internal/beneath"
+	"wolffia/internal/sys/beneath"
 )
 
 // A Copy makes a tree copied: what is changed through it goes to an upper layer, and Root stays as it

@@ -15,7 +15,7 @@ import (
 
 	"wolffia/fusefs/cow"
 	"wolffia/fusefs/fusemount"
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 	"wolffia/internal/test/mounttest"
 	"wolffia/internal/test/testenv"
 	"wolffia/perm"

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/cow"
-	"wolffia/internal/beneath"
+	"wolffia/internal/sys/beneath"
 	"wolffia/perm"
 )
 

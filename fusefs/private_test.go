@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/cow"
-	"wolffia/internal/gitcopy"
+	"wolffia/internal/git/gitcopy"
 	"wolffia/perm"
 )
 

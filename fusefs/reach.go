@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/beneath"
+	"wolffia/internal/sys/beneath"
 )
 
 // acquire returns a handle of n for u, and opens n if necessary. The caller releases it.

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/cow"
-	"wolffia/internal/beneath"
-	"wolffia/internal/gitguard"
+	"wolffia/internal/git/gitguard"
+	"wolffia/internal/sys/beneath"
 	"wolffia/internal/test/testenv"
 	"wolffia/runtime"
 )

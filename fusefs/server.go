@@ -12,8 +12,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/beneath"
-	"wolffia/internal/proc"
+	"wolffia/internal/sys/beneath"
+	"wolffia/internal/sys/proc"
 	"wolffia/perm"
 )
 

@@ -1,7 +1,7 @@
 package fusefs
 
 import (
-	"wolffia/internal/gitguard"
+	"wolffia/internal/git/gitguard"
 	"wolffia/perm"
 )
 

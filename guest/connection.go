@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/rawsock"
+	"wolffia/internal/sys/rawsock"
 	"wolffia/wire"
 )
 

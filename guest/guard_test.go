@@ -6,7 +6,7 @@ import (
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/seccomp"
+	"wolffia/internal/sys/seccomp"
 	"wolffia/internal/test/seccomptest"
 )
 

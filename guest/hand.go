@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"os"
 
-	"wolffia/internal/rawsock"
+	"wolffia/internal/sys/rawsock"
 	"wolffia/wire"
 )
 

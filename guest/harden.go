@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/coredump"
+	"wolffia/internal/sys/coredump"
 )
 
 // Threads is how many threads PID 1 makes before the guard is installed, at

@@ -3,7 +3,7 @@ package guest
 import (
 	"fmt"
 
-	"wolffia/internal/tinyprogram"
+	"wolffia/internal/sys/tinyprogram"
 )
 
 // limitAddress returns where the code of limitProgram is, in limit_*.s.

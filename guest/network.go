@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/rawsock"
+	"wolffia/internal/sys/rawsock"
 	"wolffia/wire"
 )
 

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/internal/inside"
+	"wolffia/internal/host/inside"
 	"wolffia/wire"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/proc"
+	"wolffia/internal/sys/proc"
 	"wolffia/session"
 	"wolffia/wire"
 )

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/timerslack"
-	"wolffia/internal/tinyprogram"
+	"wolffia/internal/sys/timerslack"
+	"wolffia/internal/sys/tinyprogram"
 )
 
 // Rlimits are limits on what PID 1 starts (getrlimit(2)). PID 1 does not have

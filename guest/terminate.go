@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/proc"
+	"wolffia/internal/sys/proc"
 )
 
 // terminate sends SIGTERM to all processes, until over is closed. An interactive shell ignores it, and would go on with

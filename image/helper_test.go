@@ -25,7 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/image/store"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
 	"wolffia/internal/test/testimage"
 	"wolffia/runtime"
 )

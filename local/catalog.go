@@ -5,8 +5,8 @@ import (
 	"strings"
 	"sync"
 
-	"wolffia/internal/statedir"
-	"wolffia/internal/statefile"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/statefile"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/rawsock"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/rawsock"
 	"wolffia/runtime"
 	"wolffia/wire/client"
 )

@@ -13,10 +13,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/beneath"
-	"wolffia/internal/fusermount"
-	"wolffia/internal/hostsocket"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/hostsocket"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/beneath"
+	"wolffia/internal/sys/fusermount"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )

@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"time"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/rawsock"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/rawsock"
 	"wolffia/runtime"
 	"wolffia/wire"
 	"wolffia/wire/client"

@@ -13,6 +13,6 @@
 // is one request to its shim.
 //
 // With a container engine it starts a third one, wolffia-docker keep TAG: package
-// runtime/docker/keeper. They get their parameters through descriptors (package
-// internal/boot), not from a directory that could be changed meanwhile.
+// keeper. They get their parameters through descriptors (package
+// internal/host/boot), not from a directory that could be changed meanwhile.
 package local

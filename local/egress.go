@@ -7,8 +7,8 @@ import (
 	"math"
 	"slices"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
 	"wolffia/network"
 	"wolffia/runtime"
 )

@@ -10,10 +10,10 @@ import (
 	"strconv"
 	"syscall"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/child"
-	"wolffia/internal/programs"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/programs"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/child"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"wolffia/internal/rootfs"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/rootfs"
+	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )

@@ -11,8 +11,8 @@ import (
 
 	"wolffia/internal/excerpt"
 	"wolffia/internal/feed"
-	"wolffia/internal/statedir"
-	"wolffia/internal/step"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/step"
 	"wolffia/runtime"
 	"wolffia/wire"
 	"wolffia/wire/client"

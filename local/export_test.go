@@ -3,8 +3,8 @@ package local
 import (
 	"context"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
 )
 
 func (r *Runtime) BoxOf(id string) *statedir.Box { return r.sandboxes.dir.Box(id) }

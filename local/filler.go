@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/child"
-	"wolffia/internal/statefile"
-	"wolffia/internal/timerslack"
+	"wolffia/internal/sys/child"
+	"wolffia/internal/sys/statefile"
+	"wolffia/internal/sys/timerslack"
 	"wolffia/runtime"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
 )
 
 // A filler lets takers go first, unless half of a pool is gone.

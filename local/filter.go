@@ -3,8 +3,8 @@ package local
 import (
 	"cmp"
 
-	"wolffia/internal/fusermount"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/fusermount"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )

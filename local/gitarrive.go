@@ -13,15 +13,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/beneath"
-	"wolffia/internal/filelock"
-	"wolffia/internal/gitcopy"
-	"wolffia/internal/gitpairs"
-	"wolffia/internal/gitsync"
-	"wolffia/internal/hostgit"
-	"wolffia/internal/statedir"
-	"wolffia/internal/statefile"
-	"wolffia/internal/step"
+	"wolffia/internal/git/gitcopy"
+	"wolffia/internal/git/gitpairs"
+	"wolffia/internal/git/gitsync"
+	"wolffia/internal/git/hostgit"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/beneath"
+	"wolffia/internal/sys/filelock"
+	"wolffia/internal/sys/statefile"
+	"wolffia/internal/sys/step"
 	"wolffia/runtime"
 )
 

@@ -10,13 +10,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/beneath"
-	"wolffia/internal/gitpairs"
-	"wolffia/internal/hostgit"
-	"wolffia/internal/rmtree"
-	"wolffia/internal/statedir"
-	"wolffia/internal/statefile"
-	"wolffia/internal/step"
+	"wolffia/internal/git/gitpairs"
+	"wolffia/internal/git/hostgit"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/beneath"
+	"wolffia/internal/sys/rmtree"
+	"wolffia/internal/sys/statefile"
+	"wolffia/internal/sys/step"
 )
 
 // departed returns what wolffia has made on the host for the sandbox and the sandbox has no more. b.mu is held.

@@ -5,8 +5,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"wolffia/internal/gitsync"
-	"wolffia/internal/statedir"
+	"wolffia/internal/git/gitsync"
+	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"io"
 
-	"wolffia/internal/gitsync"
+	"wolffia/internal/git/gitsync"
 	"wolffia/runtime"
 )
 

@@ -6,9 +6,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/gitpairs"
-	"wolffia/internal/statedir"
-	"wolffia/internal/statefile"
+	"wolffia/internal/git/gitpairs"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/statefile"
 )
 
 // placeFile, in the directory of a git directory's base, says where it was: the sandbox can move

@@ -3,7 +3,7 @@ package local
 import (
 	"testing"
 
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
 	"wolffia/perm"
 	"wolffia/runtime"
 )

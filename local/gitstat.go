@@ -6,8 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/hostgit"
-	"wolffia/internal/statedir"
+	"wolffia/internal/git/hostgit"
+	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )

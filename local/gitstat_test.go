@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )

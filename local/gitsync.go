@@ -15,14 +15,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/gitcopy"
-	"wolffia/internal/gitpairs"
-	"wolffia/internal/gitsync"
-	"wolffia/internal/hostgit"
-	"wolffia/internal/statedir"
-	"wolffia/internal/statefile"
-	"wolffia/internal/step"
+	"wolffia/internal/git/gitcopy"
+	"wolffia/internal/git/gitpairs"
+	"wolffia/internal/git/gitsync"
+	"wolffia/internal/git/hostgit"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/statefile"
+	"wolffia/internal/sys/step"
 	"wolffia/perm"
 	"wolffia/runtime"
 )

@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/rmtree"
-	"wolffia/internal/statedir"
-	"wolffia/internal/statefile"
-	"wolffia/internal/step"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/rmtree"
+	"wolffia/internal/sys/statefile"
+	"wolffia/internal/sys/step"
 	"wolffia/runtime"
 )
 

@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/gitpairs"
-	"wolffia/internal/gitsync"
-	"wolffia/internal/statedir"
+	"wolffia/internal/git/gitpairs"
+	"wolffia/internal/git/gitsync"
+	"wolffia/internal/host/statedir"
 )
 
 // How long after a change a synchronisation begins while a command runs: when nothing has happened

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 )
 

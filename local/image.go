@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 
 	"wolffia/image/store"
-	"wolffia/internal/boot"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )

@@ -5,7 +5,7 @@ import (
 	"syscall"
 	"time"
 
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 	"wolffia/wire"
 	"wolffia/wire/client"

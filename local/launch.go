@@ -9,15 +9,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/child"
-	"wolffia/internal/cleanup"
-	"wolffia/internal/coredump"
-	"wolffia/internal/rawsock"
-	"wolffia/internal/statedir"
-	"wolffia/internal/step"
-	"wolffia/internal/timerslack"
-	"wolffia/internal/userns"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/child"
+	"wolffia/internal/sys/cleanup"
+	"wolffia/internal/sys/coredump"
+	"wolffia/internal/sys/rawsock"
+	"wolffia/internal/sys/step"
+	"wolffia/internal/sys/timerslack"
+	"wolffia/internal/sys/userns"
 	"wolffia/runtime"
 )
 

@@ -13,10 +13,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/cgroup"
-	"wolffia/internal/proc"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/cgroup"
+	"wolffia/internal/sys/proc"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )

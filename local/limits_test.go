@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"wolffia/internal/cgroup"
+	"wolffia/internal/sys/cgroup"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )

@@ -18,9 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/audit"
-	"wolffia/internal/boot"
-	"wolffia/internal/rawsock"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/rawsock"
 	"wolffia/internal/test/testenv"
 	"wolffia/local"
 	"wolffia/perm"

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
 	"wolffia/perm"
 	"wolffia/runtime"
 )

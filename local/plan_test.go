@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"wolffia/image/store"
-	"wolffia/internal/boot"
-	"wolffia/internal/cgroup"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/cgroup"
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"

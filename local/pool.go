@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"wolffia/internal/filelock"
+	"wolffia/internal/sys/filelock"
 	"wolffia/runtime"
 )
 

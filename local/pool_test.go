@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/proc"
+	"wolffia/internal/sys/proc"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
 	"wolffia/local"

@@ -14,9 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/filelock"
-	"wolffia/internal/statedir"
-	"wolffia/internal/statefile"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/filelock"
+	"wolffia/internal/sys/statefile"
 	"wolffia/runtime"
 )
 

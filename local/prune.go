@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 )
 

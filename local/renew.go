@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 )
 

@@ -3,7 +3,7 @@ package local
 import (
 	"context"
 
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 )
 

@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/programs"
-	"wolffia/internal/rawsock"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/programs"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/rawsock"
 	"wolffia/runtime"
 )
 

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/testenv"
 	"wolffia/local"

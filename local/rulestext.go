@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
 	"wolffia/perm"
 )
 

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
 	"wolffia/perm"
 	"wolffia/runtime"
 )

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"wolffia/image/store"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 	"wolffia/volume"

@@ -16,9 +16,9 @@ import (
 
 	"wolffia/fusefs/audit"
 	"wolffia/image/store"
-	"wolffia/internal/boot"
-	"wolffia/internal/statedir"
-	"wolffia/internal/step"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/step"
 	"wolffia/runtime"
 	"wolffia/volume"
 )

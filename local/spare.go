@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fields"
-	"wolffia/internal/boot"
-	"wolffia/internal/rawsock"
-	"wolffia/internal/statedir"
-	"wolffia/internal/step"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/rawsock"
+	"wolffia/internal/sys/step"
 	"wolffia/runtime"
 )
 

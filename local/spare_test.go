@@ -18,9 +18,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/probe"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/probe"
+	"wolffia/internal/host/statedir"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
 	"wolffia/local"

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/boot"
+	"wolffia/internal/host/boot"
 )
 
 // What callers that were killed have left goes, and nothing of a user's or of a call that goes on.

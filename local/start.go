@@ -15,11 +15,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/cleanup"
-	"wolffia/internal/statedir"
-	"wolffia/internal/step"
-	"wolffia/internal/userns"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/cleanup"
+	"wolffia/internal/sys/step"
+	"wolffia/internal/sys/userns"
 	"wolffia/perm"
 	"wolffia/runtime"
 )

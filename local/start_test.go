@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 	"wolffia/internal/test/leak"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"

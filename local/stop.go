@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/statedir"
-	"wolffia/internal/step"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/step"
 	"wolffia/runtime"
 	"wolffia/wire/client"
 )

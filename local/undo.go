@@ -6,8 +6,8 @@ import (
 	"io/fs"
 	"os"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 )
 

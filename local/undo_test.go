@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/cow"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
 	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"

@@ -4,8 +4,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"wolffia/internal/programs"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/programs"
+	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 )
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"wolffia/internal/rootfs"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/rootfs"
+	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 	"wolffia/volume"
 )

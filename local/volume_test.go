@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 )
 

@@ -4,7 +4,7 @@
 // result, a [Compiled], answers two questions: whether a name exists for the sandbox
 // ([Compiled.Known]), and whether a connection to a port of it may be made ([Compiled.Allows]).
 // [Forbidden] says which addresses a name must not lead to. The package does no input and no
-// output; package internal/gateway acts on its decisions.
+// output; package internal/host/gateway acts on its decisions.
 //
 // # Rules
 //

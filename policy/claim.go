@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/gitscan"
+	"wolffia/internal/git/gitscan"
 	"wolffia/perm"
 )
 

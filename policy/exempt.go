@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"wolffia/internal/gitscan"
+	"wolffia/internal/git/gitscan"
 	"wolffia/perm"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"wolffia/internal/gitscan"
+	"wolffia/internal/git/gitscan"
 	"wolffia/perm"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/gitscan"
+	"wolffia/internal/git/gitscan"
 	"wolffia/perm"
 	"wolffia/runtime"
 )

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"wolffia/internal/gitscan"
+	"wolffia/internal/git/gitscan"
 	"wolffia/perm"
 )
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"wolffia/internal/gitscan"
-	"wolffia/internal/statedir"
+	"wolffia/internal/git/gitscan"
+	"wolffia/internal/host/statedir"
 	"wolffia/perm"
 	"wolffia/runtime"
 )

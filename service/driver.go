@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"wolffia/internal/fileclient"
-	"wolffia/internal/step"
+	"wolffia/internal/sys/step"
 	"wolffia/network"
 	"wolffia/runtime"
 	"wolffia/service/registry"

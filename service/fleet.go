@@ -18,7 +18,7 @@ import (
 	"wolffia/fields"
 	"wolffia/fusefs/audit"
 	"wolffia/internal/fileclient"
-	"wolffia/internal/step"
+	"wolffia/internal/sys/step"
 	"wolffia/network"
 	"wolffia/perm"
 	"wolffia/runtime"

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 	"wolffia/internal/test/dockertest"
 	"wolffia/internal/test/leak"
 	"wolffia/internal/test/shimtest"

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
 	"wolffia/runtime/docker"

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"wolffia/internal/step"
+	"wolffia/internal/sys/step"
 	"wolffia/runtime"
 	"wolffia/service/registry"
 )

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"wolffia/internal/step"
+	"wolffia/internal/sys/step"
 	"wolffia/runtime"
 	"wolffia/service/registry"
 )

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/internal/proc"
+	"wolffia/internal/sys/proc"
 )
 
 // Jobs are told of when there are some and when there are none any more, also

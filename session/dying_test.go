@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/internal/proc"
+	"wolffia/internal/sys/proc"
 )
 
 // A job is over when its shell has reaped it, or does not.

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/proc"
+	"wolffia/internal/sys/proc"
 )
 
 // The times between the steps against a command whose time is over, each from the step

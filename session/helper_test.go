@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/guest"
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 	"wolffia/internal/test/testenv"
 	"wolffia/wire"
 	"wolffia/wire/client"

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/proc"
+	"wolffia/internal/sys/proc"
 )
 
 // A session's terminal has no person, but for a command that asked for one (streams.tty).

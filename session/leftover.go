@@ -6,7 +6,7 @@ import (
 	"os"
 	"slices"
 
-	"wolffia/internal/proc"
+	"wolffia/internal/sys/proc"
 )
 
 // known are the processes that a session has seen since its shell was started.

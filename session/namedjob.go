@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/proc"
+	"wolffia/internal/sys/proc"
 )
 
 // A namedJob is a job that a caller starts by name: its text runs in the background,

@@ -3,7 +3,7 @@ package session
 import (
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/proc"
+	"wolffia/internal/sys/proc"
 )
 
 // A pipe is a FIFO in the session's directory that takes an output of its

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/excerpt"
-	"wolffia/internal/proc"
+	"wolffia/internal/sys/proc"
 )
 
 // A Host is what sessions need of PID 1. All fields are required.

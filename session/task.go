@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/proc"
+	"wolffia/internal/sys/proc"
 	"wolffia/wire"
 )
 

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/excerpt"
-	"wolffia/internal/proc"
+	"wolffia/internal/sys/proc"
 	"wolffia/wire"
 )
 

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"wolffia/internal/proc"
+	"wolffia/internal/sys/proc"
 )
 
 func TestUnattended(t *testing.T) {

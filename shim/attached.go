@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/rootfs"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/rootfs"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/rawsock"
-	"wolffia/internal/step"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/sys/rawsock"
+	"wolffia/internal/sys/step"
 	"wolffia/wire"
 )
 

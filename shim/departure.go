@@ -7,9 +7,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/statedir"
-	"wolffia/internal/step"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/step"
 	"wolffia/runtime"
 )
 

@@ -3,7 +3,7 @@ package shim
 import (
 	"testing"
 
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 )
 

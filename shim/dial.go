@@ -7,8 +7,8 @@ import (
 	"net"
 	"syscall"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/inside"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/inside"
 	"wolffia/runtime"
 	"wolffia/wire"
 )

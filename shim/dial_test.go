@@ -14,9 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/inside"
-	"wolffia/internal/rawsock"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/inside"
+	"wolffia/internal/sys/rawsock"
 	"wolffia/internal/test/leak"
 	"wolffia/wire"
 	"wolffia/wire/client"

@@ -8,10 +8,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/rootfs"
-	"wolffia/internal/statedir"
-	"wolffia/internal/step"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/rootfs"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/step"
 	"wolffia/runtime"
 	"wolffia/wire"
 )

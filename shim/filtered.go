@@ -8,9 +8,9 @@ import (
 	"sync"
 
 	"wolffia/fusefs/audit"
-	"wolffia/internal/boot"
-	"wolffia/internal/egress"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/egress"
+	"wolffia/internal/host/statedir"
 	"wolffia/network"
 	"wolffia/runtime"
 )

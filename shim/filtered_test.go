@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"wolffia/fusefs/audit"
-	"wolffia/internal/egress"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/egress"
+	"wolffia/internal/host/statedir"
 )
 
 // newFiltered returns one without a filter, and the function that reads its log.

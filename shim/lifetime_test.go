@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 	"wolffia/wire"
 )

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/rootfs"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/rootfs"
 )
 
 // How long a lister waits for what runs inside.

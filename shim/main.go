@@ -13,13 +13,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/cgroup"
-	"wolffia/internal/egress"
-	"wolffia/internal/inside"
-	"wolffia/internal/statedir"
-	"wolffia/internal/staticfs"
-	"wolffia/internal/step"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/egress"
+	"wolffia/internal/host/inside"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/host/staticfs"
+	"wolffia/internal/sys/cgroup"
+	"wolffia/internal/sys/step"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )

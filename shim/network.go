@@ -7,8 +7,8 @@ import (
 	"os"
 	"time"
 
-	"wolffia/internal/inside"
-	"wolffia/internal/rawsock"
+	"wolffia/internal/host/inside"
+	"wolffia/internal/sys/rawsock"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 	"wolffia/wire/client"

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/internal/inside"
+	"wolffia/internal/host/inside"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/proc"
+	"wolffia/internal/sys/proc"
 )
 
 // killOrphans kills and reaps all child processes. The shim's own must have been reaped.

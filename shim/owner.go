@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"wolffia/internal/proc"
+	"wolffia/internal/sys/proc"
 )
 
 // Bounds of a search for the owner of a socket, so that it takes some milliseconds: the sandbox chooses how much there is.

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"wolffia/internal/hostsocket"
-	"wolffia/internal/inside"
+	"wolffia/internal/host/hostsocket"
+	"wolffia/internal/host/inside"
 	"wolffia/runtime"
 )
 

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/step"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/sys/step"
 	"wolffia/runtime"
 	"wolffia/wire"
 )

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/boot"
+	"wolffia/internal/host/boot"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )

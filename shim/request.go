@@ -6,9 +6,9 @@ import (
 	"os"
 	"time"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/statedir"
-	"wolffia/internal/step"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/step"
 	"wolffia/runtime"
 	"wolffia/wire"
 )

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/fusemount"
-	"wolffia/internal/boot"
-	"wolffia/internal/cgroup"
-	"wolffia/internal/rootfs"
-	"wolffia/internal/statedir"
-	"wolffia/internal/step"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/rootfs"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/cgroup"
+	"wolffia/internal/sys/step"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )

@@ -3,10 +3,10 @@ package shim
 import (
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/gitstore"
-	"wolffia/internal/rootfs"
-	"wolffia/internal/statedir"
-	"wolffia/internal/staticfs"
+	"wolffia/internal/git/gitstore"
+	"wolffia/internal/host/rootfs"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/host/staticfs"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )

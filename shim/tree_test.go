@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/boot"
+	"wolffia/internal/host/boot"
 	"wolffia/perm"
 	"wolffia/runtime"
 )

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/beneath"
+	"wolffia/internal/sys/beneath"
 )
 
 // How many entries of a codebase are loaded into the kernel's dentry cache in advance. Each takes 1 to 2 kB of memory, most of it in the

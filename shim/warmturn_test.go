@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/rootfs"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/rootfs"
 )
 
 // One sandbox of a user warms its tree at a time: a few others wait for that, and more give up. Those of other users do not wait.

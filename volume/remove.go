@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/filelock"
-	"wolffia/internal/rmtree"
-	"wolffia/internal/step"
+	"wolffia/internal/sys/filelock"
+	"wolffia/internal/sys/rmtree"
+	"wolffia/internal/sys/step"
 	"wolffia/runtime"
 )
 

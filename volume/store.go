@@ -19,11 +19,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/filelock"
-	"wolffia/internal/rmtree"
-	"wolffia/internal/statedir"
-	"wolffia/internal/statefile"
-	"wolffia/internal/step"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/filelock"
+	"wolffia/internal/sys/rmtree"
+	"wolffia/internal/sys/statefile"
+	"wolffia/internal/sys/step"
 	"wolffia/runtime"
 )
 

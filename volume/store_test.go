@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/filelock"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/filelock"
 	"wolffia/runtime"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/beneath"
+	"wolffia/internal/sys/beneath"
 )
 
 // Usage is how much is in a volume.

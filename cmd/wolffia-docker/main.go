@@ -1,6 +1,6 @@
 // Wolffia-docker is the keeper: the only process of wolffia that talks to a Docker or
 // Podman engine. Wolffia starts it, one for each sandbox: see
-// [wolffia/runtime/docker/keeper].
+// [wolffia/keeper].
 //
 //go:debug updatemaxprocs=0
 package main
@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"os"
 
+	"wolffia/keeper"
 	"wolffia/runtime/docker"
-	"wolffia/runtime/docker/keeper"
 )
 
 func main() {

@@ -24,7 +24,7 @@ import (
 	"wolffia/image"
 	"wolffia/image/puller"
 	"wolffia/image/store"
-	"wolffia/internal/boot"
+	"wolffia/internal/host/boot"
 )
 
 func main() {

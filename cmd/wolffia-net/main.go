@@ -6,7 +6,7 @@
 package main
 
 import (
-	"wolffia/internal/gateway"
+	"wolffia/internal/host/gateway"
 	"wolffia/shim/program"
 )
 

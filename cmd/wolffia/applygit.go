@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"wolffia/fusefs/cow"
-	"wolffia/internal/gitsync"
+	"wolffia/internal/git/gitsync"
 	"wolffia/local"
 	"wolffia/runtime"
 )

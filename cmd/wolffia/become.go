@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/programs"
+	"wolffia/internal/host/programs"
 	"wolffia/runtime"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"wolffia/fields"
 	"wolffia/image/store"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
 	"wolffia/local"
 	"wolffia/network"
 	"wolffia/perm"

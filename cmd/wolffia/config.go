@@ -18,7 +18,7 @@ import (
 
 	"wolffia/fields"
 	"wolffia/internal/config"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
 	"wolffia/perm"
 	"wolffia/runtime"
 )

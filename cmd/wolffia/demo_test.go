@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"

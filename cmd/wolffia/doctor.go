@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 	"wolffia/runtime"
 )
 

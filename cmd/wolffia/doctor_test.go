@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 	"wolffia/runtime"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"wolffia/internal/staticfs"
+	"wolffia/internal/host/staticfs"
 	"wolffia/local"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	boxnet "wolffia/internal/inside"
-	"wolffia/internal/rawsock"
+	boxnet "wolffia/internal/host/inside"
+	"wolffia/internal/sys/rawsock"
 	"wolffia/local"
 	"wolffia/runtime"
 )

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"wolffia/internal/hostgit"
+	"wolffia/internal/git/hostgit"
 	"wolffia/perm"
 	"wolffia/policy"
 	"wolffia/runtime"

@@ -4,8 +4,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"wolffia/internal/gitconfig"
-	"wolffia/internal/gituser"
+	"wolffia/internal/git/gitconfig"
+	"wolffia/internal/git/gituser"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )

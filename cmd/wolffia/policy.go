@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"wolffia/fields"
-	"wolffia/internal/staticfs"
+	"wolffia/internal/host/staticfs"
 	"wolffia/perm"
 	"wolffia/policy"
 	"wolffia/runtime"

@@ -19,8 +19,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"wolffia/image/puller"
-	"wolffia/internal/probe"
-	"wolffia/internal/programs"
+	"wolffia/internal/host/probe"
+	"wolffia/internal/host/programs"
 	"wolffia/internal/test/dockertest"
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testbin"

@@ -5,9 +5,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"wolffia/internal/probe"
-	"wolffia/internal/programs"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/probe"
+	"wolffia/internal/host/programs"
+	"wolffia/internal/host/statedir"
 	"wolffia/local"
 	"wolffia/runtime"
 )

@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/probe"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/probe"
+	"wolffia/internal/host/statedir"
 	"wolffia/internal/test/leak"
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/suite"

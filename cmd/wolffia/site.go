@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"wolffia/internal/rootfs"
+	"wolffia/internal/host/rootfs"
 	"wolffia/runtime"
 	"wolffia/service/gate"
 	"wolffia/service/server"

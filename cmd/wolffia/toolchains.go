@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/probe"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/probe"
+	"wolffia/internal/host/statedir"
 	"wolffia/local"
 	"wolffia/runtime"
 	"wolffia/toolchain"

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"wolffia/internal/config"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 )
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"wolffia/fields"
-	"wolffia/internal/hostgit"
+	"wolffia/internal/git/hostgit"
 	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/policy"

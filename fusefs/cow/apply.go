@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/gitguard"
+	"wolffia/internal/git/gitguard"
 	"wolffia/runtime"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/beneath"
+	"wolffia/internal/sys/beneath"
 	"wolffia/perm"
 )
 

@@ -5,8 +5,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/beneath"
-	"wolffia/internal/gitguard"
+	"wolffia/internal/git/gitguard"
+	"wolffia/internal/sys/beneath"
 )
 
 // claimed is why a change is left out whose name another sandbox keeps from being made.

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/beneath"
+	"wolffia/internal/sys/beneath"
 )
 
 // maxDepth bounds how deep directories are that Copy copies, since it keeps two descriptors for each.

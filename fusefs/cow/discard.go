@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/rmtree"
+	"wolffia/internal/sys/rmtree"
 	"wolffia/runtime"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/beneath"
+	"wolffia/internal/sys/beneath"
 )
 
 // Extended attributes of the upper layer (xattr(7)). A sandbox cannot set them: its tree has no

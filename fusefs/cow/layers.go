@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/beneath"
-	stepper "wolffia/internal/step"
+	"wolffia/internal/sys/beneath"
+	stepper "wolffia/internal/sys/step"
 	"wolffia/perm"
 	"wolffia/runtime"
 )

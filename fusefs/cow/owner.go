@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/beneath"
+	"wolffia/internal/sys/beneath"
 )
 
 // What is in the upper layer has the modes that the sandbox has given it, which can forbid its owner, this user, to work on

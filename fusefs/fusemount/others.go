@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/fusermount"
+	"wolffia/internal/sys/fusermount"
 )
 
 // MountForOthers is Mount with AllowOther in the mount namespace of the host, where a daemon

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/audit"
-	"wolffia/internal/beneath"
-	"wolffia/internal/boot"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/beneath"
 	"wolffia/perm"
 	"wolffia/runtime"
 )

@@ -3,7 +3,7 @@ package treeserver
 import (
 	"bytes"
 
-	"wolffia/internal/boot"
+	"wolffia/internal/host/boot"
 	"wolffia/perm"
 )
 

@@ -2,8 +2,8 @@ package treeserver
 
 import (
 	"wolffia/fusefs"
-	"wolffia/internal/boot"
-	"wolffia/internal/gitstore"
+	"wolffia/internal/git/gitstore"
+	"wolffia/internal/host/boot"
 )
 
 // openPrivate opens what the sandbox at run has; nil if its git directories are not its own.

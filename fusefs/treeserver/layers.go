@@ -9,9 +9,9 @@ import (
 
 	"wolffia/fusefs"
 	"wolffia/fusefs/cow"
-	"wolffia/internal/boot"
-	"wolffia/internal/rmtree"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/rmtree"
 )
 
 // A copied is the open upper layer of a sandbox with a copied codebase.

@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/cow"
-	"wolffia/internal/beneath"
-	"wolffia/internal/boot"
-	"wolffia/internal/rawsock"
-	"wolffia/internal/statedir"
-	"wolffia/internal/step"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/beneath"
+	"wolffia/internal/sys/rawsock"
+	"wolffia/internal/sys/step"
 	"wolffia/runtime"
 )
 

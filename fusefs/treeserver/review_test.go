@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/rawsock"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/sys/rawsock"
 	"wolffia/runtime"
 )
 

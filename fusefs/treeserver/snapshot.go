@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/cow"
-	"wolffia/internal/beneath"
-	"wolffia/internal/rmtree"
-	"wolffia/internal/statedir"
-	"wolffia/internal/step"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/beneath"
+	"wolffia/internal/sys/rmtree"
+	"wolffia/internal/sys/step"
 )
 
 // copyLayers copies layers, which are in the directory from, to the new directory called name in

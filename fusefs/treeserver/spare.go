@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/boot"
-	"wolffia/internal/step"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/sys/step"
 	"wolffia/perm"
 	"wolffia/runtime"
 )

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/beneath"
+	"wolffia/internal/sys/beneath"
 )
 
 // maxMemorySpool bounds a spool in memory, in bytes.

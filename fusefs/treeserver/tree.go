@@ -17,9 +17,9 @@ import (
 
 	"wolffia/fusefs"
 	"wolffia/fusefs/audit"
-	"wolffia/internal/boot"
-	"wolffia/internal/statedir"
-	"wolffia/internal/step"
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/step"
 )
 
 // Settings of the garbage collector (GOGC): in the first second, in which a tree is often used for the first time, it

@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"time"
 
-	"wolffia/internal/boot"
 	"wolffia/internal/excerpt"
+	"wolffia/internal/host/boot"
 	"wolffia/runtime"
 )
 

@@ -28,7 +28,7 @@ import (
 
 	"wolffia/image/puller"
 	"wolffia/image/store"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testimage"
 	"wolffia/runtime"

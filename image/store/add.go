@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/rmtree"
-	"wolffia/internal/statedir"
-	"wolffia/internal/statefile"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/rmtree"
+	"wolffia/internal/sys/statefile"
 	"wolffia/runtime"
 )
 

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/image/store"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testenv"
 	"wolffia/internal/test/testimage"

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"wolffia/internal/statefile"
+	"wolffia/internal/sys/statefile"
 	"wolffia/runtime"
 )
 

@@ -16,7 +16,7 @@ package store
 import (
 	"path/filepath"
 
-	"wolffia/internal/statefile"
+	"wolffia/internal/sys/statefile"
 )
 
 // The names below STATE/images.

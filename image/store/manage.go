@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/rmtree"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/rmtree"
 	"wolffia/runtime"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"wolffia/image/store"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
 	"wolffia/internal/test/testimage"
 	"wolffia/runtime"
 )

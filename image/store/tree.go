@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/beneath"
-	"wolffia/internal/rmtree"
+	"wolffia/internal/sys/beneath"
+	"wolffia/internal/sys/rmtree"
 )
 
 // A tree is a directory that is being filled. All of it is reached by descriptors and

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 	"wolffia/internal/test/attack/attacktest"
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/testenv"

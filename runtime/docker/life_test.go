@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/internal/proc"
+	"wolffia/internal/sys/proc"
 	"wolffia/internal/test/dockertest"
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/testenv"

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 	"wolffia/internal/test/attack/attacktest"
 	"wolffia/internal/test/dockertest"
 	"wolffia/internal/test/shimtest"

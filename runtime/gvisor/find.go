@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/runsc"
+	"wolffia/internal/sys/runsc"
 	"wolffia/runtime"
 )
 

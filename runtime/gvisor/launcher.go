@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/child"
-	"wolffia/internal/timerslack"
+	"wolffia/internal/sys/child"
+	"wolffia/internal/sys/timerslack"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )

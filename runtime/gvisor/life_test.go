@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/proc"
-	"wolffia/internal/runsc"
+	"wolffia/internal/sys/proc"
+	"wolffia/internal/sys/runsc"
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testbin"

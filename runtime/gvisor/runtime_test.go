@@ -3,7 +3,7 @@ package gvisor_test
 import (
 	"testing"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 	"wolffia/internal/test/attack/attacktest"
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/testenv"

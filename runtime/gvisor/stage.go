@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/child"
+	"wolffia/internal/sys/child"
 	"wolffia/runtime"
 )
 

@@ -12,7 +12,7 @@ type Backend struct {
 	Program func(beside string) (string, error)
 	// Engine says that the sandboxes run in an engine. Then Keeper is the name of the
 	// keeper's program, one of wolffia's own, which is started beside the shim (package
-	// runtime/docker/keeper).
+	// keeper).
 	Engine bool
 	Keeper string
 	// Hands says that PID 1 can be given Spec.Clients: it is a process of the host's kernel, started by the shim.

@@ -125,7 +125,7 @@ const InitThreads = 41
 const ClientsFD = 4
 
 // An Attached is the connection to a sandbox whose PID 1 the keeper has started in a
-// container engine (see package runtime/docker/keeper).
+// container engine (see package keeper).
 type Attached struct {
 	Stream *os.File     // to PID 1, in the engine's framing; the launcher closes it
 	Wait   func() error // waits for the keeper's end, and returns its error

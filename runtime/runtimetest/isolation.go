@@ -5,8 +5,8 @@ import (
 	"os"
 	"strings"
 
+	"wolffia/internal/sys/timerslack"
 	"wolffia/internal/test/suite"
-	"wolffia/internal/timerslack"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )

@@ -17,8 +17,8 @@ import (
 	"go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/filelock"
-	"wolffia/internal/statefile"
+	"wolffia/internal/sys/filelock"
+	"wolffia/internal/sys/statefile"
 	"wolffia/runtime"
 )
 

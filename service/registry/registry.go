@@ -9,7 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"wolffia/internal/statefile"
+	"wolffia/internal/sys/statefile"
 	"wolffia/runtime"
 )
 

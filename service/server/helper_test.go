@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"testing"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 	"wolffia/internal/test/leak"
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/suite"

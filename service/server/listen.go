@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/filelock"
+	"wolffia/internal/sys/filelock"
 	"wolffia/runtime"
 )
 

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 
-	"wolffia/internal/child"
-	"wolffia/internal/egress"
+	"wolffia/internal/host/egress"
+	"wolffia/internal/sys/child"
 	"wolffia/runtime/bwrap"
 	"wolffia/runtime/docker"
 	"wolffia/runtime/gvisor"

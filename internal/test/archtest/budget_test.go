@@ -15,30 +15,30 @@ import (
 var (
 	// maxLines are lines of Go without tests, in packages that are larger than defaultLines.
 	maxLines = map[string]int{
-		"cmd/wolffia":         12300,
-		"fusefs":              10900,
-		"fusefs/cow":          5400,
-		"guest":               2700,
-		"internal/gateway":    2700,
-		"internal/gitsync":    4600,
-		"internal/statedir":   2600,
-		"local":               8900,
-		"mcp":                 2800,
-		"perm":                4900,
-		"runtime":             2100,
-		"service":             3800,
-		"service/opensandbox": 3750,
-		"session":             6600,
-		"shim":                3900,
+		"cmd/wolffia":            12300,
+		"fusefs":                 10900,
+		"fusefs/cow":             5400,
+		"guest":                  2700,
+		"internal/host/gateway":  2700,
+		"internal/git/gitsync":   4600,
+		"internal/host/statedir": 2600,
+		"local":                  8900,
+		"mcp":                    2800,
+		"perm":                   4900,
+		"runtime":                2100,
+		"service":                3800,
+		"service/opensandbox":    3750,
+		"session":                6600,
+		"shim":                   3900,
 	}
 	// maxMethods are methods of types that have more than defaultMethods.
 	maxMethods = map[string]int{
-		"cmd/wolffia.app":       205,
-		"fusefs.tree":           280,
-		"internal/statedir.Box": 90,
-		"local.sandboxes":       115,
-		"session.Session":       145,
-		"shim.shim":             65,
+		"cmd/wolffia.app":            205,
+		"fusefs.tree":                280,
+		"internal/host/statedir.Box": 90,
+		"local.sandboxes":            115,
+		"session.Session":            145,
+		"shim.shim":                  65,
 	}
 )
 

@@ -153,7 +153,7 @@ func TestWireIsSpecified(t *testing.T) {
 // in it.
 func TestStateIsSpecified(t *testing.T) {
 	document := read(t, "docs/state.md")
-	for _, pkg := range []string{"internal/statedir", "image/store", "service/registry", "volume"} {
+	for _, pkg := range []string{"internal/host/statedir", "image/store", "service/registry", "volume"} {
 		for _, name := range fileNames(t, pkg) {
 			if !mentions(document, name) && !strings.Contains(document, name) {
 				t.Errorf("docs/state.md does not mention the file %q of package %s", name, pkg)
@@ -161,12 +161,12 @@ func TestStateIsSpecified(t *testing.T) {
 		}
 	}
 	for pkg, fields := range map[string][]string{
-		"internal/statedir": jsonNames(t, "internal/statedir"),
-		"service/registry":  jsonNames(t, "service/registry"),
-		"image/store":       jsonNames(t, "image/store", "description"), // an image's own configuration
-		"volume":            jsonNames(t, "volume"),
-		"perm":              jsonNamesOf(t, "perm", "Rule"),
-		"runtime":           jsonNamesOf(t, "runtime", "SandboxConfig", "Mount", "VolumeMount", "Resources", "DockerConfig", "LimitsState"),
+		"internal/host/statedir": jsonNames(t, "internal/host/statedir"),
+		"service/registry":       jsonNames(t, "service/registry"),
+		"image/store":            jsonNames(t, "image/store", "description"), // an image's own configuration
+		"volume":                 jsonNames(t, "volume"),
+		"perm":                   jsonNamesOf(t, "perm", "Rule"),
+		"runtime":                jsonNamesOf(t, "runtime", "SandboxConfig", "Mount", "VolumeMount", "Resources", "DockerConfig", "LimitsState"),
 	} {
 		for _, name := range fields {
 			if !mentions(document, name) {
@@ -180,7 +180,7 @@ func TestStateIsSpecified(t *testing.T) {
 		}
 	}
 	for part, name := range map[int64]string{0: "shimPart", 1: "treePart", 2: "configPart", 3: "callerPart"} {
-		if !slices.ContainsFunc(constants(t, "internal/statedir"), func(c *types.Const) bool {
+		if !slices.ContainsFunc(constants(t, "internal/host/statedir"), func(c *types.Const) bool {
 			return c.Name() == name && c.Val().ExactString() == strconv.FormatInt(part, 10)
 		}) {
 			t.Errorf("docs/state.md has byte %d of a sandbox's lock as %s", part, name)
@@ -272,7 +272,7 @@ func fileNames(t *testing.T, pkg string) []string {
 // with, by number and name.
 func TestDescriptorsAreListed(t *testing.T) {
 	document := read(t, "ARCHITECTURE.md")
-	place := "internal/boot"
+	place := "internal/host/boot"
 	if _, err := os.Stat(filepath.Join(root, place)); err != nil {
 		place = "shim"
 	}

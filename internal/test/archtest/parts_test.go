@@ -37,7 +37,7 @@ func TestTablesOfPackages(t *testing.T) {
 // documentOf is the document with a package's row: the packages of the product that
 // are rooms of the house are in ARCHITECTURE.md.
 func documentOf(pkg string) string {
-	shared := []string{"internal/boot", "internal/rootfs", "internal/statedir"}
+	shared := []string{"internal/host/boot", "internal/host/rootfs", "internal/host/statedir"}
 	switch {
 	case slices.Contains(shared, pkg):
 	case strings.HasPrefix(pkg, "internal/"), slices.Contains(exempt, pkg), strings.HasSuffix(pkg, "test"):

@@ -13,7 +13,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"wolffia/internal/runsc"
+	"wolffia/internal/sys/runsc"
 	"wolffia/local"
 	"wolffia/runtime/gvisor"
 )

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"wolffia/internal/runsc"
+	"wolffia/internal/sys/runsc"
 )
 
 const (

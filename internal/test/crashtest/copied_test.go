@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"wolffia/fusefs/cow"
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 	"wolffia/internal/test/testenv"
 	"wolffia/local"
 	"wolffia/perm"

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testenv"
 	"wolffia/runtime"

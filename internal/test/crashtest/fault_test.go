@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/internal/probe"
-	hostproc "wolffia/internal/proc"
+	"wolffia/internal/host/probe"
+	hostproc "wolffia/internal/sys/proc"
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testenv"
 	"wolffia/runtime"

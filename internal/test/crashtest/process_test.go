@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	hostproc "wolffia/internal/proc"
+	hostproc "wolffia/internal/sys/proc"
 )
 
 // All processes that a round starts, and what these start, are below this one,

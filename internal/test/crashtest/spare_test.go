@@ -4,7 +4,7 @@ import (
 	"os"
 	"slices"
 
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
 	"wolffia/local"
 	"wolffia/runtime"
 )

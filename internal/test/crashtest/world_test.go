@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	hostproc "wolffia/internal/proc"
+	hostproc "wolffia/internal/sys/proc"
 	"wolffia/internal/test/dockertest"
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testbin"

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
 )

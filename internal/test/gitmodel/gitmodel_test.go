@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
 )

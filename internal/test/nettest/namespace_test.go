@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 	"wolffia/internal/test/dockertest"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"

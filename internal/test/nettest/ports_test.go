@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 	"wolffia/internal/test/testenv"
 )
 

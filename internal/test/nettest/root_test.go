@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 	"wolffia/internal/test/testenv"
 )
 

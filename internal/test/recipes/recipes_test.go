@@ -15,7 +15,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
 )

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 	"wolffia/internal/test/leak"
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/suite"

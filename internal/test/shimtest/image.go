@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"wolffia/image/store"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/statedir"
 	"wolffia/internal/test/testenv"
 	"wolffia/internal/test/testimage"
 	"wolffia/perm"

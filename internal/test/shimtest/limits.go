@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 	"wolffia/internal/test/testenv"
 	"wolffia/perm"
 	"wolffia/runtime"

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/internal/probe"
-	"wolffia/internal/statedir"
+	"wolffia/internal/host/probe"
+	"wolffia/internal/host/statedir"
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 )
 
 // staged tells the processes of OnSmallDisk what they are: "mount", then

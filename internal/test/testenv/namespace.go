@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 )
 
 // namespaced is set in the process that InNamespace starts.

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 )
 
 // Require is the environment variable that names the features whose absence is

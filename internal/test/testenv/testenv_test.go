@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 )
 
 // A recorder is a test that only notes how it ends.

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 )
 
 // without tells the processes of Without what they are: "hide", then "test", with

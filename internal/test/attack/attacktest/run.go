@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/probe"
+	"wolffia/internal/host/probe"
 	"wolffia/internal/test/attack"
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/suite"

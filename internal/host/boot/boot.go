@@ -1,0 +1,264 @@
+// Package boot is what the processes of a sandbox on the host say to each other at a start.
+// It has the parameters and descriptors that each is started with, their reports to the
+// caller, and the messages between them.
+package boot
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/coredump"
+	"wolffia/runtime"
+	"wolffia/runtime/launch"
+)
+
+// The numbers of the descriptors that a process of the sandbox starts with.
+const (
+	FDBoot    = 3  // Params or TreeParams, to its end
+	FDLock    = 4  // the sandbox's lock; held, and closed at the end
+	FDControl = 5  // one end of a socket pair between shim and tree server
+	FDReady   = 6  // shim only: Reports
+	FDAlive   = 7  // shim only: hangs up when the caller ends; heeded if BoundToCaller
+	FDGuest   = 8  // shim only: the guest binary, if CopyGuest
+	FDConfig  = 9  // shim only: config.json, to sync it
+	FDBackend = 10 // shim only: the backend's program, if HasBackend
+	FDImage   = 11 // shim only: a socket that the image's mount comes from, if SendsImage
+	FDKept    = 12 // shim only: one end of a socket pair with the keeper, if Engine is set
+	FDGate    = 13 // shim only: the start barrier of the backend's program, if Held
+	FDClient  = 14 // shim only: the caller's connection, served once PID 1 is there; a spare has none
+)
+
+// FDKeeper is the keeper's end of that socket pair. It also has FDBoot, FDLock, FDControl
+// and FDReady.
+const FDKeeper = 7
+
+// Params are what shim and keeper are started with.
+type Params struct {
+	ID     string          `json:"id"`
+	Tag    string          `json:"tag,omitempty"` // statedir.Box.Tag; empty: no process of the sandbox is started
+	Run    string          `json:"run"`           // statedir.Box.Run
+	Mnt    string          `json:"mnt"`
+	Config statedir.Config `json:"config"`
+	Guest  string          `json:"guest"` // host path of the guest binary; empty with CopyGuest if it has none
+	// CopyGuest says that the guest binary is FDGuest: it is in memory only, or its path
+	// may be out of reach once privileges are dropped.
+	CopyGuest bool `json:"copyGuest,omitempty"`
+	// Image is the directory of the image's tree; empty if there is no image. With
+	// SendsImage a mount of it comes through FDImage.
+	Image      string `json:"image,omitempty"`
+	SendsImage bool   `json:"sendsImage,omitempty"`
+	// InDoubt says that processes of an earlier start may still have the sandbox's changes
+	// to Image mounted.
+	InDoubt bool `json:"inDoubt,omitempty"`
+	// HasBackend says that FDBackend is the backend's program.
+	HasBackend bool `json:"hasBackend,omitempty"`
+	// OwnKernel is Backend.OwnKernel.
+	OwnKernel bool `json:"ownKernel,omitempty"`
+	// Lifetime is what the shim enforces; nil: no limit, until it is renewed.
+	Lifetime *statedir.Lifetime `json:"lifetime,omitempty"`
+	// Held says that the backend's program waits at FDGate until it has its limits.
+	Held bool `json:"held,omitempty"`
+	// Rlimits are the limits that PID 1 sets.
+	Rlimits launch.Rlimits `json:"rlimits,omitzero"`
+	// Engine is statedir.Box.Engine if an engine runs the sandbox, else empty. The keeper
+	// then mounts the tree in the host's mount namespace.
+	Engine   string `json:"engine,omitempty"`
+	StateDir string `json:"stateDir,omitempty"`
+	// Volumes is the directory with the sandbox's volumes, without symbolic links in the path;
+	// empty if it has none.
+	Volumes string `json:"volumes,omitempty"`
+	// Spare says that the sandbox has no user yet; nil: it has.
+	Spare *Spare `json:"spare,omitempty"`
+	// Lost says that the record of whether the sandbox is in the engine was deleted.
+	Lost bool `json:"lost,omitempty"`
+}
+
+// TreeParams are what a tree server is started with: no more of the sandbox's configuration than it uses. So it does not
+// get the environment, which may have secrets. And it starts sooner: for Params encoding/json would make tables of all types in them,
+// which takes a third of a millisecond.
+type TreeParams struct {
+	Run string `json:"run"` // statedir.Box.Run
+	// Rules are the sandbox's, in the form of SealedFile. With Blank they are what its user probably asks for, to compile them
+	// ahead; they are for it only.
+	Rules      []byte `json:"-"`                  // after the line of JSON
+	Codebase   string `json:"codebase,omitempty"` // its path on the host; of no use with Blank
+	MountPoint string `json:"mountPoint"`         // where the sandbox sees it
+	// UID and GID are those of statedir.Config. InEngine says that the mount shows them.
+	UID      int     `json:"uid"`
+	GID      int     `json:"gid"`
+	InEngine bool    `json:"inEngine,omitempty"`
+	RootTree bool    `json:"rootTree,omitempty"` // as in statedir.Config
+	Copied   bool    `json:"copied,omitempty"`   // the codebase is copied on write
+	Memory   int64   `json:"memory,omitempty"`   // the sandbox's limit, in bytes; 0: none
+	Disk     int64   `json:"disk,omitempty"`     // the same
+	Git      TreeGit `json:"git,omitzero"`       // of no use with Blank
+	// Spare says that the sandbox has no user yet: one comes with AskAdopt. With Blank, so does the codebase.
+	Spare bool `json:"spare,omitempty"`
+	Blank bool `json:"blank,omitempty"`
+	// Review says that no mount is served: the tree server only answers requests until its control socket hangs up.
+	Review bool `json:"review,omitempty"`
+}
+
+// A TreeGit says how a tree server treats git directories. The zero value serves them by the rules.
+type TreeGit struct {
+	Private     bool `json:"private,omitempty"`     // they are the sandbox's own: see fusefs.Git
+	Credentials bool `json:"credentials,omitempty"` // copies of the host's have its credentials
+	Unguarded   bool `json:"unguarded,omitempty"`   // fusefs.Options.Unguarded
+	Monitor     bool `json:"monitor,omitempty"`     // git inside has a file system monitor: see fusefs.AskName
+	Minimal     bool `json:"minimal,omitempty"`     // fusefs.Git.Minimal
+	// Ignore has the patterns that git inside ignores in all repositories, with Monitor.
+	Ignore string `json:"ignore,omitempty"`
+}
+
+// TreeGitOf returns the TreeGit of a sandbox. A copied codebase has its own git directories
+// whatever the rules say of the host's.
+func TreeGitOf(c *statedir.Config) TreeGit {
+	private := c.PrivateGit || c.CopyOnWrite && c.GitDirs != runtime.GitReadOnly
+	g := TreeGit{Private: private, Credentials: c.GitCredentials, Unguarded: c.GitDirs == runtime.GitInPlace}
+	if c.PrivateGit && c.Git != nil && strings.HasPrefix(c.Git.Config, launch.GitMonitor) {
+		g.Monitor, g.Minimal, g.Ignore = true, strings.Contains(c.Git.Config, launch.GitMinimal), ignored(c.Git)
+	}
+	return g
+}
+
+// maxIgnore limits TreeGit.Ignore: with more, git inside finds untracked names by itself at first.
+const maxIgnore = 32 << 10
+
+// ignored returns the content of the file that is core.excludesFile inside; empty if that cannot be told.
+func ignored(g *runtime.GitConfig) (text string) {
+	if text = g.Ignore; text == "" {
+		lines := strings.ToLower(g.Config)
+		_, file, _ := strings.Cut(lines[max(strings.LastIndex(lines, "excludesfile"), 0):], launch.GitPath+"/")
+		text = g.Files[file[:len(file)-len(strings.TrimLeft(file, "0123456789"))]]
+	}
+	if len(text) > maxIgnore {
+		return ""
+	}
+	return text
+}
+
+// Subject returns what an engine's program works on: the tag or the id of a sandbox, or a state
+// directory.
+func (b *Params) Subject() string { return cmp.Or(b.Tag, b.ID, b.StateDir) }
+
+// Read reads Params from FDBoot.
+func Read() (*Params, error) {
+	b := new(Params)
+	_, err := read(b)
+	return b, err
+}
+
+// File returns b as a file to pass as FDBoot.
+func (b *Params) File() (*os.File, error) { return file(b, nil) }
+
+// ReadTree reads TreeParams from FDBoot.
+func ReadTree() (*TreeParams, error) {
+	b := new(TreeParams)
+	var err error
+	b.Rules, err = read(b)
+	return b, err
+}
+
+// File returns b as a file to pass as FDBoot.
+func (b *TreeParams) File() (*os.File, error) { return file(b, b.Rules) }
+
+// file returns a file with params as a line of JSON, and rest.
+func file(params any, rest []byte) (*os.File, error) {
+	line, err := json.Marshal(params)
+	if err != nil {
+		return nil, err
+	}
+	return memory("boot", slices.Concat(line, []byte{'\n'}, rest), 0)
+}
+
+// read reads a file of that kind from FDBoot.
+func read(params any) (rest []byte, err error) {
+	f := os.NewFile(FDBoot, "boot")
+	if f == nil {
+		return nil, errors.New("this is started by wolffia, not by hand")
+	}
+	defer f.Close()
+	text, err := readAll(f)
+	if err == nil {
+		text, rest, _ = bytes.Cut(text, []byte{'\n'})
+		err = json.Unmarshal(text, params)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("this is started by wolffia, not by hand: %w", err)
+	}
+	return rest, nil
+}
+
+// Init is the first call of each of these processes. It makes inherited descriptors
+// close-on-exec, turns core dumps off, since memory holds what came from a sandbox, and
+// sets the process's name, which execution by descriptor does not.
+func Init(name string) error {
+	comm, err := unix.BytePtrFromString(name)
+	if err != nil {
+		return err
+	}
+	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(comm)), 0, 0, 0)
+	if err := unix.CloseRange(3, 0xffffffff>>1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("close_range: %w", err)
+	}
+	return coredump.Off()
+}
+
+// A Failure is an error on its way between processes. The zero Failure is none.
+type Failure struct {
+	Error string `json:"error,omitempty"`
+	Class string `json:"class,omitempty"` // of Error
+}
+
+// Failed returns err, which may be nil, as a Failure.
+func Failed(err error) Failure {
+	if err == nil {
+		return Failure{}
+	}
+	f := Failure{Error: cmp.Or(err.Error(), "failed")}
+	if class := runtime.Class(err); class != nil {
+		f.Class = class.Error()
+	}
+	return f
+}
+
+// Err returns the error, or nil. One of no known class is of class ErrUnavailable.
+func (f Failure) Err() error {
+	if f.Error == "" {
+		return nil
+	}
+	for _, class := range runtime.Classes() {
+		if class.Error() == f.Class {
+			return runtime.WithClass(class, errors.New(f.Error))
+		}
+	}
+	return runtime.WithClass(runtime.ErrUnavailable, errors.New(f.Error))
+}
+
+// A Report is one line of progress on FDReady. The last one is Ready or has a Failure.
+type Report struct {
+	Failure
+	Step  string `json:"step,omitempty"` // what is being done now
+	Ready bool   `json:"ready,omitempty"`
+	// Version is that of the shim's program, with Ready.
+	Version string     `json:"version,omitempty"`
+	Held    int        `json:"held,omitempty"`  // the process that waits at the start barrier for its limits
+	Image   *ImageInfo `json:"image,omitempty"` // answers "image"
+	Found   []Found    `json:"found,omitempty"` // answers "scan"
+}
+
+// Send writes a report. That the reader is gone is no error.
+func (r Report) Send(w io.Writer) {
+	_ = json.NewEncoder(w).Encode(r)
+}

@@ -1,0 +1,93 @@
+package boot
+
+import (
+	"encoding/json"
+	"hash/fnv"
+	"strconv"
+
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/host/staticfs"
+	"wolffia/network"
+	"wolffia/perm"
+	"wolffia/runtime"
+)
+
+// The operations of a Request.
+const (
+	OpAlive   = "alive" // answer once PID 1 has
+	OpStop    = "stop"
+	OpTouch   = "touch"
+	OpRenew   = "renew"
+	OpStats   = AskStats   // passed on to the tree server
+	OpAudit   = AskAudit   // passed on to the tree server
+	OpRules   = AskRules   // passed on to the tree server
+	OpDenials = AskDenials // passed on to the tree server
+	OpNetwork = "network"  // replace the names that the sandbox can reach
+	OpEgress  = "egress"   // return what the network has refused since Request.Since
+	// OpDial: connect to Request.Port of the sandbox's loopback, and send the socket with the answer. The
+	// connection has no other request, and keeps the sandbox in use until it ends. Where the kernel has no
+	// such socket (gVisor), the answer is ErrUnsupported.
+	OpDial = "dial"
+	// OpDirect: send a connection to PID 1 with the answer, which keeps the sandbox in use as if OpHold had been sent.
+	// It is the first request of its connection, whose end ends the use.
+	// Where PID 1 cannot have such a connection, the answer is ErrUnsupported, and this one is as others.
+	OpDirect = "direct"
+	OpHold   = "hold" // begin to keep the sandbox in use: a process is to be started by the connection to PID 1
+	OpRest   = "rest" // end that; nothing has run for Request.IdleMS
+)
+
+// A Request is a request of a client to the shim itself. Those for rules and review come with a descriptor (SCM_RIGHTS),
+// which the shim passes on to the tree server: as of AskRules and AskReview.
+type Request struct {
+	Op      string          `json:"op"`
+	GraceMS *int64          `json:"graceMs,omitempty"` // for stop: between SIGTERM and SIGKILL; nil is StopGrace
+	Idle    bool            `json:"idle,omitempty"`    // for stop: the client has nothing under way inside, and starts nothing any more
+	At      Dir             `json:"at,omitzero"`       // for rules: as TreeRequest.At
+	Since   int64           `json:"since,omitempty"`   // for denials and egress: how many are known already
+	Egress  *network.Policy `json:"egress,omitempty"`  // for network
+	Review  *Review         `json:"review,omitempty"`  // for review
+	Port    int             `json:"port,omitempty"`    // for dial
+	IdleMS  int64           `json:"idleMs,omitempty"`  // for rest
+
+	Lifetime *statedir.Lifetime `json:"lifetime,omitempty"` // for renew; the idle timeout stays
+}
+
+// A Reply answers a request.
+type Reply struct {
+	Failure
+	Stats  *TreeStats       `json:"stats,omitempty"`
+	Denied *runtime.Denials `json:"denied,omitempty"`
+	// Refused answers egress, and Seen is how many refusals there were since the start.
+	Refused *runtime.Refusals `json:"refused,omitempty"`
+	Seen    int64             `json:"seen,omitempty"`
+	// Errno is the kernel's error number for dial, if that has failed with one.
+	Errno int `json:"errno,omitempty"`
+	// Unknown says that the request may or may not have taken effect.
+	Unknown bool `json:"unknown,omitempty"`
+}
+
+// TreeStats are figures of a tree server.
+type TreeStats struct {
+	Messages map[string]uint64 `json:"messages"` // requests of the kernel that were answered, by operation
+	Nodes    int               `json:"nodes"`    // names that the kernel knows
+	FDs      int               `json:"fds"`      // descriptors kept open
+	// Rules is the fingerprint of the rules that are in force; empty while they
+	// are being changed.
+	Rules string `json:"rules"`
+	// Static are the figures of a static filter, which has no tree server; then all
+	// others but Rules are zero.
+	Static *staticfs.Stats `json:"static,omitempty"`
+}
+
+// Fingerprint returns a short text that differs for different rules. It is not a
+// cryptographic hash.
+func Fingerprint(rules []perm.Rule) string {
+	h := fnv.New64a()
+	if len(rules) == 0 {
+		rules = nil // not an empty list
+	}
+	if err := json.NewEncoder(h).Encode(rules); err != nil {
+		return ""
+	}
+	return strconv.FormatUint(h.Sum64(), 16)
+}

@@ -1,0 +1,95 @@
+package gateway
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"wolffia/internal/host/egress"
+)
+
+// serveProxy serves a connection to the HTTP proxy.
+func (w *web) serveProxy(v *visitor) {
+	v.op = egress.OpProxy
+	w.serve(v)
+}
+
+// proxy serves one request to the HTTP proxy.
+func (w *web) proxy(rw http.ResponseWriter, r *http.Request, v *visitor) {
+	switch {
+	case r.Method == http.MethodConnect:
+		w.connect(rw, v, r.Host)
+	case r.URL.Scheme == "http" && r.URL.Host != "":
+		to, reason := w.g.parseTarget(r.URL.Host, 80)
+		if reason != "" {
+			deny(rw, v, http.StatusForbidden, eventOf(to, reason))
+			return
+		}
+		if to.port == 443 { // for TLS only
+			deny(rw, v, http.StatusForbidden, eventOf(to, egress.ReasonNotTLS))
+			return
+		}
+		w.admit(rw, r, v, to)
+	default:
+		deny(rw, v, http.StatusBadRequest, egress.Event{Reason: egress.ReasonProtocol})
+	}
+}
+
+// connect serves a request CONNECT: after the answer, the connection is as one to the name's address.
+func (w *web) connect(rw http.ResponseWriter, v *visitor, authority string) {
+	to, reason := w.g.parseTarget(authority, 0)
+	if reason == "" && to.port == 0 {
+		reason = egress.ReasonProtocol
+	}
+	if reason == "" {
+		reason = w.g.permit(to)
+	}
+	if reason != "" {
+		deny(rw, v, http.StatusForbidden, eventOf(to, reason))
+		return
+	}
+	out, err := w.g.reach(v, to)
+	if err != nil {
+		deny(rw, v, http.StatusBadGateway, refusalOf(err))
+		return
+	}
+	_, buffered, err := http.NewResponseController(rw).Hijack()
+	if err != nil {
+		if out != nil {
+			_ = out.Close()
+		}
+		return
+	}
+	_ = v.SetDeadline(time.Time{})
+	ahead, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
+	v.ahead = slices.Concat(ahead, v.ahead)
+	v.to = to
+	w.g.answered(v, out, []byte("HTTP/1.1 200 Connection established\r\n\r\n"))
+}
+
+// reach opens the connection to a permitted target for a client of a proxy; nil if each request on it
+// gets its own.
+func (g *Gateway) reach(v *visitor, to target) (*outlet, error) {
+	if g.isWeb(to) {
+		return nil, nil
+	}
+	return g.dial(g.ctx, v, to, direct)
+}
+
+// answered sends a proxy's answer that the connection stands, then serves the connection.
+func (g *Gateway) answered(v *visitor, out *outlet, answer []byte) {
+	_ = v.SetWriteDeadline(g.soon())
+	if _, err := v.Conn.Write(answer); err != nil {
+		_ = v.Close()
+		if out != nil {
+			_ = out.Close()
+		}
+		return
+	}
+	_ = v.SetWriteDeadline(time.Time{})
+	if out == nil {
+		g.web.serve(v)
+		return
+	}
+	g.tunnel(v, out)
+}

@@ -1,0 +1,173 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"wolffia/internal/host/egress"
+	"wolffia/network"
+)
+
+// A target is what a connection is for.
+type target struct {
+	name string // normal form
+	port uint16
+}
+
+// A visitor is a connection from inside.
+type visitor struct {
+	net.Conn
+	g     *Gateway
+	slots chan struct{}
+	holds atomic.Int32 // of the slot: 1 until Close, and 1 for each dial that a request began
+	leave sync.Once
+	op    string // of its events
+	to    target // zero until it is known
+	ahead []byte // what was read of the connection already
+
+	// Of connections with HTTP, to find requests that the parser refuses.
+	unhandled atomic.Bool // bytes of a request arrived, and the handler was not called
+	handled   atomic.Bool // the handler was called once
+	late      atomic.Bool // the first read of the connection had no bytes in time
+}
+
+// Read returns what was read ahead, then reads the connection.
+func (v *visitor) Read(b []byte) (int, error) {
+	if len(v.ahead) > 0 {
+		n := copy(b, v.ahead)
+		v.ahead = v.ahead[n:]
+		return n, nil
+	}
+	n, err := v.Conn.Read(b)
+	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && !v.handled.Load() {
+		v.late.Store(true)
+	}
+	return n, err
+}
+
+// Write reports a request that the parser of net/http refuses when it says so to the client: it
+// closes the connection half a second later.
+func (v *visitor) Write(b []byte) (int, error) {
+	v.unparsed()
+	return v.Conn.Write(b)
+}
+
+// unparsed reports that the bytes of a request were not one, once.
+func (v *visitor) unparsed() {
+	if !v.unhandled.Swap(false) {
+		return
+	}
+	reason := egress.ReasonNotHTTP
+	switch {
+	case v.late.Swap(false):
+		reason = egress.ReasonSlow
+	case v.to.name == "":
+		reason = egress.ReasonProtocol
+	}
+	v.report(egress.Event{Reason: reason})
+}
+
+// Close closes the connection, and gives its slot back unless something else holds it.
+func (v *visitor) Close() error {
+	err := v.Conn.Close()
+	v.leave.Do(func() {
+		v.g.left(v)
+		v.release()
+	})
+	return err
+}
+
+// hold keeps the slot of the connection until release, and reports false if it was given back already.
+func (v *visitor) hold() bool {
+	for n := v.holds.Load(); n > 0; n = v.holds.Load() {
+		if v.holds.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+	return false
+}
+
+// release ends a hold, and gives the slot back if it was the last one.
+func (v *visitor) release() {
+	if v.holds.Add(-1) == 0 {
+		<-v.slots
+	}
+}
+
+// CloseWrite ends the direction to the program inside.
+func (v *visitor) CloseWrite() error { return closeWrite(v.Conn) }
+
+// refuse reports an event and closes the connection so that the program notices at once.
+func (v *visitor) refuse(e egress.Event) {
+	v.report(e)
+	if tcp, ok := v.Conn.(interface{ SetLinger(seconds int) error }); ok {
+		_ = tcp.SetLinger(0) // a reset: it is being closed
+	}
+	_ = v.Close()
+}
+
+// report adds an event of this connection; e has the reason, and what differs from the
+// connection's own target. It returns the event as it is reported.
+func (v *visitor) report(e egress.Event) egress.Event {
+	e.Op = v.op
+	if e.Name == "" {
+		e.Name = v.to.name
+	}
+	if e.Port == 0 {
+		e.Port = int(v.to.port)
+	}
+	if e.Remedy == "" {
+		e.Remedy = remedy(e)
+	}
+	e.PID, e.Program = v.g.process(addrPort(v.RemoteAddr()), addrPort(v.LocalAddr()))
+	v.g.report(e)
+	return e
+}
+
+// remedy returns the flag that allows what an event of a connection refused.
+func remedy(e egress.Event) string {
+	switch e.Reason {
+	case egress.ReasonName, egress.ReasonPort, egress.ReasonLearned:
+		return network.Remedy(e.Name, uint16(e.Port))
+	case egress.ReasonNotTLS, egress.ReasonBadTLS, egress.ReasonNoSNI, egress.ReasonSNI, egress.ReasonECH, egress.ReasonNotHTTP, egress.ReasonHost, egress.ReasonSlow:
+		if e.Name != "" {
+			return "--no-sni-check " + e.Name
+		}
+	case egress.ReasonAddress:
+		addr, err := netip.ParseAddr(e.Address)
+		switch {
+		case err != nil || e.Op != egress.OpProxy: // inside, it is the sandbox's own
+		case addr.IsLoopback():
+			return fmt.Sprintf("--expose %d", e.Port)
+		case addr.IsUnspecified() || addr.IsMulticast(): // of no single host
+		default:
+			return "--add-host NAME:" + e.Address
+		}
+	}
+	return ""
+}
+
+// addrPort returns an address of a connection, unmapped; the zero value if it has none.
+func addrPort(a net.Addr) netip.AddrPort {
+	var ap netip.AddrPort
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		ap = a.AddrPort()
+	case *net.UDPAddr:
+		ap = a.AddrPort()
+	default:
+		if a != nil {
+			ap, _ = netip.ParseAddrPort(a.String())
+		}
+	}
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+}
+
+// soon is when what precedes a connection's data must be there.
+func (g *Gateway) soon() time.Time { return time.Now().Add(g.options.patience) }

@@ -1,0 +1,46 @@
+package probe
+
+import (
+	"context"
+
+	"wolffia/internal/sys/cgroup"
+)
+
+func probeCgroups(_ context.Context, h *host) Result {
+	plan, refused := cgroup.ThisHost().Plan([]string{cgroup.CPU, cgroup.Memory, cgroup.PIDs})
+	if refused != nil {
+		return decideCgroups(refused, h)
+	}
+	return Result{OK: true, Found: plan.String()}
+}
+
+// decideCgroups returns the result for a host that refuses control groups.
+func decideCgroups(r *cgroup.Refusal, h *host) Result {
+	return Result{Problem: r.Problem, Fix: h.cgroups(r.Kind)}
+}
+
+func (h *host) cgroups(kind cgroup.Kind) string {
+	switch kind {
+	case cgroup.NoGroups:
+		return ""
+	case cgroup.OldVersion:
+		return "# boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line, for version 2; or run wolffia as root"
+	}
+	switch {
+	case h.container != "" && kind == cgroup.Occupied:
+		// As the entry points of containers that run containers.
+		return "# in a container that may: docker run --privileged --cgroupns=private ..., and in it, at first:\n" +
+			"mkdir -p /sys/fs/cgroup/init && xargs -rn1 </sys/fs/cgroup/cgroup.procs >/sys/fs/cgroup/init/cgroup.procs\n" +
+			"# or set the limits on the container itself"
+	case h.container != "":
+		return "# set the limits on the container itself, or start it with --privileged --cgroupns=private"
+	case kind == cgroup.NoManager:
+		return "# log in, so that systemd starts a manager for the user, or have it always:\n" + h.sudo("loginctl enable-linger "+h.name())
+	case kind == cgroup.Occupied:
+		return "# run wolffia in a group of its own below that one, such as by DelegateSubgroup= of a service (systemd 254)"
+	}
+	const dir = "/etc/systemd/system/user@.service.d" // systemd delegates the controllers to the users
+	return h.sudo("mkdir -p "+dir) + "\n" +
+		h.put("[Service]\nDelegate=cpu cpuset io memory pids", dir+"/delegate.conf") + "\n" +
+		h.sudo("systemctl daemon-reload") + "\n# then log in again"
+}

@@ -1,0 +1,415 @@
+package rootfs
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
+	"wolffia/runtime"
+	"wolffia/runtime/launch"
+)
+
+// A rootKind tells where a sandbox's root directory comes from, and so its /etc:
+//
+//	              hosts, hostname, resolv.conf   passwd, group   nsswitch.conf   hostFiles, hostDirs
+//	hostRoot      written                        written         written         copied, mounted
+//	ownRootfs     mounted over a file there      the same        the same        its own
+//	storeImage    replaced                       a line added    a line changed  its own
+//	engineImage   mounted                        mounted         mounted         its own
+//
+// With the host's network resolv.conf is the host's; without a network hostRoot has none. An
+// image's nsswitch.conf is its own but without a network.
+type rootKind int
+
+const (
+	hostRoot    rootKind = iota // directories of the host
+	ownRootfs                   // SandboxConfig.Rootfs
+	storeImage                  // an image of wolffia's own store
+	engineImage                 // an image of a container engine
+)
+
+func kindOf(b *boot.Params) rootKind {
+	switch {
+	case b.Engine != "" && b.Config.Image != "":
+		return engineImage
+	case b.Config.ImageID != "":
+		return storeImage
+	case b.Config.Rootfs != "":
+		return ownRootfs
+	}
+	return hostRoot
+}
+
+// What a sandbox is shown of the host's /etc: what programs need to find libraries,
+// certificates, names and their own settings. Nothing of it is secret.
+var (
+	hostFiles = []string{"ld.so.cache", "ld.so.conf", "localtime", "timezone", "services", "protocols", "mime.types", "ssl/openssl.cnf", "os-release", "debian_version", "manpath.config", "man_db.conf", "groff/man.local", "groff/mdoc.local"}
+	hostDirs  = []string{"ssl/certs", "pki/ca-trust", "pki/tls/certs", "alternatives", "perl", "java", "java-*", "crypto-policies"}
+)
+
+// maxEtcFile is the most that is read of a file in /etc, in bytes; ld.so.cache has a
+// few hundred KiB.
+const maxEtcFile = 4 << 20
+
+// etcFiles returns the content of the files in /etc that are not the root's own. host
+// is what readHost has read.
+func etcFiles(kind rootKind, c *statedir.Config, host map[string]string) map[string]string {
+	files := map[string]string{}
+	maps.Copy(files, host)
+	switch none := c.Network == "" || c.Network == runtime.NetworkNone; {
+	case kind == storeImage && none:
+		files["nsswitch.conf"] = "hosts: files\n"
+	case none:
+		files["nsswitch.conf"] = fmt.Sprintf(nsswitch, "files")
+	case kind == hostRoot || kind == ownRootfs:
+		files["nsswitch.conf"] = fmt.Sprintf(nsswitch, "files dns")
+	}
+	name := Hostname(c)
+	files["passwd"] = fmt.Sprintf("root:x:0:0:root:/root:/bin/sh\n%s:x:%d:%d:%s:%s:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
+		c.User, c.UID, c.GID, c.User, Home(c))
+	files["group"] = fmt.Sprintf("root:x:0:\n%s:x:%d:\nnogroup:x:65534:\n", c.User, c.GID)
+	files["hosts"] = "127.0.0.1 localhost " + name + "\n::1 localhost " + name + "\n"
+	files["hostname"] = name + "\n"
+	if kind != hostRoot || c.Network == runtime.NetworkHost || c.Network == runtime.NetworkFiltered {
+		files["resolv.conf"] = resolvConf(c.Network, host["resolv.conf"])
+	}
+	return files
+}
+
+// nsswitch is nsswitch.conf(5), with where names of hosts are looked up. Without a network
+// that is /etc/hosts only: glibc then answers at once that a name does not exist, which
+// programs take as final, and not that they should try again, which npm does for 80 seconds.
+const nsswitch = "passwd: files\ngroup: files\nhosts: %s\nservices: files\nprotocols: files\n"
+
+// resolvConf returns resolv.conf(5) for a network. host is that of the host.
+func resolvConf(network runtime.Network, host string) string {
+	switch network {
+	case runtime.NetworkHost:
+		return host
+	case runtime.NetworkFiltered:
+		return "nameserver " + launch.NameServer + "\noptions timeout:2 attempts:2\n"
+	}
+	// musl and others do not read nsswitch.conf. With a timeout of 0 musl sends nothing and
+	// fails at once; for glibc it is a second, which a refusal by the loopback cuts short.
+	return "nameserver 127.0.0.1\noptions timeout:0 attempts:1\n"
+}
+
+// Home returns the user's home directory inside.
+func Home(c *statedir.Config) string { return "/home/" + c.User }
+
+// Hostname returns the sandbox's host name.
+func Hostname(c *statedir.Config) string { return cmp.Or(c.Name, c.ID) }
+
+// readHost reads what the files that etcFiles writes have of the host's.
+func readHost(c *statedir.Config) (map[string]string, error) {
+	const name = "resolv.conf"
+	if c.Network != runtime.NetworkHost {
+		return nil, nil
+	}
+	content, err := readFile("/etc/" + name)
+	switch {
+	case err == nil:
+		return map[string]string{name: content}, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	}
+	return nil, err
+}
+
+// copyHost copies hostFiles to the new directory etc, those that there are and that this process may read. The kernel
+// copies: they have a few hundred KiB, which would stay in the memory of this process.
+func copyHost(etc string) error {
+	for _, name := range hostFiles {
+		in, err := openRegular("/etc/" + name)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			continue
+		}
+		if err == nil {
+			to := filepath.Join(etc, name)
+			err = errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), copyFile(to, in, maxEtcFile), in.Close())
+		}
+		if err != nil {
+			return fmt.Errorf("copy /etc/%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// copyFile copies up to most bytes of a file to a new one.
+func copyFile(to string, in *os.File, most int) error {
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	for most > 0 {
+		n, serr := unix.Sendfile(int(out.Fd()), int(in.Fd()), nil, most)
+		if err = serr; err != nil || n == 0 {
+			break
+		}
+		most -= n
+	}
+	if errors.Is(err, unix.EINVAL) { // a file system that the kernel cannot splice from
+		_, err = io.Copy(out, io.LimitReader(in, int64(most)))
+	}
+	return errors.Join(err, out.Close())
+}
+
+// composeEtc writes the files of every kind of root but storeImage to the new directory
+// etc, and adds them to spec.
+func composeEtc(b *boot.Params, spec *launch.Spec, etc string) error {
+	kind := kindOf(b)
+	host, err := readHost(&b.Config)
+	if err != nil {
+		return err
+	}
+	files := etcFiles(kind, &b.Config, host)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		path := filepath.Join(etc, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(files[name]), 0o644)); err != nil {
+			return err
+		}
+		target := "/etc/" + name
+		if kind == ownRootfs {
+			target = regularIn(b.Config.Rootfs, target)
+		}
+		if kind != hostRoot && target != "" {
+			spec.Binds = append(spec.Binds, runtime.Mount{Source: path, Target: target})
+		}
+	}
+	if kind != hostRoot {
+		return nil
+	}
+	if err := copyHost(etc); err != nil {
+		return err
+	}
+	spec.Etc = etc
+	for _, name := range slices.Sorted(maps.Keys(etcFiles(engineImage, &b.Config, host))) {
+		if _, written := files[name]; written {
+			spec.Identity = append(spec.Identity, name)
+		}
+	}
+	mounts := slices.Concat(b.Config.Mounts, volumeMounts(b))
+	for _, pattern := range hostDirs {
+		found, err := filepath.Glob("/etc/" + pattern)
+		if err != nil {
+			return err
+		}
+		for _, dir := range found {
+			if st, err := os.Stat(dir); err != nil || !st.IsDir() {
+				continue
+			}
+			if slices.ContainsFunc(mounts, func(m runtime.Mount) bool { return dir == m.Target || strings.HasPrefix(dir, m.Target+"/") }) {
+				continue
+			}
+			name := strings.TrimPrefix(dir, "/etc/")
+			if err := os.MkdirAll(filepath.Join(etc, name), 0o755); err != nil {
+				return err
+			}
+			spec.HostEtc = append(spec.HostEtc, name)
+		}
+	}
+	if link, err := os.Readlink("/etc/mtab"); err == nil && !filepath.IsAbs(link) {
+		if err := os.Symlink(link, filepath.Join(etc, "mtab")); err != nil {
+			return err
+		}
+	}
+	return placesInEtc(mounts, etc, spec.HostEtc)
+}
+
+// regularIn returns the path, without links, of a regular file in a root directory; empty if there is
+// none. In many root directories /etc/resolv.conf is a link, mostly to what is not there: then
+// programs ask the name server at 127.0.0.1 (resolv.conf(5)), where the network's answers too.
+func regularIn(root, name string) string {
+	dir, err := os.Open(root)
+	if err != nil {
+		return ""
+	}
+	defer dir.Close()
+	fd, err := unix.Openat2(int(dir.Fd()), name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+	if err != nil {
+		return ""
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return ""
+	}
+	path, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	real, err2 := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(dir.Fd())))
+	below, in := strings.CutPrefix(path, strings.TrimSuffix(real, "/")+"/")
+	if err != nil || err2 != nil || !in {
+		return ""
+	}
+	return "/" + below
+}
+
+// placesInEtc creates what the mounts in /etc are mounted on, in the new directory etc.
+// hostEtc are the directories in it that will be the host's, where the place must exist.
+func placesInEtc(mounts []runtime.Mount, etc string, hostEtc []string) error {
+	targets := map[string]string{} // without /etc/, to the source
+	for _, m := range mounts {
+		if name, in := strings.CutPrefix(m.Target, "/etc/"); in {
+			targets[name] = m.Source
+		}
+	}
+	for name, source := range targets {
+		below := func(dir string) bool { return strings.HasPrefix(name, dir+"/") }
+		if i := slices.IndexFunc(hostEtc, below); i >= 0 {
+			if st, err := os.Lstat("/etc/" + name); err != nil || st.Mode()&fs.ModeSymlink != 0 {
+				return runtime.Errorf(runtime.ErrInvalid, "mount /etc/%s: /etc/%s is the host's, and has no file or directory of that name: mount a directory on /etc/%[2]s", name, hostEtc[i])
+			}
+			continue
+		}
+		if slices.ContainsFunc(slices.Collect(maps.Keys(targets)), below) {
+			continue // it is in another mount
+		}
+		st, err := os.Stat(source)
+		if err != nil {
+			return runtime.Errorf(runtime.ErrUnavailable, "mount %s: %w", source, err)
+		}
+		place := filepath.Join(etc, name)
+		if st.IsDir() {
+			err = os.MkdirAll(place, 0o755)
+		} else if err = os.MkdirAll(filepath.Dir(place), 0o755); err == nil {
+			var f *os.File
+			if f, err = os.OpenFile(place, os.O_WRONLY|os.O_CREATE, 0o644); err == nil {
+				err = f.Close()
+			}
+		}
+		if err != nil {
+			return runtime.Errorf(runtime.ErrInvalid, "mount on /etc/%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// readFile reads a regular file of the host's, up to maxEtcFile.
+func readFile(name string) (string, error) {
+	f, err := openHost(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return readUpTo(f)
+}
+
+// openHost opens a file of the host's to read it, without a wait for what is not a regular file. The caller closes it.
+func openHost(name string) (*os.File, error) {
+	return os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+}
+
+// openRegular is openHost for a regular file; another one is fs.ErrNotExist.
+func openRegular(name string) (*os.File, error) {
+	f, err := openHost(name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := regularSize(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// regularSize returns the size of a regular file; another one is fs.ErrNotExist.
+func regularSize(f *os.File) (int64, error) {
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() {
+		return 0, errors.Join(err, fs.ErrNotExist)
+	}
+	return st.Size(), nil
+}
+
+// readUpTo reads a regular file up to maxEtcFile; another one is fs.ErrNotExist.
+func readUpTo(f *os.File) (string, error) {
+	size, err := regularSize(f)
+	if err != nil {
+		return "", err
+	}
+	var b bytes.Buffer
+	b.Grow(int(min(size, maxEtcFile)) + bytes.MinRead) // so that two reads are enough
+	_, err = b.ReadFrom(io.LimitReader(f, maxEtcFile))
+	return b.String(), err
+}
+
+// furnishEtc changes an image's /etc, in its root directory, to name the user and the
+// host. Users of the image stay.
+func furnishEtc(root *os.Root, c *statedir.Config) error {
+	host, err := readHost(c)
+	if err != nil {
+		return err
+	}
+	return in(root, "/etc", func(etc *os.Root) error {
+		for name, text := range etcFiles(storeImage, c, host) {
+			changed, err := true, error(nil)
+			var old string
+			if id, ok := map[string]int{"passwd": c.UID, "group": c.GID}[name]; ok {
+				old, err = read(etc, name)
+				text, changed = withID(old, text, id)
+			} else if name == "nsswitch.conf" {
+				old, err = read(etc, name)
+				text, changed = withHosts(old, text)
+			}
+			if err == nil && changed {
+				err = write(etc, name, text)
+			}
+			if err != nil {
+				return fmt.Errorf("write /etc/%s: %w", name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// withID returns the text of passwd(5) or group(5) with the line of own that has the
+// id, unless it has a line with it already. An empty text becomes own.
+func withID(text, own string, id int) (result string, changed bool) {
+	if strings.TrimSpace(text) == "" {
+		return own, true
+	}
+	find := func(text string) string {
+		for line := range strings.Lines(text) {
+			if f := strings.Split(strings.TrimSuffix(line, "\n"), ":"); len(f) > 2 && f[2] == strconv.Itoa(id) {
+				return line
+			}
+		}
+		return ""
+	}
+	if find(text) != "" {
+		return text, false
+	}
+	if !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	return text + find(own), true
+}
+
+// withHosts returns the text of nsswitch.conf(5) with the line of own in place of those for
+// the same database, unless it is the only one already.
+func withHosts(text, own string) (result string, changed bool) {
+	database, _, _ := strings.Cut(own, ":")
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if name, _, ok := strings.Cut(line, ":"); !ok || strings.TrimSpace(name) != database {
+			b.WriteString(line)
+		}
+	}
+	result = b.String()
+	if result != "" && !strings.HasSuffix(result, "\n") {
+		result += "\n"
+	}
+	result += own
+	return result, result != text
+}

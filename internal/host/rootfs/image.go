@@ -1,0 +1,135 @@
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/rmtree"
+	"wolffia/runtime"
+	"wolffia/runtime/launch"
+)
+
+// attachImage receives the image's mount from the caller and attaches it at path.
+func attachImage(path string) error {
+	socket := os.NewFile(boot.FDImage, "image")
+	defer socket.Close()
+	tree, err := receiveImage(socket)
+	if err != nil {
+		return runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	defer tree.Close()
+	if err := os.Mkdir(path, 0o755); err != nil {
+		return err
+	}
+	if err := unix.MoveMount(int(tree.Fd()), "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "attach the image: %w", err)
+	}
+	return nil
+}
+
+func receiveImage(socket *os.File) (*os.File, error) {
+	return boot.ReceiveFile(socket, "the image", "the process that starts the sandbox")
+}
+
+// composeImage mounts the sandbox's root directory: its own changes over an image.
+func composeImage(b *boot.Params, spec *launch.Spec) error {
+	lower := b.Image
+	if b.SendsImage {
+		lower = filepath.Join(b.Mnt, "image")
+		if err := attachImage(lower); err != nil {
+			return err
+		}
+	}
+	spec.RootDir = filepath.Join(b.Mnt, "root")
+	if err := os.Mkdir(spec.RootDir, 0o755); err != nil {
+		return err
+	}
+	upper := statedir.Upper(b.Run)
+	if b.InDoubt {
+		if err := unused(lower, upper); err != nil {
+			return err
+		}
+	}
+	return overlay(lower, upper, statedir.Work(b.Run), spec.RootDir, b.Config.BoundToCaller)
+}
+
+// unused returns an error if upper is the upper directory of an overlay in any namespace:
+// docs/decisions/40-image-mounts.md. It requests a mount with index=on (overlayfs, "Sharing
+// and copying layers") which always fails: with EBUSY, or else because workdir is the same
+// as upperdir, which the kernel checks later. That leaves a line in the kernel's log.
+func unused(lower, upper string) error {
+	var dirs [2]*os.File
+	for i, dir := range []string{lower, upper} {
+		f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		if errors.Is(err, fs.ErrNotExist) && dir == upper { // it is the first start
+			return nil
+		}
+		if err != nil {
+			return runtime.Errorf(runtime.ErrUnavailable, "image and changes: %w", err)
+		}
+		defer f.Close()
+		dirs[i] = f
+	}
+	options := fmt.Sprintf("userxattr,index=on,lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%[2]d", dirs[0].Fd(), dirs[1].Fd())
+	err := unix.Mount("wolffia", upper, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options)
+	if err == nil { // the kernel checks neither
+		return unix.Unmount(upper, unix.MNT_DETACH)
+	}
+	if errors.Is(err, unix.EBUSY) {
+		return runtime.Errorf(runtime.ErrUnavailable, "the sandbox's changes to its image are still mounted by processes of an earlier start; try again when they have ended")
+	}
+	return nil
+}
+
+// overlay mounts upper, which gets the changes, over lower (overlayfs in the kernel's
+// documentation). It creates upper and work if they do not exist. If the kernel or the
+// file system does not support it, that is an error: there is no read-only fallback.
+//
+// Changes reach the disk by fsync(2) and at the end of the sandbox, which may take a
+// while. If brief is set, they never need to: such a sandbox does not survive a crash of
+// the machine.
+func overlay(lower, upper, work, target string, brief bool) error {
+	options := "userxattr"
+	if brief {
+		// The kernel marks a work directory of a volatile mount as not to be used again.
+		options += ",volatile"
+		if err := rmtree.RemovePath(filepath.Dir(work), filepath.Base(work)); err != nil {
+			return runtime.WithClass(runtime.ErrUnavailable, err)
+		}
+	}
+	var dirs [3]*os.File
+	for i, dir := range []string{lower, upper, work} {
+		if dir != lower {
+			if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+				return runtime.Errorf(runtime.ErrUnavailable, "create the directory for the sandbox's changes: %w", err)
+			}
+		}
+		f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			return runtime.Errorf(runtime.ErrUnavailable, "image and changes: %w", err)
+		}
+		defer f.Close()
+		dirs[i] = f
+	}
+	// Overlayfs needs extended attributes, for opaque directories among others, and would
+	// report their lack only then.
+	const probe = "user.wolffia"
+	if err := unix.Fsetxattr(int(dirs[1].Fd()), probe, []byte{1}, 0); err != nil {
+		return runtime.Errorf(runtime.ErrUnsupported, "the file system of the state directory cannot keep a sandbox's changes to an image: it has no extended attributes (%w); choose another with --state-dir or WOLFFIA_STATE_DIR", err)
+	}
+	_ = unix.Fremovexattr(int(dirs[1].Fd()), probe)
+	// By descriptor: a path may have characters with a meaning in mount options.
+	options += fmt.Sprintf(",lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d",
+		dirs[0].Fd(), dirs[1].Fd(), dirs[2].Fd())
+	if err := unix.Mount("wolffia", target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		return runtime.Errorf(runtime.ErrUnsupported, "this host cannot put a sandbox's changes over an image: %w; it needs overlayfs in user namespaces (Linux 5.11), and a state directory on a file system that overlayfs can write to, which another overlayfs or a network file system is not: choose another with --state-dir or WOLFFIA_STATE_DIR", err)
+	}
+	return nil
+}

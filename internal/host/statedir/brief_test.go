@@ -1,0 +1,174 @@
+package statedir_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"wolffia/internal/host/statedir"
+	"wolffia/perm"
+	"wolffia/runtime"
+)
+
+// Brief is Config without the rules, whatever is in them and in the rest, and after each way to write a configuration.
+func TestBrief(t *testing.T) {
+	d, err := statedir.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ordinary := []perm.Rule{{Pattern: "**", Level: perm.Read}, {Pattern: ".env", Level: perm.None}}
+	for n, tt := range []struct {
+		name   string
+		rules  []perm.Rule
+		labels map[string]string
+		whole  bool // Brief may read all, since it cannot tell
+	}{
+		{name: "ordinary", rules: ordinary},
+		{name: "no rules", whole: true},
+		{name: "a label of that name", rules: ordinary, labels: map[string]string{"a": `,"permissions":[`, "permissions": "[]}", `,"permissions":[`: "x"}},
+		{name: "a pattern like that", rules: []perm.Rule{{Pattern: `,"permissions":[`, Level: perm.Read}}},
+		{name: "a pattern with an end", rules: []perm.Rule{{Pattern: "[a],", Level: perm.Read}, {Pattern: "b]}", Level: perm.None}}, whole: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := &statedir.Config{SandboxConfig: runtime.SandboxConfig{
+				ID: strings.Repeat(string(rune('a'+n)), 12), Runtime: "bwrap", CodebasePath: "/a", Permissions: tt.rules, Labels: tt.labels,
+				Env: map[string]string{"permissions": `],"`},
+			}, CreatedAt: 1, UID: 7, User: "ann"}
+			b, _, err := d.Create(statedir.Draft{Config: c}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			same := func(when string) {
+				t.Helper()
+				all, err := b.Config()
+				if err != nil || !reflect.DeepEqual(all.Permissions, tt.rules) || all.WithoutRules || all.Whole() != nil {
+					t.Fatalf("%s: %+v, %v", when, all, err)
+				}
+				brief, err := b.Brief()
+				if err != nil || !tt.whole && !brief.WithoutRules {
+					t.Fatalf("%s: %+v, %v", when, brief, err)
+				}
+				if brief.WithoutRules != (brief.Whole() != nil) {
+					t.Errorf("%s: whole: %v", when, brief.Whole())
+				}
+				if brief.WithoutRules {
+					all.Permissions, all.WithoutRules = nil, true
+				}
+				if !reflect.DeepEqual(brief, all) {
+					t.Errorf("%s: %+v, want %+v", when, brief, all)
+				}
+			}
+			same("created")
+			all, err := b.Config()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := b.SetConfig(all); err != nil {
+				t.Fatal(err)
+			}
+			same("replaced")
+		})
+	}
+}
+
+// Nothing is written by a configuration whose rules were not read: they would be lost.
+func TestBriefIsNotWritten(t *testing.T) {
+	d, err := statedir.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _, err := d.Create(statedir.Draft{Config: &statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: "abcdefghijkl", Permissions: []perm.Rule{{Pattern: ".env", Level: perm.None}}}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(b.ConfigFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := b.Brief()
+	if err != nil || !c.WithoutRules {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	if err := b.SetConfig(c); !errors.Is(err, runtime.ErrUnavailable) {
+		t.Errorf("it was written: %v", err)
+	}
+	if statedir.Shape(c, false) != "" {
+		t.Error("a spare would serve it")
+	}
+	c.ID = "bbbbbbbbbbbb"
+	if _, _, err := d.Create(statedir.Draft{Config: c}, nil); err == nil {
+		t.Error("a sandbox was created by it")
+	}
+	if after, err := os.ReadFile(b.ConfigFile()); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("%s, %v", after, err)
+	}
+}
+
+// Rules of which a newer version says more than this one knows start nothing, and are not lost. All else is read.
+func TestNewerRules(t *testing.T) {
+	b := create(t, open(t), id, "")
+	const rules = `"permissions":[{"pattern":"a","level":"none","hardlinks":true}]`
+	for _, text := range []string{
+		`{"id":"abcdefghijkl","name":"x",` + rules + `}`,
+		`{"id":"abcdefghijkl",` + rules + `,"name":"x","mounts":[]}`,
+	} {
+		if err := os.WriteFile(b.ConfigFile(), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := b.Config()
+		if err != nil || c.Name != "x" || len(c.Permissions) != 0 {
+			t.Errorf("%s: %+v, %v", text, c, err)
+		}
+		if err := c.Whole(); !errors.Is(err, runtime.ErrUnsupported) || !strings.Contains(err.Error(), "newer version") {
+			t.Errorf("%s: whole: %v", text, err)
+		}
+		if b.SetConfig(c) == nil {
+			t.Errorf("%s: it was written", text)
+		}
+		if c, err := b.Brief(); err != nil || c.Name != "x" {
+			t.Errorf("%s: brief: %+v, %v", text, c, err)
+		}
+	}
+}
+
+// A configuration that others have written, with the rules in another place or damaged, is read as a whole.
+func TestBriefOfOtherConfigurations(t *testing.T) {
+	b := create(t, open(t), id, "")
+	const rules = `"permissions":[{"pattern":"a","level":"read"}]`
+	for text, want := range map[string]struct {
+		brief bool
+		name  string // "": an error
+	}{
+		`{"id":"abcdefghijkl","name":"x",` + rules + `}`:                 {true, "x"},
+		`{"id":"abcdefghijkl",` + rules + `,"name":"x"}`:                 {false, "x"},
+		`{"id":"abcdefghijkl",` + rules + `,"mounts":[],"name":"x"}`:     {false, "x"},
+		`{"id":"abcdefghijkl",` + rules + `,"name":"x","mounts":[]}`:     {false, "x"},
+		`{"id":"abcdefghijkl","name":"x",` + rules:                       {},
+		`{"id":"abcdefghijkl","name":"x",` + rules[:len(rules)-2] + `]}`: {true, "x"}, // whoever needs the rules finds out
+		`{"id":"abcdefghijkl","name":"x,` + rules + `}`:                  {},
+		`{"id":"bbbbbbbbbbbb","name":"x",` + rules + `}`:                 {},
+	} {
+		if err := os.WriteFile(b.ConfigFile(), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := b.Brief()
+		switch {
+		case want.name == "":
+			if !errors.Is(err, runtime.ErrUnavailable) {
+				t.Errorf("%s: %+v, %v", text, c, err)
+			}
+		case err != nil, c.WithoutRules != want.brief, c.Name != want.name:
+			t.Errorf("%s: %+v, %v", text, c, err)
+		}
+		if json.Valid([]byte(text)) {
+			continue
+		}
+		if c, err := b.Config(); !errors.Is(err, runtime.ErrUnavailable) {
+			t.Errorf("%s: Config: %+v, %v", text, c, err)
+		}
+	}
+}

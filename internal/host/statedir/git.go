@@ -1,0 +1,173 @@
+package statedir
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/sys/statefile"
+	"wolffia/runtime"
+)
+
+// Names of a sandbox's own git directories, in the directory of [Git].
+const (
+	gitDir     = "git"
+	gitApart   = "apart-"     // begins the name of the directory that has GitStore and GitWork
+	GitStore   = "store"      // P/.git is the .git of the codebase's directory P; hostile
+	GitWork    = "work"       // for temporary names of the tree server, which empties it at each start
+	GitBase    = "base"       // what both sides had at the last sync: a directory of GitBaseName for each git directory
+	GitHosts   = "hosts.json" // the git directories of the host whose objects are shown, by number
+	GitChanged = "changed"    // exists if something but objects was changed in GitStore since the last sync has begun
+	GitTemp    = "temp.json"  // what has a temporary name in the codebase, while something has
+	gitPending = "pending"    // why something stays in GitStore that would be lost with it
+)
+
+// Git returns the directory of a sandbox's own git directories, for a program that knows only the run directory. It
+// belongs to the user that the tree server runs as, and survives Stop.
+func Git(run string) string { return filepath.Join(filepath.Dir(run), gitDir) }
+
+// GitApart returns the name, in the directory git, of the directory that has GitStore and GitWork.
+// No sandbox can know it: what is in it is hostile, and a symbolic link to it in the codebase would
+// lead a git of the host's to a configuration of the sandbox's. One with a static filter can learn
+// it from mountinfo, but can make a .git in the codebase as well.
+func GitApart(git string) (string, error) {
+	list, err := names(git)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range list {
+		if strings.HasPrefix(name, gitApart) {
+			return name, nil
+		}
+	}
+	return "", &fs.PathError{Op: "find", Path: filepath.Join(git, gitApart+"*"), Err: fs.ErrNotExist}
+}
+
+// GitBaseName returns the name, in GitBase, of what was last the same of a git directory, whose
+// path is relative to GitStore.
+func GitBaseName(private string) string {
+	sum := sha256.Sum256([]byte(private))
+	return hex.EncodeToString(sum[:16])
+}
+
+// MakeGit makes what Git returns, as far as it does not exist.
+func (b *Box) MakeGit(c *Config) error {
+	dir := Git(b.Run())
+	apart, err := GitApart(dir)
+	if err != nil {
+		apart = gitApart + rand.Text()
+	}
+	apart = filepath.Join(dir, apart)
+	for _, d := range []string{dir, filepath.Join(dir, GitBase), apart, filepath.Join(apart, GitStore), filepath.Join(apart, GitWork)} {
+		err := unix.Mkdir(d, 0o700)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err == nil {
+			err = os.Chmod(d, 0o700) // whatever the umask
+		}
+		if err == nil {
+			err = b.giveTree(c, d)
+		}
+		if err != nil {
+			return runtime.Errorf(runtime.ErrUnavailable, "make the place of the sandbox's git directories, %s: %w", d, err)
+		}
+	}
+	return nil
+}
+
+// MakeGitBase makes the directory of GitBaseName for a git directory that has none, and returns its path.
+func (b *Box) MakeGitBase(c *Config, private string) (string, error) {
+	dir := filepath.Join(b.gitFile(GitBase), GitBaseName(private))
+	err := unix.Mkdir(dir, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return dir, nil
+	}
+	if err == nil {
+		err = b.giveTree(c, dir)
+	}
+	if err != nil {
+		return "", runtime.Errorf(runtime.ErrUnavailable, "make %s: %w", dir, err)
+	}
+	return dir, nil
+}
+
+// GiveGit gives a file below Git to the user that the tree server runs as.
+func (b *Box) GiveGit(c *Config, path string) error { return b.giveTree(c, path) }
+
+// GitChanged reports whether the sandbox's git directories may have changed since the last sync has begun.
+func (b *Box) GitChanged() bool {
+	var st unix.Stat_t
+	return unix.Lstat(b.gitFile(GitChanged), &st) == nil
+}
+
+// GitUnsynced reports whether a sandbox's git directories may have something that would be lost
+// with the sandbox, for a program that knows only the run directory: GitChanged, or a reason of
+// GitPending; or the sandbox's temporary name in the codebase is in use.
+func GitUnsynced(run string) bool {
+	for _, name := range []string{GitChanged, gitPending, GitTemp} {
+		var st unix.Stat_t
+		if unix.Lstat(filepath.Join(Git(run), name), &st) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// GitUsed reports whether a sandbox has a git directory of its own, for a program that knows only the run directory.
+func GitUsed(run string) bool {
+	all, err := names(filepath.Join(Git(run), GitBase))
+	return len(all) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)
+}
+
+// TakeGitChanged is GitChanged, and removes the mark: what changes from now on makes it again.
+func (b *Box) TakeGitChanged() bool { return unix.Unlink(b.gitFile(GitChanged)) == nil }
+
+// SetGitChanged makes the mark again, for a sync that has failed.
+func (b *Box) SetGitChanged(c *Config) error {
+	path := b.gitFile(GitChanged)
+	if b.GitChanged() {
+		return nil
+	}
+	return errors.Join(statefile.Create(path, nil), b.giveTree(c, path))
+}
+
+// GitPending returns why something stays in the sandbox's git directories that would be lost with
+// the sandbox; empty: nothing does, unless GitChanged.
+func (b *Box) GitPending() string {
+	var why string
+	err := statefile.Read(b.gitFile(gitPending), &why)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return ""
+	case err != nil || why == "":
+		return "the record of the last sync is damaged"
+	}
+	return why
+}
+
+// SetGitPending records what GitPending returns.
+func (b *Box) SetGitPending(why string) error {
+	if why == "" {
+		return removeIfExists(b.gitFile(gitPending))
+	}
+	return statefile.Write(b.gitFile(gitPending), why)
+}
+
+// giveTree gives a file to the user that the tree server of a sandbox runs as.
+func (b *Box) giveTree(c *Config, path string) error {
+	if c.RootTree {
+		return nil
+	}
+	return c.give(path)
+}
+
+// gitFile returns the path of a file in the directory of Git.
+func (b *Box) gitFile(name string) string { return filepath.Join(Git(b.Run()), name) }

@@ -1,0 +1,124 @@
+// Package child starts a program with as few system calls as possible. It also waits for it.
+// Package os/exec probes the kernel's pidfd support with another process when it is first
+// used, which doubles the cost for a process that starts one child.
+package child
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/sys/timerslack"
+)
+
+// A Command describes a program to start.
+type Command struct {
+	Path  string
+	Args  []string // with the program's name
+	Env   []string // the whole environment
+	Files []*os.File
+	Attr  *syscall.SysProcAttr // nil is the default
+	// Sockets has StartPiped make sockets of the standard input and output: they hold more than
+	// pipes, of which each user has so much only (pipe-user-pages-soft in proc_sys_fs(5)).
+	Sockets bool
+	// Room is for how many descriptors the program, and what it starts, has a table from the
+	// beginning; 0 is as many as the kernel likes. The last of them is /dev/null. A process with threads
+	// waits about 10 ms when its table grows (expand_fdtable in the kernel's fs/file.c).
+	Room int
+	// Slack is the timer slack of the program and of what it starts; 0: the caller's.
+	Slack time.Duration
+}
+
+// A Child is a started program. It is safe for concurrent use.
+type Child struct {
+	pid  int
+	gone chan struct{} // closed when the child has ended
+
+	mu     sync.Mutex
+	reaped bool // another process may have the PID; guarded by mu
+}
+
+// Start starts the program in the root directory. Files are its descriptors from 0 on (nil
+// is /dev/null); the caller closes its own. Other descriptors must be close-on-exec.
+func Start(c *Command) (*Child, error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	files := make([]uintptr, len(c.Files))
+	for i, f := range c.Files {
+		if f == nil {
+			f = null
+		}
+		files[i] = f.Fd()
+	}
+	if c.Room > len(files) {
+		for len(files) < c.Room-1 {
+			files = append(files, ^uintptr(0)) // closed
+		}
+		files = append(files, null.Fd())
+	}
+	env := c.Env
+	if env == nil {
+		env = []string{} // nil is the caller's
+	}
+	pid, err := timerslack.ForkExec(c.Slack, c.Path, c.Args, &syscall.ProcAttr{Dir: "/", Env: env, Files: files, Sys: c.Attr})
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.Path, err)
+	}
+	child := &Child{pid: pid, gone: make(chan struct{})}
+	go child.reap() // ends with the child
+	return child, nil
+}
+
+func (c *Child) reap() {
+	defer close(c.gone)
+	// Wait without reaping first, so that Kill never hits another process with the same
+	// PID.
+	for {
+		err := unix.Waitid(unix.P_PID, c.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reaped = true
+	var ws unix.WaitStatus
+	for {
+		if _, err := unix.Wait4(c.pid, &ws, 0, nil); !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// PID returns the child's process id.
+func (c *Child) PID() int { return c.pid }
+
+// Gone returns a channel that is closed when the child has ended.
+func (c *Child) Gone() <-chan struct{} { return c.gone }
+
+// Wait waits until the child has ended, and returns nil. It may be called more than once.
+func (c *Child) Wait() error {
+	<-c.gone
+	return nil
+}
+
+// Kill kills the child. It is not an error if the child has ended.
+func (c *Child) Kill() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reaped {
+		return nil
+	}
+	if err := unix.Kill(c.pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("kill process %d: %w", c.pid, err)
+	}
+	return nil
+}
