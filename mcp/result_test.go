@@ -1,7 +1,7 @@
 package mcp
 
 import (
-	"encoding/json"
+	"io"
 	"testing"
 	"time"
 
@@ -13,16 +13,12 @@ func TestResultIsWhole(t *testing.T) {
 	c := &call{Server: New(&Options{
 		Allow: func(string) string { return "wolffia policy add " }, AllowHost: func(string) string { return "wolffia network allow " },
 	}), box: &attempt{id: "aaaaaaaaaaaa"}}
-	resulttest.Check(t, func(r *runtime.Result) string {
+	resulttest.Check(t, func(_ io.Writer, r *runtime.Result) (any, error) {
 		stdout, stderr := newCapture(), newCapture()
 		_, _ = stdout.Write(r.Stdout)
 		_, _ = stderr.Write(r.Stderr)
 		_, out := c.bashResult(r, stdout, stderr, DefaultOutput, time.Second)
-		text, err := json.Marshal(out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
+		return out, nil
 	}, map[string]string{
 		"Signal":            "exit_code is 128 and the signal",
 		"StdoutDropped":     "the server itself keeps the output, and counts it",

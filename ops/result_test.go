@@ -3,6 +3,7 @@ package ops_test
 import (
 	"bufio"
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 
@@ -12,7 +13,10 @@ import (
 )
 
 func TestWriteResult(t *testing.T) {
-	resulttest.Check(t, func(r *runtime.Result) string { return write(t, r) }, nil)
+	resulttest.Check(t, func(w io.Writer, r *runtime.Result) (any, error) {
+		_, err := io.WriteString(w, write(t, r))
+		return nil, err
+	}, nil)
 }
 
 func TestWithoutHost(t *testing.T) {

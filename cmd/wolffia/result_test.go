@@ -1,7 +1,7 @@
 package main
 
 import (
-	"strings"
+	"io"
 	"testing"
 
 	"wolffia/internal/test/resulttest"
@@ -9,11 +9,7 @@ import (
 )
 
 func TestResultIsWhole(t *testing.T) {
-	resulttest.Check(t, func(r *runtime.Result) string {
-		var b strings.Builder
-		if err := printResult(&b, "id", r, commandNote{}); err != nil {
-			t.Fatal(err)
-		}
-		return b.String()
+	resulttest.Check(t, func(w io.Writer, r *runtime.Result) (any, error) {
+		return nil, printResult(w, "id", r, commandNote{})
 	}, nil)
 }

@@ -1,7 +1,7 @@
 package opensandbox
 
 import (
-	"encoding/json"
+	"io"
 	"testing"
 
 	"wolffia/internal/test/resulttest"
@@ -9,11 +9,7 @@ import (
 )
 
 func TestResultIsWhole(t *testing.T) {
-	resulttest.Check(t, func(r *runtime.Result) string {
-		text, err := json.Marshal(lastEvent(*r, nil, r.Duration))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
+	resulttest.Check(t, func(_ io.Writer, r *runtime.Result) (any, error) {
+		return lastEvent(*r, nil, r.Duration), nil
 	}, map[string]string{"Stdout": "sent before", "Stderr": "sent before", "Refused.PID": "of the host"})
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"io"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -76,8 +77,11 @@ func checkReply(t *testing.T, text []byte) {
 }
 
 func TestResultIsWhole(t *testing.T) {
-	resulttest.Check(t, func(r *runtime.Result) string { return encoded(t, r) }, map[string]string{"Refused.PID": "of the host"})
-	resulttest.Check(t, func(r *runtime.Result) string { return encoded(t, endOf(r)) }, map[string]string{
+	resulttest.Check(t, func(w io.Writer, r *runtime.Result) (any, error) {
+		_, err := io.WriteString(w, encoded(t, r))
+		return nil, err
+	}, map[string]string{"Refused.PID": "of the host"})
+	resulttest.Check(t, func(_ io.Writer, r *runtime.Result) (any, error) { return endOf(r), nil }, map[string]string{
 		"Stdout": "sent before", "Stderr": "sent before", "Refused.PID": "of the host",
 	})
 }

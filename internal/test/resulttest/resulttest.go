@@ -2,6 +2,10 @@
 package resulttest
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
 	"maps"
 	"reflect"
 	"slices"
@@ -18,15 +22,21 @@ var special = map[string]any{"Session.Restored": "none"}
 var ofJobs = map[string]string{"StdoutEnd": "of the output of a job", "StderrEnd": "of the output of a job"}
 
 // Check fails for each field of a [runtime.Result], also below its lists and pointers, whose value has no effect
-// on what render returns, unless left has its path, such as Denied.Op, and the reason; and for a path in left
-// that no such field has.
-func Check(t *testing.T, render func(*runtime.Result) string, left map[string]string) {
+// on what write writes or on the JSON of what it returns, unless left has its path, such as Denied.Op, and the
+// reason; and for a path in left that no such field has.
+func Check(t *testing.T, write func(w io.Writer, r *runtime.Result) (any, error), left map[string]string) {
 	t.Helper()
 	var paths []string
 	with := func(set func(path string) bool) string {
 		r := new(runtime.Result)
 		paths = fill(nil, reflect.ValueOf(r).Elem(), "", set)
-		return render(r)
+		var b bytes.Buffer
+		reply, err := write(&b, r)
+		text, jerr := json.Marshal(reply)
+		if err := errors.Join(err, jerr); err != nil {
+			t.Fatal(err)
+		}
+		return b.String() + string(text)
 	}
 	all := with(func(string) bool { return true })
 	none := with(func(string) bool { return false })
