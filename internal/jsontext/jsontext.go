@@ -43,7 +43,7 @@ func WriteText(w *bufio.Writer, b []byte) error {
 	for len(b) > 0 {
 		n := len(b)
 		if n > most {
-			n = wholeRunes(b[:most])
+			n = WholeRunes(b[:most])
 		}
 		part.Reset()
 		if err := enc.Encode(string(b[:n])); err != nil {
@@ -55,9 +55,9 @@ func WriteText(w *bufio.Writer, b []byte) error {
 	return w.WriteByte('"')
 }
 
-// wholeRunes returns the length of b without an incomplete character at its end.
-func wholeRunes(b []byte) int {
-	for i := len(b) - 1; i > 0 && i > len(b)-utf8.UTFMax; i-- {
+// WholeRunes returns the length of b without an incomplete character at its end.
+func WholeRunes(b []byte) int {
+	for i := len(b) - 1; i >= 0 && i > len(b)-utf8.UTFMax; i-- {
 		if utf8.RuneStart(b[i]) && !utf8.FullRune(b[i:]) {
 			return i
 		}

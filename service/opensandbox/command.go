@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"wolffia/ops"
+	"wolffia/ops/stream"
 	"wolffia/runtime"
 	"wolffia/service"
 )
@@ -48,8 +49,8 @@ func (h *Handler) commandOf(w http.ResponseWriter, r *http.Request, box *service
 		return wrong("command: it contains a NUL, which no shell can have")
 	case q.Timeout < 0 || q.Timeout > maxTimeout:
 		return wrong("timeout %d: it must be from 0 to %d ms", q.Timeout, maxTimeout)
-	case q.ResumeWithin < 0 || q.ResumeWithin > maxResume:
-		return wrong("resumeWithin %d: it must be from 0 to %d ms", q.ResumeWithin, maxResume)
+	case q.ResumeWithin < 0 || q.ResumeWithin > stream.MaxWithin.Milliseconds():
+		return wrong("resumeWithin %d: it must be from 0 to %d ms", q.ResumeWithin, stream.MaxWithin.Milliseconds())
 	case q.UID != nil && *q.UID != box.UID || q.GID != nil && *q.GID != box.GID:
 		return nil, nil, unsupported("uid, gid: all processes of the sandbox are of uid %d and gid %d", box.UID, box.GID)
 	}
@@ -78,9 +79,9 @@ func (h *Handler) command(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return commandFault(err)
 		}
-		s := h.newStream(w, nil)
-		s.greet(event{Type: "init", Text: id}, pong)
-		s.last(event{Type: "execution_complete", ExecutionTime: new(int64)})
+		s := h.newStream(w)
+		s.Greet(event{Type: "init", Text: id}, pong)
+		s.Last(event{Type: "execution_complete", ExecutionTime: new(int64)})
 		return nil
 	}
 	return h.run(w, r, in, params, q)
@@ -111,8 +112,6 @@ func commandFault(err error) error {
 	return err
 }
 
-var pong = event{Type: "ping", Text: "pong"}
-
 // run runs a command and sends its output until it ends, or the client has gone.
 func (h *Handler) run(w http.ResponseWriter, r *http.Request, in *service.Inside, params *runtime.Command, q *commandRequest) error {
 	if q.ResumeWithin > 0 {
@@ -121,11 +120,11 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, in *service.Inside
 	begin := time.Now()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	s := h.newStream(w, cancel)
-	defer s.over()
-	started := s.run
+	s := stream.NewLive(w, h.opts.WriteLimit, pong, cancel)
+	defer s.Over()
+	started := s.Run
 	if params.Session != "" { // it exists, or did: the command begins, or waits for others
-		s.run()
+		s.Run()
 		started = nil
 	}
 	c, err := in.Run(ctx, params, started)
@@ -138,15 +137,15 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, in *service.Inside
 	defer c.Close()
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
-	s.greet(event{Type: "init", Text: c.ID}, pong)
+	s.Greet(event{Type: "init", Text: c.ID}, pong)
 	exit, err := follow(s, c)
 	if !stop() { // the command was ended; it is not its own status
 		err = canceled(ctx)
 	}
-	if err != nil && (!s.running.Load() || runtime.Class(err) == runtime.ErrNotFound && s.leave()) {
+	if err != nil && (!s.Running() || runtime.Class(err) == runtime.ErrNotFound && s.Leave()) {
 		return commandFault(err)
 	}
-	s.last(lastEvent(exit, err, time.Since(begin)))
+	s.Last(lastEvent(exit, err, time.Since(begin)))
 	return nil
 }
 
@@ -160,7 +159,7 @@ func canceled(ctx context.Context) error {
 }
 
 // follow sends the output of a command, and returns how it has ended.
-func follow(to sender, c *service.Command) (runtime.Result, error) {
+func follow(to stream.Sender[event], c *service.Command) (runtime.Result, error) {
 	send := func(kind string) ops.Sink { return func(r io.Reader) error { return copyLines(to, kind, r) } }
 	return ops.Follow(context.Background(), c, send("stdout"), send("stderr"))
 }

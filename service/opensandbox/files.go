@@ -448,7 +448,7 @@ func (h *Handler) download(w http.ResponseWriter, r *http.Request) error {
 // send sends a part of a file. If it ends early, the connection is closed, so that the
 // client does not take what it has for all of it.
 func (h *Handler) send(w http.ResponseWriter, part *service.FilePart) {
-	n, err := io.CopyBuffer(&patientReply{w, h}, struct{ io.Reader }{part}, make([]byte, 256<<10))
+	n, err := io.CopyBuffer(h.patient(w), struct{ io.Reader }{part}, make([]byte, 256<<10))
 	if err != nil || part.Bytes >= 0 && n < part.Bytes {
 		panic(http.ErrAbortHandler)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"wolffia/internal/urlpath"
+	"wolffia/ops/stream"
 	"wolffia/service"
 	"wolffia/service/gate"
 )
@@ -34,7 +35,7 @@ type Handler struct {
 	log   *slog.Logger
 	opts  Options
 	mux   *http.ServeMux
-	lives lives
+	kept  stream.Kept[event]
 }
 
 // New returns a handler over a fleet.

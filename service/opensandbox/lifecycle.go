@@ -229,7 +229,7 @@ func (h *Handler) destroy(w http.ResponseWriter, r *http.Request) error {
 	if err := h.fleet.Destroy(r.Context(), gate.CallerOf(r.Context()), id); err != nil {
 		return err
 	}
-	h.lives.leave(id)
+	h.kept.Leave(id)
 	h.empty(w, http.StatusNoContent)
 	return nil
 }
@@ -240,7 +240,7 @@ func (h *Handler) pause(w http.ResponseWriter, r *http.Request) error {
 	if err := h.fleet.Stop(r.Context(), gate.CallerOf(r.Context()), id); err != nil {
 		return err
 	}
-	h.lives.leave(id)
+	h.kept.Leave(id)
 	h.empty(w, http.StatusAccepted)
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"sync"
 	"unicode/utf8"
+
+	"wolffia/ops/stream"
 )
 
 // maxLine is the largest part of a line in one event, in bytes.
@@ -79,7 +81,7 @@ func (l *lines) event(line []byte, eol bool) event {
 var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
 // copyLines sends output as events until it ends.
-func copyLines(s sender, kind string, r io.Reader) error {
+func copyLines(s stream.Sender[event], kind string, r io.Reader) error {
 	buf := buffers.Get().(*[64 << 10]byte)
 	defer buffers.Put(buf)
 	l := &lines{kind: kind}
@@ -90,7 +92,7 @@ func copyLines(s sender, kind string, r io.Reader) error {
 			events = append(events, l.end()...)
 		}
 		if len(events) > 0 {
-			if serr := s.send(events...); serr != nil {
+			if serr := s.Send(events...); serr != nil {
 				return serr
 			}
 		}

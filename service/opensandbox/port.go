@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 
+	"wolffia/ops/stream"
 	"wolffia/runtime"
 	"wolffia/service/gate"
 )
@@ -79,9 +80,9 @@ func (h *Handler) port(w http.ResponseWriter, r *http.Request) error {
 	control := http.NewResponseController(w)
 	_ = control.EnableFullDuplex() // always supported
 	if r.Body != http.NoBody {
-		r.Body = &patientBody{r.Body, control, h.opts.BodyLimit}
+		r.Body = &stream.Body{ReadCloser: r.Body, Control: control, Limit: h.opts.BodyLimit}
 	}
-	proxy.ServeHTTP(&patientReply{w, h}, r)
+	proxy.ServeHTTP(h.patient(w), r)
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 
 	"wolffia/ops"
+	"wolffia/ops/stream"
 	"wolffia/runtime"
 )
 
@@ -84,7 +85,7 @@ func (h *Handler) attachPTY(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case q.Get("pty") == "0":
 		return unsupported("pty=0: a PTY here always is a terminal: for separate streams use POST /command, or a session")
-	case !isHandshake(r):
+	case !stream.IsHandshake(r):
 		return &fault{http.StatusUpgradeRequired, "INVALID_REQUEST", "the request must ask for WebSocket (RFC 6455, version 13)"}
 	}
 	t, err := in.AttachTerminal(r.Context(), name, since, q.Get("takeover") == "1")
@@ -101,7 +102,7 @@ func (h *Handler) attachPTY(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer ws.CloseNow()
 	ws.SetReadLimit(maxInput)
-	(&pty{h: h, ws: ws, t: t, name: name, typed: newTyped()}).serve(r.Context())
+	(&pty{h: h, ws: ws, t: t, name: name, typed: stream.NewInput(maxInput)}).serve(r.Context())
 	return nil
 }
 
@@ -139,7 +140,7 @@ type pty struct {
 	ws    *websocket.Conn
 	t     runtime.Terminal
 	name  string
-	typed *typed
+	typed *stream.Input
 }
 
 // A ptyFrame is a text message of either side.
@@ -257,11 +258,11 @@ func (p *pty) ping(ctx context.Context) {
 // answers reports whether the client answers a ping. While a program inside leaves what was typed,
 // nothing is read of the client, so that it counts as one that does as long as its connection takes pings.
 func (p *pty) answers(ctx context.Context, limit time.Duration) bool {
-	waits := p.typed.waits.Load()
+	waits := p.typed.Waits()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := p.ws.Ping(ctx)
-	unread := waits%2 == 1 || p.typed.waits.Load() != waits
+	unread := waits%2 == 1 || p.typed.Waits() != waits
 	return err == nil || unread && errors.Is(err, context.DeadlineExceeded)
 }
 
@@ -274,7 +275,7 @@ func (p *pty) read(ctx context.Context) {
 		}
 		if kind == websocket.MessageBinary {
 			if len(b) > 0 && b[0] == binaryInput {
-				err = p.typed.put(ctx, b[1:])
+				err = p.typed.Put(ctx, b[1:])
 			}
 		} else {
 			err = p.heed(ctx, b)
@@ -288,7 +289,7 @@ func (p *pty) read(ctx context.Context) {
 // input types on the terminal what comes. When it takes no more, the rest is dropped: show says how it ends.
 func (p *pty) input(ctx context.Context) {
 	for failed := false; ; {
-		b, err := p.typed.take(ctx)
+		b, err := p.typed.Take(ctx)
 		if err != nil {
 			return
 		}
@@ -310,7 +311,7 @@ func (p *pty) heed(ctx context.Context, b []byte) error {
 	}
 	switch f.Type {
 	case "stdin":
-		return p.typed.put(ctx, []byte(f.Data))
+		return p.typed.Put(ctx, []byte(f.Data))
 	case "resize":
 		if f.Rows > 0 && f.Cols > 0 {
 			_ = p.t.Resize(f.Rows, f.Cols) // the shell has ended: show says so

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"wolffia/ops/stream"
 	"wolffia/service/gate"
 )
 
@@ -90,47 +91,11 @@ func (h *Handler) empty(w http.ResponseWriter, status int) {
 }
 
 // patience gives the client the limit anew to read the reply.
-func (h *Handler) patience(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(h.opts.WriteLimit)) // always supported
-}
+func (h *Handler) patience(w http.ResponseWriter) { stream.Patience(w, h.opts.WriteLimit) }
 
-// A patientReply gives the client the limit anew for each part of the reply.
-type patientReply struct {
-	http.ResponseWriter
-	h *Handler
-}
-
-// WriteHeader implements [http.ResponseWriter].
-func (p *patientReply) WriteHeader(status int) {
-	p.h.patience(p.ResponseWriter)
-	p.ResponseWriter.WriteHeader(status)
-}
-
-// Write implements [http.ResponseWriter].
-func (p *patientReply) Write(b []byte) (int, error) {
-	p.h.patience(p.ResponseWriter)
-	return p.ResponseWriter.Write(b)
-}
-
-// Unwrap is for [http.ResponseController].
-func (p *patientReply) Unwrap() http.ResponseWriter { return p.ResponseWriter }
-
-// A patientBody gives the client the limit anew to send each part of a request, and none once it has sent all: then the server reads
-// for the end of the connection.
-type patientBody struct {
-	io.ReadCloser
-	control *http.ResponseController
-	limit   time.Duration
-}
-
-// Read implements [io.Reader].
-func (p *patientBody) Read(b []byte) (int, error) {
-	_ = p.control.SetReadDeadline(time.Now().Add(p.limit)) // always supported
-	n, err := p.ReadCloser.Read(b)
-	if err == io.EOF {
-		_ = p.control.SetReadDeadline(time.Time{})
-	}
-	return n, err
+// patient returns w as a reply that gives the client the limit anew for each part.
+func (h *Handler) patient(w http.ResponseWriter) http.ResponseWriter {
+	return &stream.Patient{ResponseWriter: w, Limit: h.opts.WriteLimit}
 }
 
 // The largest bodies, in bytes.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"wolffia/ops/stream"
 	"wolffia/service"
 )
 
@@ -57,13 +58,13 @@ func (h *Handler) watchMetrics(w http.ResponseWriter, r *http.Request) error {
 		case err != nil:
 			return nil // the sandbox has ended
 		case !begun:
-			streamHeader(w)
+			stream.Header(w)
 		}
 		text, err := json.Marshal(describeUsage(u))
 		if err != nil {
 			return err
 		}
-		h.patience(w)
+		stream.Patience(w, h.opts.WriteLimit)
 		if _, err := w.Write(append(text, '\n')); err != nil || control.Flush() != nil {
 			return nil // the client has gone
 		}

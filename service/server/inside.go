@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http"
 	"time"
-	"unicode/utf8"
 
 	"wolffia/internal/jsontext"
 	"wolffia/ops"
@@ -210,17 +209,4 @@ func (r *rangeReply) encode(w *bufio.Writer) error {
 		Offset int64 `json:"offset"`
 		Size   int64 `json:"size"`
 	}{r.at, r.size})
-}
-
-// wholeRunes returns the length of b without an incomplete rune at its end.
-func wholeRunes(b []byte) int {
-	for n := len(b) - 1; n >= 0 && n > len(b)-utf8.UTFMax; n-- {
-		if utf8.RuneStart(b[n]) {
-			if !utf8.FullRune(b[n:]) {
-				return n
-			}
-			break
-		}
-	}
-	return len(b)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 
+	"wolffia/internal/jsontext"
 	"wolffia/runtime"
 	"wolffia/service"
 )
@@ -100,7 +101,7 @@ func (s *Server) diff(ctx context.Context, e *entry, r *diffRequest) (int, any, 
 	}
 	text, more, err := v.Diff(ctx, runtime.DiffOptions{Paths: r.paths()}, r.MaxBytes)
 	if more {
-		text = text[:wholeRunes(text)]
+		text = text[:jsontext.WholeRunes(text)]
 	}
 	return http.StatusOK, &diffReply{text, more}, err
 }

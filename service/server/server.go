@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"wolffia/ops/stream"
 	"wolffia/runtime"
 	"wolffia/service"
 	"wolffia/service/gate"
@@ -240,10 +241,12 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, c call, known bo
 
 // stream sends a live reply. An error of the call is an event, unless nothing has begun: then it has a status of its own.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, l live, e *entry, id string) (status int, n int64, cut error) {
-	out := &events{w: w, limit: s.opts.WriteLimit}
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	to := &recorder{ResponseWriter: w}
+	out := stream.New[event](to, s.opts.WriteLimit)
 	err := l.send(out)
 	if err == nil {
-		return http.StatusOK, out.n, out.err
+		return http.StatusOK, to.n, nil
 	}
 	status, f := e.failure(r, id, err)
 	reply := map[string]any{"error": f}
@@ -251,12 +254,12 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, l live, e *entry
 	switch {
 	case errors.As(err, &late):
 		reply["result"] = endOf(late.Result)
-	case !out.begun:
+	case to.status == 0:
 		n, cut = s.write(w, status, &errorReply{f, partial(err)})
 		return status, n, cut
 	}
-	_ = out.send("error", reply) // the client has gone
-	return http.StatusOK, out.n, out.err
+	cut = out.Send(event{"error", reply})
+	return http.StatusOK, to.n, cut
 }
 
 // write sends the reply, at once and not when the handler ends, which has to write its log first. It returns the number of

@@ -3,12 +3,14 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
-	"sync"
 	"time"
 	"unicode/utf8"
 
+	"wolffia/internal/jsontext"
+	"wolffia/ops/stream"
 	"wolffia/runtime"
 	"wolffia/service"
 )
@@ -18,48 +20,20 @@ type live interface {
 	send(s *events) error
 }
 
-// events are a reply of server-sent events. It is safe for concurrent use.
-type events struct {
-	w     http.ResponseWriter
-	limit time.Duration // for the client to read each one
-
-	mu    sync.Mutex
-	begun bool  // the status is that of success
-	n     int64 // bytes sent
-	err   error // of the connection; nothing is sent after it
+// An event is one of a reply of server-sent events: it has a name, and JSON as its data.
+type event struct {
+	name string
+	data any
 }
 
-// send sends an event, which has a name and JSON as its data. The error says that the client
-// does not read it.
-func (s *events) send(name string, data any) error {
-	text, err := json.Marshal(data)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return s.err
-	}
-	if !s.begun {
-		s.begun = true
-		h := s.w.Header()
-		h.Set("Content-Type", "text/event-stream")
-		h.Set("Cache-Control", "no-cache")
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("X-Accel-Buffering", "no")
-	}
-	control := http.NewResponseController(s.w)
-	if s.err = control.SetWriteDeadline(time.Now().Add(s.limit)); s.err != nil {
-		return s.err
-	}
-	n, err := s.w.Write([]byte("event: " + name + "\ndata: " + string(text) + "\n\n"))
-	s.n += int64(n)
-	if s.err = err; s.err == nil {
-		s.err = control.Flush()
-	}
-	return s.err
+// AppendFrame implements [stream.Event].
+func (e event) AppendFrame(b []byte, _ int64, _ time.Time) ([]byte, error) {
+	text, err := json.Marshal(e.data)
+	return fmt.Appendf(b, "event: %s\ndata: %s\n\n", e.name, text), err
 }
+
+// events are a reply of server-sent events.
+type events = stream.Stream[event]
 
 // An output sends what is written to it as events. A rune that is cut off is sent with the
 // rest of it.
@@ -78,7 +52,7 @@ type outputEvent struct {
 // Write implements [io.Writer].
 func (o *output) Write(b []byte) (int, error) {
 	all := append(o.rest, b...)
-	n := wholeRunes(all)
+	n := jsontext.WholeRunes(all)
 	o.rest = append([]byte(nil), all[n:]...)
 	return len(b), o.flush(all[:n])
 }
@@ -89,9 +63,9 @@ func (o *output) flush(b []byte) error {
 	case len(b) == 0:
 		return nil
 	case utf8.Valid(b):
-		return o.to.send(o.name, outputEvent{Text: string(b)})
+		return o.to.Send(event{o.name, outputEvent{Text: string(b)}})
 	}
-	return o.to.send(o.name, outputEvent{Bytes: b})
+	return o.to.Send(event{o.name, outputEvent{Bytes: b}})
 }
 
 // A bashStream is the reply to streamBash.
@@ -109,7 +83,7 @@ func (b *bashStream) send(s *events) error {
 	if err != nil {
 		return err
 	}
-	return s.send("result", endOf(r))
+	return s.Send(event{"result", endOf(r)})
 }
 
 func (s *Server) streamBash(ctx context.Context, e *entry, r *bashRequest) (int, any, error) {

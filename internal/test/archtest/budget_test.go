@@ -27,7 +27,7 @@ var (
 		"perm":                   4900,
 		"runtime":                2100,
 		"service":                3800,
-		"service/opensandbox":    3750,
+		"service/opensandbox":    3250,
 		"session":                6600,
 		"shim":                   3900,
 	}

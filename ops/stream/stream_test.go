@@ -1,12 +1,22 @@
-package opensandbox
+package stream
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 )
+
+// A testEvent is its type, and a text.
+type testEvent struct{ Type, Text string }
+
+func (e testEvent) AppendFrame(b []byte, n int64, _ time.Time) ([]byte, error) {
+	return fmt.Appendf(b, "{\"type\":%q,\"text\":%q,\"eid\":%d}\n\n", e.Type, e.Text, n), nil
+}
+
+var pong = testEvent{Type: "ping"}
 
 // A tape is a ResponseWriter that keeps what is written, and counts.
 type tape struct {
@@ -48,11 +58,11 @@ func kinds(text string) (all string) {
 }
 
 // soon has do use a stream for less time than helloPause, after which the first events are sent by themselves.
-func soon(t *testing.T, do func(*stream)) (*stream, *tape) {
+func soon(t *testing.T, do func(*Stream[testEvent])) (*Stream[testEvent], *tape) {
 	t.Helper()
 	for range 100 {
 		w := newTape()
-		s := new(Handler).newStream(w, func() {})
+		s := NewLive(w, time.Minute, pong, func() {})
 		begun := time.Now()
 		if do(s); time.Since(begun) < helloPause {
 			return s, w
@@ -65,24 +75,24 @@ func soon(t *testing.T, do func(*stream)) (*stream, *tape) {
 // A command that ends at once is one message: the client and the server take a multiple of
 // its time for each.
 func TestShortCommandIsOneMessage(t *testing.T) {
-	s, w := soon(t, func(s *stream) {
-		s.run()
-		s.greet(event{Type: "init", Text: "id"}, pong)
-		s.last(event{Type: "execution_complete"})
+	s, w := soon(t, func(s *Stream[testEvent]) {
+		s.Run()
+		s.Greet(testEvent{Type: "init", Text: "id"}, pong)
+		s.Last(testEvent{Type: "execution_complete"})
 	})
 	if text, writes := w.now(); kinds(text) != "init ping execution_complete" || writes != 1 || len(w.flushed) != 0 {
 		t.Errorf("%d writes, %d flushes: %s", writes, len(w.flushed), text)
 	}
-	if s.send(pong) == nil || s.beat() == nil {
+	if s.Send(pong) == nil || s.beat() == nil {
 		t.Error("something is sent after the end")
 	}
-	_, w = soon(t, func(s *stream) {
-		s.greet(event{Type: "init", Text: "id"}, pong)
-		s.run()
-		if err := s.send(event{Type: "stdout"}, event{Type: "stdout"}); err != nil {
+	_, w = soon(t, func(s *Stream[testEvent]) {
+		s.Greet(testEvent{Type: "init", Text: "id"}, pong)
+		s.Run()
+		if err := s.Send(testEvent{Type: "stdout"}, testEvent{Type: "stdout"}); err != nil {
 			t.Fatal(err)
 		}
-		s.last(event{Type: "error"})
+		s.Last(testEvent{Type: "error"})
 	})
 	if text, writes := w.now(); kinds(text) != "init ping stdout stdout error" || writes != 2 || len(w.flushed) != 1 {
 		t.Errorf("%d writes, %d flushes: %s", writes, len(w.flushed), text)
@@ -93,24 +103,24 @@ func TestShortCommandIsOneMessage(t *testing.T) {
 func TestSilentCommandGreets(t *testing.T) {
 	for _, order := range []string{"run greet", "greet run"} {
 		w := newTape()
-		s := new(Handler).newStream(w, func() {})
+		s := NewLive(w, time.Minute, pong, func() {})
 		for _, what := range strings.Fields(order) {
 			if what == "run" {
-				s.run()
+				s.Run()
 			} else {
-				s.greet(event{Type: "init", Text: "id"}, pong)
+				s.Greet(testEvent{Type: "init", Text: "id"}, pong)
 			}
 		}
 		if got := kinds(<-w.flushed); got != "init ping" {
 			t.Errorf("%s: %q", order, got)
 		}
-		s.over()
+		s.Over()
 	}
 	// One that cannot be started has said nothing, so that its error can have a status.
 	w := newTape()
-	s := new(Handler).newStream(w, func() {})
-	s.greet(event{Type: "init", Text: "id"}, pong)
-	s.over()
+	s := NewLive(w, time.Minute, pong, func() {})
+	s.Greet(testEvent{Type: "init", Text: "id"}, pong)
+	s.Over()
 	if text, _ := w.now(); text != "" || s.running.Load() {
 		t.Errorf("it says %q", text)
 	}

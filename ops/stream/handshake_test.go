@@ -1,4 +1,4 @@
-package opensandbox
+package stream
 
 import (
 	"net/http"
@@ -46,7 +46,7 @@ func TestIsHandshake(t *testing.T) {
 		w := httptest.NewRecorder()
 		_, err := websocket.Accept(w, r, nil)
 		accepts := w.Code == http.StatusNotImplemented
-		if got := isHandshake(r); got != c.good || accepts != c.good {
+		if got := IsHandshake(r); got != c.good || accepts != c.good {
 			t.Errorf("%s: %v; the library has %d, %v", name, got, w.Code, err)
 		}
 	}

@@ -1,20 +1,21 @@
-package opensandbox
+package stream
 
 import (
 	"context"
 	"errors"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"wolffia/runtime"
 )
 
 // newLive returns a command for tests, and a counter of calls of forget.
-func newLive() (l *live, forgotten chan struct{}) {
+func newLive() (l *Live[testEvent], forgotten chan struct{}) {
 	forgotten = make(chan struct{}, 1)
-	l = &live{within: time.Minute, first: 1, at: 1}
+	l = &Live[testEvent]{within: time.Minute, first: 1, at: 1}
 	l.change = sync.NewCond(&l.mu)
 	l.forget = func() { l.drop(); forgotten <- struct{}{} }
 	l.timer = time.AfterFunc(time.Hour, l.forget)
@@ -27,7 +28,7 @@ func TestLive(t *testing.T) {
 	l, _ := newLive()
 	line := strings.Repeat("x", 32<<10)
 	add := func() {
-		if err := l.send(event{Type: "stdout", Text: line}); err != nil {
+		if err := l.Send(testEvent{Type: "stdout", Text: line}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -43,8 +44,8 @@ func TestLive(t *testing.T) {
 	}()
 	serve := func(after int64) (string, error) {
 		w := httptest.NewRecorder()
-		s := (&Handler{opts: Options{WriteLimit: time.Minute}}).newStream(w, nil)
-		err := l.serve(context.Background(), s, after)
+		s := New[testEvent](w, time.Minute)
+		err := l.Serve(context.Background(), s, after)
 		return w.Body.String(), err
 	}
 	text, err := serve(0)
@@ -57,10 +58,9 @@ func TestLive(t *testing.T) {
 	if size > keptEvents || size < keptEvents/2 || first < 100 {
 		t.Errorf("%d bytes from event %d on are kept", size, first)
 	}
-	for after, want := range map[int64]int{1: http.StatusGone, first - 2: http.StatusGone, 301: http.StatusBadRequest} {
-		_, err := serve(after)
-		if f, ok := errors.AsType[*fault](err); !ok || f.status != want {
-			t.Errorf("after %d: %v, want %d", after, err, want)
+	for after, want := range map[int64]error{1: LostError(first - 1), first - 2: LostError(first - 1), 301: runtime.ErrInvalid} {
+		if _, err := serve(after); !errors.Is(err, want) {
+			t.Errorf("after %d: %v, want %v", after, err, want)
 		}
 	}
 	if text, err := serve(first - 1); err != nil || strings.Count(text, "\n\n") != int(301-first) || !strings.Contains(text, `"eid":300`) {
@@ -77,20 +77,19 @@ func TestLiveForgotten(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	l.within = time.Millisecond
-	s := (&Handler{opts: Options{WriteLimit: time.Minute}}).newStream(httptest.NewRecorder(), nil)
-	if err := l.serve(ctx, s, 0); err != nil {
+	s := New[testEvent](httptest.NewRecorder(), time.Minute)
+	if err := l.Serve(ctx, s, 0); err != nil {
 		t.Fatal(err)
 	}
 	<-forgotten
 	for n := 0; ; n++ {
-		if err := l.send(event{Type: "stdout", Text: strings.Repeat("x", 32<<10)}); errors.Is(err, errGone) {
+		if err := l.Send(testEvent{Type: "stdout", Text: strings.Repeat("x", 32<<10)}); errors.Is(err, errGone) {
 			break
 		} else if n > 100 {
 			t.Fatal("it is not noticed")
 		}
 	}
-	var f *fault
-	if err := l.serve(t.Context(), s, 0); !errors.As(err, &f) || f.status != http.StatusNotFound {
+	if err := l.Serve(t.Context(), s, 0); !errors.Is(err, runtime.ErrNotFound) {
 		t.Errorf("a client that is late: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package opensandbox
+package stream
 
 import (
 	"encoding/base64"
@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// isHandshake reports whether a request asks for WebSocket so that websocket.Accept accepts it. It tells
+// IsHandshake reports whether a request asks for WebSocket so that websocket.Accept accepts it. It tells
 // before anything is changed, such as who is attached to a terminal.
-func isHandshake(r *http.Request) bool {
+func IsHandshake(r *http.Request) bool {
 	keys := r.Header.Values("Sec-WebSocket-Key")
 	if r.Method != http.MethodGet || !r.ProtoAtLeast(1, 1) || len(keys) != 1 {
 		return false

@@ -1,7 +1,6 @@
 package opensandbox
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"net/http/httptest"
@@ -9,39 +8,9 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-)
 
-// What is typed arrives in order; it is bounded, and a wait for room ends with the connection.
-func TestTyped(t *testing.T) {
-	k := newTyped()
-	var want, got []byte
-	for i := range 10 {
-		b := bytes.Repeat([]byte{byte(i)}, maxInput/4)
-		want = append(want, b...)
-		if err := k.put(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
-		if i%4 == 3 {
-			b, err := k.take(t.Context())
-			if err != nil || len(b) != maxInput {
-				t.Fatalf("%d bytes, %v", len(b), err)
-			}
-			got = append(got, b...)
-		}
-	}
-	ended, end := context.WithCancel(t.Context())
-	end()
-	if err := k.put(ended, make([]byte, maxInput)); err == nil {
-		t.Error("there is room for more than a message")
-	}
-	b, err := k.take(t.Context())
-	if got = append(got, b...); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%d bytes, not the %d that were typed; %v", len(got), len(want), err)
-	}
-	if _, err := k.take(ended); err == nil {
-		t.Error("there is more")
-	}
-}
+	"wolffia/ops/stream"
+)
 
 // A client that does not answer a ping is gone, unless what it has typed keeps its messages from being read.
 func TestPTYAnswers(t *testing.T) {
@@ -62,13 +31,19 @@ func TestPTYAnswers(t *testing.T) {
 			<-leave
 		}
 	}()
-	p := &pty{ws: <-conns, typed: newTyped()}
+	p := &pty{ws: <-conns, typed: stream.NewInput(maxInput)}
 	defer p.ws.CloseNow()
 	// Nobody reads the pong.
 	if p.answers(t.Context(), 100*time.Millisecond) {
 		t.Error("a client answers of which nothing is read")
 	}
-	p.typed.waits.Add(1)
+	if err := p.typed.Put(t.Context(), make([]byte, maxInput)); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = p.typed.Put(t.Context(), []byte("x")) }() // ends with the test
+	for p.typed.Waits()%2 == 0 {
+		time.Sleep(time.Millisecond)
+	}
 	if !p.answers(t.Context(), 100*time.Millisecond) {
 		t.Error("a client is gone whose input waits")
 	}
