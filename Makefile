@@ -59,6 +59,7 @@ soak: ## hours: every test with all its cases, with the race detector, with prog
 	@scripts/fuzz $${FUZZTIME:-30s}
 	@scripts/arm64
 	@scripts/recipes
+	@WOLFFIA_BARE_SUITE=trixie scripts/bare
 
 arm64: ## try the arm64 build: pure tests by qemu-user, the main job in a virtual machine
 	@scripts/arm64
