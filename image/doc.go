@@ -3,7 +3,7 @@
 //
 //	img, err := image.Pull(ctx, store.Open(stateDir), "busybox:1.36", nil)
 //
-// It is apart from package store, and in a program of its own, wolffia-image, because the
+// It is apart from package store, and in a program of its own, wolffia-oci, because the
 // registry client takes a millisecond to initialize, which would delay every start of
 // wolffia and of a shim.
 //

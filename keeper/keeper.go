@@ -27,7 +27,7 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// Main is the main of the program with the given name, wolffia-docker:
+// Main is the main of the program with the given name, wolffia-oci:
 //
 //	PROGRAM keep TAG   is the keeper of a sandbox
 //	PROGRAM clean ID   removes what a keeper that was killed has left

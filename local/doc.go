@@ -12,7 +12,7 @@
 // Both can be there before a sandbox has a user: see [Runtime.StartSpare]. Create then finds such a spare, and Start
 // is one request to its shim.
 //
-// With a container engine it starts a third one, wolffia-docker keep TAG: package
+// With a container engine it starts a third one, wolffia-oci keep TAG: package
 // keeper. They get their parameters through descriptors (package
 // internal/host/boot), not from a directory that could be changed meanwhile.
 package local

@@ -1,6 +1,8 @@
-// Wolffia-docker is the keeper: the only process of wolffia that talks to a Docker or
-// Podman engine. Wolffia starts it, one for each sandbox: see
-// [wolffia/keeper].
+// Wolffia-oci pulls an image from a registry, or keeps a sandbox in a container engine. The clients of both
+// would slow each other program's start down. Wolffia starts it, as one of two processes:
+//
+//	wolffia-oci keep TAG                      is the keeper of a sandbox: see [wolffia/keeper]
+//	wolffia-oci pull STATE-DIR MAX-SIZE NAME  pulls an image: see [wolffia/image]
 //
 //go:debug updatemaxprocs=0
 package main
@@ -8,12 +10,17 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"wolffia/keeper"
 	"wolffia/runtime/docker"
 )
 
 func main() {
+	if len(os.Args) == 5 && strings.HasPrefix(os.Args[1], "pull") {
+		pull(os.Args[1], os.Args[2], os.Args[3], os.Args[4])
+		return
+	}
 	if err := keeper.Main(docker.Program); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", docker.Program, err)
 		os.Exit(1)

@@ -1,20 +1,11 @@
-// Wolffia-image pulls images for wolffia, which starts it. It is a program of
-// its own so that wolffia starts fast: see package image.
-//
-//	wolffia-image pull STATE-DIR MAX-SIZE NAME
-//
-// prints a puller.Result; pull-with-bar also draws a progress bar on standard
-// error, and pull-public connects to public addresses only. When its standard input ends, it cleans up and ends.
 package main
 
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 	"strconv"
 	"time"
 
@@ -27,11 +18,10 @@ import (
 	"wolffia/internal/host/boot"
 )
 
-func main() {
-	if len(os.Args) != 5 || !slices.Contains([]string{"pull", "pull-with-bar", "pull-public"}, os.Args[1]) {
-		fmt.Fprintln(os.Stderr, "wolffia-image: usage is internal: run wolffia image pull")
-		os.Exit(1)
-	}
+// pull pulls the image of that name, and prints a puller.Result. how is pull; pull-with-bar, which also
+// draws a progress bar on standard error; or pull-public, which connects to public addresses only.
+// When standard input ends, it cleans up and ends.
+func pull(how, stateDir, maxSize, name string) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	ctx, cancel := context.WithCancel(ctx)
@@ -40,13 +30,13 @@ func main() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
-	id, err := pull(ctx, os.Args[2], os.Args[3], os.Args[4], os.Args[1])
+	id, err := pulled(ctx, how, stateDir, maxSize, name)
 	if err := json.NewEncoder(os.Stdout).Encode(puller.Result{ID: id, Failure: boot.Failed(err)}); err != nil {
 		os.Exit(1)
 	}
 }
 
-func pull(ctx context.Context, stateDir, maxSize, name, how string) (string, error) {
+func pulled(ctx context.Context, how, stateDir, maxSize, name string) (string, error) {
 	size, err := strconv.ParseInt(maxSize, 10, 64)
 	if err != nil {
 		return "", err

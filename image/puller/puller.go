@@ -1,4 +1,4 @@
-// Package puller pulls images by starting wolffia-image. So the programs that start often
+// Package puller pulls images by starting wolffia-oci. So the programs that start often
 // link no client of registries.
 package puller
 
@@ -17,7 +17,7 @@ import (
 )
 
 // Program is the name of the program.
-const Program = "wolffia-image"
+const Program = "wolffia-oci"
 
 // A Request is an image to pull.
 type Request struct {

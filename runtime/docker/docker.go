@@ -3,7 +3,7 @@
 // as with every backend.
 //
 // Access to an engine is as good as root, so the shim, which reads data from the guest,
-// does not have it. Another process of the caller does: wolffia-docker keep TAG, the
+// does not have it. Another process of the caller does: wolffia-oci keep TAG, the
 // keeper. It mounts the filtered tree in the host's mount namespace, since the engine
 // cannot see the shim's, creates the container, and sends the connection to PID 1 to the
 // shim. It reads nothing from the guest, and from the shim only the request to end the
@@ -28,7 +28,7 @@ import (
 const Name = "docker"
 
 // Program is the name of the keeper's program.
-const Program = "wolffia-docker"
+const Program = "wolffia-oci"
 
 // Backend is the backend for package local's New.
 func Backend() launch.Backend {

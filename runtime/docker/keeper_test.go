@@ -80,7 +80,7 @@ func TestKilledKeeperInTheMaking(t *testing.T) {
 			switch {
 			case strings.HasSuffix(r.URL.Path, "/containers/create"):
 				once.Do(func() {
-					if err := syscall.Kill(partsOf(t, id)["wolffia-docker keep"], syscall.SIGKILL); err != nil {
+					if err := syscall.Kill(partsOf(t, id)["wolffia-oci keep"], syscall.SIGKILL); err != nil {
 						t.Error(err)
 					}
 					select {
@@ -137,7 +137,7 @@ func TestHungKeeper(t *testing.T) {
 	need(t)
 	rt := fresh(t)
 	s := start(t, rt, &runtime.SandboxConfig{})
-	if err := syscall.Kill(partsOf(t, s.ID)["wolffia-docker keep"], syscall.SIGSTOP); err != nil {
+	if err := syscall.Kill(partsOf(t, s.ID)["wolffia-oci keep"], syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	begun := time.Now()

@@ -115,7 +115,7 @@ func TestKilledShimAndKeeper(t *testing.T) {
 	need(t)
 	rt := fresh(t)
 	s := start(t, rt, &runtime.SandboxConfig{})
-	for _, order := range [][]string{{"wolffia shim", "wolffia-docker keep"}, {"wolffia-docker keep", "wolffia shim"}} {
+	for _, order := range [][]string{{"wolffia shim", "wolffia-oci keep"}, {"wolffia-oci keep", "wolffia shim"}} {
 		sh(t, rt, s.ID, "trap '' TERM; (setsid sleep 1000 &) >/dev/null 2>&1")
 		parts := partsOf(t, s.ID)
 		for _, part := range order {
@@ -146,7 +146,7 @@ func TestTerminatedKeeper(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := syscall.Kill(parts["wolffia-docker keep"], syscall.SIGTERM); err != nil {
+		if err := syscall.Kill(parts["wolffia-oci keep"], syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
 		until(t, "keeper and PID 1 are gone", func() bool {

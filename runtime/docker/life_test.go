@@ -157,7 +157,7 @@ func TestKilledKeeper(t *testing.T) {
 	rt := fresh(t)
 	s := start(t, rt, &runtime.SandboxConfig{})
 	for range 2 {
-		keeper := partsOf(t, s.ID)["wolffia-docker keep"]
+		keeper := partsOf(t, s.ID)["wolffia-oci keep"]
 		if keeper == 0 {
 			t.Fatalf("there is no keeper: %v", partsOf(t, s.ID))
 		}
@@ -176,7 +176,7 @@ func TestKilledKeeper(t *testing.T) {
 		}
 		sh(t, rt, s.ID, "cat file")
 	}
-	if err := syscall.Kill(partsOf(t, s.ID)["wolffia-docker keep"], syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(partsOf(t, s.ID)["wolffia-oci keep"], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	destroy(t, rt, s.ID)
@@ -390,7 +390,7 @@ func TestEngineHangs(t *testing.T) {
 	if err := engine.Hang(); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(partsOf(t, s.ID)["wolffia-docker keep"], syscall.SIGTERM); err != nil {
+	if err := syscall.Kill(partsOf(t, s.ID)["wolffia-oci keep"], syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}
 	until(t, "PID 1 is gone", func() bool { return pid1(t, s.ID) == 0 })

@@ -93,7 +93,7 @@ func TestLost(t *testing.T) {
 	}{
 		"running": {&runtime.SandboxConfig{}, func(string) {}},
 		"dead": {&runtime.SandboxConfig{Name: "named"}, func(id string) {
-			killPart(t, id, "wolffia-docker keep")
+			killPart(t, id, "wolffia-oci keep")
 			partless(t, id)
 		}},
 		"stopped": {&runtime.SandboxConfig{Image: image}, func(id string) {

@@ -154,7 +154,7 @@ func TestPlaceOfTree(t *testing.T) {
 	need(t)
 	rt := fresh(t)
 	s := start(t, rt, &runtime.SandboxConfig{})
-	killPart(t, s.ID, "wolffia-docker keep")
+	killPart(t, s.ID, "wolffia-oci keep")
 	partless(t, s.ID)
 	tree := filepath.Join(rt.State, "sandboxes", s.ID, "engine", "tree")
 	if err := fusemount.Unmount(tree, true); err != nil {

@@ -231,7 +231,7 @@ func TestPullCanceled(t *testing.T) {
 	if has(t, r.name()) {
 		t.Error("the engine has it")
 	}
-	if out, _ := exec.Command("pgrep", "-f", "wolffia-docker image.*"+rt.State).Output(); len(out) > 0 {
+	if out, _ := exec.Command("pgrep", "-f", "wolffia-oci image.*"+rt.State).Output(); len(out) > 0 {
 		t.Errorf("it goes on: %s", out)
 	}
 }

@@ -37,7 +37,7 @@ var paths = []string{
 // programs are the names of processes that listen on such sockets.
 var programs = []string{
 	"dockerd", "containerd", "podman", "crio", "cri-dockerd", "buildkitd", "dbus-daemon", "dbus-broker", "dbus-broker-lau", "libvirtd", "lxd", "snapd",
-	"wolffia", "wolffia-docker", "wolffia-serve", "wolffia-shim",
+	"wolffia", "wolffia-docker", "wolffia-oci", "wolffia-serve", "wolffia-shim",
 }
 
 // Resolve returns the path of a socket without symbolic links. The error is of class

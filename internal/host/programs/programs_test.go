@@ -17,7 +17,7 @@ import (
 	"wolffia/runtime"
 )
 
-const other = "wolffia-image"
+const other = "wolffia-oci"
 
 // packed makes a wolffia that carries echo as its guest and as another companion, and opens
 // it. Beside it lies a guest that must not be used.
@@ -271,10 +271,10 @@ func BenchmarkProgram(b *testing.B) {
 	dir := b.TempDir()
 	from := filepath.Join(dir, "from")
 	err := os.Mkdir(from, 0o755)
-	for _, name := range []string{"wolffia", Guest, other, "wolffia-docker"} {
+	for _, name := range []string{"wolffia", Guest, other} {
 		err = errors.Join(err, os.WriteFile(filepath.Join(from, name), []byte(name), 0o755))
 	}
-	err = errors.Join(err, Pack(filepath.Join(dir, "wolffia"), filepath.Join(from, "wolffia"), filepath.Join(from, Guest), filepath.Join(from, other), filepath.Join(from, "wolffia-docker")))
+	err = errors.Join(err, Pack(filepath.Join(dir, "wolffia"), filepath.Join(from, "wolffia"), filepath.Join(from, Guest), filepath.Join(from, other)))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -103,8 +103,7 @@ var allow = map[string][]string{
 	"cmd/wolffia-box":                 {"shim/program"},
 	"cmd/wolffia-net":                 {"shim/program", "internal/host/gateway"},
 	"cmd/wolffia-tree":                {"fusefs/treeserver"},
-	"cmd/wolffia-image":               {"image", "image/*", "internal/host/boot"},
-	"cmd/wolffia-docker":              {"runtime/docker", "keeper"},
+	"cmd/wolffia-oci":                 {"image", "image/puller", "image/store", "internal/host/boot", "keeper", "runtime/docker"},
 	"cmd/wolffia-guest":               {"guest", "internal/archive", "internal/filecall"},
 	"mcp":                             {"ops", "runtime", "runtime/launch", "perm", "image/store", "internal/excerpt", "internal/filecall", "internal/fileclient"},
 }
@@ -135,7 +134,7 @@ var home = map[string]string{
 	"github.com/spf13/cobra":                          "cmd/wolffia",
 	"github.com/spf13/pflag":                          "cmd/wolffia",
 	"golang.org/x/term":                               "cmd/wolffia",
-	"github.com/schollz/progressbar/v3":               "cmd/wolffia-image",
+	"github.com/schollz/progressbar/v3":               "cmd/wolffia-oci",
 	"github.com/google/go-containerregistry":          "image",
 	"github.com/klauspost/compress":                   "image",
 	"golang.org/x/sync":                               "internal/sys/filelock",
@@ -150,9 +149,9 @@ var home = map[string]string{
 	"github.com/opencontainers/runtime-spec/specs-go": "runtime/gvisor internal/sys/seccomp/gen",
 	"wolffia/runtime/bwrap":                           "cmd/wolffia shim/program internal/test/crashtest/service internal/test/servetest",
 	"wolffia/runtime/gvisor":                          "cmd/wolffia shim/program",
-	"wolffia/runtime/docker":                          "cmd/wolffia shim/program cmd/wolffia-docker keeper",
+	"wolffia/runtime/docker":                          "cmd/wolffia shim/program cmd/wolffia-oci keeper",
 	"wolffia/keeper/engine":                           "keeper", // and so no other process loads the client
-	"wolffia/keeper":                                  "cmd/wolffia-docker keeper",
+	"wolffia/keeper":                                  "cmd/wolffia-oci keeper",
 	"github.com/coreos/go-systemd/v22":                "internal/sys/cgroup",
 	"github.com/godbus/dbus/v5":                       "internal/sys/cgroup",
 	"github.com/moby/moby/client":                     "keeper/engine",
@@ -264,7 +263,7 @@ func checkImport(t *testing.T, pkg, imp string) {
 			t.Errorf("%s must not import %s", pkg, rel)
 		}
 	}
-	if imp == module+"/image" && pkg != "cmd/wolffia-image" {
+	if imp == module+"/image" && pkg != "cmd/wolffia-oci" {
 		t.Errorf("%s must not import %s: a client of registries would slow each start down", pkg, imp)
 	}
 	for mod, owner := range home {
