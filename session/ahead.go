@@ -37,13 +37,13 @@ func (m *Manager) prepare(c *Call) {
 		}
 		m.mu.Unlock()
 		if more {
-			s.later(s.forgo)
+			s.turns.later(s.forgo)
 		}
 		c.exit(wire.ExitStatus{})
 	}
 	c.setHandler(s)
 	s.early = true
-	s.later(func() { s.start(c) })
+	s.turns.later(func() { s.start(c) })
 }
 
 // firstLines returns the first lines for a shell. Of one that is started ahead the last is withheld until it has its
@@ -102,7 +102,7 @@ func (m *Manager) Forgo() (pid int) {
 	if a == nil {
 		return 0
 	}
-	a.wait(func() {
+	a.turns.wait(func() {
 		pid = a.pid()
 		a.forgo()
 	})

@@ -51,7 +51,7 @@ func (c *Call) setHandler(h handler) { c.h.Store(&h) }
 func (c *Call) pass(f func(h handler)) {
 	h := *c.h.Load()
 	if s, ok := h.(*Session); ok {
-		s.post(func() { f(*c.h.Load()) })
+		s.turns.post(func() { f(*c.h.Load()) })
 		return
 	}
 	f(h)

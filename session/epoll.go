@@ -54,13 +54,13 @@ func (p *poller) remove(fd int) {
 	_ = unix.EpollCtl(p.fd, unix.EPOLL_CTL_DEL, fd, nil)
 }
 
-// watchRoom has the poller watch fd for room to write, or not; watched is whether it does.
-func (s *Session) watchRoom(fd int, watched *bool, want bool) {
+// watchRoom watches fd for room to write, or not; watched is whether it does.
+func (p *poller) watchRoom(fd int, watched *bool, want bool) {
 	switch {
 	case want && !*watched:
-		s.poll.add(fd, unix.EPOLLOUT)
+		p.add(fd, unix.EPOLLOUT)
 	case !want && *watched:
-		s.poll.remove(fd)
+		p.remove(fd)
 	}
 	*watched = want
 }

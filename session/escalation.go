@@ -70,7 +70,7 @@ func (s *Session) interrupt() {
 	}
 	r.stage = stageInt
 	s.interruptForeground(r)
-	s.set(escalation, untilAsk)
+	s.alarms.set(escalation, untilAsk)
 }
 
 // interruptForeground interrupts what is in the foreground, and has the shell leave the
@@ -204,7 +204,7 @@ func (s *Session) escalate() {
 			s.interruptForeground(r)
 		}
 		s.send(s.d.report(r.nonce)) // if the interrupt hit the first one
-		s.set(escalation, untilTerm)
+		s.alarms.set(escalation, untilTerm)
 	case stageAsk:
 		r.stage = stageTerm
 		s.atOnce(func() {
@@ -215,11 +215,11 @@ func (s *Session) escalate() {
 			}
 			_ = unix.Kill(s.shell.pid, unix.SIGTERM) // an interactive shell ignores it, a trap sees it
 		})
-		s.set(escalation, untilKill)
+		s.alarms.set(escalation, untilKill)
 	case stageTerm:
 		r.stage = stageKill
 		s.killCommand(r)
-		s.set(escalation, untilLook)
+		s.alarms.set(escalation, untilLook)
 	case stageKill:
 		if r.looks++; !s.comesBack() {
 			r.idle++
@@ -234,7 +234,7 @@ func (s *Session) escalate() {
 		case s.lives(): // started since, by a trap for one
 			s.killCommand(r)
 		}
-		s.set(escalation, untilLook)
+		s.alarms.set(escalation, untilLook)
 	}
 }
 
@@ -244,7 +244,7 @@ func (s *Session) escalateFrozen(r *run) {
 	if r.stage == stageInt {
 		r.stage = stageTerm
 		s.sweep(unix.SIGTERM)
-		s.set(escalation, untilTerm+untilKill)
+		s.alarms.set(escalation, untilTerm+untilKill)
 		return
 	}
 	r.stage = stageReplace
@@ -312,9 +312,9 @@ func (s *Session) checkLost() {
 	if r.in.open && r.call != nil && r.call.closed {
 		s.feed()
 	}
-	if s.alarms[lookOver].IsZero() {
-		s.set(lookOver, lostTick)
-	} else if time.Until(s.alarms[lookOver]) < lostTick/2 {
+	if s.alarms.due[lookOver].IsZero() {
+		s.alarms.set(lookOver, lostTick)
+	} else if time.Until(s.alarms.due[lookOver]) < lostTick/2 {
 		return // it came for the input only
 	}
 	if r.stage != stageNone {
@@ -348,7 +348,7 @@ func (s *Session) checkLost() {
 		s.send(s.d.report(r.again))
 	case 2:
 		s.send(append(s.d.repair(), s.d.report(r.again))...)
-		s.set(lookOver, lostFinal)
+		s.alarms.set(lookOver, lostFinal)
 	default:
 		s.abandon(r)
 	}

@@ -6,15 +6,15 @@ import "sync"
 // goroutine waits for its turn: a caller that finds none at work runs its own function at
 // once, without a switch to another goroutine, and what comes meanwhile is left to
 // a goroutine that is started for it. So a caller is held up by its own function at most.
-// The zero value is ready.
 type executor struct {
+	turn    func(f func()) // runs f
 	mu      sync.Mutex
 	taken   bool     // a goroutine is at work; guarded by mu
 	waiting []func() // guarded by mu
 }
 
-// do has f run: at once, unless another goroutine is at work.
-func (e *executor) do(f func()) {
+// post has f run: at once, unless another goroutine is at work. It does not wait for others.
+func (e *executor) post(f func()) {
 	e.mu.Lock()
 	if e.taken {
 		e.waiting = append(e.waiting, f)
@@ -23,7 +23,7 @@ func (e *executor) do(f func()) {
 	}
 	e.taken = true
 	e.mu.Unlock()
-	f()
+	e.turn(f)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.taken = len(e.waiting) > 0; e.taken {
@@ -31,8 +31,18 @@ func (e *executor) do(f func()) {
 	}
 }
 
-// leave is do for a caller that must not run even its own function.
-func (e *executor) leave(f func()) {
+// wait is post, and returns when f has been run.
+func (e *executor) wait(f func()) {
+	done := make(chan struct{})
+	e.post(func() {
+		defer close(done)
+		f()
+	})
+	<-done
+}
+
+// later is post for what takes long, or for a caller that must not run even its own function.
+func (e *executor) later(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.waiting = append(e.waiting, f)
@@ -54,7 +64,7 @@ func (e *executor) rest() {
 			return
 		}
 		for _, f := range all {
-			f()
+			e.turn(f)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func (s *Session) onKill(c *Call) {
 func (s *Session) giveUpRun() {
 	s.cur.killed, s.cur.call.killed = true, true
 	for _, st := range s.cur.outs {
-		s.rewatch(st)
+		st.rewatch()
 	}
 	s.happen(givenUp)
 }

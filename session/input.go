@@ -25,7 +25,7 @@ func (s *Session) feed() {
 			if s.narrow(r) {
 				continue
 			}
-			s.watchRoom(r.in.fd, &r.in.watched, true)
+			s.ends.poll.watchRoom(r.in.fd, &r.in.watched, true)
 			return
 		case err != nil: // EPIPE: the command does not read any more
 			n = len(b)
@@ -42,7 +42,7 @@ func (s *Session) feed() {
 			c.consumed(n)
 		}
 	}
-	s.watchRoom(r.in.fd, &r.in.watched, false)
+	s.ends.poll.watchRoom(r.in.fd, &r.in.watched, false)
 	switch {
 	case !c.closed || !r.in.open:
 	case r.st.tty:
@@ -53,7 +53,7 @@ func (s *Session) feed() {
 	default:
 		// Closed before the shell has opened it, it would never be opened: the
 		// next look tries again.
-		s.set(lookOver, inputTick)
+		s.alarms.set(lookOver, inputTick)
 	}
 }
 
@@ -67,12 +67,12 @@ func (s *Session) narrow(r *run) bool {
 	if r.in.only || !s.wasRead(r) {
 		return false
 	}
-	fd, _, err := s.dir.openFIFO(r.in.name, unix.O_WRONLY)
+	fd, _, err := s.ends.dir.openFIFO(r.in.name, unix.O_WRONLY)
 	if err != nil {
 		return false
 	}
 	r.in.only = true
-	s.watchRoom(r.in.fd, &r.in.watched, false)
+	s.ends.poll.watchRoom(r.in.fd, &r.in.watched, false)
 	_ = unix.Close(r.in.fd)
 	r.in.fd = fd
 	return true
@@ -99,11 +99,11 @@ func (s *Session) closeInput(r *run) {
 	if !s.wasRead(r) {
 		r.takeBack()
 	}
-	s.watchRoom(r.in.fd, &r.in.watched, false)
+	s.ends.poll.watchRoom(r.in.fd, &r.in.watched, false)
 	r.in.open = false
 	closeFD(&r.in.fd)
 	if r.in.name != "" {
-		s.dir.unlink(r.in.name)
+		s.ends.dir.unlink(r.in.name)
 		r.in.name = ""
 	}
 }

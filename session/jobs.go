@@ -129,7 +129,7 @@ func (m *Manager) openJob(c *Call) {
 	if q.Op == wire.SessionJobs {
 		go func() { // ends when it is sent
 			for _, s := range m.named(q.Name) {
-				s.wait(func() {}) // jobs that a command has left are known
+				s.turns.wait(func() {}) // jobs that a command has left are known
 			}
 			all := proc.Others()
 			infos := []wire.JobInfo{}

@@ -23,7 +23,7 @@ func (m *Manager) Leave(over <-chan struct{}) map[int]unix.Signal {
 	var turns sync.WaitGroup
 	for _, s := range m.named("") {
 		turns.Add(1)
-		s.later(func() {
+		s.turns.later(func() {
 			defer turns.Done()
 			mu.Lock()
 			defer mu.Unlock()
@@ -33,7 +33,7 @@ func (m *Manager) Leave(over <-chan struct{}) map[int]unix.Signal {
 	m.mu.Lock()
 	if a := m.ahead; a != nil {
 		m.ahead = nil
-		a.later(a.forgo)
+		a.turns.later(a.forgo)
 	}
 	m.mu.Unlock()
 	all := make(chan struct{})
@@ -107,7 +107,7 @@ func (t *terminal) leave() (due unix.Signal) {
 // Settle waits until what has happened to the shells is dealt with, so that its results are sent.
 func (m *Manager) Settle() {
 	for _, s := range m.named("") {
-		s.wait(func() {})
+		s.turns.wait(func() {})
 	}
 }
 

@@ -3,7 +3,6 @@ package session
 import (
 	"bytes"
 	"cmp"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -111,18 +110,18 @@ func (m *Manager) openSession(c *Call, s *Session) {
 		}
 		switch {
 		case q.Keep:
-			s.post(func() { s.detach(c) })
+			s.turns.post(func() { s.detach(c) })
 		default:
-			s.post(func() { s.submit(c) })
+			s.turns.post(func() { s.submit(c) })
 		}
 	case wire.SessionCancel:
-		s.post(func() { s.cancel(c) })
+		s.turns.post(func() { s.cancel(c) })
 	case wire.SessionGet:
-		s.post(func() { m.answer(c, m.describe(s)) })
+		s.turns.post(func() { m.answer(c, m.describe(s)) })
 	case wire.SessionDestroy:
-		s.later(func() { s.destroy(c) })
+		s.turns.later(func() { s.destroy(c) })
 	case wire.SessionAttach:
-		s.later(func() { s.attach(c) })
+		s.turns.later(func() { s.attach(c) })
 	default:
 		c.fail(wire.ClassInvalid, fmt.Sprintf("unknown session operation %d", q.Op))
 	}
@@ -189,7 +188,7 @@ func (m *Manager) answer(c *Call, v any) {
 func (m *Manager) list() []wire.SessionInfo {
 	infos := []wire.SessionInfo{}
 	for _, s := range m.named("") {
-		s.wait(func() {}) // what was asked of it before is done
+		s.turns.wait(func() {}) // what was asked of it before is done
 		infos = append(infos, m.describe(s))
 	}
 	slices.SortFunc(infos, func(a, b wire.SessionInfo) int { return cmp.Compare(a.Name, b.Name) })
@@ -236,7 +235,7 @@ func (m *Manager) create(c *Call) {
 			return
 		}
 		c.setHandler(old)
-		old.post(func() { old.collide(c) })
+		old.turns.post(func() { old.collide(c) })
 		return
 	}
 	begin := func() { s.start(c) }
@@ -250,7 +249,7 @@ func (m *Manager) create(c *Call) {
 	c.setHandler(s)
 	m.sessions[q.Name] = s
 	defer m.mu.Unlock()
-	s.later(begin) // before any other call
+	s.turns.later(begin) // before any other call
 }
 
 // collide answers a call that is to create a session of the same name. While this one is only being created it is not told that it
@@ -275,10 +274,10 @@ func (m *Manager) newSession(req *wire.StartRequest, start *wire.SessionStart) (
 	q := req.Session
 	s = &Session{
 		m: m, name: q.Name, rc: q.RC, env: start.Env, home: start.Dir, cwd: start.Dir, rows: req.Rows, cols: req.Cols,
-		pipes: [2]pipe{newPipe(), newPipe()},
 	}
-	s.timer = time.AfterFunc(time.Hour, func() { s.post(func() { s.onTime(time.Now()) }) })
-	s.timer.Stop()
+	s.turns.turn = s.turn
+	s.alarms.timer = time.AfterFunc(time.Hour, func() { s.turns.post(func() { s.onTime(time.Now()) }) })
+	s.alarms.timer.Stop()
 	if s.home == "" {
 		s.home, s.cwd = "/", "/"
 	}
@@ -298,7 +297,8 @@ func (m *Manager) newSession(req *wire.StartRequest, start *wire.SessionStart) (
 
 // start starts the first shell, for a call that waits for it.
 func (s *Session) start(c *Call) {
-	if err := s.prepare(); err != nil {
+	var err error
+	if s.ends, err = newEndpoints(s.m.newDir, s.d, func() { s.turns.wait(s.onEvents) }); err != nil {
 		s.m.forget(s)
 		s.state = gone
 		c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q: %v", s.name, err))
@@ -344,21 +344,6 @@ func (s *Session) choose(shell string) error {
 		return nil
 	}
 	return fmt.Errorf("shell %q: %w", names[len(names)-1], err)
-}
-
-// prepare makes the session's directory and poller.
-func (s *Session) prepare() (err error) {
-	if s.dir, err = s.m.newDir(); err != nil {
-		return err
-	}
-	if n := s.d.longest(s.dir.path, rand.Text()); n > maxPacket {
-		s.dir.remove()
-		return fmt.Errorf("the session directory %s is too long by %d bytes", s.dir.path, n-maxPacket)
-	}
-	if s.poll, err = newPoller(func() { s.wait(s.onEvents) }); err != nil {
-		s.dir.remove()
-	}
-	return err
 }
 
 // Close releases the Manager's descriptor.

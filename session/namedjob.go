@@ -27,12 +27,12 @@ func (s *Session) launchJob() (*run, error) {
 	n := &namedJob{id: c.req.Session.Job, text: c.req.Args[0]}
 	s.task.job = n
 	base := token()
-	n.path = s.dir.path + "/" + base
-	if err := s.dir.write(base, []byte(n.text)); err != nil {
+	n.path = s.ends.dir.path + "/" + base
+	if err := s.ends.dir.write(base, []byte(n.text)); err != nil {
 		return nil, err
 	}
 	for _, suffix := range []string{"o", "e"} {
-		fd, err := s.dir.fifo(base+suffix, unix.O_RDONLY)
+		fd, err := s.ends.dir.fifo(base+suffix, unix.O_RDONLY)
 		if err != nil {
 			return nil, err
 		}

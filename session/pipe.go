@@ -1,6 +1,9 @@
 package session
 
 import (
+	"crypto/rand"
+	"fmt"
+
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/sys/proc"
@@ -18,22 +21,60 @@ type pipe struct {
 	file   proc.File
 }
 
-func newPipe() pipe { return pipe{fd: -1, writer: -1} }
+// Endpoints are what connects a session to its shells: a directory, and in it the pipes of
+// its commands' output; and what watches all descriptors. They belong to the session's turn.
+type endpoints struct {
+	newDir func() (*dir, error)
+	dir    *dir
+	poll   *poller
+	pipes  [2]pipe // standard output and error
+}
 
-// preparePipe makes a pipe ready for a command.
-func (s *Session) preparePipe(p *pipe) error {
+// newEndpoints makes a directory and a poller. ready is called whenever one of the descriptors is.
+func newEndpoints(newDir func() (*dir, error), d dialect, ready func()) (*endpoints, error) {
+	at, err := newDir()
+	if err != nil {
+		return nil, err
+	}
+	if n := d.longest(at.path, rand.Text()); n > maxPacket {
+		at.remove()
+		return nil, fmt.Errorf("the session directory %s is too long by %d bytes", at.path, n-maxPacket)
+	}
+	poll, err := newPoller(ready)
+	if err != nil {
+		at.remove()
+		return nil, err
+	}
+	return &endpoints{newDir: newDir, dir: at, poll: poll, pipes: [2]pipe{{fd: -1, writer: -1}, {fd: -1, writer: -1}}}, nil
+}
+
+// move takes another directory. The shell that runs goes on; what it
+// would leave in the old one when it ends is lost.
+func (e *endpoints) move() error {
+	d, err := e.newDir()
+	if err != nil {
+		return err
+	}
+	e.giveUp()
+	e.dir.remove()
+	e.dir = d
+	return nil
+}
+
+// prepare makes a pipe ready for a command.
+func (e *endpoints) prepare(p *pipe) error {
 	if p.fd >= 0 {
 		return nil
 	}
 	name := token()
-	fd, err := s.dir.fifo(name, unix.O_RDONLY)
+	fd, err := e.dir.fifo(name, unix.O_RDONLY)
 	if err != nil {
 		return err
 	}
 	p.name, p.fd, p.file = name, fd, fileOf(fd)
-	s.poll.add(fd, unix.EPOLLIN)
-	if p.writer, _, err = s.dir.openFIFO(name, unix.O_WRONLY); err != nil {
-		s.discardPipe(p)
+	e.poll.add(fd, unix.EPOLLIN)
+	if p.writer, _, err = e.dir.openFIFO(name, unix.O_WRONLY); err != nil {
+		e.discard(p)
 	}
 	return err
 }
@@ -41,40 +82,41 @@ func (s *Session) preparePipe(p *pipe) error {
 // renew gives a pipe that no command has another name, and opens the end to write
 // to. A pipe that another process has open, or whose name does not lead to it any more,
 // is given up.
-func (s *Session) renew(p *pipe) {
+func (e *endpoints) renew(p *pipe) {
 	name := token()
 	var opened proc.File
-	if unix.Renameat(s.dir.fd, p.name, s.dir.fd, name) == nil {
+	if unix.Renameat(e.dir.fd, p.name, e.dir.fd, name) == nil {
 		p.name = name
 		if poll(p.fd) == unix.POLLHUP { // else it has a writer, or what one has left
-			p.writer, opened, _ = s.dir.openFIFO(name, unix.O_WRONLY)
+			p.writer, opened, _ = e.dir.openFIFO(name, unix.O_WRONLY)
 		}
 	}
 	if p.writer < 0 || opened != p.file {
-		s.discardPipe(p)
+		e.discard(p)
 	}
 }
 
-// discardPipe gives a pipe up; the next command gets a new one.
-func (s *Session) discardPipe(p *pipe) {
+// discard gives a pipe up; the next command gets a new one.
+func (e *endpoints) discard(p *pipe) {
 	if p.fd >= 0 {
-		s.poll.remove(p.fd)
-		s.dir.unlink(p.name)
+		e.poll.remove(p.fd)
+		e.dir.unlink(p.name)
 	}
 	closeFD(&p.fd)
 	closeFD(&p.writer)
 }
 
-func (s *Session) giveUpPipes() {
-	for i := range s.pipes {
-		s.discardPipe(&s.pipes[i])
+// giveUp discards all pipes.
+func (e *endpoints) giveUp() {
+	for i := range e.pipes {
+		e.discard(&e.pipes[i])
 	}
 }
 
 // handOver leaves the reading end to the job that holds the pipe.
-func (s *Session) handOver(p *pipe) {
-	s.poll.remove(p.fd)
-	s.dir.unlink(p.name)
+func (e *endpoints) handOver(p *pipe) {
+	e.poll.remove(p.fd)
+	e.dir.unlink(p.name)
 	p.fd = -1
 	closeFD(&p.writer)
 }
@@ -91,9 +133,9 @@ func (s *Session) onPipe(fd int) {
 			}
 		}
 	}
-	for i := range s.pipes {
-		if p := &s.pipes[i]; p.fd == fd {
-			s.discardPipe(p) // written to, though no command has it
+	for i := range s.ends.pipes {
+		if p := &s.ends.pipes[i]; p.fd == fd {
+			s.ends.discard(p) // written to, though no command has it
 		}
 	}
 }

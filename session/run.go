@@ -143,7 +143,7 @@ func (s *Session) begin(r *run) error {
 // try is begin for a run that may have been tried before.
 func (s *Session) try(r *run) error {
 	err := s.open(r)
-	if err != nil && s.move() == nil {
+	if err != nil && s.ends.move() == nil {
 		s.closeStreams(r)
 		err = s.open(r)
 	}
@@ -156,27 +156,8 @@ func (s *Session) try(r *run) error {
 // drop ends a run that has not come to its text.
 func (s *Session) drop(r *run) {
 	s.cur = nil
-	s.clearAlarms()
+	s.alarms.clear()
 	s.closeStreams(r)
-}
-
-func (s *Session) clearAlarms() {
-	for h := range alarmSave {
-		s.clear(h)
-	}
-}
-
-// move gives the session another directory. The shell that runs goes on; what it
-// would leave in the old one when it ends is lost.
-func (s *Session) move() error {
-	d, err := s.m.newDir()
-	if err != nil {
-		return err
-	}
-	s.giveUpPipes()
-	s.dir.remove()
-	s.dir = d
-	return nil
 }
 
 // open makes the run's file and streams.
@@ -187,11 +168,11 @@ func (s *Session) open(r *run) error {
 	if len(r.text) == 0 {
 		r.text = []byte("\n") // gVisor does not note a read of an empty file
 	}
-	if err := s.dir.writeText(r.text); err != nil {
+	if err := s.ends.dir.writeText(r.text); err != nil {
 		return err
 	}
 	if r.keepStatus {
-		if err := s.dir.write(statusName, []byte("return "+strconv.Itoa(s.lastStatus)+"\n")); err != nil {
+		if err := s.ends.dir.write(statusName, []byte("return "+strconv.Itoa(s.lastStatus)+"\n")); err != nil {
 			return err
 		}
 	}
@@ -199,7 +180,7 @@ func (s *Session) open(r *run) error {
 		// What was printed by no command, and typed and not read, was meant for another.
 		s.drainTerminal()
 		s.shell.setTerminal(s.shell.attended)
-		r.outs = []*stream{newStream(wire.Stdout, nil, s.shell.tty, r.call)}
+		r.outs = []*stream{newStream(wire.Stdout, nil, s.shell.tty, s.ends.poll, r.call)}
 		fd, err := unix.FcntlInt(uintptr(s.shell.tty), unix.F_DUPFD_CLOEXEC, 3)
 		if err != nil {
 			return err
@@ -210,19 +191,19 @@ func (s *Session) open(r *run) error {
 	if r.call != nil { // an earlier command may have changed them
 		_ = unix.IoctlSetTermios(s.shell.tty, unix.TCSETS, &s.shell.quiet)
 	}
-	for i := range s.pipes {
+	for i := range s.ends.pipes {
 		if i == 1 && r.st.merge {
 			break
 		}
-		p := &s.pipes[i]
-		if err := s.preparePipe(p); err != nil {
+		p := &s.ends.pipes[i]
+		if err := s.ends.prepare(p); err != nil {
 			return err
 		}
-		r.outs = append(r.outs, newStream(outputs[i], p, p.fd, r.call))
+		r.outs = append(r.outs, newStream(outputs[i], p, p.fd, s.ends.poll, r.call))
 	}
 	if r.st.stdin {
 		name := token()
-		fd, err := s.dir.fifo(name, unix.O_RDWR) // or the shell would wait for a writer
+		fd, err := s.ends.dir.fifo(name, unix.O_RDWR) // or the shell would wait for a writer
 		if err != nil {
 			return err
 		}
@@ -240,12 +221,12 @@ func (s *Session) sendRun(r *run) {
 		if r.keepStatus {
 			status = statusName
 		}
-		s.send(s.d.run(s.dir.path, r.st, fifos{in: r.in.name, out: s.pipes[0].name, err: s.pipes[1].name}, status))
+		s.send(s.d.run(s.ends.dir.path, r.st, fifos{in: r.in.name, out: s.ends.pipes[0].name, err: s.ends.pipes[1].name}, status))
 	}
 	s.send(s.d.report(r.nonce))
-	s.set(lookOver, lostTick)
+	s.alarms.set(lookOver, lostTick)
 	if r.limit > 0 {
-		s.alarms[timeUp] = r.begun.Add(r.limit)
+		s.alarms.due[timeUp] = r.begun.Add(r.limit)
 	}
 	if r.call != nil && r.tries == 0 {
 		s.publish()
@@ -271,22 +252,22 @@ func (s *Session) react(h happening, st *stream) {
 	case hold, pass:
 		if re == hold && st.capture == nil && !s.wasRead(r) {
 			// It is not the command's: it is left in the pipe until the text is read.
-			s.unwatch(st)
+			st.unwatch()
 			if r.phase != heldOutput {
 				r.phase = heldOutput
-				s.set(release, holdLimit)
+				s.alarms.set(release, holdLimit)
 			}
 			return
 		}
 		if _, blocked := st.pump(false); st.eof || blocked {
-			s.unwatch(st)
+			st.unwatch()
 		}
 	case resume:
 		if h == release {
 			r.phase = readText
 		}
 		for _, st := range r.outs {
-			s.rewatch(st)
+			st.rewatch()
 		}
 	case interrupt:
 		r.timedOut = r.timedOut || h == timeUp
@@ -311,7 +292,7 @@ func (s *Session) wasRead(r *run) bool {
 	switch {
 	case r.phase >= readText:
 		return true
-	case !r.probe && !s.dir.wasRead():
+	case !r.probe && !s.ends.dir.wasRead():
 		return false
 	case r.phase == unreadText:
 		r.phase = readText
@@ -319,31 +300,10 @@ func (s *Session) wasRead(r *run) bool {
 	return true
 }
 
-func (s *Session) unwatch(st *stream) {
-	if !st.paused {
-		st.paused = true
-		s.poll.remove(st.fd)
-	}
-}
-
-// rewatch watches a stream again that has more to come.
-func (s *Session) rewatch(st *stream) {
-	if !st.eof && !st.over {
-		s.watch(st)
-	}
-}
-
-func (s *Session) watch(st *stream) {
-	if st.paused {
-		st.paused = false
-		s.poll.add(st.fd, unix.EPOLLIN)
-	}
-}
-
 // endOf takes a run over whose shell has reported or is gone. A text that was not read
 // is sent again after a repair, and then given to another shell.
 func (s *Session) endOf(r *run) {
-	s.clearAlarms()
+	s.alarms.clear()
 	if r.exited {
 		if s.unbegun(r) {
 			s.drop(r)
@@ -356,7 +316,7 @@ func (s *Session) endOf(r *run) {
 			s.again(r)
 			return
 		}
-		if !r.probe && s.dir.wasReplaced(r.text) {
+		if !r.probe && s.ends.dir.wasReplaced(r.text) {
 			r.unknown = true // its status is that of another text
 		}
 		if r.call != nil || r.probe {
@@ -389,10 +349,10 @@ func (s *Session) again(r *run) {
 	r.tries++
 	r.rep, r.phase = nil, unreadText
 	s.closeStreams(r)
-	s.giveUpPipes()
-	s.dir.text.drop()
-	if !s.dir.intact() {
-		_ = s.move() // if it fails, so does the next attempt
+	s.ends.giveUp()
+	s.ends.dir.text.drop()
+	if !s.ends.dir.intact() {
+		_ = s.ends.move() // if it fails, so does the next attempt
 	}
 	if r.tries >= maxTries {
 		s.replaceFor(r)
@@ -479,9 +439,9 @@ func (s *Session) drain() {
 		}
 		complete = false
 		if !blocked {
-			s.rewatch(st)
+			st.rewatch()
 		} else {
-			s.unwatch(st)
+			st.unwatch()
 			if at = st.drain.Limit(); !at.After(now) {
 				stalled = true
 				continue
@@ -497,16 +457,16 @@ func (s *Session) drain() {
 	}
 	for _, st := range r.outs {
 		if st.over {
-			s.unwatch(st) // it hangs up for as long as the others take
+			st.unwatch() // it hangs up for as long as the others take
 		}
 	}
-	s.alarms[rest] = next
+	s.alarms.due[rest] = next
 }
 
 // finish ends a run whose output is complete.
 func (s *Session) finish(r *run) {
 	s.cur = nil
-	s.clearAlarms()
+	s.alarms.clear()
 	if r.exited {
 		s.restoredNext()
 	}
@@ -529,11 +489,11 @@ func (s *Session) closeStreams(r *run) {
 	for _, st := range r.outs {
 		switch {
 		case st.pipe == nil: // the terminal
-			s.watch(st)
+			st.watch()
 		case st.eof || r.phase != over:
-			s.watch(st) // for the next command
+			st.watch() // for the next command
 		default:
-			s.handOver(st.pipe)
+			s.ends.handOver(st.pipe)
 			r.held = append(r.held, st)
 		}
 	}

@@ -13,7 +13,7 @@ const pipeSize = 4096
 // openScript opens the FIFO that a shell without extensions reads its lines
 // from. A read of it must not get more than one packet.
 func (s *Session) openScript(in *shellProcess) (err error) {
-	if in.script, err = s.dir.fifo(in.names.lines, unix.O_RDWR); err != nil {
+	if in.script, err = s.ends.dir.fifo(in.names.lines, unix.O_RDWR); err != nil {
 		return err
 	}
 	// Packet mode: a read gets one write (pipe(2), O_DIRECT). That mode cannot
@@ -52,7 +52,7 @@ func (s *Session) flush() {
 		}
 		in.waiting = in.waiting[1:] // one that does not go out shows as a lost report
 	}
-	s.watchRoom(in.script, &in.watched, len(in.waiting) > 0)
+	s.ends.poll.watchRoom(in.script, &in.watched, len(in.waiting) > 0)
 }
 
 // send sends lines to the shell, each as a packet. One that does not go out shows as a

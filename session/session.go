@@ -35,8 +35,7 @@ type Session struct {
 	d    dialect
 	env  []string
 	rc   bool // new shells without a snapshot read the user's start files
-	dir  *dir
-	poll *poller
+	ends *endpoints
 	mark proc.Mark // of all that its shells start
 
 	turns executor
@@ -48,7 +47,6 @@ type Session struct {
 	queue []*Call
 	shell *shellProcess // nil: the shell has ended
 	cur   *run          // what is in the shell, or nil
-	pipes [2]pipe       // standard output and error of its commands
 
 	early    bool   // it has no name yet: see ahead
 	withheld string // a line for its shell, once it has
@@ -77,9 +75,7 @@ type Session struct {
 	terminals proc.Mark // of all that its terminals' shells start
 	startFile string    // what the last of those has read first; empty: there was none
 
-	alarms [alarmSave + 1]time.Time
-	armed  time.Time
-	timer  *time.Timer
+	alarms alarms
 }
 
 // When a snapshot was taken that is not of an idle moment.
@@ -88,43 +84,20 @@ const (
 	beforeExit = -2 // one before the last has
 )
 
-// alarmSave is the alarm that takes a snapshot; those before it are of the run.
-const alarmSave = release + 1
-
-// post has f run when it is its turn; it does not wait for others. Once the
-// session is gone, f finds it so.
-func (s *Session) post(f func()) {
-	s.turns.do(func() { s.turn(f) })
-}
-
-// later is post for what takes long, or for a caller that must not run it itself.
-func (s *Session) later(f func()) {
-	s.turns.leave(func() { s.turn(f) })
-}
-
-// wait is post, and returns when f has been run.
-func (s *Session) wait(f func()) {
-	done := make(chan struct{})
-	s.post(func() {
-		defer close(done)
-		f()
-	})
-	<-done
-}
-
+// turn runs f. Once the session is gone, f finds it so.
 func (s *Session) turn(f func()) {
 	s.contain(f)
 	if s.state != gone {
-		s.arm()
+		s.alarms.arm()
 		return
 	}
 	if s.released {
 		return
 	}
 	s.released = true
-	s.timer.Stop()
-	if s.poll != nil {
-		s.poll.close()
+	s.alarms.timer.Stop()
+	if s.ends != nil {
+		s.ends.poll.close()
 	}
 }
 
@@ -152,35 +125,12 @@ func (s *Session) contain(f func()) {
 	f()
 }
 
-func (s *Session) set(a happening, after time.Duration) { s.alarms[a] = time.Now().Add(after) }
-func (s *Session) clear(a happening)                    { s.alarms[a] = time.Time{} }
-
-// arm sets the timer to the next alarm, unless it will ring before it anyway:
-// so a command that is over at once costs no timer.
-func (s *Session) arm() {
-	var first time.Time
-	for _, t := range s.alarms {
-		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
-			first = t
-		}
-	}
-	if first.IsZero() || !s.armed.IsZero() && !first.Before(s.armed) {
-		return
-	}
-	s.armed = first
-	s.timer.Reset(time.Until(first))
-}
-
 func (s *Session) onTime(now time.Time) {
-	s.armed = time.Time{}
+	s.alarms.armed = time.Time{}
 	if s.state == gone {
 		return
 	}
-	for a := range alarmSave + 1 {
-		if t := s.alarms[a]; t.IsZero() || t.After(now) {
-			continue
-		}
-		s.clear(a)
+	for a := range s.alarms.ring(now) {
 		switch {
 		case a < alarmSave:
 			s.happen(a)
@@ -294,8 +244,8 @@ func (s *Session) end() {
 	}
 	s.kill()
 	s.endTerminal()
-	s.giveUpPipes()
-	s.dir.remove()
+	s.ends.giveUp()
+	s.ends.dir.remove()
 	if s.dying != nil {
 		s.dying.exit(wire.ExitStatus{SessionEnded: true})
 	}
@@ -317,14 +267,14 @@ func (s *Session) lose() {
 		return
 	}
 	for _, fd := range []int{p.sock, p.state, p.tty} {
-		s.poll.remove(fd)
+		s.ends.poll.remove(fd)
 	}
-	s.watchRoom(p.script, &p.watched, false)
+	s.ends.poll.watchRoom(p.script, &p.watched, false)
 	p.gone = true
 	p.close()
-	if p.place == s.dir.path {
+	if p.place == s.ends.dir.path {
 		for _, name := range []string{p.names.exit, p.names.state, p.names.guard, p.names.aside, p.names.lines} {
-			s.dir.unlink(name)
+			s.ends.dir.unlink(name)
 		}
 	}
 	s.shell = nil
@@ -337,7 +287,7 @@ func (s *Session) onEvents() {
 		return
 	}
 	var buf [8]unix.EpollEvent
-	events := s.poll.events(buf[:])
+	events := s.ends.poll.events(buf[:])
 	sock := false
 	for _, ev := range events {
 		switch fd := int(ev.Fd); {
@@ -379,7 +329,7 @@ func (s *Session) readReport() bool {
 	packet, err := s.shell.receive()
 	if len(packet) == 0 {
 		if err == nil { // its end is closed: its exit says the rest
-			s.poll.remove(s.shell.sock)
+			s.ends.poll.remove(s.shell.sock)
 		}
 		return false // or there is nothing more
 	}
@@ -426,7 +376,7 @@ func (s *Session) drainTerminal() {
 	for range 64 {
 		if n, err := read(s.shell.tty, buf[:]); n <= 0 {
 			if err != unix.EAGAIN {
-				s.poll.remove(s.shell.tty) // no process has it open
+				s.ends.poll.remove(s.shell.tty) // no process has it open
 			}
 			return
 		}

@@ -78,7 +78,7 @@ type own struct {
 // startShell starts a shell. changed is called by the reaper, see Host.
 func (s *Session) startShell(cwd string, changed func(*shellProcess, syscall.WaitStatus)) (_ *shellProcess, err error) {
 	p := &shellProcess{
-		sock: -1, script: -1, state: -1, tty: -1, place: s.dir.path, said: excerpt.New(maxSnapshot, 0),
+		sock: -1, script: -1, state: -1, tty: -1, place: s.ends.dir.path, said: excerpt.New(maxSnapshot, 0),
 		names: own{exit: token(), state: token(), guard: token(), aside: token(), lines: token()},
 	}
 	var theirs []int
@@ -103,14 +103,14 @@ func (s *Session) startShell(cwd string, changed func(*shellProcess, syscall.Wai
 			return nil, err
 		}
 	}
-	if p.state, err = s.dir.fifo(p.names.state, unix.O_RDWR); err != nil { // also to write: it never hangs up
+	if p.state, err = s.ends.dir.fifo(p.names.state, unix.O_RDWR); err != nil { // also to write: it never hangs up
 		return nil, err
 	}
 	if err := errors.Join(
 		unix.SetNonblock(p.sock, true),
 		unix.SetsockoptInt(p.sock, unix.SOL_SOCKET, unix.SO_PASSCRED, 1),
-		s.dir.write(p.names.exit, []byte(s.d.exitScript(p.path(p.names.state)))),
-		s.dir.write(p.names.guard, []byte(s.d.guardScript(p.path(p.names.aside)))),
+		s.ends.dir.write(p.names.exit, []byte(s.d.exitScript(p.path(p.names.state)))),
+		s.ends.dir.write(p.names.guard, []byte(s.d.guardScript(p.path(p.names.aside)))),
 	); err != nil {
 		return nil, err
 	}

@@ -20,15 +20,16 @@ type stream struct {
 	fd      int
 	call    *Call // it is sent to; nil: capture
 	capture *excerpt.Excerpt
-	paused  bool // not watched
+	poll    *poller
+	paused  bool // poll does not watch it
 	eof     bool
 	over    bool // eof, or ended though held
 	drain   proc.Drain
 }
 
-// newStream returns a stream of a command; call is nil for the session's own.
-func newStream(typ wire.Type, p *pipe, fd int, call *Call) *stream {
-	st := &stream{pipe: p, typ: typ, fd: fd, call: call}
+// newStream returns a stream of a command, which poll watches; call is nil for the session's own.
+func newStream(typ wire.Type, p *pipe, fd int, poll *poller, call *Call) *stream {
+	st := &stream{pipe: p, typ: typ, fd: fd, poll: poll, call: call}
 	if call == nil {
 		st.capture = excerpt.New(maxCapture, 0)
 	}
@@ -100,6 +101,27 @@ func (st *stream) rest(now time.Time) (blocked bool, next time.Time) {
 		return false, now
 	}
 	return blocked, st.drain.Next()
+}
+
+func (st *stream) unwatch() {
+	if !st.paused {
+		st.paused = true
+		st.poll.remove(st.fd)
+	}
+}
+
+// rewatch watches a stream again that has more to come.
+func (st *stream) rewatch() {
+	if !st.eof && !st.over {
+		st.watch()
+	}
+}
+
+func (st *stream) watch() {
+	if st.paused {
+		st.paused = false
+		st.poll.add(st.fd, unix.EPOLLIN)
+	}
 }
 
 // took accounts for one read and reports whether there is nothing more now.

@@ -104,7 +104,7 @@ func (s *Session) enter() (*run, error) {
 	switch t := s.task; s.state {
 	case idle:
 		if s.shell != nil && s.snapAt != s.commands {
-			s.set(alarmSave, quietBefore)
+			s.alarms.set(alarmSave, quietBefore)
 		}
 		s.publish()
 	case starting:
@@ -127,7 +127,7 @@ func (s *Session) enter() (*run, error) {
 	case untrapping:
 		const limit = 1 << 20 // of a trap, in bytes
 		s.shell.trapped = false
-		text := s.dir.take(s.shell.names.aside, limit)
+		text := s.ends.dir.take(s.shell.names.aside, limit)
 		if len(text) == 0 || len(text) == limit {
 			return noRun(), nil
 		}
@@ -191,7 +191,7 @@ func (s *Session) apply(e effect, r *run, err error) {
 	case goOn:
 		switch {
 		case in == starting && s.shell != nil:
-			s.shell.ready(s.dir, s.snap != nil && s.commands > 0 || s.rc && !s.d.posix)
+			s.shell.ready(s.ends.dir, s.snap != nil && s.commands > 0 || s.rc && !s.d.posix)
 		case in == restoring && s.shell != nil:
 			s.shell.stateful = false
 			s.locateRestored(r)
@@ -282,7 +282,7 @@ func (s *Session) failTask(err error) {
 // predecessor, or the user's start files.
 func (s *Session) restoration() *run {
 	if s.snap != nil && s.commands > 0 {
-		return &run{text: s.snap.restore(filepath.Dir(s.dir.path), s.why), limit: restoreLimit}
+		return &run{text: s.snap.restore(filepath.Dir(s.ends.dir.path), s.why), limit: restoreLimit}
 	}
 	return &run{text: []byte("[[ ! -r ~/.bashrc ]] || \\. ~/.bashrc\n"), limit: rcLimit}
 }
@@ -422,9 +422,9 @@ func (s *Session) takeSnapshot(r *run) {
 // the pipes are ready for the next run.
 func (s *Session) tidy(r *run) {
 	s.leftover(r)
-	for i := range s.pipes {
-		if p := &s.pipes[i]; p.fd >= 0 && p.writer < 0 {
-			s.renew(p)
+	for i := range s.ends.pipes {
+		if p := &s.ends.pipes[i]; p.fd >= 0 && p.writer < 0 {
+			s.ends.renew(p)
 		}
 	}
 }
@@ -442,14 +442,14 @@ func (s *Session) boot() error {
 	}
 	s.known = known{}
 	shell, err := s.startShell(dir, func(p *shellProcess, ws syscall.WaitStatus) {
-		s.later(func() { s.onChange(p, ws) }) // the reaper must not wait
+		s.turns.later(func() { s.onChange(p, ws) }) // the reaper must not wait
 	})
 	if err != nil {
 		return err
 	}
 	s.shell = shell
 	for _, fd := range []int{shell.sock, shell.state, shell.tty} {
-		s.poll.add(fd, unix.EPOLLIN)
+		s.ends.poll.add(fd, unix.EPOLLIN)
 	}
 	s.send(s.firstLines(shell)...)
 	return s.begin(&run{probe: true, limit: startLimit})

@@ -128,19 +128,19 @@ func (s *Session) newTerminal(req *wire.StartRequest) (*terminal, error) {
 	}
 	if s.snap != nil {
 		_, attended := s.d.attended(Unattended(s.env))
-		script = "{\n" + string(s.snap.restore(filepath.Dir(s.dir.path), forAttach)) + attended + "} 2>/dev/null\n" + script
+		script = "{\n" + string(s.snap.restore(filepath.Dir(s.ends.dir.path), forAttach)) + attended + "} 2>/dev/null\n" + script
 	}
 	if s.startFile != "" {
-		s.dir.unlink(s.startFile)
+		s.ends.dir.unlink(s.startFile)
 	}
 	s.startFile = token()
-	if err := s.dir.write(s.startFile, []byte(script)); err != nil {
+	if err := s.ends.dir.write(s.startFile, []byte(script)); err != nil {
 		return nil, err
 	}
-	args := []string{s.path, "--noprofile", "--rcfile", s.dir.path + "/" + s.startFile, "-i"}
+	args := []string{s.path, "--noprofile", "--rcfile", s.ends.dir.path + "/" + s.startFile, "-i"}
 	if s.d.posix {
 		args = []string{s.path, "-i"}
-		env = append(env, "ENV="+s.dir.path+"/"+s.startFile)
+		env = append(env, "ENV="+s.ends.dir.path+"/"+s.startFile)
 	}
 	if s.program != "" { // it ends with that
 		args = append(args, "-c", s.program)

@@ -1,0 +1,52 @@
+package session
+
+import (
+	"iter"
+	"time"
+)
+
+// alarmSave is the alarm that takes a snapshot; those before it are of the run.
+const alarmSave = release + 1
+
+// Alarms are the times at which something is due in a session. They belong to its turn.
+type alarms struct {
+	due   [alarmSave + 1]time.Time // zero: not set
+	armed time.Time                // when the timer rings; zero: it does not
+	timer *time.Timer
+}
+
+func (a *alarms) set(h happening, after time.Duration) { a.due[h] = time.Now().Add(after) }
+
+// clear clears the alarms of the run.
+func (a *alarms) clear() { clear(a.due[:alarmSave]) }
+
+// arm sets the timer to the next alarm, unless it will ring before it anyway:
+// so a command that is over at once costs no timer.
+func (a *alarms) arm() {
+	var first time.Time
+	for _, t := range a.due {
+		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	if first.IsZero() || !a.armed.IsZero() && !first.Before(a.armed) {
+		return
+	}
+	a.armed = first
+	a.timer.Reset(time.Until(first))
+}
+
+// ring clears the alarms that are due, and yields each.
+func (a *alarms) ring(now time.Time) iter.Seq[happening] {
+	return func(yield func(happening) bool) {
+		for h := range a.due {
+			if t := a.due[h]; t.IsZero() || t.After(now) {
+				continue
+			}
+			a.due[h] = time.Time{}
+			if !yield(happening(h)) {
+				return
+			}
+		}
+	}
+}
