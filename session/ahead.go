@@ -3,7 +3,6 @@ package session
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,7 +20,7 @@ type ahead struct {
 // prepare starts a shell ahead. The call ends when that is at its prompt.
 func (m *Manager) prepare(c *Call) {
 	s, class, err := m.newSession(c.req, &wire.SessionStart{Env: c.req.Env, Dir: c.req.Dir})
-	if err == nil && s.d.posix { // it has no clock that can be reset
+	if err == nil && s.spec.d.posix { // it has no clock that can be reset
 		class, err = wire.ClassUnsupported, errors.New("only bash is started ahead")
 	}
 	if err != nil {
@@ -49,7 +48,7 @@ func (m *Manager) prepare(c *Call) {
 // firstLines returns the first lines for a shell. Of one that is started ahead the last is withheld until it has its
 // session: it then counts its seconds from there on, and has read as many lines as others.
 func (s *Session) firstLines(p *shellProcess) []string {
-	lines := s.d.start(p.path(p.names.exit), p.path(p.names.guard))
+	lines := p.d.start(p.path(p.names.exit), p.path(p.names.guard))
 	if !s.early {
 		return lines
 	}
@@ -68,8 +67,7 @@ func hostname() string {
 // is held.
 func (m *Manager) takeAhead(s *Session) *Session {
 	a := m.ahead
-	if a == nil || a.path != s.path || a.d != s.d || a.rc != s.rc || a.home != s.home || a.rows != s.rows || a.cols != s.cols ||
-		!slices.Equal(a.env, s.env) || a.host != hostname() {
+	if a == nil || !a.spec.equal(&s.spec) || a.host != hostname() {
 		return nil
 	}
 	m.ahead = nil
@@ -87,7 +85,7 @@ func (s *Session) become(asked *Session, c *Call) {
 		c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q has failed", s.name))
 		return
 	}
-	s.send(s.withheld) // without a shell nothing: then one is started
+	s.shell.send(s.withheld) // without a shell nothing: then one is started
 	s.early, s.withheld = false, ""
 	s.task = &task{kind: createTask, call: c}
 	s.work()
@@ -103,7 +101,7 @@ func (m *Manager) Forgo() (pid int) {
 		return 0
 	}
 	a.turns.wait(func() {
-		pid = a.pid()
+		pid = a.procs.root
 		a.forgo()
 	})
 	return pid

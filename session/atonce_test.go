@@ -62,7 +62,7 @@ func TestSignalsAtOnce(t *testing.T) {
 	say("echo ready >&0")
 	hear("ready")
 	var early string
-	(&Session{shell: &shellProcess{pid: pid, tty: -1}}).atOnce(func() {
+	(&shellProcess{pid: pid, tty: -1}).atOnce(func() {
 		_ = unix.Kill(pid, guardSignal)
 		early, _ = hears(50 * time.Millisecond) // time enough to come to the trap
 		_ = unix.Kill(pid, unix.SIGINT)

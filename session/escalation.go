@@ -63,31 +63,30 @@ func (p *shellProcess) foreground() int {
 }
 
 // interrupt takes the first step against the run.
-func (s *Session) interrupt() {
-	r := s.cur
+func (r *run) interrupt() {
 	if r.stage != stageNone {
 		return
 	}
 	r.stage = stageInt
-	s.interruptForeground(r)
-	s.alarms.set(escalation, untilAsk)
+	r.interruptForeground()
+	r.alarms.set(escalation, untilAsk)
 }
 
 // interruptForeground interrupts what is in the foreground, and has the shell leave the
 // command when that is over.
-func (s *Session) interruptForeground(r *run) {
-	r.target = s.shell.foreground()
-	r.preExec = r.target != s.shell.pid && sameCommandLine(r.target, s.shell.pid)
-	s.shell.frozen = s.shell.frozen || !s.shell.atPrompt() && (!s.shell.leaves() || s.sticks(r))
-	if s.shell.frozen && !s.shell.stoppable() {
+func (r *run) interruptForeground() {
+	r.target = r.shell.foreground()
+	r.preExec = r.target != r.shell.pid && sameCommandLine(r.target, r.shell.pid)
+	r.shell.frozen = r.shell.frozen || !r.shell.atPrompt() && (!r.shell.leaves() || r.saved.sticks(r.text))
+	if r.shell.frozen && !r.shell.stoppable() {
 		r.stage = stageReplace
-		s.killAll()
+		r.killAll()
 		return
 	}
-	s.atOnce(func() {
-		s.guard()
-		if r.target != 0 || !s.shell.atPrompt() { // else it has not begun, or is over
-			s.interruptNow()
+	r.shell.atOnce(func() {
+		r.shell.guard()
+		if r.target != 0 || !r.shell.atPrompt() { // else it has not begun, or is over
+			r.interruptNow()
 		}
 	})
 }
@@ -97,45 +96,22 @@ func (s *Session) interruptForeground(r *run) {
 // run twice. bash waits for $(...) in its own group: it gets one then, too.
 // A SIGINT has busybox ash jump from wherever it is, also out of a function of its C library that holds a lock:
 // the shell waits for that lock for ever (clearerr in evalbltin, shell/ash.c of 1.35).
-func (s *Session) interruptNow() {
-	if s.shell.foreground() != s.shell.pid || s.shell.atPrompt() {
-		s.signalForeground(unix.SIGINT)
+func (r *run) interruptNow() {
+	if r.shell.foreground() != r.shell.pid || r.shell.atPrompt() {
+		r.signal(unix.SIGINT)
 		return
 	}
-	found, _ := s.tree().Find(proc.Others())
+	found, _ := r.tree().Find(proc.Others())
 	alone := true
 	for _, p := range found {
-		if p.Group == s.shell.pid {
+		if p.Group == r.shell.pid {
 			alone = false
 			_ = unix.Kill(p.PID, unix.SIGINT)
 		}
 	}
-	if !alone && !s.d.posix {
-		_ = unix.Kill(s.shell.pid, unix.SIGINT)
+	if !alone && !r.shell.d.posix {
+		_ = unix.Kill(r.shell.pid, unix.SIGINT)
 	}
-}
-
-// sticks reports whether the shell may go on with the text whatever it is sent. bash
-// does if a program is interrupted that a trap on ERR, RETURN or DEBUG has started:
-// it forgets the interrupt when the trap is over, and has dropped the guard's signal
-// before (interrupt_state in _run_trap_internal, trap.c of 5.2). Such a shell is
-// frozen: it does nothing any more until it is replaced.
-func (s *Session) sticks(r *run) bool {
-	return !s.d.posix && (s.mayStick || setsTrap(r.text) || s.snap != nil && setsTrap(s.snap.sections["trap"]))
-}
-
-// setsTrap reports whether a text may set a trap that bash runs amid a command, or a
-// list of traps has one.
-func setsTrap(text []byte) bool {
-	for line := range bytes.Lines(text) {
-		_, rest, found := bytes.Cut(line, []byte("trap"))
-		for _, name := range []string{"ERR", "RETURN", "DEBUG"} {
-			if found && bytes.Contains(rest, []byte(name)) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // stoppable reports whether the shell can be stopped for a moment. In gVisor a
@@ -147,11 +123,11 @@ func (p *shellProcess) stoppable() bool { return p.foreground() != 0 }
 // signals together, if it is stoppable. A program that ends meanwhile is not
 // followed by the next; and a bash that waits for its next line survives: see
 // docs/decisions/25-shell-signals.md.
-func (s *Session) atOnce(f func()) {
-	if s.shell != nil && s.shell.stoppable() {
-		_ = unix.Kill(s.shell.pid, unix.SIGSTOP)
-		if !s.shell.frozen {
-			defer unix.Kill(s.shell.pid, unix.SIGCONT)
+func (p *shellProcess) atOnce(f func()) {
+	if p.stoppable() {
+		_ = unix.Kill(p.pid, unix.SIGSTOP)
+		if !p.frozen {
+			defer unix.Kill(p.pid, unix.SIGCONT)
 		}
 	}
 	f()
@@ -160,39 +136,36 @@ func (s *Session) atOnce(f func()) {
 // guard has the shell go no further in the command once the program that it
 // waits for has ended. By itself it goes on, unless the program has died of
 // SIGINT. It does nothing to a shell at its prompt, for the reason in atOnce.
-func (s *Session) guard() {
-	if s.shell.frozen || s.shell.atPrompt() {
+func (p *shellProcess) guard() {
+	if p.frozen || p.atPrompt() {
 		return
 	}
-	s.shell.trapped = true
-	_ = unix.Kill(s.shell.pid, guardSignal)
+	p.trapped = true
+	_ = unix.Kill(p.pid, guardSignal)
 }
 
-func (s *Session) signalForeground(sig syscall.Signal) {
-	if s.shell == nil {
-		return
-	}
-	switch group := s.shell.foreground(); {
-	case group == 0 && s.shell.typeSignal(sig):
+// signal sends sig to the process group in the foreground.
+func (r *run) signal(sig syscall.Signal) {
+	switch group := r.shell.foreground(); {
+	case group == 0 && r.shell.typeSignal(sig):
 	case group == 0 && sig == unix.SIGKILL:
-		s.killAll()
+		r.killAll()
 	case group == 0:
-		s.sweep(sig)
-		_ = unix.Kill(s.shell.pid, sig)
-	case group == s.shell.pid: // it may be stopped for a moment: see atOnce
+		r.sweep(sig)
+		_ = unix.Kill(r.shell.pid, sig)
+	case group == r.shell.pid: // it may be stopped for a moment: see atOnce
 		if unix.Kill(-group, sig) != nil {
-			_ = unix.Kill(s.shell.pid, sig)
+			_ = unix.Kill(r.shell.pid, sig)
 		}
 	case proc.Send(-group, sig) != nil:
-		_ = unix.Kill(s.shell.pid, sig)
+		_ = unix.Kill(r.shell.pid, sig)
 	}
 }
 
 // escalate takes the next step.
-func (s *Session) escalate() {
-	r := s.cur
-	if s.shell.frozen {
-		s.escalateFrozen(r)
+func (r *run) escalate() {
+	if r.shell.frozen {
+		r.escalateFrozen()
 		return
 	}
 	switch r.stage {
@@ -200,65 +173,65 @@ func (s *Session) escalate() {
 		r.stage = stageAsk
 		// What was just being started has another group by now, or still had
 		// the shell's handler, and has lost the signal.
-		if r.preExec || r.target == 0 || r.target != s.shell.foreground() {
-			s.interruptForeground(r)
+		if r.preExec || r.target == 0 || r.target != r.shell.foreground() {
+			r.interruptForeground()
 		}
-		s.send(s.d.report(r.nonce)) // if the interrupt hit the first one
-		s.alarms.set(escalation, untilTerm)
+		r.shell.send(r.shell.d.report(r.nonce)) // if the interrupt hit the first one
+		r.alarms.set(escalation, untilTerm)
 	case stageAsk:
 		r.stage = stageTerm
-		s.atOnce(func() {
-			s.guard()
-			s.sweep(unix.SIGTERM)
-			if !s.shell.atPrompt() {
-				_ = unix.Kill(s.shell.pid, unix.SIGINT)
+		r.shell.atOnce(func() {
+			r.shell.guard()
+			r.sweep(unix.SIGTERM)
+			if !r.shell.atPrompt() {
+				_ = unix.Kill(r.shell.pid, unix.SIGINT)
 			}
-			_ = unix.Kill(s.shell.pid, unix.SIGTERM) // an interactive shell ignores it, a trap sees it
+			_ = unix.Kill(r.shell.pid, unix.SIGTERM) // an interactive shell ignores it, a trap sees it
 		})
-		s.alarms.set(escalation, untilKill)
+		r.alarms.set(escalation, untilKill)
 	case stageTerm:
 		r.stage = stageKill
-		s.killCommand(r)
-		s.alarms.set(escalation, untilLook)
+		r.killCommand()
+		r.alarms.set(escalation, untilLook)
 	case stageKill:
-		if r.looks++; !s.comesBack() {
+		if r.looks++; !r.shell.comesBack() {
 			r.idle++
 		}
 		switch {
 		case r.looks >= maxLooksBusy || r.idle >= maxLooks:
 			r.stage = stageReplace
-			s.killAll() // its exit ends the run
+			r.killAll() // its exit ends the run
 			return
-		case s.shell.hasReadAll():
-			s.send(s.d.report(r.nonce)) // an interrupt hit that one too
-		case s.lives(): // started since, by a trap for one
-			s.killCommand(r)
+		case r.shell.hasReadAll():
+			r.shell.send(r.shell.d.report(r.nonce)) // an interrupt hit that one too
+		case r.lives(): // started since, by a trap for one
+			r.killCommand()
 		}
-		s.alarms.set(escalation, untilLook)
+		r.alarms.set(escalation, untilLook)
 	}
 }
 
 // escalateFrozen takes the next step against what a frozen shell has started. Nothing
 // comes back from it, so it goes with what is left.
-func (s *Session) escalateFrozen(r *run) {
+func (r *run) escalateFrozen() {
 	if r.stage == stageInt {
 		r.stage = stageTerm
-		s.sweep(unix.SIGTERM)
-		s.alarms.set(escalation, untilTerm+untilKill)
+		r.sweep(unix.SIGTERM)
+		r.alarms.set(escalation, untilTerm+untilKill)
 		return
 	}
 	r.stage = stageReplace
-	s.killAll()
+	r.killAll()
 }
 
 // killCommand kills what the command has started, and interrupts the shell.
-func (s *Session) killCommand(r *run) {
-	s.atOnce(func() {
-		s.guard()
-		s.sweep(unix.SIGKILL)
-		_ = unix.Kill(s.shell.pid, unix.SIGINT)
+func (r *run) killCommand() {
+	r.shell.atOnce(func() {
+		r.shell.guard()
+		r.sweep(unix.SIGKILL)
+		_ = unix.Kill(r.shell.pid, unix.SIGINT)
 	})
-	s.send(s.d.report(r.nonce))
+	r.shell.send(r.shell.d.report(r.nonce))
 }
 
 // comesBack reports whether the shell can be expected to answer yet: it uses a processor,
@@ -267,17 +240,17 @@ func (s *Session) killCommand(r *run) {
 // keep it so. bash handles SIGINT itself when it has no trap, and then ignores it
 // nowhere; what a trap looks like from outside is not told apart, so only a shell
 // that ignores it is not waited for.
-func (s *Session) comesBack() bool {
-	if proc.Ignores(s.shell.pid, unix.SIGINT) {
+func (p *shellProcess) comesBack() bool {
+	if proc.Ignores(p.pid, unix.SIGINT) {
 		return false
 	}
-	p, err := proc.Read(s.shell.pid)
-	return s.shell.atPrompt() || err == nil && (p.State == 'R' || p.State == 'D')
+	now, err := proc.Read(p.pid)
+	return p.atPrompt() || err == nil && (now.State == 'R' || now.State == 'D')
 }
 
 // lives reports whether the command has processes.
-func (s *Session) lives() bool {
-	found, _ := s.tree().Find(proc.Others())
+func (r *run) lives() bool {
+	found, _ := r.tree().Find(proc.Others())
 	return len(found) > 0
 }
 
@@ -287,78 +260,77 @@ const deathLimit = 250 * time.Millisecond
 // sweep sends a signal to all processes of the command. To be killed they are
 // stopped first, so that none forks away, if the shell is stopped too (atOnce): it
 // would take a program for one that a person has stopped.
-func (s *Session) sweep(sig syscall.Signal) {
+func (r *run) sweep(sig syscall.Signal) {
 	if sig == unix.SIGKILL {
-		s.tree().Kill(deathLimit) // the shell sees their death before it does anything else
+		r.tree().Kill(deathLimit) // the shell sees their death before it does anything else
 		return
 	}
-	s.tree().Signal(sig)
+	r.tree().Signal(sig)
 }
 
 // killAll kills the command and the shell, which goes no further meanwhile. In gVisor
 // it may die of the SIGHUP instead that stoppable tells of.
-func (s *Session) killAll() {
-	if s.shell != nil {
-		_ = unix.Kill(s.shell.pid, unix.SIGSTOP)
-		defer unix.Kill(s.shell.pid, unix.SIGKILL)
+func (r *run) killAll() {
+	if !r.shell.gone {
+		_ = unix.Kill(r.shell.pid, unix.SIGSTOP)
+		defer unix.Kill(r.shell.pid, unix.SIGKILL)
 	}
-	s.sweep(unix.SIGKILL)
+	r.sweep(unix.SIGKILL)
 }
 
 // checkLost looks whether the shell sits at its prompt and has not answered:
-// then it is asked again, then repaired, then replaced.
-func (s *Session) checkLost() {
-	r := s.cur
+// then it is asked again, then repaired. It reports whether the shell is to be replaced.
+func (r *run) checkLost() (replace bool) {
 	if r.in.open && r.call != nil && r.call.closed {
-		s.feed()
+		r.feed()
 	}
-	if s.alarms.due[lookOver].IsZero() {
-		s.alarms.set(lookOver, lostTick)
-	} else if time.Until(s.alarms.due[lookOver]) < lostTick/2 {
-		return // it came for the input only
+	if r.alarms.due[lookOver].IsZero() {
+		r.alarms.set(lookOver, lostTick)
+	} else if time.Until(r.alarms.due[lookOver]) < lostTick/2 {
+		return false // it came for the input only
 	}
 	if r.stage != stageNone {
-		return // the ladder does the same
+		return false // the ladder does the same
 	}
-	s.checkKeys(r)
+	r.checkKeys()
 	if r.stage != stageNone {
-		return
+		return false
 	}
-	astray := s.shell.astray()
-	if !s.shell.hasReadAll() && !astray {
+	astray := r.shell.astray()
+	if !r.shell.hasReadAll() && !astray {
 		r.atPrompt = 0
-		return
+		return false
 	}
 	if r.atPrompt++; r.atPrompt < 2 {
-		return
+		return false
 	}
 	if astray {
-		s.abandon(r)
-		return
+		r.abandon()
+		return false
 	}
-	if r.asked++; r.asked > 1 && r.tries < maxTries && !s.wasRead(r) {
-		s.replaceFor(r) // it did not even come to the text
-		return
+	if r.asked++; r.asked > 1 && r.tries < maxTries && !r.wasRead() {
+		return true // it did not even come to the text
 	}
 	// With another nonce: the command's own report may still come, if the shell
 	// is only slow.
 	switch r.asked {
 	case 1:
 		r.again, r.second = rand.Text(), reports{}
-		s.send(s.d.report(r.again))
+		r.shell.send(r.shell.d.report(r.again))
 	case 2:
-		s.send(append(s.d.repair(), s.d.report(r.again))...)
-		s.alarms.set(lookOver, lostFinal)
+		r.shell.send(append(r.shell.d.repair(), r.shell.d.report(r.again))...)
+		r.alarms.set(lookOver, lostFinal)
 	default:
-		s.abandon(r)
+		r.abandon()
 	}
+	return false
 }
 
 // abandon kills a shell that cannot be made to say how its command has ended.
-func (s *Session) abandon(r *run) {
+func (r *run) abandon() {
 	r.unknown = true
 	r.stage = stageReplace
-	_ = unix.Kill(s.shell.pid, unix.SIGKILL)
+	_ = unix.Kill(r.shell.pid, unix.SIGKILL)
 }
 
 // sameCommandLine reports whether two processes were executed with the same

@@ -10,7 +10,7 @@ import (
 )
 
 func (s *Session) resize(rows, cols uint16) {
-	s.rows, s.cols = rows, cols
+	s.spec.rows, s.spec.cols = rows, cols
 	if s.shell != nil {
 		_ = setSize(s.shell.tty, rows, cols)
 	}
@@ -29,7 +29,7 @@ func (s *Session) onInput(c *Call, f wire.Frame) {
 
 func (s *Session) feedCall(c *Call) {
 	if s.cur != nil && s.cur.call == c && s.cur.in.open {
-		s.feed()
+		s.cur.feed()
 	}
 }
 
@@ -43,7 +43,7 @@ func (s *Session) onSignal(c *Call, sig syscall.Signal) {
 	case c.finished:
 	case s.cur != nil && s.cur.call == c:
 		if s.cur.phase != over {
-			s.signalForeground(sig)
+			s.cur.signal(sig)
 		}
 	case sig == unix.SIGINT || sig == unix.SIGTERM || sig == unix.SIGHUP || sig == unix.SIGQUIT:
 		s.withdraw(c) // it has not begun

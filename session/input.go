@@ -9,8 +9,7 @@ import (
 )
 
 // feed writes what waits to the command's standard input.
-func (s *Session) feed() {
-	r := s.cur
+func (r *run) feed() {
 	c := r.call
 	for r.in.open && len(c.unread)+len(c.input) > 0 {
 		b := c.unread
@@ -22,10 +21,10 @@ func (s *Session) feed() {
 		case err == unix.EINTR:
 			continue
 		case err == unix.EAGAIN:
-			if s.narrow(r) {
+			if r.narrow() {
 				continue
 			}
-			s.ends.poll.watchRoom(r.in.fd, &r.in.watched, true)
+			r.shell.ends.poll.watchRoom(r.in.fd, &r.in.watched, true)
 			return
 		case err != nil: // EPIPE: the command does not read any more
 			n = len(b)
@@ -42,18 +41,18 @@ func (s *Session) feed() {
 			c.consumed(n)
 		}
 	}
-	s.ends.poll.watchRoom(r.in.fd, &r.in.watched, false)
+	r.shell.ends.poll.watchRoom(r.in.fd, &r.in.watched, false)
 	switch {
 	case !c.closed || !r.in.open:
 	case r.st.tty:
 		_, _ = unix.Write(r.in.fd, []byte{4}) // VEOF, ^D (termios(3))
-		s.closeInput(r)
-	case s.wasRead(r):
-		s.closeInput(r)
+		r.closeInput()
+	case r.wasRead():
+		r.closeInput()
 	default:
 		// Closed before the shell has opened it, it would never be opened: the
 		// next look tries again.
-		s.alarms.set(lookOver, inputTick)
+		r.alarms.set(lookOver, inputTick)
 	}
 }
 
@@ -63,16 +62,16 @@ const inputTick = time.Millisecond
 
 // narrow gives up the read side of the input, once the shell has opened it,
 // so that a command that does not read any more is noticed.
-func (s *Session) narrow(r *run) bool {
-	if r.in.only || !s.wasRead(r) {
+func (r *run) narrow() bool {
+	if r.in.only || !r.wasRead() {
 		return false
 	}
-	fd, _, err := s.ends.dir.openFIFO(r.in.name, unix.O_WRONLY)
+	fd, _, err := r.shell.ends.dir.openFIFO(r.in.name, unix.O_WRONLY)
 	if err != nil {
 		return false
 	}
 	r.in.only = true
-	s.ends.poll.watchRoom(r.in.fd, &r.in.watched, false)
+	r.shell.ends.poll.watchRoom(r.in.fd, &r.in.watched, false)
 	_ = unix.Close(r.in.fd)
 	r.in.fd = fd
 	return true
@@ -95,15 +94,15 @@ func (r *run) takeBack() {
 	r.call.unread = append(back, r.call.unread...)
 }
 
-func (s *Session) closeInput(r *run) {
-	if !s.wasRead(r) {
+func (r *run) closeInput() {
+	if !r.wasRead() {
 		r.takeBack()
 	}
-	s.ends.poll.watchRoom(r.in.fd, &r.in.watched, false)
+	r.shell.ends.poll.watchRoom(r.in.fd, &r.in.watched, false)
 	r.in.open = false
 	closeFD(&r.in.fd)
 	if r.in.name != "" {
-		s.ends.dir.unlink(r.in.name)
+		r.shell.ends.dir.unlink(r.in.name)
 		r.in.name = ""
 	}
 }

@@ -32,17 +32,17 @@ const keyLooks = 4
 
 // checkKeys hangs the command up if it waits for keys that no person types, and interrupts
 // it if it goes on waiting. It is called every lostTick.
-func (s *Session) checkKeys(r *run) {
+func (r *run) checkKeys() {
 	if r.call == nil || r.st.tty {
 		return
 	}
-	t, err := unix.IoctlGetTermios(s.shell.tty, unix.TCGETS)
-	keys := err == nil && (blocks(t) || !s.shell.stoppable() && *t != s.shell.quiet) // in gVisor MIN is 1 always
+	t, err := unix.IoctlGetTermios(r.shell.tty, unix.TCGETS)
+	keys := err == nil && (blocks(t) || !r.shell.stoppable() && *t != r.shell.quiet) // in gVisor MIN is 1 always
 	// A wait that changes no mode is looked for more and more rarely: it may be one for an
 	// event (poll(2)), or of a program that takes its standard error for a terminal.
 	r.ticks++
 	rare := r.ticks >= keyLooks && (r.ticks&(r.ticks-1) == 0 || r.ticks%64 == 0)
-	if !keys && !rare || !s.waitsForKeys(keys, files(r.outs)) {
+	if !keys && !rare || !r.waitsForKeys(keys, files(r.outs)) {
 		r.keyLooks = 0
 		return
 	}
@@ -50,30 +50,30 @@ func (s *Session) checkKeys(r *run) {
 		return
 	}
 	r.keyLooks = 0
-	group := s.shell.foreground()
-	if !r.wantedTerminal && group > 1 && group != s.shell.pid {
+	group := r.shell.foreground()
+	if !r.wantedTerminal && group > 1 && group != r.shell.pid {
 		r.wantedTerminal = true
 		_ = unix.Kill(-group, unix.SIGHUP)
 		return
 	}
 	r.wantedTerminal = true
-	s.interrupt()
+	r.interrupt()
 }
 
 // waitsForKeys reports whether the program in the foreground sleeps, and its standard input
 // is the terminal or one of outputs, or, if keys is set, it has the terminal anyhow. A program whose files
 // cannot be examined does not wait.
-func (s *Session) waitsForKeys(keys bool, outputs []proc.File) bool {
-	group := s.shell.foreground()
-	found, _ := s.tree().Find(proc.Others()) // of the group and its descendants none is unknown: parents and sessions tell
+func (r *run) waitsForKeys(keys bool, outputs []proc.File) bool {
+	group := r.shell.foreground()
+	found, _ := r.tree().Find(proc.Others()) // of the group and its descendants none is unknown: parents and sessions tell
 	switch {
-	case group == s.shell.pid, group == 0 && len(found) == 0: // a builtin
-		p, err := proc.Read(s.shell.pid)
-		return err == nil && p.State == 'S' && s.readsTerminal(s.shell.input)
+	case group == r.shell.pid, group == 0 && len(found) == 0: // a builtin
+		p, err := proc.Read(r.shell.pid)
+		return err == nil && p.State == 'S' && r.shell.readsTerminal(r.shell.input)
 	}
 	return sleepsAt(found, group, func(pid int) bool {
 		input := "/proc/" + itoa(pid) + "/fd/0"
-		return isOneOf(input, outputs) || s.readsTerminal(input) || keys && s.hasTerminal(pid)
+		return isOneOf(input, outputs) || r.shell.readsTerminal(input) || keys && r.shell.hasTerminal(pid)
 	})
 }
 
@@ -102,22 +102,22 @@ func sleepsAt(found []proc.Process, group int, condition func(pid int) bool) boo
 }
 
 // hasTerminal reports whether a process has the session's terminal open for reading.
-func (s *Session) hasTerminal(pid int) bool {
+func (p *shellProcess) hasTerminal(pid int) bool {
 	dir := "/proc/" + itoa(pid) + "/fd/"
 	fds, err := os.ReadDir(dir)
-	return err == nil && slices.ContainsFunc(fds, func(e os.DirEntry) bool { return s.readsTerminal(dir + e.Name()) })
+	return err == nil && slices.ContainsFunc(fds, func(e os.DirEntry) bool { return p.readsTerminal(dir + e.Name()) })
 }
 
 // readsTerminal reports whether a descriptor below /proc is the terminal, or /dev/tty, and
 // open for reading.
-func (s *Session) readsTerminal(fd string) bool {
+func (p *shellProcess) readsTerminal(fd string) bool {
 	const readable = 0o400 // in the mode of the link: proc_pid_fd(5)
 	link, err := os.Lstat(fd)
 	if err != nil || link.Mode()&readable == 0 {
 		return false
 	}
 	name, err := os.Readlink(fd)
-	return err == nil && name == "/dev/tty" || isOneOf(fd, []proc.File{s.shell.slave})
+	return err == nil && name == "/dev/tty" || isOneOf(fd, []proc.File{p.slave})
 }
 
 // isOneOf reports whether a descriptor below /proc is one of files.

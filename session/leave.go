@@ -57,7 +57,7 @@ func (s *Session) leave(shells map[int]unix.Signal) {
 	}
 	s.leaving = true
 	if p := s.shell; p != nil {
-		shells[p.pid] = s.leaveText()
+		shells[p.pid] = s.cur.leave()
 	}
 	if s.term != nil && s.term.alive() {
 		shells[s.term.pid] = s.term.leave()
@@ -65,27 +65,26 @@ func (s *Session) leave(shells map[int]unix.Signal) {
 	s.work()
 }
 
-// leaveText has the shell leave the text that is in it. A text that it has not come to is never run.
-func (s *Session) leaveText() (due unix.Signal) {
-	r := s.cur
+// leave has the shell leave the text that is in it, if there is one. A text that it has not come to is never run.
+func (r *run) leave() (due unix.Signal) {
 	switch {
-	case r == nil || r.phase == over || r.probe || s.shell.frozen:
-	case !s.wasRead(r):
-		_ = unix.Kill(s.shell.pid, unix.SIGKILL)
-	case s.shell.atPrompt(): // it is about to report
+	case r == nil || r.phase == over || r.probe || r.shell.frozen:
+	case !r.wasRead():
+		_ = unix.Kill(r.shell.pid, unix.SIGKILL)
+	case r.shell.atPrompt(): // it is about to report
 	default:
 		r.left, due = true, unix.SIGCONT
-		if !s.shell.leaves() || s.sticks(r) {
+		if !r.shell.leaves() || r.saved.sticks(r.text) {
 			due = unix.SIGKILL
 		}
-		if s.shell.stoppable() {
-			_ = unix.Kill(s.shell.pid, unix.SIGSTOP)
-			s.guard()
-			s.shell.frozen = true
+		if r.shell.stoppable() {
+			_ = unix.Kill(r.shell.pid, unix.SIGSTOP)
+			r.shell.guard()
+			r.shell.frozen = true
 			return due
 		}
-		if s.guard(); due == unix.SIGKILL {
-			_ = unix.Kill(s.shell.pid, due)
+		if r.shell.guard(); due == unix.SIGKILL {
+			_ = unix.Kill(r.shell.pid, due)
 		}
 		return 0
 	}
@@ -121,11 +120,4 @@ func (s *Session) leaveTasks() {
 		c.fail(wire.ClassUnavailable, err.Error())
 	}
 	s.queue = nil
-}
-
-// hangUp tells the shell that its terminal is gone, of which it ends.
-func (s *Session) hangUp() {
-	if s.shell != nil {
-		_ = unix.Kill(s.shell.pid, unix.SIGHUP)
-	}
 }

@@ -9,6 +9,16 @@ import (
 	"wolffia/internal/sys/proc"
 )
 
+// Processes are those that a session has started.
+type processes struct {
+	jobs    func() []*job      // the session's
+	forked  func(*string) bool // see Manager.forked
+	started func(pid int) bool // see Host
+	mark    proc.Mark          // of all that its shells start
+	root    int                // the shell; 0: there is none
+	known
+}
+
 // known are the processes that a session has seen since its shell was started.
 type known struct {
 	before  map[int]uint64 // start of each that the shell has left running
@@ -17,30 +27,34 @@ type known struct {
 	lastPID string         // see Manager.forked
 }
 
-// newTree is the tree of what the shell has started since the processes that the
+// start notes that a shell was started.
+func (ps *processes) start(shell int) {
+	ps.mark.Put(shell)
+	ps.root, ps.known = shell, known{}
+}
+
+// tree is the tree of what the shell has started since the processes that the
 // session knows of, and those that its jobs have started since.
-func (s *Session) newTree(all []proc.Process) *proc.Tree {
-	t := &proc.Tree{Root: s.pid(), Shell: true, Mark: s.mark, Before: map[int]uint64{}, Groups: map[int]bool{}}
-	maps.Copy(t.Before, s.known.before)
-	maps.Copy(t.Groups, s.known.groups)
-	for _, j := range s.m.jobsOf(s.name) {
+func (ps *processes) tree(all []proc.Process) *proc.Tree {
+	t := &proc.Tree{Root: ps.root, Shell: true, Mark: ps.mark, Before: map[int]uint64{}, Groups: map[int]bool{}}
+	maps.Copy(t.Before, ps.before)
+	maps.Copy(t.Groups, ps.groups)
+	for _, j := range ps.jobs() {
 		j.look(all)
 		j.mu.Lock()
 		maps.Copy(t.Before, j.members)
 		maps.Copy(t.Groups, j.groups)
 		j.mu.Unlock()
 	}
-	delete(t.Groups, s.pid())
+	delete(t.Groups, ps.root)
 	return t
 }
 
-// tree is the process tree of the command that runs.
-func (s *Session) tree() *proc.Tree {
-	t := s.newTree(proc.Others())
-	t.Running = s.shell != nil && !s.shell.stoppable()
-	if s.cur != nil {
-		t.Files = files(s.cur.outs)
-	}
+// tree is the process tree of the command.
+func (r *run) tree() *proc.Tree {
+	t := r.shell.procs.tree(proc.Others())
+	t.Running = !r.shell.gone && !r.shell.stoppable()
+	t.Files = files(r.outs)
 	return t
 }
 
@@ -57,15 +71,15 @@ func files(streams []*stream) (all []proc.File) {
 // leftover makes a job of what a run has left running: it is there before the next
 // command.
 func (s *Session) leftover(r *run) {
-	if r.probe || s.state == gone || len(r.held) == 0 && !s.hasNew() {
+	if r.probe || s.state == gone || len(r.held) == 0 && !s.procs.hasNew() {
 		discard(r.held)
 		return
 	}
 	all := proc.Others()
-	tree := s.newTree(all)
+	tree := s.procs.tree(all)
 	tree.Files = files(r.held)
 	found, _ := tree.Find(all)
-	s.record(tree, all, found)
+	s.procs.record(tree, all, found)
 	switch {
 	case len(found) == 0 && len(r.held) == 0:
 	case r.call == nil && s.state != launching: // the session's own texts leave nothing behind
@@ -77,28 +91,28 @@ func (s *Session) leftover(r *run) {
 
 // hasNew reports whether there may be processes that the session does not know, without
 // a look at all.
-func (s *Session) hasNew() bool {
-	if !s.m.forked(&s.known.lastPID) {
+func (ps *processes) hasNew() bool {
+	if !ps.forked(&ps.lastPID) {
 		return false
 	}
-	children, ok := proc.Children(s.pid())
+	children, ok := proc.Children(ps.root)
 	if !ok {
 		return true
 	}
 	unknown := func(pid int) bool {
-		_, old := s.known.before[pid]
+		_, old := ps.before[pid]
 		return !old
 	}
 	orphans, _ := proc.Children(os.Getpid())
 	return slices.ContainsFunc(children, unknown) || slices.ContainsFunc(orphans, func(pid int) bool {
-		return unknown(pid) && !s.known.foreign[pid] && !s.m.host.Started(pid)
+		return unknown(pid) && !ps.foreign[pid] && !ps.started(pid)
 	})
 }
 
 // record notes the processes that a run has left, among all: what is left of older
 // jobs stays known, the rest is forgotten.
-func (s *Session) record(tree *proc.Tree, all, found []proc.Process) {
-	k := known{before: map[int]uint64{}, groups: map[int]bool{}, foreign: map[int]bool{}, lastPID: s.known.lastPID}
+func (ps *processes) record(tree *proc.Tree, all, found []proc.Process) {
+	k := known{before: map[int]uint64{}, groups: map[int]bool{}, foreign: map[int]bool{}, lastPID: ps.lastPID}
 	for _, p := range all {
 		k.foreign[p.PID] = true
 		if start, ok := tree.Before[p.PID]; ok && start == p.Start {
@@ -109,8 +123,8 @@ func (s *Session) record(tree *proc.Tree, all, found []proc.Process) {
 		delete(k.foreign, p.PID)
 		k.before[p.PID], k.groups[p.Group] = p.Start, true
 	}
-	delete(k.groups, s.pid())
-	s.known = k
+	delete(k.groups, ps.root)
+	ps.known = k
 }
 
 // adopt makes a job of the processes that a run has left, and of the streams that they
@@ -119,7 +133,7 @@ func (s *Session) adopt(r *run, files []proc.File, found []proc.Process) {
 	j := s.newJob(r, files)
 	for _, p := range found {
 		j.members[p.PID] = p.Start
-		if p.Group != s.pid() {
+		if p.Group != s.procs.root {
 			j.groups[p.Group] = true
 		}
 	}
@@ -130,7 +144,7 @@ func (s *Session) adopt(r *run, files []proc.File, found []proc.Process) {
 	if s.state == launching {
 		n := s.task.job
 		for _, p := range found {
-			if p.Parent == s.pid() {
+			if p.Parent == s.procs.root {
 				j.statusWriter = p.PID
 			}
 		}
@@ -142,7 +156,7 @@ func (s *Session) adopt(r *run, files []proc.File, found []proc.Process) {
 // newJob is a job of a run without processes.
 func (s *Session) newJob(r *run, files []proc.File) *job {
 	return &job{
-		session: s.name, command: abbreviate(string(r.text)), started: r.begun, shell: s.pid(), files: files,
+		session: s.name, command: abbreviate(string(r.text)), started: r.begun, shell: s.procs.root, files: files,
 		members: map[int]uint64{}, groups: map[int]bool{},
 	}
 }

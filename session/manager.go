@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -273,32 +272,37 @@ func (s *Session) collide(c *Call) {
 func (m *Manager) newSession(req *wire.StartRequest, start *wire.SessionStart) (s *Session, class string, err error) {
 	q := req.Session
 	s = &Session{
-		m: m, name: q.Name, rc: q.RC, env: start.Env, home: start.Dir, cwd: start.Dir, rows: req.Rows, cols: req.Cols,
+		m: m, name: q.Name,
+		spec: shellSpec{rc: q.RC, env: start.Env, home: start.Dir, rows: req.Rows, cols: req.Cols},
 	}
 	s.turns.turn = s.turn
 	s.alarms.timer = time.AfterFunc(time.Hour, func() { s.turns.post(func() { s.onTime(time.Now()) }) })
 	s.alarms.timer.Stop()
-	if s.home == "" {
-		s.home, s.cwd = "/", "/"
+	if s.spec.home == "" {
+		s.spec.home = "/"
 	}
-	if s.rows == 0 || s.cols == 0 {
-		s.rows, s.cols = 24, 80
+	if s.spec.rows == 0 || s.spec.cols == 0 {
+		s.spec.rows, s.spec.cols = 24, 80
 	}
-	if err := proc.CheckDir(s.home); err != nil {
-		return nil, wire.ClassInvalid, fmt.Errorf("working directory %q: %w", s.home, err)
+	if err := proc.CheckDir(s.spec.home); err != nil {
+		return nil, wire.ClassInvalid, fmt.Errorf("working directory %q: %w", s.spec.home, err)
 	}
-	if err := s.choose(q.Shell); err != nil {
+	s.saved = checkpoint{spec: &s.spec, cwd: s.spec.home}
+	if err := s.spec.choose(m.host.LookPath, q.Shell); err != nil {
 		return nil, wire.ClassUnavailable, err
 	}
-	s.mark, s.terminals = proc.NewMark(), proc.NewMark()
-	s.info = wire.SessionInfo{Name: s.name, Shell: s.path, CreatedMS: time.Now().UnixMilli()}
+	s.procs = &processes{
+		jobs: func() []*job { return m.jobsOf(s.name) }, forked: m.forked, started: m.host.Started, mark: proc.NewMark(),
+	}
+	s.terminals = proc.NewMark()
+	s.info = wire.SessionInfo{Name: s.name, Shell: s.spec.path, CreatedMS: time.Now().UnixMilli()}
 	return s, "", nil
 }
 
 // start starts the first shell, for a call that waits for it.
 func (s *Session) start(c *Call) {
 	var err error
-	if s.ends, err = newEndpoints(s.m.newDir, s.d, func() { s.turns.wait(s.onEvents) }); err != nil {
+	if s.ends, err = newEndpoints(s.m.newDir, s.spec.d, func() { s.turns.wait(s.onEvents) }); err != nil {
 		s.m.forget(s)
 		s.state = gone
 		c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q: %v", s.name, err))
@@ -314,36 +318,6 @@ func (m *Manager) forget(s *Session) {
 	if m.sessions[s.name] == s { // else the name has been given to another one
 		delete(m.sessions, s.name)
 	}
-}
-
-// choose finds the shell's program.
-func (s *Session) choose(shell string) error {
-	names := []string{shell}
-	if shell == "" {
-		names = []string{"bash", "sh"}
-	}
-	var err error
-	for _, n := range names {
-		if s.path, err = s.m.host.LookPath(n, s.home, s.env); err != nil {
-			continue
-		}
-		real, rerr := filepath.EvalSymlinks(s.path)
-		if rerr != nil {
-			err = rerr
-			continue
-		}
-		switch filepath.Base(real) {
-		case "bash":
-			s.path = real
-		case "zsh", "mksh", "yash", "fish", "ksh", "ksh93", "tcsh", "csh":
-			err = fmt.Errorf("%s is not supported: want bash, or a POSIX sh", filepath.Base(real))
-			continue
-		default:
-			s.d.posix = true
-		}
-		return nil
-	}
-	return fmt.Errorf("shell %q: %w", names[len(names)-1], err)
 }
 
 // Close releases the Manager's descriptor.

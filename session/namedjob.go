@@ -39,7 +39,7 @@ func (s *Session) launchJob() (*run, error) {
 		n.fds, n.files = append(n.fds, fd), append(n.files, fileOf(fd))
 	}
 	s.beginTask()
-	return &run{text: s.d.background(n.path), limit: restoreLimit}, nil
+	return &run{text: s.spec.d.background(n.path), limit: restoreLimit}, nil
 }
 
 // background is a text that runs another in the background and keeps its status, also under

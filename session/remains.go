@@ -32,14 +32,14 @@ func (m *Manager) reserve(n int) bool {
 	return false
 }
 
-// keepRemains takes what the run's streams have buffered, which ends them: what others write from now on is their
+// keep takes what the run's streams have buffered, which ends them: what others write from now on is their
 // job's. It reports false if there is no room: then the run waits for its reader.
-func (s *Session) keepRemains(r *run) bool {
+func (r *run) keep(reserve func(n int) bool) bool {
 	k := &remains{watcher: watcher{change: sync.NewCond(new(sync.Mutex))}}
 	for _, st := range r.outs {
 		k.size += st.left()
 	}
-	if !s.m.reserve(k.size) {
+	if !reserve(k.size) {
 		return false
 	}
 	for i, st := range r.outs {

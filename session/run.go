@@ -2,9 +2,7 @@ package session
 
 import (
 	"crypto/rand"
-	"os"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -68,6 +66,10 @@ var reactions = [phaseCount][happeningCount]reaction{
 // A run is one text in the shell: a caller's, or one of the session's own. Its phase
 // and what happens decide what is done.
 type run struct {
+	shell  *shellProcess
+	alarms *alarms
+	saved  *checkpoint
+
 	call  *Call // nil: the session's own
 	text  []byte
 	st    streams
@@ -91,7 +93,7 @@ type run struct {
 	ws       syscall.WaitStatus
 	timedOut bool
 	killed   bool
-	left     bool // PID 1 is about to end: see leaveText
+	left     bool // PID 1 is about to end: see leave
 	stage    stage
 	looks    int  // at a shell that does not answer, after SIGKILL
 	idle     int  // how many of these found the shell neither busy nor at its prompt
@@ -127,6 +129,7 @@ const statusName = "s"
 // nothing can be made is given up for another one. After an error the shell is as it was.
 // Precondition: there is a shell, and no other run.
 func (s *Session) begin(r *run) error {
+	r.shell, r.alarms, r.saved = s.shell, &s.alarms, &s.saved
 	r.begun = time.Now()
 	r.in.fd = -1
 	if s.task != nil && s.task.retried && s.state >= overriding {
@@ -142,46 +145,50 @@ func (s *Session) begin(r *run) error {
 
 // try is begin for a run that may have been tried before.
 func (s *Session) try(r *run) error {
-	err := s.open(r)
+	err := r.open()
 	if err != nil && s.ends.move() == nil {
-		s.closeStreams(r)
-		err = s.open(r)
+		r.closeStreams()
+		err = r.open()
 	}
-	if err == nil {
-		s.sendRun(r)
+	if err != nil {
+		return err
 	}
-	return err
+	r.send()
+	if r.call != nil && r.tries == 0 {
+		s.publish()
+	}
+	return nil
 }
 
 // drop ends a run that has not come to its text.
 func (s *Session) drop(r *run) {
 	s.cur = nil
 	s.alarms.clear()
-	s.closeStreams(r)
+	r.closeStreams()
 }
 
 // open makes the run's file and streams.
-func (s *Session) open(r *run) error {
+func (r *run) open() error {
 	if r.probe {
 		return nil
 	}
 	if len(r.text) == 0 {
 		r.text = []byte("\n") // gVisor does not note a read of an empty file
 	}
-	if err := s.ends.dir.writeText(r.text); err != nil {
+	if err := r.shell.ends.dir.writeText(r.text); err != nil {
 		return err
 	}
 	if r.keepStatus {
-		if err := s.ends.dir.write(statusName, []byte("return "+strconv.Itoa(s.lastStatus)+"\n")); err != nil {
+		if err := r.shell.ends.dir.write(statusName, []byte("return "+strconv.Itoa(r.saved.lastStatus)+"\n")); err != nil {
 			return err
 		}
 	}
 	if r.st.tty {
 		// What was printed by no command, and typed and not read, was meant for another.
-		s.drainTerminal()
-		s.shell.setTerminal(s.shell.attended)
-		r.outs = []*stream{newStream(wire.Stdout, nil, s.shell.tty, s.ends.poll, r.call)}
-		fd, err := unix.FcntlInt(uintptr(s.shell.tty), unix.F_DUPFD_CLOEXEC, 3)
+		r.shell.drainTerminal()
+		r.shell.setTerminal(r.shell.attended)
+		r.outs = []*stream{newStream(wire.Stdout, nil, r.shell.tty, r.shell.ends.poll, r.call)}
+		fd, err := unix.FcntlInt(uintptr(r.shell.tty), unix.F_DUPFD_CLOEXEC, 3)
 		if err != nil {
 			return err
 		}
@@ -189,21 +196,21 @@ func (s *Session) open(r *run) error {
 		return nil
 	}
 	if r.call != nil { // an earlier command may have changed them
-		_ = unix.IoctlSetTermios(s.shell.tty, unix.TCSETS, &s.shell.quiet)
+		_ = unix.IoctlSetTermios(r.shell.tty, unix.TCSETS, &r.shell.quiet)
 	}
-	for i := range s.ends.pipes {
+	for i := range r.shell.ends.pipes {
 		if i == 1 && r.st.merge {
 			break
 		}
-		p := &s.ends.pipes[i]
-		if err := s.ends.prepare(p); err != nil {
+		p := &r.shell.ends.pipes[i]
+		if err := r.shell.ends.prepare(p); err != nil {
 			return err
 		}
-		r.outs = append(r.outs, newStream(outputs[i], p, p.fd, s.ends.poll, r.call))
+		r.outs = append(r.outs, newStream(outputs[i], p, p.fd, r.shell.ends.poll, r.call))
 	}
 	if r.st.stdin {
 		name := token()
-		fd, err := s.ends.dir.fifo(name, unix.O_RDWR) // or the shell would wait for a writer
+		fd, err := r.shell.ends.dir.fifo(name, unix.O_RDWR) // or the shell would wait for a writer
 		if err != nil {
 			return err
 		}
@@ -212,8 +219,8 @@ func (s *Session) open(r *run) error {
 	return nil
 }
 
-// sendRun sends the packets.
-func (s *Session) sendRun(r *run) {
+// send sends the packets.
+func (r *run) send() {
 	r.nonce = rand.Text()
 	r.reports, r.again = reports{}, ""
 	if !r.probe {
@@ -221,18 +228,15 @@ func (s *Session) sendRun(r *run) {
 		if r.keepStatus {
 			status = statusName
 		}
-		s.send(s.d.run(s.ends.dir.path, r.st, fifos{in: r.in.name, out: s.ends.pipes[0].name, err: s.ends.pipes[1].name}, status))
+		r.shell.send(r.shell.d.run(r.shell.ends.dir.path, r.st, fifos{in: r.in.name, out: r.shell.ends.pipes[0].name, err: r.shell.ends.pipes[1].name}, status))
 	}
-	s.send(s.d.report(r.nonce))
-	s.alarms.set(lookOver, lostTick)
+	r.shell.send(r.shell.d.report(r.nonce))
+	r.alarms.set(lookOver, lostTick)
 	if r.limit > 0 {
-		s.alarms.due[timeUp] = r.begun.Add(r.limit)
-	}
-	if r.call != nil && r.tries == 0 {
-		s.publish()
+		r.alarms.due[timeUp] = r.begun.Add(r.limit)
 	}
 	if r.in.open {
-		s.feed()
+		r.feed()
 	}
 }
 
@@ -250,7 +254,7 @@ func (s *Session) react(h happening, st *stream) {
 	r := s.cur
 	switch re := reactions[r.phase][h]; re {
 	case hold, pass:
-		if re == hold && st.capture == nil && !s.wasRead(r) {
+		if re == hold && st.capture == nil && !r.wasRead() {
 			// It is not the command's: it is left in the pipe until the text is read.
 			st.unwatch()
 			if r.phase != heldOutput {
@@ -271,11 +275,13 @@ func (s *Session) react(h happening, st *stream) {
 		}
 	case interrupt:
 		r.timedOut = r.timedOut || h == timeUp
-		s.interrupt()
+		r.interrupt()
 	case escalate:
-		s.escalate()
+		r.escalate()
 	case look:
-		s.checkLost()
+		if r.checkLost() {
+			s.replaceFor(r)
+		}
 	case end:
 		s.endOf(r)
 	case drain:
@@ -288,11 +294,11 @@ const holdLimit = time.Second
 
 // wasRead reports whether the shell has come to the text: then it has opened
 // the streams.
-func (s *Session) wasRead(r *run) bool {
+func (r *run) wasRead() bool {
 	switch {
 	case r.phase >= readText:
 		return true
-	case !r.probe && !s.ends.dir.wasRead():
+	case !r.probe && !r.shell.ends.dir.wasRead():
 		return false
 	case r.phase == unreadText:
 		r.phase = readText
@@ -305,14 +311,14 @@ func (s *Session) wasRead(r *run) bool {
 func (s *Session) endOf(r *run) {
 	s.alarms.clear()
 	if r.exited {
-		if s.unbegun(r) {
+		if r.unbegun() {
 			s.drop(r)
-			s.restoredNext()
+			s.saved.report()
 			s.handle(unread, nil, nil)
 			return
 		}
 	} else {
-		if !s.wasRead(r) && !r.timedOut && !r.killed && !s.leaving && r.tries < maxTries {
+		if !r.wasRead() && !r.timedOut && !r.killed && !s.leaving && r.tries < maxTries {
 			s.again(r)
 			return
 		}
@@ -320,10 +326,10 @@ func (s *Session) endOf(r *run) {
 			r.unknown = true // its status is that of another text
 		}
 		if r.call != nil || r.probe {
-			s.locate(r.rep.pwd)
+			s.saved.locate(s.shell, r.rep.pwd)
 		}
 		if r.timedOut || r.killed {
-			s.atOnce(func() { s.sweep(unix.SIGKILL) })
+			r.shell.atOnce(func() { r.sweep(unix.SIGKILL) })
 		}
 	}
 	r.phase = over
@@ -339,8 +345,8 @@ func (s *Session) endOf(r *run) {
 
 // unbegun reports whether the text was never read by the shell that is gone, so that
 // another shell can have it.
-func (s *Session) unbegun(r *run) bool {
-	return r.tries < maxTries && r.stage == stageNone && !r.killed && !s.wasRead(r)
+func (r *run) unbegun() bool {
+	return r.tries < maxTries && r.stage == stageNone && !r.killed && !r.wasRead()
 }
 
 // again sends a text that was not read once more: to the same shell after a repair, then
@@ -348,7 +354,7 @@ func (s *Session) unbegun(r *run) bool {
 func (s *Session) again(r *run) {
 	r.tries++
 	r.rep, r.phase = nil, unreadText
-	s.closeStreams(r)
+	r.closeStreams()
 	s.ends.giveUp()
 	s.ends.dir.text.drop()
 	if !s.ends.dir.intact() {
@@ -358,7 +364,7 @@ func (s *Session) again(r *run) {
 		s.replaceFor(r)
 		return
 	}
-	s.send(s.d.repair()...)
+	s.shell.send(r.shell.d.repair()...)
 	if err := s.try(r); err != nil {
 		s.drop(r)
 		s.handle(broken, nil, err)
@@ -374,52 +380,9 @@ func (s *Session) replaceFor(r *run) {
 
 // replace kills the shell for one that works.
 func (s *Session) replace() {
-	s.why = afterKill
+	s.saved.why = afterKill
 	s.kill()
-	s.restoredNext()
-}
-
-// locate finds out where the shell is: its PWD if that is true, else what the kernel
-// has. Of a path that is too long for the kernel, PWD is all that is known.
-func (s *Session) locate(pwd string) {
-	link := s.shell.cwd
-	var real, said unix.Stat_t
-	if unix.Stat(link, &real) != nil {
-		return
-	}
-	if strings.HasPrefix(pwd, "/") && statPath(pwd, &said) == nil && proc.FileOf(&real) == proc.FileOf(&said) {
-		s.cwd = pwd
-		return
-	}
-	name, err := os.Readlink(link)
-	switch {
-	case err != nil:
-		s.cwd = pwd
-	case real.Nlink == 0:
-		s.cwd = strings.TrimSuffix(name, " (deleted)")
-	default:
-		s.cwd = name
-	}
-}
-
-// statPath is stat(2) for paths of any length.
-func statPath(path string, st *unix.Stat_t) error {
-	const piece = unix.PathMax - 1 // its size has room for a NUL
-	at := unix.AT_FDCWD
-	defer func() { closeFD(&at) }()
-	for len(path) > piece {
-		end := strings.LastIndexByte(path[:piece], '/') + 1
-		if end == 0 {
-			return unix.ENAMETOOLONG // of one component
-		}
-		fd, err := unix.Openat(at, path[:end], unix.O_PATH|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		closeFD(&at)
-		at, path = fd, strings.TrimLeft(path[end:], "/")
-	}
-	return unix.Fstatat(at, path, st, unix.AT_EMPTY_PATH)
+	s.saved.report()
 }
 
 // drain reads what is left of the output, and ends the run when nothing is, or when its reader takes nothing for
@@ -451,7 +414,7 @@ func (s *Session) drain() {
 			next = at
 		}
 	}
-	if complete || stalled && s.keepRemains(r) {
+	if complete || stalled && r.keep(s.m.reserve) {
 		s.finish(r)
 		return
 	}
@@ -468,12 +431,12 @@ func (s *Session) finish(r *run) {
 	s.cur = nil
 	s.alarms.clear()
 	if r.exited {
-		s.restoredNext()
+		s.saved.report()
 	}
 	if r.st.tty && s.shell != nil {
 		s.shell.setTerminal(&s.shell.quiet)
 	}
-	s.closeStreams(r)
+	r.closeStreams()
 	ev := done
 	if r.rep == nil {
 		ev = lost
@@ -482,9 +445,9 @@ func (s *Session) finish(r *run) {
 }
 
 // closeStreams closes the streams that are at their end.
-func (s *Session) closeStreams(r *run) {
+func (r *run) closeStreams() {
 	if r.in.open {
-		s.closeInput(r)
+		r.closeInput()
 	}
 	for _, st := range r.outs {
 		switch {
@@ -493,7 +456,7 @@ func (s *Session) closeStreams(r *run) {
 		case st.eof || r.phase != over:
 			st.watch() // for the next command
 		default:
-			s.ends.handOver(st.pipe)
+			r.shell.ends.handOver(st.pipe)
 			r.held = append(r.held, st)
 		}
 	}

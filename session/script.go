@@ -12,20 +12,20 @@ const pipeSize = 4096
 
 // openScript opens the FIFO that a shell without extensions reads its lines
 // from. A read of it must not get more than one packet.
-func (s *Session) openScript(in *shellProcess) (err error) {
-	if in.script, err = s.ends.dir.fifo(in.names.lines, unix.O_RDWR); err != nil {
+func (p *shellProcess) openScript() (err error) {
+	if p.script, err = p.ends.dir.fifo(p.names.lines, unix.O_RDWR); err != nil {
 		return err
 	}
 	// Packet mode: a read gets one write (pipe(2), O_DIRECT). That mode cannot
 	// be asked for at once where files have no direct I/O.
-	_, err = unix.FcntlInt(uintptr(in.script), unix.F_SETFL, unix.O_RDWR|unix.O_NONBLOCK|unix.O_DIRECT)
+	_, err = unix.FcntlInt(uintptr(p.script), unix.F_SETFL, unix.O_RDWR|unix.O_NONBLOCK|unix.O_DIRECT)
 	if !errors.Is(err, unix.EINVAL) {
 		return err
 	}
 	// gVisor has no such mode. There each packet fills the pipe, so that the
 	// next one has room when all of it was read, and not before.
-	in.full = true
-	_, err = unix.FcntlInt(uintptr(in.script), unix.F_SETPIPE_SZ, pipeSize)
+	p.full = true
+	_, err = unix.FcntlInt(uintptr(p.script), unix.F_SETPIPE_SZ, pipeSize)
 	return err
 }
 
@@ -40,34 +40,32 @@ func pad(packet string) []byte {
 
 // flush writes those packets that wait for room, as far as there is any, and
 // has the poller wait for more.
-func (s *Session) flush() {
-	in := s.shell
-	for len(in.waiting) > 0 {
-		_, err := unix.Write(in.script, pad(in.waiting[0]))
+func (p *shellProcess) flush() {
+	for len(p.waiting) > 0 {
+		_, err := unix.Write(p.script, pad(p.waiting[0]))
 		if err == unix.EINTR {
 			continue
 		}
 		if err == unix.EAGAIN {
 			break
 		}
-		in.waiting = in.waiting[1:] // one that does not go out shows as a lost report
+		p.waiting = p.waiting[1:] // one that does not go out shows as a lost report
 	}
-	s.ends.poll.watchRoom(in.script, &in.watched, len(in.waiting) > 0)
+	p.ends.poll.watchRoom(p.script, &p.watched, len(p.waiting) > 0)
 }
 
-// send sends lines to the shell, each as a packet. One that does not go out shows as a
+// send sends lines to the shell, if there is one, each as a packet. One that does not go out shows as a
 // lost report.
-func (s *Session) send(packets ...string) {
-	in := s.shell
-	if in == nil || in.script < 0 {
+func (p *shellProcess) send(packets ...string) {
+	if p == nil || p.script < 0 {
 		return
 	}
-	if in.full {
-		in.waiting = append(in.waiting, packets...)
-		s.flush()
+	if p.full {
+		p.waiting = append(p.waiting, packets...)
+		p.flush()
 		return
 	}
-	for _, p := range packets {
-		_, _ = unix.Write(in.script, []byte(p))
+	for _, line := range packets {
+		_, _ = unix.Write(p.script, []byte(line))
 	}
 }

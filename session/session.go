@@ -29,14 +29,11 @@ const (
 // A Session is a shell and its tasks, in order; see the machine in machine.go. The fields
 // below info belong to the turn: see executor.
 type Session struct {
-	m    *Manager
-	name string
-	path string // the shell's program
-	d    dialect
-	env  []string
-	rc   bool // new shells without a snapshot read the user's start files
-	ends *endpoints
-	mark proc.Mark // of all that its shells start
+	m     *Manager
+	name  string
+	spec  shellSpec
+	ends  *endpoints
+	procs *processes
 
 	turns executor
 	mu    sync.Mutex
@@ -51,25 +48,14 @@ type Session struct {
 	early    bool   // it has no name yet: see ahead
 	withheld string // a line for its shell, once it has
 
-	rows, cols uint16
-	program    string // what its terminals run; empty: what their users type
-	cwd        string
-	home       string // the directory to start in
-	commands   int64
-	restarts   int
-	lastStatus int
-	snap       *snapshot
-	snapAt     int64   // commands when snap was taken; or atExit, or beforeExit
-	why        purpose // of the next restore
-	restored   string  // for the next result
-	mayStick   bool    // since snap was taken a text has set a trap: see sticks
-	revert     []byte  // what puts back the Dir and Env that a call has replaced
-	known      known
-	detached   []*detached // oldest first
-	dying      *Call       // the call that ends the session
-	ending     bool        // it is to be gone
-	leaving    bool        // PID 1 is about to end
-	released   bool        // its descriptors are closed
+	program  string // what its terminals run; empty: what their users type
+	restarts int
+	saved    checkpoint
+	detached []*detached // oldest first
+	dying    *Call       // the call that ends the session
+	ending   bool        // it is to be gone
+	leaving  bool        // PID 1 is about to end
+	released bool        // its descriptors are closed
 
 	term      *terminal // nil: there was no viewer yet; set with mu held
 	terminals proc.Mark // of all that its terminals' shells start
@@ -77,12 +63,6 @@ type Session struct {
 
 	alarms alarms
 }
-
-// When a snapshot was taken that is not of an idle moment.
-const (
-	atExit     = -1 // the last shell has left it when it ended
-	beforeExit = -2 // one before the last has
-)
 
 // turn runs f. Once the session is gone, f finds it so.
 func (s *Session) turn(f func()) {
@@ -134,7 +114,7 @@ func (s *Session) onTime(now time.Time) {
 		switch {
 		case a < alarmSave:
 			s.happen(a)
-		case s.state == idle && s.shell != nil && s.snapAt != s.commands:
+		case s.state == idle && s.shell != nil && !s.saved.current():
 			s.task = &task{kind: snapshotTask}
 			s.work()
 		}
@@ -147,15 +127,15 @@ func (s *Session) publish() {
 	defer s.mu.Unlock()
 	i := &s.info
 	state, commands, waiting := i.State, i.Commands, i.Waiting
-	i.State, i.PID = wire.StateIdle, s.pid()
+	i.State, i.PID = wire.StateIdle, s.procs.root
 	if s.shell == nil {
 		i.State = wire.StateEnded
 	}
 	if s.cur != nil && s.cur.call != nil {
 		i.State = wire.StateRunning
 	}
-	i.Cwd = wire.Path(s.cwd)
-	i.Commands, i.Waiting, i.Restarts, i.Restored = s.commands, len(s.queue), s.restarts, s.restored
+	i.Cwd = wire.Path(s.saved.cwd)
+	i.Commands, i.Waiting, i.Restarts, i.Restored = s.saved.commands, len(s.queue), s.restarts, s.saved.restored
 	if i.State != state || i.Commands != commands || i.Waiting != waiting {
 		i.UsedMS = time.Now().UnixMilli() // what the session does for itself shows in none of them
 	}
@@ -165,14 +145,6 @@ func (s *Session) describe() wire.SessionInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.info
-}
-
-// pid is the shell's process; 0 if there is none.
-func (s *Session) pid() int {
-	if s.shell == nil {
-		return 0
-	}
-	return s.shell.pid
 }
 
 func (s *Session) goneError() error { return fmt.Errorf("session %q is gone", s.name) }
@@ -216,7 +188,7 @@ func (s *Session) destroy(c *Call) {
 		s.work()
 		return
 	}
-	s.killAll() // the command that runs is no job; the shell's exit ends the run, and that the session
+	s.cur.killAll() // the command that runs is no job; the shell's exit ends the run, and that the session
 	s.cur.stage = stageReplace
 	if s.cur.call != nil {
 		s.giveUpRun()
@@ -238,7 +210,7 @@ func (s *Session) end() {
 	if s.task != nil {
 		s.failTask(s.goneError())
 	}
-	(&proc.Tree{Root: s.pid(), Shell: true, Mark: s.mark}).Kill(deathLimit)
+	(&proc.Tree{Root: s.procs.root, Shell: true, Mark: s.procs.mark}).Kill(deathLimit)
 	for _, j := range s.m.jobsOf(s.name) {
 		j.signal(unix.SIGKILL)
 	}
@@ -266,17 +238,7 @@ func (s *Session) lose() {
 	if p == nil {
 		return
 	}
-	for _, fd := range []int{p.sock, p.state, p.tty} {
-		s.ends.poll.remove(fd)
-	}
-	s.ends.poll.watchRoom(p.script, &p.watched, false)
-	p.gone = true
-	p.close()
-	if p.place == s.ends.dir.path {
-		for _, name := range []string{p.names.exit, p.names.state, p.names.guard, p.names.aside, p.names.lines} {
-			s.ends.dir.unlink(name)
-		}
-	}
+	p.release()
 	s.shell = nil
 }
 
@@ -294,13 +256,13 @@ func (s *Session) onEvents() {
 		case s.shell != nil && fd == s.shell.sock:
 			sock = true
 		case s.shell != nil && fd == s.shell.state:
-			s.readState()
+			s.shell.readState()
 		case s.shell != nil && s.shell.watched && fd == s.shell.script:
-			s.flush()
+			s.shell.flush()
 		case s.shell != nil && fd == s.shell.tty:
 			s.onTerminal()
 		case s.cur != nil && s.cur.in.fd == fd && s.cur.in.open:
-			s.feed()
+			s.cur.feed()
 		default:
 			s.onPipe(fd)
 		}
@@ -349,18 +311,6 @@ func (s *Session) readReport() bool {
 	return true
 }
 
-// readState reads the state that an exiting shell prints.
-func (s *Session) readState() {
-	var buf [32 << 10]byte
-	for {
-		n, _ := read(s.shell.state, buf[:])
-		if n <= 0 {
-			return
-		}
-		_, _ = s.shell.said.Write(buf[:n]) // never fails
-	}
-}
-
 // onTerminal reads what was printed on the session's terminal. It belongs to
 // the command that runs on it; else it is dropped.
 func (s *Session) onTerminal() {
@@ -368,19 +318,7 @@ func (s *Session) onTerminal() {
 		s.onStream(s.cur.outs[0])
 		return
 	}
-	s.drainTerminal()
-}
-
-func (s *Session) drainTerminal() {
-	var buf [32 << 10]byte
-	for range 64 {
-		if n, err := read(s.shell.tty, buf[:]); n <= 0 {
-			if err != unix.EAGAIN {
-				s.ends.poll.remove(s.shell.tty) // no process has it open
-			}
-			return
-		}
-	}
+	s.shell.drainTerminal()
 }
 
 // onChange handles a shell that has stopped or is gone.
@@ -398,54 +336,19 @@ func (s *Session) onChange(p *shellProcess, ws syscall.WaitStatus) {
 	if s.shell != p {
 		return // its last report was that it is of no use
 	}
-	s.readState()
-	s.keepExitState(p, ws)
+	s.shell.readState()
 	r := s.cur
+	s.saved.exited(p, ws, r != nil && r.stage >= stageReplace)
 	if r != nil && r.st.tty {
 		r.outs[0].pump(true)
 		r.outs[0].over = true
 	}
 	s.lose()
 	if r == nil {
-		s.restoredNext()
+		s.saved.report()
 		s.publish()
 		return
 	}
 	r.exited, r.ws = true, ws
 	s.happen(exited)
-}
-
-// keepExitState takes over the state that the shell has left, and decides how
-// it is restored.
-func (s *Session) keepExitState(p *shellProcess, ws syscall.WaitStatus) {
-	switch {
-	case s.cur != nil && s.cur.stage >= stageReplace:
-		s.why = afterKill
-	case !ws.Exited() || ws.ExitStatus() != 0:
-		s.why = afterError
-	default:
-		s.why = afterExit
-	}
-	printed, dropped := p.said.Result()
-	if s.snapAt == atExit {
-		s.snapAt = beforeExit
-	}
-	if snap, ok := parseSnapshot(s.d, printed); ok && dropped == 0 && p.answers {
-		s.snap, s.snapAt = &snap, atExit
-		if s.cwd = snap.cwd(); s.cwd == "" {
-			s.cwd = s.home
-		}
-	}
-}
-
-// restoredNext decides what the next result says about the state.
-func (s *Session) restoredNext() {
-	switch {
-	case s.snap == nil:
-		s.restored = wire.RestoredNone
-	case s.snapAt == atExit && !s.d.posix && s.why != afterKill:
-		s.restored = wire.RestoredFull
-	default:
-		s.restored = wire.RestoredPartial
-	}
 }

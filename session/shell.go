@@ -3,8 +3,10 @@ package session
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"syscall"
@@ -32,9 +34,58 @@ type Host struct {
 	Dir string
 }
 
-// An shellProcess is one shell process of a session and what connects it to the
+// A shellSpec is what the shells of a session are started with.
+type shellSpec struct {
+	path       string // the program
+	d          dialect
+	env        []string
+	rc         bool   // new shells without a snapshot read the user's start files
+	home       string // the directory to start in
+	rows, cols uint16
+}
+
+// equal reports whether shells of both are the same.
+func (s *shellSpec) equal(t *shellSpec) bool {
+	return s.path == t.path && s.d == t.d && s.rc == t.rc && s.home == t.home && s.rows == t.rows && s.cols == t.cols &&
+		slices.Equal(s.env, t.env)
+}
+
+// choose finds the program of that name; of an empty one bash, or else sh.
+func (s *shellSpec) choose(lookPath func(name, dir string, env []string) (string, error), shell string) error {
+	names := []string{shell}
+	if shell == "" {
+		names = []string{"bash", "sh"}
+	}
+	var err error
+	for _, n := range names {
+		if s.path, err = lookPath(n, s.home, s.env); err != nil {
+			continue
+		}
+		real, rerr := filepath.EvalSymlinks(s.path)
+		if rerr != nil {
+			err = rerr
+			continue
+		}
+		switch filepath.Base(real) {
+		case "bash":
+			s.path = real
+		case "zsh", "mksh", "yash", "fish", "ksh", "ksh93", "tcsh", "csh":
+			err = fmt.Errorf("%s is not supported: want bash, or a POSIX sh", filepath.Base(real))
+			continue
+		default:
+			s.d.posix = true
+		}
+		return nil
+	}
+	return fmt.Errorf("shell %q: %w", names[len(names)-1], err)
+}
+
+// A shellProcess is one shell process of a session and what connects it to the
 // guest. It belongs to the session's turn.
 type shellProcess struct {
+	d      dialect
+	ends   *endpoints
+	procs  *processes
 	pid    int
 	proc   string    // its directory in /proc, with a slash
 	input  string    // its descriptor 0 there
@@ -76,9 +127,12 @@ type own struct {
 }
 
 // startShell starts a shell. changed is called by the reaper, see Host.
-func (s *Session) startShell(cwd string, changed func(*shellProcess, syscall.WaitStatus)) (_ *shellProcess, err error) {
+func startShell(
+	h *Host, spec *shellSpec, ends *endpoints, procs *processes, cwd string, changed func(*shellProcess, syscall.WaitStatus),
+) (_ *shellProcess, err error) {
 	p := &shellProcess{
-		sock: -1, script: -1, state: -1, tty: -1, place: s.ends.dir.path, said: excerpt.New(maxSnapshot, 0),
+		d: spec.d, ends: ends, procs: procs,
+		sock: -1, script: -1, state: -1, tty: -1, place: ends.dir.path, said: excerpt.New(maxSnapshot, 0),
 		names: own{exit: token(), state: token(), guard: token(), aside: token(), lines: token()},
 	}
 	var theirs []int
@@ -98,24 +152,24 @@ func (s *Session) startShell(cwd string, changed func(*shellProcess, syscall.Wai
 	theirs = append(theirs, pair[1])
 	p.peer = fileOf(pair[1])
 	p.script = p.sock
-	if s.d.posix {
-		if err := s.openScript(p); err != nil {
+	if p.d.posix {
+		if err := p.openScript(); err != nil {
 			return nil, err
 		}
 	}
-	if p.state, err = s.ends.dir.fifo(p.names.state, unix.O_RDWR); err != nil { // also to write: it never hangs up
+	if p.state, err = ends.dir.fifo(p.names.state, unix.O_RDWR); err != nil { // also to write: it never hangs up
 		return nil, err
 	}
 	if err := errors.Join(
 		unix.SetNonblock(p.sock, true),
 		unix.SetsockoptInt(p.sock, unix.SOL_SOCKET, unix.SO_PASSCRED, 1),
-		s.ends.dir.write(p.names.exit, []byte(s.d.exitScript(p.path(p.names.state)))),
-		s.ends.dir.write(p.names.guard, []byte(s.d.guardScript(p.path(p.names.aside)))),
+		ends.dir.write(p.names.exit, []byte(p.d.exitScript(p.path(p.names.state)))),
+		ends.dir.write(p.names.guard, []byte(p.d.guardScript(p.path(p.names.aside)))),
 	); err != nil {
 		return nil, err
 	}
 	var slave *os.File
-	if p.tty, slave, err = openTerminal(&s.m.host, s.rows, s.cols); err != nil {
+	if p.tty, slave, err = openTerminal(h, spec.rows, spec.cols); err != nil {
 		return nil, err
 	}
 	defer slave.Close()
@@ -125,17 +179,21 @@ func (s *Session) startShell(cwd string, changed func(*shellProcess, syscall.Wai
 	}
 	p.quiet = quiet(*p.attended)
 	p.setTerminal(&p.quiet)
-	p.pid, err = s.m.host.Start(s.path, s.d.args(s.path, p.path(p.names.lines)), &syscall.ProcAttr{
+	p.pid, err = h.Start(spec.path, p.d.args(spec.path, p.path(p.names.lines)), &syscall.ProcAttr{
 		Dir: cwd, Files: []uintptr{uintptr(pair[1]), slave.Fd(), slave.Fd()},
-		Env: slices.Concat(s.env, Unattended(s.env), []string{"PS1=", "PS2=", "HISTFILE=", "ENV="}), // these keep it quiet
+		Env: slices.Concat(spec.env, Unattended(spec.env), []string{"PS1=", "PS2=", "HISTFILE=", "ENV="}), // these keep it quiet
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 1},
 	}, func(ws syscall.WaitStatus) { changed(p, ws) })
 	p.proc = "/proc/" + itoa(p.pid) + "/"
 	p.input, p.cwd = p.proc+"fd/0", p.proc+"cwd"
-	if err == nil {
-		s.mark.Put(p.pid) // before it has got a line, and so before it has children
+	if err != nil {
+		return nil, err
 	}
-	return p, err
+	procs.start(p.pid) // before it has got a line, and so before it has children
+	for _, fd := range []int{p.sock, p.state, p.tty} {
+		ends.poll.add(fd, unix.EPOLLIN)
+	}
+	return p, nil
 }
 
 // openTerminal is OpenTerminal with a size.
@@ -164,10 +222,10 @@ func setSize(fd int, rows, cols uint16) error {
 
 // ready notes that the shell has come to its first prompt; stateful says that it is to
 // be given state.
-func (p *shellProcess) ready(d *dir, stateful bool) {
+func (p *shellProcess) ready(stateful bool) {
 	p.answers, p.stateful = true, stateful
 	p.copies = p.terminals()
-	d.unlink(p.names.lines) // it has it open
+	p.ends.dir.unlink(p.names.lines) // it has it open
 }
 
 // setTerminal sets the terminal's modes, and drops what was typed and not read.
@@ -177,6 +235,46 @@ func (p *shellProcess) ready(d *dir, stateful bool) {
 func (p *shellProcess) setTerminal(t *unix.Termios) {
 	_ = unix.IoctlSetInt(p.tty, unix.TCFLSH, unix.TCOFLUSH)
 	_ = unix.IoctlSetTermios(p.tty, unix.TCSETSF, t)
+}
+
+// release ends what connects the shell to the guest.
+func (p *shellProcess) release() {
+	for _, fd := range []int{p.sock, p.state, p.tty} {
+		p.ends.poll.remove(fd)
+	}
+	p.ends.poll.watchRoom(p.script, &p.watched, false)
+	p.gone, p.procs.root = true, 0
+	p.close()
+	if p.place == p.ends.dir.path {
+		for _, name := range []string{p.names.exit, p.names.state, p.names.guard, p.names.aside, p.names.lines} {
+			p.ends.dir.unlink(name)
+		}
+	}
+}
+
+// readState reads the state that an exiting shell prints.
+func (p *shellProcess) readState() {
+	var buf [32 << 10]byte
+	for {
+		n, _ := read(p.state, buf[:])
+		if n <= 0 {
+			return
+		}
+		_, _ = p.said.Write(buf[:n]) // never fails
+	}
+}
+
+// drainTerminal drops what was printed on the terminal.
+func (p *shellProcess) drainTerminal() {
+	var buf [32 << 10]byte
+	for range 64 {
+		if n, err := read(p.tty, buf[:]); n <= 0 {
+			if err != unix.EAGAIN {
+				p.ends.poll.remove(p.tty) // no process has it open
+			}
+			return
+		}
+	}
 }
 
 // path is that of one of the shell's own files.

@@ -86,7 +86,7 @@ func (s *Session) pick() {
 }
 
 func (s *Session) facts() facts {
-	f := facts{ending: s.ending, leaving: s.leaving, shell: s.shell != nil, revert: len(s.revert) > 0}
+	f := facts{ending: s.ending, leaving: s.leaving, shell: s.shell != nil, revert: len(s.saved.revert) > 0}
 	if f.shell {
 		f.stateful, f.trapped = s.shell.stateful, s.shell.trapped
 	}
@@ -103,7 +103,7 @@ func (s *Session) facts() facts {
 func (s *Session) enter() (*run, error) {
 	switch t := s.task; s.state {
 	case idle:
-		if s.shell != nil && s.snapAt != s.commands {
+		if s.shell != nil && !s.saved.current() {
 			s.alarms.set(alarmSave, quietBefore)
 		}
 		s.publish()
@@ -116,7 +116,7 @@ func (s *Session) enter() (*run, error) {
 	case restoring:
 		return nil, s.begin(s.restoration())
 	case created:
-		s.restored, s.task = "", nil
+		s.saved.restored, s.task = "", nil
 		s.publish()
 		if t.call.created != nil {
 			t.call.exit(wire.ExitStatus{}) // goes on
@@ -133,16 +133,16 @@ func (s *Session) enter() (*run, error) {
 		}
 		return nil, s.begin(&run{text: text, limit: restoreLimit})
 	case reverting:
-		text := s.revert
-		s.revert = nil
+		text := s.saved.revert
+		s.saved.revert = nil
 		return nil, s.begin(&run{text: text, limit: restoreLimit})
 	case overriding:
-		t.cwd = s.cwd
+		t.cwd = s.saved.cwd
 		var attended []string
 		if t.call.req.TTY {
-			attended = Unattended(s.env)
+			attended = Unattended(s.spec.env)
 		}
-		script, err := s.d.override(t.call.req.Dir, t.call.req.Env, attended)
+		script, err := s.spec.d.override(t.call.req.Dir, t.call.req.Env, attended)
 		if err != nil {
 			return nil, invalidError{err}
 		}
@@ -163,9 +163,11 @@ func (s *Session) enter() (*run, error) {
 		if t.call != nil {
 			limit = restoreLimit
 		}
-		return nil, s.begin(&run{text: []byte(s.d.snapshotScript()), limit: limit})
+		return nil, s.begin(&run{text: []byte(s.spec.d.snapshotScript()), limit: limit})
 	case leaving:
-		s.hangUp()
+		if s.shell != nil {
+			_ = unix.Kill(s.shell.pid, unix.SIGHUP) // its terminal is gone, of which it ends
+		}
 	case gone:
 		s.end()
 	}
@@ -191,19 +193,19 @@ func (s *Session) apply(e effect, r *run, err error) {
 	case goOn:
 		switch {
 		case in == starting && s.shell != nil:
-			s.shell.ready(s.ends.dir, s.snap != nil && s.commands > 0 || s.rc && !s.d.posix)
+			s.shell.ready(s.saved.restores() || s.spec.rc && !s.spec.d.posix)
 		case in == restoring && s.shell != nil:
 			s.shell.stateful = false
-			s.locateRestored(r)
+			s.saved.locateRestored(s.shell, r)
 		}
 	case withoutState:
 		s.kill()
-		s.rc, s.snap = false, nil
-		if s.restored != "" {
-			s.restored = wire.RestoredNone
+		s.spec.rc, s.saved.snap = false, nil
+		if s.saved.restored != "" {
+			s.saved.restored = wire.RestoredNone
 		}
 	case verify:
-		s.cwd = t.cwd
+		s.saved.cwd = t.cwd
 		err = s.checkOverride(t.call.req.Dir, r)
 		if t.set = err == nil; !t.set {
 			s.failTask(err)
@@ -220,7 +222,7 @@ func (s *Session) apply(e effect, r *run, err error) {
 		s.answerJob(t, r)
 	case save:
 		s.task = nil
-		s.takeSnapshot(r)
+		s.saved.take(r)
 		if t.call != nil {
 			s.startTerminal(t.call)
 		}
@@ -243,7 +245,7 @@ func (s *Session) reason(in state, err error) error {
 		return errors.New("the shell did not start it")
 	}
 	if in == starting && s.task.kind == createTask {
-		return fmt.Errorf("session %q: start %s: %w", s.name, s.path, err)
+		return fmt.Errorf("session %q: start %s: %w", s.name, s.spec.path, err)
 	}
 	if in == starting {
 		return fmt.Errorf("session %q: start a new shell: %w", s.name, err)
@@ -255,8 +257,8 @@ func (s *Session) reason(in state, err error) error {
 func (s *Session) failTask(err error) {
 	t := s.task
 	s.task = nil
-	if s.restored == "" {
-		s.restored = t.restored
+	if s.saved.restored == "" {
+		s.saved.restored = t.restored
 	}
 	t.discardJob()
 	if t.kind == createTask {
@@ -281,33 +283,22 @@ func (s *Session) failTask(err error) {
 // restoration is the run that gives a new shell its state: the snapshot of its
 // predecessor, or the user's start files.
 func (s *Session) restoration() *run {
-	if s.snap != nil && s.commands > 0 {
-		return &run{text: s.snap.restore(filepath.Dir(s.ends.dir.path), s.why), limit: restoreLimit}
+	if s.saved.restores() {
+		return &run{text: s.saved.snap.restore(filepath.Dir(s.ends.dir.path), s.saved.why), limit: restoreLimit}
 	}
 	return &run{text: []byte("[[ ! -r ~/.bashrc ]] || \\. ~/.bashrc\n"), limit: rcLimit}
-}
-
-// locateRestored finds out where a shell is that was restored.
-func (s *Session) locateRestored(r *run) {
-	if s.snap == nil || s.commands == 0 {
-		return
-	}
-	s.locate(r.rep.pwd)
-	if s.cwd != s.snap.cwd() && s.restored == wire.RestoredFull {
-		s.restored = wire.RestoredPartial // the directory is gone, or too deep to go to at once
-	}
 }
 
 // checkOverride returns why a call's Dir and Env are not set, or nil.
 func (s *Session) checkOverride(dir string, r *run) error {
 	var whole bool
-	s.revert, whole = r.captured(wire.Stdout)
+	s.saved.revert, whole = r.captured(wire.Stdout)
 	switch {
 	case !whole:
 		s.replace() // nothing else would put the variables back
-		s.revert = nil
+		s.saved.revert = nil
 		return fmt.Errorf("what the call's environment replaces is larger than %d bytes, and cannot be put back: the shell was replaced; use smaller variables", maxCapture)
-	case !bytes.HasSuffix(s.revert, []byte(overridden)):
+	case !bytes.HasSuffix(s.saved.revert, []byte(overridden)):
 		complaint, _ := r.captured(wire.Stderr)
 		return invalidError{fmt.Errorf("the call's environment and working directory %q cannot be set: %s", dir, strings.TrimSpace(string(complaint)))}
 	}
@@ -330,7 +321,7 @@ func (r *run) captured(stream wire.Type) (b []byte, whole bool) {
 func (s *Session) beginTask() {
 	if t := s.task; !t.begun {
 		t.begun = true
-		s.commands++
+		s.saved.commands++
 	}
 }
 
@@ -345,14 +336,14 @@ func (s *Session) command() *run {
 		call: c, text: []byte(c.req.Args[0]),
 		st:         streams{stdin: c.req.Stdin && !c.req.TTY, merge: c.req.Merge, tty: c.req.TTY},
 		limit:      milliseconds(c.req.TimeoutMS),
-		keepStatus: s.lastStatus != 0 && !s.d.posix,
+		keepStatus: s.saved.lastStatus != 0 && !s.spec.d.posix,
 	}
 	if (r.limit > 0 || c.waited) && !t.begun { // the host counts too; else it does not wait for that frame
 		c.started()
 	}
 	s.beginTask()
-	t.cwd, t.restored, s.restored = s.cwd, s.restored, ""
-	s.mayStick = s.mayStick || setsTrap(r.text)
+	t.cwd, t.restored, s.saved.restored = s.saved.cwd, s.saved.restored, ""
+	s.saved.mayStick = s.saved.mayStick || setsTrap(r.text)
 	return r
 }
 
@@ -363,8 +354,8 @@ func milliseconds(ms uint64) time.Duration {
 
 // reply sends the result.
 func (s *Session) reply(t *task, r *run) {
-	if s.revert != nil && t.call.req.Dir != "" && proc.CheckDir(t.cwd) == nil {
-		s.cwd = t.cwd // the call's directory was for the call; but the shell stays there if it cannot go back
+	if s.saved.revert != nil && t.call.req.Dir != "" && proc.CheckDir(t.cwd) == nil {
+		s.saved.cwd = t.cwd // the call's directory was for the call; but the shell stays there if it cannot go back
 	}
 	var st wire.ExitStatus
 	known := true
@@ -380,10 +371,10 @@ func (s *Session) reply(t *task, r *run) {
 	if r.left { // as what ends of PID 1's SIGTERM
 		st = wire.ExitStatus{Code: 128 + int(unix.SIGTERM)}
 	}
-	st.Cwd, st.DurationMS = wire.Path(s.cwd), time.Since(r.begun).Milliseconds()
+	st.Cwd, st.DurationMS = wire.Path(s.saved.cwd), time.Since(r.begun).Milliseconds()
 	st.SessionEnded, st.Restored, st.StatusLost = r.exited || s.leaving, t.restored, r.unknown && !r.exited
 	st.WantedTerminal = r.wantedTerminal
-	s.lastStatus = st.Code
+	s.saved.lastStatus = st.Code
 	if st.StatusLost {
 		st.Code = 125
 	}
@@ -395,7 +386,7 @@ func (s *Session) reply(t *task, r *run) {
 		st.Code, st.TimedOut = 124, true
 	}
 	if r.exited {
-		s.lastStatus = 0
+		s.saved.lastStatus = 0
 	}
 	// Exit is the end of both streams too: no frames of their own for that.
 	s.publish()
@@ -404,18 +395,6 @@ func (s *Session) reply(t *task, r *run) {
 		return
 	}
 	t.call.exit(st)
-}
-
-// takeSnapshot keeps the state that a shell has printed.
-func (s *Session) takeSnapshot(r *run) {
-	if r == nil || r.rep == nil || r.probe {
-		return
-	}
-	printed, whole := r.captured(wire.Stdout)
-	s.snapAt = s.commands // also if it has none: not again before something changes
-	if snap, ok := parseSnapshot(s.d, printed); ok && whole {
-		s.snap, s.mayStick = &snap, false
-	}
 }
 
 // tidy puts in order what a run has left: what runs in the background is a job, and
@@ -431,26 +410,22 @@ func (s *Session) tidy(r *run) {
 
 // boot starts a shell, and has it report. Its state and the task come later.
 func (s *Session) boot() error {
-	if s.commands > 0 {
+	if s.saved.commands > 0 {
 		s.restarts++
 	}
-	dir := s.cwd
+	dir := s.saved.cwd
 	if proc.CheckDir(dir) != nil {
-		if dir = s.home; proc.CheckDir(dir) != nil {
+		if dir = s.spec.home; proc.CheckDir(dir) != nil {
 			dir = "/"
 		}
 	}
-	s.known = known{}
-	shell, err := s.startShell(dir, func(p *shellProcess, ws syscall.WaitStatus) {
+	shell, err := startShell(&s.m.host, &s.spec, s.ends, s.procs, dir, func(p *shellProcess, ws syscall.WaitStatus) {
 		s.turns.later(func() { s.onChange(p, ws) }) // the reaper must not wait
 	})
 	if err != nil {
 		return err
 	}
 	s.shell = shell
-	for _, fd := range []int{shell.sock, shell.state, shell.tty} {
-		s.ends.poll.add(fd, unix.EPOLLIN)
-	}
-	s.send(s.firstLines(shell)...)
+	shell.send(s.firstLines(shell)...)
 	return s.begin(&run{probe: true, limit: startLimit})
 }

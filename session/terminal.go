@@ -67,7 +67,7 @@ func (s *Session) attach(c *Call) {
 		t.watch(c)
 		return
 	}
-	if s.state != idle || s.shell == nil || s.snapAt == s.commands && s.snap != nil {
+	if s.state != idle || s.shell == nil || s.saved.current() && s.saved.snap != nil {
 		s.startTerminal(c) // with the state as it was last seen
 		return
 	}
@@ -115,20 +115,20 @@ func (s *Session) newTerminal(req *wire.StartRequest) (*terminal, error) {
 	t := &terminal{ring: excerpt.NewRing(scrollback), viewers: map[*Call]*viewer{}, rows: req.Rows, cols: req.Cols}
 	t.change = sync.NewCond(&t.mu)
 	if t.rows == 0 || t.cols == 0 {
-		t.rows, t.cols = s.rows, s.cols
+		t.rows, t.cols = s.spec.rows, s.spec.cols
 	}
-	env := append(append([]string{}, s.env...), req.Env...)
+	env := append(append([]string{}, s.spec.env...), req.Env...)
 	script := ""
 	if !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "PS1=") }) {
 		host, _ := os.Hostname() // the sandbox's name
-		script = s.d.prompt(host)
+		script = s.spec.d.prompt(host)
 	}
-	if s.rc && !s.d.posix {
+	if s.spec.rc && !s.spec.d.posix {
 		script += "[[ ! -r ~/.bashrc ]] || \\. ~/.bashrc\n"
 	}
-	if s.snap != nil {
-		_, attended := s.d.attended(Unattended(s.env))
-		script = "{\n" + string(s.snap.restore(filepath.Dir(s.ends.dir.path), forAttach)) + attended + "} 2>/dev/null\n" + script
+	if s.saved.snap != nil {
+		_, attended := s.spec.d.attended(Unattended(s.spec.env))
+		script = "{\n" + string(s.saved.snap.restore(filepath.Dir(s.ends.dir.path), forAttach)) + attended + "} 2>/dev/null\n" + script
 	}
 	if s.startFile != "" {
 		s.ends.dir.unlink(s.startFile)
@@ -137,15 +137,15 @@ func (s *Session) newTerminal(req *wire.StartRequest) (*terminal, error) {
 	if err := s.ends.dir.write(s.startFile, []byte(script)); err != nil {
 		return nil, err
 	}
-	args := []string{s.path, "--noprofile", "--rcfile", s.ends.dir.path + "/" + s.startFile, "-i"}
-	if s.d.posix {
-		args = []string{s.path, "-i"}
+	args := []string{s.spec.path, "--noprofile", "--rcfile", s.ends.dir.path + "/" + s.startFile, "-i"}
+	if s.spec.d.posix {
+		args = []string{s.spec.path, "-i"}
 		env = append(env, "ENV="+s.ends.dir.path+"/"+s.startFile)
 	}
 	if s.program != "" { // it ends with that
 		args = append(args, "-c", s.program)
 	}
-	cwd := s.cwd
+	cwd := s.saved.cwd
 	if proc.CheckDir(cwd) != nil {
 		cwd = "/"
 	}
@@ -155,7 +155,7 @@ func (s *Session) newTerminal(req *wire.StartRequest) (*terminal, error) {
 	}
 	defer slave.Close()
 	t.tty = os.NewFile(uintptr(fd), "terminal")
-	t.pid, err = s.m.host.Start(s.path, args, &syscall.ProcAttr{
+	t.pid, err = s.m.host.Start(s.spec.path, args, &syscall.ProcAttr{
 		Dir: cwd, Env: env, Files: []uintptr{slave.Fd(), slave.Fd(), slave.Fd()},
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0},
 	}, func(ws syscall.WaitStatus) {

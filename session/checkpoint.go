@@ -1,0 +1,163 @@
+package session
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/proc"
+	"wolffia/wire"
+)
+
+// When a snapshot was taken that is not of an idle moment.
+const (
+	atExit     = -1 // the last shell has left it when it ended
+	beforeExit = -2 // one before the last has
+)
+
+// A checkpoint is what is known of the state of a session's shells, and given to the next
+// one. It belongs to the session's turn.
+type checkpoint struct {
+	spec       *shellSpec
+	cwd        string
+	commands   int64
+	lastStatus int
+	snap       *snapshot
+	snapAt     int64   // commands when snap was taken; or atExit, or beforeExit
+	why        purpose // of the next restore
+	restored   string  // for the next result
+	mayStick   bool    // since snap was taken a text has set a trap: see sticks
+	revert     []byte  // what puts back the Dir and Env that a call has replaced
+}
+
+// current reports whether there is no newer state than that of the snapshot.
+func (c *checkpoint) current() bool { return c.snapAt == c.commands }
+
+// restores reports whether a new shell is to be given the snapshot.
+func (c *checkpoint) restores() bool { return c.snap != nil && c.commands > 0 }
+
+// exited takes over the state that a shell has left, and decides how it is restored.
+func (c *checkpoint) exited(p *shellProcess, ws syscall.WaitStatus, killed bool) {
+	switch {
+	case killed:
+		c.why = afterKill
+	case !ws.Exited() || ws.ExitStatus() != 0:
+		c.why = afterError
+	default:
+		c.why = afterExit
+	}
+	printed, dropped := p.said.Result()
+	if c.snapAt == atExit {
+		c.snapAt = beforeExit
+	}
+	if snap, ok := parseSnapshot(p.d, printed); ok && dropped == 0 && p.answers {
+		c.snap, c.snapAt = &snap, atExit
+		if c.cwd = snap.cwd(); c.cwd == "" {
+			c.cwd = c.spec.home
+		}
+	}
+}
+
+// report decides what the next result says about the state.
+func (c *checkpoint) report() {
+	switch {
+	case c.snap == nil:
+		c.restored = wire.RestoredNone
+	case c.snapAt == atExit && !c.spec.d.posix && c.why != afterKill:
+		c.restored = wire.RestoredFull
+	default:
+		c.restored = wire.RestoredPartial
+	}
+}
+
+// take keeps the state that a shell has printed.
+func (c *checkpoint) take(r *run) {
+	if r == nil || r.rep == nil || r.probe {
+		return
+	}
+	printed, whole := r.captured(wire.Stdout)
+	c.snapAt = c.commands // also if it has none: not again before something changes
+	if snap, ok := parseSnapshot(c.spec.d, printed); ok && whole {
+		c.snap, c.mayStick = &snap, false
+	}
+}
+
+// sticks reports whether the shell may go on with the text whatever it is sent. bash
+// does if a program is interrupted that a trap on ERR, RETURN or DEBUG has started:
+// it forgets the interrupt when the trap is over, and has dropped the guard's signal
+// before (interrupt_state in _run_trap_internal, trap.c of 5.2). Such a shell is
+// frozen: it does nothing any more until it is replaced.
+func (c *checkpoint) sticks(text []byte) bool {
+	return !c.spec.d.posix && (c.mayStick || setsTrap(text) || c.snap != nil && setsTrap(c.snap.sections["trap"]))
+}
+
+// setsTrap reports whether a text may set a trap that bash runs amid a command, or a
+// list of traps has one.
+func setsTrap(text []byte) bool {
+	for line := range bytes.Lines(text) {
+		_, rest, found := bytes.Cut(line, []byte("trap"))
+		for _, name := range []string{"ERR", "RETURN", "DEBUG"} {
+			if found && bytes.Contains(rest, []byte(name)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// locate finds out where the shell is: its PWD if that is true, else what the kernel
+// has. Of a path that is too long for the kernel, PWD is all that is known.
+func (c *checkpoint) locate(p *shellProcess, pwd string) {
+	link := p.cwd
+	var real, said unix.Stat_t
+	if unix.Stat(link, &real) != nil {
+		return
+	}
+	if strings.HasPrefix(pwd, "/") && statPath(pwd, &said) == nil && proc.FileOf(&real) == proc.FileOf(&said) {
+		c.cwd = pwd
+		return
+	}
+	name, err := os.Readlink(link)
+	switch {
+	case err != nil:
+		c.cwd = pwd
+	case real.Nlink == 0:
+		c.cwd = strings.TrimSuffix(name, " (deleted)")
+	default:
+		c.cwd = name
+	}
+}
+
+// locateRestored finds out where a shell is that was restored.
+func (c *checkpoint) locateRestored(p *shellProcess, r *run) {
+	if !c.restores() {
+		return
+	}
+	c.locate(p, r.rep.pwd)
+	if c.cwd != c.snap.cwd() && c.restored == wire.RestoredFull {
+		c.restored = wire.RestoredPartial // the directory is gone, or too deep to go to at once
+	}
+}
+
+// statPath is stat(2) for paths of any length.
+func statPath(path string, st *unix.Stat_t) error {
+	const piece = unix.PathMax - 1 // its size has room for a NUL
+	at := unix.AT_FDCWD
+	defer func() { closeFD(&at) }()
+	for len(path) > piece {
+		end := strings.LastIndexByte(path[:piece], '/') + 1
+		if end == 0 {
+			return unix.ENAMETOOLONG // of one component
+		}
+		fd, err := unix.Openat(at, path[:end], unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		closeFD(&at)
+		at, path = fd, strings.TrimLeft(path[end:], "/")
+	}
+	return unix.Fstatat(at, path, st, unix.AT_EMPTY_PATH)
+}
