@@ -76,7 +76,7 @@ func (m *Manager) takeAhead(s *Session) *Session {
 
 // become has a session that was started ahead be s, for the call that creates s.
 func (s *Session) become(asked *Session, c *Call) {
-	s.name, s.program = asked.name, asked.program
+	s.name, s.procs.session, s.terms.program = asked.name, asked.name, asked.terms.program
 	s.mu.Lock()
 	s.info.Name, s.info.CreatedMS = s.name, time.Now().UnixMilli()
 	s.mu.Unlock()

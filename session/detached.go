@@ -39,6 +39,12 @@ type detached struct {
 	why    wire.Failure // if there is no status; guarded by mu
 }
 
+// Operations are the detached commands of a session. They belong to its turn.
+type operations struct {
+	all      []*detached // oldest first
+	activity *activity
+}
+
 func (d *detached) write(stream wire.Type, b []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,13 +117,14 @@ func (s *Session) detach(c *Call) {
 		return
 	}
 	sum := digest(c.req)
-	d := s.detachedAs(q.Job)
+	d := s.ops.find(q.Job)
 	switch {
-	case d == nil && s.pending() >= maxPending:
+	case d == nil && s.ops.pending() >= maxPending:
 		c.fail(wire.ClassConflict, fmt.Sprintf("session %q: %d operations wait already", s.name, maxPending))
 		return
 	case d == nil:
-		d = s.beginDetached(c.req, sum)
+		d = s.ops.begin(c.req, sum)
+		s.submit(d.call)
 	case d.digest != sum:
 		c.fail(wire.ClassExists, fmt.Sprintf("operation %q was another command", q.Job))
 		return
@@ -127,33 +134,33 @@ func (s *Session) detach(c *Call) {
 	go w.run(c) // ends with the command, or when the call is given up
 }
 
-func (s *Session) beginDetached(req *wire.StartRequest, sum [sha256.Size]byte) *detached {
-	d := &detached{key: req.Session.Job, digest: sum, end: s.m.activity.end}
-	s.m.activity.begin()
+// begin adds a detached command.
+func (o *operations) begin(req *wire.StartRequest, sum [sha256.Size]byte) *detached {
+	d := &detached{key: req.Session.Job, digest: sum, end: o.activity.end}
+	o.activity.begin()
 	d.change = sync.NewCond(&d.mu)
 	d.call = &Call{req: req, detached: d}
-	s.forgetDetached()
-	s.detached = append(s.detached, d)
-	s.submit(d.call)
+	o.forget()
+	o.all = append(o.all, d)
 	return d
 }
 
-// detachedAs finds a detached command by name; one that could not be begun does not
+// find finds a detached command by name; one that could not be begun does not
 // count.
-func (s *Session) detachedAs(key string) *detached {
-	i := slices.IndexFunc(s.detached, func(d *detached) bool {
+func (o *operations) find(key string) *detached {
+	i := slices.IndexFunc(o.all, func(d *detached) bool {
 		_, _, failed := d.state()
 		return d.key == key && !failed
 	})
 	if i < 0 {
 		return nil
 	}
-	return s.detached[i]
+	return o.all[i]
 }
 
 // pending counts the detached commands that are not over.
-func (s *Session) pending() (n int) {
-	for _, d := range s.detached {
+func (o *operations) pending() (n int) {
+	for _, d := range o.all {
 		if _, over, _ := d.state(); !over {
 			n++
 		}
@@ -161,24 +168,24 @@ func (s *Session) pending() (n int) {
 	return n
 }
 
-// forgetDetached makes room for another one.
-func (s *Session) forgetDetached() {
+// forget makes room for another one.
+func (o *operations) forget() {
 	n, bytes := 0, 0
-	for i := len(s.detached) - 1; i >= 0; i-- { // the newest first
-		size, over, failed := s.detached[i].state()
+	for i := len(o.all) - 1; i >= 0; i-- { // the newest first
+		size, over, failed := o.all[i].state()
 		if !over {
 			continue
 		}
 		n, bytes = n+1, bytes+size
 		if failed || n > 1 && (n >= maxDetached || bytes > maxDetachedBytes) {
-			s.detached = slices.Delete(s.detached, i, i+1)
+			o.all = slices.Delete(o.all, i, i+1)
 		}
 	}
 }
 
 // cancel ends a detached command.
 func (s *Session) cancel(c *Call) {
-	d := s.detachedAs(c.req.Session.Job)
+	d := s.ops.find(c.req.Session.Job)
 	if d == nil {
 		c.fail(wire.ClassNotFound, fmt.Sprintf("no operation %q", c.req.Session.Job))
 		return

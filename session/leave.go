@@ -59,8 +59,8 @@ func (s *Session) leave(shells map[int]unix.Signal) {
 	if p := s.shell; p != nil {
 		shells[p.pid] = s.cur.leave()
 	}
-	if s.term != nil && s.term.alive() {
-		shells[s.term.pid] = s.term.leave()
+	if t := s.terms.last; t != nil && t.alive() {
+		shells[t.pid] = t.leave()
 	}
 	s.work()
 }
@@ -116,8 +116,5 @@ func (s *Session) leaveTasks() {
 	if s.task != nil {
 		s.failTask(err)
 	}
-	for _, c := range s.queue {
-		c.fail(wire.ClassUnavailable, err.Error())
-	}
-	s.queue = nil
+	s.failQueue(wire.ClassUnavailable, err)
 }

@@ -11,11 +11,10 @@ import (
 
 // Processes are those that a session has started.
 type processes struct {
-	jobs    func() []*job      // the session's
-	forked  func(*string) bool // see Manager.forked
-	started func(pid int) bool // see Host
-	mark    proc.Mark          // of all that its shells start
-	root    int                // the shell; 0: there is none
+	m       *Manager
+	session string    // its name
+	mark    proc.Mark // of all that its shells start
+	root    int       // the shell; 0: there is none
 	known
 }
 
@@ -39,7 +38,7 @@ func (ps *processes) tree(all []proc.Process) *proc.Tree {
 	t := &proc.Tree{Root: ps.root, Shell: true, Mark: ps.mark, Before: map[int]uint64{}, Groups: map[int]bool{}}
 	maps.Copy(t.Before, ps.before)
 	maps.Copy(t.Groups, ps.groups)
-	for _, j := range ps.jobs() {
+	for _, j := range ps.m.jobsOf(ps.session) {
 		j.look(all)
 		j.mu.Lock()
 		maps.Copy(t.Before, j.members)
@@ -92,7 +91,7 @@ func (s *Session) leftover(r *run) {
 // hasNew reports whether there may be processes that the session does not know, without
 // a look at all.
 func (ps *processes) hasNew() bool {
-	if !ps.forked(&ps.lastPID) {
+	if !ps.m.forked(&ps.lastPID) {
 		return false
 	}
 	children, ok := proc.Children(ps.root)
@@ -105,7 +104,7 @@ func (ps *processes) hasNew() bool {
 	}
 	orphans, _ := proc.Children(os.Getpid())
 	return slices.ContainsFunc(children, unknown) || slices.ContainsFunc(orphans, func(pid int) bool {
-		return unknown(pid) && !ps.foreign[pid] && !ps.started(pid)
+		return unknown(pid) && !ps.foreign[pid] && !ps.m.host.Started(pid)
 	})
 }
 
@@ -130,7 +129,7 @@ func (ps *processes) record(tree *proc.Tree, all, found []proc.Process) {
 // adopt makes a job of the processes that a run has left, and of the streams that they
 // hold.
 func (s *Session) adopt(r *run, files []proc.File, found []proc.Process) {
-	j := s.newJob(r, files)
+	j := s.procs.newJob(r, files)
 	for _, p := range found {
 		j.members[p.PID] = p.Start
 		if p.Group != s.procs.root {
@@ -154,9 +153,9 @@ func (s *Session) adopt(r *run, files []proc.File, found []proc.Process) {
 }
 
 // newJob is a job of a run without processes.
-func (s *Session) newJob(r *run, files []proc.File) *job {
+func (ps *processes) newJob(r *run, files []proc.File) *job {
 	return &job{
-		session: s.name, command: abbreviate(string(r.text)), started: r.begun, shell: s.procs.root, files: files,
+		session: ps.session, command: abbreviate(string(r.text)), started: r.begun, shell: ps.root, files: files,
 		members: map[int]uint64{}, groups: map[int]bool{},
 	}
 }

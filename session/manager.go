@@ -196,10 +196,10 @@ func (m *Manager) list() []wire.SessionInfo {
 
 // describe describes a session with its jobs.
 func (m *Manager) describe(s *Session) wire.SessionInfo {
-	i := s.describe()
-	if i.Terminal != nil {
-		i.Terminal = s.terminalInfo()
-	}
+	s.mu.Lock()
+	i := s.info
+	s.mu.Unlock()
+	i.Terminal = s.terms.info()
 	i.Jobs = m.running(s.name)
 	return i
 }
@@ -225,7 +225,7 @@ func (m *Manager) create(c *Call) {
 		c.fail(class, err.Error())
 		return
 	}
-	s.program = program
+	s.terms.program = program
 	m.mu.Lock()
 	if old := m.sessions[s.name]; old != nil {
 		m.mu.Unlock()
@@ -291,10 +291,8 @@ func (m *Manager) newSession(req *wire.StartRequest, start *wire.SessionStart) (
 	if err := s.spec.choose(m.host.LookPath, q.Shell); err != nil {
 		return nil, wire.ClassUnavailable, err
 	}
-	s.procs = &processes{
-		jobs: func() []*job { return m.jobsOf(s.name) }, forked: m.forked, started: m.host.Started, mark: proc.NewMark(),
-	}
-	s.terminals = proc.NewMark()
+	s.procs = &processes{m: m, session: s.name, mark: proc.NewMark()}
+	s.terms.mark, s.ops.activity = proc.NewMark(), &m.activity
 	s.info = wire.SessionInfo{Name: s.name, Shell: s.spec.path, CreatedMS: time.Now().UnixMilli()}
 	return s, "", nil
 }

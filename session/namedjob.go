@@ -72,7 +72,7 @@ func (s *Session) answerJob(t *task, r *run) {
 	_ = os.Remove(n.path + "o") // both are open at all their ends
 	_ = os.Remove(n.path + "e")
 	if n.made == nil { // it was over before the session looked
-		j, streams := s.newJob(r, nil), map[int]int{}
+		j, streams := s.procs.newJob(r, nil), map[int]int{}
 		n.name(j, streams)
 		s.m.addJob(j, streams)
 	}

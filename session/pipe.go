@@ -45,7 +45,8 @@ func newEndpoints(newDir func() (*dir, error), d dialect, ready func()) (*endpoi
 		at.remove()
 		return nil, err
 	}
-	return &endpoints{newDir: newDir, dir: at, poll: poll, pipes: [2]pipe{{fd: -1, writer: -1}, {fd: -1, writer: -1}}}, nil
+	none := pipe{fd: -1, writer: -1}
+	return &endpoints{newDir: newDir, dir: at, poll: poll, pipes: [2]pipe{none, none}}, nil
 }
 
 // move takes another directory. The shell that runs goes on; what it
@@ -127,7 +128,7 @@ func (s *Session) onPipe(fd int) {
 		for _, st := range s.cur.outs {
 			if st.fd == fd {
 				if !st.over {
-					s.onStream(st)
+					s.react(output, st)
 				}
 				return
 			}

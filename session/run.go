@@ -2,7 +2,6 @@ package session
 
 import (
 	"crypto/rand"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -172,14 +171,15 @@ func (r *run) open() error {
 	if r.probe {
 		return nil
 	}
+	ends := r.shell.ends
 	if len(r.text) == 0 {
 		r.text = []byte("\n") // gVisor does not note a read of an empty file
 	}
-	if err := r.shell.ends.dir.writeText(r.text); err != nil {
+	if err := ends.dir.writeText(r.text); err != nil {
 		return err
 	}
 	if r.keepStatus {
-		if err := r.shell.ends.dir.write(statusName, []byte("return "+strconv.Itoa(r.saved.lastStatus)+"\n")); err != nil {
+		if err := ends.dir.write(statusName, []byte("return "+itoa(r.saved.lastStatus)+"\n")); err != nil {
 			return err
 		}
 	}
@@ -187,7 +187,7 @@ func (r *run) open() error {
 		// What was printed by no command, and typed and not read, was meant for another.
 		r.shell.drainTerminal()
 		r.shell.setTerminal(r.shell.attended)
-		r.outs = []*stream{newStream(wire.Stdout, nil, r.shell.tty, r.shell.ends.poll, r.call)}
+		r.outs = []*stream{newStream(wire.Stdout, nil, r.shell.tty, ends.poll, r.call)}
 		fd, err := unix.FcntlInt(uintptr(r.shell.tty), unix.F_DUPFD_CLOEXEC, 3)
 		if err != nil {
 			return err
@@ -198,19 +198,19 @@ func (r *run) open() error {
 	if r.call != nil { // an earlier command may have changed them
 		_ = unix.IoctlSetTermios(r.shell.tty, unix.TCSETS, &r.shell.quiet)
 	}
-	for i := range r.shell.ends.pipes {
+	for i := range ends.pipes {
 		if i == 1 && r.st.merge {
 			break
 		}
-		p := &r.shell.ends.pipes[i]
-		if err := r.shell.ends.prepare(p); err != nil {
+		p := &ends.pipes[i]
+		if err := ends.prepare(p); err != nil {
 			return err
 		}
-		r.outs = append(r.outs, newStream(outputs[i], p, p.fd, r.shell.ends.poll, r.call))
+		r.outs = append(r.outs, newStream(outputs[i], p, p.fd, ends.poll, r.call))
 	}
 	if r.st.stdin {
 		name := token()
-		fd, err := r.shell.ends.dir.fifo(name, unix.O_RDWR) // or the shell would wait for a writer
+		fd, err := ends.dir.fifo(name, unix.O_RDWR) // or the shell would wait for a writer
 		if err != nil {
 			return err
 		}
@@ -228,7 +228,9 @@ func (r *run) send() {
 		if r.keepStatus {
 			status = statusName
 		}
-		r.shell.send(r.shell.d.run(r.shell.ends.dir.path, r.st, fifos{in: r.in.name, out: r.shell.ends.pipes[0].name, err: r.shell.ends.pipes[1].name}, status))
+		ends := r.shell.ends
+		names := fifos{in: r.in.name, out: ends.pipes[0].name, err: ends.pipes[1].name}
+		r.shell.send(r.shell.d.run(ends.dir.path, r.st, names, status))
 	}
 	r.shell.send(r.shell.d.report(r.nonce))
 	r.alarms.set(lookOver, lostTick)

@@ -42,24 +42,20 @@ type Session struct {
 	state state
 	task  *task // nil: none
 	queue []*Call
+	ops   operations
 	shell *shellProcess // nil: the shell has ended
 	cur   *run          // what is in the shell, or nil
+	saved checkpoint
+	terms terminals
 
+	restarts int
 	early    bool   // it has no name yet: see ahead
 	withheld string // a line for its shell, once it has
 
-	program  string // what its terminals run; empty: what their users type
-	restarts int
-	saved    checkpoint
-	detached []*detached // oldest first
-	dying    *Call       // the call that ends the session
-	ending   bool        // it is to be gone
-	leaving  bool        // PID 1 is about to end
-	released bool        // its descriptors are closed
-
-	term      *terminal // nil: there was no viewer yet; set with mu held
-	terminals proc.Mark // of all that its terminals' shells start
-	startFile string    // what the last of those has read first; empty: there was none
+	dying    *Call // the call that ends the session
+	ending   bool  // it is to be gone
+	leaving  bool  // PID 1 is about to end
+	released bool  // its descriptors are closed
 
 	alarms alarms
 }
@@ -141,12 +137,6 @@ func (s *Session) publish() {
 	}
 }
 
-func (s *Session) describe() wire.SessionInfo {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.info
-}
-
 func (s *Session) goneError() error { return fmt.Errorf("session %q is gone", s.name) }
 
 // refuses ends a call of a session that is being ended, and reports whether it did.
@@ -183,7 +173,7 @@ func (s *Session) destroy(c *Call) {
 	}
 	s.dying, s.ending = c, true
 	s.m.forget(s)
-	s.failQueue()
+	s.failQueue(wire.ClassNotFound, s.goneError())
 	if s.cur == nil {
 		s.work()
 		return
@@ -195,9 +185,9 @@ func (s *Session) destroy(c *Call) {
 	}
 }
 
-func (s *Session) failQueue() {
+func (s *Session) failQueue(class string, err error) {
 	for _, q := range s.queue {
-		q.fail(wire.ClassNotFound, s.goneError().Error())
+		q.fail(class, err.Error())
 	}
 	s.queue = nil
 }
@@ -206,7 +196,7 @@ func (s *Session) failQueue() {
 // Precondition: nothing runs in the shell.
 func (s *Session) end() {
 	s.m.forget(s)
-	s.failQueue()
+	s.failQueue(wire.ClassNotFound, s.goneError())
 	if s.task != nil {
 		s.failTask(s.goneError())
 	}
@@ -215,7 +205,7 @@ func (s *Session) end() {
 		j.signal(unix.SIGKILL)
 	}
 	s.kill()
-	s.endTerminal()
+	s.terms.end()
 	s.ends.giveUp()
 	s.ends.dir.remove()
 	if s.dying != nil {
@@ -229,16 +219,7 @@ func (s *Session) kill() {
 		return
 	}
 	_ = unix.Kill(s.shell.pid, unix.SIGKILL)
-	s.lose()
-}
-
-// lose forgets the shell.
-func (s *Session) lose() {
-	p := s.shell
-	if p == nil {
-		return
-	}
-	p.release()
+	s.shell.release()
 	s.shell = nil
 }
 
@@ -271,9 +252,6 @@ func (s *Session) onEvents() {
 		s.readReport() // of more packets there is another event
 	}
 }
-
-// onStream has the run go on that has output in a stream.
-func (s *Session) onStream(st *stream) { s.react(output, st) }
 
 // readReports reads all that the shell has sent.
 func (s *Session) readReports() {
@@ -315,7 +293,7 @@ func (s *Session) readReport() bool {
 // the command that runs on it; else it is dropped.
 func (s *Session) onTerminal() {
 	if s.cur != nil && s.cur.st.tty && s.cur.phase != over {
-		s.onStream(s.cur.outs[0])
+		s.react(output, s.cur.outs[0])
 		return
 	}
 	s.shell.drainTerminal()
@@ -343,7 +321,8 @@ func (s *Session) onChange(p *shellProcess, ws syscall.WaitStatus) {
 		r.outs[0].pump(true)
 		r.outs[0].over = true
 	}
-	s.lose()
+	p.release()
+	s.shell = nil
 	if r == nil {
 		s.saved.report()
 		s.publish()

@@ -128,7 +128,8 @@ type own struct {
 
 // startShell starts a shell. changed is called by the reaper, see Host.
 func startShell(
-	h *Host, spec *shellSpec, ends *endpoints, procs *processes, cwd string, changed func(*shellProcess, syscall.WaitStatus),
+	h *Host, spec *shellSpec, ends *endpoints, procs *processes, cwd string,
+	changed func(*shellProcess, syscall.WaitStatus),
 ) (_ *shellProcess, err error) {
 	p := &shellProcess{
 		d: spec.d, ends: ends, procs: procs,
@@ -181,7 +182,7 @@ func startShell(
 	p.setTerminal(&p.quiet)
 	p.pid, err = h.Start(spec.path, p.d.args(spec.path, p.path(p.names.lines)), &syscall.ProcAttr{
 		Dir: cwd, Files: []uintptr{uintptr(pair[1]), slave.Fd(), slave.Fd()},
-		Env: slices.Concat(spec.env, Unattended(spec.env), []string{"PS1=", "PS2=", "HISTFILE=", "ENV="}), // these keep it quiet
+		Env: slices.Concat(spec.env, Unattended(spec.env), []string{"PS1=", "PS2=", "HISTFILE=", "ENV="}), // keep it quiet
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 1},
 	}, func(ws syscall.WaitStatus) { changed(p, ws) })
 	p.proc = "/proc/" + itoa(p.pid) + "/"

@@ -47,6 +47,15 @@ type terminal struct {
 	over    bool                // the session is gone
 }
 
+// Terminals are those that a session has had, one after the other. They belong to its turn, but for what is guarded by mu.
+type terminals struct {
+	program   string    // what they run; empty: what their users type
+	mark      proc.Mark // of all that their shells start
+	startFile string    // what the last of those has read first; empty: there was none
+	mu        sync.Mutex
+	last      *terminal // nil: there was no viewer yet; set with mu held
+}
+
 // A viewer is one channel that watches a terminal.
 type viewer struct {
 	watcher
@@ -63,7 +72,7 @@ func (s *Session) attach(c *Call) {
 	if s.refuses(c) {
 		return
 	}
-	if t := s.term; t != nil && (s.program != "" || t.alive()) {
+	if t := s.terms.last; t != nil && (s.terms.program != "" || t.alive()) {
 		t.watch(c)
 		return
 	}
@@ -84,23 +93,19 @@ func (s *Session) startTerminal(c *Call) {
 		c.giveUp()
 		return
 	}
-	t, err := s.newTerminal(c.req)
+	t, err := s.terms.start(&s.m.host, &s.saved, s.ends, c.req)
 	if err != nil {
 		c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q: terminal: %v", s.name, err))
 		return
 	}
-	s.mu.Lock()
-	s.term = t
-	s.info.Terminal = &wire.TerminalInfo{PID: t.pid}
-	s.mu.Unlock()
 	t.watch(c)
 }
 
-// terminalInfo describes the session's terminal, if it is still there.
-func (s *Session) terminalInfo() *wire.TerminalInfo {
-	s.mu.Lock()
-	t := s.term
-	s.mu.Unlock()
+// info describes the terminal, if it is still there.
+func (ts *terminals) info() *wire.TerminalInfo {
+	ts.mu.Lock()
+	t := ts.last
+	ts.mu.Unlock()
 	if t == nil || !t.alive() {
 		return nil
 	}
@@ -110,52 +115,56 @@ func (s *Session) terminalInfo() *wire.TerminalInfo {
 	return &i
 }
 
-// newTerminal starts the shell for a person.
-func (s *Session) newTerminal(req *wire.StartRequest) (*terminal, error) {
+// start starts a shell for a person, with the state that was saved.
+func (ts *terminals) start(
+	h *Host, saved *checkpoint, ends *endpoints, req *wire.StartRequest,
+) (*terminal, error) {
+	spec := saved.spec
 	t := &terminal{ring: excerpt.NewRing(scrollback), viewers: map[*Call]*viewer{}, rows: req.Rows, cols: req.Cols}
 	t.change = sync.NewCond(&t.mu)
 	if t.rows == 0 || t.cols == 0 {
-		t.rows, t.cols = s.spec.rows, s.spec.cols
+		t.rows, t.cols = spec.rows, spec.cols
 	}
-	env := append(append([]string{}, s.spec.env...), req.Env...)
+	env := append(append([]string{}, spec.env...), req.Env...)
 	script := ""
 	if !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "PS1=") }) {
 		host, _ := os.Hostname() // the sandbox's name
-		script = s.spec.d.prompt(host)
+		script = spec.d.prompt(host)
 	}
-	if s.spec.rc && !s.spec.d.posix {
+	if spec.rc && !spec.d.posix {
 		script += "[[ ! -r ~/.bashrc ]] || \\. ~/.bashrc\n"
 	}
-	if s.saved.snap != nil {
-		_, attended := s.spec.d.attended(Unattended(s.spec.env))
-		script = "{\n" + string(s.saved.snap.restore(filepath.Dir(s.ends.dir.path), forAttach)) + attended + "} 2>/dev/null\n" + script
+	if saved.snap != nil {
+		_, attended := spec.d.attended(Unattended(spec.env))
+		state := string(saved.snap.restore(filepath.Dir(ends.dir.path), forAttach))
+		script = "{\n" + state + attended + "} 2>/dev/null\n" + script
 	}
-	if s.startFile != "" {
-		s.ends.dir.unlink(s.startFile)
+	if ts.startFile != "" {
+		ends.dir.unlink(ts.startFile)
 	}
-	s.startFile = token()
-	if err := s.ends.dir.write(s.startFile, []byte(script)); err != nil {
+	ts.startFile = token()
+	if err := ends.dir.write(ts.startFile, []byte(script)); err != nil {
 		return nil, err
 	}
-	args := []string{s.spec.path, "--noprofile", "--rcfile", s.ends.dir.path + "/" + s.startFile, "-i"}
-	if s.spec.d.posix {
-		args = []string{s.spec.path, "-i"}
-		env = append(env, "ENV="+s.ends.dir.path+"/"+s.startFile)
+	args := []string{spec.path, "--noprofile", "--rcfile", ends.dir.path + "/" + ts.startFile, "-i"}
+	if spec.d.posix {
+		args = []string{spec.path, "-i"}
+		env = append(env, "ENV="+ends.dir.path+"/"+ts.startFile)
 	}
-	if s.program != "" { // it ends with that
-		args = append(args, "-c", s.program)
+	if ts.program != "" { // it ends with that
+		args = append(args, "-c", ts.program)
 	}
-	cwd := s.saved.cwd
+	cwd := saved.cwd
 	if proc.CheckDir(cwd) != nil {
 		cwd = "/"
 	}
-	fd, slave, err := openTerminal(&s.m.host, t.rows, t.cols)
+	fd, slave, err := openTerminal(h, t.rows, t.cols)
 	if err != nil {
 		return nil, err
 	}
 	defer slave.Close()
 	t.tty = os.NewFile(uintptr(fd), "terminal")
-	t.pid, err = s.m.host.Start(s.spec.path, args, &syscall.ProcAttr{
+	t.pid, err = h.Start(spec.path, args, &syscall.ProcAttr{
 		Dir: cwd, Env: env, Files: []uintptr{slave.Fd(), slave.Fd(), slave.Fd()},
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0},
 	}, func(ws syscall.WaitStatus) {
@@ -172,7 +181,10 @@ func (s *Session) newTerminal(req *wire.StartRequest) (*terminal, error) {
 		_ = t.tty.Close()
 		return nil, err
 	}
-	s.terminals.Put(t.pid)
+	ts.mark.Put(t.pid)
+	ts.mu.Lock()
+	ts.last = t
+	ts.mu.Unlock()
 	go t.read() // ends when no process has the terminal open
 	return t, nil
 }
@@ -352,9 +364,9 @@ func (t *terminal) control(f func(fd int)) {
 	}
 }
 
-// endTerminal ends the person's shell with the session.
-func (s *Session) endTerminal() {
-	t := s.term
+// end ends the last person's shell with the session.
+func (ts *terminals) end() {
+	t := ts.last
 	if t == nil {
 		return
 	}
@@ -363,7 +375,7 @@ func (s *Session) endTerminal() {
 	t.over = true
 	t.change.Broadcast()
 	t.mu.Unlock()
-	tree := &proc.Tree{Shell: true, Mark: s.terminals} // what earlier ones, too, have left running
+	tree := &proc.Tree{Shell: true, Mark: ts.mark} // what earlier ones, too, have left running
 	if alive {
 		tree.Root = t.pid
 	}
