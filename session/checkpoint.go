@@ -108,6 +108,16 @@ func setsTrap(text []byte) bool {
 	return false
 }
 
+// restoration is the run that gives a new shell its state: the snapshot of its
+// predecessor, or the user's start files. base is
+// the directory of all sessions' directories.
+func (c *checkpoint) restoration(base string) *run {
+	if c.restores() {
+		return &run{text: c.snap.restore(base, c.why), limit: restoreLimit}
+	}
+	return &run{text: []byte("[[ ! -r ~/.bashrc ]] || \\. ~/.bashrc\n"), limit: rcLimit}
+}
+
 // locate finds out where the shell is: its PWD if that is true, else what the kernel
 // has. Of a path that is too long for the kernel, PWD is all that is known.
 func (c *checkpoint) locate(p *shellProcess, pwd string) {

@@ -54,20 +54,10 @@ func (s *Session) onKill(c *Call) {
 	switch {
 	case c.finished:
 	case s.cur != nil && s.cur.call == c:
-		s.giveUpRun()
+		s.happen(givenUp)
 	default:
 		s.withdraw(c)
 	}
-}
-
-// giveUpRun ends the run of a caller that has given it up, or that loses it: no credit for
-// its output will come any more.
-func (s *Session) giveUpRun() {
-	s.cur.killed, s.cur.call.killed = true, true
-	for _, st := range s.cur.outs {
-		st.rewatch()
-	}
-	s.happen(givenUp)
 }
 
 // withdraw takes a call back that waits for its turn, or for its shell.

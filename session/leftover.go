@@ -68,23 +68,23 @@ func files(streams []*stream) (all []proc.File) {
 }
 
 // leftover makes a job of what a run has left running: it is there before the next
-// command.
-func (s *Session) leftover(r *run) {
-	if r.probe || s.state == gone || len(r.held) == 0 && !s.procs.hasNew() {
+// command. The run of a job that has a name starts that.
+func (ps *processes) leftover(r *run, named *namedJob) {
+	if r.probe || len(r.held) == 0 && !ps.hasNew() {
 		discard(r.held)
 		return
 	}
 	all := proc.Others()
-	tree := s.procs.tree(all)
+	tree := ps.tree(all)
 	tree.Files = files(r.held)
 	found, _ := tree.Find(all)
-	s.procs.record(tree, all, found)
+	ps.record(tree, all, found)
 	switch {
 	case len(found) == 0 && len(r.held) == 0:
-	case r.call == nil && s.state != launching: // the session's own texts leave nothing behind
+	case r.call == nil && named == nil: // the session's own texts leave nothing behind
 		discard(r.held)
 	default:
-		s.adopt(r, tree.Files, found)
+		ps.adopt(r, named, tree.Files, found)
 	}
 }
 
@@ -128,11 +128,11 @@ func (ps *processes) record(tree *proc.Tree, all, found []proc.Process) {
 
 // adopt makes a job of the processes that a run has left, and of the streams that they
 // hold.
-func (s *Session) adopt(r *run, files []proc.File, found []proc.Process) {
-	j := s.procs.newJob(r, files)
+func (ps *processes) adopt(r *run, named *namedJob, files []proc.File, found []proc.Process) {
+	j := ps.newJob(r, files)
 	for _, p := range found {
 		j.members[p.PID] = p.Start
-		if p.Group != s.procs.root {
+		if p.Group != ps.root {
 			j.groups[p.Group] = true
 		}
 	}
@@ -140,16 +140,15 @@ func (s *Session) adopt(r *run, files []proc.File, found []proc.Process) {
 	for _, st := range r.held {
 		streams[slices.Index(outputs[:], st.typ)] = st.fd
 	}
-	if s.state == launching {
-		n := s.task.job
+	if named != nil {
 		for _, p := range found {
-			if p.Parent == s.procs.root {
+			if p.Parent == ps.root {
 				j.statusWriter = p.PID
 			}
 		}
-		n.name(j, streams)
+		named.name(j, streams)
 	}
-	s.m.addJob(j, streams)
+	ps.m.addJob(j, streams)
 }
 
 // newJob is a job of a run without processes.

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/sys/proc"
+	"wolffia/wire"
 )
 
 // A namedJob is a job that a caller starts by name: its text runs in the background,
@@ -38,7 +39,7 @@ func (s *Session) launchJob() (*run, error) {
 		}
 		n.fds, n.files = append(n.fds, fd), append(n.files, fileOf(fd))
 	}
-	s.beginTask()
+	s.task.begin(&s.saved)
 	return &run{text: s.spec.d.background(n.path), limit: restoreLimit}, nil
 }
 
@@ -66,17 +67,16 @@ func (n *namedJob) name(j *job, streams map[int]int) {
 	n.fds, n.made = nil, j
 }
 
-// answerJob describes the job that was started.
-func (s *Session) answerJob(t *task, r *run) {
-	n := t.job
+// describe describes the job that a run has started.
+func (n *namedJob) describe(ps *processes, r *run) wire.JobInfo {
 	_ = os.Remove(n.path + "o") // both are open at all their ends
 	_ = os.Remove(n.path + "e")
 	if n.made == nil { // it was over before the session looked
-		j, streams := s.procs.newJob(r, nil), map[int]int{}
+		j, streams := ps.newJob(r, nil), map[int]int{}
 		n.name(j, streams)
-		s.m.addJob(j, streams)
+		ps.m.addJob(j, streams)
 	}
-	s.m.answer(t.call, n.made.describe(proc.Others()))
+	return n.made.describe(proc.Others())
 }
 
 // discardJob closes what the task's job has, if it was not made.

@@ -80,6 +80,15 @@ func (e *endpoints) prepare(p *pipe) error {
 	return err
 }
 
+// renewAll makes the pipes that a command had ready for the next one.
+func (e *endpoints) renewAll() {
+	for i := range e.pipes {
+		if p := &e.pipes[i]; p.fd >= 0 && p.writer < 0 {
+			e.renew(p)
+		}
+	}
+}
+
 // renew gives a pipe that no command has another name, and opens the end to write
 // to. A pipe that another process has open, or whose name does not lead to it any more,
 // is given up.
@@ -122,21 +131,11 @@ func (e *endpoints) handOver(p *pipe) {
 	closeFD(&p.writer)
 }
 
-// onPipe handles a pipe that can be read.
-func (s *Session) onPipe(fd int) {
-	if s.cur != nil {
-		for _, st := range s.cur.outs {
-			if st.fd == fd {
-				if !st.over {
-					s.react(output, st)
-				}
-				return
-			}
-		}
-	}
-	for i := range s.ends.pipes {
-		if p := &s.ends.pipes[i]; p.fd == fd {
-			s.ends.discard(p) // written to, though no command has it
+// stray discards a pipe that is written to, though no command has it.
+func (e *endpoints) stray(fd int) {
+	for i := range e.pipes {
+		if p := &e.pipes[i]; p.fd == fd {
+			e.discard(p)
 		}
 	}
 }

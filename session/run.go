@@ -254,6 +254,12 @@ func (s *Session) happen(h happening) {
 // that has output.
 func (s *Session) react(h happening, st *stream) {
 	r := s.cur
+	if h == givenUp { // no credit for its output will come any more
+		r.killed, r.call.killed = true, true
+		for _, st := range r.outs {
+			st.rewatch()
+		}
+	}
 	switch re := reactions[r.phase][h]; re {
 	case hold, pass:
 		if re == hold && st.capture == nil && !r.wasRead() {
@@ -343,6 +349,18 @@ func (s *Session) endOf(r *run) {
 		}
 	}
 	s.drain()
+}
+
+// output is the run's stream with that descriptor; nil: none.
+func (r *run) output(fd int) *stream {
+	if r != nil {
+		for _, st := range r.outs {
+			if st.fd == fd {
+				return st
+			}
+		}
+	}
+	return nil
 }
 
 // unbegun reports whether the text was never read by the shell that is gone, so that

@@ -181,7 +181,7 @@ func (s *Session) destroy(c *Call) {
 	s.cur.killAll() // the command that runs is no job; the shell's exit ends the run, and that the session
 	s.cur.stage = stageReplace
 	if s.cur.call != nil {
-		s.giveUpRun()
+		s.happen(givenUp)
 	}
 }
 
@@ -245,17 +245,15 @@ func (s *Session) onEvents() {
 		case s.cur != nil && s.cur.in.fd == fd && s.cur.in.open:
 			s.cur.feed()
 		default:
-			s.onPipe(fd)
+			if st := s.cur.output(fd); st == nil {
+				s.ends.stray(fd)
+			} else if !st.over {
+				s.react(output, st)
+			}
 		}
 	}
 	if sock {
 		s.readReport() // of more packets there is another event
-	}
-}
-
-// readReports reads all that the shell has sent.
-func (s *Session) readReports() {
-	for s.readReport() {
 	}
 }
 
@@ -310,7 +308,8 @@ func (s *Session) onChange(p *shellProcess, ws syscall.WaitStatus) {
 	if s.shell != p {
 		return // the session has killed it
 	}
-	s.readReports()
+	for s.readReport() {
+	}
 	if s.shell != p {
 		return // its last report was that it is of no use
 	}

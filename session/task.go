@@ -114,7 +114,7 @@ func (s *Session) enter() (*run, error) {
 		}
 		return nil, s.boot()
 	case restoring:
-		return nil, s.begin(s.restoration())
+		return nil, s.begin(s.saved.restoration(filepath.Dir(s.ends.dir.path)))
 	case created:
 		s.saved.restored, s.task = "", nil
 		s.publish()
@@ -219,7 +219,7 @@ func (s *Session) apply(e effect, r *run, err error) {
 		s.tidy(r) // when the result is out
 	case answer:
 		s.task = nil
-		s.answerJob(t, r)
+		s.m.answer(t.call, t.job.describe(s.procs, r))
 	case save:
 		s.task = nil
 		s.saved.take(r)
@@ -230,27 +230,28 @@ func (s *Session) apply(e effect, r *run, err error) {
 		if in == starting {
 			s.kill()
 		}
-		s.failTask(s.reason(in, err))
+		if err = reason(in, err); in == starting {
+			what := "a new shell"
+			if t.kind == createTask {
+				what = s.spec.path
+			}
+			err = fmt.Errorf("session %q: start %s: %w", s.name, what, err)
+		}
+		s.failTask(err)
 	}
 }
 
-// reason is why a task fails; err says why its run could not be begun, nil: it was.
-func (s *Session) reason(in state, err error) error {
+// reason is why a task fails in a state; err says why its run could not be begun, nil: it was.
+func reason(in state, err error) error {
 	switch {
-	case in == starting && err == nil:
-		err = fmt.Errorf("the shell ended, or did not report within %v", startLimit)
-	case in == overriding && err == nil:
+	case err != nil:
+		return err
+	case in == starting:
+		return fmt.Errorf("the shell ended, or did not report within %v", startLimit)
+	case in == overriding:
 		return errors.New("the shell did not set the call's environment and working directory")
-	case in == launching && err == nil:
-		return errors.New("the shell did not start it")
 	}
-	if in == starting && s.task.kind == createTask {
-		return fmt.Errorf("session %q: start %s: %w", s.name, s.spec.path, err)
-	}
-	if in == starting {
-		return fmt.Errorf("session %q: start a new shell: %w", s.name, err)
-	}
-	return err
+	return errors.New("the shell did not start it")
 }
 
 // failTask ends the task without a result.
@@ -278,15 +279,6 @@ func (s *Session) failTask(err error) {
 		class = wire.ClassExists
 	}
 	t.call.fail(class, err.Error())
-}
-
-// restoration is the run that gives a new shell its state: the snapshot of its
-// predecessor, or the user's start files.
-func (s *Session) restoration() *run {
-	if s.saved.restores() {
-		return &run{text: s.saved.snap.restore(filepath.Dir(s.ends.dir.path), s.saved.why), limit: restoreLimit}
-	}
-	return &run{text: []byte("[[ ! -r ~/.bashrc ]] || \\. ~/.bashrc\n"), limit: rcLimit}
 }
 
 // checkOverride returns why a call's Dir and Env are not set, or nil.
@@ -317,11 +309,11 @@ func (r *run) captured(stream wire.Type) (b []byte, whole bool) {
 	return nil, true
 }
 
-// beginTask counts the caller's task as a command.
-func (s *Session) beginTask() {
-	if t := s.task; !t.begun {
+// begin counts the caller's task as a command.
+func (t *task) begin(saved *checkpoint) {
+	if !t.begun {
 		t.begun = true
-		s.saved.commands++
+		saved.commands++
 	}
 }
 
@@ -341,7 +333,7 @@ func (s *Session) command() *run {
 	if (r.limit > 0 || c.waited) && !t.begun { // the host counts too; else it does not wait for that frame
 		c.started()
 	}
-	s.beginTask()
+	t.begin(&s.saved)
 	t.cwd, t.restored, s.saved.restored = s.saved.cwd, s.saved.restored, ""
 	s.saved.mayStick = s.saved.mayStick || setsTrap(r.text)
 	return r
@@ -400,12 +392,12 @@ func (s *Session) reply(t *task, r *run) {
 // tidy puts in order what a run has left: what runs in the background is a job, and
 // the pipes are ready for the next run.
 func (s *Session) tidy(r *run) {
-	s.leftover(r)
-	for i := range s.ends.pipes {
-		if p := &s.ends.pipes[i]; p.fd >= 0 && p.writer < 0 {
-			s.ends.renew(p)
-		}
+	var named *namedJob
+	if s.state == launching {
+		named = s.task.job
 	}
+	s.procs.leftover(r, named)
+	s.ends.renewAll()
 }
 
 // boot starts a shell, and has it report. Its state and the task come later.
