@@ -28,7 +28,7 @@ func (s *shim) receiveAttached() (*launch.Spec, error) {
 		return nil, cmp.Or(keeperError(packet), runtime.Errorf(runtime.ErrUnavailable, "the keeper has ended"))
 	}
 	if rootfs.Reached(&s.boot.Config.SandboxConfig) {
-		if _, s.handDir, err = boot.ReceivePacket(keeper, make([]byte, boot.MaxPacket)); s.handDir == nil {
+		if _, s.net.dir, err = boot.ReceivePacket(keeper, make([]byte, boot.MaxPacket)); s.net.dir == nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "receive the directory of the sandbox's sockets from the keeper: %w", cmp.Or(err, io.ErrUnexpectedEOF))
 		}
 	}

@@ -118,7 +118,7 @@ func (s *shim) serveAt(fd int, starts bool) {
 	sock.TakeFiles()
 	s.attach(sock, func(c *clientConn) {
 		if starts && s.hand != nil {
-			_ = s.hold(c, &boot.Request{Op: boot.OpHold}) // the answer to the client says if the sandbox has expired
+			_ = c.hold(s.life, &boot.Request{Op: boot.OpHold}) // the answer to the client says if the sandbox has expired
 		}
 	})
 }
@@ -147,7 +147,7 @@ func (s *shim) attach(sock *rawsock.Socket, prepare func(c *clientConn)) {
 // has left running.
 func (s *shim) serve(c *clientConn) {
 	open := true
-	if s.spare != nil && !c.own && s.spare.is() != spareTaken {
+	if !c.own && s.spare.unused() {
 		open = s.welcome(c)
 	}
 	r := wire.NewReader(c.conn)

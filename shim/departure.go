@@ -21,7 +21,7 @@ const departLimit = 3 * time.Millisecond
 // runs inside but PID 1, for which nobody needs to wait: to take down its threads and its memory keeps all processors busy
 // for a millisecond. The shim kills it when c has had its time. Nobody starts anything meanwhile: c has said so, and no other client comes.
 func (s *shim) depart(c *clientConn) bool {
-	if !s.leavesFirst() || borrows(&s.boot.Config) || s.group != nil || s.unused() || s.orphaned.Load() || !s.clients.closeFor(c) || !s.pid1().alone() {
+	if !leavesFirst(s.boot) || borrows(&s.boot.Config) || s.group != nil || s.spare.unused() || s.orphaned.Load() || !s.clients.closeFor(c) || !s.inst.pid1().alone() {
 		return false
 	}
 	s.mu.Lock()
@@ -35,7 +35,7 @@ func (s *shim) depart(c *clientConn) bool {
 	s.close(statedir.Socket(s.boot.Run))
 	s.leave()
 	time.AfterFunc(departLimit, func() {
-		if !s.kill() {
+		if !s.inst.kill() {
 			_ = s.inst.Kill()
 		}
 	})
@@ -62,8 +62,8 @@ func (s *shim) close(socket string) {
 // leavesFirst reports whether the shim lets go of what others wait for before it ends. The kernel would do that for a process that
 // ends, but only after it has taken down its mount namespace. A copied codebase, an image's changes and an engine
 // keep that order: there must be no next start while they are mounted.
-func (s *shim) leavesFirst() bool {
-	return !s.boot.Config.CopyOnWrite && s.boot.Image == "" && s.boot.Engine == ""
+func leavesFirst(b *boot.Params) bool {
+	return !b.Config.CopyOnWrite && b.Image == "" && b.Engine == ""
 }
 
 // leave lets go of what others wait for.

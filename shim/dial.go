@@ -1,14 +1,11 @@
 package shim
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net"
 	"syscall"
 
 	"wolffia/internal/host/boot"
-	"wolffia/internal/host/inside"
 	"wolffia/runtime"
 	"wolffia/wire"
 )
@@ -27,10 +24,10 @@ func (s *shim) dial(c *clientConn, port int) error {
 		return fmt.Errorf("%w: %s on a connection with another use", wire.ErrProtocol, boot.OpDial)
 	}
 	go func() { // ends within dialLimit
-		conn, err := s.connectTo(port)
+		conn, err := s.net.dial(port)
 		if err == nil {
-			s.keep(c) // before the client knows: it counts from then on
-			err = s.give(c, conn.(syscall.Conn))
+			c.keep(s.relay) // before the client knows: it counts from then on
+			err = c.give(conn.(syscall.Conn))
 			_ = conn.Close() // the client has its own descriptor
 		} else {
 			r := outcome(err)
@@ -46,26 +43,12 @@ func (s *shim) dial(c *clientConn, port int) error {
 	return nil
 }
 
-// connectTo connects to a server inside by a socket that this process has.
-func (s *shim) connectTo(port int) (net.Conn, error) {
-	network, err := s.reach()
-	if err != nil {
-		return nil, err
-	}
-	if inside.IsRelayed(network) {
-		return nil, runtime.Errorf(runtime.ErrUnsupported, "the sandbox's sockets stay inside")
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), dialLimit)
-	defer cancel()
-	return dialInside(ctx, network, port)
-}
-
-// keep keeps the sandbox in use until the client's connection ends.
-func (s *shim) keep(c *clientConn) {
+// keep keeps the sandbox in use until the connection ends.
+func (c *clientConn) keep(relay *relay) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed {
-		s.relay.hold()
+		relay.hold()
 		c.holds = true // serve releases it
 	}
 }

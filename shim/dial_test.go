@@ -102,7 +102,7 @@ func TestDial(t *testing.T) {
 	leak.Check(t)
 	network := inside.Host(nil)
 	defer network.Close()
-	s := &shim{relay: newRelay(nil), network: network}
+	s := &shim{relay: newRelay(nil), net: insideNetwork{network: network}}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestDialRelayed(t *testing.T) {
 	defer far.Close()
 	network := inside.Relayed(client.New(near))
 	defer network.Close()
-	s := &shim{relay: newRelay(nil), network: network}
+	s := &shim{relay: newRelay(nil), net: insideNetwork{network: network}}
 	sock, _ := dialClient(t, s)
 	reply, conn, err := asked(t, sock, 80)
 	if err != nil || conn != nil || reply.Class == "" || reply.Errno != 0 {

@@ -29,27 +29,27 @@ func (s *shim) direct(c *clientConn) error {
 		return c.reply(outcome(err))
 	}
 	defer l.close()
-	if err := s.give(c, l.theirs); err != nil {
+	if err := c.give(l.theirs); err != nil {
 		return err
 	}
-	return s.handOver(l)
+	return l.handOver()
 }
 
 // A link is a new connection between a client and PID 1. The shim holds both ends, until it sends the client its end, and then PID 1 the
 // other: the client works while PID 1 takes it. The zero link has no ends.
-type link struct{ theirs, ours *os.File }
+type link struct{ theirs, ours, hand *os.File }
 
 // link makes a link for a client. The caller closes it: client and PID 1 have descriptors of their own.
 func (s *shim) link(c *clientConn) (link, error) {
 	if s.hand == nil {
 		return link{}, runtime.Errorf(runtime.ErrUnsupported, "PID 1 takes no connections of clients")
 	}
-	if err := s.hold(c, &boot.Request{Op: boot.OpHold}); err != nil {
+	if err := c.hold(s.life, &boot.Request{Op: boot.OpHold}); err != nil {
 		return link{}, err
 	}
 	theirs, ours, err := rawsock.Pair()
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
-		_ = s.hold(c, &boot.Request{Op: boot.OpRest}) // the shim sees what the client does
+		_ = c.hold(s.life, &boot.Request{Op: boot.OpRest}) // the shim sees what the client does
 		return link{}, runtime.Errorf(runtime.ErrUnsupported, "a connection to PID 1: %w: frames pass the shim instead", err)
 	}
 	if err != nil {
@@ -63,11 +63,11 @@ func (s *shim) link(c *clientConn) (link, error) {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSRIGHTS, 0)
 	}
 	c.direct = true
-	return link{theirs, ours}, nil
+	return link{theirs, ours, s.hand}, nil
 }
 
-// handOver gives PID 1 its end of a link. If that fails, the client's connection ends when the caller closes the link.
-func (s *shim) handOver(l link) error { return rawsock.SendFile(s.hand, l.ours) }
+// handOver gives PID 1 its end. If that fails, the client's connection ends when the caller closes the link.
+func (l link) handOver() error { return rawsock.SendFile(l.hand, l.ours) }
 
 // close closes both ends; the zero link has none.
 func (l link) close() {
@@ -76,7 +76,7 @@ func (l link) close() {
 }
 
 // hold answers boot.OpHold and boot.OpRest.
-func (s *shim) hold(c *clientConn, req *boot.Request) error {
+func (c *clientConn) hold(life *lifetime, req *boot.Request) error {
 	begins := req.Op == boot.OpHold
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,21 +84,21 @@ func (s *shim) hold(c *clientConn, req *boot.Request) error {
 		return nil
 	}
 	if begins {
-		s.relay.work(true, 0) // from now on the sandbox does not expire, if it has not
-		if err := s.life.touch(); err != nil {
-			s.relay.work(false, 0)
+		life.relay.work(true, 0) // from now on the sandbox does not expire, if it has not
+		if err := life.touch(); err != nil {
+			life.relay.work(false, 0)
 			return err
 		}
 		c.working = true
 		return nil
 	}
 	c.working = false
-	s.relay.work(false, time.Duration(max(0, min(req.IdleMS, 1<<40)))*time.Millisecond)
+	life.relay.work(false, time.Duration(max(0, min(req.IdleMS, 1<<40)))*time.Millisecond)
 	return nil
 }
 
 // give sends the client a file. An error ends its connection.
-func (s *shim) give(c *clientConn, file syscall.Conn) error {
+func (c *clientConn) give(file syscall.Conn) error {
 	f, err := replyFrame(&boot.Reply{})
 	if err != nil {
 		return err

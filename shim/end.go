@@ -31,7 +31,7 @@ func (s *shim) end(outcome statedir.Status, grace time.Duration) {
 	}
 	s.lister.cancel() // it would begin when the last client hangs up
 	time.AfterFunc(grace+time.Second, func() { _ = s.inst.Kill() })
-	if grace == 0 && s.kill() {
+	if grace == 0 && s.inst.kill() {
 		s.record(&first) // meanwhile
 		return
 	}
@@ -40,34 +40,9 @@ func (s *shim) end(outcome statedir.Status, grace time.Duration) {
 	}
 }
 
-// kill kills PID 1 and the backend, which so end at the same time, and reports whether it did: PID 1 is not known of
-// every backend. Of PID 1's mount namespace the shim keeps a descriptor: else PID 1 could not end before the kernel
-// has taken that down, which takes milliseconds.
-func (s *shim) kill() bool {
-	pid1 := s.pid1()
-	if pid1.pid == 0 {
-		return false
-	}
-	_, _ = unix.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid1.pid), unix.O_RDONLY|unix.O_CLOEXEC, 0) // closed with the process
-	if err := unix.PidfdSendSignal(pid1.fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return false
-	}
-	s.killed.Store(true)
-	_ = s.inst.Kill()
-	return true
-}
-
-// reap waits for the end of a PID 1 that kill has killed. The backend has ended.
-func (s *shim) reap() {
-	if s.killed.Load() {
-		for errors.Is(unix.Waitid(unix.P_PIDFD, s.pid1().fd, nil, unix.WEXITED, nil), unix.EINTR) {
-		}
-	}
-}
-
 // record records how the sandbox ends, once. A spare leaves no record.
 func (s *shim) record(outcome *statedir.Status) {
-	if s.unused() {
+	if s.spare.unused() {
 		return
 	}
 	s.recording.Do(func() {
@@ -111,24 +86,24 @@ func (s *shim) await() statedir.Status {
 	s.mu.Unlock()
 	s.lister.cancel()
 	if requested == nil && !errors.Is(err, wire.ErrProtocol) {
-		boot.Within(time.Second, s.gone) // the backend says how PID 1 has ended, unless it is asked to end
+		boot.Within(time.Second, s.inst.gone) // the backend says how PID 1 has ended, unless it is asked to end
 	}
 	_ = s.inst.Kill()
-	if !boot.Within(boot.KillGrace, s.gone) || s.lister.working() {
+	if !boot.Within(boot.KillGrace, s.inst.gone) || s.lister.working() {
 		// A process that waits for a tree server which is stuck cannot be killed.
 		_ = unix.Unmount(rootfs.TreeDir(s.boot), unix.MNT_FORCE)
 	}
-	if !boot.Within(boot.KillLimit, s.gone) {
+	if !boot.Within(boot.KillLimit, s.inst.gone) {
 		outcome.Reason += "; its processes do not end"
 	}
 	if requested != nil {
 		outcome = *requested
 	}
-	if outcome.State == runtime.StateDead || !s.killed.Load() { // else nobody asks what was said last
-		boot.Within(time.Second, s.drained)
+	if outcome.State == runtime.StateDead || !s.inst.killed.Load() { // else nobody asks what was said last
+		boot.Within(time.Second, s.inst.drained)
 	}
 	// Also after the tree server's end: a keeper whose engine has ended unmounts the codebase first.
-	if text := s.stderr.String(); text != "" && outcome.State == runtime.StateDead {
+	if text := s.inst.stderr.String(); text != "" && outcome.State == runtime.StateDead {
 		outcome.Reason += ": " + text
 	}
 	step.Reached("backend gone")
@@ -144,7 +119,7 @@ func (s *shim) finish(outcome *statedir.Status) {
 	}
 	run := s.boot.Run
 	socket := statedir.Socket(run)
-	if s.unused() {
+	if s.spare.unused() {
 		s.withdraw()
 		socket = statedir.SpareSocket(run)
 	}
@@ -165,10 +140,10 @@ func (s *shim) finish(outcome *statedir.Status) {
 	// Otherwise List removes it: the directory may be root's, and an engine or the
 	// control group may have something left.
 	// What git inside has changed, and the host does not have, keeps the sandbox.
-	if _, err := os.Lstat(s.boot.Engine); (s.orphaned.Load() && !s.hasUnsynced() || s.spared.Load()) && !limited && err != nil {
+	if _, err := os.Lstat(s.boot.Engine); (s.orphaned.Load() && !hasUnsynced(s.boot) || s.spared.Load()) && !limited && err != nil {
 		_ = statedir.RemoveFrom(run)
 	}
-	if s.leavesFirst() {
+	if leavesFirst(s.boot) {
 		s.leave()
 	}
 }

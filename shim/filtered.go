@@ -36,7 +36,7 @@ func (s *shim) filter() error {
 		return runtime.Errorf(runtime.ErrUnavailable, "this program cannot filter a network by names: wolffia-net, which can, has to be started in its place")
 	}
 	s.step("open the network")
-	net, err := s.reach()
+	net, err := s.net.reach()
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (s *shim) filter() error {
 	for i := range c.Expose {
 		o.Exposed = append(o.Exposed, uint16(c.Expose[i].InsidePort()))
 	}
-	if pid := s.pid1().pid; pid > 0 && !s.boot.OwnKernel && s.boot.Engine == "" {
+	if pid := s.inst.pid1().pid; pid > 0 && !s.boot.OwnKernel && s.boot.Engine == "" {
 		o.Process = func(local, remote netip.AddrPort) (int, string) { return owner(pid, local, remote) }
 	}
 	s.filtered, err = startFiltered(s.startFilter, s.boot.Run, o, c.Egress)

@@ -49,6 +49,21 @@ func (l *lister) now() bool {
 	return l.list(warmIdle)
 }
 
+// listLimit is how long the shim lists the tree at most before it offers the spare. A start may take three times as long.
+const listLimit = 20 * time.Second
+
+// ahead lists the tree, and reports whether all is listed. After listLimit the listing goes on in the background.
+func (l *lister) ahead() bool {
+	done := make(chan bool, 1)
+	go func() { done <- l.now() }()
+	select {
+	case all := <-done:
+		return all
+	case <-time.After(listLimit):
+		return false
+	}
+}
+
 // cancel has nothing more begin.
 func (l *lister) cancel() {
 	if l == nil {

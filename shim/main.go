@@ -15,7 +15,6 @@ import (
 
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/egress"
-	"wolffia/internal/host/inside"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/host/staticfs"
 	"wolffia/internal/sys/cgroup"
@@ -62,17 +61,11 @@ type shim struct {
 	control     *os.File
 	ready       io.WriteCloser
 
-	inst     *launch.Instance
-	pid1     func() hostInit // findInit, once
-	group    *cgroup.Group   // the sandbox's control group; nil: it has none
-	gone     chan struct{}   // closed when the backend has ended
-	stderr   *tail           // of the backend and PID 1
-	drained  chan struct{}   // closed at the end of their error output
+	inst     *instance
+	group    *cgroup.Group // the sandbox's control group; nil: it has none
 	relay    *relay
 	hand     *os.File        // PID 1 gets connections of clients by it; nil: they stay with the relay
-	handDir  *os.File        // is launch.HandPath in an engine's sandbox; nil: there is none inside
 	relayed  chan error      // gets the end of relay.run
-	over     chan struct{}   // closed then
 	tree     *treeConn       // nil: no codebase, or it is mounted natively
 	lister   *lister         // nil: the tree is not listed ahead
 	static   *staticfs.Stats // nil: the codebase has no static filter
@@ -82,11 +75,8 @@ type shim struct {
 	spare    *spare    // nil: the sandbox was started for its user
 
 	clients clients
+	net     insideNetwork
 
-	reaching sync.Mutex
-	network  inside.Network // see reach; nil: the shim has had no use for it; guarded by reaching
-
-	killed   atomic.Bool // PID 1 was, by kill
 	orphaned atomic.Bool // the caller to which the sandbox is bound has ended, and nothing of it is kept
 	spared   atomic.Bool // the sandbox had no user, and gets none
 
@@ -124,7 +114,7 @@ func (s *shim) run(backend launch.Backend) error {
 		_ = s.inst.Stream.Close()
 		_ = os.Remove(statedir.SocketComing(s.boot.Run))
 		_ = os.Remove(statedir.SpareSocket(s.boot.Run))
-		if !boot.Within(boot.KillLimit, s.gone) {
+		if !boot.Within(boot.KillLimit, s.inst.gone) {
 			err = errors.Join(err, errors.New("its processes do not end"))
 		}
 		return err
@@ -142,7 +132,7 @@ func (s *shim) run(backend launch.Backend) error {
 	go s.accept(int(listener.Fd()))     // ends with the process
 	if s.spare == nil {
 		s.settle(&s.boot.Config, os.NewFile(boot.FDConfig, "config.json"), os.NewFile(boot.FDAlive, "alive"))
-		s.pid1() // the end needs it
+		s.inst.pid1() // the end needs it
 	}
 	outcome := s.await()
 	s.finish(&outcome)

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"time"
 
+	"wolffia/internal/host/boot"
 	"wolffia/internal/host/inside"
 	"wolffia/internal/sys/rawsock"
 	"wolffia/runtime"
@@ -14,48 +16,60 @@ import (
 	"wolffia/wire/client"
 )
 
-// reach returns the network of the sandbox, the same one each time, once PID 1's stream is relayed.
-func (s *shim) reach() (inside.Network, error) {
-	s.reaching.Lock()
-	defer s.reaching.Unlock()
-	if s.network != nil {
-		return s.network, nil
+// An insideNetwork is the network of the sandbox. Its fields but the last are set before PID 1's stream is relayed.
+type insideNetwork struct {
+	boot *boot.Params
+	pid1 func() hostInit
+	self func() (*client.Conn, error) // makes the shim a client of its own
+	dir  *os.File                     // is launch.HandPath in an engine's sandbox; nil: there is none inside
+	over chan struct{}                // closed when PID 1's stream has ended
+
+	mu      sync.Mutex
+	network inside.Network // see reach; nil: the shim has had no use for it; guarded by mu
+}
+
+// reach returns the network, the same one each time, once PID 1's stream is relayed.
+func (n *insideNetwork) reach() (inside.Network, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.network != nil {
+		return n.network, nil
 	}
-	conn, err := s.self()
+	conn, err := n.self()
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "connect the shim to PID 1: %w", err)
 	}
 	go func() { // ends with PID 1's stream
-		<-s.over
+		<-n.over
 		_ = conn.Close() // else requests would wait for PID 1 without end
 	}()
-	s.network = s.networkOver(conn)
-	return s.network, nil
+	n.network = n.networkOver(conn)
+	return n.network, nil
 }
 
 // networkOver returns the network of a sandbox whose PID 1 is at the other end of conn. Where the
 // host's kernel is the sandbox's too, the shim has the sockets itself, but for unix sockets: it makes
 // them in the sandbox's network namespace or, in an engine, has PID 1 hand them over.
-func (s *shim) networkOver(conn *client.Conn) inside.Network {
+func (n *insideNetwork) networkOver(conn *client.Conn) inside.Network {
 	relayed := inside.Relayed(conn)
-	if s.boot.OwnKernel {
+	if n.boot.OwnKernel {
 		return relayed
 	}
 	var direct inside.Network
 	var err error
 	switch {
-	case s.boot.Engine != "":
-		if s.handDir == nil {
+	case n.boot.Engine != "":
+		if n.dir == nil {
 			return relayed
 		}
 		var hand *os.File
-		if hand, err = handed(conn, s.handDir); err == nil {
+		if hand, err = handed(conn, n.dir); err == nil {
 			direct = inside.Handed(hand, relayed)
 		}
-	case s.boot.Config.Network == runtime.NetworkHost:
+	case n.boot.Config.Network == runtime.NetworkHost:
 		return inside.Host(relayed)
 	default:
-		pid1 := s.pid1()
+		pid1 := n.pid1()
 		if pid1.pid == 0 {
 			return relayed
 		}
@@ -66,6 +80,20 @@ func (s *shim) networkOver(conn *client.Conn) inside.Network {
 		return relayed
 	}
 	return direct
+}
+
+// dial connects to a server inside by a socket that this process has.
+func (n *insideNetwork) dial(port int) (net.Conn, error) {
+	network, err := n.reach()
+	if err != nil {
+		return nil, err
+	}
+	if inside.IsRelayed(network) {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "the sandbox's sockets stay inside")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), dialLimit)
+	defer cancel()
+	return dialInside(ctx, network, port)
 }
 
 // handLimit is how long PID 1 may take to connect.

@@ -55,7 +55,7 @@ func (s *shim) openPorts() error {
 		return nil
 	}
 	s.step("open the ports")
-	network, err := s.reach()
+	network, err := s.net.reach()
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func (s *shim) rehearseAdoption() error {
 
 // rehearsed is adopt for a request of the shim's own, which changes nothing.
 func (s *shim) rehearsed(req *boot.SpareRequest, rules *os.File) error {
-	if err := s.fits(req); err != nil {
+	if err := s.spare.fits(s.boot, req); err != nil {
 		return err
 	}
 	_, err := s.tree.ask(boot.TreeRequest{Op: boot.AskRehearse, Path: s.boot.Run}, rules, boot.AdoptLimit)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"wolffia/internal/host/boot"
+	"wolffia/internal/host/rootfs"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/step"
 	"wolffia/runtime"
@@ -40,7 +41,7 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 	step.Reached("asked")
 	switch req.Op {
 	case boot.OpAlive:
-		return s.answerLater(c, func() *boot.Reply { return outcome(s.relay.ping(boot.StatsLimit)) })
+		return c.answerLater(func() *boot.Reply { return outcome(s.relay.ping(boot.StatsLimit)) })
 	case boot.OpStop:
 		grace := boot.StopGrace
 		if req.GraceMS != nil {
@@ -71,28 +72,28 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 		if !c.direct {
 			return fmt.Errorf("%w: %s without a connection to PID 1", wire.ErrProtocol, req.Op)
 		}
-		return c.reply(outcome(s.hold(c, req)))
+		return c.reply(outcome(c.hold(s.life, req)))
 	case boot.OpNetwork:
 		if s.filtered == nil {
 			return c.reply(outcome(errNotFiltered))
 		}
-		return s.answerLater(c, func() *boot.Reply { return outcome(s.filtered.set(req.Egress)) })
+		return c.answerLater(func() *boot.Reply { return outcome(s.filtered.set(req.Egress)) })
 	case boot.OpAudit:
-		return s.answerLater(c, func() *boot.Reply {
+		return c.answerLater(func() *boot.Reply {
 			if s.filtered != nil {
 				s.filtered.log.Flush(boot.StatsLimit / 2)
 			}
 			if s.tree == nil {
 				return outcome(nil)
 			}
-			return replyOf(s.askTree(req))
+			return replyOf(s.tree.pass(req))
 		})
 	case boot.OpReview:
 		if s.tree == nil || !s.boot.Config.CopyOnWrite || req.Review == nil {
 			return c.reply(outcome(runtime.Errorf(runtime.ErrInvalid, "the sandbox works on the host's directory itself: create it with --cow")))
 		}
-		return s.passOn(c, func(answer *os.File) (boot.TreeReply, error) {
-			s.writeBack()
+		return c.passOn(func(answer *os.File) (boot.TreeReply, error) {
+			writeBack(rootfs.TreeDir(s.boot))
 			return s.tree.ask(boot.TreeRequest{Op: boot.AskReview, Review: req.Review}, answer, boot.ReviewLimit)
 		})
 	case boot.OpStats, boot.OpDenials, boot.OpRules:
@@ -106,9 +107,9 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 			return c.reply(outcome(runtime.Errorf(runtime.ErrInvalid, "the sandbox has no codebase")))
 		}
 		if req.Op != boot.OpRules {
-			return s.answerLater(c, func() *boot.Reply { return replyOf(s.askTree(req)) })
+			return c.answerLater(func() *boot.Reply { return replyOf(s.tree.pass(req)) })
 		}
-		return s.passOn(c, func(rules *os.File) (boot.TreeReply, error) {
+		return c.passOn(func(rules *os.File) (boot.TreeReply, error) {
 			r, err := s.tree.ask(boot.TreeRequest{Op: boot.AskRules, At: req.At}, rules, boot.RulesLimit)
 			if err == nil {
 				s.lister.later(warmLate) // the kernel has forgotten the tree
@@ -120,7 +121,7 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 }
 
 // answerLater sends the client what do returns, which may take until the request's limit.
-func (s *shim) answerLater(c *clientConn, do func() *boot.Reply) error {
+func (c *clientConn) answerLater(do func() *boot.Reply) error {
 	c.mu.Lock()
 	busy := c.asking
 	c.asking = true
@@ -141,17 +142,12 @@ func (s *shim) answerLater(c *clientConn, do func() *boot.Reply) error {
 }
 
 // passOn is answerLater for a request with a descriptor, nil if none came. It closes the file after ask.
-func (s *shim) passOn(c *clientConn, ask func(*os.File) (boot.TreeReply, error)) error {
+func (c *clientConn) passOn(ask func(*os.File) (boot.TreeReply, error)) error {
 	file := c.conn.Taken()
-	return s.answerLater(c, func() *boot.Reply {
+	return c.answerLater(func() *boot.Reply {
 		defer file.Close()
 		return replyOf(ask(file))
 	})
-}
-
-// askTree sends a request to the tree server, and returns its answer.
-func (s *shim) askTree(req *boot.Request) (boot.TreeReply, error) {
-	return s.tree.ask(boot.TreeRequest{Op: req.Op, Since: req.Since}, nil, boot.StatsLimit)
 }
 
 // maxReplies bounds the replies that a client has not read.

@@ -55,7 +55,7 @@ func (p *spare) is() phase {
 }
 
 // unused reports whether the sandbox has no user, and so leaves no record of its end.
-func (s *shim) unused() bool { return s.spare != nil && s.spare.is() != spareTaken }
+func (p *spare) unused() bool { return p != nil && p.is() != spareTaken }
 
 // spareThreads is how many threads an adoption and a first command use beside those that wait already.
 const spareThreads = 4
@@ -64,29 +64,14 @@ const spareThreads = 4
 func (s *shim) settleDown() error {
 	s.spare.shape = statedir.Shape(&s.boot.Config, s.boot.OwnKernel)
 	boot.Threads(spareThreads)
-	s.pid1()
+	s.inst.pid1()
 	if err := s.rehearse(); err != nil {
 		return err
 	}
 	if s.boot.Spare.Tree {
-		s.spare.listed = s.listAhead()
+		s.spare.listed = s.lister.ahead()
 	}
 	return nil
-}
-
-// listLimit is how long the shim lists the tree at most before it offers the spare. A start may take three times as long.
-const listLimit = 20 * time.Second
-
-// listAhead lists the tree, and reports whether all is listed. After listLimit the listing goes on in the background.
-func (s *shim) listAhead() bool {
-	done := make(chan bool, 1)
-	go func() { done <- s.lister.now() }()
-	select {
-	case all := <-done:
-		return all
-	case <-time.After(listLimit):
-		return false
-	}
 }
 
 // offer begins the time that a spare waits for a user.
@@ -125,37 +110,39 @@ func (s *shim) welcome(c *clientConn) bool {
 		return false
 	}
 	step.Reached("spare asked")
+	answer := func(err error) bool {
+		_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(err)}, nil)
+		return false
+	}
 	switch {
 	case c.own && req.Op == boot.OpRehearse:
-		_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(s.rehearsed(req, files[boot.SpareRules]))}, nil)
-		return false
+		return answer(s.rehearsed(req, files[boot.SpareRules]))
 	case req.Op == boot.OpEnd:
 		ends := s.spare.to(spareWaits, spareEnds)
 		if !ends && s.spare.is() != spareEnds {
 			err = runtime.Errorf(runtime.ErrConflict, "sandbox %s has a user", s.boot.ID)
 		}
-		_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(err)}, nil)
+		answer(err)
 		if ends { // the answer first: the end does not wait for it
 			s.retire()
 		}
 		return false
 	case req.Op == boot.OpAdopt:
 		if !s.spare.to(spareWaits, spareAdopts) {
-			_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(runtime.Errorf(runtime.ErrConflict, "sandbox %s has a user, or ends", s.boot.ID))}, nil)
-			return false
+			return answer(runtime.Errorf(runtime.ErrConflict, "sandbox %s has a user, or ends", s.boot.ID))
 		}
 		s.spare.timer.Stop()
 		if err := s.adopt(req, files[boot.SpareRules]); err != nil { // halfway: it is of no use to anyone
 			s.spare.to(spareAdopts, spareEnds)
 			s.spare.to(spareTaken, spareEnds)
 			_ = os.Remove(statedir.Socket(s.boot.Run))
-			_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(err)}, nil)
+			answer(err)
 			s.retire()
 			return false
 		}
 		l, _ := s.link(c) // if that fails, the client asks itself
 		_ = boot.AnswerSpare(c.conn, boot.Report{Ready: true, Version: s.version}, l.theirs)
-		_ = s.handOver(l)
+		_ = l.handOver()
 		l.close()
 		step.Reached("ready")
 		config, alive := files[boot.SpareConfig], files[boot.SpareAlive]
@@ -163,14 +150,13 @@ func (s *shim) welcome(c *clientConn) bool {
 		s.settle(req.Config, config, alive)
 		return true
 	}
-	_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(runtime.Errorf(runtime.ErrUnsupported, "a spare does not know the request %q", req.Op))}, nil)
-	return false
+	return answer(runtime.Errorf(runtime.ErrUnsupported, "a spare does not know the request %q", req.Op))
 }
 
 // adopt makes the spare the sandbox of a request, whose rules are in a file.
 func (s *shim) adopt(req *boot.SpareRequest, rules *os.File) error {
 	b := s.boot
-	if err := s.fits(req); err != nil {
+	if err := s.spare.fits(s.boot, req); err != nil {
 		return err
 	}
 	step.Reached("adopt: begun")
@@ -185,7 +171,7 @@ func (s *shim) adopt(req *boot.SpareRequest, rules *os.File) error {
 	}
 	step.Reached("adopt: tree there")
 	if !b.Spare.Tree {
-		go s.askAhead() // ends with the answer, or with the tree server
+		go askAhead(rootfs.TreeDir(b)) // ends with the answer, or with the tree server
 	}
 	// From here on a client that finds the socket is one of the sandbox.
 	s.spare.to(spareAdopts, spareTaken)
@@ -197,8 +183,7 @@ func (s *shim) adopt(req *boot.SpareRequest, rules *os.File) error {
 }
 
 // fits returns why the spare cannot become the sandbox of a request, or nil.
-func (s *shim) fits(req *boot.SpareRequest) error {
-	b := s.boot
+func (p *spare) fits(b *boot.Params, req *boot.SpareRequest) error {
 	if req.Config == nil || req.Config.ID != b.ID {
 		return runtime.Errorf(runtime.ErrInvalid, "the request is not for sandbox %s", b.ID)
 	}
@@ -206,7 +191,7 @@ func (s *shim) fits(req *boot.SpareRequest) error {
 		return runtime.Errorf(runtime.ErrInvalid, "sandbox %s was started for the codebase %s, and %s is asked for", b.ID, has, req.Config.CodebasePath)
 	}
 	// The caller has compared them. A mistake there must not give a sandbox what it was not to have.
-	if want, has := statedir.Shape(req.Config, b.OwnKernel), s.spare.shape; want == "" || want != has {
+	if want, has := statedir.Shape(req.Config, b.OwnKernel), p.shape; want == "" || want != has {
 		return runtime.Errorf(runtime.ErrInvalid, "sandbox %s was started for another configuration: its shape is %q, and %q is asked for", b.ID, has, want)
 	}
 	return nil
@@ -219,7 +204,7 @@ func (s *shim) become(req *boot.SpareRequest) error {
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	if c.Name != s.boot.Config.Name {
-		if err := inside.SetHostname(s.pid1().pid, rootfs.Hostname(c)); err != nil {
+		if err := inside.SetHostname(s.inst.pid1().pid, rootfs.Hostname(c)); err != nil {
 			return runtime.WithClass(runtime.ErrUnavailable, err)
 		}
 	}

@@ -3,10 +3,8 @@ package shim
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -73,15 +71,15 @@ func (s *shim) mount() (err error) {
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	step.Reached("mounted")
-	go s.askAhead() // ends with the answer, or with the tree server
+	go askAhead(rootfs.TreeDir(s.boot)) // ends with the answer, or with the tree server
 	return nil
 }
 
 // askAhead has the kernel ask the tree server for the tree's attributes. The backend needs them when it mounts the tree, and a first
 // command when it enters it, and would wait for the tree server to wake up and answer: asked for meanwhile, the kernel has them.
-func (s *shim) askAhead() {
+func askAhead(tree string) {
 	var st unix.Stat_t
-	_ = unix.Lstat(rootfs.TreeDir(s.boot), &st)
+	_ = unix.Lstat(tree, &st)
 }
 
 // launch starts the backend. The main goroutine calls it.
@@ -100,26 +98,17 @@ func (s *shim) launch(backend launch.Backend, spec *launch.Spec) (err error) {
 		defer spec.Clients.Close()
 		_ = unix.Shutdown(int(s.hand.Fd()), unix.SHUT_RD) // PID 1 has nothing to say by it
 	}
-	if s.inst, err = backend.Launch(spec); err != nil {
+	inst, err := backend.Launch(spec)
+	if err != nil {
 		return err
 	}
-	s.pid1 = sync.OnceValue(func() hostInit { return findInit(s.inst.PID) })
+	s.inst = newInstance(inst)
 	step.Reached("launched")
 	if s.boot.Held {
 		s.step("limit it")
 		boot.Report{Held: s.inst.PID}.Send(s.ready)
 	}
-	s.stderr, s.drained, s.gone = newTail(os.Stderr), make(chan struct{}), make(chan struct{})
-	go func() { // ends with the backend
-		_, _ = io.CopyBuffer(s.stderr, struct{ io.Reader }{s.inst.Stderr}, make([]byte, 4<<10)) // few have any
-		close(s.drained)
-	}()
-	go func() { // ends with the backend
-		_ = s.inst.Wait()
-		s.reap()
-		killOrphans()
-		close(s.gone)
-	}()
+	s.inst.watch()
 	return nil
 }
 
@@ -152,8 +141,8 @@ func (s *shim) connect() (*os.File, error) {
 	}
 	if err != nil {
 		_ = s.inst.Kill()
-		boot.Within(boot.KillLimit, s.drained)
-		if text := s.stderr.String(); text != "" {
+		boot.Within(boot.KillLimit, s.inst.drained)
+		if text := s.inst.stderr.String(); text != "" {
 			err = errors.New(text)
 		}
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "%s could not start the sandbox: %w; wolffia doctor says what helps", b.Config.Runtime, err)
@@ -161,10 +150,11 @@ func (s *shim) connect() (*os.File, error) {
 	if err := s.live(); err != nil {
 		return nil, err
 	}
-	s.relayed, s.over = make(chan error, 1), make(chan struct{})
+	s.relayed = make(chan error, 1)
+	s.net.boot, s.net.pid1, s.net.self, s.net.over = b, s.inst.pid1, s.self, make(chan struct{})
 	go func() { // ends with PID 1's stream
 		s.relayed <- s.relay.run()
-		close(s.over)
+		close(s.net.over)
 	}()
 	step.Reached("PID 1 there")
 	if err := s.filter(); err != nil {
@@ -188,7 +178,7 @@ func (s *shim) connect() (*os.File, error) {
 // live starts the sandbox's lifetime, and has PID 1 watched while a client waits for it.
 func (s *shim) live() error {
 	s.relay.load = func() load {
-		pid1 := s.pid1()
+		pid1 := s.inst.pid1()
 		if pid1.pid == 0 {
 			return load{}
 		}

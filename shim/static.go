@@ -4,6 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/git/gitstore"
+	"wolffia/internal/host/boot"
 	"wolffia/internal/host/rootfs"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/host/staticfs"
@@ -42,7 +43,7 @@ func (s *shim) bindTree() (err error) {
 
 // hasUnsynced reports whether the sandbox's own git directories may have what the host does not
 // have. Nothing has marked changes in those of a static filter: List compares them.
-func (s *shim) hasUnsynced() bool {
-	run, c := s.boot.Run, &s.boot.Config
+func hasUnsynced(b *boot.Params) bool {
+	run, c := b.Run, &b.Config
 	return statedir.GitUnsynced(run) || c.Native() && c.PrivateGit && statedir.GitUsed(run)
 }

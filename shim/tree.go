@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/host/boot"
-	"wolffia/internal/host/rootfs"
 	"wolffia/runtime"
 )
 
@@ -95,6 +94,11 @@ func (c *treeConn) ask(req boot.TreeRequest, file *os.File, limit time.Duration)
 	return c.await(asked, limit)
 }
 
+// pass sends a client's request, and returns the answer.
+func (c *treeConn) pass(req *boot.Request) (boot.TreeReply, error) {
+	return c.ask(boot.TreeRequest{Op: req.Op, Since: req.Since}, nil, boot.StatsLimit)
+}
+
 // A treeQuestion is a request that was sent.
 type treeQuestion struct {
 	id     uint64
@@ -149,8 +153,8 @@ var errNoAnswer = errors.New("the tree server does not answer")
 
 // writeBack has what programs have changed through memory mappings sent to the tree server, if the tree is mounted in
 // this process's mount namespace.
-func (s *shim) writeBack() {
-	fd, err := unix.Open(rootfs.TreeDir(s.boot), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+func writeBack(tree string) {
+	fd, err := unix.Open(tree, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return
 	}
