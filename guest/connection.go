@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"sync"
 	"syscall"
 	"time"
 
@@ -21,21 +20,17 @@ type connection struct {
 	n       *network
 	cancel  func() // ends an attempt to connect
 
-	mu     sync.Mutex
-	change *sync.Cond   // any of the fields below has changed; uses mu
-	socket *os.File     // nil: not connected yet; guarded by mu
-	queue  []wire.Frame // for the socket; guarded by mu
-	queued int          // bytes in queue or being written; guarded by mu
-	ended  bool         // nothing more comes for the socket; guarded by mu
-	credit int          // bytes that may be sent to the host; guarded by mu
-	killed bool         // the host wants nothing more; guarded by mu
-	reset  bool         // the socket's end is a reset; guarded by mu
-	taken  bool         // a socket is or was connected to this channel, or it was killed; guarded by mu
+	queue           // for the socket
+	socket *os.File // nil: not connected yet; guarded by mu
+	credit int      // bytes that may be sent to the host; guarded by mu
+	killed bool     // the host wants nothing more; guarded by mu
+	reset  bool     // the socket's end is a reset; guarded by mu
+	taken  bool     // a socket is or was connected to this channel, or it was killed; guarded by mu
 }
 
 func newConnection(channel uint32, n *network, cancel func()) *connection {
 	c := &connection{channel: channel, n: n, cancel: cancel, credit: wire.NetWindow}
-	c.change = sync.NewCond(&c.mu)
+	c.open(wire.NetWindow)
 	return c
 }
 
@@ -69,10 +64,10 @@ func (c *connection) finish(err error) {
 	c.cancel()
 	c.mu.Lock()
 	c.ended, c.killed = true, true
-	for _, f := range c.queue {
+	for _, f := range c.frames {
 		f.Release()
 	}
-	c.queue = nil
+	c.frames = nil
 	c.change.Broadcast()
 	c.mu.Unlock()
 	c.n.set(c.channel, nil)
@@ -115,10 +110,7 @@ func (c *connection) run(socket *os.File) {
 // abort ends a write.
 func (c *connection) abort(socket *os.File) {
 	_ = socket.SetDeadline(time.Unix(1, 0))
-	c.mu.Lock()
-	c.ended = true
-	c.change.Broadcast()
-	c.mu.Unlock()
+	c.CloseInput()
 }
 
 // read sends what comes from the socket until its end, or until the host wants no more.
@@ -180,54 +172,16 @@ func (c *connection) write(socket *os.File) error {
 			return nil
 		}
 		_, err := socket.Write(f.Payload())
-		n := len(f.Payload())
-		f.Release()
-		c.mu.Lock()
-		c.queued -= n
-		c.mu.Unlock()
+		credit := c.done(&f)
 		if err != nil {
 			_ = socket.SetReadDeadline(time.Unix(1, 0)) // ends read
 			return err
 		}
-		_ = c.n.w.Send(wire.Credit, c.channel, wire.AppendCredit(nil, wire.Stdin, n))
+		_ = c.n.w.Send(wire.Credit, c.channel, credit)
 	}
 }
 
-func (c *connection) next() (wire.Frame, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for len(c.queue) == 0 {
-		if c.ended {
-			return wire.Frame{}, false
-		}
-		c.change.Wait()
-	}
-	f := c.queue[0]
-	c.queue = c.queue[1:]
-	return f, true
-}
-
-// The methods of channelHandler.
-
-func (c *connection) PutInput(f wire.Frame) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ended {
-		f.Release()
-		return true
-	}
-	c.queued += len(f.Payload())
-	c.queue = wire.Enqueue(c.queue, f)
-	c.change.Broadcast()
-	return c.queued <= wire.NetWindow
-}
-
-func (c *connection) CloseInput() {
-	c.mu.Lock()
-	c.ended = true
-	c.change.Broadcast()
-	c.mu.Unlock()
-}
+// The methods of channelHandler, but for those of queue.
 
 func (c *connection) Grant(stream wire.Type, n int) {
 	if stream != wire.Stdout {
@@ -344,19 +298,10 @@ func (p *packets) receive(socket *os.File) (killed bool, err error) {
 
 // send sends the datagrams of the host.
 func (p *packets) send(socket *os.File) {
-	for {
-		f, ok := p.next()
-		if !ok {
-			return
-		}
+	for f, ok := p.next(); ok; f, ok = p.next() {
 		if to, data, err := wire.ParseDatagram(f.Payload()); err == nil {
 			_ = rawsock.Send(socket, data, to)
 		}
-		n := len(f.Payload())
-		f.Release()
-		p.mu.Lock()
-		p.queued -= n
-		p.mu.Unlock()
-		_ = p.n.w.Send(wire.Credit, p.channel, wire.AppendCredit(nil, wire.Stdin, n))
+		_ = p.n.w.Send(wire.Credit, p.channel, p.done(&f))
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"wolffia/wire"
 )
 
-// A hand is the handler of a channel of wire.NetHand, over which no bytes go: it makes sockets
+// A socketMaker is the handler of a channel of wire.NetHand, over which no bytes go: it makes sockets
 // and hands their descriptors to the host.
-type hand struct{ *connection }
+type socketMaker struct{ *connection }
 
 // run serves the unix socket at path until the host closes it, or the channel is killed.
-func (h *hand) run(path string) {
+func (h *socketMaker) run(path string) {
 	conn, err := rawsock.DialPackets(path)
 	if err != nil {
 		h.finish(err)

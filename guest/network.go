@@ -46,7 +46,7 @@ func (n *network) open(channel uint32, req *wire.NetRequest) {
 		go h.run() // ends when the channel is killed
 	case wire.NetHand:
 		c.taken = true
-		h := &hand{connection: c}
+		h := &socketMaker{connection: c}
 		n.set(channel, h)
 		go h.run(req.Path) // ends with the connection, or when the channel is killed
 	case wire.NetAccept:

@@ -321,12 +321,12 @@ func (p *process) PutInput(f wire.Frame) bool {
 		f.Release()
 		return true
 	}
-	return p.in.put(f)
+	return p.in.PutInput(f)
 }
 
 func (p *process) CloseInput() {
 	if p.in != nil {
-		p.in.close()
+		p.in.CloseInput()
 	}
 }
 
