@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/sys/proc"
-	"wolffia/session"
+	"wolffia/session/dialect"
 	"wolffia/wire"
 )
 
@@ -221,7 +221,7 @@ func (p *process) execute(r *reaper, req *wire.StartRequest, dir string, files [
 	}
 	env := req.Env
 	if !req.TTY {
-		env = slices.Concat(env, session.Unattended(env))
+		env = slices.Concat(env, dialect.Unattended(env))
 	}
 	attr := &syscall.ProcAttr{
 		Dir: dir, Env: env, Files: files,

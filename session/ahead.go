@@ -20,7 +20,7 @@ type ahead struct {
 // prepare starts a shell ahead. The call ends when that is at its prompt.
 func (m *Manager) prepare(c *Call) {
 	s, class, err := m.newSession(c.req, &wire.SessionStart{Env: c.req.Env, Dir: c.req.Dir})
-	if err == nil && s.spec.d.posix { // it has no clock that can be reset
+	if err == nil && s.spec.d.POSIX { // it has no clock that can be reset
 		class, err = wire.ClassUnsupported, errors.New("only bash is started ahead")
 	}
 	if err != nil {
@@ -48,7 +48,7 @@ func (m *Manager) prepare(c *Call) {
 // firstLines returns the first lines for a shell. Of one that is started ahead the last is withheld until it has its
 // session: it then counts its seconds from there on, and has read as many lines as others.
 func (s *Session) firstLines(p *shellProcess) []string {
-	lines := p.d.start(p.path(p.names.exit), p.path(p.names.guard))
+	lines := p.d.Start(p.path(p.names.exit), p.path(p.names.guard))
 	if !s.early {
 		return lines
 	}

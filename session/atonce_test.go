@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/session/dialect"
 )
 
 // A bash at its prompt that is interrupted while it runs a trap executes what
@@ -23,7 +25,7 @@ func TestSignalsAtOnce(t *testing.T) {
 	ours, theirs := os.NewFile(uintptr(fds[0]), "socket"), os.NewFile(uintptr(fds[1]), "socket")
 	defer ours.Close()
 	cmd := exec.Command("bash")
-	cmd.Args = dialect{}.args("bash", "")
+	cmd.Args = dialect.Dialect{}.Args("bash", "")
 	cmd.Stdin = theirs
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
@@ -58,12 +60,12 @@ func TestSignalsAtOnce(t *testing.T) {
 	for range 3 {
 		hear("left")
 	}
-	say("trap 'echo trap >&0; for ((i = 0; i < 100000; i++)); do :; done' " + itoa(int(guardSignal)))
+	say("trap 'echo trap >&0; for ((i = 0; i < 100000; i++)); do :; done' " + itoa(int(dialect.GuardSignal)))
 	say("echo ready >&0")
 	hear("ready")
 	var early string
 	(&shellProcess{pid: pid, tty: -1}).atOnce(func() {
-		_ = unix.Kill(pid, guardSignal)
+		_ = unix.Kill(pid, dialect.GuardSignal)
 		early, _ = hears(50 * time.Millisecond) // time enough to come to the trap
 		_ = unix.Kill(pid, unix.SIGINT)
 	})

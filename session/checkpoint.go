@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"os"
 	"strings"
 	"syscall"
@@ -9,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/sys/proc"
+	"wolffia/session/dialect"
 	"wolffia/wire"
 )
 
@@ -25,12 +25,12 @@ type checkpoint struct {
 	cwd        string
 	commands   int64
 	lastStatus int
-	snap       *snapshot
-	snapAt     int64   // commands when snap was taken; or atExit, or beforeExit
-	why        purpose // of the next restore
-	restored   string  // for the next result
-	mayStick   bool    // since snap was taken a text has set a trap: see sticks
-	revert     []byte  // what puts back the Dir and Env that a call has replaced
+	snap       *dialect.Snapshot
+	snapAt     int64           // commands when snap was taken; or atExit, or beforeExit
+	why        dialect.Purpose // of the next restore
+	restored   string          // for the next result
+	mayStick   bool            // since snap was taken a text has set a trap: see sticks
+	revert     []byte          // what puts back the Dir and Env that a call has replaced
 }
 
 // current reports whether there is no newer state than that of the snapshot.
@@ -43,19 +43,19 @@ func (c *checkpoint) restores() bool { return c.snap != nil && c.commands > 0 }
 func (c *checkpoint) exited(p *shellProcess, ws syscall.WaitStatus, killed bool) {
 	switch {
 	case killed:
-		c.why = afterKill
+		c.why = dialect.AfterKill
 	case !ws.Exited() || ws.ExitStatus() != 0:
-		c.why = afterError
+		c.why = dialect.AfterError
 	default:
-		c.why = afterExit
+		c.why = dialect.AfterExit
 	}
 	printed, dropped := p.said.Result()
 	if c.snapAt == atExit {
 		c.snapAt = beforeExit
 	}
-	if snap, ok := parseSnapshot(p.d, printed); ok && dropped == 0 && p.answers {
+	if snap, ok := dialect.ParseSnapshot(p.d, printed); ok && dropped == 0 && p.answers {
 		c.snap, c.snapAt = &snap, atExit
-		if c.cwd = snap.cwd(); c.cwd == "" {
+		if c.cwd = snap.Cwd(); c.cwd == "" {
 			c.cwd = c.spec.home
 		}
 	}
@@ -66,7 +66,7 @@ func (c *checkpoint) report() {
 	switch {
 	case c.snap == nil:
 		c.restored = wire.RestoredNone
-	case c.snapAt == atExit && !c.spec.d.posix && c.why != afterKill:
+	case c.snapAt == atExit && !c.spec.d.POSIX && c.why != dialect.AfterKill:
 		c.restored = wire.RestoredFull
 	default:
 		c.restored = wire.RestoredPartial
@@ -80,7 +80,7 @@ func (c *checkpoint) take(r *run) {
 	}
 	printed, whole := r.captured(wire.Stdout)
 	c.snapAt = c.commands // also if it has none: not again before something changes
-	if snap, ok := parseSnapshot(c.spec.d, printed); ok && whole {
+	if snap, ok := dialect.ParseSnapshot(c.spec.d, printed); ok && whole {
 		c.snap, c.mayStick = &snap, false
 	}
 }
@@ -91,21 +91,7 @@ func (c *checkpoint) take(r *run) {
 // before (interrupt_state in _run_trap_internal, trap.c of 5.2). Such a shell is
 // frozen: it does nothing any more until it is replaced.
 func (c *checkpoint) sticks(text []byte) bool {
-	return !c.spec.d.posix && (c.mayStick || setsTrap(text) || c.snap != nil && setsTrap(c.snap.sections["trap"]))
-}
-
-// setsTrap reports whether a text may set a trap that bash runs amid a command, or a
-// list of traps has one.
-func setsTrap(text []byte) bool {
-	for line := range bytes.Lines(text) {
-		_, rest, found := bytes.Cut(line, []byte("trap"))
-		for _, name := range []string{"ERR", "RETURN", "DEBUG"} {
-			if found && bytes.Contains(rest, []byte(name)) {
-				return true
-			}
-		}
-	}
-	return false
+	return !c.spec.d.POSIX && (c.mayStick || dialect.SetsTrap(text) || c.snap != nil && c.snap.SetsTrap())
 }
 
 // restoration is the run that gives a new shell its state: the snapshot of its
@@ -113,7 +99,7 @@ func setsTrap(text []byte) bool {
 // the directory of all sessions' directories.
 func (c *checkpoint) restoration(base string) *run {
 	if c.restores() {
-		return &run{text: c.snap.restore(base, c.why), limit: restoreLimit}
+		return &run{text: c.snap.Restore(base, c.why), limit: restoreLimit}
 	}
 	return &run{text: []byte("[[ ! -r ~/.bashrc ]] || \\. ~/.bashrc\n"), limit: rcLimit}
 }
@@ -146,8 +132,8 @@ func (c *checkpoint) locateRestored(p *shellProcess, r *run) {
 	if !c.restores() {
 		return
 	}
-	c.locate(p, r.rep.pwd)
-	if c.cwd != c.snap.cwd() && c.restored == wire.RestoredFull {
+	c.locate(p, r.rep.PWD)
+	if c.cwd != c.snap.Cwd() && c.restored == wire.RestoredFull {
 		c.restored = wire.RestoredPartial // the directory is gone, or too deep to go to at once
 	}
 }

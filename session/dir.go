@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/sys/proc"
+	"wolffia/session/dialect"
 )
 
 // A dir is a session's directory, with names that cannot be listed or guessed: see
@@ -26,12 +27,9 @@ type dir struct {
 // dirMode is a directory that no process can list.
 const dirMode = 0o300
 
-// tokenSize is how long a token is, in bytes.
-const tokenSize = 13
-
 // token returns a part of a name that cannot be guessed: 65 random bits, in
 // letters and digits that no shell gives a meaning.
-func token() string { return rand.Text()[:tokenSize] }
+func token() string { return rand.Text()[:dialect.NameSize] }
 
 // newDir makes a directory for a session.
 func (m *Manager) newDir() (_ *dir, err error) {
@@ -56,7 +54,7 @@ func (m *Manager) newDir() (_ *dir, err error) {
 	if err := errors.Join(unix.Fchmod(d.fd, dirMode), d.writeText([]byte("x"))); err != nil {
 		return nil, err
 	}
-	if _, err := os.ReadFile(path + "/" + textName); err == nil && !d.wasRead() {
+	if _, err := os.ReadFile(path + "/" + dialect.TextName); err == nil && !d.wasRead() {
 		return nil, fmt.Errorf("session directory %s: its file system keeps no access times; mount a tmpfs there", path)
 	}
 	return d, nil
@@ -187,10 +185,6 @@ func (d *dir) openFIFO(name string, flags int) (int, proc.File, error) {
 // unlink removes a name.
 func (d *dir) unlink(name string) { _ = unix.Unlinkat(d.fd, name, 0) }
 
-// textName is the file that holds a command's text. It is always the same, since
-// a shell names it in its messages.
-const textName = "c"
-
 // A text is the file of a command's text, which stays open from one command to
 // the next.
 type text struct {
@@ -213,7 +207,7 @@ func (d *dir) writeText(content []byte) error {
 	}
 	if t.fd < 0 {
 		var err error
-		if t.fd, err = d.create(textName); err != nil {
+		if t.fd, err = d.create(dialect.TextName); err != nil {
 			return err
 		}
 	}
@@ -225,12 +219,12 @@ func (d *dir) writeText(content []byte) error {
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
 	ts := [2]unix.Timespec{{Sec: 1 + int64(b[0]), Nsec: int64(b[1])<<16 | int64(b[2])<<8 | int64(b[3])}, {Nsec: unix.UTIME_OMIT}}
-	err := unix.UtimesNanoAt(d.fd, textName, ts[:], unix.AT_SYMLINK_NOFOLLOW)
+	err := unix.UtimesNanoAt(d.fd, dialect.TextName, ts[:], unix.AT_SYMLINK_NOFOLLOW)
 	if err == nil {
 		err = unix.Fstat(t.fd, &st)
 	}
 	if err != nil {
-		return fmt.Errorf("session directory: %s: %w", textName, err)
+		return fmt.Errorf("session directory: %s: %w", dialect.TextName, err)
 	}
 	t.unread, t.changed = st.Atim, st.Ctim
 	return nil
@@ -258,7 +252,7 @@ func (d *dir) wasReplaced(content []byte) bool {
 	if written.Ctim == t.changed && written.Nlink == 1 {
 		return false
 	}
-	if unix.Fstatat(d.fd, textName, &there, unix.AT_SYMLINK_NOFOLLOW) == nil && proc.FileOf(&there) != proc.FileOf(&written) {
+	if unix.Fstatat(d.fd, dialect.TextName, &there, unix.AT_SYMLINK_NOFOLLOW) == nil && proc.FileOf(&there) != proc.FileOf(&written) {
 		return true
 	}
 	now := make([]byte, len(content)+1)

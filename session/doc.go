@@ -45,7 +45,10 @@
 // docs/decisions/26-session-files.md. Each call gets an answer whatever happens.
 //
 // What a session does, and what happens to it, are the states and events of a machine: see
-// machine.go, and run.go for one text in the shell. A Session's state belongs to the goroutine
+// machine.go, and run.go for one text in the shell. A Session's parts are the shell
+// (shellProcess), what connects it (endpoints), what it has started (processes), the text in it
+// (run), what the next shell is given (checkpoint), detached commands (operations), and
+// the shells for persons (terminals). All that belongs to the goroutine
 // that has the turn (executor): the one that brings an event handles it, unless another is at
 // work. A goroutine waits for the session's descriptors through the runtime's poller: waiting costs no thread, and the
 // threads of PID 1 are numbered (see guest.Guard).

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/sys/proc"
+	"wolffia/session/dialect"
 )
 
 // The times between the steps against a command whose time is over, each from the step
@@ -109,7 +110,7 @@ func (r *run) interruptNow() {
 			_ = unix.Kill(p.PID, unix.SIGINT)
 		}
 	}
-	if !alone && !r.shell.d.posix {
+	if !alone && !r.shell.d.POSIX {
 		_ = unix.Kill(r.shell.pid, unix.SIGINT)
 	}
 }
@@ -141,7 +142,7 @@ func (p *shellProcess) guard() {
 		return
 	}
 	p.trapped = true
-	_ = unix.Kill(p.pid, guardSignal)
+	_ = unix.Kill(p.pid, dialect.GuardSignal)
 }
 
 // signal sends sig to the process group in the foreground.
@@ -176,7 +177,7 @@ func (r *run) escalate() {
 		if r.preExec || r.target == 0 || r.target != r.shell.foreground() {
 			r.interruptForeground()
 		}
-		r.shell.send(r.shell.d.report(r.nonce)) // if the interrupt hit the first one
+		r.shell.send(r.shell.d.Report(r.nonce)) // if the interrupt hit the first one
 		r.alarms.set(escalation, untilTerm)
 	case stageAsk:
 		r.stage = stageTerm
@@ -203,7 +204,7 @@ func (r *run) escalate() {
 			r.killAll() // its exit ends the run
 			return
 		case r.shell.hasReadAll():
-			r.shell.send(r.shell.d.report(r.nonce)) // an interrupt hit that one too
+			r.shell.send(r.shell.d.Report(r.nonce)) // an interrupt hit that one too
 		case r.lives(): // started since, by a trap for one
 			r.killCommand()
 		}
@@ -231,7 +232,7 @@ func (r *run) killCommand() {
 		r.sweep(unix.SIGKILL)
 		_ = unix.Kill(r.shell.pid, unix.SIGINT)
 	})
-	r.shell.send(r.shell.d.report(r.nonce))
+	r.shell.send(r.shell.d.Report(r.nonce))
 }
 
 // comesBack reports whether the shell can be expected to answer yet: it uses a processor,
@@ -315,10 +316,10 @@ func (r *run) checkLost() (replace bool) {
 	// is only slow.
 	switch r.asked {
 	case 1:
-		r.again, r.second = rand.Text(), reports{}
-		r.shell.send(r.shell.d.report(r.again))
+		r.again, r.second = rand.Text(), dialect.Reports{}
+		r.shell.send(r.shell.d.Report(r.again))
 	case 2:
-		r.shell.send(append(r.shell.d.repair(), r.shell.d.report(r.again))...)
+		r.shell.send(append(r.shell.d.Repair(), r.shell.d.Report(r.again))...)
 		r.alarms.set(lookOver, lostFinal)
 	default:
 		r.abandon()

@@ -44,7 +44,7 @@ func (r *run) feed() {
 	r.shell.ends.poll.watchRoom(r.in.fd, &r.in.watched, false)
 	switch {
 	case !c.closed || !r.in.open:
-	case r.st.tty:
+	case r.st.TTY:
 		_, _ = unix.Write(r.in.fd, []byte{4}) // VEOF, ^D (termios(3))
 		r.closeInput()
 	case r.wasRead():

@@ -33,7 +33,7 @@ const keyLooks = 4
 // checkKeys hangs the command up if it waits for keys that no person types, and interrupts
 // it if it goes on waiting. It is called every lostTick.
 func (r *run) checkKeys() {
-	if r.call == nil || r.st.tty {
+	if r.call == nil || r.st.TTY {
 		return
 	}
 	t, err := unix.IoctlGetTermios(r.shell.tty, unix.TCGETS)

@@ -40,21 +40,7 @@ func (s *Session) launchJob() (*run, error) {
 		n.fds, n.files = append(n.fds, fd), append(n.files, fileOf(fd))
 	}
 	s.task.begin(&s.saved)
-	return &run{text: s.spec.d.background(n.path), limit: restoreLimit}, nil
-}
-
-// background is a text that runs another in the background and keeps its status, also under
-// set -e, which the text has and what keeps the status has not. The
-// outer group's streams are open before the job is forked, and so before the report. Bash
-// disowns the job: else its messages about the job, with this text, would come during another command,
-// wait would wait for it, and jobs would show it. It may have ended, and is not found then.
-func (d dialect) background(path string) []byte {
-	b, disown := `\builtin `, `\builtin disown "$!" 2>/dev/null || \builtin :; `
-	if d.posix {
-		b, disown = `\`, ""
-	}
-	run := "case $- in *e*) " + b + "set +e; ( " + b + "set -e; \\. " + path + " ) ;; *) ( \\. " + path + " ) ;; esac; "
-	return []byte("{ { " + run + b + "printf %s \"$?\" >|" + path + "s; } & " + disown + "} </dev/null >|" + path + "o 2>|" + path + "e\n")
+	return &run{text: s.spec.d.Background(n.path), limit: restoreLimit}, nil
 }
 
 // name makes a job this one; it adds the job's streams.

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/sys/proc"
+	"wolffia/session/dialect"
 )
 
 // A pipe is a FIFO in the session's directory that takes an output of its
@@ -31,14 +32,14 @@ type endpoints struct {
 }
 
 // newEndpoints makes a directory and a poller. ready is called whenever one of the descriptors is.
-func newEndpoints(newDir func() (*dir, error), d dialect, ready func()) (*endpoints, error) {
+func newEndpoints(newDir func() (*dir, error), d dialect.Dialect, ready func()) (*endpoints, error) {
 	at, err := newDir()
 	if err != nil {
 		return nil, err
 	}
-	if n := d.longest(at.path, rand.Text()); n > maxPacket {
+	if n := d.Longest(at.path, rand.Text()); n > dialect.MaxPacket {
 		at.remove()
-		return nil, fmt.Errorf("the session directory %s is too long by %d bytes", at.path, n-maxPacket)
+		return nil, fmt.Errorf("the session directory %s is too long by %d bytes", at.path, n-dialect.MaxPacket)
 	}
 	poll, err := newPoller(ready)
 	if err != nil {

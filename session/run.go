@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/sys/proc"
+	"wolffia/session/dialect"
 	"wolffia/wire"
 )
 
@@ -71,7 +72,7 @@ type run struct {
 
 	call  *Call // nil: the session's own
 	text  []byte
-	st    streams
+	st    dialect.Streams
 	limit time.Duration // 0: none
 	probe bool          // no text at all, only a report
 	// keepStatus has the text see the status of the one before.
@@ -84,11 +85,11 @@ type run struct {
 	held     []*stream // those that another process holds when the run is over
 	in       feeding
 	tries    int // shells' readings that were asked for, see maxTries
-	reports  reports
-	again    string  // the nonce of a report that was asked for once more
-	second   reports // those with that nonce: their status is not the command's
-	rep      *report // nil: none
-	exited   bool    // the shell is gone
+	reports  dialect.Reports
+	again    string          // the nonce of a report that was asked for once more
+	second   dialect.Reports // those with that nonce: their status is not the command's
+	rep      *dialect.Report // nil: none
+	exited   bool            // the shell is gone
 	ws       syscall.WaitStatus
 	timedOut bool
 	killed   bool
@@ -120,9 +121,6 @@ type feeding struct {
 
 // maxTries is how often a text that was not read is sent once more.
 const maxTries = 2
-
-// statusName is the file that has a command see the status of the one before.
-const statusName = "s"
 
 // begin makes what a run needs and sends it to the shell. A directory in which
 // nothing can be made is given up for another one. After an error the shell is as it was.
@@ -179,11 +177,11 @@ func (r *run) open() error {
 		return err
 	}
 	if r.keepStatus {
-		if err := ends.dir.write(statusName, []byte("return "+itoa(r.saved.lastStatus)+"\n")); err != nil {
+		if err := ends.dir.write(dialect.StatusName, []byte("return "+itoa(r.saved.lastStatus)+"\n")); err != nil {
 			return err
 		}
 	}
-	if r.st.tty {
+	if r.st.TTY {
 		// What was printed by no command, and typed and not read, was meant for another.
 		r.shell.drainTerminal()
 		r.shell.setTerminal(r.shell.attended)
@@ -199,7 +197,7 @@ func (r *run) open() error {
 		_ = unix.IoctlSetTermios(r.shell.tty, unix.TCSETS, &r.shell.quiet)
 	}
 	for i := range ends.pipes {
-		if i == 1 && r.st.merge {
+		if i == 1 && r.st.Merge {
 			break
 		}
 		p := &ends.pipes[i]
@@ -208,7 +206,7 @@ func (r *run) open() error {
 		}
 		r.outs = append(r.outs, newStream(outputs[i], p, p.fd, ends.poll, r.call))
 	}
-	if r.st.stdin {
+	if r.st.Stdin {
 		name := token()
 		fd, err := ends.dir.fifo(name, unix.O_RDWR) // or the shell would wait for a writer
 		if err != nil {
@@ -222,17 +220,17 @@ func (r *run) open() error {
 // send sends the packets.
 func (r *run) send() {
 	r.nonce = rand.Text()
-	r.reports, r.again = reports{}, ""
+	r.reports, r.again = dialect.Reports{}, ""
 	if !r.probe {
 		status := ""
 		if r.keepStatus {
-			status = statusName
+			status = dialect.StatusName
 		}
 		ends := r.shell.ends
-		names := fifos{in: r.in.name, out: ends.pipes[0].name, err: ends.pipes[1].name}
-		r.shell.send(r.shell.d.run(ends.dir.path, r.st, names, status))
+		names := dialect.FIFOs{In: r.in.name, Out: ends.pipes[0].name, Err: ends.pipes[1].name}
+		r.shell.send(r.shell.d.Run(ends.dir.path, r.st, names, status))
 	}
-	r.shell.send(r.shell.d.report(r.nonce))
+	r.shell.send(r.shell.d.Report(r.nonce))
 	r.alarms.set(lookOver, lostTick)
 	if r.limit > 0 {
 		r.alarms.due[timeUp] = r.begun.Add(r.limit)
@@ -334,7 +332,7 @@ func (s *Session) endOf(r *run) {
 			r.unknown = true // its status is that of another text
 		}
 		if r.call != nil || r.probe {
-			s.saved.locate(s.shell, r.rep.pwd)
+			s.saved.locate(s.shell, r.rep.PWD)
 		}
 		if r.timedOut || r.killed {
 			r.shell.atOnce(func() { r.sweep(unix.SIGKILL) })
@@ -384,7 +382,7 @@ func (s *Session) again(r *run) {
 		s.replaceFor(r)
 		return
 	}
-	s.shell.send(r.shell.d.repair()...)
+	s.shell.send(r.shell.d.Repair()...)
 	if err := s.try(r); err != nil {
 		s.drop(r)
 		s.handle(broken, nil, err)
@@ -400,7 +398,7 @@ func (s *Session) replaceFor(r *run) {
 
 // replace kills the shell for one that works.
 func (s *Session) replace() {
-	s.saved.why = afterKill
+	s.saved.why = dialect.AfterKill
 	s.kill()
 	s.saved.report()
 }
@@ -453,7 +451,7 @@ func (s *Session) finish(r *run) {
 	if r.exited {
 		s.saved.report()
 	}
-	if r.st.tty && s.shell != nil {
+	if r.st.TTY && s.shell != nil {
 		s.shell.setTerminal(&s.shell.quiet)
 	}
 	r.closeStreams()

@@ -275,10 +275,10 @@ func (s *Session) readReport() bool {
 	if r == nil || r.phase == over || r.nonce == "" {
 		return true
 	}
-	rep, own := r.reports.add(packet, r.nonce)
+	rep, own := r.reports.Add(packet, r.nonce)
 	again := false
 	if !own && r.again != "" {
-		rep, again = r.second.add(packet, r.again)
+		rep, again = r.second.Add(packet, r.again)
 	}
 	if (own || again) && s.shell.atPrompt() {
 		r.rep, r.unknown = &rep, r.unknown || again
@@ -290,7 +290,7 @@ func (s *Session) readReport() bool {
 // onTerminal reads what was printed on the session's terminal. It belongs to
 // the command that runs on it; else it is dropped.
 func (s *Session) onTerminal() {
-	if s.cur != nil && s.cur.st.tty && s.cur.phase != over {
+	if s.cur != nil && s.cur.st.TTY && s.cur.phase != over {
 		s.react(output, s.cur.outs[0])
 		return
 	}
@@ -316,7 +316,7 @@ func (s *Session) onChange(p *shellProcess, ws syscall.WaitStatus) {
 	s.shell.readState()
 	r := s.cur
 	s.saved.exited(p, ws, r != nil && r.stage >= stageReplace)
-	if r != nil && r.st.tty {
+	if r != nil && r.st.TTY {
 		r.outs[0].pump(true)
 		r.outs[0].over = true
 	}

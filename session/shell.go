@@ -15,6 +15,7 @@ import (
 
 	"wolffia/internal/excerpt"
 	"wolffia/internal/sys/proc"
+	"wolffia/session/dialect"
 )
 
 // A Host is what sessions need of PID 1. All fields are required.
@@ -37,7 +38,7 @@ type Host struct {
 // A shellSpec is what the shells of a session are started with.
 type shellSpec struct {
 	path       string // the program
-	d          dialect
+	d          dialect.Dialect
 	env        []string
 	rc         bool   // new shells without a snapshot read the user's start files
 	home       string // the directory to start in
@@ -73,7 +74,7 @@ func (s *shellSpec) choose(lookPath func(name, dir string, env []string) (string
 			err = fmt.Errorf("%s is not supported: want bash, or a POSIX sh", filepath.Base(real))
 			continue
 		default:
-			s.d.posix = true
+			s.d.POSIX = true
 		}
 		return nil
 	}
@@ -83,7 +84,7 @@ func (s *shellSpec) choose(lookPath func(name, dir string, env []string) (string
 // A shellProcess is one shell process of a session and what connects it to the
 // guest. It belongs to the session's turn.
 type shellProcess struct {
-	d      dialect
+	d      dialect.Dialect
 	ends   *endpoints
 	procs  *processes
 	pid    int
@@ -104,8 +105,8 @@ type shellProcess struct {
 	names    own
 	answers  bool // it has reported once
 	gone     bool
-	copies   int                 // how many terminals it has at its prompt
-	packet   [maxReport + 1]byte // the last that came; here since it is not to be made each time
+	copies   int                         // how many terminals it has at its prompt
+	packet   [dialect.MaxReport + 1]byte // the last that came; here since it is not to be made each time
 	control  [64]byte
 
 	stateful bool // it has yet to be given its predecessor's state
@@ -121,7 +122,7 @@ type shellProcess struct {
 type own struct {
 	exit  string // what it sources when it exits
 	state string // the FIFO for what that says
-	guard string // what its trap on guardSignal sources
+	guard string // what its trap on dialect.GuardSignal sources
 	aside string // the user's trap on SIGINT that this has put aside
 	lines string // the FIFO that its lines come from, if they do
 }
@@ -133,7 +134,7 @@ func startShell(
 ) (_ *shellProcess, err error) {
 	p := &shellProcess{
 		d: spec.d, ends: ends, procs: procs,
-		sock: -1, script: -1, state: -1, tty: -1, place: ends.dir.path, said: excerpt.New(maxSnapshot, 0),
+		sock: -1, script: -1, state: -1, tty: -1, place: ends.dir.path, said: excerpt.New(dialect.MaxSnapshot, 0),
 		names: own{exit: token(), state: token(), guard: token(), aside: token(), lines: token()},
 	}
 	var theirs []int
@@ -153,7 +154,7 @@ func startShell(
 	theirs = append(theirs, pair[1])
 	p.peer = fileOf(pair[1])
 	p.script = p.sock
-	if p.d.posix {
+	if p.d.POSIX {
 		if err := p.openScript(); err != nil {
 			return nil, err
 		}
@@ -164,8 +165,8 @@ func startShell(
 	if err := errors.Join(
 		unix.SetNonblock(p.sock, true),
 		unix.SetsockoptInt(p.sock, unix.SOL_SOCKET, unix.SO_PASSCRED, 1),
-		ends.dir.write(p.names.exit, []byte(p.d.exitScript(p.path(p.names.state)))),
-		ends.dir.write(p.names.guard, []byte(p.d.guardScript(p.path(p.names.aside)))),
+		ends.dir.write(p.names.exit, []byte(p.d.ExitScript(p.path(p.names.state)))),
+		ends.dir.write(p.names.guard, []byte(p.d.GuardScript(p.path(p.names.aside)))),
 	); err != nil {
 		return nil, err
 	}
@@ -180,9 +181,9 @@ func startShell(
 	}
 	p.quiet = quiet(*p.attended)
 	p.setTerminal(&p.quiet)
-	p.pid, err = h.Start(spec.path, p.d.args(spec.path, p.path(p.names.lines)), &syscall.ProcAttr{
+	p.pid, err = h.Start(spec.path, p.d.Args(spec.path, p.path(p.names.lines)), &syscall.ProcAttr{
 		Dir: cwd, Files: []uintptr{uintptr(pair[1]), slave.Fd(), slave.Fd()},
-		Env: slices.Concat(spec.env, Unattended(spec.env), []string{"PS1=", "PS2=", "HISTFILE=", "ENV="}), // keep it quiet
+		Env: slices.Concat(spec.env, dialect.Unattended(spec.env), []string{"PS1=", "PS2=", "HISTFILE=", "ENV="}), // keep it quiet
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 1},
 	}, func(ws syscall.WaitStatus) { changed(p, ws) })
 	p.proc = "/proc/" + itoa(p.pid) + "/"
@@ -353,7 +354,9 @@ func (p *shellProcess) terminals() (n int) {
 
 // leaves reports whether the shell has its trap that has it leave a command. gVisor
 // does not tell.
-func (p *shellProcess) leaves() bool { return !p.stoppable() || proc.Catches(p.pid, guardSignal) }
+func (p *shellProcess) leaves() bool {
+	return !p.stoppable() || proc.Catches(p.pid, dialect.GuardSignal)
+}
 
 // descriptor is what the shell has open as descriptor n.
 func (p *shellProcess) descriptor(n int) (proc.File, error) {

@@ -7,11 +7,12 @@ import (
 
 	"wolffia/internal/excerpt"
 	"wolffia/internal/sys/proc"
+	"wolffia/session/dialect"
 	"wolffia/wire"
 )
 
 // maxCapture bounds the output of one of the session's own runs, in bytes.
-const maxCapture = maxSnapshot + 1<<20
+const maxCapture = dialect.MaxSnapshot + 1<<20
 
 // A stream is an output of the command that runs. It belongs to the session's turn.
 type stream struct {

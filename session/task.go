@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/sys/proc"
+	"wolffia/session/dialect"
 	"wolffia/wire"
 )
 
@@ -140,9 +141,9 @@ func (s *Session) enter() (*run, error) {
 		t.cwd = s.saved.cwd
 		var attended []string
 		if t.call.req.TTY {
-			attended = Unattended(s.spec.env)
+			attended = dialect.Unattended(s.spec.env)
 		}
-		script, err := s.spec.d.override(t.call.req.Dir, t.call.req.Env, attended)
+		script, err := s.spec.d.Override(t.call.req.Dir, t.call.req.Env, attended)
 		if err != nil {
 			return nil, invalidError{err}
 		}
@@ -163,7 +164,7 @@ func (s *Session) enter() (*run, error) {
 		if t.call != nil {
 			limit = restoreLimit
 		}
-		return nil, s.begin(&run{text: []byte(s.spec.d.snapshotScript()), limit: limit})
+		return nil, s.begin(&run{text: []byte(s.spec.d.SnapshotScript()), limit: limit})
 	case leaving:
 		if s.shell != nil {
 			_ = unix.Kill(s.shell.pid, unix.SIGHUP) // its terminal is gone, of which it ends
@@ -193,7 +194,7 @@ func (s *Session) apply(e effect, r *run, err error) {
 	case goOn:
 		switch {
 		case in == starting && s.shell != nil:
-			s.shell.ready(s.saved.restores() || s.spec.rc && !s.spec.d.posix)
+			s.shell.ready(s.saved.restores() || s.spec.rc && !s.spec.d.POSIX)
 		case in == restoring && s.shell != nil:
 			s.shell.stateful = false
 			s.saved.locateRestored(s.shell, r)
@@ -290,7 +291,7 @@ func (s *Session) checkOverride(dir string, r *run) error {
 		s.replace() // nothing else would put the variables back
 		s.saved.revert = nil
 		return fmt.Errorf("what the call's environment replaces is larger than %d bytes, and cannot be put back: the shell was replaced; use smaller variables", maxCapture)
-	case !bytes.HasSuffix(s.saved.revert, []byte(overridden)):
+	case !bytes.HasSuffix(s.saved.revert, []byte(dialect.Overridden)):
 		complaint, _ := r.captured(wire.Stderr)
 		return invalidError{fmt.Errorf("the call's environment and working directory %q cannot be set: %s", dir, strings.TrimSpace(string(complaint)))}
 	}
@@ -326,16 +327,16 @@ func (s *Session) command() *run {
 	}
 	r := &run{
 		call: c, text: []byte(c.req.Args[0]),
-		st:         streams{stdin: c.req.Stdin && !c.req.TTY, merge: c.req.Merge, tty: c.req.TTY},
+		st:         dialect.Streams{Stdin: c.req.Stdin && !c.req.TTY, Merge: c.req.Merge, TTY: c.req.TTY},
 		limit:      milliseconds(c.req.TimeoutMS),
-		keepStatus: s.saved.lastStatus != 0 && !s.spec.d.posix,
+		keepStatus: s.saved.lastStatus != 0 && !s.spec.d.POSIX,
 	}
 	if (r.limit > 0 || c.waited) && !t.begun { // the host counts too; else it does not wait for that frame
 		c.started()
 	}
 	t.begin(&s.saved)
 	t.cwd, t.restored, s.saved.restored = s.saved.cwd, s.saved.restored, ""
-	s.saved.mayStick = s.saved.mayStick || setsTrap(r.text)
+	s.saved.mayStick = s.saved.mayStick || dialect.SetsTrap(r.text)
 	return r
 }
 
@@ -353,7 +354,7 @@ func (s *Session) reply(t *task, r *run) {
 	known := true
 	switch {
 	case r.rep != nil:
-		st.Code = r.rep.status
+		st.Code = r.rep.Status
 	case r.stage >= stageReplace:
 		known = false
 		st = wire.StatusOf(syscall.WaitStatus(unix.SIGKILL)) // though it may have died of another signal

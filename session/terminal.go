@@ -16,6 +16,7 @@ import (
 
 	"wolffia/internal/excerpt"
 	"wolffia/internal/sys/proc"
+	"wolffia/session/dialect"
 	"wolffia/wire"
 )
 
@@ -129,14 +130,14 @@ func (ts *terminals) start(
 	script := ""
 	if !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "PS1=") }) {
 		host, _ := os.Hostname() // the sandbox's name
-		script = spec.d.prompt(host)
+		script = spec.d.Prompt(host)
 	}
-	if spec.rc && !spec.d.posix {
+	if spec.rc && !spec.d.POSIX {
 		script += "[[ ! -r ~/.bashrc ]] || \\. ~/.bashrc\n"
 	}
 	if saved.snap != nil {
-		_, attended := spec.d.attended(Unattended(spec.env))
-		state := string(saved.snap.restore(filepath.Dir(ends.dir.path), forAttach))
+		_, attended := spec.d.Attended(dialect.Unattended(spec.env))
+		state := string(saved.snap.Restore(filepath.Dir(ends.dir.path), dialect.ForAttach))
 		script = "{\n" + state + attended + "} 2>/dev/null\n" + script
 	}
 	if ts.startFile != "" {
@@ -147,7 +148,7 @@ func (ts *terminals) start(
 		return nil, err
 	}
 	args := []string{spec.path, "--noprofile", "--rcfile", ends.dir.path + "/" + ts.startFile, "-i"}
-	if spec.d.posix {
+	if spec.d.POSIX {
 		args = []string{spec.path, "-i"}
 		env = append(env, "ENV="+ends.dir.path+"/"+ts.startFile)
 	}

@@ -7,18 +7,6 @@ import (
 	"wolffia/internal/sys/proc"
 )
 
-func TestUnattended(t *testing.T) {
-	for _, tt := range []struct{ env, want []string }{
-		{nil, unattended},
-		{[]string{"A=b", "EDITOR=", "PAGER=less"}, []string{"DEBIAN_FRONTEND=noninteractive", "GIT_TERMINAL_PROMPT=0"}},
-		{unattended, nil},
-	} {
-		if got := Unattended(tt.env); !slices.Equal(got, tt.want) {
-			t.Errorf("%q: %q, want %q", tt.env, got, tt.want)
-		}
-	}
-}
-
 func TestSleepsAt(t *testing.T) {
 	p := func(pid, parent, group int, state byte) proc.Process {
 		return proc.Process{PID: pid, Parent: parent, Group: group, State: state}

@@ -1,4 +1,4 @@
-package session
+package dialect
 
 import (
 	"bytes"
@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// maxSnapshot bounds what is kept of a shell's state, in bytes. A larger one
+// MaxSnapshot bounds what is kept of a shell's state, in bytes. A larger one
 // is no snapshot.
-const maxSnapshot = 16 << 20
+const MaxSnapshot = 16 << 20
 
-// A snapshot is a shell's state as the shell itself has written it: sections,
+// A Snapshot is a shell's state as the shell itself has written it: sections,
 // each after its name between two NULs, which no value in a shell can hold.
-type snapshot struct {
-	posix    bool
+type Snapshot struct {
+	POSIX    bool
 	sections map[string][]byte
 }
 
-// snapshotScript has the shell print its state. What a trap on DEBUG prints between two commands is in no section
+// SnapshotScript has the shell print its state. What a trap on DEBUG prints between two commands is in no section
 // that is one value.
-func (d dialect) snapshotScript() string {
-	if d.posix {
+func (d Dialect) SnapshotScript() string {
+	if d.POSIX {
 		return `\printf '\000vars\000'; set
 \printf '\000exports\000'; export -p
 \printf '\000alias\000'; alias
@@ -46,20 +46,20 @@ func (d dialect) snapshotScript() string {
 `
 }
 
-// exitScript is what a shell sources when it exits. The FIFO is read by the guest;
+// ExitScript is what a shell sources when it exits. The FIFO is read by the guest;
 // unlike a file it is subject to no limit on a file's size.
-func (d dialect) exitScript(fifo string) string {
-	return "{\n" + d.snapshotScript() + "} >|" + fifo + " 2>/dev/null\n"
+func (d Dialect) ExitScript(fifo string) string {
+	return "{\n" + d.SnapshotScript() + "} >|" + fifo + " 2>/dev/null\n"
 }
 
-// parseSnapshot reads what a snapshot script has printed; false if it is not
+// ParseSnapshot reads what a snapshot script has printed; false if it is not
 // complete.
-func parseSnapshot(d dialect, b []byte) (snapshot, bool) {
-	s := snapshot{posix: d.posix, sections: map[string][]byte{}}
+func ParseSnapshot(d Dialect, b []byte) (Snapshot, bool) {
+	s := Snapshot{POSIX: d.POSIX, sections: map[string][]byte{}}
 	parts := bytes.Split(b, []byte{0})
 	// "", name, content, name, content, ..., "end", ""
 	if len(parts) < 3 || len(parts)%2 == 0 || string(parts[len(parts)-2]) != "end" {
-		return snapshot{}, false
+		return Snapshot{}, false
 	}
 	for i := 1; i < len(parts); i += 2 {
 		s.sections[string(parts[i])] = parts[i+1]
@@ -67,29 +67,30 @@ func parseSnapshot(d dialect, b []byte) (snapshot, bool) {
 	return s, true
 }
 
-func (s snapshot) cwd() string { return string(s.sections["cwd"]) }
+// Cwd returns the working directory as the shell had it.
+func (s Snapshot) Cwd() string { return string(s.sections["cwd"]) }
 
-func (s snapshot) umask() string { return strings.TrimSpace(string(s.sections["umask"])) }
+func (s Snapshot) umask() string { return strings.TrimSpace(string(s.sections["umask"])) }
 
 // statements returns those of a section.
-func (s snapshot) statements(section string) []string { return statements(s.sections[section]) }
+func (s Snapshot) statements(section string) []string { return statements(s.sections[section]) }
 
 // traps returns the statements that set the traps that are not the session's own (see isOwnTrap).
-func (s snapshot) traps(base string) []string {
+func (s Snapshot) traps(base string) []string {
 	return slices.DeleteFunc(s.statements("trap"), func(stmt string) bool { return isOwnTrap(stmt, base) })
 }
 
 // lastWord returns what comes after the last space of a statement, such as an option's name.
 func lastWord(stmt string) string { return stmt[strings.LastIndexByte(stmt, ' ')+1:] }
 
-// A purpose is what a snapshot is restored for.
-type purpose int
+// A Purpose is what a snapshot is restored for.
+type Purpose int
 
 const (
-	afterExit  purpose = iota // the shell has ended by itself
-	afterKill                 // it was killed since it did not answer
-	forAttach                 // a second shell, for a person
-	afterError                // it has ended by itself, with a status that is not 0
+	AfterExit  Purpose = iota // the shell has ended by itself
+	AfterKill                 // it was killed since it did not answer
+	ForAttach                 // a second shell, for a person
+	AfterError                // it has ended by itself, with a status that is not 0
 )
 
 // computed are the variables that a shell computes or refuses to change, and
@@ -103,21 +104,21 @@ var computed = []string{
 
 // notSet are options that are not restored: they are the shell's own affair,
 // or would end it again.
-var notSet = map[purpose][]string{
-	afterExit:  {"noexec", "onecmd", "restricted", "monitor", "history", "histexpand", "emacs", "vi", "interactive-comments"},
-	afterError: {"errexit"},
-	afterKill:  {"errexit"},
-	forAttach:  {"errexit", "xtrace", "verbose", "nounset"},
+var notSet = map[Purpose][]string{
+	AfterExit:  {"noexec", "onecmd", "restricted", "monitor", "history", "histexpand", "emacs", "vi", "interactive-comments"},
+	AfterError: {"errexit"},
+	AfterKill:  {"errexit"},
+	ForAttach:  {"errexit", "xtrace", "verbose", "nounset"},
 }
 
-// restore makes a script that gives a new shell the state. Only what concerns
+// Restore makes a script that gives a new shell the state. Only what concerns
 // parsing comes before what it concerns: bash's options before all, aliases
 // and options of set last.
 //
 // base is the directory of all sessions' directories.
-func (s snapshot) restore(base string, why purpose) []byte {
+func (s Snapshot) Restore(base string, why Purpose) []byte {
 	b := &script{}
-	if s.posix {
+	if s.POSIX {
 		s.restorePOSIX(b, base, why)
 	} else {
 		s.restoreBash(b, base, why)
@@ -131,7 +132,7 @@ type script struct{ bytes.Buffer }
 // line adds the words of a line.
 func (b *script) line(words ...string) { b.WriteString(strings.Join(words, " ") + "\n") }
 
-func (s snapshot) restorePOSIX(b *script, base string, why purpose) {
+func (s Snapshot) restorePOSIX(b *script, base string, why Purpose) {
 	for _, stmt := range s.statements("vars") {
 		if name, _, ok := strings.Cut(stmt, "="); ok && !slices.Contains(computed, name) {
 			b.line(stmt)
@@ -143,9 +144,9 @@ func (s snapshot) restorePOSIX(b *script, base string, why purpose) {
 			b.line("export", name)
 		}
 	}
-	b.line(`\cd -- ` + quote(s.cwd()))
+	b.line(`\cd -- ` + quote(s.Cwd()))
 	b.line("umask", quote(s.umask()))
-	if why != afterKill {
+	if why != AfterKill {
 		for _, stmt := range s.traps(base) {
 			b.line(stmt)
 		}
@@ -155,7 +156,7 @@ func (s snapshot) restorePOSIX(b *script, base string, why purpose) {
 	}
 }
 
-func (s snapshot) restoreBash(b *script, base string, why purpose) {
+func (s Snapshot) restoreBash(b *script, base string, why Purpose) {
 	builtin := func(words ...string) { b.line(`\builtin ` + strings.Join(words, " ")) }
 	for _, stmt := range s.statements("shopt") {
 		switch lastWord(stmt) {
@@ -164,7 +165,7 @@ func (s snapshot) restoreBash(b *script, base string, why purpose) {
 			builtin(stmt)
 		}
 	}
-	builtin("cd --", quote(s.cwd()))
+	builtin("cd --", quote(s.Cwd()))
 	for _, stmt := range s.statements("vars") {
 		if name, ok := declared(stmt); ok && !slices.Contains(computed, name) {
 			b.line(stmt) // bare: else bash does not parse the values of arrays
@@ -178,7 +179,7 @@ func (s snapshot) restoreBash(b *script, base string, why purpose) {
 			builtin(stmt)
 		}
 	}
-	if why != afterKill && why != forAttach {
+	if why != AfterKill && why != ForAttach {
 		for _, stmt := range s.traps(base) {
 			builtin(stmt)
 		}
@@ -187,7 +188,7 @@ func (s snapshot) restoreBash(b *script, base string, why purpose) {
 		builtin(stmt)
 	}
 	for _, stmt := range s.statements("options") {
-		if name := lastWord(stmt); !slices.Contains(notSet[afterExit], name) && !slices.Contains(notSet[why], name) {
+		if name := lastWord(stmt); !slices.Contains(notSet[AfterExit], name) && !slices.Contains(notSet[why], name) {
 			builtin(stmt)
 		}
 	}
@@ -260,4 +261,21 @@ func statements(b []byte) (all []string) {
 		}
 	}
 	return all
+}
+
+// SetsTrap reports whether one of the traps is one that bash runs amid a command.
+func (s Snapshot) SetsTrap() bool { return SetsTrap(s.sections["trap"]) }
+
+// SetsTrap reports whether a text may set a trap that bash runs amid a command, or a
+// list of traps has one.
+func SetsTrap(text []byte) bool {
+	for line := range bytes.Lines(text) {
+		_, rest, found := bytes.Cut(line, []byte("trap"))
+		for _, name := range []string{"ERR", "RETURN", "DEBUG"} {
+			if found && bytes.Contains(rest, []byte(name)) {
+				return true
+			}
+		}
+	}
+	return false
 }

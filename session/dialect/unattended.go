@@ -1,4 +1,4 @@
-package session
+package dialect
 
 import (
 	"fmt"
@@ -27,13 +27,13 @@ func Unattended(env []string) []string {
 	return more
 }
 
-// attended makes scripts for a command on a terminal: do unsets those variables of more
+// Attended makes scripts for a command on a terminal: do unsets those variables of more
 // that still have their values, and undo prints what sets them again, unless the command
 // has set them. The scripts run in a shell whose options are the user's.
-func (d dialect) attended(more []string) (undo, do string) {
+func (d Dialect) Attended(more []string) (undo, do string) {
 	var u, o strings.Builder
 	b := `\builtin `
-	if d.posix {
+	if d.POSIX {
 		b = `\`
 	}
 	for _, kv := range more {

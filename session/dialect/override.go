@@ -1,29 +1,29 @@
-package session
+package dialect
 
 import (
 	"fmt"
 	"strings"
 )
 
-// overridden is the last line of an override that has done all of it; one that was cut
+// Overridden is the last line of an override that has done all of it; one that was cut
 // short prints less. It is not an exit status, since a shell under set -e would die of that.
-const overridden = "#overridden\n"
+const Overridden = "#overridden\n"
 
-// override makes a script that sets directory and variables for one call, unsets those of
-// attended (see [dialect.attended]), and prints what undoes it.
-func (d dialect) override(dir string, env, attended []string) (string, error) {
+// Override makes a script that sets directory and variables for one call, unsets those of
+// attended (see [Dialect.Attended]), and prints what undoes it.
+func (d Dialect) Override(dir string, env, attended []string) (string, error) {
 	if strings.Contains(dir, "\x00") {
 		return "", fmt.Errorf("working directory %q", dir)
 	}
 	var undo, do strings.Builder
-	u, unset := d.attended(attended)
+	u, unset := d.Attended(attended)
 	undo.WriteString(u)
 	for _, kv := range env {
 		name, value, ok := strings.Cut(kv, "=")
 		if !ok || !isName(name) || strings.Contains(value, "\x00") {
 			return "", fmt.Errorf("variable %q: want NAME=VALUE", kv)
 		}
-		if d.posix {
+		if d.POSIX {
 			fmt.Fprintf(&undo, "printf 'unset %[1]s\n'; [ -z \"${%[1]s+x}\" ] || w \"$%[1]s\" %[1]s=\n", name)
 			fmt.Fprintf(&undo, "case \"\n$x\n\" in *\"\nexport %[1]s=\"*|*\"\nexport %[1]s\n\"*) printf 'export %[1]s\n' ;; esac\n", name)
 			fmt.Fprintf(&do, "export %s=%s && ", name, quote(value))
@@ -32,7 +32,7 @@ func (d dialect) override(dir string, env, attended []string) (string, error) {
 		fmt.Fprintf(&undo, "\\builtin printf '\\\\builtin unset %[1]s\n'; \\builtin declare -p %[1]s 2>/dev/null || \\builtin :\n", name)
 		fmt.Fprintf(&do, "\\builtin export %s=%s && ", name, quote(value))
 	}
-	if d.posix {
+	if d.POSIX {
 		// w prints a value as one word, without a program: quotes are replaced.
 		head := "(\nx=$(export -p)\n" +
 			`w() { v=$1; q=; while case $v in *\'*) ;; *) false ;; esac; do q=$q${v%%\'*}"'\\''"; v=${v#*\'}; done; printf "%s'%s'\n" "$2" "$q$v"; }` + "\n"
