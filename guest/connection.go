@@ -72,7 +72,7 @@ func (c *connection) finish(err error) {
 	c.mu.Unlock()
 	c.n.set(c.channel, nil)
 	if err != nil {
-		_ = c.n.fail(c.channel, err)
+		_ = c.n.w.SendJSON(wire.Failed, c.channel, netFailure(err))
 		return
 	}
 	_ = c.n.w.SendJSON(wire.Exit, c.channel, wire.ExitStatus{})
@@ -235,7 +235,7 @@ type packets struct{ *connection }
 
 // run carries datagrams until the channel is killed. What the host is not ready to take is
 // lost, as datagrams are.
-func (p *packets) run(req *wire.NetRequest) {
+func (p packets) run(req *wire.NetRequest) {
 	socket, err := rawsock.ListenUDP(req.Address)
 	if err != nil {
 		p.finish(err)
@@ -265,7 +265,7 @@ func (p *packets) run(req *wire.NetRequest) {
 }
 
 // receive passes one datagram on.
-func (p *packets) receive(socket *os.File) (killed bool, err error) {
+func (p packets) receive(socket *os.File) (killed bool, err error) {
 	f := wire.NewFrame(wire.Stdout, p.channel)
 	defer f.Release()
 	room := f.Room()
@@ -297,7 +297,7 @@ func (p *packets) receive(socket *os.File) (killed bool, err error) {
 }
 
 // send sends the datagrams of the host.
-func (p *packets) send(socket *os.File) {
+func (p packets) send(socket *os.File) {
 	for f, ok := p.next(); ok; f, ok = p.next() {
 		if to, data, err := wire.ParseDatagram(f.Payload()); err == nil {
 			_ = rawsock.Send(socket, data, to)

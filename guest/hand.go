@@ -8,29 +8,26 @@ import (
 	"wolffia/wire"
 )
 
-// A socketMaker is the handler of a channel of wire.NetHand, over which no bytes go: it makes sockets
-// and hands their descriptors to the host.
-type socketMaker struct{ *connection }
-
-// run serves the unix socket at path until the host closes it, or the channel is killed.
-func (h *socketMaker) run(path string) {
+// makeSockets makes sockets and hands their descriptors to the host, by the unix socket at path, until the host
+// closes that, or the channel c, over which no bytes go, is killed.
+func (n *network) makeSockets(c *connection, path string) {
 	conn, err := rawsock.DialPackets(path)
 	if err != nil {
-		h.finish(err)
+		c.finish(err)
 		return
 	}
-	h.mu.Lock()
-	if h.socket = conn; h.killed {
-		h.linger()
+	c.mu.Lock()
+	if c.socket = conn; c.killed {
+		c.linger()
 	}
-	h.mu.Unlock()
+	c.mu.Unlock()
 	local, _ := rawsock.Addresses(conn)
-	_ = h.n.w.Send(wire.Started, h.channel, wire.AppendAddresses(nil, local, local))
+	_ = n.w.Send(wire.Started, c.channel, wire.AppendAddresses(nil, local, local))
 	for err == nil {
 		err = answer(conn)
 	}
 	_ = conn.Close()
-	h.finish(nil)
+	c.finish(nil)
 }
 
 // answer answers one request. An error ends the connection.

@@ -29,28 +29,18 @@ type network struct {
 func (n *network) open(channel uint32, req *wire.NetRequest) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := newConnection(channel, n, cancel)
+	c.taken = req.Op != wire.NetAccept
+	n.set(channel, c)
 	switch req.Op {
 	case wire.NetDial:
-		c.taken = true
-		n.set(channel, c)
 		go n.dial(ctx, c, req) // ends with the connection
 	case wire.NetPacket:
-		c.taken = true
-		p := &packets{connection: c}
-		n.set(channel, p)
-		go p.run(req) // ends when the channel is killed
+		go packets{c}.run(req) // ends when the channel is killed
 	case wire.NetListen:
-		c.taken = true
-		h := &listening{connection: c, req: req}
-		n.set(channel, h)
-		go h.run() // ends when the channel is killed
+		go n.listen(c, req) // ends when the channel is killed
 	case wire.NetHand:
-		c.taken = true
-		h := &socketMaker{connection: c}
-		n.set(channel, h)
-		go h.run(req.Path) // ends with the connection, or when the channel is killed
+		go n.makeSockets(c, req.Path) // ends with the connection, or when the channel is killed
 	case wire.NetAccept:
-		n.set(channel, c)
 		n.mu.Lock()
 		l := n.listeners[req.Listener]
 		n.mu.Unlock()
@@ -58,11 +48,6 @@ func (n *network) open(channel uint32, req *wire.NetRequest) {
 			go c.abandon() // the listener has ended while this was on its way
 		}
 	}
-}
-
-// fail ends a channel that has no handler with an error.
-func (n *network) fail(channel uint32, err error) error {
-	return n.w.SendJSON(wire.Failed, channel, netFailure(err))
 }
 
 func netFailure(err error) wire.Failure {
@@ -185,46 +170,39 @@ func (l *listener) close() {
 	}
 }
 
-// listening is the handler of a listener's channel, over which no bytes go.
-type listening struct {
-	*connection
-	req *wire.NetRequest
-}
-
-// run listens until the channel is killed.
-func (h *listening) run() {
+// listen listens until the channel c, over which no bytes go, is killed.
+func (n *network) listen(c *connection, req *wire.NetRequest) {
 	var socket *os.File
 	var err error
-	if h.req.Path == "" {
-		socket, err = rawsock.ListenTCP(h.req.Address)
+	if req.Path == "" {
+		socket, err = rawsock.ListenTCP(req.Address)
 	} else {
-		socket, err = listenUnix(h.req.Path)
+		socket, err = listenUnix(req.Path)
 	}
 	if err != nil {
-		h.finish(err)
+		c.finish(err)
 		return
 	}
-	n := h.n
-	l := &listener{path: h.req.Path, socket: socket}
+	l := &listener{path: req.Path, socket: socket}
 	l.change = sync.NewCond(&l.mu)
 	n.mu.Lock()
-	taken := n.listeners[h.req.Listener] != nil
+	taken := n.listeners[req.Listener] != nil
 	if !taken {
-		n.listeners[h.req.Listener] = l
+		n.listeners[req.Listener] = l
 	}
 	n.mu.Unlock()
 	if taken {
 		l.close()
-		h.finish(unix.EEXIST)
+		c.finish(unix.EEXIST)
 		return
 	}
 	local, _ := rawsock.Addresses(socket)
-	_ = n.w.Send(wire.Started, h.channel, wire.AppendAddresses(nil, local, local))
+	_ = n.w.Send(wire.Started, c.channel, wire.AppendAddresses(nil, local, local))
 	go l.run() // ends with the socket
-	h.wait()
+	c.wait()
 	n.mu.Lock()
-	delete(n.listeners, h.req.Listener)
+	delete(n.listeners, req.Listener)
 	n.mu.Unlock()
 	l.close()
-	h.finish(nil)
+	c.finish(nil)
 }

@@ -68,7 +68,7 @@ func (r *reaper) awaitReaped(pids []int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, pid := range pids {
-		for isZombie(pid) {
+		for dead, _ := isDead(pid); dead; dead, _ = isDead(pid) {
 			r.reaped.Wait()
 		}
 	}
@@ -80,13 +80,6 @@ func (r *reaper) awaitGone(pid int) {
 		continue
 	}
 	r.awaitReaped([]int{pid})
-}
-
-// isZombie reports whether a process is a child that is dead and has not been
-// waited for.
-func isZombie(pid int) bool {
-	dead, child := isDead(pid)
-	return dead && child
 }
 
 // isAlive reports whether a process that was a child is one that is not dead.

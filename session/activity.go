@@ -7,7 +7,7 @@ import "sync"
 type activity struct {
 	mu     sync.Mutex
 	report func(n uint32) // nil: not watched; guarded by mu
-	n      uint32         // guarded by mu
+	n      int            // guarded by mu
 }
 
 // WatchBusy has report called with how many background jobs and detached commands run
@@ -31,7 +31,7 @@ func (a *activity) watch(report func(uint32)) (first bool) {
 	first = a.report == nil
 	a.report = report
 	if a.n > 0 {
-		report(a.n)
+		report(uint32(a.n))
 	}
 	return first
 }
@@ -45,28 +45,18 @@ func (a *activity) add(j *job) {
 		return
 	}
 	go func() { // ends with the job
-		a.begin()
+		a.count(1)
 		j.await(nil)
-		a.end()
+		a.count(-1)
 	}()
 }
 
-// begin counts one more.
-func (a *activity) begin() {
+// count counts one more, or one less.
+func (a *activity) count(by int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.n++
-	if a.n == 1 && a.report != nil {
-		a.report(a.n)
-	}
-}
-
-// end counts one less.
-func (a *activity) end() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.n--
-	if a.n == 0 && a.report != nil {
-		a.report(a.n)
+	a.n += by
+	if (a.n == 0 || a.n == 1 && by > 0) && a.report != nil {
+		a.report(uint32(a.n))
 	}
 }

@@ -1,9 +1,6 @@
 package session
 
-import (
-	"iter"
-	"time"
-)
+import "time"
 
 // alarmSave is the alarm that takes a snapshot; those before it are of the run.
 const alarmSave = release + 1
@@ -36,17 +33,12 @@ func (a *alarms) arm() {
 	a.timer.Reset(time.Until(first))
 }
 
-// ring clears the alarms that are due, and yields each.
-func (a *alarms) ring(now time.Time) iter.Seq[happening] {
-	return func(yield func(happening) bool) {
-		for h := range a.due {
-			if t := a.due[h]; t.IsZero() || t.After(now) {
-				continue
-			}
-			a.due[h] = time.Time{}
-			if !yield(happening(h)) {
-				return
-			}
-		}
+// ring clears an alarm that is due, and reports whether it was.
+func (a *alarms) ring(h happening, now time.Time) bool {
+	t := a.due[h]
+	due := !t.IsZero() && !t.After(now)
+	if due {
+		a.due[h] = time.Time{}
 	}
+	return due
 }

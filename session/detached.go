@@ -2,7 +2,6 @@ package session
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"sync"
@@ -91,22 +90,8 @@ func (d *detached) state() (size int, over, failed bool) {
 }
 
 // digest is the same for two requests for the same command only.
-func digest(r *wire.StartRequest) (sum [sha256.Size]byte) {
-	h := sha256.New()
-	put := func(s string) {
-		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(s))))
-		h.Write([]byte(s))
-	}
-	for _, s := range r.Args {
-		put(s)
-	}
-	put(r.Dir)
-	for _, s := range r.Env {
-		put(s)
-	}
-	put(fmt.Sprint(r.TimeoutMS, r.Merge))
-	h.Sum(sum[:0])
-	return sum
+func digest(r *wire.StartRequest) [sha256.Size]byte {
+	return sha256.Sum256(fmt.Appendf(nil, "%q %q %q %d %t", r.Args, r.Dir, r.Env, r.TimeoutMS, r.Merge))
 }
 
 // detach has c watch the detached command of its name, which is begun if there is
@@ -136,8 +121,8 @@ func (s *Session) detach(c *Call) {
 
 // begin adds a detached command.
 func (o *operations) begin(req *wire.StartRequest, sum [sha256.Size]byte) *detached {
-	d := &detached{key: req.Session.Job, digest: sum, end: o.activity.end}
-	o.activity.begin()
+	d := &detached{key: req.Session.Job, digest: sum, end: func() { o.activity.count(-1) }}
+	o.activity.count(1)
 	d.change = sync.NewCond(&d.mu)
 	d.call = &Call{req: req, detached: d}
 	o.forget()

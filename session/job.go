@@ -302,15 +302,11 @@ func (j *job) describe(all []proc.Process) wire.JobInfo {
 	if !j.ended.IsZero() {
 		i.State, i.EndedMS = wire.StateEnded, j.ended.UnixMilli()
 	}
-	for n, t := range j.tails {
-		if t == nil {
-			continue
-		}
-		if n == 0 {
-			i.StdoutStart, i.StdoutEnd = t.ring.Start(), t.ring.End()
-		} else {
-			i.StderrStart, i.StderrEnd = t.ring.Start(), t.ring.End()
-		}
+	if t := j.tails[0]; t != nil {
+		i.StdoutStart, i.StdoutEnd = t.ring.Start(), t.ring.End()
+	}
+	if t := j.tails[1]; t != nil {
+		i.StderrStart, i.StderrEnd = t.ring.Start(), t.ring.End()
 	}
 	return i
 }

@@ -159,14 +159,14 @@ func (m *Manager) openJob(c *Call) {
 			j.signal(unix.Signal(q.Signal))
 			c.exit(wire.ExitStatus{})
 		}()
-	case wire.SessionJobWait:
-		w := newWatch(j)
-		c.setHandler(w)
-		go w.wait(c)
 	default:
 		w := newWatch(j)
 		c.setHandler(w)
-		go w.output(c)
+		if q.Op == wire.SessionJobWait {
+			go w.wait(c)
+		} else {
+			go w.output(c)
+		}
 	}
 }
 

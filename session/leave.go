@@ -59,7 +59,7 @@ func (s *Session) leave(shells map[int]unix.Signal) {
 	if p := s.shell; p != nil {
 		shells[p.pid] = s.cur.leave()
 	}
-	if t := s.terms.last; t != nil && t.alive() {
+	if t := s.terms.last.Load(); t != nil && t.alive() {
 		shells[t.pid] = t.leave()
 	}
 	s.work()

@@ -107,12 +107,13 @@ func (m *Manager) openSession(c *Call, s *Session) {
 			c.fail(wire.ClassExists, err.Error())
 			return
 		}
-		switch {
-		case q.Keep:
-			s.turns.post(func() { s.detach(c) })
-		default:
-			s.turns.post(func() { s.submit(c) })
-		}
+		s.turns.post(func() {
+			if q.Keep {
+				s.detach(c)
+			} else {
+				s.submit(c)
+			}
+		})
 	case wire.SessionCancel:
 		s.turns.post(func() { s.cancel(c) })
 	case wire.SessionGet:

@@ -23,7 +23,7 @@ type namedJob struct {
 func (s *Session) launchJob() (*run, error) {
 	c := s.task.call
 	if err := s.m.checkJob(c.req.Session); err != nil { // one may have been started while the call waited
-		return nil, existsError{err}
+		return nil, classError{wire.ClassExists, err}
 	}
 	n := &namedJob{id: c.req.Session.Job, text: c.req.Args[0]}
 	s.task.job = n

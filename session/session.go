@@ -106,8 +106,9 @@ func (s *Session) onTime(now time.Time) {
 	if s.state == gone {
 		return
 	}
-	for a := range s.alarms.ring(now) {
+	for a := range alarmSave + 1 {
 		switch {
+		case !s.alarms.ring(a, now):
 		case a < alarmSave:
 			s.happen(a)
 		case s.state == idle && s.shell != nil && !s.saved.current():

@@ -145,7 +145,7 @@ func (s *Session) enter() (*run, error) {
 		}
 		script, err := s.spec.d.Override(t.call.req.Dir, t.call.req.Env, attended)
 		if err != nil {
-			return nil, invalidError{err}
+			return nil, classError{wire.ClassInvalid, err}
 		}
 		return nil, s.begin(&run{text: []byte(script), limit: restoreLimit})
 	case executing:
@@ -178,11 +178,11 @@ func (s *Session) enter() (*run, error) {
 // noRun is the run of a state that is over at once.
 func noRun() *run { return &run{probe: true} }
 
-// An invalidError is that of a call that cannot be done as it is.
-type invalidError struct{ error }
-
-// An existsError is that of a call whose name is taken.
-type existsError struct{ error }
+// A classError is an error of a class; others are of ClassUnavailable.
+type classError struct {
+	class string
+	error
+}
 
 // apply does what an event means for the task.
 func (s *Session) apply(e effect, r *run, err error) {
@@ -269,15 +269,12 @@ func (s *Session) failTask(err error) {
 	if t.call == nil {
 		return
 	}
-	class := wire.ClassUnavailable
 	if s.dying != nil {
-		class, err = wire.ClassNotFound, s.goneError()
+		err = classError{wire.ClassNotFound, s.goneError()}
 	}
-	if errors.As(err, new(invalidError)) {
-		class = wire.ClassInvalid
-	}
-	if errors.As(err, new(existsError)) {
-		class = wire.ClassExists
+	class := wire.ClassUnavailable
+	if of, is := errors.AsType[classError](err); is {
+		class = of.class
 	}
 	t.call.fail(class, err.Error())
 }
@@ -293,7 +290,8 @@ func (s *Session) checkOverride(dir string, r *run) error {
 		return fmt.Errorf("what the call's environment replaces is larger than %d bytes, and cannot be put back: the shell was replaced; use smaller variables", maxCapture)
 	case !bytes.HasSuffix(s.saved.revert, []byte(dialect.Overridden)):
 		complaint, _ := r.captured(wire.Stderr)
-		return invalidError{fmt.Errorf("the call's environment and working directory %q cannot be set: %s", dir, strings.TrimSpace(string(complaint)))}
+		return classError{wire.ClassInvalid, fmt.Errorf(
+			"the call's environment and working directory %q cannot be set: %s", dir, strings.TrimSpace(string(complaint)))}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -48,13 +49,12 @@ type terminal struct {
 	over    bool                // the session is gone
 }
 
-// Terminals are those that a session has had, one after the other. They belong to its turn, but for what is guarded by mu.
+// Terminals are those that a session has had, one after the other. They belong to its turn, but for last.
 type terminals struct {
-	program   string    // what they run; empty: what their users type
-	mark      proc.Mark // of all that their shells start
-	startFile string    // what the last of those has read first; empty: there was none
-	mu        sync.Mutex
-	last      *terminal // nil: there was no viewer yet; set with mu held
+	program   string                   // what they run; empty: what their users type
+	mark      proc.Mark                // of all that their shells start
+	startFile string                   // what the last of those has read first; empty: there was none
+	last      atomic.Pointer[terminal] // nil: there was no viewer yet
 }
 
 // A viewer is one channel that watches a terminal.
@@ -73,7 +73,7 @@ func (s *Session) attach(c *Call) {
 	if s.refuses(c) {
 		return
 	}
-	if t := s.terms.last; t != nil && (s.terms.program != "" || t.alive()) {
+	if t := s.terms.last.Load(); t != nil && (s.terms.program != "" || t.alive()) {
 		t.watch(c)
 		return
 	}
@@ -104,9 +104,7 @@ func (s *Session) startTerminal(c *Call) {
 
 // info describes the terminal, if it is still there.
 func (ts *terminals) info() *wire.TerminalInfo {
-	ts.mu.Lock()
-	t := ts.last
-	ts.mu.Unlock()
+	t := ts.last.Load()
 	if t == nil || !t.alive() {
 		return nil
 	}
@@ -183,9 +181,7 @@ func (ts *terminals) start(
 		return nil, err
 	}
 	ts.mark.Put(t.pid)
-	ts.mu.Lock()
-	ts.last = t
-	ts.mu.Unlock()
+	ts.last.Store(t)
 	go t.read() // ends when no process has the terminal open
 	return t, nil
 }
@@ -367,7 +363,7 @@ func (t *terminal) control(f func(fd int)) {
 
 // end ends the last person's shell with the session.
 func (ts *terminals) end() {
-	t := ts.last
+	t := ts.last.Load()
 	if t == nil {
 		return
 	}

@@ -16,13 +16,12 @@ func (s *shim) dial(c *clientConn, port int) error {
 	if !runtime.IsPort(port) {
 		return fmt.Errorf("%w: port %d", wire.ErrProtocol, port)
 	}
+	if err := c.useFor(boot.OpDial); err != nil {
+		return err
+	}
 	c.mu.Lock()
-	used := c.asking || c.direct || len(c.channels) > 0 || c.replies.Load() > 0
 	c.asking = true
 	c.mu.Unlock()
-	if used {
-		return fmt.Errorf("%w: %s on a connection with another use", wire.ErrProtocol, boot.OpDial)
-	}
 	go func() { // ends within dialLimit
 		conn, err := s.net.dial(port)
 		if err == nil {

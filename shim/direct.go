@@ -18,11 +18,8 @@ import (
 
 // direct answers boot.OpDirect. An error ends the client's connection.
 func (s *shim) direct(c *clientConn) error {
-	c.mu.Lock()
-	used := c.asking || len(c.channels) > 0
-	c.mu.Unlock()
-	if used || c.direct || c.replies.Load() > 0 {
-		return fmt.Errorf("%w: %s on a connection with another use", wire.ErrProtocol, boot.OpDirect)
+	if err := c.useFor(boot.OpDirect); err != nil {
+		return err
 	}
 	l, err := s.link(c)
 	if err != nil {
@@ -33,6 +30,16 @@ func (s *shim) direct(c *clientConn) error {
 		return err
 	}
 	return l.handOver()
+}
+
+// useFor returns an error if the connection has another use than a request. serve calls it.
+func (c *clientConn) useFor(op string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asking || c.direct || len(c.channels) > 0 || c.replies.Load() > 0 {
+		return fmt.Errorf("%w: %s on a connection with another use", wire.ErrProtocol, op)
+	}
+	return nil
 }
 
 // A link is a new connection between a client and PID 1. The shim holds both ends, until it sends the client its end, and then PID 1 the

@@ -59,11 +59,14 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 			return fmt.Errorf("%w: %s without a lifetime", wire.ErrProtocol, boot.OpRenew)
 		}
 		return c.reply(outcome(s.life.set(req.Lifetime)))
-	case boot.OpEgress:
-		if s.filtered == nil {
+	case boot.OpEgress, boot.OpNetwork:
+		switch {
+		case s.filtered == nil:
 			return c.reply(outcome(errNotFiltered))
+		case req.Op == boot.OpEgress:
+			return c.reply(s.filtered.refused(req.Since))
 		}
-		return c.reply(s.filtered.refused(req.Since))
+		return c.answerLater(func() *boot.Reply { return outcome(s.filtered.set(req.Egress)) })
 	case boot.OpDial:
 		return s.dial(c, req.Port)
 	case boot.OpDirect:
@@ -73,11 +76,6 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 			return fmt.Errorf("%w: %s without a connection to PID 1", wire.ErrProtocol, req.Op)
 		}
 		return c.reply(outcome(c.hold(s.life, req)))
-	case boot.OpNetwork:
-		if s.filtered == nil {
-			return c.reply(outcome(errNotFiltered))
-		}
-		return c.answerLater(func() *boot.Reply { return outcome(s.filtered.set(req.Egress)) })
 	case boot.OpAudit:
 		return c.answerLater(func() *boot.Reply {
 			if s.filtered != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -102,7 +103,7 @@ func (s *shim) launch(backend launch.Backend, spec *launch.Spec) (err error) {
 	if err != nil {
 		return err
 	}
-	s.inst = newInstance(inst)
+	s.inst = &instance{Instance: inst, pid1: sync.OnceValue(func() hostInit { return findInit(inst.PID) })}
 	step.Reached("launched")
 	if s.boot.Held {
 		s.step("limit it")

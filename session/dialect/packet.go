@@ -27,6 +27,14 @@ type Dialect struct {
 	POSIX bool
 }
 
+// builtin is what stands before the name of a builtin command, which it then is.
+func (d Dialect) builtin() string {
+	if d.POSIX {
+		return `\`
+	}
+	return `\builtin `
+}
+
 // Streams says what a command's standard streams are.
 type Streams struct {
 	Stdin bool // a FIFO, else /dev/null
@@ -78,11 +86,7 @@ func (d Dialect) Run(dir string, st Streams, names FIFOs, status string) string 
 // Report is packet B of package session. Three digits for NUL: a digit may follow. Once the report is out, what
 // would run between commands, or log an idle shell out, is disarmed.
 func (d Dialect) Report(nonce string) string {
-	printf := `\builtin printf`
-	if d.POSIX {
-		printf = `\printf`
-	}
-	return printf + ` '\000%s %s %s\000' ` + nonce + ` "$?" "${PWD-}" >&0; PS1= PS2= PS0= PROMPT_COMMAND= TMOUT=` + "\n"
+	return d.builtin() + `printf '\000%s %s %s\000' ` + nonce + ` "$?" "${PWD-}" >&0; PS1= PS2= PS0= PROMPT_COMMAND= TMOUT=` + "\n"
 }
 
 // GuardSignal is a real-time signal that a shell has a trap for, whose number no
@@ -95,9 +99,9 @@ const GuardSignal = unix.Signal(50)
 // the file aside, and put back later. At the prompt the script does nothing: there
 // nothing is sourced, and descriptor 0 is a socket.
 func (d Dialect) GuardScript(aside string) string {
-	test, save, b := `[[ ! ${BASH_SOURCE[1]-} ]]`, `trap -p INT`, `\builtin `
+	test, save, b := `[[ ! ${BASH_SOURCE[1]-} ]]`, `trap -p INT`, d.builtin()
 	if d.POSIX {
-		test, save, b = `[ -S /proc/self/fd/0 ]`, `trap`, `\`
+		test, save = `[ -S /proc/self/fd/0 ]`, `trap`
 	}
 	interrupt := b + `kill -INT $$`
 	return test + ` || { ` + b + save + ` >>` + aside + `; ` + interrupt + `; ` + b + `trap - INT; ` + interrupt + "; }\n"
@@ -109,9 +113,9 @@ func (d Dialect) GuardScript(aside string) string {
 // disowns the job: else its messages about the job, with this text, would come during another command,
 // wait would wait for it, and jobs would show it. It may have ended, and is not found then.
 func (d Dialect) Background(path string) []byte {
-	b, disown := `\builtin `, `\builtin disown "$!" 2>/dev/null || \builtin :; `
+	b, disown := d.builtin(), `\builtin disown "$!" 2>/dev/null || \builtin :; `
 	if d.POSIX {
-		b, disown = `\`, ""
+		disown = ""
 	}
 	run := "case $- in *e*) " + b + "set +e; ( " + b + "set -e; \\. " + path + " ) ;; *) ( \\. " + path + " ) ;; esac; "
 	return []byte("{ { " + run + b + "printf %s \"$?\" >|" + path + "s; } & " + disown + "} </dev/null >|" + path + "o 2>|" + path + "e\n")

@@ -32,10 +32,7 @@ func Unattended(env []string) []string {
 // has set them. The scripts run in a shell whose options are the user's.
 func (d Dialect) Attended(more []string) (undo, do string) {
 	var u, o strings.Builder
-	b := `\builtin `
-	if d.POSIX {
-		b = `\`
-	}
+	b := d.builtin()
 	for _, kv := range more {
 		name, value, _ := strings.Cut(kv, "=")
 		fmt.Fprintf(&u, `case ${%[1]s-} in %[2]s) %[3]sprintf 'case ${%[1]s+x} in "") %[4]sexport %[1]s=%[2]s ;; esac\n' ;; esac`+"\n",

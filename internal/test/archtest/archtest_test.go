@@ -53,7 +53,7 @@ var allow = map[string][]string{
 	"fusefs/treeserver":               {"runtime", "perm", "fusefs", "fusefs/audit", "fusefs/cow", "internal/archive", "internal/sys/beneath", "internal/host/boot", "internal/sys/rawsock", "internal/git/gitstore", "internal/sys/rmtree", "internal/host/statedir", "internal/sys/step"},
 	"guest":                           {"wire", "session", "session/dialect", "internal/sys/proc", "internal/sys/coredump", "internal/sys/rawsock", "internal/sys/timerslack", "internal/sys/tinyprogram"},
 	"session":                         {"session/dialect", "wire", "internal/sys/proc", "internal/excerpt"},
-	"session/dialect": {},
+	"session/dialect":                 {},
 	"wire/client":                     {"wire"},
 	"volume":                          {"runtime", "internal/sys/beneath", "internal/sys/filelock", "internal/sys/rmtree", "internal/host/statedir", "internal/sys/statefile", "internal/sys/step"},
 	"local":                           {"fields", "network", "runtime", "runtime/launch", "perm", "fusefs/audit", "image/store", "volume", "wire", "wire/client", "internal/sys/beneath", "internal/host/boot", "internal/sys/cgroup", "internal/sys/child", "internal/sys/cleanup", "internal/sys/coredump", "internal/excerpt", "internal/feed", "internal/sys/filelock", "internal/sys/fusermount", "internal/git/gitcopy", "internal/git/gitpairs", "internal/git/gitsync", "internal/git/hostgit", "internal/host/hostsocket", "internal/sys/proc", "internal/host/programs", "internal/sys/rawsock", "internal/sys/rmtree", "internal/host/rootfs", "internal/host/statedir", "internal/sys/statefile", "internal/sys/step", "internal/sys/timerslack", "internal/sys/userns"},

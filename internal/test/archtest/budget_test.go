@@ -28,7 +28,7 @@ var (
 		"runtime":                2100,
 		"service":                3800,
 		"service/opensandbox":    3250,
-		"session":                6600,
+		"session":                6000,
 		"shim":                   3900,
 	}
 	// maxMethods are methods of types that have more than defaultMethods.
@@ -37,8 +37,6 @@ var (
 		"fusefs.tree":                280,
 		"internal/host/statedir.Box": 90,
 		"local.sandboxes":            115,
-		"session.Session":            145,
-		"shim.shim":                  65,
 	}
 )
 
