@@ -10,56 +10,6 @@ import (
 	"wolffia/perm"
 )
 
-// setID are the set-user-ID and set-group-ID bits. They are never presented or set.
-const setID = unix.S_ISUID | unix.S_ISGID
-
-// An fdName is an object: the entry called name of the directory fd, or the object of fd
-// itself if name is empty.
-type fdName struct {
-	fd   int
-	name string
-}
-
-func (a fdName) flags() int {
-	if a.name == "" {
-		return unix.AT_EMPTY_PATH | unix.AT_SYMLINK_NOFOLLOW
-	}
-	return unix.AT_SYMLINK_NOFOLLOW
-}
-
-// An object has the attributes of one inode of the backing file system.
-type object struct {
-	unix.Statx_t
-	ident  identity
-	access uint32 // rwx bits that the server has, if the inode is another user's
-
-	lentLinked bool // the content that the file borrows has other names at the host
-}
-
-func (o *object) typ() uint32 { return uint32(o.Mode) & unix.S_IFMT }
-func (o *object) isDir() bool { return o.typ() == unix.S_IFDIR }
-
-// isMount reports whether o is the root of another mount.
-func (o *object) isMount() bool { return o.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 }
-
-// stat returns the object at a, without following a link.
-func (t *tree) stat(a fdName) (*object, syscall.Errno) { return t.statInto(new(object), a) }
-
-// statInto is stat, and uses o for the result.
-func (t *tree) statInto(o *object, a fdName) (*object, syscall.Errno) {
-	*o = object{}
-	const mask = unix.STATX_BASIC_STATS | unix.STATX_BTIME
-	errno := retry(func() error { return unix.Statx(a.fd, a.name, a.flags()|unix.AT_NO_AUTOMOUNT, mask, &o.Statx_t) })
-	if errno != 0 {
-		return nil, errno
-	}
-	o.ident = identity{dev: unix.Mkdev(o.Dev_major, o.Dev_minor), ino: o.Ino}
-	if t.bornKnown && o.Mask&unix.STATX_BTIME != 0 {
-		o.ident.born = unix.StatxTimestamp{Sec: o.Btime.Sec, Nsec: o.Btime.Nsec}
-	}
-	return o, 0
-}
-
 // statNode returns n's object, as by examine, or checkSame's errno.
 func (t *tree) statNode(n *node) (*object, syscall.Errno) {
 	if n.borrows() {
@@ -99,31 +49,6 @@ func (d *fdCache) anyOf(n *node) *handle {
 		}
 	}
 	return nil
-}
-
-// examine is stat, and sets object.access. The kernel opens files without asking, so that
-// the presented mode must say what the server itself may do.
-func (t *tree) examine(a fdName) (*object, syscall.Errno) { return t.examineInto(new(object), a) }
-
-// examineInto is examine, and uses o for the result.
-func (t *tree) examineInto(o *object, a fdName) (*object, syscall.Errno) {
-	o, errno := t.statInto(o, a)
-	if errno == 0 {
-		t.tryAccess(a, o)
-	}
-	return o, errno
-}
-
-// tryAccess sets the access of o, which is at a, if another user owns it.
-func (t *tree) tryAccess(a fdName, o *object) {
-	if o.Uid == t.euid || o.typ() == unix.S_IFLNK {
-		return
-	}
-	for _, bit := range []uint32{unix.R_OK, unix.W_OK, unix.X_OK} {
-		if unix.Faccessat2(a.fd, a.name, bit, unix.AT_EACCESS|a.flags()) == nil {
-			o.access |= bit
-		}
-	}
 }
 
 // mode returns the presented mode of o. inside is the state inside a directory.

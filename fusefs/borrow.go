@@ -2,7 +2,6 @@ package fusefs
 
 import (
 	"errors"
-	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -33,7 +32,7 @@ func (t *tree) mayBorrow(n *node, o *object) bool {
 
 // borrowFile gives the empty file to the attributes of the host's file o at path, with a hole for its
 // content, and has that on the disk: without the marks it would be a file of zeros.
-func (t *tree) borrowFile(to int, o *object, path string) syscall.Errno {
+func (b *backing) borrowFile(to int, o *object, path string) syscall.Errno {
 	err := unix.Ftruncate(to, int64(o.Size))
 	if err == nil {
 		err = unix.Fsetxattr(to, cow.AttrLower, []byte(path), 0)
@@ -42,12 +41,12 @@ func (t *tree) borrowFile(to int, o *object, path string) syscall.Errno {
 		err = unix.Fsetxattr(to, cow.AttrData, []byte(cow.DataLower), 0)
 	}
 	if err == nil {
-		err = unix.Fchmod(to, t.ownMode(o))
+		err = unix.Fchmod(to, b.ownMode(o))
 	}
 	if err != nil {
 		return errnoOf(err)
 	}
-	if errno := t.setTimes(to, o); errno != 0 {
+	if errno := b.setTimes(to, o); errno != 0 {
 		return errno
 	}
 	return errnoOf(unix.Fsync(to))
@@ -168,5 +167,3 @@ func (t *tree) holdContent(n *node) {
 		h.release()
 	}
 }
-
-func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }

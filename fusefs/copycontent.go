@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -107,4 +108,73 @@ func copyAttributes(to, from int) syscall.Errno {
 		}
 	}
 	return 0
+}
+
+// copyStep is how many bytes of a file are copied at a time, and copyLimit how long a copy may take:
+// the kernel gives the tree up if a request takes minutes.
+const (
+	copyStep  = 64 << 20
+	copyLimit = time.Minute
+)
+
+// copyFile copies the first keep bytes and the attributes of the regular file o, open as from, to the
+// empty file to, and has them on the disk: the name must not become durable before the content.
+func (b *backing) copyFile(to, from int, o *object, keep int64) syscall.Errno {
+	if errno := b.fillContent(to, from, min(int64(o.Size), keep)); errno != 0 {
+		return errno
+	}
+	if err := unix.Fchmod(to, b.ownMode(o)); err != nil {
+		return errnoOf(err)
+	}
+	if errno := b.setTimes(to, o); errno != 0 {
+		return errno
+	}
+	return errnoOf(unix.Fdatasync(to))
+}
+
+// fillContent copies the first size bytes of the file of the O_PATH descriptor from to the empty file to. EFBIG: it
+// takes longer than copyLimit.
+func (b *backing) fillContent(to, from int, size int64) syscall.Errno {
+	if size <= 0 {
+		return 0
+	}
+	src, errno := b.openProc(from, unix.O_RDONLY)
+	if errno != 0 {
+		return errno
+	}
+	defer unix.Close(src)
+	end := time.Now().Add(b.copyLimit)
+	return copyContent(to, src, size, func(off, n int64) error {
+		if size > copyStep { // it is written to the disk as it goes, so that a flush at the end is short
+			_ = unix.SyncFileRange(to, off, n, unix.SYNC_FILE_RANGE_WRITE)
+		}
+		if time.Now().After(end) {
+			return syscall.EFBIG
+		}
+		return nil
+	})
+}
+
+// fill copies the file of the O_PATH descriptor from to the empty file to: the first keep
+// bytes, owner, mode, times and extended attributes. st is from's.
+func (b *backing) fill(to, from int, st *unix.Stat_t, keep int64) syscall.Errno {
+	if errno := b.fillContent(to, from, min(st.Size, keep)); errno != 0 {
+		return errno
+	}
+	if errno := copyAttributes(to, from); errno != 0 {
+		return errno
+	}
+	var got unix.Stat_t
+	if err := unix.Fstat(to, &got); err != nil {
+		return errnoOf(err)
+	}
+	if got.Uid != st.Uid || got.Gid != st.Gid {
+		if err := unix.Fchown(to, int(st.Uid), int(st.Gid)); err != nil {
+			return errnoOf(err)
+		}
+	}
+	if err := unix.Fchmod(to, st.Mode&0o7777&^setID); err != nil {
+		return errnoOf(err)
+	}
+	return errnoOf(unix.UtimesNanoAt(b.proc, strconv.Itoa(to), []unix.Timespec{st.Atim, st.Mtim}, 0))
 }

@@ -2,17 +2,9 @@ package fusefs
 
 import (
 	"syscall"
-	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
-)
-
-// copyStep is how many bytes of a file are copied at a time, and copyLimit how long a copy may take:
-// the kernel gives the tree up if a request takes minutes.
-const (
-	copyStep  = 64 << 20
-	copyLimit = time.Minute
 )
 
 // needOwn has n, which is not a regular file, in the upper layer of a copied tree. In a direct one it
@@ -191,42 +183,4 @@ func (t *tree) copyObject(c *upperCopy, from int, o *object, keep int64) (errno 
 		{Sec: o.Atime.Sec, Nsec: int64(o.Atime.Nsec)}, {Sec: o.Mtime.Sec, Nsec: int64(o.Mtime.Nsec)},
 	}
 	return errnoOf(unix.UtimesNanoAt(work, c.name, times, unix.AT_SYMLINK_NOFOLLOW))
-}
-
-// copyFile copies the first keep bytes and the attributes of the regular file o, open as from, to the
-// empty file to, and has them on the disk: the name must not become durable before the content.
-func (t *tree) copyFile(to, from int, o *object, keep int64) syscall.Errno {
-	if errno := t.fillContent(to, from, min(int64(o.Size), keep)); errno != 0 {
-		return errno
-	}
-	if err := unix.Fchmod(to, t.ownMode(o)); err != nil {
-		return errnoOf(err)
-	}
-	if errno := t.setTimes(to, o); errno != 0 {
-		return errno
-	}
-	return errnoOf(unix.Fdatasync(to))
-}
-
-// fillContent copies the first size bytes of the file of the O_PATH descriptor from to the empty file to. EFBIG: it
-// takes longer than copyLimit.
-func (t *tree) fillContent(to, from int, size int64) syscall.Errno {
-	if size <= 0 {
-		return 0
-	}
-	src, errno := t.openProc(from, unix.O_RDONLY)
-	if errno != 0 {
-		return errno
-	}
-	defer unix.Close(src)
-	end := time.Now().Add(t.copyLimit)
-	return copyContent(to, src, size, func(off, n int64) error {
-		if size > copyStep { // it is written to the disk as it goes, so that a flush at the end is short
-			_ = unix.SyncFileRange(to, off, n, unix.SYNC_FILE_RANGE_WRITE)
-		}
-		if time.Now().After(end) {
-			return syscall.EFBIG
-		}
-		return nil
-	})
 }

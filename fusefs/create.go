@@ -1,7 +1,6 @@
 package fusefs
 
 import (
-	"strconv"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -204,12 +203,6 @@ func (t *tree) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.E
 	})
 }
 
-// linkFD makes name, in the directory open as dir, another name of the object of the O_PATH
-// descriptor fd.
-func (t *tree) linkFD(fd, dir int, name string) syscall.Errno {
-	return errnoOf(unix.Linkat(t.proc, strconv.Itoa(fd), dir, name, unix.AT_SYMLINK_FOLLOW))
-}
-
 // Readlink returns the target of a symbolic link.
 func (t *tree) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.Status) {
 	n, errno := t.allowed(opReadlink, in, in.NodeId)
@@ -316,15 +309,4 @@ func wanted(flags uint32) uint32 {
 		want |= 0o2
 	}
 	return want
-}
-
-// restoreMode gives a new entry the mode that was asked for, if it was made with another: the
-// server's own umask takes bits from it. The kernel has applied the caller's umask.
-func (t *tree) restoreMode(dir int, name string, mode uint32) {
-	fd, errno := openBeneath(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
-	if errno != 0 {
-		return // the caller's lookup fails as well
-	}
-	defer unix.Close(fd)
-	t.chmodFD(fd, mode)
 }

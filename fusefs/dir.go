@@ -175,20 +175,6 @@ func (t *tree) visible(e *entry, fd int, d *fuse.DirEntry) bool {
 	return t.level(e, d.Mode&unix.S_IFMT == unix.S_IFDIR) != perm.None
 }
 
-// openList opens the directory of the O_PATH descriptor fd for listing. Its own name "." needs search
-// permission, which listing does not; without it the way is through /proc, which costs three times as much.
-func (t *tree) openList(fd int) (got int, errno syscall.Errno) {
-	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW
-	errno = retry(func() (err error) {
-		got, err = unix.Openat(fd, ".", flags|unix.O_CLOEXEC, 0)
-		return err
-	})
-	if errno == syscall.EACCES {
-		return t.openProc(fd, unix.O_RDONLY|unix.O_DIRECTORY)
-	}
-	return got, errno
-}
-
 // FsyncDir writes a directory to the disk.
 func (t *tree) FsyncDir(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	dir, errno := t.allowedDir(opFsyncdir, &in.InHeader)

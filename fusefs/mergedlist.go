@@ -146,41 +146,6 @@ func (t *tree) shows(dir *node, fd int, x *listedName) bool {
 	return t.childLevel(dir.getState(), x.name, x.typ == unix.S_IFDIR) != perm.None
 }
 
-// eachEntry calls f with each entry of the directory of the O_PATH descriptor fd, but "." and "..", until
-// it fails.
-func (t *tree) eachEntry(fd int, f func(*fuse.DirEntry) syscall.Errno) syscall.Errno {
-	dir, errno := t.openList(fd)
-	if errno != 0 {
-		return errno
-	}
-	defer unix.Close(dir)
-	buf := make([]byte, 16<<10)
-	for {
-		n, err := unix.Getdents(dir, buf)
-		if err == syscall.EINTR {
-			continue
-		}
-		if err != nil || n == 0 {
-			return errnoOf(err)
-		}
-		for rest := buf[:n]; len(rest) > 0; {
-			var v fuse.DirEntry
-			rest = rest[v.Parse(rest):]
-			if v.Name == "." || v.Name == ".." {
-				continue
-			}
-			if errno := f(&v); errno != 0 {
-				return errno
-			}
-		}
-	}
-}
-
-// eachName is eachEntry for the names, and the S_IFMT bits if the directory has them.
-func (t *tree) eachName(fd int, f func(name string, typ uint32) syscall.Errno) syscall.Errno {
-	return t.eachEntry(fd, func(v *fuse.DirEntry) syscall.Errno { return f(v.Name, v.Mode&unix.S_IFMT) })
-}
-
 // noteListing makes the kernel read the directory n again if the host has changed it since the last
 // listing. The attributes of a directory with an upper half do not tell, and in one that is not watched
 // nothing else does.

@@ -4,8 +4,6 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"wolffia/fusefs/cow"
 )
 
 // An openDir is a directory that is open for the use of names in it. Of a copied tree it has up to two
@@ -100,10 +98,6 @@ func (t *tree) exists(d openDir, name string) bool {
 	return errno != syscall.ENOENT
 }
 
-func isWhiteout(o *object) bool {
-	return cow.IsWhiteout(uint32(o.Mode), o.Rdev_major, o.Rdev_minor)
-}
-
 // lowerHalf opens the lower half of n, a directory with an upper half, or what n borrows. It is found by
 // its path, again after each half of t.timeout, so that what the host moves away is not used for
 // long. ENOENT: there is none now. The caller holds t.renameMu.
@@ -171,14 +165,4 @@ func (t *tree) dropLower(n *node) {
 		t.fds.close(n, useRead)
 	}
 	t.inval.add(invalidation{what: invalContent, id: n.id})
-}
-
-func isRegular(fd int) bool {
-	var st unix.Stat_t
-	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
-}
-
-func sameInode(a, b int) bool {
-	var x, y unix.Stat_t
-	return unix.Fstat(a, &x) == nil && unix.Fstat(b, &y) == nil && x.Dev == y.Dev && x.Ino == y.Ino
 }

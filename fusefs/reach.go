@@ -2,13 +2,10 @@ package fusefs
 
 import (
 	"slices"
-	"strconv"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"wolffia/internal/sys/beneath"
 )
 
 // acquire returns a handle of n for u, and opens n if necessary. The caller releases it.
@@ -232,72 +229,4 @@ func (t *tree) checkSame(n *node, o *object, errno syscall.Errno) syscall.Errno 
 		t.inval.add(invalidation{what: invalEntry, id: parent.id, name: name})
 	}
 	return syscall.ESTALE
-}
-
-// openBeneath is beneath.Open for one name. It never enters another mount, and so not the
-// server's own, where the server would wait for itself.
-func openBeneath(dir int, name string, flags int, mode uint32) (int, syscall.Errno) {
-	fd, err := beneath.Open(dir, name, flags, mode)
-	return fd, errnoOf(err)
-}
-
-// reopen opens the regular file of the O_PATH descriptor fd. It goes through the descriptor,
-// so that no name is resolved again. The result is blind if the file may only be written.
-func (t *tree) reopen(fd int, u use) (got int, blind bool, errno syscall.Errno) {
-	if u != useWrite {
-		got, errno = t.openProc(fd, unix.O_RDONLY)
-		return got, false, errno
-	}
-	got, errno = t.openProc(fd, unix.O_RDWR)
-	if blind = errno == syscall.EACCES; blind {
-		got, errno = t.openProc(fd, unix.O_WRONLY)
-	}
-	if errno == 0 {
-		if errno = stripSetID(got); errno != 0 {
-			unix.Close(got)
-		}
-	}
-	return got, blind, errno
-}
-
-// openProc opens the object of the O_PATH descriptor fd.
-func (t *tree) openProc(fd, flags int) (got int, errno syscall.Errno) {
-	errno = retry(func() (err error) {
-		got, err = unix.Openat(t.proc, strconv.Itoa(fd), flags|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
-		return err
-	})
-	return got, errno
-}
-
-// stripSetID removes the set-id bits of a file that is about to be written. The kernel does
-// so at the write, but not for a server that runs as root.
-func stripSetID(fd int) syscall.Errno {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return errnoOf(err)
-	}
-	if st.Mode&setID == 0 {
-		return 0
-	}
-	return errnoOf(unix.Fchmod(fd, st.Mode&0o7777&^setID))
-}
-
-// errnoOf returns the errno in err, 0 for nil.
-func errnoOf(err error) syscall.Errno {
-	if err == nil {
-		return 0
-	}
-	if e, ok := err.(syscall.Errno); ok {
-		return e
-	}
-	return syscall.EIO
-}
-
-// retry calls f until no signal interrupts it, and returns its errno.
-func retry(f func() error) syscall.Errno {
-	for {
-		if err := f(); err != syscall.EINTR {
-			return errnoOf(err)
-		}
-	}
 }

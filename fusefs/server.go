@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/sys/beneath"
-	"wolffia/internal/sys/proc"
 	"wolffia/perm"
 )
 
@@ -233,19 +232,23 @@ func newTree(opts *Options) (*tree, error) {
 }
 
 // blankTree returns the tree of opts without its root.
-func blankTree(opts *Options) (t *tree, err error) {
-	t = &tree{
+func blankTree(opts *Options) (*tree, error) {
+	t := &tree{
 		RawFileSystem: fuse.NewDefaultRawFileSystem(),
 		owner:         opts.Owner, unguarded: opts.Unguarded, noWatch: opts.NoWatch, timeout: opts.Timeout, report: opts.Denied,
-		copyLimit: copyLimit, start: time.Now(), euid: uint32(os.Geteuid()), umask: proc.Umask(), logger: opts.Logger,
+		start: time.Now(),
+	}
+	logger := opts.Logger
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	if err := t.backing.init(logger); err != nil {
+		return nil, err
 	}
 	if opts.Quota > 0 {
 		t.quota = newQuota(opts.Quota)
 	}
 	t.inval = newInvalQueue(t.send, t.forgetAll)
-	if t.logger == nil {
-		t.logger = slog.New(slog.DiscardHandler)
-	}
 	t.dev = &device{
 		fd: -1, tree: t, changeMu: &t.changeMu, rulesMu: &t.rulesMu, logger: t.logger,
 		proto: fuse.NewProtocolServer(t, fuseOptions(t.logger)), blank: t.blank, walking: walking{report: opts.Walked},
@@ -259,9 +262,6 @@ func blankTree(opts *Options) (t *tree, err error) {
 		fds = defaultFDs()
 	}
 	t.fds = newFDCache(fds)
-	if t.proc, err = openProcFD(); err != nil {
-		return nil, err
-	}
 	return t, nil
 }
 
@@ -341,24 +341,6 @@ func (t *tree) settle(dir int, rules Rules, opts *Options) (err error) {
 		t.watchRoot()
 	}
 	return nil
-}
-
-// openProcFD opens /proc/self/fd, through which objects of O_PATH descriptors are opened.
-func openProcFD() (int, error) {
-	const path = "/proc/self/fd"
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, fmt.Errorf("open %s: %w", path, err)
-	}
-	var st unix.Statfs_t
-	if err = unix.Fstatfs(fd, &st); err == nil && st.Type != unix.PROC_SUPER_MAGIC {
-		err = errors.New("not on a proc file system")
-	}
-	if err != nil {
-		unix.Close(fd)
-		return -1, fmt.Errorf("%s: %w", path, err)
-	}
-	return fd, nil
 }
 
 func defaultFDs() int {

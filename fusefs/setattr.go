@@ -87,23 +87,6 @@ func (t *tree) chmod(n *node, mode uint32) syscall.Errno {
 	return t.chmodFD(h.fd, mode)
 }
 
-// chmodFD sets the mode of the object of the O_PATH descriptor fd. It neither sets set-id
-// bits, nor takes them from a directory: there they only decide about the group of new
-// entries, and the presented mode does not show them.
-func (t *tree) chmodFD(fd int, mode uint32) syscall.Errno {
-	mode &= 0o7777 &^ setID
-	t.modeMu.Lock() // else asOwner could undo it
-	defer t.modeMu.Unlock()
-	o, errno := t.stat(fdName{fd: fd})
-	if errno != 0 {
-		return errno
-	}
-	if o.isDir() {
-		mode |= uint32(o.Mode) & setID
-	}
-	return errnoOf(unix.Fchmodat(t.proc, strconv.Itoa(fd), mode, 0))
-}
-
 func (t *tree) truncate(n *node, size int64) syscall.Errno {
 	if n.isDir() {
 		return syscall.EISDIR

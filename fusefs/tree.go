@@ -1,7 +1,6 @@
 package fusefs
 
 import (
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +18,7 @@ import (
 // withoutRules.
 type tree struct {
 	fuse.RawFileSystem // refuses what tree has no method for
+	backing
 
 	// changeMu is held for reading while a request of changing is answered, for writing by
 	// Quiesce and SetRules.
@@ -38,22 +38,11 @@ type tree struct {
 	// table: for writing by what changes both.
 	renameMu sync.RWMutex
 
-	// modeMu is held while a mode changes: asOwner changes one for a moment.
-	modeMu sync.Mutex
-
 	owner     Owner
 	timeout   time.Duration
 	report    func(Denial)
 	unguarded bool // Options.Unguarded
-	logger    *slog.Logger
-
-	copyLimit time.Duration // how long a copy may take: the constant, but in a test
-
 	start     time.Time
-	euid      uint32 // owner of the inodes that are the server's own
-	umask     uint32 // of this process: it removes bits from the modes of new files
-	proc      int    // /proc/self/fd
-	bornKnown bool   // the backing file system keeps the birth time of an inode
 
 	table *table
 	fds   *fdCache

@@ -3,7 +3,6 @@ package fusefs
 import (
 	"crypto/rand"
 	"math"
-	"strconv"
 	"sync"
 	"syscall"
 
@@ -267,30 +266,6 @@ func (c *tempFile) discard() {
 	}
 }
 
-// fill copies the file of the O_PATH descriptor from to the empty file to: the first keep
-// bytes, owner, mode, times and extended attributes. st is from's.
-func (t *tree) fill(to, from int, st *unix.Stat_t, keep int64) syscall.Errno {
-	if errno := t.fillContent(to, from, min(st.Size, keep)); errno != 0 {
-		return errno
-	}
-	if errno := copyAttributes(to, from); errno != 0 {
-		return errno
-	}
-	var got unix.Stat_t
-	if err := unix.Fstat(to, &got); err != nil {
-		return errnoOf(err)
-	}
-	if got.Uid != st.Uid || got.Gid != st.Gid {
-		if err := unix.Fchown(to, int(st.Uid), int(st.Gid)); err != nil {
-			return errnoOf(err)
-		}
-	}
-	if err := unix.Fchmod(to, st.Mode&0o7777&^setID); err != nil {
-		return errnoOf(err)
-	}
-	return errnoOf(unix.UtimesNanoAt(t.proc, strconv.Itoa(to), []unix.Timespec{st.Atim, st.Mtim}, 0))
-}
-
 // replace makes c the inode of n, at n's name if it has one. EAGAIN: the name has moved
 // meanwhile.
 func (t *tree) replace(n *node, dir openDir, name string, c *tempFile) syscall.Errno {
@@ -358,10 +333,10 @@ func (t *tree) exchange(n, parent *node, dir int, name string, c *tempFile, iden
 }
 
 // install moves c to name in the directory dir, replacing a file that is there.
-func (t *tree) install(c *tempFile, dir int, name string) syscall.Errno {
+func (b *backing) install(c *tempFile, dir int, name string) syscall.Errno {
 	if c.name == "" {
 		temporary := tempName()
-		if errno := t.linkFD(c.fd, c.dir, temporary); errno != 0 {
+		if errno := b.linkFD(c.fd, c.dir, temporary); errno != 0 {
 			return errno
 		}
 		c.name = temporary

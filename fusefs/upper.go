@@ -1,7 +1,6 @@
 package fusefs
 
 import (
-	"errors"
 	"strconv"
 	"syscall"
 
@@ -12,75 +11,6 @@ import (
 
 // Everything comes into the upper layer, and leaves it, by one rename from or to the work directory, so
 // that a killed server leaves nothing half done.
-
-// ownMode returns the mode of the server's copy of o.
-func (t *tree) ownMode(o *object) uint32 {
-	mode := uint32(o.Mode) & 0o7777 &^ setID
-	if o.Uid != t.euid {
-		mode = mode&^0o700 | o.access<<6
-	}
-	return mode
-}
-
-// setTimes gives the object of the descriptor fd the times of o.
-func (t *tree) setTimes(fd int, o *object) syscall.Errno {
-	times := []unix.Timespec{
-		{Sec: o.Atime.Sec, Nsec: int64(o.Atime.Nsec)},
-		{Sec: o.Mtime.Sec, Nsec: int64(o.Mtime.Nsec)},
-	}
-	return errnoOf(unix.UtimesNanoAt(t.proc, strconv.Itoa(fd), times, 0))
-}
-
-// asOwner calls f, and if the mode of the server's own directory fd forbids what f does, calls it with
-// another mode. f calls neither asOwner nor chmodFD.
-func (t *tree) asOwner(fd int, f func() error) syscall.Errno {
-	errno := retry(f)
-	if errno != syscall.EACCES {
-		return errno
-	}
-	t.modeMu.Lock() // else another call could restore the mode before f is done
-	defer t.modeMu.Unlock()
-	o, bad := t.stat(fdName{fd: fd})
-	if bad != 0 || o.Uid != t.euid {
-		return errno
-	}
-	if o.Mode&0o700 == 0o700 {
-		return retry(f) // it may have been changed since
-	}
-	self := strconv.Itoa(fd)
-	if err := unix.Fchmodat(t.proc, self, uint32(o.Mode)&0o7777|0o700, 0); err != nil {
-		return errno
-	}
-	errno = retry(f)
-	if err := unix.Fchmodat(t.proc, self, uint32(o.Mode)&0o7777, 0); err != nil {
-		t.logger.Error("restore the mode of a directory of the upper layer", "error", err)
-	}
-	return errno
-}
-
-// openUpper opens the directory at a, which is in the upper layer, and returns where its lower half is.
-func (t *tree) openUpper(a fdName) (fd int, half cow.Half, path string, errno syscall.Errno) {
-	if fd, errno = openBeneath(a.fd, a.name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0); errno != 0 {
-		return -1, 0, "", errno
-	}
-	var err error
-	errno = t.asOwner(fd, func() error { // reading an attribute needs the permission to read
-		half, path, err = cow.Lower(fd)
-		if errors.Is(err, syscall.EACCES) {
-			return syscall.EACCES
-		}
-		return nil
-	})
-	if errno == 0 && err != nil {
-		t.logger.Error("read a directory of the upper layer", "error", err)
-		errno = syscall.EIO
-	}
-	if errno != 0 {
-		unix.Close(fd)
-		return -1, 0, "", errno
-	}
-	return fd, half, path, 0
-}
 
 // needUpper makes the upper halves of the directory n and of all above it that have none. To the
 // sandbox nothing changes. The caller holds t.renameMu for writing.
@@ -275,17 +205,6 @@ func (t *tree) ensureUpper(d *openDir) syscall.Errno {
 		*d = again
 	}
 	return errno
-}
-
-// makeOwn marks the new directory called name in the directory dir as the sandbox's own: what the host
-// makes by its name does not show in it.
-func (t *tree) makeOwn(dir int, name string) syscall.Errno {
-	fd, errno := openBeneath(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if errno != 0 {
-		return errno
-	}
-	defer unix.Close(fd)
-	return errnoOf(cow.SetLower(fd, cow.Own, ""))
 }
 
 // removeWork removes name from the work directory. A failure leaves it there until the next start.

@@ -16,8 +16,8 @@ func TestAsOwnerAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	s := &tree{euid: uint32(os.Geteuid())}
-	if s.proc, err = openProcFD(); err != nil {
+	s := new(backing)
+	if err = s.init(nil); err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(s.proc)

@@ -35,21 +35,21 @@ type counting struct {
 const maxCountDepth = 2 * maxDepth
 
 // usage counts what is in the upper directory fd, and below.
-func (t *tree) usage(fd int) (Usage, syscall.Errno) {
+func (b *backing) usage(fd int) (Usage, syscall.Errno) {
 	c := counting{linked: map[identity]struct{}{}}
-	errno := t.count(&c, fd, 0)
+	errno := b.count(&c, fd, 0)
 	return c.Usage, errno
 }
 
-func (t *tree) count(c *counting, fd, depth int) syscall.Errno {
+func (b *backing) count(c *counting, fd, depth int) syscall.Errno {
 	if depth > maxCountDepth {
 		return syscall.ENAMETOOLONG
 	}
 	var dirs []string
 	var failed syscall.Errno
-	errno := t.asOwner(fd, func() error {
-		errno := t.eachName(fd, func(name string, _ uint32) syscall.Errno {
-			o, errno := t.stat(fdName{fd, name})
+	errno := b.asOwner(fd, func() error {
+		errno := b.eachName(fd, func(name string, _ uint32) syscall.Errno {
+			o, errno := b.stat(fdName{fd, name})
 			if errno != 0 {
 				failed = errno
 				return errno
@@ -72,14 +72,14 @@ func (t *tree) count(c *counting, fd, depth int) syscall.Errno {
 		if errno != 0 {
 			break
 		}
-		errno = t.countBelow(c, fd, name, depth)
+		errno = b.countBelow(c, fd, name, depth)
 	}
 	return errno
 }
 
-func (t *tree) countBelow(c *counting, fd int, name string, depth int) (errno syscall.Errno) {
+func (b *backing) countBelow(c *counting, fd int, name string, depth int) (errno syscall.Errno) {
 	sub := -1
-	errno = t.asOwner(fd, func() error {
+	errno = b.asOwner(fd, func() error {
 		var bad syscall.Errno
 		if sub, bad = openBeneath(fd, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0); bad != 0 {
 			return bad
@@ -90,7 +90,7 @@ func (t *tree) countBelow(c *counting, fd int, name string, depth int) (errno sy
 		return errno
 	}
 	defer unix.Close(sub)
-	return t.count(c, sub, depth+1)
+	return b.count(c, sub, depth+1)
 }
 
 // add counts o.

@@ -131,16 +131,6 @@ func (t *tree) takeOut(fd int, name string, isDir bool) syscall.Errno {
 	return 0
 }
 
-// moveDir renames the upper directory at a to b: the mode of a directory can forbid that.
-func (t *tree) moveDir(a, b fdName, flags uint) syscall.Errno {
-	fd, errno := openBeneath(a.fd, a.name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if errno != 0 {
-		return errno
-	}
-	defer unix.Close(fd)
-	return t.asOwner(fd, func() error { return unix.Renameat2(a.fd, a.name, b.fd, b.name, flags) })
-}
-
 // destroy removes a directory with nothing but whiteouts from the work directory. What is left after a
 // failure is removed at the next start.
 func (t *tree) destroy(name string) {
@@ -213,19 +203,4 @@ func (t *tree) showsNothing(d openDir, name string) syscall.Errno {
 		return 0 // the host has removed it meanwhile: getdents(2)
 	}
 	return errno
-}
-
-// whiteouts adds the names of the whiteouts in the upper directory fd to gone. ENOTEMPTY: it has
-// something else as well.
-func (t *tree) whiteouts(fd int, gone map[string]struct{}) syscall.Errno {
-	return t.eachName(fd, func(e string, typ uint32) syscall.Errno {
-		if typ != unix.S_IFCHR && typ != 0 {
-			return syscall.ENOTEMPTY
-		}
-		if o, errno := t.stat(fdName{fd, e}); errno != 0 || !isWhiteout(o) {
-			return syscall.ENOTEMPTY
-		}
-		gone[e] = struct{}{}
-		return 0
-	})
 }
