@@ -10,32 +10,39 @@ import (
 	"wolffia/perm"
 )
 
+// attrs fill in the attributes that are presented, and for how long the kernel may believe them.
+type attrs struct {
+	*names
+	kernel *kernelCache
+	owner  Owner
+}
+
 // statNode returns n's object, as by examine, or checkSame's errno.
-func (t *tree) statNode(n *node) (*object, syscall.Errno) {
+func (ns *names) statNode(n *node) (*object, syscall.Errno) {
 	if n.borrows() {
-		return t.statBorrower(n)
+		return ns.lower.statBorrower(n)
 	}
-	if h := t.fds.anyOf(n); h != nil {
+	if h := ns.fds.anyOf(n); h != nil {
 		defer h.release()
-		return t.examine(fdName{fd: h.fd})
+		return ns.examine(fdName{fd: h.fd})
 	}
-	t.renameMu.RLock()
-	defer t.renameMu.RUnlock()
-	parent, name := t.table.place(n)
+	ns.renameMu.RLock()
+	defer ns.renameMu.RUnlock()
+	parent, name := ns.table.place(n)
 	if parent == nil {
 		return nil, syscall.ESTALE
 	}
-	dir, errno := t.dirOf(parent, name)
+	dir, errno := ns.dirOf(parent, name)
 	if errno != 0 {
-		return nil, t.checkSame(n, nil, errno)
+		return nil, ns.checkSame(n, nil, errno)
 	}
 	defer dir.release()
-	a, errno := t.locate(dir, name)
+	a, errno := ns.locate(dir, name)
 	var o *object
 	if errno == 0 {
-		o, errno = t.examine(a)
+		o, errno = ns.examine(a)
 	}
-	return o, t.checkSame(n, o, errno)
+	return o, ns.checkSame(n, o, errno)
 }
 
 // anyOf returns an open handle of n's inode for any use, nil if none is. The caller releases it.
@@ -52,9 +59,9 @@ func (d *fdCache) anyOf(n *node) *handle {
 }
 
 // mode returns the presented mode of o. inside is the state inside a directory.
-func (t *tree) mode(o *object, level perm.Level, inside states) uint32 {
+func (at *attrs) mode(o *object, level perm.Level, inside states) uint32 {
 	bits := uint32(o.Mode) & 0o7777 &^ setID
-	if o.Uid != t.euid {
+	if o.Uid != at.euid {
 		bits = bits&^0o700 | o.access<<6
 	}
 	switch o.typ() {
@@ -62,7 +69,7 @@ func (t *tree) mode(o *object, level perm.Level, inside states) uint32 {
 		bits = 0o777
 	case unix.S_IFDIR:
 		// The gate decides about each name inside, unless all have the same level.
-		if l, ok := t.constant(inside); ok && l < perm.Write {
+		if l, ok := at.levels.constant(inside); ok && l < perm.Write {
 			bits &^= 0o222
 		}
 	default:
@@ -77,39 +84,39 @@ func (t *tree) mode(o *object, level perm.Level, inside states) uint32 {
 }
 
 // attr fills in the presented attributes of o. inside is the state inside a directory.
-func (t *tree) attr(o *object, level perm.Level, inside states, a *fuse.Attr) {
+func (at *attrs) attr(o *object, level perm.Level, inside states, a *fuse.Attr) {
 	*a = fuse.Attr{
-		Ino: t.number(o), Size: o.Size, Blocks: o.Blocks,
+		Ino: at.git.number(o), Size: o.Size, Blocks: o.Blocks,
 		Atime: uint64(o.Atime.Sec), Atimensec: o.Atime.Nsec,
 		Mtime: uint64(o.Mtime.Sec), Mtimensec: o.Mtime.Nsec,
 		Ctime: uint64(o.Ctime.Sec), Ctimensec: o.Ctime.Nsec,
-		Mode: t.mode(o, level, inside), Nlink: o.Nlink,
-		Owner:   fuse.Owner{Uid: t.owner.UID, Gid: t.owner.GID},
+		Mode: at.mode(o, level, inside), Nlink: o.Nlink,
+		Owner:   fuse.Owner{Uid: at.owner.UID, Gid: at.owner.GID},
 		Rdev:    uint32(unix.Mkdev(o.Rdev_major, o.Rdev_minor)),
 		Blksize: o.Blksize,
 	}
 	if o.isDir() {
 		// The size and the link count of a directory would tell how much is hidden.
-		if l, ok := t.constant(inside); !ok || l == perm.None {
-			a.Size, a.Blocks, a.Nlink = t.dirSize, 8, min(a.Nlink, 1)
+		if l, ok := at.levels.constant(inside); !ok || l == perm.None {
+			a.Size, a.Blocks, a.Nlink = at.levels.dirSize, 8, min(a.Nlink, 1)
 		}
 	}
 }
 
 // fillAttr fills in the reply to a request for n's attributes.
-func (t *tree) fillAttr(n *node, o *object, out *fuse.AttrOut) {
-	t.attr(o, n.getLevel(), n.getState(), &out.Attr)
-	t.copiedAttr(n, &out.Attr)
-	out.SetTimeout(t.attrTimeout(n, o))
+func (at *attrs) fillAttr(n *node, o *object, out *fuse.AttrOut) {
+	at.attr(o, n.getLevel(), n.getState(), &out.Attr)
+	at.copiedAttr(n, &out.Attr)
+	out.SetTimeout(at.attrTimeout(n, o))
 }
 
 // fillEntry fills in the reply to a lookup of n.
-func (t *tree) fillEntry(dir, n *node, o *object, out *fuse.EntryOut) {
+func (at *attrs) fillEntry(dir, n *node, o *object, out *fuse.EntryOut) {
 	out.NodeId = n.id
-	out.SetEntryTimeout(t.nameTimeout(dir))
-	t.attr(o, n.getLevel(), n.getState(), &out.Attr)
-	t.copiedAttr(n, &out.Attr)
-	timeout := t.attrTimeout(n, o)
+	out.SetEntryTimeout(at.nameTimeout(dir))
+	at.attr(o, n.getLevel(), n.getState(), &out.Attr)
+	at.copiedAttr(n, &out.Attr)
+	timeout := at.attrTimeout(n, o)
 	if !o.isDir() && o.Nlink > 1 {
 		timeout = 0 // an invalidation of n has no effect until the kernel has this reply
 	}
@@ -117,12 +124,12 @@ func (t *tree) fillEntry(dir, n *node, o *object, out *fuse.EntryOut) {
 }
 
 // copiedAttr makes attributes of the object of n, in a copied tree, those that are presented.
-func (t *tree) copiedAttr(n *node, a *fuse.Attr) {
+func (at *attrs) copiedAttr(n *node, a *fuse.Attr) {
 	if n.layers == nil {
 		return
 	}
 	a.Ino = n.layers.ino.Load()
-	switch parent, _ := t.table.place(n); {
+	switch parent, _ := at.table.place(n); {
 	case n.id != rootID && parent == nil && !n.inUpper() && n.isDir():
 		a.Nlink = 0
 	case n.id != rootID && parent == nil && !n.inUpper() && a.Nlink > 0:
@@ -133,49 +140,49 @@ func (t *tree) copiedAttr(n *node, a *fuse.Attr) {
 }
 
 // nameTimeout returns how long the kernel may cache an entry of dir.
-func (t *tree) nameTimeout(dir *node) time.Duration {
+func (at *attrs) nameTimeout(dir *node) time.Duration {
 	if dir.watched.Load() || !dir.hostChanges() {
-		return max(watchedTimeout, t.timeout)
+		return max(watchedTimeout, at.timeout)
 	}
-	return t.timeout
+	return at.timeout
 }
 
 // attrTimeout returns how long the kernel may cache the attributes of n, which are o's.
-func (t *tree) attrTimeout(n *node, o *object) time.Duration {
+func (at *attrs) attrTimeout(n *node, o *object) time.Duration {
 	switch {
-	case t.shared(n, o), t.showsObjects(n):
+	case at.shared(n, o), at.git.showsObjects(n):
 		return 0
-	case n.borrows() && (o.lentLinked || !t.lendsNoticed(n)):
-		return t.timeout
+	case n.borrows() && (o.lentLinked || !at.lower.lendsNoticed(n)):
+		return at.timeout
 	case n.inUpper() && !n.isDir() && !n.borrows():
-		return max(watchedTimeout, t.timeout) // nothing else changes it
+		return max(watchedTimeout, at.timeout) // nothing else changes it
 	case !n.watched.Load() && (n.isDir() && n.hostChanges() || !n.isDir() && o.Nlink > 1):
-		return t.timeout // the host may change it by another name, or in a directory that is not watched
+		return at.timeout // the host may change it by another name, or in a directory that is not watched
 	case n.id == rootID:
-		return t.nameTimeout(n)
+		return at.nameTimeout(n)
 	}
-	if parent, _ := t.table.place(n); parent != nil {
-		return t.nameTimeout(parent)
+	if parent, _ := at.table.place(n); parent != nil {
+		return at.nameTimeout(parent)
 	}
-	return t.timeout
+	return at.timeout
 }
 
 // shared reports whether n's inode is also known by other names. To the kernel those are
 // inodes of their own, which an operation on n does not change: it must ask each time. A
 // removed name counts as long as it is open.
-func (t *tree) shared(n *node, o *object) bool {
-	if o.isDir() || o.Nlink <= 1 && !t.table.aliased(n) {
+func (at *attrs) shared(n *node, o *object) bool {
+	if o.isDir() || o.Nlink <= 1 && !at.table.aliased(n) {
 		return false
 	}
-	added, known := t.table.alias(n)
+	added, known := at.table.alias(n)
 	if added && known > 1 {
-		for _, m := range t.table.links(n) {
+		for _, m := range at.table.links(n) {
 			if m != n {
 				// Sent at once although this answers a request: the change must show by the
 				// other names when the caller goes on. Unlike names and content, attributes
 				// are invalidated without waiting for a lock that a request may hold
 				// (fuse_reverse_inval_inode in fs/fuse/inode.c).
-				t.send(invalidation{what: invalAttr, id: m.id})
+				at.kernel.send(invalidation{what: invalAttr, id: m.id})
 			}
 		}
 	}
@@ -184,37 +191,37 @@ func (t *tree) shared(n *node, o *object) bool {
 
 // GetAttr returns the attributes of a node.
 func (t *tree) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
-	n, errno := t.allowed(opGetattr, &in.InHeader, in.NodeId)
+	n, errno := t.gate.allowed(opGetattr, &in.InHeader, in.NodeId)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
-	t.auditKernelDenial(&in.InHeader, n)
+	t.gate.auditKernelDenial(&in.InHeader, n)
 	if t.copied != nil {
-		t.noteListing(n)
+		t.lower.noteListing(n)
 	}
 	watched := n.watched.Load()
 	o, errno := t.statNode(n)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
-	t.watchLinked(n, o)
+	t.attrs.watchLinked(n, o)
 	if !watched && n.watched.Load() { // by this request or another one: it may have changed before the watch began
 		if o, errno = t.statNode(n); errno != 0 {
 			return fuse.Status(errno)
 		}
 	}
-	t.fillAttr(n, o, out)
+	t.attrs.fillAttr(n, o, out)
 	return fuse.OK
 }
 
 // watchLinked begins to watch n, whose object is o, if it is a file of the host that has names elsewhere. It does so when the kernel asks
 // for the second time: for each file it takes as long as an answer, and who goes through a new tree once would wait for that.
-func (t *tree) watchLinked(n *node, o *object) {
-	if !n.isRegular() || o.Nlink <= 1 || !t.watch.accepts(n) || n.inUpper() || n.borrows() || t.shared(n, o) || !n.asked.Swap(true) {
+func (at *attrs) watchLinked(n *node, o *object) {
+	if !n.isRegular() || o.Nlink <= 1 || !at.watch.accepts(n) || n.inUpper() || n.borrows() || at.shared(n, o) || !n.asked.Swap(true) {
 		return
 	}
-	if h, errno := t.acquire(n, usePath); errno == 0 {
-		t.watch.addFile(n, o.ident, h.fd)
+	if h, errno := at.acquire(n, usePath); errno == 0 {
+		at.watch.addFile(n, o.ident, h.fd)
 		h.release()
 	}
 }

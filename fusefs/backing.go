@@ -29,6 +29,8 @@ type backing struct {
 	// modeMu is held while a mode changes: asOwner changes one for a moment.
 	modeMu sync.Mutex
 
+	quota *quota // nil: no limit
+
 	copyLimit time.Duration // how long a copy may take: the constant, but in a test
 }
 

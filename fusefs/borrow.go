@@ -25,9 +25,9 @@ const attributes = -1
 func (n *node) borrows() bool { return n.isRegular() && n.layers != nil && n.layers.merges.Load() }
 
 // mayBorrow reports whether the host's file o at n may be borrowed.
-func (t *tree) mayBorrow(n *node, o *object) bool {
-	parent, _ := t.table.place(n)
-	return o.typ() == unix.S_IFREG && int64(o.Size) >= t.copied.borrow && parent != nil && parent.merges() && t.ownMode(o)&0o400 != 0
+func (u *upperLayer) mayBorrow(n *node, o *object) bool {
+	parent, _ := u.table.place(n)
+	return o.typ() == unix.S_IFREG && int64(o.Size) >= u.borrow && parent != nil && parent.merges() && u.ownMode(o)&0o400 != 0
 }
 
 // borrowFile gives the empty file to the attributes of the host's file o at path, with a hole for its
@@ -53,8 +53,8 @@ func (b *backing) borrowFile(to int, o *object, path string) syscall.Errno {
 }
 
 // readBorrow returns where the content of the upper layer's file o at a is; "": in itself.
-func (t *tree) readBorrow(a fdName, o *object) (path string, errno syscall.Errno) {
-	if int64(o.Size) < t.copied.borrow || int64(o.Blocks)*512 > maxBorrowBlocks {
+func (u *upperLayer) readBorrow(a fdName, o *object) (path string, errno syscall.Errno) {
+	if int64(o.Size) < u.borrow || int64(o.Blocks)*512 > maxBorrowBlocks {
 		return "", 0
 	}
 	fd, errno := openBeneath(a.fd, a.name, unix.O_PATH|unix.O_NOFOLLOW, 0)
@@ -62,7 +62,7 @@ func (t *tree) readBorrow(a fdName, o *object) (path string, errno syscall.Errno
 		return "", errno
 	}
 	defer unix.Close(fd)
-	errno = t.asOwner(fd, func() (err error) { // reading an attribute needs the permission to read
+	errno = u.asOwner(fd, func() (err error) { // reading an attribute needs the permission to read
 		path, err = borrowMark(procPath(fd))
 		return err
 	})
@@ -92,35 +92,35 @@ func borrowMark(proc string) (string, error) {
 
 // openBorrowed is acquireLocked with useRead for n, which borrows. It is the file that the host has at the
 // path now, ENOENT if it has none.
-func (t *tree) openBorrowed(n *node) (*handle, syscall.Errno) {
-	lower, errno := t.lowerHalf(n)
+func (lo *lowerLayer) openBorrowed(n *node) (*handle, syscall.Errno) {
+	lower, errno := lo.half(n)
 	if errno != 0 {
 		return nil, errno
 	}
 	defer lower.release()
-	if h := t.fds.cached(n, useRead); h != nil {
+	if h := lo.fds.cached(n, useRead); h != nil {
 		if sameInode(h.fd, lower.fd) {
 			return h, 0
 		}
 		h.release()
-		t.fds.close(n, useRead)
+		lo.fds.close(n, useRead)
 	}
-	fd, errno := t.openProc(lower.fd, unix.O_RDONLY)
+	fd, errno := lo.openProc(lower.fd, unix.O_RDONLY)
 	if errno != 0 {
 		return nil, errno
 	}
-	return t.fds.add(n, useRead, fd), 0
+	return lo.fds.add(n, useRead, fd), 0
 }
 
 // lend completes o, the attributes of n, which borrows, by those of the content: its size, and when it was
-// changed if that was after the sandbox has set its attributes. The caller holds t.renameMu.
-func (t *tree) lend(n *node, o *object) {
-	h, errno := t.lowerHalf(n)
+// changed if that was after the sandbox has set its attributes. The caller holds lo.renameMu.
+func (lo *lowerLayer) lend(n *node, o *object) {
+	h, errno := lo.half(n)
 	if errno != 0 {
 		return // the size stays the last known one
 	}
 	defer h.release()
-	host, errno := t.stat(fdName{fd: h.fd})
+	host, errno := lo.stat(fdName{fd: h.fd})
 	if errno != 0 {
 		return
 	}
@@ -132,24 +132,24 @@ func (t *tree) lend(n *node, o *object) {
 }
 
 // statBorrower is statNode for n, which borrows.
-func (t *tree) statBorrower(n *node) (*object, syscall.Errno) {
-	t.renameMu.RLock()
-	defer t.renameMu.RUnlock()
-	h, errno := t.acquireLocked(n, usePath)
+func (lo *lowerLayer) statBorrower(n *node) (*object, syscall.Errno) {
+	lo.renameMu.RLock()
+	defer lo.renameMu.RUnlock()
+	h, errno := lo.acquireLocked(n, usePath)
 	if errno != 0 {
 		return nil, errno
 	}
 	defer h.release()
-	o, errno := t.examine(fdName{fd: h.fd})
+	o, errno := lo.examine(fdName{fd: h.fd})
 	if errno == 0 && n.borrows() {
-		t.lend(n, o)
+		lo.lend(n, o)
 	}
 	return o, errno
 }
 
 // lendsNoticed reports whether changes by the host of what n borrows are noticed.
-func (t *tree) lendsNoticed(n *node) bool {
-	parent, name := t.table.place(n)
+func (lo *lowerLayer) lendsNoticed(n *node) bool {
+	parent, name := lo.table.place(n)
 	if parent == nil || !parent.watched.Load() {
 		return false
 	}
@@ -158,12 +158,12 @@ func (t *tree) lendsNoticed(n *node) bool {
 }
 
 // holdContent keeps open what n, which is about to lose its name, borrows.
-func (t *tree) holdContent(n *node) {
+func (lo *lowerLayer) holdContent(n *node) {
 	if n == nil || !n.borrows() {
 		return
 	}
-	if h, errno := t.lowerHalf(n); errno == 0 {
-		t.fds.pin(n, useLower)
+	if h, errno := lo.half(n); errno == 0 {
+		lo.fds.pin(n, useLower)
 		h.release()
 	}
 }

@@ -8,28 +8,28 @@ import (
 )
 
 // needOwn has n, which is not a regular file, in the upper layer of a copied tree. In a direct one it
-// does nothing. The caller does not hold t.renameMu.
-func (t *tree) needOwn(n *node) syscall.Errno {
-	if t.copied == nil || n.inUpper() {
+// does nothing. The caller does not hold cs.renameMu.
+func (cs *contents) needOwn(n *node) syscall.Errno {
+	if cs.copied == nil || n.inUpper() {
 		return 0
 	}
 	if !n.isDir() {
 		n.layers.content.Lock() // nobody holds it for long: there is no content
 		defer n.layers.content.Unlock()
-		return t.copyUp(opNone, nil, n, 0)
+		return cs.copyUp(opNone, nil, n, 0)
 	}
-	t.renameMu.Lock()
-	defer t.renameMu.Unlock()
-	return t.needUpper(n)
+	cs.renameMu.Lock()
+	defer cs.renameMu.Unlock()
+	return cs.copied.needUpper(n)
 }
 
 // needCopy has n, which is not a directory, in the upper layer of a copied tree, with its content; o is as of
-// unshare. In a direct one it does nothing. The caller does not hold t.renameMu.
-func (t *tree) needCopy(o op, in *fuse.InHeader, n *node) syscall.Errno {
-	if t.copied == nil || n.inUpper() && !n.borrows() {
+// unshare. In a direct one it does nothing. The caller does not hold cs.renameMu.
+func (cs *contents) needCopy(o op, in *fuse.InHeader, n *node) syscall.Errno {
+	if cs.copied == nil || n.inUpper() && !n.borrows() {
 		return 0
 	}
-	lock, errno := t.unshare(o, in, n, all)
+	lock, errno := cs.unshare(o, in, n, all)
 	if lock != nil {
 		lock.RUnlock()
 	}
@@ -47,20 +47,20 @@ type upperCopy struct {
 }
 
 // copyUp copies n, which is not a directory, to the upper layer: of a regular file the first keep bytes, or
-// with attributes perhaps only those. The kernel keeps the node. Others go on meanwhile: t.renameMu is
+// with attributes perhaps only those. The kernel keeps the node. Others go on meanwhile: cs.renameMu is
 // taken only to put the copy at its place. o and in are as of unshare. The caller holds n's lock of contentLock for
 // writing.
-func (t *tree) copyUp(o op, in *fuse.InHeader, n *node, keep int64) syscall.Errno {
+func (cs *contents) copyUp(o op, in *fuse.InHeader, n *node, keep int64) syscall.Errno {
 	if n.inUpper() && !(n.borrows() && keep != attributes) {
 		return 0
 	}
-	old, obj, errno := t.original(n, keep)
+	old, obj, errno := cs.original(n, keep)
 	if errno != 0 {
 		return errno
 	}
 	defer old.release()
 	c := upperCopy{fd: -1, over: n.borrows()}
-	if keep == attributes && t.mayBorrow(n, obj) {
+	if keep == attributes && cs.copied.mayBorrow(n, obj) {
 		c.borrows, keep = true, 0
 	}
 	keep = uncut(keep)
@@ -68,41 +68,41 @@ func (t *tree) copyUp(o op, in *fuse.InHeader, n *node, keep int64) syscall.Errn
 	if !c.over {
 		cost += objectCost
 	}
-	if errno := t.quota.take(cost); errno != 0 {
+	if errno := cs.quota.take(cost); errno != 0 {
 		return errno
 	}
 	actual := int64(0)
-	if errno = t.noteAhead(n, obj, old.fd, &c); errno == 0 {
-		do := func() syscall.Errno { return t.copyObject(&c, old.fd, obj, keep) }
-		errno = t.copying(o, in, n, min(int64(obj.Size), keep), do)
+	if errno = cs.noteAhead(n, obj, old.fd, &c); errno == 0 {
+		do := func() syscall.Errno { return cs.copyObject(&c, old.fd, obj, keep) }
+		errno = cs.copying(o, in, n, min(int64(obj.Size), keep), do)
 	}
 	if errno == 0 {
-		actual, errno = t.placeCopy(n, obj, &c)
+		actual, errno = cs.placeCopy(n, obj, &c)
 	}
-	t.quota.give(cost - actual)
+	cs.quota.give(cost - actual)
 	if c.name != "" {
-		t.removeWork(c.name, false)
+		cs.copied.removeWork(c.name, false)
 	}
 	lookupResult{fd: c.fd}.close()
 	if errno == 0 {
-		t.copied.copyUps.Add(1)
+		cs.copied.copyUps.Add(1)
 	}
 	return errno
 }
 
 // original opens what is to be copied of n, and returns its attributes: those of the upper layer if n
 // borrows. With keep 0 its content does not matter.
-func (t *tree) original(n *node, keep int64) (*handle, *object, syscall.Errno) {
-	h, errno := t.acquire(n, usePath)
+func (cs *contents) original(n *node, keep int64) (*handle, *object, syscall.Errno) {
+	h, errno := cs.acquire(n, usePath)
 	if errno != 0 {
 		return nil, nil, errno
 	}
-	o, errno := t.examine(fdName{fd: h.fd})
+	o, errno := cs.examine(fdName{fd: h.fd})
 	if errno == 0 && n.borrows() && keep != 0 {
-		t.renameMu.RLock()
-		t.lend(n, o)
-		lower, bad := t.lowerHalf(n)
-		t.renameMu.RUnlock()
+		cs.renameMu.RLock()
+		cs.lower.lend(n, o)
+		lower, bad := cs.lower.half(n)
+		cs.renameMu.RUnlock()
 		h.release()
 		h, errno = lower, bad
 	}
@@ -117,34 +117,34 @@ func (t *tree) original(n *node, keep int64) (*handle, *object, syscall.Errno) {
 
 // noteAhead records what the host has where n is, open as fd, and has the record on the disk: as the copy, before
 // that has a name.
-func (t *tree) noteAhead(n *node, o *object, fd int, c *upperCopy) syscall.Errno {
+func (cs *contents) noteAhead(n *node, o *object, fd int, c *upperCopy) syscall.Errno {
 	if c.over {
 		return 0 // it was recorded before
 	}
-	t.renameMu.RLock()
-	parent, name := t.table.place(n)
+	cs.renameMu.RLock()
+	parent, name := cs.table.place(n)
 	shown := parent != nil && parent.merges()
 	if shown {
 		c.path = lowerPathOf(parent, name)
 	}
-	t.renameMu.RUnlock()
+	cs.renameMu.RUnlock()
 	if !shown {
 		c.borrows = false
 		return 0
 	}
-	if errno := t.copied.note(c.path, o, func() (int, syscall.Errno) { return t.openProc(fd, unix.O_RDONLY) }); errno != 0 || !n.isRegular() {
+	if errno := cs.copied.note(c.path, o, func() (int, syscall.Errno) { return cs.openProc(fd, unix.O_RDONLY) }); errno != 0 || !n.isRegular() {
 		return errno
 	}
-	if err := t.copied.log.Sync(); err != nil {
-		t.logger.Error("record what the host has", "error", err)
+	if err := cs.copied.log.Sync(); err != nil {
+		cs.logger.Error("record what the host has", "error", err)
 		return syscall.EIO
 	}
 	return 0
 }
 
 // copyObject fills c with a copy of o, which is open as from.
-func (t *tree) copyObject(c *upperCopy, from int, o *object, keep int64) (errno syscall.Errno) {
-	work := t.copied.work
+func (cs *contents) copyObject(c *upperCopy, from int, o *object, keep int64) (errno syscall.Errno) {
+	work := cs.copied.work
 	switch o.typ() {
 	case unix.S_IFREG:
 		tmp, errno := newTempFile(work)
@@ -153,23 +153,23 @@ func (t *tree) copyObject(c *upperCopy, from int, o *object, keep int64) (errno 
 		}
 		c.fd, c.name = tmp.fd, tmp.name
 		if c.borrows {
-			return t.borrowFile(c.fd, o, c.path)
+			return cs.borrowFile(c.fd, o, c.path)
 		}
-		return t.copyFile(c.fd, from, o, keep)
+		return cs.copyFile(c.fd, from, o, keep)
 	case unix.S_IFLNK:
 		target := make([]byte, unix.PathMax)
 		n, err := unix.Readlinkat(from, "", target)
 		if err != nil {
 			return errnoOf(err)
 		}
-		name := t.copied.temp()
+		name := cs.copied.temp()
 		if err := unix.Symlinkat(string(target[:n]), work, name); err != nil {
 			return errnoOf(err)
 		}
 		c.name = name
 	case unix.S_IFIFO, unix.S_IFSOCK:
-		name := t.copied.temp()
-		if err := unix.Mknodat(work, name, o.typ()|t.ownMode(o), 0); err != nil {
+		name := cs.copied.temp()
+		if err := unix.Mknodat(work, name, o.typ()|cs.ownMode(o), 0); err != nil {
 			return errnoOf(err)
 		}
 		c.name = name

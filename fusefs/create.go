@@ -16,12 +16,12 @@ import (
 func (t *tree) newName(o op, in *fuse.InHeader, name string, typ uint32, do func(e *entry, d *openDir) syscall.Errno) fuse.Status {
 	e, errno := t.entry(in.NodeId, name)
 	if errno == 0 {
-		errno = t.allowName(o, in, &e, typ == unix.S_IFDIR)
+		errno = t.gate.allowName(o, in, &e, typ == unix.S_IFDIR)
 	}
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
-	t.ownGit(e.dir, name, true)
+	t.git.ownGit(e.dir, name, true)
 	// Two names at once could complete a git directory, or lift one whiteout; and only one may make an upper half.
 	if gitguard.Essential(name) || t.git != nil && name == gitName || t.copied != nil && !e.dir.inUpper() {
 		t.renameMu.Lock()
@@ -35,22 +35,22 @@ func (t *tree) newName(o op, in *fuse.InHeader, name string, typ uint32, do func
 		return fuse.Status(errno)
 	}
 	defer func() { d.release() }() // as do leaves it
-	release, errno := t.claim(&e, d)
+	release, errno := t.guard.claim(&e, d)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
 	defer release()
-	if why := t.guards(&e, d, typ); why != "" {
-		return fuse.Status(t.deny(o, in, e.dir, name, perm.Write, syscall.EACCES, why))
+	if why := t.guard.refuses(&e, d, typ); why != "" {
+		return fuse.Status(t.gate.deny(o, in, e.dir, name, perm.Write, syscall.EACCES, why))
 	}
 	if t.copied != nil {
 		e.dir.layers.mu.Lock()
 		defer e.dir.layers.mu.Unlock()
 	}
-	if o == opMkdir && t.isGone(d.fd, e.dir, name) {
-		t.comeBack(&e, d)
+	if o == opMkdir && t.git.isGone(d.fd, e.dir, name) {
+		t.git.comeBack(&e, d)
 	}
-	back := t.lift(&e, d)
+	back := t.git.lift(&e, d)
 	errno = do(&e, &d)
 	if errno != 0 {
 		back()
@@ -58,7 +58,7 @@ func (t *tree) newName(o op, in *fuse.InHeader, name string, typ uint32, do func
 	if errno == syscall.EEXIST {
 		errno = t.taken(o, in, &e, d)
 	} else if errno == 0 {
-		t.changedGit(&e)
+		t.git.changedGit(&e)
 	}
 	return fuse.Status(errno)
 }
@@ -76,7 +76,7 @@ func (t *tree) make(d *openDir, name string, isDir bool, create func(dir int, na
 	if t.copied == nil {
 		errno = create(d.fd, name)
 	} else {
-		errno = t.makeUpper(d, name, isDir, create)
+		errno = t.copied.makeUpper(d, name, isDir, create)
 	}
 	if errno != 0 {
 		t.quota.give(objectCost)
@@ -87,8 +87,8 @@ func (t *tree) make(d *openDir, name string, isDir bool, create func(dir int, na
 // taken returns the errno for e, which turned out to exist: EACCES if it is hidden.
 func (t *tree) taken(o op, in *fuse.InHeader, e *entry, d openDir) syscall.Errno {
 	obj, _, errno := t.statEntry(d, e.name)
-	if errno == 0 && t.level(e, obj.isDir()) == perm.None {
-		return t.deny(o, in, e.dir, e.name, perm.None, syscall.EACCES, "")
+	if errno == 0 && t.levels.of(e, obj.isDir()) == perm.None {
+		return t.gate.deny(o, in, e.dir, e.name, perm.None, syscall.EACCES, "")
 	}
 	return syscall.EEXIST
 }
@@ -102,7 +102,7 @@ func (t *tree) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse
 	case unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK:
 	default:
 		if dir := t.table.get(in.NodeId); dir != nil {
-			t.deny(opMknod, &in.InHeader, dir, name, perm.Write, syscall.EPERM, "")
+			t.gate.deny(opMknod, &in.InHeader, dir, name, perm.Write, syscall.EPERM, "")
 		}
 		return fuse.EPERM
 	}
@@ -167,18 +167,18 @@ func (t *tree) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.E
 			return fuse.Status(syscall.EXDEV) // as git-lfs tries, which copies then
 		}
 	}
-	src, errno := t.allowed(opLinkFrom, &in.InHeader, in.Oldnodeid)
+	src, errno := t.gate.allowed(opLinkFrom, &in.InHeader, in.Oldnodeid)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
 	if src.isDir() {
 		return fuse.EPERM
 	}
-	if errno := t.needCopy(opLinkFrom, &in.InHeader, src); errno != 0 {
+	if errno := t.contents.needCopy(opLinkFrom, &in.InHeader, src); errno != 0 {
 		return fuse.Status(errno)
 	}
 	return t.newName(opLink, &in.InHeader, name, src.typ, func(e *entry, d *openDir) syscall.Errno {
-		if src.apart.Load() != t.apart(e.dir.getState(), name) {
+		if src.apart.Load() != t.levels.apart(e.dir.getState(), name) {
 			return syscall.EXDEV // what is private and what the host has are different files
 		}
 		h, errno := t.acquireLocked(src, usePath)
@@ -205,7 +205,7 @@ func (t *tree) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.E
 
 // Readlink returns the target of a symbolic link.
 func (t *tree) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.Status) {
-	n, errno := t.allowed(opReadlink, in, in.NodeId)
+	n, errno := t.gate.allowed(opReadlink, in, in.NodeId)
 	if errno != 0 {
 		return nil, fuse.Status(errno)
 	}
@@ -266,7 +266,7 @@ func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 // openExisting opens a file that the kernel expects to be created, so that the kernel has
 // not checked its mode.
 func (t *tree) openExisting(in *fuse.CreateIn, e *entry, d openDir, out *fuse.CreateOut) syscall.Errno {
-	l := t.level(e, false)
+	l := t.levels.of(e, false)
 	a, errno := t.locate(d, e.name)
 	if errno != 0 {
 		return errno
@@ -276,7 +276,7 @@ func (t *tree) openExisting(in *fuse.CreateIn, e *entry, d openDir, out *fuse.Cr
 		return syscall.EEXIST // the kernel opens what is not a regular file by itself
 	} else if in.Flags&unix.O_TRUNC != 0 && (obj.Nlink > 1 || hosts) {
 		return syscall.ESTALE // the kernel looks it up again, and asks for open and truncate apart
-	} else if want := wanted(in.Flags); t.mode(obj, l, states{})>>6&want != want {
+	} else if want := wanted(in.Flags); t.attrs.mode(obj, l, states{})>>6&want != want {
 		return syscall.EACCES
 	}
 	n, errno := t.find(&in.InHeader, e, d, t.table.child(e.dir, e.name), &out.EntryOut)
@@ -290,14 +290,14 @@ func (t *tree) openExisting(in *fuse.CreateIn, e *entry, d openDir, out *fuse.Cr
 	if h, got := t.acquireLocked(n, useWrite); got != 0 {
 		errno = got
 	} else {
-		errno = t.resize(h, 0)
+		errno = t.contents.resize(h, 0)
 		h.release()
 	}
 	if errno != 0 {
 		t.Forget(n.id, 1)
 		return errno
 	}
-	t.changedFile(n)
+	t.git.changedFile(n)
 	out.Size, out.Blocks = 0, 0
 	return 0
 }

@@ -35,7 +35,7 @@ func TestGreeting(t *testing.T) {
 		}
 		defer unix.Close(pair[0])
 		defer unix.Close(pair[1])
-		tr.dev.fd = pair[0]
+		tr.kernel.dev.fd = pair[0]
 		var msg struct {
 			fuse.InHeader
 			major, minor, readAhead, flags, flags2 uint32
@@ -47,7 +47,7 @@ func TestGreeting(t *testing.T) {
 		if _, err := unix.Write(pair[1], unsafe.Slice((*byte)(unsafe.Pointer(&msg)), inHeader+64)); err != nil {
 			t.Fatal(err)
 		}
-		if err := tr.dev.greet(); err != nil {
+		if err := tr.kernel.dev.greet(); err != nil {
 			t.Fatal(err)
 		}
 		answer := make([]byte, 4096)
@@ -56,8 +56,8 @@ func TestGreeting(t *testing.T) {
 			t.Fatalf("an answer of %d bytes, %v", n, err)
 		}
 		out := (*fuse.InitOut)(unsafe.Pointer(&answer[outHeader]))
-		if out.RequestTimeout != test.timeout || tr.dev.epochs != test.epochs {
-			t.Errorf("protocol 7.%d: timeout %d, epochs %v; want %d, %v", test.minor, out.RequestTimeout, tr.dev.epochs, test.timeout, test.epochs)
+		if out.RequestTimeout != test.timeout || tr.kernel.dev.epochs != test.epochs {
+			t.Errorf("protocol 7.%d: timeout %d, epochs %v; want %d, %v", test.minor, out.RequestTimeout, tr.kernel.dev.epochs, test.timeout, test.epochs)
 		}
 	}
 }
@@ -74,14 +74,14 @@ func TestRulesDuringASync(t *testing.T) {
 	}
 	defer b.free()
 	free := func() bool {
-		free := tr.rulesMu.TryLock()
+		free := tr.levels.rulesMu.TryLock()
 		if free {
-			tr.rulesMu.Unlock()
+			tr.levels.rulesMu.Unlock()
 		}
 		return free
 	}
 	refused := 0
-	tr.report = func(Denial) {
+	tr.gate.report = func(Denial) {
 		if refused++; free() {
 			t.Error("the rules can change while they are asked")
 		}
@@ -92,7 +92,7 @@ func TestRulesDuringASync(t *testing.T) {
 			in := fuse.FsyncIn{InHeader: fuse.InHeader{Opcode: uint32(o), Unique: 7, NodeId: id}}
 			in.Length = uint32(unsafe.Sizeof(in))
 			n := copy(b.in, unsafe.Slice((*byte)(unsafe.Pointer(&in)), in.Length))
-			if size := tr.dev.answer(b, n); size != outHeader {
+			if size := tr.kernel.dev.answer(b, n); size != outHeader {
 				t.Errorf("an answer of %d bytes", size)
 			}
 			if got := (*fuse.OutHeader)(unsafe.Pointer(&b.out[0])).Status; (got == 0) != (l == perm.Write) {
@@ -106,8 +106,8 @@ func TestRulesDuringASync(t *testing.T) {
 	if refused != len(ids) {
 		t.Errorf("%d denials", refused)
 	}
-	tr.rulesMu.RLock()
-	defer tr.rulesMu.RUnlock()
+	tr.levels.rulesMu.RLock()
+	defer tr.levels.rulesMu.RUnlock()
 	errno := tr.sync(-1, func(int) error {
 		if !free() {
 			t.Error("the rules cannot change while the disk writes")

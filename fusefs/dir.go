@@ -23,7 +23,7 @@ func (t *tree) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntr
 	spare := new(object)
 	return t.list(opReaddirplus, in, func(e *entry, dir openDir, d fuse.DirEntry) bool {
 		known := t.table.child(e.dir, e.name)
-		if t.kernelKnows(known, e.dir) || e.name == "." || e.name == ".." {
+		if t.kernel.knows(known, e.dir) || e.name == "." || e.name == ".." {
 			// Without attributes: the kernel knows the entry, or looks it up later.
 			return out.AddDirLookupEntry(d) != nil
 		}
@@ -35,7 +35,7 @@ func (t *tree) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntr
 		case errno != 0 || r.obj.isMount(): // a lookup returns why
 			r.close()
 			return out.AddDirLookupEntry(d) != nil
-		case t.level(e, r.obj.isDir()) == perm.None: // not the kind that the directory said
+		case t.levels.of(e, r.obj.isDir()) == perm.None: // not the kind that the directory said
 			r.close()
 			return true
 		}
@@ -51,12 +51,12 @@ func (t *tree) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntr
 }
 
 // kernelKnows reports whether the kernel has the entry n of dir in its caches, and will have for a while. n may be nil.
-func (t *tree) kernelKnows(n, dir *node) bool {
+func (k *kernelCache) knows(n, dir *node) bool {
 	if n == nil || !dir.watched.Load() && dir.hostChanges() {
 		return false
 	}
 	seen := n.validatedAt.Load()
-	return seen > t.forgotten.Load() && t.clock()-seen < int64(watchedTimeout)/2
+	return seen > k.forgotten.Load() && k.clock()-seen < int64(watchedTimeout)/2
 }
 
 // list calls add with each visible entry of a directory until add returns false. There is no
@@ -64,9 +64,9 @@ func (t *tree) kernelKnows(n, dir *node) bool {
 // valid for each descriptor of the directory.
 func (t *tree) list(o op, in *fuse.ReadIn, add func(*entry, openDir, fuse.DirEntry) bool) fuse.Status {
 	if dir, errno := t.dir(in.NodeId); errno == 0 && in.Offset == 0 {
-		t.ownGit(dir, gitName, false)
+		t.git.ownGit(dir, gitName, false)
 	}
-	dir, errno := t.allowedDir(o, &in.InHeader)
+	dir, errno := t.gate.allowedDir(o, &in.InHeader)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
@@ -82,14 +82,14 @@ func (t *tree) list(o op, in *fuse.ReadIn, add func(*entry, openDir, fuse.DirEnt
 	}
 	defer h.release()
 	if t.copied != nil {
-		return fuse.Status(t.listMerged(dir, h, in.Offset, add))
+		return fuse.Status(t.copied.list(dir, h, in.Offset, add))
 	}
 	offset := in.Offset
 	switch {
 	case offset == gitOffset:
 		offset = 0
-	case offset == 0 && t.owns(dir.getState(), gitName):
-		if !t.listOwn(dir, h, add) {
+	case offset == 0 && t.levels.owns(dir.getState(), gitName):
+		if !t.git.listOwn(dir, h, add) {
 			return fuse.OK
 		}
 	}
@@ -111,10 +111,10 @@ func (t *tree) list(o op, in *fuse.ReadIn, add func(*entry, openDir, fuse.DirEnt
 }
 
 // allowedDir returns the directory that c is about if the gate allows o on it.
-func (t *tree) allowedDir(o op, c *fuse.InHeader) (*node, syscall.Errno) {
-	dir, errno := t.dir(c.NodeId)
+func (g *gatekeeper) allowedDir(o op, c *fuse.InHeader) (*node, syscall.Errno) {
+	dir, errno := g.dir(c.NodeId)
 	if errno == 0 {
-		errno = t.allow(o, c, dir)
+		errno = g.allow(o, c, dir)
 	}
 	return dir, errno
 }
@@ -159,7 +159,7 @@ func (t *tree) visible(e *entry, fd int, d *fuse.DirEntry) bool {
 	case ".":
 		return true
 	}
-	if strings.HasPrefix(e.name, ownPrefix) || t.owns(e.dir.getState(), e.name) || t.isGone(fd, e.dir, e.name) {
+	if strings.HasPrefix(e.name, ownPrefix) || t.levels.owns(e.dir.getState(), e.name) || t.git.isGone(fd, e.dir, e.name) {
 		return false // the sandbox's own .git was the first
 	}
 	if t.git != nil && e.dir.ident().dev != t.git.device {
@@ -172,12 +172,12 @@ func (t *tree) visible(e *entry, fd int, d *fuse.DirEntry) bool {
 		}
 		d.Mode = obj.typ()
 	}
-	return t.level(e, d.Mode&unix.S_IFMT == unix.S_IFDIR) != perm.None
+	return t.levels.of(e, d.Mode&unix.S_IFMT == unix.S_IFDIR) != perm.None
 }
 
 // FsyncDir writes a directory to the disk.
 func (t *tree) FsyncDir(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
-	dir, errno := t.allowedDir(opFsyncdir, &in.InHeader)
+	dir, errno := t.gate.allowedDir(opFsyncdir, &in.InHeader)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}

@@ -235,8 +235,8 @@ func TestOddMessages(t *testing.T) {
 		clear(b.in[:256])
 		in := (*fuse.WriteIn)(unsafe.Pointer(&b.in[0])) // READ has its size at the same place
 		in.Opcode, in.Unique, in.NodeId, in.Length, in.Size = uint32(test.o), 7, rootID, uint32(test.n), test.size
-		tr.dev.tree = test.tree
-		size := tr.dev.answer(b, test.n)
+		tr.kernel.dev.tree = test.tree
+		size := tr.kernel.dev.answer(b, test.n)
 		out := (*fuse.OutHeader)(unsafe.Pointer(&b.out[0]))
 		if size != outHeader || out.Length != uint32(size) || out.Unique != 7 || syscall.Errno(-out.Status) != test.want {
 			t.Errorf("%s: %d bytes, %+v; want %v", test.what, size, out, test.want)

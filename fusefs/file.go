@@ -11,7 +11,7 @@ import (
 // openRead returns a handle for reading the node called id, if the gate allows o. The caller
 // releases it.
 func (t *tree) openRead(o op, in *fuse.InHeader, id uint64) (*handle, syscall.Errno) {
-	n, errno := t.allowed(o, in, id)
+	n, errno := t.gate.allowed(o, in, id)
 	if errno != 0 {
 		return nil, errno
 	}
@@ -34,8 +34,8 @@ func (w writing) release() {
 }
 
 // openWrite returns a writing of the node called id, if the gate allows o. The caller releases it.
-func (t *tree) openWrite(o op, in *fuse.InHeader, id uint64) (writing, syscall.Errno) {
-	n, errno := t.allowed(o, in, id)
+func (cs *contents) openWrite(o op, in *fuse.InHeader, id uint64) (writing, syscall.Errno) {
+	n, errno := cs.gate.allowed(o, in, id)
 	if errno != 0 {
 		return writing{}, errno
 	}
@@ -45,11 +45,11 @@ func (t *tree) openWrite(o op, in *fuse.InHeader, id uint64) (writing, syscall.E
 	case !n.isRegular():
 		return writing{}, syscall.EINVAL
 	}
-	lock, errno := t.unshare(o, in, n, all)
+	lock, errno := cs.unshare(o, in, n, all)
 	if errno != 0 {
 		return writing{}, errno
 	}
-	h, errno := t.acquire(n, useWrite)
+	h, errno := cs.acquire(n, useWrite)
 	if errno != 0 {
 		lock.RUnlock()
 	}
@@ -90,7 +90,7 @@ func readFull(fd int, buf []byte, off int64) (done int, errno syscall.Errno) {
 // Write writes to a file. With O_APPEND it writes at the true end of the file; the offset
 // from the kernel may be outdated.
 func (t *tree) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
-	h, errno := t.openWrite(opWrite, &in.InHeader, in.NodeId)
+	h, errno := t.contents.openWrite(opWrite, &in.InHeader, in.NodeId)
 	if errno != 0 {
 		return 0, fuse.Status(errno)
 	}
@@ -119,7 +119,7 @@ func (t *tree) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, 
 		done += n
 	}
 	t.writeback.wrote(h.fd, int64(in.Offset), int64(in.Offset)+int64(done))
-	t.changedFile(h.node)
+	t.git.changedFile(h.node)
 	return uint32(done), fuse.OK
 }
 
@@ -145,16 +145,16 @@ func (t *tree) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 }
 
 // sync calls f with fd, which can take minutes, and lets the rules change meanwhile: it depends on none. The caller holds
-// t.rulesMu for reading.
-func (t *tree) sync(fd int, f func(fd int) error) syscall.Errno {
-	t.rulesMu.RUnlock()
-	defer t.rulesMu.RLock()
+// ns.levels.rulesMu for reading.
+func (ns *names) sync(fd int, f func(fd int) error) syscall.Errno {
+	ns.levels.rulesMu.RUnlock()
+	defer ns.levels.rulesMu.RLock()
 	return errnoOf(f(fd))
 }
 
 // Fallocate allocates or releases room of a file.
 func (t *tree) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
-	h, errno := t.openWrite(opFallocate, &in.InHeader, in.NodeId)
+	h, errno := t.contents.openWrite(opFallocate, &in.InHeader, in.NodeId)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
@@ -194,10 +194,10 @@ const maxCopy = 1 << 30
 
 // CopyFileRange copies between two files without reading the data.
 func (t *tree) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
-	if _, errno := t.allowed(opCopyFrom, &in.InHeader, in.NodeId); errno != 0 {
+	if _, errno := t.gate.allowed(opCopyFrom, &in.InHeader, in.NodeId); errno != 0 {
 		return 0, fuse.Status(errno)
 	}
-	to, errno := t.openWrite(opCopyTo, &in.InHeader, in.NodeIdOut)
+	to, errno := t.contents.openWrite(opCopyTo, &in.InHeader, in.NodeIdOut)
 	if errno != 0 {
 		return 0, fuse.Status(errno)
 	}

@@ -188,47 +188,53 @@ type Denial struct {
 	Rules Rules         `json:"-"` // the rules that decided
 }
 
+// A gatekeeper asks the gate about nodes and names, and reports what it denies.
+type gatekeeper struct {
+	*names
+	report func(Denial) // Options.Denied
+}
+
 // allow returns the gate's errno for o on n, 0 if it allows that, and reports a denial.
-func (t *tree) allow(o op, c *fuse.InHeader, n *node) syscall.Errno {
+func (g *gatekeeper) allow(o op, c *fuse.InHeader, n *node) syscall.Errno {
 	l := n.getLevel()
 	e := check(o, l)
 	if e == 0 {
 		return 0
 	}
-	return t.deny(o, c, n, "", l, e, "")
+	return g.deny(o, c, n, "", l, e, "")
 }
 
 // allowed returns the node called id if the gate allows o on it, and reports a denial.
-func (t *tree) allowed(o op, c *fuse.InHeader, id uint64) (*node, syscall.Errno) {
-	n := t.table.get(id)
+func (g *gatekeeper) allowed(o op, c *fuse.InHeader, id uint64) (*node, syscall.Errno) {
+	n := g.table.get(id)
 	if n == nil {
 		return nil, syscall.ESTALE
 	}
-	return n, t.allow(o, c, n)
+	return n, g.allow(o, c, n)
 }
 
 // allowName returns the gate's errno for o on the name e, 0 if it allows that, and reports a
 // denial.
-func (t *tree) allowName(o op, c *fuse.InHeader, e *entry, isDir bool) syscall.Errno {
-	l := t.level(e, isDir)
+func (g *gatekeeper) allowName(o op, c *fuse.InHeader, e *entry, isDir bool) syscall.Errno {
+	l := g.levels.of(e, isDir)
 	errno := check(o, l)
 	if errno == 0 {
 		return 0
 	}
 	why := ""
-	if t.git != nil && gitguard.Spelled(e.name) && !e.dir.private() {
+	if g.git != nil && gitguard.Spelled(e.name) && !e.dir.private() {
 		why = spellsGit
 	}
-	return t.deny(o, c, e.dir, e.name, l, errno, why)
+	return g.deny(o, c, e.dir, e.name, l, errno, why)
 }
 
 // deny reports one refusal and returns e. name is empty if n itself was refused, else it
 // is an entry of n. why is Denial.Why.
-func (t *tree) deny(o op, c *fuse.InHeader, n *node, name string, l perm.Level, e syscall.Errno, why string) syscall.Errno {
-	if t.report != nil && !gate[o].refusal {
-		t.report(Denial{
-			Op: gate[o].name, Path: t.table.path(n, name), Level: l, Need: need(o),
-			PID: c.Pid, UID: c.Uid, Errno: e, Rules: t.rules, Why: why,
+func (g *gatekeeper) deny(o op, c *fuse.InHeader, n *node, name string, l perm.Level, e syscall.Errno, why string) syscall.Errno {
+	if g.report != nil && !gate[o].refusal {
+		g.report(Denial{
+			Op: gate[o].name, Path: g.table.path(n, name), Level: l, Need: need(o),
+			PID: c.Pid, UID: c.Uid, Errno: e, Rules: g.levels.rules, Why: why,
 		})
 	}
 	return e

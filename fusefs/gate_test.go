@@ -179,7 +179,7 @@ func testTree(t *testing.T, dir string, rules Rules) *tree {
 func callHidden(t *testing.T, tr *tree, m reflect.Method) (syscall.Errno, bool) {
 	t.Helper()
 	denied := false
-	tr.report = func(Denial) { denied = true }
+	tr.gate.report = func(Denial) { denied = true }
 	root := tr.table.get(rootID)
 	h, _ := tr.acquire(root, usePath)
 	defer h.release()

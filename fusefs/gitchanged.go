@@ -32,6 +32,20 @@ import (
 // the tree: by others there are other names.
 const AskName = ".wolffia-changed."
 
+// A gitMonitor answers what git inside asks about working trees.
+type gitMonitor struct {
+	*names
+	on, minimal bool // of Git
+
+	ahead      sync.WaitGroup          // of lookAhead
+	asked      sync.Mutex              // held while a question is answered
+	tokenRules Rules                   // when the token was made; guarded by asked
+	tokenText  string                  // guarded by asked
+	indexes    map[string]*insideIndex // by the path of the working tree; guarded by asked
+	expiry     *time.Timer             // drops them; guarded by asked
+	answers    answers
+}
+
 // Bounds of an answer: beyond them all may have changed.
 const (
 	maxIndex   = 64 << 20 // bytes of an index, some 600,000 files
@@ -44,14 +58,14 @@ const (
 const answerTimeout = time.Second
 
 // asks reports whether the lookup of name in dir is a question.
-func (t *tree) asks(dir *node, name string) bool {
-	return t.git != nil && t.git.monitor && strings.HasPrefix(name, AskName) && dir.getState().path >= 0
+func (p *privateGit) asks(dir *node, name string) bool {
+	return p != nil && p.monitor.on && strings.HasPrefix(name, AskName) && dir.getState().path >= 0
 }
 
 // answer is Lookup for a question e. The file has no name on the host, and the kernel looks it up
 // again for each question.
 func (t *tree) answer(e *entry, out *fuse.EntryOut) fuse.Status {
-	fd, errno := t.answerFile(e.dir, e.name[len(AskName):])
+	fd, errno := t.git.monitor.answerFile(e.dir, e.name[len(AskName):])
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
@@ -67,7 +81,7 @@ func (t *tree) answer(e *entry, out *fuse.EntryOut) fuse.Status {
 	again := known != nil && known.ident() == obj.ident
 	if n := t.enter(e, lookupResult{obj: obj, fd: fd}, out); !again {
 		t.fds.pin(n, usePath)
-		if old := t.git.answers.add(n); old != nil {
+		if old := t.git.monitor.answers.add(n); old != nil {
 			t.fds.close(old, usePath)
 		}
 	}
@@ -99,11 +113,11 @@ func (a *answers) add(n *node) *node {
 
 // answerFile returns a file with the answer, which the caller closes. It is the same one as long
 // as that is the same: gVisor looks a name up more than once to open it.
-func (t *tree) answerFile(dir *node, token string) (int, syscall.Errno) {
-	t.git.asked.Lock() // one at a time: each takes all processors
-	defer t.git.asked.Unlock()
-	now := t.token()
-	x, names := t.changed(dir, token == now || token == gitindex.FirstToken)
+func (m *gitMonitor) answerFile(dir *node, token string) (int, syscall.Errno) {
+	m.asked.Lock() // one at a time: each takes all processors
+	defer m.asked.Unlock()
+	now := m.token()
+	x, names := m.changed(dir, token == now || token == gitindex.FirstToken)
 	text := append([]byte(now+"\x00"), names...)
 	if x == nil {
 		f, errno := memoryFile(text)
@@ -125,16 +139,16 @@ func (t *tree) answerFile(dir *node, token string) (int, syscall.Errno) {
 
 // lookAhead begins to look what has changed in the working tree at dir, of which the index was
 // just copied: git inside asks that soon.
-func (t *tree) lookAhead(dir *node) {
-	if !t.git.monitor {
+func (m *gitMonitor) lookAhead(dir *node) {
+	if !m.on {
 		return
 	}
-	t.git.ahead.Go(func() {
-		t.rulesMu.RLock()
-		defer t.rulesMu.RUnlock()
-		t.git.asked.Lock()
-		defer t.git.asked.Unlock()
-		t.changed(dir, true)
+	m.ahead.Go(func() {
+		m.levels.rulesMu.RLock()
+		defer m.levels.rulesMu.RUnlock()
+		m.asked.Lock()
+		defer m.asked.Unlock()
+		m.changed(dir, true)
 	})
 }
 
@@ -162,13 +176,13 @@ func memoryFile(text []byte) (*os.File, syscall.Errno) {
 }
 
 // token returns the token of the rules that are in force. The caller holds t.git.asked.
-func (t *tree) token() string {
-	g := t.git
-	if g.rules != t.rules {
-		g.rules = t.rules
-		g.token = "w" + rand.Text()
+func (m *gitMonitor) token() string {
+	g := m.git
+	if g.monitor.tokenRules != m.levels.rules {
+		g.monitor.tokenRules = m.levels.rules
+		g.monitor.tokenText = "w" + rand.Text()
 	}
-	return g.token
+	return g.monitor.tokenText
 }
 
 // allChanged says that all may have changed.
@@ -177,18 +191,18 @@ var allChanged = []byte("/\x00")
 // changed returns which paths may have changed in the working tree at dir, each ended by a NUL,
 // and the index that this is of; nil: there is none that could be read. known says that git has
 // seen the tree by the rules that are in force. The caller holds t.git.asked.
-func (t *tree) changed(dir *node, known bool) (*insideIndex, []byte) {
-	at, root, errno := t.openTop(dir)
+func (m *gitMonitor) changed(dir *node, known bool) (*insideIndex, []byte) {
+	at, root, errno := m.openTop(dir)
 	if errno != 0 {
 		return nil, allChanged
 	}
 	defer unix.Close(root)
-	index := t.readIndex(at)
+	index := m.readIndex(at)
 	if index == nil {
 		return nil, allChanged
 	}
-	c := &comparison{tree: t, index: index, root: root, states: dir.getState()}
-	if known && !t.git.gone.any() && t.namesOwn(at, c.addNames) {
+	c := &comparison{gitMonitor: m, index: index, root: root, states: dir.getState()}
+	if known && !m.git.gone.any() && m.namesOwn(at, c.addNames) {
 		c.all()
 		c.modules()
 	} else {
@@ -201,13 +215,13 @@ func (t *tree) changed(dir *node, known bool) (*insideIndex, []byte) {
 }
 
 // openTop opens dir on the host, and returns its path from the root of the tree, "." for that itself.
-func (t *tree) openTop(dir *node) (at string, fd int, errno syscall.Errno) {
-	t.renameMu.RLock()
-	defer t.renameMu.RUnlock()
-	if at, errno = t.storePath(dir, ""); errno != 0 {
+func (m *gitMonitor) openTop(dir *node) (at string, fd int, errno syscall.Errno) {
+	m.renameMu.RLock()
+	defer m.renameMu.RUnlock()
+	if at, errno = m.git.storePath(dir, ""); errno != 0 {
 		return "", -1, errno
 	}
-	d, errno := t.acquireDir(dir)
+	d, errno := m.acquireDir(dir)
 	if errno != 0 {
 		return "", -1, errno
 	}
@@ -242,59 +256,59 @@ const (
 
 // keep keeps x for the next question about the working tree at the path at. The caller holds
 // t.git.asked.
-func (t *tree) keep(at string, x *insideIndex) {
-	g := t.git
-	if g.drop != nil {
-		g.drop.Stop()
+func (m *gitMonitor) keep(at string, x *insideIndex) {
+	g := m.git
+	if g.monitor.expiry != nil {
+		g.monitor.expiry.Stop()
 	}
-	if g.indexes[at] != x {
-		t.drop(at)
+	if g.monitor.indexes[at] != x {
+		m.drop(at)
 	}
-	delete(g.indexes, at)
+	delete(g.monitor.indexes, at)
 	size := x.file.Size
-	for _, other := range g.indexes {
+	for _, other := range g.monitor.indexes {
 		size += other.file.Size
 	}
-	if len(g.indexes) >= maxIndexes || size > maxKept {
-		t.dropAll()
+	if len(g.monitor.indexes) >= maxIndexes || size > maxKept {
+		m.dropAll()
 	}
-	if g.indexes == nil {
-		g.indexes = map[string]*insideIndex{}
+	if g.monitor.indexes == nil {
+		g.monitor.indexes = map[string]*insideIndex{}
 	}
-	g.indexes[at] = x
-	g.drop = time.AfterFunc(keepIndex, func() {
-		g.asked.Lock()
-		defer g.asked.Unlock()
-		t.dropAll()
+	g.monitor.indexes[at] = x
+	g.monitor.expiry = time.AfterFunc(keepIndex, func() {
+		g.monitor.asked.Lock()
+		defer g.monitor.asked.Unlock()
+		m.dropAll()
 	})
 }
 
 // dropAll is drop for all indexes. The caller holds t.git.asked.
-func (t *tree) dropAll() {
-	for at := range t.git.indexes {
-		t.drop(at)
+func (m *gitMonitor) dropAll() {
+	for at := range m.indexes {
+		m.drop(at)
 	}
 }
 
 // drop forgets the index of the working tree at the path at, if it is kept, and follows its directories no
 // more; those that are elsewhere now until they are removed. The caller holds t.git.asked.
-func (t *tree) drop(at string) {
-	x := t.git.indexes[at]
+func (m *gitMonitor) drop(at string) {
+	x := m.indexes[at]
 	if x == nil {
 		return
 	}
-	delete(t.git.indexes, at)
+	delete(m.indexes, at)
 	for i := range x.dirs {
 		d := &x.dirs[i]
 		if d.follow == nil {
 			continue
 		}
-		fd, errno := openBeneath(t.root.fd, path.Join(at, d.path), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		fd, errno := openBeneath(m.root.fd, path.Join(at, d.path), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 		if errno != 0 {
 			continue
 		}
 		if key, err := handleOf(fdName{fd: fd}); err == nil && key == d.key {
-			t.watch.unfollow(key, fd)
+			m.watch.unfollow(key, fd)
 		}
 		unix.Close(fd)
 	}
@@ -302,12 +316,12 @@ func (t *tree) drop(at string) {
 
 // readIndex reads the index of the working tree whose path is at; nil if that cannot be told, or
 // has not each file. The caller holds t.git.asked.
-func (t *tree) readIndex(at string) *insideIndex {
-	known := t.git.indexes[at]
-	x := &insideIndex{rules: t.rules}
-	data, errno := t.readStored(path.Join(at, gitName, "index"), maxIndex, func(st *unix.Stat_t) bool {
+func (m *gitMonitor) readIndex(at string) *insideIndex {
+	known := m.indexes[at]
+	x := &insideIndex{rules: m.levels.rules}
+	data, errno := m.readStored(path.Join(at, gitName, "index"), maxIndex, func(st *unix.Stat_t) bool {
 		x.file = *st
-		return known == nil || !sameIndex(st, &known.file) || known.rules != t.rules
+		return known == nil || !sameIndex(st, &known.file) || known.rules != m.levels.rules
 	})
 	switch {
 	case errno != 0:
@@ -322,18 +336,18 @@ func (t *tree) readIndex(at string) *insideIndex {
 		if !x.arrange() {
 			return nil
 		}
-		if known != nil && known.rules == t.rules {
+		if known != nil && known.rules == m.levels.rules {
 			x.inherit(known)
 		}
 	}
-	t.keep(at, x)
+	m.keep(at, x)
 	return x
 }
 
 // readStored reads a regular file of the store, of at most that many bytes, if want accepts its
 // attributes; nil otherwise.
-func (t *tree) readStored(at string, most int64, want func(*unix.Stat_t) bool) ([]byte, syscall.Errno) {
-	fd, errno := openBeneath(t.git.store, at, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+func (m *gitMonitor) readStored(at string, most int64, want func(*unix.Stat_t) bool) ([]byte, syscall.Errno) {
+	fd, errno := openBeneath(m.git.store, at, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
 		return nil, errno
 	}
@@ -360,8 +374,8 @@ func (t *tree) readStored(at string, most int64, want func(*unix.Stat_t) bool) (
 // namesOwn calls add with the path of each directory below the one at the path at in which the sandbox has, or
 // had, a .git of its own: the directory on the host does not show when that comes or goes. It
 // returns false if they are too many.
-func (t *tree) namesOwn(at string, add func(name string)) bool {
-	fd, errno := t.openStored(at)
+func (m *gitMonitor) namesOwn(at string, add func(name string)) bool {
+	fd, errno := m.git.openStored(at)
 	if errno != 0 {
 		return errno == syscall.ENOENT
 	}
@@ -369,7 +383,7 @@ func (t *tree) namesOwn(at string, add func(name string)) bool {
 	left := maxStored
 	var walk func(dir int, at string) bool
 	walk = func(dir int, at string) bool {
-		return t.eachName(dir, func(name string, typ uint32) syscall.Errno {
+		return m.eachName(dir, func(name string, typ uint32) syscall.Errno {
 			if name == gitName || typ != unix.S_IFDIR {
 				return 0
 			}

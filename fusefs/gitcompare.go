@@ -125,7 +125,7 @@ func (x *insideIndex) inherit(was *insideIndex) {
 
 // A comparison finds what has changed in a working tree since git wrote its index.
 type comparison struct {
-	tree   *tree
+	*gitMonitor
 	index  *insideIndex
 	root   int    // the top of the working tree
 	states states // of that
@@ -149,9 +149,9 @@ func (c *comparison) addNames(at string) { c.add(strings.TrimPrefix(at+changedIn
 
 // all looks at the directories of which something is not known.
 func (c *comparison) all() {
-	c.tree.watch.drain()
+	c.watch.drain()
 	x := c.index
-	links := c.tree.links.Load()
+	links := c.links.Load()
 	linked := x.links != links // to which files, is not known: it is no event of their directories
 	x.links = links
 	var look []int
@@ -235,8 +235,8 @@ func (c *comparison) judge(i int) *trackedDir {
 		d.shown, d.states = true, c.states
 	default:
 		above, name := c.judge(d.above), path.Base(d.path)
-		d.shown = above.shown && name != gitName && c.tree.childLevel(above.states, name, true) != perm.None
-		d.states = c.tree.inside(above.states, name, true)
+		d.shown = above.shown && name != gitName && c.levels.child(above.states, name, true) != perm.None
+		d.states = c.levels.inside(above.states, name, true)
 	}
 	d.judged = true
 	return d
@@ -265,7 +265,7 @@ func (c *comparison) directory(d *trackedDir) {
 	fd := c.open(d)
 	defer closeOpen(fd)
 	if d.follow == nil && fd >= 0 { // before the look
-		if d.key, d.follow = c.tree.watch.followDir(fd); d.follow != nil {
+		if d.key, d.follow = c.watch.followDir(fd); d.follow != nil {
 			d.news()
 		}
 	}
@@ -274,7 +274,7 @@ func (c *comparison) directory(d *trackedDir) {
 		c.addNames(d.path)
 		d.clean = false
 	}
-	level, constant := c.tree.constant(d.states)
+	level, constant := c.levels.constant(d.states)
 	skip := len(d.path)
 	if skip > 0 {
 		skip++ // the slash
@@ -283,7 +283,7 @@ func (c *comparison) directory(d *trackedDir) {
 		name := c.index.Name(i)
 		file := name[skip:]
 		if !constant {
-			level = c.tree.childLevel(d.states, string(file), false)
+			level = c.levels.child(d.states, string(file), false)
 		}
 		if c.index.Absent(i) {
 			if fd >= 0 && level >= perm.Read && c.exists(fd, string(file)) { // git looks at it as at any other
@@ -301,7 +301,7 @@ func (c *comparison) directory(d *trackedDir) {
 
 // exists reports whether the directory fd may have an entry with that name.
 func (c *comparison) exists(fd int, name string) bool {
-	_, errno := c.tree.stat(fdName{fd, name})
+	_, errno := c.stat(fdName{fd, name})
 	return errno != syscall.ENOENT
 }
 
@@ -315,7 +315,7 @@ func (c *comparison) differs(d *trackedDir, fd int, name []byte, i int) bool {
 	var st unix.Stat_t
 	_, _, errno := unix.Syscall6(unix.SYS_NEWFSTATAT, uintptr(fd), uintptr(unsafe.Pointer(&name[0])), uintptr(unsafe.Pointer(&st)),
 		unix.AT_SYMLINK_NOFOLLOW, 0, 0)
-	if errno != 0 || st.Dev != c.tree.git.device {
+	if errno != 0 || st.Dev != c.git.device {
 		return true
 	}
 	if st.Nlink > 1 && st.Mode&unix.S_IFMT == unix.S_IFREG { // it can change by a name elsewhere, without an event
@@ -329,9 +329,9 @@ func (c *comparison) differs(d *trackedDir, fd int, name []byte, i int) bool {
 	case is.Mode&unix.S_IFMT != was.Mode&unix.S_IFMT, is.Size != was.Size:
 		return true
 	case is.Mode&unix.S_IFMT == unix.S_IFLNK:
-	case st.Uid == c.tree.euid && (x&0o100 != 0) != (was.Mode&0o100 != 0):
+	case st.Uid == c.euid && (x&0o100 != 0) != (was.Mode&0o100 != 0):
 		return true
-	case st.Uid != c.tree.euid && x != was.Mode&executable:
+	case st.Uid != c.euid && x != was.Mode&executable:
 		return true // the tree shows whether the server may execute it
 	}
 	return c.older(&was, &is)
@@ -342,7 +342,7 @@ func (c *comparison) older(was, is *gitindex.Stat) bool {
 	switch {
 	case is.MtimeSec >= uint32(c.index.file.Mtim.Sec), is.MtimeSec != was.MtimeSec, was.MtimeNsec != 0 && is.MtimeNsec != was.MtimeNsec:
 		return true
-	case c.tree.git.minimal:
+	case c.minimal:
 		return false
 	}
 	return is.CtimeSec != was.CtimeSec || was.CtimeNsec != 0 && is.CtimeNsec != was.CtimeNsec || is.Ino != was.Ino ||

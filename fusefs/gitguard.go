@@ -13,6 +13,12 @@ import (
 // The guard of a working tree: what a sandbox makes there does not become a git directory for git on the host, and does
 // not make it hang. Git directories themselves are the sandbox's own: see private.go.
 
+// A worktreeGuard refuses names of what git on the host would take for more than a file.
+type worktreeGuard struct {
+	*names
+	unguarded bool // Options.Unguarded
+}
+
 // Reasons for a refusal (Denial.Why).
 const (
 	becomesGit = "git on the host would take the directory for a repository"
@@ -22,14 +28,14 @@ const (
 
 // guards returns the reason to refuse e as a new name of an object of the type typ; "" if there is
 // none. Its directory is open as d.
-func (t *tree) guards(e *entry, d openDir, typ uint32) string {
+func (w *worktreeGuard) refuses(e *entry, d openDir, typ uint32) string {
 	switch {
-	case t.unguarded || e.dir.private():
+	case w.unguarded || e.dir.private():
 	case gitguard.Spelled(e.name):
 		return spellsGit
-	case t.stalls(e, typ):
+	case w.stalls(e, typ):
 		return stallsGit
-	case t.completes(e, d):
+	case w.completes(e, d):
 		return becomesGit
 	}
 	return ""
@@ -37,16 +43,16 @@ func (t *tree) guards(e *entry, d openDir, typ uint32) string {
 
 // completes reports whether the new entry e would make a git directory of its directory, which is
 // open as d and is none by its name.
-func (t *tree) completes(e *entry, d openDir) bool {
-	return gitguard.Essential(e.name) && !t.belowGit(e.dir) && !t.exists(d, e.name) &&
-		gitguard.Complete(func(s string) bool { return s == e.name || t.exists(d, s) })
+func (w *worktreeGuard) completes(e *entry, d openDir) bool {
+	return gitguard.Essential(e.name) && !w.belowGit(e.dir) && !w.exists(d, e.name) &&
+		gitguard.Complete(func(s string) bool { return s == e.name || w.exists(d, s) })
 }
 
 // belowGit reports whether dir is called .git, or is below such a directory: one that is served in
 // place, or in the upper layer of a copied tree.
-func (t *tree) belowGit(dir *node) bool {
+func (w *worktreeGuard) belowGit(dir *node) bool {
 	for n := dir; n != nil; {
-		parent, name := t.table.place(n)
+		parent, name := w.table.place(n)
 		if name == gitName {
 			return true
 		}
@@ -57,8 +63,8 @@ func (t *tree) belowGit(dir *node) bool {
 
 // claim keeps the tree servers of other sandboxes from making parts of a git directory beside e, in
 // the host's directory that is open as d, until release is called: see completes.
-func (t *tree) claim(e *entry, d openDir) (release func(), errno syscall.Errno) {
-	if t.copied != nil || t.unguarded || !gitguard.Essential(e.name) || e.dir.private() {
+func (w *worktreeGuard) claim(e *entry, d openDir) (release func(), errno syscall.Errno) {
+	if w.copied != nil || w.unguarded || !gitguard.Essential(e.name) || e.dir.private() {
 		return func() {}, 0
 	}
 	release, err := cow.Claim(d.fd, e.name)
@@ -71,8 +77,8 @@ var gitOpens = []string{gitName, ".mailmap", ".lfsconfig"}
 // stalls reports whether an object of the type typ would stall git on the host at e: a FIFO keeps a
 // program that opens it waiting until its other end is opened. Sockets cannot be opened, and
 // devices are refused everywhere.
-func (t *tree) stalls(e *entry, typ uint32) bool {
-	if typ != unix.S_IFIFO || t.unguarded || e.dir.private() || t.owns(e.dir.getState(), e.name) {
+func (w *worktreeGuard) stalls(e *entry, typ uint32) bool {
+	if typ != unix.S_IFIFO || w.unguarded || e.dir.private() || w.levels.owns(e.dir.getState(), e.name) {
 		return false
 	}
 	for _, name := range gitOpens {

@@ -101,7 +101,7 @@ func newGitBox(t *testing.T, host, base string) *gitBox {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.tree.dev.epochs = true // there is no kernel to wait for
+	b.tree.kernel.dev.epochs = true // there is no kernel to wait for
 	t.Cleanup(b.tree.close)
 	return b
 }
@@ -185,8 +185,8 @@ func (b *gitBox) step(r *rand.Rand) string {
 	t := b.tree
 	t.changeMu.RLock()
 	defer t.changeMu.RUnlock()
-	t.rulesMu.RLock()
-	defer t.rulesMu.RUnlock()
+	t.levels.rulesMu.RLock()
+	defer t.levels.rulesMu.RUnlock()
 	node := func(pool *[]uint64) uint64 {
 		b.mu.Lock()
 		defer b.mu.Unlock()

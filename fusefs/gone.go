@@ -23,19 +23,19 @@ type gone struct {
 }
 
 // loadGone reads the whiteouts in the directory of the store that is open as dir, at the path at of the tree.
-func (t *tree) loadGone(dir int, at string) syscall.Errno {
-	return t.eachName(dir, func(name string, typ uint32) syscall.Errno {
+func (p *privateGit) loadGone(dir int, at string) syscall.Errno {
+	return p.eachName(dir, func(name string, typ uint32) syscall.Errno {
 		switch {
 		case name == gitName:
 		case typ == unix.S_IFCHR:
-			t.git.gone.add(path.Join(at, name))
+			p.gone.add(path.Join(at, name))
 		case typ == unix.S_IFDIR:
 			fd, errno := openBeneath(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 			if errno != 0 {
 				return errno
 			}
 			defer unix.Close(fd)
-			return t.loadGone(fd, path.Join(at, name))
+			return p.loadGone(fd, path.Join(at, name))
 		}
 		return 0
 	})
@@ -95,31 +95,31 @@ func (g *gone) move(from, to string, swap bool) {
 
 // isGone reports whether the sandbox has removed the directory called name of dir, which is open as fd, and the host has it still. If
 // the host has something else there by now, it is not gone any more.
-func (t *tree) isGone(fd int, dir *node, name string) bool {
-	if t.git == nil || dir == nil || !t.git.gone.has(func() string { return t.table.path(dir, name) }) {
+func (p *privateGit) isGone(fd int, dir *node, name string) bool {
+	if p == nil || dir == nil || !p.gone.has(func() string { return p.table.path(dir, name) }) {
 		return false
 	}
-	at, errno := t.storePath(dir, name)
-	if errno != 0 || t.leftOver(fd, name, at) == 0 {
+	at, errno := p.storePath(dir, name)
+	if errno != 0 || p.leftOver(fd, name, at) == 0 {
 		return true
 	}
-	t.git.mu.Lock()
-	defer t.git.mu.Unlock()
-	_ = unix.Unlinkat(t.git.store, at, 0) // it is there no longer if another request has done so
-	t.git.gone.remove(at)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = unix.Unlinkat(p.store, at, 0) // it is there no longer if another request has done so
+	p.gone.remove(at)
 	return false
 }
 
 // leftOver returns 0 if the directory called name of the host's directory fd, at the path at, has nothing but a .git and directories that
 // are gone; ENOTEMPTY if it has more; or the errno of opening it.
-func (t *tree) leftOver(fd int, name, at string) syscall.Errno {
+func (p *privateGit) leftOver(fd int, name, at string) syscall.Errno {
 	dir, errno := openBeneath(fd, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
 		return errno
 	}
 	defer unix.Close(dir)
-	return t.eachName(dir, func(name string, _ uint32) syscall.Errno {
-		if name == gitName || t.git.gone.has(func() string { return path.Join(at, name) }) {
+	return p.eachName(dir, func(name string, _ uint32) syscall.Errno {
+		if name == gitName || p.gone.has(func() string { return path.Join(at, name) }) {
 			return 0
 		}
 		return syscall.ENOTEMPTY
@@ -128,54 +128,54 @@ func (t *tree) leftOver(fd int, name, at string) syscall.Errno {
 
 // leave makes the directory e, at the path at, which is not empty on the host, one that is gone, if it has nothing but such directories, and
 // a .git that the sandbox has removed: hidden says so. d is open as its parent. Else it returns ENOTEMPTY. The caller holds
-// t.renameMu for writing.
-func (t *tree) leave(e *entry, d openDir, at string, hidden bool) syscall.Errno {
-	switch _, errno := t.stat(fdName{d.fd, e.name + "/" + gitName}); {
-	case errno == 0 && hidden && t.owns(t.inside(e.dir.getState(), e.name, true), gitName), errno == syscall.ENOENT:
+// p.renameMu for writing.
+func (p *privateGit) leave(e *entry, d openDir, at string, hidden bool) syscall.Errno {
+	switch _, errno := p.stat(fdName{d.fd, e.name + "/" + gitName}); {
+	case errno == 0 && hidden && p.levels.owns(p.levels.inside(e.dir.getState(), e.name, true), gitName), errno == syscall.ENOENT:
 	default:
 		return syscall.ENOTEMPTY
 	}
-	if t.leftOver(d.fd, e.name, at) != 0 {
+	if p.leftOver(d.fd, e.name, at) != 0 {
 		return syscall.ENOTEMPTY
 	}
-	tmp := t.git.temp()
-	err := cow.MakeWhiteout(t.git.work, tmp)
+	tmp := p.temp()
+	err := cow.MakeWhiteout(p.work, tmp)
 	if err == nil {
-		err = unix.Renameat2(t.git.work, tmp, t.git.store, at, unix.RENAME_EXCHANGE)
+		err = unix.Renameat2(p.work, tmp, p.store, at, unix.RENAME_EXCHANGE)
 	}
 	if errors.Is(err, unix.ENOENT) { // it has no mirror
-		if errno := t.makeStored(path.Dir(at)); errno != 0 {
+		if errno := p.makeStored(path.Dir(at)); errno != 0 {
 			return errno
 		}
-		err = unix.Renameat(t.git.work, tmp, t.git.store, at)
+		err = unix.Renameat(p.work, tmp, p.store, at)
 	}
 	if err != nil {
 		return errnoOf(err)
 	}
-	t.git.gone.add(at)
+	p.gone.add(at)
 	return 0
 }
 
 // comeBack makes the directory e, which is gone, an empty one again, in which the sandbox has no .git. d is open as its parent. The
-// caller holds t.renameMu.
-func (t *tree) comeBack(e *entry, d openDir) {
-	at, errno := t.storePath(e.dir, e.name)
+// caller holds p.renameMu.
+func (p *privateGit) comeBack(e *entry, d openDir) {
+	at, errno := p.storePath(e.dir, e.name)
 	if errno != 0 {
 		return
 	}
-	t.git.mu.Lock()
-	defer t.git.mu.Unlock()
-	tmp := t.git.temp()
-	err := unix.Mkdirat(t.git.work, tmp, 0o700)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	tmp := p.temp()
+	err := unix.Mkdirat(p.work, tmp, 0o700)
 	hide := func(name string) {
 		if err == nil {
-			err = cow.MakeWhiteout(t.git.work, tmp+"/"+name)
+			err = cow.MakeWhiteout(p.work, tmp+"/"+name)
 		}
 	}
 	hide(gitName)
 	var below []string // directories that are gone, of which a restart knows no more
 	if dir, errno := openBeneath(d.fd, e.name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0); errno == 0 {
-		_ = t.eachName(dir, func(name string, _ uint32) syscall.Errno {
+		_ = p.eachName(dir, func(name string, _ uint32) syscall.Errno {
 			if name != gitName {
 				hide(name)
 				below = append(below, path.Join(at, name))
@@ -185,15 +185,15 @@ func (t *tree) comeBack(e *entry, d openDir) {
 		unix.Close(dir)
 	}
 	if err == nil {
-		err = unix.Renameat2(t.git.work, tmp, t.git.store, at, unix.RENAME_EXCHANGE)
+		err = unix.Renameat2(p.work, tmp, p.store, at, unix.RENAME_EXCHANGE)
 	}
 	if err != nil {
-		t.logger.Error("make a removed directory again", "name", at, "error", err)
+		p.logger.Error("make a removed directory again", "name", at, "error", err)
 		return
 	}
 	for _, name := range below {
-		t.git.gone.add(name)
+		p.gone.add(name)
 	}
-	t.git.gone.remove(at)
+	p.gone.remove(at)
 	e.back = true
 }

@@ -11,22 +11,22 @@ import (
 
 // hostChanged follows a change by the host of the entry called name in the lower half of dir, and
 // reports whether the kernel need not know of it. The mask is that of fanotify(7).
-func (t *tree) hostChanged(dir *node, name string, mask uint64) bool {
-	child := t.table.child(dir, name)
-	t.table.mu.RLock()
-	path, moved := lowerPathOf(dir, name), len(t.copied.moved) > 0
-	t.table.mu.RUnlock()
+func (lo *lowerLayer) hostChanged(dir *node, name string, mask uint64) bool {
+	child := lo.table.child(dir, name)
+	lo.table.mu.RLock()
+	path, moved := lowerPathOf(dir, name), len(lo.moved) > 0
+	lo.table.mu.RUnlock()
 	switch {
 	case mask&nameMask != 0:
-		t.lowerMoved(path, child)
+		lo.follow(path, child)
 	case moved:
-		t.lentChanged(path)
+		lo.lentChanged(path)
 	}
 	if child == nil || !child.inUpper() {
 		return false
 	}
-	t.table.mu.RLock()
-	defer t.table.mu.RUnlock()
+	lo.table.mu.RLock()
+	defer lo.table.mu.RUnlock()
 	half, _ := child.half(dir, name)
 	return !child.borrows() || half != cow.Merged // it hides what the host has
 }
@@ -34,39 +34,39 @@ func (t *tree) hostChanged(dir *node, name string, mask uint64) bool {
 // lowerMoved is called when the host has made, moved or removed what it has at path: the lower halves of
 // the directories there and below are looked for again. child is the node that shows the path unless
 // it, or a directory above, was renamed; it may be nil.
-func (t *tree) lowerMoved(path string, child *node) {
+func (lo *lowerLayer) follow(path string, child *node) {
 	var dirs []*node
-	t.table.mu.RLock()
+	lo.table.mu.RLock()
 	if child != nil && child.isDir() && child.inUpper() && child.merges() && child.layers.lowerPath() == path {
 		dirs = append(dirs, child)
 	}
 	if child != nil && child.borrows() && child.layers.lowerPath() == path {
 		dirs = append(dirs, child)
 	}
-	for n := range t.copied.moved {
+	for n := range lo.moved {
 		if below(n.layers.lowerPath(), path) && !slices.Contains(dirs, n) {
 			dirs = append(dirs, n)
 		}
 	}
-	t.table.mu.RUnlock()
+	lo.table.mu.RUnlock()
 	for _, n := range dirs {
-		if !t.lowerStays(n) {
-			t.lowerChanged(n, path)
+		if !lo.stays(n) {
+			lo.changed(n, path)
 		}
 	}
 }
 
 // lowerStays reports whether the lower half of n is the one that is open: an event may come late.
-func (t *tree) lowerStays(n *node) bool {
-	h := t.fds.cached(n, useLower)
+func (lo *lowerLayer) stays(n *node) bool {
+	h := lo.fds.cached(n, useLower)
 	if h == nil {
 		return false
 	}
 	defer h.release()
-	t.table.mu.RLock()
+	lo.table.mu.RLock()
 	path := n.layers.lowerPath()
-	t.table.mu.RUnlock()
-	fd, errno := openBeneath(t.copied.lower.fd, path, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	lo.table.mu.RUnlock()
+	fd, errno := openBeneath(lo.top.fd, path, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
 		return false
 	}
@@ -75,12 +75,12 @@ func (t *tree) lowerStays(n *node) bool {
 }
 
 // lentChanged makes the kernel read files again that borrow the content at path.
-func (t *tree) lentChanged(path string) {
-	t.table.mu.RLock()
-	defer t.table.mu.RUnlock()
-	for n := range t.copied.moved {
+func (lo *lowerLayer) lentChanged(path string) {
+	lo.table.mu.RLock()
+	defer lo.table.mu.RUnlock()
+	for n := range lo.moved {
 		if n.borrows() && n.layers.lowerPath() == path {
-			t.inval.add(invalidation{what: invalContent, id: n.id})
+			lo.inval.add(invalidation{what: invalContent, id: n.id})
 		}
 	}
 }
@@ -92,10 +92,10 @@ func below(path, top string) bool {
 
 // lowerChanged has the lower half of n, and of the directories below n whose lower half is at path or
 // below, looked for again, and the kernel forget what it showed.
-func (t *tree) lowerChanged(n *node, path string) {
+func (lo *lowerLayer) changed(n *node, path string) {
 	var all []*node
 	var stale []invalidation
-	t.table.mu.RLock()
+	lo.table.mu.RLock()
 	var walk func(n *node)
 	walk = func(n *node) {
 		all = append(all, n)
@@ -103,7 +103,7 @@ func (t *tree) lowerChanged(n *node, path string) {
 			switch {
 			case !c.inUpper():
 				c.validatedAt.Store(neverValidated)
-				t.table.unprove(c)
+				lo.table.unprove(c)
 				stale = append(stale, invalidation{what: invalEntry, id: n.id, name: name})
 			case (c.isDir() || c.borrows()) && c.merges() && below(c.layers.lowerPath(), path):
 				walk(c)
@@ -111,16 +111,16 @@ func (t *tree) lowerChanged(n *node, path string) {
 		}
 	}
 	walk(n)
-	t.table.mu.RUnlock()
+	lo.table.mu.RUnlock()
 	for _, n := range all {
 		n.layers.lowerSeen.Store(neverValidated)
-		t.dropLower(n)
-		t.inval.add(invalidation{what: invalContent, id: n.id})
-		if parent, name := t.table.place(n); parent != nil && n.isDir() { // with all names that it was asked for in vain
-			t.inval.add(invalidation{what: invalDelete, id: parent.id, name: name})
+		lo.drop(n)
+		lo.inval.add(invalidation{what: invalContent, id: n.id})
+		if parent, name := lo.table.place(n); parent != nil && n.isDir() { // with all names that it was asked for in vain
+			lo.inval.add(invalidation{what: invalDelete, id: parent.id, name: name})
 		}
 	}
 	for _, x := range stale {
-		t.inval.add(x)
+		lo.inval.add(x)
 	}
 }

@@ -27,16 +27,16 @@ type syscallIntent struct {
 
 // auditKernelDenial reports that the kernel is about to refuse the caller's system call because
 // of n's mode, if it is. It is called before a reply with the attributes of n.
-func (t *tree) auditKernelDenial(c *fuse.InHeader, n *node) {
+func (g *gatekeeper) auditKernelDenial(c *fuse.InHeader, n *node) {
 	l := n.getLevel()
 	if n.isDir() {
-		inside, ok := t.constant(n.getState())
+		inside, ok := g.levels.constant(n.getState())
 		if !ok {
 			return // the mode allows everything
 		}
 		l = inside
 	}
-	if t.report == nil || l >= perm.Write || c.Pid == 0 {
+	if g.report == nil || l >= perm.Write || c.Pid == 0 {
 		return
 	}
 	nr, args, ok := systemCall(c.Pid)
@@ -50,9 +50,9 @@ func (t *tree) auditKernelDenial(c *fuse.InHeader, n *node) {
 	if !ok || a.name != n.isDir() || a.need <= l {
 		return
 	}
-	t.report(Denial{
-		Op: a.op, Path: t.table.path(n, ""), Level: l, Need: a.need,
-		PID: c.Pid, UID: c.Uid, Errno: syscall.EACCES, Rules: t.rules,
+	g.report(Denial{
+		Op: a.op, Path: g.table.path(n, ""), Level: l, Need: a.need,
+		PID: c.Pid, UID: c.Uid, Errno: syscall.EACCES, Rules: g.levels.rules,
 	})
 }
 

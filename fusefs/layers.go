@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"strconv"
 	"sync"
@@ -31,22 +30,26 @@ type Copy struct {
 
 // An upperLayer is the state of a copied tree; nil in a direct one.
 type upperLayer struct {
-	work   int // descriptor of the directory for temporary names
-	log    *cow.Log
-	logger *slog.Logger
-	lower  *handle // Options.Root; held until close
-
+	*names
+	work int // descriptor of the directory for temporary names
+	log  *cow.Log
 	// apart is set in the numbers of the upper layer's inodes if the layers are on two file systems,
 	// whose numbers could be the same.
 	apart uint64
 
-	// moved are the directories whose lower half, and files whose content, has another path than
-	// they. Guarded by table.mu.
-	moved map[*node]struct{}
-
 	borrow  int64         // the size from which files borrow their content
 	temps   atomic.Uint64 // number of names used in work
 	copyUps atomic.Uint64
+}
+
+// A lowerLayer is what a copied tree shows of the host, which changes it; nil in a direct one.
+type lowerLayer struct {
+	*names
+	top *handle // Options.Root; held until close
+
+	// moved are the directories whose lower half, and files whose content, has another path than
+	// they. Guarded by table.mu.
+	moved map[*node]struct{}
 }
 
 // layers are where the object of a node is, in a copied tree; nil in a direct one.
@@ -113,7 +116,7 @@ func (n *node) merges() bool {
 func (n *node) hostChanges() bool { return n.merges() || n.getState().path == inHosts }
 
 // newUpperLayer opens the layer of opts, for newTree. root is the tree's root directory.
-func newUpperLayer(opts *Options, logger *slog.Logger) (layer *upperLayer, upper int, err error) {
+func newUpperLayer(ns *names, opts *Options) (layer *upperLayer, upper int, err error) {
 	c := opts.Copy
 	if c.Log == nil {
 		return nil, -1, errors.New("serve a tree: Copy.Log is nil")
@@ -140,7 +143,7 @@ func newUpperLayer(opts *Options, logger *slog.Logger) (layer *upperLayer, upper
 		unix.Close(work)
 		return nil, -1, fmt.Errorf("check the upper layer: %w", err)
 	}
-	layer = &upperLayer{work: work, log: c.Log, logger: logger, borrow: cow.MinData, moved: map[*node]struct{}{}}
+	layer = &upperLayer{names: ns, work: work, log: c.Log, borrow: cow.MinData}
 	if a.Dev != r.Dev {
 		layer.apart = apartBit
 	}
@@ -148,8 +151,8 @@ func newUpperLayer(opts *Options, logger *slog.Logger) (layer *upperLayer, upper
 }
 
 // rootLayers gives the root, the host's o with the upper half of the descriptor upper, its layers.
-func (t *tree) rootLayers(n *node, o *object, upper int) error {
-	own, errno := t.stat(fdName{fd: upper})
+func (u *upperLayer) rootLayers(n *node, o *object, upper int) error {
+	own, errno := u.stat(fdName{fd: upper})
 	if errno != 0 {
 		return fmt.Errorf("stat the upper layer: %w", errno)
 	}
@@ -207,9 +210,9 @@ func lowerPathOf(dir *node, name string) string {
 }
 
 // newLayers returns the layers of the object r at e, for a new node.
-func (t *tree) newLayers(e *entry, r *lookupResult) *layers {
+func (u *upperLayer) newLayers(e *entry, r *lookupResult) *layers {
 	l := &layers{}
-	l.ino.Store(t.copied.number(r.obj.Ino, r.upper))
+	l.ino.Store(u.number(r.obj.Ino, r.upper))
 	l.upper.Store(r.upper)
 	if r.obj.isDir() {
 		l.dirLayers = &dirLayers{}
@@ -232,34 +235,34 @@ func (t *tree) newLayers(e *entry, r *lookupResult) *layers {
 
 // noteMoved keeps upperLayer.moved right for n, a directory at the entry called name of dir. The
 // caller holds t.table.mu.
-func (u *upperLayer) noteMoved(n, dir *node, name string) {
+func (lo *lowerLayer) noteMoved(n, dir *node, name string) {
 	if !n.isDir() && !n.borrows() {
-		delete(u.moved, n)
+		delete(lo.moved, n)
 		return
 	}
 	if half, _ := n.half(dir, name); half == cow.Moved {
-		u.moved[n] = struct{}{}
+		lo.moved[n] = struct{}{}
 	} else {
-		delete(u.moved, n)
+		delete(lo.moved, n)
 	}
 }
 
 // releaseLayers frees what the layers of n hold, which is no longer in the table.
-func (t *tree) releaseLayers(n *node) {
+func (lo *lowerLayer) release(n *node) {
 	u := usePath
 	if n.inUpper() {
 		u = useLower
 	}
 	fd := -1
-	if h := t.fds.cached(n, u); h != nil {
+	if h := lo.fds.cached(n, u); h != nil {
 		defer h.release()
 		fd = h.fd
 	}
-	t.watch.remove(n, fd)
+	lo.watch.remove(n, fd)
 	if n.isDir() || n.borrows() {
-		t.table.mu.Lock()
-		delete(t.copied.moved, n)
-		t.table.mu.Unlock()
+		lo.table.mu.Lock()
+		delete(lo.moved, n)
+		lo.table.mu.Unlock()
 	}
 }
 

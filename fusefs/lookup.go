@@ -27,8 +27,8 @@ func newEntry(dir *node, name string) entry {
 }
 
 // entry returns the entry called name of the directory node called id.
-func (t *tree) entry(id uint64, name string) (entry, syscall.Errno) {
-	dir, errno := t.dir(id)
+func (ns *names) entry(id uint64, name string) (entry, syscall.Errno) {
+	dir, errno := ns.dir(id)
 	if errno == 0 && !plainName(name) {
 		errno = syscall.EINVAL
 	}
@@ -36,20 +36,20 @@ func (t *tree) entry(id uint64, name string) (entry, syscall.Errno) {
 }
 
 // level returns the level of e as a directory, or as anything else.
-func (t *tree) level(e *entry, isDir bool) perm.Level {
+func (lv *levels) of(e *entry, isDir bool) perm.Level {
 	l := &e.levels[0]
 	if isDir {
 		l = &e.levels[1]
 	}
 	if *l == unknownLevel {
-		*l = t.childLevel(e.dir.getState(), e.name, isDir)
+		*l = lv.child(e.dir.getState(), e.name, isDir)
 	}
 	return *l
 }
 
 // hidden reports whether e is hidden, both as a file and as a directory.
-func (t *tree) hidden(e *entry) bool {
-	return t.level(e, false) == perm.None && t.level(e, true) == perm.None
+func (lv *levels) hidden(e *entry) bool {
+	return lv.of(e, false) == perm.None && lv.of(e, true) == perm.None
 }
 
 // Lookup finds an entry of a directory. A hidden entry gives the same answer as one that
@@ -59,12 +59,12 @@ func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fu
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
-	t.ownGit(e.dir, name, false)
-	if t.hidden(&e) {
-		t.deny(opLookup, in, e.dir, name, perm.None, syscall.ENOENT, "")
-		return t.absent(&e, out)
+	t.git.ownGit(e.dir, name, false)
+	if t.levels.hidden(&e) {
+		t.gate.deny(opLookup, in, e.dir, name, perm.None, syscall.ENOENT, "")
+		return t.attrs.absent(&e, out)
 	}
-	if t.asks(e.dir, name) {
+	if t.git.asks(e.dir, name) {
 		return t.answer(&e, out)
 	}
 	t.renameMu.RLock()
@@ -74,19 +74,19 @@ func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fu
 	if errno == 0 {
 		_, errno = t.find(in, &e, d, known, out)
 		d.release()
-	} else if why := ""; errno == syscall.EACCES && t.owns(e.dir.getState(), name) {
-		if why = t.whyFailed(e.dir); why != "" {
-			t.deny(opLookup, in, e.dir, name, perm.None, errno, why)
+	} else if why := ""; errno == syscall.EACCES && t.levels.owns(e.dir.getState(), name) {
+		if why = t.git.whyFailed(e.dir); why != "" {
+			t.gate.deny(opLookup, in, e.dir, name, perm.None, errno, why)
 		}
 		return fuse.Status(errno)
-	} else if !t.isApart(e.dir, name) {
+	} else if !t.git.isApart(e.dir, name) {
 		return fuse.Status(errno)
 	}
 	if errno == syscall.ENOENT {
 		if t.table.vanish(e.dir, name, known) {
 			t.pinOrphan(known)
 		}
-		return t.absent(&e, out)
+		return t.attrs.absent(&e, out)
 	}
 	return fuse.Status(errno)
 }
@@ -94,15 +94,15 @@ func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fu
 // absent fills in a reply that says for how long the kernel may believe that e does not
 // exist: for no time if e is or may be hidden, so that each process that asks for it is
 // reported.
-func (t *tree) absent(e *entry, out *fuse.EntryOut) fuse.Status {
+func (at *attrs) absent(e *entry, out *fuse.EntryOut) fuse.Status {
 	*out = fuse.EntryOut{}
-	if t.level(e, false) == perm.None || t.level(e, true) == perm.None || e.dir.getState().path == inHosts {
+	if at.levels.of(e, false) == perm.None || at.levels.of(e, true) == perm.None || e.dir.getState().path == inHosts {
 		return fuse.OK // the host's git makes objects, of which git inside asks as soon as it has their names
 	}
-	timeout := t.nameTimeout(e.dir)
-	if e.dir.id == rootID && !t.dev.epochs {
-		timeout = min(t.timeout, rootAbsence) // nothing else makes the kernel forget these
-		t.rootAbsent.Store(t.clock())
+	timeout := at.nameTimeout(e.dir)
+	if e.dir.id == rootID && !at.kernel.dev.epochs {
+		timeout = min(at.timeout, rootAbsence) // nothing else makes the kernel forget these
+		at.kernel.rootAbsent.Store(at.clock())
 	}
 	out.SetEntryTimeout(timeout)
 	return fuse.OK
@@ -116,7 +116,7 @@ func (t *tree) find(in *fuse.InHeader, e *entry, d openDir, known *node, out *fu
 	if errno != 0 {
 		return nil, errno
 	}
-	errno = t.allowName(opLookup, in, e, r.obj.isDir())
+	errno = t.gate.allowName(opLookup, in, e, r.obj.isDir())
 	if errno == 0 && r.obj.isMount() {
 		errno = syscall.EACCES // another file system
 	}
@@ -146,31 +146,31 @@ func (r lookupResult) close() {
 }
 
 // lookupEntry returns the object at e, whose directory is open as d; known is as in find.
-func (t *tree) lookupEntry(e *entry, d openDir, known *node) (lookupResult, syscall.Errno) {
-	upper, lower := t.sides(e.dir, e.name)
+func (ns *names) lookupEntry(e *entry, d openDir, known *node) (lookupResult, syscall.Errno) {
+	upper, lower := ns.git.sides(e.dir, e.name)
 	if !d.upper {
-		if !lower || t.isGone(d.fd, e.dir, e.name) {
+		if !lower || ns.git.isGone(d.fd, e.dir, e.name) {
 			return lookupResult{fd: -1}, syscall.ENOENT
 		}
-		return t.lookupHost(e, d.fd, known)
+		return ns.lookupHost(e, d.fd, known)
 	}
 	r, errno := lookupResult{fd: -1}, syscall.ENOENT
 	if upper {
-		r, errno = t.lookupUpper(e, d.fd, known)
+		r, errno = ns.copied.lookup(e, d.fd, known)
 	}
 	switch {
 	case errno != syscall.ENOENT || r.obj != nil: // with an object it is a whiteout
 	case d.lower != nil && lower:
-		r, errno = t.lookupHost(e, d.lower.fd, known)
+		r, errno = ns.lookupHost(e, d.lower.fd, known)
 	}
 	return r, errno
 }
 
 // lookupUpper is lookupEntry for the upper half fd of a directory. With ENOENT the result has the
 // whiteout, if there is one.
-func (t *tree) lookupUpper(e *entry, fd int, known *node) (lookupResult, syscall.Errno) {
+func (u *upperLayer) lookup(e *entry, fd int, known *node) (lookupResult, syscall.Errno) {
 	a := fdName{fd, e.name}
-	obj, errno := t.examine(a)
+	obj, errno := u.examine(a)
 	r := lookupResult{obj: obj, fd: -1, upper: true}
 	switch {
 	case errno != 0:
@@ -179,21 +179,21 @@ func (t *tree) lookupUpper(e *entry, fd int, known *node) (lookupResult, syscall
 	case obj.isDir() && known != nil && known.ident() == obj.ident:
 		r.half, r.lowerPath = known.half(e.dir, e.name)
 	case obj.isDir():
-		r.fd, r.half, r.lowerPath, errno = t.openUpper(a)
+		r.fd, r.half, r.lowerPath, errno = u.openUpper(a)
 	case obj.typ() != unix.S_IFREG:
 	case known != nil && known.ident() == obj.ident:
 		if known.borrows() {
 			r.borrowed = known.layers.lowerPath()
 		}
 	default:
-		r.borrowed, errno = t.readBorrow(a, obj)
+		r.borrowed, errno = u.readBorrow(a, obj)
 	}
 	if r.borrowed != "" {
-		_, l := t.judgePath(r.borrowed, false)
-		e.levels[0] = min(t.level(e, false), l)
+		_, l := u.levels.judgePath(r.borrowed, false)
+		e.levels[0] = min(u.levels.of(e, false), l)
 	}
 	if r.half == cow.Moved {
-		t.judgeMoved(e, r.lowerPath)
+		u.levels.judgeMoved(e, r.lowerPath)
 	}
 	return r, errno
 }
@@ -202,19 +202,19 @@ func (t *tree) lookupUpper(e *entry, fd int, known *node) (lookupResult, syscall
 // In a watched directory, whose entries the kernel believes for long, the result is open as
 // well: the kernel opens files without asking, and the name may be another object's by the
 // time of their first use.
-func (t *tree) lookupHost(e *entry, fd int, known *node) (lookupResult, syscall.Errno) {
+func (ns *names) lookupHost(e *entry, fd int, known *node) (lookupResult, syscall.Errno) {
 	obj := e.spare
 	if obj == nil {
 		obj = new(object)
 	}
 	if !e.dir.watched.Load() {
-		obj, errno := t.examineInto(obj, fdName{fd, e.name})
-		if errno == 0 && t.git != nil && e.name == gitName && isWhiteout(obj) {
+		obj, errno := ns.examineInto(obj, fdName{fd, e.name})
+		if errno == 0 && ns.git != nil && e.name == gitName && isWhiteout(obj) {
 			errno = syscall.ENOENT
 		}
 		return lookupResult{obj: obj, fd: -1}, errno
 	}
-	if obj := t.ifOpen(known, fdName{fd, e.name}); obj != nil {
+	if obj := ns.ifOpen(known, fdName{fd, e.name}); obj != nil {
 		return lookupResult{obj: obj, fd: -1}, 0
 	}
 	path, errno := openBeneath(fd, e.name, unix.O_PATH|unix.O_NOFOLLOW, 0)
@@ -224,8 +224,8 @@ func (t *tree) lookupHost(e *entry, fd int, known *node) (lookupResult, syscall.
 		}
 		return lookupResult{fd: -1}, errno
 	}
-	obj, errno = t.examineInto(obj, fdName{fd: path})
-	if errno == 0 && t.git != nil && e.name == gitName && isWhiteout(obj) {
+	obj, errno = ns.examineInto(obj, fdName{fd: path})
+	if errno == 0 && ns.git != nil && e.name == gitName && isWhiteout(obj) {
 		errno = syscall.ENOENT
 	}
 	if errno != 0 {
@@ -236,20 +236,20 @@ func (t *tree) lookupHost(e *entry, fd int, known *node) (lookupResult, syscall.
 }
 
 // ifOpen returns the object at a if it is that of n and n is open, else nil. n may be nil.
-func (t *tree) ifOpen(n *node, a fdName) *object {
+func (ns *names) ifOpen(n *node, a fdName) *object {
 	if n == nil {
 		return nil
 	}
-	h := t.fds.anyOf(n)
+	h := ns.fds.anyOf(n)
 	if h == nil {
 		return nil
 	}
 	defer h.release()
-	obj, errno := t.stat(a)
+	obj, errno := ns.stat(a)
 	if errno != 0 || obj.ident != n.ident() {
 		return nil
 	}
-	t.tryAccess(a, obj)
+	ns.tryAccess(a, obj)
 	return obj
 }
 
@@ -258,18 +258,18 @@ func (t *tree) ifOpen(n *node, a fdName) *object {
 func (t *tree) enter(e *entry, r lookupResult, out *fuse.EntryOut) *node {
 	obj := r.obj
 	n, old := t.table.enter(e.dir, e.name, obj, func(n *node) {
-		n.apart.Store(t.apart(e.dir.getState(), e.name))
-		l, in := t.level(e, obj.isDir()), t.inside(e.dir.getState(), e.name, obj.isDir())
+		n.apart.Store(t.levels.apart(e.dir.getState(), e.name))
+		l, in := t.levels.of(e, obj.isDir()), t.levels.inside(e.dir.getState(), e.name, obj.isDir())
 		if t.copied != nil {
-			n.layers = t.newLayers(e, &r)
-			t.copied.noteMoved(n, e.dir, e.name)
-			l, in = t.judge(n, e.dir, e.dir.getState(), e.name)
+			n.layers = t.copied.newLayers(e, &r)
+			t.lower.noteMoved(n, e.dir, e.name)
+			l, in = t.levels.judge(n, e.dir, e.dir.getState(), e.name)
 		}
 		n.setLevel(l, in)
 	})
 	n.validatedAt.Store(t.clock())
 	t.pinOrphan(old)
-	t.pruneIfFull()
+	t.kernel.pruneIfFull()
 	if r.fd >= 0 {
 		h := t.fds.add(n, usePath, r.fd)
 		if n.isDir() && !n.watched.Load() && !n.inUpper() && !n.apart.Load() {
@@ -282,16 +282,16 @@ func (t *tree) enter(e *entry, r lookupResult, out *fuse.EntryOut) *node {
 		h.release()
 	}
 	if n.borrows() {
-		t.lend(n, obj)
+		t.lower.lend(n, obj)
 	}
-	t.fillEntry(e.dir, n, obj, out)
+	t.attrs.fillEntry(e.dir, n, obj, out)
 	return n
 }
 
 // pinOrphan keeps n's descriptor open after n lost its name, since nothing leads to n any
 // more. n may be nil.
-func (t *tree) pinOrphan(n *node) {
+func (ns *names) pinOrphan(n *node) {
 	if n != nil {
-		t.fds.pin(n, usePath)
+		ns.fds.pin(n, usePath)
 	}
 }

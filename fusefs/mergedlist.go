@@ -31,11 +31,11 @@ type listedName struct {
 }
 
 // listMerged is list for a copied tree.
-func (t *tree) listMerged(dir *node, d openDir, offset uint64, add func(*entry, openDir, fuse.DirEntry) bool) syscall.Errno {
+func (u *upperLayer) list(dir *node, d openDir, offset uint64, add func(*entry, openDir, fuse.DirEntry) bool) syscall.Errno {
 	l := dir.layers
 	l.mu.Lock()
 	if l.listing == nil || offset == 0 {
-		if errno := t.refresh(dir, d); errno != 0 {
+		if errno := u.refresh(dir, d); errno != 0 {
 			l.mu.Unlock()
 			return errno
 		}
@@ -47,8 +47,8 @@ func (t *tree) listMerged(dir *node, d openDir, offset uint64, add func(*entry, 
 	for i := range names[first:] {
 		x := &names[first+i]
 		e = newEntry(dir, x.name)
-		v := fuse.DirEntry{Name: x.name, Mode: x.typ, Ino: t.copied.number(x.ino, x.upper), Off: x.number}
-		if known := t.table.child(dir, x.name); known != nil {
+		v := fuse.DirEntry{Name: x.name, Mode: x.typ, Ino: u.number(x.ino, x.upper), Off: x.number}
+		if known := u.table.child(dir, x.name); known != nil {
 			v.Ino = known.layers.ino.Load()
 		}
 		if !add(&e, d, v) {
@@ -59,7 +59,7 @@ func (t *tree) listMerged(dir *node, d openDir, offset uint64, add func(*entry, 
 }
 
 // refresh reads both halves of dir, which is open as d, into its list. The caller holds dir.layers.mu.
-func (t *tree) refresh(dir *node, d openDir) syscall.Errno {
+func (u *upperLayer) refresh(dir *node, d openDir) syscall.Errno {
 	old := dir.layers.listing
 	if old == nil {
 		old = &mergedList{}
@@ -85,15 +85,15 @@ func (t *tree) refresh(dir *node, d openDir) syscall.Errno {
 	}
 	put(listedName{name: ".", ino: dir.layers.ino.Load(), typ: unix.S_IFDIR})
 	up := dir.layers.ino.Load()
-	if parent, _ := t.table.place(dir); parent != nil {
+	if parent, _ := u.table.place(dir); parent != nil {
 		up = parent.layers.ino.Load()
 	}
 	put(listedName{name: "..", ino: up, typ: unix.S_IFDIR})
 
 	hidden := map[string]struct{}{}
 	read := func(fd int, upper bool) syscall.Errno {
-		return t.eachEntry(fd, func(v *fuse.DirEntry) syscall.Errno {
-			if inUpper, inLower := t.sides(dir, v.Name); upper && !inUpper || !upper && !inLower {
+		return u.eachEntry(fd, func(v *fuse.DirEntry) syscall.Errno {
+			if inUpper, inLower := u.git.sides(dir, v.Name); upper && !inUpper || !upper && !inLower {
 				return 0
 			}
 			if _, ok := hidden[v.Name]; ok {
@@ -102,7 +102,7 @@ func (t *tree) refresh(dir *node, d openDir) syscall.Errno {
 			if upper {
 				hidden[v.Name] = struct{}{}
 			}
-			if x := (listedName{name: v.Name, ino: v.Ino, typ: v.Mode & unix.S_IFMT, upper: upper}); t.shows(dir, fd, &x) {
+			if x := (listedName{name: v.Name, ino: v.Ino, typ: v.Mode & unix.S_IFMT, upper: upper}); u.shows(dir, fd, &x) {
 				put(x)
 			}
 			return 0
@@ -114,7 +114,7 @@ func (t *tree) refresh(dir *node, d openDir) syscall.Errno {
 		}
 	}
 	if fd := d.lowerFD(); fd >= 0 {
-		if o, errno := t.stat(fdName{fd: fd}); errno == 0 {
+		if o, errno := u.stat(fdName{fd: fd}); errno == 0 {
 			dir.layers.lowerTime.Store(o.Mtime.Sec*1e9 + int64(o.Mtime.Nsec))
 		}
 		errno := read(fd, false)
@@ -132,37 +132,37 @@ func (t *tree) refresh(dir *node, d openDir) syscall.Errno {
 }
 
 // shows reports whether x, in the half fd of dir, is to be listed, and completes it.
-func (t *tree) shows(dir *node, fd int, x *listedName) bool {
+func (u *upperLayer) shows(dir *node, fd int, x *listedName) bool {
 	if strings.HasPrefix(x.name, ownPrefix) {
 		return false
 	}
 	if x.typ == 0 || x.upper && x.typ == unix.S_IFCHR {
-		o, errno := t.stat(fdName{fd, x.name})
+		o, errno := u.stat(fdName{fd, x.name})
 		if errno != 0 || x.upper && isWhiteout(o) {
 			return false
 		}
 		x.typ = o.typ()
 	}
-	return t.childLevel(dir.getState(), x.name, x.typ == unix.S_IFDIR) != perm.None
+	return u.levels.child(dir.getState(), x.name, x.typ == unix.S_IFDIR) != perm.None
 }
 
 // noteListing makes the kernel read the directory n again if the host has changed it since the last
 // listing. The attributes of a directory with an upper half do not tell, and in one that is not watched
 // nothing else does.
-func (t *tree) noteListing(n *node) {
+func (lo *lowerLayer) noteListing(n *node) {
 	if !n.isDir() || !n.inUpper() || !n.merges() || n.watched.Load() || n.layers.lowerTime.Load() == 0 {
 		return
 	}
-	t.renameMu.RLock()
-	defer t.renameMu.RUnlock()
+	lo.renameMu.RLock()
+	defer lo.renameMu.RUnlock()
 	now := int64(0)
-	if h, errno := t.lowerHalf(n); errno == 0 {
-		if o, errno := t.stat(fdName{fd: h.fd}); errno == 0 {
+	if h, errno := lo.half(n); errno == 0 {
+		if o, errno := lo.stat(fdName{fd: h.fd}); errno == 0 {
 			now = o.Mtime.Sec*1e9 + int64(o.Mtime.Nsec)
 		}
 		h.release()
 	}
 	if n.layers.lowerTime.Swap(now) != now {
-		t.inval.add(invalidation{what: invalContent, id: n.id})
+		lo.inval.add(invalidation{what: invalContent, id: n.id})
 	}
 }

@@ -23,7 +23,7 @@ func TestMergedListForgets(t *testing.T) {
 			t.Fatal(errno)
 		}
 		defer d.release()
-		errno = w.listMerged(root, d, offset, func(e *entry, _ openDir, v fuse.DirEntry) bool {
+		errno = w.copied.list(root, d, offset, func(e *entry, _ openDir, v fuse.DirEntry) bool {
 			if len(names) == most {
 				return false
 			}

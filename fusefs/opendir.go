@@ -32,12 +32,12 @@ func (d openDir) lowerFD() int {
 	return -1
 }
 
-// halves opens the directory n. The caller holds t.renameMu, and releases the result.
-func (t *tree) halves(n *node) (openDir, syscall.Errno) {
-	h, errno := t.acquireLocked(n, usePath)
+// halves opens the directory n. The caller holds ns.renameMu, and releases the result.
+func (ns *names) halves(n *node) (openDir, syscall.Errno) {
+	h, errno := ns.acquireLocked(n, usePath)
 	d := openDir{handle: h, upper: n.inUpper()}
 	if errno == 0 && d.upper && n.merges() {
-		if d.lower, errno = t.lowerHalf(n); errno == syscall.ENOENT {
+		if d.lower, errno = ns.lower.half(n); errno == syscall.ENOENT {
 			errno = 0 // the host has none now
 		}
 		if errno != 0 {
@@ -49,27 +49,27 @@ func (t *tree) halves(n *node) (openDir, syscall.Errno) {
 
 // locate returns where the entry called name of d is, without following a link. ENOENT: it does not
 // exist, or was deleted in a copied tree; in a direct one locate does not look.
-func (t *tree) locate(d openDir, name string) (fdName, syscall.Errno) {
-	if t.copied == nil {
+func (ns *names) locate(d openDir, name string) (fdName, syscall.Errno) {
+	if ns.copied == nil {
 		return fdName{d.fd, name}, 0
 	}
-	_, a, errno := t.statEntry(d, name)
+	_, a, errno := ns.statEntry(d, name)
 	return a, errno
 }
 
 // statEntry returns the entry called name of d, and where it is.
-func (t *tree) statEntry(d openDir, name string) (*object, fdName, syscall.Errno) {
+func (ns *names) statEntry(d openDir, name string) (*object, fdName, syscall.Errno) {
 	a := fdName{d.fd, name}
-	upper, lower := t.sides(d.node, name)
+	upper, lower := ns.git.sides(d.node, name)
 	if !d.upper && !lower {
 		return nil, a, syscall.ENOENT
 	}
 	var o *object
 	errno := syscall.ENOENT
 	if upper || !d.upper {
-		o, errno = t.stat(a)
+		o, errno = ns.stat(a)
 	}
-	if errno == 0 && t.git != nil && (name == gitName && isWhiteout(o) || t.isGone(d.fd, d.node, name)) {
+	if errno == 0 && ns.git != nil && (name == gitName && isWhiteout(o) || ns.git.isGone(d.fd, d.node, name)) {
 		return nil, a, syscall.ENOENT
 	}
 	if !d.upper || errno != 0 && errno != syscall.ENOENT {
@@ -84,33 +84,33 @@ func (t *tree) statEntry(d openDir, name string) (*object, fdName, syscall.Errno
 		return nil, a, errno
 	}
 	a.fd = d.lower.fd
-	o, errno = t.stat(a)
+	o, errno = ns.stat(a)
 	return o, a, errno
 }
 
 // exists reports whether d may have an entry called name, be it one that is gone for the sandbox.
-func (t *tree) exists(d openDir, name string) bool {
+func (ns *names) exists(d openDir, name string) bool {
 	if !d.upper {
-		_, errno := t.stat(fdName{d.fd, name})
+		_, errno := ns.stat(fdName{d.fd, name})
 		return errno != syscall.ENOENT
 	}
-	_, _, errno := t.statEntry(d, name)
+	_, _, errno := ns.statEntry(d, name)
 	return errno != syscall.ENOENT
 }
 
 // lowerHalf opens the lower half of n, a directory with an upper half, or what n borrows. It is found by
-// its path, again after each half of t.timeout, so that what the host moves away is not used for
-// long. ENOENT: there is none now. The caller holds t.renameMu.
-func (t *tree) lowerHalf(n *node) (*handle, syscall.Errno) {
-	l, now := n.layers, t.clock()
-	if now-l.lowerSeen.Load() < int64(t.timeout/2) {
-		if h := t.fds.cached(n, useLower); h != nil {
+// its path, again after each half of lo.timeout, so that what the host moves away is not used for
+// long. ENOENT: there is none now. The caller holds lo.renameMu.
+func (lo *lowerLayer) half(n *node) (*handle, syscall.Errno) {
+	l, now := n.layers, lo.clock()
+	if now-l.lowerSeen.Load() < int64(lo.timeout/2) {
+		if h := lo.fds.cached(n, useLower); h != nil {
 			return h, 0
 		}
 	}
-	parent, _ := t.table.place(n)
+	parent, _ := lo.table.place(n)
 	if n.id == rootID || parent == nil { // an orphan keeps what it has
-		if h := t.fds.cached(n, useLower); h != nil {
+		if h := lo.fds.cached(n, useLower); h != nil {
 			return h, 0
 		}
 	}
@@ -119,7 +119,7 @@ func (t *tree) lowerHalf(n *node) (*handle, syscall.Errno) {
 	if n.isDir() {
 		flags |= unix.O_DIRECTORY
 	}
-	fd, errno := openBeneath(t.copied.lower.fd, l.lowerPath(), flags, 0)
+	fd, errno := openBeneath(lo.top.fd, l.lowerPath(), flags, 0)
 	if errno == 0 && n.isRegular() && !isRegular(fd) {
 		unix.Close(fd)
 		errno = syscall.ENOENT
@@ -130,39 +130,39 @@ func (t *tree) lowerHalf(n *node) (*handle, syscall.Errno) {
 		errno = syscall.ENOENT
 		fallthrough
 	default:
-		t.dropLower(n)
+		lo.drop(n)
 		return nil, errno
 	}
-	if h := t.fds.cached(n, useLower); h != nil {
+	if h := lo.fds.cached(n, useLower); h != nil {
 		if sameInode(h.fd, fd) {
 			unix.Close(fd)
 			l.lowerSeen.CompareAndSwap(seen, now)
 			return h, 0
 		}
 		h.release()
-		t.dropLower(n)
+		lo.drop(n)
 	}
-	h := t.fds.add(n, useLower, fd)
+	h := lo.fds.add(n, useLower, fd)
 	if n.isDir() {
-		t.watch.add(n, h.fd)
+		lo.watch.add(n, h.fd)
 	}
 	l.lowerSeen.CompareAndSwap(seen, now) // else the host may have moved it since
 	return h, 0
 }
 
 // dropLower closes the lower half of n, which is not at its path any more.
-func (t *tree) dropLower(n *node) {
+func (lo *lowerLayer) drop(n *node) {
 	fd := -1
-	if h := t.fds.cached(n, useLower); h != nil {
+	if h := lo.fds.cached(n, useLower); h != nil {
 		fd = h.fd
 		defer h.release()
 	} else if !n.watched.Load() {
 		return
 	}
-	t.watch.remove(n, fd)
-	t.fds.close(n, useLower)
+	lo.watch.remove(n, fd)
+	lo.fds.close(n, useLower)
 	if n.borrows() {
-		t.fds.close(n, useRead)
+		lo.fds.close(n, useRead)
 	}
-	t.inval.add(invalidation{what: invalContent, id: n.id})
+	lo.inval.add(invalidation{what: invalContent, id: n.id})
 }

@@ -8,8 +8,8 @@ import (
 
 // placeCopy makes c, a copy of o, the inode of n: at n's name, if it has one. It returns how many bytes c
 // takes.
-func (t *tree) placeCopy(n *node, o *object, c *upperCopy) (cost int64, errno syscall.Errno) {
-	fresh, errno := t.stat(fdName{fd: c.fd})
+func (cs *contents) placeCopy(n *node, o *object, c *upperCopy) (cost int64, errno syscall.Errno) {
+	fresh, errno := cs.stat(fdName{fd: c.fd})
 	if errno != 0 {
 		return 0, errno
 	}
@@ -17,79 +17,79 @@ func (t *tree) placeCopy(n *node, o *object, c *upperCopy) (cost int64, errno sy
 	if !c.over {
 		cost += objectCost
 	}
-	t.renameMu.Lock()
-	defer t.renameMu.Unlock()
-	parent, name := t.table.place(n)
+	cs.renameMu.Lock()
+	defer cs.renameMu.Unlock()
+	parent, name := cs.table.place(n)
 	if parent != nil {
-		if errno := t.placeAt(n, o, parent, name, c); errno != 0 {
+		if errno := cs.placeAt(n, o, parent, name, c); errno != 0 {
 			return 0, errno
 		}
 	}
-	path, errno := t.openCopy(c, o)
+	path, errno := cs.openCopy(c, o)
 	if errno != 0 {
 		return 0, errno
 	}
-	if !t.adopt(n, fresh.ident) { // does not happen during a request on n
+	if !cs.adopt(n, fresh.ident) { // does not happen during a request on n
 		lookupResult{fd: path}.close()
 		return 0, syscall.ESTALE
 	}
-	t.fds.renew(n)
-	t.setBorrow(n, parent, name, c)
+	cs.fds.renew(n)
+	cs.lower.setBorrow(n, parent, name, c)
 	n.layers.upper.Store(true)
-	t.fds.add(n, usePath, path).release()
+	cs.fds.add(n, usePath, path).release()
 	if n.isRegular() && !c.borrows {
-		t.fds.add(n, useWrite, c.fd).release()
+		cs.fds.add(n, useWrite, c.fd).release()
 		c.fd = -1
 		if fresh.Mode&0o600 != 0o600 {
-			t.fds.prefer(n)
+			cs.fds.prefer(n)
 		}
 	}
 	if parent == nil {
-		t.pinOrphan(n)
-		t.quota.releaseLater(n, cost)
+		cs.pinOrphan(n)
+		cs.quota.releaseLater(n, cost)
 	}
-	n.validatedAt.Store(t.clock())
+	n.validatedAt.Store(cs.clock())
 	return cost, 0
 }
 
 // setBorrow records whether n, which c is the inode of now, borrows its content.
-func (t *tree) setBorrow(n, parent *node, name string, c *upperCopy) {
-	t.table.mu.Lock()
-	defer t.table.mu.Unlock()
+func (lo *lowerLayer) setBorrow(n, parent *node, name string, c *upperCopy) {
+	lo.table.mu.Lock()
+	defer lo.table.mu.Unlock()
 	if c.borrows {
 		n.layers.setLowerPath(c.path)
 	}
 	n.layers.merges.Store(c.borrows)
 	n.layers.lowerSeen.Store(neverValidated)
 	if parent != nil {
-		t.copied.noteMoved(n, parent, name)
+		lo.noteMoved(n, parent, name)
 	} else {
-		delete(t.copied.moved, n)
+		delete(lo.moved, n)
 	}
 }
 
 // openCopy returns an O_PATH descriptor of c.
-func (t *tree) openCopy(c *upperCopy, o *object) (int, syscall.Errno) {
+func (cs *contents) openCopy(c *upperCopy, o *object) (int, syscall.Errno) {
 	if o.typ() == unix.S_IFREG {
-		return t.openProc(c.fd, unix.O_PATH)
+		return cs.openProc(c.fd, unix.O_PATH)
 	}
 	fd, err := unix.FcntlInt(uintptr(c.fd), unix.F_DUPFD_CLOEXEC, 3)
 	return fd, errnoOf(err)
 }
 
 // placeAt puts c, a copy of o, at the name of n, in the upper half of parent. The caller holds
-// t.renameMu for writing.
-func (t *tree) placeAt(n *node, o *object, parent *node, name string, c *upperCopy) syscall.Errno {
-	d, errno := t.acquireDir(parent)
+// cs.renameMu for writing.
+func (cs *contents) placeAt(n *node, o *object, parent *node, name string, c *upperCopy) syscall.Errno {
+	d, errno := cs.acquireDir(parent)
 	if errno != 0 {
 		return errno
 	}
 	defer func() { d.release() }()
-	now, _, errno := t.statEntry(d, name)
-	if errno = t.checkSame(n, now, errno); errno != 0 {
+	now, _, errno := cs.statEntry(d, name)
+	if errno = cs.checkSame(n, now, errno); errno != 0 {
 		return errno
 	}
-	if errno = t.ensureUpper(&d); errno != 0 {
+	if errno = cs.copied.ensureUpper(&d); errno != 0 {
 		return errno
 	}
 	if parent.merges() && !c.over {
@@ -97,18 +97,18 @@ func (t *tree) placeAt(n *node, o *object, parent *node, name string, c *upperCo
 		if c.borrows && path != c.path {
 			return syscall.EAGAIN // it was renamed meanwhile
 		}
-		if errno = t.copied.note(path, o, nil); errno != 0 {
+		if errno = cs.copied.note(path, o, nil); errno != 0 {
 			return errno
 		}
 	}
 	if c.name == "" {
-		tmp := t.copied.temp()
-		if errno = t.linkFD(c.fd, t.copied.work, tmp); errno != 0 {
+		tmp := cs.copied.temp()
+		if errno = cs.linkFD(c.fd, cs.copied.work, tmp); errno != 0 {
 			return errno
 		}
 		c.name = tmp
 	}
-	if errno = t.putUpper(c.name, d.fd, name, c.over); errno == 0 {
+	if errno = cs.copied.putUpper(c.name, d.fd, name, c.over); errno == 0 {
 		c.name = ""
 	}
 	return errno

@@ -157,8 +157,8 @@ func showForeign(t *testing.T) {
 		if errno != 0 {
 			t.Fatal(errno)
 		}
-		level := tr.rules.Child(0, name, false)
-		if got := tr.mode(obj, level, states{}) & 0o7777; got != want {
+		level := tr.levels.rules.Child(0, name, false)
+		if got := tr.attrs.mode(obj, level, states{}) & 0o7777; got != want {
 			t.Errorf("%s of mode %o: shown as %o, want %o", name, obj.Mode&0o7777, got, want)
 		}
 	}

@@ -66,21 +66,14 @@ var shownOfHost = []string{"objects", "lfs"}
 
 // A privateGit is the state of private git directories; nil: the tree has none.
 type privateGit struct {
+	*names
 	store, work int // work has HostsName, with empty directories, and temporary names; store is -1 in a copied tree
 	host        GitHost
 	device      uint64 // of the tree's root
 	temps       atomic.Uint64
 	gone        gone
 
-	monitor, minimal bool // of Git
-
-	ahead   sync.WaitGroup          // of tree.lookAhead
-	asked   sync.Mutex              // held while a question is answered
-	rules   Rules                   // when the token was made; guarded by asked
-	token   string                  // guarded by asked
-	indexes map[string]*insideIndex // by the path of the working tree; guarded by asked
-	drop    *time.Timer             // drops them; guarded by asked
-	answers answers
+	monitor gitMonitor
 
 	upper  sync.Mutex           // held while a .git is pinned to an upper layer; taken before tree.renameMu
 	mu     sync.Mutex           // held while a .git is pinned to the store
@@ -88,15 +81,16 @@ type privateGit struct {
 }
 
 // newPrivateGit opens what g names. root is the root of the tree.
-func newPrivateGit(g *Git, root *object, copied bool) (p *privateGit, err error) {
-	p = &privateGit{store: -1, work: -1, host: g.Host, monitor: g.Monitor, minimal: g.Minimal, device: root.ident.dev, failed: map[string]pinFailed{}}
+func newPrivateGit(ns *names, g *Git, root *object) (p *privateGit, err error) {
+	p = &privateGit{names: ns, store: -1, work: -1, host: g.Host, device: root.ident.dev, failed: map[string]pinFailed{}}
+	p.monitor.names, p.monitor.on, p.monitor.minimal = ns, g.Monitor, g.Minimal
 	defer func() {
 		if err != nil {
 			p.close()
 		}
 	}()
 	all := []struct{ to, from *int }{{&p.work, &g.Work}, {&p.store, &g.Store}}
-	if copied {
+	if ns.copied != nil {
 		all = all[:1]
 	}
 	for _, d := range all {
@@ -117,13 +111,13 @@ func (p *privateGit) rest() {
 	if p == nil {
 		return
 	}
-	p.ahead.Wait()
-	p.asked.Lock()
-	defer p.asked.Unlock()
-	if p.drop != nil {
-		p.drop.Stop()
+	p.monitor.ahead.Wait()
+	p.monitor.asked.Lock()
+	defer p.monitor.asked.Unlock()
+	if p.monitor.expiry != nil {
+		p.monitor.expiry.Stop()
 	}
-	p.indexes = nil
+	p.monitor.indexes = nil
 }
 
 // close closes the descriptors. p may be nil.
@@ -145,33 +139,33 @@ func (p *privateGit) temp() string { return "t" + strconv.FormatUint(p.temps.Add
 func (n *node) private() bool { return n.isDir() && n.getState().path == inPrivate }
 
 // owns reports whether the entry called name of a directory with the states s is the sandbox's own .git.
-func (t *tree) owns(s states, name string) bool {
-	return name == gitName && t.git != nil && s.path >= 0 && s.lower != inHostGit &&
-		t.rules.Child(s.path, gitName, true) == perm.Write && t.rules.Child(s.path, gitName, false) == perm.Write
+func (lv *levels) owns(s states, name string) bool {
+	return name == gitName && lv.private && s.path >= 0 && s.lower != inHostGit &&
+		lv.rules.Child(s.path, gitName, true) == perm.Write && lv.rules.Child(s.path, gitName, false) == perm.Write
 }
 
 // isPrivate reports whether the entry called name of dir is the sandbox's own .git, or in one.
-func (t *tree) isPrivate(dir *node, name string) bool {
-	return dir.private() || t.owns(dir.getState(), name)
+func (lv *levels) isPrivate(dir *node, name string) bool {
+	return dir.private() || lv.owns(dir.getState(), name)
 }
 
 // isApart reports whether the entry called name of dir is not in the directory that dir is: see dirOf.
-func (t *tree) isApart(dir *node, name string) bool {
-	if t.git == nil {
+func (p *privateGit) isApart(dir *node, name string) bool {
+	if p == nil {
 		return false
 	}
 	s := dir.getState()
-	return t.copied == nil && t.owns(s, name) || s.path == inPrivate && name == HostsName && !dir.merges() ||
-		s.path == inHosts && t.hostNumber(dir, name) >= 0
+	return p.copied == nil && p.levels.owns(s, name) || s.path == inPrivate && name == HostsName && !dir.merges() ||
+		s.path == inHosts && p.hostNumber(dir, name) >= 0
 }
 
 // hostNumber returns the number of the host's git directory whose entry the one called name of dir shows; -1: of none.
-func (t *tree) hostNumber(dir *node, name string) int {
+func (p *privateGit) hostNumber(dir *node, name string) int {
 	if !slices.Contains(shownOfHost, name) {
 		return -1
 	}
-	parent, number := t.table.place(dir)
-	if parent == nil || !t.showsHosts(parent) {
+	parent, number := p.table.place(dir)
+	if parent == nil || !p.showsHosts(parent) {
 		return -1
 	}
 	n, err := strconv.Atoi(number)
@@ -182,29 +176,29 @@ func (t *tree) hostNumber(dir *node, name string) int {
 }
 
 // showsHosts reports whether dir is a directory HostsName of a private git directory.
-func (t *tree) showsHosts(dir *node) bool {
-	above, name := t.table.place(dir)
+func (p *privateGit) showsHosts(dir *node) bool {
+	above, name := p.table.place(dir)
 	return above != nil && name == HostsName && above.private()
 }
 
 // dirOf opens the directory that has the entry called name of dir: for the sandbox's own .git its place in the store, for
 // what is shown of the host that directory, else dir itself. ENOENT: there is no such place. The caller holds
-// t.renameMu, and releases the result.
-func (t *tree) dirOf(dir *node, name string) (openDir, syscall.Errno) {
+// ns.renameMu, and releases the result.
+func (ns *names) dirOf(dir *node, name string) (openDir, syscall.Errno) {
 	switch {
-	case !t.isApart(dir, name):
-		return t.halves(dir)
+	case !ns.git.isApart(dir, name):
+		return ns.halves(dir)
 	case name == gitName:
-		h, errno := t.stored(dir, false)
+		h, errno := ns.git.stored(dir, false)
 		return openDir{handle: h}, errno
 	}
-	if h := t.fds.cached(dir, useLower); h != nil {
+	if h := ns.fds.cached(dir, useLower); h != nil {
 		return openDir{handle: h}, 0
 	}
-	from := t.git.work
+	from := ns.git.work
 	if name != HostsName {
 		var ok bool
-		if from, ok = t.git.host.Objects(t.hostNumber(dir, name)); !ok {
+		if from, ok = ns.git.host.Objects(ns.git.hostNumber(dir, name)); !ok {
 			return openDir{}, syscall.ENOENT
 		}
 	}
@@ -212,33 +206,33 @@ func (t *tree) dirOf(dir *node, name string) (openDir, syscall.Errno) {
 	if err != nil {
 		return openDir{}, errnoOf(err)
 	}
-	return openDir{handle: t.fds.add(dir, useLower, fd)}, 0
+	return openDir{handle: ns.fds.add(dir, useLower, fd)}, 0
 }
 
 // acquireEntry is acquireDir for the directory that has the entry e: see dirOf. The sandbox's own .git is pinned
 // if it was not yet. With makes, for a name that is about to be made, that directory is made too.
-func (t *tree) acquireEntry(e *entry, makes bool) (openDir, syscall.Errno) {
-	d, errno := t.acquireDir(e.dir)
-	if errno != 0 || t.git == nil {
+func (ns *names) acquireEntry(e *entry, makes bool) (openDir, syscall.Errno) {
+	d, errno := ns.acquireDir(e.dir)
+	if errno != 0 || ns.git == nil {
 		return d, errno
 	}
 	s := e.dir.getState()
 	switch {
-	case t.ownOnly(e.dir, e.name):
-		if t.unpinned(d) {
+	case ns.git.ownOnly(e.dir, e.name):
+		if ns.git.unpinned(d) {
 			d.release()
-			return openDir{}, t.notPinned(e.dir)
+			return openDir{}, ns.git.notPinned(e.dir)
 		}
-	case t.owns(s, e.name):
+	case ns.levels.owns(s, e.name):
 		defer d.release()
-		h, errno := t.ownDir(e.dir, d.fd, makes)
+		h, errno := ns.git.ownDir(e.dir, d.fd, makes)
 		return openDir{handle: h}, errno
-	case t.isApart(e.dir, e.name):
+	case ns.git.isApart(e.dir, e.name):
 		defer d.release()
-		return t.dirOf(e.dir, e.name)
-	case s.path == inHosts && t.showsHosts(e.dir):
+		return ns.dirOf(e.dir, e.name)
+	case s.path == inHosts && ns.git.showsHosts(e.dir):
 		if n, err := strconv.Atoi(e.name); err == nil && strconv.Itoa(n) == e.name {
-			if _, ok := t.git.host.Objects(n); ok {
+			if _, ok := ns.git.host.Objects(n); ok {
 				_ = unix.Mkdirat(d.fd, e.name, 0o755) // EEXIST, but the first time
 			}
 		}
@@ -247,35 +241,35 @@ func (t *tree) acquireEntry(e *entry, makes bool) (openDir, syscall.Errno) {
 }
 
 // ownDir opens the directory of the store that has the sandbox's .git of dir, which is open as fd, or a whiteout, once the
-// host's was pinned. ENOENT: both have none; with makes that directory is made. The caller holds t.renameMu.
-func (t *tree) ownDir(dir *node, fd int, makes bool) (*handle, syscall.Errno) {
-	if h, errno := t.pinned(dir); h != nil || errno != 0 {
+// host's was pinned. ENOENT: both have none; with makes that directory is made. The caller holds p.renameMu.
+func (p *privateGit) ownDir(dir *node, fd int, makes bool) (*handle, syscall.Errno) {
+	if h, errno := p.pinned(dir); h != nil || errno != 0 {
 		return h, errno
 	}
-	switch o, errno := t.stat(fdName{fd, gitName}); {
+	switch o, errno := p.stat(fdName{fd, gitName}); {
 	case errno == syscall.ENOENT:
-		return t.stored(dir, makes)
+		return p.stored(dir, makes)
 	case errno != 0:
 		return nil, errno
 	case o.isMount():
 		return nil, syscall.EACCES // as find
 	}
-	if errno := t.pin(dir, fd); errno != 0 {
+	if errno := p.pin(dir, fd); errno != 0 {
 		return nil, errno
 	}
-	return t.stored(dir, false)
+	return p.stored(dir, false)
 }
 
 // pinned opens the directory of the store that mirrors dir; nil, 0: that has neither a .git nor a whiteout.
-func (t *tree) pinned(dir *node) (*handle, syscall.Errno) {
-	h, errno := t.stored(dir, false)
+func (p *privateGit) pinned(dir *node) (*handle, syscall.Errno) {
+	h, errno := p.stored(dir, false)
 	if errno == syscall.ENOENT {
 		return nil, 0
 	}
 	if errno != 0 {
 		return nil, errno
 	}
-	if _, errno = t.stat(fdName{h.fd, gitName}); errno != 0 {
+	if _, errno = p.stat(fdName{h.fd, gitName}); errno != 0 {
 		h.release()
 		h = nil
 	}
@@ -301,60 +295,60 @@ var passing = []syscall.Errno{
 }
 
 // pin has the host's .git of dir, which is open as fd, copied to the store. What the host has is never shown in its place: EACCES is
-// the answer, with a denial that says why, until it can be copied; or one of passing. The caller holds t.renameMu.
-func (t *tree) pin(dir *node, fd int) syscall.Errno {
-	at, errno := t.storePath(dir, "")
+// the answer, with a denial that says why, until it can be copied; or one of passing. The caller holds p.renameMu.
+func (p *privateGit) pin(dir *node, fd int) syscall.Errno {
+	at, errno := p.storePath(dir, "")
 	if errno != 0 {
 		return errno
 	}
-	t.git.mu.Lock()
-	defer t.git.mu.Unlock()
-	if h, errno := t.pinned(dir); h != nil {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if h, errno := p.pinned(dir); h != nil {
 		h.release()
 		return 0
 	} else if errno != 0 {
 		return errno
 	}
-	if errno := t.hasFailed(at); errno != 0 {
+	if errno := p.hasFailed(at); errno != 0 {
 		return errno
 	}
-	h, errno := t.stored(dir, true)
+	h, errno := p.stored(dir, true)
 	if errno != 0 {
 		return errno
 	}
 	defer h.release()
-	err := t.git.host.Pin(fd, h.fd, at)
+	err := p.host.Pin(fd, h.fd, at)
 	if err == nil {
-		t.lookAhead(dir)
+		p.monitor.lookAhead(dir)
 		return 0
 	}
-	if _, errno := t.stat(fdName{fd, gitName}); errno == syscall.ENOENT {
+	if _, errno := p.stat(fdName{fd, gitName}); errno == syscall.ENOENT {
 		return errno // the host has removed it meanwhile
 	}
-	return t.pinFailed(at, err)
+	return p.pinFailed(at, err)
 }
 
 // hasFailed returns the error of the last attempt to copy the .git of the directory at, if that is
 // not to be repeated yet. The caller holds t.git.mu.
-func (t *tree) hasFailed(at string) syscall.Errno {
-	if f, failed := t.git.failed[at]; failed && t.clock() < f.until {
+func (p *privateGit) hasFailed(at string) syscall.Errno {
+	if f, failed := p.failed[at]; failed && p.clock() < f.until {
 		return f.errno
 	}
-	delete(t.git.failed, at)
+	delete(p.failed, at)
 	return 0
 }
 
 // pinFailed remembers that the .git of the directory at could not be copied, and returns the errno
 // for it. The caller holds t.git.mu.
-func (t *tree) pinFailed(at string, err error) (errno syscall.Errno) {
-	t.logger.Error("copy the host's git directory", "of", at, "error", err)
+func (p *privateGit) pinFailed(at string, err error) (errno syscall.Errno) {
+	p.logger.Error("copy the host's git directory", "of", at, "error", err)
 	again := pinSoon
 	if !errors.As(err, &errno) || !slices.Contains(passing, errno) {
 		errno, again = syscall.EACCES, pinAgain
 	}
-	if len(t.git.failed) < maxFailed {
+	if len(p.failed) < maxFailed {
 		why := "git directory of the host that cannot be copied: " + err.Error()
-		t.git.failed[at] = pinFailed{t.clock() + int64(again), errno, why}
+		p.failed[at] = pinFailed{p.clock() + int64(again), errno, why}
 	}
 	return errno
 }
@@ -363,40 +357,40 @@ func (t *tree) pinFailed(at string, err error) (errno syscall.Errno) {
 const maxFailed = 1000
 
 // whyFailed returns why the .git of dir could not be copied; "" if it was not tried in vain.
-func (t *tree) whyFailed(dir *node) string {
-	at, errno := t.storePath(dir, "")
+func (p *privateGit) whyFailed(dir *node) string {
+	at, errno := p.storePath(dir, "")
 	if errno != 0 {
 		return ""
 	}
-	t.git.mu.Lock()
-	defer t.git.mu.Unlock()
-	return t.git.failed[at].why
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed[at].why
 }
 
-// stored opens the directory of the store that mirrors dir, and with makes makes it. The caller holds t.renameMu.
-func (t *tree) stored(dir *node, makes bool) (*handle, syscall.Errno) {
-	if h := t.fds.cached(dir, useLower); h != nil {
+// stored opens the directory of the store that mirrors dir, and with makes makes it. The caller holds p.renameMu.
+func (p *privateGit) stored(dir *node, makes bool) (*handle, syscall.Errno) {
+	if h := p.fds.cached(dir, useLower); h != nil {
 		return h, 0
 	}
-	at, errno := t.storePath(dir, "")
+	at, errno := p.storePath(dir, "")
 	if errno != 0 {
 		return nil, errno
 	}
-	fd, errno := t.openStored(at)
+	fd, errno := p.openStored(at)
 	if errno == syscall.ENOENT && makes {
-		if errno = t.makeStored(at); errno == 0 {
-			fd, errno = t.openStored(at)
+		if errno = p.makeStored(at); errno == 0 {
+			fd, errno = p.openStored(at)
 		}
 	}
 	if errno != 0 {
 		return nil, errno
 	}
-	return t.fds.add(dir, useLower, fd), 0
+	return p.fds.add(dir, useLower, fd), 0
 }
 
 // storePath returns the path, from the store, of what mirrors the entry called name of dir, or dir.
-func (t *tree) storePath(dir *node, name string) (string, syscall.Errno) {
-	at, whole := t.table.wholePath(dir, name)
+func (p *privateGit) storePath(dir *node, name string) (string, syscall.Errno) {
+	at, whole := p.table.wholePath(dir, name)
 	if !whole || len(at) >= unix.PathMax-len("/"+gitName) {
 		return "", syscall.ENAMETOOLONG
 	}
@@ -404,17 +398,17 @@ func (t *tree) storePath(dir *node, name string) (string, syscall.Errno) {
 }
 
 // openStored opens the directory at the path at of the store.
-func (t *tree) openStored(at string) (int, syscall.Errno) {
-	return openBeneath(t.git.store, at, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+func (p *privateGit) openStored(at string) (int, syscall.Errno) {
+	return openBeneath(p.store, at, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 }
 
 // makeStored makes the directory at the path at of the store, and those above it.
-func (t *tree) makeStored(at string) syscall.Errno {
+func (p *privateGit) makeStored(at string) syscall.Errno {
 	for end := 1; end <= len(at); end++ {
 		if end < len(at) && at[end] != '/' {
 			continue
 		}
-		if err := unix.Mkdirat(t.git.store, at[:end], 0o700); err != nil && err != unix.EEXIST {
+		if err := unix.Mkdirat(p.store, at[:end], 0o700); err != nil && err != unix.EEXIST {
 			return errnoOf(err)
 		}
 	}
@@ -422,8 +416,8 @@ func (t *tree) makeStored(at string) syscall.Errno {
 }
 
 // storeHas returns whether the sandbox has a .git of its own, or a whiteout, in the directory that the path at of the store mirrors.
-func (t *tree) storeHas(at string) (has, hidden bool) {
-	fd, errno := t.openStored(at)
+func (p *privateGit) storeHas(at string) (has, hidden bool) {
+	fd, errno := p.openStored(at)
 	if errno == syscall.ENOENT {
 		return false, false
 	}
@@ -431,75 +425,75 @@ func (t *tree) storeHas(at string) (has, hidden bool) {
 		return true, false
 	}
 	defer unix.Close(fd)
-	o, errno := t.stat(fdName{fd, gitName})
+	o, errno := p.stat(fdName{fd, gitName})
 	hidden = errno == 0 && isWhiteout(o)
 	return errno != syscall.ENOENT && !hidden, hidden
 }
 
 // lift takes away the whiteout in the place of e, the sandbox's own .git, whose directory of the store is open as d, for a new
-// one. back, which is called if none was made, puts it back. The caller holds t.renameMu for writing.
-func (t *tree) lift(e *entry, d openDir) (back func()) {
+// one. back, which is called if none was made, puts it back. The caller holds p.renameMu for writing.
+func (p *privateGit) lift(e *entry, d openDir) (back func()) {
 	back = func() {}
-	if t.copied != nil || !t.owns(e.dir.getState(), e.name) {
+	if p == nil || p.copied != nil || !p.levels.owns(e.dir.getState(), e.name) {
 		return back
 	}
-	if o, errno := t.stat(fdName{d.fd, gitName}); errno != 0 || !isWhiteout(o) || unix.Unlinkat(d.fd, gitName, 0) != nil {
+	if o, errno := p.stat(fdName{d.fd, gitName}); errno != 0 || !isWhiteout(o) || unix.Unlinkat(d.fd, gitName, 0) != nil {
 		return back
 	}
 	return func() {
 		if err := cow.MakeWhiteout(d.fd, gitName); err != nil && err != unix.EEXIST { // it was made, and only the answer failed
-			t.logger.Error("hide a removed .git again", "of", t.table.path(e.dir, ""), "error", err)
+			p.logger.Error("hide a removed .git again", "of", p.table.path(e.dir, ""), "error", err)
 		}
 	}
 }
 
 // leaves makes ready that e goes, or moves elsewhere. Its place is open as d. If it is the sandbox's own .git of a directory in which
-// the host has one, left, which is called afterwards, puts a whiteout there. The caller calls drop in the end, and holds t.renameMu for
+// the host has one, left, which is called afterwards, puts a whiteout there. The caller calls drop in the end, and holds p.renameMu for
 // writing until then.
-func (t *tree) leaves(e *entry, d openDir) (left, drop func(), errno syscall.Errno) {
+func (p *privateGit) leaves(e *entry, d openDir) (left, drop func(), errno syscall.Errno) {
 	nothing := func() {}
-	if t.copied != nil || !t.owns(e.dir.getState(), e.name) {
+	if p == nil || p.copied != nil || !p.levels.owns(e.dir.getState(), e.name) {
 		return nothing, nothing, 0
 	}
-	host, errno := t.halves(e.dir)
+	host, errno := p.halves(e.dir)
 	if errno != 0 {
 		return nil, nil, errno
 	}
 	defer host.release()
-	if _, errno := t.stat(fdName{host.fd, gitName}); errno == syscall.ENOENT {
+	if _, errno := p.stat(fdName{host.fd, gitName}); errno == syscall.ENOENT {
 		return nothing, nothing, 0
 	}
-	tmp := t.git.temp()
-	if err := cow.MakeWhiteout(t.git.work, tmp); err != nil {
+	tmp := p.temp()
+	if err := cow.MakeWhiteout(p.work, tmp); err != nil {
 		return nil, nil, errnoOf(err)
 	}
 	left = func() {
-		if err := unix.Renameat2(t.git.work, tmp, d.fd, gitName, unix.RENAME_NOREPLACE); err != nil {
-			t.logger.Error("hide a removed .git", "of", t.table.path(e.dir, ""), "error", err)
+		if err := unix.Renameat2(p.work, tmp, d.fd, gitName, unix.RENAME_NOREPLACE); err != nil {
+			p.logger.Error("hide a removed .git", "of", p.table.path(e.dir, ""), "error", err)
 		}
 	}
-	return left, func() { _ = unix.Unlinkat(t.git.work, tmp, 0) }, 0
+	return left, func() { _ = unix.Unlinkat(p.work, tmp, 0) }, 0
 }
 
 // dropStored removes the mirror, at the path at, of a directory that the sandbox has removed or is about to replace. The sandbox has no .git
-// there any more; what the host has removed below is out of reach, and is kept until the next start. The caller holds t.renameMu
+// there any more; what the host has removed below is out of reach, and is kept until the next start. The caller holds p.renameMu
 // for writing.
-func (t *tree) dropStored(at string) {
-	fd, errno := t.openStored(at)
+func (p *privateGit) dropStored(at string) {
+	fd, errno := p.openStored(at)
 	if errno != 0 {
 		return
 	}
 	defer unix.Close(fd)
-	if _, hidden := t.storeHas(at); hidden {
+	if _, hidden := p.storeHas(at); hidden {
 		_ = unix.Unlinkat(fd, gitName, 0)
 	}
-	if unix.Unlinkat(t.git.store, at, unix.AT_REMOVEDIR) != nil {
-		_ = unix.Renameat(t.git.store, at, t.git.work, t.git.temp())
+	if unix.Unlinkat(p.store, at, unix.AT_REMOVEDIR) != nil {
+		_ = unix.Renameat(p.store, at, p.work, p.temp())
 	}
 }
 
 // mirrored reports whether private git directories are in the store, and not in an upper layer.
-func (t *tree) mirrored() bool { return t.git != nil && t.copied == nil }
+func (p *privateGit) mirrored() bool { return p != nil && p.copied == nil }
 
 // A mirrored is a rename of directories whose mirrors move too: paths of the store. The zero value is none.
 type mirrored struct {
@@ -508,71 +502,71 @@ type mirrored struct {
 }
 
 // mirrors returns what of the store moves with r. It makes the directories above, so that little can fail
-// when r is done. The caller holds t.renameMu for writing.
-func (t *tree) mirrors(r *renaming) (m mirrored, errno syscall.Errno) {
-	if !t.mirrored() || !r.movesDir() || r.from.dir.getState().path < 0 || r.from.name == gitName {
+// when r is done. The caller holds p.renameMu for writing.
+func (p *privateGit) mirrors(r *renaming) (m mirrored, errno syscall.Errno) {
+	if !p.mirrored() || !r.movesDir() || r.from.dir.getState().path < 0 || r.from.name == gitName {
 		return m, 0
 	}
-	if m.from, errno = t.storePath(r.from.dir, r.from.name); errno != 0 {
+	if m.from, errno = p.storePath(r.from.dir, r.from.name); errno != 0 {
 		return mirrored{}, errno
 	}
-	if m.to, errno = t.storePath(r.to.dir, r.to.name); errno != 0 {
+	if m.to, errno = p.storePath(r.to.dir, r.to.name); errno != 0 {
 		return mirrored{}, errno
 	}
-	if has, _ := t.storeHas(m.to); has && !r.swap && r.dst != nil {
+	if has, _ := p.storeHas(m.to); has && !r.swap && r.dst != nil {
 		return mirrored{}, syscall.ENOTEMPTY
 	}
 	m.swap = r.swap
-	if t.mirrorAt(m.from) {
-		errno = t.makeStored(path.Dir(m.to))
+	if p.mirrorAt(m.from) {
+		errno = p.makeStored(path.Dir(m.to))
 	}
-	if errno == 0 && m.swap && t.mirrorAt(m.to) {
-		errno = t.makeStored(path.Dir(m.from))
+	if errno == 0 && m.swap && p.mirrorAt(m.to) {
+		errno = p.makeStored(path.Dir(m.from))
 	}
 	return m, errno
 }
 
 // mirrorAt reports whether the store has something at the path at.
-func (t *tree) mirrorAt(at string) bool {
-	_, errno := t.stat(fdName{t.git.store, at})
+func (p *privateGit) mirrorAt(at string) bool {
+	_, errno := p.stat(fdName{p.store, at})
 	return errno == 0
 }
 
-// moveStored moves mirrors, after the rename of directories, and what the host's half knows of their paths. The caller holds t.renameMu
+// moveStored moves mirrors, after the rename of directories, and what the host's half knows of their paths. The caller holds p.renameMu
 // for writing.
-func (t *tree) moveStored(m mirrored) {
+func (p *privateGit) moveStored(m mirrored) {
 	if m.from == "" {
 		return
 	}
 	from, to := m.from, m.to
-	if m.swap && !t.mirrorAt(from) {
+	if m.swap && !p.mirrorAt(from) {
 		from, to = to, from
 	}
 	var err error
 	switch {
-	case m.swap && t.mirrorAt(to) && t.mirrorAt(from):
-		err = unix.Renameat2(t.git.store, from, t.git.store, to, unix.RENAME_EXCHANGE)
+	case m.swap && p.mirrorAt(to) && p.mirrorAt(from):
+		err = unix.Renameat2(p.store, from, p.store, to, unix.RENAME_EXCHANGE)
 	case !m.swap:
-		t.dropStored(to)
+		p.dropStored(to)
 		fallthrough
 	default:
-		if t.mirrorAt(from) {
-			err = unix.Renameat2(t.git.store, from, t.git.store, to, unix.RENAME_NOREPLACE)
+		if p.mirrorAt(from) {
+			err = unix.Renameat2(p.store, from, p.store, to, unix.RENAME_NOREPLACE)
 		}
 	}
 	if err != nil {
-		t.logger.Error("move a private git directory", "from", from, "to", to, "error", err)
+		p.logger.Error("move a private git directory", "from", from, "to", to, "error", err)
 	}
-	t.git.gone.move(m.from, m.to, m.swap)
-	if err := t.git.host.Moved(m.from, m.to, m.swap); err != nil {
-		t.logger.Error("follow a git directory of the host", "from", m.from, "to", m.to, "error", err)
+	p.gone.move(m.from, m.to, m.swap)
+	if err := p.host.Moved(m.from, m.to, m.swap); err != nil {
+		p.logger.Error("follow a git directory of the host", "from", m.from, "to", m.to, "error", err)
 	}
 }
 
 // changedGit has GitHost.Changed called if the entry e, which was changed, is in a private git directory and no object.
-func (t *tree) changedGit(e *entry) {
-	if t.git != nil && t.isPrivate(e.dir, e.name) && !ofObjects(t.table.path(e.dir, e.name)) {
-		t.git.host.Changed()
+func (p *privateGit) changedGit(e *entry) {
+	if p != nil && p.levels.isPrivate(e.dir, e.name) && !ofObjects(p.table.path(e.dir, e.name)) {
+		p.host.Changed()
 	}
 }
 
@@ -594,64 +588,64 @@ func ofObjects(at string) bool {
 // freshens reports whether in sets nothing but the times of n, an object of the host's, to the
 // present: git inside does so when it needs an object that is there, and git on the host then does
 // not prune it. In a copied tree, which changes nothing on the host, it then makes one of its own.
-func (t *tree) freshens(n *node, in *fuse.SetAttrIn) bool {
+func (p *privateGit) freshens(n *node, in *fuse.SetAttrIn) bool {
 	const times = fuse.FATTR_ATIME | fuse.FATTR_MTIME | fuse.FATTR_ATIME_NOW | fuse.FATTR_MTIME_NOW
-	if t.git == nil || !n.isRegular() || in.Valid&times != times || in.Valid&^(times|fuse.FATTR_FH|fuse.FATTR_LOCKOWNER) != 0 {
+	if p == nil || !n.isRegular() || in.Valid&times != times || in.Valid&^(times|fuse.FATTR_FH|fuse.FATTR_LOCKOWNER) != 0 {
 		return false
 	}
-	parent, _ := t.table.place(n)
+	parent, _ := p.table.place(n)
 	return parent != nil && parent.getState().path == inHosts && n.getLevel() == perm.Read
 }
 
 // changedFile is changedGit for a change of the content of n.
-func (t *tree) changedFile(n *node) {
+func (p *privateGit) changedFile(n *node) {
 	if !n.apart.Load() {
 		return
 	}
-	if parent, name := t.table.place(n); parent != nil {
+	if parent, name := p.table.place(n); parent != nil {
 		e := newEntry(parent, name)
-		t.changedGit(&e)
+		p.changedGit(&e)
 	}
 }
 
 // showsObjects reports whether n is a directory of what is shown of the host in which git there
 // makes objects or packs: git inside lists it again when it lacks an object, and the kernel keeps a
 // listing as long as it has the attributes.
-func (t *tree) showsObjects(n *node) bool {
+func (p *privateGit) showsObjects(n *node) bool {
 	if !n.isDir() || n.getState().path != inHosts {
 		return false
 	}
-	dir, name := t.table.place(n)
+	dir, name := p.table.place(n)
 	if name == "pack" || dir == nil || len(name) != len("aa") {
 		return name == "pack"
 	}
-	above, name := t.table.place(dir) // git-lfs has such names too
-	return above != nil && name == "objects" && t.hostNumber(above, name) >= 0
+	above, name := p.table.place(dir) // git-lfs has such names too
+	return above != nil && name == "objects" && p.hostNumber(above, name) >= 0
 }
 
 // gitOffset is the offset behind the sandbox's own .git, which is listed first. No file system has it for an entry of its own.
 const gitOffset = 1<<63 - 7
 
 // listOwn lists the sandbox's own .git of dir, which is open as d. It reports whether there is room for more.
-func (t *tree) listOwn(dir *node, d openDir, add func(*entry, openDir, fuse.DirEntry) bool) bool {
-	h, errno := t.ownDir(dir, d.fd, false)
+func (p *privateGit) listOwn(dir *node, d openDir, add func(*entry, openDir, fuse.DirEntry) bool) bool {
+	h, errno := p.ownDir(dir, d.fd, false)
 	if errno != 0 {
 		return true // there is none, or a lookup returns why
 	}
 	own := openDir{handle: h}
 	defer own.release()
-	o, _, errno := t.statEntry(own, gitName)
+	o, _, errno := p.statEntry(own, gitName)
 	if errno != 0 {
 		return true
 	}
 	e := newEntry(dir, gitName)
-	return add(&e, own, fuse.DirEntry{Name: gitName, Mode: o.typ(), Ino: t.number(o), Off: gitOffset})
+	return add(&e, own, fuse.DirEntry{Name: gitName, Mode: o.typ(), Ino: p.number(o), Off: gitOffset})
 }
 
 // number returns the number to be presented for the inode of o: the store may be on another file system than the tree,
 // whose numbers could be the same.
-func (t *tree) number(o *object) uint64 {
-	if t.git != nil && o.ident.dev != t.git.device {
+func (p *privateGit) number(o *object) uint64 {
+	if p != nil && o.ident.dev != p.device {
 		return o.Ino | apartBit
 	}
 	return o.Ino

@@ -1,6 +1,9 @@
 package fusefs
 
-import "syscall"
+import (
+	"sync/atomic"
+	"syscall"
+)
 
 // The kernel caches unused names until its own memory is short, and each is a node here.
 // Above a limit it is asked to forget some of them (Linux 6.18).
@@ -30,26 +33,42 @@ func shares(memory int64) (nodes, handlers int) {
 	return max(nodes, minNodes), max(handlers, minHandlers)
 }
 
+// A kernelCache is what the kernel keeps of the tree: it is told what to forget.
+type kernelCache struct {
+	*names
+	dev *device
+
+	maxNodes         int          // above it the kernel is asked to forget some
+	nextPrune        atomic.Int64 // when it may be asked again, by clock
+	pruneUnsupported atomic.Bool
+
+	// rootAbsent is when the kernel last got the answer that a name does not exist in the
+	// root, by clock; kept only if it has no epochs.
+	rootAbsent atomic.Int64
+
+	forgotten atomic.Int64 // when the kernel has last forgotten all, by clock
+}
+
 // pruneIfFull queues a call of pruneNodes if there are too many nodes.
-func (t *tree) pruneIfFull() {
-	if t.table.count.Load() > int64(t.maxNodes) && !t.pruneUnsupported.Load() && t.clock() > t.nextPrune.Load() {
-		t.inval.add(invalidation{what: pruneCache})
+func (k *kernelCache) pruneIfFull() {
+	if k.table.count.Load() > int64(k.maxNodes) && !k.pruneUnsupported.Load() && k.clock() > k.nextPrune.Load() {
+		k.inval.add(invalidation{what: pruneCache})
 	}
 }
 
 // pruneNodes asks the kernel to forget unused names.
-func (t *tree) pruneNodes() syscall.Errno {
-	begun := t.clock()
+func (k *kernelCache) pruneNodes() syscall.Errno {
+	begun := k.clock()
 	defer func() {
-		now := t.clock()
-		t.nextPrune.Store(now + pruneBackoff*(now-begun))
+		now := k.clock()
+		k.nextPrune.Store(now + pruneBackoff*(now-begun))
 	}()
 	const batch = 1 << 12
-	for ids := t.table.leaves(int(t.table.count.Load()) - t.maxNodes*3/4); len(ids) > 0; {
+	for ids := k.table.leaves(int(k.table.count.Load()) - k.maxNodes*3/4); len(ids) > 0; {
 		some := ids[:min(batch, len(ids))]
 		ids = ids[len(some):]
-		if errno := t.dev.prune(some); errno != 0 {
-			t.pruneUnsupported.Store(errno == syscall.EINVAL)
+		if errno := k.dev.prune(some); errno != 0 {
+			k.pruneUnsupported.Store(errno == syscall.EINVAL)
 			return 0
 		}
 	}

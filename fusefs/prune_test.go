@@ -26,7 +26,7 @@ func TestCrowd(t *testing.T) {
 			write(t, dir, "used/file", "content")
 		},
 		After: func(t *testing.T, s *Server, _ []Denial) {
-			if s.tree.pruneUnsupported.Load() {
+			if s.tree.kernel.pruneUnsupported.Load() {
 				t.Log("this kernel forgets names when it pleases only")
 			}
 		},

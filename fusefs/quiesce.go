@@ -24,11 +24,11 @@ func (s *Server) Quiesce(f func() error) error {
 	err := f()
 	changed, revoked := t.discarded && t.copied != nil, t.revoked
 	if changed {
-		t.quota.begin(t.used())
+		t.quota.begin(t.copied.used())
 	}
 	t.changeMu.Unlock()
 	if changed {
-		t.forgetRules(revoked)
+		t.kernel.forgetRules(revoked)
 	}
 	return err
 }
@@ -37,12 +37,12 @@ func (s *Server) Quiesce(f func() error) error {
 // calls may call it. If f has called Discarded, the server looks again at what it knows.
 func (s *Server) Alone(f func()) {
 	t := s.tree
-	t.rulesMu.Lock()
-	defer t.rulesMu.Unlock()
+	t.levels.rulesMu.Lock()
+	defer t.levels.rulesMu.Unlock()
 	f()
 	if t.discarded && t.copied != nil {
 		t.renameMu.Lock()
-		t.lookAgain()
+		t.copied.lookAgain()
 		t.renameMu.Unlock()
 		t.revoked = append(t.revoked, t.applyRulesToAll()...)
 	}
@@ -63,13 +63,13 @@ func (s *Server) Discarded(paths []string) {
 }
 
 // nodeAt returns the node at a path, nil if the kernel knows none.
-func (t *tree) nodeAt(path string) *node {
-	n := t.root.node
+func (ns *names) nodeAt(path string) *node {
+	n := ns.root.node
 	if path == "" || path == "." {
 		return n
 	}
 	for name := range strings.SplitSeq(path, "/") {
-		if n = t.table.child(n, name); n == nil {
+		if n = ns.table.child(n, name); n == nil {
 			return nil
 		}
 	}
@@ -77,15 +77,15 @@ func (t *tree) nodeAt(path string) *node {
 }
 
 // holdBelow opens all files of the upper layer at n and below that the kernel knows.
-func (t *tree) holdBelow(n *node) {
-	t.renameMu.RLock()
-	defer t.renameMu.RUnlock()
-	for _, m := range t.table.below(n) {
+func (ns *names) holdBelow(n *node) {
+	ns.renameMu.RLock()
+	defer ns.renameMu.RUnlock()
+	for _, m := range ns.table.below(n) {
 		if m.isDir() || !m.inUpper() {
 			continue
 		}
-		if h, errno := t.acquireLocked(m, usePath); errno == 0 {
-			t.fds.pin(m, usePath)
+		if h, errno := ns.acquireLocked(m, usePath); errno == 0 {
+			ns.fds.pin(m, usePath)
 			h.release()
 		}
 	}
@@ -104,18 +104,18 @@ func (t *table) below(n *node) (all []*node) {
 
 // lookAgain makes the nodes agree with an upper layer that package cow has changed. What is gone from
 // there loses its node, so that the next lookup finds what the host has; only directories that were merged
-// in their place keep theirs. The caller holds t.rulesMu and t.renameMu for writing.
-func (t *tree) lookAgain() {
-	for _, n := range t.table.below(t.root.node)[1:] {
-		parent, name := t.table.place(n)
+// in their place keep theirs. The caller holds u.levels.rulesMu and u.renameMu for writing.
+func (u *upperLayer) lookAgain() {
+	for _, n := range u.table.below(u.root.node)[1:] {
+		parent, name := u.table.place(n)
 		if parent == nil {
 			continue // it went with a directory above
 		}
-		if !t.stillAt(n, parent, name) {
-			for _, m := range slices.Backward(t.table.below(n)) {
-				if up, name := t.table.place(m); up != nil && t.table.vanish(up, name, m) {
-					t.pinOrphan(m)
-					t.inval.add(invalidation{what: invalDelete, id: up.id, name: name}) // or it is kept until memory is short
+		if !u.stillAt(n, parent, name) {
+			for _, m := range slices.Backward(u.table.below(n)) {
+				if up, name := u.table.place(m); up != nil && u.table.vanish(up, name, m) {
+					u.pinOrphan(m)
+					u.inval.add(invalidation{what: invalDelete, id: up.id, name: name}) // or it is kept until memory is short
 				}
 			}
 		}
@@ -124,39 +124,39 @@ func (t *tree) lookAgain() {
 
 // stillAt brings the layers of n, at the entry called name of parent, up to date, and reports whether n is
 // still there.
-func (t *tree) stillAt(n, parent *node, name string) bool {
-	d, errno := t.dirOf(parent, name)
+func (u *upperLayer) stillAt(n, parent *node, name string) bool {
+	d, errno := u.dirOf(parent, name)
 	if errno != 0 {
 		return false
 	}
 	defer d.release()
-	o, a, errno := t.statEntry(d, name)
+	o, a, errno := u.statEntry(d, name)
 	own := d.upper && a.fd == d.fd
 	switch {
 	case errno != 0 || o.typ() != n.typ:
 		return false
 	case !n.isDir() && o.ident == n.ident() && n.borrows():
-		path, errno := t.readBorrow(a, o)
+		path, errno := u.readBorrow(a, o)
 		if errno == 0 {
-			t.setLower(n, parent, name, path != "", path)
+			u.lower.set(n, parent, name, path != "", path)
 		}
 		return errno == 0
 	case !n.isDir():
 		return o.ident == n.ident()
 	case own && o.ident == n.ident():
-		return t.readHalf(n, parent, name, a)
+		return u.readHalf(n, parent, name, a)
 	case !own && n.inUpper():
-		return t.dropHalf(n, parent, name, o)
+		return u.dropHalf(n, parent, name, o)
 	}
 	return o.ident == n.ident()
 }
 
 // readHalf reads where the lower half of n is, whose upper half is at a.
-func (t *tree) readHalf(n, parent *node, name string, a fdName) bool {
+func (u *upperLayer) readHalf(n, parent *node, name string, a fdName) bool {
 	if !n.inUpper() {
 		return false
 	}
-	fd, half, path, errno := t.openUpper(a)
+	fd, half, path, errno := u.openUpper(a)
 	if errno != 0 {
 		return false
 	}
@@ -164,26 +164,26 @@ func (t *tree) readHalf(n, parent *node, name string, a fdName) bool {
 	if half == cow.Merged && parent.merges() {
 		half, path = cow.Moved, lowerPathOf(parent, name)
 	}
-	t.setLower(n, parent, name, half == cow.Moved, path)
+	u.lower.set(n, parent, name, half == cow.Moved, path)
 	return true
 }
 
 // dropHalf makes n, whose upper half is gone, the host's o, if it was that merged with the upper half.
-func (t *tree) dropHalf(n, parent *node, name string, o *object) bool {
+func (u *upperLayer) dropHalf(n, parent *node, name string, o *object) bool {
 	if half, _ := n.half(parent, name); half != cow.Merged {
 		return false
 	}
-	t.fds.close(n, usePath)
-	t.fds.move(n, useLower, usePath)
-	if h := t.fds.cached(n, usePath); h != nil {
-		now, errno := t.stat(fdName{fd: h.fd})
+	u.fds.close(n, usePath)
+	u.fds.move(n, useLower, usePath)
+	if h := u.fds.cached(n, usePath); h != nil {
+		now, errno := u.stat(fdName{fd: h.fd})
 		h.release()
 		if errno != 0 || now.ident != o.ident {
-			t.watch.remove(n, -1)
-			t.fds.close(n, usePath)
+			u.watch.remove(n, -1)
+			u.fds.close(n, usePath)
 		}
 	}
-	if !t.adopt(n, o.ident) {
+	if !u.adopt(n, o.ident) {
 		return false
 	}
 	n.layers.upper.Store(false)
@@ -192,14 +192,14 @@ func (t *tree) dropHalf(n, parent *node, name string, o *object) bool {
 }
 
 // setLower records that the lower half of n is at path, or that there is none.
-func (t *tree) setLower(n, parent *node, name string, merges bool, path string) {
-	t.table.mu.Lock()
-	defer t.table.mu.Unlock()
+func (lo *lowerLayer) set(n, parent *node, name string, merges bool, path string) {
+	lo.table.mu.Lock()
+	defer lo.table.mu.Unlock()
 	if n.layers.merges.Load() == merges && n.layers.lowerPath() == path {
 		return
 	}
 	n.layers.merges.Store(merges)
 	n.layers.setLowerPath(path)
 	n.layers.lowerSeen.Store(neverValidated)
-	t.copied.noteMoved(n, parent, name)
+	lo.noteMoved(n, parent, name)
 }

@@ -9,56 +9,56 @@ import (
 )
 
 // acquire returns a handle of n for u, and opens n if necessary. The caller releases it.
-func (t *tree) acquire(n *node, u use) (*handle, syscall.Errno) {
-	if h := t.fds.cached(n, u); h != nil {
+func (ns *names) acquire(n *node, u use) (*handle, syscall.Errno) {
+	if h := ns.fds.cached(n, u); h != nil {
 		if u != useRead || !n.borrows() {
 			return h, 0
 		}
 		h.release() // the host may have replaced it
 	}
-	t.renameMu.RLock()
-	defer t.renameMu.RUnlock()
-	return t.acquireLocked(n, u)
+	ns.renameMu.RLock()
+	defer ns.renameMu.RUnlock()
+	return ns.acquireLocked(n, u)
 }
 
-// acquireLocked is acquire; the caller holds t.renameMu, so that nothing is renamed through
+// acquireLocked is acquire; the caller holds ns.renameMu, so that nothing is renamed through
 // the tree while the path is walked.
-func (t *tree) acquireLocked(n *node, u use) (*handle, syscall.Errno) {
+func (ns *names) acquireLocked(n *node, u use) (*handle, syscall.Errno) {
 	if u == useRead && n.borrows() {
-		return t.openBorrowed(n)
+		return ns.lower.openBorrowed(n)
 	}
-	if h := t.fds.cached(n, u); h != nil {
+	if h := ns.fds.cached(n, u); h != nil {
 		return h, 0
 	}
 	if u == usePath {
-		return t.walk(n)
+		return ns.walk(n)
 	}
-	if u == useWrite && t.copied != nil && (!n.inUpper() || n.borrows()) {
+	if u == useWrite && ns.copied != nil && (!n.inUpper() || n.borrows()) {
 		return nil, syscall.EROFS // it is copied first: see unshare
 	}
 	if !n.isRegular() {
 		return nil, syscall.EINVAL // opening a FIFO or device could have effects
 	}
-	p, errno := t.acquireLocked(n, usePath)
+	p, errno := ns.acquireLocked(n, usePath)
 	if errno != 0 {
 		return nil, errno
 	}
 	defer p.release()
-	fd, blind, errno := t.reopen(p.fd, u)
+	fd, blind, errno := ns.reopen(p.fd, u)
 	if errno != 0 {
 		return nil, errno
 	}
-	return t.fds.insert(n, u, fd, blind), 0
+	return ns.fds.insert(n, u, fd, blind), 0
 }
 
 // acquireDir opens the directory n for the use of names in it. n must still be at its own
 // name, which gave it its state: a process that holds it open, or works in it, would
-// otherwise keep that state wherever the host moves it. The caller holds t.renameMu.
-func (t *tree) acquireDir(n *node) (openDir, syscall.Errno) {
-	if errno := t.validatePath(n); errno != 0 {
+// otherwise keep that state wherever the host moves it. The caller holds ns.renameMu.
+func (ns *names) acquireDir(n *node) (openDir, syscall.Errno) {
+	if errno := ns.validatePath(n); errno != 0 {
 		return openDir{}, errno
 	}
-	return t.halves(n)
+	return ns.halves(n)
 }
 
 // maxDepth is how many directories deep names can be used, enough for each path of PATH_MAX
@@ -67,12 +67,12 @@ const maxDepth = unix.PathMax / 2
 
 // validatePath makes sure that n and all above it were found at their names not longer ago
 // than the timeout. It returns ENOENT for an orphan, ENAMETOOLONG below maxDepth, and
-// checkSame's errno. The caller holds t.renameMu.
+// checkSame's errno. The caller holds ns.renameMu.
 //
 // Each directory on the way keeps a proof, so that the path is walked once per timeout, or
 // when something on it has moved, and not for each request.
-func (t *tree) validatePath(n *node) syscall.Errno {
-	generation, now := t.table.generation.Load(), t.clock()
+func (ns *names) validatePath(n *node) syscall.Errno {
+	generation, now := ns.table.generation.Load(), ns.clock()
 	valid := func(m *node, limit time.Duration) *proof {
 		p := m.proof.Load()
 		if p == nil || p.generation != generation || now-min(p.oldest, m.validatedAt.Load()) >= int64(limit) {
@@ -80,15 +80,15 @@ func (t *tree) validatePath(n *node) syscall.Errno {
 		}
 		return p
 	}
-	if valid(n, t.timeout) != nil {
-		if parent, _ := t.table.place(n); parent == nil {
+	if valid(n, ns.timeout) != nil {
+		if parent, _ := ns.table.place(n); parent == nil {
 			return syscall.ENOENT // as in a directory that was removed
 		}
 		return 0
 	}
 	// Names validated longer ago than half the timeout are looked up again, so that the
 	// next walk is not soon.
-	fresh := t.timeout / 2
+	fresh := ns.timeout / 2
 	var way []*node
 	known := proof{generation: generation, oldest: now}
 	for m := n; m.id != rootID; {
@@ -96,7 +96,7 @@ func (t *tree) validatePath(n *node) syscall.Errno {
 			known = *p
 			break
 		}
-		parent, _ := t.table.place(m)
+		parent, _ := ns.table.place(m)
 		if parent == nil {
 			return syscall.ENOENT
 		}
@@ -108,9 +108,9 @@ func (t *tree) validatePath(n *node) syscall.Errno {
 	if known.depth+len(way) > maxDepth {
 		return syscall.ENAMETOOLONG
 	}
-	t.dirsWalked.Add(uint64(len(way)))
+	ns.dirsWalked.Add(uint64(len(way)))
 	for _, m := range slices.Backward(way) {
-		seen, errno := t.validate(m, now, fresh)
+		seen, errno := ns.validate(m, now, fresh)
 		if errno != 0 {
 			return errno
 		}
@@ -125,23 +125,23 @@ func (t *tree) validatePath(n *node) syscall.Errno {
 
 // validate returns when n was last found at its name, and looks it up there if that is longer
 // ago than fresh.
-func (t *tree) validate(n *node, now int64, fresh time.Duration) (int64, syscall.Errno) {
+func (ns *names) validate(n *node, now int64, fresh time.Duration) (int64, syscall.Errno) {
 	for {
 		seen := n.validatedAt.Load()
 		if now-seen < int64(fresh) {
 			return seen, 0
 		}
-		parent, name := t.table.place(n)
+		parent, name := ns.table.place(n)
 		if parent == nil {
 			return 0, syscall.ENOENT
 		}
-		d, errno := t.dirOf(parent, name)
+		d, errno := ns.dirOf(parent, name)
 		if errno != 0 {
-			return 0, t.checkSame(n, nil, errno)
+			return 0, ns.checkSame(n, nil, errno)
 		}
-		o, _, errno := t.statEntry(d, name)
+		o, _, errno := ns.statEntry(d, name)
 		d.release()
-		if errno = t.checkSame(n, o, errno); errno != 0 {
+		if errno = ns.checkSame(n, o, errno); errno != 0 {
 			return 0, errno
 		}
 		if n.validatedAt.CompareAndSwap(seen, now) { // else the host may have moved it since
@@ -152,23 +152,23 @@ func (t *tree) validate(n *node, now int64, fresh time.Duration) (int64, syscall
 
 // walk opens n, and all directories between it and the closest open one above, and makes
 // sure that they are still the same objects.
-func (t *tree) walk(n *node) (*handle, syscall.Errno) {
+func (ns *names) walk(n *node) (*handle, syscall.Errno) {
 	var way []*node
 	var h *handle
 	for m := n; h == nil; {
-		parent, _ := t.table.place(m)
+		parent, _ := ns.table.place(m)
 		if parent == nil {
 			return nil, syscall.ESTALE
 		}
 		if way = append(way, m); len(way) > maxDepth {
 			return nil, syscall.ENAMETOOLONG
 		}
-		h, m = t.fds.cached(parent, usePath), parent
+		h, m = ns.fds.cached(parent, usePath), parent
 	}
 	for _, m := range slices.Backward(way) {
 		dir := h
 		var errno syscall.Errno
-		h, errno = t.step(dir, m)
+		h, errno = ns.step(dir, m)
 		dir.release()
 		if errno != 0 {
 			return nil, errno
@@ -178,44 +178,44 @@ func (t *tree) walk(n *node) (*handle, syscall.Errno) {
 }
 
 // step opens n, whose directory is open as dir.
-func (t *tree) step(dir *handle, n *node) (*handle, syscall.Errno) {
-	parent, name := t.table.place(n)
+func (ns *names) step(dir *handle, n *node) (*handle, syscall.Errno) {
+	parent, name := ns.table.place(n)
 	if parent != dir.node {
 		return nil, syscall.ESTALE // it became an orphan just now
 	}
 	switch {
-	case t.isApart(parent, name):
-		own, errno := t.dirOf(parent, name)
+	case ns.git.isApart(parent, name):
+		own, errno := ns.dirOf(parent, name)
 		if errno != 0 {
-			return nil, t.checkSame(n, nil, errno)
+			return nil, ns.checkSame(n, nil, errno)
 		}
 		defer own.release()
 		dir = own.handle
 	case parent.inUpper() && !n.inUpper():
-		lower, errno := t.lowerHalf(parent)
+		lower, errno := ns.lower.half(parent)
 		if errno != 0 {
-			return nil, t.checkSame(n, nil, errno)
+			return nil, ns.checkSame(n, nil, errno)
 		}
 		defer lower.release()
 		dir = lower
 	}
 	fd, errno := openBeneath(dir.fd, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
-		return nil, t.checkSame(n, nil, errno)
+		return nil, ns.checkSame(n, nil, errno)
 	}
-	o, errno := t.stat(fdName{fd: fd})
-	if errno = t.checkSame(n, o, errno); errno != 0 {
+	o, errno := ns.stat(fdName{fd: fd})
+	if errno = ns.checkSame(n, o, errno); errno != 0 {
 		unix.Close(fd)
 		return nil, errno
 	}
-	return t.fds.add(n, usePath, fd), 0
+	return ns.fds.add(n, usePath, fd), 0
 }
 
 // checkSame returns 0 if o, found at n's name, is n, and ESTALE if another object or none is
 // there: the kernel then looks the name up again. It also makes the kernel forget the name,
 // since the kernel opens files without asking. errno is that of the look; others than those
 // of a changed name are returned as they are.
-func (t *tree) checkSame(n *node, o *object, errno syscall.Errno) syscall.Errno {
+func (ns *names) checkSame(n *node, o *object, errno syscall.Errno) syscall.Errno {
 	switch errno {
 	case 0:
 		if o.ident == n.ident() {
@@ -225,8 +225,8 @@ func (t *tree) checkSame(n *node, o *object, errno syscall.Errno) syscall.Errno 
 	default:
 		return errno
 	}
-	if parent, name := t.table.place(n); parent != nil {
-		t.inval.add(invalidation{what: invalEntry, id: parent.id, name: name})
+	if parent, name := ns.table.place(n); parent != nil {
+		ns.inval.add(invalidation{what: invalEntry, id: parent.id, name: name})
 	}
 	return syscall.ESTALE
 }

@@ -4,6 +4,7 @@ import (
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 )
 
 // Unlink removes a name that is not a directory's.
@@ -20,12 +21,12 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string) syscall.Errno {
 	isDir := o == opRmdir
 	e, errno := t.entry(in.NodeId, name)
 	if errno == 0 {
-		errno = t.allowName(o, in, &e, isDir)
+		errno = t.gate.allowName(o, in, &e, isDir)
 	}
 	if errno != 0 {
 		return errno
 	}
-	t.ownGit(e.dir, name, true)
+	t.git.ownGit(e.dir, name, true)
 	t.renameMu.Lock()
 	defer t.renameMu.Unlock()
 	d, errno := t.acquireEntry(&e, false)
@@ -37,11 +38,11 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string) syscall.Errno {
 	if errno != 0 {
 		return errno // an object that the host makes there from here on has not been judged
 	}
-	if errno := t.judgeDir(o, in, &e, d, a, obj); errno != 0 {
+	if errno := t.gate.judgeDir(o, in, &e, d, a, obj); errno != 0 {
 		return errno
 	}
 	if obj.isDir() != isDir { // hidden as the other kind, perhaps
-		if errno := t.allowName(o, in, &e, obj.isDir()); errno != 0 {
+		if errno := t.gate.allowName(o, in, &e, obj.isDir()); errno != 0 {
 			return errno
 		}
 	}
@@ -52,16 +53,16 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string) syscall.Errno {
 		return syscall.EISDIR
 	}
 	mirror, hidden := "", false
-	if t.mirrored() && isDir && e.dir.getState().path >= 0 && name != gitName {
-		if mirror, errno = t.storePath(e.dir, name); errno != 0 {
+	if t.git.mirrored() && isDir && e.dir.getState().path >= 0 && name != gitName {
+		if mirror, errno = t.git.storePath(e.dir, name); errno != 0 {
 			return errno
 		}
 		var has bool
-		if has, hidden = t.storeHas(mirror); has {
+		if has, hidden = t.git.storeHas(mirror); has {
 			return syscall.ENOTEMPTY
 		}
 	}
-	left, drop, errno := t.leaves(&e, d)
+	left, drop, errno := t.git.leaves(&e, d)
 	if errno != 0 {
 		return errno
 	}
@@ -70,31 +71,48 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string) syscall.Errno {
 	errno = t.unlink(&d, name, obj, victim)
 	switch {
 	case errno == syscall.ENOTEMPTY && mirror != "":
-		errno = t.leave(&e, d, mirror, hidden)
+		errno = t.git.leave(&e, d, mirror, hidden)
 	case errno == 0 && mirror != "":
-		t.dropStored(mirror)
+		t.git.dropStored(mirror)
 	}
 	if errno != 0 {
 		return errno
 	}
 	left()
-	t.changedGit(&e)
+	t.git.changedGit(&e)
 	if t.table.vanish(e.dir, name, victim) {
 		t.pinOrphan(victim)
 	}
 	return 0
 }
 
+// unlink removes the object o, which is at the entry called name of d and whose node is victim, or nil.
+// The caller holds t.renameMu for writing.
+func (t *tree) unlink(d *openDir, name string, o *object, victim *node) syscall.Errno {
+	if t.copied != nil {
+		return t.copied.unlink(d, name, o, victim)
+	}
+	flags := 0
+	if o.isDir() {
+		flags = unix.AT_REMOVEDIR
+	}
+	if err := unix.Unlinkat(d.fd, name, flags); err != nil {
+		return errnoOf(err)
+	}
+	t.quota.removed(victim, o)
+	return 0
+}
+
 // openVictim opens the node at e, which is about to lose its name, so that a process that
-// has it open keeps it. It returns nil if there is no node. The caller holds t.renameMu.
-func (t *tree) openVictim(e *entry) *node {
-	n := t.table.child(e.dir, e.name)
+// has it open keeps it. It returns nil if there is no node. The caller holds ns.renameMu.
+func (ns *names) openVictim(e *entry) *node {
+	n := ns.table.child(e.dir, e.name)
 	if n == nil {
 		return nil
 	}
-	if h, errno := t.acquireLocked(n, usePath); errno == 0 {
+	if h, errno := ns.acquireLocked(n, usePath); errno == 0 {
 		h.release()
 	}
-	t.holdContent(n)
+	ns.lower.holdContent(n)
 	return n
 }

@@ -40,8 +40,8 @@ func (t *tree) Rename(_ <-chan struct{}, in *fuse.RenameIn, a, b string) fuse.St
 		if r.to, errno = t.entry(in.Newdir, b); errno != 0 {
 			return fuse.Status(errno)
 		}
-		t.ownGit(r.from.dir, a, true)
-		t.ownGit(r.to.dir, b, true)
+		t.git.ownGit(r.from.dir, a, true)
+		t.git.ownGit(r.to.dir, b, true)
 		t.renameMu.Lock()
 		errno = t.rename(&r, in.Flags)
 		t.renameMu.Unlock()
@@ -49,7 +49,7 @@ func (t *tree) Rename(_ <-chan struct{}, in *fuse.RenameIn, a, b string) fuse.St
 			return fuse.Status(errno)
 		}
 		for _, n := range r.copyFirst {
-			if errno := t.needCopy(opRename, r.in, n); errno != 0 {
+			if errno := t.contents.needCopy(opRename, r.in, n); errno != 0 {
 				return fuse.Status(errno)
 			}
 		}
@@ -75,13 +75,13 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 	defer func() { to.release() }()
 
 	// A hidden name is refused before it is looked at.
-	if t.hidden(&r.from) || t.hidden(&r.to) {
-		if errno := t.allowName(opRename, r.in, &r.from, false); errno != 0 {
+	if t.levels.hidden(&r.from) || t.levels.hidden(&r.to) {
+		if errno := t.gate.allowName(opRename, r.in, &r.from, false); errno != 0 {
 			return errno
 		}
-		return t.allowName(opRename, r.in, &r.to, false)
+		return t.gate.allowName(opRename, r.in, &r.to, false)
 	}
-	release, errno := t.claim(&r.to, to)
+	release, errno := t.guard.claim(&r.to, to)
 	if errno != 0 {
 		return errno
 	}
@@ -95,21 +95,21 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 	if errno = t.checkMoving(r); errno != 0 {
 		return errno
 	}
-	mirrored, errno := t.mirrors(r)
+	mirrored, errno := t.git.mirrors(r)
 	if errno != 0 {
 		return errno
 	}
-	left, drop, errno := t.leaves(&r.from, from)
+	left, drop, errno := t.git.leaves(&r.from, from)
 	if errno != 0 {
 		return errno
 	}
 	defer drop()
-	back := t.lift(&r.to, to)
+	back := t.git.lift(&r.to, to)
 	victim := t.openVictim(&r.to)
 	// Of two names of one file rename(2) changes nothing. The kernel renames its nodes anyway.
 	same := r.dst != nil && r.dst.ident == r.src.ident
 	if t.copied != nil {
-		errno = t.renameUpper(r, &from, &to, flags)
+		errno = t.copied.rename(r, &from, &to, flags)
 	} else {
 		errno = t.renameHost(r, from, to, flags)
 	}
@@ -117,7 +117,7 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 		back()
 		return errno
 	}
-	t.moveStored(mirrored)
+	t.git.moveStored(mirrored)
 	if !r.swap && !same {
 		left()
 	}
@@ -129,8 +129,8 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 	}
 	t.table.move(r.from.dir, r.from.name, r.to.dir, r.to.name, r.swap || same)
 	t.applyRules(&r.to)
-	t.changedGit(&r.to)
-	t.changedGit(&r.from)
+	t.git.changedGit(&r.to)
+	t.git.changedGit(&r.from)
 	if r.swap || same {
 		t.applyRules(&r.from)
 	} else {
@@ -141,12 +141,12 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 
 // checkMoving makes sure that the nodes that r moves, by their names, are those of the objects that were judged: others
 // than the sandbox change names too.
-func (t *tree) checkMoving(r *renaming) (errno syscall.Errno) {
-	if n := t.table.child(r.from.dir, r.from.name); n != nil {
-		errno = t.checkSame(n, r.src, 0)
+func (ns *names) checkMoving(r *renaming) (errno syscall.Errno) {
+	if n := ns.table.child(r.from.dir, r.from.name); n != nil {
+		errno = ns.checkSame(n, r.src, 0)
 	}
-	if n := t.table.child(r.to.dir, r.to.name); errno == 0 && r.swap && n != nil && r.dst != nil {
-		errno = t.checkSame(n, r.dst, 0)
+	if n := ns.table.child(r.to.dir, r.to.name); errno == 0 && r.swap && n != nil && r.dst != nil {
+		errno = ns.checkSame(n, r.dst, 0)
 	}
 	return errno
 }
@@ -161,8 +161,8 @@ func (t *tree) lookAt(r *renaming, from, to openDir) (errno syscall.Errno) {
 	}
 	r.srcOwn = from.upper && r.srcAt.fd == from.fd
 	r.dstOwn = r.dst != nil && to.upper && r.dstAt.fd == to.fd
-	if errno = t.judgeDir(opRename, r.in, &r.from, from, r.srcAt, r.src); errno == 0 && r.dst != nil {
-		errno = t.judgeDir(opRename, r.in, &r.to, to, r.dstAt, r.dst)
+	if errno = t.gate.judgeDir(opRename, r.in, &r.from, from, r.srcAt, r.src); errno == 0 && r.dst != nil {
+		errno = t.gate.judgeDir(opRename, r.in, &r.to, to, r.dstAt, r.dst)
 	}
 	return errno
 }
@@ -182,15 +182,15 @@ func (t *tree) allowRename(r *renaming, to openDir) syscall.Errno {
 		}
 	}
 	for _, e := range ends {
-		if errno := t.allowName(opRename, r.in, e.entry, e.obj.isDir()); errno != 0 {
+		if errno := t.gate.allowName(opRename, r.in, e.entry, e.obj.isDir()); errno != 0 {
 			return errno
 		}
 	}
-	if why := t.guards(&r.to, to, r.src.typ()); why != "" {
-		return t.deny(opRename, r.in, r.to.dir, r.to.name, perm.Write, syscall.EACCES, why)
+	if why := t.guard.refuses(&r.to, to, r.src.typ()); why != "" {
+		return t.gate.deny(opRename, r.in, r.to.dir, r.to.name, perm.Write, syscall.EACCES, why)
 	}
-	if r.swap && r.dst != nil && t.stalls(&r.from, r.dst.typ()) {
-		return t.deny(opRename, r.in, r.from.dir, r.from.name, perm.Write, syscall.EACCES, stallsGit)
+	if r.swap && r.dst != nil && t.guard.stalls(&r.from, r.dst.typ()) {
+		return t.gate.deny(opRename, r.in, r.from.dir, r.from.name, perm.Write, syscall.EACCES, stallsGit)
 	}
 	if (r.movesDir() || r.swap && t.copied == nil) && !t.alike(r) {
 		return syscall.EXDEV // mv(1) then copies, name by name
@@ -205,14 +205,14 @@ func (t *tree) applyRules(e *entry) {
 	if n == nil {
 		return
 	}
-	l, in := t.level(e, n.isDir()), t.inside(e.dir.getState(), e.name, n.isDir())
+	l, in := t.levels.of(e, n.isDir()), t.levels.inside(e.dir.getState(), e.name, n.isDir())
 	if t.copied != nil {
-		l, in = t.judge(n, e.dir, e.dir.getState(), e.name)
+		l, in = t.levels.judge(n, e.dir, e.dir.getState(), e.name)
 		t.table.mu.Lock()
-		t.copied.noteMoved(n, e.dir, e.name)
+		t.lower.noteMoved(n, e.dir, e.name)
 		t.table.mu.Unlock()
 	}
-	n.apart.Store(t.apart(e.dir.getState(), e.name))
+	n.apart.Store(t.levels.apart(e.dir.getState(), e.name))
 	n.setLevel(l, in)
 	n.validatedAt.Store(t.clock())
 }

@@ -17,20 +17,16 @@ import (
 // whose upper layer nobody else changes, only what holds inside a directory counts.
 func (t *tree) alike(r *renaming) bool {
 	a, b := &r.from, &r.to
-	return t.inside(a.dir.getState(), a.name, true).path == t.inside(b.dir.getState(), b.name, true).path &&
-		(t.copied != nil || t.level(a, false) == t.level(b, false) && t.level(a, true) == t.level(b, true))
-}
-
-// mayBecomeDir reports whether another sandbox could have a directory at e.
-func (t *tree) mayBecomeDir(e *entry) bool {
-	return t.level(e, true) == perm.Write
+	return t.levels.inside(a.dir.getState(), a.name, true).path == t.levels.inside(b.dir.getState(), b.name, true).path &&
+		(t.copied != nil || t.levels.of(a, false) == t.levels.of(b, false) && t.levels.of(a, true) == t.levels.of(b, true))
 }
 
 // renameHost does r, which is allowed, in a direct tree, whose directories are open as from and to. The caller
 // holds t.renameMu for writing.
 func (t *tree) renameHost(r *renaming, from, to openDir, flags uint32) syscall.Errno {
+	mayBecomeDir := t.levels.of(&r.from, true) == perm.Write // another sandbox could have one there
 	switch {
-	case r.swap || r.src.isDir() || !t.mayBecomeDir(&r.from) || t.alike(r):
+	case r.swap || r.src.isDir() || !mayBecomeDir || t.alike(r):
 		return errnoOf(unix.Renameat2(from.fd, r.from.name, to.fd, r.to.name, uint(flags)))
 	case r.dst != nil && flags&unix.RENAME_NOREPLACE != 0:
 		return syscall.EEXIST

@@ -9,22 +9,22 @@ import (
 )
 
 // renameUpper does r, which is allowed, in a copied tree. What moves must be in the upper layer: a
-// directory gets an upper half, others r.copyFirst if they are not. The caller holds t.renameMu for
+// directory gets an upper half, others r.copyFirst if they are not. The caller holds u.renameMu for
 // writing.
-func (t *tree) renameUpper(r *renaming, from, to *openDir, flags uint32) syscall.Errno {
-	if errno := t.mayReplace(r, *to, flags); errno != 0 {
+func (u *upperLayer) rename(r *renaming, from, to *openDir, flags uint32) syscall.Errno {
+	if errno := u.mayReplace(r, *to, flags); errno != 0 {
 		return errno
 	}
 	if r.dst != nil && r.src.ident == r.dst.ident {
 		return 0
 	}
-	src, errno := t.moving(&r.from, r.srcOwn, r)
+	src, errno := u.moving(&r.from, r.srcOwn, r)
 	if errno != 0 {
 		return errno
 	}
 	var dst *node
 	if r.swap {
-		if dst, errno = t.moving(&r.to, r.dstOwn, r); errno != 0 {
+		if dst, errno = u.moving(&r.to, r.dstOwn, r); errno != 0 {
 			return errno
 		}
 	}
@@ -32,19 +32,19 @@ func (t *tree) renameUpper(r *renaming, from, to *openDir, flags uint32) syscall
 		return 0
 	}
 	for _, d := range []*openDir{from, to} {
-		if errno := t.ensureUpper(d); errno != 0 {
+		if errno := u.ensureUpper(d); errno != 0 {
 			return errno
 		}
 	}
-	hides, errno := t.noteHost(*from, r.from.name)
+	hides, errno := u.noteHost(*from, r.from.name)
 	if errno == 0 {
-		_, errno = t.noteHost(*to, r.to.name)
+		_, errno = u.noteHost(*to, r.to.name)
 	}
 	if errno == 0 {
-		errno = t.markMoving(src)
+		errno = u.markMoving(src)
 	}
 	if errno == 0 && r.swap {
-		errno = t.markMoving(dst)
+		errno = u.markMoving(dst)
 	}
 	switch {
 	case errno != 0:
@@ -52,13 +52,13 @@ func (t *tree) renameUpper(r *renaming, from, to *openDir, flags uint32) syscall
 	case r.swap:
 		return errnoOf(unix.Renameat2(from.fd, r.from.name, to.fd, r.to.name, unix.RENAME_EXCHANGE))
 	}
-	return t.moveUpper(r, from.fd, to.fd, hides)
+	return u.move(r, from.fd, to.fd, hides)
 }
 
 // mayReplace returns what rename(2) would: r.to may be in the way, in the directory to.
-func (t *tree) mayReplace(r *renaming, to openDir, flags uint32) syscall.Errno {
-	src := t.table.child(r.from.dir, r.from.name)
-	for p := r.to.dir; p != nil; p, _ = t.table.place(p) {
+func (u *upperLayer) mayReplace(r *renaming, to openDir, flags uint32) syscall.Errno {
+	src := u.table.child(r.from.dir, r.from.name)
+	for p := r.to.dir; p != nil; p, _ = u.table.place(p) {
 		if p == src {
 			return syscall.EINVAL // into itself
 		}
@@ -75,7 +75,7 @@ func (t *tree) mayReplace(r *renaming, to openDir, flags uint32) syscall.Errno {
 	case !r.src.isDir() && r.dst.isDir():
 		return syscall.EISDIR
 	case r.dst.isDir():
-		return t.showsNothing(to, r.to.name)
+		return u.showsNothing(to, r.to.name)
 	}
 	return 0
 }
@@ -83,15 +83,15 @@ func (t *tree) mayReplace(r *renaming, to openDir, flags uint32) syscall.Errno {
 // moving returns the node at e, an end of r, for a rename. If it is not in the upper layer, all of it, it
 // gets an upper half, or is added to r.copyFirst: a file that went on to borrow under another name would
 // lose its content when the deletion of the old name is applied.
-func (t *tree) moving(e *entry, own bool, r *renaming) (*node, syscall.Errno) {
-	n := t.table.child(e.dir, e.name)
+func (u *upperLayer) moving(e *entry, own bool, r *renaming) (*node, syscall.Errno) {
+	n := u.table.child(e.dir, e.name)
 	switch {
 	case n == nil:
 		return nil, syscall.ESTALE // the kernel has forgotten what it is about to rename
 	case own && !n.borrows():
 		return n, 0
 	case n.isDir():
-		return n, t.needUpper(n)
+		return n, u.needUpper(n)
 	}
 	r.copyFirst = append(r.copyFirst, n)
 	return n, 0
@@ -99,11 +99,11 @@ func (t *tree) moving(e *entry, own bool, r *renaming) (*node, syscall.Errno) {
 
 // markMoving has the directory n, which is about to be renamed, remember where its lower half is. Of
 // others it does nothing.
-func (t *tree) markMoving(n *node) syscall.Errno {
+func (u *upperLayer) markMoving(n *node) syscall.Errno {
 	if !n.isDir() {
 		return 0
 	}
-	h, errno := t.acquireLocked(n, usePath)
+	h, errno := u.acquireLocked(n, usePath)
 	if errno != 0 {
 		return errno
 	}
@@ -112,21 +112,21 @@ func (t *tree) markMoving(n *node) syscall.Errno {
 	if n.merges() {
 		half = cow.Moved
 	}
-	return t.asOwner(h.fd, func() error { return cow.SetLower(h.fd, half, n.layers.lowerPath()) })
+	return u.asOwner(h.fd, func() error { return cow.SetLower(h.fd, half, n.layers.lowerPath()) })
 }
 
 // moveUpper renames between the upper directories from and to, and leaves a whiteout at r.from if that
 // hides something.
-func (t *tree) moveUpper(r *renaming, from, to int, hides bool) syscall.Errno {
+func (u *upperLayer) move(r *renaming, from, to int, hides bool) syscall.Errno {
 	at := fdName{to, r.to.name}
 	whiteout := false
 	if !r.dstOwn {
-		_, errno := t.stat(at)
+		_, errno := u.stat(at)
 		whiteout = errno == 0
 	}
 	if r.src.isDir() && r.dstOwn {
 		// A directory with whiteouts in it cannot be renamed over.
-		if errno := t.cover(to, r.to.name, true); errno != 0 {
+		if errno := u.cover(to, r.to.name, true); errno != 0 {
 			return errno
 		}
 		whiteout = true
@@ -135,7 +135,7 @@ func (t *tree) moveUpper(r *renaming, from, to int, hides bool) syscall.Errno {
 	if hides && !whiteout {
 		cost = objectCost
 	}
-	if errno := t.quota.take(cost); errno != 0 {
+	if errno := u.quota.take(cost); errno != 0 {
 		return errno
 	}
 	var errno syscall.Errno
@@ -152,9 +152,9 @@ func (t *tree) moveUpper(r *renaming, from, to int, hides bool) syscall.Errno {
 	}
 	switch {
 	case errno != 0:
-		t.quota.give(cost)
+		u.quota.give(cost)
 	case whiteout && !hides:
-		t.quota.give(objectCost)
+		u.quota.give(objectCost)
 	}
 	return errno
 }

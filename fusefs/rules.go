@@ -29,37 +29,37 @@ import (
 func (s *Server) SetRules(rules Rules) {
 	t := s.tree
 	t.changeMu.Lock() // a review is done by one set of rules
-	t.rulesMu.Lock()
-	t.setRules(rules)
+	t.levels.rulesMu.Lock()
+	t.levels.set(rules)
 	revoked := t.applyRulesToAll()
-	t.rulesMu.Unlock()
+	t.levels.rulesMu.Unlock()
 	t.changeMu.Unlock()
-	t.forgetRules(revoked)
+	t.kernel.forgetRules(revoked)
 }
 
 // setRules sets the rules, and so what is presented for the size of a directory: by other rules it can have
 // other names, and its times tell nothing of that. git believes to know the names as long as times and size are
 // those of before.
-func (t *tree) setRules(rules Rules) {
+func (lv *levels) set(rules Rules) {
 	const least, most = 4097, 1 << 16 // none that a file system has for a small directory
-	t.rules = rules
-	for was := t.dirSize; t.dirSize == was; {
-		t.dirSize = least + rand.Uint64N(most-least)
+	lv.rules = rules
+	for was := lv.dirSize; lv.dirSize == was; {
+		lv.dirSize = least + rand.Uint64N(most-least)
 	}
 }
 
 // forgetRules makes the kernel ask again for all that it caches, after levels have changed; revoked are
-// the nodes whose content may no longer be read. The caller does not hold t.rulesMu: the kernel may
+// the nodes whose content may no longer be read. The caller does not hold k.levels.rulesMu: the kernel may
 // wait for an answer first.
-func (t *tree) forgetRules(revoked []uint64) {
+func (k *kernelCache) forgetRules(revoked []uint64) {
 	for _, id := range revoked {
-		t.dev.invalInode(id, true)
+		k.dev.invalInode(id, true)
 	}
-	t.forgetAll()
-	if !t.dev.epochs {
+	k.forgetAll()
+	if !k.dev.epochs {
 		// The kernel cannot be made to forget that a name does not exist in the root.
-		since := time.Duration(t.clock() - t.rootAbsent.Load())
-		time.Sleep(min(t.timeout, rootAbsence) + rounding - since)
+		since := time.Duration(k.clock() - k.rootAbsent.Load())
+		time.Sleep(min(k.timeout, rootAbsence) + rounding - since)
 	}
 }
 
@@ -71,16 +71,16 @@ const (
 )
 
 // applyRulesToAll gives all nodes their level by the new rules, and returns the ids of those
-// whose content may no longer be read. The caller holds t.rulesMu for writing.
-func (t *tree) applyRulesToAll() (revoked []uint64) {
-	t.table.mu.Lock()
-	defer t.table.mu.Unlock()
+// whose content may no longer be read. The caller holds ns.levels.rulesMu for writing.
+func (ns *names) applyRulesToAll() (revoked []uint64) {
+	ns.table.mu.Lock()
+	defer ns.table.mu.Unlock()
 	// What is by its name on the other side now, private or not, is out of reach: it would be changed by the other's level.
 	set := func(n *node, l perm.Level, s states, apart bool) {
 		if n.apart.Load() != apart {
 			l, s = perm.None, both(inNothing)
 			if n.parent != nil {
-				t.table.detach(n)
+				ns.table.detach(n)
 			}
 		}
 		if l < perm.Read && n.getLevel() >= perm.Read {
@@ -88,19 +88,19 @@ func (t *tree) applyRulesToAll() (revoked []uint64) {
 		}
 		n.setLevel(l, s)
 	}
-	root := t.root.node
-	set(root, max(t.rules.RootLevel(), perm.View), both(t.rules.Root()), false)
-	within := map[*trail]perm.State{root.trail: t.rules.Root()}
+	root := ns.root.node
+	set(root, max(ns.levels.rules.RootLevel(), perm.View), both(ns.levels.rules.Root()), false)
+	within := map[*trail]perm.State{root.trail: ns.levels.rules.Root()}
 	dirs := []*node{root}
-	for _, n := range t.table.nodes {
+	for _, n := range ns.table.nodes {
 		if n.parent == nil && n != root {
-			s, name := t.stateOf(n.trail.up, within), n.trail.name
-			l, in := t.childLevel(both(s), name, n.isDir()), t.inside(both(s), name, n.isDir())
+			s, name := ns.levels.stateOf(n.trail.up, within), n.trail.name
+			l, in := ns.levels.child(both(s), name, n.isDir()), ns.levels.inside(both(s), name, n.isDir())
 			if n.layers != nil && !n.inUpper() && n.layers.lowerPath() != "" {
-				_, lower := t.judgePath(n.layers.lowerPath(), n.isDir())
+				_, lower := ns.levels.judgePath(n.layers.lowerPath(), n.isDir())
 				l = min(l, lower)
 			}
-			set(n, l, in, t.apart(both(s), name))
+			set(n, l, in, ns.levels.apart(both(s), name))
 			dirs = append(dirs, n)
 		}
 	}
@@ -108,8 +108,8 @@ func (t *tree) applyRulesToAll() (revoked []uint64) {
 		dir := dirs[len(dirs)-1]
 		dirs = dirs[:len(dirs)-1]
 		for name, n := range dir.children {
-			l, in := t.judge(n, dir, dir.getState(), name)
-			set(n, l, in, t.apart(dir.getState(), name) || dir.getState().path == inNothing && n.apart.Load())
+			l, in := ns.levels.judge(n, dir, dir.getState(), name)
+			set(n, l, in, ns.levels.apart(dir.getState(), name) || dir.getState().path == inNothing && n.apart.Load())
 			if n.isDir() {
 				dirs = append(dirs, n)
 			}
@@ -120,7 +120,7 @@ func (t *tree) applyRulesToAll() (revoked []uint64) {
 
 // stateOf returns the state inside the directory of a trail. known is a cache that has the
 // root's.
-func (t *tree) stateOf(at *trail, known map[*trail]perm.State) perm.State {
+func (lv *levels) stateOf(at *trail, known map[*trail]perm.State) perm.State {
 	var way []*trail
 	s, ok := known[at]
 	for ; !ok; s, ok = known[at] {
@@ -128,40 +128,40 @@ func (t *tree) stateOf(at *trail, known map[*trail]perm.State) perm.State {
 		at = at.up
 	}
 	for _, at := range slices.Backward(way) {
-		s = t.inside(both(s), at.name, true).path
+		s = lv.inside(both(s), at.name, true).path
 		known[at] = s
 	}
 	return s
 }
 
 // send sends one invalidation to the kernel.
-func (t *tree) send(x invalidation) syscall.Errno {
+func (k *kernelCache) send(x invalidation) syscall.Errno {
 	switch x.what {
 	case invalAttr, invalContent:
-		return t.dev.invalInode(x.id, x.what == invalContent)
+		return k.dev.invalInode(x.id, x.what == invalContent)
 	case pruneCache:
-		return t.pruneNodes()
+		return k.pruneNodes()
 	default:
-		return t.dev.invalEntry(x.id, x.name, x.what == invalDelete)
+		return k.dev.invalEntry(x.id, x.name, x.what == invalDelete)
 	}
 }
 
 // forgetAll makes the kernel drop all that it caches, except the content of files whose size
 // and modification time are unchanged.
-func (t *tree) forgetAll() {
-	defer t.dev.walking.again()
-	t.forgotten.Store(t.clock())
-	if t.dev.epochs {
-		t.dev.newEpoch()
+func (k *kernelCache) forgetAll() {
+	defer k.dev.walking.again()
+	k.forgotten.Store(k.clock())
+	if k.dev.epochs {
+		k.dev.newEpoch()
 	}
-	for _, n := range t.table.all() {
-		if !t.dev.epochs {
-			if parent, name := t.table.place(n); parent != nil {
+	for _, n := range k.table.all() {
+		if !k.dev.epochs {
+			if parent, name := k.table.place(n); parent != nil {
 				// Below a directory of the root, also what does not exist.
-				t.dev.invalEntry(parent.id, name, parent.id == rootID)
+				k.dev.invalEntry(parent.id, name, parent.id == rootID)
 			}
 		}
 		// Before Linux 7.2 a listing outlives the epoch.
-		t.dev.invalInode(n.id, n.isDir())
+		k.dev.invalInode(n.id, n.isDir())
 	}
 }

@@ -129,11 +129,11 @@ func (t *tree) serve(ctx context.Context, dev *os.File) (_ *Server, err error) {
 		return nil, err
 	}
 	// The device has a descriptor of its own, since Serve closes dev when it returns.
-	if t.dev.fd, err = unix.FcntlInt(dev.Fd(), unix.F_DUPFD_CLOEXEC, 3); err != nil {
+	if t.kernel.dev.fd, err = unix.FcntlInt(dev.Fd(), unix.F_DUPFD_CLOEXEC, 3); err != nil {
 		return nil, fmt.Errorf("copy the descriptor: %w", err)
 	}
-	if err = t.dev.greet(); err != nil {
-		unix.Close(t.dev.fd)
+	if err = t.kernel.dev.greet(); err != nil {
+		unix.Close(t.kernel.dev.fd)
 		return nil, err
 	}
 	s := &Server{tree: t, done: make(chan struct{})}
@@ -145,14 +145,14 @@ func (t *tree) serve(ctx context.Context, dev *os.File) (_ *Server, err error) {
 	go t.inval.run() // ends at t.inval.close below
 	go func() {      // ends when the tree is unmounted
 		defer close(s.done)
-		t.dev.serve()
-		t.rulesMu.Lock()
+		t.kernel.dev.serve()
+		t.levels.rulesMu.Lock()
 		t.ended = true // see Give
-		t.rulesMu.Unlock()
+		t.levels.rulesMu.Unlock()
 		t.git.rest()
 		t.watch.close()
 		t.inval.close()
-		unix.Close(t.dev.fd)
+		unix.Close(t.kernel.dev.fd)
 		<-reserved
 		t.close()
 	}()
@@ -233,27 +233,28 @@ func newTree(opts *Options) (*tree, error) {
 
 // blankTree returns the tree of opts without its root.
 func blankTree(opts *Options) (*tree, error) {
-	t := &tree{
-		RawFileSystem: fuse.NewDefaultRawFileSystem(),
-		owner:         opts.Owner, unguarded: opts.Unguarded, noWatch: opts.NoWatch, timeout: opts.Timeout, report: opts.Denied,
-		start: time.Now(),
-	}
+	t := &tree{RawFileSystem: fuse.NewDefaultRawFileSystem(), noWatch: opts.NoWatch}
+	t.start, t.timeout = time.Now(), opts.Timeout
+	t.gate = gatekeeper{&t.names, opts.Denied}
+	t.guard = worktreeGuard{&t.names, opts.Unguarded}
+	t.attrs = attrs{&t.names, &t.kernel, opts.Owner}
+	t.contents.names, t.contents.gate, t.kernel.names = &t.names, &t.gate, &t.names
 	logger := opts.Logger
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	if err := t.backing.init(logger); err != nil {
+	if err := t.init(logger); err != nil {
 		return nil, err
 	}
 	if opts.Quota > 0 {
 		t.quota = newQuota(opts.Quota)
 	}
-	t.inval = newInvalQueue(t.send, t.forgetAll)
-	t.dev = &device{
-		fd: -1, tree: t, changeMu: &t.changeMu, rulesMu: &t.rulesMu, logger: t.logger,
+	t.inval = newInvalQueue(t.kernel.send, t.kernel.forgetAll)
+	t.kernel.dev = &device{
+		fd: -1, tree: t, changeMu: &t.changeMu, rulesMu: &t.levels.rulesMu, logger: t.logger,
 		proto: fuse.NewProtocolServer(t, fuseOptions(t.logger)), blank: t.blank, walking: walking{report: opts.Walked},
 	}
-	t.maxNodes, t.dev.handlers.limit = shares(opts.Memory)
+	t.kernel.maxNodes, t.kernel.dev.handlers.limit = shares(opts.Memory)
 	if t.timeout <= 0 {
 		t.timeout = time.Second
 	}
@@ -290,14 +291,15 @@ func (t *tree) settle(dir int, rules Rules, opts *Options) (err error) {
 	t.bornKnown = fs.Type != unix.OVERLAYFS_SUPER_MAGIC
 	upper := -1
 	if opts.Copy != nil {
-		if t.copied, upper, err = newUpperLayer(opts, t.logger); err != nil {
+		if t.copied, upper, err = newUpperLayer(&t.names, opts); err != nil {
 			return err
 		}
+		t.lower = &lowerLayer{names: &t.names, moved: map[*node]struct{}{}}
 		defer func() {
 			if err != nil {
 				unix.Close(upper)
 				unix.Close(t.copied.work)
-				t.copied = nil
+				t.copied, t.lower = nil, nil
 			}
 		}()
 	}
@@ -306,7 +308,7 @@ func (t *tree) settle(dir int, rules Rules, opts *Options) (err error) {
 		return fmt.Errorf("stat the root of the tree: %w", errno)
 	}
 	if opts.Git != nil {
-		if t.git, err = newPrivateGit(opts.Git, obj, t.copied != nil); err != nil {
+		if t.git, err = newPrivateGit(&t.names, opts.Git, obj); err != nil {
 			return fmt.Errorf("open the private git directories: %w", err)
 		}
 		defer func() {
@@ -315,8 +317,8 @@ func (t *tree) settle(dir int, rules Rules, opts *Options) (err error) {
 				t.git = nil
 			}
 		}()
-		if t.mirrored() {
-			if errno := t.loadGone(t.git.store, ""); errno != 0 {
+		if t.git.mirrored() {
+			if errno := t.git.loadGone(t.git.store, ""); errno != 0 {
 				return fmt.Errorf("read the private git directories: %w", errno)
 			}
 		}
@@ -324,18 +326,19 @@ func (t *tree) settle(dir int, rules Rules, opts *Options) (err error) {
 	n := newNode(obj)
 	n.setLevel(max(rules.RootLevel(), perm.View), both(rules.Root()))
 	if t.copied != nil {
-		if err := t.rootLayers(n, obj, upper); err != nil {
+		if err := t.copied.rootLayers(n, obj, upper); err != nil {
 			return err
 		}
 	}
 	t.table = newTable(n)
-	t.setRules(rules)
+	t.levels.private = t.git != nil
+	t.levels.set(rules)
 	if t.copied != nil {
-		t.copied.lower, root = t.fds.add(n, useLower, root), upper
+		t.lower.top, root = t.fds.add(n, useLower, root), upper
 	}
 	t.root = t.fds.add(n, usePath, root) // held until close, as copied.lower
 	if t.copied != nil {
-		t.quota.begin(t.used())
+		t.quota.begin(t.copied.used())
 	}
 	if !opts.NoWatch && localOnly(fs.Type) {
 		t.watchRoot()

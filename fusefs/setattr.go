@@ -15,12 +15,12 @@ func (t *tree) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut)
 	errno := syscall.ESTALE
 	switch {
 	case n == nil:
-	case t.freshens(n, in) && t.copied != nil:
+	case t.git.freshens(n, in) && t.copied != nil:
 		errno = syscall.EROFS
-	case t.freshens(n, in):
+	case t.git.freshens(n, in):
 		errno = t.utimes(n, in)
 	default:
-		if errno = t.allow(opSetattr, &in.InHeader, n); errno == 0 {
+		if errno = t.gate.allow(opSetattr, &in.InHeader, n); errno == 0 {
 			errno = t.setAttr(n, in)
 		}
 	}
@@ -31,7 +31,7 @@ func (t *tree) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
-	t.fillAttr(n, o, out)
+	t.attrs.fillAttr(n, o, out)
 	return fuse.OK
 }
 
@@ -39,17 +39,17 @@ func (t *tree) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut)
 func (t *tree) setAttr(n *node, in *fuse.SetAttrIn) syscall.Errno {
 	mode, setsMode := in.GetMode()
 	size, setsSize := in.GetSize()
-	if uid, ok := in.GetUID(); ok && uid != t.owner.UID {
+	if uid, ok := in.GetUID(); ok && uid != t.attrs.owner.UID {
 		return syscall.EPERM
 	}
-	if gid, ok := in.GetGID(); ok && gid != t.owner.GID {
+	if gid, ok := in.GetGID(); ok && gid != t.attrs.owner.GID {
 		return syscall.EPERM
 	}
 	keep := int64(attributes)
 	if setsSize {
 		keep = int64(size)
 	}
-	lock, errno := t.unshare(opSetattr, &in.InHeader, n, keep)
+	lock, errno := t.contents.unshare(opSetattr, &in.InHeader, n, keep)
 	if errno != 0 {
 		return errno
 	}
@@ -62,10 +62,10 @@ func (t *tree) setAttr(n *node, in *fuse.SetAttrIn) syscall.Errno {
 		}
 	}
 	if setsSize {
-		if errno := t.truncate(n, int64(size)); errno != 0 {
+		if errno := t.contents.truncate(n, int64(size)); errno != 0 {
 			return errno
 		}
-		t.changedFile(n)
+		t.git.changedFile(n)
 	}
 	return t.utimes(n, in)
 }
@@ -87,21 +87,21 @@ func (t *tree) chmod(n *node, mode uint32) syscall.Errno {
 	return t.chmodFD(h.fd, mode)
 }
 
-func (t *tree) truncate(n *node, size int64) syscall.Errno {
+func (cs *contents) truncate(n *node, size int64) syscall.Errno {
 	if n.isDir() {
 		return syscall.EISDIR
 	}
-	h, errno := t.acquire(n, useWrite)
+	h, errno := cs.acquire(n, useWrite)
 	if errno != 0 {
 		return errno
 	}
 	defer h.release()
-	return t.resize(h, size)
+	return cs.resize(h, size)
 }
 
 // resize sets the size of the file that h is open for writing of.
-func (t *tree) resize(h *handle, size int64) syscall.Errno {
-	grown, errno := t.quota.grow(h.node, h.fd, 0, 0)
+func (cs *contents) resize(h *handle, size int64) syscall.Errno {
+	grown, errno := cs.quota.grow(h.node, h.fd, 0, 0)
 	if errno != 0 {
 		return errno
 	}

@@ -33,12 +33,12 @@ var errGiven = errors.New("the tree has its directory already, or is unmounted")
 // unguarded are those of Options. It can be called once; after an error it may be called again.
 func (s *Server) Give(root int, rules Rules, git *Git, unguarded bool) error {
 	t := s.tree
-	t.rulesMu.Lock()
-	defer t.rulesMu.Unlock()
+	t.levels.rulesMu.Lock()
+	defer t.levels.rulesMu.Unlock()
 	if t.root != nil || t.ended {
 		return errGiven
 	}
-	t.unguarded = unguarded
+	t.guard.unguarded = unguarded
 	// The kernel has nothing in its caches: what it was answered counts for no time, and the rest was refused.
 	return t.settle(root, rules, &Options{NoWatch: t.noWatch, Git: git})
 }
@@ -46,7 +46,7 @@ func (s *Server) Give(root int, rules Rules, git *Git, unguarded bool) error {
 // Rehearse does as [Server.Give] for a tree that no one sees, so that what is slow for the first time is over before.
 func (s *Server) Rehearse(root int, rules Rules) error {
 	like := s.tree
-	t, err := blankTree(&Options{Owner: like.owner, Logger: like.logger, FDs: 16, Memory: 1 << 20})
+	t, err := blankTree(&Options{Owner: like.attrs.owner, Logger: like.logger, FDs: 16, Memory: 1 << 20})
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (t *tree) blank(b *buffers) (size int, ok bool) {
 		return 0, true
 	case o == opGetattr && in.NodeId == rootID:
 		a := (*fuse.AttrOut)(answer)
-		*a = fuse.AttrOut{Attr: fuse.Attr{Ino: rootID, Mode: syscall.S_IFDIR | 0o755, Nlink: 2, Owner: fuse.Owner{Uid: t.owner.UID, Gid: t.owner.GID}}}
+		*a = fuse.AttrOut{Attr: fuse.Attr{Ino: rootID, Mode: syscall.S_IFDIR | 0o755, Nlink: 2, Owner: fuse.Owner{Uid: t.attrs.owner.UID, Gid: t.attrs.owner.GID}}}
 		size += int(unsafe.Sizeof(*a))
 	case o == opStatfs:
 		s := (*fuse.StatfsOut)(answer)

@@ -35,7 +35,7 @@ func TestBlank(t *testing.T) {
 	ask := func(opcode uint32, node uint64) (size int, errno syscall.Errno) {
 		clear(b.out[:4096])
 		*(*fuse.InHeader)(unsafe.Pointer(&b.in[0])) = fuse.InHeader{Length: 4096, Opcode: opcode, Unique: 9, NodeId: node}
-		size = tr.dev.answer(b, 4096)
+		size = tr.kernel.dev.answer(b, 4096)
 		return size, syscall.Errno(-(*fuse.OutHeader)(unsafe.Pointer(&b.out[0])).Status)
 	}
 	silent := map[uint32]bool{uint32(opForget): true, uint32(opBatchForget): true, uint32(opInterrupt): true}

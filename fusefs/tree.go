@@ -2,8 +2,6 @@ package fusefs
 
 import (
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -11,49 +9,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A tree answers the kernel's requests. Its methods are called concurrently.
+// A tree answers the kernel's requests, with its parts: each owns what it is named for, and all share the names. Its methods
+// are called concurrently.
 //
-// A goroutine takes its locks in the order contentMu, changeMu, rulesMu, renameMu, modeMu. A request holds
-// changeMu and rulesMu from its beginning, so it releases them before it waits for a lock of contentMu: see
-// withoutRules.
+// A goroutine takes its locks in the order contents.mu, changeMu, rulesMu, renameMu, modeMu. A request holds
+// changeMu and rulesMu from its beginning, so it releases them before it waits for a lock of contents.mu: see
+// contents.withoutRules.
 type tree struct {
 	fuse.RawFileSystem // refuses what tree has no method for
-	backing
+	names
 
-	// changeMu is held for reading while a request of changing is answered, for writing by
-	// Quiesce and SetRules.
-	changeMu sync.RWMutex
-
-	// rulesMu is held for reading while a request is answered, for writing while the
-	// rules change.
-	rulesMu sync.RWMutex
-	rules   Rules  // guarded by rulesMu
-	dirSize uint64 // what is presented for a directory in which something may be hidden: see setRules; guarded by rulesMu
-
-	// contentMu are held for reading while a file is changed, for writing while its node
-	// is given another inode; each is for a part of all nodes.
-	contentMu [64]sync.RWMutex
-
-	// renameMu is held while names of the backing file system are used together with the
-	// table: for writing by what changes both.
-	renameMu sync.RWMutex
-
-	owner     Owner
-	timeout   time.Duration
-	report    func(Denial)
-	unguarded bool // Options.Unguarded
-	start     time.Time
-
-	table *table
-	fds   *fdCache
-	root  *handle // nil: it is given later; guarded by rulesMu until then
+	gate     gatekeeper
+	guard    worktreeGuard
+	attrs    attrs
+	contents contents
+	kernel   kernelCache
 
 	writeback writeback
-
-	quota  *quota        // nil: no limit
-	copied *upperLayer   // nil: changes go to the host's directory
-	git    *privateGit   // nil: git directories are served by the rules
-	links  atomic.Uint64 // hard links that were made, not those in private git directories
 
 	noWatch bool // Options.NoWatch, for Give
 	ended   bool // it is unmounted; guarded by rulesMu
@@ -61,29 +33,14 @@ type tree struct {
 	// Of the function that Quiesce calls; guarded by changeMu, held for writing.
 	discarded bool     // it has called Discarded
 	revoked   []uint64 // nodes whose content may no longer be read
-
-	dev   *device
-	inval *invalQueue
-	watch *watcher // nil: the host's changes are not noticed
-
-	maxNodes         int          // above it the kernel is asked to forget some
-	nextPrune        atomic.Int64 // when it may be asked again, by clock
-	pruneUnsupported atomic.Bool
-
-	// rootAbsent is when the kernel last got the answer that a name does not exist in the
-	// root, by clock; kept only if it has no epochs.
-	rootAbsent atomic.Int64
-
-	forgotten  atomic.Int64  // when the kernel has last forgotten all, by clock
-	dirsWalked atomic.Uint64 // directories that validatePath has looked at
 }
 
 // clock returns the time since the start, in nanoseconds.
-func (t *tree) clock() int64 { return int64(time.Since(t.start)) }
+func (ns *names) clock() int64 { return int64(time.Since(ns.start)) }
 
 // dir returns the directory node called id.
-func (t *tree) dir(id uint64) (*node, syscall.Errno) {
-	n := t.table.get(id)
+func (ns *names) dir(id uint64) (*node, syscall.Errno) {
+	n := ns.table.get(id)
 	switch {
 	case n == nil:
 		return nil, syscall.ESTALE
@@ -109,7 +66,7 @@ func plainName(name string) bool {
 
 // StatFs returns the size of the backing file system, or what the quota leaves of it.
 func (t *tree) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
-	if _, errno := t.allowed(opStatfs, in, in.NodeId); errno != 0 {
+	if _, errno := t.gate.allowed(opStatfs, in, in.NodeId); errno != 0 {
 		return fuse.Status(errno)
 	}
 	var st syscall.Statfs_t
@@ -141,7 +98,7 @@ func (t *tree) release(n *node) {
 		fd = h.fd
 	}
 	if n.layers != nil {
-		t.releaseLayers(n)
+		t.lower.release(n)
 	} else {
 		t.watch.remove(n, fd)
 	}
@@ -167,7 +124,7 @@ func (t *tree) close() {
 	t.root.release()
 	t.git.close()
 	if t.copied != nil {
-		t.copied.lower.release()
+		t.lower.top.release()
 		unix.Close(t.copied.work)
 	}
 }

@@ -18,6 +18,16 @@ import (
 // gets a copy as an inode of its own. The kernel keeps the node: what it has open, cached or
 // mapped continues with the copy.
 
+// contents have files changed where nobody else sees that. A file is given another inode before: an own one, or one in the upper layer.
+type contents struct {
+	*names
+	gate *gatekeeper
+
+	// mu are held for reading while a file is changed, for writing while its node is given another inode; each is for a part
+	// of all nodes. See contentLock.
+	mu [64]sync.RWMutex
+}
+
 // all, for unshare, keeps the whole content.
 const all = math.MaxInt64
 
@@ -25,26 +35,26 @@ const all = math.MaxInt64
 // bytes of the content matter from then on, or with attributes no byte does. In a copied tree n is
 // in the upper layer then. It returns a lock, held for reading, under which that stays so; the
 // caller unlocks it. The lock is nil if n is not a regular file. The caller does not hold
-// t.renameMu. The gate has allowed o, which in asks for, on n; it is asked again if the rules can have changed
+// cs.renameMu. The gate has allowed o, which in asks for, on n; it is asked again if the rules can have changed
 // meanwhile.
-func (t *tree) unshare(o op, in *fuse.InHeader, n *node, keep int64) (*sync.RWMutex, syscall.Errno) {
+func (cs *contents) unshare(o op, in *fuse.InHeader, n *node, keep int64) (*sync.RWMutex, syscall.Errno) {
 	if !n.isRegular() {
-		return nil, t.needOwn(n) // a direct tree cannot copy others
+		return nil, cs.needOwn(n) // a direct tree cannot copy others
 	}
-	lock := t.contentLock(n)
+	lock := cs.contentLock(n)
 	const attempts = 4 // others may move the name or link the file meanwhile
 	for range attempts {
 		if !lock.TryRLock() {
-			errno := t.withoutRules(o, in, n, func() syscall.Errno { lock.RLock(); return 0 })
+			errno := cs.withoutRules(o, in, n, func() syscall.Errno { lock.RLock(); return 0 })
 			if errno != 0 {
 				lock.RUnlock()
 				return nil, errno
 			}
 		}
-		hosts := t.copied != nil && (!n.inUpper() || n.borrows() && keep != attributes)
+		hosts := cs.copied != nil && (!n.inUpper() || n.borrows() && keep != attributes)
 		shared, errno := hosts, syscall.Errno(0)
 		if !hosts {
-			shared, errno = t.sharedOutside(n)
+			shared, errno = cs.sharedOutside(n)
 		}
 		if errno == 0 && !shared {
 			return lock, 0
@@ -52,14 +62,14 @@ func (t *tree) unshare(o op, in *fuse.InHeader, n *node, keep int64) (*sync.RWMu
 		lock.RUnlock()
 		if errno == 0 {
 			if !lock.TryLock() {
-				errno = t.withoutRules(o, in, n, func() syscall.Errno { lock.Lock(); return 0 })
+				errno = cs.withoutRules(o, in, n, func() syscall.Errno { lock.Lock(); return 0 })
 			}
 			switch {
 			case errno != 0:
 			case hosts:
-				errno = t.copyUp(o, in, n, keep)
+				errno = cs.copyUp(o, in, n, keep)
 			default:
-				errno = t.copyInode(o, in, n, uncut(keep))
+				errno = cs.copyInode(o, in, n, uncut(keep))
 			}
 			lock.Unlock()
 		}
@@ -79,47 +89,47 @@ func uncut(keep int64) int64 {
 }
 
 // copying calls f, which copies size bytes of n, and lets the rules change meanwhile if they are many.
-func (t *tree) copying(o op, in *fuse.InHeader, n *node, size int64, f func() syscall.Errno) syscall.Errno {
+func (cs *contents) copying(o op, in *fuse.InHeader, n *node, size int64, f func() syscall.Errno) syscall.Errno {
 	if size <= copyStep {
 		return f()
 	}
-	return t.withoutRules(o, in, n, f)
+	return cs.withoutRules(o, in, n, f)
 }
 
 // withoutRules calls f, which waits for a lock of n's content or copies that, and lets the rules change meanwhile:
 // else all requests would wait for a change of rules, and that for f. Then it asks the gate again whether o, which in
-// asks for, is allowed on n. A request holds t.changeMu and t.rulesMu for reading.
-func (t *tree) withoutRules(o op, in *fuse.InHeader, n *node, f func() syscall.Errno) syscall.Errno {
+// asks for, is allowed on n. A request holds cs.changeMu and cs.levels.rulesMu for reading.
+func (cs *contents) withoutRules(o op, in *fuse.InHeader, n *node, f func() syscall.Errno) syscall.Errno {
 	errno := func() syscall.Errno {
-		t.rulesMu.RUnlock()
-		t.changeMu.RUnlock()
+		cs.levels.rulesMu.RUnlock()
+		cs.changeMu.RUnlock()
 		defer func() {
-			t.changeMu.RLock()
-			t.rulesMu.RLock()
+			cs.changeMu.RLock()
+			cs.levels.rulesMu.RLock()
 		}()
 		return f()
 	}()
 	if errno != 0 {
 		return errno
 	}
-	return t.allow(o, in, n)
+	return cs.gate.allow(o, in, n)
 }
 
 // contentLock returns the lock that is held for writing while n is given another inode.
-func (t *tree) contentLock(n *node) *sync.RWMutex {
+func (cs *contents) contentLock(n *node) *sync.RWMutex {
 	if n.layers != nil {
 		return &n.layers.content
 	}
-	return &t.contentMu[n.id%uint64(len(t.contentMu))]
+	return &cs.mu[n.id%uint64(len(cs.mu))]
 }
 
 // sharedOutside reports whether n's inode has a name that is unknown here, or known and not
 // writable.
-func (t *tree) sharedOutside(n *node) (bool, syscall.Errno) {
-	h := t.fds.anyOf(n)
+func (cs *contents) sharedOutside(n *node) (bool, syscall.Errno) {
+	h := cs.fds.anyOf(n)
 	if h == nil {
 		var errno syscall.Errno
-		if h, errno = t.acquire(n, usePath); errno != 0 {
+		if h, errno = cs.acquire(n, usePath); errno != 0 {
 			return false, errno
 		}
 	}
@@ -128,15 +138,15 @@ func (t *tree) sharedOutside(n *node) (bool, syscall.Errno) {
 	if err := unix.Fstat(h.fd, &st); err != nil {
 		return false, errnoOf(err)
 	}
-	if parent, _ := t.table.place(n); st.Nlink == 0 || st.Nlink == 1 && parent != nil {
+	if parent, _ := cs.table.place(n); st.Nlink == 0 || st.Nlink == 1 && parent != nil {
 		return false, 0
 	}
-	t.table.alias(n)
-	t.renameMu.RLock()
-	defer t.renameMu.RUnlock()
+	cs.table.alias(n)
+	cs.renameMu.RLock()
+	defer cs.renameMu.RUnlock()
 	known := 0
-	for _, m := range t.table.links(n) {
-		if m.getLevel() >= need(opWrite) && t.validatePath(m) == 0 {
+	for _, m := range cs.table.links(n) {
+		if m.getLevel() >= need(opWrite) && cs.validatePath(m) == 0 {
 			known++
 		}
 	}
@@ -144,29 +154,29 @@ func (t *tree) sharedOutside(n *node) (bool, syscall.Errno) {
 }
 
 // adopt gives n another inode: see table.adopt. The handles of n are still those of the former one, which is not watched any more.
-func (t *tree) adopt(n *node, ident identity) bool {
-	if !t.table.adopt(n, ident) {
+func (ns *names) adopt(n *node, ident identity) bool {
+	if !ns.table.adopt(n, ident) {
 		return false
 	}
 	if n.isDir() {
 		return true // it keeps its lower half
 	}
 	fd := -1
-	if h := t.fds.anyOf(n); h != nil {
+	if h := ns.fds.anyOf(n); h != nil {
 		defer h.release()
 		fd = h.fd
 	}
-	t.watch.remove(n, fd)
+	ns.watch.remove(n, fd)
 	return true
 }
 
 // copyInode gives n an inode of its own, a copy of the present one, unless another request has. o and in are as of
-// unshare. The caller holds n's lock of t.contentMu for writing.
-func (t *tree) copyInode(o op, in *fuse.InHeader, n *node, keep int64) syscall.Errno {
-	if shared, errno := t.sharedOutside(n); errno != 0 || !shared {
+// unshare. The caller holds n's lock of cs.mu for writing.
+func (cs *contents) copyInode(o op, in *fuse.InHeader, n *node, keep int64) syscall.Errno {
+	if shared, errno := cs.sharedOutside(n); errno != 0 || !shared {
 		return errno
 	}
-	old, errno := t.acquire(n, usePath)
+	old, errno := cs.acquire(n, usePath)
 	if errno != 0 {
 		return errno
 	}
@@ -175,7 +185,7 @@ func (t *tree) copyInode(o op, in *fuse.InHeader, n *node, keep int64) syscall.E
 	if err := unix.Fstat(old.fd, &st); err != nil {
 		return errnoOf(err)
 	}
-	dir, name, errno := t.openHome(n)
+	dir, name, errno := cs.openHome(n)
 	if errno != 0 {
 		return errno
 	}
@@ -184,23 +194,23 @@ func (t *tree) copyInode(o op, in *fuse.InHeader, n *node, keep int64) syscall.E
 	if name == "" {
 		cost += objectCost // given back when its name was removed
 	}
-	if errno := t.quota.take(cost); errno != 0 {
+	if errno := cs.quota.take(cost); errno != 0 {
 		return errno
 	}
-	c, errno := newTempFile(t.tempDir(dir))
+	c, errno := newTempFile(cs.tempDir(dir))
 	if errno != 0 {
-		t.quota.give(cost)
+		cs.quota.give(cost)
 		return errno
 	}
-	do := func() syscall.Errno { return t.fill(c.fd, old.fd, &st, keep) }
-	if errno = t.copying(o, in, n, min(st.Size, keep), do); errno == 0 {
-		errno = t.replace(n, dir, name, c)
+	do := func() syscall.Errno { return cs.fill(c.fd, old.fd, &st, keep) }
+	if errno = cs.copying(o, in, n, min(st.Size, keep), do); errno == 0 {
+		errno = cs.replace(n, dir, name, c)
 	}
 	c.discard()
 	if errno != 0 {
-		t.quota.give(cost)
+		cs.quota.give(cost)
 	} else {
-		t.quota.give(cost - c.cost)
+		cs.quota.give(cost - c.cost)
 	}
 	if errno == syscall.EAGAIN {
 		return 0 // unshare tries again
@@ -210,22 +220,22 @@ func (t *tree) copyInode(o op, in *fuse.InHeader, n *node, keep int64) syscall.E
 
 // openHome opens the directory of n, and returns n's name; for an orphan the root, which is on
 // the same file system, and "".
-func (t *tree) openHome(n *node) (openDir, string, syscall.Errno) {
-	t.renameMu.RLock()
-	defer t.renameMu.RUnlock()
-	parent, name := t.table.place(n)
+func (cs *contents) openHome(n *node) (openDir, string, syscall.Errno) {
+	cs.renameMu.RLock()
+	defer cs.renameMu.RUnlock()
+	parent, name := cs.table.place(n)
 	if parent == nil {
-		parent = t.root.node
+		parent = cs.root.node
 	}
 	e := newEntry(parent, name)
-	dir, errno := t.acquireEntry(&e, false)
+	dir, errno := cs.acquireEntry(&e, false)
 	return dir, name, errno
 }
 
 // tempDir returns the directory for a tempFile that is to replace a file in d.
-func (t *tree) tempDir(d openDir) int {
-	if t.copied != nil {
-		return t.copied.work
+func (cs *contents) tempDir(d openDir) int {
+	if cs.copied != nil {
+		return cs.copied.work
 	}
 	return d.fd
 }
@@ -268,68 +278,68 @@ func (c *tempFile) discard() {
 
 // replace makes c the inode of n, at n's name if it has one. EAGAIN: the name has moved
 // meanwhile.
-func (t *tree) replace(n *node, dir openDir, name string, c *tempFile) syscall.Errno {
-	t.renameMu.Lock()
-	defer t.renameMu.Unlock()
-	parent, now := t.table.place(n)
+func (cs *contents) replace(n *node, dir openDir, name string, c *tempFile) syscall.Errno {
+	cs.renameMu.Lock()
+	defer cs.renameMu.Unlock()
+	parent, now := cs.table.place(n)
 	if now != name || parent != nil && parent != dir.node {
 		return syscall.EAGAIN
 	}
-	fresh, errno := t.stat(fdName{fd: c.fd})
+	fresh, errno := cs.stat(fdName{fd: c.fd})
 	if errno != 0 {
 		return errno
 	}
 	c.cost = int64(fresh.Blocks) * 512
 	path := -1 // an orphan's, which cannot be opened by name
 	if parent != nil {
-		errno = t.exchange(n, parent, dir.fd, name, c, fresh.ident)
+		errno = cs.exchange(n, parent, dir.fd, name, c, fresh.ident)
 	} else {
-		path, errno = t.openProc(c.fd, unix.O_PATH)
+		path, errno = cs.openProc(c.fd, unix.O_PATH)
 	}
 	if errno != 0 {
 		return errno
 	}
-	links := t.table.links(n)
-	if !t.adopt(n, fresh.ident) { // does not happen during a request on n
+	links := cs.table.links(n)
+	if !cs.adopt(n, fresh.ident) { // does not happen during a request on n
 		lookupResult{fd: path}.close()
 		return syscall.ESTALE
 	}
-	t.fds.renew(n)
+	cs.fds.renew(n)
 	if parent == nil {
-		t.fds.add(n, usePath, path).release()
-		t.pinOrphan(n)
+		cs.fds.add(n, usePath, path).release()
+		cs.pinOrphan(n)
 		c.cost += objectCost
-		t.quota.releaseLater(n, c.cost)
+		cs.quota.releaseLater(n, c.cost)
 	}
-	t.fds.add(n, useWrite, c.fd).release()
+	cs.fds.add(n, useWrite, c.fd).release()
 	c.fd = -1
 	if fresh.Mode&0o600 != 0o600 {
-		t.fds.prefer(n)
+		cs.fds.prefer(n)
 	}
-	n.validatedAt.Store(t.clock())
+	n.validatedAt.Store(cs.clock())
 	for _, m := range links {
-		t.inval.add(invalidation{what: invalAttr, id: m.id}) // includes n
+		cs.inval.add(invalidation{what: invalAttr, id: m.id}) // includes n
 	}
 	return 0
 }
 
 // exchange gives the name of n, called name in parent, which is open as dir, to c, whose inode is
-// ident. The caller holds t.renameMu for writing.
-func (t *tree) exchange(n, parent *node, dir int, name string, c *tempFile, ident identity) syscall.Errno {
-	if errno := t.validatePath(parent); errno != 0 {
+// ident. The caller holds cs.renameMu for writing.
+func (cs *contents) exchange(n, parent *node, dir int, name string, c *tempFile, ident identity) syscall.Errno {
+	if errno := cs.validatePath(parent); errno != 0 {
 		return errno
 	}
-	o, errno := t.stat(fdName{dir, name})
-	if errno = t.checkSame(n, o, errno); errno != 0 {
+	o, errno := cs.stat(fdName{dir, name})
+	if errno = cs.checkSame(n, o, errno); errno != 0 {
 		return errno
 	}
 	if c.name != "" {
-		if o, errno := t.stat(fdName{c.dir, c.name}); errno != 0 || o.ident != ident {
+		if o, errno := cs.stat(fdName{c.dir, c.name}); errno != 0 || o.ident != ident {
 			c.name = "" // another file has taken it: discard must not remove that
 			return syscall.EAGAIN
 		}
 	}
-	return t.install(c, dir, name)
+	return cs.install(c, dir, name)
 }
 
 // install moves c to name in the directory dir, replacing a file that is there.

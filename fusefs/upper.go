@@ -13,43 +13,43 @@ import (
 // that a killed server leaves nothing half done.
 
 // needUpper makes the upper halves of the directory n and of all above it that have none. To the
-// sandbox nothing changes. The caller holds t.renameMu for writing.
-func (t *tree) needUpper(n *node) syscall.Errno {
+// sandbox nothing changes. The caller holds u.renameMu for writing.
+func (u *upperLayer) needUpper(n *node) syscall.Errno {
 	if n.inUpper() {
 		return 0
 	}
-	lower, errno := t.acquireLocked(n, usePath)
+	lower, errno := u.acquireLocked(n, usePath)
 	if errno != 0 {
 		return errno
 	}
 	defer lower.release()
-	o, errno := t.examine(fdName{fd: lower.fd})
+	o, errno := u.examine(fdName{fd: lower.fd})
 	if errno != 0 {
 		return errno
 	}
-	parent, name := t.table.place(n)
+	parent, name := u.table.place(n)
 	if parent != nil {
-		errno = t.needUpper(parent)
+		errno = u.needUpper(parent)
 		if errno == 0 {
-			errno = t.copied.note(n.layers.lowerPath(), o, nil)
+			errno = u.note(n.layers.lowerPath(), o, nil)
 		}
 	}
 	if errno == 0 {
-		errno = t.quota.take(objectCost)
+		errno = u.quota.take(objectCost)
 	}
 	if errno != 0 {
 		return errno
 	}
-	if errno = t.makeHalf(n, o, parent, name); errno != 0 {
-		t.quota.give(objectCost)
+	if errno = u.makeHalf(n, o, parent, name); errno != 0 {
+		u.quota.give(objectCost)
 	}
 	return errno
 }
 
 // makeHalf makes the upper half of n, which is the host's o, at the entry called name of parent; of an
 // orphan, which has no parent, one without a name.
-func (t *tree) makeHalf(n *node, o *object, parent *node, name string) syscall.Errno {
-	fd, tmp, errno := t.makeWorkDir()
+func (u *upperLayer) makeHalf(n *node, o *object, parent *node, name string) syscall.Errno {
+	fd, tmp, errno := u.makeWorkDir()
 	if errno != 0 {
 		return errno
 	}
@@ -58,78 +58,78 @@ func (t *tree) makeHalf(n *node, o *object, parent *node, name string) syscall.E
 			unix.Close(fd)
 		}
 	}()
-	made, errno := t.stat(fdName{fd: fd})
-	mode, self := t.ownMode(o), strconv.Itoa(fd)
+	made, errno := u.stat(fdName{fd: fd})
+	mode, self := u.ownMode(o), strconv.Itoa(fd)
 	if errno == 0 { // a directory that is moved must be writable
-		errno = errnoOf(unix.Fchmodat(t.proc, self, mode|0o700, 0))
+		errno = errnoOf(unix.Fchmodat(u.proc, self, mode|0o700, 0))
 	}
 	if errno == 0 {
-		errno = t.setTimes(fd, o)
+		errno = u.setTimes(fd, o)
 	}
 	if errno == 0 && parent != nil {
-		errno = t.placeHalf(n, fd, tmp, parent, name)
+		errno = u.placeHalf(n, fd, tmp, parent, name)
 	}
 	if parent == nil || errno != 0 {
-		t.removeWork(tmp, true)
+		u.removeWork(tmp, true)
 	}
 	if errno != 0 {
 		return errno
 	}
 	if mode&0o700 != 0o700 {
-		if err := unix.Fchmodat(t.proc, self, mode, 0); err != nil {
-			t.logger.Error("set the mode of a directory of the upper layer", "error", err)
+		if err := unix.Fchmodat(u.proc, self, mode, 0); err != nil {
+			u.logger.Error("set the mode of a directory of the upper layer", "error", err)
 		}
 	}
-	t.adopt(n, made.ident)
-	n.layers.lowerSeen.Store(t.clock())
+	u.adopt(n, made.ident)
+	n.layers.lowerSeen.Store(u.clock())
 	if parent == nil {
 		n.layers.merges.Store(false)
-		t.fds.renew(n)
+		u.fds.renew(n)
 	} else {
-		t.fds.move(n, usePath, useLower)
+		u.fds.move(n, usePath, useLower)
 	}
 	n.layers.upper.Store(true)
-	t.fds.add(n, usePath, fd).release()
+	u.fds.add(n, usePath, fd).release()
 	fd = -1
 	if parent == nil {
-		t.pinOrphan(n)
+		u.pinOrphan(n)
 	}
 	return 0
 }
 
 // makeWorkDir makes a directory in the work directory, and opens it.
-func (t *tree) makeWorkDir() (fd int, name string, errno syscall.Errno) {
-	name = t.copied.temp()
-	if err := unix.Mkdirat(t.copied.work, name, 0o700); err != nil {
+func (u *upperLayer) makeWorkDir() (fd int, name string, errno syscall.Errno) {
+	name = u.temp()
+	if err := unix.Mkdirat(u.work, name, 0o700); err != nil {
 		return -1, "", errnoOf(err)
 	}
-	if fd, errno = openBeneath(t.copied.work, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0); errno != 0 {
-		_ = unix.Unlinkat(t.copied.work, name, unix.AT_REMOVEDIR)
+	if fd, errno = openBeneath(u.work, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0); errno != 0 {
+		_ = unix.Unlinkat(u.work, name, unix.AT_REMOVEDIR)
 	}
 	return fd, name, errno
 }
 
 // placeHalf puts the new upper half of n, called tmp in the work directory and open as fd, at its place.
-func (t *tree) placeHalf(n *node, fd int, tmp string, parent *node, name string) syscall.Errno {
+func (u *upperLayer) placeHalf(n *node, fd int, tmp string, parent *node, name string) syscall.Errno {
 	if half, path := n.half(parent, name); half != cow.Merged {
 		if err := cow.SetLower(fd, half, path); err != nil {
 			return errnoOf(err)
 		}
 	}
-	up, errno := t.acquireLocked(parent, usePath)
+	up, errno := u.acquireLocked(parent, usePath)
 	if errno != 0 {
 		return errno
 	}
 	defer up.release()
-	return t.putUpper(tmp, up.fd, name, false)
+	return u.putUpper(tmp, up.fd, name, false)
 }
 
 // putUpper moves tmp, a copy of what the host has, from the work directory to name in the upper
 // directory fd; only with over it may replace something. To the sandbox nothing has changed there:
-// the times of the directory stay. The caller holds t.renameMu for writing, so that no name is made
+// the times of the directory stay. The caller holds u.renameMu for writing, so that no name is made
 // in it meanwhile.
-func (t *tree) putUpper(tmp string, fd int, name string, over bool) syscall.Errno {
-	o, errno := t.stat(fdName{fd: fd})
+func (u *upperLayer) putUpper(tmp string, fd int, name string, over bool) syscall.Errno {
+	o, errno := u.stat(fdName{fd: fd})
 	if errno != 0 {
 		return errno
 	}
@@ -137,37 +137,37 @@ func (t *tree) putUpper(tmp string, fd int, name string, over bool) syscall.Errn
 	if over {
 		flags = 0
 	}
-	errno = t.asOwner(fd, func() error {
-		return unix.Renameat2(t.copied.work, tmp, fd, name, flags)
+	errno = u.asOwner(fd, func() error {
+		return unix.Renameat2(u.work, tmp, fd, name, flags)
 	})
 	if errno != 0 {
 		return errno
 	}
-	return t.setTimes(fd, o)
+	return u.setTimes(fd, o)
 }
 
 // makeUpper is make for a copied tree.
-func (t *tree) makeUpper(d *openDir, name string, isDir bool, create func(dir int, name string) syscall.Errno) syscall.Errno {
-	if _, _, errno := t.statEntry(*d, name); errno == 0 {
+func (u *upperLayer) makeUpper(d *openDir, name string, isDir bool, create func(dir int, name string) syscall.Errno) syscall.Errno {
+	if _, _, errno := u.statEntry(*d, name); errno == 0 {
 		return syscall.EEXIST
 	} else if errno != syscall.ENOENT {
 		return errno
 	}
-	if errno := t.ensureUpper(d); errno != 0 {
+	if errno := u.ensureUpper(d); errno != 0 {
 		return errno
 	}
-	_, absent := t.stat(fdName{d.fd, name})
+	_, absent := u.stat(fdName{d.fd, name})
 	whiteout := absent == 0
 	if !whiteout && !isDir {
 		return create(d.fd, name)
 	}
-	work, tmp := t.copied.work, t.copied.temp()
+	work, tmp := u.work, u.temp()
 	if errno := create(work, tmp); errno != 0 {
 		return errno
 	}
 	var errno syscall.Errno
 	if isDir {
-		errno = t.makeOwn(work, tmp)
+		errno = u.makeOwn(work, tmp)
 	}
 	switch {
 	case errno != 0:
@@ -177,29 +177,29 @@ func (t *tree) makeUpper(d *openDir, name string, isDir bool, create func(dir in
 		errno = errnoOf(unix.Renameat2(work, tmp, d.fd, name, unix.RENAME_EXCHANGE))
 		if errno == 0 { // the whiteout is in the work directory now
 			isDir = false
-			t.removeWork(tmp, false)
+			u.removeWork(tmp, false)
 		}
 	default:
 		errno = errnoOf(unix.Renameat(work, tmp, d.fd, name))
 	}
 	switch {
 	case errno != 0:
-		t.removeWork(tmp, isDir)
+		u.removeWork(tmp, isDir)
 	case whiteout:
-		t.quota.give(objectCost)
+		u.quota.give(objectCost)
 	}
 	return errno
 }
 
-// ensureUpper opens d with an upper half. If it has none the caller holds t.renameMu for writing.
-func (t *tree) ensureUpper(d *openDir) syscall.Errno {
+// ensureUpper opens d with an upper half. If it has none the caller holds u.renameMu for writing.
+func (u *upperLayer) ensureUpper(d *openDir) syscall.Errno {
 	if d.upper {
 		return 0
 	}
-	if errno := t.needUpper(d.node); errno != 0 {
+	if errno := u.needUpper(d.node); errno != 0 {
 		return errno
 	}
-	again, errno := t.halves(d.node)
+	again, errno := u.halves(d.node)
 	if errno == 0 {
 		d.release()
 		*d = again
@@ -208,12 +208,12 @@ func (t *tree) ensureUpper(d *openDir) syscall.Errno {
 }
 
 // removeWork removes name from the work directory. A failure leaves it there until the next start.
-func (t *tree) removeWork(name string, isDir bool) {
+func (u *upperLayer) removeWork(name string, isDir bool) {
 	flags := 0
 	if isDir {
 		flags = unix.AT_REMOVEDIR
 	}
-	if err := unix.Unlinkat(t.copied.work, name, flags); err != nil {
-		t.logger.Error("remove a temporary name", "error", err)
+	if err := unix.Unlinkat(u.work, name, flags); err != nil {
+		u.logger.Error("remove a temporary name", "error", err)
 	}
 }

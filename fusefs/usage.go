@@ -13,16 +13,16 @@ type Usage struct {
 }
 
 // used returns how many bytes count for the quota of a copied tree. What cannot be counted leaves no room.
-func (t *tree) used() int64 {
-	if t.quota == nil {
+func (u *upperLayer) used() int64 {
+	if u.quota == nil {
 		return 0
 	}
-	u, errno := t.usage(t.root.fd)
+	all, errno := u.usage(u.root.fd)
 	if errno != 0 {
-		t.logger.Error("count what the upper layer takes", "error", errno)
-		return t.quota.limit
+		u.logger.Error("count what the upper layer takes", "error", errno)
+		return u.quota.limit
 	}
-	return u.Bytes
+	return all.Bytes
 }
 
 // A counting is one count of an upper layer.

@@ -48,7 +48,7 @@ func newWaitingTree(t *testing.T, copied bool, files ...string) *waitingTree {
 	if w.tree, err = newTree(&opts); err != nil {
 		t.Fatal(err)
 	}
-	w.dev.epochs = true // else a change of rules waits for the kernel
+	w.kernel.dev.epochs = true // else a change of rules waits for the kernel
 	t.Cleanup(func() {
 		w.watch.close()
 		w.close()
@@ -69,11 +69,11 @@ func compiled(t *testing.T, rules ...string) Rules {
 // begin takes the locks with which a request that changes something begins, end releases them.
 func (w *waitingTree) begin() {
 	w.changeMu.RLock()
-	w.rulesMu.RLock()
+	w.levels.rulesMu.RLock()
 }
 
 func (w *waitingTree) end() {
-	w.rulesMu.RUnlock()
+	w.levels.rulesMu.RUnlock()
 	w.changeMu.RUnlock()
 }
 
@@ -126,7 +126,7 @@ func TestCopyHoldsNobodyUp(t *testing.T) {
 				go func() {
 					defer close(done)
 					defer w.end()
-					lock, errno := w.unshare(opWrite, &fuse.InHeader{}, w.big, all)
+					lock, errno := w.contents.unshare(opWrite, &fuse.InHeader{}, w.big, all)
 					if errno != 0 {
 						t.Error(errno)
 						return
@@ -140,7 +140,7 @@ func TestCopyHoldsNobodyUp(t *testing.T) {
 			quiet := w.whileQuiet(func(s *Server) { _ = s.Quiesce(func() error { return nil }) })
 			first := change()
 			becomesTrue(t, "the file is copied", func() bool {
-				lock := w.contentLock(w.big)
+				lock := w.contents.contentLock(w.big)
 				free := lock.TryRLock()
 				if free {
 					lock.RUnlock()

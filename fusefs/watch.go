@@ -91,22 +91,22 @@ var maxMarks = sync.OnceValue(func() int {
 })
 
 // watchRoot starts to notice the host's changes, if kernel and file system can report them.
-func (t *tree) watchRoot() {
-	w := newWatcher(t.proc)
+func (ns *names) watchRoot() {
+	w := newWatcher(ns.proc)
 	if w == nil {
 		return
 	}
-	w.inval, w.table = t.inval, t.table
-	root := t.root
-	if t.copied != nil {
-		root, w.copied = t.copied.lower, t.hostChanged
+	w.inval, w.table = ns.inval, ns.table
+	root := ns.root
+	if ns.copied != nil {
+		root, w.copied = ns.lower.top, ns.lower.hostChanged
 	}
 	w.add(root.node, root.fd)
-	if !t.root.node.watched.Load() {
+	if !ns.root.node.watched.Load() {
 		w.free() // a file system without events
 		return
 	}
-	t.watch = w
+	ns.watch = w
 	go w.run() // ends with close
 }
 

@@ -34,7 +34,6 @@ var (
 	// maxMethods are methods of types that have more than defaultMethods.
 	maxMethods = map[string]int{
 		"cmd/wolffia.app":            205,
-		"fusefs.tree":                252,
 		"internal/host/statedir.Box": 90,
 		"local.sandboxes":            115,
 	}
