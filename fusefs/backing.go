@@ -124,6 +124,16 @@ func openBeneath(dir int, name string, flags int, mode uint32) (int, syscall.Err
 	return fd, errnoOf(err)
 }
 
+// inDir calls f with the directory called name of the directory fd, open with O_PATH.
+func inDir(fd int, name string, f func(dir int) syscall.Errno) syscall.Errno {
+	dir, errno := openBeneath(fd, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if errno != 0 {
+		return errno
+	}
+	defer unix.Close(dir)
+	return f(dir)
+}
+
 // reopen opens the regular file of the O_PATH descriptor fd. It goes through the descriptor,
 // so that no name is resolved again. The result is blind if the file may only be written.
 func (b *backing) reopen(fd int, u use) (got int, blind bool, errno syscall.Errno) {

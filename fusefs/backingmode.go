@@ -107,23 +107,9 @@ func (b *backing) openUpper(a fdName) (fd int, half cow.Half, path string, errno
 	return fd, half, path, 0
 }
 
-// makeOwn marks the new directory called name in the directory dir as the sandbox's own: what the host
-// makes by its name does not show in it.
-func (b *backing) makeOwn(dir int, name string) syscall.Errno {
-	fd, errno := openBeneath(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if errno != 0 {
-		return errno
-	}
-	defer unix.Close(fd)
-	return errnoOf(cow.SetLower(fd, cow.Own, ""))
-}
-
 // moveDir renames the upper directory at from to to: the mode of a directory can forbid that.
 func (b *backing) moveDir(from, to fdName, flags uint) syscall.Errno {
-	fd, errno := openBeneath(from.fd, from.name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if errno != 0 {
-		return errno
-	}
-	defer unix.Close(fd)
-	return b.asOwner(fd, func() error { return unix.Renameat2(from.fd, from.name, to.fd, to.name, flags) })
+	return inDir(from.fd, from.name, func(fd int) syscall.Errno {
+		return b.asOwner(fd, func() error { return unix.Renameat2(from.fd, from.name, to.fd, to.name, flags) })
+	})
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -33,13 +32,11 @@ const (
 // A device is the kernel's end of a mounted tree. go-fuse decodes and encodes the messages; the
 // device reads them, and takes the locks.
 type device struct {
-	fd       int
-	tree     *tree
-	proto    *fuse.ProtocolServer
-	rulesMu  *sync.RWMutex // tree.rulesMu
-	changeMu *sync.RWMutex // tree.changeMu
-	logger   *slog.Logger
-	epochs   bool // the kernel can drop all names at once
+	fd     int
+	tree   *tree
+	proto  *fuse.ProtocolServer
+	logger *slog.Logger
+	epochs bool // the kernel can drop all names at once
 	// blank answers a message for a tree without a root; ok is false if the tree has one. The
 	// caller holds rulesMu.
 	blank func(b *buffers) (size int, ok bool)
@@ -108,7 +105,7 @@ func (d *device) handle(b *buffers, n int) {
 }
 
 // answer answers the message of n bytes in b, and returns the size of the reply in b.out, 0 if
-// there is none or it is sent already. The rules do not change meanwhile, unless the request lets them: see tree.sync.
+// there is none or it is sent already. The rules do not change meanwhile, unless the request lets them: see names.sync.
 func (d *device) answer(b *buffers, n int) int {
 	o := op(min(binary.NativeEndian.Uint32(b.in[4:]), uint32(opUnknown)))
 	switch o {
@@ -119,11 +116,11 @@ func (d *device) answer(b *buffers, n int) int {
 	}
 	d.counts[o].Add(1)
 	if changing[o] {
-		d.changeMu.RLock()
-		defer d.changeMu.RUnlock()
+		d.tree.changeMu.RLock()
+		defer d.tree.changeMu.RUnlock()
 	}
-	d.rulesMu.RLock()
-	defer d.rulesMu.RUnlock()
+	d.tree.levels.rulesMu.RLock()
+	defer d.tree.levels.rulesMu.RUnlock()
 	if size, ok := d.blank(b); ok {
 		return size
 	}

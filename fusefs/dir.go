@@ -163,7 +163,7 @@ func (t *tree) visible(e *entry, fd int, d *fuse.DirEntry) bool {
 		return false // the sandbox's own .git was the first
 	}
 	if t.git != nil && e.dir.ident().dev != t.git.device {
-		d.Ino |= apartBit // as tree.number
+		d.Ino |= apartBit // as privateGit.number
 	}
 	if d.Mode&unix.S_IFMT == 0 { // a file system without types in its listings
 		obj, errno := t.stat(fdName{fd, e.name})

@@ -226,11 +226,11 @@ func TestOddMessages(t *testing.T) {
 		{"a short READ", opRead, 1, readHeader - 1, tr, unix.EIO},
 		{"a READ of too much", opRead, 1 << 31, readHeader, tr, unix.EIO},
 		{"a READ of a directory", opRead, 1, readHeader, tr, unix.EISDIR},
-		{"a READ that panics", opRead, 1, readHeader, nil, unix.EIO},
+		{"a READ that panics", opRead, 1, readHeader, new(tree), unix.EIO},
 		{"a short WRITE", opWrite, 0, writeHeader - 1, tr, unix.EIO},
 		{"a WRITE without its data", opWrite, 10, writeHeader + 9, tr, unix.EIO},
 		{"a WRITE to a directory", opWrite, 10, writeHeader + 10, tr, unix.EISDIR},
-		{"a WRITE that panics", opWrite, 10, writeHeader + 10, nil, unix.EIO},
+		{"a WRITE that panics", opWrite, 10, writeHeader + 10, new(tree), unix.EIO},
 	} {
 		clear(b.in[:256])
 		in := (*fuse.WriteIn)(unsafe.Pointer(&b.in[0])) // READ has its size at the same place

@@ -17,7 +17,7 @@
 // # Where an operation is allowed
 //
 // gate.go: the table gate has an errno for each operation and level, check reads it, and
-// tree.allow and tree.allowName apply it to an object and to a name. Rename has conditions of its own, in allowRename, and moves what was judged by them (renamehost.go).
+// gatekeeper.allow and gatekeeper.allowName apply it to an object and to a name. Rename has conditions of its own, in allowRename, and moves what was judged by them (renamehost.go).
 //
 // # Deadlocks
 //

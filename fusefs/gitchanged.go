@@ -175,7 +175,7 @@ func memoryFile(text []byte) (*os.File, syscall.Errno) {
 	return f, 0
 }
 
-// token returns the token of the rules that are in force. The caller holds t.git.asked.
+// token returns the token of the rules that are in force. The caller holds m.asked.
 func (m *gitMonitor) token() string {
 	g := m.git
 	if g.monitor.tokenRules != m.levels.rules {
@@ -190,7 +190,7 @@ var allChanged = []byte("/\x00")
 
 // changed returns which paths may have changed in the working tree at dir, each ended by a NUL,
 // and the index that this is of; nil: there is none that could be read. known says that git has
-// seen the tree by the rules that are in force. The caller holds t.git.asked.
+// seen the tree by the rules that are in force. The caller holds m.asked.
 func (m *gitMonitor) changed(dir *node, known bool) (*insideIndex, []byte) {
 	at, root, errno := m.openTop(dir)
 	if errno != 0 {
@@ -283,7 +283,7 @@ func (m *gitMonitor) keep(at string, x *insideIndex) {
 	})
 }
 
-// dropAll is drop for all indexes. The caller holds t.git.asked.
+// dropAll is drop for all indexes. The caller holds m.asked.
 func (m *gitMonitor) dropAll() {
 	for at := range m.indexes {
 		m.drop(at)
@@ -291,7 +291,7 @@ func (m *gitMonitor) dropAll() {
 }
 
 // drop forgets the index of the working tree at the path at, if it is kept, and follows its directories no
-// more; those that are elsewhere now until they are removed. The caller holds t.git.asked.
+// more; those that are elsewhere now until they are removed. The caller holds m.asked.
 func (m *gitMonitor) drop(at string) {
 	x := m.indexes[at]
 	if x == nil {
@@ -315,7 +315,7 @@ func (m *gitMonitor) drop(at string) {
 }
 
 // readIndex reads the index of the working tree whose path is at; nil if that cannot be told, or
-// has not each file. The caller holds t.git.asked.
+// has not each file. The caller holds m.asked.
 func (m *gitMonitor) readIndex(at string) *insideIndex {
 	known := m.indexes[at]
 	x := &insideIndex{rules: m.levels.rules}
@@ -381,8 +381,8 @@ func (m *gitMonitor) namesOwn(at string, add func(name string)) bool {
 	}
 	defer unix.Close(fd)
 	left := maxStored
-	var walk func(dir int, at string) bool
-	walk = func(dir int, at string) bool {
+	var walk func(dir int, at string) syscall.Errno
+	walk = func(dir int, at string) syscall.Errno {
 		return m.eachName(dir, func(name string, typ uint32) syscall.Errno {
 			if name == gitName || typ != unix.S_IFDIR {
 				return 0
@@ -391,18 +391,10 @@ func (m *gitMonitor) namesOwn(at string, add func(name string)) bool {
 				return syscall.E2BIG
 			}
 			add(at + name)
-			below, errno := openBeneath(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-			if errno != 0 {
-				return errno
-			}
-			defer unix.Close(below)
-			if !walk(below, at+name+"/") {
-				return syscall.E2BIG
-			}
-			return 0
-		}) == 0
+			return inDir(dir, name, func(below int) syscall.Errno { return walk(below, at+name+"/") })
+		})
 	}
-	return walk(fd, "")
+	return walk(fd, "") == 0
 }
 
 // changedIn follows the path of a directory whose names may be others: git takes what it knows of

@@ -30,12 +30,7 @@ func (p *privateGit) loadGone(dir int, at string) syscall.Errno {
 		case typ == unix.S_IFCHR:
 			p.gone.add(path.Join(at, name))
 		case typ == unix.S_IFDIR:
-			fd, errno := openBeneath(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-			if errno != 0 {
-				return errno
-			}
-			defer unix.Close(fd)
-			return p.loadGone(fd, path.Join(at, name))
+			return inDir(dir, name, func(fd int) syscall.Errno { return p.loadGone(fd, path.Join(at, name)) })
 		}
 		return 0
 	})
@@ -113,16 +108,13 @@ func (p *privateGit) isGone(fd int, dir *node, name string) bool {
 // leftOver returns 0 if the directory called name of the host's directory fd, at the path at, has nothing but a .git and directories that
 // are gone; ENOTEMPTY if it has more; or the errno of opening it.
 func (p *privateGit) leftOver(fd int, name, at string) syscall.Errno {
-	dir, errno := openBeneath(fd, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if errno != 0 {
-		return errno
-	}
-	defer unix.Close(dir)
-	return p.eachName(dir, func(name string, _ uint32) syscall.Errno {
-		if name == gitName || p.gone.has(func() string { return path.Join(at, name) }) {
-			return 0
-		}
-		return syscall.ENOTEMPTY
+	return inDir(fd, name, func(dir int) syscall.Errno {
+		return p.eachName(dir, func(name string, _ uint32) syscall.Errno {
+			if name == gitName || p.gone.has(func() string { return path.Join(at, name) }) {
+				return 0
+			}
+			return syscall.ENOTEMPTY
+		})
 	})
 }
 
@@ -174,16 +166,15 @@ func (p *privateGit) comeBack(e *entry, d openDir) {
 	}
 	hide(gitName)
 	var below []string // directories that are gone, of which a restart knows no more
-	if dir, errno := openBeneath(d.fd, e.name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0); errno == 0 {
-		_ = p.eachName(dir, func(name string, _ uint32) syscall.Errno {
+	_ = inDir(d.fd, e.name, func(dir int) syscall.Errno {
+		return p.eachName(dir, func(name string, _ uint32) syscall.Errno {
 			if name != gitName {
 				hide(name)
 				below = append(below, path.Join(at, name))
 			}
 			return 0
 		})
-		unix.Close(dir)
-	}
+	})
 	if err == nil {
 		err = unix.Renameat2(p.work, tmp, p.store, at, unix.RENAME_EXCHANGE)
 	}

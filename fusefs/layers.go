@@ -62,14 +62,14 @@ type layers struct {
 
 	ino atomic.Uint64 // the number that is presented, for as long as the node is known
 
-	content sync.RWMutex // instead of tree.contentMu: copying to the upper layer takes long
+	content sync.RWMutex // instead of contents.mu: copying to the upper layer takes long
 
 	// lower is lowerPath: where a directory's lower half is, where a file's content is that it borrows,
 	// and where the host's file without a name was, from the root of the codebase; nil if that is empty. It
-	// changes with tree.renameMu held for writing, a directory's also with table.mu.
+	// changes with names.renameMu held for writing, a directory's also with table.mu.
 	lower *string
 
-	lowerSeen atomic.Int64 // when that was last found at lowerPath, by tree.clock
+	lowerSeen atomic.Int64 // when that was last found at lowerPath, by names.clock
 
 	*dirLayers // nil unless it is a directory
 }
@@ -234,7 +234,7 @@ func (u *upperLayer) newLayers(e *entry, r *lookupResult) *layers {
 }
 
 // noteMoved keeps upperLayer.moved right for n, a directory at the entry called name of dir. The
-// caller holds t.table.mu.
+// caller holds table.mu.
 func (lo *lowerLayer) noteMoved(n, dir *node, name string) {
 	if !n.isDir() && !n.borrows() {
 		delete(lo.moved, n)

@@ -14,7 +14,7 @@ import (
 type entry struct {
 	dir    *node
 	name   string
-	levels [2]perm.Level // as a file and as a directory; use tree.level
+	levels [2]perm.Level // as a file and as a directory; use levels.of
 	back   bool          // a directory that was gone and comes back: see comeBack
 	spare  *object       // what lookupHost may use for its result; nil: nothing
 }
@@ -75,7 +75,7 @@ func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fu
 		_, errno = t.find(in, &e, d, known, out)
 		d.release()
 	} else if why := ""; errno == syscall.EACCES && t.levels.owns(e.dir.getState(), name) {
-		if why = t.git.whyFailed(e.dir); why != "" {
+		if why = t.git.failed.of(e.dir).why; why != "" {
 			t.gate.deny(opLookup, in, e.dir, name, perm.None, errno, why)
 		}
 		return fuse.Status(errno)

@@ -31,7 +31,7 @@ type node struct {
 	level atomic.Uint32 // a perm.Level
 	state atomic.Uint64 // states, packed: what holds inside, if it is a directory
 
-	validatedAt atomic.Int64 // when it was last found at its name, by tree.clock
+	validatedAt atomic.Int64 // when it was last found at its name, by names.clock
 
 	asked   atomic.Bool // the kernel has asked for the attributes of a file that has names elsewhere
 	watched atomic.Bool // the host's changes are noticed: of what is in the directory, or of the file, by whatever name
@@ -39,7 +39,7 @@ type node struct {
 	proof atomic.Pointer[proof] // of a directory; nil: none yet
 
 	layers *layers     // nil: the tree is not copied
-	apart  atomic.Bool // the inode is one of private git directories, or of what they show: see tree.apart
+	apart  atomic.Bool // the inode is one of private git directories, or of what they show: see levels.apart
 
 	// Guarded by table.mu.
 	parent   *node // nil for the root and for an orphan
@@ -70,7 +70,7 @@ func newNode(o *object) *node {
 }
 
 // ident returns the identity of n's inode. It changes when the server puts a file of its
-// own in the place of the sandbox's, with tree.renameMu held for writing.
+// own in the place of the sandbox's, with names.renameMu held for writing.
 func (n *node) ident() identity { return *n.inode.Load() }
 
 // A trail is the path where a node was last seen. It outlives the nodes above: the trails

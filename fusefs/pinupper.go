@@ -43,20 +43,6 @@ func (p *privateGit) unpinned(d openDir) bool {
 	return errno == 0
 }
 
-// notPinned returns the errno for the .git of dir, which is unpinned.
-func (p *privateGit) notPinned(dir *node) syscall.Errno {
-	at, errno := p.storePath(dir, "")
-	if errno != 0 {
-		return errno
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if f, failed := p.failed[at]; failed {
-		return f.errno
-	}
-	return syscall.ESTALE // the host has just made it: the kernel looks the name up again
-}
-
 // ownGit has the .git of dir copied to the upper layer of a copied tree if name is that and it is
 // unpinned. A failure is left to acquireEntry. changing says that the request holds p.changeMu, as
 // all do p.levels.rulesMu, which may change meanwhile if not. The caller does not hold p.renameMu.
@@ -85,16 +71,11 @@ func (p *privateGit) ownGit(dir *node, name string, changing bool) {
 	if errno != 0 {
 		return
 	}
-	p.mu.Lock()
-	errno = p.hasFailed(at)
-	p.mu.Unlock()
-	if errno != 0 {
+	if p.failed.recently(at) != 0 {
 		return
 	}
 	if err := p.pinUpper(dir, d.lowerFD(), at); err != nil {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.pinFailed(at, err)
+		p.failed.add(at, err)
 	}
 }
 

@@ -1,7 +1,7 @@
 package fusefs
 
 import (
-	"errors"
+	"cmp"
 	"path"
 	"slices"
 	"strconv"
@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -75,14 +74,15 @@ type privateGit struct {
 
 	monitor gitMonitor
 
-	upper  sync.Mutex           // held while a .git is pinned to an upper layer; taken before tree.renameMu
-	mu     sync.Mutex           // held while a .git is pinned to the store
-	failed map[string]pinFailed // by the path of its directory; guarded by mu
+	upper  sync.Mutex // held while a .git is pinned to an upper layer; taken before names.renameMu
+	mu     sync.Mutex // held while a .git is pinned to the store
+	failed pinFailures
 }
 
 // newPrivateGit opens what g names. root is the root of the tree.
 func newPrivateGit(ns *names, g *Git, root *object) (p *privateGit, err error) {
-	p = &privateGit{names: ns, store: -1, work: -1, host: g.Host, device: root.ident.dev, failed: map[string]pinFailed{}}
+	p = &privateGit{names: ns, store: -1, work: -1, host: g.Host, device: root.ident.dev}
+	p.failed = pinFailures{names: ns, last: map[string]pinFailed{}}
 	p.monitor.names, p.monitor.on, p.monitor.minimal = ns, g.Monitor, g.Minimal
 	defer func() {
 		if err != nil {
@@ -221,7 +221,7 @@ func (ns *names) acquireEntry(e *entry, makes bool) (openDir, syscall.Errno) {
 	case ns.git.ownOnly(e.dir, e.name):
 		if ns.git.unpinned(d) {
 			d.release()
-			return openDir{}, ns.git.notPinned(e.dir)
+			return openDir{}, cmp.Or(ns.git.failed.of(e.dir).errno, syscall.ESTALE) // ESTALE: the host has just made it
 		}
 	case ns.levels.owns(s, e.name):
 		defer d.release()
@@ -279,21 +279,6 @@ func (p *privateGit) pinned(dir *node) (*handle, syscall.Errno) {
 	return h, errno
 }
 
-// A pinFailed says that a .git could not be copied.
-type pinFailed struct {
-	until int64 // by tree.clock
-	errno syscall.Errno
-	why   string
-}
-
-// pinAgain is how long after a failure a .git is not copied again; pinSoon after one that may pass.
-const pinAgain, pinSoon = 10 * time.Second, 100 * time.Millisecond
-
-// passing are the errors after which a copy may soon succeed.
-var passing = []syscall.Errno{
-	syscall.ENOSPC, syscall.EDQUOT, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.EIO, syscall.EAGAIN, syscall.EBUSY,
-}
-
 // pin has the host's .git of dir, which is open as fd, copied to the store. What the host has is never shown in its place: EACCES is
 // the answer, with a denial that says why, until it can be copied; or one of passing. The caller holds p.renameMu.
 func (p *privateGit) pin(dir *node, fd int) syscall.Errno {
@@ -309,7 +294,7 @@ func (p *privateGit) pin(dir *node, fd int) syscall.Errno {
 	} else if errno != 0 {
 		return errno
 	}
-	if errno := p.hasFailed(at); errno != 0 {
+	if errno := p.failed.recently(at); errno != 0 {
 		return errno
 	}
 	h, errno := p.stored(dir, true)
@@ -325,46 +310,7 @@ func (p *privateGit) pin(dir *node, fd int) syscall.Errno {
 	if _, errno := p.stat(fdName{fd, gitName}); errno == syscall.ENOENT {
 		return errno // the host has removed it meanwhile
 	}
-	return p.pinFailed(at, err)
-}
-
-// hasFailed returns the error of the last attempt to copy the .git of the directory at, if that is
-// not to be repeated yet. The caller holds t.git.mu.
-func (p *privateGit) hasFailed(at string) syscall.Errno {
-	if f, failed := p.failed[at]; failed && p.clock() < f.until {
-		return f.errno
-	}
-	delete(p.failed, at)
-	return 0
-}
-
-// pinFailed remembers that the .git of the directory at could not be copied, and returns the errno
-// for it. The caller holds t.git.mu.
-func (p *privateGit) pinFailed(at string, err error) (errno syscall.Errno) {
-	p.logger.Error("copy the host's git directory", "of", at, "error", err)
-	again := pinSoon
-	if !errors.As(err, &errno) || !slices.Contains(passing, errno) {
-		errno, again = syscall.EACCES, pinAgain
-	}
-	if len(p.failed) < maxFailed {
-		why := "git directory of the host that cannot be copied: " + err.Error()
-		p.failed[at] = pinFailed{p.clock() + int64(again), errno, why}
-	}
-	return errno
-}
-
-// maxFailed bounds what is remembered of failures.
-const maxFailed = 1000
-
-// whyFailed returns why the .git of dir could not be copied; "" if it was not tried in vain.
-func (p *privateGit) whyFailed(dir *node) string {
-	at, errno := p.storePath(dir, "")
-	if errno != 0 {
-		return ""
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.failed[at].why
+	return p.failed.add(at, err)
 }
 
 // stored opens the directory of the store that mirrors dir, and with makes makes it. The caller holds p.renameMu.

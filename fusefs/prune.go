@@ -42,11 +42,8 @@ type kernelCache struct {
 	nextPrune        atomic.Int64 // when it may be asked again, by clock
 	pruneUnsupported atomic.Bool
 
-	// rootAbsent is when the kernel last got the answer that a name does not exist in the
-	// root, by clock; kept only if it has no epochs.
-	rootAbsent atomic.Int64
-
-	forgotten atomic.Int64 // when the kernel has last forgotten all, by clock
+	rootAbsent atomic.Int64 // when it was last told that a name is not in the root, by clock; only without epochs
+	forgotten  atomic.Int64 // when it has last forgotten all, by clock
 }
 
 // pruneIfFull queues a call of pruneNodes if there are too many nodes.

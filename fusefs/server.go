@@ -251,7 +251,7 @@ func blankTree(opts *Options) (*tree, error) {
 	}
 	t.inval = newInvalQueue(t.kernel.send, t.kernel.forgetAll)
 	t.kernel.dev = &device{
-		fd: -1, tree: t, changeMu: &t.changeMu, rulesMu: &t.levels.rulesMu, logger: t.logger,
+		fd: -1, tree: t, logger: t.logger,
 		proto: fuse.NewProtocolServer(t, fuseOptions(t.logger)), blank: t.blank, walking: walking{report: opts.Walked},
 	}
 	t.kernel.maxNodes, t.kernel.dev.handlers.limit = shares(opts.Memory)

@@ -34,7 +34,7 @@ func (s states) renamed() bool { return s.path != s.lower }
 const (
 	inPrivate perm.State = -1 // a private git directory: all may be changed
 	inHosts   perm.State = -2 // what HostsName shows: all may be read, but alternates
-	inNothing perm.State = -3 // what is on the other side now, by new rules: see tree.sided
+	inNothing perm.State = -3 // what is on the other side now, by new rules: see names.applyRulesToAll
 	// inHostGit is the lower state in a git directory of the host's that the rules do not let be private: nothing may be changed,
 	// whatever they say about what is in it.
 	inHostGit perm.State = -4

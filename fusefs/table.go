@@ -278,7 +278,7 @@ func (t *table) links(n *node) []*node {
 }
 
 // adopt gives n another inode, and reports false if n is no longer in the table. The caller
-// holds tree.renameMu for writing, and n's lock of tree.contentMu if what is being written
+// holds names.renameMu for writing, and n's lock of contents.mu if what is being written
 // to n must end up in the new inode.
 func (t *table) adopt(n *node, ident identity) bool {
 	t.mu.Lock()

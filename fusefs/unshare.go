@@ -197,7 +197,11 @@ func (cs *contents) copyInode(o op, in *fuse.InHeader, n *node, keep int64) sysc
 	if errno := cs.quota.take(cost); errno != 0 {
 		return errno
 	}
-	c, errno := newTempFile(cs.tempDir(dir))
+	home := dir.fd
+	if cs.copied != nil {
+		home = cs.copied.work
+	}
+	c, errno := newTempFile(home)
 	if errno != 0 {
 		cs.quota.give(cost)
 		return errno
@@ -230,14 +234,6 @@ func (cs *contents) openHome(n *node) (openDir, string, syscall.Errno) {
 	e := newEntry(parent, name)
 	dir, errno := cs.acquireEntry(&e, false)
 	return dir, name, errno
-}
-
-// tempDir returns the directory for a tempFile that is to replace a file in d.
-func (cs *contents) tempDir(d openDir) int {
-	if cs.copied != nil {
-		return cs.copied.work
-	}
-	return d.fd
 }
 
 // A tempFile is a new file, in the directory open as dir, that is to replace another.

@@ -167,7 +167,8 @@ func (u *upperLayer) makeUpper(d *openDir, name string, isDir bool, create func(
 	}
 	var errno syscall.Errno
 	if isDir {
-		errno = u.makeOwn(work, tmp)
+		// It is the sandbox's own: what the host makes by its name does not show in it.
+		errno = inDir(work, tmp, func(fd int) syscall.Errno { return errnoOf(cow.SetLower(fd, cow.Own, "")) })
 	}
 	switch {
 	case errno != 0:

@@ -36,7 +36,7 @@ const nameMask = unix.FAN_CREATE | unix.FAN_DELETE | unix.FAN_MOVED_FROM | unix.
 type watcher struct {
 	fd    int
 	stop  int // eventfd that ends run
-	proc  int // as tree.proc; not the watcher's own
+	proc  int // as backing.proc; not the watcher's own
 	inval *invalQueue
 	table *table
 	self  int32
@@ -63,7 +63,7 @@ type watcher struct {
 	maxMarks func() int       // limits files, and follows
 }
 
-// newWatcher returns a watcher, nil if the kernel is too old or the user has too many. proc is as tree.proc.
+// newWatcher returns a watcher, nil if the kernel is too old or the user has too many. proc is as backing.proc.
 func newWatcher(proc int) *watcher {
 	fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK|
 		unix.FAN_REPORT_DFID_NAME|unix.FAN_REPORT_FID, unix.O_RDONLY|unix.O_CLOEXEC)

@@ -42,7 +42,7 @@ var (
 const (
 	defaultLines   = 2000
 	defaultMethods = 60
-	maxProduct     = 119100 // lines of Go of the product
+	maxProduct     = 119200 // lines of Go of the product
 	maxColumns     = 120
 	maxWide        = 2650 // lines with more
 )
