@@ -11,6 +11,7 @@ import (
 	"wolffia/internal/fileclient"
 	"wolffia/internal/sys/step"
 	"wolffia/network"
+	"wolffia/ops"
 	"wolffia/runtime"
 	"wolffia/service/registry"
 )
@@ -61,12 +62,12 @@ type SandboxDriver interface {
 	CancelOperation(ctx context.Context, sandboxID, operationID string) error
 
 	// ReadFile returns the content of a file, which it reads as a process in the
-	// sandbox; for the path see [Path]. A missing file is [runtime.ErrNotFound], one
+	// sandbox; for the path see [ops.Files.FilePath]. A missing file is [runtime.ErrNotFound], one
 	// without read permission [runtime.ErrDenied], one that is not a regular file or
-	// is larger than MaxFile [runtime.ErrInvalid].
+	// is larger than [ops.MaxFile] [runtime.ErrInvalid].
 	ReadFile(ctx context.Context, sandboxID, path string) ([]byte, error)
 
-	// WriteFiles writes files by path, see [Path], as a process in the sandbox, and
+	// WriteFiles writes files by path, as a process in the sandbox, and
 	// creates missing directories. Each file keeps its old content or gets all of
 	// the new, whether or not others fail; only where the rules allow no other file
 	// in the directory, the end of the sandbox can leave a file half written.
@@ -415,7 +416,7 @@ const ownDir = "/"
 // inside runs a program of the driver's in the sandbox, with the rights of any
 // process there. The result must not be trusted: the sandbox can forge it.
 func (d *Driver) inside(ctx context.Context, sandboxID string, stdin []byte, command ...string) (*runtime.Result, error) {
-	req := &runtime.Command{Command: command, Cwd: ownDir, Timeout: insideLimit, MaxOutput: MaxFile}
+	req := &runtime.Command{Command: command, Cwd: ownDir, Timeout: insideLimit, MaxOutput: ops.MaxFile}
 	if stdin != nil {
 		req.Stdin = bytes.NewReader(stdin)
 	}

@@ -15,6 +15,7 @@ import (
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testenv"
 	"wolffia/network"
+	"wolffia/ops"
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -202,7 +203,7 @@ func TestFiles(t *testing.T) {
 	}
 	w.holds("secret", "hidden")
 	for what, f := range map[string]service.File{
-		"not base64": {Encoding: "base64", Content: "!"}, "not UTF-8": text("\xff"), "another encoding": {Encoding: "latin1"}, "too large": text(strings.Repeat("x", service.MaxFile+1)),
+		"not base64": {Encoding: "base64", Content: "!"}, "not UTF-8": text("\xff"), "another encoding": {Encoding: "latin1"}, "too large": text(strings.Repeat("x", ops.MaxFile+1)),
 	} {
 		_, err := d.WriteFiles(w.Ctx, id, map[string]service.File{"a.txt": f})
 		w.Wrong(what, err, runtime.ErrInvalid)
@@ -211,7 +212,7 @@ func TestFiles(t *testing.T) {
 	w.run(d, id, "truncate -s 100M big")
 	_, err = d.ReadFile(w.Ctx, id, "big")
 	w.Wrong("large", err, runtime.ErrInvalid)
-	large := bytes.Repeat([]byte("0123456789abcdef"), service.MaxFile/16)
+	large := bytes.Repeat([]byte("0123456789abcdef"), ops.MaxFile/16)
 	_, err = d.WriteFiles(w.Ctx, id, map[string]service.File{"large": {Content: string(large)}})
 	w.OK(err)
 	if got, err := d.ReadFile(w.Ctx, id, "large"); err != nil || !bytes.Equal(got, large) {

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 
+	"wolffia/internal/filecall"
 	"wolffia/runtime"
 )
 
@@ -17,7 +18,7 @@ type Usage struct {
 
 // Usage returns at once: it takes one sample.
 func (i *Inside) Usage(ctx context.Context) (*Usage, error) {
-	r, err := i.Files(ctx, &FileRequest{Op: FileOpHost})
+	r, err := i.Files().Do(ctx, &filecall.Request{Op: filecall.OpHost})
 	if err != nil {
 		return nil, err
 	}

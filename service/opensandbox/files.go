@@ -5,16 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"os"
 	"path"
 	"strconv"
-	"strings"
 	"time"
 
+	"wolffia/internal/filecall"
+	"wolffia/internal/fileclient"
+	"wolffia/ops"
+	"wolffia/ops/stream"
 	"wolffia/runtime"
-	"wolffia/service"
 )
 
 // A fileReply describes a file on the wire.
@@ -29,7 +30,7 @@ type fileReply struct {
 	Mode     int       `json:"mode"` // octal digits, as a decimal number: 644
 }
 
-func describeFile(i *service.FileInfo) fileReply {
+func describeFile(i *filecall.Info) fileReply {
 	digits, err := strconv.Atoi(strconv.FormatUint(uint64(i.Mode&0o7777), 8))
 	if err != nil { // octal digits are decimal ones
 		digits = 0
@@ -44,12 +45,12 @@ type modeRequest struct {
 	Group string `json:"group"`
 }
 
-func (m *modeRequest) mode() (service.FileMode, error) {
+func (m *modeRequest) mode() (filecall.Mode, error) {
 	bits, err := strconv.ParseUint(strconv.Itoa(m.Mode), 8, 12)
 	if err != nil {
-		return service.FileMode{}, &fault{http.StatusBadRequest, "INVALID_FILE_METADATA", fmt.Sprintf("mode %d: it must be octal digits, such as 644", m.Mode)}
+		return filecall.Mode{}, &fault{http.StatusBadRequest, "INVALID_FILE_METADATA", fmt.Sprintf("mode %d: it must be octal digits, such as 644", m.Mode)}
 	}
-	return service.FileMode{Mode: uint32(bits), Owner: m.Owner, Group: m.Group}, nil
+	return filecall.Mode{Mode: uint32(bits), Owner: m.Owner, Group: m.Group}, nil
 }
 
 // fileFault gives the errors of files their codes.
@@ -68,22 +69,31 @@ func fileFault(err error) error {
 	return err
 }
 
+// filesOf returns the files of the running sandbox of a request.
+func (h *Handler) filesOf(r *http.Request) (*ops.Files, error) {
+	in, err := h.inside(r)
+	if err != nil {
+		return nil, err
+	}
+	return in.Files(), nil
+}
+
 // onFiles returns the function that serves a request about files: make returns the request
 // to the sandbox, and answer replies.
 func onFiles(
-	request func(h *Handler, w http.ResponseWriter, r *http.Request, in *service.Inside) (*service.FileRequest, error),
-	answer func(h *Handler, w http.ResponseWriter, r *http.Request, q *service.FileRequest, reply *service.FileReply),
+	request func(h *Handler, w http.ResponseWriter, r *http.Request, in *ops.Files) (*filecall.Request, error),
+	answer func(h *Handler, w http.ResponseWriter, r *http.Request, q *filecall.Request, reply *filecall.Reply),
 ) func(*Handler, http.ResponseWriter, *http.Request) error {
 	return func(h *Handler, w http.ResponseWriter, r *http.Request) error {
-		in, err := h.inside(r)
+		files, err := h.filesOf(r)
 		if err != nil {
 			return err
 		}
-		q, err := request(h, w, r, in)
+		q, err := request(h, w, r, files)
 		if err != nil {
 			return fileFault(err)
 		}
-		reply, err := in.Files(r.Context(), q)
+		reply, err := files.Do(r.Context(), q)
 		if err != nil {
 			return fileFault(err)
 		}
@@ -93,7 +103,7 @@ func onFiles(
 }
 
 // paths returns the paths of the query.
-func paths(r *http.Request, in *service.Inside) ([]string, error) {
+func paths(r *http.Request, in *ops.Files) ([]string, error) {
 	var all []string
 	for _, name := range r.URL.Query()["path"] {
 		p, err := in.Path(name)
@@ -106,16 +116,16 @@ func paths(r *http.Request, in *service.Inside) ([]string, error) {
 }
 
 // onPaths returns the request about the paths of the query.
-func onPaths(op string) func(*Handler, http.ResponseWriter, *http.Request, *service.Inside) (*service.FileRequest, error) {
-	return func(_ *Handler, _ http.ResponseWriter, r *http.Request, in *service.Inside) (*service.FileRequest, error) {
+func onPaths(op string) func(*Handler, http.ResponseWriter, *http.Request, *ops.Files) (*filecall.Request, error) {
+	return func(_ *Handler, _ http.ResponseWriter, r *http.Request, in *ops.Files) (*filecall.Request, error) {
 		all, err := paths(r, in)
-		return &service.FileRequest{Op: op, Paths: all}, err
+		return &filecall.Request{Op: op, Paths: all}, err
 	}
 }
 
 // onModes returns the request about the files of the body.
-func onModes(op string) func(*Handler, http.ResponseWriter, *http.Request, *service.Inside) (*service.FileRequest, error) {
-	return func(h *Handler, w http.ResponseWriter, r *http.Request, in *service.Inside) (*service.FileRequest, error) {
+func onModes(op string) func(*Handler, http.ResponseWriter, *http.Request, *ops.Files) (*filecall.Request, error) {
+	return func(h *Handler, w http.ResponseWriter, r *http.Request, in *ops.Files) (*filecall.Request, error) {
 		var body map[string]modeRequest
 		if err := h.decode(w, r, smallBody, &body); err != nil {
 			return nil, err
@@ -124,7 +134,7 @@ func onModes(op string) func(*Handler, http.ResponseWriter, *http.Request, *serv
 		if err != nil {
 			return nil, err
 		}
-		q := &service.FileRequest{Op: op, Modes: map[string]service.FileMode{}}
+		q := &filecall.Request{Op: op, Modes: map[string]filecall.Mode{}}
 		for p, m := range modes {
 			if q.Modes[p], err = m.mode(); err != nil {
 				return nil, err
@@ -135,7 +145,7 @@ func onModes(op string) func(*Handler, http.ResponseWriter, *http.Request, *serv
 }
 
 // byPath returns what a client asks for by name, by the absolute path, and the names. It is an error to name a file twice.
-func byPath[T any](in *service.Inside, named map[string]T) (all map[string]T, names map[string]string, err error) {
+func byPath[T any](in *ops.Files, named map[string]T) (all map[string]T, names map[string]string, err error) {
 	all, names = map[string]T{}, map[string]string{}
 	for name, v := range named {
 		p, err := in.Path(name)
@@ -151,12 +161,12 @@ func byPath[T any](in *service.Inside, named map[string]T) (all map[string]T, na
 }
 
 // done answers that a request was done.
-func done(h *Handler, w http.ResponseWriter, _ *http.Request, _ *service.FileRequest, _ *service.FileReply) {
+func done(h *Handler, w http.ResponseWriter, _ *http.Request, _ *filecall.Request, _ *filecall.Reply) {
 	h.empty(w, http.StatusOK)
 }
 
 // fileList answers with descriptions.
-func fileList(h *Handler, w http.ResponseWriter, _ *http.Request, _ *service.FileRequest, reply *service.FileReply) {
+func fileList(h *Handler, w http.ResponseWriter, _ *http.Request, _ *filecall.Request, reply *filecall.Reply) {
 	list := []fileReply{}
 	for n := range reply.Infos {
 		list = append(list, describeFile(&reply.Infos[n]))
@@ -165,7 +175,7 @@ func fileList(h *Handler, w http.ResponseWriter, _ *http.Request, _ *service.Fil
 }
 
 // fileInfos answers with descriptions by the paths as the client has them.
-func fileInfos(h *Handler, w http.ResponseWriter, r *http.Request, _ *service.FileRequest, reply *service.FileReply) {
+func fileInfos(h *Handler, w http.ResponseWriter, r *http.Request, _ *filecall.Request, reply *filecall.Reply) {
 	all := map[string]fileReply{}
 	for n, name := range r.URL.Query()["path"] {
 		if n < len(reply.Infos) {
@@ -176,23 +186,23 @@ func fileInfos(h *Handler, w http.ResponseWriter, r *http.Request, _ *service.Fi
 }
 
 // listRequest is the request of GET /directories/list.
-func listRequest(_ *Handler, _ http.ResponseWriter, r *http.Request, in *service.Inside) (*service.FileRequest, error) {
+func listRequest(_ *Handler, _ http.ResponseWriter, r *http.Request, in *ops.Files) (*filecall.Request, error) {
 	depth, err := number(r.URL.Query(), "depth", 1, 1000)
 	if err != nil {
 		return nil, err
 	}
 	p, err := onePath(r, in)
-	return &service.FileRequest{Op: service.FileOpList, Path: p, Depth: depth}, err
+	return &filecall.Request{Op: filecall.OpList, Path: p, Depth: depth}, err
 }
 
 // searchRequest is the request of GET /files/search.
-func searchRequest(_ *Handler, _ http.ResponseWriter, r *http.Request, in *service.Inside) (*service.FileRequest, error) {
+func searchRequest(_ *Handler, _ http.ResponseWriter, r *http.Request, in *ops.Files) (*filecall.Request, error) {
 	p, err := onePath(r, in)
-	return &service.FileRequest{Op: service.FileOpSearch, Path: p, Pattern: r.URL.Query().Get("pattern")}, err
+	return &filecall.Request{Op: filecall.OpSearch, Path: p, Pattern: r.URL.Query().Get("pattern")}, err
 }
 
 // onePath returns the only path of the query.
-func onePath(r *http.Request, in *service.Inside) (string, error) {
+func onePath(r *http.Request, in *ops.Files) (string, error) {
 	all, err := paths(r, in)
 	switch {
 	case err != nil:
@@ -212,12 +222,12 @@ type moveBody struct {
 }
 
 // moveRequest is the request of POST /files/mv.
-func moveRequest(h *Handler, w http.ResponseWriter, r *http.Request, in *service.Inside) (*service.FileRequest, error) {
+func moveRequest(h *Handler, w http.ResponseWriter, r *http.Request, in *ops.Files) (*filecall.Request, error) {
 	var body []moveBody
 	if err := h.decode(w, r, smallBody, &body); err != nil {
 		return nil, err
 	}
-	q := &service.FileRequest{Op: service.FileOpMove}
+	q := &filecall.Request{Op: filecall.OpMove}
 	for _, m := range body {
 		from, err := in.Path(m.Src)
 		if err != nil {
@@ -227,7 +237,7 @@ func moveRequest(h *Handler, w http.ResponseWriter, r *http.Request, in *service
 		if err != nil {
 			return nil, err
 		}
-		q.Moves = append(q.Moves, service.FileMove{From: from, To: to})
+		q.Moves = append(q.Moves, filecall.Move{From: from, To: to})
 	}
 	return q, nil
 }
@@ -240,17 +250,17 @@ type replacedReply struct {
 // replace serves POST /files/replace.
 func (h *Handler) replace(w http.ResponseWriter, r *http.Request) error {
 	var names map[string]string // as the client has them
-	request := func(h *Handler, w http.ResponseWriter, r *http.Request, in *service.Inside) (*service.FileRequest, error) {
-		var body map[string]service.FileReplace
+	request := func(h *Handler, w http.ResponseWriter, r *http.Request, in *ops.Files) (*filecall.Request, error) {
+		var body map[string]filecall.Replace
 		if err := h.decode(w, r, commandBody, &body); err != nil {
 			return nil, err
 		}
-		q := &service.FileRequest{Op: service.FileOpReplace}
+		q := &filecall.Request{Op: filecall.OpReplace}
 		var err error
 		q.Replace, names, err = byPath(in, body)
 		return q, err
 	}
-	answer := func(h *Handler, w http.ResponseWriter, r *http.Request, q *service.FileRequest, reply *service.FileReply) {
+	answer := func(h *Handler, w http.ResponseWriter, r *http.Request, q *filecall.Request, reply *filecall.Reply) {
 		if verbose, err := strconv.ParseBool(r.URL.Query().Get("verbose")); err != nil || !verbose {
 			h.empty(w, http.StatusOK)
 			return
@@ -273,7 +283,7 @@ const (
 // upload serves POST /files/upload: parts metadata, which say where the parts file go that
 // follow, in the same order.
 func (h *Handler) upload(w http.ResponseWriter, r *http.Request) error {
-	in, err := h.inside(r)
+	in, err := h.filesOf(r)
 	if err != nil {
 		return err
 	}
@@ -282,7 +292,7 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request) error {
 		return &fault{http.StatusBadRequest, "INVALID_FILE", "the request must be multipart/form-data, with parts metadata and file"}
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(10 * h.opts.BodyLimit)) // always supported
-	var ahead []service.FileTarget
+	var ahead []fileTarget
 	files := 0
 	for {
 		part, err := body.NextRawPart()
@@ -305,7 +315,7 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request) error {
 			if len(ahead) == 0 {
 				return &fault{http.StatusBadRequest, "INVALID_FILE_METADATA", "a part file has no part metadata before it"}
 			}
-			if err := in.WriteFile(r.Context(), &ahead[0], part); err != nil {
+			if err := in.Write(r.Context(), ahead[0].path, ahead[0].mode, part); err != nil {
 				return uploadFault(fileFault(err))
 			}
 			ahead = ahead[1:]
@@ -329,9 +339,15 @@ func uploadFault(err error) error {
 	return &fault{http.StatusBadRequest, "INVALID_FILE_CONTENT", "the request's body cannot be read to its end"}
 }
 
+// A fileTarget is a file to be written.
+type fileTarget struct {
+	path string
+	mode filecall.Mode
+}
+
 // target reads a part metadata.
-func target(part io.Reader, in *service.Inside) (*service.FileTarget, error) {
-	wrong := func(why string) (*service.FileTarget, error) {
+func target(part io.Reader, in *ops.Files) (*fileTarget, error) {
+	wrong := func(why string) (*fileTarget, error) {
 		return nil, &fault{http.StatusBadRequest, "INVALID_FILE_METADATA", "metadata: " + why}
 	}
 	text, err := io.ReadAll(io.LimitReader(part, maxMetadata+1))
@@ -352,41 +368,12 @@ func target(part io.Reader, in *service.Inside) (*service.FileTarget, error) {
 		return wrong(err.Error())
 	}
 	mode, err := m.mode()
-	return &service.FileTarget{Path: p, Mode: mode}, err
-}
-
-// A byteRange is what the header Range asks for.
-type byteRange struct {
-	from int64 // negative: from the end
-	most int64 // negative: all
-}
-
-// rangeOf parses the header Range; nil means the whole file, which is also the reply to a
-// range that is not understood, and to several.
-func rangeOf(header string) *byteRange {
-	text, is := strings.CutPrefix(header, "bytes=")
-	first, last, ok := strings.Cut(text, "-")
-	if !is || !ok || strings.Contains(text, ",") {
-		return nil
-	}
-	a, aerr := strconv.ParseUint(first, 10, 62)
-	b, berr := strconv.ParseUint(last, 10, 62)
-	switch {
-	case first == "" && berr == nil && b > 0:
-		return &byteRange{-int64(b), -1}
-	case aerr != nil:
-		return nil
-	case last == "":
-		return &byteRange{int64(a), -1}
-	case berr == nil && b >= a:
-		return &byteRange{int64(a), int64(b-a) + 1}
-	}
-	return nil
+	return &fileTarget{p, mode}, err
 }
 
 // download serves GET /files/download.
 func (h *Handler) download(w http.ResponseWriter, r *http.Request) error {
-	in, err := h.inside(r)
+	in, err := h.filesOf(r)
 	if err != nil {
 		return err
 	}
@@ -406,7 +393,7 @@ func (h *Handler) download(w http.ResponseWriter, r *http.Request) error {
 				return err
 			}
 		}
-		part, err := in.ReadLines(r.Context(), p, int64(first), int64(most))
+		part, err := in.Lines(r.Context(), p, int64(first), int64(most))
 		if err != nil {
 			return fileFault(err)
 		}
@@ -415,31 +402,14 @@ func (h *Handler) download(w http.ResponseWriter, r *http.Request) error {
 		h.send(w, part)
 		return nil
 	}
-	asked := rangeOf(r.Header.Get("Range"))
-	want := byteRange{0, -1}
-	if asked != nil {
-		want = *asked
-	}
-	part, err := in.ReadPart(r.Context(), p, want.from, want.most)
+	asked := stream.RangeOf(r.Header.Get("Range"))
+	part, err := in.Read(r.Context(), p, asked.From, asked.Most)
 	if err != nil {
 		return fileFault(err)
 	}
 	defer part.Close()
-	header := w.Header()
-	header.Set("Accept-Ranges", "bytes")
-	if part.Size == 0 {
-		asked = nil // as in net/http: no range of an empty file is satisfiable, and clients read it so all the same
-	}
-	if asked != nil && part.Bytes <= 0 {
-		header.Set("Content-Range", "bytes */"+strconv.FormatInt(part.Size, 10))
-		return &fault{http.StatusRequestedRangeNotSatisfiable, "INVALID_FILE", fmt.Sprintf("the range is beyond the %d bytes of the file", part.Size)}
-	}
-	header.Set("Content-Type", "application/octet-stream")
-	header.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(p)}))
-	header.Set("Content-Length", strconv.FormatInt(part.Bytes, 10))
-	if asked != nil {
-		header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", part.Start, part.Start+part.Bytes-1, part.Size))
-		w.WriteHeader(http.StatusPartialContent)
+	if err := stream.BeginFile(w, path.Base(p), asked, part.Start, part.Bytes, part.Size); err != nil {
+		return &fault{http.StatusRequestedRangeNotSatisfiable, "INVALID_FILE", err.Error()}
 	}
 	h.send(w, part)
 	return nil
@@ -447,7 +417,7 @@ func (h *Handler) download(w http.ResponseWriter, r *http.Request) error {
 
 // send sends a part of a file. If it ends early, the connection is closed, so that the
 // client does not take what it has for all of it.
-func (h *Handler) send(w http.ResponseWriter, part *service.FilePart) {
+func (h *Handler) send(w http.ResponseWriter, part *fileclient.Part) {
 	n, err := io.CopyBuffer(h.patient(w), struct{ io.Reader }{part}, make([]byte, 256<<10))
 	if err != nil || part.Bytes >= 0 && n < part.Bytes {
 		panic(http.ErrAbortHandler)

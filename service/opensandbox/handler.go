@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"wolffia/internal/filecall"
 	"wolffia/internal/urlpath"
 	"wolffia/ops/stream"
 	"wolffia/service"
@@ -99,17 +100,17 @@ func calls() map[string]call {
 		execd("", "/execution/{rest...}"):                       {without(noOperations), nil},
 		execd("POST", "/command/operations"):                    {without(noOperations), nil},
 		execd("POST", "/pty/operations"):                        {without(noOperations), nil},
-		execd("GET", "/files/info"):                             {onFiles(onPaths(service.FileOpInfo), fileInfos), &about{summary: "describe files, by path", status: 200, out: map[string]fileReply{}, query: []string{"path"}}},
-		execd("DELETE", "/files"):                               {onFiles(onPaths(service.FileOpRemove), done), &about{summary: "delete files", status: 200, query: []string{"path"}}},
-		execd("POST", "/files/permissions"):                     {onFiles(onModes(service.FileOpMode), done), &about{summary: "change modes and owners, by path", status: 200, in: map[string]modeRequest{}}},
+		execd("GET", "/files/info"):                             {onFiles(onPaths(filecall.OpInfo), fileInfos), &about{summary: "describe files, by path", status: 200, out: map[string]fileReply{}, query: []string{"path"}}},
+		execd("DELETE", "/files"):                               {onFiles(onPaths(filecall.OpRemove), done), &about{summary: "delete files", status: 200, query: []string{"path"}}},
+		execd("POST", "/files/permissions"):                     {onFiles(onModes(filecall.OpMode), done), &about{summary: "change modes and owners, by path", status: 200, in: map[string]modeRequest{}}},
 		execd("POST", "/files/mv"):                              {onFiles(moveRequest, done), &about{summary: "rename files and directories", status: 200, in: []moveBody{}}},
 		execd("GET", "/files/search"):                           {onFiles(searchRequest, fileList), &about{summary: "find files by their base names", status: 200, out: []fileReply{}, query: []string{"path", "pattern"}}},
-		execd("POST", "/files/replace"):                         {(*Handler).replace, &about{summary: "replace text in files, by path", status: 200, in: map[string]service.FileReplace{}, out: map[string]replacedReply{}, query: []string{"verbose"}}},
+		execd("POST", "/files/replace"):                         {(*Handler).replace, &about{summary: "replace text in files, by path", status: 200, in: map[string]filecall.Replace{}, out: map[string]replacedReply{}, query: []string{"verbose"}}},
 		execd("POST", "/files/upload"):                          {(*Handler).upload, &about{summary: "write files: parts metadata and file in turn", status: 200, media: "multipart/form-data"}},
 		execd("GET", "/files/download"):                         {(*Handler).download, &about{summary: "read a file, or a range of it", status: 200, media: "application/octet-stream", query: []string{"path", "offset", "limit"}}},
 		execd("GET", "/directories/list"):                       {onFiles(listRequest, fileList), &about{summary: "describe what is in a directory", status: 200, out: []fileReply{}, query: []string{"path", "depth"}}},
-		execd("POST", "/directories"):                           {onFiles(onModes(service.FileOpMkdir), done), &about{summary: "create directories, by path", status: 200, in: map[string]modeRequest{}}},
-		execd("DELETE", "/directories"):                         {onFiles(onPaths(service.FileOpRmdir), done), &about{summary: "delete directories with all that is in them", status: 200, query: []string{"path"}}},
+		execd("POST", "/directories"):                           {onFiles(onModes(filecall.OpMkdir), done), &about{summary: "create directories, by path", status: 200, in: map[string]modeRequest{}}},
+		execd("DELETE", "/directories"):                         {onFiles(onPaths(filecall.OpRmdir), done), &about{summary: "delete directories with all that is in them", status: 200, query: []string{"path"}}},
 		execd("", "/code"):                                      {noKernels, nil},
 		execd("", "/code/{rest...}"):                            {noKernels, nil},
 		execd("", "/proxy/{port}/{rest...}"):                    {(*Handler).port, nil},

@@ -40,18 +40,6 @@ func TestCheckMetadata(t *testing.T) {
 	}
 }
 
-func TestRangeOf(t *testing.T) {
-	for header, want := range map[string]*byteRange{
-		"bytes=0-0": {0, 1}, "bytes=5-": {5, -1}, "bytes=-5": {-5, -1}, "bytes=1-10": {1, 10},
-		"": nil, "bytes=": nil, "bytes=-": nil, "bytes=-0": nil, "bytes=5-4": nil, "bytes=a-b": nil, "bytes=0-1,3-4": nil, "lines=1-2": nil,
-		"bytes=99999999999999999999-": nil, "bytes=+1-2": nil, "bytes= 1-2": nil,
-	} {
-		if got := rangeOf(header); (got == nil) != (want == nil) || got != nil && *got != *want {
-			t.Errorf("%q: %+v, want %+v", header, got, want)
-		}
-	}
-}
-
 // Whatever is written in whatever pieces, the events have exactly these bytes.
 func FuzzLines(f *testing.F) {
 	f.Add([]byte("a\n\nb"), 1)

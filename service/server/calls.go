@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"wolffia/network"
+	"wolffia/ops"
 	"wolffia/runtime"
 	"wolffia/service"
 	"wolffia/service/gate"
@@ -29,7 +30,7 @@ const (
 	smallBody   = 64 << 10
 	reviewBody  = 1 << 20
 	commandBody = 8 << 20
-	filesBody   = 64 << 20 // one file of service.MaxFile, in base64
+	filesBody   = 64 << 20 // one file of ops.MaxFile, in base64
 )
 
 // calls are the calls of the API, by name.
@@ -237,7 +238,7 @@ type readRequest struct {
 	ownerRequest
 	Path string `json:"path"`
 	// Offset and Bytes ask for a part of the file: Offset counts from the end if it is
-	// negative; without Bytes the part ends with the file, or after service.MaxFile.
+	// negative; without Bytes the part ends with the file, or after ops.MaxFile.
 	Offset *int64 `json:"offset"`
 	Bytes  *int64 `json:"bytes"`
 }
@@ -259,14 +260,14 @@ func (s *Server) readRange(ctx context.Context, e *entry, r *readRequest) (int, 
 	if err != nil {
 		return 0, nil, err
 	}
-	from, most := int64(0), int64(service.MaxFile)
+	from, most := int64(0), int64(ops.MaxFile)
 	if r.Offset != nil {
 		from = *r.Offset
 	}
 	if r.Bytes != nil {
 		most = *r.Bytes
 	}
-	content, at, size, err := i.ReadRange(ctx, r.Path, from, most)
+	content, at, size, err := i.Files().Range(ctx, r.Path, from, most)
 	return http.StatusOK, &rangeReply{content, at, size}, err
 }
 
