@@ -16,13 +16,13 @@ func (s *Service) Inside(ctx context.Context, o registry.Owner, sandboxID string
 	if err != nil {
 		return nil, err
 	}
-	return s.opts.Fleet.insideOf(b)
+	return s.fleet.insideOf(b)
 }
 
-// box returns a sandbox of the owner, running or not: the one that CreateSandbox has made, or one of the service's
-// Fleet.
+// box returns a sandbox of the owner, running or not: the one that CreateSandbox has made, or one of its
+// [Fleet].
 func (s *Service) box(ctx context.Context, o registry.Owner, sandboxID string) (*FleetSandbox, error) {
-	f := s.opts.Fleet
+	f := s.fleet
 	if f == nil {
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "this service has no calls for jobs, streams, rules and changes")
 	}

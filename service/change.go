@@ -90,6 +90,6 @@ func (f *Fleet) ChangeEgress(ctx context.Context, caller Caller, id string, edit
 		if f.opts.MayReach == nil {
 			return runtime.Errorf(runtime.ErrDenied, "this service does not let its callers choose what a sandbox reaches")
 		}
-		return f.opts.MayReach(&CreateSandboxParams{SandboxID: id, Owner: s.Owner, CreateOptions: CreateOptions{Network: s.Network, Egress: p}})
+		return f.opts.MayReach(&Params{SandboxID: id, Owner: s.Owner, Network: s.Network, Egress: p})
 	})
 }

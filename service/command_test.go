@@ -12,10 +12,10 @@ import (
 
 // A shells is a runtime with one sandbox, in which bash starts or not.
 type shells struct {
-	service.FleetRuntime // nil: the test calls nothing else
-	id                   string
-	bash                 error  // of starting bash
-	started              string // what was started last
+	service.Runtime // nil: the test calls nothing else
+	id              string
+	bash            error  // of starting bash
+	started         string // what was started last
 }
 
 func (s *shells) Get(context.Context, string) (*runtime.Sandbox, error) {

@@ -36,10 +36,10 @@ func TestDeletedWhileCreated(t *testing.T) {
 	w := newWorld(t)
 	for _, before := range []bool{true, false} {
 		rt := &deleting{Runtime: w.open(), other: w.open(), before: before}
-		f := service.NewFleet(rt, &service.FleetOptions{Configure: func(context.Context, *service.FleetParams) (*runtime.SandboxConfig, error) {
+		f := service.NewFleet(rt, &service.FleetOptions{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 			return &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: w.rules}, nil
 		}})
-		_, _, err := f.Create(w.Ctx, &service.FleetParams{Entrypoint: []string{"sleep", "1000"}})
+		_, _, err := f.Create(w.Ctx, &service.Params{Entrypoint: []string{"sleep", "1000"}})
 		w.Wrong("the create", err, runtime.ErrConflict)
 		if class := runtime.Class(err); class != runtime.ErrConflict {
 			t.Errorf("before the start %v: %v, which is %v", before, err, class)

@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"wolffia/internal/fileclient"
 	"wolffia/internal/sys/step"
-	"wolffia/network"
 	"wolffia/ops"
 	"wolffia/runtime"
 	"wolffia/service/registry"
@@ -25,7 +23,7 @@ type SandboxDriver interface {
 	Name() string
 
 	// CreateSandbox creates a sandbox and starts it. If it fails, nothing is left.
-	CreateSandbox(ctx context.Context, params *CreateSandboxParams) (*CreatedSandbox, error)
+	CreateSandbox(ctx context.Context, params *Params) (*CreatedSandbox, error)
 
 	// DestroySandbox destroys a sandbox; it returns when all of it is gone.
 	DestroySandbox(ctx context.Context, sandboxID string) error
@@ -84,35 +82,6 @@ type SandboxDriver interface {
 	LostSandboxes(ctx context.Context) ([]registry.Metadata, error)
 }
 
-// CreateOptions are what a caller may choose of a new sandbox.
-type CreateOptions struct {
-	GitConfig *GitConfig // nil: git is not configured
-	// Network and Egress are as in [runtime.SandboxConfig]; Network empty: as Options.Configure
-	// says. Egress without Network means [runtime.NetworkFiltered]. Options.MayReach permits them.
-	Network runtime.Network
-	Egress  *network.Policy
-	// CopyOnWrite is as in [runtime.SandboxConfig]; false: as Options.Configure says.
-	CopyOnWrite bool
-}
-
-// gitConfig returns the GitConfig of options that may be nil.
-func (o *CreateOptions) gitConfig() *GitConfig {
-	if o == nil {
-		return nil
-	}
-	return o.GitConfig
-}
-
-// CreateSandboxParams describe a new sandbox.
-type CreateSandboxParams struct {
-	SandboxID string // has the form of an id: see [runtime.IsID]
-	registry.Owner
-	CreateOptions
-	// TTL and IdleTimeout are as in [runtime.SandboxConfig], where
-	// Options.Configure leaves them 0.
-	TTL, IdleTimeout time.Duration
-}
-
 // A CreatedSandbox is a sandbox that is running.
 type CreatedSandbox struct {
 	SandboxID     string
@@ -134,48 +103,10 @@ func (e *TimeoutError) Error() string {
 // Unwrap returns context.DeadlineExceeded.
 func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-// A Runtime is what a [Driver] needs of a runtime.
-type Runtime interface {
-	runtime.RuntimeWithSession
-	runtime.OperationManager
-	runtime.Renewer
-	// Lost returns sandboxes as [Lost] says.
-	Lost(ctx context.Context) ([]*runtime.Sandbox, error)
-}
-
-// Options are a driver's options. nil and the zero value are the defaults.
-type Options struct {
-	// Configure returns the configuration of a new sandbox, without id and owner;
-	// nil means an empty one. Package policy returns rules for a codebase, which a
-	// caller should compute for each sandbox. CreateSandbox passes on its ctx, and
-	// the error. Configure is called concurrently.
-	Configure func(ctx context.Context, params *CreateSandboxParams) (*runtime.SandboxConfig, error)
-	// MayReach returns why a caller must not give a sandbox the network of params, which has
-	// Network set, or nil. nil: a caller may choose no network other than
-	// [runtime.NetworkNone]. It is called concurrently.
-	MayReach func(params *CreateSandboxParams) error
-}
-
-// A Driver is the SandboxDriver over a runtime. ExecuteBash and Probe need a shell in
-// the sandbox, a [GitConfig] needs git too; files need no program there.
-type Driver struct {
-	rt    Runtime
-	opts  Options
-	files *fileclient.Client
-}
-
-var _ SandboxDriver = (*Driver)(nil)
-
-// NewDriver returns a driver over a runtime, which the caller closes.
-func NewDriver(rt Runtime, opts *Options) *Driver {
-	if opts == nil {
-		opts = &Options{}
-	}
-	return &Driver{rt, *opts, fileclient.New(rt)}
-}
+var _ SandboxDriver = (*Fleet)(nil)
 
 // Name implements [SandboxDriver]: it returns the runtime's name.
-func (d *Driver) Name() string { return d.rt.Name() }
+func (f *Fleet) Name() string { return f.rt.Name() }
 
 // undoLimit is how long the undoing of a failed call may take, whose context may
 // have ended.
@@ -191,52 +122,54 @@ func whole(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // CreateSandbox implements [SandboxDriver].
-func (d *Driver) CreateSandbox(ctx context.Context, params *CreateSandboxParams) (_ *CreatedSandbox, err error) {
-	if err := params.validate(); err != nil {
+func (f *Fleet) CreateSandbox(ctx context.Context, p *Params) (_ *CreatedSandbox, err error) {
+	begin := time.Now()
+	defer func() { f.opts.Meter.started(time.Since(begin), err) }()
+	if err := p.validateOwned(); err != nil {
 		return nil, err
 	}
-	config := new(runtime.SandboxConfig)
-	if d.opts.Configure != nil {
-		given, err := d.opts.Configure(ctx, params)
-		if err != nil {
-			return nil, err
-		}
-		*config = *given
-	}
-	config.ID = params.SandboxID
-	config.TTL, config.IdleTimeout = cmp.Or(config.TTL, params.TTL), cmp.Or(config.IdleTimeout, params.IdleTimeout)
-	if err := connect(config, params, d.opts.MayReach); err != nil {
-		return nil, err
-	}
-	config.CopyOnWrite = config.CopyOnWrite || params.CopyOnWrite
-	SetOwner(config, params.Owner, params.GitConfig != nil)
-	s, err := d.rt.Create(ctx, config)
+	config, err := f.configure(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
-			defer cancel()
-			err = errors.Join(err, d.DestroySandbox(ctx, s.ID))
+	config.ID = p.SandboxID
+	config.TTL, config.IdleTimeout = cmp.Or(config.TTL, p.TTL), cmp.Or(config.IdleTimeout, p.IdleTimeout)
+	SetOwner(config, p.Owner, p.GitConfig != nil)
+	s, err := f.make(ctx, config, func(s *runtime.Sandbox) error {
+		step.Reached("driver: created")
+		if err := f.rt.Start(ctx, s.ID); err != nil {
+			return err
 		}
-	}()
-	step.Reached("driver: created")
-	if err := d.rt.Start(ctx, s.ID); err != nil {
+		step.Reached("driver: started")
+		if p.GitConfig == nil {
+			return nil
+		}
+		return f.ConfigureGit(ctx, s.ID, p.GitConfig)
+	})
+	if err != nil {
 		return nil, err
-	}
-	step.Reached("driver: started")
-	if params.GitConfig != nil {
-		if err := d.ConfigureGit(ctx, s.ID, params.GitConfig); err != nil {
-			return nil, err
-		}
 	}
 	return &CreatedSandbox{s.ID, s.ContainerName(), s.CreatedAt}, nil
 }
 
-// connect gives a configuration the network that the caller has chosen, if may, which can be
-// nil, permits it: see Options.MayReach.
-func connect(c *runtime.SandboxConfig, params *CreateSandboxParams, may func(*CreateSandboxParams) error) error {
+// make creates a sandbox and has start start it. If that fails, nothing is left.
+func (f *Fleet) make(
+	ctx context.Context, config *runtime.SandboxConfig, start func(*runtime.Sandbox) error,
+) (*runtime.Sandbox, error) {
+	s, err := f.rt.Create(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	if err = start(s); err == nil {
+		return s, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+	defer cancel()
+	return nil, undone(s.ID, err, f.rt.Destroy(ctx, s.ID))
+}
+
+// connect gives a configuration the network that the caller has chosen, if FleetOptions.MayReach permits it.
+func (f *Fleet) connect(c *runtime.SandboxConfig, params *Params) error {
 	p := *params
 	if p.Network == "" && p.Egress != nil {
 		p.Network = runtime.NetworkFiltered
@@ -245,10 +178,11 @@ func connect(c *runtime.SandboxConfig, params *CreateSandboxParams, may func(*Cr
 	case p.Network == "":
 		return nil
 	case p.Network == runtime.NetworkNone && p.Egress == nil:
-	case may == nil:
-		return runtime.Errorf(runtime.ErrDenied, "network %q: this service does not let its callers choose a network: leave network and egress out", p.Network)
+	case f.opts.MayReach == nil:
+		return runtime.Errorf(runtime.ErrDenied,
+			"network %q: this service does not let its callers choose a network: leave network and egress out", p.Network)
 	default:
-		if err := may(&p); err != nil {
+		if err := f.opts.MayReach(&p); err != nil {
 			return err
 		}
 	}
@@ -256,7 +190,8 @@ func connect(c *runtime.SandboxConfig, params *CreateSandboxParams, may func(*Cr
 	return nil
 }
 
-func (p *CreateSandboxParams) validate() error {
+// validateOwned is validate for the one sandbox of an owner.
+func (p *Params) validateOwned() error {
 	if !runtime.IsID(p.SandboxID) {
 		return runtime.Errorf(runtime.ErrInvalid, "sandbox id %q: an id is twelve of a-z and 0-9", p.SandboxID)
 	}
@@ -279,23 +214,27 @@ func checkID(id string) error {
 }
 
 // DestroySandbox implements [SandboxDriver].
-func (d *Driver) DestroySandbox(ctx context.Context, sandboxID string) error {
+func (f *Fleet) DestroySandbox(ctx context.Context, sandboxID string) error {
 	if err := checkID(sandboxID); err != nil {
 		return err
 	}
-	return d.rt.Destroy(ctx, sandboxID)
+	return f.rt.Destroy(ctx, sandboxID)
 }
 
 // sessionName is the name of the persistent shell; wolffia shell attaches to it.
 const sessionName = "main"
 
 // ExecuteBash implements [SandboxDriver].
-func (d *Driver) ExecuteBash(ctx context.Context, sandboxID string, cmd *runtime.Command) (*runtime.Result, error) {
+func (f *Fleet) ExecuteBash(ctx context.Context, sandboxID string, cmd *runtime.Command) (*runtime.Result, error) {
 	if err := checkID(sandboxID); err != nil {
 		return nil, err
 	}
-	r, err := d.rt.Exec(ctx, sandboxID, inShell(cmd))
-	return inTime(cmd, r, err)
+	begin := time.Now()
+	r, err := f.rt.Exec(ctx, sandboxID, inShell(cmd))
+	if r, err = inTime(cmd, r, err); err == nil {
+		f.opts.Meter.ran(true, time.Since(begin), r)
+	}
+	return r, err
 }
 
 // inShell returns a command as one for the persistent shell.
@@ -314,11 +253,11 @@ func inTime(cmd *runtime.Command, r *runtime.Result, err error) (*runtime.Result
 }
 
 // CancelOperation implements [SandboxDriver].
-func (d *Driver) CancelOperation(ctx context.Context, sandboxID, operationID string) error {
+func (f *Fleet) CancelOperation(ctx context.Context, sandboxID, operationID string) error {
 	if err := checkID(sandboxID); err != nil {
 		return err
 	}
-	err := d.rt.CancelOperation(ctx, runtime.SessionIn(sandboxID, sessionName), operationID)
+	err := f.rt.CancelOperation(ctx, runtime.SessionIn(sandboxID, sessionName), operationID)
 	if errors.Is(err, runtime.ErrNotFound) {
 		return runtime.Errorf(runtime.ErrNotFound, "no operation %q", operationID)
 	}
@@ -326,21 +265,21 @@ func (d *Driver) CancelOperation(ctx context.Context, sandboxID, operationID str
 }
 
 // ScanRunningSandboxes implements [SandboxDriver].
-func (d *Driver) ScanRunningSandboxes(ctx context.Context) ([]registry.Metadata, error) {
-	return Scan(ctx, d.rt)
+func (f *Fleet) ScanRunningSandboxes(ctx context.Context) ([]registry.Metadata, error) {
+	return Scan(ctx, f.rt)
 }
 
 // LostSandboxes implements [SandboxDriver].
-func (d *Driver) LostSandboxes(ctx context.Context) ([]registry.Metadata, error) {
-	return Lost(ctx, d.rt)
+func (f *Fleet) LostSandboxes(ctx context.Context) ([]registry.Metadata, error) {
+	return Lost(ctx, f.rt)
 }
 
 // State implements [SandboxDriver].
-func (d *Driver) State(ctx context.Context, sandboxID string) (runtime.State, error) {
+func (f *Fleet) State(ctx context.Context, sandboxID string) (runtime.State, error) {
 	if err := checkID(sandboxID); err != nil {
 		return "", err
 	}
-	s, err := d.rt.Get(ctx, sandboxID)
+	s, err := f.rt.Get(ctx, sandboxID)
 	if err != nil {
 		return "", err
 	}
@@ -351,48 +290,48 @@ func (d *Driver) State(ctx context.Context, sandboxID string) (runtime.State, er
 }
 
 // Copied implements [SandboxDriver].
-func (d *Driver) Copied(ctx context.Context, sandboxID string) (bool, error) {
+func (f *Fleet) Copied(ctx context.Context, sandboxID string) (bool, error) {
 	if err := checkID(sandboxID); err != nil {
 		return false, err
 	}
-	s, err := d.rt.Get(ctx, sandboxID)
+	s, err := f.rt.Get(ctx, sandboxID)
 	return err == nil && s.CopyOnWrite, err
 }
 
 // Restart implements [SandboxDriver].
-func (d *Driver) Restart(ctx context.Context, sandboxID string) error {
-	state, err := d.State(ctx, sandboxID)
+func (f *Fleet) Restart(ctx context.Context, sandboxID string) error {
+	state, err := f.State(ctx, sandboxID)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := whole(ctx)
 	defer cancel()
 	if state == runtime.StateRunning {
-		if err := d.rt.Stop(ctx, sandboxID); err != nil {
+		if err := f.rt.Stop(ctx, sandboxID); err != nil {
 			return err
 		}
 	}
-	return d.rt.Start(ctx, sandboxID)
+	return f.rt.Start(ctx, sandboxID)
 }
 
 // Touch implements [SandboxDriver].
-func (d *Driver) Touch(ctx context.Context, sandboxID string, ttl *time.Duration) error {
+func (f *Fleet) Touch(ctx context.Context, sandboxID string, ttl *time.Duration) error {
 	if err := checkID(sandboxID); err != nil {
 		return err
 	}
 	if ttl == nil {
-		return d.rt.Touch(ctx, sandboxID)
+		return f.rt.Touch(ctx, sandboxID)
 	}
-	_, err := d.rt.Renew(ctx, sandboxID, *ttl)
+	_, err := f.rt.Renew(ctx, sandboxID, *ttl)
 	return err
 }
 
 // Probe implements [SandboxDriver].
-func (d *Driver) Probe(ctx context.Context, sandboxID string) error {
+func (f *Fleet) Probe(ctx context.Context, sandboxID string) error {
 	if err := checkID(sandboxID); err != nil {
 		return err
 	}
-	r, err := d.rt.Exec(ctx, sandboxID, &runtime.Command{Command: []string{"sh", "-c", "echo alive"}, Cwd: ownDir, Timeout: insideLimit})
+	r, err := f.rt.Exec(ctx, sandboxID, &runtime.Command{Command: []string{"sh", "-c", "echo alive"}, Cwd: ownDir, Timeout: insideLimit})
 	var start *runtime.StartError
 	switch {
 	case errors.As(err, &start) && runtime.Class(err) == runtime.ErrNotFound:
@@ -415,12 +354,12 @@ const ownDir = "/"
 
 // inside runs a program of the driver's in the sandbox, with the rights of any
 // process there. The result must not be trusted: the sandbox can forge it.
-func (d *Driver) inside(ctx context.Context, sandboxID string, stdin []byte, command ...string) (*runtime.Result, error) {
+func (f *Fleet) inside(ctx context.Context, sandboxID string, stdin []byte, command ...string) (*runtime.Result, error) {
 	req := &runtime.Command{Command: command, Cwd: ownDir, Timeout: insideLimit, MaxOutput: ops.MaxFile}
 	if stdin != nil {
 		req.Stdin = bytes.NewReader(stdin)
 	}
-	r, err := d.rt.Exec(ctx, sandboxID, req)
+	r, err := f.rt.Exec(ctx, sandboxID, req)
 	if start, ok := errors.AsType[*runtime.StartError](err); ok {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s cannot run %s: %s", sandboxID, command[0], start.Message)
 	}

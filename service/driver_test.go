@@ -27,13 +27,13 @@ func TestCreateScanDestroy(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver()
 	id := runtime.NewID()
-	s, err := d.CreateSandbox(w.Ctx, &service.CreateSandboxParams{SandboxID: id, Owner: zoe})
+	s, err := d.CreateSandbox(w.Ctx, &service.Params{SandboxID: id, Owner: zoe})
 	w.OK(err)
 	want := registry.Metadata{SandboxID: id, ContainerName: id, Owner: zoe, CreatedAt: s.CreatedAt.UnixMilli()}
 	if s.SandboxID != id || s.ContainerName != id || d.Name() != on.backend.Name() {
 		t.Errorf("%+v of %s", s, d.Name())
 	}
-	found, err := service.NewDriver(w.open(), nil).ScanRunningSandboxes(w.Ctx) // as another process
+	found, err := service.NewFleet(w.open(), nil).ScanRunningSandboxes(w.Ctx) // as another process
 	w.OK(err)
 	if len(found) != 1 || found[0] != want {
 		t.Errorf("found %+v, want %+v", found, want)
@@ -49,7 +49,7 @@ func TestCreateScanDestroy(t *testing.T) {
 
 func TestCreateThatFailsLeavesNothing(t *testing.T) {
 	w := newWorld(t)
-	none := func(what string, d *service.Driver, p *service.CreateSandboxParams, class error) {
+	none := func(what string, d *service.Fleet, p *service.Params, class error) {
 		t.Helper()
 		_, err := d.CreateSandbox(w.Ctx, p)
 		w.Wrong(what, err, class)
@@ -58,18 +58,18 @@ func TestCreateThatFailsLeavesNothing(t *testing.T) {
 		}
 	}
 	d, id := w.driver(), runtime.NewID()
-	none("an id that is none", d, &service.CreateSandboxParams{SandboxID: "box", Owner: zoe}, runtime.ErrInvalid)
-	none("no user", d, &service.CreateSandboxParams{SandboxID: id, Owner: registry.Owner{OrganizationID: "a", ProjectID: "b"}}, runtime.ErrInvalid)
-	none("no email", d, &service.CreateSandboxParams{SandboxID: id, Owner: zoe, CreateOptions: service.CreateOptions{GitConfig: &service.GitConfig{Username: "zoe"}}}, runtime.ErrInvalid)
-	none("no root", service.NewDriver(w.rt, &service.Options{Configure: func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+	none("an id that is none", d, &service.Params{SandboxID: "box", Owner: zoe}, runtime.ErrInvalid)
+	none("no user", d, &service.Params{SandboxID: id, Owner: registry.Owner{OrganizationID: "a", ProjectID: "b"}}, runtime.ErrInvalid)
+	none("no email", d, &service.Params{SandboxID: id, Owner: zoe, GitConfig: &service.GitConfig{Username: "zoe"}}, runtime.ErrInvalid)
+	none("no root", service.NewFleet(w.rt, &service.FleetOptions{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 		return &runtime.SandboxConfig{Rootfs: "/nowhere"}, nil
-	}}), &service.CreateSandboxParams{SandboxID: id, Owner: zoe}, runtime.ErrInvalid)
+	}}), &service.Params{SandboxID: id, Owner: zoe}, runtime.ErrInvalid)
 	// It starts, and then there is no git, but a shell.
 	w.OK(os.Mkdir(w.file("bin"), 0o755))
 	w.OK(os.Symlink("/bin/sh", w.file("bin/sh")))
-	none("no git", service.NewDriver(w.rt, &service.Options{Configure: func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+	none("no git", service.NewFleet(w.rt, &service.FleetOptions{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 		return &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: w.rules, Env: map[string]string{"PATH": "/workspace/bin"}}, nil
-	}}), &service.CreateSandboxParams{SandboxID: id, Owner: zoe, CreateOptions: service.CreateOptions{GitConfig: &service.GitConfig{Username: "z", Email: "z@x"}}}, runtime.ErrUnavailable)
+	}}), &service.Params{SandboxID: id, Owner: zoe, GitConfig: &service.GitConfig{Username: "z", Email: "z@x"}}, runtime.ErrUnavailable)
 }
 
 func TestExecuteBash(t *testing.T) {
@@ -265,7 +265,7 @@ func TestFilesInAnEmptyRoot(t *testing.T) {
 	root := filepath.Join(filepath.Dir(w.state), "root")
 	w.OK(os.Mkdir(root, 0o755))
 	w.OK(os.Chmod(root, 0o755))
-	d := service.NewDriver(w.rt, &service.Options{Configure: func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+	d := service.NewFleet(w.rt, &service.FleetOptions{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 		return &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: w.rules, Rootfs: root}, nil
 	}})
 	id := w.box(d, nil)
@@ -290,7 +290,7 @@ func TestFilesInAnEmptyRoot(t *testing.T) {
 // A sandbox whose working directory is gone, or which has as many processes as it may, is healthy, and its files are in reach.
 func TestHealthyWithoutRoom(t *testing.T) {
 	w := newWorld(t)
-	d := service.NewDriver(w.rt, &service.Options{Configure: func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+	d := service.NewFleet(w.rt, &service.FleetOptions{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 		return &runtime.SandboxConfig{
 			CodebasePath: w.codebase, Permissions: w.rules, Cwd: "/workspace/build", Resources: runtime.Resources{PIDs: 40, BestEffort: true},
 		}, nil
@@ -398,7 +398,7 @@ func TestFilesWithoutRoom(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t)
 			w.put("a.txt", "old", 0o666)
-			d := service.NewDriver(w.rt, &service.Options{Configure: func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+			d := service.NewFleet(w.rt, &service.FleetOptions{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 				return &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: rules, Resources: runtime.Resources{Disk: 1 << 20}}, nil
 			}})
 			id := w.box(d, nil)
@@ -420,10 +420,11 @@ func TestFilesWithoutRoom(t *testing.T) {
 // A caller chooses a network only if the service lets it.
 func TestCallersNetwork(t *testing.T) {
 	w := newWorld(t)
-	create := func(may func(*service.CreateSandboxParams) error, o service.CreateOptions) (*runtime.Sandbox, error) {
+	create := func(may func(*service.Params) error, o service.Params) (*runtime.Sandbox, error) {
 		t.Helper()
-		d := service.NewDriver(w.rt, &service.Options{MayReach: may})
-		s, err := d.CreateSandbox(w.Ctx, &service.CreateSandboxParams{SandboxID: runtime.NewID(), Owner: zoe, CreateOptions: o})
+		d := service.NewFleet(w.rt, &service.FleetOptions{MayReach: may})
+		o.SandboxID, o.Owner = runtime.NewID(), zoe
+		s, err := d.CreateSandbox(w.Ctx, &o)
 		if err != nil {
 			return nil, err
 		}
@@ -433,21 +434,21 @@ func TestCallersNetwork(t *testing.T) {
 		return made, nil
 	}
 	names := &network.Policy{Allow: []string{"registry.example:443"}}
-	_, err := create(nil, service.CreateOptions{Egress: names})
+	_, err := create(nil, service.Params{Egress: names})
 	w.Wrong("names without leave", err, runtime.ErrDenied)
-	_, err = create(nil, service.CreateOptions{Network: runtime.NetworkHost})
+	_, err = create(nil, service.Params{Network: runtime.NetworkHost})
 	w.Wrong("the host's network without leave", err, runtime.ErrDenied)
-	if s, err := create(nil, service.CreateOptions{Network: runtime.NetworkNone}); err != nil || s.Network != runtime.NetworkNone {
+	if s, err := create(nil, service.Params{Network: runtime.NetworkNone}); err != nil || s.Network != runtime.NetworkNone {
 		t.Errorf("no network: %+v, %v", s, err)
 	}
-	var asked *service.CreateSandboxParams
-	may := func(p *service.CreateSandboxParams) error { asked = p; return nil }
-	_, err = create(may, service.CreateOptions{Egress: &network.Policy{Allow: []string{"no name"}}})
+	var asked *service.Params
+	may := func(p *service.Params) error { asked = p; return nil }
+	_, err = create(may, service.Params{Egress: &network.Policy{Allow: []string{"no name"}}})
 	w.Wrong("a name that is none", err, runtime.ErrInvalid)
 	if on.backend.Engine {
 		return
 	}
-	s, err := create(may, service.CreateOptions{Egress: names})
+	s, err := create(may, service.Params{Egress: names})
 	if err != nil || s.Network != runtime.NetworkFiltered || asked.Network != runtime.NetworkFiltered || asked.Egress != names {
 		t.Errorf("names: %+v, %v; asked %+v", s, err, asked)
 	}

@@ -12,7 +12,7 @@ import (
 // fleet returns a fleet as another service has it.
 func (w *world) fleet() *service.Fleet {
 	w.Helper()
-	return service.NewFleet(w.open(), &service.FleetOptions{Configure: func(context.Context, *service.FleetParams) (*runtime.SandboxConfig, error) {
+	return service.NewFleet(w.open(), &service.FleetOptions{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 		return &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: w.rules}, nil
 	}})
 }
@@ -35,7 +35,7 @@ func (w *world) ranTimes(what, id string, want int) {
 func TestEntrypointOfKilledService(t *testing.T) {
 	w := newWorld(t)
 	all := service.Caller{All: true}
-	params := &service.FleetParams{Key: "k", Entrypoint: []string{"sh", "-c", "echo x >>ran; exec sleep 1000"}}
+	params := &service.Params{Key: "k", Entrypoint: []string{"sh", "-c", "echo x >>ran; exec sleep 1000"}}
 	s, created, err := w.fleet().Create(w.Ctx, params)
 	w.OK(err)
 	if !created {
@@ -82,7 +82,7 @@ func TestEntrypointOfKilledService(t *testing.T) {
 func TestEntrypointIsRunOnce(t *testing.T) {
 	w := newWorld(t)
 	all := service.Caller{All: true}
-	s, _, err := w.fleet().Create(w.Ctx, &service.FleetParams{Entrypoint: []string{"sh", "-c", "echo x >>ran"}})
+	s, _, err := w.fleet().Create(w.Ctx, &service.Params{Entrypoint: []string{"sh", "-c", "echo x >>ran"}})
 	w.OK(err)
 	w.ranTimes("create", s.ID, 1)
 	in, err := w.fleet().Inside(w.Ctx, all, s.ID)
@@ -101,7 +101,7 @@ func TestEntrypointIsRunOnce(t *testing.T) {
 	w.OK(w.fleet().Recover(w.Ctx))
 	w.ranTimes("it was forgotten", s.ID, 1)
 
-	s, _, err = w.fleet().Create(w.Ctx, &service.FleetParams{Entrypoint: []string{"sh", "-c", "echo x >>ran"}})
+	s, _, err = w.fleet().Create(w.Ctx, &service.Params{Entrypoint: []string{"sh", "-c", "echo x >>ran"}})
 	w.OK(err)
 	w.ranTimes("the second one", s.ID, 2)
 	w.OK(w.rt.DestroySession(w.Ctx, runtime.SessionIn(s.ID, "background")))

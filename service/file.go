@@ -42,8 +42,8 @@ func (f File) Bytes() ([]byte, error) {
 }
 
 // ReadFile implements [SandboxDriver].
-func (d *Driver) ReadFile(ctx context.Context, sandboxID, name string) ([]byte, error) {
-	files, err := d.filesOf(ctx, sandboxID)
+func (f *Fleet) ReadFile(ctx context.Context, sandboxID, name string) ([]byte, error) {
+	files, err := f.filesOf(ctx, sandboxID)
 	if err != nil {
 		return nil, err
 	}
@@ -51,13 +51,13 @@ func (d *Driver) ReadFile(ctx context.Context, sandboxID, name string) ([]byte, 
 }
 
 // WriteFiles implements [SandboxDriver].
-func (d *Driver) WriteFiles(ctx context.Context, sandboxID string, files map[string]File) (updated int, err error) {
+func (f *Fleet) WriteFiles(ctx context.Context, sandboxID string, files map[string]File) (updated int, err error) {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		err := context.Cause(ctx)
 		if err == nil {
 			// A file that is begun is finished: it must not be half written.
-			err = d.writeFile(context.WithoutCancel(ctx), sandboxID, name, files[name])
+			err = f.writeFile(context.WithoutCancel(ctx), sandboxID, name, files[name])
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -68,26 +68,26 @@ func (d *Driver) WriteFiles(ctx context.Context, sandboxID string, files map[str
 	return updated, errors.Join(errs...)
 }
 
-func (d *Driver) writeFile(ctx context.Context, sandboxID, name string, f File) error {
-	content, err := f.Bytes()
+func (f *Fleet) writeFile(ctx context.Context, sandboxID, name string, file File) error {
+	content, err := file.Bytes()
 	if err != nil {
 		return fmt.Errorf("%q: %w", name, err)
 	}
-	files, err := d.filesOf(ctx, sandboxID)
+	files, err := f.filesOf(ctx, sandboxID)
 	if err != nil {
 		return err
 	}
-	return files.Put(ctx, name, content, f.Offset)
+	return files.Put(ctx, name, content, file.Offset)
 }
 
 // filesOf returns the files of a sandbox.
-func (d *Driver) filesOf(ctx context.Context, sandboxID string) (*ops.Files, error) {
+func (f *Fleet) filesOf(ctx context.Context, sandboxID string) (*ops.Files, error) {
 	if err := checkID(sandboxID); err != nil {
 		return nil, err
 	}
-	s, err := d.rt.Get(ctx, sandboxID)
+	s, err := f.rt.Get(ctx, sandboxID)
 	if err != nil {
 		return nil, err
 	}
-	return &ops.Files{Client: d.files, Sandbox: sandboxID, MountPoint: s.MountPoint}, nil
+	return &ops.Files{Client: f.files, Sandbox: sandboxID, MountPoint: s.MountPoint}, nil
 }

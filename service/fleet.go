@@ -26,12 +26,16 @@ import (
 	"wolffia/service/registry"
 )
 
-// A FleetRuntime is what a [Fleet] needs of a runtime.
-type FleetRuntime interface {
-	Runtime
+// A Runtime is what a [Fleet] needs of a runtime.
+type Runtime interface {
+	runtime.RuntimeWithSession
+	runtime.OperationManager
+	runtime.Renewer
 	runtime.JobManager
 	runtime.SessionAttacher
 	runtime.PortDialer
+	// Lost returns sandboxes as [Lost] says.
+	Lost(ctx context.Context) ([]*runtime.Sandbox, error)
 	// Limits returns what enforces the limits of a running sandbox; nil if it has none.
 	Limits(sandboxID string) *runtime.LimitsState
 	// ChangeLabels replaces the labels of a sandbox by what edit makes of a copy of them.
@@ -46,14 +50,14 @@ type FleetRuntime interface {
 	Audit(ctx context.Context, sandboxID string) (log *audit.Logs, alive string, err error)
 }
 
-// A Fleet makes any number of sandboxes for each owner, beside the one that a [Service]
-// gives to it. It has no records of its own: labels in the state directory say which
-// sandboxes are of a fleet and whose they are, so that the next Fleet over the same
-// directory has the same ones. For a [Caller] that may not use a sandbox, it does not exist
-// ([runtime.ErrNotFound]). A Fleet is safe for concurrent use; there is one over a state
-// directory at a time, which the [Service] of the same directory ensures.
+// A Fleet makes any number of sandboxes for each owner; those of CreateSandbox are for a [Service], which
+// allows an owner one. It has no records of its own: labels in the state directory say whose a sandbox is, so that the
+// next Fleet over the same directory has the same ones. For a [Caller] that may not use a sandbox, it does not exist
+// ([runtime.ErrNotFound]). A Fleet is safe for concurrent use; there is one over a state directory at a time, which the
+// [Service] over it ensures. Commands in the shell of a sandbox and a [GitConfig] need a shell, and git, in it; files
+// need no program there.
 type Fleet struct {
-	rt    FleetRuntime
+	rt    Runtime
 	opts  FleetOptions
 	files *fileclient.Client
 	log   *slog.Logger
@@ -75,15 +79,16 @@ type FleetOptions struct {
 	// Configure returns the configuration of a new sandbox, without what params say but
 	// its image; nil means an empty one on that image. Create passes on its ctx, and the
 	// error. It is called concurrently.
-	Configure func(ctx context.Context, params *FleetParams) (*runtime.SandboxConfig, error)
+	Configure func(ctx context.Context, params *Params) (*runtime.SandboxConfig, error)
 	// NewID returns the id of a new sandbox; nil means [runtime.NewID]. It is called concurrently.
-	NewID func(params *FleetParams) string
+	NewID func(params *Params) string
 	// Chosen says that Configure applies Settings of params, or refuses them. Without it Create refuses all but cow.
 	Chosen bool
 	// Roots are the directories of the host that Volumes may be in.
 	Roots []Root
-	// MayReach is as in [Options].
-	MayReach func(params *CreateSandboxParams) error
+	// MayReach returns why a caller must not give a sandbox the network of params, which has Network set, or nil. nil: a
+	// caller may choose no network other than [runtime.NetworkNone]. It is called concurrently.
+	MayReach func(params *Params) error
 	// Config returns the configuration of a sandbox; nil: it cannot be told.
 	Config func(ctx context.Context, sandboxID string) (*runtime.SandboxConfig, error)
 	// AllowApply lets callers change the host's directory by [Review.Apply].
@@ -94,9 +99,15 @@ type FleetOptions struct {
 	Meter *Meter
 }
 
-// FleetParams describe a new sandbox of a fleet. The zero value is valid.
-type FleetParams struct {
+// Params describe a new sandbox. The zero value is valid for [Fleet.Create].
+type Params struct {
 	Owner registry.Owner // zero: no owner has it, and only a [Caller] with All may use it
+	// SandboxID, GitConfig and IdleTimeout are of the one sandbox that a [Service] gives to an owner: its id, which has
+	// the form of one (see [runtime.IsID]); how git is configured in it, nil: not; and the time as in
+	// [runtime.SandboxConfig], where FleetOptions.Configure leaves it 0. TTL is likewise then.
+	SandboxID   string        `json:"-"`
+	GitConfig   *GitConfig    `json:"-"`
+	IdleTimeout time.Duration `json:"-"`
 	// Image is the image to run on; empty: what the service's own configuration says.
 	Image string
 	// Entrypoint is recorded and, unless it is [IdleEntrypoint], run in the background once
@@ -105,7 +116,8 @@ type FleetParams struct {
 	Env        map[string]string
 	Metadata   map[string]string // labels; keys that begin with wolffia. are refused
 	TTL        time.Duration     // from now on; 0: until it is destroyed
-	// Network and Egress are as in [CreateOptions]; FleetOptions.MayReach permits them.
+	// Network and Egress are as in [runtime.SandboxConfig]; Network empty: as FleetOptions.Configure says. Egress
+	// without Network means [runtime.NetworkFiltered]. FleetOptions.MayReach permits them.
 	Network runtime.Network
 	Egress  *network.Policy
 	// Volumes are directories of the host to show, below FleetOptions.Roots.
@@ -125,7 +137,7 @@ type FleetParams struct {
 type FleetSandbox struct {
 	*runtime.Sandbox
 	Owner      registry.Owner // zero: none
-	Requested  string         // FleetParams.Image
+	Requested  string         // Params.Image
 	Entrypoint []string
 	Metadata   map[string]string
 	Starting   bool // it is being created, by this process
@@ -136,12 +148,12 @@ type record struct {
 	Owner      registry.Owner `json:"owner"`
 	Image      string         `json:"image,omitempty"`
 	Entrypoint []string       `json:"entrypoint,omitempty"`
-	Key        string         `json:"key,omitempty"`    // the digest of FleetParams.Key
-	Params     string         `json:"params,omitempty"` // with Key, the digest of FleetParams
+	Key        string         `json:"key,omitempty"`    // the digest of Params.Key
+	Params     string         `json:"params,omitempty"` // with Key, the digest of Params
 }
 
 // NewFleet returns a fleet over a runtime, which the caller closes.
-func NewFleet(rt FleetRuntime, opts *FleetOptions) *Fleet {
+func NewFleet(rt Runtime, opts *FleetOptions) *Fleet {
 	if opts == nil {
 		opts = &FleetOptions{}
 	}
@@ -166,7 +178,7 @@ func digest(v any) (string, error) {
 }
 
 // recordOf returns the record of new params.
-func recordOf(p *FleetParams) (*record, error) {
+func recordOf(p *Params) (*record, error) {
 	r := &record{Owner: p.Owner, Image: p.Image, Entrypoint: p.Entrypoint}
 	if p.Key == "" {
 		return r, nil
@@ -199,7 +211,7 @@ func describe(s *runtime.Sandbox) (*FleetSandbox, *record) {
 // Create creates a sandbox and starts it. If it fails, nothing is left; but a service that
 // is killed meanwhile can leave a sandbox that was not started. created is false if params
 // have the Key of a sandbox that exists.
-func (f *Fleet) Create(ctx context.Context, params *FleetParams) (_ *FleetSandbox, created bool, err error) {
+func (f *Fleet) Create(ctx context.Context, params *Params) (_ *FleetSandbox, created bool, err error) {
 	if err := params.validate(); err != nil {
 		return nil, false, err
 	}
@@ -218,45 +230,50 @@ func (f *Fleet) Create(ctx context.Context, params *FleetParams) (_ *FleetSandbo
 		}
 	}
 	f.sweep(ctx)
-	id := runtime.NewID()
-	if f.opts.NewID != nil {
-		id = f.opts.NewID(params)
-	}
+	id := f.newID(params)
 	f.begin(id)
 	defer f.end(id)
 	begin := time.Now()
 	defer func() { f.opts.Meter.started(time.Since(begin), err) }()
-	config, err := f.configure(ctx, params, r)
+	config, err := f.labeled(ctx, params, r)
 	if err != nil {
 		return nil, false, err
 	}
 	config.ID = id
-	s, err := f.rt.Create(ctx, config)
-	if err != nil {
-		return nil, false, err
-	}
-	defer func() {
-		if err != nil {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
-			defer cancel()
-			err = undone(s.ID, err, f.rt.Destroy(ctx, s.ID))
+	var made *FleetSandbox
+	_, err = f.make(ctx, config, func(s *runtime.Sandbox) error {
+		step.Reached("fleet: created")
+		if err := sameCodebase(params, config, s); err != nil {
+			return err
 		}
-	}()
-	step.Reached("fleet: created")
-	if err := sameCodebase(params, config, s); err != nil {
-		return nil, false, err
+		if err := f.start(ctx, &FleetSandbox{Sandbox: s, Entrypoint: params.Entrypoint}); err != nil {
+			return err
+		}
+		if s, err = f.rt.Get(ctx, id); err != nil {
+			return err
+		}
+		if made, _ = describe(s); made == nil {
+			return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s has lost its labels", id)
+		}
+		return nil
+	})
+	return made, err == nil, err
+}
+
+// newID returns the id of a new sandbox. f may be nil.
+func (f *Fleet) newID(p *Params) string {
+	if f == nil || f.opts.NewID == nil {
+		return runtime.NewID()
 	}
-	if err := f.start(ctx, &FleetSandbox{Sandbox: s, Entrypoint: params.Entrypoint}); err != nil {
-		return nil, false, err
+	return f.opts.NewID(p)
+}
+
+// git returns the GitConfig of params that may be nil.
+func (p *Params) git() *GitConfig {
+	if p == nil {
+		return nil
 	}
-	if s, err = f.rt.Get(ctx, id); err != nil {
-		return nil, false, err
-	}
-	made, _ := describe(s)
-	if made == nil {
-		return nil, false, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s has lost its labels", id)
-	}
-	return made, true, nil
+	return p.GitConfig
 }
 
 // undone returns the error of a create whose sandbox was destroyed for it, which undo is the error of.
@@ -268,7 +285,7 @@ func undone(id string, err, undo error) error {
 }
 
 // sameCodebase returns an error if a sandbox has another codebase than the one that Configure has resolved and permitted.
-func sameCodebase(p *FleetParams, config *runtime.SandboxConfig, s *runtime.Sandbox) error {
+func sameCodebase(p *Params, config *runtime.SandboxConfig, s *runtime.Sandbox) error {
 	codebase := p.Settings.Text("codebase")
 	if codebase == "" || s.CodebasePath == config.CodebasePath {
 		return nil
@@ -276,7 +293,7 @@ func sameCodebase(p *FleetParams, config *runtime.SandboxConfig, s *runtime.Sand
 	return runtime.Errorf(runtime.ErrConflict, "codebase %s: a symbolic link was put into this path: try again", codebase)
 }
 
-func (p *FleetParams) validate() error {
+func (p *Params) validate() error {
 	var errs []error
 	if p.Owner != (registry.Owner{}) {
 		errs = append(errs, p.Owner.Validate())
@@ -290,20 +307,11 @@ func (p *FleetParams) validate() error {
 	return errors.Join(append(errs, runtime.CheckLifetime(p.TTL))...)
 }
 
-// configure returns the configuration of a new sandbox.
-func (f *Fleet) configure(ctx context.Context, p *FleetParams, r *record) (*runtime.SandboxConfig, error) {
-	for name := range p.Settings {
-		if name != "cow" && !f.opts.Chosen {
-			return nil, runtime.Errorf(runtime.ErrDenied, "this service does not let its callers choose %s: leave it out", name)
-		}
-	}
-	config := &runtime.SandboxConfig{Image: p.Image}
-	if f.opts.Configure != nil {
-		given, err := f.opts.Configure(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		*config = *given
+// labeled returns the configuration of a new sandbox with the record r.
+func (f *Fleet) labeled(ctx context.Context, p *Params, r *record) (*runtime.SandboxConfig, error) {
+	config, err := f.configure(ctx, p)
+	if err != nil {
+		return nil, err
 	}
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -317,14 +325,32 @@ func (f *Fleet) configure(ctx context.Context, p *FleetParams, r *record) (*runt
 		config.Labels = map[string]string{}
 	}
 	maps.Copy(config.Labels, p.Metadata)
-	config.Labels[launch.LabelFleet] = string(text)
+	config.Labels[launch.LabelFleet], config.TTL = string(text), p.TTL
+	return config, nil
+}
+
+// configure returns what FleetOptions and params say of a new sandbox.
+func (f *Fleet) configure(ctx context.Context, p *Params) (_ *runtime.SandboxConfig, err error) {
+	for name := range p.Settings {
+		if name != "cow" && !f.opts.Chosen {
+			return nil, runtime.Errorf(runtime.ErrDenied, "this service does not let its callers choose %s: leave it out", name)
+		}
+	}
+	config := &runtime.SandboxConfig{Image: p.Image}
+	if f.opts.Configure != nil {
+		given, err := f.opts.Configure(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		*config = *given
+	}
 	config.Env = maps.Clone(config.Env)
 	if config.Env == nil {
 		config.Env = map[string]string{}
 	}
 	maps.Copy(config.Env, p.Env)
-	config.TTL, config.CopyOnWrite = p.TTL, config.CopyOnWrite || p.Settings.Truth("cow")
-	if err := connect(config, &CreateSandboxParams{Owner: p.Owner, CreateOptions: CreateOptions{Network: p.Network, Egress: p.Egress}}, f.opts.MayReach); err != nil {
+	config.CopyOnWrite = config.CopyOnWrite || p.Settings.Truth("cow")
+	if err := f.connect(config, p); err != nil {
 		return nil, err
 	}
 	if config.Mounts, err = volumes(slices.Clone(config.Mounts), p.Volumes, f.opts.Roots); err != nil {
@@ -354,7 +380,7 @@ func least[T int64 | float64](a, b T) T {
 // withKey returns the sandbox with the key of r, nil if there is none. It starts one that is recorded as
 // created: a killed service has not started it, or a full disk has kept its end from being recorded,
 // and then it has what was changed in it.
-func (f *Fleet) withKey(ctx context.Context, p *FleetParams, r *record) (*FleetSandbox, error) {
+func (f *Fleet) withKey(ctx context.Context, p *Params, r *record) (*FleetSandbox, error) {
 	all, err := f.rt.List(ctx)
 	if err != nil {
 		return nil, err
@@ -366,7 +392,7 @@ func (f *Fleet) withKey(ctx context.Context, p *FleetParams, r *record) (*FleetS
 		case old.Params != r.Params:
 			return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s was created with the same idempotency key and another request", s.ID)
 		case s.State == runtime.StateCreated:
-			config, err := f.configure(ctx, p, r)
+			config, err := f.labeled(ctx, p, r)
 			if err == nil { // the killed service may not have got to this
 				err = sameCodebase(p, config, s)
 			}

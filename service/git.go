@@ -98,7 +98,7 @@ git credential approve
 const exitNoGit = 40
 
 // ConfigureGit implements [SandboxDriver].
-func (d *Driver) ConfigureGit(ctx context.Context, sandboxID string, g *GitConfig) error {
+func (f *Fleet) ConfigureGit(ctx context.Context, sandboxID string, g *GitConfig) error {
 	if err := checkID(sandboxID); err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (d *Driver) ConfigureGit(ctx context.Context, sandboxID string, g *GitConfi
 		token = "yes"
 		stdin = fmt.Appendf(nil, "url=%s\nusername=%s\npassword=%s\n\n", u, g.Username, string(g.Token))
 	}
-	r, err := d.inside(ctx, sandboxID, stdin, "sh", "-c", gitScript, "sh", g.Username, g.Email, u, token)
+	r, err := f.inside(ctx, sandboxID, stdin, "sh", "-c", gitScript, "sh", g.Username, g.Email, u, token)
 	switch {
 	case err != nil:
 		return err

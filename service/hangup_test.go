@@ -12,11 +12,11 @@ import (
 
 // A hungUp is a runtime with one sandbox, whose caller hangs up during the first step that changes it.
 type hungUp struct {
-	service.FleetRuntime // nil: the tests call nothing else
-	hangUp               context.CancelFunc
-	id                   string
-	state                runtime.State
-	steps                []string // that are complete
+	service.Runtime // nil: the tests call nothing else
+	hangUp          context.CancelFunc
+	id              string
+	state           runtime.State
+	steps           []string // that are complete
 }
 
 // step records a step, unless the caller is heeded who hangs up in it.
@@ -92,7 +92,7 @@ func TestHungUp(t *testing.T) {
 			return r.Restore(ctx, "one")
 		}},
 		{"restart", runtime.StateRunning, []string{"stop", "start"}, func(ctx context.Context, h reviewed) error {
-			return service.NewDriver(h, nil).Restart(ctx, h.id)
+			return service.NewFleet(h, nil).Restart(ctx, h.id)
 		}},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())

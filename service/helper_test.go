@@ -77,18 +77,18 @@ func (w *world) open() *local.Runtime {
 	return rt
 }
 
-func (w *world) driver() *service.Driver {
-	return service.NewDriver(w.rt, &service.Options{
-		Configure: func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+func (w *world) driver() *service.Fleet {
+	return service.NewFleet(w.rt, &service.FleetOptions{
+		Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 			return &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: w.rules, Network: w.network}, nil
 		},
 	})
 }
 
 // box makes a sandbox with a driver.
-func (w *world) box(d *service.Driver, git *service.GitConfig) string {
+func (w *world) box(d *service.Fleet, git *service.GitConfig) string {
 	w.Helper()
-	s, err := d.CreateSandbox(w.Ctx, &service.CreateSandboxParams{SandboxID: runtime.NewID(), Owner: zoe, CreateOptions: service.CreateOptions{GitConfig: git}})
+	s, err := d.CreateSandbox(w.Ctx, &service.Params{SandboxID: runtime.NewID(), Owner: zoe, GitConfig: git})
 	w.OK(err)
 	return s.SandboxID
 }

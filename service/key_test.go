@@ -11,9 +11,9 @@ import (
 
 // A keyed is a runtime whose sandboxes stay created.
 type keyed struct {
-	service.FleetRuntime // nil: the test calls nothing else
-	all                  []*runtime.Sandbox
-	started              bool
+	service.Runtime // nil: the test calls nothing else
+	all             []*runtime.Sandbox
+	started         bool
 }
 
 func (k *keyed) List(context.Context) ([]*runtime.Sandbox, error) { return k.all, nil }
@@ -35,10 +35,10 @@ func (k *keyed) Start(context.Context, string) error {
 // request may choose.
 func TestKeyChecksCodebase(t *testing.T) {
 	k := &keyed{}
-	f := service.NewFleet(k, &service.FleetOptions{Chosen: true, Configure: func(context.Context, *service.FleetParams) (*runtime.SandboxConfig, error) {
+	f := service.NewFleet(k, &service.FleetOptions{Chosen: true, Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 		return &runtime.SandboxConfig{CodebasePath: "/roots/code"}, nil
 	}})
-	params := &service.FleetParams{Owner: zoe, Key: "k", Settings: fields.Values{}.With("codebase", "/roots/code")}
+	params := &service.Params{Owner: zoe, Key: "k", Settings: fields.Values{}.With("codebase", "/roots/code")}
 	create := func(class error) {
 		t.Helper()
 		if _, _, err := f.Create(t.Context(), params); runtime.Class(err) != class {

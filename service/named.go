@@ -22,7 +22,7 @@ func (f *Fleet) Named(ctx context.Context, caller Caller, o registry.Owner, name
 	}
 	s, err := f.Get(ctx, caller, name)
 	if errors.Is(err, runtime.ErrNotFound) {
-		s, _, err = f.Create(ctx, &FleetParams{Owner: o, Metadata: map[string]string{metadataName: name}, Key: "named " + name})
+		s, _, err = f.Create(ctx, &Params{Owner: o, Metadata: map[string]string{metadataName: name}, Key: "named " + name})
 	}
 	if err != nil {
 		return "", err

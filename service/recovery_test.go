@@ -21,7 +21,7 @@ func TestSecondServiceLeaves(t *testing.T) {
 	s, _ := w.service(w.driver())
 	m, err := s.CreateSandbox(w.Ctx, zoe, nil)
 	w.OK(err)
-	_, err = service.Open(w.Ctx, service.NewDriver(w.open(), nil), w.state, nil)
+	_, err = service.Open(w.Ctx, service.NewFleet(w.open(), nil), w.state, nil)
 	w.Wrong("a second one", err, registry.ErrInUse)
 	if !strings.Contains(err.Error(), w.state) {
 		t.Errorf("the error is %v", err)
@@ -29,7 +29,7 @@ func TestSecondServiceLeaves(t *testing.T) {
 	_, err = s.ExecuteBash(w.Ctx, zoe, m.SandboxID, &runtime.Command{Command: []string{":"}})
 	w.OK(err)
 	w.OK(s.Close())
-	w.service(service.NewDriver(w.open(), nil))
+	w.service(service.NewFleet(w.open(), nil))
 }
 
 func TestReconcile(t *testing.T) {
@@ -46,9 +46,9 @@ func TestReconcile(t *testing.T) {
 	// While there is no service, one is removed, one dies, and others are made.
 	w.OK(w.rt.Destroy(w.Ctx, gone.SandboxID))
 	w.crash(dead.SandboxID)
-	unknown, err := d.CreateSandbox(w.Ctx, &service.CreateSandboxParams{SandboxID: runtime.NewID(), Owner: xia})
+	unknown, err := d.CreateSandbox(w.Ctx, &service.Params{SandboxID: runtime.NewID(), Owner: xia})
 	w.OK(err)
-	second, err := d.CreateSandbox(w.Ctx, &service.CreateSandboxParams{SandboxID: runtime.NewID(), Owner: yan})
+	second, err := d.CreateSandbox(w.Ctx, &service.Params{SandboxID: runtime.NewID(), Owner: yan})
 	w.OK(err)
 	partial := &runtime.SandboxConfig{}
 	service.SetOwner(partial, zoe, false)
@@ -65,7 +65,7 @@ func TestReconcile(t *testing.T) {
 	never := runtime.NewID()
 	w.OK(r.Reserve(registry.Metadata{SandboxID: never, ContainerName: never, Owner: registry.Owner{OrganizationID: "n", ProjectID: "n", UserID: "n"}, CreatedAt: 1}))
 	w.OK(r.Close())
-	_, err = d.CreateSandbox(w.Ctx, &service.CreateSandboxParams{SandboxID: half, Owner: zoes})
+	_, err = d.CreateSandbox(w.Ctx, &service.Params{SandboxID: half, Owner: zoes})
 	w.OK(err)
 
 	s, log := w.service(d)
@@ -129,12 +129,12 @@ func TestDamagedRegistryIsMadeAnew(t *testing.T) {
 
 // A faulty driver fails as it is told.
 type faulty struct {
-	*service.Driver
+	*service.Fleet
 	create, destroy func() error
 }
 
-func (f *faulty) CreateSandbox(ctx context.Context, p *service.CreateSandboxParams) (*service.CreatedSandbox, error) {
-	made, err := f.Driver.CreateSandbox(ctx, p)
+func (f *faulty) CreateSandbox(ctx context.Context, p *service.Params) (*service.CreatedSandbox, error) {
+	made, err := f.Fleet.CreateSandbox(ctx, p)
 	if err == nil && f.create != nil {
 		err = f.create()
 	}
@@ -147,12 +147,12 @@ func (f *faulty) DestroySandbox(ctx context.Context, id string) error {
 			return err
 		}
 	}
-	return f.Driver.DestroySandbox(ctx, id)
+	return f.Fleet.DestroySandbox(ctx, id)
 }
 
 func TestCreateThatFailsFreesTheOwner(t *testing.T) {
 	w := newWorld(t)
-	f := &faulty{Driver: w.driver()}
+	f := &faulty{Fleet: w.driver()}
 	s, log := w.service(f)
 	failed := runtime.Errorf(runtime.ErrUnavailable, "as told")
 	f.create = func() error { return failed }
@@ -206,7 +206,7 @@ func TestCreateThatFailsFreesTheOwner(t *testing.T) {
 func TestWaitingForTheOwnersLock(t *testing.T) {
 	w := newWorld(t)
 	begun, goOn := make(chan struct{}), make(chan struct{})
-	f := &faulty{Driver: w.driver(), create: func() error { close(begun); <-goOn; return nil }}
+	f := &faulty{Fleet: w.driver(), create: func() error { close(begun); <-goOn; return nil }}
 	s, _ := w.service(f)
 	made := make(chan error, 1)
 	go func() {

@@ -67,7 +67,7 @@ func (s *Service) Review(ctx context.Context, o registry.Owner, sandboxID string
 	if err != nil {
 		return nil, err
 	}
-	return s.opts.Fleet.reviewOf(b)
+	return s.fleet.reviewOf(b)
 }
 
 // turn waits until another review may run.

@@ -143,7 +143,7 @@ func (i *Inside) Audit(ctx context.Context, most int) (list []Denied, before int
 
 // newest returns what of makes of the newest entries of a sandbox's log of denials, oldest first,
 // and how many before them are left out.
-func newest[T any](ctx context.Context, rt FleetRuntime, id string, most int, of func(*audit.Record) T) (list []T, before int, err error) {
+func newest[T any](ctx context.Context, rt Runtime, id string, most int, of func(*audit.Record) T) (list []T, before int, err error) {
 	log, _, err := rt.Audit(ctx, id)
 	if err != nil {
 		return nil, 0, err

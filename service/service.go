@@ -13,12 +13,15 @@ import (
 	"wolffia/service/registry"
 )
 
-// A Service keeps at most one sandbox per owner. For another owner a sandbox does not
-// exist ([runtime.ErrNotFound]); an incomplete owner is [runtime.ErrInvalid]. A Service is safe for concurrent use. A state directory has
-// one service at a time; when it is killed its sandboxes keep running, and the next
-// service finds them.
+// A Service keeps at most one sandbox per owner. For another owner a sandbox does not exist ([runtime.ErrNotFound]); an
+// incomplete owner is [runtime.ErrInvalid]. A Service is safe for concurrent use. A state directory has one service at a
+// time; when it is killed its sandboxes keep running, and the next service finds them.
+//
+// If its driver is a [Fleet], calls about a sandbox also take another one of the Fleet that is the owner's; otherwise
+// [Service.Inside] and [Service.Review] are [runtime.ErrUnsupported].
 type Service struct {
 	driver   SandboxDriver
+	fleet    *Fleet // the driver; nil: it is another one
 	registry *registry.Registry
 	log      *slog.Logger
 	opts     ServiceOptions
@@ -37,15 +40,6 @@ type ServiceOptions struct {
 	// TTL and IdleTimeout are those of new sandboxes, where the driver's own
 	// configuration has none; 0 means none. See [runtime.Renewer].
 	TTL, IdleTimeout time.Duration
-	// Meter counts; nil counts nothing.
-	Meter *Meter
-	// NewID returns the id of a new sandbox, whose options may be nil; nil means [runtime.NewID]. It
-	// is called concurrently.
-	NewID func(more *CreateOptions) string
-	// Fleet, over the same runtime as the driver, is what [Service.Inside] and [Service.Review] work with;
-	// nil: those are [runtime.ErrUnsupported]. All calls about a sandbox also take one of the
-	// Fleet that is the owner's.
-	Fleet *Fleet
 }
 
 // Open returns a service over a driver, which the caller closes, and a state
@@ -56,7 +50,8 @@ func Open(ctx context.Context, driver SandboxDriver, stateDir string, opts *Serv
 	if opts == nil {
 		opts = &ServiceOptions{}
 	}
-	s := &Service{driver: driver, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), opts: *opts}
+	fleet, _ := driver.(*Fleet)
+	s := &Service{driver: driver, fleet: fleet, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), opts: *opts}
 	s.opts.ProbeLimit = cmp.Or(opts.ProbeLimit, 10*time.Second)
 	if err := errors.Join(runtime.CheckLifetime(opts.TTL), runtime.CheckLifetime(opts.IdleTimeout)); err != nil {
 		return nil, err
@@ -77,7 +72,7 @@ func (s *Service) Close() error { return s.registry.Close() }
 // CreateSandbox creates the owner's sandbox. If the owner has one, the error is a
 // [*registry.ConflictError], of class [runtime.ErrConflict]; of any number of
 // concurrent callers one succeeds. more may be nil.
-func (s *Service) CreateSandbox(ctx context.Context, o registry.Owner, more *CreateOptions) (registry.Metadata, error) {
+func (s *Service) CreateSandbox(ctx context.Context, o registry.Owner, more *Params) (registry.Metadata, error) {
 	unlock, err := s.lock(ctx, o)
 	if err != nil {
 		return registry.Metadata{}, err
@@ -102,8 +97,8 @@ func (s *Service) CreateSandbox(ctx context.Context, o registry.Owner, more *Cre
 // it: the owner had none, or it did not answer and was replaced. One with a copied codebase is
 // not replaced, since its changes would be lost: it is started anew, and is [runtime.ErrUnavailable] if
 // it does not answer then. Nothing is replaced while the service lacks descriptors or memory: see [runtime.Exhausted]. more may be nil. Its GitConfig is also configured in a sandbox that existed, whose
-// network stays as it is; with CopyOnWrite, one that works on the host's directory itself is [runtime.ErrConflict].
-func (s *Service) EnsureSandbox(ctx context.Context, o registry.Owner, more *CreateOptions) (m registry.Metadata, created bool, err error) {
+// network stays as it is; with the setting cow, one that works on the host's directory itself is [runtime.ErrConflict].
+func (s *Service) EnsureSandbox(ctx context.Context, o registry.Owner, more *Params) (m registry.Metadata, created bool, err error) {
 	unlock, err := s.lock(ctx, o)
 	if err != nil {
 		return registry.Metadata{}, false, err
@@ -134,7 +129,7 @@ func (s *Service) EnsureSandbox(ctx context.Context, o registry.Owner, more *Cre
 		return registry.Metadata{}, false, unhealthy
 	case runtime.Exhausted(err), unhealthy == nil && err != nil:
 		return registry.Metadata{}, false, err
-	case unhealthy == nil && !copied && more != nil && more.CopyOnWrite:
+	case unhealthy == nil && !copied && more != nil && more.Settings.Truth("cow"):
 		return registry.Metadata{}, false, runtime.Errorf(runtime.ErrConflict, "sandbox %s works on the host's directory itself: destroy it to get one with cow", m.SandboxID)
 	case unhealthy != nil && copied:
 		if unhealthy = s.revive(ctx, m.SandboxID, unhealthy); unhealthy != nil {
@@ -142,7 +137,7 @@ func (s *Service) EnsureSandbox(ctx context.Context, o registry.Owner, more *Cre
 		}
 		fallthrough
 	case unhealthy == nil:
-		m, err = s.configureGit(ctx, m, more.gitConfig())
+		m, err = s.configureGit(ctx, m, more.git())
 		return m, false, err
 	}
 	s.log.Warn("a sandbox does not answer and is replaced", "sandboxId", m.SandboxID, "error", unhealthy)
@@ -189,12 +184,14 @@ func (s *Service) exists(ctx context.Context, id string) bool {
 
 // provision creates a sandbox for an owner whose lock the caller holds. Until it runs
 // it is reserved, so that the next service destroys what a crash leaves.
-func (s *Service) provision(ctx context.Context, o registry.Owner, more *CreateOptions) (_ registry.Metadata, err error) {
-	id := runtime.NewID()
-	if s.opts.NewID != nil {
-		id = s.opts.NewID(more)
+func (s *Service) provision(ctx context.Context, o registry.Owner, more *Params) (_ registry.Metadata, err error) {
+	params := Params{}
+	if more != nil {
+		params = *more
 	}
-	m := registry.Metadata{SandboxID: id, ContainerName: id, Owner: o, CreatedAt: time.Now().UnixMilli(), GitConfigured: more.gitConfig() != nil}
+	id := s.fleet.newID(&params)
+	params.SandboxID, params.Owner, params.TTL, params.IdleTimeout = id, o, s.opts.TTL, s.opts.IdleTimeout
+	m := registry.Metadata{SandboxID: id, ContainerName: id, Owner: o, CreatedAt: time.Now().UnixMilli(), GitConfigured: params.GitConfig != nil}
 	var conflict *registry.ConflictError
 	if err = s.registry.Reserve(m); errors.As(err, &conflict) {
 		// No other call creates one for this owner now: it was left half created.
@@ -216,13 +213,7 @@ func (s *Service) provision(ctx context.Context, o registry.Owner, more *CreateO
 		}
 	}()
 	step.Reached("service: reserved")
-	begin := time.Now()
-	params := &CreateSandboxParams{SandboxID: id, Owner: o, TTL: s.opts.TTL, IdleTimeout: s.opts.IdleTimeout}
-	if more != nil {
-		params.CreateOptions = *more
-	}
-	created, err := s.driver.CreateSandbox(ctx, params)
-	s.opts.Meter.started(time.Since(begin), err)
+	created, err := s.driver.CreateSandbox(ctx, &params)
 	if err != nil {
 		return registry.Metadata{}, err
 	}
@@ -247,7 +238,7 @@ func (s *Service) DestroySandbox(ctx context.Context, o registry.Owner, sandboxI
 		return err
 	}
 	if of != nil {
-		return s.opts.Fleet.Destroy(ctx, Caller{Owner: o}, sandboxID)
+		return s.fleet.Destroy(ctx, Caller{Owner: o}, sandboxID)
 	}
 	return s.destroy(ctx, sandboxID)
 }
@@ -308,12 +299,7 @@ func (s *Service) ExecuteBash(ctx context.Context, o registry.Owner, sandboxID s
 	if _, err := s.verify(ctx, o, sandboxID); err != nil {
 		return nil, err
 	}
-	begin := time.Now()
-	r, err := s.driver.ExecuteBash(ctx, sandboxID, cmd)
-	if err == nil {
-		s.opts.Meter.ran(true, time.Since(begin), r)
-	}
-	return r, err
+	return s.driver.ExecuteBash(ctx, sandboxID, cmd)
 }
 
 // CancelOperation is [SandboxDriver].CancelOperation in the owner's sandbox.
@@ -349,8 +335,8 @@ func (s *Service) verify(ctx context.Context, o registry.Owner, sandboxID string
 	}
 	m, err := s.registry.GetMetadata(sandboxID)
 	switch {
-	case errors.Is(err, runtime.ErrNotFound) && s.opts.Fleet != nil:
-		return s.opts.Fleet.Get(ctx, Caller{Owner: o}, sandboxID)
+	case errors.Is(err, runtime.ErrNotFound) && s.fleet != nil:
+		return s.fleet.Get(ctx, Caller{Owner: o}, sandboxID)
 	case errors.Is(err, runtime.ErrNotFound), err == nil && m.Owner != o:
 		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %q", sandboxID)
 	}

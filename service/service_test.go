@@ -331,7 +331,7 @@ func TestEnsureConfiguresGit(t *testing.T) {
 	}
 	git := &service.GitConfig{Username: "zoe", Email: "z@x", Token: "t0ken-of-zoe"}
 	for range 2 {
-		again, made, err := s.EnsureSandbox(w.Ctx, zoe, &service.CreateOptions{GitConfig: git})
+		again, made, err := s.EnsureSandbox(w.Ctx, zoe, &service.Params{GitConfig: git})
 		w.OK(err)
 		if m.GitConfigured = true; made || again != m {
 			t.Errorf("%v, %+v, want %+v", made, again, m)

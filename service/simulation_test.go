@@ -87,7 +87,7 @@ func (l *lineToHost) enter(ctx context.Context) (how int, err error) {
 	return how, err
 }
 
-func (l *lineToHost) CreateSandbox(ctx context.Context, p *service.CreateSandboxParams) (*service.CreatedSandbox, error) {
+func (l *lineToHost) CreateSandbox(ctx context.Context, p *service.Params) (*service.CreatedSandbox, error) {
 	how, err := l.enter(ctx)
 	if err != nil {
 		return nil, err

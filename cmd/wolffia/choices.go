@@ -86,7 +86,7 @@ func (f *choiceFlags) shown(c *runtime.SandboxConfig) *runtime.SandboxConfig {
 }
 
 // choose sets the flags for one sandbox to what a request has chosen, but for rules, which only take away.
-func (f *choiceFlags) choose(flags *boxFlags, p *service.FleetParams) (err error) {
+func (f *choiceFlags) choose(flags *boxFlags, p *service.Params) (err error) {
 	flags.Values = maps.Clone(flags.Values)
 	for name, value := range p.Settings {
 		switch name {
@@ -126,9 +126,10 @@ func (f *choiceFlags) permitted(codebase string) (string, error) {
 	return real, nil
 }
 
-// fleetTemplate is template for a sandbox of which the request may choose something.
-func (a *app) fleetTemplate(box *boxFlags, may *choiceFlags, null *os.File) func(context.Context, *service.FleetParams) (*runtime.SandboxConfig, error) {
-	return func(ctx context.Context, p *service.FleetParams) (*runtime.SandboxConfig, error) {
+// template returns a function that makes the configuration of a new sandbox from the flags, and from what the request
+// may choose.
+func (a *app) template(box *boxFlags, may *choiceFlags, null *os.File) func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
+	return func(ctx context.Context, p *service.Params) (*runtime.SandboxConfig, error) {
 		flags := *box
 		err := may.choose(&flags, p)
 		if err != nil {

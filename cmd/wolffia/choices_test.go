@@ -21,7 +21,7 @@ func TestChoose(t *testing.T) {
 	set := fields.Values{}.With("codebase", root).With("cow", true).With("runtime", "gvisor").
 		With("preset", "read-only").With("rule", []string{"a=none"})
 	flags := *box
-	if err := may.choose(&flags, &service.FleetParams{Settings: set}); err != nil {
+	if err := may.choose(&flags, &service.Params{Settings: set}); err != nil {
 		t.Fatal(err)
 	}
 	ruled := flags.Text("preset") != "" || flags.List("rule") != nil
@@ -33,7 +33,7 @@ func TestChoose(t *testing.T) {
 	}
 	for _, set := range []fields.Values{fields.Values{}.With("codebase", "/etc"), fields.Values{}.With("runtime", "docker")} {
 		flags := *box
-		if err := may.choose(&flags, &service.FleetParams{Settings: set}); !errors.Is(err, runtime.ErrDenied) {
+		if err := may.choose(&flags, &service.Params{Settings: set}); !errors.Is(err, runtime.ErrDenied) {
 			t.Errorf("%v: %v", set, err)
 		}
 	}

@@ -142,7 +142,7 @@ func parseHeader(s string) (network.Header, error) {
 
 // mayReach returns why a request to the service must not give its sandbox a network, or nil:
 // what the flags of serve say holds, and what is of this host only they can allow.
-func (f *boxFlags) mayReach(p *service.CreateSandboxParams) error {
+func (f *boxFlags) mayReach(p *service.Params) error {
 	denied := func(format string, args ...any) error {
 		return runtime.Errorf(runtime.ErrDenied, format, args...)
 	}

@@ -14,7 +14,6 @@ import (
 	"wolffia/image/store"
 	"wolffia/network"
 	"wolffia/runtime"
-	"wolffia/service"
 )
 
 func (a *app) serveCommand() *cobra.Command {
@@ -60,18 +59,6 @@ finds them.`,
 type serveFlags struct {
 	choiceFlags
 	grace time.Duration
-}
-
-// template returns a function that makes the configuration of a new sandbox from the
-// flags.
-func (a *app) template(box *boxFlags, null *os.File) func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
-	return func(ctx context.Context, p *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
-		flags := *box
-		if p.CopyOnWrite {
-			flags.Values = flags.With("cow", true)
-		}
-		return stillValid(a.again(ctx, flags, null))
-	}
 }
 
 // stillValid gives an error in flags that were valid when the service started its class: it

@@ -68,8 +68,8 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 		return err
 	}
 	fleet := service.NewFleet(rt, &service.FleetOptions{
-		NewID: warm.fleetID,
-		Log:   log, Meter: meter, Configure: a.fleetTemplate(box, &where.choiceFlags, null), Chosen: true, Roots: where.volumes,
+		NewID: warm.newID,
+		Log:   log, Meter: meter, Configure: a.template(box, &where.choiceFlags, null), Chosen: true, Roots: where.volumes,
 		MayReach: box.mayReach, AllowApply: where.Truth("allow-apply"),
 		Config: func(ctx context.Context, id string) (*runtime.SandboxConfig, error) {
 			d, err := rt.Inspect(ctx, id)
@@ -79,8 +79,7 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 			return &d.Config, nil
 		},
 	})
-	service, err := service.Open(ctx, service.NewDriver(rt, &service.Options{Configure: a.template(box, null), MayReach: box.mayReach}),
-		rt.StateDir(), &service.ServiceOptions{NewID: warm.ownerID, Log: log, Meter: meter, Fleet: fleet})
+	service, err := service.Open(ctx, fleet, rt.StateDir(), &service.ServiceOptions{Log: log})
 	if err != nil {
 		return err
 	}

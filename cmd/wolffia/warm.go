@@ -59,17 +59,8 @@ func (p *warmPool) keep(ctx context.Context) (end func()) {
 	}
 }
 
-// ownerID returns the id of a new sandbox of an owner: that of a spare, if one fits. p may be nil.
-func (p *warmPool) ownerID(o *service.CreateOptions) string {
-	plain := o == nil || o.Network == "" && o.Egress == nil && !o.CopyOnWrite
-	if p == nil || !plain || p.template.CodebasePath == "" {
-		return runtime.NewID()
-	}
-	return cmp.Or(p.rt.ReserveSpare(p.shape), runtime.NewID())
-}
-
-// fleetID is ownerID for the sandbox of a fleet.
-func (p *warmPool) fleetID(r *service.FleetParams) string {
+// newID returns the id of a new sandbox: that of a spare, if one fits. p may be nil.
+func (p *warmPool) newID(r *service.Params) string {
 	switch {
 	case p == nil, r.Network != "", r.Egress != nil, len(r.Volumes) > 0, r.Resources != runtime.Resources{},
 		r.Image != "" && r.Image != p.image, r.Settings.Text("codebase") == "" && p.template.CodebasePath == "":

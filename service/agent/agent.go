@@ -15,7 +15,7 @@ import (
 // A Runtime is what a [Handler] needs of a runtime.
 type Runtime interface {
 	mcp.Runtime
-	service.FleetRuntime
+	service.Runtime
 }
 
 // Options are what a Handler needs. All fields but Limits and Copied are required.

@@ -17,7 +17,7 @@ import (
 func TestNoPathsOfRules(t *testing.T) {
 	w := servetest.New(t, "", func(o *service.FleetOptions) {
 		configure := o.Configure
-		o.Configure = func(ctx context.Context, p *service.FleetParams) (*runtime.SandboxConfig, error) {
+		o.Configure = func(ctx context.Context, p *service.Params) (*runtime.SandboxConfig, error) {
 			c, err := configure(ctx, p)
 			for i := range c.Permissions {
 				c.Permissions[i].Source = "/home/ann/rules.yaml:3"

@@ -57,14 +57,14 @@ func TestDiagnostics(t *testing.T) {
 	const source = "/home/ann/policy.yaml" // where a rule is from: only for the host
 	w := &world{servetest.New(t, keyAll+"\n"+keyZoe+" acme/web/zoe\n", func(o *service.FleetOptions) {
 		configure := o.Configure
-		o.Configure = func(ctx context.Context, p *service.FleetParams) (*runtime.SandboxConfig, error) {
+		o.Configure = func(ctx context.Context, p *service.Params) (*runtime.SandboxConfig, error) {
 			c, err := configure(ctx, p)
 			for i := range c.Permissions {
 				c.Permissions[i].Source = source
 			}
 			return c, err
 		}
-		o.MayReach = func(*service.CreateSandboxParams) error { return nil }
+		o.MayReach = func(*service.Params) error { return nil }
 	})}
 	w.OK(os.WriteFile(filepath.Join(w.Codebase, "secret"), nil, 0o666))
 	zoe, all := []string{"OPEN-SANDBOX-API-KEY", keyZoe}, []string{"OPEN-SANDBOX-API-KEY", keyAll}
@@ -113,7 +113,7 @@ func TestDiagnostics(t *testing.T) {
 func TestEgress(t *testing.T) {
 	allowed := true
 	w := &world{servetest.New(t, "", func(o *service.FleetOptions) {
-		o.MayReach = func(p *service.CreateSandboxParams) error {
+		o.MayReach = func(p *service.Params) error {
 			if !allowed {
 				return runtime.Errorf(runtime.ErrDenied, "not now")
 			}

@@ -66,7 +66,7 @@ type egressRule struct {
 const minTimeout = 60
 
 // params returns what a request asks for.
-func (q *createRequest) params() (*service.FleetParams, error) {
+func (q *createRequest) params() (*service.Params, error) {
 	switch {
 	case q.SnapshotID != "":
 		return nil, noSnapshots(nil, nil, nil)
@@ -83,7 +83,7 @@ func (q *createRequest) params() (*service.FleetParams, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &service.FleetParams{
+	p := &service.Params{
 		Entrypoint: q.Entrypoint, Env: q.Env, Metadata: q.Metadata,
 		Settings: own,
 	}

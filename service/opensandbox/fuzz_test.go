@@ -76,9 +76,9 @@ func serveShown(f *testing.F) (address string, log *panics) {
 	full := func() (*runtime.SandboxConfig, error) {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "no sandbox can be made")
 	}
-	fleet := service.NewFleet(shown{rt}, &service.FleetOptions{Configure: func(context.Context, *service.FleetParams) (*runtime.SandboxConfig, error) { return full() }})
-	svc, err := service.Open(s.Ctx, service.NewDriver(rt, &service.Options{
-		Configure: func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) { return full() },
+	fleet := service.NewFleet(shown{rt}, &service.FleetOptions{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) { return full() }})
+	svc, err := service.Open(s.Ctx, service.NewFleet(rt, &service.FleetOptions{
+		Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) { return full() },
 	}), dir, nil)
 	s.OK(err)
 	f.Cleanup(func() { _ = svc.Close() })

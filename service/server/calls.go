@@ -103,20 +103,24 @@ type createRequest struct {
 	Cow       bool               `json:"cow"` // false: as the service's own configuration says
 }
 
-func (r *createRequest) options() *service.CreateOptions {
-	return &service.CreateOptions{GitConfig: r.GitConfig, Network: r.Network, Egress: r.Egress, CopyOnWrite: r.Cow}
+func (r *createRequest) params() *service.Params {
+	p := &service.Params{GitConfig: r.GitConfig, Network: r.Network, Egress: r.Egress}
+	if r.Cow {
+		p.Settings = p.Settings.With("cow", true)
+	}
+	return p
 }
 
 func (s *Server) createSandbox(ctx context.Context, e *entry, r *createRequest) (int, any, error) {
 	e.about(r.Owner, "")
-	m, err := s.service.CreateSandbox(ctx, r.Owner, r.options())
+	m, err := s.service.CreateSandbox(ctx, r.Owner, r.params())
 	e.about(r.Owner, m.SandboxID)
 	return http.StatusCreated, m, err
 }
 
 func (s *Server) ensureSandbox(ctx context.Context, e *entry, r *createRequest) (int, any, error) {
 	e.about(r.Owner, "")
-	m, created, err := s.service.EnsureSandbox(ctx, r.Owner, r.options())
+	m, created, err := s.service.EnsureSandbox(ctx, r.Owner, r.params())
 	e.about(r.Owner, m.SandboxID)
 	status := http.StatusOK
 	if created {

@@ -63,8 +63,8 @@ func newWorld(t testing.TB, opts *server.Options) *world {
 	w.OK(os.Chmod(w.codebase, 0o777))
 	rt := w.open()
 	t.Cleanup(func() { shimtest.DestroyAll(t, w.open()) })
-	driver := service.NewDriver(rt, &service.Options{
-		Configure: func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+	driver := service.NewFleet(rt, &service.FleetOptions{
+		Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 			return &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: []perm.Rule{
 				{Pattern: "**", Level: perm.Write}, {Pattern: "secret", Level: perm.None, Priority: 10},
 			}}, nil

@@ -308,7 +308,7 @@ func (panicking) ScanRunningSandboxes(context.Context) ([]registry.Metadata, err
 
 func (panicking) LostSandboxes(context.Context) ([]registry.Metadata, error) { return nil, nil }
 
-func (panicking) CreateSandbox(context.Context, *service.CreateSandboxParams) (*service.CreatedSandbox, error) {
+func (panicking) CreateSandbox(context.Context, *service.Params) (*service.CreatedSandbox, error) {
 	panic("what only the log may tell")
 }
 

@@ -106,7 +106,7 @@ var allow = map[string][]string{
 	"cmd/wolffia-tree":                {"fusefs/treeserver"},
 	"cmd/wolffia-oci":                 {"image", "image/puller", "image/store", "internal/host/boot", "keeper", "runtime/docker"},
 	"cmd/wolffia-guest":               {"guest", "internal/archive", "internal/filecall"},
-	"mcp":                             {"ops", "runtime", "runtime/launch", "perm", "image/store", "internal/excerpt", "internal/filecall", "internal/fileclient"},
+	"mcp":                             {"ops", "runtime", "runtime/launch", "perm", "image/store", "internal/excerpt", "internal/jsontext", "internal/filecall", "internal/fileclient"},
 }
 
 // never lists what must not be imported, not through another package either, with

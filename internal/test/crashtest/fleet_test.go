@@ -12,13 +12,13 @@ import (
 )
 
 // theParams are those of the fleet's sandbox; the program of the service has the same.
-func theParams() *service.FleetParams {
-	return &service.FleetParams{Owner: theOwner, Key: theOwner.UserID, Metadata: map[string]string{"kept": "yes"}, Entrypoint: []string{"sleep", "1000"}}
+func theParams() *service.Params {
+	return &service.Params{Owner: theOwner, Key: theOwner.UserID, Metadata: map[string]string{"kept": "yes"}, Entrypoint: []string{"sleep", "1000"}}
 }
 
 // fleet returns a fleet as the next service has it.
 func (w *world) fleet(rt *local.Runtime) *service.Fleet {
-	return service.NewFleet(rt, &service.FleetOptions{Configure: func(context.Context, *service.FleetParams) (*runtime.SandboxConfig, error) {
+	return service.NewFleet(rt, &service.FleetOptions{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 		return &runtime.SandboxConfig{Runtime: w.backend.name, CodebasePath: w.codebase, Permissions: []perm.Rule{{Pattern: "**", Level: perm.Write}}}, nil
 	}})
 }

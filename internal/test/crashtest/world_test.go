@@ -154,7 +154,7 @@ func (w *world) endAll() {
 // inSession runs a command in a sandbox's shell; it must end with code 0.
 func (w *world) inSession(rt *local.Runtime, id, command string) string {
 	w.Helper()
-	r, err := service.NewDriver(rt, nil).ExecuteBash(w.Ctx, id, &runtime.Command{Command: []string{command}})
+	r, err := service.NewFleet(rt, nil).ExecuteBash(w.Ctx, id, &runtime.Command{Command: []string{command}})
 	w.OK(err)
 	if r.ExitCode != 0 {
 		w.Fatalf("%s: exit code %d, %q, %q", command, r.ExitCode, r.Stdout, r.Stderr)
@@ -438,8 +438,8 @@ func (w *world) openService(rt *local.Runtime) *service.Service {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Ctx, limit)
 	defer cancel()
-	d := service.NewDriver(rt, &service.Options{
-		Configure: func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+	d := service.NewFleet(rt, &service.FleetOptions{
+		Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 			return w.config(theOwner), nil
 		},
 	})

@@ -124,15 +124,10 @@ func (w *World) serve(keys string) {
 			{Pattern: "**", Level: perm.Write, Source: "preset full-access"}, {Pattern: "secret", Level: perm.None, Priority: 10, Source: "--rule"},
 		}}
 	}
-	driver := service.NewDriver(rt, &service.Options{
-		Configure: func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
-			return configure(), nil
-		},
-	})
 	meter := new(service.Meter)
 	fleet := &service.FleetOptions{
 		Log: log, Meter: meter, Config: configOf(rt),
-		Configure: func(_ context.Context, p *service.FleetParams) (*runtime.SandboxConfig, error) {
+		Configure: func(_ context.Context, p *service.Params) (*runtime.SandboxConfig, error) {
 			c := configure()
 			c.Image = p.Image
 			return c, nil
@@ -142,7 +137,7 @@ func (w *World) serve(keys string) {
 		set(fleet)
 	}
 	w.Fleet = service.NewFleet(rt, fleet)
-	svc, err := service.Open(w.Ctx, driver, w.State, &service.ServiceOptions{Log: log, Meter: meter, Fleet: w.Fleet})
+	svc, err := service.Open(w.Ctx, w.Fleet, w.State, &service.ServiceOptions{Log: log})
 	w.OK(err)
 	w.OK(w.Fleet.Recover(w.Ctx))
 	var read *gate.Keys

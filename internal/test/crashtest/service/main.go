@@ -61,13 +61,9 @@ func serve(ctx context.Context, state, codebase string) error {
 		return &runtime.SandboxConfig{CodebasePath: codebase, Permissions: []perm.Rule{{Pattern: "**", Level: perm.Write}}}, nil
 	}
 	fleet := service.NewFleet(rt, &service.FleetOptions{
-		Configure: func(context.Context, *service.FleetParams) (*runtime.SandboxConfig, error) { return configure() },
+		Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) { return configure() },
 	})
-	s, err := service.Open(ctx, service.NewDriver(rt, &service.Options{
-		Configure: func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
-			return configure()
-		},
-	}), state, nil)
+	s, err := service.Open(ctx, fleet, state, nil)
 	if err != nil {
 		return err
 	}
@@ -134,7 +130,7 @@ func doSpare(ctx context.Context, rt *local.Runtime, idle string, c *runtime.San
 
 func doFleet(ctx context.Context, f *service.Fleet, verb string, o registry.Owner, command string) (string, error) {
 	if verb == "create" {
-		s, _, err := f.Create(ctx, &service.FleetParams{Owner: o, Key: o.UserID, Metadata: map[string]string{"kept": "yes"}, Entrypoint: []string{"sleep", "1000"}})
+		s, _, err := f.Create(ctx, &service.Params{Owner: o, Key: o.UserID, Metadata: map[string]string{"kept": "yes"}, Entrypoint: []string{"sleep", "1000"}})
 		if err != nil {
 			return "", err
 		}
