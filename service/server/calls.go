@@ -35,32 +35,39 @@ const (
 
 // calls are the calls of the API, by name.
 var calls = map[string]call{
-	"createSandbox":        typed[registry.Metadata](smallBody, "create the owner's sandbox", (*Server).createSandbox),
-	"ensureSandbox":        typed[ensureReply](smallBody, "return the owner's sandbox, which is made if there is none that answers", (*Server).ensureSandbox),
-	"destroySandbox":       typed[destroyReply](smallBody, "destroy a sandbox", (*Server).destroySandbox),
-	"findSandbox":          typed[registry.Metadata](smallBody, "return the owner's sandbox", (*Server).findSandbox),
-	"touchSandbox":         typed[touchReply](smallBody, "restart a sandbox's idle time, and set its time to live", (*Server).touchSandbox),
-	"executeBash":          typed[bashDocument](commandBody, "evaluate a command in the owner's shell", (*Server).executeBash),
-	"streamBash":           typed[outputEvent](commandBody, "evaluate a command, and send its output as it comes", (*Server).streamBash),
-	"cancelOperation":      typed[cancelReply](smallBody, "interrupt a command", (*Server).cancelOperation),
-	"startJob":             typed[jobReply](commandBody, "start a background job", (*Server).startJob),
-	"listJobs":             typed[jobsReply](smallBody, "list background jobs", (*Server).listJobs),
-	"jobOutput":            typed[jobOutputReply](smallBody, "return a part of the output of a job", (*Server).jobOutput),
-	"waitJob":              typed[jobReply](smallBody, "wait until a job has ended", (*Server).waitJob),
-	"signalJob":            typed[jobReply](smallBody, "send a signal to the processes of a job", (*Server).signalJob),
-	"readFile":             typed[fileDocument](smallBody, "read a file, or a part of it", (*Server).readFile),
-	"writeFiles":           typed[writeReply](filesBody, "write files, or parts of them", (*Server).writeFiles),
-	"rules":                typed[service.Rules](smallBody, "return the rules, and what they give for a path", (*Server).rules),
-	"audit":                typed[auditReply](smallBody, "return what was denied", (*Server).audit),
-	"changes":              typed[changesDocument](reviewBody, "list what a sandbox with cow has changed", (*Server).changes),
-	"diff":                 typed[diffDocument](reviewBody, "return what a sandbox with cow has changed, as a unified diff", (*Server).diff),
-	"applyChanges":         typed[applyDocument](reviewBody, "make changes of a sandbox in the host's directory, if the service allows that", (*Server).applyChanges),
-	"discardChanges":       typed[discardReply](reviewBody, "take changes of a sandbox back", (*Server).discardChanges),
-	"forkSandbox":          typed[forkReply](smallBody, "create a sandbox with the changes of another", (*Server).forkSandbox),
-	"createSnapshot":       typed[runtime.Snapshot](smallBody, "keep a copy of the changes of a sandbox", (*Server).createSnapshot),
-	"listSnapshots":        typed[snapshotsReply](smallBody, "list the snapshots of a sandbox, oldest first", (*Server).listSnapshots),
-	"restoreSnapshot":      typed[snapshotReply](smallBody, "replace the changes of a sandbox by a snapshot; its processes end", (*Server).restoreSnapshot),
-	"removeSnapshot":       typed[snapshotReply](smallBody, "delete a snapshot", (*Server).removeSnapshot),
+	"createSandbox":  typed[registry.Metadata](smallBody, "create the owner's sandbox", (*Server).createSandbox),
+	"ensureSandbox":  typed[ensureReply](smallBody, "return the owner's sandbox, which is made if there is none that answers", (*Server).ensureSandbox),
+	"destroySandbox": typed[destroyReply](smallBody, "destroy a sandbox", (*Server).destroySandbox),
+	"findSandbox":    typed[registry.Metadata](smallBody, "return the owner's sandbox", (*Server).findSandbox),
+	"touchSandbox":   typed[touchReply](smallBody, "restart a sandbox's idle time, and set its time to live", (*Server).touchSandbox),
+	"executeBash":    typed[bashDocument](commandBody, "evaluate a command in the owner's shell", (*Server).executeBash),
+	"streamBash": inside[outputEvent](commandBody,
+		"evaluate a command, and send its output as it comes", streamBash),
+	"cancelOperation": typed[cancelReply](smallBody, "interrupt a command", (*Server).cancelOperation),
+	"startJob":        creates(inside[jobReply](commandBody, "start a background job", startJob)),
+	"listJobs":        inside[jobsReply](smallBody, "list background jobs", listJobs),
+	"jobOutput":       inside[jobOutputReply](smallBody, "return a part of the output of a job", jobOutput),
+	"waitJob":         inside[jobReply](smallBody, "wait until a job has ended", waitJob),
+	"signalJob":       inside[jobReply](smallBody, "send a signal to the processes of a job", signalJob),
+	"readFile":        typed[fileDocument](smallBody, "read a file, or a part of it", (*Server).readFile),
+	"writeFiles":      typed[writeReply](filesBody, "write files, or parts of them", (*Server).writeFiles),
+	"rules":           inside[service.Rules](smallBody, "return the rules, and what they give for a path", rules),
+	"audit":           inside[auditReply](smallBody, "return what was denied", audit),
+	"changes":         review[changesDocument](reviewBody, "list what a sandbox with cow has changed", changes),
+	"diff": review[diffDocument](reviewBody,
+		"return what a sandbox with cow has changed, as a unified diff", diff),
+	"applyChanges": review[applyDocument](reviewBody,
+		"make changes of a sandbox in the host's directory, if the service allows that", applyChanges),
+	"discardChanges": review[discardReply](reviewBody, "take changes of a sandbox back", discardChanges),
+	"forkSandbox": creates(review[forkReply](smallBody,
+		"create a sandbox with the changes of another", forkSandbox)),
+	"createSnapshot": creates(review[runtime.Snapshot](smallBody,
+		"keep a copy of the changes of a sandbox", createSnapshot)),
+	"listSnapshots": review[snapshotsReply](smallBody,
+		"list the snapshots of a sandbox, oldest first", listSnapshots),
+	"restoreSnapshot": review[snapshotReply](smallBody,
+		"replace the changes of a sandbox by a snapshot; its processes end", restoreSnapshot),
+	"removeSnapshot":       review[snapshotReply](smallBody, "delete a snapshot", removeSnapshot),
 	"scanRunningSandboxes": typed[scanReply](smallBody, "list the running sandboxes of owners", (*Server).scan),
 }
 
@@ -79,6 +86,54 @@ func typed[Out, R any](maxBody int64, summary string, f func(s *Server, ctx cont
 	}, reflect.TypeFor[R](), reflect.TypeFor[Out](), summary}
 }
 
+// A sandboxRequest is of type *R, and has an [ownerRequest] in it.
+type sandboxRequest[R any] interface {
+	*R
+	about() *ownerRequest
+}
+
+// inside is typed for calls that work in a running sandbox.
+func inside[Out, R any, P sandboxRequest[R]](
+	maxBody int64, summary string, f func(ctx context.Context, i *service.Inside, r *R) (any, error),
+) call {
+	return with[Out, R, P](maxBody, summary, (*service.Service).Inside, f)
+}
+
+// review is typed for calls on the changes of a sandbox.
+func review[Out, R any, P sandboxRequest[R]](
+	maxBody int64, summary string, f func(ctx context.Context, v *service.Review, r *R) (any, error),
+) call {
+	return with[Out, R, P](maxBody, summary, (*service.Service).Review, f)
+}
+
+// with is typed for calls that work with a handle on the sandbox that a request names.
+func with[Out, R any, P sandboxRequest[R], H any](
+	maxBody int64, summary string,
+	handle func(*service.Service, context.Context, registry.Owner, string) (H, error),
+	f func(context.Context, H, *R) (any, error),
+) call {
+	return typed[Out](maxBody, summary, func(s *Server, ctx context.Context, e *entry, r *R) (int, any, error) {
+		of := P(r).about()
+		e.about(of.Owner, of.SandboxID)
+		h, err := handle(s.service, ctx, of.Owner, of.SandboxID)
+		if err != nil {
+			return 0, nil, err
+		}
+		reply, err := f(ctx, h, r)
+		return http.StatusOK, reply, err
+	})
+}
+
+// creates returns c with the status of a call that creates something.
+func creates(c call) call {
+	do := c.do
+	c.do = func(s *Server, ctx context.Context, e *entry, body []byte) (int, any, error) {
+		_, reply, err := do(s, ctx, e, body)
+		return http.StatusCreated, reply, err
+	}
+	return c
+}
+
 // mayActFor returns an error unless the caller may use what belongs to the owner that a
 // request names, if it names one.
 func mayActFor(caller service.Caller, request any) error {
@@ -94,6 +149,8 @@ type ownerRequest struct {
 	registry.Owner
 	SandboxID string `json:"sandboxId"`
 }
+
+func (r *ownerRequest) about() *ownerRequest { return r }
 
 type createRequest struct {
 	registry.Owner
@@ -260,7 +317,8 @@ func (s *Server) readFile(ctx context.Context, e *entry, r *readRequest) (int, a
 }
 
 func (s *Server) readRange(ctx context.Context, e *entry, r *readRequest) (int, any, error) {
-	i, err := s.in(ctx, e, &r.ownerRequest)
+	e.about(r.Owner, r.SandboxID)
+	i, err := s.service.Inside(ctx, r.Owner, r.SandboxID)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -3,7 +3,6 @@ package server
 import (
 	"bufio"
 	"context"
-	"net/http"
 	"time"
 
 	"wolffia/internal/jsontext"
@@ -40,24 +39,14 @@ type startJobRequest struct {
 	Env     map[string]string `json:"env"`
 }
 
-// in returns a handle on the sandbox that a request names.
-func (s *Server) in(ctx context.Context, e *entry, r *ownerRequest) (*service.Inside, error) {
-	e.about(r.Owner, r.SandboxID)
-	return s.service.Inside(ctx, r.Owner, r.SandboxID)
-}
-
-func (s *Server) startJob(ctx context.Context, e *entry, r *startJobRequest) (int, any, error) {
-	i, err := s.in(ctx, e, &r.ownerRequest)
-	if err != nil {
-		return 0, nil, err
-	}
+func startJob(ctx context.Context, i *service.Inside, r *startJobRequest) (any, error) {
 	for k, v := range r.Env {
 		if err := runtime.CheckVariable(k, v); err != nil {
-			return 0, nil, err
+			return nil, err
 		}
 	}
 	j, err := i.Jobs(r.Session).Start(ctx, r.Name, &runtime.Command{Command: []string{r.Command}, Cwd: r.Cwd, Env: r.Env})
-	return http.StatusCreated, jobReply{j}, err
+	return jobReply{j}, err
 }
 
 type listJobsRequest struct {
@@ -69,13 +58,9 @@ type jobsReply struct {
 	Jobs []*runtime.Job `json:"jobs"`
 }
 
-func (s *Server) listJobs(ctx context.Context, e *entry, r *listJobsRequest) (int, any, error) {
-	i, err := s.in(ctx, e, &r.ownerRequest)
-	if err != nil {
-		return 0, nil, err
-	}
+func listJobs(ctx context.Context, i *service.Inside, r *listJobsRequest) (any, error) {
 	all, err := i.Jobs(r.Session).List(ctx)
-	return http.StatusOK, jobsReply{append([]*runtime.Job{}, all...)}, err
+	return jobsReply{append([]*runtime.Job{}, all...)}, err
 }
 
 type jobOutputRequest struct {
@@ -85,27 +70,23 @@ type jobOutputRequest struct {
 	MaxBytes     int     `json:"maxBytes"` // of each stream; 0: 1 MiB
 }
 
-func (s *Server) jobOutput(ctx context.Context, e *entry, r *jobOutputRequest) (int, any, error) {
-	i, err := s.in(ctx, e, &r.ownerRequest)
-	if err != nil {
-		return 0, nil, err
-	}
+func jobOutput(ctx context.Context, i *service.Inside, r *jobOutputRequest) (any, error) {
 	if r.MaxBytes == 0 {
 		r.MaxBytes = defaultOutput
 	}
 	if r.MaxBytes < 1 || r.MaxBytes > maxOutput {
-		return 0, nil, runtime.Errorf(runtime.ErrInvalid, "%d bytes of output: it must be from 1 to %d", r.MaxBytes, maxOutput)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "%d bytes of output: it must be from 1 to %d", r.MaxBytes, maxOutput)
 	}
 	of := i.Jobs(r.Session)
 	j, err := of.Get(ctx, r.Job)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	out, err := of.Output(ctx, j, r.StdoutOffset, r.StderrOffset, r.MaxBytes)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	return http.StatusOK, jobOutputReply{j, partReplyOf(&out.Stdout), partReplyOf(&out.Stderr)}, nil
+	return jobOutputReply{j, partReplyOf(&out.Stdout), partReplyOf(&out.Stderr)}, nil
 }
 
 type jobOutputReply struct {
@@ -133,16 +114,12 @@ type waitJobRequest struct {
 	TimeoutMS int64 `json:"timeoutMs"` // 0: at once
 }
 
-func (s *Server) waitJob(ctx context.Context, e *entry, r *waitJobRequest) (int, any, error) {
-	i, err := s.in(ctx, e, &r.ownerRequest)
-	if err == nil && (r.TimeoutMS < 0 || r.TimeoutMS > maxTimeout) {
-		err = runtime.Errorf(runtime.ErrInvalid, "timeoutMs %d: out of range 0 to %d", r.TimeoutMS, maxTimeout)
-	}
-	if err != nil {
-		return 0, nil, err
+func waitJob(ctx context.Context, i *service.Inside, r *waitJobRequest) (any, error) {
+	if r.TimeoutMS < 0 || r.TimeoutMS > maxTimeout {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "timeoutMs %d: out of range 0 to %d", r.TimeoutMS, maxTimeout)
 	}
 	j, err := i.Jobs(r.Session).Wait(ctx, r.Job, time.Duration(r.TimeoutMS)*time.Millisecond)
-	return http.StatusOK, jobReply{j}, err
+	return jobReply{j}, err
 }
 
 type signalJobRequest struct {
@@ -150,13 +127,9 @@ type signalJobRequest struct {
 	Signal string `json:"signal"`
 }
 
-func (s *Server) signalJob(ctx context.Context, e *entry, r *signalJobRequest) (int, any, error) {
-	i, err := s.in(ctx, e, &r.ownerRequest)
-	if err != nil {
-		return 0, nil, err
-	}
+func signalJob(ctx context.Context, i *service.Inside, r *signalJobRequest) (any, error) {
 	j, err := i.Jobs(r.Session).Signal(ctx, r.Job, r.Signal)
-	return http.StatusOK, jobReply{j}, err
+	return jobReply{j}, err
 }
 
 type auditRequest struct {
@@ -169,16 +142,12 @@ type auditReply struct {
 	Before int              `json:"before"` // how many older ones are left out
 }
 
-func (s *Server) audit(ctx context.Context, e *entry, r *auditRequest) (int, any, error) {
-	i, err := s.in(ctx, e, &r.ownerRequest)
-	if err != nil {
-		return 0, nil, err
-	}
+func audit(ctx context.Context, i *service.Inside, r *auditRequest) (any, error) {
 	if r.Limit == 0 {
 		r.Limit = 1000
 	}
 	list, before, err := i.Audit(ctx, r.Limit)
-	return http.StatusOK, auditReply{list, before}, err
+	return auditReply{list, before}, err
 }
 
 type rulesRequest struct {
@@ -186,13 +155,9 @@ type rulesRequest struct {
 	Path string `json:"path"`
 }
 
-func (s *Server) rules(ctx context.Context, e *entry, r *rulesRequest) (int, any, error) {
-	i, err := s.in(ctx, e, &r.ownerRequest)
-	if err != nil {
-		return 0, nil, err
-	}
+func rules(ctx context.Context, i *service.Inside, r *rulesRequest) (any, error) {
 	rules, err := i.Rules(ctx, r.Path)
-	return http.StatusOK, rules, err
+	return rules, err
 }
 
 // A rangeReply is the reply to readFile of a part of a file.

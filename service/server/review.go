@@ -3,7 +3,6 @@ package server
 import (
 	"bufio"
 	"context"
-	"net/http"
 
 	"wolffia/internal/jsontext"
 	"wolffia/runtime"
@@ -32,12 +31,6 @@ func (r *reviewRequest) paths() []string {
 	return all
 }
 
-// review returns a handle on the changes of the sandbox that a request names.
-func (s *Server) review(ctx context.Context, e *entry, r *ownerRequest) (*service.Review, error) {
-	e.about(r.Owner, r.SandboxID)
-	return s.service.Review(ctx, r.Owner, r.SandboxID)
-}
-
 // firstOf returns at most most changes, and how many more there are.
 func firstOf(all []runtime.Change, most int) (some []runtime.Change, more int) {
 	n := min(len(all), most)
@@ -55,20 +48,16 @@ type changesReply struct {
 	More    int              `json:"more"` // how many are left out
 }
 
-func (s *Server) changes(ctx context.Context, e *entry, r *changesRequest) (int, any, error) {
-	v, err := s.review(ctx, e, &r.ownerRequest)
+func changes(ctx context.Context, v *service.Review, r *changesRequest) (any, error) {
 	if r.Limit == 0 {
 		r.Limit = defaultChanges
 	}
-	if err == nil && (r.Limit < 0 || r.Limit > maxChanges) {
-		err = runtime.Errorf(runtime.ErrInvalid, "limit %d: it must be from 1 to %d", r.Limit, maxChanges)
-	}
-	if err != nil {
-		return 0, nil, err
+	if r.Limit < 0 || r.Limit > maxChanges {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "limit %d: it must be from 1 to %d", r.Limit, maxChanges)
 	}
 	all, err := v.Changes(ctx, runtime.ChangesOptions{Paths: r.paths(), Lines: r.Lines})
 	some, more := firstOf(all, r.Limit)
-	return http.StatusOK, changesReply{some, more}, err
+	return changesReply{some, more}, err
 }
 
 type diffRequest struct {
@@ -91,11 +80,7 @@ func (d *diffReply) encode(w *bufio.Writer) error {
 	}{d.more})
 }
 
-func (s *Server) diff(ctx context.Context, e *entry, r *diffRequest) (int, any, error) {
-	v, err := s.review(ctx, e, &r.ownerRequest)
-	if err != nil {
-		return 0, nil, err
-	}
+func diff(ctx context.Context, v *service.Review, r *diffRequest) (any, error) {
 	if r.MaxBytes == 0 {
 		r.MaxBytes = defaultDiff
 	}
@@ -103,7 +88,7 @@ func (s *Server) diff(ctx context.Context, e *entry, r *diffRequest) (int, any, 
 	if more {
 		text = text[:jsontext.WholeRunes(text)]
 	}
-	return http.StatusOK, &diffReply{text, more}, err
+	return &diffReply{text, more}, err
 }
 
 type applyRequest struct {
@@ -120,14 +105,10 @@ type applyReply struct {
 	LeftMore    int              `json:"leftMore,omitempty"`
 }
 
-func (s *Server) applyChanges(ctx context.Context, e *entry, r *applyRequest) (int, any, error) {
-	v, err := s.review(ctx, e, &r.ownerRequest)
-	if err != nil {
-		return 0, nil, err
-	}
+func applyChanges(ctx context.Context, v *service.Review, r *applyRequest) (any, error) {
 	done, err := v.Apply(ctx, runtime.ApplyOptions{Paths: r.paths(), DryRun: r.DryRun, Force: r.Force})
 	if done == nil {
-		return 0, nil, err
+		return nil, err
 	}
 	reply := &applyReply{}
 	reply.Applied, reply.AppliedMore = firstOf(done.Applied, maxChanges)
@@ -135,20 +116,16 @@ func (s *Server) applyChanges(ctx context.Context, e *entry, r *applyRequest) (i
 	if err != nil {
 		err = &someError{err, reply}
 	}
-	return http.StatusOK, reply, err
+	return reply, err
 }
 
 type discardReply struct {
 	Discarded int `json:"discarded"`
 }
 
-func (s *Server) discardChanges(ctx context.Context, e *entry, r *reviewRequest) (int, any, error) {
-	v, err := s.review(ctx, e, &r.ownerRequest)
-	if err != nil {
-		return 0, nil, err
-	}
+func discardChanges(ctx context.Context, v *service.Review, r *reviewRequest) (any, error) {
 	n, err := v.Discard(ctx, r.paths())
-	return http.StatusOK, discardReply{n}, err
+	return discardReply{n}, err
 }
 
 type forkReply struct {
@@ -156,16 +133,12 @@ type forkReply struct {
 	CreatedAt int64  `json:"createdAt"` // ms since 1970
 }
 
-func (s *Server) forkSandbox(ctx context.Context, e *entry, r *ownerRequest) (int, any, error) {
-	v, err := s.review(ctx, e, r)
-	if err != nil {
-		return 0, nil, err
-	}
+func forkSandbox(ctx context.Context, v *service.Review, _ *ownerRequest) (any, error) {
 	made, err := v.Fork(ctx)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	return http.StatusCreated, forkReply{made.ID, made.CreatedAt.UnixMilli()}, nil
+	return forkReply{made.ID, made.CreatedAt.UnixMilli()}, nil
 }
 
 type snapshotRequest struct {
@@ -177,40 +150,24 @@ type snapshotReply struct {
 	Snapshot string `json:"snapshot"`
 }
 
-func (s *Server) createSnapshot(ctx context.Context, e *entry, r *snapshotRequest) (int, any, error) {
-	v, err := s.review(ctx, e, &r.ownerRequest)
-	if err != nil {
-		return 0, nil, err
-	}
+func createSnapshot(ctx context.Context, v *service.Review, r *snapshotRequest) (any, error) {
 	made, err := v.Snapshot(ctx, r.Snapshot)
-	return http.StatusCreated, made, err
+	return made, err
 }
 
 type snapshotsReply struct {
 	Snapshots []runtime.Snapshot `json:"snapshots"`
 }
 
-func (s *Server) listSnapshots(ctx context.Context, e *entry, r *ownerRequest) (int, any, error) {
-	v, err := s.review(ctx, e, r)
-	if err != nil {
-		return 0, nil, err
-	}
+func listSnapshots(ctx context.Context, v *service.Review, _ *ownerRequest) (any, error) {
 	all, err := v.Snapshots(ctx)
-	return http.StatusOK, snapshotsReply{append([]runtime.Snapshot{}, all...)}, err
+	return snapshotsReply{append([]runtime.Snapshot{}, all...)}, err
 }
 
-func (s *Server) restoreSnapshot(ctx context.Context, e *entry, r *snapshotRequest) (int, any, error) {
-	v, err := s.review(ctx, e, &r.ownerRequest)
-	if err != nil {
-		return 0, nil, err
-	}
-	return http.StatusOK, snapshotReply{r.Snapshot}, v.Restore(ctx, r.Snapshot)
+func restoreSnapshot(ctx context.Context, v *service.Review, r *snapshotRequest) (any, error) {
+	return snapshotReply{r.Snapshot}, v.Restore(ctx, r.Snapshot)
 }
 
-func (s *Server) removeSnapshot(ctx context.Context, e *entry, r *snapshotRequest) (int, any, error) {
-	v, err := s.review(ctx, e, &r.ownerRequest)
-	if err != nil {
-		return 0, nil, err
-	}
-	return http.StatusOK, snapshotReply{r.Snapshot}, v.RemoveSnapshot(ctx, r.Snapshot)
+func removeSnapshot(ctx context.Context, v *service.Review, r *snapshotRequest) (any, error) {
+	return snapshotReply{r.Snapshot}, v.RemoveSnapshot(ctx, r.Snapshot)
 }

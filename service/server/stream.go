@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"time"
 	"unicode/utf8"
 
@@ -86,11 +85,7 @@ func (b *bashStream) send(s *events) error {
 	return s.Send(event{"result", endOf(r)})
 }
 
-func (s *Server) streamBash(ctx context.Context, e *entry, r *bashRequest) (int, any, error) {
-	i, err := s.in(ctx, e, &r.ownerRequest)
-	if err != nil {
-		return 0, nil, err
-	}
+func streamBash(ctx context.Context, i *service.Inside, r *bashRequest) (any, error) {
 	cmd, err := r.asked()
-	return http.StatusOK, &bashStream{ctx, i, cmd}, err
+	return &bashStream{ctx, i, cmd}, err
 }
