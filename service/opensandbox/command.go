@@ -65,11 +65,7 @@ func (h *Handler) commandOf(w http.ResponseWriter, r *http.Request, box *service
 }
 
 // command serves POST /command.
-func (h *Handler) command(w http.ResponseWriter, r *http.Request) error {
-	in, err := h.inside(r)
-	if err != nil {
-		return err
-	}
+func (h *Handler) command(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	q, params, err := h.commandOf(w, r, in.Sandbox())
 	if err != nil {
 		return err
@@ -88,11 +84,7 @@ func (h *Handler) command(w http.ResponseWriter, r *http.Request) error {
 }
 
 // runInSession serves POST /session/{session}/run.
-func (h *Handler) runInSession(w http.ResponseWriter, r *http.Request) error {
-	in, err := h.inside(r)
-	if err != nil {
-		return err
-	}
+func (h *Handler) runInSession(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	q, params, err := h.commandOf(w, r, in.Sandbox())
 	if err != nil {
 		return err
@@ -187,11 +179,7 @@ func lastEvent(exit runtime.Result, err error, took time.Duration) event {
 }
 
 // interrupt serves DELETE /command.
-func (h *Handler) interrupt(w http.ResponseWriter, r *http.Request) error {
-	in, err := h.inside(r)
-	if err != nil {
-		return err
-	}
+func (h *Handler) interrupt(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	id := r.URL.Query().Get("id")
 	if id == "" {
 		return &fault{http.StatusBadRequest, "MISSING_QUERY", "id: the query has no id of a command"}
@@ -213,15 +201,15 @@ func unknownCommand(err error) error {
 
 // aboutCommand serves GET /command/status/ID, GET /command/ID/logs and GET /command/ID/resume,
 // whose patterns [http.ServeMux] cannot tell apart.
-func (h *Handler) aboutCommand(w http.ResponseWriter, r *http.Request) error {
+func (h *Handler) aboutCommand(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	command, part := r.PathValue("command"), r.PathValue("part")
 	switch {
 	case command == "status":
-		return h.status(w, r, part)
+		return h.status(w, r, in, part)
 	case part == "logs":
-		return h.logs(w, r, command)
+		return h.logs(w, r, in, command)
 	case part == "resume":
-		return h.resumeCommand(w, r, command)
+		return h.resumeCommand(w, r, in, command)
 	}
 	return h.unknown(w, r)
 }
@@ -238,11 +226,7 @@ type commandReply struct {
 }
 
 // status replies with the status of a command.
-func (h *Handler) status(w http.ResponseWriter, r *http.Request, id string) error {
-	in, err := h.inside(r)
-	if err != nil {
-		return err
-	}
+func (h *Handler) status(w http.ResponseWriter, r *http.Request, in *service.Inside, id string) error {
 	s, err := in.Status(r.Context(), id)
 	if err != nil {
 		return unknownCommand(err)
@@ -264,16 +248,10 @@ const (
 )
 
 // logs replies with the output of a background command.
-func (h *Handler) logs(w http.ResponseWriter, r *http.Request, id string) error {
-	in, err := h.inside(r)
+func (h *Handler) logs(w http.ResponseWriter, r *http.Request, in *service.Inside, id string) error {
+	cursor, err := offset(r, "cursor", "an offset in bytes")
 	if err != nil {
 		return err
-	}
-	var cursor uint64
-	if text := r.URL.Query().Get("cursor"); text != "" {
-		if cursor, err = strconv.ParseUint(text, 10, 63); err != nil {
-			return invalid("cursor %q: it must be an offset in bytes", text)
-		}
 	}
 	output, end, dropped, err := in.Logs(r.Context(), id, cursor)
 	if err != nil {
@@ -299,11 +277,7 @@ type sessionReply struct {
 }
 
 // createSession serves POST /session.
-func (h *Handler) createSession(w http.ResponseWriter, r *http.Request) error {
-	in, err := h.inside(r)
-	if err != nil {
-		return err
-	}
+func (h *Handler) createSession(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	var q sessionRequest
 	if err := h.decode(w, r, smallBody, &q); err != nil {
 		return err
@@ -317,11 +291,7 @@ func (h *Handler) createSession(w http.ResponseWriter, r *http.Request) error {
 }
 
 // destroySession serves DELETE /session/{session}.
-func (h *Handler) destroySession(w http.ResponseWriter, r *http.Request) error {
-	in, err := h.inside(r)
-	if err != nil {
-		return err
-	}
+func (h *Handler) destroySession(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	if err := in.DestroySession(r.Context(), r.PathValue("session")); err != nil {
 		return commandFault(err)
 	}
@@ -330,10 +300,7 @@ func (h *Handler) destroySession(w http.ResponseWriter, r *http.Request) error {
 }
 
 // ping serves GET /ping.
-func (h *Handler) ping(w http.ResponseWriter, r *http.Request) error {
-	if _, err := h.inside(r); err != nil {
-		return err
-	}
+func (h *Handler) ping(w http.ResponseWriter, _ *http.Request, _ *service.Inside) error {
 	h.empty(w, http.StatusOK)
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"wolffia/ops"
 	"wolffia/ops/stream"
 	"wolffia/runtime"
+	"wolffia/service"
 )
 
 // A fileReply describes a file on the wire.
@@ -69,26 +70,14 @@ func fileFault(err error) error {
 	return err
 }
 
-// filesOf returns the files of the running sandbox of a request.
-func (h *Handler) filesOf(r *http.Request) (*ops.Files, error) {
-	in, err := h.inside(r)
-	if err != nil {
-		return nil, err
-	}
-	return in.Files(), nil
-}
-
 // onFiles returns the function that serves a request about files: make returns the request
 // to the sandbox, and answer replies.
 func onFiles(
 	request func(h *Handler, w http.ResponseWriter, r *http.Request, in *ops.Files) (*filecall.Request, error),
 	answer func(h *Handler, w http.ResponseWriter, r *http.Request, q *filecall.Request, reply *filecall.Reply),
-) func(*Handler, http.ResponseWriter, *http.Request) error {
-	return func(h *Handler, w http.ResponseWriter, r *http.Request) error {
-		files, err := h.filesOf(r)
-		if err != nil {
-			return err
-		}
+) func(*Handler, http.ResponseWriter, *http.Request, *service.Inside) error {
+	return func(h *Handler, w http.ResponseWriter, r *http.Request, in *service.Inside) error {
+		files := in.Files()
 		q, err := request(h, w, r, files)
 		if err != nil {
 			return fileFault(err)
@@ -248,7 +237,7 @@ type replacedReply struct {
 }
 
 // replace serves POST /files/replace.
-func (h *Handler) replace(w http.ResponseWriter, r *http.Request) error {
+func (h *Handler) replace(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	var names map[string]string // as the client has them
 	request := func(h *Handler, w http.ResponseWriter, r *http.Request, in *ops.Files) (*filecall.Request, error) {
 		var body map[string]filecall.Replace
@@ -271,7 +260,7 @@ func (h *Handler) replace(w http.ResponseWriter, r *http.Request) error {
 		}
 		h.reply(w, http.StatusOK, counts)
 	}
-	return onFiles(request, answer)(h, w, r)
+	return onFiles(request, answer)(h, w, r, in)
 }
 
 // The bounds of an upload.
@@ -282,11 +271,8 @@ const (
 
 // upload serves POST /files/upload: parts metadata, which say where the parts file go that
 // follow, in the same order.
-func (h *Handler) upload(w http.ResponseWriter, r *http.Request) error {
-	in, err := h.filesOf(r)
-	if err != nil {
-		return err
-	}
+func (h *Handler) upload(w http.ResponseWriter, r *http.Request, of *service.Inside) error {
+	in := of.Files()
 	body, err := r.MultipartReader()
 	if err != nil {
 		return &fault{http.StatusBadRequest, "INVALID_FILE", "the request must be multipart/form-data, with parts metadata and file"}
@@ -372,11 +358,8 @@ func target(part io.Reader, in *ops.Files) (*fileTarget, error) {
 }
 
 // download serves GET /files/download.
-func (h *Handler) download(w http.ResponseWriter, r *http.Request) error {
-	in, err := h.filesOf(r)
-	if err != nil {
-		return err
-	}
+func (h *Handler) download(w http.ResponseWriter, r *http.Request, of *service.Inside) error {
+	in := of.Files()
 	p, err := onePath(r, in)
 	if err != nil {
 		return fileFault(err)

@@ -61,9 +61,24 @@ type call struct {
 	about *about // nil: the document of the API does not have it
 }
 
+// An insideCall is a call that works in the running sandbox that a request names.
+type insideCall struct {
+	serve func(*Handler, http.ResponseWriter, *http.Request, *service.Inside) error
+	about *about
+}
+
+// onSandbox serves a request.
+func (c insideCall) onSandbox(h *Handler, w http.ResponseWriter, r *http.Request) error {
+	in, err := h.inside(r)
+	if err != nil {
+		return err
+	}
+	return c.serve(h, w, r, in)
+}
+
 // calls returns the calls of the APIs, by pattern.
 func calls() map[string]call {
-	return map[string]call{
+	all := map[string]call{
 		"POST /v1/sandboxes":                                    {(*Handler).create, &about{summary: "create a sandbox", status: 202, in: createRequest{}, out: sandboxReply{}}},
 		"GET /v1/sandboxes":                                     {(*Handler).list, &about{summary: "list sandboxes, newest first", status: 200, out: listReply{}, query: []string{"state", "metadata", "page", "pageSize"}}},
 		"GET /v1/sandboxes/{id}":                                {(*Handler).get, &about{summary: "describe a sandbox", status: 200, out: sandboxReply{}}},
@@ -82,35 +97,6 @@ func calls() map[string]call {
 		"/v1/snapshots/{snapshot}":                              {noSnapshots, nil},
 		"/sandboxes/{id}/port/{port}/{rest...}":                 {(*Handler).port, nil},
 		"/":                                                     {(*Handler).unknown, nil},
-		execd("GET", "/ping"):                                   {(*Handler).ping, &about{summary: "whether the sandbox runs", status: 200}},
-		execd("POST", "/command"):                               {(*Handler).command, &about{summary: "run a command in a shell of its own", status: 200, in: commandRequest{}, out: event{}}},
-		execd("DELETE", "/command"):                             {(*Handler).interrupt, &about{summary: "interrupt a command", status: 200, query: []string{"id"}}},
-		execd("GET", "/command/{command}/{part}"):               {(*Handler).aboutCommand, &about{summary: "/command/status/ID is the status of a command, /command/ID/logs the output of a background command, /command/ID/resume the events of a command whose client has gone", status: 200, out: commandReply{}, query: []string{"cursor", "after_eid"}}},
-		execd("POST", "/session"):                               {(*Handler).createSession, &about{summary: "start a shell that keeps its state", status: 200, in: sessionRequest{}, out: sessionReply{}}},
-		execd("POST", "/session/{session}/run"):                 {(*Handler).runInSession, &about{summary: "run a command in a session", status: 200, in: commandRequest{}, out: event{}}},
-		execd("DELETE", "/session/{session}"):                   {(*Handler).destroySession, &about{summary: "end a session", status: 200}},
-		execd("POST", "/pty"):                                   {(*Handler).createPTY, &about{summary: "make a terminal with a shell, or a command", status: 201, in: ptyRequest{}, out: sessionReply{}}},
-		execd("GET", "/pty/{session}"):                          {(*Handler).aboutPTY, &about{summary: "whether a terminal's shell runs", status: 200, out: ptyReply{}}},
-		execd("GET", "/pty/{session}/ws"):                       {(*Handler).attachPTY, &about{summary: "attach to a terminal: WebSocket", status: 101, query: []string{"since", "takeover"}}},
-		execd("DELETE", "/pty/{session}"):                       {(*Handler).destroySession, &about{summary: "end a terminal and all that it has started", status: 200}},
-		execd("GET", "/metrics"):                                {(*Handler).metrics, &about{summary: "how busy the machine is", status: 200, out: usageReply{}}},
-		execd("GET", "/metrics/watch"):                          {(*Handler).watchMetrics, &about{summary: "how busy the machine is, an object each second", status: 200, out: usageReply{}}},
-		execd("GET", "/v1/isolated/capabilities"):               {(*Handler).isolation, &about{summary: "that there are no isolated sessions", status: 200, out: capabilityReply{}}},
-		execd("", "/v1/isolated/{rest...}"):                     {without(noIsolated), nil},
-		execd("", "/execution/{rest...}"):                       {without(noOperations), nil},
-		execd("POST", "/command/operations"):                    {without(noOperations), nil},
-		execd("POST", "/pty/operations"):                        {without(noOperations), nil},
-		execd("GET", "/files/info"):                             {onFiles(onPaths(filecall.OpInfo), fileInfos), &about{summary: "describe files, by path", status: 200, out: map[string]fileReply{}, query: []string{"path"}}},
-		execd("DELETE", "/files"):                               {onFiles(onPaths(filecall.OpRemove), done), &about{summary: "delete files", status: 200, query: []string{"path"}}},
-		execd("POST", "/files/permissions"):                     {onFiles(onModes(filecall.OpMode), done), &about{summary: "change modes and owners, by path", status: 200, in: map[string]modeRequest{}}},
-		execd("POST", "/files/mv"):                              {onFiles(moveRequest, done), &about{summary: "rename files and directories", status: 200, in: []moveBody{}}},
-		execd("GET", "/files/search"):                           {onFiles(searchRequest, fileList), &about{summary: "find files by their base names", status: 200, out: []fileReply{}, query: []string{"path", "pattern"}}},
-		execd("POST", "/files/replace"):                         {(*Handler).replace, &about{summary: "replace text in files, by path", status: 200, in: map[string]filecall.Replace{}, out: map[string]replacedReply{}, query: []string{"verbose"}}},
-		execd("POST", "/files/upload"):                          {(*Handler).upload, &about{summary: "write files: parts metadata and file in turn", status: 200, media: "multipart/form-data"}},
-		execd("GET", "/files/download"):                         {(*Handler).download, &about{summary: "read a file, or a range of it", status: 200, media: "application/octet-stream", query: []string{"path", "offset", "limit"}}},
-		execd("GET", "/directories/list"):                       {onFiles(listRequest, fileList), &about{summary: "describe what is in a directory", status: 200, out: []fileReply{}, query: []string{"path", "depth"}}},
-		execd("POST", "/directories"):                           {onFiles(onModes(filecall.OpMkdir), done), &about{summary: "create directories, by path", status: 200, in: map[string]modeRequest{}}},
-		execd("DELETE", "/directories"):                         {onFiles(onPaths(filecall.OpRmdir), done), &about{summary: "delete directories with all that is in them", status: 200, query: []string{"path"}}},
 		execd("", "/code"):                                      {noKernels, nil},
 		execd("", "/code/{rest...}"):                            {noKernels, nil},
 		execd("", "/proxy/{port}/{rest...}"):                    {(*Handler).port, nil},
@@ -119,6 +105,45 @@ func calls() map[string]call {
 		"DELETE /sandboxes/{id}/port/18080/policy":              {(*Handler).trimPolicy, &about{summary: "remove rules of what a sandbox can reach, by target", status: 200, in: []string{}, out: policyReply{}}},
 		"/sandboxes/{id}/port/18080/credential-vault":           {noVault, nil},
 		"/sandboxes/{id}/port/18080/credential-vault/{rest...}": {noVault, nil},
+	}
+	for pattern, c := range insideCalls() {
+		all[pattern] = call{c.onSandbox, c.about}
+	}
+	return all
+}
+
+// insideCalls returns the calls that work in a sandbox.
+func insideCalls() map[string]insideCall {
+	return map[string]insideCall{
+		execd("GET", "/ping"):                     {(*Handler).ping, &about{summary: "whether the sandbox runs", status: 200}},
+		execd("POST", "/command"):                 {(*Handler).command, &about{summary: "run a command in a shell of its own", status: 200, in: commandRequest{}, out: event{}}},
+		execd("DELETE", "/command"):               {(*Handler).interrupt, &about{summary: "interrupt a command", status: 200, query: []string{"id"}}},
+		execd("GET", "/command/{command}/{part}"): {(*Handler).aboutCommand, &about{summary: "/command/status/ID is the status of a command, /command/ID/logs the output of a background command, /command/ID/resume the events of a command whose client has gone", status: 200, out: commandReply{}, query: []string{"cursor", "after_eid"}}},
+		execd("POST", "/session"):                 {(*Handler).createSession, &about{summary: "start a shell that keeps its state", status: 200, in: sessionRequest{}, out: sessionReply{}}},
+		execd("POST", "/session/{session}/run"):   {(*Handler).runInSession, &about{summary: "run a command in a session", status: 200, in: commandRequest{}, out: event{}}},
+		execd("DELETE", "/session/{session}"):     {(*Handler).destroySession, &about{summary: "end a session", status: 200}},
+		execd("POST", "/pty"):                     {(*Handler).createPTY, &about{summary: "make a terminal with a shell, or a command", status: 201, in: ptyRequest{}, out: sessionReply{}}},
+		execd("GET", "/pty/{session}"):            {(*Handler).aboutPTY, &about{summary: "whether a terminal's shell runs", status: 200, out: ptyReply{}}},
+		execd("GET", "/pty/{session}/ws"):         {(*Handler).attachPTY, &about{summary: "attach to a terminal: WebSocket", status: 101, query: []string{"since", "takeover"}}},
+		execd("DELETE", "/pty/{session}"):         {(*Handler).destroySession, &about{summary: "end a terminal and all that it has started", status: 200}},
+		execd("GET", "/metrics"):                  {(*Handler).metrics, &about{summary: "how busy the machine is", status: 200, out: usageReply{}}},
+		execd("GET", "/metrics/watch"):            {(*Handler).watchMetrics, &about{summary: "how busy the machine is, an object each second", status: 200, out: usageReply{}}},
+		execd("GET", "/v1/isolated/capabilities"): {(*Handler).isolation, &about{summary: "that there are no isolated sessions", status: 200, out: capabilityReply{}}},
+		execd("", "/v1/isolated/{rest...}"):       {without(noIsolated), nil},
+		execd("", "/execution/{rest...}"):         {without(noOperations), nil},
+		execd("POST", "/command/operations"):      {without(noOperations), nil},
+		execd("POST", "/pty/operations"):          {without(noOperations), nil},
+		execd("GET", "/files/info"):               {onFiles(onPaths(filecall.OpInfo), fileInfos), &about{summary: "describe files, by path", status: 200, out: map[string]fileReply{}, query: []string{"path"}}},
+		execd("DELETE", "/files"):                 {onFiles(onPaths(filecall.OpRemove), done), &about{summary: "delete files", status: 200, query: []string{"path"}}},
+		execd("POST", "/files/permissions"):       {onFiles(onModes(filecall.OpMode), done), &about{summary: "change modes and owners, by path", status: 200, in: map[string]modeRequest{}}},
+		execd("POST", "/files/mv"):                {onFiles(moveRequest, done), &about{summary: "rename files and directories", status: 200, in: []moveBody{}}},
+		execd("GET", "/files/search"):             {onFiles(searchRequest, fileList), &about{summary: "find files by their base names", status: 200, out: []fileReply{}, query: []string{"path", "pattern"}}},
+		execd("POST", "/files/replace"):           {(*Handler).replace, &about{summary: "replace text in files, by path", status: 200, in: map[string]filecall.Replace{}, out: map[string]replacedReply{}, query: []string{"verbose"}}},
+		execd("POST", "/files/upload"):            {(*Handler).upload, &about{summary: "write files: parts metadata and file in turn", status: 200, media: "multipart/form-data"}},
+		execd("GET", "/files/download"):           {(*Handler).download, &about{summary: "read a file, or a range of it", status: 200, media: "application/octet-stream", query: []string{"path", "offset", "limit"}}},
+		execd("GET", "/directories/list"):         {onFiles(listRequest, fileList), &about{summary: "describe what is in a directory", status: 200, out: []fileReply{}, query: []string{"path", "depth"}}},
+		execd("POST", "/directories"):             {onFiles(onModes(filecall.OpMkdir), done), &about{summary: "create directories, by path", status: 200, in: map[string]modeRequest{}}},
+		execd("DELETE", "/directories"):           {onFiles(onPaths(filecall.OpRmdir), done), &about{summary: "delete directories with all that is in them", status: 200, query: []string{"path"}}},
 	}
 }
 

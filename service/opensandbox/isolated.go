@@ -1,6 +1,10 @@
 package opensandbox
 
-import "net/http"
+import (
+	"net/http"
+
+	"wolffia/service"
+)
 
 // A capabilityReply says whether there are sandboxes in sandboxes.
 type capabilityReply struct {
@@ -17,21 +21,15 @@ const noIsolated = "isolated sessions: a sandbox here is isolated itself, and co
 const noOperations = "operations: the service does not name commands by the client's ids: use POST /command with background"
 
 // isolation serves GET /v1/isolated/capabilities.
-func (h *Handler) isolation(w http.ResponseWriter, r *http.Request) error {
-	if _, err := h.inside(r); err != nil {
-		return err
-	}
+func (h *Handler) isolation(w http.ResponseWriter, _ *http.Request, _ *service.Inside) error {
 	h.reply(w, http.StatusOK, capabilityReply{Message: noIsolated})
 	return nil
 }
 
 // without returns the function that serves what has no meaning here, or is not built, in a running
 // sandbox.
-func without(reason string) func(*Handler, http.ResponseWriter, *http.Request) error {
-	return func(h *Handler, _ http.ResponseWriter, r *http.Request) error {
-		if _, err := h.inside(r); err != nil {
-			return err
-		}
+func without(reason string) func(*Handler, http.ResponseWriter, *http.Request, *service.Inside) error {
+	return func(*Handler, http.ResponseWriter, *http.Request, *service.Inside) error {
 		return unsupported("%s", reason)
 	}
 }

@@ -223,6 +223,19 @@ func number(q url.Values, name string, byDefault, most int) (int, error) {
 	return n, nil
 }
 
+// offset returns a number of the query, from 0 on; 0 if the query does not have it.
+func offset(r *http.Request, name, what string) (uint64, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 63)
+	if err != nil {
+		return 0, invalid("%s %q: it must be %s", name, text, what)
+	}
+	return n, nil
+}
+
 // destroy serves DELETE /v1/sandboxes/{id}.
 func (h *Handler) destroy(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("id")

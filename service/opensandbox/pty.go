@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/coder/websocket"
@@ -16,6 +15,7 @@ import (
 	"wolffia/ops"
 	"wolffia/ops/stream"
 	"wolffia/runtime"
+	"wolffia/service"
 )
 
 // A ptyRequest is the body of POST /pty.
@@ -25,11 +25,7 @@ type ptyRequest struct {
 }
 
 // createPTY serves POST /pty.
-func (h *Handler) createPTY(w http.ResponseWriter, r *http.Request) error {
-	in, err := h.inside(r)
-	if err != nil {
-		return err
-	}
+func (h *Handler) createPTY(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	var q ptyRequest
 	if err := h.decode(w, r, commandBody, &q); err != nil {
 		return err
@@ -50,11 +46,7 @@ type ptyReply struct {
 }
 
 // aboutPTY serves GET /pty/{session}.
-func (h *Handler) aboutPTY(w http.ResponseWriter, r *http.Request) error {
-	in, err := h.inside(r)
-	if err != nil {
-		return err
-	}
+func (h *Handler) aboutPTY(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	s, err := in.Session(r.Context(), r.PathValue("session"))
 	if err != nil {
 		return commandFault(err)
@@ -69,19 +61,12 @@ func (h *Handler) aboutPTY(w http.ResponseWriter, r *http.Request) error {
 
 // attachPTY serves GET /pty/{session}/ws. All that can be refused is refused before the
 // connection changes to WebSocket.
-func (h *Handler) attachPTY(w http.ResponseWriter, r *http.Request) error {
-	in, err := h.inside(r)
+func (h *Handler) attachPTY(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
+	since, err := offset(r, "since", "an offset in bytes")
 	if err != nil {
 		return err
 	}
-	q := r.URL.Query()
-	since := uint64(0)
-	if text := q.Get("since"); text != "" {
-		if since, err = strconv.ParseUint(text, 10, 63); err != nil {
-			return invalid("since %q: it must be an offset in bytes", text)
-		}
-	}
-	name := r.PathValue("session")
+	q, name := r.URL.Query(), r.PathValue("session")
 	switch {
 	case q.Get("pty") == "0":
 		return unsupported("pty=0: a PTY here always is a terminal: for separate streams use POST /command, or a session")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 	"time"
 
 	"wolffia/ops/stream"
@@ -57,16 +56,10 @@ func (h *Handler) runResumable(w http.ResponseWriter, r *http.Request, in *servi
 }
 
 // resumeCommand serves GET /command/{command}/resume.
-func (h *Handler) resumeCommand(w http.ResponseWriter, r *http.Request, id string) error {
-	in, err := h.inside(r)
+func (h *Handler) resumeCommand(w http.ResponseWriter, r *http.Request, in *service.Inside, id string) error {
+	after, err := offset(r, "after_eid", "the eid of an event")
 	if err != nil {
 		return err
-	}
-	after := int64(0)
-	if text := r.URL.Query().Get("after_eid"); text != "" {
-		if after, err = strconv.ParseInt(text, 10, 64); err != nil || after < 0 {
-			return invalid("after_eid %q: it must be the eid of an event", text)
-		}
 	}
 	l := h.kept.Get(stream.Key{SandboxID: in.Sandbox().ID, Command: id})
 	if l == nil {
@@ -75,7 +68,7 @@ func (h *Handler) resumeCommand(w http.ResponseWriter, r *http.Request, id strin
 		}
 		return &fault{http.StatusConflict, "CONFLICT", "the command cannot be resumed: begin one with resumeWithin, or in the background, whose output is at /command/ID/logs"}
 	}
-	if err = l.Serve(r.Context(), h.newStream(w), after); errors.As(err, new(stream.LostError)) {
+	if err = l.Serve(r.Context(), h.newStream(w), int64(after)); errors.As(err, new(stream.LostError)) {
 		return &fault{http.StatusGone, "EVENTS_LOST", err.Error()}
 	}
 	return unknownCommand(err)

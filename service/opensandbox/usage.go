@@ -19,11 +19,7 @@ type usageReply struct {
 }
 
 // metrics serves GET /metrics.
-func (h *Handler) metrics(w http.ResponseWriter, r *http.Request) error {
-	in, err := h.inside(r)
-	if err != nil {
-		return err
-	}
+func (h *Handler) metrics(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	u, err := in.Usage(r.Context())
 	if err != nil {
 		return err
@@ -42,11 +38,7 @@ const watchPause = time.Second
 
 // watchMetrics serves GET /metrics/watch: an object a second, the first one at once, until the
 // client or the sandbox is gone. Each is JSON and a newline, as in OpenSandbox.
-func (h *Handler) watchMetrics(w http.ResponseWriter, r *http.Request) error {
-	in, err := h.inside(r)
-	if err != nil {
-		return err
-	}
+func (h *Handler) watchMetrics(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	ticker := time.NewTicker(watchPause)
 	defer ticker.Stop()
 	control := http.NewResponseController(w)
