@@ -75,35 +75,19 @@ func (s *Server) addShell() {
 	}, (*call).bashOutput)
 }
 
-// outputLimit returns how many bytes a result has, for the number that a call asks for.
-func outputLimit(asked int) (int, error) {
-	switch {
-	case asked == 0:
-		return DefaultOutput, nil
-	case asked < 0 || asked > MaxOutput:
-		return 0, fmt.Errorf("%d bytes: it must be from 1 to %d", asked, MaxOutput)
-	}
-	return asked, nil
-}
-
 // timeLimit returns a duration for the milliseconds that a call asks for.
 func timeLimit(asked int64) (time.Duration, error) {
-	switch {
-	case asked == 0:
-		return defaultTimeout, nil
-	case asked < 0 || asked > maxTimeout.Milliseconds():
-		return 0, fmt.Errorf("timeout_ms %d: it must be from 1 to %d", asked, maxTimeout.Milliseconds())
-	}
-	return time.Duration(asked) * time.Millisecond, nil
+	ms, err := count("timeout_ms", asked, defaultTimeout.Milliseconds(), maxTimeout.Milliseconds())
+	return time.Duration(ms) * time.Millisecond, err
 }
 
 func (c *call) bash(ctx context.Context, in bashIn) (reply, *bashOut, error) {
 	if strings.TrimSpace(in.Command) == "" {
 		return reply{}, nil, fmt.Errorf("command is empty")
 	}
-	most, err := outputLimit(in.MaxBytes)
+	most, err := count("max_output_bytes", in.MaxBytes, DefaultOutput, MaxOutput)
 	if err != nil {
-		return reply{}, nil, fmt.Errorf("max_output_bytes: %w", err)
+		return reply{}, nil, err
 	}
 	limit, err := timeLimit(in.TimeoutMS)
 	if err != nil {
@@ -218,9 +202,9 @@ func endLine(b *strings.Builder) {
 }
 
 func (c *call) bashOutput(_ context.Context, in bashOutputIn) (reply, *bashOutputOut, error) {
-	most, err := outputLimit(in.MaxBytes)
+	most, err := count("max_bytes", in.MaxBytes, DefaultOutput, MaxOutput)
 	if err != nil {
-		return reply{}, nil, fmt.Errorf("max_bytes: %w", err)
+		return reply{}, nil, err
 	}
 	x := c.outputs.get(c.Server, in.ID)
 	if x == nil {

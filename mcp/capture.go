@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"wolffia/internal/excerpt"
+	"wolffia/internal/jsontext"
 )
 
 const (
@@ -135,15 +136,7 @@ func wholeEnd(b []byte) int {
 	if i := bytes.LastIndexByte(b, '\n'); i >= len(b)*3/4 {
 		return i + 1
 	}
-	for i := len(b) - 1; i >= 0 && i >= len(b)-utf8.UTFMax; i-- {
-		if utf8.RuneStart(b[i]) {
-			if !utf8.FullRune(b[i:]) {
-				return i
-			}
-			break
-		}
-	}
-	return len(b)
+	return jsontext.WholeRunes(b)
 }
 
 // wholeStart returns where to cut b at its beginning, as wholeEnd.

@@ -3,12 +3,12 @@ package mcp
 import (
 	"context"
 	"fmt"
-	"io"
 	"path"
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"wolffia/ops"
 	"wolffia/runtime"
 )
 
@@ -66,7 +66,7 @@ func (c *call) changes(ctx context.Context, in changesIn) (reply, *changesOut, e
 	if !can || !s.CopyOnWrite {
 		return reply{}, nil, fmt.Errorf("the sandbox works on the user's files themselves: nothing is kept apart from them")
 	}
-	most, err := outputLimit(in.MaxBytes)
+	most, err := count("max_bytes", in.MaxBytes, DefaultOutput, MaxOutput)
 	if err != nil {
 		return reply{}, nil, err
 	}
@@ -99,9 +99,14 @@ func (c *call) changes(ctx context.Context, in changesIn) (reply, *changesOut, e
 		if len(own) < len(all) && size <= maxSelected {
 			paths = own
 		}
-		if out.Diff, out.Truncated, err = diffOf(ctx, rt, s.ID, paths, most); err != nil {
+		text, more, err := ops.Diff(ctx, rt, s.ID, runtime.DiffOptions{Paths: paths}, most)
+		if err != nil {
 			return reply{}, nil, err
 		}
+		if more {
+			text = text[:wholeEnd(text)]
+		}
+		out.Diff, out.Truncated = valid(text), more
 	}
 	if n := len(out.Changes) - maxChangeList; n > 0 {
 		out.Changes, out.More = out.Changes[:maxChangeList], n
@@ -122,18 +127,6 @@ func changeOf(x *runtime.Change) change {
 		}
 	}
 	return c
-}
-
-// diffOf returns the beginning of a diff, of at most most bytes.
-func diffOf(ctx context.Context, rt runtime.Reviewer, id string, paths []string, most int) (text string, more bool, err error) {
-	r, w := io.Pipe()
-	go func() { w.CloseWithError(rt.Diff(ctx, id, runtime.DiffOptions{Paths: paths}, w)) }() // ends with the text, or when r is closed
-	defer r.Close()
-	b, err := io.ReadAll(io.LimitReader(r, int64(most)+1))
-	if more = len(b) > most; more {
-		b = b[:wholeEnd(b[:most])]
-	}
-	return valid(b), more, err
 }
 
 func (o *changesOut) text() string {

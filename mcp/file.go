@@ -233,7 +233,7 @@ func (c *call) changing(ctx context.Context, req *filecall.Request) (*filecall.R
 }
 
 // count returns a number that a call asks for, or the default.
-func count(name string, asked, otherwise, most int) (int, error) {
+func count[N int | int64](name string, asked, otherwise, most N) (N, error) {
 	switch {
 	case asked == 0:
 		return otherwise, nil

@@ -136,9 +136,9 @@ func (c *call) jobStart(ctx context.Context, in jobStartIn) (reply, *jobStarted,
 func (c *call) jobs() ops.Jobs { return ops.Jobs{Runtime: c.Runtime, Session: c.session()} }
 
 func (c *call) jobOutput(ctx context.Context, in jobOutputIn) (reply, *jobOut, error) {
-	most, err := outputLimit(in.MaxBytes)
+	most, err := count("max_bytes", in.MaxBytes, DefaultOutput, MaxOutput)
 	if err != nil {
-		return reply{}, nil, fmt.Errorf("max_bytes: %w", err)
+		return reply{}, nil, err
 	}
 	out, err := c.readJob(ctx, in.Job, in.Stdout, in.Stderr, most)
 	if err != nil {
@@ -192,9 +192,9 @@ func (o *jobOut) text() string {
 }
 
 func (c *call) jobWait(ctx context.Context, in jobWaitIn) (reply, *jobOut, error) {
-	most, err := outputLimit(in.MaxBytes)
+	most, err := count("max_bytes", in.MaxBytes, DefaultOutput, MaxOutput)
 	if err != nil {
-		return reply{}, nil, fmt.Errorf("max_bytes: %w", err)
+		return reply{}, nil, err
 	}
 	limit, err := timeLimit(in.TimeoutMS)
 	if err != nil {

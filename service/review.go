@@ -1,12 +1,12 @@
 package service
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"slices"
 
+	"wolffia/ops"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 	"wolffia/service/registry"
@@ -90,23 +90,6 @@ func (r *Review) Changes(ctx context.Context, o runtime.ChangesOptions) ([]runti
 	return r.rt.Changes(ctx, r.box.ID, o)
 }
 
-// errFull ends a diff that is longer than was asked for.
-var errFull = errors.New("the text is too long")
-
-// A limited is a buffer of at most left more bytes.
-type limited struct {
-	text bytes.Buffer // not embedded: it must not have ReadFrom, which has no bound
-	left int
-}
-
-func (l *limited) Write(b []byte) (int, error) {
-	n, _ := l.text.Write(b[:min(len(b), l.left)])
-	if l.left -= n; n < len(b) {
-		return n, errFull
-	}
-	return n, nil
-}
-
 // Diff returns the beginning of what [runtime.Reviewer].Diff writes, up to most bytes; more says that there is more.
 func (r *Review) Diff(ctx context.Context, o runtime.DiffOptions, most int) (text []byte, more bool, err error) {
 	if most < 1 || most > MaxDiff {
@@ -117,12 +100,7 @@ func (r *Review) Diff(ctx context.Context, o runtime.DiffOptions, most int) (tex
 		return nil, false, err
 	}
 	defer done()
-	w := &limited{left: most}
-	err = r.rt.Diff(ctx, r.box.ID, o, w)
-	if more = errors.Is(err, errFull); more {
-		err = nil
-	}
-	return w.text.Bytes(), more, err
+	return ops.Diff(ctx, r.rt, r.box.ID, o, most)
 }
 
 // Apply is [runtime.Reviewer].Apply. It changes the host's directory only if FleetOptions.AllowApply is set;

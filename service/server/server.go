@@ -244,7 +244,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, l live, e *entry
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	to := &recorder{ResponseWriter: w}
 	out := stream.New[event](to, s.opts.WriteLimit)
-	err := l.send(out)
+	err := l(out)
 	if err == nil {
 		return http.StatusOK, to.n, nil
 	}

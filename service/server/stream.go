@@ -4,20 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"time"
 	"unicode/utf8"
 
 	"wolffia/internal/jsontext"
 	"wolffia/ops/stream"
-	"wolffia/runtime"
 	"wolffia/service"
 )
 
 // A live reply is sent while the call goes on. Its error is the call's. It begins with the first event.
-type live interface {
-	send(s *events) error
-}
+type live func(to *events) error
 
 // An event is one of a reply of server-sent events: it has a name, and JSON as its data.
 type event struct {
@@ -67,25 +63,16 @@ func (o *output) flush(b []byte) error {
 	return o.to.Send(event{o.name, outputEvent{Bytes: b}})
 }
 
-// A bashStream is the reply to streamBash.
-type bashStream struct {
-	ctx context.Context // of the request
-	in  *service.Inside
-	cmd *runtime.Command
-}
-
-func (b *bashStream) send(s *events) error {
-	stdout, stderr := &output{to: s, name: "stdout"}, &output{to: s, name: "stderr"}
-	r, err := b.in.Bash(b.ctx, b.cmd, io.Writer(stdout), stderr)
-	_ = stdout.flush(stdout.rest) // the next event fails too
-	_ = stderr.flush(stderr.rest)
-	if err != nil {
-		return err
-	}
-	return s.Send(event{"result", endOf(r)})
-}
-
 func streamBash(ctx context.Context, i *service.Inside, r *bashRequest) (any, error) {
 	cmd, err := r.asked()
-	return &bashStream{ctx, i, cmd}, err
+	return live(func(to *events) error {
+		stdout, stderr := &output{to: to, name: "stdout"}, &output{to: to, name: "stderr"}
+		r, err := i.Bash(ctx, cmd, stdout, stderr)
+		_ = stdout.flush(stdout.rest) // the next event fails too
+		_ = stderr.flush(stderr.rest)
+		if err != nil {
+			return err
+		}
+		return to.Send(event{"result", endOf(r)})
+	}), err
 }

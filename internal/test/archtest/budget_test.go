@@ -26,8 +26,8 @@ var (
 		"mcp":                    2800,
 		"perm":                   4900,
 		"runtime":                2100,
-		"service":                3800,
-		"service/opensandbox":    3250,
+		"service":                3550,
+		"service/opensandbox":    3100,
 		"session":                6000,
 		"shim":                   3900,
 	}
