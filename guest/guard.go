@@ -88,51 +88,43 @@ func guardFilter(highest uint32, rest []bpf.Instruction) []bpf.Instruction {
 	}
 	var calls []bpf.Instruction
 	last := uint32(0)
+	add := func(nr uint32, body ...bpf.Instruction) { // what refuses the call nr, or goes on
+		last = max(last, nr)
+		calls = append(calls, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: nr, SkipTrue: uint8(len(body) + 1)})
+		calls = append(append(calls, body...), bpf.LoadAbsolute{Off: offNr, Size: 4})
+	}
 	for _, c := range guardedCalls {
-		last = max(last, c.nr)
-		calls = append(calls,
-			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: c.nr, SkipTrue: 5},
+		add(c.nr,
 			bpf.LoadAbsolute{Off: c.pid, Size: 4},
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 2}, // the caller itself, or its group
 			bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: highest, SkipTrue: 1},
-			deny,
-			bpf.LoadAbsolute{Off: offNr, Size: 4},
-		)
+			deny)
 	}
 	for _, c := range byWhich {
-		last = max(last, c.nr)
-		calls = append(calls,
-			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: c.nr, SkipTrue: 7},
+		add(c.nr,
 			bpf.LoadAbsolute{Off: offArg0, Size: 4},
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: c.user, SkipTrue: 3},
 			bpf.LoadAbsolute{Off: offArg1, Size: 4},
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 2},
 			bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: highest, SkipTrue: 1},
-			deny,
-			bpf.LoadAbsolute{Off: offNr, Size: 4},
-		)
+			deny)
 	}
 	for _, c := range byCommand {
-		last = max(last, c.nr)
-		calls = append(calls,
-			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: c.nr, SkipTrue: 4},
+		add(c.nr,
 			bpf.LoadAbsolute{Off: offArg1, Size: 4},
 			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: c.command, SkipTrue: 1},
-			deny,
-			bpf.LoadAbsolute{Off: offNr, Size: 4},
-		)
+			deny)
 	}
-	last = max(last, unix.SYS_FCNTL, unix.SYS_PIDFD_SEND_SIGNAL)
-	calls = append(calls,
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.SYS_FCNTL, SkipTrue: 8},
+	add(unix.SYS_FCNTL,
 		bpf.LoadAbsolute{Off: offArg1, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.F_SETOWN, SkipTrue: 5},
 		bpf.LoadAbsolute{Off: offArg2, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 3},                 // no process
 		bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: -highest, SkipTrue: 1}, // a group, as a negative int
 		bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: highest, SkipTrue: 1},
-		deny,
-		bpf.LoadAbsolute{Off: offNr, Size: 4},
+		deny)
+	last = max(last, unix.SYS_PIDFD_SEND_SIGNAL)
+	calls = append(calls,
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.SYS_PIDFD_SEND_SIGNAL, SkipTrue: 1},
 		bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
 	)
