@@ -191,25 +191,17 @@ func (w *detachedWatch) run(c *Call) {
 	d := w.d
 	var at [2]uint64
 	told := c.req.TimeoutMS == 0
-	buf := make([]byte, wire.MaxPayload)
 	d.mu.Lock()
-	for !c.killed {
-		sent, more := false, !d.over
+	w.follow(c, func() (sent, more bool) {
 		if d.begun && !told {
 			told, sent = true, true
 			d.mu.Unlock()
 			c.sendStarted()
 			d.mu.Lock()
 		}
-		some, left := w.sendHeads(c, &d.out, &at, buf)
-		sent, more = sent || some, more || left
-		if !sent && !more {
-			break
-		}
-		if !sent {
-			d.change.Wait()
-		}
-	}
+		some, left := w.sendHeads(c, &d.out, &at)
+		return sent || some, !d.over || left
+	})
 	killed, status, why := c.killed, d.status, d.why
 	d.mu.Unlock()
 	switch {

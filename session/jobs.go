@@ -223,7 +223,6 @@ func (w *watch) wait(c *Call) {
 func (w *watch) output(c *Call) {
 	j, q := w.j, c.req.Session
 	at := [2]uint64{q.Offset, q.ErrOffset}
-	buf := make([]byte, wire.MaxPayload)
 	j.mu.Lock()
 	var of [2]*excerpt.Ring // what is sent
 	for i, t := range j.tails {
@@ -238,22 +237,16 @@ func (w *watch) output(c *Call) {
 			at[i] = end
 		}
 	}
-	for !c.killed {
-		progress, more := false, false
+	w.follow(c, func() (sent, more bool) {
 		for i, t := range j.tails {
 			if t == nil {
 				continue
 			}
-			progress = w.send(c, outputs[i], of[i], &at[i], buf) || progress
+			sent = w.send(c, outputs[i], of[i], &at[i]) || sent
 			more = more || at[i] < of[i].End() || q.Follow && t.open
 		}
-		if !progress {
-			if !more {
-				break
-			}
-			j.change.Wait()
-		}
-	}
+		return sent, more
+	})
 	j.mu.Unlock()
 	c.exit(wire.ExitStatus{StdoutEnd: at[0], StderrEnd: at[1]})
 }

@@ -86,17 +86,8 @@ func (k *remains) deliver(m *Manager, c *Call, status wire.ExitStatus) {
 	go func() { // ends when all is sent, or when the call is given up
 		defer m.reserve(-k.size)
 		var at [2]uint64
-		buf := make([]byte, wire.MaxPayload)
 		k.change.L.Lock()
-		for !c.killed {
-			sent, more := k.sendHeads(c, &k.out, &at, buf)
-			if !more {
-				break
-			}
-			if !sent {
-				k.change.Wait()
-			}
-		}
+		k.follow(c, func() (sent, more bool) { return k.sendHeads(c, &k.out, &at) })
 		k.change.L.Unlock()
 		c.exit(status)
 	}()

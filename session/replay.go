@@ -26,6 +26,7 @@ func (h head) Read(b []byte, at uint64) (from uint64, n int) {
 type watcher struct {
 	ignore
 	change *sync.Cond // the recording, credit or killed has changed
+	buf    []byte     // send's own
 }
 
 func (w *watcher) onKill(c *Call) {
@@ -42,11 +43,28 @@ func (w *watcher) onCredit(c *Call, stream wire.Type, n int) {
 	w.change.Broadcast()
 }
 
-// send sends what follows offset at in a recording, as far as there is credit and
-// room in buf, and moves at behind it. It reports whether it has sent anything.
+// follow calls send until it has nothing more to send, or the call is given up. It waits while send has sent nothing.
+// Precondition: change's lock is held.
+func (w *watcher) follow(c *Call, send func() (sent, more bool)) {
+	for !c.killed {
+		sent, more := send()
+		if !sent && !more {
+			return
+		}
+		if !sent {
+			w.change.Wait()
+		}
+	}
+}
+
+// send sends a frame of what follows offset at in a recording, as far as there is credit,
+// and moves at behind it. It reports whether it has sent anything.
 // Precondition: change's lock is held; send releases it while it sends.
-func (w *watcher) send(c *Call, stream wire.Type, r recording, at *uint64, buf []byte) bool {
-	from, n := r.Read(buf[:min(len(buf), c.credit[stream])], *at)
+func (w *watcher) send(c *Call, stream wire.Type, r recording, at *uint64) bool {
+	if w.buf == nil {
+		w.buf = make([]byte, wire.MaxPayload)
+	}
+	from, n := r.Read(w.buf[:min(len(w.buf), c.credit[stream])], *at)
 	*at = max(*at, from) + uint64(n)
 	if n == 0 {
 		return false
@@ -54,14 +72,14 @@ func (w *watcher) send(c *Call, stream wire.Type, r recording, at *uint64, buf [
 	c.credit[stream] -= n
 	w.change.L.Unlock()
 	defer w.change.L.Lock()
-	_ = c.w.Send(stream, c.channel, buf[:n]) // a broken stream to the host ends the guest elsewhere
+	_ = c.w.Send(stream, c.channel, w.buf[:n]) // a broken stream to the host ends the guest elsewhere
 	return true
 }
 
 // sendHeads is send for both outputs of a command. It reports whether it has sent anything, and whether there is more.
-func (w *watcher) sendHeads(c *Call, out *[2]head, at *[2]uint64, buf []byte) (sent, more bool) {
+func (w *watcher) sendHeads(c *Call, out *[2]head, at *[2]uint64) (sent, more bool) {
 	for i, stream := range outputs {
-		sent = w.send(c, stream, out[i], &at[i], buf) || sent
+		sent = w.send(c, stream, out[i], &at[i]) || sent
 		more = more || at[i] < uint64(len(out[i]))
 	}
 	return sent, more

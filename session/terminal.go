@@ -281,10 +281,9 @@ func (v *viewer) run(c *Call) {
 	t.mu.Unlock()
 	_ = c.w.SendJSON(wire.Stderr, c.channel, info)
 	_ = c.w.Send(wire.Stderr, c.channel, []byte("\n"))
-	buf := make([]byte, wire.MaxPayload)
 	t.mu.Lock()
 	for !c.killed && !v.took {
-		switch sent := v.send(c, wire.Stdout, t.ring, &v.at, buf); {
+		switch sent := v.send(c, wire.Stdout, t.ring, &v.at); {
 		case sent:
 			t.change.Broadcast() // read may go on
 			continue
