@@ -7,6 +7,7 @@ import (
 
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/rootfs"
+	"wolffia/shim/warm"
 )
 
 // How long a lister waits for what runs inside.
@@ -15,7 +16,14 @@ const (
 	warmIdle = time.Duration(math.MaxInt64)
 )
 
-// A lister has the tree of a sandbox listed ahead, by a [warmer], while nothing runs inside: what runs needs the processors and the
+// How many entries of a codebase are loaded into the kernel's dentry cache in advance. Each takes 1 to 2 kB of memory, most of it in the
+// kernel. Who goes through the tree asks for all of them anyway.
+const warmLimit, walkLimit = 25_000, 500_000
+
+// warmAfter is when warm begins, so that it takes no processor from the command that most callers start at once.
+const warmAfter = 5 * time.Millisecond
+
+// A lister has the tree of a sandbox listed ahead, by a [warm.Tree], while nothing runs inside: what runs needs the processors and the
 // tree server itself. When something has run for long, it is listed beside that, and in any case at once if that goes through the tree
 // by name after name (fusefs.Options.Walked), since that is what takes long then. Its methods are safe for concurrent use; those of a
 // nil lister, of a sandbox whose tree is not listed ahead, do nothing.
@@ -87,11 +95,11 @@ func (l *lister) list(late time.Duration) bool {
 	defer l.lists.Store(false)
 	defer l.hurried.Store(false)
 	defer time.AfterFunc(late, l.hurry).Stop()
-	w := newWarmer(rootfs.TreeDir(l.params), l.most)
+	w := warm.New(rootfs.TreeDir(l.params), l.most)
 	if !l.have(w, l.hurried.Load) {
 		return false
 	}
-	if linked := w.linked(); linked != nil && l.links.CompareAndSwap(false, true) {
+	if linked := w.Linked(); linked != nil && l.links.CompareAndSwap(false, true) {
 		go func() { // ends with the sandbox, at which something may still run inside
 			defer l.links.Store(false)
 			l.have(linked, func() bool { return false })
@@ -102,22 +110,22 @@ func (l *lister) list(late time.Duration) bool {
 
 // have has w do its work while nothing runs inside, or while hurried returns true. It reports whether all is done: not if it gets no
 // turn.
-func (l *lister) have(w *warmer, hurried func() bool) bool {
+func (l *lister) have(w *warm.Tree, hurried func() bool) bool {
 	inTheWay := func() bool {
 		busy, _ := l.relay.use()
 		return busy && !hurried()
 	}
-	for !w.done() {
+	for !w.Done() {
 		l.relay.awaitIdle(hurried)
 		if l.over.Load() {
 			return false
 		}
-		done, ok := warmTurn(l.params.Config.UID)
+		done, ok := warm.Turn(l.params.Config.UID)
 		if !ok {
 			return false
 		}
 		l.works.Store(true) // one warmer at a time: that of the turn
-		w.run(inTheWay)
+		w.Run(inTheWay)
 		l.works.Store(false)
 		done()
 	}

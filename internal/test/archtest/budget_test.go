@@ -29,7 +29,7 @@ var (
 		"service":                3550,
 		"service/opensandbox":    3100,
 		"session":                6000,
-		"shim":                   3900,
+		"shim":                   3600,
 	}
 	// maxMethods are methods of types that have more than defaultMethods.
 	maxMethods = map[string]int{

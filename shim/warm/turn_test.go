@@ -1,4 +1,4 @@
-package shim
+package warm
 
 import (
 	"fmt"
@@ -8,19 +8,16 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"wolffia/internal/host/boot"
-	"wolffia/internal/host/rootfs"
 )
 
 // One sandbox of a user warms its tree at a time: a few others wait for that, and more give up. Those of other users do not wait.
 func TestWarmTurn(t *testing.T) {
 	mine, other := 1<<30+os.Getpid(), 1<<29+os.Getpid() // no user has one of these ids
-	done, ok := warmTurn(mine)
+	done, ok := Turn(mine)
 	if !ok {
 		t.Fatal("the first gets no turn")
 	}
-	others, ok := warmTurn(other)
+	others, ok := Turn(other)
 	if !ok {
 		t.Fatal("another user's gets none")
 	}
@@ -31,7 +28,7 @@ func TestWarmTurn(t *testing.T) {
 	gaveUp := make(chan struct{}, n)
 	for range n {
 		all.Go(func() {
-			done, ok := warmTurn(mine)
+			done, ok := Turn(mine)
 			if !ok {
 				gaveUp <- struct{}{}
 				return
@@ -44,7 +41,7 @@ func TestWarmTurn(t *testing.T) {
 			done()
 		})
 	}
-	const waiters = warmWaiters + 1 // listen(2) takes one more
+	const waiters = maxWaiting + 1 // listen(2) takes one more
 	for range n - waiters {
 		<-gaveUp
 	}
@@ -55,7 +52,7 @@ func TestWarmTurn(t *testing.T) {
 	}
 }
 
-// A program that takes the name and does not listen keeps a sandbox from its turn, and no longer busy than for warmTries.
+// A program that takes the name and does not listen keeps a sandbox from its turn, and no longer busy than for tries.
 func TestWarmTurnIsTaken(t *testing.T) {
 	uid := 1<<28 + os.Getpid()
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -66,24 +63,7 @@ func TestWarmTurnIsTaken(t *testing.T) {
 	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("@wolffia-warm-%d", uid)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := warmTurn(uid); ok {
+	if _, ok := Turn(uid); ok {
 		t.Error("a name that is taken gives a turn")
-	}
-}
-
-// A lister that is canceled lists nothing.
-func TestCanceledLister(t *testing.T) {
-	params := &boot.Params{Mnt: t.TempDir()}
-	params.Config.UID = 1<<28 + os.Getpid() // no user has it
-	if err := os.Mkdir(rootfs.TreeDir(params), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	l := &lister{params: params, relay: newRelay(nil)}
-	if !l.list(warmIdle) {
-		t.Error("it does not list")
-	}
-	l.cancel()
-	if l.list(warmIdle) {
-		t.Error("it lists after its end")
 	}
 }

@@ -1,4 +1,5 @@
-package shim
+// Package warm lists trees, so that the kernel knows their names before a program asks for them.
+package warm
 
 import (
 	"encoding/binary"
@@ -6,34 +7,26 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/sys/beneath"
 )
 
-// How many entries of a codebase are loaded into the kernel's dentry cache in advance. Each takes 1 to 2 kB of memory, most of it in the
-// kernel. Who goes through the tree asks for all of them anyway.
-const warmLimit, walkLimit = 25_000, 500_000
-
-// warmAfter is when warm begins, so that it takes no processor from the command that most callers start at once.
-const warmAfter = 5 * time.Millisecond
-
-// warmWorkers is how many directories are listed at once, if there are so many. The requests compete with those of
+// workers is how many directories are listed at once, if there are so many. The requests compete with those of
 // a first git status, which has 20 threads but asks for single names. On a tree of 12,800 names that takes 220 ms with 8
 // workers, 205 with 16, 190 with 24, and 197 with 48.
-const warmWorkers = 24
+const workers = 24
 
-// A warmer lists a tree, so that the kernel caches what the first git
+// A Tree is listed, so that the kernel caches what the first git
 // status asks for: names, attributes, and which directories have no .gitignore. It ends at
 // its limit, or with the mount. It follows no symbolic links, also none that the sandbox
 // makes meanwhile. Directories near the root come first: a large one far below must
 // not use up the limit.
-type warmer struct {
+type Tree struct {
 	dir     string      // where the tree is mounted
 	limit   func() int  // how many entries it lists at most
-	root    int         // dir, open while run runs
+	root    int         // dir, open while Run runs
 	ignores atomic.Bool // the root has a .gitignore, so that no rule hides such names
 	workers sync.WaitGroup
 
@@ -49,29 +42,30 @@ type warmer struct {
 	names int      // that were listed; guarded by mu
 }
 
-func newWarmer(dir string, limit func() int) *warmer {
-	w := &warmer{dir: dir, limit: limit, dirs: []string{"."}}
+// New returns the tree that is mounted at dir. It lists as many entries as limit returns, at most.
+func New(dir string, limit func() int) *Tree {
+	w := &Tree{dir: dir, limit: limit, dirs: []string{"."}}
 	w.visit = w.list
 	w.more.L = &w.mu
 	return w
 }
 
-// linked returns a warmer for the files that have several names, nil if there are none. w is done.
-func (w *warmer) linked() *warmer {
+// Linked returns a Tree for the files that have several names, nil if there are none. w is done.
+func (w *Tree) Linked() *Tree {
 	if len(w.links) == 0 {
 		return nil
 	}
-	l := newWarmer(w.dir, w.limit)
+	l := New(w.dir, w.limit)
 	l.dirs, l.visit = w.links, l.look
 	return l
 }
 
-// done reports whether there is nothing more to list. w.mu is held, or run does not run.
-func (w *warmer) done() bool { return len(w.dirs) == 0 || w.names >= w.limit() }
+// Done reports whether there is nothing more to list. w.mu is held, or Run does not run.
+func (w *Tree) Done() bool { return len(w.dirs) == 0 || w.names >= w.limit() }
 
-// run lists the tree, from where the run before has ended, until all is listed or stop returns true. That is asked before each
+// Run lists the tree, from where the run before has ended, until all is listed or stop returns true. That is asked before each
 // directory, by one goroutine at a time. A tree that cannot be opened is done.
-func (w *warmer) run(stop func() bool) {
+func (w *Tree) Run(stop func() bool) {
 	root, err := unix.Open(w.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		w.dirs = nil
@@ -87,15 +81,15 @@ func (w *warmer) run(stop func() bool) {
 }
 
 // hire starts workers for the directories that are to be listed. w.mu is held.
-func (w *warmer) hire() {
-	for w.hired < min(warmWorkers, w.busy+len(w.dirs)) {
+func (w *Tree) hire() {
+	for w.hired < min(workers, w.busy+len(w.dirs)) {
 		w.hired++
 		w.workers.Go(w.work)
 	}
 }
 
 // work lists directories until all are, the limit is reached, or it is to stop.
-func (w *warmer) work() {
+func (w *Tree) work() {
 	buf := make([]byte, 64<<10)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,7 +97,7 @@ func (w *warmer) work() {
 		for len(w.dirs) == 0 && w.busy > 0 && w.names < w.limit() && !w.over {
 			w.more.Wait()
 		}
-		if w.done() || w.over {
+		if w.Done() || w.over {
 			return
 		}
 		if w.over = w.stop(); w.over {
@@ -126,7 +120,7 @@ func (w *warmer) work() {
 
 // list lists the directory dir, and returns the number of its entries and the paths of the
 // directories in it, sorted. Errors are ignored: a cache may be incomplete.
-func (w *warmer) list(dir string, buf []byte) (names int, below []string) {
+func (w *Tree) list(dir string, buf []byte) (names int, below []string) {
 	fd, err := beneath.Open(w.root, dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return 0, nil
@@ -167,7 +161,7 @@ func (w *warmer) list(dir string, buf []byte) (names int, below []string) {
 
 // look has the tree server watch the files of the directory dir that have several names: a listing has no attributes of them, and the
 // server begins to watch one when it is asked for the second time (fusefs). It returns the number of entries.
-func (w *warmer) look(dir string, buf []byte) (names int, _ []string) {
+func (w *Tree) look(dir string, buf []byte) (names int, _ []string) {
 	fd, err := beneath.Open(w.root, dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return 0, nil

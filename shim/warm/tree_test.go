@@ -1,4 +1,4 @@
-package shim
+package warm
 
 import (
 	"encoding/json"
@@ -29,17 +29,17 @@ func TestWarm(t *testing.T) {
 	conn := mounttest.Inside(t, &args, func() (*os.File, error) { return fusemount.Mount(args.Dir, nil) })
 	if conn != nil {
 		start := messages(t, conn)
-		w := newWarmer(args.Dir, func() int { return warmLimit })
-		for stops := 0; !w.done(); stops++ { // it stops at each third directory, and goes on
+		w := New(args.Dir, func() int { return 25_000 })
+		for stops := 0; !w.Done(); stops++ { // it stops at each third directory, and goes on
 			asked := 0
-			w.run(func() bool { asked++; return asked%3 == 0 })
+			w.Run(func() bool { asked++; return asked%3 == 0 })
 			if stops > 3*dirs {
 				t.Fatal("it does not come to its end")
 			}
 		}
 		warmed := messages(t, conn)
-		for l := w.linked(); !l.done(); {
-			l.run(func() bool { return false })
+		for l := w.Linked(); !l.Done(); {
+			l.Run(func() bool { return false })
 		}
 		linked := messages(t, conn)
 		if n := linked["getattr"] - warmed["getattr"]; n < 2*links {
