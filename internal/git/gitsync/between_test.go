@@ -140,16 +140,24 @@ func TestStashBetween(t *testing.T) {
 
 // A branch stays where it is while a rebase of it is in progress inside: git moves it in the end, from there.
 func TestRebasedBranchStays(t *testing.T) {
-	w := newWorld(t, 1)
-	w.must("git commit -q --allow-empty -m a1; git commit -q --allow-empty -m a2")
+	t.Run("here", func(t *testing.T) { rebasedBranchStays(t, newWorld(t, 1), "") })
+	t.Run("in a second working tree", func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.must("git checkout -q --detach; git worktree add -q ../wt main")
+		rebasedBranchStays(t, w, "cd ../wt; unset GIT_WORK_TREE; export GIT_DIR=$GIT_DIR/worktrees/wt; ")
+	})
+}
+
+func rebasedBranchStays(t *testing.T, w *world, there string) {
+	w.must(there + "git commit -q --allow-empty -m a1; git commit -q --allow-empty -m a2")
 	w.sync()
 	was := w.revIn("main")
-	w.must("GIT_SEQUENCE_EDITOR='sed -i s/^pick/edit/' git rebase -q -i --keep-empty HEAD~2; git commit -q --amend --allow-empty -m b1")
-	w.host("git commit -q --allow-empty -m user")
+	w.must(there + "GIT_SEQUENCE_EDITOR='sed -i s/^pick/edit/' git rebase -q -i --keep-empty HEAD~2; git commit -q --amend --allow-empty -m b1")
+	w.host("git update-ref refs/heads/main $(git commit-tree -p main -m user main^{tree})")
 	w.sync()
 	w.equal(w.revIn("main"), was)
 	w.equal(w.revIn("host/main"), w.rev("main"))
-	w.must("git rebase --continue && git commit -q --amend --allow-empty -m b2 && git rebase --continue")
+	w.must(there + "git rebase --continue && git commit -q --amend --allow-empty -m b2 && git rebase --continue")
 	w.sync()
 	w.says("main: both have changed it")
 	w.equal(w.rev("wolffia/box/main"), w.revIn("main"))

@@ -130,13 +130,26 @@ func busy(t tree) string {
 // headNames are files with the branch that a rebase began at, and moves in the end: meanwhile HEAD is on none.
 var headNames = []string{"rebase-merge/head-name", "rebase-apply/head-name"}
 
-// rebased returns the branches that a rebase in progress moves in the end.
+// maxWorktrees bounds the names in all below a repository's directory of linked working trees.
+const maxWorktrees = 100_000
+
+// rebased returns the branches that rebases in progress move in the end: in t, and in the working trees linked to it.
+// Of those it looks at as many as maxWorktrees allows: a sandbox that has more harms itself.
 func (t tree) rebased() (refs []string) {
-	for _, name := range headNames {
-		if b, err := t.read(name, maxArgument); err == nil {
-			refs = append(refs, strings.TrimSpace(string(b)))
+	read := func(dir string) {
+		for _, name := range headNames {
+			if b, err := t.read(dir+name, maxArgument); err == nil {
+				refs = append(refs, strings.TrimSpace(string(b)))
+			}
 		}
 	}
+	read("")
+	_ = t.list("worktrees", maxWorktrees, func(dir string, _ []os.DirEntry) error {
+		if strings.Count(dir, "/") == 1 {
+			read(dir + "/")
+		}
+		return nil
+	})
 	return refs
 }
 
