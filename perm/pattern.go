@@ -30,7 +30,7 @@ type alt struct {
 	group    group
 }
 
-// parsed caches the alternatives of patterns that are not built in: a service parses those of its codebases
+// parsed caches the alternatives of patterns: a service parses those of its codebases
 // several times, and that is the larger part of the time of Check.
 var parsed struct {
 	sync.Mutex
@@ -47,9 +47,6 @@ func (r *Rule) alternatives(p *parsing) ([]alt, error) {
 		return nil, err
 	}
 	f := r.form()
-	if alts, ok := f.builtIn(); ok {
-		return alts, nil
-	}
 	parsed.Lock()
 	alts, known := parsed.alts[f]
 	parsed.Unlock()
@@ -80,7 +77,7 @@ type form struct {
 
 func (r *Rule) form() form { return form{r.Pattern, r.Except, r.NotBelow, r.Fold, r.Type} }
 
-// parse is alternatives for what is neither built in nor in the cache.
+// parse is alternatives for what is not in the cache.
 func (f *form) parse(p *parsing) ([]alt, error) {
 	if err := f.check(); err != nil {
 		return nil, err

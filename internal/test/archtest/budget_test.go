@@ -24,7 +24,7 @@ var (
 		"internal/host/statedir": 2600,
 		"local":                  8900,
 		"mcp":                    2800,
-		"perm":                   4900,
+		"perm":                   3400,
 		"runtime":                2100,
 		"service":                3550,
 		"service/opensandbox":    3100,
@@ -44,7 +44,7 @@ const (
 	defaultMethods = 60
 	maxProduct     = 119200 // lines of Go of the product
 	maxColumns     = 120
-	maxWide        = 2650 // lines with more
+	maxWide        = 1700 // lines with more
 )
 
 // slack is how much smaller than its budget something may be, in percent.
