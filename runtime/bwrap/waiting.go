@@ -1,6 +1,7 @@
 package bwrap
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -36,8 +37,8 @@ func (w *waiting) await(barrier *os.File) {
 func (w *waiting) goOn() error {
 	defer w.options.Close()
 	err := limitFiles(w.PID())
-	if err == nil {
-		// bubblewrap says itself why it has ended, if it does not read.
+	if err == nil || errors.Is(err, unix.ESRCH) {
+		// bubblewrap says itself why it has ended, if it does not read, or is not there to be limited.
 		_, _ = w.options.WriteString(strings.Join(w.args, "\x00") + "\x00")
 		return nil
 	}
