@@ -156,14 +156,14 @@ func (k *keeper) compose() (*launch.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Mkdir(b.Engine, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(b.KeeperDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	spec.Dir, spec.CreatedAt, spec.OpenFiles = b.Engine, b.Config.CreatedAt, launch.OpenFiles(files.Max)
+	spec.Dir, spec.CreatedAt, spec.OpenFiles = b.KeeperDir, b.Config.CreatedAt, launch.OpenFiles(files.Max)
 	if err := rootfs.ComposeRoot(b, spec); err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
@@ -231,22 +231,22 @@ func (k *keeper) clean(ctx context.Context, forGood bool) error {
 	// A process that waits for a tree server which is stuck cannot be killed.
 	stuck := time.AfterFunc(boot.KillGrace, func() { _ = fusemount.Unmount(rootfs.TreeDir(k.boot), true) })
 	kept, err := "", error(nil)
-	if _, serr := os.Lstat(engine.MarkFile(k.boot.Engine)); k.made || !errors.Is(serr, fs.ErrNotExist) {
-		kept, err = k.engine.End(ctx, forGood, engine.Making(k.boot.Engine))
+	if _, serr := os.Lstat(engine.MarkFile(k.boot.KeeperDir)); k.made || !errors.Is(serr, fs.ErrNotExist) {
+		kept, err = k.engine.End(ctx, forGood, engine.Making(k.boot.KeeperDir))
 	}
 	step.Reached("keeper: ended")
 	stuck.Stop()
 	if err != nil {
-		return errors.Join(err, engine.SetAdrift(k.boot.Engine), fusemount.Unmount(rootfs.TreeDir(k.boot), true))
+		return errors.Join(err, engine.SetAdrift(k.boot.KeeperDir), fusemount.Unmount(rootfs.TreeDir(k.boot), true))
 	}
 	// If somebody has removed the container that keeps changes, the mark stays, so that each start says it.
-	return k.clear(forGood || kept == "" && !engine.Keeps(k.boot.Engine))
+	return k.clear(forGood || kept == "" && !engine.Keeps(k.boot.KeeperDir))
 }
 
 // clear removes the files that the engine mounts; with all, also their directory and the
 // mark in it.
 func (k *keeper) clear(all bool) error {
-	dir, tree := k.boot.Engine, rootfs.TreeDir(k.boot)
+	dir, tree := k.boot.KeeperDir, rootfs.TreeDir(k.boot)
 	if err := fusemount.Unmount(tree, false); err != nil {
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}

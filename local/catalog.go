@@ -39,7 +39,7 @@ func (c *catalog) backend(name string) *launch.Backend {
 
 // engineBackend returns the first backend that runs sandboxes in an engine, or nil.
 func (c *catalog) engineBackend() *launch.Backend {
-	i := slices.IndexFunc(c.backends, func(b launch.Backend) bool { return b.Engine })
+	i := slices.IndexFunc(c.backends, func(b launch.Backend) bool { return b.Place != launch.BesideShim })
 	if i < 0 {
 		return nil
 	}

@@ -72,7 +72,7 @@ func (s *sandboxes) complete(ctx context.Context, c *statedir.Config) (limits *l
 		return nil, nil, err
 	}
 	c.ID = cmp.Or(c.ID, runtime.NewID())
-	completeGit(c, backend.OwnKernel)
+	completeGit(c, backend.Can.Has(launch.HostInodes))
 	if err := completeFilter(c, backend); err != nil {
 		return nil, nil, err
 	}
@@ -80,12 +80,12 @@ func (s *sandboxes) complete(ctx context.Context, c *statedir.Config) (limits *l
 	monitorGit(c)
 	c.Permissions = gitRules(c, c.Permissions)
 	switch {
-	case backend.Engine:
+	case backend.Place != launch.BesideShim:
 		err = completeForEngine(backend, c)
 	case c.Docker != nil:
 		err = runtime.Errorf(runtime.ErrUnsupported, "runtime %s has no engine", backend.Name())
 	default:
-		limits, err = planLimits(&c.Resources, backend.OwnKernel)
+		limits, err = planLimits(&c.Resources, backend.Can.Has(launch.OwnKernel))
 	}
 	if err != nil {
 		return nil, nil, err
@@ -96,6 +96,10 @@ func (s *sandboxes) complete(ctx context.Context, c *statedir.Config) (limits *l
 
 // completeForEngine fills in which engine runs the sandbox.
 func completeForEngine(backend *launch.Backend, c *statedir.Config) error {
+	if backend.Place == launch.Elsewhere && (c.CodebasePath != "" || c.Rootfs != "" || len(c.Mounts)+len(c.Volumes)+len(c.Sockets) > 0) {
+		return runtime.Errorf(runtime.ErrUnsupported,
+			"runtime %s runs sandboxes on another machine, which sees no directory of this host: leave codebase, root, mounts and volumes out", c.Runtime)
+	}
 	if err := backend.Complete(&c.SandboxConfig); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 
 // engineParams returns what the program of an engine's backend gets of a sandbox.
 func (s *sandboxes) engineParams(box *statedir.Box, c *statedir.Config) *boot.Params {
-	b := &boot.Params{ID: box.ID(), Config: *c, Engine: box.Engine(), StateDir: s.dir.Path()}
+	b := &boot.Params{ID: box.ID(), Config: *c, KeeperDir: box.Engine(), StateDir: s.dir.Path()}
 	b.Config.Permissions = nil // only the tree server reads them
 	return b
 }
@@ -100,7 +100,7 @@ func (s *sandboxes) clean(ctx context.Context, box *statedir.Box, c *statedir.Co
 		return nil
 	}
 	backend := s.backend(c.Runtime)
-	if backend == nil || !backend.Engine {
+	if backend == nil || backend.Place == launch.BesideShim {
 		backend = s.engineBackend() // a damaged configuration does not tell
 	}
 	if backend == nil {
@@ -123,7 +123,7 @@ func (s *sandboxes) ImageCommand(ctx context.Context, c *runtime.SandboxConfig) 
 	full := &statedir.Config{SandboxConfig: *c}
 	full.Runtime = cmp.Or(c.Runtime, s.Name())
 	backend := s.backend(full.Runtime)
-	if backend == nil || !backend.Engine {
+	if backend == nil || backend.Place == launch.BesideShim {
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "runtime %q has no engine with images", full.Runtime)
 	}
 	if err := backend.Complete(&full.SandboxConfig); err != nil {

@@ -41,7 +41,7 @@ func completeFilter(c *statedir.Config, backend *launch.Backend) error {
 	switch {
 	case c.RootTree:
 		return runtime.Errorf(runtime.ErrUnsupported, "filter %s: codebase %s belongs to root, and the sandbox's user, uid %d, could not change it: give it to an unprivileged user (chown -R), or run wolffia as one", c.Filter, c.CodebasePath, c.UID)
-	case c.Filter == runtime.FilterStatic && backend.Engine:
+	case c.Filter == runtime.FilterStatic && !backend.Can.Has(launch.ShimMounts):
 		return runtime.Errorf(runtime.ErrUnsupported, "filter %s: an engine mounts by path, later, so that what is masked could be exchanged meanwhile: use --runtime bwrap or gvisor", c.Filter)
 	}
 	return nil

@@ -36,12 +36,12 @@ func monitorGit(c *statedir.Config) {
 // completeGit gives git inside launch.GitMinimal where the owners or inode numbers shown inside
 // are not the host's, which a repository's index has: git would read each file to find out
 // whether it has changed, and so would git on the host after it. What c has for git outranks it.
-func completeGit(c *statedir.Config, ownKernel bool) {
-	if !ownKernel && !otherOwner(c) {
+func completeGit(c *statedir.Config, hostInodes bool) {
+	if hostInodes && !otherOwner(c) {
 		return
 	}
 	if c.Git == nil {
-		if !ownKernel && c.DroppedUID == 0 {
+		if hostInodes && c.DroppedUID == 0 {
 			return // a spare has a configuration of git or none, whoever owns the codebase that it gets; root has no spares
 		}
 		c.Git = new(runtime.GitConfig)

@@ -16,14 +16,14 @@ func TestCompleteGit(t *testing.T) {
 	has := &runtime.GitConfig{Config: "[user]\n"}
 	for name, tt := range map[string]struct {
 		uid, dropped int
-		ownKernel    bool
+		otherInodes  bool
 		git          *runtime.GitConfig
 		want         string // "none": no configuration
 	}{
 		"own":                      {uid: own, git: has, want: "[user]\n"},
 		"own, none":                {uid: own, want: "none"},
-		"own kernel":               {uid: own, ownKernel: true, git: has, want: launch.GitMinimal + "[user]\n"},
-		"own kernel, none":         {uid: own, ownKernel: true, want: launch.GitMinimal},
+		"other inodes":             {uid: own, otherInodes: true, git: has, want: launch.GitMinimal + "[user]\n"},
+		"other inodes, none":       {uid: own, otherInodes: true, want: launch.GitMinimal},
 		"another's":                {uid: other, git: has, want: launch.GitMinimal + "[user]\n"},
 		"another's, none":          {uid: other, want: "none"},
 		"another's, none, of root": {uid: other, dropped: root, want: launch.GitMinimal},
@@ -35,7 +35,7 @@ func TestCompleteGit(t *testing.T) {
 			g := *tt.git
 			c.Git = &g
 		}
-		completeGit(c, tt.ownKernel)
+		completeGit(c, !tt.otherInodes)
 		got := "none"
 		if c.Git != nil {
 			got = c.Git.Config

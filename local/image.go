@@ -25,7 +25,7 @@ func (s *sandboxes) useImage(ctx context.Context, backend *launch.Backend, c *st
 	if c.Image == "" && c.ImageID == "" {
 		return func() {}, nil
 	}
-	if backend.Engine { // the engine keeps images that are in use itself
+	if !backend.Can.Has(launch.StoreImages) { // the engine keeps images that are in use itself
 		image, err := s.engineImage(ctx, backend, c)
 		if err != nil {
 			return nil, err

@@ -100,10 +100,10 @@ func (l *limiting) without(controller string, want *runtime.Resources, ownKernel
 // does not. What keeps them can change until then. It is safe for concurrent use.
 func (s *sandboxes) CheckLimits(config *runtime.SandboxConfig) error {
 	backend := s.backend(cmp.Or(config.Runtime, s.Name()))
-	if backend == nil || backend.Engine { // an engine is asked at its start
+	if backend == nil || !backend.Can.Has(launch.HostCgroup) { // an engine is asked at its start
 		return nil
 	}
-	_, err := planLimits(&config.Resources, backend.OwnKernel)
+	_, err := planLimits(&config.Resources, backend.Can.Has(launch.OwnKernel))
 	return err
 }
 
@@ -224,7 +224,7 @@ func (s *sandboxes) limitsState(box *statedir.Box, c *statedir.Config) *runtime.
 	if !c.Resources.Limited() {
 		return nil
 	}
-	if b := s.backend(c.Runtime); b != nil && b.Engine {
+	if b := s.backend(c.Runtime); b != nil && !b.Can.Has(launch.HostCgroup) {
 		by := func(asked bool) runtime.Enforcement {
 			if asked {
 				return runtime.ByEngine

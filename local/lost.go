@@ -23,7 +23,7 @@ import (
 func (s *sandboxes) Lost(ctx context.Context) ([]*runtime.Sandbox, error) {
 	var all []*runtime.Sandbox
 	var errs []error
-	for _, e := range s.engines(s.backends[0].Engine) {
+	for _, e := range s.engines(s.backends[0].Place != launch.BesideShim) {
 		found, err := s.lostIn(ctx, e)
 		errs = append(errs, err)
 		for _, f := range found {
@@ -40,36 +40,36 @@ func (s *sandboxes) Lost(ctx context.Context) ([]*runtime.Sandbox, error) {
 type engineAt struct {
 	backend *launch.Backend
 	config  runtime.SandboxConfig // names it, and no more
+	address string                // URL
 }
 
 // engines returns those that sandboxes of the state directory are in and, with environment,
 // those that the caller's environment names.
 func (s *sandboxes) engines(environment bool) []engineAt {
-	hosts := map[string]engineAt{}
+	all := map[string]engineAt{}
 	add := func(b *launch.Backend, c runtime.SandboxConfig) {
-		if b.Complete(&c) == nil && c.Docker != nil {
-			hosts[b.Name()+" "+c.Docker.Host] = engineAt{b, runtime.SandboxConfig{Runtime: b.Name(), Docker: &runtime.DockerConfig{Host: c.Docker.Host}}}
+		if b != nil && b.Place != launch.BesideShim && b.Complete(&c) == nil {
+			config, address := b.Engine(&c)
+			all[b.Name()+" "+address] = engineAt{b, config, address}
 		}
 	}
 	if s.engineBackend() == nil {
 		return nil
 	}
 	for i := range s.backends {
-		if b := &s.backends[i]; b.Engine && environment {
-			add(b, runtime.SandboxConfig{})
+		if environment {
+			add(&s.backends[i], runtime.SandboxConfig{})
 		}
 	}
 	ids, _ := s.dir.IDs() // List returns the error
 	for _, id := range ids {
-		if c, err := s.dir.Box(id).Config(); err == nil && c.Docker != nil {
-			if b := s.backend(c.Runtime); b != nil && b.Engine {
-				add(b, c.SandboxConfig)
-			}
+		if c, err := s.dir.Box(id).Config(); err == nil {
+			add(s.backend(c.Runtime), c.SandboxConfig)
 		}
 	}
 	var list []engineAt
-	for _, name := range slices.Sorted(maps.Keys(hosts)) {
-		list = append(list, hosts[name])
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, all[name])
 	}
 	return list
 }
@@ -84,7 +84,7 @@ func (s *sandboxes) lostIn(ctx context.Context, e engineAt) ([]boot.Found, error
 		b := &boot.Params{StateDir: s.dir.Path(), Config: statedir.Config{SandboxConfig: e.config}}
 		answer, err := s.runEngine(ctx, e.backend, "scan", b, nil)
 		if errors.Is(err, context.DeadlineExceeded) {
-			return nil, runtime.Errorf(runtime.ErrUnavailable, "the engine at %s does not list its containers within %v: look at its log, and restart it", e.config.Docker.Host, boot.LostLimit)
+			return nil, runtime.Errorf(runtime.ErrUnavailable, "the engine at %s does not list its containers within %v: look at its log, and restart it", e.address, boot.LostLimit)
 		}
 		if err != nil {
 			return nil, err
@@ -105,7 +105,7 @@ func (s *sandboxes) lostIn(ctx context.Context, e engineAt) ([]boot.Found, error
 // one without: usually it has never been used.
 func (s *sandboxes) destroyLost(ctx context.Context, id string) (bool, error) {
 	for _, e := range s.engines(true) {
-		if _, err := os.Stat(strings.TrimPrefix(e.config.Docker.Host, "unix://")); err != nil {
+		if _, err := os.Stat(strings.TrimPrefix(e.address, "unix://")); err != nil {
 			continue
 		}
 		lost, err := s.lostIn(ctx, e)

@@ -25,9 +25,10 @@ func TestPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	beside := launch.ShimMounts | launch.HostCgroup | launch.StoreImages
 	s := &sandboxes{
 		catalog: &catalog{dir: dir, backends: []launch.Backend{
-			{Launcher: fakeLauncher("bare")}, {Launcher: fakeLauncher("kernel"), OwnKernel: true}, {Launcher: fakeLauncher("engine"), Engine: true, Keeper: "keeper"},
+			{Launcher: fakeLauncher("bare"), Can: beside}, {Launcher: fakeLauncher("kernel"), Can: beside | launch.OwnKernel}, {Launcher: fakeLauncher("engine"), Place: launch.InEngine, Keeper: "keeper"},
 		}},
 		wolffia: "/bin/wolffia", images: store.Open(dir.Path()),
 	}
@@ -76,7 +77,7 @@ func TestPlan(t *testing.T) {
 		}
 		got := want{
 			p.tree != nil, p.keeper != "", p.backend != "",
-			p.shim.CopyGuest, p.shim.OwnKernel, p.shim.Image != "", p.shim.SendsImage, p.shim.Held,
+			p.shim.CopyGuest, p.shim.Can.Has(launch.OwnKernel), p.shim.Image != "", p.shim.SendsImage, p.shim.Held,
 		}
 		if got != tt.want {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
@@ -89,15 +90,30 @@ func TestPlan(t *testing.T) {
 		}
 		if p.tree != nil {
 			got, err := boot.ParseRules(p.tree.Rules)
-			if err != nil || !slices.Equal(got, c.Permissions) || p.tree.Codebase != c.CodebasePath || p.tree.InEngine != (p.keeper != "") {
+			if err != nil || !slices.Equal(got, c.Permissions) || p.tree.Codebase != c.CodebasePath || p.tree.HostIDs != (p.keeper != "") {
 				t.Errorf("%s: the tree server gets %+v: %v", tt.name, p.tree, err)
 			}
 		}
-		if p.shim.HasBackend != (p.backend != "") || (p.shim.Engine != "") != (p.keeper != "") || (p.shim.StateDir != "") != (p.keeper != "") {
+		if p.shim.HasBackend != (p.backend != "") || (p.shim.KeeperDir != "") != (p.keeper != "") || (p.shim.StateDir != "") != (p.keeper != "") {
 			t.Errorf("%s: %+v", tt.name, p.shim)
 		}
 		if tt.limits != nil && p.shim.Rlimits != tt.limits.rlimits {
 			t.Errorf("%s: %+v", tt.name, p.shim.Rlimits)
 		}
+	}
+}
+
+// A backend on another machine is not given directories of this host.
+func TestElsewhere(t *testing.T) {
+	b := &launch.Backend{Launcher: fakeLauncher("far"), Place: launch.Elsewhere, Complete: func(*runtime.SandboxConfig) error { return nil }}
+	for _, c := range []runtime.SandboxConfig{
+		{CodebasePath: "/code"}, {Rootfs: "/root"}, {Mounts: []runtime.Mount{{}}}, {Volumes: []runtime.VolumeMount{{}}}, {Sockets: []runtime.Socket{{}}},
+	} {
+		if err := completeForEngine(b, &statedir.Config{SandboxConfig: c}); runtime.Class(err) != runtime.ErrUnsupported {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	if err := completeForEngine(b, &statedir.Config{}); err != nil {
+		t.Error(err)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"wolffia/internal/sys/rawsock"
 	"wolffia/internal/sys/step"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // A Spare is a sandbox that was started ahead, and has no user yet.
@@ -84,7 +85,7 @@ const rlimits = 16
 // shapeOf returns the name of what a spare must have been started with to serve c, which is completed; empty:
 // none can. Beside the configuration that is what a sandbox's processes have of the one that starts it.
 func (s *sandboxes) shapeOf(c *statedir.Config) string {
-	shape := statedir.Shape(c, s.backend(c.Runtime).OwnKernel)
+	shape := statedir.Shape(c, !s.backend(c.Runtime).Can.Has(launch.HostProcesses))
 	if shape == "" {
 		return ""
 	}

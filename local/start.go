@@ -22,6 +22,7 @@ import (
 	"wolffia/internal/sys/userns"
 	"wolffia/perm"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // How long a sandbox may take to start, unless the context ends first. An engine may have to import the image of
@@ -217,7 +218,7 @@ func unbound(box *statedir.Box, c *statedir.Config) (bool, error) {
 func (s *sandboxes) limits(box *statedir.Box, c *statedir.Config) (*limiting, error) {
 	planned := s.takeLimits(box.ID())
 	backend := s.backend(c.Runtime)
-	if !c.Resources.Limited() || backend.Engine {
+	if !c.Resources.Limited() || !backend.Can.Has(launch.HostCgroup) {
 		return nil, nil
 	}
 	if err := unlimit(box); err != nil {
@@ -226,7 +227,7 @@ func (s *sandboxes) limits(box *statedir.Box, c *statedir.Config) (*limiting, er
 	if planned != nil {
 		return planned, nil
 	}
-	return planLimits(&c.Resources, backend.OwnKernel)
+	return planLimits(&c.Resources, backend.Can.Has(launch.OwnKernel))
 }
 
 // A plan is what a start starts.
@@ -252,10 +253,10 @@ func (s *sandboxes) plan(box *statedir.Box, c *statedir.Config, life *statedir.L
 	backend := s.backend(c.Runtime)
 	p := &plan{config: c, limits: limits, shim: boot.Params{
 		ID: box.ID(), Tag: tag, Run: box.Run(), Mnt: box.Mnt(), Config: *c, Guest: use.guest,
-		CopyGuest: (c.DroppedUID != 0 || use.guest == "") && !backend.Engine, OwnKernel: backend.OwnKernel,
+		CopyGuest: (c.DroppedUID != 0 || use.guest == "") && backend.Can.Has(launch.ShimMounts), Can: backend.Can,
 	}}
-	if backend.Engine {
-		p.keeper, p.shim.Engine, p.shim.StateDir = backend.Keeper, box.Engine(), s.dir.Path()
+	if backend.Place != launch.BesideShim {
+		p.keeper, p.shim.KeeperDir, p.shim.StateDir = backend.Keeper, box.Engine(), s.dir.Path()
 	} else {
 		p.backend, p.shim.HasBackend = use.backend, use.backend != ""
 	}
@@ -263,7 +264,7 @@ func (s *sandboxes) plan(box *statedir.Box, c *statedir.Config, life *statedir.L
 		p.shim.Config.Permissions = nil // only the tree server reads them, and reading takes time
 	}
 	p.shim.Lifetime = life
-	if c.ImageID != "" && !backend.Engine {
+	if c.ImageID != "" && backend.Can.Has(launch.StoreImages) {
 		p.shim.Image, p.shim.SendsImage = s.images.Rootfs(c.ImageID), c.DroppedUID != 0
 	}
 	if limits != nil {
@@ -281,7 +282,7 @@ func (s *sandboxes) treeParams(box *statedir.Box, c *statedir.Config) (*boot.Tre
 	rules, err := s.rulesText.of(c)
 	return &boot.TreeParams{
 		Run: box.Run(), Rules: rules, Codebase: c.CodebasePath, MountPoint: c.MountPointOrDefault(),
-		UID: c.UID, GID: c.GID, InEngine: s.backend(c.Runtime).Engine, RootTree: c.RootTree,
+		UID: c.UID, GID: c.GID, HostIDs: !s.backend(c.Runtime).Can.Has(launch.ShimMounts), RootTree: c.RootTree,
 		Copied: c.CopyOnWrite, Memory: c.Resources.Memory, Disk: c.Resources.Disk, Git: boot.TreeGitOf(c),
 	}, err
 }

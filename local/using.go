@@ -7,6 +7,7 @@ import (
 	"wolffia/internal/host/programs"
 	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // paths are where the programs of a start are.
@@ -41,7 +42,7 @@ func (s *sandboxes) checkPrograms(c *statedir.Config) error {
 		return err
 	}
 	defer set.Close()
-	if backend := s.backend(c.Runtime); backend.Engine {
+	if backend := s.backend(c.Runtime); backend.Place != launch.BesideShim {
 		if err := set.Check(backend.Keeper); err != nil {
 			return err
 		}
@@ -84,9 +85,9 @@ func (s *sandboxes) programs(c *statedir.Config) (*using, error) {
 	}
 	backend := s.backend(c.Runtime)
 	switch {
-	case backend.Engine && guest.Path == "":
+	case backend.Place != launch.BesideShim && guest.Path == "":
 		return u, runtime.Errorf(runtime.ErrUnavailable, "runtime %s needs the program %s as a file, which cannot be made: %w", c.Runtime, programs.Guest, guest.Why)
-	case backend.Engine:
+	case backend.Place != launch.BesideShim:
 		keeper, err := u.set.Program(backend.Keeper)
 		if err != nil {
 			return u, err

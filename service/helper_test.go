@@ -17,6 +17,7 @@ import (
 	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 	"wolffia/service"
 )
 
@@ -42,7 +43,7 @@ type world struct {
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	testenv.Need(t, append([]probe.Feature{probe.UserNamespaces, probe.Fuse}, on.needs...)...)
-	if on.backend.Engine && os.Geteuid() != 0 {
+	if on.backend.Place == launch.InEngine && os.Geteuid() != 0 {
 		testenv.Need(t, probe.Fusermount)
 	}
 	leak.Check(t)
@@ -59,7 +60,7 @@ func newWorld(t testing.TB) *world {
 	w.rt = w.open()
 	t.Cleanup(func() {
 		shimtest.DestroyAll(t, w.open())
-		if on.backend.Engine {
+		if on.backend.Place == launch.InEngine {
 			if left := dockertest.Docker(t, "ps", "--all", "--quiet", "--filter", "label=wolffia.stateDir="+w.state); left != "" {
 				t.Errorf("containers are left: %s", left)
 			}

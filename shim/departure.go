@@ -11,6 +11,7 @@ import (
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/step"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // departLimit is how long PID 1 may outlive a sandbox that has departed: long enough for a command line to remove the sandbox, and
@@ -60,10 +61,10 @@ func (s *shim) close(socket string) {
 }
 
 // leavesFirst reports whether the shim lets go of what others wait for before it ends. The kernel would do that for a process that
-// ends, but only after it has taken down its mount namespace. A copied codebase, an image's changes and an engine
-// keep that order: there must be no next start while they are mounted.
+// ends, but only after it has taken down its mount namespace. A copied codebase, an image's changes and mounts
+// that are not the shim's keep that order: there must be no next start while they are mounted.
 func leavesFirst(b *boot.Params) bool {
-	return !b.Config.CopyOnWrite && b.Image == "" && b.Engine == ""
+	return !b.Config.CopyOnWrite && b.Image == "" && b.Can.Has(launch.ShimMounts)
 }
 
 // leave lets go of what others wait for.

@@ -140,7 +140,7 @@ func (s *shim) finish(outcome *statedir.Status) {
 	// Otherwise List removes it: the directory may be root's, and an engine or the
 	// control group may have something left.
 	// What git inside has changed, and the host does not have, keeps the sandbox.
-	if _, err := os.Lstat(s.boot.Engine); (s.orphaned.Load() && !hasUnsynced(s.boot) || s.spared.Load()) && !limited && err != nil {
+	if _, err := os.Lstat(s.boot.KeeperDir); (s.orphaned.Load() && !hasUnsynced(s.boot) || s.spared.Load()) && !limited && err != nil {
 		_ = statedir.RemoveFrom(run)
 	}
 	if leavesFirst(s.boot) {

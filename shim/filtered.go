@@ -13,6 +13,7 @@ import (
 	"wolffia/internal/host/statedir"
 	"wolffia/network"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // A filtered is the network of a sandbox that names filter, and what it has
@@ -40,12 +41,11 @@ func (s *shim) filter() error {
 	if err != nil {
 		return err
 	}
-	// With a kernel of its own, or in an engine, the processes inside are not the host's.
 	o := &egress.Config{Network: net}
 	for i := range c.Expose {
 		o.Exposed = append(o.Exposed, uint16(c.Expose[i].InsidePort()))
 	}
-	if pid := s.inst.pid1().pid; pid > 0 && !s.boot.OwnKernel && s.boot.Engine == "" {
+	if pid := s.inst.pid1().pid; pid > 0 && s.boot.Can.Has(launch.HostProcesses) {
 		o.Process = func(local, remote netip.AddrPort) (int, string) { return owner(pid, local, remote) }
 	}
 	s.filtered, err = startFiltered(s.startFilter, s.boot.Run, o, c.Egress)

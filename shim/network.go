@@ -52,20 +52,16 @@ func (n *insideNetwork) reach() (inside.Network, error) {
 // them in the sandbox's network namespace or, in an engine, has PID 1 hand them over.
 func (n *insideNetwork) networkOver(conn *client.Conn) inside.Network {
 	relayed := inside.Relayed(conn)
-	if n.boot.OwnKernel {
-		return relayed
-	}
 	var direct inside.Network
 	var err error
 	switch {
-	case n.boot.Engine != "":
-		if n.dir == nil {
-			return relayed
-		}
+	case n.dir != nil:
 		var hand *os.File
 		if hand, err = handed(conn, n.dir); err == nil {
 			direct = inside.Handed(hand, relayed)
 		}
+	case !n.boot.Can.Has(launch.HostProcesses):
+		return relayed
 	case n.boot.Config.Network == runtime.NetworkHost:
 		return inside.Host(relayed)
 	default:

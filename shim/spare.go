@@ -14,6 +14,7 @@ import (
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/step"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // A phase is how far a spare is.
@@ -62,7 +63,7 @@ const spareThreads = 4
 
 // settleDown makes a spare ready for its user.
 func (s *shim) settleDown() error {
-	s.spare.shape = statedir.Shape(&s.boot.Config, s.boot.OwnKernel)
+	s.spare.shape = statedir.Shape(&s.boot.Config, !s.boot.Can.Has(launch.HostProcesses))
 	boot.Threads(spareThreads)
 	s.inst.pid1()
 	if err := s.rehearse(); err != nil {
@@ -191,7 +192,7 @@ func (p *spare) fits(b *boot.Params, req *boot.SpareRequest) error {
 		return runtime.Errorf(runtime.ErrInvalid, "sandbox %s was started for the codebase %s, and %s is asked for", b.ID, has, req.Config.CodebasePath)
 	}
 	// The caller has compared them. A mistake there must not give a sandbox what it was not to have.
-	if want, has := statedir.Shape(req.Config, b.OwnKernel), p.shape; want == "" || want != has {
+	if want, has := statedir.Shape(req.Config, !b.Can.Has(launch.HostProcesses)), p.shape; want == "" || want != has {
 		return runtime.Errorf(runtime.ErrInvalid, "sandbox %s was started for another configuration: its shape is %q, and %q is asked for", b.ID, has, want)
 	}
 	return nil

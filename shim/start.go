@@ -24,7 +24,7 @@ import (
 const helloLimit = 40 * time.Second
 
 // prepare composes the root directory in the shim's own mount namespace, mounts the
-// codebase, and sends the mount to the tree server. With an engine, the keeper does so.
+// codebase, and sends the mount to the tree server. Or the keeper does so.
 func (s *shim) prepare() (*launch.Spec, error) {
 	b := s.boot
 	s.step("prepare")
@@ -32,7 +32,7 @@ func (s *shim) prepare() (*launch.Spec, error) {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "prepare the sandbox's directory: %w", err)
 	}
 	step.Reached("prepared")
-	if b.Engine != "" {
+	if b.KeeperDir != "" {
 		return s.receiveAttached()
 	}
 	s.step("compose the root directory")
@@ -92,7 +92,7 @@ func (s *shim) launch(backend launch.Backend, spec *launch.Spec) (err error) {
 	if s.boot.Held {
 		spec.Barrier = os.NewFile(boot.FDGate, "barrier")
 	}
-	if backend.Hands {
+	if backend.Can.Has(launch.PassClients) {
 		if s.hand, spec.Clients, err = boot.ControlPair(); err != nil {
 			return runtime.WithClass(runtime.ErrUnavailable, err)
 		}
@@ -132,11 +132,11 @@ func (s *shim) connect() (*os.File, error) {
 	s.step("wait for PID 1")
 	step.Reached("listening")
 	s.relay = newRelay(s.inst.Stream)
-	if s.tree != nil && b.Engine == "" {
+	if s.tree != nil && b.Can.Has(launch.ShimMounts) {
 		s.lister = &lister{params: b, relay: s.relay}
 	}
 	// A container that its killed engine had started before may get the end of its old input at once.
-	err = s.relay.hello(helloLimit, b.Engine != "")
+	err = s.relay.hello(helloLimit, b.KeeperDir != "")
 	if b.Held { // PID 1 has passed the barrier, so it is in its group
 		s.group = cgroup.Of(s.inst.PID, "wolffia-"+b.ID+"-")
 	}

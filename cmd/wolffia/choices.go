@@ -12,6 +12,7 @@ import (
 	"wolffia/image/store"
 	"wolffia/policy"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 	"wolffia/service"
 )
 
@@ -106,7 +107,7 @@ func (f *choiceFlags) choose(flags *boxFlags, p *service.Params) (err error) {
 		}
 		flags.Values[name] = value
 	}
-	if len(p.Volumes) > 0 && hasEngine(flags.Text("runtime")) {
+	if len(p.Volumes) > 0 && lacks(flags.Text("runtime"), launch.ShimMounts) {
 		return runtime.Errorf(runtime.ErrUnsupported, "volumes: a container engine would mount them by path, which another sandbox could exchange: use the runtime bwrap or gvisor")
 	}
 	return nil

@@ -19,6 +19,7 @@ import (
 	"wolffia/network"
 	"wolffia/perm"
 	"wolffia/runtime"
+	"wolffia/runtime/backends"
 	"wolffia/volume"
 )
 
@@ -114,7 +115,7 @@ func (a *app) flagValues(flag string) cobra.CompletionFunc {
 		return completePresets
 	case fields.Backends:
 		var names []string
-		for _, b := range backends() {
+		for _, b := range backends.All() {
 			names = append(names, b.Name())
 		}
 		return fixedValues(names...)

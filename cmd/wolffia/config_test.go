@@ -14,6 +14,7 @@ import (
 	"wolffia/network"
 	"wolffia/perm/plainyaml"
 	"wolffia/runtime"
+	"wolffia/runtime/backends"
 )
 
 // Each flag of run, create and shell is a key, but those about one call; and what the table has of runtimes and limits is
@@ -31,7 +32,7 @@ func TestConfigKeys(t *testing.T) {
 		})
 	}
 	var runtimes []string
-	for _, b := range backends() {
+	for _, b := range backends.All() {
 		runtimes = append(runtimes, b.Name())
 	}
 	for name, want := range map[string][]string{

@@ -18,6 +18,7 @@ import (
 	"wolffia/perm"
 	"wolffia/policy"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 	"wolffia/service"
 	"wolffia/service/registry"
 )
@@ -173,7 +174,7 @@ func (f *boxFlags) applyLimits(c *runtime.SandboxConfig) (err error) {
 // addImage sets the image. If the runtime takes images from the image store, the
 // image is pulled unless the store has it.
 func (f *boxFlags) addImage(ctx context.Context, a *app, c *runtime.SandboxConfig) error {
-	name, engine := f.Text("image"), hasEngine(f.Text("runtime"))
+	name, engine := f.Text("image"), lacks(f.Text("runtime"), launch.StoreImages)
 	if err := checkPull(f.Text("pull"), name != "" && engine); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"wolffia/fields"
 	"wolffia/local"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // destroyLimit is how long run takes at most to clean up when it is done.
@@ -89,7 +90,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string, ended func(ctx
 	if len(args) == 0 {
 		args = box.command
 	}
-	if len(args) == 0 && hasEngine(box.Text("runtime")) {
+	if len(args) == 0 && lacks(box.Text("runtime"), launch.StoreImages) {
 		if args, err = rt.ImageCommand(cmd.Context(), config); err != nil {
 			return err
 		}

@@ -197,9 +197,9 @@ func treeMemory(limit int64) int64 {
 }
 
 // treeOwner returns the presented owner, in the user namespace in which the tree was mounted: the
-// only id of the shim's namespace, or with an engine the host's.
+// only id of the shim's namespace, or the host's.
 func treeOwner(b *boot.TreeParams) fusefs.Owner {
-	if b.InEngine {
+	if b.HostIDs {
 		return fusefs.Owner{UID: uint32(b.UID), GID: uint32(b.GID)}
 	}
 	return fusefs.Owner{}

@@ -177,7 +177,7 @@ func (t *treeServer) denied(d fusefs.Denial) {
 		return
 	}
 	uid := d.UID
-	if uid == 0 && !t.boot.InEngine {
+	if uid == 0 && !t.boot.HostIDs {
 		uid = uint32(t.boot.UID) // the only id of the shim's user namespace
 	}
 	policy, _ := d.Rules.(*perm.Policy)

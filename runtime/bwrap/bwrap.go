@@ -5,4 +5,9 @@ import (
 )
 
 // Backend is the backend for package local's New.
-func Backend() launch.Backend { return launch.Backend{Launcher: Launcher{}, Hands: true} }
+func Backend() launch.Backend {
+	return launch.Backend{
+		Launcher: Launcher{}, Place: launch.BesideShim,
+		Can: launch.ShimMounts | launch.HostCgroup | launch.StoreImages | launch.HostInodes | launch.HostProcesses | launch.PassClients,
+	}
+}

@@ -33,8 +33,9 @@ const Program = "wolffia-oci"
 // Backend is the backend for package local's New.
 func Backend() launch.Backend {
 	return launch.Backend{
-		Launcher: Launcher{}, Engine: true, Keeper: Program,
+		Launcher: Launcher{}, Place: launch.InEngine, Can: launch.HostInodes, Keeper: Program,
 		Complete: func(c *runtime.SandboxConfig) error { return complete(c, os.Getenv, exists) },
+		Engine:   engineOf,
 	}
 }
 
@@ -55,6 +56,12 @@ func complete(c *runtime.SandboxConfig, getenv func(string) string, exists func(
 		return runtime.Errorf(runtime.ErrUnsupported, "DOCKER_HOST is %q: it must be unix:///PATH, the socket of an engine on this host, which mounts directories by their paths", d.Host)
 	}
 	return nil
+}
+
+// engineOf returns the part of a completed configuration that names the engine, and the engine's address, a URL.
+func engineOf(c *runtime.SandboxConfig) (engine runtime.SandboxConfig, address string) {
+	host := c.Docker.Host
+	return runtime.SandboxConfig{Runtime: Name, Docker: &runtime.DockerConfig{Host: host}}, host
 }
 
 // Sockets returns the paths of engines' sockets in the order of preference. runtimeDir is

@@ -6,5 +6,9 @@ import (
 
 // Backend is the backend for package local's New.
 func Backend() launch.Backend {
-	return launch.Backend{Launcher: Launcher{}, OwnKernel: true, Platforms: Platforms(), Program: program(), StageArg: stageArg, Stage: stage}
+	return launch.Backend{
+		Launcher: Launcher{}, Place: launch.BesideShim,
+		Can:       launch.ShimMounts | launch.HostCgroup | launch.StoreImages | launch.OwnKernel,
+		Platforms: Platforms(), Program: program(), StageArg: stageArg, Stage: stage,
+	}
 }

@@ -8,10 +8,7 @@ import (
 
 	"wolffia/internal/host/egress"
 	"wolffia/internal/sys/child"
-	"wolffia/runtime/bwrap"
-	"wolffia/runtime/docker"
-	"wolffia/runtime/gvisor"
-	"wolffia/runtime/launch"
+	"wolffia/runtime/backends"
 	"wolffia/shim"
 )
 
@@ -29,22 +26,17 @@ func Main(version string, filter egress.Start) {
 // run is the process that args, with the program's name, ask for.
 func run(args []string, version string, filter egress.Start) error {
 	if len(args) == 3 && args[1] == "shim" {
-		return shim.Main(version, filter, backends()...)
+		return shim.Main(version, filter, backends.All()...)
 	}
 	if len(args) > 4 && args[1] == child.HoldArg {
 		return child.Hold(args)
 	}
 	if len(args) > 3 {
-		for _, b := range backends() {
+		for _, b := range backends.All() {
 			if b.StageArg != "" && b.StageArg == args[1] {
 				return b.Stage()
 			}
 		}
 	}
 	return fmt.Errorf("arguments %q: wolffia starts this program, for a sandbox", args[1:])
-}
-
-// backends are those that cmd/wolffia makes sandboxes with.
-func backends() []launch.Backend {
-	return []launch.Backend{bwrap.Backend(), gvisor.Backend(), docker.Backend()}
 }

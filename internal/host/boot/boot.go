@@ -34,7 +34,7 @@ const (
 	FDConfig  = 9  // shim only: config.json, to sync it
 	FDBackend = 10 // shim only: the backend's program, if HasBackend
 	FDImage   = 11 // shim only: a socket that the image's mount comes from, if SendsImage
-	FDKept    = 12 // shim only: one end of a socket pair with the keeper, if Engine is set
+	FDKept    = 12 // shim only: one end of a socket pair with the keeper, if KeeperDir is set
 	FDGate    = 13 // shim only: the start barrier of the backend's program, if Held
 	FDClient  = 14 // shim only: the caller's connection, served once PID 1 is there; a spare has none
 )
@@ -63,18 +63,18 @@ type Params struct {
 	InDoubt bool `json:"inDoubt,omitempty"`
 	// HasBackend says that FDBackend is the backend's program.
 	HasBackend bool `json:"hasBackend,omitempty"`
-	// OwnKernel is Backend.OwnKernel.
-	OwnKernel bool `json:"ownKernel,omitempty"`
+	// Can is Backend.Can.
+	Can launch.Capabilities `json:"can,omitempty"`
 	// Lifetime is what the shim enforces; nil: no limit, until it is renewed.
 	Lifetime *statedir.Lifetime `json:"lifetime,omitempty"`
 	// Held says that the backend's program waits at FDGate until it has its limits.
 	Held bool `json:"held,omitempty"`
 	// Rlimits are the limits that PID 1 sets.
 	Rlimits launch.Rlimits `json:"rlimits,omitzero"`
-	// Engine is statedir.Box.Engine if an engine runs the sandbox, else empty. The keeper
+	// KeeperDir is statedir.Box.Engine if a keeper has PID 1 started, else empty. The keeper
 	// then mounts the tree in the host's mount namespace.
-	Engine   string `json:"engine,omitempty"`
-	StateDir string `json:"stateDir,omitempty"`
+	KeeperDir string `json:"keeperDir,omitempty"`
+	StateDir  string `json:"stateDir,omitempty"`
 	// Volumes is the directory with the sandbox's volumes, without symbolic links in the path;
 	// empty if it has none.
 	Volumes string `json:"volumes,omitempty"`
@@ -94,10 +94,10 @@ type TreeParams struct {
 	Rules      []byte `json:"-"`                  // after the line of JSON
 	Codebase   string `json:"codebase,omitempty"` // its path on the host; of no use with Blank
 	MountPoint string `json:"mountPoint"`         // where the sandbox sees it
-	// UID and GID are those of statedir.Config. InEngine says that the mount shows them.
+	// UID and GID are those of statedir.Config. HostIDs says that the mount shows them: it is in the host's user namespace.
 	UID      int     `json:"uid"`
 	GID      int     `json:"gid"`
-	InEngine bool    `json:"inEngine,omitempty"`
+	HostIDs  bool    `json:"hostIDs,omitempty"`
 	RootTree bool    `json:"rootTree,omitempty"` // as in statedir.Config
 	Copied   bool    `json:"copied,omitempty"`   // the codebase is copied on write
 	Memory   int64   `json:"memory,omitempty"`   // the sandbox's limit, in bytes; 0: none

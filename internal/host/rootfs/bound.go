@@ -22,9 +22,9 @@ import (
 // would serve a sandbox without a network.
 
 // keepsSockets reports whether a sandbox must not see sockets on which the host listens.
-// gVisor's kernel connects to none of them.
+// A kernel of its own connects to none of them.
 func keepsSockets(b *boot.Params) bool {
-	return b.Config.Network != runtime.NetworkHost && !b.OwnKernel
+	return b.Config.Network != runtime.NetworkHost && !b.Can.Has(launch.OwnKernel)
 }
 
 // A boundList is the result of listBound.

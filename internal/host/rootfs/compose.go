@@ -75,7 +75,7 @@ func Compose(b *boot.Params) (*launch.Spec, error) {
 			return nil, err
 		}
 	}
-	if !b.OwnKernel {
+	if !b.Can.Has(launch.OwnKernel) {
 		if spec.Covers, err = coverProc(b); err != nil {
 			return nil, fmt.Errorf("cover the host's part of /proc: %w", err)
 		}
@@ -113,7 +113,7 @@ func ComposeTree(b *boot.Params, spec *launch.Spec) error {
 		spec.Scratch = append(spec.Scratch, c.MountPointOrDefault())
 	} else {
 		source := TreeDir(b)
-		if b.Engine != "" && c.Native() { // an engine mounts by path
+		if !b.Can.Has(launch.ShimMounts) && c.Native() { // an engine mounts by path
 			source = c.CodebasePath
 			fd, err := openSource("codebase", source)
 			if err != nil {

@@ -43,7 +43,7 @@ const (
 
 func kindOf(b *boot.Params) rootKind {
 	switch {
-	case b.Engine != "" && b.Config.Image != "":
+	case !b.Can.Has(launch.StoreImages) && b.Config.Image != "":
 		return engineImage
 	case b.Config.ImageID != "":
 		return storeImage

@@ -16,6 +16,7 @@ import (
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 func TestEtcFiles(t *testing.T) {
@@ -164,10 +165,10 @@ func TestCopyFile(t *testing.T) {
 
 func TestKindOf(t *testing.T) {
 	for want, b := range map[rootKind]boot.Params{
-		hostRoot:    {Engine: "/state/engine"},
+		hostRoot:    {KeeperDir: "/state/engine"},
 		ownRootfs:   {Config: statedir.Config{SandboxConfig: runtime.SandboxConfig{Rootfs: "/r"}}},
-		storeImage:  {Config: statedir.Config{SandboxConfig: runtime.SandboxConfig{Image: "x", ImageID: "y"}}},
-		engineImage: {Engine: "/state/engine", Config: statedir.Config{SandboxConfig: runtime.SandboxConfig{Image: "x", ImageID: "y"}}},
+		storeImage:  {Can: launch.StoreImages, Config: statedir.Config{SandboxConfig: runtime.SandboxConfig{Image: "x", ImageID: "y"}}},
+		engineImage: {KeeperDir: "/state/engine", Config: statedir.Config{SandboxConfig: runtime.SandboxConfig{Image: "x", ImageID: "y"}}},
 	} {
 		if got := kindOf(&b); got != want {
 			t.Errorf("%+v: %d, want %d", b, got, want)

@@ -35,7 +35,7 @@ func Nest(b *boot.Params, spec *launch.Spec) error {
 	}
 	outer := func(m *runtime.Mount) bool { return volumes[m.Target] || m.Writable }
 	around := outermost(spec.Binds, outer)
-	if b.Engine != "" {
+	if !b.Can.Has(launch.ShimMounts) {
 		around = innermost(spec.Binds, outer)
 	}
 	binds := slices.Clone(spec.Binds)
@@ -60,7 +60,7 @@ func Nest(b *boot.Params, spec *launch.Spec) error {
 		}
 	}
 	spec.Scratch = slices.DeleteFunc(spec.Scratch, func(target string) bool { return around(target) != nil })
-	if b.Engine == "" {
+	if b.Can.Has(launch.ShimMounts) {
 		spec.Binds = slices.DeleteFunc(binds, func(m runtime.Mount) bool { return around(m.Target) != nil })
 	}
 	return nil
@@ -118,7 +118,7 @@ func nest(b *boot.Params, in, m *runtime.Mount) error {
 	}
 	w := &walk{at: top, shown: in.Target}
 	defer func() { _ = unix.Close(w.at) }()
-	if b.Engine != "" && os.Geteuid() == 0 {
+	if !b.Can.Has(launch.ShimMounts) && os.Geteuid() == 0 {
 		w.as = func(f func() error) error { return asUser(b.Config.UID, b.Config.GID, f) }
 	}
 	rest := strings.TrimPrefix(m.Target, in.Target+"/")
@@ -128,7 +128,7 @@ func nest(b *boot.Params, in, m *runtime.Mount) error {
 			return err
 		}
 	}
-	if err := w.enter(name, isFile); err != nil || b.Engine != "" || m.Source == "" {
+	if err := w.enter(name, isFile); err != nil || !b.Can.Has(launch.ShimMounts) || m.Source == "" {
 		return err
 	}
 	return mountAt(m, w.at)

@@ -49,7 +49,7 @@ func nested(t *testing.T, dir string) (*boot.Params, *launch.Spec) {
 			t.Fatal(err)
 		}
 	}
-	b := new(boot.Params)
+	b := &boot.Params{Can: launch.ShimMounts}
 	b.Config.Volumes = []runtime.VolumeMount{{Name: "home-dev", Target: "/home/ann"}}
 	return b, &launch.Spec{
 		Binds: []runtime.Mount{
@@ -100,7 +100,7 @@ func TestNest(t *testing.T) {
 func TestNestForEngine(t *testing.T) {
 	dir := t.TempDir()
 	b, spec := nested(t, dir)
-	b.Engine = "/engine"
+	b.Can = 0
 	b.Config.UID, b.Config.GID = 1234, 1235
 	if os.Geteuid() == 0 { // root makes them as the sandbox's user
 		for _, name := range []string{"home", "code"} {
@@ -135,7 +135,7 @@ func TestNestForEngineHostile(t *testing.T) {
 	for _, volume := range []bool{false, true} {
 		dir := t.TempDir()
 		b, spec := nested(t, dir)
-		b.Engine, b.Config.Volumes = "/engine", nil
+		b.Can, b.Config.Volumes = 0, nil
 		b.Config.UID, b.Config.GID = os.Geteuid(), os.Getegid()
 		spec.Binds = []runtime.Mount{
 			{Source: filepath.Join(dir, "code"), Target: "/workspace", Writable: true},
@@ -170,7 +170,7 @@ func TestNestHostile(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		b, spec := nested(t, dir)
-		b.Engine = "/engine" // no mounts
+		b.Can = 0 // no mounts
 		b.Config.UID, b.Config.GID = os.Geteuid(), os.Getegid()
 		err := errors.Join(os.MkdirAll(filepath.Join(dir, "home/.config/tool"), 0o700), put(dir))
 		if err != nil {
@@ -208,7 +208,7 @@ func TestNestRace(t *testing.T) {
 	made := 0
 	for range 3000 {
 		b, spec := nested(t, dir)
-		b.Engine = "/engine"
+		b.Can = 0
 		b.Config.UID, b.Config.GID = os.Geteuid(), os.Getegid()
 		if Nest(b, spec) == nil {
 			made++

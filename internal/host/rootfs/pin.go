@@ -12,6 +12,7 @@ import (
 
 	"wolffia/internal/host/boot"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // pinMounts returns the mounts and volumes of a sandbox. Their sources are paths whose symbolic
@@ -31,7 +32,7 @@ func pinMounts(b *boot.Params) ([]runtime.Mount, error) {
 		if err != nil {
 			return nil, err
 		}
-		if b.Engine == "" {
+		if b.Can.Has(launch.ShimMounts) {
 			m.Source, err = pin(fd, filepath.Join(b.Mnt, "mount"+strconv.Itoa(i)))
 		}
 		_ = unix.Close(fd)

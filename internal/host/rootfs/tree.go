@@ -55,4 +55,4 @@ func Reached(c *runtime.SandboxConfig) bool {
 
 // at returns the path of a sandbox's own file on the host, which an engine must be able
 // to reach.
-func at(b *boot.Params, name string) string { return filepath.Join(cmp.Or(b.Engine, b.Mnt), name) }
+func at(b *boot.Params, name string) string { return filepath.Join(cmp.Or(b.KeeperDir, b.Mnt), name) }

@@ -12,13 +12,13 @@ import (
 
 // Shape returns a short text that is equal for the configurations of which one spare can become any; empty:
 // no spare can serve c, which Create has completed. What a running sandbox cannot take on is a part of it:
-// every field but those that the table of settings has claimed (see [fields.Claim]). With ownKernel, the host's name inside cannot change, and an
+// every field but those that the table of settings has claimed (see [fields.Claim]). With fixedName, the host's name inside cannot change, and an
 // image has it in files of its own: then the sandbox's name is a part too.
-func Shape(c *Config, ownKernel bool) string {
+func Shape(c *Config, fixedName bool) string {
 	if !warm(c) {
 		return ""
 	}
-	fixed := free(*c, ownKernel)
+	fixed := free(*c, fixedName)
 	text, err := json.Marshal(&fixed)
 	if err != nil {
 		return ""
@@ -44,10 +44,10 @@ func warm(c *Config) bool {
 }
 
 // free returns c without what a spare is given when it is taken.
-func free(c Config, ownKernel bool) Config {
+func free(c Config, fixedName bool) Config {
 	name := c.Name
 	fields.Clear(&c.SandboxConfig, fields.Claim)
-	if ownKernel || c.ImageID != "" {
+	if fixedName || c.ImageID != "" {
 		c.Name = name
 	}
 	c.CreatedAt, c.PrivateGit = 0, false // PrivateGit: as the rest says

@@ -79,7 +79,7 @@ func TestShape(t *testing.T) {
 	was := Shape(shaped(), false)
 	for name, tt := range map[string]struct {
 		change    func(c *Config)
-		ownKernel bool
+		fixedName bool
 		none      bool // no spare serves it
 		same      bool
 	}{
@@ -87,7 +87,7 @@ func TestShape(t *testing.T) {
 		"other names":                     {change: func(c *Config) { c.Egress = &network.Policy{Allow: []string{"a.example"}} }, same: true},
 		"default place":                   {change: func(c *Config) { c.MountPoint = runtime.DefaultMountPoint }, same: true},
 		"a name":                          {change: func(c *Config) { c.Name = "x" }, same: true},
-		"a name, and a kernel of its own": {change: func(c *Config) { c.Name = "x" }, ownKernel: true},
+		"a name, and a kernel of its own": {change: func(c *Config) { c.Name = "x" }, fixedName: true},
 		"git":                             {change: func(c *Config) { c.Git = &runtime.GitConfig{} }},
 		"a mount":                         {change: func(c *Config) { c.Mounts = []runtime.Mount{{Source: "/data", Target: "/data"}} }},
 		"a mount in it":                   {change: func(c *Config) { c.Mounts = []runtime.Mount{{Source: "/data", Target: "/workspace/data"}} }, none: true},
@@ -103,7 +103,7 @@ func TestShape(t *testing.T) {
 	} {
 		c := shaped()
 		tt.change(c)
-		switch got := Shape(c, tt.ownKernel); {
+		switch got := Shape(c, tt.fixedName); {
 		case (got == "") != tt.none:
 			t.Errorf("%s: the shape is %q", name, got)
 		case !tt.none && (got == was) != tt.same:
