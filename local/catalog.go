@@ -12,10 +12,12 @@ import (
 )
 
 // A catalog finds the sandboxes of a state directory that belong to the backends.
-// A sandbox of another backend does not exist for it.
+// A sandbox of another backend does not exist for it. All parts of a Runtime share it.
 type catalog struct {
-	dir      *statedir.Dir
-	backends []launch.Backend // at least one; the first is the default
+	dir       *statedir.Dir
+	wolffia   string           // path of the program
+	backends  []launch.Backend // at least one; the first is the default
+	rulesText rulesText
 
 	mu    sync.Mutex
 	cache map[string]cached // by sandbox id; guarded by mu

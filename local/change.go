@@ -10,9 +10,12 @@ import (
 	"wolffia/runtime"
 )
 
+// settings changes what can change while a sandbox exists: rules, names, labels, lifetime.
+type settings struct{ *catalog }
+
 // changing locks the configuration of a sandbox that has not expired, and returns it as it is then. The caller calls
 // release.
-func (s *sandboxes) changing(ctx context.Context, sandboxID string) (box *statedir.Box, c *statedir.Config, release func(), err error) {
+func (s *settings) changing(ctx context.Context, sandboxID string) (box *statedir.Box, c *statedir.Config, release func(), err error) {
 	if box, _, err = s.brief(sandboxID); err != nil {
 		return nil, nil, nil, err
 	}

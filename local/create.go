@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/image/store"
 	"wolffia/internal/host/hostsocket"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/beneath"
@@ -46,11 +47,18 @@ func apartFrom(config *runtime.SandboxConfig) runtime.SandboxConfig {
 	return c
 }
 
+// A completer fills in what configurations leave to Create.
+type completer struct {
+	*catalog
+	engines *engines
+	images  *store.Store // of backends without images of their own
+}
+
 // complete fills in what a configuration leaves to Create, and refuses what the backend or
 // this host cannot do. It returns how the limits are to be kept, nil if there are none to
 // keep; until release is called the image is not deleted.
-func (s *sandboxes) complete(ctx context.Context, c *statedir.Config) (limits *limiting, release func(), err error) {
-	c.Runtime = cmp.Or(c.Runtime, s.Name())
+func (s *completer) complete(ctx context.Context, c *statedir.Config) (limits *limiting, release func(), err error) {
+	c.Runtime = cmp.Or(c.Runtime, s.backends[0].Name())
 	backend := s.backend(c.Runtime)
 	if backend == nil {
 		return nil, nil, runtime.Errorf(runtime.ErrInvalid, "runtime %q is not available: this runtime has %s", c.Runtime, s.names())
@@ -113,7 +121,7 @@ func completeForEngine(backend *launch.Backend, c *statedir.Config) error {
 
 // resolve replaces the paths of a configuration on the host by those without symbolic
 // links, and checks what is there.
-func (s *sandboxes) resolve(c *statedir.Config) (err error) {
+func (s *completer) resolve(c *statedir.Config) (err error) {
 	if c.CodebasePath, err = s.directory("codebase", c.CodebasePath, beneath.CheckNames); err != nil {
 		return err
 	}
@@ -142,7 +150,7 @@ func (s *sandboxes) resolve(c *statedir.Config) (err error) {
 
 // resolveSockets replaces the paths of sockets by those without symbolic links, and refuses
 // those by which the host can be controlled.
-func (s *sandboxes) resolveSockets(c *statedir.Config) error {
+func (s *completer) resolveSockets(c *statedir.Config) error {
 	for i := range c.Sockets {
 		socket := &c.Sockets[i]
 		socket.Target = socket.InsidePath()
@@ -160,7 +168,7 @@ func (s *sandboxes) resolveSockets(c *statedir.Config) error {
 
 // directory resolves the path of a directory that the caller may list, that passes check
 // and that is apart from the state directory. An empty path stays empty.
-func (s *sandboxes) directory(what, path string, check func(fd int) error) (string, error) {
+func (s *completer) directory(what, path string, check func(fd int) error) (string, error) {
 	if path == "" {
 		return "", nil
 	}
@@ -188,7 +196,7 @@ func open(path string, check func(fd int) error) error {
 }
 
 // apart refuses a directory that would show a sandbox the state directory.
-func (s *sandboxes) apart(what, dir string) error {
+func (s *completer) apart(what, dir string) error {
 	state, err := filepath.EvalSymlinks(s.dir.Path())
 	if err != nil {
 		return runtime.WithClass(runtime.ErrUnavailable, err)

@@ -25,7 +25,7 @@ func copyOf(p *network.Policy) *network.Policy {
 }
 
 // Egress returns a copy of the names that a sandbox can reach, whether it runs or not; nil: none.
-func (s *sandboxes) Egress(_ context.Context, sandboxID string) (*network.Policy, error) {
+func (s *settings) Egress(_ context.Context, sandboxID string) (*network.Policy, error) {
 	_, c, err := s.brief(sandboxID)
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (s *sandboxes) Egress(_ context.Context, sandboxID string) (*network.Policy
 // force when it returns if the sandbox runs, and connections that they do not allow are closed;
 // else they hold from the next start. Calls for one sandbox are serialized. The error is
 // edit's, or as that of [runtime.PermissionSetter].
-func (s *sandboxes) ChangeEgress(ctx context.Context, sandboxID string, edit func(*network.Policy) error) (*network.Policy, error) {
+func (s *settings) ChangeEgress(ctx context.Context, sandboxID string, edit func(*network.Policy) error) (*network.Policy, error) {
 	box, c, release, err := s.changing(ctx, sandboxID)
 	if err != nil {
 		return nil, err

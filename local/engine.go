@@ -18,8 +18,14 @@ import (
 	"wolffia/runtime/launch"
 )
 
+// engines runs the programs of backends with an engine, for what they do apart from a start.
+type engines struct {
+	*catalog
+	progress func(text string) // may be nil
+}
+
 // engineParams returns what the program of an engine's backend gets of a sandbox.
-func (s *sandboxes) engineParams(box *statedir.Box, c *statedir.Config) *boot.Params {
+func (s *engines) engineParams(box *statedir.Box, c *statedir.Config) *boot.Params {
 	b := &boot.Params{ID: box.ID(), Config: *c, KeeperDir: box.Engine(), StateDir: s.dir.Path()}
 	b.Config.Permissions = nil // only the tree server reads them
 	return b
@@ -27,7 +33,7 @@ func (s *sandboxes) engineParams(box *statedir.Box, c *statedir.Config) *boot.Pa
 
 // runEngine runs the program of an engine's backend, and returns its last report. progress,
 // if not nil, is called with each step.
-func (s *sandboxes) runEngine(ctx context.Context, backend *launch.Backend, what string, b *boot.Params, progress func(string)) (*boot.Report, error) {
+func (s *engines) runEngine(ctx context.Context, backend *launch.Backend, what string, b *boot.Params, progress func(string)) (*boot.Report, error) {
 	set, err := programs.Open(s.wolffia, s.dir.Path())
 	if err != nil {
 		return nil, err
@@ -90,7 +96,7 @@ func (s *sandboxes) runEngine(ctx context.Context, backend *launch.Backend, what
 // clean removes the control group of a sandbox, and what its keeper has left in the engine
 // and on the host. Usually there is nothing. The caller holds the sandbox's lock and has
 // made sure that no keeper runs.
-func (s *sandboxes) clean(ctx context.Context, box *statedir.Box, c *statedir.Config) error {
+func (s *engines) clean(ctx context.Context, box *statedir.Box, c *statedir.Config) error {
 	if c.Resources.Limited() || c.ID == "" { // a damaged configuration does not tell
 		if err := unlimit(box); err != nil {
 			return err
@@ -119,9 +125,9 @@ func (s *sandboxes) clean(ctx context.Context, box *statedir.Box, c *statedir.Co
 // ImageCommand returns the command that the image of a configuration runs by itself, which
 // may be empty. It downloads the image if the engine does not have it, and sets c.ImageID.
 // For a backend without an engine it is [runtime.ErrUnsupported].
-func (s *sandboxes) ImageCommand(ctx context.Context, c *runtime.SandboxConfig) ([]string, error) {
+func (s *engines) ImageCommand(ctx context.Context, c *runtime.SandboxConfig) ([]string, error) {
 	full := &statedir.Config{SandboxConfig: *c}
-	full.Runtime = cmp.Or(c.Runtime, s.Name())
+	full.Runtime = cmp.Or(c.Runtime, s.backends[0].Name())
 	backend := s.backend(full.Runtime)
 	if backend == nil || backend.Place == launch.BesideShim {
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "runtime %q has no engine with images", full.Runtime)
@@ -139,7 +145,7 @@ func (s *sandboxes) ImageCommand(ctx context.Context, c *runtime.SandboxConfig) 
 
 // engineImage returns the image of a configuration, which the engine downloads if it does
 // not have it.
-func (s *sandboxes) engineImage(ctx context.Context, backend *launch.Backend, c *statedir.Config) (*boot.ImageInfo, error) {
+func (s *engines) engineImage(ctx context.Context, backend *launch.Backend, c *statedir.Config) (*boot.ImageInfo, error) {
 	answer, err := s.runEngine(ctx, backend, "image", s.engineParams(s.dir.Box(c.ID), c), s.progress)
 	if err != nil {
 		return nil, err

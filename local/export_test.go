@@ -12,9 +12,9 @@ func (r *Runtime) Tidy(ctx context.Context)      { r.tidy(ctx) }
 
 // Direct reports whether a connection to PID 1 of a sandbox is open.
 func (r *Runtime) Direct(id string) bool {
-	r.sandboxes.conns.mu.Lock()
-	defer r.sandboxes.conns.mu.Unlock()
-	c := r.sandboxes.conns.open[id]
+	r.executor.conns.mu.Lock()
+	defer r.executor.conns.mu.Unlock()
+	c := r.executor.conns.open[id]
 	return c != nil && c.opened() && c.err == nil && c.shim != nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"sync"
@@ -54,8 +55,8 @@ func half(ready, keeps int) bool { return 2*ready <= keeps }
 // ctx does. If another process does that already, it returns at once. It is for a process that
 // does nothing else: the hidden command wolffia pool fill, which a Runtime starts when it has taken
 // a spare.
-func (s *sandboxes) FillPool(ctx context.Context, shape string) error {
-	d := s.pools()
+func (s *pools) FillPool(ctx context.Context, shape string) error {
+	d := s.poolDir
 	for {
 		seen, err := s.watch(ctx, shape)
 		if err != nil || ctx.Err() != nil {
@@ -70,8 +71,8 @@ func (s *sandboxes) FillPool(ctx context.Context, shape string) error {
 
 // watch is FillPool until the filler's lock is released. It returns how many spares were taken
 // when it looked last.
-func (s *sandboxes) watch(ctx context.Context, shape string) (taken int64, err error) {
-	d := s.pools()
+func (s *pools) watch(ctx context.Context, shape string) (taken int64, err error) {
+	d := s.poolDir
 	release, err := d.try(shape, watchPart)
 	if err != nil {
 		return 0, err
@@ -200,81 +201,79 @@ func mentions(events []byte, shape string) bool {
 	return false
 }
 
-// fillers are the fillers that a Runtime has to start.
+// fillers has the pools refilled that a Runtime takes spares from.
 type fillers struct {
+	*catalog
+	poolDir
+	log *slog.Logger // may be nil
+
 	mu     sync.Mutex
 	due    map[string]*time.Timer // by shape; guarded by mu
 	closed bool                   // guarded by mu
 }
 
-// tookSpare counts a spare that was taken of a pool, and has the pool refilled.
-func (s *sandboxes) tookSpare(shape string) {
-	if s.pools().use(shape) {
-		s.wantFiller(shape)
+// took counts a spare that was taken of a pool, and has the pool refilled.
+func (f *fillers) took(shape string) {
+	if f.use(shape) {
+		f.want(shape)
 	}
 }
 
-// missedSpare has a pool refilled that had no spare for a taker: what it had has ended, and nobody has taken one since. A pool that was
+// missed has a pool refilled that had no spare for a taker: what it had has ended, and nobody has taken one since. A pool that was
 // started, or could not be refilled, within keepRetry is left alone.
-func (s *sandboxes) missedSpare(shape string) {
-	if st, err := os.Lstat(s.pools().record(shape)); err == nil && time.Since(st.ModTime()) > keepRetry {
-		s.wantFiller(shape)
+func (f *fillers) missed(shape string) {
+	if st, err := os.Lstat(f.record(shape)); err == nil && time.Since(st.ModTime()) > keepRetry {
+		f.want(shape)
 	}
 }
 
-// wantFiller has a pool refilled, by a filler of its own if there is none.
-func (s *sandboxes) wantFiller(shape string) {
-	if s.pools().watched(shape) {
+// want has a pool refilled, by a filler of its own if there is none.
+func (f *fillers) want(shape string) {
+	if f.watched(shape) {
 		return
 	}
-	f := &s.fillers
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case f.closed:
-		s.startFiller(shape)
+		f.start(shape)
 	case f.due[shape] == nil:
-		if f.due == nil {
-			f.due = map[string]*time.Timer{}
-		}
-		f.due[shape] = time.AfterFunc(spawnDelay, func() { s.flush(shape) })
+		f.due[shape] = time.AfterFunc(spawnDelay, func() { f.flush(shape) })
 	}
 }
 
 // flush starts the filler that is due, if it still is.
-func (s *sandboxes) flush(shape string) {
-	f := &s.fillers
+func (f *fillers) flush(shape string) {
 	f.mu.Lock()
 	_, due := f.due[shape]
 	delete(f.due, shape)
 	f.mu.Unlock()
 	if due {
-		s.startFiller(shape)
+		f.start(shape)
 	}
 }
 
-// closeFillers starts the fillers that are due.
-func (s *sandboxes) closeFillers() {
-	f := &s.fillers
+// close starts the fillers that are due.
+func (f *fillers) close() {
 	f.mu.Lock()
 	due := f.due
 	f.due, f.closed = nil, true
 	f.mu.Unlock()
 	for shape, timer := range due {
 		timer.Stop()
-		s.startFiller(shape)
+		f.start(shape)
 	}
 }
 
-// startFiller starts a process that refills a pool, and outlives this one. If that fails, the next
+// start starts a process that refills a pool, and outlives this one. If that fails, the next
 // taker tries again.
-func (s *sandboxes) startFiller(shape string) {
+func (f *fillers) start(shape string) {
 	_, err := child.Start(&child.Command{
-		Path: s.wolffia, Args: []string{"wolffia", "pool", "fill", "--state-dir", s.dir.Path(), shape},
+		Path: f.wolffia, Args: []string{"wolffia", "pool", "fill", "--state-dir", f.dir.Path(), shape},
 		Env: os.Environ(), Attr: &syscall.SysProcAttr{Setsid: true}, Files: []*os.File{nil, nil, nil},
 		Slack: timerslack.Coarse,
 	})
-	if err != nil && s.log != nil {
-		s.log.Warn("the pool is not refilled", "pool", shape, "error", err.Error())
+	if err != nil && f.log != nil {
+		f.log.Warn("the pool is not refilled", "pool", shape, "error", err.Error())
 	}
 }

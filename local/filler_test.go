@@ -47,7 +47,7 @@ const testShape, otherShape = "0123456789abcdef", "fedcba9876543210"
 // A filler sees what is taken of its pool, also what was taken before it waits, and that the pool
 // ends; not what becomes of other pools.
 func TestPoolEvents(t *testing.T) {
-	d := poolDir{filepath.Join(t.TempDir(), "pools")}
+	d := poolDir{path: filepath.Join(t.TempDir(), "pools")}
 	if err := d.ensure(); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestPoolEvents(t *testing.T) {
 
 // A pool has one filler, and its lock is not that for starting spares.
 func TestOneFiller(t *testing.T) {
-	d := poolDir{filepath.Join(t.TempDir(), "pools")}
+	d := poolDir{path: filepath.Join(t.TempDir(), "pools")}
 	if err := d.ensure(); err != nil {
 		t.Fatal(err)
 	}
@@ -135,8 +135,8 @@ func TestStopPoolAgainstItsFiller(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sandboxes{catalog: &catalog{dir: dir}}
-	d, shape := s.pools(), "0123456789abcdef"
+	s := &pools{catalog: &catalog{dir: dir}, poolDir: poolsOf(dir), sandboxes: &sandboxes{}}
+	d, shape := s.poolDir, "0123456789abcdef"
 	if err := errors.Join(d.ensure(), d.write(shape, &poolRecord{Spares: 1})); err != nil {
 		t.Fatal(err)
 	}

@@ -38,11 +38,11 @@ func (s *sandboxes) ForkAs(ctx context.Context, sandboxID string, edit func(c *r
 	}
 	removeStale(filepath.Join(statedir.Cow(box.Run()), statedir.CowSnapshots), forkPrefix)
 	snapshot := forkPrefix + strings.ToLower(rand.Text())
-	if _, err := s.Snapshot(ctx, box.ID(), snapshot); err != nil {
+	if _, err := s.reviews.Snapshot(ctx, box.ID(), snapshot); err != nil {
 		return nil, err
 	}
 	step.Reached("fork: changes copied")
-	defer func() { _ = s.RemoveSnapshot(ctx, box.ID(), snapshot) }() // what is left of it
+	defer func() { _ = s.reviews.RemoveSnapshot(ctx, box.ID(), snapshot) }() // what is left of it
 	config := c.SandboxConfig
 	config.ID, config.Name, config.BoundToCaller = "", "", false
 	config.Publish = nil // the parent has the host's ports
@@ -67,7 +67,7 @@ func adopt(box *statedir.Box, from string) error {
 }
 
 // Snapshot implements [runtime.Reviewer].
-func (s *sandboxes) Snapshot(ctx context.Context, sandboxID, name string) (*runtime.Snapshot, error) {
+func (s *reviews) Snapshot(ctx context.Context, sandboxID, name string) (*runtime.Snapshot, error) {
 	if !statedir.ValidSnapshot(name) {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "snapshot %q: a name has up to 64 letters, digits, dots, dashes and underscores, of which the first is a letter or digit", name)
 	}
@@ -86,7 +86,7 @@ func (s *sandboxes) Snapshot(ctx context.Context, sandboxID, name string) (*runt
 }
 
 // Snapshots implements [runtime.Reviewer].
-func (s *sandboxes) Snapshots(_ context.Context, sandboxID string) ([]runtime.Snapshot, error) {
+func (s *reviews) Snapshots(_ context.Context, sandboxID string) ([]runtime.Snapshot, error) {
 	dir, err := s.snapshotsOf(sandboxID)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (s *sandboxes) Snapshots(_ context.Context, sandboxID string) ([]runtime.Sn
 }
 
 // snapshotsOf returns the directory of a sandbox's snapshots, which need not exist.
-func (s *sandboxes) snapshotsOf(sandboxID string) (string, error) {
+func (s *reviews) snapshotsOf(sandboxID string) (string, error) {
 	box, c, err := s.brief(sandboxID)
 	if err != nil {
 		return "", err
@@ -122,12 +122,12 @@ func (s *sandboxes) snapshotsOf(sandboxID string) (string, error) {
 }
 
 // Restore implements [runtime.Reviewer].
-func (s *sandboxes) Restore(ctx context.Context, sandboxID, name string) error {
+func (s *reviews) Restore(ctx context.Context, sandboxID, name string) error {
 	return s.review(ctx, sandboxID, &boot.Review{Do: boot.ReviewRestore, Name: name}, nil)
 }
 
 // RemoveSnapshot implements [runtime.Reviewer].
-func (s *sandboxes) RemoveSnapshot(_ context.Context, sandboxID, name string) error {
+func (s *reviews) RemoveSnapshot(_ context.Context, sandboxID, name string) error {
 	dir, err := s.snapshotsOf(sandboxID)
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ func realRoot() bool {
 
 // identify decides which user the sandbox runs as, inside and on the host. That is never
 // root, which drops to the owner of the codebase.
-func (s *sandboxes) identify(c *statedir.Config) error {
+func (s *completer) identify(c *statedir.Config) error {
 	c.UID, c.GID = os.Geteuid(), os.Getegid()
 	if realRoot() {
 		if err := drop(c); err != nil {

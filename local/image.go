@@ -21,12 +21,12 @@ import (
 // useImage finds the image that a configuration names, if it does, and takes its defaults.
 // Until release is called the image is not deleted; from then on the recorded configuration
 // keeps it.
-func (s *sandboxes) useImage(ctx context.Context, backend *launch.Backend, c *statedir.Config) (release func(), err error) {
+func (s *completer) useImage(ctx context.Context, backend *launch.Backend, c *statedir.Config) (release func(), err error) {
 	if c.Image == "" && c.ImageID == "" {
 		return func() {}, nil
 	}
 	if !backend.Can.Has(launch.StoreImages) { // the engine keeps images that are in use itself
-		image, err := s.engineImage(ctx, backend, c)
+		image, err := s.engines.engineImage(ctx, backend, c)
 		if err != nil {
 			return nil, err
 		}

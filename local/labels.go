@@ -11,7 +11,7 @@ import (
 // never nil, whether the sandbox runs or not. Calls for one sandbox are serialized. The container
 // that an engine made for it keeps those that it has. The error is edit's, or that of an invalid
 // label.
-func (s *sandboxes) ChangeLabels(ctx context.Context, sandboxID string, edit func(labels map[string]string) error) (*runtime.Sandbox, error) {
+func (s *settings) ChangeLabels(ctx context.Context, sandboxID string, edit func(labels map[string]string) error) (*runtime.Sandbox, error) {
 	box, c, release, err := s.changing(ctx, sandboxID)
 	if err != nil {
 		return nil, err

@@ -98,8 +98,8 @@ func (l *limiting) without(controller string, want *runtime.Resources, ownKernel
 
 // CheckLimits returns the error with which Create refuses the limits of a configuration on this host; nil: it
 // does not. What keeps them can change until then. It is safe for concurrent use.
-func (s *sandboxes) CheckLimits(config *runtime.SandboxConfig) error {
-	backend := s.backend(cmp.Or(config.Runtime, s.Name()))
+func (s *completer) CheckLimits(config *runtime.SandboxConfig) error {
+	backend := s.backend(cmp.Or(config.Runtime, s.backends[0].Name()))
 	if backend == nil || !backend.Can.Has(launch.HostCgroup) { // an engine is asked at its start
 		return nil
 	}

@@ -20,7 +20,7 @@ import (
 // them. Their labels are those that name their owners. It asks the engines of the sandboxes
 // in the state directory and, if the default backend has an engine, the one that the
 // environment names. With an error, the list may be incomplete.
-func (s *sandboxes) Lost(ctx context.Context) ([]*runtime.Sandbox, error) {
+func (s *engines) Lost(ctx context.Context) ([]*runtime.Sandbox, error) {
 	var all []*runtime.Sandbox
 	var errs []error
 	for _, e := range s.engines(s.backends[0].Place != launch.BesideShim) {
@@ -45,7 +45,7 @@ type engineAt struct {
 
 // engines returns those that sandboxes of the state directory are in and, with environment,
 // those that the caller's environment names.
-func (s *sandboxes) engines(environment bool) []engineAt {
+func (s *engines) engines(environment bool) []engineAt {
 	all := map[string]engineAt{}
 	add := func(b *launch.Backend, c runtime.SandboxConfig) {
 		if b != nil && b.Place != launch.BesideShim && b.Complete(&c) == nil {
@@ -76,7 +76,7 @@ func (s *sandboxes) engines(environment bool) []engineAt {
 
 // lostIn asks an engine, twice if it has any: the first answer may have a sandbox that is
 // being destroyed, the second has not.
-func (s *sandboxes) lostIn(ctx context.Context, e engineAt) ([]boot.Found, error) {
+func (s *engines) lostIn(ctx context.Context, e engineAt) ([]boot.Found, error) {
 	ctx, cancel := context.WithTimeout(ctx, boot.LostLimit)
 	defer cancel()
 	var lost []boot.Found
@@ -103,7 +103,7 @@ func (s *sandboxes) lostIn(ctx context.Context, e engineAt) ([]boot.Found, error
 // destroyLost removes what an engine and the host still have of a sandbox whose record is
 // gone, and reports whether there was anything. An engine that does not answer counts as
 // one without: usually it has never been used.
-func (s *sandboxes) destroyLost(ctx context.Context, id string) (bool, error) {
+func (s *engines) destroyLost(ctx context.Context, id string) (bool, error) {
 	for _, e := range s.engines(true) {
 		if _, err := os.Stat(strings.TrimPrefix(e.address, "unix://")); err != nil {
 			continue

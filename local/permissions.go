@@ -21,7 +21,7 @@ import (
 // no others. If the tree server refuses them, the old ones are recorded again. If this
 // process is killed in between, the sandbox goes on under the old rules, and Inspect
 // reports that they differ from the recorded ones; another call repairs it.
-func (s *sandboxes) SetPermissions(ctx context.Context, sandboxID string, rules []perm.Rule) error {
+func (s *settings) SetPermissions(ctx context.Context, sandboxID string, rules []perm.Rule) error {
 	return s.setPermissions(ctx, sandboxID, rules, func([]perm.Rule) error { return nil })
 }
 
@@ -30,7 +30,7 @@ var ErrChanged = runtime.Errorf(runtime.ErrConflict, "another process has change
 
 // ReplacePermissions is SetPermissions for a caller that has made the rules from those that
 // the sandbox had, was. If it has others by now, they stay, and the error is ErrChanged.
-func (s *sandboxes) ReplacePermissions(ctx context.Context, sandboxID string, was, rules []perm.Rule) error {
+func (s *settings) ReplacePermissions(ctx context.Context, sandboxID string, was, rules []perm.Rule) error {
 	return s.setPermissions(ctx, sandboxID, rules, func(now []perm.Rule) error {
 		if !slices.Equal(now, was) {
 			return ErrChanged
@@ -40,7 +40,7 @@ func (s *sandboxes) ReplacePermissions(ctx context.Context, sandboxID string, wa
 }
 
 // setPermissions is SetPermissions unless check returns an error for the recorded rules.
-func (s *sandboxes) setPermissions(ctx context.Context, sandboxID string, rules []perm.Rule, check func(was []perm.Rule) error) error {
+func (s *settings) setPermissions(ctx context.Context, sandboxID string, rules []perm.Rule, check func(was []perm.Rule) error) error {
 	if err := perm.Check(rules); err != nil {
 		return runtime.WithClass(runtime.ErrInvalid, err)
 	}

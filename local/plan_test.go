@@ -26,11 +26,11 @@ func TestPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	beside := launch.ShimMounts | launch.HostCgroup | launch.StoreImages
-	s := &sandboxes{
-		catalog: &catalog{dir: dir, backends: []launch.Backend{
+	s := &starter{
+		catalog: &catalog{dir: dir, wolffia: "/bin/wolffia", backends: []launch.Backend{
 			{Launcher: fakeLauncher("bare"), Can: beside}, {Launcher: fakeLauncher("kernel"), Can: beside | launch.OwnKernel}, {Launcher: fakeLauncher("engine"), Place: launch.InEngine, Keeper: "keeper"},
 		}},
-		wolffia: "/bin/wolffia", images: store.Open(dir.Path()),
+		images: store.Open(dir.Path()),
 	}
 	id := runtime.NewID()
 	box := dir.Box(id)

@@ -58,6 +58,13 @@ type Pool struct {
 // EndsAt returns when the pool ends unless a spare is taken before.
 func (p *Pool) EndsAt() time.Time { return p.UsedAt.Add(p.IdleTimeout) }
 
+// pools starts, fills and stops pools.
+type pools struct {
+	*catalog
+	poolDir
+	sandboxes *sandboxes
+}
+
 // StartPool starts spares for sandboxes of config's shape, and returns when they are ready. Until
 // the pool was not used for its idle timeout, or StopPool ends it, spares that were taken are
 // replaced by a process of its own, which the Runtime that takes a spare, or finds none, starts. A pool of this
@@ -67,7 +74,7 @@ func (p *Pool) EndsAt() time.Time { return p.UsedAt.Add(p.IdleTimeout) }
 // missing) and rules, without opts.Tree; labels, name, environment, working directory and lifetime. After an error there
 // is no pool. ErrUnsupported: sandboxes of this configuration cannot be started ahead; the error
 // says why. ErrInvalid: the options are out of range.
-func (s *sandboxes) StartPool(ctx context.Context, config *runtime.SandboxConfig, opts PoolOptions) (*Pool, error) {
+func (s *pools) StartPool(ctx context.Context, config *runtime.SandboxConfig, opts PoolOptions) (*Pool, error) {
 	if opts.Spares < 1 || opts.Spares > MaxSpares {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "a pool of %d spares: it must be 1 to %d", opts.Spares, MaxSpares)
 	}
@@ -81,7 +88,7 @@ func (s *sandboxes) StartPool(ctx context.Context, config *runtime.SandboxConfig
 	if err != nil {
 		return nil, err
 	}
-	d := s.pools()
+	d := s.poolDir
 	if err := d.ensure(); err != nil {
 		return nil, err
 	}
@@ -114,27 +121,27 @@ func (s *sandboxes) StartPool(ctx context.Context, config *runtime.SandboxConfig
 
 // PoolShape returns the shape of the pool that StartPool makes of the same, and starts
 // nothing. ErrUnsupported: such sandboxes cannot be started ahead.
-func (s *sandboxes) PoolShape(ctx context.Context, config *runtime.SandboxConfig, opts PoolOptions) (shape string, err error) {
+func (s *pools) PoolShape(ctx context.Context, config *runtime.SandboxConfig, opts PoolOptions) (shape string, err error) {
 	_, shape, err = s.template(ctx, config, opts.Tree)
 	return shape, err
 }
 
 // Pools returns the pools of the state directory, sorted by shape. It removes those whose idle
 // timeout is over.
-func (s *sandboxes) Pools() ([]*Pool, error) {
-	shapes, err := s.pools().shapes()
+func (d poolDir) Pools() ([]*Pool, error) {
+	shapes, err := d.shapes()
 	if err != nil {
 		return nil, err
 	}
 	var all []*Pool
 	for _, shape := range shapes {
-		p, err := s.pool(shape)
+		p, err := d.pool(shape)
 		switch {
 		case errors.Is(err, runtime.ErrNotFound):
 			continue
 		case err != nil:
 			p = &Pool{Shape: shape, Problem: err.Error()}
-		case time.Now().After(p.EndsAt()) && s.pools().expire(shape):
+		case time.Now().After(p.EndsAt()) && d.expire(shape):
 			continue
 		}
 		all = append(all, p)
@@ -142,8 +149,8 @@ func (s *sandboxes) Pools() ([]*Pool, error) {
 	return all, nil
 }
 
-func (s *sandboxes) pool(shape string) (*Pool, error) {
-	r, err := s.pools().read(shape)
+func (d poolDir) pool(shape string) (*Pool, error) {
+	r, err := d.read(shape)
 	if err != nil {
 		return nil, err
 	}
@@ -151,10 +158,10 @@ func (s *sandboxes) pool(shape string) (*Pool, error) {
 		Shape: shape, Runtime: r.Config.Runtime, Config: r.Config, Spares: r.Spares, IdleTimeout: r.idle(), Shell: r.Shell, Tree: r.Tree,
 		StartedAt: time.UnixMilli(r.StartedAt), Problem: r.Problem,
 	}
-	if p.Taken, p.UsedAt = s.pools().used(shape); p.UsedAt.Before(p.StartedAt) {
+	if p.Taken, p.UsedAt = d.used(shape); p.UsedAt.Before(p.StartedAt) {
 		p.UsedAt = p.StartedAt
 	}
-	ready, err := s.dir.Offered(shape)
+	ready, err := d.state.Offered(shape)
 	if err != nil {
 		return nil, err
 	}
@@ -177,21 +184,17 @@ func (d poolDir) expire(shape string) bool {
 	return r.over(used) && d.remove(shape) == nil
 }
 
-// FindPool returns the shape of the pool that ref means: a shape, or a unique beginning of one.
-// ErrNotFound, ErrInvalid: no pool, or several.
-func (s *sandboxes) FindPool(ref string) (shape string, err error) { return s.pools().find(ref) }
-
 // stopPoolLimit is how long StartPool may take to undo what it did.
 const stopPoolLimit = 30 * time.Second
 
 // StopPool ends the pools of these shapes, and their spares; without shapes, all of both. Spares
 // that are taken meanwhile are left to their users. It returns when all of it is gone. A pool that
 // does not exist is no error.
-func (s *sandboxes) StopPool(ctx context.Context, shapes ...string) error {
+func (s *pools) StopPool(ctx context.Context, shapes ...string) error {
 	var errs []error
 	if len(shapes) == 0 {
 		var err error
-		if shapes, err = s.pools().shapes(); err != nil {
+		if shapes, err = s.shapes(); err != nil {
 			return err
 		}
 		offering, err := s.dir.Offering() // also of pools that have ended
@@ -207,8 +210,8 @@ func (s *sandboxes) StopPool(ctx context.Context, shapes ...string) error {
 	return errors.Join(errs...)
 }
 
-func (s *sandboxes) stopPool(ctx context.Context, shape string) error {
-	d := s.pools()
+func (s *pools) stopPool(ctx context.Context, shape string) error {
+	d := s.poolDir
 	if err := d.remove(shape); err != nil { // first: a filler starts no further spare
 		return err
 	}
@@ -230,10 +233,10 @@ func (s *sandboxes) stopPool(ctx context.Context, shape string) error {
 }
 
 // endSpares ends spares, some at a time, and each although another one cannot be ended.
-func (s *sandboxes) endSpares(ctx context.Context, ids []string) error {
+func (s *pools) endSpares(ctx context.Context, ids []string) error {
 	failed := make([]error, len(ids))
 	_ = sideBySide(len(ids), goruntime.GOMAXPROCS(0), func(i int) error {
-		failed[i] = s.endSpare(ctx, ids[i])
+		failed[i] = s.sandboxes.spares.EndSpare(ctx, ids[i])
 		return nil
 	})
 	return errors.Join(failed...)
@@ -241,11 +244,11 @@ func (s *sandboxes) endSpares(ctx context.Context, ids []string) error {
 
 // endOutdated ends the spares of a pool that was started before, and again, if they have other options than it has now, and those that have less than
 // half of their time left.
-func (s *sandboxes) endOutdated(ctx context.Context, shape string, before, now *poolRecord) error {
+func (s *pools) endOutdated(ctx context.Context, shape string, before, now *poolRecord) error {
 	if before == nil {
 		return nil
 	}
-	all, err := s.spares()
+	all, err := s.sandboxes.spares.Spares()
 	if err != nil {
 		return err
 	}
@@ -262,8 +265,8 @@ func (s *sandboxes) endOutdated(ctx context.Context, shape string, before, now *
 // fill starts and ends spares until a pool has as many as it keeps, some at a time. It calls pause
 // before each start; nil: it does not. A pool that does not exist is left so. The caller has the
 // pool's fillPart.
-func (s *sandboxes) fill(ctx context.Context, shape string, workers int, pause func() error) error {
-	r, err := s.pools().read(shape)
+func (s *pools) fill(ctx context.Context, shape string, workers int, pause func() error) error {
+	r, err := s.read(shape)
 	if errors.Is(err, runtime.ErrNotFound) {
 		return nil
 	}
@@ -293,7 +296,7 @@ func (s *sandboxes) fill(ctx context.Context, shape string, workers int, pause f
 				return err
 			}
 		}
-		if _, err := s.pools().read(shape); errors.Is(err, runtime.ErrNotFound) {
+		if _, err := s.read(shape); errors.Is(err, runtime.ErrNotFound) {
 			return nil // stopped meanwhile
 		}
 		_, err := s.startSpare(ctx, template, shape, &PoolOptions{IdleTimeout: r.idle(), Shell: r.Shell, Tree: r.Tree})
@@ -332,8 +335,8 @@ func sideBySide(n, workers int, f func(i int) error) error {
 }
 
 // refill fills a pool by a filler, which lets others go first, and records why it could not.
-func (s *sandboxes) refill(ctx context.Context, shape string) error {
-	d := s.pools()
+func (s *pools) refill(ctx context.Context, shape string) error {
+	d := s.poolDir
 	release, err := d.lock(ctx, shape)
 	if err != nil {
 		return err
@@ -351,7 +354,7 @@ func (s *sandboxes) refill(ctx context.Context, shape string) error {
 	if failed != nil {
 		problem = failed.Error()
 	}
-	if problem != r.Problem || failed != nil { // also for the time of the failure: missedSpare
+	if problem != r.Problem || failed != nil { // also for the time of the failure: fillers.missed
 		r.Problem = problem
 		return errors.Join(failed, d.write(shape, r))
 	}
@@ -373,7 +376,7 @@ const keepRetry = time.Minute
 // not; then KeepPool ends it, and returns when all of it is gone. It calls failed with the reason
 // why spares could not be started, and tries again a minute later; nil: nothing is called. An error
 // that no time mends ends it.
-func (s *sandboxes) KeepPool(ctx context.Context, config *runtime.SandboxConfig, opts PoolOptions, failed func(error)) error {
+func (s *pools) KeepPool(ctx context.Context, config *runtime.SandboxConfig, opts PoolOptions, failed func(error)) error {
 	shape := ""
 	for ctx.Err() == nil {
 		wait := keepRetry
@@ -408,9 +411,9 @@ func (s *sandboxes) KeepPool(ctx context.Context, config *runtime.SandboxConfig,
 }
 
 // untilNextEnds returns how long it is until a spare of a pool has ended by its idle timeout.
-func (s *sandboxes) untilNextEnds(p *Pool) time.Duration {
+func (s *pools) untilNextEnds(p *Pool) time.Duration {
 	wait := p.IdleTimeout
-	all, err := s.spares()
+	all, err := s.sandboxes.spares.Spares()
 	if err != nil {
 		return min(wait, keepRetry)
 	}

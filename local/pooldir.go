@@ -49,10 +49,13 @@ const (
 	takenSuffix = ".taken"
 )
 
-// A poolDir is the directory of the pools' records, which need not exist.
-type poolDir struct{ path string }
+// A poolDir is the directory of the pools' records, which need not exist, in a state directory.
+type poolDir struct {
+	state *statedir.Dir
+	path  string
+}
 
-func (s *sandboxes) pools() poolDir { return poolDir{filepath.Join(s.dir.Path(), "pools")} }
+func poolsOf(dir *statedir.Dir) poolDir { return poolDir{dir, filepath.Join(dir.Path(), "pools")} }
 
 func (d poolDir) record(shape string) string { return filepath.Join(d.path, shape+poolSuffix) }
 func (d poolDir) taken(shape string) string  { return filepath.Join(d.path, shape+takenSuffix) }
@@ -79,8 +82,9 @@ func isShape(s string) bool {
 	return err == nil && len(s) == 16
 }
 
-// find returns the shape of the pool that ref means: a shape, or a unique beginning of one.
-func (d poolDir) find(ref string) (string, error) {
+// FindPool returns the shape of the pool that ref means: a shape, or a unique beginning of one.
+// ErrNotFound, ErrInvalid: no pool, or several.
+func (d poolDir) FindPool(ref string) (string, error) {
 	all, err := d.shapes()
 	if err != nil {
 		return "", err

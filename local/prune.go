@@ -142,8 +142,8 @@ func (s *sandboxes) Prune(ctx context.Context, stopped bool) ([]runtime.Pruned, 
 			all = append(all, *p)
 		}
 	}
-	_, err = s.Pools() // removes those that are over
-	errs = append(errs, err, s.prunePrograms())
+	_, err = s.pools.Pools() // removes those that are over
+	errs = append(errs, err, s.starter.prunePrograms())
 	return all, errors.Join(errs...)
 }
 
@@ -156,11 +156,11 @@ func (s *sandboxes) unapplied(ctx context.Context, id string) bool {
 	if err != nil || !c.CopyOnWrite {
 		return false
 	}
-	all, err := s.Changes(ctx, id, runtime.ChangesOptions{})
+	all, err := s.reviews.Changes(ctx, id, runtime.ChangesOptions{})
 	if err != nil || len(all) > 0 {
 		return true
 	}
-	snapshots, err := s.Snapshots(ctx, id)
+	snapshots, err := s.reviews.Snapshots(ctx, id)
 	return err != nil || len(snapshots) > 0
 }
 
@@ -198,7 +198,7 @@ func (s *sandboxes) reap(ctx context.Context, id string, accept func(reason) boo
 	removed := false
 	switch why {
 	case whyHalf:
-		removed, err = s.removeHalf(id)
+		removed, err = s.spares.removeHalf(id)
 	case whyStuck:
 		err = s.Destroy(ctx, id)
 		removed, why = err == nil, whyTTL
@@ -251,7 +251,7 @@ func (s *sandboxes) removeIdle(ctx context.Context, box *statedir.Box, accept fu
 			return "", err
 		}
 	}
-	err = errors.Join(s.finishApply(ctx, box, f.config, lock), s.gits.settle(ctx, box, f.config), s.clean(ctx, box, f.config))
+	err = errors.Join(s.reviews.finishApply(ctx, box, f.config, lock), s.gits.settle(ctx, box, f.config), s.engines.clean(ctx, box, f.config))
 	if err != nil {
 		return "", err // it is still listed
 	}

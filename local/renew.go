@@ -13,7 +13,7 @@ import (
 const touchLimit = 10 * time.Second
 
 // Touch implements [runtime.Renewer].
-func (s *sandboxes) Touch(ctx context.Context, sandboxID string) error {
+func (s *settings) Touch(ctx context.Context, sandboxID string) error {
 	box, _, err := s.brief(sandboxID)
 	if err != nil {
 		return err
@@ -26,7 +26,7 @@ func (s *sandboxes) Touch(ctx context.Context, sandboxID string) error {
 //
 // The deadline is recorded before a running shim gets it. So a caller that is killed in
 // between leaves the newer deadline for the next start, and no reader gets the older one.
-func (s *sandboxes) Renew(ctx context.Context, sandboxID string, ttl time.Duration) (*runtime.Sandbox, error) {
+func (s *settings) Renew(ctx context.Context, sandboxID string, ttl time.Duration) (*runtime.Sandbox, error) {
 	if err := runtime.CheckLifetime(ttl); err != nil {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "time to live %w", err)
 	}

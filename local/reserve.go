@@ -11,23 +11,22 @@ import (
 // returns an empty ID if there is none. Create with that ID in the configuration makes the spare the
 // sandbox, or, if the configuration is not of the shape, ends it and goes on without. A spare that is not
 // used so ends by its idle timeout. It is for a caller that has to know the ID before Create.
-func (s *sandboxes) ReserveSpare(shape string) (id string) {
+func (s *spares) ReserveSpare(shape string) (id string) {
 	if !isShape(shape) {
 		return ""
 	}
 	id = s.dir.Reserve(shape)
-	switch {
-	case id != "" && s.took != nil:
-		s.took(shape)
-	case id == "" && s.missed != nil:
-		s.missed(shape)
+	if id != "" {
+		s.fillers.took(shape)
+	} else {
+		s.fillers.missed(shape)
 	}
 	return id
 }
 
 // takeReserved is take for a configuration whose ID is that of a reserved spare. If the spare does not fit,
 // it is ended.
-func (s *sandboxes) takeReserved(ctx context.Context, c statedir.Draft, limits *limiting) (*runtime.Sandbox, error) {
+func (s *spares) takeReserved(ctx context.Context, c statedir.Draft, limits *limiting) (*runtime.Sandbox, error) {
 	box := s.dir.Box(c.ID)
 	if !s.dir.HasPools() || !box.WasSpare() || !box.Half() {
 		return nil, nil

@@ -20,8 +20,14 @@ import (
 
 var _ runtime.Reviewer = (*Runtime)(nil)
 
+// reviews shows, applies, saves and discards the changes of copied codebases.
+type reviews struct {
+	*catalog
+	starter *starter
+}
+
 // Changes implements [runtime.Reviewer].
-func (s *sandboxes) Changes(ctx context.Context, sandboxID string, o runtime.ChangesOptions) ([]runtime.Change, error) {
+func (s *reviews) Changes(ctx context.Context, sandboxID string, o runtime.ChangesOptions) ([]runtime.Change, error) {
 	all := []runtime.Change{}
 	err := s.review(ctx, sandboxID, &boot.Review{Do: boot.ReviewChanges, Paths: bytesOf(o.Paths), Lines: o.Lines}, func(r io.Reader) error {
 		return eachValue(r, func(c *runtime.Change) { all = append(all, *c) })
@@ -33,7 +39,7 @@ func (s *sandboxes) Changes(ctx context.Context, sandboxID string, o runtime.Cha
 }
 
 // Diff implements [runtime.Reviewer].
-func (s *sandboxes) Diff(ctx context.Context, sandboxID string, o runtime.DiffOptions, w io.Writer) error {
+func (s *reviews) Diff(ctx context.Context, sandboxID string, o runtime.DiffOptions, w io.Writer) error {
 	return s.review(ctx, sandboxID, &boot.Review{Do: boot.ReviewDiff, Paths: bytesOf(o.Paths)}, func(r io.Reader) error {
 		_, err := io.Copy(w, r)
 		return err
@@ -41,7 +47,7 @@ func (s *sandboxes) Diff(ctx context.Context, sandboxID string, o runtime.DiffOp
 }
 
 // Apply implements [runtime.Reviewer].
-func (s *sandboxes) Apply(ctx context.Context, sandboxID string, o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
+func (s *reviews) Apply(ctx context.Context, sandboxID string, o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
 	result := &runtime.ApplyResult{Applied: []runtime.Change{}, Left: []runtime.Change{}}
 	work := &boot.Review{Do: boot.ReviewApply, Paths: bytesOf(o.Paths), DryRun: o.DryRun, Force: o.Force}
 	err := s.review(ctx, sandboxID, work, func(r io.Reader) error {
@@ -60,7 +66,7 @@ func (s *sandboxes) Apply(ctx context.Context, sandboxID string, o runtime.Apply
 }
 
 // Discard implements [runtime.Reviewer].
-func (s *sandboxes) Discard(ctx context.Context, sandboxID string, paths []string) (n int, err error) {
+func (s *reviews) Discard(ctx context.Context, sandboxID string, paths []string) (n int, err error) {
 	err = s.review(ctx, sandboxID, &boot.Review{Do: boot.ReviewDiscard, Paths: bytesOf(paths)}, func(r io.Reader) error {
 		return eachValue(r, func(count *int) { n = *count })
 	})
@@ -97,7 +103,7 @@ func eachValue[T any](r io.Reader, f func(*T)) error {
 
 // review has the tree server of a sandbox do some work, and read read the answer. If the sandbox does not run, a tree
 // server is started for the work, which holds the sandbox's lock.
-func (s *sandboxes) review(ctx context.Context, sandboxID string, r *boot.Review, read func(io.Reader) error) error {
+func (s *reviews) review(ctx context.Context, sandboxID string, r *boot.Review, read func(io.Reader) error) error {
 	box, c, err := s.find(sandboxID)
 	if err != nil {
 		return err
@@ -173,7 +179,7 @@ func newAnswer() (*rawsock.Socket, *os.File, error) {
 
 // askForReview has the tree server of the sandbox, or one that is started, do r, and answer by the end of a connection,
 // which stays the caller's.
-func (s *sandboxes) askForReview(ctx context.Context, box *statedir.Box, r *boot.Review, answer *os.File) error {
+func (s *reviews) askForReview(ctx context.Context, box *statedir.Box, r *boot.Review, answer *os.File) error {
 	return untilSettled(ctx, func() (done bool, err error) {
 		lock, err := box.TryLock()
 		switch {
@@ -195,7 +201,7 @@ func (s *sandboxes) askForReview(ctx context.Context, box *statedir.Box, r *boot
 }
 
 // reviewStopped starts a tree server without a mount, and has it do r, as of askForReview. The caller holds the lock.
-func (s *sandboxes) reviewStopped(ctx context.Context, box *statedir.Box, lock *statedir.Lock, r *boot.Review, answer *os.File) error {
+func (s *reviews) reviewStopped(ctx context.Context, box *statedir.Box, lock *statedir.Lock, r *boot.Review, answer *os.File) error {
 	_, c, err := s.find(box.ID()) // with the lock held it does not change
 	if err != nil {
 		return err
@@ -220,7 +226,7 @@ func (s *sandboxes) reviewStopped(ctx context.Context, box *statedir.Box, lock *
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	defer ours.Close()
-	params, err := s.treeParams(box, c)
+	params, err := s.starter.treeParams(box, c)
 	if err != nil {
 		return err
 	}

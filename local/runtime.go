@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	"wolffia/image/store"
 	"wolffia/internal/host/statedir"
@@ -35,11 +36,17 @@ type Options struct {
 // A Runtime runs sandboxes on this host, by one or more backends. It is safe for
 // concurrent use. Close releases it and leaves the sandboxes running.
 //
-// It has three parts, each in a file of its name.
+// Each of its parts owns what it is named for. They share the catalog, and have those that they need.
 type Runtime struct {
-	*sandboxes // implements runtime.Runtime, and what is optional beside it
-	*executor  // implements runtime.Executor
-	*sessions  // implements runtime.SessionManager, and what is optional beside it
+	*sandboxes // implements runtime.Runtime
+	*settings
+	*reviews
+	*spares
+	*pools
+	*completer
+	*engines
+	*executor // implements runtime.Executor
+	*sessions // implements runtime.SessionManager
 }
 
 var (
@@ -78,20 +85,25 @@ func New(opts *Options, first launch.Backend, more ...launch.Backend) (*Runtime,
 	if err != nil {
 		return nil, err
 	}
-	all := &catalog{dir: dir, backends: append([]launch.Backend{first}, more...), cache: map[string]cached{}}
+	all := &catalog{dir: dir, wolffia: wolffia, backends: append([]launch.Backend{first}, more...), cache: map[string]cached{}}
 	conns := &connections{newTable[*connection]()}
 	exec := &executor{catalog: all, conns: conns}
 	exec.gits = &gits{catalog: all, exec: exec, boxes: map[string]*gitBox{}}
-	rt := &Runtime{
-		sandboxes: &sandboxes{
-			catalog: all, conns: conns, wolffia: wolffia, images: store.Open(dir.Path()), volumes: volume.Open(dir.Path()),
-			progress: opts.Progress, log: opts.Log, bound: newTable[*os.File](), alive: newTable[*os.File](), gits: exec.gits,
-		},
-		executor: exec,
-		sessions: &sessions{exec},
+	images, records := store.Open(dir.Path()), poolsOf(dir)
+	start := &starter{
+		catalog: all, conns: conns, images: images, volumes: volume.Open(dir.Path()), gits: exec.gits,
+		bound: newTable[*os.File](), alive: newTable[*os.File](),
 	}
-	rt.took, rt.missed = rt.tookSpare, rt.missedSpare
-	return rt, nil
+	engines := &engines{all, opts.Progress}
+	s := &sandboxes{
+		catalog: all, engines: engines, completer: &completer{all, engines, images}, starter: start, reviews: &reviews{all, start},
+		spares: &spares{all, start, &fillers{catalog: all, poolDir: records, log: opts.Log, due: map[string]*time.Timer{}}},
+		pools:  records, gits: exec.gits, log: opts.Log,
+	}
+	return &Runtime{
+		sandboxes: s, settings: &settings{all}, reviews: s.reviews, spares: s.spares, pools: &pools{all, records, s},
+		completer: s.completer, engines: engines, executor: exec, sessions: &sessions{exec},
+	}, nil
 }
 
 // findWolffia returns the absolute path of wolffia, which it looks for unless it is given.
@@ -114,10 +126,10 @@ func findWolffia(path string) (string, error) {
 // Close ends the connections of this Runtime, and with them the commands that it runs.
 // Sandboxes that are bound to the caller end too; the others go on.
 func (r *Runtime) Close() error {
-	r.closeFillers()
+	r.spares.fillers.close()
 	r.executor.gits.closeAll()
 	r.executor.conns.closeAll()
-	r.alive.closeAll()
-	r.bound.closeAll()
+	r.sandboxes.starter.alive.closeAll()
+	r.sandboxes.starter.bound.closeAll()
 	return nil
 }

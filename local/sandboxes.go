@@ -15,37 +15,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/audit"
-	"wolffia/image/store"
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/step"
 	"wolffia/runtime"
-	"wolffia/volume"
 )
 
-// sandboxes is the part of a Runtime that makes, starts, ends, describes and changes
-// sandboxes.
+// sandboxes is the part of a Runtime that creates, starts, stops, lists and removes sandboxes.
 type sandboxes struct {
 	*catalog
-	conns    *connections
-	wolffia  string       // path of the program
-	images   *store.Store // of backends without an engine
-	volumes  *volume.Store
-	progress func(text string) // may be nil
-	log      *slog.Logger      // may be nil
-	// took is called after a spare of this shape was taken, by any goroutine; nil: nothing is.
-	took func(shape string)
-	// missed is called when no spare of this shape was there to take, by any goroutine; nil: nothing is.
-	missed  func(shape string)
-	fillers fillers // of the pools that it took from
-
-	rulesText rulesText
+	engines   *engines
+	completer *completer
+	starter   *starter
+	reviews   *reviews
+	spares    *spares
+	pools     poolDir
 	gits      *gits
-
-	// Of sandboxes that are bound to this process: closing a file of bound, which is
-	// there from Create on, says that the process has ended; closing one of alive, which
-	// is there from Start on, ends the sandbox.
-	bound, alive *table[*os.File]
+	log       *slog.Logger // may be nil
 }
 
 // StateDir returns the absolute path of the state directory.
@@ -65,7 +51,7 @@ func (s *sandboxes) Create(ctx context.Context, config *runtime.SandboxConfig) (
 // create is Create; fill is as for statedir.Dir.Create, and not called if the sandbox was started ahead.
 func (s *sandboxes) create(ctx context.Context, config *runtime.SandboxConfig, fill func(*statedir.Box) error) (*runtime.Sandbox, error) {
 	c := recordOf(config)
-	limits, release, err := s.complete(ctx, c)
+	limits, release, err := s.completer.complete(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -75,18 +61,18 @@ func (s *sandboxes) create(ctx context.Context, config *runtime.SandboxConfig, f
 		return nil, err
 	}
 	draft := statedir.Draft{Config: c, Rules: rules}
-	take := func() (*runtime.Sandbox, error) { return s.take(ctx, draft, limits) }
+	take := func() (*runtime.Sandbox, error) { return s.spares.take(ctx, draft, limits) }
 	if config.ID != "" {
-		take = func() (*runtime.Sandbox, error) { return s.takeReserved(ctx, draft, limits) }
+		take = func() (*runtime.Sandbox, error) { return s.spares.takeReserved(ctx, draft, limits) }
 	}
 	if sandbox, err := take(); sandbox != nil || err != nil {
 		return sandbox, err
 	}
-	if err := s.checkPrograms(c); err != nil {
+	if err := s.starter.checkPrograms(c); err != nil {
 		return nil, err
 	}
 	s.tidy(ctx) // a name may become free
-	detach, err := s.useVolumes(ctx, c)
+	detach, err := s.starter.useVolumes(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +82,7 @@ func (s *sandboxes) create(ctx context.Context, config *runtime.SandboxConfig, f
 		return nil, err
 	}
 	if caller != nil {
-		s.bound.put(c.ID, caller)
+		s.starter.bound.put(c.ID, caller)
 	}
 	step.Reached("create: done")
 	s.remember(c, box.Stamp(), limits)
@@ -110,7 +96,7 @@ func (s *sandboxes) Stop(ctx context.Context, sandboxID string) error {
 		return err
 	}
 	s.gits.beforeStop(ctx, box, c)
-	if err := s.stop(ctx, box, c, boot.StopGrace); err != nil || !c.Resources.Limited() {
+	if err := s.starter.stop(ctx, box, c, boot.StopGrace); err != nil || !c.Resources.Limited() {
 		return err
 	}
 	lock, err := box.TryLock()
@@ -149,7 +135,7 @@ func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
 	case errors.Is(err, runtime.ErrUnavailable) && runtime.IsID(sandboxID):
 		box, c = s.dir.Box(sandboxID), unknownConfig() // its processes still name the sandbox
 	case errors.Is(err, runtime.ErrNotFound) && runtime.IsID(sandboxID):
-		if lost, lerr := s.destroyLost(ctx, sandboxID); lost {
+		if lost, lerr := s.engines.destroyLost(ctx, sandboxID); lost {
 			return lerr
 		}
 		s.tidy(ctx) // it may be half removed
@@ -160,7 +146,7 @@ func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
 	if err := box.RenewLock(); err != nil {
 		return err
 	}
-	if err := s.stop(ctx, box, c, 0); err != nil {
+	if err := s.starter.stop(ctx, box, c, 0); err != nil {
 		return err
 	}
 	if !box.WasSpare() { // who replaces it tidies
@@ -178,16 +164,16 @@ func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
 	}
 	defer release()
 	step.Reached("destroy: locks taken")
-	unfinished := errors.Join(s.finishApply(ctx, box, c, lock), s.gits.settle(ctx, box, c))
+	unfinished := errors.Join(s.reviews.finishApply(ctx, box, c, lock), s.gits.settle(ctx, box, c))
 	if unfinished != nil && (ctx.Err() != nil || runtime.Exhausted(unfinished)) {
 		return unfinished // the next call may succeed
 	}
-	if err := s.clean(ctx, box, c); err != nil {
+	if err := s.engines.clean(ctx, box, c); err != nil {
 		return err
 	}
 	s.forget(box.ID())
 	s.gits.forget(box.ID())
-	s.bound.close(box.ID())
+	s.starter.bound.close(box.ID())
 	return errors.Join(box.Remove(), unfinished)
 }
 
@@ -204,7 +190,7 @@ func (s *sandboxes) lockStopped(ctx context.Context, box *statedir.Box, c *state
 		if !errors.Is(err, runtime.ErrConflict) || time.Now().After(end) {
 			return lock, release, err
 		}
-		if err := s.stop(ctx, box, c, 0); err != nil {
+		if err := s.starter.stop(ctx, box, c, 0); err != nil {
 			return nil, nil, err
 		}
 	}

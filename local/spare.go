@@ -33,12 +33,19 @@ type Spare struct {
 	Left    time.Duration // until it ends by itself, unless it is taken
 }
 
+// spares gives sandboxes that were started ahead to their users.
+type spares struct {
+	*catalog
+	starter *starter
+	fillers *fillers
+}
+
 // anyCodebase is the codebase of a template and of a spare that gets one when it is taken. It is never opened.
 const anyCodebase = "/"
 
 // template completes a configuration that a pool was asked for, and returns it with its shape. The
 // configuration need not name a codebase, unless its spares are to have their tree. ErrUnsupported: no spare can serve such a configuration.
-func (s *sandboxes) template(ctx context.Context, config *runtime.SandboxConfig, tree bool) (template *statedir.Config, shape string, err error) {
+func (s *pools) template(ctx context.Context, config *runtime.SandboxConfig, tree bool) (template *statedir.Config, shape string, err error) {
 	if tree && config.CodebasePath == "" {
 		return nil, "", runtime.Errorf(runtime.ErrInvalid, "spares with their tree need a codebase, and the configuration has none")
 	}
@@ -46,7 +53,7 @@ func (s *sandboxes) template(ctx context.Context, config *runtime.SandboxConfig,
 	given := c.SandboxConfig // its rules are not a part of the shape: those that most takers have, which a spare compiles ahead
 	fields.Clear(&c.SandboxConfig, fields.Claim)
 	c.CodebasePath, c.NoGitMonitor = given.CodebasePath, given.NoGitMonitor
-	_, release, err := s.complete(ctx, c)
+	_, release, err := s.sandboxes.completer.complete(ctx, c)
 	if err != nil {
 		return nil, "", err
 	}
@@ -59,7 +66,7 @@ func (s *sandboxes) template(ctx context.Context, config *runtime.SandboxConfig,
 		return nil, "", err
 	}
 	monitorGit(c) // a spare without a codebase had no filter before
-	if shape = s.shapeOf(c); shape == "" {
+	if shape = s.sandboxes.spares.shapeOf(c); shape == "" {
 		return nil, "", noSpare()
 	}
 	if tree {
@@ -84,7 +91,7 @@ const rlimits = 16
 
 // shapeOf returns the name of what a spare must have been started with to serve c, which is completed; empty:
 // none can. Beside the configuration that is what a sandbox's processes have of the one that starts it.
-func (s *sandboxes) shapeOf(c *statedir.Config) string {
+func (s *spares) shapeOf(c *statedir.Config) string {
 	shape := statedir.Shape(c, !s.backend(c.Runtime).Can.Has(launch.HostProcesses))
 	if shape == "" {
 		return ""
@@ -127,7 +134,7 @@ func treeShape(shape, codebase string, rules []byte) string {
 }
 
 // shapesOf returns the shapes of the spares that can serve c, the best first.
-func (s *sandboxes) shapesOf(c statedir.Draft) []string {
+func (s *spares) shapesOf(c statedir.Draft) []string {
 	shape := s.shapeOf(c.Config)
 	if shape == "" {
 		return nil
@@ -138,7 +145,7 @@ func (s *sandboxes) shapesOf(c statedir.Draft) []string {
 // StartSpare starts a sandbox that has no user yet, for configurations like config, which need not name a codebase,
 // and returns its ID. [Runtime.Create] makes it the sandbox of the first of them that asks; until then it is none. It
 // ends by itself when no one has for the time idle. ErrUnsupported: such a sandbox cannot be started ahead.
-func (s *sandboxes) StartSpare(ctx context.Context, config *runtime.SandboxConfig, idle time.Duration) (id string, err error) {
+func (s *pools) StartSpare(ctx context.Context, config *runtime.SandboxConfig, idle time.Duration) (id string, err error) {
 	template, shape, err := s.template(ctx, config, false)
 	if err != nil {
 		return "", err
@@ -146,27 +153,21 @@ func (s *sandboxes) StartSpare(ctx context.Context, config *runtime.SandboxConfi
 	return s.startSpare(ctx, template, shape, &PoolOptions{IdleTimeout: idle})
 }
 
-// Spares returns the spares that wait for a user, in no particular order.
-func (s *sandboxes) Spares() ([]Spare, error) { return s.spares() }
-
-// EndSpare ends a spare, and returns when it is gone. One that was taken, or does not exist, is left alone.
-func (s *sandboxes) EndSpare(ctx context.Context, id string) error { return s.endSpare(ctx, id) }
-
 // startSpare starts a sandbox that has no user yet, for configurations of the shape of template, both of which are
 // of [sandboxes.template].
-func (s *sandboxes) startSpare(ctx context.Context, template *statedir.Config, shape string, opts *PoolOptions) (id string, err error) {
+func (s *pools) startSpare(ctx context.Context, template *statedir.Config, shape string, opts *PoolOptions) (id string, err error) {
 	c := *template
 	c.ID, c.CreatedAt = runtime.NewID(), time.Now().UnixMilli()
 	backend := s.backend(c.Runtime)
 	if backend == nil {
 		return "", runtime.Errorf(runtime.ErrInvalid, "runtime %q is not available: this runtime has %s", c.Runtime, s.names())
 	}
-	release, err := s.useImage(ctx, backend, &c)
+	release, err := s.sandboxes.completer.useImage(ctx, backend, &c)
 	if err != nil {
 		return "", err
 	}
 	defer release()
-	s.tidy(ctx) // takers do not
+	s.sandboxes.tidy(ctx) // takers do not
 	recorded := c
 	recorded.Permissions = nil // 36 kB that nobody reads: the user of the spare brings rules
 	box, lock, err := s.dir.CreateSpare(&statedir.SpareRecord{Config: recorded, Shape: shape, Since: c.CreatedAt, Idle: opts.IdleTimeout.Milliseconds()})
@@ -175,7 +176,7 @@ func (s *sandboxes) startSpare(ctx context.Context, template *statedir.Config, s
 	}
 	defer func() {
 		if err != nil {
-			_, rerr := s.removeHalf(c.ID)
+			_, rerr := s.sandboxes.spares.removeHalf(c.ID)
 			err = errors.Join(err, rerr)
 		}
 	}()
@@ -184,7 +185,7 @@ func (s *sandboxes) startSpare(ctx context.Context, template *statedir.Config, s
 	if opts.Shell {
 		spare.Shell = &boot.Shell{Env: environment(&c, nil), Dir: cwd(&c, "")}
 	}
-	if err := s.launch(ctx, box, &c, lock, spare); err != nil {
+	if err := s.sandboxes.starter.launch(ctx, box, &c, lock, spare); err != nil {
 		return "", err
 	}
 	if err := box.Offer(shape); err != nil {
@@ -194,8 +195,8 @@ func (s *sandboxes) startSpare(ctx context.Context, template *statedir.Config, s
 	return c.ID, nil
 }
 
-// spares returns the spares that there are, in no particular order.
-func (s *sandboxes) spares() ([]Spare, error) {
+// Spares returns the spares that wait for a user, in no particular order.
+func (s *spares) Spares() ([]Spare, error) {
 	var all []Spare
 	offering, err := s.dir.Offering()
 	if err != nil {
@@ -215,8 +216,8 @@ func (s *sandboxes) spares() ([]Spare, error) {
 	return all, nil
 }
 
-// endSpare ends a spare, and returns when it is gone. One that was taken is left alone.
-func (s *sandboxes) endSpare(ctx context.Context, id string) error {
+// EndSpare ends a spare, and returns when it is gone. One that was taken, or does not exist, is left alone.
+func (s *spares) EndSpare(ctx context.Context, id string) error {
 	if !runtime.IsID(id) {
 		return runtime.Errorf(runtime.ErrInvalid, "%q is not the id of a sandbox", id)
 	}
@@ -235,7 +236,7 @@ func (s *sandboxes) endSpare(ctx context.Context, id string) error {
 }
 
 // discard ends a spare that was claimed, and removes it.
-func (s *sandboxes) discard(ctx context.Context, box *statedir.Box) error {
+func (s *spares) discard(ctx context.Context, box *statedir.Box) error {
 	if err := retire(ctx, box); err != nil {
 		return err
 	}
@@ -244,7 +245,7 @@ func (s *sandboxes) discard(ctx context.Context, box *statedir.Box) error {
 }
 
 // removeHalf removes what a killed process has left of a sandbox, or of a spare.
-func (s *sandboxes) removeHalf(id string) (removed bool, err error) {
+func (s *spares) removeHalf(id string) (removed bool, err error) {
 	return s.dir.RemoveHalf(id, func(box *statedir.Box) error {
 		r, err := box.Spare()
 		if err != nil {
@@ -256,7 +257,7 @@ func (s *sandboxes) removeHalf(id string) (removed bool, err error) {
 
 // take makes a spare the sandbox with the configuration c, which is completed; nil if there is none. The
 // sandbox is not started: Start does that.
-func (s *sandboxes) take(ctx context.Context, c statedir.Draft, limits *limiting) (*runtime.Sandbox, error) {
+func (s *spares) take(ctx context.Context, c statedir.Draft, limits *limiting) (*runtime.Sandbox, error) {
 	if !s.dir.HasPools() {
 		return nil, nil
 	}
@@ -269,22 +270,18 @@ func (s *sandboxes) take(ctx context.Context, c statedir.Draft, limits *limiting
 		if box == nil {
 			continue
 		}
-		if s.took != nil {
-			s.took(shape)
-		}
+		s.fillers.took(shape)
 		return s.created(box, c.Config, caller, limits)
 	}
-	if s.missed != nil {
-		for _, shape := range shapes {
-			s.missed(shape)
-		}
+	for _, shape := range shapes {
+		s.fillers.missed(shape)
 	}
 	return nil, nil
 }
 
 // forgo ends the spare in box, which was claimed for a sandbox that could not be recorded for the reason err; nil: no spare was claimed. It
 // returns err, with the error of ending the spare if there is one.
-func (s *sandboxes) forgo(ctx context.Context, box *statedir.Box, err error) error {
+func (s *spares) forgo(ctx context.Context, box *statedir.Box, err error) error {
 	if box != nil {
 		err = errors.Join(err, s.discard(ctx, box))
 	}
@@ -292,9 +289,9 @@ func (s *sandboxes) forgo(ctx context.Context, box *statedir.Box, err error) err
 }
 
 // created returns a sandbox that is recorded, with caller as of [statedir.Dir.Create], and notes what its start will need.
-func (s *sandboxes) created(box *statedir.Box, c *statedir.Config, caller *os.File, limits *limiting) (*runtime.Sandbox, error) {
+func (s *spares) created(box *statedir.Box, c *statedir.Config, caller *os.File, limits *limiting) (*runtime.Sandbox, error) {
 	if caller != nil {
-		s.bound.put(c.ID, caller)
+		s.starter.bound.put(c.ID, caller)
 	}
 	s.remember(c, box.Stamp(), limits)
 	return describe(box, c, func() (runtime.State, string, error) { return runtime.StateCreated, "", nil })
@@ -302,7 +299,7 @@ func (s *sandboxes) created(box *statedir.Box, c *statedir.Config, caller *os.Fi
 
 // startSpared starts a sandbox that was a spare. It reports whether it did: if not, the spare is gone, or there was
 // none, and the sandbox can be started as others.
-func (s *sandboxes) startSpared(ctx context.Context, box *statedir.Box, c *statedir.Config) (started bool, err error) {
+func (s *spares) startSpared(ctx context.Context, box *statedir.Box, c *statedir.Config) (started bool, err error) {
 	if c.DroppedUID != 0 || !box.Waits() { // what is in run/ of root's sandboxes is not to be trusted
 		return false, nil
 	}
@@ -314,9 +311,9 @@ func (s *sandboxes) startSpared(ctx context.Context, box *statedir.Box, c *state
 		return false, err
 	}
 	if conn, hold, err := s.give(box, c, life); err == nil {
-		s.conns.put(box.ID(), conn)
+		s.starter.conns.put(box.ID(), conn)
 		if hold != nil {
-			s.alive.put(box.ID(), hold)
+			s.starter.alive.put(box.ID(), hold)
 		}
 		step.Reached("start: ready")
 		return true, nil
@@ -326,7 +323,7 @@ func (s *sandboxes) startSpared(ctx context.Context, box *statedir.Box, c *state
 
 // give asks a spare to be the sandbox with the configuration c, and returns the connection to it. If the
 // sandbox is bound to its caller, that ends it by closing hold.
-func (s *sandboxes) give(box *statedir.Box, c *statedir.Config, life *statedir.Lifetime) (conn *connection, hold *os.File, err error) {
+func (s *spares) give(box *statedir.Box, c *statedir.Config, life *statedir.Lifetime) (conn *connection, hold *os.File, err error) {
 	rules, err := s.rulesText.of(c)
 	if err == nil && c.PrivateGit {
 		err = box.MakeGit(c)

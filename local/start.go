@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/image/store"
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/cleanup"
@@ -23,6 +24,7 @@ import (
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
+	"wolffia/volume"
 )
 
 // How long a sandbox may take to start, unless the context ends first. An engine may have to import the image of
@@ -31,6 +33,20 @@ const (
 	startLimit       = time.Minute
 	engineStartLimit = 3 * time.Minute
 )
+
+// A starter starts and stops the processes of sandboxes, and holds what lives as long as they do.
+type starter struct {
+	*catalog
+	conns   *connections
+	images  *store.Store // of backends without images of their own
+	volumes *volume.Store
+	gits    *gits
+
+	// Of sandboxes that are bound to this process: closing a file of bound, which is
+	// there from Create on, says that the process has ended; closing one of alive, which
+	// is there from Start on, ends the sandbox.
+	bound, alive *table[*os.File]
+}
 
 // startLimit returns how long the sandbox may take to start.
 func (p *plan) startLimit() time.Duration {
@@ -46,7 +62,7 @@ func (s *sandboxes) Start(ctx context.Context, sandboxID string) error {
 	if err != nil {
 		return err
 	}
-	if started, err := s.startSpared(ctx, box, c); started || err != nil {
+	if started, err := s.spares.startSpared(ctx, box, c); started || err != nil {
 		return err
 	}
 	lock, err := lockToStart(ctx, box)
@@ -61,7 +77,7 @@ func (s *sandboxes) Start(ctx context.Context, sandboxID string) error {
 	if err != nil {
 		return errors.Join(err, lock.Unlock(), lock.Close())
 	}
-	return s.launch(ctx, box, c, lock, nil)
+	return s.starter.launch(ctx, box, c, lock, nil)
 }
 
 // ownProc returns an error if /proc has not the processes of this one's PID namespace. What is started there would not be
@@ -75,7 +91,7 @@ func ownProc() error {
 
 // launch plans what to start for a sandbox or, if spare is not nil, for one without a user; launches that, and awaits
 // that it is ready. If it fails, all of it is gone. It takes over the lock.
-func (s *sandboxes) launch(ctx context.Context, box *statedir.Box, c *statedir.Config, lock *statedir.Lock, spare *boot.Spare) (err error) {
+func (s *starter) launch(ctx context.Context, box *statedir.Box, c *statedir.Config, lock *statedir.Lock, spare *boot.Spare) (err error) {
 	defer func() {
 		if err != nil {
 			_ = lock.Unlock() // no other process has it any more
@@ -215,7 +231,7 @@ func unbound(box *statedir.Box, c *statedir.Config) (bool, error) {
 
 // limits returns how the limits of a sandbox are to be kept, nil if there are none to keep,
 // and removes what an earlier start has left of them.
-func (s *sandboxes) limits(box *statedir.Box, c *statedir.Config) (*limiting, error) {
+func (s *starter) limits(box *statedir.Box, c *statedir.Config) (*limiting, error) {
 	planned := s.takeLimits(box.ID())
 	backend := s.backend(c.Runtime)
 	if !c.Resources.Limited() || !backend.Can.Has(launch.HostCgroup) {
@@ -242,7 +258,7 @@ type plan struct {
 }
 
 // plan decides what a start starts. It has no effects.
-func (s *sandboxes) plan(box *statedir.Box, c *statedir.Config, life *statedir.Lifetime, limits *limiting, use paths) (*plan, error) {
+func (s *starter) plan(box *statedir.Box, c *statedir.Config, life *statedir.Lifetime, limits *limiting, use paths) (*plan, error) {
 	if err := c.Whole(); err != nil {
 		return nil, err
 	}
@@ -278,7 +294,7 @@ func (s *sandboxes) plan(box *statedir.Box, c *statedir.Config, life *statedir.L
 }
 
 // treeParams returns what a tree server gets of a sandbox.
-func (s *sandboxes) treeParams(box *statedir.Box, c *statedir.Config) (*boot.TreeParams, error) {
+func (s *starter) treeParams(box *statedir.Box, c *statedir.Config) (*boot.TreeParams, error) {
 	rules, err := s.rulesText.of(c)
 	return &boot.TreeParams{
 		Run: box.Run(), Rules: rules, Codebase: c.CodebasePath, MountPoint: c.MountPointOrDefault(),

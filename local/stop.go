@@ -17,7 +17,7 @@ import (
 const settleInterval = 50 * time.Millisecond
 
 // stop ends a sandbox: by its shim if that answers, else by killing what is left.
-func (s *sandboxes) stop(ctx context.Context, box *statedir.Box, c *statedir.Config, grace time.Duration) error {
+func (s *starter) stop(ctx context.Context, box *statedir.Box, c *statedir.Config, grace time.Duration) error {
 	defer func() {
 		s.conns.end(box.ID())
 		s.alive.close(box.ID())
@@ -74,7 +74,7 @@ func treeLimit(c *statedir.Config) time.Duration {
 
 // askToStop asks the shim to end the sandbox and waits until the shim is gone. asked is
 // false if there is no shim to ask.
-func (s *sandboxes) askToStop(ctx context.Context, box *statedir.Box, grace time.Duration) (asked bool, err error) {
+func (s *starter) askToStop(ctx context.Context, box *statedir.Box, grace time.Duration) (asked bool, err error) {
 	conn := s.conns.shim(box.ID())
 	shared := conn != nil
 	if !shared {

@@ -36,7 +36,7 @@ func shimProgram(c *statedir.Config) string {
 }
 
 // checkPrograms returns the error for a program that wolffia lacks.
-func (s *sandboxes) checkPrograms(c *statedir.Config) error {
+func (s *starter) checkPrograms(c *statedir.Config) error {
 	set, err := programs.Open(s.wolffia, s.dir.Path())
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func (s *sandboxes) checkPrograms(c *statedir.Config) error {
 
 // programs opens the programs that a sandbox starts with. The caller closes them, after an
 // error too.
-func (s *sandboxes) programs(c *statedir.Config) (*using, error) {
+func (s *starter) programs(c *statedir.Config) (*using, error) {
 	u := new(using)
 	var err error
 	if u.set, err = programs.Open(s.wolffia, s.dir.Path()); err != nil {
@@ -107,7 +107,7 @@ func (u *using) close() {
 }
 
 // prunePrograms removes the programs that other builds of wolffia have unpacked.
-func (s *sandboxes) prunePrograms() error {
+func (s *starter) prunePrograms() error {
 	set, err := programs.Open(s.wolffia, s.dir.Path())
 	if err != nil {
 		return err

@@ -46,13 +46,13 @@ func leaveToolchains(c *statedir.Config) {
 
 // useVolumes makes the volumes of a sandbox that do not exist. Until release is called none
 // is removed; from then on the recorded configuration keeps them.
-func (s *sandboxes) useVolumes(ctx context.Context, c *statedir.Config) (release func(), err error) {
+func (s *starter) useVolumes(ctx context.Context, c *statedir.Config) (release func(), err error) {
 	return s.volumes.Use(ctx, c.Volumes, &volume.User{Codebase: c.CodebasePath, UID: c.UID, GID: c.GID})
 }
 
 // volumesDir returns the directory of a sandbox's volumes without symbolic links in the path,
 // which is opened without following any; empty if it has no volumes.
-func (s *sandboxes) volumesDir(c *statedir.Config) (string, error) {
+func (s *starter) volumesDir(c *statedir.Config) (string, error) {
 	if len(c.Volumes) == 0 {
 		return "", nil
 	}
