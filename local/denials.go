@@ -8,9 +8,7 @@ import (
 	"wolffia/runtime"
 )
 
-var _ runtime.DenialWatcher = (*Runtime)(nil)
-
-// WatchDenials implements [runtime.DenialWatcher].
+// WatchDenials implements [runtime.Workspace].
 func (e *executor) WatchDenials(sandboxID string) func(context.Context) *runtime.Denials {
 	if box, c, err := e.brief(sandboxID); err == nil {
 		if denied := denialsBefore(box, c); denied != nil {

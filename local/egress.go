@@ -37,7 +37,7 @@ func (s *settings) Egress(_ context.Context, sandboxID string) (*network.Policy,
 // what edit makes of a copy of them, which is never nil, and returns the new ones. They are in
 // force when it returns if the sandbox runs, and connections that they do not allow are closed;
 // else they hold from the next start. Calls for one sandbox are serialized. The error is
-// edit's, or as that of [runtime.PermissionSetter].
+// edit's, or as that of [runtime.Workspace].
 func (s *settings) ChangeEgress(ctx context.Context, sandboxID string, edit func(*network.Policy) error) (*network.Policy, error) {
 	box, c, release, err := s.changing(ctx, sandboxID)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"wolffia/runtime"
 )
 
-// Fork implements [runtime.Reviewer]. The changes are copied to a snapshot, which becomes those of the new sandbox.
+// Fork implements [runtime.Workspace]. The changes are copied to a snapshot, which becomes those of the new sandbox.
 func (s *sandboxes) Fork(ctx context.Context, sandboxID, name string) (*runtime.Sandbox, error) {
 	return s.ForkAs(ctx, sandboxID, func(c *runtime.SandboxConfig) { c.Name = name })
 }
@@ -66,7 +66,7 @@ func adopt(box *statedir.Box, from string) error {
 	return nil
 }
 
-// Snapshot implements [runtime.Reviewer].
+// Snapshot implements [runtime.Workspace].
 func (s *reviews) Snapshot(ctx context.Context, sandboxID, name string) (*runtime.Snapshot, error) {
 	if !statedir.ValidSnapshot(name) {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "snapshot %q: a name has up to 64 letters, digits, dots, dashes and underscores, of which the first is a letter or digit", name)
@@ -85,7 +85,7 @@ func (s *reviews) Snapshot(ctx context.Context, sandboxID, name string) (*runtim
 	return &runtime.Snapshot{Name: name, CreatedAt: info.ModTime()}, nil
 }
 
-// Snapshots implements [runtime.Reviewer].
+// Snapshots implements [runtime.Workspace].
 func (s *reviews) Snapshots(_ context.Context, sandboxID string) ([]runtime.Snapshot, error) {
 	dir, err := s.snapshotsOf(sandboxID)
 	if err != nil {
@@ -121,12 +121,12 @@ func (s *reviews) snapshotsOf(sandboxID string) (string, error) {
 	return filepath.Join(statedir.Cow(box.Run()), statedir.CowSnapshots), nil
 }
 
-// Restore implements [runtime.Reviewer].
+// Restore implements [runtime.Workspace].
 func (s *reviews) Restore(ctx context.Context, sandboxID, name string) error {
 	return s.review(ctx, sandboxID, &boot.Review{Do: boot.ReviewRestore, Name: name}, nil)
 }
 
-// RemoveSnapshot implements [runtime.Reviewer].
+// RemoveSnapshot implements [runtime.Workspace].
 func (s *reviews) RemoveSnapshot(_ context.Context, sandboxID, name string) error {
 	dir, err := s.snapshotsOf(sandboxID)
 	if err != nil {

@@ -181,7 +181,7 @@ func (u *gitUse) finish(ctx context.Context, r *runtime.Result) {
 	r.Git, r.GitPending = u.report.Lines, u.report.Pending
 }
 
-// SyncGit implements [runtime.GitSyncer].
+// SyncGit implements [runtime.Workspace].
 func (e *executor) SyncGit(ctx context.Context, sandboxID string) (*runtime.GitReport, error) {
 	box, c, err := e.brief(sandboxID)
 	if err != nil {

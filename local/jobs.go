@@ -11,7 +11,7 @@ import (
 	"wolffia/wire/client"
 )
 
-// SessionJobs implements [runtime.JobManager].
+// SessionJobs implements [runtime.SessionManager].
 func (s *sessions) SessionJobs(ctx context.Context, sessionID runtime.SessionID) ([]*runtime.Job, error) {
 	infos, _, err := askAbout(ctx, s, sessionID, func(conn *client.Conn, name string) ([]wire.JobInfo, error) {
 		return conn.Jobs(ctx, name)
@@ -40,7 +40,7 @@ func job(i *wire.JobInfo) *runtime.Job {
 	return j
 }
 
-// StartJob implements [runtime.JobManager].
+// StartJob implements [runtime.SessionManager].
 func (s *sessions) StartJob(ctx context.Context, sessionID runtime.SessionID, name string, cmd *runtime.Command) (*runtime.Job, error) {
 	sandbox, cmd, err := inSession(sessionID, cmd)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *sessions) watchJob(sessionID runtime.SessionID, job string, git *gitUse
 	}
 }
 
-// JobOutput implements [runtime.JobManager].
+// JobOutput implements [runtime.SessionManager].
 func (s *sessions) JobOutput(ctx context.Context, sessionID runtime.SessionID, job string, stdout, stderr uint64, follow bool) (runtime.Process, error) {
 	p, box, err := askAbout(ctx, s, sessionID, func(conn *client.Conn, name string) (*client.Process, error) {
 		return conn.Start(&client.Request{StartRequest: wire.StartRequest{Session: &wire.SessionRequest{
@@ -91,7 +91,7 @@ func (s *sessions) JobOutput(ctx context.Context, sessionID runtime.SessionID, j
 	return &process{Process: p, box: box, session: true}, nil
 }
 
-// WaitJob implements [runtime.JobManager].
+// WaitJob implements [runtime.SessionManager].
 func (s *sessions) WaitJob(ctx context.Context, sessionID runtime.SessionID, job string) (runtime.Result, error) {
 	sandbox, _, err := splitSession(sessionID)
 	if err != nil {
@@ -114,12 +114,12 @@ func (s *sessions) WaitJob(ctx context.Context, sessionID runtime.SessionID, job
 	return exit, nil
 }
 
-// SignalJob implements [runtime.JobManager].
+// SignalJob implements [runtime.SessionManager].
 func (s *sessions) SignalJob(ctx context.Context, sessionID runtime.SessionID, job string, sig syscall.Signal) error {
 	return s.tell(ctx, sessionID, func(conn *client.Conn, name string) error { return conn.SignalJob(ctx, name, job, sig) })
 }
 
-// AttachSession implements [runtime.SessionAttacher].
+// AttachSession implements [runtime.SessionManager].
 func (s *sessions) AttachSession(ctx context.Context, sessionID runtime.SessionID, req *runtime.AttachRequest) (runtime.Terminal, error) {
 	sandbox, name, err := splitSession(sessionID)
 	if err != nil {

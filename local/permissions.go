@@ -14,7 +14,7 @@ import (
 	"wolffia/runtime"
 )
 
-// SetPermissions implements [runtime.PermissionSetter].
+// SetPermissions implements [runtime.Workspace].
 //
 // One change is made at a time. The rules are recorded before a running tree server gets
 // them: so a start in between uses the new ones, and a tree server that is root's accepts

@@ -18,7 +18,7 @@ import (
 // loopbacks are the addresses at which a server inside may listen.
 var loopbacks = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
 
-// DialPort implements [runtime.PortDialer].
+// DialPort implements [runtime.Executor].
 func (e *executor) DialPort(ctx context.Context, sandboxID string, port int) (net.Conn, error) {
 	if !runtime.IsPort(port) {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "port %d: a port is from 1 to 65535", port)

@@ -122,7 +122,7 @@ func (s *sandboxes) look(box *statedir.Box, state func() (runtime.State, string,
 	return f, nil
 }
 
-// Prune implements [runtime.Pruner].
+// Prune implements [runtime.Runtime].
 func (s *sandboxes) Prune(ctx context.Context, stopped bool) ([]runtime.Pruned, error) {
 	ids, err := s.dir.IDs()
 	if err != nil {

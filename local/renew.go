@@ -12,7 +12,7 @@ import (
 // touchLimit is how long a shim may take to note that its sandbox is used.
 const touchLimit = 10 * time.Second
 
-// Touch implements [runtime.Renewer].
+// Touch implements [runtime.Runtime].
 func (s *settings) Touch(ctx context.Context, sandboxID string) error {
 	box, _, err := s.brief(sandboxID)
 	if err != nil {
@@ -22,7 +22,7 @@ func (s *settings) Touch(ctx context.Context, sandboxID string) error {
 	return orExpired(box, err)
 }
 
-// Renew implements [runtime.Renewer].
+// Renew implements [runtime.Runtime].
 //
 // The deadline is recorded before a running shim gets it. So a caller that is killed in
 // between leaves the newer deadline for the next start, and no reader gets the older one.

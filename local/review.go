@@ -18,15 +18,13 @@ import (
 	"wolffia/runtime"
 )
 
-var _ runtime.Reviewer = (*Runtime)(nil)
-
 // reviews shows, applies, saves and discards the changes of copied codebases.
 type reviews struct {
 	*catalog
 	starter *starter
 }
 
-// Changes implements [runtime.Reviewer].
+// Changes implements [runtime.Workspace].
 func (s *reviews) Changes(ctx context.Context, sandboxID string, o runtime.ChangesOptions) ([]runtime.Change, error) {
 	all := []runtime.Change{}
 	err := s.review(ctx, sandboxID, &boot.Review{Do: boot.ReviewChanges, Paths: bytesOf(o.Paths), Lines: o.Lines}, func(r io.Reader) error {
@@ -38,7 +36,7 @@ func (s *reviews) Changes(ctx context.Context, sandboxID string, o runtime.Chang
 	return all, nil
 }
 
-// Diff implements [runtime.Reviewer].
+// Diff implements [runtime.Workspace].
 func (s *reviews) Diff(ctx context.Context, sandboxID string, o runtime.DiffOptions, w io.Writer) error {
 	return s.review(ctx, sandboxID, &boot.Review{Do: boot.ReviewDiff, Paths: bytesOf(o.Paths)}, func(r io.Reader) error {
 		_, err := io.Copy(w, r)
@@ -46,7 +44,7 @@ func (s *reviews) Diff(ctx context.Context, sandboxID string, o runtime.DiffOpti
 	})
 }
 
-// Apply implements [runtime.Reviewer].
+// Apply implements [runtime.Workspace].
 func (s *reviews) Apply(ctx context.Context, sandboxID string, o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
 	result := &runtime.ApplyResult{Applied: []runtime.Change{}, Left: []runtime.Change{}}
 	work := &boot.Review{Do: boot.ReviewApply, Paths: bytesOf(o.Paths), DryRun: o.DryRun, Force: o.Force}
@@ -65,7 +63,7 @@ func (s *reviews) Apply(ctx context.Context, sandboxID string, o runtime.ApplyOp
 	return result, err
 }
 
-// Discard implements [runtime.Reviewer].
+// Discard implements [runtime.Workspace].
 func (s *reviews) Discard(ctx context.Context, sandboxID string, paths []string) (n int, err error) {
 	err = s.review(ctx, sandboxID, &boot.Review{Do: boot.ReviewDiscard, Paths: bytesOf(paths)}, func(r io.Reader) error {
 		return eachValue(r, func(count *int) { n = *count })

@@ -51,14 +51,7 @@ type Runtime struct {
 
 var (
 	_ runtime.RuntimeWithSession = (*Runtime)(nil)
-	_ runtime.PermissionSetter   = (*Runtime)(nil)
-	_ runtime.Renewer            = (*Runtime)(nil)
-	_ runtime.Pruner             = (*Runtime)(nil)
-	_ runtime.JobManager         = (*Runtime)(nil)
-	_ runtime.SessionAttacher    = (*Runtime)(nil)
-	_ runtime.OperationManager   = (*Runtime)(nil)
-	_ runtime.PortDialer         = (*Runtime)(nil)
-	_ runtime.GitSyncer          = (*Runtime)(nil)
+	_ runtime.Workspace          = (*Runtime)(nil)
 )
 
 // New returns a runtime with the given backends. A sandbox that names no backend gets

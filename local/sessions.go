@@ -140,7 +140,7 @@ func (s *sessions) SessionExecStream(ctx context.Context, sessionID runtime.Sess
 	return s.ExecStream(ctx, sandbox, cmd, output)
 }
 
-// CancelOperation implements [runtime.OperationManager].
+// CancelOperation implements [runtime.SessionManager].
 func (s *sessions) CancelOperation(ctx context.Context, sessionID runtime.SessionID, operation string) error {
 	return s.tell(ctx, sessionID, func(conn *client.Conn, name string) error { return conn.Cancel(ctx, name, operation) })
 }

@@ -62,7 +62,7 @@ func (c *call) changes(ctx context.Context, in changesIn) (reply, *changesOut, e
 	if err != nil {
 		return reply{}, nil, err
 	}
-	rt, can := c.Runtime.(runtime.Reviewer)
+	rt, can := c.Runtime.(runtime.Workspace)
 	if !can || !s.CopyOnWrite {
 		return reply{}, nil, fmt.Errorf("the sandbox works on the user's files themselves: nothing is kept apart from them")
 	}

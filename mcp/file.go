@@ -179,7 +179,7 @@ func (c *call) inside(ctx context.Context, req *filecall.Request) (*filecall.Rep
 		at.Dir = "/" // the sandbox's working directory may be gone
 	}
 	denied := func(context.Context) *runtime.Denials { return nil }
-	if w, ok := c.Runtime.(runtime.DenialWatcher); ok {
+	if w, ok := c.Runtime.(runtime.Workspace); ok {
 		denied = w.WatchDenials(c.id())
 	}
 	answer, err := c.files.Do(ctx, at, req, nil, answerLimit(req))

@@ -17,9 +17,9 @@ import (
 
 // A liar is a runtime whose sandbox answers file operations with any bytes.
 type liar struct {
-	Runtime // the other calls are not made
-	answer  []byte
-	code    int
+	runtime.RuntimeWithSession // the other calls are not made
+	answer                     []byte
+	code                       int
 }
 
 func (l *liar) StartProcess(context.Context, string, *runtime.Command) (runtime.Process, error) {

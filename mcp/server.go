@@ -14,12 +14,6 @@ import (
 	"wolffia/runtime"
 )
 
-// A Runtime is what a Server needs of a runtime.
-type Runtime interface {
-	runtime.RuntimeWithSession
-	runtime.JobManager
-}
-
 // A Details is what a Server tells of its sandbox beside runtime.Sandbox.
 type Details struct {
 	Config runtime.SandboxConfig
@@ -28,7 +22,7 @@ type Details struct {
 
 // Options are what a Server needs. All fields but Log, Remote and Copied are required.
 type Options struct {
-	Runtime Runtime
+	Runtime runtime.RuntimeWithSession
 	// Open returns the id of a running sandbox, which it makes if there is none. It is called
 	// again after an error, and when the sandbox has ended, but never concurrently.
 	Open func(ctx context.Context) (sandboxID string, err error)
@@ -48,7 +42,7 @@ type Options struct {
 	// Remote says that the client may be on another machine: it is not told paths of this one.
 	Remote bool
 	// Copied says that the sandbox has a copied codebase, or will have: there is a tool for its changes, if
-	// Runtime is a [runtime.Reviewer].
+	// Runtime is a [runtime.Workspace].
 	Copied bool
 }
 
@@ -94,7 +88,7 @@ func newServer(o *Options, kept *outputs, newID func() string) *Server {
 	s.addJobs()
 	s.addFiles()
 	s.addStatus()
-	if _, can := o.Runtime.(runtime.Reviewer); can && o.Copied {
+	if _, can := o.Runtime.(runtime.Workspace); can && o.Copied {
 		s.addChanges()
 	}
 	return s

@@ -50,7 +50,7 @@ func FuzzWire(f *testing.F) {
 	f.Cleanup(func() { _ = rt.Close() })
 	f.Fuzz(func(t *testing.T, text string) {
 		s := New(&Options{
-			Runtime: &liar{Runtime: rt, answer: []byte("{}")}, Session: "mcp", Version: "test", Allow: func(string) string { return "wolffia policy add " }, AllowHost: func(string) string { return "wolffia network allow " },
+			Runtime: &liar{RuntimeWithSession: rt, answer: []byte("{}")}, Session: "mcp", Version: "test", Allow: func(string) string { return "wolffia policy add " }, AllowHost: func(string) string { return "wolffia network allow " },
 			Open:    func(context.Context) (string, error) { return "aaaaaaaaaaaa", nil },
 			Inspect: func(context.Context, string) (*Details, error) { return &Details{}, nil },
 		})

@@ -27,7 +27,7 @@ func (l *limited) Write(b []byte) (int, error) {
 
 // Diff returns the beginning of what Diff of rt writes, up to most bytes; more says that there is more.
 func Diff(
-	ctx context.Context, rt runtime.Reviewer, sandboxID string, o runtime.DiffOptions, most int,
+	ctx context.Context, rt runtime.Workspace, sandboxID string, o runtime.DiffOptions, most int,
 ) (text []byte, more bool, err error) {
 	w := &limited{left: most}
 	err = rt.Diff(ctx, sandboxID, o, w)

@@ -15,16 +15,10 @@ import (
 	"wolffia/runtime"
 )
 
-// A JobRuntime is what [Jobs] need of a runtime.
-type JobRuntime interface {
-	runtime.RuntimeWithSession
-	runtime.JobManager
-}
-
 // Jobs are the background jobs of a session, which need not exist. A key is the id or the name of a job; the newest
 // of a name is meant.
 type Jobs struct {
-	Runtime JobRuntime
+	Runtime runtime.RuntimeWithSession
 	Session runtime.SessionID
 }
 

@@ -24,7 +24,7 @@ type Command struct {
 	// Without Create, that is [ErrNotFound].
 	Create bool `json:"create,omitempty"`
 	// Operation, unless empty, names a command in a session that outlives its caller: see
-	// [OperationManager]. It is formed like the name of a session.
+	// [SessionManager]. It is formed like the name of a session.
 	Operation string `json:"operation,omitempty"`
 	// Env is added to the environment of the sandbox or session, for this command only; a
 	// variable given here wins. See [CheckEnv].

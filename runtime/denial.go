@@ -1,17 +1,8 @@
 package runtime
 
 import (
-	"context"
-
 	"wolffia/perm"
 )
-
-// A DenialWatcher is a Runtime that returns what was denied from a moment on.
-type DenialWatcher interface {
-	// WatchDenials returns a function that returns what was denied in a sandbox since this call, as of
-	// [ExecResult].Denied; nil: nothing, or it is not known.
-	WatchDenials(sandboxID string) func(context.Context) *Denials
-}
 
 // Denials are what the rules of the codebase have denied while a command ran: to that command,
 // or to another process of the sandbox at the same time. They are known only with FilterFuse.

@@ -1,14 +1,12 @@
 package runtime
 
-import "context"
-
 // A GitDirs says whose the git directories are that a sandbox sees in its codebase.
 type GitDirs string
 
 // The git directories.
 const (
 	// GitPrivate: each name .git is the sandbox's own copy. Commits, and moves of branches, cross
-	// to the host's repository and back, as the host's git has checked them: see [GitSyncer]. With
+	// to the host's repository and back, as the host's git has checked them: see [Workspace].SyncGit. With
 	// FilterStatic so is each .git that the host has at a start; one that comes later is the host's.
 	// A codebase with FilterNone, or with CopyOnWrite, has none.
 	GitPrivate GitDirs = ""
@@ -18,17 +16,6 @@ const (
 	// GitReadOnly: they are the host's own, and at most readable: the host's git cannot take over commits.
 	GitReadOnly GitDirs = "read-only"
 )
-
-// A GitSyncer is a Runtime whose sandboxes have git directories of their own, which are the same as
-// the host's again after each command. Use a type assertion to find out whether a Runtime can.
-type GitSyncer interface {
-	// SyncGit brings the repositories of a sandbox and of the host to the same state, as far as
-	// neither loses something by it: what each command does when it ends. Of a sandbox that does
-	// not run, or has no git directories of its own, it only says what is pending. It may be called
-	// at the same time as others, in any process. Its error is one of the sandbox; a repository
-	// that cannot be synchronised is pending.
-	SyncGit(ctx context.Context, sandboxID string) (*GitReport, error)
-}
 
 // A GitReport is what a SyncGit did.
 type GitReport struct {

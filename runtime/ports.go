@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"context"
 	"net"
 	"net/netip"
 	"path"
@@ -89,16 +88,6 @@ func (s *Socket) InsidePath() string {
 		return path.Join("/tmp", path.Base(s.Source))
 	}
 	return s.Target
-}
-
-// A PortDialer is a Runtime that connects to servers inside its sandboxes. Use a type
-// assertion to find out whether a Runtime can.
-type PortDialer interface {
-	// DialPort connects by TCP to the server that listens at a port of the sandbox's loopback,
-	// with any network. The connection has a method CloseWrite, and keeps the sandbox in use.
-	// The caller closes it. A sandbox that does not run is [ErrConflict]; without a server,
-	// errors.Is finds syscall.ECONNREFUSED.
-	DialPort(ctx context.Context, sandboxID string, port int) (net.Conn, error)
 }
 
 const (

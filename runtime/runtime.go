@@ -2,8 +2,8 @@ package runtime
 
 import (
 	"context"
-
-	"wolffia/perm"
+	"net"
+	"time"
 )
 
 // A Runtime makes and ends sandboxes. Its methods may be called concurrently, and from any
@@ -12,6 +12,19 @@ import (
 //
 // A sandboxID is the id, the name, or a unique prefix of the id. An unknown one is
 // [ErrNotFound], an ambiguous one [ErrInvalid].
+//
+// A sandbox may have a lifetime.
+// The time to live counts from Create, or the last Renew, whether the sandbox runs or not.
+// It counts real time: also while the machine sleeps, and unaffected by setting the clock.
+//
+// The idle timeout counts while the sandbox runs, from its start or its last use, and not
+// while the machine sleeps. A sandbox is in use while a command runs, in a session or not and
+// with a caller that waits or without, while a terminal is attached, while files are copied,
+// and while a background job of a session runs. Each call about its sessions, Touch and
+// Renew are a use too. Processes that a command outside of a session left behind are not.
+//
+// When either is over the sandbox ends as by Stop, and is gone: using it is [ErrNotFound].
+// Get still returns it, with the reason, until the next List or Create removes it.
 type Runtime interface {
 	// Name is the name by which a [SandboxConfig] asks for this runtime.
 	Name() string
@@ -42,6 +55,20 @@ type Runtime interface {
 
 	// List returns all sandboxes of this runtime, oldest first.
 	List(ctx context.Context) ([]*Sandbox, error)
+
+	// Touch restarts the idle time of a running sandbox. One that does not run is
+	// [ErrConflict].
+	Touch(ctx context.Context, sandboxID string) error
+
+	// Renew sets the time to live, from now on, whether the sandbox runs or not, and
+	// whether it had one or not. 0 removes it.
+	Renew(ctx context.Context, sandboxID string, ttl time.Duration) (*Sandbox, error)
+
+	// Prune removes sandboxes whose lifetime is over, dead ones, and what an interrupted
+	// Create or Destroy has left; with stopped also stopped ones. It returns what it removed
+	// even with an error. It may be called at any time: a sandbox that another call is using is left
+	// alone.
+	Prune(ctx context.Context, stopped bool) ([]Pruned, error)
 }
 
 // An Executor runs commands in a running sandbox; one that does not run is
@@ -61,19 +88,12 @@ type Executor interface {
 	// StartProcess starts a process with streams of its own, or with a terminal. The caller
 	// closes it. Canceling ctx after StartProcess has returned has no effect.
 	StartProcess(ctx context.Context, sandboxID string, cmd *Command) (Process, error)
-}
 
-// A PermissionSetter is a Runtime that can change which parts of its codebase a sandbox may
-// access, also while it runs. Use a type assertion to find out whether a Runtime can.
-type PermissionSetter interface {
-	// SetPermissions replaces and records all rules of a sandbox. They are in force when it
-	// returns if the sandbox runs, else from the next start. Invalid rules and a sandbox
-	// without a codebase are [ErrInvalid] and change nothing; [ErrConflict]: it runs, and its
-	// codebase was moved or replaced since its start. With any other error either
-	// the old rules are recorded and in force, or the new ones are recorded and the error
-	// says that it is unknown whether they are in force. Calls for one sandbox are
-	// serialized. Once a change has begun, canceling ctx does not stop it.
-	SetPermissions(ctx context.Context, sandboxID string, rules []perm.Rule) error
+	// DialPort connects by TCP to the server that listens at a port of the sandbox's loopback,
+	// with any network. The connection has a method CloseWrite, and keeps the sandbox in use.
+	// The caller closes it. A sandbox that does not run is [ErrConflict]; without a server,
+	// errors.Is finds syscall.ECONNREFUSED.
+	DialPort(ctx context.Context, sandboxID string, port int) (net.Conn, error)
 }
 
 // RuntimeWithExecutor is a Runtime whose sandboxes run commands.

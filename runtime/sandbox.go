@@ -30,7 +30,7 @@ type SandboxConfig struct {
 	// FUSE and Permissions grant everything, it means FilterNone. Create records which.
 	Filter Filter `json:"filter,omitempty"`
 	// CopyOnWrite keeps what the sandbox changes in its codebase beside the host's directory, which
-	// stays as it is: see [Reviewer]. It needs FilterFuse.
+	// stays as it is: see [Workspace]. It needs FilterFuse.
 	CopyOnWrite bool `json:"cow,omitempty"`
 	// GitDirs says whose the git directories of the codebase are; empty means GitPrivate.
 	GitDirs GitDirs `json:"gitDirs,omitempty"`
@@ -95,9 +95,9 @@ type SandboxConfig struct {
 	// CopyOnWrite it only stops it, and a later Start binds it to no process.
 	BoundToCaller bool `json:"boundToCaller,omitempty"`
 	// TTL is how long the sandbox lives from Create on, whether it runs or not;
-	// see [Renewer]. 0 means until it is destroyed.
+	// see [Runtime]. 0 means until it is destroyed.
 	TTL time.Duration `json:"ttlNs,omitempty"`
-	// IdleTimeout is how long it may run unused; see [Renewer]. 0 means without limit.
+	// IdleTimeout is how long it may run unused; see [Runtime]. 0 means without limit.
 	IdleTimeout time.Duration `json:"idleTimeoutNs,omitempty"`
 }
 

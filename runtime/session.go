@@ -13,7 +13,18 @@ import (
 // id.
 //
 // A sessionID is [Session].ID, or SANDBOX/NAME with any name of the sandbox. An unknown one
-// is [ErrNotFound]; a sandbox that does not run is [ErrConflict].
+// is [ErrNotFound]; a sandbox that does not run is [ErrConflict]. A job is named by its id or name.
+//
+// A command can outlive its caller, so that a caller that is killed loses neither the command nor
+// its output. SessionExec with an Operation that the session does not know begins the command. With
+// a known one it waits for that command, whether it runs or has ended, and returns its result with
+// all of its output; Duration is how long the command ran. A known Operation with another Command,
+// Cwd, Env or Timeout is [ErrExists]. Canceling ctx, or the end of the caller, does not affect the
+// command. Stdin must be nil. [DefaultMaxOutput] bytes of each stream are kept; output never blocks
+// the command.
+//
+// A session knows its running operations and the last ones that have ended: at most 32, and
+// at most 32 MiB of output but for the last one. They end with the session.
 type SessionManager interface {
 	// CreateSession starts a shell and returns when it answers. A name that is in use is
 	// [ErrExists], a shell that does not exist [ErrUnavailable]. A nil config is the default.
@@ -38,6 +49,36 @@ type SessionManager interface {
 	// [Executor].ExecStream. [Executor].StartProcess, with [Command].Session, is faster
 	// for much output: its streams need no new memory for each piece.
 	SessionExecStream(ctx context.Context, sessionID SessionID, cmd *Command, output chan<- []byte) error
+
+	// CancelOperation interrupts an operation as canceling ctx does other commands, and
+	// returns at once. An unknown operation is [ErrNotFound]; for one that has ended,
+	// CancelOperation does nothing.
+	CancelOperation(ctx context.Context, sessionID SessionID, operation string) error
+
+	// AttachSession connects to a session's terminal: an interactive shell that has the
+	// session's state as of its start, and runs until its user ends it. It is started if it
+	// does not run; one of a session with a Program that has ended shows its output and its end
+	// again. The caller closes the Terminal, which detaches.
+	AttachSession(ctx context.Context, sessionID SessionID, req *AttachRequest) (Terminal, error)
+
+	// SessionJobs lists the jobs of a session, oldest first.
+	SessionJobs(ctx context.Context, sessionID SessionID) ([]*Job, error)
+
+	// StartJob starts a command as a background job with the session's state. The shell
+	// itself starts it, after earlier commands have ended. It uses Command, Env, Cwd and
+	// NoWait of req.
+	StartJob(ctx context.Context, sessionID SessionID, name string, cmd *Command) (*Job, error)
+
+	// JobOutput returns what a job has written, as far as it is kept, from the offsets on;
+	// with follow until the output ends. The caller closes the Process.
+	JobOutput(ctx context.Context, sessionID SessionID, job string, stdout, stderr uint64, follow bool) (Process, error)
+
+	// WaitJob waits until a job has ended. Its exit code is known if StartJob started it,
+	// else Session.StatusLost is set. If ctx ends first, the job continues.
+	WaitJob(ctx context.Context, sessionID SessionID, job string) (Result, error)
+
+	// SignalJob sends a signal to all processes of a job.
+	SignalJob(ctx context.Context, sessionID SessionID, job string, sig syscall.Signal) error
 }
 
 // RuntimeWithSession is a Runtime whose sandboxes run commands and keep shells.
@@ -74,7 +115,7 @@ type SessionConfig struct {
 	// RC has the shell read the user's start files.
 	RC bool `json:"rc,omitempty"`
 	// Program is what the shell of its terminal evaluates, once, and then ends: see
-	// [SessionAttacher]. Empty: what the terminal's user types.
+	// [SessionManager].AttachSession. Empty: what the terminal's user types.
 	Program string `json:"program,omitempty"`
 }
 
@@ -114,24 +155,6 @@ const (
 	SessionEnded   SessionState = "ended" // its shell is gone; the next command starts a new one with its state
 )
 
-// An OperationManager is a SessionManager whose commands can outlive their caller, so that a
-// caller that is killed loses neither the command nor its output. SessionExec with an
-// Operation that the session does not know begins the command. With a known one it waits for
-// that command, whether it runs or has ended, and returns its result with all of its output;
-// Duration is how long the command ran. A known Operation with another Command, Cwd, Env or
-// Timeout is [ErrExists]. Canceling ctx, or the end of the caller, does not affect the
-// command. Stdin must be nil. [DefaultMaxOutput] bytes of each stream are kept; output never
-// blocks the command.
-//
-// A session knows its running operations and the last ones that have ended: at most 32, and
-// at most 32 MiB of output but for the last one. They end with the session.
-type OperationManager interface {
-	// CancelOperation interrupts an operation as canceling ctx does other commands, and
-	// returns at once. An unknown operation is [ErrNotFound]; for one that has ended,
-	// CancelOperation does nothing.
-	CancelOperation(ctx context.Context, sessionID SessionID, operation string) error
-}
-
 // A SessionStatus is the state of a session after a command.
 type SessionStatus struct {
 	// Cwd is where the session is after the command.
@@ -150,15 +173,6 @@ type SessionStatus struct {
 	// WantedTerminal says that the command waited for keys of a terminal, which it did not
 	// have, and was ended for that.
 	WantedTerminal bool `json:"wantedTerminal,omitempty"`
-}
-
-// A SessionAttacher is a SessionManager whose sessions can be used at a terminal.
-type SessionAttacher interface {
-	// AttachSession connects to a session's terminal: an interactive shell that has the
-	// session's state as of its start, and runs until its user ends it. It is started if it
-	// does not run; one of a session with a Program that has ended shows its output and its end
-	// again. The caller closes the Terminal, which detaches.
-	AttachSession(ctx context.Context, sessionID SessionID, req *AttachRequest) (Terminal, error)
 }
 
 // An AttachRequest says how to attach.
@@ -187,25 +201,6 @@ type Terminal interface {
 	// Detached reports, after Wait, whether the shell continues because another caller took
 	// over.
 	Detached() bool
-}
-
-// A JobManager is a SessionManager that knows the background jobs of its
-// sessions. A job is named by its id or name.
-type JobManager interface {
-	// SessionJobs lists the jobs of a session, oldest first.
-	SessionJobs(ctx context.Context, sessionID SessionID) ([]*Job, error)
-	// StartJob starts a command as a background job with the session's state. The shell
-	// itself starts it, after earlier commands have ended. It uses Command, Env, Cwd and
-	// NoWait of req.
-	StartJob(ctx context.Context, sessionID SessionID, name string, cmd *Command) (*Job, error)
-	// JobOutput returns what a job has written, as far as it is kept, from the offsets on;
-	// with follow until the output ends. The caller closes the Process.
-	JobOutput(ctx context.Context, sessionID SessionID, job string, stdout, stderr uint64, follow bool) (Process, error)
-	// WaitJob waits until a job has ended. Its exit code is known if StartJob started it,
-	// else Session.StatusLost is set. If ctx ends first, the job continues.
-	WaitJob(ctx context.Context, sessionID SessionID, job string) (Result, error)
-	// SignalJob sends a signal to all processes of a job.
-	SignalJob(ctx context.Context, sessionID SessionID, job string, sig syscall.Signal) error
 }
 
 // A Job is a command that a session runs in the background. Offsets count the bytes written

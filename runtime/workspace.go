@@ -6,17 +6,39 @@ import (
 	"io"
 	"time"
 	"unicode/utf8"
+
+	"wolffia/perm"
 )
 
-// A Reviewer is a Runtime whose sandboxes can have a copied codebase: what they change is kept beside the
-// host's directory until it is applied or discarded. Use a type assertion to find out whether a
-// Runtime can. Its methods work on a sandbox that runs and on one that does not; a sandbox that
+// A Workspace is a Runtime whose sandboxes have a codebase: by rules, which can change, with git directories of their own,
+// which are the same as the host's again after each command, or copied. What a sandbox changes in a copy is kept beside the
+// host's directory until it is applied or discarded. The methods from Changes on work on a sandbox that runs and on one that does not; a sandbox that
 // works on the host's directory itself is [ErrInvalid]. Changes, Diff and Apply are [ErrConflict] while it runs and its
 // codebase is no longer the directory that it was at the start.
 //
 // A path in a list of paths selects what is at and below it. It is relative to the codebase. An empty list
 // selects all; a path without a change is [ErrNotFound].
-type Reviewer interface {
+type Workspace interface {
+	// SetPermissions replaces and records all rules of a sandbox. They are in force when it
+	// returns if the sandbox runs, else from the next start. Invalid rules and a sandbox
+	// without a codebase are [ErrInvalid] and change nothing; [ErrConflict]: it runs, and its
+	// codebase was moved or replaced since its start. With any other error either
+	// the old rules are recorded and in force, or the new ones are recorded and the error
+	// says that it is unknown whether they are in force. Calls for one sandbox are
+	// serialized. Once a change has begun, canceling ctx does not stop it.
+	SetPermissions(ctx context.Context, sandboxID string, rules []perm.Rule) error
+
+	// WatchDenials returns a function that returns what was denied in a sandbox since this call, as of
+	// [ExecResult].Denied; nil: nothing, or it is not known.
+	WatchDenials(sandboxID string) func(context.Context) *Denials
+
+	// SyncGit brings the repositories of a sandbox and of the host to the same state, as far as
+	// neither loses something by it: what each command does when it ends. Of a sandbox that does
+	// not run, or has no git directories of its own, it only says what is pending. It may be called
+	// at the same time as others, in any process. Its error is one of the sandbox; a repository
+	// that cannot be synchronised is pending.
+	SyncGit(ctx context.Context, sandboxID string) (*GitReport, error)
+
 	// Changes returns the changes of a sandbox, sorted by path.
 	Changes(ctx context.Context, sandboxID string, o ChangesOptions) ([]Change, error)
 
@@ -55,19 +77,19 @@ type Reviewer interface {
 	RemoveSnapshot(ctx context.Context, sandboxID, name string) error
 }
 
-// ChangesOptions are options of Reviewer.Changes.
+// ChangesOptions are options of Workspace.Changes.
 type ChangesOptions struct {
 	Paths []string
 	// Lines has Change.Added, Deleted and Binary filled in, for which all content is compared.
 	Lines bool
 }
 
-// DiffOptions are options of Reviewer.Diff.
+// DiffOptions are options of Workspace.Diff.
 type DiffOptions struct {
 	Paths []string
 }
 
-// ApplyOptions are options of Reviewer.Apply.
+// ApplyOptions are options of Workspace.Apply.
 type ApplyOptions struct {
 	Paths  []string
 	DryRun bool // change nothing, and return what would be done
@@ -76,7 +98,7 @@ type ApplyOptions struct {
 	Force bool
 }
 
-// An ApplyResult is what Reviewer.Apply did. Both lists are sorted by path.
+// An ApplyResult is what Workspace.Apply did. Both lists are sorted by path.
 type ApplyResult struct {
 	Applied []Change // with DryRun what would be
 	// Left are those of the selected changes that were not applied. Change.Conflict, Denied or

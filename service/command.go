@@ -42,7 +42,7 @@ func (f *Fleet) insideOf(s *FleetSandbox) (*Inside, error) {
 // Sandbox returns the sandbox as it was when the handle was made.
 func (i *Inside) Sandbox() *FleetSandbox { return i.box }
 
-// DialPort connects to the server at a port inside, as [runtime.PortDialer] says.
+// DialPort connects to the server at a port inside, as [runtime.Executor] says.
 func (i *Inside) DialPort(ctx context.Context, port int) (net.Conn, error) {
 	return i.fleet.rt.DialPort(ctx, i.box.ID, port)
 }

@@ -35,7 +35,7 @@ type SandboxDriver interface {
 	// is busy, or if only one of its limits is in the way.
 	Probe(ctx context.Context, sandboxID string) error
 
-	// Copied reports whether the sandbox works on a copy of its codebase: see [runtime.Reviewer].
+	// Copied reports whether the sandbox works on a copy of its codebase: see [runtime.Workspace].
 	Copied(ctx context.Context, sandboxID string) (bool, error)
 
 	// Restart ends all processes of the sandbox, if it runs, and starts it. What it has changed stays.
@@ -52,7 +52,7 @@ type SandboxDriver interface {
 	// shell, after all earlier commands. A non-zero exit code is not an error; a command
 	// that has timed out is a [*TimeoutError]. With an Operation the command outlives its
 	// caller: another call with the same command, also of another service, returns its
-	// result. See [runtime.OperationManager].
+	// result. See [runtime.SessionManager].
 	ExecuteBash(ctx context.Context, sandboxID string, cmd *runtime.Command) (*runtime.Result, error)
 
 	// CancelOperation interrupts the command with this Operation. An unknown one is

@@ -29,11 +29,6 @@ import (
 // A Runtime is what a [Fleet] needs of a runtime.
 type Runtime interface {
 	runtime.RuntimeWithSession
-	runtime.OperationManager
-	runtime.Renewer
-	runtime.JobManager
-	runtime.SessionAttacher
-	runtime.PortDialer
 	// Lost returns sandboxes as [Lost] says.
 	Lost(ctx context.Context) ([]*runtime.Sandbox, error)
 	// Limits returns what enforces the limits of a running sandbox; nil if it has none.

@@ -56,7 +56,7 @@ func (h *hungUp) Get(ctx context.Context, _ string) (*runtime.Sandbox, error) {
 // reviewed is a hungUp with snapshots.
 type reviewed struct {
 	*hungUp
-	runtime.Reviewer
+	runtime.Workspace
 }
 
 func (reviewed) ForkAs(context.Context, string, func(*runtime.SandboxConfig)) (*runtime.Sandbox, error) {

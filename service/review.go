@@ -14,13 +14,13 @@ import (
 
 // A reviewer is a runtime whose sandboxes can have a copied codebase.
 type reviewer interface {
-	runtime.Reviewer
+	runtime.Workspace
 	// ForkAs is Fork for a sandbox whose configuration edit changes.
 	ForkAs(ctx context.Context, sandboxID string, edit func(*runtime.SandboxConfig)) (*runtime.Sandbox, error)
 }
 
 // A Review is a handle on the changes of a sandbox with a copied codebase, whether it runs or not. Paths are
-// as in [runtime.Reviewer]. It is safe for concurrent use.
+// as in [runtime.Workspace]. It is safe for concurrent use.
 type Review struct {
 	fleet *Fleet
 	rt    reviewer
@@ -80,7 +80,7 @@ func (r *Review) turn(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// Changes is [runtime.Reviewer].Changes.
+// Changes is [runtime.Workspace].Changes.
 func (r *Review) Changes(ctx context.Context, o runtime.ChangesOptions) ([]runtime.Change, error) {
 	done, err := r.turn(ctx)
 	if err != nil {
@@ -90,7 +90,7 @@ func (r *Review) Changes(ctx context.Context, o runtime.ChangesOptions) ([]runti
 	return r.rt.Changes(ctx, r.box.ID, o)
 }
 
-// Diff returns the beginning of what [runtime.Reviewer].Diff writes, up to most bytes; more says that there is more.
+// Diff returns the beginning of what [runtime.Workspace].Diff writes, up to most bytes; more says that there is more.
 func (r *Review) Diff(ctx context.Context, o runtime.DiffOptions, most int) (text []byte, more bool, err error) {
 	if most < 1 || most > MaxDiff {
 		return nil, false, runtime.Errorf(runtime.ErrInvalid, "%d bytes of diff: it must be from 1 to %d", most, MaxDiff)
@@ -103,7 +103,7 @@ func (r *Review) Diff(ctx context.Context, o runtime.DiffOptions, most int) (tex
 	return ops.Diff(ctx, r.rt, r.box.ID, o, most)
 }
 
-// Apply is [runtime.Reviewer].Apply. It changes the host's directory only if FleetOptions.AllowApply is set;
+// Apply is [runtime.Workspace].Apply. It changes the host's directory only if FleetOptions.AllowApply is set;
 // otherwise, but for DryRun, it is [runtime.ErrDenied].
 func (r *Review) Apply(ctx context.Context, o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
 	if !o.DryRun && !r.fleet.opts.AllowApply {
@@ -117,7 +117,7 @@ func (r *Review) Apply(ctx context.Context, o runtime.ApplyOptions) (*runtime.Ap
 	return r.rt.Apply(ctx, r.box.ID, o)
 }
 
-// Discard is [runtime.Reviewer].Discard.
+// Discard is [runtime.Workspace].Discard.
 func (r *Review) Discard(ctx context.Context, paths []string) (int, error) {
 	done, err := r.turn(ctx)
 	if err != nil {
@@ -162,12 +162,12 @@ func (r *Review) Fork(ctx context.Context) (_ *FleetSandbox, err error) {
 	return r.fleet.Get(ctx, owner, id)
 }
 
-// Snapshots is [runtime.Reviewer].Snapshots.
+// Snapshots is [runtime.Workspace].Snapshots.
 func (r *Review) Snapshots(ctx context.Context) ([]runtime.Snapshot, error) {
 	return r.rt.Snapshots(ctx, r.box.ID)
 }
 
-// Snapshot is [runtime.Reviewer].Snapshot. A sandbox that has [MaxSnapshots] is [runtime.ErrConflict].
+// Snapshot is [runtime.Workspace].Snapshot. A sandbox that has [MaxSnapshots] is [runtime.ErrConflict].
 func (r *Review) Snapshot(ctx context.Context, name string) (*runtime.Snapshot, error) {
 	done, err := r.turn(ctx)
 	if err != nil {
@@ -216,7 +216,7 @@ func (r *Review) Restore(ctx context.Context, name string) (err error) {
 	return errors.Join(err, r.fleet.start(ctx, r.box))
 }
 
-// RemoveSnapshot is [runtime.Reviewer].RemoveSnapshot.
+// RemoveSnapshot is [runtime.Workspace].RemoveSnapshot.
 func (r *Review) RemoveSnapshot(ctx context.Context, name string) error {
 	return r.rt.RemoveSnapshot(ctx, r.box.ID, name)
 }

@@ -38,7 +38,7 @@ type ServiceOptions struct {
 	// replaces it; 0 means 10 s.
 	ProbeLimit time.Duration
 	// TTL and IdleTimeout are those of new sandboxes, where the driver's own
-	// configuration has none; 0 means none. See [runtime.Renewer].
+	// configuration has none; 0 means none. See [runtime.Runtime].
 	TTL, IdleTimeout time.Duration
 }
 

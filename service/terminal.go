@@ -37,7 +37,7 @@ const leaveLimit = time.Second
 const goneLimit = 5 * time.Second
 
 // AttachTerminal connects to the terminal of a session, whose output it shows again from an offset
-// on; see [runtime.SessionAttacher]. It has one client at a time: another one is
+// on; see [runtime.SessionManager].AttachSession. It has one client at a time: another one is
 // [runtime.ErrConflict] or, with takeover, is detached. The caller closes the Terminal.
 func (i *Inside) AttachTerminal(ctx context.Context, name string, offset uint64, takeover bool) (runtime.Terminal, error) {
 	f, key := i.fleet, terminalOf{i.box.ID, name}

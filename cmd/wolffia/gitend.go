@@ -9,8 +9,6 @@ import (
 	"wolffia/runtime"
 )
 
-var _ runtime.GitSyncer = (*local.Runtime)(nil)
-
 // noteGit reports on standard error what crossed by git, and what did not.
 func (a *app) noteGit(lines []string) {
 	if a.quiet {

@@ -134,7 +134,7 @@ answer has the offset at which the next one begins.`,
 
 // copyJob writes a job's output from the offsets on to out and complaints; with follow until
 // the output ends.
-func copyJob(ctx context.Context, rt runtime.JobManager, id runtime.SessionID, job string, stdout, stderr uint64, follow bool, out, complaints io.Writer) error {
+func copyJob(ctx context.Context, rt runtime.SessionManager, id runtime.SessionID, job string, stdout, stderr uint64, follow bool, out, complaints io.Writer) error {
 	p, err := rt.JobOutput(ctx, id, job, stdout, stderr, follow)
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ type jobStream struct {
 }
 
 // readJob returns a job's output from the offsets on.
-func readJob(ctx context.Context, rt ops.JobRuntime, id runtime.SessionID, job string, stdout, stderr uint64) (*jobOutput, error) {
+func readJob(ctx context.Context, rt runtime.RuntimeWithSession, id runtime.SessionID, job string, stdout, stderr uint64) (*jobOutput, error) {
 	all := ops.Jobs{Runtime: rt, Session: id}
 	j, err := all.Get(ctx, job)
 	if err != nil {

@@ -20,8 +20,6 @@ const (
 	exitDenied   = 2
 )
 
-var _ runtime.Reviewer = (*local.Runtime)(nil)
-
 // letters are those of git diff --name-status, and m for permissions.
 var letters = map[runtime.ChangeKind]string{
 	runtime.ChangeAdded: "A", runtime.ChangeModified: "M", runtime.ChangeDeleted: "D",
@@ -142,7 +140,7 @@ func selected(codebase string, paths []string) (out []string, err error) {
 	return out, nil
 }
 
-// applyStatus returns the exit status for an error of Reviewer.Apply, whose text was printed.
+// applyStatus returns the exit status for an error of Workspace.Apply, whose text was printed.
 func applyStatus(err error) error {
 	switch {
 	case errors.Is(err, runtime.ErrConflict):

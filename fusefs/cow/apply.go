@@ -35,7 +35,7 @@ const (
 	left
 )
 
-// Apply makes changes in the host's directory: see runtime.Reviewer. The upper layer keeps its copies of files, since
+// Apply makes changes in the host's directory: see runtime.Workspace. The upper layer keeps its copies of files, since
 // they may be open in the sandbox; the log says that they were applied. A crash in the midst is put right by the next
 // Apply or Discard.
 func (l *Layers) Apply(o runtime.ApplyOptions) (*runtime.ApplyResult, error) {

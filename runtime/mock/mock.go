@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"io/fs"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,6 +30,23 @@ type Runtime struct {
 }
 
 var _ runtime.RuntimeWithExecutor = (*Runtime)(nil)
+
+// errLacks is the error of what the runtime does not have.
+var errLacks = runtime.Errorf(runtime.ErrUnsupported, "runtime %s has neither lifetimes nor ports", Name)
+
+// Touch implements [runtime.Runtime].
+func (r *Runtime) Touch(context.Context, string) error { return errLacks }
+
+// Renew implements [runtime.Runtime].
+func (r *Runtime) Renew(context.Context, string, time.Duration) (*runtime.Sandbox, error) {
+	return nil, errLacks
+}
+
+// Prune implements [runtime.Runtime].
+func (r *Runtime) Prune(context.Context, bool) ([]runtime.Pruned, error) { return nil, errLacks }
+
+// DialPort implements [runtime.Executor].
+func (r *Runtime) DialPort(context.Context, string, int) (net.Conn, error) { return nil, errLacks }
 
 // A world is what a state directory is to other runtimes: the sandboxes there
 // are, for every Runtime over it.

@@ -38,7 +38,7 @@ func TestRuntime(t *testing.T) { runtimetest.Run(t, config()) }
 func TestSessions(t *testing.T) {
 	sessiontest.Run(t, sessiontest.Config{
 		New:   config().New,
-		Lacks: []sessiontest.Feature{sessiontest.Sessions, sessiontest.Jobs, sessiontest.Operations, sessiontest.Attach, sessiontest.Recovery},
+		Lacks: []sessiontest.Feature{sessiontest.Sessions, sessiontest.Recovery},
 	})
 }
 

@@ -24,12 +24,12 @@ func (e *env) copied(dir string) string {
 	return e.start(c).ID
 }
 
-// reviewer returns the runtime as one that reviews.
-func (e *env) reviewer() runtime.Reviewer {
+// workspace returns the runtime as a Workspace.
+func (e *env) workspace() runtime.Workspace {
 	e.Helper()
-	r, is := e.rt.(runtime.Reviewer)
+	r, is := e.rt.(runtime.Workspace)
 	if !is {
-		e.Fatalf("%T is no Reviewer", e.rt)
+		e.Fatalf("%T is not a Workspace", e.rt)
 	}
 	return r
 }
@@ -79,7 +79,7 @@ func copiedUntilApplied(e *env) {
 	e.OK(e.rt.Start(e.Ctx, id))
 	e.prints(id, showTree, inside)
 
-	r := e.reviewer()
+	r := e.workspace()
 	if n, err := r.Discard(e.Ctx, id, []string{"changed"}); n != 1 || err != nil {
 		e.Errorf("discard: %d, %v", n, err)
 	}
@@ -140,7 +140,7 @@ func copiedRules(e *env) {
 			e.Errorf("%s: it works, and prints %q", script, res.Stdout)
 		}
 	}
-	if all, err := e.reviewer().Changes(e.Ctx, id, runtime.ChangesOptions{}); len(all) > 0 || err != nil {
+	if all, err := e.workspace().Changes(e.Ctx, id, runtime.ChangesOptions{}); len(all) > 0 || err != nil {
 		e.Errorf("changes: %+v, %v", all, err)
 	}
 }
@@ -161,7 +161,7 @@ func copiedSurvivesDeath(e *env) {
 	if got := e.hostTree(dir); got != before {
 		e.Errorf("the host has\n%s\nwant\n%s", got, before)
 	}
-	if res, err := e.reviewer().Apply(e.Ctx, id, runtime.ApplyOptions{}); err != nil { // of the dead one
+	if res, err := e.workspace().Apply(e.Ctx, id, runtime.ApplyOptions{}); err != nil { // of the dead one
 		e.Fatalf("apply: %v: %+v", err, res)
 	}
 	if got := e.hostTree(dir); got != inside {

@@ -19,7 +19,7 @@ const (
 	Isolation Feature = "Isolation"
 	// Filter: Permissions decide what of the codebase is there.
 	Filter Feature = "Filter"
-	// LiveRules: the runtime is a PermissionSetter. It means Filter, too.
+	// LiveRules: the runtime is a Workspace. It means Filter, too.
 	LiveRules Feature = "LiveRules"
 	// Recovery: another process sees the same sandboxes and works with them.
 	Recovery Feature = "Recovery"
@@ -55,12 +55,12 @@ const (
 	// RefusedFifos: making a FIFO by a name against the rules is an error.
 	// Without it there is one, in the sandbox's memory, and none on the host.
 	RefusedFifos Feature = "RefusedFifos"
-	// Lifetime: SandboxConfig.TTL and IdleTimeout, and the runtime is a Renewer
-	// and a Pruner. Without it, they are ErrUnsupported.
+	// Lifetime: SandboxConfig.TTL and IdleTimeout, and Touch, Renew and Prune
+	// of Runtime. Without it, they are ErrUnsupported.
 	Lifetime Feature = "Lifetime"
-	// Ports: SandboxConfig.Publish, Expose and Sockets, and the runtime is a PortDialer.
+	// Ports: SandboxConfig.Publish, Expose and Sockets, and Executor.DialPort.
 	Ports Feature = "Ports"
-	// CopyOnWrite: SandboxConfig.CopyOnWrite, and the runtime is a Reviewer.
+	// CopyOnWrite: SandboxConfig.CopyOnWrite, and the runtime is a Workspace.
 	CopyOnWrite Feature = "CopyOnWrite"
 )
 
@@ -80,7 +80,7 @@ var probes = map[Feature]func(e *env) bool{
 		return e.sh(s.ID, "cat file").ExitCode != 0
 	},
 	LiveRules: func(e *env) bool {
-		_, is := e.rt.(runtime.PermissionSetter)
+		_, is := e.rt.(runtime.Workspace)
 		return is
 	},
 	Recovery: nil,
@@ -121,14 +121,14 @@ var probes = map[Feature]func(e *env) bool{
 	},
 	OutOfMemory: nil, // LimitMemory tells
 	Lifetime: func(e *env) bool {
-		return e.canCreate(&runtime.SandboxConfig{TTL: late}) || e.canCreate(&runtime.SandboxConfig{IdleTimeout: late})
+		return e.supported(e.rt.Touch(e.Ctx, runtime.NewID())) || e.canCreate(&runtime.SandboxConfig{TTL: late}) || e.canCreate(&runtime.SandboxConfig{IdleTimeout: late})
 	},
 	Ports: func(e *env) bool {
-		_, is := e.rt.(runtime.PortDialer)
-		return is || e.canCreate(&runtime.SandboxConfig{Publish: []runtime.Publish{{Local: 1, Port: 1}}})
+		_, err := e.rt.DialPort(e.Ctx, runtime.NewID(), 1)
+		return e.supported(err) || e.canCreate(&runtime.SandboxConfig{Publish: []runtime.Publish{{Local: 1, Port: 1}}})
 	},
 	CopyOnWrite: func(e *env) bool {
-		_, is := e.rt.(runtime.Reviewer)
+		_, is := e.rt.(runtime.Workspace)
 		return is
 	},
 	HostKernel: func(e *env) bool { return e.sameKernel(e.start(nil).ID) },

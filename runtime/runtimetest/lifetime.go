@@ -36,15 +36,6 @@ const (
 	late = 24 * time.Hour
 )
 
-func (e *env) renewer() runtime.Renewer {
-	e.Helper()
-	r, is := e.rt.(runtime.Renewer)
-	if !is {
-		e.Fatalf("%T is no Renewer", e.rt)
-	}
-	return r
-}
-
 // expired waits until a sandbox has expired, and checks that no method can use it.
 func (e *env) expired(id string, why runtime.Expiry) {
 	e.Helper()
@@ -58,8 +49,8 @@ func (e *env) expired(id string, why runtime.Expiry) {
 	e.Wrong("start it", e.rt.Start(e.Ctx, id), runtime.ErrNotFound)
 	_, err := e.rt.Exec(e.Ctx, id, &runtime.ExecRequest{Command: []string{"true"}})
 	e.Wrong("a command in it", err, runtime.ErrNotFound)
-	e.Wrong("touch it", e.renewer().Touch(e.Ctx, id), runtime.ErrNotFound)
-	_, err = e.renewer().Renew(e.Ctx, id, late)
+	e.Wrong("touch it", e.rt.Touch(e.Ctx, id), runtime.ErrNotFound)
+	_, err = e.rt.Renew(e.Ctx, id, late)
 	e.Wrong("renew it", err, runtime.ErrNotFound)
 	if slices.ContainsFunc(e.list(), func(s *runtime.Sandbox) bool { return s.ID == id }) {
 		e.Error("it is still listed")
@@ -90,7 +81,7 @@ func lifetimeEnds(e *env) {
 		e.Errorf("it is over at %v, or when it is idle for %v", at, s.IdleTimeout)
 	}
 	tag := e.background(s.ID, "")
-	_, err := e.renewer().Renew(e.Ctx, s.ID, soon)
+	_, err := e.rt.Renew(e.Ctx, s.ID, soon)
 	e.OK(err)
 	e.expired(s.ID, runtime.ExpiredTTL)
 	e.Until("the end of its processes", func() bool { return onHost(tag) == 0 })
@@ -105,7 +96,7 @@ func lifetimeEndsACommand(e *env) {
 		return err
 	})
 	e.Until("the command", func() bool { return e.count(s.ID, tag) == 1 })
-	_, err := e.renewer().Renew(e.Ctx, s.ID, soon)
+	_, err := e.rt.Renew(e.Ctx, s.ID, soon)
 	e.OK(err)
 	e.over(ended)
 	e.expired(s.ID, runtime.ExpiredTTL)
@@ -115,8 +106,8 @@ func lifetimeOfWhatDoesNotRun(e *env) {
 	e.expired(e.create(&runtime.SandboxConfig{TTL: soon}).ID, runtime.ExpiredTTL)
 	s := e.start(&runtime.SandboxConfig{TTL: late})
 	e.OK(e.rt.Stop(e.Ctx, s.ID))
-	e.Wrong("touch what does not run", e.renewer().Touch(e.Ctx, s.ID), runtime.ErrConflict)
-	_, err := e.renewer().Renew(e.Ctx, s.ID, soon)
+	e.Wrong("touch what does not run", e.rt.Touch(e.Ctx, s.ID), runtime.ErrConflict)
+	_, err := e.rt.Renew(e.Ctx, s.ID, soon)
 	e.OK(err)
 	e.expired(s.ID, runtime.ExpiredTTL)
 }
@@ -124,7 +115,7 @@ func lifetimeOfWhatDoesNotRun(e *env) {
 func lifetimeOfTheDead(e *env) {
 	s := e.start(&runtime.SandboxConfig{TTL: late})
 	e.Crash(e.TB, e.rt, s.ID)
-	_, err := e.renewer().Renew(e.Ctx, s.ID, soon)
+	_, err := e.rt.Renew(e.Ctx, s.ID, soon)
 	e.OK(err)
 	e.expired(s.ID, runtime.ExpiredTTL)
 }
@@ -135,10 +126,10 @@ func lifetimeRenewed(e *env) {
 	var first time.Time
 	e.idling(func(timeout time.Duration) bool {
 		var err error
-		s, err = e.renewer().Renew(e.Ctx, e.start(&runtime.SandboxConfig{TTL: late}).ID, timeout)
+		s, err = e.rt.Renew(e.Ctx, e.start(&runtime.SandboxConfig{TTL: late}).ID, timeout)
 		e.OK(err)
 		first = s.ExpiresAt
-		s, err = e.renewer().Renew(e.Ctx, s.ID, late)
+		s, err = e.rt.Renew(e.Ctx, s.ID, late)
 		return !e.late(err)
 	})
 	if !s.ExpiresAt.After(first.Add(time.Hour)) || !e.get(s.ID).ExpiresAt.Equal(s.ExpiresAt) {
@@ -150,32 +141,32 @@ func lifetimeRenewed(e *env) {
 	e.OK(e.rt.Start(e.Ctx, s.ID))
 	e.prints(s.ID, "echo alive", "alive\n")
 	for _, wrong := range []time.Duration{-1, 1, runtime.MaxLifetime + 1} {
-		_, err := e.renewer().Renew(e.Ctx, s.ID, wrong)
+		_, err := e.rt.Renew(e.Ctx, s.ID, wrong)
 		e.Wrong("renew it by "+wrong.String(), err, runtime.ErrInvalid)
 	}
-	never, err := e.renewer().Renew(e.Ctx, s.ID, 0)
+	never, err := e.rt.Renew(e.Ctx, s.ID, 0)
 	e.OK(err)
 	if !never.ExpiresAt.IsZero() || never.Expired != "" {
 		e.Errorf("without a time to live it is over at %v", never.ExpiresAt)
 	}
-	_, err = e.renewer().Renew(e.Ctx, s.ID, soon)
+	_, err = e.rt.Renew(e.Ctx, s.ID, soon)
 	e.OK(err)
 	e.expired(s.ID, runtime.ExpiredTTL)
-	e.Wrong("what is not there", e.renewer().Touch(e.Ctx, "zzzzzzzzzzzz"), runtime.ErrNotFound)
+	e.Wrong("what is not there", e.rt.Touch(e.Ctx, "zzzzzzzzzzzz"), runtime.ErrNotFound)
 }
 
 func lifetimeRenewedByAnother(e *env) {
 	s := e.start(nil) // which had no time to live
 	first := e.rt
 	e.rt = e.other()
-	renewed, err := e.renewer().Renew(e.Ctx, s.ID, late)
+	renewed, err := e.rt.Renew(e.Ctx, s.ID, late)
 	e.OK(err)
 	e.rt = first
 	if got := e.get(s.ID).ExpiresAt; !got.Equal(renewed.ExpiresAt) {
 		e.Errorf("it is over at %v, the other one says %v", got, renewed.ExpiresAt)
 	}
 	e.rt = e.other()
-	_, err = e.renewer().Renew(e.Ctx, s.ID, soon)
+	_, err = e.rt.Renew(e.Ctx, s.ID, soon)
 	e.OK(err)
 	e.rt = first
 	e.expired(s.ID, runtime.ExpiredTTL)
@@ -216,7 +207,7 @@ func (e *env) idling(f func(timeout time.Duration) (began bool)) {
 func (e *env) inTime(id string, timeout time.Duration) (in func() bool, is bool) {
 	e.Helper()
 	begun := time.Now()
-	if e.late(e.renewer().Touch(e.Ctx, id)) {
+	if e.late(e.rt.Touch(e.Ctx, id)) {
 		return nil, false
 	}
 	return func() bool { return time.Since(begun) < timeout }, true
@@ -342,7 +333,7 @@ func idleTouched(e *env) {
 		s := e.start(&runtime.SandboxConfig{IdleTimeout: timeout})
 		for begun, end := time.Now(), false; !end; time.Sleep(timeout / 8) {
 			end = time.Since(begun) > timeout+soon
-			if e.late(e.renewer().Touch(e.Ctx, s.ID)) {
+			if e.late(e.rt.Touch(e.Ctx, s.ID)) {
 				return false
 			}
 		}
@@ -353,10 +344,6 @@ func idleTouched(e *env) {
 
 // Prune removes expired and unusable sandboxes, and none that runs.
 func prune(e *env) {
-	p, is := e.rt.(runtime.Pruner)
-	if !is {
-		e.Fatalf("%T is no Pruner", e.rt)
-	}
 	created, running := e.create(nil), e.start(nil)
 	stopped := e.start(&runtime.SandboxConfig{Name: "stopped"})
 	e.OK(e.rt.Stop(e.Ctx, stopped.ID))
@@ -366,7 +353,7 @@ func prune(e *env) {
 	e.Until("the end of its lifetime", func() bool { return e.get(over.ID).Expired != "" })
 	pruned := func(all bool, want ...runtime.Pruned) {
 		e.Helper()
-		got, err := p.Prune(e.Ctx, all)
+		got, err := e.rt.Prune(e.Ctx, all)
 		e.OK(err)
 		byID := func(a, b runtime.Pruned) int { return strings.Compare(a.ID, b.ID) }
 		slices.SortFunc(got, byID)

@@ -140,24 +140,15 @@ func (e *env) manyExchanges(dial func() (net.Conn, error)) {
 	all.Wait()
 }
 
-func (e *env) dialer() runtime.PortDialer {
-	e.Helper()
-	d, ok := e.rt.(runtime.PortDialer)
-	if !ok {
-		e.Fatal("the runtime is not a PortDialer")
-	}
-	return d
-}
-
 func dialPort(e *env) {
 	s := e.start(nil)
 	for host, port := range map[string]int{"127.0.0.1": 8080, "::1": 8082} {
 		p := e.server(s.ID, echoServer, host, fmt.Sprint(port))
-		e.manyExchanges(func() (net.Conn, error) { return e.dialer().DialPort(e.Ctx, s.ID, port) })
+		e.manyExchanges(func() (net.Conn, error) { return e.rt.DialPort(e.Ctx, s.ID, port) })
 		e.OK(p.Close())
 	}
 	e.server(s.ID, upgradeServer)
-	c, err := e.dialer().DialPort(e.Ctx, s.ID, 8081)
+	c, err := e.rt.DialPort(e.Ctx, s.ID, 8081)
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -187,20 +178,20 @@ func (e *env) upgrade(c net.Conn) {
 
 func dialPortErrors(e *env) {
 	s := e.start(nil)
-	_, err := e.dialer().DialPort(e.Ctx, s.ID, 8080)
+	_, err := e.rt.DialPort(e.Ctx, s.ID, 8080)
 	e.Wrong("no server", err, runtime.ErrUnavailable)
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		e.Errorf("no server: %v, which is not ECONNREFUSED", err)
 	}
 	for _, port := range []int{0, -1, 1 << 16} {
-		_, err := e.dialer().DialPort(e.Ctx, s.ID, port)
+		_, err := e.rt.DialPort(e.Ctx, s.ID, port)
 		e.Wrong(fmt.Sprint("port ", port), err, runtime.ErrInvalid)
 	}
-	_, err = e.dialer().DialPort(e.Ctx, "none", 80)
+	_, err = e.rt.DialPort(e.Ctx, "none", 80)
 	e.Wrong("no such sandbox", err, runtime.ErrNotFound)
 	// A connection ends with the sandbox.
 	e.server(s.ID, echoServer, "127.0.0.1", "8080")
-	c, err := e.dialer().DialPort(e.Ctx, s.ID, 8080)
+	c, err := e.rt.DialPort(e.Ctx, s.ID, 8080)
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -210,7 +201,7 @@ func dialPortErrors(e *env) {
 	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		e.Errorf("a connection to a sandbox that was stopped: %v", err)
 	}
-	_, err = e.dialer().DialPort(e.Ctx, s.ID, 8080)
+	_, err = e.rt.DialPort(e.Ctx, s.ID, 8080)
 	e.Wrong("a stopped sandbox", err, runtime.ErrConflict)
 }
 
@@ -370,7 +361,7 @@ func resetPort(e *env) {
 	server := e.server(s.ID, resetServer)
 	for what, dial := range map[string]func() (net.Conn, error){
 		"published": func() (net.Conn, error) { return net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", local)) },
-		"dialled":   func() (net.Conn, error) { return e.dialer().DialPort(e.Ctx, s.ID, 8080) },
+		"dialled":   func() (net.Conn, error) { return e.rt.DialPort(e.Ctx, s.ID, 8080) },
 	} {
 		for _, word := range []string{"reset", "going"} {
 			c, err := dial()

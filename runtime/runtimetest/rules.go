@@ -17,11 +17,7 @@ var ruleTests = []test{
 // set replaces the rules of a sandbox.
 func (e *env) set(id string, r []perm.Rule) error {
 	e.Helper()
-	setter, is := e.rt.(runtime.PermissionSetter)
-	if !is {
-		e.Fatalf("%T is no PermissionSetter", e.rt)
-	}
-	return setter.SetPermissions(e.Ctx, id, r)
+	return e.workspace().SetPermissions(e.Ctx, id, r)
 }
 
 // Other rules bind when the call returns: for names that were used before and

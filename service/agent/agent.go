@@ -12,16 +12,10 @@ import (
 	"wolffia/service/gate"
 )
 
-// A Runtime is what a [Handler] needs of a runtime.
-type Runtime interface {
-	mcp.Runtime
-	service.Runtime
-}
-
 // Options are what a Handler needs. All fields but Limits and Copied are required.
 type Options struct {
 	// Runtime is that of Service and Fleet.
-	Runtime Runtime
+	Runtime service.Runtime
 	Service *service.Service
 	Fleet   *service.Fleet
 	// Allow, AllowHost and Version are as in [mcp.Options].

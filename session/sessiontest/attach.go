@@ -12,18 +12,18 @@ import (
 )
 
 var attachTests = []test{
-	{"AttachTypes", []Feature{Attach}, attachTypes},
-	{"AttachState", []Feature{Attach}, attachState},
-	{"AttachResize", []Feature{Attach}, attachResize},
-	{"AttachDetach", []Feature{Attach}, attachDetach},
-	{"AttachReplay", []Feature{Attach}, attachReplay},
-	{"AttachTwo", []Feature{Attach}, attachTwo},
-	{"AttachTakeover", []Feature{Attach}, attachTakeover},
-	{"AttachExit", []Feature{Attach}, attachExit},
-	{"AttachRest", []Feature{Attach}, attachRest},
-	{"AttachProgram", []Feature{Attach}, attachProgram},
-	{"AttachDestroy", []Feature{Attach}, attachDestroy},
-	{"AttachErrors", []Feature{Attach}, attachErrors},
+	{"AttachTypes", nil, attachTypes},
+	{"AttachState", nil, attachState},
+	{"AttachResize", nil, attachResize},
+	{"AttachDetach", nil, attachDetach},
+	{"AttachReplay", nil, attachReplay},
+	{"AttachTwo", nil, attachTwo},
+	{"AttachTakeover", nil, attachTakeover},
+	{"AttachExit", nil, attachExit},
+	{"AttachRest", nil, attachRest},
+	{"AttachProgram", nil, attachProgram},
+	{"AttachDestroy", nil, attachDestroy},
+	{"AttachErrors", nil, attachErrors},
 }
 
 // A viewer is a client attached to a session's terminal.
@@ -41,11 +41,7 @@ type viewer struct {
 // terminal opens the session's terminal.
 func (s *shell) terminal(req runtime.AttachRequest) runtime.Terminal {
 	s.Helper()
-	a, ok := s.rt.(runtime.SessionAttacher)
-	if !ok {
-		s.Fatalf("%T has no terminals, and does not say so", s.rt)
-	}
-	t, err := a.AttachSession(s.Ctx, s.ID, &req)
+	t, err := s.rt.AttachSession(s.Ctx, s.ID, &req)
 	if err != nil {
 		s.Fatalf("attach %+v: %v", req, err)
 	}
@@ -329,12 +325,8 @@ func attachDestroy(e *env) {
 }
 
 func attachErrors(e *env) {
-	a, ok := e.rt.(runtime.SessionAttacher)
-	if !ok {
-		e.Fatalf("%T has no terminals, and does not say so", e.rt)
-	}
 	for _, id := range []runtime.SessionID{"no-slash", runtime.SessionIn(e.box, "nobody"), "nobody/main"} {
-		_, err := a.AttachSession(e.Ctx, id, &runtime.AttachRequest{})
+		_, err := e.rt.AttachSession(e.Ctx, id, &runtime.AttachRequest{})
 		e.Wrong("attach to "+string(id), err, runtime.ErrNotFound)
 	}
 }

@@ -1,11 +1,11 @@
 // Package sessiontest is the conformance suite of shell sessions. It checks what
-// [runtime.SessionManager], [runtime.JobManager] and [runtime.SessionAttacher] promise, as
+// [runtime.SessionManager] promises, as
 // tests that every implementation passes, and has benchmarks of what matters.
 //
 //	func TestSessions(t *testing.T) {
 //		sessiontest.Run(t, sessiontest.Config{
 //			New:   func(t testing.TB) runtime.RuntimeWithExecutor { ... },
-//			Lacks: []sessiontest.Feature{sessiontest.Attach},
+//			Lacks: []sessiontest.Feature{sessiontest.LongCwd},
 //		})
 //	}
 //

@@ -10,31 +10,22 @@ import (
 )
 
 var jobTests = []test{
-	{"JobLife", []Feature{Jobs}, jobLife},
-	{"JobState", []Feature{Jobs}, jobState},
-	{"JobOutputFrom", []Feature{Jobs}, jobOutputFrom},
-	{"JobFollow", []Feature{Jobs}, jobFollow},
-	{"JobOfCommand", []Feature{Jobs}, jobOfCommand},
-	{"JobSignal", []Feature{Jobs}, jobSignal},
-	{"JobKillTree", []Feature{Jobs}, jobKillTree},
-	{"JobWaitCanceled", []Feature{Jobs}, jobWaitCanceled},
-	{"JobOutlivesShell", []Feature{Jobs}, jobOutlivesShell},
-	{"JobErrors", []Feature{Jobs}, jobErrors},
-}
-
-func (s *shell) manager() runtime.JobManager {
-	s.Helper()
-	m, ok := s.rt.(runtime.JobManager)
-	if !ok {
-		s.Fatalf("%T has no jobs, and does not say so", s.rt)
-	}
-	return m
+	{"JobLife", nil, jobLife},
+	{"JobState", nil, jobState},
+	{"JobOutputFrom", nil, jobOutputFrom},
+	{"JobFollow", nil, jobFollow},
+	{"JobOfCommand", nil, jobOfCommand},
+	{"JobSignal", nil, jobSignal},
+	{"JobKillTree", nil, jobKillTree},
+	{"JobWaitCanceled", nil, jobWaitCanceled},
+	{"JobOutlivesShell", nil, jobOutlivesShell},
+	{"JobErrors", nil, jobErrors},
 }
 
 // job starts one.
 func (s *shell) job(name, script string) *runtime.Job {
 	s.Helper()
-	j, err := s.manager().StartJob(s.Ctx, s.ID, name, &runtime.SessionExecRequest{Command: []string{script}})
+	j, err := s.rt.StartJob(s.Ctx, s.ID, name, &runtime.SessionExecRequest{Command: []string{script}})
 	if err != nil {
 		s.Fatalf("start job %q, %s: %v", name, script, err)
 	}
@@ -44,7 +35,7 @@ func (s *shell) job(name, script string) *runtime.Job {
 // jobs lists those of the session.
 func (s *shell) jobs() []*runtime.Job {
 	s.Helper()
-	all, err := s.manager().SessionJobs(s.Ctx, s.ID)
+	all, err := s.rt.SessionJobs(s.Ctx, s.ID)
 	s.OK(err)
 	return all
 }
@@ -52,7 +43,7 @@ func (s *shell) jobs() []*runtime.Job {
 // waitJob waits for the end of one.
 func (s *shell) waitJob(job string) runtime.Result {
 	s.Helper()
-	exit, err := s.manager().WaitJob(s.Ctx, s.ID, job)
+	exit, err := s.rt.WaitJob(s.Ctx, s.ID, job)
 	if err != nil {
 		s.Fatalf("wait for job %q: %v", job, err)
 	}
@@ -62,7 +53,7 @@ func (s *shell) waitJob(job string) runtime.Result {
 // output opens what a job has written; the test closes it.
 func (s *shell) output(job string, stdout, stderr uint64, follow bool) runtime.Process {
 	s.Helper()
-	p, err := s.manager().JobOutput(s.Ctx, s.ID, job, stdout, stderr, follow)
+	p, err := s.rt.JobOutput(s.Ctx, s.ID, job, stdout, stderr, follow)
 	if err != nil {
 		s.Fatalf("output of job %q: %v", job, err)
 	}
@@ -111,7 +102,7 @@ func jobLife(e *env) {
 func jobState(e *env) {
 	s := e.shell(nil)
 	s.prints("cd /usr; v=plain; f() { echo f $1; }; shopt -s extglob", "")
-	j, err := s.manager().StartJob(s.Ctx, s.ID, "", &runtime.SessionExecRequest{
+	j, err := s.rt.StartJob(s.Ctx, s.ID, "", &runtime.SessionExecRequest{
 		Command: []string{`pwd; f "$v"; echo $A; cd /; v=changed; cat; exit 0`}, Env: map[string]string{"A": "x  y"}, Cwd: "/etc",
 	})
 	e.OK(err)
@@ -221,7 +212,7 @@ func jobSignal(e *env) {
 	wait, open := s.gate()
 	s.job("trap", "trap 'echo usr; exit 7' USR1; echo ready; while :; do sleep 0.02; done")
 	e.Expect(s.output("trap", 0, 0, true).Stdout(), "ready\n")
-	e.OK(s.manager().SignalJob(e.Ctx, s.ID, "trap", syscall.SIGUSR1))
+	e.OK(s.rt.SignalJob(e.Ctx, s.ID, "trap", syscall.SIGUSR1))
 	if exit := s.waitJob("trap"); exit.ExitCode != 7 || exit.Session != nil && exit.Session.StatusLost {
 		e.Errorf("%+v, %+v", exit, exit.Session)
 	}
@@ -229,15 +220,15 @@ func jobSignal(e *env) {
 		tag := newTag()
 		s.job("dies", "sleep "+tag+"; echo no")
 		e.runs(tag, 1)
-		e.OK(s.manager().SignalJob(e.Ctx, s.ID, "dies", sig))
+		e.OK(s.rt.SignalJob(e.Ctx, s.ID, "dies", sig))
 		if exit := s.waitJob("dies"); exit.ExitCode != 128+int(sig) || exit.Session != nil && exit.Session.StatusLost {
 			e.Errorf("%v: %+v, %+v", sig, exit, exit.Session)
 		}
 	}
 	s.job("stopped", wait)
-	e.OK(s.manager().SignalJob(e.Ctx, s.ID, "stopped", syscall.SIGSTOP))
+	e.OK(s.rt.SignalJob(e.Ctx, s.ID, "stopped", syscall.SIGSTOP))
 	e.Until("a stopped job", func() bool { all := s.jobs(); return all[len(all)-1].State == "stopped" })
-	e.OK(s.manager().SignalJob(e.Ctx, s.ID, "stopped", syscall.SIGCONT))
+	e.OK(s.rt.SignalJob(e.Ctx, s.ID, "stopped", syscall.SIGCONT))
 	open()
 	if exit := s.waitJob("stopped"); exit.ExitCode != 0 {
 		e.Errorf("%+v", exit)
@@ -252,7 +243,7 @@ func jobKillTree(e *env) {
 	s.job("other", "sleep "+other)
 	s.job("tree", "trap '' TERM; sleep "+tag+" & setsid sleep "+tag+" & (sleep "+tag+" &); sh -c 'sleep "+tag+"; :'; wait")
 	e.runs(tag, 4)
-	e.OK(s.manager().SignalJob(e.Ctx, s.ID, "tree", syscall.SIGKILL))
+	e.OK(s.rt.SignalJob(e.Ctx, s.ID, "tree", syscall.SIGKILL))
 	s.waitJob("tree")
 	e.gone(tag)
 	e.runs(other, 1)
@@ -269,7 +260,7 @@ func jobWaitCanceled(e *env) {
 	ended := make(chan struct{})
 	var err error
 	go func() { // ends with ctx
-		_, err = s.manager().WaitJob(ctx, s.ID, "slow")
+		_, err = s.rt.WaitJob(ctx, s.ID, "slow")
 		close(ended)
 	}()
 	s.alive()
@@ -303,7 +294,7 @@ func jobOutlivesShell(e *env) {
 
 func jobErrors(e *env) {
 	s := e.shell(nil)
-	m := s.manager()
+	m := s.rt
 	wait, open := s.gate()
 	s.job("taken", wait)
 	start := func(session runtime.SessionID, name, script string) error {

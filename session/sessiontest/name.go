@@ -15,7 +15,7 @@ var nameTests = []test{
 	{"CreateOnFirstUse", nil, createOnFirstUse},
 	{"CreateOnFirstUseAtOnce", nil, createOnFirstUseAtOnce},
 	{"CreateOnFirstUseFails", nil, createOnFirstUseFails},
-	{"AttachCreates", []Feature{Attach}, attachCreates},
+	{"AttachCreates", nil, attachCreates},
 	{"InvalidRequests", nil, invalidRequests},
 }
 
@@ -144,10 +144,9 @@ func createOnFirstUseFails(e *env) {
 }
 
 func attachCreates(e *env) {
-	a := e.rt.(runtime.SessionAttacher)
-	_, err := a.AttachSession(e.Ctx, runtime.SessionIn(e.box, "seen"), &runtime.AttachRequest{Rows: 10, Cols: 40})
+	_, err := e.rt.AttachSession(e.Ctx, runtime.SessionIn(e.box, "seen"), &runtime.AttachRequest{Rows: 10, Cols: 40})
 	e.Wrong("without Create", err, runtime.ErrNotFound)
-	t, err := a.AttachSession(e.Ctx, runtime.SessionIn(e.box, "seen"), &runtime.AttachRequest{Rows: 10, Cols: 40, Create: true})
+	t, err := e.rt.AttachSession(e.Ctx, runtime.SessionIn(e.box, "seen"), &runtime.AttachRequest{Rows: 10, Cols: 40, Create: true})
 	e.OK(err)
 	e.OK(t.Close())
 	s, err := e.rt.GetSession(e.Ctx, runtime.SessionIn(e.box, "seen"))

@@ -16,7 +16,7 @@ var neighbourTests = []test{
 	{"NeighbourWritesText", nil, neighbourWritesText},
 	{"NeighbourCopiesShell", nil, neighbourCopiesShell},
 	{"NeighbourKillsIdleShell", nil, neighbourKillsIdleShell},
-	{"DaemonIsAJob", []Feature{Jobs, Daemons}, daemonIsAJob},
+	{"DaemonIsAJob", []Feature{Daemons}, daemonIsAJob},
 	{"DaemonsAreTimedOut", []Feature{Daemons}, daemonsAreTimedOut},
 	{"TerminalInputIsOneCommands", nil, terminalInputIsOneCommands},
 	{"StateTooLarge", nil, stateTooLarge},

@@ -12,14 +12,14 @@ import (
 )
 
 var operationTests = []test{
-	{"OperationOutlivesCaller", []Feature{Operations, Recovery}, operationOutlivesCaller},
-	{"OperationOnce", []Feature{Operations}, operationOnce},
-	{"OperationOutput", []Feature{Operations}, operationOutput},
-	{"OperationCancel", []Feature{Operations}, operationCancel},
-	{"OperationTimeout", []Feature{Operations}, operationTimeout},
-	{"OperationLetGo", []Feature{Operations}, operationLetGo},
-	{"OperationsForgotten", []Feature{Operations}, operationsForgotten},
-	{"OperationErrors", []Feature{Operations}, operationErrors},
+	{"OperationOutlivesCaller", []Feature{Recovery}, operationOutlivesCaller},
+	{"OperationOnce", nil, operationOnce},
+	{"OperationOutput", nil, operationOutput},
+	{"OperationCancel", nil, operationCancel},
+	{"OperationTimeout", nil, operationTimeout},
+	{"OperationLetGo", nil, operationLetGo},
+	{"OperationsForgotten", nil, operationsForgotten},
+	{"OperationErrors", nil, operationErrors},
 }
 
 // operate runs a command as an operation.
@@ -30,11 +30,7 @@ func (s *shell) operate(name, script string) *runtime.ExecResult {
 
 func (s *shell) cancel(name string) error {
 	s.Helper()
-	m, ok := s.rt.(runtime.OperationManager)
-	if !ok {
-		s.Fatalf("%T has no operations, and does not say so", s.rt)
-	}
-	return m.CancelOperation(s.Ctx, s.ID, name)
+	return s.rt.CancelOperation(s.Ctx, s.ID, name)
 }
 
 // The process that has asked for a command ends; another one gets all of the

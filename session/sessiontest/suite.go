@@ -17,12 +17,6 @@ const (
 	// Sessions: the runtime is a [runtime.SessionManager]. Without it there is
 	// nothing to test.
 	Sessions Feature = "Sessions"
-	// Jobs: the runtime is a [runtime.JobManager].
-	Jobs Feature = "Jobs"
-	// Operations: the runtime is a [runtime.OperationManager].
-	Operations Feature = "Operations"
-	// Attach: the runtime is a [runtime.SessionAttacher].
-	Attach Feature = "Attach"
 	// Recovery: another process sees the same sessions and works with them.
 	Recovery Feature = "Recovery"
 	// TerminalStops: a program in the background that reads from its terminal
@@ -49,11 +43,8 @@ const (
 // probes tell whether a runtime that is said to lack a feature has it. Those
 // that are nil are seen from Config, or by a test.
 var probes = map[Feature]func(rt runtime.RuntimeWithExecutor) bool{
-	Sessions:   func(rt runtime.RuntimeWithExecutor) bool { _, is := rt.(runtime.SessionManager); return is },
-	Jobs:       func(rt runtime.RuntimeWithExecutor) bool { _, is := rt.(runtime.JobManager); return is },
-	Operations: func(rt runtime.RuntimeWithExecutor) bool { _, is := rt.(runtime.OperationManager); return is },
-	Attach:     func(rt runtime.RuntimeWithExecutor) bool { _, is := rt.(runtime.SessionAttacher); return is },
-	Recovery:   nil, TerminalStops: nil, TerminalEnd: nil, StackLimit: nil, Daemons: nil,
+	Sessions: func(rt runtime.RuntimeWithExecutor) bool { _, is := rt.(runtime.SessionManager); return is },
+	Recovery: nil, TerminalStops: nil, TerminalEnd: nil, StackLimit: nil, Daemons: nil,
 	ShellSignals: nil, LongCwd: nil,
 }
 

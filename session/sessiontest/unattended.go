@@ -13,7 +13,7 @@ var unattendedTests = []test{
 	{"UnattendedStderrAsInput", nil, unattendedStderrAsInput},
 	{"UnattendedModes", nil, unattendedModes},
 	{"UnattendedVariables", nil, unattendedVariables},
-	{"UnattendedVariablesAttached", []Feature{Attach}, unattendedVariablesAttached},
+	{"UnattendedVariablesAttached", nil, unattendedVariablesAttached},
 }
 
 // readsNothing fails unless a command that reads from the terminal fails at once, or is

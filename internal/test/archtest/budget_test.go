@@ -35,7 +35,6 @@ var (
 	maxMethods = map[string]int{
 		"cmd/wolffia.app":            205,
 		"internal/host/statedir.Box": 90,
-		"local.sandboxes":            115,
 	}
 )
 
