@@ -81,12 +81,8 @@ func (s *sandboxes) create(ctx context.Context, config *runtime.SandboxConfig, f
 	if err != nil {
 		return nil, err
 	}
-	if caller != nil {
-		s.starter.bound.put(c.ID, caller)
-	}
 	step.Reached("create: done")
-	s.remember(c, box.Stamp(), limits)
-	return describe(box, c, box.State)
+	return s.spares.created(box, c, caller, limits)
 }
 
 // Stop implements [runtime.Runtime].
