@@ -48,15 +48,6 @@ func (c *catalog) engineBackend() *launch.Backend {
 	return &c.backends[i]
 }
 
-// names returns the names of the backends, for an error.
-func (c *catalog) names() string {
-	list := make([]string, len(c.backends))
-	for i, b := range c.backends {
-		list[i] = b.Name()
-	}
-	return strings.Join(list, ", ")
-}
-
 // find returns the place and the configuration of the sandbox that ref names: an id, a
 // name, or a prefix of an id. The configuration is shared: the caller must not change it.
 func (c *catalog) find(ref string) (*statedir.Box, *statedir.Config, error) {
@@ -91,7 +82,8 @@ func (c *catalog) seek(ref string, rules bool) (*statedir.Box, *statedir.Config,
 		return nil, nil, err
 	}
 	if c.backend(config.Runtime) == nil {
-		return nil, nil, runtime.Errorf(runtime.ErrNotFound, "sandbox %s uses runtime %q: this runtime has %s", box.ID(), config.Runtime, c.names())
+		return nil, nil, runtime.Errorf(runtime.ErrNotFound, "sandbox %s uses runtime %q: this runtime has %s",
+			box.ID(), config.Runtime, strings.Join(launch.Names(c.backends), ", "))
 	}
 	c.remember(config, stamp, nil)
 	return box, config, nil

@@ -75,3 +75,22 @@ func untilSettled(ctx context.Context, try func() (done bool, err error)) error 
 		}
 	}
 }
+
+// amend records the configuration c in place of was, and has tell give what has changed to a running sandbox; see change.
+// what is that, and remedy what its user can do, for an error.
+func amend(ctx context.Context, box *statedir.Box, c, was *statedir.Config, what, remedy string, tell func(context.Context) (*boot.Reply, error)) error {
+	record := func() error { return box.SetConfig(c) }
+	try := func(ctx context.Context) (done bool, err error) {
+		answer, err := tell(ctx)
+		switch {
+		case err == nil:
+			return true, nil
+		case answer != nil && !answer.Unknown: // refused: the old configuration stays in force
+			return true, errors.Join(err, box.SetConfig(was))
+		}
+		// The sandbox may have ended, which is as good.
+		return false, runtime.Errorf(runtime.ErrUnavailable,
+			"the %s of sandbox %s are recorded, but it is unknown whether they are in force: %w; %s, or wolffia stop %s", what, box.ID(), err, remedy, box.ID())
+	}
+	return untilSettled(ctx, func() (bool, error) { return change(ctx, box, record, try) })
+}

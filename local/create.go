@@ -61,7 +61,8 @@ func (s *completer) complete(ctx context.Context, c *statedir.Config) (limits *l
 	c.Runtime = cmp.Or(c.Runtime, s.backends[0].Name())
 	backend := s.backend(c.Runtime)
 	if backend == nil {
-		return nil, nil, runtime.Errorf(runtime.ErrInvalid, "runtime %q is not available: this runtime has %s", c.Runtime, s.names())
+		return nil, nil, runtime.Errorf(runtime.ErrInvalid, "runtime %q is not available: this runtime has %s",
+			c.Runtime, strings.Join(launch.Names(s.backends), ", "))
 	}
 	leaveToolchains(c)
 	if err := c.Validate(); err != nil {

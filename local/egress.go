@@ -1,8 +1,8 @@
 package local
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -57,29 +57,12 @@ func (s *settings) ChangeEgress(ctx context.Context, sandboxID string, edit func
 	if err := runtime.CheckEgress(c.Egress); err != nil {
 		return nil, err
 	}
-	return c.Egress, untilSettled(ctx, func() (bool, error) { return trySetEgress(ctx, box, c, &was) })
-}
-
-// trySetEgress records the names and gives them to a running shim; see change.
-func trySetEgress(ctx context.Context, box *statedir.Box, c, was *statedir.Config) (done bool, err error) {
-	return change(ctx, box, func() error { return box.SetConfig(c) }, func(ctx context.Context) (bool, error) {
-		answer, err := askShim(ctx, box, &boot.Request{Op: boot.OpNetwork, Egress: c.Egress}, boot.RulesLimit+boot.KillLimit)
-		switch {
-		case err == nil:
-			return true, nil
-		case answer != nil && !answer.Unknown: // refused: the old names stay in force
-			return true, errors.Join(err, box.SetConfig(was))
-		}
-		return false, runtime.Errorf(runtime.ErrUnavailable, "the names of sandbox %s are recorded, but it is unknown whether they are in force: %w; try again, or wolffia stop %s", box.ID(), err, box.ID())
+	return c.Egress, amend(ctx, box, c, &was, "names", "try again", func(ctx context.Context) (*boot.Reply, error) {
+		return askShim(ctx, box, &boot.Request{Op: boot.OpNetwork, Egress: c.Egress}, boot.RulesLimit+boot.KillLimit)
 	})
 }
 
-func networkOf(c *statedir.Config) runtime.Network {
-	if c.Network == "" {
-		return runtime.NetworkNone
-	}
-	return c.Network
-}
+func networkOf(c *statedir.Config) runtime.Network { return cmp.Or(c.Network, runtime.NetworkNone) }
 
 // refusalsBefore returns a function that returns what a sandbox's network has refused since
 // this call; nil if the sandbox has no names. Each of the two asks the shim.

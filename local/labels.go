@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 
+	"wolffia/internal/host/boot"
 	"wolffia/runtime"
 )
 
@@ -26,10 +27,7 @@ func (s *settings) ChangeLabels(ctx context.Context, sandboxID string, edit func
 	if err := runtime.CheckLabels(c.Labels); err != nil {
 		return nil, err
 	}
-	err = untilSettled(ctx, func() (bool, error) {
-		return change(ctx, box, func() error { return box.SetConfig(c) }, func(context.Context) (bool, error) { return true, nil })
-	})
-	if err != nil {
+	if err := amend(ctx, box, c, c, "labels", "", func(context.Context) (*boot.Reply, error) { return nil, nil }); err != nil {
 		return nil, err
 	}
 	return describe(box, c, box.State)

@@ -62,7 +62,7 @@ func (s *settings) setPermissions(ctx context.Context, sandboxID string, rules [
 	}
 	was := *c
 	c.Permissions = slices.Clone(gitRules(c, rules))
-	return untilSettled(ctx, func() (bool, error) { return trySetPermissions(ctx, box, c, &was) })
+	return amend(ctx, box, c, &was, "rules", "set them again", func(ctx context.Context) (*boot.Reply, error) { return giveRules(ctx, box, c) })
 }
 
 // gitRules returns rules as they are for a sandbox with the configuration c: they guard each .git that is the host's own there.
@@ -74,21 +74,6 @@ func gitRules(c *statedir.Config, rules []perm.Rule) []perm.Rule {
 		return perm.GitInPlace(rules)
 	}
 	return rules
-}
-
-// trySetPermissions records rules and gives them to a running tree server; see change.
-func trySetPermissions(ctx context.Context, box *statedir.Box, c, was *statedir.Config) (done bool, err error) {
-	return change(ctx, box, func() error { return box.SetConfig(c) }, func(ctx context.Context) (bool, error) {
-		answer, err := giveRules(ctx, box, c)
-		switch {
-		case err == nil:
-			return true, nil
-		case answer != nil && !answer.Unknown: // refused: the old rules stay in force
-			return true, errors.Join(err, box.SetConfig(was))
-		}
-		// The sandbox may have ended, which is as good.
-		return false, runtime.Errorf(runtime.ErrUnavailable, "the rules of sandbox %s are recorded, but it is unknown whether they are in force: %w; set them again, or wolffia stop %s", box.ID(), err, box.ID())
-	})
 }
 
 // giveRules has the tree server of a running sandbox replace its rules by those of c.

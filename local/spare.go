@@ -160,7 +160,8 @@ func (s *pools) startSpare(ctx context.Context, template *statedir.Config, shape
 	c.ID, c.CreatedAt = runtime.NewID(), time.Now().UnixMilli()
 	backend := s.backend(c.Runtime)
 	if backend == nil {
-		return "", runtime.Errorf(runtime.ErrInvalid, "runtime %q is not available: this runtime has %s", c.Runtime, s.names())
+		return "", runtime.Errorf(runtime.ErrInvalid, "runtime %q is not available: this runtime has %s",
+			c.Runtime, strings.Join(launch.Names(s.backends), ", "))
 	}
 	release, err := s.sandboxes.completer.useImage(ctx, backend, &c)
 	if err != nil {

@@ -114,11 +114,7 @@ func (a *app) flagValues(flag string) cobra.CompletionFunc {
 	case fields.Presets:
 		return completePresets
 	case fields.Backends:
-		var names []string
-		for _, b := range backends.All() {
-			names = append(names, b.Name())
-		}
-		return fixedValues(names...)
+		return fixedValues(backends.Names()...)
 	case fields.Images:
 		return a.completeImages
 	case fields.Caches:

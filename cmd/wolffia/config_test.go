@@ -31,10 +31,7 @@ func TestConfigKeys(t *testing.T) {
 			}
 		})
 	}
-	var runtimes []string
-	for _, b := range backends.All() {
-		runtimes = append(runtimes, b.Name())
-	}
+	runtimes := backends.Names()
 	for name, want := range map[string][]string{
 		"runtime": runtimes, "limits": {limitsStrict, limitsBestEffort}, "pull": {pullMissing, pullAlways, pullNever},
 		"apply": {applyAsk, applyOnSuccess, applyAlways, applyNever}, "filter": append([]string{filterAuto}, fields.Find(fields.Run, "filter").Order()...),

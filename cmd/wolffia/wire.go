@@ -31,16 +31,9 @@ func lacks(name string, capability launch.Capabilities) bool {
 // the named backend, never with another one.
 func newRuntime(name string, opts *local.Options) (*local.Runtime, error) {
 	first := backendNamed(name)
-	var names []string
-	var others []launch.Backend
-	for _, b := range backends.All() {
-		names = append(names, b.Name())
-		if first != nil && b.Name() != first.Name() {
-			others = append(others, b)
-		}
-	}
 	if first == nil {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "runtime %q does not exist: use one of %s", name, strings.Join(names, ", "))
+		return nil, runtime.Errorf(runtime.ErrInvalid, "runtime %q does not exist: use one of %s", name, strings.Join(backends.Names(), ", "))
 	}
+	others := slices.DeleteFunc(backends.All(), func(b launch.Backend) bool { return b.Name() == first.Name() })
 	return local.New(opts, *first, others...)
 }

@@ -8,6 +8,9 @@ import (
 	"wolffia/runtime/launch"
 )
 
+// Names returns the names of All.
+func Names() []string { return launch.Names(All()) }
+
 // All returns the backends that sandboxes can be made with; the first is the default.
 func All() []launch.Backend {
 	return []launch.Backend{bwrap.Backend(), gvisor.Backend(), docker.Backend()}

@@ -28,6 +28,15 @@ type Backend struct {
 	Stage    func() error
 }
 
+// Names returns the names of backends.
+func Names(list []Backend) []string {
+	names := make([]string, len(list))
+	for i, b := range list {
+		names[i] = b.Name()
+	}
+	return names
+}
+
 // A Place tells where PID 1 of a backend's sandboxes runs, and so which process starts it.
 type Place int
 
