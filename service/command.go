@@ -47,17 +47,6 @@ func (i *Inside) DialPort(ctx context.Context, port int) (net.Conn, error) {
 	return i.fleet.rt.DialPort(ctx, i.box.ID, port)
 }
 
-// A CommandStatus says how a command is doing.
-type CommandStatus struct {
-	ID         string
-	Text       string // its beginning
-	Running    bool
-	ExitCode   *int   // nil: it runs, or its code is not known
-	Error      string // why it has no exit code of its own; empty: it has
-	StartedAt  time.Time
-	FinishedAt time.Time // zero: it runs
-}
-
 // A Command is a command that its caller reads the output of. The caller closes it, which
 // ends it if it runs.
 type Command struct {
@@ -69,7 +58,8 @@ type Command struct {
 	done    chan struct{}        // closed when status is complete
 	once    sync.Once
 
-	status CommandStatus // guarded by of.mu
+	status runtime.Job // guarded by of.mu
+	failed string      // why it has no exit code of its own; empty: it has. Guarded by of.mu
 }
 
 // maxEnded is how many commands of a sandbox that have ended are known.
@@ -220,7 +210,7 @@ func (i *Inside) Run(ctx context.Context, cmd *runtime.Command, started func()) 
 	}
 	id, begin := newCommandID(), time.Now()
 	c := &Command{ID: id, session: cmd.Session, of: i.fleet.of(i.box.ID), done: make(chan struct{})}
-	c.status = CommandStatus{ID: id, Text: beginning(text), Running: true, StartedAt: time.Now()}
+	c.status = runtime.Job{ID: id, Command: beginning(text), StartedAt: time.Now()}
 	c.ran = func(r runtime.Result) { i.fleet.opts.Meter.ran(cmd.Session != "", time.Since(begin), &r) }
 	var err error
 	if c.Process, err = i.fleet.rt.StartProcess(ctx, i.box.ID, &own); err != nil {
@@ -266,15 +256,15 @@ func (c *Command) finish(exit runtime.Result, err error) {
 		c.ran(exit)
 		c.of.mu.Lock()
 		defer c.of.mu.Unlock()
-		c.status.Running, c.status.FinishedAt = false, time.Now()
+		c.status.EndedAt = time.Now()
 		if errors.Is(err, runtime.ErrNotFound) { // it went with an earlier start of the sandbox, or another process has destroyed it
 			delete(c.of.sessions, c.session)
 		}
 		switch {
 		case err != nil:
-			c.status.Error = err.Error()
+			c.failed = err.Error()
 		case exit.TimedOut:
-			c.status.Error = "the command has timed out"
+			c.failed = "the command has timed out"
 		default:
 			code := exit.ExitCode
 			c.status.ExitCode = &code
@@ -377,27 +367,25 @@ func (i *Inside) background(ctx context.Context, id string) (*runtime.Job, error
 	return j, err
 }
 
-// Status returns how a command is doing. Of those in the foreground the running ones and
-// the last 100 that have ended are known, and none that an earlier service has begun.
-func (i *Inside) Status(ctx context.Context, id string) (*CommandStatus, error) {
+// Status returns how a command is doing, by its ID, Command, times and ExitCode, and why it has no exit code of its own;
+// empty: it has, or runs. Of those in the foreground the running ones and the last 100 that have ended are known, and
+// none that an earlier service has begun.
+func (i *Inside) Status(ctx context.Context, id string) (status *runtime.Job, failed string, err error) {
 	if c := i.known(id); c != nil {
 		c.of.mu.Lock()
 		defer c.of.mu.Unlock()
 		s := c.status
-		return &s, nil
+		return &s, c.failed, nil
 	}
 	j, err := i.background(ctx, id)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	s := &CommandStatus{
-		ID: id, Text: textOf(j.Command), Running: j.EndedAt.IsZero(), ExitCode: j.ExitCode,
-		StartedAt: j.StartedAt, FinishedAt: j.EndedAt,
+	j.ID, j.Command = id, textOf(j.Command)
+	if !j.EndedAt.IsZero() && j.ExitCode == nil {
+		failed = "the exit code is not known"
 	}
-	if !s.Running && s.ExitCode == nil {
-		s.Error = "the exit code is not known"
-	}
-	return s, nil
+	return j, failed, nil
 }
 
 // Logs returns the output of a background command from an offset in bytes on, as far as it

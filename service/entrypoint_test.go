@@ -88,14 +88,14 @@ func TestEntrypointIsRunOnce(t *testing.T) {
 	in, err := w.fleet().Inside(w.Ctx, all, s.ID)
 	w.OK(err)
 	w.Until("its end is noted", func() bool {
-		s, err := in.Status(w.Ctx, "entrypoint")
-		return err == nil && !s.Running
+		s, _, err := in.Status(w.Ctx, "entrypoint")
+		return err == nil && !s.EndedAt.IsZero()
 	})
 	for range 210 { // more than a sandbox remembers
 		_, err := in.Jobs("other").Start(w.Ctx, "", &runtime.Command{Command: []string{"true"}})
 		w.OK(err)
 	}
-	if _, err := in.Status(w.Ctx, "entrypoint"); err == nil {
+	if _, _, err := in.Status(w.Ctx, "entrypoint"); err == nil {
 		t.Error("the sandbox remembers its entrypoint")
 	}
 	w.OK(w.fleet().Recover(w.Ctx))

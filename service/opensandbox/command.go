@@ -227,13 +227,13 @@ type commandReply struct {
 
 // status replies with the status of a command.
 func (h *Handler) status(w http.ResponseWriter, r *http.Request, in *service.Inside, id string) error {
-	s, err := in.Status(r.Context(), id)
+	s, failed, err := in.Status(r.Context(), id)
 	if err != nil {
 		return unknownCommand(err)
 	}
-	reply := commandReply{s.ID, s.Text, s.Running, s.ExitCode, s.Error, s.StartedAt.UTC(), nil}
-	if !s.FinishedAt.IsZero() {
-		finished := s.FinishedAt.UTC()
+	reply := commandReply{s.ID, s.Command, s.EndedAt.IsZero(), s.ExitCode, failed, s.StartedAt.UTC(), nil}
+	if !reply.Running {
+		finished := s.EndedAt.UTC()
 		reply.FinishedAt = &finished
 	}
 	h.reply(w, http.StatusOK, reply)

@@ -63,7 +63,7 @@ func (h *Handler) resumeCommand(w http.ResponseWriter, r *http.Request, in *serv
 	}
 	l := h.kept.Get(stream.Key{SandboxID: in.Sandbox().ID, Command: id})
 	if l == nil {
-		if _, err := in.Status(r.Context(), id); err != nil {
+		if _, _, err := in.Status(r.Context(), id); err != nil {
 			return unknownCommand(err)
 		}
 		return &fault{http.StatusConflict, "CONFLICT", "the command cannot be resumed: begin one with resumeWithin, or in the background, whose output is at /command/ID/logs"}

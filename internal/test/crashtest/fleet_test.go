@@ -48,7 +48,7 @@ func (w *world) judgeFleet(r *round, e *end) {
 	if again.State == runtime.StateRunning {
 		in, err := f.Inside(w.Ctx, caller, again.ID)
 		w.OK(err)
-		if s, err := in.Status(w.Ctx, "entrypoint"); err != nil || !s.Running {
+		if s, _, err := in.Status(w.Ctx, "entrypoint"); err != nil || !s.EndedAt.IsZero() {
 			w.Fatalf("the entrypoint: %v, %v", fmt.Sprintf("%+v", s), err)
 		}
 	}
@@ -107,7 +107,7 @@ func fleets() []operation {
 			}
 			in, err := w.fleet(rt).Inside(w.Ctx, service.Caller{All: true}, id)
 			w.OK(err)
-			if s, err := in.Status(w.Ctx, e.answer); err != nil || !s.Running {
+			if s, _, err := in.Status(w.Ctx, e.answer); err != nil || !s.EndedAt.IsZero() {
 				w.Fatalf("the command that was acknowledged: %v, %v", fmt.Sprintf("%+v", s), err)
 			}
 		}},
