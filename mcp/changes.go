@@ -76,7 +76,7 @@ func (c *call) changes(ctx context.Context, in changesIn) (reply, *changesOut, e
 	}
 	var paths []string
 	for _, p := range in.Paths {
-		rel, ok := isInside(p, workingDir(&d.Config), s.MountPoint)
+		rel, ok := ops.Within(p, workingDir(&d.Config), s.MountPoint)
 		if p == "" || !ok {
 			return reply{}, nil, fmt.Errorf("path %q is not in the project, which is %s inside", p, s.MountPoint)
 		}

@@ -505,16 +505,3 @@ func (c *call) grep(ctx context.Context, in grepIn) (reply, *grepOut, error) {
 	}
 	return reply{text: strings.TrimSuffix(b.String(), "\n")}, out, nil
 }
-
-// isInside returns the path of a name relative to dir; ok is false if the name is elsewhere.
-// It is lexical.
-func isInside(name, cwd, dir string) (rel string, ok bool) {
-	if !path.IsAbs(name) {
-		name = path.Join(cwd, name)
-	}
-	name = path.Clean(name)
-	if name == dir {
-		return ".", true
-	}
-	return strings.CutPrefix(name, strings.TrimSuffix(dir, "/")+"/")
-}

@@ -13,6 +13,7 @@ import (
 
 	"wolffia/image/store"
 	"wolffia/internal/filecall"
+	"wolffia/ops"
 	"wolffia/perm"
 	"wolffia/runtime"
 )
@@ -218,7 +219,7 @@ func (c *call) explainDenial(ctx context.Context, in explainIn) (reply, *explain
 		return reply{}, nil, err
 	}
 	mountPoint := cmp.Or(d.Config.MountPoint, runtime.DefaultMountPoint)
-	rel, ok := isInside(in.Path, workingDir(&d.Config), mountPoint)
+	rel, ok := ops.Within(in.Path, workingDir(&d.Config), mountPoint)
 	if in.Path == "" || !ok {
 		return reply{}, nil, fmt.Errorf("path %q is not below the project, which is %s inside: the rules do not apply to it, but the permissions of the sandbox's own files do", in.Path, mountPoint)
 	}

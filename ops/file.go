@@ -64,6 +64,19 @@ func (f *Files) FilePath(name string) (string, error) {
 	return name, nil
 }
 
+// Within returns the path of a name, which begins at cwd if it is relative, relative to dir; ok is false if the name is
+// elsewhere. It looks at the paths only.
+func Within(name, cwd, dir string) (rel string, ok bool) {
+	if !path.IsAbs(name) {
+		name = path.Join(cwd, name)
+	}
+	name = path.Clean(name)
+	if name == dir {
+		return ".", true
+	}
+	return strings.CutPrefix(name, strings.TrimSuffix(dir, "/")+"/")
+}
+
 // Do does a request about files, whose paths must be absolute.
 func (f *Files) Do(ctx context.Context, q *filecall.Request) (*filecall.Reply, error) {
 	reply, err := f.Client.Do(ctx, f.place(), q, nil, maxFileReply)

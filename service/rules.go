@@ -1,17 +1,16 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
-	"path"
 	"strings"
 	"time"
 
 	"wolffia/fusefs/audit"
 	"wolffia/internal/jsontext"
 	"wolffia/network"
+	"wolffia/ops"
 	"wolffia/perm"
 	"wolffia/runtime"
 )
@@ -61,15 +60,10 @@ func (i *Inside) Rules(ctx context.Context, name string) (*Rules, error) {
 	if name == "" {
 		return r, nil
 	}
-	full := name
-	if !path.IsAbs(name) {
-		full = i.box.MountPoint + "/" + name
-	}
-	rel, in := strings.CutPrefix(path.Clean(full)+"/", strings.TrimSuffix(i.box.MountPoint, "/")+"/")
+	rel, in := ops.Within(name, i.box.MountPoint, i.box.MountPoint)
 	if !in {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "path %.300q: not in the codebase, which is %s inside: the rules do not apply to it", name, i.box.MountPoint)
 	}
-	rel = cmp.Or(strings.TrimSuffix(rel, "/"), ".")
 	rules, err := perm.Compile(c.Permissions)
 	if err != nil {
 		return nil, err
