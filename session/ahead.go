@@ -17,6 +17,9 @@ type ahead struct {
 	host string // name of the host when the shell was started, which it has in a variable
 }
 
+// resetClock has a shell count its seconds from there on.
+const resetClock = "SECONDS=0; "
+
 // prepare starts a shell ahead. The call ends when that is at its prompt.
 func (m *Manager) prepare(c *Call) {
 	s, class, err := m.newSession(c.req, &wire.SessionStart{Env: c.req.Env, Dir: c.req.Dir})
@@ -41,7 +44,7 @@ func (m *Manager) prepare(c *Call) {
 		c.exit(wire.ExitStatus{})
 	}
 	c.setHandler(s)
-	s.early = true
+	s.withheld = resetClock
 	s.turns.later(func() { s.start(c) })
 }
 
@@ -49,11 +52,11 @@ func (m *Manager) prepare(c *Call) {
 // session: it then counts its seconds from there on, and has read as many lines as others.
 func (s *Session) firstLines(p *shellProcess) []string {
 	lines := p.d.Start(p.path(p.names.exit), p.path(p.names.guard))
-	if !s.early {
+	if s.withheld == "" {
 		return lines
 	}
 	last := len(lines) - 1
-	s.withheld = "SECONDS=0; " + lines[last]
+	s.withheld = resetClock + lines[last]
 	return lines[:last]
 }
 
@@ -86,7 +89,7 @@ func (s *Session) become(asked *Session, c *Call) {
 		return
 	}
 	s.shell.send(s.withheld) // without a shell nothing: then one is started
-	s.early, s.withheld = false, ""
+	s.withheld = ""
 	s.task = &task{kind: createTask, call: c}
 	s.work()
 }

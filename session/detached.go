@@ -133,14 +133,12 @@ func (o *operations) begin(req *wire.StartRequest, sum [sha256.Size]byte) *detac
 // find finds a detached command by name; one that could not be begun does not
 // count.
 func (o *operations) find(key string) *detached {
-	i := slices.IndexFunc(o.all, func(d *detached) bool {
-		_, _, failed := d.state()
-		return d.key == key && !failed
-	})
-	if i < 0 {
-		return nil
+	for _, d := range o.all {
+		if _, _, failed := d.state(); d.key == key && !failed {
+			return d
+		}
 	}
-	return o.all[i]
+	return nil
 }
 
 // pending counts the detached commands that are not over.

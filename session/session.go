@@ -49,8 +49,7 @@ type Session struct {
 	terms terminals
 
 	restarts int
-	early    bool   // it has no name yet: see ahead
-	withheld string // a line for its shell, once it has
+	withheld string // a line for its shell, once it has a name: see ahead; empty: it has
 
 	dying    *Call // the call that ends the session
 	ending   bool  // it is to be gone
@@ -85,16 +84,14 @@ func (s *Session) contain(f func()) {
 			return
 		}
 		fmt.Fprintf(os.Stderr, "session %q: %v\n%s", s.name, v, debug.Stack())
-		calls := append(s.queue, s.dying)
-		if s.task != nil {
-			calls = append(calls, s.task.call)
+		if s.dying != nil {
+			s.queue = append(s.queue, s.dying)
 		}
-		s.queue, s.dying, s.task = nil, nil, nil
-		for _, c := range calls {
-			if c != nil {
-				c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q has failed", s.name))
-			}
+		if s.task != nil && s.task.call != nil {
+			s.queue = append(s.queue, s.task.call)
 		}
+		s.dying, s.task = nil, nil
+		s.failQueue(wire.ClassUnavailable, fmt.Errorf("session %q has failed", s.name))
 		s.state = gone
 		s.end()
 	}()
