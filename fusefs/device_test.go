@@ -7,6 +7,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/device"
 	"wolffia/perm"
 )
 
@@ -20,7 +21,7 @@ func TestGreeting(t *testing.T) {
 		timeout uint16
 		epochs  bool
 	}{
-		{minor: 45, flags: fuse.CAP_INIT_EXT | fuse.CAP_REQUEST_TIMEOUT, timeout: requestTimeout, epochs: true},
+		{minor: 45, flags: fuse.CAP_INIT_EXT | fuse.CAP_REQUEST_TIMEOUT, timeout: device.RequestTimeout, epochs: true},
 		{minor: 44, flags: fuse.CAP_INIT_EXT, epochs: true},
 		{minor: 31},
 	} {
@@ -35,7 +36,6 @@ func TestGreeting(t *testing.T) {
 		}
 		defer unix.Close(pair[0])
 		defer unix.Close(pair[1])
-		tr.kernel.dev.fd = pair[0]
 		var msg struct {
 			fuse.InHeader
 			major, minor, readAhead, flags, flags2 uint32
@@ -47,7 +47,7 @@ func TestGreeting(t *testing.T) {
 		if _, err := unix.Write(pair[1], unsafe.Slice((*byte)(unsafe.Pointer(&msg)), inHeader+64)); err != nil {
 			t.Fatal(err)
 		}
-		if err := tr.kernel.dev.greet(); err != nil {
+		if err := tr.kernel.dev.Greet(pair[0], tr.respond.proto); err != nil {
 			t.Fatal(err)
 		}
 		answer := make([]byte, 4096)
@@ -56,8 +56,8 @@ func TestGreeting(t *testing.T) {
 			t.Fatalf("an answer of %d bytes, %v", n, err)
 		}
 		out := (*fuse.InitOut)(unsafe.Pointer(&answer[outHeader]))
-		if out.RequestTimeout != test.timeout || tr.kernel.dev.epochs != test.epochs {
-			t.Errorf("protocol 7.%d: timeout %d, epochs %v; want %d, %v", test.minor, out.RequestTimeout, tr.kernel.dev.epochs, test.timeout, test.epochs)
+		if out.RequestTimeout != test.timeout || tr.kernel.dev.Epochs != test.epochs {
+			t.Errorf("protocol 7.%d: timeout %d, epochs %v; want %d, %v", test.minor, out.RequestTimeout, tr.kernel.dev.Epochs, test.timeout, test.epochs)
 		}
 	}
 }
@@ -68,11 +68,11 @@ func TestRulesDuringASync(t *testing.T) {
 	write(t, dir, "file", "content")
 	tr := testTree(t, dir, compiled(t, "**=write"))
 	ids := map[op]uint64{opFsync: known(t, tr, rootID, "file"), opFsyncdir: rootID}
-	b, err := newBuffers()
+	b, err := device.NewBuffers()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.free()
+	defer b.Free()
 	free := func() bool {
 		free := tr.levels.rulesMu.TryLock()
 		if free {
@@ -91,11 +91,11 @@ func TestRulesDuringASync(t *testing.T) {
 			tr.table.get(id).setLevel(l, tr.table.get(id).getState())
 			in := fuse.FsyncIn{InHeader: fuse.InHeader{Opcode: uint32(o), Unique: 7, NodeId: id}}
 			in.Length = uint32(unsafe.Sizeof(in))
-			n := copy(b.in, unsafe.Slice((*byte)(unsafe.Pointer(&in)), in.Length))
-			if size := tr.kernel.dev.answer(b, n); size != outHeader {
+			n := copy(b.In, unsafe.Slice((*byte)(unsafe.Pointer(&in)), in.Length))
+			if size := tr.respond.answer(b, n); size != outHeader {
 				t.Errorf("an answer of %d bytes", size)
 			}
-			if got := (*fuse.OutHeader)(unsafe.Pointer(&b.out[0])).Status; (got == 0) != (l == perm.Write) {
+			if got := (*fuse.OutHeader)(unsafe.Pointer(&b.Out[0])).Status; (got == 0) != (l == perm.Write) {
 				t.Errorf("operation %d at %v: %d", o, l, got)
 			}
 			if !free() {

@@ -141,70 +141,6 @@ func TestReadsOfAShrinkingFile(t *testing.T) {
 	})
 }
 
-// A server has few pipes, and none without use.
-func TestPipesAreFew(t *testing.T) {
-	var ps pipes
-	take := func() pipe {
-		p, ok := ps.take()
-		if !ok {
-			t.Fatal("no pipe")
-		}
-		return p
-	}
-	a, b := take(), take()
-	if _, ok := ps.take(); ok {
-		t.Errorf("more than %d pipes", maxPipes)
-	}
-	ps.drop(a)
-	ps.give(b)
-	if p := take(); p != b {
-		t.Errorf("pipe %v, want %v, which is unused", p, b)
-	}
-	ps.give(b)
-	ps.reap() // was used meanwhile
-	if ps.open != 1 || len(ps.idle) != 1 {
-		t.Errorf("%d pipes, %d idle; want the one that was used", ps.open, len(ps.idle))
-	}
-	ps.reap()
-	if ps.open != 0 || len(ps.idle) != 0 {
-		t.Errorf("%d pipes, %d idle after a time without use", ps.open, len(ps.idle))
-	}
-	c := take()
-	ps.close()
-	ps.give(c)
-	if _, ok := ps.take(); ok || ps.open != 0 {
-		t.Errorf("%d pipes after the end", ps.open)
-	}
-}
-
-// A pipe is filled completely or not at all.
-func TestPipeOfAShortFile(t *testing.T) {
-	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := f.Write(noise(minSplice)); err != nil {
-		t.Fatal(err)
-	}
-	var ps pipes
-	defer ps.close()
-	for _, test := range []struct {
-		off  int64
-		size int
-		full bool
-	}{{0, minSplice, true}, {1, minSplice, false}, {minSplice, minSplice, false}} {
-		p, ok := ps.take()
-		if !ok {
-			t.Fatal("no pipe")
-		}
-		if full := p.fill(make([]byte, outHeader), int(f.Fd()), test.off, test.size); full != test.full {
-			t.Errorf("%d bytes at %d of %d: filled %v", test.size, test.off, minSplice, full)
-		}
-		ps.drop(p)
-	}
-}
-
 // Messages that the kernel does not send are answered with an error, and an interrupt so that it
 // sends no more of them.
 func TestOddMessages(t *testing.T) {
@@ -214,6 +150,8 @@ func TestOddMessages(t *testing.T) {
 	}
 	defer tr.close()
 	b := testBuffers(t)
+	broken := new(tree) // without a table
+	broken.root, broken.logger = new(handle), tr.logger
 	for _, test := range []struct {
 		what string
 		o    op
@@ -226,18 +164,18 @@ func TestOddMessages(t *testing.T) {
 		{"a short READ", opRead, 1, readHeader - 1, tr, unix.EIO},
 		{"a READ of too much", opRead, 1 << 31, readHeader, tr, unix.EIO},
 		{"a READ of a directory", opRead, 1, readHeader, tr, unix.EISDIR},
-		{"a READ that panics", opRead, 1, readHeader, new(tree), unix.EIO},
+		{"a READ that panics", opRead, 1, readHeader, broken, unix.EIO},
 		{"a short WRITE", opWrite, 0, writeHeader - 1, tr, unix.EIO},
 		{"a WRITE without its data", opWrite, 10, writeHeader + 9, tr, unix.EIO},
 		{"a WRITE to a directory", opWrite, 10, writeHeader + 10, tr, unix.EISDIR},
-		{"a WRITE that panics", opWrite, 10, writeHeader + 10, new(tree), unix.EIO},
+		{"a WRITE that panics", opWrite, 10, writeHeader + 10, broken, unix.EIO},
 	} {
-		clear(b.in[:256])
-		in := (*fuse.WriteIn)(unsafe.Pointer(&b.in[0])) // READ has its size at the same place
+		clear(b.In[:256])
+		in := (*fuse.WriteIn)(unsafe.Pointer(&b.In[0])) // READ has its size at the same place
 		in.Opcode, in.Unique, in.NodeId, in.Length, in.Size = uint32(test.o), 7, rootID, uint32(test.n), test.size
-		tr.kernel.dev.tree = test.tree
-		size := tr.kernel.dev.answer(b, test.n)
-		out := (*fuse.OutHeader)(unsafe.Pointer(&b.out[0]))
+		tr.respond.tree = test.tree
+		size := tr.respond.answer(b, test.n)
+		out := (*fuse.OutHeader)(unsafe.Pointer(&b.Out[0]))
 		if size != outHeader || out.Length != uint32(size) || out.Unique != 7 || syscall.Errno(-out.Status) != test.want {
 			t.Errorf("%s: %d bytes, %+v; want %v", test.what, size, out, test.want)
 		}

@@ -55,9 +55,9 @@
 // watched directories the server holds open what the kernel knows: the kernel opens files
 // without asking, and the host may replace one before its first use.
 //
-// handlers.go reads the messages, device.go has them answered under a lock by which the rules can change. go-fuse decodes and
+// Package device reads the messages, a responder has them answered under a lock by which the rules can change. go-fuse decodes and
 // encodes them, but the most frequent ones (direct.go). Large READs are answered with pages of the backing
-// file's cache, through a pipe (splice.go). Large files go to the disk while they are written
+// file's cache, through a pipe (device.Device.Splice). Large files go to the disk while they are written
 // (writeback.go). A process that serves should have some more of Go's processors (GOMAXPROCS)
 // than the machine has: a thread that returns from the kernel then need not take that of one that waits
 // there, which Go's scheduler does only every 20 to 10,000 microseconds.

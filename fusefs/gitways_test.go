@@ -101,7 +101,7 @@ func newGitBox(t *testing.T, host, base string) *gitBox {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.tree.kernel.dev.epochs = true // there is no kernel to wait for
+	b.tree.kernel.dev.Epochs = true // there is no kernel to wait for
 	t.Cleanup(b.tree.close)
 	return b
 }

@@ -100,7 +100,7 @@ func (at *attrs) absent(e *entry, out *fuse.EntryOut) fuse.Status {
 		return fuse.OK // the host's git makes objects, of which git inside asks as soon as it has their names
 	}
 	timeout := at.nameTimeout(e.dir)
-	if e.dir.id == rootID && !at.kernel.dev.epochs {
+	if e.dir.id == rootID && !at.kernel.dev.Epochs {
 		timeout = min(at.timeout, rootAbsence) // nothing else makes the kernel forget these
 		at.kernel.rootAbsent.Store(at.clock())
 	}

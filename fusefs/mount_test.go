@@ -131,7 +131,7 @@ func loadOf(s *Server) load {
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&m)
-	return load{m.HeapAlloc, m.Mallocs, s.tree.kernel.dev.spliced.Load(), s.tree.dirsWalked.Load()}
+	return load{m.HeapAlloc, m.Mallocs, s.tree.kernel.dev.Spliced.Load(), s.tree.dirsWalked.Load()}
 }
 
 // load asks the server what it uses.
@@ -276,7 +276,7 @@ func serve(t *testing.T, s setup, args childArgs) {
 		srv.tree.watch.maxMarks = func() int { return s.Marks }
 	}
 	if s.Old {
-		srv.tree.kernel.dev.epochs = false // nothing was asked yet
+		srv.tree.kernel.dev.Epochs = false // nothing was asked yet
 	}
 	layers := &cow.Layers{Root: int(root.Fd()), Rules: rules}
 	if layer != nil {

@@ -3,6 +3,8 @@ package fusefs
 import (
 	"sync/atomic"
 	"syscall"
+
+	"wolffia/fusefs/device"
 )
 
 // The kernel caches unused names until its own memory is short, and each is a node here.
@@ -29,14 +31,15 @@ func shares(memory int64) (nodes, handlers int) {
 		memory = defaultMemory
 	}
 	nodes = int(min(memory/2/nodeCost, 1<<24))
-	handlers = int(min(memory/4/(2*bufferSize), maxHandlers))
+	handlers = int(min(memory/4/(2*device.BufferSize), device.MaxHandlers))
 	return max(nodes, minNodes), max(handlers, minHandlers)
 }
 
 // A kernelCache is what the kernel keeps of the tree: it is told what to forget.
 type kernelCache struct {
 	*names
-	dev *device
+	dev     *device.Device
+	walking walking
 
 	maxNodes         int          // above it the kernel is asked to forget some
 	nextPrune        atomic.Int64 // when it may be asked again, by clock
@@ -64,7 +67,7 @@ func (k *kernelCache) pruneNodes() syscall.Errno {
 	for ids := k.table.leaves(int(k.table.count.Load()) - k.maxNodes*3/4); len(ids) > 0; {
 		some := ids[:min(batch, len(ids))]
 		ids = ids[len(some):]
-		if errno := k.dev.prune(some); errno != 0 {
+		if errno := k.dev.Prune(some); errno != 0 {
 			k.pruneUnsupported.Store(errno == syscall.EINVAL)
 			return 0
 		}

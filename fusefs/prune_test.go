@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs/device"
 )
 
 // The names that are kept are bounded, however many there are, and those in use are what
@@ -74,10 +76,10 @@ func TestShares(t *testing.T) {
 		memory          int64
 		nodes, handlers int
 	}{
-		{0, 1 << 20, maxHandlers},
+		{0, 1 << 20, device.MaxHandlers},
 		{1, minNodes, minHandlers},
 		{64 << 20, 1 << 16, 7},
-		{1 << 50, 1 << 24, maxHandlers},
+		{1 << 50, 1 << 24, device.MaxHandlers},
 	} {
 		if nodes, handlers := shares(tt.memory); nodes != tt.nodes || handlers != tt.handlers {
 			t.Errorf("%d bytes: %d nodes and %d handlers, want %d and %d", tt.memory, nodes, handlers, tt.nodes, tt.handlers)

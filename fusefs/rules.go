@@ -53,10 +53,10 @@ func (lv *levels) set(rules Rules) {
 // wait for an answer first.
 func (k *kernelCache) forgetRules(revoked []uint64) {
 	for _, id := range revoked {
-		k.dev.invalInode(id, true)
+		k.dev.InvalInode(id, true)
 	}
 	k.forgetAll()
-	if !k.dev.epochs {
+	if !k.dev.Epochs {
 		// The kernel cannot be made to forget that a name does not exist in the root.
 		since := time.Duration(k.clock() - k.rootAbsent.Load())
 		time.Sleep(min(k.timeout, rootAbsence) + rounding - since)
@@ -138,30 +138,30 @@ func (lv *levels) stateOf(at *trail, known map[*trail]perm.State) perm.State {
 func (k *kernelCache) send(x invalidation) syscall.Errno {
 	switch x.what {
 	case invalAttr, invalContent:
-		return k.dev.invalInode(x.id, x.what == invalContent)
+		return k.dev.InvalInode(x.id, x.what == invalContent)
 	case pruneCache:
 		return k.pruneNodes()
 	default:
-		return k.dev.invalEntry(x.id, x.name, x.what == invalDelete)
+		return k.dev.InvalEntry(x.id, x.name, x.what == invalDelete)
 	}
 }
 
 // forgetAll makes the kernel drop all that it caches, except the content of files whose size
 // and modification time are unchanged.
 func (k *kernelCache) forgetAll() {
-	defer k.dev.walking.again()
+	defer k.walking.again()
 	k.forgotten.Store(k.clock())
-	if k.dev.epochs {
-		k.dev.newEpoch()
+	if k.dev.Epochs {
+		k.dev.NewEpoch()
 	}
 	for _, n := range k.table.all() {
-		if !k.dev.epochs {
+		if !k.dev.Epochs {
 			if parent, name := k.table.place(n); parent != nil {
 				// Below a directory of the root, also what does not exist.
-				k.dev.invalEntry(parent.id, name, parent.id == rootID)
+				k.dev.InvalEntry(parent.id, name, parent.id == rootID)
 			}
 		}
 		// Before Linux 7.2 a listing outlives the epoch.
-		k.dev.invalInode(n.id, n.isDir())
+		k.dev.InvalInode(n.id, n.isDir())
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/device"
 	"wolffia/internal/sys/beneath"
 	"wolffia/perm"
 )
@@ -129,11 +130,12 @@ func (t *tree) serve(ctx context.Context, dev *os.File) (_ *Server, err error) {
 		return nil, err
 	}
 	// The device has a descriptor of its own, since Serve closes dev when it returns.
-	if t.kernel.dev.fd, err = unix.FcntlInt(dev.Fd(), unix.F_DUPFD_CLOEXEC, 3); err != nil {
+	fd, err := unix.FcntlInt(dev.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
 		return nil, fmt.Errorf("copy the descriptor: %w", err)
 	}
-	if err = t.kernel.dev.greet(); err != nil {
-		unix.Close(t.kernel.dev.fd)
+	if err := t.kernel.dev.Greet(fd, t.respond.proto); err != nil {
+		unix.Close(fd)
 		return nil, err
 	}
 	s := &Server{tree: t, done: make(chan struct{})}
@@ -145,14 +147,14 @@ func (t *tree) serve(ctx context.Context, dev *os.File) (_ *Server, err error) {
 	go t.inval.run() // ends at t.inval.close below
 	go func() {      // ends when the tree is unmounted
 		defer close(s.done)
-		t.kernel.dev.serve()
+		t.kernel.dev.Serve()
 		t.levels.rulesMu.Lock()
 		t.ended = true // see Give
 		t.levels.rulesMu.Unlock()
 		t.git.rest()
 		t.watch.close()
 		t.inval.close()
-		unix.Close(t.kernel.dev.fd)
+		t.kernel.dev.Close()
 		<-reserved
 		t.close()
 	}()
@@ -163,7 +165,7 @@ func (t *tree) serve(ctx context.Context, dev *os.File) (_ *Server, err error) {
 func fuseOptions(logger *slog.Logger) *fuse.MountOptions {
 	return &fuse.MountOptions{
 		Name:                 "wolffia",
-		MaxWrite:             maxWrite,
+		MaxWrite:             device.MaxWrite,
 		MaxBackground:        64,
 		EnableSymlinkCaching: true,
 
@@ -250,11 +252,10 @@ func blankTree(opts *Options) (*tree, error) {
 		t.quota = newQuota(opts.Quota)
 	}
 	t.inval = newInvalQueue(t.kernel.send, t.kernel.forgetAll)
-	t.kernel.dev = &device{
-		fd: -1, tree: t, logger: t.logger,
-		proto: fuse.NewProtocolServer(t, fuseOptions(t.logger)), blank: t.blank, walking: walking{report: opts.Walked},
-	}
-	t.kernel.maxNodes, t.kernel.dev.handlers.limit = shares(opts.Memory)
+	t.respond.tree, t.respond.proto = t, fuse.NewProtocolServer(t, fuseOptions(t.logger))
+	t.kernel.walking.report = opts.Walked
+	nodes, handlers := shares(opts.Memory)
+	t.kernel.maxNodes, t.kernel.dev = nodes, device.New(handlers, t.logger, t.respond.answer)
 	if t.timeout <= 0 {
 		t.timeout = time.Second
 	}

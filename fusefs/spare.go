@@ -9,6 +9,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs/device"
 )
 
 // ServeBlank is [Serve] for a tree whose directory is not known yet: it ignores Root and Rules of opts, and is an
@@ -59,16 +61,16 @@ func (s *Server) Rehearse(root int, rules Rules) error {
 	return err
 }
 
-// blank is device.blank. The answers that count for longer than a moment are those of the gate.
-func (t *tree) blank(b *buffers) (size int, ok bool) {
+// blank answers a message for a tree without a root; ok is false if the tree has one. The caller holds rulesMu. The answers that count for longer than a moment are those of the gate.
+func (t *tree) blank(b *device.Buffers) (size int, ok bool) {
 	if t.root != nil {
 		return 0, false
 	}
-	in := (*fuse.InHeader)(unsafe.Pointer(&b.in[0]))
-	out := (*fuse.OutHeader)(unsafe.Pointer(&b.out[0]))
+	in := (*fuse.InHeader)(unsafe.Pointer(&b.In[0]))
+	out := (*fuse.OutHeader)(unsafe.Pointer(&b.Out[0]))
 	*out = fuse.OutHeader{Unique: in.Unique}
 	size = int(unsafe.Sizeof(*out))
-	answer := unsafe.Pointer(&b.out[size])
+	answer := unsafe.Pointer(&b.Out[size])
 	o := op(min(in.Opcode, uint32(opUnknown)))
 	switch {
 	case o == opForget, o == opBatchForget, o == opInterrupt:

@@ -8,17 +8,18 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/device"
 	"wolffia/perm"
 )
 
 // testBuffers returns buffers that live as long as the test.
-func testBuffers(t *testing.T) *buffers {
+func testBuffers(t *testing.T) *device.Buffers {
 	t.Helper()
-	b, err := newBuffers()
+	b, err := device.NewBuffers()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(b.free)
+	t.Cleanup(b.Free)
 	return b
 }
 
@@ -33,10 +34,10 @@ func TestBlank(t *testing.T) {
 	b := testBuffers(t)
 	const outHeader = int(unsafe.Sizeof(fuse.OutHeader{}))
 	ask := func(opcode uint32, node uint64) (size int, errno syscall.Errno) {
-		clear(b.out[:4096])
-		*(*fuse.InHeader)(unsafe.Pointer(&b.in[0])) = fuse.InHeader{Length: 4096, Opcode: opcode, Unique: 9, NodeId: node}
-		size = tr.kernel.dev.answer(b, 4096)
-		return size, syscall.Errno(-(*fuse.OutHeader)(unsafe.Pointer(&b.out[0])).Status)
+		clear(b.Out[:4096])
+		*(*fuse.InHeader)(unsafe.Pointer(&b.In[0])) = fuse.InHeader{Length: 4096, Opcode: opcode, Unique: 9, NodeId: node}
+		size = tr.respond.answer(b, 4096)
+		return size, syscall.Errno(-(*fuse.OutHeader)(unsafe.Pointer(&b.Out[0])).Status)
 	}
 	silent := map[uint32]bool{uint32(opForget): true, uint32(opBatchForget): true, uint32(opInterrupt): true}
 	for opcode := range uint32(100) {
@@ -47,7 +48,7 @@ func TestBlank(t *testing.T) {
 				t.Errorf("opcode %d: an answer of %d bytes", opcode, size)
 			}
 		case opcode == uint32(opGetattr):
-			a := (*fuse.AttrOut)(unsafe.Pointer(&b.out[outHeader]))
+			a := (*fuse.AttrOut)(unsafe.Pointer(&b.Out[outHeader]))
 			if errno != 0 || a.AttrValid != 0 || a.AttrValidNsec != 0 || a.Mode != unix.S_IFDIR|0o755 || a.Uid != 7 || a.Gid != 8 || size != outHeader+int(unsafe.Sizeof(*a)) {
 				t.Errorf("the root: %v, %+v", errno, a)
 			}
@@ -91,7 +92,7 @@ func TestBlank(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, errno := ask(uint32(opGetattr), rootID)
-	if a := (*fuse.AttrOut)(unsafe.Pointer(&b.out[outHeader])); errno != 0 || a.Ino != st.Ino {
+	if a := (*fuse.AttrOut)(unsafe.Pointer(&b.Out[outHeader])); errno != 0 || a.Ino != st.Ino {
 		t.Errorf("the root is %v, %+v; the host's is %d", errno, a, st.Ino)
 	}
 }

@@ -15,7 +15,7 @@ func (s *Server) Stats() Stats {
 		st.Changes = w.changes.Load()
 	}
 	for o := range gate {
-		if n := s.tree.kernel.dev.counts[o].Load(); n != 0 && gate[o].name != "" {
+		if n := s.tree.respond.counts[o].Load(); n != 0 && gate[o].name != "" {
 			st.Messages[gate[o].name] = n
 		}
 	}

@@ -24,6 +24,7 @@ type tree struct {
 	attrs    attrs
 	contents contents
 	kernel   kernelCache
+	respond  responder
 
 	writeback writeback
 

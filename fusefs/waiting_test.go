@@ -48,7 +48,7 @@ func newWaitingTree(t *testing.T, copied bool, files ...string) *waitingTree {
 	if w.tree, err = newTree(&opts); err != nil {
 		t.Fatal(err)
 	}
-	w.kernel.dev.epochs = true // else a change of rules waits for the kernel
+	w.kernel.dev.Epochs = true // else a change of rules waits for the kernel
 	t.Cleanup(func() {
 		w.watch.close()
 		w.close()

@@ -47,9 +47,10 @@ var allow = map[string][]string{
 	"image":                           {"network", "runtime", "image/store"},
 	"image/puller":                    {"runtime", "internal/host/boot", "internal/excerpt"},
 	"image/store":                     {"runtime", "internal/sys/beneath", "internal/sys/filelock", "internal/sys/rmtree", "internal/host/statedir", "internal/sys/statefile"},
-	"fusefs":                          {"perm", "fusefs/cow", "internal/sys/beneath", "internal/git/gitguard", "internal/git/gitindex", "internal/sys/proc"},
+	"fusefs":                          {"perm", "fusefs/cow", "fusefs/device", "internal/sys/beneath", "internal/git/gitguard", "internal/git/gitindex", "internal/sys/proc"},
 	"fusefs/fusemount":                {"internal/sys/fusermount"},
 	"fusefs/audit":                    {"perm"},
+	"fusefs/device":                   {},
 	"fusefs/cow":                      {"perm", "runtime", "internal/sys/beneath", "internal/git/gitguard", "internal/sys/rmtree", "internal/sys/step"},
 	"fusefs/treeserver":               {"runtime", "perm", "fusefs", "fusefs/audit", "fusefs/cow", "internal/archive", "internal/sys/beneath", "internal/host/boot", "internal/sys/rawsock", "internal/git/gitstore", "internal/sys/rmtree", "internal/host/statedir", "internal/sys/step"},
 	"guest":                           {"wire", "session", "session/dialect", "internal/sys/proc", "internal/sys/coredump", "internal/sys/rawsock", "internal/sys/timerslack", "internal/sys/tinyprogram"},
@@ -142,7 +143,7 @@ var never = []struct{ importer, imported, why string }{
 // home lists third-party modules that a single package may import; where there
 // are two, with a space between, each speaks another part of a format.
 var home = map[string]string{
-	"github.com/hanwen/go-fuse/v2":                    "fusefs",
+	"github.com/hanwen/go-fuse/v2":                    "fusefs fusefs/device",
 	"github.com/creack/pty":                           "guest",
 	"github.com/goccy/go-yaml":                        "perm/plainyaml",
 	"github.com/spf13/cobra":                          "cmd/wolffia",

@@ -1,4 +1,4 @@
-package fusefs
+package device
 
 import (
 	"log/slog"
@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// maxHandlers bounds the requests that are answered at once, and with them the memory.
+	// MaxHandlers bounds the requests that are answered at once, and with them the memory.
 	// Further requests of a sandbox wait.
-	maxHandlers = 64
+	MaxHandlers = 64
 
 	// yieldEvery is how often a handler lets Go's scheduler choose again. sysmon takes the
 	// processor of a goroutine that has run for 10 ms without that, each time it finds it in a
@@ -41,9 +41,9 @@ const (
 // messages wait, there are as many as Go has processors; when all are blocked, by a disk or a lock, there
 // is one more each blockedTime, up to limit.
 type handlers struct {
-	fd     int                     // serve makes it one that does not block
-	handle func(b *buffers, n int) // answers the message of n bytes in b
-	limit  int                     // of running
+	fd     int                                // serve makes it one that does not block
+	answer func(b *Buffers, n int) (size int) // has the answer to the message of n bytes in b.Out; 0: there is none, or it is sent
+	limit  int                                // of running
 	logger *slog.Logger
 
 	buffers spareBuffers
@@ -131,7 +131,7 @@ type pace struct {
 }
 
 // run handles messages until the device has ended, or others wait for the next one.
-func (h *handlers) run(b *buffers) {
+func (h *handlers) run(b *Buffers) {
 	p := pace{answered: time.Now()}
 	yielded := p.answered
 	for h.next(b, &p) {
@@ -143,7 +143,7 @@ func (h *handlers) run(b *buffers) {
 }
 
 // next waits for a message and handles it. It returns false if the handler is to end, which does not count in reading any more.
-func (h *handlers) next(b *buffers, p *pace) bool {
+func (h *handlers) next(b *Buffers, p *pace) bool {
 	n, errno := h.read(b)
 	switch errno {
 	case 0:
@@ -169,7 +169,14 @@ func (h *handlers) next(b *buffers, p *pace) bool {
 	if h.reading.Add(-1) == 0 && !h.watched.Load() && !h.watched.Swap(true) {
 		h.watch.Reset(blockedTime)
 	}
-	h.handle(b, n)
+	if size := h.answer(b, n); size != 0 {
+		_, err := unix.Write(h.fd, b.Out[:size])
+		switch err {
+		case nil, syscall.ENOENT, syscall.ENODEV: // the request was interrupted, or the tree unmounted
+		default:
+			h.logger.Warn("answer the kernel", "error", err)
+		}
+	}
 	h.done.Add(1)
 	h.reading.Add(1)
 	p.answered = time.Now()
@@ -180,7 +187,7 @@ func (h *handlers) next(b *buffers, p *pace) bool {
 const errRetired = syscall.ECANCELED
 
 // await is read for a message that is not there yet.
-func (h *handlers) await(b *buffers, p *pace) (n int, errno syscall.Errno) {
+func (h *handlers) await(b *Buffers, p *pace) (n int, errno syscall.Errno) {
 	if p.pause > 0 {
 		p.pause--
 	} else if p.soon {
@@ -206,17 +213,17 @@ func (h *handlers) await(b *buffers, p *pace) (n int, errno syscall.Errno) {
 }
 
 // read is readMessage for the device.
-func (h *handlers) read(b *buffers) (int, syscall.Errno) { return readMessage(h.fd, b) }
+func (h *handlers) read(b *Buffers) (int, syscall.Errno) { return readMessage(h.fd, b) }
 
 // readMessage returns the size of the next message of a device. EAGAIN: it would have to wait, and the device does not
 // block. ENODEV: the tree is unmounted.
-func readMessage(fd int, b *buffers) (int, syscall.Errno) {
+func readMessage(fd int, b *Buffers) (int, syscall.Errno) {
 	for {
-		n, err := unix.Read(fd, b.in)
+		n, err := unix.Read(fd, b.In)
 		switch {
 		case err == syscall.EINTR, err == syscall.ENOENT: // ENOENT: the request was interrupted
 		case err != nil:
-			return 0, errnoOf(err)
+			return 0, err.(syscall.Errno)
 		case n == 0:
 			return 0, syscall.ENODEV // it has an end: it is a test's
 		default:

@@ -1,4 +1,4 @@
-package fusefs
+package device
 
 import "testing"
 
@@ -6,7 +6,7 @@ import "testing"
 func TestSpareBuffers(t *testing.T) {
 	var s spareBuffers
 	defer s.close()
-	var all []*buffers
+	var all []*Buffers
 	for range maxIdleBuffers + 2 {
 		b, err := s.take()
 		if err != nil {
@@ -26,7 +26,7 @@ func TestSpareBuffers(t *testing.T) {
 		if want := all[maxIdleBuffers-i]; b != want {
 			t.Errorf("take %d: other memory than was given back", i)
 		}
-		b.in[0], b.out[0] = 1, 1 // it is mapped
+		b.In[0], b.Out[0] = 1, 1 // it is mapped
 		defer s.give(b)
 	}
 	if len(s.idle) != 0 {

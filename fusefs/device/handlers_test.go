@@ -1,4 +1,4 @@
-package fusefs
+package device
 
 import (
 	"log/slog"
@@ -28,12 +28,13 @@ func newHandled(t *testing.T, limit int) *handled {
 	}
 	h := &handled{T: t, kernel: pair[1], begun: make(chan byte, 1000), goOn: make(chan struct{}, 1000), over: make(chan struct{})}
 	h.fd, h.limit, h.logger = pair[0], limit, slog.New(slog.DiscardHandler)
-	h.handle = func(b *buffers, n int) {
+	h.answer = func(b *Buffers, n int) int {
 		if n != 1 {
 			t.Errorf("a message of %d bytes", n)
 		}
-		h.begun <- b.in[0]
+		h.begun <- b.In[0]
 		<-h.goOn
+		return 0
 	}
 	go func() { // ends with the other end of the socket
 		h.serve()
@@ -113,7 +114,7 @@ func TestBlockedHandlers(t *testing.T) {
 
 // Messages that come one after the other have one handler, whether it sleeps between them or not.
 func TestOneHandler(t *testing.T) {
-	h := newHandled(t, maxHandlers)
+	h := newHandled(t, MaxHandlers)
 	for m := range byte(200) {
 		h.goOn <- struct{}{}
 		h.send(m)
@@ -127,7 +128,7 @@ func TestOneHandler(t *testing.T) {
 
 // Messages that wait get more handlers, and none is lost.
 func TestManyMessages(t *testing.T) {
-	h := newHandled(t, maxHandlers)
+	h := newHandled(t, MaxHandlers)
 	const all = 200 // which the socket has room for
 	h.send(0)
 	h.has(0)

@@ -1,4 +1,4 @@
-package fusefs
+package device
 
 import (
 	"sync"
@@ -24,10 +24,10 @@ const (
 	pipeIdle = time.Second
 )
 
-// spliceRead answers a READ of size bytes at off with pages of the file fd's cache, without a copy
+// Splice answers a READ of size bytes at off with pages of the file fd's cache, without a copy
 // in this process. The kernel copies them into the mount's cache: with SPLICE_F_MOVE it would take
 // them out of the host's. It returns false if nothing was sent and the answer has to be a copy.
-func (d *device) spliceRead(b *buffers, fd int, off int64, size int) bool {
+func (d *Device) Splice(b *Buffers, fd int, off int64, size int) bool {
 	if size < minSplice || size > maxSplice {
 		return false
 	}
@@ -43,18 +43,18 @@ func (d *device) spliceRead(b *buffers, fd int, off int64, size int) bool {
 	if !ok {
 		return false
 	}
-	total := b.reply(0, size)
-	if !p.fill(b.out[:outHeader], fd, off, size) {
+	total := b.Reply(0, size)
+	if !p.fill(b.Out[:OutHeader], fd, off, size) {
 		d.pipes.drop(p) // with what is in it
 		return false
 	}
 	n, err := unix.Splice(p.r, nil, d.fd, nil, total, 0)
 	switch {
 	case err == nil && int(n) == total:
-		d.spliced.Add(1)
+		d.Spliced.Add(1)
 		d.pipes.give(p)
 		return true
-	case err == syscall.ENOENT, err == syscall.ENODEV: // as in handle
+	case err == syscall.ENOENT, err == syscall.ENODEV: // as in handlers.next
 		d.pipes.drop(p)
 		return true
 	}

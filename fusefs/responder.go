@@ -1,0 +1,53 @@
+package fusefs
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"wolffia/fusefs/device"
+)
+
+// A responder has the messages of a device answered by a tree, under the tree's locks. go-fuse decodes and encodes them, but the most
+// frequent ones (direct.go).
+type responder struct {
+	tree   *tree
+	proto  *fuse.ProtocolServer
+	counts [len(gate)]atomic.Uint64
+}
+
+// answer answers the message of n bytes in b, and returns the size of the reply in b.Out, 0 if
+// there is none or it is sent already. The rules do not change meanwhile, unless the request lets them: see names.sync.
+func (r *responder) answer(b *device.Buffers, n int) int {
+	o := op(min(binary.NativeEndian.Uint32(b.In[4:]), uint32(opUnknown)))
+	switch o {
+	case opRename2:
+		o = opRename
+	case opBatchForget:
+		o = opForget
+	}
+	r.counts[o].Add(1)
+	if changing[o] {
+		r.tree.changeMu.RLock()
+		defer r.tree.changeMu.RUnlock()
+	}
+	r.tree.levels.rulesMu.RLock()
+	defer r.tree.levels.rulesMu.RUnlock()
+	if size, ok := r.tree.blank(b); ok {
+		return size
+	}
+	switch {
+	case directly[o]:
+		return r.answerDirectly(o, b, n)
+	case o == opInterrupt:
+		return b.Reply(syscall.ENOSYS, 0)
+	}
+	size, status := r.proto.HandleRequest(b.Vectors(n))
+	if !status.Ok() {
+		r.tree.logger.Warn("a message could not be answered", "status", status)
+		return 0
+	}
+	return size
+}
