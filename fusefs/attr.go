@@ -7,6 +7,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/gate"
 	"wolffia/perm"
 )
 
@@ -191,7 +192,7 @@ func (at *attrs) shared(n *node, o *object) bool {
 
 // GetAttr returns the attributes of a node.
 func (t *tree) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
-	n, errno := t.gate.allowed(opGetattr, &in.InHeader, in.NodeId)
+	n, errno := t.gate.allowed(gate.OpGetattr, &in.InHeader, in.NodeId)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}

@@ -5,6 +5,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs/gate"
 )
 
 // needOwn has n, which is not a regular file, in the upper layer of a copied tree. In a direct one it
@@ -16,7 +18,7 @@ func (cs *contents) needOwn(n *node) syscall.Errno {
 	if !n.isDir() {
 		n.layers.content.Lock() // nobody holds it for long: there is no content
 		defer n.layers.content.Unlock()
-		return cs.copyUp(opNone, nil, n, 0)
+		return cs.copyUp(gate.OpNone, nil, n, 0)
 	}
 	cs.renameMu.Lock()
 	defer cs.renameMu.Unlock()
@@ -25,7 +27,7 @@ func (cs *contents) needOwn(n *node) syscall.Errno {
 
 // needCopy has n, which is not a directory, in the upper layer of a copied tree, with its content; o is as of
 // unshare. In a direct one it does nothing. The caller does not hold cs.renameMu.
-func (cs *contents) needCopy(o op, in *fuse.InHeader, n *node) syscall.Errno {
+func (cs *contents) needCopy(o gate.Op, in *fuse.InHeader, n *node) syscall.Errno {
 	if cs.copied == nil || n.inUpper() && !n.borrows() {
 		return 0
 	}
@@ -50,7 +52,7 @@ type upperCopy struct {
 // with attributes perhaps only those. The kernel keeps the node. Others go on meanwhile: cs.renameMu is
 // taken only to put the copy at its place. o and in are as of unshare. The caller holds n's lock of contentLock for
 // writing.
-func (cs *contents) copyUp(o op, in *fuse.InHeader, n *node, keep int64) syscall.Errno {
+func (cs *contents) copyUp(o gate.Op, in *fuse.InHeader, n *node, keep int64) syscall.Errno {
 	if n.inUpper() && !(n.borrows() && keep != attributes) {
 		return 0
 	}

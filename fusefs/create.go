@@ -6,6 +6,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/gate"
 	"wolffia/internal/git/gitguard"
 	"wolffia/perm"
 )
@@ -13,7 +14,7 @@ import (
 // newName is the common part of all operations that make a name. The gate decides by the
 // name alone, so its answer does not tell whether the name exists. do makes the entry, an object of the type typ, whose
 // directory is open as d, and fills in the reply.
-func (t *tree) newName(o op, in *fuse.InHeader, name string, typ uint32, do func(e *entry, d *openDir) syscall.Errno) fuse.Status {
+func (t *tree) newName(o gate.Op, in *fuse.InHeader, name string, typ uint32, do func(e *entry, d *openDir) syscall.Errno) fuse.Status {
 	e, errno := t.entry(in.NodeId, name)
 	if errno == 0 {
 		errno = t.gate.allowName(o, in, &e, typ == unix.S_IFDIR)
@@ -47,7 +48,7 @@ func (t *tree) newName(o op, in *fuse.InHeader, name string, typ uint32, do func
 		e.dir.layers.mu.Lock()
 		defer e.dir.layers.mu.Unlock()
 	}
-	if o == opMkdir && t.git.isGone(d.fd, e.dir, name) {
+	if o == gate.OpMkdir && t.git.isGone(d.fd, e.dir, name) {
 		t.git.comeBack(&e, d)
 	}
 	back := t.git.lift(&e, d)
@@ -85,7 +86,7 @@ func (t *tree) make(d *openDir, name string, isDir bool, create func(dir int, na
 }
 
 // taken returns the errno for e, which turned out to exist: EACCES if it is hidden.
-func (t *tree) taken(o op, in *fuse.InHeader, e *entry, d openDir) syscall.Errno {
+func (t *tree) taken(o gate.Op, in *fuse.InHeader, e *entry, d openDir) syscall.Errno {
 	obj, _, errno := t.statEntry(d, e.name)
 	if errno == 0 && t.levels.of(e, obj.isDir()) == perm.None {
 		return t.gate.deny(o, in, e.dir, e.name, perm.None, syscall.EACCES, "")
@@ -102,34 +103,34 @@ func (t *tree) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse
 	case unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK:
 	default:
 		if dir := t.table.get(in.NodeId); dir != nil {
-			t.gate.deny(opMknod, &in.InHeader, dir, name, perm.Write, syscall.EPERM, "")
+			t.gate.deny(gate.OpMknod, &in.InHeader, dir, name, perm.Write, syscall.EPERM, "")
 		}
 		return fuse.EPERM
 	}
-	return t.makeWithMode(opMknod, &in.InHeader, name, in.Mode, out, func(dir int, name string, mode uint32) error {
+	return t.makeWithMode(gate.OpMknod, &in.InHeader, name, in.Mode, out, func(dir int, name string, mode uint32) error {
 		return unix.Mknodat(dir, name, typ|mode, 0)
 	})
 }
 
 // Mkdir makes a directory.
 func (t *tree) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
-	return t.makeWithMode(opMkdir, &in.InHeader, name, in.Mode, out, unix.Mkdirat)
+	return t.makeWithMode(gate.OpMkdir, &in.InHeader, name, in.Mode, out, unix.Mkdirat)
 }
 
 // makeWithMode makes a name with the permission bits of mode, which has the type of a FIFO; create makes it in a directory that
 // it is told, by a name that it is told.
-func (t *tree) makeWithMode(o op, in *fuse.InHeader, name string, mode uint32, out *fuse.EntryOut, create func(dir int, name string, mode uint32) error) fuse.Status {
+func (t *tree) makeWithMode(o gate.Op, in *fuse.InHeader, name string, mode uint32, out *fuse.EntryOut, create func(dir int, name string, mode uint32) error) fuse.Status {
 	typ := mode & unix.S_IFMT
-	if o == opMkdir {
+	if o == gate.OpMkdir {
 		typ = unix.S_IFDIR
 	}
 	mode &= 0o7777 &^ setID
 	return t.newName(o, in, name, typ, func(e *entry, d *openDir) syscall.Errno {
 		made := mode
-		if t.copied != nil && o == opMkdir {
+		if t.copied != nil && o == gate.OpMkdir {
 			made |= 0o700 // it is moved from the work directory
 		}
-		errno := t.make(d, name, o == opMkdir, func(dir int, name string) syscall.Errno {
+		errno := t.make(d, name, o == gate.OpMkdir, func(dir int, name string) syscall.Errno {
 			return errnoOf(create(dir, name, made))
 		})
 		if errno == syscall.EEXIST && e.back {
@@ -148,7 +149,7 @@ func (t *tree) makeWithMode(o op, in *fuse.InHeader, name string, mode uint32, o
 
 // Symlink makes a symbolic link, which the server never follows.
 func (t *tree) Symlink(_ <-chan struct{}, in *fuse.InHeader, target, name string, out *fuse.EntryOut) fuse.Status {
-	return t.newName(opSymlink, in, name, unix.S_IFLNK, func(e *entry, d *openDir) syscall.Errno {
+	return t.newName(gate.OpSymlink, in, name, unix.S_IFLNK, func(e *entry, d *openDir) syscall.Errno {
 		errno := t.make(d, name, false, func(dir int, name string) syscall.Errno {
 			return errnoOf(unix.Symlinkat(target, dir, name))
 		})
@@ -167,17 +168,17 @@ func (t *tree) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.E
 			return fuse.Status(syscall.EXDEV) // as git-lfs tries, which copies then
 		}
 	}
-	src, errno := t.gate.allowed(opLinkFrom, &in.InHeader, in.Oldnodeid)
+	src, errno := t.gate.allowed(gate.OpLinkFrom, &in.InHeader, in.Oldnodeid)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
 	if src.isDir() {
 		return fuse.EPERM
 	}
-	if errno := t.contents.needCopy(opLinkFrom, &in.InHeader, src); errno != 0 {
+	if errno := t.contents.needCopy(gate.OpLinkFrom, &in.InHeader, src); errno != 0 {
 		return fuse.Status(errno)
 	}
-	return t.newName(opLink, &in.InHeader, name, src.typ, func(e *entry, d *openDir) syscall.Errno {
+	return t.newName(gate.OpLink, &in.InHeader, name, src.typ, func(e *entry, d *openDir) syscall.Errno {
 		if src.apart.Load() != t.levels.apart(e.dir.getState(), name) {
 			return syscall.EXDEV // what is private and what the host has are different files
 		}
@@ -205,7 +206,7 @@ func (t *tree) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.E
 
 // Readlink returns the target of a symbolic link.
 func (t *tree) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.Status) {
-	n, errno := t.gate.allowed(opReadlink, in, in.NodeId)
+	n, errno := t.gate.allowed(gate.OpReadlink, in, in.NodeId)
 	if errno != 0 {
 		return nil, fuse.Status(errno)
 	}
@@ -228,7 +229,7 @@ func (t *tree) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.Stat
 // Create makes a file and opens it. Without O_EXCL it opens a file that exists.
 func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
 	out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
-	return t.newName(opCreate, &in.InHeader, name, unix.S_IFREG, func(e *entry, d *openDir) syscall.Errno {
+	return t.newName(gate.OpCreate, &in.InHeader, name, unix.S_IFREG, func(e *entry, d *openDir) syscall.Errno {
 		mode := in.Mode & 0o7777 &^ setID
 		file := -1
 		errno := t.make(d, name, false, func(dir int, name string) (errno syscall.Errno) {

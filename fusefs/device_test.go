@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/device"
+	"wolffia/fusefs/gate"
 	"wolffia/perm"
 )
 
@@ -67,7 +68,7 @@ func TestRulesDuringASync(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "file", "content")
 	tr := testTree(t, dir, compiled(t, "**=write"))
-	ids := map[op]uint64{opFsync: known(t, tr, rootID, "file"), opFsyncdir: rootID}
+	ids := map[gate.Op]uint64{gate.OpFsync: known(t, tr, rootID, "file"), gate.OpFsyncdir: rootID}
 	b, err := device.NewBuffers()
 	if err != nil {
 		t.Fatal(err)

@@ -7,12 +7,13 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/gate"
 	"wolffia/perm"
 )
 
 // ReadDir lists a directory from the offset in in.
 func (t *tree) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
-	return t.list(opReaddir, in, func(_ *entry, _ openDir, d fuse.DirEntry) bool {
+	return t.list(gate.OpReaddir, in, func(_ *entry, _ openDir, d fuse.DirEntry) bool {
 		return out.AddDirEntry(d)
 	})
 }
@@ -21,7 +22,7 @@ func (t *tree) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryLis
 // for each.
 func (t *tree) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	spare := new(object)
-	return t.list(opReaddirplus, in, func(e *entry, dir openDir, d fuse.DirEntry) bool {
+	return t.list(gate.OpReaddirplus, in, func(e *entry, dir openDir, d fuse.DirEntry) bool {
 		known := t.table.child(e.dir, e.name)
 		if t.kernel.knows(known, e.dir) || e.name == "." || e.name == ".." {
 			// Without attributes: the kernel knows the entry, or looks it up later.
@@ -62,7 +63,7 @@ func (k *kernelCache) knows(n, dir *node) bool {
 // list calls add with each visible entry of a directory until add returns false. There is no
 // handle that could keep a position: the offset is the backing file system's own, which is
 // valid for each descriptor of the directory.
-func (t *tree) list(o op, in *fuse.ReadIn, add func(*entry, openDir, fuse.DirEntry) bool) fuse.Status {
+func (t *tree) list(o gate.Op, in *fuse.ReadIn, add func(*entry, openDir, fuse.DirEntry) bool) fuse.Status {
 	if dir, errno := t.dir(in.NodeId); errno == 0 && in.Offset == 0 {
 		t.git.ownGit(dir, gitName, false)
 	}
@@ -111,7 +112,7 @@ func (t *tree) list(o op, in *fuse.ReadIn, add func(*entry, openDir, fuse.DirEnt
 }
 
 // allowedDir returns the directory that c is about if the gate allows o on it.
-func (g *gatekeeper) allowedDir(o op, c *fuse.InHeader) (*node, syscall.Errno) {
+func (g *gatekeeper) allowedDir(o gate.Op, c *fuse.InHeader) (*node, syscall.Errno) {
 	dir, errno := g.dir(c.NodeId)
 	if errno == 0 {
 		errno = g.allow(o, c, dir)
@@ -177,7 +178,7 @@ func (t *tree) visible(e *entry, fd int, d *fuse.DirEntry) bool {
 
 // FsyncDir writes a directory to the disk.
 func (t *tree) FsyncDir(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
-	dir, errno := t.gate.allowedDir(opFsyncdir, &in.InHeader)
+	dir, errno := t.gate.allowedDir(gate.OpFsyncdir, &in.InHeader)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}

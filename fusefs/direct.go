@@ -8,6 +8,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"wolffia/fusefs/device"
+	"wolffia/fusefs/gate"
 )
 
 // The most frequent messages are answered without go-fuse, which allocates memory for each; and so that the data of a READ need
@@ -22,32 +23,32 @@ const (
 )
 
 // directly says which messages these are.
-var directly = [len(gate)]bool{opLookup: true, opGetattr: true, opRead: true, opWrite: true}
+var directly = [gate.Ops]bool{gate.OpLookup: true, gate.OpGetattr: true, gate.OpRead: true, gate.OpWrite: true}
 
 // answerDirectly is answer for such a message of n bytes.
-func (r *responder) answerDirectly(o op, b *device.Buffers, n int) (size int) {
+func (r *responder) answerDirectly(o gate.Op, b *device.Buffers, n int) (size int) {
 	defer func() {
 		if v := recover(); v != nil {
 			size = b.Reply(syscall.Errno(panicked(r.tree.logger, v)), 0)
 		}
 	}()
 	switch {
-	case o == opLookup && n > inHeader:
+	case o == gate.OpLookup && n > inHeader:
 		text, _, _ := bytes.Cut(b.In[inHeader:n], []byte{0})
 		name := string(text)
-		r.tree.kernel.walking.looked(name, &r.counts[opRead])
+		r.tree.kernel.walking.looked(name, &r.counts[gate.OpRead])
 		out := (*fuse.EntryOut)(unsafe.Pointer(&b.Out[outHeader]))
 		*out = fuse.EntryOut{}
 		status := r.tree.Lookup(nil, (*fuse.InHeader)(unsafe.Pointer(&b.In[0])), name, out)
 		return b.Reply(syscall.Errno(status), int(unsafe.Sizeof(*out)))
-	case o == opGetattr && n >= attrHeader:
+	case o == gate.OpGetattr && n >= attrHeader:
 		out := (*fuse.AttrOut)(unsafe.Pointer(&b.Out[outHeader]))
 		*out = fuse.AttrOut{}
 		status := r.tree.GetAttr(nil, (*fuse.GetAttrIn)(unsafe.Pointer(&b.In[0])), out)
 		return b.Reply(syscall.Errno(status), int(unsafe.Sizeof(*out)))
-	case o == opRead && n >= readHeader:
+	case o == gate.OpRead && n >= readHeader:
 		return r.answerRead(b, (*fuse.ReadIn)(unsafe.Pointer(&b.In[0])))
-	case o == opWrite && n >= writeHeader:
+	case o == gate.OpWrite && n >= writeHeader:
 		return r.answerWrite(b, (*fuse.WriteIn)(unsafe.Pointer(&b.In[0])), b.In[writeHeader:n])
 	}
 	return b.Reply(syscall.EIO, 0)
@@ -59,7 +60,7 @@ func (r *responder) answerRead(b *device.Buffers, in *fuse.ReadIn) (size int) {
 	if int64(in.Size) > int64(len(data)) {
 		return b.Reply(syscall.EIO, 0) // a shorter answer would be the end of the file
 	}
-	h, errno := r.tree.openRead(opRead, &in.InHeader, in.NodeId)
+	h, errno := r.tree.openRead(gate.OpRead, &in.InHeader, in.NodeId)
 	if errno != 0 {
 		return b.Reply(errno, 0)
 	}

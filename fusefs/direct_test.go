@@ -16,6 +16,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/gate"
 	"wolffia/perm"
 )
 
@@ -154,21 +155,21 @@ func TestOddMessages(t *testing.T) {
 	broken.root, broken.logger = new(handle), tr.logger
 	for _, test := range []struct {
 		what string
-		o    op
+		o    gate.Op
 		size uint32 // of READ or WRITE
 		n    int    // bytes of the message
 		tree *tree
 		want syscall.Errno
 	}{
-		{"an interrupt", opInterrupt, 0, 48, tr, unix.ENOSYS},
-		{"a short READ", opRead, 1, readHeader - 1, tr, unix.EIO},
-		{"a READ of too much", opRead, 1 << 31, readHeader, tr, unix.EIO},
-		{"a READ of a directory", opRead, 1, readHeader, tr, unix.EISDIR},
-		{"a READ that panics", opRead, 1, readHeader, broken, unix.EIO},
-		{"a short WRITE", opWrite, 0, writeHeader - 1, tr, unix.EIO},
-		{"a WRITE without its data", opWrite, 10, writeHeader + 9, tr, unix.EIO},
-		{"a WRITE to a directory", opWrite, 10, writeHeader + 10, tr, unix.EISDIR},
-		{"a WRITE that panics", opWrite, 10, writeHeader + 10, broken, unix.EIO},
+		{"an interrupt", gate.OpInterrupt, 0, 48, tr, unix.ENOSYS},
+		{"a short READ", gate.OpRead, 1, readHeader - 1, tr, unix.EIO},
+		{"a READ of too much", gate.OpRead, 1 << 31, readHeader, tr, unix.EIO},
+		{"a READ of a directory", gate.OpRead, 1, readHeader, tr, unix.EISDIR},
+		{"a READ that panics", gate.OpRead, 1, readHeader, broken, unix.EIO},
+		{"a short WRITE", gate.OpWrite, 0, writeHeader - 1, tr, unix.EIO},
+		{"a WRITE without its data", gate.OpWrite, 10, writeHeader + 9, tr, unix.EIO},
+		{"a WRITE to a directory", gate.OpWrite, 10, writeHeader + 10, tr, unix.EISDIR},
+		{"a WRITE that panics", gate.OpWrite, 10, writeHeader + 10, broken, unix.EIO},
 	} {
 		clear(b.In[:256])
 		in := (*fuse.WriteIn)(unsafe.Pointer(&b.In[0])) // READ has its size at the same place

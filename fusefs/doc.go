@@ -16,7 +16,7 @@
 //
 // # Where an operation is allowed
 //
-// gate.go: the table gate has an errno for each operation and level, check reads it, and
+// Package gate: a table has an errno for each operation and level, gate.Check reads it, and
 // gatekeeper.allow and gatekeeper.allowName apply it to an object and to a name. Rename has conditions of its own, in allowRename, and moves what was judged by them (renamehost.go).
 //
 // # Deadlocks

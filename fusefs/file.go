@@ -6,11 +6,13 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs/gate"
 )
 
 // openRead returns a handle for reading the node called id, if the gate allows o. The caller
 // releases it.
-func (t *tree) openRead(o op, in *fuse.InHeader, id uint64) (*handle, syscall.Errno) {
+func (t *tree) openRead(o gate.Op, in *fuse.InHeader, id uint64) (*handle, syscall.Errno) {
 	n, errno := t.gate.allowed(o, in, id)
 	if errno != 0 {
 		return nil, errno
@@ -34,7 +36,7 @@ func (w writing) release() {
 }
 
 // openWrite returns a writing of the node called id, if the gate allows o. The caller releases it.
-func (cs *contents) openWrite(o op, in *fuse.InHeader, id uint64) (writing, syscall.Errno) {
+func (cs *contents) openWrite(o gate.Op, in *fuse.InHeader, id uint64) (writing, syscall.Errno) {
 	n, errno := cs.gate.allowed(o, in, id)
 	if errno != 0 {
 		return writing{}, errno
@@ -59,7 +61,7 @@ func (cs *contents) openWrite(o op, in *fuse.InHeader, id uint64) (writing, sysc
 // Read reads from a file, which the kernel has opened without asking. It is not called as long as
 // the device answers each READ (answerRead).
 func (t *tree) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
-	h, errno := t.openRead(opRead, &in.InHeader, in.NodeId)
+	h, errno := t.openRead(gate.OpRead, &in.InHeader, in.NodeId)
 	if errno != 0 {
 		return nil, fuse.Status(errno)
 	}
@@ -90,7 +92,7 @@ func readFull(fd int, buf []byte, off int64) (done int, errno syscall.Errno) {
 // Write writes to a file. With O_APPEND it writes at the true end of the file; the offset
 // from the kernel may be outdated.
 func (t *tree) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
-	h, errno := t.contents.openWrite(opWrite, &in.InHeader, in.NodeId)
+	h, errno := t.contents.openWrite(gate.OpWrite, &in.InHeader, in.NodeId)
 	if errno != 0 {
 		return 0, fuse.Status(errno)
 	}
@@ -133,7 +135,7 @@ func pwrite(fd int, data []byte, off int64, flags int) (int, error) {
 
 // Fsync writes a file to the disk.
 func (t *tree) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
-	h, errno := t.openRead(opFsync, &in.InHeader, in.NodeId)
+	h, errno := t.openRead(gate.OpFsync, &in.InHeader, in.NodeId)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
@@ -154,7 +156,7 @@ func (ns *names) sync(fd int, f func(fd int) error) syscall.Errno {
 
 // Fallocate allocates or releases room of a file.
 func (t *tree) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
-	h, errno := t.contents.openWrite(opFallocate, &in.InHeader, in.NodeId)
+	h, errno := t.contents.openWrite(gate.OpFallocate, &in.InHeader, in.NodeId)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
@@ -173,7 +175,7 @@ func (t *tree) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 
 // Lseek finds data and holes. Nothing else uses the descriptor's own offset.
 func (t *tree) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
-	h, errno := t.openRead(opLseek, &in.InHeader, in.NodeId)
+	h, errno := t.openRead(gate.OpLseek, &in.InHeader, in.NodeId)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
@@ -194,15 +196,15 @@ const maxCopy = 1 << 30
 
 // CopyFileRange copies between two files without reading the data.
 func (t *tree) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
-	if _, errno := t.gate.allowed(opCopyFrom, &in.InHeader, in.NodeId); errno != 0 {
+	if _, errno := t.gate.allowed(gate.OpCopyFrom, &in.InHeader, in.NodeId); errno != 0 {
 		return 0, fuse.Status(errno)
 	}
-	to, errno := t.contents.openWrite(opCopyTo, &in.InHeader, in.NodeIdOut)
+	to, errno := t.contents.openWrite(gate.OpCopyTo, &in.InHeader, in.NodeIdOut)
 	if errno != 0 {
 		return 0, fuse.Status(errno)
 	}
 	defer to.release()
-	from, errno := t.openRead(opCopyFrom, &in.InHeader, in.NodeId) // by the rules after that: see withoutRules
+	from, errno := t.openRead(gate.OpCopyFrom, &in.InHeader, in.NodeId) // by the rules after that: see withoutRules
 	if errno != 0 {
 		return 0, fuse.Status(errno)
 	}

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/cow"
+	"wolffia/fusefs/gate"
 	"wolffia/perm"
 )
 
@@ -19,7 +20,7 @@ func (lv *levels) judgeMoved(e *entry, lowerPath string) {
 
 // judgeDir is judgeMoved for obj, which is the entry e, at a in the directory d, and asks the gate again
 // if the level is lower by that. What is no directory of an upper layer has been judged.
-func (g *gatekeeper) judgeDir(o op, in *fuse.InHeader, e *entry, d openDir, a fdName, obj *object) syscall.Errno {
+func (g *gatekeeper) judgeDir(o gate.Op, in *fuse.InHeader, e *entry, d openDir, a fdName, obj *object) syscall.Errno {
 	if !d.upper || a.fd != d.fd || !obj.isDir() {
 		return 0
 	}

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/cow"
+	"wolffia/fusefs/gate"
 	"wolffia/perm"
 )
 
@@ -61,7 +62,7 @@ func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fu
 	}
 	t.git.ownGit(e.dir, name, false)
 	if t.levels.hidden(&e) {
-		t.gate.deny(opLookup, in, e.dir, name, perm.None, syscall.ENOENT, "")
+		t.gate.deny(gate.OpLookup, in, e.dir, name, perm.None, syscall.ENOENT, "")
 		return t.attrs.absent(&e, out)
 	}
 	if t.git.asks(e.dir, name) {
@@ -76,7 +77,7 @@ func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fu
 		d.release()
 	} else if why := ""; errno == syscall.EACCES && t.levels.owns(e.dir.getState(), name) {
 		if why = t.git.failed.of(e.dir).why; why != "" {
-			t.gate.deny(opLookup, in, e.dir, name, perm.None, errno, why)
+			t.gate.deny(gate.OpLookup, in, e.dir, name, perm.None, errno, why)
 		}
 		return fuse.Status(errno)
 	} else if !t.git.isApart(e.dir, name) {
@@ -116,7 +117,7 @@ func (t *tree) find(in *fuse.InHeader, e *entry, d openDir, known *node, out *fu
 	if errno != 0 {
 		return nil, errno
 	}
-	errno = t.gate.allowName(opLookup, in, e, r.obj.isDir())
+	errno = t.gate.allowName(gate.OpLookup, in, e, r.obj.isDir())
 	if errno == 0 && r.obj.isMount() {
 		errno = syscall.EACCES // another file system
 	}

@@ -144,11 +144,6 @@ func (lv *levels) owns(s states, name string) bool {
 		lv.rules.Child(s.path, gitName, true) == perm.Write && lv.rules.Child(s.path, gitName, false) == perm.Write
 }
 
-// isPrivate reports whether the entry called name of dir is the sandbox's own .git, or in one.
-func (lv *levels) isPrivate(dir *node, name string) bool {
-	return dir.private() || lv.owns(dir.getState(), name)
-}
-
 // isApart reports whether the entry called name of dir is not in the directory that dir is: see dirOf.
 func (p *privateGit) isApart(dir *node, name string) bool {
 	if p == nil {
@@ -511,7 +506,7 @@ func (p *privateGit) moveStored(m mirrored) {
 
 // changedGit has GitHost.Changed called if the entry e, which was changed, is in a private git directory and no object.
 func (p *privateGit) changedGit(e *entry) {
-	if p != nil && p.levels.isPrivate(e.dir, e.name) && !ofObjects(p.table.path(e.dir, e.name)) {
+	if p != nil && (e.dir.private() || p.levels.owns(e.dir.getState(), e.name)) && !ofObjects(p.table.path(e.dir, e.name)) {
 		p.host.Changed()
 	}
 }

@@ -6,12 +6,13 @@ import (
 	"strings"
 
 	"wolffia/fusefs/cow"
+	"wolffia/fusefs/gate"
 )
 
 // changing are the operations that can change the upper layer.
-var changing = [len(gate)]bool{
-	opSetattr: true, opWrite: true, opFallocate: true, opCopyFrom: true,
-	opCreate: true, opMknod: true, opMkdir: true, opSymlink: true, opLink: true, opUnlink: true, opRmdir: true, opRename: true,
+var changing = [gate.Ops]bool{
+	gate.OpSetattr: true, gate.OpWrite: true, gate.OpFallocate: true, gate.OpCopyFrom: true,
+	gate.OpCreate: true, gate.OpMknod: true, gate.OpMkdir: true, gate.OpSymlink: true, gate.OpLink: true, gate.OpUnlink: true, gate.OpRmdir: true, gate.OpRename: true,
 }
 
 // Quiesce calls f while nothing is changed in the tree, and returns its error; reading goes on. It is for functions of

@@ -5,20 +5,22 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs/gate"
 )
 
 // Unlink removes a name that is not a directory's.
 func (t *tree) Unlink(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
-	return fuse.Status(t.remove(opUnlink, in, name))
+	return fuse.Status(t.remove(gate.OpUnlink, in, name))
 }
 
 // Rmdir removes an empty directory. A directory with only hidden entries is not empty.
 func (t *tree) Rmdir(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
-	return fuse.Status(t.remove(opRmdir, in, name))
+	return fuse.Status(t.remove(gate.OpRmdir, in, name))
 }
 
-func (t *tree) remove(o op, in *fuse.InHeader, name string) syscall.Errno {
-	isDir := o == opRmdir
+func (t *tree) remove(o gate.Op, in *fuse.InHeader, name string) syscall.Errno {
+	isDir := o == gate.OpRmdir
 	e, errno := t.entry(in.NodeId, name)
 	if errno == 0 {
 		errno = t.gate.allowName(o, in, &e, isDir)

@@ -6,6 +6,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/gate"
 	"wolffia/perm"
 )
 
@@ -49,7 +50,7 @@ func (t *tree) Rename(_ <-chan struct{}, in *fuse.RenameIn, a, b string) fuse.St
 			return fuse.Status(errno)
 		}
 		for _, n := range r.copyFirst {
-			if errno := t.contents.needCopy(opRename, r.in, n); errno != 0 {
+			if errno := t.contents.needCopy(gate.OpRename, r.in, n); errno != 0 {
 				return fuse.Status(errno)
 			}
 		}
@@ -76,10 +77,10 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 
 	// A hidden name is refused before it is looked at.
 	if t.levels.hidden(&r.from) || t.levels.hidden(&r.to) {
-		if errno := t.gate.allowName(opRename, r.in, &r.from, false); errno != 0 {
+		if errno := t.gate.allowName(gate.OpRename, r.in, &r.from, false); errno != 0 {
 			return errno
 		}
-		return t.gate.allowName(opRename, r.in, &r.to, false)
+		return t.gate.allowName(gate.OpRename, r.in, &r.to, false)
 	}
 	release, errno := t.guard.claim(&r.to, to)
 	if errno != 0 {
@@ -161,8 +162,8 @@ func (t *tree) lookAt(r *renaming, from, to openDir) (errno syscall.Errno) {
 	}
 	r.srcOwn = from.upper && r.srcAt.fd == from.fd
 	r.dstOwn = r.dst != nil && to.upper && r.dstAt.fd == to.fd
-	if errno = t.gate.judgeDir(opRename, r.in, &r.from, from, r.srcAt, r.src); errno == 0 && r.dst != nil {
-		errno = t.gate.judgeDir(opRename, r.in, &r.to, to, r.dstAt, r.dst)
+	if errno = t.gate.judgeDir(gate.OpRename, r.in, &r.from, from, r.srcAt, r.src); errno == 0 && r.dst != nil {
+		errno = t.gate.judgeDir(gate.OpRename, r.in, &r.to, to, r.dstAt, r.dst)
 	}
 	return errno
 }
@@ -182,15 +183,15 @@ func (t *tree) allowRename(r *renaming, to openDir) syscall.Errno {
 		}
 	}
 	for _, e := range ends {
-		if errno := t.gate.allowName(opRename, r.in, e.entry, e.obj.isDir()); errno != 0 {
+		if errno := t.gate.allowName(gate.OpRename, r.in, e.entry, e.obj.isDir()); errno != 0 {
 			return errno
 		}
 	}
 	if why := t.guard.refuses(&r.to, to, r.src.typ()); why != "" {
-		return t.gate.deny(opRename, r.in, r.to.dir, r.to.name, perm.Write, syscall.EACCES, why)
+		return t.gate.deny(gate.OpRename, r.in, r.to.dir, r.to.name, perm.Write, syscall.EACCES, why)
 	}
 	if r.swap && r.dst != nil && t.guard.stalls(&r.from, r.dst.typ()) {
-		return t.gate.deny(opRename, r.in, r.from.dir, r.from.name, perm.Write, syscall.EACCES, stallsGit)
+		return t.gate.deny(gate.OpRename, r.in, r.from.dir, r.from.name, perm.Write, syscall.EACCES, stallsGit)
 	}
 	if (r.movesDir() || r.swap && t.copied == nil) && !t.alike(r) {
 		return syscall.EXDEV // mv(1) then copies, name by name

@@ -8,6 +8,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"wolffia/fusefs/device"
+	"wolffia/fusefs/gate"
 )
 
 // A responder has the messages of a device answered by a tree, under the tree's locks. go-fuse decodes and encodes them, but the most
@@ -15,18 +16,18 @@ import (
 type responder struct {
 	tree   *tree
 	proto  *fuse.ProtocolServer
-	counts [len(gate)]atomic.Uint64
+	counts [gate.Ops]atomic.Uint64
 }
 
 // answer answers the message of n bytes in b, and returns the size of the reply in b.Out, 0 if
 // there is none or it is sent already. The rules do not change meanwhile, unless the request lets them: see names.sync.
 func (r *responder) answer(b *device.Buffers, n int) int {
-	o := op(min(binary.NativeEndian.Uint32(b.In[4:]), uint32(opUnknown)))
+	o := gate.Op(min(binary.NativeEndian.Uint32(b.In[4:]), uint32(gate.OpUnknown)))
 	switch o {
-	case opRename2:
-		o = opRename
-	case opBatchForget:
-		o = opForget
+	case gate.OpRename2:
+		o = gate.OpRename
+	case gate.OpBatchForget:
+		o = gate.OpForget
 	}
 	r.counts[o].Add(1)
 	if changing[o] {
@@ -41,7 +42,7 @@ func (r *responder) answer(b *device.Buffers, n int) int {
 	switch {
 	case directly[o]:
 		return r.answerDirectly(o, b, n)
-	case o == opInterrupt:
+	case o == gate.OpInterrupt:
 		return b.Reply(syscall.ENOSYS, 0)
 	}
 	size, status := r.proto.HandleRequest(b.Vectors(n))

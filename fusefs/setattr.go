@@ -7,6 +7,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs/gate"
 )
 
 // SetAttr changes mode, size and times. The owner can only be set to what it is.
@@ -20,7 +22,7 @@ func (t *tree) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut)
 	case t.git.freshens(n, in):
 		errno = t.utimes(n, in)
 	default:
-		if errno = t.gate.allow(opSetattr, &in.InHeader, n); errno == 0 {
+		if errno = t.gate.allow(gate.OpSetattr, &in.InHeader, n); errno == 0 {
 			errno = t.setAttr(n, in)
 		}
 	}
@@ -49,7 +51,7 @@ func (t *tree) setAttr(n *node, in *fuse.SetAttrIn) syscall.Errno {
 	if setsSize {
 		keep = int64(size)
 	}
-	lock, errno := t.contents.unshare(opSetattr, &in.InHeader, n, keep)
+	lock, errno := t.contents.unshare(gate.OpSetattr, &in.InHeader, n, keep)
 	if errno != 0 {
 		return errno
 	}

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/device"
+	"wolffia/fusefs/gate"
+	"wolffia/perm"
 )
 
 // ServeBlank is [Serve] for a tree whose directory is not known yet: it ignores Root and Rules of opts, and is an
@@ -71,23 +73,23 @@ func (t *tree) blank(b *device.Buffers) (size int, ok bool) {
 	*out = fuse.OutHeader{Unique: in.Unique}
 	size = int(unsafe.Sizeof(*out))
 	answer := unsafe.Pointer(&b.Out[size])
-	o := op(min(in.Opcode, uint32(opUnknown)))
+	o := gate.Op(min(in.Opcode, uint32(gate.OpUnknown)))
 	switch {
-	case o == opForget, o == opBatchForget, o == opInterrupt:
+	case o == gate.OpForget, o == gate.OpBatchForget, o == gate.OpInterrupt:
 		return 0, true
-	case o == opGetattr && in.NodeId == rootID:
+	case o == gate.OpGetattr && in.NodeId == rootID:
 		a := (*fuse.AttrOut)(answer)
 		*a = fuse.AttrOut{Attr: fuse.Attr{Ino: rootID, Mode: syscall.S_IFDIR | 0o755, Nlink: 2, Owner: fuse.Owner{Uid: t.attrs.owner.UID, Gid: t.attrs.owner.GID}}}
 		size += int(unsafe.Sizeof(*a))
-	case o == opStatfs:
+	case o == gate.OpStatfs:
 		s := (*fuse.StatfsOut)(answer)
 		*s = fuse.StatfsOut{}
 		s.Bsize, s.Frsize, s.NameLen = uint32(unix.Getpagesize()), uint32(unix.Getpagesize()), unix.NAME_MAX
 		size += int(unsafe.Sizeof(*s))
-	case o == opLookup:
+	case o == gate.OpLookup:
 		out.Status = -int32(syscall.ENOENT)
-	case int(o) < len(gate) && gate[o].refusal:
-		out.Status = -int32(gate[o].errno[0])
+	case gate.Refuses(o):
+		out.Status = -int32(gate.Check(o, perm.None))
 	default:
 		out.Status = -int32(syscall.EACCES)
 	}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/device"
+	"wolffia/fusefs/gate"
 	"wolffia/perm"
 )
 
@@ -39,7 +40,7 @@ func TestBlank(t *testing.T) {
 		size = tr.respond.answer(b, 4096)
 		return size, syscall.Errno(-(*fuse.OutHeader)(unsafe.Pointer(&b.Out[0])).Status)
 	}
-	silent := map[uint32]bool{uint32(opForget): true, uint32(opBatchForget): true, uint32(opInterrupt): true}
+	silent := map[uint32]bool{uint32(gate.OpForget): true, uint32(gate.OpBatchForget): true, uint32(gate.OpInterrupt): true}
 	for opcode := range uint32(100) {
 		size, errno := ask(opcode, rootID)
 		switch {
@@ -47,22 +48,22 @@ func TestBlank(t *testing.T) {
 			if size != 0 {
 				t.Errorf("opcode %d: an answer of %d bytes", opcode, size)
 			}
-		case opcode == uint32(opGetattr):
+		case opcode == uint32(gate.OpGetattr):
 			a := (*fuse.AttrOut)(unsafe.Pointer(&b.Out[outHeader]))
 			if errno != 0 || a.AttrValid != 0 || a.AttrValidNsec != 0 || a.Mode != unix.S_IFDIR|0o755 || a.Uid != 7 || a.Gid != 8 || size != outHeader+int(unsafe.Sizeof(*a)) {
 				t.Errorf("the root: %v, %+v", errno, a)
 			}
-		case opcode == uint32(opStatfs):
+		case opcode == uint32(gate.OpStatfs):
 			if errno != 0 {
 				t.Errorf("statfs: %v", errno)
 			}
 		case errno == 0 || size != outHeader:
 			t.Errorf("opcode %d: %d bytes, %v", opcode, size, errno)
-		case gate[opcode].refusal && errno != gate[opcode].errno[0]: // some count for the whole life of the mount
-			t.Errorf("opcode %d: %v, and later %v", opcode, errno, gate[opcode].errno[0])
+		case gate.Refuses(gate.Op(opcode)) && errno != gate.Check(gate.Op(opcode), perm.None): // some count for the whole life of the mount
+			t.Errorf("opcode %d: %v, and later %v", opcode, errno, gate.Check(gate.Op(opcode), perm.None))
 		}
 	}
-	if _, errno := ask(uint32(opGetattr), 2); errno == 0 {
+	if _, errno := ask(uint32(gate.OpGetattr), 2); errno == 0 {
 		t.Error("it knows another node")
 	}
 
@@ -91,7 +92,7 @@ func TestBlank(t *testing.T) {
 	if err := unix.Stat(dir, &st); err != nil {
 		t.Fatal(err)
 	}
-	_, errno := ask(uint32(opGetattr), rootID)
+	_, errno := ask(uint32(gate.OpGetattr), rootID)
 	if a := (*fuse.AttrOut)(unsafe.Pointer(&b.Out[outHeader])); errno != 0 || a.Ino != st.Ino {
 		t.Errorf("the root is %v, %+v; the host's is %d", errno, a, st.Ino)
 	}

@@ -1,5 +1,7 @@
 package fusefs
 
+import "wolffia/fusefs/gate"
+
 // Stats are counters of a Server.
 type Stats struct {
 	Messages map[string]uint64 // requests answered, by operation
@@ -14,9 +16,9 @@ func (s *Server) Stats() Stats {
 	if w := s.tree.watch; w != nil {
 		st.Changes = w.changes.Load()
 	}
-	for o := range gate {
-		if n := s.tree.respond.counts[o].Load(); n != 0 && gate[o].name != "" {
-			st.Messages[gate[o].name] = n
+	for o := range gate.Ops {
+		if n := s.tree.respond.counts[o].Load(); n != 0 && gate.Name(o) != "" {
+			st.Messages[gate.Name(o)] = n
 		}
 	}
 	return st

@@ -7,6 +7,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs/gate"
 )
 
 // A tree answers the kernel's requests, with its parts: each owns what it is named for, and all share the names. Its methods
@@ -67,7 +69,7 @@ func plainName(name string) bool {
 
 // StatFs returns the size of the backing file system, or what the quota leaves of it.
 func (t *tree) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
-	if _, errno := t.gate.allowed(opStatfs, in, in.NodeId); errno != 0 {
+	if _, errno := t.gate.allowed(gate.OpStatfs, in, in.NodeId); errno != 0 {
 		return fuse.Status(errno)
 	}
 	var st syscall.Statfs_t

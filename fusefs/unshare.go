@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/cow"
+	"wolffia/fusefs/gate"
 )
 
 // A file can have names outside of the tree: package managers link what they install from a
@@ -37,7 +38,7 @@ const all = math.MaxInt64
 // caller unlocks it. The lock is nil if n is not a regular file. The caller does not hold
 // cs.renameMu. The gate has allowed o, which in asks for, on n; it is asked again if the rules can have changed
 // meanwhile.
-func (cs *contents) unshare(o op, in *fuse.InHeader, n *node, keep int64) (*sync.RWMutex, syscall.Errno) {
+func (cs *contents) unshare(o gate.Op, in *fuse.InHeader, n *node, keep int64) (*sync.RWMutex, syscall.Errno) {
 	if !n.isRegular() {
 		return nil, cs.needOwn(n) // a direct tree cannot copy others
 	}
@@ -89,7 +90,7 @@ func uncut(keep int64) int64 {
 }
 
 // copying calls f, which copies size bytes of n, and lets the rules change meanwhile if they are many.
-func (cs *contents) copying(o op, in *fuse.InHeader, n *node, size int64, f func() syscall.Errno) syscall.Errno {
+func (cs *contents) copying(o gate.Op, in *fuse.InHeader, n *node, size int64, f func() syscall.Errno) syscall.Errno {
 	if size <= copyStep {
 		return f()
 	}
@@ -99,7 +100,7 @@ func (cs *contents) copying(o op, in *fuse.InHeader, n *node, size int64, f func
 // withoutRules calls f, which waits for a lock of n's content or copies that, and lets the rules change meanwhile:
 // else all requests would wait for a change of rules, and that for f. Then it asks the gate again whether o, which in
 // asks for, is allowed on n. A request holds cs.changeMu and cs.levels.rulesMu for reading.
-func (cs *contents) withoutRules(o op, in *fuse.InHeader, n *node, f func() syscall.Errno) syscall.Errno {
+func (cs *contents) withoutRules(o gate.Op, in *fuse.InHeader, n *node, f func() syscall.Errno) syscall.Errno {
 	errno := func() syscall.Errno {
 		cs.levels.rulesMu.RUnlock()
 		cs.changeMu.RUnlock()
@@ -146,7 +147,7 @@ func (cs *contents) sharedOutside(n *node) (bool, syscall.Errno) {
 	defer cs.renameMu.RUnlock()
 	known := 0
 	for _, m := range cs.table.links(n) {
-		if m.getLevel() >= need(opWrite) && cs.validatePath(m) == 0 {
+		if m.getLevel() >= gate.Need(gate.OpWrite) && cs.validatePath(m) == 0 {
 			known++
 		}
 	}
@@ -172,7 +173,7 @@ func (ns *names) adopt(n *node, ident identity) bool {
 
 // copyInode gives n an inode of its own, a copy of the present one, unless another request has. o and in are as of
 // unshare. The caller holds n's lock of cs.mu for writing.
-func (cs *contents) copyInode(o op, in *fuse.InHeader, n *node, keep int64) syscall.Errno {
+func (cs *contents) copyInode(o gate.Op, in *fuse.InHeader, n *node, keep int64) syscall.Errno {
 	if shared, errno := cs.sharedOutside(n); errno != 0 || !shared {
 		return errno
 	}

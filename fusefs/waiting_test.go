@@ -11,6 +11,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/gate"
 	"wolffia/perm"
 )
 
@@ -126,7 +127,7 @@ func TestCopyHoldsNobodyUp(t *testing.T) {
 				go func() {
 					defer close(done)
 					defer w.end()
-					lock, errno := w.contents.unshare(opWrite, &fuse.InHeader{}, w.big, all)
+					lock, errno := w.contents.unshare(gate.OpWrite, &fuse.InHeader{}, w.big, all)
 					if errno != 0 {
 						t.Error(errno)
 						return

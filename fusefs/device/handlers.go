@@ -144,7 +144,7 @@ func (h *handlers) run(b *Buffers) {
 
 // next waits for a message and handles it. It returns false if the handler is to end, which does not count in reading any more.
 func (h *handlers) next(b *Buffers, p *pace) bool {
-	n, errno := h.read(b)
+	n, errno := readMessage(h.fd, b)
 	switch errno {
 	case 0:
 		if p.streak++; p.streak == busyStreak {
@@ -186,14 +186,14 @@ func (h *handlers) next(b *Buffers, p *pace) bool {
 // errRetired says that others wait for a message.
 const errRetired = syscall.ECANCELED
 
-// await is read for a message that is not there yet.
+// await is readMessage for a message that is not there yet.
 func (h *handlers) await(b *Buffers, p *pace) (n int, errno syscall.Errno) {
 	if p.pause > 0 {
 		p.pause--
 	} else if p.soon {
 		for time.Since(p.answered) < spinTime {
 			unix.RawSyscallNoError(unix.SYS_SCHED_YIELD, 0, 0, 0)
-			if n, errno = h.read(b); errno != syscall.EAGAIN {
+			if n, errno = readMessage(h.fd, b); errno != syscall.EAGAIN {
 				return n, errno
 			}
 		}
@@ -205,15 +205,12 @@ func (h *handlers) await(b *Buffers, p *pace) (n int, errno syscall.Errno) {
 		}
 	}
 	for {
-		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(h.fd), Events: unix.POLLIN}}, -1) // what is wrong is an error of read
-		if n, errno = h.read(b); errno != syscall.EAGAIN {
+		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(h.fd), Events: unix.POLLIN}}, -1) // what is wrong is an error of readMessage
+		if n, errno = readMessage(h.fd, b); errno != syscall.EAGAIN {
 			return n, errno
 		}
 	}
 }
-
-// read is readMessage for the device.
-func (h *handlers) read(b *Buffers) (int, syscall.Errno) { return readMessage(h.fd, b) }
 
 // readMessage returns the size of the next message of a device. EAGAIN: it would have to wait, and the device does not
 // block. ENODEV: the tree is unmounted.

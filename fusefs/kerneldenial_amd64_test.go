@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"wolffia/perm"
 )
 
 // What the kernel refuses by the modes is reported too, and nothing else is.
@@ -90,29 +88,4 @@ func TestKernelsOwnRefusalsAreReported(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A system call is judged by what it would need.
-func TestAttempts(t *testing.T) {
-	for _, test := range []struct {
-		nr   uint64
-		args [6]uint64
-		want syscallIntent
-		ok   bool
-	}{
-		{unix.SYS_OPENAT, [6]uint64{2: unix.O_RDONLY}, syscallIntent{op: "open-read", need: perm.Read}, true},
-		{unix.SYS_OPENAT, [6]uint64{2: unix.O_RDONLY | unix.O_TRUNC}, syscallIntent{op: "open-write", need: perm.Write}, true},
-		{unix.SYS_OPENAT, [6]uint64{2: unix.O_PATH}, syscallIntent{op: "open-read", need: perm.Read}, false},
-		{unix.SYS_UNLINKAT, [6]uint64{}, syscallIntent{op: "unlink", need: perm.Write, name: true}, true},
-		{unix.SYS_NEWFSTATAT, [6]uint64{}, syscallIntent{}, false},
-		{unix.SYS_FACCESSAT2, [6]uint64{}, syscallIntent{}, false},
-		{1 << 40, [6]uint64{}, syscallIntent{}, false},
-	} {
-		if got, ok := intentOf(test.nr, test.args); got != test.want || ok != test.ok {
-			t.Errorf("system call %d %x: %+v, %v", test.nr, test.args, got, ok)
-		}
-	}
-	if _, _, ok := systemCall(1 << 31); ok {
-		t.Error("a thread that is not there waits")
-	}
 }

@@ -1,0 +1,107 @@
+package fusefs
+
+import (
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"wolffia/fusefs/gate"
+	"wolffia/internal/git/gitguard"
+	"wolffia/perm"
+)
+
+// A Denial is one refusal, for an audit log.
+type Denial struct {
+	Op    string        // for example "write"
+	Path  string        // last known, relative to the root; arbitrary bytes chosen by the sandbox: quote before printing
+	Level perm.Level    // what the rules give
+	Need  perm.Level    // what the operation needs; equal to Level if the kind of object is refused
+	PID   uint32        // of the caller, in the mount's pid namespace; 0 if it has none there
+	UID   uint32        // of the caller, in the mount's user namespace
+	Errno syscall.Errno // returned to the caller
+	Why   string        // what git on the host would do with it; "": the level explains the refusal
+	Rules Rules         `json:"-"` // the rules that decided
+}
+
+// A gatekeeper asks the gate about nodes and names, and reports what it denies.
+type gatekeeper struct {
+	*names
+	report func(Denial) // Options.Denied
+}
+
+// allow returns the gate's errno for o on n, 0 if it allows that, and reports a denial.
+func (g *gatekeeper) allow(o gate.Op, c *fuse.InHeader, n *node) syscall.Errno {
+	l := n.getLevel()
+	e := gate.Check(o, l)
+	if e == 0 {
+		return 0
+	}
+	return g.deny(o, c, n, "", l, e, "")
+}
+
+// allowed returns the node called id if the gate allows o on it, and reports a denial.
+func (g *gatekeeper) allowed(o gate.Op, c *fuse.InHeader, id uint64) (*node, syscall.Errno) {
+	n := g.table.get(id)
+	if n == nil {
+		return nil, syscall.ESTALE
+	}
+	return n, g.allow(o, c, n)
+}
+
+// allowName returns the gate's errno for o on the name e, 0 if it allows that, and reports a
+// denial.
+func (g *gatekeeper) allowName(o gate.Op, c *fuse.InHeader, e *entry, isDir bool) syscall.Errno {
+	l := g.levels.of(e, isDir)
+	errno := gate.Check(o, l)
+	if errno == 0 {
+		return 0
+	}
+	why := ""
+	if g.git != nil && gitguard.Spelled(e.name) && !e.dir.private() {
+		why = spellsGit
+	}
+	return g.deny(o, c, e.dir, e.name, l, errno, why)
+}
+
+// deny reports one refusal and returns e. name is empty if n itself was refused, else it
+// is an entry of n. why is Denial.Why.
+func (g *gatekeeper) deny(o gate.Op, c *fuse.InHeader, n *node, name string, l perm.Level, e syscall.Errno, why string) syscall.Errno {
+	if g.report != nil && !gate.Refuses(o) {
+		g.report(Denial{
+			Op: gate.Name(o), Path: g.table.path(n, name), Level: l, Need: gate.Need(o),
+			PID: c.Pid, UID: c.Uid, Errno: e, Rules: g.levels.rules, Why: why,
+		})
+	}
+	return e
+}
+
+// The kernel itself refuses what the presented modes do not allow, and does not report that.
+// But before, it asks for the attributes once more (fuse_permission in fs/fuse/dir.c), and
+// while it waits for them /proc shows the caller's system call.
+
+// auditKernelDenial reports that the kernel is about to refuse the caller's system call because
+// of n's mode, if it is. It is called before a reply with the attributes of n.
+func (g *gatekeeper) auditKernelDenial(c *fuse.InHeader, n *node) {
+	l := n.getLevel()
+	if n.isDir() {
+		inside, ok := g.levels.constant(n.getState())
+		if !ok {
+			return // the mode allows everything
+		}
+		l = inside
+	}
+	if g.report == nil || l >= perm.Write || c.Pid == 0 {
+		return
+	}
+	a, ok := gate.IntentOf(c.Pid)
+	if a.Make && n.isDir() {
+		a = gate.Intent{Op: "create", Need: perm.Write, Name: true}
+	}
+	if !ok || a.Name != n.isDir() || a.Need <= l {
+		return
+	}
+	g.report(Denial{
+		Op: a.Op, Path: g.table.path(n, ""), Level: l, Need: a.Need,
+		PID: c.Pid, UID: c.Uid, Errno: syscall.EACCES, Rules: g.levels.rules,
+	})
+}

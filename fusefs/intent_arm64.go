@@ -1,4 +1,0 @@
-package fusefs
-
-// oldIntentOf knows no call: arm64 has none of the old ones.
-func oldIntentOf(uint64, [6]uint64) (syscallIntent, bool) { return syscallIntent{}, false }
