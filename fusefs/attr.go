@@ -1,7 +1,6 @@
 package fusefs
 
 import (
-	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -16,34 +15,6 @@ type attrs struct {
 	*names
 	kernel *kernelCache
 	owner  Owner
-}
-
-// statNode returns n's object, as by examine, or checkSame's errno.
-func (ns *names) statNode(n *node) (*object, syscall.Errno) {
-	if n.borrows() {
-		return ns.lower.statBorrower(n)
-	}
-	if h := ns.fds.anyOf(n); h != nil {
-		defer h.release()
-		return ns.examine(fdName{fd: h.fd})
-	}
-	ns.renameMu.RLock()
-	defer ns.renameMu.RUnlock()
-	parent, name := ns.table.place(n)
-	if parent == nil {
-		return nil, syscall.ESTALE
-	}
-	dir, errno := ns.dirOf(parent, name)
-	if errno != 0 {
-		return nil, ns.checkSame(n, nil, errno)
-	}
-	defer dir.release()
-	a, errno := ns.locate(dir, name)
-	var o *object
-	if errno == 0 {
-		o, errno = ns.examine(a)
-	}
-	return o, ns.checkSame(n, o, errno)
 }
 
 // anyOf returns an open handle of n's inode for any use, nil if none is. The caller releases it.
@@ -225,4 +196,21 @@ func (at *attrs) watchLinked(n *node, o *object) {
 		at.watch.addFile(n, o.ident, h.fd)
 		h.release()
 	}
+}
+
+// absent fills in a reply that says for how long the kernel may believe that e does not
+// exist: for no time if e is or may be hidden, so that each process that asks for it is
+// reported.
+func (at *attrs) absent(e *entry, out *fuse.EntryOut) fuse.Status {
+	*out = fuse.EntryOut{}
+	if at.levels.of(e, false) == perm.None || at.levels.of(e, true) == perm.None || e.dir.getState().path == inHosts {
+		return fuse.OK // the host's git makes objects, of which git inside asks as soon as it has their names
+	}
+	timeout := at.nameTimeout(e.dir)
+	if e.dir.id == rootID && !at.kernel.dev.Epochs {
+		timeout = min(at.timeout, rootAbsence) // nothing else makes the kernel forget these
+		at.kernel.rootAbsent.Store(at.clock())
+	}
+	out.SetEntryTimeout(timeout)
+	return fuse.OK
 }

@@ -9,35 +9,6 @@ import (
 	"wolffia/fusefs/gate"
 )
 
-// needOwn has n, which is not a regular file, in the upper layer of a copied tree. In a direct one it
-// does nothing. The caller does not hold cs.renameMu.
-func (cs *contents) needOwn(n *node) syscall.Errno {
-	if cs.copied == nil || n.inUpper() {
-		return 0
-	}
-	if !n.isDir() {
-		n.layers.content.Lock() // nobody holds it for long: there is no content
-		defer n.layers.content.Unlock()
-		return cs.copyUp(gate.OpNone, nil, n, 0)
-	}
-	cs.renameMu.Lock()
-	defer cs.renameMu.Unlock()
-	return cs.copied.needUpper(n)
-}
-
-// needCopy has n, which is not a directory, in the upper layer of a copied tree, with its content; o is as of
-// unshare. In a direct one it does nothing. The caller does not hold cs.renameMu.
-func (cs *contents) needCopy(o gate.Op, in *fuse.InHeader, n *node) syscall.Errno {
-	if cs.copied == nil || n.inUpper() && !n.borrows() {
-		return 0
-	}
-	lock, errno := cs.unshare(o, in, n, all)
-	if lock != nil {
-		lock.RUnlock()
-	}
-	return errno
-}
-
 // An upperCopy is a copy of the host's object, not yet at its place.
 type upperCopy struct {
 	fd   int    // open for writing of a regular file, else O_PATH; -1 once the cache of descriptors has it

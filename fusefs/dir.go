@@ -51,15 +51,6 @@ func (t *tree) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntr
 	})
 }
 
-// kernelKnows reports whether the kernel has the entry n of dir in its caches, and will have for a while. n may be nil.
-func (k *kernelCache) knows(n, dir *node) bool {
-	if n == nil || !dir.watched.Load() && dir.hostChanges() {
-		return false
-	}
-	seen := n.validatedAt.Load()
-	return seen > k.forgotten.Load() && k.clock()-seen < int64(watchedTimeout)/2
-}
-
 // list calls add with each visible entry of a directory until add returns false. There is no
 // handle that could keep a position: the offset is the backing file system's own, which is
 // valid for each descriptor of the directory.
@@ -109,15 +100,6 @@ func (t *tree) list(o gate.Op, in *fuse.ReadIn, add func(*entry, openDir, fuse.D
 		t.table.listed(dir, listing, last)
 	}
 	return fuse.Status(errno)
-}
-
-// allowedDir returns the directory that c is about if the gate allows o on it.
-func (g *gatekeeper) allowedDir(o gate.Op, c *fuse.InHeader) (*node, syscall.Errno) {
-	dir, errno := g.dir(c.NodeId)
-	if errno == 0 {
-		errno = g.allow(o, c, dir)
-	}
-	return dir, errno
 }
 
 // entries is list for the directory open as fd, positioned at offset. If it reaches the end it

@@ -14,6 +14,21 @@
 //	...
 //	srv.Wait()
 //
+// # Parts
+//
+// A tree answers the requests (create.go, dir.go, file.go, lookup.go, remove.go, rename.go, setattr.go). It has parts, each of which owns
+// its state and locks, and all share the names:
+//
+//   - names: the nodes, and the ways to what they name (names.go, reach.go, opendir.go); with backing, which knows descriptors only
+//   - levels and gatekeeper: what the rules allow, and the denials
+//   - attrs: what is presented, and for how long the kernel may believe it
+//   - kernelCache: what the kernel is told to forget; package device: how
+//   - contents: a file gets an inode of its own before it is changed (contents.go, copyinode.go, copyup.go)
+//   - watcher: changes by the host
+//   - upperLayer and lowerLayer: the halves of a copied tree
+//   - privateGit and gitMonitor: the sandbox's own git directories, and what git asks about the working tree
+//   - worktreeGuard: what the sandbox must not make there
+//
 // # Where an operation is allowed
 //
 // Package gate: a table has an errno for each operation and level, gate.Check reads it, and
@@ -85,9 +100,9 @@
 // # Copied trees
 //
 // With Options.Copy changes go to an upper layer, in the format of package cow. A node then has
-// layers (layers.go): where its object is, and for a directory the path of its lower half. A
+// layers (layers.go, upperlayer.go, lower.go): where its object is, and for a directory the path of its lower half. A
 // directory is opened as an openDir (opendir.go), which finds a name in one of the halves. Before
-// a change, unshare has a file in the upper layer (copyup.go, placecopy.go), needUpper a
+// a change, contents has a file in the upper layer (copyup.go, placecopy.go), needUpper a
 // directory (upper.go). whiteout.go removes names, renameupper.go renames, mergedlist.go lists
 // and hostchange.go follows the host. The host's objects are never opened for writing.
 //

@@ -1,7 +1,6 @@
 package fusefs
 
 import (
-	"sync"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -21,41 +20,6 @@ func (t *tree) openRead(o gate.Op, in *fuse.InHeader, id uint64) (*handle, sysca
 		return nil, syscall.EISDIR
 	}
 	return t.acquire(n, useRead)
-}
-
-// A writing is a handle of a file for writing, and the lock under which it is not shared with
-// names outside of the tree.
-type writing struct {
-	*handle
-	lock *sync.RWMutex
-}
-
-func (w writing) release() {
-	w.handle.release()
-	w.lock.RUnlock()
-}
-
-// openWrite returns a writing of the node called id, if the gate allows o. The caller releases it.
-func (cs *contents) openWrite(o gate.Op, in *fuse.InHeader, id uint64) (writing, syscall.Errno) {
-	n, errno := cs.gate.allowed(o, in, id)
-	if errno != 0 {
-		return writing{}, errno
-	}
-	switch {
-	case n.isDir():
-		return writing{}, syscall.EISDIR
-	case !n.isRegular():
-		return writing{}, syscall.EINVAL
-	}
-	lock, errno := cs.unshare(o, in, n, all)
-	if errno != 0 {
-		return writing{}, errno
-	}
-	h, errno := cs.acquire(n, useWrite)
-	if errno != 0 {
-		lock.RUnlock()
-	}
-	return writing{h, lock}, errno
 }
 
 // Read reads from a file, which the kernel has opened without asking. It is not called as long as
@@ -144,14 +108,6 @@ func (t *tree) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 		return fuse.Status(t.sync(h.fd, unix.Fdatasync))
 	}
 	return fuse.Status(t.sync(h.fd, unix.Fsync))
-}
-
-// sync calls f with fd, which can take minutes, and lets the rules change meanwhile: it depends on none. The caller holds
-// ns.levels.rulesMu for reading.
-func (ns *names) sync(fd int, f func(fd int) error) syscall.Errno {
-	ns.levels.rulesMu.RUnlock()
-	defer ns.levels.rulesMu.RLock()
-	return errnoOf(f(fd))
 }
 
 // Fallocate allocates or releases room of a file.

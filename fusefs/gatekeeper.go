@@ -4,7 +4,9 @@ import (
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/cow"
 	"wolffia/fusefs/gate"
 	"wolffia/internal/git/gitguard"
 	"wolffia/perm"
@@ -104,4 +106,34 @@ func (g *gatekeeper) auditKernelDenial(c *fuse.InHeader, n *node) {
 		Op: a.Op, Path: g.table.path(n, ""), Level: l, Need: a.Need,
 		PID: c.Pid, UID: c.Uid, Errno: syscall.EACCES, Rules: g.levels.rules,
 	})
+}
+
+// allowedDir returns the directory that c is about if the gate allows o on it.
+func (g *gatekeeper) allowedDir(o gate.Op, c *fuse.InHeader) (*node, syscall.Errno) {
+	dir, errno := g.dir(c.NodeId)
+	if errno == 0 {
+		errno = g.allow(o, c, dir)
+	}
+	return dir, errno
+}
+
+// judgeDir is judgeMoved for obj, which is the entry e, at a in the directory d, and asks the gate again
+// if the level is lower by that. What is no directory of an upper layer has been judged.
+func (g *gatekeeper) judgeDir(o gate.Op, in *fuse.InHeader, e *entry, d openDir, a fdName, obj *object) syscall.Errno {
+	if !d.upper || a.fd != d.fd || !obj.isDir() {
+		return 0
+	}
+	fd, half, path, errno := g.openUpper(a)
+	if errno != 0 {
+		return errno
+	}
+	unix.Close(fd)
+	if half != cow.Moved {
+		return 0
+	}
+	before := g.levels.of(e, true)
+	if g.levels.judgeMoved(e, path); g.levels.of(e, true) == before {
+		return 0
+	}
+	return g.allowName(o, in, e, true)
 }

@@ -1,19 +1,10 @@
 package fusefs
 
 import (
-	"errors"
-	"fmt"
-	"io"
-	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
-
-	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/cow"
-	"wolffia/internal/sys/beneath"
 )
 
 // A Copy makes a tree copied: what is changed through it goes to an upper layer, and Root stays as it
@@ -26,30 +17,6 @@ type Copy struct {
 
 	// Log has what the host had where the upper layer hides it. The caller closes it.
 	Log *cow.Log
-}
-
-// An upperLayer is the state of a copied tree; nil in a direct one.
-type upperLayer struct {
-	*names
-	work int // descriptor of the directory for temporary names
-	log  *cow.Log
-	// apart is set in the numbers of the upper layer's inodes if the layers are on two file systems,
-	// whose numbers could be the same.
-	apart uint64
-
-	borrow  int64         // the size from which files borrow their content
-	temps   atomic.Uint64 // number of names used in work
-	copyUps atomic.Uint64
-}
-
-// A lowerLayer is what a copied tree shows of the host, which changes it; nil in a direct one.
-type lowerLayer struct {
-	*names
-	top *handle // Options.Root; held until close
-
-	// moved are the directories whose lower half, and files whose content, has another path than
-	// they. Guarded by table.mu.
-	moved map[*node]struct{}
 }
 
 // layers are where the object of a node is, in a copied tree; nil in a direct one.
@@ -114,157 +81,6 @@ func (n *node) merges() bool {
 // hostChanges reports whether the host changes what is in the directory n: merges, or it is one of
 // a git directory of the host's.
 func (n *node) hostChanges() bool { return n.merges() || n.getState().path == inHosts }
-
-// newUpperLayer opens the layer of opts, for newTree. root is the tree's root directory.
-func newUpperLayer(ns *names, opts *Options) (layer *upperLayer, upper int, err error) {
-	c := opts.Copy
-	if c.Log == nil {
-		return nil, -1, errors.New("serve a tree: Copy.Log is nil")
-	}
-	upper, errno := openBeneath(c.Upper, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
-	if errno != 0 {
-		return nil, -1, fmt.Errorf("open the upper layer: %w", errno)
-	}
-	work, errno := openBeneath(c.Work, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
-	if errno != 0 {
-		unix.Close(upper)
-		return nil, -1, fmt.Errorf("open the work directory: %w", errno)
-	}
-	var a, b, r unix.Stat_t
-	err = errors.Join(unix.Fstat(upper, &a), unix.Fstat(work, &b), unix.Fstat(opts.Root, &r))
-	if err == nil && a.Dev != b.Dev {
-		err = errors.New("the upper layer and the work directory are on two file systems")
-	}
-	if err == nil {
-		err = beneath.CheckNames(upper)
-	}
-	if err != nil {
-		unix.Close(upper)
-		unix.Close(work)
-		return nil, -1, fmt.Errorf("check the upper layer: %w", err)
-	}
-	layer = &upperLayer{names: ns, work: work, log: c.Log, borrow: cow.MinData}
-	if a.Dev != r.Dev {
-		layer.apart = apartBit
-	}
-	return layer, upper, nil
-}
-
-// rootLayers gives the root, the host's o with the upper half of the descriptor upper, its layers.
-func (u *upperLayer) rootLayers(n *node, o *object, upper int) error {
-	own, errno := u.stat(fdName{fd: upper})
-	if errno != 0 {
-		return fmt.Errorf("stat the upper layer: %w", errno)
-	}
-	n.inode.Store(&own.ident)
-	n.layers = &layers{dirLayers: &dirLayers{}}
-	n.layers.ino.Store(o.Ino)
-	n.layers.upper.Store(true)
-	n.layers.merges.Store(true)
-	return nil
-}
-
-// temp returns an unused name in u.work.
-func (u *upperLayer) temp() string { return "t" + strconv.FormatUint(u.temps.Add(1), 36) }
-
-// number returns the number to be presented for the inode ino.
-func (u *upperLayer) number(ino uint64, upper bool) uint64 {
-	if upper {
-		return ino | u.apart
-	}
-	return ino
-}
-
-// maxDigest is the size of the largest file, in bytes, whose content is recorded by its digest: of a larger one
-// the host's inode and times have to tell whether it has changed.
-const maxDigest = 1 << 20
-
-// note records what the host has at path, before the upper layer hides it. content opens the object, if it is a
-// regular file, to read it, so that the same content under another inode is no change of the host's; nil: it is not
-// recorded.
-func (u *upperLayer) note(path string, o *object, content func() (int, syscall.Errno)) syscall.Errno {
-	r := cow.RecordOf(path, &o.Statx_t)
-	if content != nil && o.typ() == unix.S_IFREG && o.Size <= maxDigest && !u.log.Has(path) {
-		if fd, errno := content(); errno == 0 { // a file that cannot be read has no digest
-			f := os.NewFile(uintptr(fd), path)
-			r.Digest, _ = cow.Digest(io.NewSectionReader(f, 0, int64(o.Size)))
-			_ = f.Close()
-		}
-	}
-	if err := u.log.Add(r); err != nil {
-		u.logger.Error("record what the host has", "error", err)
-		if errno, ok := errors.AsType[syscall.Errno](err); ok {
-			return errno
-		}
-		return syscall.EIO
-	}
-	return 0
-}
-
-// lowerPathOf returns the path that the entry called name of dir has in the lower layer.
-func lowerPathOf(dir *node, name string) string {
-	if dir.layers.lowerPath() == "" {
-		return name
-	}
-	return dir.layers.lowerPath() + "/" + name
-}
-
-// newLayers returns the layers of the object r at e, for a new node.
-func (u *upperLayer) newLayers(e *entry, r *lookupResult) *layers {
-	l := &layers{}
-	l.ino.Store(u.number(r.obj.Ino, r.upper))
-	l.upper.Store(r.upper)
-	if r.obj.isDir() {
-		l.dirLayers = &dirLayers{}
-		switch {
-		case r.half == cow.Moved:
-			l.setLowerPath(r.lowerPath)
-			l.merges.Store(true)
-		case r.half == cow.Merged && e.dir.merges():
-			l.setLowerPath(lowerPathOf(e.dir, e.name))
-			l.merges.Store(true)
-		}
-	}
-	if r.borrowed != "" {
-		l.setLowerPath(r.borrowed)
-		l.merges.Store(true)
-	}
-	l.lowerSeen.Store(neverValidated)
-	return l
-}
-
-// noteMoved keeps upperLayer.moved right for n, a directory at the entry called name of dir. The
-// caller holds table.mu.
-func (lo *lowerLayer) noteMoved(n, dir *node, name string) {
-	if !n.isDir() && !n.borrows() {
-		delete(lo.moved, n)
-		return
-	}
-	if half, _ := n.half(dir, name); half == cow.Moved {
-		lo.moved[n] = struct{}{}
-	} else {
-		delete(lo.moved, n)
-	}
-}
-
-// releaseLayers frees what the layers of n hold, which is no longer in the table.
-func (lo *lowerLayer) release(n *node) {
-	u := usePath
-	if n.inUpper() {
-		u = useLower
-	}
-	fd := -1
-	if h := lo.fds.cached(n, u); h != nil {
-		defer h.release()
-		fd = h.fd
-	}
-	lo.watch.remove(n, fd)
-	if n.isDir() || n.borrows() {
-		lo.table.mu.Lock()
-		delete(lo.moved, n)
-		lo.table.mu.Unlock()
-	}
-}
 
 // half returns where the lower half of the directory n is, or the content that the file n borrows,
 // at the entry called name of dir, and for cow.Moved its path.

@@ -36,23 +36,6 @@ func (ns *names) entry(id uint64, name string) (entry, syscall.Errno) {
 	return newEntry(dir, name), errno
 }
 
-// level returns the level of e as a directory, or as anything else.
-func (lv *levels) of(e *entry, isDir bool) perm.Level {
-	l := &e.levels[0]
-	if isDir {
-		l = &e.levels[1]
-	}
-	if *l == unknownLevel {
-		*l = lv.child(e.dir.getState(), e.name, isDir)
-	}
-	return *l
-}
-
-// hidden reports whether e is hidden, both as a file and as a directory.
-func (lv *levels) hidden(e *entry) bool {
-	return lv.of(e, false) == perm.None && lv.of(e, true) == perm.None
-}
-
 // Lookup finds an entry of a directory. A hidden entry gives the same answer as one that
 // does not exist.
 func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
@@ -90,23 +73,6 @@ func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fu
 		return t.attrs.absent(&e, out)
 	}
 	return fuse.Status(errno)
-}
-
-// absent fills in a reply that says for how long the kernel may believe that e does not
-// exist: for no time if e is or may be hidden, so that each process that asks for it is
-// reported.
-func (at *attrs) absent(e *entry, out *fuse.EntryOut) fuse.Status {
-	*out = fuse.EntryOut{}
-	if at.levels.of(e, false) == perm.None || at.levels.of(e, true) == perm.None || e.dir.getState().path == inHosts {
-		return fuse.OK // the host's git makes objects, of which git inside asks as soon as it has their names
-	}
-	timeout := at.nameTimeout(e.dir)
-	if e.dir.id == rootID && !at.kernel.dev.Epochs {
-		timeout = min(at.timeout, rootAbsence) // nothing else makes the kernel forget these
-		at.kernel.rootAbsent.Store(at.clock())
-	}
-	out.SetEntryTimeout(timeout)
-	return fuse.OK
 }
 
 // find looks e up in its directory, which is open as d, and gives the kernel a node for
@@ -163,38 +129,6 @@ func (ns *names) lookupEntry(e *entry, d openDir, known *node) (lookupResult, sy
 	case errno != syscall.ENOENT || r.obj != nil: // with an object it is a whiteout
 	case d.lower != nil && lower:
 		r, errno = ns.lookupHost(e, d.lower.fd, known)
-	}
-	return r, errno
-}
-
-// lookupUpper is lookupEntry for the upper half fd of a directory. With ENOENT the result has the
-// whiteout, if there is one.
-func (u *upperLayer) lookup(e *entry, fd int, known *node) (lookupResult, syscall.Errno) {
-	a := fdName{fd, e.name}
-	obj, errno := u.examine(a)
-	r := lookupResult{obj: obj, fd: -1, upper: true}
-	switch {
-	case errno != 0:
-	case isWhiteout(obj):
-		errno = syscall.ENOENT
-	case obj.isDir() && known != nil && known.ident() == obj.ident:
-		r.half, r.lowerPath = known.half(e.dir, e.name)
-	case obj.isDir():
-		r.fd, r.half, r.lowerPath, errno = u.openUpper(a)
-	case obj.typ() != unix.S_IFREG:
-	case known != nil && known.ident() == obj.ident:
-		if known.borrows() {
-			r.borrowed = known.layers.lowerPath()
-		}
-	default:
-		r.borrowed, errno = u.readBorrow(a, obj)
-	}
-	if r.borrowed != "" {
-		_, l := u.levels.judgePath(r.borrowed, false)
-		e.levels[0] = min(u.levels.of(e, false), l)
-	}
-	if r.half == cow.Moved {
-		u.levels.judgeMoved(e, r.lowerPath)
 	}
 	return r, errno
 }
@@ -287,12 +221,4 @@ func (t *tree) enter(e *entry, r lookupResult, out *fuse.EntryOut) *node {
 	}
 	t.attrs.fillEntry(e.dir, n, obj, out)
 	return n
-}
-
-// pinOrphan keeps n's descriptor open after n lost its name, since nothing leads to n any
-// more. n may be nil.
-func (ns *names) pinOrphan(n *node) {
-	if n != nil {
-		ns.fds.pin(n, usePath)
-	}
 }

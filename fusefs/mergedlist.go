@@ -145,24 +145,3 @@ func (u *upperLayer) shows(dir *node, fd int, x *listedName) bool {
 	}
 	return u.levels.child(dir.getState(), x.name, x.typ == unix.S_IFDIR) != perm.None
 }
-
-// noteListing makes the kernel read the directory n again if the host has changed it since the last
-// listing. The attributes of a directory with an upper half do not tell, and in one that is not watched
-// nothing else does.
-func (lo *lowerLayer) noteListing(n *node) {
-	if !n.isDir() || !n.inUpper() || !n.merges() || n.watched.Load() || n.layers.lowerTime.Load() == 0 {
-		return
-	}
-	lo.renameMu.RLock()
-	defer lo.renameMu.RUnlock()
-	now := int64(0)
-	if h, errno := lo.half(n); errno == 0 {
-		if o, errno := lo.stat(fdName{fd: h.fd}); errno == 0 {
-			now = o.Mtime.Sec*1e9 + int64(o.Mtime.Nsec)
-		}
-		h.release()
-	}
-	if n.layers.lowerTime.Swap(now) != now {
-		lo.inval.add(invalidation{what: invalContent, id: n.id})
-	}
-}

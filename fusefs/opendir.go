@@ -1,6 +1,8 @@
 package fusefs
 
 import (
+	"cmp"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -98,71 +100,61 @@ func (ns *names) exists(d openDir, name string) bool {
 	return errno != syscall.ENOENT
 }
 
-// lowerHalf opens the lower half of n, a directory with an upper half, or what n borrows. It is found by
-// its path, again after each half of lo.timeout, so that what the host moves away is not used for
-// long. ENOENT: there is none now. The caller holds lo.renameMu.
-func (lo *lowerLayer) half(n *node) (*handle, syscall.Errno) {
-	l, now := n.layers, lo.clock()
-	if now-l.lowerSeen.Load() < int64(lo.timeout/2) {
-		if h := lo.fds.cached(n, useLower); h != nil {
-			return h, 0
+// dirOf opens the directory that has the entry called name of dir: for the sandbox's own .git its place in the store, for
+// what is shown of the host that directory, else dir itself. ENOENT: there is no such place. The caller holds
+// ns.renameMu, and releases the result.
+func (ns *names) dirOf(dir *node, name string) (openDir, syscall.Errno) {
+	switch {
+	case !ns.git.isApart(dir, name):
+		return ns.halves(dir)
+	case name == gitName:
+		h, errno := ns.git.stored(dir, false)
+		return openDir{handle: h}, errno
+	}
+	if h := ns.fds.cached(dir, useLower); h != nil {
+		return openDir{handle: h}, 0
+	}
+	from := ns.git.work
+	if name != HostsName {
+		var ok bool
+		if from, ok = ns.git.host.Objects(ns.git.hostNumber(dir, name)); !ok {
+			return openDir{}, syscall.ENOENT
 		}
 	}
-	parent, _ := lo.table.place(n)
-	if n.id == rootID || parent == nil { // an orphan keeps what it has
-		if h := lo.fds.cached(n, useLower); h != nil {
-			return h, 0
-		}
+	fd, err := unix.FcntlInt(uintptr(from), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return openDir{}, errnoOf(err)
 	}
-	seen := l.lowerSeen.Load()
-	flags := unix.O_PATH | unix.O_NOFOLLOW
-	if n.isDir() {
-		flags |= unix.O_DIRECTORY
-	}
-	fd, errno := openBeneath(lo.top.fd, l.lowerPath(), flags, 0)
-	if errno == 0 && n.isRegular() && !isRegular(fd) {
-		unix.Close(fd)
-		errno = syscall.ENOENT
-	}
-	switch errno {
-	case 0:
-	case syscall.ENOTDIR, syscall.ELOOP, syscall.EXDEV:
-		errno = syscall.ENOENT
-		fallthrough
-	default:
-		lo.drop(n)
-		return nil, errno
-	}
-	if h := lo.fds.cached(n, useLower); h != nil {
-		if sameInode(h.fd, fd) {
-			unix.Close(fd)
-			l.lowerSeen.CompareAndSwap(seen, now)
-			return h, 0
-		}
-		h.release()
-		lo.drop(n)
-	}
-	h := lo.fds.add(n, useLower, fd)
-	if n.isDir() {
-		lo.watch.add(n, h.fd)
-	}
-	l.lowerSeen.CompareAndSwap(seen, now) // else the host may have moved it since
-	return h, 0
+	return openDir{handle: ns.fds.add(dir, useLower, fd)}, 0
 }
 
-// dropLower closes the lower half of n, which is not at its path any more.
-func (lo *lowerLayer) drop(n *node) {
-	fd := -1
-	if h := lo.fds.cached(n, useLower); h != nil {
-		fd = h.fd
-		defer h.release()
-	} else if !n.watched.Load() {
-		return
+// acquireEntry is acquireDir for the directory that has the entry e: see dirOf. The sandbox's own .git is pinned
+// if it was not yet. With makes, for a name that is about to be made, that directory is made too.
+func (ns *names) acquireEntry(e *entry, makes bool) (openDir, syscall.Errno) {
+	d, errno := ns.acquireDir(e.dir)
+	if errno != 0 || ns.git == nil {
+		return d, errno
 	}
-	lo.watch.remove(n, fd)
-	lo.fds.close(n, useLower)
-	if n.borrows() {
-		lo.fds.close(n, useRead)
+	s := e.dir.getState()
+	switch {
+	case ns.git.ownOnly(e.dir, e.name):
+		if ns.git.unpinned(d) {
+			d.release()
+			return openDir{}, cmp.Or(ns.git.failed.of(e.dir).errno, syscall.ESTALE) // ESTALE: the host has just made it
+		}
+	case ns.levels.owns(s, e.name):
+		defer d.release()
+		h, errno := ns.git.ownDir(e.dir, d.fd, makes)
+		return openDir{handle: h}, errno
+	case ns.git.isApart(e.dir, e.name):
+		defer d.release()
+		return ns.dirOf(e.dir, e.name)
+	case s.path == inHosts && ns.git.showsHosts(e.dir):
+		if n, err := strconv.Atoi(e.name); err == nil && strconv.Itoa(n) == e.name {
+			if _, ok := ns.git.host.Objects(n); ok {
+				_ = unix.Mkdirat(d.fd, e.name, 0o755) // EEXIST, but the first time
+			}
+		}
 	}
-	lo.inval.add(invalidation{what: invalContent, id: n.id})
+	return d, 0
 }

@@ -52,22 +52,6 @@ func (cs *contents) placeCopy(n *node, o *object, c *upperCopy) (cost int64, err
 	return cost, 0
 }
 
-// setBorrow records whether n, which c is the inode of now, borrows its content.
-func (lo *lowerLayer) setBorrow(n, parent *node, name string, c *upperCopy) {
-	lo.table.mu.Lock()
-	defer lo.table.mu.Unlock()
-	if c.borrows {
-		n.layers.setLowerPath(c.path)
-	}
-	n.layers.merges.Store(c.borrows)
-	n.layers.lowerSeen.Store(neverValidated)
-	if parent != nil {
-		lo.noteMoved(n, parent, name)
-	} else {
-		delete(lo.moved, n)
-	}
-}
-
 // openCopy returns an O_PATH descriptor of c.
 func (cs *contents) openCopy(c *upperCopy, o *object) (int, syscall.Errno) {
 	if o.typ() == unix.S_IFREG {

@@ -3,7 +3,6 @@ package fusefs
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"wolffia/fusefs/cow"
 	"wolffia/fusefs/gate"
@@ -59,35 +58,6 @@ func (s *Server) Discarded(paths []string) {
 	for _, p := range paths {
 		if n := t.nodeAt(p); n != nil {
 			t.holdBelow(n)
-		}
-	}
-}
-
-// nodeAt returns the node at a path, nil if the kernel knows none.
-func (ns *names) nodeAt(path string) *node {
-	n := ns.root.node
-	if path == "" || path == "." {
-		return n
-	}
-	for name := range strings.SplitSeq(path, "/") {
-		if n = ns.table.child(n, name); n == nil {
-			return nil
-		}
-	}
-	return n
-}
-
-// holdBelow opens all files of the upper layer at n and below that the kernel knows.
-func (ns *names) holdBelow(n *node) {
-	ns.renameMu.RLock()
-	defer ns.renameMu.RUnlock()
-	for _, m := range ns.table.below(n) {
-		if m.isDir() || !m.inUpper() {
-			continue
-		}
-		if h, errno := ns.acquireLocked(m, usePath); errno == 0 {
-			ns.fds.pin(m, usePath)
-			h.release()
 		}
 	}
 }
@@ -190,17 +160,4 @@ func (u *upperLayer) dropHalf(n, parent *node, name string, o *object) bool {
 	n.layers.upper.Store(false)
 	n.validatedAt.Store(neverValidated)
 	return true
-}
-
-// setLower records that the lower half of n is at path, or that there is none.
-func (lo *lowerLayer) set(n, parent *node, name string, merges bool, path string) {
-	lo.table.mu.Lock()
-	defer lo.table.mu.Unlock()
-	if n.layers.merges.Load() == merges && n.layers.lowerPath() == path {
-		return
-	}
-	n.layers.merges.Store(merges)
-	n.layers.setLowerPath(path)
-	n.layers.lowerSeen.Store(neverValidated)
-	lo.noteMoved(n, parent, name)
 }

@@ -230,3 +230,72 @@ func (ns *names) checkSame(n *node, o *object, errno syscall.Errno) syscall.Errn
 	}
 	return syscall.ESTALE
 }
+
+// statNode returns n's object, as by examine, or checkSame's errno.
+func (ns *names) statNode(n *node) (*object, syscall.Errno) {
+	if n.borrows() {
+		return ns.lower.statBorrower(n)
+	}
+	if h := ns.fds.anyOf(n); h != nil {
+		defer h.release()
+		return ns.examine(fdName{fd: h.fd})
+	}
+	ns.renameMu.RLock()
+	defer ns.renameMu.RUnlock()
+	parent, name := ns.table.place(n)
+	if parent == nil {
+		return nil, syscall.ESTALE
+	}
+	dir, errno := ns.dirOf(parent, name)
+	if errno != 0 {
+		return nil, ns.checkSame(n, nil, errno)
+	}
+	defer dir.release()
+	a, errno := ns.locate(dir, name)
+	var o *object
+	if errno == 0 {
+		o, errno = ns.examine(a)
+	}
+	return o, ns.checkSame(n, o, errno)
+}
+
+// openVictim opens the node at e, which is about to lose its name, so that a process that
+// has it open keeps it. It returns nil if there is no node. The caller holds ns.renameMu.
+func (ns *names) openVictim(e *entry) *node {
+	n := ns.table.child(e.dir, e.name)
+	if n == nil {
+		return nil
+	}
+	if h, errno := ns.acquireLocked(n, usePath); errno == 0 {
+		h.release()
+	}
+	ns.lower.holdContent(n)
+	return n
+}
+
+// checkMoving makes sure that the nodes that r moves, by their names, are those of the objects that were judged: others
+// than the sandbox change names too.
+func (ns *names) checkMoving(r *renaming) (errno syscall.Errno) {
+	if n := ns.table.child(r.from.dir, r.from.name); n != nil {
+		errno = ns.checkSame(n, r.src, 0)
+	}
+	if n := ns.table.child(r.to.dir, r.to.name); errno == 0 && r.swap && n != nil && r.dst != nil {
+		errno = ns.checkSame(n, r.dst, 0)
+	}
+	return errno
+}
+
+// holdBelow opens all files of the upper layer at n and below that the kernel knows.
+func (ns *names) holdBelow(n *node) {
+	ns.renameMu.RLock()
+	defer ns.renameMu.RUnlock()
+	for _, m := range ns.table.below(n) {
+		if m.isDir() || !m.inUpper() {
+			continue
+		}
+		if h, errno := ns.acquireLocked(m, usePath); errno == 0 {
+			ns.fds.pin(m, usePath)
+			h.release()
+		}
+	}
+}

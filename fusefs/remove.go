@@ -104,17 +104,3 @@ func (t *tree) unlink(d *openDir, name string, o *object, victim *node) syscall.
 	t.quota.removed(victim, o)
 	return 0
 }
-
-// openVictim opens the node at e, which is about to lose its name, so that a process that
-// has it open keeps it. It returns nil if there is no node. The caller holds ns.renameMu.
-func (ns *names) openVictim(e *entry) *node {
-	n := ns.table.child(e.dir, e.name)
-	if n == nil {
-		return nil
-	}
-	if h, errno := ns.acquireLocked(n, usePath); errno == 0 {
-		h.release()
-	}
-	ns.lower.holdContent(n)
-	return n
-}

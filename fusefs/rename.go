@@ -140,18 +140,6 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 	return 0
 }
 
-// checkMoving makes sure that the nodes that r moves, by their names, are those of the objects that were judged: others
-// than the sandbox change names too.
-func (ns *names) checkMoving(r *renaming) (errno syscall.Errno) {
-	if n := ns.table.child(r.from.dir, r.from.name); n != nil {
-		errno = ns.checkSame(n, r.src, 0)
-	}
-	if n := ns.table.child(r.to.dir, r.to.name); errno == 0 && r.swap && n != nil && r.dst != nil {
-		errno = ns.checkSame(n, r.dst, 0)
-	}
-	return errno
-}
-
 // lookAt fills in the objects of r, whose directories are open as from and to.
 func (t *tree) lookAt(r *renaming, from, to openDir) (errno syscall.Errno) {
 	if r.src, r.srcAt, errno = t.statEntry(from, r.from.name); errno != 0 {

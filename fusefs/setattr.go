@@ -89,28 +89,6 @@ func (t *tree) chmod(n *node, mode uint32) syscall.Errno {
 	return t.chmodFD(h.fd, mode)
 }
 
-func (cs *contents) truncate(n *node, size int64) syscall.Errno {
-	if n.isDir() {
-		return syscall.EISDIR
-	}
-	h, errno := cs.acquire(n, useWrite)
-	if errno != 0 {
-		return errno
-	}
-	defer h.release()
-	return cs.resize(h, size)
-}
-
-// resize sets the size of the file that h is open for writing of.
-func (cs *contents) resize(h *handle, size int64) syscall.Errno {
-	grown, errno := cs.quota.grow(h.node, h.fd, 0, 0)
-	if errno != 0 {
-		return errno
-	}
-	defer grown()
-	return retry(func() error { return unix.Ftruncate(h.fd, size) })
-}
-
 // utimes sets the times that in asks for, if any.
 func (t *tree) utimes(n *node, in *fuse.SetAttrIn) syscall.Errno {
 	spec := func(at, now uint32, sec uint64, nsec uint32) unix.Timespec {

@@ -1,9 +1,7 @@
 package fusefs
 
 import (
-	"strings"
 	"syscall"
-	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -36,35 +34,6 @@ type tree struct {
 	// Of the function that Quiesce calls; guarded by changeMu, held for writing.
 	discarded bool     // it has called Discarded
 	revoked   []uint64 // nodes whose content may no longer be read
-}
-
-// clock returns the time since the start, in nanoseconds.
-func (ns *names) clock() int64 { return int64(time.Since(ns.start)) }
-
-// dir returns the directory node called id.
-func (ns *names) dir(id uint64) (*node, syscall.Errno) {
-	n := ns.table.get(id)
-	switch {
-	case n == nil:
-		return nil, syscall.ESTALE
-	case !n.isDir():
-		return nil, syscall.ENOTDIR
-	}
-	return n, 0
-}
-
-// plainName reports whether name is one component of a path. The kernel sends no other, but
-// the confinement to a directory depends on it. The server's own files are out of reach.
-func plainName(name string) bool {
-	if name == "" || name == "." || name == ".." || strings.HasPrefix(name, ownPrefix) {
-		return false
-	}
-	for i := range len(name) {
-		if name[i] == '/' || name[i] == 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // StatFs returns the size of the backing file system, or what the quota leaves of it.

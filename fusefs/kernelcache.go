@@ -3,6 +3,7 @@ package fusefs
 import (
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"wolffia/fusefs/device"
 )
@@ -73,4 +74,67 @@ func (k *kernelCache) pruneNodes() syscall.Errno {
 		}
 	}
 	return 0
+}
+
+// send sends one invalidation to the kernel.
+func (k *kernelCache) send(x invalidation) syscall.Errno {
+	switch x.what {
+	case invalAttr, invalContent:
+		return k.dev.InvalInode(x.id, x.what == invalContent)
+	case pruneCache:
+		return k.pruneNodes()
+	default:
+		return k.dev.InvalEntry(x.id, x.name, x.what == invalDelete)
+	}
+}
+
+// forgetAll makes the kernel drop all that it caches, except the content of files whose size
+// and modification time are unchanged.
+func (k *kernelCache) forgetAll() {
+	defer k.walking.again()
+	k.forgotten.Store(k.clock())
+	if k.dev.Epochs {
+		k.dev.NewEpoch()
+	}
+	for _, n := range k.table.all() {
+		if !k.dev.Epochs {
+			if parent, name := k.table.place(n); parent != nil {
+				// Below a directory of the root, also what does not exist.
+				k.dev.InvalEntry(parent.id, name, parent.id == rootID)
+			}
+		}
+		// Before Linux 7.2 a listing outlives the epoch.
+		k.dev.InvalInode(n.id, n.isDir())
+	}
+}
+
+// forgetRules makes the kernel ask again for all that it caches, after levels have changed; revoked are
+// the nodes whose content may no longer be read. The caller does not hold k.levels.rulesMu: the kernel may
+// wait for an answer first.
+func (k *kernelCache) forgetRules(revoked []uint64) {
+	for _, id := range revoked {
+		k.dev.InvalInode(id, true)
+	}
+	k.forgetAll()
+	if !k.dev.Epochs {
+		// The kernel cannot be made to forget that a name does not exist in the root.
+		since := time.Duration(k.clock() - k.rootAbsent.Load())
+		time.Sleep(min(k.timeout, rootAbsence) + rounding - since)
+	}
+}
+
+// rootAbsence is how long a kernel without epochs may cache that a name does not exist in the
+// root. It counts from when it read the answer, and rounds up by at most a jiffy.
+const (
+	rootAbsence = time.Second
+	rounding    = 100 * time.Millisecond
+)
+
+// kernelKnows reports whether the kernel has the entry n of dir in its caches, and will have for a while. n may be nil.
+func (k *kernelCache) knows(n, dir *node) bool {
+	if n == nil || !dir.watched.Load() && dir.hostChanges() {
+		return false
+	}
+	seen := n.validatedAt.Load()
+	return seen > k.forgotten.Load() && k.clock()-seen < int64(watchedTimeout)/2
 }

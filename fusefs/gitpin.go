@@ -1,0 +1,76 @@
+package fusefs
+
+import "syscall"
+
+// ownDir opens the directory of the store that has the sandbox's .git of dir, which is open as fd, or a whiteout, once the
+// host's was pinned. ENOENT: both have none; with makes that directory is made. The caller holds p.renameMu.
+func (p *privateGit) ownDir(dir *node, fd int, makes bool) (*handle, syscall.Errno) {
+	if h, errno := p.pinned(dir); h != nil || errno != 0 {
+		return h, errno
+	}
+	switch o, errno := p.stat(fdName{fd, gitName}); {
+	case errno == syscall.ENOENT:
+		return p.stored(dir, makes)
+	case errno != 0:
+		return nil, errno
+	case o.isMount():
+		return nil, syscall.EACCES // as find
+	}
+	if errno := p.pin(dir, fd); errno != 0 {
+		return nil, errno
+	}
+	return p.stored(dir, false)
+}
+
+// pinned opens the directory of the store that mirrors dir; nil, 0: that has neither a .git nor a whiteout.
+func (p *privateGit) pinned(dir *node) (*handle, syscall.Errno) {
+	h, errno := p.stored(dir, false)
+	if errno == syscall.ENOENT {
+		return nil, 0
+	}
+	if errno != 0 {
+		return nil, errno
+	}
+	if _, errno = p.stat(fdName{h.fd, gitName}); errno != 0 {
+		h.release()
+		h = nil
+	}
+	if errno == syscall.ENOENT {
+		errno = 0
+	}
+	return h, errno
+}
+
+// pin has the host's .git of dir, which is open as fd, copied to the store. What the host has is never shown in its place: EACCES is
+// the answer, with a denial that says why, until it can be copied; or one of passing. The caller holds p.renameMu.
+func (p *privateGit) pin(dir *node, fd int) syscall.Errno {
+	at, errno := p.storePath(dir, "")
+	if errno != 0 {
+		return errno
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if h, errno := p.pinned(dir); h != nil {
+		h.release()
+		return 0
+	} else if errno != 0 {
+		return errno
+	}
+	if errno := p.failed.recently(at); errno != 0 {
+		return errno
+	}
+	h, errno := p.stored(dir, true)
+	if errno != 0 {
+		return errno
+	}
+	defer h.release()
+	err := p.host.Pin(fd, h.fd, at)
+	if err == nil {
+		p.monitor.lookAhead(dir)
+		return 0
+	}
+	if _, errno := p.stat(fdName{fd, gitName}); errno == syscall.ENOENT {
+		return errno // the host has removed it meanwhile
+	}
+	return p.failed.add(at, err)
+}
