@@ -65,7 +65,7 @@
 // time.
 //
 // The kernel may cache a name for an hour, because the server invalidates it when the host
-// changes something (watch.go). Where changes cannot be noticed it is Options.Timeout: also on file systems
+// changes something (watch.go; package fanotify). Where changes cannot be noticed it is Options.Timeout: also on file systems
 // that others than this host change (localfs.go). In
 // watched directories the server holds open what the kernel knows: the kernel opens files
 // without asking, and the host may replace one before its first use.

@@ -22,7 +22,7 @@ func following(t *testing.T) (w *watcher, dir *os.File, f *follow) {
 	if w = newWatcher(-1); w == nil {
 		testenv.Lacks(t, "fanotify", "there can be no group: Linux before 5.13, or too many")
 	}
-	t.Cleanup(w.free)
+	t.Cleanup(w.group.Free)
 	w.inval, w.table = newInvalQueue(nil, nil), newTable(new(node))
 	if _, f = w.followDir(int(dir.Fd())); f == nil {
 		t.Fatal("the directory cannot be followed")
@@ -135,7 +135,7 @@ func TestFollowsAreFew(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(top, "third/x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := unix.Read(w.fd, make([]byte, 1000)); !h.over.Load() || err != unix.EAGAIN {
+	if n, err := unix.Read(w.group.FD, make([]byte, 1000)); !h.over.Load() || err != unix.EAGAIN {
 		t.Errorf("over: %v, and %d bytes of events, %v", h.over.Load(), n, err)
 	}
 	if err := os.WriteFile(filepath.Join(first.Name(), "file"), nil, 0o600); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/fanotify"
 	"wolffia/internal/git/gitindex"
 	"wolffia/perm"
 )
@@ -307,7 +308,7 @@ func (m *gitMonitor) drop(at string) {
 		if errno != 0 {
 			continue
 		}
-		if key, err := handleOf(fdName{fd: fd}); err == nil && key == d.key {
+		if key, err := fanotify.Key(fd); err == nil && key == d.key {
 			m.watch.unfollow(key, fd)
 		}
 		unix.Close(fd)

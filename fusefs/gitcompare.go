@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/fanotify"
 	"wolffia/internal/git/gitindex"
 	"wolffia/perm"
 )
@@ -35,7 +36,7 @@ type trackedDir struct {
 	// clean says that all is as the index says, and stays so until follow has another event.
 	clean  bool
 	newest uint32  // when a file was last changed, in seconds
-	key    string  // of the directory: see handleOf
+	key    string  // of the directory: see fanotify.Key
 	follow *follow // nil: it cannot be watched
 	events uint64  // that follow had before the last look
 }
@@ -221,7 +222,7 @@ func (c *comparison) is(d *trackedDir) bool {
 	if fd < 0 {
 		return false
 	}
-	key, err := handleOf(fdName{fd: fd})
+	key, err := fanotify.Key(fd)
 	return err == nil && key == d.key
 }
 

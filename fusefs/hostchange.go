@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/cow"
+	"wolffia/fusefs/fanotify"
 )
 
 // hostChanged follows a change by the host of the entry called name in the lower half of dir, and
@@ -17,7 +18,7 @@ func (lo *lowerLayer) hostChanged(dir *node, name string, mask uint64) bool {
 	path, moved := lowerPathOf(dir, name), len(lo.moved) > 0
 	lo.table.mu.RUnlock()
 	switch {
-	case mask&nameMask != 0:
+	case mask&fanotify.NameMask != 0:
 		lo.follow(path, child)
 	case moved:
 		lo.lentChanged(path)

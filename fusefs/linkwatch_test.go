@@ -126,7 +126,7 @@ func TestFewMarksForFiles(t *testing.T) {
 	if w == nil {
 		testenv.Lacks(t, "fanotify", "there can be no group: Linux before 5.13, or too many")
 	}
-	defer w.free()
+	defer w.group.Free()
 	w.maxMarks = func() int { return 1 }
 	dir := t.TempDir()
 	open := func(name string) (*node, int) {

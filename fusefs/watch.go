@@ -2,45 +2,28 @@ package fusefs
 
 import (
 	"bytes"
-	"encoding/binary"
 	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs/fanotify"
 )
 
-// watchMask are the changes that are noticed: of the entries of a directory, their content
-// and attributes. FAN_CLOSE_WRITE covers writes through a memory mapping.
-const watchMask = unix.FAN_CREATE | unix.FAN_DELETE | unix.FAN_DELETE_SELF | unix.FAN_MOVED_FROM | unix.FAN_MOVED_TO |
-	unix.FAN_MODIFY | unix.FAN_ATTRIB | unix.FAN_CLOSE_WRITE | unix.FAN_ONDIR | unix.FAN_EVENT_ON_CHILD
-
-// fileMask are the changes of watchMask to a file itself.
-const fileMask = unix.FAN_MODIFY | unix.FAN_ATTRIB | unix.FAN_CLOSE_WRITE
-
-// nameMask are the changes of watchMask that are of the entry itself.
-const nameMask = unix.FAN_CREATE | unix.FAN_DELETE | unix.FAN_MOVED_FROM | unix.FAN_MOVED_TO
-
 // A watcher notices changes by processes other than this one: in directories, and of files that have names elsewhere too, whatever
-// name they are changed by. It is an unprivileged fanotify group (fanotify_init(2), Linux 5.13), which unlike inotify tells which changes
-// are this process's own, and so the sandbox's.
+// name they are changed by. The group tells which changes are this process's own, and so the sandbox's.
 //
 // It misses changes through a shared memory mapping until the file is closed, and what happens by a name that a file gets in a
 // directory that is not watched, until the kernel asks for its attributes again.
 //
 // A nil watcher watches nothing.
 type watcher struct {
-	fd    int
-	stop  int // eventfd that ends run
-	proc  int // as backing.proc; not the watcher's own
+	group *fanotify.Group
 	inval *invalQueue
 	table *table
-	self  int32
-	done  chan struct{}
 
 	// copied follows a change in a copied tree, and reports whether nothing else is to be done;
 	// nil: the tree is direct.
@@ -48,7 +31,6 @@ type watcher struct {
 
 	changes atomic.Uint64
 
-	reading   sync.Mutex // held while events are read and handled
 	following atomic.Bool
 	follows   map[string]*follow // by file handle: directories that are watched for git's monitor; guarded by mu
 
@@ -65,20 +47,11 @@ type watcher struct {
 
 // newWatcher returns a watcher, nil if the kernel is too old or the user has too many. proc is as backing.proc.
 func newWatcher(proc int) *watcher {
-	fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK|
-		unix.FAN_REPORT_DFID_NAME|unix.FAN_REPORT_FID, unix.O_RDONLY|unix.O_CLOEXEC)
-	if err != nil {
+	w := &watcher{nodes: map[string]*node{}, keys: map[*node]string{}, maxMarks: maxMarks}
+	if w.group = fanotify.New(proc, w); w.group == nil {
 		return nil
 	}
-	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
-		unix.Close(fd)
-		return nil
-	}
-	return &watcher{
-		fd: fd, stop: stop, proc: proc, self: int32(os.Getpid()),
-		done: make(chan struct{}), nodes: map[string]*node{}, keys: map[*node]string{}, maxMarks: maxMarks,
-	}
+	return w
 }
 
 // maxMarks returns how many marks on files, and how many follows, a watcher may have: a quarter of what all
@@ -103,29 +76,11 @@ func (ns *names) watchRoot() {
 	}
 	w.add(root.node, root.fd)
 	if !ns.root.node.watched.Load() {
-		w.free() // a file system without events
+		w.group.Free() // a file system without events
 		return
 	}
 	ns.watch = w
-	go w.run() // ends with close
-}
-
-// handleOf returns the key of the inode at a, by which events name a directory.
-func handleOf(a fdName) (string, error) {
-	flags := a.flags() & unix.AT_EMPTY_PATH // links are not followed
-	h, _, err := unix.NameToHandleAt(a.fd, a.name, flags)
-	if err == syscall.EOPNOTSUPP {
-		const atHandleFID = 0x200 // linux/fcntl.h; Linux 6.5, for overlayfs
-		h, _, err = unix.NameToHandleAt(a.fd, a.name, flags|atHandleFID)
-	}
-	if err != nil {
-		return "", err
-	}
-	return handleKey(h.Type(), h.Bytes()), nil
-}
-
-func handleKey(typ int32, b []byte) string {
-	return string(append(binary.NativeEndian.AppendUint32(nil, uint32(typ)), b...))
+	go w.group.Run() // ends with close
 }
 
 // accepts reports whether n, a directory or a regular file, is not watched yet and can be. Files get a part of the marks only: a
@@ -149,7 +104,7 @@ func (w *watcher) addIf(n *node, fd int, still func() bool) {
 	if !w.accepts(n) {
 		return
 	}
-	key, err := handleOf(fdName{fd: fd})
+	key, err := fanotify.Key(fd)
 	if err != nil {
 		return
 	}
@@ -158,7 +113,7 @@ func (w *watcher) addIf(n *node, fd int, still func() bool) {
 	if !still() {
 		return
 	}
-	err = w.mark(n, unix.FAN_MARK_ADD, fd)
+	err = w.group.Mark(fd, n.isDir())
 	switch {
 	case err == syscall.ENOSPC && n.isDir():
 		w.full.Store(true)
@@ -176,14 +131,6 @@ func (w *watcher) count(n *node, marks int) {
 		w.files += marks
 		w.filesFull.Store(w.files >= w.maxMarks())
 	}
-}
-
-// mark changes the kernel's mark on n, which is open as fd. The caller holds w.mu.
-func (w *watcher) mark(n *node, change uint, fd int) error {
-	if n.isDir() {
-		return unix.FanotifyMark(w.fd, change|unix.FAN_MARK_ONLYDIR, watchMask, fd, ".")
-	}
-	return unix.FanotifyMark(w.fd, change, fileMask, w.proc, strconv.Itoa(fd))
 }
 
 // record makes n, which is marked, the node that gets the events of key. The caller holds w.mu.
@@ -211,7 +158,7 @@ func (w *watcher) remove(n *node, fd int) {
 	}
 	delete(w.nodes, key)
 	delete(w.keys, n)
-	if fd >= 0 && w.follows[key] == nil && w.mark(n, unix.FAN_MARK_REMOVE, fd) == nil {
+	if fd >= 0 && w.follows[key] == nil && w.group.Unmark(fd, n.isDir()) == nil {
 		w.count(n, -1)
 	}
 }
@@ -226,55 +173,10 @@ func (w *watcher) node(key string) *node {
 	return w.nodes[key]
 }
 
-// watchPause is how long events are collected before they are read. Most operations of the
-// sandbox cause one: to wake up for each would cost more than the operation.
-const watchPause = 5 * time.Millisecond
-
-// run reads events until close. Go's network poller would wake a thread for each event, also during
-// the pause.
-func (w *watcher) run() {
-	defer close(w.done)
-	buf := make([]byte, 64<<10)
-	fds := []unix.PollFd{{Fd: int32(w.fd), Events: unix.POLLIN}, {Fd: int32(w.stop), Events: unix.POLLIN}}
-	for {
-		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR || fds[1].Revents != 0 {
-			return
-		}
-		n, err := w.read(buf)
-		switch err {
-		case nil:
-		case unix.EINTR, unix.EAGAIN:
-			continue
-		default:
-			return
-		}
-		if n < len(buf)/2 {
-			time.Sleep(watchPause)
-		}
-	}
-}
-
-// read reads events, which buf has room for, and handles them.
-func (w *watcher) read(buf []byte) (int, error) {
-	w.reading.Lock()
-	defer w.reading.Unlock()
-	n, err := unix.Read(w.fd, buf)
-	if err == nil {
-		w.events(buf[:n])
-	}
-	return n, err
-}
-
 // drain handles all events of what has happened until now.
 func (w *watcher) drain() {
-	if w == nil || !w.following.Load() {
-		return
-	}
-	buf := make([]byte, 64<<10)
-	for {
-		if _, err := w.read(buf); err != nil && err != unix.EINTR {
-			return // EAGAIN: there are none
-		}
+	if w != nil && w.following.Load() {
+		w.group.Drain()
 	}
 }
 
@@ -293,7 +195,7 @@ func (w *watcher) followDir(fd int) (key string, f *follow) {
 	if w == nil || w.full.Load() {
 		return "", nil
 	}
-	key, err := handleOf(fdName{fd: fd})
+	key, err := fanotify.Key(fd)
 	if err != nil {
 		return "", nil
 	}
@@ -305,7 +207,7 @@ func (w *watcher) followDir(fd int) (key string, f *follow) {
 	if len(w.follows) >= min(w.maxMarks(), maxFollows) {
 		return "", nil
 	}
-	if err := unix.FanotifyMark(w.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_ONLYDIR, watchMask, fd, "."); err != nil {
+	if err := w.group.Mark(fd, true); err != nil {
 		if err == syscall.ENOSPC {
 			w.full.Store(true)
 		}
@@ -333,12 +235,12 @@ func (w *watcher) unfollow(key string, fd int) {
 	delete(w.follows, key)
 	w.following.Store(len(w.follows) > 0)
 	if fd >= 0 && w.nodes[key] == nil {
-		_ = unix.FanotifyMark(w.fd, unix.FAN_MARK_REMOVE|unix.FAN_MARK_ONLYDIR, watchMask, fd, ".")
+		_ = w.group.Unmark(fd, true)
 	}
 }
 
-// unknown notes that anything may have changed.
-func (w *watcher) unknown() {
+// Unknown notes that anything may have changed.
+func (w *watcher) Unknown() {
 	w.inval.addAll()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -347,78 +249,34 @@ func (w *watcher) unknown() {
 	}
 }
 
-// close ends run.
+// close ends the group's Run.
 func (w *watcher) close() {
 	if w != nil {
-		unix.Write(w.stop, []byte{1, 0, 0, 0, 0, 0, 0, 0})
-		<-w.done
-		w.free()
+		w.group.Close()
 	}
 }
 
-// free closes the descriptors. run has ended, or was not started.
-func (w *watcher) free() {
-	unix.Close(w.fd)
-	unix.Close(w.stop)
-}
-
-// events handles the events in b, as read from the group (fanotify(7)).
-func (w *watcher) events(b []byte) {
-	const header = int(unsafe.Sizeof(unix.FanotifyEventMetadata{}))
-	for len(b) >= header {
-		m := (*unix.FanotifyEventMetadata)(unsafe.Pointer(&b[0]))
-		size := int(m.Event_len)
-		if size < header || size > len(b) {
-			w.unknown() // malformed
-			return
-		}
-		switch own := m.Pid == w.self; {
-		case m.Mask&unix.FAN_Q_OVERFLOW != 0:
-			w.unknown()
-		case !own || w.following.Load():
-			if !own {
-				w.changes.Add(1)
-			}
-			w.event(m.Mask, b[int(m.Metadata_len):size], own)
-		}
-		b = b[size:]
+// Wants reports whether an event matters that is this process's own, or not.
+func (w *watcher) Wants(own bool) bool {
+	if !own {
+		w.changes.Add(1)
 	}
+	return !own || w.following.Load()
 }
 
-// event handles the mask and the information records of one event: of an entry of a directory, and of the file itself. own says
-// that it is of this process.
-func (w *watcher) event(mask uint64, records []byte, own bool) {
-	const header, fsid, handle = 4, 8, 8
-	for len(records) >= header {
-		kind, size := records[0], int(binary.NativeEndian.Uint16(records[2:]))
-		if size < header || size > len(records) {
-			return
-		}
-		info := records[header:size]
-		records = records[size:]
-		if len(info) < fsid+handle || kind != unix.FAN_EVENT_INFO_TYPE_DFID_NAME && kind != unix.FAN_EVENT_INFO_TYPE_FID {
-			continue
-		}
-		info = info[fsid:]
-		size = int(binary.NativeEndian.Uint32(info))
-		typ := int32(binary.NativeEndian.Uint32(info[4:]))
-		if len(info) < handle+size {
-			continue
-		}
-		key := handleKey(typ, info[handle:handle+size])
-		n := w.node(key)
-		if mask&unix.FAN_DELETE_SELF != 0 {
-			w.unfollow(key, -1)
-		}
-		switch {
-		case own:
-		case n == nil: // no node has the inode any more
-		case kind == unix.FAN_EVENT_INFO_TYPE_DFID_NAME:
-			name, _, _ := bytes.Cut(info[handle+size:], []byte{0})
-			w.changed(n, string(name), mask)
-		case !n.isDir() && !n.inUpper():
-			w.rewritten(n, mask)
-		}
+// Event handles one event.
+func (w *watcher) Event(e fanotify.Event) {
+	n := w.node(e.Key)
+	if e.Mask&unix.FAN_DELETE_SELF != 0 {
+		w.unfollow(e.Key, -1)
+	}
+	switch {
+	case e.Own:
+	case n == nil: // no node has the inode any more
+	case e.Entry:
+		w.changed(n, string(e.Name), e.Mask)
+	case !n.isDir() && !n.inUpper():
+		w.rewritten(n, e.Mask)
 	}
 }
 
@@ -432,7 +290,7 @@ func (w *watcher) changed(dir *node, name string, mask uint64) {
 		return
 	}
 	child := w.table.child(dir, name)
-	if mask&nameMask != 0 {
+	if mask&fanotify.NameMask != 0 {
 		kind := invalEntry
 		if mask&(unix.FAN_DELETE|unix.FAN_MOVED_FROM) != 0 {
 			kind = invalDelete

@@ -87,7 +87,7 @@ func TestOneMarkForADirectory(t *testing.T) {
 	if w == nil {
 		testenv.Lacks(t, "fanotify", "there can be no group: Linux before 5.13, or too many")
 	}
-	defer w.free()
+	defer w.group.Free()
 	for i := range 2000 {
 		before, after := &node{typ: unix.S_IFDIR}, &node{typ: unix.S_IFDIR}
 		w.add(before, fd)
@@ -98,7 +98,7 @@ func TestOneMarkForADirectory(t *testing.T) {
 		}()
 		w.add(after, fd)
 		<-both
-		marks, err := os.ReadFile(fmt.Sprint("/proc/self/fdinfo/", w.fd))
+		marks, err := os.ReadFile(fmt.Sprint("/proc/self/fdinfo/", w.group.FD))
 		if err != nil || !after.watched.Load() || len(w.nodes) != 1 || len(w.keys) != 1 || bytes.Count(marks, []byte("fanotify ino:")) != 1 {
 			t.Fatalf("round %d: %v, watched: %v, %d and %d known, %s", i, err, after.watched.Load(), len(w.nodes), len(w.keys), marks)
 		}
@@ -113,7 +113,7 @@ func TestEventsWakeNoPoller(t *testing.T) {
 	if w == nil {
 		testenv.Lacks(t, "fanotify", "there can be no group: Linux before 5.13, or too many")
 	}
-	go w.run() // ends with close
+	go w.group.Run() // ends with close
 	defer w.close()
 	r, wr, err := os.Pipe() // what the poller does wait for
 	if err != nil {
@@ -143,7 +143,7 @@ func TestEventsWakeNoPoller(t *testing.T) {
 			t.Error("the poller does not wait for a pipe either")
 		}
 	})
-	if polled(w.fd) {
+	if polled(w.group.FD) {
 		t.Error("the poller waits for events")
 	}
 }
