@@ -32,7 +32,7 @@ func shells(t *testing.T, state, id string) (pids []int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range statedir.Descendants(dir.Box(id).Shim().PID) {
+	for _, p := range statedir.Descendants(dir.Box(id).Processes().Shim().PID) {
 		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.PID))
 		if err == nil && string(name) == "bash\n" {
 			pids = append(pids, p.PID)

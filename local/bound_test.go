@@ -62,7 +62,9 @@ func TestBoundStoppedByItsCaller(t *testing.T) {
 	box := caller.BoxOf(s.ID)
 	for what, end := range map[string]func() error{
 		"stopped": func() error { return caller.Stop(t.Context(), s.ID) },
-		"dead":    func() error { return errors.Join(box.Shim().Kill(limit), box.WaitUnlocked(t.Context(), limit)) },
+		"dead": func() error {
+			return errors.Join(box.Processes().Shim().Kill(limit), box.WaitUnlocked(t.Context(), limit))
+		},
 	} {
 		if err := errors.Join(caller.Start(t.Context(), s.ID), end()); err != nil {
 			t.Fatalf("%s: %v", what, err)

@@ -56,7 +56,7 @@ func (b *gitBox) arrive(ctx context.Context) {
 	release, root, err := b.openArrivals(ctx)
 	if err != nil {
 		b.stick("git directories made inside", err)
-		_ = b.box.SetGitPending(b.why())
+		_ = b.box.Git().SetPending(b.why())
 		return
 	}
 	defer release()
@@ -83,9 +83,9 @@ func (b *gitBox) arrive(ctx context.Context) {
 	b.look(b.baseStamp())
 	b.unarrived = false // what is stuck is tried again when something has changed
 	if !b.syncPairs(ctx) {
-		_ = b.box.SetGitChanged(b.config) // the next one tries again
+		_ = b.box.Git().SetChanged(b.config) // the next one tries again
 	}
-	_ = b.box.SetGitPending(b.why())
+	_ = b.box.Git().SetPending(b.why())
 }
 
 // isApart reports whether the host has to get a git directory, or the file that leads to it.
@@ -167,7 +167,7 @@ func (b *gitBox) bring(ctx context.Context, f *gitpairs.Pair, root *os.File) err
 
 // makeGit makes a git directory at a temporary name, which no sandbox can use, and gives it its own then.
 func (b *gitBox) makeGit(ctx context.Context, p *gitsync.Pair, m *madeGit, root, place *os.File) (err error) {
-	if _, err := b.box.MakeGitBase(b.config, m.Private); err != nil {
+	if _, err := b.box.Git().MakeBase(b.config, m.Private); err != nil {
 		return err
 	}
 	to, err := b.openAbove(m.Host, root)
@@ -359,7 +359,7 @@ func (b *gitBox) connect(ctx context.Context, p *gitsync.Pair, m *madeGit) error
 	}
 	defer git.Close()
 	n, err := gitcopy.Number(ctx, git, statedir.GitHosts, m.Host,
-		func(path string) error { return b.box.GiveGit(b.config, path) })
+		func(path string) error { return b.box.Git().Give(b.config, path) })
 	if err != nil {
 		return err
 	}

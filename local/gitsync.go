@@ -221,7 +221,7 @@ const stopLimit = time.Minute
 // taken over is pending.
 func (g *gits) beforeStop(ctx context.Context, box *statedir.Box, c *statedir.Config) {
 	b := g.of(box, c)
-	if b == nil || !b.static() && !box.GitChanged() {
+	if b == nil || !b.static() && !box.Git().Changed() {
 		return
 	}
 	if state, _, err := box.State(); err != nil || state != runtime.StateRunning {
@@ -254,7 +254,7 @@ func (b *gitBox) changed() bool {
 	if b.static() {
 		return !b.same()
 	}
-	return b.box.GitChanged()
+	return b.box.Git().Changed()
 }
 
 // unsyncedGit is pendingGit for a sandbox that does not run, in which something may have been
@@ -278,10 +278,10 @@ func (b *gitBox) kept() bool {
 
 // pendingGit returns why something of a sandbox's git directories would be lost with it; empty: nothing would be.
 func pendingGit(box *statedir.Box) string {
-	if why := box.GitPending(); why != "" {
+	if why := box.Git().Pending(); why != "" {
 		return why
 	}
-	if box.GitChanged() {
+	if box.Git().Changed() {
 		return unsynced
 	}
 	return ""
@@ -290,7 +290,7 @@ func pendingGit(box *statedir.Box) string {
 // same reports whether neither side has changed since the last synchronisation in this process, and
 // so has nothing of this one to be recorded. b.mu is held.
 func (b *gitBox) same() bool {
-	if b.box.GitChanged() {
+	if b.box.Git().Changed() {
 		return false
 	}
 	if !b.find() {
@@ -439,7 +439,7 @@ func (b *gitBox) sync(ctx context.Context) (settled bool) {
 	b.hidden = nil // the rules may have been replaced
 	for range maxRounds {
 		// What is changed from here on makes the mark again.
-		changed := b.box.TakeGitChanged()
+		changed := b.box.Git().TakeChanged()
 		step.Reached("git: mark taken")
 		if changed || b.static() {
 			b.look(b.baseStamp())
@@ -447,14 +447,14 @@ func (b *gitBox) sync(ctx context.Context) (settled bool) {
 			b.find()
 		}
 		settled = b.syncPairs(ctx)
-		if !settled || !b.box.GitChanged() {
+		if !settled || !b.box.Git().Changed() {
 			break
 		}
 	}
 	if !settled {
-		_ = b.box.SetGitChanged(b.config) // the next one tries again
+		_ = b.box.Git().SetChanged(b.config) // the next one tries again
 	}
-	_ = b.box.SetGitPending(b.why()) // that the sandbox may have gone meanwhile is fine
+	_ = b.box.Git().SetPending(b.why()) // that the sandbox may have gone meanwhile is fine
 	return settled
 }
 

@@ -47,7 +47,7 @@ func (b *gitBox) claimTemp(root *os.File, t gitTemp) error {
 func (b *gitBox) recordTemp(t gitTemp) error {
 	err := statefile.WriteSync(b.tempFile(), &t)
 	if err == nil {
-		err = b.box.GiveGit(b.config, b.tempFile())
+		err = b.box.Git().Give(b.config, b.tempFile())
 	}
 	return err
 }

@@ -167,7 +167,7 @@ func (p *plan) launch(box *statedir.Box, d *descriptors, undo *cleanup.Stack) (*
 		<-l.shim.Gone()
 		// A bubblewrap whose parent was killed too early is not bound to it yet, and would
 		// wait for it without end.
-		return errors.Join(err, box.KillAll(p.config.UID, boot.KillLimit))
+		return errors.Join(err, box.Processes().KillAll(p.config.UID, boot.KillLimit))
 	})
 	// Now, since the shim of a sandbox that expires may be gone before it is ready.
 	l.process, l.unknown = statedir.ProcessOf(l.shim.PID())
@@ -186,8 +186,8 @@ func (p *plan) launch(box *statedir.Box, d *descriptors, undo *cleanup.Stack) (*
 		l.tree = tree.PID()
 	}
 	step.Reached("start: all started")
-	closeAll(d.given)     // else the end of a process would not show
-	_ = box.PrepareShim() // meanwhile; without it record takes longer
+	closeAll(d.given)                 // else the end of a process would not show
+	_ = box.Processes().PrepareShim() // meanwhile; without it record takes longer
 	return l, nil
 }
 
@@ -199,7 +199,7 @@ func (l *launched) record(box *statedir.Box, p *plan, version string) error {
 		if p.shim.Image != "" {
 			parts = statedir.Descendants(l.process.PID)
 		}
-		err = box.SetShim(&l.process, version, parts...)
+		err = box.Processes().SetShim(&l.process, version, parts...)
 	}
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "record the sandbox: %w", err)

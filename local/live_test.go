@@ -167,7 +167,7 @@ func TestNoDescriptorsForAClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pid := dir.Box(id).Shim().PID
+	pid := dir.Box(id).Processes().Shim().PID
 	const most = 1 << 10
 	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: most}, nil); err != nil {
 		t.Fatal(err)

@@ -115,7 +115,7 @@ func (s *engines) destroyLost(ctx context.Context, id string) (bool, error) {
 		box := s.dir.Box(id)
 		// The keeper first: it would clean up too. Without the container the rest ends by
 		// itself.
-		if err := box.KillKeeper(boot.KillLimit); err != nil {
+		if err := box.Processes().KillKeeper(boot.KillLimit); err != nil {
 			return true, err
 		}
 		b := s.engineParams(box, &statedir.Config{SandboxConfig: e.config})
@@ -125,7 +125,7 @@ func (s *engines) destroyLost(ctx context.Context, id string) (bool, error) {
 		if _, err := s.runEngine(ctx, e.backend, "clean", b, nil); err != nil {
 			return true, err
 		}
-		return true, errors.Join(box.KillAll(os.Geteuid(), boot.KillLimit), box.Remove())
+		return true, errors.Join(box.Processes().KillAll(os.Geteuid(), boot.KillLimit), box.Remove())
 	}
 	return false, nil
 }

@@ -85,7 +85,7 @@ func (s *sandboxes) look(box *statedir.Box, state func() (runtime.State, string,
 	if c == nil { // it is not remembered: there may be many sandboxes that are never used here
 		c, err = box.Brief()
 	}
-	f := &found{config: c, facts: facts{half: err != nil && box.Half() && !box.LivesAsSpare()}}
+	f := &found{config: c, facts: facts{half: err != nil && box.Half() && !box.Spare().Lives()}}
 	switch {
 	case errors.Is(err, runtime.ErrNotFound):
 		return f, nil
@@ -174,7 +174,7 @@ func (s *sandboxes) tidy(ctx context.Context) {
 	now := statedir.Now()
 	for _, id := range ids {
 		box := s.dir.Box(id)
-		if half := box.Half(); half && box.LivesAsSpare() {
+		if half := box.Half(); half && box.Spare().Lives() {
 			continue
 		} else if half || box.MayBeOver(now) {
 			_, _ = s.reap(ctx, id, func(why reason) bool { return why.unasked() && why != whyStuck }) // else the next call does
@@ -247,7 +247,7 @@ func (s *sandboxes) removeIdle(ctx context.Context, box *statedir.Box, accept fu
 		return "", nil
 	}
 	if f.state == runtime.StateDead { // its shim may have left processes
-		if err := errors.Join(box.Shim().Kill(boot.KillLimit), box.KillAll(f.config.UID, boot.KillLimit)); err != nil {
+		if err := errors.Join(box.Processes().Shim().Kill(boot.KillLimit), box.Processes().KillAll(f.config.UID, boot.KillLimit)); err != nil {
 			return "", err
 		}
 	}

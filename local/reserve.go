@@ -28,10 +28,10 @@ func (s *spares) ReserveSpare(shape string) (id string) {
 // it is ended.
 func (s *spares) takeReserved(ctx context.Context, c statedir.Draft, limits *limiting) (*runtime.Sandbox, error) {
 	box := s.dir.Box(c.ID)
-	if !s.dir.HasPools() || !box.WasSpare() || !box.Half() {
+	if !s.dir.HasPools() || !box.Spare().Was() || !box.Half() {
 		return nil, nil
 	}
-	if r, err := box.Spare(); err != nil || box.IsOffered(r.Shape) {
+	if r, err := box.Spare().Record(); err != nil || box.Spare().IsOffered(r.Shape) {
 		return nil, nil // it is not reserved: Create says that the id is taken
 	}
 	taken, caller, err := s.dir.TakeReserved(c, s.shapesOf(c))

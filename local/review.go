@@ -229,7 +229,7 @@ func (s *reviews) reviewStopped(ctx context.Context, box *statedir.Box, lock *st
 		return err
 	}
 	params.Review = true
-	tag, err := box.Tag()
+	tag, err := box.Processes().Tag()
 	if err != nil {
 		return err
 	}

@@ -145,7 +145,7 @@ func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
 	if err := s.starter.stop(ctx, box, c, 0); err != nil {
 		return err
 	}
-	if !box.WasSpare() { // who replaces it tidies
+	if !box.Spare().Was() { // who replaces it tidies
 		defer s.tidy(ctx)
 	}
 	step.Reached("destroy: stopped")
@@ -293,7 +293,7 @@ func (s *sandboxes) Inspect(ctx context.Context, sandboxID string) (*Details, er
 	}
 	d := &Details{Sandbox: *sandbox, Config: apartFrom(&c.SandboxConfig)}
 	if d.State == runtime.StateRunning {
-		d.Limits, d.Version = s.limitsState(box, c), box.ShimVersion()
+		d.Limits, d.Version = s.limitsState(box, c), box.Processes().ShimVersion()
 		if c.CodebasePath != "" && c.Filter != runtime.FilterNone {
 			d.Tree = treeState(ctx, box, c)
 		}

@@ -182,14 +182,14 @@ func (s *pools) startSpare(ctx context.Context, template *statedir.Config, shape
 		}
 	}()
 	step.Reached("spare: lock taken")
-	spare := &boot.Spare{IdleMS: opts.IdleTimeout.Milliseconds(), Offered: box.Offered(shape), Tree: opts.Tree}
+	spare := &boot.Spare{IdleMS: opts.IdleTimeout.Milliseconds(), Offered: box.Spare().Offered(shape), Tree: opts.Tree}
 	if opts.Shell {
 		spare.Shell = &boot.Shell{Env: environment(&c, nil), Dir: cwd(&c, "")}
 	}
 	if err := s.sandboxes.starter.launch(ctx, box, &c, lock, spare); err != nil {
 		return "", err
 	}
-	if err := box.Offer(shape); err != nil {
+	if err := box.Spare().Offer(shape); err != nil {
 		return "", errors.Join(runtime.WithClass(runtime.ErrUnavailable, err), retire(ctx, box))
 	}
 	step.Reached("spare: offered")
@@ -205,7 +205,7 @@ func (s *spares) Spares() ([]Spare, error) {
 	}
 	for shape, ids := range offering {
 		for _, id := range ids {
-			r, err := s.dir.Box(id).Spare()
+			r, err := s.dir.Box(id).Spare().Record()
 			if err != nil {
 				continue // it is taken, or gone
 			}
@@ -223,14 +223,14 @@ func (s *spares) EndSpare(ctx context.Context, id string) error {
 		return runtime.Errorf(runtime.ErrInvalid, "%q is not the id of a sandbox", id)
 	}
 	box := s.dir.Box(id)
-	r, err := box.Spare()
+	r, err := box.Spare().Record()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "record of spare %s: %w", id, err)
 	}
-	if !box.Withdraw(r.Shape) {
+	if !box.Spare().Withdraw(r.Shape) {
 		return nil // it is taken
 	}
 	return s.discard(ctx, box)
@@ -248,7 +248,7 @@ func (s *spares) discard(ctx context.Context, box *statedir.Box) error {
 // removeHalf removes what a killed process has left of a sandbox, or of a spare.
 func (s *spares) removeHalf(id string) (removed bool, err error) {
 	return s.dir.RemoveHalf(id, func(box *statedir.Box) error {
-		r, err := box.Spare()
+		r, err := box.Spare().Record()
 		if err != nil {
 			r = &statedir.SpareRecord{Config: *unknownConfig()}
 		}
@@ -301,7 +301,7 @@ func (s *spares) created(box *statedir.Box, c *statedir.Config, caller *os.File,
 // startSpared starts a sandbox that was a spare. It reports whether it did: if not, the spare is gone, or there was
 // none, and the sandbox can be started as others.
 func (s *spares) startSpared(ctx context.Context, box *statedir.Box, c *statedir.Config) (started bool, err error) {
-	if c.DroppedUID != 0 || !box.Waits() { // what is in run/ of root's sandboxes is not to be trusted
+	if c.DroppedUID != 0 || !box.Spare().Waits() { // what is in run/ of root's sandboxes is not to be trusted
 		return false, nil
 	}
 	life, err := unexpired(box, c)
@@ -327,7 +327,7 @@ func (s *spares) startSpared(ctx context.Context, box *statedir.Box, c *statedir
 func (s *spares) give(box *statedir.Box, c *statedir.Config, life *statedir.Lifetime) (conn *connection, hold *os.File, err error) {
 	rules, err := s.rulesText.of(c)
 	if err == nil && c.PrivateGit {
-		err = box.MakeGit(c)
+		err = box.Git().Make(c)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -431,12 +431,12 @@ func retire(ctx context.Context, box *statedir.Box) error {
 			return err
 		}
 	}
-	return errors.Join(box.Shim().Kill(boot.KillLimit), box.WaitUnlocked(ctx, boot.KillLimit))
+	return errors.Join(box.Processes().Shim().Kill(boot.KillLimit), box.WaitUnlocked(ctx, boot.KillLimit))
 }
 
 // retired makes sure that a sandbox has no spare that waits to be started as it, so that its lock says whether it runs.
 func retired(ctx context.Context, box *statedir.Box, c *statedir.Config) error {
-	if c.DroppedUID != 0 || !box.Waits() {
+	if c.DroppedUID != 0 || !box.Spare().Waits() {
 		return nil
 	}
 	return unlessBusy(retire(ctx, box))

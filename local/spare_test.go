@@ -294,7 +294,7 @@ func TestSpareRefusesAnotherShape(t *testing.T) {
 		func(c *statedir.Config) { c.ID = ids[0] }, // of the other
 	} {
 		box := rt.BoxOf(ids[i])
-		r, err := box.Spare()
+		r, err := box.Spare().Record()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -344,7 +344,7 @@ func TestSpareRunsNothing(t *testing.T) {
 // A sandbox whose spare is gone before its start is started as others.
 func TestSpareIsGoneBeforeTheStart(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, box *statedir.Box) error{
-		"killed": func(_ *testing.T, box *statedir.Box) error { return box.Shim().Kill(limit) },
+		"killed": func(_ *testing.T, box *statedir.Box) error { return box.Processes().Shim().Kill(limit) },
 		"ended": func(t *testing.T, box *statedir.Box) error {
 			return errors.Join(local.AskSpare(box, &boot.SpareRequest{Op: boot.OpEnd}), box.WaitUnlocked(t.Context(), limit))
 		},
@@ -441,7 +441,7 @@ func TestSpareBeforeTheStart(t *testing.T) {
 func TestDeadSparesAreRemoved(t *testing.T) {
 	rt, state, codebase, ids := spared(t, 2, time.Hour)
 	box := rt.BoxOf(ids[0])
-	if err := errors.Join(box.Shim().Kill(limit), box.WaitUnlocked(t.Context(), limit)); err != nil {
+	if err := errors.Join(box.Processes().Shim().Kill(limit), box.WaitUnlocked(t.Context(), limit)); err != nil {
 		t.Fatal(err)
 	}
 	if all, err := rt.Spares(); err != nil || len(all) != 1 || all[0].ID != ids[1] {

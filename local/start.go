@@ -111,7 +111,7 @@ func (s *starter) launch(ctx context.Context, box *statedir.Box, c *statedir.Con
 	}
 	detach() // the record keeps them
 	if c.PrivateGit {
-		if err := box.MakeGit(c); err != nil {
+		if err := box.Git().Make(c); err != nil {
 			return err
 		}
 		_ = s.gits.settle(ctx, box, c) // what cannot be put right is said when git directories arrive or the sandbox goes
@@ -262,7 +262,7 @@ func (s *starter) plan(box *statedir.Box, c *statedir.Config, life *statedir.Lif
 	if err := c.Whole(); err != nil {
 		return nil, err
 	}
-	tag, err := box.Tag()
+	tag, err := box.Processes().Tag()
 	if err != nil {
 		return nil, err
 	}
@@ -307,12 +307,12 @@ func (s *starter) treeParams(box *statedir.Box, c *statedir.Config) (*boot.TreeP
 // until its mounts are gone: the sandbox's changes must not be mounted twice. inDoubt says
 // that there is no record of which processes that start had.
 func endEarlier(box *statedir.Box, c *statedir.Config) (inDoubt bool, err error) {
-	recorded, err := box.EndParts(boot.KillLimit)
+	recorded, err := box.Processes().EndParts(boot.KillLimit)
 	if err == nil && !recorded {
-		err = box.KillAll(c.UID, boot.KillLimit) // of those that still have a command line
+		err = box.Processes().KillAll(c.UID, boot.KillLimit) // of those that still have a command line
 	}
 	if err == nil {
-		err = box.ForgetShim() // or it would be taken for the new start's
+		err = box.Processes().ForgetShim() // or it would be taken for the new start's
 	}
 	if err != nil {
 		return false, runtime.Errorf(runtime.ErrUnavailable, "end what is left of an earlier start of sandbox %s: %w", box.ID(), err)

@@ -28,7 +28,7 @@ func (s *starter) stop(ctx context.Context, box *statedir.Box, c *statedir.Confi
 	if err := retired(ctx, box, c); err != nil {
 		return err
 	}
-	was := box.ShimStamp()
+	was := box.Processes().ShimStamp()
 	for end := time.Now().Add(boot.KillLimit); ; {
 		asked, err := s.askToStop(ctx, box, grace)
 		step.Reached("stop: asked")
@@ -39,12 +39,12 @@ func (s *starter) stop(ctx context.Context, box *statedir.Box, c *statedir.Confi
 			// The shim is gone, and its tree server about to be. Another shim is that of a
 			// new start, which this call does not end.
 			end = time.Now().Add(treeLimit(c))
-			for time.Now().Before(end) && box.ShimStamp() == was {
+			for time.Now().Before(end) && box.Processes().ShimStamp() == was {
 				if box.WaitUnlocked(ctx, settleInterval) == nil {
 					return nil
 				}
 			}
-			if box.ShimStamp() != was {
+			if box.Processes().ShimStamp() != was {
 				return nil
 			}
 			return kill(ctx, box, c)
@@ -108,7 +108,7 @@ func kill(ctx context.Context, box *statedir.Box, c *statedir.Config) error {
 	err := killParts(box, c)
 	late := box.WaitUnlocked(ctx, boot.KillLimit)
 	if late != nil && ctx.Err() == nil && box.HasEngine() {
-		late = errors.Join(box.KillKeeper(boot.KillLimit), box.WaitUnlocked(ctx, boot.KillLimit))
+		late = errors.Join(box.Processes().KillKeeper(boot.KillLimit), box.WaitUnlocked(ctx, boot.KillLimit))
 	}
 	return errors.Join(err, late)
 }
@@ -117,7 +117,7 @@ func kill(ctx context.Context, box *statedir.Box, c *statedir.Config) error {
 func killParts(box *statedir.Box, c *statedir.Config) error {
 	var asked error
 	if box.HasEngine() {
-		asked = box.EndKeeper()
+		asked = box.Processes().EndKeeper()
 	}
-	return errors.Join(asked, box.Shim().Kill(boot.KillLimit), box.KillAll(c.UID, boot.KillLimit))
+	return errors.Join(asked, box.Processes().Shim().Kill(boot.KillLimit), box.Processes().KillAll(c.UID, boot.KillLimit))
 }

@@ -32,7 +32,7 @@ const (
 // from the shim's mount namespace.
 type Spec struct {
 	ID       string
-	Tag      string // last argument of its processes: see statedir.Box
+	Tag      string // last argument of its processes: see statedir.Processes
 	Hostname string
 	UID, GID int    // the identity inside
 	Home     string // the user's home directory inside: an empty temporary one

@@ -46,7 +46,7 @@ const FDKeeper = 7
 // Params are what shim and keeper are started with.
 type Params struct {
 	ID     string          `json:"id"`
-	Tag    string          `json:"tag,omitempty"` // statedir.Box.Tag; empty: no process of the sandbox is started
+	Tag    string          `json:"tag,omitempty"` // statedir.Processes.Tag; empty: no process of the sandbox is started
 	Run    string          `json:"run"`           // statedir.Box.Run
 	Mnt    string          `json:"mnt"`
 	Config statedir.Config `json:"config"`

@@ -19,7 +19,7 @@ import (
 // A Spare is what a shim is started with beside its Params if its sandbox has no user yet.
 type Spare struct {
 	IdleMS int64 `json:"idleMs"` // how long it waits for one
-	// Offered is statedir.Box.Offered: the shim unlinks it before it ends for that.
+	// Offered is statedir.SpareState.Offered: the shim unlinks it before it ends for that.
 	Offered string `json:"offered"`
 	Shell   *Shell `json:"shell,omitempty"` // that is started ahead; nil: none
 	// Tree says that the tree server serves the codebase by its rules from the start, and that the shim lists the tree before it offers

@@ -57,9 +57,15 @@ func GitBaseName(private string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// MakeGit makes what Git returns, as far as it does not exist.
-func (b *Box) MakeGit(c *Config) error {
-	dir := Git(b.Run())
+// A GitState is what a Box has of a sandbox's own git directories. See also the constants that begin with Git.
+type GitState struct{ box *Box }
+
+// Git returns the state of the sandbox's git directories.
+func (b *Box) Git() GitState { return GitState{b} }
+
+// Make makes what Git returns, as far as it does not exist.
+func (g GitState) Make(c *Config) error {
+	dir := Git(g.box.Run())
 	apart, err := GitApart(dir)
 	if err != nil {
 		apart = gitApart + rand.Text()
@@ -74,7 +80,7 @@ func (b *Box) MakeGit(c *Config) error {
 			err = os.Chmod(d, 0o700) // whatever the umask
 		}
 		if err == nil {
-			err = b.giveTree(c, d)
+			err = g.Give(c, d)
 		}
 		if err != nil {
 			return runtime.Errorf(runtime.ErrUnavailable, "make the place of the sandbox's git directories, %s: %w", d, err)
@@ -83,15 +89,15 @@ func (b *Box) MakeGit(c *Config) error {
 	return nil
 }
 
-// MakeGitBase makes the directory of GitBaseName for a git directory that has none, and returns its path.
-func (b *Box) MakeGitBase(c *Config, private string) (string, error) {
-	dir := filepath.Join(b.gitFile(GitBase), GitBaseName(private))
+// MakeBase makes the directory of GitBaseName for a git directory that has none, and returns its path.
+func (g GitState) MakeBase(c *Config, private string) (string, error) {
+	dir := filepath.Join(g.file(GitBase), GitBaseName(private))
 	err := unix.Mkdir(dir, 0o700)
 	if errors.Is(err, fs.ErrExist) {
 		return dir, nil
 	}
 	if err == nil {
-		err = b.giveTree(c, dir)
+		err = g.Give(c, dir)
 	}
 	if err != nil {
 		return "", runtime.Errorf(runtime.ErrUnavailable, "make %s: %w", dir, err)
@@ -99,13 +105,10 @@ func (b *Box) MakeGitBase(c *Config, private string) (string, error) {
 	return dir, nil
 }
 
-// GiveGit gives a file below Git to the user that the tree server runs as.
-func (b *Box) GiveGit(c *Config, path string) error { return b.giveTree(c, path) }
-
-// GitChanged reports whether the sandbox's git directories may have changed since the last sync has begun.
-func (b *Box) GitChanged() bool {
+// Changed reports whether the sandbox's git directories may have changed since the last sync has begun.
+func (g GitState) Changed() bool {
 	var st unix.Stat_t
-	return unix.Lstat(b.gitFile(GitChanged), &st) == nil
+	return unix.Lstat(g.file(GitChanged), &st) == nil
 }
 
 // GitUnsynced reports whether a sandbox's git directories may have something that would be lost
@@ -127,23 +130,23 @@ func GitUsed(run string) bool {
 	return len(all) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
-// TakeGitChanged is GitChanged, and removes the mark: what changes from now on makes it again.
-func (b *Box) TakeGitChanged() bool { return unix.Unlink(b.gitFile(GitChanged)) == nil }
+// TakeChanged is GitChanged, and removes the mark: what changes from now on makes it again.
+func (g GitState) TakeChanged() bool { return unix.Unlink(g.file(GitChanged)) == nil }
 
-// SetGitChanged makes the mark again, for a sync that has failed.
-func (b *Box) SetGitChanged(c *Config) error {
-	path := b.gitFile(GitChanged)
-	if b.GitChanged() {
+// SetChanged makes the mark again, for a sync that has failed.
+func (g GitState) SetChanged(c *Config) error {
+	path := g.file(GitChanged)
+	if g.Changed() {
 		return nil
 	}
-	return errors.Join(statefile.Create(path, nil), b.giveTree(c, path))
+	return errors.Join(statefile.Create(path, nil), g.Give(c, path))
 }
 
-// GitPending returns why something stays in the sandbox's git directories that would be lost with
+// Pending returns why something stays in the sandbox's git directories that would be lost with
 // the sandbox; empty: nothing does, unless GitChanged.
-func (b *Box) GitPending() string {
+func (g GitState) Pending() string {
 	var why string
-	err := statefile.Read(b.gitFile(gitPending), &why)
+	err := statefile.Read(g.file(gitPending), &why)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return ""
@@ -153,21 +156,21 @@ func (b *Box) GitPending() string {
 	return why
 }
 
-// SetGitPending records what GitPending returns.
-func (b *Box) SetGitPending(why string) error {
+// SetPending records what GitPending returns.
+func (g GitState) SetPending(why string) error {
 	if why == "" {
-		return removeIfExists(b.gitFile(gitPending))
+		return removeIfExists(g.file(gitPending))
 	}
-	return statefile.Write(b.gitFile(gitPending), why)
+	return statefile.Write(g.file(gitPending), why)
 }
 
-// giveTree gives a file to the user that the tree server of a sandbox runs as.
-func (b *Box) giveTree(c *Config, path string) error {
+// Give gives a file below Git to the user that the tree server runs as.
+func (g GitState) Give(c *Config, path string) error {
 	if c.RootTree {
 		return nil
 	}
 	return c.give(path)
 }
 
-// gitFile returns the path of a file in the directory of Git.
-func (b *Box) gitFile(name string) string { return filepath.Join(Git(b.Run()), name) }
+// file returns the path of a file in the directory of Git.
+func (g GitState) file(name string) string { return filepath.Join(Git(g.box.Run()), name) }

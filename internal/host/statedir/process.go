@@ -63,11 +63,17 @@ func (d *Dir) identity() (string, error) {
 	return hex.EncodeToString(sum[:4]), nil
 }
 
+// Processes are what a Box has of the processes of a sandbox on the host.
+type Processes struct{ box *Box }
+
+// Processes returns the record of the sandbox's processes.
+func (b *Box) Processes() Processes { return Processes{b} }
+
 // Tag returns the last argument of the sandbox's processes, by which they are found. It identifies the state directory
 // too: a copy of one has the same ids.
-func (b *Box) Tag() (string, error) {
-	state, err := b.dir.identity()
-	return b.id + "-" + state, err
+func (ps Processes) Tag() (string, error) {
+	state, err := ps.box.dir.identity()
+	return ps.box.id + "-" + state, err
 }
 
 // A shimRecord records the processes of a start.
@@ -80,53 +86,53 @@ type shimRecord struct {
 
 const shimFile = "shim.json"
 
-func (b *Box) shimRecord() shimRecord {
+func (ps Processes) shimRecord() shimRecord {
 	var r shimRecord
-	if statefile.Read(filepath.Join(b.path, shimFile), &r) != nil {
+	if statefile.Read(filepath.Join(ps.box.path, shimFile), &r) != nil {
 		return shimRecord{}
 	}
 	if boot, _ := bootID(); r.State == "" || r.BootID != boot { // after a boot the numbers of devices are others
 		return r
 	}
-	if own, err := b.dir.identity(); err != nil || own != r.State { // copied: the processes are those of another sandbox
+	if own, err := ps.box.dir.identity(); err != nil || own != r.State { // copied: the processes are those of another sandbox
 		return shimRecord{}
 	}
 	return r
 }
 
 // Shim returns the recorded shim of the last start; the zero Process if there is none.
-func (b *Box) Shim() Process { return b.shimRecord().Process }
+func (ps Processes) Shim() Process { return ps.shimRecord().Process }
 
 // ShimStamp identifies the record of the last start, which another start replaces. It does not read the record.
-func (b *Box) ShimStamp() statefile.Stamp { return statefile.StampOf(filepath.Join(b.path, shimFile)) }
+func (ps Processes) ShimStamp() statefile.Stamp { return statefile.StampOf(ps.file()) }
 
 // ShimVersion returns the version of the program that the recorded shim runs; "" if it is
 // unknown.
-func (b *Box) ShimVersion() string { return b.shimRecord().Version }
+func (ps Processes) ShimVersion() string { return ps.shimRecord().Version }
 
 // PrepareShim makes ready for SetShim, which then takes less time; it needs not be called.
-func (b *Box) PrepareShim() error { return statefile.Prepare(filepath.Join(b.path, shimFile)) }
+func (ps Processes) PrepareShim() error { return statefile.Prepare(ps.file()) }
 
 // SetShim records the shim, the version of its program, and the parts for EndParts.
-func (b *Box) SetShim(p *Process, version string, parts ...Process) error {
-	state, err := b.dir.identity()
+func (ps Processes) SetShim(p *Process, version string, parts ...Process) error {
+	state, err := ps.box.dir.identity()
 	if err != nil {
 		return err
 	}
-	return statefile.WritePrepared(filepath.Join(b.path, shimFile), shimRecord{*p, version, state, parts})
+	return statefile.WritePrepared(ps.file(), shimRecord{*p, version, state, parts})
 }
 
 // ForgetShim removes the record of the last start, if any.
-func (b *Box) ForgetShim() error {
-	return removeIfExists(filepath.Join(b.path, shimFile))
-}
+func (ps Processes) ForgetShim() error { return removeIfExists(ps.file()) }
+
+func (ps Processes) file() string { return filepath.Join(ps.box.path, shimFile) }
 
 // EndParts kills the shim and the parts that SetShim has recorded, and waits up to limit
 // until they are gone, and with them their mounts: the kernel releases a process's locks
 // before its mount namespace, and that before the process counts as ended. recorded
 // reports whether parts were recorded. The caller holds the sandbox's lock.
-func (b *Box) EndParts(limit time.Duration) (recorded bool, err error) {
-	r := b.shimRecord()
+func (ps Processes) EndParts(limit time.Duration) (recorded bool, err error) {
+	r := ps.shimRecord()
 	var errs []error
 	for end := time.Now().Add(limit); len(r.Parts) > 0; r.Parts = r.Parts[1:] {
 		errs = append(errs, r.Parts[0].Kill(time.Until(end)))
@@ -150,8 +156,8 @@ func Descendants(pid int) []Process {
 // KillAll kills the processes that are left of a sandbox whose shim was killed, and waits
 // up to limit for each: processes of uid, or of the caller's user, that have the
 // sandbox's tag as their last argument. An older version's have the id there.
-func (b *Box) KillAll(uid int, limit time.Duration) error {
-	return b.parts(isPart, func(p Process) error { return p.Kill(limit) }, uid, os.Geteuid())
+func (ps Processes) KillAll(uid int, limit time.Duration) error {
+	return ps.parts(isPart, func(p Process) error { return p.Kill(limit) }, uid, os.Geteuid())
 }
 
 // KillLost is KillAll of a sandbox whose directory was deleted by hand, for processes of the caller's user; for root, of any
@@ -167,7 +173,7 @@ func (d *Dir) KillLost(id string, limit time.Duration) error {
 	if _, err := os.Lstat(b.path); !errors.Is(err, fs.ErrNotExist) {
 		return nil // it may exist
 	}
-	tag, err := b.Tag()
+	tag, err := b.Processes().Tag()
 	if err != nil {
 		return err
 	}
@@ -175,13 +181,13 @@ func (d *Dir) KillLost(id string, limit time.Duration) error {
 	if users[0] == 0 { // the configuration told to whom root had dropped
 		users = nil
 	}
-	return b.named([]string{tag}, isPart, func(p Process) error { return p.Kill(limit) }, users...)
+	return b.Processes().named([]string{tag}, isPart, func(p Process) error { return p.Kill(limit) }, users...)
 }
 
 // EndKeeper sends SIGTERM to the sandbox's keeper, which runs as the caller's user, so that
 // it ends the sandbox's container. It does not wait.
-func (b *Box) EndKeeper() error {
-	return b.parts(isKeeper, func(p Process) error {
+func (ps Processes) EndKeeper() error {
+	return ps.parts(isKeeper, func(p Process) error {
 		fd, err := proc.Signal(p.PID, unix.SIGTERM, p.lives)
 		if fd >= 0 {
 			_ = unix.Close(fd)
@@ -192,8 +198,8 @@ func (b *Box) EndKeeper() error {
 
 // KillKeeper kills the sandbox's keeper, which runs as the caller's user, and waits up to
 // limit until it is gone. The container stays: the directory Engine records it.
-func (b *Box) KillKeeper(limit time.Duration) error {
-	return b.parts(isKeeper, func(p Process) error { return p.Kill(limit) }, os.Geteuid())
+func (ps Processes) KillKeeper(limit time.Duration) error {
+	return ps.parts(isKeeper, func(p Process) error { return p.Kill(limit) }, os.Geteuid())
 }
 
 // isPart reports whether a command line is that of a shim, tree server, backend or PID 1.
@@ -210,16 +216,16 @@ func isKeeper(program, command string) bool {
 
 // parts calls do for each process of one of the users whose command line is accepts and
 // ends with the sandbox's tag, or as an older version's with its id.
-func (b *Box) parts(is func(program, command string) bool, do func(Process) error, users ...int) error {
-	tag, err := b.Tag()
+func (ps Processes) parts(is func(program, command string) bool, do func(Process) error, users ...int) error {
+	tag, err := ps.Tag()
 	if err != nil {
 		return err
 	}
-	return b.named([]string{tag, b.id}, is, do, users...)
+	return ps.named([]string{tag, ps.box.id}, is, do, users...)
 }
 
 // named is parts for command lines that end with one of the names. Without users, it is for those of all.
-func (b *Box) named(names []string, is func(program, command string) bool, do func(Process) error, users ...int) error {
+func (ps Processes) named(names []string, is func(program, command string) bool, do func(Process) error, users ...int) error {
 	boot, err := bootID()
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 // What a start has recorded is ended, and nothing else of the same number.
 func TestEndParts(t *testing.T) {
 	b := create(t, open(t), "parts", "")
-	if recorded, err := b.EndParts(time.Minute); recorded || err != nil {
+	if recorded, err := b.Processes().EndParts(time.Minute); recorded || err != nil {
 		t.Errorf("nothing is recorded: %v, %v", recorded, err)
 	}
 	// A shell that is the parent of another.
@@ -46,10 +46,10 @@ func TestEndParts(t *testing.T) {
 	}
 	alive := other
 	other.Start += "1"
-	if err := b.SetShim(&p, "v1", append(parts, other)...); err != nil {
+	if err := b.Processes().SetShim(&p, "v1", append(parts, other)...); err != nil {
 		t.Fatal(err)
 	}
-	if recorded, err := b.EndParts(time.Minute); !recorded || err != nil {
+	if recorded, err := b.Processes().EndParts(time.Minute); !recorded || err != nil {
 		t.Errorf("%v, %v", recorded, err)
 	}
 	_ = shim.Wait()
@@ -59,7 +59,7 @@ func TestEndParts(t *testing.T) {
 	if now, err := statedir.ProcessOf(alive.PID); err != nil || now != alive {
 		t.Errorf("a stranger was killed: %+v, %v", now, err)
 	}
-	if err := b.ForgetShim(); err != nil || b.Shim() != (statedir.Process{}) {
-		t.Errorf("%v, %+v", err, b.Shim())
+	if err := b.Processes().ForgetShim(); err != nil || b.Processes().Shim() != (statedir.Process{}) {
+		t.Errorf("%v, %+v", err, b.Processes().Shim())
 	}
 }

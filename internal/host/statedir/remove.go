@@ -120,7 +120,7 @@ func removeIfExists(path string) error {
 // the directory. It calls first before that, for the directory of a spare: processes may be left.
 func (d *Dir) RemoveHalf(id string, first func(*Box) error) (removed bool, err error) {
 	b := d.Box(id)
-	if b.LivesAsSpare() {
+	if b.Spare().Lives() {
 		return false, nil
 	}
 	unlock, err := d.lock() // no process is creating it
@@ -148,7 +148,7 @@ func (d *Dir) RemoveHalf(id string, first func(*Box) error) (removed bool, err e
 			return false, nil
 		}
 	}
-	if b.WasSpare() {
+	if b.Spare().Was() {
 		if err := first(b); err != nil {
 			return false, err
 		}

@@ -16,11 +16,11 @@ func (d *Dir) Reserve(shape string) (id string) {
 	list, _ := names(d.index(shape))
 	for _, id := range list {
 		b := d.Box(id)
-		if !runtime.IsID(id) || !b.Withdraw(shape) {
+		if !runtime.IsID(id) || !b.Spare().Withdraw(shape) {
 			continue // another process was quicker
 		}
 		step.Reached("reserve: claimed")
-		if b.LivesAsSpare() {
+		if b.Spare().Lives() {
 			return id
 		}
 	}
@@ -28,20 +28,20 @@ func (d *Dir) Reserve(shape string) (id string) {
 }
 
 // IsOffered reports whether a spare is there to be taken or reserved.
-func (b *Box) IsOffered(shape string) bool {
+func (s SpareState) IsOffered(shape string) bool {
 	var st unix.Stat_t
-	return unix.Lstat(b.Offered(shape), &st) == nil
+	return unix.Lstat(s.Offered(shape), &st) == nil
 }
 
 // TakeReserved makes the spare with the ID of c, which was reserved, the sandbox with the configuration c. It
 // returns nil if that is no spare of one of the shapes. After an error, caller and b are those of [Dir.Take].
 func (d *Dir) TakeReserved(c Draft, shapes []string) (b *Box, caller *os.File, err error) {
 	spare := d.Box(c.ID)
-	r, err := spare.Spare()
+	r, err := spare.Spare().Record()
 	if err != nil || !slices.Contains(shapes, r.Shape) {
 		return nil, nil, nil // no spare
 	}
-	if spare.IsOffered(r.Shape) {
+	if spare.Spare().IsOffered(r.Shape) {
 		return nil, nil, nil
 	}
 	unlock, err := d.claimName(c.Name)
@@ -49,7 +49,7 @@ func (d *Dir) TakeReserved(c Draft, shapes []string) (b *Box, caller *os.File, e
 		return nil, nil, err
 	}
 	defer unlock()
-	caller, claimed, err := spare.take(c, func() bool { return true })
+	caller, claimed, err := spare.Spare().take(c, func() bool { return true })
 	if !claimed {
 		return nil, nil, err
 	}

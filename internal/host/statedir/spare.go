@@ -36,9 +36,17 @@ func SpareSocket(run string) string { return filepath.Join(run, spareSocket) }
 // index returns the directory with the names of the spares of a shape.
 func (d *Dir) index(shape string) string { return filepath.Join(d.path, sparesDir, shape) }
 
+// A SpareState is what a Box has of a sandbox that was started ahead.
+type SpareState struct{ box *Box }
+
+// Spare returns the state of the sandbox as one that was started ahead.
+func (b *Box) Spare() SpareState { return SpareState{b} }
+
 // Offered returns the path of the name by which a spare of the shape is offered. To unlink it is to claim the
 // spare: one process succeeds.
-func (b *Box) Offered(shape string) string { return filepath.Join(b.dir.index(shape), b.id) }
+func (s SpareState) Offered(shape string) string {
+	return filepath.Join(s.box.dir.index(shape), s.box.id)
+}
 
 // CreateSpare makes the directory of a spare, with its lock: without, the directory is half made, and
 // another process may remove it. After an error nothing is left of it.
@@ -65,11 +73,11 @@ func (d *Dir) CreateSpare(r *SpareRecord) (*Box, *Lock, error) {
 }
 
 // Offer lets others claim a spare. A spare that is claimed is not offered again.
-func (b *Box) Offer(shape string) error {
+func (s SpareState) Offer(shape string) error {
 	for range 3 { // another process removes the directory when it is empty
-		err := errors.Join(mkdir(filepath.Join(b.dir.path, sparesDir)), mkdir(b.dir.index(shape)))
+		err := errors.Join(mkdir(filepath.Join(s.box.dir.path, sparesDir)), mkdir(s.box.dir.index(shape)))
 		if err == nil {
-			err = statefile.Create(b.Offered(shape), nil)
+			err = statefile.Create(s.Offered(shape), nil)
 		}
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -155,7 +163,7 @@ func (d *Dir) Take(c Draft, shape string) (b *Box, caller *os.File, err error) {
 		if !runtime.IsID(b.id) {
 			continue
 		}
-		if caller, claimed, err := b.take(c, func() bool { return b.Withdraw(shape) }); claimed {
+		if caller, claimed, err := b.Spare().take(c, func() bool { return b.Spare().Withdraw(shape) }); claimed {
 			return b, caller, err
 		}
 	}
@@ -179,23 +187,23 @@ func (d *Dir) claimName(name string) (unlock func(), err error) {
 
 // take is Take for one spare. It opens what it needs before it calls claim: it leaves a spare that it cannot look at to others. claimed
 // is false if the spare's shim has ended, or if claim returns false, since another process has claimed the spare. Then err is nil.
-func (b *Box) take(c Draft, claim func() bool) (caller *os.File, claimed bool, err error) {
+func (s SpareState) take(c Draft, claim func() bool) (caller *os.File, claimed bool, err error) {
 	// With the configuration's lock no process removes the directory; see RemoveHalf.
-	settled, err := b.TryLockConfig()
+	settled, err := s.box.TryLockConfig()
 	if err != nil {
 		return nil, false, nil // another process takes or removes it, or as above
 	}
 	defer settled()
-	lives, err := b.held(shimPart, 1)
+	lives, err := s.box.held(shimPart, 1)
 	if err != nil {
 		return nil, false, nil // as above
 	}
-	if !lives || !b.Half() {
+	if !lives || !s.box.Half() {
 		claim() // so that it is offered no more
 		return nil, false, nil
 	}
 	if c.BoundToCaller {
-		if caller, err = b.holdAsCaller(); err != nil {
+		if caller, err = s.box.holdAsCaller(); err != nil {
 			return nil, false, nil // as above
 		}
 	}
@@ -204,13 +212,13 @@ func (b *Box) take(c Draft, claim func() bool) (caller *os.File, claimed bool, e
 		return nil, false, nil
 	}
 	step.Reached("take: claimed")
-	c.ID = b.id
+	c.ID = s.box.id
 	if l := newLifetime(c.Config, Now()); l != nil {
-		err = statefile.Write(filepath.Join(b.path, lifetimeFile), l)
+		err = statefile.Write(filepath.Join(s.box.path, lifetimeFile), l)
 		step.Reached("take: lifetime recorded")
 	}
 	if err == nil {
-		err = c.write(b, statefile.WritePrepared) // last: now the sandbox exists
+		err = c.write(s.box, statefile.WritePrepared) // last: now the sandbox exists
 	}
 	if err != nil {
 		_ = caller.Close() // nil is fine
@@ -220,32 +228,32 @@ func (b *Box) take(c Draft, claim func() bool) (caller *os.File, claimed bool, e
 	return caller, true, nil
 }
 
-// Spare reads the record of a spare. fs.ErrNotExist: it is none.
-func (b *Box) Spare() (*SpareRecord, error) {
+// Record reads the record of a spare. fs.ErrNotExist: it is none.
+func (s SpareState) Record() (*SpareRecord, error) {
 	r := new(SpareRecord)
-	return r, statefile.Read(filepath.Join(b.path, spareFile), r)
+	return r, statefile.Read(filepath.Join(s.box.path, spareFile), r)
 }
 
-// WasSpare reports whether the directory was made for a spare.
-func (b *Box) WasSpare() bool {
+// Was reports whether the directory was made for a spare.
+func (s SpareState) Was() bool {
 	var st unix.Stat_t
-	return unix.Lstat(filepath.Join(b.path, spareFile), &st) == nil
+	return unix.Lstat(filepath.Join(s.box.path, spareFile), &st) == nil
 }
 
-// LivesAsSpare reports whether the directory is that of a spare whose processes live, and so not half made. If
-// LivesAsSpare cannot find that out, it returns true.
-func (b *Box) LivesAsSpare() bool {
-	if !b.WasSpare() {
+// Lives reports whether the directory is that of a spare whose processes live, and so not half made. If
+// Lives cannot find that out, it returns true.
+func (s SpareState) Lives() bool {
+	if !s.Was() {
 		return false
 	}
-	lives, err := b.Locked()
+	lives, err := s.box.Locked()
 	return lives || err != nil && !errors.Is(err, runtime.ErrNotFound)
 }
 
 // Waits reports whether the shim of a spare waits for a user, which may have ended.
-func (b *Box) Waits() bool {
+func (s SpareState) Waits() bool {
 	var st unix.Stat_t
-	return unix.Lstat(SpareSocket(b.Run()), &st) == nil
+	return unix.Lstat(SpareSocket(s.box.Run()), &st) == nil
 }
 
 // Offering returns the spares that are offered, by shape, and removes what is offered of those that have ended.
@@ -267,8 +275,8 @@ func (d *Dir) Offered(shape string) (ids []string, err error) {
 	list, err := names(d.index(shape))
 	for _, id := range list {
 		b := d.Box(id)
-		if !runtime.IsID(id) || !b.LivesAsSpare() || !b.Half() {
-			_ = unix.Unlink(b.Offered(shape))
+		if !runtime.IsID(id) || !b.Spare().Lives() || !b.Half() {
+			_ = unix.Unlink(b.Spare().Offered(shape))
 			continue
 		}
 		ids = append(ids, id)
@@ -280,7 +288,9 @@ func (d *Dir) Offered(shape string) (ids []string, err error) {
 }
 
 // Withdraw claims a spare to end it. withdrawn is false if another process has claimed it.
-func (b *Box) Withdraw(shape string) (withdrawn bool) { return unix.Unlink(b.Offered(shape)) == nil }
+func (s SpareState) Withdraw(shape string) (withdrawn bool) {
+	return unix.Unlink(s.Offered(shape)) == nil
+}
 
 // tryAll takes the configuration's lock and the sandbox's, to remove what is half made. ErrConflict: another
 // process has one of them.

@@ -178,10 +178,10 @@ func (d *Dir) Each(f func(*Config)) error {
 		b := d.Box(id)
 		c, err := b.Config()
 		if errors.Is(err, runtime.ErrNotFound) {
-			if !b.LivesAsSpare() {
+			if !b.Spare().Lives() {
 				continue
 			}
-			r, err := b.Spare()
+			r, err := b.Spare().Record()
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}

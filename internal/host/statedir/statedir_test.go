@@ -582,7 +582,7 @@ func TestEndKeeper(t *testing.T) {
 	}
 	d, copied := open(t), open(t)
 	tag := func(d *statedir.Dir, id string) string {
-		text, err := d.Box(id).Tag()
+		text, err := d.Box(id).Processes().Tag()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -591,7 +591,7 @@ func TestEndKeeper(t *testing.T) {
 	ours, others := keeper(tag(d, "aaaaaaaaaaaa")), keeper(tag(d, "bbbbbbbbbbbb"))
 	older := keeper("aaaaaaaaaaaa")
 	elsewhere := keeper(tag(copied, "aaaaaaaaaaaa"))
-	if err := d.Box("aaaaaaaaaaaa").EndKeeper(); err != nil {
+	if err := d.Box("aaaaaaaaaaaa").Processes().EndKeeper(); err != nil {
 		t.Error(err)
 	}
 	for _, told := range []*bufio.Reader{ours, older} {
@@ -600,7 +600,7 @@ func TestEndKeeper(t *testing.T) {
 		}
 	}
 	for _, b := range []*statedir.Box{d.Box("bbbbbbbbbbbb"), copied.Box("aaaaaaaaaaaa")} {
-		if err := b.KillKeeper(time.Minute); err != nil {
+		if err := b.Processes().KillKeeper(time.Minute); err != nil {
 			t.Error(err)
 		}
 	}

@@ -33,8 +33,7 @@ var (
 	}
 	// maxMethods are methods of types that have more than defaultMethods.
 	maxMethods = map[string]int{
-		"cmd/wolffia.app":            205,
-		"internal/host/statedir.Box": 90,
+		"cmd/wolffia.app": 205,
 	}
 )
 

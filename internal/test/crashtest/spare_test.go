@@ -16,7 +16,7 @@ func (w *world) spares() map[string]bool {
 	w.OK(err)
 	lives := map[string]bool{}
 	for _, id := range w.subjects() {
-		if box := dir.Box(id); box.Half() && box.LivesAsSpare() {
+		if box := dir.Box(id); box.Half() && box.Spare().Lives() {
 			lives[id] = true
 		}
 	}

@@ -243,7 +243,7 @@ func startOnceKilled(t *testing.T, rt *Runtime, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(dir.Box(id).Shim().PID, syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(dir.Box(id).Processes().Shim().PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(crashLimit); ; {

@@ -123,7 +123,7 @@ func Kill(t testing.TB, state, id string) {
 	dir, err := statedir.Open(state)
 	if err == nil {
 		box := dir.Box(id)
-		err = errors.Join(box.KillKeeper(crashLimit), box.Shim().Kill(crashLimit))
+		err = errors.Join(box.Processes().KillKeeper(crashLimit), box.Processes().Shim().Kill(crashLimit))
 	}
 	if err != nil {
 		t.Fatal(err)
