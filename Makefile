@@ -20,7 +20,7 @@ help: ## say what there is
 build: .cache/share ## build bin/wolffia, one file that carries the programs it needs
 	@scripts/build $(BIN)/wolffia
 
-.cache/share: $(wildcard cmd/wolffia/*.go)
+.cache/share: $(wildcard cmd/wolffia/*.go cmd/wolffia/internal/*/*.go)
 	@scripts/share $@
 	@touch $@
 
@@ -72,7 +72,7 @@ lint: ## check form: gofumpt, vet, staticcheck, go.mod
 		[ -z "$$out" ] || { echo "not gofumpt-ed: $$out" >&2; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags generate ./cmd/wolffia
-	$(GO) vet -tags small ./cmd/wolffia
+	$(GO) vet -tags small ./cmd/wolffia/...
 	$(TOOL) staticcheck ./...
 	$(GO) mod tidy -diff
 

@@ -4,16 +4,25 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"golang.org/x/sys/unix"
+
+	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/hostdir"
 	"wolffia/fusefs/audit"
+	"wolffia/local"
 	"wolffia/runtime"
 )
 
-func (a *app) auditCommand() *cobra.Command {
+func auditCommand(h *host.Host) *cobra.Command {
 	var follow, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "audit [-f] [--json] SANDBOX",
@@ -29,28 +38,24 @@ recorded when it is asked for by name, not when it is left out of a listing.`,
 		Example: `  wolffia audit box
   wolffia audit -f --json box | jq -r .remedy`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			rt, err := a.open("")
-			if err != nil {
-				return err
-			}
-			s, err := rt.Get(cmd.Context(), args[0])
+		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, args []string) error {
+			s, err := rt.Get(ctx, args[0])
 			if err != nil {
 				return err
 			}
 			if s.Filter == runtime.FilterStatic || s.Filter == runtime.FilterNone {
-				a.warn("sandbox %s has filter %s, which logs nothing: its denials are the kernel's", s.ContainerName(), s.Filter)
+				h.Warn("sandbox %s has filter %s, which logs nothing: its denials are the kernel's", s.ContainerName(), s.Filter)
 			}
-			log, alive, err := rt.Audit(cmd.Context(), s.ID)
+			log, alive, err := rt.Audit(ctx, s.ID)
 			if err != nil {
 				return err
 			}
 			defer log.Close()
-			out := bufio.NewWriter(a.out)
+			out := bufio.NewWriter(h.Out)
 			each := func(r audit.Record) error {
-				add := a.addTo(s.ContainerName())
+				add := h.AddTo(s.ContainerName())
 				if r.Host != nil {
-					add = a.allowTo(s.ContainerName())
+					add = h.AllowTo(s.ContainerName())
 				}
 				if err := printRecord(out, &r, asJSON, add); err != nil || !follow {
 					return err
@@ -58,7 +63,7 @@ recorded when it is asked for by name, not when it is left out of a listing.`,
 				return out.Flush()
 			}
 			if follow {
-				err = log.Follow(cmd.Context(), alive, each)
+				err = log.Follow(ctx, alive, each)
 				if errors.Is(err, context.Canceled) {
 					err = nil // that is how it ends
 				}
@@ -67,10 +72,10 @@ recorded when it is asked for by name, not when it is left out of a listing.`,
 			}
 			err = errors.Join(err, out.Flush())
 			if n := log.Skipped(); n > 0 {
-				a.warn("%d lines of the audit log are damaged and left out", n)
+				h.Warn("%d lines of the audit log are damaged and left out", n)
 			}
 			return err
-		},
+		}),
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the sandbox is removed")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object on each line")
@@ -101,4 +106,75 @@ func printRecord(out *bufio.Writer, r *audit.Record, asJSON bool, remedy string)
 	}
 	_, err := out.Write(append(line, '\n'))
 	return err
+}
+
+// auditFlags are the flags of run about the log of denials.
+type auditFlags struct {
+	audit string
+	file  *os.File
+}
+
+// open opens the file, so that it fails before the command runs. The sandbox must not be able
+// to have put a link there, nor to change the log.
+func (f *auditFlags) open(c *runtime.SandboxConfig, name string) error {
+	if f.audit = name; name == "" {
+		return nil
+	}
+	dir, err := filepath.Abs(filepath.Dir(f.audit))
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return runtime.Errorf(runtime.ErrInvalid, "--audit: %w", err)
+	}
+	shown := []string{c.CodebasePath}
+	for _, m := range c.Mounts {
+		if m.Writable {
+			shown = append(shown, m.Source)
+		}
+	}
+	for _, place := range shown {
+		if real, err := filepath.EvalSymlinks(place); err == nil && hostdir.Within(dir, real) {
+			return runtime.Errorf(runtime.ErrInvalid, "--audit %s: the sandbox could change a file in %s: name a file outside of it", f.audit, place)
+		}
+	}
+	if f.file, err = os.OpenFile(f.audit, os.O_WRONLY|os.O_CREATE|unix.O_NONBLOCK, 0o600); err != nil {
+		return runtime.Errorf(runtime.ErrInvalid, "--audit: %w", err)
+	}
+	if st, err := f.file.Stat(); err == nil && st.Mode().IsRegular() {
+		err = f.file.Truncate(0)
+		if err != nil {
+			return runtime.Errorf(runtime.ErrInvalid, "--audit: %w", err)
+		}
+	}
+	return nil
+}
+
+// write writes the log of a sandbox, which it stops first so that the log is complete.
+func (f *auditFlags) write(ctx context.Context, h *host.Host, rt *local.Runtime, id string) (err error) {
+	if f.file == nil {
+		return nil
+	}
+	defer func() {
+		if err = errors.Join(err, f.file.Close()); err != nil {
+			err = fmt.Errorf("--audit %s: %w", f.audit, err)
+		}
+	}()
+	if err := rt.Stop(ctx, id); err != nil {
+		return err
+	}
+	log, _, err := rt.Audit(ctx, id)
+	if errors.Is(err, runtime.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the sandbox has ended by itself, and with it its log: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	out := bufio.NewWriter(f.file)
+	err = printAll(log, func(r audit.Record) error { return printRecord(out, &r, true, "") })
+	if n := log.Skipped(); n > 0 {
+		h.Warn("%d lines of the audit log are damaged and left out", n)
+	}
+	return errors.Join(err, out.Flush())
 }

@@ -2,28 +2,30 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"slices"
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/spf13/pflag"
 
+	"wolffia/cmd/wolffia/internal/boxflags"
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/review"
 	"wolffia/fields"
 	"wolffia/internal/config"
 	"wolffia/network"
 	"wolffia/perm/plainyaml"
-	"wolffia/runtime"
 	"wolffia/runtime/backends"
 )
 
 // Each flag of run, create and shell is a key, but those about one call; and what the table has of runtimes and limits is
 // what there is.
 func TestConfigKeys(t *testing.T) {
-	a := &app{}
+	h := &host.Host{Console: new(console.Console)}
 	keys := fields.Keys()
-	without := []string{"json", "help", flagProfile, flagNoConfig, "no-codebase"}
-	for _, cmd := range []interface{ Flags() *pflag.FlagSet }{a.runCommand(), a.createCommand(), a.shellCommand()} {
+	without := []string{"json", "help", boxflags.FlagProfile, boxflags.FlagNoConfig, "no-codebase"}
+	for _, cmd := range []interface{ Flags() *pflag.FlagSet }{runCommand(h), createCommand(h), shellCommand(h)} {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
 			is := slices.ContainsFunc(keys, func(k fields.Field) bool { return k.Name == f.Name })
 			if is == slices.Contains(without, f.Name) {
@@ -33,8 +35,8 @@ func TestConfigKeys(t *testing.T) {
 	}
 	runtimes := backends.Names()
 	for name, want := range map[string][]string{
-		"runtime": runtimes, "limits": {limitsStrict, limitsBestEffort}, "pull": {pullMissing, pullAlways, pullNever},
-		"apply": {applyAsk, applyOnSuccess, applyAlways, applyNever}, "filter": append([]string{filterAuto}, fields.Find(fields.Run, "filter").Order()...),
+		"runtime": runtimes, "limits": {boxflags.LimitsStrict, boxflags.LimitsBestEffort}, "pull": {host.PullMissing, host.PullAlways, host.PullNever},
+		"apply": {review.ApplyAsk, review.ApplyOnSuccess, review.ApplyAlways, review.ApplyNever}, "filter": append([]string{boxflags.FilterAuto}, fields.Find(fields.Run, "filter").Order()...),
 	} {
 		got := fields.Find(fields.Run, name).Order()
 		slices.Sort(got)
@@ -68,7 +70,7 @@ func TestConfigSchema(t *testing.T) {
 		for _, s := range p.Settings {
 			if k := keys[slices.IndexFunc(keys, func(k fields.Field) bool { return k.Key == s.Key })]; k.Kind == fields.List {
 				body[s.Key] = s.Values
-				if _, err := (&network.Policy{Allow: s.Values}).Compile(); s.Key == flagAllowHost && err != nil {
+				if _, err := (&network.Policy{Allow: s.Values}).Compile(); s.Key == boxflags.FlagAllowHost && err != nil {
 					t.Errorf("profile %s: %v", p.Name, err)
 				}
 			} else {
@@ -131,63 +133,4 @@ func plain(t *testing.T, text string) any {
 		return v
 	}
 	return value(root)
-}
-
-func TestLocated(t *testing.T) {
-	a := &app{origins: map[string]string{"memory": "f:3", "mount": "f:4", "env": "f:5", "allow-host": "f:6", "upstream-proxy": "f:7"}}
-	class := runtime.Errorf(runtime.ErrInvalid, "--memory %q: bad", "x")
-	if err := a.located(class); err.Error() != `f:3: --memory "x": bad` || !errors.Is(err, runtime.ErrInvalid) {
-		t.Error(err)
-	}
-	for text, from := range map[string]string{
-		"memory 4: bad": "f:3", "memory cannot be limited": "f:3", "mount /x: bad": "f:4", `variable "1a": bad`: "f:5", "-e ZZ: bad": "f:5",
-		"network rule x: bad": "f:6", "upstream proxy: bad": "f:7",
-	} {
-		if err := a.located(errors.New(text)); err.Error() != from+": "+text {
-			t.Error(err)
-		}
-	}
-	for _, text := range []string{"--disk 5: bad", "--memory-of 5: bad", "memorandum: bad", `mount point "x": bad`, "environment: bad", "--", ""} {
-		if err := a.located(errors.New(text)); err.Error() != text {
-			t.Error(err)
-		}
-	}
-	if err := a.located(nil); err != nil {
-		t.Error(err)
-	}
-}
-
-// An amount means no limit only if its text is zero.
-func TestAmounts(t *testing.T) {
-	size := func(s string) (int64, error) { return parseSize("memory", s) }
-	duration := func(s string) (int64, error) { d, err := parseDuration("timeout", s); return int64(d), err }
-	for _, c := range []struct {
-		parse func(string) (int64, error)
-		text  string
-		want  int64 // -1: an error
-	}{
-		{size, "0", 0},
-		{size, "0.0", 0},
-		{size, "0g", 0},
-		{size, "1", 1},
-		{size, "0.5k", 512},
-		{size, "0.5", -1},
-		{size, "0.0001k", -1},
-		{size, "-1", -1},
-		{duration, "0", 0},
-		{duration, "0s", 0},
-		{duration, "0d", 0},
-		{duration, "0h0m", 0},
-		{duration, "1ns", 1},
-		{duration, "2", 2e9},
-		{duration, "0.0000000001s", -1},
-		{duration, "0.0000000001", -1},
-		{duration, "0.1ns", -1},
-		{duration, "-1s", -1},
-	} {
-		got, err := c.parse(c.text)
-		if c.want < 0 && err == nil || c.want >= 0 && (err != nil || got != c.want) {
-			t.Errorf("%q: %d, %v; want %d", c.text, got, err, c.want)
-		}
-	}
 }

@@ -1,18 +1,19 @@
 package main
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
+	"wolffia/cmd/wolffia/internal/boxflags"
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/fields"
 	"wolffia/internal/config"
 	"wolffia/runtime"
 )
 
-func (a *app) configCommand() *cobra.Command {
+func configCommand(h *host.Host) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Show what configuration files say",
@@ -24,80 +25,36 @@ and rules for --rule. What the command line says outranks a profile that it name
 that the project's file, that your own. Lists are put together in the order of your
 own file, the project's, the command line.`,
 	}
-	cmd.AddCommand(a.configShowCommand(), a.configProfilesCommand(), a.configSchemaCommand())
+	cmd.AddCommand(configShowCommand(h), configProfilesCommand(h), configSchemaCommand(h))
 	return cmd
 }
 
-// A value is the value of a key, or a part of a list, with where it comes from.
-type value struct {
-	Key    string   `json:"key"`
-	Values []string `json:"values"`
-	Source string   `json:"source"` // "flag", "built-in", FILE:LINE
-}
-
-func (a *app) configShowCommand() *cobra.Command {
+func configShowCommand(h *host.Host) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show [flags of run]",
 		Short: "Print each key, its value, and where that comes from",
 		Args:  cobra.NoArgs,
 	}
 	// The flags of run, which has --json too.
-	cmd.Flags().AddFlagSet(a.runCommand().Flags())
+	cmd.Flags().AddFlagSet(runCommand(h).Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := a.configuration(cmd.Flags(), false)
+		c, err := boxflags.ReadConfiguration(h, cmd.Flags(), false)
 		if err != nil {
 			return runtime.WithClass(runtime.ErrInvalid, err)
 		}
-		c.known()
-		var all []value
-		for i := range c.request.Keys {
-			all = append(all, c.values(&c.request.Keys[i])...)
-		}
-		t := table[value]{head: "KEY\tVALUE\tSOURCE", row: func(v value) []any {
-			return []any{v.Key, dash(printable(strings.Join(v.Values, " "))), printable(v.Source)}
+		t := console.Table[boxflags.Value]{Head: "KEY\tVALUE\tSOURCE", Row: func(v boxflags.Value) []any {
+			return []any{v.Key, console.Dash(console.Printable(strings.Join(v.Values, " "))), console.Printable(v.Source)}
 		}}
 		asJSON, err := cmd.Flags().GetBool("json")
 		if err != nil {
 			return err
 		}
-		return t.print(a, format{json: asJSON}, all)
+		return t.Print(h.Console, console.Format{JSON: asJSON}, c.All())
 	}
 	return cmd
 }
 
-// values returns what holds for a key: one value, or the parts of a list.
-func (c *configuration) values(k *fields.Field) (all []value) {
-	f, settings := c.flags.Lookup(k.Name), c.of(k.Key)
-	flag := value{k.Key, []string{f.Value.String()}, "flag"}
-	if list, several := f.Value.(pflag.SliceValue); several {
-		flag.Values = append([]string{}, list.GetSlice()...) // JSON has [] for nothing
-	} else if n := len(settings); n > 0 {
-		settings = settings[n-1:]
-	}
-	if k.Kind == fields.List || !f.Changed {
-		for _, s := range settings {
-			if !c.idle(k, &s) {
-				all = append(all, value{k.Key, append([]string{}, s.Values...), s.Source.String()}) // as above
-			}
-		}
-	}
-	switch {
-	case f.Changed:
-		all = append(all, flag)
-	case len(all) == 0:
-		flag.Source = "built-in"
-		if k.Name == flagNetwork && slices.ContainsFunc(nameFlags, c.has) {
-			flag.Values = []string{string(runtime.NetworkFiltered)} // as networkFlags.apply has it
-		}
-		all = append(all, flag)
-	}
-	return all
-}
-
-// has reports whether a flag or a file has a value for the flag called name.
-func (c *configuration) has(name string) bool { return c.flags.Changed(name) || len(c.of(name)) > 0 }
-
-func (a *app) configProfilesCommand() *cobra.Command {
+func configProfilesCommand(h *host.Host) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "profiles",
@@ -108,7 +65,7 @@ func (a *app) configProfilesCommand() *cobra.Command {
 	fl.String("codebase", ".", "the codebase")
 	fl.BoolVar(&asJSON, "json", false, "print an array of JSON objects")
 	cmd.RunE = func(*cobra.Command, []string) error {
-		profiles, err := a.profiles(fl)
+		profiles, err := boxflags.Profiles(h, fl)
 		if err != nil {
 			return runtime.WithClass(runtime.ErrInvalid, err)
 		}
@@ -131,21 +88,21 @@ func (a *app) configProfilesCommand() *cobra.Command {
 			}
 			all = append(all, out)
 		}
-		t := table[profile]{head: "NAME\tSOURCE\tDESCRIPTION", row: func(p profile) []any {
-			return []any{p.Name, printable(p.Source), dash(printable(p.Description))}
+		t := console.Table[profile]{Head: "NAME\tSOURCE\tDESCRIPTION", Row: func(p profile) []any {
+			return []any{p.Name, console.Printable(p.Source), console.Dash(console.Printable(p.Description))}
 		}}
-		return t.print(a, format{json: asJSON}, all)
+		return t.Print(h.Console, console.Format{JSON: asJSON}, all)
 	}
 	return cmd
 }
 
-func (a *app) configSchemaCommand() *cobra.Command {
+func configSchemaCommand(h *host.Host) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON schema of configuration files, for an editor",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return a.printJSON(config.Schema(fields.Keys()))
+			return h.PrintJSON(config.Schema(fields.Keys()))
 		},
 	}
 }

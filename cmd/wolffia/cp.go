@@ -14,6 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"wolffia/cmd/wolffia/internal/attach"
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/usage"
 	"wolffia/internal/archive"
 	"wolffia/local"
 	"wolffia/runtime"
@@ -27,7 +31,7 @@ const standardStream = "-"
 // takes and sends of one file.
 const maxStream = 1 << 30
 
-func (a *app) cpCommand() *cobra.Command {
+func cpCommand(h *host.Host) *cobra.Command {
 	var asJSON, recursive bool
 	cmd := &cobra.Command{
 		Use:   "cp SRC... DST",
@@ -51,11 +55,11 @@ target. Owners, hard links and set-id bits are not kept.`,
 			c, err := copyOf(args)
 			switch {
 			case err != nil:
-				return usageError(cmd, "%w", err)
+				return usage.Errorf(cmd, "%w", err)
 			case asJSON && c.to.path == standardStream && c.to.sandbox == "":
-				return usageError(cmd, "--json and the target - exclude each other: both use standard output")
+				return usage.Errorf(cmd, "--json and the target - exclude each other: both use standard output")
 			}
-			rt, err := a.open("")
+			rt, err := h.Open("")
 			if err != nil {
 				return err
 			}
@@ -64,12 +68,12 @@ target. Owners, hard links and set-id bits are not kept.`,
 				return err
 			}
 			for _, from := range c.from {
-				if err := a.copy(cmd.Context(), rt, box.ID, from, c.to, len(c.from) > 1); err != nil {
+				if err := copyOne(cmd.Context(), h, rt, box.ID, from, c.to, len(c.from) > 1); err != nil {
 					return err
 				}
 			}
 			if asJSON {
-				return a.printJSON(&copied{box.ID, args[:len(args)-1], args[len(args)-1]})
+				return h.PrintJSON(&copied{box.ID, args[:len(args)-1], args[len(args)-1]})
 			}
 			return nil
 		},
@@ -143,21 +147,21 @@ func (c *copying) sandbox() string { return c.to.sandbox + c.from[0].sandbox }
 
 // copy copies one source; into says that the target must be a directory. id is the
 // sandbox's.
-func (a *app) copy(ctx context.Context, rt *local.Runtime, id string, from, to place, into bool) error {
+func copyOne(ctx context.Context, h *host.Host, rt *local.Runtime, id string, from, to place, into bool) error {
 	switch {
 	case to.stream():
-		return a.copyToStdout(ctx, rt, id, from)
+		return copyToStdout(ctx, h, rt, id, from)
 	case from.stream():
-		return a.copyFromStdin(ctx, rt, id, to)
+		return copyFromStdin(ctx, h, rt, id, to)
 	case from.sandbox != "":
-		return a.copyOut(ctx, rt, id, from, to.path, into, a.umask)
+		return copyOut(ctx, h, rt, id, from, to.path, into, h.Umask)
 	}
-	return a.copyIn(ctx, rt, id, from.path, to, into)
+	return copyIn(ctx, h, rt, id, from.path, to, into)
 }
 
 // copyOut unpacks on the host what the guest's program packs inside. What it is called
 // here is not for the sandbox to say: that could replace any file in the target.
-func (a *app) copyOut(ctx context.Context, rt *local.Runtime, id string, from place, to string, into bool, umask uint32) error {
+func copyOut(ctx context.Context, h *host.Host, rt *local.Runtime, id string, from place, to string, into bool, umask uint32) error {
 	name := path.Base(path.Clean(from.path))
 	st, err := os.Stat(to)
 	isDir := err == nil && st.IsDir()
@@ -169,14 +173,14 @@ func (a *app) copyOut(ctx context.Context, rt *local.Runtime, id string, from pl
 	case nameless:
 		name = "copy" // used if to has become a directory meanwhile
 	}
-	p := &helper{app: a, place: from, args: []string{"pack", inSandbox(from.path)}}
+	p := &helper{Host: h, place: from, args: []string{"pack", inSandbox(from.path)}}
 	return p.run(ctx, rt, id, func(p runtime.Process) error {
 		return archive.Unpack(p.Stdout(), to, &archive.Options{Name: name, Umask: umask})
 	})
 }
 
 // copyIn unpacks inside what is packed on the host.
-func (a *app) copyIn(ctx context.Context, rt *local.Runtime, id, from string, to place, into bool) error {
+func copyIn(ctx context.Context, h *host.Host, rt *local.Runtime, id, from string, to place, into bool) error {
 	if _, err := os.Lstat(from); err != nil {
 		return runtime.Errorf(runtime.ErrNotFound, "copy %s: %w", from, errors.Unwrap(err))
 	}
@@ -184,7 +188,7 @@ func (a *app) copyIn(ctx context.Context, rt *local.Runtime, id, from string, to
 	if into {
 		inside += "/." // which only a directory has
 	}
-	p := &helper{app: a, place: to, args: []string{"unpack", inside}}
+	p := &helper{Host: h, place: to, args: []string{"unpack", inside}}
 	return p.run(ctx, rt, id, func(p runtime.Process) error {
 		err := archive.Pack(p.Stdin(), filepath.Clean(from))
 		return errors.Join(err, p.Stdin().Close())
@@ -192,17 +196,17 @@ func (a *app) copyIn(ctx context.Context, rt *local.Runtime, id, from string, to
 }
 
 // copyToStdout prints the content of a file inside.
-func (a *app) copyToStdout(ctx context.Context, rt *local.Runtime, id string, from place) error {
-	p := &helper{app: a, place: from, args: []string{"get", strconv.Itoa(maxStream), inSandbox(from.path)}}
+func copyToStdout(ctx context.Context, h *host.Host, rt *local.Runtime, id string, from place) error {
+	p := &helper{Host: h, place: from, args: []string{"get", strconv.Itoa(maxStream), inSandbox(from.path)}}
 	return p.run(ctx, rt, id, func(p runtime.Process) error {
-		_, err := io.Copy(a.out, p.Stdout())
+		_, err := io.Copy(h.Out, p.Stdout())
 		return err
 	})
 }
 
 // copyFromStdin makes standard input the content of a file inside. It reads all of the input
 // first, so that the file changes at once or not at all.
-func (a *app) copyFromStdin(ctx context.Context, rt *local.Runtime, id string, to place) error {
+func copyFromStdin(ctx context.Context, h *host.Host, rt *local.Runtime, id string, to place) error {
 	spool, err := os.CreateTemp("", "wolffia-cp-")
 	if err != nil {
 		return err
@@ -217,7 +221,7 @@ func (a *app) copyFromStdin(ctx context.Context, rt *local.Runtime, id string, t
 	var size int64
 	go func() { // ends with the input, or with the program
 		var err error
-		size, err = io.Copy(spool, io.LimitReader(a.input(nil), maxStream+1))
+		size, err = io.Copy(spool, io.LimitReader(h.Input(nil), maxStream+1))
 		read <- err
 	}()
 	select {
@@ -231,7 +235,7 @@ func (a *app) copyFromStdin(ctx context.Context, rt *local.Runtime, id string, t
 	case size > maxStream:
 		return runtime.Errorf(runtime.ErrInvalid, "copy standard input to %s: more than 1 GiB: write it to a file, and copy that", to.given)
 	}
-	p := &helper{app: a, place: to, args: []string{"put", strconv.FormatInt(size, 10), inSandbox(to.path)}}
+	p := &helper{Host: h, place: to, args: []string{"put", strconv.FormatInt(size, 10), inSandbox(to.path)}}
 	return p.run(ctx, rt, id, func(p runtime.Process) error {
 		_, err := spool.Seek(0, io.SeekStart)
 		if err == nil {
@@ -251,7 +255,7 @@ func inSandbox(p string) string {
 
 // A helper runs the guest's program as a command inside.
 type helper struct {
-	app   *app
+	*host.Host
 	place place // that it works on
 	args  []string
 }
@@ -291,7 +295,7 @@ func (h *helper) run(ctx context.Context, rt *local.Runtime, id string, do func(
 	}
 	exit, err := p.Wait(ctx)
 	if err == nil && exit.ExitCode != 0 { // of a copy that has worked, nothing that matters was denied
-		h.app.noteDenied(&exit, h.place.sandbox, false)
+		attach.NoteDenied(h.Host, &exit, h.place.sandbox, false)
 	}
 	complaint := plainComplaint(<-said)
 	switch {
@@ -302,7 +306,7 @@ func (h *helper) run(ctx context.Context, rt *local.Runtime, id string, do func(
 	case exit.ExitCode == archive.ExitNotRegular && h.args[0] == "put":
 		return runtime.Errorf(runtime.ErrInvalid, "copy %s: not a regular file: name the file that standard input becomes", h.place.given)
 	case exit.ExitCode == archive.ExitNotRegular && h.args[0] == "get":
-		return runtime.Errorf(runtime.ErrInvalid, "copy %s: not a regular file; for a directory: wolffia exec %s -- tar -c %s", h.place.given, h.place.sandbox, shellQuote(h.place.path))
+		return runtime.Errorf(runtime.ErrInvalid, "copy %s: not a regular file; for a directory: wolffia exec %s -- tar -c %s", h.place.given, h.place.sandbox, console.ShellWord(h.place.path))
 	case exit.ExitCode == archive.ExitTooLarge && h.args[0] == "get":
 		return runtime.Errorf(runtime.ErrInvalid, "copy %s: the file has more than 1 GiB: copy it to a file, with wolffia cp %s FILE", h.place.given, h.place.given)
 	case exit.ExitCode != 0 && complaint != "":

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"wolffia/cmd/wolffia/internal/review"
 	"wolffia/internal/test/testenv"
 )
 
@@ -58,7 +59,7 @@ func TestDiscardAsks(t *testing.T) {
 		return said.String()
 	}
 	inside("git branch side")
-	discard("n\n", gitsFiles, "box")
+	discard("n\n", review.GitsFiles, "box")
 	inside("echo x >y; git add y; $g commit -q -m inside; echo x >z")
 	discard("n\n", "2 changes: 2 added; and commits, 1 that the host does not have", "box")
 	discard("n\n", "commits, 1 that the host does not have", "box", ".git")

@@ -1,17 +1,25 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/internal/host/probe"
+	"wolffia/internal/host/programs"
+	"wolffia/internal/host/statedir"
+	"wolffia/local"
 	"wolffia/runtime"
+	"wolffia/toolchain"
 )
 
-func (a *app) doctorCommand() *cobra.Command {
+func doctorCommand(h *host.Host) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -20,23 +28,23 @@ func (a *app) doctorCommand() *cobra.Command {
 tried, not looked up. The exit code is 125 if sandboxes cannot work.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			results := append(a.probeSelf(), probe.All(cmd.Context())...)
+			results := append(probeSelf(h), probe.All(cmd.Context())...)
 			if err := cmd.Context().Err(); err != nil { // what was tried says nothing of the host
 				return err
 			}
-			if found, err := a.toolchains(&runtime.SandboxConfig{}); err == nil { // else probeSelf reports it
+			if found, err := h.Toolchains(&runtime.SandboxConfig{}); err == nil { // else probeSelf reports it
 				results = append(results, toolchainResults(found)...)
 			}
 			if asJSON {
-				if err := a.printJSON(results); err != nil {
+				if err := h.PrintJSON(results); err != nil {
 					return err
 				}
 			} else {
-				a.printProbes(results)
+				printProbes(h, results)
 			}
 			for _, r := range results {
 				if r.Required && !r.OK {
-					return exitStatus{exitFailed}
+					return console.ExitStatus(console.ExitFailed)
 				}
 			}
 			return nil
@@ -47,7 +55,7 @@ tried, not looked up. The exit code is 125 if sandboxes cannot work.`,
 }
 
 // printProbes prints the results for a person: what works, then what helps.
-func (a *app) printProbes(results []probe.Result) {
+func printProbes(h *host.Host, results []probe.Result) {
 	for _, r := range results {
 		mark := "ok  "
 		switch {
@@ -56,18 +64,18 @@ func (a *app) printProbes(results []probe.Result) {
 		case !r.OK:
 			mark = "-   "
 		}
-		fmt.Fprintf(a.out, "%s  %-16s %s\n", mark, r.Feature, printable(r.Found))
+		fmt.Fprintf(h.Out, "%s  %-16s %s\n", mark, r.Feature, console.Printable(r.Found))
 		if r.Allows != "" {
-			fmt.Fprintf(a.out, "      %-16s allows: %s\n", "", r.Allows)
+			fmt.Fprintf(h.Out, "      %-16s allows: %s\n", "", r.Allows)
 		}
 		if r.Problem != "" {
-			fmt.Fprintf(a.out, "      %-16s problem: %s\n", "", indent(printable(r.Problem)))
+			fmt.Fprintf(h.Out, "      %-16s problem: %s\n", "", indent(console.Printable(r.Problem)))
 		}
 		if r.Fix != "" {
-			fmt.Fprintf(a.out, "      %-16s fix: %s\n", "", indent(printable(r.Fix)))
+			fmt.Fprintf(h.Out, "      %-16s fix: %s\n", "", indent(console.Printable(r.Fix)))
 		}
 	}
-	fmt.Fprintln(a.out, "\n"+conclusion(results))
+	fmt.Fprintln(h.Out, "\n"+conclusion(results))
 }
 
 // conclusion says what the results mean for sandboxes.
@@ -100,4 +108,89 @@ func conclusion(results []probe.Result) string {
 // indent aligns the further lines of a text with its first.
 func indent(s string) string {
 	return strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n"+strings.Repeat(" ", 23))
+}
+
+// toolchainResults is what doctor says of PATH: an entry for each toolchain, and one for what
+// is left out of it.
+func toolchainResults(found *toolchain.Found) []probe.Result {
+	var all []probe.Result
+	for i := range found.Toolchains {
+		t := &found.Toolchains[i]
+		var shown []string
+		for _, m := range t.Mounts {
+			shown = append(shown, m.Target)
+		}
+		r := probe.Result{Feature: "toolchain", OK: true, Found: t.Name + ": " + strings.Join(t.Dirs, ":"), Allows: "--toolchains " + t.Name}
+		if len(shown) > 0 {
+			r.Allows += ", which shows " + strings.Join(shown, ", ")
+		}
+		all = append(all, r)
+	}
+	for _, l := range found.Left {
+		all = append(all, probe.Result{Feature: "toolchain", Found: fmt.Sprintf("%q of PATH is left out", l.Dir), Problem: l.Reason})
+	}
+	return all
+}
+
+// probeSelf tries what wolffia itself needs beside the host's features: the state directory,
+// and the programs that it starts.
+func probeSelf(h *host.Host) []probe.Result {
+	state := probe.Result{Feature: "state", Required: true, Allows: "the record of which sandboxes exist"}
+	rt, err := h.Open("")
+	if err == nil {
+		err = tryState(rt.StateDir())
+	}
+	if err != nil {
+		state.Problem = err.Error()
+		return []probe.Result{state}
+	}
+	state.OK, state.Found = true, rt.StateDir()
+	own := probe.Result{Feature: "programs", Required: true, Allows: "every sandbox: " + programs.Guest + " is PID 1 in it"}
+	var guest *programs.Program
+	for _, name := range []string{programs.Guest, programs.Box, programs.Net, programs.Tree} {
+		p, err := host.Program(rt, name)
+		if err != nil {
+			own.Problem = err.Error()
+			return []probe.Result{state, own}
+		}
+		defer p.Close()
+		guest = cmp.Or(guest, p)
+	}
+	own.OK = true
+	switch {
+	case guest.Why != nil:
+		own.Found = "carried by " + rt.Binary()
+		own.Problem = "each start copies them: " + guest.Why.Error()
+	default:
+		own.Found = filepath.Dir(guest.Path)
+	}
+	return append([]probe.Result{state, own}, poolResults(rt.Pools())...)
+}
+
+// tryState returns why the state directory cannot keep a new sandbox; nil if it can.
+func tryState(path string) error {
+	dir, err := statedir.Open(path)
+	if err != nil {
+		return err
+	}
+	return dir.Try()
+}
+
+// poolResults says of the pools there are whether they could be refilled.
+func poolResults(pools []*local.Pool, err error) []probe.Result {
+	var all []probe.Result
+	for _, p := range pools {
+		r := probe.Result{
+			Feature: "pool", OK: p.Problem == "", Allows: "sandboxes that were started ahead",
+			Found: fmt.Sprintf("%s, %s: %d of %d spares ready", p.Shape, p.Runtime, p.Ready, p.Spares), Problem: p.Problem,
+		}
+		if !r.OK {
+			r.Fix = "wolffia pool stop " + p.Shape + "   # then pool start with its flags, which says what fails"
+		}
+		all = append(all, r)
+	}
+	if err != nil {
+		all = append(all, probe.Result{Feature: "pool", Problem: err.Error()})
+	}
+	return all
 }

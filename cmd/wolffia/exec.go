@@ -1,24 +1,21 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
-	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
-	"wolffia/local"
+	"wolffia/cmd/wolffia/internal/attach"
+	"wolffia/cmd/wolffia/internal/boxflags"
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/hint"
+	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/usage"
 	"wolffia/runtime"
-	"wolffia/wire"
 )
 
-func (a *app) execCommand() *cobra.Command {
+func execCommand(h *host.Host) *cobra.Command {
 	var cwd, timeout, session string
 	var env []string
 	var stdin, tty, asJSON, noWait bool
@@ -38,17 +35,17 @@ func (a *app) execCommand() *cobra.Command {
 				return misplaced(args)
 			}
 			if len(args) < 2 {
-				return usageError(cmd, "needs SANDBOX and CMD")
+				return usage.Errorf(cmd, "needs SANDBOX and CMD")
 			}
-			limit, err := parseTimeout(timeout)
+			limit, err := boxflags.ParseTimeout(timeout)
 			if err != nil {
 				return err
 			}
-			vars, err := variables(env)
+			vars, err := boxflags.Variables(env)
 			if err != nil {
 				return err
 			}
-			if err := a.checkTTY(tty, asJSON); err != nil {
+			if err := checkTTY(h, tty, asJSON); err != nil {
 				return err
 			}
 			command := args[1:]
@@ -58,21 +55,21 @@ func (a *app) execCommand() *cobra.Command {
 			if session != "" {
 				command = []string{textOf(command)}
 			}
-			rt, err := a.openEarly("")
+			rt, err := h.OpenEarly("")
 			if err != nil {
 				return err
 			}
 			spec := &runtime.Command{
 				Command: command, Session: session, NoWait: noWait, Create: true, Env: vars, Cwd: cwd, OpenStdin: stdin || tty, TTY: tty, Timeout: limit,
 			}
-			a.warnKeys(spec, "use exec -t at a terminal")
+			hint.WarnKeys(h.Console, spec, "use exec -t at a terminal")
 			if !asJSON {
-				return a.exec(cmd.Context(), rt, args[0], false, spec)
+				return attach.New(h, rt).Exec(cmd.Context(), args[0], false, spec)
 			}
-			return a.execJSON(cmd.Context(), rt, args[0], false, spec)
+			return attach.New(h, rt).ExecJSON(cmd.Context(), args[0], false, spec)
 		},
 	}
-	a.addQuiet(cmd)
+	h.AddQuiet(cmd)
 	fl := cmd.Flags()
 	fl.SetInterspersed(false)
 	fl.StringVar(&cwd, "cwd", "", "working directory inside; with --session absolute (default: the sandbox's own, or the session's)")
@@ -94,29 +91,17 @@ func textOf(command []string) string {
 	}
 	words := make([]string, len(command))
 	for i, word := range command {
-		words[i] = shellQuote(word)
+		words[i] = console.ShellWord(word)
 	}
 	return strings.Join(words, " ")
 }
 
-// shellQuote returns s as one word for a POSIX shell. A word of harmless characters is
-// itself, so that it can be an alias.
-func shellQuote(s string) string {
-	harmless := func(r rune) bool {
-		return r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("%+,-./:@_", r))
-	}
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !harmless(r) }) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
 // checkTTY returns why the flag -t, if it is given, cannot be followed.
-func (a *app) checkTTY(tty, asJSON bool) error {
+func checkTTY(h *host.Host, tty, asJSON bool) error {
 	switch {
 	case tty && asJSON:
 		return runtime.Errorf(runtime.ErrInvalid, "-t and --json exclude each other: a terminal shows the output itself, without a result; leave one of them out")
-	case tty && !a.isTerminal():
+	case tty && !h.IsTerminal():
 		return runtime.Errorf(runtime.ErrInvalid, "-t: standard input and output are not a terminal")
 	}
 	return nil
@@ -131,88 +116,4 @@ func misplaced(args []string) error {
 	}
 	return runtime.Errorf(runtime.ErrInvalid, "%q follows the sandbox, where the command begins: write flags before it, as in wolffia exec ... %s %s -- CMD; a command that begins with a dash needs -- in front",
 		args[1], strings.Join(flags, " "), args[0])
-}
-
-// exec runs a command with our standard streams; an exit code other than 0 is an error.
-// create says that this command line describes the sandbox.
-func (a *app) exec(ctx context.Context, rt *local.Runtime, id string, create bool, spec *runtime.Command) error {
-	defer a.noteQueue(spec)()
-	box := lookUp(ctx, rt, id)
-	watch, w := watchOutput(box, a.out, a.err)
-	exit, err := a.attach(ctx, rt, box.ID, spec, w[0], w[1]) // a name would be looked for once more
-	if err != nil {
-		return a.explain(ctx, rt, id, create, spec, err)
-	}
-	if note := endNote(&exit, spec); note != "" {
-		fmt.Fprintln(a.err, "wolffia:", note)
-	}
-	if exit.OutOfMemory {
-		a.warn("the sandbox reached its memory limit, and the kernel killed a process in it: raise the limit with --memory")
-	}
-	a.noteDenied(&exit, id, create)
-	a.noteGit(exit.Git)
-	if note := watch.hint(codeFor(exit), create); note != "" && !a.quiet {
-		fmt.Fprintln(a.err, "wolffia:", printable(note))
-	}
-	return exitWith(codeFor(exit))
-}
-
-// queueMoment is how long a command waits for others in its session before wolffia tells the user.
-const queueMoment = time.Second
-
-// noteQueue has a line printed if a command waits for others in its session. stop ends that.
-func (a *app) noteQueue(spec *runtime.Command) (stop func()) {
-	if spec.Session == "" {
-		return func() {}
-	}
-	end := "\n"
-	if spec.TTY {
-		end = "\r\n" // the terminal is raw
-	}
-	timer := time.AfterFunc(time.Hour, func() {
-		fmt.Fprintf(a.err, "wolffia: session %s is busy: the command waits for its turn (--no-wait: fail at once)%s", spec.Session, end)
-	})
-	timer.Stop()
-	spec.Queued = func(waits bool) {
-		if waits {
-			timer.Reset(queueMoment)
-		} else {
-			timer.Stop()
-		}
-	}
-	return func() { timer.Stop() }
-}
-
-// endNote returns what the exit code of a command does not say of its end, or an empty
-// string.
-func endNote(exit *runtime.Result, spec *runtime.Command) string {
-	var notes []string
-	if exit.TimedOut {
-		notes = append(notes, fmt.Sprintf("the command reached --timeout %v and was ended", spec.Timeout))
-	}
-	if s := exit.Session; s != nil {
-		if s.WantedTerminal {
-			notes = append(notes, "the command waited for keys of a terminal, which it does not have, and was ended: use exec -t, or an option of the program that asks for nothing")
-		}
-		switch s.Restored {
-		case wire.RestoredNone:
-			notes = append(notes, fmt.Sprintf("session %s has a new shell: the variables, functions and working directory of the last shell are lost", spec.Session))
-		case wire.RestoredPartial:
-			notes = append(notes, fmt.Sprintf("session %s has a new shell: a part of the last shell's variables, functions and working directory is lost", spec.Session))
-		}
-	}
-	return strings.Join(notes, "; ")
-}
-
-// readable reports whether our standard input can be read at all: nohup(1) opens one
-// that cannot, in place of a terminal.
-func (a *app) readable() bool {
-	flags, err := unix.FcntlInt(a.in.Fd(), unix.F_GETFL, 0)
-	return err == nil && flags&unix.O_ACCMODE != unix.O_WRONLY
-}
-
-func asStartError(err error) (*runtime.StartError, bool) {
-	var failed *runtime.StartError
-	ok := errors.As(err, &failed)
-	return failed, ok
 }

@@ -8,78 +8,35 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/signals"
 	"wolffia/runtime"
 )
-
-// The exit codes that are wolffia's own. Scripts rely on them.
-const (
-	exitTimedOut = 124
-	exitFailed   = 125
-)
-
-// An exitStatus is the exit code of a command that ran. It becomes the exit code of
-// wolffia, and nothing is printed.
-type exitStatus struct{ code int }
-
-func (e exitStatus) Error() string { return fmt.Sprintf("exit code %d", e.code) }
-
-// alongside joins how a command has ended with an error of what follows, which it prints if the command's exit status would hide it.
-func (a *app) alongside(end, then error) error {
-	if then != nil && errors.As(end, new(exitStatus)) && !errors.As(then, new(exitStatus)) {
-		fmt.Fprintln(a.err, "wolffia:", printable(then.Error()))
-		return end
-	}
-	return errors.Join(end, then)
-}
-
-// codeFor is the exit code for the way in which a command has ended.
-func codeFor(exit runtime.Result) int {
-	if exit.TimedOut {
-		return exitTimedOut
-	}
-	return exit.ExitCode
-}
-
-// exitWith ends us with a command's code.
-func exitWith(code int) error {
-	if code == 0 {
-		return nil
-	}
-	return exitStatus{code}
-}
-
-// close closes what was opened.
-func (a *app) close() (err error) {
-	for _, c := range a.closers {
-		err = errors.Join(err, c())
-	}
-	return err
-}
 
 // exitCode ends the execution: it prints an error, if there is one to print, asJSON on
 // standard output too, and closes what was opened. If a signal has ended ctx, that is why. The
 // exit code of a command does not hold if standard output was lost.
 func (a *app) exitCode(ctx context.Context, err error, asJSON bool) int {
-	err = errors.Join(err, a.close())
-	var status exitStatus
-	switch lost := a.out.failure(); {
+	err = errors.Join(err, a.Close())
+	var status console.ExitStatus
+	switch lost := a.Out.Failure(); {
 	case lost == nil:
-	case errors.Is(lost, errBroken) || errors.As(err, &status):
+	case errors.Is(lost, console.ErrBroken) || errors.As(err, &status):
 		err = lost
 	case !errors.Is(err, lost):
 		err = errors.Join(err, lost)
 	}
-	code := exitFailed
+	code := console.ExitFailed
 	var start *runtime.StartError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &status):
-		return status.code
+		return int(status)
 	case errors.As(err, &start):
 		code = start.Code
 	default:
-		c, is := codeOf(ctx)
+		c, is := signals.CodeOf(ctx)
 		switch {
 		case errors.Is(err, context.Canceled):
 			err = errInterrupted
@@ -90,9 +47,9 @@ func (a *app) exitCode(ctx context.Context, err error, asJSON bool) int {
 			code = c
 		}
 	}
-	fmt.Fprintln(a.err, "wolffia:", printable(err.Error()))
-	if asJSON && !a.printed {
-		_ = a.printJSON(failureOf(err)) // standard error has it too
+	fmt.Fprintln(a.Err, "wolffia:", console.Printable(err.Error()))
+	if asJSON && !a.Printed {
+		_ = a.PrintJSON(failureOf(err)) // standard error has it too
 	}
 	return code
 }

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"wolffia/cmd/wolffia/internal/boxflags"
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/signals"
 	boxnet "wolffia/internal/host/inside"
 	"wolffia/internal/sys/rawsock"
 	"wolffia/local"
@@ -19,7 +22,7 @@ import (
 )
 
 // forwardCommand makes a port of the host lead to a server inside.
-func (a *app) forwardCommand() *cobra.Command {
+func forwardCommand(h *host.Host) *cobra.Command {
 	var wait bool
 	var address string
 	cmd := &cobra.Command{
@@ -38,11 +41,11 @@ It prints one line for each port when it is ready. Open connections keep the
 sandbox in use (--idle-timeout).`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := untilSignal(cmd.Context(), stops...)
+			ctx, stop := signals.UntilSignal(cmd.Context(), signals.Stops...)
 			defer stop()
-			err := a.forward(ctx, args[0], address, args[1:], wait)
-			if code, is := codeOf(ctx); is && err == nil {
-				return exitStatus{code}
+			err := forward(ctx, h, args[0], address, args[1:], wait)
+			if code, is := signals.CodeOf(ctx); is && err == nil {
+				return console.ExitStatus(code)
 			}
 			return err
 		},
@@ -53,20 +56,20 @@ sandbox in use (--idle-timeout).`,
 }
 
 // forward listens and carries connections until ctx or the sandbox ends.
-func (a *app) forward(ctx context.Context, ref, address string, specs []string, wait bool) error {
+func forward(ctx context.Context, h *host.Host, ref, address string, specs []string, wait bool) error {
 	if net.ParseIP(address) == nil {
 		return runtime.Errorf(runtime.ErrInvalid, "--address %q: it must be an IP address of this host", address)
 	}
 	var ports []runtime.Publish
 	for _, s := range specs {
-		p, err := parseForward(s)
+		p, err := boxflags.ParseForward(s)
 		if err != nil {
 			return err
 		}
 		p.Address = address
 		ports = append(ports, p)
 	}
-	rt, err := a.open("")
+	rt, err := h.Open("")
 	if err != nil {
 		return err
 	}
@@ -77,7 +80,7 @@ func (a *app) forward(ctx context.Context, ref, address string, specs []string, 
 	if box.State != runtime.StateRunning {
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %s is not running, it is %s: wolffia start %s", box.ID, box.State, box.ID)
 	}
-	f := &forwarder{app: a, rt: rt, box: box, ports: ports, wait: wait}
+	f := &forwarder{Host: h, rt: rt, box: box, ports: ports, wait: wait}
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -106,25 +109,9 @@ func (a *app) forward(ctx context.Context, ref, address string, specs []string, 
 	return <-ended
 }
 
-// parseForward reads [LOCAL:]PORT; LOCAL may be 0.
-func parseForward(s string) (p runtime.Publish, err error) {
-	outside, inside, two := strings.Cut(s, ":")
-	if !two {
-		inside = outside
-	}
-	var ok, ok2 bool
-	if p.Local, ok = parsePort(outside); outside == "0" {
-		ok = two
-	}
-	if p.Port, ok2 = parsePort(inside); !ok || !ok2 {
-		return p, runtime.Errorf(runtime.ErrInvalid, "port %q: it must be [LOCAL:]PORT, ports from 1 to 65535, LOCAL also 0", s)
-	}
-	return p, nil
-}
-
 // A forwarder passes connections on to one sandbox.
 type forwarder struct {
-	app     *app
+	*host.Host
 	rt      *local.Runtime
 	box     *runtime.Sandbox
 	ports   []runtime.Publish
@@ -177,7 +164,7 @@ func (f *forwarder) listen(ctx context.Context, p *runtime.Publish) (net.Listene
 		}
 		_ = conn.Close()
 	}
-	if _, err := fmt.Fprintf(f.app.out, "%s -> %s port %d\n", l.Addr(), f.box.ID, p.Port); err != nil {
+	if _, err := fmt.Fprintf(f.Out, "%s -> %s port %d\n", l.Addr(), f.box.ID, p.Port); err != nil {
 		_ = l.Close()
 		return nil, err
 	}
@@ -256,7 +243,7 @@ func (f *forwarder) carry(ctx context.Context, conn *net.TCPConn, port int, turn
 	if err != nil {
 		boxnet.Reset(conn)
 		if errors.Is(err, syscall.ECONNREFUSED) {
-			f.refused.Do(func() { f.app.warn("%s; it may not be up yet: --wait waits for it", printable(err.Error())) })
+			f.refused.Do(func() { f.Warn("%s; it may not be up yet: --wait waits for it", console.Printable(err.Error())) })
 		}
 		return
 	}

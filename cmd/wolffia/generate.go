@@ -8,6 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/host"
+
 	"github.com/spf13/cobra/doc"
 )
 
@@ -25,7 +28,7 @@ func init() {
 }
 
 func generate(share string) error {
-	root := new(app).command("")
+	root := (&app{Host: &host.Host{Console: new(console.Console)}}).command("")
 	root.DisableAutoGenTag = true
 	man := filepath.Join(share, "man/man1")
 	bash := filepath.Join(share, "bash-completion/completions")

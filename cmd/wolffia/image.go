@@ -11,14 +11,16 @@ import (
 
 	units "github.com/docker/go-units"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/image/puller"
 	"wolffia/image/store"
+	"wolffia/local"
 	"wolffia/runtime"
 )
 
-func (a *app) imageCommand() *cobra.Command {
+func imageCommand(h *host.Host) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "image",
 		Short: "Pull, list and remove images to run on",
@@ -28,11 +30,11 @@ IMAGE is a name in a registry (busybox, busybox:1.36, ghcr.io/team/tool@sha256:.
 oci:DIR[:TAG] for an OCI image layout, or docker-archive:FILE for what docker save
 has written. wolffia run --image IMAGE pulls what is not there by itself.`,
 	}
-	cmd.AddCommand(a.imagePullCommand(), a.imageListCommand(), a.imageRemoveCommand(), a.imagePruneCommand())
+	cmd.AddCommand(imagePullCommand(h), imageListCommand(h), imageRemoveCommand(h), imagePruneCommand(h))
 	return cmd
 }
 
-func (a *app) imagePullCommand() *cobra.Command {
+func imagePullCommand(h *host.Host) *cobra.Command {
 	var maxSize string
 	cmd := &cobra.Command{
 		Use:   "pull [flags] IMAGE...",
@@ -51,44 +53,17 @@ loopback.`,
 				}
 			}
 			for _, name := range args {
-				id, err := a.pull(cmd.Context(), &puller.Request{Name: name, MaxSize: size})
+				id, err := h.Pull(cmd.Context(), &puller.Request{Name: name, MaxSize: size})
 				if err != nil {
 					return err
 				}
-				fmt.Fprintln(a.out, id)
+				fmt.Fprintln(h.Out, id)
 			}
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&maxSize, "max-size", "", "how large an image may be, unpacked, such as 512m or 2g (default 64g)")
 	return cmd
-}
-
-// images opens the image store.
-func (a *app) images() (*store.Store, error) {
-	rt, err := a.open("")
-	if err != nil {
-		return nil, err
-	}
-	return store.Open(rt.StateDir()), nil
-}
-
-// pull gets an image, with a progress bar if there is a terminal.
-func (a *app) pull(ctx context.Context, req *puller.Request) (string, error) {
-	rt, err := a.open("")
-	if err != nil {
-		return "", err
-	}
-	program, err := program(rt, puller.Program)
-	if err != nil {
-		return "", err
-	}
-	defer program.Close()
-	req.StateDir = rt.StateDir()
-	if term.IsTerminal(int(a.err.Fd())) {
-		req.Terminal = a.err.file
-	}
-	return puller.Pull(ctx, program.ExecPath(), req)
 }
 
 // An imageListing is what --json prints of an image.
@@ -126,46 +101,26 @@ func imageListingOf(e *store.Entry) imageListing {
 	return l
 }
 
-func (a *app) imageListCommand() *cobra.Command {
-	var f format
-	cmd := &cobra.Command{
-		Use:     "ls",
-		Aliases: []string{"list"},
-		Short:   "List the images",
-		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			images, err := a.images()
-			if err != nil {
-				return err
+func imageListCommand(h *host.Host) *cobra.Command {
+	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List the images", Args: cobra.NoArgs}
+	return host.List(h, cmd, &console.Table[imageListing]{
+		Head: "ID\tSIZE\tPULLED\tSANDBOXES\tNAMES",
+		Row: func(l imageListing) []any {
+			pulled := "-"
+			if l.PulledAt != 0 {
+				pulled = console.Age(time.UnixMilli(l.PulledAt)) + " ago"
 			}
-			all, err := images.List()
-			if err != nil {
-				return err
-			}
-			listings := []imageListing{}
-			for _, e := range all {
-				listings = append(listings, imageListingOf(e))
-			}
-			t := table[imageListing]{
-				head: "ID\tSIZE\tPULLED\tSANDBOXES\tNAMES",
-				row: func(l imageListing) []any {
-					pulled := "-"
-					if l.PulledAt != 0 {
-						pulled = age(time.UnixMilli(l.PulledAt)) + " ago"
-					}
-					names := printable(strings.Join(l.Names, " ")) + printable(l.Problem)
-					return []any{store.Short(l.ID), units.BytesSize(float64(l.Size)), pulled, len(l.Sandboxes), dash(names)}
-				},
-				id: func(l imageListing) string { return l.ID },
-			}
-			return t.print(a, f, listings)
+			names := console.Printable(strings.Join(l.Names, " ")) + console.Printable(l.Problem)
+			return []any{store.Short(l.ID), units.BytesSize(float64(l.Size)), pulled, len(l.Sandboxes), console.Dash(names)}
 		},
-	}
-	f.flagsWithIDs(cmd)
-	return cmd
+		IDs: "ids", ID: func(l imageListing) string { return l.ID },
+	}, func(_ context.Context, rt *local.Runtime, _ []string) ([]imageListing, error) {
+		all, err := store.Open(rt.StateDir()).List()
+		return host.Mapped(all, imageListingOf), err
+	})
 }
 
-func (a *app) imageRemoveCommand() *cobra.Command {
+func imageRemoveCommand(h *host.Host) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm IMAGE...",
 		Short: "Take names of images away; delete those that have none left",
@@ -173,21 +128,14 @@ func (a *app) imageRemoveCommand() *cobra.Command {
 twelve digits of it, an image with all its names. One that a sandbox uses, also a
 stopped one, is not deleted.`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			images, err := a.images()
-			if err != nil {
-				return err
-			}
-			var errs []error
-			for _, ref := range args {
-				errs = append(errs, images.Remove(cmd.Context(), ref))
-			}
-			return errors.Join(errs...)
-		},
+		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, args []string) error {
+			images := store.Open(rt.StateDir())
+			return errors.Join(host.Mapped(args, func(ref string) error { return images.Remove(ctx, ref) })...)
+		}),
 	}
 }
 
-func (a *app) imagePruneCommand() *cobra.Command {
+func imagePruneCommand(h *host.Host) *cobra.Command {
 	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "prune [--all]",
@@ -195,27 +143,16 @@ func (a *app) imagePruneCommand() *cobra.Command {
 		Long: `Delete images that have no name and that no sandbox uses, with --all also those
 that have one, and what pulls that were killed have left. Prints what was deleted.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			images, err := a.images()
-			if err != nil {
-				return err
-			}
-			deleted, err := images.Prune(cmd.Context(), all)
+		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, _ []string) error {
+			deleted, err := store.Open(rt.StateDir()).Prune(ctx, all)
 			if asJSON {
-				listings := []imageListing{}
-				for _, e := range deleted {
-					listings = append(listings, imageListingOf(e))
-				}
-				if perr := a.printJSON(listings); perr != nil {
-					return perr
-				}
-				return err
+				return errors.Join(h.PrintJSON(host.Mapped(deleted, imageListingOf)), err)
 			}
 			for _, e := range deleted {
-				fmt.Fprintln(a.out, e.ID)
+				fmt.Fprintln(h.Out, e.ID)
 			}
 			return err
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "also images that have a name")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print an array of JSON objects")

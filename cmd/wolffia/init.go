@@ -10,11 +10,13 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/internal/config"
 	"wolffia/runtime"
 )
 
-func (a *app) initCommand() *cobra.Command {
+func initCommand(h *host.Host) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
@@ -34,9 +36,9 @@ directory, from what is found there. It counts after wolffia trust.`,
 			}
 			trust := "wolffia trust"
 			if len(args) > 0 {
-				trust += " " + shellWord(dir)
+				trust += " " + console.ShellWord(dir)
 			}
-			fmt.Fprintf(a.err, "wolffia: %s is written; to use it: %s\n", printable(path), printable(trust))
+			fmt.Fprintf(h.Err, "wolffia: %s is written; to use it: %s\n", console.Printable(path), console.Printable(trust))
 			return nil
 		},
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -13,6 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"wolffia/cmd/wolffia/internal/boxflags"
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/review"
 	"wolffia/local"
 	"wolffia/runtime"
 )
@@ -25,28 +30,24 @@ type inspection struct {
 	Rules   int    `json:"rules"`
 	Version string `json:"version,omitempty"` // of wolffia in the shim of a running sandbox
 
-	UID     int              `json:"uid"`
-	GID     int              `json:"gid"`
-	Tree    *local.TreeState `json:"tree,omitempty"`    // of a running sandbox with a codebase
-	Changes *changeCount     `json:"changes,omitempty"` // of a sandbox with cow
+	UID     int                 `json:"uid"`
+	GID     int                 `json:"gid"`
+	Tree    *local.TreeState    `json:"tree,omitempty"`    // of a running sandbox with a codebase
+	Changes *review.ChangeCount `json:"changes,omitempty"` // of a sandbox with cow
 	// Limits says what keeps the limits of a running sandbox that has any.
 	Limits *runtime.LimitsState `json:"limits,omitempty"`
 }
 
-func (a *app) inspectCommand() *cobra.Command {
+func inspectCommand(h *host.Host) *cobra.Command {
 	var asText, asJSON, rules bool
 	cmd := &cobra.Command{
 		Use:   "inspect SANDBOX...",
 		Short: "Print all that is known of sandboxes, as JSON or text",
 		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			rt, err := a.open("")
-			if err != nil {
-				return err
-			}
+		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, args []string) error {
 			var all []inspection
 			for _, ref := range args {
-				info, err := rt.Inspect(cmd.Context(), ref)
+				info, err := rt.Inspect(ctx, ref)
 				if err != nil {
 					return err
 				}
@@ -56,7 +57,7 @@ func (a *app) inspectCommand() *cobra.Command {
 					UID: info.Sandbox.UID, GID: info.Sandbox.GID, Tree: info.Tree, Limits: info.Limits,
 				}
 				if info.Sandbox.CopyOnWrite {
-					i.Changes = countChanges(cmd.Context(), rt, info.Sandbox.ID)
+					i.Changes = review.New(h, rt).CountChanges(ctx, info.Sandbox.ID)
 				}
 				if !rules {
 					c.Permissions = nil
@@ -64,18 +65,18 @@ func (a *app) inspectCommand() *cobra.Command {
 				all = append(all, i)
 			}
 			if !asText {
-				return a.printJSON(all)
+				return h.PrintJSON(all)
 			}
 			for i := range all {
 				if i > 0 {
-					fmt.Fprintln(a.out)
+					fmt.Fprintln(h.Out)
 				}
-				if err := all[i].print(a.out); err != nil {
+				if err := all[i].print(h.Out); err != nil {
 					return err
 				}
 			}
 			return nil
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&asText, "text", false, "print text for people")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, which is what it does")
@@ -89,7 +90,7 @@ func networkText(c *runtime.SandboxConfig) string {
 	if c.Network != runtime.NetworkFiltered {
 		return cmp.Or(string(c.Network), string(runtime.NetworkNone))
 	}
-	return fmt.Sprintf("%s: %d rules, see wolffia network show", c.Network, len(reaches(c.Egress)))
+	return fmt.Sprintf("%s: %d rules, see wolffia network show", c.Network, len(c.Egress.Reaches()))
 }
 
 // print prints text.
@@ -97,7 +98,7 @@ func (s *inspection) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(w, "%s\t%s\n", name, strings.ReplaceAll(printable(value), "\n", " "))
+			fmt.Fprintf(w, "%s\t%s\n", name, strings.ReplaceAll(console.Printable(value), "\n", " "))
 		}
 	}
 	row("id", s.listing.ID)
@@ -114,7 +115,7 @@ func (s *inspection) print(out io.Writer) error {
 	row("codebase", s.Codebase)
 	row("filter", string(s.listing.Filter))
 	if s.Changes != nil {
-		row("changes", s.Changes.text(s.listing.ID))
+		row("changes", s.Changes.Text(s.listing.ID))
 	}
 	row("network", networkText(s.SandboxConfig))
 	row("image", s.listing.Image)
@@ -123,7 +124,7 @@ func (s *inspection) print(out io.Writer) error {
 		row([]string{"volumes", ""}[min(i, 1)], v.Name+" at "+v.Target+map[bool]string{true: ", read-only"}[v.ReadOnly])
 	}
 	row("rules", strconv.Itoa(s.Rules))
-	row("labels", joinLabels(s.listing.Labels))
+	row("labels", console.JoinLabels(s.listing.Labels))
 	row("wolffia", s.Version)
 	row("user", fmt.Sprintf("%d:%d", s.UID, s.GID))
 	if l := s.Limits; l != nil {
@@ -137,7 +138,7 @@ func (s *inspection) print(out io.Writer) error {
 	case t.Problem != "":
 		row("tree", "unknown: "+t.Problem)
 	case t.Static != nil:
-		row("tree", staticText(t.Static))
+		row("tree", boxflags.StaticText(t.Static))
 	default:
 		row("tree", fmt.Sprintf("%d names known, %d descriptors open", t.Nodes, t.FDs))
 		if !t.Current {
@@ -150,4 +151,18 @@ func (s *inspection) print(out io.Writer) error {
 		row("messages", strings.Join(counts, ", "))
 	}
 	return w.Flush()
+}
+
+// limitsText puts what keeps limits on one line.
+func limitsText(l *runtime.LimitsState) string {
+	var all []string
+	for _, limit := range []struct {
+		name string
+		by   runtime.Enforcement
+	}{{"memory", l.Memory}, {"cpus", l.CPUs}, {"pids", l.PIDs}} {
+		if limit.by != "" {
+			all = append(all, limit.name+" by "+string(limit.by))
+		}
+	}
+	return strings.Join(all, ", ")
 }

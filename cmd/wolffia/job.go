@@ -12,13 +12,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"wolffia/cmd/wolffia/internal/boxflags"
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/usage"
 	"wolffia/internal/jsontext"
 	"wolffia/local"
 	"wolffia/ops"
 	"wolffia/runtime"
 )
 
-func (a *app) sessionJobCommand() *cobra.Command {
+func sessionJobCommand(h *host.Host) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "job",
 		Short: "Start, list, read, await and signal background jobs of a session",
@@ -33,13 +37,11 @@ is an id, or the name that start gave it.`,
   wolffia session job kill box dev web
   wolffia session job wait box dev web`,
 	}
-	list := a.sessionJobsCommand()
-	list.Use = "ls SANDBOX SESSION"
-	cmd.AddCommand(a.jobStartCommand(), list, a.jobOutputCommand(), a.jobWaitCommand(), a.jobKillCommand())
+	cmd.AddCommand(jobStartCommand(h), sessionJobsCommand(h, "ls SANDBOX SESSION"), jobOutputCommand(h), jobWaitCommand(h), jobKillCommand(h))
 	return cmd
 }
 
-func (a *app) jobStartCommand() *cobra.Command {
+func jobStartCommand(h *host.Host) *cobra.Command {
 	var name, cwd string
 	var env []string
 	var noWait, asJSON bool
@@ -54,16 +56,16 @@ commands that were asked for before.`,
 			case len(args) > 2 && args[2] == "--":
 				args = append(args[:2], args[3:]...)
 			case len(args) > 2 && strings.HasPrefix(args[2], "-"):
-				return usageError(cmd, "%q follows SESSION, where the command begins: write flags before SANDBOX, and -- in front of a command that begins with a dash", args[2])
+				return usage.Errorf(cmd, "%q follows SESSION, where the command begins: write flags before SANDBOX, and -- in front of a command that begins with a dash", args[2])
 			}
 			if len(args) < 3 {
-				return usageError(cmd, "needs SANDBOX, SESSION and CMD")
+				return usage.Errorf(cmd, "needs SANDBOX, SESSION and CMD")
 			}
-			vars, err := variables(env)
+			vars, err := boxflags.Variables(env)
 			if err != nil {
 				return err
 			}
-			rt, err := a.open("")
+			rt, err := h.Open("")
 			if err != nil {
 				return err
 			}
@@ -80,9 +82,9 @@ commands that were asked for before.`,
 			case err != nil:
 				return err
 			case asJSON:
-				return a.printJSON(j)
+				return h.PrintJSON(j)
 			}
-			_, err = a.out.WriteString(printable(j.ID) + "\n")
+			_, err = h.Out.WriteString(console.Printable(j.ID) + "\n")
 			return err
 		},
 	}
@@ -96,7 +98,7 @@ commands that were asked for before.`,
 	return cmd
 }
 
-func (a *app) jobOutputCommand() *cobra.Command {
+func jobOutputCommand(h *host.Host) *cobra.Command {
 	var follow, asJSON bool
 	var stdout, stderr uint64
 	cmd := &cobra.Command{
@@ -108,9 +110,9 @@ answer has the offset at which the next one begins.`,
 		Args: cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if follow && asJSON {
-				return usageError(cmd, "--follow and --json exclude each other: leave one of them out")
+				return usage.Errorf(cmd, "--follow and --json exclude each other: leave one of them out")
 			}
-			rt, err := a.open("")
+			rt, err := h.Open("")
 			if err != nil {
 				return err
 			}
@@ -120,9 +122,9 @@ answer has the offset at which the next one begins.`,
 				if err != nil {
 					return err
 				}
-				return a.printJSON(out)
+				return h.PrintJSON(out)
 			}
-			return copyJob(cmd.Context(), rt, id, args[2], stdout, stderr, follow, a.out, a.err)
+			return copyJob(cmd.Context(), rt, id, args[2], stdout, stderr, follow, h.Out, h.Err)
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the output ends")
@@ -180,7 +182,7 @@ func readJob(ctx context.Context, rt runtime.RuntimeWithSession, id runtime.Sess
 	return &jobOutput{ID: j.ID, State: j.State, ExitCode: j.ExitCode, Stdout: part(&out.Stdout), Stderr: part(&out.Stderr)}, nil
 }
 
-func (a *app) jobWaitCommand() *cobra.Command {
+func jobWaitCommand(h *host.Host) *cobra.Command {
 	var timeout string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -190,11 +192,11 @@ func (a *app) jobWaitCommand() *cobra.Command {
 --timeout the exit code is 124, and the job continues.`,
 		Args: cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			limit, err := parseTimeout(timeout)
+			limit, err := boxflags.ParseTimeout(timeout)
 			if err != nil {
 				return err
 			}
-			rt, err := a.open("")
+			rt, err := h.Open("")
 			if err != nil {
 				return err
 			}
@@ -203,25 +205,28 @@ func (a *app) jobWaitCommand() *cobra.Command {
 				ctx, cancel = context.WithTimeout(ctx, limit)
 			}
 			defer cancel()
-			exit, err := waitJob(ctx, rt, runtime.SessionIn(args[0], args[1]), args[2])
+			exit, err := rt.WaitJob(ctx, runtime.SessionIn(args[0], args[1]), args[2])
+			if err != nil && ctx.Err() != nil {
+				err = ctx.Err()
+			}
 			switch {
 			case errors.Is(err, context.DeadlineExceeded) && cmd.Context().Err() == nil:
 				if asJSON {
-					err = a.printJSON(&jobEnd{TimedOut: true, ExitCode: exitTimedOut})
+					err = h.PrintJSON(&jobEnd{TimedOut: true, ExitCode: console.ExitTimedOut})
 				} else {
-					fmt.Fprintf(a.err, "wolffia: job %s runs on after --timeout %v\n", printable(args[2]), limit)
+					fmt.Fprintf(h.Err, "wolffia: job %s runs on after --timeout %v\n", console.Printable(args[2]), limit)
 					err = nil
 				}
-				return errors.Join(err, exitStatus{exitTimedOut})
+				return errors.Join(err, console.ExitStatus(console.ExitTimedOut))
 			case err != nil:
 				return err
 			}
 			if asJSON {
-				if err := a.printJSON(&jobEnd{ExitCode: exit.ExitCode, Signal: int(exit.Signal), StatusLost: exit.Session != nil && exit.Session.StatusLost}); err != nil {
+				if err := h.PrintJSON(&jobEnd{ExitCode: exit.ExitCode, Signal: int(exit.Signal), StatusLost: exit.Session != nil && exit.Session.StatusLost}); err != nil {
 					return err
 				}
 			}
-			return exitWith(exit.ExitCode)
+			return console.ExitWith(exit.ExitCode)
 		},
 	}
 	cmd.Flags().StringVar(&timeout, "timeout", "", "wait no longer than this (90s, 5m): exit code 124")
@@ -237,37 +242,24 @@ type jobEnd struct {
 	StatusLost bool `json:"statusLost,omitempty"` // the exit code is unknown
 }
 
-// waitJob waits until a job has ended. If ctx ends first, the error is its.
-func waitJob(ctx context.Context, rt *local.Runtime, id runtime.SessionID, job string) (runtime.Result, error) {
-	exit, err := rt.WaitJob(ctx, id, job)
-	if err != nil && ctx.Err() != nil {
-		err = ctx.Err()
-	}
-	return exit, err
-}
-
-func (a *app) jobKillCommand() *cobra.Command {
+func jobKillCommand(h *host.Host) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "kill [--signal SIG] SANDBOX SESSION JOB...",
 		Short: "Send a signal to all processes of jobs",
 		Args:  cobra.MinimumNArgs(3),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, args []string) error {
 			sig, err := parseSignal(name)
 			if err != nil {
 				return err
 			}
-			rt, err := a.open("")
-			if err != nil {
-				return err
-			}
 			for _, job := range args[2:] {
-				if err := rt.SignalJob(cmd.Context(), runtime.SessionIn(args[0], args[1]), job, sig); err != nil {
+				if err := rt.SignalJob(ctx, runtime.SessionIn(args[0], args[1]), job, sig); err != nil {
 					return err
 				}
 			}
 			return nil
-		},
+		}),
 	}
 	cmd.Flags().StringVarP(&name, "signal", "s", "TERM", "the signal, by name or number")
 	return cmd

@@ -5,41 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"wolffia/cmd/wolffia/internal/boxflags"
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/local"
+	"wolffia/runtime"
 )
 
-// each calls do for every named sandbox, also after an error.
-func (a *app) each(cmd *cobra.Command, refs []string, do func(ctx context.Context, rt *local.Runtime, ref string) error) error {
-	rt, err := a.open("")
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, ref := range refs {
-		if err := do(cmd.Context(), rt, ref); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func (a *app) startCommand() *cobra.Command {
+func startCommand(h *host.Host) *cobra.Command {
 	return &cobra.Command{
 		Use:   "start SANDBOX...",
 		Short: "Start sandboxes that are stopped or dead",
 		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.each(cmd, args, func(ctx context.Context, rt *local.Runtime, ref string) error {
-				return rt.Start(ctx, ref)
-			})
-		},
+		RunE:  h.Each(func(ctx context.Context, rt *local.Runtime, ref string) error { return rt.Start(ctx, ref) }),
 	}
 }
 
-func (a *app) stopCommand() *cobra.Command {
+func stopCommand(h *host.Host) *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop SANDBOX...",
 		Short: "End the processes of sandboxes; keep the sandboxes",
@@ -47,29 +33,23 @@ func (a *app) stopCommand() *cobra.Command {
 What they wrote to the codebase stays, what they wrote to temporary file systems
 such as /tmp goes. wolffia start starts them again.`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.each(cmd, args, func(ctx context.Context, rt *local.Runtime, ref string) error {
-				if r, err := rt.SyncGit(ctx, ref); err == nil {
-					a.noteGit(r.Lines)
-				} // else Stop says what is wrong
-				return rt.Stop(ctx, ref)
-			})
-		},
+		RunE: h.Each(func(ctx context.Context, rt *local.Runtime, ref string) error {
+			if r, err := rt.SyncGit(ctx, ref); err == nil {
+				h.Notes(r.Lines...)
+			} // else Stop says what is wrong
+			return rt.Stop(ctx, ref)
+		}),
 	}
 }
 
-func (a *app) logsCommand() *cobra.Command {
+func logsCommand(h *host.Host) *cobra.Command {
 	return &cobra.Command{
 		Use:   "logs SANDBOX",
 		Short: "Print the log of a sandbox's own processes",
 		Long: `Print what the shim, the tree server, the backend and PID 1 of a sandbox have
 written. The output of commands is not in it: the caller of the command gets that.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			rt, err := a.open("")
-			if err != nil {
-				return err
-			}
+		RunE: h.Over(func(_ context.Context, rt *local.Runtime, args []string) error {
 			log, err := rt.Log(args[0])
 			if err != nil {
 				return err
@@ -80,8 +60,78 @@ written. The output of commands is not in it: the caller of the command gets tha
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprint(a.out, printable(string(text)))
+			_, err = fmt.Fprint(h.Out, console.Printable(string(text)))
 			return err
+		}),
+	}
+}
+
+func touchCommand(h *host.Host) *cobra.Command {
+	var ttl string
+	cmd := &cobra.Command{
+		Use:   "touch [--ttl D] SANDBOX...",
+		Short: "Renew sandboxes that have a lifetime",
+		Long: `Renew sandboxes that have a lifetime: their idle time begins anew. With --ttl also
+their time to live, whatever it was, is this much from now on; 0: they have none
+any more. With --ttl they need not run.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var d time.Duration
+			renew := cmd.Flags().Changed("ttl")
+			if renew {
+				var err error
+				if d, err = boxflags.ParseLifetime("ttl", ttl); err != nil {
+					return err
+				}
+			}
+			return h.Each(func(ctx context.Context, rt *local.Runtime, ref string) (err error) {
+				if !renew {
+					return rt.Touch(ctx, ref)
+				}
+				_, err = rt.Renew(ctx, ref, d)
+				return err
+			})(cmd, args)
 		},
 	}
+	cmd.Flags().StringVar(&ttl, "ttl", "", "the time to live from now on (90s, 5m, 7d); 0: none")
+	return cmd
+}
+
+func pruneCommand(h *host.Host) *cobra.Command {
+	var stopped, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "prune [--stopped]",
+		Short: "Destroy sandboxes that are dead, or whose lifetime is over",
+		Long: `Destroy sandboxes that are dead, whose lifetime is over, or that were left half
+made or half destroyed; with --stopped also those that were stopped. None that runs,
+that somebody is just starting, or that has changes which were not applied (--cow) or snapshots. Prints the ids of what was destroyed.`,
+		Args: cobra.NoArgs,
+		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, _ []string) error {
+			pruned, err := rt.Prune(ctx, stopped)
+			if asJSON {
+				return errors.Join(h.PrintJSON(append([]runtime.Pruned{}, pruned...)), err)
+			}
+			for _, p := range pruned {
+				fmt.Fprintln(h.Out, p.ID)
+			}
+			if stopped {
+				err = errors.Join(err, tellCopied(ctx, h, rt))
+			}
+			return err
+		}),
+	}
+	cmd.Flags().BoolVar(&stopped, "stopped", false, "also those that were stopped")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print an array of JSON objects")
+	return cmd
+}
+
+// tellCopied says which sandboxes that do not run stay, since they have changes or snapshots.
+func tellCopied(ctx context.Context, h *host.Host, rt *local.Runtime) error {
+	all, err := rt.List(ctx)
+	for _, s := range all {
+		if s.CopyOnWrite && (s.State == runtime.StateStopped || s.State == runtime.StateDead) {
+			h.Warn("sandbox %[1]s stays, since it may have changes that were not applied, or snapshots: wolffia diff %[1]s; snapshot ls %[1]s; rm -f %[1]s", s.ContainerName())
+		}
+	}
+	return err
 }

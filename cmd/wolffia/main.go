@@ -21,6 +21,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"wolffia/cmd/wolffia/internal/complete"
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/signals"
 	"wolffia/local"
 )
 
@@ -34,18 +38,18 @@ func main() {
 	}
 	if err := checkPoller(); err != nil {
 		fmt.Fprintln(os.Stderr, "wolffia:", err)
-		os.Exit(exitFailed)
+		os.Exit(console.ExitFailed)
 	}
 	// Most commands end before a collection would pay: one takes a wolffia run one to three milliseconds of its start.
 	usual := debug.SetGCPercent(noGC)
 	time.AfterFunc(time.Second, func() { debug.SetGCPercent(usual) })
-	out, err := standard(unix.Stdout, "/dev/stdout")
-	complaints, err2 := standard(unix.Stderr, "/dev/stderr")
+	out, err := console.Standard(unix.Stdout, "/dev/stdout")
+	complaints, err2 := console.Standard(unix.Stderr, "/dev/stderr")
 	if err := cmp.Or(err, err2); err != nil {
 		fmt.Fprintln(os.Stderr, "wolffia:", err)
-		os.Exit(exitFailed)
+		os.Exit(console.ExitFailed)
 	}
-	os.Exit(run(os.Args[1:], stdio{os.Stdin, out, complaints}, umask))
+	os.Exit(run(os.Args[1:], console.New(os.Stdin, out, complaints), umask))
 }
 
 // leaveOwner takes the owner's bits out of the umask of this process, and returns the umask that it had. wolffia and the
@@ -61,13 +65,11 @@ func leaveOwner() (umask uint32) {
 var rehearsing = []string{"exec", "inspect", "ls", "rm", "stop"}
 
 // run executes one command line and returns its exit code; umask is the caller's.
-func run(args []string, io stdio, umask uint32) int {
-	a := &app{stdio: io, umask: umask}
-	came := make(chan os.Signal, 16)
-	a.heeding.Go(func() { notify(came, stops...) }) // a third of a millisecond: Go's runtime changes threads four times for each
-	ctx, heed := newHeed(context.Background(), came)
-	a.heed = heed
-	defer heed.end(context.Canceled)
+func run(args []string, io *console.Console, umask uint32) int {
+	a := &app{Host: &host.Host{Console: io, Umask: umask, Version: version}}
+	ctx, heed := signals.Watch(context.Background())
+	a.Heed = heed
+	defer heed.End(context.Canceled)
 	word := ""
 	if len(args) > 0 {
 		word = args[0]
@@ -77,12 +79,12 @@ func run(args []string, io stdio, umask uint32) int {
 	}
 	root := a.command(word)
 	if word == cobra.ShellCompRequestCmd || word == cobra.ShellCompNoDescRequestCmd {
-		a.complete(root)
+		complete.New(a.Host).Complete(root)
 	}
 	root.SetArgs(args)
-	root.SetIn(io.in)
-	root.SetOut(io.out)
-	root.SetErr(io.err)
+	root.SetIn(io.In)
+	root.SetOut(io.Out)
+	root.SetErr(io.Err)
 	cmd, err := root.ExecuteContextC(ctx)
-	return a.exitCode(ctx, a.located(err), a.wantsJSON(cmd, args))
+	return a.exitCode(ctx, err, a.wantsJSON(cmd, args))
 }

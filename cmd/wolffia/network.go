@@ -5,12 +5,15 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"wolffia/cmd/wolffia/internal/boxflags"
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/usage"
 	"wolffia/fields"
 	"wolffia/fusefs/audit"
 	"wolffia/local"
@@ -18,7 +21,7 @@ import (
 	"wolffia/runtime"
 )
 
-func (a *app) networkCommand() *cobra.Command {
+func networkCommand(h *host.Host) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "network",
 		Short: "What a sandbox can reach; show and change it",
@@ -48,7 +51,7 @@ that allows it. wolffia network learn runs a command once and prints what it nee
 A unix socket of the host in a directory that --mount shows is reachable: such a
 mount is an error, unless the socket itself is mounted too.`,
 	}
-	cmd.AddCommand(a.networkShowCommand(), a.networkAllowCommand(), a.networkDenyCommand(), a.networkLearnCommand(), a.networkListsCommand())
+	cmd.AddCommand(networkShowCommand(h), networkAllowCommand(h), networkDenyCommand(h), networkLearnCommand(h), networkListsCommand(h))
 	return cmd
 }
 
@@ -59,82 +62,48 @@ type shownNetwork struct {
 	Egress    *network.Policy `json:"egress,omitempty"`
 }
 
-func (a *app) networkShowCommand() *cobra.Command {
+func networkShowCommand(h *host.Host) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show SANDBOX",
 		Short: "Show the network of a sandbox, and the names that it can reach",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			rt, err := a.open("")
-			if err != nil {
-				return err
-			}
-			info, err := rt.Inspect(cmd.Context(), args[0])
+		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, args []string) error {
+			info, err := rt.Inspect(ctx, args[0])
 			if err != nil {
 				return err
 			}
 			s := shownNetwork{info.ID, info.Network, info.Config.Egress}
 			if asJSON {
-				return a.printJSON(s)
+				return h.PrintJSON(s)
 			}
-			return a.printNetwork(&s)
-		},
+			return printNetwork(h, &s)
+		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-// A reach is a line of what network show prints of a policy.
-type reach struct{ what, name, value string }
-
-// reaches returns the lines of a policy, which may be nil.
-func reaches(p *network.Policy) (all []reach) {
-	if p == nil {
-		return nil
-	}
-	for _, entry := range p.Allow {
-		value := ""
-		for _, l := range network.Lists() {
-			if entry == "@"+l.Name {
-				value = strings.Join(l.Hosts, " ")
-			}
-		}
-		all = append(all, reach{"allow", entry, value})
-	}
-	for _, name := range slices.Sorted(maps.Keys(p.Hosts)) {
-		all = append(all, reach{"address", name, p.Hosts[name]})
-	}
-	for _, name := range p.NoNameCheck {
-		all = append(all, reach{"no check", name, "of the name in TLS and HTTP"})
-	}
-	if p.Upstream != "" {
-		all = append(all, reach{"proxy", p.Upstream, "makes the connections"})
-	}
-	for _, h := range p.Headers {
-		all = append(all, reach{"header", h.Name, h.Header + " of " + h.File})
-	}
-	return all
-}
-
 // printNetwork prints a network for people.
-func (a *app) printNetwork(s *shownNetwork) error {
-	fmt.Fprintf(a.out, "network %s\n", s.Network)
+func printNetwork(h *host.Host, s *shownNetwork) error {
+	fmt.Fprintf(h.Out, "network %s\n", s.Network)
 	if s.Network != runtime.NetworkFiltered {
 		return nil
 	}
-	all := reaches(s.Egress)
+	all := s.Egress.Reaches()
 	if len(all) == 0 {
-		fmt.Fprintln(a.out, "no name is allowed")
+		fmt.Fprintln(h.Out, "no name is allowed")
 		return nil
 	}
-	fmt.Fprintln(a.out)
-	t := table[reach]{head: "WHAT\tNAME\tVALUE", row: func(r reach) []any { return []any{r.what, printable(r.name), dash(printable(r.value))} }}
-	return t.print(a, format{}, all)
+	fmt.Fprintln(h.Out)
+	t := console.Table[network.Reach]{Head: "WHAT\tNAME\tVALUE", Row: func(r network.Reach) []any {
+		return []any{r.What, console.Printable(r.Name), console.Dash(console.Printable(r.Value))}
+	}}
+	return t.Print(h.Console, console.Format{}, all)
 }
 
-func (a *app) networkAllowCommand() *cobra.Command {
-	var names boxFlags
+func networkAllowCommand(h *host.Host) *cobra.Command {
+	var names boxflags.Sandbox
 	cmd := &cobra.Command{
 		Use:   "allow SANDBOX [flags] [NAME[:PORTS]...]",
 		Short: "Let a sandbox reach more names, also while it runs",
@@ -144,63 +113,30 @@ is as with --allow-host. It holds when the command returns, and after a restart 
   wolffia network allow box --add-host db.internal:127.0.0.1 --allow-host db.internal:5432`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			names.Values = names.With(flagAllowHost, append(names.List(flagAllowHost), args[1:]...))
-			if !names.named() {
-				return usageError(cmd, "needs a NAME")
+			names.Values = names.With(boxflags.FlagAllowHost, append(names.List(boxflags.FlagAllowHost), args[1:]...))
+			if !names.Named() {
+				return usage.Errorf(cmd, "needs a NAME")
 			}
-			add, err := names.egress()
+			add, err := names.Egress()
 			if err != nil {
 				return err
 			}
-			rt, err := a.open("")
+			rt, err := h.Open("")
 			if err != nil {
 				return err
 			}
 			_, err = rt.ChangeEgress(cmd.Context(), args[0], func(p *network.Policy) error {
-				allow(p, add)
+				p.Add(add)
 				return nil
 			})
 			return err
 		},
 	}
-	names.Values = a.addFields(cmd, fields.Allow)
+	names.Values = boxflags.AddFields(h, cmd, fields.Allow)
 	return cmd
 }
 
-// allow adds what a policy allows to another.
-func allow(p, more *network.Policy) {
-	union := func(to *[]string, values []string) {
-		for _, v := range values {
-			if !slices.Contains(*to, v) {
-				*to = append(*to, v)
-			}
-		}
-	}
-	union(&p.Allow, more.Allow)
-	union(&p.NoNameCheck, more.NoNameCheck)
-	for name, address := range more.Hosts {
-		maps.DeleteFunc(p.Hosts, func(old, _ string) bool { return sameName(old, name) })
-		if p.Hosts == nil {
-			p.Hosts = map[string]string{}
-		}
-		p.Hosts[name] = address
-	}
-	for _, h := range more.Headers {
-		p.Headers = slices.DeleteFunc(p.Headers, func(old network.Header) bool {
-			return sameName(old.Name, h.Name) && strings.EqualFold(old.Header, h.Header)
-		})
-		p.Headers = append(p.Headers, h)
-	}
-}
-
-// sameName reports whether two texts are the same name of a host.
-func sameName(a, b string) bool {
-	x, err := network.NormalName(a)
-	y, err2 := network.NormalName(b)
-	return a == b || err == nil && err2 == nil && x == y
-}
-
-func (a *app) networkDenyCommand() *cobra.Command {
+func networkDenyCommand(h *host.Host) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "deny SANDBOX NAME[:PORTS]...",
 		Short: "Take names from what a sandbox can reach, also while it runs",
@@ -210,15 +146,11 @@ longer allowed are closed.`,
 		Example: `  wolffia network deny box registry.example
   wolffia network deny box @npm '*.cdn.example:443'`,
 		Args: cobra.MinimumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			rt, err := a.open("")
-			if err != nil {
-				return err
-			}
-			left, err := rt.ChangeEgress(cmd.Context(), args[0], func(p *network.Policy) error {
+		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, args []string) error {
+			left, err := rt.ChangeEgress(ctx, args[0], func(p *network.Policy) error {
 				for _, rule := range args[1:] {
-					if !deny(p, rule) {
-						return runtime.Errorf(runtime.ErrNotFound, "no flag or file has allowed the sandbox %q%s: wolffia network show %s lists what it can reach", rule, stillAllowed(p, rule), args[0])
+					if !p.Remove(rule) {
+						return runtime.Errorf(runtime.ErrNotFound, "no flag or file has allowed the sandbox %q%s: wolffia network show %s lists what it can reach", rule, p.StillAllowed(rule), args[0])
 					}
 				}
 				return nil
@@ -227,53 +159,17 @@ longer allowed are closed.`,
 				return err
 			}
 			for _, rule := range args[1:] {
-				if still := stillAllowed(left, rule); still != "" {
-					a.warn("%s%s", printable(rule), printable(still))
+				if still := left.StillAllowed(rule); still != "" {
+					h.Warn("%s%s", console.Printable(rule), console.Printable(still))
 				}
 			}
 			return nil
-		},
+		}),
 	}
 	return cmd
 }
 
-// deny removes what a policy says of a rule or a name, and reports whether it said anything.
-func deny(p *network.Policy, rule string) (found bool) {
-	is := func(entry string) bool {
-		name, _, ports := strings.Cut(entry, ":")
-		return entry == rule || ports && !strings.Contains(rule, ":") && sameName(name, rule) || sameName(entry, rule)
-	}
-	remove := func(list *[]string) {
-		n := len(*list)
-		*list = slices.DeleteFunc(*list, is)
-		found = found || len(*list) < n
-	}
-	remove(&p.Allow)
-	remove(&p.NoNameCheck)
-	hosts, headers := len(p.Hosts), len(p.Headers)
-	maps.DeleteFunc(p.Hosts, func(name, _ string) bool { return is(name) })
-	p.Headers = slices.DeleteFunc(p.Headers, func(h network.Header) bool { return is(h.Name) })
-	return found || len(p.Hosts) < hosts || len(p.Headers) < headers
-}
-
-// stillAllowed returns what allows a name other than by itself, for a message; empty if
-// nothing does.
-func stillAllowed(p *network.Policy, rule string) string {
-	name, _, _ := strings.Cut(rule, ":")
-	name, err := network.NormalName(name)
-	c, err2 := p.Compile()
-	if err != nil || err2 != nil || !c.Known(name) {
-		return ""
-	}
-	for _, port := range c.Ports() {
-		if entry, ok := c.Rule(name, port); ok {
-			return fmt.Sprintf(" is allowed by %q", entry)
-		}
-	}
-	return ""
-}
-
-func (a *app) networkListsCommand() *cobra.Command {
+func networkListsCommand(h *host.Host) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "lists [NAME]",
@@ -288,21 +184,21 @@ func (a *app) networkListsCommand() *cobra.Command {
 					return runtime.Errorf(runtime.ErrNotFound, "no list has the name %q: wolffia network lists prints all", args[0])
 				}
 			}
-			t := table[network.List]{head: "LIST\tHOSTS\tREASON", row: func(l network.List) []any { return []any{"@" + l.Name, strings.Join(l.Hosts, " "), l.Reason} }}
+			t := console.Table[network.List]{Head: "LIST\tHOSTS\tREASON", Row: func(l network.List) []any { return []any{"@" + l.Name, strings.Join(l.Hosts, " "), l.Reason} }}
 			if len(args) > 0 && !asJSON {
-				for _, h := range lists[0].Hosts {
-					fmt.Fprintln(a.out, h)
+				for _, name := range lists[0].Hosts {
+					fmt.Fprintln(h.Out, name)
 				}
 				return nil
 			}
-			return t.print(a, format{json: asJSON}, lists)
+			return t.Print(h.Console, console.Format{JSON: asJSON}, lists)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-func (a *app) networkLearnCommand() *cobra.Command {
+func networkLearnCommand(h *host.Host) *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
 		Use:   "learn [flags of run] [--] CMD [ARG...]",
@@ -316,12 +212,12 @@ Read the list before you use it: what the command did is what it asks for.`,
 		Example: `  wolffia network learn -- npm ci
   wolffia network learn --allow-host git.example:22 -- make deps >names.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.box.learn = true
-			out := a.out
-			a.out = a.err
-			defer func() { a.out = out }()
-			return a.run(cmd, &f, args, func(ctx context.Context, rt *local.Runtime, id string) error {
-				learned, err := a.learned(ctx, rt, id)
+			f.box.Learn = true
+			out := h.Out
+			h.Out = h.Err
+			defer func() { h.Out = out }()
+			return f.run(h, cmd, args, func(ctx context.Context, rt *local.Runtime, id string) error {
+				learned, err := learned(ctx, h, rt, id)
 				if err != nil {
 					return err
 				}
@@ -330,13 +226,13 @@ Read the list before you use it: what the command did is what it asks for.`,
 			})
 		},
 	}
-	f.add(a, cmd, fields.Learn)
+	f.add(h, cmd, fields.Learn)
 	return cmd
 }
 
 // learned returns the flags that would allow what a sandbox has reached or asked for, from its
 // log, each once, in order. It stops the sandbox so that the log is complete.
-func (a *app) learned(ctx context.Context, rt *local.Runtime, id string) ([]string, error) {
+func learned(ctx context.Context, h *host.Host, rt *local.Runtime, id string) ([]string, error) {
 	if err := rt.Stop(ctx, id); err != nil {
 		return nil, err
 	}
@@ -355,7 +251,7 @@ func (a *app) learned(ctx context.Context, rt *local.Runtime, id string) ([]stri
 		return nil, err
 	}
 	if slices.ContainsFunc(all, func(r audit.Record) bool { return r.Dropped > 0 }) {
-		a.warn("there were too many events: the list may lack names")
+		h.Warn("there were too many events: the list may lack names")
 	}
 	return learnedFlags(all), nil
 }
@@ -370,7 +266,7 @@ func learnedFlags(all []audit.Record) (flags []string) {
 		}
 	}
 	for _, r := range all {
-		if r.Host == nil || r.Remedy == "" || strings.HasPrefix(r.Remedy, "--"+flagHeader) || r.Op == "lookup" && connected[r.Host.Name] { // a header has a file of the user's
+		if r.Host == nil || r.Remedy == "" || strings.HasPrefix(r.Remedy, "--"+boxflags.FlagHeader) || r.Op == "lookup" && connected[r.Host.Name] { // a header has a file of the user's
 			continue
 		}
 		if !slices.Contains(flags, r.Remedy) {
@@ -382,7 +278,7 @@ func learnedFlags(all []audit.Record) (flags []string) {
 }
 
 // printLearned prints flags as a comment and as a configuration file, with those that were given.
-func printLearned(w io.Writer, given *boxFlags, flags, command []string) error {
+func printLearned(w io.Writer, given *boxflags.Sandbox, flags, command []string) error {
 	values := map[string][]string{}
 	add := func(key string, all ...string) {
 		for _, v := range all {
@@ -391,26 +287,26 @@ func printLearned(w io.Writer, given *boxFlags, flags, command []string) error {
 			}
 		}
 	}
-	for _, name := range nameFlags {
+	for _, name := range boxflags.NameFlags {
 		add(name, given.List(name)...)
 	}
 	for _, flag := range flags {
-		if key, value, ok := strings.Cut(strings.TrimPrefix(flag, "--"), " "); ok && slices.Contains(nameFlags, key) {
+		if key, value, ok := strings.Cut(strings.TrimPrefix(flag, "--"), " "); ok && slices.Contains(boxflags.NameFlags, key) {
 			add(key, value)
 		}
 	}
 	out := bufio.NewWriter(w)
 	line := "wolffia run"
-	for _, key := range nameFlags {
+	for _, key := range boxflags.NameFlags {
 		for _, v := range values[key] {
-			line += " --" + key + " " + shellWord(v)
+			line += " --" + key + " " + console.ShellWord(v)
 		}
 	}
-	fmt.Fprintf(out, "# %s -- %s\n", printable(line), oneLine(textOf(command)))
+	fmt.Fprintf(out, "# %s -- %s\n", console.Printable(line), console.OneLine(textOf(command)))
 	if len(values) == 0 {
 		fmt.Fprintln(out, "# The command needs no network.")
 	}
-	for _, key := range nameFlags {
+	for _, key := range boxflags.NameFlags {
 		if len(values[key]) == 0 {
 			continue
 		}
@@ -424,5 +320,5 @@ func printLearned(w io.Writer, given *boxFlags, flags, command []string) error {
 
 // yamlText returns a text as YAML has it between double quotes.
 func yamlText(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(printable(s)) + `"`
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(console.Printable(s)) + `"`
 }

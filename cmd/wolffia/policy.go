@@ -11,6 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"wolffia/cmd/wolffia/internal/boxflags"
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/worktree"
 	"wolffia/fields"
 	"wolffia/internal/host/staticfs"
 	"wolffia/perm"
@@ -18,7 +22,7 @@ import (
 	"wolffia/runtime"
 )
 
-func (a *app) policyCommand() *cobra.Command {
+func policyCommand(h *host.Host) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
 		Short: "Show, check, explain and change rules",
@@ -34,12 +38,12 @@ base rules 0, a project's configuration 50, a policy file's 100, --rule 200, a
 preset's secrets 1000, a project's reveals 1500, --reveal 2000; then the more
 specific; then the stricter. What none matches is hidden.`,
 	}
-	cmd.AddCommand(a.policyPresetsCommand(), a.policyCheckCommand(), a.policyExplainCommand(),
-		a.policyShowCommand(), a.policySetCommand(), a.policyAddCommand(), a.policyRemoveCommand(), a.policyRenewCommand())
+	cmd.AddCommand(policyPresetsCommand(h), policyCheckCommand(h), policyExplainCommand(h),
+		policyShowCommand(h), policySetCommand(h), policyAddCommand(h), policyRemoveCommand(h), policyRenewCommand(h))
 	return cmd
 }
 
-func (a *app) policyPresetsCommand() *cobra.Command {
+func policyPresetsCommand(h *host.Host) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "presets [NAME]",
@@ -47,33 +51,33 @@ func (a *app) policyPresetsCommand() *cobra.Command {
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				t := table[perm.Preset]{row: func(p perm.Preset) []any {
+				t := console.Table[perm.Preset]{Row: func(p perm.Preset) []any {
 					name := p.Name
 					if name == perm.DefaultPreset {
 						name += " (default)"
 					}
 					return []any{name, p.Doc}
 				}}
-				return t.print(a, format{json: asJSON}, perm.Presets())
+				return t.Print(h.Console, console.Format{JSON: asJSON}, perm.Presets())
 			}
 			p, err := perm.PresetByName(args[0])
 			if err != nil {
 				return runtime.WithClass(runtime.ErrInvalid, err)
 			}
 			if asJSON {
-				return a.printJSON(p)
+				return h.PrintJSON(p)
 			}
-			fmt.Fprintf(a.out, "# %s: %s\n", p.Name, p.Doc)
+			fmt.Fprintf(h.Out, "# %s: %s\n", p.Name, p.Doc)
 			if p.Git {
-				fmt.Fprintln(a.out, "# Each .git is the sandbox's own copy; for a codebase, *.git stands for the bare repositories that exist in it, too.")
+				fmt.Fprintln(h.Out, "# Each .git is the sandbox's own copy; for a codebase, *.git stands for the bare repositories that exist in it, too.")
 			}
 			if p.Executed {
-				fmt.Fprintln(a.out, "# For a codebase, what is at most read with a description is so at its root, in git's working trees, and where editors or agents have settings.")
+				fmt.Fprintln(h.Out, "# For a codebase, what is at most read with a description is so at its root, in git's working trees, and where editors or agents have settings.")
 			}
 			if i := slices.IndexFunc(p.Rules, func(r perm.Rule) bool { return r.NotBelow != "" }); i >= 0 {
-				fmt.Fprintf(a.out, "# What has a description matches nothing below %s, and what is none there, letters of either case, and copies of files such as NAME~ and .NAME.swp.\n", p.Rules[i].NotBelow)
+				fmt.Fprintf(h.Out, "# What has a description matches nothing below %s, and what is none there, letters of either case, and copies of files such as NAME~ and .NAME.swp.\n", p.Rules[i].NotBelow)
 			}
-			return a.printRules(p.Rules)
+			return printRules(h, p.Rules)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -81,8 +85,8 @@ func (a *app) policyPresetsCommand() *cobra.Command {
 }
 
 // printRules prints rules as a table of bounded width but for the last column.
-func (a *app) printRules(rules []perm.Rule) error {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+func printRules(h *host.Host, rules []perm.Rule) error {
+	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "LEVEL\tPRIORITY\tTYPE\tPATTERN\tEXCEPT\tFROM")
 	for _, r := range rules {
 		level := r.Level.String()
@@ -93,21 +97,12 @@ func (a *app) printRules(rules []perm.Rule) error {
 		if what := r.Reason(); what != "" {
 			from += ": " + what
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", level, r.Priority, r.Type, cell(r.Pattern, 60), dash(cell(r.Except, 24)), printable(from))
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", level, r.Priority, r.Type, console.Cell(r.Pattern, 60), console.Dash(console.Cell(r.Except, 24)), console.Printable(from))
 	}
 	return w.Flush()
 }
 
-// cell returns at most so many characters of text for a column of a table, which a long one
-// would make unreadable. --json has all of it.
-func cell(s string, most int) string {
-	if r := []rune(printable(s)); len(r) > most {
-		return string(r[:most-3]) + "..."
-	}
-	return printable(s)
-}
-
-func (a *app) policyCheckCommand() *cobra.Command {
+func policyCheckCommand(h *host.Host) *cobra.Command {
 	var asJSON, all bool
 	var codebase string
 	cmd := &cobra.Command{
@@ -142,14 +137,14 @@ nothing there, or that other rules outrank.
 				return runtime.WithClass(runtime.ErrInvalid, err)
 			}
 			if codebase != "" {
-				if err := a.doubtsOf(cmd.Context(), args[0], file, codebase); err != nil {
+				if err := doubtsOf(cmd.Context(), h, args[0], file, codebase); err != nil {
 					return err
 				}
 			}
 			if asJSON {
-				return a.printJSON(rules)
+				return h.PrintJSON(rules)
 			}
-			return a.checkRules(file, rules, all)
+			return checkRules(h, file, rules, all)
 		},
 	}
 	cmd.Flags().StringVar(&codebase, "codebase", "", "warn of rules without effect in this directory")
@@ -158,8 +153,8 @@ nothing there, or that other rules outrank.
 	return cmd
 }
 
-func (a *app) policyExplainCommand() *cobra.Command {
-	var rules ruleFlags
+func policyExplainCommand(h *host.Host) *cobra.Command {
+	var rules boxflags.Rules
 	var codebase string
 	var asJSON, dir bool
 	cmd := &cobra.Command{
@@ -171,7 +166,7 @@ is a directory is looked up there, if it exists; a trailing / says so too.`,
   wolffia policy explain --preset read-only --rule 'build/=write' build/out`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			made, err := rules.rules(cmd.Context(), a, codebase)
+			made, err := rules.Policy(cmd.Context(), h, codebase)
 			if err != nil {
 				return err
 			}
@@ -185,37 +180,37 @@ is a directory is looked up there, if it exists; a trailing / says so too.`,
 				all = append(all, compiled.Explain(rel, isDir || dir))
 			}
 			if asJSON {
-				return a.printJSON(all)
+				return h.PrintJSON(all)
 			}
 			for _, e := range all {
-				fmt.Fprintln(a.out, strings.TrimSuffix(printable(e.String()), "\n"))
+				fmt.Fprintln(h.Out, strings.TrimSuffix(console.Printable(e.String()), "\n"))
 				if e.Rule != nil && e.Rule.Reason() != "" {
-					fmt.Fprintf(a.out, "  what it is: %s\n", e.Rule.Reason())
+					fmt.Fprintf(h.Out, "  what it is: %s\n", e.Rule.Reason())
 				}
 				if rules.Text("filter") == string(runtime.FilterStatic) {
 					private := perm.GitUnguarded(made.Rules) == ""
-					fmt.Fprintf(a.out, "  with --filter static: %s\n", staticfs.Explain(compiled, e.Path, e.Dir, private))
+					fmt.Fprintf(h.Out, "  with --filter static: %s\n", staticfs.Explain(compiled, e.Path, e.Dir, private))
 				}
 				if why := made.Doubt(e.Path); why != "" {
-					fmt.Fprintf(a.out, "  %s\n", why)
+					fmt.Fprintf(h.Out, "  %s\n", why)
 				}
 				if remedy := e.Remedy(perm.Write); remedy != "" {
-					fmt.Fprintf(a.out, "  to allow all: %s\n", printable(remedy))
+					fmt.Fprintf(h.Out, "  to allow all: %s\n", console.Printable(remedy))
 				}
 			}
 			return nil
 		},
 	}
-	rules.Values = a.addFields(cmd, fields.Explain)
-	a.configured(cmd, &rules)
+	rules.Values = boxflags.AddFields(h, cmd, fields.Explain)
+	boxflags.Configured(h, cmd, &rules)
 	cmd.Flags().StringVar(&codebase, "codebase", ".", "the codebase")
 	cmd.Flags().BoolVar(&dir, "dir", false, "take the paths for directories")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-func (a *app) policySetCommand() *cobra.Command {
-	var rules ruleFlags
+func policySetCommand(h *host.Host) *cobra.Command {
+	var rules boxflags.Rules
 	cmd := &cobra.Command{
 		Use:   "set SANDBOX rule flags",
 		Short: "Replace the rules of a sandbox, also while it runs",
@@ -226,10 +221,10 @@ open, and from its next start if it does not. What was read before is known.`,
   wolffia policy set box --preset read-only`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !rules.given() {
+			if !rules.Given() {
 				return runtime.Errorf(runtime.ErrInvalid, "no rules are given: the default ones are --preset %s; wolffia policy renew %s makes those that it has anew", perm.DefaultPreset, args[0])
 			}
-			rt, err := a.open("")
+			rt, err := h.Open("")
 			if err != nil {
 				return err
 			}
@@ -238,11 +233,11 @@ open, and from its next start if it does not. What was read before is known.`,
 				return err
 			}
 			made := &policy.Policy{}
-			if w := worktreeOf(s.CodebasePath, s.Labels); w != nil {
-				rules.worktree = w.name // it keeps to its working tree
+			if w := worktree.Of(s.CodebasePath, s.Labels); w != nil {
+				rules.Worktree = w.Name // it keeps to its working tree
 			}
 			if s.CodebasePath != "" { // without one SetPermissions says so
-				if made, err = rules.rules(cmd.Context(), a, s.CodebasePath); err != nil {
+				if made, err = rules.Policy(cmd.Context(), h, s.CodebasePath); err != nil {
 					return err
 				}
 			}
@@ -251,14 +246,14 @@ open, and from its next start if it does not. What was read before is known.`,
 			}
 			names := made.Egress
 			made.Egress = nil
-			a.warnRules(made)
+			boxflags.WarnRules(h, made)
 			if names != nil {
-				a.warn("the network of the policy file is for new sandboxes: wolffia network allow %s NAME... changes this one's", args[0])
+				h.Warn("the network of the policy file is for new sandboxes: wolffia network allow %s NAME... changes this one's", args[0])
 			}
 			return nil
 		},
 	}
-	rules.Values = a.addFields(cmd, fields.SetRules)
+	rules.Values = boxflags.AddFields(h, cmd, fields.SetRules)
 	return cmd
 }
 

@@ -8,6 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"wolffia/cmd/wolffia/internal/boxflags"
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/fields"
 	"wolffia/local"
 	"wolffia/perm"
@@ -26,23 +29,19 @@ type shownPolicy struct {
 	All         []perm.Rule `json:"all,omitempty"` // with --all
 }
 
-func (a *app) policyShowCommand() *cobra.Command {
+func policyShowCommand(h *host.Host) *cobra.Command {
 	var asJSON, all bool
 	cmd := &cobra.Command{
 		Use:   "show [--all] SANDBOX",
 		Short: "Show the rules of a sandbox: its preset, and those of flags and files",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			rt, err := a.open("")
-			if err != nil {
-				return err
-			}
-			info, err := filtered(cmd.Context(), rt, args[0])
+		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, args []string) error {
+			info, err := filtered(ctx, rt, args[0])
 			if err != nil {
 				return err
 			}
 			if info.Tree != nil && info.Tree.TreeStats != nil && !info.Tree.Current {
-				a.warn("other rules are in force, since a change was not completed: wolffia policy add or set completes it")
+				h.Warn("other rules are in force, since a change was not completed: wolffia policy add or set completes it")
 			}
 			c, err := policy.ChoiceOf(info.Config.Permissions)
 			if err != nil { // a program has made them
@@ -53,10 +52,10 @@ func (a *app) policyShowCommand() *cobra.Command {
 				s.All = info.Config.Permissions
 			}
 			if asJSON {
-				return a.printJSON(s)
+				return h.PrintJSON(s)
 			}
-			return a.printPolicy(&s)
-		},
+			return printPolicy(h, &s)
+		}),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "show all rules, also those of the preset and for what the codebase has")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -64,28 +63,28 @@ func (a *app) policyShowCommand() *cobra.Command {
 }
 
 // printPolicy prints rules for people.
-func (a *app) printPolicy(s *shownPolicy) error {
+func printPolicy(h *host.Host, s *shownPolicy) error {
 	switch {
 	case s.Preset != "":
-		fmt.Fprintf(a.out, "preset %s: %d rules\n", printable(s.Preset), s.PresetRules)
+		fmt.Fprintf(h.Out, "preset %s: %d rules\n", console.Printable(s.Preset), s.PresetRules)
 	case s.PresetRules > 0:
-		fmt.Fprintf(a.out, "no preset, but %d rules for secrets\n", s.PresetRules)
+		fmt.Fprintf(h.Out, "no preset, but %d rules for secrets\n", s.PresetRules)
 	default:
-		fmt.Fprintln(a.out, "no preset")
+		fmt.Fprintln(h.Out, "no preset")
 	}
 	if s.MadeRules > 0 {
-		fmt.Fprintf(a.out, "made for what the codebase has: %d rules\n", s.MadeRules)
+		fmt.Fprintf(h.Out, "made for what the codebase has: %d rules\n", s.MadeRules)
 	}
 	rules := s.Rules
 	if s.All != nil {
 		rules = s.All
 	}
 	if len(rules) == 0 {
-		fmt.Fprintln(a.out, "no rules of flags or files")
+		fmt.Fprintln(h.Out, "no rules of flags or files")
 		return nil
 	}
-	fmt.Fprintln(a.out)
-	return a.printRules(rules)
+	fmt.Fprintln(h.Out)
+	return printRules(h, rules)
 }
 
 // filtered returns what is known of a sandbox with a codebase.
@@ -97,8 +96,8 @@ func filtered(ctx context.Context, rt *local.Runtime, ref string) (*local.Detail
 	return info, err
 }
 
-func (a *app) policyAddCommand() *cobra.Command {
-	var f ruleFlags
+func policyAddCommand(h *host.Host) *cobra.Command {
+	var f boxflags.Rules
 	cmd := &cobra.Command{
 		Use:   "add SANDBOX --rule PATTERN=LEVEL | --reveal PATTERN=LEVEL",
 		Short: "Add rules to those of a sandbox, also while it runs",
@@ -111,23 +110,20 @@ depends on the codebase is looked at again; a policy file is not read again.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o := &policy.Options{}
 			var err error
-			if o.Rules, err = parseRules(f.List("rule")); err != nil {
-				return err
-			}
-			if o.Reveals, err = parseRules(f.List("reveal")); err != nil {
+			if o.Rules, o.Reveals, err = f.Flagged(); err != nil {
 				return err
 			}
 			if len(o.Rules)+len(o.Reveals) == 0 {
 				return runtime.Errorf(runtime.ErrInvalid, "no rules are given: wolffia policy add SANDBOX --rule PATTERN=LEVEL")
 			}
-			return a.changeRules(cmd.Context(), args[0], o, func(*policy.Choice) error { return nil })
+			return changeRules(cmd.Context(), h, args[0], o, func(*policy.Choice) error { return nil })
 		},
 	}
-	f.Values = a.addFields(cmd, fields.AddRules)
+	f.Values = boxflags.AddFields(h, cmd, fields.AddRules)
 	return cmd
 }
 
-func (a *app) policyRenewCommand() *cobra.Command {
+func policyRenewCommand(h *host.Host) *cobra.Command {
 	return &cobra.Command{
 		Use:   "renew SANDBOX",
 		Short: "Make the rules of a sandbox anew for what the codebase has now",
@@ -138,12 +134,12 @@ again.`,
 		Example: `  wolffia policy renew box    # a secret was written to a tracked file on the host`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.changeRules(cmd.Context(), args[0], &policy.Options{}, func(*policy.Choice) error { return nil })
+			return changeRules(cmd.Context(), h, args[0], &policy.Options{}, func(*policy.Choice) error { return nil })
 		},
 	}
 }
 
-func (a *app) policyRemoveCommand() *cobra.Command {
+func policyRemoveCommand(h *host.Host) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm SANDBOX PATTERN...",
 		Short: "Remove rules of flags and files from a sandbox, also while it runs",
@@ -152,7 +148,7 @@ those of a sandbox: wolffia policy show prints them. The preset's rules stay.`,
 		Example: `  wolffia policy rm box docs/`,
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.changeRules(cmd.Context(), args[0], &policy.Options{}, func(c *policy.Choice) error {
+			return changeRules(cmd.Context(), h, args[0], &policy.Options{}, func(c *policy.Choice) error {
 				for _, pattern := range args[1:] {
 					if !c.Remove(pattern) {
 						return runtime.Errorf(runtime.ErrNotFound, "no flag or file has given the sandbox a rule with the pattern %q: wolffia policy show %s lists them", pattern, args[0])
@@ -165,22 +161,10 @@ those of a sandbox: wolffia policy show prints them. The preset's rules stay.`,
 	return cmd
 }
 
-// parseRules reads the values of --rule or --reveal.
-func parseRules(texts []string) (rules []perm.Rule, err error) {
-	for _, s := range texts {
-		rule, err := perm.ParseRule(s)
-		if err != nil {
-			return nil, runtime.WithClass(runtime.ErrInvalid, err)
-		}
-		rules = append(rules, rule)
-	}
-	return rules, nil
-}
-
 // changeRules makes the rules of a sandbox anew: what edit leaves of them, with the rules of
 // o. If another process changes them meanwhile, it begins again.
-func (a *app) changeRules(ctx context.Context, ref string, o *policy.Options, edit func(*policy.Choice) error) error {
-	rt, err := a.open("")
+func changeRules(ctx context.Context, h *host.Host, ref string, o *policy.Options, edit func(*policy.Choice) error) error {
+	rt, err := h.Open("")
 	if err != nil {
 		return err
 	}
@@ -190,7 +174,7 @@ func (a *app) changeRules(ctx context.Context, ref string, o *policy.Options, ed
 			return err
 		}
 		again := *o
-		again.StateDir = a.stateDir
+		again.StateDir = h.StateDir
 		if again.Choice, err = policy.ChoiceOf(info.Config.Permissions); err != nil {
 			return fmt.Errorf("%w: wolffia policy set %s", err, info.ContainerName())
 		}
@@ -206,37 +190,37 @@ func (a *app) changeRules(ctx context.Context, ref string, o *policy.Options, ed
 			continue
 		}
 		if err == nil {
-			a.warnRules(made)
+			boxflags.WarnRules(h, made)
 		}
 		return err
 	}
 }
 
 // checkRules prints the rules of a policy file: the user's, and with all the preset's too.
-func (a *app) checkRules(file *perm.PolicyFile, rules []perm.Rule, all bool) error {
+func checkRules(h *host.Host, file *perm.PolicyFile, rules []perm.Rule, all bool) error {
 	if all {
-		return a.printRules(rules)
+		return printRules(h, rules)
 	}
 	others := len(rules) - len(file.Rules)
 	if len(file.Rules) > 0 {
-		if err := a.printRules(file.Rules); err != nil {
+		if err := printRules(h, file.Rules); err != nil {
 			return err
 		}
 	}
 	for _, e := range file.Network {
-		fmt.Fprintf(a.out, "network: %s %s (%s)\n", e.Key, printable(e.Text), printable(e.Source))
+		fmt.Fprintf(h.Out, "network: %s %s (%s)\n", e.Key, console.Printable(e.Text), console.Printable(e.Source))
 	}
 	from := "which hide secrets"
 	if file.Extends != "" {
 		from = "of preset " + file.Extends
 	}
-	fmt.Fprintf(a.out, "and %d rules %s: --all prints them\n", others, from)
+	fmt.Fprintf(h.Out, "and %d rules %s: --all prints them\n", others, from)
 	return nil
 }
 
 // doubtsOf prints what may be wrong with the rules of a policy file for a codebase.
-func (a *app) doubtsOf(ctx context.Context, name string, file *perm.PolicyFile, codebase string) error {
-	made, err := policy.For(ctx, codebase, &policy.Options{File: name, StateDir: a.stateDir})
+func doubtsOf(ctx context.Context, h *host.Host, name string, file *perm.PolicyFile, codebase string) error {
+	made, err := policy.For(ctx, codebase, &policy.Options{File: name, StateDir: h.StateDir})
 	if err != nil {
 		return err
 	}
@@ -253,7 +237,7 @@ func (a *app) doubtsOf(ctx context.Context, name string, file *perm.PolicyFile, 
 		doubts = append(doubts, fmt.Sprintf("rule %q of %s: %s", r.Pattern+"="+r.Level.String(), r.Source, text))
 	}
 	for _, d := range doubts {
-		a.warn("%s", printable(d))
+		h.Warn("%s", console.Printable(d))
 	}
 	return nil
 }

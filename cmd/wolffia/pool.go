@@ -2,19 +2,24 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"wolffia/cmd/wolffia/internal/boxflags"
+	"wolffia/cmd/wolffia/internal/complete"
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/usage"
 	"wolffia/fields"
 	"wolffia/local"
 	"wolffia/runtime"
 )
 
-func (a *app) poolCommand() *cobra.Command {
+func poolCommand(h *host.Host) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pool",
 		Short: "Keep sandboxes started ahead, so that run and create need not wait",
@@ -30,7 +35,7 @@ What makes a shape: the runtime, the system (--image, --rootfs, --toolchains, --
 the mount point, --network and the limits; with --tree the codebase and the rules too.
 What does not: the environment, labels, name, working directory and lifetime.`,
 	}
-	cmd.AddCommand(a.poolStartCommand(), a.poolListCommand(), a.poolStopCommand(), a.poolFillCommand())
+	cmd.AddCommand(poolStartCommand(h), poolListCommand(h), poolStopCommand(h), poolFillCommand(h))
 	return cmd
 }
 
@@ -75,11 +80,8 @@ func poolListingOf(p *local.Pool) poolListing {
 // sparesFlag is the flag of pool start for the number of spares.
 const sparesFlag = "spares"
 
-// idleFlag is the flag of pool start for the time after which it ends.
-const idleFlag = "idle"
-
-func (a *app) poolStartCommand() *cobra.Command {
-	var box boxFlags
+func poolStartCommand(h *host.Host) *cobra.Command {
+	var box boxflags.Sandbox
 	cmd := &cobra.Command{
 		Use:   "start [-n N] [--idle D] [--shell] [--tree] [flags of create]",
 		Short: "Start a pool; print its shape when its spares are ready",
@@ -95,12 +97,12 @@ no command took one.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			opts := local.PoolOptions{Spares: int(box.Whole(sparesFlag)), Shell: box.Truth("shell"), Tree: box.Truth("tree")}
-			idle := box.Text(idleFlag)
-			if opts.IdleTimeout, err = parseLifetime(idleFlag, idle); err != nil {
+			idle := box.Text(boxflags.IdleFlag)
+			if opts.IdleTimeout, err = boxflags.ParseLifetime(boxflags.IdleFlag, idle); err != nil {
 				return err
 			}
 			if opts.IdleTimeout < time.Second {
-				return runtime.Errorf(runtime.ErrInvalid, "--%s %q: it must be at least 1s", idleFlag, idle)
+				return runtime.Errorf(runtime.ErrInvalid, "--%s %q: it must be at least 1s", boxflags.IdleFlag, idle)
 			}
 			if opts.Spares < 1 || opts.Spares > local.MaxSpares {
 				return runtime.Errorf(runtime.ErrInvalid, "--%s %d: it must be 1 to %d", sparesFlag, opts.Spares, local.MaxSpares)
@@ -108,11 +110,11 @@ no command took one.`,
 			if box.Truth("no-codebase") {
 				return runtime.Errorf(runtime.ErrUnsupported, "--no-codebase: only sandboxes with a codebase can be started ahead")
 			}
-			rt, err := a.open(box.Text("runtime"))
+			rt, err := h.Open(box.Text("runtime"))
 			if err != nil {
 				return err
 			}
-			config, err := box.config(cmd.Context(), a)
+			config, err := box.Config(cmd.Context(), h)
 			if err != nil {
 				return err
 			}
@@ -121,55 +123,34 @@ no command took one.`,
 				return err
 			}
 			if box.Truth("json") {
-				return a.printJSON(poolListingOf(p))
+				return h.PrintJSON(poolListingOf(p))
 			}
-			_, err = fmt.Fprintln(a.out, p.Shape)
+			_, err = fmt.Fprintln(h.Out, p.Shape)
 			return err
 		},
 	}
-	box.add(a, cmd, fields.Pooling)
+	box.Add(h, cmd, fields.Pooling)
 	return cmd
 }
 
-func (a *app) poolListCommand() *cobra.Command {
-	var f format
-	cmd := &cobra.Command{
-		Use:     "ls",
-		Aliases: []string{"list"},
-		Short:   "List the pools",
-		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			rt, err := a.open("")
-			if err != nil {
-				return err
+func poolListCommand(h *host.Host) *cobra.Command {
+	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List the pools", Args: cobra.NoArgs}
+	return host.List(h, cmd, &console.Table[poolListing]{
+		Head: "SHAPE\tRUNTIME\tREADY\tTAKEN\tENDS\tAHEAD\tMOUNT POINT\tPROBLEM",
+		Row: func(l poolListing) []any {
+			return []any{
+				l.Shape, cmp.Or(l.Runtime, "-"), fmt.Sprintf("%d/%d", l.Ready, l.Spares), l.Taken, console.Until(l.EndsAt),
+				console.Dash(l.ahead()), console.Printable(l.MountPoint), console.Dash(console.OneLine(l.Problem)),
 			}
-			all, err := rt.Pools()
-			if err != nil {
-				return err
-			}
-			listings := []poolListing{}
-			for _, p := range all {
-				listings = append(listings, poolListingOf(p))
-			}
-			t := table[poolListing]{
-				head: "SHAPE\tRUNTIME\tREADY\tTAKEN\tENDS\tAHEAD\tMOUNT POINT\tPROBLEM",
-				row: func(l poolListing) []any {
-					return []any{
-						l.Shape, cmp.Or(l.Runtime, "-"), fmt.Sprintf("%d/%d", l.Ready, l.Spares), l.Taken, until(l.EndsAt),
-						dash(l.ahead()), printable(l.MountPoint), dash(oneLine(l.Problem)),
-					}
-				},
-				id: func(l poolListing) string { return l.Shape },
-			}
-			return t.print(a, f, listings)
 		},
-	}
-	f.flags(cmd)
-	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print shapes only")
-	return cmd
+		IDs: "shapes", ID: func(l poolListing) string { return l.Shape },
+	}, func(_ context.Context, rt *local.Runtime, _ []string) ([]poolListing, error) {
+		all, err := rt.Pools()
+		return host.Mapped(all, poolListingOf), err
+	})
 }
 
-func (a *app) poolStopCommand() *cobra.Command {
+func poolStopCommand(h *host.Host) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "stop [SHAPE...]",
@@ -177,12 +158,12 @@ func (a *app) poolStopCommand() *cobra.Command {
 		Long: `End pools and their spares; return when all of it is gone. SHAPE is a shape, or a
 beginning of one that no other has; it may be left out if there is one pool. --all ends
 all pools. A sandbox that a command has taken from a pool is not the pool's any more.`,
-		ValidArgsFunction: a.completePools,
+		ValidArgsFunction: complete.New(h).Pools,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all && len(args) > 0 {
-				return usageError(cmd, "--all and SHAPE exclude each other: leave one of them out")
+				return usage.Errorf(cmd, "--all and SHAPE exclude each other: leave one of them out")
 			}
-			rt, err := a.open("")
+			rt, err := h.Open("")
 			if err != nil {
 				return err
 			}
@@ -198,7 +179,7 @@ all pools. A sandbox that a command has taken from a pool is not the pool's any 
 					return runtime.Errorf(runtime.ErrNotFound, "there is no pool: wolffia pool start makes one")
 				}
 				if len(pools) > 1 {
-					return usageError(cmd, "there are %d pools: name one, or use --all", len(pools))
+					return usage.Errorf(cmd, "there are %d pools: name one, or use --all", len(pools))
 				}
 				args = []string{pools[0].Shape}
 			}
@@ -215,34 +196,14 @@ all pools. A sandbox that a command has taken from a pool is not the pool's any 
 }
 
 // poolFillCommand is what a Runtime starts when it has taken a spare.
-func (a *app) poolFillCommand() *cobra.Command {
+func poolFillCommand(h *host.Host) *cobra.Command {
 	return &cobra.Command{
 		Use:    "fill SHAPE",
 		Short:  "Replace the spares that are taken of a pool",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			rt, err := a.open("")
-			if err != nil {
-				return err
-			}
-			return rt.FillPool(cmd.Context(), args[0])
-		},
+		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, args []string) error {
+			return rt.FillPool(ctx, args[0])
+		}),
 	}
-}
-
-// completePools completes shapes of pools, with what they are.
-func (a *app) completePools(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	var out []string
-	if a.stateIfExists() != nil {
-		if rt, err := a.open(""); err == nil {
-			all, _ := rt.Pools()
-			for _, p := range all {
-				if !slices.Contains(args, p.Shape) {
-					out = append(out, fmt.Sprintf("%s\t%s %d/%d", p.Shape, p.Runtime, p.Ready, p.Spares))
-				}
-			}
-		}
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
 }

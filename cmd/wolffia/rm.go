@@ -1,20 +1,22 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
+	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/review"
+	"wolffia/cmd/wolffia/internal/usage"
+	"wolffia/cmd/wolffia/internal/worktree"
 	"wolffia/local"
 	"wolffia/runtime"
 )
 
-func (a *app) rmCommand() *cobra.Command {
+func rmCommand(h *host.Host) *cobra.Command {
 	var force, all, yes bool
 	cmd := &cobra.Command{
 		Use:   "rm [-f] SANDBOX...",
@@ -33,15 +35,15 @@ prints the id of each; at a terminal it asks first, unless --yes is given. It en
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case yes && !all:
-				return usageError(cmd, "--yes needs --all: without it rm does not ask")
+				return usage.Errorf(cmd, "--yes needs --all: without it rm does not ask")
 			case all && len(args) > 0:
-				return usageError(cmd, "--all and SANDBOX exclude each other: leave one of them out")
+				return usage.Errorf(cmd, "--all and SANDBOX exclude each other: leave one of them out")
 			case all:
-				return a.removeAll(cmd.Context(), force, yes)
+				return removeAll(cmd.Context(), h, force, yes)
 			}
-			return a.each(cmd, args, func(ctx context.Context, rt *local.Runtime, ref string) error {
-				return a.remove(ctx, rt, ref, force)
-			})
+			return h.Each(func(ctx context.Context, rt *local.Runtime, ref string) error {
+				return review.New(h, rt).Remove(ctx, ref, force)
+			})(cmd, args)
 		},
 	}
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "also destroy sandboxes that run, have changes or snapshots, and ignore missing ones")
@@ -50,39 +52,10 @@ prints the id of each; at a terminal it asks first, unless --yes is given. It en
 	return cmd
 }
 
-// remove destroys the sandbox that ref names; one that runs, has changes or snapshots, or does not exist, only
-// with force.
-func (a *app) remove(ctx context.Context, rt *local.Runtime, ref string, force bool) error {
-	s, err := rt.Get(ctx, ref)
-	lost := errors.Is(err, runtime.ErrNotFound) // but an engine may have it
-	switch {
-	case force || lost:
-	case err != nil:
-		return err
-	case s.State == runtime.StateRunning:
-		return runtime.Errorf(runtime.ErrConflict, "sandbox %s is running: wolffia stop it first, or wolffia rm -f", s.ContainerName())
-	default:
-		if err := unapplied(ctx, rt, s); err != nil {
-			return err
-		}
-	}
-	err = a.destroy(ctx, rt, ref)
-	if lost && err == nil {
-		a.warn("removed what was left of sandbox %s, whose state directory was lost", ref)
-	}
-	if force && errors.Is(err, runtime.ErrNotFound) {
-		if runtime.IsID(ref) {
-			return rt.EndSpare(ctx, ref) // ls --all shows spares
-		}
-		return nil
-	}
-	return err
-}
-
 // removeAll destroys all sandboxes, running ones only with force, and prints their ids. It
 // asks before at a terminal, unless yes is set.
-func (a *app) removeAll(ctx context.Context, force, yes bool) error {
-	rt, err := a.open("")
+func removeAll(ctx context.Context, h *host.Host, force, yes bool) error {
+	rt, err := h.Open("")
 	if err != nil {
 		return err
 	}
@@ -96,7 +69,7 @@ func (a *app) removeAll(ctx context.Context, force, yes bool) error {
 	var names, running []string
 	if !force {
 		for _, s := range all {
-			if err := unapplied(ctx, rt, s); err != nil {
+			if err := review.New(h, rt).Unapplied(ctx, s); err != nil {
 				return err
 			}
 		}
@@ -111,34 +84,18 @@ func (a *app) removeAll(ctx context.Context, force, yes bool) error {
 		return runtime.Errorf(runtime.ErrConflict, "%d of %d sandboxes are running (%s): wolffia rm -f --all destroys them too, wolffia prune --stopped only the others",
 			len(running), len(all), strings.Join(running, ", "))
 	}
-	if !yes && term.IsTerminal(int(a.in.Fd())) && term.IsTerminal(int(a.err.Fd())) {
-		fmt.Fprintf(a.err, "Destroy %d sandboxes: %s? [y/N] ", len(all), strings.Join(names, ", "))
-		if ok, err := a.agrees(ctx); err != nil || !ok {
+	if !yes && h.Asks() {
+		if ok, err := h.Agrees(ctx, fmt.Sprintf("Destroy %d sandboxes: %s? [y/N] ", len(all), strings.Join(names, ", "))); err != nil || !ok {
 			return err
 		}
 	}
 	errs := []error{rt.StopPool(ctx)}
 	for _, s := range all {
-		if err := a.destroy(ctx, rt, s.ID); err != nil && !errors.Is(err, runtime.ErrNotFound) {
+		if err := worktree.Destroy(ctx, h, rt, s.ID); err != nil && !errors.Is(err, runtime.ErrNotFound) {
 			errs = append(errs, err)
 			continue
 		}
-		fmt.Fprintln(a.out, s.ID)
+		fmt.Fprintln(h.Out, s.ID)
 	}
 	return errors.Join(errs...)
-}
-
-// agrees reads an answer from the terminal and reports whether it is yes.
-func (a *app) agrees(ctx context.Context) (bool, error) {
-	answer := make(chan string, 1)
-	go func() { // ends with a line, or with the program
-		line, _ := bufio.NewReader(a.in).ReadString('\n')
-		answer <- strings.ToLower(strings.TrimSpace(line))
-	}()
-	select {
-	case said := <-answer:
-		return said == "y" || said == "yes", nil
-	case <-ctx.Done():
-		return false, ctx.Err()
-	}
 }

@@ -3,32 +3,33 @@ package main
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
+	"wolffia/cmd/wolffia/internal/attach"
+	"wolffia/cmd/wolffia/internal/boxflags"
+	"wolffia/cmd/wolffia/internal/hint"
+	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/review"
+	"wolffia/cmd/wolffia/internal/usage"
 	"wolffia/fields"
 	"wolffia/local"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
 
-// destroyLimit is how long run takes at most to clean up when it is done.
-const destroyLimit = 30 * time.Second
-
 // runFlags are the flags of run.
 type runFlags struct {
-	box boxFlags
+	box boxflags.Sandbox
 	log auditFlags
 }
 
-func (f *runFlags) add(a *app, cmd *cobra.Command, is fields.Command) {
+func (f *runFlags) add(h *host.Host, cmd *cobra.Command, is fields.Command) {
 	cmd.Flags().SetInterspersed(false)
-	f.box.add(a, cmd, is)
+	f.box.Add(h, cmd, is)
 }
 
-func (a *app) runCommand() *cobra.Command {
+func runCommand(h *host.Host) *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
 		Use:   "run [flags] [--] CMD [ARG...]",
@@ -48,103 +49,80 @@ may be left out: then the image's own runs, without the current directory.`,
   echo hello | wolffia run -i -- cat
   wolffia run -- bash`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.run(cmd, &f, args, func(context.Context, *local.Runtime, string) error { return nil })
+			return f.run(h, cmd, args, func(context.Context, *local.Runtime, string) error { return nil })
 		},
 	}
-	f.add(a, cmd, fields.Run)
+	f.add(h, cmd, fields.Run)
 	return cmd
 }
 
 // run creates a sandbox, runs a command in it, and destroys it. It calls ended when the command
 // has ended, while the sandbox still exists.
-func (a *app) run(cmd *cobra.Command, f *runFlags, args []string, ended func(ctx context.Context, rt *local.Runtime, id string) error) error {
+func (f *runFlags) run(h *host.Host, cmd *cobra.Command, args []string, ended func(ctx context.Context, rt *local.Runtime, id string) error) error {
 	box := &f.box
 	if len(args) == 0 && box.Text("image") == "" {
-		return usageError(cmd, "needs CMD")
+		return usage.Errorf(cmd, "needs CMD")
 	}
 	asJSON := box.Truth("json")
-	if err := a.checkTTY(box.Truth("tty"), asJSON); err != nil {
+	if err := checkTTY(h, box.Truth("tty"), asJSON); err != nil {
 		return err
 	}
-	limit, err := parseTimeout(box.Text("timeout"))
+	limit, err := boxflags.ParseTimeout(box.Text("timeout"))
 	if err != nil {
 		return err
 	}
-	rt, err := a.openEarly(box.Text("runtime"))
+	rt, err := h.OpenEarly(box.Text("runtime"))
 	if err != nil {
 		return err
 	}
 	if len(args) == 0 && box.Text("codebase") == "" {
 		box.Values = box.With("no-codebase", true) // the image's own command works in a directory of the image
 	}
-	defer box.undo(cmd.Context(), a)
-	config, err := box.config(cmd.Context(), a)
+	defer box.Undo(cmd.Context(), h)
+	config, err := box.Config(cmd.Context(), h)
 	if err != nil {
 		return err
 	}
 	config.BoundToCaller = true
-	review := reviewFlags{apply: box.Text("apply")}
-	if err := review.check(config.CopyOnWrite); err != nil {
+	ends := review.Flags{Apply: box.Text("apply")}
+	if err := ends.Check(config.CopyOnWrite); err != nil {
 		return err
 	}
 	if len(args) == 0 {
-		args = box.command
+		args = box.Command
 	}
-	if len(args) == 0 && lacks(box.Text("runtime"), launch.StoreImages) {
+	if len(args) == 0 && host.Lacks(box.Text("runtime"), launch.StoreImages) {
 		if args, err = rt.ImageCommand(cmd.Context(), config); err != nil {
 			return err
 		}
 	}
 	if len(args) == 0 {
-		return usageError(cmd, "needs CMD, since image %s has no command of its own", box.Text("image"))
+		return usage.Errorf(cmd, "needs CMD, since image %s has no command of its own", box.Text("image"))
 	}
 	if err := f.log.open(config, box.Text("audit")); err != nil {
 		return err
 	}
-	id, err := box.launch(cmd.Context(), a, rt, config)
+	id, err := box.Launch(cmd.Context(), h, rt, config)
 	if err != nil {
 		return err
 	}
-	typed := term.IsTerminal(int(a.in.Fd()))
-	spec := &runtime.Command{Command: args, OpenStdin: (typed || box.Truth("interactive")) && a.readable(), TTY: a.isTerminal(), Timeout: limit}
+	typed := h.Typed()
+	spec := &runtime.Command{Command: args, OpenStdin: (typed || box.Truth("interactive")) && h.Readable(), TTY: h.IsTerminal(), Timeout: limit}
 	var end error
 	if asJSON {
 		spec.OpenStdin, spec.TTY = spec.OpenStdin && !typed, false // a terminal has no end that the user did not type
 	}
-	a.warnKeys(spec, "call run at a terminal, without --json")
+	hint.WarnKeys(h.Console, spec, "call run at a terminal, without --json")
 	if asJSON {
-		end = a.execJSON(cmd.Context(), rt, id, true, spec)
+		end = attach.New(h, rt).ExecJSON(cmd.Context(), id, true, spec)
 	} else {
-		end = a.exec(cmd.Context(), rt, id, true, spec)
-		a.warnNoCodebase(config, end)
+		end = attach.New(h, rt).Exec(cmd.Context(), id, true, spec)
+		hint.WarnNoCodebase(h.Console, config, end)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), destroyLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), review.DestroyLimit)
 	defer cancel()
-	written := errors.Join(ended(ctx, rt, id), f.log.write(ctx, a, rt, id))
-	return a.alongside(end, errors.Join(written, a.end(cmd.Context(), rt, id, config.CopyOnWrite, &review, end != nil)))
-}
-
-// end destroys a sandbox whose command has ended, as failed or not. It is stopped instead if it is copied and has changes that
-// are neither applied nor discarded, or if something of git's stays inside.
-func (a *app) end(ctx context.Context, rt *local.Runtime, id string, copied bool, f *reviewFlags, failed bool) error {
-	decide := a.endGit
-	if copied {
-		decide = func(ctx context.Context, rt *local.Runtime, id string) (bool, func() error, error) {
-			return a.review(ctx, rt, id, f, failed)
-		}
-	}
-	keep, tell, err := decide(ctx, rt, id)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyLimit) // from now on: the user has thought
-	defer cancel()
-	if keep {
-		stopped := rt.Stop(ctx, id)
-		return errors.Join(err, stopped, tell())
-	}
-	gone := a.destroy(ctx, rt, id)
-	if errors.Is(gone, runtime.ErrNotFound) { // it has ended by itself, and was swept up
-		gone = nil
-	}
-	return errors.Join(err, gone, tell())
+	written := errors.Join(ended(ctx, rt, id), f.log.write(ctx, h, rt, id))
+	return h.Alongside(end, errors.Join(written, review.New(h, rt).End(cmd.Context(), id, config.CopyOnWrite, &ends, end != nil)))
 }
 
 // A creation is what --json prints of a new sandbox.
@@ -155,54 +133,37 @@ type creation struct {
 	Limits    *runtime.LimitsState `json:"limits,omitempty"`
 }
 
-func (a *app) createCommand() *cobra.Command {
-	var box boxFlags
+func createCommand(h *host.Host) *cobra.Command {
+	var box boxflags.Sandbox
 	cmd := &cobra.Command{
 		Use:   "create [flags]",
 		Short: "Create and start a sandbox; print its id",
-		Example: `  id=$(wolffia create --label team=a)
+		Example: `  id=$(wolffia create --label team=h)
   wolffia exec "$id" -- make test
   wolffia rm -f "$id"`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rt, err := a.openEarly(box.Text("runtime"))
+			rt, err := h.OpenEarly(box.Text("runtime"))
 			if err != nil {
 				return err
 			}
-			box.links = true
-			defer box.undo(cmd.Context(), a)
-			config, err := box.config(cmd.Context(), a)
+			box.Links = true
+			defer box.Undo(cmd.Context(), h)
+			config, err := box.Config(cmd.Context(), h)
 			if err != nil {
 				return err
 			}
-			id, err := box.launch(cmd.Context(), a, rt, config)
+			id, err := box.Launch(cmd.Context(), h, rt, config)
 			if err != nil {
 				return err
 			}
 			if box.Truth("json") {
-				return a.printJSON(&creation{id, config.Name, config.CodebasePath, rt.Limits(id)})
+				return h.PrintJSON(&creation{id, config.Name, config.CodebasePath, rt.Limits(id)})
 			}
-			_, err = a.out.WriteString(id + "\n")
+			_, err = h.Out.WriteString(id + "\n")
 			return err
 		},
 	}
-	box.add(a, cmd, fields.Create)
+	box.Add(h, cmd, fields.Create)
 	return cmd
-}
-
-// createAndStart creates and starts a sandbox, or leaves nothing. It warns of what
-// the user may not expect.
-func (a *app) createAndStart(ctx context.Context, rt *local.Runtime, config *runtime.SandboxConfig) (id string, err error) {
-	a.heeding.Wait()
-	box, err := runtime.Launch(ctx, rt, config)
-	if err != nil {
-		return "", err
-	}
-	if config.Resources.Limited() {
-		a.warnLimits(rt.Limits(box.ID()))
-	}
-	if config.Filter == runtime.FilterStatic {
-		a.warnStatic(ctx, rt, box.ID())
-	}
-	return box.ID(), nil
 }

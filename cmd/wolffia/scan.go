@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/service"
 	"wolffia/service/registry"
 )
@@ -16,8 +18,8 @@ type scanned struct {
 	Lost bool `json:"lost,omitempty"` // an engine has it, the state directory does not
 }
 
-func (a *app) scanCommand() *cobra.Command {
-	var f format
+func scanCommand(h *host.Host) *cobra.Command {
+	var f console.Format
 	var backend string
 	cmd := &cobra.Command{
 		Use:   "scan",
@@ -32,7 +34,7 @@ state directory does not is listed as lost: it cannot be used, and wolffia rm ID
 removes it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rt, err := a.open(backend)
+			rt, err := h.Open(backend)
 			if err != nil {
 				return err
 			}
@@ -49,12 +51,12 @@ removes it.`,
 				all = append(all, scanned{Metadata: m, Lost: true})
 			}
 			if unknown != nil && backend == "" { // the user did not ask for engines
-				a.warn("%v", unknown)
+				h.Warn("%v", unknown)
 				unknown = nil
 			}
-			t := table[scanned]{
-				head: "SANDBOX\tNAME\tORGANIZATION\tPROJECT\tUSER\tAGE\tGIT\tSTATE",
-				row: func(m scanned) []any {
+			t := console.Table[scanned]{
+				Head: "SANDBOX\tNAME\tORGANIZATION\tPROJECT\tUSER\tAGE\tGIT\tSTATE",
+				Row: func(m scanned) []any {
 					git, state := "-", "running"
 					if m.GitConfigured {
 						git = "configured"
@@ -63,15 +65,15 @@ removes it.`,
 						state = "lost"
 					}
 					return []any{
-						m.SandboxID, printable(m.ContainerName), printable(m.OrganizationID), printable(m.ProjectID), printable(m.UserID),
-						age(time.UnixMilli(m.CreatedAt)), git, state,
+						m.SandboxID, console.Printable(m.ContainerName), console.Printable(m.OrganizationID), console.Printable(m.ProjectID), console.Printable(m.UserID),
+						console.Age(time.UnixMilli(m.CreatedAt)), git, state,
 					}
 				},
 			}
-			return errors.Join(t.print(a, f, all), unknown)
+			return errors.Join(t.Print(h.Console, f, all), unknown)
 		},
 	}
 	cmd.Flags().StringVar(&backend, "runtime", "", "ask the engine that this runtime makes sandboxes in: docker")
-	f.flags(cmd)
+	f.Flags(cmd, "")
 	return cmd
 }

@@ -1,17 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
-	"golang.org/x/term"
 
+	"wolffia/cmd/wolffia/internal/attach"
+	"wolffia/cmd/wolffia/internal/boxflags"
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/review"
+	"wolffia/cmd/wolffia/internal/usage"
 	"wolffia/fields"
 	"wolffia/local"
 	"wolffia/runtime"
@@ -20,7 +21,7 @@ import (
 // defaultSession is the session that shell and attach use if none is named.
 const defaultSession = "main"
 
-func (a *app) sessionCommand() *cobra.Command {
+func sessionCommand(h *host.Host) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "session",
 		Short: "List, end and attach to shell sessions, and their background jobs",
@@ -30,92 +31,56 @@ A session is a shell that stays in a sandbox: what one command changes (working
 directory, variables, functions, options) is there for the next. wolffia exec
 --session NAME makes it on first use. It ends with the sandbox.`,
 	}
-	cmd.AddCommand(a.sessionListCommand(), a.sessionRemoveCommand(), a.sessionAttachCommand(), a.sessionJobsCommand(), a.sessionJobCommand())
+	cmd.AddCommand(sessionListCommand(h), sessionRemoveCommand(h), sessionAttachCommand(h), sessionJobsCommand(h, "jobs SANDBOX NAME"), sessionJobCommand(h))
 	return cmd
 }
 
-func (a *app) sessionListCommand() *cobra.Command {
-	var f format
-	cmd := &cobra.Command{
-		Use:   "ls SANDBOX",
-		Short: "List the sessions of a sandbox",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			rt, err := a.open("")
-			if err != nil {
-				return err
-			}
-			all, err := rt.ListSessions(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			t := table[*runtime.Session]{
-				head: "NAME\tSTATE\tSHELL\tCWD\tCOMMANDS\tJOBS\tUSED",
-				row: func(s *runtime.Session) []any {
-					return []any{printable(s.Name), printable(string(s.State)), printable(s.Shell), printable(s.Cwd), s.Commands, s.Jobs, since(s.UsedAt)}
-				},
-			}
-			return t.print(a, f, all)
+func sessionListCommand(h *host.Host) *cobra.Command {
+	cmd := &cobra.Command{Use: "ls SANDBOX", Short: "List the sessions of a sandbox", Args: cobra.ExactArgs(1)}
+	return host.List(h, cmd, &console.Table[*runtime.Session]{
+		Head: "NAME\tSTATE\tSHELL\tCWD\tCOMMANDS\tJOBS\tUSED",
+		Row: func(s *runtime.Session) []any {
+			p := console.Printable
+			return []any{p(s.Name), p(string(s.State)), p(s.Shell), p(s.Cwd), s.Commands, s.Jobs, console.Since(s.UsedAt)}
 		},
-	}
-	f.flags(cmd)
-	return cmd
+	}, func(ctx context.Context, rt *local.Runtime, args []string) ([]*runtime.Session, error) {
+		return rt.ListSessions(ctx, args[0])
+	})
 }
 
-func since(t time.Time) string { return time.Since(t).Truncate(time.Second).String() + " ago" }
-
-func (a *app) sessionRemoveCommand() *cobra.Command {
+func sessionRemoveCommand(h *host.Host) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm SANDBOX NAME...",
 		Short: "End sessions and all that they have started",
 		Args:  cobra.MinimumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			rt, err := a.open("")
-			if err != nil {
-				return err
-			}
+		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, args []string) error {
 			for _, name := range args[1:] {
-				if err := rt.DestroySession(cmd.Context(), runtime.SessionIn(args[0], name)); err != nil {
+				if err := rt.DestroySession(ctx, runtime.SessionIn(args[0], name)); err != nil {
 					return err
 				}
 			}
 			return nil
-		},
+		}),
 	}
 }
 
-func (a *app) sessionJobsCommand() *cobra.Command {
-	var f format
-	cmd := &cobra.Command{
-		Use:   "jobs SANDBOX NAME",
-		Short: "List the background jobs of a session",
-		Args:  cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			rt, err := a.open("")
-			if err != nil {
-				return err
+func sessionJobsCommand(h *host.Host, use string) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: "List the background jobs of a session", Args: cobra.ExactArgs(2)}
+	return host.List(h, cmd, &console.Table[*runtime.Job]{
+		Head: "ID\tNAME\tSTATE\tPIDS\tSTARTED\tOUTPUT\tCOMMAND",
+		Row: func(j *runtime.Job) []any {
+			p := console.Printable
+			return []any{
+				p(j.ID), console.Dash(p(j.Name)), p(j.State), j.PIDs, console.Since(j.StartedAt),
+				fmt.Sprintf("%d+%d", j.Stdout.End, j.Stderr.End), p(j.Command),
 			}
-			jobs, err := rt.SessionJobs(cmd.Context(), runtime.SessionIn(args[0], args[1]))
-			if err != nil {
-				return err
-			}
-			t := table[*runtime.Job]{
-				head: "ID\tNAME\tSTATE\tPIDS\tSTARTED\tOUTPUT\tCOMMAND",
-				row: func(j *runtime.Job) []any {
-					return []any{
-						printable(j.ID), dash(printable(j.Name)), printable(j.State), j.PIDs, since(j.StartedAt),
-						fmt.Sprintf("%d+%d", j.Stdout.End, j.Stderr.End), printable(j.Command),
-					}
-				},
-			}
-			return t.print(a, f, jobs)
 		},
-	}
-	f.flags(cmd)
-	return cmd
+	}, func(ctx context.Context, rt *local.Runtime, args []string) ([]*runtime.Job, error) {
+		return rt.SessionJobs(ctx, runtime.SessionIn(args[0], args[1]))
+	})
 }
 
-func (a *app) sessionAttachCommand() *cobra.Command {
+func sessionAttachCommand(h *host.Host) *cobra.Command {
 	var takeover bool
 	cmd := &cobra.Command{
 		Use:   "attach SANDBOX [NAME]",
@@ -124,25 +89,21 @@ func (a *app) sessionAttachCommand() *cobra.Command {
 state and has its own from then on. Several may watch and type. ctrl-p ctrl-q
 detaches and leaves it running; to attach again shows what was printed last.`,
 		Args: cobra.RangeArgs(1, 2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			rt, err := a.open("")
-			if err != nil {
-				return err
-			}
+		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, args []string) error {
 			name := defaultSession
 			if len(args) > 1 {
 				name = args[1]
 			}
-			_, err = a.terminal(cmd.Context(), rt, args[0], name, takeover)
+			_, err := attach.New(h, rt).Terminal(ctx, args[0], name, takeover)
 			return err
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&takeover, "takeover", false, "detach all other clients")
 	return cmd
 }
 
-func (a *app) shellCommand() *cobra.Command {
-	var box boxFlags
+func shellCommand(h *host.Host) *cobra.Command {
+	var box boxflags.Sandbox
 	cmd := &cobra.Command{
 		Use:   "shell [flags] [SANDBOX]",
 		Short: "Work in a sandbox at the terminal; ctrl-p ctrl-q leaves it running",
@@ -154,14 +115,14 @@ what becomes of the changes, as run does; what is neither applied nor discarded 
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f := boxFlag(cmd); f != "" && len(args) > 0 {
-				return usageError(cmd, "--%s describes a new sandbox, and SANDBOX is one that exists: leave one of them out", f)
+				return usage.Errorf(cmd, "--%s describes a new sandbox, and SANDBOX is one that exists: leave one of them out", f)
 			}
-			rt, err := a.open(box.Text("runtime"))
+			rt, err := h.Open(box.Text("runtime"))
 			if err != nil {
 				return err
 			}
-			if !a.isTerminal() {
-				return errNoTerminal
+			if !h.IsTerminal() {
+				return attach.ErrNoTerminal
 			}
 			var id string
 			ours, copied := true, false
@@ -177,28 +138,28 @@ what becomes of the changes, as run does; what is neither applied nor discarded 
 					}
 				}
 			} else {
-				defer box.undo(cmd.Context(), a)
-				config, err := box.config(cmd.Context(), a)
+				defer box.Undo(cmd.Context(), h)
+				config, err := box.Config(cmd.Context(), h)
 				if err != nil {
 					return err
 				}
 				config.Labels[labelShell] = "true"
 				copied = config.CopyOnWrite
-				if id, err = box.launch(cmd.Context(), a, rt, config); err != nil {
+				if id, err = box.Launch(cmd.Context(), h, rt, config); err != nil {
 					return err
 				}
 			}
-			left, err := a.terminal(cmd.Context(), rt, id, defaultSession, false)
-			if left == detached {
-				fmt.Fprintln(a.err, "wolffia:", detachNote(id, ours, copied))
+			left, err := attach.New(h, rt).Terminal(cmd.Context(), id, defaultSession, false)
+			if left == attach.Detached {
+				fmt.Fprintln(h.Err, "wolffia:", detachNote(id, ours, copied))
 			}
-			if left == detached || !ours || left == unattached && len(args) == 1 {
+			if left == attach.Detached || !ours || left == attach.Unattached && len(args) == 1 {
 				return err
 			}
-			return a.alongside(err, a.end(cmd.Context(), rt, id, copied, &reviewFlags{apply: applyAsk}, err != nil))
+			return h.Alongside(err, review.New(h, rt).End(cmd.Context(), id, copied, &review.Flags{Apply: review.ApplyAsk}, err != nil))
 		},
 	}
-	box.add(a, cmd, fields.Shell)
+	box.Add(h, cmd, fields.Shell)
 	return cmd
 }
 
@@ -226,113 +187,4 @@ func detachNote(id string, ours, copied bool) string {
 		ends += ", which asks what becomes of the changes"
 	}
 	return fmt.Sprintf("sandbox %s runs on; to come back: wolffia shell %s; to remove it: wolffia rm -f %s%s", id, id, id, ends)
-}
-
-var errNoTerminal = runtime.Errorf(runtime.ErrInvalid, "standard input and output are not a terminal; without one: wolffia exec --session NAME")
-
-// A departure is how the user has left the terminal of a session.
-type departure uint8
-
-const (
-	unattached departure = iota // it was not reached
-	detached                    // it runs on
-	ended                       // its shell has ended, or the connection to it
-)
-
-// terminal connects the user's terminal with a session's until that ends or the user
-// detaches. It creates a missing session. An exit code other than 0 is an error.
-func (a *app) terminal(ctx context.Context, rt *local.Runtime, sandbox, name string, takeover bool) (departure, error) {
-	if !a.isTerminal() {
-		return unattached, errNoTerminal
-	}
-	cols, rows, err := term.GetSize(int(a.out.Fd()))
-	if err != nil {
-		return unattached, err
-	}
-	// The signals that end us must not leave the terminal raw.
-	ctx, stop := untilSignal(ctx, unix.SIGTERM, unix.SIGHUP)
-	defer stop()
-	t, err := rt.AttachSession(ctx, runtime.SessionIn(sandbox, name), &runtime.AttachRequest{Rows: uint16(rows), Cols: uint16(cols), Takeover: takeover, Create: true})
-	if err != nil {
-		return unattached, err
-	}
-	defer t.Close()
-	var end runtime.Result
-	defer func() { a.noteGit(end.Git) }() // when the terminal is as it was
-	restore, err := a.rawMode(t)
-	if err != nil {
-		return unattached, err
-	}
-	defer restore()
-	leave, over := make(chan struct{}), make(chan struct{})
-	defer close(over)
-	go func() { // ends with the input, or when it is over
-		if typed(t.Stdin(), &typist{keys: a.keys(), over: over}) {
-			close(leave)
-		}
-	}()
-	screen := &screen{out: a.out}
-	defer screen.leave()
-	printed := make(chan struct{})
-	go func() { // ends with the terminal
-		defer close(printed)
-		if t.End() > t.Start() {
-			var again bytes.Buffer
-			_, _ = io.CopyN(&again, t.Stdout(), int64(t.End()-t.Start()))
-			_, _ = screen.Write(append(withoutQueries(again.Bytes()), wholeScroll...))
-			_ = t.Signal(unix.SIGWINCH) // a program on the whole screen draws it anew
-		}
-		_, _ = io.Copy(screen, t.Stdout())
-	}()
-	select {
-	case <-printed:
-	case <-leave:
-		_, _ = screen.Write([]byte("\r\n")) // what the host says next begins a line
-		return detached, nil
-	case <-ctx.Done():
-		code, _ := codeOf(ctx)
-		return detached, exitStatus{code}
-	}
-	end, err = t.Wait(context.WithoutCancel(ctx))
-	switch {
-	case err != nil:
-		return ended, err
-	case t.Detached():
-		fmt.Fprint(a.err, "\r\nwolffia: another client took over the terminal\r\n")
-		return detached, nil
-	}
-	return ended, exitWith(codeFor(end))
-}
-
-// typed passes on what the user types until ctrl-p ctrl-q, or until our terminal is
-// closed, which it reports. A ctrl-p that something else follows is passed on
-// with it.
-func typed(to io.Writer, from io.Reader) (detach bool) {
-	const ctrlP, ctrlQ = 0x10, 0x11
-	buf := make([]byte, 4096)
-	held := false // a ctrl-p waits for what comes next
-	for {
-		n, err := from.Read(buf)
-		var out []byte
-		for _, c := range buf[:n] {
-			switch {
-			case held && c == ctrlQ:
-				_, _ = to.Write(out)
-				return true
-			case held:
-				out, held = append(out, ctrlP), false
-			}
-			if c == ctrlP {
-				held = true
-				continue
-			}
-			out = append(out, c)
-		}
-		if _, werr := to.Write(out); werr != nil {
-			return false
-		}
-		if err != nil { // our terminal is gone
-			return true
-		}
-	}
 }

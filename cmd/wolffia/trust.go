@@ -1,28 +1,27 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
+	"wolffia/cmd/wolffia/internal/boxflags"
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/internal/config"
 	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 )
 
-func (a *app) trustCommand() *cobra.Command {
+func trustCommand(h *host.Host) *cobra.Command {
 	var yes, list bool
-	var f format
+	var f console.Format
 	cmd := &cobra.Command{
 		Use:   "trust [DIR]",
 		Short: "Read a project's configuration file, and let it count",
@@ -32,20 +31,20 @@ A trusted file cannot loosen what your own configuration file sets.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if list {
-				return a.listTrusted(f)
+				return listTrusted(h, f)
 			}
-			return a.trust(cmd.Context(), append(args, ".")[0], yes)
+			return trust(cmd.Context(), h, append(args, ".")[0], yes)
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	cmd.Flags().BoolVar(&list, "list", false, "list what is trusted")
-	f.flags(cmd)
+	f.Flags(cmd, "")
 	return cmd
 }
 
 // trust shows the file of a project, asks, and records that it is trusted. The bytes that
 // are shown are those whose checksum is recorded.
-func (a *app) trust(ctx context.Context, dir string, yes bool) error {
+func trust(ctx context.Context, h *host.Host, dir string, yes bool) error {
 	name := filepath.Join(dir, config.ProjectName)
 	data, err := config.ReadProject(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -54,87 +53,35 @@ func (a *app) trust(ctx context.Context, dir string, yes bool) error {
 	if err != nil {
 		return runtime.Errorf(runtime.ErrInvalid, "%s: %w", name, err)
 	}
-	path, sum, err := identify(dir, data)
+	path, sum, err := boxflags.Identify(dir, data)
 	if err != nil {
 		return err
 	}
-	request, err := a.checkProject(name, path, data)
+	request, err := boxflags.CheckProject(h, name, path, data)
 	if err != nil {
 		return runtime.WithClass(runtime.ErrInvalid, err)
 	}
 	for line := range strings.Lines(string(data)) {
-		fmt.Fprintf(a.out, "  %s\n", printable(strings.TrimRight(line, "\r\n")))
+		fmt.Fprintf(h.Out, "  %s\n", console.Printable(strings.TrimRight(line, "\r\n")))
 	}
 	for _, s := range config.Widens(request) {
-		fmt.Fprintf(a.out, "%s: gives more than sandboxes have by default: %s: %s\n",
-			printable(s.Source.String()), s.Key, printable(strings.Join(s.Values, " ")))
+		fmt.Fprintf(h.Out, "%s: gives more than sandboxes have by default: %s: %s\n",
+			console.Printable(s.Source.String()), s.Key, console.Printable(strings.Join(s.Values, " ")))
 	}
 	if !yes {
-		if err := a.confirm(ctx, fmt.Sprintf("Trust %s? [y/N] ", printable(filepath.Join(path, config.ProjectName)))); err != nil {
+		if err := h.Confirm(ctx, fmt.Sprintf("Trust %s? [y/N] ", console.Printable(filepath.Join(path, config.ProjectName)))); err != nil {
 			return err
 		}
 	}
-	state, err := a.openState()
+	state, err := h.OpenState()
 	if err != nil {
 		return err
 	}
 	return state.Trust(&statedir.Trust{Path: path, SHA256: sum, TrustedAt: time.Now().UnixMilli()})
 }
 
-// checkProject parses a project's file, and merges it with the user's own: an error there
-// would be one of each later command.
-func (a *app) checkProject(name, dir string, data []byte) (*config.Request, error) {
-	c := &configuration{app: a}
-	c.home, _ = os.UserHomeDir() // as in configuration
-	c.known()
-	if err := c.user(); err != nil {
-		return nil, err
-	}
-	var err error
-	c.request.Project, err = config.Parse(c.request.Keys, config.Place{Name: name, Dir: dir, Home: c.home, Project: true}, data)
-	if err != nil {
-		return nil, err
-	}
-	_, err = config.Merge(&c.request)
-	return &c.request, err
-}
-
-// errNotConfirmed is the answer no.
-var errNotConfirmed = errors.New("not confirmed: nothing was changed")
-
-// confirm asks a question on the terminal. Any answer but yes is an error.
-func (a *app) confirm(ctx context.Context, question string) error {
-	if !term.IsTerminal(int(a.in.Fd())) {
-		return runtime.Errorf(runtime.ErrInvalid, "standard input is not a terminal to ask on: use --yes")
-	}
-	fmt.Fprint(a.err, question)
-	answers := make(chan string, 1)
-	go func() { // ends with the answer, or with the program
-		answer, _ := bufio.NewReader(io.LimitReader(a.in, 1024)).ReadString('\n') // no answer is no
-		answers <- answer
-	}()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case answer := <-answers:
-		switch strings.ToLower(strings.TrimSpace(answer)) {
-		case "y", "yes":
-			return nil
-		}
-		return errNotConfirmed
-	}
-}
-
-func (a *app) openState() (*statedir.Dir, error) {
-	path, err := a.statePath()
-	if err != nil {
-		return nil, err
-	}
-	return statedir.Open(path)
-}
-
-func (a *app) listTrusted(f format) error {
-	state, err := a.openState()
+func listTrusted(h *host.Host, f console.Format) error {
+	state, err := h.OpenState()
 	if err != nil {
 		return err
 	}
@@ -150,16 +97,16 @@ func (a *app) listTrusted(f format) error {
 	for _, r := range records {
 		all = append(all, trusted{r, stateOfFile(&r)})
 	}
-	t := table[trusted]{head: "DIRECTORY\tFILE\tTRUSTED", row: func(t trusted) []any {
-		return []any{printable(t.Path), t.State, since(time.UnixMilli(t.TrustedAt))}
+	t := console.Table[trusted]{Head: "DIRECTORY\tFILE\tTRUSTED", Row: func(t trusted) []any {
+		return []any{console.Printable(t.Path), t.State, console.Since(time.UnixMilli(t.TrustedAt))}
 	}}
-	return t.print(a, f, all)
+	return t.Print(h.Console, f, all)
 }
 
 // stateOfFile compares a record with the file that exists now.
 func stateOfFile(r *statedir.Trust) string {
 	data, err := config.ReadProject(r.Path)
-	_, sum, identifyErr := identify(r.Path, data)
+	_, sum, identifyErr := boxflags.Identify(r.Path, data)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "missing"
@@ -171,7 +118,7 @@ func stateOfFile(r *statedir.Trust) string {
 	return "trusted"
 }
 
-func (a *app) untrustCommand() *cobra.Command {
+func untrustCommand(h *host.Host) *cobra.Command {
 	return &cobra.Command{
 		Use:   "untrust [DIR]",
 		Short: "Do not trust a project's configuration file any more",
@@ -184,7 +131,7 @@ func (a *app) untrustCommand() *cobra.Command {
 			if real, err := filepath.EvalSymlinks(dir); err == nil { // else the directory is gone
 				dir = real
 			}
-			state, err := a.openState()
+			state, err := h.OpenState()
 			if err != nil {
 				return err
 			}

@@ -4,6 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/usage"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -13,11 +17,11 @@ func TestFlagGroups(t *testing.T) {
 	grouped := 0
 	var each func(cmd *cobra.Command)
 	each = func(cmd *cobra.Command) {
-		groups := groupsOf(cmd)
+		groups := usage.GroupsOf(cmd)
 		if len(groups) > 1 {
 			grouped++
-			if last := groups[len(groups)-1]; last.title == "Flags" {
-				last.flags.VisitAll(func(f *pflag.Flag) {
+			if last := groups[len(groups)-1]; last.Title == "Flags" {
+				last.Flags.VisitAll(func(f *pflag.Flag) {
 					t.Errorf("%s: --%s is in no group of the table of settings", cmd.CommandPath(), f.Name)
 				})
 			}
@@ -26,7 +30,7 @@ func TestFlagGroups(t *testing.T) {
 			each(sub)
 		}
 	}
-	each((&app{}).command(""))
+	each((&app{Host: &host.Host{Console: new(console.Console)}}).command(""))
 	if grouped < 4 {
 		t.Errorf("the flags of %d commands are grouped", grouped)
 	}
@@ -34,8 +38,8 @@ func TestFlagGroups(t *testing.T) {
 
 // Each command has the name under which it is built alone.
 func TestCommandAlone(t *testing.T) {
-	for name := range new(app).commands() {
-		cmd, _, err := new(app).command(name).Find([]string{name})
+	for name := range commands {
+		cmd, _, err := (&app{Host: &host.Host{Console: new(console.Console)}}).command(name).Find([]string{name})
 		if err != nil || cmd.Name() != name {
 			t.Errorf("%s: found %s, error %v", name, cmd.Name(), err)
 		}
@@ -44,8 +48,8 @@ func TestCommandAlone(t *testing.T) {
 
 // The words of other programs are not commands, and lead to commands and flags that exist.
 func TestOtherWords(t *testing.T) {
-	root := (&app{}).command("")
-	for word, use := range otherWords {
+	root := (&app{Host: &host.Host{Console: new(console.Console)}}).command("")
+	for word, use := range usage.OtherWords {
 		if cmd, _, err := root.Find([]string{word}); err == nil && cmd != root {
 			t.Errorf("%s is a command", word)
 		}
@@ -59,13 +63,13 @@ func TestOtherWords(t *testing.T) {
 			}
 		}
 	}
-	for _, f := range otherFlags {
-		for _, on := range f.on {
+	for _, f := range usage.OtherFlags {
+		for _, on := range f.On {
 			cmd, _, err := root.Find([]string{on})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if name, is := strings.CutPrefix(f.use, "--"); is {
+			if name, is := strings.CutPrefix(f.Use, "--"); is {
 				name, _, _ = strings.Cut(name, " ")
 				if cmd.Flags().Lookup(strings.TrimRight(name, ",")) == nil {
 					t.Errorf("%s has no --%s", on, name)
@@ -85,7 +89,7 @@ func TestOperandProblem(t *testing.T) {
 		{"set SANDBOX rule flags", "a b", `takes SANDBOX only, and "b" is one argument too many`},
 		{"ls [-q]", "x", `takes no arguments, and "x" is one`},
 	} {
-		if got := operandProblem(&cobra.Command{Use: c.use}, strings.Fields(c.args)); got != c.want {
+		if got := usage.OperandProblem(&cobra.Command{Use: c.use}, strings.Fields(c.args)); got != c.want {
 			t.Errorf("%s with %q: %s, want %s", c.use, c.args, got, c.want)
 		}
 	}

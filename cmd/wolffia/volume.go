@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,11 +11,16 @@ import (
 	units "github.com/docker/go-units"
 	"github.com/spf13/cobra"
 
+	"wolffia/cmd/wolffia/internal/boxflags"
+	"wolffia/cmd/wolffia/internal/complete"
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/local"
 	"wolffia/runtime"
 	"wolffia/volume"
 )
 
-func (a *app) volumeCommand() *cobra.Command {
+func volumeCommand(h *host.Host) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "volume",
 		Short: "List and remove directories that outlive sandboxes",
@@ -22,17 +29,8 @@ func (a *app) volumeCommand() *cobra.Command {
 
 What is in a volume was written by sandboxes: do not use it outside.`,
 	}
-	cmd.AddCommand(a.volumeListCommand(), a.volumeInspectCommand(), a.volumeRemoveCommand(), a.volumePruneCommand())
+	cmd.AddCommand(volumeListCommand(h), volumeInspectCommand(h), volumeRemoveCommand(h), volumePruneCommand(h))
 	return cmd
-}
-
-// volumes opens the volumes of the state directory.
-func (a *app) volumes() (*volume.Store, error) {
-	rt, err := a.open("")
-	if err != nil {
-		return nil, err
-	}
-	return volume.Open(rt.StateDir()), nil
 }
 
 // A volumeListing is what --json prints of a volume.
@@ -79,59 +77,33 @@ func (l *volumeListing) size() string {
 	return map[bool]string{true: ">"}[l.More] + units.BytesSize(float64(l.Size))
 }
 
-func (a *app) volumeListCommand() *cobra.Command {
-	var f format
-	cmd := &cobra.Command{
-		Use:     "ls",
-		Aliases: []string{"list"},
-		Short:   "List the volumes",
-		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			s, err := a.volumes()
-			if err != nil {
-				return err
+func volumeListCommand(h *host.Host) *cobra.Command {
+	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List the volumes", Args: cobra.NoArgs}
+	return host.List(h, cmd, &console.Table[volumeListing]{
+		Head: "NAME\tKIND\tSIZE\tUSED\tSANDBOXES\tCODEBASE",
+		Row: func(l volumeListing) []any {
+			return []any{
+				l.Name, console.Dash(l.Kind), l.size(), console.Age(time.UnixMilli(l.UsedAt)) + " ago",
+				console.Dash(console.Printable(strings.Join(l.Sandboxes, " "))),
+				console.Dash(console.Printable(cmp.Or(l.Problem, l.Codebase))),
 			}
-			all, err := s.List()
-			if err != nil {
-				return err
-			}
-			listings := []volumeListing{}
-			for _, e := range all {
-				listings = append(listings, volumeListingOf(s, e))
-			}
-			t := table[volumeListing]{
-				head: "NAME\tKIND\tSIZE\tUSED\tSANDBOXES\tCODEBASE",
-				row: func(l volumeListing) []any {
-					where := printable(l.Codebase)
-					if l.Problem != "" {
-						where = printable(l.Problem)
-					}
-					return []any{
-						l.Name, dash(l.Kind), l.size(), age(time.UnixMilli(l.UsedAt)) + " ago",
-						dash(printable(strings.Join(l.Sandboxes, " "))), dash(where),
-					}
-				},
-				id: func(l volumeListing) string { return l.Name },
-			}
-			return t.print(a, f, listings)
 		},
-	}
-	f.flags(cmd)
-	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print names only")
-	return cmd
+		IDs: "names", ID: func(l volumeListing) string { return l.Name },
+	}, func(_ context.Context, rt *local.Runtime, _ []string) ([]volumeListing, error) {
+		s := volume.Open(rt.StateDir())
+		all, err := s.List()
+		return host.Mapped(all, func(e *volume.Entry) volumeListing { return volumeListingOf(s, e) }), err
+	})
 }
 
-func (a *app) volumeInspectCommand() *cobra.Command {
+func volumeInspectCommand(h *host.Host) *cobra.Command {
 	return &cobra.Command{
 		Use:               "inspect VOLUME...",
 		Short:             "Print all that is known of volumes, as JSON",
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: a.completeVolumes,
-		RunE: func(_ *cobra.Command, args []string) error {
-			s, err := a.volumes()
-			if err != nil {
-				return err
-			}
+		ValidArgsFunction: complete.New(h).Volumes,
+		RunE: h.Over(func(_ context.Context, rt *local.Runtime, args []string) error {
+			s := volume.Open(rt.StateDir())
 			var all []volumeListing
 			for _, name := range args {
 				e, err := s.Get(name)
@@ -140,33 +112,26 @@ func (a *app) volumeInspectCommand() *cobra.Command {
 				}
 				all = append(all, volumeListingOf(s, e))
 			}
-			return a.printJSON(all)
-		},
+			return h.PrintJSON(all)
+		}),
 	}
 }
 
-func (a *app) volumeRemoveCommand() *cobra.Command {
+func volumeRemoveCommand(h *host.Host) *cobra.Command {
 	return &cobra.Command{
 		Use:               "rm VOLUME...",
 		Short:             "Delete volumes with what is in them",
 		Long:              `Delete volumes with what is in them. One that a sandbox has, also a stopped one, is not deleted.`,
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: a.completeVolumes,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.volumes()
-			if err != nil {
-				return err
-			}
-			var errs []error
-			for _, name := range args {
-				errs = append(errs, s.Remove(cmd.Context(), name))
-			}
-			return errors.Join(errs...)
-		},
+		ValidArgsFunction: complete.New(h).Volumes,
+		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, args []string) error {
+			s := volume.Open(rt.StateDir())
+			return errors.Join(host.Mapped(args, func(name string) error { return s.Remove(ctx, name) })...)
+		}),
 	}
 }
 
-func (a *app) volumePruneCommand() *cobra.Command {
+func volumePruneCommand(h *host.Host) *cobra.Command {
 	var o volume.PruneOptions
 	var older string
 	var asJSON bool
@@ -177,9 +142,9 @@ func (a *app) volumePruneCommand() *cobra.Command {
 --older D also caches that no sandbox was made or started with for so long; with --all
 all that no sandbox has, homes and named ones too. Prints what was deleted.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, _ []string) error {
 			if older != "" {
-				d, err := parseLifetime("older", older)
+				d, err := boxflags.ParseLifetime("older", older)
 				if err != nil {
 					return err
 				}
@@ -187,23 +152,16 @@ all that no sandbox has, homes and named ones too. Prints what was deleted.`,
 					return runtime.Errorf(runtime.ErrInvalid, "--older %q: it must be more than 0; --all deletes all", older)
 				}
 			}
-			s, err := a.volumes()
-			if err != nil {
-				return err
-			}
-			deleted, err := s.Prune(cmd.Context(), &o)
-			names := []string{}
-			for _, e := range deleted {
-				names = append(names, e.Name)
-			}
+			deleted, err := volume.Open(rt.StateDir()).Prune(ctx, &o)
+			names := host.Mapped(deleted, func(e *volume.Entry) string { return e.Name })
 			if asJSON {
-				return errors.Join(a.printJSON(names), err)
+				return errors.Join(h.PrintJSON(names), err)
 			}
 			for _, name := range names {
-				fmt.Fprintln(a.out, name)
+				fmt.Fprintln(h.Out, name)
 			}
 			return err
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&o.All, "all", false, "all that no sandbox has")
 	cmd.Flags().StringVar(&older, "older", "", "also caches that were not used for this long, such as 12h or 30d")

@@ -1,0 +1,155 @@
+// Package attach runs a command in a sandbox as one of the caller's own: with its standard streams, terminal, signals.
+package attach
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/hint"
+	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/local"
+	"wolffia/runtime"
+	"wolffia/wire"
+)
+
+// A Client runs commands in the foreground: with the standard streams and the signals of this process.
+type Client struct {
+	*host.Host
+	rt *local.Runtime
+}
+
+// New returns a Client for sandboxes of rt.
+func New(h *host.Host, rt *local.Runtime) *Client { return &Client{h, rt} }
+
+// Exec runs a command with our standard streams; an exit code other than 0 is an error.
+// create says that this command line describes the sandbox.
+func (c *Client) Exec(ctx context.Context, id string, create bool, spec *runtime.Command) error {
+	defer c.noteQueue(spec)()
+	box := lookUp(ctx, c.rt, id)
+	watch, w := hint.WatchOutput(box, c.Out, c.Err)
+	exit, err := c.attach(ctx, box.ID, spec, w[0], w[1]) // a name would be looked for once more
+	if err != nil {
+		return hint.Explain(ctx, c.Host, c.rt, id, create, spec, err)
+	}
+	if note := endNote(&exit, spec); note != "" {
+		fmt.Fprintln(c.Err, "wolffia:", note)
+	}
+	if exit.OutOfMemory {
+		c.Warn("the sandbox reached its memory limit, and the kernel killed a process in it: raise the limit with --memory")
+	}
+	NoteDenied(c.Host, &exit, id, create)
+	c.Notes(exit.Git...)
+	c.Notes(watch.Hint(console.CodeFor(exit), create))
+	return console.ExitWith(console.CodeFor(exit))
+}
+
+// queueMoment is how long a command waits for others in its session before wolffia tells the user.
+const queueMoment = time.Second
+
+// noteQueue has a line printed if a command waits for others in its session. stop ends that.
+func (c *Client) noteQueue(spec *runtime.Command) (stop func()) {
+	if spec.Session == "" {
+		return func() {}
+	}
+	end := "\n"
+	if spec.TTY {
+		end = "\r\n" // the terminal is raw
+	}
+	timer := time.AfterFunc(time.Hour, func() {
+		fmt.Fprintf(c.Err, "wolffia: session %s is busy: the command waits for its turn (--no-wait: fail at once)%s", spec.Session, end)
+	})
+	timer.Stop()
+	spec.Queued = func(waits bool) {
+		if waits {
+			timer.Reset(queueMoment)
+		} else {
+			timer.Stop()
+		}
+	}
+	return func() { timer.Stop() }
+}
+
+// endNote returns what the exit code of a command does not say of its end, or an empty
+// string.
+func endNote(exit *runtime.Result, spec *runtime.Command) string {
+	var notes []string
+	if exit.TimedOut {
+		notes = append(notes, fmt.Sprintf("the command reached --timeout %v and was ended", spec.Timeout))
+	}
+	if s := exit.Session; s != nil {
+		if s.WantedTerminal {
+			notes = append(notes, "the command waited for keys of a terminal, which it does not have, and was ended: use exec -t, or an option of the program that asks for nothing")
+		}
+		switch s.Restored {
+		case wire.RestoredNone:
+			notes = append(notes, fmt.Sprintf("session %s has a new shell: the variables, functions and working directory of the last shell are lost", spec.Session))
+		case wire.RestoredPartial:
+			notes = append(notes, fmt.Sprintf("session %s has a new shell: a part of the last shell's variables, functions and working directory is lost", spec.Session))
+		}
+	}
+	return strings.Join(notes, "; ")
+}
+
+// lookUp returns a sandbox by its ID or name; one that is not found has ref in place of its ID, and who uses it learns why.
+func lookUp(ctx context.Context, rt *local.Runtime, ref string) *runtime.Sandbox {
+	if s, err := rt.Get(ctx, ref); err == nil {
+		return s
+	}
+	return &runtime.Sandbox{ID: ref}
+}
+
+// deniedNote returns one line about what was denied, without newline; empty if nothing was.
+// flags is what the flags that allow it follow, and all says where the other denials are.
+func deniedNote(r *runtime.Result, flags, all string) string {
+	if len(r.Denied) == 0 {
+		return ""
+	}
+	first := &r.Denied[0]
+	note := fmt.Sprintf("denied by the rules: %s %s", first.Op, first.Path)
+	rule, _, _ := strings.Cut(first.Rule, " (") // its conditions are in audit and policy explain
+	switch {
+	case rule != "" && first.Source != "":
+		note += fmt.Sprintf(" (rule %q of %s)", rule, first.Source)
+	case rule != "":
+		note += fmt.Sprintf(" (rule %q)", rule)
+	}
+	if first.Why != "" {
+		note += ": " + first.Why
+	}
+	if first.Allow != "" {
+		note += "; to allow it: " + flags + first.Allow
+	}
+	if more := len(r.Denied) - 1 + r.DeniedMore; more > 0 {
+		note += fmt.Sprintf("; %d more: %s", more, all)
+	}
+	return note
+}
+
+// NoteDenied reports on standard error what was denied while a command ran. create says that
+// this command line describes the sandbox.
+func NoteDenied(h *host.Host, exit *runtime.Result, id string, create bool) {
+	rules, names, all := h.AddTo(id), h.AllowTo(id), h.Self()+" audit "+console.ShellWord(id)
+	if create {
+		rules, names, all = "", "", "--audit FILE writes all"
+	}
+	h.Notes(deniedNote(exit, rules, all), refusedNote(exit, names, all))
+}
+
+// refusedNote returns one line about what the network has refused, as deniedNote.
+func refusedNote(r *runtime.Result, flags, all string) string {
+	if len(r.Refused) == 0 {
+		return ""
+	}
+	first := &r.Refused[0]
+	note := fmt.Sprintf("refused by the network: %s %s: %s", first.Op, first.Host(), first.Reason)
+	if first.Allow != "" {
+		note += "; to allow it: " + flags + first.Allow
+	}
+	if more := len(r.Refused) - 1 + r.RefusedMore; more > 0 {
+		note += fmt.Sprintf("; %d more: %s", more, all)
+	}
+	return note
+}

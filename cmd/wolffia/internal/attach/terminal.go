@@ -1,0 +1,124 @@
+package attach
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/signals"
+	"wolffia/runtime"
+)
+
+// ErrNoTerminal says that there is no terminal for a session's.
+var ErrNoTerminal = runtime.Errorf(runtime.ErrInvalid, "standard input and output are not a terminal; without one: wolffia exec --session NAME")
+
+// A departure is how the user has left the terminal of a session.
+type departure uint8
+
+const (
+	Unattached departure = iota // it was not reached
+	Detached                    // it runs on
+	ended                       // its shell has ended, or the connection to it
+)
+
+// Terminal connects the user's terminal with a session's until that ends or the user
+// detaches. It creates a missing session. An exit code other than 0 is an error.
+func (c *Client) Terminal(ctx context.Context, sandbox, name string, takeover bool) (departure, error) {
+	if !c.IsTerminal() {
+		return Unattached, ErrNoTerminal
+	}
+	rows, cols, err := c.Size()
+	if err != nil {
+		return Unattached, err
+	}
+	// The signals that end us must not leave the terminal raw.
+	ctx, stop := signals.UntilSignal(ctx, unix.SIGTERM, unix.SIGHUP)
+	defer stop()
+	t, err := c.rt.AttachSession(ctx, runtime.SessionIn(sandbox, name), &runtime.AttachRequest{Rows: rows, Cols: cols, Takeover: takeover, Create: true})
+	if err != nil {
+		return Unattached, err
+	}
+	defer t.Close()
+	var end runtime.Result
+	defer func() { c.Notes(end.Git...) }() // when the terminal is as it was
+	restore, err := c.RawMode(t.Resize)
+	if err != nil {
+		return Unattached, err
+	}
+	defer restore()
+	leave, over := make(chan struct{}), make(chan struct{})
+	defer close(over)
+	go func() { // ends with the input, or when it is over
+		if typed(t.Stdin(), c.Typist(over)) {
+			close(leave)
+		}
+	}()
+	screen := console.NewScreen(c.Out)
+	defer screen.Leave()
+	printed := make(chan struct{})
+	go func() { // ends with the terminal
+		defer close(printed)
+		if t.End() > t.Start() {
+			var again bytes.Buffer
+			_, _ = io.CopyN(&again, t.Stdout(), int64(t.End()-t.Start()))
+			_, _ = screen.Write(append(console.WithoutQueries(again.Bytes()), console.WholeScroll...))
+			_ = t.Signal(unix.SIGWINCH) // a program on the whole screen draws it anew
+		}
+		_, _ = io.Copy(screen, t.Stdout())
+	}()
+	select {
+	case <-printed:
+	case <-leave:
+		_, _ = screen.Write([]byte("\r\n")) // what the host says next begins a line
+		return Detached, nil
+	case <-ctx.Done():
+		code, _ := signals.CodeOf(ctx)
+		return Detached, console.ExitStatus(code)
+	}
+	end, err = t.Wait(context.WithoutCancel(ctx))
+	switch {
+	case err != nil:
+		return ended, err
+	case t.Detached():
+		fmt.Fprint(c.Err, "\r\nwolffia: another client took over the terminal\r\n")
+		return Detached, nil
+	}
+	return ended, console.ExitWith(console.CodeFor(end))
+}
+
+// typed passes on what the user types until ctrl-p ctrl-q, or until our terminal is
+// closed, which it reports. A ctrl-p that something else follows is passed on
+// with it.
+func typed(to io.Writer, from io.Reader) (detach bool) {
+	const ctrlP, ctrlQ = 0x10, 0x11
+	buf := make([]byte, 4096)
+	held := false // a ctrl-p waits for what comes next
+	for {
+		n, err := from.Read(buf)
+		var out []byte
+		for _, c := range buf[:n] {
+			switch {
+			case held && c == ctrlQ:
+				_, _ = to.Write(out)
+				return true
+			case held:
+				out, held = append(out, ctrlP), false
+			}
+			if c == ctrlP {
+				held = true
+				continue
+			}
+			out = append(out, c)
+		}
+		if _, werr := to.Write(out); werr != nil {
+			return false
+		}
+		if err != nil { // our terminal is gone
+			return true
+		}
+	}
+}

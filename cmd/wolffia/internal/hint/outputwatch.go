@@ -1,0 +1,55 @@
+package hint
+
+import (
+	"io"
+	"slices"
+
+	"wolffia/internal/excerpt"
+	"wolffia/runtime"
+)
+
+// watchedTail is how much of the end of each stream an outputWatch keeps, in bytes.
+const watchedTail = 8 << 10
+
+// An outputWatch keeps the end of a command's output, in which programs say that they found no
+// host of a name, or no repository. What a sandbox does not show at all has no other witness.
+type outputWatch struct {
+	box     *runtime.Sandbox
+	streams []*excerpt.Excerpt
+}
+
+// WatchOutput returns an outputWatch for a command in a sandbox, and the writers that pass
+// output on to w.
+func WatchOutput(box *runtime.Sandbox, w ...io.Writer) (*outputWatch, []io.Writer) {
+	watch := &outputWatch{box: box}
+	w = slices.Clone(w)
+	for i := range w {
+		tail := excerpt.New(watchedTail, watchedTail)
+		watch.streams = append(watch.streams, tail)
+		w[i] = io.MultiWriter(w[i], tail)
+	}
+	return watch, w
+}
+
+// Hint returns a line about a command that has ended with a code, if it failed because the
+// sandbox has no network, or shows a part of a repository; else an empty string. create says
+// that this command line describes the sandbox. The output is the sandbox's: it can only have a
+// name proposed, which is printed, or a line about the codebase.
+func (o *outputWatch) Hint(code int, create bool) string {
+	if code == 0 {
+		return ""
+	}
+	for _, s := range o.streams {
+		tail, _ := s.Result()
+		text := string(tail)
+		if o.box.Network == runtime.NetworkNone {
+			if name, found := lookedUp(text); found {
+				return noNetworkHint(name, create)
+			}
+		}
+		if note := partHint(text, o.box.CodebasePath, create); note != "" {
+			return note
+		}
+	}
+	return ""
+}

@@ -1,0 +1,137 @@
+// Package host is what a command line uses of this host: the state directory, runtimes, images.
+package host
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/signals"
+	"wolffia/internal/host/programs"
+	"wolffia/internal/host/statedir"
+	"wolffia/local"
+	"wolffia/runtime"
+)
+
+// A Host is what a command line uses of this host: the state directory, and the runtimes over it.
+type Host struct {
+	*console.Console
+	Heed     *signals.Heed
+	StateDir string       // --state-dir
+	Log      *slog.Logger // the service's; nil for other commands
+	Umask    uint32       // the caller's: for copies, which are as those of cp(1)
+	Version  string       // of wolffia
+	closers  []func() error
+}
+
+// Open returns the named runtime; an empty name means the default one. What a command does from then on
+// signals end in order.
+func (h *Host) Open(name string) (*local.Runtime, error) {
+	h.Heed.Wait()
+	return h.OpenEarly(name)
+}
+
+// OpenEarly is open for a command that makes and starts nothing before createAndStart or attach, which wait for the signals in its place.
+func (h *Host) OpenEarly(name string) (*local.Runtime, error) {
+	binary, err := wolffiaFile()
+	if err != nil {
+		return nil, err
+	}
+	rt, err := newRuntime(name, &local.Options{Binary: binary, StateDir: h.StateDir, Progress: h.Progress(), Log: h.Log})
+	if err != nil {
+		return nil, err
+	}
+	h.closers = append(h.closers, rt.Close)
+	return rt, nil
+}
+
+// Abandon has close leave all open: the end of the process closes it.
+func (h *Host) Abandon() { h.closers = nil }
+
+// Close closes what was opened.
+func (h *Host) Close() (err error) {
+	for _, c := range h.closers {
+		err = errors.Join(err, c())
+	}
+	return err
+}
+
+// StatePath returns the path of the state directory, which need not exist.
+func (h *Host) StatePath() (string, error) {
+	if h.StateDir != "" {
+		return filepath.Abs(h.StateDir)
+	}
+	return statedir.Default(os.Getenv, os.Geteuid())
+}
+
+// OpenState opens the state directory, which it makes if it does not exist.
+func (h *Host) OpenState() (*statedir.Dir, error) {
+	path, err := h.StatePath()
+	if err != nil {
+		return nil, err
+	}
+	return statedir.Open(path)
+}
+
+// StateIfExists opens the state directory; nil if it does not exist or cannot be used.
+func (h *Host) StateIfExists() *statedir.Dir {
+	path, err := h.StatePath()
+	if err != nil {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(path, "sandboxes")); err != nil {
+		return nil // Open would make it
+	}
+	dir, err := statedir.Open(path)
+	if err != nil {
+		return nil
+	}
+	return dir
+}
+
+// Self returns the beginning of a command line for a shell with which the user gets the same
+// sandboxes.
+func (h *Host) Self() string {
+	if h.StateDir == "" {
+		return "wolffia"
+	}
+	return "wolffia --state-dir " + console.ShellWord(h.StateDir)
+}
+
+// AddTo returns the beginning of the command line for a shell that adds the rules of flags to
+// those of a sandbox.
+func (h *Host) AddTo(sandbox string) string {
+	return h.Self() + " policy add " + console.ShellWord(sandbox) + " "
+}
+
+// AllowTo returns the beginning of the command line for a shell that adds the names of flags to
+// those that a sandbox can reach.
+func (h *Host) AllowTo(sandbox string) string {
+	return h.Self() + " network allow " + console.ShellWord(sandbox) + " "
+}
+
+// Program returns one of the programs that belong to wolffia. The caller closes it.
+func Program(rt *local.Runtime, name string) (*programs.Program, error) {
+	set, err := programs.Open(rt.Binary(), rt.StateDir())
+	if err != nil {
+		return nil, err
+	}
+	defer set.Close()
+	return set.Program(name)
+}
+
+// wolffiaFile returns the file of wolffia that has executed this program as wolffia-serve, which it says
+// by its path as the program's name; empty if this program is not wolffia-serve. Then it gives the process
+// wolffia's name: no sandbox may be shown the socket of a process of that name (package hostsocket).
+func wolffiaFile() (string, error) {
+	self, err := os.Executable()
+	if err != nil || filepath.Base(self) == "wolffia" || !filepath.IsAbs(os.Args[0]) || filepath.Base(os.Args[0]) != "wolffia" {
+		return "", err
+	}
+	if err := os.WriteFile("/proc/self/comm", []byte("wolffia"), 0); err != nil {
+		return "", runtime.Errorf(runtime.ErrUnavailable, "name the process: %w", err)
+	}
+	return os.Args[0], nil
+}

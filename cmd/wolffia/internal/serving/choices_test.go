@@ -1,0 +1,43 @@
+package serving
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"wolffia/cmd/wolffia/internal/boxflags"
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/fields"
+	"wolffia/runtime"
+	"wolffia/service"
+)
+
+// What a request sets is set for its sandbox only; rules stay as they are, since they only take away.
+func TestChoose(t *testing.T) {
+	root := t.TempDir()
+	box, may := new(boxflags.Sandbox), new(choiceFlags)
+	box.Add(&host.Host{Console: new(console.Console)}, new(cobra.Command), fields.Serve)
+	may.Values = box.With("allow-runtime", []string{"gvisor"})
+	may.codebases = []service.Root{{Path: root, Real: root}}
+	set := fields.Values{}.With("codebase", root).With("cow", true).With("runtime", "gvisor").
+		With("preset", "read-only").With("rule", []string{"a=none"})
+	flags := *box
+	if err := may.choose(&flags, &service.Params{Settings: set}); err != nil {
+		t.Fatal(err)
+	}
+	ruled := flags.Text("preset") != "" || flags.List("rule") != nil
+	if flags.Text("codebase") != root || !flags.Truth("cow") || flags.Text("runtime") != "gvisor" || ruled {
+		t.Errorf("%v", flags.Values)
+	}
+	if box.Text("codebase") != "" || box.Truth("cow") || box.Text("runtime") != "" {
+		t.Errorf("the service's own: %v", box.Values)
+	}
+	for _, set := range []fields.Values{fields.Values{}.With("codebase", "/etc"), fields.Values{}.With("runtime", "docker")} {
+		flags := *box
+		if err := may.choose(&flags, &service.Params{Settings: set}); !errors.Is(err, runtime.ErrDenied) {
+			t.Errorf("%v: %v", set, err)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+//go:build !small
+
+package serving
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/usage"
+	"wolffia/mcp"
+)
+
+// serve serves the client on standard input and output until it has ended.
+func (m *mcpServer) serve(cmd *cobra.Command) error {
+	h := m.Host
+	if name := m.box.Text("name"); name != "" {
+		return usage.Errorf(cmd, "--name is for sandboxes that stay: use --sandbox %s", name)
+	}
+	if h.Typed() {
+		return usage.Errorf(cmd, "standard input is a terminal, and an MCP client speaks JSON: configure a client, as with: claude mcp add wolffia -- wolffia mcp")
+	}
+	out := h.Out // only the protocol goes there
+	h.Out = &console.Output{File: h.Err.File}
+	var err error
+	if m.rt, err = h.Open(m.box.Text("runtime")); err != nil {
+		return err
+	}
+	m.describe(cmd)
+	s := mcp.New(&mcp.Options{
+		Copied: m.copied(cmd.Context()), Runtime: m.rt, Open: m.open, Session: m.session, Version: h.Version, Allow: h.AddTo, AllowHost: h.AllowTo,
+		Inspect: func(ctx context.Context, id string) (*mcp.Details, error) {
+			d, err := m.rt.Inspect(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			return &mcp.Details{Config: d.Config, Limits: d.Limits}, nil
+		},
+	})
+	if err = s.Serve(cmd.Context(), h.In, out); errors.Is(err, console.ErrBroken) {
+		err = nil // the client has ended
+	}
+	return h.Alongside(err, m.end(cmd.Context()))
+}

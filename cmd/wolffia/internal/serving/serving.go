@@ -1,0 +1,163 @@
+//go:build !small
+
+package serving
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/cmd/wolffia/internal/boxflags"
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/signals"
+	"wolffia/runtime"
+	"wolffia/service"
+	"wolffia/service/agent"
+	"wolffia/service/opensandbox"
+	"wolffia/service/server"
+)
+
+// serve opens the service and serves it until a signal stops it.
+func serve(ctx context.Context, h *host.Host, box *boxflags.Sandbox, where *serveFlags) error {
+	again, reload := make(chan os.Signal, 2), make(chan os.Signal, 1)
+	heeded := signals.Stops
+	if where.Text("api-keys") != "" {
+		heeded = []os.Signal{unix.SIGINT, unix.SIGTERM}
+		h.Heed.Wait()
+		signal.Reset(unix.SIGHUP) // main's
+		signal.Notify(reload, unix.SIGHUP)
+		defer signal.Stop(reload)
+	}
+	defer signals.Notify(again, heeded...)()
+	if box.Text("name") != "" || box.Text("owner") != "" {
+		return runtime.Errorf(runtime.ErrInvalid, "serve does not take --name or --owner: ids are generated, and owners come with each request")
+	}
+	log := slog.New(slog.NewJSONHandler(h.Err, nil))
+	h.Log = log
+	rt, err := h.Open(box.Text("runtime"))
+	if err != nil {
+		return err
+	}
+	template, err := box.Config(ctx, h) // report a wrong flag now
+	if err != nil {
+		return err
+	}
+	if err := rt.CheckLimits(template); err != nil {
+		return err
+	}
+	if err := where.resolve(); err != nil {
+		return err
+	}
+	at, err := newSite(where, rt.StateDir(), where.shown(template))
+	if err != nil {
+		return err
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	if template.Resources.BestEffort {
+		log.Warn("limits are best effort: wolffia inspect SANDBOX shows which ones this host enforces")
+	}
+	meter := new(service.Meter)
+	warm, err := newWarmPool(ctx, h, rt, template, box.Text("image"), int(where.Whole("warm")), log)
+	if err != nil {
+		return err
+	}
+	fleet := service.NewFleet(rt, &service.FleetOptions{
+		NewID: warm.newID,
+		Log:   log, Meter: meter, Configure: sandboxTemplate(h, box, &where.choiceFlags, null), Chosen: true, Roots: where.volumes,
+		MayReach: box.MayReach, AllowApply: where.Truth("allow-apply"),
+		Config: func(ctx context.Context, id string) (*runtime.SandboxConfig, error) {
+			d, err := rt.Inspect(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			return &d.Config, nil
+		},
+	})
+	service, err := service.Open(ctx, fleet, rt.StateDir(), &service.ServiceOptions{Log: log})
+	if err != nil {
+		return err
+	}
+	defer service.Close()
+	l, admit, err := at.open(ctx)
+	if err != nil {
+		return err
+	}
+	agents := agent.New(&agent.Options{Runtime: rt, Service: service, Fleet: fleet, Allow: h.AddTo, AllowHost: h.AllowTo, Version: h.Version, Copied: template.CopyOnWrite})
+	defer agents.Close()
+	s := server.New(service, &server.Options{
+		Pool: warm.counter(), Log: log, Gate: admit, Meter: meter, Count: fleet.Count, OpenSandbox: opensandbox.New(fleet, &opensandbox.Options{Log: log}), Agents: agents,
+	})
+	defer warm.keep(ctx)()
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(l) }() // ends with Stop or Close
+	defer recoverFleet(ctx, fleet, log)()
+	log.Info("serving", at.attr(l), "stateDir", rt.StateDir(), "runtime", rt.Name(), "pid", os.Getpid())
+	if at.remote(l) {
+		log.Warn("other machines can reach the service, and it speaks no TLS: put a front end with TLS before it")
+	}
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-reload:
+			at.reload(admit, log)
+			continue
+		case <-ctx.Done():
+		}
+		return stopServing(h, s, ended, again, where.grace, log)
+	}
+}
+
+// recoverFleet recovers a fleet in the background: a sandbox that does not answer keeps the service from
+// nothing. The function that it returns ends it, and returns when it has ended.
+func recoverFleet(ctx context.Context, fleet *service.Fleet, log *slog.Logger) (end func()) {
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { // ends with ctx
+		defer close(done)
+		if err := fleet.Recover(ctx); err != nil && ctx.Err() == nil {
+			log.Warn("cannot recover the background commands of sandboxes", "error", err.Error())
+		}
+	}()
+	return func() {
+		stop()
+		<-done
+	}
+}
+
+// stopServing ends a service in good order, or at once when a signal comes again.
+func stopServing(h *host.Host, s *server.Server, ended <-chan error, again <-chan os.Signal, grace time.Duration, log *slog.Logger) error {
+	log.Info("stopping", "graceMs", grace.Milliseconds())
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Stop(ctx, grace) }() // ends with ctx, or within its limits
+	first := true                                 // the signal that stops us may be here, too
+	for {
+		select {
+		case err := <-stopped:
+			err = errors.Join(err, <-ended)
+			log.Info("stopped")
+			return err
+		case sig := <-again:
+			if first {
+				first = false
+				continue
+			}
+			_ = s.Close()
+			<-ended
+			log.Warn("ended at once", "signal", sig.String())
+			return console.ExitStatus(128 + int(sig.(unix.Signal)))
+		}
+	}
+}

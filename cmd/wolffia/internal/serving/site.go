@@ -1,0 +1,181 @@
+//go:build !small
+
+package serving
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"wolffia/internal/host/rootfs"
+	"wolffia/runtime"
+	"wolffia/service/gate"
+	"wolffia/service/server"
+)
+
+// A site is where a service listens.
+type site struct {
+	socket  string // path; empty: address
+	address string // HOST:PORT
+	keyFile string // empty: no keys
+	keys    *gate.Keys
+}
+
+// newSite returns the site that the flags name, for sandboxes like template.
+func newSite(f *serveFlags, stateDir string, template *runtime.SandboxConfig) (*site, error) {
+	listen, keys := f.Text("listen"), f.Text("api-keys")
+	path, err := socketPath(listen, stateDir)
+	if err != nil {
+		return nil, err
+	}
+	p := &site{socket: path, address: listen, keyFile: keys}
+	if path != "" {
+		if keys != "" {
+			return nil, runtime.Errorf(runtime.ErrInvalid, "--api-keys: a unix socket admits your own processes and those of root, without keys: leave --api-keys out, or add --listen HOST:PORT")
+		}
+		return p, socketApart(path, template)
+	}
+	if keys != "" {
+		p.keyFile, err = filepath.Abs(keys)
+		if err != nil {
+			return nil, err
+		}
+		if p.keys, err = gate.ReadKeys(p.keyFile); err != nil {
+			return nil, err
+		}
+		if err := keysApart(p.keyFile, stateDir, template); err != nil {
+			return nil, err
+		}
+	} else if template.Network == runtime.NetworkHost || len(template.Expose) > 0 || template.Egress != nil && (len(template.Egress.Hosts) > 0 || template.Egress.Upstream != "") { // what is in there is the same user, and could ask for everything
+		return nil, runtime.Errorf(runtime.ErrInvalid, "--listen %s: sandboxes with --network host, --add-host, --upstream-proxy or --expose can reach it: add --api-keys FILE, or use --listen unix:PATH", listen)
+	}
+	return p, nil
+}
+
+// open listens. The server closes the listener.
+func (p *site) open(ctx context.Context) (net.Listener, *gate.Gate, error) {
+	if p.socket != "" {
+		l, err := server.Listen(p.socket)
+		if err != nil {
+			return nil, nil, err // not a nil *Listener
+		}
+		return l, gate.New(nil, false), nil
+	}
+	l, loopback, err := gate.Listen(ctx, p.address, p.keys != nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	return l, gate.New(p.keys, loopback), nil
+}
+
+// attr is where the service listens, for the log.
+func (p *site) attr(l net.Listener) slog.Attr {
+	if p.socket != "" {
+		return slog.String("socket", p.socket)
+	}
+	return slog.String("address", l.Addr().String())
+}
+
+// remote reports whether other machines can reach the listener.
+func (p *site) remote(l net.Listener) bool {
+	tcp, is := l.Addr().(*net.TCPAddr)
+	return is && !tcp.IP.IsLoopback()
+}
+
+// reload reads the key file again. If that fails, the keys stay as they are.
+func (p *site) reload(g *gate.Gate, log *slog.Logger) {
+	keys, err := gate.ReadKeys(p.keyFile)
+	if err != nil {
+		log.Error("the API keys stay as they are: the file cannot be used", "error", err.Error())
+		return
+	}
+	g.SetKeys(keys)
+	log.Info("read the API keys")
+}
+
+// socketPath returns the path of the socket that --listen names; empty for a TCP address.
+func socketPath(listen, stateDir string) (string, error) {
+	if listen == "" {
+		return filepath.Join(stateDir, "service", "sock"), nil
+	}
+	path, is := strings.CutPrefix(listen, "unix:")
+	switch {
+	case !is:
+		return "", nil
+	case path == "" || strings.HasSuffix(path, "/"):
+		return "", runtime.Errorf(runtime.ErrInvalid, "--listen %q: it must be unix:PATH", listen)
+	}
+	return filepath.Abs(path)
+}
+
+// socketApart refuses a socket that the sandboxes would be shown: what is in there
+// is the same user, and could ask for everything.
+func socketApart(path string, c *runtime.SandboxConfig) error {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil { // it is not there yet; its own directory is
+		if dir, err = filepath.EvalSymlinks(filepath.Dir(filepath.Dir(path))); err != nil {
+			return runtime.Errorf(runtime.ErrInvalid, "socket %s: %w", path, err)
+		}
+	}
+	for _, s := range c.Sockets {
+		if given, err := filepath.EvalSymlinks(s.Source); err == nil && given == filepath.Join(dir, filepath.Base(path)) {
+			return runtime.Errorf(runtime.ErrInvalid, "--socket %s is the service's own: sandboxes could ask it for everything; leave it out", s.Source)
+		}
+	}
+	place, err := placeWith(dir, shownOf(c))
+	if err == nil && place != "" {
+		err = runtime.Errorf(runtime.ErrInvalid, "socket %s is in %s, which the sandboxes are shown: choose another with --listen unix:PATH", path, place)
+	}
+	return err
+}
+
+// keysApart refuses a key file that the sandboxes would be shown: what is in there is the same
+// user, and could read it.
+func keysApart(path, stateDir string, c *runtime.SandboxConfig) error {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return runtime.Errorf(runtime.ErrInvalid, "API keys %s: %w", path, err)
+	}
+	shown := append(shownOf(c), stateDir) // with volumes and images
+	if c.Image == "" && c.Rootfs == "" {
+		shown = append(shown, rootfs.HostDirs()...)
+	}
+	place, err := placeWith(real, shown)
+	if err == nil && place != "" {
+		err = runtime.Errorf(runtime.ErrInvalid, "--api-keys %s is in %s, which the sandboxes are shown, or which has their volumes: they could use the keys; move the file elsewhere, such as to ~/.config/wolffia", path, place)
+	}
+	return err
+}
+
+// shownOf returns the files and directories of the host that a configuration names to show.
+func shownOf(c *runtime.SandboxConfig) []string {
+	shown := []string{c.CodebasePath, c.Rootfs}
+	for _, m := range c.Mounts {
+		shown = append(shown, m.Source)
+	}
+	return slices.DeleteFunc(shown, func(s string) bool { return s == "" })
+}
+
+// placeWith returns which of the places is a file or directory, or has it; empty if none is. path is
+// absolute and has no symbolic links. Files are compared, not names: a directory can have several.
+func placeWith(path string, places []string) (string, error) {
+	for _, place := range places {
+		at, err := os.Stat(place)
+		if err != nil {
+			return "", runtime.Errorf(runtime.ErrInvalid, "%s: %w", place, err)
+		}
+		for p := path; ; p = filepath.Dir(p) {
+			if st, err := os.Stat(p); err == nil && os.SameFile(at, st) {
+				return place, nil
+			}
+			if p == "/" {
+				break
+			}
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,93 @@
+package serving
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+
+	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/fields"
+	"wolffia/local"
+	"wolffia/runtime"
+	"wolffia/service"
+)
+
+// A warmPool is the pool of a service.
+type warmPool struct {
+	rt       *local.Runtime
+	template *runtime.SandboxConfig
+	image    string // as requests name it
+	spares   int
+	shape    string
+	log      *slog.Logger
+}
+
+// warmPool returns the pool of a service for sandboxes like template; nil if it is to have none.
+func newWarmPool(ctx context.Context, h *host.Host, rt *local.Runtime, template *runtime.SandboxConfig, image string, spares int, log *slog.Logger) (*warmPool, error) {
+	if spares == 0 {
+		return nil, nil
+	}
+	if spares < 0 || spares > local.MaxSpares {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "--warm %d: it must be 0 to %d", spares, local.MaxSpares)
+	}
+	shape, err := rt.PoolShape(ctx, template, local.PoolOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return &warmPool{rt, template, image, spares, shape, log}, nil
+}
+
+// keep starts the pool in the background. The function that it returns ends it, and returns when
+// all of it is gone.
+func (p *warmPool) keep(ctx context.Context) (end func()) {
+	if p == nil {
+		return func() {}
+	}
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { // ends with ctx
+		defer close(done)
+		err := p.rt.KeepPool(ctx, p.template, local.PoolOptions{Spares: p.spares, Shell: true}, func(err error) {
+			p.log.Warn("the pool is not filled", "pool", p.shape, "error", err.Error())
+		})
+		if err != nil {
+			p.log.Warn("the pool has ended", "pool", p.shape, "error", err.Error())
+		}
+	}()
+	return func() {
+		stop()
+		<-done
+	}
+}
+
+// newID returns the id of a new sandbox: that of a spare, if one fits. p may be nil.
+func (p *warmPool) newID(r *service.Params) string {
+	switch {
+	case p == nil, r.Network != "", r.Egress != nil, len(r.Volumes) > 0, r.Resources != runtime.Resources{},
+		r.Image != "" && r.Image != p.image, r.Settings.Text("codebase") == "" && p.template.CodebasePath == "":
+		return runtime.NewID()
+	}
+	for name := range r.Settings {
+		if fields.Flag(name).Pool != fields.Claim && !(name == "runtime" && r.Settings.Text(name) == p.rt.Name()) {
+			return runtime.NewID()
+		}
+	}
+	return cmp.Or(p.rt.ReserveSpare(p.shape), runtime.NewID())
+}
+
+// counter returns what counts the pool's spares; nil: there is no pool.
+func (p *warmPool) counter() func() (*service.PoolCount, error) {
+	if p == nil {
+		return nil
+	}
+	return func() (*service.PoolCount, error) {
+		pools, err := p.rt.Pools()
+		c := new(service.PoolCount)
+		for _, pool := range pools {
+			if pool.Shape == p.shape {
+				c.Ready, c.Taken = pool.Ready, pool.Taken
+			}
+		}
+		return c, err
+	}
+}

@@ -1,0 +1,29 @@
+package signals
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A signal that comes while a command takes over ends the context before that, or goes to the command.
+func TestHeedLosesNoSignal(t *testing.T) {
+	for range 1000 {
+		came, taken := make(chan os.Signal, 1), make(chan os.Signal, 1)
+		ctx, h := newHeed(t.Context(), came)
+		go func() { came <- unix.SIGTERM; close(came) }() // ends at once
+		if h.Take(ctx, taken) == nil {
+			select {
+			case <-taken:
+			case <-time.After(time.Minute):
+				t.Fatal("the signal is lost")
+			}
+		}
+		<-ctx.Done()
+		if code, _ := CodeOf(ctx); code != 128+15 {
+			t.Fatalf("the context ends with the code %d", code)
+		}
+	}
+}
