@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/filecall"
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testenv"
 	"wolffia/network"
@@ -368,9 +369,11 @@ func TestFilesInterrupted(t *testing.T) {
 	w.put("a.txt", "old", 0o666)
 	id := w.box(w.driver(), nil)
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT} {
-		p, err := w.rt.StartProcess(w.Ctx, id, &runtime.Command{Command: []string{launch.GuestPath, "put", "1000000", "/workspace/a.txt"}, OpenStdin: true})
+		p, err := w.rt.StartProcess(w.Ctx, id, &runtime.Command{Command: []string{launch.GuestPath, filecall.Arg}, OpenStdin: true})
 		w.OK(err)
-		_, err = p.Stdin().Write([]byte("new"))
+		out := filecall.NewSender(p.Stdin())
+		w.OK(out.JSON(&filecall.Request{Op: filecall.OpPut, Path: "/workspace/a.txt"}))
+		_, err = out.Write([]byte("new"))
 		w.OK(err)
 		w.Until("it has begun", func() bool {
 			all, err := os.ReadDir(w.codebase)

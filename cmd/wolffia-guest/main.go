@@ -4,8 +4,8 @@
 // Any process inside can also run it as a command that moves files between the
 // sandbox and its standard streams, as wolffia cp, wolffia mcp and the service do:
 //
-//	guest pack PATH        guest get MAXBYTES PATH
-//	guest unpack PATH      guest put BYTES PATH
+//	guest pack PATH
+//	guest unpack PATH
 //	guest serve-files
 //
 // Package filecall describes the last one.
@@ -33,7 +33,7 @@ import (
 func main() {
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "wolffia-guest:", err)
-		os.Exit(archive.ExitCode(err))
+		os.Exit(1)
 	}
 }
 
@@ -108,22 +108,8 @@ func run(args []string) error {
 			return archive.Unpack(os.Stdin, args[1], nil)
 		}
 	}
-	if len(args) == 3 {
-		bytes, err := strconv.ParseInt(args[1], 10, 64)
-		switch {
-		case err != nil || bytes < 0 || bytes > maxFile:
-		case args[0] == "get":
-			return archive.Get(os.Stdout, args[2], bytes)
-		case args[0] == "put":
-			unix.Umask(0o022)
-			return archive.Put(stdinUntilSignal(), args[2], bytes)
-		}
-	}
 	return fmt.Errorf("arguments %q: wolffia starts this program, as PID 1 of a sandbox", args)
 }
-
-// maxFile bounds what get and put take, in bytes: put may hold it in memory.
-const maxFile = 1 << 30
 
 // polled returns a descriptor as a file whose reads wait in the runtime's poller.
 func polled(fd int, name string) *os.File {

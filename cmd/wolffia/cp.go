@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path"
@@ -19,6 +21,8 @@ import (
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/cmd/wolffia/internal/usage"
 	"wolffia/internal/archive"
+	"wolffia/internal/filecall"
+	"wolffia/internal/fileclient"
 	"wolffia/local"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -26,10 +30,6 @@ import (
 
 // standardStream is the place that means standard input or output.
 const standardStream = "-"
-
-// maxStream is how much cp copies from or to a standard stream, in bytes: what a guest
-// takes and sends of one file.
-const maxStream = 1 << 30
 
 func cpCommand(h *host.Host) *cobra.Command {
 	var asJSON, recursive bool
@@ -99,6 +99,15 @@ type place struct {
 
 // stream reports whether the place is a standard stream.
 func (p place) stream() bool { return p.sandbox == "" && p.path == standardStream }
+
+// at returns where the helper for files works on a place in the sandbox id.
+func (p place) at(id string) fileclient.Place {
+	at := fileclient.Place{Sandbox: id}
+	if path.IsAbs(p.path) {
+		at.Dir = "/" // the sandbox's working directory may be gone
+	}
+	return at
+}
 
 // placeOf reads SANDBOX:PATH or a path of the host. As in scp, a slash before the colon
 // makes it a path.
@@ -197,52 +206,67 @@ func copyIn(ctx context.Context, h *host.Host, rt *local.Runtime, id, from strin
 
 // copyToStdout prints the content of a file inside.
 func copyToStdout(ctx context.Context, h *host.Host, rt *local.Runtime, id string, from place) error {
-	p := &helper{Host: h, place: from, args: []string{"get", strconv.Itoa(maxStream), inSandbox(from.path)}}
-	return p.run(ctx, rt, id, func(p runtime.Process) error {
-		_, err := io.Copy(h.Out, p.Stdout())
-		return err
-	})
+	f := &files{h, fileclient.New(rt), from, from.at(id)}
+	defer f.End(ctx, f.at)
+	part, err := f.Get(ctx, f.at, &filecall.Request{Op: filecall.OpGet, Path: inSandbox(from.path), Most: -1})
+	if err == nil {
+		defer part.Close()
+		if part.Size <= filecall.MaxFile {
+			_, err = io.Copy(h.Out, part)
+			return cmp.Or(ctx.Err(), err)
+		}
+		err = &filecall.Error{Kind: filecall.KindTooLarge}
+	}
+	return f.failed(ctx, err, fmt.Sprintf("; for a directory: wolffia exec %s -- tar -c %s", from.sandbox, console.ShellWord(from.path)),
+		fmt.Sprintf("copy %s: the file has more than 1 GiB: copy it to a file, with wolffia cp %s FILE", from.given, from.given))
 }
 
-// copyFromStdin makes standard input the content of a file inside. It reads all of the input
-// first, so that the file changes at once or not at all.
+// copyFromStdin makes standard input the content of a file inside, which changes at once or not at all.
 func copyFromStdin(ctx context.Context, h *host.Host, rt *local.Runtime, id string, to place) error {
-	spool, err := os.CreateTemp("", "wolffia-cp-")
-	if err != nil {
-		return err
-	}
-	defer spool.Close()
-	if err := os.Remove(spool.Name()); err != nil {
-		return err
-	}
-	stop := context.AfterFunc(ctx, func() { _ = spool.Close() }) // ends the copy at its next write
-	defer stop()
-	read := make(chan error, 1)
-	var size int64
+	f := &files{h, fileclient.New(rt), to, to.at(id)}
+	defer f.End(ctx, f.at)
+	content, pass := io.Pipe() // ends with ctx also if the input does not
+	defer context.AfterFunc(ctx, func() { _ = pass.CloseWithError(ctx.Err()) })()
 	go func() { // ends with the input, or with the program
-		var err error
-		size, err = io.Copy(spool, io.LimitReader(h.Input(nil), maxStream+1))
-		read <- err
+		_, err := io.Copy(pass, h.Input(nil))
+		_ = pass.CloseWithError(err)
 	}()
-	select {
-	case err = <-read:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	const maxReply = 64 << 10
+	_, err := f.Do(ctx, f.at, &filecall.Request{Op: filecall.OpPut, Path: inSandbox(to.path)}, content, maxReply)
+	var bad *fileclient.BadContent
 	switch {
-	case err != nil:
-		return runtime.Errorf(runtime.ErrUnavailable, "standard input: %w", err)
-	case size > maxStream:
-		return runtime.Errorf(runtime.ErrInvalid, "copy standard input to %s: more than 1 GiB: write it to a file, and copy that", to.given)
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &bad):
+		return runtime.Errorf(runtime.ErrUnavailable, "standard input: %w", bad)
 	}
-	p := &helper{Host: h, place: to, args: []string{"put", strconv.FormatInt(size, 10), inSandbox(to.path)}}
-	return p.run(ctx, rt, id, func(p runtime.Process) error {
-		_, err := spool.Seek(0, io.SeekStart)
-		if err == nil {
-			_, err = io.Copy(p.Stdin(), spool)
-		}
-		return errors.Join(err, p.Stdin().Close())
-	})
+	return f.failed(ctx, err, ": name the file that standard input becomes",
+		fmt.Sprintf("copy standard input to %s: more than 1 GiB: write it to a file, and copy that", to.given))
+}
+
+// files does something with the content of the file at a place.
+type files struct {
+	*host.Host
+	*fileclient.Client
+	place place
+	at    fileclient.Place
+}
+
+// failed returns an error of the client as one of cp, and reports what was denied. remedy is for a place that is not a
+// regular file, large the error for a content that is too large.
+func (f *files) failed(ctx context.Context, err error, remedy, large string) error {
+	e, is := errors.AsType[*filecall.Error](err)
+	switch {
+	case !is:
+		return err
+	case e.Kind == filecall.KindNotRegular:
+		return runtime.Errorf(runtime.ErrInvalid, "copy %s: not a regular file%s", f.place.given, remedy)
+	case e.Kind == filecall.KindTooLarge:
+		return runtime.Errorf(runtime.ErrInvalid, "%s", large)
+	}
+	r := f.End(ctx, f.at)
+	attach.NoteDenied(f.Host, &r, f.place.sandbox, false)
+	return runtime.Errorf(runtime.ErrDenied, "copy %s: %s", f.place.given, plainComplaint(e.Message))
 }
 
 // inSandbox returns a path inside that is never an option.
@@ -263,16 +287,14 @@ type helper struct {
 // run runs the helper beside do. Its standard error is the better explanation if both fail.
 func (h *helper) run(ctx context.Context, rt *local.Runtime, id string, do func(runtime.Process) error) error {
 	spec := &runtime.Command{Command: append([]string{launch.GuestPath}, h.args...), OpenStdin: true}
-	if path.IsAbs(h.place.path) {
-		spec.Cwd = "/" // the sandbox's working directory may be gone
-	}
+	spec.Cwd = h.place.at(id).Dir
 	p, err := rt.StartProcess(ctx, id, spec)
 	if err != nil {
 		return err
 	}
 	defer p.Close()
 	giveUp := p.Close
-	if h.args[0] == "unpack" || h.args[0] == "put" {
+	if h.args[0] == "unpack" {
 		giveUp = p.Stdin().Close // then it removes what it has half written, for which it has a second below
 	}
 	stop := context.AfterFunc(ctx, func() { _ = giveUp() })
@@ -303,12 +325,6 @@ func (h *helper) run(ctx context.Context, rt *local.Runtime, id string, do func(
 		return err
 	case ctx.Err() != nil && (failed != nil || exit.ExitCode != 0):
 		return ctx.Err()
-	case exit.ExitCode == archive.ExitNotRegular && h.args[0] == "put":
-		return runtime.Errorf(runtime.ErrInvalid, "copy %s: not a regular file: name the file that standard input becomes", h.place.given)
-	case exit.ExitCode == archive.ExitNotRegular && h.args[0] == "get":
-		return runtime.Errorf(runtime.ErrInvalid, "copy %s: not a regular file; for a directory: wolffia exec %s -- tar -c %s", h.place.given, h.place.sandbox, console.ShellWord(h.place.path))
-	case exit.ExitCode == archive.ExitTooLarge && h.args[0] == "get":
-		return runtime.Errorf(runtime.ErrInvalid, "copy %s: the file has more than 1 GiB: copy it to a file, with wolffia cp %s FILE", h.place.given, h.place.given)
 	case exit.ExitCode != 0 && complaint != "":
 		return runtime.Errorf(runtime.ErrDenied, "copy %s: %s", h.place.given, complaint)
 	case failed != nil:

@@ -20,38 +20,6 @@ var (
 	ErrShort = errors.New("the content is incomplete")
 )
 
-// The exit codes of a program that does Get or Put, beside 0 and 1, so that the
-// caller does not depend on its messages.
-const (
-	ExitMissing = 40 + iota
-	ExitNotRegular
-	ExitDenied
-	ExitTooLarge
-	ExitShort
-	ExitTooLong // the name or the path
-)
-
-// ExitCode returns the exit code for an error of Get or Put.
-func ExitCode(err error) int {
-	for _, e := range []struct {
-		err  error
-		code int
-	}{
-		{fs.ErrNotExist, ExitMissing},
-		{ErrNotRegular, ExitNotRegular},
-		{fs.ErrPermission, ExitDenied},
-		{unix.EROFS, ExitDenied},
-		{ErrTooLarge, ExitTooLarge},
-		{ErrShort, ExitShort},
-		{unix.ENAMETOOLONG, ExitTooLong},
-	} {
-		if errors.Is(err, e.err) {
-			return e.code
-		}
-	}
-	return 1
-}
-
 // Get writes the content of the regular file at path to w. Symbolic links are
 // followed. A missing file is [fs.ErrNotExist], one that is not regular
 // ErrNotRegular, one of more than maxBytes ErrTooLarge.

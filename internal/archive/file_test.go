@@ -26,20 +26,19 @@ func TestGet(t *testing.T) {
 		max  int64
 		want string
 		err  error
-		code int
 	}{
-		{"file", 4, "text", nil, 0},
-		{"file", 3, "", ErrTooLarge, ExitTooLarge},
-		{"empty", 0, "", nil, 0},
-		{"link", 100, "text", nil, 0},
-		{"loop", 100, "", fs.ErrNotExist, ExitMissing},
-		{"dangling", 100, "", fs.ErrNotExist, ExitMissing},
-		{"file/below", 100, "", fs.ErrNotExist, ExitMissing},
-		{"missing", 100, "", fs.ErrNotExist, ExitMissing},
-		{"fifo", 100, "", ErrNotRegular, ExitNotRegular},
-		{".", 100, "", ErrNotRegular, ExitNotRegular},
-		{"/dev/zero", 100, "", ErrNotRegular, ExitNotRegular},
-		{"/proc/self/status", 10, "", ErrTooLarge, ExitTooLarge},
+		{"file", 4, "text", nil},
+		{"file", 3, "", ErrTooLarge},
+		{"empty", 0, "", nil},
+		{"link", 100, "text", nil},
+		{"loop", 100, "", fs.ErrNotExist},
+		{"dangling", 100, "", fs.ErrNotExist},
+		{"file/below", 100, "", fs.ErrNotExist},
+		{"missing", 100, "", fs.ErrNotExist},
+		{"fifo", 100, "", ErrNotRegular},
+		{".", 100, "", ErrNotRegular},
+		{"/dev/zero", 100, "", ErrNotRegular},
+		{"/proc/self/status", 10, "", ErrTooLarge},
 	} {
 		path := tt.path
 		if !filepath.IsAbs(path) {
@@ -47,7 +46,7 @@ func TestGet(t *testing.T) {
 		}
 		var b bytes.Buffer
 		err := Get(&b, path, tt.max)
-		if !errors.Is(err, tt.err) || err == nil && b.String() != tt.want || err != nil && ExitCode(err) != tt.code {
+		if !errors.Is(err, tt.err) || err == nil && b.String() != tt.want {
 			t.Errorf("%s: %q, %v", tt.path, b.String(), err)
 		}
 	}
@@ -57,7 +56,7 @@ func TestGet(t *testing.T) {
 	}
 	if os.Geteuid() != 0 {
 		must(t, os.Chmod(filepath.Join(dir, "file"), 0))
-		if err := Get(io.Discard, filepath.Join(dir, "file"), 100); ExitCode(err) != ExitDenied {
+		if err := Get(io.Discard, filepath.Join(dir, "file"), 100); !errors.Is(err, fs.ErrPermission) {
 			t.Errorf("a file that may not be read: %v", err)
 		}
 	}
@@ -92,8 +91,8 @@ func TestPut(t *testing.T) {
 			t.Errorf("%s has mode %v, want %v (%v)", name, st.Mode(), mode, err)
 		}
 	}
-	for name, code := range map[string]int{"dir": ExitNotRegular, "fifo": ExitNotRegular, "target/x": 1} {
-		if err := Put(strings.NewReader("x"), at(name), 1); ExitCode(err) != code {
+	for name, want := range map[string]error{"dir": ErrNotRegular, "fifo": ErrNotRegular, "target/x": unix.ENOTDIR} {
+		if err := Put(strings.NewReader("x"), at(name), 1); !errors.Is(err, want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -121,19 +120,19 @@ func TestPutWantsAll(t *testing.T) {
 		for _, tt := range []struct {
 			what string
 			r    io.Reader
-			code int
+			want error
 		}{
-			{"nothing", strings.NewReader(""), ExitShort},
-			{"a part", strings.NewReader("newe"), ExitShort},
-			{"more", strings.NewReader("newer."), ExitShort},
-			{"a broken pipe", io.MultiReader(strings.NewReader("ne"), errorReader{io.ErrUnexpectedEOF}), 1},
+			{"nothing", strings.NewReader(""), ErrShort},
+			{"a part", strings.NewReader("newe"), ErrShort},
+			{"more", strings.NewReader("newer."), ErrShort},
+			{"a broken pipe", io.MultiReader(strings.NewReader("ne"), errorReader{io.ErrUnexpectedEOF}), io.ErrUnexpectedEOF},
 		} {
 			dir := t.TempDir()
 			file := filepath.Join(dir, "file")
 			if existing != "" {
 				write(t, file, existing)
 			}
-			if err := Put(tt.r, file, 5); ExitCode(err) != tt.code {
+			if err := Put(tt.r, file, 5); !errors.Is(err, tt.want) {
 				t.Errorf("%s: %v", tt.what, err)
 			}
 			if got, err := os.ReadFile(file); string(got) != existing || (err == nil) != (existing != "") {
@@ -169,13 +168,13 @@ func TestPutInPlace(t *testing.T) {
 		}
 	}
 	must(t, Put(strings.NewReader("kept"), file, 4))
-	for name, code := range map[string]int{"file": ExitShort, "link": ExitShort, "missing": ExitShort} {
-		if err := Put(strings.NewReader("x"), filepath.Join(dir, name), 5); ExitCode(err) != code {
+	for name, want := range map[string]error{"file": ErrShort, "link": ErrShort, "missing": ErrShort} {
+		if err := Put(strings.NewReader("x"), filepath.Join(dir, name), 5); !errors.Is(err, want) {
 			t.Errorf("%s, cut off: %v", name, err)
 		}
 	}
-	for name, code := range map[string]int{"link": ExitNotRegular, "missing": ExitDenied} {
-		if err := Put(strings.NewReader("x"), filepath.Join(dir, name), 1); ExitCode(err) != code {
+	for name, want := range map[string]error{"link": ErrNotRegular, "missing": fs.ErrPermission} {
+		if err := Put(strings.NewReader("x"), filepath.Join(dir, name), 1); !errors.Is(err, want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

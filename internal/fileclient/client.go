@@ -65,7 +65,8 @@ type helper struct {
 	said    said
 	expired *time.Timer   // while it is idle
 	ended   chan struct{} // closed when the process has ended
-	exit    error         // why it cannot be known how, or nil; set then
+	result  runtime.Result
+	exit    error // why it cannot be known how it has ended, or nil; set then, as result
 }
 
 // said keeps the beginning of what a process writes to standard error.
@@ -100,7 +101,7 @@ func (c *Client) take(ctx context.Context, at Place) (*helper, error) {
 	h := &helper{at: at, p: p, in: filecall.NewReceiver(p.Stdout()), out: filecall.NewSender(p.Stdin()), ended: make(chan struct{})}
 	go func() { _, _ = io.Copy(&h.said, p.Stderr()) }() // ends with the process
 	go func() {                                         // ends with the process
-		_, h.exit = p.Wait(context.Background())
+		h.result, h.exit = p.Wait(context.Background())
 		close(h.ended)
 	}()
 	return h, nil
@@ -146,6 +147,23 @@ func (c *Client) keep(h *helper) {
 		_ = h.p.Close()
 	})
 	c.idle[h.at] = append(c.idle[h.at], h)
+}
+
+// End ends a helper of a place that waits for another operation, and returns how it has ended, with what was denied to
+// it; the zero Result if none waits, or if ctx ends before.
+func (c *Client) End(ctx context.Context, at Place) (r runtime.Result) {
+	h := c.waiting(at)
+	if h == nil {
+		return r
+	}
+	defer h.p.Close()
+	_ = h.p.Stdin().Close()
+	select {
+	case <-h.ended:
+		r = h.result
+	case <-ctx.Done():
+	}
+	return r
 }
 
 // Do has a request done, and returns the reply, of at most most bytes. content, which may be nil, is what OpPut needs: if its
