@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -109,16 +108,7 @@ func (s *completer) CheckLimits(config *runtime.SandboxConfig) error {
 
 // list names what controllers limit.
 func list(controllers []string) string {
-	names := slices.Clone(controllers)
-	for i, c := range names {
-		switch c {
-		case cgroup.PIDs:
-			names[i] = "processes"
-		case cgroup.CPU:
-			names[i] = "processors"
-		}
-	}
-	return strings.Join(names, ", ")
+	return strings.NewReplacer(cgroup.PIDs, "processes", cgroup.CPU, "processors").Replace(strings.Join(controllers, ", "))
 }
 
 // groupName returns the name of a sandbox's control group. It identifies the state

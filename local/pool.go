@@ -1,7 +1,6 @@
 package local
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -9,6 +8,7 @@ import (
 	goruntime "runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"wolffia/internal/sys/filelock"
@@ -307,31 +307,27 @@ func (s *pools) fill(ctx context.Context, shape string, workers int, pause func(
 // sideBySide calls f for 0 to n-1, by so many goroutines, until one call fails. It returns the
 // first error when all calls have returned.
 func sideBySide(n, workers int, f func(i int) error) error {
-	var mu sync.Mutex
-	next, failed := 0, error(nil)
+	var next atomic.Int64
+	var failed atomic.Pointer[error]
 	var all sync.WaitGroup
 	for range min(n, workers) {
 		all.Go(func() {
-			for {
-				mu.Lock()
-				i, stop := next, failed != nil || next == n
-				if !stop {
-					next++
-				}
-				mu.Unlock()
-				if stop {
+			for failed.Load() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= n {
 					return
 				}
 				if err := f(i); err != nil {
-					mu.Lock()
-					failed = cmp.Or(failed, err)
-					mu.Unlock()
+					failed.CompareAndSwap(nil, &err)
 				}
 			}
 		})
 	}
 	all.Wait()
-	return failed
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // refill fills a pool by a filler, which lets others go first, and records why it could not.
