@@ -17,13 +17,14 @@ import (
 // gets a copy as an inode of its own. The kernel keeps the node: what it has open, cached or
 // mapped continues with the copy.
 
-// contents have files changed where nobody else sees that. A file is given another inode before: an own one, or one in the upper layer.
+// contents have files changed where nobody else sees that. A file is given another inode before: an own one, or one in
+// the upper layer.
 type contents struct {
 	*names
 	gate *gatekeeper
 
-	// mu are held for reading while a file is changed, for writing while its node is given another inode; each is for a part
-	// of all nodes. See contentLock.
+	// mu are held for reading while a file is changed, for writing while its node is given another inode; each is for a
+	// part of all nodes. See contentLock.
 	mu [64]sync.RWMutex
 }
 

@@ -117,8 +117,8 @@ func (t *tree) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse
 	return t.makeWithMode(gate.OpMkdir, &in.InHeader, name, in.Mode, out, unix.Mkdirat)
 }
 
-// makeWithMode makes a name with the permission bits of mode, which has the type of a FIFO; create makes it in a directory that
-// it is told, by a name that it is told.
+// makeWithMode makes a name with the permission bits of mode, which has the type of a FIFO; create makes it in a
+// directory that it is told, by a name that it is told.
 func (t *tree) makeWithMode(o gate.Op, in *fuse.InHeader, name string, mode uint32, out *fuse.EntryOut, create func(dir int, name string, mode uint32) error) fuse.Status {
 	typ := mode & unix.S_IFMT
 	if o == gate.OpMkdir {

@@ -15,7 +15,7 @@ import (
 // A Denial is one refusal, for an audit log.
 type Denial struct {
 	Op    string        // for example "write"
-	Path  string        // last known, relative to the root; arbitrary bytes chosen by the sandbox: quote before printing
+	Path  string        // last known, relative to the root; bytes chosen by the sandbox: quote before printing
 	Level perm.Level    // what the rules give
 	Need  perm.Level    // what the operation needs; equal to Level if the kind of object is refused
 	PID   uint32        // of the caller, in the mount's pid namespace; 0 if it has none there

@@ -57,7 +57,8 @@ func (x *insideIndex) arrange() (whole bool) {
 	steps := 0
 	x.dirs = []trackedDir{{}}
 	fits := func(at string) bool { // git has no others
-		return !strings.HasPrefix(at, "/") && path.Clean("/"+at) == "/"+at && len(x.dirs) <= maxDirs && steps <= maxSteps
+		return !strings.HasPrefix(at, "/") && path.Clean("/"+at) == "/"+at &&
+			len(x.dirs) <= maxDirs && steps <= maxSteps
 	}
 	var number func(at string) int
 	number = func(at string) int {

@@ -2,8 +2,8 @@ package fusefs
 
 import "syscall"
 
-// ownDir opens the directory of the store that has the sandbox's .git of dir, which is open as fd, or a whiteout, once the
-// host's was pinned. ENOENT: both have none; with makes that directory is made. The caller holds p.renameMu.
+// ownDir opens the directory of the store that has the sandbox's .git of dir, which is open as fd, or a whiteout, once
+// the host's was pinned. ENOENT: both have none; with makes that directory is made. The caller holds p.renameMu.
 func (p *privateGit) ownDir(dir *node, fd int, makes bool) (*handle, syscall.Errno) {
 	if h, errno := p.pinned(dir); h != nil || errno != 0 {
 		return h, errno
@@ -41,8 +41,9 @@ func (p *privateGit) pinned(dir *node) (*handle, syscall.Errno) {
 	return h, errno
 }
 
-// pin has the host's .git of dir, which is open as fd, copied to the store. What the host has is never shown in its place: EACCES is
-// the answer, with a denial that says why, until it can be copied; or one of passing. The caller holds p.renameMu.
+// pin has the host's .git of dir, which is open as fd, copied to the store. What the host has is never shown in its
+// place: EACCES is the answer, with a denial that says why, until it can be copied; or one of passing. The caller holds
+// p.renameMu.
 func (p *privateGit) pin(dir *node, fd int) syscall.Errno {
 	at, errno := p.storePath(dir, "")
 	if errno != 0 {

@@ -12,9 +12,9 @@ import (
 	"wolffia/fusefs/cow"
 )
 
-// The sandbox can remove a directory in which the host has a .git, which the sandbox does not see: it removes its own .git, and
-// all else. The host keeps the directory and its .git until wolffia, or the user, removes them; to the sandbox
-// it is gone. In the store a whiteout has its name.
+// The sandbox can remove a directory in which the host has a .git, which the sandbox does not see: it removes its own
+// .git, and all else. The host keeps the directory and its .git until wolffia, or the user, removes them; to the
+// sandbox it is gone. In the store a whiteout has its name.
 
 // A gone holds the paths of such directories. Its methods are safe for concurrent use; the zero value holds none.
 type gone struct {
@@ -88,8 +88,8 @@ func (g *gone) move(from, to string, swap bool) {
 	g.paths = moved
 }
 
-// isGone reports whether the sandbox has removed the directory called name of dir, which is open as fd, and the host has it still. If
-// the host has something else there by now, it is not gone any more.
+// isGone reports whether the sandbox has removed the directory called name of dir, which is open as fd, and the host
+// has it still. If the host has something else there by now, it is not gone any more.
 func (p *privateGit) isGone(fd int, dir *node, name string) bool {
 	if p == nil || dir == nil || !p.gone.has(func() string { return p.table.path(dir, name) }) {
 		return false
@@ -105,8 +105,8 @@ func (p *privateGit) isGone(fd int, dir *node, name string) bool {
 	return false
 }
 
-// leftOver returns 0 if the directory called name of the host's directory fd, at the path at, has nothing but a .git and directories that
-// are gone; ENOTEMPTY if it has more; or the errno of opening it.
+// leftOver returns 0 if the directory called name of the host's directory fd, at the path at, has nothing but a .git
+// and directories that are gone; ENOTEMPTY if it has more; or the errno of opening it.
 func (p *privateGit) leftOver(fd int, name, at string) syscall.Errno {
 	return inDir(fd, name, func(dir int) syscall.Errno {
 		return p.eachName(dir, func(name string, _ uint32) syscall.Errno {
@@ -118,12 +118,13 @@ func (p *privateGit) leftOver(fd int, name, at string) syscall.Errno {
 	})
 }
 
-// leave makes the directory e, at the path at, which is not empty on the host, one that is gone, if it has nothing but such directories, and
-// a .git that the sandbox has removed: hidden says so. d is open as its parent. Else it returns ENOTEMPTY. The caller holds
-// p.renameMu for writing.
+// leave makes the directory e, at the path at, which is not empty on the host, one that is gone, if it has nothing but
+// such directories, and a .git that the sandbox has removed: hidden says so. d is open as its parent. Else it returns
+// ENOTEMPTY. The caller holds p.renameMu for writing.
 func (p *privateGit) leave(e *entry, d openDir, at string, hidden bool) syscall.Errno {
+	inside := p.levels.inside(e.dir.getState(), e.name, true)
 	switch _, errno := p.stat(fdName{d.fd, e.name + "/" + gitName}); {
-	case errno == 0 && hidden && p.levels.owns(p.levels.inside(e.dir.getState(), e.name, true), gitName), errno == syscall.ENOENT:
+	case errno == 0 && hidden && p.levels.owns(inside, gitName), errno == syscall.ENOENT:
 	default:
 		return syscall.ENOTEMPTY
 	}
@@ -148,8 +149,8 @@ func (p *privateGit) leave(e *entry, d openDir, at string, hidden bool) syscall.
 	return 0
 }
 
-// comeBack makes the directory e, which is gone, an empty one again, in which the sandbox has no .git. d is open as its parent. The
-// caller holds p.renameMu.
+// comeBack makes the directory e, which is gone, an empty one again, in which the sandbox has no .git. d is open as its
+// parent. The caller holds p.renameMu.
 func (p *privateGit) comeBack(e *entry, d openDir) {
 	at, errno := p.storePath(e.dir, e.name)
 	if errno != 0 {

@@ -27,8 +27,8 @@ func (lv *levels) owns(s states, name string) bool {
 		lv.rules.Child(s.path, gitName, true) == perm.Write && lv.rules.Child(s.path, gitName, false) == perm.Write
 }
 
-// apart reports whether an entry called name of a directory with the states s is an inode of the private git directories, or of
-// what they show, and not one of the tree's directory.
+// apart reports whether an entry called name of a directory with the states s is an inode of the private git
+// directories, or of what they show, and not one of the tree's directory.
 func (lv *levels) apart(s states, name string) bool {
 	return s.path == inPrivate || s.path == inHosts || lv.owns(s, name)
 }

@@ -39,8 +39,8 @@ type Git struct {
 
 // A GitHost is the host's half of private git directories. Its methods are safe for concurrent use.
 type GitHost interface {
-	// Pin makes the entry .git of the directory store: a copy of the one in the directory dir, which the host has at the
-	// path from the root of the tree; all of it at once, or nothing. dir and store may be open with O_PATH.
+	// Pin makes the entry .git of the directory store: a copy of the one in the directory dir, which the host has at
+	// the path from the root of the tree; all of it at once, or nothing. dir and store may be open with O_PATH.
 	Pin(dir, store int, path string) error
 	// Objects returns a descriptor of git directory number n of the host, whose objects the sandbox may read; it
 	// stays the GitHost's. ok is false if there is no such number.
@@ -52,8 +52,8 @@ type GitHost interface {
 	Changed()
 }
 
-// HostsName is the name of the directory that each directory in a private git directory has, without listing it, for what the
-// host has: its entry N shows objects and lfs of the directory that GitHost.Objects returns for N.
+// HostsName is the name of the directory that each directory in a private git directory has, without listing it, for
+// what the host has: its entry N shows objects and lfs of the directory that GitHost.Objects returns for N.
 const HostsName = "wolffia-host"
 
 // shownOfHost are the entries of such a directory.
@@ -168,7 +168,10 @@ func (p *privateGit) showsHosts(dir *node) bool {
 
 // changedGit has GitHost.Changed called if the entry e, which was changed, is in a private git directory and no object.
 func (p *privateGit) changedGit(e *entry) {
-	if p != nil && (e.dir.private() || p.levels.owns(e.dir.getState(), e.name)) && !ofObjects(p.table.path(e.dir, e.name)) {
+	if p == nil || !e.dir.private() && !p.levels.owns(e.dir.getState(), e.name) {
+		return
+	}
+	if !ofObjects(p.table.path(e.dir, e.name)) {
 		p.host.Changed()
 	}
 }
@@ -226,7 +229,8 @@ func (p *privateGit) showsObjects(n *node) bool {
 	return above != nil && name == "objects" && p.hostNumber(above, name) >= 0
 }
 
-// gitOffset is the offset behind the sandbox's own .git, which is listed first. No file system has it for an entry of its own.
+// gitOffset is the offset behind the sandbox's own .git, which is listed first. No file system has it for an entry of
+// its own.
 const gitOffset = 1<<63 - 7
 
 // listOwn lists the sandbox's own .git of dir, which is open as d. It reports whether there is room for more.

@@ -11,7 +11,8 @@ import (
 // changing are the operations that can change the upper layer.
 var changing = [gate.Ops]bool{
 	gate.OpSetattr: true, gate.OpWrite: true, gate.OpFallocate: true, gate.OpCopyFrom: true,
-	gate.OpCreate: true, gate.OpMknod: true, gate.OpMkdir: true, gate.OpSymlink: true, gate.OpLink: true, gate.OpUnlink: true, gate.OpRmdir: true, gate.OpRename: true,
+	gate.OpCreate: true, gate.OpMknod: true, gate.OpMkdir: true, gate.OpSymlink: true, gate.OpLink: true,
+	gate.OpUnlink: true, gate.OpRmdir: true, gate.OpRename: true,
 }
 
 // Quiesce calls f while nothing is changed in the tree, and returns its error; reading goes on. It is for functions of

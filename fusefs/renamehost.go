@@ -16,9 +16,9 @@ import (
 // alike reports whether the rules treat the two names of r alike, whatever object is there. In a copied tree,
 // whose upper layer nobody else changes, only what holds inside a directory counts.
 func (t *tree) alike(r *renaming) bool {
-	a, b := &r.from, &r.to
-	return t.levels.inside(a.dir.getState(), a.name, true).path == t.levels.inside(b.dir.getState(), b.name, true).path &&
-		(t.copied != nil || t.levels.of(a, false) == t.levels.of(b, false) && t.levels.of(a, true) == t.levels.of(b, true))
+	a, b, lv := &r.from, &r.to, &t.levels
+	return lv.inside(a.dir.getState(), a.name, true).path == lv.inside(b.dir.getState(), b.name, true).path &&
+		(t.copied != nil || lv.of(a, false) == lv.of(b, false) && lv.of(a, true) == lv.of(b, true))
 }
 
 // renameHost does r, which is allowed, in a direct tree, whose directories are open as from and to. The caller
@@ -54,7 +54,8 @@ func (t *tree) renameHost(r *renaming, from, to openDir, flags uint32) syscall.E
 		err = unix.Renameat(from.fd, tmp, from.fd, r.from.name)
 	}
 	if err != nil {
-		t.logger.Error("give a file its name back", "name", t.table.path(r.from.dir, r.from.name), "is", tmp, "error", err)
+		t.logger.Error("give a file its name back", "name", t.table.path(r.from.dir, r.from.name), "is", tmp,
+			"error", err)
 	}
 	return errno
 }

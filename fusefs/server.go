@@ -45,7 +45,8 @@ type Options struct {
 	// Owner is the presented owner of all objects.
 	Owner Owner
 
-	// Unguarded lets a sandbox make in the working tree what git on the host would take for a git directory, or hang at.
+	// Unguarded lets a sandbox make in the working tree what git on the host would take for a git directory, or hang
+	// at.
 	Unguarded bool
 
 	// Git keeps git directories apart from the host's; nil serves the host's by the rules.
@@ -86,8 +87,9 @@ type Options struct {
 	// was going to do.
 	Denied func(Denial)
 
-	// Walked is called when somebody begins to go through the tree by name after name: to list it would save a message for
-	// each. It is called once, and once more after the kernel has forgotten all names. It must not block; nil is ignored.
+	// Walked is called when somebody begins to go through the tree by name after name: to list it would save a message
+	// for each. It is called once, and once more after the kernel has forgotten all names. It must not block; nil is
+	// ignored.
 	Walked func()
 }
 

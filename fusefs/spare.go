@@ -33,8 +33,8 @@ func ServeBlank(ctx context.Context, dev *os.File, opts *Options) (*Server, erro
 // errGiven is returned for a second directory.
 var errGiven = errors.New("the tree has its directory already, or is unmounted")
 
-// Give makes a tree of [ServeBlank] that of the directory root, of which O_PATH is enough and which Give duplicates. git and
-// unguarded are those of Options. It can be called once; after an error it may be called again.
+// Give makes a tree of [ServeBlank] that of the directory root, of which O_PATH is enough and which Give duplicates.
+// git and unguarded are those of Options. It can be called once; after an error it may be called again.
 func (s *Server) Give(root int, rules Rules, git *Git, unguarded bool) error {
 	t := s.tree
 	t.levels.rulesMu.Lock()
@@ -63,7 +63,8 @@ func (s *Server) Rehearse(root int, rules Rules) error {
 	return err
 }
 
-// blank answers a message for a tree without a root; ok is false if the tree has one. The caller holds rulesMu. The answers that count for longer than a moment are those of the gate.
+// blank answers a message for a tree without a root; ok is false if the tree has one. The caller holds rulesMu. The
+// answers that count for longer than a moment are those of the gate.
 func (t *tree) blank(b *device.Buffers) (size int, ok bool) {
 	if t.root != nil {
 		return 0, false
@@ -79,7 +80,8 @@ func (t *tree) blank(b *device.Buffers) (size int, ok bool) {
 		return 0, true
 	case o == gate.OpGetattr && in.NodeId == rootID:
 		a := (*fuse.AttrOut)(answer)
-		*a = fuse.AttrOut{Attr: fuse.Attr{Ino: rootID, Mode: syscall.S_IFDIR | 0o755, Nlink: 2, Owner: fuse.Owner{Uid: t.attrs.owner.UID, Gid: t.attrs.owner.GID}}}
+		owner := fuse.Owner{Uid: t.attrs.owner.UID, Gid: t.attrs.owner.GID}
+		*a = fuse.AttrOut{Attr: fuse.Attr{Ino: rootID, Mode: syscall.S_IFDIR | 0o755, Nlink: 2, Owner: owner}}
 		size += int(unsafe.Sizeof(*a))
 	case o == gate.OpStatfs:
 		s := (*fuse.StatfsOut)(answer)

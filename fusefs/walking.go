@@ -6,8 +6,9 @@ const (
 	// walkNames is after how many LOOKUPs, and again after as many, a tree looks whether somebody goes through it.
 	walkNames = 256
 
-	// walkReads is how many LOOKUPs there are for each READ, at least, if somebody looks at names only, as git status or make do.
-	// Compilers and grep read what they find: they list the directories themselves, and need the processors for the content.
+	// walkReads is how many LOOKUPs there are for each READ, at least, if somebody looks at names only, as git status
+	// or make do. Compilers and grep read what they find: they list the directories themselves, and need the processors
+	// for the content.
 	walkReads = 16
 )
 

@@ -13,11 +13,11 @@ import (
 	"wolffia/fusefs/fanotify"
 )
 
-// A watcher notices changes by processes other than this one: in directories, and of files that have names elsewhere too, whatever
-// name they are changed by. The group tells which changes are this process's own, and so the sandbox's.
+// A watcher notices changes by processes other than this one: in directories, and of files that have names elsewhere
+// too, whatever name they are changed by. The group tells which changes are this process's own, and so the sandbox's.
 //
-// It misses changes through a shared memory mapping until the file is closed, and what happens by a name that a file gets in a
-// directory that is not watched, until the kernel asks for its attributes again.
+// It misses changes through a shared memory mapping until the file is closed, and what happens by a name that a file
+// gets in a directory that is not watched, until the kernel asks for its attributes again.
 //
 // A nil watcher watches nothing.
 type watcher struct {
@@ -83,8 +83,8 @@ func (ns *names) watchRoot() {
 	go w.group.Run() // ends with close
 }
 
-// accepts reports whether n, a directory or a regular file, is not watched yet and can be. Files get a part of the marks only: a
-// directory's is worth more.
+// accepts reports whether n, a directory or a regular file, is not watched yet and can be. Files get a part of the
+// marks only: a directory's is worth more.
 func (w *watcher) accepts(n *node) bool {
 	return w != nil && !n.watched.Load() && !w.full.Load() && (n.isDir() || !w.filesFull.Load())
 }
@@ -143,8 +143,8 @@ func (w *watcher) record(n *node, key string) {
 	n.watched.Store(true)
 }
 
-// remove ends the watch of n, which leaves the table or gets another inode. fd is open for what is watched; with -1 the kernel's
-// mark stays.
+// remove ends the watch of n, which leaves the table or gets another inode. fd is open for what is watched; with -1 the
+// kernel's mark stays.
 func (w *watcher) remove(n *node, fd int) {
 	if w == nil {
 		return

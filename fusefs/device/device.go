@@ -37,7 +37,8 @@ const (
 	WriteHeader = int(unsafe.Sizeof(fuse.WriteIn{}))
 )
 
-// A Device reads messages, and sends answers and notifications. Its methods are safe for concurrent use once Greet has returned.
+// A Device reads messages, and sends answers and notifications. Its methods are safe for concurrent use once Greet has
+// returned.
 type Device struct {
 	Epochs  bool          // the kernel can drop all names at once; set by Greet
 	Spliced atomic.Uint64 // READs that were answered through a pipe
@@ -47,14 +48,15 @@ type Device struct {
 	pipes    pipes
 }
 
-// New returns a device of which up to limit messages are answered at once. Serve calls answer for each, by several goroutines, with the
-// message of n bytes in b.In. answer returns the size of its reply in b.Out, 0 if there is none, or Splice has sent it.
+// New returns a device of which up to limit messages are answered at once. Serve calls answer for each, by several
+// goroutines, with the message of n bytes in b.In. answer returns the size of its reply in b.Out, 0 if there is none,
+// or Splice has sent it.
 func New(limit int, logger *slog.Logger, answer func(b *Buffers, n int) (size int)) *Device {
 	return &Device{fd: -1, handlers: handlers{limit: limit, logger: logger, answer: answer}}
 }
 
-// Greet answers the first message of the device fd, which must have arrived, by proto. When it has returned nil, d is the device's
-// and closes fd with Close.
+// Greet answers the first message of the device fd, which must have arrived, by proto. When it has returned nil, d is
+// the device's and closes fd with Close.
 func (d *Device) Greet(fd int, proto *fuse.ProtocolServer) error {
 	b, err := NewBuffers()
 	if err != nil {

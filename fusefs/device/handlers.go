@@ -42,7 +42,7 @@ const (
 // is one more each blockedTime, up to limit.
 type handlers struct {
 	fd     int                                // serve makes it one that does not block
-	answer func(b *Buffers, n int) (size int) // has the answer to the message of n bytes in b.Out; 0: there is none, or it is sent
+	answer func(b *Buffers, n int) (size int) // as for New
 	limit  int                                // of running
 	logger *slog.Logger
 
@@ -142,7 +142,8 @@ func (h *handlers) run(b *Buffers) {
 	}
 }
 
-// next waits for a message and handles it. It returns false if the handler is to end, which does not count in reading any more.
+// next waits for a message and handles it. It returns false if the handler is to end, which does not count in reading
+// any more.
 func (h *handlers) next(b *Buffers, p *pace) bool {
 	n, errno := readMessage(h.fd, b)
 	switch errno {
@@ -205,7 +206,7 @@ func (h *handlers) await(b *Buffers, p *pace) (n int, errno syscall.Errno) {
 		}
 	}
 	for {
-		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(h.fd), Events: unix.POLLIN}}, -1) // what is wrong is an error of readMessage
+		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(h.fd), Events: unix.POLLIN}}, -1) // an error is one of readMessage, too
 		if n, errno = readMessage(h.fd, b); errno != syscall.EAGAIN {
 			return n, errno
 		}
