@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/cow"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/rmtree"
 	"wolffia/internal/sys/statefile"
@@ -28,7 +29,7 @@ type gitTemp struct {
 
 // tempName is the name in the top of the codebase, which no sandbox with a tree server can use, of
 // a git directory that is being made or removed.
-func (b *gitBox) tempName() string { return statedir.CowTempPrefix + "git-" + b.box.ID() }
+func (b *gitBox) tempName() string { return cow.TempPrefix + "git-" + b.box.ID() }
 
 func (b *gitBox) tempFile() string {
 	return filepath.Join(statedir.Git(b.box.Run()), statedir.GitTemp)

@@ -77,7 +77,12 @@ func (s *sandboxes) create(ctx context.Context, config *runtime.SandboxConfig, f
 		return nil, err
 	}
 	defer detach()
-	box, caller, err := s.dir.Create(draft, fill)
+	box, caller, err := s.dir.Create(draft, func(box *statedir.Box) error {
+		if err := canCopy(box, c); err != nil || fill == nil {
+			return err
+		}
+		return fill(box)
+	})
 	if err != nil {
 		return nil, err
 	}

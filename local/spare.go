@@ -182,6 +182,9 @@ func (s *pools) startSpare(ctx context.Context, template *statedir.Config, shape
 		}
 	}()
 	step.Reached("spare: lock taken")
+	if err := canCopy(box, &c); err != nil {
+		return "", errors.Join(runtime.WithClass(runtime.ErrUnavailable, err), lock.Unlock(), lock.Close())
+	}
 	spare := &boot.Spare{IdleMS: opts.IdleTimeout.Milliseconds(), Offered: box.Spare().Offered(shape), Tree: opts.Tree}
 	if opts.Shell {
 		spare.Shell = &boot.Shell{Env: environment(&c, nil), Dir: cwd(&c, "")}

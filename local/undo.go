@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 
+	"wolffia/fusefs/cow"
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
@@ -29,5 +30,5 @@ func (s *reviews) finishApply(ctx context.Context, box *statedir.Box, c *statedi
 	}
 	return runtime.Errorf(runtime.ErrUnavailable,
 		"an apply of sandbox %s was interrupted, and what it has left in %s cannot be put right: %w; look there for names that begin with %s",
-		box.ID(), c.CodebasePath, err, statedir.CowTempPrefix)
+		box.ID(), c.CodebasePath, err, cow.TempPrefix)
 }

@@ -1,13 +1,9 @@
 package statedir
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
-	"wolffia/fusefs/cow"
 	"wolffia/internal/sys/statefile"
 )
 
@@ -19,9 +15,6 @@ const (
 	CowLog   = "base.log"   // what the host had: a cow.Log
 	CowUndo  = "undo"       // what an apply that was killed has left
 	CowHosts = "hosts.json" // as GitHosts, of the .git in CowUpper
-
-	// CowTempPrefix begins the temporary names of an apply in the host's directories.
-	CowTempPrefix = cow.TempPrefix
 
 	// CowSnapshots has a directory for each snapshot, with CowParts.
 	CowSnapshots = "snapshots"
@@ -54,7 +47,7 @@ func (b *Box) HasUndo() bool {
 	return err == nil && info.Size() > 0
 }
 
-// makeCow makes what Cow returns, and checks that its file system can hold a copied codebase.
+// makeCow makes what Cow returns.
 func (b *Box) makeCow(c *Config) error {
 	dir := Cow(b.Run())
 	upper, work, log := filepath.Join(dir, CowUpper), filepath.Join(dir, CowWork), filepath.Join(dir, CowLog)
@@ -66,9 +59,6 @@ func (b *Box) makeCow(c *Config) error {
 	if err := statefile.Create(log, nil); err != nil {
 		return err
 	}
-	if err := probeCow(work); err != nil {
-		return fmt.Errorf("the file system cannot hold a copied codebase: %w; choose another state directory with --state-dir or WOLFFIA_STATE_DIR, or leave cow out", err)
-	}
 	if c.DroppedUID == 0 || c.RootTree {
 		return nil
 	}
@@ -78,15 +68,6 @@ func (b *Box) makeCow(c *Config) error {
 		}
 	}
 	return nil
-}
-
-func probeCow(dir string) error {
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	return cow.Probe(fd)
 }
 
 // ValidSnapshot reports whether a snapshot can have a name: 1 to 64 letters, digits, dots, dashes and underscores, of

@@ -1,0 +1,28 @@
+package local
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs/cow"
+	"wolffia/internal/host/statedir"
+)
+
+// canCopy returns an error if the file system of the state directory cannot hold the copied codebase that c asks for.
+func canCopy(box *statedir.Box, c *statedir.Config) error {
+	if !c.CopyOnWrite {
+		return nil
+	}
+	work, err := os.OpenFile(filepath.Join(statedir.Cow(box.Run()), statedir.CowWork), unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer work.Close()
+	if err := cow.Probe(int(work.Fd())); err != nil {
+		return fmt.Errorf("the file system cannot hold a copied codebase: %w; choose another state directory with --state-dir or WOLFFIA_STATE_DIR, or leave cow out", err)
+	}
+	return nil
+}
