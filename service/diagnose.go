@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"wolffia/fusefs/audit"
-	"wolffia/perm"
 	"wolffia/runtime"
 )
 
@@ -33,14 +32,8 @@ func (f *Fleet) Denials(ctx context.Context, caller Caller, id string) ([]Denial
 	return list, err
 }
 
-// denialOf returns an entry of the log, without what is of this host.
+// denialOf returns an entry of the log.
 func denialOf(r *audit.Record) Denial {
-	if r.Rule != nil {
-		rule := *r.Rule
-		rule.Source = perm.SourceName(rule.Source)
-		r.Rule = &rule
-	}
-	r.PID = 0
 	return Denial{Time: r.Time, Network: r.Host != nil, Text: r.Text(time.UTC, "")}
 }
 

@@ -2,8 +2,7 @@ package service
 
 import (
 	"context"
-	"errors"
-	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,8 +42,13 @@ type PathRule struct {
 	Allow string `json:"allow,omitempty"`
 }
 
-// ruleOf describes a rule, without what is of this host.
-func ruleOf(r *perm.Rule) Rule { return Rule{r.String(), perm.SourceName(r.Source), r.Reason()} }
+// ruleOf describes a rule, whose Source must be without what is of this host; nil: there is none.
+func ruleOf(r *perm.Rule) *Rule {
+	if r == nil {
+		return nil
+	}
+	return &Rule{r.String(), r.Source, r.Reason()}
+}
 
 // Rules returns the rules of the sandbox. If name is not empty, they explain that path, which
 // is inside the codebase, or relative to it; a trailing / says that it is a directory.
@@ -55,7 +59,7 @@ func (i *Inside) Rules(ctx context.Context, name string) (*Rules, error) {
 	}
 	r := &Rules{MountPoint: i.box.MountPoint, Filter: i.box.Filter, Rules: []Rule{}, Network: i.box.Network, Egress: publicEgress(c.Egress)}
 	for n := range c.Permissions {
-		r.Rules = append(r.Rules, ruleOf(&c.Permissions[n]))
+		r.Rules = append(r.Rules, *ruleOf(&c.Permissions[n]))
 	}
 	if name == "" {
 		return r, nil
@@ -69,14 +73,7 @@ func (i *Inside) Rules(ctx context.Context, name string) (*Rules, error) {
 		return nil, err
 	}
 	e := rules.Explain(rel, rel == "." || strings.HasSuffix(name, "/"))
-	r.Path = &PathRule{Path: e.Path, Level: e.Level.String()}
-	if e.Level < perm.Write {
-		r.Path.Allow = e.Remedy(perm.Write)
-	}
-	if e.Rule != nil {
-		by := ruleOf(e.Rule)
-		r.Path.Rule = &by
-	}
+	r.Path = &PathRule{Path: e.Path, Level: e.Level.String(), Rule: ruleOf(e.Rule), Allow: e.Remedy(perm.Write)}
 	return r, nil
 }
 
@@ -110,15 +107,11 @@ type Denied struct {
 	Host      *audit.Host `json:"host,omitempty"`    // a refusal of the network
 }
 
-// deniedOf returns an entry, without what is of this host.
+// deniedOf returns an entry of the log.
 func deniedOf(r *audit.Record) Denied {
 	d := Denied{
 		Time: r.Time, Since: r.Since, Count: r.Count, Dropped: r.Dropped, Op: r.Op, Path: r.Path, PathBytes: jsontext.Exact(r.Path), Why: r.Why,
-		Allow: r.Remedy, Command: r.Command, Host: r.Host,
-	}
-	if r.Rule != nil {
-		by := ruleOf(r.Rule)
-		d.Rule = &by
+		Rule: ruleOf(r.Rule), Allow: r.Remedy, Command: r.Command, Host: r.Host,
 	}
 	if r.Host == nil && r.Dropped == 0 {
 		d.Level = r.Level.String()
@@ -136,7 +129,7 @@ func (i *Inside) Audit(ctx context.Context, most int) (list []Denied, before int
 }
 
 // newest returns what of makes of the newest entries of a sandbox's log of denials, oldest first,
-// and how many before them are left out.
+// and how many before them are left out. of gets no directory nor process of this host.
 func newest[T any](ctx context.Context, rt Runtime, id string, most int, of func(*audit.Record) T) (list []T, before int, err error) {
 	log, _, err := rt.Audit(ctx, id)
 	if err != nil {
@@ -144,20 +137,22 @@ func newest[T any](ctx context.Context, rt Runtime, id string, most int, of func
 	}
 	defer log.Close()
 	list = []T{}
-	for ctx.Err() == nil {
-		r, err := log.Next()
-		ended := errors.Is(err, io.EOF)
-		if err != nil && !ended {
-			return nil, 0, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", id, err)
+	err = log.Each(func(r audit.Record) error {
+		if len(list) == 2*most {
+			before, list = before+most, slices.Delete(list, 0, most)
 		}
-		if drop := len(list) - most; drop > 0 && (ended || drop == most) {
-			before += drop
-			list = append(list[:0], list[drop:]...)
-		}
-		if ended {
-			return list, before, nil
+		if r.PID = 0; r.Rule != nil {
+			r.Rule.Source = perm.SourceName(r.Rule.Source)
 		}
 		list = append(list, of(&r))
+		return ctx.Err()
+	})
+	switch drop := max(0, len(list)-most); {
+	case ctx.Err() != nil:
+		return nil, 0, ctx.Err()
+	case err != nil:
+		return nil, 0, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", id, err)
+	default:
+		return slices.Delete(list, 0, drop), before + drop, nil
 	}
-	return nil, 0, ctx.Err()
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -68,7 +67,7 @@ recorded when it is asked for by name, not when it is left out of a listing.`,
 					err = nil // that is how it ends
 				}
 			} else {
-				err = printAll(log, each)
+				err = log.Each(each)
 			}
 			err = errors.Join(err, out.Flush())
 			if n := log.Skipped(); n > 0 {
@@ -80,22 +79,6 @@ recorded when it is asked for by name, not when it is left out of a listing.`,
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the sandbox is removed")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object on each line")
 	return cmd
-}
-
-// printAll prints what there is.
-func printAll(log *audit.Logs, each func(audit.Record) error) error {
-	for {
-		r, err := log.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err == nil {
-			err = each(r)
-		}
-		if err != nil {
-			return err
-		}
-	}
 }
 
 // printRecord prints one line. remedy is what precedes the flag that would allow it in text.
@@ -172,7 +155,7 @@ func (f *auditFlags) write(ctx context.Context, h *host.Host, rt *local.Runtime,
 	}
 	defer log.Close()
 	out := bufio.NewWriter(f.file)
-	err = printAll(log, func(r audit.Record) error { return printRecord(out, &r, true, "") })
+	err = log.Each(func(r audit.Record) error { return printRecord(out, &r, true, "") })
 	if n := log.Skipped(); n > 0 {
 		h.Warn("%d lines of the audit log are damaged and left out", n)
 	}

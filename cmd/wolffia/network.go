@@ -242,7 +242,7 @@ func learned(ctx context.Context, h *host.Host, rt *local.Runtime, id string) ([
 	}
 	defer log.Close()
 	var all []audit.Record
-	if err := printAll(log, func(r audit.Record) error {
+	if err := log.Each(func(r audit.Record) error {
 		if r.Host != nil && r.Remedy != "" || r.Dropped > 0 {
 			all = append(all, r)
 		}

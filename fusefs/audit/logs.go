@@ -70,13 +70,12 @@ func (l *Logs) Next() (Record, error) {
 	return rec, nil
 }
 
-// Follow calls each with every present record in order, and then with every future one of each
-// log; otherwise it is as [Reader.Follow]. Calls of each do not overlap.
-func (l *Logs) Follow(ctx context.Context, alive string, each func(Record) error) error {
+// Each calls each with every present record in order, until there is an error.
+func (l *Logs) Each(each func(Record) error) error {
 	for {
 		rec, err := l.Next()
 		if errors.Is(err, io.EOF) {
-			break
+			return nil
 		}
 		if err == nil {
 			err = each(rec)
@@ -84,6 +83,14 @@ func (l *Logs) Follow(ctx context.Context, alive string, each func(Record) error
 		if err != nil {
 			return err
 		}
+	}
+}
+
+// Follow does as Each, and then calls each with every future record of each log; otherwise it is as
+// [Reader.Follow]. Calls of each do not overlap.
+func (l *Logs) Follow(ctx context.Context, alive string, each func(Record) error) error {
+	if err := l.Each(each); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
