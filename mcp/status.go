@@ -143,12 +143,7 @@ func (c *call) status(ctx context.Context, _ statusIn) (reply, *statusOut, error
 }
 
 // workingDir returns where commands start.
-func workingDir(c *runtime.SandboxConfig) string {
-	if c.MountPoint == "" {
-		return cmp.Or(c.Cwd, runtime.DefaultMountPoint)
-	}
-	return cmp.Or(c.Cwd, c.MountPoint)
-}
+func workingDir(c *runtime.SandboxConfig) string { return cmp.Or(c.Cwd, c.MountPointOrDefault()) }
 
 // counts counts rules by where they come from, in the order of their first one.
 func counts(rules []perm.Rule) []ruleCount {
@@ -218,12 +213,16 @@ func (c *call) explainDenial(ctx context.Context, in explainIn) (reply, *explain
 	if err != nil {
 		return reply{}, nil, err
 	}
-	mountPoint := cmp.Or(d.Config.MountPoint, runtime.DefaultMountPoint)
+	mountPoint := d.Config.MountPointOrDefault()
 	rel, ok := ops.Within(in.Path, workingDir(&d.Config), mountPoint)
 	if in.Path == "" || !ok {
 		return reply{}, nil, fmt.Errorf("path %q is not below the project, which is %s inside: the rules do not apply to it, but the permissions of the sandbox's own files do", in.Path, mountPoint)
 	}
-	e := explanation(rules, rel, strings.HasSuffix(in.Path, "/") || c.isDir(ctx, path.Join(mountPoint, rel)))
+	kind := perm.Directory
+	if !strings.HasSuffix(in.Path, "/") && !c.isDir(ctx, path.Join(mountPoint, rel)) {
+		kind = perm.Glob // not known: it may be hidden, or not there
+	}
+	e := ops.Explain(rules, rel, kind)
 	out := &explainOut{Path: e.Path, Directory: e.Dir, Level: e.Level.String(), Allowed: e.Level >= want, Flag: e.Remedy(want)}
 	if e.Rule != nil {
 		out.Rule, out.From, out.Reason = e.Rule.String(), e.Rule.Source, e.Rule.Reason()
@@ -252,19 +251,6 @@ func (s *Server) command() string {
 		return "serve"
 	}
 	return "mcp"
-}
-
-// explanation explains a path. If it is not known to be a directory, it may be either: the
-// stricter answer is the one about a denial.
-func explanation(rules *perm.Policy, rel string, dir bool) perm.Explanation {
-	e := rules.Explain(rel, true)
-	if dir || rel == "." {
-		return e
-	}
-	if file := rules.Explain(rel, false); file.Level <= e.Level || e.Raised {
-		return file
-	}
-	return e
 }
 
 // isDir reports whether a path is a directory inside.

@@ -72,7 +72,11 @@ func (i *Inside) Rules(ctx context.Context, name string) (*Rules, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := rules.Explain(rel, rel == "." || strings.HasSuffix(name, "/"))
+	kind := perm.Glob
+	if strings.HasSuffix(name, "/") {
+		kind = perm.Directory
+	}
+	e := ops.Explain(rules, rel, kind)
 	r.Path = &PathRule{Path: e.Path, Level: e.Level.String(), Rule: ruleOf(e.Rule), Allow: e.Remedy(perm.Write)}
 	return r, nil
 }

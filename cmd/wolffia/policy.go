@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"wolffia/cmd/wolffia/internal/worktree"
 	"wolffia/fields"
 	"wolffia/internal/host/staticfs"
+	"wolffia/ops"
 	"wolffia/perm"
 	"wolffia/policy"
 	"wolffia/runtime"
@@ -161,7 +161,8 @@ func policyExplainCommand(h *host.Host) *cobra.Command {
 		Use:   "explain [rule flags] PATH...",
 		Short: "Say which rule decides about a path",
 		Long: `Say which rule decides about a path, taken from the codebase's root. Whether it
-is a directory is looked up there, if it exists; a trailing / says so too.`,
+is a directory is looked up there, if it exists; a trailing / says so too.
+Of a path that may be either the stricter answer is given.`,
 		Example: `  wolffia policy explain .env src/main.go
   wolffia policy explain --preset read-only --rule 'build/=write' build/out`,
 		Args: cobra.MinimumNArgs(1),
@@ -176,8 +177,8 @@ is a directory is looked up there, if it exists; a trailing / says so too.`,
 			}
 			var all []perm.Explanation
 			for _, path := range args {
-				rel, isDir := relative(codebase, path)
-				all = append(all, compiled.Explain(rel, isDir || dir))
+				rel, kind := relative(codebase, path, dir)
+				all = append(all, ops.Explain(compiled, rel, kind))
 			}
 			if asJSON {
 				return h.PrintJSON(all)
@@ -257,10 +258,10 @@ open, and from its next start if it does not. What was read before is known.`,
 	return cmd
 }
 
-// relative makes path relative to the codebase, and looks whether it is a directory
-// there. An absolute path that is not below the codebase begins at its root, as in a pattern,
+// relative makes path relative to the codebase, and looks what it is there unless dir says it;
+// [perm.Glob]: it is not known. An absolute path that is not below the codebase begins at its root, as in a pattern,
 // if it is there, or if the host does not have it either.
-func relative(codebase, path string) (rel string, dir bool) {
+func relative(codebase, path string, dir bool) (rel string, kind perm.Kind) {
 	rel = path
 	if filepath.IsAbs(path) {
 		if abs, err := filepath.Abs(codebase); err == nil {
@@ -274,10 +275,12 @@ func relative(codebase, path string) (rel string, dir bool) {
 			rel = strings.TrimLeft(path, "/")
 		}
 	}
-	dir = strings.HasSuffix(path, "/")
 	rel = filepath.Clean(rel)
-	if st, err := os.Lstat(filepath.Join(codebase, rel)); err == nil {
-		dir = st.Mode().Type() == fs.ModeDir
+	switch st, err := os.Lstat(filepath.Join(codebase, rel)); {
+	case dir || err == nil && st.IsDir() || err != nil && strings.HasSuffix(path, "/"):
+		return rel, perm.Directory
+	case err == nil:
+		return rel, perm.File
 	}
-	return rel, dir
+	return rel, perm.Glob
 }

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -11,6 +12,9 @@ import (
 	"testing"
 
 	"wolffia/internal/test/servetest"
+	"wolffia/perm"
+	"wolffia/runtime"
+	"wolffia/service"
 )
 
 // A native is a service with a sandbox of zoe, and what calls about it answer.
@@ -38,11 +42,14 @@ type answer struct {
 	Before             int
 	Rules              []struct{ Rule string }
 	MountPoint, Filter string
-	Path               struct{ Path, Level, Allow string }
-	Encoding, Content  string
-	Offset, Size       int64
-	Updated            int
-	ExitCode           *int
+	Path               struct {
+		Path, Level, Allow string
+		Rule               *struct{ Rule string }
+	}
+	Encoding, Content string
+	Offset, Size      int64
+	Updated           int
+	ExitCode          *int
 }
 
 type job struct {
@@ -50,9 +57,9 @@ type job struct {
 	ExitCode                 *int
 }
 
-func newNative(t *testing.T) *native {
+func newNative(t *testing.T, adjust ...func(*service.FleetOptions)) *native {
 	t.Helper()
-	n := &native{World: servetest.New(t, "")}
+	n := &native{World: servetest.New(t, "", adjust...)}
 	n.id = n.ok("createSandbox", nil).SandboxID
 	return n
 }
@@ -277,6 +284,23 @@ func TestRules(t *testing.T) {
 	}
 	if _, _, body := n.call("rules", nil); strings.Contains(body, n.Codebase) || strings.Contains(body, `"path"`) {
 		t.Errorf("the rules tell a path of the host, or explain none: %s", body)
+	}
+}
+
+// Of a path that may be a directory or not the stricter answer is told, which is that of explain_denial.
+func TestRulesOfUnknownKind(t *testing.T) {
+	n := newNative(t, func(o *service.FleetOptions) {
+		configure := o.Configure
+		o.Configure = func(ctx context.Context, p *service.Params) (*runtime.SandboxConfig, error) {
+			c, err := configure(ctx, p)
+			c.Permissions = append(c.Permissions, perm.Rule{Pattern: "keys", Type: perm.Directory, Level: perm.None, Priority: 10, Source: "--rule"})
+			return c, err
+		}
+	})
+	for _, name := range []string{"keys", "keys/", "keys/a"} {
+		if a := n.ok("rules", m{"path": name}); a.Path.Level != "none" || a.Path.Rule == nil || a.Path.Allow == "" {
+			t.Errorf("%s: %+v", name, a.Path)
+		}
 	}
 }
 
