@@ -163,3 +163,19 @@ func rebasedBranchStays(t *testing.T, w *world, there string) {
 	w.equal(w.rev("wolffia/box/main"), w.revIn("main"))
 	w.equal(w.host("git log -1 --format=%s main"), "user")
 }
+
+// A stash that has just crossed is taken out again inside, before the sync comes to its end: it is gone on both sides.
+func TestStashPoppedMeanwhile(t *testing.T) {
+	w := newWorld(t, 1)
+	w.must("echo x >>src/a; git stash -q")
+	pop := sync.OnceFunc(func() { w.must("git stash pop -q") })
+	w.boxes[0].pair.at = func(failpoint string) {
+		if failpoint == "base saved" {
+			pop()
+		}
+	}
+	w.sync()
+	w.equal(w.must("git stash list"), "")
+	w.equal(w.host("git stash list"), "")
+	w.equal(w.must("git status --porcelain"), "M src/a")
+}

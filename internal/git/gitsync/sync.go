@@ -493,8 +493,8 @@ func (s *run) commit(ctx context.Context) error {
 	s.rec.Exported = exported
 	s.rec.Ours = slices.DeleteFunc(s.rec.Ours,
 		func(at string) bool { return !inList(s.in.stashes, at) && !inList(s.outStash, at) })
-	for _, e := range s.newest {
-		s.rec.Ours = append(s.rec.Ours, e.At)
+	for _, e := range slices.Backward(s.newest) { // both sides have them now, whatever becomes of the refresh
+		s.rec.Ours, s.rec.Stash = append(s.rec.Ours, e.At), slices.Insert(s.rec.Stash, 0, e.At)
 	}
 	s.settle()
 	j.After = s.rec
