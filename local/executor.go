@@ -13,6 +13,7 @@ import (
 	"wolffia/internal/feed"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/step"
+	"wolffia/local/reposync"
 	"wolffia/runtime"
 	"wolffia/wire"
 	"wolffia/wire/client"
@@ -22,7 +23,7 @@ import (
 type executor struct {
 	*catalog
 	conns *connections
-	gits  *gits
+	gits  *reposync.Syncer
 }
 
 // Exec implements [runtime.Executor].
@@ -128,10 +129,10 @@ func (e *executor) start(ctx context.Context, c *command) (_ *process, err error
 	}
 	p := &process{box: c.box, session: c.Session != nil, kills: oomKills(c.box, c.config)}
 	if !c.unwatched {
-		p.git = e.gits.begin(ctx, c.box, c.config)
+		p.git = e.gits.Begin(ctx, c.box, c.config)
 		defer func() {
 			if err != nil {
-				p.git.end()
+				p.git.End()
 			}
 		}()
 	}

@@ -33,6 +33,11 @@ func monitorGit(c *statedir.Config) {
 	}
 }
 
+// hasPrivateGit reports whether the git directories of a sandbox with this configuration are its own.
+func hasPrivateGit(c *statedir.Config) bool {
+	return c.GitDirs == runtime.GitPrivate && c.CodebasePath != "" && c.Filter != runtime.FilterNone && !c.CopyOnWrite
+}
+
 // completeGit gives git inside launch.GitMinimal where the owners or inode numbers shown inside
 // are not the host's, which a repository's index has: git would read each file to find out
 // whether it has changed, and so would git on the host after it. What c has for git outranks it.

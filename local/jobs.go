@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"wolffia/internal/host/statedir"
+	"wolffia/local/reposync"
 	"wolffia/runtime"
 	"wolffia/wire"
 	"wolffia/wire/client"
@@ -53,12 +54,12 @@ func (s *sessions) StartJob(ctx context.Context, sessionID runtime.SessionID, na
 		return nil, err
 	}
 	c.Session.Op, c.Session.Job = wire.SessionJobStart, name
-	git := s.gits.begin(ctx, c.box, c.config)
+	git := s.gits.Begin(ctx, c.box, c.config)
 	info, _, err := askAbout(ctx, s, sessionID, func(conn *client.Conn, _ string) (wire.JobInfo, error) {
 		return conn.StartJob(ctx, &c.StartRequest)
 	})
 	if err != nil {
-		git.end()
+		git.End()
 		return nil, err
 	}
 	if git != nil {
@@ -68,13 +69,13 @@ func (s *sessions) StartJob(ctx context.Context, sessionID runtime.SessionID, na
 }
 
 // watchJob keeps the git directories of a sandbox and the host's the same until a job has ended.
-func (s *sessions) watchJob(sessionID runtime.SessionID, job string, git *gitUse) {
-	defer git.end()
+func (s *sessions) watchJob(sessionID runtime.SessionID, job string, git *reposync.Use) {
+	defer git.End()
 	ctx := context.Background()
 	if _, _, err := askAbout(ctx, s, sessionID, func(conn *client.Conn, name string) (wire.ExitStatus, error) {
 		return conn.WaitJob(ctx, name, job)
 	}); err == nil {
-		git.finish(ctx, new(runtime.Result))
+		git.Finish(ctx, new(runtime.Result))
 	}
 }
 
@@ -101,8 +102,8 @@ func (s *sessions) WaitJob(ctx context.Context, sessionID runtime.SessionID, job
 	if err != nil {
 		return runtime.Result{}, err
 	}
-	git := s.gits.begin(ctx, box, c)
-	defer git.end()
+	git := s.gits.Begin(ctx, box, c)
+	defer git.End()
 	status, _, err := askAbout(ctx, s, sessionID, func(conn *client.Conn, name string) (wire.ExitStatus, error) {
 		return conn.WaitJob(ctx, name, job)
 	})
@@ -110,7 +111,7 @@ func (s *sessions) WaitJob(ctx context.Context, sessionID runtime.SessionID, job
 		return runtime.Result{}, err
 	}
 	exit := exitOf(&status, true)
-	git.finish(ctx, &exit)
+	git.Finish(ctx, &exit)
 	return exit, nil
 }
 
@@ -125,9 +126,9 @@ func (s *sessions) AttachSession(ctx context.Context, sessionID runtime.SessionI
 	if err != nil {
 		return nil, err
 	}
-	var git *gitUse
+	var git *reposync.Use
 	t, box, err := ask(ctx, s, sandbox, func(conn *client.Conn, c *statedir.Config) (*client.Terminal, error) {
-		git = s.gits.begin(ctx, s.dir.Box(c.ID), c)
+		git = s.gits.Begin(ctx, s.dir.Box(c.ID), c)
 		r := &wire.SessionRequest{Op: wire.SessionAttach, Name: name, Offset: req.Offset, Takeover: req.Takeover}
 		if req.Create {
 			start := sessionStart(c)
@@ -136,7 +137,7 @@ func (s *sessions) AttachSession(ctx context.Context, sessionID runtime.SessionI
 		return conn.Attach(ctx, &wire.StartRequest{Rows: req.Rows, Cols: req.Cols, Session: r}, nil)
 	})
 	if err != nil {
-		git.end()
+		git.End()
 		return nil, err
 	}
 	return &terminal{

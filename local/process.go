@@ -8,6 +8,7 @@ import (
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/step"
+	"wolffia/local/reposync"
 	"wolffia/runtime"
 	"wolffia/wire"
 	"wolffia/wire/client"
@@ -27,7 +28,7 @@ type process struct {
 	denials func(context.Context) *runtime.Denials
 	// refusals is the same of the network; nil: no names filter it.
 	refusals func(context.Context) *runtime.Refusals
-	git      *gitUse // nil: the sandbox has no git directories of its own, or the command does not count
+	git      *reposync.Use // nil: the sandbox has no git directories of its own, or the command does not count
 }
 
 var _ runtime.Process = (*process)(nil)
@@ -71,7 +72,7 @@ func (p *process) wait(ctx context.Context) (runtime.Result, *wire.ExitStatus, e
 			exit.Refused, exit.RefusedMore = r.List, r.More
 		}
 	}
-	p.git.finish(ctx, &exit)
+	p.git.Finish(ctx, &exit)
 	exit.OutOfMemory = exit.ExitCode != 0 && p.kills != nil && p.kills() > p.before
 	return exit, &status, nil
 }
@@ -94,7 +95,7 @@ func (p *process) finish(ctx context.Context, unread func() error) (runtime.Resu
 
 // Close implements [runtime.Process].
 func (p *process) Close() error {
-	defer p.git.end()
+	defer p.git.End()
 	return p.Kill()
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
+	"wolffia/local/reposync"
 	"wolffia/runtime"
 )
 
@@ -113,7 +114,7 @@ func (s *sandboxes) look(box *statedir.Box, state func() (runtime.State, string,
 		return f, nil
 	}
 	f.state, f.expired, f.expiresAt, f.copied = f.sandbox.State, f.sandbox.Expired, f.sandbox.ExpiresAt, c.CopyOnWrite
-	f.unsynced = c.PrivateGit && f.state != runtime.StateRunning && unsyncedGit(box, c) != ""
+	f.unsynced = c.PrivateGit && f.state != runtime.StateRunning && reposync.Unsynced(box, c) != ""
 	if c.BoundToCaller && f.state != runtime.StateRunning {
 		lives, err := box.HasCaller()
 		f.callerGone = !lives && err == nil
@@ -150,7 +151,7 @@ func (s *sandboxes) Prune(ctx context.Context, stopped bool) ([]runtime.Pruned, 
 // unapplied reports whether a sandbox that does not run may have changes that were not applied, or snapshots.
 func (s *sandboxes) unapplied(ctx context.Context, id string) bool {
 	c, err := s.dir.Box(id).Config()
-	if err == nil && c.PrivateGit && unsyncedGit(s.dir.Box(id), c) != "" {
+	if err == nil && c.PrivateGit && reposync.Unsynced(s.dir.Box(id), c) != "" {
 		return true
 	}
 	if err != nil || !c.CopyOnWrite {
@@ -251,7 +252,7 @@ func (s *sandboxes) removeIdle(ctx context.Context, box *statedir.Box, accept fu
 			return "", err
 		}
 	}
-	err = errors.Join(s.reviews.finishApply(ctx, box, f.config, lock), s.gits.settle(ctx, box, f.config), s.engines.clean(ctx, box, f.config))
+	err = errors.Join(s.reviews.finishApply(ctx, box, f.config, lock), s.gits.Settle(ctx, box, f.config), s.engines.clean(ctx, box, f.config))
 	if err != nil {
 		return "", err // it is still listed
 	}

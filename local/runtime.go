@@ -9,6 +9,7 @@ import (
 
 	"wolffia/image/store"
 	"wolffia/internal/host/statedir"
+	"wolffia/local/reposync"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 	"wolffia/volume"
@@ -81,7 +82,10 @@ func New(opts *Options, first launch.Backend, more ...launch.Backend) (*Runtime,
 	all := &catalog{dir: dir, wolffia: wolffia, backends: append([]launch.Backend{first}, more...), cache: map[string]cached{}}
 	conns := &connections{newTable[*connection]()}
 	exec := &executor{catalog: all, conns: conns}
-	exec.gits = &gits{catalog: all, exec: exec, boxes: map[string]*gitBox{}}
+	exec.gits = reposync.New(exec.inside, func(id string) (*statedir.Config, error) {
+		_, c, err := all.find(id)
+		return c, err
+	})
 	images, records := store.Open(dir.Path()), poolsOf(dir)
 	start := &starter{
 		catalog: all, conns: conns, images: images, volumes: volume.Open(dir.Path()), gits: exec.gits,
@@ -120,7 +124,7 @@ func findWolffia(path string) (string, error) {
 // Sandboxes that are bound to the caller end too; the others go on.
 func (r *Runtime) Close() error {
 	r.spares.fillers.close()
-	r.executor.gits.closeAll()
+	r.executor.gits.Close()
 	r.executor.conns.closeAll()
 	r.sandboxes.starter.alive.closeAll()
 	r.sandboxes.starter.bound.closeAll()

@@ -18,6 +18,7 @@ import (
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/step"
+	"wolffia/local/reposync"
 	"wolffia/runtime"
 )
 
@@ -30,7 +31,7 @@ type sandboxes struct {
 	reviews   *reviews
 	spares    *spares
 	pools     poolDir
-	gits      *gits
+	gits      *reposync.Syncer
 	log       *slog.Logger // may be nil
 }
 
@@ -96,7 +97,7 @@ func (s *sandboxes) Stop(ctx context.Context, sandboxID string) error {
 	if err != nil {
 		return err
 	}
-	s.gits.beforeStop(ctx, box, c)
+	s.gits.BeforeStop(ctx, box, c)
 	if err := s.starter.stop(ctx, box, c, boot.StopGrace); err != nil || !c.Resources.Limited() {
 		return err
 	}
@@ -165,7 +166,7 @@ func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
 	}
 	defer release()
 	step.Reached("destroy: locks taken")
-	unfinished := errors.Join(s.reviews.finishApply(ctx, box, c, lock), s.gits.settle(ctx, box, c))
+	unfinished := errors.Join(s.reviews.finishApply(ctx, box, c, lock), s.gits.Settle(ctx, box, c))
 	if unfinished != nil && (ctx.Err() != nil || runtime.Exhausted(unfinished)) {
 		return unfinished // the next call may succeed
 	}
@@ -173,7 +174,7 @@ func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
 		return err
 	}
 	s.forget(box.ID())
-	s.gits.forget(box.ID())
+	s.gits.Forget(box.ID())
 	s.starter.bound.close(box.ID())
 	return errors.Join(box.Remove(), unfinished)
 }

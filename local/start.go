@@ -21,6 +21,7 @@ import (
 	"wolffia/internal/sys/cleanup"
 	"wolffia/internal/sys/step"
 	"wolffia/internal/sys/userns"
+	"wolffia/local/reposync"
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -40,7 +41,7 @@ type starter struct {
 	conns   *connections
 	images  *store.Store // of backends without images of their own
 	volumes *volume.Store
-	gits    *gits
+	gits    *reposync.Syncer
 
 	// Of sandboxes that are bound to this process: closing a file of bound, which is
 	// there from Create on, says that the process has ended; closing one of alive, which
@@ -114,7 +115,7 @@ func (s *starter) launch(ctx context.Context, box *statedir.Box, c *statedir.Con
 		if err := box.Git().Make(c); err != nil {
 			return err
 		}
-		_ = s.gits.settle(ctx, box, c) // what cannot be put right is said when git directories arrive or the sandbox goes
+		_ = s.gits.Settle(ctx, box, c) // what cannot be put right is said when git directories arrive or the sandbox goes
 	}
 	limits, err := s.limits(box, c)
 	if err != nil {
@@ -222,7 +223,7 @@ func unbound(box *statedir.Box, c *statedir.Config) (bool, error) {
 	case c.CopyOnWrite:
 		state, _, err := box.Rest()
 		return err == nil && (state != runtime.StateCreated || box.HasChanges()), err
-	case !c.PrivateGit || unsyncedGit(box, c) == "":
+	case !c.PrivateGit || reposync.Unsynced(box, c) == "":
 		return false, nil
 	}
 	lives, err := box.HasCaller()

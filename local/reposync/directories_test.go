@@ -1,4 +1,4 @@
-package local
+package reposync
 
 import (
 	"errors"
@@ -34,12 +34,15 @@ func TestOpenMade(t *testing.T) {
 	}
 	defer root.Close()
 	for path, want := range map[string]error{
-		".git/modules/a/b": nil, ".git/worktrees": nil, "real": nil, ".": nil, "link": unix.ELOOP, "link/modules": unix.ELOOP,
-		"real/.git/modules": unix.ELOOP, "real/.git/modules/x": unix.ELOOP, "within/.git": unix.ELOOP, "none": unix.ENOENT, "empty/none": unix.ENOENT,
+		".git/modules/a/b": nil, ".git/worktrees": nil, "real": nil, ".": nil,
+		"link": unix.ELOOP, "link/modules": unix.ELOOP,
+		"real/.git/modules": unix.ELOOP, "real/.git/modules/x": unix.ELOOP, "within/.git": unix.ELOOP,
+		"none": unix.ENOENT, "empty/none": unix.ENOENT,
 		"../x": unix.EXDEV,
 	} {
 		dir, err := openMade(root, path)
-		if want == nil && err != nil || !errors.Is(err, want) && !(errors.Is(want, unix.ELOOP) && errors.Is(err, unix.ENOTDIR)) {
+		if want == nil && err != nil || !errors.Is(err, want) &&
+			!(errors.Is(want, unix.ELOOP) && errors.Is(err, unix.ENOTDIR)) {
 			t.Errorf("%s: %v, want %v", path, err, want)
 		}
 		if err == nil {
