@@ -10,7 +10,7 @@ import (
 type Field struct {
 	Name    string  // the long name of the flag; empty: the field has no flag
 	Letter  string  // the flag's short name; empty: none
-	Key     string  // in configuration files and requests, after [Keys] and [Find]; empty in Table: Name
+	Key     string  // in configuration files and requests, after [Keys] and [Requested]; empty in Table: Name
 	Record  string  // the JSON key in runtime.SandboxConfig, with a dot below resources; empty: it is not recorded
 	Kind    Kind    // of value
 	Default string  // as text; empty: the kind's zero value
@@ -25,7 +25,7 @@ type Field struct {
 	Commas  bool    // a List whose flag also splits its value at commas
 	Bound   Bound   // what a project's file may say
 	Pool    Pool    // what the field means for a pooled sandbox
-	API     bool    // a request to the service may set it; the service checks the value
+	API     bool    // a create request may set it; whoever applies the value checks it, the table does not
 	Help    string
 }
 

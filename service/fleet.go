@@ -77,7 +77,8 @@ type FleetOptions struct {
 	Configure func(ctx context.Context, params *Params) (*runtime.SandboxConfig, error)
 	// NewID returns the id of a new sandbox; nil means [runtime.NewID]. It is called concurrently.
 	NewID func(params *Params) string
-	// Chosen says that Configure applies Settings of params, or refuses them. Without it Create refuses all but cow.
+	// Chosen says that Configure applies Settings of params, or refuses them. Without it Create refuses each setting
+	// except cow, which needs no permission.
 	Chosen bool
 	// Roots are the directories of the host that Volumes may be in.
 	Roots []Root
@@ -118,7 +119,8 @@ type Params struct {
 	// Volumes are directories of the host to show, below FleetOptions.Roots.
 	Volumes []FleetVolume `json:",omitempty"`
 	// Settings are the fields with API of the table of settings that the request sets: they replace, and preset
-	// and rule limit, what the service's own configuration says. FleetOptions.Chosen permits all but cow.
+	// and rule limit, what the service's own configuration says. Without FleetOptions.Chosen
+	// only cow may be set.
 	Settings fields.Values `json:",omitempty"`
 	// Resources are limits, beside those of the configuration; 0 leaves one as it is there.
 	Resources runtime.Resources
