@@ -296,7 +296,7 @@ func TestKillAnyPart(t *testing.T) {
 func TestDestroyWhenTheShimIsStopped(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
 	id := started(t, rt, codebase)
-	halt(t, id, "wolffia shim")
+	signalPart(t, id, "wolffia shim", syscall.SIGSTOP)
 	if err := rt.Destroy(t.Context(), id); err != nil {
 		t.Error(err)
 	}
@@ -314,7 +314,7 @@ func TestDestroyWhenTheTreeServerIsStopped(t *testing.T) {
 		}
 	}
 	id := started(t, rt, codebase)
-	halt(t, id, "wolffia tree")
+	signalPart(t, id, "wolffia tree", syscall.SIGSTOP)
 	p, err := rt.StartProcess(t.Context(), id, &runtime.Command{
 		Command: []string{"sh", "-c", "echo waiting; exec ls /workspace/absent"}, Cwd: "/tmp",
 	})
@@ -329,19 +329,6 @@ func TestDestroyWhenTheTreeServerIsStopped(t *testing.T) {
 		t.Error(err)
 	}
 	allGone(t, id)
-}
-
-// halt stops a part of the sandbox.
-func halt(t *testing.T, id, part string) {
-	t.Helper()
-	for _, line := range processes(t, id) {
-		pid, cmdline, _ := strings.Cut(line, " ")
-		if strings.HasPrefix(cmdline, part) {
-			if out, err := exec.CommandContext(t.Context(), "kill", "-STOP", pid).CombinedOutput(); err != nil {
-				t.Fatalf("%s", out)
-			}
-		}
-	}
 }
 
 // The state directory's path may be longer than a socket's address.
