@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -55,6 +56,8 @@ func TestOwner(t *testing.T) {
 
 // A search for an owner ends before it has looked at all that the sandbox has.
 func TestOwnerBounded(t *testing.T) {
+	runtime.LockOSThread() // the children of one thread are listed in the order in which they began
+	defer runtime.UnlockOSThread()
 	socket, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,8 @@ package runtimetest
 import (
 	"context"
 	"errors"
+	"io"
+	"os"
 	"testing"
 
 	"wolffia/internal/test/suite"
@@ -105,9 +107,26 @@ func (e *env) exec(id string, req *runtime.ExecRequest) *runtime.ExecResult {
 	e.Helper()
 	r, err := e.rt.Exec(e.Ctx, id, req)
 	if err != nil {
-		e.Fatalf("exec %.200q: %v", req.Command, err)
+		e.Fatalf("exec %.200q: %v\n%s", req.Command, err, e.log(id))
 	}
 	return r
+}
+
+// log returns what the processes of a sandbox on the host have said, if the runtime can tell.
+func (e *env) log(id string) []byte {
+	rt, can := e.rt.(interface {
+		Log(id string) (*os.File, error)
+	})
+	if !can {
+		return nil
+	}
+	f, err := rt.Log(id)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	b, _ := io.ReadAll(io.LimitReader(f, 64<<10))
+	return b
 }
 
 func sh(script string, args ...string) []string {
