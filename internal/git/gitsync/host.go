@@ -130,7 +130,7 @@ func busy(t tree) string {
 // headNames are files with the branch that a rebase began at, and moves in the end: meanwhile HEAD is on none.
 var headNames = []string{"rebase-merge/head-name", "rebase-apply/head-name"}
 
-// maxWorktrees bounds the names in all below a repository's directory of linked working trees.
+// maxWorktrees bounds the linked working trees of a repository that are looked at.
 const maxWorktrees = 100_000
 
 // rebased returns the branches that rebases in progress move in the end: in t, and in the working trees linked to it.
@@ -144,11 +144,11 @@ func (t tree) rebased() (refs []string) {
 		}
 	}
 	read("")
-	_ = t.list("worktrees", maxWorktrees, func(dir string, _ []os.DirEntry) error {
-		if strings.Count(dir, "/") == 1 {
-			read(dir + "/")
+	_ = t.list("worktrees", maxWorktrees, func(dir string, trees []os.DirEntry) error {
+		for _, tree := range trees {
+			read(dir + "/" + tree.Name() + "/")
 		}
-		return nil
+		return io.EOF // what is below is none
 	})
 	return refs
 }
