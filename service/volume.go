@@ -3,8 +3,8 @@ package service
 import (
 	"path"
 	"path/filepath"
-	"strings"
 
+	"wolffia/internal/pathname"
 	"wolffia/runtime"
 )
 
@@ -46,15 +46,9 @@ func volumes(mounts []runtime.Mount, asked []FleetVolume, roots []Root) ([]runti
 func rootOf(source string, writable bool, roots []Root) *Root {
 	for i := range roots {
 		r := &roots[i]
-		if (InDir(source, r.Path) || InDir(source, r.Real)) && (r.Writable || !writable) {
+		if (pathname.Within(source, r.Path) || pathname.Within(source, r.Real)) && (r.Writable || !writable) {
 			return r
 		}
 	}
 	return nil
-}
-
-// InDir reports whether a clean path is that of a directory or of something in it. It looks at the
-// paths only.
-func InDir(name, dir string) bool {
-	return name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/")
 }

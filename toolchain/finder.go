@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"wolffia/internal/pathname"
 	"wolffia/runtime"
 )
 
@@ -76,7 +77,7 @@ func (f *finder) show(dir, name string) {
 // entry decides on one absolute entry of PATH.
 func (f *finder) entry(given string) {
 	dir := path.Clean(given)
-	if slices.ContainsFunc(f.host.Inside, func(in string) bool { return Within(dir, in) }) {
+	if slices.ContainsFunc(f.host.Inside, func(in string) bool { return pathname.Within(dir, in) }) {
 		f.show(dir, "")
 		return
 	}
@@ -132,10 +133,10 @@ func (f *finder) refuse(real string) string {
 // refusal is refuse for a path that was not asked for before.
 func (f *finder) refusal(real string) string {
 	in := func(places []string) bool {
-		return slices.ContainsFunc(places, func(p string) bool { return Within(real, p) })
+		return slices.ContainsFunc(places, func(p string) bool { return pathname.Within(real, p) })
 	}
 	switch {
-	case real == "/" || f.home != "" && (Within(f.home, real) || Within(f.realHome, real)):
+	case real == "/" || f.home != "" && (pathname.Within(f.home, real) || pathname.Within(f.realHome, real)):
 		return "is the home directory, or contains it"
 	case in(foreign):
 		return "is in a place that has no programs for a sandbox"
@@ -143,7 +144,7 @@ func (f *finder) refusal(real string) string {
 		return "is on a drive of Windows"
 	case in(system):
 		return ""
-	case slices.ContainsFunc(f.host.Apart, func(a string) bool { return Within(a, real) || Within(real, a) }):
+	case slices.ContainsFunc(f.host.Apart, func(a string) bool { return pathname.Within(a, real) || pathname.Within(real, a) }):
 		return "is in the codebase or in wolffia's state directory, or contains one of them"
 	case f.host.Readable != nil && !f.host.Readable(real):
 		return "cannot be read by the sandbox's user"
@@ -154,7 +155,7 @@ func (f *finder) refusal(real string) string {
 // named returns the name of a path without symbolic links that programs know it by: below
 // the home directory as HOME names that.
 func (f *finder) named(real string) string {
-	if f.home != "" && Within(real, f.realHome) {
+	if f.home != "" && pathname.Within(real, f.realHome) {
 		return f.home + real[len(f.realHome):]
 	}
 	return real
@@ -164,7 +165,7 @@ func (f *finder) named(real string) string {
 // shown.
 func (f *finder) hide(p *part, root string, shows, never []string) {
 	for _, n := range never {
-		if !slices.ContainsFunc(shows, func(s string) bool { return Within(n, s) }) {
+		if !slices.ContainsFunc(shows, func(s string) bool { return pathname.Within(n, s) }) {
 			continue
 		}
 		dir, all := strings.CutSuffix(n, "/*")
@@ -184,7 +185,7 @@ func (f *finder) hide(p *part, root string, shows, never []string) {
 
 // contains reports whether something that is not shown is below dir.
 func (p *part) contains(dir string) bool {
-	return slices.ContainsFunc(p.never, func(n string) bool { return n != dir && Within(n, dir) })
+	return slices.ContainsFunc(p.never, func(n string) bool { return n != dir && pathname.Within(n, dir) })
 }
 
 // mount adds a mount of p, if it exists and may be shown, at its own path. It reports
@@ -202,10 +203,10 @@ func (f *finder) mount(to *part, p string) bool {
 		}
 		return false
 	}
-	if to.contains(real) || slices.ContainsFunc(to.never, func(n string) bool { return Within(p, n) || Within(real, n) }) {
+	if to.contains(real) || slices.ContainsFunc(to.never, func(n string) bool { return pathname.Within(p, n) || pathname.Within(real, n) }) {
 		return false
 	}
-	if slices.ContainsFunc(system, func(s string) bool { return Within(real, s) }) && Within(p, "/usr") {
+	if slices.ContainsFunc(system, func(s string) bool { return pathname.Within(real, s) }) && pathname.Within(p, "/usr") {
 		return true
 	}
 	if typ := f.typ(real); !typ.IsDir() && !typ.IsRegular() {
@@ -234,7 +235,7 @@ func (f *finder) follow(to *part, dir string) {
 // followLink mounts what a program needs that a symbolic link leads to.
 func (f *finder) followLink(to *part, link string) {
 	real, err := f.eval(link)
-	if err != nil || slices.ContainsFunc(system, func(s string) bool { return Within(real, s) }) || f.covered(to, f.named(real)) {
+	if err != nil || slices.ContainsFunc(system, func(s string) bool { return pathname.Within(real, s) }) || f.covered(to, f.named(real)) {
 		return
 	}
 	dir, file := path.Dir(f.named(real)), f.named(real)
@@ -264,7 +265,7 @@ func (f *finder) followLink(to *part, link string) {
 
 // covered reports whether a part shows p already.
 func (f *finder) covered(to *part, p string) bool {
-	return slices.ContainsFunc(to.mounts, func(m runtime.Mount) bool { return Within(p, m.Target) })
+	return slices.ContainsFunc(to.mounts, func(m runtime.Mount) bool { return pathname.Within(p, m.Target) })
 }
 
 // byContent adds what an entry of PATH that is not at a known place needs, or returns why it
@@ -275,7 +276,7 @@ func (f *finder) byContent(p *part) (reason string) {
 		return ""
 	}
 	base, parent := path.Base(p.dir), path.Dir(p.dir)
-	inSystem := slices.ContainsFunc(system, func(s string) bool { return Within(p.dir, s) })
+	inSystem := slices.ContainsFunc(system, func(s string) bool { return pathname.Within(p.dir, s) })
 	switch {
 	case inSystem:
 		p.name = strings.TrimLeft(base, ".")

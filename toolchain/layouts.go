@@ -4,6 +4,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"wolffia/internal/pathname"
 )
 
 // A Layout is a tool that is known by its place.
@@ -157,7 +159,7 @@ func (f *finder) root(l *Layout) string {
 func (f *finder) located(dir string) (l *Layout, root, at string) {
 	for i := range layouts {
 		l, root := &layouts[i], f.roots[i]
-		if root == "" || !Within(dir, root) {
+		if root == "" || !pathname.Within(dir, root) {
 			continue
 		}
 		at := strings.TrimPrefix(dir[len(root):], "/")
@@ -241,7 +243,7 @@ func (f *finder) vars(p *part, l *Layout, root string) {
 		set(k, path.Join(root, below))
 	}
 	for _, k := range l.Pass {
-		if v := f.host.Getenv; v != nil && v(k) != "" && !slices.ContainsFunc(strings.Split(v(k), ":"), func(s string) bool { return !Within(s, root) }) {
+		if v := f.host.Getenv; v != nil && v(k) != "" && !slices.ContainsFunc(strings.Split(v(k), ":"), func(s string) bool { return !pathname.Within(s, root) }) {
 			set(k, v(k))
 		}
 	}
@@ -277,7 +279,7 @@ func (f *finder) glob(p *part, base, show string) {
 			f.mount(p, next)
 		case f.isDir(next):
 			whole = f.installation(&all, next) && whole
-			if real, err := f.eval(next); err != nil || !Within(f.named(real), base) && !Within(real, base) {
+			if real, err := f.eval(next); err != nil || !pathname.Within(f.named(real), base) && !pathname.Within(real, base) {
 				whole = false // a link to elsewhere
 			}
 		default:

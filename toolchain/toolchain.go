@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"wolffia/internal/pathname"
 	"wolffia/runtime"
 )
 
@@ -132,16 +133,11 @@ func outermost(mounts []runtime.Mount) []runtime.Mount {
 	slices.SortFunc(mounts, func(a, b runtime.Mount) int { return strings.Compare(a.Target, b.Target) })
 	var out []runtime.Mount
 	for _, m := range mounts {
-		if !slices.ContainsFunc(out, func(o runtime.Mount) bool { return Within(m.Target, o.Target) }) {
+		if !slices.ContainsFunc(out, func(o runtime.Mount) bool { return pathname.Within(m.Target, o.Target) }) {
 			out = append(out, m)
 		}
 	}
 	return out
-}
-
-// Within reports whether the path p is dir or below it.
-func Within(p, dir string) bool {
-	return p == dir || dir == "/" || strings.HasPrefix(p, dir) && p[len(dir)] == '/'
 }
 
 // Find finds the toolchains in PATH.

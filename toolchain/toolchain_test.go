@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"wolffia/internal/pathname"
 	"wolffia/runtime"
 )
 
@@ -301,7 +302,7 @@ func TestNever(t *testing.T) {
 	found := Find(h)
 	for _, m := range found.Mounts() {
 		for _, s := range secrets {
-			if Within(s, m.Target) {
+			if pathname.Within(s, m.Target) {
 				t.Errorf("mount %s shows %s", m.Target, s)
 			}
 		}
@@ -356,7 +357,7 @@ func TestLinkedHome(t *testing.T) {
 // What the sandbox's user cannot read is left out, as /root for the user that root drops to.
 func TestReadable(t *testing.T) {
 	h := host(tree{home + "/.deno/bin/deno": "", "/opt/x/bin/y": ""}, home+"/.deno/bin", "/opt/x/bin")
-	h.Readable = func(p string) bool { return !Within(p, home) }
+	h.Readable = func(p string) bool { return !pathname.Within(p, home) }
 	found := Find(h)
 	if got := targets(t, found.Mounts()); !slices.Equal(got, []string{"/opt/x"}) {
 		t.Errorf("mounts %v", got)

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/cmd/wolffia/internal/host"
-	"wolffia/cmd/wolffia/internal/hostdir"
 	"wolffia/fusefs/audit"
+	"wolffia/internal/pathname"
 	"wolffia/local"
 	"wolffia/runtime"
 )
@@ -117,7 +117,7 @@ func (f *auditFlags) open(c *runtime.SandboxConfig, name string) error {
 		}
 	}
 	for _, place := range shown {
-		if real, err := filepath.EvalSymlinks(place); err == nil && hostdir.Within(dir, real) {
+		if real, err := filepath.EvalSymlinks(place); err == nil && pathname.Within(dir, real) {
 			return runtime.Errorf(runtime.ErrInvalid, "--audit %s: the sandbox could change a file in %s: name a file outside of it", f.audit, place)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/moby/moby/client"
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/pathname"
 	"wolffia/internal/sys/cleanup"
 	"wolffia/internal/sys/proc"
 	"wolffia/runtime"
@@ -61,7 +62,7 @@ func visible(lines []mountLine, path string) *mountLine {
 	for range lines { // a way down has each mount once at most
 		next := -1
 		for i := range lines {
-			if at >= 0 && i != at && lines[i].parent == lines[at].id && within(lines[i].place, path) &&
+			if at >= 0 && i != at && lines[i].parent == lines[at].id && pathname.Within(path, lines[i].place) &&
 				(next < 0 || len(lines[i].place) < len(lines[next].place)) {
 				next = i
 			}
@@ -75,11 +76,6 @@ func visible(lines []mountLine, path string) *mountLine {
 		return nil
 	}
 	return &lines[at]
-}
-
-// within reports whether path is dir or below it.
-func within(dir, path string) bool {
-	return dir == "/" || path == dir || strings.HasPrefix(path, dir+"/")
 }
 
 // A wanted is a mount that the engine was asked for.
@@ -132,7 +128,7 @@ func sourceOf(own []mountLine, source string, links bool) (device, root string, 
 		return "", "", err
 	}
 	i := slices.IndexFunc(own, func(l mountLine) bool { return uint64(l.id) == st.Mnt_id })
-	if st.Mask&unix.STATX_MNT_ID == 0 || i < 0 || !within(own[i].place, octal(name)) {
+	if st.Mask&unix.STATX_MNT_ID == 0 || i < 0 || !pathname.Within(octal(name), own[i].place) {
 		return "", "", errors.New(source + " is in no mount of this process")
 	}
 	return own[i].device, path.Join(own[i].root, strings.TrimPrefix(octal(name), own[i].place)), nil
@@ -255,7 +251,7 @@ func hidden(recorded []container.MountPoint, mounts []launch.Mount) (volume, tar
 				continue
 			}
 			engines := m.Kind == launch.Proc || m.Kind == launch.Dev || m.Kind == launch.Sys
-			if v.Destination == "/" || v.Destination == m.Target && engines || v.Destination != m.Target && within(m.Target, v.Destination) {
+			if v.Destination == "/" || v.Destination == m.Target && engines || v.Destination != m.Target && pathname.Within(v.Destination, m.Target) {
 				return v.Destination, m.Target
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/internal/pathname"
 	"wolffia/runtime"
 	"wolffia/toolchain"
 )
@@ -64,8 +65,8 @@ func apply(c *runtime.SandboxConfig, found *toolchain.Found) {
 	}
 	var mounts []runtime.Mount
 	for _, m := range found.Mounts() {
-		hides := toolchain.Within(taken[0], m.Target)
-		if !hides && !slices.ContainsFunc(taken, func(t string) bool { return toolchain.Within(m.Target, t) }) {
+		hides := pathname.Within(taken[0], m.Target)
+		if !hides && !slices.ContainsFunc(taken, func(t string) bool { return pathname.Within(m.Target, t) }) {
 			mounts = append(mounts, m)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/cmd/wolffia/internal/hostdir"
+	"wolffia/internal/pathname"
 	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
@@ -100,7 +101,7 @@ func (s *scene) why(spec *runtime.Command, failed *runtime.StartError) string {
 		}
 		return ": no shell reads it: use sh -c '...' or --session NAME"
 	case strings.Contains(name, "/"):
-		if name = hostdir.Inside(name, dir); failed.Code == 126 && !hostdir.Within(name, s.config.MountPointOrDefault()) {
+		if name = hostdir.Inside(name, dir); failed.Code == 126 && !pathname.Within(name, s.config.MountPointOrDefault()) {
 			return "" // it is there
 		}
 		return s.lacks(name, false)
@@ -125,7 +126,7 @@ func (s *scene) foreign() bool {
 func (s *scene) lacks(name string, dir bool) string {
 	c, name := s.config, path.Clean(name)
 	if rest, below := strings.CutPrefix(name, c.MountPointOrDefault()+"/"); below {
-		if slices.ContainsFunc(c.Mounts, func(m runtime.Mount) bool { return hostdir.Within(name, m.Target) }) {
+		if slices.ContainsFunc(c.Mounts, func(m runtime.Mount) bool { return pathname.Within(name, m.Target) }) {
 			return ""
 		}
 		if c.CodebasePath == "" {
@@ -139,10 +140,10 @@ func (s *scene) lacks(name string, dir bool) string {
 	if s.foreign() || s.shown(name) || !s.exists(name) {
 		return ""
 	}
-	if c.CodebasePath == "" && s.here != "" && hostdir.Within(name, s.here) {
+	if c.CodebasePath == "" && s.here != "" && pathname.Within(name, s.here) {
 		return s.noCodebase()
 	}
-	if c.CodebasePath != "" && hostdir.Within(name, c.CodebasePath) {
+	if c.CodebasePath != "" && pathname.Within(name, c.CodebasePath) {
 		return fmt.Sprintf(": the codebase appears at %s inside", c.MountPointOrDefault())
 	}
 	if !dir {
@@ -197,7 +198,7 @@ func (s *scene) shown(name string) bool {
 			places = append(places, m.Source)
 		}
 	}
-	return slices.ContainsFunc(places, func(place string) bool { return hostdir.Within(name, place) })
+	return slices.ContainsFunc(places, func(place string) bool { return pathname.Within(name, place) })
 }
 
 // toolDir returns the directory that a program needs: that above its bin, unless others

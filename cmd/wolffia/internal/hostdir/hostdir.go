@@ -132,8 +132,3 @@ func Homes(dir string) []string {
 	}
 	return all
 }
-
-// Within reports whether a clean path is dir or below it.
-func Within(name, dir string) bool {
-	return dir != "" && (name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/"))
-}

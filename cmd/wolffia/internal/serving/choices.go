@@ -12,6 +12,7 @@ import (
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/fields"
 	"wolffia/image/store"
+	"wolffia/internal/pathname"
 	"wolffia/policy"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -118,12 +119,12 @@ func (f *choiceFlags) choose(flags *boxflags.Sandbox, p *service.Params) (err er
 // permitted returns a codebase without links if a request may choose it.
 func (f *choiceFlags) permitted(codebase string) (string, error) {
 	name := filepath.Clean(codebase)
-	at := slices.IndexFunc(f.codebases, func(r service.Root) bool { return service.InDir(name, r.Path) || service.InDir(name, r.Real) })
+	at := slices.IndexFunc(f.codebases, func(r service.Root) bool { return pathname.Within(name, r.Path) || pathname.Within(name, r.Real) })
 	if at < 0 {
 		return "", runtime.Errorf(runtime.ErrDenied, "codebase %s: the service does not let a request choose it", name)
 	}
 	real, err := filepath.EvalSymlinks(name)
-	if err != nil || !service.InDir(real, f.codebases[at].Real) { // nothing of what is elsewhere
+	if err != nil || !pathname.Within(real, f.codebases[at].Real) { // nothing of what is elsewhere
 		return "", runtime.Errorf(runtime.ErrInvalid, "codebase %s: there is no such directory in %s", name, f.codebases[at].Path)
 	}
 	return real, nil
