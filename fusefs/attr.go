@@ -206,7 +206,7 @@ func (at *attrs) watchLinked(n *node, o *object) {
 func (at *attrs) absent(e *entry, out *fuse.EntryOut) fuse.Status {
 	*out = fuse.EntryOut{}
 	if at.levels.of(e, false) == perm.None || at.levels.of(e, true) == perm.None || e.dir.getState().path == inHosts {
-		return fuse.OK // the host's git makes objects, of which git inside asks as soon as it has their names
+		return fuse.OK // git inside asks for an object that the host's git makes as soon as it knows the name
 	}
 	timeout := at.nameTimeout(e.dir)
 	if e.dir.id == rootID && !at.kernel.dev.Epochs {

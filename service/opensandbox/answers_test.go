@@ -9,6 +9,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"wolffia/internal/test/suite"
 	"wolffia/ops/stream"
 )
 
@@ -41,9 +42,7 @@ func TestPTYAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { _ = p.typed.Put(t.Context(), []byte("x")) }() // ends with the test
-	for p.typed.Waits()%2 == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	suite.New(t).Until("the input waits", func() bool { return p.typed.Waits()%2 == 1 })
 	if !p.answers(t.Context(), 100*time.Millisecond) {
 		t.Error("a client is gone whose input waits")
 	}

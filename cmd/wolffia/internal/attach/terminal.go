@@ -13,7 +13,7 @@ import (
 	"wolffia/runtime"
 )
 
-// ErrNoTerminal says that there is no terminal for a session's.
+// ErrNoTerminal says that the caller has no terminal to connect with that of a session.
 var ErrNoTerminal = runtime.Errorf(runtime.ErrInvalid, "standard input and output are not a terminal; without one: wolffia exec --session NAME")
 
 // A departure is how the user has left the terminal of a session.

@@ -61,7 +61,7 @@ func (c *Console) Warn(format string, args ...any) {
 	c.Note("warning: "+format, args...)
 }
 
-// Note prints a line of which a user who wants no warnings has no use.
+// Note prints a line unless the user has switched warnings off.
 func (c *Console) Note(format string, args ...any) {
 	if !c.Quiet {
 		fmt.Fprintf(c.Err, "wolffia: "+format+"\n", args...)
