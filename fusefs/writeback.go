@@ -7,7 +7,7 @@ import (
 )
 
 // writebackStep is after how many bytes of a file the disk gets to work. Most files are smaller: what is deleted
-// soon, as by compilers, is not written for nothing.
+// soon, as by compilers, is not written for nothing. 8 MiB saves no more, and 4 MiB nothing.
 const writebackStep = 16 << 20
 
 // A writeback has the kernel write large files to the disk while they are written. Through a tree that takes longer

@@ -35,6 +35,10 @@ const publicPEM = "{{cacert,cacerts,ca,ca-cert,ca-certs,ca_cert,ca-certificates,
 // not below packages, and so are copies of such files. Most rows also match a directory
 // of that name: revealing one by hand is better than forgetting one.
 //
+// A sandbox cannot make a file with such a name either, also not by git. To show what was made
+// inside until the host writes to it would show the host's content for a moment: the event comes
+// after the write, and a write through a mapping has none until the file is closed.
+//
 // A row must be a secret with high confidence, and not a name that tools create in a
 // new project, which would fail. So there is no row for application.yml,
 // config/database.yml, appsettings.Development.json, gradle.properties, web.config,

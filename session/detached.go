@@ -19,8 +19,8 @@ const (
 // maxPending bounds how many detached commands of a session may wait.
 const maxPending = 256
 
-// A detached command goes on when its caller goes away, and can be asked for again: see
-// docs/decisions/27-operations.md. It takes the place of the channel for the command's
+// A detached command goes on when its caller goes away, and can be asked for again by
+// its operation id (docs/decisions/04-protocol.md). It takes the place of the channel for the command's
 // own Call.
 type detached struct {
 	key    string

@@ -14,8 +14,10 @@ import (
 	"wolffia/session/dialect"
 )
 
-// A dir is a session's directory, with names that cannot be listed or guessed: see
-// docs/decisions/26-session-files.md. All the same a hostile process may have put
+// A dir is a session's directory, with names that cannot be listed or guessed, against
+// processes of earlier commands. Descriptors that no other process can open would not do:
+// a running shell takes only what it opens by a path, and its programs inherit what it
+// has inherited. All the same a hostile process may have put
 // there what it likes: names are looked up in the directory that the guest has
 // open, links are never followed, and what is opened is checked.
 type dir struct {

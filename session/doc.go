@@ -41,8 +41,8 @@
 //   - What is removed is made anew, and a text that may have been read is not run again.
 //
 // A command can do to its own shell what it likes, its results included; what a session
-// is evidence of is in docs/sessions.md, and why its files are as they are in
-// docs/decisions/26-session-files.md. Each call gets an answer whatever happens.
+// is evidence of is in docs/sessions.md, and why a session is a shell that PID 1 types
+// into in docs/decisions/10-sessions.md. Each call gets an answer whatever happens.
 //
 // What a session does, and what happens to it, are the states and events of a machine: see
 // machine.go, and run.go for one text in the shell. A Session's parts are the shell

@@ -14,7 +14,8 @@ import (
 )
 
 // The times between the steps against a command whose time is over, each from the step
-// before: see docs/decisions/25-shell-signals.md.
+// before. They are intervals, not points in time: a host that lets a sandbox wait for
+// seconds would else take all steps at once, and replace a shell that had no chance.
 const (
 	untilAsk  = 50 * time.Millisecond  // from SIGINT: ask again for the report
 	untilTerm = 250 * time.Millisecond // from there
@@ -122,8 +123,9 @@ func (p *shellProcess) stoppable() bool { return p.foreground() != 0 }
 
 // atOnce has the shell see nothing of what f does until all of it is done, all
 // signals together, if it is stoppable. A program that ends meanwhile is not
-// followed by the next; and a bash that waits for its next line survives: see
-// docs/decisions/25-shell-signals.md.
+// followed by the next; and a bash that waits for its next line survives: one that gets
+// SIGINT while it runs the trap of another signal executes what lies behind its buffer
+// (getc_with_restart in 5.2), and crashes sooner or later.
 func (p *shellProcess) atOnce(f func()) {
 	if p.stoppable() {
 		_ = unix.Kill(p.pid, unix.SIGSTOP)

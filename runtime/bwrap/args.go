@@ -14,7 +14,8 @@ import (
 const seccompFD = 3
 
 // Args returns bubblewrap's options for spec, without the program's name and PID 1's command (bwrap(1)).
-// They are all of the isolation. Args does no I/O.
+// They are all of the isolation, also where the shim could do it faster: to compose the whole root
+// there saves 0.1 ms, and the golden files would not show its changes. Args does no I/O.
 func Args(spec *launch.Spec) []string {
 	a := []string{
 		// Not --unshare-all: that leaves out namespaces which the kernel refuses.

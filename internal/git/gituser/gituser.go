@@ -1,4 +1,10 @@
 // Package gituser finds what of the user's own git configuration holds in a sandbox too.
+//
+// The sandbox has it as git's configuration of the system level (GIT_CONFIG_SYSTEM), so that a
+// repository's own configuration and "git config" inside outrank it. GIT_AUTHOR_NAME and
+// GIT_CONFIG_COUNT would outrank these; a file /etc/gitconfig would hide an image's own; "git
+// config --global" inside has to write ~/.gitconfig. The package reads the files itself, since
+// git would read the codebase's .git to decide conditions.
 package gituser
 
 import (

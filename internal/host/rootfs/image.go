@@ -60,8 +60,9 @@ func composeImage(b *boot.Params, spec *launch.Spec) error {
 	return overlay(lower, upper, statedir.Work(b.Run), spec.RootDir, b.Config.BoundToCaller)
 }
 
-// unused returns an error if upper is the upper directory of an overlay in any namespace:
-// docs/decisions/40-image-mounts.md. It requests a mount with index=on (overlayfs, "Sharing
+// unused returns an error if upper is the upper directory of an overlay in any namespace. The
+// kernel only warns of a second one, which damages the changes, and it releases a killed process's
+// locks before its mount namespace. It requests a mount with index=on (overlayfs, "Sharing
 // and copying layers") which always fails: with EBUSY, or else because workdir is the same
 // as upperdir, which the kernel checks later. That leaves a line in the kernel's log.
 func unused(lower, upper string) error {

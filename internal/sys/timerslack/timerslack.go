@@ -22,7 +22,8 @@ const (
 	// Default is that of a process whose parents have not changed it.
 	Default = 50 * time.Microsecond
 	// Coarse is for the processes of a sandbox on the host: their timers are guards against hangs,
-	// and idle times.
+	// and idle times. It is not for serve and mcp, whose calls took twice as long, and not for gVisor,
+	// where the sleeps of programs inside would be late.
 	Coarse = time.Millisecond
 )
 

@@ -318,6 +318,9 @@ func TestDecisions(t *testing.T) {
 			t.Errorf("%s: want the number %s", name, want)
 		}
 		text := read(t, "docs/decisions/"+name)
+		if n := len(strings.Fields(text)); n > 220 {
+			t.Errorf("%s has %d words, 220 are the most: what concerns one file is in that file's comment", name, n)
+		}
 		title, rest, _ := strings.Cut(text, "\n")
 		for _, heading := range []string{"\n## Objective\n", "\n## Decision\n", "\n## Consequences\n"} {
 			_, after, found := strings.Cut(rest, heading)
