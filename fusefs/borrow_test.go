@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/test/wait"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -93,7 +95,7 @@ func TestCopiedBorrowing(t *testing.T) {
 		}
 
 		fails(t, "remove on the host", os.Remove(filepath.Join(c.host, "gone")), 0)
-		eventually(t, "the content is gone", func() bool {
+		wait.Until(t, "the content is gone", func() bool {
 			_, err := os.ReadFile(c.at("gone"))
 			return errnoIn(err) == syscall.ENOENT
 		})

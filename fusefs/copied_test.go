@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 )
 
 // copiedSetup is a copied tree with everything writable.
@@ -21,7 +22,7 @@ func copiedSetup(host func(t *testing.T, dir string)) setup {
 // sees waits until the file called name has this content inside; "" is none.
 func (c *client) sees(t *testing.T, what, name, want string) {
 	t.Helper()
-	eventually(t, what, func() bool {
+	wait.Until(t, what, func() bool {
 		got, err := os.ReadFile(c.at(name))
 		return want == "" && errnoIn(err) == syscall.ENOENT || want != "" && err == nil && string(got) == want
 	})
@@ -209,7 +210,7 @@ func TestCopiedWarmUseSendsNothing(t *testing.T) {
 	mounted(t, s, func(t *testing.T, c *client) {
 		check := func(what string) {
 			t.Helper()
-			eventually(t, what, func() bool { // events of the sandbox's own changes come first
+			wait.Until(t, what, func() bool { // events of the sandbox's own changes come first
 				for range 3 {
 					walk(t, c.dir)
 				}
@@ -325,7 +326,7 @@ func TestCopiedQuota(t *testing.T) {
 		if names, _ := readNames(c.at("many")); len(names) != 400 {
 			t.Errorf("%d names after the discard", len(names))
 		}
-		eventually(t, "room for what was refused", func() bool {
+		wait.Until(t, "room for what was refused", func() bool {
 			return os.WriteFile(c.at("new"), make([]byte, 300<<10), 0o644) == nil
 		})
 		if used := c.usage(t); used.Bytes > limit {

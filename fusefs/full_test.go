@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 
+	"wolffia/internal/test/wait"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -61,7 +63,7 @@ func TestCopiedDiskFull(t *testing.T) {
 		fails(t, "remove", os.Remove(c.at("mine")), 0)
 		filler.Close()
 		c.discard(t, "big0")
-		eventually(t, "room after the discard", func() bool { return change("big2") == nil })
+		wait.Until(t, "room after the discard", func() bool { return change("big2") == nil })
 		if data, err := os.ReadFile(c.at("big0")); err != nil || data[0] != 0 {
 			t.Errorf("what was discarded: %v", err)
 		}

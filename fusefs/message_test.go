@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/test/wait"
 	"wolffia/perm"
 )
 
@@ -188,15 +189,15 @@ func TestHostEditsAppear(t *testing.T) {
 		write(t, c.host, "replacement", "another")
 		fails(t, "replace", os.Rename(filepath.Join(c.host, "replacement"), filepath.Join(c.host, "replaced")), 0)
 
-		eventually(t, "the new content", func() bool {
+		wait.Until(t, "the new content", func() bool {
 			got, _ := os.ReadFile(c.at("file"))
 			return string(got) == "new"
 		})
-		eventually(t, "the names", func() bool {
+		wait.Until(t, "the names", func() bool {
 			names, _ := readNames(c.dir)
 			return fmt.Sprint(names) == "[added file replaced]"
 		})
-		eventually(t, "the replacement", func() bool {
+		wait.Until(t, "the replacement", func() bool {
 			got, _ := os.ReadFile(c.at("replaced"))
 			return string(got) == "another"
 		})
@@ -205,17 +206,6 @@ func TestHostEditsAppear(t *testing.T) {
 			t.Errorf("who held the old file reads %q, %v", old[:n], err)
 		}
 	})
-}
-
-// eventually fails if ok does not become true in time.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
-		if ok() {
-			return
-		}
-	}
-	t.Errorf("%s: not seen in time", what)
 }
 
 // A file that the host replaced before it was first read is the new one from
@@ -229,7 +219,7 @@ func TestReplacedFilesAreLookedUpAgain(t *testing.T) {
 		fails(t, "stat", err, 0)
 		write(t, c.host, "new", "another")
 		fails(t, "replace", os.Rename(filepath.Join(c.host, "new"), filepath.Join(c.host, "file")), 0)
-		eventually(t, "the new file", func() bool {
+		wait.Until(t, "the new file", func() bool {
 			got, err := os.ReadFile(c.at("file"))
 			if err != nil && errnoIn(err) != syscall.ESTALE {
 				t.Error(err)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 	"wolffia/perm"
 )
 
@@ -86,7 +87,7 @@ func TestMovedDirectoryLosesItsPlace(t *testing.T) {
 			defer unix.Close(fd)
 			fails(t, "move", os.Rename(filepath.Join(c.host, name), filepath.Join(c.host, to)), 0)
 			write(t, c.host, to+"/later", secret)
-			eventually(t, "that it is gone", func() bool {
+			wait.Until(t, "that it is gone", func() bool {
 				_, err := unix.Openat(fd, "later", unix.O_RDONLY, 0)
 				return err != nil
 			})

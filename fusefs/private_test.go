@@ -17,6 +17,7 @@ import (
 
 	"wolffia/fusefs/cow"
 	"wolffia/internal/git/gitcopy"
+	"wolffia/internal/test/wait"
 	"wolffia/perm"
 )
 
@@ -425,7 +426,7 @@ func TestGoneComesBack(t *testing.T) {
 			t.Errorf("the new one has %v, %v", list, err)
 		}
 		write(t, c.host, "rep/f", "f")
-		eventually(t, "what the host has made there", func() bool { // the kernel believes for a moment that it is not there
+		wait.Until(t, "what the host has made there", func() bool { // the kernel believes for a moment that it is not there
 			text, err := os.ReadFile(c.at("rep/f"))
 			return err == nil && string(text) == "f"
 		})
@@ -500,7 +501,7 @@ func TestCopiedGitWays(t *testing.T) {
 		inGit(t, filepath.Join(c.host, "nested"), "commit", "-q", "--allow-empty", "-m", "host")
 		has("nested", "inside\nnested")
 		c.discard(t, "nested/.git")
-		eventually(t, "the host's state after a discard", func() bool {
+		wait.Until(t, "the host's state after a discard", func() bool {
 			got, err := tryGit(c.at("nested"), "log", "--format=%s")
 			return err == nil && got == "host\nnested"
 		})
@@ -624,7 +625,7 @@ func TestCopiedGitUnion(t *testing.T) {
 			t.Errorf("the host: %q", got)
 		}
 		c.discard(t, gitName)
-		eventually(t, "a copy after a discard", func() bool {
+		wait.Until(t, "a copy after a discard", func() bool {
 			got, err := tryGit(c.dir, "log", "--format=%s")
 			return err == nil && got == "host\ntwo\none"
 		})

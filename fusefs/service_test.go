@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/test/wait"
 	"wolffia/perm"
 )
 
@@ -76,7 +77,7 @@ func TestForgetReleases(t *testing.T) {
 		for i := range 100 {
 			os.RemoveAll(c.at(fmt.Sprintf("dir%d", i)))
 		}
-		eventually(t, "the nodes are forgotten", func() bool {
+		wait.Until(t, "the nodes are forgotten", func() bool {
 			st := c.stats(t)
 			return st.Nodes == 1 && st.FDs == 1
 		})

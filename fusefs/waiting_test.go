@@ -3,7 +3,6 @@ package fusefs
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/gate"
+	"wolffia/internal/test/wait"
 	"wolffia/perm"
 )
 
@@ -78,16 +78,6 @@ func (w *waitingTree) end() {
 	w.changeMu.RUnlock()
 }
 
-// becomesTrue waits until cond reports true.
-func becomesTrue(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !cond(); runtime.Gosched() {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within a minute", what)
-		}
-	}
-}
-
 // whileQuiet starts f, which waits for a request that has begun until no other is answered.
 func (w *waitingTree) whileQuiet(f func(*Server)) (done chan struct{}) {
 	w.t.Helper()
@@ -96,7 +86,7 @@ func (w *waitingTree) whileQuiet(f func(*Server)) (done chan struct{}) {
 		defer close(done)
 		f(&Server{tree: w.tree})
 	}()
-	becomesTrue(w.t, "a writer waits", func() bool {
+	wait.Until(w.t, "a writer waits", func() bool {
 		free := w.changeMu.TryRLock()
 		if free {
 			w.changeMu.RUnlock()
@@ -104,16 +94,6 @@ func (w *waitingTree) whileQuiet(f func(*Server)) (done chan struct{}) {
 		return !free
 	})
 	return done
-}
-
-// ends waits for done.
-func ends(t *testing.T, what string, done <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-done:
-	case <-time.After(time.Minute):
-		t.Fatalf("%s hangs", what)
-	}
 }
 
 // Two requests change a large file at once, as the parts of a mapping are written back, and new rules or a review wait for
@@ -140,7 +120,7 @@ func TestCopyHoldsNobodyUp(t *testing.T) {
 			w.begin()
 			quiet := w.whileQuiet(func(s *Server) { _ = s.Quiesce(func() error { return nil }) })
 			first := change()
-			becomesTrue(t, "the file is copied", func() bool {
+			wait.Until(t, "the file is copied", func() bool {
 				lock := w.contents.contentLock(w.big)
 				free := lock.TryRLock()
 				if free {
@@ -149,9 +129,9 @@ func TestCopyHoldsNobodyUp(t *testing.T) {
 				return !free
 			})
 			second := change() // it holds the review up, that the end of the copy
-			ends(t, "the review", quiet)
-			ends(t, "the first change", first)
-			ends(t, "the second change", second)
+			wait.Receive(t, "the review", quiet)
+			wait.Receive(t, "the first change", first)
+			wait.Receive(t, "the second change", second)
 		})
 	}
 }
@@ -215,7 +195,7 @@ func TestNewRulesDuringACopy(t *testing.T) {
 					}
 				}
 				w.end()
-				ends(t, "the change of rules", set)
+				wait.Receive(t, "the change of rules", set)
 				if syscall.Errno(status) != test.want {
 					t.Errorf("%v, want %v", syscall.Errno(status), test.want)
 				}

@@ -15,19 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 )
 
 // becomes waits until look, which uses the mount, returns want. Without an invalidation the kernel
 // would keep the old result for an hour.
 func becomes(t *testing.T, what, want string, look func() string) {
 	t.Helper()
-	got := ""
-	for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if got = look(); got == want {
-			return
-		}
-	}
-	t.Errorf("%s: still %q, want %q", what, got, want)
+	wait.Equal(t, what, want, look)
 }
 
 // content returns what is at a path: the bytes of a file, the names in a

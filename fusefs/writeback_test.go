@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"wolffia/internal/test/wait"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -34,7 +36,7 @@ func TestWriteback(t *testing.T) {
 			t.Errorf("a write that completes no step starts a writeback: piece %d", i)
 		}
 		if i == 1 {
-			eventually(t, "the end of its start", func() bool { return !w.busy.Load() })
+			wait.Until(t, "the end of its start", func() bool { return !w.busy.Load() })
 			if n := dirty(t, f); n != 0 {
 				t.Errorf("%d pages wait for the kernel's own writeback", n)
 			}

@@ -21,12 +21,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/guest"
+	"wolffia/internal/test/wait"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )
-
-// limit is a generous guard against a hang; no test is about its length.
-const limit = 10 * time.Second
 
 // In the child the test binary is PID 1 of a PID namespace of its own without
 // any capability, as the guest is in a sandbox.
@@ -68,7 +66,7 @@ func guard() error {
 	if os.Getenv(guardVariable) == "" {
 		return guest.Guard(nil, 0)
 	}
-	_, err := unix.Poll([]unix.PollFd{{Fd: int32(unix.Stdin), Events: unix.POLLIN}}, int(limit.Milliseconds()))
+	_, err := unix.Poll([]unix.PollFd{{Fd: int32(unix.Stdin), Events: unix.POLLIN}}, int(wait.Limit.Milliseconds()))
 	return errors.Join(err, errors.New("no guard"))
 }
 
@@ -105,7 +103,7 @@ func start(t testing.TB) (*client.Conn, *exec.Cmd) {
 
 func hello(t testing.TB, conn *client.Conn) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	if err := conn.Hello(ctx); err != nil {
 		t.Fatalf("no greeting: %v", err)
@@ -153,7 +151,7 @@ func launchForClients(t testing.TB) (pipes, *exec.Cmd, *os.File) {
 	}
 	t.Cleanup(func() {
 		_ = in.Close()
-		kill := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
+		kill := time.AfterFunc(wait.Limit, func() { _ = cmd.Process.Kill() })
 		_ = cmd.Wait()
 		if !kill.Stop() {
 			t.Error("the guest did not end with its input")
@@ -172,7 +170,7 @@ func TestNothingStartsWithoutGuard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	if _, err := p.Wait(ctx); !errors.Is(err, client.ErrClosed) {
 		t.Errorf("the guest goes on: %v", err)
@@ -201,7 +199,7 @@ func run(t testing.TB, conn *client.Conn, req client.Request) (result, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	status, err := p.Wait(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -257,16 +255,11 @@ func TestEndsOfStreams(t *testing.T) {
 		_, err := io.Copy(io.Discard, io.MultiReader(lives.Stdout(), lives.Stderr()))
 		ended <- err
 	}()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(limit):
-		t.Error("the streams have no end while the process lives")
+	if err := wait.Receive(t, "the end of the streams while the process lives", ended); err != nil {
+		t.Error(err)
 	}
 	_ = lives.Kill()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	if _, err := lives.Wait(ctx); err != nil {
 		t.Fatal(err)
@@ -428,7 +421,7 @@ func TestInputNobodyReads(t *testing.T) {
 		_, err := p.Stdin().Write(make([]byte, 8<<20))
 		wrote <- err
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	if status, err := p.Wait(ctx); err != nil || status.Code != 3 {
 		t.Errorf("%+v, %v", status, err)
@@ -481,7 +474,7 @@ func TestManyAtOnce(t *testing.T) {
 		}
 		all = append(all, one{p, out})
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	for i, o := range all {
 		status, err := o.p.Wait(ctx)
@@ -508,7 +501,7 @@ func TestTerminal(t *testing.T) {
 	_, _ = p.Stdin().Write([]byte("wake\n"))                   // dash runs a trap after read returns
 	for line := ""; line != "50 132\r\n"; line = out.next(t) { // beside the echo
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	if status, err := p.Wait(ctx); err != nil || status.Code != 5 {
 		t.Errorf("%+v, %v", status, err)
@@ -528,7 +521,7 @@ func TestTerminalInterrupt(t *testing.T) {
 	if _, err := p.Stdin().Write([]byte{3}); err != nil { // ^C
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	if status, err := p.Wait(ctx); err != nil || status.Signal != int(syscall.SIGINT) {
 		t.Errorf("%+v, %v", status, err)
@@ -631,14 +624,9 @@ func (s *scanner) expect(t testing.TB, want ...string) {
 
 func (s *scanner) next(t testing.TB) string {
 	t.Helper()
-	select {
-	case got, ok := <-s.lines:
-		if !ok {
-			t.Fatal("the output has ended")
-		}
-		return got
-	case <-time.After(limit):
-		t.Fatal("no further line")
+	got := wait.Receive(t, "a further line", s.lines)
+	if got == "" {
+		t.Fatal("the output has ended")
 	}
-	return ""
+	return got
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"wolffia/internal/test/suite"
+	"wolffia/internal/test/wait"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )
@@ -72,7 +73,7 @@ func killWhenUp(t *testing.T, conn *client.Conn, script string) {
 	if err := p.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	if status, err := p.Wait(ctx); err != nil || status.Signal != int(syscall.SIGKILL) {
 		t.Errorf("%+v, %v", status, err)
@@ -90,7 +91,7 @@ func TestKillAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 		status, err := p.Wait(ctx)
 		cancel()
 		var failed *client.StartError
@@ -168,7 +169,7 @@ func TestSignal(t *testing.T) {
 	if err := p.Signal(syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	// The whole group gets it, so the sleep may end the loop with 128+10 first.
 	if status, err := p.Wait(ctx); err != nil || status.Code != 9 {
@@ -191,7 +192,7 @@ func TestSignalOfStopped(t *testing.T) {
 			if err := p.Signal(sig); err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 			if status, err := p.Wait(ctx); err != nil || status.Code != 128+int(sig) {
 				t.Errorf("%v, terminal %v: %+v, %v", sig, tty, status, err)
 			}
@@ -303,7 +304,7 @@ func TestEarlySignal(t *testing.T) {
 			if err := p.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 			status, err := p.Wait(ctx)
 			cancel()
 			if err != nil || status.Signal != int(syscall.SIGTERM) {
@@ -429,7 +430,7 @@ func TestShutdown(t *testing.T) {
 	}
 	out := newScanner(p.Stdout())
 	out.expect(t, "ready\n")
-	if err := conn.Shutdown(limit); err != nil {
+	if err := conn.Shutdown(wait.Limit); err != nil {
 		t.Fatal(err)
 	}
 	out.expect(t, "bye\n")
@@ -452,7 +453,7 @@ func TestShutdownInTime(t *testing.T) {
 	if err := conn.Shutdown(10 * time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
-	late := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
+	late := time.AfterFunc(wait.Limit, func() { _ = cmd.Process.Kill() })
 	defer late.Stop()
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("the guest ended with %v", err)

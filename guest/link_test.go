@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/sys/rawsock"
+	"wolffia/internal/test/wait"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )
@@ -73,11 +74,7 @@ func TestEndOfAClient(t *testing.T) {
 	others := start(b)
 	await := func(n int) {
 		t.Helper()
-		for begin := time.Now(); strings.Count(sh(t, host, "ps -e -o args").stdout, "sleep 1000") != n; {
-			if time.Since(begin) > limit {
-				t.Fatalf("there are not %d processes of clients", n)
-			}
-		}
+		wait.Equal(t, "processes of clients", n, func() int { return strings.Count(sh(t, host, "ps -e -o args").stdout, "sleep 1000") })
 	}
 	await(2)
 	_ = a.Close()
@@ -105,7 +102,7 @@ func TestClientsBreakTheProtocol(t *testing.T) {
 		if err := say(wire.NewWriter(sock)); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		late := time.AfterFunc(limit, func() { _ = sock.Close() })
+		late := time.AfterFunc(wait.Limit, func() { _ = sock.Close() })
 		n, err := io.ReadFull(sock, make([]byte, 1))
 		if !late.Stop() || n > 0 || !errors.Is(err, io.EOF) {
 			t.Errorf("%s: the connection goes on, or says something: %d bytes, %v", name, n, err)
@@ -131,12 +128,8 @@ func TestClientThatDoesNotRead(t *testing.T) {
 		unread = append(unread, p)
 	}
 	for _, p := range unread {
-		for total, _ := p.Backlog(); total < wire.Window; total, _ = p.Backlog() {
-			if t.Context().Err() != nil {
-				t.Fatal("its output does not come")
-			}
-			time.Sleep(time.Millisecond)
-		}
+		wait.For(t, "unread bytes of a process that writes without end", func() int64 { total, _ := p.Backlog(); return total },
+			func(total int64) bool { return total >= wire.Window })
 	}
 	if r := sh(t, other, "echo here"); r.stdout != "here\n" {
 		t.Errorf("%+v", r)
@@ -144,7 +137,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	if r := sh(t, deaf, "echo here"); r.stdout != "here\n" {
 		t.Errorf("the same client: %+v", r)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	_ = unread[0].Kill()
 	if _, err := unread[0].Wait(ctx); err != nil {

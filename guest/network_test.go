@@ -17,17 +17,15 @@ import (
 	"time"
 
 	"wolffia/internal/host/inside"
+	"wolffia/internal/test/wait"
 	"wolffia/wire"
 )
-
-// netLimit bounds the tests of sockets, which move megabytes.
-const netLimit = 60 * time.Second
 
 // network returns the network of a guest that shares this process's.
 func network(t *testing.T) (context.Context, inside.Network) {
 	t.Helper()
 	conn, _ := start(t)
-	ctx, cancel := context.WithTimeout(t.Context(), netLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	t.Cleanup(cancel)
 	return ctx, inside.Relayed(conn)
 }
@@ -173,7 +171,7 @@ func TestListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = again.Close()
-	awaitGone(t, path)
+	wait.Until(t, "the removal of "+path, func() bool { _, err := os.Lstat(path); return errors.Is(err, os.ErrNotExist) })
 }
 
 // A socket that a guest has left is replaced; nothing else is.
@@ -227,19 +225,6 @@ func TestListenAtDeadSocket(t *testing.T) {
 	}
 	if _, err := os.Lstat(target); err != nil {
 		t.Error(err)
-	}
-}
-
-// awaitGone waits until a path does not exist.
-func awaitGone(t *testing.T, path string) {
-	t.Helper()
-	for end := time.Now().Add(netLimit); ; time.Sleep(time.Millisecond) {
-		if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%s is still there", path)
-		}
 	}
 }
 
@@ -297,7 +282,7 @@ func TestReset(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = peer.SetDeadline(time.Now().Add(netLimit))
+		_ = peer.SetDeadline(time.Now().Add(wait.Limit))
 		if _, err := c.Write(make([]byte, size)); err != nil {
 			t.Fatal(err)
 		}
@@ -368,7 +353,7 @@ func TestDatagrams(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(netLimit))
+	_ = c.SetDeadline(time.Now().Add(wait.Limit))
 	for _, q := range []string{"a", "", string(random(40_000))} {
 		if _, err := c.Write([]byte(q)); err != nil {
 			t.Fatal(err)

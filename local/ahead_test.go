@@ -15,6 +15,7 @@ import (
 
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
+	"wolffia/internal/test/wait"
 	"wolffia/local"
 	"wolffia/runtime"
 )
@@ -44,7 +45,7 @@ func shells(t *testing.T, state, id string) (pids []int) {
 // in runs a text in a session.
 func in(t *testing.T, rt *local.Runtime, id runtime.SessionID, text string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	res, err := rt.SessionExec(ctx, id, &runtime.SessionExecRequest{Command: []string{text}})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"wolffia/internal/test/wait"
 	"wolffia/perm"
 	"wolffia/runtime"
 )
@@ -63,7 +64,7 @@ func TestBoundStoppedByItsCaller(t *testing.T) {
 	for what, end := range map[string]func() error{
 		"stopped": func() error { return caller.Stop(t.Context(), s.ID) },
 		"dead": func() error {
-			return errors.Join(box.Processes().Shim().Kill(limit), box.WaitUnlocked(t.Context(), limit))
+			return errors.Join(box.Processes().Shim().Kill(wait.Limit), box.WaitUnlocked(t.Context(), wait.Limit))
 		},
 	} {
 		if err := errors.Join(caller.Start(t.Context(), s.ID), end()); err != nil {

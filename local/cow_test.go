@@ -11,9 +11,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
@@ -89,10 +89,8 @@ func killParts(t *testing.T, id string, parts []string) {
 // startCopied starts the sandbox and checks the first changes of copiedWriter.
 func startCopied(t *testing.T, rt *local.Runtime, id string, changes int) {
 	t.Helper()
-	err := rt.Start(t.Context(), id)
-	for end := time.Now().Add(limit); errors.Is(err, runtime.ErrConflict) && time.Now().Before(end); {
-		err = rt.Start(t.Context(), id) // the shim ends the sandbox once it has noticed the tree server's end
-	}
+	// The shim ends the sandbox once it has noticed the tree server's end.
+	err := wait.For(t, "start "+id, func() error { return rt.Start(t.Context(), id) }, func(err error) bool { return !errors.Is(err, runtime.ErrConflict) })
 	if err != nil {
 		t.Fatalf("after %d changes: %v", changes, err)
 	}

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"wolffia/internal/test/wait"
 	"wolffia/local"
 )
 
@@ -30,12 +30,7 @@ func outlives(t *testing.T, rt *local.Runtime, codebase, part, script string) bo
 	if out, code := sh(t, rt, id, "id="+id+"\n"+script); code != 0 {
 		t.Fatalf("%s: %q, code %d", script, out, code)
 	}
-	pid := 0
-	for end := time.Now().Add(limit); pid == 0; pid = pidOf(t, id, part) {
-		if time.Now().After(end) {
-			t.Fatalf("no %s before the end", part)
-		}
-	}
+	pid := wait.For(t, "process ID of "+part, func() int { return pidOf(t, id, part) }, func(pid int) bool { return pid != 0 })
 	if err := rt.Destroy(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}

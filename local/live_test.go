@@ -22,6 +22,7 @@ import (
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/rawsock"
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
@@ -32,7 +33,7 @@ import (
 // sh runs a script and returns what it prints, and its exit code.
 func sh(t *testing.T, rt *local.Runtime, id, script string) (string, int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	res, err := rt.Exec(ctx, id, &runtime.ExecRequest{Command: []string{"sh", "-c", script}})
 	if err != nil {
@@ -92,7 +93,7 @@ func TestSetPermissions(t *testing.T) {
 	if _, err := p.Stdin().Write([]byte("\n")); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	if exit, err := p.Wait(ctx); err != nil || exit.ExitCode == 0 {
 		t.Errorf("a file that was open is read still: %+v, %v", exit, err)
@@ -191,13 +192,8 @@ func TestNoDescriptorsForAClient(t *testing.T) {
 	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: most, Max: most}, nil); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case err := <-asked:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(limit):
-		t.Error("it hangs")
+	if err := wait.Receive(t, "the answer", asked); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -267,7 +263,7 @@ func TestReplacePermissions(t *testing.T) {
 func TestSetPermissionsConcurrently(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
 	id := create(t, rt, codebase)
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	var wg sync.WaitGroup
 	for g := range 4 {
@@ -371,10 +367,8 @@ func signalPart(t *testing.T, id, part string, sig syscall.Signal) {
 			if err := syscall.Kill(n, sig); err != nil {
 				t.Fatal(err)
 			}
-			for end := time.Now().Add(limit); sig == syscall.SIGSTOP && !stopped(t, n); {
-				if time.Now().After(end) {
-					t.Fatalf("%s does not stop", line)
-				}
+			if sig == syscall.SIGSTOP {
+				wait.Until(t, "the stop of "+line, func() bool { return stopped(t, n) })
 			}
 			return
 		}
@@ -404,7 +398,7 @@ func TestTreeServerThatIsStopped(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
 	id := started(t, rt, codebase)
 	signalPart(t, id, "wolffia tree", syscall.SIGSTOP)
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	inspected := make(chan error, 1)
 	go func() {
@@ -432,7 +426,7 @@ func TestInspectWhenTheShimIsStopped(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
 	id := started(t, rt, codebase)
 	signalPart(t, id, "wolffia shim", syscall.SIGSTOP)
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	if d, err := rt.Inspect(ctx, id); err != nil || d.Tree == nil || !strings.Contains(d.Tree.Problem, "the shim does not answer") {
 		t.Errorf("%+v, %v", d, err)
@@ -490,7 +484,7 @@ func TestRootsTreeTakesRecordedRulesOnly(t *testing.T) {
 	sock.Pass(rules)
 	conn := client.New(sock)
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	var answer struct{ Error, Class string }
 	request := &boot.Request{Op: boot.OpRules, At: boot.DirAt(codebase)}
@@ -560,7 +554,7 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	records, ended := make(chan audit.Record, 100), make(chan error, 1)
 	go func() {

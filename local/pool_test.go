@@ -19,6 +19,7 @@ import (
 	"wolffia/internal/sys/proc"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
@@ -54,24 +55,16 @@ func poolOf(t *testing.T, rt *local.Runtime, config *runtime.SandboxConfig, opts
 // awaitPool waits until a pool is as it should be.
 func awaitPool(t *testing.T, rt *local.Runtime, shape string, what string, is func(*local.Pool) bool) *local.Pool {
 	t.Helper()
-	for end := time.Now().Add(limit); ; {
+	return wait.For(t, "pool "+shape+": "+what, func() *local.Pool {
 		all, err := rt.Pools()
 		if err != nil {
 			t.Fatal(err)
 		}
-		var p *local.Pool
-		for _, pool := range all {
-			if pool.Shape == shape {
-				p = pool
-			}
+		if i := slices.IndexFunc(all, func(p *local.Pool) bool { return p.Shape == shape }); i >= 0 {
+			return all[i]
 		}
-		if is(p) {
-			return p
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%s: not so: %+v", what, p)
-		}
-	}
+		return nil
+	}, is)
 }
 
 // takeOne makes a sandbox, and destroys it.
@@ -122,7 +115,7 @@ func TestPoolIsRefilled(t *testing.T) {
 		}
 		for _, pid := range fillers {
 			// Once it is gone, so is its lock: a taker must not take it for one that works.
-			if err := proc.Kill(pid, time.Now().Add(limit), func() (bool, error) { return true, nil }); err != nil {
+			if err := proc.Kill(pid, time.Now().Add(wait.Limit), func() (bool, error) { return true, nil }); err != nil {
 				t.Error(err)
 			}
 		}
@@ -142,7 +135,7 @@ func TestTwoFillers(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
 	write(t, codebase, "a", "content\n")
 	p := newPool(t, rt, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	ended := make(chan error, 2)
 	for range 2 {
@@ -324,13 +317,8 @@ func TestKeepPool(t *testing.T) {
 	awaitPool(t, rt, shape, "a spare has ended", func(p *local.Pool) bool { return p == nil || p.Ready == 0 })
 	awaitPool(t, rt, shape, "kept on", ready)
 	cancel()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(limit):
-		t.Fatal("KeepPool does not end")
+	if err := wait.Receive(t, "the end of KeepPool", ended); err != nil {
+		t.Error(err)
 	}
 	if left, err := rt.Spares(); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)

@@ -23,6 +23,7 @@ import (
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
@@ -278,7 +279,7 @@ func TestSpareOfWhatCannotBeRecorded(t *testing.T) {
 	if s, err := rt.Create(t.Context(), c); runtime.Class(err) != runtime.ErrUnavailable {
 		t.Errorf("%v, %v", s, err)
 	}
-	if err := box.WaitUnlocked(t.Context(), limit); err != nil {
+	if err := box.WaitUnlocked(t.Context(), wait.Limit); err != nil {
 		t.Error(err)
 	}
 	if all, err := rt.Spares(); err != nil || len(all) != 0 {
@@ -304,7 +305,7 @@ func TestSpareRefusesAnotherShape(t *testing.T) {
 		if err := local.AskSpare(box, &boot.SpareRequest{Op: boot.OpAdopt, Config: &c}); runtime.Class(err) != runtime.ErrInvalid {
 			t.Errorf("%d: %v", i, err)
 		}
-		if err := box.WaitUnlocked(t.Context(), limit); err != nil {
+		if err := box.WaitUnlocked(t.Context(), wait.Limit); err != nil {
 			t.Error(err)
 		}
 	}
@@ -344,9 +345,9 @@ func TestSpareRunsNothing(t *testing.T) {
 // A sandbox whose spare is gone before its start is started as others.
 func TestSpareIsGoneBeforeTheStart(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, box *statedir.Box) error{
-		"killed": func(_ *testing.T, box *statedir.Box) error { return box.Processes().Shim().Kill(limit) },
+		"killed": func(_ *testing.T, box *statedir.Box) error { return box.Processes().Shim().Kill(wait.Limit) },
 		"ended": func(t *testing.T, box *statedir.Box) error {
-			return errors.Join(local.AskSpare(box, &boot.SpareRequest{Op: boot.OpEnd}), box.WaitUnlocked(t.Context(), limit))
+			return errors.Join(local.AskSpare(box, &boot.SpareRequest{Op: boot.OpEnd}), box.WaitUnlocked(t.Context(), wait.Limit))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -374,7 +375,7 @@ func TestSpareIsGoneBeforeTheStart(t *testing.T) {
 // A spare ends when its time is over, and nothing is left of it; one that was claimed leaves its sandbox as it is.
 func TestSpareWaitsForSoLong(t *testing.T) {
 	rt, state, codebase, ids := spared(t, 1, time.Second) // it is offered by then
-	if err := rt.BoxOf(ids[0]).WaitUnlocked(t.Context(), limit); err != nil {
+	if err := rt.BoxOf(ids[0]).WaitUnlocked(t.Context(), wait.Limit); err != nil {
 		t.Fatal(err)
 	}
 	left, err := os.ReadDir(filepath.Join(state, "sandboxes"))
@@ -394,7 +395,7 @@ func TestSpareWaitsForSoLong(t *testing.T) {
 	if err != nil || s.ID != id {
 		t.Fatalf("%+v, %v", s, err)
 	}
-	if err := rt.BoxOf(id).WaitUnlocked(t.Context(), limit); err != nil {
+	if err := rt.BoxOf(id).WaitUnlocked(t.Context(), wait.Limit); err != nil {
 		t.Fatal(err)
 	}
 	if s, err = rt.Get(t.Context(), id); err != nil || s.State != runtime.StateCreated {
@@ -441,7 +442,7 @@ func TestSpareBeforeTheStart(t *testing.T) {
 func TestDeadSparesAreRemoved(t *testing.T) {
 	rt, state, codebase, ids := spared(t, 2, time.Hour)
 	box := rt.BoxOf(ids[0])
-	if err := errors.Join(box.Processes().Shim().Kill(limit), box.WaitUnlocked(t.Context(), limit)); err != nil {
+	if err := errors.Join(box.Processes().Shim().Kill(wait.Limit), box.WaitUnlocked(t.Context(), wait.Limit)); err != nil {
 		t.Fatal(err)
 	}
 	if all, err := rt.Spares(); err != nil || len(all) != 1 || all[0].ID != ids[1] {
@@ -494,7 +495,7 @@ ls /proc/1/fd 2>&1 | wc -l; cat /proc/self/oom_score_adj /proc/self/cgroup; nice
 	var seen []string
 	var denied [][]runtime.Denial
 	for _, s := range []*runtime.Sandbox{cold, warm} {
-		res, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"sh", "-c", look}, Timeout: limit})
+		res, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"sh", "-c", look}, Timeout: wait.Limit})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -542,13 +543,13 @@ func TestSpareEndsWithItsCaller(t *testing.T) {
 	c = given(codebase)
 	c.IdleTimeout = runtime.MinLifetime
 	idle := launched(t, rt, c)
-	if err := rt.BoxOf(idle.ID).WaitUnlocked(t.Context(), limit); err != nil {
+	if err := rt.BoxOf(idle.ID).WaitUnlocked(t.Context(), wait.Limit); err != nil {
 		t.Error(err)
 	}
 	if err := rt.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := rt.BoxOf(s.ID).WaitUnlocked(t.Context(), limit); err != nil {
+	if err := rt.BoxOf(s.ID).WaitUnlocked(t.Context(), wait.Limit); err != nil {
 		t.Error(err)
 	}
 	if all, err := rt.List(t.Context()); err != nil || len(all) != 0 {

@@ -18,6 +18,7 @@ import (
 	"wolffia/internal/test/leak"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
@@ -29,9 +30,6 @@ func TestMain(m *testing.M) {
 	m.Run()
 	testbin.Remove()
 }
-
-// limit is a guard against a hang.
-const limit = 3 * time.Minute
 
 // newRuntime returns a runtime over an empty state, and a codebase.
 func newRuntime(t *testing.T) (rt *local.Runtime, state, codebase string) {
@@ -118,15 +116,7 @@ func processes(t *testing.T, id string) (found []string) {
 // allGone waits until no process of the sandbox is left.
 func allGone(t *testing.T, id string) {
 	t.Helper()
-	for end := time.Now().Add(limit); ; {
-		left := processes(t, id)
-		if len(left) == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("left: %q", left)
-		}
-	}
+	wait.For(t, "processes of "+id, func() []string { return processes(t, id) }, func(left []string) bool { return len(left) == 0 })
 }
 
 // fakeBwrap puts a script in the place of bubblewrap.
@@ -169,7 +159,7 @@ func TestStartThatFails(t *testing.T) {
 			rt, _, codebase := newRuntime(t)
 			fakeBwrap(t, tt.script)
 			id := create(t, rt, codebase)
-			patience := limit
+			patience := wait.Limit
 			if strings.HasPrefix(tt.want, "hung") {
 				patience = 2 * time.Second
 			}
@@ -268,7 +258,7 @@ func TestKillAnyPart(t *testing.T) {
 			if killed == 0 {
 				t.Fatalf("no such part: %q", processes(t, id))
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 			defer cancel()
 			// Where PID 1 had the time it says how the command ended.
 			if exit, err := p.Wait(ctx); err == nil && exit.Signal == 0 || ctx.Err() != nil {

@@ -4,9 +4,9 @@ import (
 	"os/exec"
 	"slices"
 	"testing"
-	"time"
 
 	"wolffia/internal/sys/proc"
+	"wolffia/internal/test/wait"
 )
 
 // Jobs are told of when there are some and when there are none any more, also
@@ -32,13 +32,8 @@ func TestWatchBusy(t *testing.T) {
 	told := make(chan uint32, 10)
 	next := func(what string, want uint32) {
 		t.Helper()
-		select {
-		case n := <-told:
-			if n != want {
-				t.Errorf("%s: %d run, want %d", what, n, want)
-			}
-		case <-time.After(time.Minute):
-			t.Fatalf("%s: nobody is told", what)
+		if n := wait.Receive(t, what, told); n != want {
+			t.Errorf("%s: %d run, want %d", what, n, want)
 		}
 	}
 	early := begin()
@@ -53,17 +48,11 @@ func TestWatchBusy(t *testing.T) {
 	next("it has ended", 0)
 	ends := []func(){begin(), begin(), begin()}
 	next("three more", 1)
-	for end := time.Now().Add(time.Minute); ; {
+	wait.Equal(t, "counted jobs", 3, func() int {
 		m.activity.mu.Lock()
-		n := m.activity.n
-		m.activity.mu.Unlock()
-		if n == 3 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d of 3 are counted", n)
-		}
-	}
+		defer m.activity.mu.Unlock()
+		return m.activity.n
+	})
 	for _, end := range ends {
 		end()
 	}

@@ -8,13 +8,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/test/wait"
 	"wolffia/session/dialect"
 )
 
 // A bash at its prompt that is interrupted while it runs a trap executes what
 // is left in its buffer, and more. Signals that come together do not.
 func TestSignalsAtOnce(t *testing.T) {
-	const limit = 2 * time.Minute // against a hang
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestSignalsAtOnce(t *testing.T) {
 	}
 	hear := func(want string) {
 		t.Helper()
-		if got, err := hears(limit); got != want+"\n" {
+		if got, err := hears(wait.Limit); got != want+"\n" {
 			t.Fatalf("the shell says %q, %v, not %q", got, err, want)
 		}
 	}

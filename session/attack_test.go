@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/test/wait"
 	"wolffia/wire"
 )
 
@@ -247,7 +248,7 @@ func try(t *testing.T, path string, a *attack) {
 			go r.give(t, a.input)
 		}
 		got = r.wait(t)
-		if timeout == 0 || a.stdout == nil || len(got.stdout) >= len(*a.stdout) || 4*timeout > limit/2 {
+		if timeout == 0 || a.stdout == nil || len(got.stdout) >= len(*a.stdout) || 4*timeout > wait.Limit/2 {
 			break // else it had not come to where it waits
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/test/wait"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )
@@ -19,7 +20,7 @@ func TestKeptCommandIsWatched(t *testing.T) {
 	for name, shell := range shells(t) {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, shell)
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 			defer cancel()
 			s.exec(t, "n=0")
 			const text = "n=$((n+1)); i=0; while [ $i -lt 3000 ]; do echo $n.$i; echo $i >&2; i=$((i+1)); done; sleep 0.2; echo end; f() { return 9; }; f"
@@ -73,7 +74,7 @@ func TestKeptCommandIsWatched(t *testing.T) {
 // end.
 func TestGivenUpBeforeItRuns(t *testing.T) {
 	s := open(t, "bash")
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	for i := range 200 {
 		p, err := s.conn.Start(&client.Request{StartRequest: wire.StartRequest{

@@ -2,10 +2,12 @@ package session
 
 import (
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
 	"wolffia/internal/sys/proc"
+	"wolffia/internal/test/wait"
 )
 
 // A job is over when its shell has reaped it, or does not.
@@ -23,17 +25,14 @@ func TestJobDies(t *testing.T) {
 	var child proc.Process
 	await := func(what string, is func(p *proc.Process) bool) {
 		t.Helper()
-		for end := time.Now().Add(2 * time.Minute); ; {
-			for _, p := range proc.Others() {
-				if p.Parent == parent && is(&p) {
-					child = p
-					return
-				}
+		wait.Until(t, "a child "+what, func() bool {
+			all := proc.Others()
+			i := slices.IndexFunc(all, func(p proc.Process) bool { return p.Parent == parent && is(&p) })
+			if i >= 0 {
+				child = all[i]
 			}
-			if time.Now().After(end) {
-				t.Fatal("no child ", what)
-			}
-		}
+			return i >= 0
+		})
 	}
 	newJob := func(shell int) *job {
 		return &job{shell: shell, members: map[int]uint64{child.PID: child.Start}, groups: map[int]bool{}}

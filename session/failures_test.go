@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/test/suite"
+	"wolffia/internal/test/wait"
 	"wolffia/wire"
 )
 
@@ -138,7 +139,7 @@ func TestTimeoutKillsGrandchildren(t *testing.T) {
 func TestDaemonsEndWithTheSession(t *testing.T) {
 	s, other := open(t, "bash"), open(t, "bash")
 	s.exec(t, "sleep 7654 & sleep 7655 & disown; (setsid sleep 7656 &)")
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	if got := other.exec(t, "until [ $(pgrep -fxc 'sleep 765[456]') = 3 ]; do :; done; echo 3"); got != "3\n" {
 		t.Errorf("%q of 3 live", got)
@@ -266,7 +267,7 @@ func TestCreateGivenUp(t *testing.T) {
 	}
 	conn := connect(t)
 	name := fmt.Sprintf("t%d", sessions.Add(1))
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	var end *os.File
 	begun := make(chan error, 1)

@@ -20,12 +20,10 @@ import (
 	"wolffia/guest"
 	"wolffia/internal/host/probe"
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )
-
-// limit is a generous guard against a hang; no test is about its length.
-const limit = 3 * time.Minute
 
 // The test process is the guest, PID 1. Its reaper waits for every child, so
 // there is one for all tests, and none of them starts a process in another way.
@@ -39,7 +37,7 @@ var theGuest = sync.OnceValues(func() (*client.Conn, error) {
 		close(served)
 	}()
 	conn := client.New(ours)
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 	defer cancel()
 	if err := conn.Hello(ctx); err != nil {
 		return nil, err
@@ -127,13 +125,13 @@ func create(t testing.TB, req *wire.StartRequest) *sess {
 	t.Helper()
 	s := &sess{connect(t), fmt.Sprintf("t%d", sessions.Add(1))}
 	req.Session.Op, req.Session.Name = wire.SessionCreate, s.name
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 	defer cancel()
 	if _, err := s.conn.CreateSession(ctx, req); err != nil {
 		t.Fatalf("create a session: %v", err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 		defer cancel()
 		var failed *client.StartError
 		if err := s.conn.DestroySession(ctx, s.name); err != nil && (!errors.As(err, &failed) || failed.Class != wire.ClassNotFound) {
@@ -192,7 +190,7 @@ func (l *lockedBuffer) String() string {
 // await waits until the output holds want.
 func (l *lockedBuffer) await(t testing.TB, want string) {
 	t.Helper()
-	late := time.After(limit)
+	late := time.After(wait.Limit)
 	for {
 		l.mu.Lock()
 		if bytes.Contains(l.b.Bytes(), []byte(want)) {
@@ -228,7 +226,7 @@ func (s *sess) start(t testing.TB, text string, change ...func(*wire.StartReques
 
 func (r *running) wait(t testing.TB) result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 	defer cancel()
 	st, err := r.Wait(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -254,7 +252,7 @@ func (s *sess) exec(t testing.TB, text string) string {
 
 func (s *sess) info(t testing.TB) wire.SessionInfo {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 	defer cancel()
 	i, err := s.conn.Session(ctx, s.name)
 	if err != nil {
@@ -266,7 +264,7 @@ func (s *sess) info(t testing.TB) wire.SessionInfo {
 // awaitEnd waits until there is no such session.
 func (s *sess) awaitEnd(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 	defer cancel()
 	for {
 		_, err := s.conn.Session(ctx, s.name)

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/test/wait"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )
@@ -21,7 +22,7 @@ func TestJobs(t *testing.T) {
 	for name, shell := range shells(t) {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, shell)
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 			defer cancel()
 			s.exec(t, "v=state; cd /usr; mkfifo /tmp/.w-job; f() { echo f; }")
 			defer os.Remove("/tmp/.w-job")
@@ -85,7 +86,7 @@ func TestJobs(t *testing.T) {
 // lost.
 func TestProcessSubstitutionIsNotLost(t *testing.T) {
 	s := open(t, "bash")
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	jobOutput := func() string {
 		all, err := s.conn.Jobs(ctx, s.name)
@@ -133,7 +134,7 @@ func TestProcessSubstitutionIsNotLost(t *testing.T) {
 // read to an end that never comes.
 func TestJobStatusIsHostile(t *testing.T) {
 	s := open(t, "bash")
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	for name, text := range map[string]string{
 		"a FIFO": "mkfifo $f", "a link": "echo 9 >/tmp/.w-nine; ln -s /tmp/.w-nine $f", "endless": "ln -s /dev/zero $f",
@@ -198,7 +199,7 @@ func TestForThisCallInAnotherShell(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, shell)
 			s.exec(t, "cd /usr")
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 			defer cancel()
 			for range 10 {
 				if err := unix.Kill(s.info(t).PID, unix.SIGKILL); err != nil {
@@ -233,7 +234,7 @@ func TestForThisCallInAnotherShell(t *testing.T) {
 // for it or lists it.
 func TestNamedJobIsNotTheShells(t *testing.T) {
 	s := open(t, "bash")
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	start := func(text string) string {
 		t.Helper()
@@ -287,7 +288,7 @@ func TestKillInterrupts(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	s.alive(t)
-	r = s.start(t, "trap 'echo usr' USR1; echo up; while :; do sleep 0.01; done", timeout(limit))
+	r = s.start(t, "trap 'echo usr' USR1; echo up; while :; do sleep 0.01; done", timeout(wait.Limit))
 	r.out.await(t, "up")
 	if err := r.Signal(10); err != nil {
 		t.Fatal(err)
@@ -333,7 +334,7 @@ func TestBackpressure(t *testing.T) {
 	if err := p.Kill(); err != nil { // stalled, or on its way there
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	if _, err := p.Wait(ctx); err != nil {
 		t.Error(err)
@@ -372,7 +373,7 @@ func TestAttach(t *testing.T) {
 	for name, shell := range shells(t) {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, shell)
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 			defer cancel()
 			s.exec(t, "cd /usr; v=mine; alias ll='echo alias'")
 			attach := func(out *lockedBuffer, q wire.SessionRequest) *client.Terminal {
@@ -449,7 +450,7 @@ func TestAttach(t *testing.T) {
 func TestAttachBackpressure(t *testing.T) {
 	s := open(t, "bash")
 	prints := func(size int, pause time.Duration) {
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 		defer cancel()
 		term, err := s.conn.Attach(ctx, &wire.StartRequest{Session: &wire.SessionRequest{Op: wire.SessionAttach, Name: s.name}}, nil)
 		if err != nil {
@@ -487,7 +488,7 @@ func TestJobIsNotItsShell(t *testing.T) {
 		} {
 			t.Run(name+"/"+what, func(t *testing.T) {
 				s := open(t, shell)
-				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 				defer cancel()
 				s.exec(t, text)
 				pid := s.info(t).PID
@@ -546,7 +547,7 @@ func TestJobStatus(t *testing.T) {
 	for name, shell := range shells(t) {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, shell)
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 			defer cancel()
 			s.exec(t, "set -e")
 			for text, code := range map[string]int{"exit 3": 3, "false; exit 4": 1, "true": 0} {
@@ -575,7 +576,7 @@ func TestJobStatus(t *testing.T) {
 // Of two jobs with one name that are asked for at once, one is started.
 func TestJobNameAtOnce(t *testing.T) {
 	s := open(t, "bash")
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	busy := s.start(t, "sleep 0.3")
 	errs := make(chan error)
@@ -620,7 +621,7 @@ func TestDirGoneMeanwhile(t *testing.T) {
 // Of the output of jobs that have ended so much is kept, the newest; and that of one that has just ended.
 func TestJobOutputsAreBounded(t *testing.T) {
 	s := open(t, "bash")
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	for range 40 {
 		j, err := s.conn.StartJob(ctx, &wire.StartRequest{Args: []string{"head -c 2500000 /dev/zero"}, Session: &wire.SessionRequest{Op: wire.SessionJobStart, Name: s.name}})

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/test/wait"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )
@@ -61,7 +62,7 @@ func TestRemains(t *testing.T) {
 		t.Errorf("given up: %+v", st)
 	}
 	s.alive(t)
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	if err := s.conn.DestroySession(ctx, s.name); err != nil {
 		t.Fatal(err)
@@ -108,7 +109,7 @@ func readAll(t *testing.T, p *client.Process) (size int) {
 // end waits for the end of a process.
 func end(t *testing.T, p *client.Process) wire.ExitStatus {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	st, err := p.Wait(ctx)
 	if err != nil {

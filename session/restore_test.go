@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"wolffia/internal/test/wait"
 	"wolffia/wire"
 )
 
@@ -45,7 +46,7 @@ func TestDirBesideDebugTrap(t *testing.T) {
 
 // An operation on a job names the session that is missing, and not the job.
 func TestJobOfNoSession(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	if _, err := connect(t).WaitJob(ctx, "nosession", "1"); err == nil || !strings.Contains(err.Error(), `no session "nosession"`) {
 		t.Error(err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )
@@ -111,7 +112,7 @@ func TestManySessions(t *testing.T) {
 	one.settle(t)
 	fds, routines, _ := counts(t)
 	before, _ := os.ReadDir(sessionsDir)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*limit) // for all of them
+	ctx, cancel := context.WithTimeout(t.Context(), 10*wait.Limit) // for all of them
 	defer cancel()
 	all := make([]*sess, n)
 	var wg sync.WaitGroup

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/test/wait"
 	"wolffia/wire"
 )
 
@@ -23,7 +24,7 @@ func TestSignalOfStopped(t *testing.T) {
 	if got := r.wait(t); got.stdout != "" || got.Code != 130 {
 		t.Errorf("%v", got)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	fifo := t.TempDir() + "/fifo"
 	s.exec(t, "mkfifo "+fifo)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/test/wait"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )
@@ -55,7 +56,7 @@ func TestDestroyWhileNobodyReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(300 * time.Millisecond) // so that there is no credit left, or this shows nothing
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	if err := connect(t).DestroySession(ctx, s.name); err != nil {
 		t.Error(err)
@@ -72,7 +73,7 @@ func TestCreateWhatIsBeingCreated(t *testing.T) {
 	if err := errors.Join(unix.Mkfifo(gate, 0o666), os.WriteFile(shell, []byte("#!/bin/sh\nread x <"+gate+"\nexec /bin/sh \"$@\"\n"), 0o755), os.Chmod(dir, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	begin := func(ctx context.Context) <-chan error {
 		ended := make(chan error, 1)
@@ -122,7 +123,7 @@ func TestCreateWhatIsBeingCreated(t *testing.T) {
 // ended before.
 func TestDestroyEndsWhatTerminalsLeft(t *testing.T) {
 	s, other := open(t, "bash"), open(t, "bash")
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	for _, n := range []string{"8761", "8762"} {
 		var out lockedBuffer

@@ -18,6 +18,7 @@ import (
 	"wolffia/internal/host/inside"
 	"wolffia/internal/sys/rawsock"
 	"wolffia/internal/test/leak"
+	"wolffia/internal/test/wait"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )
@@ -62,7 +63,7 @@ func ask(t *testing.T, sock *rawsock.Socket, req *boot.Request) (reply boot.Repl
 	if err := wire.NewWriter(sock).WriteControl(b); err != nil {
 		t.Fatal(err)
 	}
-	late := time.AfterFunc(limit, func() { _ = sock.Close() })
+	late := time.AfterFunc(wait.Limit, func() { _ = sock.Close() })
 	defer late.Stop()
 	b, file, err = sock.ReceiveFile(make([]byte, wire.HeaderSize+wire.MaxPayload))
 	if err != nil || len(b) == 0 {

@@ -9,6 +9,7 @@ import (
 
 	"wolffia/internal/host/boot"
 	"wolffia/internal/sys/rawsock"
+	"wolffia/internal/test/wait"
 	"wolffia/runtime"
 )
 
@@ -65,7 +66,7 @@ func TestDirect(t *testing.T) {
 			t.Fatal(err, reply.Err())
 		}
 	}
-	if busy, idle := s.relay.use(); busy || idle > limit {
+	if busy, idle := s.relay.use(); busy || idle > wait.Limit {
 		t.Errorf("in use: %v, for %v not", busy, idle) // a client cannot move the last use back
 	}
 	for range 2 {
@@ -142,7 +143,7 @@ func TestDirectFromTheStart(t *testing.T) {
 			s.relay.awaitIdle(func() bool { return false })
 			close(idle)
 		}()
-		if !boot.Within(limit, idle) {
+		if !boot.Within(wait.Limit, idle) {
 			t.Fatal("in use though the client is gone")
 		}
 	}

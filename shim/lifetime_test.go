@@ -3,11 +3,13 @@ package shim
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"testing"
 	"time"
 
 	"wolffia/internal/host/statedir"
+	"wolffia/internal/test/wait"
 	"wolffia/runtime"
 	"wolffia/wire"
 )
@@ -65,13 +67,8 @@ func born(t *testing.T, limits *statedir.Lifetime) (*lifetime, <-chan runtime.Ex
 
 func ended(t *testing.T, over <-chan runtime.Expiry, want runtime.Expiry) {
 	t.Helper()
-	select {
-	case why := <-over:
-		if why != want {
-			t.Errorf("it ended by %q, want %q", why, want)
-		}
-	case <-time.After(limit):
-		t.Fatalf("it has not ended by %q", want)
+	if why := wait.Receive(t, fmt.Sprintf("the end by %q", want), over); why != want {
+		t.Errorf("it ended by %q, want %q", why, want)
 	}
 }
 

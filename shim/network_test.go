@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"wolffia/internal/host/inside"
+	"wolffia/internal/test/wait"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )
@@ -81,9 +82,9 @@ func (g *sockets) note(list *[]uint32, channel uint32) {
 // take waits for a channel of a list, and takes it off.
 func (g *sockets) take(t *testing.T, list *[]uint32) uint32 {
 	t.Helper()
-	stop := time.AfterFunc(limit, g.change.Broadcast)
+	stop := time.AfterFunc(wait.Limit, g.change.Broadcast)
 	defer stop.Stop()
-	end := time.Now().Add(limit)
+	end := time.Now().Add(wait.Limit)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for len(*list) == 0 {
@@ -109,7 +110,7 @@ func (g *sockets) connect(t *testing.T) (channel uint32) {
 
 func (g *sockets) listen(t *testing.T) net.Listener {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	l, err := g.network.ListenTCP(ctx, netip.MustParseAddrPort("0.0.0.0:80"))
 	if err != nil {
@@ -171,13 +172,8 @@ func TestLiesAboutSockets(t *testing.T) {
 			g.listen(t) // no call of Accept
 			ch := g.connect(t)
 			go func() { _ = say(g, ch) }()
-			select {
-			case err := <-g.over:
-				if !errors.Is(err, wire.ErrProtocol) {
-					t.Errorf("the relay ended with %v", err)
-				}
-			case <-time.After(limit):
-				t.Error("the relay goes on")
+			if err := wait.Receive(t, "the end of the relay", g.over); !errors.Is(err, wire.ErrProtocol) {
+				t.Errorf("the relay ended with %v, want %v", err, wire.ErrProtocol)
 			}
 		})
 	}
@@ -222,11 +218,7 @@ func TestUnendedConnectionsAreBounded(t *testing.T) {
 	if err := g.w.SendJSON(wire.Exit, ended, wire.ExitStatus{}); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-accepted:
-	case <-time.After(limit):
-		t.Error("no connection is accepted after one has ended")
-	}
+	wait.Receive(t, "a connection after one has ended", accepted)
 }
 
 // Single bytes on many connections take not much more memory than their number.
@@ -259,7 +251,7 @@ func TestConnectionsOfSingleBytes(t *testing.T) {
 		}
 	}
 	for _, c := range conns { // from the end on nothing is on its way
-		_ = c.SetReadDeadline(time.Now().Add(limit))
+		_ = c.SetReadDeadline(time.Now().Add(wait.Limit))
 		if _, err := c.Read(make([]byte, 1)); err != nil {
 			t.Fatal(err)
 		}
@@ -277,7 +269,7 @@ func TestConnectionsOfSingleBytes(t *testing.T) {
 // A client may connect to a server inside; it may not listen.
 func TestClientsCannotListen(t *testing.T) {
 	_, conn := lie(t)
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	if _, err := inside.Relayed(conn).ListenTCP(ctx, netip.MustParseAddrPort("127.0.0.1:80")); err == nil {
 		t.Error("a client listens")

@@ -15,12 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/host/boot"
+	"wolffia/internal/test/wait"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )
-
-// limit is a guard against a hang.
-const limit = 10 * time.Second
 
 // A liar is a guest of which the test decides what it says.
 type liar struct {
@@ -87,19 +85,13 @@ func (g *liar) started(t *testing.T, conn *client.Conn) (*client.Process, uint32
 	if err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case ch := <-asked:
-		return p, ch
-	case <-time.After(limit):
-		t.Fatal("the request does not reach the guest")
-	}
-	return nil, 0
+	return p, wait.Receive(t, "the request at the guest", asked)
 }
 
 // The shim answers a request to stop before it tells PID 1, whose end ends the connection.
 func TestStopAnswered(t *testing.T) {
 	g, conn := lie(t)
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	grace := time.Hour.Milliseconds()
 	var answer boot.Reply
@@ -150,13 +142,8 @@ func TestRelayEndsALyingGuest(t *testing.T) {
 			g, conn := lie(t)
 			_, ch := g.started(t, conn)
 			go func() { _ = say(g, ch) }()
-			select {
-			case err := <-g.over:
-				if !errors.Is(err, wire.ErrProtocol) {
-					t.Errorf("the relay ended with %v", err)
-				}
-			case <-time.After(limit):
-				t.Error("the relay goes on")
+			if err := wait.Receive(t, "the end of the relay", g.over); !errors.Is(err, wire.ErrProtocol) {
+				t.Errorf("the relay ended with %v, want %v", err, wire.ErrProtocol)
 			}
 		})
 	}
@@ -173,19 +160,11 @@ func TestClientEndsALyingGuest(t *testing.T) {
 			g := &liar{w: wire.NewWriter(theirs), r: wire.NewReader(theirs)}
 			p, ch := g.started(t, conn)
 			go func() { _ = say(g, ch) }() // ends with the connection
-			select {
-			case <-conn.Done():
-				if !errors.Is(conn.Err(), wire.ErrProtocol) {
-					t.Errorf("the connection ended with %v", conn.Err())
-				}
-			case <-time.After(limit):
-				t.Error("the connection goes on")
+			wait.Receive(t, "the end of the connection", conn.Done())
+			if !errors.Is(conn.Err(), wire.ErrProtocol) {
+				t.Errorf("the connection ended with %v, want %v", conn.Err(), wire.ErrProtocol)
 			}
-			select {
-			case <-p.Done():
-			case <-time.After(limit):
-				t.Error("the process goes on")
-			}
+			wait.Receive(t, "the end of the process", p.Done())
 		})
 	}
 }
@@ -210,7 +189,7 @@ func TestRelayOfSingleBytes(t *testing.T) {
 	if err := g.w.SendJSON(wire.Exit, ch, wire.ExitStatus{}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	if _, err := p.Wait(ctx); err != nil { // so all of it is in the client's queue
 		t.Fatal(err)
@@ -238,13 +217,8 @@ func TestRelayDoesNotWaitForClients(t *testing.T) {
 		}
 		sent <- nil
 	}()
-	select {
-	case err := <-sent:
-		if err != nil {
-			t.Fatal(err)
-		}
-	case <-time.After(limit):
-		t.Fatal("the guest is held up")
+	if err := wait.Receive(t, "the end of what the guest sends", sent); err != nil {
+		t.Fatal(err)
 	}
 	p, ch := g.started(t, conn)
 	go func() { _ = g.w.SendJSON(wire.Exit, ch, wire.ExitStatus{Code: 3}) }()
@@ -264,13 +238,8 @@ func TestRelayKillsWhatAClientLeft(t *testing.T) {
 			got <- f
 		}
 	}()
-	select {
-	case f := <-got:
-		if f.Type != wire.Kill || f.Channel != ch {
-			t.Errorf("frame of type %d on channel %d, want Kill on %d", f.Type, f.Channel, ch)
-		}
-	case <-time.After(limit):
-		t.Fatal("nobody told the guest")
+	if f := wait.Receive(t, "a frame at the guest", got); f.Type != wire.Kill || f.Channel != ch {
+		t.Errorf("frame of type %d on channel %d, want Kill on %d", f.Type, f.Channel, ch)
 	}
 	for _, send := range []func() error{
 		func() error { return g.w.Send(wire.Stdout, ch, []byte("late")) },
@@ -299,7 +268,7 @@ func TestRelayHello(t *testing.T) {
 	} {
 		r, w := io.Pipe()
 		go func() { _ = tt.say(wire.NewWriter(w)) }()
-		err := newRelay(pair{r, nopCloser{io.Discard}}).hello(limit, false)
+		err := newRelay(pair{r, nopCloser{io.Discard}}).hello(wait.Limit, false)
 		if (err == nil) != tt.fine {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -320,7 +289,7 @@ func TestRelayHello(t *testing.T) {
 			}
 			_ = w.Close()
 		}()
-		if err := newRelay(pair{r, nopCloser{io.Discard}}).hello(limit, true); (err == nil) != answers {
+		if err := newRelay(pair{r, nopCloser{io.Discard}}).hello(wait.Limit, true); (err == nil) != answers {
 			t.Errorf("a guest that answers (%v): %v", answers, err)
 		}
 	}
@@ -352,12 +321,7 @@ func TestAlive(t *testing.T) {
 		err := conn.Control(t.Context(), &boot.Request{Op: boot.OpAlive}, &answer)
 		answered <- errors.Join(err, answer.Err())
 	}()
-	var ping []byte
-	select {
-	case ping = <-pings:
-	case <-time.After(limit):
-		t.Fatal("PID 1 is not asked")
-	}
+	ping := wait.Receive(t, "a ping at PID 1", pings)
 	for _, other := range [][]byte{nil, bytes.Repeat(ping, 2), append([]byte{ping[0] + 1}, ping[1:]...)} {
 		if err := g.w.Send(wire.Pong, 0, other); err != nil {
 			t.Fatal(err)
@@ -374,13 +338,8 @@ func TestAlive(t *testing.T) {
 	if err := g.w.Send(wire.Pong, 0, ping); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case err := <-answered:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(limit):
-		t.Error("no answer")
+	if err := wait.Receive(t, "the answer", answered); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -412,7 +371,7 @@ func TestAwaitIdle(t *testing.T) {
 		case <-time.After(10 * time.Millisecond):
 		}
 		r.release()
-		if !boot.Within(hangLimit, over) {
+		if !boot.Within(wait.Limit, over) {
 			t.Fatalf("%s: not over", what)
 		}
 	}
@@ -421,7 +380,7 @@ func TestAwaitIdle(t *testing.T) {
 	over := waits(walked.Load)
 	walked.Store(true)
 	r.recheck()
-	if !boot.Within(hangLimit, over) {
+	if !boot.Within(wait.Limit, over) {
 		t.Fatal("not over although it need not wait")
 	}
 	if busy, _ := r.use(); !busy {

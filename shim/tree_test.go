@@ -3,6 +3,7 @@ package shim
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/host/boot"
+	"wolffia/internal/test/wait"
 	"wolffia/perm"
 	"wolffia/runtime"
 )
@@ -48,8 +50,6 @@ func next(t *testing.T, tree *os.File) (req boot.TreeRequest, file *os.File) {
 	return req, file
 }
 
-const hangLimit = 3 * time.Minute
-
 // Answers find who has asked, in whatever order they come, and whatever else
 // the tree server says.
 func TestTreeAnswers(t *testing.T) {
@@ -61,7 +61,7 @@ func TestTreeAnswers(t *testing.T) {
 	ask := func(op string) chan result {
 		got := make(chan result, 1)
 		go func() {
-			r, err := c.ask(boot.TreeRequest{Op: op}, nil, hangLimit)
+			r, err := c.ask(boot.TreeRequest{Op: op}, nil, wait.Limit)
 			got <- result{r, err}
 		}()
 		return got
@@ -119,7 +119,7 @@ func TestTreeDoesNotAnswer(t *testing.T) {
 	}
 	got := make(chan error, 1)
 	go func() {
-		_, err := c.ask(boot.TreeRequest{Op: boot.AskStats}, nil, hangLimit)
+		_, err := c.ask(boot.TreeRequest{Op: boot.AskStats}, nil, wait.Limit)
 		got <- err
 	}()
 	next(t, tree)
@@ -130,7 +130,7 @@ func TestTreeDoesNotAnswer(t *testing.T) {
 		t.Errorf("when it goes: %v", err)
 	}
 	<-ended
-	if _, err := c.ask(boot.TreeRequest{Op: boot.AskStats}, nil, hangLimit); !errors.Is(err, errTreeGone) {
+	if _, err := c.ask(boot.TreeRequest{Op: boot.AskStats}, nil, wait.Limit); !errors.Is(err, errTreeGone) {
 		t.Errorf("when it is gone: %v", err)
 	}
 }
@@ -153,7 +153,7 @@ func TestRulesInAFile(t *testing.T) {
 	defer f.Close()
 	asked := make(chan error, 1)
 	go func() {
-		_, err := c.ask(boot.TreeRequest{Op: boot.AskRules}, f, hangLimit)
+		_, err := c.ask(boot.TreeRequest{Op: boot.AskRules}, f, wait.Limit)
 		asked <- err
 	}()
 	req, file := next(t, tree)
@@ -223,16 +223,12 @@ func TestOnWalk(t *testing.T) {
 			if err := boot.SendPacket(tree, &boot.TreeReply{ID: req.ID}, nil); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := c.await(asked, hangLimit); err != nil {
+			if _, err := c.await(asked, wait.Limit); err != nil {
 				t.Fatal(err)
 			}
 		}
 		hear := func() {
-			select {
-			case <-told:
-			case <-time.After(hangLimit):
-				t.Fatalf("early %v: not told", early)
-			}
+			wait.Receive(t, fmt.Sprintf("the report, early %v", early), told)
 		}
 		if early {
 			say()

@@ -8,11 +8,11 @@ import (
 	"net/http"
 	"os"
 	"strconv"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"wolffia/internal/test/suite"
+	"wolffia/internal/test/wait"
 )
 
 // get STATUS PATH [KEY] asks the service whose log is the file log, until it answers with
@@ -25,10 +25,10 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	client := &http.Client{Timeout: suite.Limit, Transport: &http.Transport{DisableKeepAlives: true}}
 	last := "it does not serve"
-	for end := time.Now().Add(suite.Limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) { // other processes are at work
+	if !wait.Poll(func() bool {
 		address := servedAt(ts.MkAbs("log"))
 		if address == "" {
-			continue
+			return false
 		}
 		req, err := http.NewRequest(http.MethodGet, "http://"+address+args[1], nil)
 		ts.Check(err)
@@ -40,12 +40,12 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 		text, err := io.ReadAll(res.Body)
 		_ = res.Body.Close()
 		ts.Check(err)
-		if last = fmt.Sprintf("%d %s", res.StatusCode, text); res.StatusCode == status {
-			fmt.Fprint(ts.Stdout(), last)
-			return
-		}
+		last = fmt.Sprintf("%d %s", res.StatusCode, text)
+		return res.StatusCode == status
+	}) {
+		ts.Fatalf("get %v: %s", args, last)
 	}
-	ts.Fatalf("get %v: %s", args, last)
+	fmt.Fprint(ts.Stdout(), last)
 }
 
 // servedAt returns the address that a log says the service listens at; empty if it does not

@@ -21,6 +21,7 @@ import (
 	"wolffia/internal/host/probe"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 )
 
 // mcpLimit is a guard against a hang.
@@ -678,12 +679,10 @@ func TestMCPEnds(t *testing.T) {
 			t.Error(err)
 		}
 		_ = cmd.Wait()
-		for end := time.Now().Add(mcpLimit); time.Now().Before(end); { // ls removes it, once its processes have ended
+		wait.Until(t, "the removal of the sandbox by ls", func() bool { // once its processes have ended
 			left, err := os.ReadDir(filepath.Join(h.state, "sandboxes"))
-			if h.wolffia("ls", "-q") == "" && err == nil && len(left) == 0 {
-				break
-			}
-		}
+			return h.wolffia("ls", "-q") == "" && err == nil && len(left) == 0
+		})
 		h.none()
 	})
 }

@@ -22,9 +22,9 @@ import (
 	"wolffia/internal/host/probe"
 	"wolffia/internal/host/programs"
 	"wolffia/internal/test/dockertest"
-	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 )
 
 func TestMain(m *testing.M) {
@@ -208,7 +208,8 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: await NAME STATE")
 	}
 	name, want := args[0], args[1]
-	for end := time.Now().Add(suite.Limit); time.Now().Before(end); {
+	var state string
+	if !wait.Poll(func() bool {
 		cmd := exec.Command("wolffia", "ls", "--json")
 		cmd.Path, cmd.Err = ts.Getenv("WOLFFIA"), nil
 		cmd.Env = append(os.Environ(), "WOLFFIA_STATE_DIR="+ts.Getenv("WOLFFIA_STATE_DIR"))
@@ -216,17 +217,16 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 		var all []listing
 		ts.Check(json.Unmarshal(out, &all))
-		state := "gone"
+		state = "gone"
 		for _, l := range all {
 			if l.Name == name {
 				state = string(l.State)
 			}
 		}
-		if state == want {
-			return
-		}
+		return state == want
+	}) {
+		ts.Fatalf("%s is %s, want %s", name, state, want)
 	}
-	ts.Fatalf("%s does not become %s", name, want)
 }
 
 // completes REGEXP WORD... completes the words as a shell does, again until what is printed matches: completion is
@@ -237,13 +237,10 @@ func completes(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	want, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
-	for end := time.Now().Add(suite.Limit); ; {
+	if !wait.Poll(func() bool {
 		ts.Check(ts.Exec("wolffia", append([]string{"__complete"}, args[1:]...)...))
-		switch {
-		case want.MatchString(ts.ReadFile("stdout")):
-			return
-		case time.Now().After(end):
-			ts.Fatalf("completion of %q prints no %q", args[1:], args[0])
-		}
+		return want.MatchString(ts.ReadFile("stdout"))
+	}) {
+		ts.Fatalf("completion of %q prints no %q", args[1:], args[0])
 	}
 }

@@ -10,9 +10,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/test/wait"
 )
 
 // pid1 is the number on the host of a sandbox's PID 1.
@@ -87,11 +88,7 @@ func TestStoppedInit(t *testing.T) {
 		clients.Wait()
 		close(ended)
 	}()
-	select {
-	case <-ended:
-	case <-time.After(3 * time.Minute): // a guard against a hang
-		t.Fatal("a client hangs")
-	}
+	wait.Receive(t, "the end of all clients", ended)
 	var all []listing
 	b.OK(json.Unmarshal([]byte(b.says("ls", "--json")), &all))
 	if len(all) != 1 || all[0].State != "dead" || !strings.Contains(b.says("inspect", "box"), "PID 1 has not answered") {

@@ -35,7 +35,7 @@ func (r *Reader) Follow(ctx context.Context, alive string, each func(Record) err
 		if err := r.drain(ctx, each); err != nil || ended {
 			return err
 		}
-		if ended, err = wait(w); err != nil {
+		if ended, err = changed(w); err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -89,7 +89,7 @@ func watch(log, alive string) (_ *os.File, err error) {
 }
 
 // wait blocks until an event. It reports whether one of the directories is gone.
-func wait(w *os.File) (gone bool, err error) {
+func changed(w *os.File) (gone bool, err error) {
 	buf := make([]byte, 4096) // room for an event of any name
 	n, err := w.Read(buf)
 	if err != nil {

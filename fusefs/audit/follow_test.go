@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"wolffia/internal/test/wait"
 )
 
 // A followed log is one of a sandbox that is there.
@@ -24,7 +26,7 @@ func followed(t *testing.T) (path, alive string) {
 // exists until the sandbox is removed.
 func TestFollow(t *testing.T) {
 	path, alive := followed(t)
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	r, err := Open(path)
 	if err != nil {
@@ -98,7 +100,7 @@ func TestFollowEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path, alive := followed(t)
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 			defer cancel()
 			if tt.before != nil {
 				if err := tt.before(path, alive, cancel); err != nil {
@@ -127,7 +129,7 @@ func TestFollowEnds(t *testing.T) {
 // A link in the place of a log that is followed is an error.
 func TestFollowALink(t *testing.T) {
 	path, alive := followed(t)
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	r, err := Open(path)
 	if err != nil {

@@ -16,11 +16,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/test/wait"
 	"wolffia/perm"
 )
-
-// limit is a guard against a hang.
-const limit = 3 * time.Minute
 
 // readAll reads a whole log.
 func readAll(t *testing.T, path string) (all []Record, skipped int64) {
@@ -73,8 +71,8 @@ func TestLog(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	l.Close(limit)
-	l.Close(limit)
+	l.Close(wait.Limit)
+	l.Close(wait.Limit)
 	l.Add(denialOf("late"), rules)
 	all, skipped := readAll(t, path)
 	if skipped != 0 || count(all) != 8*each {
@@ -108,7 +106,7 @@ func TestRepeatsAreToldInTime(t *testing.T) {
 		if len(all) != 2 || all[0].Count != 1 || all[1].Count != 4 {
 			t.Errorf("%+v", all)
 		}
-		l.Close(limit)
+		l.Close(wait.Limit)
 	})
 }
 
@@ -122,13 +120,13 @@ func TestFlush(t *testing.T) {
 		for j := range each {
 			l.Add(denialOf(fmt.Sprint(i, j)), nil)
 		}
-		l.Flush(limit)
+		l.Flush(wait.Limit)
 		if all, _ := readAll(t, path); len(all) != each*(i+1) {
 			t.Fatalf("%d lines of %d", len(all), each*(i+1))
 		}
 	}
-	l.Close(limit)
-	l.Flush(limit)
+	l.Close(wait.Limit)
+	l.Flush(wait.Limit)
 }
 
 // Neither file is longer than it may be; what is left is the newest, whole.
@@ -174,7 +172,7 @@ func TestLogGoesOn(t *testing.T) {
 		}
 		l := NewLog(path, nil)
 		l.Add(denialOf("x"), nil)
-		l.Close(limit)
+		l.Close(wait.Limit)
 		all, skipped := readAll(t, path)
 		if len(all) != i+1 || skipped != int64(i) {
 			t.Errorf("%d lines, %d damaged after %d starts", len(all), skipped, i+1)
@@ -212,7 +210,7 @@ func TestLogInTheWay(t *testing.T) {
 				var said bytes.Buffer
 				l := NewLog(path, slog.New(slog.NewTextHandler(&said, nil)))
 				l.Add(denialOf("x"), nil)
-				l.Close(limit)
+				l.Close(wait.Limit)
 				if part == "" && !strings.Contains(said.String(), "cannot be written") {
 					t.Errorf("nothing was said: %q", said.String())
 				}
@@ -237,7 +235,7 @@ func TestAddDoesNotWait(t *testing.T) {
 		l.Add(denialOf(fmt.Sprint(i)), nil)
 	}
 	go l.run() // it answers again
-	l.Close(limit)
+	l.Close(wait.Limit)
 	all, _ := readAll(t, path)
 	if len(all) < room || all[0].Path != "0" || all[1].Path != "1" || count(all) != 2*n {
 		t.Errorf("%d denials in %+v", count(all), all)
@@ -267,7 +265,7 @@ func TestWhatCannotBeWritten(t *testing.T) {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		l.Close(limit)
+		l.Close(wait.Limit)
 	})
 	if all, _ := readAll(t, path); count(all) != 20 {
 		t.Errorf("%+v", all)

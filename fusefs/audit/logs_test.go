@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"wolffia/internal/test/wait"
 )
 
 func refusalOf(name string) Record {
@@ -28,7 +30,7 @@ func TestRefusal(t *testing.T) {
 	}
 	long := refusalOf(strings.Repeat("x", 5000))
 	l.Add(long, nil)
-	l.Close(limit)
+	l.Close(wait.Limit)
 	all, skipped := readAll(t, path)
 	if len(all) != 3 || skipped != 0 || count(all) != 4 {
 		t.Fatalf("%d skipped of %+v", skipped, all)
@@ -63,7 +65,7 @@ func TestLogs(t *testing.T) {
 		}
 	}
 	for _, l := range logs {
-		l.Close(limit)
+		l.Close(wait.Limit)
 	}
 	name := func(r Record) string {
 		if r.Host != nil {
@@ -96,7 +98,7 @@ func TestLogs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer followed.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	seen := 0
 	if err := followed.Follow(ctx, alive, func(r Record) error {
@@ -104,7 +106,7 @@ func TestLogs(t *testing.T) {
 		case 6:
 			l := NewLog(network, nil)
 			l.Add(refusalOf("late"), nil)
-			l.Close(limit)
+			l.Close(wait.Limit)
 		case 7:
 			if name(r) != "late" {
 				t.Errorf("%+v", r)

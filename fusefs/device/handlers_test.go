@@ -1,11 +1,14 @@
 package device
 
 import (
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/test/wait"
 )
 
 // handled are handlers that are served, and their device: a socket that keeps messages apart.
@@ -17,9 +20,6 @@ type handled struct {
 	goOn   chan struct{} // lets one of them answer
 	over   chan struct{} // closed at the end of serve
 }
-
-// guard is for how long a test waits for what must come.
-const guard = 3 * time.Minute
 
 func newHandled(t *testing.T, limit int) *handled {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -51,11 +51,7 @@ func newHandled(t *testing.T, limit int) *handled {
 
 func (h *handled) awaitOver() {
 	h.Helper()
-	select {
-	case <-h.over:
-	case <-time.After(guard):
-		h.Fatalf("serve does not end in %v", guard)
-	}
+	wait.Receive(h, "the end of serve", h.over)
 }
 
 func (h *handled) send(message byte) {
@@ -68,24 +64,15 @@ func (h *handled) send(message byte) {
 // has waits until a handler has message.
 func (h *handled) has(message byte) {
 	h.Helper()
-	select {
-	case got := <-h.begun:
-		if got != message {
-			h.Fatalf("message %d is handled, want %d", got, message)
-		}
-	case <-time.After(guard):
-		h.Fatalf("message %d is not handled in %v", message, guard)
+	if got := wait.Receive(h, fmt.Sprintf("message %d at a handler", message), h.begun); got != message {
+		h.Fatalf("message %d is handled, want %d", got, message)
 	}
 }
 
 // settles waits until n handlers are running.
 func (h *handled) settles(n int32) {
 	h.Helper()
-	for end := time.Now().Add(guard); h.running.Load() != n; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			h.Fatalf("%d handlers, want %d", h.running.Load(), n)
-		}
-	}
+	wait.Equal(h, "running handlers", n, h.running.Load)
 }
 
 // A message whose handlers are all blocked gets another one, up to the limit. They end when they are not needed any more.
@@ -139,12 +126,7 @@ func TestManyMessages(t *testing.T) {
 	h.goOn <- struct{}{}
 	count := [all]int{}
 	for range all {
-		select {
-		case m := <-h.begun:
-			count[m]++
-		case <-time.After(guard):
-			t.Fatalf("messages are missing: %v", count)
-		}
+		count[wait.Receive(t, fmt.Sprintf("a message that is missing in %v", count), h.begun)]++
 	}
 	for m, n := range count {
 		if n != 1 {

@@ -16,7 +16,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -31,6 +30,7 @@ import (
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testimage"
+	"wolffia/internal/test/wait"
 	"wolffia/runtime"
 )
 
@@ -124,18 +124,6 @@ func program(t *testing.T) string {
 	return filepath.Join(testbin.Dir(t), puller.Program)
 }
 
-// soon waits for an event, which must come.
-func soon[T any](t *testing.T, what string, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(30 * time.Second):
-		t.Fatalf("%s: it does not come", what)
-		panic("unreachable")
-	}
-}
-
 // Ten processes pull one image: one does the work.
 func TestTenPull(t *testing.T) {
 	h, dir := newHost(t, false), state(t)
@@ -182,7 +170,7 @@ func TestKilledHalfWay(t *testing.T) {
 		return cmd
 	}
 	kill := func(cmd *exec.Cmd) {
-		soon(t, "half of the layer", h.held)
+		wait.Receive(t, "half of the layer", h.held)
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +194,7 @@ func TestKilledHalfWay(t *testing.T) {
 	}()
 	kill(first)
 	close(h.goOn)
-	if err := soon(t, "the second pull", waiting); err != nil {
+	if err := wait.Receive(t, "the second pull", waiting); err != nil {
 		t.Error(err)
 	}
 	if got := trees(t, dir); len(got) != 1 || strings.Contains(got[0], ".") {
@@ -223,9 +211,9 @@ func TestGivenUp(t *testing.T) {
 		_, err := puller.Pull(ctx, program(t), &puller.Request{StateDir: dir, Name: h.name})
 		done <- err
 	}()
-	soon(t, "half of the layer", h.held)
+	wait.Receive(t, "half of the layer", h.held)
 	cancel()
-	if err := soon(t, "the end", done); !errors.Is(err, context.Canceled) {
+	if err := wait.Receive(t, "the end", done); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if got := trees(t, dir); len(got) != 0 {
@@ -244,7 +232,7 @@ func TestGivenUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		soon(t, "half of the layer", h.held)
+		wait.Receive(t, "half of the layer", h.held)
 		end(cmd, in)
 		_ = cmd.Wait()
 		_ = in.Close()

@@ -10,6 +10,7 @@ import (
 
 	"wolffia/internal/test/dockertest"
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 	"wolffia/runtime"
 )
 
@@ -195,10 +196,10 @@ func TestImageBoundToCaller(t *testing.T) {
 	if err := caller.Close(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it is gone", func() bool {
+	wait.Until(t, "it is gone", func() bool {
 		all, err := rt.List(t.Context())
 		return err == nil && len(all) == 0
 	})
-	until(t, "its processes are gone", func() bool { return len(partsOf(t, s.ID)) == 0 })
+	wait.Until(t, "its processes are gone", func() bool { return len(partsOf(t, s.ID)) == 0 })
 	gone(t, s.ID)
 }

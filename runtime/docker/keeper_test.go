@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/test/wait"
 	"wolffia/runtime"
 )
 
@@ -85,7 +86,7 @@ func TestKilledKeeperInTheMaking(t *testing.T) {
 					}
 					select {
 					case <-waiting:
-					case <-time.After(limit):
+					case <-time.After(wait.Limit):
 						t.Error("nobody waits for the container")
 					}
 				})

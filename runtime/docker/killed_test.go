@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"wolffia/internal/test/dockertest"
+	"wolffia/internal/test/wait"
 	"wolffia/runtime"
 )
 
@@ -16,14 +17,14 @@ import (
 func killShim(t testing.TB, id string) {
 	t.Helper()
 	pid := 0
-	until(t, "the shim is there", func() bool {
+	wait.Until(t, "the shim is there", func() bool {
 		pid = partsOf(t, id)["wolffia shim"]
 		return pid != 0
 	})
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the shim is gone", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
+	wait.Until(t, "the shim is gone", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
 }
 
 // When the shim is killed the sandbox is dead, and the keeper removes what is in
@@ -69,7 +70,7 @@ func TestKilledShimDuringCommands(t *testing.T) {
 	}
 	killShim(t, s.ID)
 	for _, p := range processes {
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 		if exit, err := p.Wait(ctx); err == nil || !strings.Contains(err.Error(), "its shim was killed") && !strings.Contains(err.Error(), "lost the connection") {
 			t.Errorf("%+v, %v", exit, err)
 		}
@@ -149,7 +150,7 @@ func TestTerminatedKeeper(t *testing.T) {
 		if err := syscall.Kill(parts["wolffia-oci keep"], syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "keeper and PID 1 are gone", func() bool {
+		wait.Until(t, "keeper and PID 1 are gone", func() bool {
 			left := partsOf(t, s.ID)
 			delete(left, "wolffia shim")
 			delete(left, "wolffia tree")

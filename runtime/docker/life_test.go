@@ -15,12 +15,11 @@ import (
 	"wolffia/internal/test/dockertest"
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
-
-const limit = 3 * time.Minute
 
 // start makes and starts a sandbox with a codebase, which has a file.
 func start(t testing.TB, rt *shimtest.Runtime, c *runtime.SandboxConfig) *runtime.Sandbox {
@@ -73,7 +72,7 @@ func gone(t testing.TB, id string) {
 	}
 	for part, pid := range partsOf(t, id) {
 		stop := make(chan struct{})
-		timer := time.AfterFunc(limit, func() { close(stop) })
+		timer := time.AfterFunc(wait.Limit, func() { close(stop) })
 		proc.Await(pid, stop)
 		if !timer.Stop() {
 			t.Errorf("process %d is left: %s", pid, part)
@@ -116,27 +115,16 @@ func killPart(t testing.TB, id, part string) {
 	}
 }
 
-// until waits for something that no event tells of.
-func until(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(limit); !is(); {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not in %v", what, limit)
-		}
-		time.Sleep(2 * time.Millisecond) // what is waited for may need the processor
-	}
-}
-
 // partless waits until no process of the sandbox is left.
 func partless(t testing.TB, id string) {
 	t.Helper()
-	until(t, "its parts are gone", func() bool { return len(partsOf(t, id)) == 0 })
+	wait.Until(t, "its parts are gone", func() bool { return len(partsOf(t, id)) == 0 })
 }
 
 // dies waits until the sandbox is dead.
 func dies(t testing.TB, rt *shimtest.Runtime, id string) {
 	t.Helper()
-	until(t, "it is dead", func() bool {
+	wait.Until(t, "it is dead", func() bool {
 		got, err := rt.Get(t.Context(), id)
 		return err == nil && got.State == runtime.StateDead
 	})
@@ -351,7 +339,7 @@ func TestEngineDies(t *testing.T) {
 	if err := engine.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	if exit, err := p.Wait(ctx); err == nil || ctx.Err() != nil {
 		t.Errorf("%+v, %v", exit, err)
@@ -393,7 +381,7 @@ func TestEngineHangs(t *testing.T) {
 	if err := syscall.Kill(partsOf(t, s.ID)["wolffia-oci keep"], syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}
-	until(t, "PID 1 is gone", func() bool { return pid1(t, s.ID) == 0 })
+	wait.Until(t, "PID 1 is gone", func() bool { return pid1(t, s.ID) == 0 })
 	if err := engine.Resume(); err != nil {
 		t.Fatal(err)
 	}

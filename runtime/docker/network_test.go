@@ -10,6 +10,7 @@ import (
 
 	"wolffia/internal/test/dockertest"
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 	"wolffia/network"
 	"wolffia/runtime"
 )
@@ -41,7 +42,7 @@ func TestNetworkPastInit(t *testing.T) {
 	defer p.Close()
 	talk := func(word string) {
 		t.Helper()
-		if err := l.(*net.TCPListener).SetDeadline(time.Now().Add(limit)); err != nil {
+		if err := l.(*net.TCPListener).SetDeadline(time.Now().Add(wait.Limit)); err != nil {
 			t.Fatal(err)
 		}
 		c, err := l.Accept()
@@ -49,7 +50,7 @@ func TestNetworkPastInit(t *testing.T) {
 			t.Fatalf("%s: %v", word, err)
 		}
 		defer c.Close()
-		if err := c.SetDeadline(time.Now().Add(limit)); err != nil {
+		if err := c.SetDeadline(time.Now().Add(wait.Limit)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := fmt.Fprintln(c, word); err != nil {

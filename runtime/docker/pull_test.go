@@ -19,6 +19,7 @@ import (
 	"wolffia/internal/test/dockertest"
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/testimage"
+	"wolffia/internal/test/wait"
 	"wolffia/local"
 	"wolffia/runtime"
 )
@@ -216,31 +217,17 @@ func TestPullCanceled(t *testing.T) {
 		_, err := rt.Create(ctx, &runtime.SandboxConfig{Image: r.name()})
 		failed <- err
 	}()
-	within(t, "the pull begins", begun)
+	wait.Receive(t, "the pull begins", begun)
 	cancel()
-	select {
-	case err := <-failed:
-		if !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-	case <-time.After(limit):
-		t.Fatal("Create goes on")
+	if err := wait.Receive(t, "the end of Create", failed); !errors.Is(err, context.Canceled) {
+		t.Errorf("Create returns %v, want %v", err, context.Canceled)
 	}
-	within(t, "the engine gives it up", over)
+	wait.Receive(t, "the engine gives it up", over)
 	none(t, rt)
 	if has(t, r.name()) {
 		t.Error("the engine has it")
 	}
 	if out, _ := exec.Command("pgrep", "-f", "wolffia-oci image.*"+rt.State).Output(); len(out) > 0 {
 		t.Errorf("it goes on: %s", out)
-	}
-}
-
-func within(t *testing.T, what string, event <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-event:
-	case <-time.After(limit):
-		t.Fatalf("%s: not in %v", what, limit)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/test/wait"
 	"wolffia/runtime"
 )
 
@@ -96,15 +97,13 @@ func TestStreamCloseForAll(t *testing.T) {
 	if err := newStream(ours, io.Discard).Close(); err != nil {
 		t.Error(err)
 	}
-	if err := engine.SetReadDeadline(time.Now().Add(limit)); err != nil {
+	if err := engine.SetReadDeadline(time.Now().Add(wait.Limit)); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := engine.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("%d, %v", n, err)
 	}
 }
-
-const limit = time.Minute
 
 // socketPair returns the two ends of a connection.
 func socketPair(t *testing.T) (*net.UnixConn, *net.UnixConn) {

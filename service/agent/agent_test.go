@@ -16,6 +16,7 @@ import (
 
 	"wolffia/internal/test/servetest"
 	"wolffia/internal/test/testbin"
+	"wolffia/internal/test/wait"
 	"wolffia/mcp"
 )
 
@@ -24,9 +25,6 @@ func TestMain(m *testing.M) {
 	m.Run()
 	testbin.Remove()
 }
-
-// limit is a guard against a hang.
-const limit = 2 * time.Minute
 
 // keys are the content of a key file: one for all owners, and one for each of two.
 const (
@@ -61,7 +59,7 @@ type client struct {
 // dial connects to a path of the service.
 func dial(w *servetest.World, path, key string) (*client, error) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Ctx, limit)
+	ctx, cancel := context.WithTimeout(w.Ctx, wait.Limit)
 	w.Cleanup(cancel)
 	c := &client{World: w, ctx: ctx, progress: make(chan string, 1000)}
 	var err error
@@ -317,14 +315,9 @@ func TestIdle(t *testing.T) {
 	if status != http.StatusOK || id == "" {
 		t.Fatalf("%d %s", status, text)
 	}
-	for end := time.Now().Add(limit); ; { // each request restarts the idle time
-		status, _, _ = w.Do(http.MethodPost, "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":2,"method":"ping"}`),
+	wait.Equal(t, "status of a session that is not used", http.StatusNotFound, func() int { // each request restarts the idle time
+		status, _, _ := w.Do(http.MethodPost, "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":2,"method":"ping"}`),
 			"Content-Type", "application/json", "Accept", accept, "Mcp-Session-Id", id)
-		if status == http.StatusNotFound {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the session is there still: %d", status)
-		}
-	}
+		return status
+	})
 }

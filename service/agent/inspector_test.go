@@ -12,6 +12,7 @@ import (
 	"wolffia/internal/test/servetest"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 )
 
 // The inspector of the protocol's authors lists and calls tools over HTTP, and over standard
@@ -32,7 +33,7 @@ func TestInspector(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*wait.Limit)
 	defer cancel()
 	install := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 	install.Dir = dir

@@ -13,11 +13,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/test/suite"
+	"wolffia/internal/test/wait"
 	"wolffia/runtime"
 	"wolffia/service/registry"
 )
@@ -267,11 +267,7 @@ func TestKilledWriter(t *testing.T) {
 			}
 			read <- lines.Err()
 		}()
-		select {
-		case err = <-read:
-		case <-time.After(3 * time.Minute):
-			err = errors.New("the child hangs")
-		}
+		err = wait.Receive(t, "the end of what the child writes", read)
 		_ = child.Process.Kill()
 		_ = child.Wait()
 		_ = out.Close()

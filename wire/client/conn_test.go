@@ -5,13 +5,11 @@ import (
 	"io"
 	"net"
 	"testing"
-	"time"
 
+	"wolffia/internal/test/wait"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )
-
-const limit = 30 * time.Second // of what must not hang
 
 // asked returns a connection on which a question waits for its answer, the other end, and what becomes of the question.
 func asked(t *testing.T) (conn *client.Conn, far *wire.Writer, hangUp func(), got chan error) {
@@ -32,17 +30,6 @@ func asked(t *testing.T) (conn *client.Conn, far *wire.Writer, hangUp func(), go
 	}
 	f.Release()
 	return conn, wire.NewWriter(end), hangUp, got
-}
-
-func await(t *testing.T, got chan error) error {
-	t.Helper()
-	select {
-	case err := <-got:
-		return err
-	case <-time.After(limit):
-		t.Fatal("the question has no end")
-		return nil
-	}
 }
 
 // A hasty is a stream whose other end answers the first question and hangs up before the asker is done with asking.
@@ -83,14 +70,10 @@ func TestCloseAnswered(t *testing.T) {
 	if err := far.Send(wire.Reply, 0, []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
-	if err := await(t, got); err != nil {
+	if err := wait.Receive(t, "the end of the question", got); err != nil {
 		t.Error(err)
 	}
-	select {
-	case <-conn.Done():
-	case <-time.After(limit):
-		t.Error("not closed after the answer")
-	}
+	wait.Receive(t, "the end of a connection that was to close after the answer", conn.Done())
 	hangUp()
 
 	near, end := net.Pipe()

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"wolffia/internal/host/egress"
+	"wolffia/internal/test/wait"
 	"wolffia/network"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -655,7 +656,7 @@ func TestNameCheckReturns(t *testing.T) {
 	t.Cleanup(end)
 	w.plain("good.example", 443, "93.184.216.34", func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
 	c := w.name("good.example", 443)
-	wait(t, began, "the gateway connects")
+	wait.Receive(t, "the gateway connects", began)
 	p.NoNameCheck = nil
 	checked, err := p.Compile()
 	if err != nil {

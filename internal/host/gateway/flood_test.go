@@ -20,6 +20,8 @@ import (
 	"wolffia/network"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"wolffia/internal/test/wait"
 )
 
 // A crowd is a network inside whose listeners have as many connections as a test wants, in memory.
@@ -114,7 +116,7 @@ func TestFlood(t *testing.T) {
 		conn := &pipeConn{server, func() { once.Do(func() { open.Add(-1) }) }}
 		select {
 		case c.conns <- conn:
-		case <-time.After(hang):
+		case <-time.After(wait.Limit):
 			t.Fatal("connections are not accepted any more")
 		}
 		n := open.Add(1)
@@ -152,7 +154,7 @@ func TestFlood(t *testing.T) {
 
 	client, server := net.Pipe()
 	c.conns <- &pipeConn{server, func() {}}
-	_ = client.SetDeadline(time.Now().Add(hang))
+	_ = client.SetDeadline(time.Now().Add(wait.Limit))
 	conn := tls.Client(client, &tls.Config{ServerName: "good.example", InsecureSkipVerify: true}) // the test's own server
 	if err := conn.Handshake(); err != nil {
 		t.Error("after the flood:", err)
@@ -188,7 +190,7 @@ func TestHugeHandshakes(t *testing.T) {
 	for range maxConns {
 		client, server := net.Pipe()
 		clients = append(clients, client)
-		_ = client.SetDeadline(time.Now().Add(hang))
+		_ = client.SetDeadline(time.Now().Add(wait.Limit))
 		c.conns <- &pipeConn{server, func() {}}
 		for _, record := range [][]byte{first, rest} {
 			if _, err := client.Write(record); err != nil { // a pipe: it was read when this returns
@@ -265,17 +267,7 @@ func (w *world) hangUp(name string, began <-chan struct{}) {
 	if _, err := fmt.Fprintf(c, "GET http://%s/ HTTP/1.1\r\nHost: %[1]s\r\n\r\n", name); err != nil {
 		w.t.Fatal(err)
 	}
-	wait(w.t, began, "the gateway connects")
-}
-
-// wait waits until something happened.
-func wait(t testing.TB, happened <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-happened:
-	case <-time.After(hang):
-		t.Fatal("it did not happen that", what)
-	}
+	wait.Receive(w.t, "the gateway connects", began)
 }
 
 // What a gateway does to connect for a request ends when the client hangs up.
@@ -311,7 +303,7 @@ func TestAbandoned(t *testing.T) {
 	})
 	for _, name := range []string{"slow.example", "sealed.example" + network.LocalSuffix} {
 		w.hangUp(name, began)
-		wait(t, ended, "the attempt to connect to "+name+" ends")
+		wait.Receive(t, "the end of the attempt to connect to "+name, ended)
 	}
 	w.quiet()
 }
@@ -344,6 +336,6 @@ func TestAbandonedCount(t *testing.T) {
 		t.Errorf("%d attempts at once", n)
 	}
 	release()
-	wait(t, began, "a slot is given back")
+	wait.Receive(t, "a slot is given back", began)
 	w.ended(c)
 }

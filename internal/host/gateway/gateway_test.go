@@ -24,6 +24,8 @@ import (
 	"wolffia/network"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"wolffia/internal/test/wait"
 )
 
 func allow(rules ...string) network.Policy { return network.Policy{Allow: rules} }
@@ -283,13 +285,8 @@ func TestServerHalfCloses(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = c.CloseWrite()
-	select {
-	case text := <-got:
-		if text != "more" {
-			t.Errorf("%q", text)
-		}
-	case <-time.After(hang):
-		t.Error("the server does not receive the end")
+	if text := wait.Receive(t, "the end at the server", got); text != "more" {
+		t.Errorf("the server has read %q, want %q", text, "more")
 	}
 }
 
@@ -465,11 +462,7 @@ func TestSilentAddress(t *testing.T) {
 	if text := w.ended(w.name("git.example", 22)); text != "hi" {
 		t.Errorf("%q", text)
 	}
-	select {
-	case <-late:
-	case <-time.After(hang):
-		t.Error("the silent attempt was not cancelled")
-	}
+	wait.Receive(t, "the end of the silent attempt", late)
 	w.quiet()
 }
 
@@ -518,13 +511,13 @@ func TestProcessSearch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(hang))
+	_ = c.SetDeadline(time.Now().Add(wait.Limit))
 	for range 2 {
 		if _, err := c.Write(query("evil.example.", dnsmessage.TypeA)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	wait(t, searching, "a process is searched for")
+	wait.Receive(t, "a process is searched for", searching)
 	w.address("good.example")
 	end()
 	for range 2 {
@@ -609,7 +602,7 @@ func TestSetPolicy(t *testing.T) {
 		t.Error("the name has another address")
 	}
 	say(w.name("git.example", 22), "three")
-	if c, err := net.DialTimeout("tcp4", netip.AddrPortFrom(addr, w.net.real(8022)).String(), hang); err == nil {
+	if c, err := net.DialTimeout("tcp4", netip.AddrPortFrom(addr, w.net.real(8022)).String(), wait.Limit); err == nil {
 		_ = c.Close()
 		t.Error("port 8022 is still open")
 	}

@@ -25,10 +25,9 @@ import (
 	"wolffia/network"
 
 	"golang.org/x/net/dns/dnsmessage"
-)
 
-// hang is how long a test waits for what must happen.
-const hang = 20 * time.Second
+	"wolffia/internal/test/wait"
+)
 
 // checkLeaks fails the test if it leaves something behind. The pipes of splice(2) stay in a
 // pool until the garbage collector has found them.
@@ -221,9 +220,9 @@ func (w *world) host(name string, port uint16, server string, addrs ...string) {
 // expect waits for an event with a reason, and returns it.
 func (w *world) expect(reason string) egress.Event {
 	w.t.Helper()
-	guard := time.AfterFunc(hang, w.changed.Broadcast)
+	guard := time.AfterFunc(wait.Limit, w.changed.Broadcast)
 	defer guard.Stop()
-	end := time.Now().Add(hang)
+	end := time.Now().Add(wait.Limit)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for {
@@ -267,7 +266,7 @@ func (w *world) ask(name string, kind dnsmessage.Type) (dnsmessage.RCode, netip.
 		w.t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(hang))
+	_ = c.SetDeadline(time.Now().Add(wait.Limit))
 	if _, err := c.Write(query(name, kind)); err != nil {
 		w.t.Fatal(err)
 	}
@@ -318,7 +317,7 @@ func (w *world) address(name string) netip.Addr {
 // connect connects to a port of an address inside.
 func (w *world) connect(addr netip.Addr, port uint16) *net.TCPConn {
 	w.t.Helper()
-	c, err := net.DialTimeout("tcp4", netip.AddrPortFrom(addr, w.net.real(port)).String(), hang)
+	c, err := net.DialTimeout("tcp4", netip.AddrPortFrom(addr, w.net.real(port)).String(), wait.Limit)
 	if errors.Is(err, syscall.ECONNRESET) {
 		return &net.TCPConn{} // it was refused before the kernel had said that it is made
 	}
@@ -326,7 +325,7 @@ func (w *world) connect(addr netip.Addr, port uint16) *net.TCPConn {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(hang))
+	_ = c.SetDeadline(time.Now().Add(wait.Limit))
 	return c.(*net.TCPConn)
 }
 
@@ -386,7 +385,7 @@ func (w *world) plain(name string, port uint16, addr string, serve func(*net.TCP
 			if err != nil {
 				return
 			}
-			_ = c.SetDeadline(time.Now().Add(3 * hang)) // its end must not look like the gateway's doing
+			_ = c.SetDeadline(time.Now().Add(3 * wait.Limit)) // its end must not look like the gateway's doing
 			running.Go(func() {
 				defer c.Close()
 				serve(c.(*net.TCPConn))

@@ -11,13 +11,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"wolffia/internal/sys/cgroup"
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 )
-
-const limit = 30 * time.Second
 
 // open makes a group with limits around a sleeping process, by whatever way this
 // host has.
@@ -32,12 +30,12 @@ func open(t *testing.T, name string, l *cgroup.Limits) (*cgroup.Group, *exec.Cmd
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	g, err := plan.Open(ctx, name, cmd.Process.Pid, 0)
 	if err == nil {
 		t.Cleanup(func() {
-			if err := g.Remove(limit); err != nil {
+			if err := g.Remove(wait.Limit); err != nil {
 				t.Error(err)
 			}
 			_ = cmd.Wait()
@@ -59,12 +57,7 @@ func gone(t *testing.T, g *cgroup.Group) {
 		if filepath.Base(dir) == cgroup.InScope {
 			dir = filepath.Dir(dir)
 		}
-		for end := time.Now().Add(limit); cgroup.Exists(dir); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Errorf("%s is left", dir)
-				break
-			}
-		}
+		wait.Until(t, "the removal of "+dir, func() bool { return !cgroup.Exists(dir) })
 	}
 }
 
@@ -128,12 +121,12 @@ func TestFillServer(t *testing.T) {
 		t.Cleanup(func() { _ = cmd.Wait() })
 		pids = append(pids, cmd.Process.Pid)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	g, err := plan.Open(ctx, name(t), pids[0], pids[1])
 	if err == nil {
 		defer func() {
-			if err := g.Remove(limit); err != nil {
+			if err := g.Remove(wait.Limit); err != nil {
 				t.Error(err)
 			}
 			gone(t, g)
@@ -165,7 +158,7 @@ func TestRemove(t *testing.T) {
 	testenv.Both(t)
 	g, cmd := open(t, name(t), &cgroup.Limits{PIDs: 12})
 	other, lives := open(t, name(t)+"x", &cgroup.Limits{PIDs: 12})
-	if err := g.Remove(limit); err != nil {
+	if err := g.Remove(wait.Limit); err != nil {
 		t.Fatal(err)
 	}
 	err := cmd.Wait()
@@ -173,7 +166,7 @@ func TestRemove(t *testing.T) {
 		t.Errorf("it ended so: %v", err)
 	}
 	gone(t, g)
-	if err := g.Remove(limit); err != nil {
+	if err := g.Remove(wait.Limit); err != nil {
 		t.Errorf("twice: %v", err)
 	}
 	if err := lives.Process.Signal(syscall.Signal(0)); err != nil {
@@ -221,14 +214,14 @@ func TestOOMKills(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _, _ = in.Close(), cmd.Wait() }()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	g, err := plan.Open(ctx, name(t), cmd.Process.Pid, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := g.Remove(limit); err != nil {
+		if err := g.Remove(wait.Limit); err != nil {
 			t.Error(err)
 		}
 		gone(t, g)

@@ -6,9 +6,9 @@ import (
 	"os"
 	"syscall"
 	"testing"
-	"time"
 
 	"wolffia/internal/sys/child"
+	"wolffia/internal/test/wait"
 )
 
 func TestChild(t *testing.T) {
@@ -66,11 +66,7 @@ func TestKill(t *testing.T) {
 	if err := c.Kill(); err != nil {
 		t.Error(err)
 	}
-	select {
-	case <-c.Gone():
-	case <-time.After(time.Minute):
-		t.Error("it lives")
-	}
+	wait.Receive(t, "the end of a killed child", c.Gone())
 }
 
 func TestNoSuchProgram(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/test/wait"
 )
 
 func TestTree(t *testing.T) {
@@ -84,14 +86,7 @@ func TestKillTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	tree := Tree{Root: cmd.Process.Pid, Mark: mark}
-	for end := time.Now().Add(10 * time.Second); ; {
-		if found, _ := tree.Find(Others()); len(found) > 3 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("it starts nothing")
-		}
-	}
+	wait.For(t, "processes of the tree", func() int { found, _ := tree.Find(Others()); return len(found) }, func(n int) bool { return n > 3 })
 	killed := tree.Kill(10 * time.Second)
 	if found, _ := tree.Find(Others()); len(found) > 0 || !slices.Contains(killed, cmd.Process.Pid) {
 		t.Errorf("of %d that were killed, %v live", len(killed), found)

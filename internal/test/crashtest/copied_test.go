@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"wolffia/fusefs/cow"
 	"wolffia/internal/host/probe"
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
@@ -210,9 +210,12 @@ func (c *copies) once(w *world, e *end, done string, args ...string) {
 	w.Helper()
 	call := w.cli(args...)
 	w.ends(args[0], call.done)
-	for end := time.Now().Add(limit); strings.Contains(call.answer, "another process works") && time.Now().Before(end); {
-		call = w.cli(args...)
-		w.ends(args[0], call.done)
+	if strings.Contains(call.answer, "another process works") {
+		wait.Until(w, args[0]+" without another process that works", func() bool {
+			call = w.cli(args...)
+			w.ends(args[0], call.done)
+			return !strings.Contains(call.answer, "another process works")
+		})
 	}
 	if !call.ok && (done == "" || !strings.Contains(call.answer, done)) {
 		w.Fatalf("%s again: %s; it was %v, %q", args[0], call.answer, e.ok, e.answer)

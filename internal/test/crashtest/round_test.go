@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"wolffia/internal/test/suite"
+	"wolffia/internal/test/wait"
 	"wolffia/local"
 	"wolffia/runtime"
 	"wolffia/runtime/docker"
@@ -50,7 +51,7 @@ func (w *world) do(r *round) (killed bool) {
 	case <-late:
 		killed = w.strike(r.victim, c, e)
 	case <-c.done:
-	case <-time.After(limit):
+	case <-time.After(wait.Limit):
 		w.Fatalf("it hangs; there are %v", processes(w.TB))
 	}
 	w.ends(op.name, c.done)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"wolffia/internal/host/statedir"
+	"wolffia/internal/test/wait"
 	"wolffia/local"
 	"wolffia/runtime"
 )
@@ -91,7 +92,7 @@ func judgeSpares(w *world, r *round, e *end) {
 	dir, err := statedir.Open(w.state)
 	w.OK(err)
 	for spare := range w.spares() { // claimed, or not offered, by who was killed then: its time ends it
-		w.OK(dir.Box(spare).WaitUnlocked(w.Ctx, limit))
+		w.OK(dir.Box(spare).WaitUnlocked(w.Ctx, wait.Limit))
 	}
 	w.nothing(rt)
 }

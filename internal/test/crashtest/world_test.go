@@ -22,6 +22,7 @@ import (
 	"wolffia/internal/test/dockertest"
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testbin"
+	"wolffia/internal/test/wait"
 	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
@@ -41,10 +42,6 @@ func TestMain(m *testing.M) {
 	m.Run()
 	testbin.Remove()
 }
-
-// limit is how long an operation may take, whatever happens meanwhile: longer than the product's own limits, which are
-// 60 s for a start and 30 s for an end.
-const limit = 2 * time.Minute
 
 // The owners: of the sandbox that a round is about, and of the one that it is
 // not about.
@@ -273,7 +270,7 @@ func (w *world) ends(what string, done <-chan struct{}) {
 	w.Helper()
 	select {
 	case <-done:
-	case <-time.After(limit):
+	case <-time.After(wait.Limit):
 		w.Fatalf("%s: it hangs; there are %v", what, processes(w.TB))
 	}
 }
@@ -297,17 +294,10 @@ func (w *world) subjects() []string {
 // are no others. It returns the states.
 func (w *world) settled(rt *local.Runtime) map[string]runtime.State {
 	w.Helper()
-	end := time.Now().Add(suite.Limit / 2)
-	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		states, wrong := w.compare(rt)
-		if len(wrong) == 0 {
-			return states
-		}
-		if time.Now().After(end) {
-			w.Fatalf("it does not settle: %s", strings.Join(wrong, "; "))
-		}
-		time.Sleep(pause) // it is other processes that are waited for
-	}
+	var states map[string]runtime.State
+	wait.For(w, "what does not fit the states of the sandboxes",
+		func() (wrong []string) { states, wrong = w.compare(rt); return wrong }, func(wrong []string) bool { return len(wrong) == 0 })
+	return states
 }
 
 // compare returns the states of the sandboxes, and what does not fit them.
@@ -436,7 +426,7 @@ func (w *world) nothing(rt *local.Runtime) {
 // openService returns the service that a user would start now.
 func (w *world) openService(rt *local.Runtime) *service.Service {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Ctx, limit)
+	ctx, cancel := context.WithTimeout(w.Ctx, wait.Limit)
 	defer cancel()
 	d := service.NewFleet(rt, &service.FleetOptions{
 		Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {

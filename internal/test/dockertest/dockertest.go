@@ -25,6 +25,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/test/wait"
 )
 
 // Socket is the environment variable that names an engine to use.
@@ -32,9 +34,6 @@ const Socket = "WOLFFIA_TEST_DOCKER"
 
 // none is an address without an engine: tests do not use the host's own.
 const none = "/nonexistent/docker.sock"
-
-// limit is how long an engine may take to start or to end.
-const limit = 3 * time.Minute
 
 // Main runs the tests with DOCKER_HOST set to an engine, if there can be one, and
 // returns the exit code. Without one, [probe.Docker] says what is missing.
@@ -150,7 +149,7 @@ func (e *Engine) Run() error {
 	if err := e.cmd.Start(); err != nil {
 		return err
 	}
-	if err := notify.SetReadDeadline(time.Now().Add(limit)); err != nil {
+	if err := notify.SetReadDeadline(time.Now().Add(wait.Limit)); err != nil {
 		return err
 	}
 	go func() { // ends with dockerd
@@ -205,11 +204,11 @@ func (e *Engine) killContainerd() error {
 func (e *Engine) Stop() error {
 	var errs []error
 	if e.cmd != nil && e.cmd.Process != nil {
-		kill := time.AfterFunc(limit, func() { _ = e.cmd.Process.Kill() })
+		kill := time.AfterFunc(wait.Limit, func() { _ = e.cmd.Process.Kill() })
 		_ = e.cmd.Process.Signal(syscall.SIGTERM)
 		_ = e.cmd.Wait()
 		if !kill.Stop() {
-			errs = append(errs, fmt.Errorf("dockerd did not end in %v", limit))
+			errs = append(errs, fmt.Errorf("dockerd did not end in %v", wait.Limit))
 		}
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -243,7 +242,7 @@ func Containers(t testing.TB) []string {
 // prints.
 func Docker(t testing.TB, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit) // in cleanups too
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit) // in cleanups too
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/usr/bin/docker", args...)
 	var said strings.Builder

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/test/wait"
 )
 
 // Podman starts Debian's podman as an engine, in a directory of its own, until
@@ -65,17 +67,15 @@ func Podman(t testing.TB) (socket string) {
 	}
 	t.Cleanup(func() {
 		said, _ := os.ReadFile(file("log"))
-		kill := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
+		kill := time.AfterFunc(wait.Limit, func() { _ = cmd.Process.Kill() })
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // a rootless one is two processes
 		if !kill.Stop() {
-			t.Errorf("podman did not end in %v", limit)
+			t.Errorf("podman did not end in %v", wait.Limit)
 		}
 		// What watches a container has podman clean up after it, in its own time.
-		for end := time.Now().Add(limit); named(dir+"/") && time.Now().Before(end); {
-			time.Sleep(10 * time.Millisecond)
-		}
+		wait.Poll(func() bool { return !named(dir + "/") })
 		if t.Failed() {
 			t.Logf("podman said: %s", said)
 		}

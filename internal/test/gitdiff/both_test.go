@@ -12,6 +12,7 @@ import (
 	"wolffia/internal/host/probe"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 )
 
 // Sides of a turn.
@@ -217,7 +218,7 @@ func bothSides(t *testing.T, backend string, rows []row) {
 		t.Run(r.name, func(t *testing.T) {
 			place := filepath.Join(dirOf(i), "repo")
 			for n, turn := range r.turns {
-				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 				defer cancel()
 				cmd := h.command(ctx, filepath.Join(top, place), "sh", "-euc", turn.script)
 				if turn.side != onHost {

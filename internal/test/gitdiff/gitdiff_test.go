@@ -9,22 +9,19 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"wolffia/internal/host/probe"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 )
 
 func TestMain(m *testing.M) {
 	m.Run()
 	testbin.Remove()
 }
-
-// limit is a guard against a hang.
-const limit = 3 * time.Minute
 
 // look shows all that git knows of the repositories below the current directory, without object names that no reference
 // leads to; with private set also what a sandbox keeps for itself.
@@ -85,7 +82,7 @@ func (h *host) command(ctx context.Context, dir, name string, args ...string) *e
 // says is what a command prints that must succeed.
 func (h *host) says(t testing.TB, dir, name string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 	defer cancel()
 	cmd := h.command(ctx, dir, name, args...)
 	out, err := cmd.CombinedOutput()
@@ -238,7 +235,7 @@ var syncLine = regexp.MustCompile(`(?m)^wolffia: in .*: .* (was (rewritten|delet
 
 // work runs the script of the scenario called name, and returns what it prints.
 func (p *place) work(t *testing.T, name, script string) (string, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	out, err := p.run(ctx, "exec 2>&1; cd "+name+"/repo; set -eu\n"+Head+script).CombinedOutput()
 	return string(out), err

@@ -12,6 +12,7 @@ import (
 	"wolffia/internal/host/probe"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 )
 
 // tools is where the other gits are in the codebase.
@@ -97,7 +98,7 @@ func installGits(t *testing.T, dir string) {
 		cache = filepath.Dir(cache)
 		env = append(env, "GOMODCACHE="+filepath.Join(cache, "go-mod"), "PIP_CACHE_DIR="+filepath.Join(cache, "pip"))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	for _, c := range []struct {
 		lack, dir string

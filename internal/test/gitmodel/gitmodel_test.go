@@ -21,15 +21,13 @@ import (
 	"wolffia/internal/host/probe"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 )
 
 func TestMain(m *testing.M) {
 	m.Run()
 	testbin.Remove()
 }
-
-// limit is a guard against a hang, for one operation.
-const limit = 3 * time.Minute
 
 //go:embed actor.py
 var actorProgram string
@@ -69,7 +67,7 @@ func (a *actor) does(t *testing.T, op ...any) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guard := time.AfterFunc(limit, func() { _ = a.in.Close() }) // its end ends the read
+	guard := time.AfterFunc(wait.Limit, func() { _ = a.in.Close() }) // its end ends the read
 	defer guard.Stop()
 	if _, err := a.in.Write(append(line, '\n')); err != nil {
 		t.Fatalf("%s: %s: %v", a.name, line, err)

@@ -9,7 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
+
+	"wolffia/internal/test/wait"
 )
 
 // infixes are in the names of the control groups of sandboxes, one for each state directory.
@@ -35,7 +36,7 @@ func (i *infixes) add(t testing.TB, state string) {
 // groups returns the groups that there are. There should be some or none; what systemd is about
 // to remove may take a moment.
 func (i *infixes) groups(some bool) (left []string) {
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	wait.Poll(func() bool {
 		left = nil
 		err := filepath.WalkDir("/sys/fs/cgroup", func(dir string, d fs.DirEntry, err error) error {
 			if err == nil && d.IsDir() && i.has(d.Name()+"-") {
@@ -43,10 +44,9 @@ func (i *infixes) groups(some bool) (left []string) {
 			}
 			return nil // what comes and goes meanwhile is others'
 		})
-		if err != nil || some || len(left) == 0 || time.Now().After(end) {
-			return left
-		}
-	}
+		return err != nil || some || len(left) == 0
+	})
+	return left
 }
 
 func (i *infixes) has(name string) bool {

@@ -12,12 +12,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"wolffia/image/store"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/test/testenv"
 	"wolffia/internal/test/testimage"
+	"wolffia/internal/test/wait"
 	"wolffia/perm"
 	"wolffia/runtime"
 )
@@ -246,14 +246,9 @@ func startOnceKilled(t *testing.T, rt *Runtime, id string) {
 	if err := syscall.Kill(dir.Box(id).Processes().Shim().PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(crashLimit); ; {
-		err := rt.Start(t.Context(), id)
-		if err == nil {
-			return
-		}
-		if !errors.Is(err, runtime.ErrConflict) || time.Now().After(end) { // not: it still runs
-			t.Fatal(err)
-		}
+	stillRuns := func(err error) bool { return errors.Is(err, runtime.ErrConflict) }
+	if err := wait.For(t, "start "+id, func() error { return rt.Start(t.Context(), id) }, func(err error) bool { return !stillRuns(err) }); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -322,17 +317,12 @@ func (im *images) changesGo(t *testing.T) {
 		says(t, caller, bound.ID, "cat /kept", "x\n")
 	}
 	_ = caller.Close()
-	for end := time.Now().Add(time.Minute); ; {
+	wait.Until(t, "the removal of "+bound.ID, func() bool {
 		all, err := rt.List(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = os.Lstat(filepath.Join(rt.State, "sandboxes", bound.ID))
-		if len(all) == 0 && errors.Is(err, os.ErrNotExist) {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("it stays: %+v, %v", all, err)
-		}
-	}
+		return len(all) == 0 && errors.Is(err, os.ErrNotExist)
+	})
 }

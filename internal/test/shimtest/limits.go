@@ -11,6 +11,7 @@ import (
 
 	"wolffia/internal/host/probe"
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 	"wolffia/perm"
 	"wolffia/runtime"
 )
@@ -181,7 +182,7 @@ func throttled(t *testing.T, backend Backend, _ bool) {
 	}
 	before := count()
 	// Where the machine is busy, even a small share may take a while to use up.
-	for end := time.Now().Add(time.Minute); count() < before+3; {
+	for end := time.Now().Add(wait.Limit); count() < before+3; {
 		if time.Now().After(end) {
 			t.Fatalf("it was held up %d times", count()-before)
 		}
@@ -236,7 +237,7 @@ func callerGone(t *testing.T, backend Backend, _ bool) {
 	if err := caller.Close(); err != nil { // as the kernel does for one that was killed
 		t.Fatal(err)
 	}
-	for ctx, cancel := context.WithTimeout(t.Context(), crashLimit); ; {
+	for ctx, cancel := context.WithTimeout(t.Context(), wait.Limit); ; {
 		list, err := rt.List(ctx)
 		if err != nil {
 			t.Fatal(err)

@@ -10,13 +10,13 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"wolffia/internal/host/probe"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
@@ -55,9 +55,6 @@ func (b Backend) Reopen(t testing.TB, rt any) *Runtime {
 	return b.Open(t, rt.(*Runtime).State)
 }
 
-// patience is how long what is about to end may take to be gone.
-const patience = time.Minute
-
 // Fresh returns a runtime over an empty state directory, which must be empty
 // in the end.
 func (b Backend) Fresh(t testing.TB) *Runtime {
@@ -66,10 +63,12 @@ func (b Backend) Fresh(t testing.TB) *Runtime {
 	t.Cleanup(func() {
 		states.add(t, state) // Main looks for what is left of its sandboxes' limits
 		// The shim of a sandbox that is bound to its caller removes that by itself.
-		left, err := os.ReadDir(filepath.Join(state, "sandboxes"))
-		for end := time.Now().Add(patience); len(left) > 0 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		var left []os.DirEntry
+		var err error
+		wait.Poll(func() bool {
 			left, err = os.ReadDir(filepath.Join(state, "sandboxes"))
-		}
+			return len(left) == 0
+		})
 		if len(left) > 0 || err != nil {
 			t.Errorf("left in the state directory: %v (%v)", left, err)
 		}
@@ -97,9 +96,6 @@ func PublicDir(t testing.TB) string {
 	return dir
 }
 
-// crashLimit is how long a test waits for what must come.
-const crashLimit = time.Minute
-
 // DestroyAll destroys all sandboxes, in the end of a test.
 func DestroyAll(t testing.TB, rt runtime.Runtime) {
 	t.Helper()
@@ -123,7 +119,7 @@ func Kill(t testing.TB, state, id string) {
 	dir, err := statedir.Open(state)
 	if err == nil {
 		box := dir.Box(id)
-		err = errors.Join(box.Processes().KillKeeper(crashLimit), box.Processes().Shim().Kill(crashLimit))
+		err = errors.Join(box.Processes().KillKeeper(wait.Limit), box.Processes().Shim().Kill(wait.Limit))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -134,15 +130,14 @@ func Kill(t testing.TB, state, id string) {
 func Crash(t testing.TB, rt runtime.RuntimeWithExecutor, id string) {
 	t.Helper()
 	Kill(t, rt.(*Runtime).State, id)
-	for end := time.Now().Add(crashLimit); ; {
+	wait.Equal(t, "state of "+id+", whose shim was killed", runtime.StateDead, func() runtime.State {
 		s, err := rt.Get(t.Context(), id)
-		if err == nil && s.State == runtime.StateDead {
-			return
+		if err != nil {
+			t.Logf("get %s: %v", id, err)
+			return ""
 		}
-		if time.Now().After(end) {
-			t.Fatalf("its shim was killed, and it is %+v, %v", s, err)
-		}
-	}
+		return s.State
+	})
 }
 
 // RootDropsToOwner tests that root's sandbox runs as the owner of the codebase.

@@ -9,11 +9,12 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"wolffia/internal/test/wait"
 )
 
-// Limit bounds every wait for something that should happen at once; no test is
-// about its length.
-const Limit = 3 * time.Minute
+// Limit bounds every wait for something that should happen at once.
+const Limit = wait.Limit
 
 // A T is a test with a context that bounds all it does. Its methods that fail
 // the test at once are for the test's own goroutine.
@@ -60,12 +61,7 @@ func (t T) Within(what string, done <-chan struct{}) {
 // Until asks again and again, until it is so.
 func (t T) Until(what string, so func() bool) {
 	t.Helper()
-	for !so() {
-		if t.Ctx.Err() != nil {
-			t.Fatalf("%s: it does not come", what)
-		}
-		time.Sleep(2 * time.Millisecond) // what is waited for may need the processor
-	}
+	wait.UntilDone(t.Ctx, t, what, so)
 }
 
 // Timeouts has f try a command with a timeout of its own, and with longer ones

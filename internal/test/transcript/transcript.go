@@ -8,7 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
+
+	"wolffia/internal/test/wait"
 )
 
 // An Unstable is a part of an output that differs each time, with what stands for it in the
@@ -26,9 +27,6 @@ type Document struct {
 	Place, Address string
 	Unstable       []Unstable
 }
-
-// limit is a guard against a hang.
-const limit = 2 * time.Minute
 
 // Check runs the commands, in one shell, in a directory of its own. With update it writes what
 // they print into the document; else it must be that of the document.
@@ -51,7 +49,7 @@ func (d *Document) Check(t *testing.T, update bool) {
 		}
 		want.WriteString(line)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", script.String())
 	cmd.Dir = t.TempDir()

@@ -3,9 +3,10 @@ package signals
 import (
 	"os"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/test/wait"
 )
 
 // A signal that comes while a command takes over ends the context before that, or goes to the command.
@@ -15,11 +16,7 @@ func TestHeedLosesNoSignal(t *testing.T) {
 		ctx, h := newHeed(t.Context(), came)
 		go func() { came <- unix.SIGTERM; close(came) }() // ends at once
 		if h.Take(ctx, taken) == nil {
-			select {
-			case <-taken:
-			case <-time.After(time.Minute):
-				t.Fatal("the signal is lost")
-			}
+			wait.Receive(t, "the signal at the command", taken)
 		}
 		<-ctx.Done()
 		if code, _ := CodeOf(ctx); code != 128+15 {
