@@ -37,26 +37,26 @@ func TestCopiedHostEdits(t *testing.T) {
 	}), func(t *testing.T, c *client) {
 		walk(t, c.dir)
 		held, err := os.Open(c.at("plain"))
-		fails(t, "open", err, 0)
+		ok(t, "open", err)
 		defer held.Close()
 		write(t, c.dir, "mine", "inside")
 		write(t, c.dir, "mixed/a", "inside")
-		fails(t, "chmod", os.Chmod(c.at("modes"), 0o600), 0)
+		ok(t, "chmod", os.Chmod(c.at("modes"), 0o600))
 		_, err = os.Stat(c.at("later"))
-		fails(t, "stat", err, syscall.ENOENT)
+		wantErrno(t, "stat", err, syscall.ENOENT)
 		_, err = os.Stat(c.at("mixed/later"))
-		fails(t, "stat", err, syscall.ENOENT)
+		wantErrno(t, "stat", err, syscall.ENOENT)
 
 		write(t, c.host, "plain", "v1")
 		c.sees(t, "a write in place", "plain", "v1")
 		buf := make([]byte, 2)
 		_, err = held.ReadAt(buf, 0)
-		if fails(t, "read", err, 0); string(buf) != "v1" {
+		if ok(t, "read", err); string(buf) != "v1" {
 			t.Errorf("an open descriptor has %q", buf)
 		}
 		save(t, c.host, "replaced", "v1")
 		c.sees(t, "a save by rename", "replaced", "v1")
-		fails(t, "remove", os.Remove(filepath.Join(c.host, "deleted")), 0)
+		ok(t, "remove", os.Remove(filepath.Join(c.host, "deleted")))
 		c.sees(t, "a removal", "deleted", "")
 		write(t, c.host, "later", "v1")
 		c.sees(t, "a new file that was asked for before", "later", "v1")
@@ -109,11 +109,11 @@ func TestCopiedDirectoryMovesOnTheHost(t *testing.T) {
 				host := func(name string) string { return filepath.Join(c.host, name) }
 				walk(t, c.dir)
 				write(t, c.dir, "d/mine", "inside")
-				fails(t, "rename inside", os.Rename(c.at("r"), c.at("renamed")), 0)
+				ok(t, "rename inside", os.Rename(c.at("r"), c.at("renamed")))
 				write(t, c.dir, "renamed/mine", "inside")
 				walk(t, c.dir)
 				for _, d := range []string{"d", "r"} {
-					fails(t, "rename on the host", os.Rename(host(d), host(d+".away")), 0)
+					ok(t, "rename on the host", os.Rename(host(d), host(d+".away")))
 				}
 				for _, name := range []string{"d/f", "d/sub/f", "renamed/f", "renamed/sub/f"} {
 					c.sees(t, "what the host has moved away: "+name, name, "")
@@ -121,16 +121,16 @@ func TestCopiedDirectoryMovesOnTheHost(t *testing.T) {
 				for _, name := range []string{"d/mine", "renamed/mine"} {
 					c.sees(t, "the sandbox's own: "+name, name, "inside")
 				}
-				fails(t, "make a file", os.WriteFile(c.at("d/more"), nil, 0o644), 0)
+				ok(t, "make a file", os.WriteFile(c.at("d/more"), nil, 0o644))
 				write(t, c.host, "d/stranger", "v1") // another directory of that name
 				write(t, c.host, "r/stranger", "v1")
 				c.sees(t, "a new lower half", "d/stranger", "v1")
 				c.sees(t, "a new lower half of a renamed directory", "renamed/stranger", "v1")
 				c.sees(t, "the old name", "r/stranger", "")
-				fails(t, "remove on the host", os.RemoveAll(host("d")), 0)
+				ok(t, "remove on the host", os.RemoveAll(host("d")))
 				c.sees(t, "removed on the host", "d/stranger", "")
-				fails(t, "remove", os.RemoveAll(c.at("d")), 0)
-				fails(t, "make again", os.Mkdir(c.at("d"), 0o755), 0)
+				ok(t, "remove", os.RemoveAll(c.at("d")))
+				ok(t, "make again", os.Mkdir(c.at("d"), 0o755))
 				write(t, c.host, "d/stranger", "v2")
 				write(t, c.host, "marker", "v1")
 				c.sees(t, "the marker", "marker", "v1")
@@ -150,14 +150,14 @@ func TestCopiedDirectoryIsRemovedOnTheHost(t *testing.T) {
 	mounted(t, s, func(t *testing.T, c *client) {
 		walk(t, c.dir)
 		write(t, c.dir, "d/mine", "inside")
-		fails(t, "remove on the host", os.RemoveAll(filepath.Join(c.host, "d")), 0)
+		ok(t, "remove on the host", os.RemoveAll(filepath.Join(c.host, "d")))
 		write(t, c.dir, "d/more", "inside") // the kernel lists the directory again
 		if names, err := readNames(c.at("d")); err != nil || fmt.Sprint(names) != "[mine more]" {
 			t.Errorf("it has %v, %v", names, err)
 		}
-		fails(t, "remove", os.RemoveAll(c.at("d")), 0)
+		ok(t, "remove", os.RemoveAll(c.at("d")))
 		_, err := os.Lstat(c.at("d"))
-		fails(t, "look", err, syscall.ENOENT)
+		wantErrno(t, "look", err, syscall.ENOENT)
 	})
 }
 
@@ -171,24 +171,24 @@ func TestCopiedRulesFollowARename(t *testing.T) {
 	s.Timeout = time.Hour
 	mounted(t, s, func(t *testing.T, c *client) {
 		walk(t, c.dir)
-		fails(t, "rename", os.Rename(c.at("a"), c.at("b")), 0)
-		fails(t, "rename", os.Rename(c.at("p/q"), c.at("p/z")), 0)
+		ok(t, "rename", os.Rename(c.at("a"), c.at("b")))
+		ok(t, "rename", os.Rename(c.at("p/q"), c.at("p/z")))
 		write(t, c.dir, "b/mine", "inside")
 		walk(t, c.dir)
 		c.setRules(t, "**=write", "/a/=none", "p/q/notes=read")
 		for _, name := range []string{"b", "b/notes", "b/in/deep", "b/mine"} {
 			_, err := os.Lstat(c.at(name))
-			fails(t, name, err, syscall.ENOENT)
+			wantErrno(t, name, err, syscall.ENOENT)
 		}
 		write(t, c.host, "a/later", "v1")
 		_, err := os.Lstat(c.at("b/later"))
-		fails(t, "what the host adds", err, syscall.ENOENT)
+		wantErrno(t, "what the host adds", err, syscall.ENOENT)
 		if names, _ := readNames(c.dir); fmt.Sprint(names) != "[p]" {
 			t.Errorf("the root lists %v", names)
 		}
-		fails(t, "remove the hidden directory", os.Remove(c.at("b")), syscall.ENOENT)
-		fails(t, "make over it", os.Mkdir(c.at("b"), 0o755), syscall.EEXIST)
-		fails(t, "write what may only be read", os.WriteFile(c.at("p/z/notes"), nil, 0o644), syscall.EACCES)
+		wantErrno(t, "remove the hidden directory", os.Remove(c.at("b")), syscall.ENOENT)
+		wantErrno(t, "make over it", os.Mkdir(c.at("b"), 0o755), syscall.EEXIST)
+		wantErrno(t, "write what may only be read", os.WriteFile(c.at("p/z/notes"), nil, 0o644), syscall.EACCES)
 		if got := content(c.at("p/z/notes")); got != "2:v0" {
 			t.Errorf("what may be read: %s", got)
 		}
@@ -224,9 +224,9 @@ func TestCopiedWarmUseSendsNothing(t *testing.T) {
 			write(t, c.dir, fmt.Sprintf("d%d/new%d", i%10, i), "x")
 		}
 		for i := range 10 {
-			fails(t, "remove", os.Remove(c.at(fmt.Sprintf("d%d/f%d", i, i))), 0)
+			ok(t, "remove", os.Remove(c.at(fmt.Sprintf("d%d/f%d", i, i))))
 		}
-		fails(t, "rename", os.Rename(c.at("d1"), c.at("e1")), 0)
+		ok(t, "rename", os.Rename(c.at("d1"), c.at("e1")))
 		check("no message with changes")
 	})
 }
@@ -242,16 +242,16 @@ func TestCopiedOthersGoOn(t *testing.T) {
 			block[i] = byte(i * i >> 3)
 		}
 		f, err := os.Create(filepath.Join(dir, "large"))
-		fails(t, "create", err, 0)
+		ok(t, "create", err)
 		defer f.Close()
 		for range size / len(block) {
 			_, err := f.Write(block)
-			fails(t, "write", err, 0)
+			ok(t, "write", err)
 		}
 	}), func(t *testing.T, c *client) {
 		walk := make(chan error, 1)
 		f, err := os.OpenFile(c.at("large"), os.O_WRONLY, 0)
-		fails(t, "open", err, 0)
+		ok(t, "open", err)
 		defer f.Close()
 		go func() {
 			_, err := f.WriteAt([]byte("changed"), 0)
@@ -261,12 +261,12 @@ func TestCopiedOthersGoOn(t *testing.T) {
 		for {
 			select {
 			case err := <-walk:
-				fails(t, "write", err, 0)
+				ok(t, "write", err)
 				if done < 10 {
 					t.Errorf("only %d operations meanwhile", done)
 				}
 				var st unix.Stat_t
-				fails(t, "stat", unix.Stat(c.upper("large"), &st), 0)
+				ok(t, "stat", unix.Stat(c.upper("large"), &st))
 				if st.Size != size {
 					t.Errorf("the copy has %d bytes", st.Size)
 				}
@@ -275,7 +275,7 @@ func TestCopiedOthersGoOn(t *testing.T) {
 			}
 			name := fmt.Sprint("new", done)
 			write(t, c.dir, name, "x")
-			fails(t, "rename", os.Rename(c.at(name), c.at("moved")), 0)
+			ok(t, "rename", os.Rename(c.at(name), c.at("moved")))
 			if done++; done == 2 {
 				c.setRules(t, "**=write", "other=read") // does not wait for the copy, nor others for the rules
 			}
@@ -298,26 +298,26 @@ func TestCopiedQuota(t *testing.T) {
 	s.Quota = limit
 	mounted(t, s, func(t *testing.T, c *client) {
 		for i := range 2 {
-			fails(t, "chmod", os.Chmod(c.at(fmt.Sprint("big", i)), 0o600), 0)
+			ok(t, "chmod", os.Chmod(c.at(fmt.Sprint("big", i)), 0o600))
 		}
-		fails(t, "a third copy", os.Truncate(c.at("big2"), 100<<10), 0) // of what is left of it
-		fails(t, "a write beyond the limit", os.WriteFile(c.at("new"), make([]byte, 400<<10), 0o644), syscall.EDQUOT)
+		ok(t, "a third copy", os.Truncate(c.at("big2"), 100<<10)) // of what is left of it
+		wantErrno(t, "a write beyond the limit", os.WriteFile(c.at("new"), make([]byte, 400<<10), 0o644), syscall.EDQUOT)
 		if used := c.usage(t); used.Bytes > limit {
 			t.Errorf("the upper layer takes %d bytes of %d", used.Bytes, limit)
 		}
-		fails(t, "remove", os.Remove(c.at("new")), 0)
+		ok(t, "remove", os.Remove(c.at("new")))
 		gone, err := 0, error(nil)
 		for i := 0; i < 400 && err == nil; i++ {
 			if err = os.Remove(c.at(fmt.Sprint("many/", i))); err == nil {
 				gone++
 			}
 		}
-		fails(t, "whiteouts beyond the limit", err, syscall.EDQUOT)
+		wantErrno(t, "whiteouts beyond the limit", err, syscall.EDQUOT)
 		if gone == 0 || gone == 400 {
 			t.Errorf("%d whiteouts", gone)
 		}
 		var st unix.Statfs_t
-		fails(t, "statfs", unix.Statfs(c.dir, &st), 0)
+		ok(t, "statfs", unix.Statfs(c.dir, &st))
 		if free := int64(st.Bavail) * st.Frsize; free > 2*objectCost {
 			t.Errorf("statfs tells of %d bytes", free)
 		}
@@ -348,17 +348,17 @@ func TestCopiedDiscard(t *testing.T) {
 		write(t, c.dir, "d/f", "inside")
 		write(t, c.dir, "d/sub/f", "inside")
 		write(t, c.dir, "d/new/f", "inside")
-		fails(t, "remove", os.Remove(c.at("d/gone")), 0)
-		fails(t, "rename", os.Rename(c.at("r"), c.at("d/r")), 0)
+		ok(t, "remove", os.Remove(c.at("d/gone")))
+		ok(t, "rename", os.Rename(c.at("r"), c.at("d/r")))
 		held, err := os.OpenFile(c.at("d/f"), os.O_RDWR, 0)
-		fails(t, "open", err, 0)
+		ok(t, "open", err)
 		defer held.Close()
 		here, err := os.Open(c.at("d/sub"))
-		fails(t, "open", err, 0)
+		ok(t, "open", err)
 		defer here.Close()
 		walk(t, c.dir)
 		_, err = os.Stat(c.at("d/gone"))
-		fails(t, "stat", err, syscall.ENOENT)
+		wantErrno(t, "stat", err, syscall.ENOENT)
 
 		c.discard(t, "d")
 		c.discard(t, "r")
@@ -369,17 +369,17 @@ func TestCopiedDiscard(t *testing.T) {
 		}
 		for _, name := range []string{"d/new", "d/r"} {
 			_, err := os.Lstat(c.at(name))
-			fails(t, name, err, syscall.ENOENT)
+			wantErrno(t, name, err, syscall.ENOENT)
 		}
 		buf := make([]byte, 6)
 		_, err = held.ReadAt(buf, 0)
-		if fails(t, "read what is open", err, 0); string(buf) != "inside" {
+		if ok(t, "read what is open", err); string(buf) != "inside" {
 			t.Errorf("what is open has %q", buf)
 		}
 		_, err = held.WriteAt([]byte("other"), 0)
-		fails(t, "write what is open", err, 0)
+		ok(t, "write what is open", err)
 		fd, err := unix.Openat(int(here.Fd()), "f", unix.O_RDONLY, 0)
-		fails(t, "use an open directory", err, 0)
+		ok(t, "use an open directory", err)
 		unix.Close(fd)
 		write(t, c.dir, "d/f", "again")
 		c.sees(t, "changed again", "d/f", "again")

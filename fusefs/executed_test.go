@@ -55,7 +55,7 @@ func TestExecutedNamesCannotBeMade(t *testing.T) {
 			{"make one in a new directory", file("new/.vscode/settings.json"), 0},
 			{"move that about", rename(c.at("new"), c.at("newer")), 0},
 		} {
-			fails(t, tt.what, tt.err, tt.want)
+			wantErrno(t, tt.what, tt.err, tt.want)
 		}
 		for _, name := range []string{".bashrc", ".husky", ".vscode/tasks.json", ".cargo", ".zed", "pkg/mise.toml", "pkg/.vscode"} {
 			if _, err := os.Lstat(c.at(name)); err == nil {

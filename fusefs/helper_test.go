@@ -19,12 +19,19 @@ func write(t *testing.T, dir, name, content string) {
 	}
 }
 
-// fails reports an error that is not want; want 0 is success.
-func fails(t *testing.T, what string, err error, want syscall.Errno) {
+// wantErrno checks that err, which op returned, has the errno want; 0 is success.
+func wantErrno(t *testing.T, op string, err error, want syscall.Errno) {
 	t.Helper()
-	got := errnoIn(err)
-	if got != want {
-		t.Errorf("%s: got %v (%v), want %v", what, got, err, want)
+	if got := errnoIn(err); got != want {
+		t.Errorf("%s: got %v (%v), want %v", op, got, err, want)
+	}
+}
+
+// ok checks that op returned no error.
+func ok(t *testing.T, op string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Errorf("%s: got %v, want success", op, err)
 	}
 }
 

@@ -48,16 +48,16 @@ func TestLevels(t *testing.T) {
 func useLevels(t *testing.T, c *client) {
 	useNames(t, c, "")
 	names, err := readNames(c.dir)
-	fails(t, "list the root", err, 0)
+	ok(t, "list the root", err)
 	want := []string{"list.txt", "read", "ro.txt", "rw.txt", "view", "write"}
 	if !slices.Equal(names, want) {
 		t.Errorf("root lists %q, want %q", names, want)
 	}
 	_, err = readNames(c.at("none"))
-	fails(t, "list none", err, syscall.ENOENT)
+	wantErrno(t, "list none", err, syscall.ENOENT)
 	for _, d := range []string{"view", "read", "write"} {
 		names, err := readNames(c.at(d))
-		fails(t, "list "+d, err, 0)
+		ok(t, "list "+d, err)
 		if !slices.Equal(names, []string{"file", "sub"}) {
 			t.Errorf("%s lists %q", d, names)
 		}
@@ -73,20 +73,20 @@ func useLevels(t *testing.T, c *client) {
 		{"write", 0, 0},
 	} {
 		_, err := os.ReadFile(c.at(tt.name + "/sub/deep"))
-		fails(t, "read in "+tt.name, err, tt.read)
-		fails(t, "create in "+tt.name, os.WriteFile(c.at(tt.name+"/sub/made"), nil, 0o644), tt.made)
-		fails(t, "mkdir in "+tt.name, os.Mkdir(c.at(tt.name+"/sub/madedir"), 0o755), tt.made)
-		fails(t, "symlink in "+tt.name, os.Symlink("x", c.at(tt.name+"/sub/madelink")), tt.made)
-		fails(t, "fifo in "+tt.name, unix.Mkfifo(c.at(tt.name+"/sub/madefifo"), 0o644), tt.made)
-		fails(t, "link into "+tt.name, os.Link(c.at("rw.txt"), c.at(tt.name+"/sub/linked")), tt.made)
-		fails(t, "rename into "+tt.name, rename(c.at("write/file"), c.at(tt.name+"/sub/file")), tt.made)
+		wantErrno(t, "read in "+tt.name, err, tt.read)
+		wantErrno(t, "create in "+tt.name, os.WriteFile(c.at(tt.name+"/sub/made"), nil, 0o644), tt.made)
+		wantErrno(t, "mkdir in "+tt.name, os.Mkdir(c.at(tt.name+"/sub/madedir"), 0o755), tt.made)
+		wantErrno(t, "symlink in "+tt.name, os.Symlink("x", c.at(tt.name+"/sub/madelink")), tt.made)
+		wantErrno(t, "fifo in "+tt.name, unix.Mkfifo(c.at(tt.name+"/sub/madefifo"), 0o644), tt.made)
+		wantErrno(t, "link into "+tt.name, os.Link(c.at("rw.txt"), c.at(tt.name+"/sub/linked")), tt.made)
+		wantErrno(t, "rename into "+tt.name, rename(c.at("write/file"), c.at(tt.name+"/sub/file")), tt.made)
 		if tt.made == 0 {
-			fails(t, "rename back", rename(c.at(tt.name+"/sub/file"), c.at("write/file")), 0)
+			ok(t, "rename back", rename(c.at(tt.name+"/sub/file"), c.at("write/file")))
 		}
 	}
-	fails(t, "create a hidden name", os.WriteFile(c.at("none2"), nil, 0o644), 0)
-	fails(t, "create none", os.WriteFile(c.at("none"), nil, 0o644), syscall.EACCES)
-	fails(t, "mkdir none", os.Mkdir(c.at("none"), 0o755), syscall.EACCES)
+	ok(t, "create a hidden name", os.WriteFile(c.at("none2"), nil, 0o644))
+	wantErrno(t, "create none", os.WriteFile(c.at("none"), nil, 0o644), syscall.EACCES)
+	wantErrno(t, "mkdir none", os.Mkdir(c.at("none"), 0o755), syscall.EACCES)
 }
 
 // useNames does everything to a file of each level in dir.
@@ -103,31 +103,31 @@ func useNames(t *testing.T, c *client, dir string) {
 		p := c.at(filepath.Join(dir, tt.name))
 		other := c.at(filepath.Join(dir, "other"))
 		_, err := os.Lstat(p)
-		fails(t, "stat "+tt.name, err, tt.stat)
+		wantErrno(t, "stat "+tt.name, err, tt.stat)
 		_, err = os.ReadFile(p)
-		fails(t, "read "+tt.name, err, tt.read)
+		wantErrno(t, "read "+tt.name, err, tt.read)
 		f, err := os.OpenFile(p, os.O_WRONLY|os.O_CREATE, 0o644)
-		fails(t, "open to write "+tt.name, err, tt.write)
+		wantErrno(t, "open to write "+tt.name, err, tt.write)
 		if err == nil {
 			_, err = f.WriteString("changed")
-			fails(t, "write "+tt.name, err, 0)
-			fails(t, "close "+tt.name, f.Close(), 0)
+			ok(t, "write "+tt.name, err)
+			ok(t, "close "+tt.name, f.Close())
 		}
-		fails(t, "chmod "+tt.name, os.Chmod(p, 0o600), tt.moved)
-		fails(t, "truncate "+tt.name, os.Truncate(p, 1), tt.moved)
-		fails(t, "link "+tt.name, os.Link(p, other), tt.moved)
+		wantErrno(t, "chmod "+tt.name, os.Chmod(p, 0o600), tt.moved)
+		wantErrno(t, "truncate "+tt.name, os.Truncate(p, 1), tt.moved)
+		wantErrno(t, "link "+tt.name, os.Link(p, other), tt.moved)
 		os.Remove(other)
-		fails(t, "rename "+tt.name, rename(p, other), tt.moved)
+		wantErrno(t, "rename "+tt.name, rename(p, other), tt.moved)
 		if tt.moved == 0 {
-			fails(t, "rename back "+tt.name, rename(other, p), 0)
+			ok(t, "rename back "+tt.name, rename(other, p))
 		}
 		made := c.at(filepath.Join(dir, "made"))
-		fails(t, "make a file", os.WriteFile(made, []byte("made"), 0o644), 0)
-		fails(t, "rename onto "+tt.name, rename(made, p), tt.write)
+		ok(t, "make a file", os.WriteFile(made, []byte("made"), 0o644))
+		wantErrno(t, "rename onto "+tt.name, rename(made, p), tt.write)
 		os.Remove(made)
-		fails(t, "remove "+tt.name, unix.Unlink(p), tt.moved)
+		wantErrno(t, "remove "+tt.name, unix.Unlink(p), tt.moved)
 		if tt.moved == 0 {
-			fails(t, "make again "+tt.name, os.WriteFile(p, []byte("again"), 0o644), 0)
+			ok(t, "make again "+tt.name, os.WriteFile(p, []byte("again"), 0o644))
 		}
 	}
 }

@@ -31,9 +31,9 @@ func TestLinksAgreeAtOnce(t *testing.T) {
 			for i := range 100 {
 				p := c.at(fmt.Sprintf("new%d", i))
 				var st unix.Stat_t
-				fails(t, "stat", unix.Stat(p, &st), 0)
-				fails(t, "link", unix.Link(p, p+"-too"), 0)
-				fails(t, "stat", unix.Stat(p, &st), 0)
+				ok(t, "stat", unix.Stat(p, &st))
+				ok(t, "link", unix.Link(p, p+"-too"))
+				ok(t, "stat", unix.Stat(p, &st))
 				if st.Nlink != 2 {
 					stale++
 				}
@@ -47,9 +47,9 @@ func TestLinksAgreeAtOnce(t *testing.T) {
 			for i := range 100 {
 				p := c.at(fmt.Sprintf("old%d", i))
 				var st unix.Stat_t
-				fails(t, "stat", unix.Stat(p, &st), 0)
-				fails(t, "truncate by the other name", unix.Truncate(p+"-too", 100), 0)
-				fails(t, "stat", unix.Stat(p, &st), 0)
+				ok(t, "stat", unix.Stat(p, &st))
+				ok(t, "truncate by the other name", unix.Truncate(p+"-too", 100))
+				ok(t, "stat", unix.Stat(p, &st))
 				if st.Size != 100 {
 					stale++
 				}
@@ -61,17 +61,17 @@ func TestLinksAgreeAtOnce(t *testing.T) {
 		t.Run("Unlinked", func(t *testing.T) {
 			a, b := c.at("one"), c.at("other")
 			write(t, c.dir, "one", "old")
-			fails(t, "link", unix.Link(a, b), 0)
+			ok(t, "link", unix.Link(a, b))
 			f, err := os.OpenFile(b, os.O_RDWR, 0)
-			fails(t, "open", err, 0)
+			ok(t, "open", err)
 			defer f.Close()
-			fails(t, "unlink", unix.Unlink(b), 0)
+			ok(t, "unlink", unix.Unlink(b))
 			for i := range 20 {
 				_, err := os.ReadFile(a)
-				fails(t, "read", err, 0)
+				ok(t, "read", err)
 				want := fmt.Sprint("written ", i)
 				_, err = f.WriteAt([]byte(want), 0)
-				fails(t, "write", err, 0)
+				ok(t, "write", err)
 				if got, _ := os.ReadFile(a); string(got) != want {
 					t.Fatalf("after %q by a descriptor, the other name holds %q", want, got)
 				}

@@ -24,7 +24,7 @@ func TestQuota(t *testing.T) {
 	}, func(t *testing.T, c *client) {
 		full := func(what string, err error) {
 			t.Helper()
-			fails(t, what, err, unix.EDQUOT)
+			wantErrno(t, what, err, unix.EDQUOT)
 		}
 		put := func(name string, n int) error {
 			for i := range n {
@@ -49,34 +49,34 @@ func TestQuota(t *testing.T) {
 				return fmt.Sprint(err)
 			})
 		}
-		fails(t, "three of four", put("a", 3), 0)
+		ok(t, "three of four", put("a", 3))
 		full("two more", put("b", 2))
-		fails(t, "overwrite what is there", put("a", 3), 0)
+		ok(t, "overwrite what is there", put("a", 3))
 		f, err := os.OpenFile(c.at("a"), os.O_RDWR, 0)
-		fails(t, "open", err, 0)
+		ok(t, "open", err)
 		defer f.Close()
 		full("fallocate", unix.Fallocate(int(f.Fd()), 0, 4*mega, 4*mega))
-		fails(t, "a hole", f.Truncate(1<<40), 0)
+		ok(t, "a hole", f.Truncate(1<<40))
 		_, err = f.WriteAt(block, 1<<39)
 		full("write into the hole", err)
-		fails(t, "cut off", f.Truncate(mega), 0)
+		ok(t, "cut off", f.Truncate(mega))
 		_, err = f.WriteAt(block, 1<<39)
-		fails(t, "write into the hole", err, 0)
-		fails(t, "cut off", f.Truncate(0), 0)
-		fails(t, "delete", os.Remove(c.at("b")), 0)
+		ok(t, "write into the hole", err)
+		ok(t, "cut off", f.Truncate(0))
+		ok(t, "delete", os.Remove(c.at("b")))
 		room("the room of what was deleted", "c")
 
 		// What is deleted and still open takes its room until it is closed.
 		c3, err := os.OpenFile(c.at("c"), os.O_RDWR, 0)
-		fails(t, "open", err, 0)
-		fails(t, "delete what is open", os.Remove(c.at("c")), 0)
+		ok(t, "open", err)
+		ok(t, "delete what is open", os.Remove(c.at("c")))
 		full("in the place of what is open", put("d", 2))
-		fails(t, "delete", os.Remove(c.at("d")), 0)
+		ok(t, "delete", os.Remove(c.at("d")))
 		c3.Close()
 		room("the room of what was closed", "e")
 
 		// Nor is it free if it had another name, which was deleted last.
-		fails(t, "delete", os.Remove(c.at("e")), 0)
+		ok(t, "delete", os.Remove(c.at("e")))
 		var open []*os.File
 		linked := func() error {
 			f, err := os.OpenFile(c.at("f"), os.O_CREATE|os.O_RDWR, 0o644)
@@ -121,28 +121,28 @@ func TestQuota(t *testing.T) {
 		}
 		full("file", os.WriteFile(c.at("new"), nil, 0o644))
 		full("link", os.Symlink("x", c.at("link")))
-		fails(t, "open with O_CREAT what is there", put("e", 1), 0)
+		ok(t, "open with O_CREAT what is there", put("e", 1))
 		full("another name", os.Link(c.at("e"), c.at("e2")))
 		var st unix.Statfs_t
-		fails(t, "statfs", unix.Statfs(c.dir, &st), 0)
+		ok(t, "statfs", unix.Statfs(c.dir, &st))
 		if st.Blocks*uint64(st.Frsize) != 4*mega || st.Bavail*uint64(st.Frsize) >= objectCost {
 			t.Errorf("statfs: %d blocks of %d, %d free", st.Blocks, st.Frsize, st.Bavail)
 		}
-		fails(t, "rmdir", os.Remove(c.at("dir0")), 0)
-		fails(t, "another name", os.Link(c.at("e"), c.at("e2")), 0)
-		fails(t, "rmdir", os.Remove(c.at("dir1")), 0)
-		fails(t, "file", os.WriteFile(c.at("new"), nil, 0o644), 0)
-		fails(t, "rename over", os.Rename(c.at("new"), c.at("e2")), 0)
+		ok(t, "rmdir", os.Remove(c.at("dir0")))
+		ok(t, "another name", os.Link(c.at("e"), c.at("e2")))
+		ok(t, "rmdir", os.Remove(c.at("dir1")))
+		ok(t, "file", os.WriteFile(c.at("new"), nil, 0o644))
+		ok(t, "rename over", os.Rename(c.at("new"), c.at("e2")))
 
 		// Copies in the kernel.
-		fails(t, "delete", os.Remove(c.at("e")), 0)
+		ok(t, "delete", os.Remove(c.at("e")))
 		src, err := os.Open(c.at("before"))
-		fails(t, "open", err, 0)
+		ok(t, "open", err)
 		defer src.Close()
 		copies := 0
 		becomes(t, "copies", "some", func() string {
 			dst, err := os.Create(c.at("copy"))
-			fails(t, "create", err, 0)
+			ok(t, "create", err)
 			defer dst.Close()
 			copies = 0
 			for i := range int64(8) {
@@ -172,7 +172,7 @@ func TestQuotaOfTwoNames(t *testing.T) {
 		},
 	}, func(t *testing.T, c *client) {
 		src, err := os.Open(c.at("source"))
-		fails(t, "open", err, 0)
+		ok(t, "open", err)
 		defer src.Close()
 		block := bytes.Repeat([]byte("x"), 64<<10)
 		for _, way := range []struct {
@@ -203,12 +203,12 @@ func TestQuotaOfTwoNames(t *testing.T) {
 			}},
 		} {
 			a, b := c.at(way.name), c.at(way.name+"-too")
-			fails(t, "create", os.WriteFile(a, nil, 0o644), 0)
-			fails(t, "link", os.Link(a, b), 0)
+			ok(t, "create", os.WriteFile(a, nil, 0o644))
+			ok(t, "link", os.Link(a, b))
 			var files [2]*os.File
 			for i, p := range []string{a, b} {
 				files[i], err = os.OpenFile(p, os.O_RDWR|way.flags, 0)
-				fails(t, "open", err, 0)
+				ok(t, "open", err)
 				defer files[i].Close()
 			}
 			refused := 0
@@ -218,11 +218,11 @@ func TestQuotaOfTwoNames(t *testing.T) {
 				}
 			}
 			var st unix.Stat_t
-			fails(t, "stat", unix.Stat(a, &st), 0)
+			ok(t, "stat", unix.Stat(a, &st))
 			if room := st.Blocks * 512; refused == 0 || room > limit || room < limit/2 {
 				t.Errorf("%s: %d of 200 refused, %d bytes allocated of %d", way.name, refused, room, limit)
 			}
-			fails(t, "cut off", files[0].Truncate(0), 0)
+			ok(t, "cut off", files[0].Truncate(0))
 		}
 	})
 }
@@ -239,5 +239,5 @@ func TestQuotaFreesNoMoreThanThereIs(t *testing.T) {
 	if out.Blocks == 0 || out.Bfree > out.Blocks || out.Bavail > out.Blocks {
 		t.Errorf("%d blocks, %d free, %d available", out.Blocks, out.Bfree, out.Bavail)
 	}
-	fails(t, "more than the limit, in place of what was deleted", errnoOrNil(tr.quota.take(20<<20)), 0)
+	ok(t, "more than the limit, in place of what was deleted", errnoOrNil(tr.quota.take(20<<20)))
 }

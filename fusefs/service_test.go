@@ -28,13 +28,13 @@ func TestFewDescriptorsAreEnough(t *testing.T) {
 		var open []*os.File
 		for i := range 300 {
 			f, err := os.OpenFile(c.at(fmt.Sprintf("a/b/c%d/d/file%d", i%50, i)), os.O_RDWR, 0)
-			fails(t, "open", err, 0)
+			ok(t, "open", err)
 			open = append(open, f)
 		}
 		if st := c.stats(t); st.FDs > 24 {
 			t.Errorf("%d descriptors for %d nodes, want about 16", st.FDs, st.Nodes)
 		}
-		fails(t, "rename", rename(c.at("a/b"), c.at("a/x")), 0)
+		ok(t, "rename", rename(c.at("a/b"), c.at("a/x")))
 		for i, f := range open {
 			got := make([]byte, 10)
 			n, _ := f.ReadAt(got, 0)
@@ -42,15 +42,15 @@ func TestFewDescriptorsAreEnough(t *testing.T) {
 				t.Fatalf("file %d holds %q", i, got[:n])
 			}
 			_, err := f.WriteAt([]byte("w"), 0)
-			fails(t, "write", err, 0)
+			ok(t, "write", err)
 			f.Close()
 		}
 		open = nil
 		for i := range 300 {
 			f, err := os.OpenFile(c.at(fmt.Sprintf("a/new%d", i)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o444)
-			fails(t, "create", err, 0)
+			ok(t, "create", err)
 			_, err = f.WriteString("x")
-			fails(t, "write", err, 0)
+			ok(t, "write", err)
 			open = append(open, f)
 		}
 		if st := c.stats(t); st.FDs > 24 {
@@ -59,7 +59,7 @@ func TestFewDescriptorsAreEnough(t *testing.T) {
 		for _, f := range open {
 			f.Close()
 		}
-		fails(t, "remove", os.RemoveAll(c.at("a")), 0)
+		ok(t, "remove", os.RemoveAll(c.at("a")))
 	})
 }
 
@@ -73,7 +73,7 @@ func TestForgetReleases(t *testing.T) {
 		if st := c.stats(t); st.Nodes != 201 {
 			t.Errorf("%d nodes, want 201", st.Nodes)
 		}
-		fails(t, "remove", os.RemoveAll(c.at("dir0")), 0)
+		ok(t, "remove", os.RemoveAll(c.at("dir0")))
 		for i := range 100 {
 			os.RemoveAll(c.at(fmt.Sprintf("dir%d", i)))
 		}
@@ -92,11 +92,11 @@ func TestPanicsAreContained(t *testing.T) {
 	}, func(t *testing.T, c *client) {
 		for range 20 {
 			_, err := os.Lstat(c.at("sub/bad"))
-			fails(t, "stat", err, syscall.EIO)
-			fails(t, "create", os.WriteFile(c.at("sub/bad"), nil, 0o644), syscall.EIO)
-			fails(t, "rename", rename(c.at("sub/good"), c.at("sub/bad")), syscall.EIO)
-			fails(t, "rename", rename(c.at("sub/good"), c.at("sub/fine")), 0)
-			fails(t, "rename", rename(c.at("sub/fine"), c.at("sub/good")), 0)
+			wantErrno(t, "stat", err, syscall.EIO)
+			wantErrno(t, "create", os.WriteFile(c.at("sub/bad"), nil, 0o644), syscall.EIO)
+			wantErrno(t, "rename", rename(c.at("sub/good"), c.at("sub/bad")), syscall.EIO)
+			ok(t, "rename", rename(c.at("sub/good"), c.at("sub/fine")))
+			ok(t, "rename", rename(c.at("sub/fine"), c.at("sub/good")))
 		}
 		got, err := os.ReadFile(c.at("sub/good"))
 		if string(got) != "good" {
