@@ -12,16 +12,17 @@ func TestDecodeRequest(t *testing.T) {
 	v, err := DecodeRequest([]byte(`{"codebase":"/a","rules":["b=read"],"cow":true,"runtime":"","preset":null,
 		"mount":["/etc"],"Values":{"mount":["/etc"]},"reveal":["x=read"]}`))
 	if err != nil || len(v) != 3 || v.Text("codebase") != "/a" || !v.Truth("cow") || v.List("rule")[0] != "b=read" {
-		t.Errorf("%v, %v", v, err)
+		t.Errorf(`DecodeRequest: got v %v, err %v; want err == nil and len(v) == 3 and v.Text("codebase") == "/a" and v.Truth("cow") and v.List("rule")[0] == "b=read"`,
+			v, err)
 	}
 	for _, text := range []string{`{}`, `null`, `{"cow":false,"rules":[],"codebase":""}`} {
 		if v, err := DecodeRequest([]byte(text)); v != nil || err != nil {
-			t.Errorf("%s: %v, %v", text, v, err)
+			t.Errorf("%s: got %v, %v; want nil, nil", text, v, err)
 		}
 	}
 	var wrong *json.UnmarshalTypeError
 	if _, err := DecodeRequest([]byte(`{"rules":"a=read"}`)); !errors.As(err, &wrong) || wrong.Field != "rules" {
-		t.Errorf("%v", err)
+		t.Errorf(`DecodeRequest: got err %v; want errors.As(err, &wrong) and wrong.Field == "rules"`, err)
 	}
 }
 

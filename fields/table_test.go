@@ -89,10 +89,12 @@ func TestValues(t *testing.T) {
 	v := Values{"memory": &text}
 	more := v.With("cow", true).With("rule", []string{"a=read"}).With("memory", "1g")
 	if v.Text("memory") != "2g" || v.Truth("cow") || v.List("rule") != nil || v.Number("cpus")+float64(v.Whole("pids")) != 0 {
-		t.Errorf("%v", v)
+		t.Errorf(`got v %v; want v.Text("memory") == "2g" and not v.Truth("cow") and v.List("rule") == nil and v.Number("cpus")+float64(v.Whole("pids")) == 0`,
+			v)
 	}
 	if more.Text("memory") != "1g" || !more.Truth("cow") || len(more.List("rule")) != 1 {
-		t.Errorf("%v", more)
+		t.Errorf(`With "memory" "1g": got more %v; want more.Text("memory") == "1g" and more.Truth("cow") and len(more.List("rule")) == 1`,
+			more)
 	}
 	for name, use := range map[string]func(){
 		"unknown":    func() { v.Text("memry") },

@@ -21,7 +21,7 @@ func run(t *testing.T, dir, name string, args ...string) string {
 	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+		t.Fatalf("%s %q: got err %v, out %s; want err == nil", name, args, err, out)
 	}
 	return string(out)
 }
@@ -81,7 +81,7 @@ func TestSqlite(t *testing.T) {
 			}
 			wg.Wait()
 			if n := run(t, c.dir, "sqlite3", db, "SELECT count(*) FROM t; PRAGMA integrity_check"); n != "40\nok\n" {
-				t.Errorf("%s: %q", mode, n)
+				t.Errorf("%s: got %q, want %q", mode, n, "40\nok\n")
 			}
 		}
 	})

@@ -171,7 +171,8 @@ func times(t *testing.T, c *client) {
 		var st unix.Stat_t
 		ok(t, "stat", unix.Lstat(filepath.Join(dir, "times"), &st))
 		if time.Unix(st.Atim.Unix()) != at || time.Unix(st.Mtim.Unix()) != mt {
-			t.Errorf("%s: %v %v", dir, st.Atim, st.Mtim)
+			t.Errorf("%s: got st.Atim %v, st.Mtim %v; want time.Unix(st.Atim.Unix()) == %v and time.Unix(st.Mtim.Unix()) == %v",
+				dir, st.Atim, st.Mtim, at, mt)
 		}
 		ok(t, "lstat", unix.Lstat(filepath.Join(dir, "timeslink"), &st))
 		if st.Mtim.Sec != 8 {
@@ -235,7 +236,7 @@ func truncateOnOpen(t *testing.T, c *client) {
 		ok(t, "open", err)
 		f.Close()
 		if fi, err := os.Stat(filepath.Join(c.host, name)); err != nil || fi.Size() != 0 {
-			t.Errorf("%s: %v, %v", name, fi, err)
+			t.Errorf("%s: got fi %v, err %v; want err == nil and fi.Size() == 0", name, fi, err)
 		}
 	}
 	// The kernel believes that a name is free, and the host takes it.

@@ -53,6 +53,6 @@ func TestFoldingIsRefused(t *testing.T) {
 	defer unix.Close(fd)
 	tr, err := newTree(&Options{Root: fd, Rules: newFakeRules([]fakeRule{{".env", perm.None}}), NoWatch: true})
 	if !errors.Is(err, beneath.ErrFolds) {
-		t.Errorf("%v, %v", tr, err)
+		t.Errorf("newTree: got tr %v, err %v; want err is beneath.ErrFolds", tr, err)
 	}
 }

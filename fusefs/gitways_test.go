@@ -377,7 +377,7 @@ func TestNoGitOnTheHostAtOnce(t *testing.T) {
 	}
 	group.Wait()
 	if err := w.check(); err != nil {
-		t.Errorf("%v", err)
+		t.Errorf("check: got %v, want nil", err)
 	} else if found != nil {
 		t.Logf("seen meanwhile, and not at the end: %v", found)
 	}

@@ -139,7 +139,7 @@ func TestForeignInodesShowRealAccess(t *testing.T) {
 	cmd.ExtraFiles = []*os.File{root}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: other, Gid: other}}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("CombinedOutput: got err %v, out %s; want err == nil", err, out)
 	}
 }
 

@@ -271,7 +271,7 @@ func TestPrivateGitWays(t *testing.T) {
 		}
 		for _, name := range []string{".GIT", ".Git", "GIT~1", ".git.", ".git ", ".g\u200cit", ".git::$INDEX_ALLOCATION"} {
 			if err := os.Mkdir(c.at("c/"+name), 0o755); !errors.Is(err, fs.ErrPermission) {
-				t.Errorf("%q: %v", name, err)
+				t.Errorf("%q: got %v, want fs.ErrPermission", name, err)
 			}
 		}
 		must("HEAD", os.WriteFile(c.at("c/d/HEAD"), nil, 0o644))
@@ -311,7 +311,7 @@ func showsObjects(t *testing.T, s setup) {
 		}
 		for _, name := range []string{"secret", "config", "HEAD", "hooks", "objects/info/alternates", "../1", "../00", "../-1", "../x"} {
 			if _, err := os.Lstat(view + "/" + name); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: got %v, want fs.ErrNotExist", name, err)
 			}
 		}
 		list, err := os.ReadDir(view + "/objects")
@@ -360,7 +360,7 @@ func showsObjects(t *testing.T, s setup) {
 			cmd.Dir = c.dir
 			cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b", "HOME=/nowhere")
 			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("%s: %v: %s", script, err, out)
+				t.Errorf("%s: got err %v, out %s; want err == nil", script, err, out)
 			}
 		}
 		if d := cmp.Diff(before, everything(t, c.host)); d != "" {
@@ -399,7 +399,7 @@ func TestPrivateGitCannotBeCopied(t *testing.T) {
 			"remove": os.Remove(c.at("bad/.git")),
 		} {
 			if !errors.Is(err, fs.ErrPermission) {
-				t.Errorf("%s: %v", what, err)
+				t.Errorf("%s: got %v, want fs.ErrPermission", what, err)
 			}
 		}
 		if list, err := os.ReadDir(c.at("bad")); err != nil || len(list) != 1 {
@@ -600,7 +600,7 @@ func TestCopiedGitUnion(t *testing.T) {
 		}
 		for _, name := range []string{"HEAD", "index", "refs", "logs", "config", "packed-refs"} {
 			if out, err := exec.Command("cp", "-a", filepath.Join(dir, gitName, name), upper).CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
+				t.Fatalf("CombinedOutput: got err %v, out %s; want err == nil", err, out)
 			}
 		}
 		for name, half := range map[string]cow.Half{"": cow.Own, "/objects": cow.Moved} {

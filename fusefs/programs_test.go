@@ -175,7 +175,7 @@ func goBuild(t *testing.T, dir string) string {
 		cmd.Dir, cmd.Env = dir, env
 		said, err := cmd.CombinedOutput()
 		if err != nil {
-			t.Fatalf("%q: %v\n%s", args, err, said)
+			t.Fatalf("%q: got err %v, said %s; want err == nil", args, err, said)
 		}
 		out += tookTime.ReplaceAllString(string(said), "") + "\n"
 	}

@@ -75,7 +75,7 @@ func (c *client) review(t *testing.T, o *reviewOrder) reviewResult {
 	}
 	r := request[reviewResult](t, c, o)
 	if r.Wrong != "" {
-		t.Fatalf("%+v: %s", *o, r.Wrong)
+		t.Fatalf(`%+v: got %s, want ""`, *o, r.Wrong)
 	}
 	return r
 }

@@ -42,7 +42,7 @@ func TestRemoveShown(t *testing.T) {
 				t.Errorf("rm: %v: %s", err, out)
 			}
 			if _, err := os.Lstat(c.at(name)); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: got %v, want fs.ErrNotExist", name, err)
 			}
 		}
 		if d := cmp.Diff(before, everything(t, c.host)); d != "" {

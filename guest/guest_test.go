@@ -268,7 +268,7 @@ func TestEndsOfStreams(t *testing.T) {
 	const rounds = 50
 	for range rounds {
 		if r := sh(t, conn, "exit 3"); r.Code != 3 {
-			t.Fatalf("%+v", r)
+			t.Fatalf(`sh "exit 3": got r %+v; want r.Code == 3`, r)
 		}
 	}
 	if n := counted.count(wire.StdoutEOF, wire.StderrEOF) - before; n >= 2*rounds { // some, if the process was about to end
@@ -349,7 +349,7 @@ func TestScriptWithoutInterpreter(t *testing.T) {
 	}
 	r, err := run(t, conn, client.Request{StartRequest: wire.StartRequest{Args: []string{script, "you"}}})
 	if err != nil || r.stdout != "hello you\n" {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("run: got r %+v, err %v; want err == nil and r.stdout == %q", r, err, "hello you\n")
 	}
 }
 
@@ -359,7 +359,7 @@ func TestMerge(t *testing.T) {
 		Args: []string{"sh", "-c", "for i in 1 2 3; do echo o$i; echo e$i >&2; done"}, Merge: true,
 	}})
 	if want := "o1\ne1\no2\ne2\no3\ne3\n"; err != nil || r.stdout != want || r.stderr != "" {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf(`run: got r %+v, err %v; want err == nil and r.stdout == %v and r.stderr == ""`, r, err, want)
 	}
 }
 
@@ -371,7 +371,7 @@ func TestLongArguments(t *testing.T) {
 	}
 	r, err := run(t, conn, client.Request{StartRequest: wire.StartRequest{Args: args}})
 	if err != nil || r.stdout != "10\n100000\n" {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("run: got r %+v, err %v; want err == nil and r.stdout == %q", r, err, "10\n100000\n")
 	}
 }
 
@@ -424,7 +424,7 @@ func TestInputNobodyReads(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	if status, err := p.Wait(ctx); err != nil || status.Code != 3 {
-		t.Errorf("%+v, %v", status, err)
+		t.Errorf("Wait: got status %+v, err %v; want err == nil and status.Code == 3", status, err)
 	}
 	select {
 	case <-wrote:
@@ -479,7 +479,8 @@ func TestManyAtOnce(t *testing.T) {
 	for i, o := range all {
 		status, err := o.p.Wait(ctx)
 		if err != nil || status.Code != i || o.out.String() != fmt.Sprintf("%d\n", i) {
-			t.Errorf("%d: %+v, %v, %q", i, status, err, o.out)
+			t.Errorf("Wait: got i %d, status %+v, err %v, o.out %q; want err == nil and status.Code == %v and o.out.String() == fmt.Sprintf(%q, i)",
+				i, status, err, o.out, i, "%d\n")
 		}
 	}
 }
@@ -504,7 +505,7 @@ func TestTerminal(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	if status, err := p.Wait(ctx); err != nil || status.Code != 5 {
-		t.Errorf("%+v, %v", status, err)
+		t.Errorf("Wait: got status %+v, err %v; want err == nil and status.Code == 5", status, err)
 	}
 }
 
@@ -524,7 +525,7 @@ func TestTerminalInterrupt(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	if status, err := p.Wait(ctx); err != nil || status.Signal != int(syscall.SIGINT) {
-		t.Errorf("%+v, %v", status, err)
+		t.Errorf("Wait: got status %+v, err %v; want err == nil and status.Signal == int(syscall.SIGINT)", status, err)
 	}
 }
 
@@ -575,14 +576,14 @@ func TestManyLongRequestsAtOnce(t *testing.T) {
 			n++
 			var status wire.ExitStatus
 			if err := wire.Decode(&f, &status); err != nil || status.Code != 7 {
-				t.Errorf("%+v, %v", status, err)
+				t.Errorf("wire.Decode: got status %+v, err %v; want err == nil and status.Code == 7", status, err)
 			}
 			ended["ran"]++
 		case wire.Failed:
 			n++
 			var why wire.Failure
 			if err := wire.Decode(&f, &why); err != nil || why.Code != 125 {
-				t.Errorf("%+v, %v", why, err)
+				t.Errorf("wire.Decode: got why %+v, err %v; want err == nil and why.Code == 125", why, err)
 			}
 			ended[why.Message]++
 		}
@@ -590,7 +591,8 @@ func TestManyLongRequestsAtOnce(t *testing.T) {
 	}
 	const many = "too many large requests at the same time: ask again when others have started, or pass what is large by standard input or in a file"
 	if ended["start request is longer than 4194304 bytes"] != 1 || ended["ran"] < 60 || ended[many] == 0 || ended["ran"]+ended[many]+1 != channels+2 {
-		t.Errorf("%v", ended)
+		t.Errorf(`got ended %v; want ended["start request is longer than 4194304 bytes"] == 1 and ended["ran"] >= 60 and ended[many] != 0 and ended["ran"]+ended[many]+1 == channels+2`,
+			ended)
 	}
 }
 

@@ -76,7 +76,7 @@ func killWhenUp(t *testing.T, conn *client.Conn, script string) {
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	if status, err := p.Wait(ctx); err != nil || status.Signal != int(syscall.SIGKILL) {
-		t.Errorf("%+v, %v", status, err)
+		t.Errorf("Wait: got status %+v, err %v; want err == nil and status.Signal == int(syscall.SIGKILL)", status, err)
 	}
 }
 
@@ -96,7 +96,8 @@ func TestKillAtOnce(t *testing.T) {
 		cancel()
 		var failed *client.StartError
 		if status.Signal != int(syscall.SIGKILL) && !errors.As(err, &failed) || failed != nil && (failed.Code != 125 || failed.Class != wire.ClassConflict) {
-			t.Fatalf("%+v, %+v, %v", status, failed, err)
+			t.Fatalf("Wait: got status %+v, failed %+v, err %v; want (status.Signal == int(syscall.SIGKILL) or errors.As(err, &failed)) and (failed == nil or (failed.Code == 125 and failed.Class == wire.ClassConflict))",
+				status, failed, err)
 		}
 	}
 	leftovers(t, conn)
@@ -136,7 +137,7 @@ func TestHeldOutput(t *testing.T) {
 	conn, _ := start(t)
 	got := sh(t, conn, "sleep 1000 & echo done; exit 4")
 	if got.stdout != "done\n" || got.Code != 4 {
-		t.Errorf("%+v", got)
+		t.Errorf(`sh "sleep 1000 & echo done; exit 4": got %+v; want got.stdout == %q and got.Code == 4`, got, "done\n")
 	}
 	// It lives on, and may write without dying of it.
 	got = sh(t, conn, "until pgrep -x sleep >/dev/null; do :; done; echo alive")
@@ -173,7 +174,7 @@ func TestSignal(t *testing.T) {
 	defer cancel()
 	// The whole group gets it, so the sleep may end the loop with 128+10 first.
 	if status, err := p.Wait(ctx); err != nil || status.Code != 9 {
-		t.Errorf("%+v, %v", status, err)
+		t.Errorf("Wait: got status %+v, err %v; want err == nil and status.Code == 9", status, err)
 	}
 }
 
@@ -280,7 +281,7 @@ func TestGuestDefendsItself(t *testing.T) {
 			Args: []string{"python3", "-c", fmt.Sprintf(attackPrelude, attack)},
 		}})
 		if err != nil || got.stdout != "refused\n" {
-			t.Errorf("%s: %+v, %v", name, got, err)
+			t.Errorf("%s: got %+v, err %v; want err == nil and got.stdout == %q", name, got, err, "refused\n")
 		}
 	}
 	// The caller itself is spared too (kill(2)).
@@ -392,7 +393,7 @@ os.kill(0, 0); os.kill(os.getpid(), 0)
 print("fine")
 `}}})
 	if err != nil || got.stdout != "fine\n" {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("run: got %+v, err %v; want err == nil and got.stdout == %q", got, err, "fine\n")
 	}
 }
 

@@ -54,7 +54,7 @@ func TestClients(t *testing.T) {
 	a, b := connect(), connect()
 	for _, conn := range []*client.Conn{a, b, host} { // each begins with channel 1
 		if r := sh(t, conn, "echo $((6 * 7)); ls /proc/self/fd"); r.stdout != "42\n0\n1\n2\n3\n" { // 3 is ls's own
-			t.Errorf("%+v", r)
+			t.Errorf(`sh "echo $((6 * 7)); ls /proc/self/fd": got r %+v; want r.stdout == %q`, r, "42\n0\n1\n2\n3\n")
 		}
 	}
 }
@@ -110,7 +110,7 @@ func TestClientsBreakTheProtocol(t *testing.T) {
 	}
 	for _, conn := range []*client.Conn{host, other} {
 		if r := sh(t, conn, "echo here"); r.stdout != "here\n" {
-			t.Errorf("%+v", r)
+			t.Errorf(`sh "echo here": got r %+v; want r.stdout == %q`, r, "here\n")
 		}
 	}
 }
@@ -132,7 +132,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 			func(total int64) bool { return total >= wire.Window })
 	}
 	if r := sh(t, other, "echo here"); r.stdout != "here\n" {
-		t.Errorf("%+v", r)
+		t.Errorf(`sh "echo here": got r %+v; want r.stdout == %q`, r, "here\n")
 	}
 	if r := sh(t, deaf, "echo here"); r.stdout != "here\n" {
 		t.Errorf("the same client: %+v", r)
@@ -159,7 +159,7 @@ func TestSocketThatIsNotRead(t *testing.T) {
 	}
 	for _, conn := range []*client.Conn{host, connect()} {
 		if r := sh(t, conn, "echo here; grep -c . /proc/self/status"); !strings.HasPrefix(r.stdout, "here\n") {
-			t.Errorf("%+v", r)
+			t.Errorf(`sh "echo here; grep -c . /proc/self/status": got r %+v; want r.stdout begins with %q`, r, "here\n")
 		}
 	}
 }

@@ -217,7 +217,7 @@ func TestListenAtDeadSocket(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := n.ListenUnix(ctx, path); !errors.Is(err, syscall.EADDRINUSE) {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("%s: got %v, want syscall.EADDRINUSE", path, err)
 		}
 		if after, err := os.Lstat(path); err != nil || !os.SameFile(before, after) {
 			t.Errorf("%s has changed: %v", path, err)

@@ -24,7 +24,7 @@ func limited(t *testing.T, limits string) *client.Conn {
 func TestRlimits(t *testing.T) {
 	conn := limited(t, "0,536870912")
 	if r := sh(t, conn, `ulimit -d; ulimit -Hd; echo $0; set -- /proc/$$/fd/*; echo $#; readlink /proc/$$/exe`); r.stdout != "524288\n524288\nsh\n4\n"+shell(t)+"\n" { // 0 to 2, and the directory
-		t.Errorf("%q %q", r.stdout, r.stderr)
+		t.Errorf("sh: got r.stdout %q, r.stderr %q; want r.stdout == %q+shell(t)+%q", r.stdout, r.stderr, "524288\n524288\nsh\n4\n", "\n")
 	}
 	if r := sh(t, conn, "grep 'data size' /proc/1/limits"); !strings.Contains(r.stdout, "unlimited            unlimited") {
 		t.Errorf("PID 1: %q", r.stdout)
@@ -85,7 +85,7 @@ time.sleep(1000)
 		t.Fatal(err)
 	}
 	if got := <-said; got != "19 Resource temporarily unavailable\n" { // and itself
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want %q", got, "19 Resource temporarily unavailable\n")
 	}
 	for range 20 {
 		if r := sh(t, conn, "echo alive"); r.stdout != "alive\n" {

@@ -44,7 +44,7 @@ func TestPullFromRegistry(t *testing.T) {
 			}
 			id, err := img.ConfigName()
 			if err != nil || got.ID != id.String() || got.Config.Cmd[0] != "/bin/sh" {
-				t.Errorf("%+v, %v", got, err)
+				t.Errorf(`image.Pull: got %+v, err %v; want err == nil and got.ID == id.String() and got.Config.Cmd[0] == "/bin/sh"`, got, err)
 			}
 			read := reg.blobs.Load()
 			digest, err := img.Digest()
@@ -97,7 +97,7 @@ func TestPullPlatform(t *testing.T) {
 	}
 	for _, tag := range []string{"inner", "outer"} {
 		if img, err := image.Pull(t.Context(), s, reg.name("x:"+tag), nil); err != nil || img.ID != want.String() {
-			t.Errorf("%s: %+v, %v", tag, img, err)
+			t.Errorf("%s: got img %+v, err %v; want err == nil and img.ID == want.String()", tag, img, err)
 		}
 	}
 	for tag, say := range map[string]string{"none": "no image for linux/amd64", "liar": "arm64", "arm": "arm64"} {
@@ -145,7 +145,7 @@ func TestPullLayout(t *testing.T) {
 			t.Fatal(err)
 		}
 		if img, err := image.Pull(t.Context(), s, "oci:"+dir+":"+tag, nil); err != nil || img.ID != id.String() {
-			t.Errorf("%s: %+v, %v", tag, img, err)
+			t.Errorf("%s: got img %+v, err %v; want err == nil and img.ID == id.String()", tag, img, err)
 		}
 	}
 	_, err = image.Pull(t.Context(), s, "oci:"+dir, nil)
@@ -188,7 +188,7 @@ func TestPullArchive(t *testing.T) {
 	}
 	holds(t, s, got.ID, merged)
 	if id, err := img.ConfigName(); err != nil || got.ID != id.String() {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("image.Pull: got %+v, err %v; want err == nil and got.ID == id.String()", got, err)
 	}
 
 	// As older engines write it: plain layers, one of them a link to another.
@@ -249,7 +249,7 @@ func TestPullBadNames(t *testing.T) {
 	for _, n := range []string{"", "UPPER/case", "a b", "x:" + strings.Repeat("t", 200), "http://x/y", "x@sha256:12"} {
 		_, err := image.Pull(t.Context(), s, n, nil)
 		if runtime.Class(err) != runtime.ErrInvalid {
-			t.Errorf("%q: %v", n, err)
+			t.Errorf("%q: got err %v; want runtime.Class(err) == runtime.ErrInvalid", n, err)
 		}
 	}
 	_, err := image.Pull(t.Context(), s, "127.0.0.1:1/x", nil)

@@ -27,7 +27,7 @@ func TestPlainHost(t *testing.T) {
 		"127.0.0.1.example": false, "index.docker.io": false, "0.0.0.0:5000": false, "": false,
 	} {
 		if got := plainHost(registry) != ""; got != want {
-			t.Errorf("%s: %v", registry, got)
+			t.Errorf("%s: got %v, want %v", registry, got, want)
 		}
 	}
 	asked := 0
@@ -39,7 +39,8 @@ func TestPlainHost(t *testing.T) {
 		before := asked
 		_, err := g.RoundTrip(httptest.NewRequest(http.MethodGet, url, nil))
 		if (err == nil) != want || (asked > before) != want || err != nil && runtime.Class(err) != runtime.ErrUnsupported {
-			t.Errorf("%s: %v", url, err)
+			t.Errorf("%s: got err %v; want (err == nil) == %v and (asked > before) == %v and (err == nil or runtime.Class(err) == runtime.ErrUnsupported)",
+				url, err, want, want)
 		}
 	}
 }
@@ -78,12 +79,12 @@ func TestSilentRegistry(t *testing.T) {
 		}
 		defer resp.Body.Close()
 		if said, err = io.ReadAll(resp.Body); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("%q, %v", said, err)
+			t.Errorf("io.ReadAll: got said %q, err %v; want err is os.ErrDeadlineExceeded", said, err)
 		}
 		return len(said) > 0
 	})
 	if string(said) != "some" {
-		t.Errorf("%q", said)
+		t.Errorf(`got %q, want "some"`, said)
 	}
 }
 

@@ -139,11 +139,11 @@ func TestPullWrong(t *testing.T) {
 			}
 			t.Log(err)
 			if all, err := s.List(); err != nil || len(all) > 0 {
-				t.Errorf("%+v, %v", all, err)
+				t.Errorf("List: got all %+v, err %v; want err == nil and len(all) <= 0", all, err)
 			}
 			reg.instead = nil // and now it goes well
 			if img, err := image.Pull(t.Context(), s, reg.name("x:1"), nil); err != nil || img.Files != 1 {
-				t.Errorf("%+v, %v", img, err)
+				t.Errorf("image.Pull: got img %+v, err %v; want err == nil and img.Files == 1", img, err)
 			}
 		})
 	}

@@ -190,6 +190,6 @@ func TestShellAheadEndsForAProcess(t *testing.T) {
 		t.Errorf("the shell that was started ahead lives: %v", left)
 	}
 	if out := in(t, rt, opened(t, rt, warm.ID, nil).ID, "echo $SECONDS"); out != "0\n" {
-		t.Errorf("%q", out)
+		t.Errorf(`in "echo $SECONDS": got %q, want %q`, out, "0\n")
 	}
 }

@@ -45,7 +45,7 @@ func TestBoundChangesWithoutRecord(t *testing.T) {
 	}
 	res, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"cat", "work"}})
 	if err != nil || string(res.Stdout) != "kept\n" {
-		t.Errorf("%+v, %v", res, err)
+		t.Errorf("Exec: got res %+v, err %v; want err == nil and res.Stdout == %q", res, err, "kept\n")
 	}
 	if d, err := rt.Inspect(t.Context(), s.ID); err != nil || d.Config.BoundToCaller {
 		t.Errorf("it is bound again (%v)", err)

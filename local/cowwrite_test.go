@@ -116,7 +116,7 @@ func TestWritesAfterApply(t *testing.T) {
 		line := fmt.Sprintln("line", i)
 		want += line
 		if _, err := io.WriteString(p.Stdin(), line); err != nil || !answers.Scan() || answers.Text() != "ok" {
-			t.Fatalf("%v, %q", err, answers.Text())
+			t.Fatalf(`io.WriteString: got err %v, %q; want err == nil and answers.Scan() and answers.Text() == "ok"`, err, answers.Text())
 		}
 		var diff strings.Builder
 		if err := rt.Diff(t.Context(), id, runtime.DiffOptions{}, &diff); err != nil || strings.Count(diff.String(), "+"+line) != 3 {
@@ -146,7 +146,7 @@ func onHost(t *testing.T, dir, script string) string {
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s: %v, %s", script, err, out)
+		t.Fatalf("%s: got err %v, out %s; want err == nil", script, err, out)
 	}
 	return string(out)
 }

@@ -111,7 +111,7 @@ func TestSessionStdinFails(t *testing.T) {
 	half := func() io.Reader { return io.MultiReader(strings.NewReader("half\n"), iotest.ErrReader(broken)) }
 	for _, text := range []string{"cat >/dev/null; x=after", "sh -c 'trap \"\" INT TERM; sleep 1000; sleep 1000'; x=after"} {
 		if res, err := exec(text, half()); !errors.Is(err, broken) || res != nil {
-			t.Fatalf("%s: %+v, %v", text, res, err)
+			t.Fatalf("%s: got %+v, %v; want nil, %v", text, res, err, broken)
 		}
 	}
 	output := make(chan []byte, 10)
@@ -176,10 +176,10 @@ func TestStoppedBeforeExecution(t *testing.T) {
 		defer victim.Close()
 	}
 	if exit, err := p.Wait(ctx); err != nil || exit.ExitCode != 0 {
-		t.Fatalf("%+v, %v", exit, err)
+		t.Fatalf("Wait: got exit %+v, err %v; want err == nil and exit.ExitCode == 0", exit, err)
 	}
 	if res, err := rt.Exec(ctx, id, &runtime.ExecRequest{Command: []string{"echo", "runs"}}); err != nil || string(res.Stdout) != "runs\n" {
-		t.Fatalf("%+v, %v", res, err)
+		t.Fatalf("Exec: got res %+v, err %v; want err == nil and res.Stdout == %q", res, err, "runs\n")
 	}
 }
 

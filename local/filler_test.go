@@ -37,7 +37,7 @@ func TestPatience(t *testing.T) {
 		{99, 100, -time.Hour, 0, calmTime, true},
 	} {
 		if wait, more := patience(c.ready, c.keeps, c.since, c.low); wait != c.wait || more != c.more {
-			t.Errorf("%+v: %v, %v", c, wait, more)
+			t.Errorf("patience: got c %+v, wait %v, more %v; want wait == %v and more == %v", c, wait, more, c.wait, c.more)
 		}
 	}
 }

@@ -22,13 +22,13 @@ func TestHandles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if res, err := box.Exec(ctx, "sh", "-c", "echo made > file; exit 4"); err != nil || res.ExitCode != 4 {
-		t.Errorf("%+v, %v", res, err)
+		t.Errorf(`Exec "sh" "-c" "echo made > file; exit 4": got res %+v, err %v; want err == nil and res.ExitCode == 4`, res, err)
 	}
 	if b, err := os.ReadFile(filepath.Join(codebase, "file")); err != nil || string(b) != "made\n" {
-		t.Errorf("%q, %v", b, err)
+		t.Errorf("os.ReadFile: got %q, %v; want %q, nil", b, err, "made\n")
 	}
 	if res, err := box.Do(ctx, &runtime.ExecRequest{Command: []string{"cat"}, Stdin: strings.NewReader("in")}); err != nil || string(res.Stdout) != "in" {
-		t.Errorf("%+v, %v", res, err)
+		t.Errorf(`Do: got res %+v, err %v; want err == nil and res.Stdout == "in"`, res, err)
 	}
 
 	dev, err := box.Session(ctx, "dev")
@@ -43,10 +43,11 @@ func TestHandles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if res, err := again.Do(ctx, &runtime.SessionExecRequest{Command: []string{"echo $PWD $x $more"}, Env: map[string]string{"more": "now"}}); err != nil || string(res.Stdout) != "/tmp kept now\n" {
-		t.Errorf("%+v, %v", res, err)
+		t.Errorf("Do: got res %+v, err %v; want err == nil and res.Stdout == %q", res, err, "/tmp kept now\n")
 	}
 	if s, err := dev.Session(ctx); err != nil || s.ID != dev.ID() || s.ID != runtime.SessionIn(box.ID(), "dev") {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf(`Session: got s %+v, err %v; want err == nil and s.ID == dev.ID() and s.ID == runtime.SessionIn(box.ID(), "dev")`,
+			s, err)
 	}
 	if err := dev.Destroy(ctx); err != nil {
 		t.Error(err)
@@ -66,7 +67,7 @@ func TestHandles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s, err := opened.Sandbox(ctx); err != nil || s.State != runtime.StateStopped {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("Sandbox: got s %+v, err %v; want err == nil and s.State == runtime.StateStopped", s, err)
 	}
 	if err := opened.Start(ctx); err != nil {
 		t.Error(err)

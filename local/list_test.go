@@ -24,7 +24,7 @@ func TestListKnowsConfigurations(t *testing.T) {
 	list := func(rt *local.Runtime) *runtime.Sandbox {
 		all, err := rt.List(t.Context())
 		if err != nil || len(all) != 1 || all[0].ID != s.ID {
-			t.Fatalf("%v, %v", all, err)
+			t.Fatalf("List: got all %v, err %v; want err == nil and len(all) == 1 and all[0].ID == %v", all, err, s.ID)
 		}
 		return all[0]
 	}
@@ -67,7 +67,8 @@ func TestRulesOfAUsedSandbox(t *testing.T) {
 		t.Errorf("started again: %s", out)
 	}
 	if info, err := other.Inspect(t.Context(), s.ID()); err != nil || len(info.Config.Permissions) != len(rules) || !info.Tree.Current {
-		t.Errorf("%+v, %v", info, err)
+		t.Errorf("Inspect: got info %+v, err %v; want err == nil and len(info.Config.Permissions) == len(rules) and info.Tree.Current",
+			info, err)
 	}
 }
 
@@ -92,6 +93,6 @@ func TestInspectReturnsACopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, _ := sh(t, rt, s.ID, "ls; echo $V"); out != "shown\n1\n" {
-		t.Errorf("%q", out)
+		t.Errorf(`sh "ls; echo $V": got %q, want %q`, out, "shown\n1\n")
 	}
 }

@@ -65,7 +65,8 @@ func TestSetPermissions(t *testing.T) {
 		}
 		d, err := rt.Inspect(t.Context(), id)
 		if err != nil || d.Tree == nil || d.Tree.TreeStats == nil || !d.Tree.Current || len(d.Tree.Messages) == 0 {
-			t.Errorf("%s: %+v, %v", when, d.Tree, err)
+			t.Errorf("%s: got d.Tree %+v, err %v; want err == nil and d.Tree != nil and d.Tree.TreeStats != nil and d.Tree.Current and len(d.Tree.Messages) != 0",
+				when, d.Tree, err)
 		}
 	}
 	set := func(rules []perm.Rule) {
@@ -154,7 +155,7 @@ func TestClientThatBreaksTheProtocol(t *testing.T) {
 		_ = sock.Close()
 	}
 	if d, err := rt.Inspect(t.Context(), id); err != nil || d.Tree == nil || !d.Tree.Current {
-		t.Errorf("%+v, %v", d, err)
+		t.Errorf("Inspect: got d %+v, err %v; want err == nil and d.Tree != nil and d.Tree.Current", d, err)
 	}
 }
 
@@ -210,7 +211,7 @@ func TestSetManyPermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, code := sh(t, rt, id, "cat name-9998"); code == 0 {
-		t.Errorf("%q", out)
+		t.Errorf(`sh "cat name-9998": got %q; want code != 0`, out)
 	}
 }
 
@@ -227,14 +228,14 @@ func TestSetPermissionsWithoutCodebase(t *testing.T) {
 			}
 		}
 		if err := rt.SetPermissions(t.Context(), s.ID, everything(perm.Read)); !errors.Is(err, runtime.ErrInvalid) || !strings.Contains(err.Error(), "no codebase") {
-			t.Errorf("%v", err)
+			t.Errorf(`SetPermissions: got err %v; want err is runtime.ErrInvalid and err.Error() contains "no codebase"`, err)
 		}
 	}
 	if d, err := rt.Inspect(t.Context(), s.ID); err != nil || d.Tree != nil {
-		t.Errorf("%+v, %v", d, err)
+		t.Errorf("Inspect: got d %+v, err %v; want err == nil and d.Tree == nil", d, err)
 	}
 	if err := rt.SetPermissions(t.Context(), "nobodysbox00", nil); !errors.Is(err, runtime.ErrNotFound) {
-		t.Errorf("%v", err)
+		t.Errorf(`SetPermissions "nobodysbox00": got %v, want runtime.ErrNotFound`, err)
 	}
 }
 
@@ -251,10 +252,10 @@ func TestReplacePermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := rt.ReplacePermissions(t.Context(), s.ID, was, everything(perm.Write)); !errors.Is(err, local.ErrChanged) || !errors.Is(err, runtime.ErrConflict) {
-		t.Errorf("%v", err)
+		t.Errorf("ReplacePermissions: got err %v; want err is local.ErrChanged and err is runtime.ErrConflict", err)
 	}
 	if d, err := rt.Inspect(t.Context(), s.ID); err != nil || !slices.Equal(d.Config.Permissions, now) {
-		t.Errorf("%+v, %v", d, err)
+		t.Errorf("Inspect: got d %+v, err %v; want err == nil and d.Config.Permissions == %v", d, err, now)
 	}
 }
 
@@ -292,7 +293,7 @@ func TestSetPermissionsConcurrently(t *testing.T) {
 	wg.Wait()
 	d, err := rt.Inspect(ctx, id)
 	if err != nil || d.Tree == nil || !d.Tree.Current {
-		t.Fatalf("%+v, %v", d, err)
+		t.Fatalf("Inspect: got d %+v, err %v; want err == nil and d.Tree != nil and d.Tree.Current", d, err)
 	}
 	last := d.Config.Permissions[1].Pattern
 	write(t, codebase, last, "")
@@ -410,14 +411,14 @@ func TestTreeServerThatIsStopped(t *testing.T) {
 	}()
 	res, err := rt.Exec(ctx, id, &runtime.ExecRequest{Command: []string{"echo", "here"}, Cwd: "/tmp"})
 	if err != nil || string(res.Stdout) != "here\n" {
-		t.Errorf("%+v, %v", res, err)
+		t.Errorf("Exec: got res %+v, err %v; want err == nil and res.Stdout == %q", res, err, "here\n")
 	}
 	if err := <-inspected; err != nil {
 		t.Error(err)
 	}
 	signalPart(t, id, "wolffia tree", syscall.SIGCONT)
 	if d, err := rt.Inspect(ctx, id); err != nil || d.Tree == nil || !d.Tree.Current {
-		t.Errorf("%+v, %v", d, err)
+		t.Errorf("Inspect: got d %+v, err %v; want err == nil and d.Tree != nil and d.Tree.Current", d, err)
 	}
 }
 
@@ -429,7 +430,8 @@ func TestInspectWhenTheShimIsStopped(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	if d, err := rt.Inspect(ctx, id); err != nil || d.Tree == nil || !strings.Contains(d.Tree.Problem, "the shim does not answer") {
-		t.Errorf("%+v, %v", d, err)
+		t.Errorf(`Inspect: got d %+v, err %v; want err == nil and d.Tree != nil and d.Tree.Problem contains "the shim does not answer"`,
+			d, err)
 	}
 	signalPart(t, id, "wolffia shim", syscall.SIGCONT)
 }
@@ -450,7 +452,7 @@ func TestReviewWhenTheShimIsStopped(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if all, err := rt.Changes(ctx, id, runtime.ChangesOptions{}); err == nil || !strings.Contains(err.Error(), "the shim does not answer") {
-		t.Errorf("%v, %v", all, err)
+		t.Errorf(`Changes: got all %v, err %v; want err != nil and err.Error() contains "the shim does not answer"`, all, err)
 	}
 }
 
@@ -489,10 +491,10 @@ func TestRootsTreeTakesRecordedRulesOnly(t *testing.T) {
 	var answer struct{ Error, Class string }
 	request := &boot.Request{Op: boot.OpRules, At: boot.DirAt(codebase)}
 	if err := conn.Control(ctx, request, &answer); err != nil || answer.Class != runtime.ErrDenied.Error() {
-		t.Errorf("%+v, %v", answer, err)
+		t.Errorf("Control: got answer %+v, err %v; want err == nil and answer.Class == runtime.ErrDenied.Error()", answer, err)
 	}
 	if out, code := sh(t, rt, id, "echo x > file"); code == 0 {
-		t.Errorf("%q", out)
+		t.Errorf(`sh "echo x > file": got %q; want code != 0`, out)
 	}
 }
 
@@ -512,21 +514,21 @@ func TestRootChangesTheRulesOfAUsersCodebase(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, code := sh(t, rt, id, "cat a"); code == 0 {
-		t.Errorf("%q", out)
+		t.Errorf(`sh "cat a": got %q; want code != 0`, out)
 	}
 	if err := rt.Stop(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
 	if got := all(t, rt, id); len(got) == 0 || got[0].Path != "a" || got[0].UID != uid {
-		t.Errorf("%+v", got)
+		t.Errorf(`all: got %+v; want len(got) != 0 and got[0].Path == "a" and got[0].UID == uid`, got)
 	}
 	st, err := os.Stat(filepath.Join(state, "sandboxes", id, "run", "audit.log"))
 	if err != nil || st.Mode() != 0o600 || st.Sys().(*syscall.Stat_t).Uid != uid {
-		t.Errorf("%v, %v", st, err)
+		t.Errorf("os.Stat: got st %v, err %v; want err == nil and st.Mode() == 0o600 and st.Sys().(*syscall.Stat_t).Uid == uid", st, err)
 	}
 	st, err = os.Stat(filepath.Join(state, "sandboxes", id, "config.json"))
 	if err != nil || st.Mode() != 0o600 || st.Sys().(*syscall.Stat_t).Uid != 0 {
-		t.Errorf("%v, %v", st, err)
+		t.Errorf("os.Stat: got st %v, err %v; want err == nil and st.Mode() == 0o600 and st.Sys().(*syscall.Stat_t).Uid == 0", st, err)
 	}
 }
 
@@ -578,14 +580,14 @@ func TestAudit(t *testing.T) {
 	if r.Op != "lookup" || r.Path != "secret" || r.Errno != "ENOENT" || r.Level != perm.None || r.Need != perm.View ||
 		r.Rule == nil || r.Rule.Source != "test" || r.Remedy != "--reveal '/secret=read'" ||
 		r.PID == 0 || r.Command != "cat" || int(r.UID) != s.UID || r.Count != 1 || r.Time.IsZero() {
-		t.Errorf("%+v", r)
+		t.Errorf("the denial of the lookup of secret by cat: got %+v, want ENOENT, the rule, its remedy, who asked", r)
 	}
 	hostile := "hidden\x1b[2J\xff\n"
 	if _, err := rt.Exec(ctx, s.ID, &runtime.ExecRequest{Command: []string{"touch", hostile}}); err != nil {
 		t.Fatal(err)
 	}
 	for r = nextRecord(); r.Path != hostile; r = nextRecord() {
-		t.Errorf("%+v", r)
+		t.Errorf("a denial: got %+v, want the one of %q", r, hostile)
 	}
 	before := all(t, rt, s.ID)
 	if err := rt.Stop(ctx, s.ID); err != nil {

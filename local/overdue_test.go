@@ -69,7 +69,7 @@ func TestOverdue(t *testing.T) {
 	}
 	b := make([]byte, 4)
 	if _, err := p.Stdout().Read(b); err != nil || string(b) != "some" {
-		t.Fatalf("%q, %v", b, err)
+		t.Fatalf(`Read: got %q, %v; want "some", nil`, b, err)
 	}
 	(&overdue{process: p, session: true}).look()
 	if f, err := g.r.Next(); err != nil || f.Type != wire.Kill || f.Channel != channel {
@@ -77,7 +77,8 @@ func TestOverdue(t *testing.T) {
 	}
 	status, err := p.Wait(t.Context())
 	if err != nil || !status.TimedOut || status.Code != 137 || !status.StatusLost {
-		t.Errorf("%+v, %v", status, err)
+		t.Errorf("Wait: got status %+v, err %v; want err == nil and status.TimedOut and status.Code == 137 and status.StatusLost",
+			status, err)
 	}
 	for range 3 {
 		if err := g.w.Send(wire.Stdout, channel, []byte("late")); err != nil {
@@ -85,7 +86,7 @@ func TestOverdue(t *testing.T) {
 		}
 	}
 	if n, err := p.Stdout().Read(b); n != 0 || fmt.Sprint(err) != "EOF" {
-		t.Errorf("%q, %v", b[:n], err)
+		t.Errorf(`Read: got %q, err %v; want n == 0 and err == "EOF"`, b[:n], err)
 	}
 	if err := g.w.SendJSON(wire.Exit, channel, wire.ExitStatus{Code: 3}); err != nil {
 		t.Fatal(err)
@@ -103,7 +104,7 @@ func TestOverdueWithSlowReader(t *testing.T) {
 	}
 	b := make([]byte, 4)
 	if _, err := p.Stdout().Read(b); err != nil || string(b) != "some" {
-		t.Fatalf("%q, %v", b, err)
+		t.Fatalf(`Read: got %q, %v; want "some", nil`, b, err)
 	}
 	o := &overdue{process: p, timer: time.NewTimer(time.Hour)}
 	o.look()

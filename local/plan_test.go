@@ -83,7 +83,8 @@ func TestPlan(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}
 		if p.shim.ID != id || p.shim.Run != box.Run() || p.shim.Mnt != box.Mnt() || p.shim.Guest != tt.use.guest || p.shim.Lifetime != life {
-			t.Errorf("%s: %+v", tt.name, p.shim)
+			t.Errorf("%s: got p.shim %+v; want p.shim.ID == %v and p.shim.Run == box.Run() and p.shim.Mnt == box.Mnt() and p.shim.Guest == %v and p.shim.Lifetime == %v",
+				tt.name, p.shim, id, tt.use.guest, life)
 		}
 		if p.shim.Config.Permissions != nil {
 			t.Errorf("%s: the rules are only the tree server's", tt.name)
@@ -95,10 +96,11 @@ func TestPlan(t *testing.T) {
 			}
 		}
 		if p.shim.HasBackend != (p.backend != "") || (p.shim.KeeperDir != "") != (p.keeper != "") || (p.shim.StateDir != "") != (p.keeper != "") {
-			t.Errorf("%s: %+v", tt.name, p.shim)
+			t.Errorf(`%s: got p.shim %+v; want p.shim.HasBackend == p.backend != "" and (p.shim.KeeperDir != "") == p.keeper != "" and (p.shim.StateDir != "") == p.keeper != ""`,
+				tt.name, p.shim)
 		}
 		if tt.limits != nil && p.shim.Rlimits != tt.limits.rlimits {
-			t.Errorf("%s: %+v", tt.name, p.shim.Rlimits)
+			t.Errorf("%s: got p.shim.Rlimits %+v; want tt.limits == nil or p.shim.Rlimits == %+v", tt.name, p.shim.Rlimits, tt.limits.rlimits)
 		}
 	}
 }
@@ -110,7 +112,7 @@ func TestElsewhere(t *testing.T) {
 		{CodebasePath: "/code"}, {Rootfs: "/root"}, {Mounts: []runtime.Mount{{}}}, {Volumes: []runtime.VolumeMount{{}}}, {Sockets: []runtime.Socket{{}}},
 	} {
 		if err := completeForEngine(b, &statedir.Config{SandboxConfig: c}); runtime.Class(err) != runtime.ErrUnsupported {
-			t.Errorf("%+v: %v", c, err)
+			t.Errorf("%+v: got err %v; want runtime.Class(err) == runtime.ErrUnsupported", c, err)
 		}
 	}
 	if err := completeForEngine(b, &statedir.Config{}); err != nil {

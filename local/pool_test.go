@@ -75,7 +75,7 @@ func takeOne(t *testing.T, rt *local.Runtime, codebase string) {
 		t.Fatal(err)
 	}
 	if out, code := sh(t, rt, box.ID(), "cat a"); out != "content\n" || code != 0 {
-		t.Errorf("%q, %d", out, code)
+		t.Errorf(`sh "cat a": got %q, %d; want %q, 0`, out, code, "content\n")
 	}
 	if err := box.Destroy(t.Context()); err != nil {
 		t.Error(err)
@@ -103,7 +103,7 @@ func TestPoolIsRefilled(t *testing.T) {
 	write(t, codebase, "a", "content\n")
 	p := newPool(t, rt, 2)
 	if p.Ready != 2 || p.Taken != 0 || p.IdleTimeout != local.DefaultPoolIdle {
-		t.Errorf("%+v", p)
+		t.Errorf("newPool: got p %+v; want p.Ready == 2 and p.Taken == 0 and p.IdleTimeout == local.DefaultPoolIdle", p)
 	}
 	for round := range 3 {
 		takeOne(t, rt, codebase)
@@ -204,7 +204,8 @@ func TestPoolIsChanged(t *testing.T) {
 	for _, spares := range []int{1, 2} {
 		q, err := rt.StartPool(t.Context(), &runtime.SandboxConfig{}, local.PoolOptions{Spares: spares, IdleTimeout: time.Hour})
 		if err != nil || q.Shape != p.Shape || q.Ready != spares || q.Spares != spares || q.IdleTimeout != time.Hour {
-			t.Errorf("%d: %+v, %v", spares, q, err)
+			t.Errorf("StartPool: got spares %d, q %+v, err %v; want err == nil and q.Shape == %v and q.Ready == %v and q.Spares == %v and q.IdleTimeout == time.Hour",
+				spares, q, err, p.Shape, spares, spares)
 		}
 	}
 	old := spareIDs(t, rt)
@@ -225,7 +226,7 @@ func TestPoolIsChanged(t *testing.T) {
 		old = replaced
 	}
 	if shape, err := rt.FindPool(p.Shape[:3]); err != nil || shape != p.Shape {
-		t.Errorf("%q, %v", shape, err)
+		t.Errorf("FindPool: got %q, %v; want %q, nil", shape, err, p.Shape)
 	}
 	if _, err := rt.FindPool(""); !errors.Is(err, runtime.ErrNotFound) {
 		t.Errorf("no name: %v", err)
@@ -351,7 +352,7 @@ func TestPoolRefused(t *testing.T) {
 		"a copy":    {runtime.SandboxConfig{CodebasePath: codebase, CopyOnWrite: true}, local.PoolOptions{Spares: 1}, runtime.ErrUnsupported},
 	} {
 		if _, err := rt.StartPool(t.Context(), &c.config, c.opts); !errors.Is(err, c.class) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: got %v, want %v", what, err, c.class)
 		}
 	}
 	if _, err := os.Lstat(state + "/pools"); !errors.Is(err, os.ErrNotExist) {
@@ -376,7 +377,7 @@ func TestExample(t *testing.T) {
 	os.Stdout = out
 	_ = w.Close()
 	if text, err := io.ReadAll(r); err != nil || string(text) != "hello, Ann\n" {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf("io.ReadAll: got %q, %v; want %q, nil", text, err, "hello, Ann\n")
 	}
 	if left, err := rt.Spares(); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)

@@ -40,7 +40,7 @@ func TestReserveSpare(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 		if out, code := sh(t, rt, id, "cat a; pwd"); code != 0 || out != "content\n"+c.MountPointOrDefault()+"\n" {
-			t.Errorf("%s: %q, %d", what, out, code)
+			t.Errorf("%s: got %q, %d; want %q+c.MountPointOrDefault()+%q, 0", what, out, code, "content\n", "\n")
 		}
 		if before == 0 || box.ID() != id {
 			t.Errorf("%s: %d processes, id %s", what, before, box.ID())
@@ -53,7 +53,7 @@ func TestReserveSpare(t *testing.T) {
 	awaitPool(t, rt, p.Shape, "refilled", func(p *local.Pool) bool { return p.Ready == 3 && p.Taken == 2 })
 	for _, bad := range []string{"", "../..", "x"} {
 		if id := rt.ReserveSpare(bad); id != "" {
-			t.Errorf("%q: %s", bad, id)
+			t.Errorf(`%q: got %s, want ""`, bad, id)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func TestSpareIsNotTakenByID(t *testing.T) {
 	newPool(t, rt, 1)
 	all, err := rt.Spares()
 	if err != nil || len(all) != 1 {
-		t.Fatalf("%v, %v", all, err)
+		t.Fatalf("Spares: got all %v, err %v; want err == nil and len(all) == 1", all, err)
 	}
 	c := configOf(codebase)
 	c.ID = all[0].ID

@@ -53,7 +53,8 @@ func TestSpareStartedTwice(t *testing.T) {
 		}
 		all.Wait()
 		if (errs[0] == nil) == (errs[1] == nil) || runtime.Class(errors.Join(errs[:]...)) != runtime.ErrConflict {
-			t.Fatalf("%v; %v", errs[0], errs[1])
+			t.Fatalf("got %v, %v; want (errs[0] == nil) != errs[1] == nil and runtime.Class(errors.Join(errs[:]...)) == runtime.ErrConflict",
+				errs[0], errs[1])
 		}
 		if err := rt.Destroy(t.Context(), s.ID); err != nil {
 			t.Fatal(err)
@@ -109,10 +110,10 @@ func TestSpareIsTaken(t *testing.T) {
 		t.Error("the spare's answer came without a connection to PID 1: the first command has to ask for one")
 	}
 	if s, err = rt.Get(t.Context(), s.ID); err != nil || s.State != runtime.StateRunning {
-		t.Fatalf("%+v, %v", s, err)
+		t.Fatalf("Get: got s %+v, err %v; want err == nil and s.State == runtime.StateRunning", s, err)
 	}
 	if out, code := sh(t, rt, s.ID, "ls; cat a; echo $E; pwd; hostname"); out != "a\ncontent\ne\n/workspace\n"+s.ID+"\n" || code != 0 {
-		t.Errorf("%q, %d", out, code)
+		t.Errorf(`sh "ls; cat a; echo $E; pwd; hostname": got %q, %d; want %q, 0`, out, code, "a\ncontent\ne\n/workspace\n"+s.ID+"\n")
 	}
 }
 
@@ -159,7 +160,7 @@ func TestSpareIsUsedOnce(t *testing.T) {
 	for id := range got {
 		seen[id]++
 		if out, code := sh(t, rt, id, "pwd"); out != "/workspace\n" || code != 0 {
-			t.Errorf("%q, %d", out, code)
+			t.Errorf(`sh "pwd": got %q, %d; want %q, 0`, out, code, "/workspace\n")
 		}
 	}
 	for _, id := range ids {
@@ -171,7 +172,7 @@ func TestSpareIsUsedOnce(t *testing.T) {
 		t.Errorf("%d sandboxes of %d have ids of their own", len(seen), takers)
 	}
 	if left, err := rt.Spares(); err != nil || len(left) != 0 {
-		t.Errorf("%v, %v", left, err)
+		t.Errorf("Spares: got left %v, err %v; want err == nil and len(left) == 0", left, err)
 	}
 }
 
@@ -199,7 +200,8 @@ func TestSpareOfAnotherShape(t *testing.T) {
 		}
 	}
 	if left, err := rt.Spares(); err != nil || len(left) != 1 || left[0].ID != ids[0] || left[0].Runtime != "bwrap" || left[0].Left <= 0 {
-		t.Errorf("%v, %v", left, err)
+		t.Errorf(`Spares: got left %v, err %v; want err == nil and len(left) == 1 and left[0].ID == ids[0] and left[0].Runtime == "bwrap" and left[0].Left > 0`,
+			left, err)
 	}
 	if err := rt.EndSpare(t.Context(), ids[0]); err != nil {
 		t.Error(err)
@@ -247,7 +249,7 @@ func TestSpareThatCannotBeLookedAt(t *testing.T) {
 	ok("move the lock", os.Rename(lock, lock+".aside"))
 	ok("a lock that cannot be opened", os.Symlink("nowhere", lock))
 	if all, err := rt.Spares(); err != nil || len(all) != 2 {
-		t.Errorf("%v, %v", all, err)
+		t.Errorf("Spares: got all %v, err %v; want err == nil and len(all) == 2", all, err)
 	}
 	for i, want := range []bool{true, false} {
 		s, err := rt.Create(t.Context(), given(codebase))
@@ -277,13 +279,13 @@ func TestSpareOfWhatCannotBeRecorded(t *testing.T) {
 	c := given(codebase)
 	c.TTL = time.Hour
 	if s, err := rt.Create(t.Context(), c); runtime.Class(err) != runtime.ErrUnavailable {
-		t.Errorf("%v, %v", s, err)
+		t.Errorf("Create: got s %v, err %v; want runtime.Class(err) == runtime.ErrUnavailable", s, err)
 	}
 	if err := box.WaitUnlocked(t.Context(), wait.Limit); err != nil {
 		t.Error(err)
 	}
 	if all, err := rt.Spares(); err != nil || len(all) != 0 {
-		t.Errorf("%v, %v", all, err)
+		t.Errorf("Spares: got all %v, err %v; want err == nil and len(all) == 0", all, err)
 	}
 }
 
@@ -303,14 +305,14 @@ func TestSpareRefusesAnotherShape(t *testing.T) {
 		c.CodebasePath = codebase
 		change(&c)
 		if err := local.AskSpare(box, &boot.SpareRequest{Op: boot.OpAdopt, Config: &c}); runtime.Class(err) != runtime.ErrInvalid {
-			t.Errorf("%d: %v", i, err)
+			t.Errorf("%d: got err %v; want runtime.Class(err) == runtime.ErrInvalid", i, err)
 		}
 		if err := box.WaitUnlocked(t.Context(), wait.Limit); err != nil {
 			t.Error(err)
 		}
 	}
 	if all, err := rt.Spares(); err != nil || len(all) != 0 {
-		t.Errorf("%v, %v", all, err)
+		t.Errorf("Spares: got all %v, err %v; want err == nil and len(all) == 0", all, err)
 	}
 }
 
@@ -332,10 +334,10 @@ func TestSpareRunsNothing(t *testing.T) {
 		t.Error("a process has run in a spare")
 	}
 	if _, err := rt.Exec(t.Context(), ids[0], &runtime.ExecRequest{Command: []string{"true"}}); runtime.Class(err) != runtime.ErrNotFound {
-		t.Errorf("%v", err)
+		t.Errorf("Exec: got err %v; want runtime.Class(err) == runtime.ErrNotFound", err)
 	}
 	if err := local.AskSpare(box, &boot.SpareRequest{Op: "nonsense"}); runtime.Class(err) != runtime.ErrUnsupported {
-		t.Errorf("%v", err)
+		t.Errorf("local.AskSpare: got err %v; want runtime.Class(err) == runtime.ErrUnsupported", err)
 	}
 	if err := rt.EndSpare(t.Context(), ids[0]); err != nil {
 		t.Error(err)
@@ -354,19 +356,19 @@ func TestSpareIsGoneBeforeTheStart(t *testing.T) {
 			rt, _, codebase, ids := spared(t, 1, time.Hour)
 			s, err := rt.Create(t.Context(), given(codebase))
 			if err != nil || s.ID != ids[0] {
-				t.Fatalf("%+v, %v", s, err)
+				t.Fatalf("Create: got s %+v, err %v; want err == nil and s.ID == ids[0]", s, err)
 			}
 			if err := end(t, rt.BoxOf(s.ID)); err != nil {
 				t.Fatal(err)
 			}
 			if s, err = rt.Get(t.Context(), s.ID); err != nil || s.State != runtime.StateCreated {
-				t.Errorf("%+v, %v", s, err)
+				t.Errorf("Get: got s %+v, err %v; want err == nil and s.State == runtime.StateCreated", s, err)
 			}
 			if err := rt.Start(t.Context(), s.ID); err != nil {
 				t.Fatal(err)
 			}
 			if out, code := sh(t, rt, s.ID, "echo made > f"); code != 0 {
-				t.Errorf("%q", out)
+				t.Errorf(`sh "echo made > f": got %q; want code == 0`, out)
 			}
 		})
 	}
@@ -380,11 +382,11 @@ func TestSpareWaitsForSoLong(t *testing.T) {
 	}
 	left, err := os.ReadDir(filepath.Join(state, "sandboxes"))
 	if err != nil || len(left) != 0 {
-		t.Errorf("%v, %v", left, err)
+		t.Errorf("os.ReadDir: got left %v, err %v; want err == nil and len(left) == 0", left, err)
 	}
 	s, err := rt.Create(t.Context(), given(codebase))
 	if err != nil || s.ID == ids[0] {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("Create: got s %+v, err %v; want err == nil and s.ID != ids[0]", s, err)
 	}
 
 	id, err := rt.StartSpare(t.Context(), &runtime.SandboxConfig{}, 2*time.Second)
@@ -393,13 +395,13 @@ func TestSpareWaitsForSoLong(t *testing.T) {
 	}
 	s, err = rt.Create(t.Context(), given(codebase))
 	if err != nil || s.ID != id {
-		t.Fatalf("%+v, %v", s, err)
+		t.Fatalf("Create: got s %+v, err %v; want err == nil and s.ID == %v", s, err, id)
 	}
 	if err := rt.BoxOf(id).WaitUnlocked(t.Context(), wait.Limit); err != nil {
 		t.Fatal(err)
 	}
 	if s, err = rt.Get(t.Context(), id); err != nil || s.State != runtime.StateCreated {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("Get: got s %+v, err %v; want err == nil and s.State == runtime.StateCreated", s, err)
 	}
 }
 
@@ -411,7 +413,7 @@ func TestSpareBeforeTheStart(t *testing.T) {
 	for range ids {
 		s, err := rt.Create(t.Context(), given(codebase))
 		if err != nil || !slices.Contains(ids, s.ID) {
-			t.Fatalf("%+v, %v", s, err)
+			t.Fatalf("Create: got s %+v, err %v; want err == nil and ids contains %v", s, err, s.ID)
 		}
 		all = append(all, s.ID)
 	}
@@ -422,13 +424,13 @@ func TestSpareBeforeTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, code := sh(t, rt, all[0], "cat a; echo more >> a"); code == 0 || !strings.HasPrefix(out, "content\n") {
-		t.Errorf("%q, %d", out, code)
+		t.Errorf(`sh "cat a; echo more >> a": got out %q, code %d; want code != 0 and out begins with %q`, out, code, "content\n")
 	}
 	if err := rt.Stop(t.Context(), all[1]); err != nil {
 		t.Fatal(err)
 	}
 	if s, err := rt.Get(t.Context(), all[1]); err != nil || s.State != runtime.StateCreated {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("Get: got s %+v, err %v; want err == nil and s.State == runtime.StateCreated", s, err)
 	}
 	if err := rt.Destroy(t.Context(), all[2]); err != nil {
 		t.Fatal(err)
@@ -446,12 +448,12 @@ func TestDeadSparesAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	if all, err := rt.Spares(); err != nil || len(all) != 1 || all[0].ID != ids[1] {
-		t.Errorf("%v, %v", all, err)
+		t.Errorf("Spares: got all %v, err %v; want err == nil and len(all) == 1 and all[0].ID == ids[1]", all, err)
 	}
 	rt.Tidy(t.Context())
 	left, err := os.ReadDir(filepath.Join(state, "sandboxes"))
 	if err != nil || len(left) != 1 || left[0].Name() != ids[1] {
-		t.Errorf("%v, %v", left, err)
+		t.Errorf("os.ReadDir: got left %v, err %v; want err == nil and len(left) == 1 and left[0].Name() == ids[1]", left, err)
 	}
 	if s := launched(t, rt, given(codebase)); s.ID != ids[1] {
 		t.Errorf("%s is not the spare", s.ID)
@@ -514,7 +516,8 @@ ls /proc/1/fd 2>&1 | wc -l; cat /proc/self/oom_score_adj /proc/self/cgroup; nice
 			t.Fatal(err)
 		}
 		if d := details[i]; d.Tree == nil || !d.Tree.Current || d.Version == "" || d.ExpiresAt.Sub(d.CreatedAt).Round(time.Minute) != time.Hour {
-			t.Errorf("%+v", d)
+			t.Errorf(`got d %+v; want d.Tree != nil and d.Tree.Current and d.Version != "" and d.ExpiresAt.Sub(d.CreatedAt).Round(time.Minute) == time.Hour`,
+				d)
 		}
 		d := details[i]
 		d.Tree, d.ID, d.Name, d.CreatedAt, d.ExpiresAt = nil, "", "", time.Time{}, time.Time{}
@@ -553,7 +556,7 @@ func TestSpareEndsWithItsCaller(t *testing.T) {
 		t.Error(err)
 	}
 	if all, err := rt.List(t.Context()); err != nil || len(all) != 0 {
-		t.Errorf("%v, %v", all, err)
+		t.Errorf("List: got all %v, err %v; want err == nil and len(all) == 0", all, err)
 	}
 }
 

@@ -172,7 +172,7 @@ func TestStartThatFails(t *testing.T) {
 			}
 			allGone(t, id)
 			if s, err := rt.Get(t.Context(), id); err != nil || s.State != runtime.StateCreated {
-				t.Errorf("%+v, %v", s, err)
+				t.Errorf("Get: got s %+v, err %v; want err == nil and s.State == runtime.StateCreated", s, err)
 			}
 		})
 	}
@@ -228,7 +228,7 @@ func TestStartWithoutBubblewrap(t *testing.T) {
 	id := create(t, rt, codebase)
 	t.Setenv("PATH", t.TempDir())
 	if err := rt.Start(t.Context(), id); !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "install the package bubblewrap") {
-		t.Errorf("%v", err)
+		t.Errorf(`Start: got err %v; want err is runtime.ErrUnavailable and err.Error() contains "install the package bubblewrap"`, err)
 	}
 	allGone(t, id)
 }
@@ -250,7 +250,7 @@ func TestKillAnyPart(t *testing.T) {
 				if strings.HasPrefix(cmdline, part) {
 					// One that it is starting has its name, and ends with it.
 					if out, err := exec.CommandContext(t.Context(), "kill", "-9", pid).CombinedOutput(); err != nil && (killed == 0 || !strings.Contains(string(out), "No such process")) {
-						t.Fatalf("%s", out)
+						t.Fatalf(`CombinedOutput: got out %s; want err == nil or (killed != 0 and out contains "No such process")`, out)
 					}
 					killed++
 				}
@@ -344,7 +344,7 @@ func TestLongStateDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if res, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"echo", "hi"}}); err != nil || string(res.Stdout) != "hi\n" {
-		t.Errorf("%+v, %v", res, err)
+		t.Errorf("Exec: got res %+v, err %v; want err == nil and res.Stdout == %q", res, err, "hi\n")
 	}
 	if err := rt.Destroy(t.Context(), s.ID); err != nil {
 		t.Error(err)
@@ -435,7 +435,8 @@ func TestCreateWhereNothingUnmounts(t *testing.T) {
 	defer rt.Close()
 	_, err = rt.Create(t.Context(), &runtime.SandboxConfig{CodebasePath: codebase})
 	if !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "as root: ln -s ../proc/self/mounts /etc/mtab") {
-		t.Errorf("%v", err)
+		t.Errorf(`Create: got err %v; want err is runtime.ErrUnavailable and err.Error() contains "as root: ln -s ../proc/self/mounts /etc/mtab"`,
+			err)
 	}
 	if left, err := os.ReadDir(filepath.Join(state, "sandboxes")); len(left) > 0 || err != nil {
 		t.Errorf("left in the state directory: %v (%v)", left, err)
@@ -464,7 +465,8 @@ func TestLogOfSomebodyElse(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := rt.Start(t.Context(), s.ID); runtime.Class(err) != runtime.ErrUnavailable || !strings.Contains(err.Error(), what) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("Start: got what %s, err %v; want runtime.Class(err) == runtime.ErrUnavailable and err.Error() contains %v",
+				what, err, what)
 		}
 	}
 	if content, err := os.ReadFile(other); err != nil || string(content) != "mine" {

@@ -31,7 +31,7 @@ func TestTreePool(t *testing.T) {
 	config.Permissions = append(config.Permissions, perm.Rule{Pattern: "secret", Level: perm.None})
 	p := poolOf(t, rt, config, local.PoolOptions{Spares: 4, Tree: true})
 	if !p.Tree || p.Config.CodebasePath != codebase || p.Ready != 4 {
-		t.Errorf("%+v", p)
+		t.Errorf("poolOf: got p %+v; want p.Tree and p.Config.CodebasePath == %v and p.Ready == 4", p, codebase)
 	}
 	write(t, codebase, "old", "changed\n")
 	write(t, codebase, "new", "new\n")
@@ -41,18 +41,18 @@ func TestTreePool(t *testing.T) {
 		t.Errorf("%d taken, want 1", n)
 	}
 	if out, code := sh(t, rt, id, "cat old new; cat secret 2>/dev/null; echo inside >made"); out != "changed\nnew\n" || code != 0 {
-		t.Errorf("%q, %d", out, code)
+		t.Errorf(`sh "cat old new; cat secret 2>/dev/null; echo inside >made": got %q, %d; want %q, 0`, out, code, "changed\nnew\n")
 	}
 	if got, err := os.ReadFile(filepath.Join(codebase, "made")); err != nil || string(got) != "inside\n" {
 		t.Errorf("what was written inside: %q, %v", got, err)
 	}
 	look := fmt.Sprintf("for i in $(seq 0 %d); do for j in $(seq 0 %d); do test -s d$i/f$j; done; done; :", dirs-1, files-1)
 	if out, code := sh(t, rt, id, look); out != "" || code != 0 {
-		t.Errorf("%q, %d", out, code)
+		t.Errorf(`sh: got %q, %d; want "", 0`, out, code)
 	}
 	d, err := rt.Inspect(t.Context(), id)
 	if err != nil || d.Tree == nil || !d.Tree.Current {
-		t.Fatalf("%+v, %v", d, err)
+		t.Fatalf("Inspect: got d %+v, err %v; want err == nil and d.Tree != nil and d.Tree.Current", d, err)
 	}
 	// Those of directories that have directories in them ask for a .gitignore, and the first command for what it uses.
 	if n := d.Tree.Messages["lookup"]; n > dirs*files/10 {
@@ -67,7 +67,7 @@ func TestTreePool(t *testing.T) {
 	for what, c := range map[string]*runtime.SandboxConfig{"another codebase": &others, "other rules": &fewer} {
 		id := launched(t, rt, c).ID
 		if out, _ := sh(t, rt, id, "cat old 2>/dev/null"); out != "" {
-			t.Errorf("%s: %q", what, out)
+			t.Errorf(`%s: got %q, want ""`, what, out)
 		}
 		if n := takenOf(t, rt, p.Shape); n != 1 {
 			t.Errorf("%s: %d taken, want 1", what, n)

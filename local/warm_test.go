@@ -38,7 +38,7 @@ func TestWarm(t *testing.T) {
 		t.Helper()
 		info, err := rt.Inspect(e.Ctx, id)
 		if err != nil || info.Tree == nil || info.Tree.TreeStats == nil {
-			t.Fatalf("%+v, %v", info, err)
+			t.Fatalf("Inspect: got info %+v, err %v; want err == nil and info.Tree != nil and info.Tree.TreeStats != nil", info, err)
 		}
 		return info.Tree
 	}

@@ -69,7 +69,7 @@ func TestExtract(t *testing.T) {
 		c := fill(random, []byte(all))
 		x := c.extract(most)
 		if !utf8.ValidString(x.head) || !utf8.ValidString(x.tail) {
-			t.Fatalf("%q: %q, %q", all, x.head, x.tail)
+			t.Fatalf("%q: got x.head %q, x.tail %q; want utf8.ValidString(x.head) and utf8.ValidString(x.tail)", all, x.head, x.tail)
 		}
 		if x.to == 0 {
 			if x.head != strings.ToValidUTF8(all, "\ufffd") || len(all) > most {
@@ -81,7 +81,8 @@ func TestExtract(t *testing.T) {
 			t.Fatalf("%q, at most %d: from %d to %d of %d", all, most, x.from, x.to, x.total)
 		}
 		if x.head != valid([]byte(all[:x.from])) || x.tail != valid([]byte(all[x.to:])) {
-			t.Fatalf("%q: %q, %q", all, x.head, x.tail)
+			t.Fatalf("extract: got all %q, x.head %q, x.tail %q; want x.head == valid([]byte(all[:x.from])) and x.tail == valid([]byte(all[x.to:]))",
+				all, x.head, x.tail)
 		}
 	}
 }

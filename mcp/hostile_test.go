@@ -127,7 +127,8 @@ func TestHostileAnswers(t *testing.T) {
 	l.answer, l.code = []byte(`{"text":"`+strings.Repeat("x", 1<<20)+`"}`), 0
 	res, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "read_file", Arguments: calls["read_file"]})
 	if text, _ := json.Marshal(res); err != nil || !res.IsError || !strings.Contains(string(text), "more than was asked for") {
-		t.Errorf("%.200s, %v", text, err)
+		t.Errorf(`json.Marshal: got text %.200s, err %v; want err == nil and res.IsError and text contains "more than was asked for"`,
+			text, err)
 	}
 }
 

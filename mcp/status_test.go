@@ -12,7 +12,7 @@ func TestImageName(t *testing.T) {
 			t.Errorf("%s, remote: %q", name, got)
 		}
 		if got := (&Options{}).imageName(name); got != name {
-			t.Errorf("%s: %q", name, got)
+			t.Errorf("imageName: got name %s, %q; want got == %q", name, got, name)
 		}
 	}
 }

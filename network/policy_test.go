@@ -190,7 +190,7 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again, err := json.Marshal(p); err != nil || string(again) != text {
-		t.Errorf("%s, %v", again, err)
+		t.Errorf("json.Marshal: got %s, %v; want %s, nil", again, err, text)
 	}
 	if c := compile(t, p); c.ChecksName("a.example") || !c.ChecksName("db.example") {
 		t.Error("the check of names")
@@ -246,7 +246,7 @@ func TestUpstream(t *testing.T) {
 		"": "", "http://proxy.example:3128": "proxy.example:3128", "http://10.0.0.1": "10.0.0.1:80", "http://[::1]:8080/": "[::1]:8080",
 	} {
 		if c, err := (&network.Policy{Upstream: text}).Compile(); err != nil || c.Upstream() != want {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("%q: got err %v; want err == nil and c.Upstream() == %v", text, err, want)
 		}
 	}
 	for _, text := range []string{"proxy.example:3128", "https://proxy.example", "http://", "http://u:p@proxy.example", "http://a:0", "http://a:99999", "http://a/x", "socks5://a:1080", "http://a?b"} {

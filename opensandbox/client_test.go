@@ -45,7 +45,8 @@ func TestClient(t *testing.T) {
 	w.OK(err)
 	if sb, err = c.WaitReady(ctx, sb.ID); err != nil || sb.State != "Running" || sb.Metadata["team"] != "x" || sb.CreatedAt.IsZero() ||
 		sb.ExpiresAt.Sub(sb.CreatedAt).Round(time.Second) != 10*time.Minute {
-		t.Fatalf("%+v, %v", sb, err)
+		t.Fatalf(`WaitReady: got sb %+v, err %v; want err == nil and sb.State == "Running" and sb.Metadata["team"] == "x" and not sb.CreatedAt.IsZero() and sb.ExpiresAt.Sub(sb.CreatedAt).Round(time.Second) == 10*time.Minute`,
+			sb, err)
 	}
 	execd, headers, err := c.DiscoverExecD(ctx, sb.ID)
 	w.OK(err)
@@ -61,34 +62,36 @@ func TestClient(t *testing.T) {
 	w.OK(c.UploadFiles(ctx, execd, []opensandbox.FileUpload{{Path: "/tmp/d/a.txt", Content: []byte("a\n"), Mode: 0o640}, {Path: "/tmp/d/b", Content: []byte{0, 255}}}))
 	r, err := c.RunCommand(ctx, execd, `stat -c %a a.txt; printf "$A\377"; echo err >&2; exit 3`, "/tmp/d", 60_000)
 	if err != nil || r.Stdout != "640\nb\xff" || r.Stderr != "err\n" || r.ExitCode != 3 || r.Error != "" {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf(`RunCommand %q "/tmp/d": got r %+v, err %v; want err == nil and r.Stdout == %q and r.Stderr == %q and r.ExitCode == 3 and r.Error == ""`,
+			`stat -c %a a.txt; printf "$A\377"; echo err >&2; exit 3`, r, err, "640\nb\xff", "err\n")
 	}
 	if r, err = c.RunCommand(ctx, execd, "true", "", 0); err != nil || r.ExitCode != 0 || r.Stdout != "" || r.Error != "" {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf(`RunCommand "true": got r %+v, err %v; want err == nil and r.ExitCode == 0 and r.Stdout == "" and r.Error == ""`, r, err)
 	}
 	if r, err = c.RunCommand(ctx, execd, "sleep 1000", "", 100); err != nil || r.ExitCode != -1 || r.Error == "" {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf(`RunCommand "sleep 1000": got r %+v, err %v; want err == nil and r.ExitCode == -1 and r.Error != ""`, r, err)
 	}
 	_, err = c.RunCommand(ctx, execd, "true", "/nowhere", 0)
 	is(t, "no such directory", err, 400, "INVALID_REQUEST_BODY")
 	found, err := c.SearchFiles(ctx, execd, "/tmp/d", "*.txt")
 	if err != nil || len(found) != 1 || found[0].Path != "/tmp/d/a.txt" || found[0].Size != 2 || found[0].ModifiedAt.IsZero() {
-		t.Errorf("%+v, %v", found, err)
+		t.Errorf(`SearchFiles "/tmp/d" "*.txt": got found %+v, err %v; want err == nil and len(found) == 1 and found[0].Path == "/tmp/d/a.txt" and found[0].Size == 2 and not found[0].ModifiedAt.IsZero()`,
+			found, err)
 	}
 	content, err := c.DownloadFile(ctx, execd, "/tmp/d/b")
 	w.OK(err)
 	text, err := io.ReadAll(content)
 	if _ = content.Close(); err != nil || !bytes.Equal(text, []byte{0, 255}) {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf("io.ReadAll: got %q, %v; want []byte{0, 255}, nil", text, err)
 	}
 	_, err = c.DownloadFile(ctx, execd, "/tmp/none")
 	is(t, "no such file", err, 404, "FILE_NOT_FOUND")
 
 	if all, err := c.ListSandboxes(ctx, map[string]string{"team": "x"}); err != nil || len(all) != 1 || all[0].ID != sb.ID {
-		t.Errorf("%+v, %v", all, err)
+		t.Errorf("ListSandboxes: got all %+v, err %v; want err == nil and len(all) == 1 and all[0].ID == %v", all, err, sb.ID)
 	}
 	if none, err := c.ListSandboxes(ctx, map[string]string{"team": "y"}); err != nil || len(none) != 0 {
-		t.Errorf("%+v, %v", none, err)
+		t.Errorf("ListSandboxes: got none %+v, err %v; want err == nil and len(none) == 0", none, err)
 	}
 	w.OK(c.DeleteSandbox(ctx, sb.ID))
 	_, err = c.GetSandbox(ctx, sb.ID)
@@ -197,26 +200,28 @@ func TestOriginal(t *testing.T) {
 	defer cancel()
 	sb, err := c.CreateSandbox(ctx, opensandbox.SandboxOpts{Image: "i"})
 	if err != nil || sb.ID != "s1" || sb.State != "Pending" || sb.CreatedAt.Year() != 2026 {
-		t.Fatalf("%+v, %v", sb, err)
+		t.Fatalf(`CreateSandbox: got sb %+v, err %v; want err == nil and sb.ID == "s1" and sb.State == "Pending" and sb.CreatedAt.Year() == 2026`,
+			sb, err)
 	}
 	if sb, err = c.WaitReady(ctx, "s1"); err != nil || sb.State != "Running" || !sb.ExpiresAt.IsZero() {
-		t.Errorf("%+v, %v", sb, err)
+		t.Errorf(`WaitReady "s1": got sb %+v, err %v; want err == nil and sb.State == "Running" and sb.ExpiresAt.IsZero()`, sb, err)
 	}
 	if _, err = c.WaitReady(ctx, "failed"); err == nil || !strings.Contains(err.Error(), "no image") {
 		t.Errorf("a failed one: %v", err)
 	}
 	if all, err := c.ListSandboxes(ctx, map[string]string{"c": "d", "a": "b"}); err != nil || len(all) != 2 || all[1].ID != "p2" {
-		t.Errorf("%+v, %v", all, err)
+		t.Errorf(`ListSandboxes: got all %+v, err %v; want err == nil and len(all) == 2 and all[1].ID == "p2"`, all, err)
 	}
 	_, err = c.RunCommand(ctx, other+"/ok", "x", "", 0)
 	is(t, "without the endpoint's headers", err, 401, "")
 	execd, headers, err := c.DiscoverExecD(ctx, "s1")
 	if err != nil || headers["X-EXECD-ACCESS-TOKEN"] != "t" {
-		t.Fatalf("%v, %v", headers, err)
+		t.Fatalf(`DiscoverExecD "s1": got headers %v, err %v; want err == nil and headers["X-EXECD-ACCESS-TOKEN"] == "t"`, headers, err)
 	}
 	r, err := c.RunCommand(ctx, execd, "x", "/d", 5)
 	if err != nil || *r != (opensandbox.CommandResult{Stdout: "a\n\n", Stderr: "e\n", Duration: 7 * time.Millisecond}) {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf(`RunCommand "x" "/d": got r %+v, err %v; want err == nil and *r == opensandbox.CommandResult{Stdout: %q, Stderr: %q, Duration: 7 * time.Millisecond}`,
+			r, err, "a\n\n", "e\n")
 	}
 	for path, want := range map[string]opensandbox.CommandResult{
 		"data":    {Stdout: "a\n", ExitCode: 5},
@@ -225,12 +230,12 @@ func TestOriginal(t *testing.T) {
 		"old":     {Stdout: "x\n", ExitCode: 9, Duration: 4 * time.Millisecond},
 	} {
 		if r, err := c.RunCommand(ctx, other+"/"+path, "x", "", 0); err != nil || *r != want {
-			t.Errorf("%s: %+v, %v", path, r, err)
+			t.Errorf("%s: got r %+v, err %v; want err == nil and *r == %v", path, r, err, want)
 		}
 	}
 	for _, path := range []string{"cut", "code"} {
 		if r, err := c.RunCommand(ctx, other+"/"+path, "x", "", 0); err == nil {
-			t.Errorf("%s: %+v", path, r)
+			t.Errorf("%s: got r %+v; want err != nil", path, r)
 		}
 	}
 	is(t, "a redirect", c.DeleteSandbox(ctx, "s1"), 307, "")

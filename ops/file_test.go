@@ -23,7 +23,7 @@ func TestWithin(t *testing.T) {
 	} {
 		rel, ok := ops.Within(c.name, c.cwd, c.dir)
 		if ok != (c.want != "") || ok && rel != c.want {
-			t.Errorf("%+v: %q, %v", c, rel, ok)
+			t.Errorf(`ops.Within: got c %+v, rel %q, ok %v; want ok == c.want != "" and (not ok or rel == %q)`, c, rel, ok, c.want)
 		}
 	}
 }
@@ -32,7 +32,7 @@ func TestPaths(t *testing.T) {
 	f := &ops.Files{Client: fileclient.New(nil), Sandbox: "s", MountPoint: "/w"}
 	for name, want := range map[string]string{"a": "/w/a", "/a/../b": "/b", ".": "/w", "": "", "a\x00": "", "\xff": ""} {
 		if got, err := f.Path(name); got != want || (err == nil) != (want != "") {
-			t.Errorf("%q: %q, %v", name, got, err)
+			t.Errorf(`%q: got %q, err %v; want got == %q and (err == nil) == want != ""`, name, got, err, want)
 		}
 	}
 	for name, want := range map[string]string{"a": "/w/a", "/a/../b": "/b", ".": "", "": "", "a/": "", "/": "", "/w": ""} {

@@ -29,7 +29,7 @@ func TestBegin(t *testing.T) {
 	} {
 		got := begin(&runtime.JobStream{Start: c.start, End: c.end}, c.asked, c.most)
 		if got.From != c.want || got.End > maxOffset {
-			t.Errorf("%+v: %+v", c, got)
+			t.Errorf("begin: got c %+v, %+v; want got.From == %v and got.End <= maxOffset", c, got, c.want)
 		}
 	}
 }
@@ -46,7 +46,7 @@ func TestSent(t *testing.T) {
 	} {
 		p := Part{From: c.from, End: c.end}
 		if p.sent(c.n, c.said); p.From != c.wantFrom || p.End != c.wantEnd {
-			t.Errorf("%+v: %d, %d", c, p.From, p.End)
+			t.Errorf("got c %+v, p.From %d, p.End %d; want p.From == %d and p.End == %d", c, p.From, p.End, c.wantFrom, c.wantEnd)
 		}
 	}
 }
@@ -67,7 +67,7 @@ func TestNamedJob(t *testing.T) {
 func TestSignal(t *testing.T) {
 	for name, want := range map[string]syscall.Signal{"TERM": syscall.SIGTERM, "sigint": syscall.SIGINT, "SIGKILL": syscall.SIGKILL, "": 0, "SIG": 0, "9": 0, "TERM ": 0} {
 		if got := Signal(name); got != want {
-			t.Errorf("%q: %v", name, got)
+			t.Errorf("%q: got %v, want %v", name, got, want)
 		}
 	}
 }

@@ -25,7 +25,8 @@ func TestWithoutHost(t *testing.T) {
 	}
 	got := ops.WithoutHost(r)
 	if d := got.Denied[0]; d.Source != "policy.yaml:3" || d.Path != "a" || got.Refused[0].PID != 0 || got.Refused[0].Name != "b" {
-		t.Errorf("%+v", got)
+		t.Errorf(`ops.WithoutHost: got %+v; want d.Source == "policy.yaml:3" and d.Path == "a" and got.Refused[0].PID == 0 and got.Refused[0].Name == "b"`,
+			got)
 	}
 	if r.Denied[0].Source == "policy.yaml:3" || r.Refused[0].PID == 0 {
 		t.Errorf("the original has changed: %+v", r)
@@ -56,11 +57,12 @@ func TestResultIsAnObject(t *testing.T) {
 	}
 	got.Result.Result = new(runtime.Result)
 	if err := json.Unmarshal([]byte(text), &got); err != nil {
-		t.Fatalf("%v: %s", err, text)
+		t.Fatalf("json.Unmarshal: got err %v, text %s; want err == nil", err, text)
 	}
 	if got.ExitCode != 3 || got.Stdout != "a\ufffd" || string(got.StdoutBytes) != "a\xff" || got.Stderr != "e" || got.StderrBytes != nil ||
 		got.Before != "first" || got.After["last"] != 1 || string(got.Document.Session.CwdBytes) != "/\xff" {
-		t.Errorf("%s", text)
+		t.Errorf(`write: got %s; want got.ExitCode == 3 and got.Stdout == %q and got.StdoutBytes == %q and got.Stderr == "e" and got.StderrBytes == nil and got.Before == "first" and got.After["last"] == 1 and got.Document.Session.CwdBytes == %q`,
+			text, "a\ufffd", "a\xff", "/\xff")
 	}
 	const want = `{"Before":"first","stdout":"","stderr":"","exitCode":0,"signal":0,"timedOut":false,` +
 		`"stdoutDropped":0,"stderrDropped":0,"durationMs":0,"After":{"last":1}}`

@@ -29,7 +29,8 @@ func TestRun(t *testing.T) {
 	var out, errs bytes.Buffer
 	r, err := run(t, t.Context(), "echo out; echo err >&2; exit 3", ops.To(&out), ops.To(&errs))
 	if err != nil || r.ExitCode != 3 || r.Duration <= 0 || r.Stdout != nil || out.String() != "out\n" || errs.String() != "err\n" {
-		t.Errorf("%+v, %v, %q, %q", r, err, &out, &errs)
+		t.Errorf(`run "echo out; echo err >&2; exit 3": got r %+v, err %v, %q, %q; want err == nil and r.ExitCode == 3 and r.Duration > 0 and r.Stdout == nil and out.String() == %q and errs.String() == %q`,
+			r, err, &out, &errs, "out\n", "err\n")
 	}
 }
 
@@ -39,7 +40,7 @@ const endless = "echo begun; sleep 1000"
 func TestSinkFails(t *testing.T) {
 	full := errors.New("the disk is full")
 	if r, err := run(t, t.Context(), endless, func(io.Reader) error { return full }, ops.To(io.Discard)); r != nil || !errors.Is(err, full) {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("run: got %+v, %v; want nil, %v", r, err, full)
 	}
 }
 
@@ -54,6 +55,6 @@ func TestContextEnds(t *testing.T) {
 		return ops.To(io.Discard)(r)
 	}, ops.To(io.Discard))
 	if r != nil || !errors.Is(err, gone) || time.Since(began) > time.Minute {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("run: got r %+v, err %v; want r == nil and err is %v and time.Since(began) <= time.Minute", r, err, gone)
 	}
 }

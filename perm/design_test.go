@@ -261,7 +261,7 @@ func TestParseRule(t *testing.T) {
 	}
 	for _, s := range []string{"", "a", "a=", "=read", "a=Read", "a= read", "a=rw", "[=read", "a=read ", "a=4"} {
 		if r, err := ParseRule(s); !errors.Is(err, ErrInvalid) {
-			t.Errorf("%q: %+v, %v", s, r, err)
+			t.Errorf("%q: got r %+v, err %v; want err is ErrInvalid", s, r, err)
 		}
 	}
 }
@@ -271,14 +271,16 @@ func TestNamesOfLevelsAndKinds(t *testing.T) {
 		text, err := l.MarshalText()
 		var back Level
 		if err != nil || back.UnmarshalText(text) != nil || back != l {
-			t.Errorf("%v: %q, %v", l, text, err)
+			t.Errorf("MarshalText: got l %v, text %q, err %v; want err == nil and back.UnmarshalText(text) == nil and back == %v",
+				l, text, err, l)
 		}
 	}
 	for _, k := range []Kind{Glob, Directory, File} {
 		text, err := k.MarshalText()
 		var back Kind
 		if err != nil || back.UnmarshalText(text) != nil || back != k {
-			t.Errorf("%v: %q, %v", k, text, err)
+			t.Errorf("MarshalText: got k %v, text %q, err %v; want err == nil and back.UnmarshalText(text) == nil and back == %v",
+				k, text, err, k)
 		}
 	}
 	l, k := Write, File

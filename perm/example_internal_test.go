@@ -20,7 +20,7 @@ func TestExamples(t *testing.T) {
 	} {
 		got := Rule{Pattern: pattern}.Examples()
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%q: %s", pattern, diff)
+			t.Errorf(`%q: got %s, want ""`, pattern, diff)
 		}
 		for _, e := range got {
 			if mustCompile(t, Rule{Pattern: pattern, Level: Write}).Level(e.Path, e.Dir) != Write {
@@ -39,7 +39,7 @@ func TestRefusedText(t *testing.T) {
 	} {
 		_, err := ParseRule(rule)
 		if (err == nil) != ok {
-			t.Errorf("%q: %v", rule, err)
+			t.Errorf("%q: got err %v; want (err == nil) == %v", rule, err, ok)
 		}
 		_, err = ParsePolicy("p", []byte("version: 1\nrules:\n  - pattern: '"+rule[:len(rule)-len(rule[lastEquals(rule):])]+"'\n    level: read\n"))
 		if (err == nil) != ok {

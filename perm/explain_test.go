@@ -44,7 +44,7 @@ func TestExplain(t *testing.T) {
 		tt.want.Path = tt.path
 		got := p.Explain(tt.path, tt.dir)
 		if diff := cmp.Diff(tt.want, got); diff != "" {
-			t.Errorf("%q: %s", tt.path, diff)
+			t.Errorf(`%q: got %s, want ""`, tt.path, diff)
 		}
 		if tt.text != "" && got.String() != tt.text {
 			t.Errorf("got  %s\nwant %s", got, tt.text)

@@ -179,7 +179,7 @@ func TestAssemble(t *testing.T) {
 		{File: &PolicyFile{Extends: "safe"}},
 	} {
 		if _, err := Assemble(&req); !errors.Is(err, ErrInvalid) {
-			t.Errorf("%+v: %v", req, err)
+			t.Errorf("%+v: got %v, want ErrInvalid", req, err)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func TestGitInPlace(t *testing.T) {
 			t.Errorf("%s: not the same the second time", preset.Name)
 		}
 		if got := GitUnguarded(rules); (got != "") == preset.Git {
-			t.Errorf("%s: %q", preset.Name, got)
+			t.Errorf(`%s: got %q; want (got != "") != %v`, preset.Name, got, preset.Git)
 		}
 	}
 	for text, unguarded := range map[string]bool{

@@ -18,7 +18,7 @@ func compile(t *testing.T, rules []perm.Rule) *perm.Policy {
 func TestGrantsAll(t *testing.T) {
 	for _, preset := range perm.Presets() {
 		if got, want := compile(t, preset.Rules).GrantsAll(), preset.Name == "full-access"; got != want {
-			t.Errorf("%s: %v", preset.Name, got)
+			t.Errorf("%s: got %v, want %v", preset.Name, got, want)
 		}
 	}
 	all := perm.Rule{Pattern: "**", Level: perm.Write}
@@ -36,7 +36,7 @@ func TestGrantsAll(t *testing.T) {
 		"outranked":    {[]perm.Rule{{Pattern: "**", Level: perm.Write, Priority: 5}, {Pattern: "x", Level: perm.None}}, true},
 	} {
 		if got := compile(t, test.rules).GrantsAll(); got != test.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}
 	}
 }

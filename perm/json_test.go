@@ -35,7 +35,7 @@ func TestParseJSON(t *testing.T) {
 		``:                                                  false,
 	} {
 		if got, err := perm.ParseJSON([]byte(text)); err == nil || errors.Is(err, perm.ErrNewer) != newer {
-			t.Errorf("%s: %v, %v", text, got, err)
+			t.Errorf("%s: got %v, err %v; want err != nil and errors.Is(err, perm.ErrNewer) == %v", text, got, err, newer)
 		}
 	}
 }

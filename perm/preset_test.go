@@ -116,7 +116,7 @@ func TestPresets(t *testing.T) {
 		}
 		got, err := PresetByName(p.Name)
 		if err != nil || got.Name != p.Name {
-			t.Errorf("%s: %v, %v", p.Name, got.Name, err)
+			t.Errorf("PresetByName: got p.Name %s, got.Name %v, err %v; want err == nil and got.Name == %v", p.Name, got.Name, err, p.Name)
 		}
 	}
 	presets[0].Rules[0].Level = None

@@ -74,7 +74,7 @@ func TestDoubts(t *testing.T) {
 		}
 		switch {
 		case tt.want == "" && len(p.Doubts) > 0:
-			t.Errorf("%s: %q", tt.name, p.Doubts)
+			t.Errorf(`%s: got p.Doubts %q; want tt.want != "" or len(p.Doubts) <= 0`, tt.name, p.Doubts)
 		case tt.want != "" && (len(p.Doubts) != 1 || !strings.Contains(p.Doubts[0], tt.want)):
 			t.Errorf("%s: %q, want %q", tt.name, p.Doubts, tt.want)
 		}

@@ -58,7 +58,7 @@ func TestLimits(t *testing.T) {
 		rules  []string
 	}{{"odd", nil}, {"full-access", nil}, {"", []string{"a=write"}}, {"", []string{"a"}}, {"", []string{"a=odd"}}, {"", []string{"{a=read"}}} {
 		if _, err := policy.Limits(c.preset, c.rules); runtime.Class(err) != runtime.ErrInvalid {
-			t.Errorf("%+v: %v", c, err)
+			t.Errorf("%+v: got err %v; want runtime.Class(err) == runtime.ErrInvalid", c, err)
 		}
 	}
 }

@@ -168,7 +168,7 @@ rules:
 	p.levels(".env none")
 	p.o = Options{Preset: "full-access"}
 	if made := p.levels(".env write"); len(made.Findings) > 0 {
-		t.Errorf("%+v", made.Findings)
+		t.Errorf(`levels ".env write": got made.Findings %+v; want len(made.Findings) <= 0`, made.Findings)
 	}
 	p.o = Options{Rules: rule("/.git/=none")} // so git does not work in there
 	p.levels(".env none")
@@ -240,7 +240,7 @@ func TestDamaged(t *testing.T) {
 	}
 	write(t, p.root, ".git/index", "nonsense")
 	if made := p.levels(".env none"); !slices.Equal(made.Unread, []string{"."}) || len(made.Notes()) != 1 {
-		t.Errorf("%+v", made)
+		t.Errorf(`levels ".env none": got made %+v; want made.Unread == []string{"."} and len(made.Notes()) == 1`, made)
 	}
 	write(t, p.root, ".git/index", string(good))
 	p.levels(".env view")
@@ -259,7 +259,7 @@ func TestGuard(t *testing.T) {
 	made := p.levels(".git write .git/config write vendor/x/.git/config write tools/hooks/x read new/.git/config write " +
 		"deploy/HEAD read deploy/new read sub/x.git/config read new/y.git/config read fixtures/no.git/x write tests/no.git/new write sub/no.git/hooks/x read")
 	if !slices.Equal(made.Credentials, []string{"remote.o.url in .git/config"}) {
-		t.Errorf("%q", made.Credentials)
+		t.Errorf(`levels: got %q, want []string{"remote.o.url in .git/config"}`, made.Credentials)
 	}
 	if notes := strings.Join(made.Notes(), "\n"); !strings.Contains(notes, "--git-credentials") || strings.Contains(notes, "can be read inside") {
 		t.Error(notes)
@@ -298,7 +298,7 @@ func TestNoScan(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := p.Level("a/x.git/config", false); preset.Git && got > perm.Read || !preset.Git && got != perm.Write {
-				t.Errorf("%s: %v", preset.Name, got)
+				t.Errorf("%s: got %v; want (not preset.Git or got <= perm.Read) and (preset.Git or got == perm.Write)", preset.Name, got)
 			}
 		}
 	}
@@ -308,13 +308,13 @@ func TestNoScan(t *testing.T) {
 func TestSealed(t *testing.T) {
 	p := &Policy{Sealed: []string{"a", "b"}}
 	if notes := p.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "a, b") {
-		t.Errorf("%q", notes)
+		t.Errorf(`Notes: got notes %q; want len(notes) == 1 and notes[0] contains "a, b"`, notes)
 	}
 	for i := range 2000 {
 		p.Sealed = append(p.Sealed, fmt.Sprint("d", i))
 	}
 	if notes := p.Notes(); len(notes) != 2 || !strings.Contains(notes[0], "and 1997 more") {
-		t.Errorf("%q", notes)
+		t.Errorf(`Notes: got notes %q; want len(notes) == 2 and notes[0] contains "and 1997 more"`, notes)
 	}
 }
 
@@ -337,7 +337,7 @@ func TestErrors(t *testing.T) {
 		tt.o.File = pathOf(p.root, tt.o.File)
 		tt.o.StateDir = filepath.Join(p.root, tt.o.StateDir)
 		if _, err := For(t.Context(), filepath.Join(p.root, tt.codebase), &tt.o); !errors.Is(err, tt.class) {
-			t.Errorf("%+v: %v", tt, err)
+			t.Errorf("For: got tt %+v, err %v; want err is %v", tt, err, tt.class)
 		}
 	}
 }
@@ -401,7 +401,7 @@ func TestPlain(t *testing.T) {
 		"-----BEGIN X":                                        false,
 	} {
 		if got := plain([]byte(text)); got != want {
-			t.Errorf("%q: %v", text, got)
+			t.Errorf("%q: got %v, want %v", text, got, want)
 		}
 	}
 	if plain(nil) {

@@ -24,7 +24,7 @@ func TestCircular(t *testing.T) {
 	} {
 		got := Circular(c.ports)
 		if c.want < 0 && got != nil || c.want >= 0 && got != &c.ports[c.want] {
-			t.Errorf("%s: %+v", what, got)
+			t.Errorf("%s: got %+v; want (c.want >= 0 or got == nil) and (c.want < 0 or got == &c.ports[c.want])", what, got)
 		}
 		config := SandboxConfig{MountPoint: "/w", Network: NetworkHost, Publish: c.ports}
 		if err := config.Validate(); what != "free" && (err != nil) != (c.want >= 0) {

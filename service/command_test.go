@@ -51,7 +51,7 @@ func TestShell(t *testing.T) {
 		for _, s.bash = range c.answers {
 			s.started = ""
 			if _, err := in.Run(t.Context(), &runtime.Command{Command: []string{":"}}, nil); errors.Is(err, full) != (s.bash == full) {
-				t.Errorf("%s: %v", c.name, err)
+				t.Errorf("%s: got err %v; want errors.Is(err, full) == s.bash == full", c.name, err)
 			}
 		}
 		if s.started != c.want {

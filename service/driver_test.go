@@ -87,7 +87,7 @@ func TestExecuteBash(t *testing.T) {
 	r, err := bash(runtime.Command{Command: []string{"pwd; echo \\\\xff\\\\x00 >&2; exit 3"}, Cwd: "/usr"})
 	w.OK(err)
 	if string(r.Stdout) != "/usr\n" || r.ExitCode != 3 || !r.Session.Ended {
-		t.Errorf("%+v", r)
+		t.Errorf("bash: got r %+v; want r.Stdout == %q and r.ExitCode == 3 and r.Session.Ended", r, "/usr\n")
 	}
 	if got := w.run(d, id, "f; pwd"); got != "f 1\n/tmp\n" {
 		t.Errorf("after exit: %q", got)
@@ -95,13 +95,14 @@ func TestExecuteBash(t *testing.T) {
 	r, err = bash(runtime.Command{Command: []string{`printf 'a\377\0b'; printf 'err' >&2`}})
 	w.OK(err)
 	if string(r.Stdout) != "a\xff\x00b" || string(r.Stderr) != "err" || r.Session.Cwd != "/tmp" || r.Session.Ended {
-		t.Errorf("%+v", r)
+		t.Errorf(`bash: got r %+v; want r.Stdout == %q and r.Stderr == "err" and r.Session.Cwd == "/tmp" and not r.Session.Ended`,
+			r, "a\xff\x00b")
 	}
 
 	// A program's own 124 is not the time-out.
 	r, err = bash(runtime.Command{Command: []string{"sh -c 'exit 124'"}, Timeout: time.Minute})
 	if err != nil || r.ExitCode != 124 {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("bash: got r %+v, err %v; want err == nil and r.ExitCode == 124", r, err)
 	}
 	var late *service.TimeoutError
 	suite.Timeouts(func(timeout time.Duration) (came bool) {
@@ -112,7 +113,8 @@ func TestExecuteBash(t *testing.T) {
 		return len(late.Result.Stderr) > 0
 	})
 	if string(late.Result.Stdout) != "before\n" || string(late.Result.Stderr) != "too\n" {
-		t.Errorf("%+v, %+v", late, late.Result)
+		t.Errorf("got late %+v, late.Result %+v; want late.Result.Stdout == %q and late.Result.Stderr == %q",
+			late, late.Result, "before\n", "too\n")
 	}
 	if got := w.run(d, id, "f"); got != "f 1\n" {
 		t.Errorf("after a time-out: %q", got)
@@ -252,7 +254,7 @@ func TestFilesByRule(t *testing.T) {
 		w.holds(name, "old")
 	}
 	if got, err := d.ReadFile(w.Ctx, id, "read.txt"); err != nil || string(got) != "old" {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf(`ReadFile "read.txt": got %q, %v; want "old", nil`, got, err)
 	}
 	_, err := d.ReadFile(w.Ctx, id, "view.txt")
 	w.Wrong("read view.txt", err, runtime.ErrDenied)
@@ -303,7 +305,7 @@ func TestHealthyWithoutRoom(t *testing.T) {
 	w.OK(os.Remove(w.file("build")))
 	w.OK(d.Probe(w.Ctx, id))
 	if got, err := d.ReadFile(w.Ctx, id, "a.txt"); err != nil || string(got) != "content" {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf(`ReadFile "a.txt": got %q, %v; want "content", nil`, got, err)
 	}
 	_, err := d.WriteFiles(w.Ctx, id, map[string]service.File{"a.txt": text("new")})
 	w.OK(err)
@@ -356,7 +358,7 @@ func TestFilesGivenUp(t *testing.T) {
 				}
 				w.holds("a.txt", now)
 				if left, err := os.ReadDir(w.codebase); err != nil || len(left) != 1 {
-					t.Fatalf("%v, %v", left, err)
+					t.Fatalf("os.ReadDir: got left %v, err %v; want err == nil and len(left) == 1", left, err)
 				}
 			}
 		})
@@ -382,7 +384,7 @@ func TestFilesInterrupted(t *testing.T) {
 		w.OK(p.Signal(sig))
 		exit, err := p.Wait(w.Ctx)
 		if err != nil || exit.ExitCode == 0 {
-			t.Errorf("%v: %+v, %v", sig, exit, err)
+			t.Errorf("%v: got exit %+v, err %v; want err == nil and exit.ExitCode != 0", sig, exit, err)
 		}
 		w.OK(p.Close())
 		w.holds("a.txt", "old")

@@ -224,10 +224,11 @@ func TestSecretIsNotShown(t *testing.T) {
 	encoded, err := json.Marshal(&g)
 	shown := fmt.Sprintf("%v %+v %#v %s %q %x %d", g, g, g, g.Token, g.Token, g.Token, g.Token) + fmt.Sprint(&g, g.Token) + log.String() + string(encoded)
 	if err != nil || strings.Contains(shown, "t0ken") || strings.Contains(shown, fmt.Sprintf("%x", "t0ken")) {
-		t.Errorf("%s, %v", shown, err)
+		t.Errorf(`json.Marshal: got shown %s, err %v; want err == nil and shown does not contain t0ken and shown does not contain fmt.Sprintf(%q, "t0ken")`,
+			shown, err, "%x")
 	}
 	var back service.GitConfig
 	if err := json.Unmarshal([]byte(`{"username":"u","email":"e","token":"t0ken"}`), &back); err != nil || back != g {
-		t.Errorf("%v, %v", back == g, err)
+		t.Errorf("json.Unmarshal: got %v, err %v; want err == nil and back == %v", back == g, err, g)
 	}
 }

@@ -106,7 +106,8 @@ func TestReconcile(t *testing.T) {
 	_, err = s.CreateSandbox(w.Ctx, registry.Owner{OrganizationID: "n", ProjectID: "n", UserID: "n"}, nil)
 	w.OK(err)
 	if m, made, err := s.EnsureSandbox(w.Ctx, yan, nil); err != nil || !made || m.SandboxID == second.SandboxID {
-		t.Errorf("%+v, %v, %v", m, made, err)
+		t.Errorf("EnsureSandbox: got m %+v, made %v, err %v; want err == nil and made and m.SandboxID != %v",
+			m, made, err, second.SandboxID)
 	}
 }
 
@@ -198,7 +199,7 @@ func TestCreateThatFailsFreesTheOwner(t *testing.T) {
 	f.destroy = func() error { return failed }
 	w.Wrong("destroy", s.DestroySandbox(w.Ctx, yan, m.SandboxID), failed)
 	if got, err := s.FindSandbox(w.Ctx, yan); err != nil || got != m {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("FindSandbox: got %+v, %v; want %+v, nil", got, err, m)
 	}
 }
 

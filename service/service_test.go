@@ -71,7 +71,7 @@ func TestFiftyCreateForOneOwner(t *testing.T) {
 			continue
 		}
 		if conflict, ok := errors.AsType[*registry.ConflictError](err); !ok || !errors.Is(err, runtime.ErrConflict) || conflict.SandboxID == "" || ids[i] != "" {
-			t.Errorf("%d: %v", i, err)
+			t.Errorf(`got i %d, err %v; want ok and err is runtime.ErrConflict and conflict.SandboxID != "" and ids[i] == ""`, i, err)
 		}
 	}
 	won := strings.Join(ids, "")
@@ -82,7 +82,7 @@ func TestFiftyCreateForOneOwner(t *testing.T) {
 		t.Errorf("there are %v", there)
 	}
 	if m, err := s.FindSandbox(w.Ctx, zoe); err != nil || m.SandboxID != won {
-		t.Errorf("%+v, %v", m, err)
+		t.Errorf("FindSandbox: got m %+v, err %v; want err == nil and m.SandboxID == %v", m, err, won)
 	}
 	// Another owner is not in the way.
 	_, err := s.CreateSandbox(w.Ctx, yan, nil)
@@ -178,7 +178,7 @@ func TestEnsureReplacesTheUnhealthy(t *testing.T) {
 		m, made, err := s.EnsureSandbox(w.Ctx, zoe, nil)
 		w.OK(err)
 		if !made || m.SandboxID == id {
-			t.Errorf("%s: %v, %+v", tt.what, made, m)
+			t.Errorf("%s: got made %v, m %+v; want made and m.SandboxID != %v", tt.what, made, m, id)
 		}
 		if there := w.boxes(); len(there) != 1 || there[0] != m.SandboxID {
 			t.Errorf("%s: there are %v", tt.what, there)
@@ -219,12 +219,13 @@ func TestEnsureWithoutDescriptors(t *testing.T) {
 	for _, now := range []lacking{{probe: none}, {copied: none}, {probe: errors.New("it is silent"), copied: none}} {
 		d.probe, d.copied = now.probe, now.copied
 		if _, _, err := s.EnsureSandbox(w.Ctx, zoe, nil); !errors.Is(err, syscall.EMFILE) {
-			t.Errorf("%+v: %v", now, err)
+			t.Errorf("%+v: got %v, want syscall.EMFILE", now, err)
 		}
 	}
 	d.probe, d.copied = nil, nil
 	if again, made, err := s.EnsureSandbox(w.Ctx, zoe, nil); err != nil || made || again.SandboxID != m.SandboxID {
-		t.Errorf("%+v, %v, %v", again, made, err)
+		t.Errorf("EnsureSandbox: got again %+v, made %v, err %v; want err == nil and not made and again.SandboxID == %v",
+			again, made, err, m.SandboxID)
 	}
 	w.OK(s.DestroySandbox(w.Ctx, zoe, m.SandboxID))
 }
@@ -307,7 +308,7 @@ func TestOwnership(t *testing.T) {
 		t.Error("somebody was there")
 	}
 	if got, err := s.ReadFile(w.Ctx, yan, m.SandboxID, "mine"); err != nil || string(got) != "yan's" {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf(`ReadFile "mine": got %q, %v; want "yan's", nil`, got, err)
 	}
 	_, err = s.FindSandbox(w.Ctx, zoe)
 	w.Wrong("find", err, runtime.ErrNotFound)
@@ -327,7 +328,7 @@ func TestEnsureConfiguresGit(t *testing.T) {
 	s, _ := w.service(d)
 	m, _, err := s.EnsureSandbox(w.Ctx, zoe, nil)
 	if err != nil || m.GitConfigured {
-		t.Fatalf("%+v, %v", m, err)
+		t.Fatalf("EnsureSandbox: got m %+v, err %v; want err == nil and not m.GitConfigured", m, err)
 	}
 	git := &service.GitConfig{Username: "zoe", Email: "z@x", Token: "t0ken-of-zoe"}
 	for range 2 {
@@ -343,7 +344,7 @@ func TestEnsureConfiguresGit(t *testing.T) {
 	w.OK(s.Close())
 	s, log := w.service(d)
 	if got, err := s.FindSandbox(w.Ctx, zoe); err != nil || got != m {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("FindSandbox: got %+v, %v; want %+v, nil", got, err, m)
 	}
 	if strings.Contains(log.String(), "t0ken") {
 		t.Error(log)

@@ -254,7 +254,7 @@ func try(t *testing.T, path string, a *attack) {
 	}
 	switch {
 	case got.err != nil:
-		t.Errorf("%v", got)
+		t.Errorf("got %v; want got.err == nil", got)
 	case got.StatusLost != a.lost:
 		t.Errorf("status lost %v, want %v: %v", got.StatusLost, a.lost, got)
 	case got.Code != a.code && !a.lost:

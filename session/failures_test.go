@@ -25,7 +25,7 @@ func TestUnfinishedInputLeavesNoPrompt(t *testing.T) {
 	s := open(t, "bash")
 	for _, text := range []string{"cat <<EOF\nx\n", "echo 'a", "echo \"a", "if :; then\n", "f() {\n", "cat <<E\na\nE", "echo a \\"} {
 		if r := s.run(t, text); r.err != nil || r.SessionEnded {
-			t.Errorf("%q: %v", text, r)
+			t.Errorf("%q: got r %v; want r.err == nil and not r.SessionEnded", text, r)
 		}
 		s.alive(t)
 	}
@@ -34,10 +34,10 @@ func TestUnfinishedInputLeavesNoPrompt(t *testing.T) {
 func TestCommandDoesNotReadTheNext(t *testing.T) {
 	s := open(t, "bash")
 	if r := s.run(t, "cat; read x; echo \"<$x>\""); r.stdout != "<>\n" {
-		t.Errorf("%v", r)
+		t.Errorf("run %q: got r %v; want r.stdout == %q", "cat; read x; echo \"<$x>\"", r, "<>\n")
 	}
 	if got := s.exec(t, "echo next"); got != "next\n" {
-		t.Errorf("%q", got)
+		t.Errorf(`exec "echo next": got %q, want %q`, got, "next\n")
 	}
 }
 
@@ -60,7 +60,7 @@ func TestGroupsKeepTheirState(t *testing.T) {
 	s := open(t, "bash")
 	s.exec(t, "(cd /tmp; export A=1); { cd /usr; export B=2; }")
 	if got := s.exec(t, "pwd; echo $A-$B"); got != "/usr\n-2\n" {
-		t.Errorf("%q", got)
+		t.Errorf(`exec "pwd; echo $A-$B": got %q, want %q`, got, "/usr\n-2\n")
 	}
 }
 
@@ -76,10 +76,10 @@ func TestExitAndSetDoNotPoison(t *testing.T) {
 	}
 	r := s.run(t, "exit 5")
 	if r.Code != 5 || !r.SessionEnded {
-		t.Errorf("%v", r)
+		t.Errorf(`run "exit 5": got r %v; want r.Code == 5 and r.SessionEnded`, r)
 	}
 	if r = s.run(t, "true"); r.Restored != wire.RestoredFull || r.SessionEnded {
-		t.Errorf("%v", r)
+		t.Errorf(`run "true": got r %v; want r.Restored == wire.RestoredFull and not r.SessionEnded`, r)
 	}
 	if r = s.run(t, "true"); r.Restored != "" {
 		t.Errorf("told twice: %v", r)
@@ -90,7 +90,7 @@ func TestBackgroundChildDoesNotHoldTheCall(t *testing.T) {
 	s := open(t, "bash")
 	for _, text := range []string{"sleep 100 & echo x", "(sleep 100 &); echo x", "setsid sleep 100 & echo x"} {
 		if r := s.run(t, text); r.stdout != "x\n" || r.DurationMS > 5000 {
-			t.Errorf("%s: %v", text, r)
+			t.Errorf("%s: got r %v; want r.stdout == %q and r.DurationMS <= 5000", text, r, "x\n")
 		}
 	}
 }
@@ -99,7 +99,7 @@ func TestBackgroundOutputStaysApart(t *testing.T) {
 	s := open(t, "bash")
 	s.exec(t, "mkfifo /tmp/.w-gate; (read x </tmp/.w-gate; echo late) &")
 	if got := s.exec(t, "echo go >/tmp/.w-gate; wait; rm /tmp/.w-gate; echo mine"); got != "mine\n" {
-		t.Errorf("%q", got)
+		t.Errorf(`exec "echo go >/tmp/.w-gate; wait; rm /tmp/.w-gate; echo mine": got %q, want %q`, got, "mine\n")
 	}
 }
 
@@ -108,11 +108,12 @@ func TestTimeoutLeavesTheSession(t *testing.T) {
 	s.exec(t, "x=kept; cd /usr")
 	for range 3 { // an interrupt that comes before the program runs is lost, and SIGTERM follows
 		if r := s.run(t, "sleep 100", timeout(time.Second)); r.Code != 124 || !r.TimedOut || r.SessionEnded || r.ShellCode == nil || *r.ShellCode != 130 {
-			t.Errorf("%v", r)
+			t.Errorf(`run "sleep 100": got r %v; want r.Code == 124 and r.TimedOut and not r.SessionEnded and r.ShellCode != nil and *r.ShellCode == 130`,
+				r)
 		}
 	}
 	if got := s.exec(t, "echo $x; pwd"); got != "kept\n/usr\n" {
-		t.Errorf("%q", got)
+		t.Errorf(`exec "echo $x; pwd": got %q, want %q`, got, "kept\n/usr\n")
 	}
 	if r := s.run(t, "exit 124"); r.TimedOut || r.Code != 124 {
 		t.Errorf("a program's own 124: %v", r)
@@ -146,7 +147,7 @@ func TestDaemonsEndWithTheSession(t *testing.T) {
 	}
 	jobs, err := s.conn.Jobs(ctx, s.name)
 	if err != nil || len(jobs) != 1 || len(jobs[0].PIDs) != 3 {
-		t.Fatalf("%+v, %v", jobs, err)
+		t.Fatalf("Jobs: got jobs %+v, err %v; want err == nil and len(jobs) == 1 and len(jobs[0].PIDs) == 3", jobs, err)
 	}
 	if err := s.conn.SignalJob(ctx, s.name, jobs[0].ID, 9); err != nil {
 		t.Error(err)
@@ -172,7 +173,7 @@ func TestPartialOutputAtTimeout(t *testing.T) {
 		return r.stderr != ""
 	})
 	if r.stdout != "one\n" || r.stderr != "two\n" || !r.TimedOut {
-		t.Errorf("%v", r)
+		t.Errorf("got r %v; want r.stdout == %q and r.stderr == %q and r.TimedOut", r, "one\n", "two\n")
 	}
 }
 
@@ -189,7 +190,7 @@ func TestPromptsDoNotBlockForEver(t *testing.T) {
 	for _, text := range []string{"read x </dev/tty", "read -p 'name? ' x", "less /etc/passwd </dev/tty >/dev/tty"} {
 		r := s.run(t, text, timeout(300*time.Millisecond))
 		if r.err != nil {
-			t.Errorf("%s: %v", text, r)
+			t.Errorf("%s: got r %v; want r.err == nil", text, r)
 		}
 		s.alive(t)
 	}
@@ -202,7 +203,7 @@ func TestCallersTakeTurns(t *testing.T) {
 		wg.Go(func() {
 			want := fmt.Sprintf("%d\n%d\n", i, i)
 			if r := s.run(t, fmt.Sprintf("echo %d; sleep 0.005; echo %d; (exit %d)", i, i, i)); r.stdout != want || r.Code != i {
-				t.Errorf("%d: %v", i, r)
+				t.Errorf("run: got i %d, r %v; want r.stdout == %v and r.Code == %v", i, r, want, i)
 			}
 		})
 	}
@@ -219,10 +220,10 @@ func TestCallersTakeTurns(t *testing.T) {
 func TestMissingCommandIs127(t *testing.T) {
 	s := open(t, "bash")
 	if r := s.run(t, "no-such-command"); r.Code != 127 || !strings.Contains(r.stderr, "not found") {
-		t.Errorf("%v", r)
+		t.Errorf(`run "no-such-command": got r %v; want r.Code == 127 and r.stderr contains "not found"`, r)
 	}
 	if r := s.run(t, "/etc/passwd"); r.Code != 126 {
-		t.Errorf("%v", r)
+		t.Errorf(`run "/etc/passwd": got r %v; want r.Code == 126`, r)
 	}
 }
 
@@ -230,7 +231,7 @@ func TestLongCommands(t *testing.T) {
 	s := open(t, "bash")
 	text := "x='" + strings.Repeat("0123456789", 100_000) + "'; echo ${#x}"
 	if got := s.exec(t, text); got != "1000000\n" {
-		t.Errorf("%q", got)
+		t.Errorf("exec: got %q, want %q", got, "1000000\n")
 	}
 }
 
@@ -248,7 +249,7 @@ func TestStartFilesThatPrintOrHang(t *testing.T) {
 			}
 			s := create(t, &wire.StartRequest{Env: append(environ(), "HOME="+home), Session: &wire.SessionRequest{Shell: "bash", RC: true}})
 			if r := s.run(t, "echo $FROM"); r.stdout != tt.want || r.stderr != "" {
-				t.Errorf("%v", r)
+				t.Errorf(`run "echo $FROM": got r %v; want r.stdout == %v and r.stderr == ""`, r, tt.want)
 			}
 		})
 	}
@@ -304,7 +305,7 @@ func TestTypedIsOneCommands(t *testing.T) {
 			r := s.start(t, "echo up; read x; echo \"got $x\"", onTerminal)
 			r.give(t, "one\ntwo\n") // and ^D
 			if got := r.wait(t); got.Code != 0 || !strings.Contains(got.stdout, "got one\r\n") {
-				t.Fatalf("%v", got)
+				t.Fatalf("wait: got %v; want got.Code == 0 and got.stdout contains %q", got, "got one\r\n")
 			}
 			r = s.start(t, "echo up; read x; echo \"got $x\"", onTerminal)
 			r.out.await(t, "up\r\n")
@@ -330,7 +331,7 @@ func TestFilesStayFew(t *testing.T) {
 		r := s.start(t, "read x; exit 3", withInput)
 		r.give(t, "x\n")
 		if got := r.wait(t); !got.SessionEnded {
-			t.Fatalf("%v", got)
+			t.Fatalf("wait: got %v; want got.SessionEnded", got)
 		}
 		s.exec(t, "sleep 100 & kill $!; wait 2>/dev/null; :")
 	}

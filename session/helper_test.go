@@ -245,7 +245,7 @@ func (s *sess) exec(t testing.TB, text string) string {
 	t.Helper()
 	r := s.run(t, text)
 	if r.err != nil || r.Code != 0 || r.SessionEnded {
-		t.Fatalf("%s: %v", text, r)
+		t.Fatalf("%s: got r %v; want r.err == nil and r.Code == 0 and not r.SessionEnded", text, r)
 	}
 	return r.stdout
 }

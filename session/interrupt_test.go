@@ -16,7 +16,7 @@ func TestLoopsAreLeftBetweenCommands(t *testing.T) {
 			s := open(t, path)
 			for range testenv.Some(300) {
 				if r := s.run(t, "while :; do :; done", timeout(20*time.Millisecond)); !r.TimedOut || r.Code != 124 || r.SessionEnded {
-					t.Fatalf("%v", r)
+					t.Fatalf(`run "while :; do :; done": got r %v; want r.TimedOut and r.Code == 124 and not r.SessionEnded`, r)
 				}
 			}
 			s.alive(t)

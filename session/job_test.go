@@ -31,7 +31,8 @@ func TestJobs(t *testing.T) {
 				Session: &wire.SessionRequest{Op: wire.SessionJobStart, Name: s.name, Job: "server"},
 			})
 			if err != nil || j.Name != "server" || j.State != wire.StateRunning || len(j.PIDs) == 0 {
-				t.Fatalf("%+v, %v", j, err)
+				t.Fatalf(`StartJob: got j %+v, err %v; want err == nil and j.Name == "server" and j.State == wire.StateRunning and len(j.PIDs) != 0`,
+					j, err)
 			}
 			s.alive(t)
 			var out, errs bytes.Buffer
@@ -53,28 +54,30 @@ func TestJobs(t *testing.T) {
 			}
 			go s.run(t, "echo go >/tmp/.w-job")
 			if st := follow(6, true); out.String() != "/usr\nf\ngo\n" || errs.String() != "err\n" || st.StdoutEnd != 16 || st.StderrEnd != 4 {
-				t.Errorf("%+v, %q, %q", st, out.String(), errs.String())
+				t.Errorf("follow: got st %+v, %q, %q; want out.String() == %q and errs.String() == %q and st.StdoutEnd == 16 and st.StderrEnd == 4",
+					st, out.String(), errs.String(), "/usr\nf\ngo\n", "err\n")
 			}
 			if st, err := s.conn.WaitJob(ctx, s.name, "server"); err != nil || st.Code != 5 || st.StatusLost {
-				t.Errorf("%+v, %v", st, err)
+				t.Errorf(`WaitJob "server": got st %+v, err %v; want err == nil and st.Code == 5 and not st.StatusLost`, st, err)
 			}
 			follow(0, false)
 			if out.String() != "state\n/usr\nf\ngo\n" {
-				t.Errorf("%q", out.String())
+				t.Errorf("got %q, want %q", out.String(), "state\n/usr\nf\ngo\n")
 			}
 			s.exec(t, "sleep 1000 & sh -c 'setsid sleep 1000 &'")
 			all, err := s.conn.Jobs(ctx, s.name)
 			if err != nil || len(all) != 2 || all[0].State != wire.StateEnded || all[1].State != wire.StateRunning || len(all[1].PIDs) != 2 {
-				t.Fatalf("%+v, %v", all, err)
+				t.Fatalf("Jobs: got all %+v, err %v; want err == nil and len(all) == 2 and all[0].State == wire.StateEnded and all[1].State == wire.StateRunning and len(all[1].PIDs) == 2",
+					all, err)
 			}
 			if i := s.info(t); i.Jobs != 1 || i.State != wire.StateIdle || i.Cwd != "/usr" {
-				t.Errorf("%+v", i)
+				t.Errorf(`info: got i %+v; want i.Jobs == 1 and i.State == wire.StateIdle and i.Cwd == "/usr"`, i)
 			}
 			if err := s.conn.SignalJob(ctx, s.name, all[1].ID, 9); err != nil {
 				t.Error(err)
 			}
 			if st, err := s.conn.WaitJob(ctx, s.name, all[1].ID); err != nil || !st.StatusLost {
-				t.Errorf("%+v, %v", st, err)
+				t.Errorf("WaitJob: got st %+v, err %v; want err == nil and st.StatusLost", st, err)
 			}
 			s.alive(t)
 		})
@@ -122,7 +125,7 @@ func TestProcessSubstitutionIsNotLost(t *testing.T) {
 	s.exec(t, "rm -f /tmp/.w-late; mkfifo /tmp/.w-late")
 	defer os.Remove("/tmp/.w-late")
 	if r := s.run(t, "echo much > >(read x </tmp/.w-late; cat; echo $x)"); r.stdout != "" || r.Code != 0 {
-		t.Errorf("%v", r)
+		t.Errorf(`run "echo much > >(read x </tmp/.w-late; cat; echo $x)": got r %v; want r.stdout == "" and r.Code == 0`, r)
 	}
 	s.exec(t, "echo late >/tmp/.w-late")
 	if out := jobOutput(); out != "much\nlate\n" {
@@ -148,7 +151,7 @@ func TestJobStatusIsHostile(t *testing.T) {
 			t.Fatal(err)
 		}
 		if st, err := s.conn.WaitJob(ctx, s.name, j.ID); err != nil || !st.StatusLost {
-			t.Errorf("%s: %+v, %v", name, st, err)
+			t.Errorf("%s: got st %+v, err %v; want err == nil and st.StatusLost", name, st, err)
 		}
 	}
 	s.exec(t, "rm -f /tmp/.w-nine")
@@ -165,20 +168,21 @@ func TestForThisCallOnly(t *testing.T) {
 				r.Dir, r.Env = "/tmp", []string{"A=1 '2'", "B=3", "C=4"}
 			}
 			if r := s.run(t, "pwd; env | grep '^[ABC]=' | sort", with); r.stdout != "/tmp\nA=1 '2'\nB=3\nC=4\n" || r.Cwd != "/usr" {
-				t.Errorf("%v", r)
+				t.Errorf(`run "pwd; env | grep '^[ABC]=' | sort": got r %v; want r.stdout == %q and r.Cwd == "/usr"`,
+					r, "/tmp\nA=1 '2'\nB=3\nC=4\n")
 			}
 			if got := s.exec(t, "pwd; echo $A $B ${C-none}; env | grep '^[ABC]='"); got != "/usr\na it's none\nB=it's\n" {
-				t.Errorf("%q", got)
+				t.Errorf(`exec "pwd; echo $A $B ${C-none}; env | grep '^[ABC]='": got %q, want %q`, got, "/usr\na it's none\nB=it's\n")
 			}
 			if r := s.run(t, "exit 3", with); r.Code != 3 {
-				t.Errorf("%v", r)
+				t.Errorf(`run "exit 3": got r %v; want r.Code == 3`, r)
 			}
 			if r := s.run(t, "pwd; echo $A $B ${C-none}"); r.stdout != "/usr\na it's none\n" {
-				t.Errorf("%v", r)
+				t.Errorf(`run "pwd; echo $A $B ${C-none}": got r %v; want r.stdout == %q`, r, "/usr\na it's none\n")
 			}
 			r := s.run(t, "echo no", func(r *wire.StartRequest) { r.Dir = "/nonexistent" })
 			if r.err == nil || !strings.Contains(r.err.Error(), "nonexistent") {
-				t.Errorf("%v", r)
+				t.Errorf(`run "echo no": got r %v; want r.err != nil and r.err.Error() contains "nonexistent"`, r)
 			}
 			s.alive(t)
 			if r := s.run(t, "echo a\x00b"); r.err == nil {
@@ -207,7 +211,7 @@ func TestForThisCallInAnotherShell(t *testing.T) {
 				}
 				r := s.run(t, "pwd; echo $A", func(r *wire.StartRequest) { r.Dir, r.Env = "/tmp", []string{"A=1"} })
 				if r.err != nil || r.Code != 0 || r.stdout != "/tmp\n1\n" {
-					t.Fatalf("%v", r)
+					t.Fatalf(`run "pwd; echo $A": got r %v; want r.err == nil and r.Code == 0 and r.stdout == %q`, r, "/tmp\n1\n")
 				}
 				if r := s.run(t, "echo ${A-none}"); r.stdout != "none\n" {
 					t.Fatalf("afterwards: %v", r)
@@ -222,7 +226,7 @@ func TestForThisCallInAnotherShell(t *testing.T) {
 					t.Fatal(err)
 				}
 				if st, err := s.conn.WaitJob(ctx, s.name, j.ID); err != nil || st.Code != 3 {
-					t.Fatalf("%+v, %v", st, err)
+					t.Fatalf("WaitJob: got st %+v, err %v; want err == nil and st.Code == 3", st, err)
 				}
 			}
 			s.alive(t)
@@ -257,7 +261,7 @@ func TestNamedJobIsNotTheShells(t *testing.T) {
 		// It ends during a command that is interrupted, after which bash has messages.
 		r := s.run(t, "echo go >/tmp/.w-own; sleep 1000", timeout(time.Second))
 		if !r.TimedOut || r.stdout != "" || r.stderr != "" {
-			t.Errorf("%s: %v", status, r)
+			t.Errorf(`%s: got r %v; want r.TimedOut and r.stdout == "" and r.stderr == ""`, status, r)
 		}
 		if _, err := s.conn.WaitJob(ctx, s.name, j); err != nil {
 			t.Error(err)
@@ -285,7 +289,7 @@ func TestKillInterrupts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := r.wait(t); got.Code != 130 || got.stdout != "up\n" || got.TimedOut {
-		t.Errorf("%v", got)
+		t.Errorf("wait: got %v; want got.Code == 130 and got.stdout == %q and not got.TimedOut", got, "up\n")
 	}
 	s.alive(t)
 	r = s.start(t, "trap 'echo usr' USR1; echo up; while :; do sleep 0.01; done", timeout(wait.Limit))
@@ -353,10 +357,10 @@ func TestTerminalCommand(t *testing.T) {
 	}
 	got := r.wait(t)
 	if got.Code != 0 || !strings.Contains(got.stdout, "got word\r\n") || !strings.Contains(got.stdout, "/dev/") {
-		t.Errorf("%v", got)
+		t.Errorf(`wait: got %v; want got.Code == 0 and got.stdout contains %q and got.stdout contains "/dev/"`, got, "got word\r\n")
 	}
 	if got := s.exec(t, "echo $y"); got != "word\n" {
-		t.Errorf("%q", got)
+		t.Errorf(`exec "echo $y": got %q, want %q`, got, "word\n")
 	}
 	r = s.start(t, "sh -c 'stty -a; exec sleep 1000'", func(r *wire.StartRequest) { r.TTY, r.Stdin = true, true })
 	r.out.await(t, "isig icanon")
@@ -364,7 +368,7 @@ func TestTerminalCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := r.wait(t); got.Code != 130 {
-		t.Errorf("%v", got)
+		t.Errorf("wait: got %v; want got.Code == 130", got)
 	}
 	s.alive(t)
 }
@@ -399,7 +403,7 @@ func TestAttach(t *testing.T) {
 			two := attach(&b, wire.SessionRequest{})
 			b.await(t, "mine-/usr-42")
 			if two.Info.Viewers != 2 || two.Info.Start != 0 {
-				t.Errorf("%+v", two.Info)
+				t.Errorf("attach: got two.Info %+v; want two.Info.Viewers == 2 and two.Info.Start == 0", two.Info)
 			}
 			typed(one, "PS1=in-$((30+3))\n") // a size that comes while a shell prompts is lost
 			a.await(t, "in-33")
@@ -413,7 +417,7 @@ func TestAttach(t *testing.T) {
 				t.Fatal(err)
 			}
 			if st, err := one.Wait(ctx); err != nil || !st.Detached {
-				t.Errorf("%+v, %v", st, err)
+				t.Errorf("Wait: got st %+v, err %v; want err == nil and st.Detached", st, err)
 			}
 			seen := one.Info.Start + uint64(len(a.String()))
 			typed(two, "echo $((3000+33))\n")
@@ -421,14 +425,15 @@ func TestAttach(t *testing.T) {
 			three := attach(&c, wire.SessionRequest{Offset: seen, Takeover: true})
 			c.await(t, "3033")
 			if strings.Contains(c.String(), "2022") || three.Info.Start != seen {
-				t.Errorf("%+v: %q", three.Info, c.String())
+				t.Errorf(`attach: got three.Info %+v, %q; want c.String() does not contain "2022" and three.Info.Start == %v`,
+					three.Info, c.String(), seen)
 			}
 			if st, err := two.Wait(ctx); err != nil || !st.Detached {
-				t.Errorf("%+v, %v", st, err)
+				t.Errorf("Wait: got st %+v, err %v; want err == nil and st.Detached", st, err)
 			}
 			typed(three, "exit 7\n")
 			if st, err := three.Wait(ctx); err != nil || st.Code != 7 || st.Detached {
-				t.Errorf("%+v, %v", st, err)
+				t.Errorf("Wait: got st %+v, err %v; want err == nil and st.Code == 7 and not st.Detached", st, err)
 			}
 			s.alive(t)
 			var d lockedBuffer
@@ -537,7 +542,7 @@ func TestInputAfterOutput(t *testing.T) {
 		r := s.start(t, "sleep 0.1; wc -c", withInput)
 		r.give(t, "hello")
 		if got := r.wait(t); got.stdout != "pre\n5\n" {
-			t.Fatalf("%v", got)
+			t.Fatalf("wait: got %v; want got.stdout == %q", got, "pre\n5\n")
 		}
 	}
 }
@@ -556,7 +561,7 @@ func TestJobStatus(t *testing.T) {
 					t.Fatal(err)
 				}
 				if st, err := s.conn.WaitJob(ctx, s.name, j.ID); err != nil || st.Code != code || st.StatusLost {
-					t.Errorf("%s: %+v, %v", text, st, err)
+					t.Errorf("%s: got st %+v, err %v; want err == nil and st.Code == %v and not st.StatusLost", text, st, err, code)
 				}
 			}
 			s.exec(t, "(sleep 0.2; exit 7) &")
@@ -565,7 +570,7 @@ func TestJobStatus(t *testing.T) {
 				t.Fatal(err)
 			}
 			if st, err := s.conn.WaitJob(ctx, s.name, all[len(all)-1].ID); err != nil || st.Code != 125 || !st.StatusLost {
-				t.Errorf("%+v, %v", st, err)
+				t.Errorf("WaitJob: got st %+v, err %v; want err == nil and st.Code == 125 and st.StatusLost", st, err)
 			}
 			s.exec(t, "set +e")
 			s.alive(t)
@@ -592,7 +597,7 @@ func TestJobNameAtOnce(t *testing.T) {
 		t.Errorf("two jobs of a name: %v", err)
 	}
 	if all, err := s.conn.Jobs(ctx, s.name); err != nil || len(all) != 1 {
-		t.Errorf("%+v, %v", all, err)
+		t.Errorf("Jobs: got all %+v, err %v; want err == nil and len(all) == 1", all, err)
 	}
 }
 
@@ -606,7 +611,7 @@ func TestDirGoneMeanwhile(t *testing.T) {
 			pid := s.info(t).PID
 			r := s.run(t, "rmdir "+dir+"/d", func(r *wire.StartRequest) { r.Dir = "/" })
 			if r.Code != 0 || string(r.Cwd) != "/" {
-				t.Errorf("%v", r)
+				t.Errorf(`run: got r %v; want r.Code == 0 and r.Cwd == "/"`, r)
 			}
 			if out := s.exec(t, "pwd"); out != "/\n" {
 				t.Errorf("it is in %q", out)
@@ -639,7 +644,7 @@ func TestJobOutputsAreBounded(t *testing.T) {
 	kept := uint64(0)
 	for _, j := range all {
 		if kept += j.StdoutEnd - j.StdoutStart; j.StdoutEnd != 2500000 {
-			t.Errorf("%+v", j)
+			t.Errorf("got j %+v; want j.StdoutEnd == 2500000", j)
 		}
 	}
 	if last := all[39]; kept > 33<<20 || kept < 31<<20 || last.StdoutEnd-last.StdoutStart != 1<<20 {

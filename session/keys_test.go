@@ -19,7 +19,7 @@ func TestKeysBesideWhatCannotBeExamined(t *testing.T) {
 	s := open(t, "bash")
 	for _, text := range []string{"read -n 1 x </dev/tty", "(read -n 1 x </dev/tty)"} {
 		if r := s.run(t, text, timeout(10*time.Second)); r.TimedOut || !r.WantedTerminal {
-			t.Errorf("%s: %v", text, r)
+			t.Errorf("%s: got r %v; want not r.TimedOut and r.WantedTerminal", text, r)
 		}
 	}
 	s.alive(t)

@@ -39,7 +39,8 @@ func TestReaderStandsStill(t *testing.T) {
 					t.Errorf("%d bytes, want %d", n, size)
 				}
 				if st := end(t, p); st.Code != c.code || st.TimedOut != (c.code == 124) || st.SessionEnded != (c.name == "Ended") {
-					t.Errorf("%+v", st)
+					t.Errorf(`end: got st %+v; want st.Code == %v and st.TimedOut == c.code == 124 and st.SessionEnded == c.name == "Ended"`,
+						st, c.code)
 				}
 				s.alive(t)
 			})
@@ -71,7 +72,7 @@ func TestRemains(t *testing.T) {
 		t.Errorf("%d bytes", n)
 	}
 	if st := end(t, first); st.Code != 3 {
-		t.Errorf("%+v", st)
+		t.Errorf("end: got st %+v; want st.Code == 3", st)
 	}
 }
 

@@ -16,7 +16,8 @@ func TestLimitsAreRestored(t *testing.T) {
 	s.exec(t, "mkdir -p '/tmp/.w it'; ulimit -Sn 77; ulimit -Hn 88; ulimit -f 4000; cd /usr; pushd /tmp >/dev/null; pushd '/tmp/.w it' >/dev/null")
 	before := s.exec(t, state)
 	if !strings.HasPrefix(before, "77\n88\n4000\n4000\n") || !strings.HasSuffix(before, "\n/tmp/.w it /tmp /usr\n/tmp/.w it\n") {
-		t.Fatalf("%q", before)
+		t.Fatalf("exec: got before %q; want before begins with %q and before ends with %q",
+			before, "77\n88\n4000\n4000\n", "\n/tmp/.w it /tmp /usr\n/tmp/.w it\n")
 	}
 	for _, end := range []string{"exit 0", "kill -9 $$"} {
 		s.run(t, end)
@@ -40,7 +41,7 @@ func TestDirBesideDebugTrap(t *testing.T) {
 	s := open(t, "bash")
 	s.exec(t, "cd /usr; set -T; trap 'echo D' DEBUG")
 	if r := s.run(t, "exit 2"); r.Cwd != "/usr" || r.Code != 2 || !r.SessionEnded {
-		t.Errorf("%v", r)
+		t.Errorf(`run "exit 2": got r %v; want r.Cwd == "/usr" and r.Code == 2 and r.SessionEnded`, r)
 	}
 }
 

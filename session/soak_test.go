@@ -47,7 +47,7 @@ func TestBuiltinCost(t *testing.T) {
 	s := open(t, "bash")
 	command := func() {
 		if r := s.run(t, ":"); r.err != nil || r.Code != 0 {
-			t.Fatalf("%v", r)
+			t.Fatalf(`run ":": got r %v; want r.err == nil and r.Code == 0`, r)
 		}
 	}
 	for range 50 {
@@ -84,7 +84,7 @@ func TestManyCommands(t *testing.T) {
 	round := func(n int) {
 		for i := range n {
 			if r := s.run(t, kinds[i%len(kinds)]); r.err != nil || r.SessionEnded || r.StatusLost {
-				t.Fatalf("%d: %v", i, r)
+				t.Fatalf("%d: got r %v; want r.err == nil and not r.SessionEnded and not r.StatusLost", i, r)
 			}
 		}
 	}

@@ -22,7 +22,7 @@ func TestSignalOfStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := r.wait(t); got.stdout != "" || got.Code != 130 {
-		t.Errorf("%v", got)
+		t.Errorf(`wait: got %v; want got.stdout == "" and got.Code == 130`, got)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
@@ -39,6 +39,6 @@ func TestSignalOfStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	if st, err := s.conn.WaitJob(ctx, s.name, "job"); err != nil || st.Code != 143 {
-		t.Errorf("%+v, %v", st, err)
+		t.Errorf(`WaitJob "job": got st %+v, err %v; want err == nil and st.Code == 143`, st, err)
 	}
 }

@@ -16,7 +16,8 @@ func TestTrapIsRunOnce(t *testing.T) {
 				s.exec(t, "sleep 1000 & trap 'echo I' INT")
 				r := s.run(t, text, timeout(300*time.Millisecond), withInput)
 				if n := strings.Count(r.stdout, "I\n"); n != 1 && !(name != "bash" && n == 2) || !r.TimedOut || r.SessionEnded || r.StatusLost {
-					t.Errorf("%v", r)
+					t.Errorf(`run: got r %v; want (n == 1 or name != "bash" and n == 2) and r.TimedOut and not r.SessionEnded and not r.StatusLost`,
+						r)
 				}
 				s.alive(t)
 			})

@@ -30,7 +30,7 @@ func TestSleepsAt(t *testing.T) {
 		"any group":           {[]proc.Process{p(5, 1, 5, 'S'), p(6, 1, 6, 'S')}, 0, []int{5}, false},
 	} {
 		if got := sleepsAt(tt.found, tt.group, func(pid int) bool { return slices.Contains(tt.has, pid) }); got != tt.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: got %v, want %v", name, got, tt.want)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func TestSignalOfWhatWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r := second.wait(t); r.err == nil || !strings.Contains(r.err.Error(), "given up") {
-			t.Errorf("%v: %v", sig, r)
+			t.Errorf(`%v: got r %v; want r.err != nil and r.err.Error() contains "given up"`, sig, r)
 		}
 	}
 	third := s.start(t, "echo ${ran-no}")
@@ -39,7 +39,7 @@ func TestSignalOfWhatWaits(t *testing.T) {
 	first.give(t, "x\n")
 	first.wait(t)
 	if r := third.wait(t); r.stdout != "no\n" {
-		t.Errorf("%v", r)
+		t.Errorf("wait: got r %v; want r.stdout == %q", r, "no\n")
 	}
 }
 
@@ -162,11 +162,11 @@ func TestOverrideThatFails(t *testing.T) {
 				func(r *wire.StartRequest) { r.Env, r.Dir = []string{"A=other"}, "/nowhere" },
 			} {
 				if r := s.run(t, "echo ran", change); r.err == nil || r.stdout != "" || !strings.Contains(r.err.Error(), "cannot be set") {
-					t.Errorf("%v", r)
+					t.Errorf(`run "echo ran": got r %v; want r.err != nil and r.stdout == "" and r.err.Error() contains "cannot be set"`, r)
 				}
 			}
 			if got := s.exec(t, "echo $A $fixed; pwd"); got != "mine 1\n/usr\n" {
-				t.Errorf("%q", got)
+				t.Errorf(`exec "echo $A $fixed; pwd": got %q, want %q`, got, "mine 1\n/usr\n")
 			}
 		})
 	}

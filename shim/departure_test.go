@@ -25,7 +25,7 @@ func TestBorrows(t *testing.T) {
 		{"no filter", runtime.SandboxConfig{CodebasePath: "/src", Filter: runtime.FilterNone}, true},
 	} {
 		if got := borrows(&statedir.Config{SandboxConfig: tt.c}); got != tt.want {
-			t.Errorf("%s: %v", tt.name, got)
+			t.Errorf("%s: got %v, want %v", tt.name, got, tt.want)
 		}
 	}
 }

@@ -114,7 +114,7 @@ func TestDial(t *testing.T) {
 	sock, end := dialClient(t, s)
 	reply, conn, err := asked(t, sock, port)
 	if err != nil || reply.Err() != nil || conn == nil {
-		t.Fatalf("%+v, %v, %v", reply, conn, err)
+		t.Fatalf("asked: got reply %+v, conn %v, err %v; want err == nil and reply.Err() == nil and conn != nil", reply, conn, err)
 	}
 	defer conn.Close()
 	server, err := l.Accept()
@@ -138,7 +138,7 @@ func TestDial(t *testing.T) {
 	}
 	_ = conn.Close()
 	if got, err := io.ReadAll(server); err != nil || string(got) != "x" {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf(`io.ReadAll: got %q, %v; want "x", nil`, got, err)
 	}
 
 	_ = l.Close()
@@ -164,6 +164,7 @@ func TestDialRelayed(t *testing.T) {
 	sock, _ := dialClient(t, s)
 	reply, conn, err := asked(t, sock, 80)
 	if err != nil || conn != nil || reply.Class == "" || reply.Errno != 0 {
-		t.Errorf("%+v, %v, %v", reply, conn, err)
+		t.Errorf(`asked: got reply %+v, conn %v, err %v; want err == nil and conn == nil and reply.Class != "" and reply.Errno == 0`,
+			reply, conn, err)
 	}
 }

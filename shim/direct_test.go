@@ -109,7 +109,7 @@ func TestDirectRefused(t *testing.T) {
 		for i, op := range ops {
 			var file *os.File
 			if _, file, err = ask(t, sock, &boot.Request{Op: op, Port: 1}); (err == nil) != (i < len(ops)-1) {
-				t.Errorf("%s: %s: %v", name, op, err)
+				t.Errorf("%s: %s: got err %v; want (err == nil) == i < len(ops)-1", name, op, err)
 			}
 			_ = file.Close() // nil is fine
 		}
@@ -121,7 +121,7 @@ func TestDirectRefused(t *testing.T) {
 	s.hand = nil // as in gVisor
 	sock, _ := dialClient(t, s)
 	if reply, _, err := ask(t, sock, &boot.Request{Op: boot.OpDirect}); err != nil || !errors.Is(reply.Err(), runtime.ErrUnsupported) {
-		t.Errorf("%v, %v", err, reply.Err())
+		t.Errorf("ask: got %v, %v; want nil, runtime.ErrUnsupported", err, reply.Err())
 	}
 }
 
@@ -179,7 +179,7 @@ func TestDirectExpired(t *testing.T) {
 	sock, _ := dialClient(t, s)
 	reply, file, err := ask(t, sock, &boot.Request{Op: boot.OpDirect})
 	if err != nil || file != nil || !errors.Is(reply.Err(), runtime.ErrNotFound) {
-		t.Errorf("%v, %v, %v", file, err, reply.Err())
+		t.Errorf("ask: got %v, %v, %v; want nil, nil, runtime.ErrNotFound", file, err, reply.Err())
 	}
 	if s.relay.isBusy() {
 		t.Error("in use")

@@ -45,24 +45,26 @@ func TestRefused(t *testing.T) {
 	e, _ := newFiltered(t)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	if r := e.refused(0); r.Refused != nil || r.Seen != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("refused: got r %+v; want r.Refused == nil and r.Seen == 0", r)
 	}
 	ev := egress.Event{Time: at, Op: egress.OpConnect, Name: "a.example", Port: 22, Reason: egress.ReasonPort, Remedy: "--allow-host a.example:22"}
 	e.event(ev)
 	before := e.refused(1 << 62)
 	if before.Refused != nil || before.Seen != 1 {
-		t.Errorf("%+v", before)
+		t.Errorf("refused: got before %+v; want before.Refused == nil and before.Seen == 1", before)
 	}
 	if r := e.refused(before.Seen); r.Refused != nil {
-		t.Errorf("%+v", r.Refused)
+		t.Errorf("refused: got %+v, want nil", r.Refused)
 	}
 	e.event(ev)
 	r := e.refused(before.Seen)
 	if r.Seen != 2 || r.Refused == nil || len(r.Refused.List) != 1 || r.Refused.More != 0 {
-		t.Fatalf("%+v", r.Refused)
+		t.Fatalf("refused: got r.Refused %+v; want r.Seen == 2 and r.Refused != nil and len(r.Refused.List) == 1 and r.Refused.More == 0",
+			r.Refused)
 	}
 	if got := r.Refused.List[0]; got.Name != "a.example" || got.Port != 22 || got.Allow != ev.Remedy || got.Count != 1 || !got.Time.Equal(at) {
-		t.Errorf("%+v", got)
+		t.Errorf(`got %+v; want got.Name == "a.example" and got.Port == 22 and got.Allow == %v and got.Count == 1 and got.Time.Equal(at)`,
+			got, ev.Remedy)
 	}
 	for i := range 40 {
 		e.event(egress.Event{Time: at, Op: egress.OpConnect, Name: fmt.Sprintf("%d.example\x1b", i), Reason: egress.ReasonName})
@@ -72,7 +74,7 @@ func TestRefused(t *testing.T) {
 		t.Errorf("%d and %d more", len(r.Refused.List), r.Refused.More)
 	}
 	if got := r.Refused.List[0].Name; got != `0.example\x1b` {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want %q", got, `0.example\x1b`)
 	}
 }
 
@@ -85,7 +87,7 @@ func TestRefusedLog(t *testing.T) {
 	}
 	e.event(egress.Event{Time: time.Now(), Op: egress.OpConnect, Name: "b.example", Port: 443, Reason: egress.ReasonLearned, Remedy: "--allow-host b.example:443"})
 	if r := e.refused(0); r.Seen != 32 || len(r.Refused.List) != 1 {
-		t.Errorf("%+v", r)
+		t.Errorf("refused: got r %+v; want r.Seen == 32 and len(r.Refused.List) == 1", r)
 	}
 	var a, b int64
 	for _, r := range read() {
@@ -128,7 +130,7 @@ func TestRefusedFlood(t *testing.T) {
 		lines++
 		count += r.Count
 		if r.Host.Name == "" {
-			t.Errorf("%+v", r)
+			t.Errorf(`got r %+v; want r.Host.Name != ""`, r)
 		}
 	}
 	if dropped == 0 || count+dropped != flood+40 || lines > flood/10 {

@@ -52,7 +52,7 @@ func TestStarved(t *testing.T) {
 	} {
 		now := load{known: true, ran: before.ran + tt.ran, waited: before.waited + tt.waited, blocked: tt.blocked}
 		if got := now.starved(&before); got != tt.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: got %v, want %v", name, got, tt.want)
 		}
 	}
 	if (&load{}).starved(&before) || before.starved(&load{}) {

@@ -101,7 +101,7 @@ func TestStopAnswered(t *testing.T) {
 		t.Errorf("PID 1 hears %+v, %v", f, nerr)
 	}
 	if err != nil || answer.Err() != nil {
-		t.Errorf("%v, %v", err, answer.Err())
+		t.Errorf("Control: got %v, %v; want nil, nil", err, answer.Err())
 	}
 }
 
@@ -223,7 +223,7 @@ func TestRelayDoesNotWaitForClients(t *testing.T) {
 	p, ch := g.started(t, conn)
 	go func() { _ = g.w.SendJSON(wire.Exit, ch, wire.ExitStatus{Code: 3}) }()
 	if status, err := p.Wait(t.Context()); err != nil || status.Code != 3 {
-		t.Errorf("%+v, %v", status, err)
+		t.Errorf("Wait: got status %+v, err %v; want err == nil and status.Code == 3", status, err)
 	}
 }
 
@@ -270,7 +270,7 @@ func TestRelayHello(t *testing.T) {
 		go func() { _ = tt.say(wire.NewWriter(w)) }()
 		err := newRelay(pair{r, nopCloser{io.Discard}}).hello(wait.Limit, false)
 		if (err == nil) != tt.fine {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got err %v; want (err == nil) == %v", name, err, tt.fine)
 		}
 		_ = w.Close()
 	}

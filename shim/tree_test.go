@@ -82,10 +82,10 @@ func TestTreeAnswers(t *testing.T) {
 		}
 	}
 	if got := <-second; got.err != nil || got.reply.Stats == nil || got.reply.Stats.Nodes != 2 {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v; want got.err == nil and got.reply.Stats != nil and got.reply.Stats.Nodes == 2", got)
 	}
 	if got := <-first; !errors.Is(got.err, runtime.ErrInvalid) || got.err.Error() != "no" {
-		t.Errorf("%+v", got)
+		t.Errorf(`got %+v; want got.err is runtime.ErrInvalid and got.err.Error() == "no"`, got)
 	}
 }
 
@@ -94,7 +94,7 @@ func TestTreeAnswers(t *testing.T) {
 func TestTreeDoesNotAnswer(t *testing.T) {
 	c, tree, ended := conns(t)
 	if _, err := c.ask(boot.TreeRequest{Op: boot.AskStats}, nil, time.Millisecond); !errors.Is(err, errNoAnswer) || !errors.Is(err, runtime.ErrUnavailable) {
-		t.Errorf("%v", err)
+		t.Errorf("ask: got err %v; want err is errNoAnswer and err is runtime.ErrUnavailable", err)
 	}
 	full := false
 	for range 100_000 {
@@ -182,7 +182,7 @@ func TestRulesInAFile(t *testing.T) {
 	defer w.Close()
 	for name, f := range map[string]*os.File{"none": nil, "pipe": r} {
 		if _, err := boot.ReadRules(f); !errors.Is(err, runtime.ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want runtime.ErrInvalid", name, err)
 		}
 	}
 	for name, content := range map[string]string{"nothing": "", "no JSON": "x", "no rules": `{"a":1}`, "no level": `[{"pattern":"x","level":"all"}]`} {
@@ -191,7 +191,7 @@ func TestRulesInAFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := boot.ReadRules(f); !errors.Is(err, runtime.ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want runtime.ErrInvalid", name, err)
 		}
 		_ = f.Close()
 	}

@@ -49,7 +49,7 @@ func TestCaches(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(test.mounts, got) + cmp.Diff(test.env, c.Env); diff != "" {
-				t.Errorf("%s: %s", name, diff)
+				t.Errorf(`%s: got %s, want ""`, name, diff)
 			}
 			if err := c.Validate(); err != nil {
 				t.Errorf("%s: %v", name, err)

@@ -150,7 +150,7 @@ func TestUseMadeOtherwise(t *testing.T) {
 			t.Fatal(what, err)
 		}
 		if err := use(t, s, c.used, one); !errors.Is(err, runtime.ErrConflict) || !strings.Contains(err.Error(), "was not made as this cache") {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf(`%s: got err %v; want err is runtime.ErrConflict and err.Error() contains "was not made as this cache"`, what, err)
 		}
 	}
 }
@@ -399,12 +399,13 @@ func TestUsage(t *testing.T) {
 	}
 	u, err := s.Usage("a")
 	if err != nil || u.Files != 12 || u.Bytes < 80000 || u.Bytes > 95000 || u.More {
-		t.Errorf("%+v %v", u, err)
+		t.Errorf(`Usage "a": got u %+v, err %v; want err == nil and u.Files == 12 and u.Bytes >= 80000 and u.Bytes <= 95000 and not u.More`,
+			u, err)
 	}
 	if err := os.MkdirAll(filepath.Join(s.Data("a"), strings.Repeat("d/", usageDepth+3)), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if u, err := s.Usage("a"); err != nil || !u.More {
-		t.Errorf("%+v %v", u, err)
+		t.Errorf(`Usage "a": got u %+v, err %v; want err == nil and u.More`, u, err)
 	}
 }

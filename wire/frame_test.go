@@ -146,7 +146,7 @@ func TestMalformedFrames(t *testing.T) {
 func TestCredit(t *testing.T) {
 	stream, n, err := wire.ParseCredit(wire.AppendCredit(nil, wire.Stderr, 12345))
 	if stream != wire.Stderr || n != 12345 || err != nil {
-		t.Errorf("%v, %v, %v", stream, n, err)
+		t.Errorf("wire.ParseCredit: got %v, %v, %v; want wire.Stderr, 12345, nil", stream, n, err)
 	}
 	for name, p := range map[string][]byte{
 		"empty":         nil,
@@ -157,7 +157,7 @@ func TestCredit(t *testing.T) {
 		"negative":      {byte(wire.Stdout), 255, 255, 255, 255},
 	} {
 		if _, _, err := wire.ParseCredit(p); !errors.Is(err, wire.ErrProtocol) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want wire.ErrProtocol", name, err)
 		}
 	}
 }

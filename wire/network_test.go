@@ -51,7 +51,7 @@ func TestNetRequest(t *testing.T) {
 		"datagrams, no place": {Op: wire.NetPacket},
 	} {
 		if _, err := wire.ParseStart((&wire.StartRequest{Network: &bad}).Encode()); !errors.Is(err, wire.ErrProtocol) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want wire.ErrProtocol", name, err)
 		}
 	}
 	if op := wire.NetOpOf((&wire.StartRequest{Args: []string{"x"}}).Encode()); op != 0 {
@@ -64,11 +64,11 @@ func TestDatagram(t *testing.T) {
 	b := append(wire.AppendDatagram(nil, peer), "question"...)
 	got, data, err := wire.ParseDatagram(b)
 	if err != nil || got != peer || string(data) != "question" {
-		t.Errorf("%v %q %v", got, data, err)
+		t.Errorf(`wire.ParseDatagram: got %v, %q, %v; want %v, "question", nil`, got, data, err, peer)
 	}
 	for _, bad := range [][]byte{nil, b[:4], {0, 0, 0}, {1, 0, 5, 1, 2, 3, 4, 5}, {1, 0, 200}} {
 		if _, _, err := wire.ParseDatagram(bad); !errors.Is(err, wire.ErrProtocol) {
-			t.Errorf("%v: %v", bad, err)
+			t.Errorf("%v: got %v, want wire.ErrProtocol", bad, err)
 		}
 	}
 }
@@ -80,7 +80,8 @@ func FuzzParseNetwork(f *testing.F) {
 		if local, peer, err := wire.ParseAddresses(b); err == nil {
 			again := wire.AppendAddresses(nil, local, peer)
 			if l, p, err := wire.ParseAddresses(again); err != nil || l != local || p != peer {
-				t.Errorf("%v %v: %v %v %v", local, peer, l, p, err)
+				t.Errorf("wire.ParseAddresses: got local %v, peer %v, l %v, p %v, err %v; want err == nil and l == %v and p == %v",
+					local, peer, l, p, err, local, peer)
 			}
 		}
 		_, _, _ = wire.ParseDatagram(b)

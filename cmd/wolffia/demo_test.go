@@ -54,7 +54,8 @@ func TestDemo(t *testing.T) {
 	testenv.Tools(t, "git")
 	said, code := demo(t, "WOLFFIA_STATE_DIR="+filepath.Join(shimtest.PublicDir(t), "state"))
 	if code != 0 || !strings.Contains(said, "exit code 7 (the command's own)") || strings.Contains(said, "do-not-show-this") {
-		t.Errorf("%d: %s", code, said)
+		t.Errorf(`demo: got code %d, said %s; want code == 0 and said contains "exit code 7 (the command's own)" and said does not contain do-not-show-this`,
+			code, said)
 	}
 }
 
@@ -63,7 +64,8 @@ func TestDemo(t *testing.T) {
 func TestDemoOfAFailure(t *testing.T) {
 	said, code := demo(t, "WOLFFIA_STATE_DIR=/dev/null/state")
 	if code != 125 || strings.Contains(said, "the command's own") {
-		t.Errorf("%d: %s", code, said)
+		t.Errorf(`demo "WOLFFIA_STATE_DIR=/dev/null/state": got code %d, said %s; want code == 125 and said does not contain "the command's own"`,
+			code, said)
 	}
 	_, end, _ := strings.Cut(said, "wolffia itself failed (exit code 125)")
 	if !strings.Contains(end, "wolffia doctor") || !strings.Contains(end, "userns ") {

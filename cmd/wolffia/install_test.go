@@ -24,7 +24,7 @@ func TestInstall(t *testing.T) {
 	cmd := exec.CommandContext(b.Ctx, "sh", "-c", "umask 077; exec sh scripts/install ./program")
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "PREFIX="+dir+"/prefix", "DESTDIR=")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("CombinedOutput: got err %v, out %s; want err == nil", err, out)
 	}
 	for name, want := range map[string]os.FileMode{
 		"": 0o755, "bin": 0o755, "bin/wolffia": 0o755, "share": 0o755, "share/man/man1": 0o755, "share/man/man1/wolffia.1": 0o644,

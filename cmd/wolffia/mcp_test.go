@@ -252,7 +252,7 @@ func (c *mcpClient) listsTools() {
 	}
 	want := "bash bash_background bash_output edit_file explain_denial glob grep job_kill job_output job_wait list_dir read_file status write_file"
 	if slices.Sort(names); strings.Join(names, " ") != want {
-		c.t.Errorf("%q", names)
+		c.t.Errorf(`got names %q; want strings.Join(names, " ") == %v`, names, want)
 	}
 	if _, err := c.tool(c.ctx, "format_disk", nil); err == nil {
 		c.t.Error("a tool that does not exist")
@@ -262,19 +262,20 @@ func (c *mcpClient) listsTools() {
 func (c *mcpClient) keepsState() {
 	r := c.does("bash", args{"command": "cd sub; A=1; echo out; echo err >&2; (exit 7)"}, "out\n[stderr]\nerr\n[exit code 7, cwd "+c.project+"/sub]")
 	if r.out["exit_code"] != 7.0 || r.out["stdout"] != "out\n" || r.out["stderr"] != "err\n" || r.out["cwd"] != c.project+"/sub" {
-		c.t.Errorf("%v", r.out)
+		c.t.Errorf(`does "bash": got r.out %v; want r.out["exit_code"] == 7.0 and r.out["stdout"] == %q and r.out["stderr"] == %q and r.out["cwd"] == %q`,
+			r.out, "out\n", "err\n", c.project+"/sub")
 	}
 	c.does("bash", args{"command": "echo $A; pwd; cd .."}, "1\n"+c.project+"/sub\n")
 	c.does("bash", args{"command": "pwd", "cwd": "/tmp"}, "/tmp\n", "cwd "+c.project+"]")
 	r = c.does("bash", args{"command": "echo begun; sleep 1000", "timeout_ms": 300}, "begun\n[exit code 124", "timed out: ")
 	if r.out["timed_out"] != true {
-		c.t.Errorf("%v", r.out)
+		c.t.Errorf(`does "bash" %q "timed out: ": got r.out %v; want r.out["timed_out"] == true`, "begun\n[exit code 124", r.out)
 	}
 	c.does("bash", args{"command": "exit 3"}, "[exit code 3", "the shell has ended")
 	c.does("bash", args{"command": "echo $A"}, "1\n[exit code 0")
 	r = c.does("bash", args{"command": `printf 'a\377b\0c'`}, "a\ufffdb\x00c")
 	if r.out["stdout_bytes"] != 5.0 {
-		c.t.Errorf("%v", r.out)
+		c.t.Errorf(`does "bash" %q: got r.out %v; want r.out["stdout_bytes"] == 5.0`, "a\ufffdb\x00c", r.out)
 	}
 	c.fails("bash", args{"command": " "}, "command is empty")
 	c.fails("bash", args{"command": "true", "timeout_ms": -1}, "timeout_ms -1: it must be")
@@ -287,26 +288,27 @@ func (c *mcpClient) worksOnFiles() {
 	c.does("read_file", args{"path": "sub/a.txt"}, "1\tone\n2\ttwo\n3\tthree")
 	r := c.does("read_file", args{"path": c.project + "/sub/a.txt", "offset": 2, "limit": 1}, "2\ttwo\n[lines 2 to 2 of 3: go on with offset 3]")
 	if r.out["content"] != "two\n" || r.out["total_lines"] != 3.0 || r.out["truncated"] != true {
-		c.t.Errorf("%v", r.out)
+		c.t.Errorf(`does "read_file" %q: got r.out %v; want r.out["content"] == %q and r.out["total_lines"] == 3.0 and r.out["truncated"] == true`,
+			"2\ttwo\n[lines 2 to 2 of 3: go on with offset 3]", r.out, "two\n")
 	}
 	if r = c.does("read_file", args{"path": "sub/a.txt", "line_numbers": false}); r.text != "one\ntwo\nthree\n" {
-		c.t.Errorf("%q", r.text)
+		c.t.Errorf(`does "read_file": got %q, want %q`, r.text, "one\ntwo\nthree\n")
 	}
 	c.does("read_file", args{"path": "sub/a.txt", "byte_offset": 4, "max_bytes": 3}, "two\n[the file has 14 bytes: go on with byte_offset 7]")
 	c.does("write_file", args{"path": "new/dir/b.go", "content": "package b // ä\r\n"}, "created new/dir/b.go, 17 bytes")
 	if b, err := os.ReadFile(filepath.Join(c.project, "new/dir/b.go")); err != nil || string(b) != "package b // ä\r\n" {
-		c.t.Errorf("%q, %v", b, err)
+		c.t.Errorf("os.ReadFile: got %q, %v; want %q, nil", b, err, "package b // ä\r\n")
 	}
 	c.does("write_file", args{"path": "new/bin", "content": "AAH/", "encoding": "base64"}, "created new/bin, 3 bytes")
 	c.does("read_file", args{"path": "new/bin"}, "binary file of 3 bytes (application/octet-stream): encoding base64 returns")
 	if r = c.does("read_file", args{"path": "new/bin", "encoding": "base64"}); r.out["content"] != "AAH/" {
-		c.t.Errorf("%v", r.out)
+		c.t.Errorf(`does "read_file": got r.out %v; want r.out["content"] == "AAH/"`, r.out)
 	}
 	const png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 	c.does("write_file", args{"path": "new/p.png", "content": png, "encoding": "base64"})
 	r = c.does("read_file", args{"path": "new/p.png"}, "image/png")
 	if image, ok := r.all[len(r.all)-1].(*sdk.ImageContent); !ok || image.MIMEType != "image/png" || len(image.Data) < 60 {
-		c.t.Errorf("%v", r.all)
+		c.t.Errorf(`does "read_file" "image/png": got %v; want ok and image.MIMEType == "image/png" and len(image.Data) >= 60`, r.all)
 	}
 	c.fails("write_file", args{"path": "new/x", "content": "%", "encoding": "base64"}, "not base64")
 	c.fails("read_file", args{"path": "nothing"}, "nothing: no such file")
@@ -320,13 +322,13 @@ func (c *mcpClient) worksOnFiles() {
 	c.fails("edit_file", args{"path": "sub/a.txt", "old_string": "e", "new_string": "x"}, "old_string is in the file 3 times, on lines 1, 3, 3: give more")
 	c.does("edit_file", args{"path": "sub/a.txt", "old_string": "e", "new_string": "E", "replace_all": true}, "3 replacements, the first on line 1")
 	if b, err := os.ReadFile(filepath.Join(c.project, "sub/a.txt")); err != nil || string(b) != "onE\n2\nthrEE\n" {
-		c.t.Errorf("%q, %v", b, err)
+		c.t.Errorf("os.ReadFile: got %q, %v; want %q, nil", b, err, "onE\n2\nthrEE\n")
 	}
 
 	c.does("list_dir", args{}, "new/\nsub/\n")
 	r = c.does("list_dir", args{"path": "new", "depth": 2}, "bin\t3\ndir/\ndir/b.go\t17\n")
 	if entries, _ := r.out["entries"].([]any); len(entries) != 4 {
-		c.t.Errorf("%v", r.out)
+		c.t.Errorf(`does "list_dir" %q: got r.out %v; want len(entries) == 4`, "bin\t3\ndir/\ndir/b.go\t17\n", r.out)
 	}
 	c.does("list_dir", args{"max_entries": 1}, "there are more")
 	c.fails("list_dir", args{"path": "sub/a.txt"}, "not a directory")
@@ -336,7 +338,8 @@ func (c *mcpClient) worksOnFiles() {
 	c.fails("glob", args{"pattern": "[a"}, "must be like")
 	r = c.does("grep", args{"pattern": "^[0-9]$", "context": 1}, "sub/a.txt-1-onE\nsub/a.txt:2:2\nsub/a.txt-3-thrEE")
 	if matches, _ := r.out["matches"].([]any); len(matches) != 3 || r.out["skipped_binary"] == nil {
-		c.t.Errorf("%v", r.out)
+		c.t.Errorf(`does "grep" %q: got r.out %v; want len(matches) == 3 and r.out["skipped_binary"] != nil`,
+			"sub/a.txt-1-onE\nsub/a.txt:2:2\nsub/a.txt-3-thrEE", r.out)
 	}
 	c.does("grep", args{"pattern": "ONE", "ignore_case": true, "glob": "*.txt", "files_only": true}, "sub/a.txt:1")
 	c.fails("grep", args{"pattern": "("}, "RE2")
@@ -347,18 +350,19 @@ func (c *mcpClient) explainsDenials() {
 	r := c.does("bash", args{"command": "cat .env"}, "No such file", rule, " policy add ", " --reveal '/.env=read'")
 	list, _ := r.out["denied"].([]any)
 	if len(list) != 1 {
-		c.t.Fatalf("%v", r.out)
+		c.t.Fatalf(`does "bash" "No such file" " policy add " " --reveal '/.env=read'": got %v; want len(list) == 1`, r.out)
 	}
 	if d, _ := list[0].(map[string]any); d["path"] != ".env" || d["level"] != "none" || !strings.Contains(fmt.Sprint(d["allow"]), "policy add") {
-		c.t.Errorf("%v", d)
+		c.t.Errorf(`got d %v; want d["path"] == ".env" and d["level"] == "none" and d["allow"] contains "policy add"`, d)
 	}
 	c.fails("read_file", args{"path": ".env"}, ".env: no such file", rule)
 	r = c.does("explain_denial", args{"path": ".env"}, `".env" is none: rule ".env=none" of preset agent-safe`, "start the server with: wolffia mcp --reveal '/.env=write'")
 	if r.out["allowed"] != false || r.out["level"] != "none" || r.out["flag"] != "--reveal '/.env=write'" {
-		c.t.Errorf("%v", r.out)
+		c.t.Errorf(`does "explain_denial": got r.out %v; want r.out["allowed"] == false and r.out["level"] == "none" and r.out["flag"] == "--reveal '/.env=write'"`,
+			r.out)
 	}
 	if r = c.does("explain_denial", args{"path": c.project + "/sub/a.txt"}, "write is allowed"); r.out["allowed"] != true {
-		c.t.Errorf("%v", r.out)
+		c.t.Errorf(`does "explain_denial" "write is allowed": got r.out %v; want r.out["allowed"] == true`, r.out)
 	}
 	c.does("explain_denial", args{"path": "../" + filepath.Base(c.project) + "/.env", "level": "read"}, "--reveal '/.env=read'")
 	c.fails("explain_denial", args{"path": "../../x"}, "is not below the project")
@@ -369,7 +373,7 @@ func (c *mcpClient) explainsDenials() {
 	cmd := c.command("policy", "add")
 	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", strings.Replace(allow, "wolffia", filepath.Join(testbin.Dir(c.t), "wolffia"), 1)}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		c.t.Errorf("%s: %v: %s", allow, err, out)
+		c.t.Errorf("%s: got err %v, out %s; want err == nil", allow, err, out)
 	}
 	c.does("read_file", args{"path": ".env"}, "PASSWORD=secret")
 	c.wolffia("policy", "rm", c.id(), "/.env")
@@ -407,7 +411,7 @@ func (c *mcpClient) staysInside() {
 	}
 	for name, want := range map[string]string{"outside": "host\n", "project/.env": "PASSWORD=secret\n"} {
 		if b, err := os.ReadFile(filepath.Join(c.at, name)); err != nil || string(b) != want {
-			c.t.Errorf("%s: %q, %v", name, b, err)
+			c.t.Errorf("%s: got %q, %v; want %q, nil", name, b, err, want)
 		}
 	}
 	if _, err := os.Lstat(filepath.Join(c.at, "escaped")); err == nil {
@@ -429,7 +433,8 @@ func (c *mcpClient) staysInside() {
 				c.t.Fatal(err)
 			}
 			if strings.Contains(r.text, "PASSWORD") || strings.Contains(r.text, "host\n") || strings.Contains(r.text, ":1:") {
-				c.t.Fatalf("%s: %s", call.tool, r.text)
+				c.t.Fatalf("%s: got r.text %s; want r.text does not contain PASSWORD and r.text does not contain %q and r.text does not contain :1:",
+					call.tool, r.text, "host\n")
 			}
 		}
 	}
@@ -463,7 +468,8 @@ func (c *mcpClient) swapsDirectories() {
 			}
 			text := strings.ReplaceAll(r.text, c.at, "")
 			if call.tool != "glob" && strings.Contains(text, "host\n") || strings.Contains(text, "PASSWORD=") || !r.failed && call.tool == "glob" && strings.Contains(text, ".env\n") {
-				c.t.Fatalf("%s %v: %s", call.tool, call.args, r.text)
+				c.t.Fatalf(`tool: got call.tool %s, call.args %v, r.text %s; want (call.tool == glob or text does not contain %q) and text does not contain "PASSWORD=" and (r.failed or call.tool != glob or text does not contain %q)`,
+					call.tool, call.args, r.text, "host\n", ".env\n")
 			}
 		}
 	}
@@ -471,7 +477,7 @@ func (c *mcpClient) swapsDirectories() {
 	c.does("job_wait", args{"job": "dirs"}, "ended")
 	for name, want := range map[string]string{"outside": "host\n", "project/.env": "PASSWORD=secret\n"} {
 		if b, err := os.ReadFile(filepath.Join(c.at, name)); err != nil || string(b) != want {
-			c.t.Errorf("%s: %q, %v", name, b, err)
+			c.t.Errorf("%s: got %q, %v; want %q, nil", name, b, err, want)
 		}
 	}
 	if _, err := os.Lstat(filepath.Join(c.at, "escaped")); err == nil {
@@ -513,7 +519,7 @@ func (c *mcpClient) boundsOutput() {
 	}
 	r = c.does("bash_output", args{"output_id": r.out["output_id"], "offset": 10_000_000}, "bytes before this were not kept")
 	if from, _ := r.out["from"].(float64); from != 20000004-(2<<20) {
-		c.t.Errorf("%v", from)
+		c.t.Errorf("got %v, want 20000004-(2<<20)", from)
 	}
 	c.fails("bash_output", args{"output_id": "o999"}, `output "o999" is not kept`)
 	c.fails("bash", args{"command": "true", "max_output_bytes": 2000000}, "from 1 to 1000000")
@@ -524,7 +530,8 @@ func (c *mcpClient) runsJobs() {
 	c.does("bash_background", args{"command": "echo $B; echo err >&2; exit 5", "name": "short"}, "(short)")
 	r := c.does("job_wait", args{"job": "short"}, "[stdout, bytes 0 to 2 of 2]\n2\n", "err\n", "(short) ended, exit code 5")
 	if job, _ := r.out["job"].(map[string]any); job["exit_code"] != 5.0 || job["state"] != "ended" {
-		c.t.Errorf("%v", r.out)
+		c.t.Errorf(`does "job_wait" %q %q "(short) ended, exit code 5": got %v; want job["exit_code"] == 5.0 and job["state"] == "ended"`,
+			"[stdout, bytes 0 to 2 of 2]\n2\n", "err\n", r.out)
 	}
 	c.does("bash_background", args{"command": "pwd", "name": "below", "cwd": "sub"}, "(below)")
 	c.does("job_wait", args{"job": "below"}, c.project+"/sub\n")
@@ -564,7 +571,7 @@ func (c *mcpClient) interrupts() {
 	}
 	r := c.does("bash", args{"command": "echo $C; ps ax 2>/dev/null | grep -c '[4]711'; ls went"})
 	if out, _ := r.out["stdout"].(string); out != "3\n0\n" {
-		c.t.Errorf("%v", r.out)
+		c.t.Errorf(`does "bash": got %v; want out == %q`, r.out, "3\n0\n")
 	}
 }
 
@@ -598,7 +605,7 @@ func (c *mcpClient) callsAtOnce() {
 	both(calls...)
 	r := c.does("read_file", args{"path": "lines"})
 	if r.out["content"] != strings.ToUpper(lines.String()) {
-		c.t.Errorf("%v", r.out["content"])
+		c.t.Errorf(`does "read_file": got %v, want strings.ToUpper(lines.String())`, r.out["content"])
 	}
 }
 
@@ -606,7 +613,8 @@ func (c *mcpClient) tellsStatus() {
 	r := c.does("status", args{}, "ends with the client", "project: "+c.project, "network: none", "from preset agent-safe")
 	limits, _ := r.out["limits"].(map[string]any)
 	if r.out["codebase"] != c.project || r.out["lasting"] != false || limits["memory_bytes"] != float64(2<<30) {
-		c.t.Errorf("%v", r.out)
+		c.t.Errorf(`does "status" "ends with the client" "network: none": got r.out %v; want r.out["codebase"] == %v and r.out["lasting"] == false and limits["memory_bytes"] == float64(2<<30)`,
+			r.out, c.project)
 	}
 }
 
@@ -694,7 +702,7 @@ func TestMCPSandbox(t *testing.T) {
 	c := h.connect("--sandbox", "box", "--rule", "sub/=read")
 	c.does("bash", args{"command": "D=4; echo kept >/tmp/kept"})
 	if out := c.does("status", args{}).out; out["lasting"] != true || out["name"] != "box" {
-		t.Errorf("%v", out)
+		t.Errorf(`got out %v; want out["lasting"] == true and out["name"] == "box"`, out)
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
@@ -732,7 +740,7 @@ func TestMCPSandbox(t *testing.T) {
 	for flag, want := range map[string]string{"--nonsense": "unknown flag", "--name=x": "use --sandbox x"} {
 		out, err := h.command("mcp", flag).CombinedOutput()
 		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != console.ExitFailed || !strings.Contains(string(out), want) {
-			t.Errorf("%s: %v: %s", flag, err, out)
+			t.Errorf("%s: %v: got out %s; want ok and exit.ExitCode() == console.ExitFailed and out contains %v", flag, err, out, want)
 		}
 	}
 }
@@ -817,7 +825,7 @@ func TestMCPInspector(t *testing.T) {
 		return out
 	}
 	if out := inspect("--method", "tools/list"); !strings.Contains(out, `"name": "explain_denial"`) {
-		t.Errorf("%s", out)
+		t.Errorf(`inspect "--method" "tools/list": got out %s; want out contains %q`, out, `"name": "explain_denial"`)
 	}
 	out := inspect("--method", "tools/call", "--tool-name", "bash", "--tool-arg", "command=pwd; cat .env")
 	for _, want := range []string{`"exit_code": 1`, `"cwd": "` + h.project + `"`, `denied by rule`} {
@@ -826,7 +834,7 @@ func TestMCPInspector(t *testing.T) {
 		}
 	}
 	if out := inspect("--method", "tools/call", "--tool-name", "grep", "--tool-arg", "pattern=t.o"); !strings.Contains(out, "sub/a.txt:2:two") {
-		t.Errorf("%s", out)
+		t.Errorf(`inspect "--method" "tools/call" "--tool-name" "grep" "--tool-arg": got out %s; want out contains sub/a.txt:2:two`, out)
 	}
 	h.none()
 }

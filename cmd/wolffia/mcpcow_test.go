@@ -29,7 +29,7 @@ func TestMCPCow(t *testing.T) {
 	c.does("bash", args{"command": "sed -i s/two/2/ sub/a.txt"})
 	r := c.does("changes", args{}, "modified sub/a.txt +1 -1\nadded sub/new +1 -0")
 	if list, _ := r.out["changes"].([]any); len(list) != 2 {
-		t.Errorf("%v", r.out)
+		t.Errorf(`does "changes" %q: got %v; want len(list) == 2`, "modified sub/a.txt +1 -1\nadded sub/new +1 -0", r.out)
 	}
 	r = c.does("changes", args{"paths": []string{"sub/a.txt"}, "diff": true}, "-two\n+2\n")
 	if strings.Contains(r.text, "first") {
@@ -42,7 +42,7 @@ func TestMCPCow(t *testing.T) {
 	c.fails("changes", args{"paths": []string{"../outside"}}, "not in the project")
 	c.fails("changes", args{"paths": []string{"none"}}, "there is no change")
 	if r := c.does("status", args{}, "kept apart"); r.out["copied"] != true {
-		t.Errorf("%v", r.out)
+		t.Errorf(`does "status" "kept apart": got r.out %v; want r.out["copied"] == true`, r.out)
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)

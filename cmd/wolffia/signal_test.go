@@ -76,7 +76,7 @@ func (b *box) says(args ...string) string {
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
 	if err != nil {
-		b.Fatalf("%q: %v: %s", args, err, errs.Bytes())
+		b.Fatalf("%q: got err %v, %s; want err == nil", args, err, errs.Bytes())
 	}
 	return string(out)
 }
@@ -150,7 +150,7 @@ func (r *begun) code(signals ...syscall.Signal) int {
 func (b *box) lacks(what string) {
 	b.Helper()
 	if got := b.says("exec", "--session", "s", "box", "--", "ls /workspace; echo alive"); got != "alive\n" {
-		b.Errorf("%s: %q", what, got)
+		b.Errorf("%s: got %q, want %q", what, got, "alive\n")
 	}
 }
 
@@ -231,13 +231,13 @@ func TestThirdInterrupt(t *testing.T) {
 	defer file.Close()
 	r := b.launch(cmd, file)
 	if line, err := r.rest.ReadString('\n'); err != nil || line != "begun\n" {
-		b.Fatalf("%q, %v", line, err)
+		b.Fatalf("ReadString: got %q, %v; want %q, nil", line, err, "begun\n")
 	}
 	if got := r.code(unix.SIGINT, unix.SIGINT); got != 130 {
 		b.Errorf("exit code %d, want 130", got)
 	}
 	if said, err := os.ReadFile(file.Name()); err != nil || string(said) != "wolffia: the command runs on: press ctrl-c again to end it\n" {
-		b.Errorf("%q, %v", said, err)
+		b.Errorf("os.ReadFile: got %q, %v; want %q, nil", said, err, "wolffia: the command runs on: press ctrl-c again to end it\n")
 	}
 	b.says("exec", "box", "--", "sh", "-c", "while kill -0 $(cat pid) 2>/dev/null; do :; done; rm pid")
 	b.lacks("after the third")
@@ -278,7 +278,7 @@ func TestNohup(t *testing.T) {
 	cmd.Path = sh
 	r := b.launch(cmd)
 	if line, err := r.rest.ReadString('\n'); err != nil || line != "begun\n" {
-		b.Fatalf("%q, %v", line, err)
+		b.Fatalf("ReadString: got %q, %v; want %q, nil", line, err, "begun\n")
 	}
 	b.OK(r.Process.Signal(unix.SIGHUP))
 	_, err = r.stdin.Write([]byte("line\n"))
@@ -309,7 +309,7 @@ func TestTerminalCloses(t *testing.T) {
 			for line := ""; !strings.HasPrefix(line, "begun"); {
 				var err error
 				if line, err = r.ReadString('\n'); err != nil {
-					b.Fatalf("%s: %q, %v", what, line, err)
+					b.Fatalf("%s: got line %q, err %v; want err == nil", what, line, err)
 				}
 			}
 			b.OK(master.Close())

@@ -59,7 +59,7 @@ func TestStoppedInit(t *testing.T) {
 	b := newBox(t)
 	b.says("exec", "--session", "s", "box", "--", "true")
 	if got := b.says("exec", "--session", "s", "--timeout", "1m", "box", "--", "echo one"); got != "one\n" {
-		t.Errorf("%q", got)
+		t.Errorf(`says "exec" "--session" "s" "--timeout" "1m" "box" "--" "echo one": got %q, want %q`, got, "one\n")
 	}
 	running := b.begin("exec", "--session", "s", "--timeout", "1s", "box", "--", "trap '' INT TERM; echo begun; while :; do sleep 1; done")
 	left := b.begin("exec", "box", "--", "sh", "-c", "trap '' INT TERM; echo begun; sleep 1000")
@@ -92,7 +92,8 @@ func TestStoppedInit(t *testing.T) {
 	var all []listing
 	b.OK(json.Unmarshal([]byte(b.says("ls", "--json")), &all))
 	if len(all) != 1 || all[0].State != "dead" || !strings.Contains(b.says("inspect", "box"), "PID 1 has not answered") {
-		t.Errorf("%+v; %s", all, b.says("inspect", "box"))
+		t.Errorf(`says "inspect" "box": got all %+v, %s; want len(all) == 1 and all[0].State == "dead" and b.says("inspect", "box") contains "PID 1 has not answered"`,
+			all, b.says("inspect", "box"))
 	}
 	b.says("rm", "box")
 }

@@ -84,11 +84,12 @@ func TestLog(t *testing.T) {
 	}
 	first := all[0]
 	if first.Command != strings.TrimSpace(string(comm)) || first.Rule == nil || first.Rule.Source != "test" || first.Remedy == "" {
-		t.Errorf("%+v", first)
+		t.Errorf(`got first %+v; want first.Command == strings.TrimSpace(string(comm)) and first.Rule != nil and first.Rule.Source == "test" and first.Remedy != ""`,
+			first)
 	}
 	st, err := os.Stat(path)
 	if err != nil || st.Mode() != 0o600 {
-		t.Errorf("%v, %v", st.Mode(), err)
+		t.Errorf("Mode: got %v, %v; want 0o600, nil", st.Mode(), err)
 	}
 }
 
@@ -104,7 +105,7 @@ func TestRepeatsAreToldInTime(t *testing.T) {
 		synctest.Wait()
 		all, _ := readAll(t, path)
 		if len(all) != 2 || all[0].Count != 1 || all[1].Count != 4 {
-			t.Errorf("%+v", all)
+			t.Errorf("readAll: got all %+v; want len(all) == 2 and all[0].Count == 1 and all[1].Count == 4", all)
 		}
 		l.Close(wait.Limit)
 	})
@@ -147,7 +148,7 @@ func TestRotation(t *testing.T) {
 	for _, name := range []string{path, old(path)} {
 		st, err := os.Stat(name)
 		if err != nil || st.Size() > 1000 || st.Size() == 0 {
-			t.Errorf("%s: %v, %v", name, st, err)
+			t.Errorf("%s: got st %v, err %v; want err == nil and st.Size() <= 1000 and st.Size() != 0", name, st, err)
 		}
 	}
 	all, skipped := readAll(t, path)
@@ -215,7 +216,7 @@ func TestLogInTheWay(t *testing.T) {
 					t.Errorf("nothing was said: %q", said.String())
 				}
 				if got, err := os.ReadFile(other); err != nil || string(got) != "precious\n" {
-					t.Errorf("%q, %v", got, err)
+					t.Errorf("os.ReadFile: got %q, %v; want %q, nil", got, err, "precious\n")
 				}
 			})
 		}
@@ -268,7 +269,7 @@ func TestWhatCannotBeWritten(t *testing.T) {
 		l.Close(wait.Limit)
 	})
 	if all, _ := readAll(t, path); count(all) != 20 {
-		t.Errorf("%+v", all)
+		t.Errorf("readAll: got all %+v; want count(all) == 20", all)
 	}
 }
 

@@ -36,13 +36,14 @@ func TestRefusal(t *testing.T) {
 		t.Fatalf("%d skipped of %+v", skipped, all)
 	}
 	if got := all[0].Text(time.UTC, "wolffia network allow box "); !strings.Contains(got, "connect   a.example:443             no rule allows it; to allow it: wolffia network allow box --allow-host a.example:443 (curl, pid 7)") {
-		t.Errorf("%s", got)
+		t.Errorf(`Text "wolffia network allow box ": got %s; want got contains %q`,
+			got, "connect   a.example:443             no rule allows it; to allow it: wolffia network allow box --allow-host a.example:443 (curl, pid 7)")
 	}
 	if n := len(all[1].Host.Name); n != maxHost {
 		t.Errorf("a name of %d bytes", n)
 	}
 	if line := string(all[0].Append(nil)); strings.Contains(line, "path") || strings.Contains(line, "level") {
-		t.Errorf("%s", line)
+		t.Errorf("Append: got line %s; want line does not contain path and line does not contain level", line)
 	}
 }
 
@@ -109,7 +110,7 @@ func TestLogs(t *testing.T) {
 			l.Close(wait.Limit)
 		case 7:
 			if name(r) != "late" {
-				t.Errorf("%+v", r)
+				t.Errorf(`got r %+v; want name(r) == "late"`, r)
 			}
 			return os.Remove(alive)
 		}
@@ -124,6 +125,6 @@ func TestLogs(t *testing.T) {
 	}
 	defer again.Close()
 	if err := again.Follow(ctx, dir, func(Record) error { return wrong }); !errors.Is(err, wrong) {
-		t.Errorf("%v", err)
+		t.Errorf("Follow: got %v, want %v", err, wrong)
 	}
 }

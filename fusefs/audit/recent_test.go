@@ -41,7 +41,8 @@ func TestRecent(t *testing.T) {
 	}
 	all := paths(0)
 	if len(all) != maxRecent+1 || all[0] != "write a" || all[maxRecent] != fmt.Sprint("lookup name", 2*maxRecent-1) {
-		t.Errorf("%d: %v", len(all), all)
+		t.Errorf(`paths: got %d, all %v; want len(all) == maxRecent+1 and all[0] == "write a" and all[maxRecent] == fmt.Sprint("lookup name", 2*maxRecent-1)`,
+			len(all), all)
 	}
 	rules, err := perm.Compile([]perm.Rule{{Pattern: ".env", Level: perm.None, Priority: perm.PrioritySecret}})
 	if err != nil {

@@ -50,7 +50,7 @@ func TestHostileNames(t *testing.T) {
 		if err != nil {
 			t.Errorf("%q: %v", path, err)
 		} else if diff := cmp.Diff(r, got); diff != "" {
-			t.Errorf("%q: %s", path, diff)
+			t.Errorf(`%q: got %s, want ""`, path, diff)
 		}
 		if !json.Valid(line) {
 			t.Errorf("%q: no JSON: %s", path, line)

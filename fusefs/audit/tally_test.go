@@ -80,7 +80,7 @@ func TestRepeatsAreOneLine(t *testing.T) {
 	}
 	due := ta.due(noon.Add(window), false)
 	if len(due) != 1 || due[0].record.Count != 9_999 {
-		t.Fatalf("%+v", due)
+		t.Fatalf("due: got due %+v; want len(due) == 1 and due[0].record.Count == 9_999", due)
 	}
 	if r := due[0].record; !r.Since.Equal(noon.Add(100*time.Microsecond)) || !r.Time.Equal(now.Add(-100*time.Microsecond)) {
 		t.Errorf("from %v to %v", r.Since, r.Time)
@@ -108,7 +108,7 @@ func TestReasonsAreNotRepeats(t *testing.T) {
 		got[e.record.Why] += e.record.Count
 	}
 	if len(got) != 2 || got["alias.a"] != 1 || got["core.pager"] != 2 {
-		t.Errorf("%v", got)
+		t.Errorf(`got %v; want len(got) == 2 and got["alias.a"] == 1 and got["core.pager"] == 2`, got)
 	}
 }
 
@@ -144,7 +144,8 @@ func TestDropped(t *testing.T) {
 	}
 	due := ta.due(noon.Add(time.Second), false)
 	if len(due) != 1 || due[0].record.Dropped != 3 || !due[0].record.Since.Equal(noon.Add(burst)) || !due[0].record.Time.Equal(noon.Add(burst+2)) {
-		t.Errorf("%+v", due)
+		t.Errorf("due: got due %+v; want len(due) == 1 and due[0].record.Dropped == 3 and due[0].record.Since.Equal(noon.Add(burst)) and due[0].record.Time.Equal(noon.Add(burst+2))",
+			due)
 	}
 	if due := ta.due(noon.Add(2*time.Second), false); due != nil {
 		t.Errorf("told twice: %+v", due)

@@ -150,7 +150,8 @@ func TestDamagedLog(t *testing.T) {
 		}
 		records, err := l.Records()
 		if err != nil || len(records) != 2 || records["a"].Ino != 1 || records["b"].Ino != 2 {
-			t.Errorf("%s: %v %v", name, records, err)
+			t.Errorf(`%s: got records %v, err %v; want err == nil and len(records) == 2 and records["a"].Ino == 1 and records["b"].Ino == 2`,
+				name, records, err)
 		}
 	}
 }

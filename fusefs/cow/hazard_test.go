@@ -121,11 +121,11 @@ func TestTouchIsNoConflict(t *testing.T) {
 	m.must(os.WriteFile(m.host("b"), []byte("x\n"), 0o644))
 	m.must(os.Rename(m.host("b"), m.host("a"))) // another inode and time, the same content
 	if all := m.changes(); len(all) != 1 || all[0].Conflict != "" {
-		t.Errorf("%+v", all)
+		t.Errorf(`changes: got all %+v; want len(all) == 1 and all[0].Conflict == ""`, all)
 	}
 	m.must(os.WriteFile(m.host("a"), []byte("z\n"), 0o644))
 	if all := m.changes(); len(all) != 1 || all[0].Conflict == "" {
-		t.Errorf("%+v", all)
+		t.Errorf(`changes: got all %+v; want len(all) == 1 and all[0].Conflict != ""`, all)
 	}
 }
 
@@ -188,7 +188,7 @@ func TestReplacedDirectories(t *testing.T) {
 		}
 		_, err := l.Apply(runtime.ApplyOptions{})
 		if !errors.Is(err, runtime.ErrConflict) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: got %v, want runtime.ErrConflict", what, err)
 		}
 		if o := lstat(m.host("dir")); o == nil || o.perms() != 0o755 {
 			t.Errorf("%s: the other directory is %s", what, describe(t, m.host("dir")))

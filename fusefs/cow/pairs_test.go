@@ -49,7 +49,7 @@ func TestUnreadableOnHost(t *testing.T) {
 	}
 	for _, p := range []string{"gone", "replaced", "retyped"} {
 		if c := at(p); !c.Binary {
-			t.Errorf("%s: %+v", p, c)
+			t.Errorf("%s: got c %+v; want c.Binary", p, c)
 		}
 	}
 	diff := m.diff()

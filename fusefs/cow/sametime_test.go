@@ -101,7 +101,7 @@ func TestSameInodeWhileApplying(t *testing.T) {
 		}
 	}
 	if result, err := l.Apply(runtime.ApplyOptions{}); !errors.Is(err, runtime.ErrConflict) {
-		t.Errorf("%+v, %v", result, err)
+		t.Errorf("Apply: got result %+v, err %v; want err is runtime.ErrConflict", result, err)
 	}
 	for _, p := range []string{"changed", "deleted"} {
 		if got := describe(t, m.host(p)); !strings.Contains(got, "1.0.2") {
@@ -167,7 +167,7 @@ func TestAllNamesOfAFile(t *testing.T) {
 			}
 		}
 		if result, err := m.apply(runtime.ApplyOptions{}); err != nil {
-			t.Errorf("%q: %v: %+v", paths, err, result.Left)
+			t.Errorf("%q: got err %v, result.Left %+v; want err == nil", paths, err, result.Left)
 		}
 		if lstat(m.host("a")) != nil || lstat(m.host("dir/b")) != nil {
 			t.Errorf("%q: it is still there", paths)

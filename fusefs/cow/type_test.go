@@ -153,7 +153,7 @@ func TestContentThatTheHostTookAway(t *testing.T) {
 	}
 	for _, c := range result.Left {
 		if c.Unapplied == "" {
-			t.Errorf("%+v", c)
+			t.Errorf(`got c %+v; want c.Unapplied != ""`, c)
 		}
 	}
 	if lstat(m.host("replaced")) == nil || lstat(m.host("small")) == nil {

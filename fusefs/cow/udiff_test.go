@@ -152,7 +152,7 @@ diff --git a/text b/text
 	m.must(err)
 	for _, c := range changes {
 		if c.Path == "text" && (c.Added != 2 || c.Deleted != 2) || c.Path == "binary" && !c.Binary {
-			t.Errorf("%+v", c)
+			t.Errorf(`got c %+v; want (c.Path != "text" or (c.Added == 2 and c.Deleted == 2)) and (c.Path != "binary" or c.Binary)`, c)
 		}
 	}
 	if got, want := m.diff("run"), "diff --git a/run b/run\nold mode 100644\nnew mode 100755\n"; got != want {
@@ -182,7 +182,7 @@ func TestHiddenIsNotShown(t *testing.T) {
 	m.must(err)
 	for _, c := range changes {
 		if c.Denied == "" || c.OldMode != 0 || c.Deleted != 0 {
-			t.Errorf("%+v", c)
+			t.Errorf(`got c %+v; want c.Denied != "" and c.OldMode == 0 and c.Deleted == 0`, c)
 		}
 	}
 	for _, force := range []bool{false, true} {

@@ -45,7 +45,8 @@ func TestEvents(t *testing.T) {
 	}
 	e := h.events[0]
 	if e.Key != handleKey(1, []byte("key")) || string(e.Name) != "file" || !e.Entry || e.Own || e.Mask != unix.FAN_MODIFY {
-		t.Errorf("%+v", e)
+		t.Errorf(`got e %+v; want e.Key == handleKey(1, []byte("key")) and e.Name == "file" and e.Entry and not e.Own and e.Mask == unix.FAN_MODIFY`,
+			e)
 	}
 }
 

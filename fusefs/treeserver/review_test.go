@@ -71,6 +71,6 @@ func TestAnswerNeedsASocket(t *testing.T) {
 		t.Error(err)
 	}
 	if got, err := io.ReadAll(ours); string(got) != "answer" || err != nil {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf(`io.ReadAll: got %q, %v; want "answer", nil`, got, err)
 	}
 }

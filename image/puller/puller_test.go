@@ -144,7 +144,7 @@ func TestTenPull(t *testing.T) {
 		t.Errorf("the layer was fetched %d times", n)
 	}
 	if got := trees(t, dir); len(got) != 1 {
-		t.Errorf("%q", got)
+		t.Errorf("trees: got %q; want len(got) == 1", got)
 	}
 	n := 0
 	ids.Range(func(any, any) bool { n++; return true })
@@ -254,7 +254,7 @@ func TestErrors(t *testing.T) {
 	for _, p := range []string{"/bin/false", "/bin/true", "/missing"} {
 		_, err := puller.Pull(t.Context(), p, &puller.Request{StateDir: dir, Name: "x"})
 		if runtime.Class(err) != runtime.ErrUnavailable {
-			t.Errorf("%s: %v", p, err)
+			t.Errorf("%s: got err %v; want runtime.Class(err) == runtime.ErrUnavailable", p, err)
 		}
 	}
 }

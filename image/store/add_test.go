@@ -128,7 +128,7 @@ func TestAddRace(t *testing.T) {
 		t.Errorf("the layer was read %d times", n)
 	}
 	if got := left(t, dir); len(got) != 1 {
-		t.Errorf("%q", got)
+		t.Errorf("left: got %q; want len(got) == 1", got)
 	}
 }
 
@@ -211,11 +211,11 @@ func TestAddSlowSource(t *testing.T) {
 	}
 	for _, name := range []string{"x", "slow.example/x"} {
 		if id, err := s.Find(name); id != img.ID {
-			t.Errorf("%s: %q, %v", name, id, err)
+			t.Errorf("%s: got id %q, err %v; want id == %q", name, id, err, img.ID)
 		}
 	}
 	if got := left(t, dir); len(got) != 1 {
-		t.Errorf("%q", got)
+		t.Errorf("left: got %q; want len(got) == 1", got)
 	}
 }
 
@@ -241,7 +241,7 @@ func TestLeftovers(t *testing.T) {
 		t.Error(deleted, err)
 	}
 	if got := left(t, dir); len(got) != 0 {
-		t.Errorf("%q", got)
+		t.Errorf("left: got %q; want len(got) == 0", got)
 	}
 	leave()
 	add(t, s, "x", "a")
@@ -249,7 +249,7 @@ func TestLeftovers(t *testing.T) {
 		t.Error(err)
 	}
 	if got := left(t, dir); len(got) != 0 {
-		t.Errorf("%q", got)
+		t.Errorf("left: got %q; want len(got) == 0", got)
 	}
 }
 

@@ -70,14 +70,14 @@ func TestAddAndFind(t *testing.T) {
 	a := add(t, s, "docker.io/library/busybox:latest", "a")
 	b := add(t, s, "docker.io/library/other:1", "b")
 	if a.Size != 1 || a.Files != 2 || len(a.Layers) != 1 {
-		t.Errorf("%+v", a)
+		t.Errorf(`add "docker.io/library/busybox:latest" "a": got a %+v; want a.Size == 1 and a.Files == 2 and len(a.Layers) == 1`, a)
 	}
 	for ref, id := range map[string]string{
 		"busybox": a.ID, "docker.io/library/busybox": a.ID, "busybox:latest": a.ID, "index.docker.io/library/busybox": a.ID,
 		"other:1": b.ID, a.ID: a.ID, store.Short(b.ID): b.ID, "sha256:" + store.Short(b.ID): b.ID,
 	} {
 		if got, err := s.Find(ref); got != id || err != nil {
-			t.Errorf("%s: %s, %v", ref, got, err)
+			t.Errorf("%s: got %s, %v; want %s, nil", ref, got, err, id)
 		}
 	}
 	for ref, class := range map[string]error{
@@ -106,7 +106,7 @@ func TestAddAndFind(t *testing.T) {
 	}
 	deleted, err := s.Prune(t.Context(), false)
 	if err != nil || len(deleted) != 1 || deleted[0].ID != a.ID {
-		t.Errorf("%+v, %v", deleted, err)
+		t.Errorf("Prune: got deleted %+v, err %v; want err == nil and len(deleted) == 1 and deleted[0].ID == %v", deleted, err, a.ID)
 	}
 	// One of two names; then, by the id, the image with the other.
 	if err := s.Remove(t.Context(), "busybox"); err != nil {
@@ -132,7 +132,7 @@ func TestPrivate(t *testing.T) {
 	add(t, s, "", "a")
 	st, err := os.Stat(filepath.Join(dir.Path(), "images"))
 	if err != nil || st.Mode().Perm() != 0o700 {
-		t.Errorf("%v, %v", st.Mode(), err)
+		t.Errorf("Mode: got %v, err %v; want err == nil and st.Mode().Perm() == 0o700", st.Mode(), err)
 	}
 	if err := os.Chmod(filepath.Join(dir.Path(), "images"), 0o755); err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ func TestUsedImagesStay(t *testing.T) {
 	}
 	all, err := s.List()
 	if err != nil || len(all) != 1 || len(all[0].Sandboxes) != 1 {
-		t.Errorf("%+v, %v", all, err)
+		t.Errorf("List: got all %+v, err %v; want err == nil and len(all) == 1 and len(all[0].Sandboxes) == 1", all, err)
 	}
 	if err := box.Remove(); err != nil {
 		t.Fatal(err)
@@ -225,7 +225,7 @@ func TestDamagedFiles(t *testing.T) {
 		wrong(t, name, err, runtime.ErrUnavailable)
 	}
 	if all, err := s.List(); err != nil || len(all) != 1 || all[0].Problem == "" {
-		t.Errorf("%+v, %v", all, err)
+		t.Errorf(`List: got all %+v, err %v; want err == nil and len(all) == 1 and all[0].Problem != ""`, all, err)
 	}
 	if err := s.Remove(t.Context(), img.ID); err != nil {
 		t.Error(err)

@@ -287,10 +287,10 @@ func TestUnpackBelowLinkOfLowerLayer(t *testing.T) {
 			}
 			st, err := os.Lstat(filepath.Join(p.root, "l"))
 			if err != nil || st.IsDir() == (name == "whiteout") {
-				t.Errorf("%s %s: %v, %v", to, name, st, err)
+				t.Errorf(`os.Lstat: got to %s, name %s, st %v, err %v; want err == nil and st.IsDir() != name == "whiteout"`, to, name, st, err)
 			}
 			if b, err := os.ReadFile(filepath.Join(p.root, "real", "file")); string(b) != "real" {
-				t.Errorf("%s %s: %q, %v", to, name, b, err)
+				t.Errorf(`%s %s: got b %q, err %v; want b == "real"`, to, name, b, err)
 			}
 			p.untouched(t)
 		}
@@ -441,7 +441,7 @@ func TestUnpackNames(t *testing.T) {
 	}
 	for name, want := range map[string]string{deep: "x", "b\xffad": "y", "line\nend \x1b[2J": "z", "h": "x"} {
 		if b, err := os.ReadFile(filepath.Join(p.root, name)); string(b) != want {
-			t.Errorf("%.20q: %q, %v", name, b, err)
+			t.Errorf("%.20q: got b %q, err %v; want b == %v", name, b, err, want)
 		}
 	}
 	_, err := p.apply(t, Limits{}, archive(t, item{name: strings.Repeat("n", 256), body: "x"}))
@@ -457,6 +457,6 @@ func TestUnpackTimes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if st, err := os.Stat(filepath.Join(p.root, "f")); err != nil || !st.ModTime().Equal(time.Unix(1e9, 0)) {
-		t.Errorf("%v, %v", st.ModTime(), err)
+		t.Errorf("ModTime: got %v, err %v; want err == nil and st.ModTime().Equal(time.Unix(1e9, 0))", st.ModTime(), err)
 	}
 }

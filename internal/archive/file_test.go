@@ -47,7 +47,7 @@ func TestGet(t *testing.T) {
 		var b bytes.Buffer
 		err := Get(&b, path, tt.max)
 		if !errors.Is(err, tt.err) || err == nil && b.String() != tt.want {
-			t.Errorf("%s: %q, %v", tt.path, b.String(), err)
+			t.Errorf("%s: got %q, err %v; want err is %v and (err != nil or b.String() == %q)", tt.path, b.String(), err, tt.err, tt.want)
 		}
 	}
 	var b bytes.Buffer
@@ -93,7 +93,7 @@ func TestPut(t *testing.T) {
 	}
 	for name, want := range map[string]error{"dir": ErrNotRegular, "fifo": ErrNotRegular, "target/x": unix.ENOTDIR} {
 		if err := Put(strings.NewReader("x"), at(name), 1); !errors.Is(err, want) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want %v", name, err, want)
 		}
 	}
 	if got, err := os.ReadFile(at("target")); err != nil || string(got) != "kept" {
@@ -133,7 +133,7 @@ func TestPutWantsAll(t *testing.T) {
 				write(t, file, existing)
 			}
 			if err := Put(tt.r, file, 5); !errors.Is(err, tt.want) {
-				t.Errorf("%s: %v", tt.what, err)
+				t.Errorf("%s: got %v, want %v", tt.what, err, tt.want)
 			}
 			if got, err := os.ReadFile(file); string(got) != existing || (err == nil) != (existing != "") {
 				t.Errorf("%s: the file holds %q, %v", tt.what, got, err)
@@ -175,7 +175,7 @@ func TestPutInPlace(t *testing.T) {
 	}
 	for name, want := range map[string]error{"link": ErrNotRegular, "missing": fs.ErrPermission} {
 		if err := Put(strings.NewReader("x"), filepath.Join(dir, name), 1); !errors.Is(err, want) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want %v", name, err, want)
 		}
 	}
 	if got, err := os.ReadFile(file); err != nil || string(got) != "kept" {
@@ -210,7 +210,7 @@ func TestIsTemporary(t *testing.T) {
 		tempName(): true, tempPrefix: false, tempName() + "A": false, "a" + tempName(): false, strings.ToLower(tempName()): false, "": false,
 	} {
 		if got := IsTemporary(name); got != want {
-			t.Errorf("%q: %v", name, got)
+			t.Errorf("%q: got %v, want %v", name, got, want)
 		}
 	}
 }

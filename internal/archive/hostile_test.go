@@ -203,11 +203,11 @@ func TestName(t *testing.T) {
 			t.Error(err)
 		}
 		if b, err := os.ReadFile(dir + "/.bashrc"); err != nil || string(b) != "precious" {
-			t.Errorf("%q, %v", b, err)
+			t.Errorf(`os.ReadFile: got %q, %v; want "precious", nil`, b, err)
 		}
 		for _, name := range []string{".", "..", "a/b", "/"} {
 			if err := Unpack(bytes.NewReader(data), dir, &Options{Name: name}); !errors.Is(err, os.ErrInvalid) {
-				t.Errorf("%q: %v", name, err)
+				t.Errorf("%q: got %v, want os.ErrInvalid", name, err)
 			}
 		}
 	}

@@ -341,14 +341,14 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if data, err := ReadProject(dir); string(data) != "a" || err != nil {
-		t.Errorf("%q, %v", data, err)
+		t.Errorf(`ReadProject: got %q, %v; want "a", nil`, data, err)
 	}
 	for mode, ok := range map[os.FileMode]bool{0o600: true, 0o644: true, 0o646: false, 0o666: false} {
 		if err := os.Chmod(file, mode); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := ReadUser(file); (err == nil) != ok {
-			t.Errorf("%o: %v", mode, err)
+			t.Errorf("%o: got err %v; want (err == nil) == %v", mode, err, ok)
 		}
 	}
 	if err := os.Truncate(file, plainyaml.MaxFile+10); err != nil {
@@ -367,7 +367,7 @@ func TestRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := ReadProject(dir); !errors.Is(err, ErrNotRegular) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want ErrNotRegular", name, err)
 		}
 	}
 }
@@ -383,7 +383,7 @@ func TestUserFile(t *testing.T) {
 		{nil, ""},
 	} {
 		if got := UserFile(func(k string) string { return tt.env[k] }); got != tt.want {
-			t.Errorf("%v: %q", tt.env, got)
+			t.Errorf("%v: got %q, want %q", tt.env, got, tt.want)
 		}
 	}
 }
@@ -413,14 +413,14 @@ func TestBuiltin(t *testing.T) {
 	claude := map[string][]string{}
 	for _, p := range Builtin() {
 		if p.Description == "" || len(p.Settings) == 0 {
-			t.Errorf("%+v", p)
+			t.Errorf(`got p %+v; want p.Description != "" and len(p.Settings) != 0`, p)
 		}
 		for _, s := range p.Settings {
 			if p.Name == "claude" {
 				claude[s.Key] = s.Values
 			}
 			if s.Source.Profile != p.Name || key(testKeys(), s.Key) == nil {
-				t.Errorf("%s: %+v", p.Name, s)
+				t.Errorf("got p.Name %s, s %+v; want s.Source.Profile == %v and key(testKeys(), s.Key) != nil", p.Name, s, p.Name)
 			}
 		}
 	}

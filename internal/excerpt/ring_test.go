@@ -16,10 +16,10 @@ func TestRing(t *testing.T) {
 	}
 	buf := make([]byte, 4)
 	if from, n := r.Read(buf, 0); from != r.end-10 || string(buf[:n]) != "1234" {
-		t.Errorf("%d, %q", from, buf[:n])
+		t.Errorf(`Read: got %d, %q; want r.end-10, "1234"`, from, buf[:n])
 	}
 	if from, n := r.Read(buf, r.end-1); n != 1 || buf[0] != '!' || from != r.end-1 {
-		t.Errorf("%d, %q", from, buf[:n])
+		t.Errorf("Read: got from %d, %q; want n == 1 and buf[0] == '!' and from == r.end-1", from, buf[:n])
 	}
 	if _, n := r.Read(buf, r.end+100); n != 0 {
 		t.Errorf("%d bytes behind the end", n)
@@ -33,6 +33,6 @@ func TestRingOfAll(t *testing.T) {
 	r.Write([]byte("def"))
 	buf := make([]byte, 7)
 	if from, n := r.Read(buf, 0); from != 0 || string(buf[:n]) != "abcdef" {
-		t.Errorf("%d, %q", from, buf[:n])
+		t.Errorf(`Read: got %d, %q; want 0, "abcdef"`, from, buf[:n])
 	}
 }

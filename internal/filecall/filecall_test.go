@@ -22,7 +22,7 @@ func text(t *testing.T, path, text string) {
 func is(t *testing.T, path, want string) {
 	t.Helper()
 	if text, err := os.ReadFile(path); err != nil || string(text) != want {
-		t.Errorf("%s: %.100q, %v", path, text, err)
+		t.Errorf("%s: got %.100q, %v; want %.100q, nil", path, text, err, want)
 	}
 }
 
@@ -55,7 +55,7 @@ func TestPut(t *testing.T) {
 	}
 	is(t, path, content)
 	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o640 {
-		t.Errorf("%v, %v", st, err)
+		t.Errorf("os.Stat: got st %v, err %v; want err == nil and st.Mode().Perm() == 0o640", st, err)
 	}
 	text(t, path, "old")
 	for _, n := range []int{1, 5, len(whole) / 2, len(whole) - 4, len(whole) - 1} { // cut off
@@ -65,7 +65,7 @@ func TestPut(t *testing.T) {
 		is(t, path, "old")
 	}
 	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
-		t.Errorf("%v, %v", left, err)
+		t.Errorf("os.ReadDir: got left %v, err %v; want err == nil and len(left) == 1", left, err)
 	}
 	long := binary.BigEndian.AppendUint32(nil, MaxRequest+1)
 	if err := Serve(io.Discard, bytes.NewReader(long)); err == nil {
@@ -93,14 +93,15 @@ func TestServe(t *testing.T) {
 	for n, kind := range []string{KindNotRegular, "", "", KindMissing, "", ""} {
 		var reply Reply
 		if err := r.JSON(&reply, 1<<20); err != nil || reply.Err != nil != (kind != "") || kind != "" && reply.Err.Kind != kind {
-			t.Fatalf("%d: %+v, %v", n, reply, err)
+			t.Fatalf(`%d: got reply %+v, err %v; want err == nil and reply.Err != nil == kind != "" and (kind == "" or reply.Err.Kind == %v)`,
+				n, reply, err, kind)
 		}
 		if reply.Head == nil {
 			continue
 		}
 		r.Begin()
 		if content, err := io.ReadAll(r); string(content) != "content" || err != nil {
-			t.Errorf("%q, %v", content, err)
+			t.Errorf(`io.ReadAll: got %q, %v; want "content", nil`, content, err)
 		}
 	}
 	if err := r.JSON(new(Reply), 1<<20); !errors.Is(err, io.EOF) {
@@ -155,7 +156,7 @@ func TestGet(t *testing.T) {
 	}
 	text(t, path, strings.Repeat("x", 200_000)+"\nlast\n") // a line longer than any buffer
 	if _, content := get(&Request{Op: OpLines, Path: path, From: 2, Most: 1}); content != "last\n" {
-		t.Errorf("%q", content)
+		t.Errorf("get: got %q, want %q", content, "last\n")
 	}
 	if _, content := get(&Request{Op: OpLines, Path: path, From: 1, Most: 1}); len(content) != 200_001 {
 		t.Errorf("%d bytes", len(content))
@@ -212,7 +213,7 @@ func TestDo(t *testing.T) {
 	is(t, at("a"), "text text")
 	is(t, at("b"), "b")
 	if r := Do(&Request{Op: OpReplace, Replace: map[string]Replace{at("link"): {Old: "text", New: "t"}}}); r.Err != nil || r.Counts[at("link")] != 2 {
-		t.Errorf("%+v", r)
+		t.Errorf(`Do: got r %+v; want r.Err == nil and r.Counts[at("link")] == 2`, r)
 	}
 	is(t, at("a"), "t t") // and the link is one still
 	for _, c := range []struct {
@@ -220,24 +221,25 @@ func TestDo(t *testing.T) {
 		data, want string
 	}{{0, "X", "X t"}, {2, "yz", "X yz"}, {4, "!", "X yz!"}, {1, "", "X yz!"}, {0, "t t..", "t t.."}} {
 		if r := Do(&Request{Op: OpPatch, Path: at("a"), Offset: c.offset, Data: []byte(c.data)}); r.Err != nil || r.Size != int64(len(c.want)) {
-			t.Errorf("%+v: %+v", c, r)
+			t.Errorf("Do: got c %+v, r %+v; want r.Err == nil and r.Size == int64(len(c.want))", c, r)
 		}
 		is(t, at("a"), c.want)
 	}
 	for _, q := range []Request{{Offset: 6}, {Offset: -1}, {Offset: 1 << 62}, {Offset: 5, Data: make([]byte, MaxText)}} {
 		q.Op, q.Path = OpPatch, at("a")
 		if r := Do(&q); r.Err == nil || r.Err.Kind != KindInvalid {
-			t.Errorf("%d: %+v", q.Offset, r.Err)
+			t.Errorf("%d: got r.Err %+v; want r.Err != nil and r.Err.Kind == KindInvalid", q.Offset, r.Err)
 		}
 	}
 	if r := Do(&Request{Op: OpRmdir, Paths: []string{at("d")}}); r.Err != nil {
-		t.Errorf("%+v", r.Err)
+		t.Errorf("Do: got %+v, want nil", r.Err)
 	}
 	is(t, outside, "kept")
 	if r := Do(&Request{Op: OpList, Path: dir, Depth: 9}); r.Err != nil || len(r.Infos) != 3 || r.Infos[2].Type != "symlink" {
-		t.Errorf("%+v", r)
+		t.Errorf(`Do: got r %+v; want r.Err == nil and len(r.Infos) == 3 and r.Infos[2].Type == "symlink"`, r)
 	}
 	if r := Do(&Request{Op: OpHost}); r.Err != nil || r.Host.CPUs < 1 || r.Host.Total < r.Host.Busy || r.Host.MemTotal < r.Host.MemUnused {
-		t.Errorf("%+v", r)
+		t.Errorf("Do: got r %+v; want r.Err == nil and r.Host.CPUs >= 1 and r.Host.Total >= %v and r.Host.MemTotal >= %v",
+			r, r.Host.Busy, r.Host.MemUnused)
 	}
 }

@@ -81,7 +81,7 @@ func TestRead(t *testing.T) {
 		c.req.Op = OpRead
 		got := do(t, c.req)
 		if got.Err != nil {
-			t.Errorf("%+v: %v", c.req, got.Err)
+			t.Errorf("%+v: got %v, want nil", c.req, got.Err)
 			continue
 		}
 		got.Path, got.Size = "", 0
@@ -91,7 +91,7 @@ func TestRead(t *testing.T) {
 	}
 	all := do(t, Request{Op: OpRead, Path: "long", Line: 2999})
 	if all.First != 2999 || all.Last != 3000 || all.Total != 3000 || len(all.Text) != 200 {
-		t.Errorf("%+v", all)
+		t.Errorf("do: got all %+v; want all.First == 2999 and all.Last == 3000 and all.Total == 3000 and len(all.Text) == 200", all)
 	}
 	fails(t, Request{Op: OpRead, Path: "a", Line: 5}, KindInvalid, "the file has 4 lines")
 }
@@ -125,13 +125,13 @@ func TestHostile(t *testing.T) {
 	fails(t, Request{Op: OpWrite, Path: ""}, KindInvalid, "empty")
 	fails(t, Request{Op: "format", Path: "/"}, KindInvalid, "does not exist")
 	if res := do(t, Request{Op: OpWrite, Path: "link", Data: []byte("new")}); res.Err != nil || !strings.HasSuffix(res.Path, "d/f") {
-		t.Errorf("%+v", res)
+		t.Errorf(`do: got res %+v; want res.Err == nil and res.Path ends with "d/f"`, res)
 	}
 	if st, err := os.Lstat("link"); err != nil || st.Mode().Type() != os.ModeSymlink {
 		t.Error("the link was replaced", err)
 	}
 	if res := do(t, Request{Op: OpWrite, Path: "new/dir/file", Data: []byte("x")}); !res.Created || res.Size != 1 {
-		t.Errorf("%+v", res)
+		t.Errorf("do: got res %+v; want res.Created and res.Size == 1", res)
 	}
 	if got := do(t, Request{Op: OpGrep, Path: ".", Pattern: "."}); len(got.Matches) != 2 {
 		t.Errorf("links and the FIFO were searched: %+v", got)
@@ -152,14 +152,14 @@ func TestEdit(t *testing.T) {
 	fails(t, Request{Op: OpEdit, Path: "a", Old: "1", New: strings.Repeat("x", MaxText/2), All: true}, KindTooLarge, "more than")
 	fails(t, Request{Op: OpEdit, Path: "a", Old: "", New: "x"}, KindInvalid, "empty")
 	if res := do(t, Request{Op: OpEdit, Path: "a", Old: "x = 1", New: "z = 3", All: true}); res.Count != 2 || fmt.Sprint(res.Lines) != "[1 3]" {
-		t.Errorf("%+v", res)
+		t.Errorf(`do: got res %+v; want res.Count == 2 and res.Lines == "[1 3]"`, res)
 	}
 	if res := do(t, Request{Op: OpEdit, Path: "latin", Old: " = 1", New: " = 2"}); res.Count != 1 {
-		t.Errorf("%+v", res)
+		t.Errorf("do: got res %+v; want res.Count == 1", res)
 	}
 	for name, want := range map[string]string{"a": "z = 3\ny = 2\nz = 3\n", "latin": "caf\xe9 = 2\n"} {
 		if b, err := os.ReadFile(name); err != nil || string(b) != want {
-			t.Errorf("%s: %q, %v", name, b, err)
+			t.Errorf("%s: got %q, %v; want %q, nil", name, b, err, want)
 		}
 	}
 	if st, err := os.Stat("a"); err != nil || st.Mode().Perm() != 0o755 {
@@ -213,7 +213,7 @@ func TestGlob(t *testing.T) {
 		}
 	}
 	if res := do(t, Request{Op: OpGlob, Path: ".", Pattern: "**", Max: 2}); len(res.Names) != 2 || !res.Truncated {
-		t.Errorf("%+v", res)
+		t.Errorf("do: got res %+v; want len(res.Names) == 2 and res.Truncated", res)
 	}
 	fails(t, Request{Op: OpGlob, Path: ".", Pattern: "[a"}, KindInvalid, "must be like")
 	fails(t, Request{Op: OpGlob, Path: "nothing", Pattern: "*"}, KindMissing, "no such file")
@@ -253,7 +253,7 @@ func TestGrep(t *testing.T) {
 		}
 	}
 	if got := text(Request{Path: "long", Pattern: "two"}); len(got) > 600 || !strings.Contains(got, "xtwoy") {
-		t.Errorf("%s", got)
+		t.Errorf("text: got %s; want len(got) <= 600 and got contains xtwoy", got)
 	}
 	fails(t, Request{Op: OpGrep, Path: ".", Pattern: "("}, KindInvalid, "RE2")
 	fails(t, Request{Op: OpGrep, Path: ".", Pattern: "x", Files: "[a"}, KindInvalid, "must be like")
@@ -283,7 +283,7 @@ func FuzzDo(f *testing.F) {
 			return
 		}
 		if res := Do(&req); len(res.Text)+len(res.Data) > 3*1000 || len(res.Matches) > 1000 {
-			t.Errorf("%+v", res)
+			t.Errorf("Do: got res %+v; want len(res.Text)+len(res.Data) <= 3*1000 and len(res.Matches) <= 1000", res)
 		}
 	})
 }

@@ -96,7 +96,7 @@ func TestOneProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 		if content, err := io.ReadAll(part); string(content) != "content" || err != nil {
-			t.Errorf("%q, %v", content, err)
+			t.Errorf(`io.ReadAll: got %q, %v; want "content", nil`, content, err)
 		}
 		if err := part.Close(); err != nil {
 			t.Error(err)
@@ -155,10 +155,10 @@ func TestBadContent(t *testing.T) {
 		t.Error(err)
 	}
 	if text, err := os.ReadFile(path); string(text) != "old" || err != nil {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf(`os.ReadFile: got %q, %v; want "old", nil`, text, err)
 	}
 	if left, err := os.ReadDir(filepath.Dir(path)); len(left) != 1 || err != nil {
-		t.Errorf("%v, %v", left, err)
+		t.Errorf("os.ReadDir: got left %v, err %v; want len(left) == 1 and err == nil", left, err)
 	}
 }
 
@@ -218,7 +218,7 @@ func TestHostile(t *testing.T) {
 			var content []byte
 			content, err = io.ReadAll(part)
 			if len(content) > 5 {
-				t.Errorf("%s: %q", name, content)
+				t.Errorf("%s: got content %q; want len(content) <= 5", name, content)
 			}
 			_ = part.Close()
 		}

@@ -69,7 +69,7 @@ func TestStrict(t *testing.T) {
 		err := Strict([]byte(text), &to)
 		switch {
 		case says == "" && err != nil:
-			t.Errorf("%.200s: %v", text, err)
+			t.Errorf(`%.200s: got err %v; want says != "" or err == nil`, text, err)
 		case says != "" && (err == nil || !strings.Contains(err.Error(), says)):
 			t.Errorf("%.200s: %v, want %q", text, err, says)
 		case err != nil && strings.Contains(err.Error(), "secret"):

@@ -26,7 +26,8 @@ func TestKeep(t *testing.T) {
 		}
 		path := u.Path
 		if Keep(u); u.EscapedPath() != want || u.RequestURI() != want || u.Path != path {
-			t.Errorf("%q: %q, %q", sent, u.EscapedPath(), u.RequestURI())
+			t.Errorf("%q: got %q, %q; want u.EscapedPath() == %q and u.RequestURI() == %q and u.Path == %v",
+				sent, u.EscapedPath(), u.RequestURI(), want, want, path)
 		}
 	}
 }
@@ -44,7 +45,7 @@ func FuzzKeep(f *testing.F) {
 		got := u.EscapedPath()
 		for _, c := range []byte(got) {
 			if !isPath(c) {
-				t.Fatalf("%q: %q", sent, got)
+				t.Fatalf("%q: got %q; want isPath(c)", sent, got)
 			}
 		}
 		if back, err := url.PathUnescape(got); err != nil || back != path || u.RawPath != "" && got != u.RawPath {

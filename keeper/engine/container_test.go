@@ -88,7 +88,7 @@ func TestConfigsAlwaysIsolate(t *testing.T) {
 		case !slices.Equal(h.SecurityOpt, []string{"no-new-privileges"}): // no seccomp=unconfined
 			t.Errorf("%s: security %v", name, h.SecurityOpt)
 		case c.User != "1000:1000" || c.Tty || !c.StdinOnce:
-			t.Errorf("%s: %+v", name, c)
+			t.Errorf(`%s: got c %+v; want c.User == "1000:1000" and not c.Tty and c.StdinOnce`, name, c)
 		case h.PidMode != "" || h.UTSMode != "" || (h.UsernsMode != "") != (name == "rootless") || h.IpcMode != "private" || h.CgroupnsMode != "private":
 			t.Errorf("%s: namespaces", name)
 		case s.Network != runtime.NetworkHost && (h.NetworkMode != "none" || !c.NetworkDisabled):
@@ -96,7 +96,8 @@ func TestConfigsAlwaysIsolate(t *testing.T) {
 		case !h.ReadonlyRootfs && name != "image":
 			t.Errorf("%s: the root is writable", name)
 		case len(h.Binds) > 0 || len(h.Devices) > 0 || h.LogConfig.Type != "none" || h.AutoRemove:
-			t.Errorf("%s: %+v", name, h)
+			t.Errorf(`%s: got h %+v; want len(h.Binds) <= 0 and len(h.Devices) <= 0 and h.LogConfig.Type == "none" and not h.AutoRemove`,
+				name, h)
 		case c.Labels[launch.LabelSandboxID] != s.ID || c.Labels[labelState] != "/state" || c.Labels[labelUser] != "1000":
 			t.Errorf("%s: labels %v", name, c.Labels)
 		}
@@ -150,7 +151,7 @@ func TestSkeleton(t *testing.T) {
 			t.Fatal(err)
 		}
 		if h.Size != 0 || h.Uid != 0 {
-			t.Errorf("%+v", h)
+			t.Errorf("Next: got h %+v; want h.Size == 0 and h.Uid == 0", h)
 		}
 		got = append(got, h.FileInfo().Mode().String()+" "+h.Name+" "+h.Linkname)
 	}
@@ -165,7 +166,7 @@ func TestSkeleton(t *testing.T) {
 	other, _, _ := skeleton(spec(func(s *launch.Spec) { s.Root[1].Source = "usr/other" }), isFile)
 	again, _, _ := skeleton(spec(func(s *launch.Spec) { s.Home = "/home/other" }), isFile)
 	if other == name || again != name {
-		t.Errorf("%s, %s, %s", name, other, again)
+		t.Errorf("skeleton: got name %s, other %s, again %s; want other != %s and again == %s", name, other, again, name, name)
 	}
 }
 
@@ -192,7 +193,8 @@ func TestSuits(t *testing.T) {
 		tt.change(&info)
 		err := suits(&info, &tt.want, false)
 		if (err == nil) != (tt.refuse == "") || err != nil && (!errors.Is(err, runtime.ErrUnsupported) || !strings.Contains(err.Error(), tt.refuse)) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf(`%s: got err %v; want (err == nil) == tt.refuse == "" and (err == nil or (err is runtime.ErrUnsupported and err.Error() contains %v))`,
+				name, err, tt.refuse)
 		}
 	}
 }
@@ -204,12 +206,12 @@ func TestEnvOfImage(t *testing.T) {
 	for _, v := range got {
 		name, value, ok := strings.Cut(v, "=")
 		if seen[name]++; !ok || seen[name] > 1 || (value != "") != (name == "GOMAXPROCS") {
-			t.Errorf("%q", got)
+			t.Errorf(`got %q; want ok and seen[name] <= 1 and (value != "") == name == "GOMAXPROCS"`, got)
 		}
 	}
 	for _, name := range steering {
 		if seen[name] != 1 {
-			t.Errorf("%s: %q", name, got)
+			t.Errorf("got name %s, %q; want seen[name] == 1", name, got)
 		}
 	}
 	if got := env(variants()["codebase"]); len(got) != 1 {

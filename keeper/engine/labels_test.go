@@ -49,7 +49,7 @@ func TestFound(t *testing.T) {
 		c := whole()
 		change(c)
 		if f, ok := found(c, there); ok {
-			t.Errorf("%s: %+v", name, f)
+			t.Errorf("%s: got %+v; want not ok", name, f)
 		}
 	}
 }
@@ -65,7 +65,7 @@ func TestHasByLink(t *testing.T) {
 	for path, want := range map[string]bool{of.stateDir: true, link: true, filepath.Join(dir, "other"): false, filepath.Join(dir, "none"): false, "": false} {
 		all := labels(variants()["codebase"], place{path, 1000})
 		if _, ok := of.has("/wolffia-abcdefghijkl", all); ok != want {
-			t.Errorf("%s: %v", path, ok)
+			t.Errorf("%s: got %v, want %v", path, ok, want)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func TestSourceOf(t *testing.T) {
 	}
 	device, root, err := sourceOf(own, file, false)
 	if err != nil || !strings.HasSuffix(root, `/a\040file`) {
-		t.Errorf("%s %s: %v", device, root, err)
+		t.Errorf("sourceOf: got device %s, root %s, err %v; want err == nil and root ends with %q", device, root, err, `/a\040file`)
 	}
 	if d, r, err := sourceOf(own, link, true); d != device || r != root || err != nil {
 		t.Errorf("by a link: %s %s, %v", d, r, err)
@@ -109,11 +109,11 @@ func TestWants(t *testing.T) {
 	}
 	all, err := wants(s, recorded)
 	if err != nil || len(all) != 4 {
-		t.Fatalf("%+v, %v", all, err)
+		t.Fatalf("wants: got all %+v, err %v; want err == nil and len(all) == 4", all, err)
 	}
 	for _, w := range all {
 		if w.source != "/host"+w.target || w.links == (w.target == "/data") {
-			t.Errorf("%+v", w)
+			t.Errorf(`got w %+v; want w.source == %q and w.links != w.target == "/data"`, w, "/host"+w.target)
 		}
 	}
 	for i := range 3 {

@@ -17,7 +17,7 @@ func TestSuitsRootless(t *testing.T) {
 	}
 	for _, want := range []runtime.Resources{{Memory: 1 << 30}, {CPUs: 1}, {PIDs: 10}} {
 		if err := suits(info, &want, true); !errors.Is(err, runtime.ErrUnsupported) {
-			t.Errorf("%+v: %v", want, err)
+			t.Errorf("%+v: got %v, want runtime.ErrUnsupported", want, err)
 		}
 	}
 	if err := suits(&system.Info{SecurityOptions: []string{"name=rootless"}}, &runtime.Resources{}, true); !errors.Is(err, runtime.ErrUnsupported) {

@@ -112,7 +112,7 @@ func TestSilentCommandGreets(t *testing.T) {
 			}
 		}
 		if got := kinds(<-w.flushed); got != "init ping" {
-			t.Errorf("%s: %q", order, got)
+			t.Errorf(`%s: got %q, want "init ping"`, order, got)
 		}
 		s.Over()
 	}

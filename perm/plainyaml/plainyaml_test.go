@@ -27,7 +27,7 @@ func TestParse(t *testing.T) {
 	}
 	for _, empty := range []string{"", "# only a comment\n", "---\n"} {
 		if n, err := Parse([]byte(empty)); err != nil || n.Kind != Null {
-			t.Errorf("%q: %+v, %v", empty, n, err)
+			t.Errorf("%q: got n %+v, err %v; want err == nil and n.Kind == Null", empty, n, err)
 		}
 	}
 }

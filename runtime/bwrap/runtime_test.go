@@ -145,7 +145,7 @@ func TestCodebaseAndStateApart(t *testing.T) {
 		} {
 			s, err := rt.Create(t.Context(), c)
 			if runtime.Class(err) != runtime.ErrInvalid {
-				t.Errorf("%s %s: %+v, %v", what, dir, s, err)
+				t.Errorf("%s %s: got s %+v, err %v; want runtime.Class(err) == runtime.ErrInvalid", what, dir, s, err)
 			}
 		}
 	}

@@ -71,10 +71,10 @@ func TestImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := sh(t, rt, s.ID, "echo $FROM_IMAGE $MINE; busybox pwd; busybox ls -A /; echo kept >/data/file"), "yes too\n/data\n"; !strings.HasPrefix(got, want) || strings.Contains(got, "usr") {
-		t.Errorf("%q", got)
+		t.Errorf(`sh: got %q; want got begins with %q and got does not contain "usr"`, got, want)
 	}
 	if got := sh(t, rt, s.ID, "busybox id -u; busybox id -un; (echo x >/bin/new) 2>/dev/null || echo refused"); !strings.HasSuffix(got, "refused\n") || strings.HasPrefix(got, "0\n") {
-		t.Errorf("%q", got)
+		t.Errorf("sh: got %q; want got ends with %q and got does not begin with %q", got, "refused\n", "0\n")
 	}
 	for range 2 {
 		if err := rt.Stop(t.Context(), s.ID); err != nil {
@@ -87,7 +87,7 @@ func TestImage(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := sh(t, rt, s.ID, "busybox cat /data/file"); got != "kept\n" {
-			t.Errorf("%q", got)
+			t.Errorf(`sh "busybox cat /data/file": got %q, want %q`, got, "kept\n")
 		}
 	}
 	if err := rt.Stop(t.Context(), s.ID); err != nil {
@@ -114,7 +114,7 @@ func TestImageModes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := sh(t, rt, s.ID, `busybox stat -c %a /tmp "$HOME" /workspace; echo x >/tmp/x; echo x >"$HOME/x"; echo x >/workspace/x`); got != "1777\n700\n755\n" {
-		t.Errorf("%q", got)
+		t.Errorf("sh: got %q, want %q", got, "1777\n700\n755\n")
 	}
 	destroy(t, rt, s.ID)
 }
@@ -151,7 +151,7 @@ func TestImageReadOnly(t *testing.T) {
 	rt := fresh(t)
 	s := start(t, rt, &runtime.SandboxConfig{Image: image, Docker: &runtime.DockerConfig{ReadOnlyRoot: true}})
 	if got := sh(t, rt, s.ID, "busybox cat file; (echo x >/data/file) 2>/dev/null || echo refused; echo x >/tmp/file"); got != "contentrefused\n" {
-		t.Errorf("%q", got)
+		t.Errorf("sh: got %q, want %q", got, "contentrefused\n")
 	}
 	if err := rt.Stop(t.Context(), s.ID); err != nil {
 		t.Fatal(err)
@@ -170,11 +170,11 @@ func TestImageMissing(t *testing.T) {
 	} {
 		s, err := rt.Create(t.Context(), &runtime.SandboxConfig{Image: image})
 		if !errors.Is(err, class) || !strings.Contains(err.Error(), image) {
-			t.Errorf("%s: %+v, %v", image, s, err)
+			t.Errorf("Create: got image %s, s %+v, err %v; want err is %v and err.Error() contains %v", image, s, err, class, image)
 		}
 	}
 	if all, err := rt.List(t.Context()); err != nil || len(all) > 0 {
-		t.Errorf("%v, %v", all, err)
+		t.Errorf("List: got all %v, err %v; want err == nil and len(all) <= 0", all, err)
 	}
 }
 

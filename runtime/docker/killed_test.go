@@ -72,7 +72,8 @@ func TestKilledShimDuringCommands(t *testing.T) {
 	for _, p := range processes {
 		ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 		if exit, err := p.Wait(ctx); err == nil || !strings.Contains(err.Error(), "its shim was killed") && !strings.Contains(err.Error(), "lost the connection") {
-			t.Errorf("%+v, %v", exit, err)
+			t.Errorf(`Wait: got exit %+v, err %v; want err != nil and (err.Error() contains "its shim was killed" or err.Error() contains "lost the connection")`,
+				exit, err)
 		}
 		cancel()
 		_ = p.Close()

@@ -44,7 +44,7 @@ func sh(t testing.TB, rt *shimtest.Runtime, id, script string) string {
 	t.Helper()
 	r, err := rt.Exec(t.Context(), id, &runtime.ExecRequest{Command: []string{"sh", "-c", script}})
 	if err != nil || r.ExitCode != 0 {
-		t.Fatalf("%s: %+v, %v", script, r, err)
+		t.Fatalf("%s: got r %+v, err %v; want err == nil and r.ExitCode == 0", script, r, err)
 	}
 	return string(r.Stdout)
 }
@@ -134,7 +134,7 @@ func dies(t testing.TB, rt *shimtest.Runtime, id string) {
 func is(t testing.TB, rt *shimtest.Runtime, id string, state runtime.State) {
 	t.Helper()
 	if got, err := rt.Get(t.Context(), id); err != nil || got.State != state {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("Get: got %+v, err %v; want err == nil and got.State == %v", got, err, state)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestKilledKeeper(t *testing.T) {
 		}
 		partless(t, s.ID)
 		if got, err := rt.Get(t.Context(), s.ID); err != nil || got.State != runtime.StateDead || !strings.Contains(got.Reason, "keeper") {
-			t.Errorf("%+v, %v", got, err)
+			t.Errorf(`Get: got %+v, err %v; want err == nil and got.State == runtime.StateDead and got.Reason contains "keeper"`, got, err)
 		}
 		if all := strings.Join(dockertest.Containers(t), " "); !strings.Contains(all, s.ID) {
 			t.Error("the test is of no use: no container is left")
@@ -179,7 +179,7 @@ func TestKilledContainer(t *testing.T) {
 		dockertest.Docker(t, append(how, "wolffia-"+s.ID)...)
 		dies(t, rt, s.ID)
 		if got, err := rt.Get(t.Context(), s.ID); err != nil || !strings.Contains(got.Reason, "PID 1 was killed") {
-			t.Errorf("%+v, %v", got, err)
+			t.Errorf(`Get: got %+v, err %v; want err == nil and got.Reason contains "PID 1 was killed"`, got, err)
 		}
 		if err := rt.Start(t.Context(), s.ID); err != nil {
 			t.Fatal(err)
@@ -203,7 +203,7 @@ func TestForeignContainer(t *testing.T) {
 		id := strings.TrimSpace(dockertest.Docker(t, "create", "--name", "wolffia-"+s.ID, "--label", label, image, "true"))
 		err := rt.Start(t.Context(), s.ID)
 		if !errors.Is(err, runtime.ErrConflict) || !strings.Contains(err.Error(), "left alone") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf(`%s: got err %v; want err is runtime.ErrConflict and err.Error() contains "left alone"`, name, err)
 		}
 		if got := strings.TrimSpace(dockertest.Docker(t, "inspect", "--format", "{{.Id}} {{.State.Status}}", "wolffia-"+s.ID)); got != id+" created" {
 			t.Errorf("%s: it is %q now", name, got)
@@ -254,7 +254,7 @@ func TestLinkedState(t *testing.T) {
 	linked := backend.Open(t, link)
 	s := start(t, linked, &runtime.SandboxConfig{})
 	if got := sh(t, rt, s.ID, "cat file"); got != "content" {
-		t.Errorf("%q", got)
+		t.Errorf(`sh "cat file": got %q, want "content"`, got)
 	}
 	destroy(t, linked, s.ID)
 }
@@ -284,7 +284,7 @@ func TestNoEngine(t *testing.T) {
 	}
 	t.Setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
 	if s, err := rt.Create(t.Context(), &runtime.SandboxConfig{}); !errors.Is(err, runtime.ErrUnsupported) {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("Create: got s %+v, err %v; want err is runtime.ErrUnsupported", s, err)
 	}
 }
 
@@ -342,7 +342,7 @@ func TestEngineDies(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	if exit, err := p.Wait(ctx); err == nil || ctx.Err() != nil {
-		t.Errorf("%+v, %v", exit, err)
+		t.Errorf("Wait: got exit %+v, err %v; want err != nil and ctx.Err() == nil", exit, err)
 	}
 	_ = p.Close()
 	dies(t, rt, s.ID)
@@ -350,7 +350,7 @@ func TestEngineDies(t *testing.T) {
 		t.Errorf("the sandbox is dead, and its PID 1, process %d, runs on", pid)
 	}
 	if got, err := rt.Get(t.Context(), s.ID); err != nil || !strings.Contains(got.Reason, "engine") {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf(`Get: got %+v, err %v; want err == nil and got.Reason contains "engine"`, got, err)
 	}
 	if err := rt.Destroy(t.Context(), s.ID); !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "no engine answers") {
 		t.Errorf("destroy without an engine: %v", err)
@@ -363,7 +363,7 @@ func TestEngineDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := sh(t, rt, kept.ID, "echo works"); got != "works\n" {
-		t.Errorf("%q", got)
+		t.Errorf(`sh "echo works": got %q, want %q`, got, "works\n")
 	}
 	destroy(t, rt, kept.ID)
 }

@@ -62,7 +62,7 @@ func lost(t *testing.T, rt *shimtest.Runtime) (all, owned string) {
 	for _, s := range found {
 		ids = append(ids, s.ID)
 		if s.State != runtime.StateDead || !strings.Contains(s.Reason, "wolffia rm "+s.ID) {
-			t.Errorf("%+v", s)
+			t.Errorf("got s %+v; want s.State == runtime.StateDead and s.Reason contains %q", s, "wolffia rm "+s.ID)
 		}
 	}
 	owners, err := service.Lost(t.Context(), rt)
@@ -72,7 +72,7 @@ func lost(t *testing.T, rt *shimtest.Runtime) (all, owned string) {
 	known := []string{}
 	for _, m := range owners {
 		if m.Owner != zoe {
-			t.Errorf("%+v", m)
+			t.Errorf("got m %+v; want m.Owner == %v", m, zoe)
 		}
 		known = append(known, m.SandboxID)
 	}
@@ -114,7 +114,8 @@ func TestLost(t *testing.T) {
 		}
 		found, err := service.Lost(t.Context(), rt)
 		if err != nil || len(found) != 1 || found[0].ContainerName != s.ContainerName() || found[0].CreatedAt != s.CreatedAt.UnixMilli() {
-			t.Errorf("%s: %+v, %v", what, found, err)
+			t.Errorf("%s: got found %+v, err %v; want err == nil and len(found) == 1 and found[0].ContainerName == s.ContainerName() and found[0].CreatedAt == s.CreatedAt.UnixMilli()",
+				what, found, err)
 		}
 		if all, _ := lost(t, other); all != "" {
 			t.Errorf("%s: another state directory has lost %s", what, all)
@@ -195,7 +196,7 @@ func TestLookalikes(t *testing.T) {
 	}
 	for _, id := range []string{id, "bbbbbbbbbbbb", "cccccccccccc", "dddddddddddd", "eeeeeeeeeeee", "ffffffffffff"} {
 		if err := rt.Destroy(t.Context(), id); !errors.Is(err, runtime.ErrNotFound) {
-			t.Errorf("%s: %v", id, err)
+			t.Errorf("%s: got %v, want runtime.ErrNotFound", id, err)
 		}
 	}
 	// A sandbox that has no owner gets none from its image.
@@ -231,7 +232,7 @@ func TestLostAsksNobody(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "unix://"+path)
 	rt := shimtest.Of(bwrap.Backend(), docker.Backend()).Fresh(t)
 	if found, err := rt.Lost(t.Context()); err != nil || len(found) > 0 {
-		t.Errorf("%v, %v", found, err)
+		t.Errorf("Lost: got found %v, err %v; want err == nil and len(found) <= 0", found, err)
 	}
 	_ = listener.Close()
 	if _, was := <-asked; was {
@@ -240,7 +241,7 @@ func TestLostAsksNobody(t *testing.T) {
 	// One that is not there is an error where it matters, and none has what it had.
 	rt = backend.Fresh(t)
 	if found, err := rt.Lost(t.Context()); !errors.Is(err, runtime.ErrUnavailable) || len(found) > 0 {
-		t.Errorf("%v, %v", found, err)
+		t.Errorf("Lost: got found %v, err %v; want err is runtime.ErrUnavailable and len(found) <= 0", found, err)
 	}
 	if err := rt.Destroy(t.Context(), "aaaaaaaaaaaa"); !errors.Is(err, runtime.ErrNotFound) {
 		t.Error(err)

@@ -57,7 +57,7 @@ func TestNetworkPastInit(t *testing.T) {
 			t.Fatalf("%s: %v", word, err)
 		}
 		if got, err := bufio.NewReader(c).ReadString('\n'); got != "got "+word+"\n" {
-			t.Fatalf("%s: %q, %v", word, got, err)
+			t.Fatalf("ReadString: got word %s, %q, err %v; want got == %q", word, got, err, "got "+word+"\n")
 		}
 	}
 	talk("before")

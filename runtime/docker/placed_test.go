@@ -96,7 +96,8 @@ func TestPlaceInCodebase(t *testing.T) {
 	}
 	s := start(t, rt, &runtime.SandboxConfig{MountPoint: "/workspace", Mounts: []runtime.Mount{{Source: data, Target: "/workspace/a/data"}}})
 	if got := sh(t, rt, s.ID, "ls /workspace/a/data; stat -c %u /workspace/a; id -u"); !strings.HasPrefix(got, "shown\n") || len(strings.Fields(got)) != 3 || strings.Fields(got)[1] != strings.Fields(got)[2] {
-		t.Errorf("%q", got)
+		t.Errorf("sh %q: got %q; want got begins with %q and len(strings.Fields(got)) == 3 and strings.Fields(got)[1] == strings.Fields(got)[2]",
+			"ls /workspace/a/data; stat -c %u /workspace/a; id -u", got, "shown\n")
 	}
 	destroy(t, rt, s.ID)
 }
@@ -132,7 +133,7 @@ func TestVolumeOfImage(t *testing.T) {
 	rt := fresh(t)
 	s := start(t, rt, &runtime.SandboxConfig{Image: imported(t, "wolffia-test-volume:2", []string{"ENV PATH=/bin", `VOLUME ["/data", "/workspace", "/tmp"]`}), MountPoint: "/workspace"})
 	if got := sh(t, rt, s.ID, "busybox cat /workspace/file; echo x >/data/x; echo x >/tmp/x"); got != "content" {
-		t.Errorf("%q", got)
+		t.Errorf(`sh %q: got %q, want "content"`, "busybox cat /workspace/file; echo x >/data/x; echo x >/tmp/x", got)
 	}
 	destroy(t, rt, s.ID)
 }
@@ -161,7 +162,7 @@ func TestPlaceOfTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	if st, err := os.Stat(tree); err != nil || st.Mode().Perm() != 0 {
-		t.Errorf("%v, %v", st.Mode(), err)
+		t.Errorf("Mode: got %v, err %v; want err == nil and st.Mode().Perm() == 0", st.Mode(), err)
 	}
 	if err := errors.Join(os.Chmod(tree, 0o700), os.MkdirAll(filepath.Join(tree, "left/behind"), 0o700)); err != nil {
 		t.Fatal(err)

@@ -91,7 +91,7 @@ func TestRootlessPodman(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := sh(t, rt, s.ID, "id -u; grep CapBnd /proc/self/status"); got != me.Uid+"\nCapBnd:\t0000000000000000\n" {
-		t.Errorf("%q", got)
+		t.Errorf(`sh "id -u; grep CapBnd /proc/self/status": got %q, want %q`, got, me.Uid+"\nCapBnd:\t0000000000000000\n")
 	}
 	destroy(t, rt, s.ID)
 	if !shared {
@@ -109,7 +109,7 @@ func work(t *testing.T) {
 	rt := fresh(t)
 	s := start(t, rt, &runtime.SandboxConfig{})
 	if got := sh(t, rt, s.ID, "cat file; echo new >new; touch ~/x /tmp/x; eval [ ~$(id -un) = $HOME ] && echo home; cat /etc/hostname; grep CapBnd /proc/self/status; ls /sys/class/net"); got != "contenthome\n"+s.ID+"\nCapBnd:\t0000000000000000\nlo\n" {
-		t.Errorf("%q", got)
+		t.Errorf("sh: got %q, want %q", got, "contenthome\n"+s.ID+"\nCapBnd:\t0000000000000000\nlo\n")
 	}
 	destroy(t, rt, s.ID)
 }
@@ -134,7 +134,7 @@ func ports(t *testing.T) {
 	rt := fresh(t)
 	s := start(t, rt, &runtime.SandboxConfig{Expose: []runtime.Expose{{HostPort: l.Addr().(*net.TCPAddr).Port, Port: 80}}})
 	if got := sh(t, rt, s.ID, `/usr/bin/python3 -ISBc 'import socket; print(socket.create_connection(("127.0.0.1", 80)).recv(100).decode(), end="")'`); got != "exposed\n" {
-		t.Errorf("%q", got)
+		t.Errorf("sh: got %q, want %q", got, "exposed\n")
 	}
 	destroy(t, rt, s.ID)
 }
@@ -145,7 +145,7 @@ func limits(t *testing.T) {
 	// What is in memory as files counts, wherever it is, and no process can be
 	// ended for it.
 	if got := sh(t, rt, s.ID, `for d in /tmp /var/tmp ~ /dev/shm /run/.w; do head -c 200M /dev/zero 2>/dev/null >$d/file && echo $d; done; echo alive`); got != "alive\n" {
-		t.Errorf("%q", got)
+		t.Errorf("sh: got %q, want %q", got, "alive\n")
 	}
 	destroy(t, rt, s.ID)
 }

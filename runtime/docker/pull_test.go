@@ -88,7 +88,7 @@ func has(t *testing.T, image string) bool {
 func none(t *testing.T, rt *shimtest.Runtime) {
 	t.Helper()
 	if all, err := rt.List(t.Context()); err != nil || len(all) > 0 {
-		t.Errorf("%v, %v", all, err)
+		t.Errorf("List: got all %v, err %v; want err == nil and len(all) <= 0", all, err)
 	}
 }
 
@@ -135,7 +135,8 @@ func TestPull(t *testing.T) {
 	config := &runtime.SandboxConfig{Image: r.name()}
 	command, err := rt.ImageCommand(t.Context(), config)
 	if err != nil || strings.Join(command, "|") != "sh|-c|echo $0 works|it" || !has(t, r.name()) {
-		t.Fatalf("%q, %v", command, err)
+		t.Fatalf(`ImageCommand: got command %q, err %v; want err == nil and strings.Join(command, "|") == "sh|-c|echo $0 works|it" and has(t, r.name())`,
+			command, err)
 	}
 	select {
 	case <-shown:
@@ -150,11 +151,11 @@ func TestPull(t *testing.T) {
 		err = rt.Start(t.Context(), s.ID)
 	}
 	if err != nil || s.Image != r.name() {
-		t.Fatalf("%+v, %v", s, err)
+		t.Fatalf("Create: got s %+v, err %v; want err == nil and s.Image == r.name()", s, err)
 	}
 	result, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: command})
 	if err != nil || string(result.Stdout) != "it works\n" {
-		t.Errorf("%+v, %v", result, err)
+		t.Errorf("Exec: got result %+v, err %v; want err == nil and result.Stdout == %q", result, err, "it works\n")
 	}
 	destroy(t, rt, s.ID)
 }
@@ -177,7 +178,8 @@ func TestPullFails(t *testing.T) {
 		r.layer = layer
 		_, err := rt.Create(t.Context(), &runtime.SandboxConfig{Image: r.name()})
 		if !errors.Is(err, runtime.ErrNotFound) || !strings.Contains(err.Error(), r.name()) || !strings.Contains(err.Error(), what) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("Create: got what %s, err %v; want err is runtime.ErrNotFound and err.Error() contains r.name() and err.Error() contains %v",
+				what, err, what)
 		}
 		none(t, rt)
 		if has(t, r.name()) {

@@ -60,10 +60,10 @@ func TestStream(t *testing.T) {
 			s := newStream(&connection{Reader: r}, &stderr)
 			stdout, err := io.ReadAll(s)
 			if string(stdout) != tt.stdout || stderr.String() != tt.stderr {
-				t.Errorf("%s: %q, %q", name, stdout, stderr.String())
+				t.Errorf("%s: got %q, %q; want %q, %q", name, stdout, stderr.String(), tt.stdout, tt.stderr)
 			}
 			if tt.err != "" && tt.err != "EOF" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf(`%s: got err %v; want tt.err == "" or tt.err == "EOF" or (err != nil and err.Error() contains %v)`, name, err, tt.err)
 			}
 			select {
 			case <-s.over:
@@ -101,7 +101,7 @@ func TestStreamCloseForAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := engine.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("%d, %v", n, err)
+		t.Errorf("Read: got n %d, err %v; want err is io.EOF", n, err)
 	}
 }
 
@@ -168,12 +168,13 @@ func TestComplete(t *testing.T) {
 		}, there(tt.there...))
 		if tt.want == "" {
 			if !errors.Is(err, runtime.ErrUnsupported) {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: got %v, want runtime.ErrUnsupported", name, err)
 			}
 			continue
 		}
 		if err != nil || c.Docker.Host != tt.want || before != nil && before.Host != tt.asked {
-			t.Errorf("%s: %+v, %v", name, c.Docker, err)
+			t.Errorf("%s: got c.Docker %+v, err %v; want err == nil and c.Docker.Host == %v and (before == nil or before.Host == %v)",
+				name, c.Docker, err, tt.want, tt.asked)
 		}
 	}
 }

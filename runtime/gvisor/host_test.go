@@ -83,7 +83,7 @@ while not os.path.exists("stop"):
 				t.Error(err)
 			}
 			if r, err := s.Exec(t.Context(), "true"); err != nil || r.ExitCode != 0 {
-				t.Errorf("%+v, %v", r, err)
+				t.Errorf(`Exec "true": got r %+v, err %v; want err == nil and r.ExitCode == 0`, r, err)
 			}
 		})
 	}
@@ -97,6 +97,6 @@ func TestFewOpenFiles(t *testing.T) {
 		filepath.Join(testbin.Dir(t), "wolffia"))
 	cmd.Env = append(os.Environ(), "WOLFFIA_STATE_DIR="+filepath.Join(shimtest.PublicDir(t), "state"))
 	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "works\n" {
-		t.Errorf("%.1000s, %v", out, err)
+		t.Errorf("CombinedOutput: got %.1000s, %v; want %q, nil", out, err, "works\n")
 	}
 }

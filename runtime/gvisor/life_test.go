@@ -264,7 +264,8 @@ func TestKernelSaysWhy(t *testing.T) {
 	}
 	gone(t, parts)
 	if got, err := rt.Get(t.Context(), s.ID()); err != nil || got.State != runtime.StateDead || got.Reason != "PID 1 has ended: "+why {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("Get: got %+v, err %v; want err == nil and got.State == runtime.StateDead and got.Reason == %q",
+			got, err, "PID 1 has ended: "+why)
 	}
 	log, err := rt.Log(s.ID())
 	if err != nil {
@@ -317,7 +318,7 @@ func TestStartOutOfMemory(t *testing.T) {
 		t.Error(err)
 	}
 	if s, err := rt.Create(t.Context(), &runtime.SandboxConfig{Resources: runtime.Resources{Memory: 16 << 20}}); runtime.Class(err) != runtime.ErrInvalid {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("Create: got s %+v, err %v; want runtime.Class(err) == runtime.ErrInvalid", s, err)
 	}
 }
 
@@ -436,7 +437,8 @@ func TestNoRunsc(t *testing.T) {
 		}
 		err = rt.Start(t.Context(), s.ID)
 		if runtime.Class(err) != runtime.ErrUnavailable || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "make runsc") {
-			t.Errorf("%q: %v", script, err)
+			t.Errorf(`%q: got err %v; want runtime.Class(err) == runtime.ErrUnavailable and err.Error() contains %v and err.Error() contains "make runsc"`,
+				script, err, want)
 		}
 		if err := errors.Join(rt.Destroy(t.Context(), s.ID), rt.Close()); err != nil {
 			t.Error(err)
@@ -449,7 +451,8 @@ func TestUnknownPlatform(t *testing.T) {
 	rt := backend.Fresh(t)
 	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{Platform: "ptrace"})
 	if runtime.Class(err) != runtime.ErrUnsupported || !strings.Contains(err.Error(), "systrap, kvm") {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf(`Create: got s %+v, err %v; want runtime.Class(err) == runtime.ErrUnsupported and err.Error() contains "systrap, kvm"`,
+			s, err)
 	}
 }
 

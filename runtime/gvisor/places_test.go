@@ -45,7 +45,7 @@ func TestCheckPlaces(t *testing.T) {
 		tt.spec.Home = "/home/ann"
 		err := checkPlaces(tt.spec.Mounts())
 		if (err == nil) != tt.ok || err != nil && runtime.Class(err) != runtime.ErrInvalid {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got err %v; want (err == nil) == %v and (err == nil or runtime.Class(err) == runtime.ErrInvalid)", name, err, tt.ok)
 		}
 	}
 }
@@ -68,7 +68,7 @@ func TestCheckPlatform(t *testing.T) {
 func TestLaunchSaysWhatIsMissing(t *testing.T) {
 	for _, s := range []*launch.Spec{{Seccomp: []byte{1}}, {Program: os.Args[0]}} {
 		if i, err := (Launcher{}).Launch(s); err == nil || i != nil {
-			t.Errorf("%+v: %v", s, i)
+			t.Errorf("%+v: got i %v; want err != nil and i == nil", s, i)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func TestPlacesThroughLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := rt.Start(t.Context(), s.ID); (err == nil) != ok {
-			t.Errorf("%s: %v", target, err)
+			t.Errorf("%s: got err %v; want (err == nil) == %v", target, err, ok)
 		}
 		if err := rt.Destroy(context.WithoutCancel(t.Context()), s.ID); err != nil {
 			t.Error(err)

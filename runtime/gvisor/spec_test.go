@@ -48,7 +48,8 @@ func TestSpecAlwaysIsolates(t *testing.T) {
 		got := gvisor.Spec(s, s.Mounts())
 		p := got.Process
 		if got.Root.Readonly == (s.RootDir != "") || !p.NoNewPrivileges || p.Terminal || p.Env == nil || !slices.Contains([]string{"", "GOMAXPROCS=4"}, strings.Join(p.Env, " ")) {
-			t.Errorf("%+v, %+v", got.Root, p)
+			t.Errorf(`gvisor.Spec: got got.Root %+v, p %+v; want got.Root.Readonly != s.RootDir != "" and p.NoNewPrivileges and not p.Terminal and p.Env != nil and []string{"", "GOMAXPROCS=4"} contains strings.Join(p.Env, " ")`,
+				got.Root, p)
 		}
 		if !slices.Equal(p.Args, []string{launch.GuestPath, "--seccomp", "/run/wolffia/seccomp", launch.SessionsPath, s.Tag}) {
 			t.Errorf("it starts %q", p.Args)
@@ -64,7 +65,7 @@ func TestSpecAlwaysIsolates(t *testing.T) {
 		for _, m := range got.Mounts {
 			writable := m.Type == "bind" && (m.Destination == "/b" || m.Destination == "/workspace")
 			if !slices.Contains(m.Options, "nosuid") || m.Type == "bind" && !writable && !slices.Contains(m.Options, "ro") {
-				t.Errorf("%+v", m)
+				t.Errorf(`got m %+v; want m.Options contains "nosuid" and (m.Type != "bind" or writable or m.Options contains "ro")`, m)
 			}
 		}
 		flags := gvisor.Flags(s, "/state", "/bundle", 1024)
@@ -77,7 +78,7 @@ func TestSpecAlwaysIsolates(t *testing.T) {
 			}
 		}
 		if flags[len(flags)-1] != s.Tag || !slices.Contains(flags, "run") {
-			t.Errorf("%q", flags)
+			t.Errorf(`gvisor.Flags "/state" "/bundle": got flags %q; want flags[len(flags)-1] == %v and flags contains "run"`, flags, s.Tag)
 		}
 	}
 }

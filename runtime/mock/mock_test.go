@@ -72,19 +72,20 @@ func TestHandler(t *testing.T) {
 	})
 	r, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"make"}, MaxOutput: 5})
 	if err != nil || string(r.Stdout) != "built" || r.StdoutDropped != 4 || string(r.Stderr) != "; war" || r.ExitCode != 2 {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf(`Exec: got r %+v, err %v; want err == nil and r.Stdout == "built" and r.StdoutDropped == 4 and r.Stderr == "; war" and r.ExitCode == 2`,
+			r, err)
 	}
 	output := make(chan []byte, 10)
 	err = rt.ExecStream(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"make"}}, output)
 	var ee *runtime.ExitError
 	if got := <-output; string(got) != "built box; warning" || !errors.As(err, &ee) || ee.ExitCode != 2 {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf(`ExecStream: got %q, err %v; want got == "built box; warning" and errors.As(err, &ee) and ee.ExitCode == 2`, got, err)
 	}
 	if _, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"refused"}}); !errors.Is(err, refusal) {
 		t.Error(err)
 	}
 	if r, err = rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"echo", "real"}}); err != nil || string(r.Stdout) != "real\n" {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("Exec: got r %+v, err %v; want err == nil and r.Stdout == %q", r, err, "real\n")
 	}
 	if err := rt.Stop(t.Context(), s.ID); err != nil {
 		t.Error(err)

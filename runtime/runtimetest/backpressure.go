@@ -48,7 +48,7 @@ func processBackpressure(e *env) {
 		e.Errorf("%d bytes, want %d", n, flood-10)
 	}
 	if exit := e.wait(p); exit.ExitCode != 0 {
-		e.Errorf("%+v", exit)
+		e.Errorf("wait: got exit %+v; want exit.ExitCode == 0", exit)
 	}
 	e.prints(s.ID, "ls", "through\n")
 }

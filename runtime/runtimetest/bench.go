@@ -46,7 +46,7 @@ func benchCycle(e *env, b *testing.B, config func(*env) *runtime.SandboxConfig) 
 		s := e.create(c)
 		e.OK(e.rt.Start(e.Ctx, s.ID))
 		if r := e.exec(s.ID, &runtime.ExecRequest{Command: []string{"true"}}); r.ExitCode != 0 {
-			b.Fatalf("%+v", r)
+			b.Fatalf("exec: got r %+v; want r.ExitCode == 0", r)
 		}
 		ready = append(ready, time.Since(begin))
 		begin = time.Now()

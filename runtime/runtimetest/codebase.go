@@ -29,7 +29,7 @@ func codebaseEdits(e *env) {
 		e.Errorf("the host reads %q", got)
 	}
 	if st, err := os.Stat(dir + "/a/b/c"); err != nil || st.Mode() != 0o750 {
-		e.Errorf("%v, %v", st, err)
+		e.Errorf("os.Stat: got st %v, err %v; want err == nil and st.Mode() == 0o750", st, err)
 	}
 	e.write(dir+"/a/later", "later\n")
 	e.Until("a file made on the host", func() bool { return string(e.sh(s.ID, "cat a/later").Stdout) == "later\n" })

@@ -176,7 +176,7 @@ func (e *env) hostTree(dir string) string {
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		e.Fatalf("%s: %v: %s", dir, err, out)
+		e.Fatalf("%s: got err %v, out %s; want err == nil", dir, err, out)
 	}
 	return string(out)
 }

@@ -33,7 +33,7 @@ func createDefaults(e *env) {
 		s.State != runtime.StateCreated || s.Reason != "" || s.Runtime != e.rt.Name() ||
 		s.MountPoint != runtime.DefaultMountPoint || s.Network != runtime.NetworkNone ||
 		s.CodebaseID != "" || s.CodebasePath != "" {
-		e.Errorf("%+v", s)
+		e.Errorf("Create: got %+v, want an unnamed sandbox that is created, with the defaults", s)
 	}
 	if s.CreatedAt.Before(before) || s.CreatedAt.After(after) || s.CreatedAt.Nanosecond()%1e6 != 0 {
 		e.Errorf("created at %v, want a millisecond between %v and %v", s.CreatedAt, before, after)

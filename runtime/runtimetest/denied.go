@@ -45,7 +45,7 @@ func deniedMeanwhile(e *env) {
 		check := func(how string, got []runtime.Denial) {
 			e.Helper()
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				e.Errorf("%s: %s: %s", how, tt.script, diff)
+				e.Errorf(`%s: %s: got %s, want ""`, how, tt.script, diff)
 			}
 		}
 		res, err := e.rt.Exec(e.Ctx, s.ID, &runtime.ExecRequest{Command: []string{"sh", "-c", tt.script}})

@@ -52,7 +52,8 @@ func execSignals(e *env) {
 	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGKILL, syscall.SIGUSR1, syscall.SIGSEGV, syscall.SIGTERM} {
 		r := e.sh(s.ID, fmt.Sprintf("echo before; kill -%d $$", sig))
 		if r.ExitCode != 128+int(sig) || r.Signal != sig || r.TimedOut || string(r.Stdout) != "before\n" {
-			e.Errorf("%v: %+v", sig, r)
+			e.Errorf("sh: got sig %v, r %+v; want r.ExitCode == 128+int(sig) and r.Signal == %v and not r.TimedOut and r.Stdout == %q",
+				sig, r, sig, "before\n")
 		}
 	}
 }
@@ -100,7 +101,7 @@ func execArgumentBytes(e *env) {
 	}
 	e.prints(s.ID, `mkdir "$(printf '\377')"`, "")
 	if r := e.exec(s.ID, &runtime.ExecRequest{Command: []string{"ls", ".."}, Cwd: "\xff"}); r.ExitCode != 0 {
-		e.Errorf("%+v", r)
+		e.Errorf("exec: got r %+v; want r.ExitCode == 0", r)
 	}
 }
 
@@ -208,7 +209,7 @@ func execStdinNobodyReads(e *env) {
 		for _, script := range []string{"exit 3", "exec <&-; exit 3", "head -c 10 >/dev/null & exit 3"} {
 			r := e.exec(s.ID, &runtime.ExecRequest{Command: sh(script), Stdin: in})
 			if r.ExitCode != 3 {
-				e.Errorf("%s, %s: %+v", what, script, r)
+				e.Errorf("%s, %s: got r %+v; want r.ExitCode == 3", what, script, r)
 			}
 		}
 	}
@@ -224,7 +225,7 @@ func execStdinFails(e *env) {
 			return &runtime.ExecRequest{Command: sh(script), Stdin: io.MultiReader(strings.NewReader("half"), iotest.ErrReader(broken))}
 		}
 		if res, err := e.rt.Exec(e.Ctx, s.ID, req()); !errors.Is(err, broken) || res != nil {
-			e.Fatalf("%s: %+v, %v", script, res, err)
+			e.Fatalf("%s: got %+v, %v; want nil, %v", script, res, err, broken)
 		}
 		output := make(chan []byte, 10)
 		if err := e.rt.ExecStream(e.Ctx, s.ID, req(), output); !errors.Is(err, broken) {
@@ -293,7 +294,7 @@ func execInvalid(e *env) {
 		{Command: sh("true", strings.Repeat("x", 1<<20))}, // beyond what execve takes
 	} {
 		if r, err := e.rt.Exec(e.Ctx, s.ID, req); err == nil || runtime.Class(err) == nil {
-			e.Errorf("%.50q: %+v, %v", req.Command, r, err)
+			e.Errorf("%.50q: got r %+v, err %v; want err != nil and runtime.Class(err) != nil", req.Command, r, err)
 		}
 	}
 	e.prints(s.ID, "echo alive", "alive\n")

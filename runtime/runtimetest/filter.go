@@ -30,7 +30,7 @@ func filterNoRules(e *env) {
 	e.prints(s.ID, "ls -A", "")
 	for _, script := range []string{"cat file", "stat file", "echo x >file", "echo x >new", "mkdir new"} {
 		if r := e.sh(s.ID, script); r.ExitCode == 0 {
-			e.Errorf("%s: %q", script, r.Stdout)
+			e.Errorf("%s: got r.Stdout %q; want r.ExitCode != 0", script, r.Stdout)
 		}
 	}
 	if got := e.read(dir + "/file"); got != "host\n" {
@@ -56,7 +56,7 @@ func filterHostCreates(e *env) {
 		for name, says := range map[string]string{"late.none": "No such file", "late.view": "Permission denied"} {
 			r := e.sh(s.ID, "cat "+d+"/"+name)
 			if r.ExitCode == 0 || !strings.Contains(string(r.Stderr), says) {
-				e.Errorf("%s/%s: %q, %q", d, name, r.Stdout, r.Stderr)
+				e.Errorf("%s/%s: got r.Stdout %q, r.Stderr %q; want r.ExitCode != 0 and r.Stderr contains %v", d, name, r.Stdout, r.Stderr, says)
 			}
 		}
 	}
@@ -81,7 +81,7 @@ func filterSymlinkOut(e *env) {
 		"ln -s " + dir + "/outside/secret mine; cat mine", "cd ..; cat outside/secret", "echo x >absolute",
 	} {
 		if r := e.sh(s.ID, script); r.ExitCode == 0 || len(r.Stdout) > 0 {
-			e.Errorf("%s: %q", script, r.Stdout)
+			e.Errorf("%s: got r.Stdout %q; want r.ExitCode != 0 and len(r.Stdout) <= 0", script, r.Stdout)
 		}
 	}
 	if got := e.read(dir + "/outside/secret"); got != "secret\n" {
@@ -207,15 +207,15 @@ func filterAllProcesses(e *env) {
 	script := "cat .env /proc/self/cwd/.env /proc/1/cwd/.env /proc/1/root" + runtime.DefaultMountPoint + "/.env ./././.env ../*/.env " + dir + "/.env; find / -xdev -name .env 2>/dev/null; true"
 	r := e.exec(s.ID, &runtime.ExecRequest{Command: sh(script)})
 	if strings.Contains(string(r.Stdout), secretValue) {
-		e.Errorf("%q", r.Stdout)
+		e.Errorf("exec: got r.Stdout %q; want r.Stdout does not contain secretValue", r.Stdout)
 	}
 	got, err := e.stream(s.ID, &runtime.ExecRequest{Command: sh(script)})
 	if err != nil || strings.Contains(got, secretValue) {
-		e.Errorf("%q, %v", got, err)
+		e.Errorf("stream: got %q, err %v; want err == nil and got does not contain secretValue", got, err)
 	}
 	p := e.process(s.ID, &runtime.Command{Command: sh(script), TTY: e.has(Terminal)})
 	if got := e.All(p.Stdout()); strings.Contains(got, secretValue) {
-		e.Errorf("%q", got)
+		e.Errorf("All: got %q; want got does not contain secretValue", got)
 	}
 	e.wait(p)
 }

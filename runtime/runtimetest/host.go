@@ -158,7 +158,7 @@ func hostNetwork(e *env) {
 		e.Errorf("the network is %q", s.Network)
 	}
 	if got := e.python(s.ID, connect(port, abstract)); !strings.HasPrefix(got, "tcp works\n") {
-		e.Errorf("%q", got)
+		e.Errorf("python: got %q; want got begins with %q", got, "tcp works\n")
 	}
 }
 
@@ -211,7 +211,7 @@ c = socket.create_connection(l.getsockname(), 5)
 l.accept()[0].send(b'hello')
 print(c.recv(5))
 `); got != "b'hello'\n" {
-		e.Errorf("%q", got)
+		e.Errorf("python: got %q, want %q", got, "b'hello'\n")
 	}
 	// Another sandbox has a loopback of its own.
 	p := e.process(s.ID, &runtime.Command{OpenStdin: true, Command: []string{

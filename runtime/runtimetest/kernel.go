@@ -141,7 +141,7 @@ attempt('session', lambda: os.fork() or (os.setsid(), os._exit(0)))
 `)
 	for line := range strings.Lines(got) {
 		if line != "in a thread\n" && !strings.HasSuffix(line, " works\n") {
-			e.Errorf("%s", line)
+			e.Errorf("got line %s; want line == %q or line ends with %q", line, "in a thread\n", " works\n")
 		}
 	}
 }
@@ -185,7 +185,7 @@ for name, request, arg in [("TIOCSTI", 0x5412, b"x"), ("TIOCLINUX", 0x541c, b"\x
 '`)
 	got := e.All(p.Stdout())
 	if strings.Count(got, "\n") != 3 || strings.Contains(got, "works") {
-		e.Errorf("%q", got)
+		e.Errorf(`All: got %q; want strings.Count(got, %q) == 3 and got does not contain "works"`, got, "\n")
 	}
 	e.wait(p)
 }

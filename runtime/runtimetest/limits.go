@@ -98,7 +98,7 @@ func execTimeoutNotReached(e *env) {
 	s := e.common()
 	r := e.exec(s.ID, &runtime.ExecRequest{Command: sh("kill -9 $$"), Timeout: suite.Limit})
 	if r.TimedOut || r.Signal != 9 {
-		e.Errorf("%+v", r)
+		e.Errorf("exec: got r %+v; want not r.TimedOut and r.Signal == 9", r)
 	}
 }
 

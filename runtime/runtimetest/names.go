@@ -76,7 +76,7 @@ func namesReached(e *env) {
 		e.Errorf("the network is %q", s.Network)
 	}
 	if got := e.python(s.ID, fmt.Sprintf(echoClient, "echo.example", port)); got != "all are back\n" {
-		e.Errorf("%s", got)
+		e.Errorf("python: got %s, want %q", got, "all are back\n")
 	}
 	e.prints(s.ID, `echo "$HTTP_PROXY $https_proxy $no_proxy [$ALL_PROXY$all_proxy]"`, "http://127.64.0.1:3128 http://127.64.0.1:3128 localhost,127.0.0.1,127.0.0.0/8,::1,0.0.0.0,"+string(s.ID)+" []\n")
 	r := e.exec(s.ID, &runtime.ExecRequest{Command: []string{"true"}})
@@ -119,7 +119,7 @@ func namesRefused(e *env) {
 		Allow: []string{fmt.Sprintf("echo.example:%d", port)}, Hosts: map[string]string{"echo.example": "127.0.0.1"},
 	}})
 	if got := e.python(s.ID, fmt.Sprintf(refusedClient, port)); !strings.HasPrefix(got, "127.64.") {
-		e.Errorf("%s", got)
+		e.Errorf("python: got %s; want got begins with 127.64.", got)
 	}
 	r := e.exec(s.ID, &runtime.ExecRequest{Command: []string{"getent", "ahosts", "third.example"}})
 	if r.ExitCode == 0 || len(r.Refused) != 1 {
@@ -127,7 +127,8 @@ func namesRefused(e *env) {
 	}
 	got := r.Refused[0]
 	if got.Op != "lookup" || got.Name != "third.example" || got.Reason == "" || got.Allow != "--allow-host third.example" || got.Count < 1 || got.Time.IsZero() {
-		e.Errorf("%+v", got)
+		e.Errorf(`got %+v; want got.Op == "lookup" and got.Name == "third.example" and got.Reason != "" and got.Allow == "--allow-host third.example" and got.Count >= 1 and not got.Time.IsZero()`,
+			got)
 	}
 	none := e.start(&runtime.SandboxConfig{Network: runtime.NetworkFiltered})
 	if r := e.sh(none.ID, "getent ahosts echo.example"); r.ExitCode == 0 {

@@ -164,14 +164,14 @@ func (e *env) upgrade(c net.Conn) {
 	e.OK(err)
 	head := make([]byte, len("HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n"))
 	if _, err := io.ReadFull(c, head); err != nil || !bytes.HasPrefix(head, []byte("HTTP/1.1 101 ")) {
-		e.Fatalf("%q, %v", head, err)
+		e.Fatalf(`io.ReadFull: got head %q, err %v; want err == nil and bytes.HasPrefix(head, []byte("HTTP/1.1 101 "))`, head, err)
 	}
 	for _, word := range []string{"one\n", "two\n"} {
 		_, err := io.WriteString(c, word)
 		e.OK(err)
 		got := make([]byte, len(word))
 		if _, err := io.ReadFull(c, got); err != nil || string(got) != strings.ToUpper(word) {
-			e.Errorf("%q, %v", got, err)
+			e.Errorf("io.ReadFull: got %q, %v; want strings.ToUpper(word), nil", got, err)
 		}
 	}
 }

@@ -36,10 +36,10 @@ func processStreams(e *env) {
 		Command: sh("pwd >&2; echo $A; cat; exit 4"), Env: map[string]string{"A": "b"}, Cwd: "/",
 	})
 	if out, err := e.All(p.Stdout()), e.All(p.Stderr()); out != "b\n" || err != "/\n" {
-		e.Errorf("%q, %q", out, err)
+		e.Errorf("All: got %q, %q; want %q, %q", out, err, "b\n", "/\n")
 	}
 	if exit := e.wait(p); !reflect.DeepEqual(exit, runtime.Result{ExitCode: 4}) {
-		e.Errorf("%+v", exit)
+		e.Errorf("wait: got %+v, want runtime.Result{ExitCode: 4}", exit)
 	}
 }
 
@@ -47,7 +47,7 @@ func processMerge(e *env) {
 	s := e.common()
 	p := e.process(s.ID, &runtime.Command{Command: sh("for i in 1 2; do echo o$i; echo e$i >&2; done"), Merge: true})
 	if got := e.All(p.Stdout()); got != "o1\ne1\no2\ne2\n" {
-		e.Errorf("%q", got)
+		e.Errorf("All: got %q, want %q", got, "o1\ne1\no2\ne2\n")
 	}
 	if got := e.All(p.Stderr()); got != "" {
 		e.Errorf("stderr is %q", got)
@@ -69,7 +69,7 @@ func processStdin(e *env) {
 		e.Errorf("after the end: %q", got)
 	}
 	if exit := e.wait(p); exit.ExitCode != 0 {
-		e.Errorf("%+v", exit)
+		e.Errorf("wait: got exit %+v; want exit.ExitCode == 0", exit)
 	}
 	if _, err := p.Stdin().Write([]byte("x")); err == nil {
 		e.Error("a process that is gone takes input")
@@ -109,7 +109,7 @@ func processStdinBackpressure(e *env) {
 		close(wrote)
 	}()
 	if exit := e.wait(p); exit.ExitCode != 5 {
-		e.Errorf("%+v", exit)
+		e.Errorf("wait: got exit %+v; want exit.ExitCode == 5", exit)
 	}
 	e.Within("write to a process that is gone", wrote)
 }
@@ -144,7 +144,7 @@ func processInterrupt(e *env) {
 	e.Expect(p.Stdout(), "ready\n")
 	e.OK(p.Signal(syscall.SIGINT))
 	if exit := e.wait(p); !reflect.DeepEqual(exit, runtime.Result{ExitCode: 130, Signal: syscall.SIGINT}) {
-		e.Errorf("%+v", exit)
+		e.Errorf("wait: got %+v, want runtime.Result{ExitCode: 130, Signal: syscall.SIGINT}", exit)
 	}
 }
 
@@ -157,7 +157,7 @@ func processSignalGroup(e *env) {
 	e.Until("the child", func() bool { return e.count(s.ID, tag) == 1 })
 	e.OK(p.Signal(syscall.SIGTERM))
 	if exit := e.wait(p); !reflect.DeepEqual(exit, runtime.Result{ExitCode: 6}) {
-		e.Errorf("%+v", exit)
+		e.Errorf("wait: got %+v, want runtime.Result{ExitCode: 6}", exit)
 	}
 	e.gone(s.ID, tag)
 	if n := e.count(s.ID, other); n != 1 {
@@ -208,7 +208,7 @@ func processCtxEnds(e *env) {
 	_, err = p.Stdin().Write([]byte("\n"))
 	e.OK(err)
 	if exit := e.wait(p); exit.ExitCode != 9 {
-		e.Errorf("%+v", exit)
+		e.Errorf("wait: got exit %+v; want exit.ExitCode == 9", exit)
 	}
 	if _, err := e.rt.StartProcess(ctx, s.ID, &runtime.Command{Command: []string{"true"}}); !errors.Is(err, context.Canceled) {
 		e.Errorf("canceled before: %v", err)
@@ -223,7 +223,7 @@ func processClose(e *env) {
 	e.Until("four processes", func() bool { return e.count(s.ID, tag) == 4 })
 	e.OK(p.Close())
 	if exit := e.wait(p); exit.Signal != syscall.SIGKILL || exit.ExitCode != 137 {
-		e.Errorf("%+v", exit)
+		e.Errorf("wait: got exit %+v; want exit.Signal == syscall.SIGKILL and exit.ExitCode == 137", exit)
 	}
 	e.gone(s.ID, tag)
 	e.OK(p.Close())
@@ -241,7 +241,7 @@ func processTimeout(e *env) {
 		p := e.process(s.ID, &runtime.Command{Command: family(tag), Timeout: timeout})
 		got = e.All(p.Stdout())
 		if exit := e.wait(p); !exit.TimedOut || exit.ExitCode == 0 {
-			e.Errorf("%+v", exit)
+			e.Errorf("wait: got exit %+v; want exit.TimedOut and exit.ExitCode != 0", exit)
 		}
 		e.gone(s.ID, tag)
 		return strings.HasSuffix(got, "ready\n")

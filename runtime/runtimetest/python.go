@@ -42,7 +42,7 @@ func (e *env) refused(id, program string, attempts int) {
 	for line := range strings.Lines(out) {
 		n++
 		if strings.HasSuffix(line, " works\n") {
-			e.Errorf("%s", line)
+			e.Errorf("got line %s; want line does not end with %q", line, " works\n")
 		}
 	}
 	if n != attempts {

@@ -47,7 +47,8 @@ func limitMemory(e *env) {
 	e.Wrong("a sandbox that is out of memory", err, runtime.ErrConflict)
 	s, err = e.rt.Get(e.Ctx, s.ID)
 	if err != nil || s.State != runtime.StateDead || !strings.Contains(s.Reason, "limit of memory, 134217728 bytes, was reached") {
-		e.Errorf("%+v, %v", s, err)
+		e.Errorf(`Get: got s %+v, err %v; want err == nil and s.State == runtime.StateDead and s.Reason contains "limit of memory, 134217728 bytes, was reached"`,
+			s, err)
 	}
 	e.OK(e.rt.Start(e.Ctx, s.ID))
 	e.prints(s.ID, "echo alive", "alive\n")
@@ -125,7 +126,7 @@ func limitPIDsWhileFull(e *env) {
 	said := make([]byte, 200)
 	n, err := p.Stdout().Read(said)
 	if err != nil || !full(said[:n], 20) {
-		e.Errorf("%q, %v", said[:n], err)
+		e.Errorf("Read: got %q, err %v; want err == nil and full(said[:n], 20)", said[:n], err)
 	}
 	var trying sync.WaitGroup
 	for range 30 {

@@ -39,7 +39,7 @@ func streamOrder(e *env) {
 	}
 	got, err := e.stream(s.ID, &runtime.ExecRequest{Command: sh("i=0; while [ $i -lt 100 ]; do echo out$i; echo err$i >&2; i=$((i+1)); done")})
 	if err != nil || got != want.String() {
-		e.Errorf("%q, %v", got, err)
+		e.Errorf("stream: got %q, %v; want want.String(), nil", got, err)
 	}
 	if got, err = e.stream(s.ID, &runtime.ExecRequest{Command: sh("true")}); got != "" || err != nil {
 		e.Errorf("true: %q, %v", got, err)
@@ -101,7 +101,7 @@ func streamIsLive(e *env) {
 		e.Error("there is more")
 	}
 	if err := <-ended; string(first) != "first\n" || string(second) != "second\n" || err != nil {
-		e.Errorf("%q, %q, %v", first, second, err)
+		e.Errorf("got %q, %q, %v; want %q, %q, nil", first, second, err, "first\n", "second\n")
 	}
 }
 
@@ -114,7 +114,7 @@ func streamTimeout(e *env) {
 		return strings.HasSuffix(got, "ready\n")
 	})
 	if ee, ok := errors.AsType[*runtime.ExitError](err); !ok || !ee.TimedOut || got != "partial\ncomplaint\nready\n" {
-		e.Errorf("%q, %v", got, err)
+		e.Errorf("got %q, err %v; want ok and ee.TimedOut and got == %q", got, err, "partial\ncomplaint\nready\n")
 	}
 	e.gone(s.ID, tag)
 }

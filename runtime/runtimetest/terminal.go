@@ -51,13 +51,13 @@ func terminalIsOne(e *env) {
 	s := e.common()
 	p := e.terminal(s.ID, "test -t 0 && test -t 1 && test -t 2 && : </dev/tty && echo yes; echo err >&2; exit 3")
 	if got := e.All(p.Stdout()); got != "yes\r\nerr\r\n" {
-		e.Errorf("%q", got)
+		e.Errorf("All: got %q, want %q", got, "yes\r\nerr\r\n")
 	}
 	if got := e.All(p.Stderr()); got != "" {
 		e.Errorf("stderr is %q", got)
 	}
 	if exit := e.wait(p); !reflect.DeepEqual(exit, runtime.Result{ExitCode: 3}) {
-		e.Errorf("%+v", exit)
+		e.Errorf("wait: got %+v, want runtime.Result{ExitCode: 3}", exit)
 	}
 }
 
@@ -70,7 +70,7 @@ func terminalSize(e *env) {
 	e.OK(p.Resize(50, 132))
 	line("50 132")
 	if exit := e.wait(p); exit.ExitCode != 5 {
-		e.Errorf("%+v", exit)
+		e.Errorf("wait: got exit %+v; want exit.ExitCode == 5", exit)
 	}
 	p = e.process(s.ID, &runtime.Command{Command: []string{"stty", "size"}, TTY: true})
 	if got := e.All(p.Stdout()); got != "0 0\r\n" {
@@ -89,7 +89,7 @@ func terminalKeys(e *env) {
 	line("typed")
 	line("end")
 	if exit := e.wait(p); exit.ExitCode != 4 {
-		e.Errorf("%+v", exit)
+		e.Errorf("wait: got exit %+v; want exit.ExitCode == 4", exit)
 	}
 	for key, sig := range map[string]syscall.Signal{"\x03": syscall.SIGINT, "\x1c": syscall.SIGQUIT} {
 		// No shell: dash may miss a signal that comes while it forks.
@@ -100,7 +100,7 @@ func terminalKeys(e *env) {
 		_, err = io.WriteString(p.Stdin(), key)
 		e.OK(err)
 		if exit := e.wait(p); exit.Signal != sig {
-			e.Errorf("%q: %+v", key, exit)
+			e.Errorf("%q: got exit %+v; want exit.Signal == %v", key, exit, sig)
 		}
 	}
 }
@@ -111,7 +111,7 @@ func terminalSignal(e *env) {
 	e.lines(p)("ready")
 	e.OK(p.Signal(syscall.SIGUSR1))
 	if exit := e.wait(p); exit.ExitCode != 7 {
-		e.Errorf("%+v", exit)
+		e.Errorf("wait: got exit %+v; want exit.ExitCode == 7", exit)
 	}
 }
 
@@ -121,12 +121,12 @@ func terminalStops(e *env) {
 	for _, sig := range []string{"TSTP", "TTIN", "TTOU"} {
 		r := e.exec(s.ID, &runtime.ExecRequest{Command: sh("kill -" + sig + " $$; echo on"), Timeout: time.Minute})
 		if string(r.Stdout) != "on\n" || r.TimedOut {
-			e.Errorf("%s: %+v", sig, r)
+			e.Errorf("%s: got r %+v; want r.Stdout == %q and not r.TimedOut", sig, r, "on\n")
 		}
 	}
 	p := e.terminal(s.ID, "set -m; sleep 1000 & until read -r _ _ state _ </proc/$!/stat && test $state = T; do kill -TSTP %1; sleep 0.02; done; kill -KILL %1; exec sh -c 'exit 7'")
 	if exit := e.wait(p); !reflect.DeepEqual(exit, runtime.Result{ExitCode: 7}) {
-		e.Errorf("%+v", exit)
+		e.Errorf("wait: got %+v, want runtime.Result{ExitCode: 7}", exit)
 	}
 }
 
@@ -137,7 +137,7 @@ func terminalClose(e *env) {
 	e.Until("two processes", func() bool { return e.count(s.ID, tag) == 2 })
 	e.OK(p.Close())
 	if exit := e.wait(p); exit.Signal != syscall.SIGKILL {
-		e.Errorf("%+v", exit)
+		e.Errorf("wait: got exit %+v; want exit.Signal == syscall.SIGKILL", exit)
 	}
 	e.gone(s.ID, tag)
 }

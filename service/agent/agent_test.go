@@ -104,7 +104,7 @@ func (c *client) ok(name string, a args) (string, args) {
 	c.Helper()
 	text, out, failed, err := c.tool(c.ctx, name, a)
 	if err != nil || failed {
-		c.Fatalf("%s %v: %s, %v", name, a, text, err)
+		c.Fatalf("%s %v: got text %s, err %v; want err == nil and not failed", name, a, text, err)
 	}
 	return text, out
 }
@@ -313,7 +313,8 @@ func TestIdle(t *testing.T) {
 	status, header, text := w.Do(http.MethodPost, "/mcp", strings.NewReader(initialize), "Content-Type", "application/json", "Accept", accept)
 	id := header.Get("Mcp-Session-Id")
 	if status != http.StatusOK || id == "" {
-		t.Fatalf("%d %s", status, text)
+		t.Fatalf(`Do "/mcp" "Content-Type" "application/json" "Accept": got status %d, text %s; want status == http.StatusOK and id != ""`,
+			status, text)
 	}
 	wait.Equal(t, "status of a session that is not used", http.StatusNotFound, func() int { // each request restarts the idle time
 		status, _, _ := w.Do(http.MethodPost, "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":2,"method":"ping"}`),

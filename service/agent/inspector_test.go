@@ -57,7 +57,7 @@ func TestInspector(t *testing.T) {
 				err = json.Unmarshal(out, to)
 			}
 			if err != nil {
-				t.Fatalf("%s %q: %v\n%s", name, arguments, err, out)
+				t.Fatalf("%s %q: got err %v, out %s; want err == nil", name, arguments, err, out)
 			}
 		}
 		var list struct{ Tools []struct{ Name string } }
@@ -72,7 +72,7 @@ func TestInspector(t *testing.T) {
 		}
 		inspect(&r, "--method", "tools/call", "--tool-name", "bash", "--tool-arg", "command=echo out; exit 3")
 		if r.StructuredContent.Stdout != "out\n" || r.StructuredContent.Exit != 3 {
-			t.Errorf("%s: %+v", name, r)
+			t.Errorf("%s: got r %+v; want r.StructuredContent.Stdout == %q and r.StructuredContent.Exit == 3", name, r, "out\n")
 		}
 	}
 }

@@ -45,17 +45,18 @@ while :; do for to in ` + outside + ` d /; do rm -rf x; ln -s $to x; done; rm x;
 			w.OK(err)
 			done[call.tool] = done[call.tool] || !failed
 			if content := fmt.Sprint(out["content"], out["stdout"], out["matches"]); strings.Contains(content, "outside\n") || strings.Contains(text, ":outside") {
-				t.Fatalf("%s %v: %s", call.tool, call.args, text)
+				t.Fatalf("%s %v: got text %s; want content does not contain %q and text does not contain :outside",
+					call.tool, call.args, text, "outside\n")
 			}
 		}
 	}
 	c.ok("job_kill", args{"job": "swaps", "signal": "KILL"})
 	for path, want := range kept {
 		if text, err := os.ReadFile(path); err != nil || string(text) != want {
-			t.Errorf("%s: %q, %v", path, text, err)
+			t.Errorf("%s: got %q, %v; want %q, nil", path, text, err, want)
 		}
 	}
 	if left, err := os.ReadDir(outside); err != nil || len(left) != 1 {
-		t.Errorf("%v, %v", left, err)
+		t.Errorf("os.ReadDir: got left %v, err %v; want err == nil and len(left) == 1", left, err)
 	}
 }

@@ -39,7 +39,7 @@ func TestNoPathsOfRules(t *testing.T) {
 		all, err := json.Marshal(out)
 		w.OK(err)
 		if text += string(all); strings.Contains(text, "/home/ann") || !strings.Contains(text, "rules.yaml") {
-			t.Errorf("%s: %s", call.tool, text)
+			t.Errorf("%s: got text %s; want text does not contain /home/ann and text contains rules.yaml", call.tool, text)
 		}
 	}
 }

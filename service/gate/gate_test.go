@@ -46,7 +46,7 @@ func TestReadKeys(t *testing.T) {
 		_, err := gate.ReadKeys(keyFile(t, content))
 		switch {
 		case wrong == "" && err != nil:
-			t.Errorf("%.40q: %v", content, err)
+			t.Errorf(`%.40q: got err %v; want wrong != "" or err == nil`, content, err)
 		case wrong != "" && (runtime.Class(err) != runtime.ErrInvalid || !strings.Contains(err.Error(), wrong)):
 			t.Errorf("%.40q: %v, want %q", content, err, wrong)
 		case err != nil && strings.Contains(err.Error(), one):
@@ -137,7 +137,7 @@ func TestKeys(t *testing.T) {
 		{"OPEN-SANDBOX-API-KEY", "", "MISSING_API_KEY"},
 	} {
 		if caller, code := ask(g, "any.example", c.header, c.value); code != c.code || caller.All != (code == "") {
-			t.Errorf("%s: %s: %q, %+v", c.header, c.value, code, caller)
+			t.Errorf(`%s: %s: got code %q, caller %+v; want code == %q and caller.All == code == ""`, c.header, c.value, code, caller, c.code)
 		}
 	}
 	zoe := registry.Owner{OrganizationID: "acme", ProjectID: "web", UserID: "zoe"}

@@ -17,7 +17,8 @@ func TestListen(t *testing.T) {
 		"localhost:nothing": "nothing",
 	} {
 		if l, _, err := Listen(t.Context(), address, false); runtime.Class(err) != runtime.ErrInvalid || !strings.Contains(err.Error(), wrong) {
-			t.Errorf("%s: %v, %v", address, l, err)
+			t.Errorf("%s: got l %v, err %v; want runtime.Class(err) == runtime.ErrInvalid and err.Error() contains %v",
+				address, l, err, wrong)
 		}
 	}
 	l, loopback, err := Listen(t.Context(), "0.0.0.0:0", true)

@@ -97,7 +97,7 @@ func TestDiagnostics(t *testing.T) {
 	}
 	for kind, want := range map[string]string{"inspect": `"mountPoint": "/workspace"`, "summary": "one", "events": "b.example"} {
 		if status, _, text := w.Do("GET", path+"/"+kind, nil, zoe...); status != 200 || !strings.Contains(text, want) {
-			t.Errorf("%s: %d %s", kind, status, text)
+			t.Errorf("%s: got status %d, text %s; want status == 200 and text contains %s", kind, status, text, want)
 		}
 	}
 	w.is("GET", path+"/logs?scope=odd", "", 400, "must be one of container", zoe...)
@@ -167,7 +167,8 @@ func TestWatchMetrics(t *testing.T) {
 			Total float64 `json:"mem_total_mib"`
 		}
 		if !lines.Scan() || json.Unmarshal(lines.Bytes(), &u) != nil || u.CPUs == 0 || u.Total == 0 {
-			t.Fatalf("%q, %v", lines.Text(), lines.Err())
+			t.Fatalf("Text: got %q, %v; want lines.Scan() and json.Unmarshal(lines.Bytes(), &u) == nil and u.CPUs != 0 and u.Total != 0",
+				lines.Text(), lines.Err())
 		}
 	}
 	for path, reason := range map[string]string{

@@ -112,7 +112,7 @@ func TestCommandEnds(t *testing.T) {
 	// The lock tells when the processes have ended: each of them holds it.
 	waitGone := func(what string) {
 		if got := w.run(execd+"/command", m{"command": "flock /tmp/lock echo gone", "timeout": 60_000}); output(got, "stdout") != "gone\n" {
-			t.Errorf("%s: %+v", what, got)
+			t.Errorf(`%s: got %+v; want output(got, "stdout") == %q`, what, got, "gone\n")
 		}
 	}
 	_, _, leave := begin("exec 3>/tmp/lock; flock 3; echo begun; sleep 1000", "stdout")
@@ -160,7 +160,7 @@ func TestBackgroundCommand(t *testing.T) {
 		body["background"] = true
 		events := w.run(execd+"/command", body)
 		if len(events) != 3 || events[2].Type != "execution_complete" {
-			t.Fatalf("%+v", events)
+			t.Fatalf(`run: got events %+v; want len(events) == 3 and events[2].Type == "execution_complete"`, events)
 		}
 		return events[0].Text
 	}
@@ -277,7 +277,8 @@ func TestSession(t *testing.T) {
 	}
 	events := w.run(run, m{"command": "echo err >&2; (exit 4)"})
 	if last := events[len(events)-1]; output(events, "stderr") != "err\n" || last.Error == nil || last.Error.EValue != "4" {
-		t.Errorf("%+v", events)
+		t.Errorf(`run: got events %+v; want output(events, "stderr") == %q and last.Error != nil and last.Error.EValue == "4"`,
+			events, "err\n")
 	}
 	suite.Timeouts(func(timeout time.Duration) (came bool) {
 		events = w.run(run, m{"command": "echo part; sleep 1000", "timeout": timeout.Milliseconds()})
@@ -306,7 +307,7 @@ func TestSessionOfEarlierStart(t *testing.T) {
 			for _, verb := range []string{"stop", "start"} {
 				cmd := exec.CommandContext(w.Ctx, filepath.Join(testbin.Dir(t), "wolffia"), "--state-dir", w.State, verb, id)
 				if said, err := cmd.CombinedOutput(); err != nil {
-					t.Fatalf("%s: %v, %s", verb, err, said)
+					t.Fatalf("%s: got err %v, said %s; want err == nil", verb, err, said)
 				}
 			}
 		},

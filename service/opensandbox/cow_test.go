@@ -21,7 +21,7 @@ func TestCow(t *testing.T) {
 		status, text := w.call("POST", "/v1/sandboxes", body)
 		var made struct{ ID string }
 		if status != 202 || json.Unmarshal([]byte(text), &made) != nil {
-			t.Fatalf("%s: %d %s", body, status, text)
+			t.Fatalf("%s: got status %d, text %s; want status == 202 and json.Unmarshal([]byte(text), &made) == nil", body, status, text)
 		}
 		if status, text := w.call("POST", "/sandboxes/"+made.ID+"/port/44772/command", `{"command":"echo new > /workspace/new"}`); status != 200 {
 			t.Fatalf("command: %d %s", status, text)
@@ -41,7 +41,7 @@ func TestCow(t *testing.T) {
 	}
 	for _, extension := range []string{`"cow":true,"extensions":{"cow":"false"}`, `"extensions":{"cow":"yes"}`} {
 		if status, text := w.call("POST", "/v1/sandboxes", `{"image":{"uri":"host"},`+extension+`}`); status != 400 || !strings.Contains(text, "cow") {
-			t.Errorf("%s: %d %s", extension, status, text)
+			t.Errorf("%s: got status %d, text %s; want status == 400 and text contains cow", extension, status, text)
 		}
 	}
 }

@@ -108,7 +108,8 @@ func TestFiles(t *testing.T) {
 		}
 		status, header, text := w.Do("GET", execd+"/files/download?"+c.query, nil, headers...)
 		if status != c.status || status < 400 && text != c.content || !strings.Contains(text, c.content) || header.Get("Content-Range") != c.ranges {
-			t.Errorf("%s %s: %d %v %.200q", c.query, c.header, status, header, text)
+			t.Errorf(`%s %s: got status %d, header %v, text %.200q; want status == %d and (status >= 400 or text == %.200q) and text contains %.200q and header.Get("Content-Range") == %v`,
+				c.query, c.header, status, header, text, c.status, c.content, c.content, c.ranges)
 		}
 	}
 

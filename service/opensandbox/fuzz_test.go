@@ -168,16 +168,18 @@ func FuzzRequest(f *testing.F) {
 			res, rerr := http.ReadResponse(r, nil)
 			if rerr != nil {
 				if len(answer) > 0 && err == nil && !strings.HasPrefix(method, "HEAD") {
-					t.Fatalf("%q: %v", answer, rerr)
+					t.Fatalf(`got answer %q, rerr %v; want len(answer) <= 0 or err != nil or method begins with "HEAD"`, answer, rerr)
 				}
 				return
 			}
 			text, _ := io.ReadAll(res.Body)
 			if res.StatusCode == http.StatusInternalServerError {
-				t.Fatalf("%d %s", res.StatusCode, text)
+				t.Fatalf("http.ReadResponse: got res.StatusCode %d, text %s; want res.StatusCode != http.StatusInternalServerError",
+					res.StatusCode, text)
 			}
 			if res.StatusCode >= 400 && res.Header.Get("Content-Type") == "application/json" && method != "HEAD" && !json.Valid(text) {
-				t.Fatalf("%d %q", res.StatusCode, text)
+				t.Fatalf(`http.ReadResponse: got res.StatusCode %d, text %q; want res.StatusCode < 400 or res.Header.Get("Content-Type") != "application/json" or method == "HEAD" or json.Valid(text)`,
+					res.StatusCode, text)
 			}
 			if _, err := r.Peek(1); err != nil {
 				return

@@ -87,7 +87,8 @@ func (w *world) run(path string, body any) []event {
 	w.OK(err)
 	status, header, reply := w.Do(http.MethodPost, path, strings.NewReader(string(text)), "Content-Type", "application/json")
 	if status != http.StatusOK || header.Get("Content-Type") != "text/event-stream" {
-		w.Fatalf("%s %s: %d %s", path, text, status, reply)
+		w.Fatalf(`json.Marshal: got path %s, text %s, status %d, reply %s; want status == http.StatusOK and header.Get("Content-Type") == "text/event-stream"`,
+			path, text, status, reply)
 	}
 	return w.events(reply)
 }

@@ -69,7 +69,8 @@ func TestLifecycle(t *testing.T) {
 		status int
 	}{{"/resume", 409}, {"/pause", 202}, {"/pause", 409}} {
 		if status, header, text := w.Do("POST", path+c.call, nil); status != c.status || status == 202 && (text != "" || header.Get("Content-Length") != "0") {
-			t.Fatalf("%s: %d %v %s", c.call, status, header, text)
+			t.Fatalf(`%s: got status %d, header %v, text %s; want status == %d and (status != 202 or (text == "" and header.Get("Content-Length") == "0"))`,
+				c.call, status, header, text, c.status)
 		}
 	}
 	w.is("GET", path, "", 200, `"state":"Paused"`)
@@ -186,7 +187,7 @@ func TestList(t *testing.T) {
 		"?state=Running&state=Paused": 3, "?state=Failed": 0,
 	} {
 		if found, _ := list(query); len(found) != n {
-			t.Errorf("%s: %v", query, found)
+			t.Errorf("%s: got found %v; want len(found) == %v", query, found, n)
 		}
 	}
 	for _, query := range []string{"?page=0", "?page=x", "?pageSize=201", "?state=Odd", "?metadata=%25zz", "?metadata=%zz", "?metadata=n%3D1;all"} {
@@ -329,7 +330,7 @@ func TestOwners(t *testing.T) {
 		}
 	}
 	if status, text := w.native("destroySandbox", fmt.Sprintf(`{"organizationId":"acme","projectId":"web","userId":"zoe","sandboxId":%q}`, own.SandboxID), as(keyZoe)...); status != 200 {
-		t.Errorf("%d %s", status, text)
+		t.Errorf(`native "destroySandbox": got status %d, text %s; want status == 200`, status, text)
 	}
 	// An idempotency key is its owner's.
 	w.is("POST", "/v1/sandboxes", `{"image":{"uri":"host"},"metadata":{"of":"zoe"}}`, 202, "", append(as(keyZoe), "Idempotency-Key", "k")...)
@@ -381,7 +382,7 @@ func TestOwners(t *testing.T) {
 	}
 	for _, key := range []string{keyZoe, keyAll} {
 		if status, text := w.native("findSandbox", `{"organizationId":"acme","projectId":"web","userId":"zoe"}`, as(key)...); status != 404 {
-			t.Errorf("%s: %d %s", key, status, text)
+			t.Errorf("%s: got status %d, text %s; want status == 404", key, status, text)
 		}
 	}
 	if strings.Contains(w.Log.String(), "0123456789abcdef") {

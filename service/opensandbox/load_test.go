@@ -209,7 +209,8 @@ func TestMalformed(t *testing.T) {
 		{"DELETE", execd + "/session/" + strings.Repeat("s", 1000), ""},
 	} {
 		if status, text := w.call(c[0], c[1], c[2]); status < 400 || status >= 500 && status != 501 && status != 503 {
-			t.Errorf("%s %.100s %.100s: %d %.300s", c[0], c[1], c[2], status, text)
+			t.Errorf("%s %.100s %.100s: got status %d, text %.300s; want status >= 400 and (status < 500 or status == 501 or status == 503)",
+				c[0], c[1], c[2], status, text)
 		}
 	}
 	w.is("GET", execd+"/ping", "", 200, "")

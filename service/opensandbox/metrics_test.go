@@ -18,7 +18,8 @@ func TestMetrics(t *testing.T) {
 	counts := func() string {
 		status, header, text := w.Do("GET", "/metrics", nil, "OPEN-SANDBOX-API-KEY", keyAll)
 		if status != http.StatusOK || !strings.HasPrefix(header.Get("Content-Type"), "text/plain; version=0.0.4") {
-			t.Fatalf("%d %v %s", status, header, text)
+			t.Fatalf(`Do "GET" "/metrics" "OPEN-SANDBOX-API-KEY": got status %d, header %v, text %s; want status == http.StatusOK and header.Get("Content-Type") begins with "text/plain; version=0.0.4"`,
+				status, header, text)
 		}
 		return text
 	}
@@ -83,7 +84,8 @@ func TestOpenAPI(t *testing.T) {
 		for method, o := range operations {
 			n++
 			if o.Summary == "" || o.Responses["default"].Content["application/json"].Schema.Properties["code"] == nil || strings.Count(path, "{") > len(o.Parameters) {
-				t.Errorf("%s %s: %+v", method, path, o)
+				t.Errorf(`got method %s, path %s, o %+v; want o.Summary != "" and o.Responses["default"].Content["application/json"].Schema.Properties["code"] != nil and strings.Count(path, "{") <= len(o.Parameters)`,
+					method, path, o)
 			}
 		}
 	}

@@ -27,7 +27,7 @@ func TestNativeRequest(t *testing.T) {
 		}
 		got, err := q.with(q.Extensions)
 		if diff := gocmp.Diff(want, got); diff != "" || err != nil {
-			t.Errorf("%s: %v %s", body, err, diff)
+			t.Errorf(`%s: got %v, %s; want nil, ""`, body, err, diff)
 		}
 	}
 	for _, body := range []string{
@@ -39,7 +39,7 @@ func TestNativeRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := q.with(q.Extensions); err == nil {
-			t.Errorf("%s: %v", body, got)
+			t.Errorf("%s: got %v; want err != nil", body, got)
 		}
 	}
 }
@@ -50,10 +50,10 @@ func TestNativeSchema(t *testing.T) {
 	for _, key := range fields.Requests() {
 		want := map[fields.Kind]string{fields.Truth: "boolean", fields.List: "array"}[fields.Requested(key).Kind]
 		if got, has := all[key].(object); !has || got["type"] != cmp.Or(want, "string") {
-			t.Errorf("%s: %v", key, got)
+			t.Errorf(`%s: got %v; want has and got["type"] == cmp.Or(want, "string")`, key, got)
 		}
 	}
 	if all["Values"] != nil || all["entrypoint"] == nil {
-		t.Errorf("%v", all)
+		t.Errorf(`got all %v; want all["Values"] == nil and all["entrypoint"] != nil`, all)
 	}
 }

@@ -110,7 +110,7 @@ func TestPorts(t *testing.T) {
 			fmt.Fprintf(conn, "GET %s%s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", path, sent, w.Address)
 			text, err := io.ReadAll(in)
 			if err != nil || !strings.Contains(string(text), "\r\n\r\nGET "+want+"\n") {
-				t.Errorf("%s%s: %q, %v", path, sent, text, err)
+				t.Errorf("%s%s: got text %q, err %v; want err == nil and text contains %q", path, sent, text, err, "\r\n\r\nGET "+want+"\n")
 			}
 		}
 	}

@@ -36,7 +36,7 @@ func (w *world) attach(path string) *ptyClient {
 	c := &ptyClient{world: w, from: -1}
 	conn, res, err := websocket.Dial(w.Ctx, "ws://"+w.Address+path, &websocket.DialOptions{HTTPClient: w.Client})
 	if err != nil {
-		w.Fatalf("%s: %v, %+v", path, err, res)
+		w.Fatalf("%s: got err %v, res %+v; want err == nil", path, err, res)
 	}
 	c.conn = conn
 	w.Cleanup(func() { _ = conn.CloseNow() })

@@ -17,7 +17,7 @@ func TestAmount(t *testing.T) {
 		"": 0, "0": 0, "-1": 0, "1e9": 0, "Inf": 0, "NaN": 0, "1 Gi": 0, "Gi": 0, "1Pi": 0, "1mi": 0, "999999999999999999Ti": 0, "0x10": 0,
 	} {
 		if got, ok := amount(text); ok != (want > 0) || ok && got != want {
-			t.Errorf("%q: %v, %v", text, got, ok)
+			t.Errorf("%q: got %v, ok %v; want ok == want > 0 and (not ok or got == %v)", text, got, ok, want)
 		}
 	}
 }
@@ -102,7 +102,8 @@ func TestNetworkPolicy(t *testing.T) {
 				t.Errorf("%+v: error %v, want %q", x.policy, err, x.fault)
 			}
 		case err != nil || got != x.want || egress == nil != (x.names == nil) || egress != nil && !slices.Equal(egress.Allow, x.names):
-			t.Errorf("%+v: %q, %+v, %v", x.policy, got, egress, err)
+			t.Errorf("%+v: got %q, egress %+v, err %v; want err == nil and got == %q and egress == nil == x.names == nil and (egress == nil or egress.Allow == %v)",
+				x.policy, got, egress, err, x.want, x.names)
 		}
 	}
 }

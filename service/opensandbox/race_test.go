@@ -25,7 +25,7 @@ while :; do ln -sfn ` + outside + ` x; ln -sfn d x; ln -sfn secret y; ln -sfn d/
 	status, made := w.native("ensureSandbox", "{"+owner+"}")
 	_, made, _ = strings.Cut(made, `"sandboxId":"`)
 	if status != 201 || len(made) < 12 {
-		t.Fatalf("%d %s", status, made)
+		t.Fatalf(`native "ensureSandbox": got status %d, made %s; want status == 201 and len(made) >= 12`, status, made)
 	}
 	owner += `,"sandboxId":"` + made[:12] + `"`
 	for range testenv.Some(60) {
@@ -43,7 +43,7 @@ while :; do ln -sfn ` + outside + ` x; ln -sfn d x; ln -sfn secret y; ln -sfn d/
 		for _, path := range []string{"/workspace/x/f", "y", "x"} {
 			for _, part := range []string{"bytes=0-6", "bytes=-7", ""} {
 				if status, _, text := w.Do("GET", execd+"/files/download?path="+path, nil, "Range", part); status < 300 && strings.Contains(text, "outside") {
-					t.Fatalf("%s %s: %q", path, part, text)
+					t.Fatalf(`%s %s: got text %q; want status >= 300 or text does not contain "outside"`, path, part, text)
 				}
 			}
 		}
@@ -59,10 +59,10 @@ while :; do ln -sfn ` + outside + ` x; ln -sfn d x; ln -sfn secret y; ln -sfn d/
 	w.is("DELETE", execd+"/command?id="+events[0].Text, "", 200, "")
 	for path, want := range map[string]string{filepath.Join(outside, "f"): "outside", filepath.Join(w.Codebase, "secret"): "outside"} {
 		if text, err := os.ReadFile(path); err != nil || string(text) != want {
-			t.Errorf("%s: %q, %v", path, text, err)
+			t.Errorf("%s: got %q, %v; want %q, nil", path, text, err, want)
 		}
 	}
 	if left, err := os.ReadDir(outside); err != nil || len(left) != 1 {
-		t.Errorf("%v, %v", left, err)
+		t.Errorf("os.ReadDir: got left %v, err %v; want err == nil and len(left) == 1", left, err)
 	}
 }

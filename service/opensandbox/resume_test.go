@@ -59,7 +59,7 @@ func (w *world) again(path string) *resumed {
 	for {
 		if r, status := w.stream(path, ""); status != http.StatusConflict {
 			if r == nil {
-				w.Fatalf("%s: %d", path, status)
+				w.Fatalf("%s: got %d; want r != nil", path, status)
 			}
 			return r
 		}
@@ -151,7 +151,7 @@ func TestResume(t *testing.T) {
 		a.until("stdout")
 		a.leave()
 		if got := w.run(execd+"/command", m{"command": "flock /tmp/lock echo gone", "timeout": 60_000}); output(got, "stdout") != "gone\n" {
-			t.Errorf("%s: %+v", command, got)
+			t.Errorf(`%s: got %+v; want output(got, "stdout") == %q`, command, got, "gone\n")
 		}
 		w.is("GET", path, "", 409, "cannot be resumed")
 	}

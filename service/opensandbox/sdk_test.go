@@ -36,7 +36,7 @@ func TestSDK(t *testing.T) {
 	}
 	w := &world{servetest.New(t, keyAll)}
 	if text, err := runIn(t, dir, "node", drive, w.Address, keyAll); err != nil {
-		t.Errorf("%v\n%s\n%s", err, text, w.Log.String())
+		t.Errorf(`runIn "node": got err %v, text %s, %s; want err == nil`, err, text, w.Log.String())
 	}
 }
 

@@ -74,6 +74,6 @@ func TestSlowReader(t *testing.T) {
 	}
 	w.OK(c.Close())
 	if got := w.run(execd+"/command", m{"command": "flock /tmp/lock echo gone", "timeout": 60_000}); output(got, "stdout") != "gone\n" {
-		t.Errorf("%+v", got)
+		t.Errorf(`run: got %+v; want output(got, "stdout") == %q`, got, "gone\n")
 	}
 }

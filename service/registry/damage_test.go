@@ -54,7 +54,7 @@ func damaged(t *testing.T, what string, data []byte, all []registry.Metadata) {
 		t.Errorf("%s: the log is %s", what, log)
 	}
 	if listed, err := r.List(); err != nil || len(listed) > 0 {
-		t.Errorf("%s: %+v, %v", what, listed, err)
+		t.Errorf("%s: got listed %+v, err %v; want err == nil and len(listed) <= 0", what, listed, err)
 	}
 	changes, err := r.Reconcile(all)
 	ok(t, err)

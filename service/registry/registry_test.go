@@ -191,7 +191,8 @@ func TestInvalidIsRefused(t *testing.T) {
 
 func TestParseOwner(t *testing.T) {
 	if o, err := registry.ParseOwner("acme/web shop/zoe"); err != nil || o != (registry.Owner{OrganizationID: "acme", ProjectID: "web shop", UserID: "zoe"}) {
-		t.Errorf("%+v, %v", o, err)
+		t.Errorf(`registry.ParseOwner "acme/web shop/zoe": got %+v, %v; want registry.Owner{OrganizationID: "acme", ProjectID: "web shop", UserID: "zoe"}, nil`,
+			o, err)
 	}
 	for _, s := range []string{"", "a", "a/b", "a/b/", "/b/c", "a//c", "a/b/c/d", "a/b/c/", "a/b/\x01"} {
 		_, err := registry.ParseOwner(s)

@@ -98,7 +98,7 @@ func (m *model) same(t *testing.T, r *registry.Registry, dir string, boxes, owne
 		ok(t, err)
 		slices.SortFunc(l.want, func(a, b registry.Metadata) int { return int(a.CreatedAt - b.CreatedAt) })
 		if diff := cmp.Diff(l.want, got); diff != "" {
-			t.Fatalf("%s: %s", l.what, diff)
+			t.Fatalf(`%s: got %s, want ""`, l.what, diff)
 		}
 	}
 	for n := range boxes {

@@ -203,7 +203,7 @@ func (w *world) bash(o registry.Owner, id, command string) string {
 	r := w.call(w.Ctx, "executeBash", by(o, m{"sandboxId": id, "command": command}))
 	w.is(command, r, http.StatusOK, "")
 	if r.ExitCode != 0 {
-		w.Fatalf("%s: %s", command, r.body)
+		w.Fatalf("%s: got r.body %s; want r.ExitCode == 0", command, r.body)
 	}
 	return r.Stdout
 }

@@ -89,7 +89,7 @@ func (n *native) ok(name string, more m) *answer {
 	n.Helper()
 	status, a, body := n.call(name, more)
 	if status >= 300 {
-		n.Fatalf("%s %v: %d %s", name, more, status, body)
+		n.Fatalf("%s %v: got status %d, body %s; want status < 300", name, more, status, body)
 	}
 	return a
 }
@@ -112,29 +112,29 @@ func TestJobs(t *testing.T) {
 	n.OK(os.Chmod(filepath.Join(n.Codebase, "gate"), 0o666))
 	started := n.ok("startJob", m{"name": "build", "command": `echo $A $PWD $B; echo err >&2; read x < /workspace/gate; printf '\377'; exit 3`, "env": m{"B": "env"}})
 	if started.Job.Name != "build" || started.Job.ID == "" {
-		t.Errorf("%+v", started)
+		t.Errorf(`ok "startJob": got started %+v; want started.Job.Name == "build" and started.Job.ID != ""`, started)
 	}
 	if j := n.ok("waitJob", m{"job": "build", "timeoutMs": 1}).Job; j.State != "running" || j.ExitCode != nil {
 		t.Errorf("it waits at the gate: %+v", j)
 	}
 	n.ok("executeBash", m{"command": "echo > /workspace/gate"})
 	if j := n.ok("waitJob", m{"job": started.Job.ID, "timeoutMs": limitMS}).Job; j.State != "ended" || j.ExitCode == nil || *j.ExitCode != 3 {
-		t.Errorf("%+v", j)
+		t.Errorf(`got j %+v; want j.State == "ended" and j.ExitCode != nil and *j.ExitCode == 3`, j)
 	}
 	out := n.ok("jobOutput", m{"job": "build"}).Stdout
 	if string(out.Bytes) != "state /tmp env\n\xff" || out.From != 0 || out.Next != 16 || out.End != 16 {
-		t.Errorf("%+v", out)
+		t.Errorf("got out %+v; want out.Bytes == %q and out.From == 0 and out.Next == 16 and out.End == 16", out, "state /tmp env\n\xff")
 	}
 	if out = n.ok("jobOutput", m{"job": "build", "stdoutOffset": 6, "maxBytes": 4}).Stdout; out.Text != "/tmp" || out.From != 6 || out.Next != 10 || out.End != 16 {
-		t.Errorf("%+v", out)
+		t.Errorf(`got out %+v; want out.Text == "/tmp" and out.From == 6 and out.Next == 10 and out.End == 16`, out)
 	}
 	n.ok("startJob", m{"name": "sleeper", "command": "sleep 1000"})
 	n.ok("signalJob", m{"job": "sleeper", "signal": "kill"})
 	if j := n.ok("waitJob", m{"job": "sleeper", "timeoutMs": limitMS}).Job; j.ExitCode == nil || *j.ExitCode != 137 {
-		t.Errorf("%+v", j)
+		t.Errorf("got j %+v; want j.ExitCode != nil and *j.ExitCode == 137", j)
 	}
 	if all := n.ok("listJobs", nil); len(all.Jobs) != 2 {
-		t.Errorf("%+v", all)
+		t.Errorf(`ok "listJobs": got all %+v; want len(all.Jobs) == 2`, all)
 	}
 	n.fails("startJob", m{"command": " "}, 400, "empty")
 	n.fails("startJob", m{"command": "env", "env": m{"A=B": "x"}}, 400, `variable \"A=B\": a name has letters`)
@@ -193,7 +193,8 @@ func TestStream(t *testing.T) {
 		}
 	}
 	if res.Header.Get("Content-Type") != "text/event-stream" || res.Header.Get("X-Request-Id") == "" {
-		t.Errorf("%v", res.Header)
+		t.Errorf(`open: got res.Header %v; want res.Header.Get("Content-Type") == "text/event-stream" and res.Header.Get("X-Request-Id") != ""`,
+			res.Header)
 	}
 	late, err := io.ReadAll(open("echo begun; sleep 1000", 50).Body)
 	n.OK(err)
@@ -222,7 +223,7 @@ func TestStream(t *testing.T) {
 func TestRanges(t *testing.T) {
 	n := newNative(t)
 	if a := n.ok("writeFiles", m{"files": m{"f": m{"content": "0123456789"}}}); a.Updated != 1 {
-		t.Errorf("%+v", a)
+		t.Errorf(`ok "writeFiles": got a %+v; want a.Updated == 1`, a)
 	}
 	n.ok("writeFiles", m{"files": m{"f": m{"content": "AB", "offset": 2}}})
 	n.ok("writeFiles", m{"files": m{"f": m{"content": "!", "offset": 10}}})
@@ -240,7 +241,8 @@ func TestRanges(t *testing.T) {
 	} {
 		c.more["path"] = "f"
 		if a := n.ok("readFile", c.more); a.Content != c.content || a.Offset != c.offset || a.Size != c.whole || a.Encoding != "utf-8" {
-			t.Errorf("%v: %+v", c.more, a)
+			t.Errorf(`%v: got a %+v; want a.Content == %v and a.Offset == %v and a.Size == %v and a.Encoding == "utf-8"`,
+				c.more, a, c.content, c.offset, c.whole)
 		}
 	}
 	n.fails("readFile", m{"path": "f", "bytes": -1}, 400, "it must be from 0")
@@ -265,19 +267,21 @@ func TestRules(t *testing.T) {
 	n.ok("executeBash", m{"command": "cat secret; cat secret; true"})
 	a := n.ok("audit", nil)
 	if len(a.Denied) == 0 || a.Denied[0].Path != "secret" || a.Denied[0].Level != "none" || a.Denied[0].Rule.Rule != "secret=none" {
-		t.Errorf("%+v", a)
+		t.Errorf(`ok "audit": got a %+v; want len(a.Denied) != 0 and a.Denied[0].Path == "secret" and a.Denied[0].Level == "none" and a.Denied[0].Rule.Rule == "secret=none"`,
+			a)
 	}
 	n.ok("executeBash", m{"command": "ls secret/; true"})
 	if b := n.ok("audit", m{"limit": 1}); len(b.Denied) != 1 || b.Before < len(a.Denied)-1 {
-		t.Errorf("%+v", b)
+		t.Errorf(`ok "audit": got b %+v; want len(b.Denied) == 1 and b.Before >= len(a.Denied)-1`, b)
 	}
 	n.fails("audit", m{"limit": -1}, 400, "limit")
 	a = n.ok("rules", m{"path": "/workspace/secret"})
 	if len(a.Rules) != 2 || a.Filter != "fuse" || a.MountPoint != "/workspace" || a.Path.Path != "secret" || a.Path.Level != "none" || a.Path.Allow == "" {
-		t.Errorf("%+v", a)
+		t.Errorf(`ok "rules": got a %+v; want len(a.Rules) == 2 and a.Filter == "fuse" and a.MountPoint == "/workspace" and a.Path.Path == "secret" and a.Path.Level == "none" and a.Path.Allow != ""`,
+			a)
 	}
 	if a = n.ok("rules", m{"path": "sub/file"}); a.Path.Level != "write" || a.Path.Allow != "" {
-		t.Errorf("%+v", a)
+		t.Errorf(`ok "rules": got a %+v; want a.Path.Level == "write" and a.Path.Allow == ""`, a)
 	}
 	for _, name := range []string{"/etc/passwd", "../a", "sub/../../etc/passwd", "/workspace/../a"} {
 		n.fails("rules", m{"path": name}, 400, "not in the codebase")
@@ -299,7 +303,7 @@ func TestRulesOfUnknownKind(t *testing.T) {
 	})
 	for _, name := range []string{"keys", "keys/", "keys/a"} {
 		if a := n.ok("rules", m{"path": name}); a.Path.Level != "none" || a.Path.Rule == nil || a.Path.Allow == "" {
-			t.Errorf("%s: %+v", name, a.Path)
+			t.Errorf(`%s: got a.Path %+v; want a.Path.Level == "none" and a.Path.Rule != nil and a.Path.Allow != ""`, name, a.Path)
 		}
 	}
 }

@@ -93,7 +93,7 @@ func TestRequestsOfTheWrongForm(t *testing.T) {
 		w.OK(err)
 		r := do(w.client, req)
 		if w.is(method, r, 405, "invalidMethod"); r.header.Get("Allow") != "POST" {
-			t.Errorf("%s: %v", method, r.header)
+			t.Errorf(`%s: got r.header %v; want r.header.Get("Allow") == "POST"`, method, r.header)
 		}
 	}
 	for _, path := range []string{"nosuch", "../nosuch"} {
@@ -144,7 +144,7 @@ func TestStop(t *testing.T) {
 			}
 			r := <-answer
 			if w.is(c.name, r, c.status, c.code); r.Stdout != c.printed {
-				t.Errorf("%s", r.body)
+				t.Errorf("got r.body %s; want r.Stdout == %v", r.body, c.printed)
 			}
 			w.OK(<-stopped)
 			w.OK(<-w.ended)

@@ -107,7 +107,7 @@ func TestListen(t *testing.T) {
 	w.OK(err)
 	for name, mode := range map[string]os.FileMode{"made": os.ModeDir | 0o700, "made/sock": os.ModeSocket | 0o600, "made/sock.lock": 0o600} {
 		if st, err := os.Lstat(filepath.Join(dir, name)); err != nil || st.Mode() != mode {
-			t.Errorf("%s: %v, %v", name, st.Mode(), err)
+			t.Errorf("%s: got %v, %v; want %v, nil", name, st.Mode(), err, mode)
 		}
 	}
 	_, err = server.Listen(path)

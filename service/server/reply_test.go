@@ -64,7 +64,8 @@ func checkReply(t *testing.T, text []byte) {
 		t.Fatalf("denied: %+v", got)
 	}
 	if g.Stderr != "e" || g.StderrBytes != nil || g.ExitCode != 3 || g.Cwd != "/ä" || g.DurationMS != 5 || g.Restored != "full" || got.Error.Code != "c" {
-		t.Fatalf("%+v", got)
+		t.Fatalf(`got %+v; want g.Stderr == "e" and g.StderrBytes == nil and g.ExitCode == 3 and g.Cwd == %q and g.DurationMS == 5 and g.Restored == "full" and got.Error.Code == "c"`,
+			got, "/ä")
 	}
 	var file service.File
 	decodeReply(t, fileReply(text), &file)

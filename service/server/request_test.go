@@ -46,7 +46,7 @@ func TestDecode(t *testing.T) {
 		err := decode([]byte(c.body), &r)
 		switch {
 		case c.says == "" && err != nil:
-			t.Errorf("%.100s: %v", c.body, err)
+			t.Errorf(`%.100s: got err %v; want c.says != "" or err == nil`, c.body, err)
 		case c.says == "":
 		case err == nil || !strings.Contains(err.Error(), c.says) || runtime.Class(err) != runtime.ErrInvalid:
 			t.Errorf("%.100s: %v, want %q", c.body, err, c.says)
@@ -63,7 +63,7 @@ func TestRequestID(t *testing.T) {
 	} {
 		got := requestID(http.Header{requestHeader: {id}})
 		if (got == id) != good || got == "" {
-			t.Errorf("%q: %q", id, got)
+			t.Errorf(`requestID: got id %q, %q; want (got == id) == %v and got != ""`, id, got, good)
 		}
 	}
 	if a, b := requestID(nil), requestID(nil); a == b {

@@ -71,7 +71,7 @@ func (c *copied) ok(name string, more m) *reviewed {
 	c.Helper()
 	status, r, body := c.call(name, more)
 	if status >= 300 {
-		c.Fatalf("%s %v: %d %s", name, more, status, body)
+		c.Fatalf("%s %v: got status %d, body %s; want status < 300", name, more, status, body)
 	}
 	return r
 }

@@ -210,7 +210,7 @@ func TestHundredOwnersAtOnce(t *testing.T) {
 	suite.AtOnce(owners, func(i int) error {
 		r := w.call(w.Ctx, "createSandbox", by(owner(i), nil))
 		if ids[i] = r.SandboxID; r.status != 201 {
-			t.Errorf("%d: %s (%v)", i, r.body, r.err)
+			t.Errorf("%d: got r.body %s, r.err %v; want r.status == 201", i, r.body, r.err)
 		}
 		return nil
 	})
@@ -227,7 +227,8 @@ func TestHundredOwnersAtOnce(t *testing.T) {
 until set -- /workspace/begun/*; [ $# -eq %d ]; do sleep 1; done; echo $A`, i, owners)
 		r := w.call(w.Ctx, "executeBash", by(owner(i), m{"sandboxId": ids[i], "command": command}))
 		if r.status != 200 || r.Stdout != fmt.Sprintf("%d\n", i) {
-			t.Errorf("%d: %s (%v)", i, r.body, r.err)
+			t.Errorf(`call "executeBash": got i %d, r.body %s, r.err %v; want r.status == 200 and r.Stdout == fmt.Sprintf(%q, i)`,
+				i, r.body, r.err, "%d\n")
 		}
 		return nil
 	})

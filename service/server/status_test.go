@@ -36,7 +36,8 @@ func TestEveryClassHasAStatus(t *testing.T) {
 		delete(want, s.Is)
 		err := fmt.Errorf("what happened: %w", s.Is)
 		if status, f := failureOf(err); status != s.HTTP || f.Code != s.Code || f.Message != err.Error() {
-			t.Errorf("%v: %d %+v", err, status, f)
+			t.Errorf("failureOf: got err %v, status %d, f %+v; want status == %d and f.Code == %v and f.Message == err.Error()",
+				err, status, f, s.HTTP, s.Code)
 		}
 	}
 	for is := range want {

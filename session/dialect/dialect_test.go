@@ -34,7 +34,7 @@ func TestReports(t *testing.T) {
 			got, ok = r.Add([]byte(p), nonce)
 		}
 		if got != tt.want || ok != tt.ok {
-			t.Errorf("%s: %+v, %v", name, got, ok)
+			t.Errorf("%s: got %+v, %v; want %+v, %v", name, got, ok, tt.want, tt.ok)
 		}
 	}
 	var r Reports
@@ -64,7 +64,7 @@ func FuzzReports(f *testing.F) {
 			}
 		}
 		if rep, ok := r.Add([]byte("\x00n0nce 9 /d\x00"), nonce); !ok || rep != (Report{9, "/d"}) {
-			t.Errorf("%+v, %v", rep, ok)
+			t.Errorf(`Add: got rep %+v, ok %v; want ok and rep == Report{9, "/d"}`, rep, ok)
 		}
 	})
 }
@@ -76,7 +76,7 @@ func TestPacketsAreShort(t *testing.T) {
 		}
 		for _, p := range slices.Concat(d.Start("/d/x", "/d/g"), d.Repair(), []string{d.Run("/d", Streams{}, FIFOs{}, StatusName), d.Report("n")}) {
 			if !strings.HasSuffix(p, "\n") || strings.Contains(p, "\x00") {
-				t.Errorf("%q", p)
+				t.Errorf("got p %q; want p ends with %q and p does not contain %q", p, "\n", "\x00")
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func TestStatements(t *testing.T) {
 		"alias x='a\n'\\''b'", "declare -x d",
 	}
 	if got := statements([]byte(in)); !slices.Equal(got, want) {
-		t.Errorf("%q", got)
+		t.Errorf("statements: got %q, want %q", got, want)
 	}
 }
 

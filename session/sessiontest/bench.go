@@ -41,7 +41,7 @@ func benchCommand(b *testing.B, c *Config, script string) {
 	for b.Loop() {
 		begin := time.Now()
 		if r := s.exec(req); r.ExitCode != 0 {
-			b.Fatalf("%+v", r)
+			b.Fatalf("exec: got r %+v; want r.ExitCode == 0", r)
 		}
 		took = append(took, time.Since(begin))
 	}

@@ -41,7 +41,7 @@ func callerOther(e *env) {
 	s.prints("pwd; echo $x; hi", "/usr\nfirst\nhi\n")
 	s.same()
 	if got := s.get(); got.Commands != 2 || got.Cwd != "/usr" {
-		s.Errorf("%+v", got)
+		s.Errorf(`get: got %+v; want got.Commands == 2 and got.Cwd == "/usr"`, got)
 	}
 	e.OK(e.rt.DestroySession(e.Ctx, s.ID))
 }

@@ -109,7 +109,7 @@ func endReplaced(e *env) {
 		s.Errorf("%+v, session %+v", r, r.Session)
 	}
 	if got := s.get(); got.Restarts != 1 {
-		s.Errorf("%+v", got)
+		s.Errorf("get: got %+v; want got.Restarts == 1", got)
 	}
 	s.alive()
 }
@@ -122,7 +122,8 @@ func endStream(e *env) {
 	}{{"echo x; exit 3", true}, {"echo x; (exit 3)", false}} {
 		got, err := s.stream(&runtime.SessionExecRequest{Command: []string{tt.script}})
 		if ee, ok := errors.AsType[*runtime.ExitError](err); got != "x\n" || !ok || ee.ExitCode != 3 || ee.Session == nil || ee.Session.Ended != tt.ended {
-			s.Errorf("%s: %q, %#v", tt.script, got, err)
+			s.Errorf("%s: got %q, err %#v; want got == %q and ok and ee.ExitCode == 3 and ee.Session != nil and ee.Session.Ended == %v",
+				tt.script, got, err, "x\n", tt.ended)
 		}
 	}
 	var got string

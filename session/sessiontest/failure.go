@@ -123,7 +123,8 @@ func backgroundBleeds(e *env) {
 	s.outside("echo >gate")
 	// bash itself may have to say here that the job is done.
 	if r := s.run("until [ -e printed ]; do sleep 0.02; done; wait; echo now"); string(r.Stdout) != "now\n" || bytes.HasPrefix(r.Stderr, []byte("late")) {
-		s.Errorf("%+v", r)
+		s.Errorf(`run "until [ -e printed ]; do sleep 0.02; done; wait; echo now": got r %+v; want r.Stdout == %q and not bytes.HasPrefix(r.Stderr, []byte("late"))`,
+			r, "now\n")
 	}
 	s.alive()
 }
@@ -208,7 +209,7 @@ func promptsBlock(e *env) {
 	s.prints("for n in 0 1 2; do test -t $n && echo $n; done; true", "")
 	r := s.run(`read -p "go on? " x; echo "$?$x"; select y in a b; do :; done; python3 -c 'input()'; echo end`)
 	if got := string(r.Stdout); !strings.HasPrefix(got, "1\n") || !strings.HasSuffix(got, "end\n") || r.ExitCode != 0 {
-		s.Errorf("%+v", r)
+		s.Errorf("run: got r %+v; want got begins with %q and got ends with %q and r.ExitCode == 0", r, "1\n", "end\n")
 	}
 	s.alive()
 	s.readsNothing("read x </dev/tty")

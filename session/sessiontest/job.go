@@ -85,7 +85,8 @@ func jobLife(e *env) {
 	open()
 	for _, name := range []string{j.ID, "server"} {
 		if exit := s.waitJob(name); exit.ExitCode != 3 || exit.Session != nil && exit.Session.StatusLost {
-			e.Errorf("%s: %+v, %+v", name, exit, exit.Session)
+			e.Errorf("%s: got exit %+v, exit.Session %+v; want exit.ExitCode == 3 and (exit.Session == nil or not exit.Session.StatusLost)",
+				name, exit, exit.Session)
 		}
 	}
 	got := s.jobs()[0]
@@ -109,7 +110,7 @@ func jobState(e *env) {
 	s.waitJob(j.ID)
 	p := s.output(j.ID, 0, 0, false)
 	if out, err := e.All(p.Stdout()), e.All(p.Stderr()); out != "/etc\nf plain\nx y\n" || err != "" {
-		e.Errorf("%q, %q", out, err)
+		e.Errorf(`All: got %q, %q; want %q, ""`, out, err, "/etc\nf plain\nx y\n")
 	}
 	s.prints("pwd; echo $v ${A-unset}", "/usr\nplain unset\n")
 	s.same()
@@ -161,10 +162,10 @@ func jobFollow(e *env) {
 	open()
 	e.Expect(late.Stdout(), "second\n")
 	if out, err := e.All(p.Stdout()), e.All(p.Stderr()); out != "second\n" || err != "err\n" {
-		e.Errorf("%q, %q", out, err)
+		e.Errorf("All: got %q, %q; want %q, %q", out, err, "second\n", "err\n")
 	}
 	if out := e.All(late.Stdout()); out != "" {
-		e.Errorf("%q", out)
+		e.Errorf(`All: got %q, want ""`, out)
 	}
 	for _, p := range []runtime.Process{p, late} {
 		if _, err := p.Wait(e.Ctx); err != nil {
@@ -178,10 +179,10 @@ func jobFollow(e *env) {
 	e.OK(p.Close())
 	open()
 	if exit := s.waitJob("on"); exit.ExitCode != 0 {
-		e.Errorf("%+v", exit)
+		e.Errorf(`waitJob "on": got exit %+v; want exit.ExitCode == 0`, exit)
 	}
 	if out := e.All(s.output("on", 0, 0, false).Stdout()); out != "on\nwent on\n" {
-		e.Errorf("%q", out)
+		e.Errorf("All: got %q, want %q", out, "on\nwent on\n")
 	}
 }
 
@@ -203,7 +204,7 @@ func jobOfCommand(e *env) {
 	}
 	p := s.output(all[0].ID, 0, 0, true)
 	if out, err := e.All(p.Stdout()), e.All(p.Stderr()); out != "late\n" || err != "complaint\n" {
-		e.Errorf("%q, %q", out, err)
+		e.Errorf("All: got %q, %q; want %q, %q", out, err, "late\n", "complaint\n")
 	}
 }
 
@@ -214,7 +215,8 @@ func jobSignal(e *env) {
 	e.Expect(s.output("trap", 0, 0, true).Stdout(), "ready\n")
 	e.OK(s.rt.SignalJob(e.Ctx, s.ID, "trap", syscall.SIGUSR1))
 	if exit := s.waitJob("trap"); exit.ExitCode != 7 || exit.Session != nil && exit.Session.StatusLost {
-		e.Errorf("%+v, %+v", exit, exit.Session)
+		e.Errorf(`waitJob "trap": got exit %+v, exit.Session %+v; want exit.ExitCode == 7 and (exit.Session == nil or not exit.Session.StatusLost)`,
+			exit, exit.Session)
 	}
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGUSR2} {
 		tag := newTag()
@@ -222,7 +224,8 @@ func jobSignal(e *env) {
 		e.runs(tag, 1)
 		e.OK(s.rt.SignalJob(e.Ctx, s.ID, "dies", sig))
 		if exit := s.waitJob("dies"); exit.ExitCode != 128+int(sig) || exit.Session != nil && exit.Session.StatusLost {
-			e.Errorf("%v: %+v, %+v", sig, exit, exit.Session)
+			e.Errorf(`waitJob "dies": got sig %v, exit %+v, exit.Session %+v; want exit.ExitCode == 128+int(sig) and (exit.Session == nil or not exit.Session.StatusLost)`,
+				sig, exit, exit.Session)
 		}
 	}
 	s.job("stopped", wait)
@@ -231,7 +234,7 @@ func jobSignal(e *env) {
 	e.OK(s.rt.SignalJob(e.Ctx, s.ID, "stopped", syscall.SIGCONT))
 	open()
 	if exit := s.waitJob("stopped"); exit.ExitCode != 0 {
-		e.Errorf("%+v", exit)
+		e.Errorf(`waitJob "stopped": got exit %+v; want exit.ExitCode == 0`, exit)
 	}
 	s.alive()
 	s.same()
@@ -271,7 +274,7 @@ func jobWaitCanceled(e *env) {
 	}
 	open()
 	if exit := s.waitJob("slow"); exit.ExitCode != 4 {
-		e.Errorf("%+v", exit)
+		e.Errorf(`waitJob "slow": got exit %+v; want exit.ExitCode == 4`, exit)
 	}
 }
 
@@ -286,7 +289,7 @@ func jobOutlivesShell(e *env) {
 	s.alive()
 	e.runs(tag, 2)
 	if all := s.jobs(); len(all) != 2 || all[0].State != "running" || all[1].State != "running" {
-		e.Errorf("%+v", all)
+		e.Errorf(`jobs: got all %+v; want len(all) == 2 and all[0].State == "running" and all[1].State == "running"`, all)
 	}
 	e.OK(e.rt.DestroySession(e.Ctx, s.ID))
 	e.gone(tag)
@@ -327,7 +330,7 @@ func jobErrors(e *env) {
 	s.waitJob("taken")
 	s.job("taken", "exit 5") // it is free again, and names the new one
 	if exit := s.waitJob("taken"); exit.ExitCode != 5 {
-		e.Errorf("%+v", exit)
+		e.Errorf(`waitJob "taken": got exit %+v; want exit.ExitCode == 5`, exit)
 	}
 	s.alive()
 	s.same()

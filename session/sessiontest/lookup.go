@@ -52,7 +52,7 @@ func lookupRunning(e *env) {
 	s.result(first)
 	s.result(second)
 	if got := s.get(); got.State != runtime.SessionIdle || got.Waiting != 0 {
-		s.Errorf("%+v", got)
+		s.Errorf("get: got %+v; want got.State == runtime.SessionIdle and got.Waiting == 0", got)
 	}
 }
 

@@ -23,7 +23,8 @@ func nameForms(e *env) {
 	for _, name := range []string{"a", "0", "Main", "a.b-c_d", strings.Repeat("x", 64)} {
 		s := e.shell(&runtime.SessionConfig{Name: name})
 		if s.Name != name || s.ID != runtime.SessionIn(e.box, name) || s.SandboxID != e.box {
-			e.Errorf("%+v", s.Session)
+			e.Errorf("shell: got s.Session %+v; want s.Name == %v and s.ID == runtime.SessionIn(e.box, name) and s.SandboxID == %v",
+				s.Session, name, e.box)
 		}
 		s.alive()
 	}
@@ -107,7 +108,7 @@ func createOnFirstUse(e *env) {
 	e.OK(err)
 	defer p.Close()
 	if exit, err := p.Wait(e.Ctx); err != nil || exit.ExitCode != 3 {
-		e.Errorf("%+v, %v", exit, err)
+		e.Errorf("Wait: got exit %+v, err %v; want err == nil and exit.ExitCode == 3", exit, err)
 	}
 }
 
@@ -167,7 +168,7 @@ func nameOfSandbox(e *env) {
 		s, err := e.rt.GetSession(e.Ctx, runtime.SessionIn(of, "main"))
 		e.OK(err)
 		if s.ID != runtime.SessionIn(box.ID, "main") || s.SandboxID != box.ID {
-			e.Errorf("%s: %+v", of, s)
+			e.Errorf(`%s: got s %+v; want s.ID == runtime.SessionIn(box.ID, "main") and s.SandboxID == %v`, of, s, box.ID)
 		}
 		s.ID = runtime.SessionIn(of, "main")
 		(&shell{e, s}).alive()

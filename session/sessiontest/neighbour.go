@@ -222,7 +222,7 @@ func cwdBeyondPathMax(e *env) {
 	r := s.run(`cd "$(mktemp -d)"; n=$(printf %0200d 0); for i in {1..30}; do mkdir $n && cd $n || break; done; echo "${#PWD}"`)
 	pwd := strings.TrimSpace(string(s.run(`printf %s "$PWD"`).Stdout))
 	if len(pwd) < 6000 {
-		e.Fatalf("%+v", r)
+		e.Fatalf("run: got %+v; want len(pwd) >= 6000", r)
 	}
 	if r = s.run(":"); r.Session.Cwd != pwd {
 		e.Errorf("the directory is %d bytes long, and %d are told of", len(pwd), len(r.Session.Cwd))

@@ -149,12 +149,12 @@ func operationTimeout(e *env) {
 	})
 	for _, r := range slow {
 		if !r.TimedOut || r.ExitCode != 124 || string(r.Stdout) != "part\n" {
-			e.Errorf("%+v", r)
+			e.Errorf("got r %+v; want r.TimedOut and r.ExitCode == 124 and r.Stdout == %q", r, "part\n")
 		}
 	}
 	r := s.operate("exits", "exit 3")
 	if r.ExitCode != 3 || !r.Session.Ended {
-		e.Errorf("%+v, %+v", r, r.Session)
+		e.Errorf(`operate "exits" "exit 3": got r %+v, r.Session %+v; want r.ExitCode == 3 and r.Session.Ended`, r, r.Session)
 	}
 	s.alive()
 }
@@ -169,7 +169,7 @@ func operationLetGo(e *env) {
 	s.waiting(0)
 	cancel()
 	if o := e.outcome(call); !errors.Is(o.err, context.Canceled) {
-		e.Errorf("%+v, %v", o.ExecResult, o.err)
+		e.Errorf("outcome: got o.ExecResult %+v, o.err %v; want o.err is context.Canceled", o.ExecResult, o.err)
 	}
 	open()
 	s.is("afterwards", s.operate("op", script), "begun\nover\n", "", 0)

@@ -41,7 +41,7 @@ func queueInOrder(e *env) {
 		s.is(fmt.Sprintf("command %d", i), s.result(c), want, "", 0)
 	}
 	if got := s.get(); got.Waiting != 0 || got.State != runtime.SessionIdle || got.Commands != n+1 {
-		s.Errorf("%+v", got)
+		s.Errorf("get: got %+v; want got.Waiting == 0 and got.State == runtime.SessionIdle and got.Commands == n+1", got)
 	}
 }
 

@@ -30,7 +30,7 @@ func (s *shell) exec(req *runtime.SessionExecRequest) *runtime.ExecResult {
 	s.Helper()
 	r, err := s.rt.SessionExec(s.Ctx, s.ID, req)
 	if err != nil {
-		s.Fatalf("%.300s\n%v", req.Command, err)
+		s.Fatalf("SessionExec: got req.Command %.300s, err %v; want err == nil", req.Command, err)
 	}
 	if r.Session == nil {
 		s.Fatalf("%.300s\nnothing is said of the session", req.Command)

@@ -50,7 +50,7 @@ func stateConfig(e *env) {
 	s := e.shell(&runtime.SessionConfig{Name: "configured", Shell: "bash", Cwd: "/usr", Env: map[string]string{"A": "b  c"}, Rows: 30, Cols: 100})
 	s.prints(`pwd; sh -c 'echo "$A"'; stty size </dev/tty`, "/usr\nb  c\n30 100\n")
 	if s.Cwd != "/usr" || s.Name != "configured" {
-		s.Errorf("%+v", s.Session)
+		s.Errorf(`shell: got s.Session %+v; want s.Cwd == "/usr" and s.Name == "configured"`, s.Session)
 	}
 	s = e.shell(&runtime.SessionConfig{Shell: "sh"})
 	s.prints("x=1; echo $x; stty size </dev/tty", "1\n24 80\n")

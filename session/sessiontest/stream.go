@@ -90,11 +90,13 @@ func streamMaxOutput(e *env) {
 	s := e.shell(nil)
 	r := s.exec(&runtime.SessionExecRequest{Command: []string{"head -c 3000000 /dev/zero; echo complaint >&2"}, MaxOutput: 10})
 	if string(r.Stdout) != strings.Repeat("\x00", 10) || r.StdoutDropped != 2999990 || string(r.Stderr) != "complaint\n" || r.StderrDropped != 0 || !r.Truncated() {
-		s.Errorf("%+v", r)
+		s.Errorf("exec: got r %+v; want r.Stdout == strings.Repeat(%q, 10) and r.StdoutDropped == 2999990 and r.Stderr == %q and r.StderrDropped == 0 and r.Truncated()",
+			r, "\x00", "complaint\n")
 	}
 	r = s.exec(&runtime.SessionExecRequest{Command: []string{"printf 0123456789; printf 0123456789x >&2"}, MaxOutput: 10})
 	if r.StdoutDropped != 0 || r.StderrDropped != 1 || string(r.Stdout) != "0123456789" || string(r.Stderr) != "0123456789" {
-		s.Errorf("%+v", r)
+		s.Errorf(`exec: got r %+v; want r.StdoutDropped == 0 and r.StderrDropped == 1 and r.Stdout == "0123456789" and r.Stderr == "0123456789"`,
+			r)
 	}
 	r = s.exec(&runtime.SessionExecRequest{Command: []string{"echo begin; seq 1 500000; echo end"}, MaxOutput: 100, TailOutput: 10})
 	if !strings.HasPrefix(string(r.Stdout), "begin\n1\n2\n") || !strings.HasSuffix(string(r.Stdout), "00000\nend\n") || len(r.Stdout) != 100 || r.StdoutDropped != 3388895+6+4-100 {
@@ -112,11 +114,11 @@ func streamOrder(e *env) {
 	}
 	got, err := s.stream(&runtime.SessionExecRequest{Command: []string{"for ((i=0; i<100; i++)); do echo out$i; sh -c 'echo err$1 >&2' sh $i; done"}})
 	if err != nil || got != want.String() {
-		s.Errorf("%q, %v", got, err)
+		s.Errorf("stream: got %q, %v; want want.String(), nil", got, err)
 	}
 	got, err = s.stream(&runtime.SessionExecRequest{Command: []string{"cat; echo $i"}, Stdin: strings.NewReader("in\n")})
 	if err != nil || got != "in\n100\n" {
-		s.Errorf("%q, %v", got, err)
+		s.Errorf("stream: got %q, %v; want %q, nil", got, err, "in\n100\n")
 	}
 	s.alive()
 }
@@ -137,7 +139,7 @@ func streamIsLive(e *env) {
 		s.Error("there is more")
 	}
 	if err := <-ended; string(first) != "first\n" || string(second) != "second\n" || err != nil {
-		s.Errorf("%q, %q, %v", first, second, err)
+		s.Errorf("got %q, %q, %v; want %q, %q, nil", first, second, err, "first\n", "second\n")
 	}
 }
 

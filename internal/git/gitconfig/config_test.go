@@ -16,7 +16,7 @@ func FuzzConfig(f *testing.F) {
 		settings, _ := Parse(text)
 		for _, s := range settings {
 			if s.Section() != Lower(s.Section()) || s.Key() == "" || s.Key() != Lower(s.Key()) {
-				t.Errorf("%+v", s)
+				t.Errorf(`got s %+v; want s.Section() == Lower(s.Section()) and s.Key() != "" and s.Key() == Lower(s.Key())`, s)
 			}
 		}
 	})

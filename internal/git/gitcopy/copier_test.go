@@ -301,7 +301,7 @@ func TestRefusals(t *testing.T) {
 			t.Log(err)
 			for _, dir := range []string{"store", "work"} {
 				if list, err := os.ReadDir(filepath.Join(w.base, "box", dir)); err != nil || len(list) > 0 {
-					t.Errorf("%s: %v, %v", dir, list, err)
+					t.Errorf("%s: got list %v, err %v; want err == nil and len(list) <= 0", dir, list, err)
 				}
 			}
 		})
@@ -354,7 +354,7 @@ func TestWaysThroughLinks(t *testing.T) {
 		w.write(w.at(name+"/.git"), "gitdir: "+text+"\n")
 		w.must(w.pin(name))
 		if info, err := os.Lstat(w.store(name + "/.git")); err != nil || !info.Mode().IsRegular() {
-			t.Errorf("%s: %v, %v", text, info.Mode(), err)
+			t.Errorf("%s: got %v, err %v; want err == nil and info.Mode().IsRegular()", text, info.Mode(), err)
 		}
 	}
 	if len(w.copier.hosts) > 0 || len(w.begun) > 0 {
@@ -414,7 +414,8 @@ func TestCredentials(t *testing.T) {
 	w.must(w.pin("."))
 	err := filepath.WalkDir(w.store(gitName), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() && strings.Contains(w.read(path), "SECRET") {
-			t.Errorf("%s: %s", path, w.read(path))
+			t.Errorf("read: got path %s, %s; want err != nil or not d.Type().IsRegular() or w.read(path) does not contain SECRET",
+				path, w.read(path))
 		}
 		return err
 	})
@@ -512,7 +513,7 @@ func TestLarge(t *testing.T) {
 		cmd := exec.Command("git", append([]string{"-C", w.codebase}, c.args...)...)
 		cmd.Stdin = strings.NewReader(c.text)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
+			t.Fatalf("CombinedOutput: got err %v, out %s; want err == nil", err, out)
 		}
 	}
 	best := time.Hour

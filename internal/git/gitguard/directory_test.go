@@ -18,7 +18,7 @@ func TestComplete(t *testing.T) {
 		{[]string{"HEAD", "refs"}, false},
 	} {
 		if got := Complete(func(s string) bool { return slices.Contains(tt.names, s) }); got != tt.want {
-			t.Errorf("%q: %t", tt.names, got)
+			t.Errorf("%q: got %t, want %t", tt.names, got, tt.want)
 		}
 		for _, name := range tt.names {
 			if !Essential(name) && name != "config" {

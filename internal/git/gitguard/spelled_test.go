@@ -10,7 +10,7 @@ func TestSpelled(t *testing.T) {
 		".g.it": false, "\xff.git": false, "é.git": false, "Gemfile": false, "go.mod": false,
 	} {
 		if got := Spelled(name); got != want {
-			t.Errorf("%q: %t", name, got)
+			t.Errorf("%q: got %t, want %t", name, got, want)
 		}
 	}
 }

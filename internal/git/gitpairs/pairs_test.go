@@ -129,7 +129,7 @@ func TestFindSpecial(t *testing.T) {
 		t.Fatal(err)
 	}
 	if pairs, err := Find(filepath.Join(dir, "store"), filepath.Join(dir, "code"), "/inside"); len(pairs) > 0 || err != nil {
-		t.Errorf("%v, %v", pairs, err)
+		t.Errorf(`Find "/inside": got pairs %v, err %v; want len(pairs) <= 0 and err == nil`, pairs, err)
 	}
 }
 

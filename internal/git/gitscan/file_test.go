@@ -118,7 +118,8 @@ func TestReadOnlyFiles(t *testing.T) {
 	defer dir.Close()
 	before := time.Now().Add(-time.Hour).UnixNano()
 	if f, err := Read(dir, "dir/file", 4); err != nil || string(f.Content) != "text" || f.Link || f.Mtime < before || f.Size != 4 {
-		t.Errorf("%+v, %v", f, err)
+		t.Errorf(`Read "dir/file": got f %+v, err %v; want err == nil and f.Content == "text" and not f.Link and f.Mtime >= %v and f.Size == 4`,
+			f, err, before)
 	}
 	if f, err := Read(dir, "dir/file", 3); err != nil || f.Content != nil {
 		t.Errorf("too long: %+v, %v", f, err)
@@ -128,7 +129,7 @@ func TestReadOnlyFiles(t *testing.T) {
 	}
 	for _, name := range []string{"dir", "link/file", "none", "../" + filepath.Base(root) + "/dir/file", "/etc/passwd"} {
 		if f, err := Read(dir, name, 100); err == nil {
-			t.Errorf("%s: %+v", name, f)
+			t.Errorf("%s: got %+v; want err != nil", name, f)
 		}
 	}
 }

@@ -115,7 +115,7 @@ func TestTrackedHostile(t *testing.T) {
 	} {
 		write(t, path, text)
 		if got, err := paths(t, root); err == nil {
-			t.Errorf("%s: %q", name, got)
+			t.Errorf("%s: got %q; want err != nil", name, got)
 		}
 	}
 	if err := os.Truncate(path, maxIndex+1); err != nil {

@@ -140,7 +140,8 @@ k=0; while [ $k -lt 510 ]; do t=$(printf '040000 tree %s\td\n' $t | git mktree);
 		r, err := w.boxes[0].pair.Sync(w.t.Context())
 		w.t.Logf("20,000 refs took %v", time.Since(begin))
 		if err == nil || !strings.Contains(err.Error(), "more than 10000 refs were changed inside: take what you need with wolffia apply --git=BRANCH") || r.Pending == "" {
-			w.t.Errorf("%+v, %v", r, err)
+			w.t.Errorf(`Sync: got r %+v, err %v; want err != nil and err.Error() contains %q and r.Pending != ""`,
+				r, err, "more than 10000 refs were changed inside: take what you need with wolffia apply --git=BRANCH")
 		}
 		w.equal(w.host("git branch | wc -l"), "2")
 	}},
@@ -172,7 +173,7 @@ k=0; while [ $k -lt 510 ]; do t=$(printf '040000 tree %s\td\n' $t | git mktree);
 			b.pair.Inside = lying{plain{w.repo, b.env}, filepath.Join(fake, "sh")}
 			r, err := b.pair.Sync(w.t.Context())
 			if err == nil && r.Pending == "" {
-				w.t.Errorf("%s: %+v", what, r)
+				w.t.Errorf(`%s: got r %+v; want err != nil or r.Pending != ""`, what, r)
 			}
 			w.equal(w.try(mine), before)
 		}
@@ -187,7 +188,8 @@ k=0; while [ $k -lt 510 ]; do t=$(printf '040000 tree %s\td\n' $t | git mktree);
 		b.pair.Inside = lying{plain{w.repo, b.env}, sh}
 		r, err := b.pair.Sync(w.t.Context())
 		if err != nil || r.Pending != "" || len(r.Stays) != 1 || !strings.Contains(r.Stays[0], "there is no git inside") {
-			w.t.Errorf("%+v, %v", r, err)
+			w.t.Errorf(`Sync: got r %+v, err %v; want err == nil and r.Pending == "" and len(r.Stays) == 1 and r.Stays[0] contains "there is no git inside"`,
+				r, err)
 		}
 	}},
 	{"links in the place of the private copy's files", func(w *world) {

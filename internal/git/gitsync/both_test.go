@@ -554,7 +554,7 @@ git config alias.st '!touch pwned'; git -c core.fsmonitor= commit -q --allow-emp
 		w.host("rm -rf .git; git init -q -b main .")
 		w.only("empty", filepath.Join(w.repo, ".git"))
 		if r := w.sync(); r.Moved {
-			w.t.Errorf("%+v", r)
+			w.t.Errorf("sync: got r %+v; want not r.Moved", r)
 		}
 		w.must("git add src; git commit -qm c")
 		w.sync()
@@ -651,7 +651,7 @@ git config alias.st '!touch pwned'; git -c core.fsmonitor= commit -q --allow-emp
 		waitTick()
 		w.sync()
 		if r, same := w.boxes[0].pair.Unchanged(); !same || r.Moved {
-			w.t.Errorf("%+v, %v", r, same)
+			w.t.Errorf("Unchanged: got r %+v, same %v; want same and not r.Moved", r, same)
 		}
 		w.must("git branch b")
 		if _, same := w.boxes[0].pair.Unchanged(); same {
@@ -676,7 +676,7 @@ git config alias.st '!touch pwned'; git -c core.fsmonitor= commit -q --allow-emp
 		}
 		r, err := w.boxes[0].pair.Sync(w.t.Context())
 		if !errors.Is(err, ErrBusy) || r.Pending == "" {
-			w.t.Errorf("%+v, %v", r, err)
+			w.t.Errorf(`Sync: got r %+v, err %v; want err is ErrBusy and r.Pending != ""`, r, err)
 		}
 		old := time.Now().Add(-2 * oldLock)
 		if err := os.Chtimes(lock, old, old); err != nil {

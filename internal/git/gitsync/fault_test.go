@@ -49,7 +49,7 @@ func (w *world) kill(failpoint string) {
 	out, err := cmd.CombinedOutput()
 	failed, is := errors.AsType[*exec.ExitError](err)
 	if !is || failed.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		w.t.Fatalf("%v: %s", err, out)
+		w.t.Fatalf("%v: got %s; want is and failed.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL", err, out)
 	}
 }
 
@@ -163,7 +163,8 @@ func TestUsersLock(t *testing.T) {
 		w.boxes[0].pair.at("")
 		r, err := w.boxes[0].pair.Sync(t.Context())
 		if !errors.Is(err, ErrBusy) || !strings.Contains(r.Pending, "git on the host is at work ("+lock+" exists): nothing was taken over; the next sync tries again") {
-			t.Errorf("%+v, %v", r, err)
+			t.Errorf("Sync: got r %+v, err %v; want err is ErrBusy and r.Pending contains %q",
+				r, err, "git on the host is at work ("+lock+" exists): nothing was taken over; the next sync tries again")
 		}
 		w.equal(w.try("ls -d .git/index.w* 2>/dev/null; cat .git/index.lock; git for-each-ref refs/wolffia"), "")
 		if err := os.Remove(lock); err != nil {
@@ -268,7 +269,7 @@ func TestCancelled(t *testing.T) {
 				}
 			}
 			if r, err := w.boxes[0].pair.Sync(ctx); err == nil && !r.Moved {
-				t.Errorf("%+v", r)
+				t.Errorf("Sync: got r %+v; want err != nil or r.Moved", r)
 			}
 			if out := w.try("ls -d .git/*.lock .git/index.* 2>/dev/null"); out != "" {
 				t.Errorf("%s is left", out)

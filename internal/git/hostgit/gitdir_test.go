@@ -45,13 +45,14 @@ func TestOpenDir(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := d.Remotes(); len(got) != 1 || !got["a.b"] || d.Config("core.ignorecase") != "true" || d.Config("core.nothing") != "" {
-		t.Errorf("%v, %q", got, d.Config("core.ignorecase"))
+		t.Errorf(`Remotes: got %v, %q; want len(got) == 1 and got["a.b"] and d.Config("core.ignorecase") == "true" and d.Config("core.nothing") == ""`,
+			got, d.Config("core.ignorecase"))
 	}
 	if out, status, err := d.Run(t.Context(), Command{Args: []string{"rev-parse", "--show-toplevel"}}); err != nil || status != 0 || strings.Contains(string(out), filepath.Dir(dir)) {
 		t.Errorf("the working tree is %s, %d, %v", out, status, err)
 	}
 	if _, status, err := d.Run(t.Context(), Command{Args: []string{"config", "x.y"}, Status: 1}); status != 1 || err != nil {
-		t.Errorf("%d, %v", status, err)
+		t.Errorf("Run: got %d, %v; want 1, nil", status, err)
 	}
 	if _, _, err := d.Run(t.Context(), Command{Args: []string{"rev-parse", "--verify", "nothing"}}); err == nil || !strings.Contains(err.Error(), "git rev-parse in "+dir+": fatal: ") {
 		t.Error(err)
@@ -75,17 +76,18 @@ func TestObjects(t *testing.T) {
 	blob := git("text\n", "hash-object", "-w", "--stdin")
 	for range 2 {
 		if got, err := o.Get(blob, 5); err != nil || got.Name != blob || got.Type != "blob" || string(got.Data) != "text\n" {
-			t.Errorf("%+v, %v", got, err)
+			t.Errorf(`Get: got %+v, err %v; want err == nil and got.Name == %v and got.Type == "blob" and got.Data == %q`,
+				got, err, blob, "text\n")
 		}
 		if got, err := o.Get(blob, 4); err != nil || got.Type != "blob" || got.Data != nil {
-			t.Errorf("%+v, %v", got, err)
+			t.Errorf(`Get: got %+v, err %v; want err == nil and got.Type == "blob" and got.Data == nil`, got, err)
 		}
 		if got, err := o.Get("HEAD^{tree}", 100); err != nil || got.Type != "tree" || len(got.Data) != 0 {
-			t.Errorf("%+v, %v", got, err)
+			t.Errorf(`Get "HEAD^{tree}": got %+v, err %v; want err == nil and got.Type == "tree" and len(got.Data) == 0`, got, err)
 		}
 		for _, name := range []string{strings.Repeat("1", 40), blob + "^{tree}", "a b", "x\ny", ""} {
 			if _, err := o.Get(name, 100); !errors.Is(err, ErrMissing) {
-				t.Errorf("%q: %v", name, err)
+				t.Errorf("%q: got %v, want ErrMissing", name, err)
 			}
 		}
 	}
@@ -129,18 +131,18 @@ func TestReceive(t *testing.T) {
 		}, 0, lost},
 	} {
 		if err := d.Receive(t.Context(), refs, c.pack, c.most); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: got %v, want %v", what, err, c.want)
 		}
 	}
 	if out, _, err := d.Run(t.Context(), Command{Args: []string{"for-each-ref", "refs/x"}}); err != nil || len(out) > 0 {
-		t.Errorf("%s, %v", out, err)
+		t.Errorf("Run: got out %s, err %v; want err == nil and len(out) <= 0", out, err)
 	}
 	if err := d.Receive(t.Context(), refs, pack("--revs"), 0); err != nil {
 		t.Fatal(err)
 	}
 	out, _, err := d.Run(t.Context(), Command{Args: []string{"for-each-ref", "--format=%(objectname)", "refs/x"}})
 	if err != nil || string(out) != commit+"\n"+commit+"\n" {
-		t.Errorf("%s, %v", out, err)
+		t.Errorf("Run: got %s, %v; want %q, nil", out, err, commit+"\n"+commit+"\n")
 	}
 	if left, _ := filepath.Glob(dir + "/objects/*incoming*"); len(left) > 0 {
 		t.Errorf("%v is left", left)
@@ -176,12 +178,12 @@ func TestReceiveLarge(t *testing.T) {
 		return cmd.Run()
 	}, 0)
 	if packs, _ := filepath.Glob(dir + "/objects/pack/*.pack"); err != nil || len(packs) != 1 {
-		t.Errorf("%v, %v", packs, err)
+		t.Errorf("filepath.Glob: got packs %v, err %v; want err == nil and len(packs) == 1", packs, err)
 	}
 }
 
 func TestPrintable(t *testing.T) {
 	if got := Printable("a\x1b[0m\u202eb\xffc\u0085é\n"); got != "a?[0m?b?c?é\n" {
-		t.Errorf("%q", got)
+		t.Errorf("Printable %q: got %q, want %q", "a\x1b[0m\u202eb\xffc\u0085é\n", got, "a?[0m?b?c?é\n")
 	}
 }

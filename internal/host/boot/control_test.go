@@ -22,7 +22,7 @@ func TestLastPacketOfAPeerThatHasEnded(t *testing.T) {
 	}
 	buf := make([]byte, MaxPacket)
 	if got, _, err := ReceivePacket(ours, buf); !strings.Contains(string(got), "last") {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf(`ReceivePacket: got %q, err %v; want got contains "last"`, got, err)
 	}
 	if got, _, err := ReceivePacket(ours, buf); len(got) != 0 || err != nil {
 		t.Errorf("then %q, %v, want a hang-up", got, err)
@@ -32,6 +32,6 @@ func TestLastPacketOfAPeerThatHasEnded(t *testing.T) {
 // A tree server refuses rules that say more than it knows.
 func TestRulesOfANewerVersion(t *testing.T) {
 	if got, err := ParseRules([]byte(`[{"pattern":"a","level":"none","hardlinks":true}]`)); !errors.Is(err, runtime.ErrUnsupported) {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("ParseRules: got %v, err %v; want err is runtime.ErrUnsupported", got, err)
 	}
 }

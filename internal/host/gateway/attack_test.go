@@ -109,7 +109,7 @@ var attacks = []struct {
 		c := w.connect(AddrHTTP.Addr(), 3128)
 		_, _ = c.Write(append([]byte("CONNECT good.example:443 HTTP/1.1\r\nHost: good.example:443\r\n\r\n"), hello(w.t, &tls.Config{ServerName: "evil.example"})...))
 		if text := w.ended(c); text != "HTTP/1.1 200 Connection established\r\n\r\n"+string(alertDenied) {
-			w.t.Errorf("%q", text)
+			w.t.Errorf("ended: got %q, want %q+string(alertDenied)", text, "HTTP/1.1 200 Connection established\r\n\r\n")
 		}
 	}, egress.ReasonSNI, true},
 	{"SNI: another name, through SOCKS", func(w *world) {
@@ -195,7 +195,7 @@ var attacks = []struct {
 		c := w.name("good.example", 80)
 		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: good.example\r\n\r\nGET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")
 		if text := w.ended(c); strings.Count(text, "200 OK") != 1 || strings.Count(text, "403 Forbidden") != 1 {
-			w.t.Errorf("%q", text)
+			w.t.Errorf(`ended: got text %q; want strings.Count(text, "200 OK") == 1 and strings.Count(text, "403 Forbidden") == 1`, text)
 		}
 	}, egress.ReasonHost, true},
 	{"Host: another one in an absolute URI", func(w *world) {
@@ -225,7 +225,7 @@ var attacks = []struct {
 		c := w.name("good.example", 80)
 		_, _ = io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 		if text := w.ended(c); strings.HasPrefix(text, "HTTP/1.1 2") {
-			w.t.Errorf("%q", text)
+			w.t.Errorf(`ended: got text %q; want text does not begin with "HTTP/1.1 2"`, text)
 		}
 	}, egress.ReasonHost, false},
 	{"TLS on port 80", func(w *world) {
@@ -312,7 +312,7 @@ var attacks = []struct {
 		c := w.connect(AddrHTTP.Addr(), 3128)
 		_, _ = io.WriteString(c, "CONNECT good.example\x00.evil.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
 		if text := w.ended(c); !strings.HasPrefix(text, "HTTP/1.1 4") {
-			w.t.Errorf("%q", text)
+			w.t.Errorf(`ended: got text %q; want text begins with "HTTP/1.1 4"`, text)
 		}
 	}, egress.ReasonProtocol, false},
 	{"proxy: another name", func(w *world) { w.proxy("GET http://evil.example/ HTTP/1.1\nHost: good.example\n\n") }, egress.ReasonName, false},
@@ -417,7 +417,7 @@ func (w *world) ahead(second []byte) {
 	w.t.Helper()
 	c := w.asking(append(hello(w.t, &tls.Config{ServerName: "good.example"}), second...))
 	if text := w.ended(c); !strings.HasSuffix(text, string(alertDenied)) {
-		w.t.Errorf("%q", text)
+		w.t.Errorf("ended: got text %q; want text ends with alertDenied", text)
 	}
 }
 
@@ -445,7 +445,7 @@ func (w *world) asking(first []byte) net.Conn {
 func (w *world) refusedName(name string) {
 	w.t.Helper()
 	if code, addr := w.ask(name, dnsmessage.TypeA); code != dnsmessage.RCodeNameError || addr.IsValid() {
-		w.t.Errorf("%v, %v", code, addr)
+		w.t.Errorf("ask: got code %v, addr %v; want code == dnsmessage.RCodeNameError and not addr.IsValid()", code, addr)
 	}
 }
 

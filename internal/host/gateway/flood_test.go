@@ -220,7 +220,7 @@ func TestDNSFlood(t *testing.T) {
 		held = append(held, w.connect(AddrDNS.Addr(), 53))
 	}
 	if text := w.ended(w.name("git.example", 22)); text != "hi" {
-		t.Errorf("%q", text)
+		t.Errorf(`ended: got %q, want "hi"`, text)
 	}
 	c := w.connect(AddrDNS.Addr(), 53)
 	q := query("git.example.", dnsmessage.TypeA)

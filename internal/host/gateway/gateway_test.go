@@ -139,7 +139,7 @@ func TestWays(t *testing.T) {
 			body, err := io.ReadAll(resp.Body)
 			_ = resp.Body.Close()
 			if err != nil || string(body) != want {
-				t.Errorf("%s: %s: %q, %v", way, url, body, err)
+				t.Errorf("%s: %s: got %q, %v; want %q, nil", way, url, body, err, want)
 			}
 		}
 	}
@@ -205,7 +205,7 @@ func TestHalfClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rest, err := io.ReadAll(r); err != nil || string(rest) != fmt.Sprintf("got %d", 3<<20) {
-		t.Errorf("%q, %v", rest, err)
+		t.Errorf("io.ReadAll: got %q, %v; want fmt.Sprintf(%q, 3<<20), nil", rest, err, "got %d")
 	}
 	w.quiet()
 }
@@ -279,7 +279,7 @@ func TestServerHalfCloses(t *testing.T) {
 	})
 	c := w.name("git.example", 22)
 	if text := w.ended(c); text != "all" {
-		t.Errorf("%q", text)
+		t.Errorf(`ended: got %q, want "all"`, text)
 	}
 	if _, err := io.WriteString(c, "more"); err != nil {
 		t.Fatal(err)
@@ -320,7 +320,7 @@ func TestWeb(t *testing.T) {
 		{"GET http://page.example/abs HTTP/1.1\nHost: page.example\n\n", `GET /abs 0 []`},
 	} {
 		if status, body := request(t, c, r, row.text); status != 200 || body != row.want {
-			t.Errorf("%q: %d, %q", row.text, status, body)
+			t.Errorf("%q: got %d, %q; want 200, %q", row.text, status, body, row.want)
 		}
 	}
 	if status, _ := request(t, c, r, "GET /ws HTTP/1.1\nHost: page.example\nConnection: Upgrade\nUpgrade: websocket\n\n"); status != 101 {
@@ -330,7 +330,7 @@ func TestWeb(t *testing.T) {
 		t.Fatal(err)
 	}
 	if line, err := r.ReadString('\n'); line != "hello\n" {
-		t.Errorf("%q, %v", line, err)
+		t.Errorf("ReadString: got line %q, err %v; want line == %q", line, err, "hello\n")
 	}
 	w.quiet()
 }
@@ -359,7 +359,7 @@ func TestUpgradeRefused(t *testing.T) {
 	} {
 		c := w.name("page.example", 80)
 		if status, body := request(t, c, bufio.NewReader(c), text); status != want || want == 200 && body != "[]" {
-			t.Errorf("%q: %d %q", text, status, body)
+			t.Errorf(`%q: got status %d, body %q; want status == %d and (want != 200 or body == "[]")`, text, status, body, want)
 		}
 	}
 	w.quiet()
@@ -413,7 +413,7 @@ func TestLookupOncePerConnection(t *testing.T) {
 	w.plain("git.example", 22, "93.184.216.34", func(c *net.TCPConn) { _, _ = io.WriteString(c, "hi") })
 	for n := 1; n <= 2; n++ {
 		if text := w.ended(w.name("git.example", 22)); text != "hi" {
-			t.Errorf("%q", text)
+			t.Errorf(`ended: got %q, want "hi"`, text)
 		}
 		w.mu.Lock()
 		if w.looked["git.example"] != n || len(w.dialled) != n {
@@ -430,7 +430,7 @@ func TestSeveralAddresses(t *testing.T) {
 	w.plain("git.example", 22, "93.184.216.34", func(c *net.TCPConn) { _, _ = io.WriteString(c, "hi") })
 	w.host("git.example", 22, "", "127.0.0.1", "2606:2800::1", "10.0.0.1", "93.184.216.34")
 	if text := w.ended(w.name("git.example", 22)); text != "hi" {
-		t.Errorf("%q", text)
+		t.Errorf(`ended: got %q, want "hi"`, text)
 	}
 	if e := w.expect(fmt.Sprintf(egress.ReasonForbidden, "private")); e.Address != "10.0.0.1" || e.Remedy != "--add-host git.example:10.0.0.1" {
 		t.Errorf("event %+v", e)
@@ -460,7 +460,7 @@ func TestSilentAddress(t *testing.T) {
 	w.plain("git.example", 22, "93.184.216.34", func(c *net.TCPConn) { _, _ = io.WriteString(c, "hi") })
 	w.host("git.example", 22, "", "2606:2800::1", "93.184.216.34")
 	if text := w.ended(w.name("git.example", 22)); text != "hi" {
-		t.Errorf("%q", text)
+		t.Errorf(`ended: got %q, want "hi"`, text)
 	}
 	wait.Receive(t, "the end of the silent attempt", late)
 	w.quiet()
@@ -533,7 +533,8 @@ func TestProcessSearch(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.events) != 2 || w.events[0].Program != "program" || w.events[1].Program != "program" {
-		t.Errorf("%+v", w.events)
+		t.Errorf(`newWorld: got w.events %+v; want len(w.events) == 2 and w.events[0].Program == "program" and w.events[1].Program == "program"`,
+			w.events)
 	}
 }
 
@@ -543,7 +544,7 @@ func TestAddHost(t *testing.T) {
 	w := newWorld(t, network.Policy{Allow: []string{"db.example:5432"}, Hosts: map[string]string{"db.example": "127.0.0.1"}})
 	w.plain("db.example", 5432, "127.0.0.1", func(c *net.TCPConn) { _, _ = io.WriteString(c, "hi") })
 	if text := w.ended(w.name("db.example", 5432)); text != "hi" {
-		t.Errorf("%q", text)
+		t.Errorf(`ended: got %q, want "hi"`, text)
 	}
 	if len(w.looked) > 0 {
 		t.Errorf("the host looked up %v", w.looked)
@@ -623,7 +624,7 @@ func TestLearn(t *testing.T) {
 	w := newWorld(t, network.Policy{Allow: []string{"git.example:22"}, Learn: true})
 	w.plain("new.example", 22, "93.184.216.34", func(c *net.TCPConn) { _, _ = io.WriteString(c, "hi") })
 	if text := w.ended(w.name("new.example", 22)); text != "hi" {
-		t.Errorf("%q", text)
+		t.Errorf(`ended: got %q, want "hi"`, text)
 	}
 	if e := w.expect(egress.ReasonLearned); e.Remedy != "--allow-host new.example:22" || e.Port != 22 {
 		t.Errorf("event %+v", e)
@@ -769,7 +770,7 @@ func TestSOCKSAddress(t *testing.T) {
 	addr := w.address("git.example").As4()
 	c, code := w.socks(socksConnect, socksIPv4, addr[:], 22)
 	if text := w.ended(c); code != socksGranted || text != "hi" {
-		t.Errorf("%d, %q", code, text)
+		t.Errorf(`socks: got %d, %q; want socksGranted, "hi"`, code, text)
 	}
 	w.quiet()
 }
@@ -800,7 +801,7 @@ func TestAsSent(t *testing.T) {
 		} {
 			code, text := request(t, c, in, "GET "+prefix+row.path+" HTTP/1.1\nHost: page.example\n"+row.headers+"\n")
 			if code != http.StatusOK || text != "page.example "+row.want {
-				t.Errorf("%s, %s %q: %d, %q", way, row.path, row.headers, code, text)
+				t.Errorf("%s, %s %q: got %d, %q; want http.StatusOK, %q", way, row.path, row.headers, code, text, "page.example "+row.want)
 			}
 		}
 	}

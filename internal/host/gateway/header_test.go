@@ -69,7 +69,7 @@ func TestHeader(t *testing.T) {
 		{"GET / HTTP/1.1\nHost: example.com.wolffia\nauthorization: a\nAUTHORIZATION: b\n\n", `example.com / 1 right:true other:""`},
 	} {
 		if status, body := request(t, c, r, row.text); status != 200 || body != row.want {
-			t.Errorf("%q: %d, %q", row.text, status, body)
+			t.Errorf("%q: got %d, %q; want 200, %q", row.text, status, body, row.want)
 		}
 	}
 	if _, err := io.WriteString(c, "GET /moved HTTP/1.1\r\nHost: example.com.wolffia\r\nConnection: close\r\n\r\n"); err != nil {
@@ -77,7 +77,8 @@ func TestHeader(t *testing.T) {
 	}
 	text, err := io.ReadAll(r)
 	if err != nil || !strings.Contains(string(text), "Location: http://example.com.wolffia/to\r\n") {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf("io.ReadAll: got text %q, err %v; want err == nil and text contains %q",
+			text, err, "Location: http://example.com.wolffia/to\r\n")
 	}
 	if strings.Contains(string(text), "s3cret") || strings.Contains(string(text), "X-Echo") {
 		t.Errorf("the secret is shown inside: %q", text)
@@ -109,7 +110,8 @@ func TestHeaderIsNotEchoed(t *testing.T) {
 		}
 		text, err := io.ReadAll(c)
 		if err != nil || !strings.Contains(string(text), part) || strings.Contains(string(text), "s3cret") {
-			t.Errorf("%s: %q, %v", path, text, err)
+			t.Errorf(`%s: got text %q, err %v; want err == nil and text contains %v and text does not contain "s3cret"`,
+				path, text, err, part)
 		}
 	}
 	w.quiet()
@@ -164,7 +166,7 @@ func TestReadHeader(t *testing.T) {
 	}
 	for _, file := range []string{dir, fifo, "/dev/zero", filepath.Join(dir, "missing")} {
 		if value, err := readHeader(file); err == nil {
-			t.Errorf("%s: %q", file, value)
+			t.Errorf("%s: got %q; want err != nil", file, value)
 		}
 	}
 	for text, want := range map[string]string{
@@ -176,7 +178,8 @@ func TestReadHeader(t *testing.T) {
 		}
 		value, err := readHeader(file)
 		if value != want || (err == nil) != (want != "") || err != nil && text != "" && strings.Contains(err.Error(), text+"x") {
-			t.Errorf("%.20q: %.20q, %v", text, value, err)
+			t.Errorf(`readHeader: got text %.20q, value %.20q, err %v; want value == %.20q and (err == nil) == want != "" and (err == nil or text == "" or err.Error() does not contain %q)`,
+				text, value, err, want, text+"x")
 		}
 	}
 }

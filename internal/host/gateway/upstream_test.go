@@ -60,7 +60,7 @@ func TestUpstream(t *testing.T) {
 	_, _ = io.WriteString(c, "and back")
 	_ = c.CloseWrite()
 	if text := w.ended(c); text != "hello from git.example:22;and back" {
-		t.Errorf("%q", text)
+		t.Errorf(`ended: got %q, want "hello from git.example:22;and back"`, text)
 	}
 	if got := <-asked; got != "CONNECT git.example:22" {
 		t.Errorf("the proxy was asked %q", got)
@@ -68,11 +68,11 @@ func TestUpstream(t *testing.T) {
 	w.quiet()
 	for name, reason := range map[string]string{"denied": egress.ReasonUpstreamRefuses, "nonsense": egress.ReasonUpstream, "long": egress.ReasonUpstream} {
 		if text := w.ended(w.name(name+".example", 22)); text != "" {
-			t.Errorf("%s: %q", name, text)
+			t.Errorf(`%s: got %q, want ""`, name, text)
 		}
 		<-asked
 		if e := w.expect(reason); e.Port != 22 {
-			t.Errorf("%s: %+v", name, e)
+			t.Errorf("%s: got e %+v; want e.Port == 22", name, e)
 		}
 	}
 	w.mu.Lock()

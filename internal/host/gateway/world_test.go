@@ -296,7 +296,7 @@ func parseAnswer(t testing.TB, b []byte) (dnsmessage.RCode, netip.Addr) {
 	t.Helper()
 	var m dnsmessage.Message
 	if err := m.Unpack(b); err != nil || !m.Response || m.ID != 7 || len(m.Answers) > 1 {
-		t.Fatalf("%v: %+v", err, m)
+		t.Fatalf("Unpack: got err %v, m %+v; want err == nil and m.Response and m.ID == 7 and len(m.Answers) <= 1", err, m)
 	}
 	if len(m.Answers) == 0 {
 		return m.RCode, netip.Addr{}
@@ -309,7 +309,7 @@ func (w *world) address(name string) netip.Addr {
 	w.t.Helper()
 	code, addr := w.ask(name+".", dnsmessage.TypeA)
 	if code != dnsmessage.RCodeSuccess || !addr.IsValid() {
-		w.t.Fatalf("%s: %v, %v", name, code, addr)
+		w.t.Fatalf("%s: got code %v, addr %v; want code == dnsmessage.RCodeSuccess and addr.IsValid()", name, code, addr)
 	}
 	return addr
 }

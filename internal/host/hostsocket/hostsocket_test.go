@@ -38,7 +38,7 @@ func TestResolve(t *testing.T) {
 	}
 	for _, path := range []string{agent, link} {
 		if got, err := hostsocket.Resolve(path, false); err != nil || filepath.Base(got) != "agent.1" {
-			t.Errorf("%s: %q, %v", path, got, err)
+			t.Errorf(`%s: got %q, err %v; want err == nil and filepath.Base(got) == "agent.1"`, path, got, err)
 		}
 	}
 	for path, want := range map[string]string{

@@ -72,7 +72,7 @@ func say(t *testing.T, from, to *net.TCPConn) {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadFull(to, b); err != nil || string(b) != "word" {
-		t.Fatalf("%q, %v", b, err)
+		t.Fatalf(`io.ReadFull: got %q, %v; want "word", nil`, b, err)
 	}
 }
 

@@ -48,7 +48,7 @@ func TestEnlargePackets(t *testing.T) {
 		t.Skip("this kernel has no big packets of IPv4")
 	}
 	if got.before != 65536 || got.after != bigPacket {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v; want got.before == 65536 and got.after == bigPacket", got)
 	}
 }
 

@@ -54,11 +54,11 @@ func TestCanceled(t *testing.T) {
 	pending := slow.start(ctx, &host{})
 	cancel()
 	if r := <-pending; r.OK || !strings.Contains(r.Problem, "no answer") || r.Feature != "slow" {
-		t.Errorf("%+v", r)
+		t.Errorf(`got r %+v; want not r.OK and r.Problem contains "no answer" and r.Feature == "slow"`, r)
 	}
 	for _, r := range All(ctx) {
 		if r.OK && r.Feature != Fuse && r.Problem != "" {
-			t.Errorf("%+v", r)
+			t.Errorf(`got r %+v; want not r.OK or r.Feature == Fuse or r.Problem == ""`, r)
 		}
 	}
 }
@@ -68,15 +68,15 @@ func TestInSandbox(t *testing.T) {
 	if os.Getenv("PROBE_INSIDE") != "" {
 		r := Check(t.Context(), UserNamespaces)
 		if r.OK || !strings.Contains(r.Problem, "allows no more") {
-			t.Errorf("%+v", r)
+			t.Errorf(`Check: got r %+v; want not r.OK and r.Problem contains "allows no more"`, r)
 		}
 		r = Check(t.Context(), Bubblewrap)
 		if r.OK || !strings.Contains(r.Problem, "feature userns") {
-			t.Errorf("%+v", r)
+			t.Errorf(`Check: got r %+v; want not r.OK and r.Problem contains "feature userns"`, r)
 		}
 		r = Check(t.Context(), Fuse)
 		if r.OK {
-			t.Errorf("%+v", r)
+			t.Errorf("Check: got r %+v; want not r.OK", r)
 		}
 		return
 	}
@@ -90,7 +90,7 @@ func TestInSandbox(t *testing.T) {
 		os.Args[0], "-test.run=^TestInSandbox$")
 	cmd.WaitDelay = time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("CombinedOutput: got err %v, out %s; want err == nil", err, out)
 	}
 }
 
@@ -136,13 +136,13 @@ func TestPing(t *testing.T) {
 			t.Setenv("DOCKER_HOST", "unix://"+sock)
 			r := Check(t.Context(), Docker)
 			if r.OK != (tt.want != "") || r.OK && r.Found != tt.want+" at unix://"+sock {
-				t.Errorf("%+v", r)
+				t.Errorf(`Check: got r %+v; want r.OK == tt.want != "" and (not r.OK or r.Found == %q)`, r, tt.want+" at unix://"+sock)
 			}
 		})
 	}
 	t.Setenv("DOCKER_HOST", "ssh://host")
 	if r := Check(t.Context(), Docker); r.OK || !strings.Contains(r.Problem, "unix://") {
-		t.Errorf("%+v", r)
+		t.Errorf(`Check: got r %+v; want not r.OK and r.Problem contains "unix://"`, r)
 	}
 }
 
@@ -178,14 +178,14 @@ func TestHost(t *testing.T) {
 		{false, false, "0::/lxc.payload/x\n", false, "lxc"},
 	} {
 		if got := container(tt.docker, tt.podman, tt.cgroup, tt.kubernetes); got != tt.want {
-			t.Errorf("%+v: %q", tt, got)
+			t.Errorf("container: got tt %+v, %q; want got == %q", tt, got, tt.want)
 		}
 	}
 	for text, want := range map[string][]int{
 		"bubblewrap 0.8.0": {0, 8, 0}, "bubblewrap 0.11.0-rc1": {0, 11, 0}, "no": nil, "": nil, "99999999.1": {9999999},
 	} {
 		if got := version(text); !slices.Equal(got, want) {
-			t.Errorf("%q: %v", text, got)
+			t.Errorf("%q: got %v, want %v", text, got, want)
 		}
 	}
 	if !older([]int{0, 7, 9}, oldest()) || older([]int{0, 8, 0}, oldest()) || older([]int{0, 10}, oldest()) {

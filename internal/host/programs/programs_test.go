@@ -62,7 +62,7 @@ func works(t *testing.T, s *Set, name string) string {
 	defer p.Close()
 	out, err := exec.Command(p.ExecPath(), "hello").Output()
 	if err != nil || string(out) != "hello\n" {
-		t.Errorf("%s: %q, %v", name, out, err)
+		t.Errorf("%s: got %q, %v; want %q, nil", name, out, err, "hello\n")
 	}
 	if (p.Path == "") != (p.Why != nil) {
 		t.Errorf("path %q, in memory because of %v", p.Path, p.Why)
@@ -172,7 +172,7 @@ func TestAtOnce(t *testing.T) {
 	wg.Wait()
 	left, err := os.ReadDir(filepath.Join(s.dir, "programs", s.build))
 	if err != nil || len(left) != 1 {
-		t.Errorf("%v, %v", left, err)
+		t.Errorf("os.ReadDir: got left %v, err %v; want err == nil and len(left) == 1", left, err)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestDamaged(t *testing.T) {
 		d = damaged(s.entries[name].Offset + 1000)
 		d.dir = t.TempDir()
 		if _, err := d.Program(name); runtime.Class(err) != runtime.ErrUnavailable || !strings.Contains(err.Error(), "carries") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf(`%s: got err %v; want runtime.Class(err) == runtime.ErrUnavailable and err.Error() contains "carries"`, name, err)
 		}
 	}
 	if damaged(int64(len(whole)-tailSize)) != nil {

@@ -135,7 +135,8 @@ func TestCoverBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	if covers, err := coverBound(shown, sockets, "/empty"); runtime.Class(err) != runtime.ErrUnavailable || !strings.Contains(err.Error(), dir+"/usr/f.sock") {
-		t.Errorf("%v, %v", covers, err)
+		t.Errorf(`coverBound "/empty": got covers %v, err %v; want runtime.Class(err) == runtime.ErrUnavailable and err.Error() contains %q`,
+			covers, err, dir+"/usr/f.sock")
 	}
 }
 

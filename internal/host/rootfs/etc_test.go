@@ -188,7 +188,8 @@ func TestWithHosts(t *testing.T) {
 			want = text
 		}
 		if got != want || changed != (want != text) {
-			t.Errorf("%q: %q, %v", text, got, changed)
+			t.Errorf("withHosts %q: got text %q, %q, changed %v; want got == %q and changed == want != text",
+				"hosts: files\n", text, got, changed, want)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func TestReceiveImage(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := receiveImage(ours); err == nil || err.Error() != c.want {
-			t.Errorf("%s: %v", c.name, err)
+			t.Errorf("%s: got err %v; want err != nil and err.Error() == %v", c.name, err, c.want)
 		}
 		_, _ = ours.Close(), theirs.Close()
 	}

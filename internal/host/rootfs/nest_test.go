@@ -83,7 +83,7 @@ func TestNest(t *testing.T) {
 	}
 	for name, want := range map[string]string{"src/x/file": "code", "src/x/sub/file": "data", ".config/tool/file": "single"} {
 		if got, err := os.ReadFile(filepath.Join(dir, "home", name)); err != nil || string(got) != want {
-			t.Errorf("%s: %q, %v", name, got, err)
+			t.Errorf("%s: got %q, %v; want %q, nil", name, got, err, want)
 		}
 	}
 	if st, err := os.Stat(filepath.Join(dir, "home/scratch")); err != nil || !st.IsDir() {
@@ -122,7 +122,8 @@ func TestNestForEngine(t *testing.T) {
 	for _, name := range []string{"home/src/x", "home/.config/tool/file", "home/scratch", "code/made/it"} {
 		var st unix.Stat_t
 		if err := unix.Lstat(filepath.Join(dir, name), &st); err != nil || os.Geteuid() == 0 && (st.Uid != 1234 || st.Gid != 1235) {
-			t.Errorf("%s: %v, %d:%d", name, err, st.Uid, st.Gid)
+			t.Errorf("%s: got err %v, st.Uid %d, st.Gid %d; want err == nil and (os.Geteuid() != 0 or (st.Uid == 1234 and st.Gid == 1235))",
+				name, err, st.Uid, st.Gid)
 		}
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "home/src/x/made")); err == nil {
@@ -177,7 +178,8 @@ func TestNestHostile(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := Nest(b, spec); runtime.Class(err) != runtime.ErrInvalid || !strings.Contains(err.Error(), "links are not followed") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf(`%s: got err %v; want runtime.Class(err) == runtime.ErrInvalid and err.Error() contains "links are not followed"`,
+				name, err)
 		}
 		if made, err := os.ReadDir(filepath.Join(dir, "outside")); err != nil || len(made) > 0 {
 			t.Errorf("%s: made %v, %v", name, made, err)

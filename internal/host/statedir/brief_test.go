@@ -46,11 +46,12 @@ func TestBrief(t *testing.T) {
 				t.Helper()
 				all, err := b.Config()
 				if err != nil || !reflect.DeepEqual(all.Permissions, tt.rules) || all.WithoutRules || all.Whole() != nil {
-					t.Fatalf("%s: %+v, %v", when, all, err)
+					t.Fatalf("%s: got all %+v, err %v; want err == nil and all.Permissions == %v and not all.WithoutRules and all.Whole() == nil",
+						when, all, err, tt.rules)
 				}
 				brief, err := b.Brief()
 				if err != nil || !tt.whole && !brief.WithoutRules {
-					t.Fatalf("%s: %+v, %v", when, brief, err)
+					t.Fatalf("%s: got brief %+v, err %v; want err == nil and (tt.whole or brief.WithoutRules)", when, brief, err)
 				}
 				if brief.WithoutRules != (brief.Whole() != nil) {
 					t.Errorf("%s: whole: %v", when, brief.Whole())
@@ -91,7 +92,7 @@ func TestBriefIsNotWritten(t *testing.T) {
 	}
 	c, err := b.Brief()
 	if err != nil || !c.WithoutRules {
-		t.Fatalf("%+v, %v", c, err)
+		t.Fatalf("Brief: got c %+v, err %v; want err == nil and c.WithoutRules", c, err)
 	}
 	if err := b.SetConfig(c); !errors.Is(err, runtime.ErrUnavailable) {
 		t.Errorf("it was written: %v", err)
@@ -104,7 +105,7 @@ func TestBriefIsNotWritten(t *testing.T) {
 		t.Error("a sandbox was created by it")
 	}
 	if after, err := os.ReadFile(b.ConfigFile()); err != nil || !bytes.Equal(before, after) {
-		t.Errorf("%s, %v", after, err)
+		t.Errorf("os.ReadFile: got after %s, err %v; want err == nil and before == %v", after, err, after)
 	}
 }
 
@@ -121,7 +122,7 @@ func TestNewerRules(t *testing.T) {
 		}
 		c, err := b.Config()
 		if err != nil || c.Name != "x" || len(c.Permissions) != 0 {
-			t.Errorf("%s: %+v, %v", text, c, err)
+			t.Errorf(`%s: got c %+v, err %v; want err == nil and c.Name == "x" and len(c.Permissions) == 0`, text, c, err)
 		}
 		if err := c.Whole(); !errors.Is(err, runtime.ErrUnsupported) || !strings.Contains(err.Error(), "newer version") {
 			t.Errorf("%s: whole: %v", text, err)
@@ -159,7 +160,7 @@ func TestBriefOfOtherConfigurations(t *testing.T) {
 		switch {
 		case want.name == "":
 			if !errors.Is(err, runtime.ErrUnavailable) {
-				t.Errorf("%s: %+v, %v", text, c, err)
+				t.Errorf("%s: got c %+v, err %v; want err is runtime.ErrUnavailable", text, c, err)
 			}
 		case err != nil, c.WithoutRules != want.brief, c.Name != want.name:
 			t.Errorf("%s: %+v, %v", text, c, err)

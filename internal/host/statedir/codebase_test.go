@@ -29,7 +29,8 @@ func TestCodebases(t *testing.T) {
 	}
 	got, err := KnownCodebases(state, "/a/b/c/d")
 	if err != nil || len(got) != 2 || got[0].Path != "/a/b/c" || got[1].Path != "/a" || !slices.Equal(got[1].Policies, []string{"y", "x"}) {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf(`KnownCodebases "/a/b/c/d": got %+v, err %v; want err == nil and len(got) == 2 and got[0].Path == "/a/b/c" and got[1].Path == "/a" and got[1].Policies == []string{"y", "x"}`,
+			got, err)
 	}
 	if err := dir.Remember(&Codebase{Path: "/a", Policies: []string{"new"}}); err != nil {
 		t.Fatal(err)
@@ -88,7 +89,7 @@ func TestRememberTogether(t *testing.T) {
 			}
 			got, err := KnownCodebases(dir.Path(), "/a")
 			if err != nil || len(got) != 1 || len(got[0].Policies) != 1 {
-				t.Errorf("%+v, %v", got, err)
+				t.Errorf(`KnownCodebases "/a": got %+v, err %v; want err == nil and len(got) == 1 and len(got[0].Policies) == 1`, got, err)
 			}
 		})
 	}

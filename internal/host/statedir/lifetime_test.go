@@ -106,7 +106,7 @@ func TestLifetimeDamaged(t *testing.T) {
 		}
 		l := lifetime(t, b, c)
 		if l == nil || l.IdleTimeout() != time.Minute {
-			t.Fatalf("%s: %+v", what, l)
+			t.Fatalf("%s: got l %+v; want l != nil and l.IdleTimeout() == time.Minute", what, l)
 		}
 		if left, _ := l.Left(statedir.Now()); left < 59*time.Minute || left > time.Hour {
 			t.Errorf("%s: %v is left of an hour", what, left)
@@ -206,6 +206,6 @@ func TestLifetimeThatCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l, err := b.Lifetime(c); runtime.Class(err) != runtime.ErrUnavailable {
-		t.Errorf("%+v, %v", l, err)
+		t.Errorf("Lifetime: got l %+v, err %v; want runtime.Class(err) == runtime.ErrUnavailable", l, err)
 	}
 }

@@ -24,6 +24,6 @@ func TestNamesOfRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	if list, err := namesIn(fd, dir, 10); len(list) > 0 || err != nil {
-		t.Errorf("%v, %v", list, err)
+		t.Errorf("namesIn: got list %v, err %v; want len(list) <= 0 and err == nil", list, err)
 	}
 }

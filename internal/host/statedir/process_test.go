@@ -50,7 +50,7 @@ func TestEndParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if recorded, err := b.Processes().EndParts(time.Minute); !recorded || err != nil {
-		t.Errorf("%v, %v", recorded, err)
+		t.Errorf("EndParts: got recorded %v, err %v; want recorded and err == nil", recorded, err)
 	}
 	_ = shim.Wait()
 	if left := statedir.Descendants(p.PID); len(left) > 0 {
@@ -60,6 +60,6 @@ func TestEndParts(t *testing.T) {
 		t.Errorf("a stranger was killed: %+v, %v", now, err)
 	}
 	if err := b.Processes().ForgetShim(); err != nil || b.Processes().Shim() != (statedir.Process{}) {
-		t.Errorf("%v, %+v", err, b.Processes().Shim())
+		t.Errorf("ForgetShim: got %v, %+v; want nil, statedir.Process{}", err, b.Processes().Shim())
 	}
 }

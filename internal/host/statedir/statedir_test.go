@@ -51,7 +51,7 @@ func TestCreateAndRemove(t *testing.T) {
 	b := create(t, d, id, "name")
 	c, err := b.Config()
 	if err != nil || c.ID != id || c.Labels["a"] != "b" {
-		t.Errorf("%+v, %v", c, err)
+		t.Errorf(`Config: got c %+v, err %v; want err == nil and c.ID == id and c.Labels["a"] == "b"`, c, err)
 	}
 	for what, c := range map[string]*statedir.Config{
 		"id":   {SandboxConfig: runtime.SandboxConfig{ID: id}},
@@ -97,7 +97,7 @@ func TestDraft(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got = append(got, read); !slices.Equal(read.Permissions, rules) {
-				t.Errorf("%s: %v", name, read.Permissions)
+				t.Errorf("%s: got %v, want %v", name, read.Permissions, rules)
 			}
 			if err := b.Remove(); err != nil {
 				t.Fatal(err)
@@ -204,7 +204,7 @@ func TestFind(t *testing.T) {
 	} {
 		b, err := d.Find(tt.ref)
 		if !errors.Is(err, tt.class) || err == nil && b.ID() != tt.want {
-			t.Errorf("%q: %v, %v", tt.ref, b, err)
+			t.Errorf("%q: got b %v, err %v; want err is %v and (err != nil or b.ID() == %v)", tt.ref, b, err, tt.class, tt.want)
 		}
 	}
 }
@@ -223,7 +223,7 @@ func TestFindDecodesOne(t *testing.T) {
 	one := testing.AllocsPerRun(5, func() { _, _ = d.Box("aaaaaaaaaa07").Config() })
 	if all := testing.AllocsPerRun(5, func() {
 		if b, err := d.Find("box07"); err != nil || b.ID() != "aaaaaaaaaa07" {
-			t.Errorf("%v, %v", b, err)
+			t.Errorf(`Find "box07": got b %v, err %v; want err == nil and b.ID() == "aaaaaaaaaa07"`, b, err)
 		}
 	}); all > one+50*boxes {
 		t.Errorf("%.0f allocations, and %.0f to decode one of %d", all, one, boxes)
@@ -332,10 +332,10 @@ func TestLockConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := b.Config(); err != nil || got.Labels["new"] != "label" || b.Stamp() == before {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf(`Config: got %+v, err %v; want err == nil and got.Labels["new"] == "label" and b.Stamp() != %v`, got, err, before)
 	}
 	if got, err := statedir.ConfigFrom(b.Run()); err != nil || got.Labels["new"] != "label" {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf(`statedir.ConfigFrom: got %+v, err %v; want err == nil and got.Labels["new"] == "label"`, got, err)
 	}
 	waited := make(chan error, 1)
 	go func() {
@@ -432,7 +432,8 @@ func TestNoDescriptors(t *testing.T) {
 	}
 	for what, err := range got {
 		if !errors.Is(err, runtime.ErrUnavailable) || !runtime.Exhausted(err) || strings.Contains(err.Error(), "damaged") || strings.Contains(err.Error(), "rm -f") {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf(`%s: got err %v; want err is runtime.ErrUnavailable and runtime.Exhausted(err) and err.Error() does not contain "damaged" and err.Error() does not contain "rm -f"`,
+				what, err)
 		}
 	}
 }
@@ -470,7 +471,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	for _, path := range []string{file, filepath.Join(file, "below"), shared, "/proc/state", filepath.Join(dir, "not\xffUTF-8")} {
 		if _, err := statedir.Open(path); !errors.Is(err, runtime.ErrUnavailable) {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("%s: got %v, want runtime.ErrUnavailable", path, err)
 		}
 	}
 }
@@ -487,7 +488,7 @@ func TestOpenByLink(t *testing.T) {
 	for _, path := range []string{"real/state", "link/state"} {
 		d, err := statedir.Open(filepath.Join(dir, path))
 		if err != nil || d.Path() != filepath.Join(dir, "real/state") {
-			t.Errorf("%s: %v, %v", path, d, err)
+			t.Errorf(`%s: got d %v, err %v; want err == nil and d.Path() == filepath.Join(dir, "real/state")`, path, d, err)
 		}
 	}
 }
@@ -506,7 +507,7 @@ func TestDefault(t *testing.T) {
 	} {
 		got, err := statedir.Default(func(k string) string { return tt.env[k] }, tt.uid)
 		if got != tt.want || (err != nil) != (tt.want == "") {
-			t.Errorf("%v: %q, %v", tt.env, got, err)
+			t.Errorf(`%v: got %q, err %v; want got == %q and (err != nil) == tt.want == ""`, tt.env, got, err, tt.want)
 		}
 	}
 }
@@ -576,7 +577,7 @@ func TestEndKeeper(t *testing.T) {
 		})
 		said := bufio.NewReader(out)
 		if line, err := said.ReadString('\n'); err != nil || line != "up\n" {
-			t.Fatalf("%q, %v", line, err)
+			t.Fatalf("ReadString: got %q, %v; want %q, nil", line, err, "up\n")
 		}
 		return said
 	}
@@ -596,7 +597,7 @@ func TestEndKeeper(t *testing.T) {
 	}
 	for _, told := range []*bufio.Reader{ours, older} {
 		if line, err := told.ReadString('\n'); err != nil || line != "told\n" {
-			t.Errorf("%q, %v", line, err)
+			t.Errorf("ReadString: got %q, %v; want %q, nil", line, err, "told\n")
 		}
 	}
 	for _, b := range []*statedir.Box{d.Box("bbbbbbbbbbbb"), copied.Box("aaaaaaaaaaaa")} {

@@ -27,13 +27,13 @@ func TestTrust(t *testing.T) {
 		}
 	}
 	if got, err := Trusted(state, "/a"); err != nil || *got != a {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf(`Trusted "/a": got %v, err %v; want err == nil and *got == %v`, got, err, a)
 	}
 	if all, err := d.Trusts(); err != nil || !cmp.Equal(all, []Trust{a, b}) {
-		t.Errorf("%v, %v", all, err)
+		t.Errorf("Trusts: got all %v, err %v; want err == nil and cmp.Equal(all, []Trust{a, b})", all, err)
 	}
 	if st, err := os.Stat(trustFile(state, "/a")); err != nil || st.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", st.Mode(), err)
+		t.Errorf("Mode: got %v, err %v; want err == nil and st.Mode().Perm() == 0o600", st.Mode(), err)
 	}
 	// A record of another directory, or a damaged one, is no record.
 	if err := os.Rename(trustFile(state, "/b"), trustFile(state, "/c")); err != nil {
@@ -44,7 +44,7 @@ func TestTrust(t *testing.T) {
 	}
 	for _, path := range []string{"/b", "/c", "/d"} {
 		if got, err := Trusted(state, path); got != nil || err != nil {
-			t.Errorf("%s: %v, %v", path, got, err)
+			t.Errorf("%s: got %v, %v; want nil, nil", path, got, err)
 		}
 	}
 	if err := d.Distrust("/a"); err != nil {
@@ -54,6 +54,6 @@ func TestTrust(t *testing.T) {
 		t.Error(err)
 	}
 	if got, _ := Trusted(state, "/a"); got != nil {
-		t.Errorf("%v", got)
+		t.Errorf(`Trusted "/a": got %v, want nil`, got)
 	}
 }

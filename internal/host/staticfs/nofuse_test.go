@@ -68,7 +68,8 @@ func TestWithoutFuse(t *testing.T) {
 		args := append(append([]string{"run"}, strings.Fields(test.flags)...), "--codebase", code, "--", "sh", "-c", script)
 		out, says, exit := wolffia(args...)
 		if failed := exit != 0; out != test.out || failed != (test.out == "") || !strings.Contains(says, test.says) || test.says == "" && says != "" {
-			t.Errorf("%s: %d, %q, %q", name, exit, out, says)
+			t.Errorf(`%s: got exit %d, out %q, says %q; want out == %q and failed == test.out == "" and says contains %q and (test.says != "" or says == "")`,
+				name, exit, out, says, test.out, test.says)
 		}
 		own := strings.Contains(test.flags, "static") && !strings.Contains(test.flags, "full-access")
 		if config, err := os.ReadFile(code + "/.git/config"); err != nil || own && string(config) != "[core]\n" {

@@ -197,7 +197,7 @@ func TestStats(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if len(names) != 3 || !slices.Contains(names, "l.none") || !slices.Contains(names, "d") {
-		t.Errorf("%q", names)
+		t.Errorf(`got names %q; want len(names) == 3 and names contains "l.none" and names contains "d"`, names)
 	}
 }
 
@@ -208,6 +208,6 @@ func TestBounds(t *testing.T) {
 		many[fmt.Sprint(i, ".none")] = nil
 	}
 	if _, err := plan(rules(t, "**=write", "*.none=none"), many, nil); !errors.Is(err, runtime.ErrUnsupported) || !strings.Contains(err.Error(), "--filter fuse") {
-		t.Errorf("%v", err)
+		t.Errorf(`plan: got err %v; want err is runtime.ErrUnsupported and err.Error() contains "--filter fuse"`, err)
 	}
 }

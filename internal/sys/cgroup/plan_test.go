@@ -79,7 +79,8 @@ func TestPlan(t *testing.T) {
 	} {
 		plan, refused := tt.host.Plan(all())
 		if (plan == nil) != (tt.kind != 0) || (refused == nil) != (tt.kind == 0) {
-			t.Errorf("%s: %v, %+v", tt.name, plan, refused)
+			t.Errorf("%s: got plan %v, refused %+v; want (plan == nil) == tt.kind != 0 and (refused == nil) == tt.kind == 0",
+				tt.name, plan, refused)
 			continue
 		}
 		if plan != nil {
@@ -89,7 +90,8 @@ func TestPlan(t *testing.T) {
 			continue
 		}
 		if refused.Kind != tt.kind || !slices.Equal(refused.Lacking, tt.not) || !strings.Contains(refused.Problem, tt.want) || strings.Contains(refused.Problem, "\n") {
-			t.Errorf("%s: %+v", tt.name, refused)
+			t.Errorf("%s: got refused %+v; want refused.Kind == %v and refused.Lacking == %v and refused.Problem contains %v and refused.Problem does not contain %q",
+				tt.name, refused, tt.kind, tt.not, tt.want, "\n")
 		}
 	}
 }
@@ -99,7 +101,7 @@ func TestPlan(t *testing.T) {
 func TestPlanOfLess(t *testing.T) {
 	poor := Host{version: 2, systemd: true, socket: userBus, managed: []string{Memory, PIDs}, own: []level{session, closed}}
 	if p, refused := poor.Plan([]string{Memory, PIDs}); refused != nil || p.socket != userBus {
-		t.Errorf("%v, %+v", p, refused)
+		t.Errorf("Plan: got p %v, refused %+v; want refused == nil and p.socket == userBus", p, refused)
 	}
 	h := Host{version: 2, root: true, own: []level{top}}
 	if p, _ := h.Plan(all()); !slices.Equal(p.enable, []string{CPU, Memory}) {

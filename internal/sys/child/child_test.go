@@ -27,7 +27,7 @@ func TestChild(t *testing.T) {
 	_ = w.Close()
 	out, err := io.ReadAll(r)
 	if err != nil || string(out) != "b / \n" {
-		t.Errorf("%q, %v", out, err)
+		t.Errorf("io.ReadAll: got %q, %v; want %q, nil", out, err, "b / \n")
 	}
 	if err := c.Wait(); err != nil {
 		t.Error(err)
@@ -71,6 +71,6 @@ func TestKill(t *testing.T) {
 
 func TestNoSuchProgram(t *testing.T) {
 	if _, err := child.Start(&child.Command{Path: "/no/such", Args: []string{"x"}}); !errors.Is(err, syscall.ENOENT) {
-		t.Errorf("%v", err)
+		t.Errorf("child.Start: got %v, want syscall.ENOENT", err)
 	}
 }

@@ -105,7 +105,8 @@ func TestHeldGivenUp(t *testing.T) {
 	out, _ := io.ReadAll(c.Stream)
 	complaint, err := io.ReadAll(c.Stderr)
 	if len(out) > 0 || string(complaint) != "the start of the sandbox was cancelled" || err != nil {
-		t.Errorf("%q %q %v", out, complaint, err)
+		t.Errorf(`io.ReadAll: got out %q, complaint %q, err %v; want len(out) <= 0 and complaint == "the start of the sandbox was cancelled" and err == nil`,
+			out, complaint, err)
 	}
 	if err := c.Wait(); err != nil {
 		t.Error(err)

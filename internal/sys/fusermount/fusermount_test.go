@@ -55,7 +55,7 @@ func TestReceive(t *testing.T) {
 		f, err := receive(ours)
 		switch {
 		case c.want == "" && err != nil:
-			t.Errorf("%s: %v", c.name, err)
+			t.Errorf(`%s: got err %v; want c.want != "" or err == nil`, c.name, err)
 		case c.want == "":
 			_ = f.Close()
 		case err == nil || err.Error() != c.want:

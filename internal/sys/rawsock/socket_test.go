@@ -54,10 +54,10 @@ func TestTakeFiles(t *testing.T) {
 	}
 	text := make([]byte, len("onetwothree"))
 	if _, err := io.ReadFull(to, text); err != nil || string(text) != "onetwothree" {
-		t.Fatalf("%q, %v", text, err)
+		t.Fatalf(`io.ReadFull: got %q, %v; want "onetwothree", nil`, text, err)
 	}
 	if b, err := io.ReadAll(first); len(b) > 0 || err != nil { // it is closed
-		t.Errorf("%q, %v", b, err)
+		t.Errorf("io.ReadAll: got b %q, err %v; want len(b) <= 0 and err == nil", b, err)
 	}
 	file := to.Taken()
 	if file == nil {
@@ -71,7 +71,7 @@ func TestTakeFiles(t *testing.T) {
 	}
 	_ = file.Close()
 	if b, err := io.ReadAll(second); string(b) != "by it" || err != nil {
-		t.Errorf("%q, %v", b, err)
+		t.Errorf(`io.ReadAll: got %q, %v; want "by it", nil`, b, err)
 	}
 }
 
@@ -106,6 +106,6 @@ func TestDescriptorsAreDropped(t *testing.T) {
 		t.Error("a descriptor was taken")
 	}
 	if b, err := io.ReadAll(r); len(b) > 0 || err != nil {
-		t.Errorf("%q, %v", b, err)
+		t.Errorf("io.ReadAll: got b %q, err %v; want len(b) <= 0 and err == nil", b, err)
 	}
 }

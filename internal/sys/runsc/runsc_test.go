@@ -76,7 +76,7 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if got := places("", "", ""); len(got) > 0 {
-		t.Errorf("%q", got)
+		t.Errorf("places: got %q; want len(got) <= 0", got)
 	}
 }
 
@@ -113,7 +113,8 @@ func TestFind(t *testing.T) {
 	}
 	good := put(inPath, "echo runsc version release-20991231.0"+patched+"; echo spec: 1")
 	if got, err := Find(t.Context(), beside); err != nil || got.Path != good || got.Version != "release-20991231.0"+patched {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("Find: got %+v, err %v; want err == nil and got.Path == %v and got.Version == %q",
+			got, err, good, "release-20991231.0"+patched)
 	}
 	if err := os.Chmod(good, 0o644); err != nil {
 		t.Fatal(err)

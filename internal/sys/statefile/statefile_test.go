@@ -91,7 +91,7 @@ func TestOddFile(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(dir, "other"), []byte(`"other"`), 0o600))
 		must(t, put(file))
 		if got := ""; Read(file, &got) == nil {
-			t.Errorf("%s: %q", what, got)
+			t.Errorf("%s: got %q; want Read(file, &got) != nil", what, got)
 		}
 		if _, err := os.Lstat(file); err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -118,7 +118,7 @@ func TestReadBytes(t *testing.T) {
 	must(t, WriteBytes(file, []byte("text")))
 	for most, want := range map[int64]string{0: "", 3: "tex", 4: "text", 5: "text"} {
 		if b, err := ReadBytes(file, most); err != nil || string(b) != want {
-			t.Errorf("%d: %q, %v", most, b, err)
+			t.Errorf("%d: got %q, %v; want %q, nil", most, b, err, want)
 		}
 	}
 }

@@ -44,7 +44,8 @@ func TestTable(t *testing.T) {
 			}
 			seen[r.ID] = true
 			if r.Tries == "" || r.Source == "" || strings.ContainsAny(r.Tries+r.Source+r.note, "|\n") {
-				t.Errorf("%s: %q, %q, %q", r.ID, r.Tries, r.Source, r.note)
+				t.Errorf(`%s: got r.Tries %q, r.Source %q, r.note %q; want r.Tries != "" and r.Source != "" and not strings.ContainsAny(r.Tries+r.Source+r.note, %q)`,
+					r.ID, r.Tries, r.Source, r.note, "|\n")
 			}
 			if (r.Do == nil) != (r.In == Outside) {
 				t.Errorf("%s: in a sandbox, or outside?", r.ID)
@@ -88,7 +89,7 @@ func TestJudge(t *testing.T) {
 	// Nothing that was not expected is a verdict.
 	for _, observation := range []string{"", "EFAULT", "EINVAL", "reached EPERM", "mixed", "hangs", "SIGSEGV", "the sandbox does not live", "fails: EPERM", "allowed", "worksx"} {
 		if got := Judge(observation); !strings.HasPrefix(string(got), "unknown: ") {
-			t.Errorf("%q: %q", observation, got)
+			t.Errorf(`%q: got %q; want got begins with "unknown: "`, observation, got)
 		}
 	}
 }

@@ -84,7 +84,7 @@ func (c *copies) onHost(w *world) string {
 	w.Helper()
 	out, err := exec.Command("sh", "-c", copiedView, "view", c.dir).CombinedOutput()
 	if err != nil {
-		w.Fatalf("%v, %s", err, out)
+		w.Fatalf("CombinedOutput: got err %v, out %s; want err == nil", err, out)
 	}
 	return string(out)
 }
@@ -95,7 +95,7 @@ func (c *copies) sh(w *world, rt *local.Runtime, id string, script ...string) st
 	r, err := rt.Exec(w.Ctx, id, &runtime.ExecRequest{Command: append([]string{"sh", "-c"}, script...)})
 	w.OK(err)
 	if r.ExitCode != 0 {
-		w.Fatalf("%s: %d, %s%s", script[0], r.ExitCode, r.Stdout, r.Stderr)
+		w.Fatalf("%s: got r.ExitCode %d, r.Stdout %s, r.Stderr %s; want r.ExitCode == 0", script[0], r.ExitCode, r.Stdout, r.Stderr)
 	}
 	return string(r.Stdout)
 }

@@ -88,7 +88,7 @@ func TestDisk(t *testing.T) {
 				s := w.openService(rt) // it has room for what it does
 				m, err := s.FindSandbox(w.Ctx, another)
 				if err != nil || m.SandboxID != w.bystander {
-					t.Errorf("%+v, %v", m, err)
+					t.Errorf("FindSandbox: got m %+v, err %v; want err == nil and m.SandboxID == %v", m, err, w.bystander)
 				}
 				_, err = s.CreateSandbox(w.Ctx, theOwner, nil)
 				if err == nil {

@@ -91,7 +91,8 @@ func TestClockJumps(t *testing.T) {
 				}
 				out, err := w.command("wolffia", line...).CombinedOutput()
 				if err != nil || !strings.Contains(string(out), s.ID) || line[0] != "inspect" && !strings.Contains(string(out), w.bystander) {
-					t.Errorf("%s: %v, %s", line, err, out)
+					t.Errorf(`CombinedOutput: got line %s, err %v, out %s; want err == nil and out contains %v and (line[0] == "inspect" or out contains %v)`,
+						line, err, out, s.ID, w.bystander)
 				}
 			}
 			service := w.openService(rt)
@@ -168,7 +169,7 @@ func TestRecordedProcessIsAnother(t *testing.T) {
 				w.OK(err)
 				w.change(s.ID, "shim.json", func(all map[string]any) { record(all, p) })
 				if got, err := rt.Get(w.Ctx, s.ID); err != nil || got.State != state {
-					t.Errorf("%+v, %v", got, err)
+					t.Errorf("Get: got %+v, err %v; want err == nil and got.State == %v", got, err, state)
 				}
 				if state == runtime.StateRunning {
 					w.OK(w.whole(rt, s.ID, state, theOwner))

@@ -104,7 +104,7 @@ func (w *world) host(script string) string {
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		w.Fatalf("%s: %v, %s", script, err, out)
+		w.Fatalf("%s: got err %v, out %s; want err == nil", script, err, out)
 	}
 	return string(out)
 }
@@ -130,7 +130,7 @@ func (w *world) inside(id, script string) string {
 	cmd.Stderr = &says
 	out, err := cmd.Output()
 	if err != nil {
-		w.Fatalf("%s: %v, %s", script, err, &says)
+		w.Fatalf("%s: got err %v, %s; want err == nil", script, err, &says)
 	}
 	return string(out)
 }

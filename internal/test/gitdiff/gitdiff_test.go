@@ -87,7 +87,7 @@ func (h *host) says(t testing.TB, dir, name string, args ...string) string {
 	cmd := h.command(ctx, dir, name, args...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s %.200q: %v\n%s", name, args, err, out)
+		t.Fatalf("%s %.200q: got err %v, out %s; want err == nil", name, args, err, out)
 	}
 	return string(out)
 }

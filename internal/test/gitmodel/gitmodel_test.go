@@ -111,7 +111,7 @@ func (m *model) run(name string, args ...string) string {
 	m.t.Helper()
 	out, err := m.command(name, args...).CombinedOutput()
 	if err != nil {
-		m.t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+		m.t.Fatalf("%s %q: got err %v, out %s; want err == nil", name, args, err, out)
 	}
 	return string(out)
 }

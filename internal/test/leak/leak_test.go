@@ -149,7 +149,7 @@ func TestOurs(t *testing.T) {
 		"/tmp/TestY99/001": false, "/tmp/other": false,
 	} {
 		if got := ours(point, "/tmp/TestX1234"); got != want {
-			t.Errorf("%s: %v", point, got)
+			t.Errorf("%s: got %v, want %v", point, got, want)
 		}
 	}
 }

@@ -372,7 +372,7 @@ func (s *sandbox) flood(t *testing.T, f *flood, pid string) (out string, most in
 	err = cmd.Wait()
 	out += string(rest)
 	if err != nil || rerr != nil {
-		t.Errorf("%s: %v, %v: %s%s", f.call, err, rerr, out, said.String())
+		t.Errorf("%s: got err %v, rerr %v, out %s, %s; want err == nil and rerr == nil", f.call, err, rerr, out, said.String())
 	}
 	return out, peak(t, pid)
 }

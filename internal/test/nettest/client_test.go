@@ -182,7 +182,7 @@ func TestControl(t *testing.T) {
 			}
 			for _, name := range []string{c.name + ".ok.example", c.name + ".no.example"} {
 				if r := s.run(t, c, unset, name); r.ExitCode != 0 || !strings.Contains(r.Stdout, "fine") {
-					t.Errorf("%s: %v", name, r)
+					t.Errorf(`%s: got r %v; want r.ExitCode == 0 and r.Stdout contains "fine"`, name, r)
 				}
 			}
 		})

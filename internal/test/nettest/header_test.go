@@ -103,7 +103,7 @@ func tryHeaders(t *testing.T, backend string) {
 				t.Skipf("%s%s needs %s", leftOut, c.name, what)
 			}
 			if r := s.run(t, c, "", sealed); r.ExitCode != 0 || !strings.Contains(r.Stdout, "fine") || len(r.Refused) > 0 {
-				t.Errorf("%v", r)
+				t.Errorf(`run: got r %v; want r.ExitCode == 0 and r.Stdout contains "fine" and len(r.Refused) <= 0`, r)
 			}
 		})
 	}

@@ -66,7 +66,7 @@ func tryPorts(t *testing.T, backend string) {
 	} {
 		t.Run("expose "+name, func(t *testing.T) {
 			if r := s.sh(t, "set -e; cd \"$(mktemp -d)\"\n"+script); r.ExitCode != 0 {
-				t.Errorf("%v", r)
+				t.Errorf("sh: got r %v; want r.ExitCode == 0", r)
 			}
 		})
 	}
@@ -82,7 +82,7 @@ for address in ["127.0.0.1", "::1", "127.0.0.2", "45.45.45.10", "45.45.46.1", "1
             pass
 '`)
 		if r.ExitCode != 0 || strings.TrimSpace(r.Stdout) != "127.0.0.1 9000\n127.0.0.1 9007" {
-			t.Errorf("%v", r)
+			t.Errorf("sh: got r %v; want r.ExitCode == 0 and strings.TrimSpace(r.Stdout) == %q", r, "127.0.0.1 9000\n127.0.0.1 9007")
 		}
 	})
 	t.Run("publish", func(t *testing.T) {
@@ -128,7 +128,8 @@ for address in ["127.0.0.1", "::1", "127.0.0.2", "45.45.45.10", "45.45.46.1", "1
 		}
 		r := s.sh(t, `ssh-add -L; ssh-add -D 2>/dev/null; ls "$SSH_AUTH_SOCK"`)
 		if !strings.HasPrefix(r.Stdout, "ssh-ed25519 ") || !strings.Contains(r.Stdout, "/tmp/") {
-			t.Errorf("%v", r)
+			t.Errorf(`sh %q: got r %v; want r.Stdout begins with "ssh-ed25519 " and r.Stdout contains "/tmp/"`,
+				`ssh-add -L; ssh-add -D 2>/dev/null; ls "$SSH_AUTH_SOCK"`, r)
 		}
 	})
 	t.Run("engine", func(t *testing.T) {

@@ -152,7 +152,7 @@ func try(t *testing.T, page, name string, steps []step) {
 	cmd.Dir, cmd.Env, cmd.WaitDelay = project, env, time.Minute
 	defer destroyAll(t, project, env)
 	if out, err := cmd.CombinedOutput(); err != nil && !errors.As(err, new(*exec.ExitError)) || len(out) > 0 {
-		t.Fatalf("%s: %v: %s", page, err, out)
+		t.Fatalf("%s: got err %v, out %s; want (err == nil or errors.As(err, new(*exec.ExitError))) and len(out) <= 0", page, err, out)
 	}
 	for i, s := range steps {
 		code, err := os.ReadFile(filepath.Join(log, fmt.Sprintf("%d.code", i)))

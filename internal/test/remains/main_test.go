@@ -79,7 +79,7 @@ func TestProcessesRemain(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	got := remains(t, t.TempDir(), "mkfifo "+pid+".ready; (setsid env -i sh -c 'echo $$ >"+pid+"; : >"+pid+".ready; exec sleep 54321' >/dev/null 2>&1 &) ; read x <"+pid+".ready; exit 0")
 	if !strings.HasPrefix(got, "0 1 <nil>\nprocess ") || !strings.HasSuffix(got, `: "sleep 54321"`+"\n") {
-		t.Errorf("%q", got)
+		t.Errorf("remains: got %q; want got begins with %q and got ends with %q", got, "0 1 <nil>\nprocess ", `: "sleep 54321"`+"\n")
 	}
 	text, err := os.ReadFile(pid)
 	if err != nil {
@@ -112,7 +112,7 @@ func TestMountsRemain(t *testing.T) {
 	}()
 	got := remains(t, dir, "mount -t tmpfs none "+elsewhere+" && mount -t tmpfs none "+dir+"/new")
 	if got != "0 1 <nil>\nmount "+dir+"/new\n" {
-		t.Errorf("%q", got)
+		t.Errorf("remains: got %q, want %q", got, "0 1 <nil>\nmount "+dir+"/new\n")
 	}
 }
 
@@ -145,6 +145,6 @@ func TestGroupsRemain(t *testing.T) {
 	}()
 	got := remains(t, t.TempDir(), fmt.Sprintf("mkdir %s %s && echo %d >%[2]s/cgroup.procs", name("new"), name("used"), other.Process.Pid))
 	if got != "0 1 <nil>\ncontrol group "+name("new")+"\n" {
-		t.Errorf("%q", got)
+		t.Errorf(`remains: got %q, want %q+name("new")+%q`, got, "0 1 <nil>\ncontrol group ", "\n")
 	}
 }

@@ -99,7 +99,7 @@ func TestSummaryStrict(t *testing.T) {
 			}
 		}
 		if err := s.print(&strings.Builder{}); (err != nil) != want {
-			t.Errorf("%v: %v", strict, err)
+			t.Errorf("%v: got err %v; want (err != nil) == %v", strict, err, want)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s: %d, %v, want %d", script, code, err, want)
 		}
 		if b, err := os.ReadFile(filepath.Join(dir, "user.json")); err != nil || string(b) != "{\"Action\":\"start\"}\n" {
-			t.Errorf("%s: %v, %s", script, err, b)
+			t.Errorf("%s: got %v, %s; want nil, %q", script, err, b, "{\"Action\":\"start\"}\n")
 		}
 	}
 }

@@ -116,7 +116,7 @@ func (im *images) hostileRestart(t *testing.T) {
 				s := on(t, rt, &runtime.SandboxConfig{ImageID: img.ID})
 				r, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"/bin/sh", "-c", strings.ReplaceAll(script, "TO", to)}})
 				if err != nil || r.ExitCode != 0 {
-					t.Errorf("%v, %+v", err, r)
+					t.Errorf("Exec: got err %v, r %+v; want err == nil and r.ExitCode == 0", err, r)
 				}
 				if err := rt.Stop(t.Context(), s.ID); err != nil {
 					t.Fatal(err)

@@ -125,7 +125,8 @@ func (im *images) ownChanges(t *testing.T) {
 	says(t, rt, a.ID, "cat /new/file; ls -d /elsewhere; ls /etc/os-release /srv 2>/dev/null || echo gone", "x\n/elsewhere\ngone\n")
 	r, err := rt.Exec(t.Context(), a.ID, &runtime.ExecRequest{Command: []string{"cat", "/etc/passwd"}})
 	if err != nil || strings.Count(string(r.Stdout), "/home/") != 1 || !strings.Contains(string(r.Stdout), "daemon:") {
-		t.Errorf("%v, %s", err, r.Stdout)
+		t.Errorf(`Exec: got err %v, r.Stdout %s; want err == nil and strings.Count(string(r.Stdout), "/home/") == 1 and r.Stdout contains "daemon:"`,
+			err, r.Stdout)
 	}
 	upper := filepath.Join(rt.State, "sandboxes", a.ID, "run", "upper")
 	if _, err := os.Stat(filepath.Join(upper, "new", "file")); err != nil {
@@ -183,7 +184,7 @@ func (im *images) imageMissing(t *testing.T) {
 	for _, c := range []runtime.SandboxConfig{{Image: "y"}, {ImageID: img.ID[:20] + strings.Repeat("0", len(img.ID)-20)}} {
 		_, err := rt.Create(t.Context(), &c)
 		if runtime.Class(err) != runtime.ErrNotFound {
-			t.Errorf("%+v: %v", c, err)
+			t.Errorf("%+v: got err %v; want runtime.Class(err) == runtime.ErrNotFound", c, err)
 		}
 	}
 	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{Image: "x"})

@@ -60,14 +60,14 @@ func limitsTold(t *testing.T, backend Backend, ownKernel bool) {
 	}
 	r, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"false"}})
 	if err != nil || r.OutOfMemory {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("Exec: got r %+v, err %v; want err == nil and not r.OutOfMemory", r, err)
 	}
 	if ownKernel {
 		return // it is dead then, and says why
 	}
 	r, err = rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"python3", "-c", "b = bytearray(500 << 20)"}})
 	if err != nil || !r.OutOfMemory || r.Signal != 9 {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("Exec: got r %+v, err %v; want err == nil and r.OutOfMemory and r.Signal == 9", r, err)
 	}
 	if want.OOMKills = 1; limits(t, other, s.ID) != want {
 		t.Errorf("%+v, want %+v", limits(t, other, s.ID), want)
@@ -131,7 +131,7 @@ print(len(files))
 `
 	r, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"python3", "-c", deep}})
 	if err != nil || string(r.Stdout) != "800\n" {
-		t.Fatalf("%v, %s%s", err, r.Stdout, r.Stderr)
+		t.Fatalf("Exec: got err %v, r.Stdout %s, r.Stderr %s; want err == nil and r.Stdout == %q", err, r.Stdout, r.Stderr, "800\n")
 	}
 	status, _ := os.ReadFile(filepath.Join("/proc", pid, "status"))
 	for line := range strings.Lines(string(status)) {
@@ -188,7 +188,7 @@ func throttled(t *testing.T, backend Backend, _ bool) {
 		}
 		r, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"}})
 		if err != nil || r.ExitCode != 0 {
-			t.Fatalf("%+v, %v", r, err)
+			t.Fatalf("Exec: got r %+v, err %v; want err == nil and r.ExitCode == 0", r, err)
 		}
 	}
 }
@@ -267,12 +267,13 @@ func limitsRefused(t *testing.T, backend Backend, ownKernel bool) {
 		}
 		if runtime.Class(err) != runtime.ErrUnsupported || !strings.Contains(err.Error(), name+" cannot be limited exactly here") ||
 			!strings.Contains(err.Error(), "wolffia doctor") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf(`Create: got name %s, err %v; want runtime.Class(err) == runtime.ErrUnsupported and err.Error() contains %q and err.Error() contains "wolffia doctor"`,
+				name, err, name+" cannot be limited exactly here")
 		}
 	}
 	list, err := rt.List(t.Context())
 	if err != nil || len(list) > 1 || len(list) == 1 && !ownKernel {
-		t.Errorf("%v, %v", list, err)
+		t.Errorf("List: got list %v, err %v; want err == nil and len(list) <= 1 and (len(list) != 1 or ownKernel)", list, err)
 	}
 	for _, s := range list {
 		if err := rt.Destroy(t.Context(), s.ID); err != nil {

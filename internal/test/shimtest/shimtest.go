@@ -170,7 +170,7 @@ func RootDropsToOwner(t *testing.T, backend Backend) {
 	}
 	r, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"sh", "-c", "echo x >file; id -u; id -g"}})
 	if err != nil || string(r.Stdout) != fmt.Sprintf("%d\n%d\n", uid, gid) {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("Exec: got r %+v, err %v; want err == nil and r.Stdout == fmt.Sprintf(%q, uid, gid)", r, err, "%d\n%d\n")
 	}
 	st, err := os.Stat(dir + "/file")
 	if err != nil {

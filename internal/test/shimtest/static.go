@@ -308,7 +308,7 @@ func staticSwaps(t *testing.T, rt *Runtime) {
 				t.Fatal(err)
 			}
 			if bytes.Contains(r.Stdout, []byte("OUTER")) {
-				t.Errorf("%s", r.Stdout)
+				t.Errorf(`Exec: got r.Stdout %s; want r.Stdout does not contain []byte("OUTER")`, r.Stdout)
 			}
 		} else if !strings.Contains(err.Error(), "codebase") {
 			t.Error(err)
@@ -334,11 +334,12 @@ func staticRulesStay(t *testing.T, rt *Runtime) {
 	s := on(t, rt, static(dir, all))
 	says(t, rt, s.ID, "cat f", "f")
 	if err := rt.SetPermissions(t.Context(), s.ID, []perm.Rule{all, hide}); !errors.Is(err, runtime.ErrConflict) {
-		t.Errorf("%v", err)
+		t.Errorf("SetPermissions: got %v, want runtime.ErrConflict", err)
 	}
 	info, err := rt.Inspect(t.Context(), s.ID)
 	if err != nil || len(info.Config.Permissions) != 1 || info.Tree == nil || !info.Tree.Current || info.Tree.Static == nil || info.Filter != runtime.FilterStatic {
-		t.Errorf("%+v, %v", info, err)
+		t.Errorf("Inspect: got info %+v, err %v; want err == nil and len(info.Config.Permissions) == 1 and info.Tree != nil and info.Tree.Current and info.Tree.Static != nil and info.Filter == runtime.FilterStatic",
+			info, err)
 	}
 	if err := errors.Join(rt.Stop(t.Context(), s.ID), rt.SetPermissions(t.Context(), s.ID, []perm.Rule{all, hide}), rt.Start(t.Context(), s.ID)); err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ func stateCopied(t *testing.T, backend Backend, engine bool) {
 	}
 	state := filepath.Join(PublicDir(t), "state")
 	if out, err := exec.CommandContext(t.Context(), "cp", "-a", rt.State, state).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("CombinedOutput: got err %v, out %s; want err == nil", err, out)
 	}
 	copied := backend.Open(t, state)
 	if all, err := copied.List(t.Context()); err != nil || len(all) != 2 { // the caller of the bound one is no caller of its copy

@@ -68,10 +68,10 @@ func TestTools(t *testing.T) {
 	for require, want := range map[string]string{"": "skip NEEDS the program no-such", "root": "skip", "all": "fatal", "fuse,tools": "fatal"} {
 		t.Setenv(Require, require)
 		if got := run(func(t testing.TB) { Tools(t, "sh", "true") }); got != "" {
-			t.Errorf("%q: %q", require, got)
+			t.Errorf(`%q: got %q, want ""`, require, got)
 		}
 		if got := run(func(t testing.TB) { Tools(t, "sh", "no-such") }); !strings.HasPrefix(got, want) {
-			t.Errorf("%q: %q", require, got)
+			t.Errorf("%q: got %q; want got begins with %q", require, got, want)
 		}
 	}
 }
@@ -85,10 +85,10 @@ func TestUsers(t *testing.T) {
 	for require, want := range map[string]string{"": "skip", "all": "skip", name: "fatal"} {
 		t.Setenv(Require, require)
 		if got := run(has); got != "" {
-			t.Errorf("%q: %q", require, got)
+			t.Errorf(`%q: got %q, want ""`, require, got)
 		}
 		if got := run(lacks); !strings.HasPrefix(got, want) {
-			t.Errorf("%q: %q", require, got)
+			t.Errorf("%q: got %q; want got begins with %q", require, got, want)
 		}
 	}
 }

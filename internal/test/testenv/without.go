@@ -60,7 +60,7 @@ func onceMore(t *testing.T, stage string, attr *syscall.SysProcAttr) {
 	cmd.SysProcAttr, cmd.Dir = attr, "/"
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Errorf("%s: %v\n%s", stage, err, out)
+		t.Errorf("%s: got err %v, out %s; want err == nil", stage, err, out)
 	} else if !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Errorf("%s: the test did not run:\n%s", stage, out)
 	}

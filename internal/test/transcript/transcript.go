@@ -55,7 +55,7 @@ func (d *Document) Check(t *testing.T, update bool) {
 	cmd.Dir = t.TempDir()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("CombinedOutput: got err %v, out %s; want err == nil", err, out)
 	}
 	got := d.settle(string(out))
 	if update {

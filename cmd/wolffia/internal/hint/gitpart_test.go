@@ -34,7 +34,7 @@ func TestPartHint(t *testing.T) {
 	}
 	for text, codebase := range map[string]string{failure: "", "not a git repository": dir + "/repo/sub"} {
 		if got := partHint(text, codebase, true); got != "" {
-			t.Errorf("%q, %q: %q", text, codebase, got)
+			t.Errorf(`%q, %q: got %q, want ""`, text, codebase, got)
 		}
 	}
 }

@@ -12,7 +12,7 @@ func TestWaitsForKeys(t *testing.T) {
 		"cat vim": false, "less x": false, "sh -c vim": false, "vimtutor": false,
 	} {
 		if got := waitsForKeys(strings.Fields(command)); got != want {
-			t.Errorf("%s: %v", command, got)
+			t.Errorf("%s: got %v, want %v", command, got, want)
 		}
 	}
 	if waitsForKeys(nil) {

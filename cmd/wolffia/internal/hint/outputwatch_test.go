@@ -29,13 +29,13 @@ func TestWatchOutput(t *testing.T) {
 		t.Errorf("%d bytes, %q", out.Len(), errs.String())
 	}
 	if got := watch.Hint(6, true); !strings.HasSuffix(got, "looked up "+host+": to allow it, add --allow-host @npm") {
-		t.Errorf("%q", got)
+		t.Errorf("Hint: got %q; want got ends with %q", got, "looked up "+host+": to allow it, add --allow-host @npm")
 	}
 	if got := watch.Hint(6, false); !strings.HasSuffix(got, "create the sandbox with --allow-host @npm") {
-		t.Errorf("%q", got)
+		t.Errorf(`Hint: got %q; want got ends with "create the sandbox with --allow-host @npm"`, got)
 	}
 	if got := watch.Hint(0, true); got != "" {
-		t.Errorf("%q", got)
+		t.Errorf(`Hint: got %q, want ""`, got)
 	}
 	for _, n := range []runtime.Network{runtime.NetworkFiltered, runtime.NetworkHost} {
 		watch, w := WatchOutput(&runtime.Sandbox{Network: n}, &out)
@@ -43,7 +43,7 @@ func TestWatchOutput(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := watch.Hint(1, true); got != "" {
-			t.Errorf("%s: %s", n, got)
+			t.Errorf(`%s: got %s, want ""`, n, got)
 		}
 	}
 }

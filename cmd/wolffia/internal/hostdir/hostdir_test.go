@@ -12,7 +12,7 @@ func TestNotByDefault(t *testing.T) {
 		"/usr/src/app": true, "/usr/local/src/x": true, "/dev/shm/x": true, "/workspace": true, "/work": true, "/etcetera": true,
 	} {
 		if err := NotByDefault(dir, homes); (err == nil) != want {
-			t.Errorf("%s: %v", dir, err)
+			t.Errorf("%s: got err %v; want (err == nil) == %v", dir, err, want)
 		}
 	}
 }
@@ -23,7 +23,7 @@ func TestHasPlace(t *testing.T) {
 		"/usr/src/app": false, "/dev/shm/x": false, "/etc/x": false, "/var/tmp/x": false, "/a\xff": false,
 	} {
 		if HasPlace(dir) != want {
-			t.Errorf("%s: %v", dir, !want)
+			t.Errorf("got dir %s, %v; want HasPlace(dir) == %v", dir, !want, want)
 		}
 	}
 }

@@ -29,7 +29,8 @@ func TestChoose(t *testing.T) {
 	}
 	ruled := flags.Text("preset") != "" || flags.List("rule") != nil
 	if flags.Text("codebase") != root || !flags.Truth("cow") || flags.Text("runtime") != "gvisor" || ruled {
-		t.Errorf("%v", flags.Values)
+		t.Errorf(`got flags.Values %v; want flags.Text("codebase") == %v and flags.Truth("cow") and flags.Text("runtime") == "gvisor" and not ruled`,
+			flags.Values, root)
 	}
 	if box.Text("codebase") != "" || box.Truth("cow") || box.Text("runtime") != "" {
 		t.Errorf("the service's own: %v", box.Values)
@@ -37,7 +38,7 @@ func TestChoose(t *testing.T) {
 	for _, set := range []fields.Values{fields.Values{}.With("codebase", "/etc"), fields.Values{}.With("runtime", "docker")} {
 		flags := *box
 		if err := may.choose(&flags, &service.Params{Settings: set}); !errors.Is(err, runtime.ErrDenied) {
-			t.Errorf("%v: %v", set, err)
+			t.Errorf("%v: got %v, want runtime.ErrDenied", set, err)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func TestControl(t *testing.T) {
 			out, err := cmd.CombinedOutput()
 			h.do(t, err)
 			if _, said, _ := strings.Cut(strings.TrimSpace(string(out)), "\t"); (attack.Judge(said) == attack.Allowed) == slices.Contains(kernels, row.ID) {
-				t.Errorf("%.300s", said)
+				t.Errorf("got said %.300s; want (attack.Judge(said) == attack.Allowed) != slices.Contains(kernels, row.ID)", said)
 			}
 		})
 	}
