@@ -87,7 +87,7 @@ func (g *guest) shutdown(grace time.Duration) {
 	sent := make(chan struct{})
 	go func() { // ends with PID 1 at the latest
 		g.running.Wait()
-		g.shells.Settle()
+		g.shells.Flush()
 		g.flush()
 		close(sent)
 	}()

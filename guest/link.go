@@ -19,9 +19,9 @@ import (
 	"wolffia/wire"
 )
 
-// A link is a connection by which the host has PID 1 start processes: PID 1's own stream, or
-// that of one client, which the shim has handed over so that frames need not pass the shim. A client's
-// asks for no sockets, and has no channel 0.
+// A link is a connection over which the host asks PID 1 to start processes. It is PID 1's own stream, or
+// the connection of one client, whose descriptor the shim has passed so that frames need not pass the shim.
+// A client's link asks for no sockets, and has no channel 0.
 type link struct {
 	*guest
 	w       *wire.Writer
@@ -36,7 +36,7 @@ func (g *guest) link(w *wire.Writer) *link {
 	return &link{guest: g, w: w, procs: map[uint32]channelHandler{}}
 }
 
-// serve handles frames until their end, which is no error, or a breach of the protocol.
+// serve handles frames until the stream ends, which is not an error, or breaches the protocol.
 func (l *link) serve(in io.Reader) error {
 	r := wire.NewReader(in)
 	defer r.Release()
@@ -54,15 +54,15 @@ func (l *link) serve(in io.Reader) error {
 	}
 }
 
-// serveClients serves the connections that the host hands over.
+// serveClients serves the connections whose descriptors the host passes over from.
 func (g *guest) serveClients(from *os.File) {
 	for {
 		n, socket, err := rawsock.ReceiveSocket(from, make([]byte, 1))
 		switch {
 		case err == nil && n == 0, errors.Is(err, unix.ECONNRESET):
-			return // the host is gone
+			return // the host has closed its end
 		case socket == nil:
-			continue // no descriptor is left: the client sees its connection closed
+			continue // PID 1 has no free descriptor: the client sees its connection closed
 		}
 		go g.serveClient(socket) // ends with the connection
 	}
@@ -85,8 +85,8 @@ func (g *guest) serveClient(socket *rawsock.Socket) {
 	l.abandon()
 }
 
-// abandon kills what runs, the newest first: a command that waits for its session must not start when the
-// one before it ends.
+// abandon kills the processes of all channels, the newest first: a command that waits for its session must not
+// start when the command before it ends.
 func (l *link) abandon() {
 	l.mu.Lock()
 	left := slices.SortedFunc(maps.Keys(l.procs), func(a, b uint32) int { return cmp.Compare(b, a) })
@@ -101,7 +101,7 @@ func (l *link) abandon() {
 // A channelHandler does what the frames of a channel ask for: a process, or a call of
 // a shell session. Its methods do not wait.
 type channelHandler interface {
-	PutInput(f wire.Frame) bool // takes f over; false: more than granted
+	PutInput(f wire.Frame) bool // owns f afterwards; false: more than granted
 	CloseInput()
 	Signal(sig syscall.Signal)
 	Kill()
@@ -150,7 +150,7 @@ func (l *link) handle(f wire.Frame) error {
 		return l.start(&f)
 	}
 	if p == nil && f.Type == wire.Kill && l.parts.begun(f.Channel) {
-		_, _ = l.parts.take(f.Channel)
+		_, _ = l.parts.remove(f.Channel)
 		return l.w.SendJSON(wire.Failed, f.Channel, failure("", errGivenUp))
 	}
 	if p == nil {
@@ -215,7 +215,7 @@ func (l *link) start(f *wire.Frame) error {
 			return nil
 		}
 		var err error
-		if request, err = l.parts.take(f.Channel); err != nil {
+		if request, err = l.parts.remove(f.Channel); err != nil {
 			return l.w.SendJSON(wire.Failed, f.Channel, wire.Failure{Code: 125, Message: err.Error()})
 		}
 	}
@@ -241,7 +241,7 @@ func (l *link) start(f *wire.Frame) error {
 	}
 	l.set(channel, p)
 	l.running.Go(func() { // ends with the process
-		if shell := l.shells.Forgo(); shell != 0 {
+		if shell := l.shells.DiscardPrestarted(); shell != 0 {
 			l.reaper.awaitGone(shell) // the process does not see it
 		}
 		p.run(l.reaper, req, files, func() { l.set(channel, nil) })

@@ -17,7 +17,7 @@ import (
 	"wolffia/wire/client"
 )
 
-// handOver gives a guest a connection, and returns the other end.
+// passBuffer gives a guest a connection, and returns the other end.
 func handOver(t *testing.T, hand *os.File) *rawsock.Socket {
 	t.Helper()
 	fd, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

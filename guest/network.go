@@ -38,8 +38,8 @@ func (n *network) open(channel uint32, req *wire.NetRequest) {
 		go packets{c}.run(req) // ends when the channel is killed
 	case wire.NetListen:
 		go n.listen(c, req) // ends when the channel is killed
-	case wire.NetHand:
-		go n.makeSockets(c, req.Path) // ends with the connection, or when the channel is killed
+	case wire.NetPassFD:
+		go n.passSockets(c, req.Path) // ends with the connection, or when the channel is killed
 	case wire.NetAccept:
 		n.mu.Lock()
 		l := n.listeners[req.Listener]

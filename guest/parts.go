@@ -53,8 +53,8 @@ func (p *parts) add(channel uint32, piece []byte) {
 	one.data = nil
 }
 
-// take returns a request that has begun, and forgets it.
-func (p *parts) take(channel uint32) ([]byte, error) {
+// remove returns a request that has begun, and removes it.
+func (p *parts) remove(channel uint32) ([]byte, error) {
 	one := p.of[channel]
 	delete(p.of, channel)
 	p.size -= len(one.data)

@@ -36,11 +36,11 @@ type process struct {
 	killing sync.Mutex // held while the tree is being killed
 	killed  []int      // guarded by killing
 
-	mu       sync.Mutex
-	tree     proc.Tree        // guarded by mu
-	early    []syscall.Signal // that came before the process was there, each once; guarded by mu
-	timedOut bool             // guarded by mu
-	dropped  bool             // guarded by mu
+	mu             sync.Mutex
+	tree           proc.Tree        // guarded by mu
+	pendingSignals []syscall.Signal // that came before the process existed, each once; guarded by mu
+	timedOut       bool             // guarded by mu
+	dropped        bool             // guarded by mu
 }
 
 // newProcess makes the streams that req asks for. It returns the three
@@ -246,7 +246,7 @@ func (p *process) execute(r *reaper, req *wire.StartRequest, dir string, files [
 		return 0, err
 	}
 	p.tree.Root = pid
-	for _, sig := range p.early {
+	for _, sig := range p.pendingSignals {
 		_ = unix.Kill(-pid, sig)
 	}
 	return pid, nil
@@ -345,8 +345,8 @@ func (p *process) Grant(stream wire.Type, n int) {
 func (p *process) Signal(sig syscall.Signal) {
 	p.mu.Lock()
 	leader, reaped := p.tree.Root, p.tree.Reaped
-	if leader == 0 && !slices.Contains(p.early, sig) {
-		p.early = append(p.early, sig)
+	if leader == 0 && !slices.Contains(p.pendingSignals, sig) {
+		p.pendingSignals = append(p.pendingSignals, sig)
 	}
 	p.mu.Unlock()
 	if leader == 0 || reaped {

@@ -8,11 +8,11 @@ import (
 	"wolffia/internal/sys/proc"
 )
 
-// terminate sends SIGTERM to all processes, until over is closed. An interactive shell ignores it, and would go on with
-// its next command as soon as the program that it waits for has died of it. So it is stopped before, and
-// continued when its children are gone; what is pending by then has it end.
+// terminate sends SIGTERM to all processes, until over is closed. An interactive shell ignores SIGTERM, and would
+// run its next command as soon as the program that it waits for has died of SIGTERM. So terminate stops such
+// a shell before, and continues it when its children have ended. The signals that are pending by then end it.
 func (g *guest) terminate(over <-chan struct{}) {
-	held := g.shells.Leave(over)
+	held := g.shells.Shutdown(over)
 	all := proc.Others()
 	for _, p := range all {
 		_, known := held[p.PID]
@@ -43,8 +43,8 @@ func (g *guest) terminate(over <-chan struct{}) {
 	}
 }
 
-// waits reports whether a process that ignores SIGTERM has a child that ends of it, as an interactive shell has. The
-// children of a script that ignores it do so too.
+// waits reports whether a process that ignores SIGTERM has a child that SIGTERM ends, as an interactive shell has.
+// The children of a script that ignores SIGTERM ignore it too.
 func waits(p proc.Process, all []proc.Process) bool {
 	return slices.ContainsFunc(all, func(c proc.Process) bool {
 		return c.Parent == p.PID && !c.Dead() && !proc.Ignores(c.PID, unix.SIGTERM)

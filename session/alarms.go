@@ -12,7 +12,7 @@ type alarms struct {
 	timer *time.Timer
 }
 
-func (a *alarms) set(h happening, after time.Duration) { a.due[h] = time.Now().Add(after) }
+func (a *alarms) set(h runEvent, after time.Duration) { a.due[h] = time.Now().Add(after) }
 
 // clear clears the alarms of the run.
 func (a *alarms) clear() { clear(a.due[:alarmSave]) }
@@ -34,7 +34,7 @@ func (a *alarms) arm() {
 }
 
 // ring clears an alarm that is due, and reports whether it was.
-func (a *alarms) ring(h happening, now time.Time) bool {
+func (a *alarms) ring(h runEvent, now time.Time) bool {
 	t := a.due[h]
 	due := !t.IsZero() && !t.After(now)
 	if due {

@@ -21,16 +21,16 @@ const (
 // A checkpoint is what is known of the state of a session's shells, and given to the next
 // one. It belongs to the session's turn.
 type checkpoint struct {
-	spec       *shellSpec
-	cwd        string
-	commands   int64
-	lastStatus int
-	snap       *dialect.Snapshot
-	snapAt     int64           // commands when snap was taken; or atExit, or beforeExit
-	why        dialect.Purpose // of the next restore
-	restored   string          // for the next result
-	mayStick   bool            // since snap was taken a text has set a trap: see sticks
-	revert     []byte          // what puts back the Dir and Env that a call has replaced
+	spec             *shellSpec
+	cwd              string
+	commands         int64
+	lastStatus       int
+	snap             *dialect.Snapshot
+	snapAt           int64           // commands when snap was taken; or atExit, or beforeExit
+	purpose          dialect.Purpose // of the next restore
+	restored         string          // for the next result
+	mayIgnoreSignals bool            // since snap was taken a text has set a trap: see ignoresSignals
+	revert           []byte          // what puts back the Dir and Env that a call has replaced
 }
 
 // current reports whether there is no newer state than that of the snapshot.
@@ -43,11 +43,11 @@ func (c *checkpoint) restores() bool { return c.snap != nil && c.commands > 0 }
 func (c *checkpoint) exited(p *shellProcess, ws syscall.WaitStatus, killed bool) {
 	switch {
 	case killed:
-		c.why = dialect.AfterKill
+		c.purpose = dialect.AfterKill
 	case !ws.Exited() || ws.ExitStatus() != 0:
-		c.why = dialect.AfterError
+		c.purpose = dialect.AfterError
 	default:
-		c.why = dialect.AfterExit
+		c.purpose = dialect.AfterExit
 	}
 	printed, dropped := p.said.Result()
 	if c.snapAt == atExit {
@@ -66,32 +66,32 @@ func (c *checkpoint) report() {
 	switch {
 	case c.snap == nil:
 		c.restored = wire.RestoredNone
-	case c.snapAt == atExit && !c.spec.d.POSIX && c.why != dialect.AfterKill:
+	case c.snapAt == atExit && !c.spec.d.POSIX && c.purpose != dialect.AfterKill:
 		c.restored = wire.RestoredFull
 	default:
 		c.restored = wire.RestoredPartial
 	}
 }
 
-// take keeps the state that a shell has printed.
-func (c *checkpoint) take(r *run) {
+// saveSnapshot parses and keeps the state that a shell has printed.
+func (c *checkpoint) saveSnapshot(r *run) {
 	if r == nil || r.rep == nil || r.probe {
 		return
 	}
 	printed, whole := r.captured(wire.Stdout)
-	c.snapAt = c.commands // also if it has none: not again before something changes
+	c.snapAt = c.commands // also without a state: the session asks again only after a change
 	if snap, ok := dialect.ParseSnapshot(c.spec.d, printed); ok && whole {
-		c.snap, c.mayStick = &snap, false
+		c.snap, c.mayIgnoreSignals = &snap, false
 	}
 }
 
-// sticks reports whether the shell may go on with the text whatever it is sent. bash
-// does if a program is interrupted that a trap on ERR, RETURN or DEBUG has started:
-// it forgets the interrupt when the trap is over, and has dropped the guard's signal
-// before (interrupt_state in _run_trap_internal, trap.c of 5.2). Such a shell is
-// frozen: it does nothing any more until it is replaced.
-func (c *checkpoint) sticks(text []byte) bool {
-	return !c.spec.d.POSIX && (c.mayStick || dialect.SetsTrap(text) || c.snap != nil && c.snap.SetsTrap())
+// ignoresSignals reports whether the shell may continue with the text in spite of signals. bash
+// does so if a signal interrupts a program that a trap on ERR, RETURN or DEBUG has started:
+// bash forgets the interrupt when the trap is over, and has dropped the guard's signal
+// before (interrupt_state in _run_trap_internal, trap.c of 5.2). The session freezes such a
+// shell: it stays stopped until it is replaced.
+func (c *checkpoint) ignoresSignals(text []byte) bool {
+	return !c.spec.d.POSIX && (c.mayIgnoreSignals || dialect.SetsTrap(text) || c.snap != nil && c.snap.SetsTrap())
 }
 
 // restoration is the run that gives a new shell its state: the snapshot of its
@@ -99,7 +99,7 @@ func (c *checkpoint) sticks(text []byte) bool {
 // the directory of all sessions' directories.
 func (c *checkpoint) restoration(base string) *run {
 	if c.restores() {
-		return &run{text: c.snap.Restore(base, c.why), limit: restoreLimit}
+		return &run{text: c.snap.Restore(base, c.purpose), limit: restoreLimit}
 	}
 	return &run{text: []byte("[[ ! -r ~/.bashrc ]] || \\. ~/.bashrc\n"), limit: rcLimit}
 }
@@ -134,7 +134,7 @@ func (c *checkpoint) locateRestored(p *shellProcess, r *run) {
 	}
 	c.locate(p, r.rep.PWD)
 	if c.cwd != c.snap.Cwd() && c.restored == wire.RestoredFull {
-		c.restored = wire.RestoredPartial // the directory is gone, or too deep to go to at once
+		c.restored = wire.RestoredPartial // the directory was removed, or is too deep for one chdir
 	}
 }
 

@@ -28,14 +28,14 @@ type detached struct {
 	call   *Call             // the command's own; the session's
 	end    func()            // called when the command is over
 
-	mu     sync.Mutex
-	change *sync.Cond // anything below has changed; uses mu
-	out    [2]head    // guarded by mu
-	total  [2]uint64  // bytes that were written; guarded by mu
-	begun  bool       // it has had its turn; guarded by mu
-	over   bool       // guarded by mu
-	status *wire.ExitStatus
-	why    wire.Failure // if there is no status; guarded by mu
+	mu      sync.Mutex
+	change  *sync.Cond // anything below has changed; uses mu
+	out     [2]head    // guarded by mu
+	total   [2]uint64  // bytes that were written; guarded by mu
+	begun   bool       // it has had its turn; guarded by mu
+	over    bool       // guarded by mu
+	status  *wire.ExitStatus
+	failure wire.Failure // if there is no status; guarded by mu
 }
 
 // Operations are the detached commands of a session. They belong to its turn.
@@ -64,7 +64,7 @@ func (d *detached) finish(v any) {
 		v.StdoutEnd, v.StderrEnd = d.total[0], d.total[1]
 		d.status = &v
 	case wire.Failure:
-		d.why = v
+		d.failure = v
 	}
 	d.change.Broadcast()
 	d.mu.Unlock()
@@ -200,7 +200,7 @@ func (w *detachedWatch) run(c *Call) {
 		some, left := w.sendHeads(c, &d.out, &at)
 		return sent || some, !d.over || left
 	})
-	killed, status, why := c.killed, d.status, d.why
+	killed, status, why := c.killed, d.status, d.failure
 	d.mu.Unlock()
 	switch {
 	case killed:

@@ -112,9 +112,9 @@ func (d *dir) write(name string, content []byte) error {
 	return fill(fd, content, 0)
 }
 
-// take returns what is in the regular file name, up to limit bytes, and removes the
-// file; nil if it cannot be read.
-func (d *dir) take(name string, limit int) []byte {
+// readAndRemove returns the content of the regular file name, up to limit bytes, and removes the
+// file. It returns nil if the file cannot be read.
+func (d *dir) readAndRemove(name string, limit int) []byte {
 	defer d.unlink(name)
 	return readFile(d.fd, name, limit)
 }

@@ -27,7 +27,7 @@
 // When a command's time is over, a trap on a real-time signal has the shell leave the
 // text as soon as the program in the foreground has ended, however that ends: by a
 // SIGINT of its own, with the trap that the user may have on it put aside. A shell
-// that may go on all the same is stopped until it is killed, see sticks and leaves.
+// that may go on all the same is stopped until it is killed, see ignoresSignals and trapsGuard.
 //
 // Everything in the session's directory, and all that the shell says, is
 // hostile input. Of the processes of a sandbox, which are all one user, none is kept

@@ -43,7 +43,7 @@ func TestJobDies(t *testing.T) {
 	for _, j := range []*job{mine, other} {
 		m := &Manager{}
 		m.addJob(j, nil)
-		j.look(proc.Others())
+		j.refresh(proc.Others())
 	}
 	if mine.dead.IsZero() || !mine.ended.IsZero() || len(mine.members) != 1 {
 		t.Errorf("the shell has not reaped it, and it is over: %+v", mine)

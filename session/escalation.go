@@ -79,7 +79,7 @@ func (r *run) interrupt() {
 func (r *run) interruptForeground() {
 	r.target = r.shell.foreground()
 	r.preExec = r.target != r.shell.pid && sameCommandLine(r.target, r.shell.pid)
-	r.shell.frozen = r.shell.frozen || !r.shell.atPrompt() && (!r.shell.leaves() || r.saved.sticks(r.text))
+	r.shell.frozen = r.shell.frozen || !r.shell.atPrompt() && (!r.shell.trapsGuard() || r.saved.ignoresSignals(r.text))
 	if r.shell.frozen && !r.shell.stoppable() {
 		r.stage = stageReplace
 		r.killAll()
@@ -274,7 +274,7 @@ func (r *run) sweep(sig syscall.Signal) {
 // killAll kills the command and the shell, which goes no further meanwhile. In gVisor
 // it may die of the SIGHUP instead that stoppable tells of.
 func (r *run) killAll() {
-	if !r.shell.gone {
+	if !r.shell.ended {
 		_ = unix.Kill(r.shell.pid, unix.SIGSTOP)
 		defer unix.Kill(r.shell.pid, unix.SIGKILL)
 	}
@@ -287,9 +287,9 @@ func (r *run) checkLost() (replace bool) {
 	if r.in.open && r.call != nil && r.call.closed {
 		r.feed()
 	}
-	if r.alarms.due[lookOver].IsZero() {
-		r.alarms.set(lookOver, lostTick)
-	} else if time.Until(r.alarms.due[lookOver]) < lostTick/2 {
+	if r.alarms.due[reportCheck].IsZero() {
+		r.alarms.set(reportCheck, lostTick)
+	} else if time.Until(r.alarms.due[reportCheck]) < lostTick/2 {
 		return false // it came for the input only
 	}
 	if r.stage != stageNone {
@@ -299,15 +299,15 @@ func (r *run) checkLost() (replace bool) {
 	if r.stage != stageNone {
 		return false
 	}
-	astray := r.shell.astray()
-	if !r.shell.hasReadAll() && !astray {
+	outOfSync := r.shell.outOfSync()
+	if !r.shell.hasReadAll() && !outOfSync {
 		r.atPrompt = 0
 		return false
 	}
 	if r.atPrompt++; r.atPrompt < 2 {
 		return false
 	}
-	if astray {
+	if outOfSync {
 		r.abandon()
 		return false
 	}
@@ -322,7 +322,7 @@ func (r *run) checkLost() (replace bool) {
 		r.shell.send(r.shell.d.Report(r.again))
 	case 2:
 		r.shell.send(append(r.shell.d.Repair(), r.shell.d.Report(r.again))...)
-		r.alarms.set(lookOver, lostFinal)
+		r.alarms.set(reportCheck, lostFinal)
 	default:
 		r.abandon()
 	}

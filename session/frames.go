@@ -54,7 +54,7 @@ func (s *Session) onKill(c *Call) {
 	switch {
 	case c.finished:
 	case s.cur != nil && s.cur.call == c:
-		s.happen(givenUp)
+		s.dispatch(callerGone)
 	default:
 		s.withdraw(c)
 	}
@@ -83,6 +83,6 @@ func (s *Session) onResize(c *Call, rows, cols uint16) {
 func (s *Session) onCredit(c *Call, typ wire.Type, n int) {
 	c.addCredit(typ, n)
 	if s.cur != nil && s.cur.call == c {
-		s.happen(rest)
+		s.dispatch(rest)
 	}
 }

@@ -52,7 +52,7 @@ func (r *run) feed() {
 	default:
 		// Closed before the shell has opened it, it would never be opened: the
 		// next look tries again.
-		r.alarms.set(lookOver, inputTick)
+		r.alarms.set(reportCheck, inputTick)
 	}
 }
 
@@ -77,8 +77,8 @@ func (r *run) narrow() bool {
 	return true
 }
 
-// takeBack has what was written, and no process has read, written again for the next shell.
-func (r *run) takeBack() {
+// reclaimInput reads back the input that no process has read, for the next shell.
+func (r *run) reclaimInput() {
 	if r.call == nil || r.in.only {
 		return
 	}
@@ -96,7 +96,7 @@ func (r *run) takeBack() {
 
 func (r *run) closeInput() {
 	if !r.wasRead() {
-		r.takeBack()
+		r.reclaimInput()
 	}
 	r.shell.ends.poll.watchRoom(r.in.fd, &r.in.watched, false)
 	r.in.open = false

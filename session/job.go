@@ -85,9 +85,9 @@ func (j *job) follow(which, fd int, ended func()) {
 // gVisor shows a process as dead some milliseconds before it signals the parent.
 const reapLimit = 200 * time.Millisecond
 
-// look brings members up to date, and ends the job that has none and whose streams nobody holds.
+// refresh updates the job's members. It ends the job if it has no member and no process holds its streams.
 // It reports whether the job runs.
-func (j *job) look(all []proc.Process) bool {
+func (j *job) refresh(all []proc.Process) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.ended.IsZero() {
@@ -202,7 +202,7 @@ func readStatus(path string) *int {
 // after the other by descriptor (pidfd_open(2)), which costs no thread.
 func (j *job) await(stop <-chan struct{}) bool {
 	for {
-		if !j.look(proc.Others()) {
+		if !j.refresh(proc.Others()) {
 			return true
 		}
 		j.mu.Lock()
@@ -265,7 +265,7 @@ func (j *job) signal(sig unix.Signal) {
 
 // pids are the job's processes now, as of eldestFirst.
 func (j *job) pids() []int {
-	j.look(proc.Others())
+	j.refresh(proc.Others())
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return eldestFirst(j.members)
@@ -280,7 +280,7 @@ func eldestFirst(starts map[int]uint64) []int {
 }
 
 func (j *job) describe(all []proc.Process) wire.JobInfo {
-	j.look(all)
+	j.refresh(all)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	i := wire.JobInfo{

@@ -89,7 +89,7 @@ func (m *Manager) jobsOf(session string) []*job {
 // that run.
 func (m *Manager) job(session, key string, alive bool) *job {
 	for _, j := range slices.Backward(m.jobsOf(session)) {
-		if (j.id == key || j.name != "" && j.name == key) && (!alive || j.look(proc.Others())) {
+		if (j.id == key || j.name != "" && j.name == key) && (!alive || j.refresh(proc.Others())) {
 			return j
 		}
 	}
@@ -112,7 +112,7 @@ func (m *Manager) running(session string) (n int) {
 	}
 	all := proc.Others()
 	for _, j := range jobs {
-		if j.look(all) {
+		if j.refresh(all) {
 			n++
 		}
 	}
@@ -134,7 +134,7 @@ func (m *Manager) openJob(c *Call) {
 			all := proc.Others()
 			infos := []wire.JobInfo{}
 			for _, j := range m.jobsOf(q.Name) {
-				for j.look(all); j.unreaped(); j.look(all) {
+				for j.refresh(all); j.unreaped(); j.refresh(all) {
 					proc.Pause(nil)
 					all = proc.Others()
 				}

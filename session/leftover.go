@@ -39,7 +39,7 @@ func (ps *processes) tree(all []proc.Process) *proc.Tree {
 	maps.Copy(t.Before, ps.before)
 	maps.Copy(t.Groups, ps.groups)
 	for _, j := range ps.m.jobsOf(ps.session) {
-		j.look(all)
+		j.refresh(all)
 		j.mu.Lock()
 		maps.Copy(t.Before, j.members)
 		maps.Copy(t.Groups, j.groups)
@@ -52,7 +52,7 @@ func (ps *processes) tree(all []proc.Process) *proc.Tree {
 // tree is the process tree of the command.
 func (r *run) tree() *proc.Tree {
 	t := r.shell.procs.tree(proc.Others())
-	t.Running = !r.shell.gone && !r.shell.stoppable()
+	t.Running = !r.shell.ended && !r.shell.stoppable()
 	t.Files = files(r.outs)
 	return t
 }

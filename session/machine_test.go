@@ -12,7 +12,7 @@ func TestEffects(t *testing.T) {
 		for ev := range eventCount {
 			got := effects[in][ev]
 			switch {
-			case ev == work && (got != ignored) != (in == idle || in == leaving):
+			case ev == work && (got != ignored) != (in == idle || in == shuttingDown):
 				t.Errorf("state %d, new work: effect %d", in, got)
 			case ev != work && (got != ignored) != (running[in] || in == created && ev == done):
 				t.Errorf("state %d, event %d: effect %d, and running is %v", in, ev, got, running[in])
@@ -35,16 +35,16 @@ func TestNext(t *testing.T) {
 		is := func(n int) bool { return bits>>n&1 == 1 }
 		for task := range snapshotTask + 1 {
 			f := facts{
-				ending: is(0), leaving: is(1), shell: is(2), stateful: is(3), trapped: is(4), revert: is(5), override: is(6), task: task,
+				ending: is(0), shuttingDown: is(1), shell: is(2), stateful: is(3), trapped: is(4), revert: is(5), override: is(6), task: task,
 			}
 			got := next(f)
 			runs := got == restoring || got == untrapping || got == reverting || got == overriding || got == executing || got == launching
 			var wrong string
 			switch {
-			case got == leaving && (!f.leaving || task != noTask):
+			case got == shuttingDown && (!f.shuttingDown || task != noTask):
 				wrong = "it leaves when the task is done"
-			case f.ending != (got == gone):
-				wrong = "gone is for sessions that end, and those only"
+			case f.ending != (got == terminated):
+				wrong = "terminated is for sessions that end, and those only"
 			case runs && !f.shell:
 				wrong = "nothing runs without a shell"
 			case f.shell && got == starting:
@@ -55,7 +55,7 @@ func TestNext(t *testing.T) {
 				wrong = "the shell is not ready for a task"
 			case (got == executing || got == launching) && f.override:
 				wrong = "Dir and Env are not set"
-			case (got == idle) != (!f.ending && !f.leaving && task == noTask && !(f.shell && (f.stateful || f.trapped || f.revert))):
+			case (got == idle) != (!f.ending && !f.shuttingDown && task == noTask && !(f.shell && (f.stateful || f.trapped || f.revert))):
 				wrong = "idle is for when there is nothing to do"
 			}
 			if wrong != "" {
@@ -78,7 +78,7 @@ func TestNext(t *testing.T) {
 		{reverting, func() { f.revert = false }},
 		{idle, func() { f.task = snapshotTask }},
 		{saving, func() { f.task, f.ending = noTask, true }},
-		{gone, func() {}},
+		{terminated, func() {}},
 	} {
 		if got := next(f); got != step.want {
 			t.Fatalf("%+v: state %d, want %d", f, got, step.want)
@@ -87,17 +87,17 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// Each phase of a run has a reaction to each happening: those in the table of run.go,
+// Each phase of a run has a reaction to each run event: those in the table of run.go,
 // and no other.
 func TestReactions(t *testing.T) {
-	want := map[phase][happeningCount]reaction{ // timeUp, escalation, lookOver, rest, release, output, reported, exited, givenUp
-		unreadText: {interrupt, escalate, look, resume, nothing, hold, end, end, interrupt},
-		heldOutput: {interrupt, escalate, look, nothing, resume, hold, end, end, interrupt},
-		readText:   {interrupt, escalate, look, resume, nothing, pass, end, end, interrupt},
+	want := map[phase][runEventCount]reaction{ // timeUp, escalation, reportCheck, rest, release, output, reported, exited, callerGone
+		unreadText: {interrupt, escalate, checkReport, resume, nothing, hold, end, end, interrupt},
+		heldOutput: {interrupt, escalate, checkReport, nothing, resume, hold, end, end, interrupt},
+		readText:   {interrupt, escalate, checkReport, resume, nothing, pass, end, end, interrupt},
 		over:       {nothing, nothing, nothing, drain, nothing, drain, nothing, drain, drain},
 	}
 	for p := range phaseCount {
-		for h := range happeningCount {
+		for h := range runEventCount {
 			if got := reactions[p][h]; got != want[p][h] {
 				t.Errorf("phase %d, %d happens: reaction %d, want %d", p, h, got, want[p][h])
 			}

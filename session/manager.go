@@ -29,7 +29,7 @@ type Manager struct {
 	sessions map[string]*Session
 	jobs     []*job // oldest first; guarded by mu
 
-	ahead *ahead // nil: none; guarded by mu
+	prestarted *prestarted // nil: none; guarded by mu
 
 	load int // /proc/loadavg; -1: unknown
 
@@ -75,7 +75,7 @@ func (m *Manager) Open(channel uint32, w *wire.Writer, req *wire.StartRequest, d
 	case wire.SessionCreate:
 		m.create(c)
 	case wire.SessionPrepare:
-		m.prepare(c)
+		m.prestart(c)
 	case wire.SessionList:
 		go func() { m.answer(c, m.list()) }() // ends when it is sent
 	case wire.SessionJobs, wire.SessionJobOutput, wire.SessionJobWait, wire.SessionJobSignal:
@@ -239,9 +239,9 @@ func (m *Manager) create(c *Call) {
 		return
 	}
 	begin := func() { s.start(c) }
-	if a := m.takeAhead(s); a != nil {
+	if a := m.claimPrestarted(s); a != nil {
 		asked := s
-		s, begin = a, func() { a.become(asked, c) }
+		s, begin = a, func() { a.activate(asked, c) }
 	}
 	if q.Op != wire.SessionCreate {
 		c.created = func() { m.openSession(c, s) }
@@ -258,7 +258,7 @@ func (s *Session) collide(c *Call) {
 	switch {
 	case c.killed:
 		c.giveUp()
-	case s.state == gone || s.ending: // the name is free again
+	case s.state == terminated || s.ending: // the name is free again
 		s.m.create(c)
 	case s.task != nil && s.task.kind == createTask:
 		s.queue = append(s.queue, c)
@@ -303,7 +303,7 @@ func (s *Session) start(c *Call) {
 	var err error
 	if s.ends, err = newEndpoints(s.m.newDir, s.spec.d, func() { s.turns.wait(s.onEvents) }); err != nil {
 		s.m.forget(s)
-		s.state = gone
+		s.state = terminated
 		c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q: %v", s.name, err))
 		return
 	}

@@ -124,16 +124,16 @@ func (e *endpoints) giveUp() {
 	}
 }
 
-// handOver leaves the reading end to the job that holds the pipe.
-func (e *endpoints) handOver(p *pipe) {
+// passToJob leaves the reading end to the job that holds the pipe.
+func (e *endpoints) passToJob(p *pipe) {
 	e.poll.remove(p.fd)
 	e.dir.unlink(p.name)
 	p.fd = -1
 	closeFD(&p.writer)
 }
 
-// stray discards a pipe that is written to, though no command has it.
-func (e *endpoints) stray(fd int) {
+// discardUnowned discards the pipe of descriptor fd: a process writes to it though no command has it.
+func (e *endpoints) discardUnowned(fd int) {
 	for i := range e.pipes {
 		if p := &e.pipes[i]; p.fd == fd {
 			e.discard(p)

@@ -32,9 +32,9 @@ func (m *Manager) reserve(n int) bool {
 	return false
 }
 
-// keep takes what the run's streams have buffered, which ends them: what others write from now on is their
-// job's. It reports false if there is no room: then the run waits for its reader.
-func (r *run) keep(reserve func(n int) bool) bool {
+// retain reads the bytes that the run's streams have buffered, and ends the streams: what other processes write
+// from now on belongs to their job. It reports false if reserve has no room: then the run waits for its reader.
+func (r *run) retain(reserve func(n int) bool) bool {
 	k := &remains{watcher: watcher{change: sync.NewCond(new(sync.Mutex))}}
 	for _, st := range r.outs {
 		k.size += st.left()
@@ -43,7 +43,7 @@ func (r *run) keep(reserve func(n int) bool) bool {
 		return false
 	}
 	for i, st := range r.outs {
-		k.out[i] = st.take()
+		k.out[i] = st.readRest()
 	}
 	r.remains = k
 	return true
@@ -60,8 +60,8 @@ func (st *stream) left() int {
 	return st.drain.Left()
 }
 
-// take reads what is left of a stream, and ends it.
-func (st *stream) take() head {
+// readRest reads the rest of a stream, and ends the stream.
+func (st *stream) readRest() head {
 	if st.over {
 		return nil
 	}

@@ -19,27 +19,27 @@ const (
 	unreadText phase = iota // the shell may not have come to the text: output may be another's
 	heldOutput              // the same, and there is output
 	readText                // the shell has read the text
-	over                    // it has reported or is gone: what is left of the output is read
+	over                    // the shell has reported or has ended: the rest of the output is read
 	phaseCount
 )
 
-// A happening is what comes while there is a run. The first ones are alarms.
-type happening int
+// A runEvent is an event during a run. The first ones are alarms.
+type runEvent int
 
 const (
-	timeUp     happening = iota // the command's time is over
+	timeUp      runEvent = iota // the command's time is over
 	escalation                  // the next step against it
-	lookOver                    // look whether its report was lost
+	reportCheck                 // time to check whether the report was lost
 	rest                        // there may be more output, or credit for it, or it was quiet
 	release                     // output has waited long enough for the text to be read
 	output                      // there is output
 	reported                    // the shell has reported
-	exited                      // the shell is gone
-	givenUp                     // the caller is gone, or loses the command
-	happeningCount
+	exited                      // the shell has ended
+	callerGone                  // the caller has disconnected, or loses the command
+	runEventCount
 )
 
-// A reaction is what is done about it.
+// A reaction is what the session does about a runEvent.
 type reaction int
 
 const (
@@ -50,21 +50,21 @@ const (
 	end
 	interrupt
 	escalate
-	look
+	checkReport
 	drain
 )
 
-// reactions is what is done, by the run's phase.
-var reactions = [phaseCount][happeningCount]reaction{
-	//           timeUp, escalation, lookOver, rest, release, output, reported, exited, givenUp
-	unreadText: {interrupt, escalate, look, resume, nothing, hold, end, end, interrupt},
-	heldOutput: {interrupt, escalate, look, nothing, resume, hold, end, end, interrupt},
-	readText:   {interrupt, escalate, look, resume, nothing, pass, end, end, interrupt},
-	over:       {rest: drain, output: drain, exited: drain, givenUp: drain},
+// reactions is the table of reactions, by the run's phase.
+var reactions = [phaseCount][runEventCount]reaction{
+	//           timeUp, escalation, reportCheck, rest, release, output, reported, exited, callerGone
+	unreadText: {interrupt, escalate, checkReport, resume, nothing, hold, end, end, interrupt},
+	heldOutput: {interrupt, escalate, checkReport, nothing, resume, hold, end, end, interrupt},
+	readText:   {interrupt, escalate, checkReport, resume, nothing, pass, end, end, interrupt},
+	over:       {rest: drain, output: drain, exited: drain, callerGone: drain},
 }
 
 // A run is one text in the shell: a caller's, or one of the session's own. Its phase
-// and what happens decide what is done.
+// and the runEvent decide the reaction.
 type run struct {
 	shell  *shellProcess
 	alarms *alarms
@@ -89,11 +89,11 @@ type run struct {
 	again    string          // the nonce of a report that was asked for once more
 	second   dialect.Reports // those with that nonce: their status is not the command's
 	rep      *dialect.Report // nil: none
-	exited   bool            // the shell is gone
+	exited   bool            // the shell has ended
 	ws       syscall.WaitStatus
 	timedOut bool
 	killed   bool
-	left     bool // PID 1 is about to end: see leave
+	aborted  bool // PID 1 is about to end: see abortScript
 	stage    stage
 	looks    int  // at a shell that does not answer, after SIGKILL
 	idle     int  // how many of these found the shell neither busy nor at its prompt
@@ -231,7 +231,7 @@ func (r *run) send() {
 		r.shell.send(r.shell.d.Run(ends.dir.path, r.st, names, status))
 	}
 	r.shell.send(r.shell.d.Report(r.nonce))
-	r.alarms.set(lookOver, lostTick)
+	r.alarms.set(reportCheck, lostTick)
 	if r.limit > 0 {
 		r.alarms.due[timeUp] = r.begun.Add(r.limit)
 	}
@@ -240,19 +240,17 @@ func (r *run) send() {
 	}
 }
 
-// happen has the run that is in the shell, if there is one, go on with what has
-// happened.
-func (s *Session) happen(h happening) {
+// dispatch passes an event to the run that is in the shell, if there is a run.
+func (s *Session) dispatch(h runEvent) {
 	if s.cur != nil {
 		s.react(h, nil)
 	}
 }
 
-// react does what is to be done about what has happened to the run; st is the stream
-// that has output.
-func (s *Session) react(h happening, st *stream) {
+// react does what the table reactions has for the event. st is the stream that has output.
+func (s *Session) react(h runEvent, st *stream) {
 	r := s.cur
-	if h == givenUp { // no credit for its output will come any more
+	if h == callerGone { // no credit for its output will come any more
 		r.killed, r.call.killed = true, true
 		for _, st := range r.outs {
 			st.rewatch()
@@ -284,7 +282,7 @@ func (s *Session) react(h happening, st *stream) {
 		r.interrupt()
 	case escalate:
 		r.escalate()
-	case look:
+	case checkReport:
 		if r.checkLost() {
 			s.replaceFor(r)
 		}
@@ -312,7 +310,7 @@ func (r *run) wasRead() bool {
 	return true
 }
 
-// endOf takes a run over whose shell has reported or is gone. A text that was not read
+// endOf ends a run whose shell has reported or has ended. A text that was not read
 // is sent again after a repair, and then given to another shell.
 func (s *Session) endOf(r *run) {
 	s.alarms.clear()
@@ -324,7 +322,7 @@ func (s *Session) endOf(r *run) {
 			return
 		}
 	} else {
-		if !r.wasRead() && !r.timedOut && !r.killed && !s.leaving && r.tries < maxTries {
+		if !r.wasRead() && !r.timedOut && !r.killed && !s.shuttingDown && r.tries < maxTries {
 			s.again(r)
 			return
 		}
@@ -398,7 +396,7 @@ func (s *Session) replaceFor(r *run) {
 
 // replace kills the shell for one that works.
 func (s *Session) replace() {
-	s.saved.why = dialect.AfterKill
+	s.saved.purpose = dialect.AfterKill
 	s.kill()
 	s.saved.report()
 }
@@ -432,7 +430,7 @@ func (s *Session) drain() {
 			next = at
 		}
 	}
-	if complete || stalled && r.keep(s.m.reserve) {
+	if complete || stalled && r.retain(s.m.reserve) {
 		s.finish(r)
 		return
 	}
@@ -474,7 +472,7 @@ func (r *run) closeStreams() {
 		case st.eof || r.phase != over:
 			st.watch() // for the next command
 		default:
-			r.shell.ends.handOver(st.pipe)
+			r.shell.ends.passToJob(st.pipe)
 			r.held = append(r.held, st)
 		}
 	}

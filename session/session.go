@@ -48,21 +48,21 @@ type Session struct {
 	saved checkpoint
 	terms terminals
 
-	restarts int
-	withheld string // a line for its shell, once it has a name: see ahead; empty: it has
+	restarts      int
+	deferredInput string // a line for the shell of a prestarted session, sent when the session is claimed; else empty
 
-	dying    *Call // the call that ends the session
-	ending   bool  // it is to be gone
-	leaving  bool  // PID 1 is about to end
-	released bool  // its descriptors are closed
+	dying        *Call // the call that ends the session
+	ending       bool  // it is to terminate
+	shuttingDown bool  // PID 1 is about to end
+	released     bool  // its descriptors are closed
 
 	alarms alarms
 }
 
-// turn runs f. Once the session is gone, f finds it so.
+// turn runs f. f checks whether the session has terminated.
 func (s *Session) turn(f func()) {
 	s.contain(f)
-	if s.state != gone {
+	if s.state != terminated {
 		s.alarms.arm()
 		return
 	}
@@ -92,7 +92,7 @@ func (s *Session) contain(f func()) {
 		}
 		s.dying, s.task = nil, nil
 		s.failQueue(wire.ClassUnavailable, fmt.Errorf("session %q has failed", s.name))
-		s.state = gone
+		s.state = terminated
 		s.end()
 	}()
 	f()
@@ -100,14 +100,14 @@ func (s *Session) contain(f func()) {
 
 func (s *Session) onTime(now time.Time) {
 	s.alarms.armed = time.Time{}
-	if s.state == gone {
+	if s.state == terminated {
 		return
 	}
 	for a := range alarmSave + 1 {
 		switch {
 		case !s.alarms.ring(a, now):
 		case a < alarmSave:
-			s.happen(a)
+			s.dispatch(a)
 		case s.state == idle && s.shell != nil && !s.saved.current():
 			s.task = &task{kind: snapshotTask}
 			s.work()
@@ -135,11 +135,11 @@ func (s *Session) publish() {
 	}
 }
 
-func (s *Session) goneError() error { return fmt.Errorf("session %q is gone", s.name) }
+func (s *Session) goneError() error { return fmt.Errorf("session %q has ended", s.name) }
 
 // refuses ends a call of a session that is being ended, and reports whether it did.
 func (s *Session) refuses(c *Call) bool {
-	if s.state == gone || s.ending {
+	if s.state == terminated || s.ending {
 		c.fail(wire.ClassNotFound, s.goneError().Error())
 		return true
 	}
@@ -179,7 +179,7 @@ func (s *Session) destroy(c *Call) {
 	s.cur.killAll() // the command that runs is no job; the shell's exit ends the run, and that the session
 	s.cur.stage = stageReplace
 	if s.cur.call != nil {
-		s.happen(givenUp)
+		s.dispatch(callerGone)
 	}
 }
 
@@ -224,7 +224,7 @@ func (s *Session) kill() {
 // onEvents handles the descriptors that are ready: output first, so that it is read
 // before the report that it is complete.
 func (s *Session) onEvents() {
-	if s.state == gone {
+	if s.state == terminated {
 		return
 	}
 	var buf [8]unix.EpollEvent
@@ -244,7 +244,7 @@ func (s *Session) onEvents() {
 			s.cur.feed()
 		default:
 			if st := s.cur.output(fd); st == nil {
-				s.ends.stray(fd)
+				s.ends.discardUnowned(fd)
 			} else if !st.over {
 				s.react(output, st)
 			}
@@ -280,7 +280,7 @@ func (s *Session) readReport() bool {
 	}
 	if (own || again) && s.shell.atPrompt() {
 		r.rep, r.unknown = &rep, r.unknown || again
-		s.happen(reported)
+		s.dispatch(reported)
 	}
 	return true
 }
@@ -295,10 +295,10 @@ func (s *Session) onTerminal() {
 	s.shell.drainTerminal()
 }
 
-// onChange handles a shell that has stopped or is gone.
+// onChange handles a shell that has stopped or has ended.
 func (s *Session) onChange(p *shellProcess, ws syscall.WaitStatus) {
 	if ws.Stopped() {
-		if !p.gone && !p.frozen {
+		if !p.ended && !p.frozen {
 			_ = unix.Kill(p.pid, unix.SIGCONT)
 		}
 		return
@@ -326,5 +326,5 @@ func (s *Session) onChange(p *shellProcess, ws syscall.WaitStatus) {
 		return
 	}
 	r.exited, r.ws = true, ws
-	s.happen(exited)
+	s.dispatch(exited)
 }

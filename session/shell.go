@@ -21,7 +21,7 @@ import (
 // A Host is what sessions need of PID 1. All fields are required.
 type Host struct {
 	// Start forks and executes, as syscall.ForkExec does. changed is called
-	// when the process stops, and at last when it is gone; it must not block.
+	// when the process stops, and at last when it has ended; it must not block.
 	Start func(path string, args []string, attr *syscall.ProcAttr, changed func(syscall.WaitStatus)) (pid int, err error)
 	// Started reports whether PID 1 itself has started this process.
 	Started func(pid int) bool
@@ -104,7 +104,7 @@ type shellProcess struct {
 	place    string // the session's directory when it was started
 	names    own
 	answers  bool // it has reported once
-	gone     bool
+	ended    bool
 	copies   int                         // how many terminals it has at its prompt
 	packet   [dialect.MaxReport + 1]byte // the last that came; here since it is not to be made each time
 	control  [64]byte
@@ -245,7 +245,7 @@ func (p *shellProcess) release() {
 		p.ends.poll.remove(fd)
 	}
 	p.ends.poll.watchRoom(p.script, &p.watched, false)
-	p.gone, p.procs.root = true, 0
+	p.ended, p.procs.root = true, 0
 	p.close()
 	if p.place == p.ends.dir.path {
 		for _, name := range []string{p.names.exit, p.names.state, p.names.guard, p.names.aside, p.names.lines} {
@@ -321,10 +321,10 @@ func (p *shellProcess) atPrompt() bool {
 	return err == nil && input == p.peer
 }
 
-// astray reports whether the shell executes no command, and does not read its lines
-// from the guest either: it can report nothing more. While it executes one, it keeps
-// copies of its own streams, which are the terminal.
-func (p *shellProcess) astray() bool {
+// outOfSync reports whether the shell executes no command, and does not read its lines
+// from the guest either: such a shell can report nothing more. A shell that executes a command
+// keeps copies of its own streams, which are the terminal.
+func (p *shellProcess) outOfSync() bool {
 	for n := 1; n <= 2; n++ {
 		if file, err := p.descriptor(n); err != nil || file != p.slave {
 			return false
@@ -352,9 +352,9 @@ func (p *shellProcess) terminals() (n int) {
 	return n
 }
 
-// leaves reports whether the shell has its trap that has it leave a command. gVisor
-// does not tell.
-func (p *shellProcess) leaves() bool {
+// trapsGuard reports whether the shell has the trap by which it aborts a command. On gVisor,
+// which does not show traps, it reports true.
+func (p *shellProcess) trapsGuard() bool {
 	return !p.stoppable() || proc.Catches(p.pid, dialect.GuardSignal)
 }
 

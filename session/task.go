@@ -67,8 +67,8 @@ func (s *Session) pick() {
 			s.task, s.ending = nil, s.ending || creates
 		}
 	}
-	if s.leaving {
-		s.leaveTasks()
+	if s.shuttingDown {
+		s.failPending()
 	}
 	if s.task != nil || len(s.queue) == 0 || s.ending {
 		return
@@ -87,7 +87,7 @@ func (s *Session) pick() {
 }
 
 func (s *Session) facts() facts {
-	f := facts{ending: s.ending, leaving: s.leaving, shell: s.shell != nil, revert: len(s.saved.revert) > 0}
+	f := facts{ending: s.ending, shuttingDown: s.shuttingDown, shell: s.shell != nil, revert: len(s.saved.revert) > 0}
 	if f.shell {
 		f.stateful, f.trapped = s.shell.stateful, s.shell.trapped
 	}
@@ -128,7 +128,7 @@ func (s *Session) enter() (*run, error) {
 	case untrapping:
 		const limit = 1 << 20 // of a trap, in bytes
 		s.shell.trapped = false
-		text := s.ends.dir.take(s.shell.names.aside, limit)
+		text := s.ends.dir.readAndRemove(s.shell.names.aside, limit)
 		if len(text) == 0 || len(text) == limit {
 			return noRun(), nil
 		}
@@ -165,11 +165,11 @@ func (s *Session) enter() (*run, error) {
 			limit = restoreLimit
 		}
 		return nil, s.begin(&run{text: []byte(s.spec.d.SnapshotScript()), limit: limit})
-	case leaving:
+	case shuttingDown:
 		if s.shell != nil {
-			_ = unix.Kill(s.shell.pid, unix.SIGHUP) // its terminal is gone, of which it ends
+			_ = unix.Kill(s.shell.pid, unix.SIGHUP) // its terminal was closed, which ends the shell
 		}
-	case gone:
+	case terminated:
 		s.end()
 	}
 	return nil, nil
@@ -191,7 +191,7 @@ func (s *Session) apply(e effect, r *run, err error) {
 		s.tidy(r) // before the task's result: a job is known by then
 	}
 	switch e {
-	case goOn:
+	case advance:
 		switch {
 		case in == starting && s.shell != nil:
 			s.shell.ready(s.saved.restores() || s.spec.rc && !s.spec.d.POSIX)
@@ -199,7 +199,7 @@ func (s *Session) apply(e effect, r *run, err error) {
 			s.shell.stateful = false
 			s.saved.locateRestored(s.shell, r)
 		}
-	case withoutState:
+	case dropState:
 		s.kill()
 		s.spec.rc, s.saved.snap = false, nil
 		if s.saved.restored != "" {
@@ -223,7 +223,7 @@ func (s *Session) apply(e effect, r *run, err error) {
 		s.m.answer(t.call, t.job.describe(s.procs, r))
 	case save:
 		s.task = nil
-		s.saved.take(r)
+		s.saved.saveSnapshot(r)
 		if t.call != nil {
 			s.startTerminal(t.call)
 		}
@@ -334,7 +334,7 @@ func (s *Session) command() *run {
 	}
 	t.begin(&s.saved)
 	t.cwd, t.restored, s.saved.restored = s.saved.cwd, s.saved.restored, ""
-	s.saved.mayStick = s.saved.mayStick || dialect.SetsTrap(r.text)
+	s.saved.mayIgnoreSignals = s.saved.mayIgnoreSignals || dialect.SetsTrap(r.text)
 	return r
 }
 
@@ -359,11 +359,11 @@ func (s *Session) reply(t *task, r *run) {
 	default:
 		st = wire.StatusOf(r.ws)
 	}
-	if r.left { // as what ends of PID 1's SIGTERM
+	if r.aborted { // as what ends of PID 1's SIGTERM
 		st = wire.ExitStatus{Code: 128 + int(unix.SIGTERM)}
 	}
 	st.Cwd, st.DurationMS = wire.Path(s.saved.cwd), time.Since(r.begun).Milliseconds()
-	st.SessionEnded, st.Restored, st.StatusLost = r.exited || s.leaving, t.restored, r.unknown && !r.exited
+	st.SessionEnded, st.Restored, st.StatusLost = r.exited || s.shuttingDown, t.restored, r.unknown && !r.exited
 	st.WantedTerminal = r.wantedTerminal
 	s.saved.lastStatus = st.Code
 	if st.StatusLost {

@@ -60,11 +60,11 @@ type terminals struct {
 // A viewer is one channel that watches a terminal.
 type viewer struct {
 	watcher
-	t    *terminal
-	at   uint64 // offset of the next byte to send; guarded by t.mu
-	gone bool   // nothing more is sent or read; guarded by t.mu
-	took bool   // another viewer has taken over; guarded by t.mu
-	in   chan wire.Frame
+	t      *terminal
+	at     uint64 // offset of the next byte to send; guarded by t.mu
+	closed bool   // nothing more is sent or read; guarded by t.mu
+	took   bool   // another viewer has taken over; guarded by t.mu
+	in     chan wire.Frame
 }
 
 // attach begins a viewer, and starts the terminal unless it runs. A session's program is run once: later
@@ -300,7 +300,7 @@ func (v *viewer) run(c *Call) {
 		st.Code, st.Signal = ended.Code, ended.Signal
 	}
 	delete(t.viewers, c)
-	v.gone = true
+	v.closed = true
 	close(v.in)
 	t.change.Broadcast()
 	t.mu.Unlock()
@@ -312,13 +312,13 @@ func (v *viewer) write(c *Call) {
 	for f := range v.in {
 		n := len(f.Payload())
 		v.t.mu.Lock()
-		gone := v.gone || c.killed
+		closed := v.closed || c.killed
 		v.t.mu.Unlock()
-		if !gone {
+		if !closed {
 			_, _ = v.t.tty.Write(f.Payload())
 		}
 		f.Release()
-		if !gone {
+		if !closed {
 			c.consumed(n)
 		}
 	}
@@ -327,7 +327,7 @@ func (v *viewer) write(c *Call) {
 func (v *viewer) onInput(c *Call, f wire.Frame) {
 	v.t.mu.Lock()
 	defer v.t.mu.Unlock()
-	if v.gone || c.killed {
+	if v.closed || c.killed {
 		f.Release()
 		return
 	}

@@ -73,7 +73,7 @@ func (s *shim) link(c *clientConn) (link, error) {
 	return link{theirs, ours, s.hand}, nil
 }
 
-// handOver gives PID 1 its end. If that fails, the client's connection ends when the caller closes the link.
+// passBuffer gives PID 1 its end. If that fails, the client's connection ends when the caller closes the link.
 func (l link) handOver() error { return rawsock.SendFile(l.hand, l.ours) }
 
 // close closes both ends; the zero link has none.

@@ -58,7 +58,7 @@ func (n *insideNetwork) networkOver(conn *client.Conn) inside.Network {
 	case n.dir != nil:
 		var hand *os.File
 		if hand, err = handed(conn, n.dir); err == nil {
-			direct = inside.Handed(hand, relayed)
+			direct = inside.Passed(hand, relayed)
 		}
 	case !n.boot.Can.Has(launch.HostProcesses):
 		return relayed
@@ -111,7 +111,7 @@ func handed(conn *client.Conn, dir *os.File) (*os.File, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), handLimit)
 	defer cancel()
-	if err := conn.Hand(ctx, launch.HandPath+"/"+name); err != nil {
+	if err := conn.PassFDs(ctx, launch.HandPath+"/"+name); err != nil {
 		return nil, fmt.Errorf("connect PID 1 to the shim by a unix socket: %w", err)
 	}
 	hand, err := rawsock.Accept(l) // it is in the queue

@@ -126,8 +126,8 @@ func newBuffer() any {
 // in bytes: the frame takes the Reader's buffer over.
 const large = 4 << 10
 
-// give hands a buffer back for use by others, if it is one.
-func give(b []byte) {
+// putBuffer returns b to the pool if b is a whole buffer.
+func putBuffer(b []byte) {
 	if len(b) < cap(b) {
 		return // Append has grown it
 	}
@@ -176,9 +176,9 @@ func (f *Frame) Room() []byte { return f.buf[HeaderSize : HeaderSize+MaxPayload]
 // Precondition: 0 <= n <= MaxPayload.
 func (f *Frame) SetLen(n int) { f.n = n }
 
-// Release hands the buffer back.
+// Release returns the frame's buffer to the pool.
 func (f *Frame) Release() {
-	give(f.buf)
+	putBuffer(f.buf)
 	f.buf = nil
 }
 
@@ -233,9 +233,9 @@ func NewReader(r io.Reader) *Reader {
 	return &Reader{r: r, buf: smalls.Get().(*small)[:]}
 }
 
-// Release hands the Reader's buffer back. The Reader is of no further use; its frames are.
+// Release returns the Reader's buffer to the pool. The Reader cannot be used afterwards; its frames can.
 func (r *Reader) Release() {
-	give(r.buf)
+	putBuffer(r.buf)
 	r.buf = nil
 }
 
@@ -256,7 +256,7 @@ func (r *Reader) Next() (Frame, error) {
 		return Frame{}, fmt.Errorf("%w: frame of %d bytes, at most %d are allowed", ErrProtocol, n, MaxPayload)
 	}
 	if r.at == 0 && n >= large && len(r.buf) == len(buffer{}) {
-		return r.handOver(t, channel, n)
+		return r.passBuffer(t, channel, n)
 	}
 	r.at += HeaderSize
 	f := newFrame(t, channel, n)
@@ -266,8 +266,8 @@ func (r *Reader) Next() (Frame, error) {
 	return r.complete(f, got)
 }
 
-// handOver returns a frame that begins the buffer, in that buffer. The Reader gets another one.
-func (r *Reader) handOver(t Type, channel uint32, n int) (Frame, error) {
+// passBuffer returns the frame at the start of the buffer, in that buffer. The Reader gets another buffer.
+func (r *Reader) passBuffer(t Type, channel uint32, n int) (Frame, error) {
 	f := Frame{Type: t, Channel: channel, buf: r.buf, n: n}
 	got := min(r.end-HeaderSize, n)
 	r.buf = buffers.Get().(*buffer)[:]
@@ -275,7 +275,7 @@ func (r *Reader) handOver(t Type, channel uint32, n int) (Frame, error) {
 	return r.complete(f, got)
 }
 
-// complete reads what is missing of a frame's payload, of which there are got bytes.
+// complete reads the rest of a frame's payload, of which got bytes are read.
 func (r *Reader) complete(f Frame, got int) (Frame, error) {
 	if got == f.n {
 		return f, nil
@@ -307,7 +307,7 @@ func (r *Reader) makeRoom() {
 	old := r.buf
 	if r.end == len(small{}) && len(old) == len(small{}) { // there may have been more
 		r.buf = buffers.Get().(*buffer)[:]
-		defer give(old)
+		defer putBuffer(old)
 	}
 	r.end = copy(r.buf, old[r.at:r.end])
 	r.at = 0

@@ -25,10 +25,10 @@ const (
 	NetAccept
 	// NetPacket sends and receives datagrams at Address by UDP: see [AppendDatagram].
 	NetPacket
-	// NetHand connects to the unix socket (SOCK_SEQPACKET) at Path, by which the host asks for
-	// sockets that it carries the bytes of itself, until its channel is killed. Started answers it
-	// when it is connected. See [HandRequest].
-	NetHand
+	// NetPassFD connects to the unix socket (SOCK_SEQPACKET) at Path, until its channel is killed. The
+	// host asks for sockets over that socket, receives their descriptors, and carries their bytes
+	// itself. Started answers when the guest is connected. See [FDRequest].
+	NetPassFD
 
 	netOpEnd
 )
@@ -41,7 +41,7 @@ const (
 type NetRequest struct {
 	Op      NetOp
 	Address netip.AddrPort // NetDial, NetListen, NetPacket
-	Path    string         // NetListen: absolute; empty for TCP. NetHand: absolute
+	Path    string         // NetListen: absolute; empty for TCP. NetPassFD: absolute
 	// Listener is the number of a listener, which the host chooses: NetListen, NetAccept.
 	Listener uint64
 }
@@ -72,7 +72,7 @@ func (p *parser) network() *NetRequest {
 	case n.Op == 0 || n.Op >= netOpEnd,
 		(n.Op == NetDial || n.Op == NetPacket) && !n.Address.IsValid(),
 		n.Op == NetListen && n.Address.IsValid() == (n.Path != ""),
-		n.Op == NetHand && (n.Path == "" || n.Address.IsValid()):
+		n.Op == NetPassFD && (n.Path == "" || n.Address.IsValid()):
 		p.bad = true
 	}
 	return n
@@ -149,16 +149,16 @@ func ParseDatagram(b []byte) (peer netip.AddrPort, data []byte, err error) {
 	return peer, p.rest, nil
 }
 
-// HandRequest returns the packet that asks for a socket by the unix socket of [NetHand]. kind
+// FDRequest returns the packet that asks for a socket over the unix socket of [NetPassFD]. kind
 // is a rawsock.Kind. The answer is one packet: a zero byte with the socket's descriptor
 // (SCM_RIGHTS in unix(7)), or JSON of a [Failure].
-func HandRequest(kind uint8, at netip.AddrPort) []byte { return appendAddress([]byte{kind}, at) }
+func FDRequest(kind uint8, at netip.AddrPort) []byte { return appendAddress([]byte{kind}, at) }
 
-// MaxHand bounds the packets of NetHand, in bytes.
-const MaxHand = 4 << 10
+// MaxFDPacket bounds the packets of NetPassFD, in bytes.
+const MaxFDPacket = 4 << 10
 
-// ParseHand reads what HandRequest returns. The kind may be any.
-func ParseHand(b []byte) (kind uint8, at netip.AddrPort, err error) {
+// ParseFDRequest reads what FDRequest returns. The kind may be any.
+func ParseFDRequest(b []byte) (kind uint8, at netip.AddrPort, err error) {
 	if len(b) > 0 {
 		p := parser{rest: b[1:]}
 		if at = p.address(); !p.bad && len(p.rest) == 0 && at.IsValid() {

@@ -239,8 +239,8 @@ func (c *Conn) answer(ctx context.Context, read func(*wire.Frame) error) error {
 // broken prefers the reason for which the connection ended to what a write
 // on it said.
 func (c *Conn) broken(err error) error {
-	if why := c.Err(); why != nil {
-		return why
+	if failure := c.Err(); failure != nil {
+		return failure
 	}
 	return err
 }

@@ -45,11 +45,11 @@ func (s *socket) start(p *Process, f *wire.Frame) error {
 }
 
 // socketError returns the error of a socket. The message comes from inside.
-func socketError(why *wire.Failure) error {
-	if why.Errno > 0 && why.Errno < 4096 {
-		return syscall.Errno(why.Errno)
+func socketError(failure *wire.Failure) error {
+	if failure.Errno > 0 && failure.Errno < 4096 {
+		return syscall.Errno(failure.Errno)
 	}
-	return errors.New(why.Message)
+	return errors.New(failure.Message)
 }
 
 // open opens a channel for a socket. It does not wait; ready is called when the socket is
@@ -100,11 +100,11 @@ func (c *Conn) DialTCP(ctx context.Context, to netip.AddrPort, ended func()) (ne
 	return &netConn{p: p}, nil
 }
 
-// Hand has the guest connect to the unix socket at a path inside, and make sockets there: see
-// [wire.NetHand]. It waits until the guest is connected. The guest ends the channel with the
-// connection.
-func (c *Conn) Hand(ctx context.Context, path string) error {
-	p, err := c.open(&wire.NetRequest{Op: wire.NetHand, Path: path}, nil)
+// PassFDs makes the guest connect to the unix socket at a path inside, and pass the descriptors of
+// new sockets over it: see [wire.NetPassFD]. It waits until the guest is connected. The guest ends
+// the channel with the connection.
+func (c *Conn) PassFDs(ctx context.Context, path string) error {
+	p, err := c.open(&wire.NetRequest{Op: wire.NetPassFD, Path: path}, nil)
 	if err != nil {
 		return err
 	}

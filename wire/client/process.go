@@ -125,17 +125,17 @@ func (p *Process) handle(f wire.Frame) error {
 		}
 		p.settle(status, nil, io.EOF)
 	case wire.Failed:
-		var why wire.Failure
-		if err := wire.Decode(&f, &why); err != nil {
+		var failure wire.Failure
+		if err := wire.Decode(&f, &failure); err != nil {
 			p.fail(err)
 			return err
 		}
 		if p.socket != nil {
-			err := socketError(&why)
+			err := socketError(&failure)
 			p.settle(wire.ExitStatus{}, err, err)
 			return nil
 		}
-		p.settle(wire.ExitStatus{}, &StartError{Code: why.Code, Message: why.Message, Class: why.Class}, io.EOF)
+		p.settle(wire.ExitStatus{}, &StartError{Code: failure.Code, Message: failure.Message, Class: failure.Class}, io.EOF)
 	default:
 		return fmt.Errorf("%w: frame of type %d on a channel", wire.ErrProtocol, f.Type)
 	}

@@ -20,8 +20,8 @@ import (
 // was made, whichever thread uses it.
 type direct struct {
 	unix Network       // for ListenUnix; may be nil
-	work chan func()   // for the thread in the namespace; nil: that of this process, or of hand
-	hand *hand         // makes the sockets; nil: this process does
+	work chan func()   // for the thread in the namespace; nil: this process or fds makes the sockets
+	fds  *fdSocket     // makes the sockets; nil: this process does
 	end  chan struct{} // closed by Close
 	big  bool          // the loopback has big packets
 
@@ -95,8 +95,8 @@ func join(pid int, name string, kind int) error {
 
 // socket makes a socket in the namespace.
 func (d *direct) socket(ctx context.Context, kind rawsock.Kind, at netip.AddrPort) (file *os.File, err error) {
-	if d.hand != nil {
-		file, err := d.hand.socket(ctx, kind, at)
+	if d.fds != nil {
+		file, err := d.fds.socket(ctx, kind, at)
 		select {
 		case <-d.end:
 			_ = file.Close() // nil is fine
@@ -126,8 +126,8 @@ func (d *direct) socket(ctx context.Context, kind rawsock.Kind, at netip.AddrPor
 	return file, err
 }
 
-// keep notes a listener, which Close closes; after Close it closes it at once.
-func (d *direct) keep(c io.Closer) error {
+// track records a listener, which Close closes. After Close, track closes c at once.
+func (d *direct) track(c io.Closer) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.open == nil {
@@ -154,13 +154,13 @@ func (d *direct) ListenTCP(ctx context.Context, at netip.AddrPort) (net.Listener
 	if err != nil {
 		return nil, err
 	}
-	if err := d.keep(l); err != nil {
+	if err := d.track(l); err != nil {
 		return nil, err
 	}
 	return &keptListener{l, d}, nil
 }
 
-// A keptListener is forgotten once it is closed.
+// A keptListener untracks its listener when it is closed.
 type keptListener struct {
 	net.Listener
 	d *direct
@@ -191,13 +191,13 @@ func (d *direct) ListenUDP(ctx context.Context, at netip.AddrPort) (net.PacketCo
 	if err != nil {
 		return nil, err
 	}
-	if err := d.keep(c); err != nil {
+	if err := d.track(c); err != nil {
 		return nil, err
 	}
 	return &keptPacketConn{c, d}, nil
 }
 
-// A keptPacketConn is forgotten once it is closed.
+// A keptPacketConn untracks its connection when it is closed.
 type keptPacketConn struct {
 	net.PacketConn
 	d *direct
@@ -255,8 +255,8 @@ func (d *direct) Close() error {
 	for c := range open {
 		_ = c.Close()
 	}
-	if d.hand != nil {
-		d.hand.close()
+	if d.fds != nil {
+		d.fds.close()
 	}
 	return nil
 }

@@ -18,29 +18,29 @@ import (
 	"wolffia/wire"
 )
 
-// A hand has PID 1 make sockets and hand them over.
-type hand struct {
+// An fdSocket is a unix socket over which PID 1 passes the descriptors of sockets that it makes.
+type fdSocket struct {
 	mu   sync.Mutex
 	conn *os.File // guarded by mu, but for Close
 	lost bool     // an answer was missed; guarded by mu
 }
 
-// Handed returns the network of the sandbox whose PID 1 serves [wire.NetHand] at the other end of
-// conn, with sockets that it makes and hands over: their bytes are carried by this process and the kernel, as with
-// [Direct]. PID 1 is not trusted: what it hands over is checked. unixSockets is as for
+// Passed returns the network of the sandbox whose PID 1 serves [wire.NetPassFD] at the other end of
+// conn. PID 1 makes the sockets and passes their descriptors. This process and the kernel carry their
+// bytes, as with [Direct]. PID 1 is not trusted: each descriptor is checked. unixSockets is as for
 // Direct. Close closes conn.
-func Handed(conn *os.File, unixSockets Network) Network {
+func Passed(conn *os.File, unixSockets Network) Network {
 	d := newDirect(unixSockets)
-	d.hand = &hand{conn: conn}
+	d.fds = &fdSocket{conn: conn}
 	return d
 }
 
 // close ends the connection.
-func (h *hand) close() { _ = h.conn.Close() }
+func (h *fdSocket) close() { _ = h.conn.Close() }
 
-// socket asks for a socket. An answer that does not come before ctx ends, or is not one, ends the
-// connection: it cannot be told from the answer to the next request.
-func (h *hand) socket(ctx context.Context, kind rawsock.Kind, at netip.AddrPort) (*os.File, error) {
+// socket asks for a socket. An answer that is late for ctx, or is invalid, ends the connection: the
+// next request could not tell that answer from its own.
+func (h *fdSocket) socket(ctx context.Context, kind rawsock.Kind, at netip.AddrPort) (*os.File, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.lost {
@@ -48,7 +48,7 @@ func (h *hand) socket(ctx context.Context, kind rawsock.Kind, at netip.AddrPort)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = h.conn.SetDeadline(time.Unix(1, 0)) })
 	file, err := h.ask(kind, at)
-	if !stop() { // the deadline holds on
+	if !stop() { // the deadline stays in force
 		err = errors.Join(err, ctx.Err())
 	}
 	if err != nil && !errors.As(err, new(syscall.Errno)) {
@@ -60,21 +60,21 @@ func (h *hand) socket(ctx context.Context, kind rawsock.Kind, at netip.AddrPort)
 }
 
 // ask sends a request and waits for the answer. A refusal is a syscall.Errno, no other error wraps one.
-func (h *hand) ask(kind rawsock.Kind, at netip.AddrPort) (*os.File, error) {
-	if _, err := h.conn.Write(wire.HandRequest(uint8(kind), at)); err != nil {
+func (h *fdSocket) ask(kind rawsock.Kind, at netip.AddrPort) (*os.File, error) {
+	if _, err := h.conn.Write(wire.FDRequest(uint8(kind), at)); err != nil {
 		return nil, fmt.Errorf("ask PID 1 for a socket: %v", err)
 	}
-	answer := make([]byte, wire.MaxHand)
+	answer := make([]byte, wire.MaxFDPacket)
 	n, file, err := rawsock.ReceiveFile(h.conn, answer)
 	if err != nil {
 		return nil, fmt.Errorf("receive a socket from PID 1: %v", err)
 	}
 	if file == nil {
-		var why wire.Failure
-		if err := json.Unmarshal(answer[:n], &why); err != nil || why.Errno <= 0 || why.Errno >= 4096 {
-			return nil, errors.New("PID 1 handed over no socket")
+		var failure wire.Failure
+		if err := json.Unmarshal(answer[:n], &failure); err != nil || failure.Errno <= 0 || failure.Errno >= 4096 {
+			return nil, errors.New("PID 1 passed no socket")
 		}
-		return nil, syscall.Errno(why.Errno)
+		return nil, syscall.Errno(failure.Errno)
 	}
 	if err := check(file, kind, at); err != nil {
 		_ = file.Close()
@@ -83,7 +83,7 @@ func (h *hand) ask(kind rawsock.Kind, at netip.AddrPort) (*os.File, error) {
 	return file, nil
 }
 
-// check checks a socket that PID 1 handed over.
+// check checks that a socket which PID 1 passed is the one that was asked for.
 func check(file *os.File, kind rawsock.Kind, at netip.AddrPort) error {
 	_, domain := rawsock.Sockaddr(at)
 	is := false
@@ -101,7 +101,7 @@ func check(file *os.File, kind rawsock.Kind, at netip.AddrPort) error {
 		is = is && local.Addr() == at.Addr().Unmap() && (at.Port() == 0 || local.Port() == at.Port())
 	}
 	if !is {
-		return fmt.Errorf("PID 1 handed over another socket than the one for %s", at)
+		return fmt.Errorf("PID 1 passed another socket than the one for %s", at)
 	}
 	return nil
 }

@@ -8,9 +8,9 @@ import (
 	"wolffia/wire"
 )
 
-// makeSockets makes sockets and hands their descriptors to the host, by the unix socket at path, until the host
-// closes that, or the channel c, over which no bytes go, is killed.
-func (n *network) makeSockets(c *connection, path string) {
+// passSockets makes sockets and passes their descriptors to the host over the unix socket at path. It ends
+// when the host closes that socket or kills the channel c, which carries no bytes.
+func (n *network) passSockets(c *connection, path string) {
 	conn, err := rawsock.DialPackets(path)
 	if err != nil {
 		c.finish(err)
@@ -32,12 +32,12 @@ func (n *network) makeSockets(c *connection, path string) {
 
 // answer answers one request. An error ends the connection.
 func answer(conn *os.File) error {
-	request := make([]byte, wire.MaxHand)
-	n, err := conn.Read(request) // io.EOF: the host has closed it
+	request := make([]byte, wire.MaxFDPacket)
+	n, err := conn.Read(request) // io.EOF: the host has closed the socket
 	if err != nil {
 		return err
 	}
-	kind, at, err := wire.ParseHand(request[:n])
+	kind, at, err := wire.ParseFDRequest(request[:n])
 	if err != nil {
 		return err
 	}

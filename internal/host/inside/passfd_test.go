@@ -34,12 +34,12 @@ func handed(t *testing.T, answer func(kind rawsock.Kind, at netip.AddrPort) (*os
 		defer close(over)
 		defer theirs.Close()
 		for {
-			b := make([]byte, wire.MaxHand)
+			b := make([]byte, wire.MaxFDPacket)
 			n, err := theirs.Read(b)
 			if err != nil {
 				return
 			}
-			kind, at, err := wire.ParseHand(b[:n])
+			kind, at, err := wire.ParseFDRequest(b[:n])
 			if err != nil {
 				t.Error(err)
 				return
@@ -56,7 +56,7 @@ func handed(t *testing.T, answer func(kind rawsock.Kind, at netip.AddrPort) (*os
 			}
 		}
 	}()
-	n := inside.Handed(ours, nil)
+	n := inside.Passed(ours, nil)
 	t.Cleanup(func() {
 		_ = n.Close()
 		<-over
@@ -139,7 +139,7 @@ func TestHandedLies(t *testing.T) {
 		"no JSON":       func(rawsock.Kind) (*os.File, []byte) { return nil, []byte("{") },
 		"no error":      func(rawsock.Kind) (*os.File, []byte) { return nil, []byte(`{"errno":0}`) },
 		"a wide error":  func(rawsock.Kind) (*os.File, []byte) { return nil, []byte(`{"errno":99999}`) },
-		"a long packet": func(rawsock.Kind) (*os.File, []byte) { return nil, make([]byte, wire.MaxHand+1) },
+		"a long packet": func(rawsock.Kind) (*os.File, []byte) { return nil, make([]byte, wire.MaxFDPacket+1) },
 		"no answer":     func(rawsock.Kind) (*os.File, []byte) { return nil, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
