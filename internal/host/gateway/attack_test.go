@@ -603,9 +603,9 @@ func TestNamesBelowWildcard(t *testing.T) {
 	}
 }
 
-// DNS queries alone never reach the host's resolver, and fill no more than the book.
+// DNS queries alone never reach the host's resolver, and fill no more than the address pool.
 func TestBookFull(t *testing.T) {
-	var b book
+	var b addrPool
 	for i := range maxNames {
 		p := b.assign(fmt.Sprint(i), false)
 		if p == nil || b.find(p.addr) != p {
@@ -613,7 +613,7 @@ func TestBookFull(t *testing.T) {
 		}
 	}
 	if b.assign("one more", false) != nil || b.assign("7", false) == nil {
-		t.Error("the book's limit")
+		t.Error("the address pool's limit")
 	}
 	last := netip.MustParseAddr("127.65.0.255")
 	if b.find(last) == nil || b.find(last.Next()) != nil || b.find(netip.MustParseAddr("127.64.0.255")) != nil {
@@ -631,7 +631,7 @@ func TestBookFull(t *testing.T) {
 	}
 	w := newWorld(t, network.Policy{Learn: true})
 	for i := range maxNames {
-		w.g.book.assign(fmt.Sprint(i), false)
+		w.g.names.assign(fmt.Sprint(i), false)
 	}
 	if code, _ := w.ask("a.example.", dnsmessage.TypeA); code != dnsmessage.RCodeServerFailure {
 		t.Error(code)
@@ -681,7 +681,7 @@ func TestSOCKSLate(t *testing.T) {
 		o.Dial = func(context.Context, netip.AddrPort) (net.Conn, error) {
 			w.g.mu.Lock()
 			defer w.g.mu.Unlock()
-			for v := range w.g.visitors {
+			for v := range w.g.inbound {
 				_ = v.SetDeadline(time.Unix(1, 0)) // as if that time had passed
 			}
 			return nil, errors.New("no answer")

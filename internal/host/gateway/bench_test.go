@@ -43,9 +43,9 @@ func benchWorld(b *testing.B, serve func(net.Conn)) (straight, through string) {
 	})
 	real := server.Addr().String()
 	w.servers[netip.MustParseAddrPort(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port).String())] = real
-	page := w.g.book.assign("server.example", true)
-	w.g.meet(page)
-	return real, netip.AddrPortFrom(page.addr, port).String()
+	entry := w.g.names.assign("server.example", true)
+	w.g.listenFor(entry)
+	return real, netip.AddrPortFrom(entry.addr, port).String()
 }
 
 // both runs a benchmark on a plain connection of the loopback, and on one through the gateway.

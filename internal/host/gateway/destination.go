@@ -38,8 +38,8 @@ func (g *Gateway) nameTarget(host string, port uint16) (target, string) {
 
 // addrTarget returns the target of an address and a port, as parseTarget.
 func (g *Gateway) addrTarget(addr netip.Addr, port uint16) (target, string) {
-	if page := g.book.find(addr); page != nil {
-		return target{page.name, port}, ""
+	if entry := g.names.find(addr); entry != nil {
+		return target{entry.name, port}, ""
 	}
 	return target{addr.Unmap().String(), port}, egress.ReasonAddress
 }

@@ -34,16 +34,16 @@ func refusalOf(err error) egress.Event {
 
 func refused(e egress.Event) error { return &refusal{e} }
 
-// A way is what permits a connection to the outside.
-type way int
+// A dialMode is the part of the policy that permits a connection to the outside.
+type dialMode int
 
 const (
-	direct way = iota // a rule that allows the name and port
-	header            // a header of the name
+	direct dialMode = iota // a rule that allows the name and port
+	header                 // a header of the name
 )
 
-// allowed reports whether the policy has a way to a target.
-func (w way) allowed(p *network.Compiled, to target) bool {
+// allowed reports whether the policy permits a target in this mode.
+func (w dialMode) allowed(p *network.Compiled, to target) bool {
 	if w == header {
 		return to.port == 443 && len(p.Headers(to.name)) > 0
 	}
@@ -53,7 +53,7 @@ func (w way) allowed(p *network.Compiled, to target) bool {
 // dial connects to a target that the policy allows, until of or the gateway ends. It resolves the name once, checks all
 // addresses, and connects to checked addresses only. v, the connection that caused it, reports events that do
 // not end it. An error is a *refusal.
-func (g *Gateway) dial(of context.Context, v *visitor, to target, by way) (*outlet, error) {
+func (g *Gateway) dial(of context.Context, v *inboundConn, to target, by dialMode) (*outboundConn, error) {
 	ctx, cancel := context.WithTimeout(g.ctx, dialPatience)
 	defer cancel()
 	stop := context.AfterFunc(of, cancel)
@@ -70,7 +70,7 @@ func (g *Gateway) dial(of context.Context, v *visitor, to target, by way) (*outl
 	if err != nil {
 		return nil, err
 	}
-	o := &outlet{Conn: conn, g: g, to: to, by: by, proxy: policy.Upstream()}
+	o := &outboundConn{Conn: conn, g: g, to: to, mode: by, proxy: policy.Upstream()}
 	if consent {
 		o.consent = addr
 	}
@@ -83,7 +83,7 @@ func (g *Gateway) dial(of context.Context, v *visitor, to target, by way) (*outl
 
 // connect connects to the policy's own address of a target, through the policy's proxy, or to an
 // address that was looked up and checked.
-func (g *Gateway) connect(ctx context.Context, v *visitor, policy *network.Compiled, to target) (net.Conn, error) {
+func (g *Gateway) connect(ctx context.Context, v *inboundConn, policy *network.Compiled, to target) (net.Conn, error) {
 	addr, consent := policy.Host(to.name)
 	addrs := []netip.Addr{addr}
 	if !consent {
@@ -105,26 +105,26 @@ func (g *Gateway) connect(ctx context.Context, v *visitor, policy *network.Compi
 	return conn, nil
 }
 
-// mayAsk waits until a name may be told to those outside who resolve it, and returns an error if that is
-// too long: names that the program inside chose are limited in rate.
+// mayAsk waits until the gateway may pass a name to resolvers outside. It returns an error if the wait is
+// too long: the rate of names that the program inside chose is limited.
 func (g *Gateway) mayAsk(ctx context.Context, to target, named bool) error {
-	page := g.book.assign(to.name, named)
-	if page == nil {
+	entry := g.names.assign(to.name, named)
+	if entry == nil {
 		return refused(egress.Event{Name: to.name, Port: int(to.port), Reason: egress.ReasonFull})
 	}
-	if !named && !page.asked.Load() {
+	if !named && !entry.lookedUp.Load() {
 		limit, cancel := context.WithTimeout(ctx, g.options.patience)
 		defer cancel()
 		if g.lookups.Wait(limit) != nil {
 			return refused(egress.Event{Name: to.name, Port: int(to.port), Reason: egress.ReasonRate, Remedy: network.Remedy(to.name, to.port)})
 		}
-		page.asked.Store(true)
+		entry.lookedUp.Store(true)
 	}
 	return nil
 }
 
 // resolve returns the addresses of a name that a connection may go to, at least one.
-func (g *Gateway) resolve(ctx context.Context, v *visitor, to target) ([]netip.Addr, error) {
+func (g *Gateway) resolve(ctx context.Context, v *inboundConn, to target) ([]netip.Addr, error) {
 	found, err := g.options.Lookup(ctx, to.name)
 	if err != nil || len(found) == 0 {
 		return nil, refused(egress.Event{Name: to.name, Port: int(to.port), Reason: egress.ReasonResolve})
@@ -164,8 +164,8 @@ func check(found, own []netip.Addr) (public []netip.Addr, bad []egress.Event) {
 	return public, bad
 }
 
-// race connects to the first of the addresses that answers. Attempts begin in their order, each
-// when the one before has failed, or has taken a while.
+// race connects to the first of the addresses that answers. It tries the addresses in their order. An attempt begins
+// when the one before has failed, or after stagger.
 func (g *Gateway) race(ctx context.Context, addrs []netip.Addr, port uint16) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -241,7 +241,7 @@ func TestAcceptFails(t *testing.T) {
 	checkLeaks(t)
 	w := newWorld(t, allow("a.example:8001"))
 	l := &failing{errs: []error{errors.New("too many open files"), errors.New("again"), net.ErrClosed}}
-	w.g.accept(l, w.g.slots, func(*visitor) { t.Error("served") })
+	w.g.accept(l, w.g.slots, func(*inboundConn) { t.Error("served") })
 	if len(l.errs) > 0 {
 		t.Error("the listener was given up")
 	}

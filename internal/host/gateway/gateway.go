@@ -56,7 +56,7 @@ type Gateway struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	policy  atomic.Pointer[network.Compiled]
-	book    book
+	names   addrPool
 	lookups *rate.Limiter // of names that the program inside chose
 	owners  *rate.Limiter // of searches for processes
 	slots   chan struct{} // one for each connection
@@ -64,14 +64,14 @@ type Gateway struct {
 
 	searching sync.Mutex // held while a process is searched for
 
-	change    sync.Mutex              // held while the policy changes, or the gateway ends
-	listeners map[uint16]net.Listener // at all addresses, of ports that have no doors
-	doors     doors
-	fixed     []interface{ Close() error } // of the services
+	change        sync.Mutex              // held while the policy changes, or the gateway ends
+	listeners     map[uint16]net.Listener // at all addresses, of ports without nameListeners
+	nameListeners nameListeners
+	fixed         []interface{ Close() error } // of the services
 
 	mu       sync.Mutex
-	visitors map[*visitor]struct{}
-	outlets  map[*outlet]struct{}
+	inbound  map[*inboundConn]struct{}
+	outbound map[*outboundConn]struct{}
 }
 
 // Filter is an [egress.Start].
@@ -116,7 +116,7 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 	g := &Gateway{
 		options: o, lookups: rate.NewLimiter(4, 128), owners: rate.NewLimiter(32, 64),
 		slots:     make(chan struct{}, maxConns),
-		listeners: map[uint16]net.Listener{}, doors: doors{by: map[netip.AddrPort]*door{}}, visitors: map[*visitor]struct{}{}, outlets: map[*outlet]struct{}{},
+		listeners: map[uint16]net.Listener{}, nameListeners: nameListeners{by: map[netip.AddrPort]*nameListener{}}, inbound: map[*inboundConn]struct{}{}, outbound: map[*outboundConn]struct{}{},
 	}
 	g.ctx, g.cancel = context.WithCancel(ctx)
 	g.policy.Store(o.Policy)
@@ -143,7 +143,7 @@ func (g *Gateway) open(p *network.Compiled) error {
 		what  string
 		at    netip.AddrPort
 		slots chan struct{}
-		serve func(*visitor)
+		serve func(*inboundConn)
 	}{
 		{"DNS", resolvers[0], dns, g.serveDNSConn},
 		{"DNS", resolvers[1], dns, g.serveDNSConn},
@@ -174,7 +174,7 @@ func (g *Gateway) SetPolicy(p *network.Compiled) error {
 	}
 	opened := map[uint16]net.Listener{}
 	for _, port := range p.Ports() {
-		if g.hasDoors(port) || g.listeners[port] != nil {
+		if g.perName(port) || g.listeners[port] != nil {
 			continue
 		}
 		at := netip.AddrPortFrom(netip.IPv4Unspecified(), port)
@@ -198,7 +198,7 @@ func (g *Gateway) SetPolicy(p *network.Compiled) error {
 			delete(g.listeners, port)
 		}
 	}
-	g.moveDoors(p)
+	g.replaceListeners(p)
 	g.web.forget()
 	g.revoke(p)
 	return nil
@@ -206,29 +206,29 @@ func (g *Gateway) SetPolicy(p *network.Compiled) error {
 
 // revoke closes the connections that a policy does not allow.
 func (g *Gateway) revoke(p *network.Compiled) {
-	var gone []*outlet
+	var revoked []*outboundConn
 	g.mu.Lock()
-	for o := range g.outlets {
-		if !o.stands(p) {
-			gone = append(gone, o)
+	for o := range g.outbound {
+		if !o.allowedBy(p) {
+			revoked = append(revoked, o)
 		}
 	}
 	g.mu.Unlock()
-	for _, o := range gone {
+	for _, o := range revoked {
 		_ = o.Close()
 	}
 }
 
 // serveAddress serves a connection to the address of a name.
-func (g *Gateway) serveAddress(v *visitor) {
+func (g *Gateway) serveAddress(v *inboundConn) {
 	local := addrPort(v.LocalAddr())
 	v.to.port = local.Port()
-	page := g.book.find(local.Addr())
-	if page == nil {
+	entry := g.names.find(local.Addr())
+	if entry == nil {
 		v.refuse(egress.Event{Address: local.Addr().String(), Reason: egress.ReasonAddress})
 		return
 	}
-	v.to.name = page.name
+	v.to.name = entry.name
 	if reason := g.permit(v.to); reason != "" {
 		v.refuse(egress.Event{Reason: reason})
 		return
@@ -249,7 +249,7 @@ func (g *Gateway) permit(to target) string {
 }
 
 // carry serves a connection with a permitted target, by what its port is for.
-func (g *Gateway) carry(v *visitor) {
+func (g *Gateway) carry(v *inboundConn) {
 	if g.isWeb(v.to) {
 		g.web.serve(v)
 		return
@@ -284,21 +284,21 @@ func (g *Gateway) search(local, remote netip.AddrPort) (pid int, program string)
 }
 
 // enter records a connection from inside, and reports whether the gateway still runs.
-func (g *Gateway) enter(v *visitor) bool {
+func (g *Gateway) enter(v *inboundConn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.ctx.Err() != nil {
 		return false
 	}
-	g.visitors[v] = struct{}{}
+	g.inbound[v] = struct{}{}
 	return true
 }
 
 // left removes the record of a connection from inside.
-func (g *Gateway) left(v *visitor) {
+func (g *Gateway) forgetInbound(v *inboundConn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.visitors, v)
+	delete(g.inbound, v)
 }
 
 // report passes on an event, whose Time is not used.
@@ -319,17 +319,17 @@ func (g *Gateway) Close() error {
 	for _, l := range g.listeners {
 		errs = append(errs, l.Close())
 	}
-	for _, o := range g.doors.order {
+	for _, o := range g.nameListeners.order {
 		errs = append(errs, o.Close())
 	}
-	g.fixed, g.listeners, g.doors = nil, nil, doors{}
+	g.fixed, g.listeners, g.nameListeners = nil, nil, nameListeners{}
 	g.change.Unlock()
 	g.mu.Lock()
 	var all []interface{ Close() error }
-	for v := range g.visitors {
+	for v := range g.inbound {
 		all = append(all, v)
 	}
-	for o := range g.outlets {
+	for o := range g.outbound {
 		all = append(all, o)
 	}
 	g.mu.Unlock()

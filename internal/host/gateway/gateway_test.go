@@ -125,7 +125,7 @@ func TestWays(t *testing.T) {
 	w.mu.Lock()
 	w.servers[netip.MustParseAddrPort("93.184.216.36:8080")] = w.servers[netip.MustParseAddrPort("93.184.216.36:80")]
 	w.mu.Unlock()
-	for way, client := range w.clients(roots) {
+	for mode, client := range w.clients(roots) {
 		for url, want := range map[string]string{
 			"https://example.com/":      "example.com example.com",
 			"http://page.example/x?a;b": "page.example page.example",
@@ -133,13 +133,13 @@ func TestWays(t *testing.T) {
 		} {
 			resp, err := client.Get(url)
 			if err != nil {
-				t.Errorf("%s: %v", way, err)
+				t.Errorf("%s: %v", mode, err)
 				continue
 			}
 			body, err := io.ReadAll(resp.Body)
 			_ = resp.Body.Close()
 			if err != nil || string(body) != want {
-				t.Errorf("%s: %s: got %q, %v; want %q, nil", way, url, body, err, want)
+				t.Errorf("%s: %s: got %q, %v; want %q, nil", mode, url, body, err, want)
 			}
 		}
 	}
@@ -657,7 +657,7 @@ func TestPortTaken(t *testing.T) {
 	}
 	change()
 	at := netip.AddrPortFrom(w.address("b.example"), port)
-	if !w.door(at) {
+	if !w.listens(at) {
 		t.Error("no listener beside a server at 127.0.0.1")
 	}
 	w.quiet()
@@ -681,20 +681,20 @@ func TestPortTaken(t *testing.T) {
 	}
 	_ = all.Close()
 	w.address("b.example") // tries again
-	if !w.door(at) {
+	if !w.listens(at) {
 		t.Error("no listener although the server has ended")
 	}
 }
 
-// door reports whether a name's address has a listener.
-func (w *world) door(at netip.AddrPort) bool {
+// listens reports whether a name's address has a listener.
+func (w *world) listens(at netip.AddrPort) bool {
 	w.t.Helper()
 	w.g.change.Lock()
 	defer w.g.change.Unlock()
-	if n := len(w.g.doors.order); n > maxDoors || n != len(w.g.doors.by) {
+	if n := len(w.g.nameListeners.order); n > maxNameListeners || n != len(w.g.nameListeners.by) {
 		w.t.Fatalf("%d listeners", n)
 	}
-	return w.g.doors.by[at] != nil
+	return w.g.nameListeners.by[at] != nil
 }
 
 // There is a limit to the listeners of names: the oldest are closed, and opened by the next lookup.
@@ -706,23 +706,23 @@ func TestManyDoors(t *testing.T) {
 	}
 	first := at(0)
 	for i := range 20 {
-		if last := at(i); !w.door(last) {
+		if last := at(i); !w.listens(last) {
 			t.Errorf("no listener at %s", last)
 		}
 	}
-	if w.door(first) {
+	if w.listens(first) {
 		t.Error("the first is open still")
 	}
-	if again := at(0); again != first || !w.door(first) {
+	if again := at(0); again != first || !w.listens(first) {
 		t.Error("the first is not open again")
 	}
 }
 
-// A name whose doors are the oldest gets those of further ports too.
+// A name whose listeners are the oldest gets the listeners of further ports too.
 func TestMoreDoors(t *testing.T) {
 	checkLeaks(t)
 	w := newWorld(t, allow("*.a.example:2000"))
-	for i := range maxDoors {
+	for i := range maxNameListeners {
 		w.address(fmt.Sprintf("n%d.a.example", i))
 	}
 	p := allow("*.a.example:2000-2009")
@@ -735,7 +735,7 @@ func TestMoreDoors(t *testing.T) {
 	}
 	first := w.address("n0.a.example")
 	for _, port := range c.Ports() {
-		if at := netip.AddrPortFrom(first, port); !w.door(at) {
+		if at := netip.AddrPortFrom(first, port); !w.listens(at) {
 			t.Errorf("no listener at %s", at)
 		}
 	}
@@ -786,9 +786,9 @@ func TestAsSent(t *testing.T) {
 		}
 		_, _ = fmt.Fprintf(rw, "%s %s %q", r.Host, r.RequestURI, all)
 	})
-	for _, way := range []string{"address", "proxy"} {
+	for _, mode := range []string{"address", "proxy"} {
 		c, prefix := w.name("page.example", 80), ""
-		if way == "proxy" {
+		if mode == "proxy" {
 			c, prefix = w.connect(AddrHTTP.Addr(), AddrHTTP.Port()), "http://page.example"
 		}
 		in := bufio.NewReader(c)
@@ -801,7 +801,7 @@ func TestAsSent(t *testing.T) {
 		} {
 			code, text := request(t, c, in, "GET "+prefix+row.path+" HTTP/1.1\nHost: page.example\n"+row.headers+"\n")
 			if code != http.StatusOK || text != "page.example "+row.want {
-				t.Errorf("%s, %s %q: got %d, %q; want http.StatusOK, %q", way, row.path, row.headers, code, text, "page.example "+row.want)
+				t.Errorf("%s, %s %q: got %d, %q; want http.StatusOK, %q", mode, row.path, row.headers, code, text, "page.example "+row.want)
 			}
 		}
 	}

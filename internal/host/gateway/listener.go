@@ -16,7 +16,7 @@ const (
 )
 
 // accept serves the connections of a listener until it is closed. It takes a slot for each.
-func (g *Gateway) accept(l net.Listener, slots chan struct{}, serve func(*visitor)) {
+func (g *Gateway) accept(l net.Listener, slots chan struct{}, serve func(*inboundConn)) {
 	pause := pause{done: g.ctx.Done()}
 	for {
 		c, err := l.Accept()
@@ -42,7 +42,7 @@ func (g *Gateway) accept(l net.Listener, slots chan struct{}, serve func(*visito
 				return
 			}
 		}
-		v := &visitor{Conn: c, g: g, slots: slots, op: egress.OpConnect}
+		v := &inboundConn{Conn: c, g: g, slots: slots, op: egress.OpConnect}
 		v.holds.Store(1)
 		if !g.enter(v) {
 			_ = v.Close()

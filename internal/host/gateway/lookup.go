@@ -28,14 +28,14 @@ func (g *Gateway) lookup(asked string, kind dnsmessage.Type) (r reply, refused *
 	case !policy.Known(name):
 		return refuse(dnsmessage.RCodeNameError, egress.Event{Name: name, Reason: egress.ReasonName, Remedy: network.Remedy(name, 0)})
 	}
-	page := g.book.assign(name, policy.Named(name))
-	if page == nil {
+	entry := g.names.assign(name, policy.Named(name))
+	if entry == nil {
 		return refuse(dnsmessage.RCodeServerFailure, egress.Event{Reason: egress.ReasonFull})
 	}
 	if kind == dnsmessage.TypeA {
-		g.meet(page)
+		g.listenFor(entry)
 	}
-	return endpoint(kind, page.addr), nil
+	return endpoint(kind, entry.addr), nil
 }
 
 // endpoint returns the reply of a type of record for a name with an address: without a record, at once,

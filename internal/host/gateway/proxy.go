@@ -9,13 +9,13 @@ import (
 )
 
 // serveProxy serves a connection to the HTTP proxy.
-func (w *web) serveProxy(v *visitor) {
+func (w *web) serveProxy(v *inboundConn) {
 	v.op = egress.OpProxy
 	w.serve(v)
 }
 
 // proxy serves one request to the HTTP proxy.
-func (w *web) proxy(rw http.ResponseWriter, r *http.Request, v *visitor) {
+func (w *web) proxy(rw http.ResponseWriter, r *http.Request, v *inboundConn) {
 	switch {
 	case r.Method == http.MethodConnect:
 		w.connect(rw, v, r.Host)
@@ -36,7 +36,7 @@ func (w *web) proxy(rw http.ResponseWriter, r *http.Request, v *visitor) {
 }
 
 // connect serves a request CONNECT: after the answer, the connection is as one to the name's address.
-func (w *web) connect(rw http.ResponseWriter, v *visitor, authority string) {
+func (w *web) connect(rw http.ResponseWriter, v *inboundConn, authority string) {
 	to, reason := w.g.parseTarget(authority, 0)
 	if reason == "" && to.port == 0 {
 		reason = egress.ReasonProtocol
@@ -62,14 +62,14 @@ func (w *web) connect(rw http.ResponseWriter, v *visitor, authority string) {
 	}
 	_ = v.SetDeadline(time.Time{})
 	ahead, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
-	v.ahead = slices.Concat(ahead, v.ahead)
+	v.peeked = slices.Concat(ahead, v.peeked)
 	v.to = to
 	w.g.answered(v, out, []byte("HTTP/1.1 200 Connection established\r\n\r\n"))
 }
 
 // reach opens the connection to a permitted target for a client of a proxy; nil if each request on it
 // gets its own.
-func (g *Gateway) reach(v *visitor, to target) (*outlet, error) {
+func (g *Gateway) reach(v *inboundConn, to target) (*outboundConn, error) {
 	if g.isWeb(to) {
 		return nil, nil
 	}
@@ -77,7 +77,7 @@ func (g *Gateway) reach(v *visitor, to target) (*outlet, error) {
 }
 
 // answered sends a proxy's answer that the connection stands, then serves the connection.
-func (g *Gateway) answered(v *visitor, out *outlet, answer []byte) {
+func (g *Gateway) answered(v *inboundConn, out *outboundConn, answer []byte) {
 	_ = v.SetWriteDeadline(g.soon())
 	if _, err := v.Conn.Write(answer); err != nil {
 		_ = v.Close()

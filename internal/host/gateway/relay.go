@@ -11,7 +11,7 @@ import (
 // relay copies both ways until both directions have ended, and closes both connections. An end of
 // the data is passed on as such; an error resets both connections. first sends what precedes the data from inside,
 // while data to the inside is copied already; its error ends both directions too.
-func relay(in *visitor, out *outlet, first func() error) {
+func relay(in *inboundConn, out *outboundConn, first func() error) {
 	inner, outer := &inside.Side{Conn: in.Conn}, &inside.Side{Conn: out.Conn} // no bytes were read ahead at this point
 	pass := func(to, from *inside.Side) {
 		if inside.Pass(to, from) != nil {
@@ -30,7 +30,7 @@ func relay(in *visitor, out *outlet, first func() error) {
 }
 
 // abort resets and closes both connections, which ends all reading and writing.
-func abort(in *visitor, out *outlet) {
+func abort(in *inboundConn, out *outboundConn) {
 	inside.Reset(in.Conn)
 	inside.Reset(out.Conn)
 	_, _ = in.Close(), out.Close()

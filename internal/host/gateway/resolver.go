@@ -58,7 +58,7 @@ func (g *Gateway) serveDNS(socket net.PacketConn, at netip.AddrPort) {
 }
 
 // serveDNSConn answers queries over TCP (RFC 1035, 4.2.2), until the client ends or is slow.
-func (g *Gateway) serveDNSConn(v *visitor) {
+func (g *Gateway) serveDNSConn(v *inboundConn) {
 	defer v.Close()
 	from, at := addrPort(v.RemoteAddr()), addrPort(v.LocalAddr())
 	decide := func(name string, kind dnsmessage.Type) reply {

@@ -38,7 +38,7 @@ func asksAgain(b []byte) (again, more bool) {
 
 // relayTLS sends what a client began with and relays the connection. Until the server has
 // answered, the client's further bytes wait.
-func (g *Gateway) relayTLS(v *visitor, out *outlet, first []byte) {
+func (g *Gateway) relayTLS(v *inboundConn, out *outboundConn, first []byte) {
 	again, err := g.answerTLS(v, out, first)
 	if err != nil {
 		abort(v, out)
@@ -53,7 +53,7 @@ func (g *Gateway) relayTLS(v *visitor, out *outlet, first []byte) {
 }
 
 // answerTLS sends a ClientHello, and passes on what the server answers first.
-func (g *Gateway) answerTLS(v *visitor, out *outlet, first []byte) (again bool, err error) {
+func (g *Gateway) answerTLS(v *inboundConn, out *outboundConn, first []byte) (again bool, err error) {
 	if _, err := out.Conn.Write(first); err != nil {
 		return false, err
 	}
@@ -81,7 +81,7 @@ func (g *Gateway) answerTLS(v *visitor, out *outlet, first []byte) (again bool, 
 }
 
 // checkSecond passes on a second ClientHello, if it is for the name.
-func (g *Gateway) checkSecond(v *visitor, out *outlet) error {
+func (g *Gateway) checkSecond(v *inboundConn, out *outboundConn) error {
 	_ = v.SetReadDeadline(g.soon())
 	second, reason := peekSecond(v, v.to.name)
 	_ = v.SetReadDeadline(time.Time{})

@@ -33,7 +33,7 @@ const (
 var errSOCKS = errors.New("not SOCKS5")
 
 // serveSOCKS serves a connection to the SOCKS5 proxy.
-func (g *Gateway) serveSOCKS(v *visitor) {
+func (g *Gateway) serveSOCKS(v *inboundConn) {
 	v.op = egress.OpProxy
 	_ = v.SetDeadline(g.soon())
 	command, to, reason, err := g.readSOCKS(v)
@@ -54,7 +54,7 @@ func (g *Gateway) serveSOCKS(v *visitor) {
 		reason = g.permit(to)
 	}
 	event := eventOf(to, reason)
-	var out *outlet
+	var out *outboundConn
 	if event.Reason == "" {
 		if out, err = g.reach(v, to); err != nil {
 			event = refusalOf(err)
@@ -73,7 +73,7 @@ func (g *Gateway) serveSOCKS(v *visitor) {
 }
 
 // readSOCKS reads the greeting and the request; reason is that of parseTarget.
-func (g *Gateway) readSOCKS(v *visitor) (command byte, to target, reason string, err error) {
+func (g *Gateway) readSOCKS(v *inboundConn) (command byte, to target, reason string, err error) {
 	var b [255]byte
 	if _, err := io.ReadFull(v, b[:2]); err != nil {
 		return 0, to, "", err
@@ -109,7 +109,7 @@ func (g *Gateway) readSOCKS(v *visitor) (command byte, to target, reason string,
 }
 
 // readSOCKSTarget reads an address of a type, and a port.
-func (g *Gateway) readSOCKSTarget(v *visitor, kind byte) (to target, reason string, err error) {
+func (g *Gateway) readSOCKSTarget(v *inboundConn, kind byte) (to target, reason string, err error) {
 	var b [256]byte
 	size := 0
 	switch kind {

@@ -14,7 +14,7 @@ var errRefused = errors.New("refused")
 
 // tunnel relays a connection to its target, after what it says of its destination is checked. out is the
 // connection to the target, or nil if it is to be opened.
-func (g *Gateway) tunnel(v *visitor, out *outlet) {
+func (g *Gateway) tunnel(v *inboundConn, out *outboundConn) {
 	checks := g.policy.Load().ChecksName(v.to.name)
 	var first []byte
 	if checks && v.to.port == 443 {
@@ -49,7 +49,7 @@ func (g *Gateway) tunnel(v *visitor, out *outlet) {
 
 // checkTLS reads and checks what a connection on port 443 begins with, and ends the connection if that
 // is refused.
-func (g *Gateway) checkTLS(v *visitor) (first []byte, ok bool) {
+func (g *Gateway) checkTLS(v *inboundConn) (first []byte, ok bool) {
 	_ = v.SetReadDeadline(g.soon())
 	first, reason := peekTLS(v, v.to.name)
 	_ = v.SetReadDeadline(time.Time{})
@@ -69,7 +69,7 @@ func (g *Gateway) checkTLS(v *visitor) (first []byte, ok bool) {
 
 // checkFirst passes on the first bytes of a connection on a port without a protocol of its
 // own, checked if they are TLS. Until they are there, the server may speak.
-func (g *Gateway) checkFirst(v *visitor, out *outlet) error {
+func (g *Gateway) checkFirst(v *inboundConn, out *outboundConn) error {
 	first, reason := peekAny(v, v.to.name, func() { _ = v.SetReadDeadline(g.soon()) })
 	_ = v.SetReadDeadline(time.Time{})
 	if reason != "" {
@@ -81,9 +81,9 @@ func (g *Gateway) checkFirst(v *visitor, out *outlet) error {
 }
 
 // flush sends what was read ahead.
-func flush(v *visitor, out *outlet, first []byte) error {
-	first = append(first, v.ahead...)
-	v.ahead = nil
+func flush(v *inboundConn, out *outboundConn, first []byte) error {
+	first = append(first, v.peeked...)
+	v.peeked = nil
 	if len(first) == 0 {
 		return nil
 	}
@@ -92,7 +92,7 @@ func flush(v *visitor, out *outlet, first []byte) error {
 }
 
 // alert tells a client of TLS that it is refused, and closes the connection.
-func (v *visitor) alert() {
+func (v *inboundConn) alert() {
 	_ = v.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = v.Conn.Write(alertDenied)
 	_ = v.Close()

@@ -38,7 +38,7 @@ type web struct {
 
 // A passage is a request that may pass. It is in the request's context.
 type passage struct {
-	v      *visitor
+	v      *inboundConn
 	to     target
 	values []headerValue // added, for a host of headers, which to names without LocalSuffix then
 	// ctx is the request's, without the hook by which httputil.ReverseProxy passes on what comes before the
@@ -47,7 +47,7 @@ type passage struct {
 }
 
 type (
-	visitorKey struct{}
+	inboundKey struct{}
 	passageKey struct{}
 )
 
@@ -84,7 +84,7 @@ func newWeb(g *Gateway) *web {
 		IdleTimeout:                  idlePatience,
 		MaxHeaderBytes:               maxHeaders,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, visitorKey{}, c)
+			return context.WithValue(ctx, inboundKey{}, c)
 		},
 		ConnState: state,
 		ErrorLog:  quiet,
@@ -95,7 +95,7 @@ func newWeb(g *Gateway) *web {
 }
 
 // serve passes on the requests of a connection with a permitted target.
-func (w *web) serve(v *visitor) {
+func (w *web) serve(v *inboundConn) {
 	v.unhandled.Store(false)
 	v.handled.Store(false)
 	w.queue.put(v)
@@ -115,7 +115,7 @@ func (w *web) forget() {
 
 // ServeHTTP serves one request, of a connection with a target or to the proxy.
 func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	v, ok := r.Context().Value(visitorKey{}).(*visitor)
+	v, ok := r.Context().Value(inboundKey{}).(*inboundConn)
 	if !ok {
 		panic(http.ErrAbortHandler)
 	}
@@ -137,7 +137,7 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 }
 
 // admit passes a request on if the policy permits its target now.
-func (w *web) admit(rw http.ResponseWriter, r *http.Request, v *visitor, to target) {
+func (w *web) admit(rw http.ResponseWriter, r *http.Request, v *inboundConn, to target) {
 	if reason := w.g.permit(to); reason != "" {
 		deny(rw, v, http.StatusForbidden, egress.Event{Name: to.name, Port: int(to.port), Reason: reason})
 		return
@@ -165,7 +165,7 @@ func (w *web) admit(rw http.ResponseWriter, r *http.Request, v *visitor, to targ
 
 // cut, deferred, has a connection reset whose reply is cut, for which httputil.ReverseProxy panics: a reply without a length would
 // look complete.
-func cut(v *visitor) {
+func cut(v *inboundConn) {
 	if e := recover(); e != nil {
 		inside.Reset(v.Conn)
 		panic(e) // closes it
@@ -287,7 +287,7 @@ func (w *web) failed(rw http.ResponseWriter, r *http.Request, err error) {
 }
 
 // deny reports an event, answers with its reason, and has the connection end.
-func deny(rw http.ResponseWriter, v *visitor, status int, e egress.Event) {
+func deny(rw http.ResponseWriter, v *inboundConn, status int, e egress.Event) {
 	e = v.report(e)
 	text := "wolffia: " + e.Name + ": " + e.Reason
 	if e.Remedy != "" {
@@ -301,7 +301,7 @@ func deny(rw http.ResponseWriter, v *visitor, status int, e egress.Event) {
 
 // state reports the connections that ended without a request that the parser accepts.
 func state(c net.Conn, s http.ConnState) {
-	v, ok := c.(*visitor)
+	v, ok := c.(*inboundConn)
 	switch {
 	case !ok:
 	case s == http.StateActive:

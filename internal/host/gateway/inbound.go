@@ -14,22 +14,22 @@ import (
 	"wolffia/network"
 )
 
-// A target is what a connection is for.
+// A target is the destination of a connection.
 type target struct {
 	name string // normal form
 	port uint16
 }
 
-// A visitor is a connection from inside.
-type visitor struct {
+// An inboundConn is a connection from a program inside.
+type inboundConn struct {
 	net.Conn
-	g     *Gateway
-	slots chan struct{}
-	holds atomic.Int32 // of the slot: 1 until Close, and 1 for each dial that a request began
-	leave sync.Once
-	op    string // of its events
-	to    target // zero until it is known
-	ahead []byte // what was read of the connection already
+	g         *Gateway
+	slots     chan struct{}
+	holds     atomic.Int32 // of the slot: 1 until Close, and 1 for each dial that a request began
+	closeOnce sync.Once
+	op        string // of its events
+	to        target // zero until it is known
+	peeked    []byte // what was read of the connection already
 
 	// Of connections with HTTP, to find requests that the parser refuses.
 	unhandled atomic.Bool // bytes of a request arrived, and the handler was not called
@@ -37,11 +37,11 @@ type visitor struct {
 	late      atomic.Bool // the first read of the connection had no bytes in time
 }
 
-// Read returns what was read ahead, then reads the connection.
-func (v *visitor) Read(b []byte) (int, error) {
-	if len(v.ahead) > 0 {
-		n := copy(b, v.ahead)
-		v.ahead = v.ahead[n:]
+// Read returns the peeked bytes, then reads the connection.
+func (v *inboundConn) Read(b []byte) (int, error) {
+	if len(v.peeked) > 0 {
+		n := copy(b, v.peeked)
+		v.peeked = v.peeked[n:]
 		return n, nil
 	}
 	n, err := v.Conn.Read(b)
@@ -51,15 +51,15 @@ func (v *visitor) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write reports a request that the parser of net/http refuses when it says so to the client: it
-// closes the connection half a second later.
-func (v *visitor) Write(b []byte) (int, error) {
+// Write writes to the connection. It first reports a request that the parser of net/http refuses: the parser
+// answers the client, and closes the connection half a second later.
+func (v *inboundConn) Write(b []byte) (int, error) {
 	v.unparsed()
 	return v.Conn.Write(b)
 }
 
-// unparsed reports that the bytes of a request were not one, once.
-func (v *visitor) unparsed() {
+// unparsed reports, once, that bytes which should be a request could not be parsed.
+func (v *inboundConn) unparsed() {
 	if !v.unhandled.Swap(false) {
 		return
 	}
@@ -73,18 +73,18 @@ func (v *visitor) unparsed() {
 	v.report(egress.Event{Reason: reason})
 }
 
-// Close closes the connection, and gives its slot back unless something else holds it.
-func (v *visitor) Close() error {
+// Close closes the connection, and releases its slot unless a dial holds the slot.
+func (v *inboundConn) Close() error {
 	err := v.Conn.Close()
-	v.leave.Do(func() {
-		v.g.left(v)
+	v.closeOnce.Do(func() {
+		v.g.forgetInbound(v)
 		v.release()
 	})
 	return err
 }
 
-// hold keeps the slot of the connection until release, and reports false if it was given back already.
-func (v *visitor) hold() bool {
+// hold keeps the slot of the connection until release, and reports false if the slot was released already.
+func (v *inboundConn) hold() bool {
 	for n := v.holds.Load(); n > 0; n = v.holds.Load() {
 		if v.holds.CompareAndSwap(n, n+1) {
 			return true
@@ -93,18 +93,18 @@ func (v *visitor) hold() bool {
 	return false
 }
 
-// release ends a hold, and gives the slot back if it was the last one.
-func (v *visitor) release() {
+// release ends a hold. The last release frees the slot.
+func (v *inboundConn) release() {
 	if v.holds.Add(-1) == 0 {
 		<-v.slots
 	}
 }
 
 // CloseWrite ends the direction to the program inside.
-func (v *visitor) CloseWrite() error { return closeWrite(v.Conn) }
+func (v *inboundConn) CloseWrite() error { return closeWrite(v.Conn) }
 
 // refuse reports an event and closes the connection so that the program notices at once.
-func (v *visitor) refuse(e egress.Event) {
+func (v *inboundConn) refuse(e egress.Event) {
 	v.report(e)
 	if tcp, ok := v.Conn.(interface{ SetLinger(seconds int) error }); ok {
 		_ = tcp.SetLinger(0) // a reset: it is being closed
@@ -114,7 +114,7 @@ func (v *visitor) refuse(e egress.Event) {
 
 // report adds an event of this connection; e has the reason, and what differs from the
 // connection's own target. It returns the event as it is reported.
-func (v *visitor) report(e egress.Event) egress.Event {
+func (v *inboundConn) report(e egress.Event) egress.Event {
 	e.Op = v.op
 	if e.Name == "" {
 		e.Name = v.to.name
@@ -130,7 +130,7 @@ func (v *visitor) report(e egress.Event) egress.Event {
 	return e
 }
 
-// remedy returns the flag that allows what an event of a connection refused.
+// remedy returns the flag that allows the connection that an event refused.
 func remedy(e egress.Event) string {
 	switch e.Reason {
 	case egress.ReasonName, egress.ReasonPort, egress.ReasonLearned:

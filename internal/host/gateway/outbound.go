@@ -1,0 +1,62 @@
+package gateway
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+
+	"wolffia/network"
+)
+
+// An outboundConn is a connection to the outside. The gateway closes it when the policy does not
+// allow it any more.
+type outboundConn struct {
+	net.Conn
+	g         *Gateway
+	to        target
+	mode      dialMode
+	proxy     string     // the policy's proxy
+	consent   netip.Addr // the policy's own address of the name, if it was dialled
+	unchecked bool       // the gateway has not checked the name in the connection's data; guarded by Gateway.mu
+	end       sync.Once
+}
+
+// mark records whether the connection's name is checked, and reports whether the present policy allows that.
+// The policy may have changed since the caller asked it.
+func (o *outboundConn) mark(checked bool) bool {
+	o.g.mu.Lock()
+	defer o.g.mu.Unlock()
+	o.unchecked = !checked
+	return o.allowedBy(o.g.policy.Load())
+}
+
+// allowedBy reports whether a policy allows the connection. The caller holds Gateway.mu.
+func (o *outboundConn) allowedBy(p *network.Compiled) bool {
+	addr, _ := p.Host(o.to.name)
+	return o.mode.allowed(p, o.to) && addr == o.consent && p.Upstream() == o.proxy && !(o.unchecked && p.ChecksName(o.to.name))
+}
+
+// Close closes the connection.
+func (o *outboundConn) Close() error {
+	err := o.Conn.Close()
+	o.end.Do(func() {
+		o.g.mu.Lock()
+		defer o.g.mu.Unlock()
+		delete(o.g.outbound, o)
+	})
+	return err
+}
+
+// CloseWrite ends the direction to the outside.
+func (o *outboundConn) CloseWrite() error { return closeWrite(o.Conn) }
+
+// register records a connection, and reports whether the policy allows it now.
+func (g *Gateway) register(o *outboundConn) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ctx.Err() != nil {
+		return false
+	}
+	g.outbound[o] = struct{}{}
+	return o.allowedBy(g.policy.Load())
+}
