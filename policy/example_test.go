@@ -12,7 +12,7 @@ import (
 )
 
 // Example runs a command in a sandbox over the working directory, by the rules that the
-// command line has. README.md shows it as a program.
+// command line has. docs/library.md shows it as a program.
 func Example() {
 	if err := run(context.Background(), ".", "sh", "-c", "ls -A; cat .env; echo edited >> notes.txt"); err != nil {
 		log.Fatal(err)

@@ -19,24 +19,24 @@ func TestMain(m *testing.M) {
 	testbin.Remove()
 }
 
-// readme returns README.md, and the output that it shows for its Go program.
-func readme(t *testing.T) (text, output string) {
+// libraryPage returns docs/library.md, and the output that it shows for its Go program.
+func libraryPage(t *testing.T) (text, output string) {
 	t.Helper()
-	b, err := os.ReadFile("../README.md")
+	b, err := os.ReadFile("../docs/library.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	text = string(b)
 	m := regexp.MustCompile("(?s)```go\npackage main\n.*?\n```\n\n```\n(.*?)```\n").FindStringSubmatch(text)
 	if m == nil {
-		t.Fatal("README.md has no Go program with an output below it")
+		t.Fatal("docs/library.md has no Go program with an output below it")
 	}
 	return text, m[1]
 }
 
-// TestReadme: the program in README.md is the example, as a program.
-func TestReadme(t *testing.T) {
-	text, _ := readme(t)
+// TestLibraryPage: the program in docs/library.md is the example, as a program.
+func TestLibraryPage(t *testing.T) {
+	text, _ := libraryPage(t)
 	source, err := os.ReadFile("example_test.go")
 	if err != nil {
 		t.Fatal(err)
@@ -44,14 +44,14 @@ func TestReadme(t *testing.T) {
 	want := strings.Replace(string(source), "package policy_test\n", "package main\n", 1)
 	want = regexp.MustCompile(`(?m)(^//.*\n)+func Example\(\)`).ReplaceAllString(want, "func main()")
 	if !strings.Contains(text, "```go\n"+want+"```\n") {
-		t.Errorf("README.md does not have the example:\n%s", want)
+		t.Errorf("docs/library.md does not have the example:\n%s", want)
 	}
 }
 
-// TestReadmeOutput: the example prints what README.md says.
-func TestReadmeOutput(t *testing.T) {
+// TestLibraryPageOutput: the example prints what docs/library.md says.
+func TestLibraryPageOutput(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse, probe.Seccomp)
-	_, want := readme(t)
+	_, want := libraryPage(t)
 	t.Setenv("PATH", testbin.Dir(t)+":"+os.Getenv("PATH"))
 	t.Setenv("WOLFFIA_STATE_DIR", shimtest.PublicDir(t))
 	t.Chdir(shimtest.PublicDir(t))
@@ -61,7 +61,7 @@ func TestReadmeOutput(t *testing.T) {
 		}
 	}
 	if got := printed(t, Example); got != want {
-		t.Errorf("the example prints\n%s\nREADME.md says\n%s", got, want)
+		t.Errorf("the example prints\n%s\ndocs/library.md says\n%s", got, want)
 	}
 	if notes, err := os.ReadFile("notes.txt"); err != nil || string(notes) != "edited\n" {
 		t.Errorf("notes.txt has %q (%v)", notes, err)
