@@ -94,7 +94,7 @@ func TestScriptsInDocker(t *testing.T) {
 func scripts(t *testing.T, dir string) testscript.Params {
 	t.Helper()
 	bin := testbin.Dir(t)
-	readme, err := filepath.Abs("../../README.md")
+	page, err := filepath.Abs("../../docs/cow.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func scripts(t *testing.T, dir string) testscript.Params {
 			}
 			env.Setenv("HOME", home)
 			env.Setenv("XDG_CACHE_HOME", cache)
-			env.Setenv("README", readme)
+			env.Setenv("PAGE", page)
 			env.Setenv("WOLFFIA", filepath.Join(bin, "wolffia"))
 			env.Setenv("BIN", bin)
 			env.Setenv("PATH", bin+":"+os.Getenv("PATH"))
