@@ -102,7 +102,7 @@ type planner struct {
 	moves int
 }
 
-// plan decides what moves where. It is a pure function: see section "Refs" of docs/git.md.
+// plan decides what moves where. It is a pure function: see section "What crosses" of docs/git.md.
 func plan(q question) (answer, error) {
 	p := &planner{question: q, space: newSpace(q.host.Refs, q.folded)}
 	p.aside, p.shown, p.settled = make(map[string]move), make(map[string]string), make(map[string]string)
