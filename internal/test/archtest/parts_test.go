@@ -40,7 +40,7 @@ func documentOf(pkg string) string {
 	shared := []string{"internal/host/boot", "internal/host/rootfs", "internal/host/statedir"}
 	switch {
 	case slices.Contains(shared, pkg):
-	case strings.HasPrefix(pkg, "internal/"), strings.HasPrefix(pkg, "cmd/wolffia/internal/"), slices.Contains(exempt, pkg), strings.HasSuffix(pkg, "test"):
+	case strings.HasPrefix(pkg, "internal/"), strings.HasPrefix(pkg, "cmd/wolffia/internal/"), slices.Contains(exempt, pkg), pkg == "docs", strings.HasSuffix(pkg, "test"):
 		return "docs/packages.md"
 	}
 	return "ARCHITECTURE.md"

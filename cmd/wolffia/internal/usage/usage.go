@@ -37,7 +37,14 @@ func Explain(root *cobra.Command, misread func(), empty ...string) {
 		refuseEmpty(cmd.Flags(), empty)
 		switch {
 		case cmd.Parent() == root && cmd.Name() == "help":
-			cmd.Args = helpTopic
+			ofCommand := cmd.Run
+			cmd.Use = "help [COMMAND | PAGE | WORD...]"
+			cmd.Short = "Help about a command, or what the documents say of a word"
+			cmd.Long = "Print the help of a command, a page of the documents, or the sections that have some words."
+			cmd.Example = "  wolffia help run\n  wolffia help faq\n  wolffia help share cache"
+			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, func(cmd *cobra.Command, args []string) error {
+				return answerHelp(cmd, args, func() { ofCommand(cmd, args) })
+			}
 		case cmd.HasSubCommands() && !cmd.Runnable(): // cobra would print the help for an unknown word, and report no error
 			cmd.Args = cobra.NoArgs
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
@@ -116,7 +123,7 @@ func OperandProblem(cmd *cobra.Command, args []string) string {
 	}
 }
 
-// helpTopic checks that the arguments of help name a command or a topic.
+// helpTopic returns an error if the arguments of help do not name a command or a topic.
 func helpTopic(help *cobra.Command, args []string) error {
 	cmd := help.Root()
 	for _, word := range args {
@@ -315,6 +322,9 @@ func printUsage(w io.Writer, cmd *cobra.Command) error {
 	}
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(&b, "\n\n%s COMMAND --help says more of a command.", cmd.CommandPath())
+		if !cmd.HasParent() {
+			fmt.Fprintf(&b, "\n%s help WORD finds a word in the documents; help faq answers questions.", cmd.Name())
+		}
 	}
 	_, err := fmt.Fprintln(w, b.String())
 	return err

@@ -1,0 +1,227 @@
+package usage
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"wolffia/docs"
+)
+
+const (
+	mostSections = 8  // that a search prints
+	mostLines    = 3  // of a section that a search prints
+	mostColumns  = 96 // of such a line
+)
+
+// A section is the part of a page below one heading.
+type section struct {
+	page    string // its path below docs
+	title   string // of the page
+	heading string // the page's title, for what is above the first heading
+	lines   []string
+}
+
+// answerHelp prints what the words after help mean: the help of a command, else a page, else the sections that
+// have the words. It returns an error if nothing has them. It prints a command's help by calling ofCommand.
+func answerHelp(help *cobra.Command, words []string, ofCommand func()) error {
+	err := helpTopic(help, words)
+	if err == nil {
+		ofCommand()
+		return nil
+	}
+	if cmd, _, _ := help.Root().Find(words[:1]); cmd != nil && cmd.HasParent() {
+		return err // a word that is not a command of that command
+	}
+	if len(words) == 1 {
+		if text, found := page(docs.Pages, words[0]); found {
+			_, err := io.WriteString(help.OutOrStdout(), text)
+			return err
+		}
+	}
+	sections, rerr := sectionsOf(docs.Pages)
+	if rerr != nil {
+		return rerr
+	}
+	found := search(sections, words)
+	if len(found) == 0 {
+		return err
+	}
+	if use := OtherWords[words[0]]; use != "" && len(words) == 1 {
+		fmt.Fprintf(help.OutOrStdout(), "The command for it: %s\n\n", use)
+	}
+	return printSections(help.OutOrStdout(), found, words)
+}
+
+// page returns the page with a name: "git", "git.md", "docs/git.md", "recipes/go" or, where no other page has the name, "go".
+func page(pages fs.FS, name string) (text string, found bool) {
+	name = strings.TrimSuffix(strings.TrimPrefix(name, "docs/"), ".md") + ".md"
+	for _, file := range []string{name, path.Join("recipes", name)} {
+		if b, err := fs.ReadFile(pages, file); err == nil {
+			return withoutMarkers(string(b)), true
+		}
+	}
+	return "", false
+}
+
+// withoutMarkers returns a page without the comments that tests look for.
+func withoutMarkers(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "<!--") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// sectionsOf returns the sections of all pages: those of the questions first, since each is an answer, the index
+// of the recipes last.
+func sectionsOf(pages fs.FS) (all []section, err error) {
+	err = fs.WalkDir(pages, ".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(pages, file)
+		all = append(all, split(file, withoutMarkers(string(text)))...)
+		return err
+	})
+	rank := map[string]int{"faq.md": -2, "getting-started.md": -1, "recipes/README.md": 1}
+	slices.SortStableFunc(all, func(a, b section) int { return cmp.Compare(rank[a.page], rank[b.page]) })
+	return all, err
+}
+
+// split returns the sections of a page.
+func split(file, text string) (all []section) {
+	code := false
+	title := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			code = !code
+			continue
+		}
+		if heading, is := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); is && !code && line[0] == '#' {
+			title = cmp.Or(title, heading)
+			all = append(all, section{page: file, title: title, heading: heading})
+			continue
+		}
+		if n := len(all); n > 0 && strings.TrimSpace(line) != "" {
+			all[n-1].lines = append(all[n-1].lines, line)
+		}
+	}
+	return all
+}
+
+// search returns the sections that have the most of some words, the best first: a word in a heading counts more
+// than in the page's name, and that more than in the text.
+func search(sections []section, words []string) (found []section) {
+	type hit struct {
+		section
+		words, score int
+	}
+	words = plain(words)
+	var hits []hit
+	for _, s := range sections {
+		h := hit{section: s}
+		text, heading, name := strings.ToLower(strings.Join(s.lines, "\n")), strings.ToLower(s.heading), strings.ToLower(s.page+" "+s.title)
+		for _, word := range words {
+			inHeading, inText := min(count(heading, word), 1), min(count(text, word), 5)
+			if inHeading+inText > 0 {
+				h.words++
+				h.score += 20*inHeading + 5*min(count(name, word), 1) + inText
+			}
+		}
+		if h.words > 0 {
+			hits = append(hits, h)
+		}
+	}
+	slices.SortStableFunc(hits, func(a, b hit) int {
+		return cmp.Or(cmp.Compare(b.words, a.words), cmp.Compare(b.score, a.score))
+	})
+	for _, h := range hits {
+		if h.words == hits[0].words {
+			found = append(found, h.section)
+		}
+	}
+	return found
+}
+
+// plain returns words as they are searched for: without the signs of flags and sentences.
+func plain(words []string) (out []string) {
+	for _, word := range words {
+		out = append(out, strings.Trim(strings.ToLower(word), "-?!."))
+	}
+	return out
+}
+
+// count returns how often words that begin with a word are in a text.
+func count(text, word string) (n int) {
+	if word == "" {
+		return 0
+	}
+	for at := 0; ; at += len(word) {
+		i := strings.Index(text[at:], word)
+		if i < 0 {
+			return n
+		}
+		at += i
+		before, _ := utf8.DecodeLastRuneInString(text[:at])
+		if at == 0 || !unicode.IsLetter(before) && !unicode.IsDigit(before) {
+			n++
+		}
+	}
+}
+
+// printSections prints some lines of the sections that a search has found.
+func printSections(w io.Writer, found []section, words []string) error {
+	var b strings.Builder
+	for _, s := range found[:min(len(found), mostSections)] {
+		fmt.Fprintf(&b, "%s: %s\n", s.page, s.heading)
+		for _, line := range excerpt(s, plain(words)) {
+			if runes := []rune(line); len(runes) > mostColumns {
+				line = string(runes[:mostColumns-3]) + "..."
+			}
+			fmt.Fprintf(&b, "    %s\n", line)
+		}
+		b.WriteString("\n")
+	}
+	if more := len(found) - mostSections; more > 0 {
+		fmt.Fprintf(&b, "%d more sections have it: add a word, as in wolffia help share cache.\n", more)
+	}
+	fmt.Fprintf(&b, "wolffia help %s prints the whole page.\n", found[0].page)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+var (
+	rulers = regexp.MustCompile(`^\|[ |-]*$`)
+	links  = regexp.MustCompile(`\[([^\]]+)\]\([^)]*\)`)
+)
+
+// excerpt returns the first lines of a section; if its heading has none of the words, those from the first line on
+// that has one.
+func excerpt(s section, words []string) (out []string) {
+	has := func(text string) bool {
+		return slices.ContainsFunc(words, func(word string) bool { return count(strings.ToLower(text), word) > 0 })
+	}
+	lines := s.lines
+	if i := slices.IndexFunc(lines, has); i > 0 && !has(s.heading) {
+		lines = lines[i:]
+	}
+	for _, line := range lines {
+		if len(out) < mostLines && !rulers.MatchString(line) {
+			out = append(out, links.ReplaceAllString(strings.ReplaceAll(line, "**", ""), "$1"))
+		}
+	}
+	return out
+}
