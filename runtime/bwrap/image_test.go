@@ -2,11 +2,13 @@ package bwrap_test
 
 import (
 	"testing"
+	"time"
 
 	"wolffia/image/store"
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/testenv"
 	"wolffia/internal/test/testimage"
+	"wolffia/internal/test/wait"
 	"wolffia/runtime"
 )
 
@@ -16,20 +18,36 @@ func TestImages(t *testing.T) {
 	shimtest.Images(t, backend, "/oldroot") // there while bubblewrap mounts
 }
 
-// Of one who makes a sandbox and one who deletes its image at the same time, one
-// succeeds.
+// Of one who makes a sandbox and one who deletes its image at the same time, one succeeds: which one
+// varies, for each has a head start in turn, and a longer one until both have won.
 func TestImageRemovedWhileCreating(t *testing.T) {
 	rt := backend.Fresh(t)
 	images := store.Open(rt.State)
 	outcomes := map[bool]int{}
-	for range 100 {
+	begun := time.Now()
+	for round := 0; round < 100 || len(outcomes) < 2; round++ {
+		if time.Since(begun) > wait.Limit {
+			t.Fatalf("after %d rounds the sandboxes that were created, and not, are %v; want both", round, outcomes)
+		}
+		headStart := time.Duration(round%10) * 100 * time.Microsecond
+		if round >= 100 {
+			headStart = time.Duration(round) * time.Millisecond
+		}
 		src := testimage.Source(t, store.Config{}, testimage.Layer(t, testimage.File{Name: "file"}))
 		img, err := images.Add(t.Context(), src, store.Limits{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		removed := make(chan error)
-		go func() { removed <- images.Remove(t.Context(), img.ID) }()
+		go func() {
+			if round%2 == 0 {
+				time.Sleep(headStart)
+			}
+			removed <- images.Remove(t.Context(), img.ID)
+		}()
+		if round%2 != 0 {
+			time.Sleep(headStart)
+		}
 		s, cerr := rt.Create(t.Context(), &runtime.SandboxConfig{ImageID: img.ID})
 		rerr := <-removed
 		_, err = images.Get(img.ID)
