@@ -104,7 +104,7 @@ var allow = map[string][]string{
 	"internal/test/testenv":           {"internal/host/probe"},
 	"internal/test/mounttest":         {"internal/test/testenv"},
 	"internal/test/remains":           {"internal/sys/proc"},
-	"internal/test/bench":             {"..."},
+	"bench":                           {"..."},
 	"internal/test/servetest":         {"..."},
 	"internal/test/attack/inside":     {"internal/test/attack"},
 	"internal/test/attack/attacktest": {"runtime", "perm", "internal/*", "internal/sys/*", "internal/host/*", "internal/git/*", "internal/test/*"},
@@ -206,7 +206,7 @@ var banned = map[string]string{
 }
 
 // exempt are packages that are no part of the product.
-var exempt = []string{"internal/test/bench", "internal/test/crashtest/service", "internal/test/dockertest", "internal/test/dockertest/with", "internal/test/servetest", "internal/test/shimtest", "internal/test/testbin", "internal/test/testimage", "internal/sys/seccomp/gen", "runtime/mock", "runtime/runtimetest"}
+var exempt = []string{"bench", "internal/test/crashtest/service", "internal/test/dockertest", "internal/test/dockertest/with", "internal/test/servetest", "internal/test/shimtest", "internal/test/testbin", "internal/test/testimage", "internal/sys/seccomp/gen", "runtime/mock", "runtime/runtimetest"}
 
 func TestImportsAndCalls(t *testing.T) {
 	const root = "../../.."
@@ -302,7 +302,7 @@ func checkImport(t *testing.T, pkg, imp string) {
 	}
 	for mod, owner := range home {
 		is := func(pattern string) bool { ok, _ := path.Match(pattern, pkg); return ok }
-		if (imp == mod || strings.HasPrefix(imp, mod+"/")) && !slices.ContainsFunc(strings.Fields(owner), is) && pkg != "internal/test/bench" {
+		if (imp == mod || strings.HasPrefix(imp, mod+"/")) && !slices.ContainsFunc(strings.Fields(owner), is) && pkg != "bench" {
 			t.Errorf("%s must not import %s: only %s may", pkg, imp, owner)
 		}
 	}

@@ -59,7 +59,7 @@ func within(t *testing.T, what string, n, budget int) {
 
 // isProduct reports whether a package is a part of the product: not a suite, nor what tests alone use.
 func isProduct(pkg string) bool {
-	return !strings.HasPrefix(pkg, "internal/test/") && pkg != "runtime/mock" && !strings.HasSuffix(pkg, "test")
+	return !strings.HasPrefix(pkg, "internal/test/") && pkg != "bench" && pkg != "runtime/mock" && !strings.HasSuffix(pkg, "test")
 }
 
 func TestBudgets(t *testing.T) {

@@ -119,7 +119,7 @@ func (p *program) tried(end func()) (*program, func(), error) {
 // written, no host may be reached.
 func (b *bench) srt() (*program, func(), error) {
 	p := &program{name: "srt true"}
-	dir, err := npm("internal/test/bench/testdata/srt", "package.json", "package-lock.json")
+	dir, err := npm("bench/testdata/srt", "package.json", "package-lock.json")
 	if err != nil {
 		return p, nil, err
 	}
