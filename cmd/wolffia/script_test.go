@@ -136,7 +136,7 @@ func scripts(t *testing.T, dir string) testscript.Params {
 			env.Defer(func() { destroyAll(t, env) })
 			return nil
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "call": call, "completes": completes, "get": get, "origin": origin, "pack": pack},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "call": call, "completes": completes, "get": get, "origin": origin, "pack": pack, "until": until},
 		Condition: func(cond string) (bool, error) {
 			switch cond {
 			case "root":
@@ -235,12 +235,24 @@ func completes(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: completes REGEXP WORD...")
 	}
+	until(ts, false, append([]string{args[0], "wolffia", "__complete"}, args[1:]...))
+}
+
+// until REGEXP PROGRAM ARGUMENT... runs the program again until its output matches; with ! until it succeeds with output that
+// does not match.
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: [!] until REGEXP PROGRAM ARGUMENT...")
+	}
 	want, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
 	if !wait.Poll(func() bool {
-		ts.Check(ts.Exec("wolffia", append([]string{"__complete"}, args[1:]...)...))
+		err := ts.Exec(args[1], args[2:]...)
+		if neg {
+			return err == nil && !want.MatchString(ts.ReadFile("stdout"))
+		}
 		return want.MatchString(ts.ReadFile("stdout"))
 	}) {
-		ts.Fatalf("completion of %q prints no %q", args[1:], args[0])
+		ts.Fatalf("the output of %q after %v is %q: want %q to match: %v", args[1:], wait.Limit, ts.ReadFile("stdout"), args[0], !neg)
 	}
 }
