@@ -67,14 +67,16 @@ arm64: ## try the arm64 build: pure tests by qemu-user, the main job in a virtua
 bare: ## try the set-up where nothing is installed: in a bare root of this host's distribution, as root
 	@scripts/bare
 
-lint: ## check form: gofumpt, vet, staticcheck, go.mod
+lint: ## check form: gofumpt, spelling, vet, staticcheck, go.mod; and known vulnerabilities, where their database can be reached
 	@out=$$($(TOOL) gofumpt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
 		[ -z "$$out" ] || { echo "not gofumpt-ed: $$out" >&2; exit 1; }
+	@$(TOOL) misspell -error -i somtimes $$(git ls-files --cached --others --exclude-standard '*.go' '*.md' '*.txtar' scripts Makefile)
 	$(GO) vet ./...
 	$(GO) vet -tags generate ./cmd/wolffia
 	$(GO) vet -tags small ./cmd/wolffia/...
 	$(TOOL) staticcheck ./...
 	$(GO) mod tidy -diff
+	@scripts/vuln
 
 fuzz: ## fuzz each target for FUZZTIME (default 30s)
 	@scripts/fuzz $${FUZZTIME:-30s}
