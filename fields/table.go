@@ -127,7 +127,7 @@ var Table = [...]Field{
 	{
 		Name: "mount", Record: "mounts", Kind: List, On: sandbox | Serve, Group: System, Path: MountPath,
 		Bound: Bound{Because: "it shows a directory without rules, of the host or of the codebase"},
-		Help:  "show another host directory, unfiltered: SRC[:DST][:ro|rw], read-only unless rw",
+		Help:  "show another host directory, unfiltered: SRC[:DST][:ro|rw][:unfiltered], read-only unless rw",
 	},
 	{
 		Name: "volume", Record: "volumes", Kind: List, On: sandbox | Serve, Group: System, Names: Volumes, Pool: Cold,
@@ -419,6 +419,7 @@ var Table = [...]Field{
 	// Fields of a sandbox's record that have no flag.
 	{Record: "id", Pool: Claim},
 	{Record: "codebaseId", Pool: Claim},
+	{Record: "codebaseNames"},
 	{Record: "gitDirs"},
 	{Record: "imageId"},
 	{Record: "docker", Pool: Cold},

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,8 +17,11 @@ import (
 	"wolffia/image/store"
 	"wolffia/internal/host/hostsocket"
 	"wolffia/internal/host/statedir"
+	"wolffia/internal/pathname"
 	"wolffia/internal/sys/beneath"
 	"wolffia/internal/sys/fusermount"
+	"wolffia/internal/sys/hostpath"
+	"wolffia/network"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -32,7 +36,7 @@ func apartFrom(config *runtime.SandboxConfig) runtime.SandboxConfig {
 	c := *config
 	c.Labels, c.Env = maps.Clone(c.Labels), maps.Clone(c.Env)
 	c.Mounts, c.Permissions = slices.Clone(c.Mounts), slices.Clone(c.Permissions)
-	c.Volumes = slices.Clone(c.Volumes)
+	c.Volumes, c.CodebaseNames = slices.Clone(c.Volumes), slices.Clone(c.CodebaseNames)
 	c.Egress = copyOf(c.Egress)
 	c.Publish, c.Expose, c.Sockets = slices.Clone(c.Publish), slices.Clone(c.Expose), slices.Clone(c.Sockets)
 	if c.Git != nil {
@@ -126,32 +130,84 @@ func (s *completer) resolve(c *statedir.Config) (err error) {
 	if c.CodebasePath, err = s.directory("codebase", c.CodebasePath, beneath.CheckNames); err != nil {
 		return err
 	}
+	for _, name := range c.CodebaseNames {
+		if real, err := filepath.EvalSymlinks(name); err != nil || real != c.CodebasePath {
+			return runtime.Errorf(runtime.ErrInvalid, "name of the codebase %s: it does not lead to %s", name, c.CodebasePath)
+		}
+	}
 	if c.Rootfs, err = s.directory("root file system", c.Rootfs, func(int) error { return nil }); err != nil {
 		return err
 	}
+	places := written(c)
 	for i := range c.Mounts {
-		m := &c.Mounts[i]
-		real, err := filepath.EvalSymlinks(m.Source)
-		if m.Within != "" && (err != nil || real != m.Within && !strings.HasPrefix(real, strings.TrimSuffix(m.Within, "/")+"/")) {
-			return runtime.Errorf(runtime.ErrInvalid, "mount %s: there is no such directory in %s", m.Source, m.Within) // nothing of what is elsewhere
-		}
-		if err != nil {
-			return runtime.Errorf(runtime.ErrInvalid, "mount %s: %w", m.Source, plain(err))
-		}
-		if m.Toolchain && real != m.Source {
-			return runtime.Errorf(runtime.ErrConflict, "toolchain %s: a symbolic link was put into this path: try again, or use --toolchains none", m.Source)
-		}
-		m.Source = real
-		if err := s.apart("mount", real); err != nil {
+		if err := s.resolveMount(c, &c.Mounts[i], places); err != nil {
 			return err
 		}
 	}
-	return s.resolveSockets(c)
+	if err := s.resolveSockets(c, places); err != nil {
+		return err
+	}
+	return checkHeaders(c.Egress, places)
+}
+
+// written returns a function that gathers what sandboxes can change, that of c too, when it is first
+// called.
+func written(c *statedir.Config) func() ([]string, error) {
+	return sync.OnceValues(func() ([]string, error) {
+		all, err := hostpath.Places() // those that the state directory records, and the caller's
+		return append(all, statedir.Changes(c)...), err
+	})
+}
+
+// resolveMount replaces the source of a mount by its path without symbolic links, and refuses one
+// that a sandbox could have changed, or that passes by the rules of the codebase.
+func (s *completer) resolveMount(c *statedir.Config, m *runtime.Mount, written func() ([]string, error)) error {
+	real, err := filepath.EvalSymlinks(m.Source)
+	if m.Within != "" && (err != nil || !pathname.Within(real, m.Within)) {
+		return runtime.Errorf(runtime.ErrInvalid, "mount %s: there is no such directory in %s", m.Source, m.Within) // nothing of what is elsewhere
+	}
+	if err != nil {
+		return runtime.Errorf(runtime.ErrInvalid, "mount %s: %w", m.Source, plain(err))
+	}
+	switch {
+	case m.Toolchain && real != m.Source:
+		return runtime.Errorf(runtime.ErrConflict, "toolchain %s: a symbolic link was put into this path: try again, or use --toolchains none", m.Source)
+	case m.Within == "" && real != m.Source:
+		places, err := written()
+		if err != nil {
+			return err
+		}
+		var place string
+		if real, place, err = hostpath.ResolveLinks(m.Source, places); err != nil {
+			return runtime.Errorf(runtime.ErrInvalid, "mount %s: %w", m.Source, plain(err))
+		}
+		if place != "" {
+			return runtime.Errorf(runtime.ErrDenied, "mount %s: a symbolic link in %s, where sandboxes can write, leads to %s: name that path itself if it is what you want to show", m.Source, place, real)
+		}
+	}
+	m.Source = real
+	if err := s.apart("mount", real); err != nil || m.Unfiltered || c.CodebasePath == "" {
+		return err
+	}
+	in, err := hostpath.Holder(real, []string{c.CodebasePath})
+	if err != nil {
+		return runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	holds, err := hostpath.Holder(c.CodebasePath, []string{real})
+	switch {
+	case err != nil:
+		return runtime.WithClass(runtime.ErrUnavailable, err)
+	case in != "":
+		return runtime.Errorf(runtime.ErrDenied, "mount %s: it is in the codebase %s, and would be shown without the codebase's rules: use --reveal to show more, or add :unfiltered to the mount", real, in)
+	case holds != "":
+		return runtime.Errorf(runtime.ErrDenied, "mount %s: it holds the codebase %s, which would be shown without its rules: mount a directory beside the codebase, or add :unfiltered to the mount", real, c.CodebasePath)
+	}
+	return nil
 }
 
 // resolveSockets replaces the paths of sockets by those without symbolic links, and refuses
-// those by which the host can be controlled.
-func (s *completer) resolveSockets(c *statedir.Config) error {
+// those by which the host can be controlled, and those that a sandbox could replace.
+func (s *completer) resolveSockets(c *statedir.Config, written func() ([]string, error)) error {
 	for i := range c.Sockets {
 		socket := &c.Sockets[i]
 		socket.Target = socket.InsidePath()
@@ -162,7 +218,42 @@ func (s *completer) resolveSockets(c *statedir.Config) error {
 		if err := s.apart("socket", real); err != nil {
 			return err
 		}
+		if err := unchanged("socket", socket.Source, written); err != nil {
+			return err
+		}
 		socket.Source = real
+	}
+	return nil
+}
+
+// checkHeaders refuses a file of a header that a sandbox could read or replace.
+func checkHeaders(egress *network.Policy, written func() ([]string, error)) error {
+	if egress == nil {
+		return nil
+	}
+	for _, h := range egress.Headers {
+		if err := unchanged("header file", h.File, written); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unchanged refuses a path of the host that a sandbox could change. what says what it names.
+func unchanged(what, path string, written func() ([]string, error)) error {
+	places, err := written()
+	if err != nil {
+		return err
+	}
+	_, place, err := hostpath.Resolve(path, places)
+	if errors.Is(err, os.ErrNotExist) { // it may be made later
+		_, place, err = hostpath.Resolve(filepath.Dir(path), places)
+	}
+	switch {
+	case err != nil:
+		return runtime.Errorf(runtime.ErrInvalid, "%s %s: %w", what, path, plain(err))
+	case place != "":
+		return runtime.Errorf(runtime.ErrDenied, "%s %s: it is in %s, where sandboxes can write, or a link there leads to it: keep it elsewhere, such as in ~/.config/wolffia", what, path, place)
 	}
 	return nil
 }

@@ -57,6 +57,9 @@ func (s *settings) ChangeEgress(ctx context.Context, sandboxID string, edit func
 	if err := runtime.CheckEgress(c.Egress); err != nil {
 		return nil, err
 	}
+	if err := checkHeaders(c.Egress, written(c)); err != nil {
+		return nil, err
+	}
 	return c.Egress, amend(ctx, box, c, &was, "names", "try again", func(ctx context.Context) (*boot.Reply, error) {
 		return askShim(ctx, box, &boot.Request{Op: boot.OpNetwork, Egress: c.Egress}, boot.RulesLimit+boot.KillLimit)
 	})

@@ -3,12 +3,12 @@ package local
 import (
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
 	"wolffia/image/store"
 	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/hostpath"
 	"wolffia/local/reposync"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -75,6 +75,7 @@ func New(opts *Options, first launch.Backend, more ...launch.Backend) (*Runtime,
 	if err != nil {
 		return nil, err
 	}
+	hostpath.Distrust(dir.Path(), dir.Written)
 	wolffia, err := findWolffia(opts.Binary)
 	if err != nil {
 		return nil, err
@@ -109,7 +110,7 @@ func findWolffia(path string) (string, error) {
 		self, err := os.Executable()
 		if err == nil && filepath.Base(self) == "wolffia" {
 			path = self
-		} else if path, err = exec.LookPath("wolffia"); err != nil {
+		} else if path, err = hostpath.Look("wolffia"); err != nil {
 			return "", runtime.Errorf(runtime.ErrUnavailable, "no program called wolffia is in PATH, nor is %s called so: give it that name, or name it in Options.Binary", self)
 		}
 	}

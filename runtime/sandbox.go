@@ -23,6 +23,10 @@ type SandboxConfig struct {
 	// point. A symbolic link is resolved once, at Create. Empty means no codebase: the mount
 	// point is an empty temporary directory.
 	CodebasePath string `json:"codebasePath,omitempty"`
+	// CodebaseNames are other absolute paths that lead to CodebasePath on the host. Where the
+	// sandbox runs on the host's system, each is a symbolic link to the mount point inside, as far
+	// as nothing else is there.
+	CodebaseNames []string `json:"codebaseNames,omitempty"`
 	// Permissions are the rules. A file that no rule matches does not exist inside, so
 	// without rules the codebase is empty. Package policy makes them for a codebase.
 	Permissions []perm.Rule `json:"permissions,omitempty"`
@@ -175,6 +179,9 @@ type Mount struct {
 	Source   string `json:"source"`             // absolute
 	Target   string `json:"target"`             // absolute, inside
 	Writable bool   `json:"writable,omitempty"` // as far as the user may write there
+	// Unfiltered permits a Source that is the codebase, is in it or holds it: the mount shows it
+	// without the rules. Create refuses such a Source otherwise.
+	Unfiltered bool `json:"unfiltered,omitempty"`
 	// Toolchain marks a part of the host's system, which /usr is too. At a start it is left
 	// out if it no longer exists, and a directory of it in which a program of the host listens
 	// on a socket is empty inside, where another mount would be an error. Source has no

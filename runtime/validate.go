@@ -99,6 +99,11 @@ func checkPlaces(c *SandboxConfig, bad problem) {
 		taken[target] = what
 	}
 	place(mountPoint, c.MountPointOrDefault())
+	for _, name := range c.CodebaseNames {
+		if place("name of the codebase", name); c.CodebasePath == "" || c.Image != "" || c.ImageID != "" || c.Rootfs != "" {
+			bad("name of the codebase %q: it needs a codebase, and the host's system", name)
+		}
+	}
 	for _, m := range c.Mounts {
 		if !cleanAbs(m.Source) {
 			bad("mount source %q: it must be an absolute path", m.Source)
@@ -222,7 +227,7 @@ func checkLifetimes(c *SandboxConfig, bad problem) {
 // checkText checks that what is recorded is UTF-8: the record is JSON, which cannot hold
 // other bytes.
 func checkText(c *SandboxConfig, bad problem) {
-	texts := []string{c.CodebaseID, c.CodebasePath, c.Rootfs, c.Image, c.Cwd, c.MountPointOrDefault()}
+	texts := append([]string{c.CodebaseID, c.CodebasePath, c.Rootfs, c.Image, c.Cwd, c.MountPointOrDefault()}, c.CodebaseNames...)
 	for _, m := range c.Mounts {
 		texts = append(texts, m.Source, m.Target)
 	}

@@ -37,12 +37,13 @@ func main() {
 	}
 }
 
-// first runs PID 1: guest [--seccomp FILE] [--threads N] [--rlimits LIMITS] [--files N] [--mode MODE:DIRECTORY]... [--clients DESCRIPTOR] DIRECTORY TAG.
+// first runs PID 1: guest [--seccomp FILE] [--threads N] [--rlimits LIMITS] [--files N] [--mode MODE:DIRECTORY]... [--codebase DIRECTORY --link NAME]... [--clients DESCRIPTOR] DIRECTORY TAG.
 func first(args []string) error {
 	var filter []byte // nil: the backend has installed it
 	var threads int
 	var limits *guest.Rlimits
 	var clients *os.File
+	var codebase string
 	for len(args) > 2 {
 		var err error
 		switch args[0] {
@@ -61,6 +62,10 @@ func first(args []string) error {
 			limits, err = guest.ParseRlimits(args[1])
 		case "--mode":
 			err = guest.SetMode(args[1])
+		case "--codebase":
+			codebase = args[1]
+		case "--link":
+			guest.LinkCodebase(codebase, args[1])
 		case "--files":
 			var most uint64
 			if most, err = strconv.ParseUint(args[1], 10, 64); err == nil {

@@ -15,8 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/hostdir"
 	"wolffia/fusefs/audit"
-	"wolffia/internal/pathname"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/hostpath"
 	"wolffia/local"
 	"wolffia/runtime"
 )
@@ -104,22 +106,24 @@ func (f *auditFlags) open(c *runtime.SandboxConfig, name string) error {
 		return nil
 	}
 	dir, err := filepath.Abs(filepath.Dir(f.audit))
-	if err == nil {
-		dir, err = filepath.EvalSymlinks(dir)
-	}
 	if err != nil {
 		return runtime.Errorf(runtime.ErrInvalid, "--audit: %w", err)
 	}
-	shown := []string{c.CodebasePath}
-	for _, m := range c.Mounts {
-		if m.Writable {
-			shown = append(shown, m.Source)
+	places, err := hostpath.Places()
+	if err != nil {
+		return err
+	}
+	for _, place := range statedir.Changes(&statedir.Config{SandboxConfig: *c}) {
+		if real, err := hostdir.RealPath(place); err == nil {
+			places = append(places, real)
 		}
 	}
-	for _, place := range shown {
-		if real, err := filepath.EvalSymlinks(place); err == nil && pathname.Within(dir, real) {
-			return runtime.Errorf(runtime.ErrInvalid, "--audit %s: the sandbox could change a file in %s: name a file outside of it", f.audit, place)
-		}
+	_, place, err := hostpath.Resolve(dir, places)
+	switch {
+	case err != nil:
+		return runtime.Errorf(runtime.ErrInvalid, "--audit: %w", err)
+	case place != "":
+		return runtime.Errorf(runtime.ErrInvalid, "--audit %s: the sandbox could change a file in %s: name a file outside of it", f.audit, place)
 	}
 	if f.file, err = os.OpenFile(f.audit, os.O_WRONLY|os.O_CREATE|unix.O_NONBLOCK, 0o600); err != nil {
 		return runtime.Errorf(runtime.ErrInvalid, "--audit: %w", err)

@@ -24,7 +24,9 @@ import (
 	"wolffia/cmd/wolffia/internal/complete"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/hostdir"
 	"wolffia/cmd/wolffia/internal/signals"
+	"wolffia/internal/sys/hostpath"
 	"wolffia/local"
 )
 
@@ -74,6 +76,7 @@ func run(args []string, io *console.Console, umask uint32) int {
 	if len(args) > 0 {
 		word = args[0]
 	}
+	hostpath.Distrust(hostdir.Codebase, hostdir.Default)
 	if slices.Contains(rehearsing, word) {
 		local.RehearseUse() // beside the command line
 	}

@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/sys/child"
+	"wolffia/internal/sys/hostpath"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -39,7 +39,7 @@ func (l Launcher) Launch(spec *launch.Spec) (_ *launch.Instance, err error) {
 	}()
 	path := l.Path
 	if path == "" {
-		if path, err = exec.LookPath("bwrap"); err != nil {
+		if path, err = hostpath.Look("bwrap"); err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "bubblewrap is not installed: install the package bubblewrap (%w)", err)
 		}
 	}

@@ -153,6 +153,11 @@ func (s *Spec) Command(filter string, more ...string) []string {
 	if s.OpenFiles > 0 {
 		command = append(command, "--files", strconv.FormatUint(s.OpenFiles, 10))
 	}
+	for _, name := range s.codebaseNames() {
+		if s.madeInside(name) {
+			command = append(command, "--codebase", s.Config.MountPointOrDefault(), "--link", name)
+		}
+	}
 	return append(append(command, more...), SessionsPath, s.Tag)
 }
 

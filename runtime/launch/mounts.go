@@ -71,7 +71,13 @@ type Mount struct {
 // which it is mounted. No two are at the same place. A backend applies each entry, or has a reason in a comment.
 func (s *Spec) Mounts() []Mount {
 	size := s.sizes()
-	all := append(slices.Clone(s.Root), Mount{Kind: Proc, Target: "/proc"}, Mount{Kind: Dev, Target: "/dev", Size: size.dev})
+	all := slices.Clone(s.Root)
+	for _, name := range s.codebaseNames() {
+		if !s.madeInside(name) {
+			all = append(all, Mount{Kind: Symlink, Source: s.Config.MountPointOrDefault(), Target: name})
+		}
+	}
+	all = append(all, Mount{Kind: Proc, Target: "/proc"}, Mount{Kind: Dev, Target: "/dev", Size: size.dev})
 	for _, m := range s.Covers {
 		all = append(all, Mount{Kind: Cover, Source: m.Source, Target: m.Target})
 	}
@@ -110,6 +116,23 @@ func (s *Spec) Mounts() []Mount {
 		limitNames(all)
 	}
 	return all
+}
+
+// codebaseNames returns the other names of the codebase.
+func (s *Spec) codebaseNames() []string {
+	if s.Config == nil {
+		return nil
+	}
+	return s.Config.CodebaseNames
+}
+
+// madeInside reports whether a name is in a directory that is mounted, so that only PID 1 can make it there.
+func (s *Spec) madeInside(name string) bool {
+	dirs := append([]string{"/tmp", s.Home}, s.Scratch...)
+	for _, m := range s.Binds {
+		dirs = append(dirs, m.Target)
+	}
+	return slices.ContainsFunc(dirs, func(dir string) bool { return strings.HasPrefix(name, dir+"/") })
 }
 
 // bytesPerName is how many bytes of a file system in memory allow one name. A name takes 1 KiB of the kernel's memory (the inode and its name), which is

@@ -23,6 +23,7 @@ import (
 
 	"wolffia/internal/excerpt"
 	"wolffia/internal/sys/beneath"
+	"wolffia/internal/sys/hostpath"
 	"wolffia/runtime"
 )
 
@@ -83,7 +84,7 @@ func Monitors() bool {
 var version = sync.OnceValues(func() (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), suitsLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "git", "version")
+	cmd := git(ctx, "version")
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
 	if errors.Is(err, exec.ErrNotFound) {
@@ -114,7 +115,7 @@ var errNoGit = runtime.Errorf(runtime.ErrUnavailable,
 // of class runtime.ErrInvalid if path is not a git directory of the caller's own, and of class
 // runtime.ErrUnavailable if the host has no git.
 func OpenDir(ctx context.Context, path, empty string) (_ *Dir, err error) {
-	if _, err := exec.LookPath("git"); err != nil {
+	if _, err := hostpath.Look("git"); err != nil {
 		return nil, errNoGit
 	}
 	d := &Dir{name: path, empty: empty}
@@ -293,7 +294,7 @@ func (d *Dir) Run(ctx context.Context, c Command) (out []byte, status int, err e
 
 // command returns the command, which has no output yet.
 func (d *Dir) command(ctx context.Context, c Command) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "git", append(slices.Clone(d.safe), c.Args...)...)
+	cmd := git(ctx, append(slices.Clone(d.safe), c.Args...)...)
 	if cmd.Dir = d.path; c.Common {
 		cmd.Dir = d.common
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"wolffia/internal/sys/hostpath"
 	"wolffia/runtime"
 )
 
@@ -29,7 +30,7 @@ type Repo struct {
 // Open returns the repository whose working tree has its top at dir. The error is of class
 // runtime.ErrInvalid if dir is none, and of class runtime.ErrUnavailable if the host has no git.
 func Open(ctx context.Context, dir string) (*Repo, error) {
-	if _, err := exec.LookPath("git"); err != nil {
+	if _, err := hostpath.Look("git"); err != nil {
 		return nil, errNoGit
 	}
 	if st, err := os.Lstat(dir + "/.git"); err != nil || !st.IsDir() {
@@ -77,7 +78,7 @@ func off(list string) (options []string) {
 func (r *Repo) Run(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "git", append(append([]string{"-C", r.dir}, r.safe...), args...)...)
+	cmd := git(ctx, append(append([]string{"-C", r.dir}, r.safe...), args...)...)
 	cmd.Env, cmd.WaitDelay = environ(os.Environ()), time.Second
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
@@ -87,12 +88,20 @@ func (r *Repo) Run(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSuffix(out.String(), "\n"), nil
 }
 
+// git returns a command of the git that no sandbox can have put into PATH. Without one it fails.
+func git(ctx context.Context, args ...string) *exec.Cmd {
+	path, _ := hostpath.Look("git")
+	return exec.CommandContext(ctx, path, args...)
+}
+
 // environ returns the environment of git: the caller's without what leads git elsewhere or has it
 // execute something, and without questions.
 func environ(all []string) (env []string) {
 	for _, v := range all {
 		name, _, _ := strings.Cut(v, "=")
 		switch {
+		case name == "PATH":
+			v = "PATH=" + hostpath.Path("git", "git-lfs")
 		case name == "GIT_CONFIG_GLOBAL", name == "GIT_CONFIG_SYSTEM", name == "GIT_CONFIG_NOSYSTEM":
 		case strings.HasPrefix(name, "GIT_"), name == "LC_ALL", name == "LANGUAGE":
 			continue

@@ -5,12 +5,16 @@ import (
 	"runtime"
 	"strconv"
 
+	"wolffia/internal/sys/hostpath"
 	"wolffia/internal/sys/step"
 )
 
-// passed are the variables of the caller that the processes of a sandbox on the host get: the last two
-// say which authorities the caller trusts (crypto/x509), for the hosts of headers.
-var passed = []string{"PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"}
+// passed are the variables of the caller that the processes of a sandbox on the host get, beside PATH:
+// they say which authorities the caller trusts (crypto/x509), for the hosts of headers.
+var passed = []string{"SSL_CERT_FILE", "SSL_CERT_DIR"}
+
+// looked are the programs that these processes look for in PATH.
+var looked = []string{"bwrap", "fusermount3", "umount", "git"}
 
 const (
 	// Waiting is how many threads of such a process may wait in the kernel, or work there, beside those that run.
@@ -27,7 +31,7 @@ func Processors() int { return min(runtime.NumCPU(), mostProcessors) }
 // Environ returns the environment of these processes.
 func Environ() []string {
 	// Go gives the processor of a thread that waits in the kernel to another one late, so that there are some more.
-	env := []string{"GOTRACEBACK=single", "GOMAXPROCS=" + strconv.Itoa(Processors()+Waiting)}
+	env := []string{"GOTRACEBACK=single", "GOMAXPROCS=" + strconv.Itoa(Processors()+Waiting), "PATH=" + hostpath.Path(looked...)}
 	for _, name := range passed {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)

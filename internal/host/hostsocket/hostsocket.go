@@ -56,10 +56,13 @@ func Resolve(path string, force bool) (string, error) {
 		return "", runtime.Errorf(runtime.ErrInvalid, "socket %s: it is not a socket", path)
 	}
 	if !force && controls(real, st) {
-		return "", refused(path, "it controls the host")
+		return "", refused(path, controlsHost)
 	}
 	return real, nil
 }
+
+// controlsHost is why a socket is refused by its name or its file.
+const controlsHost = "it controls the host"
 
 // refused returns the error for a socket that controls the host.
 func refused(path, why string) error {
@@ -90,14 +93,24 @@ func controls(path string, st os.FileInfo) bool {
 	return false
 }
 
-// Dial connects to a socket, which is checked as by Resolve, and by the program that listens.
-// The caller closes the connection.
+// Dial connects to a socket by its path without symbolic links, as [Resolve] has returned it. The
+// socket is checked again, and by the program that listens. A link that was put into the path since,
+// as by another sandbox, is not followed. The caller closes the connection.
 func Dial(ctx context.Context, path string, force bool) (net.Conn, error) {
-	real, err := Resolve(path, force)
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
 	if err != nil {
-		return nil, err
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "socket %s: %w", path, err)
 	}
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", real)
+	socket := os.NewFile(uintptr(fd), path)
+	defer socket.Close()
+	st, err := socket.Stat()
+	switch {
+	case err != nil:
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "socket %s: %w", path, plain(err))
+	case !force && controls(path, st):
+		return nil, refused(path, controlsHost)
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", "/proc/self/fd/"+strconv.Itoa(fd)) // unix(7): what is open, not the name
 	if err != nil {
 		return nil, err
 	}

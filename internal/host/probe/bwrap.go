@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+
+	"wolffia/internal/sys/hostpath"
 )
 
 // bwrapFacts are the facts about bubblewrap.
@@ -22,7 +24,7 @@ type bwrapFacts struct {
 }
 
 func probeBubblewrap(ctx context.Context, h *host) Result {
-	path, err := exec.LookPath("bwrap")
+	path, err := hostpath.Look("bwrap")
 	f := bwrapFacts{path: path}
 	if err != nil {
 		return decideBubblewrap(bwrapFacts{}, h)
@@ -43,7 +45,7 @@ func probeBubblewrap(ctx context.Context, h *host) Result {
 // if any mount of the host went meanwhile, as that of another sandbox.
 func tryBubblewrap(ctx context.Context, path string, more ...string) (stderr string, err error) {
 	const inside = "/true" // some link true to a program that looks at its own name
-	program, err := exec.LookPath("true")
+	program, err := hostpath.Look("true")
 	if err != nil {
 		return "", err
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/sys/fusermount"
+	"wolffia/internal/sys/hostpath"
 )
 
 const fuseDevice = "/dev/fuse"
@@ -84,7 +85,7 @@ type fusermountFacts struct {
 
 func probeFusermount(ctx context.Context, h *host) Result {
 	var f fusermountFacts
-	if path, err := exec.LookPath("fusermount3"); err == nil {
+	if path, err := hostpath.Look("fusermount3"); err == nil {
 		f.path = path
 		var st unix.Stat_t
 		f.setuid = unix.Stat(f.path, &st) == nil && st.Mode&unix.S_ISUID != 0 && st.Uid == 0

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
+
+	"wolffia/internal/sys/hostpath"
 )
 
 // usernsFacts are the facts about user namespaces.
@@ -35,10 +37,10 @@ func probeUserNS(ctx context.Context, h *host) Result {
 // mount_namespaces(7).
 func tryUserNS(ctx context.Context) (start, mount error) {
 	args := []string{"mount", "-n", "-t", "tmpfs", "tmpfs", "/proc"} // a directory everywhere
-	path, err := exec.LookPath(args[0])
+	path, err := hostpath.Look(args[0])
 	if err != nil {
 		args = []string{"true"} // tests only the namespaces
-		if path, err = exec.LookPath(args[0]); err != nil {
+		if path, err = hostpath.Look(args[0]); err != nil {
 			return fmt.Errorf("no program to start: %w", err), nil
 		}
 	}

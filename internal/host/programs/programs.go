@@ -21,10 +21,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 
+	"wolffia/internal/sys/hostpath"
 	"wolffia/runtime"
 )
 
@@ -119,7 +119,7 @@ func (s *Set) find(name string) (string, error) {
 	}
 	path := filepath.Join(filepath.Dir(s.path), name)
 	if _, err := os.Stat(path); err != nil {
-		if path, err = exec.LookPath(name); err != nil {
+		if path, err = hostpath.Look(name); err != nil {
 			return "", runtime.Errorf(runtime.ErrUnavailable, "%s is neither in %s nor beside it nor in PATH: install the wolffia that make build makes, which carries it", name, s.path)
 		}
 	}

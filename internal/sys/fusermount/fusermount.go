@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/sys/hostpath"
 )
 
 // Mount mounts a FUSE file system at dir with options of fusermount3(1). It returns the descriptor
@@ -91,7 +93,7 @@ func CanUnmount() error {
 // umountWorks returns an error if umount(8) cannot unmount FUSE for a user: it must be setuid root,
 // and util-linux 2.34 or later (its release notes).
 func umountWorks() error {
-	path, err := exec.LookPath("umount")
+	path, err := hostpath.Look("umount")
 	if err != nil {
 		return errors.New("umount is not installed")
 	}
@@ -136,7 +138,7 @@ func fusermount3(socket *os.File, args ...string) error {
 // run runs a program of PATH with an empty environment. The error is what the program printed to
 // stderr, if anything.
 func run(name string, socket *os.File, args ...string) error {
-	path, err := exec.LookPath(name)
+	path, err := hostpath.Look(name)
 	if err != nil {
 		return err
 	}

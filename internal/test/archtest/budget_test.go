@@ -22,7 +22,7 @@ var (
 		"internal/host/gateway":  2700,
 		"internal/git/gitsync":   4600,
 		"internal/host/statedir": 2600,
-		"local":                  7300,
+		"local":                  7400,
 		"mcp":                    2800,
 		"perm":                   3400,
 		"runtime":                2100,

@@ -2,10 +2,12 @@ package boxflags
 
 import (
 	"fmt"
+	"os"
 	"path"
 	"strings"
 
 	"wolffia/cmd/wolffia/internal/hostdir"
+	"wolffia/internal/sys/hostpath"
 	"wolffia/runtime"
 )
 
@@ -33,6 +35,7 @@ func (f *Sandbox) applyCodebase(c *runtime.SandboxConfig, foreign bool) (note st
 			return "", nil // Create says what is wrong
 		}
 	}
+	hostpath.Distrust(hostdir.Codebase, func() ([]string, error) { return []string{own}, nil })
 	avoided := hostdir.NotByDefault(own, hostdir.Homes(own))
 	if !named {
 		if failed == nil {
@@ -49,6 +52,13 @@ func (f *Sandbox) applyCodebase(c *runtime.SandboxConfig, foreign bool) (note st
 		} else {
 			note = fmt.Sprintf("the codebase appears at %s: a sandbox has a directory of its own at %s", runtime.DefaultMountPoint, own)
 		}
+	}
+	if !foreign {
+		written := ""
+		if named {
+			written = f.Text("codebase")
+		}
+		c.CodebaseNames = hostdir.Names(own, c.MountPointOrDefault(), written, os.Getenv("PWD"))
 	}
 	switch rest, below := strings.CutPrefix(here, strings.TrimSuffix(own, "/")+"/"); {
 	case c.Cwd != "":

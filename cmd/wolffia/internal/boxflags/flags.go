@@ -237,18 +237,18 @@ func labels(flags []string) (map[string]string, error) {
 	return all, nil
 }
 
-// parseMount reads SRC[:[DST]][:ro|rw]. A shell leaves a ~ as it is in --mount=~/x.
+// parseMount reads SRC[:[DST]][:ro|rw][:unfiltered]. A shell leaves a ~ as it is in --mount=~/x.
 func parseMount(s string) (runtime.Mount, error) {
 	var m runtime.Mount
-	rest, writable := strings.CutSuffix(s, ":rw")
-	m.Writable = writable
-	if !writable {
-		rest = strings.TrimSuffix(s, ":ro")
+	rest, unfiltered := strings.CutSuffix(s, ":unfiltered")
+	if rest, m.Writable = strings.CutSuffix(rest, ":rw"); !m.Writable {
+		rest = strings.TrimSuffix(rest, ":ro")
 	}
+	m.Unfiltered = unfiltered
 	var ok bool
 	m.Source, m.Target, ok = strings.Cut(rest, ":")
 	if m.Source == "" || ok && m.Target == "" && rest == s || strings.Contains(m.Target, ":") {
-		return m, runtime.Errorf(runtime.ErrInvalid, "--mount %q: it must be SRC[:DST][:ro|rw]", s)
+		return m, runtime.Errorf(runtime.ErrInvalid, "--mount %q: it must be SRC[:DST][:ro|rw][:unfiltered]", s)
 	}
 	if below, is := strings.CutPrefix(m.Source, "~"); is {
 		home, err := os.UserHomeDir()

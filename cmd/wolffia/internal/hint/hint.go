@@ -140,10 +140,10 @@ func (s *scene) lacks(name string, dir bool) string {
 	if s.foreign() || s.shown(name) || !s.exists(name) {
 		return ""
 	}
-	if c.CodebasePath == "" && s.here != "" && pathname.Within(name, s.here) {
+	if c.CodebasePath == "" && s.here != "" && pathname.Within(s.real(name), s.here) {
 		return s.noCodebase()
 	}
-	if c.CodebasePath != "" && pathname.Within(name, c.CodebasePath) {
+	if c.CodebasePath != "" && pathname.Within(s.real(name), c.CodebasePath) {
 		return fmt.Sprintf(": the codebase appears at %s inside", c.MountPointOrDefault())
 	}
 	if !dir {
@@ -214,6 +214,9 @@ func toolDir(program string, homes []string) string {
 // remedy says how to have a directory of the host shown, and found in PATH if inPath is
 // not empty.
 func (s *scene) remedy(dir, inPath string) string {
+	if c := s.config.CodebasePath; c != "" && (pathname.Within(s.real(dir), c) || pathname.Within(c, s.real(dir))) {
+		return "" // a mount would show the codebase without its rules
+	}
 	if !runtime.CanMountAt(dir) || hostdir.NotByDefault(dir, s.homes) != nil && !strings.HasSuffix(dir, "/bin") {
 		return ""
 	}

@@ -32,6 +32,7 @@ func (h *Host) Toolchains(c *runtime.SandboxConfig) (*toolchain.Found, error) {
 		if point := c.MountPointOrDefault(); resolved(point) == codebase {
 			p.Inside = append(p.Inside, point)
 		}
+		p.Inside = append(p.Inside, c.CodebaseNames...)
 	}
 	for _, m := range c.Mounts {
 		if m.Source == m.Target {

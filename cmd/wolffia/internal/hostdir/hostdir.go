@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"wolffia/internal/pathname"
 	"wolffia/runtime"
 )
 
@@ -50,6 +51,19 @@ func Current() (string, error) {
 		return "", fmt.Errorf("the current directory cannot be read: %w", err)
 	}
 	return here, nil
+}
+
+// Codebase is the key by which [hostpath.Distrust] knows the codebase of a command line.
+const Codebase = "codebase"
+
+// Default returns the current directory if it is the codebase of a command that names none, where
+// sandboxes may have written; else nothing.
+func Default() ([]string, error) {
+	here, err := Current()
+	if err != nil || NotByDefault(here, Homes(here)) != nil {
+		return nil, nil
+	}
+	return []string{here}, nil
 }
 
 // systems are directories that belong to the system with all that is in them, but for what
@@ -95,6 +109,33 @@ func NotByDefault(dir string, homes []string) error {
 		return nil
 	}
 	return fmt.Errorf("the current directory %s %s, and is not shown by default", dir, what)
+}
+
+// Names returns other names of a codebase, whose path without symbolic links is own: as its path was
+// written, and as pwd, the PWD of the shell, has it. Each has a place inside, beside the mount point.
+func Names(own, mountPoint, written, pwd string) []string {
+	var names []string
+	add := func(name string) {
+		real, err := filepath.EvalSymlinks(name)
+		if err == nil && real == own && name != own && HasPlace(name) && !pathname.Within(name, mountPoint) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if written != "" {
+		if abs, err := filepath.Abs(written); err == nil { // which begins with PWD if that is right
+			add(abs)
+		}
+	}
+	if !path.IsAbs(pwd) {
+		return names
+	}
+	pwd = path.Clean(pwd)
+	if here, err := filepath.EvalSymlinks(pwd); err == nil && pathname.Within(here, own) {
+		if name, ok := strings.CutSuffix(pwd, strings.TrimPrefix(here, own)); ok {
+			add(name)
+		}
+	}
+	return names
 }
 
 // HasPlace reports whether a sandbox on the host's system directories has a place for a

@@ -17,6 +17,7 @@ import (
 
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/internal/sys/hostpath"
 	"wolffia/runtime"
 )
 
@@ -162,7 +163,11 @@ func startPager(ctx context.Context, out *os.File) (*pager, error) {
 	if len(words) == 0 || words[0] == "cat" {
 		return nil, nil
 	}
-	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	program := words[0]
+	if !strings.Contains(program, "/") {
+		program, _ = hostpath.Look(program)
+	}
+	cmd := exec.CommandContext(ctx, program, words[1:]...)
 	if _, own := os.LookupEnv("LESS"); !own {
 		cmd.Env = append(os.Environ(), "LESS=FRX")
 	}

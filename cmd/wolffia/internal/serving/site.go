@@ -6,12 +6,12 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"wolffia/internal/host/rootfs"
+	"wolffia/internal/sys/hostpath"
 	"wolffia/runtime"
 	"wolffia/service/gate"
 	"wolffia/service/server"
@@ -126,7 +126,7 @@ func socketApart(path string, c *runtime.SandboxConfig) error {
 			return runtime.Errorf(runtime.ErrInvalid, "--socket %s is the service's own: sandboxes could ask it for everything; leave it out", s.Source)
 		}
 	}
-	place, err := placeWith(dir, shownOf(c))
+	place, err := hostpath.Holder(dir, shownOf(c))
 	if err == nil && place != "" {
 		err = runtime.Errorf(runtime.ErrInvalid, "socket %s is in %s, which the sandboxes are shown: choose another with --listen unix:PATH", path, place)
 	}
@@ -144,7 +144,7 @@ func keysApart(path, stateDir string, c *runtime.SandboxConfig) error {
 	if c.Image == "" && c.Rootfs == "" {
 		shown = append(shown, rootfs.HostDirs()...)
 	}
-	place, err := placeWith(real, shown)
+	place, err := hostpath.Holder(real, shown)
 	if err == nil && place != "" {
 		err = runtime.Errorf(runtime.ErrInvalid, "--api-keys %s is in %s, which the sandboxes are shown, or which has their volumes: they could use the keys; move the file elsewhere, such as to ~/.config/wolffia", path, place)
 	}
@@ -158,24 +158,4 @@ func shownOf(c *runtime.SandboxConfig) []string {
 		shown = append(shown, m.Source)
 	}
 	return slices.DeleteFunc(shown, func(s string) bool { return s == "" })
-}
-
-// placeWith returns which of the places is a file or directory, or has it; empty if none is. path is
-// absolute and has no symbolic links. Files are compared, not names: a directory can have several.
-func placeWith(path string, places []string) (string, error) {
-	for _, place := range places {
-		at, err := os.Stat(place)
-		if err != nil {
-			return "", runtime.Errorf(runtime.ErrInvalid, "%s: %w", place, err)
-		}
-		for p := path; ; p = filepath.Dir(p) {
-			if st, err := os.Stat(p); err == nil && os.SameFile(at, st) {
-				return place, nil
-			}
-			if p == "/" {
-				break
-			}
-		}
-	}
-	return "", nil
 }
