@@ -73,6 +73,19 @@ func page(pages fs.FS, name string) (text string, found bool) {
 	return "", false
 }
 
+// pageNames returns the names of pages that begin with some text, as a completion.
+func pageNames(pages fs.FS, begun string) (names []string) {
+	for _, pattern := range []string{"*.md", "recipes/*.md"} {
+		files, _ := fs.Glob(pages, pattern) // the pattern is valid
+		for _, file := range files {
+			if strings.HasPrefix(file, begun) {
+				names = append(names, file+"\ta page of the documents")
+			}
+		}
+	}
+	return names
+}
+
 // withoutMarkers returns a page without the comments that tests look for.
 func withoutMarkers(text string) string {
 	var b strings.Builder

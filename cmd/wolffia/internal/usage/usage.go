@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"wolffia/docs"
 	"wolffia/fields"
 	"wolffia/runtime"
 )
@@ -44,6 +45,14 @@ func Explain(root *cobra.Command, misread func(), empty ...string) {
 			cmd.Example = "  wolffia help run\n  wolffia help faq\n  wolffia help share cache"
 			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, func(cmd *cobra.Command, args []string) error {
 				return answerHelp(cmd, args, func() { ofCommand(cmd, args) })
+			}
+			completeCommands := cmd.ValidArgsFunction
+			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+				words, directive := completeCommands(cmd, args, begun)
+				if len(args) == 0 {
+					words = append(words, pageNames(docs.Pages, begun)...)
+				}
+				return words, directive
 			}
 		case cmd.HasSubCommands() && !cmd.Runnable(): // cobra would print the help for an unknown word, and report no error
 			cmd.Args = cobra.NoArgs
