@@ -1,6 +1,7 @@
 package runtimetest
 
 import (
+	"cmp"
 	"os"
 	"slices"
 	"strings"
@@ -9,7 +10,7 @@ import (
 
 // CheckTable checks that a document's table of features, of which each row
 // begins with a Feature in backquotes, says of the named runtime what the suite
-// has checked: yes, or no, and more after it.
+// has checked: yes, or no, and more after it. A feature without a row is one that all runtimes have.
 func CheckTable(t *testing.T, file, name string, lacks []Feature) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -33,12 +34,15 @@ func CheckTable(t *testing.T, file, name string, lacks []Feature) {
 			said[Feature(f)] = cells[column]
 		}
 	}
+	if column < 0 {
+		t.Fatalf("%s has no table of features with a column %s", file, name)
+	}
 	for f := range probes {
 		want := "yes"
 		if slices.Contains(lacks, f) {
 			want = "no"
 		}
-		if word, _, _ := strings.Cut(said[f]+" ", " "); strings.Trim(word, ",:;.") != want {
+		if word, _, _ := strings.Cut(cmp.Or(said[f], "yes")+" ", " "); strings.Trim(word, ",:;.") != want {
 			t.Errorf("%s says of %s in the row %s: %q, want %s", file, name, f, said[f], want)
 		}
 	}

@@ -20,7 +20,7 @@ var maxWords = map[string]int{
 	"SECURITY.md":                        3358,
 	"docs/README.md":                     280,
 	"docs/attack-matrix.md":              generated,
-	"docs/backends.md":                   1190,
+	"docs/backends.md":                   1080,
 	"docs/cli.md":                        1939,
 	"docs/configuration.md":              1059,
 	"docs/cow.md":                        990,
@@ -76,7 +76,7 @@ var maxWords = map[string]int{
 }
 
 // maxDocuments is how many words all pages may have together.
-const maxDocuments = 43300
+const maxDocuments = 43200
 
 // tables are the parts of a page that tests write: see package doctable.
 var tables = regexp.MustCompile(`(?ms)^<!-- \w+: [^\n]* -->\n.*?^<!-- end of \w+ -->$`)
