@@ -21,8 +21,8 @@ var maxWords = map[string]int{
 	"docs/README.md":                     280,
 	"docs/attack-matrix.md":              generated,
 	"docs/backends.md":                   1080,
-	"docs/cli.md":                        1939,
-	"docs/configuration.md":              1059,
+	"docs/cli.md":                        1975,
+	"docs/configuration.md":              880,
 	"docs/cow.md":                        990,
 	"docs/decisions/01-processes.md":     178,
 	"docs/decisions/02-locks.md":         192,
@@ -52,7 +52,7 @@ var maxWords = map[string]int{
 	"docs/mcp.md":                        830,
 	"docs/network.md":                    1290,
 	"docs/opensandbox.md":                1442,
-	"docs/packages.md":                   10,
+	"docs/packages.md":                   2,
 	"docs/performance.md":                970,
 	"docs/pool.md":                       503,
 	"docs/recipes/README.md":             200,
@@ -68,15 +68,15 @@ var maxWords = map[string]int{
 	"docs/rules.md":                      1950,
 	"docs/service.md":                    1695,
 	"docs/sessions.md":                   1060,
-	"docs/state.md":                      3339,
+	"docs/state.md":                      2891,
 	"docs/static.md":                     718,
 	"docs/toolchains.md":                 450,
 	"docs/volumes.md":                    540,
-	"docs/wire.md":                       2975,
+	"docs/wire.md":                       2568,
 }
 
 // maxDocuments is how many words all pages may have together.
-const maxDocuments = 43200
+const maxDocuments = 42178
 
 // tables are the parts of a page that tests write: see package doctable.
 var tables = regexp.MustCompile(`(?ms)^<!-- \w+: [^\n]* -->\n.*?^<!-- end of \w+ -->$`)
