@@ -19,8 +19,8 @@ import (
 
 const (
 	mostSections = 8  // that a search prints
-	mostLines    = 3  // of a section that a search prints
-	mostColumns  = 96 // of such a line
+	mostLines    = 4  // of a section that a search prints
+	mostColumns  = 74 // of such a line
 )
 
 // A section is the part of a page below one heading.
@@ -113,27 +113,39 @@ func sectionsOf(pages fs.FS) (all []section, err error) {
 	return all, err
 }
 
-// split returns the sections of a page.
+// split returns the sections of a page. A paragraph is one line of a section.
 func split(file, text string) (all []section) {
-	code := false
+	code, goesOn := false, false // in a block of code, in a paragraph
 	title := ""
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
 		if strings.HasPrefix(strings.TrimSpace(line), "```") {
-			code = !code
+			code, goesOn = !code, false
 			continue
 		}
 		if heading, is := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); is && !code && line[0] == '#' {
-			title = cmp.Or(title, heading)
+			title, goesOn = cmp.Or(title, heading), false
 			all = append(all, section{page: file, title: title, heading: heading})
 			continue
 		}
-		if n := len(all); n > 0 && strings.TrimSpace(line) != "" {
-			all[n-1].lines = append(all[n-1].lines, line)
+		prose := !code && !listed.MatchString(line)
+		switch n := len(all) - 1; {
+		case n < 0:
+		case strings.TrimSpace(line) == "":
+			goesOn = false
+		case goesOn && prose:
+			lines := all[n].lines
+			lines[len(lines)-1] += " " + strings.TrimSpace(line)
+		default:
+			all[n].lines = append(all[n].lines, line)
+			goesOn = !code && !strings.HasPrefix(line, "|")
 		}
 	}
 	return all
 }
+
+// listed matches a line that begins an item of a list or a row of a table.
+var listed = regexp.MustCompile(`^(- |\d+\. |\|)`)
 
 // search returns the sections that have the most of some words, the best first: a word in a heading counts more
 // than in the page's name, and that more than in the text.
@@ -201,9 +213,6 @@ func printSections(w io.Writer, found []section, words []string) error {
 	for _, s := range found[:min(len(found), mostSections)] {
 		fmt.Fprintf(&b, "%s: %s\n", s.page, s.heading)
 		for _, line := range excerpt(s, plain(words)) {
-			if runes := []rune(line); len(runes) > mostColumns {
-				line = string(runes[:mostColumns-3]) + "..."
-			}
 			fmt.Fprintf(&b, "    %s\n", line)
 		}
 		b.WriteString("\n")
@@ -221,8 +230,8 @@ var (
 	links  = regexp.MustCompile(`\[([^\]]+)\]\([^)]*\)`)
 )
 
-// excerpt returns the first lines of a section; if its heading has none of the words, those from the first line on
-// that has one.
+// excerpt returns the first lines of a section, broken to the width of a terminal; if its heading has none of the
+// words, those from the first line on that has one.
 func excerpt(s section, words []string) (out []string) {
 	has := func(text string) bool {
 		return slices.ContainsFunc(words, func(word string) bool { return count(strings.ToLower(text), word) > 0 })
@@ -232,9 +241,26 @@ func excerpt(s section, words []string) (out []string) {
 		lines = lines[i:]
 	}
 	for _, line := range lines {
-		if len(out) < mostLines && !rulers.MatchString(line) {
-			out = append(out, links.ReplaceAllString(strings.ReplaceAll(line, "**", ""), "$1"))
+		if !rulers.MatchString(line) {
+			out = append(out, broken(links.ReplaceAllString(strings.ReplaceAll(line, "**", ""), "$1"))...)
 		}
 	}
-	return out
+	return out[:min(len(out), mostLines)]
+}
+
+// broken returns a line in pieces of at most mostColumns, if its words are not longer.
+func broken(line string) (pieces []string) {
+	line, indent := strings.TrimSpace(line), ""
+	for len(indent+line) > mostColumns {
+		end := strings.LastIndexByte(line[:mostColumns-len(indent)+1], ' ')
+		if end < 0 {
+			end = strings.IndexByte(line, ' ')
+		}
+		if end < 0 {
+			break
+		}
+		pieces = append(pieces, indent+strings.TrimRight(line[:end], " "))
+		line, indent = strings.TrimLeft(line[end:], " "), "  "
+	}
+	return append(pieces, indent+line)
 }

@@ -17,11 +17,11 @@ func headings(sections []section) (all []string) {
 }
 
 func TestSplit(t *testing.T) {
-	got := split("a.md", "# Title\n\nAbove.\n\n## One\n```\n# not a heading\n\ncommand\n```\n### Two\n")
+	got := split("a.md", "# Title\n\nAbove.\n\n## One\n```\n# not a heading\n\ncommand\n```\nA long\nsentence.\n- One,\n  two.\n- Three.\n\n| a |\n| b |\n### Two\n")
 	if want := []string{"a.md: Title", "a.md: One", "a.md: Two"}; !slices.Equal(headings(got), want) {
 		t.Fatalf("sections %q, want %q", headings(got), want)
 	}
-	if want := []string{"# not a heading", "command"}; !slices.Equal(got[1].lines, want) || got[1].title != "Title" {
+	if want := []string{"# not a heading", "command", "A long sentence.", "- One, two.", "- Three.", "| a |", "| b |"}; !slices.Equal(got[1].lines, want) || got[1].title != "Title" {
 		t.Errorf("the section One has the lines %q of %q, want %q", got[1].lines, got[1].title, want)
 	}
 }
@@ -51,13 +51,30 @@ func TestSearch(t *testing.T) {
 }
 
 func TestExcerpt(t *testing.T) {
-	s := section{heading: "Ports", lines: []string{"one", "| --- | --- |", "a **[link](x.md)** of two", "three", "four"}}
+	s := section{heading: "Ports", lines: []string{"one", "| --- | --- |", "a **[link](x.md)** of two", "three", "four", "five"}}
 	for _, test := range []struct{ word, want string }{
-		{"port", "one|a link of two|three"},
-		{"two", "a link of two|three|four"},
+		{"port", "one|a link of two|three|four"},
+		{"two", "a link of two|three|four|five"},
 	} {
 		if got := strings.Join(excerpt(s, []string{test.word}), "|"); got != test.want {
 			t.Errorf("the excerpt for %q is %q, want %q", test.word, got, test.want)
+		}
+	}
+}
+
+func TestBroken(t *testing.T) {
+	long := strings.Repeat("x", mostColumns)
+	for _, test := range []struct{ line, want string }{
+		{"", ""},
+		{"short line", "short line"},
+		{long, long},
+		{long + "y", long + "y"},
+		{long + " a b", long + "|  a b"},
+		{"a " + long + " b", "a|  " + long + "|  b"},
+		{strings.Repeat("ab ", 30), strings.Repeat("ab ", 24) + "ab|  ab ab ab ab ab"},
+	} {
+		if got := strings.Join(broken(test.line), "|"); got != test.want {
+			t.Errorf("%q is broken to %q, want %q", test.line, got, test.want)
 		}
 	}
 }
