@@ -73,6 +73,16 @@ func page(pages fs.FS, name string) (text string, found bool) {
 	return "", false
 }
 
+// pageAbout returns the name of the page that is about a command; empty if there is none: image has images.md.
+func pageAbout(cmd *cobra.Command) string {
+	for _, name := range []string{cmd.Name() + ".md", cmd.Name() + "s.md"} {
+		if _, err := fs.Stat(docs.Pages, name); err == nil && cmd.HasParent() && !cmd.Parent().HasParent() {
+			return name
+		}
+	}
+	return ""
+}
+
 // pageNames returns the names of pages that begin with some text, as a completion.
 func pageNames(pages fs.FS, begun string) (names []string) {
 	for _, pattern := range []string{"*.md", "recipes/*.md"} {

@@ -49,7 +49,9 @@ anchors it at the codebase's root, a trailing / means a directory and all below 
 Of the rules that match, the one with the highest priority decides: a preset's base
 rules 0, a project's configuration 50, a policy file's 100, --rule 200, a preset's
 secrets 1000, a project's reveals 1500, --reveal 2000; then
-the more specific; then the stricter. What no rule matches is hidden.`,
+the more specific; then the stricter. What no rule matches is hidden.
+
+wolffia help rules.md says more.`,
 		},
 	}
 }

@@ -335,6 +335,9 @@ func printUsage(w io.Writer, cmd *cobra.Command) error {
 			fmt.Fprintf(&b, "\n%s help WORD finds a word in the documents; help faq answers questions.", cmd.Name())
 		}
 	}
+	if page := pageAbout(cmd); page != "" {
+		fmt.Fprintf(&b, "\n\nwolffia help %s says more.", page)
+	}
 	_, err := fmt.Fprintln(w, b.String())
 	return err
 }
