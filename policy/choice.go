@@ -10,9 +10,8 @@ import (
 	"wolffia/runtime"
 )
 
-// A Choice is what rules were made from: the part of them that the user has chosen, without
-// what depends on the codebase. With it, For makes the rules of a sandbox anew, with a few
-// more or less.
+// A Choice is the part of a sandbox's rules that the user has chosen, without the rules that depend on
+// the codebase. For makes the rules of a sandbox anew from a Choice, with some rules added or removed.
 type Choice struct {
 	Preset string      // the preset of the base rules; "" means none, and the secrets of perm.DefaultPreset
 	Rules  []perm.Rule // of files, of Options.Rules and of Options.Reveals, with their sources and priorities
@@ -20,16 +19,16 @@ type Choice struct {
 	PresetRules int // the number of rules of the preset
 	MadeRules   int // the number of rules for what the codebase has
 
-	kept     []perm.Rule // that guard policy files
-	worktree string      // Options.Worktree
-	inPlace  bool        // Options.GitInPlace
+	guardRules []perm.Rule // that guard policy files
+	worktree   string      // Options.Worktree
+	inPlace    bool        // Options.GitInPlace
 }
 
 // fromFile matches the source of a rule of a policy file.
 var fromFile = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`.:[0-9]+$`) })
 
-// ChoiceOf returns the Choice for rules that For has made. Other rules are
-// runtime.ErrInvalid, if that shows.
+// ChoiceOf returns the Choice for rules that For has made. For rules that For has evidently not made,
+// it returns an error of class runtime.ErrInvalid.
 func ChoiceOf(rules []perm.Rule) (*Choice, error) {
 	const of = "preset "
 	c, preset := &Choice{}, false
@@ -55,7 +54,7 @@ func ChoiceOf(rules []perm.Rule) (*Choice, error) {
 		default:
 			switch r.Source {
 			case rulesFile:
-				c.kept = append(c.kept, r)
+				c.guardRules = append(c.guardRules, r)
 			case otherWorktrees:
 				c.worktree = r.Except
 			}
@@ -79,7 +78,7 @@ func ChoiceOf(rules []perm.Rule) (*Choice, error) {
 	return c, nil
 }
 
-// Remove removes the rules with the pattern, and reports whether there were any.
+// Remove removes the rules with the pattern, and reports whether it removed a rule.
 func (c *Choice) Remove(pattern string) bool {
 	n := len(c.Rules)
 	c.Rules = slices.DeleteFunc(slices.Clone(c.Rules), func(r perm.Rule) bool { return r.Pattern == pattern })
@@ -96,18 +95,18 @@ func (c *Choice) fill(req *perm.Request) {
 		case perm.PriorityProjectReveal:
 			req.ProjectReveals = append(req.ProjectReveals, r)
 		case perm.PriorityRule:
-			keep(req, r, req.Rules)
+			addUnlessReplaced(req, r, req.Rules)
 		case perm.PriorityReveal:
-			keep(req, r, req.Reveals)
+			addUnlessReplaced(req, r, req.Reveals)
 		default:
 			req.File.Rules = append(req.File.Rules, r)
 		}
 	}
 }
 
-// keep adds a rule to those of the file, unless one of more replaces it, as perm.Assemble does
-// it with flags.
-func keep(req *perm.Request, old perm.Rule, more []perm.Rule) {
+// addUnlessReplaced adds a rule to the rules of the file, unless a rule of more replaces it, as flags do in
+// perm.Assemble.
+func addUnlessReplaced(req *perm.Request, old perm.Rule, more []perm.Rule) {
 	if !slices.ContainsFunc(more, func(r perm.Rule) bool {
 		r.Level = old.Level
 		return same(&r, &old)

@@ -44,9 +44,9 @@ func (k Kind) source() string {
 	return "git, which tracks the file and has other bytes"
 }
 
-// Doubt returns why the file at path, relative to the codebase, stays hidden although
-// git's index has it; "" if it does not.
-func (p *Policy) Doubt(path string) string {
+// TooManyReason returns the reason why the file at path, relative to the codebase, stays hidden although
+// git's index has it. It returns "" if the file has no finding of kind TooMany.
+func (p *Policy) TooManyReason(path string) string {
 	if slices.ContainsFunc(p.Findings, func(f Finding) bool { return f.Path == path && f.Kind == TooMany }) {
 		return "git tracks it, but there are too many such files, or its path is too long"
 	}
@@ -61,12 +61,12 @@ const maxNamed = 5
 // and what could not be read. Names in flags are quoted for a shell, and no note has
 // unprintable bytes.
 func (p *Policy) Notes() []string {
-	notes := slices.Clone(p.Doubts)
+	notes := slices.Clone(p.Warnings)
 	if p.Egress != nil && p.egressFile != "" {
 		notes = append(notes, fmt.Sprintf("policy file %s, which is in the codebase, lets the sandbox reach %s", perm.Quote(p.egressFile), strings.Join(p.Egress.Allow, ", ")))
 	}
-	if why := perm.GitUnguarded(p.Rules); why != "" {
-		notes = append(notes, why)
+	if unguarded := perm.GitUnguarded(p.Rules); unguarded != "" {
+		notes = append(notes, unguarded)
 	}
 	if p.Truncated {
 		notes = append(notes, "the codebase is too large to find all its git repositories: programs, hooks and included files that the configuration of the other repositories names are not read-only, nor are bare repositories whose names do not end in .git")

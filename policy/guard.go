@@ -17,8 +17,8 @@ const maxBare = 100
 // maxNotGit bounds the names of directories that perm.AnyGitRules do not apply to.
 const maxNotGit = 50
 
-// notGit returns the names of directories that are called as a bare repository is and are none: as patterns, for
-// perm.Request.NotGit.
+// notGit returns, as patterns for perm.Request.NotGit, the names of directories that are named like a bare
+// repository and are not one.
 func notGit(repos *gitscan.Repos) []string {
 	names := map[string]bool{}
 	for _, dir := range repos.NotGit {
@@ -32,16 +32,16 @@ func notGit(repos *gitscan.Repos) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// bare returns the git directories that a sandbox sees in place and to which perm.AnyGitRules do not apply: in dirs, or in
-// many if there are too many for rules.
+// bare returns the git directories that a sandbox sees in place and to which perm.AnyGitRules do not apply. It returns
+// them in dirs, or in many if they are too many for rules.
 func bare(repos *gitscan.Repos) (dirs, many []string) {
-	var spared []string
+	var notGitNames []string
 	for _, dir := range repos.NotGit {
-		spared = append(spared, path.Base(dir))
+		notGitNames = append(notGitNames, path.Base(dir))
 	}
 	dirs = slices.DeleteFunc(slices.Clone(repos.Dirs), func(dir string) bool {
 		return slices.ContainsFunc(strings.Split(dir, "/"), func(name string) bool {
-			return strings.HasSuffix(name, ".git") && !slices.Contains(spared, name)
+			return strings.HasSuffix(name, ".git") && !slices.Contains(notGitNames, name)
 		})
 	})
 	if len(dirs) > maxBare {
@@ -50,15 +50,15 @@ func bare(repos *gitscan.Repos) (dirs, many []string) {
 	return dirs, nil
 }
 
-// inGit reports whether a path is, or is below, what is called .git: a sandbox has a copy of that.
+// inGit reports whether a path is, or is below, an entry called .git. A sandbox has a copy of that entry.
 func inGit(path string) bool { return slices.Contains(strings.Split(path, "/"), ".git") }
 
-// guard returns the rules, beside perm.GitRules, that keep a sandbox from changing what
+// guard returns the rules, beside perm.GitRules, that keep a sandbox from changing files that
 // the user's own git would execute. sealed are directories that are at most readable.
 func guard(repos *gitscan.Repos, sealed []string) []perm.Rule {
 	outside := slices.DeleteFunc(slices.Concat(repos.Outside, repos.Links), inGit)
 	return slices.Concat(
-		ways(outside, "the way to what git's configuration points to"),
+		pathRules(outside, "the way to what git's configuration points to"),
 		limits(covering(outside), perm.Glob, "what git's configuration points to"),
 		everyTree(repos.Later),
 		// A sandbox could hide a repository by the modes of a directory, and use it the
@@ -66,8 +66,8 @@ func guard(repos *gitscan.Repos, sealed []string) []perm.Rule {
 		limits(covering(sealed), perm.Glob, "what cannot be looked into for git repositories"))
 }
 
-// everyTree returns rules for relative paths that the user's own git executes in each working tree, and so in each that a
-// sandbox makes. On the way to them there are no links or files.
+// everyTree returns rules for relative paths that the user's own git executes in each working tree, and so in each
+// working tree that a sandbox makes. The rules allow no links or files as parents of these paths.
 func everyTree(paths []string) (rules []perm.Rule) {
 	const source = "what your own git configuration points to in each working tree"
 	var patterns, dirs []string
@@ -81,9 +81,9 @@ func everyTree(paths []string) (rules []perm.Rule) {
 	return append(limits(patterns, perm.Glob, source), limits(slices.Compact(dirs), perm.File, source)...)
 }
 
-// ways returns rules that keep links and files from taking the place of a directory on
-// the way to one of paths, which would then lead elsewhere. Directories can be made.
-func ways(paths []string, source string) []perm.Rule {
+// pathRules returns rules that keep links and files from replacing a parent directory of
+// paths, which would redirect the paths. Directories can be made.
+func pathRules(paths []string, source string) []perm.Rule {
 	dirs := map[string]bool{}
 	for _, p := range paths {
 		for dir := path.Dir(p); dir != "." && dir != "/" && !dirs[dir]; dir = path.Dir(dir) {
@@ -97,7 +97,7 @@ func ways(paths []string, source string) []perm.Rule {
 	return limits(patterns, kind, source)
 }
 
-// limits returns rules by which what patterns and kind match is at most readable.
+// limits returns rules that make the paths which patterns and kind match at most readable.
 func limits(patterns []string, kind perm.Kind, source string) (rules []perm.Rule) {
 	for _, pattern := range patterns {
 		rules = append(rules, perm.Rule{Pattern: pattern, Type: kind, Level: perm.Read, AtMost: true, Priority: perm.PrioritySecret, Source: source})
@@ -105,8 +105,8 @@ func limits(patterns []string, kind perm.Kind, source string) (rules []perm.Rule
 	return rules
 }
 
-// covering returns patterns that match all the paths and what is below them. They match
-// more if the paths are too many or too long for rules, as a sandbox can make them.
+// covering returns patterns that match all the paths and the names below them. The patterns match
+// more if the paths are too many or too long for rules. A sandbox can cause that.
 func covering(paths []string) []string {
 	const most, longest = 1000, 2000 // patterns, and bytes of one
 	for depth := 64; ; depth /= 2 {

@@ -54,7 +54,7 @@ func TestManyWays(t *testing.T) {
 	for i := range 300 {
 		paths = append(paths, fmt.Sprintf("a/d%d/e/f/g/hook", i))
 	}
-	p, err := perm.Compile(append(ways(paths, "test"), perm.Rule{Pattern: "**", Level: perm.Write}))
+	p, err := perm.Compile(append(pathRules(paths, "test"), perm.Rule{Pattern: "**", Level: perm.Write}))
 	if err != nil {
 		t.Fatal(err)
 	}

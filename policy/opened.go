@@ -70,7 +70,7 @@ var everywhere = sync.OnceValue(func() *perm.Policy {
 // led returns rules for the targets of links in the codebase that the host would
 // execute, in the directories opened, as opened returns them. A link in such a target is
 // not followed.
-func (l *look) led(opened []string) ([]perm.Rule, error) {
+func (l *inspection) led(opened []string) ([]perm.Rule, error) {
 	if len(l.repos.Linked) == 0 {
 		return nil, nil
 	}
@@ -110,7 +110,7 @@ func homeRules(path string) []perm.Rule {
 	}
 	inside := home == path || strings.HasPrefix(home, strings.TrimSuffix(path, "/")+"/")
 	found := map[string]error{} // of readlink: nil for a link
-	look := func(name string) error {
+	readlink := func(name string) error {
 		err, known := found[name]
 		if !known {
 			_, err = os.Readlink(home + "/" + name)
@@ -118,13 +118,14 @@ func homeRules(path string) []perm.Rule {
 		}
 		return err
 	}
-	// led reports whether a link is on the way to name. What is not there leads nowhere, nor does what would be below it.
+	// led reports whether name or one of its parents is a link. A name that does not exist is not a link, and has no
+	// entries that are.
 	led := func(name string) bool {
 		for i := 0; i <= len(name); i++ {
 			if i < len(name) && name[i] != '/' {
 				continue
 			}
-			if err := look(name[:i]); err == nil || errors.Is(err, fs.ErrNotExist) {
+			if err := readlink(name[:i]); err == nil || errors.Is(err, fs.ErrNotExist) {
 				return err == nil
 			}
 		}
@@ -149,5 +150,5 @@ func atMostRead(paths []string, source string) []perm.Rule {
 			patterns = append(patterns, "/"+perm.Quote(p))
 		}
 	}
-	return append(ways(paths, source), limits(patterns, perm.Glob, source)...)
+	return append(pathRules(paths, source), limits(patterns, perm.Glob, source)...)
 }

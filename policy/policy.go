@@ -96,9 +96,9 @@ type Policy struct {
 	Egress     *network.Policy
 	egressFile string // the policy file with Egress, if it is in the codebase
 
-	// Doubts are sentences about rules of Options and policy files that do not do what
-	// they look like: others outrank them, or they match nothing.
-	Doubts []string
+	// Warnings are sentences about rules of Options and policy files that do not have the effect
+	// they seem to have: other rules outrank them, or they match nothing.
+	Warnings []string
 }
 
 // For returns the rules for the codebase, a directory. It reads the codebase, which
@@ -125,7 +125,7 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 	if o.Choice != nil {
 		req.File = nil // its rules are not new
 	}
-	if p.Doubts, err = doubts(path, p.Rules, req); err != nil || req.File == nil {
+	if p.Warnings, err = warnings(path, p.Rules, req); err != nil || req.File == nil {
 		return p, err
 	}
 	names, err := ownNames(path, []string{o.File})
@@ -156,7 +156,7 @@ func (o *Options) request() (req *perm.Request, err error) {
 	return req, err
 }
 
-// rulesFor is For without Policy.Doubts. path is the resolved codebase.
+// rulesFor is For without Policy.Warnings. path is the resolved codebase.
 func rulesFor(ctx context.Context, codebase, path string, o *Options, req *perm.Request) (*Policy, error) {
 	base, err := req.Base()
 	if err == nil { // errors in o come before those of the codebase
@@ -169,9 +169,9 @@ func rulesFor(ctx context.Context, codebase, path string, o *Options, req *perm.
 	if err != nil {
 		return nil, err
 	}
-	var kept []perm.Rule
+	var guardRules []perm.Rule
 	if o.Choice != nil {
-		kept = o.Choice.kept
+		guardRules = o.Choice.guardRules
 	}
 	p := &Policy{}
 	r, err := readRecord(o.StateDir, path)
@@ -183,9 +183,9 @@ func rulesFor(ctx context.Context, codebase, path string, o *Options, req *perm.
 		return nil, err
 	}
 	secret := secretsOf(base.Rules)
-	if !base.Git && len(secret) == 0 && !o.CountLinks { // nothing depends on what is in the codebase
+	if !base.Git && len(secret) == 0 && !o.CountLinks { // the rules do not depend on the codebase's content
 		if p.Rules, err = perm.Assemble(req); err == nil {
-			p.Rules = slices.Concat(p.Rules, ownFile(own), kept)
+			p.Rules = slices.Concat(p.Rules, ownFile(own), guardRules)
 			err = perm.Check(p.Rules)
 		}
 		if err != nil {
@@ -200,7 +200,7 @@ func rulesFor(ctx context.Context, codebase, path string, o *Options, req *perm.
 		}
 		close(home)
 	}()
-	l, err := lookAt(ctx, codebase, path, base.Executed, o.CountLinks)
+	l, err := inspect(ctx, codebase, path, base.Executed, o.CountLinks)
 	if err != nil {
 		return nil, err
 	}
@@ -222,20 +222,20 @@ func rulesFor(ctx context.Context, codebase, path string, o *Options, req *perm.
 			p.left = append(p.left, text)
 		}
 	}
-	claims, unread, err := l.claims(ctx)
+	tracked, unread, err := l.trackedFiles(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if len(secret) > 0 {
 		p.Unread = unread
 	}
-	if err := l.exempt(p, secret, claims, inPlace); err != nil {
+	if err := l.excludeFiles(p, secret, tracked, inPlace); err != nil {
 		return nil, err
 	}
 	if base.Git {
 		p.Rules = append(p.Rules, earlier...)
 	}
-	for _, r := range kept {
+	for _, r := range guardRules {
 		if !slices.Contains(p.Rules, r) {
 			p.Rules = append(p.Rules, r)
 		}
@@ -248,7 +248,7 @@ func rulesFor(ctx context.Context, codebase, path string, o *Options, req *perm.
 
 // assemble sets all of p that does not depend on what git tracks. own are the names of
 // the policy file; home gives the rules of homeRules; worktree is Options.Worktree.
-func (l *look) assemble(p *Policy, req *perm.Request, base *perm.Preset, own []string, home <-chan []perm.Rule, worktree string) (err error) {
+func (l *inspection) assemble(p *Policy, req *perm.Request, base *perm.Preset, own []string, home <-chan []perm.Rule, worktree string) (err error) {
 	repos := l.repos
 	p.Linked = repos.Outer
 	var many []string

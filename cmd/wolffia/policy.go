@@ -192,7 +192,7 @@ Of a path that may be either the stricter answer is given.`,
 					private := perm.GitUnguarded(made.Rules) == ""
 					fmt.Fprintf(h.Out, "  with --filter static: %s\n", staticfs.Explain(compiled, e.Path, e.Dir, private))
 				}
-				if why := made.Doubt(e.Path); why != "" {
+				if why := made.TooManyReason(e.Path); why != "" {
 					fmt.Fprintf(h.Out, "  %s\n", why)
 				}
 				if remedy := e.Remedy(perm.Write); remedy != "" {

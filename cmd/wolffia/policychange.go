@@ -228,7 +228,7 @@ func doubtsOf(ctx context.Context, h *host.Host, name string, file *perm.PolicyF
 	if err != nil {
 		return err
 	}
-	doubts := slices.Clone(made.Doubts)
+	doubts := slices.Clone(made.Warnings)
 	for _, r := range none {
 		text := "it matches nothing in the codebase"
 		if !whole {

@@ -331,7 +331,7 @@ func (f *Rules) Policy(ctx context.Context, h *host.Host, codebase string) (*pol
 	if err == nil && p.Egress != nil && f.Text("policy") == "" && f.projectPolicy {
 		// The user has read the project's configuration, and not this file.
 		p.Egress = nil
-		p.Doubts = append(p.Doubts, fmt.Sprintf("the network of policy file %s was left out, since the project's configuration names the file: --policy FILE, or policy in your own configuration, uses it", perm.Quote(f.filePolicy)))
+		p.Warnings = append(p.Warnings, fmt.Sprintf("the network of policy file %s was left out, since the project's configuration names the file: --policy FILE, or policy in your own configuration, uses it", perm.Quote(f.filePolicy)))
 	}
 	return p, err
 }

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	maxExempt = 4000 // rules for files that secret patterns do not hide
-	maxPath   = 1000 // bytes of the path of such a file: four bytes of a pattern for each are within perm's bounds
+	maxExcluded = 4000 // rules for files that secret patterns do not hide
+	maxPath     = 1000 // bytes of the path of such a file: four bytes of a pattern for each are within perm's bounds
 
-	// priorityExempt is above the secret patterns. A rule of that priority gives what
-	// the rules by hand would give, or less, so that it need not be below them.
-	priorityExempt = perm.PrioritySecret + 1
+	// priorityExcluded is above the secret patterns. A rule of that priority gives at most the
+	// level that the user's own rules give, so that it need not be below them.
+	priorityExcluded = perm.PrioritySecret + 1
 )
 
 // secretsOf returns the rules that hide secrets, among those of a preset.
@@ -29,33 +29,32 @@ func secretsOf(base []perm.Rule) map[perm.Rule]bool {
 	return secret
 }
 
-// An exemption adds rules for files that secret patterns would hide, and findings.
-type exemption struct {
-	look   *look
-	policy *Policy
-	secret map[perm.Rule]bool
-	all    *perm.Policy // of the rules so far
-	rest   *perm.Policy // of those but the secret patterns
-	done   map[string]bool
+// An exclusion adds rules that exclude files from the secret patterns, and findings.
+type exclusion struct {
+	inspection *inspection
+	policy     *Policy
+	secret     map[perm.Rule]bool
+	all        *perm.Policy // of the rules so far
+	rest       *perm.Policy // of those but the secret patterns
+	done       map[string]bool
 
 	inPlace bool // each .git inside is the host's
 }
 
-// exempt adds to p the rules for files that the rules in secret hide and that need not
-// be hidden, and p.Findings.
-func (l *look) exempt(p *Policy, secret map[perm.Rule]bool, claims []claim, inPlace bool) (err error) {
-	if len(secret) == 0 || len(claims) == 0 && len(l.repos.Named) == 0 {
+// excludeFiles adds to p the rules for files that the rules in secret hide without need, and p.Findings.
+func (l *inspection) excludeFiles(p *Policy, secret map[perm.Rule]bool, tracked []trackedFile, inPlace bool) (err error) {
+	if len(secret) == 0 || len(tracked) == 0 && len(l.repos.Named) == 0 {
 		return nil
 	}
-	e := exemption{look: l, policy: p, secret: secret, done: map[string]bool{}, inPlace: inPlace}
+	e := exclusion{inspection: l, policy: p, secret: secret, done: map[string]bool{}, inPlace: inPlace}
 	if e.all, err = perm.Compile(p.Rules); err == nil {
 		e.rest, err = perm.Compile(slices.DeleteFunc(slices.Clone(p.Rules), func(r perm.Rule) bool { return secret[r] }))
 	}
 	if err != nil {
 		return invalid(err)
 	}
-	for i := range claims {
-		e.tracked(&claims[i])
+	for i := range tracked {
+		e.tracked(&tracked[i])
 	}
 	for _, name := range l.repos.Named {
 		e.settings(name)
@@ -65,8 +64,8 @@ func (l *look) exempt(p *Policy, secret map[perm.Rule]bool, claims []claim, inPl
 }
 
 // level returns the level that a file would have without the secret patterns. It is
-// perm.None unless these are what hides the file.
-func (e *exemption) level(path string) perm.Level {
+// perm.None unless a secret pattern hides the file.
+func (e *exclusion) level(path string) perm.Level {
 	if e.all.Level(path, false) > perm.None {
 		return perm.None
 	}
@@ -77,21 +76,21 @@ func (e *exemption) level(path string) perm.Level {
 }
 
 // add adds a finding and its rule.
-func (e *exemption) add(f Finding) {
-	if len(e.policy.Findings) >= maxExempt || len(f.Path) > maxPath {
+func (e *exclusion) add(f Finding) {
+	if len(e.policy.Findings) >= maxExcluded || len(f.Path) > maxPath {
 		f.Kind, f.Level = TooMany, perm.None
 	}
 	if f.Level > perm.None {
 		e.policy.Rules = append(e.policy.Rules, perm.Rule{
 			Pattern: "/" + perm.Quote(f.Path), Type: perm.File, Level: f.Level,
-			Priority: priorityExempt, Source: f.Kind.source(),
+			Priority: priorityExcluded, Source: f.Kind.source(),
 		})
 	}
 	e.policy.Findings = append(e.policy.Findings, f)
 }
 
 // tracked decides on a file that an index has.
-func (e *exemption) tracked(c *claim) {
+func (e *exclusion) tracked(c *trackedFile) {
 	level := perm.None
 	if c.file != nil {
 		level = e.level(c.Path)
@@ -107,8 +106,9 @@ func (e *exemption) tracked(c *claim) {
 	e.add(f)
 }
 
-// works reports whether git works inside for a working tree: its .git can be read, and in place also where that leads.
-func (e *exemption) works(tree *gitscan.Tree) bool {
+// works reports whether git works inside for a working tree: its .git can be read. In place, the git directory that
+// .git names must be readable too.
+func (e *exclusion) works(tree *gitscan.Tree) bool {
 	dot := path.Join(tree.Top, ".git")
 	if min(e.rest.Level(dot, true), e.rest.Level(dot, false)) < perm.Read {
 		return false
@@ -116,20 +116,20 @@ func (e *exemption) works(tree *gitscan.Tree) bool {
 	if !e.inPlace {
 		return true
 	}
-	dir, err := filepath.Rel(e.look.path, tree.Dir)
+	dir, err := filepath.Rel(e.inspection.path, tree.Dir)
 	return err == nil && filepath.IsLocal(dir) && e.rest.Level(dir, true) >= perm.Read
 }
 
-// settings decides on a file of settings, which may have no credentials.
-func (e *exemption) settings(name string) {
-	if e.done[name] || len(name) > maxPath || len(e.policy.Findings) >= maxExempt {
+// settings decides on a file of settings, whose content may be free of credentials.
+func (e *exclusion) settings(name string) {
+	if e.done[name] || len(name) > maxPath || len(e.policy.Findings) >= maxExcluded {
 		return
 	}
 	level := min(perm.Read, e.level(name))
 	if level == perm.None {
 		return
 	}
-	if f, err := gitscan.Read(e.look.root, name, maxSettings); err == nil && !f.Link && plain(f.Content) {
+	if f, err := gitscan.Read(e.inspection.root, name, maxSettings); err == nil && !f.Link && plain(f.Content) {
 		e.add(Finding{Path: name, Kind: Plain, Level: level})
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"wolffia/runtime"
 )
 
-// maxDoubts bounds Policy.Doubts.
-const maxDoubts = 8
+// maxWarnings bounds Policy.Warnings.
+const maxWarnings = 8
 
-// doubts returns what the user may not expect of the rules of req, which are among all, for
-// the codebase at path. It looks for a few files, and not through the codebase.
-func doubts(path string, all []perm.Rule, req *perm.Request) ([]string, error) {
+// warnings returns effects of the rules of req, which are among all, that the user may not expect for
+// the codebase at path. It stats a few files, and does not walk the codebase.
+func warnings(path string, all []perm.Rule, req *perm.Request) ([]string, error) {
 	var own []perm.Rule
 	for _, r := range req.Rules {
 		r.Priority = perm.PriorityRule
@@ -27,7 +27,7 @@ func doubts(path string, all []perm.Rule, req *perm.Request) ([]string, error) {
 		r.Priority = perm.PriorityReveal
 		own = append(own, r)
 	}
-	typed := len(own) // these are of this command line
+	typed := len(own) // the rules of this command line
 	if req.File != nil {
 		own = append(own, req.File.Rules...)
 	}
@@ -41,14 +41,14 @@ func doubts(path string, all []perm.Rule, req *perm.Request) ([]string, error) {
 	unguarded := perm.GitUnguarded(all)
 	var out []string
 	for i, r := range own {
-		text := doubt(path, &r)
+		text := patternWarning(path, &r)
 		if text == "" {
 			text = outranked(compiled, &r)
 		}
 		if text == "" && unguarded == "" {
 			text = copied(compiled, &r)
 		}
-		// What is below write is not a rule for what is made later.
+		// A rule below write is not meant for files that are made later.
 		if text == "" && i < typed && r.Level < perm.Write && !anyThere(path, r.Examples()) {
 			text = "the codebase has no such path"
 		}
@@ -56,8 +56,8 @@ func doubts(path string, all []perm.Rule, req *perm.Request) ([]string, error) {
 			out = append(out, describe(&r)+": "+text)
 		}
 	}
-	if more := len(out) - maxDoubts; more > 0 {
-		out = append(out[:maxDoubts], fmt.Sprintf("rules that may not do what they look like: %d more", more))
+	if more := len(out) - maxWarnings; more > 0 {
+		out = append(out[:maxWarnings], fmt.Sprintf("rules that may not have the effect they seem to have: %d more", more))
 	}
 	return out, nil
 }
@@ -71,14 +71,14 @@ func describe(r *perm.Rule) string {
 	return s
 }
 
-// doubt returns what is unusual in the pattern of a rule; empty if nothing is.
-func doubt(path string, r *perm.Rule) string {
+// patternWarning returns a warning about the pattern of a rule that begins with the codebase's path, else "".
+func patternWarning(path string, r *perm.Rule) string {
 	rest, ok := strings.CutPrefix(r.Pattern, path)
 	if !ok || path == "/" || rest != "" && rest[0] != '/' {
 		return ""
 	}
 	if _, err := os.Lstat(filepath.Join(path, path)); err == nil {
-		return "" // it has a path of its own that looks so
+		return "" // the codebase has a path that looks like its own path on the host
 	}
 	if rest == "" || rest == "/" {
 		rest = "/**"
@@ -86,7 +86,8 @@ func doubt(path string, r *perm.Rule) string {
 	return fmt.Sprintf("a pattern begins at the root of the codebase, not of the host: write %q", rest+"="+r.Level.String())
 }
 
-// copied returns why a rule about what is in a .git has no effect; empty if it has: no rule lets the sandbox have a .git of its own.
+// copied returns the reason why a rule about names in a .git has no effect: the sandbox has its own copy of that
+// .git. It returns "" if the rule has an effect.
 func copied(all *perm.Policy, r *perm.Rule) string {
 	for _, x := range r.Examples() {
 		names := strings.Split(x.Path, "/")
@@ -98,15 +99,15 @@ func copied(all *perm.Policy, r *perm.Rule) string {
 	return ""
 }
 
-// outranked returns why a rule does not give its level to what it matches; empty if it does,
-// or if another rule of the user's decides that by a higher priority.
+// outranked returns the reason why a rule does not give its level to the paths that it matches. It returns ""
+// if the rule does, or if another rule of the user's decides by a higher priority.
 func outranked(all *perm.Policy, r *perm.Rule) string {
 	if r.AtMost {
 		return ""
 	}
 	examples := r.Examples()
 	for _, x := range examples {
-		if x.Dir { // some rules are about what is in a directory, and not about itself
+		if x.Dir { // some rules match the entries of a directory, and not the directory
 			examples = append(examples, perm.Example{Path: x.Path + "/x"})
 		}
 	}
@@ -128,7 +129,7 @@ func outranked(all *perm.Policy, r *perm.Rule) string {
 	return ""
 }
 
-// same reports whether two rules are one, but for what For and perm.Assemble set.
+// same reports whether two rules are equal in all that neither For nor perm.Assemble sets.
 func same(a, b *perm.Rule) bool {
 	x, y := *a, *b
 	x.Priority, x.Source, y.Priority, y.Source = 0, "", 0, ""
@@ -144,7 +145,7 @@ func fromUser(r *perm.Rule) bool {
 	return fromFile().MatchString(r.Source)
 }
 
-// anyThere reports whether the codebase may have what a pattern with these examples matches.
+// anyThere reports whether the codebase may have a path that a pattern with these examples matches.
 func anyThere(path string, examples []perm.Example) bool {
 	for _, x := range examples {
 		if !x.Fixed {
@@ -185,7 +186,7 @@ func Unmatched(codebase string, rules []perm.Rule) (none []perm.Rule, whole bool
 		}
 		rel, relErr := filepath.Rel(path, name)
 		if err != nil || relErr != nil || rel == "." {
-			return nil // what cannot be read matches nothing
+			return nil // a path that cannot be read matches nothing
 		}
 		for i, m := range matchers {
 			if m.Level(rel, d.IsDir()) == perm.Write {

@@ -14,24 +14,24 @@ import (
 	"wolffia/perm"
 )
 
-// A claim is what the index of a repository has of a file that looks like a secret.
-type claim struct {
+// A trackedFile is the entry of a file that looks like a secret in the index of a repository.
+type trackedFile struct {
 	gitscan.Entry               // Path is relative to the codebase
 	tree          *gitscan.Tree // whose index it is
 	file          *gitscan.File // on the disk; nil: nothing that git could track
 }
 
-// Bounds of what is read of indexes, which can be large and many.
+// Bounds for reading indexes, which can be large and many.
 const (
 	indexLimit = 10 * time.Second // for all indexes together
-	maxClaims  = 50_000
+	maxTracked = 50_000
 	maxNested  = 256     // directories in the path of a file
 	maxContent = 4 << 20 // bytes of a file that is compared with what git tracks
 )
 
-// claims returns the entries of all indexes for files that look like secrets,
+// trackedFiles returns the entries of all indexes for files that look like secrets,
 // and the tops of the working trees whose index could not be read.
-func (l *look) claims(ctx context.Context) (claims []claim, unread []string, err error) {
+func (l *inspection) trackedFiles(ctx context.Context) (tracked []trackedFile, unread []string, err error) {
 	if len(l.repos.Trees) == 0 {
 		return nil, nil, nil
 	}
@@ -48,26 +48,26 @@ func (l *look) claims(ctx context.Context) (claims []claim, unread []string, err
 		if ctx.Err() != nil {
 			return nil, nil, ctx.Err()
 		}
-		if err != nil || m.found > maxClaims || len(claims) > maxClaims {
+		if err != nil || m.found > maxTracked || len(tracked) > maxTracked {
 			unread = append(unread, tree.Top)
 			continue
 		}
 		for _, e := range entries {
 			e.Path = path.Join(tree.Top, e.Path)
 			if l.owner(e.Path) != i {
-				continue // git itself looks into the repository in between
+				continue // git uses the index of the repository in between
 			}
 			file, _ := gitscan.Read(l.root, e.Path, maxContent)
-			claims = append(claims, claim{Entry: e, tree: tree, file: file})
+			tracked = append(tracked, trackedFile{Entry: e, tree: tree, file: file})
 		}
 	}
-	slices.SortFunc(claims, func(a, b claim) int { return strings.Compare(a.Path, b.Path) })
-	return claims, unread, nil
+	slices.SortFunc(tracked, func(a, b trackedFile) int { return strings.Compare(a.Path, b.Path) })
+	return tracked, unread, nil
 }
 
-// owner returns the index in look.repos.Trees of the innermost working tree that a file
-// is in. So of all indexes only one has claims on a file.
-func (l *look) owner(file string) int {
+// owner returns the index in inspection.repos.Trees of the innermost working tree that a file
+// is in. So only one index decides about a file.
+func (l *inspection) owner(file string) int {
 	best, depth := -1, -1
 	for i, tree := range l.repos.Trees {
 		prefix := tree.Top + "/"
@@ -81,7 +81,7 @@ func (l *look) owner(file string) int {
 	return best
 }
 
-// A matcher tells which paths of an index look like secrets. It keeps the State of the
+// A matcher decides which paths of an index look like secrets. It keeps the State of the
 // last directory, since most paths are in the directory of the path before.
 type matcher struct {
 	policy *perm.Policy
@@ -109,7 +109,7 @@ func (m *matcher) hidden(name []byte) bool {
 		return false
 	}
 	m.found++
-	return m.found <= maxClaims
+	return m.found <= maxTracked
 }
 
 // validPath reports whether an index may have a path: relative, and without
@@ -124,8 +124,8 @@ func validPath(p []byte) bool {
 	return len(p) > 0 && bytes.IndexByte(p, 0) < 0
 }
 
-// same reports whether git tracks the very bytes that are on the disk.
-func (c *claim) same() bool {
+// same reports whether git tracks the same bytes that the disk has.
+func (c *trackedFile) same() bool {
 	want := uint32(unix.S_IFREG)
 	if c.file.Link {
 		want = unix.S_IFLNK

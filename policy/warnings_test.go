@@ -45,7 +45,7 @@ func TestDoubts(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
 		rules, reveal []string
-		want          string // in the one doubt; empty: there is none
+		want          string // in the one warning; empty: no warning
 	}{
 		{"a directory", []string{"/docs/=read"}, nil, ""},
 		{"what may be made later", []string{"/new/file=write"}, nil, ""},
@@ -73,10 +73,10 @@ func TestDoubts(t *testing.T) {
 			t.Fatal(err)
 		}
 		switch {
-		case tt.want == "" && len(p.Doubts) > 0:
-			t.Errorf(`%s: got p.Doubts %q; want tt.want != "" or len(p.Doubts) <= 0`, tt.name, p.Doubts)
-		case tt.want != "" && (len(p.Doubts) != 1 || !strings.Contains(p.Doubts[0], tt.want)):
-			t.Errorf("%s: %q, want %q", tt.name, p.Doubts, tt.want)
+		case tt.want == "" && len(p.Warnings) > 0:
+			t.Errorf(`%s: got p.Warnings %q; want tt.want != "" or len(p.Doubts) <= 0`, tt.name, p.Warnings)
+		case tt.want != "" && (len(p.Warnings) != 1 || !strings.Contains(p.Warnings[0], tt.want)):
+			t.Errorf("%s: %q, want %q", tt.name, p.Warnings, tt.want)
 		}
 	}
 }

@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	scanLimit = 30 * time.Second // for the scan of a codebase
-	maxLooked = 200_000          // files whose hard links are counted
+	scanLimit    = 30 * time.Second // for the scan of a codebase
+	maxInspected = 200_000          // files whose hard links are counted
 )
 
-// A look is what was found in a codebase.
-type look struct {
+// An inspection is the result of a scan of a codebase.
+type inspection struct {
 	path  string // absolute, without links
 	root  *os.File
 	repos *gitscan.Repos
@@ -30,8 +30,8 @@ type look struct {
 	secrets func() (*perm.Policy, error) // defaultSecrets, once
 }
 
-// settingsNames are the names of files that perm's presets hide for their possible
-// content, and that are read.
+// settingsNames are the names of files that perm's presets hide because of their possible
+// content. Package policy reads these files.
 var settingsNames = []string{
 	".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmrc", ".condarc", "pip.conf", "nuget.config",
 	"local.properties", ".mcp.json", "mcp.json", ".aider.conf.yml",
@@ -46,9 +46,9 @@ func defaultSecrets() (*perm.Policy, error) {
 	return perm.Compile(slices.DeleteFunc(preset.Rules, func(r perm.Rule) bool { return r.AtMost }))
 }
 
-// lookAt scans the codebase, which is at path; executed tells to look also for what the
-// host executes because of its name, links to count hard links. The caller closes root.
-func lookAt(ctx context.Context, codebase, path string, executed, links bool) (*look, error) {
+// inspect scans the codebase, which is at path. With executed it also finds files that the host
+// executes because of their names. With links it counts hard links. The caller closes root.
+func inspect(ctx context.Context, codebase, path string, executed, links bool) (*inspection, error) {
 	secrets := sync.OnceValues(defaultSecrets)
 	ctx, cancel := context.WithTimeout(ctx, scanLimit)
 	defer cancel()
@@ -56,7 +56,7 @@ func lookAt(ctx context.Context, codebase, path string, executed, links bool) (*
 		go func() { _, _ = secrets() }() // beside the scan; it ends by itself
 	}}
 	if links {
-		opts.Files = maxLooked
+		opts.Files = maxInspected
 	}
 	if executed {
 		opts.Marks, opts.Link = perm.ExecutedDirs(), executable
@@ -69,7 +69,7 @@ func lookAt(ctx context.Context, codebase, path string, executed, links bool) (*
 	if err != nil {
 		return nil, codebaseError(codebase, err)
 	}
-	return &look{path: path, root: root, repos: repos, secrets: secrets}, nil
+	return &inspection{path: path, root: root, repos: repos, secrets: secrets}, nil
 }
 
 // resolve returns the absolute path of a codebase, without links.
@@ -87,8 +87,8 @@ func resolve(codebase string) (string, error) {
 // codebaseError is the error for a codebase that cannot be read. It names the path as
 // the caller gave it.
 func codebaseError(codebase string, err error) error {
-	if why, ok := errors.AsType[unix.Errno](err); ok {
-		err = why
+	if errno, ok := errors.AsType[unix.Errno](err); ok {
+		err = errno
 	}
 	return runtime.Errorf(runtime.ErrInvalid, "codebase %s: %w", codebase, err)
 }
