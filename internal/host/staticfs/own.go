@@ -54,8 +54,8 @@ func (w *planner) own(parent, n *node, at *where) (done bool) {
 	case errors.Is(err, fs.ErrNotExist): // it was removed meanwhile
 		return false
 	case err != nil:
-		if w.stats.GitWhy == "" {
-			w.stats.GitWhy = at.join(gitName) + ": " + err.Error()
+		if w.stats.GitReason == "" {
+			w.stats.GitReason = at.join(gitName) + ": " + err.Error()
 		}
 		return false
 	}

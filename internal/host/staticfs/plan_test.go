@@ -173,8 +173,8 @@ func TestPlanOwn(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if got := strings.Join(lines(made.root, "."), "|"); got != test.want || made.Stats.GitWhy != test.why {
-			t.Errorf("%s (%q):\n%s, want\n%s; why %q", name, copied, got, test.want, made.Stats.GitWhy)
+		if got := strings.Join(lines(made.root, "."), "|"); got != test.want || made.Stats.GitReason != test.why {
+			t.Errorf("%s (%q):\n%s, want\n%s; why %q", name, copied, got, test.want, made.Stats.GitReason)
 		}
 	}
 }

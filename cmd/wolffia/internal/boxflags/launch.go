@@ -81,8 +81,8 @@ func StaticText(s *staticfs.Stats) string {
 	if s.Git > 0 {
 		fmt.Fprintf(&b, "; git directories that stay the host's, read-only, so that git commit does not work there: %d", s.Git)
 	}
-	if s.GitWhy != "" {
-		fmt.Fprintf(&b, "; a git directory cannot be copied: %s", s.GitWhy)
+	if s.GitReason != "" {
+		fmt.Fprintf(&b, "; a git directory cannot be copied: %s", s.GitReason)
 	}
 	b.WriteString("; a name that is made or replaced later, inside or on the host, is not covered: a secret that is saved again can be read, and the sandbox can make files that this host executes (.git, .envrc, .vscode/tasks.json) where there are none yet")
 	if n := s.Links + s.Closed; n > 0 {
