@@ -35,7 +35,7 @@ func (cs *contents) copyInode(o gate.Op, in *fuse.InHeader, n *node, keep int64)
 	if name == "" {
 		cost += objectCost // given back when its name was removed
 	}
-	if errno := cs.quota.take(cost); errno != 0 {
+	if errno := cs.quota.reserve(cost); errno != 0 {
 		return errno
 	}
 	home := dir.fd
@@ -44,7 +44,7 @@ func (cs *contents) copyInode(o gate.Op, in *fuse.InHeader, n *node, keep int64)
 	}
 	c, errno := newTempFile(home)
 	if errno != 0 {
-		cs.quota.give(cost)
+		cs.quota.release(cost)
 		return errno
 	}
 	do := func() syscall.Errno { return cs.fill(c.fd, old.fd, &st, keep) }
@@ -53,9 +53,9 @@ func (cs *contents) copyInode(o gate.Op, in *fuse.InHeader, n *node, keep int64)
 	}
 	c.discard()
 	if errno != 0 {
-		cs.quota.give(cost)
+		cs.quota.release(cost)
 	} else {
-		cs.quota.give(cost - c.cost)
+		cs.quota.release(cost - c.cost)
 	}
 	if errno == syscall.EAGAIN {
 		return 0 // unshare tries again

@@ -41,7 +41,7 @@ func (cs *contents) copyUp(o gate.Op, in *fuse.InHeader, n *node, keep int64) sy
 	if !c.over {
 		cost += objectCost
 	}
-	if errno := cs.quota.take(cost); errno != 0 {
+	if errno := cs.quota.reserve(cost); errno != 0 {
 		return errno
 	}
 	actual := int64(0)
@@ -52,7 +52,7 @@ func (cs *contents) copyUp(o gate.Op, in *fuse.InHeader, n *node, keep int64) sy
 	if errno == 0 {
 		actual, errno = cs.placeCopy(n, obj, &c)
 	}
-	cs.quota.give(cost - actual)
+	cs.quota.release(cost - actual)
 	if c.name != "" {
 		cs.copied.removeWork(c.name, false)
 	}

@@ -41,8 +41,8 @@ func (t *tree) newName(o gate.Op, in *fuse.InHeader, name string, typ uint32, do
 		return fuse.Status(errno)
 	}
 	defer release()
-	if why := t.guard.refuses(&e, d, typ); why != "" {
-		return fuse.Status(t.gate.deny(o, in, e.dir, name, perm.Write, syscall.EACCES, why))
+	if reason := t.guard.refuses(&e, d, typ); reason != "" {
+		return fuse.Status(t.gate.deny(o, in, e.dir, name, perm.Write, syscall.EACCES, reason))
 	}
 	if t.copied != nil {
 		e.dir.layers.mu.Lock()
@@ -67,7 +67,7 @@ func (t *tree) newName(o gate.Op, in *fuse.InHeader, name string, typ uint32, do
 // make makes name in d if the quota has room: by create, which is told a directory and a name. In a
 // copied tree d has an upper half afterwards.
 func (t *tree) make(d *openDir, name string, isDir bool, create func(dir int, name string) syscall.Errno) syscall.Errno {
-	if errno := t.quota.take(objectCost); errno != 0 {
+	if errno := t.quota.reserve(objectCost); errno != 0 {
 		if _, _, absent := t.statEntry(*d, name); absent == 0 {
 			return syscall.EEXIST
 		}
@@ -80,7 +80,7 @@ func (t *tree) make(d *openDir, name string, isDir bool, create func(dir int, na
 		errno = t.copied.makeUpper(d, name, isDir, create)
 	}
 	if errno != 0 {
-		t.quota.give(objectCost)
+		t.quota.release(objectCost)
 	}
 	return errno
 }

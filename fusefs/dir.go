@@ -21,14 +21,14 @@ func (t *tree) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryLis
 // ReadDirPlus lists a directory and looks each entry up, which saves the kernel a request
 // for each.
 func (t *tree) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
-	spare := new(object)
+	scratch := new(object)
 	return t.list(gate.OpReaddirplus, in, func(e *entry, dir openDir, d fuse.DirEntry) bool {
 		known := t.table.child(e.dir, e.name)
 		if t.kernel.knows(known, e.dir) || e.name == "." || e.name == ".." {
 			// Without attributes: the kernel knows the entry, or looks it up later.
 			return out.AddDirLookupEntry(d) != nil
 		}
-		e.spare = spare
+		e.scratch = scratch
 		r, errno := t.lookupEntry(e, dir, known)
 		switch {
 		case errno == syscall.ENOENT:

@@ -36,7 +36,7 @@ func (r *responder) answerDirectly(o gate.Op, b *device.Buffers, n int) (size in
 	case o == gate.OpLookup && n > inHeader:
 		text, _, _ := bytes.Cut(b.In[inHeader:n], []byte{0})
 		name := string(text)
-		r.tree.kernel.walking.looked(name, &r.counts[gate.OpRead])
+		r.tree.kernel.sequential.count(name, &r.counts[gate.OpRead])
 		out := (*fuse.EntryOut)(unsafe.Pointer(&b.Out[outHeader]))
 		*out = fuse.EntryOut{}
 		status := r.tree.Lookup(nil, (*fuse.InHeader)(unsafe.Pointer(&b.In[0])), name, out)

@@ -15,14 +15,14 @@ import (
 	"wolffia/perm"
 )
 
-// ServeBlank is [Serve] for a tree whose directory is not known yet: it ignores Root and Rules of opts, and is an
-// empty directory in which nothing can be done, not even list it, until [Server.Give]. opts.Copy must be nil.
-func ServeBlank(ctx context.Context, dev *os.File, opts *Options) (*Server, error) {
+// ServeEmpty is [Serve] for a tree whose directory is not known yet. It ignores Root and Rules of opts. Until
+// [Server.Attach] the tree is an empty directory that refuses all operations, also listing. opts.Copy must be nil.
+func ServeEmpty(ctx context.Context, dev *os.File, opts *Options) (*Server, error) {
 	if opts.Copy != nil {
 		_ = dev.Close()
 		return nil, errors.New("serve a tree: a copy needs its directory")
 	}
-	t, err := blankTree(opts)
+	t, err := emptyTree(opts)
 	if err != nil {
 		_ = dev.Close()
 		return nil, err
@@ -30,42 +30,42 @@ func ServeBlank(ctx context.Context, dev *os.File, opts *Options) (*Server, erro
 	return t.serve(ctx, dev)
 }
 
-// errGiven is returned for a second directory.
-var errGiven = errors.New("the tree has its directory already, or is unmounted")
+// errAttached is returned for a second directory.
+var errAttached = errors.New("the tree has its directory already, or is unmounted")
 
-// Give makes a tree of [ServeBlank] that of the directory root, of which O_PATH is enough and which Give duplicates.
-// git and unguarded are those of Options. It can be called once; after an error it may be called again.
-func (s *Server) Give(root int, rules Rules, git *Git, unguarded bool) error {
+// Attach makes a tree of [ServeEmpty] serve the directory root. Attach duplicates root, for which O_PATH is enough.
+// git and unguarded are those of Options. Attach succeeds once; after an error it may be called again.
+func (s *Server) Attach(root int, rules Rules, git *Git, unguarded bool) error {
 	t := s.tree
 	t.levels.rulesMu.Lock()
 	defer t.levels.rulesMu.Unlock()
 	if t.root != nil || t.ended {
-		return errGiven
+		return errAttached
 	}
 	t.guard.unguarded = unguarded
-	// The kernel has nothing in its caches: what it was answered counts for no time, and the rest was refused.
-	return t.settle(root, rules, &Options{NoWatch: t.noWatch, Git: git})
+	// The kernel has nothing in its caches: the answers so far had no lifetime, or were refusals.
+	return t.setRoot(root, rules, &Options{NoWatch: t.noWatch, Git: git})
 }
 
-// Rehearse does as [Server.Give] for a tree that no one sees, so that what is slow for the first time is over before.
-func (s *Server) Rehearse(root int, rules Rules) error {
+// WarmUp runs the steps of [Server.Attach] on a tree that is not mounted, so that the first Attach is fast.
+func (s *Server) WarmUp(root int, rules Rules) error {
 	like := s.tree
-	t, err := blankTree(&Options{Owner: like.attrs.owner, Logger: like.logger, FDs: 16, Memory: 1 << 20})
+	t, err := emptyTree(&Options{Owner: like.attrs.owner, Logger: like.logger, FDs: 16, Memory: 1 << 20})
 	if err != nil {
 		return err
 	}
-	err = t.settle(root, rules, &Options{NoWatch: like.noWatch})
-	go func() { // ends when the kernel has freed the group, which takes it a while
-		t.git.rest()
+	err = t.setRoot(root, rules, &Options{NoWatch: like.noWatch})
+	go func() { // ends when the kernel has freed the fanotify group, which takes a while
+		t.git.stop()
 		t.watch.close()
 		t.close()
 	}()
 	return err
 }
 
-// blank answers a message for a tree without a root; ok is false if the tree has one. The caller holds rulesMu. The
-// answers that count for longer than a moment are those of the gate.
-func (t *tree) blank(b *device.Buffers) (size int, ok bool) {
+// answerEmpty answers a message for a tree without a root. ok is false if the tree has a root. The caller holds
+// rulesMu. Only answers of the gate stay valid after Attach.
+func (t *tree) answerEmpty(b *device.Buffers) (size int, ok bool) {
 	if t.root != nil {
 		return 0, false
 	}

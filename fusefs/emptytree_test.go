@@ -27,7 +27,7 @@ func testBuffers(t *testing.T) *device.Buffers {
 // A tree without its directory answers for the attributes of its root, which count for no time, and refuses the rest.
 // It gets its directory once.
 func TestBlank(t *testing.T) {
-	tr, err := blankTree(&Options{NoWatch: true, Owner: Owner{7, 8}})
+	tr, err := emptyTree(&Options{NoWatch: true, Owner: Owner{7, 8}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestBlank(t *testing.T) {
 
 	s := &Server{tree: tr}
 	rules := newFakeRules([]fakeRule{{"a", perm.Read}})
-	if err := s.Give(-1, rules, nil, false); err == nil || tr.root != nil {
+	if err := s.Attach(-1, rules, nil, false); err == nil || tr.root != nil {
 		t.Errorf("it took what is no directory: %v", err)
 	}
 	dir := t.TempDir()
@@ -79,13 +79,13 @@ func TestBlank(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(root)
-	if err := s.Give(root, rules, nil, false); err != nil {
+	if err := s.Attach(root, rules, nil, false); err != nil {
 		t.Fatal(err)
 	}
 	if tr.watch != nil {
 		t.Error("the host is watched, and was not to be")
 	}
-	if err := s.Give(root, rules, nil, false); err == nil {
+	if err := s.Attach(root, rules, nil, false); err == nil {
 		t.Error("it took a second directory")
 	}
 	var st unix.Stat_t
@@ -100,7 +100,7 @@ func TestBlank(t *testing.T) {
 
 // A copy is not served before its directory is known, and nothing is left open.
 func TestBlankCopy(t *testing.T) {
-	if _, err := ServeBlank(t.Context(), nil, &Options{Copy: &Copy{}}); err == nil {
+	if _, err := ServeEmpty(t.Context(), nil, &Options{Copy: &Copy{}}); err == nil {
 		t.Error("it is served")
 	}
 }

@@ -14,15 +14,15 @@ import (
 
 // A Denial is one refusal, for an audit log.
 type Denial struct {
-	Op    string        // for example "write"
-	Path  string        // last known, relative to the root; bytes chosen by the sandbox: quote before printing
-	Level perm.Level    // what the rules give
-	Need  perm.Level    // what the operation needs; equal to Level if the kind of object is refused
-	PID   uint32        // of the caller, in the mount's pid namespace; 0 if it has none there
-	UID   uint32        // of the caller, in the mount's user namespace
-	Errno syscall.Errno // returned to the caller
-	Why   string        // what git on the host would do with it; "": the level explains the refusal
-	Rules Rules         `json:"-"` // the rules that decided
+	Op     string        // for example "write"
+	Path   string        // last known, relative to the root; bytes chosen by the sandbox: quote before printing
+	Level  perm.Level    // what the rules give
+	Need   perm.Level    // what the operation needs; equal to Level if the kind of object is refused
+	PID    uint32        // of the caller, in the mount's pid namespace; 0 if it has none there
+	UID    uint32        // of the caller, in the mount's user namespace
+	Errno  syscall.Errno // returned to the caller
+	Reason string        // what git on the host would do with it; "": the level explains the refusal
+	Rules  Rules         `json:"-"` // the rules that decided
 }
 
 // A gatekeeper asks the gate about nodes and names, and reports what it denies.
@@ -58,20 +58,20 @@ func (g *gatekeeper) allowName(o gate.Op, c *fuse.InHeader, e *entry, isDir bool
 	if errno == 0 {
 		return 0
 	}
-	why := ""
+	reason := ""
 	if g.git != nil && gitguard.Spelled(e.name) && !e.dir.private() {
-		why = spellsGit
+		reason = spellsGit
 	}
-	return g.deny(o, c, e.dir, e.name, l, errno, why)
+	return g.deny(o, c, e.dir, e.name, l, errno, reason)
 }
 
 // deny reports one refusal and returns e. name is empty if n itself was refused, else it
-// is an entry of n. why is Denial.Why.
-func (g *gatekeeper) deny(o gate.Op, c *fuse.InHeader, n *node, name string, l perm.Level, e syscall.Errno, why string) syscall.Errno {
+// is an entry of n. reason is Denial.Reason.
+func (g *gatekeeper) deny(o gate.Op, c *fuse.InHeader, n *node, name string, l perm.Level, e syscall.Errno, reason string) syscall.Errno {
 	if g.report != nil && !gate.Refuses(o) {
 		g.report(Denial{
 			Op: gate.Name(o), Path: g.table.path(n, name), Level: l, Need: gate.Need(o),
-			PID: c.Pid, UID: c.Uid, Errno: e, Rules: g.levels.rules, Why: why,
+			PID: c.Pid, UID: c.Uid, Errno: e, Rules: g.levels.rules, Reason: reason,
 		})
 	}
 	return e

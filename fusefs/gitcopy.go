@@ -2,10 +2,11 @@ package fusefs
 
 import "syscall"
 
-// ownDir opens the directory of the store that has the sandbox's .git of dir, which is open as fd, or a whiteout, once
-// the host's was pinned. ENOENT: both have none; with makes that directory is made. The caller holds p.renameMu.
+// ownDir opens the directory of the store that has the sandbox's .git of dir, which is open as fd, or a whiteout. It
+// copies the host's .git first if the store has neither. If the host has no .git either, ownDir makes the directory if
+// makes is set, else it returns ENOENT. The caller holds p.renameMu.
 func (p *privateGit) ownDir(dir *node, fd int, makes bool) (*handle, syscall.Errno) {
-	if h, errno := p.pinned(dir); h != nil || errno != 0 {
+	if h, errno := p.storedCopy(dir); h != nil || errno != 0 {
 		return h, errno
 	}
 	switch o, errno := p.stat(fdName{fd, gitName}); {
@@ -16,14 +17,15 @@ func (p *privateGit) ownDir(dir *node, fd int, makes bool) (*handle, syscall.Err
 	case o.isMount():
 		return nil, syscall.EACCES // as find
 	}
-	if errno := p.pin(dir, fd); errno != 0 {
+	if errno := p.copyGitDir(dir, fd); errno != 0 {
 		return nil, errno
 	}
 	return p.stored(dir, false)
 }
 
-// pinned opens the directory of the store that mirrors dir; nil, 0: that has neither a .git nor a whiteout.
-func (p *privateGit) pinned(dir *node) (*handle, syscall.Errno) {
+// storedCopy opens the directory of the store that mirrors dir. It returns nil and 0 if that directory has neither a
+// .git nor a whiteout.
+func (p *privateGit) storedCopy(dir *node) (*handle, syscall.Errno) {
 	h, errno := p.stored(dir, false)
 	if errno == syscall.ENOENT {
 		return nil, 0
@@ -41,17 +43,17 @@ func (p *privateGit) pinned(dir *node) (*handle, syscall.Errno) {
 	return h, errno
 }
 
-// pin has the host's .git of dir, which is open as fd, copied to the store. What the host has is never shown in its
-// place: EACCES is the answer, with a denial that says why, until it can be copied; or one of passing. The caller holds
-// p.renameMu.
-func (p *privateGit) pin(dir *node, fd int) syscall.Errno {
+// copyGitDir copies the host's .git of dir, which is open as fd, to the store. The tree never shows the host's .git in
+// its place: until the copy succeeds, copyGitDir returns EACCES, with a denial that has the reason, or an errno of
+// passing. The caller holds p.renameMu.
+func (p *privateGit) copyGitDir(dir *node, fd int) syscall.Errno {
 	at, errno := p.storePath(dir, "")
 	if errno != 0 {
 		return errno
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if h, errno := p.pinned(dir); h != nil {
+	if h, errno := p.storedCopy(dir); h != nil {
 		h.release()
 		return 0
 	} else if errno != 0 {
@@ -65,7 +67,7 @@ func (p *privateGit) pin(dir *node, fd int) syscall.Errno {
 		return errno
 	}
 	defer h.release()
-	err := p.host.Pin(fd, h.fd, at)
+	err := p.host.CopyGitDir(fd, h.fd, at)
 	if err == nil {
 		p.monitor.lookAhead(dir)
 		return 0

@@ -8,17 +8,17 @@ import (
 	"wolffia/fusefs/cow"
 )
 
-// In a copied tree the sandbox's own .git is one of the upper layer, which shows nothing of the
-// host's. It moves, and is deleted, discarded, copied and counted, as all else there.
+// In a copied tree the sandbox's own .git is in the upper layer, and shows nothing of the
+// host's. It is moved, deleted, discarded, copied and counted as all other entries there.
 
-// ownOnly reports whether of the entry called name of dir only what the upper layer has counts:
-// the sandbox's own .git. dir may be nil.
+// ownOnly reports whether only the upper layer decides about the entry called name of dir, as
+// for the sandbox's own .git. dir may be nil.
 func (p *privateGit) ownOnly(dir *node, name string) bool {
 	return p != nil && name == gitName && p.copied != nil && dir != nil && p.levels.owns(dir.getState(), name)
 }
 
-// sides returns which halves of dir count for the entry called name: of a .git that is not the
-// sandbox's own by the rules, only the host's.
+// sides returns which halves of dir decide about the entry called name. For a .git that is not the
+// sandbox's own by the rules, that is the host's half.
 func (p *privateGit) sides(dir *node, name string) (upper, lower bool) {
 	if p == nil || name != gitName || p.copied == nil || dir == nil || dir.getState().path < 0 {
 		return true, true
@@ -27,9 +27,9 @@ func (p *privateGit) sides(dir *node, name string) (upper, lower bool) {
 	return owns, !owns
 }
 
-// unpinned reports whether the host has a .git in the directory that is open as d, and the upper
-// layer neither one nor a whiteout.
-func (p *privateGit) unpinned(d openDir) bool {
+// lacksCopy reports whether the host has a .git in the directory that is open as d, and the upper
+// layer has neither a .git nor a whiteout there.
+func (p *privateGit) lacksCopy(d openDir) bool {
 	lower := d.lowerFD()
 	if lower < 0 {
 		return false
@@ -43,19 +43,20 @@ func (p *privateGit) unpinned(d openDir) bool {
 	return errno == 0
 }
 
-// ownGit has the .git of dir copied to the upper layer of a copied tree if name is that and it is
-// unpinned. A failure is left to acquireEntry. changing says that the request holds p.changeMu, as
-// all do p.levels.rulesMu, which may change meanwhile if not. The caller does not hold p.renameMu.
+// ownGit copies the .git of dir to the upper layer of a copied tree if name is .git and dir lacks a
+// copy. acquireEntry reports a failure. changing says that the request holds p.changeMu. All requests
+// hold p.levels.rulesMu; without changing, ownGit releases it for a while. The caller does not hold
+// p.renameMu.
 func (p *privateGit) ownGit(dir *node, name string, changing bool) {
 	if !p.ownOnly(dir, name) {
 		return
 	}
-	d, is := p.openUnpinned(dir)
+	d, is := p.openLackingCopy(dir)
 	if !is {
 		return
 	}
 	d.release()
-	if !changing { // it changes the upper layer
+	if !changing { // the copy changes the upper layer
 		p.levels.rulesMu.RUnlock()
 		p.changeMu.RLock()
 		defer p.changeMu.RUnlock()
@@ -63,7 +64,7 @@ func (p *privateGit) ownGit(dir *node, name string, changing bool) {
 	}
 	p.upper.Lock()
 	defer p.upper.Unlock()
-	if d, is = p.openUnpinned(dir); !is || !p.ownOnly(dir, name) {
+	if d, is = p.openLackingCopy(dir); !is || !p.ownOnly(dir, name) {
 		return
 	}
 	defer d.release()
@@ -74,28 +75,28 @@ func (p *privateGit) ownGit(dir *node, name string, changing bool) {
 	if p.failed.recently(at) != 0 {
 		return
 	}
-	if err := p.pinUpper(dir, d.lowerFD(), at); err != nil {
+	if err := p.copyGitDirUpper(dir, d.lowerFD(), at); err != nil {
 		p.failed.add(at, err)
 	}
 }
 
-// openUnpinned opens dir if its .git is unpinned.
-func (p *privateGit) openUnpinned(dir *node) (d openDir, is bool) {
+// openLackingCopy opens dir if it lacks a copy of its .git.
+func (p *privateGit) openLackingCopy(dir *node) (d openDir, is bool) {
 	p.renameMu.RLock()
 	defer p.renameMu.RUnlock()
 	d, errno := p.acquireDir(dir)
 	if errno != 0 {
 		return d, false
 	}
-	if is = p.unpinned(d); !is {
+	if is = p.lacksCopy(d); !is {
 		d.release()
 	}
 	return d, is
 }
 
-// pinUpper copies the .git of the host's directory that is open as lower to the upper half of dir,
-// which is at the path at.
-func (p *privateGit) pinUpper(dir *node, lower int, at string) error {
+// copyGitDirUpper copies the .git of the host's directory that is open as lower to the upper half of
+// dir, which is at the path at.
+func (p *privateGit) copyGitDirUpper(dir *node, lower int, at string) error {
 	fd, tmp, errno := p.copied.makeWorkDir()
 	if errno != 0 {
 		return errno
@@ -106,7 +107,7 @@ func (p *privateGit) pinUpper(dir *node, lower int, at string) error {
 			p.logger.Error("remove a temporary name", "error", err)
 		}
 	}()
-	if err := p.host.Pin(lower, fd, at); err != nil {
+	if err := p.host.CopyGitDir(lower, fd, at); err != nil {
 		if _, gone := p.stat(fdName{lower, gitName}); gone == syscall.ENOENT {
 			return nil // the host has removed it meanwhile
 		}
@@ -117,29 +118,29 @@ func (p *privateGit) pinUpper(dir *node, lower int, at string) error {
 	}
 	u, errno := p.usage(fd)
 	if errno == 0 {
-		errno = p.quota.take(u.Bytes)
+		errno = p.quota.reserve(u.Bytes)
 	}
 	if errno != 0 {
 		return errno
 	}
 	placed, err := p.placeGit(dir, tmp)
 	if !placed {
-		p.quota.give(u.Bytes)
+		p.quota.release(u.Bytes)
 	}
 	return err
 }
 
 // placeGit moves .git from the directory called tmp in the work directory to the upper half of
-// dir, unless there is one by now.
+// dir, unless the upper half has a .git by now.
 func (p *privateGit) placeGit(dir *node, tmp string) (placed bool, err error) {
 	p.renameMu.Lock()
 	defer p.renameMu.Unlock()
 	d, errno := p.acquireDir(dir)
 	if errno != 0 {
-		return false, nil // it is gone
+		return false, nil // dir was removed
 	}
 	defer func() { d.release() }()
-	if !p.unpinned(d) {
+	if !p.lacksCopy(d) {
 		return false, nil
 	}
 	if errno := p.copied.ensureUpper(&d); errno != 0 {

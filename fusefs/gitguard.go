@@ -19,7 +19,7 @@ type worktreeGuard struct {
 	unguarded bool // Options.Unguarded
 }
 
-// Reasons for a refusal (Denial.Why).
+// Reasons for a refusal (Denial.Reason).
 const (
 	becomesGit = "git on the host would take the directory for a repository"
 	spellsGit  = "git on another file system takes the name for .git"

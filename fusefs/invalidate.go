@@ -82,8 +82,8 @@ func (q *invalQueue) signal() {
 	}
 }
 
-// take empties the queue.
-func (q *invalQueue) take() (batch []invalidation, overflow bool) {
+// takeAll empties the queue, and returns its content.
+func (q *invalQueue) takeAll() (batch []invalidation, overflow bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	batch, overflow = q.queue, q.overflow
@@ -109,7 +109,7 @@ func (q *invalQueue) run() {
 			continue
 		case <-q.wake:
 		}
-		batch, overflow := q.take()
+		batch, overflow := q.takeAll()
 		if overflow {
 			q.all()
 			continue

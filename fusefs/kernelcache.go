@@ -39,8 +39,8 @@ func shares(memory int64) (nodes, handlers int) {
 // A kernelCache is what the kernel keeps of the tree: it is told what to forget.
 type kernelCache struct {
 	*names
-	dev     *device.Device
-	walking walking
+	dev        *device.Device
+	sequential sequentialLookups
 
 	maxNodes         int          // above it the kernel is asked to forget some
 	nextPrune        atomic.Int64 // when it may be asked again, by clock
@@ -91,7 +91,7 @@ func (k *kernelCache) send(x invalidation) syscall.Errno {
 // forgetAll makes the kernel drop all that it caches, except the content of files whose size
 // and modification time are unchanged.
 func (k *kernelCache) forgetAll() {
-	defer k.walking.again()
+	defer k.sequential.reset()
 	k.forgotten.Store(k.clock())
 	if k.dev.Epochs {
 		k.dev.NewEpoch()

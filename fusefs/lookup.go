@@ -13,11 +13,11 @@ import (
 
 // An entry is a name in a directory, whether or not it exists.
 type entry struct {
-	dir    *node
-	name   string
-	levels [2]perm.Level // as a file and as a directory; use levels.of
-	back   bool          // a directory that was gone and comes back: see comeBack
-	spare  *object       // what lookupHost may use for its result; nil: nothing
+	dir     *node
+	name    string
+	levels  [2]perm.Level // as a file and as a directory; use levels.of
+	back    bool          // a directory that was gone and comes back: see comeBack
+	scratch *object       // what lookupHost may use for its result; nil: nothing
 }
 
 // unknownLevel stands in entry.levels for a level that the rules were not asked for.
@@ -58,9 +58,9 @@ func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fu
 	if errno == 0 {
 		_, errno = t.find(in, &e, d, known, out)
 		d.release()
-	} else if why := ""; errno == syscall.EACCES && t.levels.owns(e.dir.getState(), name) {
-		if why = t.git.failed.of(e.dir).why; why != "" {
-			t.gate.deny(gate.OpLookup, in, e.dir, name, perm.None, errno, why)
+	} else if reason := ""; errno == syscall.EACCES && t.levels.owns(e.dir.getState(), name) {
+		if reason = t.git.failed.of(e.dir).reason; reason != "" {
+			t.gate.deny(gate.OpLookup, in, e.dir, name, perm.None, errno, reason)
 		}
 		return fuse.Status(errno)
 	} else if !t.git.isApart(e.dir, name) {
@@ -138,7 +138,7 @@ func (ns *names) lookupEntry(e *entry, d openDir, known *node) (lookupResult, sy
 // well: the kernel opens files without asking, and the name may be another object's by the
 // time of their first use.
 func (ns *names) lookupHost(e *entry, fd int, known *node) (lookupResult, syscall.Errno) {
-	obj := e.spare
+	obj := e.scratch
 	if obj == nil {
 		obj = new(object)
 	}

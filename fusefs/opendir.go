@@ -128,7 +128,7 @@ func (ns *names) dirOf(dir *node, name string) (openDir, syscall.Errno) {
 	return openDir{handle: ns.fds.add(dir, useLower, fd)}, 0
 }
 
-// acquireEntry is acquireDir for the directory that has the entry e: see dirOf. The sandbox's own .git is pinned
+// acquireEntry is acquireDir for the directory that has the entry e: see dirOf. The sandbox's own .git is copied
 // if it was not yet. With makes, for a name that is about to be made, that directory is made too.
 func (ns *names) acquireEntry(e *entry, makes bool) (openDir, syscall.Errno) {
 	d, errno := ns.acquireDir(e.dir)
@@ -138,7 +138,7 @@ func (ns *names) acquireEntry(e *entry, makes bool) (openDir, syscall.Errno) {
 	s := e.dir.getState()
 	switch {
 	case ns.git.ownOnly(e.dir, e.name):
-		if ns.git.unpinned(d) {
+		if ns.git.lacksCopy(d) {
 			d.release()
 			return openDir{}, cmp.Or(ns.git.failed.of(e.dir).errno, syscall.ESTALE) // ESTALE: the host has just made it
 		}

@@ -17,11 +17,10 @@ import (
 // gitName is the name of a git directory in a working tree, or of the file that leads to one.
 const gitName = ".git"
 
-// A Git has a tree keep each name .git of its own: the host's is never opened through the tree.
-// The sandbox's .git of the directory P is Store/P/.git, and in a copied tree that of the upper
-// layer. It is made when it is first looked for, by a copy of what the host has, and may be
-// changed in any way. This is so where the rules let .git be written; elsewhere the host's own is
-// served by the rules.
+// A Git makes a tree serve its own copy of each .git: the host's .git is never opened through the tree.
+// The sandbox's .git of the directory P is Store/P/.git, and in a copied tree the .git of the upper
+// layer. The first lookup copies the host's .git. The sandbox may change the copy in any way. This
+// holds where the rules let .git be written; elsewhere the tree serves the host's .git by the rules.
 type Git struct {
 	// Store is a descriptor of the directory that mirrors those directories of the tree that have,
 	// or had, a .git, of no use in a copied tree; and Work of an empty one on the same file
@@ -39,9 +38,9 @@ type Git struct {
 
 // A GitHost is the host's half of private git directories. Its methods are safe for concurrent use.
 type GitHost interface {
-	// Pin makes the entry .git of the directory store: a copy of the one in the directory dir, which the host has at
-	// the path from the root of the tree; all of it at once, or nothing. dir and store may be open with O_PATH.
-	Pin(dir, store int, path string) error
+	// CopyGitDir copies the entry .git of the directory dir, which the host has at path below the root of the tree, to
+	// the directory store. The copy appears as a whole or not at all. dir and store may be open with O_PATH.
+	CopyGitDir(dir, store int, path string) error
 	// Objects returns a descriptor of git directory number n of the host, whose objects the sandbox may read; it
 	// stays the GitHost's. ok is false if there is no such number.
 	Objects(n int) (fd int, ok bool)
@@ -70,15 +69,15 @@ type privateGit struct {
 
 	monitor gitMonitor
 
-	upper  sync.Mutex // held while a .git is pinned to an upper layer; taken before names.renameMu
-	mu     sync.Mutex // held while a .git is pinned to the store
-	failed pinFailures
+	upper  sync.Mutex // held while a .git is copied to an upper layer; taken before names.renameMu
+	mu     sync.Mutex // held while a .git is copied to the store
+	failed copyFailures
 }
 
 // newPrivateGit opens what g names. root is the root of the tree.
 func newPrivateGit(ns *names, g *Git, root *object) (p *privateGit, err error) {
 	p = &privateGit{names: ns, store: -1, work: -1, host: g.Host, device: root.ident.dev}
-	p.failed = pinFailures{names: ns, last: map[string]pinFailed{}}
+	p.failed = copyFailures{names: ns, last: map[string]copyFailure{}}
 	p.monitor.names, p.monitor.on, p.monitor.minimal = ns, g.Monitor, g.Minimal
 	defer func() {
 		if err != nil {
@@ -103,7 +102,7 @@ func newPrivateGit(ns *names, g *Git, root *object) (p *privateGit, err error) {
 }
 
 // rest returns when nothing is done any more but what requests ask for. p may be nil.
-func (p *privateGit) rest() {
+func (p *privateGit) stop() {
 	if p == nil {
 		return
 	}

@@ -385,7 +385,7 @@ func TestPrivateGitCannotBeCopied(t *testing.T) {
 		}
 	}, After: func(t *testing.T, _ *Server, denials []Denial) {
 		if !slices.ContainsFunc(denials, func(d Denial) bool {
-			return d.Path == "bad/.git" && strings.Contains(d.Why, "cannot be copied: refs: ")
+			return d.Path == "bad/.git" && strings.Contains(d.Reason, "cannot be copied: refs: ")
 		}) {
 			t.Errorf("denials: %+v", denials)
 		}

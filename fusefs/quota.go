@@ -92,9 +92,9 @@ func allocated(fd int) int64 {
 	return st.Blocks * 512 // stat(2)
 }
 
-// take charges n bytes if there is room for them, else it returns EDQUOT. A nil quota always
+// reserve charges n bytes if there is room for them, else it returns EDQUOT. A nil quota always
 // has room.
-func (q *quota) take(n int64) syscall.Errno {
+func (q *quota) reserve(n int64) syscall.Errno {
 	if q == nil {
 		return 0
 	}
@@ -107,8 +107,8 @@ func (q *quota) take(n int64) syscall.Errno {
 	return 0
 }
 
-// give subtracts n bytes. q may be nil.
-func (q *quota) give(n int64) {
+// release subtracts n bytes. q may be nil.
+func (q *quota) release(n int64) {
 	if q == nil {
 		return
 	}
@@ -178,13 +178,13 @@ func (q *quota) removed(n *node, obj *object) {
 	size := int64(objectCost)
 	if !obj.isDir() {
 		if obj.Nlink > 1 {
-			q.give(objectCost) // for the name
+			q.release(objectCost) // for the name
 			return
 		}
 		size += int64(obj.Blocks) * 512
 	}
 	if n == nil || !n.isRegular() {
-		q.give(size)
+		q.release(size)
 		return
 	}
 	q.releaseLater(n, size)

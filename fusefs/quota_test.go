@@ -231,7 +231,7 @@ func TestQuotaOfTwoNames(t *testing.T) {
 func TestQuotaFreesNoMoreThanThereIs(t *testing.T) {
 	tr := testTree(t, t.TempDir(), compiled(t, "**=write"))
 	tr.quota = newQuota(4 << 20)
-	tr.quota.give(50 << 20)
+	tr.quota.release(50 << 20)
 	var out fuse.StatfsOut
 	if status := tr.StatFs(nil, &fuse.InHeader{NodeId: rootID}, &out); !status.Ok() {
 		t.Fatal(status)
@@ -239,5 +239,5 @@ func TestQuotaFreesNoMoreThanThereIs(t *testing.T) {
 	if out.Blocks == 0 || out.Bfree > out.Blocks || out.Bavail > out.Blocks {
 		t.Errorf("%d blocks, %d free, %d available", out.Blocks, out.Bfree, out.Bavail)
 	}
-	ok(t, "more than the limit, in place of what was deleted", errnoOrNil(tr.quota.take(20<<20)))
+	ok(t, "more than the limit, in place of what was deleted", errnoOrNil(tr.quota.reserve(20<<20)))
 }

@@ -87,7 +87,7 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 		return errno
 	}
 	defer release()
-	if errno = t.lookAt(r, from, to); errno != 0 {
+	if errno = t.statEntries(r, from, to); errno != 0 {
 		return errno
 	}
 	if errno = t.allowRename(r, to); errno != 0 {
@@ -140,8 +140,8 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 	return 0
 }
 
-// lookAt fills in the objects of r, whose directories are open as from and to.
-func (t *tree) lookAt(r *renaming, from, to openDir) (errno syscall.Errno) {
+// statEntries fills in the objects of r, whose directories are open as from and to.
+func (t *tree) statEntries(r *renaming, from, to openDir) (errno syscall.Errno) {
 	if r.src, r.srcAt, errno = t.statEntry(from, r.from.name); errno != 0 {
 		return errno
 	}
@@ -175,8 +175,8 @@ func (t *tree) allowRename(r *renaming, to openDir) syscall.Errno {
 			return errno
 		}
 	}
-	if why := t.guard.refuses(&r.to, to, r.src.typ()); why != "" {
-		return t.gate.deny(gate.OpRename, r.in, r.to.dir, r.to.name, perm.Write, syscall.EACCES, why)
+	if reason := t.guard.refuses(&r.to, to, r.src.typ()); reason != "" {
+		return t.gate.deny(gate.OpRename, r.in, r.to.dir, r.to.name, perm.Write, syscall.EACCES, reason)
 	}
 	if r.swap && r.dst != nil && t.guard.stalls(&r.from, r.dst.typ()) {
 		return t.gate.deny(gate.OpRename, r.in, r.from.dir, r.from.name, perm.Write, syscall.EACCES, stallsGit)

@@ -135,7 +135,7 @@ func (u *upperLayer) move(r *renaming, from, to int, hides bool) syscall.Errno {
 	if hides && !whiteout {
 		cost = objectCost
 	}
-	if errno := u.quota.take(cost); errno != 0 {
+	if errno := u.quota.reserve(cost); errno != 0 {
 		return errno
 	}
 	var errno syscall.Errno
@@ -152,9 +152,9 @@ func (u *upperLayer) move(r *renaming, from, to int, hides bool) syscall.Errno {
 	}
 	switch {
 	case errno != 0:
-		u.quota.give(cost)
+		u.quota.release(cost)
 	case whiteout && !hides:
-		u.quota.give(objectCost)
+		u.quota.release(objectCost)
 	}
 	return errno
 }

@@ -36,7 +36,7 @@ func (r *responder) answer(b *device.Buffers, n int) int {
 	}
 	r.tree.levels.rulesMu.RLock()
 	defer r.tree.levels.rulesMu.RUnlock()
-	if size, ok := r.tree.blank(b); ok {
+	if size, ok := r.tree.answerEmpty(b); ok {
 		return size
 	}
 	switch {

@@ -17,21 +17,21 @@ func TestWalking(t *testing.T) {
 		uses []use
 		want int
 	}{
-		"few names":              {[]use{{walkNames - 1, "a", 0}}, 0},
-		"names":                  {[]use{{walkNames, "a", 3}}, 1},
-		"more names":             {[]use{{10 * walkNames, "a", 0}}, 1},
-		"content":                {[]use{{10 * walkNames, "a", 10 * walkNames / walkReads}}, 0},
-		"names after content":    {[]use{{walkNames, "a", 20}, {walkNames, "a", 20}}, 1},
-		"a listing ahead":        {[]use{{10 * walkNames, ".gitignore", 0}}, 0},
-		"names beside a listing": {[]use{{10 * walkNames, ".gitignore", 0}, {walkNames, "a", 0}}, 1},
+		"few names":              {[]use{{checkEvery - 1, "a", 0}}, 0},
+		"names":                  {[]use{{checkEvery, "a", 3}}, 1},
+		"more names":             {[]use{{10 * checkEvery, "a", 0}}, 1},
+		"content":                {[]use{{10 * checkEvery, "a", 10 * checkEvery / lookupsPerRead}}, 0},
+		"names after content":    {[]use{{checkEvery, "a", 20}, {checkEvery, "a", 20}}, 1},
+		"a listing ahead":        {[]use{{10 * checkEvery, ".gitignore", 0}}, 0},
+		"names beside a listing": {[]use{{10 * checkEvery, ".gitignore", 0}, {checkEvery, "a", 0}}, 1},
 	} {
 		said := 0
-		w := walking{report: func() { said++ }}
+		w := sequentialLookups{report: func() { said++ }}
 		var reads atomic.Uint64
 		for _, u := range c.uses {
 			reads.Store(u.reads)
 			for range u.names {
-				w.looked(u.name, &reads)
+				w.count(u.name, &reads)
 			}
 		}
 		if said != c.want {
@@ -39,18 +39,18 @@ func TestWalking(t *testing.T) {
 		}
 	}
 	said := 0
-	w := walking{report: func() { said++ }}
+	w := sequentialLookups{report: func() { said++ }}
 	for range 3 {
-		for range 2 * walkNames {
-			w.looked("a", new(atomic.Uint64))
+		for range 2 * checkEvery {
+			w.count("a", new(atomic.Uint64))
 		}
-		w.again()
+		w.reset()
 	}
 	if said != 3 {
 		t.Errorf("a tree that the kernel forgets twice: said %d times, want 3", said)
 	}
-	var nobody walking
-	for range walkNames {
-		nobody.looked("a", new(atomic.Uint64))
+	var nobody sequentialLookups
+	for range checkEvery {
+		nobody.count("a", new(atomic.Uint64))
 	}
 }

@@ -87,10 +87,10 @@ type Options struct {
 	// was going to do.
 	Denied func(Denial)
 
-	// Walked is called when somebody begins to go through the tree by name after name: to list it would save a message
-	// for each. It is called once, and once more after the kernel has forgotten all names. It must not block; nil is
-	// ignored.
-	Walked func()
+	// OnSequentialLookup is called when lookups outnumber reads by lookupsPerRead: a process walks the tree by name.
+	// Listing the tree in advance then saves a message for each name. It is called once, and once more after each time
+	// that the kernel has forgotten all names. It must not block. It may be nil.
+	OnSequentialLookup func()
 }
 
 // watchedTimeout is Timeout where changes by the host are noticed. It is finite because of the
@@ -123,7 +123,7 @@ func (t *tree) serve(ctx context.Context, dev *os.File) (_ *Server, err error) {
 	defer dev.Close()
 	defer func() {
 		if err != nil {
-			t.git.rest()
+			t.git.stop()
 			t.watch.close()
 			t.close()
 		}
@@ -153,7 +153,7 @@ func (t *tree) serve(ctx context.Context, dev *os.File) (_ *Server, err error) {
 		t.levels.rulesMu.Lock()
 		t.ended = true // see Give
 		t.levels.rulesMu.Unlock()
-		t.git.rest()
+		t.git.stop()
 		t.watch.close()
 		t.inval.close()
 		t.kernel.dev.Close()
@@ -224,19 +224,19 @@ func awaitInit(ctx context.Context, dev *os.File) error {
 
 // newTree returns the tree of opts, not served yet.
 func newTree(opts *Options) (*tree, error) {
-	t, err := blankTree(opts)
+	t, err := emptyTree(opts)
 	if err != nil {
 		return nil, err
 	}
-	if err := t.settle(opts.Root, opts.Rules, opts); err != nil {
+	if err := t.setRoot(opts.Root, opts.Rules, opts); err != nil {
 		t.close()
 		return nil, err
 	}
 	return t, nil
 }
 
-// blankTree returns the tree of opts without its root.
-func blankTree(opts *Options) (*tree, error) {
+// emptyTree returns the tree of opts without its root.
+func emptyTree(opts *Options) (*tree, error) {
 	t := &tree{RawFileSystem: fuse.NewDefaultRawFileSystem(), noWatch: opts.NoWatch}
 	t.start, t.timeout = time.Now(), opts.Timeout
 	t.gate = gatekeeper{&t.names, opts.Denied}
@@ -255,7 +255,7 @@ func blankTree(opts *Options) (*tree, error) {
 	}
 	t.inval = newInvalQueue(t.kernel.send, t.kernel.forgetAll)
 	t.respond.tree, t.respond.proto = t, fuse.NewProtocolServer(t, fuseOptions(t.logger))
-	t.kernel.walking.report = opts.Walked
+	t.kernel.sequential.report = opts.OnSequentialLookup
 	nodes, handlers := shares(opts.Memory)
 	t.kernel.maxNodes, t.kernel.dev = nodes, device.New(handlers, t.logger, t.respond.answer)
 	if t.timeout <= 0 {
@@ -269,8 +269,8 @@ func blankTree(opts *Options) (*tree, error) {
 	return t, nil
 }
 
-// settle gives the tree its root and rules. After an error it has none, as before.
-func (t *tree) settle(dir int, rules Rules, opts *Options) (err error) {
+// setRoot sets the tree's root and rules. After an error the tree has no root, as before.
+func (t *tree) setRoot(dir int, rules Rules, opts *Options) (err error) {
 	if rules == nil {
 		return errors.New("serve a tree: Options.Rules is nil")
 	}

@@ -35,13 +35,13 @@ func (u *upperLayer) needUpper(n *node) syscall.Errno {
 		}
 	}
 	if errno == 0 {
-		errno = u.quota.take(objectCost)
+		errno = u.quota.reserve(objectCost)
 	}
 	if errno != 0 {
 		return errno
 	}
 	if errno = u.makeHalf(n, o, parent, name); errno != 0 {
-		u.quota.give(objectCost)
+		u.quota.release(objectCost)
 	}
 	return errno
 }
@@ -187,7 +187,7 @@ func (u *upperLayer) makeUpper(d *openDir, name string, isDir bool, create func(
 	case errno != 0:
 		u.removeWork(tmp, isDir)
 	case whiteout:
-		u.quota.give(objectCost)
+		u.quota.release(objectCost)
 	}
 	return errno
 }

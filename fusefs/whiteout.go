@@ -75,12 +75,12 @@ func (u *upperLayer) noteHost(d openDir, name string) (bool, syscall.Errno) {
 
 // whiteOut makes a whiteout called name in the upper directory fd, which has no such name.
 func (u *upperLayer) whiteOut(fd int, name string) syscall.Errno {
-	if errno := u.quota.take(objectCost); errno != 0 {
+	if errno := u.quota.reserve(objectCost); errno != 0 {
 		return errno
 	}
 	errno := errnoOf(cow.MakeWhiteout(fd, name))
 	if errno != 0 {
-		u.quota.give(objectCost)
+		u.quota.release(objectCost)
 	}
 	return errno
 }
@@ -100,7 +100,7 @@ func (u *upperLayer) cover(fd int, name string, isDir bool) syscall.Errno {
 	}
 	if errno != 0 {
 		u.removeWork(tmp, false)
-		u.quota.give(objectCost)
+		u.quota.release(objectCost)
 	}
 	return errno
 }
@@ -131,7 +131,7 @@ func (u *upperLayer) destroy(name string) {
 		errno := u.eachName(fd, func(e string, _ uint32) syscall.Errno {
 			errno := errnoOf(unix.Unlinkat(fd, e, 0))
 			if errno == 0 {
-				u.quota.give(objectCost)
+				u.quota.release(objectCost)
 			}
 			return errno
 		})

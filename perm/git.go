@@ -39,7 +39,7 @@ func GitRules(dirs []string) (rules []Rule) {
 }
 
 // spare lets rules, of which one is AnyGitRules' first, not apply to directories with these names, which are none of git's.
-func spare(rules []Rule, names []string) {
+func exceptNames(rules []Rule, names []string) {
 	for i := range rules {
 		if r := &rules[i]; r.Source == gitSource && r.Except == ".git" && len(names) > 0 {
 			r.Except = "{.git," + strings.Join(names, ",") + "}"

@@ -53,7 +53,7 @@ func Assemble(r *Request) ([]Rule, error) {
 	}
 	rules := preset.Rules
 	if preset.Git {
-		spare(rules, r.NotGit)
+		exceptNames(rules, r.NotGit)
 		rules = append(rules, GitRules(r.GitDirs)...)
 	}
 	if preset.Executed && r.Opened != nil {

@@ -114,7 +114,7 @@ type Denied struct {
 // deniedOf returns an entry of the log.
 func deniedOf(r *audit.Record) Denied {
 	d := Denied{
-		Time: r.Time, Since: r.Since, Count: r.Count, Dropped: r.Dropped, Op: r.Op, Path: r.Path, PathBytes: jsontext.Exact(r.Path), Why: r.Why,
+		Time: r.Time, Since: r.Since, Count: r.Count, Dropped: r.Dropped, Op: r.Op, Path: r.Path, PathBytes: jsontext.Exact(r.Path), Why: r.Reason,
 		Rule: ruleOf(r.Rule), Allow: r.Remedy, Command: r.Command, Host: r.Host,
 	}
 	if r.Host == nil && r.Dropped == 0 {

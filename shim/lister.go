@@ -25,7 +25,7 @@ const warmAfter = 5 * time.Millisecond
 
 // A lister has the tree of a sandbox listed ahead, by a [warm.Tree], while nothing runs inside: what runs needs the processors and the
 // tree server itself. When something has run for long, it is listed beside that, and in any case at once if that goes through the tree
-// by name after name (fusefs.Options.Walked), since that is what takes long then. Its methods are safe for concurrent use; those of a
+// by name after name (fusefs.Options.OnSequentialLookup), since that is what takes long then. Its methods are safe for concurrent use; those of a
 // nil lister, of a sandbox whose tree is not listed ahead, do nothing.
 type lister struct {
 	params *boot.Params

@@ -49,7 +49,7 @@ func (c *treeConn) run() {
 			continue // its request ends at its limit
 		}
 		c.mu.Lock()
-		c.walked = c.walked || reply.Walked
+		c.walked = c.walked || reply.SequentialLookup
 		c.tellWalk()
 		if answer := c.waiting[reply.ID]; answer != nil {
 			answer <- reply

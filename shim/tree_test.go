@@ -211,7 +211,7 @@ func TestOnWalk(t *testing.T) {
 		c, tree, _ := conns(t)
 		told := make(chan struct{}, 3)
 		say := func() {
-			if err := boot.SendPacket(tree, &boot.TreeReply{Walked: true}, nil); err != nil {
+			if err := boot.SendPacket(tree, &boot.TreeReply{SequentialLookup: true}, nil); err != nil {
 				t.Fatal(err)
 			}
 			// An answer comes after what was sent before it.

@@ -10,8 +10,8 @@ import (
 	"wolffia/fusefs/cow"
 )
 
-// A sandbox starts also if what was applied cannot be folded away: its work would be locked in. The log says why.
-func TestStartWithoutFold(t *testing.T) {
+// A sandbox starts also if what was applied cannot be compacted: else its work would be out of reach. The log has the reason.
+func TestStartWithoutCompact(t *testing.T) {
 	b := newBox(t)
 	b.says("rm", "-f", "box")
 	b.says("create", "--cow", "--codebase", b.codebase, "--name", "box")
@@ -29,7 +29,7 @@ func TestStartWithoutFold(t *testing.T) {
 	if got := b.says("exec", "box", "--", "cat", "work"); got != "precious\n" {
 		b.Errorf("inside is %q", got)
 	}
-	if log := b.says("logs", "box"); !strings.Contains(log, "fold away what was applied") {
+	if log := b.says("logs", "box"); !strings.Contains(log, "compact the upper layer") {
 		b.Errorf("the log has\n%s", log)
 	}
 }

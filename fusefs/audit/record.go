@@ -55,7 +55,7 @@ type Record struct {
 
 	Rule    *perm.Rule `json:"rule"`              // the rule that decided; nil: none matches, or see Problem
 	Problem string     `json:"problem,omitempty"` // why there is no Rule
-	Why     string     `json:"why,omitempty"`     // what git on the host would do with it; empty: the rule explains it
+	Reason  string     `json:"why,omitempty"`     // what git on the host would do with it; empty: the rule explains it
 	Remedy  string     `json:"remedy,omitempty"`  // the flag that would allow it; empty: none would
 
 	// Host is set for a refusal of the network; then nothing from Path to Why is.

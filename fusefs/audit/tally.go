@@ -43,13 +43,13 @@ func (b *bucket) take(now time.Time, n int) bool {
 // A kind identifies denials that are counted together, whatever the process: a build has many.
 type kind struct {
 	op, path, errno string
-	why             string // one file can have many, such as git's configuration
+	reason          string // one file can have many, such as git's configuration
 	level, need     uint8
 	host            Host
 }
 
 func kindOf(r *Record) kind {
-	k := kind{op: r.Op, path: r.Path, errno: r.Errno, why: r.Why, level: uint8(r.Level), need: uint8(r.Need)}
+	k := kind{op: r.Op, path: r.Path, errno: r.Errno, reason: r.Reason, level: uint8(r.Level), need: uint8(r.Need)}
 	if r.Host != nil {
 		k.host = *r.Host
 	}
@@ -87,7 +87,7 @@ func (t *tally) add(e entry) bool {
 		r.last = now
 		return false
 	}
-	if !t.take(now, 1+(len(e.record.Path)+len(e.record.Why))/perLine) {
+	if !t.take(now, 1+(len(e.record.Path)+len(e.record.Reason))/perLine) {
 		t.drop(now, e.record.Count)
 		return false
 	}

@@ -98,14 +98,14 @@ func TestReasonsAreNotRepeats(t *testing.T) {
 	var ta tally
 	for i, why := range []string{"alias.a", "core.pager", "alias.a", "core.pager", "core.pager"} {
 		e := entryAt(noon, ".git/config")
-		e.record.Why = why
+		e.record.Reason = why
 		if got, want := ta.add(e), i < 2; got != want {
 			t.Errorf("%d: %s: a line of its own: %v", i, why, got)
 		}
 	}
 	got := map[string]int64{}
 	for _, e := range ta.due(noon.Add(window), false) {
-		got[e.record.Why] += e.record.Count
+		got[e.record.Reason] += e.record.Count
 	}
 	if len(got) != 2 || got["alias.a"] != 1 || got["core.pager"] != 2 {
 		t.Errorf(`got %v; want len(got) == 2 and got["alias.a"] == 1 and got["core.pager"] == 2`, got)

@@ -21,14 +21,14 @@ func (r *Record) Text(loc *time.Location, command string) string {
 	if r.Cut {
 		path += "..."
 	}
-	why := ""
+	explanation := ""
 	if r.Host != nil {
-		path, why = plain(r.Host.String()), Printable(r.Host.Reason)
+		path, explanation = plain(r.Host.String()), Printable(r.Host.Reason)
 	} else {
-		why = r.why()
+		explanation = r.explanation()
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %-8s  %-24s  %s", at, plain(r.Op), path, why)
+	fmt.Fprintf(&b, "%s  %-8s  %-24s  %s", at, plain(r.Op), path, explanation)
 	if r.Remedy != "" {
 		fmt.Fprintf(&b, "; to allow it: %s", Printable(command+r.Remedy))
 	}
@@ -51,14 +51,14 @@ func (r *Record) Text(loc *time.Location, command string) string {
 	return b.String()
 }
 
-// why returns the error, and what decided.
-func (r *Record) why() string {
+// explanation returns the errno, and the rule that decided.
+func (r *Record) explanation() string {
 	errno := Printable(r.Errno)
 	if r.Need <= r.Level {
 		return errno + ": this kind of object is refused"
 	}
-	if r.Why != "" {
-		errno += ": " + Printable(r.Why)
+	if r.Reason != "" {
+		errno += ": " + Printable(r.Reason)
 	}
 	by := "no rule matches"
 	switch {

@@ -15,14 +15,14 @@ import (
 // An applying is one Apply.
 type applying struct {
 	*plan
-	undo   *undoLog
-	force  bool
-	state  map[*change]outcome
-	parked []step   // directories that have a temporary name for a while
-	out    []string // paths of directories that are left out
-	gone   []string // paths of whiteouts whose deletion was applied
+	undo             *undoLog
+	force            bool
+	state            map[*change]outcome
+	staged           []step   // directories that have a temporary name
+	skippedDirs      []string // paths of directories that are skipped
+	removedWhiteouts []string // paths of whiteouts whose deletion was applied
 
-	removed []string // paths of what removeBelow has deleted, whose records are there still
+	removed []string // paths that removeBelow has deleted, whose records remain
 
 	wrong error // the first failure that is neither a conflict nor a denial; ends the work
 }
@@ -32,17 +32,17 @@ type outcome uint8
 const (
 	pending outcome = iota
 	applied
-	left
+	skipped
 )
 
-// Apply makes changes in the host's directory: see runtime.Workspace. The upper layer keeps its copies of files, since
-// they may be open in the sandbox; the log says that they were applied. A crash in the midst is put right by the next
-// Apply or Discard.
+// Apply makes changes in the host's directory: see runtime.Workspace. The upper layer keeps its copies of files, because
+// they may be open in the sandbox. The log records that they were applied. The next Apply or Discard recovers from a
+// crash during Apply.
 func (l *Layers) Apply(o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
 	if err := l.Recover(); err != nil {
 		return nil, err
 	}
-	p, err := l.settledPlan()
+	p, err := l.reconciledPlan()
 	if err != nil {
 		return nil, err
 	}
@@ -50,14 +50,14 @@ func (l *Layers) Apply(o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &applying{plan: p, force: o.Force, parked: l.parked, state: map[*change]outcome{}}
+	a := &applying{plan: p, force: o.Force, staged: l.staged, state: map[*change]outcome{}}
 	all := a.plan.withNeeded(some)
 	conflict, denied := a.rule(all)
-	why := refusal(conflict, denied, o.Force)
+	refused := refusal(conflict, denied, o.Force)
 	switch {
-	case why != nil && (!o.Force || o.DryRun && conflict+denied == 0):
+	case refused != nil && (!o.Force || o.DryRun && conflict+denied == 0):
 		for _, c := range all {
-			a.state[c] = left
+			a.state[c] = skipped
 		}
 	case o.DryRun:
 		for _, c := range all {
@@ -85,9 +85,9 @@ func (l *Layers) Apply(o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
 				denied++
 			}
 		}
-		why = refusal(conflict, denied, true)
+		refused = refusal(conflict, denied, true)
 		if a.wrong != nil {
-			why = a.wrong
+			refused = a.wrong
 		}
 	}
 	result := &runtime.ApplyResult{Applied: []runtime.Change{}, Left: []runtime.Change{}}
@@ -98,7 +98,7 @@ func (l *Layers) Apply(o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
 			result.Left = append(result.Left, c.Change)
 		}
 	}
-	return result, why
+	return result, refused
 }
 
 // rule decides which changes are left out, and returns how many are in conflict and not allowed.
@@ -108,14 +108,14 @@ func (a *applying) rule(all []*change) (conflict, denied int) {
 		case a.orphaned(c):
 			c.Unapplied = cmp.Or(c.Unapplied, "a directory above it is left out")
 		case c.Unapplied != "":
-			a.leave(c)
+			a.skip(c)
 		case c.Denied != "":
 			denied++
-			a.leave(c)
+			a.skip(c)
 		case c.Conflict != "":
 			conflict++
 			if !a.force {
-				a.leave(c)
+				a.skip(c)
 			}
 		}
 	}
@@ -202,16 +202,16 @@ func (a *applying) fail(c *change, err error) {
 	if a.wrong == nil {
 		a.wrong = runtime.Errorf(runtime.ErrUnavailable, "apply %s: %w: the changes after it are left", Quote(c.Path), err)
 	}
-	a.leave(c)
+	a.skip(c)
 }
 
-// conflict leaves c out, since the host has changed meanwhile.
-func (a *applying) conflict(c *change, why string) {
-	c.Conflict = why
-	a.leave(c)
+// conflict skips c because the host has changed meanwhile.
+func (a *applying) conflict(c *change, reason string) {
+	c.Conflict = reason
+	a.skip(c)
 }
 
-// finish notes that c was applied.
+// finish records that c was applied.
 func (a *applying) finish(c *change) { a.state[c] = applied }
 
 // run applies those of all that are pending: directories, files, deletions, and then the modes of directories.
@@ -236,7 +236,7 @@ func (a *applying) run(all []*change) {
 	a.makeTrees(trees)
 	a.applyFiles(slices.DeleteFunc(files, a.orphaned))
 	for _, c := range slices.Backward(deletions) {
-		if !a.orphaned(c) && a.goesOn() {
+		if !a.orphaned(c) && a.canContinue() {
 			a.remove(c)
 		}
 	}
@@ -248,19 +248,19 @@ func (a *applying) run(all []*change) {
 	}
 }
 
-// goesOn reports whether there is more to be done: nothing has failed, and nobody has stopped it.
-func (a *applying) goesOn() bool {
+// canContinue reports whether Apply may continue: no step has failed, and no caller has stopped it.
+func (a *applying) canContinue() bool {
 	if a.wrong == nil {
 		a.wrong = a.stopped()
 	}
 	return a.wrong == nil
 }
 
-// leave leaves c out, and with it what is to be made in it.
-func (a *applying) leave(c *change) {
-	a.state[c] = left
+// skip skips c, and the changes below it.
+func (a *applying) skip(c *change) {
+	a.state[c] = skipped
 	if isTree(c) {
-		a.out = append(a.out, c.Path)
+		a.skippedDirs = append(a.skippedDirs, c.Path)
 	}
 }
 
@@ -269,12 +269,12 @@ func isTree(c *change) bool {
 	return c.Type == runtime.TypeDirectory && (c.Kind == runtime.ChangeAdded || c.Kind == runtime.ChangeType || c.Kind == runtime.ChangeRenamed)
 }
 
-// orphaned reports whether a directory above c was left out, and leaves c out then.
+// orphaned reports whether a directory above c was skipped, and skips c then.
 func (a *applying) orphaned(c *change) bool {
-	if !slices.ContainsFunc(a.out, func(dir string) bool { return dir != c.Path && within(c.Path, dir) }) {
+	if !slices.ContainsFunc(a.skippedDirs, func(dir string) bool { return dir != c.Path && within(c.Path, dir) }) {
 		return false
 	}
-	a.leave(c)
+	a.skip(c)
 	return true
 }
 
@@ -299,7 +299,7 @@ func (a *applying) setMode(c *change) {
 		return
 	}
 	defer unix.Close(fd)
-	o, err := look(fd, "")
+	o, err := statAt(fd, "")
 	if err == nil && (c.host == nil || !o.same(c.host)) {
 		a.conflict(c, "replaced on the host")
 		return
@@ -308,7 +308,7 @@ func (a *applying) setMode(c *change) {
 		err = unix.Fchmodat(unix.AT_FDCWD, procPath(fd), c.NewMode|uint32(o.Mode)&unix.S_ISGID, 0)
 	}
 	if err == nil {
-		o, err = look(fd, "")
+		o, err = statAt(fd, "")
 	}
 	if err != nil {
 		a.fail(c, err)
@@ -330,7 +330,7 @@ func makesGit(dir int, name string) bool {
 		if s == name {
 			return true
 		}
-		o, err := look(dir, s)
+		o, err := statAt(dir, s)
 		return o != nil || err != nil
 	})
 }

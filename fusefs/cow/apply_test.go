@@ -61,7 +61,7 @@ func TestApplyIsWhatTheSandboxSaw(t *testing.T) {
 				m.act(r)
 			}
 			if r.IntN(2) == 0 {
-				m.must(m.layers().Fold())
+				m.must(m.layers().Compact())
 			}
 			want := m.view()
 			result, err := m.apply(runtime.ApplyOptions{})

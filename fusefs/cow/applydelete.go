@@ -28,7 +28,7 @@ func (a *applying) remove(c *change) {
 		return
 	}
 	defer release()
-	host, err := look(dir, name)
+	host, err := statAt(dir, name)
 	switch {
 	case err != nil:
 		a.fail(c, err)
@@ -61,19 +61,19 @@ func (a *applying) deleted(c *change) {
 		return
 	}
 	if c.whiteout != "" {
-		a.gone = append(a.gone, c.whiteout)
+		a.removedWhiteouts = append(a.removedWhiteouts, c.whiteout)
 	}
 	a.finish(c)
 }
 
 // dropWhiteouts removes the whiteouts of the deletions that were applied. Until then the sandbox does not see half of one.
 func (a *applying) dropWhiteouts() {
-	if len(a.gone) == 0 {
+	if len(a.removedWhiteouts) == 0 {
 		return
 	}
 	a.alone(func() {
 		a.Layers.moved()
-		for _, at := range a.gone {
+		for _, at := range a.removedWhiteouts {
 			a.reached("apply: whiteout")
 			if err := a.dropWhiteout(at); err != nil && a.wrong == nil {
 				a.wrong = runtime.Errorf(runtime.ErrUnavailable, "apply %s: %w", Quote(at), err)
@@ -98,7 +98,7 @@ func (a *applying) removeFile(c *change, dir int, at, name string, host *object)
 		return false
 	}
 	a.reached("apply: file taken away")
-	o, err := look(dir, temp)
+	o, err := statAt(dir, temp)
 	switch {
 	case err != nil:
 		a.fail(c, err)
@@ -166,7 +166,7 @@ func (a *applying) removeBelow(c *change, at string, parent int, name string) bo
 
 // removeRecorded deletes what is called name in dir, at the path at, if the sandbox has deleted it too.
 func (a *applying) removeRecorded(c *change, at string, dir int, name string) bool {
-	o, err := look(dir, name)
+	o, err := statAt(dir, name)
 	if err != nil {
 		a.fail(c, err)
 		return false

@@ -39,7 +39,7 @@ type draft struct {
 // applyFiles applies changes of files and symbolic links, a batch at a time: all are written and flushed, and then put
 // in place one by one.
 func (a *applying) applyFiles(todo []*change) {
-	for len(todo) > 0 && a.goesOn() {
+	for len(todo) > 0 && a.canContinue() {
 		n, size := 0, int64(0)
 		for n < len(todo) && n < maxBatch && size < maxBatchBytes {
 			if todo[n].content {
@@ -78,7 +78,7 @@ func (a *applying) applyBatch(batch []*change) {
 	a.reached("apply: files noted")
 	var written []*draft
 	for _, d := range drafts {
-		if !a.goesOn() {
+		if !a.canContinue() {
 			break
 		}
 		if !d.content {
@@ -97,7 +97,7 @@ func (a *applying) applyBatch(batch []*change) {
 	}
 	for _, d := range drafts {
 		if a.state[d.change] != applied && d.object != nil {
-			if o, err := look(d.dir, d.temp); err == nil && o != nil && o.Ino == d.object.Ino {
+			if o, err := statAt(d.dir, d.temp); err == nil && o != nil && o.Ino == d.object.Ino {
 				_ = unix.Unlinkat(d.dir, d.temp, 0)
 			}
 		}
@@ -121,13 +121,13 @@ func (a *applying) draft(c *change) *draft {
 		return nil
 	}
 	d := &draft{change: c, dir: dir, name: name, temp: a.undo.temp()}
-	d.host, err = look(dir, name)
+	d.host, err = statAt(dir, name)
 	switch {
 	case err != nil:
 		a.fail(c, err)
 	case makesGit(dir, name):
 		c.Denied = becomesGit
-		a.leave(c)
+		a.skip(c)
 	case d.host == nil && c.host != nil && c.host.isDir(): // it was replaced, or moved away
 		return d
 	case (d.host == nil) != (c.host == nil), d.host != nil && !d.host.unchanged(c.host):
@@ -177,7 +177,7 @@ func (a *applying) applyMode(d *draft) {
 		return
 	}
 	defer unix.Close(fd)
-	o, err := look(fd, "")
+	o, err := statAt(fd, "")
 	if err == nil && !o.unchanged(d.host) {
 		a.conflict(d.change, "changed on the host")
 		return
@@ -190,7 +190,7 @@ func (a *applying) applyMode(d *draft) {
 		err = unix.Fchmodat(unix.AT_FDCWD, procPath(fd), d.NewMode, 0)
 	}
 	if err == nil {
-		o, err = look(fd, "")
+		o, err = statAt(fd, "")
 	}
 	if err != nil {
 		a.fail(d.change, err)
@@ -212,7 +212,7 @@ func (a *applying) write(d *draft) error {
 		}
 		if err == nil {
 			_ = unix.UtimesNanoAt(d.dir, d.temp, times(d.upper.object), unix.AT_SYMLINK_NOFOLLOW)
-			if d.object, err = look(d.dir, d.temp); err == nil && d.object == nil {
+			if d.object, err = statAt(d.dir, d.temp); err == nil && d.object == nil {
 				err = errTempTaken
 			}
 		}
@@ -229,7 +229,7 @@ func (a *applying) write(d *draft) error {
 	}
 	to := os.NewFile(uintptr(fd), d.temp)
 	defer to.Close()
-	if d.object, err = look(fd, ""); err != nil {
+	if d.object, err = statAt(fd, ""); err != nil {
 		return err
 	}
 	sum := sha256.New()
@@ -247,7 +247,7 @@ func (a *applying) write(d *draft) error {
 	if err := unix.UtimesNanoAt(unix.AT_FDCWD, procPath(fd), times(d.upper.object), 0); err != nil {
 		return err
 	}
-	d.object, err = look(fd, "")
+	d.object, err = statAt(fd, "")
 	return err
 }
 

@@ -11,7 +11,7 @@ import (
 	"wolffia/runtime"
 )
 
-// makeTrees is applyTrees where the sandbox sees nothing of it.
+// makeTrees is applyTrees, hidden from the sandbox while it renames.
 func (a *applying) makeTrees(todo []*change) {
 	if !slices.ContainsFunc(todo, func(c *change) bool { return c.Kind == runtime.ChangeRenamed }) {
 		a.applyTrees(todo)
@@ -23,10 +23,10 @@ func (a *applying) makeTrees(todo []*change) {
 	})
 }
 
-// applyTrees makes new directories and renames directories. Each waits for the directories above it and for what is
-// at its path to be renamed away; where all wait for each other, one is parked under a temporary name.
+// applyTrees makes new directories and renames directories. Each waits until the directories above it exist and the
+// directory at its path was renamed away. Where all wait for each other, one is staged under a temporary name.
 func (a *applying) applyTrees(todo []*change) {
-	defer a.unparkLeft()
+	defer a.unstageRest()
 	for len(todo) > 0 && a.wrong == nil {
 		var rest []*change
 		for _, c := range todo {
@@ -37,11 +37,11 @@ func (a *applying) applyTrees(todo []*change) {
 				rest = append(rest, c)
 				continue
 			}
-			if a.wrong == nil && (len(a.stillParked(a.parked)) > 0 || a.goesOn()) { // it does not stop where one has a temporary name
+			if a.wrong == nil && (len(a.stillStaged(a.staged)) > 0 || a.canContinue()) { // do not stop while a directory has a temporary name
 				a.applyTree(c)
 			}
 		}
-		if len(rest) == len(todo) && !a.park(rest) {
+		if len(rest) == len(todo) && !a.stage(rest) {
 			for _, c := range rest {
 				a.conflict(c, "its name is taken on the host")
 			}
@@ -51,17 +51,17 @@ func (a *applying) applyTrees(todo []*change) {
 	}
 }
 
-// unparkLeft gives directories their names again that were parked for a rename that was not done.
-func (a *applying) unparkLeft() {
-	for _, s := range a.stillParked(a.parked) {
+// unstageRest restores the names of directories that were staged for a rename that did not happen.
+func (a *applying) unstageRest() {
+	for _, s := range a.stillStaged(a.staged) {
 		if err := a.Layers.undo(&s); err != nil && !errors.Is(err, errTaken) && a.wrong == nil {
 			a.wrong = runtime.WithClass(runtime.ErrUnavailable, err)
 		}
 	}
-	a.Layers.parked = a.stillParked(a.parked)
+	a.Layers.staged = a.stillStaged(a.staged)
 }
 
-// waits reports whether another pending change has to come before c.
+// waits reports whether another pending change must be applied before c.
 func (a *applying) waits(c *change, todo []*change) bool {
 	for _, d := range todo {
 		if d == c || a.state[d] != pending {
@@ -74,10 +74,10 @@ func (a *applying) waits(c *change, todo []*change) bool {
 	return false
 }
 
-// willMove notes that what the host has at from will be at to.
+// willMove records that the host's directory at from will be at to.
 func (a *applying) willMove(from, to string) error {
-	for i := range a.parked {
-		s := &a.parked[i]
+	for i := range a.staged {
+		s := &a.staged[i]
 		if home := string(s.Home); within(home, from) {
 			s.Home = []byte(to + home[len(from):])
 			if err := a.undo.begin(*s); err != nil {
@@ -88,7 +88,7 @@ func (a *applying) willMove(from, to string) error {
 	return nil
 }
 
-// wasMoved notes that what the host had at from is at to.
+// wasMoved records that the host's directory that was at from is at to.
 func (a *applying) wasMoved(from, to string) {
 	for _, c := range a.changes {
 		if c.src != "" && within(c.src, from) {
@@ -97,8 +97,8 @@ func (a *applying) wasMoved(from, to string) {
 	}
 }
 
-// park moves the directory of a pending rename to the codebase's root, so that another can have its name.
-func (a *applying) park(todo []*change) bool {
+// stage moves the directory of a pending rename to the codebase's root, so that another directory can have its name.
+func (a *applying) stage(todo []*change) bool {
 	for _, c := range todo {
 		if c.Kind != runtime.ChangeRenamed || strings.HasPrefix(c.src, a.undo.prefix) {
 			continue
@@ -108,9 +108,9 @@ func (a *applying) park(todo []*change) bool {
 			continue
 		}
 		temp := a.undo.temp()
-		s := step{Op: stepPark, Temp: []byte(temp), Home: []byte(parentOf(c.src)), Name: []byte(name)}
+		s := step{Op: stepStage, Temp: []byte(temp), Home: []byte(parentOf(c.src)), Name: []byte(name)}
 		if err = errors.Join(a.undo.begin(s), a.willMove(c.src, temp)); err == nil {
-			a.parked = append(a.parked, s)
+			a.staged = append(a.staged, s)
 			err = unix.Renameat2(home, name, a.Root, temp, unix.RENAME_NOREPLACE)
 		}
 		unix.Close(home)
@@ -118,7 +118,7 @@ func (a *applying) park(todo []*change) bool {
 			a.fail(c, err)
 			return false
 		}
-		a.reached("apply: directory parked")
+		a.reached("apply: directory staged")
 		a.wasMoved(c.src, temp)
 		if err := a.relocateTo(c.key, temp, c.Path); err != nil {
 			a.fail(c, err)
@@ -143,7 +143,7 @@ func (a *applying) applyTree(c *change) {
 		return
 	}
 	defer release()
-	host, err := look(dir, name)
+	host, err := statAt(dir, name)
 	if err != nil {
 		a.fail(c, err)
 		return
@@ -158,7 +158,7 @@ func (a *applying) applyTree(c *change) {
 	switch {
 	case makesGit(dir, name):
 		c.Denied = becomesGit
-		a.leave(c)
+		a.skip(c)
 		return
 	case host != nil && (c.host == nil || !host.unchanged(c.host)):
 		a.conflict(c, "made on the host")
@@ -181,14 +181,14 @@ func (a *applying) applyTree(c *change) {
 		return
 	}
 	a.reached("apply: directory made")
-	if c.host, err = look(dir, name); err != nil { // its mode comes later
+	if c.host, err = statAt(dir, name); err != nil { // its mode comes later
 		a.fail(c, err)
 		return
 	}
 	a.finish(c)
 }
 
-// treeFailed leaves c out for an error.
+// treeFailed skips c because of an error.
 func (a *applying) treeFailed(c *change, err error) {
 	switch {
 	case errors.Is(err, unix.EEXIST), errors.Is(err, unix.ENOTEMPTY):
@@ -202,21 +202,22 @@ func (a *applying) treeFailed(c *change, err error) {
 	}
 }
 
-// A source is a directory of the host's that is to be renamed.
+// A source is a directory of the host that is to be renamed.
 type source struct {
 	dir    int // that it is in
 	name   string
 	object *object
 }
 
-// source returns what c renames, whose dir the caller closes. nil: c is left out, since the host has it no more.
+// source returns the directory that c renames. The caller closes its dir. If the host does not have the directory any
+// more, source skips c and returns nil.
 func (a *applying) source(c *change) *source {
 	dir, name, err := a.parent(c.src)
 	if err != nil {
 		a.treeFailed(c, err)
 		return nil
 	}
-	o, err := look(dir, name)
+	o, err := statAt(dir, name)
 	switch {
 	case err != nil:
 		a.fail(c, err)
@@ -241,7 +242,7 @@ func (a *applying) rename(c *change, s *source, dir int, name string) {
 		return
 	}
 	a.reached("apply: directory renamed")
-	if out, err := look(dir, name); err != nil || out == nil || !out.same(host) {
+	if out, err := statAt(dir, name); err != nil || out == nil || !out.same(host) {
 		a.putBack(c, from, old, dir, name, out)
 		return
 	}
@@ -259,8 +260,8 @@ func (a *applying) rename(c *change, s *source, dir int, name string) {
 	a.finish(c)
 }
 
-// putBack renames what is called name in dir, which is not the directory that c is about, back to old in from. nil:
-// nothing is called name any more.
+// putBack renames the entry name of dir, which is not the directory of c, back to old in from. out is that entry; nil: it
+// does not exist any more.
 func (a *applying) putBack(c *change, from int, old string, dir int, name string, out *object) {
 	err := a.willMove(c.Path, c.src)
 	if out != nil && err == nil {
@@ -273,7 +274,7 @@ func (a *applying) putBack(c *change, from int, old string, dir int, name string
 	a.conflict(c, "replaced on the host")
 }
 
-// relocate records that the host's directory of c is at c.Path. The whiteout of the old name goes last.
+// relocate records that the host's directory of c is at c.Path. It removes the whiteout of the old name last.
 func (p *plan) relocate(c *change) error {
 	if err := p.relocateTo(c.key, c.Path, c.Path); err != nil || c.whiteout == "" {
 		return err
@@ -283,8 +284,8 @@ func (p *plan) relocate(c *change) error {
 }
 
 // relocateTo records that the host's directory at the path key is at the path to: in the log, and in the attributes of all
-// that has its lower half in it. The directory itself, which the upper layer has at the path upper, comes last, so that the
-// next plan after a crash sees that it was renamed.
+// entries whose lower half is in it. It changes the directory itself, which the upper layer has at the path upper, last, so
+// that the next plan after a crash finds that it was renamed.
 func (p *plan) relocateTo(key, to, upper string) error {
 	if p.Relocated != nil {
 		if err := p.Relocated(key, to); err != nil {
@@ -355,7 +356,7 @@ func (p *plan) setLower(at string, e *entry, lower string) error {
 // dropWhiteout removes a whiteout of the upper layer.
 func (p *plan) dropWhiteout(at string) error {
 	return p.inOwn(at, func(dir int, name string) error {
-		o, err := look(dir, name)
+		o, err := statAt(dir, name)
 		if o == nil || err != nil || !o.isWhiteout() {
 			return err
 		}

@@ -135,7 +135,7 @@ func TestPutBackMakesNoRepository(t *testing.T) {
 			m.must(os.WriteFile(m.host("x/"+e.Name()), []byte("changed\n"), 0o644))
 		}
 	}
-	m.must(m.layers().Fold())
+	m.must(m.layers().Compact())
 	if lstat(m.host("x/HEAD")) != nil {
 		t.Error("the host's directory is a git repository")
 	}

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Fold removes from the upper layer what was applied and is still what the host has, so that the host's later
-// changes show again; before that it puts right what an Apply that was killed has left, and follows renames that the host
-// has by now. Nothing may serve the layers: call it before a start.
-func (l *Layers) Fold() error {
+// Compact removes from the upper layer the files that were applied and that the host still has unchanged, so that the
+// host's later changes show again. Before that it recovers from an Apply that was killed, and follows renames that the
+// host has by now. Nothing may serve the layers: call it before a start.
+func (l *Layers) Compact() error {
 	if err := l.recover(); err != nil {
 		return err
 	}
@@ -25,7 +25,7 @@ func (l *Layers) Fold() error {
 	if !applied && !l.lacksDirectory(records) {
 		return nil
 	}
-	p, err := l.settledPlan()
+	p, err := l.reconciledPlan()
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (l *Layers) Fold() error {
 		if err := l.inOwn(c.Path, func(dir int, name string) error { return unix.Unlinkat(dir, name, 0) }); err != nil {
 			return err
 		}
-		l.reached("fold: file taken away")
+		l.reached("compact: file removed")
 		if err := l.Log.Forget(c.lower); err != nil {
 			return err
 		}
@@ -48,8 +48,8 @@ func (l *Layers) Fold() error {
 	return l.Log.Sync()
 }
 
-// mergeApplied merges directories of the upper layer that were applied with the host's, which have the same path. It
-// adds the paths of all that are merged to merged.
+// mergeApplied merges directories of the upper layer that were applied with the host's directories at the same paths. It
+// adds the paths of all merged directories to merged.
 func (p *plan) mergeApplied(e *entry, at string, merged map[string]bool) error {
 	for _, c := range e.children {
 		if !c.object.isDir() {
@@ -63,7 +63,7 @@ func (p *plan) mergeApplied(e *entry, at string, merged map[string]bool) error {
 			if err := p.merge(below, c); err != nil {
 				return err
 			}
-			p.reached("fold: directory merged")
+			p.reached("compact: directory merged")
 		}
 		merged[below] = true
 		if err := p.mergeApplied(c, below, merged); err != nil {
@@ -73,32 +73,32 @@ func (p *plan) mergeApplied(e *entry, at string, merged map[string]bool) error {
 	return nil
 }
 
-// merge merges one directory. What the sandbox has deleted or renamed in it since needs whiteouts.
+// merge merges one directory. It makes whiteouts for names that the sandbox has deleted or renamed in it since.
 func (p *plan) merge(at string, e *entry) error {
 	dir, err := p.ownDir(p.Upper, at)
 	if err != nil || dir < 0 {
 		return err
 	}
 	defer unix.Close(dir)
-	if o, err := lookAt(p.Root, at); err != nil || o == nil || !o.isDir() {
+	if o, err := statPath(p.Root, at); err != nil || o == nil || !o.isDir() {
 		if errors.Is(err, unix.EACCES) {
-			return nil // nor can the sandbox look at it
+			return nil // the sandbox cannot read the directory either
 		}
-		return err // it would show nothing, or be another's
+		return err // merged, the directory would show nothing, or another directory
 	}
 	if e.half == Own {
-		var gone []string // names that the host has and the sandbox does not show
+		var hidden []string // names that the host has and the sandbox does not show
 		for _, c := range p.changes {
 			if c.upper == nil && c.overAt != "" && parentOf(c.Path) == at {
-				gone = append(gone, path.Base(c.Path))
+				hidden = append(hidden, path.Base(c.Path))
 			}
 		}
 		for from := range p.moved {
 			if parentOf(from) == at {
-				gone = append(gone, path.Base(from))
+				hidden = append(hidden, path.Base(from))
 			}
 		}
-		for _, name := range gone {
+		for _, name := range hidden {
 			err := p.asOwner(dir, func() error { return MakeWhiteout(dir, name) })
 			if err != nil && !errors.Is(err, unix.EEXIST) {
 				return err

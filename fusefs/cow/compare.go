@@ -22,7 +22,7 @@ func (p *plan) compareDirectory(c *change, d *place) error {
 	known := d.shut && c.rec != nil && c.rec.Type == unix.S_IFDIR // as it was then, as far as can be known
 	switch {
 	case e.half == Moved && e.lower != c.lower:
-		from, err := lookAt(p.Root, e.lower)
+		from, err := statPath(p.Root, e.lower)
 		if errors.Is(err, unix.EACCES) {
 			c.Kind, c.From, c.src, c.key, c.Unapplied = runtime.ChangeRenamed, e.lower, e.lower, e.lower, isShut
 			p.add(c)
@@ -254,7 +254,7 @@ func (p *plan) lacksContent(e *entry) (bool, error) {
 	if e.lower == "" {
 		return false, nil
 	}
-	o, err := lookAt(p.Root, e.lower)
+	o, err := statPath(p.Root, e.lower)
 	if errors.Is(err, unix.EACCES) {
 		return false, nil // it is not known
 	}

@@ -88,9 +88,9 @@ func (p *plan) strangers(dir string, up, low perm.State) (string, error) {
 		dir     string
 		up, low perm.State
 	}
-	var why string
+	var reason string
 	seen := 0
-	for todo := []level{{dir, up, low}}; len(todo) > 0 && why == ""; {
+	for todo := []level{{dir, up, low}}; len(todo) > 0 && reason == ""; {
 		d := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		fd, err := openDir(p.Root, d.dir)
@@ -102,7 +102,7 @@ func (p *plan) strangers(dir string, up, low perm.State) (string, error) {
 		}
 		err = names(fd, func(name string) error {
 			at := join(d.dir, name)
-			o, err := look(fd, name)
+			o, err := statAt(fd, name)
 			if o == nil || err != nil || p.moved[at] != "" {
 				return err
 			}
@@ -113,15 +113,15 @@ func (p *plan) strangers(dir string, up, low perm.State) (string, error) {
 			l := min(p.Rules.Child(d.up, name, o.isDir()), p.Rules.Child(d.low, name, o.isDir()))
 			switch {
 			case IsGit(name):
-				why = hasGit
+				reason = hasGit
 			case l < perm.Read:
-				why = "the host has something in it that the rules hide"
+				reason = "the host has something in it that the rules hide"
 			case l < perm.Write:
-				why = fmt.Sprintf("the rules do not allow to delete %s in it", Quote(at))
+				reason = fmt.Sprintf("the rules do not allow to delete %s in it", Quote(at))
 			case !known || rec.Type == 0:
-				why = fmt.Sprintf("the host has made %s in it", Quote(at))
+				reason = fmt.Sprintf("the host has made %s in it", Quote(at))
 			case o.isMount():
-				why = "the host has another file system mounted in it"
+				reason = "the host has another file system mounted in it"
 			case o.isDir() && rec.Type == unix.S_IFDIR:
 				todo = append(todo, level{at, p.Rules.Enter(d.up, name), p.Rules.Enter(d.low, name)})
 			default:
@@ -130,10 +130,10 @@ func (p *plan) strangers(dir string, up, low perm.State) (string, error) {
 					return err
 				}
 				if !same {
-					why = fmt.Sprintf("the host has changed %s in it", Quote(at))
+					reason = fmt.Sprintf("the host has changed %s in it", Quote(at))
 				}
 			}
-			if why != "" {
+			if reason != "" {
 				return io.EOF
 			}
 			return nil
@@ -146,7 +146,7 @@ func (p *plan) strangers(dir string, up, low perm.State) (string, error) {
 			return "", fmt.Errorf("list %q: %w", d.dir, err)
 		}
 	}
-	return why, nil
+	return reason, nil
 }
 
 // stale reports whether the upper layer's file is what was applied before and has not been changed since: it

@@ -22,7 +22,7 @@ func (l *Layers) Copy(upper int, log *os.File) error {
 	err := c.dir(l.Upper, upper, "", 0)
 	var o *object
 	if err == nil {
-		o, err = look(l.Upper, "")
+		o, err = statAt(l.Upper, "")
 	}
 	if err == nil { // the sandbox sees it as the codebase's; a directory that is moved must be writable
 		err = unix.Fchmodat(unix.AT_FDCWD, procPath(upper), o.perms()|0o700, 0)
@@ -75,7 +75,7 @@ func (c *copying) dir(from, to int, at string, depth int) error {
 			return err
 		}
 	}
-	o, err := look(from, "")
+	o, err := statAt(from, "")
 	if err != nil {
 		return err
 	}

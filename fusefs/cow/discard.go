@@ -19,7 +19,7 @@ func (l *Layers) Discard(paths []string) (int, error) {
 	if err := l.Recover(); err != nil {
 		return 0, err
 	}
-	p, err := l.settledPlan()
+	p, err := l.reconciledPlan()
 	if err != nil {
 		return 0, err
 	}

@@ -238,7 +238,7 @@ func TestNestedRepositories(t *testing.T) {
 	m.write("new/.git/HEAD", "ref: refs/heads/main\n", 0o644)
 	m.rename("renamed", "moved")
 	for _, c := range m.changes() {
-		if why := c.Unapplied + c.Conflict; strings.Contains(c.Path, ".git") && why == "" {
+		if reason := c.Unapplied + c.Conflict; strings.Contains(c.Path, ".git") && reason == "" {
 			t.Errorf("%s has no reason not to be applied", c.Path)
 		}
 	}

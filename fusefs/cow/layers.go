@@ -53,7 +53,7 @@ type Layers struct {
 	test func(name string) // called at each failpoint
 
 	isAlone bool   // Alone has called
-	parked  []step // directories with a temporary name that recover could not take back
+	staged  []step // directories whose names recover could not restore
 
 	// Logger receives what is not an error of the call; nil discards it.
 	Logger *slog.Logger
@@ -129,16 +129,16 @@ func (o *object) same(p *object) bool {
 	return o.Ino == p.Ino && o.typ() == p.typ() && (o.isDir() || o.Size == p.Size && o.mtime() == p.mtime())
 }
 
-// unchanged is same for two looks with no rename in between. A file can be another one with the same inode, size and mtime:
-// inodes are used again, and an archive can have one time for all. Its names and its mode may be others: Apply itself
-// removes names of files.
+// unchanged is same for two calls of statAt without a rename in between. Another file can have the same inode, size and
+// mtime: inodes are used again, and an archive can have one time for all files. The number of names and the mode may
+// differ: Apply itself removes names of files.
 func (o *object) unchanged(p *object) bool {
 	return o.same(p) && (o.isDir() || o.ctime() == p.ctime() || o.Nlink != p.Nlink || o.perms() != p.perms())
 }
 
-// look returns the object called name in the directory dir, without following a link; with an empty name dir itself.
-// nil if there is none.
-func look(dir int, name string) (*object, error) {
+// statAt returns the object called name in the directory dir, without following a link; with an empty name dir itself.
+// It returns nil if the name does not exist.
+func statAt(dir int, name string) (*object, error) {
 	flags := unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT
 	if name == "" {
 		flags |= unix.AT_EMPTY_PATH
@@ -173,14 +173,14 @@ func openDir(root int, p string) (int, error) {
 	return -1, err
 }
 
-// lookAt is look for a path below root. A path through what is no directory does not exist.
-func lookAt(root int, p string) (*object, error) {
+// statPath is statAt for a path below root. A path through an object that is not a directory does not exist.
+func statPath(root int, p string) (*object, error) {
 	dir, err := openDir(root, parentOf(p))
 	if dir < 0 {
 		return nil, err
 	}
 	defer unix.Close(dir)
-	return look(dir, path.Base(p))
+	return statAt(dir, path.Base(p))
 }
 
 // parentOf returns the directory of a path, "" for the root.

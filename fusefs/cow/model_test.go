@@ -146,7 +146,7 @@ type spot struct {
 }
 
 func lstat(p string) *object {
-	o, err := look(unix.AT_FDCWD, p)
+	o, err := statAt(unix.AT_FDCWD, p)
 	if err != nil {
 		return nil
 	}

@@ -163,7 +163,7 @@ func TestModesOfTheSandbox(t *testing.T) {
 			if left, err := m.guarded().Changes(runtime.ChangesOptions{}); err != nil || len(left) > 0 && want != nil {
 				t.Fatalf("seed %d: changes afterwards: %+v %v", seed, left, err)
 			}
-			if err := m.guarded().Fold(); err != nil {
+			if err := m.guarded().Compact(); err != nil {
 				t.Fatalf("seed %d: fold: %v", seed, err)
 			}
 		}

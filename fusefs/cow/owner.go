@@ -25,7 +25,7 @@ func (l *Layers) asOwner(fd int, f func() error) error {
 
 // withAccess calls f while the owner of fd has all access to it.
 func withAccess(fd int, f func() error) error {
-	o, err := look(fd, "")
+	o, err := statAt(fd, "")
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (l *Layers) openOwn(dir int, p string) (fd int, size int64, err error) {
 	}
 	defer unix.Close(parent)
 	err = l.onOwn(parent, path.Base(p), func(file int) (err error) {
-		if o, err := look(file, ""); err != nil || !o.isFile() {
+		if o, err := statAt(file, ""); err != nil || !o.isFile() {
 			return errors.Join(err, unix.ESTALE)
 		}
 		fd, size, err = reopen(file)

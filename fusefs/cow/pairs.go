@@ -188,7 +188,7 @@ func (p *plan) visible(at, inside string, o *object, f func(at string, o *object
 	}
 	slices.Sort(all)
 	for _, name := range all {
-		o, err := look(dir, name)
+		o, err := statAt(dir, name)
 		if errors.Is(err, unix.EACCES) {
 			return nil // nothing in it can be looked at
 		}
@@ -218,7 +218,7 @@ func (r *reader) deletedPairs(c *change, f func(*pair) error) error {
 
 // renamedPairs calls f for each file of the host's that is renamed with its directory and has no change of its own.
 func (r *reader) renamedPairs(c *change, f func(*pair) error) error {
-	o, err := lookAt(r.Root, c.src)
+	o, err := statPath(r.Root, c.src)
 	switch {
 	case errors.Is(err, unix.EACCES):
 		return nil

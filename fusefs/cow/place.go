@@ -31,12 +31,12 @@ func (a *applying) place(first *change, drafts []*draft) {
 	}
 	var placed []*draft
 	for _, d := range drafts {
-		if !a.goesOn() {
+		if !a.canContinue() {
 			break
 		}
 		a.reached("apply: next file")
 		if a.placeOne(d) {
-			if o, err := look(d.dir, d.name); err == nil && o != nil && o.same(d.object) {
+			if o, err := statAt(d.dir, d.name); err == nil && o != nil && o.same(d.object) {
 				d.object = o // renamed; else the host has changed it already: the record is that of ours
 			}
 			a.reached("apply: file in place")
@@ -129,7 +129,7 @@ func flushEach(all []*draft, f func(*draft) error) error {
 
 // placeOne puts one draft in place, and looks at what it has replaced. It reports whether the draft stays there.
 func (a *applying) placeOne(d *draft) bool {
-	if o, err := look(d.dir, d.temp); err != nil || o == nil || !o.same(d.object) {
+	if o, err := statAt(d.dir, d.temp); err != nil || o == nil || !o.same(d.object) {
 		a.conflict(d.change, errTempTaken.Error())
 		return false
 	}
@@ -143,7 +143,7 @@ func (a *applying) placeOne(d *draft) bool {
 	if makesGit(d.dir, d.name) { // with another of the batch
 		_ = unix.Unlinkat(d.dir, d.temp, 0)
 		d.Denied = becomesGit
-		a.leave(d.change)
+		a.skip(d.change)
 		return false
 	}
 	if d.host != nil && d.host.isDir() { // not before: until here the change can be left
@@ -168,7 +168,7 @@ func (a *applying) placeOne(d *draft) bool {
 		return false
 	}
 	a.reached("apply: file exchanged")
-	out, err := look(d.dir, d.temp)
+	out, err := statAt(d.dir, d.temp)
 	if err != nil || out == nil {
 		a.fail(d.change, errors.Join(err, unix.ESTALE))
 		return false

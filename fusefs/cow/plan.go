@@ -194,7 +194,7 @@ func (p *plan) impliedDeletions(e *entry, d *place) error {
 		if there[name] || p.moved[at] != "" {
 			return nil
 		}
-		host, err := look(d.hostFD, name)
+		host, err := statAt(d.hostFD, name)
 		if host == nil {
 			return err
 		}
@@ -245,7 +245,7 @@ func (p *plan) compare(e *entry, d *place) error {
 	var host *object
 	if d.hostFD >= 0 && p.moved[c.lower] == "" {
 		var err error
-		if host, err = look(d.hostFD, e.name); errors.Is(err, unix.EACCES) {
+		if host, err = statAt(d.hostFD, e.name); errors.Is(err, unix.EACCES) {
 			d.shut = true
 		} else if err != nil {
 			return fmt.Errorf("look at %q: %w", c.lower, err)

@@ -47,7 +47,7 @@ func TestApplyAfterPowerCuts(t *testing.T) {
 			m.openLog()
 			m.must(m.log.Sync()) // what is left was on the disk
 			if r.IntN(2) == 0 {
-				m.must(m.layers().Fold())
+				m.must(m.layers().Compact())
 			}
 		}
 		if diff := differences(want, m.hostView()); len(diff) > 0 && !lost {

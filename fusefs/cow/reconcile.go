@@ -8,9 +8,10 @@ import (
 	"wolffia/runtime"
 )
 
-// settledPlan is newPlan, once the layers agree with the renames that the host has: an Apply that was killed has done them, a
-// sandbox with the same changes has applied them, or the user has. Else a directory would not show what was renamed with it.
-func (l *Layers) settledPlan() (*plan, error) {
+// reconciledPlan makes the layers agree with the renames that the host has, and returns newPlan. An Apply that was killed,
+// a sandbox with the same changes, or the user has renamed the directories. Without the agreement a directory would not
+// show the entries that were renamed with it.
+func (l *Layers) reconciledPlan() (*plan, error) {
 	p, err := l.newPlan()
 	if err != nil || !p.hasRenamed() {
 		return p, err
@@ -28,19 +29,19 @@ func (l *Layers) lacksDirectory(records map[string]Record) bool {
 		if r.Type != unix.S_IFDIR {
 			continue
 		}
-		if o, err := lookAt(l.Root, at); o == nil && err == nil {
+		if o, err := statPath(l.Root, at); o == nil && err == nil {
 			return true
 		}
 	}
 	return false
 }
 
-// hasRenamed reports whether a rename was done before a crash, or by the user, but not recorded.
+// hasRenamed reports whether a directory was renamed, before a crash or by the user, without a record.
 func (p *plan) hasRenamed() bool {
 	return slices.ContainsFunc(p.changes, func(c *change) bool { return c.Kind == runtime.ChangeRenamed && c.equal })
 }
 
-// finishRenames records the renames of hasRenamed. The plan is not true any more then.
+// finishRenames records the renames of hasRenamed. The plan is out of date afterwards.
 func (p *plan) finishRenames() error {
 	p.Layers.moved()
 	for _, c := range p.changes {

@@ -41,7 +41,7 @@ func (m *model) same(what string, want map[string]string) {
 // TestForkFollowsAppliedRenames: a fork, or what was a snapshot, has all its files after its renames were applied by the other.
 func TestForkFollowsAppliedRenames(t *testing.T) {
 	for what, look := range map[string]func(m *model) error{
-		"a start": func(m *model) error { return m.layers().Fold() },
+		"a start": func(m *model) error { return m.layers().Compact() },
 		"changes": func(m *model) error { _, err := m.layers().Changes(runtime.ChangesOptions{}); return err },
 		"diff": func(m *model) error {
 			if diff := m.diff(); diff != "" {
@@ -81,8 +81,8 @@ func TestForkFollowsAppliedRenames(t *testing.T) {
 // comes before a removal, leaves no temporary name on the host, and nothing is lost, also for the sandbox.
 func TestParkedGoesOn(t *testing.T) {
 	ring := []string{"a", "b", "c"}
-	for what, recover := range map[string]func(l *Layers) error{"start": (*Layers).Fold, "removal": (*Layers).Recover} {
-		parked := 0
+	for what, recover := range map[string]func(l *Layers) error{"start": (*Layers).Compact, "removal": (*Layers).Recover} {
+		staged := 0
 		for points := 0; ; points++ {
 			m := newModel(t)
 			for _, d := range ring {
@@ -101,7 +101,7 @@ func TestParkedGoesOn(t *testing.T) {
 			}
 			for p := range m.hostView() {
 				if strings.HasPrefix(p, TempPrefix) {
-					parked++
+					staged++
 					break
 				}
 			}
@@ -126,8 +126,8 @@ func TestParkedGoesOn(t *testing.T) {
 				t.Errorf("%s, killed at %d, applied: the host has\n%s", what, points, strings.Join(diff, "\n"))
 			}
 		}
-		if parked < 3 {
-			t.Errorf("%s: only %d times a directory was parked", what, parked)
+		if staged < 3 {
+			t.Errorf("%s: only %d times a directory was staged", what, staged)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func within(path, dir string) bool {
 // Changes returns the changes at and below paths, all if there are none, sorted by path. A path without a change is
 // ErrNotFound.
 func (l *Layers) Changes(o runtime.ChangesOptions) ([]runtime.Change, error) {
-	p, err := l.settledPlan()
+	p, err := l.reconciledPlan()
 	if err != nil {
 		return nil, err
 	}

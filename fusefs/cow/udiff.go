@@ -28,7 +28,7 @@ type pair struct {
 // Diff writes the changes at and below paths, all if there are none, as a unified diff in git's notation. It leaves
 // out what the rules do not allow to change, and what is never applied.
 func (l *Layers) Diff(o runtime.DiffOptions, w io.Writer) error {
-	p, err := l.settledPlan()
+	p, err := l.reconciledPlan()
 	if err != nil {
 		return err
 	}

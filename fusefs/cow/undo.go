@@ -25,7 +25,7 @@ type step struct {
 	Dir  []byte `json:"dir"`            // the host's directory
 	Temp []byte `json:"temp"`           // a name in it that nothing else has
 	Name []byte `json:"name,omitempty"` // the other name
-	Home []byte `json:"home,omitempty"` // of stepPark: the directory of Name
+	Home []byte `json:"home,omitempty"` // of stepStage: the directory of Name
 
 	New uint64 `json:"new,omitempty"` // inode of what is put in place
 	Old *old   `json:"old,omitempty"` // what must come out
@@ -51,7 +51,7 @@ const (
 	stepSwap   = "swap"   // exchange Temp, which is New, and Name, which is Old
 	stepPlace  = "place"  // rename Temp, which is New, to Name
 	stepRemove = "remove" // rename Name, which is Old, to Temp, and delete it
-	stepPark   = "park"   // rename Name, in Home, to Temp for a while
+	stepStage  = "stage"  // rename Name, in Home, to Temp temporarily
 )
 
 // An undoLog writes steps.
@@ -146,64 +146,64 @@ func (l *Layers) recover() error {
 		}
 		steps[key] = append(steps[key], s)
 	}
-	var parked []step
+	var staged []step
 	for i := len(order) - 1; i >= 0; i-- {
 		all := steps[order[i]]
 		last := &all[len(all)-1]
-		if last.Op == stepPark {
+		if last.Op == stepStage {
 			last.Home = l.homeOf(all)
 		}
 		err := l.undo(last)
 		if errors.Is(err, errTaken) {
-			parked = append(parked, *last)
+			staged = append(staged, *last)
 		} else if err != nil {
-			return fmt.Errorf("put right what an earlier apply has left in %q: %w", last.Dir, err)
+			return fmt.Errorf("recover an earlier apply in %q: %w", last.Dir, err)
 		}
 	}
-	l.parked = nil
-	if len(parked) > 0 {
-		if err := l.finishParked(parked); err != nil {
-			return fmt.Errorf("go on with what an earlier apply has begun: %w", err)
+	l.staged = nil
+	if len(staged) > 0 {
+		if err := l.finishStaged(staged); err != nil {
+			return fmt.Errorf("continue an earlier apply: %w", err)
 		}
 	}
 	return l.forgetSteps()
 }
 
-// errTaken is the error of undo for a directory that cannot have its name again.
+// errTaken is the error of undo for a directory whose name another object has.
 var errTaken = errors.New("its name is taken")
 
-// forgetSteps empties Undo, if no directory of the host has a temporary name still.
+// forgetSteps empties Undo, unless a directory of the host still has a temporary name.
 func (l *Layers) forgetSteps() error {
-	if len(l.parked) > 0 {
+	if len(l.staged) > 0 {
 		return nil
 	}
 	return emptyUndo(l.Undo)
 }
 
-// stillParked returns those of some steps of stepPark whose directory has its temporary name.
-func (l *Layers) stillParked(steps []step) []step {
+// stillStaged returns the steps, of steps of stepStage, whose directory still has its temporary name.
+func (l *Layers) stillStaged(steps []step) []step {
 	return slices.DeleteFunc(slices.Clone(steps), func(s step) bool {
-		o, err := look(l.Root, string(s.Temp))
+		o, err := statAt(l.Root, string(s.Temp))
 		return o == nil && err == nil
 	})
 }
 
-// finishParked renames directories that an Apply that was killed has parked to where the sandbox has them, and what
-// is in the way of that as well: what has their names on the host by now is what the sandbox has there. What is in conflict,
-// or denied, stays for the next Apply.
-func (l *Layers) finishParked(parked []step) error {
-	p, err := l.settledPlan()
+// finishStaged renames directories that a killed Apply has staged to the names that the sandbox gives them. It also
+// renames the directories that have these names on the host by now, as the sandbox does. Changes that are in conflict, or
+// denied, remain for the next Apply.
+func (l *Layers) finishStaged(staged []step) error {
+	p, err := l.reconciledPlan()
 	if err != nil {
 		return err
 	}
 	var some []*change
 	for _, c := range p.changes {
-		if c.Kind == runtime.ChangeRenamed && slices.ContainsFunc(parked, func(s step) bool { return c.src == string(s.Temp) }) {
+		if c.Kind == runtime.ChangeRenamed && slices.ContainsFunc(staged, func(s step) bool { return c.src == string(s.Temp) }) {
 			some = append(some, c)
 		}
 	}
-	l.parked = parked
-	a := &applying{plan: p, parked: parked, state: map[*change]outcome{}}
+	l.staged = staged
+	a := &applying{plan: p, staged: staged, state: map[*change]outcome{}}
 	all := p.withNeeded(some)
 	if conflict, denied := a.rule(all); conflict+denied == 0 {
 		if a.undo, err = l.newUndoLog(); err != nil {
@@ -211,8 +211,8 @@ func (l *Layers) finishParked(parked []step) error {
 		}
 		a.makeTrees(slices.DeleteFunc(all, func(c *change) bool { return !isTree(c) }))
 	}
-	if len(l.parked) > 0 {
-		l.warn("an apply was killed, and a directory cannot have its name again: apply again", "directory", string(l.parked[0].Temp))
+	if len(l.staged) > 0 {
+		l.warn("an apply was killed, and the name of a directory cannot be restored: apply again", "directory", string(l.staged[0].Temp))
 	}
 	return errors.Join(a.wrong, l.Log.Sync())
 }
@@ -239,7 +239,7 @@ func (l *Layers) undo(s *step) error {
 	}
 	defer unix.Close(dir)
 	temp, name := string(s.Temp), string(s.Name)
-	o, err := look(dir, temp)
+	o, err := statAt(dir, temp)
 	if o == nil || err != nil {
 		return err // not begun, or ended
 	}
@@ -248,7 +248,7 @@ func (l *Layers) undo(s *step) error {
 		(s.Op == stepRemove || s.Op == stepSwap) && s.Old.is(o):
 		return removeTemp(dir, temp, o)
 	case s.Op == stepSwap:
-		in, err := look(dir, name)
+		in, err := statAt(dir, name)
 		if err != nil {
 			return err
 		}
@@ -259,13 +259,13 @@ func (l *Layers) undo(s *step) error {
 			return removeTemp(dir, temp, in)
 		}
 	}
-	if s.Op == stepPark {
+	if s.Op == stepStage {
 		home, err := openDir(l.Root, string(s.Home))
 		if err != nil || home < 0 {
 			return errors.Join(err, unix.ENOENT)
 		}
 		defer unix.Close(home)
-		return l.unpark(s, dir, home)
+		return l.unstage(s, dir, home)
 	}
 	release, err := Claim(dir, name)
 	if err != nil {
@@ -284,9 +284,9 @@ func (l *Layers) undo(s *step) error {
 	return err
 }
 
-// unpark takes a step of stepPark back: the host's directory gets its name again, in home, which is open as dir. If
-// something else has the name by now, it stays, and the error is errTaken.
-func (l *Layers) unpark(s *step, dir, home int) error {
+// unstage undoes a step of stepStage: it restores the name of the host's directory in home, a directory's descriptor. If
+// another object has the name by now, unstage leaves the directory, and returns errTaken.
+func (l *Layers) unstage(s *step, dir, home int) error {
 	temp, name := string(s.Temp), string(s.Name)
 	p := &plan{Layers: l}
 	var err error
@@ -301,7 +301,7 @@ func (l *Layers) unpark(s *step, dir, home int) error {
 		return err
 	}
 	defer release()
-	if o, err := look(home, name); err != nil {
+	if o, err := statAt(home, name); err != nil {
 		return err
 	} else if o != nil || makesGit(home, name) { // with what another sandbox has made since
 		return errTaken

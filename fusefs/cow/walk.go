@@ -29,7 +29,7 @@ type entry struct {
 
 // readUpper returns the root of the upper layer with all below it.
 func (l *Layers) readUpper() (*entry, error) {
-	o, err := look(l.Upper, "")
+	o, err := statAt(l.Upper, "")
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (l *Layers) list(fd, most int) (all []*entry, err error) {
 			if len(all) >= most {
 				return errTooMany
 			}
-			o, err := look(fd, name)
+			o, err := statAt(fd, name)
 			if o != nil {
 				all = append(all, &entry{name: name, object: o})
 			}

@@ -57,16 +57,16 @@ func (b *Buffers) Reply(errno syscall.Errno, size int) int {
 // maxIdleBuffers is how many buffers wait for a handler.
 const maxIdleBuffers = 3
 
-// spareBuffers are buffers for the next handler, of those that have ended: handlers come and go with
-// each burst of messages, and to map and unmap memory costs as much as to answer a few. At most maxIdleBuffers
-// are kept, and none with large set. Its methods are safe for concurrent use; the zero value has none.
-type spareBuffers struct {
+// A bufferPool has the buffers of handlers that have ended, for the next handler. Handlers start and end with
+// each burst of messages, and mapping memory costs as much as a few answers. The pool keeps at most maxIdleBuffers,
+// and none with large set. Its methods are safe for concurrent use. The zero value is an empty pool.
+type bufferPool struct {
 	mu   sync.Mutex
 	idle []*Buffers // guarded by mu
 }
 
-// take returns buffers for give.
-func (s *spareBuffers) take() (*Buffers, error) {
+// get returns buffers; put returns them to the pool.
+func (s *bufferPool) get() (*Buffers, error) {
 	s.mu.Lock()
 	if n := len(s.idle); n > 0 {
 		defer s.mu.Unlock()
@@ -78,8 +78,8 @@ func (s *spareBuffers) take() (*Buffers, error) {
 	return NewBuffers()
 }
 
-// give keeps b, or frees it.
-func (s *spareBuffers) give(b *Buffers) {
+// put returns b to the pool, or frees it.
+func (s *bufferPool) put(b *Buffers) {
 	s.mu.Lock()
 	if len(s.idle) < maxIdleBuffers && !b.large {
 		defer s.mu.Unlock()
@@ -90,8 +90,8 @@ func (s *spareBuffers) give(b *Buffers) {
 	b.Free()
 }
 
-// close frees what is kept. No handler runs.
-func (s *spareBuffers) close() {
+// close frees the pooled buffers. No handler runs.
+func (s *bufferPool) close() {
 	for _, b := range s.idle {
 		b.Free()
 	}

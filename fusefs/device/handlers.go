@@ -46,7 +46,7 @@ type handlers struct {
 	limit  int                                // of running
 	logger *slog.Logger
 
-	buffers spareBuffers
+	buffers bufferPool
 	running atomic.Int32  // 0 once all have ended, then for good
 	reading atomic.Int32  // of running, those that look or wait for a message
 	done    atomic.Uint64 // answers
@@ -91,10 +91,10 @@ func (h *handlers) more(most int) {
 func (h *handlers) begin() {
 	h.reading.Add(1)
 	go func() { // ends when others read, or with the device
-		b, err := h.buffers.take()
+		b, err := h.buffers.get()
 		if err == nil {
 			h.run(b)
-			h.buffers.give(b)
+			h.buffers.put(b)
 		} else {
 			h.reading.Add(-1)
 			h.logger.Error("allocate the buffer of a request", "error", err)

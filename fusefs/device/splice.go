@@ -39,7 +39,7 @@ func (d *Device) Splice(b *Buffers, fd int, off int64, size int) bool {
 	if size < minSplice {
 		return false
 	}
-	p, ok := d.pipes.take()
+	p, ok := d.pipes.get()
 	if !ok {
 		return false
 	}
@@ -52,7 +52,7 @@ func (d *Device) Splice(b *Buffers, fd int, off int64, size int) bool {
 	switch {
 	case err == nil && int(n) == total:
 		d.Spliced.Add(1)
-		d.pipes.give(p)
+		d.pipes.put(p)
 		return true
 	case err == syscall.ENOENT, err == syscall.ENODEV: // as in handlers.next
 		d.pipes.drop(p)
@@ -95,8 +95,8 @@ type pipes struct {
 	closed bool   // guarded by mu
 }
 
-// take returns an empty pipe for give or drop; ok is false if there is none.
-func (ps *pipes) take() (p pipe, ok bool) {
+// get returns an empty pipe for put or drop; ok is false if the pool has none and cannot make one.
+func (ps *pipes) get() (p pipe, ok bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	ps.used = true
@@ -114,15 +114,15 @@ func (ps *pipes) take() (p pipe, ok bool) {
 	}
 	p = pipe{fds[0], fds[1]}
 	if n, err := unix.FcntlInt(uintptr(p.r), unix.F_SETPIPE_SZ, pipeSize); err != nil || n < pipeSize {
-		p.close() // the user has too many
+		p.close() // the user has too many pipes
 		return pipe{}, false
 	}
 	ps.open++
 	return p, true
 }
 
-// give takes p back, which is empty.
-func (ps *pipes) give(p pipe) {
+// put returns p, which is empty, to the pool.
+func (ps *pipes) put(p pipe) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if ps.closed {

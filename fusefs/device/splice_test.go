@@ -10,22 +10,22 @@ import (
 func TestPipesAreFew(t *testing.T) {
 	var ps pipes
 	take := func() pipe {
-		p, ok := ps.take()
+		p, ok := ps.get()
 		if !ok {
 			t.Fatal("no pipe")
 		}
 		return p
 	}
 	a, b := take(), take()
-	if _, ok := ps.take(); ok {
+	if _, ok := ps.get(); ok {
 		t.Errorf("more than %d pipes", maxPipes)
 	}
 	ps.drop(a)
-	ps.give(b)
+	ps.put(b)
 	if p := take(); p != b {
 		t.Errorf("pipe %v, want %v, which is unused", p, b)
 	}
-	ps.give(b)
+	ps.put(b)
 	ps.reap() // was used meanwhile
 	if ps.open != 1 || len(ps.idle) != 1 {
 		t.Errorf("%d pipes, %d idle; want the one that was used", ps.open, len(ps.idle))
@@ -36,8 +36,8 @@ func TestPipesAreFew(t *testing.T) {
 	}
 	c := take()
 	ps.close()
-	ps.give(c)
-	if _, ok := ps.take(); ok || ps.open != 0 {
+	ps.put(c)
+	if _, ok := ps.get(); ok || ps.open != 0 {
 		t.Errorf("%d pipes after the end", ps.open)
 	}
 }
@@ -59,7 +59,7 @@ func TestPipeOfAShortFile(t *testing.T) {
 		size int
 		full bool
 	}{{0, minSplice, true}, {1, minSplice, false}, {minSplice, minSplice, false}} {
-		p, ok := ps.take()
+		p, ok := ps.get()
 		if !ok {
 			t.Fatal("no pipe")
 		}

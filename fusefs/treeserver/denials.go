@@ -53,7 +53,7 @@ func (t *treeServer) denials(n int64) *runtime.Denials {
 // denial returns r for a client.
 func denial(r *audit.Record) runtime.Denial {
 	d := runtime.Denial{
-		Op: r.Op, Path: audit.Printable(r.Path), Level: r.Level, Why: audit.Printable(r.Why), Allow: audit.Printable(r.Remedy),
+		Op: r.Op, Path: audit.Printable(r.Path), Level: r.Level, Why: audit.Printable(r.Reason), Allow: audit.Printable(r.Remedy),
 	}
 	if r.Cut {
 		d.Path += "..."

@@ -13,9 +13,9 @@ import (
 	"wolffia/runtime"
 )
 
-// adopt serves the directory path by the rules in the file for the spare's user. If it serves a codebase already, that must
-// be this one, by the same rules.
-func (t *treeServer) adopt(path string, git boot.TreeGit, file *os.File) error {
+// attach serves the directory path by the rules in the file, for the claimant of the pooled sandbox. If it serves a
+// codebase already, that must be this one, by the same rules.
+func (t *treeServer) attach(path string, git boot.TreeGit, file *os.File) error {
 	var err error
 	if t.boot.Blank {
 		err = t.fill(path, git, file)
@@ -25,28 +25,28 @@ func (t *treeServer) adopt(path string, git boot.TreeGit, file *os.File) error {
 	if err != nil {
 		return err
 	}
-	t.codebase, t.spare = path, false
+	t.codebase, t.pooled = path, false
 	step.Reached("adopted")
 	return nil
 }
 
-// rehearse is adopt without an effect.
-func (t *treeServer) rehearse(path string, file *os.File) error {
+// warmUp is attach without an effect.
+func (t *treeServer) warmUp(path string, file *os.File) error {
 	if !t.boot.Blank {
 		_ = t.confirm(path, file) // the shim has no rules to ask for
 		return nil
 	}
-	root, policy, err := t.given(path, file)
+	root, policy, err := t.openRequest(path, file)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(root)
-	return t.server.Rehearse(root, policy)
+	return t.server.WarmUp(root, policy)
 }
 
-// fill gives the blank tree the directory path, by the rules in the file.
+// fill attaches the directory path to the empty tree, by the rules in the file.
 func (t *treeServer) fill(path string, g boot.TreeGit, file *os.File) error {
-	root, policy, err := t.given(path, file)
+	root, policy, err := t.openRequest(path, file)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (t *treeServer) fill(path string, g boot.TreeGit, file *os.File) error {
 		return err
 	}
 	defer own.CloseDirs()
-	if err := t.server.Give(root, policy, gitOptions(own, g.Minimal), g.Unguarded); err != nil {
+	if err := t.server.Attach(root, policy, gitOptions(own, g.Minimal), g.Unguarded); err != nil {
 		return fmt.Errorf("serve the tree: %w", err)
 	}
 	t.served = served
@@ -70,8 +70,8 @@ func (t *treeServer) fill(path string, g boot.TreeGit, file *os.File) error {
 	return nil
 }
 
-// given opens the directory path and compiles the rules in the file. The caller closes root.
-func (t *treeServer) given(path string, file *os.File) (root int, policy *perm.Policy, err error) {
+// openRequest opens the directory path and compiles the rules in the file. The caller closes root.
+func (t *treeServer) openRequest(path string, file *os.File) (root int, policy *perm.Policy, err error) {
 	text, err := boot.RulesText(file)
 	if err != nil {
 		return -1, nil, err
@@ -83,14 +83,14 @@ func (t *treeServer) given(path string, file *os.File) (root int, policy *perm.P
 	return root, policy, err
 }
 
-// confirm makes sure that the tree is of the directory that is called path now, by the rules in the file.
+// confirm checks that the tree serves the directory that is at path now, by the rules in the file.
 func (t *treeServer) confirm(path string, file *os.File) error {
 	text, err := boot.RulesText(file)
 	if err != nil {
 		return err
 	}
 	if boot.DirAt(path) != t.served || !bytes.Equal(text, t.boot.Rules) {
-		return runtime.Errorf(runtime.ErrConflict, "the spare was started for another codebase than the one that is %s now, or for other rules", path)
+		return runtime.Errorf(runtime.ErrConflict, "the pooled sandbox was started for another codebase than the one that is %s now, or for other rules", path)
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 		debug.SetMemoryLimit(memory)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	t := &treeServer{boot: b, control: control, audit: audit.NewLog(statedir.Audit(b.Run), log), codebase: b.Codebase, spare: b.Spare}
+	t := &treeServer{boot: b, control: control, audit: audit.NewLog(statedir.Audit(b.Run), log), codebase: b.Codebase, pooled: b.Spare}
 	root := -1
 	var layer *copied
 	var err error
@@ -84,8 +84,8 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 	defer own.CloseDirs()
 	if layer != nil {
 		t.root, t.copied, t.git = root, layer, own
-		if err := t.layers().Fold(); err != nil { // the changes are as they were, and a start gives the user a way to them
-			log.Warn("fold away what was applied", "error", err)
+		if err := t.layers().Compact(); err != nil { // the changes are as they were, and a start gives the user a way to them
+			log.Warn("compact the upper layer", "error", err)
 		}
 	}
 	finish := sync.OnceFunc(func() {
@@ -108,17 +108,17 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 	step.Reached("mount received")
 	serve := fusefs.Serve
 	if b.Blank {
-		serve = fusefs.ServeBlank
+		serve = fusefs.ServeEmpty
 	}
 	t.server, err = serve(context.Background(), device, &fusefs.Options{
 		Root: root, Rules: t.policy.Load(), Copy: layer.options(),
 		Git: gitOptions(own, b.Git.Minimal), Unguarded: b.Git.Unguarded,
-		Owner:  treeOwner(b),
-		Quota:  b.Disk,
-		Memory: memory,
-		Logger: log,
-		Denied: t.denied,
-		Walked: func() { t.send(&boot.TreeReply{Walked: true}) },
+		Owner:              treeOwner(b),
+		Quota:              b.Disk,
+		Memory:             memory,
+		Logger:             log,
+		Denied:             t.denied,
+		OnSequentialLookup: func() { t.send(&boot.TreeReply{SequentialLookup: true}) },
 	})
 	if err != nil {
 		return fmt.Errorf("serve the tree: %w", err)

@@ -39,7 +39,7 @@ type treeServer struct {
 	changing atomic.Bool     // rules are being replaced
 	codebase string          // its path, once there is one; only serve changes it, and served, before there is a user
 	served   boot.Dir        // the directory that was there then, which stays open; zero: none yet
-	spare    bool            // it has no user yet; serve's own
+	pooled   bool            // it has no user yet; serve's own
 	expected *expected       // the rules that it will probably get with its codebase; nil: not known; serve's own
 
 	reviewing atomic.Bool // a review is in progress
@@ -58,13 +58,13 @@ func (t *treeServer) serve() {
 		if err != nil || json.Unmarshal(packet, &req) != nil {
 			req.Op = "nonsense"
 		}
-		if req.Op == boot.AskAdopt || t.spare { // not in the background: the shim waits for it alone
+		if req.Op == boot.AskAdopt || t.pooled { // not in the background: the shim waits for it alone
 			err := runtime.Errorf(runtime.ErrConflict, "the tree server waits for a user, or has one")
 			switch {
-			case req.Op == boot.AskAdopt && t.spare:
-				err = t.adopt(req.Path, req.Git, file)
-			case req.Op == boot.AskRehearse && t.spare:
-				err = t.rehearse(req.Path, file)
+			case req.Op == boot.AskAdopt && t.pooled:
+				err = t.attach(req.Path, req.Git, file)
+			case req.Op == boot.AskRehearse && t.pooled:
+				err = t.warmUp(req.Path, file)
 			}
 			_ = file.Close() // nil is fine
 			t.reply(req.ID, nil, err)
@@ -183,7 +183,7 @@ func (t *treeServer) denied(d fusefs.Denial) {
 	policy, _ := d.Rules.(*perm.Policy)
 	r := audit.Record{
 		Op: d.Op, Path: cmp.Or(d.Path, "."), Level: d.Level, Need: d.Need, Errno: errnoName(d.Errno),
-		PID: d.PID, UID: uid, Why: d.Why,
+		PID: d.PID, UID: uid, Reason: d.Reason,
 	}
 	t.audit.Add(r, policy)
 	t.remember(r, policy)

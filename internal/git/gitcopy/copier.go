@@ -174,8 +174,8 @@ func (c *Copier) temp() string {
 	return "p" + strconv.Itoa(c.temps)
 }
 
-// Pin implements fusefs.GitHost.
-func (c *Copier) Pin(dir, store int, at string) error {
+// CopyGitDir implements fusefs.GitHost.
+func (c *Copier) CopyGitDir(dir, store int, at string) error {
 	st, err := lstat(dir, gitName)
 	if err != nil {
 		return err

@@ -115,7 +115,7 @@ func (w *world) pin(name string) error {
 	store, err := os.Open(w.store(name))
 	w.must(err)
 	defer store.Close()
-	return w.copier.Pin(int(dir.Fd()), int(store.Fd()), name)
+	return w.copier.CopyGitDir(int(dir.Fd()), int(store.Fd()), name)
 }
 
 // log returns what git finds in the copy of name, in which the host's objects are put in the place

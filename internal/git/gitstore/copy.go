@@ -44,7 +44,7 @@ func (s *Store) Copy(root int, path string) (dir bool, err error) {
 		return false, err
 	}
 	defer unix.Close(to)
-	if err := s.Pin(from, to, path); err != nil {
+	if err := s.CopyGitDir(from, to, path); err != nil {
 		return false, err
 	}
 	return s.isDir(path)

@@ -168,8 +168,9 @@ type TreeReply struct {
 	ID     uint64           `json:"id"`
 	Stats  *TreeStats       `json:"stats,omitempty"`
 	Denied *runtime.Denials `json:"denied,omitempty"`
-	// Walked answers nothing: somebody goes through the tree, whose names the kernel does not know. It may be listed.
-	Walked bool `json:"walked,omitempty"`
+	// SequentialLookup marks a message that answers no request: a process looks up name after name, and the kernel does
+	// not know the names. Listing the tree in advance saves these lookups.
+	SequentialLookup bool `json:"sequentialLookup,omitempty"`
 }
 
 // SendPacket sends v as JSON, with a descriptor if file is not nil. It does not block: a

@@ -198,7 +198,7 @@ func (c *copies) operations() []operation {
 		{name: "fork", prepare: c.changed, begin: line("fork", "ID"), judge: judged(c.forked)},
 		{name: "snapshot create", prepare: c.changed, begin: line("snapshot", "create", "ID", "one"), judge: judged(c.snapshot)},
 		{name: "snapshot restore", prepare: c.snapshotted, begin: line("snapshot", "restore", "ID", "one"), judge: judged(c.restored)},
-		{name: "start after apply", prepare: c.appliedAll, begin: line("start", "ID"), steps: "fold: ", judge: judged(c.folded)},
+		{name: "start after apply", prepare: c.appliedAll, begin: line("start", "ID"), steps: "compact: ", judge: judged(c.folded)},
 		{name: "snapshot rm", prepare: c.snapshotted, begin: line("snapshot", "rm", "ID", "one"), judge: judged(c.removed)},
 	}
 	return all
