@@ -46,11 +46,11 @@ var byWhich = []struct{ nr, user uint32 }{
 	{unix.SYS_IOPRIO_SET, 3}, // IOPRIO_WHO_USER
 }
 
-// byCommand are refused with these values of their second argument, for
-// any process: they name a process, thread or group for the kernel to signal, behind a pointer
-// that a filter cannot follow, or choose the signal (F_SETSIG in fcntl(2)), which for a
-// true fault of PID 1's own could be SIGSEGV. Programs want SIGIO for themselves, which
-// F_SETOWN and FIOASYNC do. (Samba asks for another signal, and goes on without.)
+// byCommand are refused with these values of their second argument, for any process. They name a
+// process, thread or group for the kernel to signal, behind a pointer that a filter cannot follow,
+// or choose the signal (F_SETSIG in fcntl(2)), which for a fault of PID 1's own could be SIGSEGV.
+// Programs want SIGIO for themselves, which F_SETOWN and FIOASYNC do. (Samba asks for another
+// signal, and continues without it.)
 var byCommand = []struct{ nr, command uint32 }{
 	{unix.SYS_FCNTL, unix.F_SETOWN_EX},
 	{unix.SYS_FCNTL, unix.F_SETSIG},
@@ -64,18 +64,17 @@ const (
 	siocSPGrp = 0x8902
 )
 
-// guardFilter is the seccomp filter that keeps processes from signalling,
-// limiting and reprioritising PID 1 and its threads, numbered 1 to highest,
-// with EPERM; also to the Go runtime of PID 1, which would preempt goroutines
-// with signals and does without. A directory of /proc is as good as a pidfd for
-// pidfd_send_signal(2), and may be opened: that call is not there (ENOSYS), so that
-// programs do as on kernels that lack it. About what it does not refuse the rest decides:
-// on their own processes programs may do all of it. System calls of a foreign
-// architecture, which have other numbers, are refused altogether.
+// guardFilter is the seccomp filter that keeps processes from signalling, limiting and
+// reprioritising PID 1 and its threads, numbered 1 to highest. It returns EPERM, also to the Go
+// runtime of PID 1, which would preempt goroutines with signals and works without them. A
+// directory of /proc is as good as a pidfd for pidfd_send_signal(2), and may be opened. So the
+// filter refuses that call with ENOSYS: programs then do as on kernels that lack it. The remaining
+// filter decides about all other calls: programs may make them for their own processes. System
+// calls of a foreign architecture, which have other numbers, are all refused.
 //
-// One filter that is short on most ways is what gVisor needs: it runs every
-// filter for 2001 call numbers when it is installed, though
-// there are some 460 (populateCache in pkg/sentry/kernel/seccomp.go).
+// gVisor needs one filter with few instructions on most paths. When a filter is installed, gVisor
+// runs it for 2001 call numbers, though about 460 exist (populateCache in
+// pkg/sentry/kernel/seccomp.go).
 func guardFilter(highest uint32, rest []bpf.Instruction) []bpf.Instruction {
 	deny := bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)}
 	prog := []bpf.Instruction{
@@ -88,7 +87,7 @@ func guardFilter(highest uint32, rest []bpf.Instruction) []bpf.Instruction {
 	}
 	var calls []bpf.Instruction
 	last := uint32(0)
-	add := func(nr uint32, body ...bpf.Instruction) { // what refuses the call nr, or goes on
+	add := func(nr uint32, body ...bpf.Instruction) { // refuses the call nr, or falls through
 		last = max(last, nr)
 		calls = append(calls, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: nr, SkipTrue: uint8(len(body) + 1)})
 		calls = append(append(calls, body...), bpf.LoadAbsolute{Off: offNr, Size: 4})

@@ -13,15 +13,14 @@ import (
 	"wolffia/wire"
 )
 
-// Serve speaks the protocol on in and out until in ends or breaks, and then
-// returns; the caller ends PID 1, and the kernel everything else. exit ends
-// PID 1 at once; it is called when the host asks for an orderly shutdown.
-// sessions is a directory for the shell sessions, see [session.Host];
-// limits bind what is started, nil is none. clients, if it is not nil, is a socket by which the host
-// hands over connections of clients, see link. guard is [Guard]: it is called while the host learns that PID 1 is there, and
-// before anything is started; its error is that of Serve.
-// Precondition: the process is PID 1, or a child subreaper, and has no
-// children that another part of it waits for.
+// Serve speaks the protocol on in and out until in ends or breaks, and then returns. Afterwards
+// the caller ends PID 1, and the kernel ends everything else. exit ends PID 1 at once; Serve calls
+// it when the host asks for an orderly shutdown. sessions is a directory for the shell sessions,
+// see [session.Host]. limits apply to started processes; nil means no limits. clients, if it is
+// not nil, is a socket over which the host passes connections of clients, see link. guard is
+// [Guard]: Serve calls it while the host learns that PID 1 runs, and before it starts a process.
+// Serve returns guard's error. Precondition: the process is PID 1, or a child subreaper, and no
+// other part of it waits for children.
 func Serve(in io.Reader, out io.Writer, sessions string, limits *Rlimits, clients *os.File, guard func() error, exit func(code int)) error {
 	limiter, err := newLimiter(limits)
 	if err != nil {
@@ -71,9 +70,8 @@ func (g *guest) flush() {
 	}
 }
 
-// shutdown asks all processes to end, waits until they are gone and their output is
-// sent, but no longer than grace, and ends PID 1; the kernel kills the rest
-// (pid_namespaces(7)).
+// shutdown asks all processes to end, waits until they have ended and their output is sent, at
+// most for grace, and ends PID 1. The kernel kills the remaining processes (pid_namespaces(7)).
 func (g *guest) shutdown(grace time.Duration) {
 	over, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()

@@ -25,13 +25,13 @@ import (
 // signal to any thread of PID 1 through that the guard does.
 const Threads = 8
 
-// Harden protects PID 1 from what it will start. It must run before anything
-// else in main, and [Guard] before the first process. An error of one of them must end the program: without it a
+// Harden protects PID 1 from what it will start. It must run before anything else in main, and
+// [Guard] before the first process. An error of one of them must end the program: without them a
 // process inside owns the sandbox's stream.
 //
 //   - PR_SET_DUMPABLE 0: /proc/1/{fd,mem,environ,...} and ptrace are refused
 //     (proc(5), ptrace(2)).
-//   - Nothing dumps core (see [coredump.Off]). Where the sandbox's filter is there
+//   - No process dumps core (see [coredump.Off]). Where the sandbox's filter is installed
 //     already, the shim has done it, and this changes nothing.
 //   - Signals are dropped.
 //   - Descriptors that were left open reach no child.
@@ -52,12 +52,12 @@ func Harden() error {
 // Guard protects PID 1 from all processes, and cannot be removed.
 //
 //   - The guard: see guardFilter.
-//   - The sandbox's seccomp filter, if it is not there already, as a part of the
+//   - The sandbox's seccomp filter, if it is not installed already, as a part of the
 //     guard: array of struct sock_filter (seccomp(2)); empty where the backend has
 //     installed it.
-//   - The threads that PID 1 will need are there: [Threads], and with those of the Go
+//   - The threads that PID 1 will need exist afterwards: [Threads], and with those of the Go
 //     runtime threads in all, if that is more. Where processes are limited and
-//     PID 1 counts, it could not have more later.
+//     PID 1 counts, PID 1 could not start more later.
 func Guard(filter []byte, threads int) error {
 	highest, made, err := makeThreads(Threads)
 	for n := Threads; err == nil && made < threads; {
@@ -97,11 +97,11 @@ var kept = []unix.Signal{unix.SIGCHLD, unix.SIGCONT, 32, 34}
 // starts a command in the background so, and nohup(1) any.
 var inherited = []os.Signal{unix.SIGHUP, unix.SIGINT}
 
-// dropSignals has all signals dropped, by the kernel but for those in caught. SIGCHLD keeps its
-// default action, which is none: the reaper waits for children, and SIG_IGN would reap
-// them. To catch a signal costs two changes of threads for each at the start, and two at the
-// end of each child, which in gVisor is milliseconds. The runtime does not know, so that it
-// gives every child the default actions, as for what it catches.
+// dropSignals makes the kernel drop all signals but those in caught. SIGCHLD keeps its default
+// action: the reaper waits for children, and SIG_IGN would reap them. To catch a signal costs two
+// changes of threads for each at the start, and two at the end of each child, which takes
+// milliseconds in gVisor. The Go runtime does not know that signals are dropped, so it gives every
+// child the default actions, as for signals that it catches.
 func dropSignals() error {
 	drop := make(chan os.Signal, 1)
 	signal.Notify(drop, caught...) // a full channel drops what comes

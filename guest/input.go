@@ -22,9 +22,9 @@ func newInput(file *os.File, tty bool) *input {
 	return i
 }
 
-// copy writes what is queued until CloseInput, then closes the file. It hands the
-// credit back also for what the process did not want, so that the host never
-// waits for a process that has closed its input.
+// copy writes the queued bytes until CloseInput, then closes the file. It returns the credit also
+// for bytes that the process did not read, so that the host never waits for a process that has
+// closed its input.
 func (i *input) copy(channel uint32, w *wire.Writer) {
 	for f, ok := i.next(); ok; f, ok = i.next() {
 		_, _ = i.file.Write(f.Payload()) // EPIPE: the process does not read any more

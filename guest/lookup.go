@@ -12,10 +12,9 @@ import (
 	"wolffia/wire"
 )
 
-// lookPath finds the program that a shell would run for name with this
-// environment, as execvp(3) does: a name without a slash is looked up in
-// PATH, and a file that is there but may not be executed is remembered, and so is an entry
-// that cannot be read for want of, say, descriptors.
+// lookPath finds the program that a shell would run for name with this environment, as execvp(3)
+// does. It looks a name without a slash up in PATH. It remembers a file that exists but may not be
+// executed, and an entry that cannot be read, for example for want of descriptors.
 func lookPath(name, dir string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil

@@ -31,7 +31,7 @@ func SetMode(s string) error {
 		return fmt.Errorf("stat %s: %w", name, err)
 	}
 	if in.Type != unix.TMPFS_MAGIC || st.Mode&0o7777 == uint32(mode) {
-		return nil // another mount is there, or all is well
+		return nil // another mount covers it, or it is correct
 	}
 	if err := unix.Chmod("/proc/self/fd/"+strconv.Itoa(int(dir.Fd())), uint32(mode)); err != nil {
 		return fmt.Errorf("chmod %s: %w", name, err)

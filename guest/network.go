@@ -86,9 +86,9 @@ type listener struct {
 	closed bool          // guarded by mu
 }
 
-// listenUnix makes a socket at a path, and the directories on the way. A file that is there is an
-// error, but for a socket that a sandbox has left: no guest removes it when it is killed, and its
-// directory may outlive the sandbox.
+// listenUnix makes a socket at a path, and the missing parent directories. A file at the path is
+// an error, except for a socket that an earlier sandbox has left: a guest that is killed does not
+// remove its socket, and the directory may outlive the sandbox.
 func listenUnix(path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err

@@ -118,9 +118,9 @@ func (o *output) await() (n int, muted bool) {
 	return min(o.credit, wire.MaxPayload), false
 }
 
-// read waits for bytes or the end of the stream; once the process has ended it
-// waits for proc.Quiet at most and returns EAGAIN if there is nothing to read.
-// It reports whether the stream is complete with that.
+// read waits for bytes or the end of the stream. Once the process has ended it waits for
+// proc.Quiet at most, and returns EAGAIN if there is nothing to read. It reports whether the
+// stream is complete.
 func (o *output) read(b []byte) (n int, complete bool, err error) {
 	conn, err := o.file.SyscallConn()
 	if err != nil {
@@ -141,8 +141,8 @@ func (o *output) read(b []byte) (n int, complete bool, err error) {
 	return n, complete, err
 }
 
-// take reads what is there, without waiting. It holds mu meanwhile: when finish
-// counts what the pipe buffers, no bytes are between the pipe and the drain.
+// take reads the available bytes, without waiting. It holds mu meanwhile: when finish counts the
+// bytes that the pipe buffers, no bytes are between the pipe and the drain.
 func (o *output) take(fd uintptr, b []byte) (n int, complete bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

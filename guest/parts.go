@@ -25,7 +25,7 @@ type part struct {
 	refused error
 }
 
-// begun reports whether a part of a channel's request is there.
+// begun reports whether a part of a channel's request has arrived.
 func (p *parts) begun(channel uint32) bool { return p.of[channel] != nil }
 
 func (p *parts) add(channel uint32, piece []byte) {

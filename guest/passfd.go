@@ -50,6 +50,6 @@ func answer(conn *os.File) error {
 		_, err = conn.Write(b)
 		return err
 	}
-	defer socket.Close() // the host has it then
+	defer socket.Close() // the host has its own descriptor then
 	return rawsock.SendFile(conn, socket)
 }

@@ -193,7 +193,8 @@ func (p *process) hasExited() bool {
 	return p.tree.Reaped || len(p.exited) > 0
 }
 
-// errGivenUp is why a process was not started that nobody waits for any more.
+// errGivenUp is the error of a process that was not started because its caller has cancelled the
+// request.
 var errGivenUp = errors.New("the request was given up")
 
 func (p *process) start(r *reaper, req *wire.StartRequest, files []uintptr) (int, error) {
@@ -340,8 +341,8 @@ func (p *process) Grant(stream wire.Type, n int) {
 	}
 }
 
-// Signal sends sig to the leader's process group, and to a terminal's
-// foreground group if that is another one. A process that is not there yet gets it when it is.
+// Signal sends sig to the leader's process group, and to a terminal's foreground group if that is
+// another one. A process that does not exist yet gets sig when it starts.
 func (p *process) Signal(sig syscall.Signal) {
 	p.mu.Lock()
 	leader, reaped := p.tree.Root, p.tree.Reaped

@@ -7,13 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A reaper waits for every child of PID 1: those it started and the orphans
-// that the kernel hands to PID 1. The zero reaper is not usable; see newReaper.
+// A reaper waits for every child of PID 1: children that it started, and orphans that the kernel
+// reparents to PID 1. The zero reaper is not usable; see newReaper.
 type reaper struct {
 	limits  *limiter                            // on what is started; nil: none
 	mu      sync.Mutex                          // held over a fork, so that no exit is reported before its owner is known
 	started *sync.Cond                          // signalled when a child appears; uses mu
-	reaped  *sync.Cond                          // signalled when one is gone; uses mu
+	reaped  *sync.Cond                          // signalled when a process has been reaped; uses mu
 	owners  map[int]func(ws syscall.WaitStatus) // by pid; guarded by mu
 	alive   bool                                // there may be children; guarded by mu
 	empty   chan struct{}                       // closed when asked for and no child is left
@@ -27,8 +27,8 @@ func newReaper(limits *limiter) *reaper {
 	return r
 }
 
-// start forks and executes; changed is called from the reaper's goroutine each
-// time the process stops, and once when it is gone. It must not block.
+// start forks and executes. The reaper's goroutine calls changed each time the process stops, and
+// once when it has ended. changed must not block.
 func (r *reaper) start(path string, args []string, attr *syscall.ProcAttr, changed func(syscall.WaitStatus)) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,8 +62,8 @@ func (r *reaper) idle() <-chan struct{} {
 	return empty
 }
 
-// awaitReaped waits until none of these processes is a zombie child, which still counts
-// as a process (RLIMIT_NPROC in getrlimit(2)).
+// awaitReaped waits until none of these processes is a zombie child, which still counts as a
+// process (RLIMIT_NPROC in getrlimit(2)).
 func (r *reaper) awaitReaped(pids []int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,8 +111,8 @@ func (r *reaper) run() {
 				changed(ws)
 			}
 		case syscall.ECHILD:
-			// No child at all: every one that start registered is gone too.
-			// start holds mu from the fork on, so nothing is missed.
+			// PID 1 has no child: every child that start registered has ended too. start holds mu
+			// from the fork on, so nothing is missed.
 			if len(r.owners) == 0 {
 				r.alive = false
 				if r.empty != nil {

@@ -53,14 +53,14 @@ func LimitFiles(most uint64) error {
 // limitTime is how long a process may take to become what was asked for.
 const limitTime = 10 * time.Second
 
-// A limiter starts programs with limits. A process puts them on itself, in limitProgram, and
-// then becomes what was asked for: the limits of one that runs already come too late, and PID
-// 1's own could not be raised again.
+// A limiter starts programs with limits. A process sets them for itself, in limitProgram, and then
+// executes the program: limits on a running program would come too late, and PID 1 could not raise
+// its own again.
 //
-// No process inside may trace it before that, or write to its memory. Yama allows only
-// its ancestors (kernel.yama.ptrace_scope; gVisor has it too). Elsewhere it executes a
-// file that it may not read: then the kernel makes it undumpable (would_dump in
-// fs/exec.c; PR_SET_DUMPABLE in prctl(2)), as it is before, while it shares PID 1's memory.
+// No process inside may trace it before that, or write to its memory. Yama allows only its
+// ancestors (kernel.yama.ptrace_scope; gVisor has it too). Elsewhere it executes a file that it
+// may not read: then the kernel makes it undumpable (would_dump in fs/exec.c; PR_SET_DUMPABLE in
+// prctl(2)), as it is before, while it shares PID 1's memory.
 type limiter struct {
 	Rlimits
 	program *os.File

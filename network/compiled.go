@@ -20,7 +20,7 @@ type Compiled struct {
 	upstream     string // HOST:PORT
 }
 
-// Upstream returns HOST:PORT of the proxy that makes the connections, "" if there is none.
+// Upstream returns HOST:PORT of the proxy that makes the connections, "" without a proxy.
 func (c *Compiled) Upstream() string { return c.upstream }
 
 // Rule returns the entry of the policy that allows connections to a port of a name, and

@@ -140,9 +140,9 @@ func homeRules(path string) []perm.Rule {
 	return rules
 }
 
-// atMostRead returns rules by which paths, relative to the root, and the ways to them
-// are at most readable. A directory on the way cannot be renamed, since other rules hold
-// below it. The root itself is left out: a read-only codebase is of no use.
+// atMostRead returns rules by which paths, relative to the root, and their parent directories are
+// at most readable. A parent directory cannot be renamed, because other rules apply below it. The
+// rules leave the root out: a read-only codebase is of no use.
 func atMostRead(paths []string, source string) []perm.Rule {
 	var patterns []string
 	for _, p := range paths {

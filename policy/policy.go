@@ -37,9 +37,9 @@ type Options struct {
 	// codebase they are read-only as File is.
 	Configs []string
 
-	// Worktree is the WorktreeName, below WorktreeDir, of the working tree of git that the sandbox is
-	// for: the rest of the codebase is then at most readable, but for git's own files. ""
-	// means none. A Choice has it already.
+	// Worktree is the WorktreeName, below WorktreeDir, of the git working tree that the sandbox is
+	// for: the rest of the codebase is then at most readable, except for git's own files. "" means
+	// none. A Choice has it already.
 	Worktree string
 
 	// GitInPlace says that each .git inside will be the host's own, since the sandbox cannot have
@@ -72,11 +72,11 @@ type Policy struct {
 	// They are at most readable; if there are very many of them, all is.
 	Sealed []string
 
-	// Credentials are settings of git, such as "remote.origin.url in .git/config",
-	// that have a password or a token in them. Those of a .git are left out of the sandbox's
-	// copy, unless it is to have them; the others can be read inside.
+	// Credentials are settings of git, such as "remote.origin.url in .git/config", that contain a
+	// password or a token. The sandbox's copy of a .git lacks those of the .git, unless
+	// --git-credentials keeps them; the others can be read inside.
 	Credentials []string
-	left        []string // those of them that are left out
+	left        []string // those of Credentials that the sandbox's copy lacks
 
 	// Linked is the number of files with hard links that lead out of the codebase,
 	// among the first 200,000 files; 0 without Options.CountLinks.

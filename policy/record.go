@@ -76,8 +76,8 @@ func (r *record) policyFiles() []perm.Rule {
 	return ownFile(names)
 }
 
-// ownNames returns the paths relative to root of the policy file and configuration files,
-// and of the links below root that lead to them. An empty path is none.
+// ownNames returns the paths relative to root of the policy file and configuration files, and of
+// the links below root that lead to them. It ignores empty paths.
 func ownNames(root string, files []string) (names []string, err error) {
 	for _, file := range files {
 		if file == "" {

@@ -46,8 +46,8 @@ type handler interface {
 
 func (c *Call) setHandler(h handler) { c.h.Store(&h) }
 
-// pass calls f with the handler: a session in its turn, in which it may have another
-// one take over.
+// pass calls f with the handler. A session's handler is called in the session's turn, and may
+// replace itself with another session.
 func (c *Call) pass(f func(h handler)) {
 	h := *c.h.Load()
 	if s, ok := h.(*Session); ok {
@@ -57,8 +57,8 @@ func (c *Call) pass(f func(h handler)) {
 	f(h)
 }
 
-// PutInput takes over a frame of standard input. False says that the host has
-// sent more than it may.
+// PutInput queues a frame of standard input, which it owns afterwards. False means that the host
+// has sent more than its credit.
 func (c *Call) PutInput(f wire.Frame) bool {
 	if c.queued.Add(int64(len(f.Payload()))) > wire.Window {
 		f.Release()
@@ -83,7 +83,7 @@ func (c *Call) Resize(rows, cols uint16) { c.pass(func(h handler) { h.onResize(c
 // Grant adds credit for one stream.
 func (c *Call) Grant(stream wire.Type, n int) { c.pass(func(h handler) { h.onCredit(c, stream, n) }) }
 
-// consumed hands credit back for input that was used or is not wanted.
+// consumed returns credit for input that was used or is not wanted.
 func (c *Call) consumed(n int) {
 	c.queued.Add(-int64(n))
 	c.end.Lock()
@@ -140,8 +140,8 @@ func (c *Call) finish(t wire.Type, v any) {
 	_ = c.w.SendJSON(t, c.channel, v)
 }
 
-// exit ends the channel; or, if what ends is the creation of the session that the call
-// needs, goes on with the call.
+// exit ends the channel. If the creation of the session ends that the call needs, exit continues
+// with the call.
 func (c *Call) exit(status wire.ExitStatus) {
 	if c.finished {
 		return

@@ -39,7 +39,7 @@ func (c *checkpoint) current() bool { return c.snapAt == c.commands }
 // restores reports whether a new shell is to be given the snapshot.
 func (c *checkpoint) restores() bool { return c.snap != nil && c.commands > 0 }
 
-// exited takes over the state that a shell has left, and decides how it is restored.
+// exited stores the state that a shell has left, and decides how it is restored.
 func (c *checkpoint) exited(p *shellProcess, ws syscall.WaitStatus, killed bool) {
 	switch {
 	case killed:

@@ -19,9 +19,9 @@ const (
 // maxPending bounds how many detached commands of a session may wait.
 const maxPending = 256
 
-// A detached command goes on when its caller goes away, and can be asked for again by
-// its operation id (docs/decisions/04-protocol.md). It takes the place of the channel for the command's
-// own Call.
+// A detached command continues when its caller disconnects, and can be asked for again by its
+// operation id (docs/decisions/04-protocol.md). It stands in for the channel of the command's own
+// Call.
 type detached struct {
 	key    string
 	digest [sha256.Size]byte // of the request
@@ -94,8 +94,8 @@ func digest(r *wire.StartRequest) [sha256.Size]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%q %q %q %d %t", r.Args, r.Dir, r.Env, r.TimeoutMS, r.Merge))
 }
 
-// detach has c watch the detached command of its name, which is begun if there is
-// none.
+// detach makes c watch the detached command of its name, which it begins if the command does not
+// exist.
 func (s *Session) detach(c *Call) {
 	q := c.req.Session
 	if s.refuses(c) {

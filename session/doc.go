@@ -15,41 +15,40 @@
 //	\builtin printf '\000%s %s %s\000' NONCE "$?" "${PWD-}" >&0; \
 //	    PS1= PS2= PS0= PROMPT_COMMAND= TMOUT=                         packet B
 //
-// Since the shell is interactive, an error or an interrupt returns to the
-// prompt instead of ending it; since the text is sourced, nothing in it can
-// reach the lines after it. Packets are the unit in which a shell throws
-// input away; so what must survive an error is a packet of its own.
+// Since the shell is interactive, an error or an interrupt returns to the prompt instead of ending
+// it; since the text is sourced, nothing in it can reach the lines after it. Packets are the unit
+// in which a shell discards input; so text that must survive an error is a packet of its own.
 //
-// The pipes of a command's output are open at both ends in the guest, from one
-// command to the next; when the report is here the guest closes its own end to
-// write to, and then an end of file says that no process holds the other one.
+// The pipes of a command's output are open at both ends in the guest, from one command to the
+// next. When the report has arrived the guest closes its own writing end; an end of file then says
+// that no process holds another one.
 //
-// When a command's time is over, a trap on a real-time signal has the shell leave the
-// text as soon as the program in the foreground has ended, however that ends: by a
-// SIGINT of its own, with the trap that the user may have on it put aside. A shell
-// that may go on all the same is stopped until it is killed, see ignoresSignals and trapsGuard.
+// When a command's time is over, a trap on a real-time signal makes the shell leave the text as
+// soon as the program in the foreground has ended, however that ends: by a SIGINT of its own, with
+// the trap that the user may have on it put aside. A shell that may continue in spite of that is
+// stopped until it is killed, see ignoresSignals and trapsGuard.
 //
-// Everything in the session's directory, and all that the shell says, is
-// hostile input. Of the processes of a sandbox, which are all one user, none is kept
-// from another by force, but:
+// Everything in the session's directory, and all output of the shell, is hostile input. All
+// processes of a sandbox are one user, and cannot be protected from each other by permissions.
+// But:
 //
 //   - No name can be guessed or listed but that of the text, which cannot be opened
 //     to write. A process that has changed its mode first gets at most that the
 //     command has no status (wasReplaced).
 //   - A report counts if the kernel says that the shell has sent it, and the shell is
 //     at its prompt.
-//   - What is removed is made anew, and a text that may have been read is not run again.
+//   - A file that was removed is made anew, and a text that may have been read is not run again.
 //
-// A command can do to its own shell what it likes, its results included; what a session
-// is evidence of is in docs/sessions.md, and why a session is a shell that PID 1 types
-// into in docs/decisions/10-sessions.md. Each call gets an answer whatever happens.
+// A command can do to its own shell what it likes, its results included; what a session is
+// evidence of is in docs/sessions.md, and why a session is a shell that PID 1 types into in
+// docs/decisions/10-sessions.md. Each call gets an answer whatever happens.
 //
-// What a session does, and what happens to it, are the states and events of a machine: see
-// machine.go, and run.go for one text in the shell. A Session's parts are the shell
-// (shellProcess), what connects it (endpoints), what it has started (processes), the text in it
-// (run), what the next shell is given (checkpoint), detached commands (operations), and
-// the shells for persons (terminals). All that belongs to the goroutine
-// that has the turn (executor): the one that brings an event handles it, unless another is at
-// work. A goroutine waits for the session's descriptors through the runtime's poller: waiting costs no thread, and the
-// threads of PID 1 are numbered (see guest.Guard).
+// A session's states and events form a state machine: see machine.go, and run.go for one text in
+// the shell. A Session's parts are the shell (shellProcess), its connections (endpoints), the
+// processes that it has started (processes), the text in it (run), the state for the next shell
+// (checkpoint), detached commands (operations), and the shells for persons (terminals). All these
+// belong to the goroutine that has the turn (executor). The goroutine that brings an event handles
+// it, unless another goroutine has the turn. A goroutine waits for the session's descriptors
+// through the runtime's poller: waiting costs no thread, and the threads of PID 1 are numbered
+// (see guest.Guard).
 package session

@@ -136,9 +136,9 @@ func (p *shellProcess) atOnce(f func()) {
 	f()
 }
 
-// guard has the shell go no further in the command once the program that it
-// waits for has ended. By itself it goes on, unless the program has died of
-// SIGINT. It does nothing to a shell at its prompt, for the reason in atOnce.
+// guard makes the shell leave the command once the program that it waits for has ended. Without
+// guard the shell would continue, unless the program has died of SIGINT. guard does nothing to a
+// shell at its prompt, for the reason in atOnce.
 func (p *shellProcess) guard() {
 	if p.frozen || p.atPrompt() {
 		return

@@ -112,10 +112,11 @@ func (j *job) refresh(all []proc.Process) bool {
 	return true
 }
 
-// sort returns the job's processes that are alive, and those that its shell has to reap: those that
-// were there, their children, their process groups, and the holders of the job's streams. The shell
-// is none, though it may have a stream (exec 3>&1), and be in the group of what it starts without
-// one: in a command substitution, or without job control. j.mu is held.
+// sort returns the job's live processes, and the zombies that its shell has to reap. The job's
+// processes are the known ones, their children, their process groups, and the holders of the job's
+// streams. The shell does not count, though it may have a stream (exec 3>&1), and be in the group
+// of a process that it starts without a group of its own: in a command substitution, or without
+// job control. The caller holds j.mu.
 func (j *job) sort(all []proc.Process) (alive, zombies map[int]uint64) {
 	alive, zombies = map[int]uint64{}, map[int]uint64{}
 	for more, first := true, true; more; first = false { // holders are looked for once
@@ -164,7 +165,7 @@ func (j *job) writable() bool {
 // end notes that the job is over, and with what status. j.mu is held.
 func (j *job) end() {
 	j.ended = time.Now()
-	if j.silent.After(j.seen) { // nobody has looked since
+	if j.silent.After(j.seen) { // no caller has looked since
 		j.ended = j.silent
 	}
 	j.groups = nil

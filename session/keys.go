@@ -30,8 +30,8 @@ func blocks(t *unix.Termios) bool {
 // keyLooks is how often in a row a command is seen to wait for keys before it is hung up.
 const keyLooks = 4
 
-// checkKeys hangs the command up if it waits for keys that no person types, and interrupts
-// it if it goes on waiting. It is called every lostTick.
+// checkKeys hangs the command up if it waits for keys that no person types, and interrupts it if
+// it continues to wait. It is called every lostTick.
 func (r *run) checkKeys() {
 	if r.call == nil || r.st.TTY {
 		return

@@ -14,7 +14,7 @@ type processes struct {
 	m       *Manager
 	session string    // its name
 	mark    proc.Mark // of all that its shells start
-	root    int       // the shell; 0: there is none
+	root    int       // the shell; 0: no shell
 	known
 }
 
@@ -67,8 +67,8 @@ func files(streams []*stream) (all []proc.File) {
 	return all
 }
 
-// leftover makes a job of what a run has left running: it is there before the next
-// command. The run of a job that has a name starts that.
+// leftover makes a job of the processes that a run has left running. The job exists before the
+// next command. The run of a named job starts that job.
 func (ps *processes) leftover(r *run, named *namedJob) {
 	if r.probe || len(r.held) == 0 && !ps.hasNew() {
 		discard(r.held)

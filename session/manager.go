@@ -205,7 +205,7 @@ func (m *Manager) describe(s *Session) wire.SessionInfo {
 	return i
 }
 
-// create starts a session, and then goes on with the call if that asked for more.
+// create starts a session, and then continues with the call if the call asks for more.
 func (m *Manager) create(c *Call) {
 	q := c.req.Session
 	start := q.Create

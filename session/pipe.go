@@ -10,11 +10,10 @@ import (
 	"wolffia/session/dialect"
 )
 
-// A pipe is a FIFO in the session's directory that takes an output of its
-// commands, one after the other. The guest has it open at both ends, so that
-// it never hangs up while a command runs; when the command is over, the guest
-// closes its own writing end, and then an end of file says that no other
-// process has one. For each command it has another, random name.
+// A pipe is a FIFO in the session's directory that takes an output of its commands, one after the
+// other. The guest has it open at both ends, so that it never hangs up while a command runs. When
+// the command is over, the guest closes its own writing end; an end of file then says that no
+// other process has one. Each command gets another, random name.
 type pipe struct {
 	name   string
 	fd     int // to read from; -1: it has yet to be made
@@ -50,8 +49,8 @@ func newEndpoints(newDir func() (*dir, error), d dialect.Dialect, ready func()) 
 	return &endpoints{newDir: newDir, dir: at, poll: poll, pipes: [2]pipe{none, none}}, nil
 }
 
-// move takes another directory. The shell that runs goes on; what it
-// would leave in the old one when it ends is lost.
+// move makes endpoints use another directory. The running shell keeps running; the state that it
+// would leave in the old directory when it ends is lost.
 func (e *endpoints) move() error {
 	d, err := e.newDir()
 	if err != nil {

@@ -359,8 +359,8 @@ func (r *run) output(fd int) *stream {
 	return nil
 }
 
-// unbegun reports whether the text was never read by the shell that is gone, so that
-// another shell can have it.
+// unbegun reports whether the shell that has ended never read the text, so that another shell can
+// run it.
 func (r *run) unbegun() bool {
 	return r.tries < maxTries && r.stage == stageNone && !r.killed && !r.wasRead()
 }

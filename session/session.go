@@ -131,7 +131,7 @@ func (s *Session) publish() {
 	i.Cwd = wire.Path(s.saved.cwd)
 	i.Commands, i.Waiting, i.Restarts, i.Restored = s.saved.commands, len(s.queue), s.restarts, s.saved.restored
 	if i.State != state || i.Commands != commands || i.Waiting != waiting {
-		i.UsedMS = time.Now().UnixMilli() // what the session does for itself shows in none of them
+		i.UsedMS = time.Now().UnixMilli() // the session's own work changes none of them
 	}
 }
 
@@ -255,9 +255,9 @@ func (s *Session) onEvents() {
 	}
 }
 
-// readReport reads one packet of the shell's. It returns false if there is none. A report counts
-// if the shell is at its prompt: while it executes a command, it is the command that has read the
-// nonce.
+// readReport reads one packet from the shell. It returns false if no packet is queued. A report
+// counts if the shell is at its prompt: while the shell executes a command, the command has read
+// the nonce.
 func (s *Session) readReport() bool {
 	if s.shell == nil {
 		return false
@@ -267,7 +267,7 @@ func (s *Session) readReport() bool {
 		if err == nil { // its end is closed: its exit says the rest
 			s.ends.poll.remove(s.shell.sock)
 		}
-		return false // or there is nothing more
+		return false // or no packet is queued
 	}
 	r := s.cur
 	if r == nil || r.phase == over || r.nonce == "" {

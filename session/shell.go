@@ -227,7 +227,7 @@ func setSize(fd int, rows, cols uint16) error {
 func (p *shellProcess) ready(stateful bool) {
 	p.answers, p.stateful = true, stateful
 	p.copies = p.terminals()
-	p.ends.dir.unlink(p.names.lines) // it has it open
+	p.ends.dir.unlink(p.names.lines) // the shell has it open
 }
 
 // setTerminal sets the terminal's modes, and drops what was typed and not read.
@@ -333,8 +333,7 @@ func (p *shellProcess) outOfSync() bool {
 	return !p.atPrompt() && p.terminals() <= p.copies
 }
 
-// terminals counts the shell's descriptors that are its terminal, its streams left
-// out.
+// terminals counts the shell's descriptors that are its terminal, without its standard streams.
 func (p *shellProcess) terminals() (n int) {
 	fds, err := os.ReadDir(p.proc + "fd")
 	if err != nil {
@@ -365,7 +364,7 @@ func (p *shellProcess) descriptor(n int) (proc.File, error) {
 
 func fileOf(fd int) proc.File {
 	var st unix.Stat_t
-	_ = unix.Fstat(fd, &st) // fails for no open descriptor; the zero File is none's
+	_ = unix.Fstat(fd, &st) // fails only for a closed descriptor; the zero File equals no file
 	return proc.FileOf(&st)
 }
 

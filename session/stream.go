@@ -125,7 +125,7 @@ func (st *stream) watch() {
 	}
 }
 
-// took accounts for one read and reports whether there is nothing more now.
+// took accounts for one read. It reports whether the stream has nothing more to read now.
 func (st *stream) took(n int, err error, reported bool) bool {
 	switch {
 	case n > 0:

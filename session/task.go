@@ -32,9 +32,8 @@ type task struct {
 	job      *namedJob
 }
 
-// handle has the machine go on with an event, until a run is in the shell or there is
-// nothing to do. r is the run that has ended, or nil; err says why a run could not be
-// begun.
+// handle advances the state machine by an event, until a run is in the shell or the session has
+// nothing to do. r is the run that has ended, or nil; err says why a run could not be begun.
 func (s *Session) handle(ev event, r *run, err error) {
 	for {
 		effect := effects[s.state][ev]
@@ -120,7 +119,7 @@ func (s *Session) enter() (*run, error) {
 		s.saved.restored, s.task = "", nil
 		s.publish()
 		if t.call.created != nil {
-			t.call.exit(wire.ExitStatus{}) // goes on
+			t.call.exit(wire.ExitStatus{}) // continues
 		} else {
 			s.m.answer(t.call, s.m.describe(s))
 		}
@@ -399,7 +398,7 @@ func (s *Session) tidy(r *run) {
 	s.ends.renewAll()
 }
 
-// boot starts a shell, and has it report. Its state and the task come later.
+// boot starts a shell, and makes it report. Its state and the task come later.
 func (s *Session) boot() error {
 	if s.saved.commands > 0 {
 		s.restarts++

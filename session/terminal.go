@@ -24,8 +24,8 @@ import (
 // scrollback is how much of what a terminal has printed is kept, in bytes.
 const scrollback = 1 << 20
 
-// terminalRoom is more than lies in a terminal at a time, in bytes: what is read of it
-// once its shell has ended, if others go on printing. (Linux: 8 KiB and a piece,
+// terminalRoom is more than a terminal buffers at a time, in bytes. It bounds the bytes that are
+// read once the shell has ended, if other processes continue to print. (Linux: 8 KiB and a piece,
 // tty_buffer_set_limit in drivers/tty/pty.c. gVisor: 132 KiB, in
 // pkg/sentry/fsimpl/devpts/queue.go.)
 const terminalRoom = 256 << 10
@@ -46,7 +46,7 @@ type terminal struct {
 	viewers map[*Call]*viewer
 	eof     bool                // nothing more will be printed
 	status  *syscall.WaitStatus // nil: the shell runs
-	over    bool                // the session is gone
+	over    bool                // the session has ended
 }
 
 // Terminals are those that a session has had, one after the other. They belong to its turn, but for last.
@@ -202,7 +202,7 @@ func (t *terminal) read() {
 			t.change.Wait()
 		}
 		t.ring.Write(buf[:n])
-		if err != nil { // EIO: no process has it open; EAGAIN: the shell does not; or it was closed
+		if err != nil { // EIO: no process has it open; EAGAIN: the shell does not have it open; or it was closed
 			t.eof = true
 			for t.status == nil { // soon: the shell was the last
 				t.change.Wait()
@@ -217,7 +217,7 @@ func (t *terminal) read() {
 	}
 }
 
-// left reads what is there, without waiting.
+// left reads the available bytes, without waiting.
 func (t *terminal) left(b []byte) (n int, err error) {
 	err = os.ErrClosed
 	t.control(func(fd int) { n, err = read(fd, b) })
@@ -285,7 +285,7 @@ func (v *viewer) run(c *Call) {
 	for !c.killed && !v.took {
 		switch sent := v.send(c, wire.Stdout, t.ring, &v.at); {
 		case sent:
-			t.change.Broadcast() // read may go on
+			t.change.Broadcast() // read may continue
 			continue
 		case (t.eof && t.status != nil || t.over) && v.at >= t.ring.End():
 		default:

@@ -97,9 +97,9 @@ type Frame struct {
 	n       int
 }
 
-// A buffer holds a whole frame, so that it can be read and passed on without a
-// copy. A small one is for a frame of at most large bytes in all, as most are: a process
-// that waits has many buffers, of which only a few bytes were ever used.
+// A buffer holds a whole frame, so that it can be read and passed on without a copy. A small one
+// is for a frame of at most large bytes in all, as most frames are. A process that waits has many
+// buffers, and uses only a few bytes of each.
 type (
 	buffer [HeaderSize + MaxPayload]byte
 	small  [large]byte
@@ -275,7 +275,7 @@ func (r *Reader) passBuffer(t Type, channel uint32, n int) (Frame, error) {
 	return r.complete(f, got)
 }
 
-// complete reads the rest of a frame's payload, of which got bytes are read.
+// complete reads the rest of a frame's payload; got bytes of it are read already.
 func (r *Reader) complete(f Frame, got int) (Frame, error) {
 	if got == f.n {
 		return f, nil

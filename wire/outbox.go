@@ -26,7 +26,8 @@ type Outbox struct {
 	closed  bool       // guarded by mu
 }
 
-// NewOutbox returns an Outbox for to, which an error of it closes. sent is called with a lock held; nil is none.
+// NewOutbox returns an Outbox for to. An error closes to. sent is called with a lock held; it may
+// be nil.
 func NewOutbox(to Sink, sent func(*Frame)) *Outbox {
 	o := &Outbox{to: to, sent: sent}
 	o.change = sync.NewCond(&o.mu)

@@ -50,10 +50,10 @@ const (
 	SessionJobWait
 	// SessionJobSignal sends Signal to all processes of a job.
 	SessionJobSignal
-	// SessionAttach shows the session's second shell, an interactive one on a
-	// terminal of its own, and starts it, with the session's state, if there is
-	// none. Resize sets the size for all viewers. Kill detaches: the shell
-	// lives on. The first line of Stderr is JSON of a TerminalInfo.
+	// SessionAttach shows the session's second shell, an interactive one on a terminal of its own.
+	// It starts that shell, with the session's state, if it does not run. Resize sets the size for
+	// all viewers. Kill detaches, and does not end the shell. The first line of Stderr is JSON of
+	// a TerminalInfo.
 	SessionAttach
 	// SessionCancel interrupts the command that SessionExec has kept as Job, or
 	// takes it from the queue. It ends at once; a command that is over is left as it is.
@@ -76,8 +76,8 @@ type SessionRequest struct {
 	Shell string
 	// Job is a job's id or name.
 	Job string
-	// Offset and ErrOffset say where to start, in bytes; FromEnd means at what
-	// comes next. What is not kept any more is left out.
+	// Offset and ErrOffset say where to start, in bytes; FromEnd means at the next output. Bytes
+	// that are not kept any more are skipped.
 	Offset, ErrOffset uint64
 	// Signal is a signal's number.
 	Signal uint8
@@ -85,7 +85,7 @@ type SessionRequest struct {
 	RC bool
 	// NoWait refuses with ClassConflict when the session is busy.
 	NoWait bool
-	// Follow goes on until the job's output ends.
+	// Follow continues until the job's output ends.
 	Follow bool
 	// Takeover detaches all other viewers.
 	Takeover bool
@@ -194,7 +194,7 @@ const (
 const (
 	StateIdle    = "idle"    // waits for a command
 	StateRunning = "running" // runs one
-	StateEnded   = "ended"   // its shell is gone; the next command starts a new one
+	StateEnded   = "ended"   // its shell has ended; the next command starts a new one
 	StateStopped = "stopped" // a job whose processes are stopped
 )
 
@@ -227,10 +227,10 @@ type TerminalInfo struct {
 	Cols    uint16 `json:"cols"`
 }
 
-// A JobInfo describes a background job: all that one command has left running.
-// Times are milliseconds since 1970; offsets count the bytes that it has
-// written since its start (SessionJobStart) or since the result of the command
-// that has left it, of which those from Start on are kept.
+// A JobInfo describes a background job: all processes that one command has left running. Times are
+// milliseconds since 1970. Offsets count the bytes that the job has written since its start
+// (SessionJobStart), or since the result of the command that has left it. The bytes from Start on
+// are kept.
 type JobInfo struct {
 	ID        string `json:"id"` // unique in the sandbox
 	Name      string `json:"name,omitempty"`

@@ -11,8 +11,9 @@ type StartRequest struct {
 	// Args is the program and its arguments. A program without a slash is
 	// looked up in the PATH of Env.
 	Args []string
-	// Env is what the host sets of the environment, as KEY=VALUE. PID 1 adds, where they are missing and there is
-	// no terminal, variables for programs that would wait for somebody (EDITOR, PAGER and the like).
+	// Env is what the host sets of the environment, as KEY=VALUE. Without a terminal PID 1 adds,
+	// where they are missing, variables for programs that would wait for a person (EDITOR, PAGER
+	// and the like).
 	Env []string
 	// Dir is the working directory; empty means /.
 	Dir string

@@ -94,10 +94,10 @@ func (d Dialect) Report(nonce string) string {
 // for has ended. This one leaves the text that the shell has come to.
 const GuardSignal = unix.Signal(50)
 
-// GuardScript is what that trap sources. It leaves the text by an interrupt. A trap
-// that the user has on SIGINT takes the first one, and would go on: it is appended to
-// the file aside, and put back later. At the prompt the script does nothing: there
-// nothing is sourced, and descriptor 0 is a socket.
+// GuardScript is the script that this trap sources. It leaves the text by an interrupt. A trap
+// that the user has on SIGINT would take the first one, and the text would continue: so the script
+// appends that trap to the file aside, and it is put back later. At the prompt the script does
+// nothing: there nothing is sourced, and descriptor 0 is a socket.
 func (d Dialect) GuardScript(aside string) string {
 	test, save, b := `[[ ! ${BASH_SOURCE[1]-} ]]`, `trap -p INT`, d.builtin()
 	if d.POSIX {

@@ -231,12 +231,11 @@ func declared(stmt string) (string, bool) {
 	return name, ok && name != ""
 }
 
-// statements splits a shell's listing of its state into statements: at
-// newlines that are in no quotes and no parentheses. What is not closed is
-// left out.
+// statements splits a shell's listing of its state into statements, at newlines outside quotes and
+// parentheses. It drops a statement that is not closed.
 func statements(b []byte) (all []string) {
 	depth, begin := 0, 0
-	var closing byte // what ends the quotes; 0: there are none
+	var closing byte // ends the quotes; 0: outside quotes
 	raw := false     // a backslash in them is one
 	for i := 0; i < len(b); i++ {
 		c := b[i]

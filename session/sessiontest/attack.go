@@ -14,8 +14,8 @@ import (
 type fate int
 
 const (
-	lives  fate = iota // the shell goes on
-	ends               // it ends with the command, and the result says so
+	lives  fate = iota // the shell continues
+	ends               // the shell ends with the command, and the result says so
 	either             // which of them is a matter of time: the shell is in the end as good as new
 )
 

@@ -18,8 +18,8 @@ import (
 	"wolffia/wire"
 )
 
-// ErrClosed is what everything on a connection returns once it is closed,
-// or once the other end is gone.
+// ErrClosed is returned by all methods of a connection once it is closed, or once the other end
+// has closed it.
 var ErrClosed = errors.New("connection closed")
 
 // A Conn is one connection. It is safe for concurrent use. Close releases it;
@@ -41,7 +41,7 @@ type Conn struct {
 	answers chan wire.Frame
 }
 
-// A Use is told when a connection is used.
+// A Use is called when a connection is used.
 type Use interface {
 	// Begin is called before each Start. Its error is that of the Start.
 	Begin() error
@@ -51,7 +51,7 @@ type Use interface {
 	Close() error
 }
 
-// New speaks the protocol over rwc, which it takes over.
+// New speaks the protocol over rwc, which the Conn owns afterwards.
 func New(rwc io.ReadWriteCloser) *Conn { return NewUsed(rwc, nil) }
 
 // NewUsed is New with a Use, or nil.
@@ -141,7 +141,7 @@ func (c *Conn) fail(err error) {
 	}
 }
 
-// read hands out frames until the connection breaks.
+// read passes frames to their channels until the connection breaks.
 func (c *Conn) read() error {
 	r := wire.NewReader(c.rwc)
 	defer r.Release()
@@ -155,7 +155,7 @@ func (c *Conn) read() error {
 			return err
 		}
 		if last {
-			runtime.Gosched() // the goroutine that waits for the end goes on in this thread
+			runtime.Gosched() // so that the goroutine that waits for the end runs in this thread
 		}
 	}
 }
@@ -216,13 +216,14 @@ func (c *Conn) Control(ctx context.Context, request, reply any) error {
 	})
 }
 
-// answer waits for an answer and has it read, also one that came just before the end of the connection. If
-// ctx ends first the connection is of no further use, since a late answer would be taken for the next one.
+// answer waits for an answer and calls read with it, also if it came just before the end of the
+// connection. If ctx ends first the connection cannot be used any more, because a late answer
+// would be taken for the next one.
 func (c *Conn) answer(ctx context.Context, read func(*wire.Frame) error) error {
 	var f wire.Frame
 	select {
 	case f = <-c.answers:
-	case <-c.end: // select takes either, if both are there
+	case <-c.end: // select takes either, if both are ready
 		select {
 		case f = <-c.answers:
 		default:
@@ -283,9 +284,8 @@ func (c *Conn) Start(req *Request) (*Process, error) {
 	return p, nil
 }
 
-// Shutdown asks a guest to end in good order: everybody gets SIGTERM, and
-// after grace, or as soon as all are gone, the sandbox ends. It does not wait:
-// see Done.
+// Shutdown asks a guest for an orderly end: all processes get SIGTERM, and after grace, or as soon
+// as all have ended, the sandbox ends. Shutdown does not wait: see Done.
 func (c *Conn) Shutdown(grace time.Duration) error {
 	ms := uint32(min(grace.Milliseconds(), math.MaxUint32))
 	return c.broken(c.w.Send(wire.Shutdown, 0, binary.LittleEndian.AppendUint32(nil, ms)))

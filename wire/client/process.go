@@ -18,8 +18,8 @@ type Request struct {
 	// the slice. Without them the output is to be read from the Process, and
 	// the process is held up until it is.
 	OnStdout, OnStderr func([]byte)
-	// OnStarted, if set, is called by the same goroutine when the guest says that the
-	// process runs; of a command in a session it says so if that has a time-out.
+	// OnStarted, if set, is called by the same goroutine when the guest reports that the process
+	// runs. For a command in a session the guest reports that if the command has a time-out.
 	OnStarted func()
 	// OnQueued, if set, is called by the same goroutine when the guest says that a command
 	// in a session waits for others. OnStarted is then called when it has its turn.
@@ -71,7 +71,7 @@ func newProcess(c *Conn, channel uint32, req *Request) *Process {
 	return p
 }
 
-// handle takes over one frame.
+// handle processes one frame, which it owns afterwards.
 func (p *Process) handle(f wire.Frame) error {
 	switch f.Type {
 	case wire.Stdout:
@@ -203,8 +203,8 @@ func (p *Process) Stdout() io.Reader { return p.stdout }
 // Stderr is the process's standard error, as Stdout.
 func (p *Process) Stderr() io.Reader { return p.stderr }
 
-// Signal sends sig to the process's group, and to the foreground group of its
-// terminal. A process that is gone is no error.
+// Signal sends sig to the process's group, and to the foreground group of its terminal. It returns
+// nil if the process has ended.
 func (p *Process) Signal(sig syscall.Signal) error {
 	return p.send(wire.Signal, []byte{byte(sig)})
 }
@@ -227,7 +227,7 @@ func (p *Process) send(t wire.Type, payload []byte) error {
 	return p.conn.broken(p.conn.w.Send(t, p.channel, payload))
 }
 
-// Done is closed when the process is gone and its output is complete.
+// Done is closed when the process has ended and its output is complete.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Wait waits for the process's end. Its error is a *StartError if it could

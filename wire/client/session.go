@@ -108,7 +108,7 @@ func (c *Conn) StartJob(ctx context.Context, req *wire.StartRequest) (wire.JobIn
 	return job, err
 }
 
-// WaitJob waits until a job is over. The job goes on if ctx ends first.
+// WaitJob waits until a job is over. The job continues if ctx ends first.
 func (c *Conn) WaitJob(ctx context.Context, session, job string) (wire.ExitStatus, error) {
 	return c.askSession(ctx, sessionRequest(wire.SessionRequest{Op: wire.SessionJobWait, Name: session, Job: job}), nil)
 }
@@ -136,8 +136,8 @@ type Terminal struct {
 	Info wire.TerminalInfo
 }
 
-// Attach watches a session's terminal, and starts a shell on it if there is
-// none; see [wire.SessionAttach] for what req holds. onStdout as in Request.
+// Attach watches a session's terminal. It starts a shell on the terminal if it has none; see
+// [wire.SessionAttach] for the fields of req. onStdout is as in Request.
 func (c *Conn) Attach(ctx context.Context, req *wire.StartRequest, onStdout func([]byte)) (*Terminal, error) {
 	r := Request{StartRequest: *req, OnStdout: onStdout}
 	r.TTY, r.Stdin = true, true

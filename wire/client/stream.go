@@ -44,7 +44,7 @@ func newOutput(p *Process, stream wire.Type, take func([]byte)) *output {
 // memory than its credit.
 const small = 4 << 10
 
-// put takes over a data frame.
+// put queues a data frame, which it owns afterwards.
 func (o *output) put(f wire.Frame) error {
 	n := len(f.Payload())
 	if n == 0 {
@@ -71,7 +71,7 @@ func (o *output) put(f wire.Frame) error {
 		}
 		o.change.Signal()
 		o.mu.Unlock()
-		runtime.Gosched() // the reader goes on in this thread
+		runtime.Gosched() // so that the reader runs in this thread
 		return nil
 	}
 	o.take(f.Payload()) // under the lock: after drop nothing is taken
@@ -125,7 +125,7 @@ func (o *output) release(err error) {
 	o.change.Broadcast()
 }
 
-// until sets the deadline of reads; the zero Time is none.
+// until sets the deadline of reads; the zero Time means no deadline.
 func (o *output) until(t time.Time) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -145,7 +145,7 @@ func (o *output) Read(b []byte) (int, error) {
 
 // A Keeper is an io.Writer that would copy what it gets.
 type Keeper interface {
-	// Keep is Write of bytes that the writer may keep: no one else uses them any more.
+	// Keep is Write of bytes that the writer may keep: the caller does not use them any more.
 	Keep(b []byte) (int, error)
 }
 
@@ -176,8 +176,7 @@ func (o *output) WriteTo(w io.Writer) (written int64, err error) {
 	}
 }
 
-// frame takes the first frame off the queue; what Read has taken of it is
-// gone.
+// frame takes the first frame off the queue, without the bytes that Read has taken.
 func (o *output) frame() (wire.Frame, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -257,7 +256,7 @@ func (i *input) end() {
 	i.mu.Unlock()
 }
 
-// until sets the deadline of writes; the zero Time is none.
+// until sets the deadline of writes; the zero Time means no deadline.
 func (i *input) until(t time.Time) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -318,7 +317,7 @@ type deadline struct {
 	set   int // how often it was set, so that a timer that was stopped too late does nothing
 }
 
-// until sets the deadline; the zero Time is none. The lock of change is held.
+// until sets the deadline; the zero Time means no deadline. The caller holds the lock of change.
 func (d *deadline) until(t time.Time, change *sync.Cond) {
 	if d.timer != nil {
 		d.timer.Stop()

@@ -85,7 +85,7 @@ type sealedBody struct {
 	p  *passage
 }
 
-// Read reads the body. The trailers are there with its end.
+// Read reads the body. The trailers are available at its end.
 func (b *sealedBody) Read(to []byte) (int, error) {
 	n, err := b.ReadCloser.Read(to)
 	if err != nil {

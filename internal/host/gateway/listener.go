@@ -66,7 +66,7 @@ type pause struct {
 
 func (p *pause) reset() { p.next = 0 }
 
-// wait waits, and reports whether to go on.
+// wait waits, and reports whether to continue.
 func (p *pause) wait() bool {
 	p.next = min(max(2*p.next, 5*time.Millisecond), time.Second)
 	timer := time.NewTimer(p.next)

@@ -38,8 +38,8 @@ func (g *Gateway) lookup(asked string, kind dnsmessage.Type) (r reply, refused *
 	return endpoint(kind, entry.addr), nil
 }
 
-// endpoint returns the reply of a type of record for a name with an address: without a record, at once,
-// where a client would go on to the address of IPv4.
+// endpoint returns the reply for a type of record of a name with an address. For a type without a
+// record it replies at once, so that a client continues with the IPv4 address.
 func endpoint(kind dnsmessage.Type, addr netip.Addr) reply {
 	switch kind {
 	case dnsmessage.TypeA:

@@ -62,7 +62,7 @@ func (r *recorder) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// recordLength returns the length of the content of a record, of which the header is there.
+// recordLength returns the length of the content of a record whose header has arrived.
 func recordLength(record []byte) int { return int(binary.BigEndian.Uint16(record[recordHeader-2:])) }
 
 // single reports whether whole records hold one message of a handshake, and nothing else.
@@ -107,8 +107,8 @@ func peekTLS(from io.Reader, name string) (read []byte, reason string) {
 	return record.read, reason
 }
 
-// handshakeReason returns the reason to refuse a connection that began with the bytes, of which a
-// ClientHello could not be read.
+// handshakeReason returns the reason to refuse a connection that began with the bytes, in which no
+// ClientHello could be read.
 func handshakeReason(read []byte, err error) string {
 	var timeout net.Error
 	switch {
@@ -134,9 +134,9 @@ func helloReason(hello *tls.ClientHelloInfo, name string) string {
 	return ""
 }
 
-// peekAny reads the first bytes of a connection on a port without a protocol of its own. If
-// they begin TLS, it reads the ClientHello and checks it as peekTLS does. begun is called when
-// the first bytes are there.
+// peekAny reads the first bytes of a connection on a port without a protocol of its own. If they
+// begin TLS, it reads the ClientHello and checks it as peekTLS does. begun is called when the
+// first bytes have arrived.
 func peekAny(from io.Reader, name string, begun func()) (read []byte, reason string) {
 	first := make([]byte, 4096)
 	n, err := from.Read(first)

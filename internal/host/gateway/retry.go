@@ -95,8 +95,8 @@ func (g *Gateway) checkSecond(v *inboundConn, out *outboundConn) error {
 	return flush(v, out, second)
 }
 
-// peekSecond reads a second ClientHello as peekTLS reads the first. A ChangeCipherSpec, which is there
-// for middleboxes (RFC 8446, D.4), may precede it.
+// peekSecond reads a second ClientHello as peekTLS reads the first. A ChangeCipherSpec, which
+// exists for middleboxes (RFC 8446, D.4), may precede it.
 func peekSecond(from io.Reader, name string) (read []byte, reason string) {
 	head := make([]byte, 6)
 	if n, err := io.ReadFull(from, head); err != nil {

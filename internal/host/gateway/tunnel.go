@@ -67,8 +67,8 @@ func (g *Gateway) checkTLS(v *inboundConn) (first []byte, ok bool) {
 	return nil, false
 }
 
-// checkFirst passes on the first bytes of a connection on a port without a protocol of its
-// own, checked if they are TLS. Until they are there, the server may speak.
+// checkFirst passes on the first bytes of a connection on a port without a protocol of its own,
+// checked if they are TLS. Until they arrive, the server may speak.
 func (g *Gateway) checkFirst(v *inboundConn, out *outboundConn) error {
 	first, reason := peekAny(v, v.to.name, func() { _ = v.SetReadDeadline(g.soon()) })
 	_ = v.SetReadDeadline(time.Time{})

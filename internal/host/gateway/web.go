@@ -184,8 +184,9 @@ func (w *web) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.plain.RoundTrip(r)
 }
 
-// dial returns the function by which a transport connects. A transport goes on after the end of the request that it connects
-// for; open gets a context that ends with the request, and until open returns the slot of the request's connection is held.
+// dial returns the function by which a transport connects. A transport may still connect after the
+// end of the request that it connects for. open gets a context that ends with the request. Until
+// open returns, the slot of the request's connection is held.
 func (w *web) dial(open func(context.Context, *passage) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, _, _ string) (net.Conn, error) {
 		p, ok := ctx.Value(passageKey{}).(*passage)

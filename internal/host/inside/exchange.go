@@ -42,8 +42,8 @@ func (s *Side) wasReset() bool {
 	return is && rawsock.WasReset(c) && !s.ended.Load() // in this order: what ends later has not ended it
 }
 
-// Reset has the peer of a connection see, when that is closed, that it was cut, and not that all was sent. Only connections
-// by TCP can say so.
+// Reset makes the peer of a connection see, when the connection is closed, that it was cut, and
+// not that all bytes were sent. Only TCP connections can express that.
 func Reset(c net.Conn) { linger(c, 0) }
 
 // linger is [net.TCPConn.SetLinger] for connections that have it.

@@ -6,10 +6,10 @@ import (
 	"net"
 )
 
-// A bigConn is a connection over a loopback with big packets. What goes inside is copied through a buffer:
-// the kernel then makes few packets of few pieces of memory, which costs less in all than what splice(2)
-// saves here, since that passes the pieces on as they came. What comes from inside is in such
-// packets already, and package net has it spliced.
+// A bigConn is a connection over a loopback with big packets. It copies the bytes that go inside
+// through a buffer: the kernel then makes few packets of few pieces of memory. That costs less in
+// all than splice(2) saves here, because splice passes the pieces on as they came. The bytes that
+// come from inside are in such packets already, and package net splices them.
 type bigConn struct{ *net.TCPConn }
 
 // ReadFrom implements [io.ReaderFrom].

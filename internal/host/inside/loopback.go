@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bigPacket is the most that one packet of TCP over IPv4 holds on a loopback, in bytes: the limit of the
-// kernel (GSO_MAX_SIZE in linux/netdevice.h). Without, it is 64 KiB.
+// bigPacket is the most that one packet of TCP over IPv4 holds on a loopback, in bytes: the limit
+// of the kernel (GSO_MAX_SIZE in linux/netdevice.h). The kernel's default is 64 KiB.
 const bigPacket = 524280
 
 // loopback is the index of each network namespace's lo.
