@@ -150,9 +150,9 @@ func (at *attrs) shared(n *node, o *object) bool {
 	if added && known > 1 {
 		for _, m := range at.table.links(n) {
 			if m != n {
-				// Sent at once although this answers a request: the change must show by the
-				// other names when the caller goes on. Unlike names and content, attributes
-				// are invalidated without waiting for a lock that a request may hold
+				// Sent at once although this answers a request: the change must show by the other
+				// names when the caller continues. Unlike names and content, attributes are
+				// invalidated without waiting for a lock that a request may hold
 				// (fuse_reverse_inval_inode in fs/fuse/inode.c).
 				at.kernel.send(invalidation{what: invalAttr, id: m.id})
 			}

@@ -9,10 +9,10 @@ import (
 	"wolffia/fusefs/cow"
 )
 
-// A large file of which only attributes were changed borrows its content: the upper layer has a file with
-// its attributes and a hole, and the content is the host's until the first write, or until the file is
-// renamed. So a chmod of gigabytes costs nothing, and git, which sets the time of a pack at a commit, copies
-// none.
+// If only the attributes of a large file change, the file borrows its content: the upper layer has
+// a file with its attributes and a hole, and the content is the host's until the first write, or
+// until the file is renamed. So a chmod of gigabytes costs nothing, and git, which sets the time
+// of a pack at a commit, copies no pack.
 
 // maxBorrowBlocks is how many bytes of the disk a file that borrows may take, for its attributes.
 const maxBorrowBlocks = 64 << 10

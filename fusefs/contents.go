@@ -17,8 +17,8 @@ import (
 // gets a copy as an inode of its own. The kernel keeps the node: what it has open, cached or
 // mapped continues with the copy.
 
-// contents have files changed where nobody else sees that. A file is given another inode before: an own one, or one in
-// the upper layer.
+// contents prepares files for changes that nobody outside the sandbox sees. Before a change a file
+// gets another inode: one of its own, or one in the upper layer.
 type contents struct {
 	*names
 	gate *gatekeeper
@@ -160,7 +160,7 @@ func (cs *contents) needOwn(n *node) syscall.Errno {
 		return 0
 	}
 	if !n.isDir() {
-		n.layers.content.Lock() // nobody holds it for long: there is no content
+		n.layers.content.Lock() // held for a short time only: the file has no content
 		defer n.layers.content.Unlock()
 		return cs.copyUp(gate.OpNone, nil, n, 0)
 	}

@@ -179,7 +179,7 @@ func (c *tempFile) discard() {
 	}
 }
 
-// install moves c to name in the directory dir, replacing a file that is there.
+// install moves c to name in the directory dir. It replaces an existing file.
 func (b *backing) install(c *tempFile, dir int, name string) syscall.Errno {
 	if c.name == "" {
 		temporary := tempName()

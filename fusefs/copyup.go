@@ -19,10 +19,10 @@ type upperCopy struct {
 	path    string // of what it is a copy of, in the lower layer
 }
 
-// copyUp copies n, which is not a directory, to the upper layer: of a regular file the first keep bytes, or
-// with attributes perhaps only those. The kernel keeps the node. Others go on meanwhile: cs.renameMu is
-// taken only to put the copy at its place. o and in are as of unshare. The caller holds n's lock of contentLock for
-// writing.
+// copyUp copies n, which is not a directory, to the upper layer. Of a regular file it copies the
+// first keep bytes, or with attributes perhaps only the attributes. The kernel keeps the node.
+// Other requests continue meanwhile: copyUp takes cs.renameMu only to put the copy at its place. o
+// and in are as of unshare. The caller holds n's lock of contentLock for writing.
 func (cs *contents) copyUp(o gate.Op, in *fuse.InHeader, n *node, keep int64) syscall.Errno {
 	if n.inUpper() && !(n.borrows() && keep != attributes) {
 		return 0

@@ -64,7 +64,7 @@ func (t *tree) newName(o gate.Op, in *fuse.InHeader, name string, typ uint32, do
 	return fuse.Status(errno)
 }
 
-// make makes name in d if the quota has room: by create, which is told a directory and a name. In a
+// make makes name in d if the quota has room, by calling create with a directory and a name. In a
 // copied tree d has an upper half afterwards.
 func (t *tree) make(d *openDir, name string, isDir bool, create func(dir int, name string) syscall.Errno) syscall.Errno {
 	if errno := t.quota.reserve(objectCost); errno != 0 {
@@ -117,8 +117,8 @@ func (t *tree) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse
 	return t.makeWithMode(gate.OpMkdir, &in.InHeader, name, in.Mode, out, unix.Mkdirat)
 }
 
-// makeWithMode makes a name with the permission bits of mode, which has the type of a FIFO; create makes it in a
-// directory that it is told, by a name that it is told.
+// makeWithMode makes a name with the permission bits of mode, which has the type of a FIFO. It
+// calls create with the directory and the name to use.
 func (t *tree) makeWithMode(o gate.Op, in *fuse.InHeader, name string, mode uint32, out *fuse.EntryOut, create func(dir int, name string, mode uint32) error) fuse.Status {
 	typ := mode & unix.S_IFMT
 	if o == gate.OpMkdir {

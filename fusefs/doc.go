@@ -105,8 +105,8 @@
 // request changes a git directory of the host, or makes one. What the sandbox makes in the working tree does not become
 // one by another name (gitguard.go).
 //
-// A .git of the host that cannot be copied is EACCES, with a denial that says why, and is not listed; it is tried again
-// after pinAgain. The errors passing are returned as they are. The host's is never shown in its place.
+// A .git of the host that cannot be copied is EACCES, with a denial that has the reason, and is not listed. It is copied again
+// after retryAfter. The errors passing are returned as they are. The host's .git is never shown in its place.
 //
 // Beside the differences below: a rename of a directory, or a link, between a private git directory and the working
 // tree is EXDEV. What happens in a private .git changes neither times nor links of its directory. A directory that the

@@ -61,9 +61,10 @@ func newFDCache(limit int) *fdCache {
 // mostReserved bounds reserve: it takes 8 bytes of the kernel's memory for each descriptor.
 const mostReserved = 1 << 14
 
-// reserve makes room in the process's table of descriptors for those of the cache. Each time that the kernel makes
-// the table of a process with threads larger, it waits for an RCU grace period, several milliseconds, and whoever
-// opens a file waits with it: a first walk of a tree would wait eight times.
+// reserve makes room in the process's table of descriptors for the descriptors of the cache. Each
+// time that the kernel enlarges the table of a process with threads, it waits for an RCU grace
+// period, several milliseconds, and each thread that opens a file waits with it: a first walk of a
+// tree would wait eight times.
 func (d *fdCache) reserve(fd int) {
 	if high, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, min(d.max, mostReserved)-1); err == nil {
 		unix.Close(high)
@@ -93,8 +94,7 @@ func (d *fdCache) unlock() {
 	}
 }
 
-// cached returns an open handle of n that can be used for u, nil if there is none. The caller
-// releases it.
+// cached returns an open handle of n that can be used for u, or nil. The caller releases it.
 func (d *fdCache) cached(n *node, u use) *handle {
 	d.mu.Lock()
 	defer d.mu.Unlock()

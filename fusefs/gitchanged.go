@@ -91,15 +91,15 @@ func (t *tree) answer(e *entry, out *fuse.EntryOut) fuse.Status {
 	return fuse.OK
 }
 
-// answers are the latest nodes of answers. Only these stay open: each can have maxChanged bytes, and the kernel forgets
-// none while a sandbox has it open, or has room.
+// answers are the latest nodes of answers. Only these stay open: each can have maxChanged bytes,
+// and the kernel forgets no node that a sandbox has open, or that it has room for.
 type answers struct {
 	mu   sync.Mutex
 	last [16]*node // guarded by mu
 	next int       // guarded by mu
 }
 
-// add returns the node that n takes the place of; nil: there is none.
+// add returns the node that n replaces, or nil.
 func (a *answers) add(n *node) *node {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -138,8 +138,8 @@ func (m *gitMonitor) answerFile(dir *node, token string) (int, syscall.Errno) {
 	return dup(x.answer)
 }
 
-// lookAhead begins to look what has changed in the working tree at dir, of which the index was
-// just copied: git inside asks that soon.
+// lookAhead begins to compare the working tree at dir, whose index was just copied: git inside
+// asks for that soon.
 func (m *gitMonitor) lookAhead(dir *node) {
 	if !m.on {
 		return
@@ -189,8 +189,8 @@ func (m *gitMonitor) token() string {
 // allChanged says that all may have changed.
 var allChanged = []byte("/\x00")
 
-// changed returns which paths may have changed in the working tree at dir, each ended by a NUL,
-// and the index that this is of; nil: there is none that could be read. known says that git has
+// changed returns the paths that may have changed in the working tree at dir, each ended by a NUL,
+// and the index that they are compared with; nil: no index could be read. known says that git has
 // seen the tree by the rules that are in force. The caller holds m.asked.
 func (m *gitMonitor) changed(dir *node, known bool) (*insideIndex, []byte) {
 	at, root, errno := m.openTop(dir)
@@ -240,15 +240,15 @@ type insideIndex struct {
 	links uint64       // of the tree at the last look
 
 	text   []byte   // the last answer
-	answer *os.File // with text; nil: there is none
+	answer *os.File // with text; may be nil
 }
 
-// sameIndex reports whether both are of one file that nobody has written in between.
+// sameIndex reports whether both are of one file that was not written in between.
 func sameIndex(a, b *unix.Stat_t) bool {
 	return a.Ino == b.Ino && a.Dev == b.Dev && a.Size == b.Size && a.Mtim == b.Mtim && a.Ctim == b.Ctim
 }
 
-// What is known of working trees is kept until nobody has asked for a while.
+// The results for working trees are kept until no request has used them for a while.
 const (
 	maxIndexes = 8
 	maxKept    = 2 * maxIndex // bytes of their indexes

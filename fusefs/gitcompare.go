@@ -21,8 +21,8 @@ import (
 	"wolffia/perm"
 )
 
-// A trackedDir is a directory with files that are in the index, one of which git believes to know the names, or
-// one with such.
+// A trackedDir is a directory that has files in the index and whose names git believes to know, or
+// a directory above one.
 type trackedDir struct {
 	path   string         // from the top of the working tree, "" for that itself
 	above  int            // the directory it is in, by its number
@@ -106,7 +106,8 @@ func (x *insideIndex) arrange() (whole bool) {
 	return whole && err == nil
 }
 
-// inherit takes over what is known of directories of which was, an earlier index, says the same: was is of no use then.
+// inherit takes the results of directories from was, an earlier index, where both say the same.
+// was cannot be used afterwards.
 func (x *insideIndex) inherit(was *insideIndex) {
 	x.text, x.answer, x.links = was.text, was.answer, was.links
 	numbers := make(map[string]int, len(was.dirs))
@@ -149,7 +150,7 @@ func (c *comparison) add(name string) {
 // addNames adds that the names in the directory at are others.
 func (c *comparison) addNames(at string) { c.add(strings.TrimPrefix(at+changedIn, "/")) }
 
-// all looks at the directories of which something is not known.
+// all inspects the directories whose results are incomplete.
 func (c *comparison) all() {
 	c.watch.drain()
 	x := c.index
@@ -227,7 +228,7 @@ func (c *comparison) is(d *trackedDir) bool {
 	return err == nil && key == d.key
 }
 
-// judge returns directory number i, of which it is known what the rules say.
+// judge returns directory number i, for which the levels by the rules are known.
 func (c *comparison) judge(i int) *trackedDir {
 	d := &c.index.dirs[i]
 	switch {
@@ -351,8 +352,8 @@ func (c *comparison) older(was, is *gitindex.Stat) bool {
 		is.UID != was.UID || is.GID != was.GID
 }
 
-// outdated reports whether the directory fd can have other names than git knows. It has those of
-// was; -1: it is not there.
+// outdated reports whether the directory fd can have other names than git knows. git knows the
+// names that the directory had at was; fd -1: the directory does not exist.
 func (c *comparison) outdated(fd int, was *gitindex.Stat) bool {
 	var st unix.Stat_t
 	if fd < 0 || unix.Fstat(fd, &st) != nil {

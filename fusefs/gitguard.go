@@ -26,8 +26,8 @@ const (
 	stallsGit  = "git on the host would hang when it opens the FIFO"
 )
 
-// guards returns the reason to refuse e as a new name of an object of the type typ; "" if there is
-// none. Its directory is open as d.
+// refuses returns the reason to refuse e as a new name of an object of the type typ, or "". The
+// directory of e is open as d.
 func (w *worktreeGuard) refuses(e *entry, d openDir, typ uint32) string {
 	switch {
 	case w.unguarded || e.dir.private():
@@ -42,7 +42,7 @@ func (w *worktreeGuard) refuses(e *entry, d openDir, typ uint32) string {
 }
 
 // completes reports whether the new entry e would make a git directory of its directory, which is
-// open as d and is none by its name.
+// open as d and is not named like one.
 func (w *worktreeGuard) completes(e *entry, d openDir) bool {
 	return gitguard.Essential(e.name) && !w.belowGit(e.dir) && !w.exists(d, e.name) &&
 		gitguard.Complete(func(s string) bool { return s == e.name || w.exists(d, s) })

@@ -138,7 +138,8 @@ func (p *privateGit) dropStored(at string) {
 // mirrored reports whether private git directories are in the store, and not in an upper layer.
 func (p *privateGit) mirrored() bool { return p != nil && p.copied == nil }
 
-// A mirrored is a rename of directories whose mirrors move too: paths of the store. The zero value is none.
+// A mirrored is a rename of directories whose mirrors move too: paths of the store. The zero value
+// means no rename.
 type mirrored struct {
 	from, to string
 	swap     bool

@@ -12,9 +12,10 @@ import (
 	"wolffia/fusefs/cow"
 )
 
-// The sandbox can remove a directory in which the host has a .git, which the sandbox does not see: it removes its own
-// .git, and all else. The host keeps the directory and its .git until wolffia, or the user, removes them; to the
-// sandbox it is gone. In the store a whiteout has its name.
+// The sandbox can remove a directory in which the host has a .git that the sandbox does not see:
+// the sandbox removes its own .git, and all other entries. The host keeps the directory and its
+// .git until wolffia, or the user, removes them. To the sandbox the directory does not exist. A
+// whiteout in the store has its name.
 
 // A gone holds the paths of such directories. Its methods are safe for concurrent use; the zero value holds none.
 type gone struct {
@@ -58,7 +59,8 @@ func (g *gone) any() bool {
 	return len(g.paths) > 0
 }
 
-// has reports whether the directory at path() is gone. It calls path only if some are.
+// has reports whether the directory at path() was removed by the sandbox. It calls path only if
+// any directory was.
 func (g *gone) has(path func() string) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -88,8 +90,8 @@ func (g *gone) move(from, to string, swap bool) {
 	g.paths = moved
 }
 
-// isGone reports whether the sandbox has removed the directory called name of dir, which is open as fd, and the host
-// has it still. If the host has something else there by now, it is not gone any more.
+// isGone reports whether the sandbox has removed the directory called name of dir, which is open
+// as fd, and the host still has it. It returns false if the host has another object there by now.
 func (p *privateGit) isGone(fd int, dir *node, name string) bool {
 	if p == nil || dir == nil || !p.gone.has(func() string { return p.table.path(dir, name) }) {
 		return false
@@ -100,13 +102,14 @@ func (p *privateGit) isGone(fd int, dir *node, name string) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = unix.Unlinkat(p.store, at, 0) // it is there no longer if another request has done so
+	_ = unix.Unlinkat(p.store, at, 0) // ENOENT: another request has removed it
 	p.gone.remove(at)
 	return false
 }
 
-// leftOver returns 0 if the directory called name of the host's directory fd, at the path at, has nothing but a .git
-// and directories that are gone; ENOTEMPTY if it has more; or the errno of opening it.
+// leftOver checks what the directory called name of the host's directory fd, at the path at,
+// contains. It returns 0 if it has only a .git and directories that the sandbox has removed,
+// ENOTEMPTY if it has more, or the errno of opening it.
 func (p *privateGit) leftOver(fd int, name, at string) syscall.Errno {
 	return inDir(fd, name, func(dir int) syscall.Errno {
 		return p.eachName(dir, func(name string, _ uint32) syscall.Errno {
@@ -118,9 +121,10 @@ func (p *privateGit) leftOver(fd int, name, at string) syscall.Errno {
 	})
 }
 
-// leave makes the directory e, at the path at, which is not empty on the host, one that is gone, if it has nothing but
-// such directories, and a .git that the sandbox has removed: hidden says so. d is open as its parent. Else it returns
-// ENOTEMPTY. The caller holds p.renameMu for writing.
+// leave records the directory e, at the path at, which is not empty on the host, as removed by the
+// sandbox. It does so if e contains only such directories, and a .git that the sandbox has
+// removed: hidden says so. Else it returns ENOTEMPTY. d is open as its parent. The caller holds
+// p.renameMu for writing.
 func (p *privateGit) leave(e *entry, d openDir, at string, hidden bool) syscall.Errno {
 	inside := p.levels.inside(e.dir.getState(), e.name, true)
 	switch _, errno := p.stat(fdName{d.fd, e.name + "/" + gitName}); {
@@ -149,8 +153,8 @@ func (p *privateGit) leave(e *entry, d openDir, at string, hidden bool) syscall.
 	return 0
 }
 
-// comeBack makes the directory e, which is gone, an empty one again, in which the sandbox has no .git. d is open as its
-// parent. The caller holds p.renameMu.
+// comeBack makes the directory e, which the sandbox has removed, an empty directory again, in
+// which the sandbox has no .git. d is open as its parent. The caller holds p.renameMu.
 func (p *privateGit) comeBack(e *entry, d openDir) {
 	at, errno := p.storePath(e.dir, e.name)
 	if errno != 0 {
@@ -166,7 +170,7 @@ func (p *privateGit) comeBack(e *entry, d openDir) {
 		}
 	}
 	hide(gitName)
-	var below []string // directories that are gone, of which a restart knows no more
+	var below []string // removed directories, which a restart forgets
 	_ = inDir(d.fd, e.name, func(dir int) syscall.Errno {
 		return p.eachName(dir, func(name string, _ uint32) syscall.Errno {
 			if name != gitName {

@@ -19,7 +19,7 @@ const (
 	invalAttr    invalKind = iota // the attributes of an inode
 	invalContent                  // its attributes and its content or listing
 	invalEntry                    // an entry that may be another inode than before
-	invalDelete                   // an entry that is gone, or another inode
+	invalDelete                   // an entry that was removed, or is another inode
 	pruneCache                    // too many nodes: see pruneNodes
 )
 

@@ -36,7 +36,7 @@ func shares(memory int64) (nodes, handlers int) {
 	return max(nodes, minNodes), max(handlers, minHandlers)
 }
 
-// A kernelCache is what the kernel keeps of the tree: it is told what to forget.
+// A kernelCache records what the kernel caches of the tree, and tells the kernel what to forget.
 type kernelCache struct {
 	*names
 	dev        *device.Device

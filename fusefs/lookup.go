@@ -188,8 +188,8 @@ func (ns *names) ifOpen(n *node, a fdName) *object {
 	return obj
 }
 
-// enter gives the kernel a node for r, found at e, and fills in the reply. It takes over
-// r.fd.
+// enter gives the kernel a node for r, found at e, and fills in the reply. It owns r.fd
+// afterwards.
 func (t *tree) enter(e *entry, r lookupResult, out *fuse.EntryOut) *node {
 	obj := r.obj
 	n, old := t.table.enter(e.dir, e.name, obj, func(n *node) {

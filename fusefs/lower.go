@@ -18,9 +18,10 @@ type lowerLayer struct {
 	moved map[*node]struct{}
 }
 
-// lowerHalf opens the lower half of n, a directory with an upper half, or what n borrows. It is found by
-// its path, again after each half of lo.timeout, so that what the host moves away is not used for
-// long. ENOENT: there is none now. The caller holds lo.renameMu.
+// lowerHalf opens the lower half of n, a directory with an upper half, or the file whose content n
+// borrows. It looks the path up again after each half of lo.timeout, so that an object that the
+// host moves away is not used for long. ENOENT: n has no lower half now. The caller holds
+// lo.renameMu.
 func (lo *lowerLayer) half(n *node) (*handle, syscall.Errno) {
 	l, now := n.layers, lo.clock()
 	if now-l.lowerSeen.Load() < int64(lo.timeout/2) {
@@ -120,7 +121,7 @@ func (lo *lowerLayer) release(n *node) {
 	}
 }
 
-// setLower records that the lower half of n is at path, or that there is none.
+// setLower records that the lower half of n is at path; "": n has no lower half.
 func (lo *lowerLayer) set(n, parent *node, name string, merges bool, path string) {
 	lo.table.mu.Lock()
 	defer lo.table.mu.Unlock()

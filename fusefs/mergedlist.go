@@ -12,10 +12,10 @@ import (
 	"wolffia/perm"
 )
 
-// A mergedList is the listing of a directory of a copied tree. A name keeps its number for as long as it is
-// there, so that an offset means the same in every listing: also after the directory got an upper half, whose
-// file system has other offsets. What is gone leaves nothing, and its number is not used again. Guarded by
-// layers.mu of the directory.
+// A mergedList is the listing of a directory of a copied tree. A name keeps its number for as long
+// as it exists, so that an offset means the same in every listing. This holds also after the
+// directory got an upper half, whose file system has other offsets. A removed name leaves a gap:
+// its number is not used again. Guarded by layers.mu of the directory.
 type mergedList struct {
 	names []listedName // by number
 	last  uint64       // the last number used

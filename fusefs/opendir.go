@@ -23,7 +23,7 @@ func (d openDir) release() {
 	}
 }
 
-// lowerFD returns a descriptor of the half that the host has, -1 if there is none.
+// lowerFD returns a descriptor of the host's half, -1 if the host has none.
 func (d openDir) lowerFD() int {
 	switch {
 	case !d.upper:
@@ -90,7 +90,7 @@ func (ns *names) statEntry(d openDir, name string) (*object, fdName, syscall.Err
 	return o, a, errno
 }
 
-// exists reports whether d may have an entry called name, be it one that is gone for the sandbox.
+// exists reports whether d may have an entry called name, also one that the sandbox has removed.
 func (ns *names) exists(d openDir, name string) bool {
 	if !d.upper {
 		_, errno := ns.stat(fdName{d.fd, name})

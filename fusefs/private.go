@@ -190,9 +190,10 @@ func ofObjects(at string) bool {
 	return false
 }
 
-// freshens reports whether in sets nothing but the times of n, an object of the host's, to the
-// present: git inside does so when it needs an object that is there, and git on the host then does
-// not prune it. In a copied tree, which changes nothing on the host, it then makes one of its own.
+// freshens reports whether in sets only the times of n, an object of the host's, to the present.
+// git inside does so when it needs an existing object, and git on the host then does not prune the
+// object. In a copied tree, which changes nothing on the host, git then makes an object of its
+// own.
 func (p *privateGit) freshens(n *node, in *fuse.SetAttrIn) bool {
 	const times = fuse.FATTR_ATIME | fuse.FATTR_MTIME | fuse.FATTR_ATIME_NOW | fuse.FATTR_MTIME_NOW
 	if p == nil || !n.isRegular() || in.Valid&times != times || in.Valid&^(times|fuse.FATTR_FH|fuse.FATTR_LOCKOWNER) != 0 {
@@ -228,15 +229,15 @@ func (p *privateGit) showsObjects(n *node) bool {
 	return above != nil && name == "objects" && p.hostNumber(above, name) >= 0
 }
 
-// gitOffset is the offset behind the sandbox's own .git, which is listed first. No file system has it for an entry of
-// its own.
+// gitOffset is the offset behind the sandbox's own .git, which is listed first. No file system
+// uses it for its own entries.
 const gitOffset = 1<<63 - 7
 
 // listOwn lists the sandbox's own .git of dir, which is open as d. It reports whether there is room for more.
 func (p *privateGit) listOwn(dir *node, d openDir, add func(*entry, openDir, fuse.DirEntry) bool) bool {
 	h, errno := p.ownDir(dir, d.fd, false)
 	if errno != 0 {
-		return true // there is none, or a lookup returns why
+		return true // no .git, or a lookup returns the reason
 	}
 	own := openDir{handle: h}
 	defer own.release()

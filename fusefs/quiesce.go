@@ -15,9 +15,10 @@ var changing = [gate.Ops]bool{
 	gate.OpUnlink: true, gate.OpRmdir: true, gate.OpRename: true,
 }
 
-// Quiesce calls f while nothing is changed in the tree, and returns its error; reading goes on. It is for functions of
-// package cow that need the upper layer unchanged, or change it in Alone. f must not touch the mount. If it has called
-// Discarded, the kernel looks again at each name before Quiesce returns.
+// Quiesce calls f while nothing changes the tree, and returns f's error. Reading continues. It is
+// for functions of package cow that need the upper layer unchanged, or change it in Alone. f must
+// not touch the mount. If f has called Discarded, the kernel looks each name up again before
+// Quiesce returns.
 func (s *Server) Quiesce(f func() error) error {
 	t := s.tree
 	t.changeMu.Lock()
@@ -74,9 +75,10 @@ func (t *table) below(n *node) (all []*node) {
 	return all
 }
 
-// lookAgain makes the nodes agree with an upper layer that package cow has changed. What is gone from
-// there loses its node, so that the next lookup finds what the host has; only directories that were merged
-// in their place keep theirs. The caller holds u.levels.rulesMu and u.renameMu for writing.
+// lookAgain makes the nodes agree with an upper layer that package cow has changed. A node whose
+// object was removed there is dropped, so that the next lookup finds the host's object. Only
+// directories that were merged in their place keep their nodes. The caller holds u.levels.rulesMu
+// and u.renameMu for writing.
 func (u *upperLayer) lookAgain() {
 	for _, n := range u.table.below(u.root.node)[1:] {
 		parent, name := u.table.place(n)
@@ -140,7 +142,8 @@ func (u *upperLayer) readHalf(n, parent *node, name string, a fdName) bool {
 	return true
 }
 
-// dropHalf makes n, whose upper half is gone, the host's o, if it was that merged with the upper half.
+// dropHalf makes n, whose upper half was removed, the host's o, if o was merged with the upper
+// half.
 func (u *upperLayer) dropHalf(n, parent *node, name string, o *object) bool {
 	if half, _ := n.half(parent, name); half != cow.Merged {
 		return false

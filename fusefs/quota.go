@@ -13,9 +13,9 @@ import (
 const objectCost = 4096
 
 // A quota bounds how many bytes operations of the tree add to the disk: blocks allocated, not
-// sizes. What is deleted or truncated is subtracted, including what was there before. In a copied
-// tree it bounds what the upper layer takes. Its methods are safe for concurrent use; those that a
-// nil quota may call say so.
+// sizes. Deleted and truncated bytes are subtracted, including bytes that existed before. In a
+// copied tree it bounds the size of the upper layer. Its methods are safe for concurrent use; the
+// comments of those that a nil quota may call say so.
 type quota struct {
 	limit int64
 

@@ -211,10 +211,10 @@ func (ns *names) step(dir *handle, n *node) (*handle, syscall.Errno) {
 	return ns.fds.add(n, usePath, fd), 0
 }
 
-// checkSame returns 0 if o, found at n's name, is n, and ESTALE if another object or none is
-// there: the kernel then looks the name up again. It also makes the kernel forget the name,
-// since the kernel opens files without asking. errno is that of the look; others than those
-// of a changed name are returned as they are.
+// checkSame returns 0 if o, found at n's name, is n, and ESTALE if the name has another object or
+// none: the kernel then looks the name up again. It also makes the kernel forget the name, since
+// the kernel opens files without asking. errno is that of the look; errnos other than those of a
+// changed name are returned as they are.
 func (ns *names) checkSame(n *node, o *object, errno syscall.Errno) syscall.Errno {
 	switch errno {
 	case 0:
@@ -259,8 +259,8 @@ func (ns *names) statNode(n *node) (*object, syscall.Errno) {
 	return o, ns.checkSame(n, o, errno)
 }
 
-// openVictim opens the node at e, which is about to lose its name, so that a process that
-// has it open keeps it. It returns nil if there is no node. The caller holds ns.renameMu.
+// openVictim opens the node at e, which is about to lose its name, so that a process that has it
+// open keeps it. It returns nil if e has no node. The caller holds ns.renameMu.
 func (ns *names) openVictim(e *entry) *node {
 	n := ns.table.child(e.dir, e.name)
 	if n == nil {

@@ -156,8 +156,8 @@ func (t *tree) statEntries(r *renaming, from, to openDir) (errno syscall.Errno) 
 	return errno
 }
 
-// allowRename asks the gate about each name with each object that is there before or after, and compares what
-// holds inside directories. The directory of r.to is open as to.
+// allowRename asks the gate about each name with each object that exists before or after, and
+// compares the levels inside directories. The directory of r.to is open as to.
 func (t *tree) allowRename(r *renaming, to openDir) syscall.Errno {
 	type end struct {
 		*entry

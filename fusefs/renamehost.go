@@ -8,13 +8,14 @@ import (
 	"wolffia/perm"
 )
 
-// What a rename was judged by may be another object by the time of the rename: another sandbox over the
-// codebase can exchange two names that its rules treat alike, and so put a directory in the place of a file.
-// So no tree server moves a directory between places that the rules tell apart, whenever that happens: a
-// server of the same rules would go on to use it by those of its former place.
+// The object that the rules judged may be another one by the time of the rename: another sandbox
+// over the codebase can exchange two names that its rules treat alike, and so put a directory in
+// the place of a file. So no tree server moves a directory between places that the rules treat
+// differently, whenever that happens: a server of the same rules would continue to use it by the
+// rules of its former place.
 
-// alike reports whether the rules treat the two names of r alike, whatever object is there. In a copied tree,
-// whose upper layer nobody else changes, only what holds inside a directory counts.
+// alike reports whether the rules treat the two names of r alike, for any object. In a copied
+// tree, whose upper layer only this server changes, only the rules inside a directory count.
 func (t *tree) alike(r *renaming) bool {
 	a, b, lv := &r.from, &r.to, &t.levels
 	return lv.inside(a.dir.getState(), a.name, true).path == lv.inside(b.dir.getState(), b.name, true).path &&

@@ -19,8 +19,9 @@ type responder struct {
 	counts [gate.Ops]atomic.Uint64
 }
 
-// answer answers the message of n bytes in b, and returns the size of the reply in b.Out, 0 if
-// there is none or it is sent already. The rules do not change meanwhile, unless the request lets them: see names.sync.
+// answer answers the message of n bytes in b, and returns the size of the reply in b.Out, 0 if the
+// message has no reply or the reply is sent already. The rules do not change meanwhile, unless the
+// request lets them: see names.sync.
 func (r *responder) answer(b *device.Buffers, n int) int {
 	o := gate.Op(min(binary.NativeEndian.Uint32(b.In[4:]), uint32(gate.OpUnknown)))
 	switch o {

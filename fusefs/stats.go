@@ -7,7 +7,7 @@ type Stats struct {
 	Messages map[string]uint64 // requests answered, by operation
 	Nodes    int               // names that the kernel knows
 	FDs      int               // descriptors in the cache
-	Changes  uint64            // changes by the host, of which the kernel may merge several
+	Changes  uint64            // changes by the host; the kernel may merge several into one
 }
 
 // Stats returns the present counts.

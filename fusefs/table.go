@@ -39,7 +39,7 @@ func newTable(root *node) *table {
 	return t
 }
 
-// get returns the node called id, nil if there is none.
+// get returns the node called id, or nil.
 func (t *table) get(id uint64) *node {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -95,7 +95,7 @@ func (w *watcher) add(n *node, fd int) { w.addIf(n, fd, func() bool { return tru
 // addFile watches the regular file n, which has names elsewhere too, and sets n.watched if it can be watched. The
 // file is open as fd, with O_PATH, and has the identity ident.
 func (w *watcher) addFile(n *node, ident identity, fd int) {
-	// If it was given another inode meanwhile, whoever did that calls remove.
+	// If it got another inode meanwhile, the request that changed it calls remove.
 	w.addIf(n, fd, func() bool { return n.ident() == ident })
 }
 
@@ -180,7 +180,8 @@ func (w *watcher) drain() {
 	}
 }
 
-// A follow counts how often anybody, this process too, has changed a directory, or a file by its name there.
+// A follow counts how often any process, also this one, has changed a directory, or a file by its
+// name there.
 type follow struct {
 	events atomic.Uint64
 	over   atomic.Bool // the directory is not followed any more

@@ -88,7 +88,7 @@ func watch(log, alive string) (_ *os.File, err error) {
 	return w, nil
 }
 
-// wait blocks until an event. It reports whether one of the directories is gone.
+// wait blocks until an event. It reports whether one of the directories was removed.
 func changed(w *os.File) (gone bool, err error) {
 	buf := make([]byte, 4096) // room for an event of any name
 	n, err := w.Read(buf)

@@ -206,7 +206,7 @@ func (l *Log) write(e *entry) {
 	}
 }
 
-// command returns the name of the thread pid, "" if it is gone, or pid is 0.
+// command returns the name of the thread pid. It returns "" if the thread has ended, or pid is 0.
 func command(pid uint32) string {
 	name, _ := os.ReadFile("/proc/" + strconv.FormatUint(uint64(pid), 10) + "/comm")
 	return strings.ToValidUTF8(strings.TrimSuffix(string(name), "\n"), "\uFFFD")

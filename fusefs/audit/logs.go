@@ -44,7 +44,7 @@ func (l *Logs) Skipped() (n int64) {
 	return n
 }
 
-// Next returns the next record, or io.EOF if there is none yet.
+// Next returns the next record, or io.EOF if the log has no further record yet.
 func (l *Logs) Next() (Record, error) {
 	first := -1
 	for i, r := range l.readers {

@@ -38,7 +38,7 @@ func (r *Reader) Close() error {
 // Skipped returns the number of invalid lines so far.
 func (r *Reader) Skipped() int64 { return r.skipped }
 
-// Next returns the next record, or io.EOF if there is none yet.
+// Next returns the next record, or io.EOF if the log has no further record yet.
 func (r *Reader) Next() (Record, error) {
 	for {
 		text, err := r.line()

@@ -16,7 +16,7 @@ const maxRecent = 64
 type Recent struct {
 	mu    sync.Mutex
 	count int64
-	// Lookups of hidden names, of which programs make many, do not displace the others.
+	// Lookups of hidden names, which programs do often, do not displace other records.
 	lookups, others []recent
 }
 

@@ -101,7 +101,8 @@ func (l *Layers) Apply(o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
 	return result, refused
 }
 
-// rule decides which changes are left out, and returns how many are in conflict and not allowed.
+// rule decides which changes are skipped, and returns how many are in conflict and how many are
+// not allowed.
 func (a *applying) rule(all []*change) (conflict, denied int) {
 	for _, c := range all {
 		switch {
@@ -278,7 +279,7 @@ func (a *applying) orphaned(c *change) bool {
 	return true
 }
 
-// parent opens the host's directory of a path; an error if it is gone.
+// parent opens the host's directory of a path. It returns an error if the directory was removed.
 func (a *applying) parent(p string) (int, string, error) {
 	dir, err := openDir(a.Root, parentOf(p))
 	if err == nil && dir < 0 {

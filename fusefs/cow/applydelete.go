@@ -226,7 +226,7 @@ func (a *applying) forgetRemoved(c *change) bool {
 	return true
 }
 
-// removeTree is removeBelow where the log may say so at once.
+// removeTree is removeBelow where the log may record the deletion at once.
 func (a *applying) removeTree(c *change, dir int, name string) bool {
 	removed := a.removeBelow(c, c.Path, dir, name)
 	return a.forgetRemoved(c) && removed

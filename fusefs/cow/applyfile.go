@@ -104,7 +104,8 @@ func (a *applying) applyBatch(batch []*change) {
 	}
 }
 
-// draft opens the directory of c, and looks at what the host has there now; nil if c is left out.
+// draft opens the directory of c, and stats the object that the host has there now. It returns nil
+// if c is skipped.
 func (a *applying) draft(c *change) *draft {
 	dir, name, err := a.parent(c.Path)
 	if errors.Is(err, unix.ENOENT) {

@@ -9,7 +9,7 @@ import (
 	"wolffia/internal/sys/beneath"
 )
 
-// claimed is why a change is left out whose name another sandbox keeps from being made.
+// claimed is the reason to skip a change whose name another sandbox keeps from being made.
 const claimed = "another sandbox is making a name in its directory: apply again"
 
 // Claim keeps the tree servers of other sandboxes from making parts of a git directory in the host's directory dir, which

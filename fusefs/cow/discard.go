@@ -13,8 +13,9 @@ import (
 	"wolffia/runtime"
 )
 
-// Discard takes the changes at and below paths back, all if there are none, and returns how many. With one end of a
-// renamed directory goes the other. A path without a change is ErrNotFound.
+// Discard reverts the changes at and below paths, or all changes if paths is empty. It returns how
+// many. With one end of a renamed directory it reverts the other. A path without a change is
+// ErrNotFound.
 func (l *Layers) Discard(paths []string) (int, error) {
 	if err := l.Recover(); err != nil {
 		return 0, err
@@ -187,7 +188,7 @@ func (p *plan) drop(at, temp string) error {
 // forget removes the records of what the upper layer hid at and below a path.
 func (p *plan) forget(at string) error {
 	drop := map[string]bool{}     // with all below
-	dropOnly := map[string]bool{} // directories of which only the attributes are recorded
+	dropOnly := map[string]bool{} // directories with a record of their attributes only
 	for _, h := range p.hides {
 		if within(h.path, at) {
 			drop[h.lower] = true

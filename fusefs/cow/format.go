@@ -52,7 +52,7 @@ type Half uint8
 // The values of Half.
 const (
 	Merged Half = iota // it has the same name in the parent's lower half
-	Own                // there is none: the sandbox made the directory
+	Own                // no lower half: the sandbox made the directory
 	Moved              // it is at the path of AttrLower: the directory was renamed
 )
 
@@ -95,8 +95,8 @@ func SetLower(fd int, half Half, path string) error {
 
 func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// ValidPath reports whether p is the path of something below the codebase's root: names with single
-// slashes between, none of them "." or "..", at most PATH_MAX bytes.
+// ValidPath reports whether p is a path below the codebase's root: names separated by single
+// slashes, no name "." or "..", at most PATH_MAX bytes.
 func ValidPath(p string) bool {
 	if p == "" || len(p) >= unix.PathMax || strings.IndexByte(p, 0) >= 0 {
 		return false

@@ -46,8 +46,8 @@ type Layers struct {
 	// ignores it.
 	Moved func()
 
-	// Stopped reports whether nobody waits for the work any more: it ends then with errStopped, at a point where what was
-	// applied is recorded. nil: never.
+	// Stopped reports whether all callers have stopped waiting for the work. The work then ends
+	// with errStopped, at a point where all applied changes are recorded. It may be nil.
 	Stopped func() bool
 
 	test func(name string) // called at each failpoint

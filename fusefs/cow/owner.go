@@ -9,9 +9,10 @@ import (
 	"wolffia/internal/sys/beneath"
 )
 
-// What is in the upper layer has the modes that the sandbox has given it, which can forbid its owner, this user, to work on
-// it. A mode is changed for one call only, while nothing reads the layer: so no plan has such a mode, and none is applied. A
-// kill in between leaves the owner more access than the sandbox has given it, and nobody else.
+// Objects in the upper layer have the modes that the sandbox has set, which can forbid their
+// owner, this user, to change them. A mode is changed for one call only, while nothing reads the
+// layer: so no plan has such a mode, and no such mode is applied. A kill in between leaves the
+// owner, and no other user, more access than the sandbox has set.
 
 // asOwner calls f, and if the mode of fd, which is a file or directory of the upper layer and may be open with O_PATH,
 // forbids what f does, calls it again with another mode.
@@ -63,8 +64,8 @@ func (l *Layers) ownDir(root int, p string) (int, error) {
 	return fd, nil
 }
 
-// inOwn calls f with the directory of what the upper layer has at a path, and the name in it. A directory that is not
-// there is ESTALE.
+// inOwn calls f with the parent directory of a path of the upper layer, and the name in it. A
+// missing directory is ESTALE.
 func (l *Layers) inOwn(at string, f func(dir int, name string) error) error {
 	dir, err := l.ownDir(l.Upper, parentOf(at))
 	if err != nil || dir < 0 {

@@ -132,7 +132,7 @@ func (r *reader) content(q *pair, buf []byte, root int, at string, o *object) ([
 	return buf, nil
 }
 
-// readText reads a file of about size bytes into buf, of which it reads maxText bytes and one.
+// readText reads a file of about size bytes into buf, at most maxText bytes and one.
 func readText(buf []byte, fd int, size int64) ([]byte, error) {
 	for len(buf) <= maxText {
 		buf = slices.Grow(buf, max(int(min(size, maxText))-len(buf), 0)+1)

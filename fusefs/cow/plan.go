@@ -24,14 +24,14 @@ type change struct {
 	// lower is the host's path that the change is about, before directories are renamed; empty if the
 	// host has no directory for it.
 	lower    string
-	whiteout string // of a deletion or a renamed directory: the path of its whiteout; empty: there is none
+	whiteout string // of a deletion or a renamed directory: the path of its whiteout; empty: no whiteout
 	overAt   string // the directory of the sandbox's own, in place of the host's, that c is in; empty: none
 	equal    bool   // no change, but the log has another record: only Apply is interested
-	setsMode bool   // what is there already gets another mode
+	setsMode bool   // the existing object gets another mode
 	content  bool   // the content differs
 
-	// Of a renamed directory: where the host has it now, and where the log and the attributes of the
-	// upper layer say that it is.
+	// Of a renamed directory: src is its path on the host now, key its path by the log and the
+	// attributes of the upper layer.
 	src, key string
 }
 

@@ -8,8 +8,8 @@ import (
 	"wolffia/runtime"
 )
 
-// selected returns the changes at and below paths, all if there are none, sorted by path. A path without a
-// change is ErrNotFound.
+// selected returns the changes at and below paths, or all changes if paths is empty, sorted by
+// path. A path without a change is ErrNotFound.
 func (p *plan) selected(paths []string) ([]*change, error) {
 	var clean []string
 	for i, path := range paths {
@@ -40,7 +40,7 @@ func (p *plan) selected(paths []string) ([]*change, error) {
 	return p.real(clean), nil
 }
 
-// real returns the changes at and below paths, all if there are none.
+// real returns the changes at and below paths, or all changes if paths is empty.
 func (p *plan) real(paths []string) []*change {
 	wanted := make(map[string]bool, len(paths))
 	for _, path := range paths {
@@ -65,7 +65,7 @@ func (c *change) isAt(path string) bool {
 	return within(c.Path, path) || c.From != "" && within(c.From, path)
 }
 
-// splitPath returns the names of a path; none of an empty one.
+// splitPath returns the names of a path; nil for an empty path.
 func splitPath(p string) iter.Seq[string] {
 	if p == "" {
 		return func(func(string) bool) {}
@@ -78,8 +78,8 @@ func within(path, dir string) bool {
 	return dir == "" || path == dir || len(path) > len(dir) && path[len(dir)] == '/' && path[:len(dir)] == dir
 }
 
-// Changes returns the changes at and below paths, all if there are none, sorted by path. A path without a change is
-// ErrNotFound.
+// Changes returns the changes at and below paths, or all changes if paths is empty, sorted by
+// path. A path without a change is ErrNotFound.
 func (l *Layers) Changes(o runtime.ChangesOptions) ([]runtime.Change, error) {
 	p, err := l.reconciledPlan()
 	if err != nil {

@@ -19,14 +19,15 @@ const maxWrite = 64 << 10
 
 // A pair is one file before and after, for a unified diff.
 type pair struct {
-	oldPath, newPath string // empty: there is none
+	oldPath, newPath string // empty: the file does not exist
 	oldMode, newMode uint32 // as git has it: 0100644, 0100755, 0120000
 	old, new         []byte
 	binary           bool
 }
 
-// Diff writes the changes at and below paths, all if there are none, as a unified diff in git's notation. It leaves
-// out what the rules do not allow to change, and what is never applied.
+// Diff writes the changes at and below paths, or all changes if paths is empty, as a unified diff
+// in git's notation. It omits changes that the rules do not allow, and changes that are never
+// applied.
 func (l *Layers) Diff(o runtime.DiffOptions, w io.Writer) error {
 	p, err := l.reconciledPlan()
 	if err != nil {
@@ -160,7 +161,8 @@ func (v *window) appendHunk(text []byte, edits []edit) []byte {
 	return text
 }
 
-// span returns a range of lines of a hunk; its first line counts from 1, or from 0 if there are none.
+// span returns a range of lines of a hunk. Its first line counts from 1, or from 0 for an empty
+// range.
 func span(start, n int) string {
 	switch n {
 	case 0:

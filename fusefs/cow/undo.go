@@ -18,8 +18,9 @@ import (
 	"wolffia/runtime"
 )
 
-// A step is what Apply is about to do with a temporary name in one of the host's directories. Steps are written
-// to Layers.Undo before, so that the next Apply or Discard puts right what a crash has left.
+// A step describes an operation of Apply with a temporary name in a directory of the host. Apply
+// writes a step to Layers.Undo before the operation, so that the next Apply or Discard recovers
+// from a crash.
 type step struct {
 	Op   string `json:"op"`
 	Dir  []byte `json:"dir"`            // the host's directory
@@ -112,9 +113,10 @@ func emptyUndo(f *os.File) error {
 
 // ReserveUndo has the file system keep room in Layers.Undo, so that Apply works when the disk is full. Call it before the
 // layers are used first.
-func ReserveUndo(f *os.File) { _ = keepRoom(f, 0, undoReserve) } // without room Apply says so
+func ReserveUndo(f *os.File) { _ = keepRoom(f, 0, undoReserve) } // without room Apply returns the error
 
-// Recover puts right what an Apply that was killed has left on the host. The tree may be served.
+// Recover undoes or finishes the steps that a killed Apply has left on the host. The tree may be
+// served.
 func (l *Layers) Recover() (err error) {
 	st, err := l.Undo.Stat()
 	if err != nil || st.Size() == 0 {

@@ -101,8 +101,8 @@ func (l *Layers) lowerOf(fd int) (half Half, lower string, err error) {
 	return half, lower, err
 }
 
-// dataOf returns the path of the lower file that has the content of the file called name in dir; empty if that has
-// it itself.
+// dataOf returns the path of the lower file that has the content of the file called name in dir.
+// It returns "" if the file has its content itself.
 func (l *Layers) dataOf(dir int, name string) (lower string, err error) {
 	p := procPath(dir) + "/" + name // the directory is the upper layer's, in which only this process makes links
 	if lower, err = dataAt(p); !errors.Is(err, unix.EACCES) {

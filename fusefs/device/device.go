@@ -48,9 +48,9 @@ type Device struct {
 	pipes    pipes
 }
 
-// New returns a device of which up to limit messages are answered at once. Serve calls answer for each, by several
-// goroutines, with the message of n bytes in b.In. answer returns the size of its reply in b.Out, 0 if there is none,
-// or Splice has sent it.
+// New returns a device that answers up to limit messages at once. Serve calls answer for each, by
+// several goroutines, with the message of n bytes in b.In. answer returns the size of its reply in
+// b.Out, 0 if the message has no reply, or Splice has sent it.
 func New(limit int, logger *slog.Logger, answer func(b *Buffers, n int) (size int)) *Device {
 	return &Device{fd: -1, handlers: handlers{limit: limit, logger: logger, answer: answer}}
 }

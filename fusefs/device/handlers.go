@@ -187,7 +187,7 @@ func (h *handlers) next(b *Buffers, p *pace) bool {
 // errRetired says that others wait for a message.
 const errRetired = syscall.ECANCELED
 
-// await is readMessage for a message that is not there yet.
+// await is readMessage for a message that has not arrived yet.
 func (h *handlers) await(b *Buffers, p *pace) (n int, errno syscall.Errno) {
 	if p.pause > 0 {
 		p.pause--

@@ -35,7 +35,7 @@ type Event struct {
 	Own   bool   // of this process
 }
 
-// A Handler is told of events, by one goroutine at a time.
+// A Handler receives events, from one goroutine at a time.
 type Handler interface {
 	// Wants is called for each event, and reports whether it is for Event.
 	Wants(own bool) bool
@@ -148,7 +148,7 @@ func (g *Group) Drain() {
 	buf := make([]byte, 64<<10)
 	for {
 		if _, err := g.read(buf); err != nil && err != unix.EINTR {
-			return // EAGAIN: there are none
+			return // EAGAIN: no event is queued
 		}
 	}
 }

@@ -42,9 +42,9 @@ func Mount(dir string, opts *MountOptions) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "/dev/fuse"), nil
 }
 
-// RootMode is the mode of the root until the kernel has asked the server for it. The kernel drops that answer if it
-// is told meanwhile that the root has changed, and without a mode it would then refuse to enter (fuse_permission in
-// fs/fuse/dir.c).
+// RootMode is the mode of the root until the kernel has asked the server for it. The kernel drops
+// that answer if it receives a notification meanwhile that the root has changed, and without a
+// mode it would then refuse to enter (fuse_permission in fs/fuse/dir.c).
 const RootMode = unix.S_IFDIR | 0o755
 
 // mountData returns the options for mount(2). With default_permissions the kernel checks the

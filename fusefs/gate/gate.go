@@ -1,5 +1,5 @@
-// Package gate says which level of a name each operation of the kernel needs.
-// It also says so of the system calls that the kernel refuses by itself.
+// Package gate says which level of a name each operation of the kernel needs. It also has the
+// levels for the system calls that the kernel refuses by itself.
 package gate
 
 import (

@@ -1,4 +1,4 @@
 package gate
 
-// oldIntentOf knows no call: arm64 has none of the old ones.
+// oldIntentOf knows no call: arm64 has no old calls.
 func oldIntentOf(uint64, [6]uint64) (Intent, bool) { return Intent{}, false }

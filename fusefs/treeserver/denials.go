@@ -23,8 +23,8 @@ func (t *treeServer) remember(r audit.Record, rules *perm.Policy) {
 // six times as long.
 const maxDenials, maxDenialText = 10, 8 << 10
 
-// denials returns what was denied since the first n denials; nil if that is nothing but
-// lookups of names that do not exist.
+// denials returns the denials after the first n; nil if these are only lookups of names that do
+// not exist.
 func (t *treeServer) denials(n int64) *runtime.Denials {
 	root, err := unix.Open(t.codebase, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

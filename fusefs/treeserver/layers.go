@@ -116,7 +116,7 @@ func (c *copied) options() *fusefs.Copy {
 	return &fusefs.Copy{Upper: int(c.upper.Fd()), Work: int(c.work.Fd()), Log: c.log}
 }
 
-// close closes the layer, but not the log, which a Server goes on to use. c may be nil.
+// close closes the layer, but not the log, which a Server continues to use. c may be nil.
 func (c *copied) close() error {
 	if c == nil {
 		return nil

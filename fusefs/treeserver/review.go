@@ -58,8 +58,8 @@ func (t *treeServer) review(r *boot.Review, passed *os.File) error {
 	return err
 }
 
-// sendAnswer writes what is in spool to the client, in the time that a review may take, and ends the connection, passed, which it
-// takes over. Its other end cannot have a thread wait.
+// sendAnswer writes the content of spool to the client, in the time that a review may take, and
+// closes the connection passed, which it owns. The client cannot make a thread wait.
 func sendAnswer(passed *os.File, spool *spool, buffered *bufio.Writer) error {
 	if err := buffered.Flush(); err != nil {
 		return err

@@ -68,8 +68,8 @@ func copyHosts(from, to *os.File) error {
 	return errors.Join(err, out.Close())
 }
 
-// finishRestore replaces the upper layer and its log by those of statedir.CowRestored, if that is there. After a crash
-// it goes on.
+// finishRestore replaces the upper layer and its log by those of statedir.CowRestored, if that
+// exists. After a crash it continues.
 func finishRestore(dir *os.File) error {
 	from, err := openBelow(int(dir.Fd()), statedir.CowRestored)
 	if errors.Is(err, unix.ENOENT) {
