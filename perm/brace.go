@@ -188,9 +188,9 @@ func setLen(s string) (int, error) {
 	return 0, invalid("unclosed [: write \\[ for the byte itself")
 }
 
-// Quote returns a pattern that matches exactly the bytes of name, of which slashes
-// stay separators. The result is printable text whatever the bytes are. It is not
-// anchored: put a slash before it for a path relative to the root.
+// Quote returns a pattern that matches exactly the bytes of name; its slashes stay separators. The
+// result is printable text for any bytes. It is not anchored: put a slash before it for a path
+// relative to the root.
 func Quote(name string) string {
 	var b strings.Builder
 	for first := true; len(name) > 0; first = false {

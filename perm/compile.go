@@ -22,8 +22,8 @@ func Compile(rules []Rule) (*Policy, error) {
 	return p, nil
 }
 
-// Check returns the error that Compile returns for rules, at a fraction of the cost:
-// for a caller that hands the rules on to another process.
+// Check returns the error that Compile returns for rules, at a fraction of the cost. It is for a
+// caller that passes the rules to another process.
 func Check(rules []Rule) error {
 	if last := sound.Load(); last != nil && slices.Equal(*last, rules) {
 		return nil

@@ -105,11 +105,10 @@ func AnyExecutedRules() []Rule { return executedRules("", anyExecuted, packages)
 // placesInRule is how many directories are in one pattern of ExecutedRules.
 const placesInRule = 8
 
-// ExecutedRules returns the rules of AnyExecutedRules for dirs alone, which are paths
-// relative to the root; "." is the root. Directories in installed packages
-// (InPackages) are left out, and special bytes in dirs match only themselves. Package
-// policy finds the directories: the root, the working trees of git, and those that
-// have such files already.
+// ExecutedRules returns the rules of AnyExecutedRules for dirs alone, which are paths relative to
+// the root; "." is the root. It skips directories in installed packages (InPackages). Special
+// bytes in dirs match only themselves. Package policy finds the directories: the root, the working
+// trees of git, and those that have such files already.
 func ExecutedRules(dirs []string) []Rule {
 	var prefixes []string
 	for _, dir := range dirs {

@@ -38,7 +38,8 @@ func GitRules(dirs []string) (rules []Rule) {
 	return rules
 }
 
-// spare lets rules, of which one is AnyGitRules' first, not apply to directories with these names, which are none of git's.
+// exceptNames excludes directories with these names, which are not git's, from rules. The first
+// rule of AnyGitRules is one of rules.
 func exceptNames(rules []Rule, names []string) {
 	for i := range rules {
 		if r := &rules[i]; r.Source == gitSource && r.Except == ".git" && len(names) > 0 {

@@ -10,10 +10,11 @@ type Preset struct {
 	Name string `json:"name"`
 	Doc  string `json:"doc"` // one sentence
 
-	// Rules are the base rules at PriorityPreset, the secrets at PrioritySecret,
-	// AnyExecutedRules if Executed is set, and AnyGitRules if Git is set. They do what
-	// Doc says for any codebase. Assemble adds GitRules for repositories that AnyGitRules
-	// do not apply to, spares what is none, and replaces AnyExecutedRules by ExecutedRules.
+	// Rules are the base rules at PriorityPreset, the secrets at PrioritySecret, AnyExecutedRules
+	// if Executed is set, and AnyGitRules if Git is set. Their effect for any codebase is
+	// described by Doc. Assemble adds GitRules for repositories that AnyGitRules do not apply to,
+	// excludes directories that are not repositories, and replaces AnyExecutedRules by
+	// ExecutedRules.
 	Rules []Rule `json:"rules"`
 
 	// Git is set if a sandbox cannot change what git on the host executes: bare repositories

@@ -83,8 +83,8 @@ func Assemble(r *Request) ([]Rule, error) {
 	return append(rules, latest(r.Reveals, PriorityReveal, "--reveal")...), nil
 }
 
-// capped returns rules with levels of at most most. Rules for a preset that gives nothing
-// would only take from what the user's rules give: they are left out.
+// capped returns rules with levels of at most most. It skips rules for a preset that gives
+// nothing: they would only lower the levels of the user's rules.
 func capped(rules []Rule, most Level) []Rule {
 	if most == None {
 		return nil

@@ -17,8 +17,8 @@ func (it item) pos() int         { return int(it & 0xffff) }
 type table struct {
 	alts  []alt
 	items []item // in order
-	// Each item is in one chain. next[i] is the item after items[i] in its chain: its index and one, so that 0 is none.
-	// Such numbers are the values of the maps, too.
+	// Each item is in one chain. next[i] is the item after items[i] in its chain: its index plus
+	// one, so that 0 means the end. The values of the maps are such numbers, too.
 	next    []int32
 	literal map[string]int32
 	ext     map[string]int32

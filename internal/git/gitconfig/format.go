@@ -3,7 +3,7 @@ package gitconfig
 import "strings"
 
 // Format returns settings as the text of a configuration, in their order. Their values have no
-// NUL. A setting without a section and a key is left out.
+// NUL. It skips a setting without a section and a key.
 func Format(settings []Setting) string {
 	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\b", `\b`)
 	var b strings.Builder

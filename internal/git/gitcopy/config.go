@@ -23,8 +23,8 @@ func Shown(name string, content []byte, credentials, away bool) []byte {
 }
 
 // plainConfig returns the text of a configuration without credentials, unless keep is set, and
-// without the settings for which leave returns true. It is text itself if that has none of them.
-// includes are the relative paths that it includes.
+// without the settings for which leave returns true. If the text has none of these, it returns the
+// text unchanged. includes are the relative paths that the text includes.
 func plainConfig(text string, keep bool, leave func(*gitconfig.Setting) bool) (plain string, includes []string) {
 	all, err := gitconfig.Parse(text)
 	if err != nil {

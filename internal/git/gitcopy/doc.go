@@ -1,6 +1,6 @@
-// Package gitcopy makes the private git directories of a sandbox: copies of what the host has.
+// Package gitcopy makes the private git directories of a sandbox, as copies of the host's.
 //
-// Objects are not copied: git inside reads them in the host's own. Credentials are left out.
-// Package gitcopy reads the host's files, which are the user's. What it makes lies in the sandbox's
-// store, in which a program of the sandbox can change everything as soon as it is there.
+// It does not copy objects: git inside reads the host's. It omits credentials. Package gitcopy
+// reads the host's files, which are the user's. The copies lie in the sandbox's store, in which a
+// program of the sandbox can change everything as soon as it exists.
 package gitcopy

@@ -15,7 +15,8 @@ import (
 	"wolffia/internal/sys/statefile"
 )
 
-// lockLimit is how long a change of the list waits for others, each of which writes one small file.
+// lockLimit is how long a change of the list waits for other changes, each of which writes one
+// small file.
 const lockLimit = 30 * time.Second
 
 // Number returns the number of the host's git directory at the absolute path at, in the file called

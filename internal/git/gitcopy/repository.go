@@ -42,8 +42,8 @@ type copying struct {
 	*Copier
 	at           string   // the path of the copy in the store
 	names, bytes int64    // that may be copied yet
-	leave        string   // the end of names that are left out of the present part; "": of none
-	lenient      bool     // what cannot be read of the present part is left out
+	leave        string   // the suffix of names to skip in the present part; "": skip none
+	lenient      bool     // skip unreadable entries of the present part
 	made         []string // the git directories in the copy, relative to it
 	tree         int      // the working tree of the first of these; -1: it is not known
 }
@@ -375,7 +375,7 @@ func (p *copying) objects(to int, at string, common *os.File) error {
 		}
 		real, err := realPath(dirs[i], seen)
 		if i > 0 && errors.Is(err, fs.ErrNotExist) {
-			continue // git goes on without as well
+			continue // git works without it as well
 		}
 		if err == nil && filepath.Base(real) != "objects" {
 			err = fmt.Errorf("objects are in %s, which is not called objects", real)
@@ -494,7 +494,7 @@ func (p *copying) config(to int, from *os.File, name string, leave func(*gitconf
 	plain, includes := plainConfig(string(text), p.Credentials, leave)
 	if err := p.put(to, name, []byte(plain)); err != nil {
 		if depth > 0 {
-			return nil // it is there by another include, or its directory is not
+			return nil // another include has made it, or its directory does not exist
 		}
 		return err
 	}
@@ -531,8 +531,8 @@ func (p *copying) part(to, from int, at string) error {
 	return p.entry(to, from, name, 0)
 }
 
-// entry copies the entry called name of the directory from. What is neither a file, a directory nor
-// a link is left out, as are locks of a git that is at work.
+// entry copies the entry called name of the directory from. It skips an entry that is not a file,
+// a directory or a link, and the locks of a running git.
 func (p *copying) entry(to, from int, name string, depth int) error {
 	st, err := lstat(from, name)
 	if err != nil {

@@ -29,7 +29,7 @@ type Directory struct {
 	Stat Stat
 	// Clean tells that all names in the directory are tracked. It then has Stat.
 	Clean  bool
-	Ignore []byte // the object of its .gitignore in the index; nil: there is none
+	Ignore []byte // the object of its .gitignore in the index; nil: not in the index
 	Dirs   []*Directory
 }
 
@@ -37,17 +37,17 @@ type Directory struct {
 type Cache struct {
 	// Top is the path of the working tree, as git sees it.
 	Top string
-	// Info and Excludes are IgnoreID of $GIT_DIR/info/exclude and of core.excludesFile; nil:
-	// there is none.
+	// Info and Excludes are IgnoreID of $GIT_DIR/info/exclude and of core.excludesFile; nil: the
+	// file does not exist.
 	Info, Excludes []byte
 	InfoStat       Stat // of the former, as git sees it; zero: git reads it
 	Root           *Directory
 }
 
-// With returns an index with the same entries, for a git that has a file system monitor: it asks
-// that with FirstToken what has changed, and takes all else for unchanged. A git that has none
-// ignores it. c may be nil: git then finds untracked names by itself. What x says of untracked
-// names is left out: the host's git has seen those that rules hide.
+// With returns an index with the same entries, for a git that has a file system monitor: git asks
+// the monitor with FirstToken for changes, and takes all other entries for unchanged. A git
+// without a monitor ignores the extension. c may be nil: git then finds untracked names by itself.
+// With omits x's untracked names: the host's git has seen names that rules hide.
 func (x *Index) With(c *Cache) []byte {
 	b := slices.Grow(slices.Clone(x.data[:x.ends]), len(x.data)-x.ends+4096)
 	headers := x.digest()

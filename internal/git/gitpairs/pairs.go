@@ -1,9 +1,10 @@
 // Package gitpairs finds the git directories that a sandbox has of its own, with those of the host
-// of which they are copies.
+// that they are copies of.
 //
-// It starts no program. What the sandbox has written decides only which of the host's git
-// directories, all of them below the codebase or named by a file of the host's, a private one
-// is compared with, and in which directory programs run inside. No link is followed.
+// It starts no program. The data that the sandbox has written decides only two things: with which
+// of the host's git directories, all of them below the codebase or named by a file of the host's,
+// a private one is compared, and in which directory programs run inside. Package gitpairs follows
+// no link.
 package gitpairs
 
 import (
@@ -54,8 +55,8 @@ type Pair struct {
 
 // Find returns the pairs of the git directories below store, those of linked working trees first,
 // else sorted by Private. codebase is the absolute path of the host's directory without links, and
-// mountPoint where the sandbox sees it. The store may be missing. What changes meanwhile may be
-// left out. ErrInvalid: there is too much in the store.
+// mountPoint the path at which the sandbox sees it. The store may be missing. Find may miss
+// concurrent changes. ErrInvalid: the store has too many entries.
 func Find(store, codebase, mountPoint string) ([]Pair, error) {
 	f := &finder{codebase: codebase, mountPoint: mountPoint, places: map[string]string{}}
 	for _, open := range []struct {
@@ -128,7 +129,7 @@ func (f *finder) walk(dir string, depth int) error {
 	return nil
 }
 
-// list returns the entries of a directory of the store, none if it is gone.
+// list returns the entries of a directory of the store, nil if it was removed.
 func (f *finder) list(dir string, depth int) ([]os.DirEntry, error) {
 	fd, err := beneath.Open(f.store, dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -258,7 +259,7 @@ func (f *finder) is(dir, name string, format uint32) bool {
 	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == format
 }
 
-// hasPlace reports whether the host has a directory of the codebase, which is there over no link.
+// hasPlace reports whether the host has a directory of the codebase, at a path without links.
 func (f *finder) hasPlace(dir string) bool {
 	fd, err := beneath.Open(f.host, dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {

@@ -25,9 +25,8 @@ type File struct {
 	Size         int64
 }
 
-// Read reads the regular file or symbolic link at name, a path relative to root, without
-// following a link. Content of more than limit bytes is left out. An object of another
-// kind is an error.
+// Read reads the regular file or symbolic link at name, a path relative to root, without following
+// a link. It omits content of more than limit bytes. An object of another kind is an error.
 func Read(root *os.File, name string, limit int64) (*File, error) {
 	f, err := openAt(root, name, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {

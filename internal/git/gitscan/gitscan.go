@@ -81,7 +81,7 @@ type Repos struct {
 	Trees []Tree
 
 	// Outer is the number of files with hard links outside of the tree, among the first
-	// Options.Files files. Git directories are left out.
+	// Options.Files files, without files in git directories.
 	Outer int
 
 	// Truncated is set if a limit was reached: every list may be incomplete.
@@ -112,8 +112,8 @@ type Options struct {
 	// Repos.Linked. Several goroutines call it at once. nil means none.
 	Link func(path string) bool
 
-	// Found is called when the first repository is found, while the scan goes on. It must not wait.
-	// nil means nothing is.
+	// Found is called when the first repository is found, while the scan continues. It must not
+	// wait. It may be nil.
 	Found func()
 }
 

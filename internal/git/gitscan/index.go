@@ -37,7 +37,7 @@ type Entry struct {
 // once. path is valid until want returns. A missing index has no entries; a damaged or too large
 // one is an error.
 //
-// The checksum is not verified. Directories of a sparse index are left out. Both parts of a split
+// The checksum is not verified. Directories of a sparse index are skipped. Both parts of a split
 // index are read; an entry whose content alone changed since the shared part was written has the
 // content of the shared part.
 func Tracked(ctx context.Context, t Tree, want func(path []byte) bool) ([]Entry, error) {

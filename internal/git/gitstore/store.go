@@ -37,8 +37,8 @@ type Store struct {
 	Store, Work *os.File
 }
 
-// Open opens what the sandbox has, and empties the directory for temporary names. The caller closes
-// the result: with Close, or with CloseDirs if it goes on to use the Copier.
+// Open opens the sandbox's store, and empties the directory for temporary names. The caller closes
+// the result with Close, or with CloseDirs if it continues to use the Copier.
 func Open(o Options) (*Store, error) {
 	s := new(Store)
 	open := s.open

@@ -16,7 +16,7 @@ const (
 	maxValue    = 1000 // bytes
 )
 
-// Addresses of remotes that cross: none of them names a program, or a place on the host.
+// Addresses of remotes that cross: none names a program, or a place on the host.
 var (
 	urlAddress = regexp.MustCompile(`^(?:https?|ssh|git)://(?:[A-Za-z0-9_][A-Za-z0-9._~%!$&()*+,;=:-]*@)?[A-Za-z0-9\[][^\x00-\x20\x7f\\]*$`)
 	scpAddress = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[^\x00-\x20\x7f:\\-][^\x00-\x20\x7f\\]*$`)

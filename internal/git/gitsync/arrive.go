@@ -36,11 +36,11 @@ func (p *Pair) IsRepository() bool {
 }
 
 // Arrive makes the host's half of a repository that the sandbox has made, in the directory Host,
-// which is empty. The caller gives it its name when it is complete. It has what a Sync takes over,
-// and of the configuration inside the identity, the remotes that have an address on a network, and
-// which branch follows which. worktree is what the host's core.worktree is to be; "" is none. State
-// exists, and is empty or of an earlier Arrive. The errors are those of Sync; then Host has to be
-// removed.
+// which is empty. The caller renames Host when it is complete. Host gets everything that a Sync
+// takes, and of the configuration inside the identity, the remotes with an address on a network,
+// and the upstreams of branches. worktree becomes the host's core.worktree; "" means unset. State
+// exists, and is empty or of an earlier Arrive. The errors are those of Sync. After an error the
+// caller removes Host.
 func (p *Pair) Arrive(ctx context.Context, worktree string) (Report, error) {
 	private, err := p.openPrivate(p.Private)
 	if err != nil {
@@ -95,10 +95,10 @@ func addSettings(path string, settings []gitconfig.Setting) error {
 }
 
 // ArriveLinked makes the host's half of a linked working tree that the sandbox has made: HEAD,
-// commondir, gitdir and an index in the directory dir, which is empty. Host is where the caller
-// puts it then, below worktrees in the repository. The next Sync takes over the rest. State exists,
-// and is empty or of an earlier ArriveLinked. The error is of class runtime.ErrInvalid if the
-// branch is not free on the host.
+// commondir, gitdir and an index in the directory dir, which is empty. The caller then moves it to
+// Host, below worktrees in the repository. The next Sync takes the rest. State exists, and is
+// empty or of an earlier ArriveLinked. The error is of class runtime.ErrInvalid if the branch is
+// not free on the host.
 func (p *Pair) ArriveLinked(ctx context.Context, dir string) error {
 	private, err := p.openPrivate(p.Private)
 	if err != nil {

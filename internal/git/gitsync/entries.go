@@ -28,9 +28,9 @@ func (t tree) entries() (string, error) {
 	return entriesOf(b)
 }
 
-// indexVersion returns what tells one version of the index from others, as refreshScript prints it: the checksum at its
-// end. "" is an index that does not exist, and "?" one that cannot be read. git that is told to write no checksum
-// (index.skipHash) has zeros there: all versions are the same.
+// indexVersion returns what distinguishes one version of the index from others, as refreshScript
+// prints it: the checksum at its end. "" is an index that does not exist, and "?" one that cannot
+// be read. With index.skipHash git writes zeros as the checksum: all versions are then the same.
 func (t tree) indexVersion() string {
 	f, err := beneath.OpenFile(int(t.Fd()), "index")
 	if errors.Is(err, fs.ErrNotExist) {

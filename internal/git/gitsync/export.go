@@ -167,8 +167,8 @@ func (h *host) ahead(ctx context.Context, in inside) (all []Branch, err error) {
 	return all, err
 }
 
-// named gives branches inside the names that they have on the host. Those that cannot have one are
-// left out, and the error says why.
+// named gives branches inside the names that they have on the host. It skips branches that cannot
+// have a name there, and the error has the reason.
 func (p *Pair) named(h *host, all []Branch, out table) (made []Branch, refused error) {
 	names, inTheWay := h.taken(out)
 	for _, b := range all {

@@ -91,7 +91,7 @@ func (h *host) table(ctx context.Context) (table, error) {
 	return t, err
 }
 
-// parseRefs parses what for-each-ref prints. Symbolic references are left out.
+// parseRefs parses the output of for-each-ref. It skips symbolic references.
 func parseRefs(out []byte) (map[string]string, error) {
 	refs := make(map[string]string)
 	for line := range bytes.Lines(out) {
@@ -148,7 +148,7 @@ func (t tree) rebased() (refs []string) {
 		for _, tree := range trees {
 			read(dir + "/" + tree.Name() + "/")
 		}
-		return io.EOF // what is below is none
+		return io.EOF // entries below it are not listed
 	})
 	return refs
 }

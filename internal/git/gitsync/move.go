@@ -54,7 +54,8 @@ func (s *run) move(ctx context.Context, j *journal, locks bool) error {
 	return h.finish(ctx, j, last)
 }
 
-// startRefs starts a transaction of references. feed has it done, by its input; without one nothing is done.
+// startRefs starts a transaction of references. feed writes its input; an empty input changes
+// nothing.
 func (h *host) startRefs(ctx context.Context) (feed func(input string) error) {
 	in, w := io.Pipe()
 	done := make(chan error, 1)

@@ -76,8 +76,8 @@ type Report struct {
 	Said []string
 	// Stays has lines about what stays on its side. They come again with each sync while that holds.
 	Stays []string
-	// Pending is the reason why something stays inside that would be lost with the sandbox: an
-	// operation in progress, refused objects, a failure. "" is nothing. A branch that went
+	// Pending is the reason why data stays inside that would be lost with the sandbox: an
+	// operation in progress, refused objects, a failure. "" means no such data. A branch that went
 	// aside is not pending: the host has its commits.
 	Pending string
 }

@@ -97,8 +97,8 @@ func remove(path string) error {
 	return nil
 }
 
-// begin replaces the record. It does so without fsync: after a crash of the machine the sandbox is
-// gone, and a record that is not whole is an error.
+// begin replaces the record. It does so without fsync: after a crash of the machine the sandbox
+// does not exist, and an incomplete record is an error.
 func (p *Pair) begin(rec *record) error {
 	if err := errors.Join(p.drop(journalFile), p.drop(stampFile)); err != nil {
 		return err

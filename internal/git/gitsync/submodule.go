@@ -14,8 +14,8 @@ import (
 // modulesDir is the directory of the git directories of submodules in that of their repository.
 const modulesDir = "/modules/"
 
-// Activate has git on the host take the submodule of which this is the pair for one that is in use,
-// as it is inside: it sets submodule.NAME.active in the configuration of its repository, and
+// Activate makes git on the host treat the submodule of this pair as one that is in use, as it is
+// inside: it sets submodule.NAME.active in the configuration of its repository, and
 // submodule.NAME.url if the address inside is one on a network.
 func (p *Pair) Activate(ctx context.Context) error { return p.activate(ctx, true) }
 

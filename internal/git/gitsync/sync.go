@@ -23,7 +23,7 @@ const (
 	// is that of a killed git.
 	quietWait = 2 * time.Second
 	oldLock   = time.Minute
-	// maxTries is how often it begins again since git on one side goes on meanwhile.
+	// maxTries is how often it begins again because a git on one side makes changes meanwhile.
 	maxTries = 5
 	// maxReads is how often it reads what the sandbox has since git inside changes it meanwhile.
 	maxReads = 3
@@ -109,7 +109,7 @@ type run struct {
 
 	rec        record            // the last sync's, and then this one's
 	base       table             // of the last sync, without what is left to others, as in and out
-	in         inside            // with what is refused left out
+	in         inside            // without refused objects
 	all        map[string]string // references inside, with what is refused
 	out        table             // the host's
 	outStash   []stash
@@ -253,8 +253,9 @@ func (s *run) read(ctx context.Context) (err error) {
 	return nil
 }
 
-// readInside reads what the sandbox has. A git that works there meanwhile can make it a mixture of two states: then it
-// is read again. If that goes on, branches cross, which each had the commit that was read, but not HEAD and what is staged.
+// readInside reads the sandbox's state. A git that runs there meanwhile can make it a mixture of
+// two states: then readInside reads it again. If git continues to change it, branches cross, each
+// of which had the commit that was read. HEAD and the index do not cross then.
 func (s *run) readInside(ctx context.Context) (err error) {
 	for range maxReads {
 		s.version = s.private.indexVersion()
@@ -511,7 +512,7 @@ func (s *run) commit(ctx context.Context) error {
 		return err
 	}
 	index := s.host.file("index")
-	if s.index != nil && !s.host.Foreign() { // the user may go on to stage: what the sandbox gets must be what was looked at
+	if s.index != nil && !s.host.Foreign() { // the user may stage more meanwhile: the sandbox must get the index that was compared
 		index = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), s.index.Fd())
 	}
 	s.hostSet, err = s.host.staged(ctx, s.will, index)

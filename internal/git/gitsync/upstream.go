@@ -21,7 +21,8 @@ type upstream struct {
 	Merge  string `json:"merge"`
 }
 
-// upstreamsOf returns the upstreams that settings name, by branch. Names that do not cross are left out.
+// upstreamsOf returns the upstreams that settings name, by branch. It skips names that do not
+// cross.
 func upstreamsOf(settings []gitconfig.Setting) map[string]upstream {
 	all := make(map[string]upstream)
 	for _, s := range settings {

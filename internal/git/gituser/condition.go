@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// conditions returns the conditions of includes, of which one holds inside if that of an include
-// in a file holds on the host: git inside evaluates them. The condition itself comes first, with
+// conditions returns conditions of includes that git inside evaluates: one of them holds inside if
+// the condition of an include in a file holds on the host. The condition itself comes first, with
 // the paths of the host in it.
 func (r *reader) conditions(condition, file string) []string {
 	keyword, pattern, _ := strings.Cut(condition, ":")

@@ -20,9 +20,9 @@ func (f filters) add(s *gitconfig.Setting) {
 }
 
 // required returns settings by which git fails where the program of a filter is missing inside:
-// git would take the content as it is, and say so on the standard error only. They come first,
-// so that the user's own choice stands. git takes a direction without a command for a failure
-// too, so it gets one.
+// otherwise git would use the content unfiltered, and report that only on the standard error. They
+// come first, so that the user's own settings override them. git treats a direction without a
+// command as a failure too, so it gets a command.
 func (f filters) required() (all []gitconfig.Setting) {
 	for _, name := range slices.Sorted(maps.Keys(f)) {
 		has := f[name]

@@ -1,10 +1,11 @@
-// Package gituser finds what of the user's own git configuration holds in a sandbox too.
+// Package gituser finds the settings of the user's own git configuration that apply in a sandbox
+// too.
 //
-// The sandbox has it as git's configuration of the system level (GIT_CONFIG_SYSTEM), so that a
-// repository's own configuration and "git config" inside outrank it. GIT_AUTHOR_NAME and
+// The sandbox has them as git's configuration of the system level (GIT_CONFIG_SYSTEM), so that a
+// repository's own configuration and "git config" inside outrank them. GIT_AUTHOR_NAME and
 // GIT_CONFIG_COUNT would outrank these; a file /etc/gitconfig would hide an image's own; "git
-// config --global" inside has to write ~/.gitconfig. The package reads the files itself, since
-// git would read the codebase's .git to decide conditions.
+// config --global" inside has to write ~/.gitconfig. The package reads the files itself, since git
+// would read the codebase's .git to decide conditions.
 package gituser
 
 import (
@@ -204,7 +205,7 @@ func (r *reader) expand(path, file string) string {
 	return filepath.Join(filepath.Dir(file), path)
 }
 
-// read returns the content of a regular file; empty if there is none that the user may read.
+// read returns the content of a regular file. It returns "" if the user cannot read such a file.
 func (r *reader) read(name string) string {
 	if name == "" {
 		return ""

@@ -207,10 +207,10 @@ func (d *Dir) Foreign() bool { return d.owner != nil }
 // Name returns the path at which the git directory was opened, for messages.
 func (d *Dir) Name() string { return d.name }
 
-// Path returns the git directory: HEAD and index are there.
+// Path returns the git directory, with HEAD and index.
 func (d *Dir) Path() string { return d.path }
 
-// Common returns the directory of the repository: refs and objects are there.
+// Common returns the directory of the repository, with refs and objects.
 func (d *Dir) Common() string { return d.common }
 
 // Files returns the directories of Path and Common, which Close closes.

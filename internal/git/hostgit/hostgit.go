@@ -28,7 +28,8 @@ type Repo struct {
 }
 
 // Open returns the repository whose working tree has its top at dir. The error is of class
-// runtime.ErrInvalid if dir is none, and of class runtime.ErrUnavailable if the host has no git.
+// runtime.ErrInvalid if dir is not the top of a working tree, and of class runtime.ErrUnavailable
+// if the host has no git.
 func Open(ctx context.Context, dir string) (*Repo, error) {
 	if _, err := hostpath.Look("git"); err != nil {
 		return nil, errNoGit
@@ -94,8 +95,8 @@ func git(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, path, args...)
 }
 
-// environ returns the environment of git: the caller's without what leads git elsewhere or has it
-// execute something, and without questions.
+// environ returns the environment of git: the caller's, without variables that direct git
+// elsewhere or make it execute a program, and with prompts disabled.
 func environ(all []string) (env []string) {
 	for _, v := range all {
 		name, _, _ := strings.Cut(v, "=")

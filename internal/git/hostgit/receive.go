@@ -26,9 +26,10 @@ var ErrRefused = runtime.WithClass(runtime.ErrInvalid, errors.New("the objects i
 // A Ref is a reference, and the object that it is at.
 type Ref struct{ Name, At string }
 
-// Receive brings objects into the repository, by git receive-pack: they wait in a quarantine until git has checked
-// each, and that what they refer to is there. pack writes a pack that has what refs needs; its error is returned. refs,
-// which do not exist yet, are made; there must be one. most bounds the bytes; 0 is MaxPack.
+// Receive brings objects into the repository, by git receive-pack. The objects wait in a
+// quarantine until git has checked each, and that all objects that they refer to exist. pack
+// writes a pack with the objects that refs needs; Receive returns its error. Receive creates refs,
+// which do not exist yet and of which there is at least one. most bounds the bytes; 0 is MaxPack.
 // The error wraps ErrRefused if git refuses the objects.
 func (d *Dir) Receive(ctx context.Context, refs []Ref, pack func(ctx context.Context, w io.Writer) error, most int64) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -38,7 +38,7 @@ func Explain(p *perm.Policy, path string, dir, private bool) string {
 	return text(parent, true)
 }
 
-// in returns keep for what is left out of a directory that is shown as parent.
+// in returns keep for names that are omitted from a directory that is shown as parent.
 func in(parent kind, level perm.Level, as kind) kind {
 	if parent == only && level == perm.None {
 		return keep
@@ -46,7 +46,7 @@ func in(parent kind, level perm.Level, as kind) kind {
 	return as
 }
 
-// text says what a kind is; keep means that the name is left out.
+// text describes a kind; keep means that the name is omitted.
 func text(as kind, dir bool) string {
 	switch {
 	case as == keep:

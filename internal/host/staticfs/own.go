@@ -27,8 +27,9 @@ type Git struct {
 	Copy func(path string) (dir bool, err error)
 	// Open opens it with O_PATH.
 	Open func(path string) (fd int, err error)
-	// Host opens the host's git directory number n, whose objects the sandbox may read; Count is how many there are. The
-	// descriptor stays Git's. ok is false if it is not there.
+	// Host opens the host's git directory number n, whose objects the sandbox may read; Count is
+	// the number of directories. The descriptor stays Git's. ok is false if the directory does not
+	// exist.
 	Host  func(n int) (fd int, ok bool)
 	Count func() int
 	// Dir is an empty directory in memory, which the sandbox sees at Shown. There is, read-only, a
@@ -109,8 +110,8 @@ func (s *shown) close() {
 	}
 }
 
-// hosts mounts what is shown of the host's git directories. Those that are not there any more are
-// left out. s may be nil.
+// hosts mounts the shown parts of the host's git directories. It skips directories that were
+// removed. s may be nil.
 func (s *shown) hosts() error {
 	if s == nil {
 		return nil

@@ -40,7 +40,7 @@ type directory interface {
 	close()
 }
 
-// A node is an entry of which a plan says something.
+// A node is an entry that a plan mentions.
 type node struct {
 	name  string
 	as    kind
