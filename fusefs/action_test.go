@@ -33,7 +33,8 @@ const (
 	minTime = 1 << 20
 )
 
-// A menu selects the actions of a round: some cannot be compared together. See the table of differences.
+// A menu selects the actions of a round: some cannot be compared together. See the table of
+// differences.
 type menu struct {
 	copied   bool // the mount is copied: the links of a directory are not told then
 	links    bool // hard links: no locks, mappings and FIFOs then

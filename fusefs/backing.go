@@ -17,8 +17,9 @@ import (
 	"wolffia/internal/sys/proc"
 )
 
-// A backing opens, examines and changes objects of the backing file system, those of the host and of an upper layer, by
-// descriptors. It knows neither nodes nor rules. Its methods are safe for concurrent use.
+// A backing opens, examines and changes objects of the backing file system, those of the host and
+// of an upper layer, by descriptors. It knows neither nodes nor rules. Its methods are safe for
+// concurrent use.
 type backing struct {
 	proc      int    // /proc/self/fd
 	euid      uint32 // owner of the inodes that are the server's own

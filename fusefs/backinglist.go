@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openList opens the directory of the O_PATH descriptor fd for listing. Its own name "." needs search
-// permission, which listing does not; without it the way is through /proc, which costs three times as much.
+// openList opens the directory of the O_PATH descriptor fd for listing. Its own name "." needs
+// search permission, which listing does not; without it the way is through /proc, which costs
+// three times as much.
 func (b *backing) openList(fd int) (got int, errno syscall.Errno) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW
 	errno = retry(func() (err error) {
@@ -21,8 +22,8 @@ func (b *backing) openList(fd int) (got int, errno syscall.Errno) {
 	return got, errno
 }
 
-// eachEntry calls f with each entry of the directory of the O_PATH descriptor fd, but "." and "..", until
-// it fails.
+// eachEntry calls f with each entry of the directory of the O_PATH descriptor fd, but "." and
+// "..", until it fails.
 func (b *backing) eachEntry(fd int, f func(*fuse.DirEntry) syscall.Errno) syscall.Errno {
 	dir, errno := b.openList(fd)
 	if errno != 0 {

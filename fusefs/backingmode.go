@@ -38,8 +38,8 @@ func (b *backing) restoreMode(dir int, name string, mode uint32) {
 	b.chmodFD(fd, mode)
 }
 
-// asOwner calls f, and if the mode of the server's own directory fd forbids what f does, calls it with
-// another mode. f calls neither asOwner nor chmodFD.
+// asOwner calls f, and if the mode of the server's own directory fd forbids what f does, calls it
+// with another mode. f calls neither asOwner nor chmodFD.
 func (b *backing) asOwner(fd int, f func() error) syscall.Errno {
 	errno := retry(f)
 	if errno != syscall.EACCES {
@@ -83,7 +83,8 @@ func (b *backing) setTimes(fd int, o *object) syscall.Errno {
 	return errnoOf(unix.UtimesNanoAt(b.proc, strconv.Itoa(fd), times, 0))
 }
 
-// openUpper opens the directory at a, which is in the upper layer, and returns where its lower half is.
+// openUpper opens the directory at a, which is in the upper layer, and returns where its lower
+// half is.
 func (b *backing) openUpper(a fdName) (fd int, half cow.Half, path string, errno syscall.Errno) {
 	if fd, errno = openBeneath(a.fd, a.name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0); errno != 0 {
 		return -1, 0, "", errno

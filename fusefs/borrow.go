@@ -30,8 +30,8 @@ func (u *upperLayer) mayBorrow(n *node, o *object) bool {
 	return o.typ() == unix.S_IFREG && int64(o.Size) >= u.borrow && parent != nil && parent.merges() && u.ownMode(o)&0o400 != 0
 }
 
-// borrowFile gives the empty file to the attributes of the host's file o at path, with a hole for its
-// content, and has that on the disk: without the marks it would be a file of zeros.
+// borrowFile gives the empty file to the attributes of the host's file o at path, with a hole for
+// its content, and has that on the disk: without the marks it would be a file of zeros.
 func (b *backing) borrowFile(to int, o *object, path string) syscall.Errno {
 	err := unix.Ftruncate(to, int64(o.Size))
 	if err == nil {
@@ -90,8 +90,8 @@ func borrowMark(proc string) (string, error) {
 	return "", syscall.EIO
 }
 
-// openBorrowed is acquireLocked with useRead for n, which borrows. It is the file that the host has at the
-// path now, ENOENT if it has none.
+// openBorrowed is acquireLocked with useRead for n, which borrows. It is the file that the host
+// has at the path now, ENOENT if it has none.
 func (lo *lowerLayer) openBorrowed(n *node) (*handle, syscall.Errno) {
 	lower, errno := lo.half(n)
 	if errno != 0 {
@@ -112,8 +112,9 @@ func (lo *lowerLayer) openBorrowed(n *node) (*handle, syscall.Errno) {
 	return lo.fds.add(n, useRead, fd), 0
 }
 
-// lend completes o, the attributes of n, which borrows, by those of the content: its size, and when it was
-// changed if that was after the sandbox has set its attributes. The caller holds lo.renameMu.
+// lend completes o, the attributes of n, which borrows, by those of the content: its size, and
+// when it was changed if that was after the sandbox has set its attributes. The caller holds
+// lo.renameMu.
 func (lo *lowerLayer) lend(n *node, o *object) {
 	h, errno := lo.half(n)
 	if errno != 0 {

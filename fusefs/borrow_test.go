@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Acceptance test 11, for attributes: a change of mode or times copies no content, and the content follows the
-// host until the first write, or a rename.
+// Acceptance test 11, for attributes: a change of mode or times copies no content, and the content
+// follows the host until the first write, or a rename.
 func TestCopiedBorrowing(t *testing.T) {
 	const huge = 10 << 30
 	mounted(t, setup{

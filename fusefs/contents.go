@@ -23,8 +23,8 @@ type contents struct {
 	*names
 	gate *gatekeeper
 
-	// mu are held for reading while a file is changed, for writing while its node is given another inode; each is for a
-	// part of all nodes. See contentLock.
+	// mu are held for reading while a file is changed, for writing while its node is given another
+	// inode; each is for a part of all nodes. See contentLock.
 	mu [64]sync.RWMutex
 }
 
@@ -35,8 +35,8 @@ const all = math.MaxInt64
 // bytes of the content matter from then on, or with attributes no byte does. In a copied tree n is
 // in the upper layer then. It returns a lock, held for reading, under which that stays so; the
 // caller unlocks it. The lock is nil if n is not a regular file. The caller does not hold
-// cs.renameMu. The gate has allowed o, which in asks for, on n; it is asked again if the rules can have changed
-// meanwhile.
+// cs.renameMu. The gate has allowed o, which in asks for, on n; it is asked again if the rules can
+// have changed meanwhile.
 func (cs *contents) unshare(o gate.Op, in *fuse.InHeader, n *node, keep int64) (*sync.RWMutex, syscall.Errno) {
 	if !n.isRegular() {
 		return nil, cs.needOwn(n) // a direct tree cannot copy others
@@ -88,7 +88,8 @@ func uncut(keep int64) int64 {
 	return keep
 }
 
-// copying calls f, which copies size bytes of n, and lets the rules change meanwhile if they are many.
+// copying calls f, which copies size bytes of n, and lets the rules change meanwhile if they are
+// many.
 func (cs *contents) copying(o gate.Op, in *fuse.InHeader, n *node, size int64, f func() syscall.Errno) syscall.Errno {
 	if size <= copyStep {
 		return f()
@@ -96,9 +97,10 @@ func (cs *contents) copying(o gate.Op, in *fuse.InHeader, n *node, size int64, f
 	return cs.withoutRules(o, in, n, f)
 }
 
-// withoutRules calls f, which waits for a lock of n's content or copies that, and lets the rules change meanwhile:
-// else all requests would wait for a change of rules, and that for f. Then it asks the gate again whether o, which in
-// asks for, is allowed on n. A request holds cs.changeMu and cs.levels.rulesMu for reading.
+// withoutRules calls f, which waits for a lock of n's content or copies that, and lets the rules
+// change meanwhile: else all requests would wait for a change of rules, and that for f. Then it
+// asks the gate again whether o, which in asks for, is allowed on n. A request holds cs.changeMu
+// and cs.levels.rulesMu for reading.
 func (cs *contents) withoutRules(o gate.Op, in *fuse.InHeader, n *node, f func() syscall.Errno) syscall.Errno {
 	errno := func() syscall.Errno {
 		cs.levels.rulesMu.RUnlock()
@@ -153,8 +155,8 @@ func (cs *contents) sharedOutside(n *node) (bool, syscall.Errno) {
 	return known < int(st.Nlink), 0
 }
 
-// needOwn has n, which is not a regular file, in the upper layer of a copied tree. In a direct one it
-// does nothing. The caller does not hold cs.renameMu.
+// needOwn has n, which is not a regular file, in the upper layer of a copied tree. In a direct one
+// it does nothing. The caller does not hold cs.renameMu.
 func (cs *contents) needOwn(n *node) syscall.Errno {
 	if cs.copied == nil || n.inUpper() {
 		return 0
@@ -169,8 +171,8 @@ func (cs *contents) needOwn(n *node) syscall.Errno {
 	return cs.copied.needUpper(n)
 }
 
-// needCopy has n, which is not a directory, in the upper layer of a copied tree, with its content; o is as of
-// unshare. In a direct one it does nothing. The caller does not hold cs.renameMu.
+// needCopy has n, which is not a directory, in the upper layer of a copied tree, with its content;
+// o is as of unshare. In a direct one it does nothing. The caller does not hold cs.renameMu.
 func (cs *contents) needCopy(o gate.Op, in *fuse.InHeader, n *node) syscall.Errno {
 	if cs.copied == nil || n.inUpper() && !n.borrows() {
 		return 0

@@ -94,8 +94,8 @@ func save(t *testing.T, dir, name, text string) {
 	}
 }
 
-// Acceptance test 6: a directory with changes stays usable, whatever the host does with its lower half, and
-// mixes with no other.
+// Acceptance test 6: a directory with changes stays usable, whatever the host does with its lower
+// half, and mixes with no other.
 func TestCopiedDirectoryMovesOnTheHost(t *testing.T) {
 	for _, noWatch := range []bool{false, true} {
 		t.Run(fmt.Sprint("NoWatch=", noWatch), func(t *testing.T) {
@@ -142,8 +142,9 @@ func TestCopiedDirectoryMovesOnTheHost(t *testing.T) {
 	}
 }
 
-// A directory that the host has removed, which the tree may learn a moment later, is not read, and shows what the sandbox has in it.
-// Its listing must not fail with ENOENT: rm -r takes that for the directory's absence.
+// A directory that the host has removed, which the tree may learn a moment later, is not read, and
+// shows what the sandbox has in it. Its listing must not fail with ENOENT: rm -r takes that for
+// the directory's absence.
 func TestCopiedDirectoryIsRemovedOnTheHost(t *testing.T) {
 	s := copiedSetup(func(t *testing.T, dir string) { write(t, dir, "d/f", "v0") })
 	s.NoWatch, s.Timeout = true, time.Hour
@@ -161,7 +162,8 @@ func TestCopiedDirectoryIsRemovedOnTheHost(t *testing.T) {
 	})
 }
 
-// Acceptance test 7: rules for the path where the host has a directory bind where the sandbox has moved it.
+// Acceptance test 7: rules for the path where the host has a directory bind where the sandbox has
+// moved it.
 func TestCopiedRulesFollowARename(t *testing.T) {
 	s := copiedSetup(func(t *testing.T, dir string) {
 		for _, name := range []string{"a/notes", "a/in/deep", "p/q/notes"} {
@@ -198,7 +200,8 @@ func TestCopiedRulesFollowARename(t *testing.T) {
 	})
 }
 
-// Acceptance test 8: what was done before is done again without a message, with and without changes.
+// Acceptance test 8: what was done before is done again without a message, with and without
+// changes.
 func TestCopiedWarmUseSendsNothing(t *testing.T) {
 	changes := testenv.Some(5000)
 	s := copiedSetup(func(t *testing.T, dir string) {
@@ -231,7 +234,8 @@ func TestCopiedWarmUseSendsNothing(t *testing.T) {
 	})
 }
 
-// Acceptance test 11: while a large file is copied others are served, and a failed program leaves nothing.
+// Acceptance test 11: while a large file is copied others are served, and a failed program leaves
+// nothing.
 func TestCopiedOthersGoOn(t *testing.T) {
 	testenv.Soak(t, "it writes half a gigabyte")
 	const size = 256 << 20
@@ -283,8 +287,8 @@ func TestCopiedOthersGoOn(t *testing.T) {
 	})
 }
 
-// Acceptance test 18: the quota bounds the upper layer: copies, whiteouts and new names. What is discarded or
-// deleted gives room again.
+// Acceptance test 18: the quota bounds the upper layer: copies, whiteouts and new names. What is
+// discarded or deleted gives room again.
 func TestCopiedQuota(t *testing.T) {
 	const limit = 1 << 20
 	s := copiedSetup(func(t *testing.T, dir string) {
@@ -335,7 +339,8 @@ func TestCopiedQuota(t *testing.T) {
 	})
 }
 
-// What is discarded is as the host has it. A program keeps what it has open, and its working directory.
+// What is discarded is as the host has it. A program keeps what it has open, and its working
+// directory.
 func TestCopiedDiscard(t *testing.T) {
 	s := copiedSetup(func(t *testing.T, dir string) {
 		for _, name := range []string{"d/f", "d/sub/f", "d/gone", "r/f"} {

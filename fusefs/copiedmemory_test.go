@@ -11,8 +11,9 @@ import (
 	"wolffia/internal/test/testenv"
 )
 
-// Acceptance test 9: with 100,000 names that are known, some of which are changed, the server of a copied tree takes at most
-// 20 % more memory than that of a direct one. What is counted is the live heap, without the lists of directories.
+// Acceptance test 9: with 100,000 names that are known, some of which are changed, the server of a
+// copied tree takes at most 20 % more memory than that of a direct one. What is counted is the
+// live heap, without the lists of directories.
 func TestCopiedMemory(t *testing.T) {
 	testenv.Soak(t, "it makes 200,000 files")
 	const dirs, each = 100, 1000

@@ -50,8 +50,8 @@ find . -type f -name '*.orig' -delete; find . -empty; chmod -R go-w .; ln -sfn d
 
 const copiedTree = `cd "$1" && find . -mindepth 1 \( -type d -printf '%P %y %m\n' -o -printf '%P %y %m %s %l\n' \) | LC_ALL=C sort && find . -type f | LC_ALL=C sort | xargs -d '\n' md5sum`
 
-// Acceptance test 1 of copy-on-write: the programs that people use do the same in a copied tree over files of the host's as in a
-// plain directory, and nothing of the host's changes.
+// Acceptance test 1 of copy-on-write: the programs that people use do the same in a copied tree
+// over files of the host's as in a plain directory, and nothing of the host's changes.
 func TestCopiedPrograms(t *testing.T) {
 	testenv.Tools(t, "tar", "rsync", "sqlite3", "patch", "diff", "sed", "ed", "python3", "gzip", "md5sum")
 	sh := func(t *testing.T, script, dir string) string {

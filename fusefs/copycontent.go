@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copyContent copies size bytes, as a clone where the file system can. Holes stay holes. It calls step
-// with each part of the copy, of at most copyStep bytes, and stops at its error.
+// copyContent copies size bytes, as a clone where the file system can. Holes stay holes. It calls
+// step with each part of the copy, of at most copyStep bytes, and stops at its error.
 func copyContent(to, from int, size int64, step func(off, size int64) error) syscall.Errno {
 	if unix.IoctlFileClone(to, from) != nil {
 		for off := int64(0); off < size; {
@@ -60,8 +60,8 @@ func copySpan(to, from int, off, end int64, step func(off, size int64) error) (i
 	return off, nil
 }
 
-// copyBytes copies up to size bytes at off by reading and writing. It returns how many it has copied, 0
-// at the end of the file.
+// copyBytes copies up to size bytes at off by reading and writing. It returns how many it has
+// copied, 0 at the end of the file.
 func copyBytes(to, from int, off, size int64) (int, error) {
 	buf := make([]byte, min(size, 1<<20))
 	done := 0
@@ -110,15 +110,16 @@ func copyAttributes(to, from int) syscall.Errno {
 	return 0
 }
 
-// copyStep is how many bytes of a file are copied at a time, and copyLimit how long a copy may take:
-// the kernel gives the tree up if a request takes minutes.
+// copyStep is how many bytes of a file are copied at a time, and copyLimit how long a copy may
+// take: the kernel gives the tree up if a request takes minutes.
 const (
 	copyStep  = 64 << 20
 	copyLimit = time.Minute
 )
 
-// copyFile copies the first keep bytes and the attributes of the regular file o, open as from, to the
-// empty file to, and has them on the disk: the name must not become durable before the content.
+// copyFile copies the first keep bytes and the attributes of the regular file o, open as from, to
+// the empty file to, and has them on the disk: the name must not become durable before the
+// content.
 func (b *backing) copyFile(to, from int, o *object, keep int64) syscall.Errno {
 	if errno := b.fillContent(to, from, min(int64(o.Size), keep)); errno != 0 {
 		return errno
@@ -132,8 +133,8 @@ func (b *backing) copyFile(to, from int, o *object, keep int64) syscall.Errno {
 	return errnoOf(unix.Fdatasync(to))
 }
 
-// fillContent copies the first size bytes of the file of the O_PATH descriptor from to the empty file to. EFBIG: it
-// takes longer than copyLimit.
+// fillContent copies the first size bytes of the file of the O_PATH descriptor from to the empty
+// file to. EFBIG: it takes longer than copyLimit.
 func (b *backing) fillContent(to, from int, size int64) syscall.Errno {
 	if size <= 0 {
 		return 0

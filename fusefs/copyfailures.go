@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// retryAfter is the time after a failure in which a .git is not copied again. retrySoon is that time after an error
-// of passing.
+// retryAfter is the time after a failure in which a .git is not copied again. retrySoon is that
+// time after an error of passing.
 const retryAfter, retrySoon = 10 * time.Second, 100 * time.Millisecond
 
 // passing are the errors after which a copy may soon succeed.
@@ -34,7 +34,8 @@ type copyFailures struct {
 	last map[string]copyFailure // by the path of the directory; guarded by mu
 }
 
-// of returns the failure to copy the .git of dir. It returns the zero value if no attempt has failed.
+// of returns the failure to copy the .git of dir. It returns the zero value if no attempt has
+// failed.
 func (f *copyFailures) of(dir *node) copyFailure {
 	at, errno := f.git.storePath(dir, "")
 	if errno != 0 {

@@ -11,8 +11,8 @@ import (
 	"wolffia/fusefs/gate"
 )
 
-// copyInode gives n an inode of its own, a copy of the present one, unless another request has. o and in are as of
-// unshare. The caller holds n's lock of cs.mu for writing.
+// copyInode gives n an inode of its own, a copy of the present one, unless another request has. o
+// and in are as of unshare. The caller holds n's lock of cs.mu for writing.
 func (cs *contents) copyInode(o gate.Op, in *fuse.InHeader, n *node, keep int64) syscall.Errno {
 	if shared, errno := cs.sharedOutside(n); errno != 0 || !shared {
 		return errno

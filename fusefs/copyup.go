@@ -63,8 +63,8 @@ func (cs *contents) copyUp(o gate.Op, in *fuse.InHeader, n *node, keep int64) sy
 	return errno
 }
 
-// original opens what is to be copied of n, and returns its attributes: those of the upper layer if n
-// borrows. With keep 0 its content does not matter.
+// original opens what is to be copied of n, and returns its attributes: those of the upper layer
+// if n borrows. With keep 0 its content does not matter.
 func (cs *contents) original(n *node, keep int64) (*handle, *object, syscall.Errno) {
 	h, errno := cs.acquire(n, usePath)
 	if errno != 0 {
@@ -88,8 +88,8 @@ func (cs *contents) original(n *node, keep int64) (*handle, *object, syscall.Err
 	return h, o, 0
 }
 
-// noteAhead records what the host has where n is, open as fd, and has the record on the disk: as the copy, before
-// that has a name.
+// noteAhead records what the host has where n is, open as fd, and has the record on the disk: as
+// the copy, before that has a name.
 func (cs *contents) noteAhead(n *node, o *object, fd int, c *upperCopy) syscall.Errno {
 	if c.over {
 		return 0 // it was recorded before

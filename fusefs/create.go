@@ -11,9 +11,9 @@ import (
 	"wolffia/perm"
 )
 
-// newName is the common part of all operations that make a name. The gate decides by the
-// name alone, so its answer does not tell whether the name exists. do makes the entry, an object of the type typ, whose
-// directory is open as d, and fills in the reply.
+// newName is the common part of all operations that make a name. The gate decides by the name
+// alone, so its answer does not tell whether the name exists. do makes the entry, an object of the
+// type typ, whose directory is open as d, and fills in the reply.
 func (t *tree) newName(o gate.Op, in *fuse.InHeader, name string, typ uint32, do func(e *entry, d *openDir) syscall.Errno) fuse.Status {
 	e, errno := t.entry(in.NodeId, name)
 	if errno == 0 {
@@ -23,7 +23,8 @@ func (t *tree) newName(o gate.Op, in *fuse.InHeader, name string, typ uint32, do
 		return fuse.Status(errno)
 	}
 	t.git.ownGit(e.dir, name, true)
-	// Two names at once could complete a git directory, or lift one whiteout; and only one may make an upper half.
+	// Two names at once could complete a git directory, or lift one whiteout; and only one may
+	// make an upper half.
 	if gitguard.Essential(name) || t.git != nil && name == gitName || t.copied != nil && !e.dir.inUpper() {
 		t.renameMu.Lock()
 		defer t.renameMu.Unlock()

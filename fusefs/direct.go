@@ -11,8 +11,8 @@ import (
 	"wolffia/fusefs/gate"
 )
 
-// The most frequent messages are answered without go-fuse, which allocates memory for each; and so that the data of a
-// READ need not pass through this process (device.Device.Splice).
+// The most frequent messages are answered without go-fuse, which allocates memory for each; and so
+// that the data of a READ need not pass through this process (device.Device.Splice).
 
 const (
 	outHeader   = device.OutHeader

@@ -16,39 +16,44 @@
 //
 // # Parts
 //
-// A tree answers the requests (create.go, dir.go, file.go, lookup.go, remove.go, rename.go, setattr.go). It has parts,
-// each of which owns its state and locks, and all share the names:
+// A tree answers the requests (create.go, dir.go, file.go, lookup.go, remove.go, rename.go,
+// setattr.go). It has parts, each of which owns its state and locks, and all share the names:
 //
-//   - names: the nodes, and the ways to what they name (names.go, reach.go, opendir.go); with backing, which knows
-//     descriptors only
+//   - names: the nodes, and the ways to what they name (names.go, reach.go, opendir.go); with
+//     backing, which knows descriptors only
 //   - levels and gatekeeper: what the rules allow, and the denials
 //   - attrs: what is presented, and for how long the kernel may believe it
 //   - kernelCache: what the kernel is told to forget; package device: how
-//   - contents: a file gets an inode of its own before it is changed (contents.go, copyinode.go, copyup.go)
+//   - contents: a file gets an inode of its own before it is changed (contents.go, copyinode.go,
+//     copyup.go)
 //   - watcher: changes by the host
 //   - upperLayer and lowerLayer: the halves of a copied tree
-//   - privateGit and gitMonitor: the sandbox's own git directories, and what git asks about the working tree
+//   - privateGit and gitMonitor: the sandbox's own git directories, and what git asks about the
+//     working tree
 //   - worktreeGuard: what the sandbox must not make there
 //
 // # Where an operation is allowed
 //
-// Package gate: a table has an errno for each operation and level, gate.Check reads it, and gatekeeper.allow and
-// gatekeeper.allowName apply it to an object and to a name. Rename has conditions of its own, in allowRename, and moves
-// what was judged by them (renamehost.go).
+// Package gate: a table has an errno for each operation and level, gate.Check reads it, and
+// gatekeeper.allow and gatekeeper.allowName apply it to an object and to a name. Rename has
+// conditions of its own, in allowRename, and moves what was judged by them (renamehost.go).
 //
 // # What the kernel is not asked for
 //
 // Each was measured, and each would cost more than speed:
 //
-//   - The writeback cache makes sizes and times the kernel's: the host's changes would not show, and a refusal
-//     would reach no program.
+//   - The writeback cache makes sizes and times the kernel's: the host's changes would not show,
+//     and a refusal would reach no program.
 //   - Passthrough needs root, and reads and writes would not pass the gate.
-//   - Direct I/O costs a message for each open file, and all that is read again has to be fetched again.
-//   - FUSE_NOTIFY_STORE overwrites what the sandbox writes meanwhile, and a file that shrinks grows again.
-//   - An answer before the data is written lets a program tell the host of a file that is not there yet.
+//   - Direct I/O costs a message for each open file, and all that is read again has to be fetched
+//     again.
+//   - FUSE_NOTIFY_STORE overwrites what the sandbox writes meanwhile, and a file that shrinks
+//     grows again.
+//   - An answer before the data is written lets a program tell the host of a file that is not
+//     there yet.
 //   - io_uring is off unless root sets a module parameter. A pipe to splice writes is no faster.
-//   - A listing without a descriptor for each name is faster by 5 to 8%, but what a process reads for the first
-//     time after the host has replaced it would be ESTALE.
+//   - A listing without a descriptor for each name is faster by 5 to 8%, but what a process reads
+//     for the first time after the host has replaced it would be ESTALE.
 //
 // # Deadlocks
 //
@@ -80,17 +85,19 @@
 // request for attributes after the first use of an object, which may have changed its access
 // time.
 //
-// The kernel may cache a name for an hour, because the server invalidates it when the host changes something (watch.go;
-// package fanotify). Where changes cannot be noticed it is Options.Timeout: also on file systems that others than this
-// host change (localfs.go). In watched directories the server holds open what the kernel knows: the kernel opens files
-// without asking, and the host may replace one before its first use.
+// The kernel may cache a name for an hour, because the server invalidates it when the host changes
+// something (watch.go; package fanotify). Where changes cannot be noticed it is Options.Timeout:
+// also on file systems that others than this host change (localfs.go). In watched directories the
+// server holds open what the kernel knows: the kernel opens files without asking, and the host may
+// replace one before its first use.
 //
-// Package device reads the messages, a responder has them answered under a lock by which the rules can change. go-fuse
-// decodes and encodes them, but the most frequent ones (direct.go). Large READs are answered with pages of the backing
-// file's cache, through a pipe (device.Device.Splice). Large files go to the disk while they are written
-// (writeback.go). A process that serves should have some more of Go's processors (GOMAXPROCS) than the machine has: a
-// thread that returns from the kernel then need not take that of one that waits there, which Go's scheduler does only
-// every 20 to 10,000 microseconds.
+// Package device reads the messages, a responder has them answered under a lock by which the rules
+// can change. go-fuse decodes and encodes them, but the most frequent ones (direct.go). Large
+// READs are answered with pages of the backing file's cache, through a pipe
+// (device.Device.Splice). Large files go to the disk while they are written (writeback.go). A
+// process that serves should have some more of Go's processors (GOMAXPROCS) than the machine has:
+// a thread that returns from the kernel then need not take that of one that waits there, which
+// Go's scheduler does only every 20 to 10,000 microseconds.
 //
 // The server needs Linux 5.8, and /proc in its mount namespace. It notices changes by the host
 // from Linux 5.13 on, on file systems that have file handles. Rules change without side
@@ -98,30 +105,34 @@
 //
 // # Private git directories
 //
-// With Options.Git each name .git that may be written is the sandbox's own (private.go): dirOf finds the directory that
-// has it, in a store beside the tree. A node is apart if its inode is from there: when rules change sides, what was
-// opened by the former side is hidden, since the levels of the other would change it. Another .git is the host's, and
-// read-only whatever the rules say about what is in it; names that a file system could take for .git are hidden. So no
-// request changes a git directory of the host, or makes one. What the sandbox makes in the working tree does not become
-// one by another name (gitguard.go).
+// With Options.Git each name .git that may be written is the sandbox's own (private.go): dirOf
+// finds the directory that has it, in a store beside the tree. A node is apart if its inode is
+// from there: when rules change sides, what was opened by the former side is hidden, since the
+// levels of the other would change it. Another .git is the host's, and read-only whatever the
+// rules say about what is in it; names that a file system could take for .git are hidden. So no
+// request changes a git directory of the host, or makes one. What the sandbox makes in the working
+// tree does not become one by another name (gitguard.go).
 //
-// A .git of the host that cannot be copied is EACCES, with a denial that has the reason, and is not listed. It is copied again
-// after retryAfter. The errors passing are returned as they are. The host's .git is never shown in its place.
+// A .git of the host that cannot be copied is EACCES, with a denial that has the reason, and is
+// not listed. It is copied again after retryAfter. The errors passing are returned as they are.
+// The host's .git is never shown in its place.
 //
-// Beside the differences below: a rename of a directory, or a link, between a private git directory and the working
-// tree is EXDEV. What happens in a private .git changes neither times nor links of its directory. A directory that the
-// sandbox has removed while the host has a .git in it (gone.go) can be made again, but neither a rename nor a file can
-// take its place: ENOTEMPTY, EEXIST. If another sandbox, or the host, renames a directory, the private .git stays with
-// its former path.
+// Beside the differences below: a rename of a directory, or a link, between a private git
+// directory and the working tree is EXDEV. What happens in a private .git changes neither times
+// nor links of its directory. A directory that the sandbox has removed while the host has a .git
+// in it (gone.go) can be made again, but neither a rename nor a file can take its place:
+// ENOTEMPTY, EEXIST. If another sandbox, or the host, renames a directory, the private .git stays
+// with its former path.
 //
 // # Copied trees
 //
 // With Options.Copy changes go to an upper layer, in the format of package cow. A node then has
-// layers (layers.go, upperlayer.go, lower.go): where its object is, and for a directory the path of its lower half. A
-// directory is opened as an openDir (opendir.go), which finds a name in one of the halves. Before
-// a change, contents has a file in the upper layer (copyup.go, placecopy.go), needUpper a
-// directory (upper.go). whiteout.go removes names, renameupper.go renames, mergedlist.go lists
-// and hostchange.go follows the host. The host's objects are never opened for writing.
+// layers (layers.go, upperlayer.go, lower.go): where its object is, and for a directory the path
+// of its lower half. A directory is opened as an openDir (opendir.go), which finds a name in one
+// of the halves. Before a change, contents has a file in the upper layer (copyup.go,
+// placecopy.go), needUpper a directory (upper.go). whiteout.go removes names, renameupper.go
+// renames, mergedlist.go lists and hostchange.go follows the host. The host's objects are never
+// opened for writing.
 //
 // # Differences from a local file system
 //

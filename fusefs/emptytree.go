@@ -15,8 +15,9 @@ import (
 	"wolffia/perm"
 )
 
-// ServeEmpty is [Serve] for a tree whose directory is not known yet. It ignores Root and Rules of opts. Until
-// [Server.Attach] the tree is an empty directory that refuses all operations, also listing. opts.Copy must be nil.
+// ServeEmpty is [Serve] for a tree whose directory is not known yet. It ignores Root and Rules of
+// opts. Until [Server.Attach] the tree is an empty directory that refuses all operations, also
+// listing. opts.Copy must be nil.
 func ServeEmpty(ctx context.Context, dev *os.File, opts *Options) (*Server, error) {
 	if opts.Copy != nil {
 		_ = dev.Close()
@@ -33,8 +34,9 @@ func ServeEmpty(ctx context.Context, dev *os.File, opts *Options) (*Server, erro
 // errAttached is returned for a second directory.
 var errAttached = errors.New("the tree has its directory already, or is unmounted")
 
-// Attach makes a tree of [ServeEmpty] serve the directory root. Attach duplicates root, for which O_PATH is enough.
-// git and unguarded are those of Options. Attach succeeds once; after an error it may be called again.
+// Attach makes a tree of [ServeEmpty] serve the directory root. Attach duplicates root, for which
+// O_PATH is enough. git and unguarded are those of Options. Attach succeeds once; after an error
+// it may be called again.
 func (s *Server) Attach(root int, rules Rules, git *Git, unguarded bool) error {
 	t := s.tree
 	t.levels.rulesMu.Lock()
@@ -47,7 +49,8 @@ func (s *Server) Attach(root int, rules Rules, git *Git, unguarded bool) error {
 	return t.setRoot(root, rules, &Options{NoWatch: t.noWatch, Git: git})
 }
 
-// WarmUp runs the steps of [Server.Attach] on a tree that is not mounted, so that the first Attach is fast.
+// WarmUp runs the steps of [Server.Attach] on a tree that is not mounted, so that the first Attach
+// is fast.
 func (s *Server) WarmUp(root int, rules Rules) error {
 	like := s.tree
 	t, err := emptyTree(&Options{Owner: like.attrs.owner, Logger: like.logger, FDs: 16, Memory: 1 << 20})
@@ -63,8 +66,8 @@ func (s *Server) WarmUp(root int, rules Rules) error {
 	return err
 }
 
-// answerEmpty answers a message for a tree without a root. ok is false if the tree has a root. The caller holds
-// rulesMu. Only answers of the gate stay valid after Attach.
+// answerEmpty answers a message for a tree without a root. ok is false if the tree has a root. The
+// caller holds rulesMu. Only answers of the gate stay valid after Attach.
 func (t *tree) answerEmpty(b *device.Buffers) (size int, ok bool) {
 	if t.root != nil {
 		return 0, false

@@ -24,8 +24,8 @@ func testBuffers(t *testing.T) *device.Buffers {
 	return b
 }
 
-// A tree without its directory answers for the attributes of its root, which count for no time, and refuses the rest.
-// It gets its directory once.
+// A tree without its directory answers for the attributes of its root, which count for no time,
+// and refuses the rest. It gets its directory once.
 func TestBlank(t *testing.T) {
 	tr, err := emptyTree(&Options{NoWatch: true, Owner: Owner{7, 8}})
 	if err != nil {

@@ -183,8 +183,8 @@ func (d *fdCache) pin(n *node, u use) {
 	}
 }
 
-// prefer makes shrink close other handles before n's handle for writing. The mode may forbid to open
-// the file again while a process has it open, and the kernel does not report when that ends.
+// prefer makes shrink close other handles before n's handle for writing. The mode may forbid to
+// open the file again while a process has it open, and the kernel does not report when that ends.
 func (d *fdCache) prefer(n *node) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -54,7 +54,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// The kernel forgets the names of a directory, and so its node, while git still relies on its watch.
+// The kernel forgets the names of a directory, and so its node, while git still relies on its
+// watch.
 func TestFollowOutlivesNode(t *testing.T) {
 	w, dir, f := following(t)
 	n := &node{typ: unix.S_IFDIR}
@@ -96,7 +97,8 @@ func TestFollowOverflow(t *testing.T) {
 	}
 }
 
-// What is followed has a limit. A directory that is removed, or need not be followed any more, makes room.
+// What is followed has a limit. A directory that is removed, or need not be followed any more,
+// makes room.
 func TestFollowsAreFew(t *testing.T) {
 	w, first, f := following(t)
 	w.maxMarks = func() int { return 2 }

@@ -11,9 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Acceptance test 20: a full disk below the upper layer is ENOSPC inside and loses nothing. What is there can be
-// read, deleted as far as no whiteout is needed, and discarded; then there is room again. The
-// upper layer is on another file system than the codebase, so that content is copied by reading and writing.
+// Acceptance test 20: a full disk below the upper layer is ENOSPC inside and loses nothing. What
+// is there can be read, deleted as far as no whiteout is needed, and discarded; then there is room
+// again. The upper layer is on another file system than the codebase, so that content is copied by
+// reading and writing.
 func TestCopiedDiskFull(t *testing.T) {
 	s := copiedSetup(func(t *testing.T, dir string) {
 		for i := range 3 {

@@ -117,8 +117,8 @@ func (g *gatekeeper) allowedDir(o gate.Op, c *fuse.InHeader) (*node, syscall.Err
 	return dir, errno
 }
 
-// judgeDir is judgeMoved for obj, which is the entry e, at a in the directory d, and asks the gate again
-// if the level is lower by that. What is no directory of an upper layer has been judged.
+// judgeDir is judgeMoved for obj, which is the entry e, at a in the directory d, and asks the gate
+// again if the level is lower by that. What is no directory of an upper layer has been judged.
 func (g *gatekeeper) judgeDir(o gate.Op, in *fuse.InHeader, e *entry, d openDir, a fdName, obj *object) syscall.Errno {
 	if !d.upper || a.fd != d.fd || !obj.isDir() {
 		return 0

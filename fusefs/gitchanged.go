@@ -215,7 +215,8 @@ func (m *gitMonitor) changed(dir *node, known bool) (*insideIndex, []byte) {
 	return index, c.names.Bytes()
 }
 
-// openTop opens dir on the host, and returns its path from the root of the tree, "." for that itself.
+// openTop opens dir on the host, and returns its path from the root of the tree, "." for that
+// itself.
 func (m *gitMonitor) openTop(dir *node) (at string, fd int, errno syscall.Errno) {
 	m.renameMu.RLock()
 	defer m.renameMu.RUnlock()
@@ -291,8 +292,9 @@ func (m *gitMonitor) dropAll() {
 	}
 }
 
-// drop forgets the index of the working tree at the path at, if it is kept, and follows its directories no
-// more; those that are elsewhere now until they are removed. The caller holds m.asked.
+// drop forgets the index of the working tree at the path at, if it is kept, and follows its
+// directories no more; those that are elsewhere now until they are removed. The caller holds
+// m.asked.
 func (m *gitMonitor) drop(at string) {
 	x := m.indexes[at]
 	if x == nil {
@@ -372,9 +374,9 @@ func (m *gitMonitor) readStored(at string, most int64, want func(*unix.Stat_t) b
 	return data[:n], errnoOf(err)
 }
 
-// namesOwn calls add with the path of each directory below the one at the path at in which the sandbox has, or
-// had, a .git of its own: the directory on the host does not show when that comes or goes. It
-// returns false if they are too many.
+// namesOwn calls add with the path of each directory below the one at the path at in which the
+// sandbox has, or had, a .git of its own: the directory on the host does not show when that comes
+// or goes. It returns false if they are too many.
 func (m *gitMonitor) namesOwn(at string, add func(name string)) bool {
 	fd, errno := m.git.openStored(at)
 	if errno != 0 {

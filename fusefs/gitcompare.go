@@ -45,7 +45,8 @@ type trackedDir struct {
 // nothing else.
 const maxDirs = 1 << 18
 
-// maxSteps limits the names in the paths of all directories together: each is one step by the rules.
+// maxSteps limits the names in the paths of all directories together: each is one step by the
+// rules.
 const maxSteps = 1 << 20
 
 // sumSeed is of all sums.
@@ -190,8 +191,8 @@ func (c *comparison) all() {
 	wait.Wait()
 }
 
-// modules adds the file that names submodules. git rm of one changes that itself, after it has asked, and stages
-// it only if it does not hold it for unchanged.
+// modules adds the file that names submodules. git rm of one changes that itself, after it has
+// asked, and stages it only if it does not hold it for unchanged.
 func (c *comparison) modules() {
 	const name = ".gitmodules"
 	if slices.ContainsFunc(c.index.dirs[0].files, func(i int) bool { return string(c.index.Name(i)) == name }) {

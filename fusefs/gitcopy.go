@@ -2,9 +2,10 @@ package fusefs
 
 import "syscall"
 
-// ownDir opens the directory of the store that has the sandbox's .git of dir, which is open as fd, or a whiteout. It
-// copies the host's .git first if the store has neither. If the host has no .git either, ownDir makes the directory if
-// makes is set, else it returns ENOENT. The caller holds p.renameMu.
+// ownDir opens the directory of the store that has the sandbox's .git of dir, which is open as fd,
+// or a whiteout. It copies the host's .git first if the store has neither. If the host has no .git
+// either, ownDir makes the directory if makes is set, else it returns ENOENT. The caller holds
+// p.renameMu.
 func (p *privateGit) ownDir(dir *node, fd int, makes bool) (*handle, syscall.Errno) {
 	if h, errno := p.storedCopy(dir); h != nil || errno != 0 {
 		return h, errno
@@ -23,8 +24,8 @@ func (p *privateGit) ownDir(dir *node, fd int, makes bool) (*handle, syscall.Err
 	return p.stored(dir, false)
 }
 
-// storedCopy opens the directory of the store that mirrors dir. It returns nil and 0 if that directory has neither a
-// .git nor a whiteout.
+// storedCopy opens the directory of the store that mirrors dir. It returns nil and 0 if that
+// directory has neither a .git nor a whiteout.
 func (p *privateGit) storedCopy(dir *node) (*handle, syscall.Errno) {
 	h, errno := p.stored(dir, false)
 	if errno == syscall.ENOENT {
@@ -43,9 +44,9 @@ func (p *privateGit) storedCopy(dir *node) (*handle, syscall.Errno) {
 	return h, errno
 }
 
-// copyGitDir copies the host's .git of dir, which is open as fd, to the store. The tree never shows the host's .git in
-// its place: until the copy succeeds, copyGitDir returns EACCES, with a denial that has the reason, or an errno of
-// passing. The caller holds p.renameMu.
+// copyGitDir copies the host's .git of dir, which is open as fd, to the store. The tree never
+// shows the host's .git in its place: until the copy succeeds, copyGitDir returns EACCES, with a
+// denial that has the reason, or an errno of passing. The caller holds p.renameMu.
 func (p *privateGit) copyGitDir(dir *node, fd int) syscall.Errno {
 	at, errno := p.storePath(dir, "")
 	if errno != 0 {

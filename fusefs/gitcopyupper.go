@@ -43,10 +43,10 @@ func (p *privateGit) lacksCopy(d openDir) bool {
 	return errno == 0
 }
 
-// ownGit copies the .git of dir to the upper layer of a copied tree if name is .git and dir lacks a
-// copy. acquireEntry reports a failure. changing says that the request holds p.changeMu. All requests
-// hold p.levels.rulesMu; without changing, ownGit releases it for a while. The caller does not hold
-// p.renameMu.
+// ownGit copies the .git of dir to the upper layer of a copied tree if name is .git and dir lacks
+// a copy. acquireEntry reports a failure. changing says that the request holds p.changeMu. All
+// requests hold p.levels.rulesMu; without changing, ownGit releases it for a while. The caller
+// does not hold p.renameMu.
 func (p *privateGit) ownGit(dir *node, name string, changing bool) {
 	if !p.ownOnly(dir, name) {
 		return
@@ -94,8 +94,8 @@ func (p *privateGit) openLackingCopy(dir *node) (d openDir, is bool) {
 	return d, is
 }
 
-// copyGitDirUpper copies the .git of the host's directory that is open as lower to the upper half of
-// dir, which is at the path at.
+// copyGitDirUpper copies the .git of the host's directory that is open as lower to the upper half
+// of dir, which is at the path at.
 func (p *privateGit) copyGitDirUpper(dir *node, lower int, at string) error {
 	fd, tmp, errno := p.copied.makeWorkDir()
 	if errno != 0 {

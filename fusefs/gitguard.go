@@ -10,8 +10,9 @@ import (
 	"wolffia/internal/git/gitguard"
 )
 
-// The guard of a working tree: what a sandbox makes there does not become a git directory for git on the host, and does
-// not make it hang. Git directories themselves are the sandbox's own: see private.go.
+// The guard of a working tree: what a sandbox makes there does not become a git directory for git
+// on the host, and does not make it hang. Git directories themselves are the sandbox's own: see
+// private.go.
 
 // A worktreeGuard refuses names of what git on the host would take for more than a file.
 type worktreeGuard struct {

@@ -72,8 +72,8 @@ func (c *client) adds(t *testing.T) {
 	inGit(t, c.dir, "update-index", "-q", "--refresh")
 }
 
-// A sandbox that has many directories of many files in its index, and makes and removes them, has few of them
-// followed. Beyond the limit all is looked at, so that no change is missed.
+// A sandbox that has many directories of many files in its index, and makes and removes them, has
+// few of them followed. Beyond the limit all is looked at, so that no change is missed.
 func TestHostileIndex(t *testing.T) {
 	testenv.Tools(t, "git")
 	const marks = 8
@@ -113,8 +113,8 @@ func TestHostileIndex(t *testing.T) {
 	})
 }
 
-// Two repositories have the same files, and one has them no more: its directories are still followed for the other one,
-// and for as long.
+// Two repositories have the same files, and one has them no more: its directories are still
+// followed for the other one, and for as long.
 func TestRepositoriesShareDirectories(t *testing.T) {
 	testenv.Tools(t, "git")
 	after := func(t *testing.T, s *Server, _ []Denial) {
@@ -145,8 +145,8 @@ func TestRepositoriesShareDirectories(t *testing.T) {
 	})
 }
 
-// By new rules the tree has other names, in directories that have the times of before. git lists these again,
-// however many names it knows.
+// By new rules the tree has other names, in directories that have the times of before. git lists
+// these again, however many names it knows.
 func TestNewRulesInLargeRepository(t *testing.T) {
 	testenv.Tools(t, "git")
 	name := func(i int) string { return fmt.Sprintf("d%d/%0200d", i%10, i) }
@@ -178,8 +178,8 @@ func TestNewRulesInLargeRepository(t *testing.T) {
 	})
 }
 
-// Few names, descriptors and watches are kept, so that what git knows, what the kernel knows and what is followed
-// are never of the same time.
+// Few names, descriptors and watches are kept, so that what git knows, what the kernel knows and
+// what is followed are never of the same time.
 func TestMonitorInLittleMemory(t *testing.T) {
 	testenv.Tools(t, "git")
 	const files, dirs = minNodes * 5 / 4, 40

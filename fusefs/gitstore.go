@@ -9,7 +9,8 @@ import (
 	"wolffia/fusefs/cow"
 )
 
-// stored opens the directory of the store that mirrors dir, and with makes makes it. The caller holds p.renameMu.
+// stored opens the directory of the store that mirrors dir, and with makes makes it. The caller
+// holds p.renameMu.
 func (p *privateGit) stored(dir *node, makes bool) (*handle, syscall.Errno) {
 	if h := p.fds.cached(dir, useLower); h != nil {
 		return h, 0
@@ -57,8 +58,8 @@ func (p *privateGit) makeStored(at string) syscall.Errno {
 	return 0
 }
 
-// storeHas returns whether the sandbox has a .git of its own, or a whiteout, in the directory that the path at of the
-// store mirrors.
+// storeHas returns whether the sandbox has a .git of its own, or a whiteout, in the directory that
+// the path at of the store mirrors.
 func (p *privateGit) storeHas(at string) (has, hidden bool) {
 	fd, errno := p.openStored(at)
 	if errno == syscall.ENOENT {
@@ -73,8 +74,9 @@ func (p *privateGit) storeHas(at string) (has, hidden bool) {
 	return errno != syscall.ENOENT && !hidden, hidden
 }
 
-// lift takes away the whiteout in the place of e, the sandbox's own .git, whose directory of the store is open as d,
-// for a new one. back, which is called if none was made, puts it back. The caller holds p.renameMu for writing.
+// lift takes away the whiteout in the place of e, the sandbox's own .git, whose directory of the
+// store is open as d, for a new one. back, which is called if none was made, puts it back. The
+// caller holds p.renameMu for writing.
 func (p *privateGit) lift(e *entry, d openDir) (back func()) {
 	back = func() {}
 	if p == nil || p.copied != nil || !p.levels.owns(e.dir.getState(), e.name) {
@@ -90,9 +92,10 @@ func (p *privateGit) lift(e *entry, d openDir) (back func()) {
 	}
 }
 
-// leaves makes ready that e goes, or moves elsewhere. Its place is open as d. If it is the sandbox's own .git of a
-// directory in which the host has one, left, which is called afterwards, puts a whiteout there. The caller calls drop
-// in the end, and holds p.renameMu for writing until then.
+// leaves makes ready that e goes, or moves elsewhere. Its place is open as d. If it is the
+// sandbox's own .git of a directory in which the host has one, left, which is called afterwards,
+// puts a whiteout there. The caller calls drop in the end, and holds p.renameMu for writing until
+// then.
 func (p *privateGit) leaves(e *entry, d openDir) (left, drop func(), errno syscall.Errno) {
 	nothing := func() {}
 	if p == nil || p.copied != nil || !p.levels.owns(e.dir.getState(), e.name) {
@@ -118,9 +121,9 @@ func (p *privateGit) leaves(e *entry, d openDir) (left, drop func(), errno sysca
 	return left, func() { _ = unix.Unlinkat(p.work, tmp, 0) }, 0
 }
 
-// dropStored removes the mirror, at the path at, of a directory that the sandbox has removed or is about to replace.
-// The sandbox has no .git there any more; what the host has removed below is out of reach, and is kept until the next
-// start. The caller holds p.renameMu for writing.
+// dropStored removes the mirror, at the path at, of a directory that the sandbox has removed or is
+// about to replace. The sandbox has no .git there any more; what the host has removed below is out
+// of reach, and is kept until the next start. The caller holds p.renameMu for writing.
 func (p *privateGit) dropStored(at string) {
 	fd, errno := p.openStored(at)
 	if errno != 0 {
@@ -145,8 +148,8 @@ type mirrored struct {
 	swap     bool
 }
 
-// mirrors returns what of the store moves with r. It makes the directories above, so that little can fail
-// when r is done. The caller holds p.renameMu for writing.
+// mirrors returns what of the store moves with r. It makes the directories above, so that little
+// can fail when r is done. The caller holds p.renameMu for writing.
 func (p *privateGit) mirrors(r *renaming) (m mirrored, errno syscall.Errno) {
 	if !p.mirrored() || !r.movesDir() || r.from.dir.getState().path < 0 || r.from.name == gitName {
 		return m, 0
@@ -176,8 +179,8 @@ func (p *privateGit) mirrorAt(at string) bool {
 	return errno == 0
 }
 
-// moveStored moves mirrors, after the rename of directories, and what the host's half knows of their paths. The caller
-// holds p.renameMu for writing.
+// moveStored moves mirrors, after the rename of directories, and what the host's half knows of
+// their paths. The caller holds p.renameMu for writing.
 func (p *privateGit) moveStored(m mirrored) {
 	if m.from == "" {
 		return

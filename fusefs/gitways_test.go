@@ -158,7 +158,8 @@ func snapshotOf(dir string) string {
 	return b.String()
 }
 
-// check returns what the host has now that git would take for a git directory, and had not at first.
+// check returns what the host has now that git would take for a git directory, and had not at
+// first.
 func (w *gitWorld) check() error {
 	now, err := w.seen()
 	if err != nil {
@@ -275,7 +276,8 @@ func (b *gitBox) setRules(r *rand.Rand) string {
 	return fmt.Sprint("rules ", n)
 }
 
-// hostStep has the host move directories and files about, through no link: no git directory appears or goes by that.
+// hostStep has the host move directories and files about, through no link: no git directory
+// appears or goes by that.
 func (w *gitWorld) hostStep(r *rand.Rand) string {
 	open := func() (dir int, at string) {
 		at = pick(r, ".", "a", "b", "rep", "deep", "deep/er", "nearly")
@@ -363,7 +365,8 @@ func TestNoGitOnTheHostAtOnce(t *testing.T) {
 					w.hostStep(r)
 				case 1:
 					if err := w.check(); err != nil {
-						// What moves while it is looked at can be seen by halves; what is there stays.
+						// What moves while it is looked at can be seen by halves; what is there
+						// stays.
 						time.Sleep(0)
 						once.Do(func() { found = err })
 					}

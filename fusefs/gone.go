@@ -17,13 +17,15 @@ import (
 // .git until wolffia, or the user, removes them. To the sandbox the directory does not exist. A
 // whiteout in the store has its name.
 
-// A gone holds the paths of such directories. Its methods are safe for concurrent use; the zero value holds none.
+// A gone holds the paths of such directories. Its methods are safe for concurrent use; the zero
+// value holds none.
 type gone struct {
 	mu    sync.RWMutex
 	paths map[string]struct{} // guarded by mu
 }
 
-// loadGone reads the whiteouts in the directory of the store that is open as dir, at the path at of the tree.
+// loadGone reads the whiteouts in the directory of the store that is open as dir, at the path at
+// of the tree.
 func (p *privateGit) loadGone(dir int, at string) syscall.Errno {
 	return p.eachName(dir, func(name string, typ uint32) syscall.Errno {
 		switch {

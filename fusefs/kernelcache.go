@@ -108,9 +108,9 @@ func (k *kernelCache) forgetAll() {
 	}
 }
 
-// forgetRules makes the kernel ask again for all that it caches, after levels have changed; revoked are
-// the nodes whose content may no longer be read. The caller does not hold k.levels.rulesMu: the kernel may
-// wait for an answer first.
+// forgetRules makes the kernel ask again for all that it caches, after levels have changed;
+// revoked are the nodes whose content may no longer be read. The caller does not hold
+// k.levels.rulesMu: the kernel may wait for an answer first.
 func (k *kernelCache) forgetRules(revoked []uint64) {
 	for _, id := range revoked {
 		k.dev.InvalInode(id, true)
@@ -130,7 +130,8 @@ const (
 	rounding    = 100 * time.Millisecond
 )
 
-// kernelKnows reports whether the kernel has the entry n of dir in its caches, and will have for a while. n may be nil.
+// kernelKnows reports whether the kernel has the entry n of dir in its caches, and will have for a
+// while. n may be nil.
 func (k *kernelCache) knows(n, dir *node) bool {
 	if n == nil || !dir.watched.Load() && dir.hostChanges() {
 		return false

@@ -7,12 +7,12 @@ import (
 	"wolffia/fusefs/cow"
 )
 
-// A Copy makes a tree copied: what is changed through it goes to an upper layer, and Root stays as it
-// is. Package cow has the format.
+// A Copy makes a tree copied: what is changed through it goes to an upper layer, and Root stays as
+// it is. Package cow has the format.
 type Copy struct {
 	// Upper and Work are descriptors of two directories of one file system, which nothing else
-	// writes to while the tree is served; O_PATH is enough. Work is for temporary names, and is empty.
-	// Serve duplicates both.
+	// writes to while the tree is served; O_PATH is enough. Work is for temporary names, and is
+	// empty. Serve duplicates both.
 	Upper, Work int
 
 	// Log has what the host had where the upper layer hides it. The caller closes it.
@@ -23,17 +23,18 @@ type Copy struct {
 type layers struct {
 	upper atomic.Bool // in the upper layer
 
-	// merges says that it shows what the host has, now or later, at lowerPath: a directory, or a file
-	// that borrows its content. It is beside upper since each file has all this: 64 bytes.
+	// merges says that it shows what the host has, now or later, at lowerPath: a directory, or a
+	// file that borrows its content. It is beside upper since each file has all this: 64 bytes.
 	merges atomic.Bool
 
 	ino atomic.Uint64 // the number that is presented, for as long as the node is known
 
 	content sync.RWMutex // instead of contents.mu: copying to the upper layer takes long
 
-	// lower is lowerPath: where a directory's lower half is, where a file's content is that it borrows,
-	// and where the host's file without a name was, from the root of the codebase; nil if that is empty. It
-	// changes with names.renameMu held for writing, a directory's also with table.mu.
+	// lower is lowerPath: where a directory's lower half is, where a file's content is that it
+	// borrows, and where the host's file without a name was, from the root of the codebase; nil if
+	// that is empty. It changes with names.renameMu held for writing, a directory's also with
+	// table.mu.
 	lower *string
 
 	lowerSeen atomic.Int64 // when that was last found at lowerPath, by names.clock

@@ -21,14 +21,15 @@ type levels struct {
 	private bool   // .git is the sandbox's own where the rules let it be written: Options.Git
 }
 
-// owns reports whether the entry called name of a directory with the states s is the sandbox's own .git.
+// owns reports whether the entry called name of a directory with the states s is the sandbox's own
+// .git.
 func (lv *levels) owns(s states, name string) bool {
 	return name == gitName && lv.private && s.path >= 0 && s.lower != inHostGit &&
 		lv.rules.Child(s.path, gitName, true) == perm.Write && lv.rules.Child(s.path, gitName, false) == perm.Write
 }
 
-// apart reports whether an entry called name of a directory with the states s is an inode of the private git
-// directories, or of what they show, and not one of the tree's directory.
+// apart reports whether an entry called name of a directory with the states s is an inode of the
+// private git directories, or of what they show, and not one of the tree's directory.
 func (lv *levels) apart(s states, name string) bool {
 	return s.path == inPrivate || s.path == inHosts || lv.owns(s, name)
 }
@@ -169,9 +170,9 @@ func (lv *levels) judgeMoved(e *entry, lowerPath string) {
 	e.levels[1] = min(lv.of(e, true), l)
 }
 
-// setRules sets the rules, and so what is presented for the size of a directory: by other rules it can have
-// other names, and its times tell nothing of that. git believes to know the names as long as times and size are
-// those of before.
+// setRules sets the rules, and so what is presented for the size of a directory: by other rules it
+// can have other names, and its times tell nothing of that. git believes to know the names as long
+// as times and size are those of before.
 func (lv *levels) set(rules Rules) {
 	const least, most = 4097, 1 << 16 // none that a file system has for a small directory
 	lv.rules = rules

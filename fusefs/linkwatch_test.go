@@ -12,7 +12,8 @@ import (
 	"wolffia/internal/test/testenv"
 )
 
-// linkedOutside makes n files in the directory d, each with another name outside of the tree: see outsideOf.
+// linkedOutside makes n files in the directory d, each with another name outside of the tree: see
+// outsideOf.
 func linkedOutside(n int) func(*testing.T, string) {
 	return func(t *testing.T, dir string) {
 		t.Helper()
@@ -32,8 +33,8 @@ func linkedOutside(n int) func(*testing.T, string) {
 // outsideOf returns a directory beside the host's one of a mount.
 func outsideOf(host string) string { return filepath.Join(filepath.Dir(host), "outside") }
 
-// The host changes a file that the sandbox knows by another name, in a directory that is not watched: package managers link what they
-// install from a cache.
+// The host changes a file that the sandbox knows by another name, in a directory that is not
+// watched: package managers link what they install from a cache.
 func TestChangesByOutsideNamesAreNoticed(t *testing.T) {
 	for _, copied := range []bool{false, true} {
 		t.Run(fmt.Sprint("Copied=", copied), func(t *testing.T) {
@@ -71,7 +72,8 @@ func TestLinkedFilesStayKnown(t *testing.T) {
 	})
 }
 
-// A file that gets an inode of its own, because the sandbox writes to it, is not watched as the former one, whose mark is free.
+// A file that gets an inode of its own, because the sandbox writes to it, is not watched as the
+// former one, whose mark is free.
 func TestWrittenLinkIsWatchedAnew(t *testing.T) {
 	mounted(t, setup{Timeout: time.Millisecond, Host: linkedOutside(1), After: func(t *testing.T, s *Server, _ []Denial) {
 		if w := s.tree.watch; w != nil && w.files > 1 {
@@ -93,7 +95,8 @@ func TestWrittenLinkIsWatchedAnew(t *testing.T) {
 	})
 }
 
-// The sandbox has changed the mode of a file only, so its content is still the host's, which may change by another name.
+// The sandbox has changed the mode of a file only, so its content is still the host's, which may
+// change by another name.
 func TestBorrowedLinksAreAskedFor(t *testing.T) {
 	mounted(t, setup{Timeout: time.Millisecond, Copied: true, Borrow: true, Host: linkedOutside(1)}, func(t *testing.T, c *client) {
 		name := c.at("d/file0")

@@ -58,7 +58,8 @@ func (u *upperLayer) list(dir *node, d openDir, offset uint64, add func(*entry, 
 	return 0
 }
 
-// refresh reads both halves of dir, which is open as d, into its list. The caller holds dir.layers.mu.
+// refresh reads both halves of dir, which is open as d, into its list. The caller holds
+// dir.layers.mu.
 func (u *upperLayer) refresh(dir *node, d openDir) syscall.Errno {
 	old := dir.layers.listing
 	if old == nil {

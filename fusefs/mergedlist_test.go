@@ -10,8 +10,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// The listing of a directory keeps nothing of names that are gone, however many, and one that is under way meanwhile has each
-// name that stays, once.
+// The listing of a directory keeps nothing of names that are gone, however many, and one that is
+// under way meanwhile has each name that stays, once.
 func TestMergedListForgets(t *testing.T) {
 	w := newWaitingTree(t, true)
 	root := w.root.node

@@ -110,8 +110,8 @@ func sendsNothing(t *testing.T, c *client, what string, do func()) {
 	t.Errorf("%s: %v, want nothing", what, d)
 }
 
-// After new rules, for which the kernel forgets all names, a listing has the attributes of them again, as at first: who lists
-// the tree ahead saves its users a message for each.
+// After new rules, for which the kernel forgets all names, a listing has the attributes of them
+// again, as at first: who lists the tree ahead saves its users a message for each.
 func TestListingAfterNewRules(t *testing.T) {
 	const files = 300
 	mounted(t, setup{

@@ -18,16 +18,16 @@ import (
 	"wolffia/perm"
 )
 
-// The model implements the documented levels for each operation on a plain directory, which is kept
-// equal to the one behind the mount. It shares no code with the server. Package perm is the oracle of
-// levels: its own tests compare it with a slow reading of the patterns.
+// The model implements the documented levels for each operation on a plain directory, which is
+// kept equal to the one behind the mount. It shares no code with the server. Package perm is the
+// oracle of levels: its own tests compare it with a slow reading of the patterns.
 //
 //	WOLFFIA_SEED=17 go test -run TestModel ./fusefs      that round only
 //	WOLFFIA_ROUNDS=5000 go test -run TestModel ./fusefs  more of them
 func TestModel(t *testing.T) { testModel(t, false, 40) }
 
-// TestCopiedModel is cow.md's acceptance test 3: a copied tree refuses the same, nothing gets into the
-// upper layer that the rules did not allow, and the host's directory stays as it is.
+// TestCopiedModel is cow.md's acceptance test 3: a copied tree refuses the same, nothing gets into
+// the upper layer that the rules did not allow, and the host's directory stays as it is.
 func TestCopiedModel(t *testing.T) { testModel(t, true, uint64(testenv.Some(60))) }
 
 func testModel(t *testing.T, copied bool, rounds uint64) {
@@ -143,8 +143,8 @@ type model struct {
 	story              []string
 }
 
-// checkUpper checks that each name in the upper layer may be written, but for directories, which are on
-// the way to others.
+// checkUpper checks that each name in the upper layer may be written, but for directories, which
+// are on the way to others.
 func (m *model) checkUpper(t *testing.T, c *client) {
 	err := filepath.WalkDir(c.upper(""), func(path string, d os.DirEntry, err error) error {
 		if err != nil {
@@ -595,7 +595,8 @@ func moveRules(m *model, p, q string, swap bool) syscall.Errno {
 	return moveStates(m, p, q, swap)
 }
 
-// moveAlso is the answer if what moveRules takes for somebody else's is the sandbox's own, which the model does not know.
+// moveAlso is the answer if what moveRules takes for somebody else's is the sandbox's own, which
+// the model does not know.
 func moveAlso(swap bool) func(m *model, p, q string) (syscall.Errno, bool) {
 	return func(m *model, p, q string) (syscall.Errno, bool) {
 		return moveStates(m, p, q, swap), !m.locked(parent(p)) && !m.locked(parent(q)) && moveLevels(m, p, q) == 0
@@ -615,7 +616,8 @@ func moveLevels(m *model, p, q string) syscall.Errno {
 	return 0
 }
 
-// moveStates is about directories and, in a direct tree, exchanges, into which another sandbox could bring directories.
+// moveStates is about directories and, in a direct tree, exchanges, into which another sandbox
+// could bring directories.
 func moveStates(m *model, p, q string, swap bool) syscall.Errno {
 	alike := m.state(p) == m.state(q)
 	for _, dir := range []bool{false, true} {

@@ -172,7 +172,8 @@ func (c *client) behind(name string) string {
 	return filepath.Join(c.host, name)
 }
 
-// hasMode returns an error if the kernel has no permissions for the root of the mount at dir, which is not served yet.
+// hasMode returns an error if the kernel has no permissions for the root of the mount at dir,
+// which is not served yet.
 func hasMode(dir string) error {
 	var st unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, dir, unix.AT_STATX_DONT_SYNC, unix.STATX_MODE, &st)

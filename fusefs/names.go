@@ -10,8 +10,9 @@ import (
 	"wolffia/perm"
 )
 
-// names are the nodes of a tree, and the ways to what they name on the backing file system: by a path of names that is
-// walked, and walked again when it may have changed. They are what all parts of a tree share.
+// names are the nodes of a tree, and the ways to what they name on the backing file system: by a
+// path of names that is walked, and walked again when it may have changed. They are what all parts
+// of a tree share.
 type names struct {
 	backing
 	levels levels
@@ -84,8 +85,8 @@ func plainName(name string) bool {
 	return true
 }
 
-// adopt gives n another inode: see table.adopt. The handles of n are still those of the former one, which is not
-// watched any more.
+// adopt gives n another inode: see table.adopt. The handles of n are still those of the former
+// one, which is not watched any more.
 func (ns *names) adopt(n *node, ident identity) bool {
 	if !ns.table.adopt(n, ident) {
 		return false
@@ -110,8 +111,8 @@ func (ns *names) pinOrphan(n *node) {
 	}
 }
 
-// sync calls f with fd, which can take minutes, and lets the rules change meanwhile: it depends on none. The caller
-// holds ns.levels.rulesMu for reading.
+// sync calls f with fd, which can take minutes, and lets the rules change meanwhile: it depends on
+// none. The caller holds ns.levels.rulesMu for reading.
 func (ns *names) sync(fd int, f func(fd int) error) syscall.Errno {
 	ns.levels.rulesMu.RUnlock()
 	defer ns.levels.rulesMu.RLock()
@@ -123,8 +124,8 @@ func (ns *names) sync(fd int, f func(fd int) error) syscall.Errno {
 func (ns *names) applyRulesToAll() (revoked []uint64) {
 	ns.table.mu.Lock()
 	defer ns.table.mu.Unlock()
-	// What is by its name on the other side now, private or not, is out of reach: it would be changed by the other's
-	// level.
+	// What is by its name on the other side now, private or not, is out of reach: it would be
+	// changed by the other's level.
 	set := func(n *node, l perm.Level, s states, apart bool) {
 		if n.apart.Load() != apart {
 			l, s = perm.None, both(inNothing)

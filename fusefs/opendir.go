@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An openDir is a directory that is open for the use of names in it. Of a copied tree it has up to two
-// halves.
+// An openDir is a directory that is open for the use of names in it. Of a copied tree it has up to
+// two halves.
 type openDir struct {
 	*handle         // the directory; its upper half if it has one
 	lower   *handle // the lower half of a directory that has an upper half; else nil
@@ -100,9 +100,9 @@ func (ns *names) exists(d openDir, name string) bool {
 	return errno != syscall.ENOENT
 }
 
-// dirOf opens the directory that has the entry called name of dir: for the sandbox's own .git its place in the store,
-// for what is shown of the host that directory, else dir itself. ENOENT: there is no such place. The caller holds
-// ns.renameMu, and releases the result.
+// dirOf opens the directory that has the entry called name of dir: for the sandbox's own .git its
+// place in the store, for what is shown of the host that directory, else dir itself. ENOENT: there
+// is no such place. The caller holds ns.renameMu, and releases the result.
 func (ns *names) dirOf(dir *node, name string) (openDir, syscall.Errno) {
 	switch {
 	case !ns.git.isApart(dir, name):
@@ -128,8 +128,9 @@ func (ns *names) dirOf(dir *node, name string) (openDir, syscall.Errno) {
 	return openDir{handle: ns.fds.add(dir, useLower, fd)}, 0
 }
 
-// acquireEntry is acquireDir for the directory that has the entry e: see dirOf. The sandbox's own .git is copied
-// if it was not yet. With makes, for a name that is about to be made, that directory is made too.
+// acquireEntry is acquireDir for the directory that has the entry e: see dirOf. The sandbox's own
+// .git is copied if it was not yet. With makes, for a name that is about to be made, that
+// directory is made too.
 func (ns *names) acquireEntry(e *entry, makes bool) (openDir, syscall.Errno) {
 	d, errno := ns.acquireDir(e.dir)
 	if errno != 0 || ns.git == nil {

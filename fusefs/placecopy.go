@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// placeCopy makes c, a copy of o, the inode of n: at n's name, if it has one. It returns how many bytes c
-// takes.
+// placeCopy makes c, a copy of o, the inode of n: at n's name, if it has one. It returns how many
+// bytes c takes.
 func (cs *contents) placeCopy(n *node, o *object, c *upperCopy) (cost int64, errno syscall.Errno) {
 	fresh, errno := cs.stat(fdName{fd: c.fd})
 	if errno != 0 {

@@ -17,10 +17,11 @@ import (
 // gitName is the name of a git directory in a working tree, or of the file that leads to one.
 const gitName = ".git"
 
-// A Git makes a tree serve its own copy of each .git: the host's .git is never opened through the tree.
-// The sandbox's .git of the directory P is Store/P/.git, and in a copied tree the .git of the upper
-// layer. The first lookup copies the host's .git. The sandbox may change the copy in any way. This
-// holds where the rules let .git be written; elsewhere the tree serves the host's .git by the rules.
+// A Git makes a tree serve its own copy of each .git: the host's .git is never opened through the
+// tree. The sandbox's .git of the directory P is Store/P/.git, and in a copied tree the .git of
+// the upper layer. The first lookup copies the host's .git. The sandbox may change the copy in any
+// way. This holds where the rules let .git be written; elsewhere the tree serves the host's .git
+// by the rules.
 type Git struct {
 	// Store is a descriptor of the directory that mirrors those directories of the tree that have,
 	// or had, a .git, of no use in a copied tree; and Work of an empty one on the same file
@@ -32,27 +33,31 @@ type Git struct {
 
 	// Monitor makes the tree git's file system monitor: see AskName.
 	Monitor bool
-	// Minimal tells that git inside ignores owners, inode numbers and times of attributes: core.checkStat=minimal.
+	// Minimal tells that git inside ignores owners, inode numbers and times of attributes:
+	// core.checkStat=minimal.
 	Minimal bool
 }
 
 // A GitHost is the host's half of private git directories. Its methods are safe for concurrent use.
 type GitHost interface {
-	// CopyGitDir copies the entry .git of the directory dir, which the host has at path below the root of the tree, to
-	// the directory store. The copy appears as a whole or not at all. dir and store may be open with O_PATH.
+	// CopyGitDir copies the entry .git of the directory dir, which the host has at path below the
+	// root of the tree, to the directory store. The copy appears as a whole or not at all. dir and
+	// store may be open with O_PATH.
 	CopyGitDir(dir, store int, path string) error
-	// Objects returns a descriptor of git directory number n of the host, whose objects the sandbox may read; it
-	// stays the GitHost's. ok is false if there is no such number.
+	// Objects returns a descriptor of git directory number n of the host, whose objects the
+	// sandbox may read; it stays the GitHost's. ok is false if there is no such number.
 	Objects(n int) (fd int, ok bool)
-	// Moved is called after the directory at the path from of the tree, in which the host may have git directories, was
-	// renamed to to, or with swap both were exchanged.
+	// Moved is called after the directory at the path from of the tree, in which the host may have
+	// git directories, was renamed to to, or with swap both were exchanged.
 	Moved(from, to string, swap bool) error
-	// Changed is called after a change in a private git directory that may be one of a reference, the index or HEAD.
+	// Changed is called after a change in a private git directory that may be one of a reference,
+	// the index or HEAD.
 	Changed()
 }
 
-// HostsName is the name of the directory that each directory in a private git directory has, without listing it, for
-// what the host has: its entry N shows objects and lfs of the directory that GitHost.Objects returns for N.
+// HostsName is the name of the directory that each directory in a private git directory has,
+// without listing it, for what the host has: its entry N shows objects and lfs of the directory
+// that GitHost.Objects returns for N.
 const HostsName = "wolffia-host"
 
 // shownOfHost are the entries of such a directory.
@@ -133,7 +138,8 @@ func (p *privateGit) temp() string { return "t" + strconv.FormatUint(p.temps.Add
 // private reports whether the directory n is a private git directory, or below one.
 func (n *node) private() bool { return n.isDir() && n.getState().path == inPrivate }
 
-// isApart reports whether the entry called name of dir is not in the directory that dir is: see dirOf.
+// isApart reports whether the entry called name of dir is not in the directory that dir is: see
+// dirOf.
 func (p *privateGit) isApart(dir *node, name string) bool {
 	if p == nil {
 		return false
@@ -143,7 +149,8 @@ func (p *privateGit) isApart(dir *node, name string) bool {
 		s.path == inHosts && p.hostNumber(dir, name) >= 0
 }
 
-// hostNumber returns the number of the host's git directory whose entry the one called name of dir shows; -1: of none.
+// hostNumber returns the number of the host's git directory whose entry the one called name of dir
+// shows; -1: of none.
 func (p *privateGit) hostNumber(dir *node, name string) int {
 	if !slices.Contains(shownOfHost, name) {
 		return -1
@@ -165,7 +172,8 @@ func (p *privateGit) showsHosts(dir *node) bool {
 	return above != nil && name == HostsName && above.private()
 }
 
-// changedGit has GitHost.Changed called if the entry e, which was changed, is in a private git directory and no object.
+// changedGit has GitHost.Changed called if the entry e, which was changed, is in a private git
+// directory and no object.
 func (p *privateGit) changedGit(e *entry) {
 	if p == nil || !e.dir.private() && !p.levels.owns(e.dir.getState(), e.name) {
 		return
@@ -175,8 +183,8 @@ func (p *privateGit) changedGit(e *entry) {
 	}
 }
 
-// ofObjects reports whether a path in a private git directory is below its objects. A reference can have any name below
-// refs.
+// ofObjects reports whether a path in a private git directory is below its objects. A reference
+// can have any name below refs.
 func ofObjects(at string) bool {
 	_, below, _ := strings.Cut("/"+at, "/"+gitName+"/")
 	for name := range strings.SplitSeq(below, "/") {
@@ -233,7 +241,8 @@ func (p *privateGit) showsObjects(n *node) bool {
 // uses it for its own entries.
 const gitOffset = 1<<63 - 7
 
-// listOwn lists the sandbox's own .git of dir, which is open as d. It reports whether there is room for more.
+// listOwn lists the sandbox's own .git of dir, which is open as d. It reports whether there is
+// room for more.
 func (p *privateGit) listOwn(dir *node, d openDir, add func(*entry, openDir, fuse.DirEntry) bool) bool {
 	h, errno := p.ownDir(dir, d.fd, false)
 	if errno != 0 {
@@ -249,8 +258,8 @@ func (p *privateGit) listOwn(dir *node, d openDir, add func(*entry, openDir, fus
 	return add(&e, own, fuse.DirEntry{Name: gitName, Mode: o.typ(), Ino: p.number(o), Off: gitOffset})
 }
 
-// number returns the number to be presented for the inode of o: the store may be on another file system than the tree,
-// whose numbers could be the same.
+// number returns the number to be presented for the inode of o: the store may be on another file
+// system than the tree, whose numbers could be the same.
 func (p *privateGit) number(o *object) uint64 {
 	if p != nil && o.ident.dev != p.device {
 		return o.Ino | apartBit

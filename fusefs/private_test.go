@@ -21,7 +21,8 @@ import (
 	"wolffia/perm"
 )
 
-// gitOf returns what keeps the git directories of a mount apart, in directories of base; nil if s does not ask for it.
+// gitOf returns what keeps the git directories of a mount apart, in directories of base; nil if s
+// does not ask for it.
 func gitOf(t *testing.T, s setup, host, base string) *Git {
 	if !s.Git {
 		return nil
@@ -179,7 +180,8 @@ func testPrivateGit(t *testing.T, copied bool) {
 	})
 }
 
-// A .git is one of the sandbox's own by whatever way it comes to its name, and stays it when directories move.
+// A .git is one of the sandbox's own by whatever way it comes to its name, and stays it when
+// directories move.
 func TestPrivateGitWays(t *testing.T) {
 	mounted(t, setup{Git: true, Policy: writable, Host: func(t *testing.T, dir string) {
 		for _, name := range []string{"a/f", "b/f", "c/d/f", "has/.git/HEAD", "has/f"} {
@@ -282,8 +284,9 @@ func TestPrivateGitWays(t *testing.T) {
 	})
 }
 
-// What the host has is shown in each directory of a private git directory without being listed: a program can copy and remove the
-// directory as any other. It is read-only, has only objects and lfs, and no directory of the sandbox's is that.
+// What the host has is shown in each directory of a private git directory without being listed: a
+// program can copy and remove the directory as any other. It is read-only, has only objects and
+// lfs, and no directory of the sandbox's is that.
 func TestPrivateGitShowsObjects(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("no git")
@@ -408,7 +411,8 @@ func TestPrivateGitCannotBeCopied(t *testing.T) {
 	})
 }
 
-// A directory that the sandbox has removed, of which the host still has the .git, is there again when the host uses it.
+// A directory that the sandbox has removed, of which the host still has the .git, is there again
+// when the host uses it.
 func TestGoneComesBack(t *testing.T) {
 	mounted(t, setup{Git: true, Policy: writable, Timeout: 1, NoWatch: true, Host: func(t *testing.T, dir string) {
 		for _, name := range []string{"rep", "other", "nest/in"} {

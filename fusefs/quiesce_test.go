@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestReviewLetsRead: while a review has the changes of a tree, what is in it can be read, and nothing is changed. The kernel
-// itself looks up no new name in a directory in which a change waits.
+// TestReviewLetsRead: while a review has the changes of a tree, what is in it can be read, and
+// nothing is changed. The kernel itself looks up no new name in a directory in which a change
+// waits.
 func TestReviewLetsRead(t *testing.T) {
 	mounted(t, copiedSetup(func(t *testing.T, dir string) {
 		for i := range 20 {

@@ -217,8 +217,8 @@ func (q *quota) forgotten(n *node, fd int) {
 	q.change.Broadcast()
 }
 
-// free returns how many bytes may be added, and the limit: more than that may be, if files that were there before are
-// deleted, but a file system has no more free blocks than blocks.
+// free returns how many bytes may be added, and the limit: more than that may be, if files that
+// were there before are deleted, but a file system has no more free blocks than blocks.
 func (q *quota) free() (free, limit int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -227,7 +227,8 @@ func TestQuotaOfTwoNames(t *testing.T) {
 	})
 }
 
-// After files were deleted that were there before, there are not more free blocks than blocks, of which df(1) makes nonsense.
+// After files were deleted that were there before, there are not more free blocks than blocks, of
+// which df(1) makes nonsense.
 func TestQuotaFreesNoMoreThanThereIs(t *testing.T) {
 	tr := testTree(t, t.TempDir(), compiled(t, "**=write"))
 	tr.quota = newQuota(4 << 20)

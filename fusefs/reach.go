@@ -273,8 +273,8 @@ func (ns *names) openVictim(e *entry) *node {
 	return n
 }
 
-// checkMoving makes sure that the nodes that r moves, by their names, are those of the objects that were judged: others
-// than the sandbox change names too.
+// checkMoving makes sure that the nodes that r moves, by their names, are those of the objects
+// that were judged: others than the sandbox change names too.
 func (ns *names) checkMoving(r *renaming) (errno syscall.Errno) {
 	if n := ns.table.child(r.from.dir, r.from.name); n != nil {
 		errno = ns.checkSame(n, r.src, 0)

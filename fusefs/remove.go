@@ -88,8 +88,8 @@ func (t *tree) remove(o gate.Op, in *fuse.InHeader, name string) syscall.Errno {
 	return 0
 }
 
-// unlink removes the object o, which is at the entry called name of d and whose node is victim, or nil.
-// The caller holds t.renameMu for writing.
+// unlink removes the object o, which is at the entry called name of d and whose node is victim, or
+// nil. The caller holds t.renameMu for writing.
 func (t *tree) unlink(d *openDir, name string, o *object, victim *node) syscall.Errno {
 	if t.copied != nil {
 		return t.copied.unlink(d, name, o, victim)

@@ -23,9 +23,9 @@ type renaming struct {
 	copyFirst []*node // what has to be copied to the upper layer before
 }
 
-// Rename moves or exchanges names. Both must be writable for the object that comes to lie
-// there, and a directory moves only if the rules give the same levels to all that is or may
-// come to be inside it. In a direct tree that counts for an exchange of files too, in whose place directories
+// Rename moves or exchanges names. Both must be writable for the object that comes to lie there,
+// and a directory moves only if the rules give the same levels to all that is or may come to be
+// inside it. In a direct tree that counts for an exchange of files too, in whose place directories
 // can be by then.
 func (t *tree) Rename(_ <-chan struct{}, in *fuse.RenameIn, a, b string) fuse.Status {
 	if in.Flags&^(unix.RENAME_NOREPLACE|unix.RENAME_EXCHANGE) != 0 {

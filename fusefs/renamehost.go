@@ -22,8 +22,8 @@ func (t *tree) alike(r *renaming) bool {
 		(t.copied != nil || lv.of(a, false) == lv.of(b, false) && lv.of(a, true) == lv.of(b, true))
 }
 
-// renameHost does r, which is allowed, in a direct tree, whose directories are open as from and to. The caller
-// holds t.renameMu for writing.
+// renameHost does r, which is allowed, in a direct tree, whose directories are open as from and
+// to. The caller holds t.renameMu for writing.
 func (t *tree) renameHost(r *renaming, from, to openDir, flags uint32) syscall.Errno {
 	mayBecomeDir := t.levels.of(&r.from, true) == perm.Write // another sandbox could have one there
 	switch {

@@ -40,8 +40,8 @@ func (r *beatRules) Child(s perm.State, name string, dir bool) perm.Level {
 	return r.Rules.Child(s, name, dir)
 }
 
-// Whenever another sandbox over the codebase puts a directory where a file was, which its rules allow, a rename of the
-// file takes no directory to where what it has is not hidden.
+// Whenever another sandbox over the codebase puts a directory where a file was, which its rules
+// allow, a rename of the file takes no directory to where what it has is not hidden.
 func TestRenameMovesWhatWasJudged(t *testing.T) {
 	others := map[string]func(dir string) error{
 		"exchange": func(dir string) error {
@@ -95,8 +95,8 @@ func TestRenameMovesWhatWasJudged(t *testing.T) {
 	}
 }
 
-// What the kernel knows by a name may be a directory that another sandbox has exchanged for a file since then. The rename
-// of the file takes it nowhere.
+// What the kernel knows by a name may be a directory that another sandbox has exchanged for a file
+// since then. The rename of the file takes it nowhere.
 func TestRenameOfWhatIsGone(t *testing.T) {
 	for _, to := range []string{"y", "new"} {
 		dir := t.TempDir()
@@ -126,8 +126,8 @@ func TestRenameOfWhatIsGone(t *testing.T) {
 	}
 }
 
-// What the host has replaced, which the tree does not know yet, is renamed at the first try: a file as an editor saves it, a
-// directory that is another one now, and both ends of an exchange.
+// What the host has replaced, which the tree does not know yet, is renamed at the first try: a
+// file as an editor saves it, a directory that is another one now, and both ends of an exchange.
 func TestRenameOfWhatTheHostReplaced(t *testing.T) {
 	mountedBoth(t, setup{NoWatch: true, Timeout: time.Hour, Parse: []string{"**=write"}, Host: func(t *testing.T, dir string) {
 		for _, name := range []string{"a", "b", "c", "d/old"} {
@@ -151,7 +151,8 @@ func TestRenameOfWhatTheHostReplaced(t *testing.T) {
 	})
 }
 
-// known returns the id of the node called name in the directory dir, as if the kernel had looked it up.
+// known returns the id of the node called name in the directory dir, as if the kernel had looked
+// it up.
 func known(t *testing.T, tr *tree, dir uint64, name string) uint64 {
 	t.Helper()
 	var out fuse.EntryOut

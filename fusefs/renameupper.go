@@ -80,9 +80,9 @@ func (u *upperLayer) mayReplace(r *renaming, to openDir, flags uint32) syscall.E
 	return 0
 }
 
-// moving returns the node at e, an end of r, for a rename. If it is not in the upper layer, all of it, it
-// gets an upper half, or is added to r.copyFirst: a file that went on to borrow under another name would
-// lose its content when the deletion of the old name is applied.
+// moving returns the node at e, an end of r, for a rename. If it is not in the upper layer, all of
+// it, it gets an upper half, or is added to r.copyFirst: a file that went on to borrow under
+// another name would lose its content when the deletion of the old name is applied.
 func (u *upperLayer) moving(e *entry, own bool, r *renaming) (*node, syscall.Errno) {
 	n := u.table.child(e.dir, e.name)
 	switch {
@@ -97,8 +97,8 @@ func (u *upperLayer) moving(e *entry, own bool, r *renaming) (*node, syscall.Err
 	return n, 0
 }
 
-// markMoving has the directory n, which is about to be renamed, remember where its lower half is. Of
-// others it does nothing.
+// markMoving has the directory n, which is about to be renamed, remember where its lower half is.
+// Of others it does nothing.
 func (u *upperLayer) markMoving(n *node) syscall.Errno {
 	if !n.isDir() {
 		return 0
@@ -115,8 +115,8 @@ func (u *upperLayer) markMoving(n *node) syscall.Errno {
 	return u.asOwner(h.fd, func() error { return cow.SetLower(h.fd, half, n.layers.lowerPath()) })
 }
 
-// moveUpper renames between the upper directories from and to, and leaves a whiteout at r.from if that
-// hides something.
+// moveUpper renames between the upper directories from and to, and leaves a whiteout at r.from if
+// that hides something.
 func (u *upperLayer) move(r *renaming, from, to int, hides bool) syscall.Errno {
 	at := fdName{to, r.to.name}
 	whiteout := false

@@ -11,8 +11,8 @@ import (
 	"wolffia/fusefs/gate"
 )
 
-// A responder has the messages of a device answered by a tree, under the tree's locks. go-fuse decodes and encodes
-// them, but the most frequent ones (direct.go).
+// A responder has the messages of a device answered by a tree, under the tree's locks. go-fuse
+// decodes and encodes them, but the most frequent ones (direct.go).
 type responder struct {
 	tree   *tree
 	proto  *fuse.ProtocolServer

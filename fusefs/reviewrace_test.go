@@ -135,7 +135,8 @@ func (r *racer) make(dir int, name string) {
 	}
 }
 
-// act does one thing. It never writes to a file that it has not made, since that may have a name outside.
+// act does one thing. It never writes to a file that it has not made, since that may have a name
+// outside.
 func (r *racer) act() {
 	r.pause.RLock()
 	defer r.pause.RUnlock()
@@ -187,8 +188,8 @@ func (r *racer) takeTemp(dir int) {
 	}
 }
 
-// canaries returns what must stay as it is: all outside, all that is read-only, and, wherever their directories are by now,
-// the hidden and the read-only files.
+// canaries returns what must stay as it is: all outside, all that is read-only, and, wherever
+// their directories are by now, the hidden and the read-only files.
 func canaries(t *testing.T, host, outside string) map[string]int {
 	t.Helper()
 	all := map[string]int{}
@@ -239,9 +240,9 @@ func canaries(t *testing.T, host, outside string) map[string]int {
 	return all
 }
 
-// TestReviewRace: while a sandbox and processes of the host swap directories, links, files, FIFOs and hard links all the
-// time, no diff shows what is hidden or outside, and no apply or discard changes anything outside of the
-// codebase or at a name that the rules forbid.
+// TestReviewRace: while a sandbox and processes of the host swap directories, links, files, FIFOs
+// and hard links all the time, no diff shows what is hidden or outside, and no apply or discard
+// changes anything outside of the codebase or at a name that the rules forbid.
 func TestReviewRace(t *testing.T) {
 	const perSeed = 40
 	seeds := 3

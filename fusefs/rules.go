@@ -9,8 +9,8 @@ package fusefs
 //   - The kernel drops cached content that may no longer be read: access through a memory
 //     mapping is a SIGBUS. Changes made through a mapping and not yet written back are
 //     lost if they may no longer be written.
-//   - A .git that was the sandbox's own and is the host's now, or the other way round, is another one: what was opened
-//     before is hidden.
+//   - A .git that was the sandbox's own and is the host's now, or the other way round, is another
+//     one: what was opened before is hidden.
 //   - A file without a name has the level of its last name, in the directory that it was in.
 //   - A process keeps its working directory, but can use no name in it if that is hidden
 //     now.

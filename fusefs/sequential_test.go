@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestWalking: a program that asks for many names and reads little goes through the tree. The tree reports it once, and once more after
-// the kernel has forgotten the names.
+// TestWalking: a program that asks for many names and reads little goes through the tree. The tree
+// reports it once, and once more after the kernel has forgotten the names.
 func TestWalking(t *testing.T) {
 	type use struct {
 		names int

@@ -45,8 +45,8 @@ type Options struct {
 	// Owner is the presented owner of all objects.
 	Owner Owner
 
-	// Unguarded lets a sandbox make in the working tree what git on the host would take for a git directory, or hang
-	// at.
+	// Unguarded lets a sandbox make in the working tree what git on the host would take for a git
+	// directory, or hang at.
 	Unguarded bool
 
 	// Git keeps git directories apart from the host's; nil serves the host's by the rules.
@@ -87,9 +87,10 @@ type Options struct {
 	// was going to do.
 	Denied func(Denial)
 
-	// OnSequentialLookup is called when lookups outnumber reads by lookupsPerRead: a process walks the tree by name.
-	// Listing the tree in advance then saves a message for each name. It is called once, and once more after each time
-	// that the kernel has forgotten all names. It must not block. It may be nil.
+	// OnSequentialLookup is called when lookups outnumber reads by lookupsPerRead: a process walks
+	// the tree by name. Listing the tree in advance then saves a message for each name. It is
+	// called once, and once more after each time that the kernel has forgotten all names. It must
+	// not block. It may be nil.
 	OnSequentialLookup func()
 }
 

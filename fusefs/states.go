@@ -2,9 +2,9 @@ package fusefs
 
 import "wolffia/perm"
 
-// states are what holds inside a directory: the state by its path and, in a copied tree, the one by the path of its
-// lower half, which is another if the directory was renamed. The stricter decides. In a direct tree lower is path, or
-// inHostGit.
+// states are what holds inside a directory: the state by its path and, in a copied tree, the one
+// by the path of its lower half, which is another if the directory was renamed. The stricter
+// decides. In a direct tree lower is path, or inHostGit.
 type states struct{ path, lower perm.State }
 
 // both returns the states of a directory whose two paths are the same.
@@ -20,8 +20,8 @@ const (
 	inPrivate perm.State = -1 // a private git directory: all may be changed
 	inHosts   perm.State = -2 // what HostsName shows: all may be read, but alternates
 	inNothing perm.State = -3 // what is on the other side now, by new rules: see names.applyRulesToAll
-	// inHostGit is the lower state in a git directory of the host's that the rules do not let be private: nothing may
-	// be changed, whatever they say about what is in it.
+	// inHostGit is the lower state in a git directory of the host's that the rules do not let be
+	// private: nothing may be changed, whatever they say about what is in it.
 	inHostGit perm.State = -4
 )
 

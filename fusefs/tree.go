@@ -9,12 +9,12 @@ import (
 	"wolffia/fusefs/gate"
 )
 
-// A tree answers the kernel's requests, with its parts: each owns what it is named for, and all share the names. Its
-// methods are called concurrently.
+// A tree answers the kernel's requests, with its parts: each owns what it is named for, and all
+// share the names. Its methods are called concurrently.
 //
-// A goroutine takes its locks in the order contents.mu, changeMu, rulesMu, renameMu, modeMu. A request holds
-// changeMu and rulesMu from its beginning, so it releases them before it waits for a lock of contents.mu: see
-// contents.withoutRules.
+// A goroutine takes its locks in the order contents.mu, changeMu, rulesMu, renameMu, modeMu. A
+// request holds changeMu and rulesMu from its beginning, so it releases them before it waits for a
+// lock of contents.mu: see contents.withoutRules.
 type tree struct {
 	fuse.RawFileSystem // refuses what tree has no method for
 	names

@@ -98,8 +98,8 @@ func TestTwins(t *testing.T) {
 	})
 }
 
-// TestCopiedTwins is cow.md's acceptance test 2: a copied mount is as a plain directory, and leaves the
-// host's directory as it was.
+// TestCopiedTwins is cow.md's acceptance test 2: a copied mount is as a plain directory, and
+// leaves the host's directory as it was.
 func TestCopiedTwins(t *testing.T) {
 	testenv.Both(t)
 	user := !rootServes()

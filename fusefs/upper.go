@@ -9,8 +9,8 @@ import (
 	"wolffia/fusefs/cow"
 )
 
-// Everything comes into the upper layer, and leaves it, by one rename from or to the work directory, so
-// that a killed server leaves nothing half done.
+// Everything comes into the upper layer, and leaves it, by one rename from or to the work
+// directory, so that a killed server leaves nothing half done.
 
 // needUpper makes the upper halves of the directory n and of all above it that have none. To the
 // sandbox nothing changes. The caller holds u.renameMu for writing.
@@ -46,8 +46,8 @@ func (u *upperLayer) needUpper(n *node) syscall.Errno {
 	return errno
 }
 
-// makeHalf makes the upper half of n, which is the host's o, at the entry called name of parent; of an
-// orphan, which has no parent, one without a name.
+// makeHalf makes the upper half of n, which is the host's o, at the entry called name of parent;
+// of an orphan, which has no parent, one without a name.
 func (u *upperLayer) makeHalf(n *node, o *object, parent *node, name string) syscall.Errno {
 	fd, tmp, errno := u.makeWorkDir()
 	if errno != 0 {
@@ -109,7 +109,8 @@ func (u *upperLayer) makeWorkDir() (fd int, name string, errno syscall.Errno) {
 	return fd, name, errno
 }
 
-// placeHalf puts the new upper half of n, called tmp in the work directory and open as fd, at its place.
+// placeHalf puts the new upper half of n, called tmp in the work directory and open as fd, at its
+// place.
 func (u *upperLayer) placeHalf(n *node, fd int, tmp string, parent *node, name string) syscall.Errno {
 	if half, path := n.half(parent, name); half != cow.Merged {
 		if err := cow.SetLower(fd, half, path); err != nil {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Several requests at once use a directory of the server's that the sandbox has taken all permissions
-// from, while another sets its mode.
+// Several requests at once use a directory of the server's that the sandbox has taken all
+// permissions from, while another sets its mode.
 func TestAsOwnerAtOnce(t *testing.T) {
 	dir, err := os.Open(t.TempDir())
 	if err != nil {

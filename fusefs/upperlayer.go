@@ -20,8 +20,8 @@ type upperLayer struct {
 	*names
 	work int // descriptor of the directory for temporary names
 	log  *cow.Log
-	// apart is set in the numbers of the upper layer's inodes if the layers are on two file systems,
-	// whose numbers could be the same.
+	// apart is set in the numbers of the upper layer's inodes if the layers are on two file
+	// systems, whose numbers could be the same.
 	apart uint64
 
 	borrow  int64         // the size from which files borrow their content
@@ -75,13 +75,13 @@ func (u *upperLayer) number(ino uint64, upper bool) uint64 {
 	return ino
 }
 
-// maxDigest is the size of the largest file, in bytes, whose content is recorded by its digest: of a larger one
-// the host's inode and times have to tell whether it has changed.
+// maxDigest is the size of the largest file, in bytes, whose content is recorded by its digest: of
+// a larger one the host's inode and times have to tell whether it has changed.
 const maxDigest = 1 << 20
 
-// note records what the host has at path, before the upper layer hides it. content opens the object, if it is a
-// regular file, to read it, so that the same content under another inode is no change of the host's; nil: it is not
-// recorded.
+// note records what the host has at path, before the upper layer hides it. content opens the
+// object, if it is a regular file, to read it, so that the same content under another inode is no
+// change of the host's; nil: it is not recorded.
 func (u *upperLayer) note(path string, o *object, content func() (int, syscall.Errno)) syscall.Errno {
 	r := cow.RecordOf(path, &o.Statx_t)
 	if content != nil && o.typ() == unix.S_IFREG && o.Size <= maxDigest && !u.log.Has(path) {

@@ -12,7 +12,8 @@ type Usage struct {
 	Bytes int64 // of the disk: what Options.Quota limits
 }
 
-// used returns how many bytes count for the quota of a copied tree. What cannot be counted leaves no room.
+// used returns how many bytes count for the quota of a copied tree. What cannot be counted leaves
+// no room.
 func (u *upperLayer) used() int64 {
 	if u.quota == nil {
 		return 0

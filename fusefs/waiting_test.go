@@ -15,7 +15,8 @@ import (
 	"wolffia/perm"
 )
 
-// A waitingTree is a tree that no kernel knows of, with a file called "big" whose copy lets the rules change.
+// A waitingTree is a tree that no kernel knows of, with a file called "big" whose copy lets the
+// rules change.
 type waitingTree struct {
 	*tree
 	t   *testing.T
@@ -23,7 +24,8 @@ type waitingTree struct {
 	big *node
 }
 
-// newWaitingTree returns one of a copied tree, or of a direct one in which big has another name outside.
+// newWaitingTree returns one of a copied tree, or of a direct one in which big has another name
+// outside.
 func newWaitingTree(t *testing.T, copied bool, files ...string) *waitingTree {
 	t.Helper()
 	base := t.TempDir()
@@ -96,8 +98,8 @@ func (w *waitingTree) whileQuiet(f func(*Server)) (done chan struct{}) {
 	return done
 }
 
-// Two requests change a large file at once, as the parts of a mapping are written back, and new rules or a review wait for
-// both: one of them copies the file, and all end.
+// Two requests change a large file at once, as the parts of a mapping are written back, and new
+// rules or a review wait for both: one of them copies the file, and all end.
 func TestCopyHoldsNobodyUp(t *testing.T) {
 	for _, name := range []string{"Copied", "Direct"} {
 		t.Run(name, func(t *testing.T) {
@@ -136,7 +138,8 @@ func TestCopyHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// A request during which the rules have changed, while it copied a file, is finished by the new ones.
+// A request during which the rules have changed, while it copied a file, is finished by the new
+// ones.
 func TestNewRulesDuringACopy(t *testing.T) {
 	in := func(n *node) fuse.InHeader { return fuse.InHeader{NodeId: n.id} }
 	root := fuse.InHeader{NodeId: rootID}

@@ -13,11 +13,13 @@ import (
 	"wolffia/fusefs/fanotify"
 )
 
-// A watcher notices changes by processes other than this one: in directories, and of files that have names elsewhere
-// too, whatever name they are changed by. The group tells which changes are this process's own, and so the sandbox's.
+// A watcher notices changes by processes other than this one: in directories, and of files that
+// have names elsewhere too, whatever name they are changed by. The group tells which changes are
+// this process's own, and so the sandbox's.
 //
-// It misses changes through a shared memory mapping until the file is closed, and what happens by a name that a file
-// gets in a directory that is not watched, until the kernel asks for its attributes again.
+// It misses changes through a shared memory mapping until the file is closed, and what happens by
+// a name that a file gets in a directory that is not watched, until the kernel asks for its
+// attributes again.
 //
 // A nil watcher watches nothing.
 type watcher struct {
@@ -45,7 +47,8 @@ type watcher struct {
 	maxMarks func() int       // limits files, and follows
 }
 
-// newWatcher returns a watcher, nil if the kernel is too old or the user has too many. proc is as backing.proc.
+// newWatcher returns a watcher, nil if the kernel is too old or the user has too many. proc is as
+// backing.proc.
 func newWatcher(proc int) *watcher {
 	w := &watcher{nodes: map[string]*node{}, keys: map[*node]string{}, maxMarks: maxMarks}
 	if w.group = fanotify.New(proc, w); w.group == nil {
@@ -54,9 +57,9 @@ func newWatcher(proc int) *watcher {
 	return w
 }
 
-// maxMarks returns how many marks on files, and how many follows, a watcher may have: a quarter of what all
-// processes of the user may have, 0 if that is not known (fanotify(7), /proc interfaces). The host is asked when
-// the first one is watched.
+// maxMarks returns how many marks on files, and how many follows, a watcher may have: a quarter of
+// what all processes of the user may have, 0 if that is not known (fanotify(7), /proc interfaces).
+// The host is asked when the first one is watched.
 var maxMarks = sync.OnceValue(func() int {
 	b, _ := os.ReadFile("/proc/sys/fs/fanotify/max_user_marks")
 	n, _ := strconv.Atoi(string(bytes.TrimSpace(b)))
@@ -83,8 +86,8 @@ func (ns *names) watchRoot() {
 	go w.group.Run() // ends with close
 }
 
-// accepts reports whether n, a directory or a regular file, is not watched yet and can be. Files get a part of the
-// marks only: a directory's is worth more.
+// accepts reports whether n, a directory or a regular file, is not watched yet and can be. Files
+// get a part of the marks only: a directory's is worth more.
 func (w *watcher) accepts(n *node) bool {
 	return w != nil && !n.watched.Load() && !w.full.Load() && (n.isDir() || !w.filesFull.Load())
 }
@@ -92,8 +95,8 @@ func (w *watcher) accepts(n *node) bool {
 // add watches the directory n, which is open as fd, and sets n.watched if it can be watched.
 func (w *watcher) add(n *node, fd int) { w.addIf(n, fd, func() bool { return true }) }
 
-// addFile watches the regular file n, which has names elsewhere too, and sets n.watched if it can be watched. The
-// file is open as fd, with O_PATH, and has the identity ident.
+// addFile watches the regular file n, which has names elsewhere too, and sets n.watched if it can
+// be watched. The file is open as fd, with O_PATH, and has the identity ident.
 func (w *watcher) addFile(n *node, ident identity, fd int) {
 	// If it got another inode meanwhile, the request that changed it calls remove.
 	w.addIf(n, fd, func() bool { return n.ident() == ident })
@@ -143,8 +146,8 @@ func (w *watcher) record(n *node, key string) {
 	n.watched.Store(true)
 }
 
-// remove ends the watch of n, which leaves the table or gets another inode. fd is open for what is watched; with -1 the
-// kernel's mark stays.
+// remove ends the watch of n, which leaves the table or gets another inode. fd is open for what is
+// watched; with -1 the kernel's mark stays.
 func (w *watcher) remove(n *node, fd int) {
 	if w == nil {
 		return
@@ -190,8 +193,8 @@ type follow struct {
 // maxFollows limits follows: each keeps an inode in the kernel's memory.
 const maxFollows = 1 << 16
 
-// followDir watches the directory that is open as fd until unfollow, or until it is removed. key names it in
-// events; nil: it cannot be watched, or too many are.
+// followDir watches the directory that is open as fd until unfollow, or until it is removed. key
+// names it in events; nil: it cannot be watched, or too many are.
 func (w *watcher) followDir(fd int) (key string, f *follow) {
 	if w == nil || w.full.Load() {
 		return "", nil
@@ -223,8 +226,8 @@ func (w *watcher) followDir(fd int) (key string, f *follow) {
 	return key, f
 }
 
-// unfollow ends that the directory of key is followed, which is open as fd; -1: it was removed, and the kernel's
-// mark with it.
+// unfollow ends that the directory of key is followed, which is open as fd; -1: it was removed,
+// and the kernel's mark with it.
 func (w *watcher) unfollow(key string, fd int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

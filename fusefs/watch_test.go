@@ -50,8 +50,9 @@ func content(path string) string {
 	return fmt.Sprintf("%d:%s", st.Size(), b)
 }
 
-// attributesOf returns the mode of the file at a path, how many names it has, and its size, or why they are not known. Unlike content it
-// does not read the file, after which the kernel asks for the attributes again.
+// attributesOf returns the mode of the file at a path, how many names it has, and its size, or why
+// they are not known. Unlike content it does not read the file, after which the kernel asks for
+// the attributes again.
 func attributesOf(path string) string {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -60,7 +61,8 @@ func attributesOf(path string) string {
 	return fmt.Sprintf("%v, %d links, %d bytes", st.Mode(), st.Sys().(*syscall.Stat_t).Nlink, st.Size())
 }
 
-// awaitEvents waits until the kernel knows of what was changed before. Events come in order: once the last is there, so are all others.
+// awaitEvents waits until the kernel knows of what was changed before. Events come in order: once
+// the last is there, so are all others.
 func (c *client) awaitEvents(t *testing.T) {
 	t.Helper()
 	mark := c.at("mark")
@@ -69,8 +71,8 @@ func (c *client) awaitEvents(t *testing.T) {
 	becomes(t, "mark", "1:1", func() string { return content(mark) })
 }
 
-// A directory may get a new node before its old one is forgotten. In either order, the new node gets
-// events if it is marked as watched.
+// A directory may get a new node before its old one is forgotten. In either order, the new node
+// gets events if it is marked as watched.
 func TestOneMarkForADirectory(t *testing.T) {
 	dir, err := os.Open(t.TempDir())
 	if err != nil {
@@ -101,8 +103,8 @@ func TestOneMarkForADirectory(t *testing.T) {
 	}
 }
 
-// Events are not waited for by Go's network poller: it would wake a thread for each, also for those of
-// the sandbox's own changes, which are read together after a pause.
+// Events are not waited for by Go's network poller: it would wake a thread for each, also for
+// those of the sandbox's own changes, which are read together after a pause.
 func TestEventsWakeNoPoller(t *testing.T) {
 	w := newWatcher(-1)
 	if w == nil {

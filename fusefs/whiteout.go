@@ -54,8 +54,8 @@ func (u *upperLayer) isOwn(d openDir, name string) (bool, syscall.Errno) {
 	return errno == 0, errno
 }
 
-// noteHost records what the host has at the entry called name of d, and reports whether it has something.
-// What is hidden from the sandbox counts.
+// noteHost records what the host has at the entry called name of d, and reports whether it has
+// something. What is hidden from the sandbox counts.
 func (u *upperLayer) noteHost(d openDir, name string) (bool, syscall.Errno) {
 	fd := d.lowerFD()
 	if fd < 0 {
@@ -105,8 +105,8 @@ func (u *upperLayer) cover(fd int, name string, isDir bool) syscall.Errno {
 	return errno
 }
 
-// takeOut removes the entry called name of the upper directory fd; of a directory, which shows nothing,
-// also the whiteouts in it.
+// takeOut removes the entry called name of the upper directory fd; of a directory, which shows
+// nothing, also the whiteouts in it.
 func (u *upperLayer) takeOut(fd int, name string, isDir bool) syscall.Errno {
 	if !isDir {
 		return errnoOf(unix.Unlinkat(fd, name, 0))
@@ -119,8 +119,8 @@ func (u *upperLayer) takeOut(fd int, name string, isDir bool) syscall.Errno {
 	return 0
 }
 
-// destroy removes a directory with nothing but whiteouts from the work directory. What is left after a
-// failure is removed at the next start.
+// destroy removes a directory with nothing but whiteouts from the work directory. What is left
+// after a failure is removed at the next start.
 func (u *upperLayer) destroy(name string) {
 	fd, errno := openBeneath(u.work, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
@@ -143,8 +143,8 @@ func (u *upperLayer) destroy(name string) {
 	u.removeWork(name, true)
 }
 
-// showsNothing returns ENOTEMPTY if the directory at the entry called name of d shows something in one of
-// its layers, or would but for the rules.
+// showsNothing returns ENOTEMPTY if the directory at the entry called name of d shows something in
+// one of its layers, or would but for the rules.
 func (u *upperLayer) showsNothing(d openDir, name string) syscall.Errno {
 	gone := map[string]struct{}{}
 	own, errno := u.isOwn(d, name)

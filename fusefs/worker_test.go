@@ -292,8 +292,8 @@ func moment(t unix.Timespec) string {
 	return "now"
 }
 
-// stat returns the attributes that do not depend on the file system: not the size of a directory, nor
-// the modification time of a FIFO.
+// stat returns the attributes that do not depend on the file system: not the size of a directory,
+// nor the modification time of a FIFO.
 func (w *worker) stat(dir int, name string, flags int) result {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, name, &st, flags); err != nil {

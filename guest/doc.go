@@ -2,11 +2,11 @@
 // terminals, reaps what dies, and speaks the frames of package wire on its standard input
 // and output.
 //
-// It runs inside the isolation, beside hostile programs of the same user, and
-// defends itself against them ([Harden]): it is not dumpable, so nothing
-// inside can read its memory or its descriptors or trace it, and a seccomp
-// filter that every process inherits refuses to signal, limit or reprioritise
-// PID 1 and its threads, or to have the kernel signal them. The host, in turn, trusts nothing that comes out.
+// It runs inside the isolation, beside hostile programs of the same user, and defends itself
+// against them ([Harden]): it is not dumpable, so nothing inside can read its memory or its
+// descriptors or trace it, and a seccomp filter that every process inherits refuses to signal,
+// limit or reprioritise PID 1 and its threads, or to have the kernel signal them. The host, in
+// turn, trusts nothing that comes out.
 //
 // Hazards:
 //   - Nothing but the reaper may wait for children: no exec.Cmd, no

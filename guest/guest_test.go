@@ -117,7 +117,8 @@ func launch(t testing.TB) (pipes, *exec.Cmd) {
 	return p, cmd
 }
 
-// launchForClients is launch, and returns the socket by which the guest gets connections of clients.
+// launchForClients is launch, and returns the socket by which the guest gets connections of
+// clients.
 func launchForClients(t testing.TB) (pipes, *exec.Cmd, *os.File) {
 	t.Helper()
 	fd, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)

@@ -89,12 +89,12 @@ var caught = []os.Signal{
 	unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU,
 }
 
-// kept are the signals that keep their default action: the runtime would not reset them for children. They may come
-// ignored. 32 and 34 are libc's.
+// kept are the signals that keep their default action: the runtime would not reset them for
+// children. They may come ignored. 32 and 34 are libc's.
 var kept = []unix.Signal{unix.SIGCHLD, unix.SIGCONT, 32, 34}
 
-// inherited are the signals that the runtime leaves ignored, for children too, if they were at the start: a shell
-// starts a command in the background so, and nohup(1) any.
+// inherited are the signals that the runtime leaves ignored, for children too, if they were at the
+// start: a shell starts a command in the background so, and nohup(1) any.
 var inherited = []os.Signal{unix.SIGHUP, unix.SIGINT}
 
 // dropSignals makes the kernel drop all signals but those in caught. SIGCHLD keeps its default

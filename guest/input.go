@@ -43,8 +43,8 @@ func (i *input) abandon() {
 	_ = i.file.SetWriteDeadline(time.Unix(0, 0)) // is over
 }
 
-// A queue holds frames of the host between their arrival and the goroutine that writes them. The host may be window
-// bytes ahead of that goroutine. The queue is safe for concurrent use.
+// A queue holds frames of the host between their arrival and the goroutine that writes them. The
+// host may be window bytes ahead of that goroutine. The queue is safe for concurrent use.
 type queue struct {
 	window int
 	mu     sync.Mutex
@@ -57,7 +57,8 @@ type queue struct {
 // open makes the zero queue ready.
 func (q *queue) open(window int) { q.window, q.change.L = window, &q.mu }
 
-// PutInput queues a frame and takes it over. It reports false if the host has sent more than it may.
+// PutInput queues a frame and takes it over. It reports false if the host has sent more than it
+// may.
 func (q *queue) PutInput(f wire.Frame) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

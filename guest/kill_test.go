@@ -315,9 +315,9 @@ func TestEarlySignal(t *testing.T) {
 	}
 }
 
-// PID 1 has the kernel drop signals: to catch one wakes its threads. Its children have the
-// default actions, also of those that it has ignored from its start on: a shell has what it starts in the background
-// ignore SIGINT and SIGQUIT, and nohup(1) SIGHUP.
+// PID 1 has the kernel drop signals: to catch one wakes its threads. Its children have the default
+// actions, also of those that it has ignored from its start on: a shell has what it starts in the
+// background ignore SIGINT and SIGQUIT, and nohup(1) SIGHUP.
 func TestSignalsAreDropped(t *testing.T) {
 	conn, _ := start(t)
 	signalsAreDropped(t, conn)

@@ -19,9 +19,9 @@ import (
 	"wolffia/wire"
 )
 
-// A link is a connection over which the host asks PID 1 to start processes. It is PID 1's own stream, or
-// the connection of one client, whose descriptor the shim has passed so that frames need not pass the shim.
-// A client's link asks for no sockets, and has no channel 0.
+// A link is a connection over which the host asks PID 1 to start processes. It is PID 1's own
+// stream, or the connection of one client, whose descriptor the shim has passed so that frames
+// need not pass the shim. A client's link asks for no sockets, and has no channel 0.
 type link struct {
 	*guest
 	w       *wire.Writer
@@ -68,7 +68,8 @@ func (g *guest) serveClients(from *os.File) {
 	}
 }
 
-// serveClient serves a client until its connection ends or breaks, and then kills what it has left running.
+// serveClient serves a client until its connection ends or breaks, and then kills what it has left
+// running.
 func (g *guest) serveClient(socket *rawsock.Socket) {
 	out := wire.NewOutbox(socket, nil)
 	go out.Run() // ends with the connection
@@ -85,8 +86,8 @@ func (g *guest) serveClient(socket *rawsock.Socket) {
 	l.abandon()
 }
 
-// abandon kills the processes of all channels, the newest first: a command that waits for its session must not
-// start when the command before it ends.
+// abandon kills the processes of all channels, the newest first: a command that waits for its
+// session must not start when the command before it ends.
 func (l *link) abandon() {
 	l.mu.Lock()
 	left := slices.SortedFunc(maps.Keys(l.procs), func(a, b uint32) int { return cmp.Compare(b, a) })

@@ -34,7 +34,8 @@ func handOver(t *testing.T, hand *os.File) *rawsock.Socket {
 	return sock
 }
 
-// startForClients runs a guest, and returns its host's connection and a function that makes clients.
+// startForClients runs a guest, and returns its host's connection and a function that makes
+// clients.
 func startForClients(t *testing.T) (host *client.Conn, connect func() *client.Conn, hand *os.File) {
 	t.Helper()
 	p, _, hand := launchForClients(t)
@@ -48,7 +49,8 @@ func startForClients(t *testing.T) (host *client.Conn, connect func() *client.Co
 	}, hand
 }
 
-// A client has processes, whose channels are its own, and which have no descriptor of any connection.
+// A client has processes, whose channels are its own, and which have no descriptor of any
+// connection.
 func TestClients(t *testing.T) {
 	host, connect, _ := startForClients(t)
 	a, b := connect(), connect()
@@ -145,7 +147,8 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// A socket that is not read at all: PID 1 waits for it without a thread, and keeps no more than the credit.
+// A socket that is not read at all: PID 1 waits for it without a thread, and keeps no more than
+// the credit.
 func TestSocketThatIsNotRead(t *testing.T) {
 	host, connect, hand := startForClients(t)
 	for range 40 { // more than PID 1 has threads

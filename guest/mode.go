@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SetMode gives a directory in memory, which is PID 1's user's, the mode that it should have: "MODE:DIRECTORY". One that
-// has the mode may be another user's. It follows links, as an engine does when it mounts.
+// SetMode gives a directory in memory, which is PID 1's user's, the mode that it should have:
+// "MODE:DIRECTORY". One that has the mode may be another user's. It follows links, as an engine
+// does when it mounts.
 func SetMode(s string) error {
 	octal, name, _ := strings.Cut(s, ":")
 	mode, err := strconv.ParseUint(octal, 8, 12)

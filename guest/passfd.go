@@ -8,8 +8,8 @@ import (
 	"wolffia/wire"
 )
 
-// passSockets makes sockets and passes their descriptors to the host over the unix socket at path. It ends
-// when the host closes that socket or kills the channel c, which carries no bytes.
+// passSockets makes sockets and passes their descriptors to the host over the unix socket at path.
+// It ends when the host closes that socket or kills the channel c, which carries no bytes.
 func (n *network) passSockets(c *connection, path string) {
 	conn, err := rawsock.DialPackets(path)
 	if err != nil {

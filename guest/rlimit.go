@@ -36,8 +36,9 @@ func ParseRlimits(s string) (*Rlimits, error) {
 	return &Rlimits{n, size}, nil
 }
 
-// LimitFiles lowers the hard limit of open files of PID 1, and so of all that it starts, to most. The soft limit stays, as far
-// as it can; Go's runtime has raised it for PID 1 if it was lower than the hard one.
+// LimitFiles lowers the hard limit of open files of PID 1, and so of all that it starts, to most.
+// The soft limit stays, as far as it can; Go's runtime has raised it for PID 1 if it was lower
+// than the hard one.
 func LimitFiles(most uint64) error {
 	var l unix.Rlimit
 	err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l)
@@ -94,8 +95,8 @@ func sysctl(name string) int {
 	return n
 }
 
-// programSlack returns the timer slack that programs are started with: PID 1's own is for itself. It is 0 if they
-// have the right one by themselves, as in gVisor and engines.
+// programSlack returns the timer slack that programs are started with: PID 1's own is for itself.
+// It is 0 if they have the right one by themselves, as in gVisor and engines.
 var programSlack = sync.OnceValue(func() time.Duration {
 	if timerslack.Get() == timerslack.Default {
 		return 0

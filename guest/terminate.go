@@ -8,9 +8,10 @@ import (
 	"wolffia/internal/sys/proc"
 )
 
-// terminate sends SIGTERM to all processes, until over is closed. An interactive shell ignores SIGTERM, and would
-// run its next command as soon as the program that it waits for has died of SIGTERM. So terminate stops such
-// a shell before, and continues it when its children have ended. The signals that are pending by then end it.
+// terminate sends SIGTERM to all processes, until over is closed. An interactive shell ignores
+// SIGTERM, and would run its next command as soon as the program that it waits for has died of
+// SIGTERM. So terminate stops such a shell before, and continues it when its children have ended.
+// The signals that are pending by then end it.
 func (g *guest) terminate(over <-chan struct{}) {
 	held := g.shells.Shutdown(over)
 	all := proc.Others()
@@ -43,15 +44,16 @@ func (g *guest) terminate(over <-chan struct{}) {
 	}
 }
 
-// waits reports whether a process that ignores SIGTERM has a child that SIGTERM ends, as an interactive shell has.
-// The children of a script that ignores SIGTERM ignore it too.
+// waits reports whether a process that ignores SIGTERM has a child that SIGTERM ends, as an
+// interactive shell has. The children of a script that ignores SIGTERM ignore it too.
 func waits(p proc.Process, all []proc.Process) bool {
 	return slices.ContainsFunc(all, func(c proc.Process) bool {
 		return c.Parent == p.PID && !c.Dead() && !proc.Ignores(c.PID, unix.SIGTERM)
 	})
 }
 
-// awaitChildless waits until a process has no child that lives, or until over is closed: then it returns false.
+// awaitChildless waits until a process has no child that lives, or until over is closed: then it
+// returns false.
 func awaitChildless(pid int, over <-chan struct{}) bool {
 	for {
 		all := proc.Others()

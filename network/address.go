@@ -79,8 +79,8 @@ func Forbidden(addr netip.Addr) string {
 	return ""
 }
 
-// ForbiddenHost is Forbidden for HOST or HOST:PORT, as in the URL of a request. It returns "" for a name, except
-// for localhost: where a name leads to is not known before it is resolved.
+// ForbiddenHost is Forbidden for HOST or HOST:PORT, as in the URL of a request. It returns "" for
+// a name, except for localhost: where a name leads to is not known before it is resolved.
 func ForbiddenHost(host string) string {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h

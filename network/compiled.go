@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// A Compiled is a [Policy] that was checked; the zero one allows nothing. It does not change, and is safe for concurrent
-// use. Names are those that [NormalName] returns: other forms are not found.
+// A Compiled is a [Policy] that was checked; the zero one allows nothing. It does not change, and
+// is safe for concurrent use. Names are those that [NormalName] returns: other forms are not
+// found.
 type Compiled struct {
 	exact, below map[string][]rule
 	hosts        map[string]netip.Addr
@@ -138,9 +139,9 @@ func (c *Compiled) collectPorts() []uint16 {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// Remedy returns the flag of the command line that allows connections to a port of a name; with port
-// 0 those to the default ports. If a named list has the name, the flag names the list;
-// for NAME.wolffia it is the one that adds a header.
+// Remedy returns the flag of the command line that allows connections to a port of a name; with
+// port 0 those to the default ports. If a named list has the name, the flag names the list; for
+// NAME.wolffia it is the one that adds a header.
 func Remedy(name string, port uint16) string {
 	if host, local := strings.CutSuffix(name, LocalSuffix); local {
 		return "--header " + host + ":HEADER=@FILE"

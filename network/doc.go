@@ -1,4 +1,5 @@
-// Package network decides, from a policy alone, which ports of which names a sandbox may connect to.
+// Package network decides, from a policy alone, which ports of which names a sandbox may connect
+// to.
 //
 // A [Policy] lists what is allowed; everything else is refused. [Policy.Compile] checks it. The
 // result, a [Compiled], answers two questions: whether a name exists for the sandbox

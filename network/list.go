@@ -36,8 +36,8 @@ var byTool = map[string]string{
 	"poetry": "pypi", "python": "pypi", "rust": "crates", "uv": "pypi",
 }
 
-// meantList returns the list that an unknown name is likely to mean: that of a tool, or one with the same
-// letters, or with more or fewer at the end. It is empty if there is none.
+// meantList returns the list that an unknown name is likely to mean: that of a tool, or one with
+// the same letters, or with more or fewer at the end. It is empty if there is none.
 func meantList(name string) string {
 	name = strings.ToLower(name)
 	if list := byTool[name]; list != "" {

@@ -29,8 +29,9 @@ type Policy struct {
 	// Headers are the secrets that stay outside: http://NAME.wolffia inside is https://NAME
 	// outside, with the header added.
 	Headers []Header `json:"headers,omitempty"`
-	// Upstream is an HTTP proxy that makes the connections, "http://HOST:PORT"; "" means none. It resolves
-	// the names, so that only it can refuse addresses. Names of Hosts do not go through it.
+	// Upstream is an HTTP proxy that makes the connections, "http://HOST:PORT"; "" means none. It
+	// resolves the names, so that only it can refuse addresses. Names of Hosts do not go through
+	// it.
 	Upstream string `json:"upstream,omitempty"`
 	// Learn allows all names with public addresses, on the ports of the rules and the default
 	// ports. What no rule allows is reported nonetheless.
@@ -45,8 +46,8 @@ type Header struct {
 	File   string `json:"file"`   // absolute path on the host of the file with the value; read at each request
 }
 
-// Compile checks a policy and prepares it for decisions. It does not retain the Policy. An error names
-// the entry, the problem and the fix.
+// Compile checks a policy and prepares it for decisions. It does not retain the Policy. An error
+// names the entry, the problem and the fix.
 func (p *Policy) Compile() (*Compiled, error) {
 	c := &Compiled{
 		exact:   map[string][]rule{},

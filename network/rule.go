@@ -42,8 +42,8 @@ func splitRule(entry string) (name string, ports []portRange, err error) {
 	return name, ports, err
 }
 
-// ParseHost splits NAME:ADDR, an entry of [Policy.Hosts] as text. An IPv6 address may be in brackets.
-// It does not check the name: [Policy.Compile] does.
+// ParseHost splits NAME:ADDR, an entry of [Policy.Hosts] as text. An IPv6 address may be in
+// brackets. It does not check the name: [Policy.Compile] does.
 func ParseHost(text string) (name, address string, err error) {
 	name, address, ok := strings.Cut(text, ":")
 	address = strings.TrimSuffix(strings.TrimPrefix(address, "["), "]")

@@ -36,7 +36,8 @@ func Check(rules []Rule) error {
 	return err
 }
 
-// sound are the rules in which Check has found no error last: callers mostly have the same for many sandboxes.
+// sound are the rules in which Check has found no error last: callers mostly have the same for
+// many sandboxes.
 var sound atomic.Pointer[[]Rule]
 
 // A parsedRule is what parse knows of a rule.
@@ -98,8 +99,9 @@ func (a *alt) rank(level Level) (rank uint64) {
 	return rank
 }
 
-// A ranked is an alternative, and what orders it: of two, the one with the higher priority decides, then the one with
-// the greater rank, then the one that was parsed before the other. It has no pointer, so that it is sorted fast.
+// A ranked is an alternative, and what orders it: of two, the one with the higher priority
+// decides, then the one with the greater rank, then the one that was parsed before the other. It
+// has no pointer, so that it is sorted fast.
 type ranked struct {
 	priority  int
 	rank      uint64

@@ -10,11 +10,13 @@ var backups = [...]string{".bak", ".backup", ".old", ".orig", ".save", " - copy"
 
 const digits = "0123456789"
 
-// maxOriginals is how many names a copy is traced back to. A name of 255 bytes could have more; no program makes such names.
+// maxOriginals is how many names a copy is traced back to. A name of 255 bytes could have more; no
+// program makes such names.
 const maxOriginals = 8
 
-// originals returns the names of the files that one called name may be a copy of, and how many they are: a backup, what
-// an editor keeps of a file that is open, and copies of those in turn. Each is shorter than what it was found from.
+// originals returns the names of the files that one called name may be a copy of, and how many
+// they are: a backup, what an editor keeps of a file that is open, and copies of those in turn.
+// Each is shorter than what it was found from.
 func originals(name string) (names [maxOriginals]string, n int) {
 	for next := 0; ; next++ {
 		open := opened(name)
@@ -31,8 +33,8 @@ func originals(name string) (names [maxOriginals]string, n int) {
 	}
 }
 
-// backedUp returns the name that a backup called name was made of: NAME~, NAME.~1~, NAME.bak, NAME.save.1,
-// "NAME copy 2", "NAME (copy)", "NAME - Copy (2)". It returns "" for another name.
+// backedUp returns the name that a backup called name was made of: NAME~, NAME.~1~, NAME.bak,
+// NAME.save.1, "NAME copy 2", "NAME (copy)", "NAME - Copy (2)". It returns "" for another name.
 func backedUp(name string) string {
 	if base, ok := strings.CutSuffix(name, "~"); ok {
 		if of, ok := strings.CutSuffix(strings.TrimRight(base, digits), ".~"); ok {
@@ -55,8 +57,9 @@ func backedUp(name string) string {
 	return ""
 }
 
-// opened returns the names that an editor may have open while it keeps a file called name: .NAME.swp and .NAME.un~ of
-// vim, where the first dot may be NAME's own, #NAME# and .#NAME of emacs.
+// opened returns the names that an editor may have open while it keeps a file called name:
+// .NAME.swp and .NAME.un~ of vim, where the first dot may be NAME's own, #NAME# and .#NAME of
+// emacs.
 func opened(name string) (names [2]string) {
 	if len(name) < 3 || name[0] != '.' && name[0] != '#' {
 		return

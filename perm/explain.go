@@ -124,7 +124,8 @@ func (a *alt) walk(names []string, dir bool, g *groups) (whole, below, open bool
 	return at[len(a.comps)], below, !silent && slices.Contains(at[:len(a.comps)], true)
 }
 
-// takes reports whether component i of a matches name; file tells that it is the file that the whole of a is to match.
+// takes reports whether component i of a matches name; file tells that it is the file that the
+// whole of a is to match.
 func (a *alt) takes(i int, name string, file bool) bool {
 	g := &a.comps[i]
 	if !a.copies || !file {

@@ -8,25 +8,29 @@ import (
 // gitSource is the Source of the rules for git directories that a sandbox sees in place.
 const gitSource = "a repository of the host's: git on the host would execute what is written there"
 
-// gitKeys are what a git directory has in clear and a sandbox must not read where it sees the directory in place: the
-// keys of git-crypt, git-annex's passwords of remotes, and copies that git rerere makes of files of the working tree.
+// gitKeys are what a git directory has in clear and a sandbox must not read where it sees the
+// directory in place: the keys of git-crypt, git-annex's passwords of remotes, and copies that git
+// rerere makes of files of the working tree.
 const gitKeys = "{git-crypt/keys,annex/creds,rr-cache/*/postimage*}"
 
-// gitParts are the parts of a bare repository that is the root itself, where the rest of the tree may be working trees.
+// gitParts are the parts of a bare repository that is the root itself, where the rest of the tree
+// may be working trees.
 const gitParts = "/{HEAD,*_HEAD,ORIG_HEAD,config,config.worktree,commondir,gitdir,description,index,packed-refs,shallow,hooks,info," +
 	"objects,refs,reftable,logs,modules,worktrees,branches,remotes,lfs,annex,git-crypt,rr-cache,MERGE_*,BISECT_*,rebase-*,sequencer,*.lock}"
 
-// AnyGitRules returns the presets' rules for what has a name that ends in ".git", but ".git" itself: it is at most
-// Read, since it is, or may become, a bare repository of the host's. In a ".git" that a sandbox sees in place the keys are hidden.
-// An entry called ".git" has the level of any other name: at Write it is the sandbox's own.
+// AnyGitRules returns the presets' rules for what has a name that ends in ".git", but ".git"
+// itself: it is at most Read, since it is, or may become, a bare repository of the host's. In a
+// ".git" that a sandbox sees in place the keys are hidden. An entry called ".git" has the level of
+// any other name: at Write it is the sandbox's own.
 func AnyGitRules() []Rule {
 	rule := gitRule("*.git", Read)
 	rule.Except = ".git"
 	return []Rule{rule, gitRule("*.git/**/"+gitKeys, None)}
 }
 
-// GitRules returns the rules by which git directories of other names are at most Read. dirs are paths relative to the root; "."
-// is the root itself as a bare repository, in which the names of git's own files are. Special bytes match only themselves.
+// GitRules returns the rules by which git directories of other names are at most Read. dirs are
+// paths relative to the root; "." is the root itself as a bare repository, in which the names of
+// git's own files are. Special bytes match only themselves.
 func GitRules(dirs []string) (rules []Rule) {
 	for _, dir := range dirs {
 		if dir = strings.Trim(dir, "/"); dir == "." || dir == "" {
@@ -51,8 +55,9 @@ func exceptNames(rules []Rule, names []string) {
 // inPlace is the rule by which each ".git" that is the host's own is at most Read.
 var inPlace = gitRule(".git", Read)
 
-// GitInPlace returns rules, of a preset that guards git, for a tree in which each ".git" is the host's own: it is at most
-// Read then, unless GitUnguarded says that the user wants it otherwise. Other rules are returned as they are.
+// GitInPlace returns rules, of a preset that guards git, for a tree in which each ".git" is the
+// host's own: it is at most Read then, unless GitUnguarded says that the user wants it otherwise.
+// Other rules are returned as they are.
 func GitInPlace(rules []Rule) []Rule {
 	guards := func(r Rule) bool { return r.Source == gitSource }
 	if !slices.ContainsFunc(rules, guards) || slices.Contains(rules, inPlace) || GitUnguarded(rules) != "" {
@@ -61,8 +66,9 @@ func GitInPlace(rules []Rule) []Rule {
 	return append(slices.Clip(rules), inPlace)
 }
 
-// GitPrivate returns rules for a tree in which each ".git" is the sandbox's own: without that of GitInPlace, and with today's rules
-// in the place of those that an earlier version has made about what is in git directories. Others are returned as they are.
+// GitPrivate returns rules for a tree in which each ".git" is the sandbox's own: without that of
+// GitInPlace, and with today's rules in the place of those that an earlier version has made about
+// what is in git directories. Others are returned as they are.
 func GitPrivate(rules []Rule) []Rule {
 	const one = "git repository "
 	var dirs []string
@@ -82,9 +88,9 @@ func GitPrivate(rules []Rule) []Rule {
 	return rest
 }
 
-// GitUnguarded returns why rules give a sandbox the host's own git directories, in which it may change what git on the host
-// executes: a preset that does not guard git, or a reveal that names what is called ".git". It is a sentence without
-// its end; "" if rules do not.
+// GitUnguarded returns why rules give a sandbox the host's own git directories, in which it may
+// change what git on the host executes: a preset that does not guard git, or a reveal that names
+// what is called ".git". It is a sentence without its end; "" if rules do not.
 func GitUnguarded(rules []Rule) string {
 	const gives = " gives the sandbox the host's own .git: git on the host executes what it writes there"
 	for _, r := range rules {

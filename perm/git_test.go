@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// What is git's in other names than ".git" is at most Read, ".git" is as any other name, and keys are hidden in both.
+// What is git's in other names than ".git" is at most Read, ".git" is as any other name, and keys
+// are hidden in both.
 func TestGitRules(t *testing.T) {
 	p := mustCompile(t, slices.Concat(AnyGitRules(), GitRules([]string{"deploy", "odd[x]*/{a}\xff\n/g", "bare/"}), testRules(t, "**=write", "/x/=none@200", "/y/=view@200"))...)
 	for _, dir := range []string{"deploy", "odd[x]*/{a}\xff\n/g", "bare", "x.git", "a/b.git"} {

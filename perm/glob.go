@@ -36,8 +36,8 @@ func bytesOf(members string) *byteSet {
 	return set
 }
 
-// index returns where the first byte of s is that is in the set, or -1. Patterns are short: strings.IndexAny takes
-// nine times as long for those of the presets.
+// index returns where the first byte of s is that is in the set, or -1. Patterns are short:
+// strings.IndexAny takes nine times as long for those of the presets.
 func (set *byteSet) index(s string) int {
 	for i := range len(s) {
 		if set[s[i]] {
@@ -97,8 +97,8 @@ func (g *glob) excepts(name string) bool {
 	return false
 }
 
-// exceptsCopy reports whether g does not match a file that it would match, since that may be a copy of one that g
-// excepts.
+// exceptsCopy reports whether g does not match a file that it would match, since that may be a
+// copy of one that g excepts.
 func (g *glob) exceptsCopy(name string) bool {
 	if g.wild == nil || len(g.wild.except) == 0 {
 		return false

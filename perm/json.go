@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// ErrNewer is the error of ParseJSON for rules with fields that this version does not have. They say more than it can
-// enforce: without them a rule could match less, or give more.
+// ErrNewer is the error of ParseJSON for rules with fields that this version does not have. They
+// say more than it can enforce: without them a rule could match less, or give more.
 var ErrNewer = errors.New("the rules are of a newer version of wolffia")
 
 // ParseJSON reads a list of rules as package json writes them.

@@ -46,12 +46,12 @@ func (l Level) MarshalText() ([]byte, error) {
 	return []byte(levelNames[l]), nil
 }
 
-// checked is the name of a level of earlier versions, for git's files. It gave what Read gives, and changes that a server of
-// today does not know.
+// checked is the name of a level of earlier versions, for git's files. It gave what Read gives,
+// and changes that a server of today does not know.
 const checked = "checked"
 
-// UnmarshalText sets l to the level named by text. A level "checked", as the configuration of a sandbox of an earlier version
-// has it, is Read.
+// UnmarshalText sets l to the level named by text. A level "checked", as the configuration of a
+// sandbox of an earlier version has it, is Read.
 func (l *Level) UnmarshalText(text []byte) error {
 	if string(text) == checked {
 		*l = Read

@@ -40,8 +40,8 @@ var parsed struct {
 // maxParsed bounds the forms in parsed.
 const maxParsed = 1000
 
-// alternatives returns the alternatives of the pattern of r, without what they have of the rule. The caller must not
-// change them.
+// alternatives returns the alternatives of the pattern of r, without what they have of the rule.
+// The caller must not change them.
 func (r *Rule) alternatives(p *parsing) ([]alt, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -162,7 +162,8 @@ func (f *form) check() error {
 	return nil
 }
 
-// parsePattern parses a pattern without braces. Its components lie in room, as far as that is enough.
+// parsePattern parses a pattern without braces. Its components lie in room, as far as that is
+// enough.
 func parsePattern(s string, kind Kind, room []glob) (alt, error) {
 	a := alt{kind: kind, comps: room[:0]}
 	rest, anchored := strings.CutPrefix(s, "/")

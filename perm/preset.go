@@ -76,7 +76,8 @@ func PresetByName(name string) (Preset, error) {
 	return Preset{}, invalid("unknown preset %q: want one of %s", name, strings.Join(names, ", "))
 }
 
-// presetRules is more than the rules of a preset, and what Assemble adds to it for a small codebase.
+// presetRules is more than the rules of a preset, and what Assemble adds to it for a small
+// codebase.
 const presetRules = 256
 
 // A stance is what a preset does about secrets.

@@ -80,9 +80,9 @@ type Rule struct {
 	// Fold makes Pattern and Except match ASCII letters of either case.
 	Fold bool `json:"fold,omitempty"`
 
-	// Copies makes the rule apply to copies, too, of files that it applies to: files with the names that editors and
-	// people give to backups and to what they keep of an open file, in the same directory. Copies of files that match
-	// Except are excepted, too.
+	// Copies makes the rule apply to copies, too, of files that it applies to: files with the
+	// names that editors and people give to backups and to what they keep of an open file, in the
+	// same directory. Copies of files that match Except are excepted, too.
 	Copies bool `json:"copies,omitempty"`
 
 	// Type limits the rule to one kind of object.

@@ -441,7 +441,8 @@ var copiesOfCopies = []string{
 	"#NAME.bak~#", ".NAME.swp~", "NAME.orig - Copy (2).old~",
 }
 
-// checkCopies checks that a rule, which is a row's, hides the copies of names that the row hides, and no others.
+// checkCopies checks that a rule, which is a row's, hides the copies of names that the row hides,
+// and no others.
 func checkCopies(t *testing.T, rule Rule, hidden, open string) {
 	t.Helper()
 	all := Rule{Pattern: "**", Level: Write}
@@ -490,8 +491,8 @@ func TestCopiesStayNear(t *testing.T) {
 	}
 }
 
-// TestCopiesOfExcepted: a copy of what a row excepts is excepted, too, though the row's pattern has its name; unless it
-// may be one of a secret.
+// TestCopiesOfExcepted: a copy of what a row excepts is excepted, too, though the row's pattern
+// has its name; unless it may be one of a secret.
 func TestCopiesOfExcepted(t *testing.T) {
 	p := mustCompile(t, preset(t, DefaultPreset)...)
 	for want, names := range map[Level][]string{

@@ -247,7 +247,8 @@ func (a *slowAlt) coversFile(names []string) bool {
 	return a.exactly(names) && !a.copiesExcepted(names) || slices.ContainsFunc(a.originals(names), a.coversFile)
 }
 
-// copiesExcepted reports whether names is the path of a copy of a file that the rule excepts, or of a copy of it.
+// copiesExcepted reports whether names is the path of a copy of a file that the rule excepts, or
+// of a copy of it.
 func (a *slowAlt) copiesExcepted(names []string) bool {
 	all := *a
 	all.rule = &Rule{Pattern: a.rule.Pattern, NotBelow: a.rule.NotBelow, Fold: a.rule.Fold, Type: a.rule.Type}
@@ -256,8 +257,8 @@ func (a *slowAlt) copiesExcepted(names []string) bool {
 	})
 }
 
-// originals returns the paths of the files that one at names may be a copy of, without those of which these are copies:
-// it tries each part of the name.
+// originals returns the paths of the files that one at names may be a copy of, without those of
+// which these are copies: it tries each part of the name.
 func (a *slowAlt) originals(names []string) (paths [][]string) {
 	if !a.rule.Copies || len(names) == 0 || len(a.comps) == 0 {
 		return nil
@@ -281,7 +282,8 @@ func (a *slowAlt) originals(names []string) (paths [][]string) {
 	return paths
 }
 
-// slowBackup are the ends of the names of backups of NAME, slowOpen the names of what an editor keeps of NAME.
+// slowBackup are the ends of the names of backups of NAME, slowOpen the names of what an editor
+// keeps of NAME.
 var (
 	slowBackup = regexp.MustCompile(`^(~|\.~\d+~|(?i:\.bak|\.backup|\.old|\.orig|\.save|( -)? copy)([. ]*\d*|[. ]*\(\d+\))| \((?i:copy)[. ]*\d*\))$`)
 	slowOpen   = regexp.MustCompile(`^(#NAME#|\.#NAME|\.?NAME\.(?i:sw[a-p]|un~))$`)

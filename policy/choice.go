@@ -10,8 +10,9 @@ import (
 	"wolffia/runtime"
 )
 
-// A Choice is the part of a sandbox's rules that the user has chosen, without the rules that depend on
-// the codebase. For makes the rules of a sandbox anew from a Choice, with some rules added or removed.
+// A Choice is the part of a sandbox's rules that the user has chosen, without the rules that
+// depend on the codebase. For makes the rules of a sandbox anew from a Choice, with some rules
+// added or removed.
 type Choice struct {
 	Preset string      // the preset of the base rules; "" means none, and the secrets of perm.DefaultPreset
 	Rules  []perm.Rule // of files, of Options.Rules and of Options.Reveals, with their sources and priorities
@@ -27,8 +28,8 @@ type Choice struct {
 // fromFile matches the source of a rule of a policy file.
 var fromFile = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`.:[0-9]+$`) })
 
-// ChoiceOf returns the Choice for rules that For has made. For rules that For has evidently not made,
-// it returns an error of class runtime.ErrInvalid.
+// ChoiceOf returns the Choice for rules that For has made. For rules that For has evidently not
+// made, it returns an error of class runtime.ErrInvalid.
 func ChoiceOf(rules []perm.Rule) (*Choice, error) {
 	const of = "preset "
 	c, preset := &Choice{}, false
@@ -104,8 +105,8 @@ func (c *Choice) fill(req *perm.Request) {
 	}
 }
 
-// addUnlessReplaced adds a rule to the rules of the file, unless a rule of more replaces it, as flags do in
-// perm.Assemble.
+// addUnlessReplaced adds a rule to the rules of the file, unless a rule of more replaces it, as
+// flags do in perm.Assemble.
 func addUnlessReplaced(req *perm.Request, old perm.Rule, more []perm.Rule) {
 	if !slices.ContainsFunc(more, func(r perm.Rule) bool {
 		r.Level = old.Level

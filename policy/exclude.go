@@ -41,7 +41,8 @@ type exclusion struct {
 	inPlace bool // each .git inside is the host's
 }
 
-// excludeFiles adds to p the rules for files that the rules in secret hide without need, and p.Findings.
+// excludeFiles adds to p the rules for files that the rules in secret hide without need, and
+// p.Findings.
 func (l *inspection) excludeFiles(p *Policy, secret map[perm.Rule]bool, tracked []trackedFile, inPlace bool) (err error) {
 	if len(secret) == 0 || len(tracked) == 0 && len(l.repos.Named) == 0 {
 		return nil
@@ -106,8 +107,8 @@ func (e *exclusion) tracked(c *trackedFile) {
 	e.add(f)
 }
 
-// works reports whether git works inside for a working tree: its .git can be read. In place, the git directory that
-// .git names must be readable too.
+// works reports whether git works inside for a working tree: its .git can be read. In place, the
+// git directory that .git names must be readable too.
 func (e *exclusion) works(tree *gitscan.Tree) bool {
 	dot := path.Join(tree.Top, ".git")
 	if min(e.rest.Level(dot, true), e.rest.Level(dot, false)) < perm.Read {

@@ -44,8 +44,8 @@ func (k Kind) source() string {
 	return "git, which tracks the file and has other bytes"
 }
 
-// TooManyReason returns the reason why the file at path, relative to the codebase, stays hidden although
-// git's index has it. It returns "" if the file has no finding of kind TooMany.
+// TooManyReason returns the reason why the file at path, relative to the codebase, stays hidden
+// although git's index has it. It returns "" if the file has no finding of kind TooMany.
 func (p *Policy) TooManyReason(path string) string {
 	if slices.ContainsFunc(p.Findings, func(f Finding) bool { return f.Path == path && f.Kind == TooMany }) {
 		return "git tracks it, but there are too many such files, or its path is too long"

@@ -17,8 +17,8 @@ const maxBare = 100
 // maxNotGit bounds the names of directories that perm.AnyGitRules do not apply to.
 const maxNotGit = 50
 
-// notGit returns, as patterns for perm.Request.NotGit, the names of directories that are named like a bare
-// repository and are not one.
+// notGit returns, as patterns for perm.Request.NotGit, the names of directories that are named
+// like a bare repository and are not one.
 func notGit(repos *gitscan.Repos) []string {
 	names := map[string]bool{}
 	for _, dir := range repos.NotGit {
@@ -32,8 +32,8 @@ func notGit(repos *gitscan.Repos) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// bare returns the git directories that a sandbox sees in place and to which perm.AnyGitRules do not apply. It returns
-// them in dirs, or in many if they are too many for rules.
+// bare returns the git directories that a sandbox sees in place and to which perm.AnyGitRules do
+// not apply. It returns them in dirs, or in many if they are too many for rules.
 func bare(repos *gitscan.Repos) (dirs, many []string) {
 	var notGitNames []string
 	for _, dir := range repos.NotGit {
@@ -50,7 +50,8 @@ func bare(repos *gitscan.Repos) (dirs, many []string) {
 	return dirs, nil
 }
 
-// inGit reports whether a path is, or is below, an entry called .git. A sandbox has a copy of that entry.
+// inGit reports whether a path is, or is below, an entry called .git. A sandbox has a copy of that
+// entry.
 func inGit(path string) bool { return slices.Contains(strings.Split(path, "/"), ".git") }
 
 // guard returns the rules, beside perm.GitRules, that keep a sandbox from changing files that
@@ -66,8 +67,9 @@ func guard(repos *gitscan.Repos, sealed []string) []perm.Rule {
 		limits(covering(sealed), perm.Glob, "what cannot be looked into for git repositories"))
 }
 
-// everyTree returns rules for relative paths that the user's own git executes in each working tree, and so in each
-// working tree that a sandbox makes. The rules allow no links or files as parents of these paths.
+// everyTree returns rules for relative paths that the user's own git executes in each working
+// tree, and so in each working tree that a sandbox makes. The rules allow no links or files as
+// parents of these paths.
 func everyTree(paths []string) (rules []perm.Rule) {
 	const source = "what your own git configuration points to in each working tree"
 	var patterns, dirs []string

@@ -68,8 +68,8 @@ func TestManyWays(t *testing.T) {
 	}
 }
 
-// What the user's own configuration of git names in the codebase is guarded: by a relative path in each working tree, also
-// in those that are made later.
+// What the user's own configuration of git names in the codebase is guarded: by a relative path in
+// each working tree, also in those that are made later.
 func TestOwnGitConfiguration(t *testing.T) {
 	p := newPlace(t)
 	home := t.TempDir()

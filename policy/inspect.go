@@ -37,7 +37,8 @@ var settingsNames = []string{
 	"local.properties", ".mcp.json", "mcp.json", ".aider.conf.yml",
 }
 
-// defaultSecrets compiles the secret patterns of the default preset, which has those of all presets.
+// defaultSecrets compiles the secret patterns of the default preset, which has those of all
+// presets.
 func defaultSecrets() (*perm.Policy, error) {
 	preset, err := perm.PresetByName(perm.DefaultPreset)
 	if err != nil {

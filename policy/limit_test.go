@@ -9,7 +9,8 @@ import (
 	"wolffia/runtime"
 )
 
-// Limits take away only, whatever the rules before them give, and stay when the rules are made anew.
+// Limits take away only, whatever the rules before them give, and stay when the rules are made
+// anew.
 func TestLimits(t *testing.T) {
 	dir := t.TempDir()
 	base, err := policy.For(t.Context(), dir, &policy.Options{

@@ -118,8 +118,8 @@ func homeRules(path string) []perm.Rule {
 		}
 		return err
 	}
-	// led reports whether name or one of its parents is a link. A name that does not exist is not a link, and has no
-	// entries that are.
+	// led reports whether name or one of its parents is a link. A name that does not exist is not
+	// a link, and has no entries that are.
 	led := func(name string) bool {
 		for i := 0; i <= len(name); i++ {
 			if i < len(name) && name[i] != '/' {

@@ -44,7 +44,8 @@ type Options struct {
 
 	// GitInPlace says that each .git inside will be the host's own, since the sandbox cannot have
 	// copies: with the static filter, or where the host's git is too old. They are at most
-	// readable then, unless perm.GitUnguarded says that the user wants it otherwise. A Choice has it.
+	// readable then, unless perm.GitUnguarded says that the user wants it otherwise. A Choice has
+	// it.
 	GitInPlace bool
 
 	// CountLinks has For count the files with hard links out of the codebase, for

@@ -204,8 +204,9 @@ func TestTrackedConflict(t *testing.T) {
 	p.levels(".env view")
 }
 
-// TestTrackedWhere: working trees and submodules count wherever their git directories are, since a sandbox has copies; in place
-// only those that can be seen inside do. A part of a working tree does not.
+// TestTrackedWhere: working trees and submodules count wherever their git directories are, since a
+// sandbox has copies; in place only those that can be seen inside do. A part of a working tree
+// does not.
 func TestTrackedWhere(t *testing.T) {
 	p := newPlace(t)
 	dir := p.root
@@ -246,7 +247,8 @@ func TestDamaged(t *testing.T) {
 	p.levels(".env view")
 }
 
-// TestGuard: what git on the host would execute outside of a .git is at most read, and in place a .git is too.
+// TestGuard: what git on the host would execute outside of a .git is at most read, and in place a
+// .git is too.
 func TestGuard(t *testing.T) {
 	p := newPlace(t)
 	commit(t, p.root, "a", "", "fixtures/no.git/x", "", "tests/no.git/x", "")

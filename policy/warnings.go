@@ -15,8 +15,8 @@ import (
 // maxWarnings bounds Policy.Warnings.
 const maxWarnings = 8
 
-// warnings returns effects of the rules of req, which are among all, that the user may not expect for
-// the codebase at path. It stats a few files, and does not walk the codebase.
+// warnings returns effects of the rules of req, which are among all, that the user may not expect
+// for the codebase at path. It stats a few files, and does not walk the codebase.
 func warnings(path string, all []perm.Rule, req *perm.Request) ([]string, error) {
 	var own []perm.Rule
 	for _, r := range req.Rules {
@@ -71,7 +71,8 @@ func describe(r *perm.Rule) string {
 	return s
 }
 
-// patternWarning returns a warning about the pattern of a rule that begins with the codebase's path, else "".
+// patternWarning returns a warning about the pattern of a rule that begins with the codebase's
+// path, else "".
 func patternWarning(path string, r *perm.Rule) string {
 	rest, ok := strings.CutPrefix(r.Pattern, path)
 	if !ok || path == "/" || rest != "" && rest[0] != '/' {
@@ -86,8 +87,8 @@ func patternWarning(path string, r *perm.Rule) string {
 	return fmt.Sprintf("a pattern begins at the root of the codebase, not of the host: write %q", rest+"="+r.Level.String())
 }
 
-// copied returns the reason why a rule about names in a .git has no effect: the sandbox has its own copy of that
-// .git. It returns "" if the rule has an effect.
+// copied returns the reason why a rule about names in a .git has no effect: the sandbox has its
+// own copy of that .git. It returns "" if the rule has an effect.
 func copied(all *perm.Policy, r *perm.Rule) string {
 	for _, x := range r.Examples() {
 		names := strings.Split(x.Path, "/")
@@ -99,8 +100,8 @@ func copied(all *perm.Policy, r *perm.Rule) string {
 	return ""
 }
 
-// outranked returns the reason why a rule does not give its level to the paths that it matches. It returns ""
-// if the rule does, or if another rule of the user's decides by a higher priority.
+// outranked returns the reason why a rule does not give its level to the paths that it matches. It
+// returns "" if the rule does, or if another rule of the user's decides by a higher priority.
 func outranked(all *perm.Policy, r *perm.Rule) string {
 	if r.AtMost {
 		return ""

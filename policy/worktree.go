@@ -26,8 +26,8 @@ func WorktreeName(branch string) string {
 
 const worktreePrefix = "worktree-"
 
-// FormerWorktreeName returns the name that the working tree for a branch once had. Several branches have
-// the same: what is not a letter or digit of ASCII, a dot, "_" or "-" becomes a "-".
+// FormerWorktreeName returns the name that the working tree for a branch once had. Several
+// branches have the same: what is not a letter or digit of ASCII, a dot, "_" or "-" becomes a "-".
 func FormerWorktreeName(branch string) string {
 	return worktreePrefix + strings.Map(func(r rune) rune {
 		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", r) {

@@ -93,11 +93,11 @@ func (r *run) interruptForeground() {
 	})
 }
 
-// interruptNow sends SIGINT to the foreground; not to a shell that executes a command
-// itself: that the guard has leave, between two commands, and its trap on SIGINT would be
-// run twice. bash waits for $(...) in its own group: it gets one then, too.
-// A SIGINT has busybox ash jump from wherever it is, also out of a function of its C library that holds a lock:
-// the shell waits for that lock for ever (clearerr in evalbltin, shell/ash.c of 1.35).
+// interruptNow sends SIGINT to the foreground; not to a shell that executes a command itself: that
+// the guard has leave, between two commands, and its trap on SIGINT would be run twice. bash waits
+// for $(...) in its own group: it gets one then, too. A SIGINT has busybox ash jump from wherever
+// it is, also out of a function of its C library that holds a lock: the shell waits for that lock
+// for ever (clearerr in evalbltin, shell/ash.c of 1.35).
 func (r *run) interruptNow() {
 	if r.shell.foreground() != r.shell.pid || r.shell.atPrompt() {
 		r.signal(unix.SIGINT)

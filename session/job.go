@@ -85,8 +85,8 @@ func (j *job) follow(which, fd int, ended func()) {
 // gVisor shows a process as dead some milliseconds before it signals the parent.
 const reapLimit = 200 * time.Millisecond
 
-// refresh updates the job's members. It ends the job if it has no member and no process holds its streams.
-// It reports whether the job runs.
+// refresh updates the job's members. It ends the job if it has no member and no process holds its
+// streams. It reports whether the job runs.
 func (j *job) refresh(all []proc.Process) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -272,8 +272,8 @@ func (j *job) pids() []int {
 	return eldestFirst(j.members)
 }
 
-// eldestFirst returns the processes of a map by their starts: parents come before their children. A shell would run its next
-// command if a signal ended its child first.
+// eldestFirst returns the processes of a map by their starts: parents come before their children.
+// A shell would run its next command if a signal ended its child first.
 func eldestFirst(starts map[int]uint64) []int {
 	return slices.SortedFunc(maps.Keys(starts), func(a, b int) int {
 		return cmp.Or(cmp.Compare(starts[a], starts[b]), cmp.Compare(a, b)) // a start is in hundredths of a second

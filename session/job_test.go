@@ -485,7 +485,8 @@ func TestAttachBackpressure(t *testing.T) {
 	}
 }
 
-// The shell is no part of a job, though that is in its process group or the shell has the job's streams.
+// The shell is no part of a job, though that is in its process group or the shell has the job's
+// streams.
 func TestJobIsNotItsShell(t *testing.T) {
 	for name, shell := range shells(t) {
 		for what, text := range map[string]string{
@@ -601,7 +602,8 @@ func TestJobNameAtOnce(t *testing.T) {
 	}
 }
 
-// A call with a directory of its own, after which the session's cannot be gone back to, says so, and keeps the shell.
+// A call with a directory of its own, after which the session's cannot be gone back to, says so,
+// and keeps the shell.
 func TestDirGoneMeanwhile(t *testing.T) {
 	for name, shell := range shells(t) {
 		t.Run(name, func(t *testing.T) {
@@ -623,7 +625,8 @@ func TestDirGoneMeanwhile(t *testing.T) {
 	}
 }
 
-// Of the output of jobs that have ended so much is kept, the newest; and that of one that has just ended.
+// Of the output of jobs that have ended so much is kept, the newest; and that of one that has just
+// ended.
 func TestJobOutputsAreBounded(t *testing.T) {
 	s := open(t, "bash")
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
@@ -652,7 +655,8 @@ func TestJobOutputsAreBounded(t *testing.T) {
 	}
 }
 
-// A terminal's size that changes while a command waits for its turn is that of its terminal, and of no other's.
+// A terminal's size that changes while a command waits for its turn is that of its terminal, and
+// of no other's.
 func TestResizeInQueue(t *testing.T) {
 	s := open(t, "bash")
 	tty := func(r *wire.StartRequest) { r.TTY, r.Rows, r.Cols = true, 24, 80 }

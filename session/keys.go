@@ -60,9 +60,9 @@ func (r *run) checkKeys() {
 	r.interrupt()
 }
 
-// waitsForKeys reports whether the program in the foreground sleeps, and its standard input
-// is the terminal or one of outputs, or, if keys is set, it has the terminal anyhow. A program whose files
-// cannot be examined does not wait.
+// waitsForKeys reports whether the program in the foreground sleeps, and its standard input is the
+// terminal or one of outputs, or, if keys is set, it has the terminal anyhow. A program whose
+// files cannot be examined does not wait.
 func (r *run) waitsForKeys(keys bool, outputs []proc.File) bool {
 	group := r.shell.foreground()
 	found, _ := r.tree().Find(proc.Others()) // of the group and its descendants none is unknown: parents and sessions tell

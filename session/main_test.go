@@ -88,8 +88,8 @@ func isolate() (int, error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// prepare gives PID 1 its /proc and the sessions' directory, takes its capabilities, and begins again. It
-// returns only if it fails.
+// prepare gives PID 1 its /proc and the sessions' directory, takes its capabilities, and begins
+// again. It returns only if it fails.
 func prepare() error {
 	runtime.LockOSThread() // capabilities are the thread's that executes the next stage
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {

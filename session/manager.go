@@ -252,8 +252,9 @@ func (m *Manager) create(c *Call) {
 	s.turns.later(begin) // before any other call
 }
 
-// collide answers a call that is to create a session of the same name. While this one is only being created it is not told that it
-// exists: its caller may give it up. As a call that waits for it, the call keeps it.
+// collide answers a call that is to create a session of the same name. While this one is only
+// being created it is not told that it exists: its caller may give it up. As a call that waits for
+// it, the call keeps it.
 func (s *Session) collide(c *Call) {
 	switch {
 	case c.killed:

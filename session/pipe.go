@@ -131,7 +131,8 @@ func (e *endpoints) passToJob(p *pipe) {
 	closeFD(&p.writer)
 }
 
-// discardUnowned discards the pipe of descriptor fd: a process writes to it though no command has it.
+// discardUnowned discards the pipe of descriptor fd: a process writes to it though no command has
+// it.
 func (e *endpoints) discardUnowned(fd int) {
 	for i := range e.pipes {
 		if p := &e.pipes[i]; p.fd == fd {

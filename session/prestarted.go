@@ -48,9 +48,9 @@ func (m *Manager) prestart(c *Call) {
 	s.turns.later(func() { s.start(c) })
 }
 
-// firstLines returns the first lines for a shell. The last line of a prestarted shell is deferred until a
-// session claims the shell. The shell then counts its seconds from that line on, and has read as many lines
-// as other shells.
+// firstLines returns the first lines for a shell. The last line of a prestarted shell is deferred
+// until a session claims the shell. The shell then counts its seconds from that line on, and has
+// read as many lines as other shells.
 func (s *Session) firstLines(p *shellProcess) []string {
 	lines := p.d.Start(p.path(p.names.exit), p.path(p.names.guard))
 	if s.deferredInput == "" {
@@ -67,8 +67,8 @@ func hostname() string {
 	return unix.ByteSliceToString(name.Nodename[:])
 }
 
-// claimPrestarted returns the prestarted session if its shell is as the shell of s would be, else nil.
-// The caller holds m.mu.
+// claimPrestarted returns the prestarted session if its shell is as the shell of s would be, else
+// nil. The caller holds m.mu.
 func (m *Manager) claimPrestarted(s *Session) *Session {
 	a := m.prestarted
 	if a == nil || !a.spec.equal(&s.spec) || a.host != hostname() {
@@ -95,8 +95,8 @@ func (s *Session) activate(asked *Session, c *Call) {
 	s.work()
 }
 
-// DiscardPrestarted kills the prestarted shell if no session has claimed it, and returns its process ID.
-// It returns 0 if there is no such shell.
+// DiscardPrestarted kills the prestarted shell if no session has claimed it, and returns its
+// process ID. It returns 0 if there is no such shell.
 func (m *Manager) DiscardPrestarted() (pid int) {
 	m.mu.Lock()
 	a := m.prestarted

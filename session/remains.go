@@ -11,19 +11,20 @@ import (
 // maxRemains bounds the remains of all commands in a sandbox, in bytes.
 const maxRemains = 32 << 20
 
-// terminalRemains is more than the kernel buffers of a terminal's output, in bytes: 8 KiB and a page, twice
-// (drivers/tty/pty.c, n_tty.c).
+// terminalRemains is more than the kernel buffers of a terminal's output, in bytes: 8 KiB and a
+// page, twice (drivers/tty/pty.c, n_tty.c).
 const terminalRemains = 64 << 10
 
-// Remains are what PID 1 keeps of the output of a command that is over, for a reader that stands still: the command's session
-// is free meanwhile.
+// Remains are what PID 1 keeps of the output of a command that is over, for a reader that stands
+// still: the command's session is free meanwhile.
 type remains struct {
 	watcher
 	out  [2]head
 	size int // bytes that are reserved of maxRemains
 }
 
-// reserve takes n bytes of maxRemains, or reports that so many are not free. A negative n gives bytes back.
+// reserve takes n bytes of maxRemains, or reports that so many are not free. A negative n gives
+// bytes back.
 func (m *Manager) reserve(n int) bool {
 	if m.remains.Add(int64(n)) <= maxRemains {
 		return true
@@ -32,8 +33,9 @@ func (m *Manager) reserve(n int) bool {
 	return false
 }
 
-// retain reads the bytes that the run's streams have buffered, and ends the streams: what other processes write
-// from now on belongs to their job. It reports false if reserve has no room: then the run waits for its reader.
+// retain reads the bytes that the run's streams have buffered, and ends the streams: what other
+// processes write from now on belongs to their job. It reports false if reserve has no room: then
+// the run waits for its reader.
 func (r *run) retain(reserve func(n int) bool) bool {
 	k := &remains{watcher: watcher{change: sync.NewCond(new(sync.Mutex))}}
 	for _, st := range r.outs {

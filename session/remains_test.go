@@ -12,7 +12,8 @@ import (
 	"wolffia/wire/client"
 )
 
-// A reader that stands still does not hold the session up once its command is over, and gets all of the output later.
+// A reader that stands still does not hold the session up once its command is over, and gets all
+// of the output later.
 func TestReaderStandsStill(t *testing.T) {
 	const size = wire.Window + 2<<10 // more than goes out without a reader, and a terminal buffers the rest
 	onTerminal := func(r *wire.StartRequest) { r.TTY, r.Rows, r.Cols = true, 24, 80 }
@@ -48,7 +49,8 @@ func TestReaderStandsStill(t *testing.T) {
 	}
 }
 
-// What a reader that stands still has yet to take is not the session's: it outlives it, and giving it up ends the reader only.
+// What a reader that stands still has yet to take is not the session's: it outlives it, and giving
+// it up ends the reader only.
 func TestRemains(t *testing.T) {
 	s := open(t, "bash")
 	first, second := s.unread(t, "head -c 570000 /dev/zero; (exit 3)", nil), s.unread(t, "head -c 570000 /dev/zero >&2; (exit 4)", withInput)

@@ -43,8 +43,8 @@ func (w *watcher) onCredit(c *Call, stream wire.Type, n int) {
 	w.change.Broadcast()
 }
 
-// follow calls send until it has nothing more to send, or the call is given up. It waits while send has sent nothing.
-// Precondition: change's lock is held.
+// follow calls send until it has nothing more to send, or the call is given up. It waits while
+// send has sent nothing. Precondition: change's lock is held.
 func (w *watcher) follow(c *Call, send func() (sent, more bool)) {
 	for !c.killed {
 		sent, more := send()
@@ -76,7 +76,8 @@ func (w *watcher) send(c *Call, stream wire.Type, r recording, at *uint64) bool 
 	return true
 }
 
-// sendHeads is send for both outputs of a command. It reports whether it has sent anything, and whether there is more.
+// sendHeads is send for both outputs of a command. It reports whether it has sent anything, and
+// whether there is more.
 func (w *watcher) sendHeads(c *Call, out *[2]head, at *[2]uint64) (sent, more bool) {
 	for i, stream := range outputs {
 		sent = w.send(c, stream, out[i], &at[i]) || sent

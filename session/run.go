@@ -401,8 +401,8 @@ func (s *Session) replace() {
 	s.saved.report()
 }
 
-// drain reads what is left of the output, and ends the run when nothing is, or when its reader takes nothing for
-// proc.Grace.
+// drain reads what is left of the output, and ends the run when nothing is, or when its reader
+// takes nothing for proc.Grace.
 func (s *Session) drain() {
 	r := s.cur
 	now := time.Now()

@@ -54,8 +54,8 @@ func (p *shellProcess) flush() {
 	p.ends.poll.watchRoom(p.script, &p.watched, len(p.waiting) > 0)
 }
 
-// send sends lines to the shell, if there is one, each as a packet. One that does not go out shows as a
-// lost report.
+// send sends lines to the shell, if there is one, each as a packet. One that does not go out shows
+// as a lost report.
 func (p *shellProcess) send(packets ...string) {
 	if p == nil || p.script < 0 {
 		return

@@ -10,14 +10,14 @@ import (
 	"wolffia/wire"
 )
 
-// Shutdown makes all sessions run nothing more, because PID 1 is about to end. An interactive shell
-// ignores SIGTERM (SIGNALS in bash(1)): it would run its next command as soon as the program that it
-// waits for has died of SIGTERM. So Shutdown stops the shells that run a command, and aborts their
-// scripts. PID 1's SIGTERM ends the processes that the shells have started.
+// Shutdown makes all sessions run nothing more, because PID 1 is about to end. An interactive
+// shell ignores SIGTERM (SIGNALS in bash(1)): it would run its next command as soon as the program
+// that it waits for has died of SIGTERM. So Shutdown stops the shells that run a command, and
+// aborts their scripts. PID 1's SIGTERM ends the processes that the shells have started.
 //
-// Shutdown returns the shells of all sessions by process ID, each with the signal to send as soon as its
-// children have ended; 0: the shell is not stopped. It waits for each session's turn, at most until over
-// is closed.
+// Shutdown returns the shells of all sessions by process ID, each with the signal to send as soon
+// as its children have ended; 0: the shell is not stopped. It waits for each session's turn, at
+// most until over is closed.
 func (m *Manager) Shutdown(over <-chan struct{}) map[int]unix.Signal {
 	var mu sync.Mutex
 	shells := map[int]unix.Signal{}
@@ -66,8 +66,8 @@ func (s *Session) shutDown(shells map[int]unix.Signal) {
 	s.work()
 }
 
-// abortScript makes the shell abort the text that it executes. A text that the shell has not read is never run.
-// r may be nil.
+// abortScript makes the shell abort the text that it executes. A text that the shell has not read
+// is never run. r may be nil.
 func (r *run) abortScript() (due unix.Signal) {
 	switch {
 	case r == nil || r.phase == over || r.probe || r.shell.frozen:
@@ -105,7 +105,8 @@ func (t *terminal) hangUp() (due unix.Signal) {
 	return due
 }
 
-// Flush waits until all sessions have handled the events of their shells so far, and have sent the results.
+// Flush waits until all sessions have handled the events of their shells so far, and have sent the
+// results.
 func (m *Manager) Flush() {
 	for _, s := range m.named("") {
 		s.turns.wait(func() {})

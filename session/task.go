@@ -55,9 +55,9 @@ func (s *Session) handle(ev event, r *run, err error) {
 // work has the machine look for something to do.
 func (s *Session) work() { s.handle(work, nil, nil) }
 
-// pick takes the first call of the queue, if there is no task, and gives up one whose
-// caller has. A session that is only being created ends with that, unless others wait for it: its caller
-// may not know its name.
+// pick takes the first call of the queue, if there is no task, and gives up one whose caller has.
+// A session that is only being created ends with that, unless others wait for it: its caller may
+// not know its name.
 func (s *Session) pick() {
 	if t := s.task; t != nil && t.call != nil && t.call.killed {
 		creates := t.kind == createTask && t.call.created == nil && len(s.queue) == 0

@@ -49,7 +49,8 @@ type terminal struct {
 	over    bool                // the session has ended
 }
 
-// Terminals are those that a session has had, one after the other. They belong to its turn, but for last.
+// Terminals are those that a session has had, one after the other. They belong to its turn, but
+// for last.
 type terminals struct {
 	program   string                   // what they run; empty: what their users type
 	mark      proc.Mark                // of all that their shells start
@@ -67,8 +68,8 @@ type viewer struct {
 	in     chan wire.Frame
 }
 
-// attach begins a viewer, and starts the terminal unless it runs. A session's program is run once: later
-// viewers get what it has printed, and how it ended.
+// attach begins a viewer, and starts the terminal unless it runs. A session's program is run once:
+// later viewers get what it has printed, and how it ended.
 func (s *Session) attach(c *Call) {
 	if s.refuses(c) {
 		return

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// A trap that the user has on SIGINT is run once when time is over. dash and ash may run it twice: they raise SIGINT when a
-// program has died of it, and are sent one when they are slow to leave the text.
+// A trap that the user has on SIGINT is run once when time is over. dash and ash may run it twice:
+// they raise SIGINT when a program has died of it, and are sent one when they are slow to leave
+// the text.
 func TestTrapIsRunOnce(t *testing.T) {
 	for name, shell := range shells(t) {
 		for _, text := range []string{"while :; do :; done", "sleep 1000", "read x", "wait"} {

@@ -66,7 +66,8 @@ func TestDestroyWhileNobodyReads(t *testing.T) {
 	}
 }
 
-// A session that is only being created does not exist for another caller that creates it, since its own caller may give it up.
+// A session that is only being created does not exist for another caller that creates it, since
+// its own caller may give it up.
 func TestCreateWhatIsBeingCreated(t *testing.T) {
 	conn, dir := connect(t), t.TempDir()
 	gate, shell := filepath.Join(dir, "gate"), filepath.Join(dir, "slow")

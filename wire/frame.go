@@ -110,10 +110,10 @@ var (
 	smalls  = sync.Pool{New: func() any { return new(small) }}
 )
 
-// newBuffer returns a *buffer that begins with byte 64 of a page, so that its payload begins with byte 72. A copy by the
-// kernel from the beginning of one of its pages to one of the bytes 1 to 15 of ours takes four times as long on processors
-// of AMD (rep movsb: source and destination then seem to overlap): 64 KiB from a pipe take 24 microseconds at byte 8, and 6 at
-// 0, 16 or 72.
+// newBuffer returns a *buffer that begins with byte 64 of a page, so that its payload begins with
+// byte 72. A copy by the kernel from the beginning of one of its pages to one of the bytes 1 to 15
+// of ours takes four times as long on processors of AMD (rep movsb: source and destination then
+// seem to overlap): 64 KiB from a pipe take 24 microseconds at byte 8, and 6 at 0, 16 or 72.
 func newBuffer() any {
 	// Go's allocator begins an object of this size with a page.
 	return &new(struct {
@@ -122,8 +122,8 @@ func newBuffer() any {
 	}).b
 }
 
-// large is the size from which a frame has a buffer, and the payload of one is not copied out of what was read,
-// in bytes: the frame takes the Reader's buffer over.
+// large is the size from which a frame has a buffer, and the payload of one is not copied out of
+// what was read, in bytes: the frame takes the Reader's buffer over.
 const large = 4 << 10
 
 // putBuffer returns b to the pool if b is a whole buffer.
@@ -221,7 +221,8 @@ func (f *Frame) Bytes() []byte {
 	return b
 }
 
-// A Reader reads frames. It is not safe for concurrent use. Its owner calls Release after the last Next.
+// A Reader reads frames. It is not safe for concurrent use. Its owner calls Release after the last
+// Next.
 type Reader struct {
 	r       io.Reader
 	buf     []byte // unread input is buf[at:end]; small, until more than it holds has come at once
@@ -233,7 +234,8 @@ func NewReader(r io.Reader) *Reader {
 	return &Reader{r: r, buf: smalls.Get().(*small)[:]}
 }
 
-// Release returns the Reader's buffer to the pool. The Reader cannot be used afterwards; its frames can.
+// Release returns the Reader's buffer to the pool. The Reader cannot be used afterwards; its
+// frames can.
 func (r *Reader) Release() {
 	putBuffer(r.buf)
 	r.buf = nil
@@ -266,7 +268,8 @@ func (r *Reader) Next() (Frame, error) {
 	return r.complete(f, got)
 }
 
-// passBuffer returns the frame at the start of the buffer, in that buffer. The Reader gets another buffer.
+// passBuffer returns the frame at the start of the buffer, in that buffer. The Reader gets another
+// buffer.
 func (r *Reader) passBuffer(t Type, channel uint32, n int) (Frame, error) {
 	f := Frame{Type: t, Channel: channel, buf: r.buf, n: n}
 	got := min(r.end-HeaderSize, n)

@@ -25,9 +25,9 @@ const (
 	NetAccept
 	// NetPacket sends and receives datagrams at Address by UDP: see [AppendDatagram].
 	NetPacket
-	// NetPassFD connects to the unix socket (SOCK_SEQPACKET) at Path, until its channel is killed. The
-	// host asks for sockets over that socket, receives their descriptors, and carries their bytes
-	// itself. Started answers when the guest is connected. See [FDRequest].
+	// NetPassFD connects to the unix socket (SOCK_SEQPACKET) at Path, until its channel is killed.
+	// The host asks for sockets over that socket, receives their descriptors, and carries their
+	// bytes itself. Started answers when the guest is connected. See [FDRequest].
 	NetPassFD
 
 	netOpEnd

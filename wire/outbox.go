@@ -12,8 +12,9 @@ type Sink interface {
 	Try(b []byte) int
 }
 
-// An Outbox sends frames to a peer that may not read them. No sender waits: what cannot be written at once,
-// the goroutine of Run writes. The credit that the peer has given bounds what waits. It is safe for concurrent use.
+// An Outbox sends frames to a peer that may not read them. No sender waits: what cannot be written
+// at once, the goroutine of Run writes. The credit that the peer has given bounds what waits. It
+// is safe for concurrent use.
 type Outbox struct {
 	to   Sink
 	sent func(*Frame) // called for each frame that was written, before it is released; or nil
@@ -57,8 +58,8 @@ func (o *Outbox) send(f *Frame) {
 	o.change.Broadcast()
 }
 
-// write writes a frame if all of it can be written at once, or it is not wanted; if it reports false, the frame
-// is to be appended to out. o.mu is held.
+// write writes a frame if all of it can be written at once, or it is not wanted; if it reports
+// false, the frame is to be appended to out. o.mu is held.
 func (o *Outbox) write(f *Frame) bool {
 	if o.closed {
 		f.Release()

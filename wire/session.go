@@ -16,8 +16,9 @@ type SessionOp uint8
 // with [Failed], whose class says why.
 const (
 	_ SessionOp = iota
-	// SessionCreate starts a shell, and answers as SessionGet. Class [ClassExists] if there is one of the name. Args[0],
-	// if given, is the text that the shells of its terminals run, in place of what is typed.
+	// SessionCreate starts a shell, and answers as SessionGet. Class [ClassExists] if there is one
+	// of the name. Args[0], if given, is the text that the shells of its terminals run, in place
+	// of what is typed.
 	SessionCreate
 	// SessionExec runs the text Args[0], any bytes but NUL, in the session's
 	// shell. Dir (empty: where the session is) and Env (variables beside those of the
@@ -58,8 +59,9 @@ const (
 	// SessionCancel interrupts the command that SessionExec has kept as Job, or
 	// takes it from the queue. It ends at once; a command that is over is left as it is.
 	SessionCancel
-	// SessionPrepare starts a shell of the default kind for the first session that asks for the same Dir, Env, Rows
-	// and Cols, and ends when it is at its prompt. The shell ends if a process is started before.
+	// SessionPrepare starts a shell of the default kind for the first session that asks for the
+	// same Dir, Env, Rows and Cols, and ends when it is at its prompt. The shell ends if a process
+	// is started before.
 	SessionPrepare
 
 	sessionOpEnd

@@ -35,9 +35,9 @@ const (
 	skipped
 )
 
-// Apply makes changes in the host's directory: see runtime.Workspace. The upper layer keeps its copies of files, because
-// they may be open in the sandbox. The log records that they were applied. The next Apply or Discard recovers from a
-// crash during Apply.
+// Apply makes changes in the host's directory: see runtime.Workspace. The upper layer keeps its
+// copies of files, because they may be open in the sandbox. The log records that they were
+// applied. The next Apply or Discard recovers from a crash during Apply.
 func (l *Layers) Apply(o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
 	if err := l.Recover(); err != nil {
 		return nil, err
@@ -148,8 +148,9 @@ func (a *applying) rebaseEqual() {
 	}
 }
 
-// rebaseDirectories records that directories which the sandbox has deleted and made again are the host's now, if all in
-// them is: what the host makes in them later is no deletion of the sandbox's then.
+// rebaseDirectories records that directories which the sandbox has deleted and made again are the
+// host's now, if all in them is: what the host makes in them later is no deletion of the sandbox's
+// then.
 func (a *applying) rebaseDirectories() {
 	differ := map[string]bool{}
 	for _, c := range a.changes {
@@ -167,8 +168,8 @@ func (a *applying) rebaseDirectories() {
 	}
 }
 
-// rebase records that the host has o at c.Path, with the digest of its content if it is a file; empty: to be
-// read from the upper layer.
+// rebase records that the host has o at c.Path, with the digest of its content if it is a file;
+// empty: to be read from the upper layer.
 func (a *applying) rebase(c *change, o *object, digest string) {
 	r := RecordOf(c.Path, &o.Statx_t)
 	r.Digest = digest
@@ -184,8 +185,8 @@ func (a *applying) rebase(c *change, o *object, digest string) {
 	}
 }
 
-// digest returns the digest of c's content in the upper layer; none if it is the content of a file of the host's that this
-// user may not read.
+// digest returns the digest of c's content in the upper layer; none if it is the content of a file
+// of the host's that this user may not read.
 func (a *applying) digest(c *change) (string, error) {
 	f, err := a.openUpper(c)
 	if errors.Is(err, unix.EACCES) && c.upper.lower != "" {
@@ -215,7 +216,8 @@ func (a *applying) conflict(c *change, reason string) {
 // finish records that c was applied.
 func (a *applying) finish(c *change) { a.state[c] = applied }
 
-// run applies those of all that are pending: directories, files, deletions, and then the modes of directories.
+// run applies those of all that are pending: directories, files, deletions, and then the modes of
+// directories.
 func (a *applying) run(all []*change) {
 	var trees, files, deletions, modes []*change
 	for _, c := range all {
@@ -321,8 +323,8 @@ func (a *applying) setMode(c *change) {
 	}
 }
 
-// makesGit reports whether a new name would make the host's directory dir a git repository, by whose configuration
-// git runs programs.
+// makesGit reports whether a new name would make the host's directory dir a git repository, by
+// whose configuration git runs programs.
 func makesGit(dir int, name string) bool {
 	if !gitguard.Essential(name) {
 		return false

@@ -84,7 +84,8 @@ func TestApplyIsWhatTheSandboxSaw(t *testing.T) {
 // crash is the panic of a test in place of a kill.
 type crash struct{}
 
-// TestApplyAfterCrashes kills Apply at random moments, again and again: in the end the host has what the sandbox saw.
+// TestApplyAfterCrashes kills Apply at random moments, again and again: in the end the host has
+// what the sandbox saw.
 func TestApplyAfterCrashes(t *testing.T) {
 	crashed := 0
 	for seed := range rounds(t, 50, 2000) {
@@ -96,8 +97,8 @@ func TestApplyAfterCrashes(t *testing.T) {
 			}
 			crashed++
 			if diff := differences(want, m.view()); len(diff) > 0 && try == 0 {
-				// A directory that is renamed on the host and not yet in the upper layer may be missing
-				// for the moment; nothing else may.
+				// A directory that is renamed on the host and not yet in the upper layer may be
+				// missing for the moment; nothing else may.
 				t.Logf("seed %d: until the next apply the sandbox has\n%s", seed, strings.Join(diff, "\n"))
 			}
 		}
@@ -114,7 +115,8 @@ func TestApplyAfterCrashes(t *testing.T) {
 	}
 }
 
-// applyUntil applies all, and is killed at the given failpoint; it reports whether it came to its end.
+// applyUntil applies all, and is killed at the given failpoint; it reports whether it came to its
+// end.
 func (m *model) applyUntil(seed, points int) (done bool) {
 	m.t.Helper()
 	done, result, err := m.tryUntil(points)
@@ -147,8 +149,8 @@ func (m *model) tryUntil(points int) (done bool, result *runtime.ApplyResult, er
 	return true, result, err
 }
 
-// TestApplyStops stops Apply at random moments: what it says it has applied is on the host, what is left is not, nothing
-// temporary is there, and in the end the host has what the sandbox saw.
+// TestApplyStops stops Apply at random moments: what it says it has applied is on the host, what
+// is left is not, nothing temporary is there, and in the end the host has what the sandbox saw.
 func TestApplyStops(t *testing.T) {
 	stops, some := 0, 0
 	for seed := range rounds(t, 50, 2000) {
@@ -199,8 +201,8 @@ func TestApplyStops(t *testing.T) {
 	}
 }
 
-// TestApplyBesideTheHost applies while the host has changed files too: nothing that the host has made is lost, and
-// nothing is deleted that the rules hide.
+// TestApplyBesideTheHost applies while the host has changed files too: nothing that the host has
+// made is lost, and nothing is deleted that the rules hide.
 func TestApplyBesideTheHost(t *testing.T) {
 	conflicts := 0
 	for seed := range rounds(t, 50, 2000) {
@@ -272,8 +274,8 @@ func only(view map[string]string, text string) map[string]string {
 	return some
 }
 
-// TestDiscard takes changes back one by one, in a random order: each time the rest can be applied, and in the end the
-// sandbox has what the host has.
+// TestDiscard takes changes back one by one, in a random order: each time the rest can be applied,
+// and in the end the sandbox has what the host has.
 func TestDiscard(t *testing.T) {
 	for seed := range rounds(t, 30, 1000) {
 		m, r := newWorld(t, seed, 5, 25)

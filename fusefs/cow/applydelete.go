@@ -66,7 +66,8 @@ func (a *applying) deleted(c *change) {
 	a.finish(c)
 }
 
-// dropWhiteouts removes the whiteouts of the deletions that were applied. Until then the sandbox does not see half of one.
+// dropWhiteouts removes the whiteouts of the deletions that were applied. Until then the sandbox
+// does not see half of one.
 func (a *applying) dropWhiteouts() {
 	if len(a.removedWhiteouts) == 0 {
 		return
@@ -82,8 +83,9 @@ func (a *applying) dropWhiteouts() {
 	})
 }
 
-// removeFile deletes the host's file called name in dir, which is at the path at and must be host. It first takes the
-// name away and then looks at what it had, so that a file that was put there meanwhile is not lost.
+// removeFile deletes the host's file called name in dir, which is at the path at and must be host.
+// It first takes the name away and then looks at what it had, so that a file that was put there
+// meanwhile is not lost.
 func (a *applying) removeFile(c *change, dir int, at, name string, host *object) bool {
 	temp := a.undo.temp()
 	err := a.undo.begin(step{Op: stepRemove, Dir: []byte(parentOf(at)), Temp: []byte(temp), Name: []byte(name), Old: oldOf(host)})
@@ -119,8 +121,8 @@ func (a *applying) removeFile(c *change, dir int, at, name string, host *object)
 	return true
 }
 
-// removeBelow deletes the host's directory called name in parent, which is at the path at, with what is recorded below
-// it, bottom-up. Anything else ends it. The caller calls forgetRemoved.
+// removeBelow deletes the host's directory called name in parent, which is at the path at, with
+// what is recorded below it, bottom-up. Anything else ends it. The caller calls forgetRemoved.
 func (a *applying) removeBelow(c *change, at string, parent int, name string) bool {
 	dir, err := openDir(parent, name)
 	if dir < 0 {
@@ -164,7 +166,8 @@ func (a *applying) removeBelow(c *change, at string, parent int, name string) bo
 	return true
 }
 
-// removeRecorded deletes what is called name in dir, at the path at, if the sandbox has deleted it too.
+// removeRecorded deletes what is called name in dir, at the path at, if the sandbox has deleted it
+// too.
 func (a *applying) removeRecorded(c *change, at string, dir int, name string) bool {
 	o, err := statAt(dir, name)
 	if err != nil {

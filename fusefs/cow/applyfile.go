@@ -15,7 +15,8 @@ import (
 	"wolffia/perm"
 )
 
-// Bounds of what is written before it is put in place, and how many flushes the disk gets at a time.
+// Bounds of what is written before it is put in place, and how many flushes the disk gets at a
+// time.
 const (
 	maxBatch      = 4 * flushers // files, whose directories are open: a user may have set a limit of few (ulimit -n)
 	maxBatchBytes = 64 << 20     // bytes, after which a batch ends
@@ -36,8 +37,8 @@ type draft struct {
 	host   *object // what it replaces; nil: nothing
 }
 
-// applyFiles applies changes of files and symbolic links, a batch at a time: all are written and flushed, and then put
-// in place one by one.
+// applyFiles applies changes of files and symbolic links, a batch at a time: all are written and
+// flushed, and then put in place one by one.
 func (a *applying) applyFiles(todo []*change) {
 	for len(todo) > 0 && a.canContinue() {
 		n, size := 0, int64(0)
@@ -134,7 +135,8 @@ func (a *applying) draft(c *change) *draft {
 	case (d.host == nil) != (c.host == nil), d.host != nil && !d.host.unchanged(c.host):
 		a.conflict(c, "changed on the host")
 	default:
-		// A change of the inode's mode would show under its other names as well, which the rules may forbid.
+		// A change of the inode's mode would show under its other names as well, which the rules
+		// may forbid.
 		c.content = c.content || d.host != nil && d.host.isFile() && d.host.Nlink > 1
 		return d
 	}
@@ -256,8 +258,8 @@ func times(o *object) []unix.Timespec {
 	return []unix.Timespec{{Sec: o.Atime.Sec, Nsec: int64(o.Atime.Nsec)}, {Sec: o.Mtime.Sec, Nsec: int64(o.Mtime.Nsec)}}
 }
 
-// keepAttributes gives a file the owner and the extended attributes, ACLs among them, of the one that it replaces, as
-// far as this user may.
+// keepAttributes gives a file the owner and the extended attributes, ACLs among them, of the one
+// that it replaces, as far as this user may.
 func (a *applying) keepAttributes(d *draft, to *os.File) {
 	if d.host.Uid != d.object.Uid || d.host.Gid != d.object.Gid {
 		_ = to.Chown(int(d.host.Uid), int(d.host.Gid))

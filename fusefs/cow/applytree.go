@@ -23,8 +23,9 @@ func (a *applying) makeTrees(todo []*change) {
 	})
 }
 
-// applyTrees makes new directories and renames directories. Each waits until the directories above it exist and the
-// directory at its path was renamed away. Where all wait for each other, one is staged under a temporary name.
+// applyTrees makes new directories and renames directories. Each waits until the directories above
+// it exist and the directory at its path was renamed away. Where all wait for each other, one is
+// staged under a temporary name.
 func (a *applying) applyTrees(todo []*change) {
 	defer a.unstageRest()
 	for len(todo) > 0 && a.wrong == nil {
@@ -97,7 +98,8 @@ func (a *applying) wasMoved(from, to string) {
 	}
 }
 
-// stage moves the directory of a pending rename to the codebase's root, so that another directory can have its name.
+// stage moves the directory of a pending rename to the codebase's root, so that another directory
+// can have its name.
 func (a *applying) stage(todo []*change) bool {
 	for _, c := range todo {
 		if c.Kind != runtime.ChangeRenamed || strings.HasPrefix(c.src, a.undo.prefix) {
@@ -209,8 +211,8 @@ type source struct {
 	object *object
 }
 
-// source returns the directory that c renames. The caller closes its dir. If the host does not have the directory any
-// more, source skips c and returns nil.
+// source returns the directory that c renames. The caller closes its dir. If the host does not
+// have the directory any more, source skips c and returns nil.
 func (a *applying) source(c *change) *source {
 	dir, name, err := a.parent(c.src)
 	if err != nil {
@@ -260,8 +262,8 @@ func (a *applying) rename(c *change, s *source, dir int, name string) {
 	a.finish(c)
 }
 
-// putBack renames the entry name of dir, which is not the directory of c, back to old in from. out is that entry; nil: it
-// does not exist any more.
+// putBack renames the entry name of dir, which is not the directory of c, back to old in from. out
+// is that entry; nil: it does not exist any more.
 func (a *applying) putBack(c *change, from int, old string, dir int, name string, out *object) {
 	err := a.willMove(c.Path, c.src)
 	if out != nil && err == nil {
@@ -274,7 +276,8 @@ func (a *applying) putBack(c *change, from int, old string, dir int, name string
 	a.conflict(c, "replaced on the host")
 }
 
-// relocate records that the host's directory of c is at c.Path. It removes the whiteout of the old name last.
+// relocate records that the host's directory of c is at c.Path. It removes the whiteout of the old
+// name last.
 func (p *plan) relocate(c *change) error {
 	if err := p.relocateTo(c.key, c.Path, c.Path); err != nil || c.whiteout == "" {
 		return err
@@ -283,9 +286,10 @@ func (p *plan) relocate(c *change) error {
 	return p.dropWhiteout(c.whiteout)
 }
 
-// relocateTo records that the host's directory at the path key is at the path to: in the log, and in the attributes of all
-// entries whose lower half is in it. It changes the directory itself, which the upper layer has at the path upper, last, so
-// that the next plan after a crash finds that it was renamed.
+// relocateTo records that the host's directory at the path key is at the path to: in the log, and
+// in the attributes of all entries whose lower half is in it. It changes the directory itself,
+// which the upper layer has at the path upper, last, so that the next plan after a crash finds
+// that it was renamed.
 func (p *plan) relocateTo(key, to, upper string) error {
 	if p.Relocated != nil {
 		if err := p.Relocated(key, to); err != nil {

@@ -11,7 +11,8 @@ import (
 	"wolffia/runtime"
 )
 
-// TestClaim: of those who are about to make a part of a git directory one goes on; other names and directories are free.
+// TestClaim: of those who are about to make a part of a git directory one goes on; other names and
+// directories are free.
 func TestClaim(t *testing.T) {
 	top := t.TempDir()
 	for _, name := range []string{"/a", "/b"} {
@@ -42,8 +43,8 @@ func TestClaim(t *testing.T) {
 	release()
 }
 
-// TestClaimIsReleased: a claim ends with its release, also while this process starts others, which have copies of its
-// descriptors until they execute their programs.
+// TestClaimIsReleased: a claim ends with its release, also while this process starts others, which
+// have copies of its descriptors until they execute their programs.
 func TestClaimIsReleased(t *testing.T) {
 	dir := openTestDir(t, t.TempDir())
 	started := make(chan error)
@@ -76,8 +77,8 @@ func TestClaimIsReleased(t *testing.T) {
 	}
 }
 
-// TestApplyWaitsForNoClaim: what would be a part of a git directory beside what another sandbox is making is left out, and
-// applied later; nothing else is.
+// TestApplyWaitsForNoClaim: what would be a part of a git directory beside what another sandbox is
+// making is left out, and applied later; nothing else is.
 func TestApplyWaitsForNoClaim(t *testing.T) {
 	m := newModel(t)
 	for _, name := range []string{"x", "x/objects", "y"} {
@@ -109,8 +110,8 @@ func TestApplyWaitsForNoClaim(t *testing.T) {
 	m.clean()
 }
 
-// TestPutBackMakesNoRepository: what an apply that was killed had taken away does not go back if another sandbox has made
-// the rest of a git directory meanwhile.
+// TestPutBackMakesNoRepository: what an apply that was killed had taken away does not go back if
+// another sandbox has made the rest of a git directory meanwhile.
 func TestPutBackMakesNoRepository(t *testing.T) {
 	m := newModel(t)
 	m.must(os.Mkdir(m.host("x"), 0o755))

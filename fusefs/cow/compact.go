@@ -7,9 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Compact removes from the upper layer the files that were applied and that the host still has unchanged, so that the
-// host's later changes show again. Before that it recovers from an Apply that was killed, and follows renames that the
-// host has by now. Nothing may serve the layers: call it before a start.
+// Compact removes from the upper layer the files that were applied and that the host still has
+// unchanged, so that the host's later changes show again. Before that it recovers from an Apply
+// that was killed, and follows renames that the host has by now. Nothing may serve the layers:
+// call it before a start.
 func (l *Layers) Compact() error {
 	if err := l.recover(); err != nil {
 		return err
@@ -48,8 +49,8 @@ func (l *Layers) Compact() error {
 	return l.Log.Sync()
 }
 
-// mergeApplied merges directories of the upper layer that were applied with the host's directories at the same paths. It
-// adds the paths of all merged directories to merged.
+// mergeApplied merges directories of the upper layer that were applied with the host's directories
+// at the same paths. It adds the paths of all merged directories to merged.
 func (p *plan) mergeApplied(e *entry, at string, merged map[string]bool) error {
 	for _, c := range e.children {
 		if !c.object.isDir() {
@@ -73,7 +74,8 @@ func (p *plan) mergeApplied(e *entry, at string, merged map[string]bool) error {
 	return nil
 }
 
-// merge merges one directory. It makes whiteouts for names that the sandbox has deleted or renamed in it since.
+// merge merges one directory. It makes whiteouts for names that the sandbox has deleted or renamed
+// in it since.
 func (p *plan) merge(at string, e *entry) error {
 	dir, err := p.ownDir(p.Upper, at)
 	if err != nil || dir < 0 {

@@ -12,7 +12,8 @@ import (
 	"wolffia/runtime"
 )
 
-// compareDirectory adds c, a directory in the directory at d, if it is a change, and those below it.
+// compareDirectory adds c, a directory in the directory at d, if it is a change, and those below
+// it.
 func (p *plan) compareDirectory(c *change, d *place) error {
 	e, name := c.upper, c.upper.name
 	in := place{path: c.Path, host: c.lower, hasHost: d.hasHost, up: p.Rules.Enter(d.up, name)}
@@ -249,7 +250,8 @@ func (p *plan) setConflict(c *change) (err error) {
 	return err
 }
 
-// lacksContent reports whether the host has no file any more where e, a file of the upper layer, has its content.
+// lacksContent reports whether the host has no file any more where e, a file of the upper layer,
+// has its content.
 func (p *plan) lacksContent(e *entry) (bool, error) {
 	if e.lower == "" {
 		return false, nil

@@ -23,8 +23,8 @@ func Digest(f io.ReaderAt) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// matches reports whether the host's file, which is at p, has the recorded content. It reads the file only if its
-// attributes do not tell.
+// matches reports whether the host's file, which is at p, has the recorded content. It reads the
+// file only if its attributes do not tell.
 func (p *plan) matches(rec *Record, host *object, at string) (bool, error) {
 	if rec.Type != host.typ() || rec.Size != int64(host.Size) {
 		return false, nil
@@ -49,13 +49,15 @@ func (p *plan) matches(rec *Record, host *object, at string) (bool, error) {
 	return digest == rec.Digest, err
 }
 
-// onlyNamed reports whether the host's file, of the recorded inode, size and mtime, has got or lost names since, or another
-// mode, so that this is why its ctime is another one; and is no file that was made since with a number that was free.
+// onlyNamed reports whether the host's file, of the recorded inode, size and mtime, has got or
+// lost names since, or another mode, so that this is why its ctime is another one; and is no file
+// that was made since with a number that was free.
 func (r *Record) onlyNamed(host *object) bool {
 	return r.Links != 0 && r.Btime == nanoseconds(host.Btime) && (r.Links != host.Nlink || r.Mode != uint32(host.Mode)&0o7777)
 }
 
-// changedOnHost returns why the host's object, at the path at, is not the recorded one; empty if it is.
+// changedOnHost returns why the host's object, at the path at, is not the recorded one; empty if
+// it is.
 func (p *plan) changedOnHost(rec *Record, host *object, at string) (string, error) {
 	same, err := p.matches(rec, host, at)
 	switch {
@@ -69,8 +71,9 @@ func (p *plan) changedOnHost(rec *Record, host *object, at string) (string, erro
 	return "changed on the host", nil
 }
 
-// goneConflict returns why the host's object, at the path at, must not go: it, or something in it, is not what the sandbox has
-// replaced or deleted. up is the state inside of its path in the sandbox. Empty: it may go.
+// goneConflict returns why the host's object, at the path at, must not go: it, or something in it,
+// is not what the sandbox has replaced or deleted. up is the state inside of its path in the
+// sandbox. Empty: it may go.
 func (p *plan) goneConflict(rec *Record, host *object, at string, up perm.State) (string, error) {
 	if host.isDir() && rec.Type == unix.S_IFDIR {
 		return p.strangers(at, up, p.state(at))
@@ -81,8 +84,9 @@ func (p *plan) goneConflict(rec *Record, host *object, at string, up perm.State)
 // hasGit is why a directory is not deleted: a repository has commits that nothing else may have.
 const hasGit = "it has a git repository in it"
 
-// strangers returns why the host's directory dir must not be deleted: something in it is not what the sandbox has
-// deleted. up and low are the states of the directory's path inside and of its own.
+// strangers returns why the host's directory dir must not be deleted: something in it is not what
+// the sandbox has deleted. up and low are the states of the directory's path inside and of its
+// own.
 func (p *plan) strangers(dir string, up, low perm.State) (string, error) {
 	type level struct {
 		dir     string
@@ -149,8 +153,8 @@ func (p *plan) strangers(dir string, up, low perm.State) (string, error) {
 	return reason, nil
 }
 
-// stale reports whether the upper layer's file is what was applied before and has not been changed since: it
-// is no change then, whatever the host has made of it.
+// stale reports whether the upper layer's file is what was applied before and has not been changed
+// since: it is no change then, whatever the host has made of it.
 func (p *plan) stale(c *change) (bool, error) {
 	o := c.upper.object
 	if c.rec == nil || !c.rec.Applied || c.rec.Type != o.typ() || c.rec.Size != int64(o.Size) {
@@ -179,7 +183,8 @@ func (p *plan) openUpper(c *change) (*os.File, error) {
 	return asFile(p.openOwn(p.Upper, c.Path))
 }
 
-// equalContent reports whether c, a file or symbolic link that both layers have, has the same content in both.
+// equalContent reports whether c, a file or symbolic link that both layers have, has the same
+// content in both.
 func (p *plan) equalContent(c *change, d *place) (bool, error) {
 	name := c.upper.name
 	switch {

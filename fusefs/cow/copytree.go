@@ -12,11 +12,13 @@ import (
 	"wolffia/internal/sys/beneath"
 )
 
-// maxDepth bounds how deep directories are that Copy copies, since it keeps two descriptors for each.
+// maxDepth bounds how deep directories are that Copy copies, since it keeps two descriptors for
+// each.
 const maxDepth = 4096
 
-// Copy copies the upper layer and its log: the layer to the empty directory upper, which may be open with O_PATH, and
-// the log to the empty file log. Content is shared where the file system can (ioctl_ficlone(2)).
+// Copy copies the upper layer and its log: the layer to the empty directory upper, which may be
+// open with O_PATH, and the log to the empty file log. Content is shared where the file system can
+// (ioctl_ficlone(2)).
 func (l *Layers) Copy(upper int, log *os.File) error {
 	c := &copying{Layers: l, links: map[uint64]string{}, top: upper, buf: make([]byte, 64<<10)}
 	err := c.dir(l.Upper, upper, "", 0)

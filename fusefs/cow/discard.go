@@ -98,8 +98,8 @@ func (p *plan) allNames() []string {
 	return all
 }
 
-// whole returns the paths of the upper layer that must go for some changes, those at and below paths, to go, without
-// any that is below another.
+// whole returns the paths of the upper layer that must go for some changes, those at and below
+// paths, to go, without any that is below another.
 func (p *plan) whole(some []*change, paths []string) ([]string, error) {
 	gone := map[string]bool{}
 	for _, c := range some {
@@ -165,7 +165,8 @@ func (p *plan) entry(at string) *entry {
 	return e
 }
 
-// drop renames what the upper layer has at a path to temp in Layers.Work, and forgets the records of what that hides.
+// drop renames what the upper layer has at a path to temp in Layers.Work, and forgets the records
+// of what that hides.
 func (p *plan) drop(at, temp string) error {
 	if p.Taken != nil {
 		p.Taken(at)

@@ -19,23 +19,25 @@ const (
 	// slash at its beginning or end; empty if it has none and shows nothing of the host's. Without
 	// the attribute the lower half has the same name in the lower half of the parent.
 	AttrLower = "user.wolffia.lower"
-	// AttrData of a regular file is DataLower if the file has attributes only and its content is that of
-	// the lower file that AttrLower names.
+	// AttrData of a regular file is DataLower if the file has attributes only and its content is
+	// that of the lower file that AttrLower names.
 	AttrData = "user.wolffia.data"
 )
 
-// TempPrefix begins the temporary names of Apply in the host's directories. No sandbox can use a name that begins so: another
-// one may have the same codebase, and would else put its own content at a name that only this one may change.
+// TempPrefix begins the temporary names of Apply in the host's directories. No sandbox can use a
+// name that begins so: another one may have the same codebase, and would else put its own content
+// at a name that only this one may change.
 const TempPrefix = ".wolffia-new-"
 
 // DataLower is the value of AttrData.
 const DataLower = "lower"
 
-// MinData is the size in bytes from which a file may have AttrData: a smaller one is copied, which costs one more flush.
+// MinData is the size in bytes from which a file may have AttrData: a smaller one is copied, which
+// costs one more flush.
 const MinData = 1 << 20
 
-// IsWhiteout reports whether an object of the upper layer with this mode (of stat(2)) and device number is
-// a whiteout.
+// IsWhiteout reports whether an object of the upper layer with this mode (of stat(2)) and device
+// number is a whiteout.
 func IsWhiteout(mode, major, minor uint32) bool {
 	return mode&unix.S_IFMT == unix.S_IFCHR && major == 0 && minor == 0
 }
@@ -56,8 +58,8 @@ const (
 	Moved              // it is at the path of AttrLower: the directory was renamed
 )
 
-// Lower returns where the lower half of the upper directory fd is, which may be open with O_PATH, and
-// for Moved its path.
+// Lower returns where the lower half of the upper directory fd is, which may be open with O_PATH,
+// and for Moved its path.
 func Lower(fd int) (Half, string, error) {
 	var buf [unix.PathMax]byte
 	n, err := unix.Getxattr(procPath(fd), AttrLower, buf[:])
@@ -76,8 +78,8 @@ func Lower(fd int) (Half, string, error) {
 	return Moved, p, nil
 }
 
-// SetLower gives the upper directory fd, which may be open with O_PATH, the lower half of half and, for
-// Moved, path.
+// SetLower gives the upper directory fd, which may be open with O_PATH, the lower half of half
+// and, for Moved, path.
 func SetLower(fd int, half Half, path string) error {
 	switch {
 	case half == Merged:
@@ -109,9 +111,9 @@ func ValidPath(p string) bool {
 	return true
 }
 
-// Probe reports whether the file system of the directory dir, in which it makes and removes objects called
-// "probe" and "probe2", can hold an upper layer: user attributes on directories, whiteouts, and
-// exchange and whiteout by rename (renameat2(2)). The error names what is missing.
+// Probe reports whether the file system of the directory dir, in which it makes and removes
+// objects called "probe" and "probe2", can hold an upper layer: user attributes on directories,
+// whiteouts, and exchange and whiteout by rename (renameat2(2)). The error names what is missing.
 func Probe(dir int) (err error) {
 	const a, b = "probe", "probe2"
 	clean := func() {

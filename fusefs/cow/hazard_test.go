@@ -129,7 +129,8 @@ func TestTouchIsNoConflict(t *testing.T) {
 	}
 }
 
-// TestGitInOneBatch: files that make a directory a git repository only together are not all applied.
+// TestGitInOneBatch: files that make a directory a git repository only together are not all
+// applied.
 func TestGitInOneBatch(t *testing.T) {
 	m := newModel(t)
 	for _, name := range []string{"objects", "refs", "HEAD"} {
@@ -160,8 +161,8 @@ func TestModeOfALinkedFile(t *testing.T) {
 	}
 }
 
-// TestReplacedDirectories: a directory that the host has put in place of another while an apply runs keeps its mode and
-// its name.
+// TestReplacedDirectories: a directory that the host has put in place of another while an apply
+// runs keeps its mode and its name.
 func TestReplacedDirectories(t *testing.T) {
 	for _, what := range []string{"mode", "name"} {
 		m := newModel(t)
@@ -196,8 +197,8 @@ func TestReplacedDirectories(t *testing.T) {
 	}
 }
 
-// TestDiffHidesByBothPaths: the diff of a deletion below a renamed directory shows nothing that the rules hide at the path
-// that the sandbox had for it.
+// TestDiffHidesByBothPaths: the diff of a deletion below a renamed directory shows nothing that
+// the rules hide at the path that the sandbox had for it.
 func TestDiffHidesByBothPaths(t *testing.T) {
 	m := newModel(t)
 	m.must(os.MkdirAll(m.host("a/sub"), 0o755))
@@ -211,7 +212,8 @@ func TestDiffHidesByBothPaths(t *testing.T) {
 	}
 }
 
-// TestNestedRepositories: git's own files below the codebase are never applied, whatever becomes of what is around them.
+// TestNestedRepositories: git's own files below the codebase are never applied, whatever becomes
+// of what is around them.
 func TestNestedRepositories(t *testing.T) {
 	m := newModel(t)
 	for _, dir := range []string{"changed", "deleted", "replaced", "emptied", "renamed"} {

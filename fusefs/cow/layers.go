@@ -23,8 +23,9 @@ type Rules interface {
 
 var _ Rules = (*perm.Policy)(nil)
 
-// Layers are what a copied codebase consists of. The functions on it are for one goroutine at a time, and
-// nothing else may change the upper layer meanwhile; the host's directory may change at any time.
+// Layers are what a copied codebase consists of. The functions on it are for one goroutine at a
+// time, and nothing else may change the upper layer meanwhile; the host's directory may change at
+// any time.
 type Layers struct {
 	Root  int      // the host's directory; O_PATH is enough, as for the others
 	Upper int      // the upper layer
@@ -33,8 +34,9 @@ type Layers struct {
 	Rules Rules    // in force now
 	Undo  *os.File // a regular file in which Apply notes what a crash would leave; needed by Apply and Discard
 
-	// Alone calls f while nothing reads the upper layer; what Apply and Discard change of it is changed there, and Taken and
-	// Moved are called there. Nothing else may change the upper layer meanwhile either way. nil calls f.
+	// Alone calls f while nothing reads the upper layer; what Apply and Discard change of it is
+	// changed there, and Taken and Moved are called there. Nothing else may change the upper layer
+	// meanwhile either way. nil calls f.
 	Alone func(f func())
 
 	// Taken is called before what the upper layer has at a path is taken out of it. nil ignores it.
@@ -112,8 +114,9 @@ func (o *object) mtime() int64      { return nanoseconds(o.Mtime) }
 func (o *object) ctime() int64      { return nanoseconds(o.Ctime) }
 func (o *object) isKnownKind() bool { return o.isDir() || o.isFile() || o.isLink() }
 
-// permsOf returns what of a mode is compared and applied: of a directory also whether only their owners delete files in it. What
-// sets ids is not: no sandbox can, and a directory keeps what the host has given it.
+// permsOf returns what of a mode is compared and applied: of a directory also whether only their
+// owners delete files in it. What sets ids is not: no sandbox can, and a directory keeps what the
+// host has given it.
 func permsOf(typ, mode uint32) uint32 {
 	if typ == unix.S_IFDIR {
 		return mode & 0o1777
@@ -124,20 +127,21 @@ func permsOf(typ, mode uint32) uint32 {
 // nanoseconds returns a time since 1970.
 func nanoseconds(t unix.StatxTimestamp) int64 { return t.Sec*1e9 + int64(t.Nsec) }
 
-// same reports whether two looks at a name saw the same object, unchanged but for what a rename of it changes.
+// same reports whether two looks at a name saw the same object, unchanged but for what a rename of
+// it changes.
 func (o *object) same(p *object) bool {
 	return o.Ino == p.Ino && o.typ() == p.typ() && (o.isDir() || o.Size == p.Size && o.mtime() == p.mtime())
 }
 
-// unchanged is same for two calls of statAt without a rename in between. Another file can have the same inode, size and
-// mtime: inodes are used again, and an archive can have one time for all files. The number of names and the mode may
-// differ: Apply itself removes names of files.
+// unchanged is same for two calls of statAt without a rename in between. Another file can have the
+// same inode, size and mtime: inodes are used again, and an archive can have one time for all
+// files. The number of names and the mode may differ: Apply itself removes names of files.
 func (o *object) unchanged(p *object) bool {
 	return o.same(p) && (o.isDir() || o.ctime() == p.ctime() || o.Nlink != p.Nlink || o.perms() != p.perms())
 }
 
-// statAt returns the object called name in the directory dir, without following a link; with an empty name dir itself.
-// It returns nil if the name does not exist.
+// statAt returns the object called name in the directory dir, without following a link; with an
+// empty name dir itself. It returns nil if the name does not exist.
 func statAt(dir int, name string) (*object, error) {
 	flags := unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT
 	if name == "" {
@@ -158,7 +162,8 @@ func statAt(dir int, name string) (*object, error) {
 	}
 }
 
-// openDir opens the directory p below root to look at names in it; -1 if there is no such directory.
+// openDir opens the directory p below root to look at names in it; -1 if there is no such
+// directory.
 func openDir(root int, p string) (int, error) {
 	if p == "" {
 		p = "."
@@ -173,7 +178,8 @@ func openDir(root int, p string) (int, error) {
 	return -1, err
 }
 
-// statPath is statAt for a path below root. A path through an object that is not a directory does not exist.
+// statPath is statAt for a path below root. A path through an object that is not a directory does
+// not exist.
 func statPath(root int, p string) (*object, error) {
 	dir, err := openDir(root, parentOf(p))
 	if dir < 0 {
@@ -216,8 +222,8 @@ func names(dir int, f func(name string) error) error {
 	}
 }
 
-// openRegular opens the regular file at the path p below dir for reading, and returns its size. It does not block, and
-// follows no link.
+// openRegular opens the regular file at the path p below dir for reading, and returns its size. It
+// does not block, and follows no link.
 func openRegular(dir int, p string) (fd int, size int64, err error) {
 	if fd, err = beneath.Open(dir, p, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0); err != nil {
 		return -1, 0, err

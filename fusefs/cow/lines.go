@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// maxEdits bounds the differences that are sought between two texts, and so time and memory; with more, what is
-// between their common unique lines is replaced as a whole.
+// maxEdits bounds the differences that are sought between two texts, and so time and memory; with
+// more, what is between their common unique lines is replaced as a whole.
 const maxEdits = 256
 
 // An edit replaces the lines [a, b) of the old text by the lines [c, d) of the new one.
@@ -107,8 +107,8 @@ func (d *differ) compare(a0, a1, b0, b1 int, anchors bool) {
 	d.edits = append(d.edits, edit{a0, a1, b0, b1})
 }
 
-// A front has, for a number k of edits, how far in the old text each diagonal gets: diagonal i-k at i, and
-// unreached if it gets nowhere.
+// A front has, for a number k of edits, how far in the old text each diagonal gets: diagonal i-k
+// at i, and unreached if it gets nowhere.
 type front []int32
 
 const unreached = -1 << 30
@@ -130,8 +130,8 @@ func (f front) step(diagonal int) (x int, inserts bool) {
 	return right, false
 }
 
-// shortest adds the fewest edits between two ranges, unless they are more than maxEdits (Myers, An O(ND) Difference
-// Algorithm and Its Variations, 1986).
+// shortest adds the fewest edits between two ranges, unless they are more than maxEdits (Myers, An
+// O(ND) Difference Algorithm and Its Variations, 1986).
 func (d *differ) shortest(a0, a1, b0, b1 int) bool {
 	n, m := a1-a0, b1-b0
 	var fronts []front

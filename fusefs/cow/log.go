@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Record is what the host had at a path, when the upper layer first hid it or after a later Rebase.
-// The zero Type says that the host had nothing.
+// A Record is what the host had at a path, when the upper layer first hid it or after a later
+// Rebase. The zero Type says that the host had nothing.
 type Record struct {
 	Path   string // from the codebase's root; arbitrary bytes
 	Type   uint32 // S_IFREG and so on (stat(2))
@@ -74,14 +74,15 @@ const (
 	maxRecords = 4 << 20
 )
 
-// Room after the end of the log, in bytes. What Apply and Discard write finds it there when the disk is full; Add keeps it.
+// Room after the end of the log, in bytes. What Apply and Discard write finds it there when the
+// disk is full; Add keeps it.
 const (
 	logReserve = 128 << 10
 	logChunk   = 64 << 10 // is reserved at a time
 )
 
-// A Log is the record of what the host had. It is safe for concurrent use by one process; the sandbox's
-// lock keeps others away.
+// A Log is the record of what the host had. It is safe for concurrent use by one process; the
+// sandbox's lock keeps others away.
 type Log struct {
 	mu    sync.Mutex
 	f     *os.File
@@ -94,8 +95,9 @@ type Log struct {
 	synced int64 // all before it is on the disk; guarded by syncMu
 }
 
-// OpenLog opens the log in the regular file f, which it owns from then on. It cuts a torn last line off. An
-// equal hash of two paths, of 64 bits with a random seed, loses a record, which shows as a conflict.
+// OpenLog opens the log in the regular file f, which it owns from then on. It cuts a torn last
+// line off. An equal hash of two paths, of 64 bits with a random seed, loses a record, which shows
+// as a conflict.
 func OpenLog(f *os.File) (*Log, error) {
 	l := &Log{f: f, known: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
 	end, err := readLog(f, func(r Record, is string) error {
@@ -132,8 +134,9 @@ func (l *Log) Has(path string) bool {
 	return ok
 }
 
-// Add writes the record of a path that has none. Call it, and Sync, before the upper layer first hides the path,
-// and not for a path that it hides already. A change without a record is always in conflict.
+// Add writes the record of a path that has none. Call it, and Sync, before the upper layer first
+// hides the path, and not for a path that it hides already. A change without a record is always in
+// conflict.
 func (l *Log) Add(r Record) error { return l.append(r, "") }
 
 // Rebase replaces the record of a path: what the upper layer has there was applied to the host.
@@ -185,7 +188,8 @@ func (l *Log) append(r Record, is string) error {
 	return nil
 }
 
-// reserve has the file system keep room up to an offset. The caller holds mu, or has the only reference.
+// reserve has the file system keep room up to an offset. The caller holds mu, or has the only
+// reference.
 func (l *Log) reserve(end int64) error {
 	if end <= l.room {
 		return nil
@@ -198,8 +202,8 @@ func (l *Log) reserve(end int64) error {
 	return nil
 }
 
-// keepRoom has the file system keep room for size bytes of a file from an offset on, whose size does not change. The error is
-// ENOSPC or EDQUOT; a file system that cannot do it keeps none.
+// keepRoom has the file system keep room for size bytes of a file from an offset on, whose size
+// does not change. The error is ENOSPC or EDQUOT; a file system that cannot do it keeps none.
 func keepRoom(f *os.File, offset, size int64) error {
 	for {
 		err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, offset, size)
@@ -213,8 +217,8 @@ func keepRoom(f *os.File, offset, size int64) error {
 	}
 }
 
-// Sync returns when all that was added before is on the disk (fdatasync(2)). Callers at the same time
-// share one flush.
+// Sync returns when all that was added before is on the disk (fdatasync(2)). Callers at the same
+// time share one flush.
 func (l *Log) Sync() error {
 	l.mu.Lock()
 	want := l.end
@@ -259,8 +263,9 @@ func readRecords(r io.ReaderAt) (map[string]Record, error) {
 	return records, err
 }
 
-// readLog calls f for each line, and returns the end of the last whole one. It skips what is no line: a power
-// cut leaves zeros and parts of lines, of paths that the upper layer did not hide yet.
+// readLog calls f for each line, and returns the end of the last whole one. It skips what is no
+// line: a power cut leaves zeros and parts of lines, of paths that the upper layer did not hide
+// yet.
 func readLog(r io.ReaderAt, f func(r Record, is string) error) (end int64, err error) {
 	b := bufio.NewReaderSize(io.NewSectionReader(r, 0, 1<<62), maxLine)
 	for pos := int64(0); ; {

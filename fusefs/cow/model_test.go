@@ -44,7 +44,8 @@ func newModelIn(t testing.TB, dir string, rules ...string) *model {
 	return m
 }
 
-// fastDir returns a new directory in memory, where a flush costs nothing, if that can hold an upper layer.
+// fastDir returns a new directory in memory, where a flush costs nothing, if that can hold an
+// upper layer.
 func fastDir(t testing.TB) string {
 	dir, err := os.MkdirTemp("/dev/shm", "wolffia")
 	if err != nil {
@@ -436,8 +437,8 @@ func differences(a, b map[string]string) (all []string) {
 
 var someNames = []string{"a", "b", "c", "d", "odd\n\x1b", "no\xffutf", "-x"}
 
-// newWorld returns a model with a random host's directory and n random changes, and what has made them: equal for equal
-// seeds.
+// newWorld returns a model with a random host's directory and n random changes, and what has made
+// them: equal for equal seeds.
 func newWorld(t *testing.T, seed int, test uint64, n int) (*model, *rand.Rand) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(uint64(seed), test))

@@ -19,7 +19,8 @@ import (
 // shutModes are modes that forbid the owner something.
 var shutModes = []fs.FileMode{0, 0o111, 0o200, 0o400, 0o444, 0o555, 0o077}
 
-// modesOf returns the modes of all directories and files at and below a path, and, with open, gives the owner all access.
+// modesOf returns the modes of all directories and files at and below a path, and, with open,
+// gives the owner all access.
 func (m *model) modesOf(top string, open bool) map[string]uint32 {
 	modes := map[string]uint32{}
 	var walk func(p string)
@@ -51,8 +52,8 @@ func (m *model) modesOf(top string, open bool) map[string]uint32 {
 	return modes
 }
 
-// shut gives some directories and files of the upper layer modes that forbid their owner something, those below first, and
-// returns the modes of all.
+// shut gives some directories and files of the upper layer modes that forbid their owner
+// something, those below first, and returns the modes of all.
 func (m *model) shut(r *rand.Rand) map[string]uint32 {
 	all := slices.Sorted(maps.Keys(m.modesOf(m.upper(""), false)))
 	for _, p := range slices.Backward(all) {
@@ -77,7 +78,8 @@ func without(view map[string]string) map[string]string {
 	return bare
 }
 
-// guarded returns layers whose Alone fails a test if it is called inside itself, which would hold a tree up for ever.
+// guarded returns layers whose Alone fails a test if it is called inside itself, which would hold
+// a tree up for ever.
 func (m *model) guarded() *Layers {
 	l := m.layers()
 	inside := false
@@ -92,8 +94,9 @@ func (m *model) guarded() *Layers {
 	return l
 }
 
-// TestModesOfTheSandbox: whatever modes the sandbox gives to its directories and files, its changes are listed, shown, copied,
-// discarded, applied and folded, and the modes stay. It shows nothing for a user who may do all.
+// TestModesOfTheSandbox: whatever modes the sandbox gives to its directories and files, its
+// changes are listed, shown, copied, discarded, applied and folded, and the modes stay. It shows
+// nothing for a user who may do all.
 func TestModesOfTheSandbox(t *testing.T) {
 	for seed := range rounds(t, 60, 2000) {
 		m, r := newWorld(t, seed, 21, 30)
@@ -213,8 +216,8 @@ func TestModesOfLargeFiles(t *testing.T) {
 	}
 }
 
-// TestRenamedByBoth: the user has renamed the same directory, and a file in the upper layer that has to be compared then
-// cannot be read by its mode.
+// TestRenamedByBoth: the user has renamed the same directory, and a file in the upper layer that
+// has to be compared then cannot be read by its mode.
 func TestRenamedByBoth(t *testing.T) {
 	m := newModel(t)
 	m.must(os.Mkdir(m.host("a"), 0o755))
@@ -232,8 +235,8 @@ func TestRenamedByBoth(t *testing.T) {
 	}
 }
 
-// TestDirectoryBitsAreApplied: a directory has on the host the sticky bit that it has inside, and the group id that the host
-// gives new files in it.
+// TestDirectoryBitsAreApplied: a directory has on the host the sticky bit that it has inside, and
+// the group id that the host gives new files in it.
 func TestDirectoryBitsAreApplied(t *testing.T) {
 	const sticky, setGroup = unix.S_ISVTX, unix.S_ISGID
 	mode := func(p string) uint32 { return uint32(lstat(p).Mode) & 0o7777 }

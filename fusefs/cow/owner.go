@@ -14,8 +14,8 @@ import (
 // layer: so no plan has such a mode, and no such mode is applied. A kill in between leaves the
 // owner, and no other user, more access than the sandbox has set.
 
-// asOwner calls f, and if the mode of fd, which is a file or directory of the upper layer and may be open with O_PATH,
-// forbids what f does, calls it again with another mode.
+// asOwner calls f, and if the mode of fd, which is a file or directory of the upper layer and may
+// be open with O_PATH, forbids what f does, calls it again with another mode.
 func (l *Layers) asOwner(fd int, f func() error) error {
 	err := f()
 	if errors.Is(err, unix.EACCES) {
@@ -75,7 +75,8 @@ func (l *Layers) inOwn(at string, f func(dir int, name string) error) error {
 	return l.asOwner(dir, func() error { return f(dir, path.Base(at)) })
 }
 
-// onOwn calls f with a descriptor, open with O_PATH, of what the upper layer's directory dir has as name.
+// onOwn calls f with a descriptor, open with O_PATH, of what the upper layer's directory dir has
+// as name.
 func (l *Layers) onOwn(dir int, name string, f func(fd int) error) error {
 	fd := -1
 	err := l.asOwner(dir, func() (err error) { fd, err = beneath.Open(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0); return err })

@@ -87,8 +87,9 @@ func (r *reader) readOld(q *pair, at string, o *object) (err error) {
 	return nil
 }
 
-// read reads the file or symbolic link o, at a path below root, into buf, which it returns. What is not text, or too
-// long, is binary, and so is what the host does not allow this user to read: it differs, by what is not known.
+// read reads the file or symbolic link o, at a path below root, into buf, which it returns. What
+// is not text, or too long, is binary, and so is what the host does not allow this user to read:
+// it differs, by what is not known.
 func (r *reader) read(q *pair, buf []byte, root int, at string, o *object) ([]byte, error) {
 	buf, err := r.content(q, buf[:0], root, at, o)
 	if root == r.Root && errors.Is(err, unix.EACCES) {
@@ -148,8 +149,9 @@ func readText(buf []byte, fd int, size int64) ([]byte, error) {
 	return buf, nil
 }
 
-// visible calls f for each file and symbolic link of the host's at and below a path that the rules show there and, as the
-// sandbox sees it, at the path inside, in order. It leaves out what is in a directory that this user may not list.
+// visible calls f for each file and symbolic link of the host's at and below a path that the rules
+// show there and, as the sandbox sees it, at the path inside, in order. It leaves out what is in a
+// directory that this user may not list.
 func (p *plan) visible(at, inside string, o *object, f func(at string, o *object) error) error {
 	l := p.Rules.Child(p.state(parentOf(at)), path.Base(at), o.isDir())
 	if inside != at {
@@ -216,7 +218,8 @@ func (r *reader) deletedPairs(c *change, f func(*pair) error) error {
 	})
 }
 
-// renamedPairs calls f for each file of the host's that is renamed with its directory and has no change of its own.
+// renamedPairs calls f for each file of the host's that is renamed with its directory and has no
+// change of its own.
 func (r *reader) renamedPairs(c *change, f func(*pair) error) error {
 	o, err := statPath(r.Root, c.src)
 	switch {
@@ -248,8 +251,8 @@ func (p *plan) isChanged(at string) bool {
 	return false
 }
 
-// inUpper reports whether the upper layer decides about a path itself: it has the name or a directory above it that is
-// not merged, or has no directory there.
+// inUpper reports whether the upper layer decides about a path itself: it has the name or a
+// directory above it that is not merged, or has no directory there.
 func (p *plan) inUpper(at string) bool {
 	e := p.root
 	for name := range strings.SplitSeq(at, "/") {

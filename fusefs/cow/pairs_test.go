@@ -9,8 +9,8 @@ import (
 	"wolffia/runtime"
 )
 
-// TestUnreadableOnHost: what the host does not allow its user to read differs, and keeps nothing else from being shown,
-// counted and applied.
+// TestUnreadableOnHost: what the host does not allow its user to read differs, and keeps nothing
+// else from being shown, counted and applied.
 func TestUnreadableOnHost(t *testing.T) {
 	m := newModel(t)
 	t.Cleanup(func() { m.modesOf(m.dir, true) })

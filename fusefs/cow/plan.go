@@ -21,8 +21,8 @@ type change struct {
 	host  *object // what the host has at the path lower; nil: nothing, or it is hidden
 	rec   *Record // what the host had; nil: not known
 
-	// lower is the host's path that the change is about, before directories are renamed; empty if the
-	// host has no directory for it.
+	// lower is the host's path that the change is about, before directories are renamed; empty if
+	// the host has no directory for it.
 	lower    string
 	whiteout string // of a deletion or a renamed directory: the path of its whiteout; empty: no whiteout
 	overAt   string // the directory of the sandbox's own, in place of the host's, that c is in; empty: none
@@ -35,7 +35,8 @@ type change struct {
 	src, key string
 }
 
-// isShut is why a change is not applied, or a directory not deleted, that cannot be compared with what the host has.
+// isShut is why a change is not applied, or a directory not deleted, that cannot be compared with
+// what the host has.
 const isShut = "the mode of the host's directory forbids to look at what is in it"
 
 // A plan is all changes of an upper layer.
@@ -49,7 +50,8 @@ type plan struct {
 	git     map[string]*change // one for each git directory that was changed, by its path
 }
 
-// A hiding says that the upper layer has something at path that hides the host's object at lower and all below it.
+// A hiding says that the upper layer has something at path that hides the host's object at lower
+// and all below it.
 type hiding struct{ lower, path string }
 
 // A place is a directory of the upper layer while it is compared.
@@ -88,8 +90,8 @@ func (l *Layers) newPlan() (*plan, error) {
 	return p, nil
 }
 
-// findMoved notes the directories below e, which is at a path and is compared with what the host has at lower, whose lower
-// half is not at their name in that.
+// findMoved notes the directories below e, which is at a path and is compared with what the host
+// has at lower, whose lower half is not at their name in that.
 func (p *plan) findMoved(e *entry, at, lower string) {
 	for _, c := range e.children {
 		if !c.object.isDir() {
@@ -181,8 +183,8 @@ func join(dir, name string) string {
 	return dir + "/" + name
 }
 
-// impliedDeletions adds the deletions of what the host has in a directory that the sandbox has deleted and
-// made again.
+// impliedDeletions adds the deletions of what the host has in a directory that the sandbox has
+// deleted and made again.
 func (p *plan) impliedDeletions(e *entry, d *place) error {
 	there := make(map[string]bool, len(e.children))
 	for _, c := range e.children {
@@ -210,8 +212,8 @@ func (p *plan) impliedDeletions(e *entry, d *place) error {
 	return err
 }
 
-// level returns the lower one of the levels that the rules of its path and of its host's path give the entry called
-// name in d.
+// level returns the lower one of the levels that the rules of its path and of its host's path give
+// the entry called name in d.
 func (p *plan) level(d *place, name string, isDir bool) perm.Level {
 	l := p.Rules.Child(d.up, name, isDir)
 	if d.hasHost {

@@ -10,11 +10,12 @@ import (
 	"wolffia/runtime"
 )
 
-// Acceptance test 12 of copy-on-write, without a device that can be cut off: TestApplyAfterPowerCuts and TestApplyFlushesNamesFirst.
+// Acceptance test 12 of copy-on-write, without a device that can be cut off:
+// TestApplyAfterPowerCuts and TestApplyFlushesNamesFirst.
 
-// TestApplyAfterPowerCuts stops Apply at random moments, again and again, and cuts off what the log has got since its last
-// flush. In the end the host has what the sandbox saw, or the record of a deletion was lost: then that is a conflict, and the
-// sandbox has all that it had.
+// TestApplyAfterPowerCuts stops Apply at random moments, again and again, and cuts off what the
+// log has got since its last flush. In the end the host has what the sandbox saw, or the record of
+// a deletion was lost: then that is a conflict, and the sandbox has all that it had.
 func TestApplyAfterPowerCuts(t *testing.T) {
 	cuts, conflicts := 0, 0
 	for seed := range rounds(t, 40, 1000) {
@@ -64,8 +65,9 @@ func TestApplyAfterPowerCuts(t *testing.T) {
 	}
 }
 
-// TestApplyFlushesNamesFirst: the log says that a file was applied after the host's directory was flushed. Else a power cut could leave
-// the old file there, and the next start would fold the sandbox's away.
+// TestApplyFlushesNamesFirst: the log says that a file was applied after the host's directory was
+// flushed. Else a power cut could leave the old file there, and the next start would fold the
+// sandbox's away.
 func TestApplyFlushesNamesFirst(t *testing.T) {
 	checked := 0
 	for seed := range rounds(t, 10, 100) {

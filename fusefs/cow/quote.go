@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Quote returns a path as git quotes it (core.quotePath): as it is, or in double quotes with escapes as in C if it has
-// control characters, quotes, backslashes or bytes that are not ASCII.
+// Quote returns a path as git quotes it (core.quotePath): as it is, or in double quotes with
+// escapes as in C if it has control characters, quotes, backslashes or bytes that are not ASCII.
 func Quote(p string) string {
 	plain := func(c byte) bool { return c >= ' ' && c < 0x7f && c != '"' && c != '\\' }
 	i := 0

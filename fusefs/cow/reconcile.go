@@ -8,9 +8,10 @@ import (
 	"wolffia/runtime"
 )
 
-// reconciledPlan makes the layers agree with the renames that the host has, and returns newPlan. An Apply that was killed,
-// a sandbox with the same changes, or the user has renamed the directories. Without the agreement a directory would not
-// show the entries that were renamed with it.
+// reconciledPlan makes the layers agree with the renames that the host has, and returns newPlan.
+// An Apply that was killed, a sandbox with the same changes, or the user has renamed the
+// directories. Without the agreement a directory would not show the entries that were renamed with
+// it.
 func (l *Layers) reconciledPlan() (*plan, error) {
 	p, err := l.newPlan()
 	if err != nil || !p.hasRenamed() {
@@ -36,7 +37,8 @@ func (l *Layers) lacksDirectory(records map[string]Record) bool {
 	return false
 }
 
-// hasRenamed reports whether a directory was renamed, before a crash or by the user, without a record.
+// hasRenamed reports whether a directory was renamed, before a crash or by the user, without a
+// record.
 func (p *plan) hasRenamed() bool {
 	return slices.ContainsFunc(p.changes, func(c *change) bool { return c.Kind == runtime.ChangeRenamed && c.equal })
 }

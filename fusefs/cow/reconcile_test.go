@@ -38,7 +38,8 @@ func (m *model) same(what string, want map[string]string) {
 	}
 }
 
-// TestForkFollowsAppliedRenames: a fork, or what was a snapshot, has all its files after its renames were applied by the other.
+// TestForkFollowsAppliedRenames: a fork, or what was a snapshot, has all its files after its
+// renames were applied by the other.
 func TestForkFollowsAppliedRenames(t *testing.T) {
 	for what, look := range map[string]func(m *model) error{
 		"a start": func(m *model) error { return m.layers().Compact() },
@@ -77,8 +78,9 @@ func TestForkFollowsAppliedRenames(t *testing.T) {
 	}
 }
 
-// TestParkedGoesOn kills an apply of directories that have changed their names in a ring, at each failpoint: a start, or what
-// comes before a removal, leaves no temporary name on the host, and nothing is lost, also for the sandbox.
+// TestParkedGoesOn kills an apply of directories that have changed their names in a ring, at each
+// failpoint: a start, or what comes before a removal, leaves no temporary name on the host, and
+// nothing is lost, also for the sandbox.
 func TestParkedGoesOn(t *testing.T) {
 	ring := []string{"a", "b", "c"}
 	for what, recover := range map[string]func(l *Layers) error{"start": (*Layers).Compact, "removal": (*Layers).Recover} {

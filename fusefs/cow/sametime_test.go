@@ -26,7 +26,8 @@ func (m *model) noteAs(p string, digest bool) {
 	m.must(m.log.Add(r))
 }
 
-// later calls f, which changes the host's file, until the file's ctime is another one: the kernel's clock has ticks.
+// later calls f, which changes the host's file, until the file's ctime is another one: the
+// kernel's clock has ticks.
 func (m *model) later(p string, f func()) {
 	m.t.Helper()
 	for was := lstat(m.host(p)).ctime(); ; {
@@ -37,8 +38,8 @@ func (m *model) later(p string, f func()) {
 	}
 }
 
-// TestSameInodeSizeAndTime: another content with the inode, the size and the time of the old one, as an archive leaves that
-// has one time for all its files, is the host's change.
+// TestSameInodeSizeAndTime: another content with the inode, the size and the time of the old one,
+// as an archive leaves that has one time for all its files, is the host's change.
 func TestSameInodeSizeAndTime(t *testing.T) {
 	for _, digest := range []bool{true, false} {
 		m := newModel(t)
@@ -110,8 +111,9 @@ func TestSameInodeWhileApplying(t *testing.T) {
 	}
 }
 
-// TestNamesAndModesAreNoConflict: what the host does to a file's mode or names changes its ctime, and not its content. A file
-// that was renamed and has its name again looks like another one with the same time: then the digest has to tell.
+// TestNamesAndModesAreNoConflict: what the host does to a file's mode or names changes its ctime,
+// and not its content. A file that was renamed and has its name again looks like another one with
+// the same time: then the digest has to tell.
 func TestNamesAndModesAreNoConflict(t *testing.T) {
 	for _, digest := range []bool{true, false} {
 		m := newModel(t)
@@ -144,8 +146,8 @@ func TestNamesAndModesAreNoConflict(t *testing.T) {
 	}
 }
 
-// TestAllNamesOfAFile: the sandbox has deleted two names of one file, whose digest is not known; the second deletion finds a
-// ctime that the first has changed. And one by one.
+// TestAllNamesOfAFile: the sandbox has deleted two names of one file, whose digest is not known;
+// the second deletion finds a ctime that the first has changed. And one by one.
 func TestAllNamesOfAFile(t *testing.T) {
 	for _, paths := range [][]string{nil, {"a"}, {"dir/b"}} {
 		m := newModel(t)

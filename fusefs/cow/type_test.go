@@ -12,8 +12,9 @@ import (
 	"wolffia/runtime"
 )
 
-// TestTypeChanges: a file that replaces something of another type has the mode that it has inside, and what the host has put
-// in place of what the sandbox has changed is a conflict, an empty directory too.
+// TestTypeChanges: a file that replaces something of another type has the mode that it has inside,
+// and what the host has put in place of what the sandbox has changed is a conflict, an empty
+// directory too.
 func TestTypeChanges(t *testing.T) {
 	testenv.Both(t)
 	foreign := func(m *model, p string) { // only root can give it away
@@ -73,7 +74,8 @@ func TestTypeChanges(t *testing.T) {
 	}
 }
 
-// TestRenameOverWhatTheHostReplaced: an empty directory in place of the file whose name a renamed directory has is a conflict.
+// TestRenameOverWhatTheHostReplaced: an empty directory in place of the file whose name a renamed
+// directory has is a conflict.
 func TestRenameOverWhatTheHostReplaced(t *testing.T) {
 	m := newModel(t)
 	m.must(os.WriteFile(m.host("f"), []byte("x\n"), 0o644))
@@ -91,8 +93,8 @@ func TestRenameOverWhatTheHostReplaced(t *testing.T) {
 	}
 }
 
-// TestLeftIsUntouched stops an apply at each look, or has the host move what is renamed: what the host has at a path that is
-// left is still there.
+// TestLeftIsUntouched stops an apply at each look, or has the host move what is renamed: what the
+// host has at a path that is left is still there.
 func TestLeftIsUntouched(t *testing.T) {
 	for checks := 0; ; checks++ {
 		m := newModel(t)
@@ -124,8 +126,9 @@ func TestLeftIsUntouched(t *testing.T) {
 	}
 }
 
-// TestContentThatTheHostTookAway: a large file of which only the mode was changed has its content on the host. If that goes, all
-// other changes are shown and applied, and nothing is removed for it.
+// TestContentThatTheHostTookAway: a large file of which only the mode was changed has its content
+// on the host. If that goes, all other changes are shown and applied, and nothing is removed for
+// it.
 func TestContentThatTheHostTookAway(t *testing.T) {
 	m := newModel(t)
 	large := strings.Repeat("x", MinData)

@@ -29,7 +29,8 @@ func git(t testing.TB, dir, input string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// files returns those of a view that are no directories, with the mode that git has and without times.
+// files returns those of a view that are no directories, with the mode that git has and without
+// times.
 func files(view map[string]string) map[string]string {
 	all := map[string]string{}
 	for p, what := range view {
@@ -160,7 +161,8 @@ diff --git a/text b/text
 	}
 }
 
-// TestHiddenIsNotShown: nothing of what the rules hide now is in a diff, by the old name or by the new.
+// TestHiddenIsNotShown: nothing of what the rules hide now is in a diff, by the old name or by the
+// new.
 func TestHiddenIsNotShown(t *testing.T) {
 	m := newModel(t)
 	for _, p := range []string{"a", "b"} {

@@ -111,8 +111,8 @@ func emptyUndo(f *os.File) error {
 	return nil
 }
 
-// ReserveUndo has the file system keep room in Layers.Undo, so that Apply works when the disk is full. Call it before the
-// layers are used first.
+// ReserveUndo has the file system keep room in Layers.Undo, so that Apply works when the disk is
+// full. Call it before the layers are used first.
 func ReserveUndo(f *os.File) { _ = keepRoom(f, 0, undoReserve) } // without room Apply returns the error
 
 // Recover undoes or finishes the steps that a killed Apply has left on the host. The tree may be
@@ -182,7 +182,8 @@ func (l *Layers) forgetSteps() error {
 	return emptyUndo(l.Undo)
 }
 
-// stillStaged returns the steps, of steps of stepStage, whose directory still has its temporary name.
+// stillStaged returns the steps, of steps of stepStage, whose directory still has its temporary
+// name.
 func (l *Layers) stillStaged(steps []step) []step {
 	return slices.DeleteFunc(slices.Clone(steps), func(s step) bool {
 		o, err := statAt(l.Root, string(s.Temp))
@@ -190,9 +191,9 @@ func (l *Layers) stillStaged(steps []step) []step {
 	})
 }
 
-// finishStaged renames directories that a killed Apply has staged to the names that the sandbox gives them. It also
-// renames the directories that have these names on the host by now, as the sandbox does. Changes that are in conflict, or
-// denied, remain for the next Apply.
+// finishStaged renames directories that a killed Apply has staged to the names that the sandbox
+// gives them. It also renames the directories that have these names on the host by now, as the
+// sandbox does. Changes that are in conflict, or denied, remain for the next Apply.
 func (l *Layers) finishStaged(staged []step) error {
 	p, err := l.reconciledPlan()
 	if err != nil {
@@ -219,8 +220,8 @@ func (l *Layers) finishStaged(staged []step) error {
 	return errors.Join(a.wrong, l.Log.Sync())
 }
 
-// homeOf returns the last directory of steps that exists: it may have been renamed after the one before was written, or
-// not have been any more.
+// homeOf returns the last directory of steps that exists: it may have been renamed after the one
+// before was written, or not have been any more.
 func (l *Layers) homeOf(steps []step) []byte {
 	for _, s := range slices.Backward(steps) {
 		if fd, err := openDir(l.Root, string(s.Home)); err == nil && fd >= 0 {
@@ -286,8 +287,9 @@ func (l *Layers) undo(s *step) error {
 	return err
 }
 
-// unstage undoes a step of stepStage: it restores the name of the host's directory in home, a directory's descriptor. If
-// another object has the name by now, unstage leaves the directory, and returns errTaken.
+// unstage undoes a step of stepStage: it restores the name of the host's directory in home, a
+// directory's descriptor. If another object has the name by now, unstage leaves the directory, and
+// returns errTaken.
 func (l *Layers) unstage(s *step, dir, home int) error {
 	temp, name := string(s.Temp), string(s.Name)
 	p := &plan{Layers: l}

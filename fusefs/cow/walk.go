@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxEntries bounds the names in an upper layer that are looked at, and the names of the host's that are
-// compared with the log in a deleted directory.
+// maxEntries bounds the names in an upper layer that are looked at, and the names of the host's
+// that are compared with the log in a deleted directory.
 const maxEntries = 1 << 20
 
 // errTooMany is the error for an upper layer of more than maxEntries names.
@@ -77,7 +77,8 @@ func (l *Layers) readUpper() (*entry, error) {
 	return root, nil
 }
 
-// list returns what the upper layer's directory fd has, without what is below that; an error if it is more than most.
+// list returns what the upper layer's directory fd has, without what is below that; an error if it
+// is more than most.
 func (l *Layers) list(fd, most int) (all []*entry, err error) {
 	err = l.asOwner(fd, func() error {
 		all = nil

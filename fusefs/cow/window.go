@@ -2,15 +2,15 @@ package cow
 
 import "bytes"
 
-// A window is where two texts differ: the lines of both from the first difference to the last one, with up to context
-// equal lines before and after.
+// A window is where two texts differ: the lines of both from the first difference to the last one,
+// with up to context equal lines before and after.
 type window struct {
 	a, b  [][]byte
 	first int // lines that both have before
 }
 
-// windowOf returns the window of two texts; an empty one if they are equal. Most changes are small, and lines cost more
-// than bytes.
+// windowOf returns the window of two texts; an empty one if they are equal. Most changes are
+// small, and lines cost more than bytes.
 func windowOf(a, b []byte) window {
 	start := commonStart(a, b)
 	if start == len(a) && start == len(b) {
@@ -54,7 +54,8 @@ func commonEnd(a, b []byte) int {
 	return i
 }
 
-// linesBack returns where the line of text begins that is n lines before the one with the offset at.
+// linesBack returns where the line of text begins that is n lines before the one with the offset
+// at.
 func linesBack(text []byte, at, n int) int {
 	for at = bytes.LastIndexByte(text[:at], '\n') + 1; n > 0 && at > 0; n-- {
 		at = bytes.LastIndexByte(text[:at-1], '\n') + 1

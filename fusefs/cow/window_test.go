@@ -65,7 +65,8 @@ func TestWindowIsSmall(t *testing.T) {
 	}
 }
 
-// TestDiffMemory: what a diff allocates does not grow with the content of large files that have changed little.
+// TestDiffMemory: what a diff allocates does not grow with the content of large files that have
+// changed little.
 func TestDiffMemory(t *testing.T) {
 	const files, size = 40, 200_000
 	m := newModel(t)

@@ -57,9 +57,10 @@ func (b *Buffers) Reply(errno syscall.Errno, size int) int {
 // maxIdleBuffers is how many buffers wait for a handler.
 const maxIdleBuffers = 3
 
-// A bufferPool has the buffers of handlers that have ended, for the next handler. Handlers start and end with
-// each burst of messages, and mapping memory costs as much as a few answers. The pool keeps at most maxIdleBuffers,
-// and none with large set. Its methods are safe for concurrent use. The zero value is an empty pool.
+// A bufferPool has the buffers of handlers that have ended, for the next handler. Handlers start
+// and end with each burst of messages, and mapping memory costs as much as a few answers. The pool
+// keeps at most maxIdleBuffers, and none with large set. Its methods are safe for concurrent use.
+// The zero value is an empty pool.
 type bufferPool struct {
 	mu   sync.Mutex
 	idle []*Buffers // guarded by mu

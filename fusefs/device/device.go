@@ -1,5 +1,5 @@
-// Package device is the kernel's end of a mounted FUSE file system: it reads the messages, has them answered, and sends
-// notifications. It knows nothing of what the file system has.
+// Package device is the kernel's end of a mounted FUSE file system: it reads the messages, has
+// them answered, and sends notifications. It knows nothing of what the file system has.
 package device
 
 import (
@@ -37,8 +37,8 @@ const (
 	WriteHeader = int(unsafe.Sizeof(fuse.WriteIn{}))
 )
 
-// A Device reads messages, and sends answers and notifications. Its methods are safe for concurrent use once Greet has
-// returned.
+// A Device reads messages, and sends answers and notifications. Its methods are safe for
+// concurrent use once Greet has returned.
 type Device struct {
 	Epochs  bool          // the kernel can drop all names at once; set by Greet
 	Spliced atomic.Uint64 // READs that were answered through a pipe
@@ -55,8 +55,8 @@ func New(limit int, logger *slog.Logger, answer func(b *Buffers, n int) (size in
 	return &Device{fd: -1, handlers: handlers{limit: limit, logger: logger, answer: answer}}
 }
 
-// Greet answers the first message of the device fd, which must have arrived, by proto. When it has returned nil, d is
-// the device's and closes fd with Close.
+// Greet answers the first message of the device fd, which must have arrived, by proto. When it has
+// returned nil, d is the device's and closes fd with Close.
 func (d *Device) Greet(fd int, proto *fuse.ProtocolServer) error {
 	b, err := NewBuffers()
 	if err != nil {

@@ -27,19 +27,19 @@ const (
 	// spinPause is before how many messages a handler does not look so once it has done so in vain.
 	spinPause = 16
 
-	// busyStreak is how many messages in a row have to be there already when a handler looks, before
-	// there is one more.
+	// busyStreak is how many messages in a row have to be there already when a handler looks,
+	// before there is one more.
 	busyStreak = 16
 
-	// blockedTime is for how long all handlers have to be at work without an answer, before there is
-	// one more.
+	// blockedTime is for how long all handlers have to be at work without an answer, before there
+	// is one more.
 	blockedTime = time.Millisecond
 )
 
-// handlers read messages from a device, each in a goroutine of its own, and have them answered. Mostly
-// there is one: more would take the processors from the programs that wait for the answers. When
-// messages wait, there are as many as Go has processors; when all are blocked, by a disk or a lock, there
-// is one more each blockedTime, up to limit.
+// handlers read messages from a device, each in a goroutine of its own, and have them answered.
+// Mostly there is one: more would take the processors from the programs that wait for the answers.
+// When messages wait, there are as many as Go has processors; when all are blocked, by a disk or a
+// lock, there is one more each blockedTime, up to limit.
 type handlers struct {
 	fd     int                                // serve makes it one that does not block
 	answer func(b *Buffers, n int) (size int) // as for New
@@ -142,8 +142,8 @@ func (h *handlers) run(b *Buffers) {
 	}
 }
 
-// next waits for a message and handles it. It returns false if the handler is to end, which does not count in reading
-// any more.
+// next waits for a message and handles it. It returns false if the handler is to end, which does
+// not count in reading any more.
 func (h *handlers) next(b *Buffers, p *pace) bool {
 	n, errno := readMessage(h.fd, b)
 	switch errno {
@@ -213,8 +213,8 @@ func (h *handlers) await(b *Buffers, p *pace) (n int, errno syscall.Errno) {
 	}
 }
 
-// readMessage returns the size of the next message of a device. EAGAIN: it would have to wait, and the device does not
-// block. ENODEV: the tree is unmounted.
+// readMessage returns the size of the next message of a device. EAGAIN: it would have to wait, and
+// the device does not block. ENODEV: the tree is unmounted.
 func readMessage(fd int, b *Buffers) (int, syscall.Errno) {
 	for {
 		n, err := unix.Read(fd, b.In)

@@ -75,7 +75,8 @@ func (h *handled) settles(n int32) {
 	wait.Equal(h, "running handlers", n, h.running.Load)
 }
 
-// A message whose handlers are all blocked gets another one, up to the limit. They end when they are not needed any more.
+// A message whose handlers are all blocked gets another one, up to the limit. They end when they
+// are not needed any more.
 func TestBlockedHandlers(t *testing.T) {
 	h := newHandled(t, 3)
 	for m := range byte(3) {

@@ -1,5 +1,5 @@
-// Package fanotify reports changes of marked files, or in marked directories. It tells which of them this process has
-// made.
+// Package fanotify reports changes of marked files, or in marked directories. It tells which of
+// them this process has made.
 package fanotify
 
 import (
@@ -44,8 +44,8 @@ type Handler interface {
 	Unknown()
 }
 
-// A Group is an unprivileged fanotify group (fanotify_init(2), Linux 5.13), which unlike inotify tells whose a change
-// is. Its methods are safe for concurrent use.
+// A Group is an unprivileged fanotify group (fanotify_init(2), Linux 5.13), which unlike inotify
+// tells whose a change is. Its methods are safe for concurrent use.
 type Group struct {
 	FD      int // of the group
 	stop    int // eventfd that ends Run
@@ -57,8 +57,8 @@ type Group struct {
 	reading sync.Mutex // held while events are read and handled
 }
 
-// New returns a group, nil if the kernel is too old or the user has too many. proc is a descriptor of /proc/self/fd,
-// which files are marked through; the caller closes it after the group.
+// New returns a group, nil if the kernel is too old or the user has too many. proc is a descriptor
+// of /proc/self/fd, which files are marked through; the caller closes it after the group.
 func New(proc int, h Handler) *Group {
 	fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK|
 		unix.FAN_REPORT_DFID_NAME|unix.FAN_REPORT_FID, unix.O_RDONLY|unix.O_CLOEXEC)
@@ -186,8 +186,8 @@ func (g *Group) events(b []byte) {
 	}
 }
 
-// event handles the mask and the information records of one event: of an entry of a directory, and of the file itself.
-// own says that it is of this process.
+// event handles the mask and the information records of one event: of an entry of a directory, and
+// of the file itself. own says that it is of this process.
 func (g *Group) event(mask uint64, records []byte, own bool) {
 	const header, fsid, handle = 4, 8, 8
 	for len(records) >= header {

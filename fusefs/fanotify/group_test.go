@@ -34,7 +34,8 @@ func message(pid int32, mask uint64, name string) []byte {
 	return append(b, info...)
 }
 
-// Events are reported with what they name, those that are not wanted are not, and what is lost is told.
+// Events are reported with what they name, those that are not wanted are not, and what is lost is
+// told.
 func TestEvents(t *testing.T) {
 	var h told
 	g := &Group{self: 7, handler: &h}

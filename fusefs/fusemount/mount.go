@@ -1,5 +1,6 @@
-// Package fusemount mounts FUSE file systems for package fusefs to serve, in this process or another one. It is a package
-// of its own since a program that only mounts would start more slowly with what serving needs.
+// Package fusemount mounts FUSE file systems for package fusefs to serve, in this process or
+// another one. It is a package of its own since a program that only mounts would start more slowly
+// with what serving needs.
 package fusemount
 
 import (

@@ -20,8 +20,8 @@ type Intent struct {
 	Make bool // it makes a name if that does not exist
 }
 
-// IntentOf returns what the system call is going to do in which the thread tid waits. ok is false if that needs no
-// level, is unknown, or cannot be read.
+// IntentOf returns what the system call is going to do in which the thread tid waits. ok is false
+// if that needs no level, is unknown, or cannot be read.
 func IntentOf(tid uint32) (a Intent, ok bool) {
 	nr, args, ok := systemCall(tid)
 	if !ok {

@@ -7,8 +7,8 @@ import (
 	"wolffia/perm"
 )
 
-// expected are rules that a spare has compiled before it is asked for them: to read and compile those of a preset takes
-// most of the time of an adoption.
+// expected are rules that a spare has compiled before it is asked for them: to read and compile
+// those of a preset takes most of the time of an adoption.
 type expected struct {
 	text   []byte // of a request with these rules
 	policy *perm.Policy

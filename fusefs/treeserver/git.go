@@ -17,7 +17,8 @@ func openPrivate(run, codebase, mountPoint string, g boot.TreeGit, copied bool) 
 	})
 }
 
-// gitOptions returns what fusefs.Serve needs; nil if the git directories are not the sandbox's own. minimal is fusefs.Git.Minimal.
+// gitOptions returns what fusefs.Serve needs; nil if the git directories are not the sandbox's
+// own. minimal is fusefs.Git.Minimal.
 func gitOptions(s *gitstore.Store, minimal bool) *fusefs.Git {
 	if s == nil {
 		return nil

@@ -22,8 +22,8 @@ type copied struct {
 	log         *cow.Log
 }
 
-// openCopied opens the upper layer of the sandbox, whose codebase is open as root; nil if it has none. It
-// empties the work directory. Others are kept away by the sandbox's lock.
+// openCopied opens the upper layer of the sandbox, whose codebase is open as root; nil if it has
+// none. It empties the work directory. Others are kept away by the sandbox's lock.
 func openCopied(b *boot.TreeParams, root int) (c *copied, err error) {
 	if !b.Copied {
 		return nil, nil // not copied
@@ -76,8 +76,8 @@ func openCopied(b *boot.TreeParams, root int) (c *copied, err error) {
 	return c, err
 }
 
-// searchable gives the owner of the directory called name in dir all access, which the sandbox may have taken: no request
-// finds its way through the codebase's own directory without.
+// searchable gives the owner of the directory called name in dir all access, which the sandbox may
+// have taken: no request finds its way through the codebase's own directory without.
 func searchable(dir int, name string) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -89,8 +89,8 @@ func searchable(dir int, name string) error {
 	return unix.Fchmodat(dir, name, st.Mode&0o7777|0o700, 0)
 }
 
-// begin prepares the upper layer as long as it is empty: its root has the mode and the times of the codebase, which the
-// sandbox sees.
+// begin prepares the upper layer as long as it is empty: its root has the mode and the times of
+// the codebase, which the sandbox sees.
 func (c *copied) begin(root int) error {
 	if names, _ := c.upper.Readdirnames(1); len(names) > 0 {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"wolffia/runtime"
 )
 
-// attach serves the directory path by the rules in the file, for the claimant of the pooled sandbox. If it serves a
-// codebase already, that must be this one, by the same rules.
+// attach serves the directory path by the rules in the file, for the claimant of the pooled
+// sandbox. If it serves a codebase already, that must be this one, by the same rules.
 func (t *treeServer) attach(path string, git boot.TreeGit, file *os.File) error {
 	var err error
 	if t.boot.Blank {

@@ -21,8 +21,8 @@ import (
 	"wolffia/runtime"
 )
 
-// review does what a client asks for, and answers by a connection of the client's, passed, which may be nil and which it
-// closes. While it works on the layers, nothing is changed in the tree.
+// review does what a client asks for, and answers by a connection of the client's, passed, which
+// may be nil and which it closes. While it works on the layers, nothing is changed in the tree.
 func (t *treeServer) review(r *boot.Review, passed *os.File) error {
 	defer passed.Close() // nil, or closed before, is fine
 	if t.copied == nil {
@@ -177,7 +177,8 @@ func (t *treeServer) snapshot(l *cow.Layers, name string) error {
 	return err
 }
 
-// restore makes the changes those of a snapshot. That happens at the next start, or with the next review.
+// restore makes the changes those of a snapshot. That happens at the next start, or with the next
+// review.
 func (t *treeServer) restore(name string) error {
 	if t.server != nil {
 		return runtime.Errorf(runtime.ErrConflict, "the sandbox runs: stop it before its changes are replaced")

@@ -14,7 +14,8 @@ import (
 	"wolffia/runtime"
 )
 
-// An answer goes to a unix stream socket and nothing else: a write to another file could have a thread wait.
+// An answer goes to a unix stream socket and nothing else: a write to another file could have a
+// thread wait.
 func TestAnswerNeedsASocket(t *testing.T) {
 	socket := func(domain, kind int) *os.File {
 		fd, err := unix.Socket(domain, kind|unix.SOCK_CLOEXEC, 0)

@@ -13,8 +13,8 @@ import (
 // maxMemorySpool bounds a spool in memory, in bytes.
 const maxMemorySpool = 64 << 20
 
-// A spool is a file without a name. It is on the disk, and moves to memory if that is full: changes are listed and
-// discarded also then.
+// A spool is a file without a name. It is on the disk, and moves to memory if that is full:
+// changes are listed and discarded also then.
 type spool struct {
 	f        *os.File
 	size     int64

@@ -22,8 +22,9 @@ import (
 	"wolffia/internal/sys/step"
 )
 
-// Settings of the garbage collector (GOGC): in the first second, in which a tree is often used for the first time, it
-// does not run before 16 MB are in use; later the garbage of requests would outweigh the live nodes.
+// Settings of the garbage collector (GOGC): in the first second, in which a tree is often used for
+// the first time, it does not run before 16 MB are in use; later the garbage of requests would
+// outweigh the live nodes.
 const firstGarbage, leastGarbage = 400, 50
 
 // Main serves the filtered codebase until the shim ends or the tree is unmounted. It starts no

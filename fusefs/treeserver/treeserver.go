@@ -127,7 +127,8 @@ func (t *treeServer) stats() *boot.TreeStats {
 	return stats
 }
 
-// serves returns an error if another directory is served than the one that a client finds at the codebase's path.
+// serves returns an error if another directory is served than the one that a client finds at the
+// codebase's path.
 func (t *treeServer) serves(at boot.Dir) error {
 	if at == t.served && at != (boot.Dir{}) {
 		return nil
@@ -135,8 +136,8 @@ func (t *treeServer) serves(at boot.Dir) error {
 	return runtime.Errorf(runtime.ErrConflict, "the sandbox serves the directory that was %s at its start, which was moved, replaced or unmounted since: put it back there, or stop the sandbox", t.codebase)
 }
 
-// setRules replaces the rules in force by those that were made for the directory at. Invalid rules are ErrInvalid and
-// change nothing.
+// setRules replaces the rules in force by those that were made for the directory at. Invalid rules
+// are ErrInvalid and change nothing.
 //
 // A tree server that runs as root can reach more than the shim, which does not; so it accepts only
 // the rules that root has recorded.

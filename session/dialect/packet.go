@@ -1,4 +1,5 @@
-// Package dialect has the texts that a session exchanges with a shell. It starts nothing and opens no file.
+// Package dialect has the texts that a session exchanges with a shell. It starts nothing and opens
+// no file.
 package dialect
 
 import (
@@ -83,8 +84,8 @@ func (d Dialect) Run(dir string, st Streams, names FIFOs, status string) string 
 	return b.String()
 }
 
-// Report is packet B of package session. Three digits for NUL: a digit may follow. Once the report is out, what
-// would run between commands, or log an idle shell out, is disarmed.
+// Report is packet B of package session. Three digits for NUL: a digit may follow. Once the report
+// is out, what would run between commands, or log an idle shell out, is disarmed.
 func (d Dialect) Report(nonce string) string {
 	return d.builtin() + `printf '\000%s %s %s\000' ` + nonce + ` "$?" "${PWD-}" >&0; PS1= PS2= PS0= PROMPT_COMMAND= TMOUT=` + "\n"
 }
@@ -107,11 +108,11 @@ func (d Dialect) GuardScript(aside string) string {
 	return test + ` || { ` + b + save + ` >>` + aside + `; ` + interrupt + `; ` + b + `trap - INT; ` + interrupt + "; }\n"
 }
 
-// Background is a text that runs another in the background and keeps its status, also under
-// set -e, which the text has and what keeps the status has not. The
-// outer group's streams are open before the job is forked, and so before the report. Bash
-// disowns the job: else its messages about the job, with this text, would come during another command,
-// wait would wait for it, and jobs would show it. It may have ended, and is not found then.
+// Background is a text that runs another in the background and keeps its status, also under set
+// -e, which the text has and what keeps the status has not. The outer group's streams are open
+// before the job is forked, and so before the report. Bash disowns the job: else its messages
+// about the job, with this text, would come during another command, wait would wait for it, and
+// jobs would show it. It may have ended, and is not found then.
 func (d Dialect) Background(path string) []byte {
 	b, disown := d.builtin(), `\builtin disown "$!" 2>/dev/null || \builtin :; `
 	if d.POSIX {

@@ -18,8 +18,8 @@ type Snapshot struct {
 	sections map[string][]byte
 }
 
-// SnapshotScript has the shell print its state. What a trap on DEBUG prints between two commands is in no section
-// that is one value.
+// SnapshotScript has the shell print its state. What a trap on DEBUG prints between two commands
+// is in no section that is one value.
 func (d Dialect) SnapshotScript() string {
 	if d.POSIX {
 		return `\printf '\000vars\000'; set
@@ -207,9 +207,10 @@ func (s Snapshot) restoreBash(b *script, base string, why Purpose) {
 	}
 }
 
-// limit returns the flag and the value in a line of ulimit -a, such as "open files   (-n) 1024"; false for a limit that
-// cannot be set, or is a session's own (see proc.Mark), and for that of processes: with too low a one no shell can start a
-// command, and the end of the shell is what helps.
+// limit returns the flag and the value in a line of ulimit -a, such as "open files   (-n) 1024";
+// false for a limit that cannot be set, or is a session's own (see proc.Mark), and for that of
+// processes: with too low a one no shell can start a command, and the end of the shell is what
+// helps.
 func limit(line string) (flag, value string, ok bool) {
 	what, value, ok := strings.Cut(strings.TrimSpace(line), ") ")
 	flag = what[max(0, len(what)-2):]

@@ -277,7 +277,8 @@ func attachExit(e *env) {
 	v.sees("=unset=")
 }
 
-// A session's program runs on each of its terminals, with the session's state, and they end with it.
+// A session's program runs on each of its terminals, with the session's state, and they end with
+// it.
 func attachProgram(e *env) {
 	s := e.shell(&runtime.SessionConfig{Program: "tty >/dev/null && echo =$((count+1))=; exit 3"})
 	for range 2 {

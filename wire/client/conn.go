@@ -109,7 +109,8 @@ func (c *Conn) Idle() bool {
 // idle is Idle. c.mu is held.
 func (c *Conn) idle() bool { return c.err == nil && len(c.channels) == 0 }
 
-// Seal reports whether the connection is [Conn.Idle]. Then no process can be started by it any more: Start returns ErrClosed.
+// Seal reports whether the connection is [Conn.Idle]. Then no process can be started by it any
+// more: Start returns ErrClosed.
 func (c *Conn) Seal() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

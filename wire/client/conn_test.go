@@ -11,7 +11,8 @@ import (
 	"wolffia/wire/client"
 )
 
-// asked returns a connection on which a question waits for its answer, the other end, and what becomes of the question.
+// asked returns a connection on which a question waits for its answer, the other end, and what
+// becomes of the question.
 func asked(t *testing.T) (conn *client.Conn, far *wire.Writer, hangUp func(), got chan error) {
 	t.Helper()
 	near, end := net.Pipe()
@@ -32,7 +33,8 @@ func asked(t *testing.T) (conn *client.Conn, far *wire.Writer, hangUp func(), go
 	return conn, wire.NewWriter(end), hangUp, got
 }
 
-// A hasty is a stream whose other end answers the first question and hangs up before the asker is done with asking.
+// A hasty is a stream whose other end answers the first question and hangs up before the asker is
+// done with asking.
 type hasty struct {
 	io.Reader
 	answer io.Writer

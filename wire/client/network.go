@@ -143,8 +143,8 @@ func (c *netConn) Close() error {
 	return err
 }
 
-// SetLinger is that of [net.TCPConn] for 0, with which Close has the socket inside reset its connection, and for less, with
-// which it does not.
+// SetLinger is that of [net.TCPConn] for 0, with which Close has the socket inside reset its
+// connection, and for less, with which it does not.
 func (c *netConn) SetLinger(seconds int) error {
 	c.reset.Store(seconds == 0)
 	return nil

@@ -149,7 +149,8 @@ type Keeper interface {
 	Keep(b []byte) (int, error)
 }
 
-// WriteTo implements io.WriterTo: io.Copy then needs no buffer of its own. A Keeper gets the memory of large frames.
+// WriteTo implements io.WriterTo: io.Copy then needs no buffer of its own. A Keeper gets the
+// memory of large frames.
 func (o *output) WriteTo(w io.Writer) (written int64, err error) {
 	keeper, keeps := w.(Keeper)
 	for {

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// Credential reports whether the setting has a password or a token: in an address, as value or in its name, with a
-// password or with a user as long as a token; in a header of authorization; or by the setting's name.
+// Credential reports whether the setting has a password or a token: in an address, as value or in
+// its name, with a password or with a user as long as a token; in a header of authorization; or by
+// the setting's name.
 func (s *Setting) Credential() bool {
 	switch s.Key() {
 	case "extraheader":

@@ -24,7 +24,8 @@ const (
 
 // Options are options of Open.
 type Options struct {
-	// Codebase is the path of the codebase on the host, without links, and MountPoint where the sandbox sees it.
+	// Codebase is the path of the codebase on the host, without links, and MountPoint where the
+	// sandbox sees it.
 	Codebase, MountPoint string
 	// Shown is an absolute path at which the sandbox sees what is shown of the host's git
 	// directories, in directories called by their numbers; "": in each directory of a copy, at
@@ -43,12 +44,14 @@ type Options struct {
 	Begin func(copy, at string) error
 	// Credentials copies credentials in configurations too.
 	Credentials bool
-	// Monitor says that git inside has the file system monitor of fusefs, and Ignore which names it ignores in all repositories.
+	// Monitor says that git inside has the file system monitor of fusefs, and Ignore which names
+	// it ignores in all repositories.
 	Monitor bool
 	Ignore  string
 }
 
-// A Copier makes private git directories. It implements fusefs.GitHost, and is safe for concurrent use.
+// A Copier makes private git directories. It implements fusefs.GitHost, and is safe for concurrent
+// use.
 type Copier struct {
 	Options
 	dir  *os.File // Options.Work
@@ -126,7 +129,8 @@ func (c *Copier) Count() int {
 	return len(c.hosts)
 }
 
-// number returns the number of the host's git directory at the absolute path, which gets the next one if it has none.
+// number returns the number of the host's git directory at the absolute path, which gets the next
+// one if it has none.
 func (c *Copier) number(dir string) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,7 +192,8 @@ func (c *Copier) CopyGitDir(dir, store int, at string) error {
 	return unix.Renameat2(c.work, tmp, store, gitName, unix.RENAME_NOREPLACE)
 }
 
-// copyTo makes the copy called tmp, for the path at of the store, of the entry .git of dir, which is st.
+// copyTo makes the copy called tmp, for the path at of the store, of the entry .git of dir, which
+// is st.
 func (c *Copier) copyTo(tmp, at string, dir int, st *unix.Stat_t) error {
 	here, err := os.Readlink(procPath(dir))
 	if err != nil {
@@ -232,8 +237,8 @@ func (c *Copier) inside(to string) string {
 }
 
 // elsewhere makes a private repository of the git directory to, which the .git of the directory
-// here, open as tree, names; if that is in a .git of the codebase it calls same instead, and the way is the same
-// inside.
+// here, open as tree, names; if that is in a .git of the codebase it calls same instead, and the
+// way is the same inside.
 func (c *Copier) elsewhere(tmp, at string, tree int, here, to string, same func() error) error {
 	if to = filepath.Clean(to); !filepath.IsAbs(to) {
 		to = filepath.Join(here, to)

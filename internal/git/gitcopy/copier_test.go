@@ -134,7 +134,8 @@ func (w *world) log(name string, args ...string) string {
 	return w.git(w.base, append([]string{"--git-dir", git, "--work-tree", w.at(name)}, args...)...)
 }
 
-// onlyRelative leaves the lines out of an alternates file that name the mount point, which only a sandbox has.
+// onlyRelative leaves the lines out of an alternates file that name the mount point, which only a
+// sandbox has.
 func (w *world) onlyRelative(alternates string) {
 	w.t.Helper()
 	data, err := os.ReadFile(alternates)

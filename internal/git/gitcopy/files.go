@@ -13,7 +13,8 @@ import (
 
 func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// lstat returns the entry at the path name of the directory dir, without following a link at its end.
+// lstat returns the entry at the path name of the directory dir, without following a link at its
+// end.
 func lstat(dir int, name string) (*unix.Stat_t, error) {
 	st := new(unix.Stat_t)
 	if err := unix.Fstatat(dir, name, st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -22,7 +23,8 @@ func lstat(dir int, name string) (*unix.Stat_t, error) {
 	return st, nil
 }
 
-// eachEntry calls f for each entry of the directory dir, which may be open for reading more than once.
+// eachEntry calls f for each entry of the directory dir, which may be open for reading more than
+// once.
 func eachEntry(dir int, f func(e os.DirEntry) error) error {
 	fd, err := beneath.Open(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {

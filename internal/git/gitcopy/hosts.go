@@ -39,7 +39,8 @@ func number(ctx context.Context, dir *os.File, name, at string, give func(path s
 	return n, all, err
 }
 
-// changeHosts replaces the list in the file called name of dir by what change makes of it, and returns that.
+// changeHosts replaces the list in the file called name of dir by what change makes of it, and
+// returns that.
 func changeHosts(ctx context.Context, dir *os.File, name string, give func(path string) error, change func(hosts []string) []string) ([]string, error) {
 	late := fmt.Errorf("another process of wolffia is at work on %s", dir.Name())
 	ctx, cancel := context.WithTimeoutCause(ctx, lockLimit, late)
@@ -75,5 +76,6 @@ func readHosts(dir *os.File, name string) (all []string, err error) {
 	return all, nil
 }
 
-// ShownAt returns the path, in a private git directory, of what is shown of the host's git directory with that number.
+// ShownAt returns the path, in a private git directory, of what is shown of the host's git
+// directory with that number.
 func ShownAt(n int) string { return hostsName + "/" + strconv.Itoa(n) }

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Each git directory has one number, whichever process asks, and a Copier shows those that others have added.
+// Each git directory has one number, whichever process asks, and a Copier shows those that others
+// have added.
 func TestNumber(t *testing.T) {
 	dir, err := os.Open(t.TempDir())
 	if err != nil {

@@ -69,8 +69,8 @@ var (
 )
 
 // repository makes the private repository called tmp in work, for the path at of the store: a copy
-// of git, the host's git directory, which it closes. tree is its working tree. away tells that git's working tree finds git
-// by a pointer, which the copy does not need.
+// of git, the host's git directory, which it closes. tree is its working tree. away tells that
+// git's working tree finds git by a pointer, which the copy does not need.
 //
 // What is no repository gets an empty directory, which git takes for none either.
 func (c *Copier) repository(tmp, at string, tree int, git *os.File, away bool) error {
@@ -139,7 +139,8 @@ func (p *copying) finish(tmp, at string) error {
 	return nil
 }
 
-// commonOf returns the common directory of git, which is git itself unless it is that of a linked working tree.
+// commonOf returns the common directory of git, which is git itself unless it is that of a linked
+// working tree.
 func commonOf(git *os.File) (*os.File, error) {
 	text, err := beneath.ReadFile(int(git.Fd()), "commondir", maxPointer)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -192,7 +193,8 @@ type stamp struct {
 	mtime     unix.Timespec
 }
 
-// stampOf tells whether git on the host has changed a repository: what of its files the copy must have of one moment.
+// stampOf tells whether git on the host has changed a repository: what of its files the copy must
+// have of one moment.
 func stampOf(git, common *os.File) (all []stamp) {
 	add := func(dir int, name string) {
 		if st, err := lstat(dir, name); err == nil {
@@ -248,7 +250,8 @@ func (p *copying) gitDirectory(to int, at string, git, common *os.File, away boo
 	if err := p.objects(to, at, common); err != nil {
 		return err
 	}
-	// git rerere is on where the directory exists. What it has recorded can be of files that the rules hide.
+	// git rerere is on where the directory exists. What it has recorded can be of files that the
+	// rules hide.
 	if _, err := lstat(int(common.Fd()), "rr-cache"); err == nil {
 		if err := unix.Mkdirat(to, "rr-cache", 0o755); err != nil {
 			return err
@@ -364,7 +367,8 @@ func (p *copying) worktrees(to int, at string, common *os.File) error {
 	})
 }
 
-// objects has git inside read the objects of common, the host's git directory, and of what that reads in turn.
+// objects has git inside read the objects of common, the host's git directory, and of what that
+// reads in turn.
 func (p *copying) objects(to int, at string, common *os.File) error {
 	var lines strings.Builder
 	dirs := []string{common.Name() + "/objects"}

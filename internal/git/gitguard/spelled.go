@@ -24,7 +24,8 @@ func Spelled(name string) bool {
 	return plain == ".git" || plain == "git~1"
 }
 
-// plainly reports whether c, in a name, is not the character want in any spelling, nor one without a width.
+// plainly reports whether c, in a name, is not the character want in any spelling, nor one without
+// a width.
 func plainly(c, want byte) bool { return c|0x20 != want|0x20 && c < 0x80 }
 
 // ignorable are the characters that HFS+, or Linux with +F, ignores in a comparison of names

@@ -110,7 +110,8 @@ func TestParse(t *testing.T) {
 	})
 }
 
-// git believes an index of With: it looks at no file and lists no directory that it says nothing of, and of the others it finds all.
+// git believes an index of With: it looks at no file and lists no directory that it says nothing
+// of, and of the others it finds all.
 func TestWith(t *testing.T) {
 	eachFormat(t, func(t *testing.T, root string) {
 		write(t, filepath.Join(root, ".git/info/exclude"), "*.x\n")

@@ -46,8 +46,8 @@ type Pair struct {
 	// Place is the working tree, relative to the codebase: "." is the top. Of a bare repository it
 	// is empty.
 	Place string
-	// Common is, for a linked working tree (git-worktree(1)), Private of the pair whose references it
-	// shares; else it is empty.
+	// Common is, for a linked working tree (git-worktree(1)), Private of the pair whose references
+	// it shares; else it is empty.
 	Common string
 	// Pointer is set if a file .git at Place has to lead to Host, and the host has nothing there.
 	Pointer bool
@@ -148,8 +148,8 @@ func (f *finder) list(dir string, depth int) ([]os.DirEntry, error) {
 	return entries, nil
 }
 
-// add adds the pair of the git directory in a directory of the codebase, and those of the submodules and linked working
-// trees that it has.
+// add adds the pair of the git directory in a directory of the codebase, and those of the
+// submodules and linked working trees that it has.
 func (f *finder) add(dir string) error {
 	private := path.Join(dir, name)
 	host, made, known := f.hostOf(dir)

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree makes files by their paths below dir: a path that ends with / is a directory, and "a -> b" a link.
+// tree makes files by their paths below dir: a path that ends with / is a directory, and "a -> b"
+// a link.
 func tree(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {

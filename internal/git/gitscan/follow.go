@@ -131,8 +131,9 @@ func (c *config) expandAll(path string) (all []string) {
 	return all
 }
 
-// everywhere records a path in the user's own configuration that is relative to the working tree that git runs in: it
-// leads somewhere in each, and with .. at its beginning into directories above.
+// everywhere records a path in the user's own configuration that is relative to the working tree
+// that git runs in: it leads somewhere in each, and with .. at its beginning into directories
+// above.
 func (c *config) everywhere(path string) {
 	path = strings.TrimPrefix(path, ":(optional)")
 	if _, ok := c.expand("", path); !ok || c.dir != "" || path[0] == '/' || path[0] == '~' {

@@ -6,9 +6,9 @@
 //	repos, err := gitscan.Scan(ctx, "/home/ann/project", nil)
 //	for _, dir := range repos.Dirs { // ".git", "vendor/x/.git"
 //
-// Scan takes a directory for a git directory by the names in it, as git does. It also reads the repository that
-// the tree is a part of, and the user's own configuration (~/.gitconfig), for what those
-// run in the tree. It does not find repositories that are made later.
+// Scan takes a directory for a git directory by the names in it, as git does. It also reads the
+// repository that the tree is a part of, and the user's own configuration (~/.gitconfig), for what
+// those run in the tree. It does not find repositories that are made later.
 //
 // The tree is hostile: sizes are bounded, symbolic links are followed only
 // where git follows them, and only regular files are opened.

@@ -54,7 +54,8 @@ func Tracked(ctx context.Context, t Tree, want func(path []byte) bool) ([]Entry,
 	return slices.CompactFunc(entries, func(a, b Entry) bool { return a.Path == b.Path }), nil
 }
 
-// readIndex reads an index file; a missing file has no entries. shared is the name of the index that it extends, or "".
+// readIndex reads an index file; a missing file has no entries. shared is the name of the index
+// that it extends, or "".
 func readIndex(ctx context.Context, path string, want func([]byte) bool) (entries []Entry, shared string, err error) {
 	f, err := openRegular(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {

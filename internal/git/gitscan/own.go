@@ -10,8 +10,9 @@ import (
 // maxTops bounds the working trees for which the user's own configuration is followed.
 const maxTops = 200
 
-// ownFiles returns where the configurations may be that git reads for the user whatever the repository:
-// git-config(1), "FILES". Programs with other variables than ours read others of them, so all count.
+// ownFiles returns where the configurations may be that git reads for the user whatever the
+// repository: git-config(1), "FILES". Programs with other variables than ours read others of them,
+// so all count.
 func ownFiles(home string, getenv func(string) string) (files []string) {
 	dirs := []string{getenv("XDG_CONFIG_HOME")}
 	if home != "" {
@@ -27,8 +28,8 @@ func ownFiles(home string, getenv func(string) string) (files []string) {
 	return slices.DeleteFunc(files, func(file string) bool { return !filepath.IsAbs(file) })
 }
 
-// own records what the user's own configurations make git execute and include in the working trees that
-// were found, and in the root, which may become one.
+// own records what the user's own configurations make git execute and include in the working trees
+// that were found, and in the root, which may become one.
 func (r *reader) own(files []string) {
 	seen := set{}
 	tops := slices.DeleteFunc(append([]string{r.root}, r.tops...), func(top string) bool {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// What git does for the user in every repository is found as what a repository's own configuration names.
+// What git does for the user in every repository is found as what a repository's own configuration
+// names.
 func TestScanOwnConfiguration(t *testing.T) {
 	home := t.TempDir()
 	root := filepath.Join(home, "root")

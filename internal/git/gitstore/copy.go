@@ -50,7 +50,8 @@ func (s *Store) Copy(root int, path string) (dir bool, err error) {
 	return s.isDir(path)
 }
 
-// Open opens the sandbox's own .git of the directory at a path of the codebase with O_PATH. The caller closes it.
+// Open opens the sandbox's own .git of the directory at a path of the codebase with O_PATH. The
+// caller closes it.
 func (s *Store) Open(path string) (fd int, err error) {
 	return beneath.Open(int(s.Store.Fd()), filepath.Join(path, gitName), unix.O_PATH|unix.O_NOFOLLOW, 0)
 }

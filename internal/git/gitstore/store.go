@@ -29,7 +29,8 @@ type Options struct {
 	Ignore  string
 }
 
-// A Store is the open directory of a sandbox's own git directories. The Copier is safe for concurrent use.
+// A Store is the open directory of a sandbox's own git directories. The Copier is safe for
+// concurrent use.
 type Store struct {
 	*gitcopy.Copier
 	// Store and Work are the directories statedir.GitStore and statedir.GitWork. Of a copied

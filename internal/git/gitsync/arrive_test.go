@@ -41,8 +41,8 @@ func (w *world) arrive(b *box, host string) Report {
 	return r
 }
 
-// A repository that is made inside is one on the host, with references, HEAD, what is staged and stashes, and of the
-// configuration with what runs nothing.
+// A repository that is made inside is one on the host, with references, HEAD, what is staged and
+// stashes, and of the configuration with what runs nothing.
 func TestArrive(t *testing.T) {
 	w := newWorld(t, 0)
 	b, host := w.made(`git init -q -b trunk; echo a >a; git add a; git commit -qm one; git tag v1; git branch side; echo b >>a; git stash -q
@@ -116,7 +116,8 @@ func TestArriveEmpty(t *testing.T) {
 	}
 }
 
-// What git on the host refuses does not arrive, and a HEAD that names no branch is no place of the host's.
+// What git on the host refuses does not arrive, and a HEAD that names no branch is no place of the
+// host's.
 func TestArriveRefused(t *testing.T) {
 	w := newWorld(t, 0)
 	b, host := w.made(`git init -q -b main; git commit -q --allow-empty -m one
@@ -223,7 +224,8 @@ func TestLinked(t *testing.T) {
 		t.Errorf("it said %q", said)
 	}
 	same(w.both(main, linked), "")
-	// The branch of a working tree goes together with its index, also if the repository's own command has moved it.
+	// The branch of a working tree goes together with its index, also if the repository's own
+	// command has moved it.
 	w.must("git update-ref refs/heads/other topic")
 	in("git reset -q --hard")
 	if said := w.both(main, linked); !strings.HasPrefix(said, "other was rewritten in the sandbox: it was ") {

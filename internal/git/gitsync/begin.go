@@ -81,7 +81,8 @@ func Begin(private, state string) error {
 // A tree is a directory whose content a sandbox may change meanwhile.
 type tree struct{ *os.File }
 
-// openPrivate opens the sandbox's git directory, or for a linked working tree that of the repository.
+// openPrivate opens the sandbox's git directory, or for a linked working tree that of the
+// repository.
 func (p *Pair) openPrivate(path string) (tree, error) {
 	if p.Store == "" {
 		return openTree(path)
@@ -133,8 +134,8 @@ func (t tree) has(name string) bool {
 	return err == nil
 }
 
-// list calls do for each directory below and with name, and the names in it, up to a number of names in all. A
-// directory that does not exist has none.
+// list calls do for each directory below and with name, and the names in it, up to a number of
+// names in all. A directory that does not exist has none.
 func (t tree) list(name string, most int, do func(dir string, entries []os.DirEntry) error) error {
 	left := most
 	todo := []string{name}

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// A busyInside does something before, and after, the sync runs a program inside whose script has a part.
+// A busyInside does something before, and after, the sync runs a program inside whose script has a
+// part.
 type busyInside struct {
 	Inside
 	part          string
@@ -28,7 +29,8 @@ func (b busyInside) Run(ctx context.Context, args []string, in io.Reader, out io
 	return status, err
 }
 
-// during has a script run inside before the first, or each, program of a sync whose script has a part.
+// during has a script run inside before the first, or each, program of a sync whose script has a
+// part.
 func (w *world) during(part, script string, each bool) {
 	p := w.boxes[0].pair
 	act := func() { w.must(script) }
@@ -63,7 +65,8 @@ func TestInsideBetween(t *testing.T) {
 	}
 }
 
-// What is read while git inside goes on changing it does not move HEAD, the index or references inside; commits cross.
+// What is read while git inside goes on changing it does not move HEAD, the index or references
+// inside; commits cross.
 func TestUnsteady(t *testing.T) {
 	w := newWorld(t, 1)
 	w.host("git branch theirs main; git branch old topic")
@@ -82,7 +85,8 @@ func TestUnsteady(t *testing.T) {
 	w.clean()
 }
 
-// What crosses is the sandbox's also if that has gone on meanwhile: it is not taken for the user's afterwards.
+// What crosses is the sandbox's also if that has gone on meanwhile: it is not taken for the user's
+// afterwards.
 func TestStagedThenCommitted(t *testing.T) {
 	for _, at := range []string{"inside", "before objects", "journal", "index", "unlocked"} {
 		t.Run(at, func(t *testing.T) {
@@ -107,7 +111,8 @@ func TestStagedThenCommitted(t *testing.T) {
 	}
 }
 
-// git of the user's finds its index free while a sync asks what is staged, and a sync does not mind that it is not.
+// git of the user's finds its index free while a sync asks what is staged, and a sync does not
+// mind that it is not.
 func TestStagedWithoutLock(t *testing.T) {
 	w := newWorld(t, 1)
 	w.must("echo x >>src/a; git add src/a")
@@ -138,7 +143,8 @@ func TestStashBetween(t *testing.T) {
 	w.equal(w.host(list), "On main: agent")
 }
 
-// A branch stays where it is while a rebase of it is in progress inside: git moves it in the end, from there.
+// A branch stays where it is while a rebase of it is in progress inside: git moves it in the end,
+// from there.
 func TestRebasedBranchStays(t *testing.T) {
 	t.Run("here", func(t *testing.T) { rebasedBranchStays(t, newWorld(t, 1), "") })
 	t.Run("in a second working tree", func(t *testing.T) {
@@ -164,7 +170,8 @@ func rebasedBranchStays(t *testing.T, w *world, there string) {
 	w.equal(w.host("git log -1 --format=%s main"), "user")
 }
 
-// A stash that has just crossed is taken out again inside, before the sync comes to its end: it is gone on both sides.
+// A stash that has just crossed is taken out again inside, before the sync comes to its end: it is
+// gone on both sides.
 func TestStashPoppedMeanwhile(t *testing.T) {
 	w := newWorld(t, 1)
 	w.must("echo x >>src/a; git stash -q")

@@ -23,7 +23,8 @@ const (
 	userCommits  = "git commit -q --allow-empty -m u"
 )
 
-// boths are what both sides do. The names begin with the row of the acceptance table, if it has one.
+// boths are what both sides do. The names begin with the row of the acceptance table, if it has
+// one.
 var boths = []struct {
 	name  string
 	boxes int
@@ -384,7 +385,8 @@ git config filter.f.clean 'echo c >>` + ran + `; cat'; git config filter.f.smudg
 		w.equal(w.host("git status --porcelain"), "?? u")
 	}},
 	{"index: racy entries", 1, func(w *world) {
-		// Times without fractions, as on file systems that have no finer ones: only the index's own time tells.
+		// Times without fractions, as on file systems that have no finer ones: only the index's
+		// own time tells.
 		w.host("git config core.trustctime false; git config core.checkStat minimal")
 		const touch = "touch -d '2026-01-01 00:00:00' "
 		w.host("echo A1 >src/b; " + touch + "src/b; git add src/b; echo B1 >src/b; " + touch + "src/b .git/index")
@@ -484,7 +486,8 @@ git update-ref refs/heads/main $(git commit-tree -p main -m k $(git write-tree))
 		w.sync()
 		want := "branch.fix.merge refs/heads/fix\nbranch.fix.remote origin\nbranch.topic.merge refs/heads/fix\nbranch.topic.remote ."
 		w.equal(w.host(get), want)
-		// A remote, or a branch, that the host does not have, waits; what is not a branch's name does not cross.
+		// A remote, or a branch, that the host does not have, waits; what is not a branch's name
+		// does not cross.
 		w.must("git config branch.w1.remote mine; git config branch.w1.merge refs/heads/w1; git config branch.none.remote origin; git config branch.none.merge refs/heads/none")
 		w.must(`git branch w2; git config branch.w2.remote origin; git config branch.w2.merge 'refs/heads/$(id)'; git branch w3; git config branch.w3.remote origin; git config branch.w3.merge refs/tags/v1`)
 		w.must(`git branch w4; git config branch.w4.remote ../up.git; git config branch.w4.merge refs/heads/w4; git config branch.w4.rebase true; git config branch.w4.pushRemote origin`)

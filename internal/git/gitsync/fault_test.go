@@ -18,7 +18,8 @@ import (
 	"wolffia/internal/test/testenv"
 )
 
-// victim is the variable that makes a test program one sync that is killed: its failpoint, and what makes the pair.
+// victim is the variable that makes a test program one sync that is killed: its failpoint, and
+// what makes the pair.
 const victim = "GITSYNC_TEST_VICTIM"
 
 // TestVictim is the process that TestKills kills.

@@ -14,14 +14,15 @@ import (
 	"wolffia/internal/sys/statefile"
 )
 
-// followed are the files of a git directory that the sandbox gets again when the host's change, while its own are as
-// the host's were. All below hooks are as well.
+// followed are the files of a git directory that the sandbox gets again when the host's change,
+// while its own are as the host's were. All below hooks are as well.
 var followed = []string{"config", "config.worktree", "info/exclude", "info/attributes", "info/sparse-checkout"}
 
 // maxHooks bounds the names in hooks.
 const maxHooks = 1000
 
-// followScript replaces the file $1 of the git directory inside by the standard input, with mode $2; "" removes it.
+// followScript replaces the file $1 of the git directory inside by the standard input, with mode
+// $2; "" removes it.
 const followScript = `set -C
 f=$(g rev-parse --git-common-dir)/$1 || exit 50
 [ -n "$2" ] || { rm -f "$f"; exit; }
@@ -29,7 +30,8 @@ mkdir -p "${f%/*}" && cat >"$f.lock" || exit 51
 chmod "$2" "$f.lock" && mv -f "$f.lock" "$f" || { rm -f "$f.lock"; exit 52; }
 `
 
-// example reports whether a file in hooks is an example, which git does not execute. The copy has none.
+// example reports whether a file in hooks is an example, which git does not execute. The copy has
+// none.
 func example(name string) bool { return strings.HasSuffix(name, ".sample") }
 
 func digest(b []byte) string {
@@ -66,8 +68,8 @@ func (t tree) files(filter func(name string, content []byte) []byte) (map[string
 	return got, err
 }
 
-// follow brings configuration, patterns and hooks of the host that have changed to the sandbox, unless it has changed
-// them too. any is whether it did.
+// follow brings configuration, patterns and hooks of the host that have changed to the sandbox,
+// unless it has changed them too. any is whether it did.
 func (s *run) follow(ctx context.Context) (any bool, err error) {
 	if s.Common != "" {
 		return false, nil
@@ -114,7 +116,8 @@ func (s *run) follow(ctx context.Context) (any bool, err error) {
 	return any, nil
 }
 
-// wanted returns what the sandbox is to have of a file of the host, and its mode; nil and "" if it is to have none.
+// wanted returns what the sandbox is to have of a file of the host, and its mode; nil and "" if it
+// is to have none.
 func (s *run) wanted(name string) (content []byte, mode string, err error) {
 	dir := s.host.Common()
 	if name == "config.worktree" || name == "info/sparse-checkout" {

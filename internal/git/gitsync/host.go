@@ -127,14 +127,16 @@ func busy(t tree) string {
 	return ""
 }
 
-// headNames are files with the branch that a rebase began at, and moves in the end: meanwhile HEAD is on none.
+// headNames are files with the branch that a rebase began at, and moves in the end: meanwhile HEAD
+// is on none.
 var headNames = []string{"rebase-merge/head-name", "rebase-apply/head-name"}
 
 // maxWorktrees bounds the linked working trees of a repository that are looked at.
 const maxWorktrees = 100_000
 
-// rebased returns the branches that rebases in progress move in the end: in t, and in the working trees linked to it.
-// Of those it looks at as many as maxWorktrees allows: a sandbox that has more harms itself.
+// rebased returns the branches that rebases in progress move in the end: in t, and in the working
+// trees linked to it. Of those it looks at as many as maxWorktrees allows: a sandbox that has more
+// harms itself.
 func (t tree) rebased() (refs []string) {
 	read := func(dir string) {
 		for _, name := range headNames {
@@ -153,7 +155,8 @@ func (t tree) rebased() (refs []string) {
 	return refs
 }
 
-// blocked returns the branches that may not move, with the reasons: those of other working trees, and of operations.
+// blocked returns the branches that may not move, with the reasons: those of other working trees,
+// and of operations.
 func (h *host) blocked(t table, busy string) map[string]string {
 	blocked := make(map[string]string)
 	if busy != "" && t.branch() != "" {
@@ -193,7 +196,8 @@ func same(a, b string) bool {
 // unmerged is the set of what is staged if the index has conflicts.
 const unmerged = "unmerged"
 
-// staged identifies the set of what an index has that commit does not: paths, modes and objects. The empty one is "".
+// staged identifies the set of what an index has that commit does not: paths, modes and objects.
+// The empty one is "".
 func (h *host) staged(ctx context.Context, commit, index string) (string, error) {
 	if h.pair.Worktree == "" {
 		return "", nil

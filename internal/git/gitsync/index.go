@@ -17,7 +17,8 @@ import (
 	"wolffia/internal/git/hostgit"
 )
 
-// lockWait is how long a sync waits for the index of the user's git, and lockPoll how often it looks.
+// lockWait is how long a sync waits for the index of the user's git, and lockPoll how often it
+// looks.
 const (
 	lockWait = 5 * time.Second
 	lockPoll = 5 * time.Millisecond
@@ -45,8 +46,8 @@ func (h *host) treeOf(ctx context.Context, commit string) (string, error) {
 	return o.Name, nil
 }
 
-// checkTrees checks what the tree now adds to a working tree of the tree was. The error is a blockedError if it
-// must not be there.
+// checkTrees checks what the tree now adds to a working tree of the tree was. The error is a
+// blockedError if it must not be there.
 func (h *host) checkTrees(ctx context.Context, was, now string) error {
 	from, to := was, now
 	if to == "" || to == from || to == h.emptyTree() {
@@ -70,8 +71,8 @@ func (h *host) checkTrees(ctx context.Context, was, now string) error {
 	return h.checkHidden(ctx, c, from, to)
 }
 
-// checkHidden refuses a name that the rules hide and that is on the host without being tracked: the user's next
-// commit -a would put its content where the sandbox reads it.
+// checkHidden refuses a name that the rules hide and that is on the host without being tracked:
+// the user's next commit -a would put its content where the sandbox reads it.
 func (h *host) checkHidden(ctx context.Context, c *comparison, from, to string) error {
 	top, err := os.OpenFile(h.pair.Worktree, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -108,10 +109,11 @@ func (h *host) checkHidden(ctx context.Context, c *comparison, from, to string) 
 	return nil
 }
 
-// fit makes the index that the host is to have when HEAD has moved from one commit to another: what the user has
-// staged stays, with all flags, and the times of files that do not change. tree is what is to be staged in the place
-// of what is; "" leaves it. id is the index that it was made of. made is false if the present one is right.
-// The error is a blockedError if the user has staged a file that changes.
+// fit makes the index that the host is to have when HEAD has moved from one commit to another:
+// what the user has staged stays, with all flags, and the times of files that do not change. tree
+// is what is to be staged in the place of what is; "" leaves it. id is the index that it was made
+// of. made is false if the present one is right. The error is a blockedError if the user has
+// staged a file that changes.
 func (h *host) fit(ctx context.Context, was, now, tree string) (id fileID, made bool, err error) {
 	from, err := h.treeOf(ctx, was)
 	if err != nil {
@@ -152,8 +154,8 @@ func (h *host) fit(ctx context.Context, was, now, tree string) (id fileID, made 
 		_, err = h.git(ctx, env, "read-tree", "-i", "-m", from, to)
 	}
 	if err == nil && times != nil {
-		// git compares the index's time with those of files: with a new one a file that was changed in the
-		// same tick would be taken for unchanged.
+		// git compares the index's time with those of files: with a new one a file that was
+		// changed in the same tick would be taken for unchanged.
 		err = unix.UtimesNanoAt(unix.AT_FDCWD, h.fitted(), times, unix.AT_SYMLINK_NOFOLLOW)
 	}
 	if err != nil {
@@ -181,7 +183,8 @@ func inTheWay(err error) string {
 	return said
 }
 
-// openIndex opens the host's index; nil: it has none. git replaces it as a whole: what was opened stays as it is.
+// openIndex opens the host's index; nil: it has none. git replaces it as a whole: what was opened
+// stays as it is.
 func (h *host) openIndex() (*os.File, error) {
 	f, err := os.OpenFile(h.file("index"), os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -213,8 +216,8 @@ func copyIndex(src *os.File, to string, own func(*os.File) error) ([]unix.Timesp
 	return []unix.Timespec{st.Atim, st.Mtim}, nil
 }
 
-// lockIndex takes the lock with which git changes its index. The lock has its text from the beginning: after a kill
-// it can be told from git's own.
+// lockIndex takes the lock with which git changes its index. The lock has its text from the
+// beginning: after a kill it can be told from git's own.
 func (h *host) lockIndex(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(h.pair.wait, lockWait))
 	defer cancel()

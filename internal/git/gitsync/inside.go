@@ -19,15 +19,16 @@ const maxTables = 64 << 20
 // maxTablesTime bounds the time that git inside takes for them.
 const maxTablesTime = 20 * time.Second
 
-// preface makes git inside quiet, and keeps it to the repository of the working tree: not one above, where the sandbox
-// has removed or damaged it. Hooks and monitors there are the sandbox's own, but would take time.
+// preface makes git inside quiet, and keeps it to the repository of the working tree: not one
+// above, where the sandbox has removed or damaged it. Hooks and monitors there are the sandbox's
+// own, but would take time.
 const preface = `set -u
 export GIT_OPTIONAL_LOCKS=0 GIT_NO_REPLACE_OBJECTS=1 LC_ALL=C GIT_CEILING_DIRECTORIES="$(pwd -P)/.."
 g() { git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c log.showSignature=false -c core.quotePath=false "$@"; }
 `
 
-// tablesScript prints HEAD, references, stashes and what is staged. $1 is the empty tree; $2 is true
-// if the repository has stashes, and $3 if it has an index.
+// tablesScript prints HEAD, references, stashes and what is staged. $1 is the empty tree; $2 is
+// true if the repository has stashes, and $3 if it has an index.
 const tablesScript = `command -v git >/dev/null || exit 19
 h=$(g symbolic-ref -q HEAD) || h=$(g rev-parse -q --verify HEAD) || exit 20
 printf '%s\n' "$h"
@@ -116,7 +117,8 @@ func (p *Pair) tables(
 	return parseInside(out, len(emptyTree))
 }
 
-// parseInside parses what tablesScript prints, but for what is staged. Object names must have that many characters.
+// parseInside parses what tablesScript prints, but for what is staged. Object names must have that
+// many characters.
 func parseInside(out []byte, size int) (got inside, staged []byte, err error) {
 	head, rest, _ := bytes.Cut(out, []byte("\n"))
 	if got.Head, err = parseHead(head); err != nil {
@@ -162,8 +164,8 @@ func section(b []byte) (lines, rest []byte, is bool) {
 	return append(lines[:len(lines):len(lines)], '\n'), rest, is
 }
 
-// writeTreeScript prints the tree of what is staged. git write-tree locks its index, and a git of the user that starts
-// at that moment fails: it gets a copy, outside of the git directory.
+// writeTreeScript prints the tree of what is staged. git write-tree locks its index, and a git of
+// the user that starts at that moment fails: it gets a copy, outside of the git directory.
 const writeTreeScript = `t=$(mktemp) && trap 'rm -f "$t" "$t.lock"' EXIT && trap 'exit 39' HUP INT TERM || exit 60
 cat "$(g rev-parse --git-path index)" >"$t" && GIT_INDEX_FILE=$t g write-tree
 `

@@ -17,7 +17,8 @@ import (
 // maxLFS bounds the names below lfs/objects that a sync looks at.
 const maxLFS = 1 << 20
 
-// lfs copies the objects of git-lfs that the sandbox has made to the host. Each is named by its content.
+// lfs copies the objects of git-lfs that the sandbox has made to the host. Each is named by its
+// content.
 func (s *run) lfs() error {
 	if s.Common != "" || !s.private.has("lfs/objects") {
 		return nil

@@ -15,9 +15,10 @@ import (
 	"wolffia/internal/sys/statefile"
 )
 
-// move moves the host's references in one transaction, then HEAD and the index, and deletes references at last: HEAD
-// may have left them. With locks it has the lock of the user's git, for the moves only: then what was computed without
-// it must still hold, or the error is errAgain. After that, and ErrBusy, nothing has moved.
+// move moves the host's references in one transaction, then HEAD and the index, and deletes
+// references at last: HEAD may have left them. With locks it has the lock of the user's git, for
+// the moves only: then what was computed without it must still hold, or the error is errAgain.
+// After that, and ErrBusy, nothing has moved.
 func (s *run) move(ctx context.Context, j *journal, locks bool) error {
 	h := s.host
 	first, last := roomFirst(j.Moves, j.Removed)
@@ -114,8 +115,8 @@ func (s *run) locked(ctx context.Context, j *journal) error {
 	return nil
 }
 
-// roomFirst returns those of removed that are in the place of a directory of one that is made, or the other way: they
-// go first.
+// roomFirst returns those of removed that are in the place of a directory of one that is made, or
+// the other way: they go first.
 func roomFirst(moves, removed []move) (first, last []move) {
 	made := newSpace(nil, false)
 	for _, m := range moves {

@@ -23,8 +23,8 @@ const (
 	hosts = remotes + "host/"
 )
 
-// kind returns the prefix of a reference that may cross, or "". All others stay where they are: refs/stash is a list
-// of its own, and refs/replace, bisect, rewritten, ... belong to one side.
+// kind returns the prefix of a reference that may cross, or "". All others stay where they are:
+// refs/stash is a list of its own, and refs/replace, bisect, rewritten, ... belong to one side.
 func kind(ref string) string {
 	for _, k := range []string{heads, tags, notes, remotes} {
 		if strings.HasPrefix(ref, k) {
@@ -44,7 +44,8 @@ var (
 	notPlain   = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 )
 
-// PlainName returns a branch's name, without refs/heads/, if it crosses; else the one under which its commits go aside.
+// PlainName returns a branch's name, without refs/heads/, if it crosses; else the one under which
+// its commits go aside.
 func PlainName(branch string) string {
 	if nameFault(branch) != "" {
 		return cleaned(branch)
@@ -93,7 +94,8 @@ func wellFormed(s string) bool {
 	return s != "@" && !strings.Contains(s, "..") && !strings.Contains(s, "@{")
 }
 
-// cleaned returns a name that can always be used, for a branch whose own one cannot. The checksum keeps two apart.
+// cleaned returns a name that can always be used, for a branch whose own one cannot. The checksum
+// keeps two apart.
 func cleaned(s string) string {
 	t := strings.Trim(notPlain.ReplaceAllString(s, "-"), ".-")
 	if t = strings.ReplaceAll(t[:min(len(t), 80)], "..", "-"); t == "" {
@@ -102,7 +104,8 @@ func cleaned(s string) string {
 	return fmt.Sprintf("%s-%08x", t, crc32.ChecksumIEEE([]byte(s)))
 }
 
-// A space is the names of the host's references, with those that a plan makes and without those that it removes.
+// A space is the names of the host's references, with those that a plan makes and without those
+// that it removes.
 type space struct {
 	names  map[string]string // as they are compared, to as they are
 	dirs   map[string]int    // how many names are below
@@ -149,8 +152,9 @@ func (s *space) remove(ref string) {
 	s.count(k, -1)
 }
 
-// clash returns the reason why a new reference cannot be beside those that exist, or "": one of another kind has its
-// short name, and git would take the one for the other; or a file is in the place of a directory, or the other way.
+// clash returns the reason why a new reference cannot be beside those that exist, or "": one of
+// another kind has its short name, and git would take the one for the other; or a file is in the
+// place of a directory, or the other way.
 func (s *space) clash(ref string) string {
 	if why := s.placed(ref); why != "" {
 		return why

@@ -74,7 +74,8 @@ type Report struct {
 	Moved bool
 	// Said has lines about what was done, for the user, without the prefix "wolffia: ".
 	Said []string
-	// Stays has lines about what stays on its side. They come again with each sync while that holds.
+	// Stays has lines about what stays on its side. They come again with each sync while that
+	// holds.
 	Stays []string
 	// Pending is the reason why data stays inside that would be lost with the sandbox: an
 	// operation in progress, refused objects, a failure. "" means no such data. A branch that went

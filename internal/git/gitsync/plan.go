@@ -54,7 +54,8 @@ type move struct {
 	Old string `json:"old"`
 }
 
-// An export is a branch that the host has the sandbox's commits at, since they could not go to the branch itself.
+// An export is a branch that the host has the sandbox's commits at, since they could not go to the
+// branch itself.
 type export struct {
 	To string `json:"to"`
 	At string `json:"at"`
@@ -115,7 +116,8 @@ func plan(q question) (answer, error) {
 	return p.answer, nil
 }
 
-// order returns all references that may cross. What is deleted inside comes first: it makes room for others.
+// order returns all references that may cross. What is deleted inside comes first: it makes room
+// for others.
 func (p *planner) order() []string {
 	all := make(map[string]bool)
 	for _, t := range []table{p.base, p.inside, p.host} {
@@ -238,8 +240,8 @@ func (p *planner) keep(r, why string) {
 	}
 }
 
-// place returns the branch that the commits in go to. One that the sandbox's commits are at is moved while it is as
-// the last sync left it; after that it is the user's.
+// place returns the branch that the commits in go to. One that the sandbox's commits are at is
+// moved while it is as the last sync left it; after that it is the user's.
 func (p *planner) place(r, in string) string {
 	name := short(r)
 	usual := p.own() + PlainName(name)

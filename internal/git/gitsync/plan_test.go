@@ -8,11 +8,12 @@ import (
 	"testing"
 )
 
-// Commits of the tests: of two on one line the shorter is an ancestor of the longer. "a1" is an ancestor of "a12",
-// "b1" is not.
+// Commits of the tests: of two on one line the shorter is an ancestor of the longer. "a1" is an
+// ancestor of "a12", "b1" is not.
 func lineage(old, of string) bool { return strings.HasPrefix(of, old) }
 
-// tableOf parses "HEAD main a1 topic b1 tags/v1 a": the branch of HEAD or a commit, then references and their commits.
+// tableOf parses "HEAD main a1 topic b1 tags/v1 a": the branch of HEAD or a commit, then
+// references and their commits.
 func tableOf(text string) table {
 	f := strings.Fields(text)
 	full := func(name string) string {

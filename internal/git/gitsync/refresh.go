@@ -28,10 +28,11 @@ const (
 	statusOther  = 38 // HEAD, the index or a stash inside is another one by now
 )
 
-// refreshScript moves references, HEAD and the index inside. $1 says what becomes of the index: "keep", "put" replaces
-// it by the standard input, "merge" moves it from the commit or tree $2 to $3. $4 is the input of git update-ref
-// before HEAD moves, $5 is what HEAD becomes, $6 the input after that. $7 is what version returns of the index that was
-// read, and $8 HEAD. The lock is made as git makes it.
+// refreshScript moves references, HEAD and the index inside. $1 says what becomes of the index:
+// "keep", "put" replaces it by the standard input, "merge" moves it from the commit or tree $2 to
+// $3. $4 is the input of git update-ref before HEAD moves, $5 is what HEAD becomes, $6 the input
+// after that. $7 is what version returns of the index that was read, and $8 HEAD. The lock is made
+// as git makes it.
 const refreshScript = `set -C
 version() { set -- $(tail -c 20 "$1" | od -An -v -tx1); echo "$*"; }
 refs() { [ -z "$1" ] || printf '%s' "$1" | g update-ref -m host --stdin; }
@@ -278,7 +279,8 @@ func (s *run) wholeIndex(ctx context.Context) (io.ReadCloser, error) {
 	return os.Open(whole)
 }
 
-// refreshStashes brings the host's entries to the sandbox, and takes out those that the host has dropped.
+// refreshStashes brings the host's entries to the sandbox, and takes out those that the host has
+// dropped.
 func (s *run) refreshStashes(ctx context.Context) error {
 	if s.Common != "" {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// sequences are what the sandbox does; the host must then be as if git had run there. The names begin with the row of
-// the acceptance table.
+// sequences are what the sandbox does; the host must then be as if git had run there. The names
+// begin with the row of the acceptance table.
 var sequences = []struct{ name, script string }{
 	{"1 commit", "echo x >>src/a; git commit -qam x"},
 	{"2 new file", "echo x >new; git add new; git commit -qm x"},

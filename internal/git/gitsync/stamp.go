@@ -18,12 +18,12 @@ import (
 	"wolffia/internal/sys/statefile"
 )
 
-// tick is the coarsest difference of two times of files on Linux: a change within one tick of the last one is not
-// seen by times.
+// tick is the coarsest difference of two times of files on Linux: a change within one tick of the
+// last one is not seen by times.
 const tick = 20 * time.Millisecond
 
-// A stamp tells whether a git directory has changed: the times of few files, and of each directory below refs, which
-// changes with each loose reference.
+// A stamp tells whether a git directory has changed: the times of few files, and of each directory
+// below refs, which changes with each loose reference.
 type stamp struct {
 	sum    string
 	newest int64  // time, in nanoseconds
@@ -191,8 +191,8 @@ func (p *Pair) Kept() bool {
 }
 
 // fresh reports whether both sides are what the last sync, or Begin, has left, whatever the times
-// of their files. It compares their content, and known says that the host's is: git status renews an
-// index, and much is written in the moment of a sync.
+// of their files. It compares their content, and known says that the host's is: git status renews
+// an index, and much is written in the moment of a sync.
 func (p *Pair) fresh(private tree, host, in stamp, known bool) bool {
 	var rec record
 	have, err := p.load(stateFile, &rec)
@@ -242,7 +242,8 @@ func (was *stamps) same(host, in stamp) bool {
 	return host.lock == "" && in.lock == "" && was.Host == host.sum && was.Private == in.sum
 }
 
-// mark records that nothing is to be done while both sides have these stamps, which were taken before.
+// mark records that nothing is to be done while both sides have these stamps, which were taken
+// before.
 func (p *Pair) mark(host, in stamp, taken time.Time, r Report) error {
 	if max(host.newest, in.newest) > taken.Add(-tick).UnixNano() {
 		return p.drop(stampFile) // a later change may have the same times

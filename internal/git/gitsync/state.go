@@ -28,8 +28,8 @@ type record struct {
 	// Staged identifies the set of what is staged; "" is the empty one.
 	Staged        string `json:"staged"`
 	StagedUnknown bool   `json:"stagedUnknown,omitempty"` // it is that of the file index.base
-	// Index identifies the entries of the index on both sides, as of tree.entries; unsettled: they are not the same, or
-	// something else is to be said.
+	// Index identifies the entries of the index on both sides, as of tree.entries; unsettled: they
+	// are not the same, or something else is to be said.
 	Index    string            `json:"index"`
 	Exported map[string]export `json:"exported,omitempty"`
 	Files    map[string]string `json:"files"` // digests of the files that follow the host's
@@ -43,8 +43,8 @@ type record struct {
 // unsettled is a record.Index that no index has.
 const unsettled = "?"
 
-// A journal is what a sync is about to do on the host. The references move in one transaction: if one has moved, all
-// have.
+// A journal is what a sync is about to do on the host. The references move in one transaction: if
+// one has moved, all have.
 type journal struct {
 	Moves   []move  `json:"moves"` // of references that stay or are made
 	Removed []move  `json:"removed"`
@@ -58,7 +58,8 @@ type journal struct {
 	After   record   `json:"after"`
 }
 
-// A fileID identifies a version of a file that git replaces as a whole. The zero one is a missing file.
+// A fileID identifies a version of a file that git replaces as a whole. The zero one is a missing
+// file.
 type fileID struct {
 	Inode uint64 `json:"inode"`
 	Size  int64  `json:"size"`

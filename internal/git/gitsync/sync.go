@@ -19,8 +19,8 @@ import (
 const (
 	// otherWait is how long a sync waits for another one of the same repository.
 	otherWait = 10 * time.Second
-	// quietWait is how long it waits for git to release its locks, and oldLock the age from which on a lock inside
-	// is that of a killed git.
+	// quietWait is how long it waits for git to release its locks, and oldLock the age from which
+	// on a lock inside is that of a killed git.
 	quietWait = 2 * time.Second
 	oldLock   = time.Minute
 	// maxTries is how often it begins again because a git on one side makes changes meanwhile.
@@ -286,8 +286,8 @@ func (s *run) changing() bool {
 	return err != nil || now.sum != was
 }
 
-// objects brings the objects that the sandbox's references need to the host, and takes those that are refused out of
-// the sandbox's table.
+// objects brings the objects that the sandbox's references need to the host, and takes those that
+// are refused out of the sandbox's table.
 func (s *run) objects(ctx context.Context) error {
 	s.reached("before objects")
 	if s.insideBusy == "" && s.in.staged != s.rec.Staged && s.in.staged != unmerged {
@@ -383,8 +383,8 @@ func (s *run) refused(what, why string) {
 	s.pending = what + ": " + why
 }
 
-// decide plans the moves, and computes the host's index for them. What the index does not permit is planned again
-// without it.
+// decide plans the moves, and computes the host's index for them. What the index does not permit
+// is planned again without it.
 func (s *run) decide(ctx context.Context) (err error) {
 	s.reached("objects")
 	q := question{

@@ -15,7 +15,8 @@ import (
 // maxAlone is how many objects are tried one by one if they are refused together.
 const maxAlone = 50
 
-// staging is the prefix of the references that hold objects until the sandbox's references have moved.
+// staging is the prefix of the references that hold objects until the sandbox's references have
+// moved.
 func (p *Pair) staging() string { return "refs/wolffia/in/" + p.Name + "/" }
 
 // held returns the references below staging.
@@ -28,8 +29,9 @@ func (p *Pair) held(t table) (removed []move) {
 	return removed
 }
 
-// take brings tips, and what they need, to the host, which has what leads from its references t and more. It returns the references that
-// hold them, and those that the host's git refuses, with the reasons.
+// take brings tips, and what they need, to the host, which has what leads from its references t
+// and more. It returns the references that hold them, and those that the host's git refuses, with
+// the reasons.
 func (h *host) take(ctx context.Context, tips []string, t table, more ...string) (held []move, bad map[string]string, err error) {
 	held, bad = h.pair.held(t), make(map[string]string)
 	known := make(map[string]bool)

@@ -33,8 +33,8 @@ type entry struct {
 	dir          bool
 }
 
-// A comparison finds what one tree has that another one does not. Each tree is read once, however often it is named:
-// a few of them can stand for 10^10 names.
+// A comparison finds what one tree has that another one does not. Each tree is read once, however
+// often it is named: a few of them can stand for 10^10 names.
 type comparison struct {
 	get   func(tree string) (hostgit.Object, error)
 	most  int            // names
@@ -127,7 +127,8 @@ func (c *comparison) added(from, to, at string, depth int) (n int, err error) {
 	return n, nil
 }
 
-// both returns the entries of two trees. Of the old one nothing need be there, as in a partial clone.
+// both returns the entries of two trees. Of the old one nothing need be there, as in a partial
+// clone.
 func (c *comparison) both(from, to string) (was, now []entry, err error) {
 	if was, err = c.tree(from); err != nil && !errors.Is(err, hostgit.ErrMissing) {
 		return nil, nil, err
@@ -146,8 +147,8 @@ func dirs(list []entry) map[string]string {
 	return m
 }
 
-// walk calls do for each file that the tree to has and the tree from does not, or not as a file. It is to be called
-// after added, which bounds them.
+// walk calls do for each file that the tree to has and the tree from does not, or not as a file.
+// It is to be called after added, which bounds them.
 func (c *comparison) walk(from, to, at string, do func(path string) error) error {
 	if from == to {
 		return nil

@@ -15,7 +15,8 @@ import (
 // maxUpstreams bounds the branches that get an upstream in one sync.
 const maxUpstreams = 100
 
-// An upstream is the branch of a remote that a branch follows: branch.NAME.remote and branch.NAME.merge.
+// An upstream is the branch of a remote that a branch follows: branch.NAME.remote and
+// branch.NAME.merge.
 type upstream struct {
 	Remote string `json:"remote"`
 	Merge  string `json:"merge"`
@@ -46,8 +47,8 @@ func upstreamsOf(settings []gitconfig.Setting) map[string]upstream {
 	return all
 }
 
-// upstreams returns the upstreams in the configuration of a git directory. Of a part that git refuses it returns
-// nothing.
+// upstreams returns the upstreams in the configuration of a git directory. Of a part that git
+// refuses it returns nothing.
 func (t tree) upstreams() (map[string]upstream, error) {
 	text, err := t.read("config", maxConfig)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -57,8 +58,8 @@ func (t tree) upstreams() (map[string]upstream, error) {
 	return upstreamsOf(settings), nil
 }
 
-// setUpstreams gives branches of the host the upstreams that the sandbox has set (git push -u), where the host has the
-// branch and the remote, and no upstream of its own.
+// setUpstreams gives branches of the host the upstreams that the sandbox has set (git push -u),
+// where the host has the branch and the remote, and no upstream of its own.
 func (s *run) setUpstreams(ctx context.Context) error {
 	if s.Common != "" {
 		return nil

@@ -119,7 +119,8 @@ func makeWorld(t testing.TB, boxes int) *world {
 	return w
 }
 
-// add makes a sandbox over a git directory of the host, in the place of an earlier one of that name.
+// add makes a sandbox over a git directory of the host, in the place of an earlier one of that
+// name.
 func (w *world) add(name, gitDir string) *box {
 	w.t.Helper()
 	dir := filepath.Join(w.root, name)

@@ -27,8 +27,9 @@ import (
 	"wolffia/runtime"
 )
 
-// A Dir is a git directory of the host on which git runs in an empty working tree: it opens no file of the codebase.
-// It runs no hook, filter, pager, editor or monitor, and fetches nothing. It is safe for concurrent use.
+// A Dir is a git directory of the host on which git runs in an empty working tree: it opens no
+// file of the codebase. It runs no hook, filter, pager, editor or monitor, and fetches nothing. It
+// is safe for concurrent use.
 type Dir struct {
 	own, shared         *os.File // the directories: path and common are names of these, whatever is at their paths meanwhile
 	name                string   // where own was found
@@ -38,7 +39,8 @@ type Dir struct {
 	owner               *owner // nil: the caller
 }
 
-// An owner is the user whose git directory it is, if the caller is root: git then runs as that user.
+// An owner is the user whose git directory it is, if the caller is root: git then runs as that
+// user.
 type owner struct {
 	uid, gid int
 	home     string
@@ -60,7 +62,8 @@ const minor = 22
 // suitsLimit is how long git may take to tell its version.
 const suitsLimit = 10 * time.Second
 
-// Suits returns nil if the host has a git that OpenDir works with, and an error of class runtime.ErrUnavailable if not.
+// Suits returns nil if the host has a git that OpenDir works with, and an error of class
+// runtime.ErrUnavailable if not.
 func Suits() error {
 	have, err := version()
 	if err == nil && have < minor {
@@ -69,18 +72,20 @@ func Suits() error {
 	return err
 }
 
-// monitored is the oldest version 2.x of git that is right with a file system monitor: an earlier one, in git diff of a
-// commit and in git stash, takes files for deleted that the monitor does not name.
+// monitored is the oldest version 2.x of git that is right with a file system monitor: an earlier
+// one, in git diff of a commit and in git stash, takes files for deleted that the monitor does not
+// name.
 const monitored = 43
 
-// Monitors reports whether the host's git is right with a file system monitor. The first call of a process may take the
-// time of a program.
+// Monitors reports whether the host's git is right with a file system monitor. The first call of a
+// process may take the time of a program.
 func Monitors() bool {
 	have, err := version()
 	return err == nil && have >= monitored
 }
 
-// version returns x of the version 2.x of the host's git, as of the first call; 0 is one before 2.0.
+// version returns x of the version 2.x of the host's git, as of the first call; 0 is one before
+// 2.0.
 var version = sync.OnceValues(func() (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), suitsLimit)
 	defer cancel()
@@ -190,7 +195,8 @@ func (d *Dir) Close() (err error) {
 	return err
 }
 
-// fdPath returns a path of an open directory, for this process and until a child executes its program.
+// fdPath returns a path of an open directory, for this process and until a child executes its
+// program.
 func fdPath(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
 
 // Own gives a file that the caller has made in the git directory to its owner.
@@ -201,7 +207,8 @@ func (d *Dir) Own(f *os.File) error {
 	return f.Chown(d.owner.uid, d.owner.gid)
 }
 
-// Foreign reports whether git runs as another user than the caller: it may not open the caller's own files.
+// Foreign reports whether git runs as another user than the caller: it may not open the caller's
+// own files.
 func (d *Dir) Foreign() bool { return d.owner != nil }
 
 // Name returns the path at which the git directory was opened, for messages.
@@ -216,8 +223,8 @@ func (d *Dir) Common() string { return d.common }
 // Files returns the directories of Path and Common, which Close closes.
 func (d *Dir) Files() (own, common *os.File) { return d.own, d.shared }
 
-// Config returns the last value of a setting of filter, hook, remote, extensions or core. The key is in lower case but
-// for its middle. "" is a setting that does not exist.
+// Config returns the last value of a setting of filter, hook, remote, extensions or core. The key
+// is in lower case but for its middle. "" is a setting that does not exist.
 func (d *Dir) Config(key string) (value string) {
 	for _, s := range d.config {
 		if s.key == key {
@@ -241,7 +248,8 @@ func (d *Dir) Remotes() map[string]bool {
 // maxSynced is how many files SyncRefs writes to the disk one by one.
 const maxSynced = 20
 
-// SyncRefs writes references that were moved, HEAD and packed-refs to the disk (fsync(2)): git with this Dir does not.
+// SyncRefs writes references that were moved, HEAD and packed-refs to the disk (fsync(2)): git
+// with this Dir does not.
 func (d *Dir) SyncRefs(moved []string) error {
 	if len(moved) > maxSynced {
 		f, err := os.Open(d.common)
@@ -274,7 +282,8 @@ type Command struct {
 	Status int       // that is an answer as well as 0, such as 1 of git config
 }
 
-// Run runs a command and returns what it prints, and its status. An error has the end of what git says.
+// Run runs a command and returns what it prints, and its status. An error has the end of what git
+// says.
 func (d *Dir) Run(ctx context.Context, c Command) (out []byte, status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -320,7 +329,8 @@ func (s said) text() string {
 	return tail(Printable(string(kept)))
 }
 
-// Printable returns s with ? in the place of each character that a terminal could act on, but for newlines.
+// Printable returns s with ? in the place of each character that a terminal could act on, but for
+// newlines.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 || r >= 0x200b && r <= 0x200f || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {

@@ -15,7 +15,8 @@ import (
 	"wolffia/runtime"
 )
 
-// repository makes a repository with a commit, and returns its git directory and a function that runs git in it.
+// repository makes a repository with a commit, and returns its git directory and a function that
+// runs git in it.
 func repository(t *testing.T) (dir string, git func(in string, args ...string) string) {
 	t.Helper()
 	testenv.Tools(t, "git")

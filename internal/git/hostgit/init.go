@@ -5,9 +5,10 @@ import (
 	"errors"
 )
 
-// Init makes an empty repository with files for its references in the directory path, which is absolute, empty and the
-// caller's own. format is that of the names of its objects: "sha256", or "" for git's usual one. It has nothing of the
-// user's template. The caller closes it. empty and the errors are as in OpenDir.
+// Init makes an empty repository with files for its references in the directory path, which is
+// absolute, empty and the caller's own. format is that of the names of its objects: "sha256", or
+// "" for git's usual one. It has nothing of the user's template. The caller closes it. empty and
+// the errors are as in OpenDir.
 func Init(ctx context.Context, path, empty, format string) (*Dir, error) {
 	d, err := OpenDir(ctx, path, empty)
 	if err != nil {

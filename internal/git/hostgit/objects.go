@@ -14,8 +14,8 @@ import (
 // ErrMissing is the error of an object that the repository does not have.
 var ErrMissing = errors.New("the object is missing")
 
-// Objects answers questions for objects of a repository by one process, git cat-file --batch. It is not safe for
-// concurrent use.
+// Objects answers questions for objects of a repository by one process, git cat-file --batch. It
+// is not safe for concurrent use.
 type Objects struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -57,8 +57,9 @@ type Object struct {
 	Data []byte // nil if it is longer than what was asked for
 }
 
-// Get returns the object that name names, such as that of an object with ^{tree}, and at most that many bytes of
-// content. The error is ErrMissing if the repository does not have it, or it is not of that type.
+// Get returns the object that name names, such as that of an object with ^{tree}, and at most that
+// many bytes of content. The error is ErrMissing if the repository does not have it, or it is not
+// of that type.
 func (o *Objects) Get(name string, most int64) (Object, error) {
 	if strings.ContainsAny(name, " \n") {
 		return Object{}, ErrMissing

@@ -16,11 +16,13 @@ import (
 const (
 	// MaxPack bounds the bytes of the objects that one Receive takes.
 	MaxPack = 4 << 30
-	// loose is the size of a pack, in bytes, up to which few objects are stored one by one. A larger one stays a pack.
+	// loose is the size of a pack, in bytes, up to which few objects are stored one by one. A
+	// larger one stays a pack.
 	loose = 8 << 20
 )
 
-// ErrRefused is the error of objects that the host's git does not take. It is of class runtime.ErrInvalid.
+// ErrRefused is the error of objects that the host's git does not take. It is of class
+// runtime.ErrInvalid.
 var ErrRefused = runtime.WithClass(runtime.ErrInvalid, errors.New("the objects inside are refused"))
 
 // A Ref is a reference, and the object that it is at.

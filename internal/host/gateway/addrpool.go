@@ -21,7 +21,8 @@ const (
 // firstAddress is the address of the first name; the others follow.
 var firstAddress = binary.BigEndian.Uint32([]byte{127, 64, 1, 0})
 
-// An addrPool assigns addresses inside to names. A name keeps its address. It is safe for concurrent use.
+// An addrPool assigns addresses inside to names. A name keeps its address. It is safe for
+// concurrent use.
 type addrPool struct {
 	mu      sync.Mutex
 	byName  map[string]*nameEntry
@@ -46,8 +47,8 @@ func (b *addrPool) last(n int) []*nameEntry {
 	return all
 }
 
-// assign returns the entry of a name, which it makes at first. It returns nil if the pool is full. named
-// says that the policy names it.
+// assign returns the entry of a name, which it makes at first. It returns nil if the pool is full.
+// named says that the policy names it.
 func (b *addrPool) assign(name string, named bool) *nameEntry {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -421,7 +421,8 @@ func (w *world) ahead(second []byte) {
 	}
 }
 
-// asking sends bytes to the server of good.example, which asks for a second ClientHello, and must not get one.
+// asking sends bytes to the server of good.example, which asks for a second ClientHello, and must
+// not get one.
 func (w *world) asking(first []byte) net.Conn {
 	w.t.Helper()
 	w.plain("good.example", 443, "93.184.216.34", func(c *net.TCPConn) {
@@ -468,7 +469,8 @@ func withName(t testing.TB, name string) []byte {
 	return bytes.Replace(b, []byte(placeholder), []byte(name), 1)
 }
 
-// withECH returns a ClientHello for good.example with the extension of an encrypted one, as GREASE has it.
+// withECH returns a ClientHello for good.example with the extension of an encrypted one, as GREASE
+// has it.
 func withECH(t testing.TB) []byte {
 	b := hello(t, &tls.Config{ServerName: "good.example"})
 	extension := []byte{0xfe, 0x0d, 0, 10, 0, 0, 1, 0, 1, 7, 0, 0, 0, 0}
@@ -581,7 +583,8 @@ func TestNoNameCheck(t *testing.T) {
 	w.ended(c)
 }
 
-// New names below a wildcard are resolved at a bounded rate: the residual channel of the package's comment.
+// New names below a wildcard are resolved at a bounded rate: the residual channel of the package's
+// comment.
 func TestNamesBelowWildcard(t *testing.T) {
 	checkLeaks(t)
 	w := newWorld(t, allow("*.wild.example:22", "named.wild.example:22"), func(o *Options) { o.patience = time.Millisecond })

@@ -10,8 +10,9 @@ import (
 	"wolffia/network"
 )
 
-// benchWorld is a gateway whose connections are TCP sockets at both ends, as those of a sandbox in the
-// kernel's namespaces are, beside a server on the loopback: straight is its address, through the one inside.
+// benchWorld is a gateway whose connections are TCP sockets at both ends, as those of a sandbox in
+// the kernel's namespaces are, beside a server on the loopback: straight is its address, through
+// the one inside.
 func benchWorld(b *testing.B, serve func(net.Conn)) (straight, through string) {
 	b.Helper()
 	server, err := net.Listen("tcp4", "127.0.0.1:0")

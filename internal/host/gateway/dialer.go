@@ -50,9 +50,9 @@ func (w dialMode) allowed(p *network.Compiled, to target) bool {
 	return p.Allows(to.name, to.port)
 }
 
-// dial connects to a target that the policy allows, until of or the gateway ends. It resolves the name once, checks all
-// addresses, and connects to checked addresses only. v, the connection that caused it, reports events that do
-// not end it. An error is a *refusal.
+// dial connects to a target that the policy allows, until of or the gateway ends. It resolves the
+// name once, checks all addresses, and connects to checked addresses only. v, the connection that
+// caused it, reports events that do not end it. An error is a *refusal.
 func (g *Gateway) dial(of context.Context, v *inboundConn, to target, by dialMode) (*outboundConn, error) {
 	ctx, cancel := context.WithTimeout(g.ctx, dialPatience)
 	defer cancel()
@@ -105,8 +105,8 @@ func (g *Gateway) connect(ctx context.Context, v *inboundConn, policy *network.C
 	return conn, nil
 }
 
-// mayAsk waits until the gateway may pass a name to resolvers outside. It returns an error if the wait is
-// too long: the rate of names that the program inside chose is limited.
+// mayAsk waits until the gateway may pass a name to resolvers outside. It returns an error if the
+// wait is too long: the rate of names that the program inside chose is limited.
 func (g *Gateway) mayAsk(ctx context.Context, to target, named bool) error {
 	entry := g.names.assign(to.name, named)
 	if entry == nil {
@@ -164,8 +164,8 @@ func check(found, own []netip.Addr) (public []netip.Addr, bad []egress.Event) {
 	return public, bad
 }
 
-// race connects to the first of the addresses that answers. It tries the addresses in their order. An attempt begins
-// when the one before has failed, or after stagger.
+// race connects to the first of the addresses that answers. It tries the addresses in their order.
+// An attempt begins when the one before has failed, or after stagger.
 func (g *Gateway) race(ctx context.Context, addrs []netip.Addr, port uint16) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// ttl is how many seconds an answer may be kept. A name keeps its address, but the policy may change.
+// ttl is how many seconds an answer may be kept. A name keeps its address, but the policy may
+// change.
 const ttl = 10
 
 // Types of records that ask for the endpoints of a name. Package dnsmessage lacks the last two.

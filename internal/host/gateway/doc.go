@@ -12,12 +12,12 @@
 //
 // # What is checked
 //
-// The policy, when a name is looked up, when a connection is made, and at each HTTP request.
-// What a connection says of its destination (see peek.go, web.go): the server name of a TLS
-// ClientHello must be the name, the Host header of each HTTP request on port 80 too, and on
-// port 443 there is TLS only, whose second ClientHello is checked as the first. The address (see dialer.go): the host's resolver is asked once
-// for each connection, each address is checked, and the connection goes to a checked address,
-// without a second lookup.
+// The policy, when a name is looked up, when a connection is made, and at each HTTP request. What
+// a connection says of its destination (see peek.go, web.go): the server name of a TLS ClientHello
+// must be the name, the Host header of each HTTP request on port 80 too, and on port 443 there is
+// TLS only, whose second ClientHello is checked as the first. The address (see dialer.go): the
+// host's resolver is asked once for each connection, each address is checked, and the connection
+// goes to a checked address, without a second lookup.
 //
 // # What is not
 //
@@ -33,9 +33,10 @@
 //
 // # Bounds
 //
-// 1024 connections at once, with those to the outside that requests began and that are not made yet; further ones are in the
-// listener's queue until one ends. 10 s for what
-// precedes a connection's data, and 32 KiB for a handshake, 64 KiB for headers. 65,536 names below wildcards.
-// Events are reported one by one: who gets them bounds what is kept. Data is relayed by splice(2) where both ends are TCP sockets, else through
-// one buffer of 32 KiB for each direction: who reads slowly slows the sender down.
+// 1024 connections at once, with those to the outside that requests began and that are not made
+// yet; further ones are in the listener's queue until one ends. 10 s for what precedes a
+// connection's data, and 32 KiB for a handshake, 64 KiB for headers. 65,536 names below wildcards.
+// Events are reported one by one: who gets them bounds what is kept. Data is relayed by splice(2)
+// where both ends are TCP sockets, else through one buffer of 32 KiB for each direction: who reads
+// slowly slows the sender down.
 package gateway

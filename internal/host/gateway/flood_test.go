@@ -209,8 +209,8 @@ func TestHugeHandshakes(t *testing.T) {
 	}
 }
 
-// Connections to DNS that stay open do not keep others from it for longer than the limit, and those for
-// names have slots of their own.
+// Connections to DNS that stay open do not keep others from it for longer than the limit, and
+// those for names have slots of their own.
 func TestDNSFlood(t *testing.T) {
 	checkLeaks(t)
 	w := newWorld(t, allow("git.example:22"), func(o *Options) { o.patience = time.Second })
@@ -259,7 +259,8 @@ func (f *failing) Accept() (net.Conn, error) {
 	return nil, err
 }
 
-// hangUp sends a request for a name to the HTTP proxy, waits until began says that the gateway connects for it, and hangs up.
+// hangUp sends a request for a name to the HTTP proxy, waits until began says that the gateway
+// connects for it, and hangs up.
 func (w *world) hangUp(name string, began <-chan struct{}) {
 	w.t.Helper()
 	c := w.connect(AddrHTTP.Addr(), AddrHTTP.Port())

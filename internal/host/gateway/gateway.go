@@ -38,7 +38,8 @@ type Options struct {
 
 	// Lookup returns the addresses of a name, for the host; nil: the host's resolver.
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
-	// Dial connects to an address, on the host; nil: a net.Dialer. The connections have a method CloseWrite.
+	// Dial connects to an address, on the host; nil: a net.Dialer. The connections have a method
+	// CloseWrite.
 	Dial func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
 	// DialProxy connects to the proxy of the policy, HOST:PORT, as Dial; nil: a net.Dialer.
 	DialProxy func(ctx context.Context, at string) (net.Conn, error)

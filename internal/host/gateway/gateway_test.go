@@ -335,8 +335,8 @@ func TestWeb(t *testing.T) {
 	w.quiet()
 }
 
-// A connection to port 80 changes to WebSocket only: with HTTP/2 (h2c) the requests that follow could be for
-// other hosts.
+// A connection to port 80 changes to WebSocket only: with HTTP/2 (h2c) the requests that follow
+// could be for other hosts.
 func TestUpgradeRefused(t *testing.T) {
 	checkLeaks(t)
 	w := newWorld(t, allow("page.example"))
@@ -406,7 +406,8 @@ func TestReplyBeforeRequestEnds(t *testing.T) {
 	w.quiet()
 }
 
-// A name is looked up by the host once for each connection, and connected to at the address that was checked.
+// A name is looked up by the host once for each connection, and connected to at the address that
+// was checked.
 func TestLookupOncePerConnection(t *testing.T) {
 	checkLeaks(t)
 	w := newWorld(t, allow("git.example:22"))
@@ -488,7 +489,8 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// While the process of a refused lookup is searched for, other names are answered. Searches are made one at a time.
+// While the process of a refused lookup is searched for, other names are answered. Searches are
+// made one at a time.
 func TestProcessSearch(t *testing.T) {
 	checkLeaks(t)
 	searching, found := make(chan struct{}, 9), make(chan struct{})
@@ -741,8 +743,8 @@ func TestMoreDoors(t *testing.T) {
 	}
 }
 
-// A rule may have the port of a service inside, or of an exposed one: the name is reached at its own address, and through the
-// proxies.
+// A rule may have the port of a service inside, or of an exposed one: the name is reached at its
+// own address, and through the proxies.
 func TestServicePort(t *testing.T) {
 	checkLeaks(t)
 	for _, port := range []uint16{53, 81, 1080} {

@@ -60,8 +60,8 @@ func readHeader(file string) (string, error) {
 	return string(text), nil
 }
 
-// seal sends a request to its host by TLS, with the headers added, and without those that the program inside
-// sent by the same names.
+// seal sends a request to its host by TLS, with the headers added, and without those that the
+// program inside sent by the same names.
 func seal(r *http.Request, p *passage) {
 	r.URL.Scheme = "https"
 	r.Host = authority(p.to, 443)
@@ -70,7 +70,8 @@ func seal(r *http.Request, p *passage) {
 	}
 }
 
-// unsealed removes from a response what repeats a secret: headers, and trailers once the body has ended.
+// unsealed removes from a response what repeats a secret: headers, and trailers once the body has
+// ended.
 func unsealed(r *http.Response, p *passage) {
 	unseal(r.Header, p)
 	if r.StatusCode != http.StatusSwitchingProtocols { // whose body is a connection, without trailers

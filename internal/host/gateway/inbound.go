@@ -51,8 +51,8 @@ func (v *inboundConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write writes to the connection. It first reports a request that the parser of net/http refuses: the parser
-// answers the client, and closes the connection half a second later.
+// Write writes to the connection. It first reports a request that the parser of net/http refuses:
+// the parser answers the client, and closes the connection half a second later.
 func (v *inboundConn) Write(b []byte) (int, error) {
 	v.unparsed()
 	return v.Conn.Write(b)
@@ -83,7 +83,8 @@ func (v *inboundConn) Close() error {
 	return err
 }
 
-// hold keeps the slot of the connection until release, and reports false if the slot was released already.
+// hold keeps the slot of the connection until release, and reports false if the slot was released
+// already.
 func (v *inboundConn) hold() bool {
 	for n := v.holds.Load(); n > 0; n = v.holds.Load() {
 		if v.holds.CompareAndSwap(n, n+1) {

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// lookup decides on a question of DNS. Nothing is forwarded: the answer depends on the policy
-// and on earlier names only. The caller reports refused, if it is not nil, before it sends the answer: the program may end with that.
+// lookup decides on a question of DNS. Nothing is forwarded: the answer depends on the policy and
+// on earlier names only. The caller reports refused, if it is not nil, before it sends the answer:
+// the program may end with that.
 func (g *Gateway) lookup(asked string, kind dnsmessage.Type) (r reply, refused *egress.Event) {
 	refuse := func(code dnsmessage.RCode, e egress.Event) (reply, *egress.Event) {
 		e.Op = egress.OpLookup
@@ -50,7 +51,8 @@ func endpoint(kind dnsmessage.Type, addr netip.Addr) reply {
 	return reply{code: dnsmessage.RCodeRefused}
 }
 
-// printable returns what a program inside sent for a name so that people can read it, in bounded length.
+// printable returns what a program inside sent for a name so that people can read it, in bounded
+// length.
 func printable(name string) string {
 	const most = 253
 	if len(name) > most {

@@ -14,17 +14,17 @@ import (
 const (
 	// openPort is the first port at which any program inside can listen (ip(7),
 	// ip_unprivileged_port_start). Below openPort one listener serves the addresses of all names.
-	// From openPort on each name has listeners of its own, which the first lookup makes: a listener
-	// at all addresses and one at a single address exclude each other, so one listener for all names
-	// would take the port from servers inside.
+	// From openPort on each name has listeners of its own, which the first lookup makes: a
+	// listener at all addresses and one at a single address exclude each other, so one listener
+	// for all names would take the port from servers inside.
 	openPort = 1024
-	// maxDoors bounds these listeners. It is more than the ports of a policy. Beyond it the gateway closes
-	// the oldest listener. The next lookup of that listener's name opens it again.
+	// maxDoors bounds these listeners. It is more than the ports of a policy. Beyond it the
+	// gateway closes the oldest listener. The next lookup of that listener's name opens it again.
 	maxNameListeners = 512
 )
 
-// hasDoors reports whether each name has its own listener for a port, because programs inside, DNS or
-// an exposed port may listen at that port at another address.
+// hasDoors reports whether each name has its own listener for a port, because programs inside, DNS
+// or an exposed port may listen at that port at another address.
 func (g *Gateway) perName(port uint16) bool {
 	return port >= openPort || port == AddrDNS.Port() || slices.Contains(g.options.Exposed, port)
 }
@@ -65,8 +65,8 @@ func (g *Gateway) listenFor(p *nameEntry) {
 	g.openListeners(p, g.policy.Load())
 }
 
-// openListeners opens the listeners of a name for all ports of a policy, also for ports that are not
-// allowed for this name: there the gateway can report a refusal. The caller holds g.change.
+// openListeners opens the listeners of a name for all ports of a policy, also for ports that are
+// not allowed for this name: there the gateway can report a refusal. The caller holds g.change.
 func (g *Gateway) openListeners(p *nameEntry, policy *network.Compiled) {
 	if g.ctx.Err() != nil {
 		return
@@ -102,8 +102,8 @@ func (g *Gateway) openListeners(p *nameEntry, policy *network.Compiled) {
 	}
 }
 
-// replaceListeners closes the listeners at ports that a new policy lacks, and opens listeners at its other ports
-// for the names that were looked up last. The caller holds g.change.
+// replaceListeners closes the listeners at ports that a new policy lacks, and opens listeners at
+// its other ports for the names that were looked up last. The caller holds g.change.
 func (g *Gateway) replaceListeners(policy *network.Compiled) {
 	for _, o := range slices.Clone(g.nameListeners.order) {
 		if !slices.Contains(policy.Ports(), o.at.Port()) {

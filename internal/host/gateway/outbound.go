@@ -21,8 +21,8 @@ type outboundConn struct {
 	end       sync.Once
 }
 
-// mark records whether the connection's name is checked, and reports whether the present policy allows that.
-// The policy may have changed since the caller asked it.
+// mark records whether the connection's name is checked, and reports whether the present policy
+// allows that. The policy may have changed since the caller asked it.
 func (o *outboundConn) mark(checked bool) bool {
 	o.g.mu.Lock()
 	defer o.g.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 // ClientHellos of clients have some 4 KiB; each byte takes about two and a half of memory.
 const maxPeek = 32 << 10
 
-// recordHandshake is the first byte of a TLS connection, and recordHeader the size of what precedes the content of a
-// record (RFC 8446, 5.1).
+// recordHandshake is the first byte of a TLS connection, and recordHeader the size of what
+// precedes the content of a record (RFC 8446, 5.1).
 const (
 	recordHandshake = 0x16
 	recordHeader    = 5
@@ -32,8 +32,9 @@ const (
 	extensionESNI = 0xffce
 )
 
-// A recorder keeps what is read of a connection, in bounded memory, and writes nothing to it. It reads no byte
-// behind the current record of TLS: what follows a ClientHello is to be checked, or not, by what the server answers.
+// A recorder keeps what is read of a connection, in bounded memory, and writes nothing to it. It
+// reads no byte behind the current record of TLS: what follows a ClientHello is to be checked, or
+// not, by what the server answers.
 type recorder struct {
 	from   io.Reader
 	read   []byte

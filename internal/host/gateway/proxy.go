@@ -35,7 +35,8 @@ func (w *web) proxy(rw http.ResponseWriter, r *http.Request, v *inboundConn) {
 	}
 }
 
-// connect serves a request CONNECT: after the answer, the connection is as one to the name's address.
+// connect serves a request CONNECT: after the answer, the connection is as one to the name's
+// address.
 func (w *web) connect(rw http.ResponseWriter, v *inboundConn, authority string) {
 	to, reason := w.g.parseTarget(authority, 0)
 	if reason == "" && to.port == 0 {
@@ -67,8 +68,8 @@ func (w *web) connect(rw http.ResponseWriter, v *inboundConn, authority string) 
 	w.g.answered(v, out, []byte("HTTP/1.1 200 Connection established\r\n\r\n"))
 }
 
-// reach opens the connection to a permitted target for a client of a proxy; nil if each request on it
-// gets its own.
+// reach opens the connection to a permitted target for a client of a proxy; nil if each request on
+// it gets its own.
 func (g *Gateway) reach(v *inboundConn, to target) (*outboundConn, error) {
 	if g.isWeb(to) {
 		return nil, nil

@@ -9,8 +9,9 @@ import (
 )
 
 // relay copies both ways until both directions have ended, and closes both connections. An end of
-// the data is passed on as such; an error resets both connections. first sends what precedes the data from inside,
-// while data to the inside is copied already; its error ends both directions too.
+// the data is passed on as such; an error resets both connections. first sends what precedes the
+// data from inside, while data to the inside is copied already; its error ends both directions
+// too.
 func relay(in *inboundConn, out *outboundConn, first func() error) {
 	inner, outer := &inside.Side{Conn: in.Conn}, &inside.Side{Conn: out.Conn} // no bytes were read ahead at this point
 	pass := func(to, from *inside.Side) {

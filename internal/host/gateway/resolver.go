@@ -14,9 +14,9 @@ import (
 // maxDNSConns is how many connections of DNS over TCP are served at once.
 const maxDNSConns = 64
 
-// serveDNS answers queries over UDP to at until the socket is closed. One is in the works at a time:
-// an answer takes microseconds, and what does not fit in the socket's buffer is dropped. A refusal waits for the search for its
-// process elsewhere.
+// serveDNS answers queries over UDP to at until the socket is closed. One is in the works at a
+// time: an answer takes microseconds, and what does not fit in the socket's buffer is dropped. A
+// refusal waits for the search for its process elsewhere.
 func (g *Gateway) serveDNS(socket net.PacketConn, at netip.AddrPort) {
 	buf := make([]byte, 4096) // a query is one name: what is longer is malformed
 	pause := pause{done: g.ctx.Done()}

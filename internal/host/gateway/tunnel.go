@@ -7,13 +7,14 @@ import (
 	"wolffia/internal/host/egress"
 )
 
-// alertDenied is a fatal alert of TLS, "access_denied" (RFC 8446, 6.2): the client names it in its error.
+// alertDenied is a fatal alert of TLS, "access_denied" (RFC 8446, 6.2): the client names it in its
+// error.
 var alertDenied = []byte{21, 3, 1, 0, 2, 2, 49}
 
 var errRefused = errors.New("refused")
 
-// tunnel relays a connection to its target, after what it says of its destination is checked. out is the
-// connection to the target, or nil if it is to be opened.
+// tunnel relays a connection to its target, after what it says of its destination is checked. out
+// is the connection to the target, or nil if it is to be opened.
 func (g *Gateway) tunnel(v *inboundConn, out *outboundConn) {
 	checks := g.policy.Load().ChecksName(v.to.name)
 	var first []byte
@@ -47,8 +48,8 @@ func (g *Gateway) tunnel(v *inboundConn, out *outboundConn) {
 	}
 }
 
-// checkTLS reads and checks what a connection on port 443 begins with, and ends the connection if that
-// is refused.
+// checkTLS reads and checks what a connection on port 443 begins with, and ends the connection if
+// that is refused.
 func (g *Gateway) checkTLS(v *inboundConn) (first []byte, ok bool) {
 	_ = v.SetReadDeadline(g.soon())
 	first, reason := peekTLS(v, v.to.name)

@@ -15,8 +15,8 @@ import (
 // maxAnswer is the maximum size of a proxy's answer to CONNECT, in bytes.
 const maxAnswer = 16 << 10
 
-// throughProxy has the proxy of the policy connect to a target (RFC 9110, 9.3.6). The proxy resolves the
-// name, so that its addresses are not checked here. An error is a *refusal.
+// throughProxy has the proxy of the policy connect to a target (RFC 9110, 9.3.6). The proxy
+// resolves the name, so that its addresses are not checked here. An error is a *refusal.
 func (g *Gateway) throughProxy(ctx context.Context, proxy string, to target) (net.Conn, error) {
 	refuse := func(reason string) error {
 		return refused(egress.Event{Name: to.name, Port: int(to.port), Reason: reason})

@@ -13,8 +13,8 @@ import (
 	"wolffia/network"
 )
 
-// A proxy of the host's network makes the connections: the host looks up no name. What it refuses is
-// refused, and names with addresses of their own do not go through it.
+// A proxy of the host's network makes the connections: the host looks up no name. What it refuses
+// is refused, and names with addresses of their own do not go through it.
 func TestUpstream(t *testing.T) {
 	checkLeaks(t)
 	proxy, err := net.Listen("tcp4", "127.0.0.1:0")

@@ -41,8 +41,8 @@ type passage struct {
 	v      *inboundConn
 	to     target
 	values []headerValue // added, for a host of headers, which to names without LocalSuffix then
-	// ctx is the request's, without the hook by which httputil.ReverseProxy passes on what comes before the
-	// reply (status 103): its headers would go inside unchecked.
+	// ctx is the request's, without the hook by which httputil.ReverseProxy passes on what comes
+	// before the reply (status 103): its headers would go inside unchecked.
 	ctx context.Context // of that one request
 }
 
@@ -155,16 +155,17 @@ func (w *web) admit(rw http.ResponseWriter, r *http.Request, v *inboundConn, to 
 		}
 		p.to = target{host, 443}
 	}
-	// Else the server would read the rest of the request, and close its body, before it passes on the beginning of the reply: the
-	// transport hangs up if it looks for the end of the body after that, and the reply is cut.
+	// Else the server would read the rest of the request, and close its body, before it passes on
+	// the beginning of the reply: the transport hangs up if it looks for the end of the body after
+	// that, and the reply is cut.
 	_ = http.NewResponseController(rw).EnableFullDuplex() // always supported
 	p.ctx = context.WithValue(r.Context(), passageKey{}, p)
 	defer cut(v)
 	w.pass.ServeHTTP(rw, r.WithContext(p.ctx))
 }
 
-// cut, deferred, has a connection reset whose reply is cut, for which httputil.ReverseProxy panics: a reply without a length would
-// look complete.
+// cut, deferred, has a connection reset whose reply is cut, for which httputil.ReverseProxy
+// panics: a reply without a length would look complete.
 func cut(v *inboundConn) {
 	if e := recover(); e != nil {
 		inside.Reset(v.Conn)
@@ -252,7 +253,8 @@ func rewrite(r *httputil.ProxyRequest) {
 	}
 }
 
-// forwarded are the headers that httputil.ReverseProxy removes for its own ones, which are not made here.
+// forwarded are the headers that httputil.ReverseProxy removes for its own ones, which are not
+// made here.
 var forwarded = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
 
 // lists reports whether the values of a header, which are lists, have a name.

@@ -71,8 +71,8 @@ func newDirect(unixSockets Network) *direct {
 	return &direct{unix: unixSockets, end: make(chan struct{}), open: map[io.Closer]struct{}{}}
 }
 
-// join moves the calling thread into a namespace of a process, which must be another than this process's: name is that in
-// /proc/PID/ns, and kind is as for setns(2).
+// join moves the calling thread into a namespace of a process, which must be another than this
+// process's: name is that in /proc/PID/ns, and kind is as for setns(2).
 func join(pid int, name string, kind int) error {
 	theirs, err := os.Open(fmt.Sprintf("/proc/%d/ns/%s", pid, name))
 	if err != nil {

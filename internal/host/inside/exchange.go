@@ -17,8 +17,9 @@ type Side struct {
 	ended atomic.Bool // the direction to the peer has ended, or is about to
 }
 
-// Pass copies what comes from one side to the other until its end, which it passes on. That from was reset is an error. The
-// copy is between the connections themselves, so that the kernel moves the bytes (splice(2)) if both are TCP sockets.
+// Pass copies what comes from one side to the other until its end, which it passes on. That from
+// was reset is an error. The copy is between the connections themselves, so that the kernel moves
+// the bytes (splice(2)) if both are TCP sockets.
 func Pass(to, from *Side) error {
 	_, err := io.Copy(to.Conn, from.Conn)
 	if err == nil && from.wasReset() {
@@ -35,8 +36,8 @@ func Pass(to, from *Side) error {
 	return half.CloseWrite()
 }
 
-// wasReset reports whether the peer has reset the connection. The kernel gives that error to one call only: if a write in the
-// other direction had it, a read sees an end.
+// wasReset reports whether the peer has reset the connection. The kernel gives that error to one
+// call only: if a write in the other direction had it, a read sees an end.
 func (s *Side) wasReset() bool {
 	c, is := s.Conn.(syscall.Conn)
 	return is && rawsock.WasReset(c) && !s.ended.Load() // in this order: what ends later has not ended it
@@ -53,9 +54,9 @@ func linger(c net.Conn, seconds int) {
 	}
 }
 
-// Exchange copies both ways between two connections, with half-closes, until both directions have ended or one has failed. If one
-// has failed, both connections are reset and closed; otherwise the caller closes them. If they are closed before, or this
-// process ends, they are reset too.
+// Exchange copies both ways between two connections, with half-closes, until both directions have
+// ended or one has failed. If one has failed, both connections are reset and closed; otherwise the
+// caller closes them. If they are closed before, or this process ends, they are reset too.
 func Exchange(a, b HalfCloser) {
 	Reset(a)
 	Reset(b)

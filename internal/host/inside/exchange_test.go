@@ -15,8 +15,8 @@ import (
 	"wolffia/internal/test/leak"
 )
 
-// checkLeaks fails the test if it leaves something behind. The pipes of splice(2) stay in a pool until the garbage collector
-// has found them.
+// checkLeaks fails the test if it leaves something behind. The pipes of splice(2) stay in a pool
+// until the garbage collector has found them.
 func checkLeaks(t *testing.T) {
 	leak.Check(t)
 	t.Cleanup(func() {
@@ -50,8 +50,8 @@ func pair(t *testing.T) (a, b *net.TCPConn) {
 	return a, b
 }
 
-// exchange returns two ends between which an exchange carries bytes, and a function that waits until it has ended and
-// its connections are closed.
+// exchange returns two ends between which an exchange carries bytes, and a function that waits
+// until it has ended and its connections are closed.
 func exchange(t *testing.T) (client, server *net.TCPConn, wait func()) {
 	t.Helper()
 	client, front := pair(t)

@@ -23,8 +23,8 @@ const (
 // bigBuffers has one for each bigBuffer in use: a bound on memory, not on connections.
 var bigBuffers = make(chan struct{}, 64)
 
-// carry copies until the end of r. If that fills the buffer there will be a bigger one, while there are
-// not too many of these.
+// carry copies until the end of r. If that fills the buffer there will be a bigger one, while
+// there are not too many of these.
 func carry(w io.Writer, r io.Reader) (written int64, err error) {
 	b := make([]byte, buffer)
 	defer func() {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SetHostname changes the host's name in the namespace of a process, which must be another than this process's. This
-// process needs CAP_SYS_ADMIN in the user namespace that owns it.
+// SetHostname changes the host's name in the namespace of a process, which must be another than
+// this process's. This process needs CAP_SYS_ADMIN in the user namespace that owns it.
 func SetHostname(pid int, name string) error {
 	done := make(chan error)
 	go func() { // its thread ends with it

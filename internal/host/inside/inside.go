@@ -1,8 +1,9 @@
-// Package inside is the network of a sandbox, seen from the shim: sockets that listen or dial in it.
+// Package inside is the network of a sandbox, seen from the shim: sockets that listen or dial in
+// it.
 //
-// [Direct] makes the sockets in the sandbox's network namespace. [Passed] asks PID 1 to make them and
-// pass their descriptors: then the kernel moves their bytes. [Relayed] asks PID 1 to make them, and carries the
-// bytes over its stream.
+// [Direct] makes the sockets in the sandbox's network namespace. [Passed] asks PID 1 to make them
+// and pass their descriptors: then the kernel moves their bytes. [Relayed] asks PID 1 to make
+// them, and carries the bytes over its stream.
 package inside
 
 import (

@@ -15,14 +15,15 @@ const bigPacket = 524280
 // loopback is the index of each network namespace's lo.
 const loopback = 1
 
-// enlargePackets has the loopback of the calling thread's network namespace carry big packets of TCP over IPv4
-// ("BIG TCP"), which halves the cost of a byte. Linux 6.3 or later can do so. The loopback is
-// not the host's: programs see streams of bytes only, and cannot capture packets.
+// enlargePackets has the loopback of the calling thread's network namespace carry big packets of
+// TCP over IPv4 ("BIG TCP"), which halves the cost of a byte. Linux 6.3 or later can do so. The
+// loopback is not the host's: programs see streams of bytes only, and cannot capture packets.
 func enlargePackets() error {
 	return ask(enlarge())
 }
 
-// ask has the kernel do what a request of rtnetlink(7) says, in the calling thread's network namespace.
+// ask has the kernel do what a request of rtnetlink(7) says, in the calling thread's network
+// namespace.
 func ask(request []byte) error {
 	socket, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -67,9 +68,9 @@ func enlarge() []byte {
 // second is an address of the loopback besides 127.0.0.1.
 var second = [4]byte{127, 64, 0, 1}
 
-// addAddress gives the loopback of the calling thread's network namespace a second address, all of whose
-// network it has without. glibc's getaddrinfo(3) with AI_ADDRCONFIG finds nothing of IPv4 where
-// 127.0.0.1 is the only address.
+// addAddress gives the loopback of the calling thread's network namespace a second address, all of
+// whose network it has without. glibc's getaddrinfo(3) with AI_ADDRCONFIG finds nothing of IPv4
+// where 127.0.0.1 is the only address.
 func addAddress() error { return ask(newAddress()) }
 
 // newAddress returns the request (rtnetlink(7)).

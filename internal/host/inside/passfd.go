@@ -25,10 +25,10 @@ type fdSocket struct {
 	lost bool     // an answer was missed; guarded by mu
 }
 
-// Passed returns the network of the sandbox whose PID 1 serves [wire.NetPassFD] at the other end of
-// conn. PID 1 makes the sockets and passes their descriptors. This process and the kernel carry their
-// bytes, as with [Direct]. PID 1 is not trusted: each descriptor is checked. unixSockets is as for
-// Direct. Close closes conn.
+// Passed returns the network of the sandbox whose PID 1 serves [wire.NetPassFD] at the other end
+// of conn. PID 1 makes the sockets and passes their descriptors. This process and the kernel carry
+// their bytes, as with [Direct]. PID 1 is not trusted: each descriptor is checked. unixSockets is
+// as for Direct. Close closes conn.
 func Passed(conn *os.File, unixSockets Network) Network {
 	d := newDirect(unixSockets)
 	d.fds = &fdSocket{conn: conn}
@@ -59,7 +59,8 @@ func (h *fdSocket) socket(ctx context.Context, kind rawsock.Kind, at netip.AddrP
 	return file, err
 }
 
-// ask sends a request and waits for the answer. A refusal is a syscall.Errno, no other error wraps one.
+// ask sends a request and waits for the answer. A refusal is a syscall.Errno, no other error wraps
+// one.
 func (h *fdSocket) ask(kind rawsock.Kind, at netip.AddrPort) (*os.File, error) {
 	if _, err := h.conn.Write(wire.FDRequest(uint8(kind), at)); err != nil {
 		return nil, fmt.Errorf("ask PID 1 for a socket: %v", err)

@@ -26,8 +26,8 @@ func Relayed(conn *client.Conn) Network {
 	return &relayed{conn: conn, slots: make(chan struct{}, MaxConnections)}
 }
 
-// IsRelayed reports whether n carries the bytes of connections over PID 1's stream. If not, connections
-// are sockets of this process: each is a syscall.Conn.
+// IsRelayed reports whether n carries the bytes of connections over PID 1's stream. If not,
+// connections are sockets of this process: each is a syscall.Conn.
 func IsRelayed(n Network) bool {
 	_, is := n.(*relayed)
 	return is

@@ -20,10 +20,11 @@ const gitName = ".git"
 // A Git has the git directories that a sandbox has of its own. Paths are of directories of the
 // codebase that have a .git, relative to its root, which is ".".
 type Git struct {
-	// Rules say which they are: those that the sandbox may write. The others are the host's own, by the rules of Mount.
+	// Rules say which they are: those that the sandbox may write. The others are the host's own,
+	// by the rules of Mount.
 	Rules *perm.Policy
-	// Copy makes the sandbox's own .git of a directory, unless there is one, and reports whether it is a directory. An
-	// error of class fs.ErrNotExist says that the host has none any more.
+	// Copy makes the sandbox's own .git of a directory, unless there is one, and reports whether
+	// it is a directory. An error of class fs.ErrNotExist says that the host has none any more.
 	Copy func(path string) (dir bool, err error)
 	// Open opens it with O_PATH.
 	Open func(path string) (fd int, err error)
@@ -38,7 +39,8 @@ type Git struct {
 	Dir, Shown string
 }
 
-// owns reports whether the .git of a directory is the sandbox's own, unless it cannot be copied. g may be nil.
+// owns reports whether the .git of a directory is the sandbox's own, unless it cannot be copied. g
+// may be nil.
 func (g *Git) owns(path string) bool {
 	at := filepath.Join(path, gitName)
 	return g != nil && g.Rules.Level(at, true) == perm.Write && g.Rules.Level(at, false) == perm.Write
@@ -162,7 +164,8 @@ func (s *shown) host(dir, n int, name string) error {
 	return moveTo(empty, at)
 }
 
-// mount mounts the directory fd at a path of Git.Dir, whose last name it makes. The caller closes the mount's root.
+// mount mounts the directory fd at a path of Git.Dir, whose last name it makes. The caller closes
+// the mount's root.
 func (s *shown) mount(fd int, path string, attributes uint64) (made int, err error) {
 	if err := unix.Mkdirat(s.under, path, 0o755); err != nil {
 		return -1, err
@@ -182,7 +185,8 @@ func (s *shown) mount(fd int, path string, attributes uint64) (made int, err err
 	return made, nil
 }
 
-// own returns a mount of the sandbox's own git directory that e stands for, or of a file in dir that leads to it.
+// own returns a mount of the sandbox's own git directory that e stands for, or of a file in dir
+// that leads to it.
 func (s *shown) own(e *node, dir string) (int, error) {
 	fd, err := s.Open(e.text)
 	if err != nil {

@@ -58,8 +58,8 @@ type Stats struct {
 	Closed   int `json:"closed"`   // directories that could not be read, or are too deep: they are hidden
 	Git      int `json:"git"`      // git directories of the host, which are read-only as a whole
 	Own      int `json:"own"`      // git directories, and files that lead to one, that are the sandbox's own
-	// GitReason is the path of the first .git that could not be made the sandbox's own, and why: it is
-	// one of Git then, or hidden.
+	// GitReason is the path of the first .git that could not be made the sandbox's own, and why:
+	// it is one of Git then, or hidden.
 	GitReason string `json:"gitReason,omitempty"`
 	// Names are the paths of the first of Links and Closed, relative to the codebase.
 	Names []string `json:"names,omitempty"`

@@ -145,7 +145,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// What the rules let the sandbox write is its own copy; what cannot be copied is as protected as it is without one.
+// What the rules let the sandbox write is its own copy; what cannot be copied is as protected as
+// it is without one.
 func TestPlanOwn(t *testing.T) {
 	repo := fake{".git/": {"config": nil, "objects/": {}}, "wt/": {".git": nil}, "bad/": {".git/": {"x.none": nil}}, "l/": {".git -> x": nil}}
 	for name, test := range map[string]struct {

@@ -16,8 +16,8 @@ var (
 	// maxLines are lines of Go without tests, in packages that are larger than defaultLines.
 	maxLines = map[string]int{
 		"cmd/wolffia":            4500,
-		"fusefs":                 9950,
-		"fusefs/cow":             5400,
+		"fusefs":                 10150,
+		"fusefs/cow":             5500,
 		"guest":                  2700,
 		"internal/host/gateway":  2700,
 		"internal/git/gitsync":   4600,
@@ -40,7 +40,7 @@ const (
 	defaultMethods = 60
 	maxProduct     = 119200 // lines of Go of the product
 	maxColumns     = 120
-	maxWide        = 1650 // lines with more
+	maxWide        = 1560 // lines with more
 )
 
 // slack is how much smaller than its budget something may be, in percent.
