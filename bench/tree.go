@@ -255,7 +255,7 @@ func (b *bench) firstStatus(filtered, plain string) error {
 		b.notMeasured("git status, first, from a pool", errNotRoot)
 		return nil
 	}
-	p, err := b.rt.StartPool(b.ctx, over(filtered, plain, b.rules), local.PoolOptions{Spares: 2*statusRounds + 2, Tree: true})
+	p, err := b.rt.StartPool(b.ctx, over(filtered, plain, b.rules), local.PoolOptions{Size: 2*statusRounds + 2, Tree: true})
 	if err != nil {
 		return err
 	}

@@ -59,17 +59,17 @@ func (b *bench) refilled(shape string) error {
 			return fmt.Errorf("pool %s has ended", shape)
 		case all[i].Problem != "":
 			return errors.New(all[i].Problem)
-		case all[i].Ready == all[i].Spares:
+		case all[i].Ready == all[i].Size:
 			return nil
 		case time.Now().After(end):
-			return fmt.Errorf("pool %s has %d of %d spares", shape, all[i].Ready, all[i].Spares)
+			return fmt.Errorf("pool %s has %d of %d spares", shape, all[i].Ready, all[i].Size)
 		}
 	}
 }
 
 // warmPool starts a pool for the sandboxes of the bench. end ends it.
 func (b *bench) warmPool(spares int, shell bool) (shape string, end func(), err error) {
-	p, err := b.rt.StartPool(b.ctx, b.config(), local.PoolOptions{Spares: spares, Shell: shell})
+	p, err := b.rt.StartPool(b.ctx, b.config(), local.PoolOptions{Size: spares, Shell: shell})
 	if err != nil {
 		return "", nil, err
 	}
@@ -85,7 +85,7 @@ func (b *bench) taken(shape string) (int64, error) {
 	all, err := b.rt.Pools()
 	for _, p := range all {
 		if p.Shape == shape {
-			return p.Taken, err
+			return p.Claimed, err
 		}
 	}
 	return 0, errors.Join(err, fmt.Errorf("no pool %s", shape))
@@ -131,7 +131,7 @@ func (b *bench) warmCalls(spares, turns int, shell bool, backend, bar string) er
 		return err
 	}
 	defer end()
-	all, err := b.rt.Spares()
+	all, err := b.rt.PooledSandboxes()
 	if err != nil || len(all) == 0 {
 		return errors.Join(err, errors.New("no spares"))
 	}

@@ -45,7 +45,7 @@ func (cs *contents) unshare(o gate.Op, in *fuse.InHeader, n *node, keep int64) (
 	const attempts = 4 // others may move the name or link the file meanwhile
 	for range attempts {
 		if !lock.TryRLock() {
-			errno := cs.withoutRules(o, in, n, func() syscall.Errno { lock.RLock(); return 0 })
+			errno := cs.splitRules(o, in, n, func() syscall.Errno { lock.RLock(); return 0 })
 			if errno != 0 {
 				lock.RUnlock()
 				return nil, errno
@@ -62,7 +62,7 @@ func (cs *contents) unshare(o gate.Op, in *fuse.InHeader, n *node, keep int64) (
 		lock.RUnlock()
 		if errno == 0 {
 			if !lock.TryLock() {
-				errno = cs.withoutRules(o, in, n, func() syscall.Errno { lock.Lock(); return 0 })
+				errno = cs.splitRules(o, in, n, func() syscall.Errno { lock.Lock(); return 0 })
 			}
 			switch {
 			case errno != 0:
@@ -94,14 +94,14 @@ func (cs *contents) copying(o gate.Op, in *fuse.InHeader, n *node, size int64, f
 	if size <= copyStep {
 		return f()
 	}
-	return cs.withoutRules(o, in, n, f)
+	return cs.splitRules(o, in, n, f)
 }
 
-// withoutRules calls f, which waits for a lock of n's content or copies that, and lets the rules
+// splitRules calls f, which waits for a lock of n's content or copies that, and lets the rules
 // change meanwhile: else all requests would wait for a change of rules, and that for f. Then it
 // asks the gate again whether o, which in asks for, is allowed on n. A request holds cs.changeMu
 // and cs.levels.rulesMu for reading.
-func (cs *contents) withoutRules(o gate.Op, in *fuse.InHeader, n *node, f func() syscall.Errno) syscall.Errno {
+func (cs *contents) splitRules(o gate.Op, in *fuse.InHeader, n *node, f func() syscall.Errno) syscall.Errno {
 	errno := func() syscall.Errno {
 		cs.levels.rulesMu.RUnlock()
 		cs.changeMu.RUnlock()

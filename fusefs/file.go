@@ -160,7 +160,7 @@ func (t *tree) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint3
 		return 0, fuse.Status(errno)
 	}
 	defer to.release()
-	from, errno := t.openRead(gate.OpCopyFrom, &in.InHeader, in.NodeId) // by the rules after that: see withoutRules
+	from, errno := t.openRead(gate.OpCopyFrom, &in.InHeader, in.NodeId) // by the rules after that: see splitRules
 	if errno != 0 {
 		return 0, fuse.Status(errno)
 	}

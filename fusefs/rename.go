@@ -34,7 +34,7 @@ func (t *tree) Rename(_ <-chan struct{}, in *fuse.RenameIn, a, b string) fuse.St
 	r := renaming{in: &in.InHeader, swap: in.Flags&unix.RENAME_EXCHANGE != 0}
 	const attempts = 4 // the host may replace what was copied
 	for range attempts {
-		var errno syscall.Errno // the levels of both names are asked for anew: see withoutRules
+		var errno syscall.Errno // the levels of both names are asked for anew: see splitRules
 		if r.from, errno = t.entry(in.NodeId, a); errno != 0 {
 			return fuse.Status(errno)
 		}

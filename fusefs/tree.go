@@ -14,7 +14,7 @@ import (
 //
 // A goroutine takes its locks in the order contents.mu, changeMu, rulesMu, renameMu, modeMu. A
 // request holds changeMu and rulesMu from its beginning, so it releases them before it waits for a
-// lock of contents.mu: see contents.withoutRules.
+// lock of contents.mu: see contents.splitRules.
 type tree struct {
 	fuse.RawFileSystem // refuses what tree has no method for
 	names

@@ -23,7 +23,7 @@ import (
 // ahead starts a pool of spares with shells, which ends with the test.
 func ahead(t *testing.T, rt *local.Runtime, spares int) {
 	t.Helper()
-	poolOf(t, rt, &runtime.SandboxConfig{}, local.PoolOptions{Spares: spares, Shell: true})
+	poolOf(t, rt, &runtime.SandboxConfig{}, local.PoolOptions{Size: spares, Shell: true})
 }
 
 // shells returns the numbers, on the host, of the processes called bash in a sandbox.
@@ -33,7 +33,7 @@ func shells(t *testing.T, state, id string) (pids []int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range statedir.Descendants(dir.Box(id).Processes().Shim().PID) {
+	for _, p := range statedir.Descendants(dir.Record(id).Processes().Shim().PID) {
 		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.PID))
 		if err == nil && string(name) == "bash\n" {
 			pids = append(pids, p.PID)
@@ -70,7 +70,7 @@ func TestShellAhead(t *testing.T) {
 	write(t, codebase, "a", "content\n")
 	cold := launched(t, rt, given(codebase))
 	ahead(t, rt, 1)
-	all, err := rt.Spares()
+	all, err := rt.PooledSandboxes()
 	if err != nil || len(all) != 1 {
 		t.Fatal(all, err)
 	}
@@ -119,7 +119,7 @@ func TestShellAheadDoesNotFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := map[string]struct {
-		box     func(*runtime.SandboxConfig)
+		sb      func(*runtime.SandboxConfig)
 		session runtime.SessionConfig
 		text    string
 		want    string
@@ -134,8 +134,8 @@ func TestShellAheadDoesNotFit(t *testing.T) {
 	ahead(t, rt, len(tests))
 	for what, test := range tests {
 		c := given(codebase)
-		if test.box != nil {
-			test.box(c)
+		if test.sb != nil {
+			test.sb(c)
 		}
 		s := launched(t, rt, c)
 		before := shells(t, state, s.ID)

@@ -60,11 +60,11 @@ func TestBoundStoppedByItsCaller(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	box := caller.BoxOf(s.ID)
+	rec := caller.RecordFor(s.ID)
 	for what, end := range map[string]func() error{
 		"stopped": func() error { return caller.Stop(t.Context(), s.ID) },
 		"dead": func() error {
-			return errors.Join(box.Processes().Shim().Kill(wait.Limit), box.WaitUnlocked(t.Context(), wait.Limit))
+			return errors.Join(rec.Processes().Shim().Kill(wait.Limit), rec.WaitUnlocked(t.Context(), wait.Limit))
 		},
 	} {
 		if err := errors.Join(caller.Start(t.Context(), s.ID), end()); err != nil {

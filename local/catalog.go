@@ -50,32 +50,32 @@ func (c *catalog) engineBackend() *launch.Backend {
 
 // find returns the place and the configuration of the sandbox that ref names: an id, a
 // name, or a prefix of an id. The configuration is shared: the caller must not change it.
-func (c *catalog) find(ref string) (*statedir.Box, *statedir.Config, error) {
+func (c *catalog) find(ref string) (*statedir.Record, *statedir.Config, error) {
 	return c.seek(ref, true)
 }
 
-// brief is find for a caller that has no use for the rules, which are missing unless they are known: see
-// [statedir.Box.Brief].
-func (c *catalog) brief(ref string) (*statedir.Box, *statedir.Config, error) {
+// header is find for a caller that has no use for the rules, which are missing unless they are known: see
+// [statedir.Record.Brief].
+func (c *catalog) header(ref string) (*statedir.Record, *statedir.Config, error) {
 	return c.seek(ref, false)
 }
 
 // seek is find or brief; rules says that a configuration without its rules does not do.
-func (c *catalog) seek(ref string, rules bool) (*statedir.Box, *statedir.Config, error) {
+func (c *catalog) seek(ref string, rules bool) (*statedir.Record, *statedir.Config, error) {
 	if runtime.IsID(ref) {
-		box := c.dir.Box(ref)
-		if config := c.known(box); config != nil && !(rules && config.WithoutRules) {
-			return box, config, nil
+		rec := c.dir.Record(ref)
+		if config := c.known(rec); config != nil && !(rules && config.HeaderOnly) {
+			return rec, config, nil
 		}
 	}
-	box, err := c.dir.Find(ref)
+	rec, err := c.dir.Find(ref)
 	if err != nil {
 		return nil, nil, err
 	}
-	stamp := box.Stamp() // before the read: a later version is then read again
-	read := box.Brief
+	stamp := rec.Stamp() // before the read: a later version is then read again
+	read := rec.LoadHeader
 	if rules {
-		read = box.Config
+		read = rec.Config
 	}
 	config, err := read()
 	if err != nil {
@@ -83,18 +83,18 @@ func (c *catalog) seek(ref string, rules bool) (*statedir.Box, *statedir.Config,
 	}
 	if c.backend(config.Runtime) == nil {
 		return nil, nil, runtime.Errorf(runtime.ErrNotFound, "sandbox %s uses runtime %q: this runtime has %s",
-			box.ID(), config.Runtime, strings.Join(launch.Names(c.backends), ", "))
+			rec.ID(), config.Runtime, strings.Join(launch.Names(c.backends), ", "))
 	}
 	c.remember(config, stamp, nil)
-	return box, config, nil
+	return rec, config, nil
 }
 
 // known returns the configuration of the sandbox in box if it is cached and still in its file, else nil. It may be without rules.
-func (c *catalog) known(box *statedir.Box) *statedir.Config {
+func (c *catalog) known(rec *statedir.Record) *statedir.Config {
 	c.mu.Lock()
-	known := c.cache[box.ID()]
+	known := c.cache[rec.ID()]
 	c.mu.Unlock()
-	if known.config == nil || known.stamp != box.Stamp() {
+	if known.config == nil || known.stamp != rec.Stamp() {
 		return nil
 	}
 	return known.config

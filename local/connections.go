@@ -34,26 +34,26 @@ type connection struct {
 }
 
 // newConnection opens a connection, to a shim that is connected already, or nil.
-func newConnection(box *statedir.Box, shim *rawsock.Socket) *connection {
+func newConnection(rec *statedir.Record, shim *rawsock.Socket) *connection {
 	return opening(openLimit, func(ctx context.Context, c *connection) error {
 		if shim == nil {
 			var err error
-			if shim, err = dial(box); err != nil {
+			if shim, err = dial(rec); err != nil {
 				return err
 			}
 		}
-		return c.open(ctx, box, shim)
+		return c.open(ctx, rec, shim)
 	})
 }
 
 // earlyConnection opens a connection by a socket whose other end is a shim's that is being started: it is there when the
 // shim is ready, for which it waits up to a limit, without another question. It closes the socket.
-func earlyConnection(box *statedir.Box, socket *os.File, limit time.Duration) (*connection, error) {
+func earlyConnection(rec *statedir.Record, socket *os.File, limit time.Duration) (*connection, error) {
 	shim, err := rawsock.FileSocket(socket)
 	if err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	return opening(limit, func(ctx context.Context, c *connection) error { return c.open(ctx, box, shim) }), nil
+	return opening(limit, func(ctx context.Context, c *connection) error { return c.open(ctx, rec, shim) }), nil
 }
 
 // opening returns a connection that open opens, within a limit.
@@ -102,12 +102,12 @@ func (c *connection) Close() error {
 }
 
 // to returns the connection to a sandbox. One that has ended is replaced.
-func (s *connections) to(ctx context.Context, box *statedir.Box) (*client.Conn, error) {
+func (s *connections) to(ctx context.Context, rec *statedir.Record) (*client.Conn, error) {
 	s.mu.Lock()
-	c := s.open[box.ID()]
+	c := s.open[rec.ID()]
 	if c == nil || !c.lives() {
-		c = newConnection(box, nil)
-		s.open[box.ID()] = c
+		c = newConnection(rec, nil)
+		s.open[rec.ID()] = c
 	}
 	s.mu.Unlock()
 	select {
@@ -171,21 +171,21 @@ func (s *connections) end(id string) {
 
 // dial connects to the socket of a sandbox's shim. The path of the socket may be too long
 // for an address; the directory's descriptor is not.
-func dial(box *statedir.Box) (*rawsock.Socket, error) {
-	dir, err := os.OpenFile(box.Run(), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if errors.Is(err, fs.ErrNotExist) && box.Half() {
-		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", box.ID())
+func dial(rec *statedir.Record) (*rawsock.Socket, error) {
+	dir, err := os.OpenFile(rec.Run(), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) && rec.IsIncomplete() {
+		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", rec.ID())
 	}
 	if err != nil {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", box.ID(), err)
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", rec.ID(), err)
 	}
 	defer dir.Close()
-	sock, err := connect(int(dir.Fd()), filepath.Base(statedir.Socket(box.Run())))
+	sock, err := connect(int(dir.Fd()), filepath.Base(statedir.Socket(rec.Run())))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
-		return nil, notRunning(box)
+		return nil, notRunning(rec)
 	}
 	if err != nil {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "connect to the shim of sandbox %s: %w", box.ID(), err)
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "connect to the shim of sandbox %s: %w", rec.ID(), err)
 	}
 	return rawsock.NewSocket(sock)
 }
@@ -209,57 +209,57 @@ func connect(dir int, name string) (*net.UnixConn, error) {
 }
 
 // notRunning returns the error for a sandbox whose shim does not listen.
-func notRunning(box *statedir.Box) error {
-	if err := expired(box); err != nil {
+func notRunning(rec *statedir.Record) error {
+	if err := expired(rec); err != nil {
 		return err
 	}
-	state, reason, err := box.State()
+	state, reason, err := rec.State()
 	if err != nil {
 		return err
 	}
 	if reason != "" {
 		reason = " (" + reason + ")"
 	}
-	return runtime.Errorf(runtime.ErrConflict, "sandbox %s is not running, it is %s%s: wolffia start %s", box.ID(), state, reason, box.ID())
+	return runtime.Errorf(runtime.ErrConflict, "sandbox %s is not running, it is %s%s: wolffia start %s", rec.ID(), state, reason, rec.ID())
 }
 
 // lost returns the error for a connection to a sandbox that broke with err: why the
 // sandbox ended, if it did.
-func lost(ctx context.Context, box *statedir.Box, err error) error {
+func lost(ctx context.Context, rec *statedir.Record, err error) error {
 	// A shim records why it ends before it releases the lock. If PID 1 answers instead, the
 	// sandbox runs, perhaps anew.
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	go func() { // ends with ctx
-		if _, err := askShim(ctx, box, &boot.Request{Op: boot.OpAlive}, boot.StatsLimit); err == nil {
+		if _, err := askShim(ctx, rec, &boot.Request{Op: boot.OpAlive}, boot.StatsLimit); err == nil {
 			cancel()
 		}
 	}()
-	_ = box.WaitUnlocked(ctx, time.Second)
-	if gone := expired(box); gone != nil {
+	_ = rec.WaitUnlocked(ctx, time.Second)
+	if gone := expired(rec); gone != nil {
 		return gone
 	}
-	state, reason, serr := box.State()
+	state, reason, serr := rec.State()
 	switch {
 	case errors.Is(serr, runtime.ErrNotFound), serr == nil && state == runtime.StateStopped:
-		return runtime.Errorf(runtime.ErrConflict, "sandbox %s was stopped: %w", box.ID(), err)
+		return runtime.Errorf(runtime.ErrConflict, "sandbox %s was stopped: %w", rec.ID(), err)
 	case serr == nil && state == runtime.StateDead:
-		return runtime.Errorf(runtime.ErrConflict, "sandbox %s is dead: %s", box.ID(), reason)
+		return runtime.Errorf(runtime.ErrConflict, "sandbox %s is dead: %s", rec.ID(), reason)
 	}
-	return runtime.Errorf(runtime.ErrUnavailable, "lost the connection to sandbox %s, and with it the request: %w", box.ID(), err)
+	return runtime.Errorf(runtime.ErrUnavailable, "lost the connection to sandbox %s, and with it the request: %w", rec.ID(), err)
 }
 
 // askShim asks a shim over a connection of its own, which breaks off when time is up and takes
 // nothing else with it. The error is that of the request or of the answer; with an
 // answer that is an error, the answer is returned too. A shim that stands still is noticed within openLimit, however
 // long the request may take.
-func askShim(ctx context.Context, box *statedir.Box, req *boot.Request, limit time.Duration) (*boot.Reply, error) {
-	return askShimWith(ctx, box, req, nil, limit)
+func askShim(ctx context.Context, rec *statedir.Record, req *boot.Request, limit time.Duration) (*boot.Reply, error) {
+	return askShimWith(ctx, rec, req, nil, limit)
 }
 
 // askShimWith is askShim for a request that comes with a file, or nil. The file stays the caller's.
-func askShimWith(ctx context.Context, box *statedir.Box, req *boot.Request, file *os.File, limit time.Duration) (*boot.Reply, error) {
-	sock, err := dial(box)
+func askShimWith(ctx context.Context, rec *statedir.Record, req *boot.Request, file *os.File, limit time.Duration) (*boot.Reply, error) {
+	sock, err := dial(rec)
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +281,7 @@ func askShimWith(ctx context.Context, box *statedir.Box, req *boot.Request, file
 		if ctx.Err() != nil {
 			err = errors.New("the shim does not answer")
 		}
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", box.ID(), err)
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", rec.ID(), err)
 	}
 	return answer, answer.Err()
 }

@@ -12,11 +12,11 @@ import (
 )
 
 // canCopy returns an error if the file system of the state directory cannot hold the copied codebase that c asks for.
-func canCopy(box *statedir.Box, c *statedir.Config) error {
+func canCopy(rec *statedir.Record, c *statedir.Config) error {
 	if !c.CopyOnWrite {
 		return nil
 	}
-	work, err := os.OpenFile(filepath.Join(statedir.Cow(box.Run()), statedir.CowWork), unix.O_DIRECTORY, 0)
+	work, err := os.OpenFile(filepath.Join(statedir.Cow(rec.Run()), statedir.CowWork), unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}

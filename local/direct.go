@@ -24,12 +24,12 @@ const openLimit = 10 * time.Second
 
 // open has the shim of a sandbox hand over a connection to PID 1: then frames do not pass the shim. It takes over the
 // connection to that.
-func (c *connection) open(ctx context.Context, box *statedir.Box, shim *rawsock.Socket) error {
+func (c *connection) open(ctx context.Context, rec *statedir.Record, shim *rawsock.Socket) error {
 	stop := context.AfterFunc(ctx, func() { _ = shim.Close() }) // ends askFile
 	file, err := askFile(shim, &boot.Request{Op: boot.OpDirect})
 	if !stop() {
 		_ = file.Close() // nil is fine
-		return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: the shim does not answer", box.ID())
+		return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: the shim does not answer", rec.ID())
 	}
 	if errors.Is(err, runtime.ErrUnsupported) {
 		c.conn, c.sock = client.New(shim), shim
@@ -39,7 +39,7 @@ func (c *connection) open(ctx context.Context, box *statedir.Box, shim *rawsock.
 		return c.join(shim, file)
 	}
 	_ = shim.Close()
-	return lost(ctx, box, err)
+	return lost(ctx, rec, err)
 }
 
 // join takes over a connection to the shim, and one to PID 1.
@@ -48,7 +48,7 @@ func (c *connection) join(shim *rawsock.Socket, direct *os.File) (err error) {
 		return runtime.WithClass(runtime.ErrUnavailable, errors.Join(err, shim.Close()))
 	}
 	c.shim = client.New(shim)
-	c.conn = client.NewUsed(c.sock, newUse(c.shim))
+	c.conn = client.NewLeased(c.sock, newLease(c.shim))
 	return nil
 }
 
@@ -92,97 +92,97 @@ func askFile(sock *rawsock.Socket, req *boot.Request) (*os.File, error) {
 	return file, nil
 }
 
-// restAfter is how long nothing runs before the shim is told so: a message for each command would cost more than
+// releaseAfter is how long nothing runs before the shim is told so: a message for each command would cost more than
 // the command's own.
-const restAfter = 250 * time.Millisecond
+const releaseAfter = 250 * time.Millisecond
 
 // tellLimit is how long the shim may take to answer.
-const tellLimit = 10 * time.Second
+const leaseLimit = 10 * time.Second
 
-// A use tells the shim when a connection to PID 1 is used. Before a command that follows a rest it waits for the
+// A lease tells the shim when a connection to PID 1 is used. Before a command that follows a rest it waits for the
 // shim's answer: either the command counts as a use of the sandbox, or the sandbox has expired.
-type use struct {
+type lease struct {
 	shim *client.Conn
 
 	mu    sync.Mutex
 	open  int       // processes; guarded by mu
 	last  time.Time // when open became 0; guarded by mu
-	holds bool      // the shim knows of the use; guarded by mu
+	held  bool      // the shim knows of the use; guarded by mu
 	armed bool      // timer is to call rest; guarded by mu
 	timer *time.Timer
 }
 
-func newUse(shim *client.Conn) *use {
-	u := &use{shim: shim, holds: true, armed: true, last: time.Now()}
-	u.mu.Lock() // rest uses timer
-	defer u.mu.Unlock()
-	u.timer = time.AfterFunc(restAfter, u.rest)
-	return u
+func newLease(shim *client.Conn) *lease {
+	l := &lease{shim: shim, held: true, armed: true, last: time.Now()}
+	l.mu.Lock() // rest uses timer
+	defer l.mu.Unlock()
+	l.timer = time.AfterFunc(releaseAfter, l.releaseIdle)
+	return l
 }
 
-// Begin implements [client.Use].
-func (u *use) Begin() error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if !u.holds {
-		if err := u.tell(&boot.Request{Op: boot.OpHold}); err != nil {
+// Begin implements [client.Lease].
+func (l *lease) Acquire() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.held {
+		if err := l.ask(&boot.Request{Op: boot.OpAcquire}); err != nil {
 			return err
 		}
-		u.holds = true
+		l.held = true
 	}
-	u.open++
+	l.open++
 	return nil
 }
 
-// End implements [client.Use].
-func (u *use) End() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.open--; u.open > 0 {
+// End implements [client.Lease].
+func (l *lease) Release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open--; l.open > 0 {
 		return
 	}
-	u.last = time.Now()
-	if !u.armed {
-		u.arm(restAfter)
+	l.last = time.Now()
+	if !l.armed {
+		l.arm(releaseAfter)
 	}
 }
 
 // arm has rest called after a time. u.mu is held.
-func (u *use) arm(after time.Duration) {
-	u.armed = true
-	u.timer.Reset(after)
+func (l *lease) arm(after time.Duration) {
+	l.armed = true
+	l.timer.Reset(after)
 }
 
 // rest tells the shim that nothing runs. If something does, its End comes back to that.
-func (u *use) rest() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.armed = false
-	idle := time.Since(u.last)
+func (l *lease) releaseIdle() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.armed = false
+	idle := time.Since(l.last)
 	switch {
-	case u.open > 0:
-	case idle < restAfter:
-		u.arm(restAfter - idle)
-	case u.tell(&boot.Request{Op: boot.OpRest, IdleMS: idle.Milliseconds()}) == nil:
-		u.holds = false
+	case l.open > 0:
+	case idle < releaseAfter:
+		l.arm(releaseAfter - idle)
+	case l.ask(&boot.Request{Op: boot.OpRelease, IdleMS: idle.Milliseconds()}) == nil:
+		l.held = false
 	}
 }
 
 // tell sends a request, and waits for its answer. u.mu is held.
-func (u *use) tell(req *boot.Request) error {
-	ctx, cancel := context.WithTimeout(context.Background(), tellLimit)
+func (l *lease) ask(req *boot.Request) error {
+	ctx, cancel := context.WithTimeout(context.Background(), leaseLimit)
 	defer cancel()
 	var answer boot.Reply
-	if err := u.shim.Control(ctx, req, &answer); err != nil {
+	if err := l.shim.Control(ctx, req, &answer); err != nil {
 		return err
 	}
 	return answer.Err()
 }
 
-// Close implements [client.Use]. A sandbox that the shim was asked to end ends the connection to PID 1 too: the answer may
+// Close implements [client.Lease]. A sandbox that the shim was asked to end ends the connection to PID 1 too: the answer may
 // still be to be read.
-func (u *use) Close() error {
-	u.timer.Stop()
-	u.shim.CloseAnswered()
+func (l *lease) Close() error {
+	l.timer.Stop()
+	l.shim.CloseAnswered()
 	return nil
 }

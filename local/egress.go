@@ -26,7 +26,7 @@ func copyOf(p *network.Policy) *network.Policy {
 
 // Egress returns a copy of the names that a sandbox can reach, whether it runs or not; nil: none.
 func (s *settings) Egress(_ context.Context, sandboxID string) (*network.Policy, error) {
-	_, c, err := s.brief(sandboxID)
+	_, c, err := s.header(sandboxID)
 	if err != nil {
 		return nil, err
 	}
@@ -39,13 +39,13 @@ func (s *settings) Egress(_ context.Context, sandboxID string) (*network.Policy,
 // else they hold from the next start. Calls for one sandbox are serialized. The error is
 // edit's, or as that of [runtime.Workspace].
 func (s *settings) ChangeEgress(ctx context.Context, sandboxID string, edit func(*network.Policy) error) (*network.Policy, error) {
-	box, c, release, err := s.changing(ctx, sandboxID)
+	rec, c, release, err := s.changing(ctx, sandboxID)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
 	if c.Network != runtime.NetworkFiltered {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "sandbox %s has network %s, in which names allow nothing: create it again with --network %s", box.ID(), networkOf(c), runtime.NetworkFiltered)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "sandbox %s has network %s, in which names allow nothing: create it again with --network %s", rec.ID(), networkOf(c), runtime.NetworkFiltered)
 	}
 	was := *c
 	if c.Egress = copyOf(c.Egress); c.Egress == nil {
@@ -60,8 +60,8 @@ func (s *settings) ChangeEgress(ctx context.Context, sandboxID string, edit func
 	if err := checkHeaders(c.Egress, written(c)); err != nil {
 		return nil, err
 	}
-	return c.Egress, amend(ctx, box, c, &was, "names", "try again", func(ctx context.Context) (*boot.Reply, error) {
-		return askShim(ctx, box, &boot.Request{Op: boot.OpNetwork, Egress: c.Egress}, boot.RulesLimit+boot.KillLimit)
+	return c.Egress, amend(ctx, rec, c, &was, "names", "try again", func(ctx context.Context) (*boot.Reply, error) {
+		return askShim(ctx, rec, &boot.Request{Op: boot.OpNetwork, Egress: c.Egress}, boot.RulesLimit+boot.KillLimit)
 	})
 }
 
@@ -69,13 +69,13 @@ func networkOf(c *statedir.Config) runtime.Network { return cmp.Or(c.Network, ru
 
 // refusalsBefore returns a function that returns what a sandbox's network has refused since
 // this call; nil if the sandbox has no names. Each of the two asks the shim.
-func refusalsBefore(ctx context.Context, box *statedir.Box, c *statedir.Config) func(context.Context) *runtime.Refusals {
+func refusalsBefore(ctx context.Context, rec *statedir.Record, c *statedir.Config) func(context.Context) *runtime.Refusals {
 	if c.Network != runtime.NetworkFiltered {
 		return nil
 	}
 	ask := func(ctx context.Context, since int64) *boot.Reply {
 		// The command has ended, whether or not its caller still waits.
-		answer, err := askShim(context.WithoutCancel(ctx), box, &boot.Request{Op: boot.OpEgress, Since: since}, boot.StatsLimit)
+		answer, err := askShim(context.WithoutCancel(ctx), rec, &boot.Request{Op: boot.OpEgress, Since: since}, boot.StatsLimit)
 		if err != nil {
 			return nil // the log has them
 		}

@@ -25,8 +25,8 @@ type engines struct {
 }
 
 // engineParams returns what the program of an engine's backend gets of a sandbox.
-func (s *engines) engineParams(box *statedir.Box, c *statedir.Config) *boot.Params {
-	b := &boot.Params{ID: box.ID(), Config: *c, KeeperDir: box.Engine(), StateDir: s.dir.Path()}
+func (s *engines) engineParams(rec *statedir.Record, c *statedir.Config) *boot.Params {
+	b := &boot.Params{ID: rec.ID(), Config: *c, KeeperDir: rec.Engine(), StateDir: s.dir.Path()}
 	b.Config.Permissions = nil // only the tree server reads them
 	return b
 }
@@ -96,13 +96,13 @@ func (s *engines) runEngine(ctx context.Context, backend *launch.Backend, what s
 // clean removes the control group of a sandbox, and what its keeper has left in the engine
 // and on the host. Usually there is nothing. The caller holds the sandbox's lock and has
 // made sure that no keeper runs.
-func (s *engines) clean(ctx context.Context, box *statedir.Box, c *statedir.Config) error {
+func (s *engines) clean(ctx context.Context, rec *statedir.Record, c *statedir.Config) error {
 	if c.Resources.Limited() || c.ID == "" { // a damaged configuration does not tell
-		if err := unlimit(box); err != nil {
+		if err := unlimit(rec); err != nil {
 			return err
 		}
 	}
-	if !box.HasEngine() {
+	if !rec.HasEngine() {
 		return nil
 	}
 	backend := s.backend(c.Runtime)
@@ -110,7 +110,7 @@ func (s *engines) clean(ctx context.Context, box *statedir.Box, c *statedir.Conf
 		backend = s.engineBackend() // a damaged configuration does not tell
 	}
 	if backend == nil {
-		return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s may still exist in a container engine that this runtime has no backend for", box.ID())
+		return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s may still exist in a container engine that this runtime has no backend for", rec.ID())
 	}
 	full := *c
 	if err := backend.Complete(&full.SandboxConfig); err != nil {
@@ -118,7 +118,7 @@ func (s *engines) clean(ctx context.Context, box *statedir.Box, c *statedir.Conf
 	}
 	ctx, cancel := context.WithTimeout(ctx, boot.EndLimit+boot.KillLimit)
 	defer cancel()
-	_, err := s.runEngine(ctx, backend, "clean", s.engineParams(box, &full), nil)
+	_, err := s.runEngine(ctx, backend, "clean", s.engineParams(rec, &full), nil)
 	return err
 }
 
@@ -146,7 +146,7 @@ func (s *engines) ImageCommand(ctx context.Context, c *runtime.SandboxConfig) ([
 // engineImage returns the image of a configuration, which the engine downloads if it does
 // not have it.
 func (s *engines) engineImage(ctx context.Context, backend *launch.Backend, c *statedir.Config) (*boot.ImageInfo, error) {
-	answer, err := s.runEngine(ctx, backend, "image", s.engineParams(s.dir.Box(c.ID), c), s.progress)
+	answer, err := s.runEngine(ctx, backend, "image", s.engineParams(s.dir.Record(c.ID), c), s.progress)
 	if err != nil {
 		return nil, err
 	}

@@ -26,13 +26,13 @@ func ExampleRuntime_StartPool() {
 	}
 	defer os.Remove(codebase)
 
-	pool, err := rt.StartPool(ctx, &runtime.SandboxConfig{}, local.PoolOptions{Spares: 2})
+	pool, err := rt.StartPool(ctx, &runtime.SandboxConfig{}, local.PoolOptions{Size: 2})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer rt.StopPool(ctx, pool.Shape)
 
-	box, err := runtime.Launch(ctx, rt, &runtime.SandboxConfig{
+	sb, err := runtime.Launch(ctx, rt, &runtime.SandboxConfig{
 		CodebasePath: codebase,
 		Permissions:  []perm.Rule{{Pattern: "**", Level: perm.Read}},
 		Env:          map[string]string{"NAME": "Ann"},
@@ -40,8 +40,8 @@ func ExampleRuntime_StartPool() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer box.Destroy(ctx)
-	res, err := box.Exec(ctx, "sh", "-c", "echo hello, $NAME")
+	defer sb.Destroy(ctx)
+	res, err := sb.Exec(ctx, "sh", "-c", "echo hello, $NAME")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func (e *executor) StartProcess(ctx context.Context, sandboxID string, cmd *runt
 // A command is a request for a process, as the guest gets it, and where it goes.
 type command struct {
 	client.Request
-	box     *statedir.Box
+	rec     *statedir.Record
 	config  *statedir.Config
 	timeout time.Duration    // 0: none
 	queued  func(waits bool) // or nil
@@ -81,11 +81,11 @@ func (e *executor) command(sandboxID string, cmd *runtime.Command, process bool)
 	if err != nil {
 		return nil, err
 	}
-	box, config, err := e.brief(sandboxID)
+	rec, config, err := e.header(sandboxID)
 	if err != nil {
 		return nil, err
 	}
-	c := &command{box: box, config: config, timeout: cmd.Timeout, queued: cmd.Queued}
+	c := &command{rec: rec, config: config, timeout: cmd.Timeout, queued: cmd.Queued}
 	c.Session, c.Args, c.Stdin, c.Merge = session, cmd.Command, cmd.OpenStdin || cmd.Stdin != nil, cmd.Merge
 	c.TTY, c.Rows, c.Cols = cmd.TTY, cmd.Rows, cmd.Cols
 	if session == nil {
@@ -123,13 +123,13 @@ func (e *executor) start(ctx context.Context, c *command) (_ *process, err error
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	conn, err := e.conns.to(ctx, c.box)
+	conn, err := e.conns.to(ctx, c.rec)
 	if err != nil {
 		return nil, err
 	}
-	p := &process{box: c.box, session: c.Session != nil, kills: oomKills(c.box, c.config)}
+	p := &process{rec: c.rec, session: c.Session != nil, kills: oomKills(c.rec, c.config)}
 	if !c.unwatched {
-		p.git = e.gits.Begin(ctx, c.box, c.config)
+		p.git = e.gits.Begin(ctx, c.rec, c.config)
 		defer func() {
 			if err != nil {
 				p.git.End()
@@ -139,7 +139,7 @@ func (e *executor) start(ctx context.Context, c *command) (_ *process, err error
 	if p.kills != nil {
 		p.before = p.kills()
 	}
-	p.denials, p.refusals = denialsBefore(c.box, c.config), refusalsBefore(ctx, c.box, c.config)
+	p.denials, p.refusals = denialsBefore(c.rec, c.config), refusalsBefore(ctx, c.rec, c.config)
 	step.Reached("exec: connected")
 	if c.timeout > 0 {
 		p.limit = &overdue{timeout: c.timeout, session: p.session}
@@ -163,7 +163,7 @@ func (e *executor) start(ctx context.Context, c *command) (_ *process, err error
 		return nil, long
 	}
 	if err != nil {
-		return nil, lost(context.Background(), c.box, err)
+		return nil, lost(context.Background(), c.rec, err)
 	}
 	if p.limit != nil {
 		p.limit.of(p.Process)

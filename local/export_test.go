@@ -7,8 +7,8 @@ import (
 	"wolffia/internal/host/statedir"
 )
 
-func (r *Runtime) BoxOf(id string) *statedir.Box { return r.sandboxes.dir.Box(id) }
-func (r *Runtime) Tidy(ctx context.Context)      { r.tidy(ctx) }
+func (r *Runtime) RecordFor(id string) *statedir.Record { return r.sandboxes.dir.Record(id) }
+func (r *Runtime) Tidy(ctx context.Context)             { r.tidy(ctx) }
 
 // Direct reports whether a connection to PID 1 of a sandbox is open.
 func (r *Runtime) Direct(id string) bool {
@@ -19,8 +19,8 @@ func (r *Runtime) Direct(id string) bool {
 }
 
 // AskSpare sends a spare a request as it is.
-func AskSpare(box *statedir.Box, req *boot.SpareRequest) error {
-	sock, _, err := askSpare(box, req)
+func AskSpare(rec *statedir.Record, req *boot.PooledRequest) error {
+	sock, _, err := requestPooled(rec, req)
 	if err != nil {
 		return err
 	}

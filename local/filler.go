@@ -21,12 +21,12 @@ import (
 )
 
 const (
-	// calmTime is how long no spare was taken when a filler replaces those that were, unless
+	// quietTime is how long no spare was taken when a filler replaces those that were, unless
 	// half of them are gone: what was taken has a command to run first.
-	calmTime = 200 * time.Millisecond
+	quietTime = 200 * time.Millisecond
 	// lull, for each spare that a pool keeps, is how long no spare was taken when a filler replaces them although half of
-	// them are gone: those who take many at once are not done yet. A filler waits at most maxLull in all for that.
-	lull, maxLull = time.Millisecond, 250 * time.Millisecond
+	// them are gone: those who take many at once are not done yet. A filler waits at most maxQuiet in all for that.
+	quietPerSandbox, maxQuiet = time.Millisecond, 250 * time.Millisecond
 	// lingerTime is how long a filler waits for the next spare to be taken. Until then no taker
 	// has to start another one.
 	lingerTime = time.Minute
@@ -35,21 +35,21 @@ const (
 	spawnDelay = 20 * time.Millisecond
 )
 
-// patience returns how long a filler lets takers go first if so many spares are ready, of those
+// refillDelay returns how long a filler lets takers go first if so many spares are ready, of those
 // that a pool keeps. since is how long ago the last one was taken; low is how long half of them are gone, if they are. more
 // is false if none is missing.
-func patience(ready, keeps int, since, low time.Duration) (wait time.Duration, more bool) {
+func refillDelay(ready, keeps int, since, low time.Duration) (wait time.Duration, more bool) {
 	switch {
 	case ready >= keeps:
 		return 0, false
-	case half(ready, keeps):
-		return max(0, min(time.Duration(keeps)*lull-since, maxLull-low)), true
+	case atHalf(ready, keeps):
+		return max(0, min(time.Duration(keeps)*quietPerSandbox-since, maxQuiet-low)), true
 	}
-	return min(max(0, calmTime-since), calmTime), true
+	return min(max(0, quietTime-since), quietTime), true
 }
 
-// half reports whether half of the spares that a pool keeps are gone, if so many are ready.
-func half(ready, keeps int) bool { return 2*ready <= keeps }
+// atHalf reports whether half of the spares that a pool keeps are gone, if so many are ready.
+func atHalf(ready, keeps int) bool { return 2*ready <= keeps }
 
 // FillPool refills a pool as spares are taken, until none was taken for a while, the pool ends, or
 // ctx does. If another process does that already, it returns at once. It is for a process that
@@ -63,7 +63,7 @@ func (s *pools) FillPool(ctx context.Context, shape string) error {
 			return unlessHeld(err)
 		}
 		// A spare that was taken just before the lock was released has no other filler.
-		if taken, _ := d.used(shape); taken == seen {
+		if claimed, _ := d.used(shape); claimed == seen {
 			return nil
 		}
 	}
@@ -71,7 +71,7 @@ func (s *pools) FillPool(ctx context.Context, shape string) error {
 
 // watch is FillPool until the filler's lock is released. It returns how many spares were taken
 // when it looked last.
-func (s *pools) watch(ctx context.Context, shape string) (taken int64, err error) {
+func (s *pools) watch(ctx context.Context, shape string) (claimed int64, err error) {
 	d := s.poolDir
 	release, err := d.try(shape, watchPart)
 	if err != nil {
@@ -89,42 +89,42 @@ func (s *pools) watch(ctx context.Context, shape string) (taken int64, err error
 	filled := int64(-1)      // the value of taken at the last refill
 	var low time.Time        // since when half are gone; zero: they are not
 	for idle := time.Now(); ; {
-		before := taken
+		before := claimed
 		var last time.Time
-		taken, last = d.used(shape)
+		claimed, last = d.used(shape)
 		if now := statefile.StampOf(d.record(shape)); now != read || r == nil {
 			r, err = d.read(shape)
 			if errors.Is(err, runtime.ErrNotFound) {
-				return taken, nil
+				return claimed, nil
 			}
 			if err != nil {
-				return taken, err
+				return claimed, err
 			}
 			read = now
 		}
 		if r.over(last) && d.expire(shape) {
-			return taken, nil
+			return claimed, nil
 		}
-		if taken != before {
+		if claimed != before {
 			idle = time.Now()
 		}
-		offered, err := s.dir.Offered(shape)
+		published, err := s.dir.PublishedOf(shape)
 		if err != nil {
-			return taken, err
+			return claimed, err
 		}
-		ready := len(offered)
+		ready := len(published)
 		switch {
-		case !half(ready, r.Spares):
+		case !atHalf(ready, r.Size):
 			low = time.Time{}
 		case low.IsZero():
 			low = time.Now()
 		}
-		wait, more := patience(ready, r.Spares, time.Since(last), time.Since(low))
-		more = more && taken != filled // spares that end by themselves are not replaced
+		wait, more := refillDelay(ready, r.Size, time.Since(last), time.Since(low))
+		more = more && claimed != filled // spares that end by themselves are not replaced
 		if more && (wait == 0 || events == nil) {
-			filled = taken
+			filled = claimed
 			if err := s.refill(ctx, shape); err != nil {
-				return taken, err
+				return claimed, err
 			}
 			continue
 		}
@@ -132,10 +132,10 @@ func (s *pools) watch(ctx context.Context, shape string) (taken int64, err error
 			wait = lingerTime - time.Since(idle)
 		}
 		if events == nil || wait <= 0 {
-			return taken, nil
+			return claimed, nil
 		}
 		if err := events.wait(shape, wait); err != nil || ctx.Err() != nil {
-			return taken, err
+			return claimed, err
 		}
 	}
 }
@@ -212,9 +212,9 @@ type fillers struct {
 	closed bool                   // guarded by mu
 }
 
-// took counts a spare that was taken of a pool, and has the pool refilled.
-func (f *fillers) took(shape string) {
-	if f.use(shape) {
+// claimed counts a spare that was taken of a pool, and has the pool refilled.
+func (f *fillers) claimed(shape string) {
+	if f.countClaim(shape) {
 		f.want(shape)
 	}
 }

@@ -21,22 +21,22 @@ func TestPatience(t *testing.T) {
 	}{
 		{2, 2, 0, 0, 0, false},
 		{3, 2, 0, 0, 0, false},
-		{0, 1, 0, 0, lull, true},
-		{1, 2, lull, 0, lull, true},
-		{1, 2, 2 * lull, 0, 0, true},
-		{50, 100, 0, 0, 100 * lull, true},
-		{10, 100, 40 * lull, 0, 60 * lull, true},
-		{10, 100, 0, maxLull - lull, lull, true}, // takers that come one after the other
+		{0, 1, 0, 0, quietPerSandbox, true},
+		{1, 2, quietPerSandbox, 0, quietPerSandbox, true},
+		{1, 2, 2 * quietPerSandbox, 0, 0, true},
+		{50, 100, 0, 0, 100 * quietPerSandbox, true},
+		{10, 100, 40 * quietPerSandbox, 0, 60 * quietPerSandbox, true},
+		{10, 100, 0, maxQuiet - quietPerSandbox, quietPerSandbox, true}, // takers that come one after the other
 		{10, 100, 0, time.Hour, 0, true},
-		{10, 1000, 0, 0, maxLull, true},
-		{10, 100, -time.Hour, 0, maxLull, true}, // the clock was set back
-		{51, 100, 0, 0, calmTime, true},
-		{99, 100, calmTime / 2, 0, calmTime / 2, true},
-		{99, 100, calmTime, 0, 0, true},
+		{10, 1000, 0, 0, maxQuiet, true},
+		{10, 100, -time.Hour, 0, maxQuiet, true}, // the clock was set back
+		{51, 100, 0, 0, quietTime, true},
+		{99, 100, quietTime / 2, 0, quietTime / 2, true},
+		{99, 100, quietTime, 0, 0, true},
 		{99, 100, time.Hour, 0, 0, true},
-		{99, 100, -time.Hour, 0, calmTime, true},
+		{99, 100, -time.Hour, 0, quietTime, true},
 	} {
-		if wait, more := patience(c.ready, c.keeps, c.since, c.low); wait != c.wait || more != c.more {
+		if wait, more := refillDelay(c.ready, c.keeps, c.since, c.low); wait != c.wait || more != c.more {
 			t.Errorf("patience: got c %+v, wait %v, more %v; want wait == %v and more == %v", c, wait, more, c.wait, c.more)
 		}
 	}
@@ -52,13 +52,13 @@ func TestPoolEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, shape := range []string{testShape, otherShape} {
-		if d.use(shape) {
+		if d.countClaim(shape) {
 			t.Errorf("%s: a pool that does not exist was used", shape)
 		}
 		if err := d.renew(shape); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.write(shape, &poolRecord{Spares: 1, IdleMS: 1}); err != nil {
+		if err := d.write(shape, &poolRecord{Size: 1, IdleMS: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -68,8 +68,8 @@ func TestPoolEvents(t *testing.T) {
 	}
 	defer e.Close()
 	for what, do := range map[string]func(shape string) bool{
-		"taken":   d.use,
-		"changed": func(shape string) bool { return d.write(shape, &poolRecord{Spares: 2, IdleMS: 1}) == nil },
+		"taken":   d.countClaim,
+		"changed": func(shape string) bool { return d.write(shape, &poolRecord{Size: 2, IdleMS: 1}) == nil },
 	} {
 		if !do(otherShape) || !do(testShape) {
 			t.Fatalf("%s: not done", what)
@@ -85,7 +85,7 @@ func TestPoolEvents(t *testing.T) {
 		t.Error("a pool that does not exist has expired")
 	}
 	old := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(d.taken(testShape), old, old); err != nil {
+	if err := os.Chtimes(d.claimsFile(testShape), old, old); err != nil {
 		t.Fatal(err)
 	}
 	if !d.expire(testShape) {
@@ -137,7 +137,7 @@ func TestStopPoolAgainstItsFiller(t *testing.T) {
 	}
 	s := &pools{catalog: &catalog{dir: dir}, poolDir: poolsOf(dir), sandboxes: &sandboxes{}}
 	d, shape := s.poolDir, "0123456789abcdef"
-	if err := errors.Join(d.ensure(), d.write(shape, &poolRecord{Spares: 1})); err != nil {
+	if err := errors.Join(d.ensure(), d.write(shape, &poolRecord{Size: 1})); err != nil {
 		t.Fatal(err)
 	}
 	watching, err := d.try(shape, watchPart)

@@ -29,37 +29,37 @@ func (s *sandboxes) Fork(ctx context.Context, sandboxID, name string) (*runtime.
 // ForkAs is Fork for a sandbox whose configuration edit changes. It has no name unless edit gives it one. The
 // labels are a copy, and nil if there are none.
 func (s *sandboxes) ForkAs(ctx context.Context, sandboxID string, edit func(c *runtime.SandboxConfig)) (_ *runtime.Sandbox, err error) {
-	box, c, err := s.find(sandboxID)
+	rec, c, err := s.find(sandboxID)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.Whole(); err != nil {
+	if err := c.RequireRules(); err != nil {
 		return nil, err
 	}
-	removeStale(filepath.Join(statedir.Cow(box.Run()), statedir.CowSnapshots), forkPrefix)
+	removeStale(filepath.Join(statedir.Cow(rec.Run()), statedir.CowSnapshots), forkPrefix)
 	snapshot := forkPrefix + strings.ToLower(rand.Text())
-	if _, err := s.reviews.Snapshot(ctx, box.ID(), snapshot); err != nil {
+	if _, err := s.reviews.Snapshot(ctx, rec.ID(), snapshot); err != nil {
 		return nil, err
 	}
 	step.Reached("fork: changes copied")
-	defer func() { _ = s.reviews.RemoveSnapshot(ctx, box.ID(), snapshot) }() // what is left of it
+	defer func() { _ = s.reviews.RemoveSnapshot(ctx, rec.ID(), snapshot) }() // what is left of it
 	config := c.SandboxConfig
 	config.ID, config.Name, config.BoundToCaller = "", "", false
 	config.Publish = nil // the parent has the host's ports
 	config.Labels = maps.Clone(config.Labels)
 	maps.DeleteFunc(config.Labels, func(k, _ string) bool { return strings.HasPrefix(k, "wolffia.") }) // such as whose it is
 	edit(&config)
-	from := filepath.Join(statedir.Cow(box.Run()), statedir.CowSnapshots, snapshot)
+	from := filepath.Join(statedir.Cow(rec.Run()), statedir.CowSnapshots, snapshot)
 	// The fork has its changes before it exists: one without them would look complete.
-	return s.create(ctx, &config, func(fork *statedir.Box) error { return adopt(fork, from) })
+	return s.create(ctx, &config, func(fork *statedir.Record) error { return adopt(fork, from) })
 }
 
 // adopt makes the changes of a new sandbox those in a directory, which it takes.
-func adopt(box *statedir.Box, from string) error {
+func adopt(rec *statedir.Record, from string) error {
 	for _, name := range statedir.CowParts {
-		err := unix.Rename(filepath.Join(from, name), filepath.Join(statedir.Cow(box.Run()), name))
+		err := unix.Rename(filepath.Join(from, name), filepath.Join(statedir.Cow(rec.Run()), name))
 		if err != nil && (name != statedir.CowHosts || !errors.Is(err, unix.ENOENT)) {
-			return runtime.Errorf(runtime.ErrUnavailable, "give sandbox %s its changes: %w", box.ID(), err)
+			return runtime.Errorf(runtime.ErrUnavailable, "give sandbox %s its changes: %w", rec.ID(), err)
 		}
 		step.Reached("fork: one more adopted")
 	}
@@ -111,14 +111,14 @@ func (s *reviews) Snapshots(_ context.Context, sandboxID string) ([]runtime.Snap
 
 // snapshotsOf returns the directory of a sandbox's snapshots, which need not exist.
 func (s *reviews) snapshotsOf(sandboxID string) (string, error) {
-	box, c, err := s.brief(sandboxID)
+	rec, c, err := s.header(sandboxID)
 	if err != nil {
 		return "", err
 	}
 	if !c.CopyOnWrite {
-		return "", runtime.Errorf(runtime.ErrInvalid, "sandbox %s works on the host's directory itself: it has no snapshots; create it with --cow", box.ID())
+		return "", runtime.Errorf(runtime.ErrInvalid, "sandbox %s works on the host's directory itself: it has no snapshots; create it with --cow", rec.ID())
 	}
-	return filepath.Join(statedir.Cow(box.Run()), statedir.CowSnapshots), nil
+	return filepath.Join(statedir.Cow(rec.Run()), statedir.CowSnapshots), nil
 }
 
 // Restore implements [runtime.Workspace].

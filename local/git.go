@@ -15,11 +15,11 @@ import (
 
 // SyncGit implements [runtime.Workspace].
 func (e *executor) SyncGit(ctx context.Context, sandboxID string) (*runtime.GitReport, error) {
-	box, c, err := e.brief(sandboxID)
+	rec, c, err := e.header(sandboxID)
 	if err != nil {
 		return nil, err
 	}
-	return e.gits.Sync(ctx, box, c)
+	return e.gits.Sync(ctx, rec, c)
 }
 
 // ExportGit makes branches of the host of what the repository in a directory of a copied codebase
@@ -52,14 +52,14 @@ func (e *executor) AheadGit(ctx context.Context, sandboxID, dir string) (commits
 
 // copiedPair returns a repository of a copied codebase, which is not synchronised.
 func (e *executor) copiedPair(sandboxID, dir string) (*gitsync.Pair, error) {
-	box, c, err := e.brief(sandboxID)
+	rec, c, err := e.header(sandboxID)
 	if err != nil {
 		return nil, err
 	}
 	inside := filepath.Join(c.MountPointOrDefault(), dir)
 	p := &gitsync.Pair{
-		Worktree: filepath.Join(c.CodebasePath, dir), Dir: inside, State: statedir.Cow(box.Run()),
-		Name: cmp.Or(c.Name, box.ID()), Inside: e.inside(box.ID(), inside),
+		Worktree: filepath.Join(c.CodebasePath, dir), Dir: inside, State: statedir.Cow(rec.Run()),
+		Name: cmp.Or(c.Name, rec.ID()), Inside: e.inside(rec.ID(), inside),
 	}
 	host := filepath.Join(p.Worktree, ".git")
 	if info, err := os.Lstat(host); err == nil && info.IsDir() {
@@ -72,7 +72,7 @@ func (e *executor) copiedPair(sandboxID, dir string) (*gitsync.Pair, error) {
 // working tree of a repository.
 type gitInside struct {
 	exec *executor
-	box  string // the sandbox's id
+	sb   string // the sandbox's id
 	dir  string
 }
 
@@ -83,7 +83,7 @@ var _ gitsync.Inside = (*gitInside)(nil)
 
 // Run implements [gitsync.Inside].
 func (g *gitInside) Run(ctx context.Context, args []string, in io.Reader, out io.Writer) (status int, err error) {
-	c, err := g.exec.command(g.box, &runtime.Command{Command: args, Cwd: g.dir, Timeout: reposync.Limit}, false)
+	c, err := g.exec.command(g.sb, &runtime.Command{Command: args, Cwd: g.dir, Timeout: reposync.Limit}, false)
 	if err != nil {
 		return 0, err
 	}

@@ -54,7 +54,7 @@ func (s *sessions) StartJob(ctx context.Context, sessionID runtime.SessionID, na
 		return nil, err
 	}
 	c.Session.Op, c.Session.Job = wire.SessionJobStart, name
-	git := s.gits.Begin(ctx, c.box, c.config)
+	git := s.gits.Begin(ctx, c.rec, c.config)
 	info, _, err := askAbout(ctx, s, sessionID, func(conn *client.Conn, _ string) (wire.JobInfo, error) {
 		return conn.StartJob(ctx, &c.StartRequest)
 	})
@@ -81,7 +81,7 @@ func (s *sessions) watchJob(sessionID runtime.SessionID, job string, git *reposy
 
 // JobOutput implements [runtime.SessionManager].
 func (s *sessions) JobOutput(ctx context.Context, sessionID runtime.SessionID, job string, stdout, stderr uint64, follow bool) (runtime.Process, error) {
-	p, box, err := askAbout(ctx, s, sessionID, func(conn *client.Conn, name string) (*client.Process, error) {
+	p, rec, err := askAbout(ctx, s, sessionID, func(conn *client.Conn, name string) (*client.Process, error) {
 		return conn.Start(&client.Request{StartRequest: wire.StartRequest{Session: &wire.SessionRequest{
 			Op: wire.SessionJobOutput, Name: name, Job: job, Offset: stdout, ErrOffset: stderr, Follow: follow,
 		}}})
@@ -89,7 +89,7 @@ func (s *sessions) JobOutput(ctx context.Context, sessionID runtime.SessionID, j
 	if err != nil {
 		return nil, err
 	}
-	return &process{Process: p, box: box, session: true}, nil
+	return &process{Process: p, rec: rec, session: true}, nil
 }
 
 // WaitJob implements [runtime.SessionManager].
@@ -98,11 +98,11 @@ func (s *sessions) WaitJob(ctx context.Context, sessionID runtime.SessionID, job
 	if err != nil {
 		return runtime.Result{}, err
 	}
-	box, c, err := s.brief(sandbox)
+	rec, c, err := s.header(sandbox)
 	if err != nil {
 		return runtime.Result{}, err
 	}
-	git := s.gits.Begin(ctx, box, c)
+	git := s.gits.Begin(ctx, rec, c)
 	defer git.End()
 	status, _, err := askAbout(ctx, s, sessionID, func(conn *client.Conn, name string) (wire.ExitStatus, error) {
 		return conn.WaitJob(ctx, name, job)
@@ -127,8 +127,8 @@ func (s *sessions) AttachSession(ctx context.Context, sessionID runtime.SessionI
 		return nil, err
 	}
 	var git *reposync.Use
-	t, box, err := ask(ctx, s, sandbox, func(conn *client.Conn, c *statedir.Config) (*client.Terminal, error) {
-		git = s.gits.Begin(ctx, s.dir.Box(c.ID), c)
+	t, rec, err := ask(ctx, s, sandbox, func(conn *client.Conn, c *statedir.Config) (*client.Terminal, error) {
+		git = s.gits.Begin(ctx, s.dir.Record(c.ID), c)
 		r := &wire.SessionRequest{Op: wire.SessionAttach, Name: name, Offset: req.Offset, Takeover: req.Takeover}
 		if req.Create {
 			start := sessionStart(c)
@@ -141,7 +141,7 @@ func (s *sessions) AttachSession(ctx context.Context, sessionID runtime.SessionI
 		return nil, err
 	}
 	return &terminal{
-		process: &process{Process: t.Process, box: box, session: true, git: git},
+		process: &process{Process: t.Process, rec: rec, session: true, git: git},
 		start:   t.Info.Start, end: max(t.Info.Start, t.Info.End),
 	}, nil
 }

@@ -13,7 +13,7 @@ import (
 // that an engine made for it keeps those that it has. The error is edit's, or that of an invalid
 // label.
 func (s *settings) ChangeLabels(ctx context.Context, sandboxID string, edit func(labels map[string]string) error) (*runtime.Sandbox, error) {
-	box, c, release, err := s.changing(ctx, sandboxID)
+	rec, c, release, err := s.changing(ctx, sandboxID)
 	if err != nil {
 		return nil, err
 	}
@@ -27,8 +27,8 @@ func (s *settings) ChangeLabels(ctx context.Context, sandboxID string, edit func
 	if err := runtime.CheckLabels(c.Labels); err != nil {
 		return nil, err
 	}
-	if err := amend(ctx, box, c, c, "labels", "", func(context.Context) (*boot.Reply, error) { return nil, nil }); err != nil {
+	if err := amend(ctx, rec, c, c, "labels", "", func(context.Context) (*boot.Reply, error) { return nil, nil }); err != nil {
 		return nil, err
 	}
-	return describe(box, c, box.State)
+	return describe(rec, c, rec.State)
 }

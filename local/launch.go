@@ -41,13 +41,13 @@ type descriptors struct {
 }
 
 // open opens what a plan needs. The caller closes all of it, after an error too.
-func (p *plan) open(box *statedir.Box, lock *statedir.Lock, using *using) (*descriptors, error) {
+func (p *plan) open(rec *statedir.Record, lock *statedir.Lock, using *using) (*descriptors, error) {
 	d := new(descriptors)
-	d.log = d.one(openLog(box, p.config))
+	d.log = d.one(openLog(rec, p.config))
 	coredump.Permit()   // here, since the shim may have dropped the privileges that it takes
 	var config *os.File // a spare has none yet
-	if p.shim.Spare == nil {
-		config = d.one(box.OpenConfig())
+	if p.shim.Pooled == nil {
+		config = d.one(rec.OpenConfig())
 	}
 	backend := d.one(openProgram("program of runtime "+p.config.Runtime, p.backend))
 	d.shimProgram, d.treeProgram, d.keeperProgram = using.shim, using.tree, using.keeper
@@ -65,7 +65,7 @@ func (p *plan) open(box *statedir.Box, lock *statedir.Lock, using *using) (*desc
 		gate, d.barrier = d.two(os.Pipe())
 	}
 	var clientEnd *os.File
-	if p.shim.Spare == nil {
+	if p.shim.Pooled == nil {
 		d.client, clientEnd = d.two(rawsock.Pair())
 	}
 	d.shim = []*os.File{
@@ -127,7 +127,7 @@ type launched struct {
 }
 
 // launch starts the processes of a plan. To undo ends those that were started.
-func (p *plan) launch(box *statedir.Box, d *descriptors, undo *cleanup.Stack) (*launched, error) {
+func (p *plan) launch(rec *statedir.Record, d *descriptors, undo *cleanup.Stack) (*launched, error) {
 	var keeper *child.Child
 	if p.keeper != "" {
 		undo.Add(func() error { // the keeper ends by itself, after the shim
@@ -139,12 +139,12 @@ func (p *plan) launch(box *statedir.Box, d *descriptors, undo *cleanup.Stack) (*
 		})
 	}
 	if p.limits != nil {
-		undo.Add(func() error { return unlimit(box) }) // after the end of all processes
-		if err := box.SetLimits(p.limits); err != nil {
+		undo.Add(func() error { return unlimit(rec) }) // after the end of all processes
+		if err := rec.SetLimits(p.limits); err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "record the limits: %w", err)
 		}
 	}
-	if err := box.MakeMnt(); err != nil {
+	if err := rec.MakeMnt(); err != nil {
 		return nil, err
 	}
 	// The shim first: it has the most to do. It is also the first to be killed: of the tree server's end it would record
@@ -167,7 +167,7 @@ func (p *plan) launch(box *statedir.Box, d *descriptors, undo *cleanup.Stack) (*
 		<-l.shim.Gone()
 		// A bubblewrap whose parent was killed too early is not bound to it yet, and would
 		// wait for it without end.
-		return errors.Join(err, box.Processes().KillAll(p.config.UID, boot.KillLimit))
+		return errors.Join(err, rec.Processes().KillAll(p.config.UID, boot.KillLimit))
 	})
 	// Now, since the shim of a sandbox that expires may be gone before it is ready.
 	l.process, l.unknown = statedir.ProcessOf(l.shim.PID())
@@ -187,19 +187,19 @@ func (p *plan) launch(box *statedir.Box, d *descriptors, undo *cleanup.Stack) (*
 	}
 	step.Reached("start: all started")
 	closeAll(d.given)                 // else the end of a process would not show
-	_ = box.Processes().PrepareShim() // meanwhile; without it record takes longer
+	_ = rec.Processes().PrepareShim() // meanwhile; without it record takes longer
 	return l, nil
 }
 
 // record records the processes of a sandbox that is ready. version is that of the shim.
-func (l *launched) record(box *statedir.Box, p *plan, version string) error {
+func (l *launched) record(rec *statedir.Record, p *plan, version string) error {
 	err := l.unknown
 	if err == nil {
 		var parts []statedir.Process
 		if p.shim.Image != "" {
 			parts = statedir.Descendants(l.process.PID)
 		}
-		err = box.Processes().SetShim(&l.process, version, parts...)
+		err = rec.Processes().SetShim(&l.process, version, parts...)
 	}
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "record the sandbox: %w", err)

@@ -128,7 +128,7 @@ const preferred = 500
 
 // enter puts pid, a child of the shim that waits at the start barrier, and the tree server,
 // if tree is not 0, under the limits; then it opens the barrier.
-func (l *limiting) enter(ctx context.Context, box *statedir.Box, stateDir string, shim, pid, tree int, open *os.File) error {
+func (l *limiting) enter(ctx context.Context, rec *statedir.Record, stateDir string, shim, pid, tree int, open *os.File) error {
 	p, err := proc.Read(pid)
 	if err == nil && p.Parent != shim {
 		err = errors.New("it is not a child of the shim")
@@ -136,7 +136,7 @@ func (l *limiting) enter(ctx context.Context, box *statedir.Box, stateDir string
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "limit process %d: %w", pid, err)
 	}
-	name, err := groupName(box.ID(), stateDir)
+	name, err := groupName(rec.ID(), stateDir)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (l *limiting) enter(ctx context.Context, box *statedir.Box, stateDir string
 		_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(preferred)), 0)
 	}
 	if l.Group, err = l.plan.Open(ctx, name, pid, tree); err == nil {
-		err = box.SetLimits(l)
+		err = rec.SetLimits(l)
 	}
 	if err == nil {
 		err = l.Group.Fill(&l.limits, pid, tree)
@@ -169,28 +169,28 @@ func (l *limiting) blame(err error) error {
 
 // unlimit removes the control group of a sandbox that does not run. The caller holds the
 // sandbox's lock.
-func unlimit(box *statedir.Box) error {
-	l := recordedLimits(box)
+func unlimit(rec *statedir.Record) error {
+	l := recordedLimits(rec)
 	if l == nil {
 		return nil
 	}
-	name, err := groupName(box.ID(), box.StateDir())
+	name, err := groupName(rec.ID(), rec.StateDir())
 	if err != nil {
 		return err
 	}
 	if l.Group != nil && l.Group.Named(name) { // else the state directory is a copy, and the group another sandbox's
 		if err := l.Group.Remove(boot.KillLimit); err != nil {
-			return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", box.ID(), err)
+			return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", rec.ID(), err)
 		}
 	}
-	return box.RemoveLimits()
+	return rec.RemoveLimits()
 }
 
 // recordedLimits returns the record of a running sandbox's limits, nil if there is none. A
 // damaged record is from before a crash of the machine, which removed all groups too.
-func recordedLimits(box *statedir.Box) *limiting {
+func recordedLimits(rec *statedir.Record) *limiting {
 	l := new(limiting)
-	err := box.Limits(l)
+	err := rec.Limits(l)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -203,14 +203,14 @@ func recordedLimits(box *statedir.Box) *limiting {
 // Limits returns what keeps the limits of a running sandbox; nil if it has no limits, does
 // not run, or does not exist.
 func (s *sandboxes) Limits(sandboxID string) *runtime.LimitsState {
-	box, c, err := s.brief(sandboxID)
+	rec, c, err := s.header(sandboxID)
 	if err != nil {
 		return nil
 	}
-	return s.limitsState(box, c)
+	return s.limitsState(rec, c)
 }
 
-func (s *sandboxes) limitsState(box *statedir.Box, c *statedir.Config) *runtime.LimitsState {
+func (s *sandboxes) limitsState(rec *statedir.Record, c *statedir.Config) *runtime.LimitsState {
 	if !c.Resources.Limited() {
 		return nil
 	}
@@ -223,7 +223,7 @@ func (s *sandboxes) limitsState(box *statedir.Box, c *statedir.Config) *runtime.
 		}
 		return &runtime.LimitsState{Memory: by(c.Resources.Memory > 0), CPUs: by(c.Resources.CPUs > 0), PIDs: by(c.Resources.PIDs > 0)}
 	}
-	l := recordedLimits(box)
+	l := recordedLimits(rec)
 	if l == nil {
 		return nil
 	}
@@ -235,11 +235,11 @@ func (s *sandboxes) limitsState(box *statedir.Box, c *statedir.Config) *runtime.
 
 // oomKills returns a function that counts the processes killed by a sandbox's memory limit;
 // nil if no control group keeps such a limit.
-func oomKills(box *statedir.Box, c *statedir.Config) func() int64 {
+func oomKills(rec *statedir.Record, c *statedir.Config) func() int64 {
 	if c.Resources.Memory == 0 {
 		return nil
 	}
-	l := recordedLimits(box)
+	l := recordedLimits(rec)
 	if l == nil || l.Group == nil {
 		return nil
 	}

@@ -169,12 +169,12 @@ func TestNoDescriptorsForAClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pid := dir.Box(id).Processes().Shim().PID
+	pid := dir.Record(id).Processes().Shim().PID
 	const most = 1 << 10
 	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: most}, nil); err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(dir.Box(id).Run())             // a socket's address has room for 107 bytes
+	t.Chdir(dir.Record(id).Run())          // a socket's address has room for 107 bytes
 	first, err := net.Dial("unix", "sock") // its descriptor is there: the shim waits for it in the kernel
 	if err != nil {
 		t.Fatal(err)
@@ -335,13 +335,13 @@ func TestRulesThatAreNotInForce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	box := dir.Box(id)
-	c, err := box.Config()
+	rec := dir.Record(id)
+	c, err := rec.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Permissions = everything(perm.View) // as who is killed just then does
-	if err := box.SetConfig(c); err != nil {
+	if err := rec.SetConfig(c); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []bool{false, true} {

@@ -63,7 +63,7 @@ func (s *engines) engines(environment bool) []engineAt {
 	}
 	ids, _ := s.dir.IDs() // List returns the error
 	for _, id := range ids {
-		if c, err := s.dir.Box(id).Config(); err == nil {
+		if c, err := s.dir.Record(id).Config(); err == nil {
 			add(s.backend(c.Runtime), c.SandboxConfig)
 		}
 	}
@@ -90,7 +90,7 @@ func (s *engines) lostIn(ctx context.Context, e engineAt) ([]boot.Found, error) 
 			return nil, err
 		}
 		lost = slices.DeleteFunc(answer.Found, func(f boot.Found) bool {
-			_, err := s.dir.Box(f.ID).Config()
+			_, err := s.dir.Record(f.ID).Config()
 			return !runtime.IsID(f.ID) || !errors.Is(err, runtime.ErrNotFound)
 		})
 		if len(lost) == 0 {
@@ -112,20 +112,20 @@ func (s *engines) destroyLost(ctx context.Context, id string) (bool, error) {
 		if err != nil || !slices.ContainsFunc(lost, func(f boot.Found) bool { return f.ID == id }) {
 			continue
 		}
-		box := s.dir.Box(id)
+		rec := s.dir.Record(id)
 		// The keeper first: it would clean up too. Without the container the rest ends by
 		// itself.
-		if err := box.Processes().KillKeeper(boot.KillLimit); err != nil {
+		if err := rec.Processes().KillKeeper(boot.KillLimit); err != nil {
 			return true, err
 		}
-		b := s.engineParams(box, &statedir.Config{SandboxConfig: e.config})
+		b := s.engineParams(rec, &statedir.Config{SandboxConfig: e.config})
 		b.Lost = true
 		ctx, cancel := context.WithTimeout(ctx, boot.EndLimit+boot.KillLimit)
 		defer cancel()
 		if _, err := s.runEngine(ctx, e.backend, "clean", b, nil); err != nil {
 			return true, err
 		}
-		return true, errors.Join(box.Processes().KillAll(os.Geteuid(), boot.KillLimit), box.Remove())
+		return true, errors.Join(rec.Processes().KillAll(os.Geteuid(), boot.KillLimit), rec.Remove())
 	}
 	return false, nil
 }

@@ -44,17 +44,17 @@ func (s *settings) setPermissions(ctx context.Context, sandboxID string, rules [
 	if err := perm.Check(rules); err != nil {
 		return runtime.WithClass(runtime.ErrInvalid, err)
 	}
-	box, c, release, err := s.changing(ctx, sandboxID)
+	rec, c, release, err := s.changing(ctx, sandboxID)
 	if err != nil {
 		return err
 	}
 	defer release()
 	if c.CodebasePath == "" {
-		return runtime.Errorf(runtime.ErrInvalid, "sandbox %s has no codebase: rules have nothing to filter", box.ID())
+		return runtime.Errorf(runtime.ErrInvalid, "sandbox %s has no codebase: rules have nothing to filter", rec.ID())
 	}
 	if c.Filter == runtime.FilterNone {
 		if p, err := perm.Compile(rules); err != nil || !p.GrantsAll() {
-			return errors.Join(err, runtime.Errorf(runtime.ErrInvalid, "sandbox %s has filter %s: nothing would enforce rules that hide or protect a part of its codebase: create it again with --filter fuse or static", box.ID(), c.Filter))
+			return errors.Join(err, runtime.Errorf(runtime.ErrInvalid, "sandbox %s has filter %s: nothing would enforce rules that hide or protect a part of its codebase: create it again with --filter fuse or static", rec.ID(), c.Filter))
 		}
 	}
 	if err := check(c.Permissions); err != nil {
@@ -62,7 +62,7 @@ func (s *settings) setPermissions(ctx context.Context, sandboxID string, rules [
 	}
 	was := *c
 	c.Permissions = slices.Clone(gitRules(c, rules))
-	return amend(ctx, box, c, &was, "rules", "set them again", func(ctx context.Context) (*boot.Reply, error) { return giveRules(ctx, box, c) })
+	return amend(ctx, rec, c, &was, "rules", "set them again", func(ctx context.Context) (*boot.Reply, error) { return giveRules(ctx, rec, c) })
 }
 
 // gitRules returns rules as they are for a sandbox with the configuration c: they guard each .git that is the host's own there.
@@ -77,7 +77,7 @@ func gitRules(c *statedir.Config, rules []perm.Rule) []perm.Rule {
 }
 
 // giveRules has the tree server of a running sandbox replace its rules by those of c.
-func giveRules(ctx context.Context, box *statedir.Box, c *statedir.Config) (*boot.Reply, error) {
+func giveRules(ctx context.Context, rec *statedir.Record, c *statedir.Config) (*boot.Reply, error) {
 	text, err := json.Marshal(c.Permissions)
 	if err != nil {
 		return nil, err
@@ -88,16 +88,16 @@ func giveRules(ctx context.Context, box *statedir.Box, c *statedir.Config) (*boo
 	}
 	defer rules.Close()
 	req := &boot.Request{Op: boot.OpRules, At: boot.DirAt(c.CodebasePath)}
-	answer, err := askShimWith(ctx, box, req, rules, boot.RulesLimit+boot.KillLimit)
-	return answer, ofAnotherVersion(box, err)
+	answer, err := askShimWith(ctx, rec, req, rules, boot.RulesLimit+boot.KillLimit)
+	return answer, ofAnotherVersion(rec, err)
 }
 
 // ofAnotherVersion returns err, and what helps if the shim does not know a request.
-func ofAnotherVersion(box *statedir.Box, err error) error {
+func ofAnotherVersion(rec *statedir.Record, err error) error {
 	if !errors.Is(err, runtime.ErrUnsupported) {
 		return err
 	}
-	return fmt.Errorf("sandbox %[1]s runs with another version of wolffia: wolffia stop %[1]s, and try again: %[2]w", box.ID(), err)
+	return fmt.Errorf("sandbox %[1]s runs with another version of wolffia: wolffia stop %[1]s, and try again: %[2]w", rec.ID(), err)
 }
 
 // A TreeState is what is known of a running sandbox's filtered tree.
@@ -110,8 +110,8 @@ type TreeState struct {
 }
 
 // treeState asks the tree server of a running sandbox, which may take a few seconds.
-func treeState(ctx context.Context, box *statedir.Box, c *statedir.Config) *TreeState {
-	answer, err := askShim(ctx, box, &boot.Request{Op: boot.OpStats}, boot.StatsLimit+time.Second)
+func treeState(ctx context.Context, rec *statedir.Record, c *statedir.Config) *TreeState {
+	answer, err := askShim(ctx, rec, &boot.Request{Op: boot.OpStats}, boot.StatsLimit+time.Second)
 	if err == nil && answer.Stats == nil {
 		err = errors.New("the tree server sent no figures")
 	}

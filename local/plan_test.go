@@ -33,7 +33,7 @@ func TestPlan(t *testing.T) {
 		images: store.Open(dir.Path()),
 	}
 	id := runtime.NewID()
-	box := dir.Box(id)
+	rec := dir.Record(id)
 	image := "sha256:" + "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	rules := []perm.Rule{{Pattern: "**", Level: perm.Read}}
 	group := &limiting{plan: new(cgroup.Plan), rlimits: launch.Rlimits{PIDs: 7}}
@@ -71,7 +71,7 @@ func TestPlan(t *testing.T) {
 			c.Runtime = "bare"
 		}
 		life := new(statedir.Lifetime)
-		p, err := s.plan(box, &c, life, tt.limits, tt.use)
+		p, err := s.plan(rec, &c, life, tt.limits, tt.use)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func TestPlan(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}
-		if p.shim.ID != id || p.shim.Run != box.Run() || p.shim.Mnt != box.Mnt() || p.shim.Guest != tt.use.guest || p.shim.Lifetime != life {
+		if p.shim.ID != id || p.shim.Run != rec.Run() || p.shim.Mnt != rec.Mnt() || p.shim.Guest != tt.use.guest || p.shim.Lifetime != life {
 			t.Errorf("%s: got p.shim %+v; want p.shim.ID == %v and p.shim.Run == box.Run() and p.shim.Mnt == box.Mnt() and p.shim.Guest == %v and p.shim.Lifetime == %v",
 				tt.name, p.shim, id, tt.use.guest, life)
 		}

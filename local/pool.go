@@ -18,14 +18,14 @@ import (
 const (
 	// DefaultPoolIdle is how long a pool lives without use if PoolOptions do not say.
 	DefaultPoolIdle = 30 * time.Minute
-	// MaxSpares is the largest number of spares of one pool.
-	MaxSpares = 1000
+	// MaxPoolSize is the largest number of spares of one pool.
+	MaxPoolSize = 1000
 )
 
 // PoolOptions are the options of a pool.
 type PoolOptions struct {
-	// Spares is how many spares the pool keeps: 1 to MaxSpares.
-	Spares int
+	// Spares is how many spares the pool keeps: 1 to MaxPoolSize.
+	Size int
 	// IdleTimeout is how long a spare waits for its user, and how long the pool lives after
 	// its last use. 0 means DefaultPoolIdle. It is at least a second.
 	IdleTimeout time.Duration
@@ -44,9 +44,9 @@ type Pool struct {
 	Shape   string                // names the pool: sixteen of 0-9a-f
 	Runtime string                // name of the backend
 	Config  runtime.SandboxConfig // that the pool was started with, completed
-	Spares  int                   // how many it keeps
+	Size    int                   // how many it keeps
 	Ready   int                   // how many there are now
-	Taken   int64                 // how many were taken since the pool was started
+	Claimed int64                 // how many were taken since the pool was started
 	// IdleTimeout, which is never 0, Shell and Tree are as in PoolOptions.
 	IdleTimeout time.Duration
 	Shell, Tree bool
@@ -75,8 +75,8 @@ type pools struct {
 // is no pool. ErrUnsupported: sandboxes of this configuration cannot be started ahead; the error
 // says why. ErrInvalid: the options are out of range.
 func (s *pools) StartPool(ctx context.Context, config *runtime.SandboxConfig, opts PoolOptions) (*Pool, error) {
-	if opts.Spares < 1 || opts.Spares > MaxSpares {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "a pool of %d spares: it must be 1 to %d", opts.Spares, MaxSpares)
+	if opts.Size < 1 || opts.Size > MaxPoolSize {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "a pool of %d spares: it must be 1 to %d", opts.Size, MaxPoolSize)
 	}
 	if opts.IdleTimeout == 0 {
 		opts.IdleTimeout = DefaultPoolIdle
@@ -96,7 +96,7 @@ func (s *pools) StartPool(ctx context.Context, config *runtime.SandboxConfig, op
 	if err != nil {
 		return nil, err
 	}
-	r := &poolRecord{Config: template.SandboxConfig, Spares: opts.Spares, IdleMS: opts.IdleTimeout.Milliseconds(), Shell: opts.Shell, Tree: opts.Tree, StartedAt: time.Now().UnixMilli()}
+	r := &poolRecord{Config: template.SandboxConfig, Size: opts.Size, IdleMS: opts.IdleTimeout.Milliseconds(), Shell: opts.Shell, Tree: opts.Tree, StartedAt: time.Now().UnixMilli()}
 	if !opts.Tree {
 		r.Config.CodebasePath = "" // any
 	}
@@ -105,7 +105,7 @@ func (s *pools) StartPool(ctx context.Context, config *runtime.SandboxConfig, op
 		err = d.write(shape, r)
 	}
 	if err == nil {
-		err = s.endOutdated(ctx, shape, before, r)
+		err = s.terminateOutdated(ctx, shape, before, r)
 	}
 	if err == nil {
 		err = s.fill(ctx, shape, goruntime.GOMAXPROCS(0), nil)
@@ -155,13 +155,13 @@ func (d poolDir) pool(shape string) (*Pool, error) {
 		return nil, err
 	}
 	p := &Pool{
-		Shape: shape, Runtime: r.Config.Runtime, Config: r.Config, Spares: r.Spares, IdleTimeout: r.idle(), Shell: r.Shell, Tree: r.Tree,
+		Shape: shape, Runtime: r.Config.Runtime, Config: r.Config, Size: r.Size, IdleTimeout: r.idle(), Shell: r.Shell, Tree: r.Tree,
 		StartedAt: time.UnixMilli(r.StartedAt), Problem: r.Problem,
 	}
-	if p.Taken, p.UsedAt = d.used(shape); p.UsedAt.Before(p.StartedAt) {
+	if p.Claimed, p.UsedAt = d.used(shape); p.UsedAt.Before(p.StartedAt) {
 		p.UsedAt = p.StartedAt
 	}
-	ready, err := d.state.Offered(shape)
+	ready, err := d.state.PublishedOf(shape)
 	if err != nil {
 		return nil, err
 	}
@@ -197,8 +197,8 @@ func (s *pools) StopPool(ctx context.Context, shapes ...string) error {
 		if shapes, err = s.shapes(); err != nil {
 			return err
 		}
-		offering, err := s.dir.Offering() // also of pools that have ended
-		shapes, errs = slices.AppendSeq(shapes, maps.Keys(offering)), append(errs, err)
+		published, err := s.dir.Published() // also of pools that have ended
+		shapes, errs = slices.AppendSeq(shapes, maps.Keys(published)), append(errs, err)
 	}
 	done := map[string]bool{}
 	for _, shape := range shapes {
@@ -226,40 +226,40 @@ func (s *pools) stopPool(ctx context.Context, shape string) error {
 		release()
 		return err
 	}
-	ids, err := s.dir.Offered(shape)
-	err = errors.Join(err, s.endSpares(ctx, ids))
+	ids, err := s.dir.PublishedOf(shape)
+	err = errors.Join(err, s.terminateAll(ctx, ids))
 	release() // first: a filler that has read the record before it was removed waits for this lock
 	return errors.Join(err, d.awaitFiller(ctx, shape))
 }
 
-// endSpares ends spares, some at a time, and each although another one cannot be ended.
-func (s *pools) endSpares(ctx context.Context, ids []string) error {
+// terminateAll ends spares, some at a time, and each although another one cannot be ended.
+func (s *pools) terminateAll(ctx context.Context, ids []string) error {
 	failed := make([]error, len(ids))
 	_ = sideBySide(len(ids), goruntime.GOMAXPROCS(0), func(i int) error {
-		failed[i] = s.sandboxes.spares.EndSpare(ctx, ids[i])
+		failed[i] = s.sandboxes.pooled.TerminatePooled(ctx, ids[i])
 		return nil
 	})
 	return errors.Join(failed...)
 }
 
-// endOutdated ends the spares of a pool that was started before, and again, if they have other options than it has now, and those that have less than
+// terminateOutdated ends the spares of a pool that was started before, and again, if they have other options than it has now, and those that have less than
 // half of their time left.
-func (s *pools) endOutdated(ctx context.Context, shape string, before, now *poolRecord) error {
+func (s *pools) terminateOutdated(ctx context.Context, shape string, before, now *poolRecord) error {
 	if before == nil {
 		return nil
 	}
-	all, err := s.sandboxes.spares.Spares()
+	all, err := s.sandboxes.pooled.PooledSandboxes()
 	if err != nil {
 		return err
 	}
 	changed := before.Shell != now.Shell || before.IdleMS != now.IdleMS
 	var ids []string
-	for _, spare := range all {
-		if spare.Shape == shape && (changed || spare.Left < now.idle()/2) {
-			ids = append(ids, spare.ID)
+	for _, pooled := range all {
+		if pooled.Shape == shape && (changed || pooled.Left < now.idle()/2) {
+			ids = append(ids, pooled.ID)
 		}
 	}
-	return s.endSpares(ctx, ids)
+	return s.terminateAll(ctx, ids)
 }
 
 // fill starts and ends spares until a pool has as many as it keeps, some at a time. It calls pause
@@ -273,14 +273,14 @@ func (s *pools) fill(ctx context.Context, shape string, workers int, pause func(
 	if err != nil {
 		return err
 	}
-	have, err := s.dir.Offered(shape)
+	have, err := s.dir.PublishedOf(shape)
 	if err != nil {
 		return err
 	}
-	if len(have) > r.Spares {
-		return s.endSpares(ctx, have[r.Spares:])
+	if len(have) > r.Size {
+		return s.terminateAll(ctx, have[r.Size:])
 	}
-	if len(have) == r.Spares {
+	if len(have) == r.Size {
 		return nil
 	}
 	template, now, err := s.template(ctx, &r.Config, r.Tree)
@@ -290,7 +290,7 @@ func (s *pools) fill(ctx context.Context, shape string, workers int, pause func(
 	if now != shape {
 		return runtime.Errorf(runtime.ErrConflict, "pool %s: the host or the version of wolffia has changed since the pool was started: wolffia pool stop %s, and start it again", shape, shape)
 	}
-	return sideBySide(r.Spares-len(have), workers, func(int) error {
+	return sideBySide(r.Size-len(have), workers, func(int) error {
 		if pause != nil {
 			if err := pause(); err != nil {
 				return err
@@ -299,7 +299,7 @@ func (s *pools) fill(ctx context.Context, shape string, workers int, pause func(
 		if _, err := s.read(shape); errors.Is(err, runtime.ErrNotFound) {
 			return nil // stopped meanwhile
 		}
-		_, err := s.startSpare(ctx, template, shape, &PoolOptions{IdleTimeout: r.idle(), Shell: r.Shell, Tree: r.Tree})
+		_, err := s.startPooled(ctx, template, shape, &PoolOptions{IdleTimeout: r.idle(), Shell: r.Shell, Tree: r.Tree})
 		return err
 	})
 }
@@ -338,7 +338,7 @@ func (s *pools) refill(ctx context.Context, shape string) error {
 		return err
 	}
 	defer release()
-	failed := s.fill(ctx, shape, 1, func() error { return leisure(ctx) })
+	failed := s.fill(ctx, shape, 1, func() error { return waitForIdleCPU(ctx) })
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -409,13 +409,13 @@ func (s *pools) KeepPool(ctx context.Context, config *runtime.SandboxConfig, opt
 // untilNextEnds returns how long it is until a spare of a pool has ended by its idle timeout.
 func (s *pools) untilNextEnds(p *Pool) time.Duration {
 	wait := p.IdleTimeout
-	all, err := s.sandboxes.spares.Spares()
+	all, err := s.sandboxes.pooled.PooledSandboxes()
 	if err != nil {
 		return min(wait, keepRetry)
 	}
-	for _, spare := range all {
-		if spare.Shape == p.Shape {
-			wait = min(wait, spare.Left)
+	for _, pooled := range all {
+		if pooled.Shape == p.Shape {
+			wait = min(wait, pooled.Left)
 		}
 	}
 	return max(0, wait) + time.Second // so that it has

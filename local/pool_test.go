@@ -33,7 +33,7 @@ func configOf(codebase string) *runtime.SandboxConfig {
 // newPool starts a pool for sandboxes over any codebase, which ends with the test.
 func newPool(t *testing.T, rt *local.Runtime, spares int) *local.Pool {
 	t.Helper()
-	return poolOf(t, rt, &runtime.SandboxConfig{}, local.PoolOptions{Spares: spares})
+	return poolOf(t, rt, &runtime.SandboxConfig{}, local.PoolOptions{Size: spares})
 }
 
 // poolOf starts a pool, which ends with the test.
@@ -70,14 +70,14 @@ func awaitPool(t *testing.T, rt *local.Runtime, shape string, what string, is fu
 // takeOne makes a sandbox, and destroys it.
 func takeOne(t *testing.T, rt *local.Runtime, codebase string) {
 	t.Helper()
-	box, err := runtime.Launch(t.Context(), rt, configOf(codebase))
+	sb, err := runtime.Launch(t.Context(), rt, configOf(codebase))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, code := sh(t, rt, box.ID(), "cat a"); out != "content\n" || code != 0 {
+	if out, code := sh(t, rt, sb.ID(), "cat a"); out != "content\n" || code != 0 {
 		t.Errorf(`sh "cat a": got %q, %d; want %q, 0`, out, code, "content\n")
 	}
-	if err := box.Destroy(t.Context()); err != nil {
+	if err := sb.Destroy(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -102,13 +102,13 @@ func TestPoolIsRefilled(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
 	write(t, codebase, "a", "content\n")
 	p := newPool(t, rt, 2)
-	if p.Ready != 2 || p.Taken != 0 || p.IdleTimeout != local.DefaultPoolIdle {
+	if p.Ready != 2 || p.Claimed != 0 || p.IdleTimeout != local.DefaultPoolIdle {
 		t.Errorf("newPool: got p %+v; want p.Ready == 2 and p.Taken == 0 and p.IdleTimeout == local.DefaultPoolIdle", p)
 	}
 	for round := range 3 {
 		takeOne(t, rt, codebase)
 		takeOne(t, rt, codebase)
-		awaitPool(t, rt, p.Shape, "refilled", func(p *local.Pool) bool { return p.Ready == 2 && p.Taken == int64(2*round+2) })
+		awaitPool(t, rt, p.Shape, "refilled", func(p *local.Pool) bool { return p.Ready == 2 && p.Claimed == int64(2*round+2) })
 		fillers := fillersOf(t, p.Shape)
 		if len(fillers) > 1 {
 			t.Errorf("fillers: %v", fillers)
@@ -123,7 +123,7 @@ func TestPoolIsRefilled(t *testing.T) {
 	if err := rt.StopPool(t.Context(), p.Shape); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := rt.Spares(); err != nil || len(all) > 0 {
+	if all, err := rt.PooledSandboxes(); err != nil || len(all) > 0 {
 		t.Errorf("left: %v, %v", all, err)
 	}
 	allGone(t, p.Shape)
@@ -145,7 +145,7 @@ func TestTwoFillers(t *testing.T) {
 		t.Errorf("the second filler: %v", err)
 	}
 	takeOne(t, rt, codebase)
-	awaitPool(t, rt, p.Shape, "refilled", func(p *local.Pool) bool { return p.Ready == 1 && p.Taken == 1 })
+	awaitPool(t, rt, p.Shape, "refilled", func(p *local.Pool) bool { return p.Ready == 1 && p.Claimed == 1 })
 	if found := fillersOf(t, p.Shape); len(found) > 0 {
 		t.Errorf("a taker has started a filler although there is one: %v", found)
 	}
@@ -168,16 +168,16 @@ func TestStopPoolAgainstTakers(t *testing.T) {
 		errs := make(chan error, takers+1)
 		for range takers {
 			all.Go(func() {
-				box, err := runtime.Launch(t.Context(), rt, configOf(codebase))
+				sb, err := runtime.Launch(t.Context(), rt, configOf(codebase))
 				if err != nil {
 					errs <- err
 					return
 				}
-				res, err := box.Exec(t.Context(), "cat", "a")
+				res, err := sb.Exec(t.Context(), "cat", "a")
 				if err == nil && string(res.Stdout) != "content\n" {
 					err = fmt.Errorf("%q %q", res.Stdout, res.Stderr)
 				}
-				errs <- errors.Join(err, box.Destroy(t.Context()))
+				errs <- errors.Join(err, sb.Destroy(t.Context()))
 			})
 		}
 		all.Go(func() { errs <- rt.StopPool(t.Context(), p.Shape) })
@@ -188,7 +188,7 @@ func TestStopPoolAgainstTakers(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if left, err := rt.Spares(); err != nil || len(left) > 0 {
+		if left, err := rt.PooledSandboxes(); err != nil || len(left) > 0 {
 			t.Errorf("left: %v, %v", left, err)
 		}
 		if left, err := rt.Pools(); err != nil || len(left) > 0 {
@@ -202,20 +202,20 @@ func TestPoolIsChanged(t *testing.T) {
 	rt, _, _ := newRuntime(t)
 	p := newPool(t, rt, 3)
 	for _, spares := range []int{1, 2} {
-		q, err := rt.StartPool(t.Context(), &runtime.SandboxConfig{}, local.PoolOptions{Spares: spares, IdleTimeout: time.Hour})
-		if err != nil || q.Shape != p.Shape || q.Ready != spares || q.Spares != spares || q.IdleTimeout != time.Hour {
+		q, err := rt.StartPool(t.Context(), &runtime.SandboxConfig{}, local.PoolOptions{Size: spares, IdleTimeout: time.Hour})
+		if err != nil || q.Shape != p.Shape || q.Ready != spares || q.Size != spares || q.IdleTimeout != time.Hour {
 			t.Errorf("StartPool: got spares %d, q %+v, err %v; want err == nil and q.Shape == %v and q.Ready == %v and q.Spares == %v and q.IdleTimeout == time.Hour",
 				spares, q, err, p.Shape, spares, spares)
 		}
 	}
 	old := spareIDs(t, rt)
-	if _, err := rt.StartPool(t.Context(), &runtime.SandboxConfig{}, local.PoolOptions{Spares: 2, IdleTimeout: time.Hour}); err != nil {
+	if _, err := rt.StartPool(t.Context(), &runtime.SandboxConfig{}, local.PoolOptions{Size: 2, IdleTimeout: time.Hour}); err != nil {
 		t.Error(err)
 	}
 	if same := spareIDs(t, rt); !slices.Equal(same, old) {
 		t.Errorf("spares with the same options: %v, before %v", same, old)
 	}
-	for _, opts := range []local.PoolOptions{{Spares: 2, IdleTimeout: 2 * time.Hour}, {Spares: 2, IdleTimeout: 2 * time.Hour, Shell: true}} {
+	for _, opts := range []local.PoolOptions{{Size: 2, IdleTimeout: 2 * time.Hour}, {Size: 2, IdleTimeout: 2 * time.Hour, Shell: true}} {
 		if _, err := rt.StartPool(t.Context(), &runtime.SandboxConfig{}, opts); err != nil {
 			t.Error(err)
 		}
@@ -236,7 +236,7 @@ func TestPoolIsChanged(t *testing.T) {
 // spareIDs returns the spares that there are, sorted.
 func spareIDs(t *testing.T, rt *local.Runtime) (ids []string) {
 	t.Helper()
-	all, err := rt.Spares()
+	all, err := rt.PooledSandboxes()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +253,7 @@ func TestEmptyPoolIsFilled(t *testing.T) {
 	write(t, codebase, "a", "content\n")
 	p := newPool(t, rt, 2)
 	for _, id := range spareIDs(t, rt) {
-		if err := rt.EndSpare(t.Context(), id); err != nil {
+		if err := rt.TerminatePooled(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -266,7 +266,7 @@ func TestEmptyPoolIsFilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	takeOne(t, rt, codebase)
-	awaitPool(t, rt, p.Shape, "filled", func(p *local.Pool) bool { return p.Ready == 2 && p.Taken == 0 })
+	awaitPool(t, rt, p.Shape, "filled", func(p *local.Pool) bool { return p.Ready == 2 && p.Claimed == 0 })
 }
 
 // A sandbox from a pool has the limits and the niceness of its own caller: who has others gets none of the pool.
@@ -311,7 +311,7 @@ func TestKeepPool(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { // ends with ctx
-		ended <- rt.KeepPool(ctx, &runtime.SandboxConfig{}, local.PoolOptions{Spares: 1, IdleTimeout: time.Second}, func(err error) { t.Error(err) })
+		ended <- rt.KeepPool(ctx, &runtime.SandboxConfig{}, local.PoolOptions{Size: 1, IdleTimeout: time.Second}, func(err error) { t.Error(err) })
 	}()
 	ready := func(p *local.Pool) bool { return p != nil && p.Ready == 1 }
 	awaitPool(t, rt, shape, "kept", ready)
@@ -321,18 +321,18 @@ func TestKeepPool(t *testing.T) {
 	if err := wait.Receive(t, "the end of KeepPool", ended); err != nil {
 		t.Error(err)
 	}
-	if left, err := rt.Spares(); err != nil || len(left) > 0 {
+	if left, err := rt.PooledSandboxes(); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
 
 	// One from before ends too, if ctx ends before KeepPool has had its turn.
-	if _, err := rt.StartPool(t.Context(), &runtime.SandboxConfig{}, local.PoolOptions{Spares: 1}); err != nil {
+	if _, err := rt.StartPool(t.Context(), &runtime.SandboxConfig{}, local.PoolOptions{Size: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if err := rt.KeepPool(ctx, &runtime.SandboxConfig{}, local.PoolOptions{Spares: 1}, nil); err != nil {
+	if err := rt.KeepPool(ctx, &runtime.SandboxConfig{}, local.PoolOptions{Size: 1}, nil); err != nil {
 		t.Error(err)
 	}
-	if left, err := rt.Spares(); err != nil || len(left) > 0 {
+	if left, err := rt.PooledSandboxes(); err != nil || len(left) > 0 {
 		t.Errorf("left of the pool from before: %v, %v", left, err)
 	}
 }
@@ -346,10 +346,10 @@ func TestPoolRefused(t *testing.T) {
 		class  error
 	}{
 		"none":      {runtime.SandboxConfig{}, local.PoolOptions{}, runtime.ErrInvalid},
-		"too many":  {runtime.SandboxConfig{}, local.PoolOptions{Spares: local.MaxSpares + 1}, runtime.ErrInvalid},
-		"too short": {runtime.SandboxConfig{}, local.PoolOptions{Spares: 1, IdleTimeout: time.Millisecond}, runtime.ErrInvalid},
-		"negative":  {runtime.SandboxConfig{}, local.PoolOptions{Spares: 1, IdleTimeout: -time.Hour}, runtime.ErrInvalid},
-		"a copy":    {runtime.SandboxConfig{CodebasePath: codebase, CopyOnWrite: true}, local.PoolOptions{Spares: 1}, runtime.ErrUnsupported},
+		"too many":  {runtime.SandboxConfig{}, local.PoolOptions{Size: local.MaxPoolSize + 1}, runtime.ErrInvalid},
+		"too short": {runtime.SandboxConfig{}, local.PoolOptions{Size: 1, IdleTimeout: time.Millisecond}, runtime.ErrInvalid},
+		"negative":  {runtime.SandboxConfig{}, local.PoolOptions{Size: 1, IdleTimeout: -time.Hour}, runtime.ErrInvalid},
+		"a copy":    {runtime.SandboxConfig{CodebasePath: codebase, CopyOnWrite: true}, local.PoolOptions{Size: 1}, runtime.ErrUnsupported},
 	} {
 		if _, err := rt.StartPool(t.Context(), &c.config, c.opts); !errors.Is(err, c.class) {
 			t.Errorf("%s: got %v, want %v", what, err, c.class)
@@ -379,7 +379,7 @@ func TestExample(t *testing.T) {
 	if text, err := io.ReadAll(r); err != nil || string(text) != "hello, Ann\n" {
 		t.Errorf("io.ReadAll: got %q, %v; want %q, nil", text, err, "hello, Ann\n")
 	}
-	if left, err := rt.Spares(); err != nil || len(left) > 0 {
+	if left, err := rt.PooledSandboxes(); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }

@@ -25,7 +25,7 @@ import (
 // taken; its modification time is the pool's last use.
 type poolRecord struct {
 	Config    runtime.SandboxConfig `json:"config"` // as Create has completed it
-	Spares    int                   `json:"spares"`
+	Size      int                   `json:"spares"`
 	IdleMS    int64                 `json:"idleMs"`
 	Shell     bool                  `json:"shell,omitempty"`   // of the first session, too
 	Tree      bool                  `json:"tree,omitempty"`    // of Config's codebase, by its rules, too
@@ -45,8 +45,8 @@ const (
 )
 
 const (
-	poolSuffix  = ".json"
-	takenSuffix = ".taken"
+	poolSuffix   = ".json"
+	claimsSuffix = ".taken"
 )
 
 // A poolDir is the directory of the pools' records, which need not exist, in a state directory.
@@ -57,8 +57,8 @@ type poolDir struct {
 
 func poolsOf(dir *statedir.Dir) poolDir { return poolDir{dir, filepath.Join(dir.Path(), "pools")} }
 
-func (d poolDir) record(shape string) string { return filepath.Join(d.path, shape+poolSuffix) }
-func (d poolDir) taken(shape string) string  { return filepath.Join(d.path, shape+takenSuffix) }
+func (d poolDir) record(shape string) string     { return filepath.Join(d.path, shape+poolSuffix) }
+func (d poolDir) claimsFile(shape string) string { return filepath.Join(d.path, shape+claimsSuffix) }
 
 // shapes returns the shapes of all pools, sorted.
 func (d poolDir) shapes() ([]string, error) {
@@ -122,7 +122,7 @@ func (d poolDir) write(shape string, r *poolRecord) error {
 
 // remove ends a pool; its spares stay. One that does not exist is no error.
 func (d poolDir) remove(shape string) error {
-	for _, path := range []string{d.record(shape), d.taken(shape)} {
+	for _, path := range []string{d.record(shape), d.claimsFile(shape)} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return runtime.Errorf(runtime.ErrUnavailable, "remove pool %s: %w", shape, err)
 		}
@@ -130,9 +130,9 @@ func (d poolDir) remove(shape string) error {
 	return nil
 }
 
-// use counts a spare that was taken, and reports whether there is a pool.
-func (d poolDir) use(shape string) bool {
-	f, err := os.OpenFile(d.taken(shape), os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+// countClaim counts a spare that was taken, and reports whether there is a pool.
+func (d poolDir) countClaim(shape string) bool {
+	f, err := os.OpenFile(d.claimsFile(shape), os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return false
 	}
@@ -142,8 +142,8 @@ func (d poolDir) use(shape string) bool {
 
 // used returns how many spares were taken of a pool, and when the last one was, or else when
 // the pool was started.
-func (d poolDir) used(shape string) (taken int64, last time.Time) {
-	st, err := os.Lstat(d.taken(shape))
+func (d poolDir) used(shape string) (claimed int64, last time.Time) {
+	st, err := os.Lstat(d.claimsFile(shape))
 	if err != nil {
 		return 0, time.Time{}
 	}
@@ -152,10 +152,10 @@ func (d poolDir) used(shape string) (taken int64, last time.Time) {
 
 // renew makes now the time of a pool's last use.
 func (d poolDir) renew(shape string) error {
-	f, err := os.OpenFile(d.taken(shape), os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	f, err := os.OpenFile(d.claimsFile(shape), os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err == nil {
 		now := time.Now()
-		err = errors.Join(os.Chtimes(d.taken(shape), now, now), f.Close())
+		err = errors.Join(os.Chtimes(d.claimsFile(shape), now, now), f.Close())
 	}
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "record of pool %s: %w", shape, err)

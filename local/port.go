@@ -23,13 +23,13 @@ func (e *executor) DialPort(ctx context.Context, sandboxID string, port int) (ne
 	if !runtime.IsPort(port) {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "port %d: a port is from 1 to 65535", port)
 	}
-	box, _, err := e.brief(sandboxID)
+	rec, _, err := e.header(sandboxID)
 	if err != nil {
 		return nil, err
 	}
-	c, err := dialDirect(ctx, box, port)
+	c, err := dialDirect(ctx, rec, port)
 	if errors.Is(err, runtime.ErrUnsupported) {
-		c, err = e.dialRelayed(ctx, box, port)
+		c, err = e.dialRelayed(ctx, rec, port)
 	}
 	switch {
 	case err == nil:
@@ -39,9 +39,9 @@ func (e *executor) DialPort(ctx context.Context, sandboxID string, port int) (ne
 	case runtime.Class(err) != nil:
 		return nil, err
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "port %d of sandbox %s: no server listens there inside: %w", port, box.ID(), err)
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "port %d of sandbox %s: no server listens there inside: %w", port, rec.ID(), err)
 	}
-	return nil, runtime.Errorf(runtime.ErrUnavailable, "port %d of sandbox %s: %w", port, box.ID(), err)
+	return nil, runtime.Errorf(runtime.ErrUnavailable, "port %d of sandbox %s: %w", port, rec.ID(), err)
 }
 
 // dialLimit is how long a shim may take to answer, which it does within ten seconds.
@@ -50,10 +50,10 @@ const dialLimit = 20 * time.Second
 // dialDirect has the shim hand over a socket of the sandbox's network that is connected to a port. The
 // error is of class ErrUnsupported where there is none to hand over, and of no class if it is
 // the kernel's.
-func dialDirect(ctx context.Context, box *statedir.Box, port int) (net.Conn, error) {
+func dialDirect(ctx context.Context, rec *statedir.Record, port int) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
-	sock, err := dial(box)
+	sock, err := dial(rec)
 	if err != nil {
 		return nil, err
 	}
@@ -61,12 +61,12 @@ func dialDirect(ctx context.Context, box *statedir.Box, port int) (net.Conn, err
 	socket, err := askFile(sock, &boot.Request{Op: boot.OpDial, Port: port})
 	if !stop() {
 		_ = socket.Close() // nil is fine
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: the shim does not answer", box.ID())
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: the shim does not answer", rec.ID())
 	}
 	if err != nil {
 		_ = sock.Close()
 		if errors.Is(err, client.ErrClosed) {
-			err = lost(context.Background(), box, err)
+			err = lost(context.Background(), rec, err)
 		}
 		return nil, err
 	}
@@ -94,8 +94,8 @@ func (c *heldConn) Close() error { return errors.Join(c.TCPConn.Close(), c.shim.
 
 // dialRelayed has PID 1 connect, whose stream then carries the bytes. The error is of no class if it is the
 // kernel's.
-func (e *executor) dialRelayed(ctx context.Context, box *statedir.Box, port int) (net.Conn, error) {
-	conn, err := e.conns.to(ctx, box)
+func (e *executor) dialRelayed(ctx context.Context, rec *statedir.Record, port int) (net.Conn, error) {
+	conn, err := e.conns.to(ctx, rec)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (e *executor) dialRelayed(ctx context.Context, box *statedir.Box, port int)
 		case err == nil:
 			return c, nil
 		case errors.Is(err, client.ErrClosed) || conn.Err() != nil:
-			return nil, lost(context.Background(), box, err)
+			return nil, lost(context.Background(), rec, err)
 		case refused == nil:
 			refused = err // of IPv6, which may be off, it says less
 		}
@@ -119,17 +119,17 @@ func (e *executor) dialRelayed(ctx context.Context, box *statedir.Box, port int)
 
 // AwaitEnd waits until a running sandbox ends, and returns why, or the error of ctx.
 func (e *executor) AwaitEnd(ctx context.Context, sandboxID string) error {
-	box, _, err := e.brief(sandboxID)
+	rec, _, err := e.header(sandboxID)
 	if err != nil {
 		return err
 	}
-	conn, err := e.conns.to(ctx, box)
+	conn, err := e.conns.to(ctx, rec)
 	if err != nil {
 		return err
 	}
 	select {
 	case <-conn.Done():
-		return lost(context.Background(), box, conn.Err())
+		return lost(context.Background(), rec, conn.Err())
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -17,7 +17,7 @@ import (
 // A process is a command that a sandbox was asked for.
 type process struct {
 	*client.Process
-	box     *statedir.Box
+	rec     *statedir.Record
 	session bool // it is a command in a session
 	// kills counts the processes killed by the memory limit, of which there were before
 	// when the command began; nil: there is no such limit.
@@ -49,16 +49,16 @@ func (p *process) wait(ctx context.Context) (runtime.Result, *wire.ExitStatus, e
 	var failed *client.StartError
 	switch {
 	case errors.As(err, &failed):
-		return runtime.Result{}, nil, orExpired(p.box, guestError(failed))
+		return runtime.Result{}, nil, orExpired(p.rec, guestError(failed))
 	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return runtime.Result{}, nil, err
 	case err != nil:
-		return runtime.Result{}, nil, lost(context.Background(), p.box, err)
+		return runtime.Result{}, nil, lost(context.Background(), p.rec, err)
 	}
 	exit := exitOf(&status, p.session)
 	if exit.ExitCode > 128 && !exit.TimedOut {
 		// If the sandbox has expired, that is what killed it.
-		if gone := expired(p.box); gone != nil {
+		if gone := expired(p.rec); gone != nil {
 			return runtime.Result{}, nil, gone
 		}
 	}

@@ -80,25 +80,25 @@ type found struct {
 }
 
 // look finds out what is in box; state tells what a sandbox there does.
-func (s *sandboxes) look(box *statedir.Box, state func() (runtime.State, string, error)) (*found, error) {
+func (s *sandboxes) look(rec *statedir.Record, state func() (runtime.State, string, error)) (*found, error) {
 	var err error
-	c := s.known(box)
+	c := s.known(rec)
 	if c == nil { // it is not remembered: there may be many sandboxes that are never used here
-		c, err = box.Brief()
+		c, err = rec.LoadHeader()
 	}
-	f := &found{config: c, facts: facts{half: err != nil && box.Half() && !box.Spare().Lives()}}
+	f := &found{config: c, facts: facts{half: err != nil && rec.IsIncomplete() && !rec.Pooled().IsAlive()}}
 	switch {
 	case errors.Is(err, runtime.ErrNotFound):
 		return f, nil
 	case runtime.Exhausted(err): // the sandbox may be healthy
 		return nil, err
 	case err != nil:
-		f.damaged, f.sandbox = true, &runtime.Sandbox{ID: box.ID(), State: runtime.StateDead, Reason: err.Error()}
+		f.damaged, f.sandbox = true, &runtime.Sandbox{ID: rec.ID(), State: runtime.StateDead, Reason: err.Error()}
 		return f, nil
 	case s.backend(c.Runtime) == nil:
 		return f, nil
 	}
-	f.sandbox, err = describe(box, c, state)
+	f.sandbox, err = describe(rec, c, state)
 	if errors.Is(err, runtime.ErrNotFound) {
 		return f, nil // destroyed meanwhile
 	}
@@ -106,7 +106,7 @@ func (s *sandboxes) look(box *statedir.Box, state func() (runtime.State, string,
 		return nil, err
 	}
 	if err != nil { // its lock or its lifetime is damaged
-		f.damaged, f.sandbox = true, outline(box, c)
+		f.damaged, f.sandbox = true, outline(rec, c)
 		if f.sandbox.State, _, _ = state(); f.sandbox.State == "" {
 			f.sandbox.State = runtime.StateDead
 		}
@@ -114,11 +114,11 @@ func (s *sandboxes) look(box *statedir.Box, state func() (runtime.State, string,
 		return f, nil
 	}
 	f.state, f.expired, f.expiresAt, f.copied = f.sandbox.State, f.sandbox.Expired, f.sandbox.ExpiresAt, c.CopyOnWrite
-	f.unsynced = c.PrivateGit && f.state != runtime.StateRunning && reposync.Unsynced(box, c) != ""
+	f.unsynced = c.PrivateGit && f.state != runtime.StateRunning && reposync.Unsynced(rec, c) != ""
 	if c.BoundToCaller && f.state != runtime.StateRunning {
-		lives, err := box.HasCaller()
+		lives, err := rec.HasCaller()
 		f.callerGone = !lives && err == nil
-		f.changed = f.copied && f.state == runtime.StateCreated && box.HasChanges()
+		f.changed = f.copied && f.state == runtime.StateCreated && rec.HasChanges()
 	}
 	return f, nil
 }
@@ -135,7 +135,7 @@ func (s *sandboxes) Prune(ctx context.Context, stopped bool) ([]runtime.Pruned, 
 		if err := ctx.Err(); err != nil {
 			return all, errors.Join(append(errs, err)...)
 		}
-		s.dir.Box(id).WaitTree(ctx, boot.TreeLimit)                           // a sandbox that has just died is busy until then
+		s.dir.Record(id).WaitTree(ctx, boot.TreeLimit)                        // a sandbox that has just died is busy until then
 		copied := sync.OnceValue(func() bool { return s.unapplied(ctx, id) }) // first asked without the locks, which it needs
 		p, err := s.reap(ctx, id, func(why reason) bool { return why != whyStuck && (why != whyStopped || stopped && !copied()) })
 		errs = append(errs, err)
@@ -150,8 +150,8 @@ func (s *sandboxes) Prune(ctx context.Context, stopped bool) ([]runtime.Pruned, 
 
 // unapplied reports whether a sandbox that does not run may have changes that were not applied, or snapshots.
 func (s *sandboxes) unapplied(ctx context.Context, id string) bool {
-	c, err := s.dir.Box(id).Config()
-	if err == nil && c.PrivateGit && reposync.Unsynced(s.dir.Box(id), c) != "" {
+	c, err := s.dir.Record(id).Config()
+	if err == nil && c.PrivateGit && reposync.Unsynced(s.dir.Record(id), c) != "" {
 		return true
 	}
 	if err != nil || !c.CopyOnWrite {
@@ -174,10 +174,10 @@ func (s *sandboxes) tidy(ctx context.Context) {
 	}
 	now := statedir.Now()
 	for _, id := range ids {
-		box := s.dir.Box(id)
-		if half := box.Half(); half && box.Spare().Lives() {
+		rec := s.dir.Record(id)
+		if half := rec.IsIncomplete(); half && rec.Pooled().IsAlive() {
 			continue
-		} else if half || box.MayBeOver(now) {
+		} else if half || rec.MayBeOver(now) {
 			_, _ = s.reap(ctx, id, func(why reason) bool { return why.unasked() && why != whyStuck }) // else the next call does
 		}
 	}
@@ -187,8 +187,8 @@ func (s *sandboxes) tidy(ctx context.Context) {
 // what it removed. It leaves alone what another process is using. A stuck sandbox is
 // destroyed, which takes its time.
 func (s *sandboxes) reap(ctx context.Context, id string, accept func(reason) bool) (*runtime.Pruned, error) {
-	box := s.dir.Box(id)
-	f, err := s.look(box, box.State) // without the locks, whose holder could be taken for a shim
+	rec := s.dir.Record(id)
+	f, err := s.look(rec, rec.State) // without the locks, whose holder could be taken for a shim
 	if err != nil {
 		return nil, err
 	}
@@ -199,47 +199,47 @@ func (s *sandboxes) reap(ctx context.Context, id string, accept func(reason) boo
 	removed := false
 	switch why {
 	case whyHalf:
-		removed, err = s.spares.removeHalf(id)
+		removed, err = s.pooled.removeIncomplete(id)
 	case whyStuck:
 		err = s.Destroy(ctx, id)
 		removed, why = err == nil, whyTTL
 	default:
-		why, err = s.removeIdle(ctx, box, accept)
+		why, err = s.removeIdle(ctx, rec, accept)
 		removed = err == nil && why != ""
 	}
 	if !removed {
 		return nil, err
 	}
-	p := &runtime.Pruned{ID: id, Why: string(why)}
+	p := &runtime.Pruned{ID: id, Reason: string(why)}
 	if f.config != nil {
 		p.Name = f.config.Name
 	}
 	if s.log != nil {
-		s.log.Info("a sandbox is removed", "sandboxId", p.ID, "name", p.Name, "why", p.Why)
+		s.log.Info("a sandbox is removed", "sandboxId", p.ID, "name", p.Name, "why", p.Reason)
 	}
 	return p, nil
 }
 
 // removeIdle removes a sandbox that does not run, if there still is a reason to once its
 // locks are taken, and returns that. It returns none if another process has a lock.
-func (s *sandboxes) removeIdle(ctx context.Context, box *statedir.Box, accept func(reason) bool) (reason, error) {
-	release, err := box.TryLockConfig()
+func (s *sandboxes) removeIdle(ctx context.Context, rec *statedir.Record, accept func(reason) bool) (reason, error) {
+	release, err := rec.TryLockConfig()
 	if err != nil {
 		return "", unlessBusy(err)
 	}
 	defer release()
-	if c, err := box.Config(); err == nil {
-		if err := retired(ctx, box, c); err != nil {
+	if c, err := rec.Config(); err == nil {
+		if err := ensureTerminated(ctx, rec, c); err != nil {
 			return "", err
 		}
 	}
-	lock, err := box.TryLock()
+	lock, err := rec.TryLock()
 	if err != nil {
 		return "", unlessBusy(err)
 	}
 	defer lock.Close()
 	defer lock.Unlock() // it is gone with its file
-	f, err := s.look(box, box.Rest)
+	f, err := s.look(rec, rec.StateLocked)
 	if err != nil {
 		return "", err
 	}
@@ -248,16 +248,16 @@ func (s *sandboxes) removeIdle(ctx context.Context, box *statedir.Box, accept fu
 		return "", nil
 	}
 	if f.state == runtime.StateDead { // its shim may have left processes
-		if err := errors.Join(box.Processes().Shim().Kill(boot.KillLimit), box.Processes().KillAll(f.config.UID, boot.KillLimit)); err != nil {
+		if err := errors.Join(rec.Processes().Shim().Kill(boot.KillLimit), rec.Processes().KillAll(f.config.UID, boot.KillLimit)); err != nil {
 			return "", err
 		}
 	}
-	err = errors.Join(s.reviews.finishApply(ctx, box, f.config, lock), s.gits.Settle(ctx, box, f.config), s.engines.clean(ctx, box, f.config))
+	err = errors.Join(s.reviews.finishApply(ctx, rec, f.config, lock), s.gits.Settle(ctx, rec, f.config), s.engines.clean(ctx, rec, f.config))
 	if err != nil {
 		return "", err // it is still listed
 	}
-	s.forget(box.ID())
-	return why, box.Remove()
+	s.forget(rec.ID())
+	return why, rec.Remove()
 }
 
 // unlessBusy returns err, or nil if it says that another process is using the sandbox, or

@@ -38,7 +38,7 @@ func TestHalfRemoved(t *testing.T) {
 		},
 		"prune": func() error {
 			got, err := rt.Prune(t.Context(), false)
-			if want := []runtime.Pruned{{ID: "halfremoved1", Why: "half"}}; !slices.Equal(got, want) {
+			if want := []runtime.Pruned{{ID: "halfremoved1", Reason: "half"}}; !slices.Equal(got, want) {
 				t.Errorf("pruned: %+v, want %+v", got, want)
 			}
 			return err
@@ -83,7 +83,7 @@ func TestPruneBesideOthers(t *testing.T) {
 			}
 			got, err := second.Prune(t.Context(), false)
 			// Of what is just being destroyed it may take the last name away.
-			if err != nil || slices.ContainsFunc(got, func(p runtime.Pruned) bool { return p.Why != "half" }) {
+			if err != nil || slices.ContainsFunc(got, func(p runtime.Pruned) bool { return p.Reason != "half" }) {
 				t.Errorf("pruned %+v, %v", got, err)
 				return
 			}

@@ -7,39 +7,39 @@ import (
 	"wolffia/runtime"
 )
 
-// ReserveSpare takes a spare of a pool for a sandbox that is to be created with the returned ID, and
+// ReservePooled takes a spare of a pool for a sandbox that is to be created with the returned ID, and
 // returns an empty ID if there is none. Create with that ID in the configuration makes the spare the
 // sandbox, or, if the configuration is not of the shape, ends it and goes on without. A spare that is not
 // used so ends by its idle timeout. It is for a caller that has to know the ID before Create.
-func (s *spares) ReserveSpare(shape string) (id string) {
+func (s *pooledSandboxes) ReservePooled(shape string) (id string) {
 	if !isShape(shape) {
 		return ""
 	}
 	id = s.dir.Reserve(shape)
 	if id != "" {
-		s.fillers.took(shape)
+		s.fillers.claimed(shape)
 	} else {
 		s.fillers.missed(shape)
 	}
 	return id
 }
 
-// takeReserved is take for a configuration whose ID is that of a reserved spare. If the spare does not fit,
+// claimReserved is claim for a configuration whose ID is that of a reserved spare. If the spare does not fit,
 // it is ended.
-func (s *spares) takeReserved(ctx context.Context, c statedir.Draft, limits *limiting) (*runtime.Sandbox, error) {
-	box := s.dir.Box(c.ID)
-	if !s.dir.HasPools() || !box.Spare().Was() || !box.Half() {
+func (s *pooledSandboxes) claimReserved(ctx context.Context, c statedir.Draft, limits *limiting) (*runtime.Sandbox, error) {
+	rec := s.dir.Record(c.ID)
+	if !s.dir.HasPools() || !rec.Pooled().WasPooled() || !rec.IsIncomplete() {
 		return nil, nil
 	}
-	if r, err := box.Spare().Record(); err != nil || box.Spare().IsOffered(r.Shape) {
+	if r, err := rec.Pooled().Record(); err != nil || rec.Pooled().IsPublished(r.Shape) {
 		return nil, nil // it is not reserved: Create says that the id is taken
 	}
-	taken, caller, err := s.dir.TakeReserved(c, s.shapesOf(c))
+	claimed, caller, err := s.dir.ClaimReserved(c, s.shapesOf(c))
 	if err != nil {
-		return nil, s.forgo(ctx, taken, err)
+		return nil, s.abandonClaim(ctx, claimed, err)
 	}
-	if taken == nil {
-		return nil, s.discard(ctx, box)
+	if claimed == nil {
+		return nil, s.discard(ctx, rec)
 	}
-	return s.created(taken, c.Config, caller, limits)
+	return s.created(claimed, c.Config, caller, limits)
 }

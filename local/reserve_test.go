@@ -11,11 +11,11 @@ import (
 // isSpare reports whether a spare of that id is offered.
 func isSpare(t *testing.T, rt *local.Runtime, id string) bool {
 	t.Helper()
-	all, err := rt.Spares()
+	all, err := rt.PooledSandboxes()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.ContainsFunc(all, func(s local.Spare) bool { return s.ID == id })
+	return slices.ContainsFunc(all, func(s local.PooledSandbox) bool { return s.ID == id })
 }
 
 // A reserved spare becomes the sandbox of its id, or, if the configuration has another shape, gives way
@@ -23,36 +23,36 @@ func isSpare(t *testing.T, rt *local.Runtime, id string) bool {
 func TestReserveSpare(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
 	write(t, codebase, "a", "content\n")
-	if id := rt.ReserveSpare("0123456789abcdef"); id != "" {
+	if id := rt.ReservePooled("0123456789abcdef"); id != "" {
 		t.Errorf("a spare of no pool: %s", id)
 	}
 	p := newPool(t, rt, 3)
 	for what, mountPoint := range map[string]string{"same shape": "", "other shape": "/elsewhere"} {
-		id := rt.ReserveSpare(p.Shape)
+		id := rt.ReservePooled(p.Shape)
 		if id == "" || isSpare(t, rt, id) {
 			t.Fatalf("%s: reserved %q", what, id)
 		}
 		before := len(processes(t, id))
 		c := configOf(codebase)
 		c.ID, c.MountPoint = id, mountPoint
-		box, err := runtime.Launch(t.Context(), rt, c)
+		sb, err := runtime.Launch(t.Context(), rt, c)
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
 		if out, code := sh(t, rt, id, "cat a; pwd"); code != 0 || out != "content\n"+c.MountPointOrDefault()+"\n" {
 			t.Errorf("%s: got %q, %d; want %q+c.MountPointOrDefault()+%q, 0", what, out, code, "content\n", "\n")
 		}
-		if before == 0 || box.ID() != id {
-			t.Errorf("%s: %d processes, id %s", what, before, box.ID())
+		if before == 0 || sb.ID() != id {
+			t.Errorf("%s: %d processes, id %s", what, before, sb.ID())
 		}
-		if err := box.Destroy(t.Context()); err != nil {
+		if err := sb.Destroy(t.Context()); err != nil {
 			t.Error(err)
 		}
 		allGone(t, id)
 	}
-	awaitPool(t, rt, p.Shape, "refilled", func(p *local.Pool) bool { return p.Ready == 3 && p.Taken == 2 })
+	awaitPool(t, rt, p.Shape, "refilled", func(p *local.Pool) bool { return p.Ready == 3 && p.Claimed == 2 })
 	for _, bad := range []string{"", "../..", "x"} {
-		if id := rt.ReserveSpare(bad); id != "" {
+		if id := rt.ReservePooled(bad); id != "" {
 			t.Errorf(`%q: got %s, want ""`, bad, id)
 		}
 	}
@@ -62,7 +62,7 @@ func TestReserveSpare(t *testing.T) {
 func TestSpareIsNotTakenByID(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
 	newPool(t, rt, 1)
-	all, err := rt.Spares()
+	all, err := rt.PooledSandboxes()
 	if err != nil || len(all) != 1 {
 		t.Fatalf("Spares: got all %v, err %v; want err == nil and len(all) == 1", all, err)
 	}

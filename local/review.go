@@ -102,12 +102,12 @@ func eachValue[T any](r io.Reader, f func(*T)) error {
 // review has the tree server of a sandbox do some work, and read read the answer. If the sandbox does not run, a tree
 // server is started for the work, which holds the sandbox's lock.
 func (s *reviews) review(ctx context.Context, sandboxID string, r *boot.Review, read func(io.Reader) error) error {
-	box, c, err := s.find(sandboxID)
+	rec, c, err := s.find(sandboxID)
 	if err != nil {
 		return err
 	}
 	if !c.CopyOnWrite {
-		return runtime.Errorf(runtime.ErrInvalid, "sandbox %s works on the host's directory itself: there are no changes to review; create it with --cow", box.ID())
+		return runtime.Errorf(runtime.ErrInvalid, "sandbox %s works on the host's directory itself: there are no changes to review; create it with --cow", rec.ID())
 	}
 	size := 0
 	for _, p := range r.Paths {
@@ -124,7 +124,7 @@ func (s *reviews) review(ctx context.Context, sandboxID string, r *boot.Review, 
 	var theirs *os.File
 	if r.Answer = read != nil; r.Answer {
 		if answer, theirs, err = newAnswer(); err != nil {
-			return runtime.Errorf(runtime.ErrUnavailable, "make a connection for the answer of sandbox %s: %w", box.ID(), err)
+			return runtime.Errorf(runtime.ErrUnavailable, "make a connection for the answer of sandbox %s: %w", rec.ID(), err)
 		}
 		defer answer.Close()
 		stop := context.AfterFunc(ctx, func() { // the tree server stops, and its answer is read for a while
@@ -135,7 +135,7 @@ func (s *reviews) review(ctx context.Context, sandboxID string, r *boot.Review, 
 	}
 	asked := make(chan error, 1)
 	go func() { // ends with the work, or when ctx does
-		err := s.askForReview(ctx, box, r, theirs)
+		err := s.askForReview(ctx, rec, r, theirs)
 		if ctx.Err() == nil { // else the tree server stops, and says what it has done
 			_ = rawsock.CloseWrite(theirs) // the answer ends now, also if the request lies with a shim that stands still
 		}
@@ -151,7 +151,7 @@ func (s *reviews) review(ctx context.Context, sandboxID string, r *boot.Review, 
 	}
 	err = <-asked
 	if err == nil && rerr != nil {
-		err = runtime.Errorf(runtime.ErrUnavailable, "read the answer of sandbox %s: %w", box.ID(), rerr)
+		err = runtime.Errorf(runtime.ErrUnavailable, "read the answer of sandbox %s: %w", rec.ID(), rerr)
 	}
 	switch {
 	case err != nil && caller.Err() != nil: // what else it is follows from that
@@ -177,30 +177,30 @@ func newAnswer() (*rawsock.Socket, *os.File, error) {
 
 // askForReview has the tree server of the sandbox, or one that is started, do r, and answer by the end of a connection,
 // which stays the caller's.
-func (s *reviews) askForReview(ctx context.Context, box *statedir.Box, r *boot.Review, answer *os.File) error {
+func (s *reviews) askForReview(ctx context.Context, rec *statedir.Record, r *boot.Review, answer *os.File) error {
 	return untilSettled(ctx, func() (done bool, err error) {
-		lock, err := box.TryLock()
+		lock, err := rec.TryLock()
 		switch {
 		case err == nil:
 			defer func() {
 				_ = lock.Unlock()
 				_ = lock.Close()
 			}()
-			return true, s.reviewStopped(ctx, box, lock, r, answer)
+			return true, s.reviewStopped(ctx, rec, lock, r, answer)
 		case !errors.Is(err, runtime.ErrConflict):
 			return true, err
 		}
-		if state, _, serr := box.State(); serr != nil || state != runtime.StateRunning {
+		if state, _, serr := rec.State(); serr != nil || state != runtime.StateRunning {
 			return serr != nil, errors.Join(err, serr)
 		}
-		_, err = askShimWith(ctx, box, &boot.Request{Op: boot.OpReview, Review: r}, answer, boot.ReviewLimit)
-		return true, ofAnotherVersion(box, err)
+		_, err = askShimWith(ctx, rec, &boot.Request{Op: boot.OpReview, Review: r}, answer, boot.ReviewLimit)
+		return true, ofAnotherVersion(rec, err)
 	})
 }
 
 // reviewStopped starts a tree server without a mount, and has it do r, as of askForReview. The caller holds the lock.
-func (s *reviews) reviewStopped(ctx context.Context, box *statedir.Box, lock *statedir.Lock, r *boot.Review, answer *os.File) error {
-	_, c, err := s.find(box.ID()) // with the lock held it does not change
+func (s *reviews) reviewStopped(ctx context.Context, rec *statedir.Record, lock *statedir.Lock, r *boot.Review, answer *os.File) error {
+	_, c, err := s.find(rec.ID()) // with the lock held it does not change
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func (s *reviews) reviewStopped(ctx context.Context, box *statedir.Box, lock *st
 		return err
 	}
 	defer program.Close()
-	log, err := openLog(box, c)
+	log, err := openLog(rec, c)
 	if err != nil {
 		return err
 	}
@@ -224,12 +224,12 @@ func (s *reviews) reviewStopped(ctx context.Context, box *statedir.Box, lock *st
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	defer ours.Close()
-	params, err := s.starter.treeParams(box, c)
+	params, err := s.starter.treeParams(rec, c)
 	if err != nil {
 		return err
 	}
 	params.Review = true
-	tag, err := box.Processes().Tag()
+	tag, err := rec.Processes().Tag()
 	if err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func (s *reviews) reviewStopped(ctx context.Context, box *statedir.Box, lock *st
 	})
 	defer stop()
 	if err := boot.ReceiveServing(ours); err != nil {
-		return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", box.ID(), err)
+		return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", rec.ID(), err)
 	}
 	if err := boot.SendPacket(ours, &boot.TreeRequest{ID: 1, Op: boot.AskReview, Review: r}, answer); err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "ask the tree server: %w", err)

@@ -19,7 +19,7 @@ type rulesText struct {
 
 // of returns the JSON of c's rules, which no one may change.
 func (r *rulesText) of(c *statedir.Config) ([]byte, error) {
-	if err := c.Whole(); err != nil {
+	if err := c.RequireRules(); err != nil {
 		return nil, err
 	}
 	rules := c.Permissions

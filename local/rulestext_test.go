@@ -28,7 +28,7 @@ func TestRulesText(t *testing.T) {
 	if same != 0 {
 		t.Errorf("the same rules again: %v allocations", same)
 	}
-	c.WithoutRules = true
+	c.HeaderOnly = true
 	if text, err := r.of(c); err == nil {
 		t.Errorf("of rules that were not read: %s", text)
 	}

@@ -42,7 +42,7 @@ type Runtime struct {
 	*sandboxes // implements runtime.Runtime
 	*settings
 	*reviews
-	*spares
+	*pooledSandboxes
 	*pools
 	*completer
 	*engines
@@ -95,11 +95,11 @@ func New(opts *Options, first launch.Backend, more ...launch.Backend) (*Runtime,
 	engines := &engines{all, opts.Progress}
 	s := &sandboxes{
 		catalog: all, engines: engines, completer: &completer{all, engines, images}, starter: start, reviews: &reviews{all, start},
-		spares: &spares{all, start, &fillers{catalog: all, poolDir: records, log: opts.Log, due: map[string]*time.Timer{}}},
+		pooled: &pooledSandboxes{all, start, &fillers{catalog: all, poolDir: records, log: opts.Log, due: map[string]*time.Timer{}}},
 		pools:  records, gits: exec.gits, log: opts.Log,
 	}
 	return &Runtime{
-		sandboxes: s, settings: &settings{all}, reviews: s.reviews, spares: s.spares, pools: &pools{all, records, s},
+		sandboxes: s, settings: &settings{all}, reviews: s.reviews, pooledSandboxes: s.pooled, pools: &pools{all, records, s},
 		completer: s.completer, engines: engines, executor: exec, sessions: &sessions{exec},
 	}, nil
 }
@@ -124,7 +124,7 @@ func findWolffia(path string) (string, error) {
 // Close ends the connections of this Runtime, and with them the commands that it runs.
 // Sandboxes that are bound to the caller end too; the others go on.
 func (r *Runtime) Close() error {
-	r.spares.fillers.close()
+	r.pooledSandboxes.fillers.close()
 	r.executor.gits.Close()
 	r.executor.conns.closeAll()
 	r.sandboxes.starter.alive.closeAll()

@@ -29,7 +29,7 @@ type sandboxes struct {
 	completer *completer
 	starter   *starter
 	reviews   *reviews
-	spares    *spares
+	pooled    *pooledSandboxes
 	pools     poolDir
 	gits      *reposync.Syncer
 	log       *slog.Logger // may be nil
@@ -50,7 +50,7 @@ func (s *sandboxes) Create(ctx context.Context, config *runtime.SandboxConfig) (
 }
 
 // create is Create; fill is as for statedir.Dir.Create, and not called if the sandbox was started ahead.
-func (s *sandboxes) create(ctx context.Context, config *runtime.SandboxConfig, fill func(*statedir.Box) error) (*runtime.Sandbox, error) {
+func (s *sandboxes) create(ctx context.Context, config *runtime.SandboxConfig, fill func(*statedir.Record) error) (*runtime.Sandbox, error) {
 	c := recordOf(config)
 	limits, release, err := s.completer.complete(ctx, c)
 	if err != nil {
@@ -62,11 +62,11 @@ func (s *sandboxes) create(ctx context.Context, config *runtime.SandboxConfig, f
 		return nil, err
 	}
 	draft := statedir.Draft{Config: c, Rules: rules}
-	take := func() (*runtime.Sandbox, error) { return s.spares.take(ctx, draft, limits) }
+	claim := func() (*runtime.Sandbox, error) { return s.pooled.claim(ctx, draft, limits) }
 	if config.ID != "" {
-		take = func() (*runtime.Sandbox, error) { return s.spares.takeReserved(ctx, draft, limits) }
+		claim = func() (*runtime.Sandbox, error) { return s.pooled.claimReserved(ctx, draft, limits) }
 	}
-	if sandbox, err := take(); sandbox != nil || err != nil {
+	if sandbox, err := claim(); sandbox != nil || err != nil {
 		return sandbox, err
 	}
 	if err := s.starter.checkPrograms(c); err != nil {
@@ -78,34 +78,34 @@ func (s *sandboxes) create(ctx context.Context, config *runtime.SandboxConfig, f
 		return nil, err
 	}
 	defer detach()
-	box, caller, err := s.dir.Create(draft, func(box *statedir.Box) error {
-		if err := canCopy(box, c); err != nil || fill == nil {
+	rec, caller, err := s.dir.Create(draft, func(rec *statedir.Record) error {
+		if err := canCopy(rec, c); err != nil || fill == nil {
 			return err
 		}
-		return fill(box)
+		return fill(rec)
 	})
 	if err != nil {
 		return nil, err
 	}
 	step.Reached("create: done")
-	return s.spares.created(box, c, caller, limits)
+	return s.pooled.created(rec, c, caller, limits)
 }
 
 // Stop implements [runtime.Runtime].
 func (s *sandboxes) Stop(ctx context.Context, sandboxID string) error {
-	box, c, err := s.brief(sandboxID)
+	rec, c, err := s.header(sandboxID)
 	if err != nil {
 		return err
 	}
-	s.gits.BeforeStop(ctx, box, c)
-	if err := s.starter.stop(ctx, box, c, boot.StopGrace); err != nil || !c.Resources.Limited() {
+	s.gits.BeforeStop(ctx, rec, c)
+	if err := s.starter.stop(ctx, rec, c, boot.StopGrace); err != nil || !c.Resources.Limited() {
 		return err
 	}
-	lock, err := box.TryLock()
+	lock, err := rec.TryLock()
 	if err != nil {
 		return nil // destroyed or started again meanwhile
 	}
-	return errors.Join(unlimit(box), lock.Unlock(), lock.Close())
+	return errors.Join(unlimit(rec), lock.Unlock(), lock.Close())
 }
 
 // lateLimit is how long Destroy goes on once its caller's context has ended.
@@ -131,11 +131,11 @@ func later(ctx context.Context) (_ context.Context, release func()) {
 func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
 	ctx, cancel := later(ctx)
 	defer cancel()
-	box, c, err := s.brief(sandboxID)
+	rec, c, err := s.header(sandboxID)
 	switch {
 	case err == nil:
 	case errors.Is(err, runtime.ErrUnavailable) && runtime.IsID(sandboxID):
-		box, c = s.dir.Box(sandboxID), unknownConfig() // its processes still name the sandbox
+		rec, c = s.dir.Record(sandboxID), unknownConfig() // its processes still name the sandbox
 	case errors.Is(err, runtime.ErrNotFound) && runtime.IsID(sandboxID):
 		if lost, lerr := s.engines.destroyLost(ctx, sandboxID); lost {
 			return lerr
@@ -145,54 +145,54 @@ func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
 	default:
 		return err
 	}
-	if err := box.RenewLock(); err != nil {
+	if err := rec.RenewLock(); err != nil {
 		return err
 	}
-	if err := s.starter.stop(ctx, box, c, 0); err != nil {
+	if err := s.starter.stop(ctx, rec, c, 0); err != nil {
 		return err
 	}
-	if !box.Spare().Was() { // who replaces it tidies
+	if !rec.Pooled().WasPooled() { // who replaces it tidies
 		defer s.tidy(ctx)
 	}
 	step.Reached("destroy: stopped")
-	settled, err := box.LockConfig(ctx, boot.KillLimit)
+	settled, err := rec.LockConfig(ctx, boot.KillLimit)
 	if err != nil {
 		return err
 	}
 	defer settled()
-	lock, release, err := s.lockStopped(ctx, box, c)
+	lock, release, err := s.lockStopped(ctx, rec, c)
 	if err != nil {
 		return err
 	}
 	defer release()
 	step.Reached("destroy: locks taken")
-	unfinished := errors.Join(s.reviews.finishApply(ctx, box, c, lock), s.gits.Settle(ctx, box, c))
+	unfinished := errors.Join(s.reviews.finishApply(ctx, rec, c, lock), s.gits.Settle(ctx, rec, c))
 	if unfinished != nil && (ctx.Err() != nil || runtime.Exhausted(unfinished)) {
 		return unfinished // the next call may succeed
 	}
-	if err := s.engines.clean(ctx, box, c); err != nil {
+	if err := s.engines.clean(ctx, rec, c); err != nil {
 		return err
 	}
-	s.forget(box.ID())
-	s.gits.Forget(box.ID())
-	s.starter.bound.close(box.ID())
-	return errors.Join(box.Remove(), unfinished)
+	s.forget(rec.ID())
+	s.gits.Forget(rec.ID())
+	s.starter.bound.close(rec.ID())
+	return errors.Join(rec.Remove(), unfinished)
 }
 
 // lockStopped takes the lock of a sandbox that was stopped, so that nobody starts it, and stops what another process has started meanwhile.
 // release unlocks it. lock is for finishApply; nil without a copied codebase: it takes another descriptor, and who has few may have none left.
-func (s *sandboxes) lockStopped(ctx context.Context, box *statedir.Box, c *statedir.Config) (lock *statedir.Lock, release func(), err error) {
+func (s *sandboxes) lockStopped(ctx context.Context, rec *statedir.Record, c *statedir.Config) (lock *statedir.Lock, release func(), err error) {
 	for end := time.Now().Add(boot.KillLimit); ; {
 		if c.CopyOnWrite {
-			lock, err = box.TryLock()
+			lock, err = rec.TryLock()
 			release = func() { _ = errors.Join(lock.Unlock(), lock.Close()) }
 		} else {
-			release, err = box.TryLockAll()
+			release, err = rec.TryLockAll()
 		}
 		if !errors.Is(err, runtime.ErrConflict) || time.Now().After(end) {
 			return lock, release, err
 		}
-		if err := s.starter.stop(ctx, box, c, 0); err != nil {
+		if err := s.starter.stop(ctx, rec, c, 0); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -203,11 +203,11 @@ func unknownConfig() *statedir.Config { return &statedir.Config{UID: os.Geteuid(
 
 // Get implements [runtime.Runtime].
 func (s *sandboxes) Get(_ context.Context, sandboxID string) (*runtime.Sandbox, error) {
-	box, c, err := s.brief(sandboxID)
+	rec, c, err := s.header(sandboxID)
 	if err != nil {
 		return nil, err
 	}
-	return describe(box, c, box.State)
+	return describe(rec, c, rec.State)
 }
 
 // List implements [runtime.Runtime].
@@ -218,8 +218,8 @@ func (s *sandboxes) List(ctx context.Context) ([]*runtime.Sandbox, error) {
 	}
 	looked := make([]*found, len(ids))
 	if err := sideBySide(len(ids), goruntime.GOMAXPROCS(0), func(i int) (err error) { // a configuration has tens of kB of rules
-		box := s.dir.Box(ids[i])
-		looked[i], err = s.look(box, box.State)
+		rec := s.dir.Record(ids[i])
+		looked[i], err = s.look(rec, rec.State)
 		return err
 	}); err != nil {
 		return nil, err
@@ -244,29 +244,29 @@ func (s *sandboxes) List(ctx context.Context) ([]*runtime.Sandbox, error) {
 }
 
 // describe returns what is known of the sandbox in box; state tells what it does.
-func describe(box *statedir.Box, c *statedir.Config, state func() (runtime.State, string, error)) (*runtime.Sandbox, error) {
+func describe(rec *statedir.Record, c *statedir.Config, state func() (runtime.State, string, error)) (*runtime.Sandbox, error) {
 	is, why, err := state()
 	if err != nil {
 		return nil, err
 	}
-	s := outline(box, c)
+	s := outline(rec, c)
 	s.State, s.Reason = is, why
-	life, err := box.Lifetime(c)
+	life, err := rec.Lifetime(c)
 	if err != nil {
 		return nil, err
 	}
 	if life != nil {
 		now := statedir.Now()
-		s.ExpiresAt, s.IdleTimeout, s.Expired = life.Deadline(now), life.IdleTimeout(), box.Expired(life, now)
+		s.ExpiresAt, s.IdleTimeout, s.Expired = life.Deadline(now), life.IdleTimeout(), rec.Expired(life, now)
 		s.Reason = cmp.Or(s.Reason, s.Expired.Reason())
 	}
 	return s, nil
 }
 
 // outline returns what the configuration says of the sandbox in box.
-func outline(box *statedir.Box, c *statedir.Config) *runtime.Sandbox {
+func outline(rec *statedir.Record, c *statedir.Config) *runtime.Sandbox {
 	return &runtime.Sandbox{
-		ID: box.ID(), Name: c.Name, Runtime: c.Runtime,
+		ID: rec.ID(), Name: c.Name, Runtime: c.Runtime,
 		Labels: maps.Clone(c.Labels), CreatedAt: time.UnixMilli(c.CreatedAt),
 		CodebaseID: c.CodebaseID, CodebasePath: c.CodebasePath, Filter: filterOf(c), CopyOnWrite: c.CopyOnWrite, Image: c.Image, MountPoint: c.MountPointOrDefault(),
 		Network: networkOf(c), UID: c.UID, GID: c.GID,
@@ -286,22 +286,22 @@ type Details struct {
 // Inspect returns all that is known of a sandbox. It waits a few seconds at most for the
 // answer of one that runs.
 func (s *sandboxes) Inspect(ctx context.Context, sandboxID string) (*Details, error) {
-	box, c, err := s.find(sandboxID)
+	rec, c, err := s.find(sandboxID)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.Whole(); err != nil {
+	if err := c.RequireRules(); err != nil {
 		return nil, err
 	}
-	sandbox, err := describe(box, c, box.State)
+	sandbox, err := describe(rec, c, rec.State)
 	if err != nil {
 		return nil, err
 	}
 	d := &Details{Sandbox: *sandbox, Config: apartFrom(&c.SandboxConfig)}
 	if d.State == runtime.StateRunning {
-		d.Limits, d.Version = s.limitsState(box, c), box.Processes().ShimVersion()
+		d.Limits, d.Version = s.limitsState(rec, c), rec.Processes().ShimVersion()
 		if c.CodebasePath != "" && c.Filter != runtime.FilterNone {
-			d.Tree = treeState(ctx, box, c)
+			d.Tree = treeState(ctx, rec, c)
 		}
 	}
 	return d, nil
@@ -310,16 +310,16 @@ func (s *sandboxes) Inspect(ctx context.Context, sandboxID string) (*Details, er
 // Log opens the log of a sandbox's shim, guest and backend. The caller closes it. Its
 // content is hostile: quote it before printing.
 func (s *sandboxes) Log(sandboxID string) (*os.File, error) {
-	box, _, err := s.brief(sandboxID)
+	rec, _, err := s.header(sandboxID)
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(box.Log(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, err := os.OpenFile(rec.Log(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, runtime.Errorf(runtime.ErrNotFound, "sandbox %s has no log: it was deleted, and the next start makes one", box.ID())
+		return nil, runtime.Errorf(runtime.ErrNotFound, "sandbox %s has no log: it was deleted, and the next start makes one", rec.ID())
 	}
 	if err != nil {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "log of sandbox %s: %w", box.ID(), err)
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "log of sandbox %s: %w", rec.ID(), err)
 	}
 	return f, nil
 }
@@ -330,16 +330,16 @@ func (s *sandboxes) Log(sandboxID string) (*os.File, error) {
 // alive names a file that exists as long as the sandbox does, for [audit.Logs.Follow]. The caller
 // closes the logs.
 func (s *sandboxes) Audit(ctx context.Context, sandboxID string) (log *audit.Logs, alive string, err error) {
-	box, c, err := s.brief(sandboxID)
+	rec, c, err := s.header(sandboxID)
 	if err != nil {
 		return nil, "", err
 	}
 	if c.Serves() || c.Network == runtime.NetworkFiltered {
-		_, _ = askShim(ctx, box, &boot.Request{Op: boot.OpAudit}, boot.StatsLimit+time.Second) // without an answer the log is as it is
+		_, _ = askShim(ctx, rec, &boot.Request{Op: boot.OpAudit}, boot.StatsLimit+time.Second) // without an answer the log is as it is
 	}
-	log, err = audit.OpenAll(statedir.Audit(box.Run()), statedir.NetworkAudit(box.Run()))
+	log, err = audit.OpenAll(statedir.Audit(rec.Run()), statedir.NetworkAudit(rec.Run()))
 	if err != nil {
-		return nil, "", runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", box.ID(), err)
+		return nil, "", runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", rec.ID(), err)
 	}
-	return log, box.ConfigFile(), nil
+	return log, rec.ConfigFile(), nil
 }

@@ -41,7 +41,7 @@ func (s *sessions) CreateSession(ctx context.Context, sandboxID string, config *
 	silent := runtime.Errorf(runtime.ErrUnavailable, "session %s: the sandbox has not made it in %v", name, sessionLimit)
 	ctx, cancel := context.WithTimeoutCause(ctx, sessionLimit, silent)
 	defer cancel()
-	info, box, err := ask(ctx, s, sandboxID, func(conn *client.Conn, c *statedir.Config) (wire.SessionInfo, error) {
+	info, rec, err := ask(ctx, s, sandboxID, func(conn *client.Conn, c *statedir.Config) (wire.SessionInfo, error) {
 		return conn.CreateSession(ctx, newSession(c, name, config))
 	})
 	if err != nil && context.Cause(ctx) == silent {
@@ -50,7 +50,7 @@ func (s *sessions) CreateSession(ctx context.Context, sandboxID string, config *
 	if err != nil {
 		return nil, err
 	}
-	return session(box, &info), nil
+	return session(rec, &info), nil
 }
 
 // newSession returns the request for a session called name.
@@ -83,18 +83,18 @@ func (s *sessions) DestroySession(ctx context.Context, sessionID runtime.Session
 
 // GetSession implements [runtime.SessionManager].
 func (s *sessions) GetSession(ctx context.Context, sessionID runtime.SessionID) (*runtime.Session, error) {
-	info, box, err := askAbout(ctx, s, sessionID, func(conn *client.Conn, name string) (wire.SessionInfo, error) {
+	info, rec, err := askAbout(ctx, s, sessionID, func(conn *client.Conn, name string) (wire.SessionInfo, error) {
 		return conn.Session(ctx, name)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return session(box, &info), nil
+	return session(rec, &info), nil
 }
 
 // ListSessions implements [runtime.SessionManager].
 func (s *sessions) ListSessions(ctx context.Context, sandboxID string) ([]*runtime.Session, error) {
-	infos, box, err := ask(ctx, s, sandboxID, func(conn *client.Conn, _ *statedir.Config) ([]wire.SessionInfo, error) {
+	infos, rec, err := ask(ctx, s, sandboxID, func(conn *client.Conn, _ *statedir.Config) ([]wire.SessionInfo, error) {
 		return conn.Sessions(ctx)
 	})
 	if err != nil {
@@ -102,15 +102,15 @@ func (s *sessions) ListSessions(ctx context.Context, sandboxID string) ([]*runti
 	}
 	all := make([]*runtime.Session, len(infos))
 	for i := range infos {
-		all[i] = session(box, &infos[i])
+		all[i] = session(rec, &infos[i])
 	}
 	return all, nil
 }
 
 // session returns what the guest says of a session.
-func session(box *statedir.Box, info *wire.SessionInfo) *runtime.Session {
+func session(rec *statedir.Record, info *wire.SessionInfo) *runtime.Session {
 	s := &runtime.Session{
-		ID: runtime.SessionIn(box.ID(), info.Name), SandboxID: box.ID(), Name: info.Name, Shell: info.Shell, PID: info.PID,
+		ID: runtime.SessionIn(rec.ID(), info.Name), SandboxID: rec.ID(), Name: info.Name, Shell: info.Shell, PID: info.PID,
 		State: runtime.SessionState(info.State), Cwd: string(info.Cwd),
 		CreatedAt: time.UnixMilli(info.CreatedMS), UsedAt: time.UnixMilli(info.UsedMS),
 		Commands: info.Commands, Waiting: info.Waiting, Jobs: info.Jobs, Restarts: info.Restarts,
@@ -186,12 +186,12 @@ func splitSession(id runtime.SessionID) (sandbox, name string, err error) {
 }
 
 // ask calls question with a connection to a sandbox's guest, and explains its error.
-func ask[T any](ctx context.Context, s *sessions, sandboxID string, question func(*client.Conn, *statedir.Config) (T, error)) (answer T, box *statedir.Box, err error) {
-	box, c, err := s.brief(sandboxID)
+func ask[T any](ctx context.Context, s *sessions, sandboxID string, question func(*client.Conn, *statedir.Config) (T, error)) (answer T, rec *statedir.Record, err error) {
+	rec, c, err := s.header(sandboxID)
 	if err != nil {
 		return answer, nil, err
 	}
-	conn, err := s.conns.to(ctx, box)
+	conn, err := s.conns.to(ctx, rec)
 	if err != nil {
 		return answer, nil, err
 	}
@@ -200,13 +200,13 @@ func ask[T any](ctx context.Context, s *sessions, sandboxID string, question fun
 		return answer, nil, long
 	}
 	if err != nil && !errors.As(err, new(*client.StartError)) && (conn.Err() != nil || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)) {
-		return answer, nil, lost(context.Background(), box, err)
+		return answer, nil, lost(context.Background(), rec, err)
 	}
-	return answer, box, orExpired(box, guestError(err)) // the sandbox may be about to end
+	return answer, rec, orExpired(rec, guestError(err)) // the sandbox may be about to end
 }
 
 // askAbout is ask with the name of a session.
-func askAbout[T any](ctx context.Context, s *sessions, sessionID runtime.SessionID, question func(conn *client.Conn, name string) (T, error)) (answer T, box *statedir.Box, err error) {
+func askAbout[T any](ctx context.Context, s *sessions, sessionID runtime.SessionID, question func(conn *client.Conn, name string) (T, error)) (answer T, rec *statedir.Record, err error) {
 	sandbox, name, err := splitSession(sessionID)
 	if err != nil {
 		return answer, nil, err

@@ -59,26 +59,26 @@ func (p *plan) startLimit() time.Duration {
 
 // Start implements [runtime.Runtime]. A sandbox that was a spare runs already, and is given what is its own.
 func (s *sandboxes) Start(ctx context.Context, sandboxID string) error {
-	box, c, err := s.find(sandboxID)
+	rec, c, err := s.find(sandboxID)
 	if err != nil {
 		return err
 	}
-	if started, err := s.spares.startSpared(ctx, box, c); started || err != nil {
+	if started, err := s.pooled.startClaimed(ctx, rec, c); started || err != nil {
 		return err
 	}
-	lock, err := lockToStart(ctx, box)
+	lock, err := lockToStart(ctx, rec)
 	if err != nil {
 		return err
 	}
 	step.Reached("start: lock taken")
 	// From here on, the configuration changes only if the sandbox is told.
-	if _, c, err = s.find(box.ID()); err == nil {
-		err = renew(box, c)
+	if _, c, err = s.find(rec.ID()); err == nil {
+		err = renew(rec, c)
 	}
 	if err != nil {
 		return errors.Join(err, lock.Unlock(), lock.Close())
 	}
-	return s.starter.launch(ctx, box, c, lock, nil)
+	return s.starter.launch(ctx, rec, c, lock, nil)
 }
 
 // ownProc returns an error if /proc has not the processes of this one's PID namespace. What is started there would not be
@@ -92,7 +92,7 @@ func ownProc() error {
 
 // launch plans what to start for a sandbox or, if spare is not nil, for one without a user; launches that, and awaits
 // that it is ready. If it fails, all of it is gone. It takes over the lock.
-func (s *starter) launch(ctx context.Context, box *statedir.Box, c *statedir.Config, lock *statedir.Lock, spare *boot.Spare) (err error) {
+func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.Config, lock *statedir.Lock, spare *boot.Pooled) (err error) {
 	defer func() {
 		if err != nil {
 			_ = lock.Unlock() // no other process has it any more
@@ -102,7 +102,7 @@ func (s *starter) launch(ctx context.Context, box *statedir.Box, c *statedir.Con
 	if err := ownProc(); err != nil {
 		return err
 	}
-	life, err := unexpired(box, c)
+	life, err := unexpired(rec, c)
 	if err != nil {
 		return err
 	}
@@ -112,12 +112,12 @@ func (s *starter) launch(ctx context.Context, box *statedir.Box, c *statedir.Con
 	}
 	detach() // the record keeps them
 	if c.PrivateGit {
-		if err := box.Git().Make(c); err != nil {
+		if err := rec.Git().Make(c); err != nil {
 			return err
 		}
-		_ = s.gits.Settle(ctx, box, c) // what cannot be put right is said when git directories arrive or the sandbox goes
+		_ = s.gits.Settle(ctx, rec, c) // what cannot be put right is said when git directories arrive or the sandbox goes
 	}
-	limits, err := s.limits(box, c)
+	limits, err := s.limits(rec, c)
 	if err != nil {
 		return err
 	}
@@ -126,17 +126,17 @@ func (s *starter) launch(ctx context.Context, box *statedir.Box, c *statedir.Con
 	if err != nil {
 		return err
 	}
-	p, err := s.plan(box, c, life, limits, using.paths)
+	p, err := s.plan(rec, c, life, limits, using.paths)
 	if err != nil {
 		return err
 	}
-	if p.shim.Spare = spare; p.tree != nil && spare != nil {
-		p.tree.Spare, p.tree.Blank = true, !spare.Tree
+	if p.shim.Pooled = spare; p.tree != nil && spare != nil {
+		p.tree.Pooled, p.tree.Blank = true, !spare.Tree
 	}
 	if p.shim.Volumes, err = s.volumesDir(c); err != nil {
 		return err
 	}
-	d, err := p.open(box, lock, using)
+	d, err := p.open(rec, lock, using)
 	defer func() { closeAll(d.all) }()
 	if err != nil {
 		return err
@@ -145,24 +145,24 @@ func (s *starter) launch(ctx context.Context, box *statedir.Box, c *statedir.Con
 		if _, err := s.images.Get(c.ImageID); err != nil {
 			return err
 		}
-		if p.shim.InDoubt, err = endEarlier(box, c); err != nil {
+		if p.shim.InDoubt, err = endEarlier(rec, c); err != nil {
 			return err
 		}
 	}
 
-	s.conns.close(box.ID()) // to an earlier shim, which may live on if the lock was replaced
+	s.conns.close(rec.ID()) // to an earlier shim, which may live on if the lock was replaced
 	var undo cleanup.Stack
 	defer undo.Unwind(&err)
-	if !box.HasSocket() {
-		undo.Add(box.RemoveSocket) // of a shim that is ready when it is killed: the sandbox would count as dead
+	if !rec.HasSocket() {
+		undo.Add(rec.RemoveSocket) // of a shim that is ready when it is killed: the sandbox would count as dead
 	}
-	parts, err := p.launch(box, d, &undo)
+	parts, err := p.launch(rec, d, &undo)
 	if err != nil {
 		return err
 	}
 	var conn *connection // nil: it is a spare
 	if spare == nil {
-		if conn, err = earlyConnection(box, d.client, p.startLimit()); err != nil {
+		if conn, err = earlyConnection(rec, d.client, p.startLimit()); err != nil {
 			return err
 		}
 		undo.Add(conn.Close)
@@ -176,29 +176,29 @@ func (s *starter) launch(ctx context.Context, box *statedir.Box, c *statedir.Con
 		if !p.shim.Held {
 			return runtime.Errorf(runtime.ErrUnavailable, "the shim waits for limits, and the sandbox has none")
 		}
-		return limits.enter(ctx, box, s.dir.Path(), parts.shim.PID(), pid, parts.tree, d.barrier)
+		return limits.enter(ctx, rec, s.dir.Path(), parts.shim.PID(), pid, parts.tree, d.barrier)
 	})
 	if err != nil {
 		return limits.blame(err)
 	}
 	step.Reached("start: ready")
-	if err := parts.record(box, p, version); err != nil {
+	if err := parts.record(rec, p, version); err != nil {
 		return err
 	}
 	undo.Release()
 	if conn != nil {
-		s.conns.keep(box.ID(), conn)
+		s.conns.keep(rec.ID(), conn)
 	}
 	if c.BoundToCaller {
-		s.alive.put(box.ID(), d.takeHold())
+		s.alive.put(rec.ID(), d.takeHold())
 	}
 	return nil
 }
 
 // renew makes of a sandbox's record what the next start needs: it gives up that the sandbox ends with its caller, if that has ended and the
 // sandbox was kept all the same, and gives one of an earlier version git directories of its own. The caller holds the sandbox's lock.
-func renew(box *statedir.Box, c *statedir.Config) error {
-	free, err := unbound(box, c)
+func renew(rec *statedir.Record, c *statedir.Config) error {
+	free, err := unbound(rec, c)
 	if err != nil {
 		return err
 	}
@@ -212,33 +212,33 @@ func renew(box *statedir.Box, c *statedir.Config) error {
 		return nil
 	}
 	c.BoundToCaller = c.BoundToCaller && !free
-	return box.SetConfig(c)
+	return rec.SetConfig(c)
 }
 
 // unbound reports whether a sandbox that does not run was kept when the caller that it is bound to ended.
-func unbound(box *statedir.Box, c *statedir.Config) (bool, error) {
+func unbound(rec *statedir.Record, c *statedir.Config) (bool, error) {
 	switch {
 	case !c.BoundToCaller:
 		return false, nil
 	case c.CopyOnWrite:
-		state, _, err := box.Rest()
-		return err == nil && (state != runtime.StateCreated || box.HasChanges()), err
-	case !c.PrivateGit || reposync.Unsynced(box, c) == "":
+		state, _, err := rec.StateLocked()
+		return err == nil && (state != runtime.StateCreated || rec.HasChanges()), err
+	case !c.PrivateGit || reposync.Unsynced(rec, c) == "":
 		return false, nil
 	}
-	lives, err := box.HasCaller()
+	lives, err := rec.HasCaller()
 	return !lives && err == nil, err
 }
 
 // limits returns how the limits of a sandbox are to be kept, nil if there are none to keep,
 // and removes what an earlier start has left of them.
-func (s *starter) limits(box *statedir.Box, c *statedir.Config) (*limiting, error) {
-	planned := s.takeLimits(box.ID())
+func (s *starter) limits(rec *statedir.Record, c *statedir.Config) (*limiting, error) {
+	planned := s.takeLimits(rec.ID())
 	backend := s.backend(c.Runtime)
 	if !c.Resources.Limited() || !backend.Can.Has(launch.HostCgroup) {
 		return nil, nil
 	}
-	if err := unlimit(box); err != nil {
+	if err := unlimit(rec); err != nil {
 		return nil, err
 	}
 	if planned != nil {
@@ -259,21 +259,21 @@ type plan struct {
 }
 
 // plan decides what a start starts. It has no effects.
-func (s *starter) plan(box *statedir.Box, c *statedir.Config, life *statedir.Lifetime, limits *limiting, use paths) (*plan, error) {
-	if err := c.Whole(); err != nil {
+func (s *starter) plan(rec *statedir.Record, c *statedir.Config, life *statedir.Lifetime, limits *limiting, use paths) (*plan, error) {
+	if err := c.RequireRules(); err != nil {
 		return nil, err
 	}
-	tag, err := box.Processes().Tag()
+	tag, err := rec.Processes().Tag()
 	if err != nil {
 		return nil, err
 	}
 	backend := s.backend(c.Runtime)
 	p := &plan{config: c, limits: limits, shim: boot.Params{
-		ID: box.ID(), Tag: tag, Run: box.Run(), Mnt: box.Mnt(), Config: *c, Guest: use.guest,
+		ID: rec.ID(), Tag: tag, Run: rec.Run(), Mnt: rec.Mnt(), Config: *c, Guest: use.guest,
 		CopyGuest: (c.DroppedUID != 0 || use.guest == "") && backend.Can.Has(launch.ShimMounts), Can: backend.Can,
 	}}
 	if backend.Place != launch.BesideShim {
-		p.keeper, p.shim.KeeperDir, p.shim.StateDir = backend.Keeper, box.Engine(), s.dir.Path()
+		p.keeper, p.shim.KeeperDir, p.shim.StateDir = backend.Keeper, rec.Engine(), s.dir.Path()
 	} else {
 		p.backend, p.shim.HasBackend = use.backend, use.backend != ""
 	}
@@ -290,15 +290,15 @@ func (s *starter) plan(box *statedir.Box, c *statedir.Config, life *statedir.Lif
 	if !c.Serves() {
 		return p, nil
 	}
-	p.tree, err = s.treeParams(box, c)
+	p.tree, err = s.treeParams(rec, c)
 	return p, err
 }
 
 // treeParams returns what a tree server gets of a sandbox.
-func (s *starter) treeParams(box *statedir.Box, c *statedir.Config) (*boot.TreeParams, error) {
+func (s *starter) treeParams(rec *statedir.Record, c *statedir.Config) (*boot.TreeParams, error) {
 	rules, err := s.rulesText.of(c)
 	return &boot.TreeParams{
-		Run: box.Run(), Rules: rules, Codebase: c.CodebasePath, MountPoint: c.MountPointOrDefault(),
+		Run: rec.Run(), Rules: rules, Codebase: c.CodebasePath, MountPoint: c.MountPointOrDefault(),
 		UID: c.UID, GID: c.GID, HostIDs: !s.backend(c.Runtime).Can.Has(launch.ShimMounts), RootTree: c.RootTree,
 		Copied: c.CopyOnWrite, Memory: c.Resources.Memory, Disk: c.Resources.Disk, Git: boot.TreeGitOf(c),
 	}, err
@@ -307,34 +307,34 @@ func (s *starter) treeParams(box *statedir.Box, c *statedir.Config) (*boot.TreeP
 // endEarlier ends what is left of an earlier start of a sandbox on an image, and waits
 // until its mounts are gone: the sandbox's changes must not be mounted twice. inDoubt says
 // that there is no record of which processes that start had.
-func endEarlier(box *statedir.Box, c *statedir.Config) (inDoubt bool, err error) {
-	recorded, err := box.Processes().EndParts(boot.KillLimit)
+func endEarlier(rec *statedir.Record, c *statedir.Config) (inDoubt bool, err error) {
+	recorded, err := rec.Processes().EndParts(boot.KillLimit)
 	if err == nil && !recorded {
-		err = box.Processes().KillAll(c.UID, boot.KillLimit) // of those that still have a command line
+		err = rec.Processes().KillAll(c.UID, boot.KillLimit) // of those that still have a command line
 	}
 	if err == nil {
-		err = box.Processes().ForgetShim() // or it would be taken for the new start's
+		err = rec.Processes().ForgetShim() // or it would be taken for the new start's
 	}
 	if err != nil {
-		return false, runtime.Errorf(runtime.ErrUnavailable, "end what is left of an earlier start of sandbox %s: %w", box.ID(), err)
+		return false, runtime.Errorf(runtime.ErrUnavailable, "end what is left of an earlier start of sandbox %s: %w", rec.ID(), err)
 	}
 	return !recorded, nil
 }
 
 // openLog opens the log, which is made anew, with its directory, if it was deleted. The user that the sandbox runs as may have
 // replaced it: by a FIFO, whose open would block, or by a hard link to another file.
-func openLog(box *statedir.Box, c *statedir.Config) (*os.File, error) {
+func openLog(rec *statedir.Record, c *statedir.Config) (*os.File, error) {
 	open := func() (*os.File, error) {
-		return os.OpenFile(box.Log(), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+		return os.OpenFile(rec.Log(), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	}
 	log, err := open()
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = box.MakeRun(c); err == nil {
+		if err = rec.MakeRun(c); err == nil {
 			log, err = open()
 		}
 	}
 	if err != nil {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "log of sandbox %s: %w", box.ID(), err)
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "log of sandbox %s: %w", rec.ID(), err)
 	}
 	var st unix.Stat_t
 	err = unix.Fstat(int(log.Fd()), &st)
@@ -347,31 +347,31 @@ func openLog(box *statedir.Box, c *statedir.Config) (*os.File, error) {
 	}
 	if err != nil {
 		_ = log.Close()
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "log of sandbox %s: %w: remove it", box.ID(), err)
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "log of sandbox %s: %w: remove it", rec.ID(), err)
 	}
 	return log, nil
 }
 
 // lockToStart takes the sandbox's lock. A sandbox that runs is ErrConflict; while one starts
 // or ends, it waits.
-func lockToStart(ctx context.Context, box *statedir.Box) (*statedir.Lock, error) {
+func lockToStart(ctx context.Context, rec *statedir.Record) (*statedir.Lock, error) {
 	for end := time.Now().Add(boot.KillLimit); ; {
-		lock, err := box.TryLock()
+		lock, err := rec.TryLock()
 		if !errors.Is(err, runtime.ErrConflict) || ctx.Err() != nil || time.Now().After(end) {
 			return lock, err
 		}
-		state, _, serr := box.State()
-		if serr != nil || state == runtime.StateRunning && connects(box) {
+		state, _, serr := rec.State()
+		if serr != nil || state == runtime.StateRunning && connects(rec) {
 			return nil, errors.Join(err, serr)
 		}
-		_ = box.WaitUnlocked(ctx, settleInterval)
+		_ = rec.WaitUnlocked(ctx, settleInterval)
 	}
 }
 
 // connects reports whether a shim listens on the socket. Without that, a process that takes
 // the lock of a killed shim for a moment could be taken for the shim.
-func connects(box *statedir.Box) bool {
-	sock, err := dial(box)
+func connects(rec *statedir.Record) bool {
+	sock, err := dial(rec)
 	if err != nil {
 		return false
 	}

@@ -17,20 +17,20 @@ import (
 const settleInterval = 50 * time.Millisecond
 
 // stop ends a sandbox: by its shim if that answers, else by killing what is left.
-func (s *starter) stop(ctx context.Context, box *statedir.Box, c *statedir.Config, grace time.Duration) error {
+func (s *starter) stop(ctx context.Context, rec *statedir.Record, c *statedir.Config, grace time.Duration) error {
 	defer func() {
-		s.conns.end(box.ID())
-		s.alive.close(box.ID())
+		s.conns.end(rec.ID())
+		s.alive.close(rec.ID())
 	}()
-	if _, err := box.Locked(); errors.Is(err, runtime.ErrUnavailable) {
+	if _, err := rec.Locked(); errors.Is(err, runtime.ErrUnavailable) {
 		return err // its end could not be seen
 	}
-	if err := retired(ctx, box, c); err != nil {
+	if err := ensureTerminated(ctx, rec, c); err != nil {
 		return err
 	}
-	was := box.Processes().ShimStamp()
+	was := rec.Processes().ShimStamp()
 	for end := time.Now().Add(boot.KillLimit); ; {
-		asked, err := s.askToStop(ctx, box, grace)
+		asked, err := s.askToStop(ctx, rec, grace)
 		step.Reached("stop: asked")
 		switch {
 		case ctx.Err() != nil:
@@ -39,28 +39,28 @@ func (s *starter) stop(ctx context.Context, box *statedir.Box, c *statedir.Confi
 			// The shim is gone, and its tree server about to be. Another shim is that of a
 			// new start, which this call does not end.
 			end = time.Now().Add(treeLimit(c))
-			for time.Now().Before(end) && box.Processes().ShimStamp() == was {
-				if box.WaitUnlocked(ctx, settleInterval) == nil {
+			for time.Now().Before(end) && rec.Processes().ShimStamp() == was {
+				if rec.WaitUnlocked(ctx, settleInterval) == nil {
 					return nil
 				}
 			}
-			if box.Processes().ShimStamp() != was {
+			if rec.Processes().ShimStamp() != was {
 				return nil
 			}
-			return kill(ctx, box, c)
+			return kill(ctx, rec, c)
 		case asked || time.Now().After(end):
-			return kill(ctx, box, c)
+			return kill(ctx, rec, c)
 		}
-		lock, err := box.TryLock()
+		lock, err := rec.TryLock()
 		switch {
 		case errors.Is(err, runtime.ErrNotFound):
 			return nil // destroyed meanwhile
 		case err == nil: // no shim: one that was killed, or a start that was, may have left processes
-			return errors.Join(killParts(box, c), lock.Unlock(), lock.Close())
+			return errors.Join(killParts(rec, c), lock.Unlock(), lock.Close())
 		case !errors.Is(err, runtime.ErrConflict):
-			return kill(ctx, box, c)
+			return kill(ctx, rec, c)
 		}
-		_ = box.WaitUnlocked(ctx, settleInterval) // it starts or ends: soon it answers, or is gone
+		_ = rec.WaitUnlocked(ctx, settleInterval) // it starts or ends: soon it answers, or is gone
 	}
 }
 
@@ -74,11 +74,11 @@ func treeLimit(c *statedir.Config) time.Duration {
 
 // askToStop asks the shim to end the sandbox and waits until the shim is gone. asked is
 // false if there is no shim to ask.
-func (s *starter) askToStop(ctx context.Context, box *statedir.Box, grace time.Duration) (asked bool, err error) {
-	conn := s.conns.shim(box.ID())
+func (s *starter) askToStop(ctx context.Context, rec *statedir.Record, grace time.Duration) (asked bool, err error) {
+	conn := s.conns.shim(rec.ID())
 	shared := conn != nil
 	if !shared {
-		sock, err := dial(box)
+		sock, err := dial(rec)
 		if err != nil {
 			return false, err
 		}
@@ -89,7 +89,7 @@ func (s *starter) askToStop(ctx context.Context, box *statedir.Box, grace time.D
 	defer cancel()
 	ms := grace.Milliseconds()
 	var answer boot.Reply
-	if err = conn.Control(ctx, boot.Request{Op: boot.OpStop, GraceMS: &ms, Idle: grace == 0 && s.conns.seal(box.ID())}, &answer); err == nil && answer.Err() != nil {
+	if err = conn.Control(ctx, boot.Request{Op: boot.OpStop, GraceMS: &ms, Idle: grace == 0 && s.conns.seal(rec.ID())}, &answer); err == nil && answer.Err() != nil {
 		return true, answer.Err()
 	}
 	if err != nil && shared && ctx.Err() == nil {
@@ -104,20 +104,20 @@ func (s *starter) askToStop(ctx context.Context, box *statedir.Box, grace time.D
 
 // kill ends what is left of a sandbox whose shim does not answer or was killed, and waits
 // for its keeper, if it has one, to clean up.
-func kill(ctx context.Context, box *statedir.Box, c *statedir.Config) error {
-	err := killParts(box, c)
-	late := box.WaitUnlocked(ctx, boot.KillLimit)
-	if late != nil && ctx.Err() == nil && box.HasEngine() {
-		late = errors.Join(box.Processes().KillKeeper(boot.KillLimit), box.WaitUnlocked(ctx, boot.KillLimit))
+func kill(ctx context.Context, rec *statedir.Record, c *statedir.Config) error {
+	err := killParts(rec, c)
+	late := rec.WaitUnlocked(ctx, boot.KillLimit)
+	if late != nil && ctx.Err() == nil && rec.HasEngine() {
+		late = errors.Join(rec.Processes().KillKeeper(boot.KillLimit), rec.WaitUnlocked(ctx, boot.KillLimit))
 	}
 	return errors.Join(err, late)
 }
 
 // killParts kills a sandbox's processes, and asks its keeper to end.
-func killParts(box *statedir.Box, c *statedir.Config) error {
+func killParts(rec *statedir.Record, c *statedir.Config) error {
 	var asked error
-	if box.HasEngine() {
-		asked = box.Processes().EndKeeper()
+	if rec.HasEngine() {
+		asked = rec.Processes().EndKeeper()
 	}
-	return errors.Join(asked, box.Processes().Shim().Kill(boot.KillLimit), box.Processes().KillAll(c.UID, boot.KillLimit))
+	return errors.Join(asked, rec.Processes().Shim().Kill(boot.KillLimit), rec.Processes().KillAll(c.UID, boot.KillLimit))
 }

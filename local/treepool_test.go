@@ -16,7 +16,7 @@ import (
 // takenOf returns how many spares of a pool were taken.
 func takenOf(t *testing.T, rt *local.Runtime, shape string) int64 {
 	t.Helper()
-	return awaitPool(t, rt, shape, "there", func(p *local.Pool) bool { return p != nil }).Taken
+	return awaitPool(t, rt, shape, "there", func(p *local.Pool) bool { return p != nil }).Claimed
 }
 
 // A spare with its tree is for a sandbox of this codebase and these rules. That shows what the host has done meanwhile, and no
@@ -29,7 +29,7 @@ func TestTreePool(t *testing.T) {
 	plant(t, codebase, dirs, files)
 	config := configOf(codebase)
 	config.Permissions = append(config.Permissions, perm.Rule{Pattern: "secret", Level: perm.None})
-	p := poolOf(t, rt, config, local.PoolOptions{Spares: 4, Tree: true})
+	p := poolOf(t, rt, config, local.PoolOptions{Size: 4, Tree: true})
 	if !p.Tree || p.Config.CodebasePath != codebase || p.Ready != 4 {
 		t.Errorf("poolOf: got p %+v; want p.Tree and p.Config.CodebasePath == %v and p.Ready == 4", p, codebase)
 	}
@@ -92,7 +92,7 @@ func TestTreePool(t *testing.T) {
 func TestTreePoolNeedsCodebase(t *testing.T) {
 	rt, _, _ := newRuntime(t)
 	testenv.Unprivileged(t)
-	if _, err := rt.StartPool(t.Context(), &runtime.SandboxConfig{}, local.PoolOptions{Spares: 1, Tree: true}); !errors.Is(err, runtime.ErrInvalid) {
+	if _, err := rt.StartPool(t.Context(), &runtime.SandboxConfig{}, local.PoolOptions{Size: 1, Tree: true}); !errors.Is(err, runtime.ErrInvalid) {
 		t.Errorf("%v, want ErrInvalid", err)
 	}
 }

@@ -86,7 +86,7 @@ func (s *starter) programs(c *statedir.Config) (*using, error) {
 	backend := s.backend(c.Runtime)
 	switch {
 	case backend.Place != launch.BesideShim && guest.Path == "":
-		return u, runtime.Errorf(runtime.ErrUnavailable, "runtime %s needs the program %s as a file, which cannot be made: %w", c.Runtime, programs.Guest, guest.Why)
+		return u, runtime.Errorf(runtime.ErrUnavailable, "runtime %s needs the program %s as a file, which cannot be made: %w", c.Runtime, programs.Guest, guest.Reason)
 	case backend.Place != launch.BesideShim:
 		keeper, err := u.set.Program(backend.Keeper)
 		if err != nil {

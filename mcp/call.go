@@ -108,7 +108,7 @@ func (c *call) denials(r *runtime.Result) (list []denied, lines string) {
 	var b strings.Builder
 	for i := range r.Denied {
 		x := &r.Denied[i]
-		y := denied{Op: x.Op, Path: x.Path, Level: x.Level.String(), Rule: x.Rule, From: x.Source, Why: x.Why}
+		y := denied{Op: x.Op, Path: x.Path, Level: x.Level.String(), Rule: x.Rule, From: x.Source, Why: x.Reason}
 		if x.Allow != "" {
 			y.Allow = c.Allow(c.id()) + x.Allow
 		}

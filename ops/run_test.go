@@ -17,12 +17,12 @@ import (
 func run(t *testing.T, ctx context.Context, script string, stdout, stderr ops.Sink) (*runtime.Result, error) {
 	t.Helper()
 	rt := mock.New()
-	box, err := runtime.Launch(t.Context(), rt, &runtime.SandboxConfig{})
+	sb, err := runtime.Launch(t.Context(), rt, &runtime.SandboxConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = box.Destroy(context.Background()) })
-	return ops.Run(ctx, rt, box.ID(), &runtime.Command{Command: []string{"sh", "-c", script}}, stdout, stderr)
+	t.Cleanup(func() { _ = sb.Destroy(context.Background()) })
+	return ops.Run(ctx, rt, sb.ID(), &runtime.Command{Command: []string{"sh", "-c", script}}, stdout, stderr)
 }
 
 func TestRun(t *testing.T) {

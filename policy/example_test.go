@@ -30,7 +30,7 @@ func run(ctx context.Context, dir string, command ...string) error {
 	if err != nil {
 		return err
 	}
-	box, err := runtime.Launch(ctx, rt, &runtime.SandboxConfig{
+	sb, err := runtime.Launch(ctx, rt, &runtime.SandboxConfig{
 		CodebasePath:  dir,
 		Permissions:   rules.Rules,
 		BoundToCaller: true, // if this program is killed, the sandbox ends too
@@ -38,8 +38,8 @@ func run(ctx context.Context, dir string, command ...string) error {
 	if err != nil {
 		return err
 	}
-	defer box.Destroy(ctx) // also if ctx has ended, or ends meanwhile
-	res, err := box.Exec(ctx, command...)
+	defer sb.Destroy(ctx) // also if ctx has ended, or ends meanwhile
+	res, err := sb.Exec(ctx, command...)
 	if err != nil {
 		return err
 	}

@@ -30,9 +30,9 @@ type Denial struct {
 	// are empty if no rule matches, or if the rule is unknown.
 	Rule   string `json:"rule,omitempty"`
 	Source string `json:"source,omitempty"`
-	// Why is the reason if the rule alone is not: what git on the host would do with the
+	// Reason is the reason if the rule alone is not: what git on the host would do with the
 	// file.
-	Why string `json:"why,omitempty"`
+	Reason string `json:"why,omitempty"`
 	// Allow is the flag of wolffia run, create and policy add that would allow it, quoted
 	// for a shell, such as --rule '/docs/a.md=write'; empty if no flag would.
 	Allow string `json:"allow,omitempty"`

@@ -14,12 +14,12 @@ import (
 // package local.
 func ExampleLaunch() {
 	ctx := context.Background()
-	box, err := runtime.Launch(ctx, mock.New(), &runtime.SandboxConfig{Env: map[string]string{"NAME": "Ann"}})
+	sb, err := runtime.Launch(ctx, mock.New(), &runtime.SandboxConfig{Env: map[string]string{"NAME": "Ann"}})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer box.Destroy(ctx)
-	res, err := box.Exec(ctx, "sh", "-c", "echo hello, $NAME; exit 3")
+	defer sb.Destroy(ctx)
+	res, err := sb.Exec(ctx, "sh", "-c", "echo hello, $NAME; exit 3")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -36,12 +36,12 @@ func ExampleOpen() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	box, err := runtime.Open(ctx, rt, "build")
+	sb, err := runtime.Open(ctx, rt, "build")
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(box.ID() == made.ID())
-	if err := box.Destroy(ctx); err != nil {
+	fmt.Println(sb.ID() == made.ID())
+	if err := sb.Destroy(ctx); err != nil {
 		log.Fatal(err)
 	}
 	_, err = runtime.Open(ctx, rt, "build")
@@ -54,14 +54,14 @@ func ExampleOpen() {
 // An error of a runtime has a class, on which a caller acts.
 func ExampleClass() {
 	ctx, rt := context.Background(), mock.New()
-	box, err := runtime.Launch(ctx, rt, &runtime.SandboxConfig{})
+	sb, err := runtime.Launch(ctx, rt, &runtime.SandboxConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer box.Destroy(ctx)
-	_, err = box.Exec(ctx, "no-such-program")
+	defer sb.Destroy(ctx)
+	_, err = sb.Exec(ctx, "no-such-program")
 	fmt.Println(runtime.Class(err))
-	_, err = box.Session(ctx, "dev") // the mock has no sessions
+	_, err = sb.Session(ctx, "dev") // the mock has no sessions
 	fmt.Println(runtime.Class(err))
 	// Output:
 	// not found

@@ -112,8 +112,8 @@ func (m *Meter) Write(w io.Writer, sandboxes map[runtime.State]int) error {
 
 // A PoolCount is what /metrics says of the pool of a service.
 type PoolCount struct {
-	Ready int   // spares that there are
-	Taken int64 // spares that were taken since the pool was started
+	Ready   int   // spares that there are
+	Claimed int64 // spares that were taken since the pool was started
 }
 
 // Write writes the counts in Prometheus' text format.
@@ -124,7 +124,7 @@ wolffia_spares %d
 # HELP wolffia_spares_taken_total Sandboxes that were started ahead, and were taken.
 # TYPE wolffia_spares_taken_total counter
 wolffia_spares_taken_total %d
-`, c.Ready, c.Taken)
+`, c.Ready, c.Claimed)
 	return err
 }
 

@@ -26,12 +26,12 @@ type clientConn struct {
 	own     bool         // the shim itself is the client
 	replies atomic.Int32 // frames with replies that are not written
 
-	mu       sync.Mutex
-	channels map[uint32]uint32 // the client's channel to the guest's; guarded by mu
-	closed   bool              // guarded by mu
-	asking   bool              // a request to the tree server is under way; guarded by mu
-	holds    bool              // it keeps the sandbox in use; guarded by mu
-	working  bool              // it does by a connection to PID 1; guarded by mu
+	mu         sync.Mutex
+	channels   map[uint32]uint32 // the client's channel to the guest's; guarded by mu
+	closed     bool              // guarded by mu
+	asking     bool              // a request to the tree server is under way; guarded by mu
+	keepsInUse bool              // it keeps the sandbox in use; guarded by mu
+	leased     bool              // it does by a connection to PID 1; guarded by mu
 
 	direct  bool   // its client has a connection to PID 1; serve's own
 	request []byte // the pieces of an incomplete Control request; serve's own
@@ -117,8 +117,8 @@ func (s *shim) serveAt(fd int, starts bool) {
 	}
 	sock.TakeFiles()
 	s.attach(sock, func(c *clientConn) {
-		if starts && s.hand != nil {
-			_ = c.hold(s.life, &boot.Request{Op: boot.OpHold}) // the answer to the client says if the sandbox has expired
+		if starts && s.fdSocket != nil {
+			_ = c.lease(s.life, &boot.Request{Op: boot.OpAcquire}) // the answer to the client says if the sandbox has expired
 		}
 	})
 }
@@ -147,8 +147,8 @@ func (s *shim) attach(sock *rawsock.Socket, prepare func(c *clientConn)) {
 // has left running.
 func (s *shim) serve(c *clientConn) {
 	open := true
-	if !c.own && s.spare.unused() {
-		open = s.welcome(c)
+	if !c.own && s.pooled.unclaimed() {
+		open = s.acceptClaim(c)
 	}
 	r := wire.NewReader(c.conn)
 	defer r.Release()
@@ -167,13 +167,13 @@ func (s *shim) serve(c *clientConn) {
 	c.mu.Lock()
 	c.closed = true
 	left := slices.Collect(maps.Values(c.channels))
-	holds, working := c.holds, c.working
+	keepsInUse, leased := c.keepsInUse, c.leased
 	c.mu.Unlock()
 	c.out.Close()
-	if holds {
+	if keepsInUse {
 		s.relay.release()
 	}
-	if working {
+	if leased {
 		s.relay.work(false, 0)
 	}
 	s.relay.abandon(left)

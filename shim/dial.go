@@ -16,7 +16,7 @@ func (s *shim) dial(c *clientConn, port int) error {
 	if !runtime.IsPort(port) {
 		return fmt.Errorf("%w: port %d", wire.ErrProtocol, port)
 	}
-	if err := c.useFor(boot.OpDial); err != nil {
+	if err := c.requireFresh(boot.OpDial); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -26,7 +26,7 @@ func (s *shim) dial(c *clientConn, port int) error {
 		conn, err := s.net.dial(port)
 		if err == nil {
 			c.keep(s.relay) // before the client knows: it counts from then on
-			err = c.give(conn.(syscall.Conn))
+			err = c.sendFile(conn.(syscall.Conn))
 			_ = conn.Close() // the client has its own descriptor
 		} else {
 			r := outcome(err)
@@ -48,6 +48,6 @@ func (c *clientConn) keep(relay *relay) {
 	defer c.mu.Unlock()
 	if !c.closed {
 		relay.hold()
-		c.holds = true // serve releases it
+		c.keepsInUse = true // serve releases it
 	}
 }

@@ -94,7 +94,7 @@ func asked(t *testing.T, sock *rawsock.Socket, port int) (reply boot.Reply, conn
 }
 
 func (r *relay) isBusy() bool {
-	busy, _ := r.use()
+	busy, _ := r.usage()
 	return busy
 }
 

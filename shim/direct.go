@@ -18,7 +18,7 @@ import (
 
 // direct answers boot.OpDirect. An error ends the client's connection.
 func (s *shim) direct(c *clientConn) error {
-	if err := c.useFor(boot.OpDirect); err != nil {
+	if err := c.requireFresh(boot.OpDirect); err != nil {
 		return err
 	}
 	l, err := s.link(c)
@@ -26,14 +26,14 @@ func (s *shim) direct(c *clientConn) error {
 		return c.reply(outcome(err))
 	}
 	defer l.close()
-	if err := c.give(l.theirs); err != nil {
+	if err := c.sendFile(l.theirs); err != nil {
 		return err
 	}
-	return l.handOver()
+	return l.passFD()
 }
 
-// useFor returns an error if the connection has another use than a request. serve calls it.
-func (c *clientConn) useFor(op string) error {
+// requireFresh returns an error if the connection has another use than a request. serve calls it.
+func (c *clientConn) requireFresh(op string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.asking || c.direct || len(c.channels) > 0 || c.replies.Load() > 0 {
@@ -44,19 +44,19 @@ func (c *clientConn) useFor(op string) error {
 
 // A link is a new connection between a client and PID 1. The shim holds both ends, until it sends the client its end, and then PID 1 the
 // other: the client works while PID 1 takes it. The zero link has no ends.
-type link struct{ theirs, ours, hand *os.File }
+type link struct{ theirs, ours, fdSocket *os.File }
 
 // link makes a link for a client. The caller closes it: client and PID 1 have descriptors of their own.
 func (s *shim) link(c *clientConn) (link, error) {
-	if s.hand == nil {
+	if s.fdSocket == nil {
 		return link{}, runtime.Errorf(runtime.ErrUnsupported, "PID 1 takes no connections of clients")
 	}
-	if err := c.hold(s.life, &boot.Request{Op: boot.OpHold}); err != nil {
+	if err := c.lease(s.life, &boot.Request{Op: boot.OpAcquire}); err != nil {
 		return link{}, err
 	}
 	theirs, ours, err := rawsock.Pair()
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
-		_ = c.hold(s.life, &boot.Request{Op: boot.OpRest}) // the shim sees what the client does
+		_ = c.lease(s.life, &boot.Request{Op: boot.OpRelease}) // the shim sees what the client does
 		return link{}, runtime.Errorf(runtime.ErrUnsupported, "a connection to PID 1: %w: frames pass the shim instead", err)
 	}
 	if err != nil {
@@ -70,11 +70,11 @@ func (s *shim) link(c *clientConn) (link, error) {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSRIGHTS, 0)
 	}
 	c.direct = true
-	return link{theirs, ours, s.hand}, nil
+	return link{theirs, ours, s.fdSocket}, nil
 }
 
 // passBuffer gives PID 1 its end. If that fails, the client's connection ends when the caller closes the link.
-func (l link) handOver() error { return rawsock.SendFile(l.hand, l.ours) }
+func (l link) passFD() error { return rawsock.SendFile(l.fdSocket, l.ours) }
 
 // close closes both ends; the zero link has none.
 func (l link) close() {
@@ -82,30 +82,30 @@ func (l link) close() {
 	_ = l.ours.Close()
 }
 
-// hold answers boot.OpHold and boot.OpRest.
-func (c *clientConn) hold(life *lifetime, req *boot.Request) error {
-	begins := req.Op == boot.OpHold
+// lease answers boot.OpAcquire and boot.OpRelease.
+func (c *clientConn) lease(life *lifetime, req *boot.Request) error {
+	acquires := req.Op == boot.OpAcquire
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.working == begins || c.closed {
+	if c.leased == acquires || c.closed {
 		return nil
 	}
-	if begins {
+	if acquires {
 		life.relay.work(true, 0) // from now on the sandbox does not expire, if it has not
 		if err := life.touch(); err != nil {
 			life.relay.work(false, 0)
 			return err
 		}
-		c.working = true
+		c.leased = true
 		return nil
 	}
-	c.working = false
+	c.leased = false
 	life.relay.work(false, time.Duration(max(0, min(req.IdleMS, 1<<40)))*time.Millisecond)
 	return nil
 }
 
-// give sends the client a file. An error ends its connection.
-func (c *clientConn) give(file syscall.Conn) error {
+// sendFile sends the client a file. An error ends its connection.
+func (c *clientConn) sendFile(file syscall.Conn) error {
 	f, err := replyFrame(&boot.Reply{})
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ func handing(t *testing.T) (*shim, *os.File) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = errors.Join(hand.Close(), theirs.Close()) })
-	return &shim{relay: life.relay, life: life, hand: hand}, theirs
+	return &shim{relay: life.relay, life: life, fdSocket: hand}, theirs
 }
 
 // A client and PID 1 get the ends of one connection, and the sandbox is in use until the client says otherwise,
@@ -62,15 +62,15 @@ func TestDirect(t *testing.T) {
 		t.Error("the sandbox is not in use")
 	}
 	for range 2 { // twice is as once
-		if reply, _, err := ask(t, sock, &boot.Request{Op: boot.OpRest, IdleMS: 1 << 62}); err != nil || reply.Err() != nil {
+		if reply, _, err := ask(t, sock, &boot.Request{Op: boot.OpRelease, IdleMS: 1 << 62}); err != nil || reply.Err() != nil {
 			t.Fatal(err, reply.Err())
 		}
 	}
-	if busy, idle := s.relay.use(); busy || idle > wait.Limit {
+	if busy, idle := s.relay.usage(); busy || idle > wait.Limit {
 		t.Errorf("in use: %v, for %v not", busy, idle) // a client cannot move the last use back
 	}
 	for range 2 {
-		if reply, _, err := ask(t, sock, &boot.Request{Op: boot.OpHold}); err != nil || reply.Err() != nil {
+		if reply, _, err := ask(t, sock, &boot.Request{Op: boot.OpAcquire}); err != nil || reply.Err() != nil {
 			t.Fatal(err, reply.Err())
 		}
 	}
@@ -100,8 +100,8 @@ func TestDirectRefused(t *testing.T) {
 	s, _ := handing(t)
 	for name, ops := range map[string][]string{
 		"twice":                {boot.OpDirect, boot.OpDirect},
-		"use without one":      {boot.OpHold},
-		"rest without one":     {boot.OpRest},
+		"use without one":      {boot.OpAcquire},
+		"rest without one":     {boot.OpRelease},
 		"another after OpDial": {boot.OpDirect, boot.OpDial},
 	} {
 		sock, end := dialClient(t, s)
@@ -118,7 +118,7 @@ func TestDirectRefused(t *testing.T) {
 	if s.relay.isBusy() {
 		t.Error("still in use")
 	}
-	s.hand = nil // as in gVisor
+	s.fdSocket = nil // as in gVisor
 	sock, _ := dialClient(t, s)
 	if reply, _, err := ask(t, sock, &boot.Request{Op: boot.OpDirect}); err != nil || !errors.Is(reply.Err(), runtime.ErrUnsupported) {
 		t.Errorf("ask: got %v, %v; want nil, runtime.ErrUnsupported", err, reply.Err())
@@ -153,7 +153,7 @@ func TestDirectFromTheStart(t *testing.T) {
 func TestDirectUntaken(t *testing.T) {
 	s, _ := handing(t)
 	for range 1 << 16 { // until PID 1's socket has no more room
-		if unix.Sendto(int(s.hand.Fd()), []byte{0}, unix.MSG_DONTWAIT, nil) != nil {
+		if unix.Sendto(int(s.fdSocket.Fd()), []byte{0}, unix.MSG_DONTWAIT, nil) != nil {
 			break
 		}
 	}

@@ -24,12 +24,12 @@ func (s *shim) end(outcome statedir.Status, grace time.Duration) {
 	if s.outcome == nil {
 		s.outcome = &outcome
 	}
-	first, departed := *s.outcome, s.departed
+	first, fastStopped := *s.outcome, s.fastStopped
 	s.mu.Unlock()
-	if departed {
+	if fastStopped {
 		return
 	}
-	s.lister.cancel() // it would begin when the last client hangs up
+	s.prefetcher.cancel() // it would begin when the last client hangs up
 	time.AfterFunc(grace+time.Second, func() { _ = s.inst.Kill() })
 	if grace == 0 && s.inst.kill() {
 		s.record(&first) // meanwhile
@@ -42,7 +42,7 @@ func (s *shim) end(outcome statedir.Status, grace time.Duration) {
 
 // record records how the sandbox ends, once. A spare leaves no record.
 func (s *shim) record(outcome *statedir.Status) {
-	if s.spare.unused() {
+	if s.pooled.unclaimed() {
 		return
 	}
 	s.recording.Do(func() {
@@ -84,12 +84,12 @@ func (s *shim) await() statedir.Status {
 	s.mu.Lock()
 	requested := s.outcome // a request from now on is not the reason
 	s.mu.Unlock()
-	s.lister.cancel()
+	s.prefetcher.cancel()
 	if requested == nil && !errors.Is(err, wire.ErrProtocol) {
 		boot.Within(time.Second, s.inst.gone) // the backend says how PID 1 has ended, unless it is asked to end
 	}
 	_ = s.inst.Kill()
-	if !boot.Within(boot.KillGrace, s.inst.gone) || s.lister.working() {
+	if !boot.Within(boot.KillGrace, s.inst.gone) || s.prefetcher.isWalking() {
 		// A process that waits for a tree server which is stuck cannot be killed.
 		_ = unix.Unmount(rootfs.TreeDir(s.boot), unix.MNT_FORCE)
 	}
@@ -114,14 +114,14 @@ func (s *shim) await() statedir.Status {
 // finish records the outcome and removes the socket, the control group and, if the
 // sandbox's caller has ended, its directory. A sandbox that has departed has none of these: another may be in its place.
 func (s *shim) finish(outcome *statedir.Status) {
-	if s.departed {
+	if s.fastStopped {
 		return
 	}
 	run := s.boot.Run
 	socket := statedir.Socket(run)
-	if s.spare.unused() {
-		s.withdraw()
-		socket = statedir.SpareSocket(run)
+	if s.pooled.unclaimed() {
+		s.unpublish()
+		socket = statedir.PooledSocket(run)
 	}
 	s.record(outcome)
 	step.Reached("end recorded")
@@ -140,10 +140,10 @@ func (s *shim) finish(outcome *statedir.Status) {
 	// Otherwise List removes it: the directory may be root's, and an engine or the
 	// control group may have something left.
 	// What git inside has changed, and the host does not have, keeps the sandbox.
-	if _, err := os.Lstat(s.boot.KeeperDir); (s.orphaned.Load() && !hasUnsynced(s.boot) || s.spared.Load()) && !limited && err != nil {
+	if _, err := os.Lstat(s.boot.KeeperDir); (s.orphaned.Load() && !hasUnsynced(s.boot) || s.unclaimed.Load()) && !limited && err != nil {
 		_ = statedir.RemoveFrom(run)
 	}
-	if leavesFirst(s.boot) {
-		s.leave()
+	if releasesBeforeExit(s.boot) {
+		s.releaseBeforeExit()
 	}
 }

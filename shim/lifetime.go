@@ -145,7 +145,7 @@ func (l *lifetime) look() error {
 	}
 	now := age{timeout: l.limits.IdleTimeout()}
 	now.left, now.limited = l.limits.Left(statedir.Now())
-	now.busy, now.idle = l.relay.use()
+	now.busy, now.idle = l.relay.usage()
 	over, next := now.expiry()
 	if over != "" {
 		l.expired = true

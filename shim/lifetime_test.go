@@ -117,7 +117,7 @@ func TestBusy(t *testing.T) {
 	r := l.relay
 	due := func(busy bool) {
 		t.Helper()
-		if now, _ := r.use(); now != busy {
+		if now, _ := r.usage(); now != busy {
 			t.Errorf("busy is %v, want %v", now, busy)
 		}
 	}

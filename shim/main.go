@@ -38,8 +38,8 @@ func Main(version string, filter egress.Start, backends ...launch.Backend) error
 	step.Reached("begun")
 	unix.Umask(0o022) // for the files that the sandbox sees; private ones are in directories of mode 0700
 	s := &shim{boot: b, version: version, startFilter: filter, control: os.NewFile(boot.FDControl, "control"), ready: ready}
-	if b.Spare != nil {
-		s.spare = new(spare)
+	if b.Pooled != nil {
+		s.pooled = new(pooled)
 	}
 	if i := slices.IndexFunc(backends, func(l launch.Backend) bool { return l.Name() == b.Config.Runtime }); i >= 0 {
 		err = s.run(backends[i])
@@ -61,30 +61,30 @@ type shim struct {
 	control     *os.File
 	ready       io.WriteCloser
 
-	inst     *instance
-	group    *cgroup.Group // the sandbox's control group; nil: it has none
-	relay    *relay
-	hand     *os.File        // PID 1 gets connections of clients by it; nil: they stay with the relay
-	relayed  chan error      // gets the end of relay.run
-	tree     *treeConn       // nil: no codebase, or it is mounted natively
-	lister   *lister         // nil: the tree is not listed ahead
-	static   *staticfs.Stats // nil: the codebase has no static filter
-	life     *lifetime
-	filtered *filtered // nil: no names filter the network
-	ports    *ports    // nil: none are connected with the host's
-	spare    *spare    // nil: the sandbox was started for its user
+	inst       *instance
+	group      *cgroup.Group // the sandbox's control group; nil: it has none
+	relay      *relay
+	fdSocket   *os.File        // PID 1 gets connections of clients by it; nil: they stay with the relay
+	relayed    chan error      // gets the end of relay.run
+	tree       *treeConn       // nil: no codebase, or it is mounted natively
+	prefetcher *prefetcher     // nil: the tree is not listed ahead
+	static     *staticfs.Stats // nil: the codebase has no static filter
+	life       *lifetime
+	filtered   *filtered // nil: no names filter the network
+	ports      *ports    // nil: none are connected with the host's
+	pooled     *pooled   // nil: the sandbox was started for its user
 
 	clients clients
 	net     insideNetwork
 
-	orphaned atomic.Bool // the caller to which the sandbox is bound has ended, and nothing of it is kept
-	spared   atomic.Bool // the sandbox had no user, and gets none
+	orphaned  atomic.Bool // the caller to which the sandbox is bound has ended, and nothing of it is kept
+	unclaimed atomic.Bool // the sandbox had no user, and gets none
 
 	recording sync.Once // of the outcome
 
-	mu       sync.Mutex
-	outcome  *statedir.Status // the requested end; nil: none was requested; guarded by mu
-	departed bool             // the sandbox has ended for everybody, see depart; guarded by mu
+	mu          sync.Mutex
+	outcome     *statedir.Status // the requested end; nil: none was requested; guarded by mu
+	fastStopped bool             // the sandbox has ended for everybody, see depart; guarded by mu
 }
 
 // step reports progress to the caller, so that a start which hangs names the step.
@@ -106,32 +106,32 @@ func (s *shim) run(backend launch.Backend) error {
 			s.end(statedir.Status{State: runtime.StateDead, Reason: "the tree server has ended" + s.oom()}, 0)
 		}()
 	}
-	if err == nil && s.spare != nil {
-		err = s.settleDown()
+	if err == nil && s.pooled != nil {
+		err = s.initPooled()
 	}
 	if err != nil {
 		_ = s.inst.Kill()
 		_ = s.inst.Stream.Close()
 		_ = os.Remove(statedir.SocketComing(s.boot.Run))
-		_ = os.Remove(statedir.SpareSocket(s.boot.Run))
+		_ = os.Remove(statedir.PooledSocket(s.boot.Run))
 		if !boot.Within(boot.KillLimit, s.inst.gone) {
 			err = errors.Join(err, errors.New("its processes do not end"))
 		}
 		return err
 	}
-	if s.spare == nil {
+	if s.pooled == nil {
 		s.serveAt(boot.FDClient, true)
 	}
 	boot.Report{Ready: true, Version: s.version}.Send(s.ready)
 	_ = s.ready.Close()
 	step.Reached("ready")
-	if s.spare != nil {
-		s.offer()
+	if s.pooled != nil {
+		s.startIdleTimer()
 	}
 	defer goruntime.KeepAlive(listener) // else it is closed
 	go s.accept(int(listener.Fd()))     // ends with the process
-	if s.spare == nil {
-		s.settle(&s.boot.Config, os.NewFile(boot.FDConfig, "config.json"), os.NewFile(boot.FDAlive, "alive"))
+	if s.pooled == nil {
+		s.finishStart(&s.boot.Config, os.NewFile(boot.FDConfig, "config.json"), os.NewFile(boot.FDAlive, "alive"))
 		s.inst.pid1() // the end needs it
 	}
 	outcome := s.await()
@@ -142,10 +142,10 @@ func (s *shim) run(backend launch.Backend) error {
 // syncAfter is when the configuration is written to the disk, so that it takes no time from a start and a first command.
 const syncAfter = 200 * time.Millisecond
 
-// settle does, in the background, what can follow once the sandbox is its user's, with the configuration c: it has config, the
+// finishStart does, in the background, what can follow once the sandbox is its user's, with the configuration c: it has config, the
 // file with that, written to the disk, fills the kernel's caches later, and, if the sandbox is bound to its
 // caller, which alive tells, waits for the caller's end.
-func (s *shim) settle(c *statedir.Config, config, alive *os.File) {
+func (s *shim) finishStart(c *statedir.Config, config, alive *os.File) {
 	sync := func() { _ = errors.Join(config.Sync(), config.Close()) }
 	switch {
 	case c.CopyOnWrite: // its changes are there after a crash of the host, and need it
@@ -162,15 +162,15 @@ func (s *shim) settle(c *statedir.Config, config, alive *os.File) {
 			s.end(statedir.Status{State: runtime.StateStopped}, 0)
 		}()
 	}
-	if s.lister != nil {
-		s.tree.onWalk(func() { s.lister.now() })
+	if s.prefetcher != nil {
+		s.tree.onWalk(func() { s.prefetcher.runNow() })
 	}
 	switch {
-	case s.spare != nil && s.spare.listed:
+	case s.pooled != nil && s.pooled.prefetched:
 	case c.BoundToCaller: // it is not idle before its end, and needs no list more often than not
-		s.lister.later(warmIdle)
+		s.prefetcher.schedule(prefetchIdle)
 	default:
-		s.lister.later(warmLate)
+		s.prefetcher.schedule(prefetchLate)
 	}
 }
 

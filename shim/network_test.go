@@ -123,7 +123,7 @@ func (g *sockets) listen(t *testing.T) net.Listener {
 func TestWaitingIsNotUse(t *testing.T) {
 	g := lieAboutSockets(t)
 	l := g.listen(t)
-	if busy, _ := g.relay.use(); busy {
+	if busy, _ := g.relay.usage(); busy {
 		t.Error("a listener is a use of the sandbox")
 	}
 	ch := g.connect(t)
@@ -134,7 +134,7 @@ func TestWaitingIsNotUse(t *testing.T) {
 	if c.LocalAddr().String() != "127.64.0.9:80" {
 		t.Errorf("dialled %v", c.LocalAddr())
 	}
-	if busy, _ := g.relay.use(); !busy {
+	if busy, _ := g.relay.usage(); !busy {
 		t.Error("a connection is not a use of the sandbox")
 	}
 	_ = c.Close()
@@ -146,7 +146,7 @@ func TestWaitingIsNotUse(t *testing.T) {
 	if err := g.w.Send(wire.Pong, 0, nil); err != nil { // the relay has handled the frame before
 		t.Fatal(err)
 	}
-	if busy, _ := g.relay.use(); busy {
+	if busy, _ := g.relay.usage(); busy {
 		t.Error("a connection that has ended is a use of the sandbox")
 	}
 }

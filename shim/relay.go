@@ -307,8 +307,8 @@ func (r *relay) recheck() {
 	r.idle.Broadcast()
 }
 
-// use reports whether the sandbox is in use, or how long it has not been.
-func (r *relay) use() (busy bool, idle time.Duration) {
+// usage reports whether the sandbox is in use, or how long it has not been.
+func (r *relay) usage() (busy bool, idle time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.busy(), time.Since(r.lastUse)

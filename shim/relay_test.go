@@ -383,7 +383,7 @@ func TestAwaitIdle(t *testing.T) {
 	if !boot.Within(wait.Limit, over) {
 		t.Fatal("not over although it need not wait")
 	}
-	if busy, _ := r.use(); !busy {
+	if busy, _ := r.usage(); !busy {
 		t.Error("it is not in use")
 	}
 }

@@ -48,7 +48,7 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 			grace = time.Duration(max(0, *req.GraceMS)) * time.Millisecond
 		}
 		err := c.reply(&boot.Reply{}) // first: the sandbox, and the connection with it, may be gone before end returns
-		if grace > 0 || !req.Idle || !s.depart(c) {
+		if grace > 0 || !req.Idle || !s.fastStop(c) {
 			s.end(statedir.Status{State: runtime.StateStopped}, grace)
 		}
 		return err
@@ -71,11 +71,11 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 		return s.dial(c, req.Port)
 	case boot.OpDirect:
 		return s.direct(c)
-	case boot.OpHold, boot.OpRest:
+	case boot.OpAcquire, boot.OpRelease:
 		if !c.direct {
 			return fmt.Errorf("%w: %s without a connection to PID 1", wire.ErrProtocol, req.Op)
 		}
-		return c.reply(outcome(c.hold(s.life, req)))
+		return c.reply(outcome(c.lease(s.life, req)))
 	case boot.OpAudit:
 		return c.answerLater(func() *boot.Reply {
 			if s.filtered != nil {
@@ -110,7 +110,7 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 		return c.passOn(func(rules *os.File) (boot.TreeReply, error) {
 			r, err := s.tree.ask(boot.TreeRequest{Op: boot.AskRules, At: req.At}, rules, boot.RulesLimit)
 			if err == nil {
-				s.lister.later(warmLate) // the kernel has forgotten the tree
+				s.prefetcher.schedule(prefetchLate) // the kernel has forgotten the tree
 			}
 			return r, err
 		})

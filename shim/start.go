@@ -72,13 +72,13 @@ func (s *shim) mount() (err error) {
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	step.Reached("mounted")
-	go askAhead(rootfs.TreeDir(s.boot)) // ends with the answer, or with the tree server
+	go prefetchRootAttr(rootfs.TreeDir(s.boot)) // ends with the answer, or with the tree server
 	return nil
 }
 
-// askAhead has the kernel ask the tree server for the tree's attributes. The backend needs them when it mounts the tree, and a first
+// prefetchRootAttr has the kernel ask the tree server for the tree's attributes. The backend needs them when it mounts the tree, and a first
 // command when it enters it, and would wait for the tree server to wake up and answer: asked for meanwhile, the kernel has them.
-func askAhead(tree string) {
+func prefetchRootAttr(tree string) {
 	var st unix.Stat_t
 	_ = unix.Lstat(tree, &st)
 }
@@ -93,11 +93,11 @@ func (s *shim) launch(backend launch.Backend, spec *launch.Spec) (err error) {
 		spec.Barrier = os.NewFile(boot.FDGate, "barrier")
 	}
 	if backend.Can.Has(launch.PassClients) {
-		if s.hand, spec.Clients, err = boot.ControlPair(); err != nil {
+		if s.fdSocket, spec.Clients, err = boot.ControlPair(); err != nil {
 			return runtime.WithClass(runtime.ErrUnavailable, err)
 		}
 		defer spec.Clients.Close()
-		_ = unix.Shutdown(int(s.hand.Fd()), unix.SHUT_RD) // PID 1 has nothing to say by it
+		_ = unix.Shutdown(int(s.fdSocket.Fd()), unix.SHUT_RD) // PID 1 has nothing to say by it
 	}
 	inst, err := backend.Launch(spec)
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *shim) connect() (*os.File, error) {
 	step.Reached("listening")
 	s.relay = newRelay(s.inst.Stream)
 	if s.tree != nil && b.Can.Has(launch.ShimMounts) {
-		s.lister = &lister{params: b, relay: s.relay}
+		s.prefetcher = &prefetcher{params: b, relay: s.relay}
 	}
 	// A container that its killed engine had started before may get the end of its old input at once.
 	err = s.relay.hello(helloLimit, b.KeeperDir != "")
@@ -166,8 +166,8 @@ func (s *shim) connect() (*os.File, error) {
 	}
 	step.Reached("ports open")
 	place := statedir.Socket(b.Run)
-	if s.spare != nil {
-		place = statedir.SpareSocket(b.Run)
+	if s.pooled != nil {
+		place = statedir.PooledSocket(b.Run)
 	}
 	if err := os.Rename(statedir.SocketComing(b.Run), place); err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "put the sandbox's socket in its place: %w", err)

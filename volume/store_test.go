@@ -169,7 +169,7 @@ func TestRemoveUsed(t *testing.T) {
 	if err := s.Remove(ctx, "a"); !errors.Is(err, runtime.ErrUnavailable) {
 		t.Error("removed between Use and its release:", err)
 	}
-	box, _, err := dir.Create(statedir.Draft{Config: c}, nil)
+	rec, _, err := dir.Create(statedir.Draft{Config: c}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,13 +180,13 @@ func TestRemoveUsed(t *testing.T) {
 	if gone, err := s.Prune(t.Context(), &PruneOptions{All: true}); err != nil || len(gone) > 0 {
 		t.Error(gone, err)
 	}
-	if err := os.WriteFile(box.ConfigFile(), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(rec.ConfigFile(), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Remove(t.Context(), "a"); err == nil {
 		t.Error("removed while it is unknown whether a sandbox has it")
 	}
-	if err := box.Remove(); err != nil {
+	if err := rec.Remove(); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Remove(t.Context(), "a"); err != nil {

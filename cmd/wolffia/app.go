@@ -3,9 +3,9 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"wolffia/cmd/wolffia/internal/boxflags"
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/cmd/wolffia/internal/review"
+	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/cmd/wolffia/internal/serving"
 	"wolffia/cmd/wolffia/internal/usage"
 )
@@ -61,6 +61,6 @@ cannot be executed; 127 it was not found; 128+n signal n killed it.`,
 		root.CompletionOptions.HiddenDefaultCmd = false
 	}
 	addVersion(a.Host, root)
-	usage.Explain(root, func() { a.misread = true }, boxflags.FlagProfile)
+	usage.Explain(root, func() { a.misread = true }, sandboxflags.FlagProfile)
 	return root
 }

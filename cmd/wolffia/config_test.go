@@ -8,10 +8,10 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/spf13/pflag"
 
-	"wolffia/cmd/wolffia/internal/boxflags"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/cmd/wolffia/internal/review"
+	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/fields"
 	"wolffia/internal/config"
 	"wolffia/network"
@@ -24,7 +24,7 @@ import (
 func TestConfigKeys(t *testing.T) {
 	h := &host.Host{Console: new(console.Console)}
 	keys := fields.Keys()
-	without := []string{"json", "help", boxflags.FlagProfile, boxflags.FlagNoConfig, "no-codebase"}
+	without := []string{"json", "help", sandboxflags.FlagProfile, sandboxflags.FlagNoConfig, "no-codebase"}
 	for _, cmd := range []interface{ Flags() *pflag.FlagSet }{runCommand(h), createCommand(h), shellCommand(h)} {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
 			is := slices.ContainsFunc(keys, func(k fields.Field) bool { return k.Name == f.Name })
@@ -35,8 +35,8 @@ func TestConfigKeys(t *testing.T) {
 	}
 	runtimes := backends.Names()
 	for name, want := range map[string][]string{
-		"runtime": runtimes, "limits": {boxflags.LimitsStrict, boxflags.LimitsBestEffort}, "pull": {host.PullMissing, host.PullAlways, host.PullNever},
-		"apply": {review.ApplyAsk, review.ApplyOnSuccess, review.ApplyAlways, review.ApplyNever}, "filter": append([]string{boxflags.FilterAuto}, fields.Find(fields.Run, "filter").Order()...),
+		"runtime": runtimes, "limits": {sandboxflags.LimitsStrict, sandboxflags.LimitsBestEffort}, "pull": {host.PullMissing, host.PullAlways, host.PullNever},
+		"apply": {review.ApplyAsk, review.ApplyOnSuccess, review.ApplyAlways, review.ApplyNever}, "filter": append([]string{sandboxflags.FilterAuto}, fields.Find(fields.Run, "filter").Order()...),
 	} {
 		got := fields.Find(fields.Run, name).Order()
 		slices.Sort(got)
@@ -70,7 +70,7 @@ func TestConfigSchema(t *testing.T) {
 		for _, s := range p.Settings {
 			if k := keys[slices.IndexFunc(keys, func(k fields.Field) bool { return k.Key == s.Key })]; k.Kind == fields.List {
 				body[s.Key] = s.Values
-				if _, err := (&network.Policy{Allow: s.Values}).Compile(); s.Key == boxflags.FlagAllowHost && err != nil {
+				if _, err := (&network.Policy{Allow: s.Values}).Compile(); s.Key == sandboxflags.FlagAllowHost && err != nil {
 					t.Errorf("profile %s: %v", p.Name, err)
 				}
 			} else {

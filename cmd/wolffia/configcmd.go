@@ -5,9 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"wolffia/cmd/wolffia/internal/boxflags"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/fields"
 	"wolffia/internal/config"
 	"wolffia/runtime"
@@ -38,11 +38,11 @@ func configShowCommand(h *host.Host) *cobra.Command {
 	// The flags of run, which has --json too.
 	cmd.Flags().AddFlagSet(runCommand(h).Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := boxflags.ReadConfiguration(h, cmd.Flags(), false)
+		c, err := sandboxflags.ReadConfiguration(h, cmd.Flags(), false)
 		if err != nil {
 			return runtime.WithClass(runtime.ErrInvalid, err)
 		}
-		t := console.Table[boxflags.Value]{Head: "KEY\tVALUE\tSOURCE", Row: func(v boxflags.Value) []any {
+		t := console.Table[sandboxflags.Value]{Head: "KEY\tVALUE\tSOURCE", Row: func(v sandboxflags.Value) []any {
 			return []any{v.Key, console.Dash(console.Printable(strings.Join(v.Values, " "))), console.Printable(v.Source)}
 		}}
 		asJSON, err := cmd.Flags().GetBool("json")
@@ -65,7 +65,7 @@ func configProfilesCommand(h *host.Host) *cobra.Command {
 	fl.String("codebase", ".", "the codebase")
 	fl.BoolVar(&asJSON, "json", false, "print an array of JSON objects")
 	cmd.RunE = func(*cobra.Command, []string) error {
-		profiles, err := boxflags.Profiles(h, fl)
+		profiles, err := sandboxflags.Profiles(h, fl)
 		if err != nil {
 			return runtime.WithClass(runtime.ErrInvalid, err)
 		}

@@ -63,17 +63,17 @@ target. Owners, hard links and set-id bits are not kept.`,
 			if err != nil {
 				return err
 			}
-			box, err := rt.Get(cmd.Context(), c.sandbox())
+			sb, err := rt.Get(cmd.Context(), c.sandbox())
 			if err != nil {
 				return err
 			}
 			for _, from := range c.from {
-				if err := copyOne(cmd.Context(), h, rt, box.ID, from, c.to, len(c.from) > 1); err != nil {
+				if err := copyOne(cmd.Context(), h, rt, sb.ID, from, c.to, len(c.from) > 1); err != nil {
 					return err
 				}
 			}
 			if asJSON {
-				return h.PrintJSON(&copied{box.ID, args[:len(args)-1], args[len(args)-1]})
+				return h.PrintJSON(&copied{sb.ID, args[:len(args)-1], args[len(args)-1]})
 			}
 			return nil
 		},

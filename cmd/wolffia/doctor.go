@@ -158,9 +158,9 @@ func probeSelf(h *host.Host) []probe.Result {
 	}
 	own.OK = true
 	switch {
-	case guest.Why != nil:
+	case guest.Reason != nil:
 		own.Found = "carried by " + rt.Binary()
-		own.Problem = "each start copies them: " + guest.Why.Error()
+		own.Problem = "each start copies them: " + guest.Reason.Error()
 	default:
 		own.Found = filepath.Dir(guest.Path)
 	}
@@ -182,7 +182,7 @@ func poolResults(pools []*local.Pool, err error) []probe.Result {
 	for _, p := range pools {
 		r := probe.Result{
 			Feature: "pool", OK: p.Problem == "", Allows: "sandboxes that were started ahead",
-			Found: fmt.Sprintf("%s, %s: %d of %d spares ready", p.Shape, p.Runtime, p.Ready, p.Spares), Problem: p.Problem,
+			Found: fmt.Sprintf("%s, %s: %d of %d spares ready", p.Shape, p.Runtime, p.Ready, p.Size), Problem: p.Problem,
 		}
 		if !r.OK {
 			r.Fix = "wolffia pool stop " + p.Shape + "   # then pool start with its flags, which says what fails"

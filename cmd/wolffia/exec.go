@@ -7,10 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"wolffia/cmd/wolffia/internal/attach"
-	"wolffia/cmd/wolffia/internal/boxflags"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/hint"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/cmd/wolffia/internal/usage"
 	"wolffia/runtime"
 )
@@ -37,11 +37,11 @@ func execCommand(h *host.Host) *cobra.Command {
 			if len(args) < 2 {
 				return usage.Errorf(cmd, "needs SANDBOX and CMD")
 			}
-			limit, err := boxflags.ParseTimeout(timeout)
+			limit, err := sandboxflags.ParseTimeout(timeout)
 			if err != nil {
 				return err
 			}
-			vars, err := boxflags.Variables(env)
+			vars, err := sandboxflags.Variables(env)
 			if err != nil {
 				return err
 			}

@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"wolffia/cmd/wolffia/internal/boxflags"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/cmd/wolffia/internal/signals"
-	boxnet "wolffia/internal/host/inside"
+	insidenet "wolffia/internal/host/inside"
 	"wolffia/internal/sys/rawsock"
 	"wolffia/local"
 	"wolffia/runtime"
@@ -62,7 +62,7 @@ func forward(ctx context.Context, h *host.Host, ref, address string, specs []str
 	}
 	var ports []runtime.Publish
 	for _, s := range specs {
-		p, err := boxflags.ParseForward(s)
+		p, err := sandboxflags.ParseForward(s)
 		if err != nil {
 			return err
 		}
@@ -73,14 +73,14 @@ func forward(ctx context.Context, h *host.Host, ref, address string, specs []str
 	if err != nil {
 		return err
 	}
-	box, err := rt.Get(ctx, ref)
+	sb, err := rt.Get(ctx, ref)
 	if err != nil {
 		return err
 	}
-	if box.State != runtime.StateRunning {
-		return runtime.Errorf(runtime.ErrConflict, "sandbox %s is not running, it is %s: wolffia start %s", box.ID, box.State, box.ID)
+	if sb.State != runtime.StateRunning {
+		return runtime.Errorf(runtime.ErrConflict, "sandbox %s is not running, it is %s: wolffia start %s", sb.ID, sb.State, sb.ID)
 	}
-	f := &forwarder{Host: h, rt: rt, box: box, ports: ports, wait: wait}
+	f := &forwarder{Host: h, rt: rt, sb: sb, ports: ports, wait: wait}
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func forward(ctx context.Context, h *host.Host, ref, address string, specs []str
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { // ends with ctx
-		ended <- rt.AwaitEnd(ctx, box.ID)
+		ended <- rt.AwaitEnd(ctx, sb.ID)
 		cancel() // also a wait for a server
 	}()
 	for i := range ports {
@@ -113,7 +113,7 @@ func forward(ctx context.Context, h *host.Host, ref, address string, specs []str
 type forwarder struct {
 	*host.Host
 	rt      *local.Runtime
-	box     *runtime.Sandbox
+	sb      *runtime.Sandbox
 	ports   []runtime.Publish
 	wait    bool
 	refused sync.Once
@@ -132,10 +132,10 @@ const (
 // check returns the error of a port that leads to a port of this host at which f listens itself, not to a server.
 func (f *forwarder) check() error {
 	p := runtime.Circular(f.ports)
-	if p == nil || f.box.Network != runtime.NetworkHost {
+	if p == nil || f.sb.Network != runtime.NetworkHost {
 		return nil
 	}
-	return runtime.Errorf(runtime.ErrInvalid, "port %s: sandbox %s has network %q, so it would lead to itself: the server is at port %d of this host already", p.HostAddress(), f.box.ID, f.box.Network, p.Port)
+	return runtime.Errorf(runtime.ErrInvalid, "port %s: sandbox %s has network %q, so it would lead to itself: the server is at port %d of this host already", p.HostAddress(), f.sb.ID, f.sb.Network, p.Port)
 }
 
 // listen opens a port of this host, and serves it until the listener is closed.
@@ -164,7 +164,7 @@ func (f *forwarder) listen(ctx context.Context, p *runtime.Publish) (net.Listene
 		}
 		_ = conn.Close()
 	}
-	if _, err := fmt.Fprintf(f.Out, "%s -> %s port %d\n", l.Addr(), f.box.ID, p.Port); err != nil {
+	if _, err := fmt.Fprintf(f.Out, "%s -> %s port %d\n", l.Addr(), f.sb.ID, p.Port); err != nil {
 		_ = l.Close()
 		return nil, err
 	}
@@ -195,7 +195,7 @@ func (f *forwarder) serve(ctx context.Context, l net.Listener, port int) {
 // dial connects to a server inside. With wait it tries until the server is up.
 func (f *forwarder) dial(ctx context.Context, port int) (net.Conn, error) {
 	for pause := lookAgain; ; pause = min(2*pause, lookSeldom) {
-		conn, err := f.rt.DialPort(ctx, f.box.ID, port)
+		conn, err := f.rt.DialPort(ctx, f.sb.ID, port)
 		if err == nil || !f.wait || !errors.Is(err, syscall.ECONNREFUSED) {
 			return conn, err
 		}
@@ -210,7 +210,7 @@ func (f *forwarder) dial(ctx context.Context, port int) (net.Conn, error) {
 // await is dial for a client. With wait, only one of a port's clients tries until the server is up, the one that has
 // the turn. A client that sends no more meanwhile is taken for one that has given up.
 func (f *forwarder) await(ctx context.Context, client *net.TCPConn, port int, turn chan struct{}) (net.Conn, error) {
-	conn, err := f.rt.DialPort(ctx, f.box.ID, port)
+	conn, err := f.rt.DialPort(ctx, f.sb.ID, port)
 	if err == nil || !f.wait || !errors.Is(err, syscall.ECONNREFUSED) {
 		return conn, err
 	}
@@ -241,7 +241,7 @@ func (f *forwarder) carry(ctx context.Context, conn *net.TCPConn, port int, turn
 	defer conn.Close()
 	server, err := f.await(ctx, conn, port, turn)
 	if err != nil {
-		boxnet.Reset(conn)
+		insidenet.Reset(conn)
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			f.refused.Do(func() { f.Warn("%s; it may not be up yet: --wait waits for it", console.Printable(err.Error())) })
 		}
@@ -250,5 +250,5 @@ func (f *forwarder) carry(ctx context.Context, conn *net.TCPConn, port int, turn
 	defer server.Close()
 	stop := context.AfterFunc(ctx, func() { _, _ = conn.Close(), server.Close() })
 	defer stop()
-	boxnet.Exchange(conn, server.(boxnet.HalfCloser))
+	insidenet.Exchange(conn, server.(insidenet.HalfCloser))
 }

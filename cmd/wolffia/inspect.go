@@ -14,10 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"wolffia/cmd/wolffia/internal/boxflags"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/cmd/wolffia/internal/review"
+	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/local"
 	"wolffia/runtime"
 )
@@ -138,7 +138,7 @@ func (s *inspection) print(out io.Writer) error {
 	case t.Problem != "":
 		row("tree", "unknown: "+t.Problem)
 	case t.Static != nil:
-		row("tree", boxflags.StaticText(t.Static))
+		row("tree", sandboxflags.StaticText(t.Static))
 	default:
 		row("tree", fmt.Sprintf("%d names known, %d descriptors open", t.Nodes, t.FDs))
 		if !t.Current {

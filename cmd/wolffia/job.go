@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"wolffia/cmd/wolffia/internal/boxflags"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/cmd/wolffia/internal/usage"
 	"wolffia/internal/jsontext"
 	"wolffia/local"
@@ -61,7 +61,7 @@ commands that were asked for before.`,
 			if len(args) < 3 {
 				return usage.Errorf(cmd, "needs SANDBOX, SESSION and CMD")
 			}
-			vars, err := boxflags.Variables(env)
+			vars, err := sandboxflags.Variables(env)
 			if err != nil {
 				return err
 			}
@@ -69,11 +69,11 @@ commands that were asked for before.`,
 			if err != nil {
 				return err
 			}
-			box, err := runtime.Open(cmd.Context(), rt, args[0])
+			sb, err := runtime.Open(cmd.Context(), rt, args[0])
 			if err != nil {
 				return err
 			}
-			session, err := box.Session(cmd.Context(), args[1])
+			session, err := sb.Session(cmd.Context(), args[1])
 			if err != nil {
 				return err
 			}
@@ -192,7 +192,7 @@ func jobWaitCommand(h *host.Host) *cobra.Command {
 --timeout the exit code is 124, and the job continues.`,
 		Args: cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			limit, err := boxflags.ParseTimeout(timeout)
+			limit, err := sandboxflags.ParseTimeout(timeout)
 			if err != nil {
 				return err
 			}

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"wolffia/cmd/wolffia/internal/boxflags"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/local"
 	"wolffia/runtime"
 )
@@ -80,7 +80,7 @@ any more. With --ttl they need not run.`,
 			renew := cmd.Flags().Changed("ttl")
 			if renew {
 				var err error
-				if d, err = boxflags.ParseLifetime("ttl", ttl); err != nil {
+				if d, err = sandboxflags.ParseLifetime("ttl", ttl); err != nil {
 					return err
 				}
 			}

@@ -51,19 +51,19 @@ func listingOf(s *runtime.Sandbox) listing {
 }
 
 // stateSpare is the state that ls --all prints of a spare, which is not a sandbox yet.
-const stateSpare runtime.State = "spare"
+const statePooled runtime.State = "spare"
 
-func listingOfSpare(s local.Spare) listing {
+func listingOfPooled(s local.PooledSandbox) listing {
 	return listing{
-		ID: s.ID, Runtime: s.Runtime, State: stateSpare, Shape: s.Shape, CreatedAt: s.Since.UnixMilli(), Labels: map[string]string{},
+		ID: s.ID, Runtime: s.Runtime, State: statePooled, Shape: s.Shape, CreatedAt: s.Since.UnixMilli(), Labels: map[string]string{},
 		ExpiresAt: time.Now().Add(s.Left).UnixMilli(),
 	}
 }
 
 func lsCommand(h *host.Host) *cobra.Command {
-	var spares bool
+	var pooled bool
 	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List the sandboxes", Args: cobra.NoArgs}
-	cmd.Flags().BoolVarP(&spares, "all", "a", false,
+	cmd.Flags().BoolVarP(&pooled, "all", "a", false,
 		"also those of pools that no command has taken: see wolffia pool")
 	return host.List(h, cmd, &console.Table[listing]{
 		Head: "ID\tNAME\tRUNTIME\tSTATE\tAGE\tEXPIRES\tCODEBASE\tFILTER\tLABELS",
@@ -77,10 +77,10 @@ func lsCommand(h *host.Host) *cobra.Command {
 	}, func(ctx context.Context, rt *local.Runtime, _ []string) ([]listing, error) {
 		all, err := rt.List(ctx)
 		listings := host.Mapped(all, listingOf)
-		if err == nil && spares {
-			var more []local.Spare
-			more, err = rt.Spares()
-			listings = append(listings, host.Mapped(more, listingOfSpare)...)
+		if err == nil && pooled {
+			var more []local.PooledSandbox
+			more, err = rt.PooledSandboxes()
+			listings = append(listings, host.Mapped(more, listingOfPooled)...)
 		}
 		return listings, err
 	})

@@ -64,21 +64,21 @@ func leaveOwner() (umask uint32) {
 }
 
 // rehearsing are the commands that read the record of a sandbox first, and take little time.
-var rehearsing = []string{"exec", "inspect", "ls", "rm", "stop"}
+var primingCommands = []string{"exec", "inspect", "ls", "rm", "stop"}
 
 // run executes one command line and returns its exit code; umask is the caller's.
 func run(args []string, io *console.Console, umask uint32) int {
 	a := &app{Host: &host.Host{Console: io, Umask: umask, Version: version}}
-	ctx, heed := signals.Watch(context.Background())
-	a.Heed = heed
-	defer heed.End(context.Canceled)
+	ctx, handler := signals.Watch(context.Background())
+	a.Signals = handler
+	defer handler.End(context.Canceled)
 	word := ""
 	if len(args) > 0 {
 		word = args[0]
 	}
 	hostpath.Distrust(hostdir.Codebase, hostdir.Default)
-	if slices.Contains(rehearsing, word) {
-		local.RehearseUse() // beside the command line
+	if slices.Contains(primingCommands, word) {
+		local.PrimeJSONForUse() // beside the command line
 	}
 	root := a.command(word)
 	if word == cobra.ShellCompRequestCmd || word == cobra.ShellCompNoDescRequestCmd {

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"wolffia/cmd/wolffia/internal/boxflags"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/cmd/wolffia/internal/usage"
 	"wolffia/fields"
 	"wolffia/fusefs/audit"
@@ -103,7 +103,7 @@ func printNetwork(h *host.Host, s *shownNetwork) error {
 }
 
 func networkAllowCommand(h *host.Host) *cobra.Command {
-	var names boxflags.Sandbox
+	var names sandboxflags.Sandbox
 	cmd := &cobra.Command{
 		Use:   "allow SANDBOX [flags] [NAME[:PORTS]...]",
 		Short: "Let a sandbox reach more names, also while it runs",
@@ -113,7 +113,7 @@ is as with --allow-host. It holds when the command returns, and after a restart 
   wolffia network allow box --add-host db.internal:127.0.0.1 --allow-host db.internal:5432`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			names.Values = names.With(boxflags.FlagAllowHost, append(names.List(boxflags.FlagAllowHost), args[1:]...))
+			names.Values = names.With(sandboxflags.FlagAllowHost, append(names.List(sandboxflags.FlagAllowHost), args[1:]...))
 			if !names.Named() {
 				return usage.Errorf(cmd, "needs a NAME")
 			}
@@ -132,7 +132,7 @@ is as with --allow-host. It holds when the command returns, and after a restart 
 			return err
 		},
 	}
-	names.Values = boxflags.AddFields(h, cmd, fields.Allow)
+	names.Values = sandboxflags.AddFields(h, cmd, fields.Allow)
 	return cmd
 }
 
@@ -212,7 +212,7 @@ Read the list before you use it: what the command did is what it asks for.`,
 		Example: `  wolffia network learn -- npm ci
   wolffia network learn --allow-host git.example:22 -- make deps >names.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.box.Learn = true
+			f.flags.Learn = true
 			out := h.Out
 			h.Out = h.Err
 			defer func() { h.Out = out }()
@@ -221,7 +221,7 @@ Read the list before you use it: what the command did is what it asks for.`,
 				if err != nil {
 					return err
 				}
-				_ = printLearned(out, &f.box, learned, args) // the output keeps its error
+				_ = printLearned(out, &f.flags, learned, args) // the output keeps its error
 				return nil
 			})
 		},
@@ -266,7 +266,7 @@ func learnedFlags(all []audit.Record) (flags []string) {
 		}
 	}
 	for _, r := range all {
-		if r.Host == nil || r.Remedy == "" || strings.HasPrefix(r.Remedy, "--"+boxflags.FlagHeader) || r.Op == "lookup" && connected[r.Host.Name] { // a header has a file of the user's
+		if r.Host == nil || r.Remedy == "" || strings.HasPrefix(r.Remedy, "--"+sandboxflags.FlagHeader) || r.Op == "lookup" && connected[r.Host.Name] { // a header has a file of the user's
 			continue
 		}
 		if !slices.Contains(flags, r.Remedy) {
@@ -278,7 +278,7 @@ func learnedFlags(all []audit.Record) (flags []string) {
 }
 
 // printLearned prints flags as a comment and as a configuration file, with those that were given.
-func printLearned(w io.Writer, given *boxflags.Sandbox, flags, command []string) error {
+func printLearned(w io.Writer, given *sandboxflags.Sandbox, flags, command []string) error {
 	values := map[string][]string{}
 	add := func(key string, all ...string) {
 		for _, v := range all {
@@ -287,17 +287,17 @@ func printLearned(w io.Writer, given *boxflags.Sandbox, flags, command []string)
 			}
 		}
 	}
-	for _, name := range boxflags.NameFlags {
+	for _, name := range sandboxflags.NameFlags {
 		add(name, given.List(name)...)
 	}
 	for _, flag := range flags {
-		if key, value, ok := strings.Cut(strings.TrimPrefix(flag, "--"), " "); ok && slices.Contains(boxflags.NameFlags, key) {
+		if key, value, ok := strings.Cut(strings.TrimPrefix(flag, "--"), " "); ok && slices.Contains(sandboxflags.NameFlags, key) {
 			add(key, value)
 		}
 	}
 	out := bufio.NewWriter(w)
 	line := "wolffia run"
-	for _, key := range boxflags.NameFlags {
+	for _, key := range sandboxflags.NameFlags {
 		for _, v := range values[key] {
 			line += " --" + key + " " + console.ShellWord(v)
 		}
@@ -306,7 +306,7 @@ func printLearned(w io.Writer, given *boxflags.Sandbox, flags, command []string)
 	if len(values) == 0 {
 		fmt.Fprintln(out, "# The command needs no network.")
 	}
-	for _, key := range boxflags.NameFlags {
+	for _, key := range sandboxflags.NameFlags {
 		if len(values[key]) == 0 {
 			continue
 		}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"wolffia/cmd/wolffia/internal/boxflags"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/cmd/wolffia/internal/worktree"
 	"wolffia/fields"
 	"wolffia/internal/host/staticfs"
@@ -154,7 +154,7 @@ nothing there, or that other rules outrank.
 }
 
 func policyExplainCommand(h *host.Host) *cobra.Command {
-	var rules boxflags.Rules
+	var rules sandboxflags.Rules
 	var codebase string
 	var asJSON, dir bool
 	cmd := &cobra.Command{
@@ -202,8 +202,8 @@ Of a path that may be either the stricter answer is given.`,
 			return nil
 		},
 	}
-	rules.Values = boxflags.AddFields(h, cmd, fields.Explain)
-	boxflags.Configured(h, cmd, &rules)
+	rules.Values = sandboxflags.AddFields(h, cmd, fields.Explain)
+	sandboxflags.Configured(h, cmd, &rules)
 	cmd.Flags().StringVar(&codebase, "codebase", ".", "the codebase")
 	cmd.Flags().BoolVar(&dir, "dir", false, "take the paths for directories")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -211,7 +211,7 @@ Of a path that may be either the stricter answer is given.`,
 }
 
 func policySetCommand(h *host.Host) *cobra.Command {
-	var rules boxflags.Rules
+	var rules sandboxflags.Rules
 	cmd := &cobra.Command{
 		Use:   "set SANDBOX rule flags",
 		Short: "Replace the rules of a sandbox, also while it runs",
@@ -247,14 +247,14 @@ open, and from its next start if it does not. What was read before is known.`,
 			}
 			names := made.Egress
 			made.Egress = nil
-			boxflags.WarnRules(h, made)
+			sandboxflags.WarnRules(h, made)
 			if names != nil {
 				h.Warn("the network of the policy file is for new sandboxes: wolffia network allow %s NAME... changes this one's", args[0])
 			}
 			return nil
 		},
 	}
-	rules.Values = boxflags.AddFields(h, cmd, fields.SetRules)
+	rules.Values = sandboxflags.AddFields(h, cmd, fields.SetRules)
 	return cmd
 }
 

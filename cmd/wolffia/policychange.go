@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"wolffia/cmd/wolffia/internal/boxflags"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/fields"
 	"wolffia/local"
 	"wolffia/perm"
@@ -97,7 +97,7 @@ func filtered(ctx context.Context, rt *local.Runtime, ref string) (*local.Detail
 }
 
 func policyAddCommand(h *host.Host) *cobra.Command {
-	var f boxflags.Rules
+	var f sandboxflags.Rules
 	cmd := &cobra.Command{
 		Use:   "add SANDBOX --rule PATTERN=LEVEL | --reveal PATTERN=LEVEL",
 		Short: "Add rules to those of a sandbox, also while it runs",
@@ -119,7 +119,7 @@ depends on the codebase is looked at again; a policy file is not read again.`,
 			return changeRules(cmd.Context(), h, args[0], o, func(*policy.Choice) error { return nil })
 		},
 	}
-	f.Values = boxflags.AddFields(h, cmd, fields.AddRules)
+	f.Values = sandboxflags.AddFields(h, cmd, fields.AddRules)
 	return cmd
 }
 
@@ -190,7 +190,7 @@ func changeRules(ctx context.Context, h *host.Host, ref string, o *policy.Option
 			continue
 		}
 		if err == nil {
-			boxflags.WarnRules(h, made)
+			sandboxflags.WarnRules(h, made)
 		}
 		return err
 	}

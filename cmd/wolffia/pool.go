@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"wolffia/cmd/wolffia/internal/boxflags"
 	"wolffia/cmd/wolffia/internal/complete"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/cmd/wolffia/internal/usage"
 	"wolffia/fields"
 	"wolffia/local"
@@ -43,9 +43,9 @@ What does not: the environment, labels, name, working directory and lifetime.`,
 type poolListing struct {
 	Shape      string `json:"shape"`
 	Runtime    string `json:"runtime"`
-	Spares     int    `json:"spares"` // how many it keeps
+	Size       int    `json:"spares"` // how many it keeps
 	Ready      int    `json:"ready"`  // how many there are
-	Taken      int64  `json:"taken"`
+	Claimed    int64  `json:"taken"`
 	MountPoint string `json:"mountPoint"`
 	Image      string `json:"image,omitempty"`
 	Codebase   string `json:"codebase,omitempty"` // whose tree is there ahead
@@ -71,17 +71,17 @@ func (l *poolListing) ahead() string {
 
 func poolListingOf(p *local.Pool) poolListing {
 	return poolListing{
-		Shape: p.Shape, Runtime: p.Runtime, Spares: p.Spares, Ready: p.Ready, Taken: p.Taken,
+		Shape: p.Shape, Runtime: p.Runtime, Size: p.Size, Ready: p.Ready, Claimed: p.Claimed,
 		MountPoint: p.Config.MountPointOrDefault(), Image: p.Config.Image, Idle: p.IdleTimeout.Milliseconds(),
 		Codebase: p.Config.CodebasePath, Shell: p.Shell, StartedAt: p.StartedAt.UnixMilli(), UsedAt: p.UsedAt.UnixMilli(), EndsAt: p.EndsAt().UnixMilli(), Problem: p.Problem,
 	}
 }
 
 // sparesFlag is the flag of pool start for the number of spares.
-const sparesFlag = "spares"
+const sizeFlag = "spares"
 
 func poolStartCommand(h *host.Host) *cobra.Command {
-	var box boxflags.Sandbox
+	var flags sandboxflags.Sandbox
 	cmd := &cobra.Command{
 		Use:   "start [-n N] [--idle D] [--shell] [--tree] [flags of create]",
 		Short: "Start a pool; print its shape when its spares are ready",
@@ -96,25 +96,25 @@ no command took one.`,
   wolffia pool stop --all`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			opts := local.PoolOptions{Spares: int(box.Whole(sparesFlag)), Shell: box.Truth("shell"), Tree: box.Truth("tree")}
-			idle := box.Text(boxflags.IdleFlag)
-			if opts.IdleTimeout, err = boxflags.ParseLifetime(boxflags.IdleFlag, idle); err != nil {
+			opts := local.PoolOptions{Size: int(flags.Whole(sizeFlag)), Shell: flags.Truth("shell"), Tree: flags.Truth("tree")}
+			idle := flags.Text(sandboxflags.IdleFlag)
+			if opts.IdleTimeout, err = sandboxflags.ParseLifetime(sandboxflags.IdleFlag, idle); err != nil {
 				return err
 			}
 			if opts.IdleTimeout < time.Second {
-				return runtime.Errorf(runtime.ErrInvalid, "--%s %q: it must be at least 1s", boxflags.IdleFlag, idle)
+				return runtime.Errorf(runtime.ErrInvalid, "--%s %q: it must be at least 1s", sandboxflags.IdleFlag, idle)
 			}
-			if opts.Spares < 1 || opts.Spares > local.MaxSpares {
-				return runtime.Errorf(runtime.ErrInvalid, "--%s %d: it must be 1 to %d", sparesFlag, opts.Spares, local.MaxSpares)
+			if opts.Size < 1 || opts.Size > local.MaxPoolSize {
+				return runtime.Errorf(runtime.ErrInvalid, "--%s %d: it must be 1 to %d", sizeFlag, opts.Size, local.MaxPoolSize)
 			}
-			if box.Truth("no-codebase") {
+			if flags.Truth("no-codebase") {
 				return runtime.Errorf(runtime.ErrUnsupported, "--no-codebase: only sandboxes with a codebase can be started ahead")
 			}
-			rt, err := h.Open(box.Text("runtime"))
+			rt, err := h.Open(flags.Text("runtime"))
 			if err != nil {
 				return err
 			}
-			config, err := box.Config(cmd.Context(), h)
+			config, err := flags.Config(cmd.Context(), h)
 			if err != nil {
 				return err
 			}
@@ -122,14 +122,14 @@ no command took one.`,
 			if err != nil {
 				return err
 			}
-			if box.Truth("json") {
+			if flags.Truth("json") {
 				return h.PrintJSON(poolListingOf(p))
 			}
 			_, err = fmt.Fprintln(h.Out, p.Shape)
 			return err
 		},
 	}
-	box.Add(h, cmd, fields.Pooling)
+	flags.Add(h, cmd, fields.Pooling)
 	return cmd
 }
 
@@ -139,7 +139,7 @@ func poolListCommand(h *host.Host) *cobra.Command {
 		Head: "SHAPE\tRUNTIME\tREADY\tTAKEN\tENDS\tAHEAD\tMOUNT POINT\tPROBLEM",
 		Row: func(l poolListing) []any {
 			return []any{
-				l.Shape, cmp.Or(l.Runtime, "-"), fmt.Sprintf("%d/%d", l.Ready, l.Spares), l.Taken, console.Until(l.EndsAt),
+				l.Shape, cmp.Or(l.Runtime, "-"), fmt.Sprintf("%d/%d", l.Ready, l.Size), l.Claimed, console.Until(l.EndsAt),
 				console.Dash(l.ahead()), console.Printable(l.MountPoint), console.Dash(console.OneLine(l.Problem)),
 			}
 		},

@@ -7,10 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"wolffia/cmd/wolffia/internal/attach"
-	"wolffia/cmd/wolffia/internal/boxflags"
 	"wolffia/cmd/wolffia/internal/hint"
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/cmd/wolffia/internal/review"
+	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/cmd/wolffia/internal/usage"
 	"wolffia/fields"
 	"wolffia/local"
@@ -20,13 +20,13 @@ import (
 
 // runFlags are the flags of run.
 type runFlags struct {
-	box boxflags.Sandbox
-	log auditFlags
+	flags sandboxflags.Sandbox
+	log   auditFlags
 }
 
 func (f *runFlags) add(h *host.Host, cmd *cobra.Command, is fields.Command) {
 	cmd.Flags().SetInterspersed(false)
-	f.box.Add(h, cmd, is)
+	f.flags.Add(h, cmd, is)
 }
 
 func runCommand(h *host.Host) *cobra.Command {
@@ -59,55 +59,55 @@ may be left out: then the image's own runs, without the current directory.`,
 // run creates a sandbox, runs a command in it, and destroys it. It calls ended when the command
 // has ended, while the sandbox still exists.
 func (f *runFlags) run(h *host.Host, cmd *cobra.Command, args []string, ended func(ctx context.Context, rt *local.Runtime, id string) error) error {
-	box := &f.box
-	if len(args) == 0 && box.Text("image") == "" {
+	flags := &f.flags
+	if len(args) == 0 && flags.Text("image") == "" {
 		return usage.Errorf(cmd, "needs CMD")
 	}
-	asJSON := box.Truth("json")
-	if err := checkTTY(h, box.Truth("tty"), asJSON); err != nil {
+	asJSON := flags.Truth("json")
+	if err := checkTTY(h, flags.Truth("tty"), asJSON); err != nil {
 		return err
 	}
-	limit, err := boxflags.ParseTimeout(box.Text("timeout"))
+	limit, err := sandboxflags.ParseTimeout(flags.Text("timeout"))
 	if err != nil {
 		return err
 	}
-	rt, err := h.OpenEarly(box.Text("runtime"))
+	rt, err := h.OpenEarly(flags.Text("runtime"))
 	if err != nil {
 		return err
 	}
-	if len(args) == 0 && box.Text("codebase") == "" {
-		box.Values = box.With("no-codebase", true) // the image's own command works in a directory of the image
+	if len(args) == 0 && flags.Text("codebase") == "" {
+		flags.Values = flags.With("no-codebase", true) // the image's own command works in a directory of the image
 	}
-	defer box.Undo(cmd.Context(), h)
-	config, err := box.Config(cmd.Context(), h)
+	defer flags.Undo(cmd.Context(), h)
+	config, err := flags.Config(cmd.Context(), h)
 	if err != nil {
 		return err
 	}
 	config.BoundToCaller = true
-	ends := review.Flags{Apply: box.Text("apply")}
+	ends := review.Flags{Apply: flags.Text("apply")}
 	if err := ends.Check(config.CopyOnWrite); err != nil {
 		return err
 	}
 	if len(args) == 0 {
-		args = box.Command
+		args = flags.Command
 	}
-	if len(args) == 0 && host.Lacks(box.Text("runtime"), launch.StoreImages) {
+	if len(args) == 0 && host.Lacks(flags.Text("runtime"), launch.StoreImages) {
 		if args, err = rt.ImageCommand(cmd.Context(), config); err != nil {
 			return err
 		}
 	}
 	if len(args) == 0 {
-		return usage.Errorf(cmd, "needs CMD, since image %s has no command of its own", box.Text("image"))
+		return usage.Errorf(cmd, "needs CMD, since image %s has no command of its own", flags.Text("image"))
 	}
-	if err := f.log.open(config, box.Text("audit")); err != nil {
+	if err := f.log.open(config, flags.Text("audit")); err != nil {
 		return err
 	}
-	id, err := box.Launch(cmd.Context(), h, rt, config)
+	id, err := flags.Launch(cmd.Context(), h, rt, config)
 	if err != nil {
 		return err
 	}
 	typed := h.Typed()
-	spec := &runtime.Command{Command: args, OpenStdin: (typed || box.Truth("interactive")) && h.Readable(), TTY: h.IsTerminal(), Timeout: limit}
+	spec := &runtime.Command{Command: args, OpenStdin: (typed || flags.Truth("interactive")) && h.Readable(), TTY: h.IsTerminal(), Timeout: limit}
 	var end error
 	if asJSON {
 		spec.OpenStdin, spec.TTY = spec.OpenStdin && !typed, false // a terminal has no end that the user did not type
@@ -134,7 +134,7 @@ type creation struct {
 }
 
 func createCommand(h *host.Host) *cobra.Command {
-	var box boxflags.Sandbox
+	var flags sandboxflags.Sandbox
 	cmd := &cobra.Command{
 		Use:   "create [flags]",
 		Short: "Create and start a sandbox; print its id",
@@ -143,27 +143,27 @@ func createCommand(h *host.Host) *cobra.Command {
   wolffia rm -f "$id"`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rt, err := h.OpenEarly(box.Text("runtime"))
+			rt, err := h.OpenEarly(flags.Text("runtime"))
 			if err != nil {
 				return err
 			}
-			box.Links = true
-			defer box.Undo(cmd.Context(), h)
-			config, err := box.Config(cmd.Context(), h)
+			flags.Links = true
+			defer flags.Undo(cmd.Context(), h)
+			config, err := flags.Config(cmd.Context(), h)
 			if err != nil {
 				return err
 			}
-			id, err := box.Launch(cmd.Context(), h, rt, config)
+			id, err := flags.Launch(cmd.Context(), h, rt, config)
 			if err != nil {
 				return err
 			}
-			if box.Truth("json") {
+			if flags.Truth("json") {
 				return h.PrintJSON(&creation{id, config.Name, config.CodebasePath, rt.Limits(id)})
 			}
 			_, err = h.Out.WriteString(id + "\n")
 			return err
 		},
 	}
-	box.Add(h, cmd, fields.Create)
+	flags.Add(h, cmd, fields.Create)
 	return cmd
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"wolffia/cmd/wolffia/internal/attach"
-	"wolffia/cmd/wolffia/internal/boxflags"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/cmd/wolffia/internal/review"
+	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/cmd/wolffia/internal/usage"
 	"wolffia/fields"
 	"wolffia/local"
@@ -103,7 +103,7 @@ detaches and leaves it running; to attach again shows what was printed last.`,
 }
 
 func shellCommand(h *host.Host) *cobra.Command {
-	var box boxflags.Sandbox
+	var flags sandboxflags.Sandbox
 	cmd := &cobra.Command{
 		Use:   "shell [flags] [SANDBOX]",
 		Short: "Work in a sandbox at the terminal; ctrl-p ctrl-q leaves it running",
@@ -117,7 +117,7 @@ what becomes of the changes, as run does; what is neither applied nor discarded 
 			if f := boxFlag(cmd); f != "" && len(args) > 0 {
 				return usage.Errorf(cmd, "--%s describes a new sandbox, and SANDBOX is one that exists: leave one of them out", f)
 			}
-			rt, err := h.Open(box.Text("runtime"))
+			rt, err := h.Open(flags.Text("runtime"))
 			if err != nil {
 				return err
 			}
@@ -138,14 +138,14 @@ what becomes of the changes, as run does; what is neither applied nor discarded 
 					}
 				}
 			} else {
-				defer box.Undo(cmd.Context(), h)
-				config, err := box.Config(cmd.Context(), h)
+				defer flags.Undo(cmd.Context(), h)
+				config, err := flags.Config(cmd.Context(), h)
 				if err != nil {
 					return err
 				}
 				config.Labels[labelShell] = "true"
 				copied = config.CopyOnWrite
-				if id, err = box.Launch(cmd.Context(), h, rt, config); err != nil {
+				if id, err = flags.Launch(cmd.Context(), h, rt, config); err != nil {
 					return err
 				}
 			}
@@ -159,7 +159,7 @@ what becomes of the changes, as run does; what is neither applied nor discarded 
 			return h.Alongside(err, review.New(h, rt).End(cmd.Context(), id, copied, &review.Flags{Apply: review.ApplyAsk}, err != nil))
 		},
 	}
-	box.Add(h, cmd, fields.Shell)
+	flags.Add(h, cmd, fields.Shell)
 	return cmd
 }
 

@@ -248,7 +248,7 @@ func TestSignalsOfHungSandbox(t *testing.T) {
 	b := newBox(t)
 	dir, err := statedir.Open(b.state)
 	b.OK(err)
-	pid := dir.Box(strings.TrimSpace(b.says("ls", "-q"))).Processes().Shim().PID
+	pid := dir.Record(strings.TrimSpace(b.says("ls", "-q"))).Processes().Shim().PID
 	b.says("exec", "--session", "s", "box", "--", ":")
 	for sig, want := range map[syscall.Signal]int{unix.SIGTERM: 143, unix.SIGHUP: 129, unix.SIGINT: 130} {
 		for _, args := range [][]string{{"exec", "--session", "s", "box", "--", "echo begun; sleep 1000; touch after"}, {"exec", "box", "--", "sh", "-c", "echo begun; sleep 1000"}} {

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"wolffia/cmd/wolffia/internal/boxflags"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/internal/config"
 	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
@@ -53,11 +53,11 @@ func trust(ctx context.Context, h *host.Host, dir string, yes bool) error {
 	if err != nil {
 		return runtime.Errorf(runtime.ErrInvalid, "%s: %w", name, err)
 	}
-	path, sum, err := boxflags.Identify(dir, data)
+	path, sum, err := sandboxflags.Identify(dir, data)
 	if err != nil {
 		return err
 	}
-	request, err := boxflags.CheckProject(h, name, path, data)
+	request, err := sandboxflags.CheckProject(h, name, path, data)
 	if err != nil {
 		return runtime.WithClass(runtime.ErrInvalid, err)
 	}
@@ -106,7 +106,7 @@ func listTrusted(h *host.Host, f console.Format) error {
 // stateOfFile compares a record with the file that exists now.
 func stateOfFile(r *statedir.Trust) string {
 	data, err := config.ReadProject(r.Path)
-	_, sum, identifyErr := boxflags.Identify(r.Path, data)
+	_, sum, identifyErr := sandboxflags.Identify(r.Path, data)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "missing"

@@ -11,10 +11,10 @@ import (
 	units "github.com/docker/go-units"
 	"github.com/spf13/cobra"
 
-	"wolffia/cmd/wolffia/internal/boxflags"
 	"wolffia/cmd/wolffia/internal/complete"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/local"
 	"wolffia/runtime"
 	"wolffia/volume"
@@ -144,7 +144,7 @@ all that no sandbox has, homes and named ones too. Prints what was deleted.`,
 		Args: cobra.NoArgs,
 		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, _ []string) error {
 			if older != "" {
-				d, err := boxflags.ParseLifetime("older", older)
+				d, err := sandboxflags.ParseLifetime("older", older)
 				if err != nil {
 					return err
 				}

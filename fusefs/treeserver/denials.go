@@ -37,7 +37,7 @@ func (t *treeServer) denials(n int64) *runtime.Denials {
 			continue
 		}
 		one := denial(&r)
-		size += len(one.Path) + len(one.Rule) + len(one.Source) + len(one.Why) + len(one.Allow)
+		size += len(one.Path) + len(one.Rule) + len(one.Source) + len(one.Reason) + len(one.Allow)
 		if len(d.List) == maxDenials || len(d.List) > 0 && size > maxDenialText {
 			d.More++
 			continue
@@ -53,7 +53,7 @@ func (t *treeServer) denials(n int64) *runtime.Denials {
 // denial returns r for a client.
 func denial(r *audit.Record) runtime.Denial {
 	d := runtime.Denial{
-		Op: r.Op, Path: audit.Printable(r.Path), Level: r.Level, Why: audit.Printable(r.Reason), Allow: audit.Printable(r.Remedy),
+		Op: r.Op, Path: audit.Printable(r.Path), Level: r.Level, Reason: audit.Printable(r.Reason), Allow: audit.Printable(r.Remedy),
 	}
 	if r.Cut {
 		d.Path += "..."

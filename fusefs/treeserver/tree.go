@@ -58,7 +58,7 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 		debug.SetMemoryLimit(memory)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	t := &treeServer{boot: b, control: control, audit: audit.NewLog(statedir.Audit(b.Run), log), codebase: b.Codebase, pooled: b.Spare}
+	t := &treeServer{boot: b, control: control, audit: audit.NewLog(statedir.Audit(b.Run), log), codebase: b.Codebase, pooled: b.Pooled}
 	root := -1
 	var layer *copied
 	var err error
@@ -130,7 +130,7 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 	if b.Blank {
 		t.expected = expect(b.Rules)
 	}
-	if b.Spare {
+	if b.Pooled {
 		boot.Threads(boot.Waiting)
 	}
 	if err := boot.SendServing(control, nil); err != nil {
@@ -159,7 +159,7 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 func (t *treeServer) used() {
 	time.AfterFunc(time.Second, func() {
 		debug.SetGCPercent(leastGarbage)
-		if t.boot.Spare && !t.boot.Blank { // it has listed its tree, and sleeps: 4 of 16 MB for 12,800 names
+		if t.boot.Pooled && !t.boot.Blank { // it has listed its tree, and sleeps: 4 of 16 MB for 12,800 names
 			debug.FreeOSMemory()
 		}
 	})

@@ -58,12 +58,12 @@ func (t *treeServer) serve() {
 		if err != nil || json.Unmarshal(packet, &req) != nil {
 			req.Op = "nonsense"
 		}
-		if req.Op == boot.AskAdopt || t.pooled { // not in the background: the shim waits for it alone
+		if req.Op == boot.AskActivate || t.pooled { // not in the background: the shim waits for it alone
 			err := runtime.Errorf(runtime.ErrConflict, "the tree server waits for a user, or has one")
 			switch {
-			case req.Op == boot.AskAdopt && t.pooled:
+			case req.Op == boot.AskActivate && t.pooled:
 				err = t.attach(req.Path, req.Git, file)
-			case req.Op == boot.AskRehearse && t.pooled:
+			case req.Op == boot.AskWarmUp && t.pooled:
 				err = t.warmUp(req.Path, file)
 			}
 			_ = file.Close() // nil is fine

@@ -148,7 +148,7 @@ func TestUsedImagesStay(t *testing.T) {
 	s, dir := fresh(t)
 	img := add(t, s, "docker.io/library/busybox:latest", "a")
 	c := &statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: "abcdefghijkl", ImageID: img.ID}}
-	box, _, err := dir.Create(statedir.Draft{Config: c}, nil)
+	rec, _, err := dir.Create(statedir.Draft{Config: c}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestUsedImagesStay(t *testing.T) {
 	if err != nil || len(all) != 1 || len(all[0].Sandboxes) != 1 {
 		t.Errorf("List: got all %+v, err %v; want err == nil and len(all) == 1 and len(all[0].Sandboxes) == 1", all, err)
 	}
-	if err := box.Remove(); err != nil {
+	if err := rec.Remove(); err != nil {
 		t.Fatal(err)
 	}
 	pinned, release, err := s.Pin(t.Context(), img.ID)
@@ -193,11 +193,11 @@ func TestUsedImagesStay(t *testing.T) {
 func TestDamagedSandboxKeepsImages(t *testing.T) {
 	s, dir := fresh(t)
 	img := add(t, s, "", "a")
-	box, _, err := dir.Create(statedir.Draft{Config: &statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: "abcdefghijkl"}}}, nil)
+	rec, _, err := dir.Create(statedir.Draft{Config: &statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: "abcdefghijkl"}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(box.ConfigFile(), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(rec.ConfigFile(), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Remove(t.Context(), img.ID); err == nil {

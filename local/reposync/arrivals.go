@@ -38,7 +38,7 @@ func (r *repositories) arrive(ctx context.Context) {
 	c, err := r.openCodebase(ctx)
 	if err != nil {
 		r.stick("git directories made inside", err)
-		_ = r.box.Git().SetPending(r.why(r.pairs))
+		_ = r.rec.Git().SetPending(r.why(r.pairs))
 		return
 	}
 	defer c.close()
@@ -66,9 +66,9 @@ func (r *repositories) arrive(ctx context.Context) {
 	r.look(r.baseStamp())
 	r.unarrived = false // what is stuck is tried again when something has changed
 	if !r.syncPairs(ctx) {
-		_ = r.box.Git().SetChanged(r.config) // the next one tries again
+		_ = r.rec.Git().SetChanged(r.config) // the next one tries again
 	}
-	_ = r.box.Git().SetPending(r.why(r.pairs))
+	_ = r.rec.Git().SetPending(r.why(r.pairs))
 }
 
 // isApart reports whether the host has to get a git directory, or the file that leads to it.
@@ -119,7 +119,7 @@ func (a *arrivals) bring(ctx context.Context, f *gitpairs.Pair) error {
 
 // makeGit makes a git directory at a temporary name, which no sandbox can use, and gives it its own then.
 func (a *arrivals) makeGit(ctx context.Context, p *gitsync.Pair, m *made) (err error) {
-	if _, err := a.box.Git().MakeBase(a.config, m.Private); err != nil {
+	if _, err := a.rec.Git().MakeBase(a.config, m.Private); err != nil {
 		return err
 	}
 	to, err := a.openAbove(m.Host)
@@ -185,13 +185,13 @@ done`
 
 // connect shows a repository that the sandbox has made what the host has of it, so that it gets the host's commits.
 func (a *arrivals) connect(ctx context.Context, p *gitsync.Pair, m *made) error {
-	git, err := os.Open(statedir.Git(a.box.Run()))
+	git, err := os.Open(statedir.Git(a.rec.Run()))
 	if err != nil {
 		return err
 	}
 	defer git.Close()
 	n, err := gitcopy.Number(ctx, git, statedir.GitHosts, m.Host,
-		func(path string) error { return a.box.Git().Give(a.config, path) })
+		func(path string) error { return a.rec.Git().Give(a.config, path) })
 	if err != nil {
 		return err
 	}

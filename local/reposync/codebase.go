@@ -83,10 +83,10 @@ type temp struct {
 
 // tempName is the name in the top of the codebase, which no sandbox with a tree server can use, of
 // a git directory that is being made or removed.
-func (s *sides) tempName() string { return cow.TempPrefix + "git-" + s.box.ID() }
+func (s *sides) tempName() string { return cow.TempPrefix + "git-" + s.rec.ID() }
 
 func (s *sides) tempFile() string {
-	return filepath.Join(statedir.Git(s.box.Run()), statedir.GitTemp)
+	return filepath.Join(statedir.Git(s.rec.Run()), statedir.GitTemp)
 }
 
 // claimTemp records what is about to have the temporary name. It is an error if something has it.
@@ -104,7 +104,7 @@ func (c *codebase) claimTemp(t temp) error {
 func (c *codebase) recordTemp(t temp) error {
 	err := statefile.WriteSync(c.tempFile(), &t)
 	if err == nil {
-		err = c.box.Git().Give(c.config, c.tempFile())
+		err = c.rec.Git().Give(c.config, c.tempFile())
 	}
 	return err
 }

@@ -49,7 +49,7 @@ func (r *repositories) changed() bool {
 	if r.static() {
 		return !r.same()
 	}
-	return r.box.Git().Changed()
+	return r.rec.Git().Changed()
 }
 
 // kept reports whether each git directory of the sandbox is what the last synchronisation has left.
@@ -61,7 +61,7 @@ func (r *repositories) kept() bool {
 // same reports whether neither side has changed since the last synchronisation in this process, and
 // so has nothing of this one to be recorded. r.mu is held.
 func (r *repositories) same() bool {
-	if r.box.Git().Changed() {
+	if r.rec.Git().Changed() {
 		return false
 	}
 	if !r.find() {
@@ -86,7 +86,7 @@ func (r *repositories) find() bool {
 
 // look finds the pairs. r.mu is held.
 func (r *repositories) look(made statefile.Stamp) bool {
-	git := statedir.Git(r.box.Run())
+	git := statedir.Git(r.rec.Run())
 	apart, _ := statedir.GitApart(git) // without one there is nothing
 	r.store = filepath.Join(git, apart, statedir.GitStore)
 	found, err := gitpairs.Find(r.store, r.config.CodebasePath, r.config.MountPointOrDefault())
@@ -134,7 +134,7 @@ func (r *repositories) sync(ctx context.Context) (settled bool) {
 	r.hidden = nil // the rules may have been replaced
 	for range maxRounds {
 		// What is changed from here on makes the mark again.
-		changed := r.box.Git().TakeChanged()
+		changed := r.rec.Git().TakeChanged()
 		step.Reached("git: mark taken")
 		if changed || r.static() {
 			r.look(r.baseStamp())
@@ -142,14 +142,14 @@ func (r *repositories) sync(ctx context.Context) (settled bool) {
 			r.find()
 		}
 		settled = r.syncPairs(ctx)
-		if !settled || !r.box.Git().Changed() {
+		if !settled || !r.rec.Git().Changed() {
 			break
 		}
 	}
 	if !settled {
-		_ = r.box.Git().SetChanged(r.config) // the next one tries again
+		_ = r.rec.Git().SetChanged(r.config) // the next one tries again
 	}
-	_ = r.box.Git().SetPending(r.why(r.pairs)) // that the sandbox may have gone meanwhile is fine
+	_ = r.rec.Git().SetPending(r.why(r.pairs)) // that the sandbox may have gone meanwhile is fine
 	return settled
 }
 

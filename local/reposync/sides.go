@@ -23,7 +23,7 @@ import (
 // sides are where the git directories of a sandbox and the host's are, and what synchronises two of them.
 type sides struct {
 	syncer *Syncer // nil: nothing is run inside
-	box    *statedir.Box
+	rec    *statedir.Record
 	config *statedir.Config // of its first use; the codebase and the name do not change
 
 	hidden func(path string) bool // by the rules; nil: they were not compiled yet
@@ -66,7 +66,7 @@ func (s *sides) newPair(f *gitpairs.Pair) *gitsync.Pair {
 	p := &gitsync.Pair{
 		Host: f.Host, Worktree: filepath.Join(s.config.CodebasePath, f.Place),
 		Private: filepath.Join(s.store, f.Private), Store: s.store, State: s.bases(statedir.GitBaseName(f.Private)),
-		Dir: filepath.Join(s.config.MountPointOrDefault(), f.Place), Name: cmp.Or(s.config.Name, s.box.ID()),
+		Dir: filepath.Join(s.config.MountPointOrDefault(), f.Place), Name: cmp.Or(s.config.Name, s.rec.ID()),
 	}
 	if f.Common != "" {
 		p.Common = filepath.Join(s.store, f.Common)
@@ -76,7 +76,7 @@ func (s *sides) newPair(f *gitpairs.Pair) *gitsync.Pair {
 	credentials := boot.TreeGitOf(s.config).Credentials
 	p.Filter = func(name string, content []byte) []byte { return gitcopy.Shown(name, content, credentials, away) }
 	if s.syncer != nil {
-		p.Inside = s.syncer.inside(s.box.ID(), p.Dir)
+		p.Inside = s.syncer.inside(s.rec.ID(), p.Dir)
 	}
 	return p
 }
@@ -105,7 +105,7 @@ func (s *sides) named(p *gitsync.Pair, line string) string {
 func (s *sides) hides(path string) bool {
 	if s.hidden == nil {
 		s.hidden = func(string) bool { return true } // rules that cannot be read hide everything
-		if c, err := s.syncer.config(s.box.ID()); err == nil && c.Whole() == nil {
+		if c, err := s.syncer.config(s.rec.ID()); err == nil && c.RequireRules() == nil {
 			if policy, err := perm.Compile(c.Permissions); err == nil {
 				s.hidden = func(path string) bool { return policy.Level(path, false) == perm.None }
 			}
@@ -116,7 +116,7 @@ func (s *sides) hides(path string) bool {
 
 // bases returns the path of the directory that has one for each pair, or of what that has at a path.
 func (s *sides) bases(path ...string) string {
-	return filepath.Join(statedir.Git(s.box.Run()), statedir.GitBase, filepath.Join(path...))
+	return filepath.Join(statedir.Git(s.rec.Run()), statedir.GitBase, filepath.Join(path...))
 }
 
 // baseStamp tells whether pairs were added.

@@ -36,16 +36,16 @@ func New(
 }
 
 // of returns what is known of a sandbox; nil if its git directories are not its own.
-func (s *Syncer) of(box *statedir.Box, c *statedir.Config) *repositories {
+func (s *Syncer) of(rec *statedir.Record, c *statedir.Config) *repositories {
 	if !c.PrivateGit {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := s.boxes[box.ID()]
+	b := s.boxes[rec.ID()]
 	if b == nil {
-		b = &repositories{sides: sides{syncer: s, box: box, config: c}}
-		s.boxes[box.ID()] = b
+		b = &repositories{sides: sides{syncer: s, rec: rec, config: c}}
+		s.boxes[rec.ID()] = b
 	}
 	return b
 }
@@ -71,8 +71,8 @@ func (s *Syncer) Close() {
 
 // Begin brings both sides to the same state for a command that is about to start, and watches them until [Use.End] is
 // called. It returns nil for a sandbox whose git directories are not its own. What does not succeed is pending.
-func (s *Syncer) Begin(ctx context.Context, box *statedir.Box, c *statedir.Config) *Use {
-	b := s.of(box, c)
+func (s *Syncer) Begin(ctx context.Context, rec *statedir.Record, c *statedir.Config) *Use {
+	b := s.of(rec, c)
 	if b == nil {
 		return nil
 	}
@@ -96,17 +96,17 @@ func (s *Syncer) Begin(ctx context.Context, box *statedir.Box, c *statedir.Confi
 }
 
 // Sync synchronises the repositories of a sandbox now, if it runs: see [runtime.Workspace].
-func (s *Syncer) Sync(ctx context.Context, box *statedir.Box, c *statedir.Config) (*runtime.GitReport, error) {
-	b := s.of(box, c)
+func (s *Syncer) Sync(ctx context.Context, rec *statedir.Record, c *statedir.Config) (*runtime.GitReport, error) {
+	b := s.of(rec, c)
 	if b == nil {
 		return &runtime.GitReport{}, nil
 	}
-	state, _, err := box.State()
+	state, _, err := rec.State()
 	if err != nil {
 		return nil, err
 	}
 	if state != runtime.StateRunning {
-		return &runtime.GitReport{Pending: Unsynced(box, c)}, nil
+		return &runtime.GitReport{Pending: Unsynced(rec, c)}, nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *Syncer) Sync(ctx context.Context, box *statedir.Box, c *statedir.Config
 	if b.unarrived {
 		b.arrive(ctx)
 	}
-	r := &runtime.GitReport{Pending: pending(box)}
+	r := &runtime.GitReport{Pending: pending(rec)}
 	if b.syncs != syncs {
 		r.Lines = b.linesFrom(from, b.pairs)
 	}
@@ -129,12 +129,12 @@ const stopLimit = time.Minute
 
 // BeforeStop takes over what git inside has changed, while the sandbox still runs. It takes a minute at most. What
 // cannot be taken over is pending.
-func (s *Syncer) BeforeStop(ctx context.Context, box *statedir.Box, c *statedir.Config) {
-	b := s.of(box, c)
-	if b == nil || !b.static() && !box.Git().Changed() {
+func (s *Syncer) BeforeStop(ctx context.Context, rec *statedir.Record, c *statedir.Config) {
+	b := s.of(rec, c)
+	if b == nil || !b.static() && !rec.Git().Changed() {
 		return
 	}
-	if state, _, err := box.State(); err != nil || state != runtime.StateRunning {
+	if state, _, err := rec.State(); err != nil || state != runtime.StateRunning {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, stopLimit)
@@ -146,11 +146,11 @@ func (s *Syncer) BeforeStop(ctx context.Context, box *statedir.Box, c *statedir.
 
 // Settle puts right what a process that was killed while it made or removed a git directory has left in the codebase of
 // a sandbox. The error names the codebase, and is of class [runtime.ErrUnavailable].
-func (s *Syncer) Settle(ctx context.Context, box *statedir.Box, c *statedir.Config) error {
+func (s *Syncer) Settle(ctx context.Context, rec *statedir.Record, c *statedir.Config) error {
 	if !c.PrivateGit {
 		return nil
 	}
-	if err := (&sides{syncer: s, box: box, config: c}).settleKilled(ctx); err != nil {
+	if err := (&sides{syncer: s, rec: rec, config: c}).settleKilled(ctx); err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "put right what a killed process has left in codebase %s: %w",
 			c.CodebasePath, err)
 	}
@@ -159,9 +159,9 @@ func (s *Syncer) Settle(ctx context.Context, box *statedir.Box, c *statedir.Conf
 
 // Unsynced returns why something of the git directories of a sandbox that does not run would be lost with it; empty:
 // nothing would be. Something may have been changed after the last synchronisation.
-func Unsynced(box *statedir.Box, c *statedir.Config) string {
-	why := pending(box)
-	if why == "" && !c.Serves() && !(&repositories{sides: sides{box: box, config: c}}).kept() {
+func Unsynced(rec *statedir.Record, c *statedir.Config) string {
+	why := pending(rec)
+	if why == "" && !c.Serves() && !(&repositories{sides: sides{rec: rec, config: c}}).kept() {
 		why = unsynced
 	}
 	return why
@@ -171,11 +171,11 @@ func Unsynced(box *statedir.Box, c *statedir.Config) string {
 const unsynced = "what git inside has changed last was not taken over yet"
 
 // pending returns why something of a sandbox's git directories is known to be lost with it; empty: nothing is.
-func pending(box *statedir.Box) string {
-	if why := box.Git().Pending(); why != "" {
+func pending(rec *statedir.Record) string {
+	if why := rec.Git().Pending(); why != "" {
 		return why
 	}
-	if box.Git().Changed() {
+	if rec.Git().Changed() {
 		return unsynced
 	}
 	return ""

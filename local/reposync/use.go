@@ -43,7 +43,7 @@ func (u *Use) Finish(ctx context.Context, r *runtime.Result) {
 		defer u.mu.Unlock()
 		u.takeOver(ctx)
 		if u.repositories.syncs != u.syncs {
-			u.report = runtime.GitReport{Lines: u.linesFrom(u.from, u.pairs), Pending: pending(u.box)}
+			u.report = runtime.GitReport{Lines: u.linesFrom(u.from, u.pairs), Pending: pending(u.rec)}
 		}
 		u.End() // before the lock is free: a synchronisation that begins then would be stopped midway
 		step.Reached("git: synchronised")

@@ -43,7 +43,7 @@ func newWatcher(r *repositories) *watcher {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	w := &watcher{os.NewFile(uintptr(fd), "inotify"), stop}
-	w.watch(statedir.Git(r.box.Run()), unix.IN_CREATE)
+	w.watch(statedir.Git(r.rec.Run()), unix.IN_CREATE)
 	w.watch(r.bases(), unix.IN_CREATE|unix.IN_MOVED_TO)
 	changes := make(chan struct{}, 1)
 	go w.read(changes)

@@ -25,10 +25,10 @@ var zoe = registry.Owner{OrganizationID: "acme", ProjectID: "web", UserID: "zoe"
 // mounted there, as somebody does who does not know what it is.
 func forget(t *testing.T, rt *shimtest.Runtime, id string) {
 	t.Helper()
-	box := filepath.Join(rt.State, "sandboxes", id)
-	tree := filepath.Join(box, "engine", "tree")
+	sb := filepath.Join(rt.State, "sandboxes", id)
+	tree := filepath.Join(sb, "engine", "tree")
 	var dirs []string
-	err := filepath.WalkDir(box, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(sb, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err

@@ -40,7 +40,7 @@ func stage() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("start runsc: prctl PR_SET_NO_NEW_PRIVS: %w", err)
 	}
-	err := child.Become("/proc/self/fd/"+strconv.Itoa(fdProgram), append([]string{"runsc"}, os.Args[2:]...), []string{})
+	err := child.Exec("/proc/self/fd/"+strconv.Itoa(fdProgram), append([]string{"runsc"}, os.Args[2:]...), []string{})
 	return fmt.Errorf("start runsc: %w", err)
 }
 

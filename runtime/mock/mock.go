@@ -26,7 +26,7 @@ type Runtime struct {
 	world *world
 
 	mu    sync.Mutex
-	bound []*box // started here, and bound to their caller; guarded by mu
+	bound []*sandbox // started here, and bound to their caller; guarded by mu
 }
 
 var _ runtime.RuntimeWithExecutor = (*Runtime)(nil)
@@ -51,10 +51,10 @@ func (r *Runtime) DialPort(context.Context, string, int) (net.Conn, error) { ret
 // A world is what a state directory is to other runtimes: the sandboxes there
 // are, for every Runtime over it.
 type world struct {
-	mu      sync.Mutex
-	boxes   []*box         // oldest first; guarded by mu
-	fail    map[Op][]error // of the next calls; guarded by mu
-	handler Handler        // guarded by mu
+	mu        sync.Mutex
+	sandboxes []*sandbox     // oldest first; guarded by mu
+	fail      map[Op][]error // of the next calls; guarded by mu
+	handler   Handler        // guarded by mu
 }
 
 // New returns a runtime without sandboxes.
@@ -71,8 +71,8 @@ func (r *Runtime) Close() error {
 	bound := r.bound
 	r.bound = nil
 	r.mu.Unlock()
-	for _, b := range bound {
-		r.world.destroy(b)
+	for _, s := range bound {
+		r.world.destroy(s)
 	}
 	return nil
 }
@@ -123,10 +123,10 @@ func (r *Runtime) Create(ctx context.Context, config *runtime.SandboxConfig) (*r
 }
 
 // bind has a sandbox end with this Runtime.
-func (r *Runtime) bind(b *box) {
+func (r *Runtime) bind(s *sandbox) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.bound = append(r.bound, b)
+	r.bound = append(r.bound, s)
 }
 
 // codebase resolves the path of a directory that can be listed, and that is
@@ -151,33 +151,33 @@ func codebase(path string) (string, error) {
 }
 
 // add makes a sandbox of a configuration that is ours.
-func (w *world) add(c *runtime.SandboxConfig) (*box, *runtime.Sandbox, error) {
+func (w *world) add(c *runtime.SandboxConfig) (*sandbox, *runtime.Sandbox, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, b := range w.boxes {
-		if b.config.ID == c.ID || c.Name != "" && b.config.Name == c.Name {
-			return nil, nil, runtime.Errorf(runtime.ErrExists, "sandbox %s has that id or name", b.config.ID)
+	for _, s := range w.sandboxes {
+		if s.config.ID == c.ID || c.Name != "" && s.config.Name == c.Name {
+			return nil, nil, runtime.Errorf(runtime.ErrExists, "sandbox %s has that id or name", s.config.ID)
 		}
 	}
 	if c.ID == "" {
 		c.ID = strings.ToLower(rand.Text()[:12])
 	}
-	b := &box{config: c, created: time.Now().Truncate(time.Millisecond), state: runtime.StateCreated, processes: map[*process]bool{}}
-	w.boxes = append(w.boxes, b)
-	return b, b.describe(), nil
+	s := &sandbox{config: c, created: time.Now().Truncate(time.Millisecond), state: runtime.StateCreated, processes: map[*process]bool{}}
+	w.sandboxes = append(w.sandboxes, s)
+	return s, s.describe(), nil
 }
 
 // find returns the sandbox that ref means.
-func (w *world) find(ref string) (*box, error) {
+func (w *world) find(ref string) (*sandbox, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var starting []*box
-	for _, b := range w.boxes {
-		if ref != "" && (b.config.ID == ref || b.config.Name == ref) {
-			return b, nil
+	var starting []*sandbox
+	for _, s := range w.sandboxes {
+		if ref != "" && (s.config.ID == ref || s.config.Name == ref) {
+			return s, nil
 		}
-		if ref != "" && strings.HasPrefix(b.config.ID, ref) {
-			starting = append(starting, b)
+		if ref != "" && strings.HasPrefix(s.config.ID, ref) {
+			starting = append(starting, s)
 		}
 	}
 	switch len(starting) {
@@ -191,66 +191,66 @@ func (w *world) find(ref string) (*box, error) {
 
 // Start implements [runtime.Runtime].
 func (r *Runtime) Start(ctx context.Context, sandboxID string) error {
-	b, err := r.world.at(ctx, OpStart, sandboxID)
+	s, err := r.world.at(ctx, OpStart, sandboxID)
 	if err != nil {
 		return err
 	}
-	if err := b.start(); err != nil {
+	if err := s.start(); err != nil {
 		return err
 	}
-	if b.config.BoundToCaller {
-		r.bind(b)
+	if s.config.BoundToCaller {
+		r.bind(s)
 	}
 	return nil
 }
 
 // Stop implements [runtime.Runtime].
 func (r *Runtime) Stop(ctx context.Context, sandboxID string) error {
-	b, err := r.world.at(ctx, OpStop, sandboxID)
+	s, err := r.world.at(ctx, OpStop, sandboxID)
 	if err == nil {
-		b.end(runtime.StateStopped, "")
+		s.end(runtime.StateStopped, "")
 	}
 	return err
 }
 
 // Kill makes a running sandbox dead, as if its host process had been killed.
 func (r *Runtime) Kill(sandboxID, reason string) error {
-	b, err := r.world.find(sandboxID)
+	s, err := r.world.find(sandboxID)
 	if err == nil {
-		b.end(runtime.StateDead, reason)
+		s.end(runtime.StateDead, reason)
 	}
 	return err
 }
 
 // Destroy implements [runtime.Runtime].
 func (r *Runtime) Destroy(ctx context.Context, sandboxID string) error {
-	b, err := r.world.at(context.WithoutCancel(ctx), OpDestroy, sandboxID)
-	if err == nil && !r.world.destroy(b) {
+	s, err := r.world.at(context.WithoutCancel(ctx), OpDestroy, sandboxID)
+	if err == nil && !r.world.destroy(s) {
 		err = runtime.Errorf(runtime.ErrNotFound, "no sandbox %q", sandboxID)
 	}
 	return err
 }
 
 // destroy ends a sandbox and forgets it, unless another caller just did.
-func (w *world) destroy(b *box) bool {
-	b.end(runtime.StateStopped, "")
+func (w *world) destroy(s *sandbox) bool {
+	s.end(runtime.StateStopped, "")
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n := len(w.boxes)
-	w.boxes = slices.DeleteFunc(w.boxes, func(other *box) bool { return other == b })
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.destroyed = true // a caller that found it before must not start it
-	return len(w.boxes) < n
+	n := len(w.sandboxes)
+	w.sandboxes = slices.DeleteFunc(w.sandboxes, func(other *sandbox) bool { return other == s })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.destroyed = true // a caller that found it before must not start it
+	return len(w.sandboxes) < n
 }
 
 // Get implements [runtime.Runtime].
 func (r *Runtime) Get(ctx context.Context, sandboxID string) (*runtime.Sandbox, error) {
-	b, err := r.world.at(ctx, OpGet, sandboxID)
+	s, err := r.world.at(ctx, OpGet, sandboxID)
 	if err != nil {
 		return nil, err
 	}
-	return b.describe(), nil
+	return s.describe(), nil
 }
 
 // List implements [runtime.Runtime].
@@ -261,8 +261,8 @@ func (r *Runtime) List(ctx context.Context) ([]*runtime.Sandbox, error) {
 	r.world.mu.Lock()
 	defer r.world.mu.Unlock()
 	all := []*runtime.Sandbox{}
-	for _, b := range r.world.boxes {
-		all = append(all, b.describe())
+	for _, s := range r.world.sandboxes {
+		all = append(all, s.describe())
 	}
 	return all, nil
 }

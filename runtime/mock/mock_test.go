@@ -61,10 +61,10 @@ func TestHandler(t *testing.T) {
 	rt := mock.New()
 	s := running(t, rt)
 	refusal := errors.New("not today")
-	rt.SetHandler(func(box *runtime.Sandbox, spec *runtime.Command) (*runtime.ExecResult, error) {
+	rt.SetHandler(func(sb *runtime.Sandbox, spec *runtime.Command) (*runtime.ExecResult, error) {
 		switch spec.Command[0] {
 		case "make":
-			return &runtime.ExecResult{Stdout: []byte("built " + box.Name), Stderr: []byte("; warning"), ExitCode: 2}, nil
+			return &runtime.ExecResult{Stdout: []byte("built " + sb.Name), Stderr: []byte("; warning"), ExitCode: 2}, nil
 		case "refused":
 			return nil, refusal
 		}

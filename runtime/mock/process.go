@@ -119,10 +119,10 @@ func (o *output) close() {
 }
 
 // run starts a program in b, whose mu is held.
-func (b *box) run(spec *runtime.Command) (*process, error) {
-	p := &process{tag: b.tag + fmt.Sprint(serial.Add(1)) + ";", stdin: nobody{}, done: make(chan struct{})}
-	dir := b.cwd(spec.Cwd)
-	env := b.environment(spec, p.tag)
+func (s *sandbox) run(spec *runtime.Command) (*process, error) {
+	p := &process{tag: s.tag + fmt.Sprint(serial.Add(1)) + ";", stdin: nobody{}, done: make(chan struct{})}
+	dir := s.cwd(spec.Cwd)
+	env := s.environment(spec, p.tag)
 	path, err := lookPath(spec.Command[0], dir, env)
 	if err != nil {
 		return nil, err
@@ -159,8 +159,8 @@ func (b *box) run(spec *runtime.Command) (*process, error) {
 		p.release()
 		return nil, startError(spec.Command[0], err)
 	}
-	b.processes[p] = true
-	go p.reap(b, spec.Timeout) // ends with the process
+	s.processes[p] = true
+	go p.reap(s, spec.Timeout) // ends with the process
 	return p, nil
 }
 
@@ -168,7 +168,7 @@ func (b *box) run(spec *runtime.Command) (*process, error) {
 var serial atomic.Int64
 
 // reap waits for the process and records its end.
-func (p *process) reap(b *box, timeout time.Duration) {
+func (p *process) reap(s *sandbox, timeout time.Duration) {
 	var timedOut atomic.Bool
 	if timeout > 0 {
 		defer time.AfterFunc(timeout, func() {
@@ -190,9 +190,9 @@ func (p *process) reap(b *box, timeout time.Duration) {
 	p.stderr.end()
 	_ = p.stdin.Close() // a writer gets an error
 	close(p.done)
-	b.mu.Lock()
-	delete(b.processes, p)
-	b.mu.Unlock()
+	s.mu.Lock()
+	delete(s.processes, p)
+	s.mu.Unlock()
 }
 
 // lose says that the process goes because its sandbox does.

@@ -56,7 +56,7 @@ func (w *world) enter(ctx context.Context, op Op) error {
 }
 
 // at begins a call that concerns a sandbox.
-func (w *world) at(ctx context.Context, op Op, sandboxID string) (*box, error) {
+func (w *world) at(ctx context.Context, op Op, sandboxID string) (*sandbox, error) {
 	if err := w.enter(ctx, op); err != nil {
 		return nil, err
 	}

@@ -362,9 +362,9 @@ func prune(e *env) {
 			e.Errorf("pruned: %+v, want %+v", got, want)
 		}
 	}
-	pruned(false, runtime.Pruned{ID: dead.ID, Why: "dead"}, runtime.Pruned{ID: over.ID, Why: "ttl"})
+	pruned(false, runtime.Pruned{ID: dead.ID, Reason: "dead"}, runtime.Pruned{ID: over.ID, Reason: "ttl"})
 	pruned(false)
-	pruned(true, runtime.Pruned{ID: stopped.ID, Name: "stopped", Why: "stopped"})
+	pruned(true, runtime.Pruned{ID: stopped.ID, Name: "stopped", Reason: "stopped"})
 	left := []string{}
 	for _, s := range e.list() {
 		left = append(left, s.ID)

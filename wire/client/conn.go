@@ -35,30 +35,30 @@ type Conn struct {
 	channels map[uint32]*Process // guarded by mu
 	sealed   bool                // no process is started any more; guarded by mu
 
-	use Use // or nil
+	lease Lease // or nil
 
 	ask     sync.Mutex // held over a question on channel 0
 	answers chan wire.Frame
 }
 
 // A Use is called when a connection is used.
-type Use interface {
+type Lease interface {
 	// Begin is called before each Start. Its error is that of the Start.
-	Begin() error
+	Acquire() error
 	// End is called at the end of each process.
-	End()
+	Release()
 	// Close is called at the end of the connection.
 	Close() error
 }
 
 // New speaks the protocol over rwc, which the Conn owns afterwards.
-func New(rwc io.ReadWriteCloser) *Conn { return NewUsed(rwc, nil) }
+func New(rwc io.ReadWriteCloser) *Conn { return NewLeased(rwc, nil) }
 
-// NewUsed is New with a Use, or nil.
-func NewUsed(rwc io.ReadWriteCloser, use Use) *Conn {
+// NewLeased is New with a Lease, or nil.
+func NewLeased(rwc io.ReadWriteCloser, lease Lease) *Conn {
 	c := &Conn{
-		use: use,
-		rwc: rwc, w: wire.NewWriter(rwc),
+		lease: lease,
+		rwc:   rwc, w: wire.NewWriter(rwc),
 		end:      make(chan struct{}),
 		channels: map[uint32]*Process{},
 		answers:  make(chan wire.Frame, 1),
@@ -133,8 +133,8 @@ func (c *Conn) fail(err error) {
 	c.channels = nil
 	c.mu.Unlock()
 	_ = c.rwc.Close()
-	if c.use != nil {
-		_ = c.use.Close()
+	if c.lease != nil {
+		_ = c.lease.Close()
 	}
 	close(c.end)
 	for _, p := range lost {
@@ -180,8 +180,8 @@ func (c *Conn) handle(f wire.Frame) error {
 		delete(c.channels, f.Channel)
 	}
 	c.mu.Unlock()
-	if c.use != nil && p != nil && (f.Type == wire.Exit || f.Type == wire.Failed) {
-		c.use.End()
+	if c.lease != nil && p != nil && (f.Type == wire.Exit || f.Type == wire.Failed) {
+		c.lease.Release()
 	}
 	if p == nil {
 		defer f.Release()
@@ -250,8 +250,8 @@ func (c *Conn) broken(err error) error {
 // Start asks for a process. It does not wait until the process runs: a
 // Wait returns a failure to start.
 func (c *Conn) Start(req *Request) (*Process, error) {
-	if c.use != nil {
-		if err := c.use.Begin(); err != nil {
+	if c.lease != nil {
+		if err := c.lease.Acquire(); err != nil {
 			return nil, c.broken(err)
 		}
 	}
@@ -277,8 +277,8 @@ func (c *Conn) Start(req *Request) (*Process, error) {
 		c.mu.Lock()
 		delete(c.channels, p.channel)
 		c.mu.Unlock()
-		if c.use != nil {
-			c.use.End()
+		if c.lease != nil {
+			c.lease.Release()
 		}
 		return nil, c.broken(err)
 	}

@@ -17,7 +17,7 @@ import (
 
 // Options say whose git directories they are. Run, Codebase and MountPoint are required.
 type Options struct {
-	// Run is statedir.Box.Run of the sandbox.
+	// Run is statedir.Record.Run of the sandbox.
 	Run string
 	// Codebase, MountPoint, Shown and Credentials are those of gitcopy.Options.
 	Codebase, MountPoint, Shown string

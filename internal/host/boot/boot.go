@@ -47,7 +47,7 @@ const FDKeeper = 7
 type Params struct {
 	ID     string          `json:"id"`
 	Tag    string          `json:"tag,omitempty"` // statedir.Processes.Tag; empty: no process of the sandbox is started
-	Run    string          `json:"run"`           // statedir.Box.Run
+	Run    string          `json:"run"`           // statedir.Record.Run
 	Mnt    string          `json:"mnt"`
 	Config statedir.Config `json:"config"`
 	Guest  string          `json:"guest"` // host path of the guest binary; empty with CopyGuest if it has none
@@ -71,15 +71,15 @@ type Params struct {
 	Held bool `json:"held,omitempty"`
 	// Rlimits are the limits that PID 1 sets.
 	Rlimits launch.Rlimits `json:"rlimits,omitzero"`
-	// KeeperDir is statedir.Box.Engine if a keeper has PID 1 started, else empty. The keeper
+	// KeeperDir is statedir.Record.Engine if a keeper has PID 1 started, else empty. The keeper
 	// then mounts the tree in the host's mount namespace.
 	KeeperDir string `json:"keeperDir,omitempty"`
 	StateDir  string `json:"stateDir,omitempty"`
 	// Volumes is the directory with the sandbox's volumes, without symbolic links in the path;
 	// empty if it has none.
 	Volumes string `json:"volumes,omitempty"`
-	// Spare says that the sandbox has no user yet; nil: it has.
-	Spare *Spare `json:"spare,omitempty"`
+	// Pooled says that the sandbox has no user yet; nil: it has.
+	Pooled *Pooled `json:"spare,omitempty"`
 	// Lost says that the record of whether the sandbox is in the engine was deleted.
 	Lost bool `json:"lost,omitempty"`
 }
@@ -88,7 +88,7 @@ type Params struct {
 // get the environment, which may have secrets. And it starts sooner: for Params encoding/json would make tables of all types in them,
 // which takes a third of a millisecond.
 type TreeParams struct {
-	Run string `json:"run"` // statedir.Box.Run
+	Run string `json:"run"` // statedir.Record.Run
 	// Rules are the sandbox's, in the form of SealedFile. With Blank they are what its user probably asks for, to compile them
 	// ahead; they are for it only.
 	Rules      []byte `json:"-"`                  // after the line of JSON
@@ -103,9 +103,9 @@ type TreeParams struct {
 	Memory   int64   `json:"memory,omitempty"`   // the sandbox's limit, in bytes; 0: none
 	Disk     int64   `json:"disk,omitempty"`     // the same
 	Git      TreeGit `json:"git,omitzero"`       // of no use with Blank
-	// Spare says that the sandbox has no user yet: one comes with AskAdopt. With Blank, so does the codebase.
-	Spare bool `json:"spare,omitempty"`
-	Blank bool `json:"blank,omitempty"`
+	// Pooled says that the sandbox has no user yet: one comes with AskActivate. With Blank, so does the codebase.
+	Pooled bool `json:"spare,omitempty"`
+	Blank  bool `json:"blank,omitempty"`
 	// Review says that no mount is served: the tree server only answers requests until its control socket hangs up.
 	Review bool `json:"review,omitempty"`
 }

@@ -142,10 +142,10 @@ const (
 	// AskRules: replace the rules by those in the descriptor. An earlier version of OpRules, which had them in the request,
 	// was called otherwise.
 	AskRules = "rules-in"
-	// AskAdopt: serve the directory TreeRequest.Path by the rules in the descriptor; once, for a spare.
-	AskAdopt = "adopt"
-	// AskRehearse: do as for AskAdopt with a tree that is not mounted.
-	AskRehearse = "rehearse"
+	// AskActivate: serve the directory TreeRequest.Path by the rules in the descriptor; once, for a spare.
+	AskActivate = "adopt"
+	// AskWarmUp: do as for AskActivate with a tree that is not mounted.
+	AskWarmUp = "rehearse"
 	// AskDenials: return what was denied since TreeRequest.Since.
 	AskDenials = "denials"
 )

@@ -28,12 +28,12 @@ const (
 	// connection has no other request, and keeps the sandbox in use until it ends. Where the kernel has no
 	// such socket (gVisor), the answer is ErrUnsupported.
 	OpDial = "dial"
-	// OpDirect: send a connection to PID 1 with the answer, which keeps the sandbox in use as if OpHold had been sent.
+	// OpDirect: send a connection to PID 1 with the answer, which keeps the sandbox in use as if OpAcquire had been sent.
 	// It is the first request of its connection, whose end ends the use.
 	// Where PID 1 cannot have such a connection, the answer is ErrUnsupported, and this one is as others.
-	OpDirect = "direct"
-	OpHold   = "hold" // begin to keep the sandbox in use: a process is to be started by the connection to PID 1
-	OpRest   = "rest" // end that; nothing has run for Request.IdleMS
+	OpDirect  = "direct"
+	OpAcquire = "hold" // begin to keep the sandbox in use: a process is to be started by the connection to PID 1
+	OpRelease = "rest" // end that; nothing has run for Request.IdleMS
 )
 
 // A Request is a request of a client to the shim itself. Those for rules and review come with a descriptor (SCM_RIGHTS),

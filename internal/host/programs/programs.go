@@ -71,8 +71,8 @@ type Program struct {
 	*os.File
 	// Path is absolute, or empty if the program is in memory only.
 	Path string
-	// Why says why a program that is carried is in memory; else nil.
-	Why error
+	// Reason says why a program that is carried is in memory; else nil.
+	Reason error
 }
 
 // ExecPath returns a path at which this process, and a child that has the descriptor under

@@ -64,8 +64,8 @@ func works(t *testing.T, s *Set, name string) string {
 	if err != nil || string(out) != "hello\n" {
 		t.Errorf("%s: got %q, %v; want %q, nil", name, out, err, "hello\n")
 	}
-	if (p.Path == "") != (p.Why != nil) {
-		t.Errorf("path %q, in memory because of %v", p.Path, p.Why)
+	if (p.Path == "") != (p.Reason != nil) {
+		t.Errorf("path %q, in memory because of %v", p.Path, p.Reason)
 	}
 	return p.Path
 }

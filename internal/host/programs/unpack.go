@@ -56,7 +56,7 @@ func (s *Set) unpacked(name string) (*Program, error) {
 	if f, err = s.memory(name); err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "unpack %s, which %s carries: %w", name, s.path, err)
 	}
-	return &Program{File: f, Why: why}, nil
+	return &Program{File: f, Reason: why}, nil
 }
 
 // open opens an unpacked program if it is as unpack leaves it.

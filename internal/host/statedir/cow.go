@@ -31,9 +31,9 @@ var CowParts = []string{CowUpper, CowLog, CowHosts}
 func Cow(run string) string { return filepath.Join(filepath.Dir(run), cowDir) }
 
 // HasChanges reports whether a copied codebase may have changes, or a snapshot of some. It looks at no file.
-func (b *Box) HasChanges() bool {
+func (rec *Record) HasChanges() bool {
 	for _, name := range []string{CowUpper, CowSnapshots} {
-		if list, err := names(filepath.Join(Cow(b.Run()), name)); err != nil || len(list) > 0 {
+		if list, err := names(filepath.Join(Cow(rec.Run()), name)); err != nil || len(list) > 0 {
 			return true
 		}
 	}
@@ -42,14 +42,14 @@ func (b *Box) HasChanges() bool {
 
 // HasUndo reports whether an apply that was killed may have left temporary names on the host, which a tree server puts
 // right.
-func (b *Box) HasUndo() bool {
-	info, err := os.Lstat(filepath.Join(Cow(b.Run()), CowUndo))
+func (rec *Record) HasUndo() bool {
+	info, err := os.Lstat(filepath.Join(Cow(rec.Run()), CowUndo))
 	return err == nil && info.Size() > 0
 }
 
 // makeCow makes what Cow returns.
-func (b *Box) makeCow(c *Config) error {
-	dir := Cow(b.Run())
+func (rec *Record) makeCow(c *Config) error {
+	dir := Cow(rec.Run())
 	upper, work, log := filepath.Join(dir, CowUpper), filepath.Join(dir, CowWork), filepath.Join(dir, CowLog)
 	for _, d := range []string{dir, upper, work} {
 		if err := mkdir(d); err != nil {

@@ -15,9 +15,9 @@ func CountDenials(lock int, n int64) error {
 
 // Denials returns how many denials there were since the tree server was started; 0 without a
 // tree server.
-func (b *Box) Denials() (int64, error) {
+func (rec *Record) Denials() (int64, error) {
 	lk := unix.Flock_t{Type: unix.F_RDLCK, Start: denialsPart}
-	if err := b.query(&lk); err != nil {
+	if err := rec.query(&lk); err != nil {
 		return 0, err
 	}
 	if lk.Type == unix.F_UNLCK || lk.Start != denialsPart {

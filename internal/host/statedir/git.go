@@ -58,14 +58,14 @@ func GitBaseName(private string) string {
 }
 
 // A GitState is what a Box has of a sandbox's own git directories. See also the constants that begin with Git.
-type GitState struct{ box *Box }
+type GitState struct{ rec *Record }
 
 // Git returns the state of the sandbox's git directories.
-func (b *Box) Git() GitState { return GitState{b} }
+func (rec *Record) Git() GitState { return GitState{rec} }
 
 // Make makes what Git returns, as far as it does not exist.
 func (g GitState) Make(c *Config) error {
-	dir := Git(g.box.Run())
+	dir := Git(g.rec.Run())
 	apart, err := GitApart(dir)
 	if err != nil {
 		apart = gitApart + rand.Text()
@@ -173,4 +173,4 @@ func (g GitState) Give(c *Config, path string) error {
 }
 
 // file returns the path of a file in the directory of Git.
-func (g GitState) file(name string) string { return filepath.Join(Git(g.box.Run()), name) }
+func (g GitState) file(name string) string { return filepath.Join(Git(g.rec.Run()), name) }

@@ -128,52 +128,52 @@ func newLifetime(c *Config, now Moment) *Lifetime {
 
 // MayBeOver reports whether the sandbox seems to have expired, without reading its
 // configuration.
-func (b *Box) MayBeOver(now Moment) bool {
+func (rec *Record) MayBeOver(now Moment) bool {
 	l := new(Lifetime)
-	err := statefile.Read(filepath.Join(b.path, lifetimeFile), l)
+	err := statefile.Read(filepath.Join(rec.path, lifetimeFile), l)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
-	return err != nil || b.Expired(l, now) != ""
+	return err != nil || rec.Expired(l, now) != ""
 }
 
 // Lifetime returns the limits of the sandbox with the configuration c; nil if it never
 // had any. If their file was lost in a crash of the machine, they are those of the
 // configuration, from the sandbox's creation on. ErrUnavailable: the file cannot be read,
 // and may have been renewed.
-func (b *Box) Lifetime(c *Config) (*Lifetime, error) {
+func (rec *Record) Lifetime(c *Config) (*Lifetime, error) {
 	l := new(Lifetime)
-	err := statefile.Read(filepath.Join(b.path, lifetimeFile), l)
+	err := statefile.Read(filepath.Join(rec.path, lifetimeFile), l)
 	var why unix.Errno
 	switch {
 	case err == nil:
 		return l, nil
 	case runtime.Exhausted(err):
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "lifetime of sandbox %s: %w", b.id, err)
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "lifetime of sandbox %s: %w", rec.id, err)
 	case errors.As(err, &why) && why != unix.ENOENT && why != unix.ELOOP:
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "lifetime of sandbox %s: %w; if it is damaged, remove the sandbox with wolffia rm -f %s", b.id, err, b.id)
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "lifetime of sandbox %s: %w; if it is damaged, remove the sandbox with wolffia rm -f %s", rec.id, err, rec.id)
 	}
 	return newLifetime(c, Moment{Wall: c.CreatedAt}), nil
 }
 
 // over reports whether the sandbox with the configuration c is known to have expired.
-func (b *Box) over(c *Config) bool {
-	l, err := b.Lifetime(c)
-	return err == nil && b.Expired(l, Now()) != ""
+func (rec *Record) over(c *Config) bool {
+	l, err := rec.Lifetime(c)
+	return err == nil && rec.Expired(l, Now()) != ""
 }
 
 // SetLifetime replaces the limits, on the disk too. The caller holds the lock of
 // LockConfig.
-func (b *Box) SetLifetime(l *Lifetime) error {
-	if err := statefile.WriteSync(filepath.Join(b.path, lifetimeFile), l); err != nil {
-		return runtime.Errorf(runtime.ErrUnavailable, "lifetime of sandbox %s: %w", b.id, err)
+func (rec *Record) SetLifetime(l *Lifetime) error {
+	if err := statefile.WriteSync(filepath.Join(rec.path, lifetimeFile), l); err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "lifetime of sandbox %s: %w", rec.id, err)
 	}
 	return nil
 }
 
 // Expired returns why a sandbox with the limits l, which may be nil, has expired; "" if it
 // has not. If it has limits, the record of its shim is final.
-func (b *Box) Expired(l *Lifetime, now Moment) runtime.Expiry {
+func (rec *Record) Expired(l *Lifetime, now Moment) runtime.Expiry {
 	if l == nil {
 		return ""
 	}
@@ -181,7 +181,7 @@ func (b *Box) Expired(l *Lifetime, now Moment) runtime.Expiry {
 		return runtime.ExpiredTTL
 	}
 	var s Status
-	if statefile.Read(filepath.Join(b.Run(), "status.json"), &s) != nil {
+	if statefile.Read(filepath.Join(rec.Run(), "status.json"), &s) != nil {
 		return ""
 	}
 	if s.Expired == runtime.ExpiredTTL || s.Expired == runtime.ExpiredIdle && l.Idle > 0 {

@@ -78,22 +78,22 @@ func TestNow(t *testing.T) {
 }
 
 // withLimits makes a place with a time to live and an idle timeout.
-func withLimits(t *testing.T, ttl, idle time.Duration) (*statedir.Box, *statedir.Config) {
+func withLimits(t *testing.T, ttl, idle time.Duration) (*statedir.Record, *statedir.Config) {
 	t.Helper()
 	c := &statedir.Config{
 		SandboxConfig: runtime.SandboxConfig{ID: id, TTL: ttl, IdleTimeout: idle}, CreatedAt: time.Now().UnixMilli(),
 	}
-	b, _, err := open(t).Create(statedir.Draft{Config: c}, nil)
+	rec, _, err := open(t).Create(statedir.Draft{Config: c}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b, c
+	return rec, c
 }
 
 // A lifetime that was damaged is what the configuration says, by the time of day.
 func TestLifetimeDamaged(t *testing.T) {
-	b, c := withLimits(t, time.Hour, time.Minute)
-	file := filepath.Join(filepath.Dir(b.ConfigFile()), "lifetime.json")
+	rec, c := withLimits(t, time.Hour, time.Minute)
+	file := filepath.Join(filepath.Dir(rec.ConfigFile()), "lifetime.json")
 	damage := map[string]func() error{
 		"empty":   func() error { return os.WriteFile(file, nil, 0o600) },
 		"cut":     func() error { return os.WriteFile(file, []byte(`{"ttlMs":36000`), 0o600) },
@@ -104,7 +104,7 @@ func TestLifetimeDamaged(t *testing.T) {
 		if err := damage[what](); err != nil {
 			t.Fatal(err)
 		}
-		l := lifetime(t, b, c)
+		l := lifetime(t, rec, c)
 		if l == nil || l.IdleTimeout() != time.Minute {
 			t.Fatalf("%s: got l %+v; want l != nil and l.IdleTimeout() == time.Minute", what, l)
 		}
@@ -113,14 +113,14 @@ func TestLifetimeDamaged(t *testing.T) {
 		}
 		later := statedir.Now()
 		later.Wall += 2 * time.Hour.Milliseconds()
-		if what != "gone" && !b.MayBeOver(later) {
+		if what != "gone" && !rec.MayBeOver(later) {
 			t.Errorf("%s: it cannot be over", what)
 		}
-		if why := b.Expired(l, later); why != runtime.ExpiredTTL {
+		if why := rec.Expired(l, later); why != runtime.ExpiredTTL {
 			t.Errorf("%s: two hours later it is %q", what, why)
 		}
 	}
-	if err := b.Remove(); err != nil {
+	if err := rec.Remove(); err != nil {
 		t.Error(err)
 	}
 }
@@ -142,14 +142,14 @@ func TestExpired(t *testing.T) {
 		{0, time.Hour, "idle", "idle"},
 		{time.Hour, time.Hour, "idle", "idle"},
 	} {
-		b, c := withLimits(t, tt.ttl, tt.idle)
-		if err := statedir.SetStatus(b.Run(), &statedir.Status{State: runtime.StateStopped, Expired: tt.said}); err != nil {
+		rec, c := withLimits(t, tt.ttl, tt.idle)
+		if err := statedir.SetStatus(rec.Run(), &statedir.Status{State: runtime.StateStopped, Expired: tt.said}); err != nil {
 			t.Fatal(err)
 		}
-		if b.MayBeOver(statedir.Now()) != (tt.want != "") {
+		if rec.MayBeOver(statedir.Now()) != (tt.want != "") {
 			t.Errorf("ttl %v, idle %v, its shim says %q: it may be over: %v", tt.ttl, tt.idle, tt.said, tt.want == "")
 		}
-		if got := b.Expired(lifetime(t, b, c), statedir.Now()); got != tt.want {
+		if got := rec.Expired(lifetime(t, rec, c), statedir.Now()); got != tt.want {
 			t.Errorf("ttl %v, idle %v, its shim says %q: %q, want %q", tt.ttl, tt.idle, tt.said, got, tt.want)
 		}
 	}
@@ -157,41 +157,41 @@ func TestExpired(t *testing.T) {
 
 // A renewal is there for whoever looks later, and survives.
 func TestRenew(t *testing.T) {
-	b, c := withLimits(t, time.Hour, time.Minute)
-	l := lifetime(t, b, c)
+	rec, c := withLimits(t, time.Hour, time.Minute)
+	l := lifetime(t, rec, c)
 	l.Renew(48*time.Hour, statedir.Now())
-	if err := b.SetLifetime(l); err != nil {
+	if err := rec.SetLifetime(l); err != nil {
 		t.Fatal(err)
 	}
-	got := lifetime(t, b, c)
-	if left, _ := got.Left(statedir.Now()); left < 47*time.Hour || got.IdleTimeout() != time.Minute || b.MayBeOver(statedir.Now()) {
+	got := lifetime(t, rec, c)
+	if left, _ := got.Left(statedir.Now()); left < 47*time.Hour || got.IdleTimeout() != time.Minute || rec.MayBeOver(statedir.Now()) {
 		t.Errorf("it is %+v", got)
 	}
-	if err := b.Remove(); err != nil {
+	if err := rec.Remove(); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestTryLockConfig(t *testing.T) {
-	b := create(t, open(t), id, "")
-	release, err := b.TryLockConfig()
+	rec := create(t, open(t), id, "")
+	release, err := rec.TryLockConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.TryLockConfig(); runtime.Class(err) != runtime.ErrConflict {
+	if _, err := rec.TryLockConfig(); runtime.Class(err) != runtime.ErrConflict {
 		t.Errorf("somebody has it: %v", err)
 	}
 	release()
-	if release, err = b.TryLockConfig(); err != nil {
+	if release, err = rec.TryLockConfig(); err != nil {
 		t.Errorf("nobody has it: %v", err)
 	} else {
 		release()
 	}
 }
 
-func lifetime(t *testing.T, b *statedir.Box, c *statedir.Config) *statedir.Lifetime {
+func lifetime(t *testing.T, rec *statedir.Record, c *statedir.Config) *statedir.Lifetime {
 	t.Helper()
-	l, err := b.Lifetime(c)
+	l, err := rec.Lifetime(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,11 +201,11 @@ func lifetime(t *testing.T, b *statedir.Box, c *statedir.Config) *statedir.Lifet
 // Limits that cannot be read for now are not those of the configuration.
 func TestLifetimeThatCannotBeRead(t *testing.T) {
 	testenv.Unprivileged(t)
-	b, c := withLimits(t, time.Hour, 0)
-	if err := os.Chmod(filepath.Join(filepath.Dir(b.ConfigFile()), "lifetime.json"), 0); err != nil {
+	rec, c := withLimits(t, time.Hour, 0)
+	if err := os.Chmod(filepath.Join(filepath.Dir(rec.ConfigFile()), "lifetime.json"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if l, err := b.Lifetime(c); runtime.Class(err) != runtime.ErrUnavailable {
+	if l, err := rec.Lifetime(c); runtime.Class(err) != runtime.ErrUnavailable {
 		t.Errorf("Lifetime: got l %+v, err %v; want runtime.Class(err) == runtime.ErrUnavailable", l, err)
 	}
 }

@@ -64,16 +64,16 @@ func (d *Dir) identity() (string, error) {
 }
 
 // Processes are what a Box has of the processes of a sandbox on the host.
-type Processes struct{ box *Box }
+type Processes struct{ rec *Record }
 
 // Processes returns the record of the sandbox's processes.
-func (b *Box) Processes() Processes { return Processes{b} }
+func (rec *Record) Processes() Processes { return Processes{rec} }
 
 // Tag returns the last argument of the sandbox's processes, by which they are found. It identifies the state directory
 // too: a copy of one has the same ids.
 func (ps Processes) Tag() (string, error) {
-	state, err := ps.box.dir.identity()
-	return ps.box.id + "-" + state, err
+	state, err := ps.rec.dir.identity()
+	return ps.rec.id + "-" + state, err
 }
 
 // A shimRecord records the processes of a start.
@@ -88,13 +88,13 @@ const shimFile = "shim.json"
 
 func (ps Processes) shimRecord() shimRecord {
 	var r shimRecord
-	if statefile.Read(filepath.Join(ps.box.path, shimFile), &r) != nil {
+	if statefile.Read(filepath.Join(ps.rec.path, shimFile), &r) != nil {
 		return shimRecord{}
 	}
 	if boot, _ := bootID(); r.State == "" || r.BootID != boot { // after a boot the numbers of devices are others
 		return r
 	}
-	if own, err := ps.box.dir.identity(); err != nil || own != r.State { // copied: the processes are those of another sandbox
+	if own, err := ps.rec.dir.identity(); err != nil || own != r.State { // copied: the processes are those of another sandbox
 		return shimRecord{}
 	}
 	return r
@@ -115,7 +115,7 @@ func (ps Processes) PrepareShim() error { return statefile.Prepare(ps.file()) }
 
 // SetShim records the shim, the version of its program, and the parts for EndParts.
 func (ps Processes) SetShim(p *Process, version string, parts ...Process) error {
-	state, err := ps.box.dir.identity()
+	state, err := ps.rec.dir.identity()
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (ps Processes) SetShim(p *Process, version string, parts ...Process) error 
 // ForgetShim removes the record of the last start, if any.
 func (ps Processes) ForgetShim() error { return removeIfExists(ps.file()) }
 
-func (ps Processes) file() string { return filepath.Join(ps.box.path, shimFile) }
+func (ps Processes) file() string { return filepath.Join(ps.rec.path, shimFile) }
 
 // EndParts kills the shim and the parts that SetShim has recorded, and waits up to limit
 // until they are gone, and with them their mounts: the kernel releases a process's locks
@@ -169,11 +169,11 @@ func (d *Dir) KillLost(id string, limit time.Duration) error {
 		return err
 	}
 	defer unlock()
-	b := d.Box(id)
-	if _, err := os.Lstat(b.path); !errors.Is(err, fs.ErrNotExist) {
+	rec := d.Record(id)
+	if _, err := os.Lstat(rec.path); !errors.Is(err, fs.ErrNotExist) {
 		return nil // it may exist
 	}
-	tag, err := b.Processes().Tag()
+	tag, err := rec.Processes().Tag()
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (d *Dir) KillLost(id string, limit time.Duration) error {
 	if users[0] == 0 { // the configuration told to whom root had dropped
 		users = nil
 	}
-	return b.Processes().named([]string{tag}, isPart, func(p Process) error { return p.Kill(limit) }, users...)
+	return rec.Processes().named([]string{tag}, isPart, func(p Process) error { return p.Kill(limit) }, users...)
 }
 
 // EndKeeper sends SIGTERM to the sandbox's keeper, which runs as the caller's user, so that
@@ -221,7 +221,7 @@ func (ps Processes) parts(is func(program, command string) bool, do func(Process
 	if err != nil {
 		return err
 	}
-	return ps.named([]string{tag, ps.box.id}, is, do, users...)
+	return ps.named([]string{tag, ps.rec.id}, is, do, users...)
 }
 
 // named is parts for command lines that end with one of the names. Without users, it is for those of all.

@@ -10,8 +10,8 @@ import (
 
 // What a start has recorded is ended, and nothing else of the same number.
 func TestEndParts(t *testing.T) {
-	b := create(t, open(t), "parts", "")
-	if recorded, err := b.Processes().EndParts(time.Minute); recorded || err != nil {
+	rec := create(t, open(t), "parts", "")
+	if recorded, err := rec.Processes().EndParts(time.Minute); recorded || err != nil {
 		t.Errorf("nothing is recorded: %v, %v", recorded, err)
 	}
 	// A shell that is the parent of another.
@@ -46,10 +46,10 @@ func TestEndParts(t *testing.T) {
 	}
 	alive := other
 	other.Start += "1"
-	if err := b.Processes().SetShim(&p, "v1", append(parts, other)...); err != nil {
+	if err := rec.Processes().SetShim(&p, "v1", append(parts, other)...); err != nil {
 		t.Fatal(err)
 	}
-	if recorded, err := b.Processes().EndParts(time.Minute); !recorded || err != nil {
+	if recorded, err := rec.Processes().EndParts(time.Minute); !recorded || err != nil {
 		t.Errorf("EndParts: got recorded %v, err %v; want recorded and err == nil", recorded, err)
 	}
 	_ = shim.Wait()
@@ -59,7 +59,7 @@ func TestEndParts(t *testing.T) {
 	if now, err := statedir.ProcessOf(alive.PID); err != nil || now != alive {
 		t.Errorf("a stranger was killed: %+v, %v", now, err)
 	}
-	if err := b.Processes().ForgetShim(); err != nil || b.Processes().Shim() != (statedir.Process{}) {
-		t.Errorf("ForgetShim: got %v, %+v; want nil, statedir.Process{}", err, b.Processes().Shim())
+	if err := rec.Processes().ForgetShim(); err != nil || rec.Processes().Shim() != (statedir.Process{}) {
+		t.Errorf("ForgetShim: got %v, %+v; want nil, statedir.Process{}", err, rec.Processes().Shim())
 	}
 }

@@ -16,12 +16,12 @@ import (
 
 // What can be in a sandbox's directory, and in its run/, in the order in which it is removed.
 var (
-	boxNames = []string{
+	recordNames = []string{
 		shimFile, shimFile + ".new", lifetimeFile, lifetimeFile + ".new", limitsFile, limitsFile + ".new",
-		spareFile, spareFile + ".new", configFile + ".new", "lock",
+		pooledFile, pooledFile + ".new", configFile + ".new", "lock",
 	}
 	runNames = []string{
-		"status.json", "status.json.new", socket, socketComing, spareSocket,
+		"status.json", "status.json.new", socket, socketComing, pooledSocket,
 		"log", auditLog, auditLog + ".1", networkLog, networkLog + ".1",
 		"pointers.json", "pointers.json.new", "mnt", // of older versions
 	}
@@ -33,9 +33,9 @@ const mostNames = 64
 
 // Remove deletes the sandbox's directory, name by name: an unexpected mount or file stops
 // it. It returns nil if the directory does not exist.
-func (b *Box) Remove() error {
-	if err := removeAt(b.path); err != nil {
-		return runtime.Errorf(runtime.ErrUnavailable, "remove sandbox %s: %w", b.id, err)
+func (rec *Record) Remove() error {
+	if err := removeAt(rec.path); err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "remove sandbox %s: %w", rec.id, err)
 	}
 	return nil
 }
@@ -51,7 +51,7 @@ func removeAt(path string) error {
 	step.Reached("remove: configuration gone")
 	return errors.Join(
 		removeNames(filepath.Join(path, "run"), []string{upperDir, workDir}, runNames),
-		removeNames(path, []string{cowDir, gitDir}, boxNames),
+		removeNames(path, []string{cowDir, gitDir}, recordNames),
 	)
 }
 
@@ -114,24 +114,24 @@ func removeIfExists(path string) error {
 	return nil
 }
 
-// RemoveHalf deletes the directory of a sandbox without a configuration, which a killed
+// RemoveIncomplete deletes the directory of a sandbox without a configuration, which a killed
 // process has left. It does nothing if there is a configuration, or if another process is
 // creating or removing the sandbox, or it is a spare that lives. removed reports whether it deleted
 // the directory. It calls first before that, for the directory of a spare: processes may be left.
-func (d *Dir) RemoveHalf(id string, first func(*Box) error) (removed bool, err error) {
-	b := d.Box(id)
-	if b.Spare().Lives() {
+func (d *Dir) RemoveIncomplete(id string, first func(*Record) error) (removed bool, err error) {
+	rec := d.Record(id)
+	if rec.Pooled().IsAlive() {
 		return false, nil
 	}
 	unlock, err := d.lock() // no process is creating it
 	if err != nil {
 		return false, err
 	}
-	if _, err := os.Lstat(b.path); err != nil || !b.Half() {
+	if _, err := os.Lstat(rec.path); err != nil || !rec.IsIncomplete() {
 		unlock()
 		return false, nil // it does not exist
 	}
-	release, err := b.tryAll()
+	release, err := rec.tryAll()
 	switch {
 	case errors.Is(err, runtime.ErrConflict): // being removed, or taken
 		unlock()
@@ -144,15 +144,15 @@ func (d *Dir) RemoveHalf(id string, first func(*Box) error) (removed bool, err e
 	default:
 		unlock() // its own lock is enough, and it may be large
 		defer release()
-		if !b.Half() { // it was taken before it ended
+		if !rec.IsIncomplete() { // it was taken before it ended
 			return false, nil
 		}
 	}
-	if b.Spare().Was() {
-		if err := first(b); err != nil {
+	if rec.Pooled().WasPooled() {
+		if err := first(rec); err != nil {
 			return false, err
 		}
 	}
-	err = b.Remove()
+	err = rec.Remove()
 	return err == nil, err
 }

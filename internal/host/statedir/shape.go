@@ -30,7 +30,7 @@ func Shape(c *Config, fixedName bool) string {
 // warm reports whether a sandbox of this kind can be started before its codebase is known.
 func warm(c *Config) bool {
 	switch {
-	case c.Whole() != nil, !c.Serves(), fields.Has(&c.SandboxConfig, fields.Cold):
+	case c.RequireRules() != nil, !c.Serves(), fields.Has(&c.SandboxConfig, fields.Cold):
 		return false
 	case c.RootTree, c.DroppedUID != 0, c.DroppedGID != 0: // root does not trust what is in run/
 		return false

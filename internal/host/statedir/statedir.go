@@ -148,8 +148,8 @@ func EnsureDir(path string, mode, deny fs.FileMode) error {
 func (d *Dir) Path() string { return d.path }
 
 // Box returns the sandbox with this id, whether or not it exists.
-func (d *Dir) Box(id string) *Box {
-	return &Box{dir: d, id: id, path: filepath.Join(d.path, "sandboxes", id)}
+func (d *Dir) Record(id string) *Record {
+	return &Record{dir: d, id: id, path: filepath.Join(d.path, "sandboxes", id)}
 }
 
 // IDs returns the ids of all sandboxes, in no particular order.
@@ -175,13 +175,13 @@ func (d *Dir) Each(f func(*Config)) error {
 		return err
 	}
 	for _, id := range ids {
-		b := d.Box(id)
-		c, err := b.Config()
+		rec := d.Record(id)
+		c, err := rec.Config()
 		if errors.Is(err, runtime.ErrNotFound) {
-			if !b.Spare().Lives() {
+			if !rec.Pooled().IsAlive() {
 				continue
 			}
-			r, err := b.Spare().Record()
+			r, err := rec.Pooled().Record()
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
@@ -201,11 +201,11 @@ func (d *Dir) Each(f func(*Config)) error {
 // Find returns the sandbox that ref means: an id, a name, or a unique beginning of an id.
 // A sandbox of that name that has not expired wins over one that has. ErrNotFound,
 // ErrInvalid: no sandbox, or several.
-func (d *Dir) Find(ref string) (*Box, error) {
+func (d *Dir) Find(ref string) (*Record, error) {
 	notFound := runtime.Errorf(runtime.ErrNotFound, "no sandbox %q: wolffia ls shows those there are", ref)
 	if runtime.IsID(ref) {
-		if b := d.Box(ref); b.Stamp() != (statefile.Stamp{}) || b.runsUnknown() {
-			return b, nil
+		if rec := d.Record(ref); rec.Stamp() != (statefile.Stamp{}) || rec.runsUnknown() {
+			return rec, nil
 		}
 	}
 	if ref == "" || runtime.IsID(ref) {
@@ -216,20 +216,20 @@ func (d *Dir) Find(ref string) (*Box, error) {
 		return nil, err
 	}
 	var starting []string
-	var over *Box // sandboxes that have expired do not occupy their names
+	var over *Record // sandboxes that have expired do not occupy their names
 	for _, id := range ids {
 		if strings.HasPrefix(id, ref) {
 			starting = append(starting, id)
 		}
-		b := d.Box(id)
-		if !b.mentions(ref) {
+		rec := d.Record(id)
+		if !rec.mentions(ref) {
 			continue
 		}
-		if c, err := b.Brief(); err == nil && c.Name == ref {
-			if !b.over(c) {
-				return b, nil
+		if c, err := rec.LoadHeader(); err == nil && c.Name == ref {
+			if !rec.over(c) {
+				return rec, nil
 			}
-			over = b
+			over = rec
 		}
 	}
 	if over != nil {
@@ -239,24 +239,24 @@ func (d *Dir) Find(ref string) (*Box, error) {
 	case 0:
 		return nil, notFound
 	case 1:
-		return d.Box(starting[0]), nil
+		return d.Record(starting[0]), nil
 	}
 	slices.Sort(starting)
 	return nil, runtime.Errorf(runtime.ErrInvalid, "%q is the beginning of several ids: %s", ref, strings.Join(starting, ", "))
 }
 
 // mentions reports whether the configuration has the name somewhere. To decode it would take a hundred times as long, for the rules.
-func (b *Box) mentions(name string) bool {
-	text, err := statefile.ReadBytes(b.ConfigFile(), statefile.MaxFile)
+func (rec *Record) mentions(name string) bool {
+	text, err := statefile.ReadBytes(rec.ConfigFile(), statefile.MaxFile)
 	return err == nil && bytes.Contains(text, []byte(`"`+name+`"`)) // a name has no character that JSON escapes
 }
 
 // Create makes the directory of a new sandbox, with its configuration. It calls fill, unless that
 // is nil, to put more into the directory before the sandbox exists. After an error
 // nothing is left of it. If the sandbox is bound to its caller, the caller keeps it alive
-// by the file caller, which it closes; otherwise caller is nil. See [Box.HasCaller].
+// by the file caller, which it closes; otherwise caller is nil. See [Record.HasCaller].
 // ErrExists: the id or the name is taken.
-func (d *Dir) Create(c Draft, fill func(*Box) error) (_ *Box, caller *os.File, err error) {
+func (d *Dir) Create(c Draft, fill func(*Record) error) (_ *Record, caller *os.File, err error) {
 	unlock, err := d.lock()
 	if err != nil {
 		return nil, nil, err
@@ -267,29 +267,29 @@ func (d *Dir) Create(c Draft, fill func(*Box) error) (_ *Box, caller *os.File, e
 			return nil, nil, err
 		}
 	}
-	b := d.Box(c.ID)
+	rec := d.Record(c.ID)
 	step.Reached("create: lock taken")
-	if err := d.make(b, c.Config, &caller, func() error {
+	if err := d.make(rec, c.Config, &caller, func() error {
 		if l := newLifetime(c.Config, Now()); l != nil {
-			return statefile.Write(filepath.Join(b.path, lifetimeFile), l)
+			return statefile.Write(filepath.Join(rec.path, lifetimeFile), l)
 		}
 		return nil
 	}, func() error {
 		if fill == nil {
 			return nil
 		}
-		return fill(b)
-	}, func() error { return c.write(b, statefile.Write) }); err != nil { // last: now the sandbox exists
+		return fill(rec)
+	}, func() error { return c.write(rec, statefile.Write) }); err != nil { // last: now the sandbox exists
 		return nil, nil, err
 	}
-	return b, caller, nil
+	return rec, caller, nil
 }
 
 // nameFree returns an error if a sandbox has the name. The caller holds the lock.
 func (d *Dir) nameFree(name string) error {
-	if b, err := d.Find(name); err == nil {
-		if other, err := b.Brief(); err == nil && other.Name == name && !b.over(other) {
-			return runtime.Errorf(runtime.ErrExists, "name %[1]q is taken by sandbox %[2]s: take another name, or wolffia rm -f %[1]s removes that sandbox", name, b.id)
+	if rec, err := d.Find(name); err == nil {
+		if other, err := rec.LoadHeader(); err == nil && other.Name == name && !rec.over(other) {
+			return runtime.Errorf(runtime.ErrExists, "name %[1]q is taken by sandbox %[2]s: take another name, or wolffia rm -f %[1]s removes that sandbox", name, rec.id)
 		}
 	}
 	return nil
@@ -298,8 +298,8 @@ func (d *Dir) nameFree(name string) error {
 // make makes the directory b for the configuration c, and calls more for what else is in it. After an error
 // nothing is left. The caller holds the lock, and closes *caller, which is as for Create; a nil caller is not
 // set.
-func (d *Dir) make(b *Box, c *Config, caller **os.File, more ...func() error) (err error) {
-	if err := os.Mkdir(b.path, d.mode); err != nil {
+func (d *Dir) make(rec *Record, c *Config, caller **os.File, more ...func() error) (err error) {
+	if err := os.Mkdir(rec.path, d.mode); err != nil {
 		if errors.Is(err, fs.ErrExist) {
 			return runtime.Errorf(runtime.ErrExists, "sandbox %s exists already", c.ID)
 		}
@@ -312,25 +312,25 @@ func (d *Dir) make(b *Box, c *Config, caller **os.File, more ...func() error) (e
 		if caller != nil {
 			_ = (*caller).Close() // nil is fine
 		}
-		err = errors.Join(err, b.Remove())
+		err = errors.Join(err, rec.Remove())
 	}()
 	for _, do := range append([]func() error{
-		func() error { return os.Chmod(b.path, d.mode) },
-		func() error { return statefile.Create(b.Lockfile(), nil) },
+		func() error { return os.Chmod(rec.path, d.mode) },
+		func() error { return statefile.Create(rec.Lockfile(), nil) },
 		func() (err error) {
 			if c.BoundToCaller && caller != nil {
-				*caller, err = b.holdAsCaller()
+				*caller, err = rec.holdAsCaller()
 			}
 			return err
 		},
-		func() error { return b.MakeRun(c) },
-		func() error { return statefile.Create(filepath.Join(b.Run(), "log"), nil) },
-		func() error { return c.give(filepath.Join(b.Run(), "log")) },
+		func() error { return rec.MakeRun(c) },
+		func() error { return statefile.Create(filepath.Join(rec.Run(), "log"), nil) },
+		func() error { return c.give(filepath.Join(rec.Run(), "log")) },
 		func() error {
 			if !c.CopyOnWrite {
 				return nil
 			}
-			return b.makeCow(c)
+			return rec.makeCow(c)
 		},
 	}, more...) {
 		if err := do(); err != nil {
@@ -342,11 +342,11 @@ func (d *Dir) make(b *Box, c *Config, caller **os.File, more ...func() error) (e
 }
 
 // MakeRun makes the run directory, for the user that the sandbox's processes run as, if it does not exist.
-func (b *Box) MakeRun(c *Config) error {
-	if err := mkdir(b.Run()); err != nil {
+func (rec *Record) MakeRun(c *Config) error {
+	if err := mkdir(rec.Run()); err != nil {
 		return err
 	}
-	return c.give(b.Run())
+	return c.give(rec.Run())
 }
 
 // give gives a file to the user that the processes of a sandbox drop to; it does nothing if they keep the caller's.
@@ -374,7 +374,7 @@ func (d *Dir) openLock() (*os.File, error) {
 // lockLimit is how long a process may hold the lock of the state directory: it makes or removes a directory meanwhile.
 const lockLimit = 10 * time.Second
 
-// lock takes the lock of the state directory, which serializes Create and RemoveHalf.
+// lock takes the lock of the state directory, which serializes Create and RemoveIncomplete.
 func (d *Dir) lock() (unlock func(), err error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), lockLimit, errors.New("another process of wolffia has held it for too long: is one stopped?"))
 	defer cancel()

@@ -35,21 +35,21 @@ func open(t *testing.T) *statedir.Dir {
 	return d
 }
 
-func create(t *testing.T, d *statedir.Dir, id, name string) *statedir.Box {
+func create(t *testing.T, d *statedir.Dir, id, name string) *statedir.Record {
 	t.Helper()
 	c := &statedir.Config{CreatedAt: 1}
 	c.ID, c.Name, c.Labels = id, name, map[string]string{"a": "b"}
-	b, _, err := d.Create(statedir.Draft{Config: c}, nil)
+	rec, _, err := d.Create(statedir.Draft{Config: c}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b
+	return rec
 }
 
 func TestCreateAndRemove(t *testing.T) {
 	d := open(t)
-	b := create(t, d, id, "name")
-	c, err := b.Config()
+	rec := create(t, d, id, "name")
+	c, err := rec.Config()
 	if err != nil || c.ID != id || c.Labels["a"] != "b" {
 		t.Errorf(`Config: got c %+v, err %v; want err == nil and c.ID == id and c.Labels["a"] == "b"`, c, err)
 	}
@@ -61,10 +61,10 @@ func TestCreateAndRemove(t *testing.T) {
 			t.Errorf("a second sandbox of the same %s: %v", what, err)
 		}
 	}
-	if err := b.Remove(); err != nil {
+	if err := rec.Remove(); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Remove(); err != nil {
+	if err := rec.Remove(); err != nil {
 		t.Errorf("the second time: %v", err)
 	}
 	left, err := os.ReadDir(filepath.Join(d.Path(), "sandboxes"))
@@ -88,18 +88,18 @@ func TestDraft(t *testing.T) {
 		for _, known := range [][]byte{nil, text} {
 			c := &statedir.Config{CreatedAt: 1, User: "user"}
 			c.ID, c.Permissions = id, rules
-			b, _, err := d.Create(statedir.Draft{Config: c, Rules: known}, nil)
+			rec, _, err := d.Create(statedir.Draft{Config: c, Rules: known}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			read, err := b.Config()
+			read, err := rec.Config()
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got = append(got, read); !slices.Equal(read.Permissions, rules) {
 				t.Errorf("%s: got %v, want %v", name, read.Permissions, rules)
 			}
-			if err := b.Remove(); err != nil {
+			if err := rec.Remove(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -111,12 +111,12 @@ func TestDraft(t *testing.T) {
 
 // What is not ours, or a mount, is never deleted with the rest.
 func TestRemoveStopsAtWhatIsNotOurs(t *testing.T) {
-	b := create(t, open(t), id, "")
-	precious := filepath.Join(b.Run(), "precious")
+	rec := create(t, open(t), id, "")
+	precious := filepath.Join(rec.Run(), "precious")
 	if err := os.WriteFile(precious, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Remove(); err == nil {
+	if err := rec.Remove(); err == nil {
 		t.Error("no error")
 	}
 	if _, err := os.Stat(precious); err != nil {
@@ -131,17 +131,17 @@ func TestRemoveOddRun(t *testing.T) {
 		"FIFO": func(run, _ string) error { return unix.Mkfifo(run, 0o600) },
 		"file": func(run, _ string) error { return os.WriteFile(run, nil, 0o600) },
 	} {
-		b, elsewhere := create(t, open(t), id, ""), t.TempDir()
+		rec, elsewhere := create(t, open(t), id, ""), t.TempDir()
 		kept := []string{filepath.Join(elsewhere, "log"), filepath.Join(elsewhere, "upper", "file")}
 		err := errors.Join(os.Mkdir(filepath.Dir(kept[1]), 0o700), os.WriteFile(kept[0], nil, 0o600), os.WriteFile(kept[1], nil, 0o600),
-			os.Rename(b.Run(), filepath.Join(elsewhere, "run")), put(b.Run(), elsewhere))
+			os.Rename(rec.Run(), filepath.Join(elsewhere, "run")), put(rec.Run(), elsewhere))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Remove(); err != nil {
+		if err := rec.Remove(); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
-		if _, err := os.Lstat(filepath.Dir(b.Run())); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(filepath.Dir(rec.Run())); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: the directory: %v", what, err)
 		}
 		for _, file := range kept {
@@ -154,21 +154,21 @@ func TestRemoveOddRun(t *testing.T) {
 
 // A hostile shim fills run/: Remove deletes the names that it knows, and the directory once the others are gone.
 func TestRemoveAmongMany(t *testing.T) {
-	b := create(t, open(t), id, "")
+	rec := create(t, open(t), id, "")
 	var names []string
 	for i := range 300 {
-		names = append(names, filepath.Join(b.Run(), fmt.Sprint("more", i)))
+		names = append(names, filepath.Join(rec.Run(), fmt.Sprint("more", i)))
 		if err := os.WriteFile(names[i], nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Mkdir(filepath.Join(b.Run(), "mnt"), 0o700); err != nil { // of older versions
+	if err := os.Mkdir(filepath.Join(rec.Run(), "mnt"), 0o700); err != nil { // of older versions
 		t.Fatal(err)
 	}
-	if err := b.Remove(); err == nil {
+	if err := rec.Remove(); err == nil {
 		t.Error("no error")
 	}
-	left, err := os.ReadDir(b.Run())
+	left, err := os.ReadDir(rec.Run())
 	if err != nil || len(left) != len(names) {
 		t.Errorf("%d names are left of %d (%v)", len(left), len(names), err)
 	}
@@ -177,10 +177,10 @@ func TestRemoveAmongMany(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := b.Remove(); err != nil {
+	if err := rec.Remove(); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(filepath.Dir(b.Run())); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Dir(rec.Run())); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the directory: %v", err)
 	}
 }
@@ -202,9 +202,9 @@ func TestFind(t *testing.T) {
 		{"", "", runtime.ErrNotFound},
 		{"../sandboxes", "", runtime.ErrNotFound},
 	} {
-		b, err := d.Find(tt.ref)
-		if !errors.Is(err, tt.class) || err == nil && b.ID() != tt.want {
-			t.Errorf("%q: got b %v, err %v; want err is %v and (err != nil or b.ID() == %v)", tt.ref, b, err, tt.class, tt.want)
+		rec, err := d.Find(tt.ref)
+		if !errors.Is(err, tt.class) || err == nil && rec.ID() != tt.want {
+			t.Errorf("%q: got b %v, err %v; want err is %v and (err != nil or b.ID() == %v)", tt.ref, rec, err, tt.class, tt.want)
 		}
 	}
 }
@@ -220,10 +220,10 @@ func TestFindDecodesOne(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	one := testing.AllocsPerRun(5, func() { _, _ = d.Box("aaaaaaaaaa07").Config() })
+	one := testing.AllocsPerRun(5, func() { _, _ = d.Record("aaaaaaaaaa07").Config() })
 	if all := testing.AllocsPerRun(5, func() {
-		if b, err := d.Find("box07"); err != nil || b.ID() != "aaaaaaaaaa07" {
-			t.Errorf(`Find "box07": got b %v, err %v; want err == nil and b.ID() == "aaaaaaaaaa07"`, b, err)
+		if rec, err := d.Find("box07"); err != nil || rec.ID() != "aaaaaaaaaa07" {
+			t.Errorf(`Find "box07": got b %v, err %v; want err == nil and b.ID() == "aaaaaaaaaa07"`, rec, err)
 		}
 	}); all > one+50*boxes {
 		t.Errorf("%.0f allocations, and %.0f to decode one of %d", all, one, boxes)
@@ -231,71 +231,71 @@ func TestFindDecodesOne(t *testing.T) {
 }
 
 func TestState(t *testing.T) {
-	b := create(t, open(t), id, "")
+	rec := create(t, open(t), id, "")
 	want := func(state runtime.State) {
 		t.Helper()
-		if got, _, err := b.State(); got != state || err != nil {
+		if got, _, err := rec.State(); got != state || err != nil {
 			t.Errorf("%v, %v; want %v", got, err, state)
 		}
 	}
 	want(runtime.StateCreated)
-	lock, err := b.TryLock()
+	lock, err := rec.TryLock()
 	if err != nil {
 		t.Fatal(err)
 	}
 	want(runtime.StateCreated) // on its way
-	if err := os.WriteFile(statedir.Socket(b.Run()), nil, 0o600); err != nil {
+	if err := os.WriteFile(statedir.Socket(rec.Run()), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	want(runtime.StateRunning)
-	if _, err := b.TryLock(); !errors.Is(err, runtime.ErrConflict) {
+	if _, err := rec.TryLock(); !errors.Is(err, runtime.ErrConflict) {
 		t.Errorf("a second lock: %v", err)
 	}
-	if err := b.WaitUnlocked(t.Context(), 10*time.Millisecond); err == nil {
+	if err := rec.WaitUnlocked(t.Context(), 10*time.Millisecond); err == nil {
 		t.Error("it is taken for unlocked")
 	}
 	_ = lock.Shim.Close()
 	want(runtime.StateDead) // it is gone, and did not say so
-	if locked, err := b.Locked(); !locked || err != nil {
+	if locked, err := rec.Locked(); !locked || err != nil {
 		t.Errorf("the tree server is there, and it is not locked (%v)", err)
 	}
-	if _, err := b.TryLock(); !errors.Is(err, runtime.ErrConflict) {
+	if _, err := rec.TryLock(); !errors.Is(err, runtime.ErrConflict) {
 		t.Errorf("a lock while the tree server is there: %v", err)
 	}
 	_ = lock.Tree.Close()
-	if err := b.WaitUnlocked(t.Context(), time.Minute); err != nil {
+	if err := rec.WaitUnlocked(t.Context(), time.Minute); err != nil {
 		t.Error(err)
 	}
-	if err := statedir.PrepareRun(b.Run()); err != nil {
+	if err := statedir.PrepareRun(rec.Run()); err != nil {
 		t.Fatal(err)
 	}
 	want(runtime.StateDead) // also when the next start has swept up
-	if err := statedir.SetStatus(b.Run(), &statedir.Status{State: runtime.StateStopped}); err != nil {
+	if err := statedir.SetStatus(rec.Run(), &statedir.Status{State: runtime.StateStopped}); err != nil {
 		t.Fatal(err)
 	}
 	want(runtime.StateStopped)
-	if err := errors.Join(os.Remove(b.ConfigFile()), os.Remove(b.Run()+"/status.json")); err != nil {
+	if err := errors.Join(os.Remove(rec.ConfigFile()), os.Remove(rec.Run()+"/status.json")); err != nil {
 		t.Fatal(err)
 	}
-	if state, _, err := b.State(); !errors.Is(err, runtime.ErrNotFound) {
+	if state, _, err := rec.State(); !errors.Is(err, runtime.ErrNotFound) {
 		t.Errorf("one that is being removed is %q, %v", state, err)
 	}
 }
 
 // Somebody who waits in vain for a lock does not keep it when it comes.
 func TestLockConfigGivesUp(t *testing.T) {
-	b := create(t, open(t), id, "")
-	unlock, err := b.TryLockConfig()
+	rec := create(t, open(t), id, "")
+	unlock, err := rec.TryLockConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 10 {
-		if _, err := b.LockConfig(t.Context(), time.Millisecond); err == nil {
+		if _, err := rec.LockConfig(t.Context(), time.Millisecond); err == nil {
 			t.Fatal("two have the lock")
 		}
 	}
 	unlock()
-	release, err := b.LockConfig(t.Context(), time.Minute)
+	release, err := rec.LockConfig(t.Context(), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,48 +305,48 @@ func TestLockConfigGivesUp(t *testing.T) {
 // One changes the configuration at a time, whoever runs or starts the sandbox;
 // what is removed meanwhile is not there.
 func TestLockConfig(t *testing.T) {
-	b := create(t, open(t), id, "")
+	rec := create(t, open(t), id, "")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	release, err := b.LockConfig(ctx, time.Minute)
+	release, err := rec.LockConfig(ctx, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lock, err := b.TryLock()
+	lock, err := rec.TryLock()
 	if err != nil {
 		t.Fatalf("it keeps others from starting: %v", err)
 	}
 	if err := errors.Join(lock.Unlock(), lock.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.LockConfig(ctx, time.Millisecond); !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "another process is changing it") {
+	if _, err := rec.LockConfig(ctx, time.Millisecond); !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "another process is changing it") {
 		t.Errorf("a second one: %v", err)
 	}
-	c, err := b.Config()
+	c, err := rec.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := b.Stamp()
+	before := rec.Stamp()
 	c.Labels = map[string]string{"new": "label"}
-	if err := b.SetConfig(c); err != nil {
+	if err := rec.SetConfig(c); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := b.Config(); err != nil || got.Labels["new"] != "label" || b.Stamp() == before {
+	if got, err := rec.Config(); err != nil || got.Labels["new"] != "label" || rec.Stamp() == before {
 		t.Errorf(`Config: got %+v, err %v; want err == nil and got.Labels["new"] == "label" and b.Stamp() != %v`, got, err, before)
 	}
-	if got, err := statedir.ConfigFrom(b.Run()); err != nil || got.Labels["new"] != "label" {
+	if got, err := statedir.ConfigFrom(rec.Run()); err != nil || got.Labels["new"] != "label" {
 		t.Errorf(`statedir.ConfigFrom: got %+v, err %v; want err == nil and got.Labels["new"] == "label"`, got, err)
 	}
 	waited := make(chan error, 1)
 	go func() {
-		release, err := b.LockConfig(ctx, time.Minute)
+		release, err := rec.LockConfig(ctx, time.Minute)
 		if err == nil {
-			_, err = b.Config()
+			_, err = rec.Config()
 			release()
 		}
 		waited <- err
 	}()
-	if err := b.Remove(); err != nil {
+	if err := rec.Remove(); err != nil {
 		t.Fatal(err)
 	}
 	release()
@@ -367,11 +367,11 @@ func TestHostileRunDirectory(t *testing.T) {
 		"unknown fields": func(p string) error { return os.WriteFile(p, []byte(`{"state":"dead","reason":"x","pid":1}`), 0o600) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := create(t, open(t), id, "")
-			if err := make(filepath.Join(b.Run(), "status.json")); err != nil {
+			rec := create(t, open(t), id, "")
+			if err := make(filepath.Join(rec.Run(), "status.json")); err != nil {
 				t.Fatal(err)
 			}
-			if state, _, err := b.State(); state != runtime.StateDead || err != nil {
+			if state, _, err := rec.State(); state != runtime.StateDead || err != nil {
 				t.Errorf("%v, %v; want dead", state, err)
 			}
 		})
@@ -380,41 +380,41 @@ func TestHostileRunDirectory(t *testing.T) {
 
 func TestDamagedConfig(t *testing.T) {
 	d := open(t)
-	b := create(t, d, id, "")
+	rec := create(t, d, id, "")
 	if err := os.WriteFile(filepath.Join(d.Path(), "sandboxes", id, "config.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Config(); !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "rm -f "+id) {
+	if _, err := rec.Config(); !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "rm -f "+id) {
 		t.Errorf("%v: want an error that says what to do", err)
 	}
 }
 
 // A damaged file that could be opened is named as what it is.
 func TestDamageIsNamed(t *testing.T) {
-	b := create(t, open(t), "damaged", "")
-	if err := errors.Join(os.Remove(b.ConfigFile()), os.Mkdir(b.ConfigFile(), 0o700)); err != nil {
+	rec := create(t, open(t), "damaged", "")
+	if err := errors.Join(os.Remove(rec.ConfigFile()), os.Mkdir(rec.ConfigFile(), 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	_, err := b.Config()
-	if want := b.ConfigFile() + " is not a regular file; remove it with wolffia rm -f"; err == nil || !strings.Contains(err.Error(), want) {
+	_, err := rec.Config()
+	if want := rec.ConfigFile() + " is not a regular file; remove it with wolffia rm -f"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
 
 // A process without a free descriptor takes no sandbox for a damaged one, and names none to be removed.
 func TestNoDescriptors(t *testing.T) {
-	b := create(t, open(t), "lacking", "")
-	c, err := b.Config()
+	rec := create(t, open(t), "lacking", "")
+	c, err := rec.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
 	calls := map[string]func() error{
-		"configuration": func() error { _, err := b.Config(); return err },
-		"brief":         func() error { _, err := b.Brief(); return err },
-		"state":         func() error { _, _, err := b.State(); return err },
-		"rest":          func() error { _, _, err := b.Rest(); return err },
-		"lock":          func() error { _, err := b.TryLock(); return err },
-		"lifetime":      func() error { _, err := b.Lifetime(c); return err },
+		"configuration": func() error { _, err := rec.Config(); return err },
+		"brief":         func() error { _, err := rec.LoadHeader(); return err },
+		"state":         func() error { _, _, err := rec.State(); return err },
+		"rest":          func() error { _, _, err := rec.StateLocked(); return err },
+		"lock":          func() error { _, err := rec.TryLock(); return err },
+		"lifetime":      func() error { _, err := rec.Lifetime(c); return err },
 	}
 	got := map[string]error{}
 	var were unix.Rlimit
@@ -442,13 +442,13 @@ func TestNoDescriptors(t *testing.T) {
 func TestUmask(t *testing.T) {
 	d := open(t)
 	was := unix.Umask(0o777)
-	b, _, err := d.Create(statedir.Draft{Config: &statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: id}}}, nil)
+	rec, _, err := d.Create(statedir.Draft{Config: &statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: id}}}, nil)
 	unix.Umask(was)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]fs.FileMode{
-		filepath.Join(d.Path(), "lock"): 0o600, b.Lockfile(): 0o600, b.Run(): fs.ModeDir | 0o700, b.Log(): 0o600, b.ConfigFile(): 0o600,
+		filepath.Join(d.Path(), "lock"): 0o600, rec.Lockfile(): 0o600, rec.Run(): fs.ModeDir | 0o700, rec.Log(): 0o600, rec.ConfigFile(): 0o600,
 	} {
 		if st, err := os.Lstat(path); err != nil || st.Mode() != want {
 			t.Errorf("%s: %v, %v; want %v", path, st.Mode(), err, want)
@@ -583,7 +583,7 @@ func TestEndKeeper(t *testing.T) {
 	}
 	d, copied := open(t), open(t)
 	tag := func(d *statedir.Dir, id string) string {
-		text, err := d.Box(id).Processes().Tag()
+		text, err := d.Record(id).Processes().Tag()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -592,7 +592,7 @@ func TestEndKeeper(t *testing.T) {
 	ours, others := keeper(tag(d, "aaaaaaaaaaaa")), keeper(tag(d, "bbbbbbbbbbbb"))
 	older := keeper("aaaaaaaaaaaa")
 	elsewhere := keeper(tag(copied, "aaaaaaaaaaaa"))
-	if err := d.Box("aaaaaaaaaaaa").Processes().EndKeeper(); err != nil {
+	if err := d.Record("aaaaaaaaaaaa").Processes().EndKeeper(); err != nil {
 		t.Error(err)
 	}
 	for _, told := range []*bufio.Reader{ours, older} {
@@ -600,8 +600,8 @@ func TestEndKeeper(t *testing.T) {
 			t.Errorf("ReadString: got %q, %v; want %q, nil", line, err, "told\n")
 		}
 	}
-	for _, b := range []*statedir.Box{d.Box("bbbbbbbbbbbb"), copied.Box("aaaaaaaaaaaa")} {
-		if err := b.Processes().KillKeeper(time.Minute); err != nil {
+	for _, rec := range []*statedir.Record{d.Record("bbbbbbbbbbbb"), copied.Record("aaaaaaaaaaaa")} {
+		if err := rec.Processes().KillKeeper(time.Minute); err != nil {
 			t.Error(err)
 		}
 	}
@@ -626,13 +626,13 @@ func TestRemoveHalf(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	removeHalf := func(want bool) {
+	removeIncomplete := func(want bool) {
 		t.Helper()
-		if removed, err := d.RemoveHalf(id, func(*statedir.Box) error { return nil }); err != nil || removed != want {
+		if removed, err := d.RemoveIncomplete(id, func(*statedir.Record) error { return nil }); err != nil || removed != want {
 			t.Fatalf("removed: %v (%v), want %v", removed, err, want)
 		}
 	}
-	removeHalf(false)
+	removeIncomplete(false)
 	for what, half := range map[string]func(){
 		"a directory":        func() { must(os.Mkdir(path, 0o700)) },
 		"one with a lock":    func() { must(os.Mkdir(path, 0o700), os.WriteFile(path+"/lock", nil, 0o600)) },
@@ -648,49 +648,49 @@ func TestRemoveHalf(t *testing.T) {
 		},
 	} {
 		half()
-		removeHalf(true)
+		removeIncomplete(true)
 		if there() {
 			t.Errorf("%s: it is still there", what)
 		}
 	}
-	b := create(t, d, id, "")
-	removeHalf(false)
-	if _, err := b.Config(); err != nil {
+	rec := create(t, d, id, "")
+	removeIncomplete(false)
+	if _, err := rec.Config(); err != nil {
 		t.Errorf("a whole one: %v", err)
 	}
 	changes := path + "/cow/upper/file"
-	must(os.MkdirAll(filepath.Dir(changes), 0o700), os.WriteFile(changes, nil, 0o600), os.Truncate(b.ConfigFile(), 0))
-	removeHalf(false)
+	must(os.MkdirAll(filepath.Dir(changes), 0o700), os.WriteFile(changes, nil, 0o600), os.Truncate(rec.ConfigFile(), 0))
+	removeIncomplete(false)
 	if !there() {
 		t.Error("the changes of one without a configuration are removed")
 	}
 	must(os.RemoveAll(path + "/cow"))
-	lock, err := b.TryLock()
-	must(err, os.Remove(b.ConfigFile()))
-	removeHalf(false)
+	lock, err := rec.TryLock()
+	must(err, os.Remove(rec.ConfigFile()))
+	removeIncomplete(false)
 	if !there() {
 		t.Error("somebody is at it, and it is removed")
 	}
 	must(lock.Unlock(), lock.Close())
 	// What a sandbox has left of an image, with whatever rights, goes too.
-	must(os.MkdirAll(b.Run()+"/upper/etc/closed", 0o700), os.WriteFile(b.Run()+"/upper/etc/closed/file", nil, 0), os.Chmod(b.Run()+"/upper/etc/closed", 0))
-	removeHalf(true)
+	must(os.MkdirAll(rec.Run()+"/upper/etc/closed", 0o700), os.WriteFile(rec.Run()+"/upper/etc/closed/file", nil, 0), os.Chmod(rec.Run()+"/upper/etc/closed", 0))
+	removeIncomplete(true)
 	if there() {
 		t.Error("nobody is at it any more, and it is there")
 	}
 	must(os.Mkdir(path, 0o700), os.WriteFile(path+"/not-ours", nil, 0o600))
-	if _, err := d.RemoveHalf(id, func(*statedir.Box) error { return nil }); err == nil || !there() {
+	if _, err := d.RemoveIncomplete(id, func(*statedir.Record) error { return nil }); err == nil || !there() {
 		t.Errorf("with a file of somebody else: %v", err)
 	}
 }
 
 // Who waits for the lock, and gets it for a moment, is not taken for who has it.
 func TestWaiterIsNoHolder(t *testing.T) {
-	b := create(t, open(t), id, "")
-	if err := os.WriteFile(statedir.Socket(b.Run()), nil, 0o600); err != nil { // a shim that was killed
+	rec := create(t, open(t), id, "")
+	if err := os.WriteFile(statedir.Socket(rec.Run()), nil, 0o600); err != nil { // a shim that was killed
 		t.Fatal(err)
 	}
-	f, err := os.OpenFile(b.Lockfile(), os.O_RDWR, 0)
+	f, err := os.OpenFile(rec.Lockfile(), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -698,24 +698,24 @@ func TestWaiterIsNoHolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.WaitUnlocked(t.Context(), time.Minute); err != nil {
+	if err := rec.WaitUnlocked(t.Context(), time.Minute); err != nil {
 		t.Errorf("another that waits: %v", err)
 	}
-	if held, err := b.Locked(); held || err != nil {
+	if held, err := rec.Locked(); held || err != nil {
 		t.Errorf("locked: %v, %v", held, err)
 	}
-	if state, _, err := b.State(); state != runtime.StateDead || err != nil {
+	if state, _, err := rec.State(); state != runtime.StateDead || err != nil {
 		t.Errorf("it is %v, %v", state, err)
 	}
-	if _, err := b.TryLock(); !errors.Is(err, runtime.ErrConflict) { // it never goes
+	if _, err := rec.TryLock(); !errors.Is(err, runtime.ErrConflict) { // it never goes
 		t.Errorf("both have the lock: %v", err)
 	}
 	time.AfterFunc(time.Millisecond, release)
-	lock, err := b.TryLock()
+	lock, err := rec.TryLock()
 	if err != nil {
 		t.Fatalf("it is gone in a moment: %v", err)
 	}
-	if held, err := b.Locked(); !held || err != nil {
+	if held, err := rec.Locked(); !held || err != nil {
 		t.Errorf("locked: %v, %v", held, err)
 	}
 	if err := errors.Join(lock.Unlock(), lock.Close()); err != nil {

@@ -52,13 +52,13 @@ func Hold(args []string) error {
 		}
 		break
 	}
-	return fmt.Errorf("start %s: %w", args[3], Become(args[3], args[4:], os.Environ()))
+	return fmt.Errorf("start %s: %w", args[3], Exec(args[3], args[4:], os.Environ()))
 }
 
-// Become executes a program in place of the calling one, which the kernel is to end with the thread of its parent that has
+// Exec executes a program in place of the calling one, which the kernel is to end with the thread of its parent that has
 // started it (Pdeathsig). It returns only with an error. That setting is a thread's, and execve(2) keeps that of the calling thread:
 // a goroutine may be in another one than the process began with.
-func Become(path string, args, env []string) error {
+func Exec(path string, args, env []string) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {

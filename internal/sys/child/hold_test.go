@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 			if unix.Gettid() == os.Getpid() {
 				panic("a goroutine has the thread of another one")
 			}
-			panic(child.Become("/proc/self/exe", []string{"test", became}, os.Environ()))
+			panic(child.Exec("/proc/self/exe", []string{"test", became}, os.Environ()))
 		}()
 		select {}
 	}

@@ -17,7 +17,7 @@ func (w *world) spares() map[string]bool {
 	w.OK(err)
 	lives := map[string]bool{}
 	for _, id := range w.subjects() {
-		if box := dir.Box(id); box.Half() && box.Spare().Lives() {
+		if rec := dir.Record(id); rec.IsIncomplete() && rec.Pooled().IsAlive() {
 			lives[id] = true
 		}
 	}
@@ -79,25 +79,25 @@ func judgeSpares(w *world, r *round, e *end) {
 		if err != nil || string(got.Stdout) != "alive\n/workspace\n" {
 			w.Fatalf("%s says %+v, %v", id, got, err)
 		}
-		if spares, err := rt.Spares(); err != nil || slices.Contains(ids(spares), id) {
+		if spares, err := rt.PooledSandboxes(); err != nil || slices.Contains(ids(spares), id) {
 			w.Fatalf("it is a spare too: %v, %v", spares, err)
 		}
 		w.OK(rt.Destroy(w.Ctx, id))
 	}
-	spares, err := rt.Spares()
+	spares, err := rt.PooledSandboxes()
 	w.OK(err)
 	for _, s := range ids(spares) {
-		w.OK(rt.EndSpare(w.Ctx, s))
+		w.OK(rt.TerminatePooled(w.Ctx, s))
 	}
 	dir, err := statedir.Open(w.state)
 	w.OK(err)
 	for spare := range w.spares() { // claimed, or not offered, by who was killed then: its time ends it
-		w.OK(dir.Box(spare).WaitUnlocked(w.Ctx, wait.Limit))
+		w.OK(dir.Record(spare).WaitUnlocked(w.Ctx, wait.Limit))
 	}
 	w.nothing(rt)
 }
 
-func ids(spares []local.Spare) []string {
+func ids(spares []local.PooledSandbox) []string {
 	var all []string
 	for i := range spares {
 		all = append(all, spares[i].ID)

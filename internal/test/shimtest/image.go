@@ -244,7 +244,7 @@ func startOnceKilled(t *testing.T, rt *Runtime, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(dir.Box(id).Processes().Shim().PID, syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(dir.Record(id).Processes().Shim().PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	stillRuns := func(err error) bool { return errors.Is(err, runtime.ErrConflict) }

@@ -118,8 +118,8 @@ func Kill(t testing.TB, state, id string) {
 	t.Helper()
 	dir, err := statedir.Open(state)
 	if err == nil {
-		box := dir.Box(id)
-		err = errors.Join(box.Processes().KillKeeper(wait.Limit), box.Processes().Shim().Kill(wait.Limit))
+		rec := dir.Record(id)
+		err = errors.Join(rec.Processes().KillKeeper(wait.Limit), rec.Processes().Shim().Kill(wait.Limit))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ func TestDeniedNote(t *testing.T) {
 		{&runtime.Result{}, ""},
 		{&runtime.Result{Denied: []runtime.Denial{one}}, `denied by the rules: write a.md (rule "*.md=read" of --rule); to allow it: wolffia policy add box --rule '/a.md=write'`},
 		{&runtime.Result{Denied: []runtime.Denial{one, one}, DeniedMore: 3}, `denied by the rules: write a.md (rule "*.md=read" of --rule); to allow it: wolffia policy add box --rule '/a.md=write'; 4 more: wolffia audit box`},
-		{&runtime.Result{Denied: []runtime.Denial{{Op: "link", Path: "x", Why: "it is git's"}}}, `denied by the rules: link x: it is git's`},
+		{&runtime.Result{Denied: []runtime.Denial{{Op: "link", Path: "x", Reason: "it is git's"}}}, `denied by the rules: link x: it is git's`},
 	} {
 		if got := deniedNote(tt.denied, "wolffia policy add box ", "wolffia audit box"); got != tt.want {
 			t.Errorf("got  %s\nwant %s", got, tt.want)

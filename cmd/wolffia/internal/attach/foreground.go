@@ -28,9 +28,9 @@ func New(h *host.Host, rt *local.Runtime) *Client { return &Client{h, rt} }
 // create says that this command line describes the sandbox.
 func (c *Client) Exec(ctx context.Context, id string, create bool, spec *runtime.Command) error {
 	defer c.noteQueue(spec)()
-	box := lookUp(ctx, c.rt, id)
-	watch, w := hint.WatchOutput(box, c.Out, c.Err)
-	exit, err := c.attach(ctx, box.ID, spec, w[0], w[1]) // a name would be looked for once more
+	sb := lookUp(ctx, c.rt, id)
+	watch, w := hint.WatchOutput(sb, c.Out, c.Err)
+	exit, err := c.attach(ctx, sb.ID, spec, w[0], w[1]) // a name would be looked for once more
 	if err != nil {
 		return hint.Explain(ctx, c.Host, c.rt, id, create, spec, err)
 	}
@@ -46,8 +46,8 @@ func (c *Client) Exec(ctx context.Context, id string, create bool, spec *runtime
 	return console.ExitWith(console.CodeFor(exit))
 }
 
-// queueMoment is how long a command waits for others in its session before wolffia tells the user.
-const queueMoment = time.Second
+// queueNoticeDelay is how long a command waits for others in its session before wolffia tells the user.
+const queueNoticeDelay = time.Second
 
 // noteQueue has a line printed if a command waits for others in its session. stop ends that.
 func (c *Client) noteQueue(spec *runtime.Command) (stop func()) {
@@ -64,7 +64,7 @@ func (c *Client) noteQueue(spec *runtime.Command) (stop func()) {
 	timer.Stop()
 	spec.Queued = func(waits bool) {
 		if waits {
-			timer.Reset(queueMoment)
+			timer.Reset(queueNoticeDelay)
 		} else {
 			timer.Stop()
 		}
@@ -116,8 +116,8 @@ func deniedNote(r *runtime.Result, flags, all string) string {
 	case rule != "":
 		note += fmt.Sprintf(" (rule %q)", rule)
 	}
-	if first.Why != "" {
-		note += ": " + first.Why
+	if first.Reason != "" {
+		note += ": " + first.Reason
 	}
 	if first.Allow != "" {
 		note += "; to allow it: " + flags + first.Allow

@@ -28,10 +28,10 @@ var forwarded = []os.Signal{unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}
 // signal's. It returns also if nothing answers, after the signals that patience asks for:
 // the error is then an exitStatus, and stdout and stderr may still be written to.
 func (c *Client) attach(ctx context.Context, id string, spec *runtime.Command, stdout, stderr io.Writer) (runtime.Result, error) {
-	c.Heed.Wait()
+	c.Signals.Wait()
 	// From here on signals are the command's.
 	came := make(chan os.Signal, 16)
-	if err := c.Heed.Take(ctx, came); err != nil {
+	if err := c.Signals.Forward(ctx, came); err != nil {
 		return runtime.Result{}, err
 	}
 	var catching sync.WaitGroup

@@ -28,14 +28,14 @@ type commandNote struct {
 // command line describes the sandbox.
 func (c *Client) ExecJSON(ctx context.Context, ref string, create bool, spec *runtime.Command) error {
 	begin := time.Now()
-	box := lookUp(ctx, c.rt, ref)
-	id := box.ID
+	sb := lookUp(ctx, c.rt, ref)
+	id := sb.ID
 	var note commandNote
 	if create {
 		note.Limits = c.rt.Limits(id)
 	}
 	stdout, stderr := excerpt.New(runtime.DefaultMaxOutput, 0), excerpt.New(runtime.DefaultMaxOutput, 0)
-	watch, w := hint.WatchOutput(box, stdout, stderr)
+	watch, w := hint.WatchOutput(sb, stdout, stderr)
 	r, err := c.attach(ctx, id, spec, w[0], w[1])
 	if failed, ok := errors.AsType[*runtime.StartError](hint.Explain(ctx, c.Host, c.rt, id, create, spec, err)); ok {
 		r.ExitCode, note.StartError = failed.Code, failed.Message

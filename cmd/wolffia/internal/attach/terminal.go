@@ -16,18 +16,18 @@ import (
 // ErrNoTerminal says that the caller has no terminal to connect with that of a session.
 var ErrNoTerminal = runtime.Errorf(runtime.ErrInvalid, "standard input and output are not a terminal; without one: wolffia exec --session NAME")
 
-// A departure is how the user has left the terminal of a session.
-type departure uint8
+// A terminalEnd is how the user has left the terminal of a session.
+type terminalEnd uint8
 
 const (
-	Unattached departure = iota // it was not reached
-	Detached                    // it runs on
-	ended                       // its shell has ended, or the connection to it
+	Unattached terminalEnd = iota // it was not reached
+	Detached                      // it runs on
+	ended                         // its shell has ended, or the connection to it
 )
 
 // Terminal connects the user's terminal with a session's until that ends or the user
 // detaches. It creates a missing session. An exit code other than 0 is an error.
-func (c *Client) Terminal(ctx context.Context, sandbox, name string, takeover bool) (departure, error) {
+func (c *Client) Terminal(ctx context.Context, sandbox, name string, takeover bool) (terminalEnd, error) {
 	if !c.IsTerminal() {
 		return Unattached, ErrNoTerminal
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"wolffia/cmd/wolffia/internal/boxflags"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/cmd/wolffia/internal/review"
+	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/fields"
 	"wolffia/image/store"
 	"wolffia/internal/host/statedir"
@@ -110,7 +110,7 @@ func onlyFirst(f cobra.CompletionFunc) cobra.CompletionFunc {
 // flagValues returns what completes the value of a flag; nil if that is the shell's matter.
 func (c *Completer) flagValues(flag string) cobra.CompletionFunc {
 	switch flag { // of commands that make no sandbox
-	case boxflags.FlagProfile:
+	case sandboxflags.FlagProfile:
 		return c.completeProfile
 	case "address":
 		return cobra.NoFileCompletions
@@ -131,7 +131,7 @@ func (c *Completer) flagValues(flag string) cobra.CompletionFunc {
 	case fields.Images:
 		return c.completeImages
 	case fields.Caches:
-		return listOf(func() []string { return append(volume.Caches(), boxflags.CacheAuto, boxflags.CacheNone) })
+		return listOf(func() []string { return append(volume.Caches(), sandboxflags.CacheAuto, sandboxflags.CacheNone) })
 	case fields.Toolchains:
 		return listOf(c.toolchainNames)
 	case fields.Volumes:
@@ -180,11 +180,11 @@ func (c *Completer) allowedNames(ref string, given []string) (out []string) {
 	if dir == nil {
 		return nil
 	}
-	box, err := dir.Find(ref)
+	rec, err := dir.Find(ref)
 	if err != nil {
 		return nil
 	}
-	config, err := box.Config()
+	config, err := rec.Config()
 	if err != nil {
 		return nil
 	}
@@ -240,7 +240,7 @@ func listOf(names func() []string) cobra.CompletionFunc {
 
 // toolchainNames returns the values of --toolchains: those of this PATH too.
 func (c *Completer) toolchainNames() []string {
-	names := []string{boxflags.ToolchainsAuto, boxflags.ToolchainsNone}
+	names := []string{sandboxflags.ToolchainsAuto, sandboxflags.ToolchainsNone}
 	if found, err := c.Toolchains(&runtime.SandboxConfig{}); err == nil {
 		for i := range found.Toolchains {
 			t := &found.Toolchains[i]
@@ -344,12 +344,12 @@ func (c *Completer) sandboxNames(wanted choice, given []string) (out []string) {
 	}
 	ids, _ := dir.IDs()
 	for _, id := range ids {
-		box := dir.Box(id)
-		c, err := box.Config()
+		rec := dir.Record(id)
+		c, err := rec.Config()
 		if err != nil || slices.Contains(given, id) || c.Name != "" && slices.Contains(given, c.Name) {
 			continue
 		}
-		state, _, err := box.State()
+		state, _, err := rec.State()
 		if err != nil || !wanted(state, c) {
 			continue
 		}
@@ -417,7 +417,7 @@ func (c *Completer) Pools(_ *cobra.Command, args []string, _ string) ([]string, 
 			all, _ := rt.Pools()
 			for _, p := range all {
 				if !slices.Contains(args, p.Shape) {
-					out = append(out, fmt.Sprintf("%s\t%s %d/%d", p.Shape, p.Runtime, p.Ready, p.Spares))
+					out = append(out, fmt.Sprintf("%s\t%s %d/%d", p.Shape, p.Runtime, p.Ready, p.Size))
 				}
 			}
 		}
@@ -426,7 +426,7 @@ func (c *Completer) Pools(_ *cobra.Command, args []string, _ string) ([]string, 
 }
 
 func (c *Completer) completeProfile(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	profiles, err := boxflags.Profiles(c.Host, cmd.Flags())
+	profiles, err := sandboxflags.Profiles(c.Host, cmd.Flags())
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

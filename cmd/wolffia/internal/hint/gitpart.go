@@ -21,7 +21,7 @@ func partHint(text, codebase string, create bool) string {
 	for dir := codebase; dir != "/"; {
 		dir = path.Dir(dir)
 		if _, err := os.Lstat(path.Join(dir, ".git")); err == nil {
-			s := scene{create: create}
+			s := startDiagnosis{create: create}
 			return "the codebase is a part of the repository " + dir + ", which the sandbox does not show: to show it, " + s.with("--codebase "+console.ShellWord(dir))
 		}
 	}

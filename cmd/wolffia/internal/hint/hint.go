@@ -23,8 +23,8 @@ import (
 	"wolffia/toolchain"
 )
 
-// A scene is what explains why a command did not start: a sandbox, and the host around it.
-type scene struct {
+// A startDiagnosis is what explains why a command did not start: a sandbox, and the host around it.
+type startDiagnosis struct {
 	config *runtime.SandboxConfig
 	create bool   // the flags of this command line describe the sandbox
 	here   string // the caller's current directory; empty if that was removed
@@ -53,7 +53,7 @@ func Explain(ctx context.Context, h *host.Host, rt *local.Runtime, id string, cr
 		return err
 	}
 	here, _ := hostdir.Current()
-	s := &scene{
+	s := &startDiagnosis{
 		config: &info.Config, create: create, here: here, homes: hostdir.Homes(here),
 		find: func(name string) string {
 			p, err := exec.LookPath(name)
@@ -72,18 +72,18 @@ func Explain(ctx context.Context, h *host.Host, rt *local.Runtime, id string, cr
 			return err == nil && slices.ContainsFunc(found.Toolchains, func(t toolchain.Toolchain) bool { return slices.Contains(t.Dirs, dir) })
 		},
 	}
-	if why := s.why(spec, failed); why != "" {
+	if why := s.reason(spec, failed); why != "" {
 		return &runtime.StartError{Code: failed.Code, Message: failed.Message + why}
 	}
 	return err
 }
 
-// why returns what follows the message of a command that did not start; empty if the
+// reason returns what follows the message of a command that did not start; empty if the
 // sandbox is not the reason.
-func (s *scene) why(spec *runtime.Command, failed *runtime.StartError) string {
+func (s *startDiagnosis) reason(spec *runtime.Command, failed *runtime.StartError) string {
 	dir := cmp.Or(s.config.Cwd, s.config.MountPointOrDefault())
 	if dir = hostdir.Inside(cmp.Or(spec.Cwd, dir), dir); strings.Contains(failed.Message, "working directory") {
-		return s.lacks(dir, true)
+		return s.missing(dir, true)
 	}
 	if len(spec.Command) == 0 {
 		return ""
@@ -104,12 +104,12 @@ func (s *scene) why(spec *runtime.Command, failed *runtime.StartError) string {
 		if name = hostdir.Inside(name, dir); failed.Code == 126 && !pathname.Within(name, s.config.MountPointOrDefault()) {
 			return "" // it is there
 		}
-		return s.lacks(name, false)
+		return s.missing(name, false)
 	case failed.Code != 127 || s.foreign():
 		return ""
 	}
 	if found := s.find(name); found != "" {
-		return s.elsewhere(found, cmp.Or(spec.Env["PATH"], s.config.Env["PATH"], defaultPath))
+		return s.inPathOnHost(found, cmp.Or(spec.Env["PATH"], s.config.Env["PATH"], defaultPath))
 	}
 	return ""
 }
@@ -118,12 +118,12 @@ func (s *scene) why(spec *runtime.Command, failed *runtime.StartError) string {
 var builtins = []string{".", "alias", "cd", "eval", "exec", "export", "popd", "pushd", "set", "shopt", "source", "ulimit", "umask", "unset"}
 
 // foreign reports whether the sandbox does not run on the host's system directories.
-func (s *scene) foreign() bool {
+func (s *startDiagnosis) foreign() bool {
 	return s.config.Rootfs != "" || s.config.Image != "" || s.config.ImageID != ""
 }
 
-// lacks returns why a path inside does not exist or cannot be used.
-func (s *scene) lacks(name string, dir bool) string {
+// missing returns why a path inside does not exist or cannot be used.
+func (s *startDiagnosis) missing(name string, dir bool) string {
 	c, name := s.config, path.Clean(name)
 	if rest, below := strings.CutPrefix(name, c.MountPointOrDefault()+"/"); below {
 		if slices.ContainsFunc(c.Mounts, func(m runtime.Mount) bool { return pathname.Within(name, m.Target) }) {
@@ -153,7 +153,7 @@ func (s *scene) lacks(name string, dir bool) string {
 }
 
 // hidden returns how the rules hide a path of the codebase; empty if they do not.
-func (s *scene) hidden(rel string, dir bool) string {
+func (s *startDiagnosis) hidden(rel string, dir bool) string {
 	rules, err := perm.Compile(s.config.Permissions)
 	if err != nil || !s.exists(path.Join(s.config.CodebasePath, rel)) {
 		return ""
@@ -169,9 +169,9 @@ func (s *scene) hidden(rel string, dir bool) string {
 	return why
 }
 
-// elsewhere returns where a program is that the PATH inside, inPath, does not lead to.
+// inPathOnHost returns where a program is that the PATH inside, inPath, does not lead to.
 // found is its path on the host.
-func (s *scene) elsewhere(found, inPath string) string {
+func (s *startDiagnosis) inPathOnHost(found, inPath string) string {
 	real := s.real(found)
 	_, named := s.config.Env["PATH"]
 	switch at := path.Dir(real); {
@@ -187,7 +187,7 @@ func (s *scene) elsewhere(found, inPath string) string {
 }
 
 // shown reports whether a path of the host appears at the same path inside.
-func (s *scene) shown(name string) bool {
+func (s *startDiagnosis) shown(name string) bool {
 	c := s.config
 	places := []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store"}
 	if c.MountPoint == c.CodebasePath {
@@ -213,7 +213,7 @@ func toolDir(program string, homes []string) string {
 
 // remedy says how to have a directory of the host shown, and found in PATH if inPath is
 // not empty.
-func (s *scene) remedy(dir, inPath string) string {
+func (s *startDiagnosis) remedy(dir, inPath string) string {
 	if c := s.config.CodebasePath; c != "" && (pathname.Within(s.real(dir), c) || pathname.Within(c, s.real(dir))) {
 		return "" // a mount would show the codebase without its rules
 	}
@@ -228,7 +228,7 @@ func (s *scene) remedy(dir, inPath string) string {
 }
 
 // with says to create the sandbox with flags.
-func (s *scene) with(flags string) string {
+func (s *startDiagnosis) with(flags string) string {
 	if s.create {
 		return "add " + flags
 	}
@@ -236,7 +236,7 @@ func (s *scene) with(flags string) string {
 }
 
 // noCodebase says that the sandbox has no codebase, and how the user creates one that has.
-func (s *scene) noCodebase() string {
+func (s *startDiagnosis) noCodebase() string {
 	if s.create {
 		return ": the sandbox has no codebase: leave --no-codebase out"
 	}

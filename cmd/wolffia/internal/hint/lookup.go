@@ -47,7 +47,7 @@ func noNetworkHint(name string, create bool) string {
 	if name != "" {
 		flag = network.Remedy(name, 0)
 	}
-	s := scene{create: create}
+	s := startDiagnosis{create: create}
 	text := "the sandbox has no network, and the command looked up a name"
 	if name != "" {
 		text = "the sandbox has no network, and the command looked up " + name

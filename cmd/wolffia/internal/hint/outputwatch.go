@@ -14,14 +14,14 @@ const watchedTail = 8 << 10
 // An outputWatch keeps the end of a command's output, in which programs say that they found no
 // host of a name, or no repository. What a sandbox does not show at all has no other witness.
 type outputWatch struct {
-	box     *runtime.Sandbox
+	sb      *runtime.Sandbox
 	streams []*excerpt.Excerpt
 }
 
 // WatchOutput returns an outputWatch for a command in a sandbox, and the writers that pass
 // output on to w.
-func WatchOutput(box *runtime.Sandbox, w ...io.Writer) (*outputWatch, []io.Writer) {
-	watch := &outputWatch{box: box}
+func WatchOutput(sb *runtime.Sandbox, w ...io.Writer) (*outputWatch, []io.Writer) {
+	watch := &outputWatch{sb: sb}
 	w = slices.Clone(w)
 	for i := range w {
 		tail := excerpt.New(watchedTail, watchedTail)
@@ -42,12 +42,12 @@ func (o *outputWatch) Hint(code int, create bool) string {
 	for _, s := range o.streams {
 		tail, _ := s.Result()
 		text := string(tail)
-		if o.box.Network == runtime.NetworkNone {
+		if o.sb.Network == runtime.NetworkNone {
 			if name, found := lookedUp(text); found {
 				return noNetworkHint(name, create)
 			}
 		}
-		if note := partHint(text, o.box.CodebasePath, create); note != "" {
+		if note := partHint(text, o.sb.CodebasePath, create); note != "" {
 			return note
 		}
 	}

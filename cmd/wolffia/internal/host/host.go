@@ -18,7 +18,7 @@ import (
 // A Host is what a command line uses of this host: the state directory, and the runtimes over it.
 type Host struct {
 	*console.Console
-	Heed     *signals.Heed
+	Signals  *signals.Handler
 	StateDir string       // --state-dir
 	Log      *slog.Logger // the service's; nil for other commands
 	Umask    uint32       // the caller's: for copies, which are as those of cp(1)
@@ -29,7 +29,7 @@ type Host struct {
 // Open returns the named runtime; an empty name means the default one. What a command does from then on
 // signals end in order.
 func (h *Host) Open(name string) (*local.Runtime, error) {
-	h.Heed.Wait()
+	h.Signals.Wait()
 	return h.OpenEarly(name)
 }
 

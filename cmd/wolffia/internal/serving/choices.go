@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"wolffia/cmd/wolffia/internal/boxflags"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/fields"
 	"wolffia/image/store"
 	"wolffia/internal/pathname"
@@ -90,7 +90,7 @@ func (f *choiceFlags) shown(c *runtime.SandboxConfig) *runtime.SandboxConfig {
 }
 
 // choose sets the flags for one sandbox to what a request has chosen, but for rules, which only take away.
-func (f *choiceFlags) choose(flags *boxflags.Sandbox, p *service.Params) (err error) {
+func (f *choiceFlags) choose(flags *sandboxflags.Sandbox, p *service.Params) (err error) {
 	flags.Values = maps.Clone(flags.Values)
 	for name, value := range p.Settings {
 		switch name {
@@ -133,10 +133,10 @@ func (f *choiceFlags) permitted(codebase string) (string, error) {
 // sandboxTemplate returns a function that makes the configuration of a new sandbox from the flags, and from what the request
 // may choose.
 func sandboxTemplate(
-	h *host.Host, box *boxflags.Sandbox, may *choiceFlags, null *os.File,
+	h *host.Host, base *sandboxflags.Sandbox, may *choiceFlags, null *os.File,
 ) func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 	return func(ctx context.Context, p *service.Params) (*runtime.SandboxConfig, error) {
-		flags := *box
+		flags := *base
 		err := may.choose(&flags, p)
 		if err != nil {
 			return nil, err

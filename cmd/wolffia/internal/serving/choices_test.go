@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"wolffia/cmd/wolffia/internal/boxflags"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/fields"
 	"wolffia/runtime"
 	"wolffia/service"
@@ -17,13 +17,13 @@ import (
 // What a request sets is set for its sandbox only; rules stay as they are, since they only take away.
 func TestChoose(t *testing.T) {
 	root := t.TempDir()
-	box, may := new(boxflags.Sandbox), new(choiceFlags)
-	box.Add(&host.Host{Console: new(console.Console)}, new(cobra.Command), fields.Serve)
-	may.Values = box.With("allow-runtime", []string{"gvisor"})
+	base, may := new(sandboxflags.Sandbox), new(choiceFlags)
+	base.Add(&host.Host{Console: new(console.Console)}, new(cobra.Command), fields.Serve)
+	may.Values = base.With("allow-runtime", []string{"gvisor"})
 	may.codebases = []service.Root{{Path: root, Real: root}}
 	set := fields.Values{}.With("codebase", root).With("cow", true).With("runtime", "gvisor").
 		With("preset", "read-only").With("rule", []string{"a=none"})
-	flags := *box
+	flags := *base
 	if err := may.choose(&flags, &service.Params{Settings: set}); err != nil {
 		t.Fatal(err)
 	}
@@ -32,11 +32,11 @@ func TestChoose(t *testing.T) {
 		t.Errorf(`got flags.Values %v; want flags.Text("codebase") == %v and flags.Truth("cow") and flags.Text("runtime") == "gvisor" and not ruled`,
 			flags.Values, root)
 	}
-	if box.Text("codebase") != "" || box.Truth("cow") || box.Text("runtime") != "" {
-		t.Errorf("the service's own: %v", box.Values)
+	if base.Text("codebase") != "" || base.Truth("cow") || base.Text("runtime") != "" {
+		t.Errorf("the service's own: %v", base.Values)
 	}
 	for _, set := range []fields.Values{fields.Values{}.With("codebase", "/etc"), fields.Values{}.With("runtime", "docker")} {
-		flags := *box
+		flags := *base
 		if err := may.choose(&flags, &service.Params{Settings: set}); !errors.Is(err, runtime.ErrDenied) {
 			t.Errorf("%v: got %v, want runtime.ErrDenied", set, err)
 		}

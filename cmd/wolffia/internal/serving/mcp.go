@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"wolffia/cmd/wolffia/internal/boxflags"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/cmd/wolffia/internal/review"
+	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/fields"
 	"wolffia/local"
 	"wolffia/policy"
@@ -42,11 +42,11 @@ applied: the last line on standard error says how to look at them.`,
   wolffia mcp --codebase ~/src/web --sandbox web`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			m.name, m.session = m.box.Text("sandbox"), m.box.Text("session")
+			m.name, m.session = m.flags.Text("sandbox"), m.flags.Text("session")
 			return m.serve(cmd)
 		},
 	}
-	m.box.Add(h, cmd, fields.MCP)
+	m.flags.Add(h, cmd, fields.MCP)
 	return cmd
 }
 
@@ -54,10 +54,10 @@ applied: the last line on standard error says how to look at them.`,
 type mcpServer struct {
 	*host.Host
 	rt      *local.Runtime
-	box     boxflags.Sandbox
+	flags   sandboxflags.Sandbox
 	name    string   // of a sandbox that stays; "" for one that ends with us
 	session string   // name
-	flags   []string // that describe the sandbox: names, and as labelMCP has them
+	given   []string // that describe the sandbox: names, and as labelMCP has them
 	digest  string
 
 	mu   sync.Mutex
@@ -76,10 +76,10 @@ func (m *mcpServer) describe(cmd *cobra.Command) {
 			return
 		}
 		switch f.Name {
-		case "sandbox", "session", "quiet", "pull", "codebase", boxflags.FlagProfile, boxflags.FlagNoConfig:
+		case "sandbox", "session", "quiet", "pull", "codebase", sandboxflags.FlagProfile, sandboxflags.FlagNoConfig:
 			return // codebase is compared by itself
 		}
-		m.flags = append(m.flags, "--"+f.Name)
+		m.given = append(m.given, "--"+f.Name)
 		fmt.Fprintf(hash, "%s=%q\n", f.Name, f.Value.String())
 	})
 	m.digest = hex.EncodeToString(hash.Sum(nil)[:12])
@@ -87,7 +87,7 @@ func (m *mcpServer) describe(cmd *cobra.Command) {
 
 // open returns the id of a running sandbox.
 func (m *mcpServer) open(ctx context.Context) (string, error) {
-	flags := m.box // config changes them
+	flags := m.flags // config changes them
 	config, err := flags.Config(ctx, m.Host)
 	if err != nil {
 		return "", flags.Located(err)
@@ -96,7 +96,7 @@ func (m *mcpServer) open(ctx context.Context) (string, error) {
 		return m.openNamed(ctx, config, digestRules(config, flags.FromFile))
 	}
 	config.BoundToCaller = true
-	id, err := boxflags.CreateAndStart(ctx, m.Host, m.rt, config)
+	id, err := sandboxflags.CreateAndStart(ctx, m.Host, m.rt, config)
 	if err != nil {
 		return "", err
 	}
@@ -128,7 +128,7 @@ func (m *mcpServer) openNamed(ctx context.Context, config *runtime.SandboxConfig
 	if errors.Is(err, runtime.ErrNotFound) {
 		config.Name = m.name
 		config.Labels[labelMCP] = m.digest + "-" + rules
-		id, err := boxflags.CreateAndStart(ctx, m.Host, m.rt, config)
+		id, err := sandboxflags.CreateAndStart(ctx, m.Host, m.rt, config)
 		if !errors.Is(err, runtime.ErrExists) {
 			return id, err
 		}
@@ -156,14 +156,14 @@ func (m *mcpServer) fits(s *runtime.Sandbox, config *runtime.SandboxConfig, rule
 	label, ours := s.Labels[labelMCP]
 	flags, madeWith, told := strings.Cut(label, "-")
 	switch {
-	case s.CodebasePath != config.CodebasePath && (ours || m.box.Text("codebase") != "" || m.box.Truth("no-codebase")):
+	case s.CodebasePath != config.CodebasePath && (ours || m.flags.Text("codebase") != "" || m.flags.Truth("no-codebase")):
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %s shows %s, and this server is for %s: %s", m.name, console.Dash(s.CodebasePath), console.Dash(config.CodebasePath), again)
 	case ours && flags != m.digest:
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %s was made with other flags: %s", m.name, again)
 	case told && madeWith != rules:
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %s was made with other rules of configuration files or of a policy file: %s", m.name, again)
-	case !ours && len(m.flags) > 0:
-		return runtime.Errorf(runtime.ErrConflict, "%s describe a new sandbox, and sandbox %s exists: leave them out, or %s", strings.Join(m.flags, ", "), m.name, again)
+	case !ours && len(m.given) > 0:
+		return runtime.Errorf(runtime.ErrConflict, "%s describe a new sandbox, and sandbox %s exists: leave them out, or %s", strings.Join(m.given, ", "), m.name, again)
 	}
 	return nil
 }
@@ -175,7 +175,7 @@ func (m *mcpServer) copied(ctx context.Context) bool {
 			return s.CopyOnWrite
 		}
 	}
-	return m.box.Truth("cow")
+	return m.flags.Truth("cow")
 }
 
 // end destroys the sandboxes that end with us, but keeps those with changes that were not applied, or snapshots.
@@ -192,7 +192,7 @@ func (m *mcpServer) endOne(ctx context.Context, id string) error {
 	var keep bool
 	var err error
 	tell := func() error { return nil }
-	if m.box.Truth("cow") {
+	if m.flags.Truth("cow") {
 		keep, tell, err = review.New(m.Host, m.rt).Review(ctx, id, &review.Flags{Apply: review.ApplyNever}, false)
 	}
 	ctx, cancel := context.WithTimeout(ctx, review.DestroyLimit)

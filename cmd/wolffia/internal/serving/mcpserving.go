@@ -16,7 +16,7 @@ import (
 // serve serves the client on standard input and output until it has ended.
 func (m *mcpServer) serve(cmd *cobra.Command) error {
 	h := m.Host
-	if name := m.box.Text("name"); name != "" {
+	if name := m.flags.Text("name"); name != "" {
 		return usage.Errorf(cmd, "--name is for sandboxes that stay: use --sandbox %s", name)
 	}
 	if h.Typed() {
@@ -25,7 +25,7 @@ func (m *mcpServer) serve(cmd *cobra.Command) error {
 	out := h.Out // only the protocol goes there
 	h.Out = &console.Output{File: h.Err.File}
 	var err error
-	if m.rt, err = h.Open(m.box.Text("runtime")); err != nil {
+	if m.rt, err = h.Open(m.flags.Text("runtime")); err != nil {
 		return err
 	}
 	m.describe(cmd)

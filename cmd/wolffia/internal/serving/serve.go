@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"wolffia/cmd/wolffia/internal/boxflags"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/fields"
 	"wolffia/image/store"
 	"wolffia/network"
@@ -22,7 +22,7 @@ import (
 
 // ServeCommand returns the command serve.
 func ServeCommand(h *host.Host) *cobra.Command {
-	var box boxflags.Sandbox
+	var flags sandboxflags.Sandbox
 	var where serveFlags
 	cmd := &cobra.Command{
 		Use:   "serve [--listen unix:PATH|HOST:PORT] [flags]",
@@ -49,14 +49,14 @@ finds them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			where.Values = box.Values
-			if where.grace, err = boxflags.ParseDuration("grace", where.Text("grace")); err != nil {
+			where.Values = flags.Values
+			if where.grace, err = sandboxflags.ParseDuration("grace", where.Text("grace")); err != nil {
 				return err
 			}
-			return serve(cmd.Context(), h, &box, &where)
+			return serve(cmd.Context(), h, &flags, &where)
 		},
 	}
-	box.Add(h, cmd, fields.Serve)
+	flags.Add(h, cmd, fields.Serve)
 	return cmd
 }
 
@@ -95,7 +95,7 @@ func ofRegistry(image string, allowed []string) (public bool, err error) {
 
 // again makes the configuration of a new sandbox from the flags. It scans the codebase each
 // time: new git repositories need guarding too.
-func again(ctx context.Context, h *host.Host, flags boxflags.Sandbox, null *os.File) (*runtime.SandboxConfig, error) {
+func again(ctx context.Context, h *host.Host, flags sandboxflags.Sandbox, null *os.File) (*runtime.SandboxConfig, error) {
 	quiet := &host.Host{Console: console.New(h.In, &console.Output{File: null}, &console.Output{File: null}), StateDir: h.StateDir} // one warning is enough
 	c, err := flags.Config(ctx, quiet)
 	return c, errors.Join(err, quiet.Close())

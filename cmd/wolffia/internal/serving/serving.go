@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/cmd/wolffia/internal/boxflags"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/cmd/wolffia/internal/signals"
 	"wolffia/runtime"
 	"wolffia/service"
@@ -24,27 +24,27 @@ import (
 )
 
 // serve opens the service and serves it until a signal stops it.
-func serve(ctx context.Context, h *host.Host, box *boxflags.Sandbox, where *serveFlags) error {
+func serve(ctx context.Context, h *host.Host, flags *sandboxflags.Sandbox, where *serveFlags) error {
 	again, reload := make(chan os.Signal, 2), make(chan os.Signal, 1)
 	heeded := signals.Stops
 	if where.Text("api-keys") != "" {
 		heeded = []os.Signal{unix.SIGINT, unix.SIGTERM}
-		h.Heed.Wait()
+		h.Signals.Wait()
 		signal.Reset(unix.SIGHUP) // main's
 		signal.Notify(reload, unix.SIGHUP)
 		defer signal.Stop(reload)
 	}
 	defer signals.Notify(again, heeded...)()
-	if box.Text("name") != "" || box.Text("owner") != "" {
+	if flags.Text("name") != "" || flags.Text("owner") != "" {
 		return runtime.Errorf(runtime.ErrInvalid, "serve does not take --name or --owner: ids are generated, and owners come with each request")
 	}
 	log := slog.New(slog.NewJSONHandler(h.Err, nil))
 	h.Log = log
-	rt, err := h.Open(box.Text("runtime"))
+	rt, err := h.Open(flags.Text("runtime"))
 	if err != nil {
 		return err
 	}
-	template, err := box.Config(ctx, h) // report a wrong flag now
+	template, err := flags.Config(ctx, h) // report a wrong flag now
 	if err != nil {
 		return err
 	}
@@ -67,14 +67,14 @@ func serve(ctx context.Context, h *host.Host, box *boxflags.Sandbox, where *serv
 		log.Warn("limits are best effort: wolffia inspect SANDBOX shows which ones this host enforces")
 	}
 	meter := new(service.Meter)
-	warm, err := newWarmPool(ctx, h, rt, template, box.Text("image"), int(where.Whole("warm")), log)
+	warm, err := newWarmPool(ctx, h, rt, template, flags.Text("image"), int(where.Whole("warm")), log)
 	if err != nil {
 		return err
 	}
 	fleet := service.NewFleet(rt, &service.FleetOptions{
 		NewID: warm.newID,
-		Log:   log, Meter: meter, Configure: sandboxTemplate(h, box, &where.choiceFlags, null), Chosen: true, Roots: where.volumes,
-		MayReach: box.MayReach, AllowApply: where.Truth("allow-apply"),
+		Log:   log, Meter: meter, Configure: sandboxTemplate(h, flags, &where.choiceFlags, null), Chosen: true, Roots: where.volumes,
+		MayReach: flags.MayReach, AllowApply: where.Truth("allow-apply"),
 		Config: func(ctx context.Context, id string) (*runtime.SandboxConfig, error) {
 			d, err := rt.Inspect(ctx, id)
 			if err != nil {

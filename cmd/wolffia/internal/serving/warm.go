@@ -17,24 +17,24 @@ type warmPool struct {
 	rt       *local.Runtime
 	template *runtime.SandboxConfig
 	image    string // as requests name it
-	spares   int
+	size     int
 	shape    string
 	log      *slog.Logger
 }
 
 // warmPool returns the pool of a service for sandboxes like template; nil if it is to have none.
-func newWarmPool(ctx context.Context, h *host.Host, rt *local.Runtime, template *runtime.SandboxConfig, image string, spares int, log *slog.Logger) (*warmPool, error) {
-	if spares == 0 {
+func newWarmPool(ctx context.Context, h *host.Host, rt *local.Runtime, template *runtime.SandboxConfig, image string, size int, log *slog.Logger) (*warmPool, error) {
+	if size == 0 {
 		return nil, nil
 	}
-	if spares < 0 || spares > local.MaxSpares {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "--warm %d: it must be 0 to %d", spares, local.MaxSpares)
+	if size < 0 || size > local.MaxPoolSize {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "--warm %d: it must be 0 to %d", size, local.MaxPoolSize)
 	}
 	shape, err := rt.PoolShape(ctx, template, local.PoolOptions{})
 	if err != nil {
 		return nil, err
 	}
-	return &warmPool{rt, template, image, spares, shape, log}, nil
+	return &warmPool{rt, template, image, size, shape, log}, nil
 }
 
 // keep starts the pool in the background. The function that it returns ends it, and returns when
@@ -47,7 +47,7 @@ func (p *warmPool) keep(ctx context.Context) (end func()) {
 	done := make(chan struct{})
 	go func() { // ends with ctx
 		defer close(done)
-		err := p.rt.KeepPool(ctx, p.template, local.PoolOptions{Spares: p.spares, Shell: true}, func(err error) {
+		err := p.rt.KeepPool(ctx, p.template, local.PoolOptions{Size: p.size, Shell: true}, func(err error) {
 			p.log.Warn("the pool is not filled", "pool", p.shape, "error", err.Error())
 		})
 		if err != nil {
@@ -72,7 +72,7 @@ func (p *warmPool) newID(r *service.Params) string {
 			return runtime.NewID()
 		}
 	}
-	return cmp.Or(p.rt.ReserveSpare(p.shape), runtime.NewID())
+	return cmp.Or(p.rt.ReservePooled(p.shape), runtime.NewID())
 }
 
 // counter returns what counts the pool's spares; nil: there is no pool.
@@ -85,7 +85,7 @@ func (p *warmPool) counter() func() (*service.PoolCount, error) {
 		c := new(service.PoolCount)
 		for _, pool := range pools {
 			if pool.Shape == p.shape {
-				c.Ready, c.Taken = pool.Ready, pool.Taken
+				c.Ready, c.Claimed = pool.Ready, pool.Claimed
 			}
 		}
 		return c, err

@@ -372,15 +372,15 @@ func worktreeState(ctx context.Context, h *host.Host, w *worktree) (string, erro
 	if err != nil {
 		return "", err
 	}
-	box, err := runtime.Launch(ctx, rt, &runtime.SandboxConfig{
+	sb, err := runtime.Launch(ctx, rt, &runtime.SandboxConfig{
 		CodebasePath: w.codebase, MountPoint: w.codebase, Cwd: w.path(), Permissions: rules.Rules, BoundToCaller: true,
 		Env: map[string]string{"GIT_OPTIONAL_LOCKS": "0"},
 	})
 	if err != nil {
 		return "", err
 	}
-	defer box.Destroy(context.WithoutCancel(ctx))
-	res, err := box.Exec(ctx, "sh", "-c", worktreeStateScript)
+	defer sb.Destroy(context.WithoutCancel(ctx))
+	res, err := sb.Exec(ctx, "sh", "-c", worktreeStateScript)
 	if err != nil {
 		return "", err
 	}

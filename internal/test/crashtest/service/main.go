@@ -119,7 +119,7 @@ func doSpare(ctx context.Context, rt *local.Runtime, idle string, c *runtime.San
 		if err != nil {
 			return "", err
 		}
-		return rt.StartSpare(ctx, c, d)
+		return rt.StartPooled(ctx, c, d)
 	}
 	s, err := rt.Create(ctx, c)
 	if err != nil {
