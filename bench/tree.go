@@ -243,7 +243,7 @@ func (b *bench) ratio(name string, bar float64, t ...times) {
 const statusRounds = 5
 
 // firstStatus measures the first git status of a new sandbox, at once and
-// after the time in which it lists its tree by itself, and at once from a pool whose spares have it listed. The host has the files
+// after the time in which it lists its tree by itself, and at once from a pool whose pooled sandboxes have it listed. The host has the files
 // in its caches, in all cases.
 func (b *bench) firstStatus(filtered, plain string) error {
 	for _, wait := range []time.Duration{0, time.Second} {

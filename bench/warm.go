@@ -16,7 +16,7 @@ import (
 
 const (
 	warmPool  = 100
-	warmTurns = 40 // takers of one filling: fewer than half of the pool, so that nothing is started beside them
+	warmTurns = 40 // claimants of one filling: fewer than half of the pool, so that nothing is started beside them
 	warmFills = 3
 )
 
@@ -46,7 +46,7 @@ func (b *bench) warm() error {
 	return b.inGvisor(func(g *bench, _ string) error { return g.warmCalls(20, 8, false, "gvisor: ", "12 ms") })
 }
 
-// refilled returns when a pool has all its spares.
+// refilled returns when a pool has all its pooled sandboxes.
 func (b *bench) refilled(shape string) error {
 	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		all, err := b.rt.Pools()
@@ -62,14 +62,14 @@ func (b *bench) refilled(shape string) error {
 		case all[i].Ready == all[i].Size:
 			return nil
 		case time.Now().After(end):
-			return fmt.Errorf("pool %s has %d of %d spares", shape, all[i].Ready, all[i].Size)
+			return fmt.Errorf("pool %s has %d of %d pooled sandboxes", shape, all[i].Ready, all[i].Size)
 		}
 	}
 }
 
 // warmPool starts a pool for the sandboxes of the bench. end ends it.
-func (b *bench) warmPool(spares int, shell bool) (shape string, end func(), err error) {
-	p, err := b.rt.StartPool(b.ctx, b.config(), local.PoolOptions{Size: spares, Shell: shell})
+func (b *bench) warmPool(size int, shell bool) (shape string, end func(), err error) {
+	p, err := b.rt.StartPool(b.ctx, b.config(), local.PoolOptions{Size: size, Shell: shell})
 	if err != nil {
 		return "", nil, err
 	}
@@ -80,7 +80,7 @@ func (b *bench) config() *runtime.SandboxConfig {
 	return &runtime.SandboxConfig{CodebasePath: b.codebase, Permissions: b.rules}
 }
 
-// taken returns how many spares of a pool were taken.
+// taken returns how many pooled sandboxes of a pool were claimed.
 func (b *bench) taken(shape string) (int64, error) {
 	all, err := b.rt.Pools()
 	for _, p := range all {
@@ -102,9 +102,9 @@ func (b *bench) createAs(mountPoint string) (string, error) {
 	return s.ID(), nil
 }
 
-// warmCalls measures the calls of the Go library, and weighs a spare. With shell the first command is one in a
+// warmCalls measures the calls of the Go library, and weighs a pooled sandbox. With shell the first command is one in a
 // session.
-func (b *bench) warmCalls(spares, turns int, shell bool, backend, bar string) error {
+func (b *bench) warmCalls(size, turns int, shell bool, backend, bar string) error {
 	var peer, host, cold, warm, destroy times
 	command, what := func(id string) error { return b.execIn(id, "true") }, "create, mount the tree, true"
 	if shell {
@@ -126,14 +126,14 @@ func (b *bench) warmCalls(spares, turns int, shell bool, backend, bar string) er
 		}
 		cold, destroy = append(cold, c), append(destroy, end)
 	}
-	shape, end, err := b.warmPool(spares, shell)
+	shape, end, err := b.warmPool(size, shell)
 	if err != nil {
 		return err
 	}
 	defer end()
 	all, err := b.rt.PooledSandboxes()
 	if err != nil || len(all) == 0 {
-		return errors.Join(err, errors.New("no spares"))
+		return errors.Join(err, errors.New("no pooled sandboxes"))
 	}
 	weight, err := memory(all[0].ID)
 	if err != nil {
@@ -171,7 +171,7 @@ func (b *bench) warmCalls(spares, turns int, shell bool, backend, bar string) er
 	b.row(backend+"warm: "+what, warm, fmt.Sprintf("%s: %.2fx bare, %.2fx cold", bar,
 		float64(warm.at(0.5))/float64(peer.at(0.5)), float64(warm.at(0.5))/float64(cold.at(0.5))))
 	b.row(backend+"destroy, cold and warm", destroy, "")
-	fmt.Fprintf(b.table, "%sa spare, all its processes\t\t%.1f MB PSS\t\t5 MB\t\n", backend, weight)
+	fmt.Fprintf(b.table, "%sa pooled sandbox, all its processes\t\t%.1f MB PSS\t\t5 MB\t\n", backend, weight)
 	return nil
 }
 
@@ -190,7 +190,7 @@ func (b *bench) life(mountPoint string, first func(id string) error) (start, end
 	return start, end, err
 }
 
-// warmAtOnce creates as many sandboxes at once as a pool has spares, each over the codebase.
+// warmAtOnce creates as many sandboxes at once as a pool has pooled sandboxes, each over the codebase.
 func (b *bench) warmAtOnce(codebase, what string) error {
 	shape, end, err := b.warmPool(warmPool, false)
 	if err != nil {
@@ -239,8 +239,8 @@ func (b *bench) command(args ...string) *exec.Cmd {
 }
 
 // runPool starts a pool for wolffia run. end ends it.
-func (b *bench) runPool(spares int) (shape string, end func(), err error) {
-	out, err := b.command("pool", "start", "-q", "-n", fmt.Sprint(spares), "--codebase", b.codebase).Output()
+func (b *bench) runPool(size int) (shape string, end func(), err error) {
+	out, err := b.command("pool", "start", "-q", "-n", fmt.Sprint(size), "--codebase", b.codebase).Output()
 	if err != nil {
 		return "", nil, fmt.Errorf("wolffia pool start: %w", err)
 	}
@@ -248,7 +248,7 @@ func (b *bench) runPool(spares int) (shape string, end func(), err error) {
 	return shape, func() { _ = b.rt.StopPool(b.ctx, shape) }, nil
 }
 
-// allTaken calls f once a pool is full. f takes n of its spares.
+// allTaken calls f once a pool is full. f takes n of its pooled sandboxes.
 func (b *bench) allTaken(shape string, n int64, f func() error) error {
 	if err := b.refilled(shape); err != nil {
 		return err
@@ -262,7 +262,7 @@ func (b *bench) allTaken(shape string, n int64, f func() error) error {
 	}
 	after, err := b.taken(shape)
 	if err == nil && after-before != n {
-		err = fmt.Errorf("%d of %d sandboxes were taken from the pool", after-before, n)
+		err = fmt.Errorf("%d of %d sandboxes were claimed from the pool", after-before, n)
 	}
 	return err
 }

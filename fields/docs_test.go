@@ -19,13 +19,13 @@ func TestDocs(t *testing.T) {
 // poolTable says what each flag of create means for a sandbox of a pool.
 func poolTable() string {
 	var b strings.Builder
-	b.WriteString("| flags | for a spare |\n| --- | --- |\n")
+	b.WriteString("| flags | for a pooled sandbox |\n| --- | --- |\n")
 	for _, means := range []struct {
 		pool Pool
 		text string
 	}{
-		{Shape, "a part of the shape: the spare was started with the same value"},
-		{Claim, "not a part of it: the spare gets the value when it is taken"},
+		{Shape, "a part of the shape: the pooled sandbox was started with the same value"},
+		{Claim, "not a part of it: the pooled sandbox gets the value when it is claimed"},
 		{Cold, "`pool start` refuses them, and a command with one starts its sandbox as without a pool"},
 	} {
 		var flags []string

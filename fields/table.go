@@ -340,16 +340,16 @@ var Table = [...]Field{
 
 	// Pool.
 	{
-		Name: "spares", Letter: "n", Kind: Whole, Default: "2", On: Pooling, Once: true, Group: Pools,
-		Help: "how many spares to keep",
+		Name: "size", Letter: "n", Kind: Whole, Default: "2", On: Pooling, Once: true, Group: Pools,
+		Help: "how many pooled sandboxes to keep",
 	},
 	{
 		Name: "idle", Default: "30m", On: Pooling, Once: true, Group: Pools,
-		Help: "end a spare, and the pool, that no command used for this long (90s, 5m, 1d)",
+		Help: "end a pooled sandbox, and the pool, that no command used for this long (90s, 5m, 1d)",
 	},
 	{
 		Name: "shell", Kind: Truth, On: Pooling, Once: true, Group: Pools,
-		Help: "start the shell of a spare's first session too: for sessions, not for run",
+		Help: "start the shell of a pooled sandbox's first session too: for sessions, not for run",
 	},
 	{
 		Name: "tree", Kind: Truth, On: Pooling, Once: true, Group: Pools,

@@ -20,10 +20,10 @@ import (
 	"wolffia/runtime"
 )
 
-// ahead starts a pool of spares with shells, which ends with the test.
-func ahead(t *testing.T, rt *local.Runtime, spares int) {
+// ahead starts a pool of pooled sandboxes with shells, which ends with the test.
+func ahead(t *testing.T, rt *local.Runtime, size int) {
 	t.Helper()
-	poolOf(t, rt, &runtime.SandboxConfig{}, local.PoolOptions{Size: spares, Shell: true})
+	poolOf(t, rt, &runtime.SandboxConfig{}, local.PoolOptions{Size: size, Shell: true})
 }
 
 // shells returns the numbers, on the host, of the processes called bash in a sandbox.
@@ -64,7 +64,7 @@ func opened(t *testing.T, rt *local.Runtime, id string, c *runtime.SessionConfig
 	return s
 }
 
-// The first session of a sandbox that was a spare gets the shell that was started ahead, and cannot tell.
+// The first session of a sandbox that was a pooled sandbox gets the shell that was started ahead, and cannot tell.
 func TestShellAhead(t *testing.T) {
 	rt, state, codebase := newRuntime(t)
 	write(t, codebase, "a", "content\n")
@@ -76,11 +76,11 @@ func TestShellAhead(t *testing.T) {
 	}
 	before := shells(t, state, all[0].ID)
 	if len(before) != 1 {
-		t.Fatalf("a spare with a shell has %v", before)
+		t.Fatalf("a pooled sandbox with a shell has %v", before)
 	}
 	warm := launched(t, rt, given(codebase))
 	if warm.ID != all[0].ID {
-		t.Fatalf("%s is not the spare %s", warm.ID, all[0].ID)
+		t.Fatalf("%s is not the pooled sandbox %s", warm.ID, all[0].ID)
 	}
 	const look = `echo "$((SECONDS / 5)) $PPID $SHLVL $- ${OLDPWD-none} $PWD $? $LINENO"; cat a
 declare -p; declare -F; shopt; set -o; alias; trap; jobs; history; hash; enable -a; ulimit -a; ulimit -Ha; umask; bind -p 2>&1 | wc -l

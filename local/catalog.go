@@ -48,19 +48,19 @@ func (c *catalog) engineBackend() *launch.Backend {
 	return &c.backends[i]
 }
 
-// find returns the place and the configuration of the sandbox that ref names: an id, a
-// name, or a prefix of an id. The configuration is shared: the caller must not change it.
+// find returns the record and the configuration of the sandbox that ref names: an id, a name, or a
+// prefix of an id. The configuration is shared: the caller must not change it.
 func (c *catalog) find(ref string) (*statedir.Record, *statedir.Config, error) {
 	return c.seek(ref, true)
 }
 
-// header is find for a caller that has no use for the rules, which are missing unless they are known: see
-// [statedir.Record.Brief].
+// header is find for a caller that does not use the rules. They are missing unless they are
+// cached: see [statedir.Record.LoadHeader].
 func (c *catalog) header(ref string) (*statedir.Record, *statedir.Config, error) {
 	return c.seek(ref, false)
 }
 
-// seek is find or brief; rules says that a configuration without its rules does not do.
+// seek is find if rules is true, else header.
 func (c *catalog) seek(ref string, rules bool) (*statedir.Record, *statedir.Config, error) {
 	if runtime.IsID(ref) {
 		rec := c.dir.Record(ref)
@@ -89,7 +89,8 @@ func (c *catalog) seek(ref string, rules bool) (*statedir.Record, *statedir.Conf
 	return rec, config, nil
 }
 
-// known returns the configuration of the sandbox in box if it is cached and still in its file, else nil. It may be without rules.
+// known returns the configuration of the sandbox in rec if it is cached and still in its file,
+// else nil. It may lack the rules.
 func (c *catalog) known(rec *statedir.Record) *statedir.Config {
 	c.mu.Lock()
 	known := c.cache[rec.ID()]

@@ -45,7 +45,7 @@ func change(ctx context.Context, rec *statedir.Record, write func() error, tell 
 		return true, err
 	}
 	if state, _, serr := rec.State(); serr != nil || state != runtime.StateRunning {
-		if c, cerr := rec.LoadHeader(); cerr == nil { // a spare that waits for its start would not know of the change
+		if c, cerr := rec.LoadHeader(); cerr == nil { // a pooled sandbox that waits for its start would not know of the change
 			serr = errors.Join(serr, ensureTerminated(ctx, rec, c))
 		}
 		return serr != nil, errors.Join(err, serr)

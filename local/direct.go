@@ -19,11 +19,11 @@ import (
 	"wolffia/wire/client"
 )
 
-// openLimit is how long a shim may take to hand over a connection.
+// openLimit is how long a shim may take to pass a connection.
 const openLimit = 10 * time.Second
 
-// open has the shim of a sandbox hand over a connection to PID 1: then frames do not pass the shim. It takes over the
-// connection to that.
+// open requests a connection to PID 1 from a sandbox's shim, so that frames do not pass the shim.
+// c owns the connection to the shim from then on.
 func (c *connection) open(ctx context.Context, rec *statedir.Record, shim *rawsock.Socket) error {
 	stop := context.AfterFunc(ctx, func() { _ = shim.Close() }) // ends askFile
 	file, err := askFile(shim, &boot.Request{Op: boot.OpDirect})
@@ -42,7 +42,7 @@ func (c *connection) open(ctx context.Context, rec *statedir.Record, shim *rawso
 	return lost(ctx, rec, err)
 }
 
-// join takes over a connection to the shim, and one to PID 1.
+// join makes c own a connection to the shim, and one to PID 1.
 func (c *connection) join(shim *rawsock.Socket, direct *os.File) (err error) {
 	if c.sock, err = rawsock.FileSocket(direct); err != nil {
 		return runtime.WithClass(runtime.ErrUnavailable, errors.Join(err, shim.Close()))
@@ -83,7 +83,7 @@ func askFile(sock *rawsock.Socket, req *boot.Request) (*os.File, error) {
 	case reply.Err() != nil:
 		err = reply.Err()
 	case file == nil:
-		err = errors.New("the shim handed over no socket")
+		err = errors.New("the shim sent no socket")
 	}
 	if err != nil {
 		_ = file.Close() // nil is fine
@@ -92,35 +92,36 @@ func askFile(sock *rawsock.Socket, req *boot.Request) (*os.File, error) {
 	return file, nil
 }
 
-// releaseAfter is how long nothing runs before the shim is told so: a message for each command would cost more than
-// the command's own.
+// releaseAfter is how long no process runs before the lease is released. A message for each
+// command would cost more than the command's own.
 const releaseAfter = 250 * time.Millisecond
 
-// tellLimit is how long the shim may take to answer.
+// leaseLimit is how long the shim may take to answer.
 const leaseLimit = 10 * time.Second
 
-// A lease tells the shim when a connection to PID 1 is used. Before a command that follows a rest it waits for the
-// shim's answer: either the command counts as a use of the sandbox, or the sandbox has expired.
+// A lease keeps a sandbox in use for a connection to PID 1, whose frames the shim does not see. A
+// command after a release waits for the shim's answer: either the command counts as a use of the
+// sandbox, or the sandbox has expired.
 type lease struct {
 	shim *client.Conn
 
 	mu    sync.Mutex
 	open  int       // processes; guarded by mu
 	last  time.Time // when open became 0; guarded by mu
-	held  bool      // the shim knows of the use; guarded by mu
-	armed bool      // timer is to call rest; guarded by mu
+	held  bool      // the shim has granted the lease; guarded by mu
+	armed bool      // timer will call releaseIdle; guarded by mu
 	timer *time.Timer
 }
 
 func newLease(shim *client.Conn) *lease {
 	l := &lease{shim: shim, held: true, armed: true, last: time.Now()}
-	l.mu.Lock() // rest uses timer
+	l.mu.Lock() // releaseIdle uses timer
 	defer l.mu.Unlock()
 	l.timer = time.AfterFunc(releaseAfter, l.releaseIdle)
 	return l
 }
 
-// Begin implements [client.Lease].
+// Acquire implements [client.Lease].
 func (l *lease) Acquire() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,7 +135,7 @@ func (l *lease) Acquire() error {
 	return nil
 }
 
-// End implements [client.Lease].
+// Release implements [client.Lease].
 func (l *lease) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,13 +148,14 @@ func (l *lease) Release() {
 	}
 }
 
-// arm has rest called after a time. u.mu is held.
+// arm has releaseIdle called after a time. l.mu is held.
 func (l *lease) arm(after time.Duration) {
 	l.armed = true
 	l.timer.Reset(after)
 }
 
-// rest tells the shim that nothing runs. If something does, its End comes back to that.
+// releaseIdle releases the lease if no process runs. If one does, its Release sets the timer
+// again.
 func (l *lease) releaseIdle() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,7 +170,7 @@ func (l *lease) releaseIdle() {
 	}
 }
 
-// tell sends a request, and waits for its answer. u.mu is held.
+// ask sends a request, and waits for its answer. l.mu is held.
 func (l *lease) ask(req *boot.Request) error {
 	ctx, cancel := context.WithTimeout(context.Background(), leaseLimit)
 	defer cancel()
@@ -179,8 +181,8 @@ func (l *lease) ask(req *boot.Request) error {
 	return answer.Err()
 }
 
-// Close implements [client.Lease]. A sandbox that the shim was asked to end ends the connection to PID 1 too: the answer may
-// still be to be read.
+// Close implements [client.Lease]. The end of a sandbox on request ends the connection to PID 1
+// too, possibly before the shim's answer is read.
 func (l *lease) Close() error {
 	l.timer.Stop()
 	l.shim.CloseAnswered()

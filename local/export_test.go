@@ -18,8 +18,8 @@ func (r *Runtime) Direct(id string) bool {
 	return c != nil && c.opened() && c.err == nil && c.shim != nil
 }
 
-// AskSpare sends a spare a request as it is.
-func AskSpare(rec *statedir.Record, req *boot.PooledRequest) error {
+// RequestPooled sends a pooled sandbox a request as it is.
+func RequestPooled(rec *statedir.Record, req *boot.PooledRequest) error {
 	sock, _, err := requestPooled(rec, req)
 	if err != nil {
 		return err

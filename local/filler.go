@@ -21,23 +21,24 @@ import (
 )
 
 const (
-	// quietTime is how long no spare was taken when a filler replaces those that were, unless
-	// half of them are gone: what was taken has a command to run first.
+	// quietTime is for how long no sandbox was claimed when a filler replaces claimed ones, unless
+	// half of the pool is used up. The claimant has a command to run first.
 	quietTime = 200 * time.Millisecond
-	// lull, for each spare that a pool keeps, is how long no spare was taken when a filler replaces them although half of
-	// them are gone: those who take many at once are not done yet. A filler waits at most maxQuiet in all for that.
+	// quietPerSandbox, times the pool's size, is the same time once half of the pool is used up: a
+	// claimant of many at once is not done yet. A filler waits for that at most maxQuiet in all.
 	quietPerSandbox, maxQuiet = time.Millisecond, 250 * time.Millisecond
-	// lingerTime is how long a filler waits for the next spare to be taken. Until then no taker
-	// has to start another one.
+	// lingerTime is how long a filler waits for the next claim. Until then no claimant has to
+	// start another filler.
 	lingerTime = time.Minute
-	// spawnDelay is how long after a spare was taken a filler looks at its pool, and the taker's Runtime starts one
-	// that is missing, unless it is closed before: the taker has a command to run first.
+	// spawnDelay is the time between a claim and the filler's look at the pool. If there is no
+	// filler, the claimant's Runtime starts one after that time, or when it is closed. The
+	// claimant has a command to run first.
 	spawnDelay = 20 * time.Millisecond
 )
 
-// refillDelay returns how long a filler lets takers go first if so many spares are ready, of those
-// that a pool keeps. since is how long ago the last one was taken; low is how long half of them are gone, if they are. more
-// is false if none is missing.
+// refillDelay returns how long a filler waits for claimants before it refills a pool that keeps so
+// many sandboxes, of which ready are there. since is the time since the last claim; low is how
+// long half of the pool has been used up, if it is. more is false if no sandbox is missing.
 func refillDelay(ready, keeps int, since, low time.Duration) (wait time.Duration, more bool) {
 	switch {
 	case ready >= keeps:
@@ -48,13 +49,14 @@ func refillDelay(ready, keeps int, since, low time.Duration) (wait time.Duration
 	return min(max(0, quietTime-since), quietTime), true
 }
 
-// atHalf reports whether half of the spares that a pool keeps are gone, if so many are ready.
+// atHalf reports whether half of a pool that keeps so many sandboxes is used up, if ready are
+// there.
 func atHalf(ready, keeps int) bool { return 2*ready <= keeps }
 
-// FillPool refills a pool as spares are taken, until none was taken for a while, the pool ends, or
-// ctx does. If another process does that already, it returns at once. It is for a process that
-// does nothing else: the hidden command wolffia pool fill, which a Runtime starts when it has taken
-// a spare.
+// FillPool refills a pool as its sandboxes are claimed, until none was claimed for a while, the
+// pool ends, or ctx does. If another process does that already, it returns at once. It is for a
+// process that does nothing else: the hidden command wolffia pool fill, which a Runtime starts
+// after a claim.
 func (s *pools) FillPool(ctx context.Context, shape string) error {
 	d := s.poolDir
 	for {
@@ -62,15 +64,15 @@ func (s *pools) FillPool(ctx context.Context, shape string) error {
 		if err != nil || ctx.Err() != nil {
 			return unlessHeld(err)
 		}
-		// A spare that was taken just before the lock was released has no other filler.
+		// No other filler replaces a sandbox that was claimed just before the lock was released.
 		if claimed, _ := d.used(shape); claimed == seen {
 			return nil
 		}
 	}
 }
 
-// watch is FillPool until the filler's lock is released. It returns how many spares were taken
-// when it looked last.
+// watch is FillPool until it releases the filler's lock. It returns how many sandboxes were
+// claimed when it last looked.
 func (s *pools) watch(ctx context.Context, shape string) (claimed int64, err error) {
 	d := s.poolDir
 	release, err := d.try(shape, watchPart)
@@ -80,14 +82,14 @@ func (s *pools) watch(ctx context.Context, shape string) (claimed int64, err err
 	defer release()
 	events, err := d.events(ctx)
 	if err != nil {
-		events = nil // without events it does not linger
+		events = nil // without events watch does not linger
 	} else {
 		defer events.Close()
 	}
 	var r *poolRecord
 	var read statefile.Stamp // of r
-	filled := int64(-1)      // the value of taken at the last refill
-	var low time.Time        // since when half are gone; zero: they are not
+	filled := int64(-1)      // the value of claimed at the last refill
+	var low time.Time        // since when half are used up; zero: they are not
 	for idle := time.Now(); ; {
 		before := claimed
 		var last time.Time
@@ -120,7 +122,7 @@ func (s *pools) watch(ctx context.Context, shape string) (claimed int64, err err
 			low = time.Now()
 		}
 		wait, more := refillDelay(ready, r.Size, time.Since(last), time.Since(low))
-		more = more && claimed != filled // spares that end by themselves are not replaced
+		more = more && claimed != filled // a sandbox that its idle timeout has ended is not replaced
 		if more && (wait == 0 || events == nil) {
 			filled = claimed
 			if err := s.refill(ctx, shape); err != nil {
@@ -201,7 +203,7 @@ func mentions(events []byte, shape string) bool {
 	return false
 }
 
-// fillers has the pools refilled that a Runtime takes spares from.
+// fillers starts a filler for each pool that a Runtime claims sandboxes of.
 type fillers struct {
 	*catalog
 	poolDir
@@ -212,22 +214,23 @@ type fillers struct {
 	closed bool                   // guarded by mu
 }
 
-// claimed counts a spare that was taken of a pool, and has the pool refilled.
+// claimed counts a claim of a sandbox of a pool, and has the pool refilled.
 func (f *fillers) claimed(shape string) {
 	if f.countClaim(shape) {
 		f.want(shape)
 	}
 }
 
-// missed has a pool refilled that had no spare for a taker: what it had has ended, and nobody has taken one since. A pool that was
-// started, or could not be refilled, within keepRetry is left alone.
+// missed has a pool refilled that had no sandbox ready for a claimant: all have ended by their
+// idle timeout, unclaimed. It does nothing if the pool was started, or could not be refilled,
+// within keepRetry.
 func (f *fillers) missed(shape string) {
 	if st, err := os.Lstat(f.record(shape)); err == nil && time.Since(st.ModTime()) > keepRetry {
 		f.want(shape)
 	}
 }
 
-// want has a pool refilled, by a filler of its own if there is none.
+// want has a pool refilled. It starts a filler if none runs.
 func (f *fillers) want(shape string) {
 	if f.watched(shape) {
 		return
@@ -266,7 +269,7 @@ func (f *fillers) close() {
 }
 
 // start starts a process that refills a pool, and outlives this one. If that fails, the next
-// taker tries again.
+// claimant tries again.
 func (f *fillers) start(shape string) {
 	_, err := child.Start(&child.Command{
 		Path: f.wolffia, Args: []string{"wolffia", "pool", "fill", "--state-dir", f.dir.Path(), shape},

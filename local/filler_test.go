@@ -11,7 +11,7 @@ import (
 	"wolffia/internal/host/statedir"
 )
 
-// A filler lets takers go first, unless half of a pool is gone.
+// A filler lets claimants go first, unless half of a pool is gone.
 func TestPatience(t *testing.T) {
 	for _, c := range []struct {
 		ready, keeps int
@@ -26,7 +26,7 @@ func TestPatience(t *testing.T) {
 		{1, 2, 2 * quietPerSandbox, 0, 0, true},
 		{50, 100, 0, 0, 100 * quietPerSandbox, true},
 		{10, 100, 40 * quietPerSandbox, 0, 60 * quietPerSandbox, true},
-		{10, 100, 0, maxQuiet - quietPerSandbox, quietPerSandbox, true}, // takers that come one after the other
+		{10, 100, 0, maxQuiet - quietPerSandbox, quietPerSandbox, true}, // claimants that come one after the other
 		{10, 100, 0, time.Hour, 0, true},
 		{10, 1000, 0, 0, maxQuiet, true},
 		{10, 100, -time.Hour, 0, maxQuiet, true}, // the clock was set back
@@ -44,7 +44,7 @@ func TestPatience(t *testing.T) {
 
 const testShape, otherShape = "0123456789abcdef", "fedcba9876543210"
 
-// A filler sees what is taken of its pool, also what was taken before it waits, and that the pool
+// A filler sees what is claimed of its pool, also what was claimed before it waits, and that the pool
 // ends; not what becomes of other pools.
 func TestPoolEvents(t *testing.T) {
 	d := poolDir{path: filepath.Join(t.TempDir(), "pools")}
@@ -68,7 +68,7 @@ func TestPoolEvents(t *testing.T) {
 	}
 	defer e.Close()
 	for what, do := range map[string]func(shape string) bool{
-		"taken":   d.countClaim,
+		"claimed": d.countClaim,
 		"changed": func(shape string) bool { return d.write(shape, &poolRecord{Size: 2, IdleMS: 1}) == nil },
 	} {
 		if !do(otherShape) || !do(testShape) {
@@ -99,7 +99,7 @@ func TestPoolEvents(t *testing.T) {
 	}
 }
 
-// A pool has one filler, and its lock is not that for starting spares.
+// A pool has one filler, and its lock is not that for starting pooled sandboxes.
 func TestOneFiller(t *testing.T) {
 	d := poolDir{path: filepath.Join(t.TempDir(), "pools")}
 	if err := d.ensure(); err != nil {

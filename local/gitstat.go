@@ -47,7 +47,7 @@ func completeGit(c *statedir.Config, hostInodes bool) {
 	}
 	if c.Git == nil {
 		if hostInodes && c.DroppedUID == 0 {
-			return // a spare has a configuration of git or none, whoever owns the codebase that it gets; root has no spares
+			return // a pooled sandbox has a configuration of git or none, whoever owns the codebase that it gets; root has no pooled sandboxes
 		}
 		c.Git = new(runtime.GitConfig)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // Git is told to compare less where owners or inode numbers differ. Whether an unprivileged user's
-// sandbox has a configuration of git does not depend on the codebase: a spare gets that later.
+// sandbox has a configuration of git does not depend on the codebase: a pooled sandbox gets that later.
 func TestCompleteGit(t *testing.T) {
 	own, other, root := os.Getuid(), os.Getuid()+1, 1
 	has := &runtime.GitConfig{Config: "[user]\n"}

@@ -8,10 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waitForIdleCPU returns when a processor has nothing better to do: when a thread of the class SCHED_IDLE
-// (sched(7)) has woken up. What a filler starts then is of the usual class, since an unprivileged
+// waitForIdleCPU returns when a processor is idle: when a thread of the class SCHED_IDLE
+// (sched(7)) has woken up. What a filler starts then is of the usual class: an unprivileged
 // process cannot leave SCHED_IDLE again, and a sandbox would stay in it. The garbage collector may
-// wait for that thread: so it is for a process that fills pools, and does nothing else.
+// wait for that thread, so only a process that fills pools, and does nothing else, may call
+// waitForIdleCPU.
 func waitForIdleCPU(ctx context.Context) error {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
@@ -29,9 +30,9 @@ func waitForIdleCPU(ctx context.Context) error {
 			}
 		}
 	}()
-	// Not by the thread: it would then need leisure to say that it waits, whatever ctx says.
+	// Not by the thread itself: it would need an idle processor to say that it waits.
 	idle := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}
-	_ = unix.SchedSetAttr(<-thread, &idle, 0) // else it has its turn at once
+	_ = unix.SchedSetAttr(<-thread, &idle, 0) // without it the thread runs at once
 	_ = unix.Close(p[1])
 	select {
 	case <-awake:

@@ -45,7 +45,7 @@ func (p *plan) open(rec *statedir.Record, lock *statedir.Lock, using *using) (*d
 	d := new(descriptors)
 	d.log = d.one(openLog(rec, p.config))
 	coredump.Permit()   // here, since the shim may have dropped the privileges that it takes
-	var config *os.File // a spare has none yet
+	var config *os.File // a pooled sandbox has none yet
 	if p.shim.Pooled == nil {
 		config = d.one(rec.OpenConfig())
 	}

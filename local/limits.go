@@ -122,7 +122,7 @@ func groupName(id, stateDir string) (string, error) {
 }
 
 // preferred is the oom_score_adj of processes inside, in thousandths of the memory limit
-// (proc_pid_oom_score_adj(5)), so that the OOM killer spares the tree server, without which
+// (proc_pid_oom_score_adj(5)), so that the OOM killer pooled sandboxes the tree server, without which
 // the sandbox ends.
 const preferred = 500
 

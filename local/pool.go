@@ -18,44 +18,46 @@ import (
 const (
 	// DefaultPoolIdle is how long a pool lives without use if PoolOptions do not say.
 	DefaultPoolIdle = 30 * time.Minute
-	// MaxPoolSize is the largest number of spares of one pool.
+	// MaxPoolSize is the largest size of a pool.
 	MaxPoolSize = 1000
 )
 
 // PoolOptions are the options of a pool.
 type PoolOptions struct {
-	// Spares is how many spares the pool keeps: 1 to MaxPoolSize.
+	// Size is how many pooled sandboxes the pool keeps ready: 1 to MaxPoolSize.
 	Size int
-	// IdleTimeout is how long a spare waits for its user, and how long the pool lives after
+	// IdleTimeout is how long a pooled sandbox waits for its user, and how long the pool lives after
 	// its last use. 0 means DefaultPoolIdle. It is at least a second.
 	IdleTimeout time.Duration
-	// Shell has each spare start the shell of its first session too: bash, if the sandbox has it. A session of the
-	// pool's environment and working directory takes it; a process that is started before any session ends it.
+	// Shell has each pooled sandbox start the shell of its first session ahead: bash, if the
+	// sandbox has it. A session with the pool's environment and working directory gets it. A
+	// process that starts before any session ends it.
 	Shell bool
-	// Tree has each spare serve its codebase, which the configuration must name, by its rules before it is taken, and has
-	// the kernel know what is in it: the first use of a large tree is as fast as the second. Then codebase and rules are a part of
-	// the pool's shape. A spare takes 1 to 2 kB of memory for each name in the codebase.
+	// Tree has each pooled sandbox serve its codebase by its rules before it is claimed, and fill
+	// the kernel's caches: the first use of a large tree is as fast as the second. The
+	// configuration must then name the codebase, and codebase and rules are a part of the pool's
+	// shape. A pooled sandbox takes 1 to 2 kB of memory for each name in the codebase.
 	Tree bool
 }
 
-// A Pool keeps a number of sandboxes that were started ahead. Create takes one of them for each
+// A Pool keeps a number of sandboxes that were started ahead. Create claims one of them for each
 // configuration of the pool's shape.
 type Pool struct {
 	Shape   string                // names the pool: sixteen of 0-9a-f
 	Runtime string                // name of the backend
 	Config  runtime.SandboxConfig // that the pool was started with, completed
-	Size    int                   // how many it keeps
-	Ready   int                   // how many there are now
-	Claimed int64                 // how many were taken since the pool was started
+	Size    int                   // how many it keeps ready
+	Ready   int                   // how many are ready now
+	Claimed int64                 // how many were claimed since the pool was started
 	// IdleTimeout, which is never 0, Shell and Tree are as in PoolOptions.
 	IdleTimeout time.Duration
 	Shell, Tree bool
 	StartedAt   time.Time
-	UsedAt      time.Time // when a spare was taken last, or else when the pool was started
-	Problem     string    // why the pool could not be refilled; empty: it could
+	UsedAt      time.Time // of the last claim, or else StartedAt
+	Problem     string    // why the last refill failed; empty: it did not
 }
 
-// EndsAt returns when the pool ends unless a spare is taken before.
+// EndsAt returns when the pool ends if no sandbox is claimed before.
 func (p *Pool) EndsAt() time.Time { return p.UsedAt.Add(p.IdleTimeout) }
 
 // pools starts, fills and stops pools.
@@ -65,18 +67,19 @@ type pools struct {
 	sandboxes *sandboxes
 }
 
-// StartPool starts spares for sandboxes of config's shape, and returns when they are ready. Until
-// the pool was not used for its idle timeout, or StopPool ends it, spares that were taken are
-// replaced by a process of its own, which the Runtime that takes a spare, or finds none, starts. A pool of this
-// shape that exists gets the new options, and so do its spares: those with others, or with less than half of their time left, are replaced.
+// StartPool starts a pool of sandboxes of config's shape, and returns when they are ready. A
+// process of its own, the filler, replaces claimed sandboxes until the pool was not used for its
+// idle timeout, or StopPool ends the pool. The Runtime that claims a sandbox, or finds none ready,
+// starts the filler. A pool of this shape that exists gets the new options. Its sandboxes with
+// other options, and those with less than half of their time left, are replaced.
 //
-// Of config, what a spare gets when it is taken does not matter: its codebase (which may be
-// missing) and rules, without opts.Tree; labels, name, environment, working directory and lifetime. After an error there
+// Settings that a claim sets do not matter: labels, name, environment, working directory and
+// lifetime; without opts.Tree also rules and codebase, which may be missing. After an error there
 // is no pool. ErrUnsupported: sandboxes of this configuration cannot be started ahead; the error
 // says why. ErrInvalid: the options are out of range.
 func (s *pools) StartPool(ctx context.Context, config *runtime.SandboxConfig, opts PoolOptions) (*Pool, error) {
 	if opts.Size < 1 || opts.Size > MaxPoolSize {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "a pool of %d spares: it must be 1 to %d", opts.Size, MaxPoolSize)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "a pool of %d pooled sandboxes: it must be 1 to %d", opts.Size, MaxPoolSize)
 	}
 	if opts.IdleTimeout == 0 {
 		opts.IdleTimeout = DefaultPoolIdle
@@ -119,7 +122,7 @@ func (s *pools) StartPool(ctx context.Context, config *runtime.SandboxConfig, op
 	return s.pool(shape)
 }
 
-// PoolShape returns the shape of the pool that StartPool makes of the same, and starts
+// PoolShape returns the shape of the pool that StartPool makes of the same arguments. It starts
 // nothing. ErrUnsupported: such sandboxes cannot be started ahead.
 func (s *pools) PoolShape(ctx context.Context, config *runtime.SandboxConfig, opts PoolOptions) (shape string, err error) {
 	_, shape, err = s.template(ctx, config, opts.Tree)
@@ -187,9 +190,9 @@ func (d poolDir) expire(shape string) bool {
 // stopPoolLimit is how long StartPool may take to undo what it did.
 const stopPoolLimit = 30 * time.Second
 
-// StopPool ends the pools of these shapes, and their spares; without shapes, all of both. Spares
-// that are taken meanwhile are left to their users. It returns when all of it is gone. A pool that
-// does not exist is no error.
+// StopPool ends the pools of these shapes, and terminates their sandboxes; without shapes, all
+// pools and all pooled sandboxes. Sandboxes that are claimed meanwhile stay. It returns when all
+// processes of the pools have ended. A pool that does not exist is not an error.
 func (s *pools) StopPool(ctx context.Context, shapes ...string) error {
 	var errs []error
 	if len(shapes) == 0 {
@@ -212,7 +215,7 @@ func (s *pools) StopPool(ctx context.Context, shapes ...string) error {
 
 func (s *pools) stopPool(ctx context.Context, shape string) error {
 	d := s.poolDir
-	if err := d.remove(shape); err != nil { // first: a filler starts no further spare
+	if err := d.remove(shape); err != nil { // first, so that a filler starts no more
 		return err
 	}
 	if err := d.ensure(); err != nil {
@@ -232,7 +235,8 @@ func (s *pools) stopPool(ctx context.Context, shape string) error {
 	return errors.Join(err, d.awaitFiller(ctx, shape))
 }
 
-// terminateAll ends spares, some at a time, and each although another one cannot be ended.
+// terminateAll terminates pooled sandboxes, several at a time. It goes through all of them, also
+// after an error.
 func (s *pools) terminateAll(ctx context.Context, ids []string) error {
 	failed := make([]error, len(ids))
 	_ = sideBySide(len(ids), goruntime.GOMAXPROCS(0), func(i int) error {
@@ -242,8 +246,8 @@ func (s *pools) terminateAll(ctx context.Context, ids []string) error {
 	return errors.Join(failed...)
 }
 
-// terminateOutdated ends the spares of a pool that was started before, and again, if they have other options than it has now, and those that have less than
-// half of their time left.
+// terminateOutdated terminates the sandboxes of a pool that was started again with other options,
+// and those that have less than half of their time left. before is nil if the pool is new.
 func (s *pools) terminateOutdated(ctx context.Context, shape string, before, now *poolRecord) error {
 	if before == nil {
 		return nil
@@ -262,9 +266,9 @@ func (s *pools) terminateOutdated(ctx context.Context, shape string, before, now
 	return s.terminateAll(ctx, ids)
 }
 
-// fill starts and ends spares until a pool has as many as it keeps, some at a time. It calls pause
-// before each start; nil: it does not. A pool that does not exist is left so. The caller has the
-// pool's fillPart.
+// fill starts or terminates pooled sandboxes until the pool has its size. It uses so many workers,
+// and calls pause before each start if pause is not nil. A pool that does not exist is not an
+// error. The caller has the pool's fillPart.
 func (s *pools) fill(ctx context.Context, shape string, workers int, pause func() error) error {
 	r, err := s.read(shape)
 	if errors.Is(err, runtime.ErrNotFound) {
@@ -297,7 +301,7 @@ func (s *pools) fill(ctx context.Context, shape string, workers int, pause func(
 			}
 		}
 		if _, err := s.read(shape); errors.Is(err, runtime.ErrNotFound) {
-			return nil // stopped meanwhile
+			return nil // the pool was stopped meanwhile
 		}
 		_, err := s.startPooled(ctx, template, shape, &PoolOptions{IdleTimeout: r.idle(), Shell: r.Shell, Tree: r.Tree})
 		return err
@@ -330,7 +334,7 @@ func sideBySide(n, workers int, f func(i int) error) error {
 	return nil
 }
 
-// refill fills a pool by a filler, which lets others go first, and records why it could not.
+// refill fills a pool for a filler, while a processor is idle, and records why it failed.
 func (s *pools) refill(ctx context.Context, shape string) error {
 	d := s.poolDir
 	release, err := d.lock(ctx, shape)
@@ -357,7 +361,7 @@ func (s *pools) refill(ctx context.Context, shape string) error {
 	return failed
 }
 
-// unlessHeld returns err, or nil if it says that another process has a lock.
+// unlessHeld returns err, or nil if err says that another process has a lock.
 func unlessHeld(err error) error {
 	if errors.Is(err, filelock.ErrHeld) {
 		return nil
@@ -368,10 +372,10 @@ func unlessHeld(err error) error {
 // keepRetry is how long after a failure KeepPool tries again.
 const keepRetry = time.Minute
 
-// KeepPool is StartPool for a program that lives long: until ctx ends, the pool does not, used or
-// not; then KeepPool ends it, and returns when all of it is gone. It calls failed with the reason
-// why spares could not be started, and tries again a minute later; nil: nothing is called. An error
-// that no time mends ends it.
+// KeepPool is StartPool for a program that lives long: the pool lasts until ctx ends, used or not.
+// Then KeepPool ends the pool, and returns when all its processes have ended. If a start fails, it
+// calls failed with the reason, unless failed is nil, and tries again a minute later. It returns
+// an error that another try would not mend.
 func (s *pools) KeepPool(ctx context.Context, config *runtime.SandboxConfig, opts PoolOptions, failed func(error)) error {
 	shape := ""
 	for ctx.Err() == nil {
@@ -397,7 +401,7 @@ func (s *pools) KeepPool(ctx context.Context, config *runtime.SandboxConfig, opt
 	}
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPoolLimit)
 	defer cancel()
-	if shape == "" { // no StartPool came to its end, but there may be a pool from before
+	if shape == "" { // no StartPool has succeeded, but an older pool may exist
 		var err error
 		if shape, err = s.PoolShape(undo, config, opts); err != nil {
 			return err
@@ -406,7 +410,7 @@ func (s *pools) KeepPool(ctx context.Context, config *runtime.SandboxConfig, opt
 	return s.StopPool(undo, shape)
 }
 
-// untilNextEnds returns how long it is until a spare of a pool has ended by its idle timeout.
+// untilNextEnds returns how long it takes until the idle timeout has ended a sandbox of a pool.
 func (s *pools) untilNextEnds(p *Pool) time.Duration {
 	wait := p.IdleTimeout
 	all, err := s.sandboxes.pooled.PooledSandboxes()
@@ -418,5 +422,5 @@ func (s *pools) untilNextEnds(p *Pool) time.Duration {
 			wait = min(wait, pooled.Left)
 		}
 	}
-	return max(0, wait) + time.Second // so that it has
+	return max(0, wait) + time.Second // so that it has ended
 }

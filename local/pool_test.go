@@ -31,9 +31,9 @@ func configOf(codebase string) *runtime.SandboxConfig {
 }
 
 // newPool starts a pool for sandboxes over any codebase, which ends with the test.
-func newPool(t *testing.T, rt *local.Runtime, spares int) *local.Pool {
+func newPool(t *testing.T, rt *local.Runtime, size int) *local.Pool {
 	t.Helper()
-	return poolOf(t, rt, &runtime.SandboxConfig{}, local.PoolOptions{Size: spares})
+	return poolOf(t, rt, &runtime.SandboxConfig{}, local.PoolOptions{Size: size})
 }
 
 // poolOf starts a pool, which ends with the test.
@@ -97,7 +97,7 @@ func fillersOf(t *testing.T, shape string) (pids []int) {
 	return pids
 }
 
-// What is taken is replaced, also after the filler was killed; there is one filler at a time.
+// What is claimed is replaced, also after the filler was killed; there is one filler at a time.
 func TestPoolIsRefilled(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
 	write(t, codebase, "a", "content\n")
@@ -114,7 +114,7 @@ func TestPoolIsRefilled(t *testing.T) {
 			t.Errorf("fillers: %v", fillers)
 		}
 		for _, pid := range fillers {
-			// Once it is gone, so is its lock: a taker must not take it for one that works.
+			// Once it is gone, so is its lock: a claimant must not take it for one that works.
 			if err := proc.Kill(pid, time.Now().Add(wait.Limit), func() (bool, error) { return true, nil }); err != nil {
 				t.Error(err)
 			}
@@ -147,7 +147,7 @@ func TestTwoFillers(t *testing.T) {
 	takeOne(t, rt, codebase)
 	awaitPool(t, rt, p.Shape, "refilled", func(p *local.Pool) bool { return p.Ready == 1 && p.Claimed == 1 })
 	if found := fillersOf(t, p.Shape); len(found) > 0 {
-		t.Errorf("a taker has started a filler although there is one: %v", found)
+		t.Errorf("a claimant has started a filler although there is one: %v", found)
 	}
 	if err := rt.StopPool(t.Context(), p.Shape); err != nil {
 		t.Fatal(err)
@@ -157,16 +157,16 @@ func TestTwoFillers(t *testing.T) {
 	}
 }
 
-// A pool ends while its spares are taken, and all takers have sandboxes.
+// A pool ends while its pooled sandboxes are claimed, and all claimants have sandboxes.
 func TestStopPoolAgainstTakers(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
 	write(t, codebase, "a", "content\n")
-	const takers = 6
+	const claimants = 6
 	for range testenv.Some(10) {
-		p := newPool(t, rt, takers/2)
+		p := newPool(t, rt, claimants/2)
 		var all sync.WaitGroup
-		errs := make(chan error, takers+1)
-		for range takers {
+		errs := make(chan error, claimants+1)
+		for range claimants {
 			all.Go(func() {
 				sb, err := runtime.Launch(t.Context(), rt, configOf(codebase))
 				if err != nil {
@@ -201,27 +201,27 @@ func TestStopPoolAgainstTakers(t *testing.T) {
 func TestPoolIsChanged(t *testing.T) {
 	rt, _, _ := newRuntime(t)
 	p := newPool(t, rt, 3)
-	for _, spares := range []int{1, 2} {
-		q, err := rt.StartPool(t.Context(), &runtime.SandboxConfig{}, local.PoolOptions{Size: spares, IdleTimeout: time.Hour})
-		if err != nil || q.Shape != p.Shape || q.Ready != spares || q.Size != spares || q.IdleTimeout != time.Hour {
-			t.Errorf("StartPool: got spares %d, q %+v, err %v; want err == nil and q.Shape == %v and q.Ready == %v and q.Spares == %v and q.IdleTimeout == time.Hour",
-				spares, q, err, p.Shape, spares, spares)
+	for _, size := range []int{1, 2} {
+		q, err := rt.StartPool(t.Context(), &runtime.SandboxConfig{}, local.PoolOptions{Size: size, IdleTimeout: time.Hour})
+		if err != nil || q.Shape != p.Shape || q.Ready != size || q.Size != size || q.IdleTimeout != time.Hour {
+			t.Errorf("StartPool: got size %d, q %+v, err %v; want err == nil and q.Shape == %v and q.Ready == %v and q.Size == %v and q.IdleTimeout == time.Hour",
+				size, q, err, p.Shape, size, size)
 		}
 	}
-	old := spareIDs(t, rt)
+	old := pooledIDs(t, rt)
 	if _, err := rt.StartPool(t.Context(), &runtime.SandboxConfig{}, local.PoolOptions{Size: 2, IdleTimeout: time.Hour}); err != nil {
 		t.Error(err)
 	}
-	if same := spareIDs(t, rt); !slices.Equal(same, old) {
-		t.Errorf("spares with the same options: %v, before %v", same, old)
+	if same := pooledIDs(t, rt); !slices.Equal(same, old) {
+		t.Errorf("pooled sandboxes with the same options: %v, before %v", same, old)
 	}
 	for _, opts := range []local.PoolOptions{{Size: 2, IdleTimeout: 2 * time.Hour}, {Size: 2, IdleTimeout: 2 * time.Hour, Shell: true}} {
 		if _, err := rt.StartPool(t.Context(), &runtime.SandboxConfig{}, opts); err != nil {
 			t.Error(err)
 		}
-		replaced := spareIDs(t, rt)
+		replaced := pooledIDs(t, rt)
 		if len(replaced) != 2 || slices.ContainsFunc(replaced, func(id string) bool { return slices.Contains(old, id) }) {
-			t.Errorf("%+v: spares %v, before %v", opts, replaced, old)
+			t.Errorf("%+v: pooled sandboxes %v, before %v", opts, replaced, old)
 		}
 		old = replaced
 	}
@@ -233,8 +233,8 @@ func TestPoolIsChanged(t *testing.T) {
 	}
 }
 
-// spareIDs returns the spares that there are, sorted.
-func spareIDs(t *testing.T, rt *local.Runtime) (ids []string) {
+// pooledIDs returns the pooled sandboxes that there are, sorted.
+func pooledIDs(t *testing.T, rt *local.Runtime) (ids []string) {
 	t.Helper()
 	all, err := rt.PooledSandboxes()
 	if err != nil {
@@ -247,12 +247,12 @@ func spareIDs(t *testing.T, rt *local.Runtime) (ids []string) {
 	return ids
 }
 
-// A pool whose spares have all ended is filled again by who finds none, unless it has just been tried.
+// A pool whose pooled sandboxes have all ended is filled again by who finds none, unless it has just been tried.
 func TestEmptyPoolIsFilled(t *testing.T) {
 	rt, state, codebase := newRuntime(t)
 	write(t, codebase, "a", "content\n")
 	p := newPool(t, rt, 2)
-	for _, id := range spareIDs(t, rt) {
+	for _, id := range pooledIDs(t, rt) {
 		if err := rt.TerminatePooled(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
@@ -270,7 +270,7 @@ func TestEmptyPoolIsFilled(t *testing.T) {
 }
 
 // A sandbox from a pool has the limits and the niceness of its own caller: who has others gets none of the pool.
-func TestSpareHasItsCallersLimits(t *testing.T) {
+func TestPooledHasItsCallersLimits(t *testing.T) {
 	rt, _, _ := newRuntime(t)
 	testenv.Unprivileged(t)
 	shape := func() string {
@@ -300,7 +300,7 @@ func TestSpareHasItsCallersLimits(t *testing.T) {
 	}
 }
 
-// KeepPool replaces spares that have ended by their idle timeout, and ends the pool with ctx.
+// KeepPool replaces pooled sandboxes that have ended by their idle timeout, and ends the pool with ctx.
 func TestKeepPool(t *testing.T) {
 	rt, _, _ := newRuntime(t)
 	testenv.Unprivileged(t)
@@ -315,7 +315,7 @@ func TestKeepPool(t *testing.T) {
 	}()
 	ready := func(p *local.Pool) bool { return p != nil && p.Ready == 1 }
 	awaitPool(t, rt, shape, "kept", ready)
-	awaitPool(t, rt, shape, "a spare has ended", func(p *local.Pool) bool { return p == nil || p.Ready == 0 })
+	awaitPool(t, rt, shape, "a pooled sandbox has ended", func(p *local.Pool) bool { return p == nil || p.Ready == 0 })
 	awaitPool(t, rt, shape, "kept on", ready)
 	cancel()
 	if err := wait.Receive(t, "the end of KeepPool", ended); err != nil {

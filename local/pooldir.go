@@ -20,36 +20,37 @@ import (
 	"wolffia/runtime"
 )
 
-// A poolRecord is what the state directory has of a pool: pools/SHAPE.json. While the file
-// exists, the pool does. Beside it, pools/SHAPE.taken has one byte for each spare that was
-// taken; its modification time is the pool's last use.
+// A poolRecord is the record of a pool in the state directory: pools/SHAPE.json. The pool exists
+// while the file does. Beside it, pools/SHAPE.claims has one byte for each sandbox that was
+// claimed; its modification time is the pool's last use.
 type poolRecord struct {
 	Config    runtime.SandboxConfig `json:"config"` // as Create has completed it
-	Size      int                   `json:"spares"`
+	Size      int                   `json:"size"`
 	IdleMS    int64                 `json:"idleMs"`
-	Shell     bool                  `json:"shell,omitempty"`   // of the first session, too
-	Tree      bool                  `json:"tree,omitempty"`    // of Config's codebase, by its rules, too
+	Shell     bool                  `json:"shell,omitempty"`   // the shell of the first session is started ahead
+	Tree      bool                  `json:"tree,omitempty"`    // Config's codebase is served ahead, by its rules
 	StartedAt int64                 `json:"startedAt"`         // ms since 1970
 	Problem   string                `json:"problem,omitempty"` // why the last refill failed
 }
 
 func (r *poolRecord) idle() time.Duration { return time.Duration(r.IdleMS) * time.Millisecond }
 
-// over reports whether the idle timeout of a pool that was last used then is over.
+// over reports whether the idle timeout of a pool that was last used at used has passed.
 func (r *poolRecord) over(used time.Time) bool { return time.Now().After(used.Add(r.idle())) }
 
 // The parts of a shape's lock in pools/lock. Shapes that share a byte only wait for each other.
 const (
-	fillPart  = 0 // held while spares are started, and while the record changes
-	watchPart = 1 // held by the filler that refills the pool as spares are taken
+	fillPart  = 0 // held while pooled sandboxes are started, and while the record changes
+	watchPart = 1 // held by the filler, which replaces claimed sandboxes
 )
 
 const (
 	poolSuffix   = ".json"
-	claimsSuffix = ".taken"
+	claimsSuffix = ".claims"
 )
 
-// A poolDir is the directory of the pools' records, which need not exist, in a state directory.
+// A poolDir is the directory with the records of the pools in a state directory. It need not
+// exist.
 type poolDir struct {
 	state *statedir.Dir
 	path  string
@@ -120,7 +121,7 @@ func (d poolDir) write(shape string, r *poolRecord) error {
 	return nil
 }
 
-// remove ends a pool; its spares stay. One that does not exist is no error.
+// remove ends a pool; its sandboxes stay. A pool that does not exist is not an error.
 func (d poolDir) remove(shape string) error {
 	for _, path := range []string{d.record(shape), d.claimsFile(shape)} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -130,7 +131,7 @@ func (d poolDir) remove(shape string) error {
 	return nil
 }
 
-// countClaim counts a spare that was taken, and reports whether there is a pool.
+// countClaim counts a claim, and reports whether the pool exists.
 func (d poolDir) countClaim(shape string) bool {
 	f, err := os.OpenFile(d.claimsFile(shape), os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -140,8 +141,8 @@ func (d poolDir) countClaim(shape string) bool {
 	return errors.Join(err, f.Close()) == nil
 }
 
-// used returns how many spares were taken of a pool, and when the last one was, or else when
-// the pool was started.
+// used returns how many sandboxes of a pool were claimed, and the time of the last claim, or else
+// of the pool's start.
 func (d poolDir) used(shape string) (claimed int64, last time.Time) {
 	st, err := os.Lstat(d.claimsFile(shape))
 	if err != nil {
@@ -150,7 +151,7 @@ func (d poolDir) used(shape string) (claimed int64, last time.Time) {
 	return st.Size(), st.ModTime()
 }
 
-// renew makes now the time of a pool's last use.
+// renew sets the time of a pool's last use to now.
 func (d poolDir) renew(shape string) error {
 	f, err := os.OpenFile(d.claimsFile(shape), os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err == nil {
@@ -193,7 +194,7 @@ func (d poolDir) lock(ctx context.Context, shape string) (release func(), err er
 	return d.wait(ctx, shape, fillPart)
 }
 
-// awaitFiller waits until no filler of a pool that was removed lives.
+// awaitFiller waits until the filler of a pool that was removed has ended.
 func (d poolDir) awaitFiller(ctx context.Context, shape string) error {
 	release, err := d.wait(ctx, shape, watchPart)
 	if err == nil {
@@ -224,7 +225,7 @@ func (d poolDir) try(shape string, part int64) (release func(), err error) {
 	return filelock.Try(f, offset(shape, part), 1)
 }
 
-// watched reports whether a filler lives, in this process or another one.
+// watched reports whether a filler runs, in this process or another one.
 func (d poolDir) watched(shape string) bool {
 	f, err := d.openLock()
 	if err != nil {

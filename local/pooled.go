@@ -24,33 +24,37 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// A PooledSandbox is a sandbox that was started ahead, and has no user yet.
+// A PooledSandbox is a sandbox that was started ahead, and that no Create has claimed.
 type PooledSandbox struct {
 	ID      string
 	Shape   string        // of the configurations that it serves
 	Runtime string        // name of its backend
 	Since   time.Time     // when it was started
-	Left    time.Duration // until it ends by itself, unless it is taken
+	Left    time.Duration // until its idle timeout ends it, unless it is claimed
 }
 
-// pooledSandboxes gives sandboxes that were started ahead to their users.
+// pooledSandboxes claims sandboxes that were started ahead, and activates them.
 type pooledSandboxes struct {
 	*catalog
 	starter *starter
 	fillers *fillers
 }
 
-// anyCodebase is the codebase of a template and of a spare that gets one when it is taken. It is never opened.
+// anyCodebase is the codebase of a template, and of a pooled sandbox that gets its codebase when
+// it is claimed. It is never opened.
 const anyCodebase = "/"
 
-// template completes a configuration that a pool was asked for, and returns it with its shape. The
-// configuration need not name a codebase, unless its spares are to have their tree. ErrUnsupported: no spare can serve such a configuration.
+// template completes the configuration of a pool, and returns it with its shape. The configuration
+// need not name a codebase, unless the pooled sandboxes have their tree. ErrUnsupported: no pooled
+// sandbox can serve such a configuration.
 func (s *pools) template(ctx context.Context, config *runtime.SandboxConfig, tree bool) (template *statedir.Config, shape string, err error) {
 	if tree && config.CodebasePath == "" {
-		return nil, "", runtime.Errorf(runtime.ErrInvalid, "spares with their tree need a codebase, and the configuration has none")
+		return nil, "", runtime.Errorf(runtime.ErrInvalid, "pooled sandboxes with their tree need a codebase, and the configuration has none")
 	}
 	c := recordOf(config)
-	given := c.SandboxConfig // its rules are not a part of the shape: those that most takers have, which a spare compiles ahead
+	// the shape does not cover its rules; a pooled sandbox compiles them ahead for the claimants
+	// that have the same
+	given := c.SandboxConfig
 	fields.Clear(&c.SandboxConfig, fields.Claim)
 	c.CodebasePath, c.NoGitMonitor = given.CodebasePath, given.NoGitMonitor
 	_, release, err := s.sandboxes.completer.complete(ctx, c)
@@ -65,7 +69,7 @@ func (s *pools) template(ctx context.Context, config *runtime.SandboxConfig, tre
 	if err := completeFilter(c, s.backend(c.Runtime)); err != nil {
 		return nil, "", err
 	}
-	monitorGit(c) // a spare without a codebase had no filter before
+	monitorGit(c) // a pooled sandbox without a codebase had no filter before
 	if shape = s.sandboxes.pooled.shapeOf(c); shape == "" {
 		return nil, "", errNotPoolable()
 	}
@@ -79,18 +83,19 @@ func (s *pools) template(ctx context.Context, config *runtime.SandboxConfig, tre
 	return c, shape, nil
 }
 
-// errNotPoolable is the error for a configuration that no spare can serve.
+// errNotPoolable returns the error for a configuration that no pooled sandbox can serve.
 func errNotPoolable() error {
 	return runtime.Errorf(runtime.ErrUnsupported,
 		"a sandbox of this kind cannot be started ahead: not for root, in a container engine, with %s, --filter static or none, or a mount in the codebase",
 		strings.Join(fields.Flags(fields.Cold), ", "))
 }
 
-// rlimits is how many kinds of limits a process has (getrlimit(2)), which what it starts inherits.
+// rlimits is how many kinds of limits a process has (getrlimit(2)). Its children inherit them.
 const rlimits = 16
 
-// shapeOf returns the name of what a spare must have been started with to serve c, which is completed; empty:
-// none can. Beside the configuration that is what a sandbox's processes have of the one that starts it.
+// shapeOf returns the shape of c, which is completed: the name of what a pooled sandbox must have
+// been started with to serve c. It is empty if no pooled sandbox can. Beside the configuration the
+// shape covers what a sandbox's processes inherit from the process that starts it.
 func (s *pooledSandboxes) shapeOf(c *statedir.Config) string {
 	shape := statedir.Shape(c, !s.backend(c.Runtime).Can.Has(launch.HostProcesses))
 	if shape == "" {
@@ -109,8 +114,9 @@ func (s *pooledSandboxes) shapeOf(c *statedir.Config) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// hashInherited writes to h what a process inherits from the one that starts it, and a sandbox's processes so from the caller: limits,
-// niceness, processors and how soon the kernel kills it for want of memory. Go's runtime has raised the caller's own limit of open files to the hard one.
+// hashInherited writes to h what a sandbox's processes inherit from the caller: limits, niceness,
+// processors and the OOM score. Go's runtime has raised the caller's own limit of open files to
+// the hard one.
 func hashInherited(h io.Writer) {
 	for resource := range rlimits {
 		var limit unix.Rlimit
@@ -125,15 +131,15 @@ func hashInherited(h io.Writer) {
 	fmt.Fprintln(h, nice, processors, string(score))
 }
 
-// treeShape returns the shape of spares that have their tree: codebase and rules, which are JSON, are a part of it then. shape is that of
-// spares without.
+// treeShape returns the shape of pooled sandboxes that have their tree. It covers codebase and
+// rules, which are JSON. shape is the shape of pooled sandboxes without the tree.
 func treeShape(shape, codebase string, rules []byte) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %q %s", shape, codebase, rules)
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// shapesOf returns the shapes of the spares that can serve c, the best first.
+// shapesOf returns the shapes of the pooled sandboxes that can serve c, the best first.
 func (s *pooledSandboxes) shapesOf(c statedir.Draft) []string {
 	shape := s.shapeOf(c.Config)
 	if shape == "" {
@@ -142,9 +148,10 @@ func (s *pooledSandboxes) shapesOf(c statedir.Draft) []string {
 	return []string{treeShape(shape, c.CodebasePath, c.Rules), shape}
 }
 
-// StartPooled starts a sandbox that has no user yet, for configurations like config, which need not name a codebase,
-// and returns its ID. [Runtime.Create] makes it the sandbox of the first of them that asks; until then it is none. It
-// ends by itself when no one has for the time idle. ErrUnsupported: such a sandbox cannot be started ahead.
+// StartPooled starts a pooled sandbox for configurations like config, which need not name a
+// codebase, and returns its ID. The first [Runtime.Create] with such a configuration claims it;
+// until then it is not a sandbox. Unclaimed, it ends after the time idle. ErrUnsupported: such a
+// sandbox cannot be started ahead.
 func (s *pools) StartPooled(ctx context.Context, config *runtime.SandboxConfig, idle time.Duration) (id string, err error) {
 	template, shape, err := s.template(ctx, config, false)
 	if err != nil {
@@ -153,8 +160,8 @@ func (s *pools) StartPooled(ctx context.Context, config *runtime.SandboxConfig, 
 	return s.startPooled(ctx, template, shape, &PoolOptions{IdleTimeout: idle})
 }
 
-// startPooled starts a sandbox that has no user yet, for configurations of the shape of template, both of which are
-// of [sandboxes.template].
+// startPooled starts a pooled sandbox for configurations of the shape of template. Both come from
+// [pools.template].
 func (s *pools) startPooled(ctx context.Context, template *statedir.Config, shape string, opts *PoolOptions) (id string, err error) {
 	c := *template
 	c.ID, c.CreatedAt = runtime.NewID(), time.Now().UnixMilli()
@@ -168,9 +175,9 @@ func (s *pools) startPooled(ctx context.Context, template *statedir.Config, shap
 		return "", err
 	}
 	defer release()
-	s.sandboxes.tidy(ctx) // takers do not
+	s.sandboxes.tidy(ctx) // a claim does not tidy
 	recorded := c
-	recorded.Permissions = nil // 36 kB that nobody reads: the user of the spare brings rules
+	recorded.Permissions = nil // 36 kB that no process reads: the claimant sends its rules
 	rec, lock, err := s.dir.CreatePooled(&statedir.PooledRecord{Config: recorded, Shape: shape, Since: c.CreatedAt, Idle: opts.IdleTimeout.Milliseconds()})
 	if err != nil {
 		return "", err
@@ -181,7 +188,7 @@ func (s *pools) startPooled(ctx context.Context, template *statedir.Config, shap
 			err = errors.Join(err, rerr)
 		}
 	}()
-	step.Reached("spare: lock taken")
+	step.Reached("pooled: lock taken")
 	if err := canCopy(rec, &c); err != nil {
 		return "", errors.Join(runtime.WithClass(runtime.ErrUnavailable, err), lock.Unlock(), lock.Close())
 	}
@@ -195,11 +202,11 @@ func (s *pools) startPooled(ctx context.Context, template *statedir.Config, shap
 	if err := rec.Pooled().Publish(shape); err != nil {
 		return "", errors.Join(runtime.WithClass(runtime.ErrUnavailable, err), terminate(ctx, rec))
 	}
-	step.Reached("spare: offered")
+	step.Reached("pooled: published")
 	return c.ID, nil
 }
 
-// PooledSandboxes returns the spares that wait for a user, in no particular order.
+// PooledSandboxes returns the pooled sandboxes that no Create has claimed, in no particular order.
 func (s *pooledSandboxes) PooledSandboxes() ([]PooledSandbox, error) {
 	var all []PooledSandbox
 	published, err := s.dir.Published()
@@ -210,7 +217,7 @@ func (s *pooledSandboxes) PooledSandboxes() ([]PooledSandbox, error) {
 		for _, id := range ids {
 			r, err := s.dir.Record(id).Pooled().Record()
 			if err != nil {
-				continue // it is taken, or gone
+				continue // it is claimed, or gone
 			}
 			since := time.UnixMilli(r.Since)
 			left := time.Until(since.Add(time.Duration(r.Idle) * time.Millisecond))
@@ -220,7 +227,8 @@ func (s *pooledSandboxes) PooledSandboxes() ([]PooledSandbox, error) {
 	return all, nil
 }
 
-// TerminatePooled ends a spare, and returns when it is gone. One that was taken, or does not exist, is left alone.
+// TerminatePooled terminates a pooled sandbox, and returns when its processes have ended. It does
+// nothing if the sandbox was claimed, or does not exist.
 func (s *pooledSandboxes) TerminatePooled(ctx context.Context, id string) error {
 	if !runtime.IsID(id) {
 		return runtime.Errorf(runtime.ErrInvalid, "%q is not the id of a sandbox", id)
@@ -231,15 +239,15 @@ func (s *pooledSandboxes) TerminatePooled(ctx context.Context, id string) error 
 		return nil
 	}
 	if err != nil {
-		return runtime.Errorf(runtime.ErrUnavailable, "record of spare %s: %w", id, err)
+		return runtime.Errorf(runtime.ErrUnavailable, "record of pooled sandbox %s: %w", id, err)
 	}
 	if !rec.Pooled().Unpublish(r.Shape) {
-		return nil // it is taken
+		return nil // it is claimed
 	}
 	return s.discard(ctx, rec)
 }
 
-// discard ends a spare that was claimed, and removes it.
+// discard terminates a pooled sandbox that this process has claimed, and removes it.
 func (s *pooledSandboxes) discard(ctx context.Context, rec *statedir.Record) error {
 	if err := terminate(ctx, rec); err != nil {
 		return err
@@ -248,7 +256,7 @@ func (s *pooledSandboxes) discard(ctx context.Context, rec *statedir.Record) err
 	return err
 }
 
-// removeIncomplete removes what a killed process has left of a sandbox, or of a spare.
+// removeIncomplete removes what a killed process has left of a sandbox, pooled or not.
 func (s *pooledSandboxes) removeIncomplete(id string) (removed bool, err error) {
 	return s.dir.RemoveIncomplete(id, func(rec *statedir.Record) error {
 		r, err := rec.Pooled().Record()
@@ -259,8 +267,8 @@ func (s *pooledSandboxes) removeIncomplete(id string) (removed bool, err error) 
 	})
 }
 
-// claim makes a spare the sandbox with the configuration c, which is completed; nil if there is none. The
-// sandbox is not started: Start does that.
+// claim makes a pooled sandbox the sandbox with the configuration c, which is completed. It
+// returns nil if no pooled sandbox fits. It does not start the sandbox: Start does that.
 func (s *pooledSandboxes) claim(ctx context.Context, c statedir.Draft, limits *limiting) (*runtime.Sandbox, error) {
 	if !s.dir.HasPools() {
 		return nil, nil
@@ -283,8 +291,9 @@ func (s *pooledSandboxes) claim(ctx context.Context, c statedir.Draft, limits *l
 	return nil, nil
 }
 
-// abandonClaim ends the spare in box, which was claimed for a sandbox that could not be recorded for the reason err; nil: no spare was claimed. It
-// returns err, with the error of ending the spare if there is one.
+// abandonClaim terminates a pooled sandbox that was claimed for a sandbox which could not be
+// recorded for the reason err. rec is nil if none was claimed. It returns err, with the error of
+// the termination if there is one.
 func (s *pooledSandboxes) abandonClaim(ctx context.Context, rec *statedir.Record, err error) error {
 	if rec != nil {
 		err = errors.Join(err, s.discard(ctx, rec))
@@ -292,7 +301,8 @@ func (s *pooledSandboxes) abandonClaim(ctx context.Context, rec *statedir.Record
 	return err
 }
 
-// created returns a sandbox that is recorded, with caller as of [statedir.Dir.Create], and notes what its start will need.
+// created returns a sandbox that is recorded, with caller as of [statedir.Dir.Create], and notes
+// what its start will need.
 func (s *pooledSandboxes) created(rec *statedir.Record, c *statedir.Config, caller *os.File, limits *limiting) (*runtime.Sandbox, error) {
 	if caller != nil {
 		s.starter.bound.put(c.ID, caller)
@@ -301,8 +311,9 @@ func (s *pooledSandboxes) created(rec *statedir.Record, c *statedir.Config, call
 	return describe(rec, c, func() (runtime.State, string, error) { return runtime.StateCreated, "", nil })
 }
 
-// startClaimed starts a sandbox that was a spare. It reports whether it did: if not, the spare is gone, or there was
-// none, and the sandbox can be started as others.
+// startClaimed starts a sandbox whose pooled sandbox was claimed, and reports whether it did. If
+// started is false, the sandbox has no pooled sandbox any more, or never had one, and is started
+// like others.
 func (s *pooledSandboxes) startClaimed(ctx context.Context, rec *statedir.Record, c *statedir.Config) (started bool, err error) {
 	if c.DroppedUID != 0 || !rec.Pooled().IsPooled() { // what is in run/ of root's sandboxes is not to be trusted
 		return false, nil
@@ -325,8 +336,8 @@ func (s *pooledSandboxes) startClaimed(ctx context.Context, rec *statedir.Record
 	return false, unlessBusy(terminate(ctx, rec))
 }
 
-// activate asks a spare to be the sandbox with the configuration c, and returns the connection to it. If the
-// sandbox is bound to its caller, that ends it by closing hold.
+// activate has a pooled sandbox become the sandbox with the configuration c, and returns the
+// connection to it. If the sandbox is bound to its caller, closing hold ends the sandbox.
 func (s *pooledSandboxes) activate(rec *statedir.Record, c *statedir.Config, life *statedir.Lifetime) (conn *connection, hold *os.File, err error) {
 	rules, err := s.rulesText.of(c)
 	if err == nil && c.PrivateGit {
@@ -367,8 +378,8 @@ func (s *pooledSandboxes) activate(rec *statedir.Record, c *statedir.Config, lif
 	return connectionOf(sock, direct), hold, nil
 }
 
-// requestPooled sends a request to a spare, and returns the connection once it has agreed, and one to PID 1, which may be nil. The
-// caller closes both.
+// requestPooled sends a request to a pooled sandbox. Once the shim has agreed, it returns the
+// connection to the shim, and one to PID 1, which may be nil. The caller closes both.
 func requestPooled(rec *statedir.Record, r *boot.PooledRequest, files ...*os.File) (sock *rawsock.Socket, direct *os.File, err error) {
 	sock, err = dialPooled(rec)
 	if err != nil {
@@ -378,7 +389,7 @@ func requestPooled(rec *statedir.Record, r *boot.PooledRequest, files ...*os.Fil
 	defer late.Stop()
 	var answer boot.Report
 	if err = boot.SendPooled(sock, r, files...); err == nil {
-		step.Reached("spare: asked")
+		step.Reached("pooled: asked")
 		answer, direct, err = boot.ReceivePooledAnswer(sock)
 	}
 	if err == nil {
@@ -391,7 +402,7 @@ func requestPooled(rec *statedir.Record, r *boot.PooledRequest, files ...*os.Fil
 	return sock, direct, nil
 }
 
-// dialPooled connects to the socket of a spare's shim.
+// dialPooled connects to the socket of a pooled sandbox's shim.
 func dialPooled(rec *statedir.Record) (*rawsock.Socket, error) {
 	path := statedir.PooledSocket(rec.Run())
 	if len(path) >= len(unix.RawSockaddrUnix{}.Path) {
@@ -413,8 +424,9 @@ func dialPooled(rec *statedir.Record) (*rawsock.Socket, error) {
 	return rawsock.SocketOf(fd), nil
 }
 
-// terminate ends a spare, and returns when it is gone. If it was claimed, the sandbox stays as one that is to be
-// started. ErrConflict: it has a user, or the sandbox was started without it.
+// terminate ends a pooled sandbox, and returns when its processes have ended. If the sandbox was
+// claimed, its record stays, and it can be started. ErrConflict: the pooled sandbox is active, or
+// the sandbox was started without it.
 func terminate(ctx context.Context, rec *statedir.Record) error {
 	sock, _, err := requestPooled(rec, &boot.PooledRequest{Op: boot.OpEnd})
 	if err == nil {
@@ -424,7 +436,7 @@ func terminate(ctx context.Context, rec *statedir.Record) error {
 		return err
 	}
 	for end := time.Now().Add(boot.ActivateLimit); time.Now().Before(end); {
-		if rec.HasSocket() { // which a spare has not
+		if rec.HasSocket() { // a pooled sandbox has no such socket
 			return runtime.Errorf(runtime.ErrConflict, "sandbox %s was started by another process", rec.ID())
 		}
 		if rec.WaitUnlocked(ctx, settleInterval) == nil {
@@ -437,7 +449,8 @@ func terminate(ctx context.Context, rec *statedir.Record) error {
 	return errors.Join(rec.Processes().Shim().Kill(boot.KillLimit), rec.WaitUnlocked(ctx, boot.KillLimit))
 }
 
-// ensureTerminated makes sure that a sandbox has no spare that waits to be started as it, so that its lock says whether it runs.
+// ensureTerminated terminates the pooled sandbox that waits for the start of a sandbox, if there
+// is one, so that the sandbox's lock says whether the sandbox runs.
 func ensureTerminated(ctx context.Context, rec *statedir.Record, c *statedir.Config) error {
 	if c.DroppedUID != 0 || !rec.Pooled().IsPooled() {
 		return nil

@@ -33,10 +33,10 @@ import (
 	"wolffia/wire/client"
 )
 
-// spared returns a runtime with n spares for the empty configuration.
-// Two processes that start the sandbox of a spare at once: one does, the other is told, and the sandbox runs on.
-func TestSpareStartedTwice(t *testing.T) {
-	rt, state, codebase, _ := spared(t, 0, time.Hour)
+// startedPool returns a runtime with n pooled sandboxes for the empty configuration.
+// Two processes that start the sandbox of a pooled sandbox at once: one does, the other is told, and the sandbox runs on.
+func TestPooledStartedTwice(t *testing.T) {
+	rt, state, codebase, _ := startedPool(t, 0, time.Hour)
 	other := another(t, state)
 	for range 20 {
 		if _, err := rt.StartPooled(t.Context(), &runtime.SandboxConfig{}, time.Hour); err != nil {
@@ -62,7 +62,7 @@ func TestSpareStartedTwice(t *testing.T) {
 	}
 }
 
-func spared(t *testing.T, n int, idle time.Duration) (rt *local.Runtime, state, codebase string, ids []string) {
+func startedPool(t *testing.T, n int, idle time.Duration) (rt *local.Runtime, state, codebase string, ids []string) {
 	t.Helper()
 	testenv.Unprivileged(t)
 	rt, state, codebase = newRuntime(t)
@@ -85,13 +85,13 @@ func spared(t *testing.T, n int, idle time.Duration) (rt *local.Runtime, state, 
 	return rt, state, codebase, ids
 }
 
-// A sandbox whose configuration matches is made of a spare.
-func TestSpareIsTaken(t *testing.T) {
-	rt, _, codebase, ids := spared(t, 1, time.Hour)
+// A sandbox whose configuration matches is made of a pooled sandbox.
+func TestPooledIsClaimed(t *testing.T) {
+	rt, _, codebase, ids := startedPool(t, 1, time.Hour)
 	write(t, codebase, "a", "content\n")
 	write(t, codebase, "secret", "content\n")
 	if all, err := rt.List(t.Context()); err != nil || len(all) != 0 {
-		t.Errorf("a spare is listed: %v, %v", all, err)
+		t.Errorf("a pooled sandbox is listed: %v, %v", all, err)
 	}
 	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{
 		CodebasePath: codebase, Permissions: []perm.Rule{{Pattern: "**", Level: perm.Write}, {Pattern: "secret", Level: perm.None}},
@@ -101,13 +101,13 @@ func TestSpareIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.ID != ids[0] || s.State != runtime.StateCreated {
-		t.Fatalf("%+v, and the spare is %v", s, ids)
+		t.Fatalf("%+v, and the pooled sandbox is %v", s, ids)
 	}
 	if err := rt.Start(t.Context(), s.ID); err != nil {
 		t.Fatal(err)
 	}
 	if !rt.Direct(s.ID) {
-		t.Error("the spare's answer came without a connection to PID 1: the first command has to ask for one")
+		t.Error("the pooled sandbox's answer came without a connection to PID 1: the first command has to ask for one")
 	}
 	if s, err = rt.Get(t.Context(), s.ID); err != nil || s.State != runtime.StateRunning {
 		t.Fatalf("Get: got s %+v, err %v; want err == nil and s.State == runtime.StateRunning", s, err)
@@ -135,13 +135,13 @@ func launched(t *testing.T, rt *local.Runtime, c *runtime.SandboxConfig) *runtim
 	return s
 }
 
-// A spare is the sandbox of one of many who ask at once; the others start theirs. None fails.
-func TestSpareIsUsedOnce(t *testing.T) {
-	rt, _, codebase, ids := spared(t, 2, time.Hour)
-	const takers = 6
-	got := make(chan string, takers)
+// A pooled sandbox is the sandbox of one of many who ask at once; the others start theirs. None fails.
+func TestPooledIsUsedOnce(t *testing.T) {
+	rt, _, codebase, ids := startedPool(t, 2, time.Hour)
+	const claimants = 6
+	got := make(chan string, claimants)
 	var all sync.WaitGroup
-	for range takers {
+	for range claimants {
 		all.Go(func() {
 			s, err := rt.Create(t.Context(), given(codebase))
 			if err == nil {
@@ -165,21 +165,21 @@ func TestSpareIsUsedOnce(t *testing.T) {
 	}
 	for _, id := range ids {
 		if seen[id] != 1 {
-			t.Errorf("spare %s is %d sandboxes", id, seen[id])
+			t.Errorf("pooled sandbox %s is %d sandboxes", id, seen[id])
 		}
 	}
-	if len(seen) != takers {
-		t.Errorf("%d sandboxes of %d have ids of their own", len(seen), takers)
+	if len(seen) != claimants {
+		t.Errorf("%d sandboxes of %d have ids of their own", len(seen), claimants)
 	}
 	if left, err := rt.PooledSandboxes(); err != nil || len(left) != 0 {
-		t.Errorf("Spares: got left %v, err %v; want err == nil and len(left) == 0", left, err)
+		t.Errorf("Pooled sandboxes: got left %v, err %v; want err == nil and len(left) == 0", left, err)
 	}
 }
 
-// Configurations of another shape do not get a spare, nor does one with an id of its own.
-func TestSpareOfAnotherShape(t *testing.T) {
+// Configurations of another shape do not get a pooled sandbox, nor does one with an id of its own.
+func TestPooledOfAnotherShape(t *testing.T) {
 	t.Setenv("WOLFFIA_GIT_MONITOR", "1") // a configuration of git
-	rt, _, codebase, ids := spared(t, 1, time.Hour)
+	rt, _, codebase, ids := startedPool(t, 1, time.Hour)
 	for name, change := range map[string]func(*runtime.SandboxConfig){
 		"place": func(c *runtime.SandboxConfig) { c.MountPoint = "/elsewhere" },
 		"git":   func(c *runtime.SandboxConfig) { c.NoGitMonitor = true }, // without a configuration
@@ -196,11 +196,11 @@ func TestSpareOfAnotherShape(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if s.ID == ids[0] {
-			t.Errorf("%s: it got the spare", name)
+			t.Errorf("%s: it got the pooled sandbox", name)
 		}
 	}
 	if left, err := rt.PooledSandboxes(); err != nil || len(left) != 1 || left[0].ID != ids[0] || left[0].Runtime != "bwrap" || left[0].Left <= 0 {
-		t.Errorf(`Spares: got left %v, err %v; want err == nil and len(left) == 1 and left[0].ID == ids[0] and left[0].Runtime == "bwrap" and left[0].Left > 0`,
+		t.Errorf(`Pooled sandboxes: got left %v, err %v; want err == nil and len(left) == 1 and left[0].ID == ids[0] and left[0].Runtime == "bwrap" and left[0].Left > 0`,
 			left, err)
 	}
 	if err := rt.TerminatePooled(t.Context(), ids[0]); err != nil {
@@ -209,11 +209,11 @@ func TestSpareOfAnotherShape(t *testing.T) {
 }
 
 // A create and a start from a pool allocate little: what they do is collected while others start theirs.
-func TestSpareIsTakenInLittleMemory(t *testing.T) {
+func TestPooledIsClaimedInLittleMemory(t *testing.T) {
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		t.Skip("the race detector has pools of buffers lose some")
 	}
-	rt, _, codebase, ids := spared(t, 6, time.Hour)
+	rt, _, codebase, ids := startedPool(t, 6, time.Hour)
 	least, rules := uint64(math.MaxUint64), manyRules()
 	for range ids {
 		var before, after goruntime.MemStats
@@ -236,9 +236,9 @@ func manyRules() []perm.Rule {
 	return rules
 }
 
-// A spare that cannot be looked at is neither taken nor forgotten: it would live on, and nobody would find it.
-func TestSpareThatCannotBeLookedAt(t *testing.T) {
-	rt, _, codebase, ids := spared(t, 2, time.Hour)
+// A pooled sandbox that cannot be looked at is neither claimed nor forgotten: it would live on, and nobody would find it.
+func TestUnreadablePooled(t *testing.T) {
+	rt, _, codebase, ids := startedPool(t, 2, time.Hour)
 	lock := rt.RecordFor(ids[0]).Lockfile()
 	ok := func(what string, err error) {
 		t.Helper()
@@ -249,13 +249,13 @@ func TestSpareThatCannotBeLookedAt(t *testing.T) {
 	ok("move the lock", os.Rename(lock, lock+".aside"))
 	ok("a lock that cannot be opened", os.Symlink("nowhere", lock))
 	if all, err := rt.PooledSandboxes(); err != nil || len(all) != 2 {
-		t.Errorf("Spares: got all %v, err %v; want err == nil and len(all) == 2", all, err)
+		t.Errorf("Pooled sandboxes: got all %v, err %v; want err == nil and len(all) == 2", all, err)
 	}
 	for i, want := range []bool{true, false} {
 		s, err := rt.Create(t.Context(), given(codebase))
 		ok("create", err)
 		if got := s.ID == ids[1]; got != want || s.ID == ids[0] {
-			t.Errorf("%d: it is %s; the spares are %v", i, s.ID, ids)
+			t.Errorf("%d: it is %s; the pooled sandboxes are %v", i, s.ID, ids)
 		}
 	}
 	if all, err := rt.PooledSandboxes(); err != nil || len(all) != 1 || all[0].ID != ids[0] {
@@ -265,13 +265,13 @@ func TestSpareThatCannotBeLookedAt(t *testing.T) {
 	s, err := rt.Create(t.Context(), given(codebase))
 	ok("create", err)
 	if s.ID != ids[0] {
-		t.Error("the spare is not taken")
+		t.Error("the pooled sandbox is not claimed")
 	}
 }
 
 // What is claimed for a sandbox that cannot be recorded has ended.
-func TestSpareOfWhatCannotBeRecorded(t *testing.T) {
-	rt, _, codebase, ids := spared(t, 1, time.Hour)
+func TestPooledOfUnrecordable(t *testing.T) {
+	rt, _, codebase, ids := startedPool(t, 1, time.Hour)
 	rec := rt.RecordFor(ids[0])
 	if err := os.Mkdir(filepath.Join(filepath.Dir(rec.Lockfile()), "lifetime.json"), 0o700); err != nil { // no file can be renamed to it
 		t.Fatal(err)
@@ -285,13 +285,13 @@ func TestSpareOfWhatCannotBeRecorded(t *testing.T) {
 		t.Error(err)
 	}
 	if all, err := rt.PooledSandboxes(); err != nil || len(all) != 0 {
-		t.Errorf("Spares: got all %v, err %v; want err == nil and len(all) == 0", all, err)
+		t.Errorf("Pooled sandboxes: got all %v, err %v; want err == nil and len(all) == 0", all, err)
 	}
 }
 
 // The shim itself refuses to be a sandbox of another shape, whoever asks, and then ends: it is of no use to anyone.
-func TestSpareRefusesAnotherShape(t *testing.T) {
-	rt, _, codebase, ids := spared(t, 2, time.Hour)
+func TestPooledRefusesAnotherShape(t *testing.T) {
+	rt, _, codebase, ids := startedPool(t, 2, time.Hour)
 	for i, change := range []func(*statedir.Config){
 		func(c *statedir.Config) { c.Network = runtime.NetworkHost },
 		func(c *statedir.Config) { c.ID = ids[0] }, // of the other
@@ -304,7 +304,7 @@ func TestSpareRefusesAnotherShape(t *testing.T) {
 		c := r.Config
 		c.CodebasePath = codebase
 		change(&c)
-		if err := local.AskSpare(rec, &boot.PooledRequest{Op: boot.OpActivate, Config: &c}); runtime.Class(err) != runtime.ErrInvalid {
+		if err := local.RequestPooled(rec, &boot.PooledRequest{Op: boot.OpActivate, Config: &c}); runtime.Class(err) != runtime.ErrInvalid {
 			t.Errorf("%d: got err %v; want runtime.Class(err) == runtime.ErrInvalid", i, err)
 		}
 		if err := rec.WaitUnlocked(t.Context(), wait.Limit); err != nil {
@@ -312,13 +312,13 @@ func TestSpareRefusesAnotherShape(t *testing.T) {
 		}
 	}
 	if all, err := rt.PooledSandboxes(); err != nil || len(all) != 0 {
-		t.Errorf("Spares: got all %v, err %v; want err == nil and len(all) == 0", all, err)
+		t.Errorf("Pooled sandboxes: got all %v, err %v; want err == nil and len(all) == 0", all, err)
 	}
 }
 
-// Before it is given to someone, a spare does nothing for those who find its socket.
-func TestSpareRunsNothing(t *testing.T) {
-	rt, _, _, ids := spared(t, 1, time.Hour)
+// Before it is given to someone, a pooled sandbox does nothing for those who find its socket.
+func TestPooledRunsNothing(t *testing.T) {
+	rt, _, _, ids := startedPool(t, 1, time.Hour)
 	rec := rt.RecordFor(ids[0])
 	l, err := net.Dial("unix", statedir.PooledSocket(rec.Run()))
 	if err != nil {
@@ -331,29 +331,29 @@ func TestSpareRunsNothing(t *testing.T) {
 		_, err = p.Wait(t.Context())
 	}
 	if err == nil {
-		t.Error("a process has run in a spare")
+		t.Error("a process has run in a pooled sandbox")
 	}
 	if _, err := rt.Exec(t.Context(), ids[0], &runtime.ExecRequest{Command: []string{"true"}}); runtime.Class(err) != runtime.ErrNotFound {
 		t.Errorf("Exec: got err %v; want runtime.Class(err) == runtime.ErrNotFound", err)
 	}
-	if err := local.AskSpare(rec, &boot.PooledRequest{Op: "nonsense"}); runtime.Class(err) != runtime.ErrUnsupported {
-		t.Errorf("local.AskSpare: got err %v; want runtime.Class(err) == runtime.ErrUnsupported", err)
+	if err := local.RequestPooled(rec, &boot.PooledRequest{Op: "nonsense"}); runtime.Class(err) != runtime.ErrUnsupported {
+		t.Errorf("local.RequestPooled: got err %v; want runtime.Class(err) == runtime.ErrUnsupported", err)
 	}
 	if err := rt.TerminatePooled(t.Context(), ids[0]); err != nil {
 		t.Error(err)
 	}
 }
 
-// A sandbox whose spare is gone before its start is started as others.
-func TestSpareIsGoneBeforeTheStart(t *testing.T) {
+// A sandbox whose pooled sandbox is gone before its start is started as others.
+func TestPooledEndsBeforeStart(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, rec *statedir.Record) error{
 		"killed": func(_ *testing.T, rec *statedir.Record) error { return rec.Processes().Shim().Kill(wait.Limit) },
 		"ended": func(t *testing.T, rec *statedir.Record) error {
-			return errors.Join(local.AskSpare(rec, &boot.PooledRequest{Op: boot.OpEnd}), rec.WaitUnlocked(t.Context(), wait.Limit))
+			return errors.Join(local.RequestPooled(rec, &boot.PooledRequest{Op: boot.OpEnd}), rec.WaitUnlocked(t.Context(), wait.Limit))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rt, _, codebase, ids := spared(t, 1, time.Hour)
+			rt, _, codebase, ids := startedPool(t, 1, time.Hour)
 			s, err := rt.Create(t.Context(), given(codebase))
 			if err != nil || s.ID != ids[0] {
 				t.Fatalf("Create: got s %+v, err %v; want err == nil and s.ID == ids[0]", s, err)
@@ -374,9 +374,9 @@ func TestSpareIsGoneBeforeTheStart(t *testing.T) {
 	}
 }
 
-// A spare ends when its time is over, and nothing is left of it; one that was claimed leaves its sandbox as it is.
-func TestSpareWaitsForSoLong(t *testing.T) {
-	rt, state, codebase, ids := spared(t, 1, time.Second) // it is offered by then
+// A pooled sandbox ends when its time is over, and nothing is left of it; one that was claimed leaves its sandbox as it is.
+func TestPooledIdleTimeout(t *testing.T) {
+	rt, state, codebase, ids := startedPool(t, 1, time.Second) // it is offered by then
 	if err := rt.RecordFor(ids[0]).WaitUnlocked(t.Context(), wait.Limit); err != nil {
 		t.Fatal(err)
 	}
@@ -405,9 +405,9 @@ func TestSpareWaitsForSoLong(t *testing.T) {
 	}
 }
 
-// What is done to a sandbox between Create and Start counts, though its spare runs by then.
-func TestSpareBeforeTheStart(t *testing.T) {
-	rt, _, codebase, ids := spared(t, 3, time.Hour)
+// What is done to a sandbox between Create and Start counts, though its pooled sandbox runs by then.
+func TestPooledBeforeTheStart(t *testing.T) {
+	rt, _, codebase, ids := startedPool(t, 3, time.Hour)
 	write(t, codebase, "a", "content\n")
 	var all []string
 	for range ids {
@@ -440,15 +440,15 @@ func TestSpareBeforeTheStart(t *testing.T) {
 	}
 }
 
-// What is left of spares whose processes were killed is removed, those that live stay.
-func TestDeadSparesAreRemoved(t *testing.T) {
-	rt, state, codebase, ids := spared(t, 2, time.Hour)
+// What is left of pooled sandboxes whose processes were killed is removed, those that live stay.
+func TestDeadPooledAreRemoved(t *testing.T) {
+	rt, state, codebase, ids := startedPool(t, 2, time.Hour)
 	rec := rt.RecordFor(ids[0])
 	if err := errors.Join(rec.Processes().Shim().Kill(wait.Limit), rec.WaitUnlocked(t.Context(), wait.Limit)); err != nil {
 		t.Fatal(err)
 	}
 	if all, err := rt.PooledSandboxes(); err != nil || len(all) != 1 || all[0].ID != ids[1] {
-		t.Errorf("Spares: got all %v, err %v; want err == nil and len(all) == 1 and all[0].ID == ids[1]", all, err)
+		t.Errorf("Pooled sandboxes: got all %v, err %v; want err == nil and len(all) == 1 and all[0].ID == ids[1]", all, err)
 	}
 	rt.Tidy(t.Context())
 	left, err := os.ReadDir(filepath.Join(state, "sandboxes"))
@@ -456,13 +456,13 @@ func TestDeadSparesAreRemoved(t *testing.T) {
 		t.Errorf("os.ReadDir: got left %v, err %v; want err == nil and len(left) == 1 and left[0].Name() == ids[1]", left, err)
 	}
 	if s := launched(t, rt, given(codebase)); s.ID != ids[1] {
-		t.Errorf("%s is not the spare", s.ID)
+		t.Errorf("%s is not the pooled sandbox", s.ID)
 	}
 }
 
-// A sandbox that was a spare is as any other: what its processes see, and what is recorded of it.
-func TestSpareIsAsOthers(t *testing.T) {
-	rt, _, codebase, ids := spared(t, 0, time.Hour)
+// A sandbox that was a pooled sandbox is as any other: what its processes see, and what is recorded of it.
+func TestPooledIsAsOthers(t *testing.T) {
+	rt, _, codebase, ids := startedPool(t, 0, time.Hour)
 	write(t, codebase, "a", "content\n")
 	write(t, codebase, "secret", "content\n")
 	config := func(name string) *runtime.SandboxConfig {
@@ -481,15 +481,15 @@ func TestSpareIsAsOthers(t *testing.T) {
 	}
 	warm := launched(t, rt, config("warm"))
 	if warm.ID != id {
-		t.Fatalf("%s is not the spare %s; %v", warm.ID, id, ids)
+		t.Fatalf("%s is not the pooled sandbox %s; %v", warm.ID, id, ids)
 	}
 	if _, err := rt.Create(t.Context(), config("warm")); runtime.Class(err) != runtime.ErrExists {
-		t.Errorf("the name is not taken: %v", err)
+		t.Errorf("the name is not claimed: %v", err)
 	}
 	// Numbers of mounts, devices and processes are the kernel's.
 	const look = `env | sort; pwd; hostname; cat /etc/hostname /etc/hosts /etc/passwd; id; ulimit -a
 cat $GIT_CONFIG_SYSTEM /run/wolffia/git/ignore
-cut -d' ' -f4- /proc/self/mountinfo | sed 's/fd=[0-9]*//; s/[0-9a-z]\{12\}//g; s/^[^ ]*TestSpare[^ ]* //'
+cut -d' ' -f4- /proc/self/mountinfo | sed 's/fd=[0-9]*//; s/[0-9a-z]\{12\}//g; s/^[^ ]*TestPooled[^ ]* //'
 stat -c '%N %A %U %G %t,%T' / /* /workspace/* /run/* /dev/* /etc/*
 stat -c '%i %a %u %g %F' /workspace /workspace/a; stat -f -c '%T %s' /workspace
 cat /workspace/secret; echo x >> /workspace/a; processes=$(ls /proc); echo "$processes" | grep -c '^[0-9]'; cat /proc/self/status | grep -E '^(Cap|Seccomp|NoNewPrivs|Uid|Gid|Umask)'
@@ -534,9 +534,9 @@ ls /proc/1/fd 2>&1 | wc -l; cat /proc/self/oom_score_adj /proc/self/cgroup; nice
 	}
 }
 
-// A sandbox that was a spare ends with the caller that it is bound to, and by its lifetime.
-func TestSpareEndsWithItsCaller(t *testing.T) {
-	rt, _, codebase, ids := spared(t, 2, time.Hour)
+// A sandbox that was a pooled sandbox ends with the caller that it is bound to, and by its lifetime.
+func TestPooledEndsWithItsCaller(t *testing.T) {
+	rt, _, codebase, ids := startedPool(t, 2, time.Hour)
 	c := given(codebase)
 	c.BoundToCaller = true
 	s := launched(t, rt, c)
@@ -561,7 +561,7 @@ func TestSpareEndsWithItsCaller(t *testing.T) {
 }
 
 // Root starts no sandbox ahead: what is in run/ is another user's.
-func TestNoSparesForRoot(t *testing.T) {
+func TestNoPoolForRoot(t *testing.T) {
 	testenv.Root(t)
 	rt, _, _ := newRuntime(t)
 	if _, err := rt.StartPooled(t.Context(), &runtime.SandboxConfig{}, time.Hour); runtime.Class(err) != runtime.ErrUnsupported {
@@ -569,8 +569,8 @@ func TestNoSparesForRoot(t *testing.T) {
 	}
 }
 
-// A spare of gVisor is as one of bubblewrap, but for names.
-func TestSpareOfGVisor(t *testing.T) {
+// A pooled sandbox of gVisor is as one of bubblewrap, but for names.
+func TestPooledOfGVisor(t *testing.T) {
 	testenv.Unprivileged(t)
 	testenv.Need(t, probe.Runsc)
 	_, state, codebase := newRuntime(t)
@@ -601,13 +601,13 @@ func TestSpareOfGVisor(t *testing.T) {
 		return c
 	}
 	if s := launched(t, rt, config("named")); s.ID == id {
-		t.Error("a named sandbox got the spare, whose host has another name")
+		t.Error("a named sandbox got the pooled sandbox, whose host has another name")
 	} else if err := rt.Destroy(t.Context(), s.ID); err != nil {
 		t.Error(err)
 	}
 	warm := launched(t, rt, config(""))
 	if warm.ID != id {
-		t.Fatalf("%s is not the spare", warm.ID)
+		t.Fatalf("%s is not the pooled sandbox", warm.ID)
 	}
 	cold := launched(t, rt, config(""))
 	const look = `ls -a /workspace; cat /workspace/a; echo more >> /workspace/a; mkdir /workspace/d; rmdir /workspace/d; hostname; pwd

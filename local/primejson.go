@@ -8,9 +8,9 @@ import (
 	"wolffia/wire"
 )
 
-// PrimeJSON is for a process that is about to create its only sandbox, and has other work before that: it has encoding/json make its
-// tables for what a create, a start and a command encode and decode, which takes it a millisecond for the first time. It returns at
-// once, and does that in the background.
+// PrimeJSON has encoding/json make its tables for what a create, a start and a command encode and
+// decode. Made at first use, they take a millisecond. It is for a process that has other work
+// before it creates its only sandbox. It returns at once, and works in the background.
 func PrimeJSON() {
 	go primeJSON( // ends by itself
 		[]any{&boot.PooledRequest{Config: &statedir.Config{}}, &boot.Params{}, &boot.Request{}},
@@ -18,7 +18,8 @@ func PrimeJSON() {
 	)
 }
 
-// PrimeJSONForUse is PrimeJSON for a process that is about to use a sandbox that there is. It saves a third of a millisecond.
+// PrimeJSONForUse is PrimeJSON for a process that uses a sandbox that exists. It saves a third of
+// a millisecond.
 func PrimeJSONForUse() {
 	go primeJSON( // ends by itself
 		[]any{&boot.Request{}, &wire.StartRequest{}},

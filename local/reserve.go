@@ -7,10 +7,11 @@ import (
 	"wolffia/runtime"
 )
 
-// ReservePooled takes a spare of a pool for a sandbox that is to be created with the returned ID, and
-// returns an empty ID if there is none. Create with that ID in the configuration makes the spare the
-// sandbox, or, if the configuration is not of the shape, ends it and goes on without. A spare that is not
-// used so ends by its idle timeout. It is for a caller that has to know the ID before Create.
+// ReservePooled claims a sandbox of a pool for a later Create, and returns its ID; empty: the pool
+// has no sandbox ready. Create with that ID in the configuration activates the pooled sandbox. If
+// the configuration has another shape, Create terminates the pooled sandbox and starts a new one.
+// Unused, it ends by its idle timeout. ReservePooled is for a caller that has to know the ID
+// before Create.
 func (s *pooledSandboxes) ReservePooled(shape string) (id string) {
 	if !isShape(shape) {
 		return ""
@@ -24,8 +25,8 @@ func (s *pooledSandboxes) ReservePooled(shape string) (id string) {
 	return id
 }
 
-// claimReserved is claim for a configuration whose ID is that of a reserved spare. If the spare does not fit,
-// it is ended.
+// claimReserved is claim for a configuration whose ID is that of a reserved pooled sandbox. If the
+// pooled sandbox does not fit, claimReserved terminates it.
 func (s *pooledSandboxes) claimReserved(ctx context.Context, c statedir.Draft, limits *limiting) (*runtime.Sandbox, error) {
 	rec := s.dir.Record(c.ID)
 	if !s.dir.HasPools() || !rec.Pooled().WasPooled() || !rec.IsIncomplete() {

@@ -8,8 +8,8 @@ import (
 	"wolffia/runtime"
 )
 
-// isSpare reports whether a spare of that id is offered.
-func isSpare(t *testing.T, rt *local.Runtime, id string) bool {
+// isPooled reports whether a pooled sandbox of that id is offered.
+func isPooled(t *testing.T, rt *local.Runtime, id string) bool {
 	t.Helper()
 	all, err := rt.PooledSandboxes()
 	if err != nil {
@@ -18,18 +18,18 @@ func isSpare(t *testing.T, rt *local.Runtime, id string) bool {
 	return slices.ContainsFunc(all, func(s local.PooledSandbox) bool { return s.ID == id })
 }
 
-// A reserved spare becomes the sandbox of its id, or, if the configuration has another shape, gives way
+// A reserved pooled sandbox becomes the sandbox of its id, or, if the configuration has another shape, gives way
 // to one that is started as without a pool.
-func TestReserveSpare(t *testing.T) {
+func TestReservePooled(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
 	write(t, codebase, "a", "content\n")
 	if id := rt.ReservePooled("0123456789abcdef"); id != "" {
-		t.Errorf("a spare of no pool: %s", id)
+		t.Errorf("a pooled sandbox of no pool: %s", id)
 	}
 	p := newPool(t, rt, 3)
 	for what, mountPoint := range map[string]string{"same shape": "", "other shape": "/elsewhere"} {
 		id := rt.ReservePooled(p.Shape)
-		if id == "" || isSpare(t, rt, id) {
+		if id == "" || isPooled(t, rt, id) {
 			t.Fatalf("%s: reserved %q", what, id)
 		}
 		before := len(processes(t, id))
@@ -58,17 +58,17 @@ func TestReserveSpare(t *testing.T) {
 	}
 }
 
-// The id of a spare that was not reserved is no way to it.
-func TestSpareIsNotTakenByID(t *testing.T) {
+// The id of a pooled sandbox that was not reserved is no way to it.
+func TestPooledIsNotClaimedByID(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
 	newPool(t, rt, 1)
 	all, err := rt.PooledSandboxes()
 	if err != nil || len(all) != 1 {
-		t.Fatalf("Spares: got all %v, err %v; want err == nil and len(all) == 1", all, err)
+		t.Fatalf("Pooled sandboxes: got all %v, err %v; want err == nil and len(all) == 1", all, err)
 	}
 	c := configOf(codebase)
 	c.ID = all[0].ID
 	if _, err := rt.Create(t.Context(), c); err == nil {
-		t.Error("a spare was taken by its id")
+		t.Error("a pooled sandbox was claimed by its id")
 	}
 }

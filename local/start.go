@@ -57,7 +57,7 @@ func (p *plan) startLimit() time.Duration {
 	return startLimit
 }
 
-// Start implements [runtime.Runtime]. A sandbox that was a spare runs already, and is given what is its own.
+// Start implements [runtime.Runtime]. A sandbox that was a pooled sandbox runs already, and is given what is its own.
 func (s *sandboxes) Start(ctx context.Context, sandboxID string) error {
 	rec, c, err := s.find(sandboxID)
 	if err != nil {
@@ -90,9 +90,9 @@ func ownProc() error {
 	return nil
 }
 
-// launch plans what to start for a sandbox or, if spare is not nil, for one without a user; launches that, and awaits
+// launch plans what to start for a sandbox or, if pooled sandbox is not nil, for one without a user; launches that, and awaits
 // that it is ready. If it fails, all of it is gone. It takes over the lock.
-func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.Config, lock *statedir.Lock, spare *boot.Pooled) (err error) {
+func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.Config, lock *statedir.Lock, pooled *boot.Pooled) (err error) {
 	defer func() {
 		if err != nil {
 			_ = lock.Unlock() // no other process has it any more
@@ -130,8 +130,8 @@ func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.
 	if err != nil {
 		return err
 	}
-	if p.shim.Pooled = spare; p.tree != nil && spare != nil {
-		p.tree.Pooled, p.tree.Blank = true, !spare.Tree
+	if p.shim.Pooled = pooled; p.tree != nil && pooled != nil {
+		p.tree.Pooled, p.tree.Blank = true, !pooled.Tree
 	}
 	if p.shim.Volumes, err = s.volumesDir(c); err != nil {
 		return err
@@ -160,8 +160,8 @@ func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.
 	if err != nil {
 		return err
 	}
-	var conn *connection // nil: it is a spare
-	if spare == nil {
+	var conn *connection // nil: it is a pooled sandbox
+	if pooled == nil {
 		if conn, err = earlyConnection(rec, d.client, p.startLimit()); err != nil {
 			return err
 		}
@@ -313,7 +313,7 @@ func endEarlier(rec *statedir.Record, c *statedir.Config) (inDoubt bool, err err
 		err = rec.Processes().KillAll(c.UID, boot.KillLimit) // of those that still have a command line
 	}
 	if err == nil {
-		err = rec.Processes().ForgetShim() // or it would be taken for the new start's
+		err = rec.Processes().ForgetShim() // or it would be claimed for the new start's
 	}
 	if err != nil {
 		return false, runtime.Errorf(runtime.ErrUnavailable, "end what is left of an earlier start of sandbox %s: %w", rec.ID(), err)
@@ -369,7 +369,7 @@ func lockToStart(ctx context.Context, rec *statedir.Record) (*statedir.Lock, err
 }
 
 // connects reports whether a shim listens on the socket. Without that, a process that takes
-// the lock of a killed shim for a moment could be taken for the shim.
+// the lock of a killed shim for a moment could be claimed for the shim.
 func connects(rec *statedir.Record) bool {
 	sock, err := dial(rec)
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 	"wolffia/runtime"
 )
 
-// takenOf returns how many spares of a pool were taken.
+// takenOf returns how many pooled sandboxes of a pool were claimed.
 func takenOf(t *testing.T, rt *local.Runtime, shape string) int64 {
 	t.Helper()
 	return awaitPool(t, rt, shape, "there", func(p *local.Pool) bool { return p != nil }).Claimed
 }
 
-// A spare with its tree is for a sandbox of this codebase and these rules. That shows what the host has done meanwhile, and no
+// A pooled sandbox with its tree is for a sandbox of this codebase and these rules. That shows what the host has done meanwhile, and no
 // message is sent for what the kernel knows already.
 func TestTreePool(t *testing.T) {
 	const dirs, files = 20, 20
@@ -88,7 +88,7 @@ func TestTreePool(t *testing.T) {
 	}
 }
 
-// A pool of spares with their tree has a codebase.
+// A pool of pooled sandboxes with their tree has a codebase.
 func TestTreePoolNeedsCodebase(t *testing.T) {
 	rt, _, _ := newRuntime(t)
 	testenv.Unprivileged(t)

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// A Handle is a handle on one sandbox: the calls of its runtime without the id. It holds
-// nothing, so it is not closed, and it may be copied and used concurrently. Several Boxes
-// may be of one sandbox.
+// A Handle is a handle on one sandbox: the calls of its runtime without the id. It holds no
+// resource, so it is not closed, and it may be copied and used concurrently. Several Handles may
+// refer to one sandbox.
 type Handle struct {
 	rt RuntimeWithExecutor
 	id string

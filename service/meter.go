@@ -112,18 +112,18 @@ func (m *Meter) Write(w io.Writer, sandboxes map[runtime.State]int) error {
 
 // A PoolCount is what /metrics says of the pool of a service.
 type PoolCount struct {
-	Ready   int   // spares that there are
-	Claimed int64 // spares that were taken since the pool was started
+	Ready   int   // pooled sandboxes that are ready
+	Claimed int64 // claims since the pool was started
 }
 
 // Write writes the counts in Prometheus' text format.
 func (c *PoolCount) Write(w io.Writer) error {
-	_, err := fmt.Fprintf(w, `# HELP wolffia_spares Sandboxes that were started ahead, and that no request has taken.
-# TYPE wolffia_spares gauge
-wolffia_spares %d
-# HELP wolffia_spares_taken_total Sandboxes that were started ahead, and were taken.
-# TYPE wolffia_spares_taken_total counter
-wolffia_spares_taken_total %d
+	_, err := fmt.Fprintf(w, `# HELP wolffia_pooled_sandboxes Sandboxes that were started ahead, and that no request has claimed.
+# TYPE wolffia_pooled_sandboxes gauge
+wolffia_pooled_sandboxes %d
+# HELP wolffia_pooled_claimed_total Sandboxes that were started ahead, and were claimed.
+# TYPE wolffia_pooled_claimed_total counter
+wolffia_pooled_claimed_total %d
 `, c.Ready, c.Claimed)
 	return err
 }

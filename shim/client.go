@@ -31,7 +31,7 @@ type clientConn struct {
 	closed     bool              // guarded by mu
 	asking     bool              // a request to the tree server is under way; guarded by mu
 	keepsInUse bool              // it keeps the sandbox in use; guarded by mu
-	leased     bool              // it does by a connection to PID 1; guarded by mu
+	leased     bool              // it has a lease for its connection to PID 1; guarded by mu
 
 	direct  bool   // its client has a connection to PID 1; serve's own
 	request []byte // the pieces of an incomplete Control request; serve's own

@@ -32,7 +32,8 @@ func (s *shim) direct(c *clientConn) error {
 	return l.passFD()
 }
 
-// requireFresh returns an error if the connection has another use than a request. serve calls it.
+// requireFresh returns an error if the connection was used for anything but one request. serve
+// calls it.
 func (c *clientConn) requireFresh(op string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,11 +43,13 @@ func (c *clientConn) requireFresh(op string) error {
 	return nil
 }
 
-// A link is a new connection between a client and PID 1. The shim holds both ends, until it sends the client its end, and then PID 1 the
-// other: the client works while PID 1 takes it. The zero link has no ends.
+// A link is a new connection between a client and PID 1. The shim holds both ends until it sends
+// the client its end, and then PID 1 the other: the client works while PID 1 accepts it. The zero
+// link has no ends.
 type link struct{ theirs, ours, fdSocket *os.File }
 
-// link makes a link for a client. The caller closes it: client and PID 1 have descriptors of their own.
+// link makes a link for a client. The caller closes it: client and PID 1 have descriptors of their
+// own.
 func (s *shim) link(c *clientConn) (link, error) {
 	if s.fdSocket == nil {
 		return link{}, runtime.Errorf(runtime.ErrUnsupported, "PID 1 takes no connections of clients")
@@ -56,7 +59,7 @@ func (s *shim) link(c *clientConn) (link, error) {
 	}
 	theirs, ours, err := rawsock.Pair()
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
-		_ = c.lease(s.life, &boot.Request{Op: boot.OpRelease}) // the shim sees what the client does
+		_ = c.lease(s.life, &boot.Request{Op: boot.OpRelease}) // the shim relays the client's frames, and sees what it does
 		return link{}, runtime.Errorf(runtime.ErrUnsupported, "a connection to PID 1: %w: frames pass the shim instead", err)
 	}
 	if err != nil {
@@ -73,7 +76,8 @@ func (s *shim) link(c *clientConn) (link, error) {
 	return link{theirs, ours, s.fdSocket}, nil
 }
 
-// passBuffer gives PID 1 its end. If that fails, the client's connection ends when the caller closes the link.
+// passFD sends PID 1 its end. If that fails, the client's connection ends when the caller closes
+// the link.
 func (l link) passFD() error { return rawsock.SendFile(l.fdSocket, l.ours) }
 
 // close closes both ends; the zero link has none.
@@ -91,7 +95,7 @@ func (c *clientConn) lease(life *lifetime, req *boot.Request) error {
 		return nil
 	}
 	if acquires {
-		life.relay.work(true, 0) // from now on the sandbox does not expire, if it has not
+		life.relay.work(true, 0) // from now on the sandbox does not expire, unless it has already
 		if err := life.touch(); err != nil {
 			life.relay.work(false, 0)
 			return err

@@ -40,7 +40,7 @@ func (s *shim) end(outcome statedir.Status, grace time.Duration) {
 	}
 }
 
-// record records how the sandbox ends, once. A spare leaves no record.
+// record records how the sandbox ends, once. A pooled sandbox leaves no record.
 func (s *shim) record(outcome *statedir.Status) {
 	if s.pooled.unclaimed() {
 		return

@@ -14,13 +14,16 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// fastStopLimit is how long PID 1 may outlive a sandbox that has departed: long enough for a command line to remove the sandbox, and
-// to end. While another one starts, which keeps one processor busy, the end of PID 1 disturbs least.
+// fastStopLimit is how long PID 1 may outlive a sandbox after fastStop: long enough for a command
+// line to remove the sandbox, and to end. The end of PID 1 disturbs least while another sandbox
+// starts, which keeps one processor busy.
 const fastStopLimit = 3 * time.Millisecond
 
-// fastStop ends the sandbox for its only client c before its processes end, and reports whether it did. It does so if nothing
-// runs inside but PID 1, for which nobody needs to wait: to take down its threads and its memory keeps all processors busy
-// for a millisecond. The shim kills it when c has had its time. Nobody starts anything meanwhile: c has said so, and no other client comes.
+// fastStop ends the sandbox for its only client c before its processes end, and reports whether it
+// did. It does so if only PID 1 runs inside, for whose end no process needs to wait: the kernel
+// takes its threads and its memory down, which keeps all processors busy for a millisecond. The
+// shim kills PID 1 after fastStopLimit. Nothing starts meanwhile: c has promised that, and the
+// shim accepts no other client.
 func (s *shim) fastStop(c *clientConn) bool {
 	if !releasesBeforeExit(s.boot) || borrows(&s.boot.Config) || s.group != nil || s.pooled.unclaimed() || s.orphaned.Load() || !s.clients.closeFor(c) || !s.inst.pid1().alone() {
 		return false
@@ -28,7 +31,7 @@ func (s *shim) fastStop(c *clientConn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.outcome != nil {
-		return false // it ends already
+		return false // the sandbox ends already
 	}
 	s.outcome, s.fastStopped = &statedir.Status{State: runtime.StateStopped}, true
 	s.prefetcher.cancel()
@@ -43,14 +46,15 @@ func (s *shim) fastStop(c *clientConn) bool {
 	return true
 }
 
-// borrows reports whether a directory or socket of the host is mounted inside that is not the system's: the user may want to
-// unmount its file system when the sandbox has ended. The tree of a codebase is the tree server's.
+// borrows reports whether a directory or socket of the host is mounted inside that is not the
+// system's: the user may want to unmount its file system when the sandbox has ended. The
+// codebase's tree belongs to the tree server and does not count.
 func borrows(c *statedir.Config) bool {
 	own := func(m runtime.Mount) bool { return !m.Toolchain }
 	return c.Native() || c.Rootfs != "" || len(c.Volumes) > 0 || len(c.Sockets) > 0 || slices.ContainsFunc(c.Mounts, own)
 }
 
-// close ends what reaches the sandbox from outside, but for the connections of clients.
+// close ends the sandbox's ways in from outside, except the connections of clients.
 func (s *shim) close(socket string) {
 	if s.filtered != nil {
 		s.filtered.close()
@@ -60,19 +64,20 @@ func (s *shim) close(socket string) {
 	step.Reached("socket gone")
 }
 
-// releasesBeforeExit reports whether the shim lets go of what others wait for before it ends. The kernel would do that for a process that
-// ends, but only after it has taken down its mount namespace. A copied codebase, an image's changes and mounts
-// that are not the shim's keep that order: there must be no next start while they are mounted.
+// releasesBeforeExit reports whether the shim releases what other processes wait for before it
+// exits. The kernel does that for a process that exits, but only after it has taken down its mount
+// namespace. A copied codebase, an image's changes and mounts that are not the shim's keep that
+// order: the sandbox must not start again while they are mounted.
 func releasesBeforeExit(b *boot.Params) bool {
 	return !b.Config.CopyOnWrite && b.Image == "" && b.Can.Has(launch.ShimMounts)
 }
 
-// releaseBeforeExit lets go of what others wait for.
+// releaseBeforeExit releases what other processes wait for.
 func (s *shim) releaseBeforeExit() {
 	if s.tree != nil {
 		s.tree.hangUp()
 	}
 	_ = unix.Close(boot.FDLock)
 	s.clients.hangUp()
-	step.Reached("left")
+	step.Reached("released")
 }

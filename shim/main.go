@@ -64,27 +64,27 @@ type shim struct {
 	inst       *instance
 	group      *cgroup.Group // the sandbox's control group; nil: it has none
 	relay      *relay
-	fdSocket   *os.File        // PID 1 gets connections of clients by it; nil: they stay with the relay
+	fdSocket   *os.File        // the socket that passes clients' connections to PID 1; nil: the relay serves them
 	relayed    chan error      // gets the end of relay.run
 	tree       *treeConn       // nil: no codebase, or it is mounted natively
-	prefetcher *prefetcher     // nil: the tree is not listed ahead
+	prefetcher *prefetcher     // nil: the tree is not prefetched
 	static     *staticfs.Stats // nil: the codebase has no static filter
 	life       *lifetime
 	filtered   *filtered // nil: no names filter the network
 	ports      *ports    // nil: none are connected with the host's
-	pooled     *pooled   // nil: the sandbox was started for its user
+	pooled     *pooled   // nil: the sandbox was not started ahead
 
 	clients clients
 	net     insideNetwork
 
-	orphaned  atomic.Bool // the caller to which the sandbox is bound has ended, and nothing of it is kept
-	unclaimed atomic.Bool // the sandbox had no user, and gets none
+	orphaned  atomic.Bool // the caller to which the sandbox is bound has ended, and the sandbox has nothing to keep
+	unclaimed atomic.Bool // the sandbox ended, and no process had claimed it
 
 	recording sync.Once // of the outcome
 
 	mu          sync.Mutex
 	outcome     *statedir.Status // the requested end; nil: none was requested; guarded by mu
-	fastStopped bool             // the sandbox has ended for everybody, see depart; guarded by mu
+	fastStopped bool             // see fastStop; guarded by mu
 }
 
 // step reports progress to the caller, so that a start which hangs names the step.
@@ -142,13 +142,14 @@ func (s *shim) run(backend launch.Backend) error {
 // syncAfter is when the configuration is written to the disk, so that it takes no time from a start and a first command.
 const syncAfter = 200 * time.Millisecond
 
-// finishStart does, in the background, what can follow once the sandbox is its user's, with the configuration c: it has config, the
-// file with that, written to the disk, fills the kernel's caches later, and, if the sandbox is bound to its
-// caller, which alive tells, waits for the caller's end.
+// finishStart does, in the background, what can follow the start or the activation of a sandbox
+// with the configuration c. It syncs config, the file with c, to the disk, and fills the kernel's
+// caches later. If the sandbox is bound to its caller, it waits for the hang-up of alive, and ends
+// the sandbox.
 func (s *shim) finishStart(c *statedir.Config, config, alive *os.File) {
 	sync := func() { _ = errors.Join(config.Sync(), config.Close()) }
 	switch {
-	case c.CopyOnWrite: // its changes are there after a crash of the host, and need it
+	case c.CopyOnWrite: // its changes survive a crash of the host, and need the file
 		go sync() // ends when the disk has it
 	case c.BoundToCaller: // a crash of the host leaves nothing to be started
 		_ = config.Close()
@@ -158,7 +159,7 @@ func (s *shim) finishStart(c *statedir.Config, config, alive *os.File) {
 	if c.BoundToCaller {
 		go func() { // ends with the caller, or the process
 			_, _ = alive.Read(make([]byte, 1))
-			s.orphaned.Store(!c.CopyOnWrite) // else its changes are kept
+			s.orphaned.Store(!c.CopyOnWrite) // a copied codebase's changes are kept
 			s.end(statedir.Status{State: runtime.StateStopped}, 0)
 		}()
 	}
@@ -167,7 +168,7 @@ func (s *shim) finishStart(c *statedir.Config, config, alive *os.File) {
 	}
 	switch {
 	case s.pooled != nil && s.pooled.prefetched:
-	case c.BoundToCaller: // it is not idle before its end, and needs no list more often than not
+	case c.BoundToCaller: // it is rarely idle before its end, and seldom needs prefetching
 		s.prefetcher.schedule(prefetchIdle)
 	default:
 		s.prefetcher.schedule(prefetchLate)

@@ -17,18 +17,18 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// A phase is how far a spare is.
+// A phase is the state of a pooled sandbox.
 type phase int
 
 const (
-	pooledWaiting    phase = iota // for a user
-	pooledActivating              // one has asked
+	pooledWaiting    phase = iota // it is not active
+	pooledActivating              // a claimant has sent OpActivate
 	pooledActive                  // it is a sandbox like others
-	pooledEnding                  // it takes no user any more
+	pooledEnding                  // it cannot be activated any more
 )
 
-// A pooled is what a shim is besides while its sandbox has no user. Its clients get no frame through to PID 1, so that
-// nothing runs inside. It is safe for concurrent use.
+// A pooled is the state of a shim whose sandbox was started ahead. Until it is active, no frame of
+// a client reaches PID 1, so that nothing runs inside. It is safe for concurrent use.
 type pooled struct {
 	shape      string // of the configuration that it was started with
 	timer      *time.Timer
@@ -38,7 +38,7 @@ type pooled struct {
 	phase phase // guarded by mu
 }
 
-// to changes the phase, if it is from.
+// to changes the phase to next, if it is from. It reports whether it did.
 func (p *pooled) to(from, next phase) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,13 +55,15 @@ func (p *pooled) current() phase {
 	return p.phase
 }
 
-// unclaimed reports whether the sandbox has no user, and so leaves no record of its end.
+// unclaimed reports whether the sandbox is not active. Then its end is not recorded. A nil pooled
+// is active.
 func (p *pooled) unclaimed() bool { return p != nil && p.current() != pooledActive }
 
-// activateThreads is how many threads an adoption and a first command use beside those that wait already.
+// activateThreads is how many threads an activation and a first command use beside those that wait
+// already.
 const activateThreads = 4
 
-// initPooled makes a spare ready for its user.
+// initPooled prepares a pooled sandbox for its activation.
 func (s *shim) initPooled() error {
 	s.pooled.shape = statedir.Shape(&s.boot.Config, !s.boot.Can.Has(launch.HostProcesses))
 	boot.Threads(activateThreads)
@@ -75,7 +77,7 @@ func (s *shim) initPooled() error {
 	return nil
 }
 
-// startIdleTimer begins the time that a spare waits for a user.
+// startIdleTimer starts the time after which an unclaimed sandbox ends.
 func (s *shim) startIdleTimer() {
 	s.pooled.timer = time.AfterFunc(time.Duration(s.boot.Pooled.IdleMS)*time.Millisecond, func() {
 		if s.pooled.to(pooledWaiting, pooledEnding) {
@@ -84,33 +86,33 @@ func (s *shim) startIdleTimer() {
 	})
 }
 
-// terminatePooled ends a spare that no one may take any more. Its directory stays if another process has claimed it, which then
-// starts the sandbox anew.
+// terminatePooled ends a pooled sandbox that cannot be activated any more. Its directory stays if
+// another process has claimed it: that process starts the sandbox anew.
 func (s *shim) terminatePooled() {
 	s.unpublish()
 	s.end(statedir.Status{State: runtime.StateStopped}, 0)
 }
 
-// unpublish claims the spare, so that no one can take it.
+// unpublish claims the sandbox, so that no other process can.
 func (s *shim) unpublish() {
 	if unix.Unlink(s.boot.Pooled.Published) == nil {
-		s.unclaimed.Store(true) // no one had
+		s.unclaimed.Store(true) // no process had claimed it
 	}
 }
 
-// acceptClaim answers the one request that a client of a spare has. It reports whether the client goes on as one of a
-// sandbox: it is its user.
+// acceptClaim answers the one request that a client of a pooled sandbox sends. It reports whether
+// c has activated the sandbox: then c is served as any client of a sandbox.
 func (s *shim) acceptClaim(c *clientConn) bool {
 	req, files, err := boot.ReceivePooled(c.conn)
 	defer func() {
 		for _, f := range files {
-			_ = f.Close() // nil, or closed before, is fine
+			_ = f.Close() // may be nil, or closed already
 		}
 	}()
 	if err != nil {
 		return false
 	}
-	step.Reached("spare asked")
+	step.Reached("pooled asked")
 	answer := func(err error) bool {
 		_ = boot.AnswerPooled(c.conn, boot.Report{Failure: boot.Failed(err)}, nil)
 		return false
@@ -121,19 +123,19 @@ func (s *shim) acceptClaim(c *clientConn) bool {
 	case req.Op == boot.OpEnd:
 		ends := s.pooled.to(pooledWaiting, pooledEnding)
 		if !ends && s.pooled.current() != pooledEnding {
-			err = runtime.Errorf(runtime.ErrConflict, "sandbox %s has a user", s.boot.ID)
+			err = runtime.Errorf(runtime.ErrConflict, "sandbox %s is active", s.boot.ID)
 		}
 		answer(err)
-		if ends { // the answer first: the end does not wait for it
+		if ends { // after the answer, since the end does not wait for the client
 			s.terminatePooled()
 		}
 		return false
 	case req.Op == boot.OpActivate:
 		if !s.pooled.to(pooledWaiting, pooledActivating) {
-			return answer(runtime.Errorf(runtime.ErrConflict, "sandbox %s has a user, or ends", s.boot.ID))
+			return answer(runtime.Errorf(runtime.ErrConflict, "sandbox %s is active, or ends", s.boot.ID))
 		}
 		s.pooled.timer.Stop()
-		if err := s.activate(req, files[boot.ActivateRules]); err != nil { // halfway: it is of no use to anyone
+		if err := s.activate(req, files[boot.ActivateRules]); err != nil { // half activated: no process can use it
 			s.pooled.to(pooledActivating, pooledEnding)
 			s.pooled.to(pooledActive, pooledEnding)
 			_ = os.Remove(statedir.Socket(s.boot.Run))
@@ -141,7 +143,7 @@ func (s *shim) acceptClaim(c *clientConn) bool {
 			s.terminatePooled()
 			return false
 		}
-		l, _ := s.link(c) // if that fails, the client asks itself
+		l, _ := s.link(c) // if that fails, the client requests a connection itself
 		_ = boot.AnswerPooled(c.conn, boot.Report{Ready: true, Version: s.version}, l.theirs)
 		_ = l.passFD()
 		l.close()
@@ -151,30 +153,30 @@ func (s *shim) acceptClaim(c *clientConn) bool {
 		s.finishStart(req.Config, config, alive)
 		return true
 	}
-	return answer(runtime.Errorf(runtime.ErrUnsupported, "a spare does not know the request %q", req.Op))
+	return answer(runtime.Errorf(runtime.ErrUnsupported, "a pooled sandbox does not know the request %q", req.Op))
 }
 
-// activate makes the spare the sandbox of a request, whose rules are in a file.
+// activate makes the pooled sandbox the sandbox of a request, whose rules are in a file.
 func (s *shim) activate(req *boot.PooledRequest, rules *os.File) error {
 	b := s.boot
 	if err := s.pooled.fits(s.boot, req); err != nil {
 		return err
 	}
-	step.Reached("adopt: begun")
+	step.Reached("activate: begun")
 	asked, err := s.tree.send(boot.TreeRequest{Op: boot.AskActivate, Path: req.Config.CodebasePath, Git: boot.TreeGitOf(req.Config)}, rules)
 	if err != nil {
 		return err
 	}
-	own := s.applyConfig(req) // meanwhile
+	own := s.applyConfig(req) // while the tree server works
 	_, err = s.tree.await(asked, boot.ActivateLimit)
 	if err := errors.Join(own, err); err != nil {
 		return err
 	}
-	step.Reached("adopt: tree there")
+	step.Reached("activate: tree attached")
 	if !b.Pooled.Tree {
 		go prefetchRootAttr(rootfs.TreeDir(b)) // ends with the answer, or with the tree server
 	}
-	// From here on a client that finds the socket is one of the sandbox.
+	// From now on a client that finds the socket is a client of the sandbox.
 	s.pooled.to(pooledActivating, pooledActive)
 	if err := unix.Rename(statedir.PooledSocket(b.Run), statedir.Socket(b.Run)); err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "put the sandbox's socket in its place: %w", err)
@@ -183,7 +185,7 @@ func (s *shim) activate(req *boot.PooledRequest, rules *os.File) error {
 	return nil
 }
 
-// fits returns why the spare cannot become the sandbox of a request, or nil.
+// fits returns the reason why the pooled sandbox cannot become the sandbox of a request, or nil.
 func (p *pooled) fits(b *boot.Params, req *boot.PooledRequest) error {
 	if req.Config == nil || req.Config.ID != b.ID {
 		return runtime.Errorf(runtime.ErrInvalid, "the request is not for sandbox %s", b.ID)
@@ -191,14 +193,15 @@ func (p *pooled) fits(b *boot.Params, req *boot.PooledRequest) error {
 	if has := b.Config.CodebasePath; b.Pooled.Tree && req.Config.CodebasePath != has {
 		return runtime.Errorf(runtime.ErrInvalid, "sandbox %s was started for the codebase %s, and %s is asked for", b.ID, has, req.Config.CodebasePath)
 	}
-	// The caller has compared them. A mistake there must not give a sandbox what it was not to have.
+	// The caller has compared the shapes. A mistake there must not give a sandbox rights that its
+	// configuration denies.
 	if want, has := statedir.Shape(req.Config, !b.Can.Has(launch.HostProcesses)), p.shape; want == "" || want != has {
 		return runtime.Errorf(runtime.ErrInvalid, "sandbox %s was started for another configuration: its shape is %q, and %q is asked for", b.ID, has, want)
 	}
 	return nil
 }
 
-// applyConfig does what is the shim's own part of an adoption.
+// applyConfig does the shim's own part of an activation.
 func (s *shim) applyConfig(req *boot.PooledRequest) error {
 	c := req.Config
 	if err := rootfs.Reconfigure(s.boot, c); err != nil {

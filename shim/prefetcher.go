@@ -10,57 +10,63 @@ import (
 	"wolffia/shim/prefetch"
 )
 
-// How long a lister waits for what runs inside.
+// How long a prefetcher waits for what runs inside.
 const (
-	prefetchLate = 2 * time.Second // for most sandboxes: what runs longer is a server, a terminal, or a build to which a fifth of a second is little
+	prefetchLate = 2 * time.Second // a process that runs longer is a server, a terminal, or a build: a fifth of a second is little
 	prefetchIdle = time.Duration(math.MaxInt64)
 )
 
-// How many entries of a codebase are loaded into the kernel's dentry cache in advance. Each takes 1 to 2 kB of memory, most of it in the
-// kernel. Who goes through the tree asks for all of them anyway.
+// How many entries of a codebase are loaded into the kernel's dentry cache in advance. Each takes
+// 1 to 2 kB of memory, most of it in the kernel. A program that walks through the tree asks for
+// all of them anyway.
 const prefetchLimit, walkPrefetchLimit = 25_000, 500_000
 
-// prefetchAfter is when prefetching begins, so that it takes no processor from the command that most callers start at once.
+// prefetchAfter is when prefetching begins, so that it takes no processor from the command that
+// most callers start at once.
 const prefetchAfter = 5 * time.Millisecond
 
-// A prefetcher has the tree of a sandbox listed ahead, by a [prefetch.Tree], while nothing runs inside: what runs needs the processors and the
-// tree server itself. When something has run for long, it is listed beside that, and in any case at once if that goes through the tree
-// by name after name (fusefs.Options.OnSequentialLookup), since that is what takes long then. Its methods are safe for concurrent use; those of a
-// nil prefetcher, of a sandbox whose tree is not listed ahead, do nothing.
+// A prefetcher loads the tree of a sandbox into the kernel's caches, by a [prefetch.Walker], while
+// nothing runs inside: what runs needs the processors and the tree server itself. It also runs
+// beside a process that has run for long, and at once when a process looks up name after name
+// (fusefs.Options.OnSequentialLookup), which is slow without it. Its methods are safe for
+// concurrent use; those of a nil prefetcher do nothing.
 type prefetcher struct {
 	params *boot.Params
 	relay  *relay
 
-	timer     atomic.Pointer[time.Timer] // of later
-	running   atomic.Bool                // list runs
-	hurried   atomic.Bool                // it waits for nothing that runs
-	large     atomic.Bool                // it lists also a very large tree
-	links     atomic.Bool                // what list has left for an idle time waits for that, or is done
-	walking   atomic.Bool                // a warmer runs
-	cancelled atomic.Bool                // nothing more begins
+	timer     atomic.Pointer[time.Timer] // of schedule
+	running   atomic.Bool                // run is called
+	hurried   atomic.Bool                // run does not wait for what runs inside
+	large     atomic.Bool                // walkPrefetchLimit applies
+	links     atomic.Bool                // the pass over linked files waits for an idle time, or is done
+	walking   atomic.Bool                // a walker runs
+	cancelled atomic.Bool                // no walk begins any more
 }
 
-// schedule has the tree listed soon, when nothing runs inside or has run for late.
+// schedule has the tree prefetched soon, when nothing runs inside or has run for late.
 func (p *prefetcher) schedule(late time.Duration) {
 	if p != nil {
 		p.timer.Store(time.AfterFunc(prefetchAfter, func() { p.run(late) }))
 	}
 }
 
-// runNow lists the tree at once and to its end, for somebody who goes through it, or in a spare. It reports whether all is listed.
+// runNow prefetches the whole tree at once: for a process that walks through it, or in a pooled
+// sandbox. It reports whether all of it is prefetched.
 func (p *prefetcher) runNow() bool {
 	if p == nil {
 		return false
 	}
 	p.large.Store(true)
-	p.hurry() // the call of list that waits, or else the next one
+	p.hurry() // the call of run that waits, or else the next one
 	return p.run(prefetchIdle)
 }
 
-// claimPrefetchLimit is how long the shim lists the tree at most before it offers the spare. A start may take three times as long.
+// claimPrefetchLimit is how long a pooled sandbox prefetches its tree before it is published. A
+// start may take three times as long.
 const claimPrefetchLimit = 20 * time.Second
 
-// runBeforeClaim lists the tree, and reports whether all is listed. After claimPrefetchLimit the listing goes on in the background.
+// runBeforeClaim prefetches the tree, and reports whether all of it is prefetched. After
+// claimPrefetchLimit it returns false, and the work continues in the background.
 func (p *prefetcher) runBeforeClaim() bool {
 	done := make(chan bool, 1)
 	go func() { done <- p.runNow() }()
@@ -72,7 +78,7 @@ func (p *prefetcher) runBeforeClaim() bool {
 	}
 }
 
-// cancel has nothing more begin.
+// cancel lets no more walk begin.
 func (p *prefetcher) cancel() {
 	if p == nil {
 		return
@@ -83,11 +89,12 @@ func (p *prefetcher) cancel() {
 	}
 }
 
-// isWalking reports whether the tree is being listed.
+// isWalking reports whether a walker runs.
 func (p *prefetcher) isWalking() bool { return p != nil && p.walking.Load() }
 
-// run lists the tree when nothing runs inside or has run for late. It reports whether all is listed: not if it gets no turn, or if
-// another call lists the tree already. What can only follow in an idle time then goes on in the background.
+// run prefetches the tree when nothing runs inside or has run for late. It reports whether all of
+// it is prefetched: not if another sandbox has the lock for too long, or if another call of run
+// has not returned. The pass over linked files follows in the background, in an idle time.
 func (p *prefetcher) run(late time.Duration) bool {
 	if !p.running.CompareAndSwap(false, true) {
 		return false
@@ -108,10 +115,10 @@ func (p *prefetcher) run(late time.Duration) bool {
 	return true
 }
 
-// walk has w do its work while nothing runs inside, or while hurried returns true. It reports whether all is done: not if it gets no
-// turn.
+// walk has w work while nothing runs inside, or while hurried returns true. It reports whether w
+// is done: not if another sandbox has the lock for too long.
 func (p *prefetcher) walk(w *prefetch.Walker, hurried func() bool) bool {
-	inTheWay := func() bool {
+	blocked := func() bool {
 		busy, _ := p.relay.usage()
 		return busy && !hurried()
 	}
@@ -124,15 +131,15 @@ func (p *prefetcher) walk(w *prefetch.Walker, hurried func() bool) bool {
 		if !ok {
 			return false
 		}
-		p.walking.Store(true) // one warmer at a time: that of the turn
-		w.Run(inTheWay)
+		p.walking.Store(true) // one walker at a time: the lock's owner
+		w.Run(blocked)
 		p.walking.Store(false)
 		done()
 	}
 	return true
 }
 
-// maxNames returns how many names are listed at most.
+// maxNames returns how many names are prefetched at most.
 func (p *prefetcher) maxNames() int {
 	const perName = 8192 // of the sandbox's memory: twice what the tree server has for each (fusefs.Options.Memory)
 	most := prefetchLimit
@@ -145,7 +152,7 @@ func (p *prefetcher) maxNames() int {
 	return most
 }
 
-// hurry has run not wait for what runs inside, until it ends.
+// hurry has run not wait for what runs inside, until it returns.
 func (p *prefetcher) hurry() {
 	p.hurried.Store(true)
 	p.relay.recheck()

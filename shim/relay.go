@@ -307,7 +307,7 @@ func (r *relay) recheck() {
 	r.idle.Broadcast()
 }
 
-// usage reports whether the sandbox is in use, or how long it has not been.
+// usage reports whether the sandbox is in use, or for how long it was not.
 func (r *relay) usage() (busy bool, idle time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

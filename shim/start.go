@@ -76,8 +76,9 @@ func (s *shim) mount() (err error) {
 	return nil
 }
 
-// prefetchRootAttr has the kernel ask the tree server for the tree's attributes. The backend needs them when it mounts the tree, and a first
-// command when it enters it, and would wait for the tree server to wake up and answer: asked for meanwhile, the kernel has them.
+// prefetchRootAttr has the kernel request the attributes of the tree's root from the tree server.
+// The backend needs them when it mounts the tree, and a first command when it enters it: requested
+// here, they are there by then.
 func prefetchRootAttr(tree string) {
 	var st unix.Stat_t
 	_ = unix.Lstat(tree, &st)
@@ -97,7 +98,7 @@ func (s *shim) launch(backend launch.Backend, spec *launch.Spec) (err error) {
 			return runtime.WithClass(runtime.ErrUnavailable, err)
 		}
 		defer spec.Clients.Close()
-		_ = unix.Shutdown(int(s.fdSocket.Fd()), unix.SHUT_RD) // PID 1 has nothing to say by it
+		_ = unix.Shutdown(int(s.fdSocket.Fd()), unix.SHUT_RD) // PID 1 sends nothing on it
 	}
 	inst, err := backend.Launch(spec)
 	if err != nil {

@@ -19,10 +19,11 @@ import (
 // warmUpLimit is how long warming up may take.
 const warmUpLimit = 20 * time.Second
 
-// warmUp has a spare answer a request that is like its user's, and run a command: wolffia's own program, which does
-// nothing. What is slow for the first time only is over then: pages that are not mapped yet, and what encoding/json
-// finds out about each type. Then it starts the shell of the first session, if the spare is to have it. A spare that
-// cannot be adopted is of no use.
+// warmUp has a pooled sandbox answer a request like its claimant's, and run a command: wolffia's
+// own program, which does nothing. Afterwards pages are mapped, and encoding/json has its tables,
+// which slows only the first request. Then it starts the shell of the first session, if the
+// sandbox is to have one. A sandbox that fails the request cannot be activated: warmUp returns the
+// error.
 func (s *shim) warmUp() error {
 	conn, err := s.self()
 	if err != nil {
@@ -32,16 +33,16 @@ func (s *shim) warmUp() error {
 	ctx, cancel := context.WithTimeout(context.Background(), warmUpLimit)
 	defer cancel()
 	if err := s.warmUpActivation(); err != nil {
-		return runtime.Errorf(runtime.ErrUnavailable, "rehearse what a user does: %w", err)
+		return runtime.Errorf(runtime.ErrUnavailable, "warm up the sandbox: %w", err)
 	}
 	warmUpCommand(ctx, conn)
-	if shell := s.boot.Pooled.Shell; shell != nil { // last: a process that starts ends it
+	if shell := s.boot.Pooled.Shell; shell != nil { // last, since any process that starts ends it
 		_ = conn.PrepareSession(ctx, &wire.SessionStart{Env: shell.Env, Dir: shell.Dir}) // an image may have no bash
 	}
 	return nil
 }
 
-// warmUpActivation sends the spare a request by a socket of its own, and reads the answer.
+// warmUpActivation sends the sandbox a request by a socket of its own, and reads the answer.
 func (s *shim) warmUpActivation() error {
 	ends, err := selfPair()
 	if err != nil {
@@ -62,7 +63,7 @@ func (s *shim) warmUpActivation() error {
 	return errors.Join(err, answer.Err())
 }
 
-// dryActivate is activate for a request of the shim's own, which changes nothing.
+// dryActivate is activate for a request of the shim's own. It changes nothing.
 func (s *shim) dryActivate(req *boot.PooledRequest, rules *os.File) error {
 	if err := s.pooled.fits(s.boot, req); err != nil {
 		return err
@@ -74,8 +75,8 @@ func (s *shim) dryActivate(req *boot.PooledRequest, rules *os.File) error {
 // warmUpArgs is a command of wolffia's own program: it prints the first byte of itself.
 var warmUpArgs = []string{launch.GuestPath, "read", "0", "1", launch.GuestPath}
 
-// warmUpCommand runs wolffia's own program inside, and waits for its end. The sandbox's limits may leave no room for it:
-// then the user's first command is slower.
+// warmUpCommand runs wolffia's own program inside, and waits for its end. The sandbox's limits may
+// be too low for it: then the claimant's first command is slower.
 func warmUpCommand(ctx context.Context, conn *client.Conn) {
 	p, err := conn.Start(&client.Request{
 		StartRequest: wire.StartRequest{Args: warmUpArgs},

@@ -182,7 +182,7 @@ func poolResults(pools []*local.Pool, err error) []probe.Result {
 	for _, p := range pools {
 		r := probe.Result{
 			Feature: "pool", OK: p.Problem == "", Allows: "sandboxes that were started ahead",
-			Found: fmt.Sprintf("%s, %s: %d of %d spares ready", p.Shape, p.Runtime, p.Ready, p.Size), Problem: p.Problem,
+			Found: fmt.Sprintf("%s, %s: %d of %d sandboxes ready", p.Shape, p.Runtime, p.Ready, p.Size), Problem: p.Problem,
 		}
 		if !r.OK {
 			r.Fix = "wolffia pool stop " + p.Shape + "   # then pool start with its flags, which says what fails"

@@ -25,7 +25,7 @@ type listing struct {
 	Filter    runtime.Filter    `json:"filter,omitempty"`
 	Cow       bool              `json:"cow,omitempty"` // it works on a copy of its codebase
 	Image     string            `json:"image,omitempty"`
-	Shape     string            `json:"shape,omitempty"` // of a spare
+	Shape     string            `json:"shape,omitempty"` // of a pooled sandbox
 
 	ExpiresAt   int64          `json:"expiresAt,omitempty"`   // ms since 1970; 0: never
 	IdleTimeout int64          `json:"idleTimeout,omitempty"` // ms; 0: none
@@ -50,8 +50,8 @@ func listingOf(s *runtime.Sandbox) listing {
 	return l
 }
 
-// stateSpare is the state that ls --all prints of a spare, which is not a sandbox yet.
-const statePooled runtime.State = "spare"
+// statePooled is the state that ls --all prints of a pooled sandbox.
+const statePooled runtime.State = "pooled"
 
 func listingOfPooled(s local.PooledSandbox) listing {
 	return listing{
@@ -64,7 +64,7 @@ func lsCommand(h *host.Host) *cobra.Command {
 	var pooled bool
 	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List the sandboxes", Args: cobra.NoArgs}
 	cmd.Flags().BoolVarP(&pooled, "all", "a", false,
-		"also those of pools that no command has taken: see wolffia pool")
+		"also those of pools that no command has claimed: see wolffia pool")
 	return host.List(h, cmd, &console.Table[listing]{
 		Head: "ID\tNAME\tRUNTIME\tSTATE\tAGE\tEXPIRES\tCODEBASE\tFILTER\tLABELS",
 		Row: func(l listing) []any {

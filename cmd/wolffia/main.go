@@ -63,7 +63,7 @@ func leaveOwner() (umask uint32) {
 	return umask
 }
 
-// rehearsing are the commands that read the record of a sandbox first, and take little time.
+// primingCommands are the commands that read the record of a sandbox first, and take little time.
 var primingCommands = []string{"exec", "inspect", "ls", "rm", "stop"}
 
 // run executes one command line and returns its exit code; umask is the caller's.

@@ -25,11 +25,11 @@ func poolCommand(h *host.Host) *cobra.Command {
 		Short: "Keep sandboxes started ahead, so that run and create need not wait",
 		Long: `Keep sandboxes started ahead, so that run, create, shell and mcp need not wait for one.
 
-A sandbox of a pool, a spare, runs nothing, and has no codebase unless the pool was
-started with --tree. The next command that would start a sandbox of its shape takes it,
-gives it the codebase, the rules and all else, and uses it up: a spare has one user, and
-is never used again. A process in the background replaces it. Without a pool nothing is
-started ahead.
+A pooled sandbox runs nothing, and has no codebase unless the pool was started with
+--tree. The next command that would start a sandbox of its shape claims it, and gives it
+the codebase, the rules and all else. It serves that command only, and never goes back
+to the pool. A process in the background replaces it. Without a pool nothing is started
+ahead.
 
 What makes a shape: the runtime, the system (--image, --rootfs, --toolchains, --mount),
 the mount point, --network and the limits; with --tree the codebase and the rules too.
@@ -43,9 +43,9 @@ What does not: the environment, labels, name, working directory and lifetime.`,
 type poolListing struct {
 	Shape      string `json:"shape"`
 	Runtime    string `json:"runtime"`
-	Size       int    `json:"spares"` // how many it keeps
-	Ready      int    `json:"ready"`  // how many there are
-	Claimed    int64  `json:"taken"`
+	Size       int    `json:"size"`  // how many it keeps ready
+	Ready      int    `json:"ready"` // how many are ready now
+	Claimed    int64  `json:"claimed"`
 	MountPoint string `json:"mountPoint"`
 	Image      string `json:"image,omitempty"`
 	Codebase   string `json:"codebase,omitempty"` // whose tree is there ahead
@@ -57,7 +57,7 @@ type poolListing struct {
 	Problem    string `json:"problem,omitempty"`
 }
 
-// ahead says what the spares have beside what all have.
+// ahead says what the pooled sandboxes have beside what all have.
 func (l *poolListing) ahead() string {
 	var has []string
 	if l.Shell {
@@ -77,20 +77,20 @@ func poolListingOf(p *local.Pool) poolListing {
 	}
 }
 
-// sparesFlag is the flag of pool start for the number of spares.
-const sizeFlag = "spares"
+// sizeFlag is the flag of pool start for the number of sandboxes.
+const sizeFlag = "size"
 
 func poolStartCommand(h *host.Host) *cobra.Command {
 	var flags sandboxflags.Sandbox
 	cmd := &cobra.Command{
 		Use:   "start [-n N] [--idle D] [--shell] [--tree] [flags of create]",
-		Short: "Start a pool; print its shape when its spares are ready",
+		Short: "Start a pool; print its shape when its sandboxes are ready",
 		Long: `Start a pool for sandboxes that the flags describe, as run and create in this directory
-with the same flags make them; print its shape when its spares are ready. If the pool
-exists, it gets the new number and time.
+with the same flags make them; print its shape when its sandboxes are ready. If the pool
+exists, it gets the new size and time.
 
-A spare that no command takes for the time --idle ends. So does the pool, if that long
-no command took one.`,
+A sandbox that no command claims for the time --idle ends. So does the pool, if no
+command claimed one for that long.`,
 		Example: `  wolffia pool start -n 2
   wolffia run -- make test
   wolffia pool stop --all`,
@@ -136,7 +136,7 @@ no command took one.`,
 func poolListCommand(h *host.Host) *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List the pools", Args: cobra.NoArgs}
 	return host.List(h, cmd, &console.Table[poolListing]{
-		Head: "SHAPE\tRUNTIME\tREADY\tTAKEN\tENDS\tAHEAD\tMOUNT POINT\tPROBLEM",
+		Head: "SHAPE\tRUNTIME\tREADY\tCLAIMED\tENDS\tAHEAD\tMOUNT POINT\tPROBLEM",
 		Row: func(l poolListing) []any {
 			return []any{
 				l.Shape, cmp.Or(l.Runtime, "-"), fmt.Sprintf("%d/%d", l.Ready, l.Size), l.Claimed, console.Until(l.EndsAt),
@@ -154,10 +154,10 @@ func poolStopCommand(h *host.Host) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "stop [SHAPE...]",
-		Short: "End pools and their spares; return when all of it is gone",
-		Long: `End pools and their spares; return when all of it is gone. SHAPE is a shape, or a
-beginning of one that no other has; it may be left out if there is one pool. --all ends
-all pools. A sandbox that a command has taken from a pool is not the pool's any more.`,
+		Short: "End pools and their sandboxes; return when all of them have ended",
+		Long: `End pools and their sandboxes; return when all of them have ended. SHAPE is a shape, or
+a beginning of one that no other has; it may be left out if there is one pool. --all
+ends all pools. A sandbox that a command has claimed does not belong to the pool.`,
 		ValidArgsFunction: complete.New(h).Pools,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all && len(args) > 0 {
@@ -195,11 +195,11 @@ all pools. A sandbox that a command has taken from a pool is not the pool's any 
 	return cmd
 }
 
-// poolFillCommand is what a Runtime starts when it has taken a spare.
+// poolFillCommand is what a Runtime starts after a claim.
 func poolFillCommand(h *host.Host) *cobra.Command {
 	return &cobra.Command{
 		Use:    "fill SHAPE",
-		Short:  "Replace the spares that are taken of a pool",
+		Short:  "Replace the claimed sandboxes of a pool",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, args []string) error {

@@ -60,7 +60,7 @@ func TestWarmTurnIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("@wolffia-warm-%d", uid)}); err != nil {
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("@wolffia@wolffia-prefetch-%d", uid)}); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := Lock(uid); ok {

@@ -1,4 +1,4 @@
-// Package prefetch lists trees, so that the kernel knows their names before a program asks for them.
+// Package prefetch lists trees, so that the kernel knows their names before a program looks them up.
 package prefetch
 
 import (
@@ -13,16 +13,15 @@ import (
 	"wolffia/internal/sys/beneath"
 )
 
-// workers is how many directories are listed at once, if there are so many. The requests compete with those of
-// a first git status, which has 20 threads but asks for single names. On a tree of 12,800 names that takes 220 ms with 8
-// workers, 205 with 16, 190 with 24, and 197 with 48.
+// workers is how many directories are listed at once. The requests compete with those of a first
+// git status, which has 20 threads but asks for single names. On a tree of 12,800 names that takes
+// 220 ms with 8 workers, 205 with 16, 190 with 24, and 197 with 48.
 const workers = 24
 
-// A Walker walks a tree that is listed, so that the kernel caches what the first git
-// status asks for: names, attributes, and which directories have no .gitignore. It ends at
-// its limit, or with the mount. It follows no symbolic links, also none that the sandbox
-// makes meanwhile. Directories near the root come first: a large one far below must
-// not use up the limit.
+// A Walker lists a tree, so that the kernel caches what the first git status asks for: names,
+// attributes, and which directories have no .gitignore. It stops at its limit, or with the mount.
+// It does not follow symbolic links, nor those that the sandbox makes meanwhile. Directories near
+// the root come first: a large one far below must not use up the limit.
 type Walker struct {
 	dir     string      // where the tree is mounted
 	limit   func() int  // how many entries it lists at most
@@ -50,7 +49,8 @@ func New(dir string, limit func() int) *Walker {
 	return w
 }
 
-// Linked returns a Walker for the files that have several names, nil if there are none. w is done.
+// Linked returns a Walker for the files that have several names, or nil if the tree has none. w is
+// done.
 func (w *Walker) Linked() *Walker {
 	if len(w.links) == 0 {
 		return nil
@@ -60,11 +60,12 @@ func (w *Walker) Linked() *Walker {
 	return l
 }
 
-// Done reports whether there is nothing more to list. w.mu is held, or Run does not run.
+// Done reports whether nothing more is to be listed. w.mu is held, or Run does not run.
 func (w *Walker) Done() bool { return len(w.dirs) == 0 || w.names >= w.limit() }
 
-// Run lists the tree, from where the run before has ended, until all is listed or stop returns true. That is asked before each
-// directory, by one goroutine at a time. A tree that cannot be opened is done.
+// Run lists the tree, from where the run before has ended, until all is listed or stop returns
+// true. It calls stop before each directory, from one goroutine at a time. A tree that cannot be
+// opened counts as done.
 func (w *Walker) Run(stop func() bool) {
 	root, err := unix.Open(w.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -80,7 +81,7 @@ func (w *Walker) Run(stop func() bool) {
 	w.workers.Wait()
 }
 
-// startWorkers starts workers for the directories that are to be listed. w.mu is held.
+// startWorkers starts workers for the directories that wait to be listed. w.mu is held.
 func (w *Walker) startWorkers() {
 	for w.started < min(workers, w.busy+len(w.dirs)) {
 		w.started++
@@ -159,8 +160,9 @@ func (w *Walker) list(dir string, buf []byte) (names int, below []string) {
 	return names, below
 }
 
-// watchLinks has the tree server watch the files of the directory dir that have several names: a listing has no attributes of them, and the
-// server begins to watch one when it is asked for the second time (fusefs). It returns the number of entries.
+// watchLinks has the tree server watch the files of the directory dir that have several names. A
+// listing does not ask for their attributes, and the server begins to watch a file at the second
+// request for them (fusefs). It returns the number of entries.
 func (w *Walker) watchLinks(dir string, buf []byte) (names int, _ []string) {
 	fd, err := beneath.Open(w.root, dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {

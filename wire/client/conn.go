@@ -41,7 +41,7 @@ type Conn struct {
 	answers chan wire.Frame
 }
 
-// A Use is called when a connection is used.
+// A Lease is acquired for each command on a connection, and released when the command has ended.
 type Lease interface {
 	// Begin is called before each Start. Its error is that of the Start.
 	Acquire() error

@@ -36,7 +36,7 @@ const (
 	FDImage   = 11 // shim only: a socket that the image's mount comes from, if SendsImage
 	FDKept    = 12 // shim only: one end of a socket pair with the keeper, if KeeperDir is set
 	FDGate    = 13 // shim only: the start barrier of the backend's program, if Held
-	FDClient  = 14 // shim only: the caller's connection, served once PID 1 is there; a spare has none
+	FDClient  = 14 // shim only: the caller's connection, served once PID 1 is there; a pooled sandbox has none
 )
 
 // FDKeeper is the keeper's end of that socket pair. It also has FDBoot, FDLock, FDControl
@@ -79,7 +79,7 @@ type Params struct {
 	// empty if it has none.
 	Volumes string `json:"volumes,omitempty"`
 	// Pooled says that the sandbox has no user yet; nil: it has.
-	Pooled *Pooled `json:"spare,omitempty"`
+	Pooled *Pooled `json:"pooled,omitempty"`
 	// Lost says that the record of whether the sandbox is in the engine was deleted.
 	Lost bool `json:"lost,omitempty"`
 }
@@ -104,7 +104,7 @@ type TreeParams struct {
 	Disk     int64   `json:"disk,omitempty"`     // the same
 	Git      TreeGit `json:"git,omitzero"`       // of no use with Blank
 	// Pooled says that the sandbox has no user yet: one comes with AskActivate. With Blank, so does the codebase.
-	Pooled bool `json:"spare,omitempty"`
+	Pooled bool `json:"pooled,omitempty"`
 	Blank  bool `json:"blank,omitempty"`
 	// Review says that no mount is served: the tree server only answers requests until its control socket hangs up.
 	Review bool `json:"review,omitempty"`

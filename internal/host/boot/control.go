@@ -142,10 +142,10 @@ const (
 	// AskRules: replace the rules by those in the descriptor. An earlier version of OpRules, which had them in the request,
 	// was called otherwise.
 	AskRules = "rules-in"
-	// AskActivate: serve the directory TreeRequest.Path by the rules in the descriptor; once, for a spare.
-	AskActivate = "adopt"
+	// AskActivate: serve the directory TreeRequest.Path by the rules in the descriptor; once, for a pooled sandbox.
+	AskActivate = "activate"
 	// AskWarmUp: do as for AskActivate with a tree that is not mounted.
-	AskWarmUp = "rehearse"
+	AskWarmUp = "warmup"
 	// AskDenials: return what was denied since TreeRequest.Since.
 	AskDenials = "denials"
 )

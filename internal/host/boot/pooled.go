@@ -16,14 +16,16 @@ import (
 	"wolffia/internal/host/statedir"
 )
 
-// A Pooled is what a shim is started with beside its Params if its sandbox has no user yet.
+// Pooled are the further parameters of the shim of a pooled sandbox.
 type Pooled struct {
-	IdleMS int64 `json:"idleMs"` // how long it waits for one
-	// Published is statedir.PooledState.PublishedPath: the shim unlinks it before it ends for that.
+	IdleMS int64 `json:"idleMs"` // after which the sandbox ends, unclaimed
+	// Published is statedir.PooledState.PublishedPath: the shim unlinks it before the idle timeout
+	// ends the sandbox.
 	Published string `json:"offered"`
-	Shell     *Shell `json:"shell,omitempty"` // that is started ahead; nil: none
-	// Tree says that the tree server serves the codebase by its rules from the start, and that the shim lists the tree before it offers
-	// the spare. A user with another codebase or other rules does not get the spare.
+	Shell     *Shell `json:"shell,omitempty"` // started ahead; nil: no shell is
+	// Tree says that the tree server serves the codebase by its rules from the start, and that the
+	// shim fills the kernel's caches before it is ready. A claimant with another codebase or other
+	// rules is refused.
 	Tree bool `json:"tree,omitempty"`
 }
 
@@ -33,37 +35,37 @@ type Shell struct {
 	Dir string   `json:"dir"` // the working directory
 }
 
-// On the socket of a spare, each client sends one PooledRequest, in one call and with its descriptors, and gets one
-// Report. After OpActivate the connection goes on as one to a shim that is ready. There are no frames before: a spare can
-// be asked for nothing else.
+// Each client of a pooled sandbox's socket sends one PooledRequest, in one call and with its
+// descriptors, and gets one Report. After OpActivate the connection is one to a shim that is ready.
+// Before that the shim accepts no frames.
 
 // The operations of a PooledRequest.
 const (
-	OpActivate = AskActivate // be the sandbox of Config
-	OpEnd      = "end"       // end, unless it is adopted
-	// OpWarmUp: do as for OpActivate, and change nothing. Only the shim itself asks for that.
+	OpActivate = AskActivate // become the sandbox of Config
+	OpEnd      = "end"       // end, unless the sandbox is active
+	// OpWarmUp does what OpActivate does, but changes nothing. Only the shim itself sends it.
 	OpWarmUp = AskWarmUp
 )
 
-// A PooledRequest is what a spare is asked for.
+// A PooledRequest is a request to the shim of a pooled sandbox.
 type PooledRequest struct {
 	Op string `json:"op"`
-	// Config is the sandbox's, for OpActivate, without what only the tree server and the caller read: its rules are
-	// in a descriptor.
+	// Config is the sandbox's, for OpActivate, without what only the tree server and the caller
+	// read: its rules are in a descriptor.
 	Config   *statedir.Config   `json:"config,omitempty"`
 	Lifetime *statedir.Lifetime `json:"lifetime,omitempty"`
 }
 
 // The descriptors of OpActivate, in this order.
 const (
-	ActivateRules  = iota // of SealedFile; those that it has already, if Spare.Tree is set
+	ActivateRules  = iota // of SealedFile; with Pooled.Tree they are those that it has already
 	ActivateConfig        // config.json, to sync it
-	ActivateAlive         // hangs up when the caller ends; heeded if BoundToCaller
+	ActivateAlive         // hangs up when the caller ends; used if BoundToCaller
 	activateFiles
 )
 
-// Threads makes sure that n goroutines can block in the kernel without that the process has to start a thread: a spare
-// does it ahead.
+// Threads starts n threads, so that n goroutines can block in the kernel without starting one. A
+// pooled sandbox calls it before it is claimed.
 func Threads(n int) {
 	var there, over sync.WaitGroup
 	there.Add(n)
@@ -78,7 +80,7 @@ func Threads(n int) {
 	over.Wait()
 }
 
-// ActivateLimit is how long a spare may take to answer OpActivate, and to end.
+// ActivateLimit is how long a pooled sandbox may take to answer OpActivate, and to end.
 const ActivateLimit = 10 * time.Second
 
 // SendPooled sends a request with its descriptors. It does not block: a full socket is an error.
@@ -112,7 +114,8 @@ func SendPooled(s syscall.Conn, r *PooledRequest, files ...*os.File) error {
 	return errors.Join(cerr, err)
 }
 
-// packetBuffers has the buffers of packetBuffer: new ones were two fifths of what a start from a pool allocates.
+// packetBuffers has the buffers of packetBuffer: new ones were two fifths of what a start from a
+// pool allocates.
 var packetBuffers = sync.Pool{New: func() any { return new([MaxPacket]byte) }}
 
 // packetBuffer returns a buffer for one packet. The caller calls release when it no longer uses the buffer.
@@ -152,7 +155,7 @@ func ReceivePooled(s syscall.Conn) (*PooledRequest, [activateFiles]*os.File, err
 		if err != nil {
 			return nil, files, err
 		}
-		for _, fd := range fds { // room is rounded up: there may be one too many
+		for _, fd := range fds { // the kernel rounds the space up: there may be one too many
 			if count == len(files) {
 				_ = unix.Close(fd)
 				continue
@@ -163,12 +166,12 @@ func ReceivePooled(s syscall.Conn) (*PooledRequest, [activateFiles]*os.File, err
 	}
 	r := new(PooledRequest)
 	if err := json.Unmarshal(buf[:n], r); err != nil {
-		return nil, files, fmt.Errorf("request to a spare: %w", err)
+		return nil, files, fmt.Errorf("request to a pooled sandbox: %w", err)
 	}
 	return r, files, nil
 }
 
-// A PooledSocket is an end of a connection between a spare and its client: a rawsock.Socket.
+// A PooledSocket is an end of a connection between a pooled sandbox and its client: a rawsock.Socket.
 type PooledSocket interface {
 	io.Writer
 	SendFile(b []byte, file syscall.Conn) error
@@ -194,7 +197,7 @@ func ReceivePooledAnswer(s PooledSocket) (r Report, file *os.File, err error) {
 	defer release()
 	b, file, err := s.ReceiveFile(buf)
 	if errors.Is(err, unix.EMFILE) && len(b) > 0 {
-		err = nil // there is no descriptor for the file: the answer holds all the same
+		err = nil // no descriptor is left for the file, but the answer is valid
 	}
 	if err == nil {
 		err = json.Unmarshal(b, &r)

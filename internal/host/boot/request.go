@@ -32,8 +32,8 @@ const (
 	// It is the first request of its connection, whose end ends the use.
 	// Where PID 1 cannot have such a connection, the answer is ErrUnsupported, and this one is as others.
 	OpDirect  = "direct"
-	OpAcquire = "hold" // begin to keep the sandbox in use: a process is to be started by the connection to PID 1
-	OpRelease = "rest" // end that; nothing has run for Request.IdleMS
+	OpAcquire = "acquire" // begin to keep the sandbox in use: a process is to be started by the connection to PID 1
+	OpRelease = "release" // end that; nothing has run for Request.IdleMS
 )
 
 // A Request is a request of a client to the shim itself. Those for rules and review come with a descriptor (SCM_RIGHTS),

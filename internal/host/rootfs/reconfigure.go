@@ -8,7 +8,7 @@ import (
 	"wolffia/internal/host/statedir"
 )
 
-// Reconfigure changes the files that a spare has made for its template into those of the configuration c, which is of the
+// Reconfigure changes the files that a pooled sandbox has made for its template into those of the configuration c, which is of the
 // same shape. No process inside has seen them.
 func Reconfigure(b *boot.Params, c *statedir.Config) error {
 	if c.Git != nil {

@@ -11,9 +11,9 @@ import (
 // rulesKey begins the rules in a configuration.
 const rulesKey = `,"permissions":`
 
-// LoadHeader is Config without the rules, most of the text, whose decoding takes ten times as long as the rest: HeaderOnly
-// is set. It does not notice if they are damaged. A configuration in which they are not easily told from the rest
-// has them.
+// LoadHeader is Config without the rules: they are most of the text, and decoding them takes ten
+// times as long as decoding the rest. It sets HeaderOnly. It does not notice damaged rules. A
+// configuration whose rules cannot be split off with certainty is returned with them.
 func (rec *Record) LoadHeader() (*Config, error) {
 	return rec.read(func(text []byte) (*Config, error) {
 		if less, _, ok := splitRules(text); ok {
@@ -26,8 +26,8 @@ func (rec *Record) LoadHeader() (*Config, error) {
 	})
 }
 
-// splitRules returns a configuration that write has written without its rules, and these. ok is false if it is not
-// sure that they come last, or if there are none.
+// splitRules returns a configuration that write has written without its rules, and the rules. ok
+// is false if it has none, or if it is not certain that they come last.
 func splitRules(text []byte) (less, rules []byte, ok bool) {
 	begin := []byte(rulesKey + "[") // not in a string, whose quotes JSON escapes
 	i := bytes.LastIndex(text, begin)
@@ -42,7 +42,8 @@ func splitRules(text []byte) (less, rules []byte, ok bool) {
 	return append(text[:i:i], '}'), rules[:len(rules)-1], true
 }
 
-// RequireRules returns an error if the rules were not read: then no sandbox may be started by c, and nothing may be written.
+// RequireRules returns an error if the rules were not read. Then no sandbox may be started by c,
+// and c may not be written.
 func (c *Config) RequireRules() error {
 	if c.NewerRules {
 		return runtime.Errorf(runtime.ErrUnsupported, "configuration of sandbox %s: %w: use that version, or remove the sandbox with wolffia rm %s", c.ID, perm.ErrNewer, c.ID)

@@ -98,7 +98,7 @@ func TestBriefIsNotWritten(t *testing.T) {
 		t.Errorf("it was written: %v", err)
 	}
 	if statedir.Shape(c, false) != "" {
-		t.Error("a spare would serve it")
+		t.Error("a pooled sandbox would serve it")
 	}
 	c.ID = "bbbbbbbbbbbb"
 	if _, _, err := d.Create(statedir.Draft{Config: c}, nil); err == nil {

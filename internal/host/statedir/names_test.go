@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A directory that is removed after it was opened, as that of a pool whose last spare has ended, has no names: the kernel says
+// A directory that is removed after it was opened, as that of a pool whose last pooled sandbox has ended, has no names: the kernel says
 // ENOENT for it.
 func TestNamesOfRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")

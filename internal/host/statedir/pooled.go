@@ -15,41 +15,41 @@ import (
 	"wolffia/runtime"
 )
 
-// A PooledRecord is what is recorded of a sandbox that was started before it has a user. Its directory has no
-// configuration, so that it is no sandbox yet; and while it lives, its processes hold the lock.
+// A PooledRecord is the record of a sandbox that was started ahead. Its directory has no
+// configuration, so it does not count as a sandbox. Its processes hold the lock.
 type PooledRecord struct {
 	Config Config `json:"config"` // of the template, completed
-	Shape  string `json:"shape"`  // the name of the index in which it is offered
+	Shape  string `json:"shape"`  // the name of the index in which it is published
 	Since  int64  `json:"since"`  // ms since 1970
-	Idle   int64  `json:"idleMs"` // how long it waits for a user from Since on
+	Idle   int64  `json:"idleMs"` // how long after Since it ends, unclaimed
 }
 
 const (
-	pooledDir    = "spares"
-	pooledFile   = "spare.json"
-	pooledSocket = "spare"
+	pooledDir    = "pooled"
+	pooledFile   = "pooled.json"
+	pooledSocket = "pooled"
 )
 
-// PooledSocket returns the path at which the shim of a spare listens.
+// PooledSocket returns the path at which the shim of a pooled sandbox listens.
 func PooledSocket(run string) string { return filepath.Join(run, pooledSocket) }
 
-// index returns the directory with the names of the spares of a shape.
+// index returns the directory with the names of the pooled sandboxes of a shape.
 func (d *Dir) index(shape string) string { return filepath.Join(d.path, pooledDir, shape) }
 
-// A PooledState is what a Box has of a sandbox that was started ahead.
+// A PooledState is the state of a Record as a pooled sandbox.
 type PooledState struct{ rec *Record }
 
-// Pooled returns the state of the sandbox as one that was started ahead.
+// Pooled returns the state of the sandbox as a pooled sandbox.
 func (rec *Record) Pooled() PooledState { return PooledState{rec} }
 
-// PublishedPath returns the path of the name by which a spare of the shape is offered. To unlink it is to claim the
-// spare: one process succeeds.
+// PublishedPath returns the path of the name by which a pooled sandbox of the shape is published.
+// The process that unlinks it has claimed the sandbox.
 func (s PooledState) PublishedPath(shape string) string {
 	return filepath.Join(s.rec.dir.index(shape), s.rec.id)
 }
 
-// CreatePooled makes the directory of a spare, with its lock: without, the directory is half made, and
-// another process may remove it. After an error nothing is left of it.
+// CreatePooled makes the directory of a pooled sandbox, and takes its lock: without, the directory
+// would be incomplete, and another process could remove it. After an error nothing is left.
 func (d *Dir) CreatePooled(r *PooledRecord) (*Record, *Lock, error) {
 	unlock, err := d.lock()
 	if err != nil {
@@ -57,7 +57,7 @@ func (d *Dir) CreatePooled(r *PooledRecord) (*Record, *Lock, error) {
 	}
 	defer unlock()
 	rec := d.Record(r.Config.ID)
-	step.Reached("spare: lock taken")
+	step.Reached("pooled: lock taken")
 	var lock *Lock
 	err = d.make(rec, &r.Config, nil,
 		func() error { return statefile.Write(filepath.Join(rec.path, pooledFile), r) },
@@ -72,7 +72,7 @@ func (d *Dir) CreatePooled(r *PooledRecord) (*Record, *Lock, error) {
 	return rec, lock, nil
 }
 
-// Publish lets others claim a spare. A spare that is claimed is not offered again.
+// Publish lets other processes claim a pooled sandbox. A claimed one is not published again.
 func (s PooledState) Publish(shape string) error {
 	for range 3 { // another process removes the directory when it is empty
 		err := errors.Join(mkdir(filepath.Join(s.rec.dir.path, pooledDir)), mkdir(s.rec.dir.index(shape)))
@@ -98,7 +98,7 @@ func mkdir(path string) error {
 	return os.Chmod(path, 0o700)
 }
 
-// HasPools reports whether spares were ever started.
+// HasPools reports whether pooled sandboxes were ever started.
 func (d *Dir) HasPools() bool {
 	var st unix.Stat_t
 	return unix.Lstat(filepath.Join(d.path, pooledDir), &st) == nil
@@ -138,11 +138,12 @@ func namesIn(fd int, dir string, most int) ([]string, error) {
 	}
 }
 
-// Claim makes a spare of the shape the sandbox with the configuration c, whose ID it sets. It returns nil if
-// there is none. caller is as for [Dir.Create], and so is [runtime.ErrExists]. After an error there is no
-// such sandbox; b is then a spare that was claimed, which the caller ends, or nil.
+// Claim makes a pooled sandbox of the shape the sandbox with the configuration c, whose ID it
+// sets. It returns nil if none is published. caller is as for [Dir.Create], and so is
+// [runtime.ErrExists]. After an error no such sandbox exists; rec is then a pooled sandbox that
+// was claimed, which the caller terminates, or nil.
 func (d *Dir) Claim(c Draft, shape string) (rec *Record, caller *os.File, err error) {
-	list, _ := names(d.index(shape)) // one that cannot be read has none for us
+	list, _ := names(d.index(shape)) // an index that cannot be read counts as empty
 	if len(list) == 0 {
 		return nil, nil, nil
 	}
@@ -157,7 +158,7 @@ func (d *Dir) Claim(c Draft, shape string) (rec *Record, caller *os.File, err er
 			c.ID = id
 		}
 	}()
-	first := rand.IntN(len(list)) // so that takers do not all try the same
+	first := rand.IntN(len(list)) // so that claimants do not all try the same one
 	for i := range list {
 		rec := d.Record(list[(first+i)%len(list)])
 		if !runtime.IsID(rec.id) {
@@ -170,7 +171,8 @@ func (d *Dir) Claim(c Draft, shape string) (rec *Record, caller *os.File, err er
 	return nil, nil, nil
 }
 
-// claimName makes sure that no sandbox has the name, nor gets it until unlock is called. An empty name is always free.
+// claimName makes sure that no sandbox has the name, nor gets it until unlock is called. An empty
+// name is always free.
 func (d *Dir) claimName(name string) (unlock func(), err error) {
 	if name == "" {
 		return func() {}, nil
@@ -185,13 +187,14 @@ func (d *Dir) claimName(name string) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// claim is Claim for one spare. It opens what it needs before it calls claim: it leaves a spare that it cannot look at to others. claimed
-// is false if the spare's shim has ended, or if claim returns false, since another process has claimed the spare. Then err is nil.
+// claim is Claim for one pooled sandbox. It opens what it needs before it calls unpublish, so that
+// a sandbox which it cannot examine stays published. claimed is false, and err nil, if the shim
+// has ended, or if unpublish returns false because another process has claimed the sandbox.
 func (s PooledState) claim(c Draft, unpublish func() bool) (caller *os.File, claimed bool, err error) {
 	// With the configuration's lock no process removes the directory; see RemoveIncomplete.
 	settled, err := s.rec.TryLockConfig()
 	if err != nil {
-		return nil, false, nil // another process takes or removes it, or as above
+		return nil, false, nil // another process claims or removes it, or there is no descriptor left
 	}
 	defer settled()
 	lives, err := s.rec.held(shimPart, 1)
@@ -199,7 +202,7 @@ func (s PooledState) claim(c Draft, unpublish func() bool) (caller *os.File, cla
 		return nil, false, nil // as above
 	}
 	if !lives || !s.rec.IsIncomplete() {
-		unpublish() // so that it is offered no more
+		unpublish() // its shim has ended: no process can claim it
 		return nil, false, nil
 	}
 	if c.BoundToCaller {
@@ -211,11 +214,11 @@ func (s PooledState) claim(c Draft, unpublish func() bool) (caller *os.File, cla
 		_ = caller.Close() // nil is fine
 		return nil, false, nil
 	}
-	step.Reached("take: claimed")
+	step.Reached("claim: claimed")
 	c.ID = s.rec.id
 	if l := newLifetime(c.Config, Now()); l != nil {
 		err = statefile.Write(filepath.Join(s.rec.path, lifetimeFile), l)
-		step.Reached("take: lifetime recorded")
+		step.Reached("claim: lifetime recorded")
 	}
 	if err == nil {
 		err = c.write(s.rec, statefile.WritePrepared) // last: now the sandbox exists
@@ -224,24 +227,24 @@ func (s PooledState) claim(c Draft, unpublish func() bool) (caller *os.File, cla
 		_ = caller.Close() // nil is fine
 		return nil, true, runtime.Errorf(runtime.ErrUnavailable, "record the sandbox: %w", err)
 	}
-	step.Reached("take: recorded")
+	step.Reached("claim: recorded")
 	return caller, true, nil
 }
 
-// Record reads the record of a spare. fs.ErrNotExist: it is none.
+// Record reads the record of a pooled sandbox. fs.ErrNotExist: the sandbox was not started ahead.
 func (s PooledState) Record() (*PooledRecord, error) {
 	r := new(PooledRecord)
 	return r, statefile.Read(filepath.Join(s.rec.path, pooledFile), r)
 }
 
-// WasPooled reports whether the directory was made for a spare.
+// WasPooled reports whether the directory was made for a pooled sandbox.
 func (s PooledState) WasPooled() bool {
 	var st unix.Stat_t
 	return unix.Lstat(filepath.Join(s.rec.path, pooledFile), &st) == nil
 }
 
-// IsAlive reports whether the directory is that of a spare whose processes live, and so not half made. If
-// IsAlive cannot find that out, it returns true.
+// IsAlive reports whether the directory is that of a pooled sandbox whose processes run, and so is
+// not incomplete. If it cannot find that out, it returns true.
 func (s PooledState) IsAlive() bool {
 	if !s.WasPooled() {
 		return false
@@ -250,13 +253,15 @@ func (s PooledState) IsAlive() bool {
 	return lives || err != nil && !errors.Is(err, runtime.ErrNotFound)
 }
 
-// IsPooled reports whether the shim of a spare waits for a user, which may have ended.
+// IsPooled reports whether the shim of a pooled sandbox waits to be activated. The shim may have
+// ended since.
 func (s PooledState) IsPooled() bool {
 	var st unix.Stat_t
 	return unix.Lstat(PooledSocket(s.rec.Run()), &st) == nil
 }
 
-// Published returns the spares that are offered, by shape, and removes what is offered of those that have ended.
+// Published returns the pooled sandboxes that are published, by shape. It removes the names of
+// those that have ended.
 func (d *Dir) Published() (map[string][]string, error) {
 	shapes, err := names(filepath.Join(d.path, pooledDir))
 	all := map[string][]string{}
@@ -270,7 +275,8 @@ func (d *Dir) Published() (map[string][]string, error) {
 	return all, err
 }
 
-// PublishedOf is Published for one shape. It reads no record: those of many spares take milliseconds.
+// PublishedOf is Published for one shape. It reads no record: reading those of many sandboxes
+// takes milliseconds.
 func (d *Dir) PublishedOf(shape string) (ids []string, err error) {
 	list, err := names(d.index(shape))
 	for _, id := range list {
@@ -287,13 +293,13 @@ func (d *Dir) PublishedOf(shape string) (ids []string, err error) {
 	return ids, err
 }
 
-// Unpublish claims a spare to end it. withdrawn is false if another process has claimed it.
-func (s PooledState) Unpublish(shape string) (withdrawn bool) {
+// Unpublish claims a pooled sandbox. It returns false if another process has claimed it.
+func (s PooledState) Unpublish(shape string) bool {
 	return unix.Unlink(s.PublishedPath(shape)) == nil
 }
 
-// tryAll takes the configuration's lock and the sandbox's, to remove what is half made. ErrConflict: another
-// process has one of them.
+// tryAll takes the locks of the configuration and of the sandbox, for the removal of an incomplete
+// directory. ErrConflict: another process has one of them.
 func (rec *Record) tryAll() (release func(), err error) {
 	settled, err := rec.TryLockConfig()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"wolffia/runtime"
 )
 
-// A Record is the directory of one sandbox, which need not exist.
+// A Record is the directory of one sandbox in the state directory. The directory need not exist.
 type Record struct {
 	dir  *Dir
 	id   string
@@ -45,19 +45,21 @@ type Config struct {
 
 	// HeaderOnly says that Permissions were not read: see [Record.LoadHeader].
 	HeaderOnly bool `json:"-"`
-	// NewerRules says so too, since they are of a newer version of wolffia.
+	// NewerRules says that Permissions were not read because they are of a newer version of
+	// wolffia.
 	NewerRules bool `json:"-"`
 }
 
-// A Draft is the configuration of a sandbox that is about to exist.
+// A Draft is the configuration of a sandbox that does not exist yet.
 type Draft struct {
 	*Config
-	// Rules are Permissions as JSON, if the caller has that already: to make it takes most of the time that
-	// the configuration as a whole takes.
+	// Rules are Permissions as JSON, if the caller has them already. Encoding them takes most of
+	// the time that encoding the configuration takes.
 	Rules []byte
 }
 
-// write writes the configuration of b by one of the functions of statefile. The rules come last, for Brief.
+// write writes the configuration of rec by one of the functions of statefile. The rules come last,
+// for LoadHeader.
 func (d *Draft) write(rec *Record, write func(path string, v any) error) error {
 	if err := d.RequireRules(); err != nil {
 		return err
@@ -106,11 +108,12 @@ func (rec *Record) StateDir() string { return rec.dir.path }
 // Run returns the directory that the shim may write to.
 func (rec *Record) Run() string { return filepath.Join(rec.path, "run") }
 
-// Mnt returns the directory on which the shim mounts, in a mount namespace of its own: the same one for all sandboxes.
-// Nobody removes it: the kernel would first take down what is mounted there in all namespaces, and the caller would wait.
+// Mnt returns the directory on which the shim mounts, in a mount namespace of its own. All
+// sandboxes share it. No process removes it: the kernel would first take down what is mounted
+// there in all namespaces, and the caller would wait.
 func (rec *Record) Mnt() string { return filepath.Join(rec.dir.path, "mnt") }
 
-// MakeMnt makes the directory Mnt, if it is not there.
+// MakeMnt makes the directory Mnt, if it does not exist.
 func (rec *Record) MakeMnt() error {
 	if err := EnsureDir(rec.Mnt(), rec.dir.mode, 0o022); err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "the directory to mount on, %s: %w", rec.Mnt(), err)
@@ -170,7 +173,8 @@ func (rec *Record) Config() (*Config, error) {
 	return rec.read(decode)
 }
 
-// decode returns a configuration. Rules of which this version knows not all count as not read: see [Config.RequireRules].
+// decode returns a configuration. Rules that this version does not know completely count as not
+// read: see [Config.RequireRules].
 func decode(text []byte) (*Config, error) {
 	c := new(Config)
 	rest, rules, ok := splitRules(text)
@@ -296,7 +300,7 @@ func (rec *Record) State() (runtime.State, string, error) {
 	return rec.state(held)
 }
 
-// StateLocked is State for a caller that holds the lock, so that the sandbox is not running.
+// StateLocked is State for a caller that holds the lock, so that the sandbox does not run.
 func (rec *Record) StateLocked() (runtime.State, string, error) { return rec.state(false) }
 
 func (rec *Record) state(held bool) (runtime.State, string, error) {
@@ -332,7 +336,7 @@ const killed = "its shim was killed"
 // shim before was killed, it records that.
 func PrepareRun(run string) error {
 	_ = os.Remove(filepath.Join(run, socketComing))
-	_ = unix.Unlink(PooledSocket(run)) // of a spare that has ended
+	_ = unix.Unlink(PooledSocket(run)) // of a pooled sandbox that has ended
 	if _, err := os.Lstat(filepath.Join(run, socket)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -358,9 +362,9 @@ func (rec *Record) HasSocket() bool {
 // RemoveSocket removes the socket of a shim that was killed, if there is one. The caller holds the sandbox's lock.
 func (rec *Record) RemoveSocket() error { return removeIfExists(Socket(rec.Run())) }
 
-// IsIncomplete reports whether the directory has no configuration: the sandbox is being created
-// or removed, or the process that did that was killed. A crash of the host leaves an empty one, if it
-// was not on the disk yet; it is none either, unless the sandbox has changes.
+// IsIncomplete reports whether the directory has no configuration: a process creates or removes
+// the sandbox, or was killed while it did. A crash of the host leaves an empty configuration if it
+// was not on the disk yet. An empty one counts as none, unless the sandbox has changes.
 func (rec *Record) IsIncomplete() bool {
 	info, err := os.Lstat(rec.ConfigFile())
 	if err == nil {

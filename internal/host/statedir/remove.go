@@ -116,8 +116,8 @@ func removeIfExists(path string) error {
 
 // RemoveIncomplete deletes the directory of a sandbox without a configuration, which a killed
 // process has left. It does nothing if there is a configuration, or if another process is
-// creating or removing the sandbox, or it is a spare that lives. removed reports whether it deleted
-// the directory. It calls first before that, for the directory of a spare: processes may be left.
+// creating or removing the sandbox, or it is a pooled sandbox that lives. removed reports whether it deleted
+// the directory. It calls first before that, for the directory of a pooled sandbox: processes may be left.
 func (d *Dir) RemoveIncomplete(id string, first func(*Record) error) (removed bool, err error) {
 	rec := d.Record(id)
 	if rec.Pooled().IsAlive() {

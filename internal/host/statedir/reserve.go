@@ -10,8 +10,9 @@ import (
 	"wolffia/runtime"
 )
 
-// Reserve claims a spare of the shape for the caller, who makes it a sandbox by [Dir.ClaimReserved], and
-// returns its ID; empty: there is none. One that is not taken ends by its idle time.
+// Reserve claims a pooled sandbox of the shape for a caller that makes it a sandbox by
+// [Dir.ClaimReserved]. It returns its ID; empty: none is published. A reserved sandbox that is not
+// claimed ends by its idle timeout.
 func (d *Dir) Reserve(shape string) (id string) {
 	list, _ := names(d.index(shape))
 	for _, id := range list {
@@ -27,19 +28,20 @@ func (d *Dir) Reserve(shape string) (id string) {
 	return ""
 }
 
-// IsPublished reports whether a spare is there to be taken or reserved.
+// IsPublished reports whether a pooled sandbox can be claimed or reserved.
 func (s PooledState) IsPublished(shape string) bool {
 	var st unix.Stat_t
 	return unix.Lstat(s.PublishedPath(shape), &st) == nil
 }
 
-// ClaimReserved makes the spare with the ID of c, which was reserved, the sandbox with the configuration c. It
-// returns nil if that is no spare of one of the shapes. After an error, caller and b are those of [Dir.Claim].
+// ClaimReserved makes the pooled sandbox with the ID of c, which was reserved, the sandbox with
+// the configuration c. It returns nil if no pooled sandbox of one of the shapes has that ID. After
+// an error, caller and rec are those of [Dir.Claim].
 func (d *Dir) ClaimReserved(c Draft, shapes []string) (rec *Record, caller *os.File, err error) {
 	rec = d.Record(c.ID)
 	r, err := rec.Pooled().Record()
 	if err != nil || !slices.Contains(shapes, r.Shape) {
-		return nil, nil, nil // no spare
+		return nil, nil, nil // no pooled sandbox
 	}
 	if rec.Pooled().IsPublished(r.Shape) {
 		return nil, nil, nil

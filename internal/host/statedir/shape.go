@@ -10,8 +10,8 @@ import (
 	"wolffia/runtime"
 )
 
-// Shape returns a short text that is equal for the configurations of which one spare can become any; empty:
-// no spare can serve c, which Create has completed. What a running sandbox cannot take on is a part of it:
+// Shape returns a short text that is equal for the configurations of which one pooled sandbox can become any; empty:
+// no pooled sandbox can serve c, which Create has completed. What a running sandbox cannot take on is a part of it:
 // every field but those that the table of settings has claimed (see [fields.Claim]). With fixedName, the host's name inside cannot change, and an
 // image has it in files of its own: then the sandbox's name is a part too.
 func Shape(c *Config, fixedName bool) string {
@@ -43,7 +43,7 @@ func warm(c *Config) bool {
 	return true
 }
 
-// free returns c without what a spare is given when it is taken.
+// free returns c without what a pooled sandbox is given when it is claimed.
 func free(c Config, fixedName bool) Config {
 	name := c.Name
 	fields.Clear(&c.SandboxConfig, fields.Claim)

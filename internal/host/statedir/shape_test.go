@@ -47,12 +47,12 @@ func change(t *testing.T, v reflect.Value, name string) {
 	}
 }
 
-// Each field of a configuration is what the table of settings says: claimed, a part of the shape, or one with which no spare
+// Each field of a configuration is what the table of settings says: claimed, a part of the shape, or one with which no pooled sandbox
 // can serve. Of what Create decides, two are free: CreatedAt, and PrivateGit, which follows from the rest.
 func TestShapeOfEachField(t *testing.T) {
 	was := Shape(shaped(), false)
 	if was == "" {
-		t.Fatal("no spare can serve an ordinary configuration")
+		t.Fatal("no pooled sandbox can serve an ordinary configuration")
 	}
 	for _, at := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
 		if at.Anonymous {
@@ -66,7 +66,7 @@ func TestShapeOfEachField(t *testing.T) {
 			key, _, _ := strings.Cut(at.Tag.Get("json"), ",")
 			free = slices.Contains(fields.Records(fields.Claim), key)
 			if cold := slices.Contains(fields.Records(fields.Cold), key); cold && got != "" {
-				t.Errorf("field %s: a spare serves it, and the table says that none can", at.Name)
+				t.Errorf("field %s: a pooled sandbox serves it, and the table says that none can", at.Name)
 			}
 		}
 		if (got == was) != free {
@@ -80,7 +80,7 @@ func TestShape(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change    func(c *Config)
 		fixedName bool
-		none      bool // no spare serves it
+		none      bool // no pooled sandbox serves it
 		same      bool
 	}{
 		"another codebase":                {change: func(c *Config) { c.CodebasePath = "/b"; c.Permissions = []perm.Rule{{Pattern: "**"}} }, same: true},

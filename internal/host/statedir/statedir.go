@@ -167,7 +167,7 @@ func (d *Dir) IDs() ([]string, error) {
 	return ids, nil
 }
 
-// Each calls f with the configuration of each sandbox and each spare, in the order of their ids. One that
+// Each calls f with the configuration of each sandbox and each pooled sandbox, in the order of their ids. One that
 // cannot be read is an error: what it uses must not count as unused.
 func (d *Dir) Each(f func(*Config)) error {
 	ids, err := d.IDs()

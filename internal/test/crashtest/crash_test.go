@@ -45,7 +45,7 @@ func TestProductHasNoSteps(t *testing.T) {
 // and the owner is found again.
 func TestCrash(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
-	crash(t, backend{bwrap.Name, bwrap.Backend()}, slices.Concat(commandLines(), services(), fleets(), spareOperations()), 1)
+	crash(t, backend{bwrap.Name, bwrap.Backend()}, slices.Concat(commandLines(), services(), fleets(), pooledOperations()), 1)
 }
 
 // The same with gVisor: a part of it, where there is the time.

@@ -326,8 +326,8 @@ func (w *world) compare(rt *local.Runtime) (states map[string]runtime.State, wro
 			wrong = append(wrong, fmt.Sprintf("%s is %s and has %v", s.ID, s.State, there))
 		}
 	}
-	spares := w.spares()
-	for id, lives := range spares {
+	pooled := w.pooled()
+	for id, lives := range pooled {
 		if !lives {
 			continue
 		}
@@ -341,7 +341,7 @@ func (w *world) compare(rt *local.Runtime) (states map[string]runtime.State, wro
 		}
 	}
 	for _, id := range w.subjects() {
-		if _, is := states[id]; !is && !spares[id] {
+		if _, is := states[id]; !is && !pooled[id] {
 			wrong = append(wrong, "directory "+id)
 		}
 	}
@@ -417,7 +417,7 @@ func (w *world) nothing(rt *local.Runtime) {
 	half, err := os.ReadDir(w.state)
 	w.OK(err)
 	for _, e := range half {
-		if !slices.Contains([]string{"lock", "mnt", "sandboxes", "images", "codebases", "spares", "registry.db", "registry.db.damaged", "registry.lock"}, e.Name()) {
+		if !slices.Contains([]string{"lock", "mnt", "sandboxes", "images", "codebases", "pooled", "registry.db", "registry.db.damaged", "registry.lock"}, e.Name()) {
 			w.Fatalf("left in the state directory: %s", e.Name())
 		}
 	}

@@ -46,7 +46,8 @@ func (c *Client) Exec(ctx context.Context, id string, create bool, spec *runtime
 	return console.ExitWith(console.CodeFor(exit))
 }
 
-// queueNoticeDelay is how long a command waits for others in its session before wolffia tells the user.
+// queueNoticeDelay is how long a command waits for others in its session before wolffia tells the
+// user.
 const queueNoticeDelay = time.Second
 
 // noteQueue has a line printed if a command waits for others in its session. stop ends that.

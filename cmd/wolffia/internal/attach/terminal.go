@@ -16,7 +16,7 @@ import (
 // ErrNoTerminal says that the caller has no terminal to connect with that of a session.
 var ErrNoTerminal = runtime.Errorf(runtime.ErrInvalid, "standard input and output are not a terminal; without one: wolffia exec --session NAME")
 
-// A terminalEnd is how the user has left the terminal of a session.
+// A terminalEnd says how the user has left the terminal of a session.
 type terminalEnd uint8
 
 const (

@@ -23,7 +23,8 @@ import (
 	"wolffia/toolchain"
 )
 
-// A startDiagnosis is what explains why a command did not start: a sandbox, and the host around it.
+// A startDiagnosis explains why a command did not start. It has the sandbox's configuration, and
+// the host around it.
 type startDiagnosis struct {
 	config *runtime.SandboxConfig
 	create bool   // the flags of this command line describe the sandbox
@@ -122,7 +123,7 @@ func (s *startDiagnosis) foreign() bool {
 	return s.config.Rootfs != "" || s.config.Image != "" || s.config.ImageID != ""
 }
 
-// missing returns why a path inside does not exist or cannot be used.
+// missing returns the reason why a path inside does not exist or cannot be used.
 func (s *startDiagnosis) missing(name string, dir bool) string {
 	c, name := s.config, path.Clean(name)
 	if rest, below := strings.CutPrefix(name, c.MountPointOrDefault()+"/"); below {
@@ -169,8 +170,8 @@ func (s *startDiagnosis) hidden(rel string, dir bool) string {
 	return why
 }
 
-// inPathOnHost returns where a program is that the PATH inside, inPath, does not lead to.
-// found is its path on the host.
+// inPathOnHost returns the reason if the program is in the host's PATH, at found, and the PATH
+// inside, inPath, does not lead to it.
 func (s *startDiagnosis) inPathOnHost(found, inPath string) string {
 	real := s.real(found)
 	_, named := s.config.Env["PATH"]

@@ -94,7 +94,7 @@ func (rv *Reviewer) Remove(ctx context.Context, ref string, force bool) error {
 	}
 	if force && errors.Is(err, runtime.ErrNotFound) {
 		if runtime.IsID(ref) {
-			return rv.rt.TerminatePooled(ctx, ref) // ls --all shows spares
+			return rv.rt.TerminatePooled(ctx, ref) // ls --all shows pooled sandboxes
 		}
 		return nil
 	}

@@ -55,18 +55,18 @@ func UntilSignal(ctx context.Context, signals ...os.Signal) (_ context.Context, 
 	}
 }
 
-// A Handler is what becomes of the signals that stop a command line: each ends its context and, from the moment on at which somebody
-// takes them, goes there too.
+// A Handler handles the signals that stop a command line. Each ends the Handler's context and,
+// after Forward, goes to a channel too.
 type Handler struct {
 	End   context.CancelCauseFunc
 	ready sync.WaitGroup // until signals end the context
 
 	mu sync.Mutex
-	to chan<- os.Signal // nil: nobody takes them; guarded by mu
+	to chan<- os.Signal // set by Forward, or nil; guarded by mu
 }
 
-// Watch returns a context that ends with a [signaled] as its cause when one of stops comes, and what hands the signals
-// on. It does not wait until they do: see [Handler.Wait].
+// Watch returns a context that ends with a [signaled] as its cause when one of Stops comes, and
+// the Handler of the signals. It does not wait until they are handled: see [Handler.Wait].
 func Watch(ctx context.Context) (context.Context, *Handler) {
 	came := make(chan os.Signal, 16)
 	ctx, h := newHandler(ctx, came)
@@ -74,14 +74,15 @@ func Watch(ctx context.Context) (context.Context, *Handler) {
 	return ctx, h
 }
 
-// Wait waits until signals end the context. A nil Handler has none.
+// Wait waits until signals end the context. A nil Handler does not wait.
 func (h *Handler) Wait() {
 	if h != nil {
 		h.ready.Wait()
 	}
 }
 
-// newHeed returns a context that ends with a [signaled] as its cause when a signal comes, and what hands the signals on.
+// newHandler returns a context that ends with a [signaled] as its cause when a signal comes, and
+// the Handler of the signals.
 func newHandler(ctx context.Context, came <-chan os.Signal) (context.Context, *Handler) {
 	ctx, end := context.WithCancelCause(ctx)
 	h := &Handler{End: end}
@@ -99,11 +100,12 @@ func (h *Handler) handle(sig os.Signal) {
 	h.End(signaled{sig.(syscall.Signal)})
 	select {
 	case h.to <- sig:
-	default: // nobody takes it, or it is one of very many
+	default: // no receiver, or its channel is full
 	}
 }
 
-// Forward has all signals from now on go to c as well, or returns the error of ctx if one has come before: none is lost between.
+// Forward sends all signals from now on to c as well. It returns the error of ctx if one has come
+// before, so that none is lost between.
 func (h *Handler) Forward(ctx context.Context, c chan<- os.Signal) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

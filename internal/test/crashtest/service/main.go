@@ -5,10 +5,10 @@
 //	service STATE CODEBASE
 //
 //	create OWNER | ensure OWNER | exec OWNER COMMAND | destroy OWNER
-//	spare TIME | take
+//	pooled sandbox TIME | take
 //	fleet-create OWNER | fleet-background OWNER COMMAND | fleet-destroy OWNER
 //
-// A spare waits for TIME; take makes a sandbox without an owner.
+// A pooled sandbox waits for TIME; take makes a sandbox without an owner.
 //
 // The fleet of an owner has one sandbox, whose idempotency key is OWNER.
 //
@@ -74,9 +74,9 @@ func serve(ctx context.Context, state, codebase string) error {
 		verb, rest, _ := strings.Cut(lines.Text(), " ")
 		name, command, _ := strings.Cut(rest, " ")
 		o := registry.Owner{OrganizationID: "o", ProjectID: "p", UserID: name}
-		if verb == "spare" || verb == "take" {
+		if verb == "pooled" || verb == "claim" {
 			c, _ := configure()
-			answer(doSpare(ctx, rt, name, c))
+			answer(doPooled(ctx, rt, name, c))
 		} else if part, of := strings.CutPrefix(verb, "fleet-"); of {
 			answer(doFleet(ctx, fleet, part, o, command))
 		} else {
@@ -112,8 +112,8 @@ func do(ctx context.Context, s *service.Service, verb string, o registry.Owner, 
 	return "", fmt.Errorf("there is no %q", verb)
 }
 
-// doSpare starts a spare that waits for idle, or, without it, makes a sandbox, of a spare if there is any.
-func doSpare(ctx context.Context, rt *local.Runtime, idle string, c *runtime.SandboxConfig) (string, error) {
+// doPooled starts a pooled sandbox that waits for idle, or, without it, makes a sandbox, of a pooled sandbox if there is any.
+func doPooled(ctx context.Context, rt *local.Runtime, idle string, c *runtime.SandboxConfig) (string, error) {
 	if idle != "" {
 		d, err := time.ParseDuration(idle)
 		if err != nil {

@@ -10,8 +10,8 @@ import (
 	"wolffia/runtime"
 )
 
-// spares are the directories of spares, those that processes live of.
-func (w *world) spares() map[string]bool {
+// pooled sandboxes are the directories of pooled sandboxes, those that processes live of.
+func (w *world) pooled() map[string]bool {
 	w.Helper()
 	dir, err := statedir.Open(w.state)
 	w.OK(err)
@@ -24,8 +24,8 @@ func (w *world) spares() map[string]bool {
 	return lives
 }
 
-// spareOperations are those that start sandboxes before they have a user, and take them. Root has none.
-func spareOperations() []operation {
+// pooledOperations are those that start sandboxes before they have a user, and take them. Root has none.
+func pooledOperations() []operation {
 	if os.Geteuid() == 0 {
 		return nil
 	}
@@ -35,17 +35,17 @@ func spareOperations() []operation {
 	with := func(w *world) subject {
 		w.Helper()
 		s := serving(w)
-		c := s.was.ask("spare 4s") // it must not end before it is taken
-		w.ends("spare", c.done)
+		c := s.was.ask("pooled 4s") // it must not end before it is claimed
+		w.ends("pooled", c.done)
 		if !c.ok {
-			w.Fatalf("spare: %s", c.answer)
+			w.Fatalf("pooled: %s", c.answer)
 		}
 		return s
 	}
 	return []operation{
-		{name: "spare starts", prepare: serving, begin: ask("spare 1s"), judge: judgeSpares, after: func(*end) []runtime.State { return []runtime.State{none} }},
-		// If a process of the spare is killed, the sandbox is started without.
-		{name: "spare is taken", prepare: with, begin: ask("take"), judge: judgeSpares, after: func(e *end) []runtime.State {
+		{name: "pooled starts", prepare: serving, begin: ask("pooled 1s"), judge: judgePooled, after: func(*end) []runtime.State { return []runtime.State{none} }},
+		// If a process of the pooled sandbox is killed, the sandbox is started without.
+		{name: "pooled is claimed", prepare: with, begin: ask("claim"), judge: judgePooled, after: func(e *end) []runtime.State {
 			switch {
 			case e.callerKilled:
 				return []runtime.State{none, runtime.StateCreated, runtime.StateRunning}
@@ -59,9 +59,9 @@ func spareOperations() []operation {
 	}
 }
 
-// judgeSpares compares what is there with what may be: one sandbox at most, which can be used, and no spare that
+// judgePooled compares what is there with what may be: one sandbox at most, which can be used, and no pooled sandbox that
 // stays.
-func judgeSpares(w *world, r *round, e *end) {
+func judgePooled(w *world, r *round, e *end) {
 	w.Helper()
 	rt := w.open()
 	defer rt.Close()
@@ -79,28 +79,28 @@ func judgeSpares(w *world, r *round, e *end) {
 		if err != nil || string(got.Stdout) != "alive\n/workspace\n" {
 			w.Fatalf("%s says %+v, %v", id, got, err)
 		}
-		if spares, err := rt.PooledSandboxes(); err != nil || slices.Contains(ids(spares), id) {
-			w.Fatalf("it is a spare too: %v, %v", spares, err)
+		if pooled, err := rt.PooledSandboxes(); err != nil || slices.Contains(ids(pooled), id) {
+			w.Fatalf("it is a pooled sandbox too: %v, %v", pooled, err)
 		}
 		w.OK(rt.Destroy(w.Ctx, id))
 	}
-	spares, err := rt.PooledSandboxes()
+	pooled, err := rt.PooledSandboxes()
 	w.OK(err)
-	for _, s := range ids(spares) {
+	for _, s := range ids(pooled) {
 		w.OK(rt.TerminatePooled(w.Ctx, s))
 	}
 	dir, err := statedir.Open(w.state)
 	w.OK(err)
-	for spare := range w.spares() { // claimed, or not offered, by who was killed then: its time ends it
-		w.OK(dir.Record(spare).WaitUnlocked(w.Ctx, wait.Limit))
+	for id := range w.pooled() { // claimed, or not offered, by who was killed then: its time ends it
+		w.OK(dir.Record(id).WaitUnlocked(w.Ctx, wait.Limit))
 	}
 	w.nothing(rt)
 }
 
-func ids(spares []local.PooledSandbox) []string {
+func ids(pooled []local.PooledSandbox) []string {
 	var all []string
-	for i := range spares {
-		all = append(all, spares[i].ID)
+	for i := range pooled {
+		all = append(all, pooled[i].ID)
 	}
 	return all
 }
