@@ -2,9 +2,10 @@ package fields
 
 // A Bound says what a project's configuration file may set beside the user's own file.
 type Bound struct {
-	How     How
-	Normal  string // of Ranked: what counts as set if the user has set nothing; empty: nothing
-	Widens  bool   // a value may give more than a sandbox has by default, though the file may set it
+	How    How
+	Normal string // of Ranked: what counts as set if the user has set nothing; empty: nothing
+	// a value may give more than a sandbox has by default, though the file may set it
+	Widens  bool
 	Refuse  string // a value with this text in it is as Deny
 	Because string // of Deny and Refuse: the reason
 	Note    string // replaces what docs/configuration.md says by How

@@ -8,10 +8,12 @@ import (
 // A Field is a row of [Table]. Zero values are the most restrictive ones: a project's file may
 // not set the field, nor may a request, and sandboxes with different values do not share a pool.
 type Field struct {
-	Name    string  // the long name of the flag; empty: the field has no flag
-	Letter  string  // the flag's short name; empty: none
-	Key     string  // in configuration files and requests, after [Keys] and [Requested]; empty in Table: Name
-	Record  string  // the JSON key in runtime.SandboxConfig, with a dot below resources; empty: it is not recorded
+	Name   string // the long name of the flag; empty: the field has no flag
+	Letter string // the flag's short name; empty: none
+	// in configuration files and requests, after [Keys] and [Requested]; empty in Table: Name
+	Key string
+	// the JSON key in runtime.SandboxConfig, with a dot below resources; empty: it is not recorded
+	Record  string
 	Kind    Kind    // of value
 	Default string  // as text; empty: the kind's zero value
 	On      Command // commands that have the flag
@@ -20,13 +22,15 @@ type Field struct {
 	Group   Group   // in help
 	Values  []Value // all values; with Ranked from the strictest on; nil: any
 	Names   Names   // what completion offers if Values is nil
-	Path    Path    // which part of a value is a path of the host, relative to the configuration file
-	Pairs   bool    // a List of K=V, which a file may write as a mapping
-	Commas  bool    // a List whose flag also splits its value at commas
-	Bound   Bound   // what a project's file may say
-	Pool    Pool    // what the field means for a pooled sandbox
-	API     bool    // a create request may set it; whoever applies the value checks it, the table does not
-	Help    string
+	// which part of a value is a path of the host, relative to the configuration file
+	Path   Path
+	Pairs  bool  // a List of K=V, which a file may write as a mapping
+	Commas bool  // a List whose flag also splits its value at commas
+	Bound  Bound // what a project's file may say
+	Pool   Pool  // what the field means for a pooled sandbox
+	// a create request may set it; whoever applies the value checks it, the table does not
+	API  bool
+	Help string
 }
 
 // A Kind is the kind of value that a field has. The zero Kind is Text.
@@ -121,8 +125,8 @@ func Of(c Command) (all []*Field) {
 	return all
 }
 
-// Flag returns the first field with a flag of this name, or nil: all of that name have the same group, kind and
-// completion.
+// Flag returns the first field with a flag of this name, or nil: all of that name have the same
+// group, kind and completion.
 func Flag(name string) *Field {
 	for i := range Table {
 		if f := &Table[i]; f.Name == name && name != "" {
@@ -142,8 +146,8 @@ func Find(c Command, name string) *Field {
 	return nil
 }
 
-// Keys returns the fields that configuration files can have, with their Key, sorted by name. They are the flags
-// of run.
+// Keys returns the fields that configuration files can have, with their Key, sorted by name. They
+// are the flags of run.
 func Keys() []Field {
 	var keys []Field
 	for _, f := range Of(Run) {

@@ -17,15 +17,16 @@ var pools = sync.OnceValue(func() map[string]Pool {
 	return all
 })
 
-// Clear sets the fields of a sandbox's record, of type *[runtime.SandboxConfig], that mean p for a pool to
-// their zero values.
+// Clear sets the fields of a sandbox's record, of type *[runtime.SandboxConfig], that mean p for a
+// pool to their zero values.
 func Clear(record any, p Pool) {
 	for v := range having(record, p) {
 		v.SetZero()
 	}
 }
 
-// Has reports whether a field of a record that means p for a pool has a value. A list without elements is none.
+// Has reports whether a field of a record that means p for a pool has a value. A list without
+// elements is none.
 func Has(record any, p Pool) bool {
 	for v := range having(record, p) {
 		if k := v.Kind(); k == reflect.Slice || k == reflect.Map {
@@ -48,7 +49,8 @@ func Flags(p Pool) (all []string) {
 	return all
 }
 
-// having returns the fields of a record that mean p for a pool. A field without a row in [Table] means [Shape].
+// having returns the fields of a record that mean p for a pool. A field without a row in [Table]
+// means [Shape].
 func having(record any, p Pool) iter.Seq[reflect.Value] {
 	return func(yield func(reflect.Value) bool) {
 		v := reflect.ValueOf(record).Elem()
@@ -60,7 +62,8 @@ func having(record any, p Pool) iter.Seq[reflect.Value] {
 	}
 }
 
-// places has what placesOf returned, by type: to look at all tags takes ten times what a shape takes.
+// places has what placesOf returned, by type: to look at all tags takes ten times what a shape
+// takes.
 var places sync.Map
 
 // placesOf returns the indices of the fields of a struct by what they mean for a pool.

@@ -47,8 +47,9 @@ var RequestType = sync.OnceValue(func() reflect.Type {
 	return reflect.StructOf(all)
 })
 
-// DecodeRequest returns what a JSON object sets of the fields that a request may set. Other members are
-// ignored, and so are empty values, which mean the service's own. Errors are those of [json.Unmarshal].
+// DecodeRequest returns what a JSON object sets of the fields that a request may set. Other
+// members are ignored, and so are empty values, which mean the service's own. Errors are those of
+// [json.Unmarshal].
 func DecodeRequest(body []byte) (Values, error) {
 	into := reflect.New(RequestType())
 	if err := json.Unmarshal(body, into.Interface()); err != nil {

@@ -1,7 +1,8 @@
 package fields
 
-// Table has a row for each setting of a sandbox and of the command in it. Two rows of a name are for different
-// commands. It is constant data: the linker lays it out, and no start of a program pays for it.
+// Table has a row for each setting of a sandbox and of the command in it. Two rows of a name are
+// for different commands. It is constant data: the linker lays it out, and no start of a program
+// pays for it.
 var Table = [...]Field{
 	// Codebase and rules.
 	{

@@ -7,9 +7,10 @@ import (
 	"strconv"
 )
 
-// Values are what was set, by the name of the field: pointers to string, int64, float64, bool or []string, by
-// its kind. The methods return the zero value for a field that a command does not have. They panic if [Table]
-// has no field of that name and kind: a mistake of the program. Concurrent reading is safe.
+// Values are what was set, by the name of the field: pointers to string, int64, float64, bool or
+// []string, by its kind. The methods return the zero value for a field that a command does not
+// have. They panic if [Table] has no field of that name and kind: a mistake of the program.
+// Concurrent reading is safe.
 type Values map[string]any
 
 // Text returns the value of a Text, Size or Duration.

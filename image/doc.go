@@ -32,15 +32,15 @@ type Options struct {
 	// bytes that were read of all layers, and their total. It must not block.
 	Progress func(done, total int64)
 	// Public is set for a name that the owner of this host has not chosen. Then Pull connects to
-	// public addresses only (network.Forbidden), or to the proxy that the environment names, and an error
-	// has nothing of what a registry has written but the status.
+	// public addresses only (network.Forbidden), or to the proxy that the environment names, and
+	// an error has nothing of what a registry has written but the status.
 	Public bool
 }
 
-// Pull adds the image that name means now, for linux on this architecture, to the store,
-// unless it is there already, and records its name. It always reads the image's configuration, so a name
-// that has come to mean another image is pulled again. It is safe for concurrent use:
-// concurrent calls for one image unpack it once. After an error the store is as before.
+// Pull adds the image that name means now, for linux on this architecture, to the store, unless it
+// is there already, and records its name. It always reads the image's configuration, so a name
+// that has come to mean another image is pulled again. It is safe for concurrent use: concurrent
+// calls for one image unpack it once. After an error the store is as before.
 //
 // Errors: ErrInvalid, the name is malformed or the image damaged; ErrNotFound; ErrDenied,
 // the registry does not accept the credentials in ~/.docker/config.json; ErrUnsupported,

@@ -101,8 +101,8 @@ func parseManifest(raw []byte) (*v1.Manifest, error) {
 // variants are those of an architecture that every processor of it has.
 var variants = map[string]string{"amd64": "v1", "arm64": "v8"}
 
-// choose returns the manifest for linux on this architecture, or a single manifest without a platform:
-// the configuration names the platform too.
+// choose returns the manifest for linux on this architecture, or a single manifest without a
+// platform: the configuration names the platform too.
 func choose(all []v1.Descriptor) (v1.Descriptor, error) {
 	if len(all) == 1 && all[0].Platform == nil {
 		return all[0], nil

@@ -159,8 +159,8 @@ func (t *transports) close() {
 	t.proxied.CloseIdleConnections()
 }
 
-// publicOnly refuses a connection to an address that is not one of a public host. It is a net.Dialer's Control,
-// so it sees the address that a name was resolved to.
+// publicOnly refuses a connection to an address that is not one of a public host. It is a
+// net.Dialer's Control, so it sees the address that a name was resolved to.
 func publicOnly(_, addr string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(addr)
 	if err != nil {

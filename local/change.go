@@ -13,8 +13,8 @@ import (
 // settings changes what can change while a sandbox exists: rules, names, labels, lifetime.
 type settings struct{ *catalog }
 
-// changing locks the configuration of a sandbox that has not expired, and returns it as it is then. The caller calls
-// release.
+// changing locks the configuration of a sandbox that has not expired, and returns it as it is
+// then. The caller calls release.
 func (s *settings) changing(ctx context.Context, sandboxID string) (rec *statedir.Record, c *statedir.Config, release func(), err error) {
 	if rec, _, err = s.header(sandboxID); err != nil {
 		return nil, nil, nil, err
@@ -45,7 +45,8 @@ func change(ctx context.Context, rec *statedir.Record, write func() error, tell 
 		return true, err
 	}
 	if state, _, serr := rec.State(); serr != nil || state != runtime.StateRunning {
-		if c, cerr := rec.LoadHeader(); cerr == nil { // a pooled sandbox that waits for its start would not know of the change
+		// a pooled sandbox that waits for its start would not know of the change
+		if c, cerr := rec.LoadHeader(); cerr == nil {
 			serr = errors.Join(serr, ensureTerminated(ctx, rec, c))
 		}
 		return serr != nil, errors.Join(err, serr)
@@ -76,8 +77,8 @@ func untilSettled(ctx context.Context, try func() (done bool, err error)) error 
 	}
 }
 
-// amend records the configuration c in place of was, and has tell give what has changed to a running sandbox; see change.
-// what is that, and remedy what its user can do, for an error.
+// amend records the configuration c in place of was, and has tell give what has changed to a
+// running sandbox; see change. what is that, and remedy what its user can do, for an error.
 func amend(ctx context.Context, rec *statedir.Record, c, was *statedir.Config, what, remedy string, tell func(context.Context) (*boot.Reply, error)) error {
 	record := func() error { return rec.SetConfig(c) }
 	try := func(ctx context.Context) (done bool, err error) {

@@ -22,7 +22,8 @@ import (
 // connections keeps one connection to each sandbox, which all calls share.
 type connections struct{ *table[*connection] }
 
-// A connection is one to PID 1 of a sandbox or, where PID 1 takes none, to the shim, which passes frames on.
+// A connection is one to PID 1 of a sandbox or, where PID 1 takes none, to the shim, which passes
+// frames on.
 type connection struct {
 	giveUp context.CancelFunc // ends the wait for the shim
 
@@ -46,8 +47,9 @@ func newConnection(rec *statedir.Record, shim *rawsock.Socket) *connection {
 	})
 }
 
-// earlyConnection opens a connection by a socket whose other end is a shim's that is being started: it is there when the
-// shim is ready, for which it waits up to a limit, without another question. It closes the socket.
+// earlyConnection opens a connection by a socket whose other end is a shim's that is being
+// started: it is there when the shim is ready, for which it waits up to a limit, without another
+// question. It closes the socket.
 func earlyConnection(rec *statedir.Record, socket *os.File, limit time.Duration) (*connection, error) {
 	shim, err := rawsock.FileSocket(socket)
 	if err != nil {
@@ -86,7 +88,8 @@ func (c *connection) opened() bool {
 	}
 }
 
-// lives reports whether the connection is open or about to be. What has ended may have something to be read.
+// lives reports whether the connection is open or about to be. What has ended may have something
+// to be read.
 func (c *connection) lives() bool {
 	return !c.opened() || c.err == nil && c.conn.Err() == nil && !c.sock.HungUp() && (c.shim == nil || c.shim.Err() == nil)
 }
@@ -132,7 +135,8 @@ func (s *connections) keep(id string, c *connection) {
 	}
 }
 
-// shim returns a connection to the shim of a sandbox on which no process can hold up a request; nil if none is open.
+// shim returns a connection to the shim of a sandbox on which no process can hold up a request;
+// nil if none is open.
 func (s *connections) shim(id string) *client.Conn {
 	s.mu.Lock()
 	c := s.open[id]
@@ -148,7 +152,8 @@ func (s *connections) shim(id string) *client.Conn {
 	return nil
 }
 
-// seal reports whether this process has nothing under way in a sandbox. Then it starts nothing there by its connection any more.
+// seal reports whether this process has nothing under way in a sandbox. Then it starts nothing
+// there by its connection any more.
 func (s *connections) seal(id string) bool {
 	s.mu.Lock()
 	c := s.open[id]
@@ -156,8 +161,8 @@ func (s *connections) seal(id string) bool {
 	return c == nil || c.opened() && c.err == nil && c.conn.Seal()
 }
 
-// end closes the connection to a sandbox that ends. If it has processes, what was sent last, such as how they ended, is
-// read first, for up to a second.
+// end closes the connection to a sandbox that ends. If it has processes, what was sent last, such
+// as how they ended, is read first, for up to a second.
 func (s *connections) end(id string) {
 	if c, ok := s.take(id); ok {
 		if <-c.ready; c.err == nil {
@@ -250,14 +255,15 @@ func lost(ctx context.Context, rec *statedir.Record, err error) error {
 }
 
 // askShim asks a shim over a connection of its own, which breaks off when time is up and takes
-// nothing else with it. The error is that of the request or of the answer; with an
-// answer that is an error, the answer is returned too. A shim that stands still is noticed within openLimit, however
-// long the request may take.
+// nothing else with it. The error is that of the request or of the answer; with an answer that is
+// an error, the answer is returned too. A shim that stands still is noticed within openLimit,
+// however long the request may take.
 func askShim(ctx context.Context, rec *statedir.Record, req *boot.Request, limit time.Duration) (*boot.Reply, error) {
 	return askShimWith(ctx, rec, req, nil, limit)
 }
 
-// askShimWith is askShim for a request that comes with a file, or nil. The file stays the caller's.
+// askShimWith is askShim for a request that comes with a file, or nil. The file stays the
+// caller's.
 func askShimWith(ctx context.Context, rec *statedir.Record, req *boot.Request, file *os.File, limit time.Duration) (*boot.Reply, error) {
 	sock, err := dial(rec)
 	if err != nil {

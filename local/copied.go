@@ -11,7 +11,8 @@ import (
 	"wolffia/internal/host/statedir"
 )
 
-// canCopy returns an error if the file system of the state directory cannot hold the copied codebase that c asks for.
+// canCopy returns an error if the file system of the state directory cannot hold the copied
+// codebase that c asks for.
 func canCopy(rec *statedir.Record, c *statedir.Config) error {
 	if !c.CopyOnWrite {
 		return nil

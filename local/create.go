@@ -117,7 +117,8 @@ func completeForEngine(backend *launch.Backend, c *statedir.Config) error {
 		return err
 	}
 	if c.Serves() && os.Geteuid() != 0 {
-		if err := fusermount.CanUnmount(); err != nil { // the sandbox could start and could not be removed
+		// the sandbox could start and could not be removed
+		if err := fusermount.CanUnmount(); err != nil {
 			return runtime.Errorf(runtime.ErrUnavailable, "show the codebase to the engine: %w", err)
 		}
 	}
@@ -150,8 +151,8 @@ func (s *completer) resolve(c *statedir.Config) (err error) {
 	return checkHeaders(c.Egress, places)
 }
 
-// written returns a function that gathers what sandboxes can change, that of c too, when it is first
-// called.
+// written returns a function that gathers what sandboxes can change, that of c too, when it is
+// first called.
 func written(c *statedir.Config) func() ([]string, error) {
 	return sync.OnceValues(func() ([]string, error) {
 		all, err := hostpath.Places() // those that the state directory records, and the caller's
@@ -164,7 +165,8 @@ func written(c *statedir.Config) func() ([]string, error) {
 func (s *completer) resolveMount(c *statedir.Config, m *runtime.Mount, written func() ([]string, error)) error {
 	real, err := filepath.EvalSymlinks(m.Source)
 	if m.Within != "" && (err != nil || !pathname.Within(real, m.Within)) {
-		return runtime.Errorf(runtime.ErrInvalid, "mount %s: there is no such directory in %s", m.Source, m.Within) // nothing of what is elsewhere
+		// nothing of what is elsewhere
+		return runtime.Errorf(runtime.ErrInvalid, "mount %s: there is no such directory in %s", m.Source, m.Within)
 	}
 	if err != nil {
 		return runtime.Errorf(runtime.ErrInvalid, "mount %s: %w", m.Source, plain(err))

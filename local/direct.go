@@ -52,7 +52,8 @@ func (c *connection) join(shim *rawsock.Socket, direct *os.File) (err error) {
 	return nil
 }
 
-// askFile sends a request that is answered with a file, which the caller closes. It is the connection's first.
+// askFile sends a request that is answered with a file, which the caller closes. It is the
+// connection's first.
 func askFile(sock *rawsock.Socket, req *boot.Request) (*os.File, error) {
 	request, err := json.Marshal(req)
 	if err != nil {

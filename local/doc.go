@@ -9,8 +9,8 @@
 //	wolffia shim TAG   the sandbox's own process: package shim
 //	wolffia tree TAG   serves the filtered tree: package fusefs/treeserver
 //
-// Both can be there before a sandbox has a user: see [Runtime.StartPooled]. Create then finds such a pooled sandbox, and Start
-// is one request to its shim.
+// Both can be there before a sandbox has a user: see [Runtime.StartPooled]. Create then finds such
+// a pooled sandbox, and Start is one request to its shim.
 //
 // With a container engine it starts a third one, wolffia-oci keep TAG: package
 // keeper. They get their parameters through descriptors (package

@@ -35,11 +35,13 @@ func environment(c *statedir.Config, more map[string]string) []string {
 // exist, fail at once without a network: npm takes 72 seconds otherwise, pip 8 more.
 var noRetries = map[string]string{"npm_config_fetch_retries": "0", "PIP_RETRIES": "0"}
 
-// proxyVariables returns the variables by which programs find the proxy inside, which does not lead to servers of the sandbox
-// itself, whose host name hostname is. Not ALL_PROXY: programs without SOCKS fail with it, and they work without a proxy too.
+// proxyVariables returns the variables by which programs find the proxy inside, which does not
+// lead to servers of the sandbox itself, whose host name hostname is. Not ALL_PROXY: programs
+// without SOCKS fail with it, and they work without a proxy too.
 func proxyVariables(hostname string) map[string]string {
 	vars := map[string]string{}
-	direct := "localhost,127.0.0.1,127.0.0.0/8,::1,0.0.0.0," + hostname // not all programs know ranges
+	// not all programs know ranges
+	direct := "localhost,127.0.0.1,127.0.0.0/8,::1,0.0.0.0," + hostname
 	for name, value := range map[string]string{
 		"HTTP_PROXY": "http://" + launch.HTTPProxy, "HTTPS_PROXY": "http://" + launch.HTTPProxy, "NO_PROXY": direct,
 	} {

@@ -68,7 +68,8 @@ type command struct {
 	config  *statedir.Config
 	timeout time.Duration    // 0: none
 	queued  func(waits bool) // or nil
-	// unwatched says that the command is a part of a synchronisation of git directories, which must not begin another one.
+	// unwatched says that the command is a part of a synchronisation of git directories, which
+	// must not begin another one.
 	unwatched bool
 }
 
@@ -144,7 +145,8 @@ func (e *executor) start(ctx context.Context, c *command) (_ *process, err error
 	if c.timeout > 0 {
 		p.limit = &overdue{timeout: c.timeout, session: p.session}
 		c.OnStarted = p.limit.begin
-		stuck := time.AfterFunc(withGrace(c.timeout), func() { _ = conn.Close() }) // the shim does not take the request
+		// the shim does not take the request
+		stuck := time.AfterFunc(withGrace(c.timeout), func() { _ = conn.Close() })
 		defer stuck.Stop()
 	}
 	if queued := c.queued; queued != nil {

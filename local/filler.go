@@ -122,7 +122,8 @@ func (s *pools) watch(ctx context.Context, shape string) (claimed int64, err err
 			low = time.Now()
 		}
 		wait, more := refillDelay(ready, r.Size, time.Since(last), time.Since(low))
-		more = more && claimed != filled // a sandbox that its idle timeout has ended is not replaced
+		// a sandbox that its idle timeout has ended is not replaced
+		more = more && claimed != filled
 		if more && (wait == 0 || events == nil) {
 			filled = claimed
 			if err := s.refill(ctx, shape); err != nil {

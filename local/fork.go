@@ -21,13 +21,14 @@ import (
 	"wolffia/runtime"
 )
 
-// Fork implements [runtime.Workspace]. The changes are copied to a snapshot, which becomes those of the new sandbox.
+// Fork implements [runtime.Workspace]. The changes are copied to a snapshot, which becomes those
+// of the new sandbox.
 func (s *sandboxes) Fork(ctx context.Context, sandboxID, name string) (*runtime.Sandbox, error) {
 	return s.ForkAs(ctx, sandboxID, func(c *runtime.SandboxConfig) { c.Name = name })
 }
 
-// ForkAs is Fork for a sandbox whose configuration edit changes. It has no name unless edit gives it one. The
-// labels are a copy, and nil if there are none.
+// ForkAs is Fork for a sandbox whose configuration edit changes. It has no name unless edit gives
+// it one. The labels are a copy, and nil if there are none.
 func (s *sandboxes) ForkAs(ctx context.Context, sandboxID string, edit func(c *runtime.SandboxConfig)) (_ *runtime.Sandbox, err error) {
 	rec, c, err := s.find(sandboxID)
 	if err != nil {
@@ -47,7 +48,8 @@ func (s *sandboxes) ForkAs(ctx context.Context, sandboxID string, edit func(c *r
 	config.ID, config.Name, config.BoundToCaller = "", "", false
 	config.Publish = nil // the parent has the host's ports
 	config.Labels = maps.Clone(config.Labels)
-	maps.DeleteFunc(config.Labels, func(k, _ string) bool { return strings.HasPrefix(k, "wolffia.") }) // such as whose it is
+	// such as whose it is
+	maps.DeleteFunc(config.Labels, func(k, _ string) bool { return strings.HasPrefix(k, "wolffia.") })
 	edit(&config)
 	from := filepath.Join(statedir.Cow(rec.Run()), statedir.CowSnapshots, snapshot)
 	// The fork has its changes before it exists: one without them would look complete.
@@ -154,7 +156,8 @@ func (s *reviews) RemoveSnapshot(_ context.Context, sandboxID, name string) erro
 // gonePrefix begins the names of snapshots that are being removed.
 const gonePrefix = ".gone-"
 
-// removeGone deletes snapshots whose removal was killed. Another process may be deleting one of them.
+// removeGone deletes snapshots whose removal was killed. Another process may be deleting one of
+// them.
 func removeGone(dir string) {
 	entries, _ := os.ReadDir(dir) // it may not exist yet
 	for _, e := range entries {
@@ -167,8 +170,8 @@ func removeGone(dir string) {
 // forkPrefix begins the names of snapshots that become the changes of a fork.
 const forkPrefix = "fork-"
 
-// removeStale removes from a directory what callers that were killed have left: names with that prefix and a text of
-// rand.Text, and older than any call.
+// removeStale removes from a directory what callers that were killed have left: names with that
+// prefix and a text of rand.Text, and older than any call.
 func removeStale(dir, prefix string) {
 	const stale = 2 * boot.ReviewLimit
 	entries, _ := os.ReadDir(dir) // it may not be there yet

@@ -33,7 +33,8 @@ func monitorGit(c *statedir.Config) {
 	}
 }
 
-// hasPrivateGit reports whether the git directories of a sandbox with this configuration are its own.
+// hasPrivateGit reports whether the git directories of a sandbox with this configuration are its
+// own.
 func hasPrivateGit(c *statedir.Config) bool {
 	return c.GitDirs == runtime.GitPrivate && c.CodebasePath != "" && c.Filter != runtime.FilterNone && !c.CopyOnWrite
 }
@@ -47,7 +48,9 @@ func completeGit(c *statedir.Config, hostInodes bool) {
 	}
 	if c.Git == nil {
 		if hostInodes && c.DroppedUID == 0 {
-			return // a pooled sandbox has a configuration of git or none, whoever owns the codebase that it gets; root has no pooled sandboxes
+			// a pooled sandbox has a configuration of git or none, whoever owns the codebase that
+			// it gets; root has no pooled sandboxes
+			return
 		}
 		c.Git = new(runtime.GitConfig)
 	}
@@ -56,7 +59,8 @@ func completeGit(c *statedir.Config, hostInodes bool) {
 	}
 }
 
-// otherOwner reports whether the codebase shows the sandbox's user as the owner in place of its own.
+// otherOwner reports whether the codebase shows the sandbox's user as the owner in place of its
+// own.
 func otherOwner(c *statedir.Config) bool {
 	var st unix.Stat_t
 	return c.CodebasePath != "" && unix.Stat(c.CodebasePath, &st) == nil && (int(st.Uid) != c.UID || int(st.Gid) != c.GID)

@@ -147,8 +147,8 @@ func (p *plan) launch(rec *statedir.Record, d *descriptors, undo *cleanup.Stack)
 	if err := rec.MakeMnt(); err != nil {
 		return nil, err
 	}
-	// The shim first: it has the most to do. It is also the first to be killed: of the tree server's end it would record
-	// that the sandbox is dead.
+	// The shim first: it has the most to do. It is also the first to be killed: of the tree
+	// server's end it would record that the sandbox is dead.
 	l := new(launched)
 	var tree *child.Child
 	undo.Add(func() error {
@@ -237,8 +237,8 @@ func spawning(program, log *os.File, args []string, attr *syscall.SysProcAttr, p
 	}
 }
 
-// spawnShim is spawn for the shim, which is in a user and a mount namespace of its own. They are made without a copy of this
-// process's memory, where that can be: by package userns.
+// spawnShim is spawn for the shim, which is in a user and a mount namespace of its own. They are
+// made without a copy of this process's memory, where that can be: by package userns.
 func (p *plan) spawnShim(d *descriptors, args []string) (*child.Child, error) {
 	params, err := p.shim.File()
 	if err != nil {
@@ -266,8 +266,9 @@ func (p *plan) stageShim(d *descriptors, args []string, params *os.File) (*child
 	return child.Start(c)
 }
 
-// mapsItself reports whether this process may map the shim's user and group itself: they are its own. Root forks, since
-// the kernel may not let it map its own (CAP_SETFCAP in user_namespaces(7)).
+// mapsItself reports whether this process may map the shim's user and group itself: they are its
+// own. Root forks, since the kernel may not let it map its own (CAP_SETFCAP in
+// user_namespaces(7)).
 func mapsItself(c *statedir.Config) bool {
 	return c.DroppedUID == 0 && os.Geteuid() != 0 && c.UID == os.Geteuid() && c.GID == os.Getegid()
 }

@@ -95,8 +95,8 @@ func (l *limiting) without(controller string, want *runtime.Resources, ownKernel
 	}
 }
 
-// CheckLimits returns the error with which Create refuses the limits of a configuration on this host; nil: it
-// does not. What keeps them can change until then. It is safe for concurrent use.
+// CheckLimits returns the error with which Create refuses the limits of a configuration on this
+// host; nil: it does not. What keeps them can change until then. It is safe for concurrent use.
 func (s *completer) CheckLimits(config *runtime.SandboxConfig) error {
 	backend := s.backend(cmp.Or(config.Runtime, s.backends[0].Name()))
 	if backend == nil || !backend.Can.Has(launch.HostCgroup) { // an engine is asked at its start
@@ -122,8 +122,8 @@ func groupName(id, stateDir string) (string, error) {
 }
 
 // preferred is the oom_score_adj of processes inside, in thousandths of the memory limit
-// (proc_pid_oom_score_adj(5)), so that the OOM killer pooled sandboxes the tree server, without which
-// the sandbox ends.
+// (proc_pid_oom_score_adj(5)), so that the OOM killer pooled sandboxes the tree server, without
+// which the sandbox ends.
 const preferred = 500
 
 // enter puts pid, a child of the shim that waits at the start barrier, and the tree server,
@@ -159,7 +159,8 @@ func (l *limiting) enter(ctx context.Context, rec *statedir.Record, stateDir str
 	return nil
 }
 
-// blame adds to err, why a start has failed, that the kernel has killed a process for the limit of memory, if it has.
+// blame adds to err, why a start has failed, that the kernel has killed a process for the limit of
+// memory, if it has.
 func (l *limiting) blame(err error) error {
 	if err == nil || l == nil || l.Group == nil || l.Group.OOMKills() == 0 {
 		return err
@@ -178,7 +179,8 @@ func unlimit(rec *statedir.Record) error {
 	if err != nil {
 		return err
 	}
-	if l.Group != nil && l.Group.Named(name) { // else the state directory is a copy, and the group another sandbox's
+	// else the state directory is a copy, and the group another sandbox's
+	if l.Group != nil && l.Group.Named(name) {
 		if err := l.Group.Remove(boot.KillLimit); err != nil {
 			return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", rec.ID(), err)
 		}

@@ -19,7 +19,8 @@ const (
 	overdueOutput = 16 << 20
 )
 
-// withGrace returns when a command with that timeout is overdue; the longest Duration if that is later.
+// withGrace returns when a command with that timeout is overdue; the longest Duration if that is
+// later.
 func withGrace(timeout time.Duration) time.Duration {
 	return min(timeout, math.MaxInt64-overdueGrace) + overdueGrace
 }
@@ -33,8 +34,9 @@ type overdue struct {
 	mu      sync.Mutex
 	process *client.Process // guarded by mu
 	timer   *time.Timer     // nil: the timeout has not begun; guarded by mu
-	late    int64           // bytes of output when the timeout had passed; 0: before; guarded by mu
-	done    bool            // guarded by mu
+	// bytes of output when the timeout had passed; 0: before; guarded by mu
+	late int64
+	done bool // guarded by mu
 }
 
 // of tells it the process, once that was requested.

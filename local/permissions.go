@@ -65,7 +65,8 @@ func (s *settings) setPermissions(ctx context.Context, sandboxID string, rules [
 	return amend(ctx, rec, c, &was, "rules", "set them again", func(ctx context.Context) (*boot.Reply, error) { return giveRules(ctx, rec, c) })
 }
 
-// gitRules returns rules as they are for a sandbox with the configuration c: they guard each .git that is the host's own there.
+// gitRules returns rules as they are for a sandbox with the configuration c: they guard each .git
+// that is the host's own there.
 func gitRules(c *statedir.Config, rules []perm.Rule) []perm.Rule {
 	switch {
 	case c.PrivateGit, c.CopyOnWrite:

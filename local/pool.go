@@ -26,8 +26,8 @@ const (
 type PoolOptions struct {
 	// Size is how many pooled sandboxes the pool keeps ready: 1 to MaxPoolSize.
 	Size int
-	// IdleTimeout is how long a pooled sandbox waits for its user, and how long the pool lives after
-	// its last use. 0 means DefaultPoolIdle. It is at least a second.
+	// IdleTimeout is how long a pooled sandbox waits for its user, and how long the pool lives
+	// after its last use. 0 means DefaultPoolIdle. It is at least a second.
 	IdleTimeout time.Duration
 	// Shell has each pooled sandbox start the shell of its first session ahead: bash, if the
 	// sandbox has it. A session with the pool's environment and working directory gets it. A

@@ -24,13 +24,15 @@ import (
 // while the file does. Beside it, pools/SHAPE.claims has one byte for each sandbox that was
 // claimed; its modification time is the pool's last use.
 type poolRecord struct {
-	Config    runtime.SandboxConfig `json:"config"` // as Create has completed it
-	Size      int                   `json:"size"`
-	IdleMS    int64                 `json:"idleMs"`
-	Shell     bool                  `json:"shell,omitempty"`   // the shell of the first session is started ahead
-	Tree      bool                  `json:"tree,omitempty"`    // Config's codebase is served ahead, by its rules
-	StartedAt int64                 `json:"startedAt"`         // ms since 1970
-	Problem   string                `json:"problem,omitempty"` // why the last refill failed
+	Config runtime.SandboxConfig `json:"config"` // as Create has completed it
+	Size   int                   `json:"size"`
+	IdleMS int64                 `json:"idleMs"`
+	// the shell of the first session is started ahead
+	Shell bool `json:"shell,omitempty"`
+	// Config's codebase is served ahead, by its rules
+	Tree      bool   `json:"tree,omitempty"`
+	StartedAt int64  `json:"startedAt"`         // ms since 1970
+	Problem   string `json:"problem,omitempty"` // why the last refill failed
 }
 
 func (r *poolRecord) idle() time.Duration { return time.Duration(r.IdleMS) * time.Millisecond }

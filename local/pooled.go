@@ -315,7 +315,8 @@ func (s *pooledSandboxes) created(rec *statedir.Record, c *statedir.Config, call
 // started is false, the sandbox has no pooled sandbox any more, or never had one, and is started
 // like others.
 func (s *pooledSandboxes) startClaimed(ctx context.Context, rec *statedir.Record, c *statedir.Config) (started bool, err error) {
-	if c.DroppedUID != 0 || !rec.Pooled().IsPooled() { // what is in run/ of root's sandboxes is not to be trusted
+	// what is in run/ of root's sandboxes is not to be trusted
+	if c.DroppedUID != 0 || !rec.Pooled().IsPooled() {
 		return false, nil
 	}
 	life, err := unexpired(rec, c)

@@ -47,8 +47,8 @@ func (e *executor) DialPort(ctx context.Context, sandboxID string, port int) (ne
 // dialLimit is how long a shim may take to answer, which it does within ten seconds.
 const dialLimit = 20 * time.Second
 
-// dialDirect has the shim hand over a socket of the sandbox's network that is connected to a port. The
-// error is of class ErrUnsupported where there is none to hand over, and of no class if it is
+// dialDirect has the shim hand over a socket of the sandbox's network that is connected to a port.
+// The error is of class ErrUnsupported where there is none to hand over, and of no class if it is
 // the kernel's.
 func dialDirect(ctx context.Context, rec *statedir.Record, port int) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
@@ -82,8 +82,8 @@ func dialDirect(ctx context.Context, rec *statedir.Record, port int) (net.Conn, 
 	return &heldConn{tcp, sock}, nil
 }
 
-// A heldConn is a connection of which the kernel carries the bytes, and the connection to the shim by which
-// it keeps the sandbox in use.
+// A heldConn is a connection of which the kernel carries the bytes, and the connection to the shim
+// by which it keeps the sandbox in use.
 type heldConn struct {
 	*net.TCPConn
 	shim *rawsock.Socket
@@ -92,8 +92,8 @@ type heldConn struct {
 // Close closes both.
 func (c *heldConn) Close() error { return errors.Join(c.TCPConn.Close(), c.shim.Close()) }
 
-// dialRelayed has PID 1 connect, whose stream then carries the bytes. The error is of no class if it is the
-// kernel's.
+// dialRelayed has PID 1 connect, whose stream then carries the bytes. The error is of no class if
+// it is the kernel's.
 func (e *executor) dialRelayed(ctx context.Context, rec *statedir.Record, port int) (net.Conn, error) {
 	conn, err := e.conns.to(ctx, rec)
 	if err != nil {

@@ -28,7 +28,8 @@ type process struct {
 	denials func(context.Context) *runtime.Denials
 	// refusals is the same of the network; nil: no names filter it.
 	refusals func(context.Context) *runtime.Refusals
-	git      *reposync.Use // nil: the sandbox has no git directories of its own, or the command does not count
+	// nil: the sandbox has no git directories of its own, or the command does not count
+	git *reposync.Use
 }
 
 var _ runtime.Process = (*process)(nil)

@@ -135,8 +135,10 @@ func (s *sandboxes) Prune(ctx context.Context, stopped bool) ([]runtime.Pruned, 
 		if err := ctx.Err(); err != nil {
 			return all, errors.Join(append(errs, err)...)
 		}
-		s.dir.Record(id).WaitTree(ctx, boot.TreeLimit)                        // a sandbox that has just died is busy until then
-		copied := sync.OnceValue(func() bool { return s.unapplied(ctx, id) }) // first asked without the locks, which it needs
+		// a sandbox that has just died is busy until then
+		s.dir.Record(id).WaitTree(ctx, boot.TreeLimit)
+		// first asked without the locks, which it needs
+		copied := sync.OnceValue(func() bool { return s.unapplied(ctx, id) })
 		p, err := s.reap(ctx, id, func(why reason) bool { return why != whyStuck && (why != whyStopped || stopped && !copied()) })
 		errs = append(errs, err)
 		if p != nil {
@@ -148,7 +150,8 @@ func (s *sandboxes) Prune(ctx context.Context, stopped bool) ([]runtime.Pruned, 
 	return all, errors.Join(errs...)
 }
 
-// unapplied reports whether a sandbox that does not run may have changes that were not applied, or snapshots.
+// unapplied reports whether a sandbox that does not run may have changes that were not applied, or
+// snapshots.
 func (s *sandboxes) unapplied(ctx context.Context, id string) bool {
 	c, err := s.dir.Record(id).Config()
 	if err == nil && c.PrivateGit && reposync.Unsynced(s.dir.Record(id), c) != "" {
@@ -178,7 +181,8 @@ func (s *sandboxes) tidy(ctx context.Context) {
 		if half := rec.IsIncomplete(); half && rec.Pooled().IsAlive() {
 			continue
 		} else if half || rec.MayBeOver(now) {
-			_, _ = s.reap(ctx, id, func(why reason) bool { return why.unasked() && why != whyStuck }) // else the next call does
+			// else the next call does
+			_, _ = s.reap(ctx, id, func(why reason) bool { return why.unasked() && why != whyStuck })
 		}
 	}
 }

@@ -99,8 +99,8 @@ func eachValue[T any](r io.Reader, f func(*T)) error {
 	return errors.New("the answer is too long")
 }
 
-// review has the tree server of a sandbox do some work, and read read the answer. If the sandbox does not run, a tree
-// server is started for the work, which holds the sandbox's lock.
+// review has the tree server of a sandbox do some work, and read read the answer. If the sandbox
+// does not run, a tree server is started for the work, which holds the sandbox's lock.
 func (s *reviews) review(ctx context.Context, sandboxID string, r *boot.Review, read func(io.Reader) error) error {
 	rec, c, err := s.find(sandboxID)
 	if err != nil {
@@ -127,7 +127,8 @@ func (s *reviews) review(ctx context.Context, sandboxID string, r *boot.Review, 
 			return runtime.Errorf(runtime.ErrUnavailable, "make a connection for the answer of sandbox %s: %w", rec.ID(), err)
 		}
 		defer answer.Close()
-		stop := context.AfterFunc(ctx, func() { // the tree server stops, and its answer is read for a while
+		// the tree server stops, and its answer is read for a while
+		stop := context.AfterFunc(ctx, func() {
 			_ = rawsock.CloseWrite(answer)
 			time.AfterFunc(boot.ReviewStopLimit, func() { _ = answer.Close() })
 		})
@@ -137,7 +138,8 @@ func (s *reviews) review(ctx context.Context, sandboxID string, r *boot.Review, 
 	go func() { // ends with the work, or when ctx does
 		err := s.askForReview(ctx, rec, r, theirs)
 		if ctx.Err() == nil { // else the tree server stops, and says what it has done
-			_ = rawsock.CloseWrite(theirs) // the answer ends now, also if the request lies with a shim that stands still
+			// the answer ends now, also if the request lies with a shim that stands still
+			_ = rawsock.CloseWrite(theirs)
 		}
 		_ = theirs.Close() // nil is fine
 		asked <- err
@@ -162,7 +164,8 @@ func (s *reviews) review(ctx context.Context, sandboxID string, r *boot.Review, 
 	return err
 }
 
-// newAnswer returns a connection for an answer, and the end for the tree server. The caller closes both.
+// newAnswer returns a connection for an answer, and the end for the tree server. The caller closes
+// both.
 func newAnswer() (*rawsock.Socket, *os.File, error) {
 	ours, theirs, err := rawsock.Pair()
 	if err != nil {
@@ -175,8 +178,8 @@ func newAnswer() (*rawsock.Socket, *os.File, error) {
 	return answer, theirs, nil
 }
 
-// askForReview has the tree server of the sandbox, or one that is started, do r, and answer by the end of a connection,
-// which stays the caller's.
+// askForReview has the tree server of the sandbox, or one that is started, do r, and answer by the
+// end of a connection, which stays the caller's.
 func (s *reviews) askForReview(ctx context.Context, rec *statedir.Record, r *boot.Review, answer *os.File) error {
 	return untilSettled(ctx, func() (done bool, err error) {
 		lock, err := rec.TryLock()
@@ -198,7 +201,8 @@ func (s *reviews) askForReview(ctx context.Context, rec *statedir.Record, r *boo
 	})
 }
 
-// reviewStopped starts a tree server without a mount, and has it do r, as of askForReview. The caller holds the lock.
+// reviewStopped starts a tree server without a mount, and has it do r, as of askForReview. The
+// caller holds the lock.
 func (s *reviews) reviewStopped(ctx context.Context, rec *statedir.Record, lock *statedir.Lock, r *boot.Review, answer *os.File) error {
 	_, c, err := s.find(rec.ID()) // with the lock held it does not change
 	if err != nil {
@@ -247,7 +251,8 @@ func (s *reviews) reviewStopped(ctx context.Context, rec *statedir.Record, lock 
 		}
 	}()
 	stop := context.AfterFunc(ctx, func() {
-		if answer == nil || !boot.Within(boot.ReviewStopLimit, tree.Gone()) { // else it stops by itself
+		// else it stops by itself
+		if answer == nil || !boot.Within(boot.ReviewStopLimit, tree.Gone()) {
 			_ = tree.Kill()
 		}
 	})

@@ -9,8 +9,9 @@ import (
 	"wolffia/perm"
 )
 
-// rulesText is the JSON of the rules that were asked for last: callers mostly have the same for many sandboxes, and to encode
-// those of a preset takes a tenth of a millisecond. The zero value is ready.
+// rulesText is the JSON of the rules that were asked for last: callers mostly have the same for
+// many sandboxes, and to encode those of a preset takes a tenth of a millisecond. The zero value
+// is ready.
 type rulesText struct {
 	mu    sync.Mutex
 	rules []perm.Rule // guarded by mu

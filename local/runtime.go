@@ -37,7 +37,8 @@ type Options struct {
 // A Runtime runs sandboxes on this host, by one or more backends. It is safe for
 // concurrent use. Close releases it and leaves the sandboxes running.
 //
-// Each of its parts owns what it is named for. They share the catalog, and have those that they need.
+// Each of its parts owns what it is named for. They share the catalog, and have those that they
+// need.
 type Runtime struct {
 	*sandboxes // implements runtime.Runtime
 	*settings

@@ -49,7 +49,8 @@ func (s *sandboxes) Create(ctx context.Context, config *runtime.SandboxConfig) (
 	return s.create(ctx, config, nil)
 }
 
-// create is Create; fill is as for statedir.Dir.Create, and not called if the sandbox was started ahead.
+// create is Create; fill is as for statedir.Dir.Create, and not called if the sandbox was started
+// ahead.
 func (s *sandboxes) create(ctx context.Context, config *runtime.SandboxConfig, fill func(*statedir.Record) error) (*runtime.Sandbox, error) {
 	c := recordOf(config)
 	limits, release, err := s.completer.complete(ctx, c)
@@ -179,8 +180,9 @@ func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
 	return errors.Join(rec.Remove(), unfinished)
 }
 
-// lockStopped takes the lock of a sandbox that was stopped, so that nobody starts it, and stops what another process has started meanwhile.
-// release unlocks it. lock is for finishApply; nil without a copied codebase: it takes another descriptor, and who has few may have none left.
+// lockStopped takes the lock of a sandbox that was stopped, so that nobody starts it, and stops
+// what another process has started meanwhile. release unlocks it. lock is for finishApply; nil
+// without a copied codebase: it takes another descriptor, and who has few may have none left.
 func (s *sandboxes) lockStopped(ctx context.Context, rec *statedir.Record, c *statedir.Config) (lock *statedir.Lock, release func(), err error) {
 	for end := time.Now().Add(boot.KillLimit); ; {
 		if c.CopyOnWrite {
@@ -217,7 +219,8 @@ func (s *sandboxes) List(ctx context.Context) ([]*runtime.Sandbox, error) {
 		return nil, err
 	}
 	looked := make([]*found, len(ids))
-	if err := sideBySide(len(ids), goruntime.GOMAXPROCS(0), func(i int) (err error) { // a configuration has tens of kB of rules
+	// a configuration has tens of kB of rules
+	if err := sideBySide(len(ids), goruntime.GOMAXPROCS(0), func(i int) (err error) {
 		rec := s.dir.Record(ids[i])
 		looked[i], err = s.look(rec, rec.State)
 		return err
@@ -335,7 +338,8 @@ func (s *sandboxes) Audit(ctx context.Context, sandboxID string) (log *audit.Log
 		return nil, "", err
 	}
 	if c.Serves() || c.Network == runtime.NetworkFiltered {
-		_, _ = askShim(ctx, rec, &boot.Request{Op: boot.OpAudit}, boot.StatsLimit+time.Second) // without an answer the log is as it is
+		// without an answer the log is as it is
+		_, _ = askShim(ctx, rec, &boot.Request{Op: boot.OpAudit}, boot.StatsLimit+time.Second)
 	}
 	log, err = audit.OpenAll(statedir.Audit(rec.Run()), statedir.NetworkAudit(rec.Run()))
 	if err != nil {

@@ -152,8 +152,9 @@ func inSession(id runtime.SessionID, cmd *runtime.Command) (sandbox string, in *
 	return sandbox, &own, err
 }
 
-// evaluation returns what makes a request for a process one for a text in a session; nil if the command is for
-// none. With an operation the text outlives this call. With Create, [executor.command] completes Create.
+// evaluation returns what makes a request for a process one for a text in a session; nil if the
+// command is for none. With an operation the text outlives this call. With Create,
+// [executor.command] completes Create.
 func evaluation(cmd *runtime.Command) (*wire.SessionRequest, error) {
 	if cmd.Session == "" {
 		return nil, nil

@@ -28,8 +28,8 @@ import (
 	"wolffia/volume"
 )
 
-// How long a sandbox may take to start, unless the context ends first. An engine may have to import the image of
-// wolffia's own first.
+// How long a sandbox may take to start, unless the context ends first. An engine may have to
+// import the image of wolffia's own first.
 const (
 	startLimit       = time.Minute
 	engineStartLimit = 3 * time.Minute
@@ -57,7 +57,8 @@ func (p *plan) startLimit() time.Duration {
 	return startLimit
 }
 
-// Start implements [runtime.Runtime]. A sandbox that was a pooled sandbox runs already, and is given what is its own.
+// Start implements [runtime.Runtime]. A sandbox that was a pooled sandbox runs already, and is
+// given what is its own.
 func (s *sandboxes) Start(ctx context.Context, sandboxID string) error {
 	rec, c, err := s.find(sandboxID)
 	if err != nil {
@@ -81,8 +82,8 @@ func (s *sandboxes) Start(ctx context.Context, sandboxID string) error {
 	return s.starter.launch(ctx, rec, c, lock, nil)
 }
 
-// ownProc returns an error if /proc has not the processes of this one's PID namespace. What is started there would not be
-// found by its number, and bubblewrap would end half-way.
+// ownProc returns an error if /proc has not the processes of this one's PID namespace. What is
+// started there would not be found by its number, and bubblewrap would end half-way.
 func ownProc() error {
 	if self, _ := os.Readlink("/proc/self"); self != strconv.Itoa(os.Getpid()) {
 		return runtime.Errorf(runtime.ErrUnavailable, "/proc is not that of this PID namespace: mount it with unshare --mount-proc, or mount -t proc proc /proc")
@@ -90,8 +91,9 @@ func ownProc() error {
 	return nil
 }
 
-// launch plans what to start for a sandbox or, if pooled sandbox is not nil, for one without a user; launches that, and awaits
-// that it is ready. If it fails, all of it is gone. It takes over the lock.
+// launch plans what to start for a sandbox or, if pooled sandbox is not nil, for one without a
+// user; launches that, and awaits that it is ready. If it fails, all of it is gone. It takes over
+// the lock.
 func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.Config, lock *statedir.Lock, pooled *boot.Pooled) (err error) {
 	defer func() {
 		if err != nil {
@@ -115,7 +117,8 @@ func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.
 		if err := rec.Git().Make(c); err != nil {
 			return err
 		}
-		_ = s.gits.Settle(ctx, rec, c) // what cannot be put right is said when git directories arrive or the sandbox goes
+		// what cannot be put right is said when git directories arrive or the sandbox goes
+		_ = s.gits.Settle(ctx, rec, c)
 	}
 	limits, err := s.limits(rec, c)
 	if err != nil {
@@ -154,7 +157,8 @@ func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.
 	var undo cleanup.Stack
 	defer undo.Unwind(&err)
 	if !rec.HasSocket() {
-		undo.Add(rec.RemoveSocket) // of a shim that is ready when it is killed: the sandbox would count as dead
+		// of a shim that is ready when it is killed: the sandbox would count as dead
+		undo.Add(rec.RemoveSocket)
 	}
 	parts, err := p.launch(rec, d, &undo)
 	if err != nil {
@@ -195,8 +199,9 @@ func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.
 	return nil
 }
 
-// renew makes of a sandbox's record what the next start needs: it gives up that the sandbox ends with its caller, if that has ended and the
-// sandbox was kept all the same, and gives one of an earlier version git directories of its own. The caller holds the sandbox's lock.
+// renew makes of a sandbox's record what the next start needs: it gives up that the sandbox ends
+// with its caller, if that has ended and the sandbox was kept all the same, and gives one of an
+// earlier version git directories of its own. The caller holds the sandbox's lock.
 func renew(rec *statedir.Record, c *statedir.Config) error {
 	free, err := unbound(rec, c)
 	if err != nil {
@@ -215,7 +220,8 @@ func renew(rec *statedir.Record, c *statedir.Config) error {
 	return rec.SetConfig(c)
 }
 
-// unbound reports whether a sandbox that does not run was kept when the caller that it is bound to ended.
+// unbound reports whether a sandbox that does not run was kept when the caller that it is bound to
+// ended.
 func unbound(rec *statedir.Record, c *statedir.Config) (bool, error) {
 	switch {
 	case !c.BoundToCaller:
@@ -310,7 +316,8 @@ func (s *starter) treeParams(rec *statedir.Record, c *statedir.Config) (*boot.Tr
 func endEarlier(rec *statedir.Record, c *statedir.Config) (inDoubt bool, err error) {
 	recorded, err := rec.Processes().EndParts(boot.KillLimit)
 	if err == nil && !recorded {
-		err = rec.Processes().KillAll(c.UID, boot.KillLimit) // of those that still have a command line
+		// of those that still have a command line
+		err = rec.Processes().KillAll(c.UID, boot.KillLimit)
 	}
 	if err == nil {
 		err = rec.Processes().ForgetShim() // or it would be claimed for the new start's
@@ -321,8 +328,9 @@ func endEarlier(rec *statedir.Record, c *statedir.Config) (inDoubt bool, err err
 	return !recorded, nil
 }
 
-// openLog opens the log, which is made anew, with its directory, if it was deleted. The user that the sandbox runs as may have
-// replaced it: by a FIFO, whose open would block, or by a hard link to another file.
+// openLog opens the log, which is made anew, with its directory, if it was deleted. The user that
+// the sandbox runs as may have replaced it: by a FIFO, whose open would block, or by a hard link
+// to another file.
 func openLog(rec *statedir.Record, c *statedir.Config) (*os.File, error) {
 	open := func() (*os.File, error) {
 		return os.OpenFile(rec.Log(), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
@@ -384,9 +392,9 @@ var errSilent = errors.New("the shim ended without a report")
 // longestVersion bounds what is recorded of a version, in bytes.
 const longestVersion = 64
 
-// await reads the reports of a start, up to a limit, until the shim is ready or has failed. It calls held
-// with the process that waits at the start barrier, and returns the version of the shim's
-// program.
+// await reads the reports of a start, up to a limit, until the shim is ready or has failed. It
+// calls held with the process that waits at the start barrier, and returns the version of the
+// shim's program.
 func await(ctx context.Context, progress *os.File, limit time.Duration, held func(ctx context.Context, pid int) error) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -13,7 +13,8 @@ type table[T io.Closer] struct {
 
 func newTable[T io.Closer]() *table[T] { return &table[T]{open: map[string]T{}} }
 
-// put keeps v for a sandbox, and closes what was kept for it before, such as for a start whose shim was killed.
+// put keeps v for a sandbox, and closes what was kept for it before, such as for a start whose
+// shim was killed.
 func (t *table[T]) put(id string, v T) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,9 +12,10 @@ import (
 	"wolffia/runtime"
 )
 
-// finishApply puts right what an Apply that was killed has left in the codebase of a sandbox that is about to be removed: no
-// later command could. The caller holds the sandbox's lock, and no process of the sandbox runs. Without such an Apply, or
-// without the codebase, it does nothing. The error names the codebase.
+// finishApply puts right what an Apply that was killed has left in the codebase of a sandbox that
+// is about to be removed: no later command could. The caller holds the sandbox's lock, and no
+// process of the sandbox runs. Without such an Apply, or without the codebase, it does nothing.
+// The error names the codebase.
 func (s *reviews) finishApply(ctx context.Context, rec *statedir.Record, c *statedir.Config, lock *statedir.Lock) error {
 	if !c.CopyOnWrite || !rec.HasUndo() {
 		return nil

@@ -25,7 +25,8 @@ func (l *limited) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// Diff returns the beginning of what Diff of rt writes, up to most bytes; more says that there is more.
+// Diff returns the beginning of what Diff of rt writes, up to most bytes; more says that there is
+// more.
 func Diff(
 	ctx context.Context, rt runtime.Workspace, sandboxID string, o runtime.DiffOptions, most int,
 ) (text []byte, more bool, err error) {

@@ -22,20 +22,21 @@ const MaxFile = 32 << 20
 // maxFileReply is the largest reply to a request about files, in bytes.
 const maxFileReply = 16 << 20
 
-// Files are the files of a sandbox, as processes in it see them. What replies say must not be trusted: the sandbox can
-// forge it. Concurrent use is safe.
+// Files are the files of a sandbox, as processes in it see them. What replies say must not be
+// trusted: the sandbox can forge it. Concurrent use is safe.
 type Files struct {
 	Client     *fileclient.Client
 	Sandbox    string
 	MountPoint string // of the codebase
 }
 
-// place is where file operations begin, with absolute paths: the sandbox's working directory may be gone, or closed.
+// place is where file operations begin, with absolute paths: the sandbox's working directory may
+// be gone, or closed.
 func (f *Files) place() fileclient.Place { return fileclient.Place{Sandbox: f.Sandbox, Dir: "/"} }
 
-// Path returns the absolute path that a name has in the sandbox: a relative one is below the
-// mount point. The error is of class [runtime.ErrInvalid]: also for bytes that are not UTF-8, which would be
-// the name of another file in a [FileRequest].
+// Path returns the absolute path that a name has in the sandbox: a relative one is below the mount
+// point. The error is of class [runtime.ErrInvalid]: also for bytes that are not UTF-8, which
+// would be the name of another file in a [FileRequest].
 func (f *Files) Path(name string) (string, error) {
 	switch {
 	case name == "" || strings.ContainsRune(name, 0):
@@ -49,8 +50,8 @@ func (f *Files) Path(name string) (string, error) {
 	return path.Clean(name), nil
 }
 
-// FilePath is Path for a name that must be that of a file. It is cleaned lexically; processes in the sandbox follow
-// its symbolic links.
+// FilePath is Path for a name that must be that of a file. It is cleaned lexically; processes in
+// the sandbox follow its symbolic links.
 func (f *Files) FilePath(name string) (string, error) {
 	if name == "" || strings.HasSuffix(name, "/") || strings.ContainsRune(name, 0) {
 		return "", runtime.Errorf(runtime.ErrInvalid, "path %q: not the path of a file", name)
@@ -64,8 +65,8 @@ func (f *Files) FilePath(name string) (string, error) {
 	return name, nil
 }
 
-// Within returns the path of a name, which begins at cwd if it is relative, relative to dir; ok is false if the name is
-// elsewhere. It looks at the paths only.
+// Within returns the path of a name, which begins at cwd if it is relative, relative to dir; ok is
+// false if the name is elsewhere. It looks at the paths only.
 func Within(name, cwd, dir string) (rel string, ok bool) {
 	if !path.IsAbs(name) {
 		name = path.Join(cwd, name)
@@ -106,10 +107,10 @@ func classOf(kind string) error {
 	return runtime.ErrUnavailable
 }
 
-// Read reads a file, whose path must be absolute, from an offset in bytes on, which counts from the end if it is
-// negative; at most most bytes, and all if most is negative. The caller closes the part. A missing file is
-// [runtime.ErrNotFound], one without read permission [runtime.ErrDenied], one that is not a regular file
-// [runtime.ErrInvalid].
+// Read reads a file, whose path must be absolute, from an offset in bytes on, which counts from
+// the end if it is negative; at most most bytes, and all if most is negative. The caller closes
+// the part. A missing file is [runtime.ErrNotFound], one without read permission
+// [runtime.ErrDenied], one that is not a regular file [runtime.ErrInvalid].
 func (f *Files) Read(ctx context.Context, name string, from, most int64) (*fileclient.Part, error) {
 	part, err := f.get(ctx, filecall.OpGet, name, from, most)
 	return part, fileError(name, err)
@@ -125,8 +126,8 @@ func (f *Files) get(ctx context.Context, op, name string, from, most int64) (*fi
 	return f.Client.Get(ctx, f.place(), &filecall.Request{Op: op, Path: name, From: from, Most: most})
 }
 
-// Range returns a part of a file as Read does, of at most [MaxFile] bytes, and the offset of the part and the size of
-// the file. For the name see FilePath.
+// Range returns a part of a file as Read does, of at most [MaxFile] bytes, and the offset of the
+// part and the size of the file. For the name see FilePath.
 func (f *Files) Range(ctx context.Context, name string, from, most int64) (content []byte, at, size int64, err error) {
 	if most < 0 || most > MaxFile {
 		return nil, 0, 0, runtime.Errorf(runtime.ErrInvalid, "%d bytes: it must be from 0 to %d", most, MaxFile)
@@ -143,8 +144,8 @@ func (f *Files) Range(ctx context.Context, name string, from, most int64) (conte
 	return content, part.Start, part.Size, err
 }
 
-// Whole returns the content of a file. One that is larger than [MaxFile] is [runtime.ErrInvalid]. For the name see
-// FilePath.
+// Whole returns the content of a file. One that is larger than [MaxFile] is [runtime.ErrInvalid].
+// For the name see FilePath.
 func (f *Files) Whole(ctx context.Context, name string) ([]byte, error) {
 	at, err := f.FilePath(name)
 	if err != nil {
@@ -174,15 +175,17 @@ func tooLarge(name string) error {
 	return runtime.Errorf(runtime.ErrInvalid, "%q: larger than %d bytes", name, MaxFile)
 }
 
-// Write makes what r has the content of a file, whose path must be absolute, with missing directories, and then sets
-// its mode. If reading r fails, nothing is changed, and the error wraps the reader's.
+// Write makes what r has the content of a file, whose path must be absolute, with missing
+// directories, and then sets its mode. If reading r fails, nothing is changed, and the error wraps
+// the reader's.
 func (f *Files) Write(ctx context.Context, name string, mode filecall.Mode, r io.Reader) error {
 	_, err := f.Client.Do(ctx, f.place(), &filecall.Request{Op: filecall.OpPut, Path: name, Mode: mode}, r, maxFileReply)
 	return fileError(name, err)
 }
 
-// Put gives a file a content of at most [MaxFile] bytes, as Write does; for the name see FilePath. With an offset in
-// bytes it replaces what follows it in a file that exists, which then is at least as long.
+// Put gives a file a content of at most [MaxFile] bytes, as Write does; for the name see FilePath.
+// With an offset in bytes it replaces what follows it in a file that exists, which then is at
+// least as long.
 func (f *Files) Put(ctx context.Context, name string, content []byte, offset *int64) error {
 	if len(content) > MaxFile {
 		return tooLarge(name)
@@ -211,7 +214,8 @@ var causes = map[string]string{
 	filecall.KindName:       "the name or the path is too long, or is not one",
 }
 
-// fileError returns the error for a file that could not be read or written. What a reply says is the sandbox's word.
+// fileError returns the error for a file that could not be read or written. What a reply says is
+// the sandbox's word.
 func fileError(name string, err error) error {
 	e, ok := errors.AsType[*filecall.Error](err)
 	if !ok {

@@ -15,15 +15,15 @@ import (
 	"wolffia/runtime"
 )
 
-// Jobs are the background jobs of a session, which need not exist. A key is the id or the name of a job; the newest
-// of a name is meant.
+// Jobs are the background jobs of a session, which need not exist. A key is the id or the name of
+// a job; the newest of a name is meant.
 type Jobs struct {
 	Runtime runtime.RuntimeWithSession
 	Session runtime.SessionID
 }
 
-// Start starts a job, which may have a name, after earlier commands of the shell have ended. It creates the session
-// if it does not exist.
+// Start starts a job, which may have a name, after earlier commands of the shell have ended. It
+// creates the session if it does not exist.
 func (s Jobs) Start(ctx context.Context, name string, cmd *runtime.Command) (*runtime.Job, error) {
 	if strings.TrimSpace(strings.Join(cmd.Command, "")) == "" {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "the command is empty")
@@ -128,15 +128,16 @@ type JobOutput struct{ Stdout, Stderr Part }
 // A Part is a part of a stream of a job. Offsets are in bytes from the stream's beginning.
 type Part struct {
 	Bytes []byte
-	From  uint64 // the offset of Bytes; larger than what was asked for if the bytes before are lost
-	End   uint64 // of the stream, so far
+	// the offset of Bytes; larger than what was asked for if the bytes before are lost
+	From uint64
+	End  uint64 // of the stream, so far
 }
 
 // Next returns the offset behind the part.
 func (p *Part) Next() uint64 { return p.From + uint64(len(p.Bytes)) }
 
-// Output returns at most so many bytes of each stream of a job, from the offsets on as far as they are kept; nil
-// means the end of the stream.
+// Output returns at most so many bytes of each stream of a job, from the offsets on as far as they
+// are kept; nil means the end of the stream.
 func (s Jobs) Output(ctx context.Context, j *runtime.Job, stdout, stderr *uint64, most int) (*JobOutput, error) {
 	o := &JobOutput{begin(&j.Stdout, stdout, most), begin(&j.Stderr, stderr, most)}
 	p, err := s.Runtime.JobOutput(ctx, s.Session, j.ID, o.Stdout.From, o.Stderr.From, false)
@@ -161,8 +162,8 @@ func (s Jobs) Output(ctx context.Context, j *runtime.Job, stdout, stderr *uint64
 	return o, nil
 }
 
-// sent notes that the sandbox has sent n bytes, of which the part has the first, and says that they go up to end. It
-// may have dropped more since the part was begun than was dropped then.
+// sent notes that the sandbox has sent n bytes, of which the part has the first, and says that
+// they go up to end. It may have dropped more since the part was begun than was dropped then.
 func (p *Part) sent(n, end uint64) {
 	if end = min(end, maxOffset); end >= n {
 		p.From = max(p.From, end-n)

@@ -2,7 +2,8 @@ package ops
 
 import "wolffia/runtime"
 
-// Notes returns, a line each, what the exit code of a command and its time-out do not say of its end.
+// Notes returns, a line each, what the exit code of a command and its time-out do not say of its
+// end.
 func Notes(r *runtime.Result) (notes []string) {
 	add := func(holds bool, text string) {
 		if holds {

@@ -32,8 +32,8 @@ func ResultOf(r *runtime.Result) *Result {
 	return x
 }
 
-// WithoutHost returns a copy of r without what is of the host, for callers that may be elsewhere: directories of files
-// with rules, and numbers of processes.
+// WithoutHost returns a copy of r without what is of the host, for callers that may be elsewhere:
+// directories of files with rules, and numbers of processes.
 func WithoutHost(r *runtime.Result) *runtime.Result {
 	own := *r
 	own.Denied, own.Refused = slices.Clone(r.Denied), slices.Clone(r.Refused)
@@ -55,10 +55,11 @@ type Document struct {
 	Result
 }
 
-// WriteResult writes a JSON object with the fields of before, of r and of after; before and after are structs,
-// or nil. Invalid UTF-8 in the output is U+FFFD in the text, and then another field has the exact bytes. The
-// output is written in pieces: it can have 32 MiB, which escaped as JSON are up to 192 MiB, and encoding/json
-// would hold them in memory several times (580 MiB, measured).
+// WriteResult writes a JSON object with the fields of before, of r and of after; before and after
+// are structs, or nil. Invalid UTF-8 in the output is U+FFFD in the text, and then another field
+// has the exact bytes. The output is written in pieces: it can have 32 MiB, which escaped as JSON
+// are up to 192 MiB, and encoding/json would hold them in memory several times (580 MiB,
+// measured).
 func WriteResult(w *bufio.Writer, before any, r *runtime.Result, after any) error {
 	first, err := members(before)
 	if err != nil {

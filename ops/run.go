@@ -36,9 +36,10 @@ func Run(ctx context.Context, rt runtime.Executor, sandboxID string, cmd *runtim
 	return &r, nil
 }
 
-// Follow passes on the output of a process until its end, closes it, and returns how it ended, without output. The
-// sinks run concurrently, and have returned when Follow does. If ctx ends, the process is closed and the error is
-// ctx's cause; if a sink fails, it is closed and the error is the sink's, unless the sandbox has ended.
+// Follow passes on the output of a process until its end, closes it, and returns how it ended,
+// without output. The sinks run concurrently, and have returned when Follow does. If ctx ends, the
+// process is closed and the error is ctx's cause; if a sink fails, it is closed and the error is
+// the sink's, unless the sandbox has ended.
 func Follow(ctx context.Context, p runtime.Process, stdout, stderr Sink) (runtime.Result, error) {
 	defer p.Close()
 	defer context.AfterFunc(ctx, func() { _ = p.Close() })()

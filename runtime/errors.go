@@ -40,8 +40,8 @@ func Class(err error) error {
 	return nil
 }
 
-// Exhausted reports whether err is that of a process, or a host, without a free descriptor or memory (EMFILE, ENFILE,
-// ENOMEM). It says nothing of the sandbox that the call was about.
+// Exhausted reports whether err is that of a process, or a host, without a free descriptor or
+// memory (EMFILE, ENFILE, ENOMEM). It says nothing of the sandbox that the call was about.
 func Exhausted(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }

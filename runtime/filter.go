@@ -62,7 +62,8 @@ func checkFilter(c *SandboxConfig, bad problem) {
 	}
 }
 
-// strongest names the rule that does not grant everything and outranks others; empty if there is none.
+// strongest names the rule that does not grant everything and outranks others; empty if there is
+// none.
 func (c *SandboxConfig) strongest() string {
 	var first *perm.Rule
 	for i := range c.Permissions {

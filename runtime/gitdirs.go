@@ -6,14 +6,15 @@ type GitDirs string
 // The git directories.
 const (
 	// GitPrivate: each name .git is the sandbox's own copy. Commits, and moves of branches, cross
-	// to the host's repository and back, as the host's git has checked them: see [Workspace].SyncGit. With
-	// FilterStatic so is each .git that the host has at a start; one that comes later is the host's.
-	// A codebase with FilterNone, or with CopyOnWrite, has none.
+	// to the host's repository and back, as the host's git has checked them: see
+	// [Workspace].SyncGit. With FilterStatic so is each .git that the host has at a start; one
+	// that comes later is the host's. A codebase with FilterNone, or with CopyOnWrite, has none.
 	GitPrivate GitDirs = ""
-	// GitInPlace: they are the host's own, and the rules alone say what a sandbox may change in them.
-	// What it writes there, git on the host may execute.
+	// GitInPlace: they are the host's own, and the rules alone say what a sandbox may change in
+	// them. What it writes there, git on the host may execute.
 	GitInPlace GitDirs = "in-place"
-	// GitReadOnly: they are the host's own, and at most readable: the host's git cannot take over commits.
+	// GitReadOnly: they are the host's own, and at most readable: the host's git cannot take over
+	// commits.
 	GitReadOnly GitDirs = "read-only"
 )
 
@@ -22,8 +23,8 @@ type GitReport struct {
 	// Lines are for the user: what was rewritten or deleted, and what stays on its side, and why.
 	// Most reports have none. Names in them are the sandbox's: quote them before printing.
 	Lines []string
-	// Pending is the reason why something stays inside that would be lost with the sandbox, such as
-	// an operation of git that is in progress; empty: nothing would be.
+	// Pending is the reason why something stays inside that would be lost with the sandbox, such
+	// as an operation of git that is in progress; empty: nothing would be.
 	Pending string
 }
 

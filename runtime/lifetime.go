@@ -32,9 +32,10 @@ const (
 
 // Pruned is a sandbox that was removed.
 type Pruned struct {
-	ID     string `json:"id"`
-	Name   string `json:"name"`
-	Reason string `json:"why"` // ttl, idle, dead, stopped, unbound (its caller is gone), half (made or removed)
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// ttl, idle, dead, stopped, unbound (its caller is gone), half (made or removed)
+	Reason string `json:"why"`
 }
 
 // Reason returns what the Expiry means as a clause; empty for the zero Expiry.

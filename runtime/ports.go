@@ -30,15 +30,17 @@ func (p *Publish) HostAddress() string {
 	return net.JoinHostPort(host, strconv.Itoa(p.Local))
 }
 
-// onLoopback reports whether it listens at an address at which a server inside may listen: 127.0.0.1 or ::1.
+// onLoopback reports whether it listens at an address at which a server inside may listen:
+// 127.0.0.1 or ::1.
 func (p *Publish) onLoopback() bool {
 	at, err := netip.ParseAddr(p.Address)
 	at = at.Unmap()
 	return p.Address == "" || err == nil && (at.IsUnspecified() || at == netip.AddrFrom4([4]byte{127, 0, 0, 1}) || at == netip.IPv6Loopback())
 }
 
-// Circular returns the first of ports that would lead to itself, or from one of them to the next without end, instead
-// of to a server, in a sandbox that shares the host's network; nil if there is none.
+// Circular returns the first of ports that would lead to itself, or from one of them to the next
+// without end, instead of to a server, in a sandbox that shares the host's network; nil if there
+// is none.
 func Circular(ports []Publish) *Publish {
 	for i := range ports {
 		at := i

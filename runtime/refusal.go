@@ -42,7 +42,8 @@ type Refusal struct {
 	Count int `json:"count"`
 }
 
-// Host returns what the program wanted to reach: the name, or the address, and the port if it is known.
+// Host returns what the program wanted to reach: the name, or the address, and the port if it is
+// known.
 func (r *Refusal) Host() string {
 	host := cmp.Or(r.Name, r.Address)
 	if r.Port == 0 {

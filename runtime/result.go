@@ -21,7 +21,8 @@ type Result struct {
 	// StdoutDropped and StderrDropped count the bytes beyond MaxOutput.
 	StdoutDropped int64 `json:"stdoutDropped"`
 	StderrDropped int64 `json:"stderrDropped"`
-	// StdoutEnd and StderrEnd are, of a JobOutput, the offsets behind the last bytes that it has sent.
+	// StdoutEnd and StderrEnd are, of a JobOutput, the offsets behind the last bytes that it has
+	// sent.
 	StdoutEnd uint64 `json:"-"`
 	StderrEnd uint64 `json:"-"`
 	// Duration is the time from the request to the end of the output.

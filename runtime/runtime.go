@@ -64,10 +64,9 @@ type Runtime interface {
 	// whether it had one or not. 0 removes it.
 	Renew(ctx context.Context, sandboxID string, ttl time.Duration) (*Sandbox, error)
 
-	// Prune removes sandboxes whose lifetime is over, dead ones, and what an interrupted
-	// Create or Destroy has left; with stopped also stopped ones. It returns what it removed
-	// even with an error. It may be called at any time: a sandbox that another call is using is left
-	// alone.
+	// Prune removes sandboxes whose lifetime is over, dead ones, and what an interrupted Create or
+	// Destroy has left; with stopped also stopped ones. It returns what it removed even with an
+	// error. It may be called at any time: a sandbox that another call is using is left alone.
 	Prune(ctx context.Context, stopped bool) ([]Pruned, error)
 }
 

@@ -33,12 +33,13 @@ type SandboxConfig struct {
 	// Filter is what enforces Permissions. Empty means FilterFuse; if this host cannot use
 	// FUSE and Permissions grant everything, it means FilterNone. Create records which.
 	Filter Filter `json:"filter,omitempty"`
-	// CopyOnWrite keeps what the sandbox changes in its codebase beside the host's directory, which
-	// stays as it is: see [Workspace]. It needs FilterFuse.
+	// CopyOnWrite keeps what the sandbox changes in its codebase beside the host's directory,
+	// which stays as it is: see [Workspace]. It needs FilterFuse.
 	CopyOnWrite bool `json:"cow,omitempty"`
 	// GitDirs says whose the git directories of the codebase are; empty means GitPrivate.
 	GitDirs GitDirs `json:"gitDirs,omitempty"`
-	// GitCredentials leaves passwords and tokens in the copies of the host's git configuration, with GitPrivate.
+	// GitCredentials leaves passwords and tokens in the copies of the host's git configuration,
+	// with GitPrivate.
 	GitCredentials bool `json:"gitCredentials,omitempty"`
 	// MountPoint is where the codebase appears; empty means DefaultMountPoint.
 	MountPoint string `json:"mountPoint,omitempty"`
@@ -47,8 +48,8 @@ type SandboxConfig struct {
 	// Volumes are directories of the state directory, which outlive the sandbox: see package
 	// volume. Create and Start make those that do not exist.
 	Volumes []VolumeMount `json:"volumes,omitempty"`
-	// Labels are recorded. Those that begin with "wolffia." are reserved for wolffia's own programs: a
-	// program that takes labels from a user must refuse them.
+	// Labels are recorded. Those that begin with "wolffia." are reserved for wolffia's own
+	// programs: a program that takes labels from a user must refuse them.
 	Labels map[string]string `json:"labels,omitempty"`
 	// Runtime is the name of the runtime; empty means the default of the one that is called.
 	Runtime string `json:"runtime,omitempty"`
@@ -68,12 +69,14 @@ type SandboxConfig struct {
 	Platform string `json:"platform,omitempty"`
 	// Env is added to the environment that every process starts with.
 	Env map[string]string `json:"env,omitempty"`
-	// Git is git's configuration of the system level inside; nil: the system's own. Where the codebase has another owner inside than
-	// on the host, or other inode numbers, Create begins it with core.checkStat=minimal, so that git does not read all files again
-	// (nil: only in gVisor and for root).
+	// Git is git's configuration of the system level inside; nil: the system's own. Where the
+	// codebase has another owner inside than on the host, or other inode numbers, Create begins it
+	// with core.checkStat=minimal, so that git does not read all files again (nil: only in gVisor
+	// and for root).
 	Git *GitConfig `json:"git,omitempty"`
-	// NoGitMonitor has git inside look at each file of the working tree itself. Else it asks the tree server what has changed, where git
-	// directories are the sandbox's own (GitPrivate), and git is the host's, from version 2.43 on.
+	// NoGitMonitor has git inside look at each file of the working tree itself. Else it asks the
+	// tree server what has changed, where git directories are the sandbox's own (GitPrivate), and
+	// git is the host's, from version 2.43 on.
 	NoGitMonitor bool `json:"noGitMonitor,omitempty"`
 	// Cwd is the working directory of processes that name none; empty means
 	// the mount point.
@@ -214,9 +217,10 @@ type Network string
 
 // The networks.
 const (
-	NetworkNone     Network = "none"     // its own loopback only
-	NetworkFiltered Network = "filtered" // its own loopback, and over that the names of SandboxConfig.Egress
-	NetworkHost     Network = "host"     // all that the host can, its loopback included
+	NetworkNone Network = "none" // its own loopback only
+	// its own loopback, and over that the names of SandboxConfig.Egress
+	NetworkFiltered Network = "filtered"
+	NetworkHost     Network = "host" // all that the host can, its loopback included
 )
 
 // A State is where a sandbox is in its life.

@@ -12,16 +12,16 @@ import (
 // callers, and end with the sandbox. [Box].Session returns a [Shell], whose methods need no
 // id.
 //
-// A sessionID is [Session].ID, or SANDBOX/NAME with any name of the sandbox. An unknown one
-// is [ErrNotFound]; a sandbox that does not run is [ErrConflict]. A job is named by its id or name.
+// A sessionID is [Session].ID, or SANDBOX/NAME with any name of the sandbox. An unknown one is
+// [ErrNotFound]; a sandbox that does not run is [ErrConflict]. A job is named by its id or name.
 //
 // A command can outlive its caller, so that a caller that is killed loses neither the command nor
-// its output. SessionExec with an Operation that the session does not know begins the command. With
-// a known one it waits for that command, whether it runs or has ended, and returns its result with
-// all of its output; Duration is how long the command ran. A known Operation with another Command,
-// Cwd, Env or Timeout is [ErrExists]. Canceling ctx, or the end of the caller, does not affect the
-// command. Stdin must be nil. [DefaultMaxOutput] bytes of each stream are kept; output never blocks
-// the command.
+// its output. SessionExec with an Operation that the session does not know begins the command.
+// With a known one it waits for that command, whether it runs or has ended, and returns its result
+// with all of its output; Duration is how long the command ran. A known Operation with another
+// Command, Cwd, Env or Timeout is [ErrExists]. Canceling ctx, or the end of the caller, does not
+// affect the command. Stdin must be nil. [DefaultMaxOutput] bytes of each stream are kept; output
+// never blocks the command.
 //
 // A session knows its running operations and the last ones that have ended: at most 32, and
 // at most 32 MiB of output but for the last one. They end with the session.
@@ -152,7 +152,8 @@ type SessionState string
 const (
 	SessionIdle    SessionState = "idle"
 	SessionRunning SessionState = "running"
-	SessionEnded   SessionState = "ended" // its shell is gone; the next command starts a new one with its state
+	// its shell is gone; the next command starts a new one with its state
+	SessionEnded SessionState = "ended"
 )
 
 // A SessionStatus is the state of a session after a command.

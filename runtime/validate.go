@@ -309,8 +309,8 @@ func CheckVariable(name, value string) error {
 	return nil
 }
 
-// CheckEnv returns why variables cannot be in the environment of a command, or nil. The error is of class [ErrInvalid]. Other bytes than these
-// are the program's affair.
+// CheckEnv returns why variables cannot be in the environment of a command, or nil. The error is
+// of class [ErrInvalid]. Other bytes than these are the program's affair.
 func CheckEnv(env map[string]string) error {
 	for k, v := range env {
 		if k == "" || strings.ContainsAny(k, "=\x00") || strings.Contains(v, "\x00") {

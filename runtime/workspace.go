@@ -10,14 +10,16 @@ import (
 	"wolffia/perm"
 )
 
-// A Workspace is a Runtime whose sandboxes have a codebase: by rules, which can change, with git directories of their own,
-// which are the same as the host's again after each command, or copied. What a sandbox changes in a copy is kept beside the
-// host's directory until it is applied or discarded. The methods from Changes on work on a sandbox that runs and on one that does not; a sandbox that
-// works on the host's directory itself is [ErrInvalid]. Changes, Diff and Apply are [ErrConflict] while it runs and its
-// codebase is no longer the directory that it was at the start.
+// A Workspace is a Runtime whose sandboxes have a codebase: by rules, which can change, with git
+// directories of their own, which are the same as the host's again after each command, or copied.
+// What a sandbox changes in a copy is kept beside the host's directory until it is applied or
+// discarded. The methods from Changes on work on a sandbox that runs and on one that does not; a
+// sandbox that works on the host's directory itself is [ErrInvalid]. Changes, Diff and Apply are
+// [ErrConflict] while it runs and its codebase is no longer the directory that it was at the
+// start.
 //
-// A path in a list of paths selects what is at and below it. It is relative to the codebase. An empty list
-// selects all; a path without a change is [ErrNotFound].
+// A path in a list of paths selects what is at and below it. It is relative to the codebase. An
+// empty list selects all; a path without a change is [ErrNotFound].
 type Workspace interface {
 	// SetPermissions replaces and records all rules of a sandbox. They are in force when it
 	// returns if the sandbox runs, else from the next start. Invalid rules and a sandbox
@@ -28,15 +30,15 @@ type Workspace interface {
 	// serialized. Once a change has begun, canceling ctx does not stop it.
 	SetPermissions(ctx context.Context, sandboxID string, rules []perm.Rule) error
 
-	// WatchDenials returns a function that returns what was denied in a sandbox since this call, as of
-	// [ExecResult].Denied; nil: nothing, or it is not known.
+	// WatchDenials returns a function that returns what was denied in a sandbox since this call,
+	// as of [ExecResult].Denied; nil: nothing, or it is not known.
 	WatchDenials(sandboxID string) func(context.Context) *Denials
 
 	// SyncGit brings the repositories of a sandbox and of the host to the same state, as far as
 	// neither loses something by it: what each command does when it ends. Of a sandbox that does
-	// not run, or has no git directories of its own, it only says what is pending. It may be called
-	// at the same time as others, in any process. Its error is one of the sandbox; a repository
-	// that cannot be synchronised is pending.
+	// not run, or has no git directories of its own, it only says what is pending. It may be
+	// called at the same time as others, in any process. Its error is one of the sandbox; a
+	// repository that cannot be synchronised is pending.
 	SyncGit(ctx context.Context, sandboxID string) (*GitReport, error)
 
 	// Changes returns the changes of a sandbox, sorted by path.
@@ -47,20 +49,20 @@ type Workspace interface {
 	// not, so that a terminal needs a filter for control characters.
 	Diff(ctx context.Context, sandboxID string, o DiffOptions, w io.Writer) error
 
-	// Apply makes changes in the host's directory, by the rules that are recorded for the sandbox now. If
-	// one of those selected is in conflict ([ErrConflict]) or not allowed ([ErrDenied]), it
-	// changes nothing; see also [ApplyOptions]. Each path is changed at once or not at all. An error
-	// in the midst, or the end of ctx, leaves the rest for another call. The result is nil only if
-	// nothing is known of the changes.
+	// Apply makes changes in the host's directory, by the rules that are recorded for the sandbox
+	// now. If one of those selected is in conflict ([ErrConflict]) or not allowed ([ErrDenied]),
+	// it changes nothing; see also [ApplyOptions]. Each path is changed at once or not at all. An
+	// error in the midst, or the end of ctx, leaves the rest for another call. The result is nil
+	// only if nothing is known of the changes.
 	Apply(ctx context.Context, sandboxID string, o ApplyOptions) (*ApplyResult, error)
 
-	// Discard takes changes back in the sandbox, which then has what the host has, and returns how many.
-	// A program inside that has a discarded file open keeps it, without a name.
+	// Discard takes changes back in the sandbox, which then has what the host has, and returns how
+	// many. A program inside that has a discarded file open keeps it, without a name.
 	Discard(ctx context.Context, sandboxID string, paths []string) (int, error)
 
-	// Fork makes a sandbox with the same configuration and changes, and does not start it. The changes
-	// are those of one moment. An empty name is none. It has neither the published ports nor the labels that
-	// begin with "wolffia.".
+	// Fork makes a sandbox with the same configuration and changes, and does not start it. The
+	// changes are those of one moment. An empty name is none. It has neither the published ports
+	// nor the labels that begin with "wolffia.".
 	Fork(ctx context.Context, sandboxID, name string) (*Sandbox, error)
 
 	// Snapshot keeps a copy of the changes of one moment. A name that is taken is [ErrExists].
@@ -69,8 +71,8 @@ type Workspace interface {
 	// Snapshots returns the snapshots of a sandbox, oldest first.
 	Snapshots(ctx context.Context, sandboxID string) ([]Snapshot, error)
 
-	// Restore replaces the changes of a sandbox by those of a snapshot, which is kept. A sandbox that
-	// runs is [ErrConflict].
+	// Restore replaces the changes of a sandbox by those of a snapshot, which is kept. A sandbox
+	// that runs is [ErrConflict].
 	Restore(ctx context.Context, sandboxID, name string) error
 
 	// RemoveSnapshot deletes a snapshot.
@@ -93,8 +95,8 @@ type DiffOptions struct {
 type ApplyOptions struct {
 	Paths  []string
 	DryRun bool // change nothing, and return what would be done
-	// Force overwrites what is in conflict, and leaves out what is not allowed. It never deletes what
-	// was not there when the sandbox deleted its directory.
+	// Force overwrites what is in conflict, and leaves out what is not allowed. It never deletes
+	// what was not there when the sandbox deleted its directory.
 	Force bool
 }
 
@@ -130,8 +132,8 @@ const (
 	TypeOther     FileType = "other" // a FIFO or socket, which is never applied
 )
 
-// A Change is one difference between a copied codebase and the host's directory. Of what the rules hide now, it
-// tells nothing that the host has.
+// A Change is one difference between a copied codebase and the host's directory. Of what the rules
+// hide now, it tells nothing that the host has.
 type Change struct {
 	// Path is relative to the codebase: arbitrary bytes chosen by the sandbox, to be quoted
 	// before they are shown. In JSON, path64 has a path that is not UTF-8; so for From.
@@ -140,7 +142,8 @@ type Change struct {
 	Kind ChangeKind `json:"kind"`
 	Type FileType   `json:"type"`
 
-	OldMode uint32 `json:"oldMode,omitempty"` // permissions, 0777, and 01000 of a directory; 0 for what is added
+	// permissions, 0777, and 01000 of a directory; 0 for what is added
+	OldMode uint32 `json:"oldMode,omitempty"`
 	NewMode uint32 `json:"newMode,omitempty"` // 0 for what is deleted
 	Size    int64  `json:"size,omitempty"`    // of the new content, in bytes
 
@@ -148,8 +151,8 @@ type Change struct {
 	Conflict string `json:"conflict,omitempty"`
 	// Denied says why the rules do not allow the change on the host; empty if they do.
 	Denied string `json:"denied,omitempty"`
-	// Unapplied says why Apply leaves the change out in any case, such as a git repository's own files; empty if
-	// it does not.
+	// Unapplied says why Apply leaves the change out in any case, such as a git repository's own
+	// files; empty if it does not.
 	Unapplied string `json:"unapplied,omitempty"`
 
 	Added   int  `json:"added,omitempty"`   // lines, if they were asked for

@@ -18,8 +18,8 @@ import (
 	"wolffia/wire"
 )
 
-// A clientConn is the connection of one client. One goroutine, serve, reads from it; another writes what
-// out cannot write at once.
+// A clientConn is the connection of one client. One goroutine, serve, reads from it; another
+// writes what out cannot write at once.
 type clientConn struct {
 	conn    *rawsock.Socket
 	out     *wire.Outbox
@@ -86,8 +86,8 @@ func (s *clients) hangUp() {
 // descriptor or no memory for it.
 const acceptPause = 20 * time.Millisecond
 
-// accept serves clients of the listening socket fd until the process ends, or the socket is shut down. It waits in a thread of its own: see
-// [rawsock.Socket].
+// accept serves clients of the listening socket fd until the process ends, or the socket is shut
+// down. It waits in a thread of its own: see [rawsock.Socket].
 func (s *shim) accept(fd int) {
 	for {
 		conn, _, err := unix.Accept4(fd, unix.SOCK_CLOEXEC)
@@ -106,9 +106,10 @@ func (s *shim) accept(fd int) {
 	}
 }
 
-// serveAt serves the client at the other end of a socket, which blocks. Without a descriptor for its poller the client is hung up on.
-// starts says that the sandbox was started for this client, which has asked for a connection to PID 1. That client counts as a user of the
-// sandbox at once, not only when the shim answers.
+// serveAt serves the client at the other end of a socket, which blocks. Without a descriptor for
+// its poller the client is hung up on. starts says that the sandbox was started for this client,
+// which has asked for a connection to PID 1. That client counts as a user of the sandbox at once,
+// not only when the shim answers.
 func (s *shim) serveAt(fd int, starts bool) {
 	sock := rawsock.SocketOf(fd)
 	if err := sock.Poll(); err != nil {
@@ -118,7 +119,8 @@ func (s *shim) serveAt(fd int, starts bool) {
 	sock.TakeFiles()
 	s.attach(sock, func(c *clientConn) {
 		if starts && s.fdSocket != nil {
-			_ = c.lease(s.life, &boot.Request{Op: boot.OpAcquire}) // the answer to the client says if the sandbox has expired
+			// the answer to the client says if the sandbox has expired
+			_ = c.lease(s.life, &boot.Request{Op: boot.OpAcquire})
 		}
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"wolffia/wire"
 )
 
-// dial answers boot.OpDial. The client then has the sandbox's socket itself, so that the kernel carries
-// the bytes. An error ends the client's connection.
+// dial answers boot.OpDial. The client then has the sandbox's socket itself, so that the kernel
+// carries the bytes. An error ends the client's connection.
 func (s *shim) dial(c *clientConn, port int) error {
 	if !runtime.IsPort(port) {
 		return fmt.Errorf("%w: port %d", wire.ErrProtocol, port)

@@ -59,7 +59,8 @@ func (s *shim) link(c *clientConn) (link, error) {
 	}
 	theirs, ours, err := rawsock.Pair()
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
-		_ = c.lease(s.life, &boot.Request{Op: boot.OpRelease}) // the shim relays the client's frames, and sees what it does
+		// the shim relays the client's frames, and sees what it does
+		_ = c.lease(s.life, &boot.Request{Op: boot.OpRelease})
 		return link{}, runtime.Errorf(runtime.ErrUnsupported, "a connection to PID 1: %w: frames pass the shim instead", err)
 	}
 	if err != nil {
@@ -68,8 +69,8 @@ func (s *shim) link(c *clientConn) (link, error) {
 	for _, end := range []*os.File{theirs, ours} {
 		fd := int(end.Fd())
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, rawsock.RoomOfOutput)
-		// Neither end takes descriptors, of which the last close can wait for what a hostile PID 1 has made (SO_LINGER).
-		// Kernels before 6.16 cannot be told so.
+		// Neither end takes descriptors, of which the last close can wait for what a hostile PID 1
+		// has made (SO_LINGER). Kernels before 6.16 cannot be told so.
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSRIGHTS, 0)
 	}
 	c.direct = true

@@ -86,7 +86,8 @@ func (s *shim) await() statedir.Status {
 	s.mu.Unlock()
 	s.prefetcher.cancel()
 	if requested == nil && !errors.Is(err, wire.ErrProtocol) {
-		boot.Within(time.Second, s.inst.gone) // the backend says how PID 1 has ended, unless it is asked to end
+		// the backend says how PID 1 has ended, unless it is asked to end
+		boot.Within(time.Second, s.inst.gone)
 	}
 	_ = s.inst.Kill()
 	if !boot.Within(boot.KillGrace, s.inst.gone) || s.prefetcher.isWalking() {
@@ -99,10 +100,12 @@ func (s *shim) await() statedir.Status {
 	if requested != nil {
 		outcome = *requested
 	}
-	if outcome.State == runtime.StateDead || !s.inst.killed.Load() { // else nobody asks what was said last
+	// else nobody asks what was said last
+	if outcome.State == runtime.StateDead || !s.inst.killed.Load() {
 		boot.Within(time.Second, s.inst.drained)
 	}
-	// Also after the tree server's end: a keeper whose engine has ended unmounts the codebase first.
+	// Also after the tree server's end: a keeper whose engine has ended unmounts the codebase
+	// first.
 	if text := s.inst.stderr.String(); text != "" && outcome.State == runtime.StateDead {
 		outcome.Reason += ": " + text
 	}
@@ -111,8 +114,9 @@ func (s *shim) await() statedir.Status {
 	return outcome
 }
 
-// finish records the outcome and removes the socket, the control group and, if the
-// sandbox's caller has ended, its directory. A sandbox that has departed has none of these: another may be in its place.
+// finish records the outcome and removes the socket, the control group and, if the sandbox's
+// caller has ended, its directory. A sandbox that has departed has none of these: another may be
+// in its place.
 func (s *shim) finish(outcome *statedir.Status) {
 	if s.fastStopped {
 		return

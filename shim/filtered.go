@@ -92,7 +92,8 @@ func (e *filtered) set(p *network.Policy) error {
 	return nil
 }
 
-// event records an event of the filter. The log bounds what is written, and says how much it has left out.
+// event records an event of the filter. The log bounds what is written, and says how much it has
+// left out.
 func (e *filtered) event(ev egress.Event) {
 	r := audit.Record{
 		Time: ev.Time, Count: 1, Op: ev.Op, Host: &audit.Host{Name: ev.Name, Address: ev.Address, Port: ev.Port, Reason: ev.Reason},

@@ -52,7 +52,8 @@ func (r *relay) watch() {
 	if r.watching || r.dead == nil {
 		return
 	}
-	r.watching, r.pulse, r.last = true, pulse{received: r.received}, load{} // no beat is missed before the first
+	// no beat is missed before the first
+	r.watching, r.pulse, r.last = true, pulse{received: r.received}, load{}
 	r.due = time.Now().Add(beatInterval)
 	time.AfterFunc(beatInterval, r.beat)
 }
@@ -87,7 +88,8 @@ func (r *relay) beat() {
 		return
 	}
 	if ask {
-		go func() { _ = r.w.Send(wire.Ping, 0, nil) }() // ends with the stream; a PID 1 that does not read holds it up
+		// ends with the stream; a PID 1 that does not read holds it up
+		go func() { _ = r.w.Send(wire.Ping, 0, nil) }()
 	}
 	r.due = time.Now().Add(beatInterval)
 	time.AfterFunc(beatInterval, r.beat)

@@ -30,7 +30,8 @@ type instance struct {
 func (i *instance) watch() {
 	i.gone, i.stderr, i.drained = make(chan struct{}), newTail(os.Stderr), make(chan struct{})
 	go func() { // ends with the backend
-		_, _ = io.CopyBuffer(i.stderr, struct{ io.Reader }{i.Stderr}, make([]byte, 4<<10)) // few have any
+		// few have any
+		_, _ = io.CopyBuffer(i.stderr, struct{ io.Reader }{i.Stderr}, make([]byte, 4<<10))
 		close(i.drained)
 	}()
 	go func() { // ends with the backend
@@ -41,15 +42,16 @@ func (i *instance) watch() {
 	}()
 }
 
-// kill kills PID 1 and the backend, which so end at the same time, and reports whether it did: PID 1 is not known of
-// every backend. Of PID 1's mount namespace the shim keeps a descriptor: else PID 1 could not end before the kernel
-// has taken that down, which takes milliseconds.
+// kill kills PID 1 and the backend, which so end at the same time, and reports whether it did: PID
+// 1 is not known of every backend. Of PID 1's mount namespace the shim keeps a descriptor: else
+// PID 1 could not end before the kernel has taken that down, which takes milliseconds.
 func (i *instance) kill() bool {
 	pid1 := i.pid1()
 	if pid1.pid == 0 {
 		return false
 	}
-	_, _ = unix.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid1.pid), unix.O_RDONLY|unix.O_CLOEXEC, 0) // closed with the process
+	// closed with the process
+	_, _ = unix.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid1.pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err := unix.PidfdSendSignal(pid1.fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return false
 	}
@@ -73,7 +75,8 @@ type hostInit struct {
 	proc *os.File // the /proc that PID 1 sees, closed with the shim; nil if it has none
 }
 
-// findInit finds PID 1 below the backend's process. It takes 0.2 ms, so that the shim does it when nobody waits.
+// findInit finds PID 1 below the backend's process. It takes 0.2 ms, so that the shim does it when
+// nobody waits.
 func findInit(backend int) hostInit {
 	if pid := initOf(backend); pid > 0 {
 		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
@@ -100,21 +103,24 @@ func openProc(pid int) *os.File {
 	return dir
 }
 
-// alone reports whether PID 1 is the only process of its PID namespace. The kernel says so. It can be asked once.
+// alone reports whether PID 1 is the only process of its PID namespace. The kernel says so. It can
+// be asked once.
 func (p hostInit) alone() bool {
 	pids, err := proc.PIDs(p.proc) // an error without a /proc
 	return err == nil && slices.Equal(pids, []int{1})
 }
 
-// unblock kills children that were stopped before they have executed their program. Any process inside can do that, and PID 1 waits for
-// each in the kernel (CLONE_VFORK in clone(2)): it starts nothing, and reports no end. What was stopped later is a program's own business.
+// unblock kills children that were stopped before they have executed their program. Any process
+// inside can do that, and PID 1 waits for each in the kernel (CLONE_VFORK in clone(2)): it starts
+// nothing, and reports no end. What was stopped later is a program's own business.
 func (p hostInit) unblock() {
 	own, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
 	if err != nil {
 		return // PID 1 has ended
 	}
 	for _, pid := range proc.AllChildren(p.pid) {
-		fd, _ := proc.Signal(pid, unix.SIGKILL, func() (bool, error) { // an error: it may work at the next beat
+		// an error: it may work at the next beat
+		fd, _ := proc.Signal(pid, unix.SIGKILL, func() (bool, error) {
 			child, err := proc.Read(pid)
 			if err != nil || child.Parent != p.pid || child.State != 'T' {
 				return false, nil // it is gone

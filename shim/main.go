@@ -24,7 +24,8 @@ import (
 )
 
 // Main is the shim's main: it runs one sandbox until that has ended. version is that of the
-// program, which it reports to the caller. filter starts networks that names filter; nil: this program has none.
+// program, which it reports to the caller. filter starts networks that names filter; nil: this
+// program has none.
 func Main(version string, filter egress.Start, backends ...launch.Backend) error {
 	goruntime.LockOSThread() // the backend dies with the thread that starts it
 	if err := boot.Init("wolffia-shim"); err != nil {
@@ -36,7 +37,8 @@ func Main(version string, filter egress.Start, backends ...launch.Backend) error
 		return err
 	}
 	step.Reached("begun")
-	unix.Umask(0o022) // for the files that the sandbox sees; private ones are in directories of mode 0700
+	// for the files that the sandbox sees; private ones are in directories of mode 0700
+	unix.Umask(0o022)
 	s := &shim{boot: b, version: version, startFilter: filter, control: os.NewFile(boot.FDControl, "control"), ready: ready}
 	if b.Pooled != nil {
 		s.pooled = new(pooled)
@@ -61,10 +63,11 @@ type shim struct {
 	control     *os.File
 	ready       io.WriteCloser
 
-	inst       *instance
-	group      *cgroup.Group // the sandbox's control group; nil: it has none
-	relay      *relay
-	fdSocket   *os.File        // the socket that passes clients' connections to PID 1; nil: the relay serves them
+	inst  *instance
+	group *cgroup.Group // the sandbox's control group; nil: it has none
+	relay *relay
+	// the socket that passes clients' connections to PID 1; nil: the relay serves them
+	fdSocket   *os.File
 	relayed    chan error      // gets the end of relay.run
 	tree       *treeConn       // nil: no codebase, or it is mounted natively
 	prefetcher *prefetcher     // nil: the tree is not prefetched
@@ -77,7 +80,8 @@ type shim struct {
 	clients clients
 	net     insideNetwork
 
-	orphaned  atomic.Bool // the caller to which the sandbox is bound has ended, and the sandbox has nothing to keep
+	// the caller to which the sandbox is bound has ended, and the sandbox has nothing to keep
+	orphaned  atomic.Bool
 	unclaimed atomic.Bool // the sandbox ended, and no process had claimed it
 
 	recording sync.Once // of the outcome
@@ -139,7 +143,8 @@ func (s *shim) run(backend launch.Backend) error {
 	return nil
 }
 
-// syncAfter is when the configuration is written to the disk, so that it takes no time from a start and a first command.
+// syncAfter is when the configuration is written to the disk, so that it takes no time from a
+// start and a first command.
 const syncAfter = 200 * time.Millisecond
 
 // finishStart does, in the background, what can follow the start or the activation of a sandbox

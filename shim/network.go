@@ -16,13 +16,15 @@ import (
 	"wolffia/wire/client"
 )
 
-// An insideNetwork is the network of the sandbox. Its fields but the last are set before PID 1's stream is relayed.
+// An insideNetwork is the network of the sandbox. Its fields but the last are set before PID 1's
+// stream is relayed.
 type insideNetwork struct {
 	boot *boot.Params
 	pid1 func() hostInit
 	self func() (*client.Conn, error) // makes the shim a client of its own
-	dir  *os.File                     // is launch.HandPath in an engine's sandbox; nil: there is none inside
-	over chan struct{}                // closed when PID 1's stream has ended
+	// is launch.HandPath in an engine's sandbox; nil: there is none inside
+	dir  *os.File
+	over chan struct{} // closed when PID 1's stream has ended
 
 	mu      sync.Mutex
 	network inside.Network // see reach; nil: the shim has had no use for it; guarded by mu
@@ -48,8 +50,8 @@ func (n *insideNetwork) reach() (inside.Network, error) {
 }
 
 // networkOver returns the network of a sandbox whose PID 1 is at the other end of conn. Where the
-// host's kernel is the sandbox's too, the shim has the sockets itself, but for unix sockets: it makes
-// them in the sandbox's network namespace or, in an engine, has PID 1 hand them over.
+// host's kernel is the sandbox's too, the shim has the sockets itself, but for unix sockets: it
+// makes them in the sandbox's network namespace or, in an engine, has PID 1 hand them over.
 func (n *insideNetwork) networkOver(conn *client.Conn) inside.Network {
 	relayed := inside.Relayed(conn)
 	var direct inside.Network

@@ -14,7 +14,8 @@ import (
 	"wolffia/internal/sys/proc"
 )
 
-// Bounds of a search for the owner of a socket, so that it takes some milliseconds: the sandbox chooses how much there is.
+// Bounds of a search for the owner of a socket, so that it takes some milliseconds: the sandbox
+// chooses how much there is.
 const (
 	maxSocketTables = 1 << 20 // bytes of all tables of sockets
 	maxOwnerSteps   = 1024    // descriptors that are looked at, with
@@ -45,7 +46,8 @@ func owner(init int, local, remote netip.AddrPort) (pid int, program string) {
 	return 0, ""
 }
 
-// has reports whether a process has a descriptor of a file that /proc calls name, among so many at most, and how many it looked at.
+// has reports whether a process has a descriptor of a file that /proc calls name, among so many at
+// most, and how many it looked at.
 func has(pid int, name string, most int) (found bool, fds int) {
 	dir, err := os.Open(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {

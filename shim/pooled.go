@@ -135,7 +135,8 @@ func (s *shim) acceptClaim(c *clientConn) bool {
 			return answer(runtime.Errorf(runtime.ErrConflict, "sandbox %s is active, or ends", s.boot.ID))
 		}
 		s.pooled.timer.Stop()
-		if err := s.activate(req, files[boot.ActivateRules]); err != nil { // half activated: no process can use it
+		// half activated: no process can use it
+		if err := s.activate(req, files[boot.ActivateRules]); err != nil {
 			s.pooled.to(pooledActivating, pooledEnding)
 			s.pooled.to(pooledActive, pooledEnding)
 			_ = os.Remove(statedir.Socket(s.boot.Run))

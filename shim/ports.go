@@ -37,7 +37,8 @@ type ports struct {
 	published []net.Listener // openPorts's own until it returns
 }
 
-// close ends the listening on the host, where another sandbox may listen next. A nil ports has none.
+// close ends the listening on the host, where another sandbox may listen next. A nil ports has
+// none.
 func (p *ports) close() {
 	if p == nil {
 		return
@@ -96,7 +97,8 @@ func (p *ports) publish(port *runtime.Publish) error {
 		return runtime.Errorf(runtime.ErrUnavailable, "publish %s: %w", address, err)
 	}
 	p.published = append(p.published, l)
-	go p.serve(l, "publish "+address, func(ctx context.Context) (net.Conn, error) { // ends with the listener, or the process
+	// ends with the listener, or the process
+	go p.serve(l, "publish "+address, func(ctx context.Context) (net.Conn, error) {
 		return dialInside(ctx, p.network, port.Port)
 	})
 	return nil
@@ -131,7 +133,8 @@ func (p *ports) expose(ctx context.Context, port *runtime.Expose) error {
 		return runtime.Errorf(runtime.ErrUnavailable, "expose port %d: listen at %s inside: %w", port.HostPort, at, err)
 	}
 	to := net.JoinHostPort("localhost", strconv.Itoa(port.HostPort))
-	go p.serve(l, "expose "+to, func(ctx context.Context) (net.Conn, error) { // ends with the process
+	// ends with the process
+	go p.serve(l, "expose "+to, func(ctx context.Context) (net.Conn, error) {
 		return dialHost(ctx, port.HostPort)
 	})
 	return nil
@@ -161,7 +164,8 @@ func (p *ports) socket(ctx context.Context, socket *runtime.Socket) error {
 	case err != nil:
 		return runtime.Errorf(runtime.ErrUnavailable, "socket %s: listen at %s inside: %w: choose a path below /tmp or the home directory", socket.Source, socket.InsidePath(), err)
 	}
-	go p.serve(l, "socket "+socket.Source, func(ctx context.Context) (net.Conn, error) { // ends with the process
+	// ends with the process
+	go p.serve(l, "socket "+socket.Source, func(ctx context.Context) (net.Conn, error) {
 		return hostsocket.Dial(ctx, socket.Source, socket.Force)
 	})
 	return nil

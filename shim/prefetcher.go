@@ -12,7 +12,9 @@ import (
 
 // How long a prefetcher waits for what runs inside.
 const (
-	prefetchLate = 2 * time.Second // a process that runs longer is a server, a terminal, or a build: a fifth of a second is little
+	// a process that runs longer is a server, a terminal, or a build: a fifth of a second is
+	// little
+	prefetchLate = 2 * time.Second
 	prefetchIdle = time.Duration(math.MaxInt64)
 )
 
@@ -34,13 +36,14 @@ type prefetcher struct {
 	params *boot.Params
 	relay  *relay
 
-	timer     atomic.Pointer[time.Timer] // of schedule
-	running   atomic.Bool                // run is called
-	hurried   atomic.Bool                // run does not wait for what runs inside
-	large     atomic.Bool                // walkPrefetchLimit applies
-	links     atomic.Bool                // the pass over linked files waits for an idle time, or is done
-	walking   atomic.Bool                // a walker runs
-	cancelled atomic.Bool                // no walk begins any more
+	timer   atomic.Pointer[time.Timer] // of schedule
+	running atomic.Bool                // run is called
+	hurried atomic.Bool                // run does not wait for what runs inside
+	large   atomic.Bool                // walkPrefetchLimit applies
+	// the pass over linked files waits for an idle time, or is done
+	links     atomic.Bool
+	walking   atomic.Bool // a walker runs
+	cancelled atomic.Bool // no walk begins any more
 }
 
 // schedule has the tree prefetched soon, when nothing runs inside or has run for late.
@@ -141,7 +144,8 @@ func (p *prefetcher) walk(w *prefetch.Walker, hurried func() bool) bool {
 
 // maxNames returns how many names are prefetched at most.
 func (p *prefetcher) maxNames() int {
-	const perName = 8192 // of the sandbox's memory: twice what the tree server has for each (fusefs.Options.Memory)
+	// of the sandbox's memory: twice what the tree server has for each (fusefs.Options.Memory)
+	const perName = 8192
 	most := prefetchLimit
 	if p.large.Load() {
 		most = walkPrefetchLimit

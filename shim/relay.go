@@ -25,8 +25,9 @@ type relay struct {
 	stream io.ReadWriteCloser
 	r      *wire.Reader
 	w      *wire.Writer
-	dead   func(silent time.Duration) // called once if PID 1 does not answer; nil: it is not watched
-	load   func() load                // returns PID 1's load; nil: it is not known
+	// called once if PID 1 does not answer; nil: it is not watched
+	dead func(silent time.Duration)
+	load func() load // returns PID 1's load; nil: it is not known
 
 	mu      sync.Mutex
 	next    uint32            // the last channel towards the guest; guarded by mu
@@ -52,12 +53,16 @@ type relay struct {
 // A route connects a client's channel with one of the guest's.
 type route struct {
 	client  *clientConn
-	channel uint32            // the client's
-	credit  map[wire.Type]int // bytes that the guest may still send, by stream; guarded by relay.mu
-	input   int               // bytes that the guest may still give credit for; guarded by relay.mu
-	once    [4]wire.Type      // types of frames that the guest may still send, once each; guarded by relay.mu
-	op      wire.NetOp        // of a socket; 0: a process
-	waits   bool              // it is no use of the sandbox: no connection has come yet; guarded by relay.mu
+	channel uint32 // the client's
+	// bytes that the guest may still send, by stream; guarded by relay.mu
+	credit map[wire.Type]int
+	// bytes that the guest may still give credit for; guarded by relay.mu
+	input int
+	// types of frames that the guest may still send, once each; guarded by relay.mu
+	once [4]wire.Type
+	op   wire.NetOp // of a socket; 0: a process
+	// it is no use of the sandbox: no connection has come yet; guarded by relay.mu
+	waits bool
 }
 
 // charge checks a frame from the guest, and takes it from what the guest may still send:
@@ -105,7 +110,8 @@ func newRelay(stream io.ReadWriteCloser) *relay {
 	return r
 }
 
-// hello waits for the guest's greeting and, with answers, for its answer to a ping: so it reads what it is sent.
+// hello waits for the guest's greeting and, with answers, for its answer to a ping: so it reads
+// what it is sent.
 func (r *relay) hello(limit time.Duration, answers bool) error {
 	var err error
 	got := make(chan struct{})
@@ -234,7 +240,8 @@ func (r *relay) ping(limit time.Duration) error {
 	n := r.pinged
 	r.pings[n] = answered
 	r.mu.Unlock()
-	go func() { _ = r.w.Send(wire.Ping, 0, binary.LittleEndian.AppendUint32(nil, n)) }() // ends with the stream; a PID 1 that does not read holds it up
+	// ends with the stream; a PID 1 that does not read holds it up
+	go func() { _ = r.w.Send(wire.Ping, 0, binary.LittleEndian.AppendUint32(nil, n)) }()
 	if boot.Within(limit, answered) {
 		return nil
 	}
@@ -267,7 +274,8 @@ func (r *relay) release() {
 	r.used(time.Now())
 }
 
-// work notes that a client begins to use the sandbox by a connection to PID 1, or has not for so long.
+// work notes that a client begins to use the sandbox by a connection to PID 1, or has not for so
+// long.
 func (r *relay) work(begins bool, idle time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

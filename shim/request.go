@@ -47,7 +47,8 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 		if req.GraceMS != nil {
 			grace = time.Duration(max(0, *req.GraceMS)) * time.Millisecond
 		}
-		err := c.reply(&boot.Reply{}) // first: the sandbox, and the connection with it, may be gone before end returns
+		// first: the sandbox, and the connection with it, may be gone before end returns
+		err := c.reply(&boot.Reply{})
 		if grace > 0 || !req.Idle || !s.fastStop(c) {
 			s.end(statedir.Status{State: runtime.StateStopped}, grace)
 		}
@@ -139,7 +140,8 @@ func (c *clientConn) answerLater(do func() *boot.Reply) error {
 	return nil
 }
 
-// passOn is answerLater for a request with a descriptor, nil if none came. It closes the file after ask.
+// passOn is answerLater for a request with a descriptor, nil if none came. It closes the file
+// after ask.
 func (c *clientConn) passOn(ask func(*os.File) (boot.TreeReply, error)) error {
 	file := c.conn.Taken()
 	return c.answerLater(func() *boot.Reply {
@@ -167,7 +169,9 @@ func (c *clientConn) reply(r *boot.Reply) error {
 
 // replyFrame returns the frame with a reply, which the caller releases.
 func replyFrame(r *boot.Reply) (wire.Frame, error) {
-	b := []byte("{}") // a shim's first reply: to encode it would make the tables of types, a tenth of a millisecond before the first command
+	// a shim's first reply: to encode it would make the tables of types, a tenth of a millisecond
+	// before the first command
+	b := []byte("{}")
 	if *r != (boot.Reply{}) {
 		var err error
 		if b, err = json.Marshal(r); err != nil {

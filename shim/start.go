@@ -64,7 +64,8 @@ func (s *shim) mount() (err error) {
 		return runtime.Errorf(runtime.ErrUnavailable, "uid %d, as which the sandbox runs, cannot mount the codebase: %w; wolffia doctor says what helps; without FUSE there are --filter static, and --preset full-access", s.boot.Config.UID, err)
 	}
 	if err := errors.Join(boot.SendDevice(s.control, device), device.Close()); err != nil {
-		if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) { // the tree server has ended, with a reason
+		// the tree server has ended, with a reason
+		if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
 			if why := boot.ReceiveServing(s.control); why != nil {
 				err = why
 			}
@@ -136,7 +137,8 @@ func (s *shim) connect() (*os.File, error) {
 	if s.tree != nil && b.Can.Has(launch.ShimMounts) {
 		s.prefetcher = &prefetcher{params: b, relay: s.relay}
 	}
-	// A container that its killed engine had started before may get the end of its old input at once.
+	// A container that its killed engine had started before may get the end of its old input at
+	// once.
 	err = s.relay.hello(helloLimit, b.KeeperDir != "")
 	if b.Held { // PID 1 has passed the barrier, so it is in its group
 		s.group = cgroup.Of(s.inst.PID, "wolffia-"+b.ID+"-")
@@ -201,8 +203,8 @@ func (s *shim) live() error {
 	return nil
 }
 
-// listen makes the shim's socket, which blocks. A socket's address has room for 107 bytes, and a path
-// may be longer: hence the descriptor of its directory (unix(7)).
+// listen makes the shim's socket, which blocks. A socket's address has room for 107 bytes, and a
+// path may be longer: hence the descriptor of its directory (unix(7)).
 func listen(run string) (*os.File, error) {
 	dir, err := unix.Open(run, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

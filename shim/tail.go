@@ -48,7 +48,8 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// look looks for the line in which PID 1 or gVisor's kernel, Go programs, give the reason of their end. The stack follows.
+// look looks for the line in which PID 1 or gVisor's kernel, Go programs, give the reason of their
+// end. The stack follows.
 func (t *tail) look(b []byte) {
 	for ended := true; ended && t.panic == ""; {
 		var part []byte
@@ -66,7 +67,8 @@ func (t *tail) look(b []byte) {
 	}
 }
 
-// String returns the line of a panic if there was one, else the last bytes, without white space around them.
+// String returns the line of a panic if there was one, else the last bytes, without white space
+// around them.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

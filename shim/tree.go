@@ -20,10 +20,12 @@ type treeConn struct {
 	control *os.File
 	over    chan struct{} // closed when the tree server has ended
 
-	mu      sync.Mutex
-	last    uint64                         // the number of the last request; guarded by mu
-	walked  bool                           // somebody goes through the tree, and walk was not called; guarded by mu
-	walk    func()                         // called then, in a goroutine of its own; nil: later; guarded by mu
+	mu   sync.Mutex
+	last uint64 // the number of the last request; guarded by mu
+	// somebody goes through the tree, and walk was not called; guarded by mu
+	walked bool
+	// called then, in a goroutine of its own; nil: later; guarded by mu
+	walk    func()
 	waiting map[uint64]chan boot.TreeReply // with room for the answer; guarded by mu
 }
 
@@ -151,8 +153,8 @@ func (c *treeConn) await(asked *treeQuestion, limit time.Duration) (boot.TreeRep
 // errNoAnswer says that the tree server has not answered a request.
 var errNoAnswer = errors.New("the tree server does not answer")
 
-// writeBack has what programs have changed through memory mappings sent to the tree server, if the tree is mounted in
-// this process's mount namespace.
+// writeBack has what programs have changed through memory mappings sent to the tree server, if the
+// tree is mounted in this process's mount namespace.
 func writeBack(tree string) {
 	fd, err := unix.Open(tree, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -37,7 +37,8 @@ func (s *shim) warmUp() error {
 	}
 	warmUpCommand(ctx, conn)
 	if shell := s.boot.Pooled.Shell; shell != nil { // last, since any process that starts ends it
-		_ = conn.PrepareSession(ctx, &wire.SessionStart{Env: shell.Env, Dir: shell.Dir}) // an image may have no bash
+		// an image may have no bash
+		_ = conn.PrepareSession(ctx, &wire.SessionStart{Env: shell.Env, Dir: shell.Dir})
 	}
 	return nil
 }

@@ -47,7 +47,8 @@ type part struct {
 	mounts    []runtime.Mount
 	env       map[string]string
 	visited   map[string]bool // directories that links have led to
-	never     []string        // what exists in its mounts' places and is not shown, also by real names
+	// what exists in its mounts' places and is not shown, also by real names
+	never []string
 }
 
 func newFinder(h *Host) *finder {

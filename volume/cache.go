@@ -86,7 +86,8 @@ var kinds = []kind{
 		marks: []string{"Cargo.toml"},
 	},
 	{
-		name: "maven", mounts: map[string]string{"maven": "~/.m2/repository"}, // for all its versions, and others that read it
+		// for all its versions, and others that read it
+		name: "maven", mounts: map[string]string{"maven": "~/.m2/repository"},
 		marks: []string{"pom.xml"},
 	},
 	{

@@ -93,7 +93,8 @@ func (s *Store) sweep(ctx context.Context) error {
 	if _, err := os.Lstat(s.path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	unlock, err := s.lock(ctx) // else a directory that is being made would look like one that was left
+	// else a directory that is being made would look like one that was left
+	unlock, err := s.lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -124,9 +125,10 @@ func (s *Store) sweep(ctx context.Context) error {
 
 // PruneOptions say which volumes Prune removes.
 type PruneOptions struct {
-	All    bool          // all that no sandbox has
-	Older  time.Duration // also caches that no sandbox was created or started with for so long; 0: no
-	DryRun bool          // remove nothing
+	All bool // all that no sandbox has
+	// also caches that no sandbox was created or started with for so long; 0: no
+	Older  time.Duration
+	DryRun bool // remove nothing
 }
 
 // errKept is why detach leaves a volume alone.

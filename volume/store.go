@@ -45,11 +45,13 @@ func Open(stateDir string) *Store {
 
 // A Volume is what is recorded of a volume.
 type Volume struct {
-	Name      string `json:"name"`
-	Cache     string `json:"cache,omitempty"`    // what it caches, such as go; empty: it is not a cache
-	Codebase  string `json:"codebase,omitempty"` // the only one whose sandboxes may have it; empty: all may
-	UID       int    `json:"uid"`                // as which the sandboxes run
-	CreatedAt int64  `json:"createdAt"`          // ms since 1970
+	Name string `json:"name"`
+	// what it caches, such as go; empty: it is not a cache
+	Cache string `json:"cache,omitempty"`
+	// the only one whose sandboxes may have it; empty: all may
+	Codebase  string `json:"codebase,omitempty"`
+	UID       int    `json:"uid"`       // as which the sandboxes run
+	CreatedAt int64  `json:"createdAt"` // ms since 1970
 }
 
 // homePrefix begins the names of volumes that are home directories.
@@ -73,8 +75,9 @@ func (v *Volume) Kind() string {
 const (
 	lockFile = ".lock" // held while volumes are made, renamed or about to be used
 	coming   = ".new-" // and a volume's name: it is being made
-	going    = ".old-" // and an id: it is being removed; its record is locked by the process that does
-	record   = "volume.json"
+	// and an id: it is being removed; its record is locked by the process that does
+	going  = ".old-"
+	record = "volume.json"
 )
 
 // lockLimit bounds the wait for another process, which has the lock for milliseconds.
@@ -133,7 +136,8 @@ func (s *Store) useOne(m *runtime.VolumeMount, u *User) error {
 	if !runtime.IsVolumeName(m.Name) { // it becomes a path
 		return runtime.Errorf(runtime.ErrInvalid, "volume %q: not a volume's name", m.Name)
 	}
-	own := m.Cache != "" && m.Name == CacheName(m.Cache, u.Codebase) // or without a codebase the shared one
+	// or without a codebase the shared one
+	own := m.Cache != "" && m.Name == CacheName(m.Cache, u.Codebase)
 	v, err := s.read(m.Name)
 	if errors.Is(err, fs.ErrNotExist) {
 		v = &Volume{Name: m.Name, Cache: m.Cache, UID: u.UID, CreatedAt: time.Now().UnixMilli()}
@@ -175,7 +179,8 @@ func (s *Store) read(name string) (*Volume, error) {
 
 // make makes a volume, for a caller that has the lock. It appears when all of it exists.
 func (s *Store) make(v *Volume, gid int) error {
-	if err := rmtree.RemovePath(s.path, coming+v.Name); err != nil { // of a process that was killed
+	// of a process that was killed
+	if err := rmtree.RemovePath(s.path, coming+v.Name); err != nil {
 		return err
 	}
 	dir := filepath.Join(s.path, coming+v.Name)

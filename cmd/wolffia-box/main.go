@@ -1,6 +1,7 @@
-// Wolffia-box is the shim of a sandbox, unless names filter its network: then wolffia-net is. wolffia
-// starts it. It is a program of its own since the packages of a command line, of a service and of
-// its clients would take a third of a start to initialise, and those of a tree server or a network as much again.
+// Wolffia-box is the shim of a sandbox, unless names filter its network: then wolffia-net is.
+// wolffia starts it. It is a program of its own since the packages of a command line, of a service
+// and of its clients would take a third of a start to initialise, and those of a tree server or a
+// network as much again.
 //
 //	wolffia-box shim TAG
 //

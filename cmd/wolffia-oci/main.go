@@ -1,5 +1,6 @@
-// Wolffia-oci pulls an image from a registry, or keeps a sandbox in a container engine. The clients of both
-// would slow each other program's start down. Wolffia starts it, as one of two processes:
+// Wolffia-oci pulls an image from a registry, or keeps a sandbox in a container engine. The
+// clients of both would slow each other program's start down. Wolffia starts it, as one of two
+// processes:
 //
 //	wolffia-oci keep TAG                      is the keeper of a sandbox: see [wolffia/keeper]
 //	wolffia-oci pull STATE-DIR MAX-SIZE NAME  pulls an image: see [wolffia/image]

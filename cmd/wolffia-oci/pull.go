@@ -18,9 +18,9 @@ import (
 	"wolffia/internal/host/boot"
 )
 
-// pull pulls the image of that name, and prints a puller.Result. how is pull; pull-with-bar, which also
-// draws a progress bar on standard error; or pull-public, which connects to public addresses only.
-// When standard input ends, it cleans up and ends.
+// pull pulls the image of that name, and prints a puller.Result. how is pull; pull-with-bar, which
+// also draws a progress bar on standard error; or pull-public, which connects to public addresses
+// only. When standard input ends, it cleans up and ends.
 func pull(how, stateDir, maxSize, name string) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()

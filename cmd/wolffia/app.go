@@ -28,8 +28,8 @@ var commands = map[string]func(*host.Host) *cobra.Command{
 	"volume": volumeCommand,
 }
 
-// command builds the whole command line or, if word is the name of a command, what that needs: to build
-// all takes a millisecond.
+// command builds the whole command line or, if word is the name of a command, what that needs: to
+// build all takes a millisecond.
 func (a *app) command(word string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "wolffia",

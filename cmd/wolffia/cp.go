@@ -221,7 +221,8 @@ func copyToStdout(ctx context.Context, h *host.Host, rt *local.Runtime, id strin
 		fmt.Sprintf("copy %s: the file has more than 1 GiB: copy it to a file, with wolffia cp %s FILE", from.given, from.given))
 }
 
-// copyFromStdin makes standard input the content of a file inside, which changes at once or not at all.
+// copyFromStdin makes standard input the content of a file inside, which changes at once or not at
+// all.
 func copyFromStdin(ctx context.Context, h *host.Host, rt *local.Runtime, id string, to place) error {
 	f := &files{h, fileclient.New(rt), to, to.at(id)}
 	defer f.End(ctx, f.at)
@@ -252,8 +253,8 @@ type files struct {
 	at    fileclient.Place
 }
 
-// failed returns an error of the client as one of cp, and reports what was denied. remedy is for a place that is not a
-// regular file, large the error for a content that is too large.
+// failed returns an error of the client as one of cp, and reports what was denied. remedy is for a
+// place that is not a regular file, large the error for a content that is too large.
 func (f *files) failed(ctx context.Context, err error, remedy, large string) error {
 	e, is := errors.AsType[*filecall.Error](err)
 	switch {
@@ -295,7 +296,8 @@ func (h *helper) run(ctx context.Context, rt *local.Runtime, id string, do func(
 	defer p.Close()
 	giveUp := p.Close
 	if h.args[0] == "unpack" {
-		giveUp = p.Stdin().Close // then it removes what it has half written, for which it has a second below
+		// then it removes what it has half written, for which it has a second below
+		giveUp = p.Stdin().Close
 	}
 	stop := context.AfterFunc(ctx, func() { _ = giveUp() })
 	defer stop()
@@ -316,7 +318,8 @@ func (h *helper) run(ctx context.Context, rt *local.Runtime, id string, do func(
 		_, _ = io.Copy(io.Discard, p.Stdout())
 	}
 	exit, err := p.Wait(ctx)
-	if err == nil && exit.ExitCode != 0 { // of a copy that has worked, nothing that matters was denied
+	// of a copy that has worked, nothing that matters was denied
+	if err == nil && exit.ExitCode != 0 {
 		attach.NoteDenied(h.Host, &exit, h.place.sandbox, false)
 	}
 	complaint := plainComplaint(<-said)

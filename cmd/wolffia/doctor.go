@@ -32,7 +32,8 @@ tried, not looked up. The exit code is 125 if sandboxes cannot work.`,
 			if err := cmd.Context().Err(); err != nil { // what was tried says nothing of the host
 				return err
 			}
-			if found, err := h.Toolchains(&runtime.SandboxConfig{}); err == nil { // else probeSelf reports it
+			// else probeSelf reports it
+			if found, err := h.Toolchains(&runtime.SandboxConfig{}); err == nil {
 				results = append(results, toolchainResults(found)...)
 			}
 			if asJSON {

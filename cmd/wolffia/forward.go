@@ -123,13 +123,14 @@ const (
 	// maxForwarded bounds the connections of a port at once; more wait in the kernel's queue.
 	maxForwarded = 512
 	// lookAgain is the time between two attempts to reach a server that is not up, longer each
-	// time up to lookSeldom. No event replaces it: sock_diag(7) reports the end of sockets only, not
-	// that one listens, and gVisor has none of it.
+	// time up to lookSeldom. No event replaces it: sock_diag(7) reports the end of sockets only,
+	// not that one listens, and gVisor has none of it.
 	lookAgain  = 10 * time.Millisecond
 	lookSeldom = 250 * time.Millisecond
 )
 
-// check returns the error of a port that leads to a port of this host at which f listens itself, not to a server.
+// check returns the error of a port that leads to a port of this host at which f listens itself,
+// not to a server.
 func (f *forwarder) check() error {
 	p := runtime.Circular(f.ports)
 	if p == nil || f.sb.Network != runtime.NetworkHost {
@@ -207,8 +208,9 @@ func (f *forwarder) dial(ctx context.Context, port int) (net.Conn, error) {
 	}
 }
 
-// await is dial for a client. With wait, only one of a port's clients tries until the server is up, the one that has
-// the turn. A client that sends no more meanwhile is taken for one that has given up.
+// await is dial for a client. With wait, only one of a port's clients tries until the server is
+// up, the one that has the turn. A client that sends no more meanwhile is taken for one that has
+// given up.
 func (f *forwarder) await(ctx context.Context, client *net.TCPConn, port int, turn chan struct{}) (net.Conn, error) {
 	conn, err := f.rt.DialPort(ctx, f.sb.ID, port)
 	if err == nil || !f.wait || !errors.Is(err, syscall.ECONNREFUSED) {

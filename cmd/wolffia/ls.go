@@ -14,18 +14,19 @@ import (
 
 // A listing is what --json prints of a sandbox.
 type listing struct {
-	ID        string            `json:"id"`
-	Name      string            `json:"name"`
-	Runtime   string            `json:"runtime"`
-	State     runtime.State     `json:"state"`
-	Reason    string            `json:"reason,omitempty"`
-	Labels    map[string]string `json:"labels"`
-	CreatedAt int64             `json:"createdAt"` // ms since 1970; 0: unknown, since its configuration is damaged
-	Codebase  string            `json:"codebase,omitempty"`
-	Filter    runtime.Filter    `json:"filter,omitempty"`
-	Cow       bool              `json:"cow,omitempty"` // it works on a copy of its codebase
-	Image     string            `json:"image,omitempty"`
-	Shape     string            `json:"shape,omitempty"` // of a pooled sandbox
+	ID      string            `json:"id"`
+	Name    string            `json:"name"`
+	Runtime string            `json:"runtime"`
+	State   runtime.State     `json:"state"`
+	Reason  string            `json:"reason,omitempty"`
+	Labels  map[string]string `json:"labels"`
+	// ms since 1970; 0: unknown, since its configuration is damaged
+	CreatedAt int64          `json:"createdAt"`
+	Codebase  string         `json:"codebase,omitempty"`
+	Filter    runtime.Filter `json:"filter,omitempty"`
+	Cow       bool           `json:"cow,omitempty"` // it works on a copy of its codebase
+	Image     string         `json:"image,omitempty"`
+	Shape     string         `json:"shape,omitempty"` // of a pooled sandbox
 
 	ExpiresAt   int64          `json:"expiresAt,omitempty"`   // ms since 1970; 0: never
 	IdleTimeout int64          `json:"idleTimeout,omitempty"` // ms; 0: none

@@ -1,7 +1,7 @@
 // Wolffia runs commands in rootless sandboxes over a filtered codebase.
 //
-// Built with the tag small it starts faster, and executes wolffia-serve, which is built without the
-// tag, for the commands that serve.
+// Built with the tag small it starts faster, and executes wolffia-serve, which is built without
+// the tag, for the commands that serve.
 //
 // The runtime is not to look once a second whether its cgroup's CPU limit has
 // changed: there can be many of these processes, and they are idle.
@@ -30,7 +30,8 @@ import (
 	"wolffia/local"
 )
 
-// noGC is a setting of the garbage collector (GOGC) with which it does not run before 16 MB are in use.
+// noGC is a setting of the garbage collector (GOGC) with which it does not run before 16 MB are in
+// use.
 const noGC = 400
 
 func main() {
@@ -42,7 +43,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "wolffia:", err)
 		os.Exit(console.ExitFailed)
 	}
-	// Most commands end before a collection would pay: one takes a wolffia run one to three milliseconds of its start.
+	// Most commands end before a collection would pay: one takes a wolffia run one to three
+	// milliseconds of its start.
 	usual := debug.SetGCPercent(noGC)
 	time.AfterFunc(time.Second, func() { debug.SetGCPercent(usual) })
 	out, err := console.Standard(unix.Stdout, "/dev/stdout")
@@ -54,9 +56,10 @@ func main() {
 	os.Exit(run(os.Args[1:], console.New(os.Stdin, out, complaints), umask))
 }
 
-// leaveOwner takes the owner's bits out of the umask of this process, and returns the umask that it had. wolffia and the
-// programs that it starts make files to use them: with a umask such as 0277 they could not. It is for main: another
-// thread that makes a file meanwhile could do so without permissions.
+// leaveOwner takes the owner's bits out of the umask of this process, and returns the umask that
+// it had. wolffia and the programs that it starts make files to use them: with a umask such as
+// 0277 they could not. It is for main: another thread that makes a file meanwhile could do so
+// without permissions.
 func leaveOwner() (umask uint32) {
 	umask = uint32(unix.Umask(0o777))
 	unix.Umask(int(umask &^ 0o700))

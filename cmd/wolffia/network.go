@@ -266,7 +266,8 @@ func learnedFlags(all []audit.Record) (flags []string) {
 		}
 	}
 	for _, r := range all {
-		if r.Host == nil || r.Remedy == "" || strings.HasPrefix(r.Remedy, "--"+sandboxflags.FlagHeader) || r.Op == "lookup" && connected[r.Host.Name] { // a header has a file of the user's
+		// a header has a file of the user's
+		if r.Host == nil || r.Remedy == "" || strings.HasPrefix(r.Remedy, "--"+sandboxflags.FlagHeader) || r.Op == "lookup" && connected[r.Host.Name] {
 			continue
 		}
 		if !slices.Contains(flags, r.Remedy) {

@@ -259,8 +259,8 @@ open, and from its next start if it does not. What was read before is known.`,
 }
 
 // relative makes path relative to the codebase, and looks what it is there unless dir says it;
-// [perm.Glob]: it is not known. An absolute path that is not below the codebase begins at its root, as in a pattern,
-// if it is there, or if the host does not have it either.
+// [perm.Glob]: it is not known. An absolute path that is not below the codebase begins at its
+// root, as in a pattern, if it is there, or if the host does not have it either.
 func relative(codebase, path string, dir bool) (rel string, kind perm.Kind) {
 	rel = path
 	if filepath.IsAbs(path) {

@@ -47,7 +47,8 @@ func policyShowCommand(h *host.Host) *cobra.Command {
 			if err != nil { // a program has made them
 				c = &policy.Choice{Rules: info.Config.Permissions}
 			}
-			s := shownPolicy{info.ID, c.Preset, append([]perm.Rule{}, c.Rules...), c.PresetRules, c.MadeRules, nil} // JSON has [] for nothing
+			// JSON has [] for nothing
+			s := shownPolicy{info.ID, c.Preset, append([]perm.Rule{}, c.Rules...), c.PresetRules, c.MadeRules, nil}
 			if all {
 				s.All = info.Config.Permissions
 			}

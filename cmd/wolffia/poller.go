@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkPoller returns an error if the kernel lets this user's processes watch no more descriptors. Go's runtime then ends every program with
-// "epollctl failed with 28" as soon as it has a timer or opens a file, so that it comes before all of these. It takes some microseconds.
+// checkPoller returns an error if the kernel lets this user's processes watch no more descriptors.
+// Go's runtime then ends every program with "epollctl failed with 28" as soon as it has a timer or
+// opens a file, so that it comes before all of these. It takes some microseconds.
 func checkPoller() error {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {

@@ -76,7 +76,8 @@ func (f *runFlags) run(h *host.Host, cmd *cobra.Command, args []string, ended fu
 		return err
 	}
 	if len(args) == 0 && flags.Text("codebase") == "" {
-		flags.Values = flags.With("no-codebase", true) // the image's own command works in a directory of the image
+		// the image's own command works in a directory of the image
+		flags.Values = flags.With("no-codebase", true)
 	}
 	defer flags.Undo(cmd.Context(), h)
 	config, err := flags.Config(cmd.Context(), h)
@@ -110,7 +111,8 @@ func (f *runFlags) run(h *host.Host, cmd *cobra.Command, args []string, ended fu
 	spec := &runtime.Command{Command: args, OpenStdin: (typed || flags.Truth("interactive")) && h.Readable(), TTY: h.IsTerminal(), Timeout: limit}
 	var end error
 	if asJSON {
-		spec.OpenStdin, spec.TTY = spec.OpenStdin && !typed, false // a terminal has no end that the user did not type
+		// a terminal has no end that the user did not type
+		spec.OpenStdin, spec.TTY = spec.OpenStdin && !typed, false
 	}
 	hint.WarnKeys(h.Console, spec, "call run at a terminal, without --json")
 	if asJSON {

@@ -33,11 +33,11 @@ type Source struct {
 	As, Digest string
 }
 
-// Add unpacks an image, if it is not in the store, and records its name. Of several
-// concurrent calls for one image by one name (As), in any process, one does the work and the others wait.
-// Calls by other names do not: a source of the same image that is slow holds up nobody else.
-// After an error the store is as before. Errors: ErrInvalid, the image is damaged or
-// beyond lim; ErrUnsupported, it is for another platform; ErrUnavailable; or that of ctx.
+// Add unpacks an image, if it is not in the store, and records its name. Of several concurrent
+// calls for one image by one name (As), in any process, one does the work and the others wait.
+// Calls by other names do not: a source of the same image that is slow holds up nobody else. After
+// an error the store is as before. Errors: ErrInvalid, the image is damaged or beyond lim;
+// ErrUnsupported, it is for another platform; ErrUnavailable; or that of ctx.
 func (s *Store) Add(ctx context.Context, src *Source, lim Limits) (*Image, error) {
 	lim = lim.withDefaults()
 	if sum := sha256.Sum256(src.Config); src.ID != algorithm+hex.EncodeToString(sum[:]) {
@@ -60,14 +60,15 @@ func (s *Store) Add(ctx context.Context, src *Source, lim Limits) (*Image, error
 	if errors.Is(err, runtime.ErrNotFound) {
 		if err = s.unpack(ctx, src, place, desc, lim); err == nil {
 			img, err = s.record(ctx, src, place)
-			err = errors.Join(err, storeError(rmtree.RemovePath(s.path, place))) // another source was faster
+			// another source was faster
+			err = errors.Join(err, storeError(rmtree.RemovePath(s.path, place)))
 		}
 	}
 	return img, err
 }
 
-// placeOf returns the name of the directory in which an image from src is unpacked: HEX.PLACE.new. It is of the
-// image and of the name that is pulled.
+// placeOf returns the name of the directory in which an image from src is unpacked: HEX.PLACE.new.
+// It is of the image and of the name that is pulled.
 func placeOf(src *Source) string {
 	sum := sha256.Sum256([]byte(src.As))
 	return hexOf(src.ID) + "." + hex.EncodeToString(sum[:8]) + coming
@@ -116,7 +117,8 @@ func (s *Store) changeNames(ctx context.Context, change func(map[string]Name)) e
 	return nil
 }
 
-// unpack makes the directory name, with all of an image on the disk. The caller holds the lock of that place.
+// unpack makes the directory name, with all of an image on the disk. The caller holds the lock of
+// that place.
 func (s *Store) unpack(ctx context.Context, src *Source, name string, desc *description, lim Limits) (err error) {
 	if err := rmtree.RemovePath(s.path, name); err != nil { // of a process that was killed
 		return storeError(err)
@@ -175,7 +177,8 @@ func unpackLayer(ctx context.Context, u *unpacker, src *Source, n int, id string
 	defer r.Close()
 	in := &layerReader{ctx: ctx, r: r, left: limit, sum: sha256.New()}
 	if err = u.layer(in); err == nil {
-		_, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, in, u.buf) // io.Discard has a small buffer of its own
+		// io.Discard has a small buffer of its own
+		_, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, in, u.buf)
 	}
 	if in.err != nil {
 		err = in.err // clearer than the tar reader's

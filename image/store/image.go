@@ -16,13 +16,14 @@ import (
 
 // An Image is an image in the store. It never changes.
 type Image struct {
-	ID      string   `json:"id"`                // "sha256:" and the digest of the configuration
-	Layers  []string `json:"layers"`            // digests, sha256:, the lowest first
-	Config  Config   `json:"config"`            // the settings for a sandbox
-	Created string   `json:"created,omitempty"` // when it was built, from its configuration: hostile text
-	Size    int64    `json:"size"`              // bytes in files
-	Files   int      `json:"files"`             // names of any kind
-	Skipped int      `json:"skipped,omitempty"` // device nodes that were left out
+	ID     string   `json:"id"`     // "sha256:" and the digest of the configuration
+	Layers []string `json:"layers"` // digests, sha256:, the lowest first
+	Config Config   `json:"config"` // the settings for a sandbox
+	// when it was built, from its configuration: hostile text
+	Created string `json:"created,omitempty"`
+	Size    int64  `json:"size"`              // bytes in files
+	Files   int    `json:"files"`             // names of any kind
+	Skipped int    `json:"skipped,omitempty"` // device nodes that were left out
 }
 
 // A Config is the part of an image's configuration that is used or shown (OCI image

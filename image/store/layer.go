@@ -42,8 +42,10 @@ type unpacker struct {
 type fact uint8
 
 const (
-	made  fact = 1 << iota // the layer has it, or a name below it: no whiteout in the layer deletes it
-	clean                  // nothing of the layers below is left below it, and so it stays: no whiteout looks again
+	// the layer has it, or a name below it: no whiteout in the layer deletes it
+	made fact = 1 << iota
+	// nothing of the layers below is left below it, and so it stays: no whiteout looks again
+	clean
 )
 
 func newUnpacker(t *tree, lim Limits) *unpacker {

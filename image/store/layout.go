@@ -1,8 +1,9 @@
 // Package store keeps unpacked images below the state directory, each once, by
 // the digest of its configuration.
 //
-// docs/state.md has the files. An image appears by rename, when all of it is on the disk.
-// What killed processes have left is deleted by the next pull of that image by the same name, or by Prune.
+// docs/state.md has the files. An image appears by rename, when all of it is on the disk. What
+// killed processes have left is deleted by the next pull of that image by the same name, or by
+// Prune.
 //
 // All files of the tree belong to the user, whatever a layer says: a sandbox has one
 // user. No file is a device or set-id, no extended attribute is kept, and every directory

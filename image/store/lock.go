@@ -29,7 +29,8 @@ func offset(id string) int64 {
 	return int64(binary.BigEndian.Uint64(b)>>2) | 1 // below 2^62, not 0
 }
 
-// placeOffset returns the byte of a directory in which an image is unpacked. It is taken before that of the image.
+// placeOffset returns the byte of a directory in which an image is unpacked. It is taken before
+// that of the image.
 func placeOffset(name string) int64 {
 	sum := sha256.Sum256([]byte(name))
 	return int64(binary.BigEndian.Uint64(sum[:])>>2) | 1<<62 // above all offsets

@@ -20,9 +20,9 @@ const (
 const LayoutIndex = "index.json"
 
 // Canonical returns the canonical form of a name: busybox becomes
-// docker.io/library/busybox:latest, files get absolute paths. A tag beside a digest is
-// dropped. It looks for a layout's directory, but does not check that the image exists, nor all of the syntax of names of
-// registries, which the registry client does. An error is of class ErrInvalid.
+// docker.io/library/busybox:latest, files get absolute paths. A tag beside a digest is dropped. It
+// looks for a layout's directory, but does not check that the image exists, nor all of the syntax
+// of names of registries, which the registry client does. An error is of class ErrInvalid.
 func Canonical(name string) (string, error) {
 	bad := func(why string) (string, error) {
 		return "", runtime.Errorf(runtime.ErrInvalid, "image %.300q: %s", name, why)

@@ -43,7 +43,8 @@ func unlimited(n float64) float64 {
 	return n
 }
 
-// ParseSize reads a size in bytes, such as 512m, or 0 for no limit. The error says what it must be.
+// ParseSize reads a size in bytes, such as 512m, or 0 for no limit. The error says what it must
+// be.
 func ParseSize(s string) (int64, error) {
 	n, err := units.RAMInBytes(s)
 	if err != nil || n < 0 || n == 0 && !isZero(s) {
@@ -55,8 +56,8 @@ func ParseSize(s string) (int64, error) {
 // OrNone ends the error about a duration where 0 is one.
 const OrNone = ", or 0 for none"
 
-// ParseDuration reads a duration, or 0 for none: a plain number is seconds, d is days. The error says what it
-// must be.
+// ParseDuration reads a duration, or 0 for none: a plain number is seconds, d is days. The error
+// says what it must be.
 func ParseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil {

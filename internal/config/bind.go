@@ -137,8 +137,8 @@ func all(settings []Setting, name string) (values []string) {
 	return values
 }
 
-// Widens returns the settings of the project's file, also in its profiles, that may give a
-// sandbox more than it has without them. Those of a profile that the file names and does not have are
+// Widens returns the settings of the project's file, also in its profiles, that may give a sandbox
+// more than it has without them. Those of a profile that the file names and does not have are
 // returned with the place of the name, and with "profile NAME: " before the key.
 func Widens(r *Request) (out []Setting) {
 	check := r.Project.Settings

@@ -3,11 +3,12 @@ package config
 // An agent is a coding agent that can be put into a sandbox.
 type agent struct {
 	name, title string
-	hosts       string // the list of hosts of its models and its login; "": the user chooses a model's host
+	// the list of hosts of its models and its login; "": the user chooses a model's host
+	hosts string
 }
 
-// downloads are the lists of hosts that an agent's commands download packages from. Where others can
-// upload as easily, such as @github, the user decides.
+// downloads are the lists of hosts that an agent's commands download packages from. Where others
+// can upload as easily, such as @github, the user decides.
 var downloads = []string{"@crates", "@go", "@npm", "@pypi"}
 
 var agents = []agent{

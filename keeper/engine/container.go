@@ -51,10 +51,11 @@ func configs(spec *launch.Spec, of place, image string, can abilities) (*contain
 		IpcMode:        "private",
 		CgroupnsMode:   "private",
 		ReadonlyRootfs: spec.Config.Image == "" || spec.Config.Docker.ReadOnlyRoot,
-		LogConfig:      container.LogConfig{Type: "none"}, // else the engine keeps the stream on disk
-		RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyDisabled},
-		Tmpfs:          map[string]string{},
-		Resources:      limits(&spec.Config.Resources),
+		// else the engine keeps the stream on disk
+		LogConfig:     container.LogConfig{Type: "none"},
+		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
+		Tmpfs:         map[string]string{},
+		Resources:     limits(&spec.Config.Resources),
 	}
 	if can.rootless {
 		h.UsernsMode = keepID
@@ -70,7 +71,8 @@ func configs(spec *launch.Spec, of place, image string, can abilities) (*contain
 	covered := func(m *launch.Mount) bool { // an engine refuses two mounts in one place
 		return slices.ContainsFunc(spec.Binds, func(b runtime.Mount) bool { return b.Target == m.Target })
 	}
-	// Engines that use runc give a tmpfs the mode of the directory that it covers, whatever its options say.
+	// Engines that use runc give a tmpfs the mode of the directory that it covers, whatever its
+	// options say.
 	var modes []string
 	inMemory := func(m *launch.Mount) {
 		h.Tmpfs[m.Target] = tmpfs(spec, m, can)
@@ -85,7 +87,8 @@ func configs(spec *launch.Spec, of place, image string, can abilities) (*contain
 				continue
 			}
 			inMemory(&m)
-			if m.Target == "/tmp" && can.podman { // which has one without a limit at /var/tmp, if the root is read-only
+			// which has one without a limit at /var/tmp, if the root is read-only
+			if m.Target == "/tmp" && can.podman {
 				m.Size /= 2
 				m.Target = "/var/tmp"
 				inMemory(&m)
@@ -127,7 +130,8 @@ func env(spec *launch.Spec) []string {
 func tmpfs(spec *launch.Spec, m *launch.Mount, can abilities) string {
 	options := fmt.Sprintf("exec,uid=%d,gid=%d", spec.UID, spec.GID)
 	if can.podman {
-		options = "exec,notmpcopyup,U" // else it copies the directory that it mounts on; owned by the container's user
+		// else it copies the directory that it mounts on; owned by the container's user
+		options = "exec,notmpcopyup,U"
 	}
 	options += fmt.Sprintf(",mode=%04o", m.Mode)
 	if m.Size > 0 {

@@ -303,8 +303,9 @@ func (e *Engine) kill(ctx context.Context, id string) error {
 	}
 }
 
-// flush starts a container and kills it, without a connection to it. Docker 20.10, if it was killed while the container
-// ran, gives to the next run what is left of the connection to that one: the end, by which PID 1 ends.
+// flush starts a container and kills it, without a connection to it. Docker 20.10, if it was
+// killed while the container ran, gives to the next run what is left of the connection to that
+// one: the end, by which PID 1 ends.
 func (e *Engine) flush(ctx context.Context, id string) error {
 	if _, err := e.client.ContainerStart(ctx, id, client.ContainerStartOptions{}); err != nil {
 		return e.explain("start the container", err)

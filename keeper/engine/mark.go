@@ -9,8 +9,8 @@ import (
 // making is the mark while a request to create the container has no answer.
 const making = "making"
 
-// adrift ends the mark of a container that has run and keeps changes to an image, if the engine did not
-// see the end of that run.
+// adrift ends the mark of a container that has run and keeps changes to an image, if the engine
+// did not see the end of that run.
 const adrift = " adrift"
 
 // setMark records that the engine may have the sandbox's container. text is making, then empty,

@@ -81,8 +81,9 @@ func visible(lines []mountLine, path string) *mountLine {
 // A wanted is a mount that the engine was asked for.
 type wanted struct {
 	source, target string
-	links          bool   // source may have symbolic links; else it was resolved, and one is an attack
-	device, root   string // of the source, as in a mountLine
+	// source may have symbolic links; else it was resolved, and one is an attack
+	links        bool
+	device, root string // of the source, as in a mountLine
 }
 
 // A misplacement says what is wrong with a mount.
@@ -134,8 +135,8 @@ func sourceOf(own []mountLine, source string, links bool) (device, root string, 
 	return own[i].device, path.Join(own[i].root, strings.TrimPrefix(octal(name), own[i].place)), nil
 }
 
-// checkMounts returns an error if a mount of a container is not what the engine was asked for
-// when it created the container. It is no error if PID 1 has ended. It keeps a descriptor of PID 1.
+// checkMounts returns an error if a mount of a container is not what the engine was asked for when
+// it created the container. It is no error if PID 1 has ended. It keeps a descriptor of PID 1.
 func (e *Engine) checkMounts(ctx context.Context, spec *launch.Spec, id string) (err error) {
 	r, err := e.client.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
 	if err != nil {
@@ -194,7 +195,8 @@ func mountsOf(pid int) (pidfd int, text string, err error) {
 	if err != nil {
 		return -1, "", err
 	}
-	if dead, err := proc.AwaitDeath(pidfd, time.Time{}); dead || err != nil { // the number may be another's since
+	// the number may be another's since
+	if dead, err := proc.AwaitDeath(pidfd, time.Time{}); dead || err != nil {
 		return -1, "", cmp.Or(err, error(unix.ESRCH))
 	}
 	undo.Release()
@@ -239,10 +241,10 @@ func (e *Engine) checkVolumes(ctx context.Context, spec *launch.Spec, id string)
 	return nil
 }
 
-// hidden returns the first volume that an engine has recorded for a container that hides a part of one
-// of mounts, and the target of that; empty if there is none: one below it, at the root, or in the place
-// of a mount that the engine makes by itself. A mount in another volume hides the volume, and the engine
-// leaves out a volume in the place of another mount.
+// hidden returns the first volume that an engine has recorded for a container that hides a part of
+// one of mounts, and the target of that; empty if there is none: one below it, at the root, or in
+// the place of a mount that the engine makes by itself. A mount in another volume hides the
+// volume, and the engine leaves out a volume in the place of another mount.
 func hidden(recorded []container.MountPoint, mounts []launch.Mount) (volume, target string) {
 	for i := range recorded {
 		v := &recorded[i]

@@ -20,8 +20,8 @@ import (
 	"wolffia/runtime"
 )
 
-// maxArrivals bounds the git directories that are made on the host after one command, and arrivalRounds how deep
-// submodules in submodules are found.
+// maxArrivals bounds the git directories that are made on the host after one command, and
+// arrivalRounds how deep submodules in submodules are found.
 const (
 	maxArrivals   = 200
 	arrivalRounds = 10
@@ -76,7 +76,8 @@ func (s *sides) isApart(f *gitpairs.Pair) bool {
 	return f.Made || f.Pointer && (isModule(f) || s.hasMade(f.Private))
 }
 
-// isModule reports whether a git directory is that of a submodule, below the one of its repository.
+// isModule reports whether a git directory is that of a submodule, below the one of its
+// repository.
 func isModule(f *gitpairs.Pair) bool {
 	return f.Common == "" && f.Private != filepath.Join(f.Place, ".git")
 }
@@ -87,7 +88,8 @@ type arrivals struct {
 	*journal
 }
 
-// bring makes the host's half of a git directory that the sandbox has made, or the file that leads to it.
+// bring makes the host's half of a git directory that the sandbox has made, or the file that leads
+// to it.
 func (a *arrivals) bring(ctx context.Context, f *gitpairs.Pair) error {
 	p := a.newPair(f)
 	place, err := openDirectory(a.root, f.Place)
@@ -117,7 +119,8 @@ func (a *arrivals) bring(ctx context.Context, f *gitpairs.Pair) error {
 	return writePointer(place, f.Host)
 }
 
-// makeGit makes a git directory at a temporary name, which no sandbox can use, and gives it its own then.
+// makeGit makes a git directory at a temporary name, which no sandbox can use, and gives it its
+// own then.
 func (a *arrivals) makeGit(ctx context.Context, p *gitsync.Pair, m *made) (err error) {
 	if _, err := a.rec.Git().MakeBase(a.config, m.Private); err != nil {
 		return err
@@ -183,7 +186,8 @@ for d in "../$1" "$a/$1"; do
 	[ "$2" = 1 ] || break
 done`
 
-// connect shows a repository that the sandbox has made what the host has of it, so that it gets the host's commits.
+// connect shows a repository that the sandbox has made what the host has of it, so that it gets
+// the host's commits.
 func (a *arrivals) connect(ctx context.Context, p *gitsync.Pair, m *made) error {
 	git, err := os.Open(statedir.Git(a.rec.Run()))
 	if err != nil {

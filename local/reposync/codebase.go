@@ -19,8 +19,8 @@ import (
 	"wolffia/internal/sys/step"
 )
 
-// A codebase is the host's, open: git directories are made and removed in it. No other process does so for the sandbox
-// until it is closed.
+// A codebase is the host's, open: git directories are made and removed in it. No other process
+// does so for the sandbox until it is closed.
 type codebase struct {
 	*sides
 	root   *os.File
@@ -76,8 +76,8 @@ func (s *sides) settleKilled(ctx context.Context) error {
 // before something has that name, and until nothing has it any more: so a killed process leaves
 // nothing there for long, and what is not wolffia's is not touched.
 type temp struct {
-	// Back is the absolute path of the git directory that gets its name back: it may be the user's.
-	// "" is one that is removed: it is half made, or half removed.
+	// Back is the absolute path of the git directory that gets its name back: it may be the
+	// user's. "" is one that is removed: it is half made, or half removed.
 	Back string `json:"back,omitempty"`
 }
 
@@ -125,7 +125,8 @@ func (c *codebase) forgetTemp() error {
 	return nil
 }
 
-// settleTemp does what a killed process could not do with the temporary name. The caller has the lock of openCodebase.
+// settleTemp does what a killed process could not do with the temporary name. The caller has the
+// lock of openCodebase.
 func (c *codebase) settleTemp() error {
 	var t temp
 	err := statefile.Read(c.tempFile(), &t)
@@ -149,7 +150,8 @@ func (c *codebase) settleTemp() error {
 	return c.forgetTemp()
 }
 
-// openAbove opens the directory that is to have the git directory at an absolute path. modules and worktrees are made.
+// openAbove opens the directory that is to have the git directory at an absolute path. modules and
+// worktrees are made.
 func (c *codebase) openAbove(path string) (*os.File, error) {
 	above := filepath.Dir(path)
 	rel, err := filepath.Rel(c.root.Name(), above)

@@ -33,7 +33,8 @@ func openOuter(path string) (*os.File, error) {
 	}
 }
 
-// openMade opens the directory at a path below dir, over no link, and makes it below a git directory.
+// openMade opens the directory at a path below dir, over no link, and makes it below a git
+// directory.
 func openMade(dir *os.File, path string) (*os.File, error) {
 	at, err := openDirectory(dir, ".")
 	if err != nil {

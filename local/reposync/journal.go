@@ -12,13 +12,15 @@ import (
 
 // A journal has what commands are told about git, and why something is pending.
 type journal struct {
-	problem  string                     // why pairs could not be found
-	stuck    []string                   // lines about git directories that do not arrive
-	done     []string                   // lines about what was done, the last of all synchronisations
-	dropped  int                        // lines that are no longer in done
-	stands   map[*gitsync.Pair][]string // lines about what stays on its side, of the last synchronisation
-	pending  map[*gitsync.Pair]string   // why something stays inside
-	repeated map[string]bool            // lines of stands that a command got already
+	problem string   // why pairs could not be found
+	stuck   []string // lines about git directories that do not arrive
+	// lines about what was done, the last of all synchronisations
+	done    []string
+	dropped int // lines that are no longer in done
+	// lines about what stays on its side, of the last synchronisation
+	stands   map[*gitsync.Pair][]string
+	pending  map[*gitsync.Pair]string // why something stays inside
+	repeated map[string]bool          // lines of stands that a command got already
 }
 
 // maxGitLines bounds the lines about git that a command gets.
@@ -48,8 +50,8 @@ func (j *journal) stick(what string, err error) {
 	j.stuck = append(j.stuck, hostgit.Printable(fmt.Sprintf("%s: %v", what, err)))
 }
 
-// linesFrom returns the lines about what was done since from, and about what stays unless a command
-// had these already.
+// linesFrom returns the lines about what was done since from, and about what stays unless a
+// command had these already.
 func (j *journal) linesFrom(from int, pairs []*gitsync.Pair) []string {
 	lines := slices.Clone(j.done[min(max(0, from-j.dropped), len(j.done)):])
 	repeated := map[string]bool{}

@@ -89,7 +89,8 @@ func (s *sides) follow(f *gitpairs.Pair) {
 	var was place
 	if _, err := os.Lstat(state); err == nil {
 		if statefile.Read(filepath.Join(state, placeFile), &was) != nil || was != at {
-			_ = statefile.Write(filepath.Join(state, placeFile), &at) // else it is looked for in vain after a move
+			// else it is looked for in vain after a move
+			_ = statefile.Write(filepath.Join(state, placeFile), &at)
 		}
 		return
 	}

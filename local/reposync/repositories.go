@@ -24,10 +24,12 @@ type repositories struct {
 	users   int      // commands under way; guarded by syncer.mu
 	watcher *watcher // while users > 0; or nil; guarded by syncer.mu
 
-	mu    sync.Mutex      // one synchronisation at a time in this process; guards what follows, and the journal
+	// one synchronisation at a time in this process; guards what follows, and the journal
+	mu    sync.Mutex
 	made  statefile.Stamp // of the directory with the bases, when pairs were found
 	pairs []*gitsync.Pair // of the last look; never changed
-	apart []gitpairs.Pair // of the last look: those that the host has to get when a command has ended
+	// of the last look: those that the host has to get when a command has ended
+	apart []gitpairs.Pair
 
 	unarrived bool // apart has some, or the sandbox has removed what wolffia has made
 	syncs     int  // how many have done something
@@ -52,14 +54,15 @@ func (r *repositories) changed() bool {
 	return r.rec.Git().Changed()
 }
 
-// kept reports whether each git directory of the sandbox is what the last synchronisation has left.
+// kept reports whether each git directory of the sandbox is what the last synchronisation has
+// left.
 func (r *repositories) kept() bool {
 	r.find()
 	return r.problem == "" && !slices.ContainsFunc(r.pairs, func(p *gitsync.Pair) bool { return !p.Kept() })
 }
 
-// same reports whether neither side has changed since the last synchronisation in this process, and
-// so has nothing of this one to be recorded. r.mu is held.
+// same reports whether neither side has changed since the last synchronisation in this process,
+// and so has nothing of this one to be recorded. r.mu is held.
 func (r *repositories) same() bool {
 	if r.rec.Git().Changed() {
 		return false
@@ -180,8 +183,8 @@ func (r *repositories) syncPairs(ctx context.Context) (settled bool) {
 	return settled
 }
 
-// live synchronises while a command runs, if one side has changed. It reports whether all was taken
-// over, or is known to stay.
+// live synchronises while a command runs, if one side has changed. It reports whether all was
+// taken over, or is known to stay.
 func (r *repositories) live(ctx context.Context, w *watcher) (settled bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,7 +192,8 @@ func (r *repositories) live(ctx context.Context, w *watcher) (settled bool) {
 		return true // the command has ended, and what it has changed was taken over
 	}
 	r.find()
-	w.watchPairs(r.pairs, r.static()) // before the look, or a change of the host's after it would be missed
+	// before the look, or a change of the host's after it would be missed
+	w.watchPairs(r.pairs, r.static())
 	settled = r.same() || r.sync(ctx)
 	w.watchPairs(r.pairs, r.static()) // there may be new ones
 	return settled

@@ -20,14 +20,16 @@ import (
 	"wolffia/perm"
 )
 
-// sides are where the git directories of a sandbox and the host's are, and what synchronises two of them.
+// sides are where the git directories of a sandbox and the host's are, and what synchronises two
+// of them.
 type sides struct {
 	syncer *Syncer // nil: nothing is run inside
 	rec    *statedir.Record
 	config *statedir.Config // of its first use; the codebase and the name do not change
 
 	hidden func(path string) bool // by the rules; nil: they were not compiled yet
-	store  string                 // of the last look: the directory with the sandbox's git directories
+	// of the last look: the directory with the sandbox's git directories
+	store string
 }
 
 // static reports whether no process serves the sandbox's git directories: then nothing makes the
@@ -100,8 +102,8 @@ func (s *sides) named(p *gitsync.Pair, line string) string {
 	return "in " + hostgit.Printable(rel) + ": " + line
 }
 
-// hides reports whether the rules hide a path of the codebase. They are those that the sandbox has had at the first
-// question of this process.
+// hides reports whether the rules hide a path of the codebase. They are those that the sandbox has
+// had at the first question of this process.
 func (s *sides) hides(path string) bool {
 	if s.hidden == nil {
 		s.hidden = func(string) bool { return true } // rules that cannot be read hide everything
@@ -114,7 +116,8 @@ func (s *sides) hides(path string) bool {
 	return s.hidden(path)
 }
 
-// bases returns the path of the directory that has one for each pair, or of what that has at a path.
+// bases returns the path of the directory that has one for each pair, or of what that has at a
+// path.
 func (s *sides) bases(path ...string) string {
 	return filepath.Join(statedir.Git(s.rec.Run()), statedir.GitBase, filepath.Join(path...))
 }

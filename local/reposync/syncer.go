@@ -1,7 +1,7 @@
 // Package reposync keeps what a sandbox has of git the same as the host's repositories.
 //
-// Commits and references cross (package internal/git/gitsync), and whole repositories, submodules and working trees that
-// a sandbox has made, moved or removed.
+// Commits and references cross (package internal/git/gitsync), and whole repositories, submodules
+// and working trees that a sandbox has made, moved or removed.
 package reposync
 
 import (
@@ -17,8 +17,9 @@ import (
 // Limit is how long one synchronisation of all repositories of a sandbox may take.
 const Limit = 10 * time.Minute
 
-// A Syncer keeps the git directories that sandboxes have of their own and the repositories of the host the same: before
-// and after each command, and while one runs in this process. It is safe for concurrent use.
+// A Syncer keeps the git directories that sandboxes have of their own and the repositories of the
+// host the same: before and after each command, and while one runs in this process. It is safe for
+// concurrent use.
 type Syncer struct {
 	inside func(sandboxID, dir string) gitsync.Inside
 	config func(sandboxID string) (*statedir.Config, error)
@@ -27,8 +28,9 @@ type Syncer struct {
 	boxes map[string]*repositories // by sandbox id; guarded by mu
 }
 
-// New returns a Syncer. inside returns what runs git in a directory of a sandbox, in a command that has no [Use]: it
-// would wait for itself. config returns the configuration of a sandbox with its rules.
+// New returns a Syncer. inside returns what runs git in a directory of a sandbox, in a command
+// that has no [Use]: it would wait for itself. config returns the configuration of a sandbox with
+// its rules.
 func New(
 	inside func(sandboxID, dir string) gitsync.Inside, config func(sandboxID string) (*statedir.Config, error),
 ) *Syncer {
@@ -59,7 +61,8 @@ func (s *Syncer) Forget(id string) {
 	}
 }
 
-// Close ends the synchronisation while commands run. It does not wait, and calling it twice is fine.
+// Close ends the synchronisation while commands run. It does not wait, and calling it twice is
+// fine.
 func (s *Syncer) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,8 +72,9 @@ func (s *Syncer) Close() {
 	}
 }
 
-// Begin brings both sides to the same state for a command that is about to start, and watches them until [Use.End] is
-// called. It returns nil for a sandbox whose git directories are not its own. What does not succeed is pending.
+// Begin brings both sides to the same state for a command that is about to start, and watches them
+// until [Use.End] is called. It returns nil for a sandbox whose git directories are not its own.
+// What does not succeed is pending.
 func (s *Syncer) Begin(ctx context.Context, rec *statedir.Record, c *statedir.Config) *Use {
 	b := s.of(rec, c)
 	if b == nil {
@@ -88,7 +92,8 @@ func (s *Syncer) Begin(ctx context.Context, rec *statedir.Record, c *statedir.Co
 	at, cancel := context.WithCancel(ctx)
 	cancel() // it does not wait for another process
 	_ = b.settleKilled(at)
-	watcher.watchPairs(b.pairs, b.static()) // before the look, or a change after it would be missed
+	// before the look, or a change after it would be missed
+	watcher.watchPairs(b.pairs, b.static())
 	if !b.same() {
 		b.sync(ctx) // an error is pending
 	}
@@ -127,8 +132,8 @@ func (s *Syncer) Sync(ctx context.Context, rec *statedir.Record, c *statedir.Con
 // stopLimit is how long a stop waits for what git inside has changed last to be taken over.
 const stopLimit = time.Minute
 
-// BeforeStop takes over what git inside has changed, while the sandbox still runs. It takes a minute at most. What
-// cannot be taken over is pending.
+// BeforeStop takes over what git inside has changed, while the sandbox still runs. It takes a
+// minute at most. What cannot be taken over is pending.
 func (s *Syncer) BeforeStop(ctx context.Context, rec *statedir.Record, c *statedir.Config) {
 	b := s.of(rec, c)
 	if b == nil || !b.static() && !rec.Git().Changed() {
@@ -144,8 +149,9 @@ func (s *Syncer) BeforeStop(ctx context.Context, rec *statedir.Record, c *stated
 	b.takeOver(ctx)
 }
 
-// Settle puts right what a process that was killed while it made or removed a git directory has left in the codebase of
-// a sandbox. The error names the codebase, and is of class [runtime.ErrUnavailable].
+// Settle puts right what a process that was killed while it made or removed a git directory has
+// left in the codebase of a sandbox. The error names the codebase, and is of class
+// [runtime.ErrUnavailable].
 func (s *Syncer) Settle(ctx context.Context, rec *statedir.Record, c *statedir.Config) error {
 	if !c.PrivateGit {
 		return nil
@@ -157,8 +163,9 @@ func (s *Syncer) Settle(ctx context.Context, rec *statedir.Record, c *statedir.C
 	return nil
 }
 
-// Unsynced returns why something of the git directories of a sandbox that does not run would be lost with it; empty:
-// nothing would be. Something may have been changed after the last synchronisation.
+// Unsynced returns why something of the git directories of a sandbox that does not run would be
+// lost with it; empty: nothing would be. Something may have been changed after the last
+// synchronisation.
 func Unsynced(rec *statedir.Record, c *statedir.Config) string {
 	why := pending(rec)
 	if why == "" && !c.Serves() && !(&repositories{sides: sides{rec: rec, config: c}}).kept() {
@@ -170,7 +177,8 @@ func Unsynced(rec *statedir.Record, c *statedir.Config) string {
 // unsynced is why a sandbox is kept whose last changes are not known.
 const unsynced = "what git inside has changed last was not taken over yet"
 
-// pending returns why something of a sandbox's git directories is known to be lost with it; empty: nothing is.
+// pending returns why something of a sandbox's git directories is known to be lost with it; empty:
+// nothing is.
 func pending(rec *statedir.Record) string {
 	if why := rec.Git().Pending(); why != "" {
 		return why

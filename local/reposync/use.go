@@ -8,7 +8,8 @@ import (
 	"wolffia/runtime"
 )
 
-// A Use is a command in a sandbox whose git directories are its own. Methods of nil do nothing. End has to be called.
+// A Use is a command in a sandbox whose git directories are its own. Methods of nil do nothing.
+// End has to be called.
 type Use struct {
 	*repositories
 	syncs, from int // of the box when the command began
@@ -32,8 +33,8 @@ func (u *Use) End() {
 	})
 }
 
-// Finish takes over what a command that has ended has changed, and notes in its result what crossed while it
-// ran. If git has changed nothing inside, that costs one system call.
+// Finish takes over what a command that has ended has changed, and notes in its result what
+// crossed while it ran. If git has changed nothing inside, that costs one system call.
 func (u *Use) Finish(ctx context.Context, r *runtime.Result) {
 	if u == nil {
 		return
@@ -45,7 +46,8 @@ func (u *Use) Finish(ctx context.Context, r *runtime.Result) {
 		if u.repositories.syncs != u.syncs {
 			u.report = runtime.GitReport{Lines: u.linesFrom(u.from, u.pairs), Pending: pending(u.rec)}
 		}
-		u.End() // before the lock is free: a synchronisation that begins then would be stopped midway
+		// before the lock is free: a synchronisation that begins then would be stopped midway
+		u.End()
 		step.Reached("git: synchronised")
 	})
 	r.Git, r.GitPending = u.report.Lines, u.report.Pending

@@ -35,7 +35,8 @@ type watcher struct {
 	stop    context.CancelFunc
 }
 
-// newWatcher begins to watch the git directories of a sandbox; nil: this process may not watch any more.
+// newWatcher begins to watch the git directories of a sandbox; nil: this process may not watch any
+// more.
 func newWatcher(r *repositories) *watcher {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -71,8 +72,8 @@ func (w *watcher) watch(dir string, events uint32) {
 	})
 }
 
-// watchPairs watches the host's sides of pairs, and with static the sandbox's: else the mark tells.
-// It is to be called again after a change: there may be new directories of references.
+// watchPairs watches the host's sides of pairs, and with static the sandbox's: else the mark
+// tells. It is to be called again after a change: there may be new directories of references.
 func (w *watcher) watchPairs(pairs []*gitsync.Pair, static bool) {
 	if w == nil {
 		return
@@ -106,7 +107,8 @@ func (w *watcher) watchRepository(own, common string) {
 	})
 }
 
-// read sends to changes when something has happened, until the watch is closed, and closes changes then.
+// read sends to changes when something has happened, until the watch is closed, and closes changes
+// then.
 func (w *watcher) read(changes chan<- struct{}) {
 	defer close(changes)
 	buf := make([]byte, 4096)

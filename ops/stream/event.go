@@ -4,7 +4,8 @@ import "time"
 
 // An Event is a part of a streamed reply.
 type Event interface {
-	// AppendFrame appends what the client gets to b. n is the event's number, from 1 on; 0: events have none.
+	// AppendFrame appends what the client gets to b. n is the event's number, from 1 on; 0: events
+	// have none.
 	AppendFrame(b []byte, n int64, at time.Time) ([]byte, error)
 }
 
@@ -17,8 +18,9 @@ type Sender[E Event] interface {
 // alive is the time between two signs of life.
 const alive = 3 * time.Second
 
-// Follow sends hello, and what run sends, with a sign of life each three seconds, and then last, which run returns. If
-// the client does not take one of its events, Follow calls stop, which ends run.
+// Follow sends hello, and what run sends, with a sign of life each three seconds, and then last,
+// which run returns. If the client does not take one of its events, Follow calls stop, which ends
+// run.
 func Follow[E Event](to Sender[E], hello []E, life E, run func() (last E), stop func()) {
 	if to.Send(hello...) != nil {
 		stop()

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// IsHandshake reports whether a request asks for WebSocket so that websocket.Accept accepts it. It tells
-// before anything is changed, such as who is attached to a terminal.
+// IsHandshake reports whether a request asks for WebSocket so that websocket.Accept accepts it. It
+// tells before anything is changed, such as who is attached to a terminal.
 func IsHandshake(r *http.Request) bool {
 	keys := r.Header.Values("Sec-WebSocket-Key")
 	if r.Method != http.MethodGet || !r.ProtoAtLeast(1, 1) || len(keys) != 1 {

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// An Input is what a client has typed and a terminal has not taken: a program inside may read nothing for as long as
-// it likes, and signals and pings of the client must get by.
+// An Input is what a client has typed and a terminal has not taken: a program inside may read
+// nothing for as long as it likes, and signals and pings of the client must get by.
 type Input struct {
 	most int
 	mu   sync.Mutex
@@ -26,7 +26,8 @@ func NewInput(most int) *Input {
 // Waits counts the beginnings and ends of waits for room, so that it is odd during one.
 func (t *Input) Waits() int64 { return t.waits.Load() }
 
-// Put appends text, and waits for room unless there is none yet, or it fits. It is called by one goroutine.
+// Put appends text, and waits for room unless there is none yet, or it fits. It is called by one
+// goroutine.
 func (t *Input) Put(ctx context.Context, b []byte) error {
 	if t.add(b) {
 		return nil

@@ -32,8 +32,8 @@ func (p *Patient) Write(b []byte) (int, error) {
 // Unwrap is for [http.ResponseController].
 func (p *Patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// A Body gives the client the limit anew to send each part of a request, and none once it has sent all: then the
-// server reads for the end of the connection.
+// A Body gives the client the limit anew to send each part of a request, and none once it has sent
+// all: then the server reads for the end of the connection.
 type Body struct {
 	io.ReadCloser
 	Control *http.ResponseController

@@ -15,7 +15,8 @@ type ByteRange struct {
 	asked bool  // there is such a header
 }
 
-// RangeOf parses the header Range. The whole file is also the reply to a range that is not understood, and to several.
+// RangeOf parses the header Range. The whole file is also the reply to a range that is not
+// understood, and to several.
 func RangeOf(header string) ByteRange {
 	all := ByteRange{Most: -1}
 	text, is := strings.CutPrefix(header, "bytes=")
@@ -37,12 +38,14 @@ func RangeOf(header string) ByteRange {
 	return all
 }
 
-// BeginFile begins the reply with a part of a file of this size, in bytes. With an error nothing was sent: the file has
-// nothing of the range, of which status 416 is the reply.
+// BeginFile begins the reply with a part of a file of this size, in bytes. With an error nothing
+// was sent: the file has nothing of the range, of which status 416 is the reply.
 func BeginFile(w http.ResponseWriter, name string, r ByteRange, start, bytes, size int64) error {
 	header := w.Header()
 	header.Set("Accept-Ranges", "bytes")
-	partial := r.asked && size > 0 // as in net/http: no range of an empty file is satisfiable, and clients read it so all the same
+	// as in net/http: no range of an empty file is satisfiable, and clients read it so all the
+	// same
+	partial := r.asked && size > 0
 	if partial && bytes <= 0 {
 		header.Set("Content-Range", "bytes */"+strconv.FormatInt(size, 10))
 		return fmt.Errorf("the range is beyond the %d bytes of the file", size)

@@ -34,18 +34,17 @@ const (
 // A Key names a command that can be resumed.
 type Key struct{ SandboxID, Command string }
 
-// Kept are the commands that can be resumed, with events of one type. The zero value is ready to use. It is safe for
-// concurrent use.
+// Kept are the commands that can be resumed, with events of one type. The zero value is ready to
+// use. It is safe for concurrent use.
 type Kept[E Event] struct {
 	mu    sync.Mutex
 	all   map[Key]*Live[E]
 	added int64
 }
 
-// Begin keeps the events of a command that runs, which produce sends until it returns, and lets it go on for a time
-// without its client. It is of a party, a comparable value, which has a limited number of them. stop ends the
-// command.
-// The caller serves the first client.
+// Begin keeps the events of a command that runs, which produce sends until it returns, and lets it
+// go on for a time without its client. It is of a party, a comparable value, which has a limited
+// number of them. stop ends the command. The caller serves the first client.
 func (s *Kept[E]) Begin(key Key, party any, within time.Duration, produce func(Sender[E]), stop func()) (*Live[E], error) {
 	l := &Live[E]{within: within, party: party, first: 1, at: 1}
 	l.change = sync.NewCond(&l.mu)
@@ -127,9 +126,9 @@ func (s *Kept[E]) Leave(sandboxID string) {
 	}
 }
 
-// A Live is a command whose events are kept, so that a client that has lost its connection can have
-// the rest. It has one client at a time. Output beyond what is kept waits for a client; without one
-// for some time, the command is killed.
+// A Live is a command whose events are kept, so that a client that has lost its connection can
+// have the rest. It has one client at a time. Output beyond what is kept waits for a client;
+// without one for some time, the command is killed.
 type Live[E Event] struct {
 	within time.Duration
 	timer  *time.Timer // calls forget; runs while there is no client
@@ -183,7 +182,8 @@ func (l *Live[E]) Send(events ...E) error {
 	return nil
 }
 
-// trim drops the oldest events that the client has got, if too much is kept. Precondition: mu is held.
+// trim drops the oldest events that the client has got, if too much is kept. Precondition: mu is
+// held.
 func (l *Live[E]) trim() {
 	for l.size > keptEvents && l.first < l.at {
 		l.size -= len(l.kept[0])
@@ -223,9 +223,10 @@ func (l *Live[E]) drop() {
 	l.change.Broadcast()
 }
 
-// Serve sends the events after one to a client until they end or the client is gone. With an error nothing was sent:
-// the command was forgotten ([runtime.ErrNotFound]), has a client ([runtime.ErrConflict]), has no such event
-// ([runtime.ErrInvalid]), or has it no more ([LostError]).
+// Serve sends the events after one to a client until they end or the client is gone. With an error
+// nothing was sent: the command was forgotten ([runtime.ErrNotFound]), has a client
+// ([runtime.ErrConflict]), has no such event ([runtime.ErrInvalid]), or has it no more
+// ([LostError]).
 func (l *Live[E]) Serve(ctx context.Context, s *Stream[E], after int64) error {
 	stop := context.AfterFunc(ctx, func() {
 		l.mu.Lock()
@@ -276,7 +277,8 @@ func (l *Live[E]) Serve(ctx context.Context, s *Stream[E], after int64) error {
 // maxFrames is how much is sent at a time, in bytes.
 const maxFrames = 256 << 10
 
-// take returns frames that the client gets next, and notes that it has them. Precondition: mu is held.
+// take returns frames that the client gets next, and notes that it has them. Precondition: mu is
+// held.
 func (l *Live[E]) take() []byte {
 	var frames []byte
 	for int(l.at-l.first) < len(l.kept) && len(frames) < maxFrames {

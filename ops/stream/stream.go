@@ -8,12 +8,14 @@ import (
 	"time"
 )
 
-// helloPause is how long the first events of a command wait for its output, or its end, to be sent with it: most
-// commands end before that, and each message costs server and client more than such a command.
+// helloPause is how long the first events of a command wait for its output, or its end, to be sent
+// with it: most commands end before that, and each message costs server and client more than such
+// a command.
 const helloPause = 5 * time.Millisecond
 
-// A Stream is a reply of events. Nothing is sent before the first one, so that a failure before it can have a status
-// of its own. It is safe for concurrent use. The caller ends it by Last or Over before its handler returns.
+// A Stream is a reply of events. Nothing is sent before the first one, so that a failure before it
+// can have a status of its own. It is safe for concurrent use. The caller ends it by Last or Over
+// before its handler returns.
 type Stream[E Event] struct {
 	w       http.ResponseWriter
 	limit   time.Duration // for the client to read what is sent
@@ -24,9 +26,10 @@ type Stream[E Event] struct {
 	running, greeted atomic.Bool // the command; hello is set
 
 	mu    sync.Mutex
-	hello []E   // what is sent before all else; guarded by mu
-	begun bool  // guarded by mu
-	err   error // of the connection, or that the reply is over; nothing is sent after it; guarded by mu
+	hello []E  // what is sent before all else; guarded by mu
+	begun bool // guarded by mu
+	// of the connection, or that the reply is over; nothing is sent after it; guarded by mu
+	err error
 }
 
 // errOver is the error of sending after the last event.
@@ -37,8 +40,8 @@ func New[E Event](w http.ResponseWriter, limit time.Duration) *Stream[E] {
 	return &Stream[E]{w: w, limit: limit, control: http.NewResponseController(w)}
 }
 
-// NewLive returns a stream that sends signs of life once it has begun or greeted, and calls gone if the client does
-// not read them.
+// NewLive returns a stream that sends signs of life once it has begun or greeted, and calls gone
+// if the client does not read them.
 func NewLive[E Event](w http.ResponseWriter, limit time.Duration, life E, gone func()) *Stream[E] {
 	s := New[E](w, limit)
 	s.life = life
@@ -62,7 +65,8 @@ func (s *Stream[E]) Greet(hello ...E) {
 	}
 }
 
-// Run notes that the command runs. It does not block. A stream without Run sends what Greet has set with other events.
+// Run notes that the command runs. It does not block. A stream without Run sends what Greet has
+// set with other events.
 func (s *Stream[E]) Run() {
 	if s.running.Store(true); s.greeted.Load() {
 		s.timer.Reset(helloPause)
@@ -87,7 +91,8 @@ func (s *Stream[E]) beat() error {
 	return err
 }
 
-// Send implements [Sender]. The error says that the client does not read the events, or that the stream has ended.
+// Send implements [Sender]. The error says that the client does not read the events, or that the
+// stream has ended.
 func (s *Stream[E]) Send(events ...E) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,9 +13,10 @@ import (
 // seccompFD is the descriptor from which bwrap reads the seccomp filter.
 const seccompFD = 3
 
-// Args returns bubblewrap's options for spec, without the program's name and PID 1's command (bwrap(1)).
-// They are all of the isolation, also where the shim could do it faster: to compose the whole root
-// there saves 0.1 ms, and the golden files would not show its changes. Args does no I/O.
+// Args returns bubblewrap's options for spec, without the program's name and PID 1's command
+// (bwrap(1)). They are all of the isolation, also where the shim could do it faster: to compose
+// the whole root there saves 0.1 ms, and the golden files would not show its changes. Args does no
+// I/O.
 func Args(spec *launch.Spec) []string {
 	a := []string{
 		// Not --unshare-all: that leaves out namespaces which the kernel refuses.
@@ -66,7 +67,8 @@ func Args(spec *launch.Spec) []string {
 		case launch.Proc:
 			a = append(a, "--proc", m.Target)
 		case launch.Dev:
-			a = append(a, "--dev-bind", devDir(spec), m.Target) // a tmpfs without a limit, with a directory shm
+			// a tmpfs without a limit, with a directory shm
+			a = append(a, "--dev-bind", devDir(spec), m.Target)
 		case launch.Shm:
 			if m.Size > 0 {
 				tmpfs(i, &m)

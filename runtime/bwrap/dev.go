@@ -21,8 +21,9 @@ var devLinks = map[string]string{
 // devDir returns the host directory that becomes /dev.
 func devDir(spec *launch.Spec) string { return filepath.Join(spec.Dir, "dev") }
 
-// makeDev makes devDir with what bubblewrap's own --dev has, in the caller's mount namespace. bubblewrap
-// reads the whole mount table again for each device, which takes it a millisecond; this takes a fifth of that.
+// makeDev makes devDir with what bubblewrap's own --dev has, in the caller's mount namespace.
+// bubblewrap reads the whole mount table again for each device, which takes it a millisecond; this
+// takes a fifth of that.
 func makeDev(spec *launch.Spec) error {
 	dir := devDir(spec)
 	if err := unix.Mkdir(dir, 0o755); err != nil {

@@ -1,6 +1,6 @@
-// Package bwrap launches sandboxes with bubblewrap, in Linux namespaces. It needs
-// neither root nor a daemon. All of the isolation is in [Args], but for what is in /dev
-// (dev.go), and the limits of directories in memory (memory.go); the rest of the package starts the program.
+// Package bwrap launches sandboxes with bubblewrap, in Linux namespaces. It needs neither root nor
+// a daemon. All of the isolation is in [Args], but for what is in /dev (dev.go), and the limits of
+// directories in memory (memory.go); the rest of the package starts the program.
 package bwrap
 
 import (

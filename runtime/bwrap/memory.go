@@ -10,13 +10,15 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// memoryDir returns the host directory that becomes mount i of spec.Mounts, if that has a limit of names.
+// memoryDir returns the host directory that becomes mount i of spec.Mounts, if that has a limit of
+// names.
 func memoryDir(spec *launch.Spec, i int) string {
 	return filepath.Join(spec.Dir, "memory"+strconv.Itoa(i))
 }
 
-// makeMemory makes the file systems in memory that have a limit of names, in the caller's mount namespace: bubblewrap has no option for
-// that (nr_inodes in tmpfs(5)). They belong to the caller, as bubblewrap's own do.
+// makeMemory makes the file systems in memory that have a limit of names, in the caller's mount
+// namespace: bubblewrap has no option for that (nr_inodes in tmpfs(5)). They belong to the caller,
+// as bubblewrap's own do.
 func makeMemory(spec *launch.Spec) error {
 	for i, m := range spec.Mounts() {
 		if m.Names == 0 {

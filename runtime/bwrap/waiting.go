@@ -13,15 +13,17 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// A waiting is a bubblewrap that has been started and reads its options (--args in bwrap(1)). It has made nothing until it has them
-// all, so what holds for its process by then, as limits and its control group, holds for all inside.
+// A waiting is a bubblewrap that has been started and reads its options (--args in bwrap(1)). It
+// has made nothing until it has them all, so what holds for its process by then, as limits and its
+// control group, holds for all inside.
 type waiting struct {
 	*child.Piped
 	options *os.File // the pipe from which it reads
 	args    []string
 }
 
-// await has bubblewrap go on once a byte can be read from barrier, which it closes, and ends bubblewrap at barrier's end of file.
+// await has bubblewrap go on once a byte can be read from barrier, which it closes, and ends
+// bubblewrap at barrier's end of file.
 func (w *waiting) await(barrier *os.File) {
 	_, err := io.ReadFull(barrier, make([]byte, 1))
 	_ = barrier.Close()
@@ -38,7 +40,8 @@ func (w *waiting) goOn() error {
 	defer w.options.Close()
 	err := limitFiles(w.PID())
 	if err == nil || errors.Is(err, unix.ESRCH) {
-		// bubblewrap says itself why it has ended, if it does not read, or is not there to be limited.
+		// bubblewrap says itself why it has ended, if it does not read, or is not there to be
+		// limited.
 		_, _ = w.options.WriteString(strings.Join(w.args, "\x00") + "\x00")
 		return nil
 	}

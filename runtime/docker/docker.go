@@ -58,7 +58,8 @@ func complete(c *runtime.SandboxConfig, getenv func(string) string, exists func(
 	return nil
 }
 
-// engineOf returns the part of a completed configuration that names the engine, and the engine's address, a URL.
+// engineOf returns the part of a completed configuration that names the engine, and the engine's
+// address, a URL.
 func engineOf(c *runtime.SandboxConfig) (engine runtime.SandboxConfig, address string) {
 	host := c.Docker.Host
 	return runtime.SandboxConfig{Runtime: Name, Docker: &runtime.DockerConfig{Host: host}}, host

@@ -52,9 +52,9 @@ func Flags(spec *launch.Spec, state, bundle string, files uint64) []string {
 	return append(flags, "run", "--bundle="+bundle, spec.Tag)
 }
 
-// cachedNames returns how many names gVisor's kernel may cache, in all mounts, so that at least half of its open
-// files are left for programs; 0: its own number, 1000 for each mount. It has up to three of the host's files open
-// for a name, and further ones for the directories above.
+// cachedNames returns how many names gVisor's kernel may cache, in all mounts, so that at least
+// half of its open files are left for programs; 0: its own number, 1000 for each mount. It has up
+// to three of the host's files open for a name, and further ones for the directories above.
 func cachedNames(mounts int, files uint64) uint64 {
 	const own, each = 1000, 4
 	if files/2 >= own*each*uint64(mounts) {

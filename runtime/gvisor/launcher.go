@@ -4,10 +4,10 @@
 // gVisor's program, runsc.
 //
 // What was measured and refused, as flags: --systrap-disable-fast-path (half as slow again), a
-// larger cache of names (twice the memory, and a host's descriptor for each name), exclusive access
-// (the host's changes must show), --host-uds=open (each program inside could connect to each socket
-// that it is shown). As patches: other ways of mprotect, execve and private mappings, which save a
-// program less than a seventh, or slow ld.so down.
+// larger cache of names (twice the memory, and a host's descriptor for each name), exclusive
+// access (the host's changes must show), --host-uds=open (each program inside could connect to
+// each socket that it is shown). As patches: other ways of mprotect, execve and private mappings,
+// which save a program less than a seventh, or slow ld.so down.
 package gvisor
 
 import (

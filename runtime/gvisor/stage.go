@@ -19,8 +19,9 @@ const stageArg = "runsc"
 // fdProgram is the descriptor of runsc in stage.
 const fdProgram = 3
 
-// stage mounts the /proc of its process namespace, which runsc expects and only a process
-// in the namespace can mount, and executes runsc once the shim has said that it is there. It returns only with an error.
+// stage mounts the /proc of its process namespace, which runsc expects and only a process in the
+// namespace can mount, and executes runsc once the shim has said that it is there. It returns only
+// with an error.
 func stage() error {
 	if os.Getpid() != 1 {
 		return runtime.Errorf(runtime.ErrInvalid, "this is started by wolffia, not by hand")
@@ -33,8 +34,9 @@ func stage() error {
 	if _, err := io.ReadFull(os.Stdin, make([]byte, 1)); err != nil {
 		return fmt.Errorf("start runsc: the shim has ended: %w", err)
 	}
-	// From here on no execve(2) adds capabilities. So runsc, with our patches, need not drop those that it could add
-	// from the bounding sets of its threads: some 40 calls of all threads, in each of two processes.
+	// From here on no execve(2) adds capabilities. So runsc, with our patches, need not drop those
+	// that it could add from the bounding sets of its threads: some 40 calls of all threads, in
+	// each of two processes.
 	goruntime.LockOSThread() // it is a thread's setting
 	defer goruntime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -44,8 +46,8 @@ func stage() error {
 	return fmt.Errorf("start runsc: %w", err)
 }
 
-// tellStage says to stage that the shim is there, by one byte ahead of PID 1's stream. The kernel ends runsc with the
-// thread that has started it from when it was asked to (Pdeathsig in attr), and that thread says this afterwards. If it had
-// ended before, nothing else would tell: getppid(2) does not in a process namespace. That stage has ended shows at the
-// end of the stream.
+// tellStage says to stage that the shim is there, by one byte ahead of PID 1's stream. The kernel
+// ends runsc with the thread that has started it from when it was asked to (Pdeathsig in attr),
+// and that thread says this afterwards. If it had ended before, nothing else would tell:
+// getppid(2) does not in a process namespace. That stage has ended shows at the end of the stream.
 func tellStage(stream io.Writer) { _, _ = stream.Write([]byte{0}) }

@@ -51,11 +51,12 @@ type Spec struct {
 	// HostEtc are the names of the directories in /etc that are the host's.
 	HostEtc []string
 	Covers  []runtime.Mount // mounted read-only over parts of the host kernel's /proc
-	Binds   []runtime.Mount // the codebase, other directories, single files; parents are mounted first
-	Scratch []string        // directories in memory
-	Git     string          // host directory that becomes GitPath; empty: there is none inside
-	Hand    string          // host directory that becomes HandPath; empty: there is none inside
-	Guest   string          // host path of the guest binary
+	// the codebase, other directories, single files; parents are mounted first
+	Binds   []runtime.Mount
+	Scratch []string // directories in memory
+	Git     string   // host directory that becomes GitPath; empty: there is none inside
+	Hand    string   // host directory that becomes HandPath; empty: there is none inside
+	Guest   string   // host path of the guest binary
 	Network runtime.Network
 	Seccomp []byte // array of struct sock_filter
 	// Platform is SandboxConfig.Platform.
@@ -74,12 +75,13 @@ type Spec struct {
 	// before a byte can be read from it, and must end at its end of file. The launcher
 	// closes it. nil: no barrier.
 	Barrier *os.File
-	// Clients is a socket that PID 1 gets as descriptor ClientsFD: by it the shim hands over connections of
-	// clients. The caller closes it. nil: they stay with the shim.
+	// Clients is a socket that PID 1 gets as descriptor ClientsFD: by it the shim hands over
+	// connections of clients. The caller closes it. nil: they stay with the shim.
 	Clients *os.File
 	// Rlimits are limits that PID 1 puts on what it starts.
 	Rlimits Rlimits
-	// OpenFiles is the highest hard limit of open files inside, which PID 1 puts on itself; 0: the backend has seen to it.
+	// OpenFiles is the highest hard limit of open files inside, which PID 1 puts on itself; 0: the
+	// backend has seen to it.
 	OpenFiles uint64
 	// Processors is how many processors PID 1 uses at once; 0: as many as there are.
 	Processors int
@@ -96,19 +98,22 @@ type Rlimits struct {
 }
 
 const (
-	// filesKept is by how many descriptors the limit of a program inside is lower than that of wolffia's own processes, but at
-	// most half of that. It is more than one message can have (SCM_MAX_FD in the kernel's include/net/scm.h).
+	// filesKept is by how many descriptors the limit of a program inside is lower than that of
+	// wolffia's own processes, but at most half of that. It is more than one message can have
+	// (SCM_MAX_FD in the kernel's include/net/scm.h).
 	filesKept = 4096
 	// fewFiles is a limit that is not lowered: PID 1 needs what is left.
 	fewFiles = 1024
 )
 
-// OpenFiles returns the hard limit of open files (RLIMIT_NOFILE in getrlimit(2)) for inside a sandbox of a caller with the
-// given one.
+// OpenFiles returns the hard limit of open files (RLIMIT_NOFILE in getrlimit(2)) for inside a
+// sandbox of a caller with the given one.
 //
-// The limit is also one of all descriptors that the processes of a user have sent by unix sockets, and that nobody has received, in all
-// namespaces together: who has as low a limit as that number cannot send any (ETOOMANYREFS in unix(7); too_many_unix_fds in net/unix/af_unix.c). So
-// programs inside, which may have sent as many as they like, must have a lower limit than what starts and reaches the user's other sandboxes.
+// The limit is also one of all descriptors that the processes of a user have sent by unix sockets,
+// and that nobody has received, in all namespaces together: who has as low a limit as that number
+// cannot send any (ETOOMANYREFS in unix(7); too_many_unix_fds in net/unix/af_unix.c). So programs
+// inside, which may have sent as many as they like, must have a lower limit than what starts and
+// reaches the user's other sandboxes.
 func OpenFiles(caller uint64) uint64 {
 	if caller < fewFiles {
 		return caller
@@ -116,9 +121,9 @@ func OpenFiles(caller uint64) uint64 {
 	return caller - min(filesKept, caller/2)
 }
 
-// InitThreads is what PID 1 and the backend add to a limit of processes that counts
-// them too: PID 1's threads, two more that the Go runtime may create (one of them while PID 1 makes its own), and one
-// process of the backend.
+// InitThreads is what PID 1 and the backend add to a limit of processes that counts them too: PID
+// 1's threads, two more that the Go runtime may create (one of them while PID 1 makes its own),
+// and one process of the backend.
 const InitThreads = 41
 
 // ClientsFD is PID 1's descriptor of Spec.Clients.
@@ -161,8 +166,9 @@ func (s *Spec) Command(filter string, more ...string) []string {
 	return append(append(command, more...), SessionsPath, s.Tag)
 }
 
-// limitedProcessors is how many processors PID 1 uses where processes are limited. With eight, Go's runtime makes up to
-// six threads more than PID 1 has asked for (InitThreads), as it happens; with two, one.
+// limitedProcessors is how many processors PID 1 uses where processes are limited. With eight,
+// Go's runtime makes up to six threads more than PID 1 has asked for (InitThreads), as it happens;
+// with two, one.
 const limitedProcessors = 2
 
 // Env returns PID 1's environment. PID 1 passes none of it on.

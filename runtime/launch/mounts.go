@@ -17,15 +17,18 @@ const (
 	// GitPath is a directory with git's configuration of the system level, in the file
 	// config.
 	GitPath = "/run/wolffia/git"
-	// GitDirsPath is, with the filter static, a directory with what the sandbox's own git directories show of the host.
+	// GitDirsPath is, with the filter static, a directory with what the sandbox's own git
+	// directories show of the host.
 	GitDirsPath = "/run/wolffia/gitdirs"
 
-	// GitMonitor begins that configuration where git inside asks the tree server what has changed: see package gitask, git-config(1).
+	// GitMonitor begins that configuration where git inside asks the tree server what has changed:
+	// see package gitask, git-config(1).
 	GitMonitor = "[core]\n\tfsmonitor = " + GitPath + "/monitor\n\tfsmonitorHookVersion = 2\n\tuntrackedCache = true\n"
-	// GitMinimal, too, has git take a file for unchanged whatever its owner and inode number: it compares times and sizes only.
+	// GitMinimal, too, has git take a file for unchanged whatever its owner and inode number: it
+	// compares times and sizes only.
 	GitMinimal = "[core]\n\tcheckStat = minimal\n"
-	// HandPath is a directory in which the shim makes a unix socket, to which PID 1 connects before
-	// any other process starts: wire.NetHand. Then it is empty.
+	// HandPath is a directory in which the shim makes a unix socket, to which PID 1 connects
+	// before any other process starts: wire.NetHand. Then it is empty.
 	HandPath = "/run/wolffia/hand"
 	// SessionsPath is an empty directory of PID 1's own, for its shell sessions, which
 	// so do not depend on room in /tmp. The name is short since each command sent to a
@@ -62,13 +65,15 @@ type Mount struct {
 	Writable bool   // Bind
 	Mode     uint32 // Tmpfs, Parent, Shm: as for chmod(2)
 	Size     int64  // Tmpfs, Parent, Shm, Dev: the most that it can hold, in bytes; 0 is no limit
-	// Names is, of a Tmpfs or Shm, the most files, directories and links that it can hold, the top included; 0 is no limit. It is for backends whose
-	// limit of memory may be one of processes only: the kernel's memory for names belongs to no process.
+	// Names is, of a Tmpfs or Shm, the most files, directories and links that it can hold, the top
+	// included; 0 is no limit. It is for backends whose limit of memory may be one of processes
+	// only: the kernel's memory for names belongs to no process.
 	Names int64
 }
 
-// Mounts returns everything that is in a sandbox's root directory, in the order in
-// which it is mounted. No two are at the same place. A backend applies each entry, or has a reason in a comment.
+// Mounts returns everything that is in a sandbox's root directory, in the order in which it is
+// mounted. No two are at the same place. A backend applies each entry, or has a reason in a
+// comment.
 func (s *Spec) Mounts() []Mount {
 	size := s.sizes()
 	all := slices.Clone(s.Root)
@@ -126,7 +131,8 @@ func (s *Spec) codebaseNames() []string {
 	return s.Config.CodebaseNames
 }
 
-// madeInside reports whether a name is in a directory that is mounted, so that only PID 1 can make it there.
+// madeInside reports whether a name is in a directory that is mounted, so that only PID 1 can make
+// it there.
 func (s *Spec) madeInside(name string) bool {
 	dirs := append([]string{"/tmp", s.Home}, s.Scratch...)
 	for _, m := range s.Binds {
@@ -135,8 +141,9 @@ func (s *Spec) madeInside(name string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool { return strings.HasPrefix(name, dir+"/") })
 }
 
-// bytesPerName is how many bytes of a file system in memory allow one name. A name takes 1 KiB of the kernel's memory (the inode and its name), which is
-// not in the file system's size, and a file with content takes a page.
+// bytesPerName is how many bytes of a file system in memory allow one name. A name takes 1 KiB of
+// the kernel's memory (the inode and its name), which is not in the file system's size, and a file
+// with content takes a page.
 const bytesPerName = 2048
 
 // limitNames sets the limits of names of the file systems in memory.
@@ -148,8 +155,9 @@ func limitNames(mounts []Mount) {
 	}
 }
 
-// lastAtEach returns mounts without those that a later one at the same place hides, such as the temporary home directory behind one that
-// stays. gVisor mounts those at one place in any order (it sorts by the length of the path, not stably).
+// lastAtEach returns mounts without those that a later one at the same place hides, such as the
+// temporary home directory behind one that stays. gVisor mounts those at one place in any order
+// (it sorts by the length of the path, not stably).
 func lastAtEach(mounts []Mount) []Mount {
 	last := map[string]int{}
 	for i := range mounts {

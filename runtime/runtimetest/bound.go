@@ -58,8 +58,8 @@ func boundNotStarted(e *env) {
 	e.Until("the end of both", func() bool { return len(e.list()) == 0 })
 }
 
-// The changes of one with a copied codebase outlive its caller, whether it runs or was stopped, and a later start binds
-// it to no process.
+// The changes of one with a copied codebase outlive its caller, whether it runs or was stopped,
+// and a later start binds it to no process.
 func boundCopied(e *env) {
 	first := e.rt
 	dir := e.copiedSource()

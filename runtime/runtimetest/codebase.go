@@ -39,7 +39,8 @@ func codebaseEdits(e *env) {
 	e.Until("a removal on the host", func() bool { return e.sh(s.ID, "cat file").ExitCode != 0 })
 }
 
-// Git inside believes the index that git on the host has written, and the reverse: neither reads files that have not changed.
+// Git inside believes the index that git on the host has written, and the reverse: neither reads
+// files that have not changed.
 func codebaseGitIndex(e *env) {
 	dir := e.dir()
 	e.write(dir+"/file", "content\n")
@@ -51,7 +52,8 @@ func codebaseGitIndex(e *env) {
 	if e.sh(s.ID, "command -v git").ExitCode != 0 {
 		e.Skip("there is no git inside")
 	}
-	e.prints(s.ID, "git diff-files --name-only", "") // it compares with the index, and opens no file
+	// it compares with the index, and opens no file
+	e.prints(s.ID, "git diff-files --name-only", "")
 	e.prints(s.ID, "git status --porcelain; echo more >>file; git status --porcelain", " M file\n")
 	if got := suite.Git(e, dir, "diff-files", "--name-only"); got != "file\n" {
 		e.Errorf("the host takes for changed: %q", got)

@@ -58,8 +58,8 @@ mv tree wood; echo in >>wood/a/f; mv wood/g wood/a/h; rm -r gone; rm -r again; m
 ln -sf mode link; mkdir -p n/e/w; echo n >n/e/w/f; ln n/e/w/f n/hard
 exec 3<mapped; echo after >>mapped; cat <&3; exec 3<&-`
 
-// What is changed inside stays inside, through stop and start, until it is applied; then the host has what
-// the sandbox has.
+// What is changed inside stays inside, through stop and start, until it is applied; then the host
+// has what the sandbox has.
 func copiedUntilApplied(e *env) {
 	dir := e.copiedSource()
 	before := e.hostTree(dir)
@@ -161,7 +161,8 @@ func copiedSurvivesDeath(e *env) {
 	if got := e.hostTree(dir); got != before {
 		e.Errorf("the host has\n%s\nwant\n%s", got, before)
 	}
-	if res, err := e.workspace().Apply(e.Ctx, id, runtime.ApplyOptions{}); err != nil { // of the dead one
+	// of the dead one
+	if res, err := e.workspace().Apply(e.Ctx, id, runtime.ApplyOptions{}); err != nil {
 		e.Fatalf("apply: %v: %+v", err, res)
 	}
 	if got := e.hostTree(dir); got != inside {

@@ -148,7 +148,8 @@ func execEnv(e *env) {
 	if want := "sandbox|command|C|" + odd + "||/usr/bin:/bin:/nowhere|"; string(r.Stdout) != want {
 		e.Errorf("got %q (%q)\nwant %q", r.Stdout, r.Stderr, want)
 	}
-	e.prints(s.ID, `printf '%s|' "$BOTH" "${ODD-unset}"`, "sandbox|unset|") // that was for one call
+	// that was for one call
+	e.prints(s.ID, `printf '%s|' "$BOTH" "${ODD-unset}"`, "sandbox|unset|")
 }
 
 func execCwd(e *env) {

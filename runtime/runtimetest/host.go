@@ -46,7 +46,8 @@ func hostFilesInvisible(e *env) {
 			e.Errorf("the caller's home has %q", r.Stdout)
 		}
 	}
-	const known = " bin dev etc home lib lib32 lib64 libx32 nix gnu proc run sbin sys tmp usr var workspace .dockerenv " // the last is an engine's, and empty
+	// the last is an engine's, and empty
+	const known = " bin dev etc home lib lib32 lib64 libx32 nix gnu proc run sbin sys tmp usr var workspace .dockerenv "
 	for _, name := range strings.Fields(e.out(s.ID, "ls -A /")) {
 		if !strings.Contains(known, " "+name+" ") {
 			e.Errorf("there is /%s", name)

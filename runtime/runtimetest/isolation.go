@@ -60,8 +60,8 @@ print(*[fd for fd in sorted(map(int, os.listdir('/proc/self/fd'))) if there(fd)]
 	}
 }
 
-// A program sleeps as exactly as on the host: the slack of wolffia's own processes is not inherited. Its default, which
-// 0 sets, is the same (PR_SET_TIMERSLACK in prctl(2)).
+// A program sleeps as exactly as on the host: the slack of wolffia's own processes is not
+// inherited. Its default, which 0 sets, is the same (PR_SET_TIMERSLACK in prctl(2)).
 func timerSlack(e *env) {
 	s := e.start(e.open(e.dir()))
 	const script = `python3 -ISBc 'f = "/proc/self/timerslack_ns"; print(open(f).read(), end=""); open(f, "w").write("0"); print(open(f).read(), end="")'`
@@ -233,7 +233,8 @@ attempt('affinity', lambda: os.sched_setaffinity(1, [0]))
 attempt('pidfd', lambda: os.pidfd_open(1))
 `
 	n := 22
-	if e.has(HostKernel) { // another one may show the numbers of descriptors, and of its one network
+	// another one may show the numbers of descriptors, and of its one network
+	if e.has(HostKernel) {
 		attempts += `
 attempt('fd', lambda: os.listdir('/proc/1/fd'))
 attempt('ns/net', lambda: os.readlink('/proc/1/ns/net'))

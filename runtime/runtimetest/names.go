@@ -66,7 +66,8 @@ all = [threading.Thread(target=small) for _ in range(100)]
 print(failed[:3] or "all are back")
 `
 
-// A name that leads to the host's loopback by explicit consent, for programs that know of no proxy.
+// A name that leads to the host's loopback by explicit consent, for programs that know of no
+// proxy.
 func namesReached(e *env) {
 	port := e.origin()
 	s := e.start(&runtime.SandboxConfig{Network: runtime.NetworkFiltered, Egress: &network.Policy{

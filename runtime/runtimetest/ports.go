@@ -246,7 +246,8 @@ func publishedPort(e *env) {
 	if e.has(Network) {
 		publishedOfHost(e)
 	}
-	// The port is the host's again when the sandbox has stopped, and the sandbox's at its next start.
+	// The port is the host's again when the sandbox has stopped, and the sandbox's at its next
+	// start.
 	e.OK(e.rt.Stop(e.Ctx, s.ID))
 	if _, err := dialHost(local); !errors.Is(err, syscall.ECONNREFUSED) {
 		e.Errorf("the sandbox is stopped: %v", err)
@@ -330,8 +331,8 @@ while True:
 t.join()
 `
 
-// resetServer sends a row, and resets the connection after the answer "reset"; after another it prints how the connection
-// ends, one that is reset as "reset".
+// resetServer sends a row, and resets the connection after the answer "reset"; after another it
+// prints how the connection ends, one that is reset as "reset".
 const resetServer = `
 import socket, struct
 s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

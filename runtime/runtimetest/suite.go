@@ -83,7 +83,8 @@ func groups() []group {
 }
 
 // selected returns the members to run. As root, after a pass as another user, those that may
-// differ; of a sample, and as root, one of every three that neither the backend nor its starter decides.
+// differ; of a sample, and as root, one of every three that neither the backend nor its starter
+// decides.
 func selected(sample bool) (tests []test) {
 	second := testenv.Second()
 	every := testenv.Every(sample)

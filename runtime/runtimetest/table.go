@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// CheckTable checks that a document's table of features, of which each row
-// begins with a Feature in backquotes, says of the named runtime what the suite
-// has checked: yes, or no, and more after it. A feature without a row is one that all runtimes have.
+// CheckTable checks that a document's table of features, of which each row begins with a Feature
+// in backquotes, says of the named runtime what the suite has checked: yes, or no, and more after
+// it. A feature without a row is one that all runtimes have.
 func CheckTable(t *testing.T, file, name string, lacks []Feature) {
 	t.Helper()
 	text, err := os.ReadFile(file)

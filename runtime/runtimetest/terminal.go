@@ -115,7 +115,8 @@ func terminalSignal(e *env) {
 	}
 }
 
-// A program that stops itself goes on, since no shell would continue it: its process group is orphaned. A job of a shell stops.
+// A program that stops itself goes on, since no shell would continue it: its process group is
+// orphaned. A job of a shell stops.
 func terminalStops(e *env) {
 	s := e.common()
 	for _, sig := range []string{"TSTP", "TTIN", "TTOU"} {

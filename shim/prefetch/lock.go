@@ -37,7 +37,8 @@ func Lock(uid int) (unlock func(), ok bool) {
 		}
 		err = unix.Connect(fd, name)
 		if err == nil {
-			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd)}}, int(max(0, time.Until(end)).Milliseconds())) // for POLLHUP
+			// for POLLHUP
+			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd)}}, int(max(0, time.Until(end)).Milliseconds()))
 		}
 		_ = unix.Close(fd)
 		switch {

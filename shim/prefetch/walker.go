@@ -1,4 +1,5 @@
-// Package prefetch lists trees, so that the kernel knows their names before a program looks them up.
+// Package prefetch lists trees, so that the kernel knows their names before a program looks them
+// up.
 package prefetch
 
 import (
@@ -41,7 +42,8 @@ type Walker struct {
 	names   int      // that were listed; guarded by mu
 }
 
-// New returns the walker of the tree that is mounted at dir. It lists as many entries as limit returns, at most.
+// New returns the walker of the tree that is mounted at dir. It lists as many entries as limit
+// returns, at most.
 func New(dir string, limit func() int) *Walker {
 	w := &Walker{dir: dir, limit: limit, dirs: []string{"."}}
 	w.visit = w.list
@@ -141,7 +143,8 @@ func (w *Walker) list(dir string, buf []byte) (names int, below []string) {
 		}
 	})
 	var st unix.Stat_t
-	_ = unix.Fstat(fd, &st) // listing has changed the time of access: the kernel would ask for it again
+	// listing has changed the time of access: the kernel would ask for it again
+	_ = unix.Fstat(fd, &st)
 	switch {
 	case dir == ".":
 		w.ignores.Store(ignores)

@@ -1,5 +1,5 @@
-// Package program is a sandbox's shim as a program: wolffia-box, or wolffia-net. Such a program is also what runs before a
-// backend's.
+// Package program is a sandbox's shim as a program: wolffia-box, or wolffia-net. Such a program is
+// also what runs before a backend's.
 package program
 
 import (
@@ -12,8 +12,8 @@ import (
 	"wolffia/shim"
 )
 
-// Main is the main of such a program, and does not return. version is reported to the caller. filter starts networks that
-// names filter; nil: this program has none.
+// Main is the main of such a program, and does not return. version is reported to the caller.
+// filter starts networks that names filter; nil: this program has none.
 func Main(version string, filter egress.Start) {
 	if err := run(os.Args, version, filter); err != nil {
 		// Whoever started it has got the error; standard error is the sandbox's log.

@@ -36,7 +36,8 @@ const (
 	FDImage   = 11 // shim only: a socket that the image's mount comes from, if SendsImage
 	FDKept    = 12 // shim only: one end of a socket pair with the keeper, if KeeperDir is set
 	FDGate    = 13 // shim only: the start barrier of the backend's program, if Held
-	FDClient  = 14 // shim only: the caller's connection, served once PID 1 is there; a pooled sandbox has none
+	// shim only: the caller's connection, served once PID 1 is there; a pooled sandbox has none
+	FDClient = 14
 )
 
 // FDKeeper is the keeper's end of that socket pair. It also has FDBoot, FDLock, FDControl
@@ -45,12 +46,14 @@ const FDKeeper = 7
 
 // Params are what shim and keeper are started with.
 type Params struct {
-	ID     string          `json:"id"`
-	Tag    string          `json:"tag,omitempty"` // statedir.Processes.Tag; empty: no process of the sandbox is started
-	Run    string          `json:"run"`           // statedir.Record.Run
+	ID string `json:"id"`
+	// statedir.Processes.Tag; empty: no process of the sandbox is started
+	Tag    string          `json:"tag,omitempty"`
+	Run    string          `json:"run"` // statedir.Record.Run
 	Mnt    string          `json:"mnt"`
 	Config statedir.Config `json:"config"`
-	Guest  string          `json:"guest"` // host path of the guest binary; empty with CopyGuest if it has none
+	// host path of the guest binary; empty with CopyGuest if it has none
+	Guest string `json:"guest"`
 	// CopyGuest says that the guest binary is FDGuest: it is in memory only, or its path
 	// may be out of reach once privileges are dropped.
 	CopyGuest bool `json:"copyGuest,omitempty"`
@@ -84,17 +87,19 @@ type Params struct {
 	Lost bool `json:"lost,omitempty"`
 }
 
-// TreeParams are what a tree server is started with: no more of the sandbox's configuration than it uses. So it does not
-// get the environment, which may have secrets. And it starts sooner: for Params encoding/json would make tables of all types in them,
-// which takes a third of a millisecond.
+// TreeParams are what a tree server is started with: no more of the sandbox's configuration than
+// it uses. So it does not get the environment, which may have secrets. And it starts sooner: for
+// Params encoding/json would make tables of all types in them, which takes a third of a
+// millisecond.
 type TreeParams struct {
 	Run string `json:"run"` // statedir.Record.Run
-	// Rules are the sandbox's, in the form of SealedFile. With Blank they are what its user probably asks for, to compile them
-	// ahead; they are for it only.
+	// Rules are the sandbox's, in the form of SealedFile. With Blank they are what its user
+	// probably asks for, to compile them ahead; they are for it only.
 	Rules      []byte `json:"-"`                  // after the line of JSON
 	Codebase   string `json:"codebase,omitempty"` // its path on the host; of no use with Blank
 	MountPoint string `json:"mountPoint"`         // where the sandbox sees it
-	// UID and GID are those of statedir.Config. HostIDs says that the mount shows them: it is in the host's user namespace.
+	// UID and GID are those of statedir.Config. HostIDs says that the mount shows them: it is in
+	// the host's user namespace.
 	UID      int     `json:"uid"`
 	GID      int     `json:"gid"`
 	HostIDs  bool    `json:"hostIDs,omitempty"`
@@ -103,20 +108,24 @@ type TreeParams struct {
 	Memory   int64   `json:"memory,omitempty"`   // the sandbox's limit, in bytes; 0: none
 	Disk     int64   `json:"disk,omitempty"`     // the same
 	Git      TreeGit `json:"git,omitzero"`       // of no use with Blank
-	// Pooled says that the sandbox has no user yet: one comes with AskActivate. With Blank, so does the codebase.
+	// Pooled says that the sandbox has no user yet: one comes with AskActivate. With Blank, so
+	// does the codebase.
 	Pooled bool `json:"pooled,omitempty"`
 	Blank  bool `json:"blank,omitempty"`
-	// Review says that no mount is served: the tree server only answers requests until its control socket hangs up.
+	// Review says that no mount is served: the tree server only answers requests until its control
+	// socket hangs up.
 	Review bool `json:"review,omitempty"`
 }
 
-// A TreeGit says how a tree server treats git directories. The zero value serves them by the rules.
+// A TreeGit says how a tree server treats git directories. The zero value serves them by the
+// rules.
 type TreeGit struct {
 	Private     bool `json:"private,omitempty"`     // they are the sandbox's own: see fusefs.Git
 	Credentials bool `json:"credentials,omitempty"` // copies of the host's have its credentials
 	Unguarded   bool `json:"unguarded,omitempty"`   // fusefs.Options.Unguarded
-	Monitor     bool `json:"monitor,omitempty"`     // git inside has a file system monitor: see fusefs.AskName
-	Minimal     bool `json:"minimal,omitempty"`     // fusefs.Git.Minimal
+	// git inside has a file system monitor: see fusefs.AskName
+	Monitor bool `json:"monitor,omitempty"`
+	Minimal bool `json:"minimal,omitempty"` // fusefs.Git.Minimal
 	// Ignore has the patterns that git inside ignores in all repositories, with Monitor.
 	Ignore string `json:"ignore,omitempty"`
 }
@@ -135,7 +144,8 @@ func TreeGitOf(c *statedir.Config) TreeGit {
 // maxIgnore limits TreeGit.Ignore: with more, git inside finds untracked names by itself at first.
 const maxIgnore = 32 << 10
 
-// ignored returns the content of the file that is core.excludesFile inside; empty if that cannot be told.
+// ignored returns the content of the file that is core.excludesFile inside; empty if that cannot
+// be told.
 func ignored(g *runtime.GitConfig) (text string) {
 	if text = g.Ignore; text == "" {
 		lines := strings.ToLower(g.Config)
@@ -252,10 +262,11 @@ type Report struct {
 	Step  string `json:"step,omitempty"` // what is being done now
 	Ready bool   `json:"ready,omitempty"`
 	// Version is that of the shim's program, with Ready.
-	Version string     `json:"version,omitempty"`
-	Held    int        `json:"held,omitempty"`  // the process that waits at the start barrier for its limits
-	Image   *ImageInfo `json:"image,omitempty"` // answers "image"
-	Found   []Found    `json:"found,omitempty"` // answers "scan"
+	Version string `json:"version,omitempty"`
+	// the process that waits at the start barrier for its limits
+	Held  int        `json:"held,omitempty"`
+	Image *ImageInfo `json:"image,omitempty"` // answers "image"
+	Found []Found    `json:"found,omitempty"` // answers "scan"
 }
 
 // Send writes a report. That the reader is gone is no error.

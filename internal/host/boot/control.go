@@ -101,8 +101,9 @@ func receive(fd int, buf []byte) ([]byte, *os.File, error) {
 	oob := make([]byte, unix.CmsgSpace(4))
 	var n, oobn, flags int
 	err := error(unix.EINTR)
-	// A peer that ends with packets unread resets the connection. The kernel reports that once, and
-	// ahead of what the peer has sent (unix_release_sock and __skb_try_recv_datagram in Linux).
+	// A peer that ends with packets unread resets the connection. The kernel reports that once,
+	// and ahead of what the peer has sent (unix_release_sock and __skb_try_recv_datagram in
+	// Linux).
 	for reset := false; errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNRESET) && !reset; {
 		reset = errors.Is(err, unix.ECONNRESET)
 		n, oobn, flags, _, err = unix.Recvmsg(fd, buf, oob, unix.MSG_CMSG_CLOEXEC)
@@ -139,10 +140,11 @@ func receive(fd int, buf []byte) ([]byte, *os.File, error) {
 const (
 	AskStats = "stats" // return TreeStats
 	AskAudit = "audit" // flush the audit log
-	// AskRules: replace the rules by those in the descriptor. An earlier version of OpRules, which had them in the request,
-	// was called otherwise.
+	// AskRules: replace the rules by those in the descriptor. An earlier version of OpRules, which
+	// had them in the request, was called otherwise.
 	AskRules = "rules-in"
-	// AskActivate: serve the directory TreeRequest.Path by the rules in the descriptor; once, for a pooled sandbox.
+	// AskActivate: serve the directory TreeRequest.Path by the rules in the descriptor; once, for
+	// a pooled sandbox.
 	AskActivate = "activate"
 	// AskWarmUp: do as for AskActivate with a tree that is not mounted.
 	AskWarmUp = "warmup"
@@ -157,7 +159,9 @@ type TreeRequest struct {
 	Path  string  `json:"path,omitempty"`  // for adopt
 	Git   TreeGit `json:"git,omitzero"`    // for adopt
 	Since int64   `json:"since,omitempty"` // for denials: so many are known already
-	At    Dir     `json:"at,omitzero"`     // for rules: the directory that the client finds at the codebase's path, for which they were made
+	// for rules: the directory that the client finds at the codebase's path, for which they were
+	// made
+	At Dir `json:"at,omitzero"`
 
 	Review *Review `json:"review,omitempty"`
 }
@@ -168,8 +172,9 @@ type TreeReply struct {
 	ID     uint64           `json:"id"`
 	Stats  *TreeStats       `json:"stats,omitempty"`
 	Denied *runtime.Denials `json:"denied,omitempty"`
-	// SequentialLookup marks a message that answers no request: a process looks up name after name, and the kernel does
-	// not know the names. Listing the tree in advance saves these lookups.
+	// SequentialLookup marks a message that answers no request: a process looks up name after
+	// name, and the kernel does not know the names. Listing the tree in advance saves these
+	// lookups.
 	SequentialLookup bool `json:"sequentialLookup,omitempty"`
 }
 
@@ -243,8 +248,8 @@ func ReadRules(f *os.File) ([]perm.Rule, error) {
 	return ParseRules(text)
 }
 
-// ParseRules returns the rules of RulesText. The error is of class ErrInvalid, or ErrUnsupported for rules of a newer
-// version than this program's.
+// ParseRules returns the rules of RulesText. The error is of class ErrInvalid, or ErrUnsupported
+// for rules of a newer version than this program's.
 func ParseRules(text []byte) ([]perm.Rule, error) {
 	rules, err := perm.ParseJSON(text)
 	if errors.Is(err, perm.ErrNewer) {
@@ -256,7 +261,8 @@ func ParseRules(text []byte) ([]perm.Rule, error) {
 	return rules, nil
 }
 
-// RulesText returns the content of a file of SealedFile with rules. The error is of class ErrInvalid.
+// RulesText returns the content of a file of SealedFile with rules. The error is of class
+// ErrInvalid.
 func RulesText(f *os.File) ([]byte, error) {
 	if f == nil {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "the request has no rules")

@@ -36,8 +36,8 @@ type Shell struct {
 }
 
 // Each client of a pooled sandbox's socket sends one PooledRequest, in one call and with its
-// descriptors, and gets one Report. After OpActivate the connection is one to a shim that is ready.
-// Before that the shim accepts no frames.
+// descriptors, and gets one Report. After OpActivate the connection is one to a shim that is
+// ready. Before that the shim accepts no frames.
 
 // The operations of a PooledRequest.
 const (
@@ -118,13 +118,15 @@ func SendPooled(s syscall.Conn, r *PooledRequest, files ...*os.File) error {
 // pool allocates.
 var packetBuffers = sync.Pool{New: func() any { return new([MaxPacket]byte) }}
 
-// packetBuffer returns a buffer for one packet. The caller calls release when it no longer uses the buffer.
+// packetBuffer returns a buffer for one packet. The caller calls release when it no longer uses
+// the buffer.
 func packetBuffer() (buf []byte, release func()) {
 	b := packetBuffers.Get().(*[MaxPacket]byte)
 	return b[:], func() { packetBuffers.Put(b) }
 }
 
-// ReceivePooled waits for a request. The caller closes the files, after an error too; some may be nil.
+// ReceivePooled waits for a request. The caller closes the files, after an error too; some may be
+// nil.
 func ReceivePooled(s syscall.Conn) (*PooledRequest, [activateFiles]*os.File, error) {
 	var files [activateFiles]*os.File
 	raw, err := s.SyscallConn()
@@ -171,7 +173,8 @@ func ReceivePooled(s syscall.Conn) (*PooledRequest, [activateFiles]*os.File, err
 	return r, files, nil
 }
 
-// A PooledSocket is an end of a connection between a pooled sandbox and its client: a rawsock.Socket.
+// A PooledSocket is an end of a connection between a pooled sandbox and its client: a
+// rawsock.Socket.
 type PooledSocket interface {
 	io.Writer
 	SendFile(b []byte, file syscall.Conn) error
@@ -191,7 +194,8 @@ func AnswerPooled(s PooledSocket, r Report, file *os.File) error {
 	return err
 }
 
-// ReceivePooledAnswer waits for the answer to a request, which is the first on a connection. The caller closes the file, which may be nil.
+// ReceivePooledAnswer waits for the answer to a request, which is the first on a connection. The
+// caller closes the file, which may be nil.
 func ReceivePooledAnswer(s PooledSocket) (r Report, file *os.File, err error) {
 	buf, release := packetBuffer()
 	defer release()

@@ -24,30 +24,36 @@ const (
 	OpDenials = AskDenials // passed on to the tree server
 	OpNetwork = "network"  // replace the names that the sandbox can reach
 	OpEgress  = "egress"   // return what the network has refused since Request.Since
-	// OpDial: connect to Request.Port of the sandbox's loopback, and send the socket with the answer. The
-	// connection has no other request, and keeps the sandbox in use until it ends. Where the kernel has no
-	// such socket (gVisor), the answer is ErrUnsupported.
+	// OpDial: connect to Request.Port of the sandbox's loopback, and send the socket with the
+	// answer. The connection has no other request, and keeps the sandbox in use until it ends.
+	// Where the kernel has no such socket (gVisor), the answer is ErrUnsupported.
 	OpDial = "dial"
-	// OpDirect: send a connection to PID 1 with the answer, which keeps the sandbox in use as if OpAcquire had been sent.
-	// It is the first request of its connection, whose end ends the use.
-	// Where PID 1 cannot have such a connection, the answer is ErrUnsupported, and this one is as others.
-	OpDirect  = "direct"
-	OpAcquire = "acquire" // begin to keep the sandbox in use: a process is to be started by the connection to PID 1
+	// OpDirect: send a connection to PID 1 with the answer, which keeps the sandbox in use as if
+	// OpAcquire had been sent. It is the first request of its connection, whose end ends the use.
+	// Where PID 1 cannot have such a connection, the answer is ErrUnsupported, and this one is as
+	// others.
+	OpDirect = "direct"
+	// begin to keep the sandbox in use: a process is to be started by the connection to PID 1
+	OpAcquire = "acquire"
 	OpRelease = "release" // end that; nothing has run for Request.IdleMS
 )
 
-// A Request is a request of a client to the shim itself. Those for rules and review come with a descriptor (SCM_RIGHTS),
-// which the shim passes on to the tree server: as of AskRules and AskReview.
+// A Request is a request of a client to the shim itself. Those for rules and review come with a
+// descriptor (SCM_RIGHTS), which the shim passes on to the tree server: as of AskRules and
+// AskReview.
 type Request struct {
-	Op      string          `json:"op"`
-	GraceMS *int64          `json:"graceMs,omitempty"` // for stop: between SIGTERM and SIGKILL; nil is StopGrace
-	Idle    bool            `json:"idle,omitempty"`    // for stop: the client has nothing under way inside, and starts nothing any more
-	At      Dir             `json:"at,omitzero"`       // for rules: as TreeRequest.At
-	Since   int64           `json:"since,omitempty"`   // for denials and egress: how many are known already
-	Egress  *network.Policy `json:"egress,omitempty"`  // for network
-	Review  *Review         `json:"review,omitempty"`  // for review
-	Port    int             `json:"port,omitempty"`    // for dial
-	IdleMS  int64           `json:"idleMs,omitempty"`  // for rest
+	Op string `json:"op"`
+	// for stop: between SIGTERM and SIGKILL; nil is StopGrace
+	GraceMS *int64 `json:"graceMs,omitempty"`
+	// for stop: the client has nothing under way inside, and starts nothing any more
+	Idle bool `json:"idle,omitempty"`
+	At   Dir  `json:"at,omitzero"` // for rules: as TreeRequest.At
+	// for denials and egress: how many are known already
+	Since  int64           `json:"since,omitempty"`
+	Egress *network.Policy `json:"egress,omitempty"` // for network
+	Review *Review         `json:"review,omitempty"` // for review
+	Port   int             `json:"port,omitempty"`   // for dial
+	IdleMS int64           `json:"idleMs,omitempty"` // for rest
 
 	Lifetime *statedir.Lifetime `json:"lifetime,omitempty"` // for renew; the idle timeout stays
 }
@@ -68,9 +74,10 @@ type Reply struct {
 
 // TreeStats are figures of a tree server.
 type TreeStats struct {
-	Messages map[string]uint64 `json:"messages"` // requests of the kernel that were answered, by operation
-	Nodes    int               `json:"nodes"`    // names that the kernel knows
-	FDs      int               `json:"fds"`      // descriptors kept open
+	// requests of the kernel that were answered, by operation
+	Messages map[string]uint64 `json:"messages"`
+	Nodes    int               `json:"nodes"` // names that the kernel knows
+	FDs      int               `json:"fds"`   // descriptors kept open
 	// Rules is the fingerprint of the rules that are in force; empty while they
 	// are being changed.
 	Rules string `json:"rules"`

@@ -6,8 +6,8 @@ import (
 	"wolffia/runtime"
 )
 
-// AskReview: do what TreeRequest.Review says, and answer by the connection in the descriptor. An earlier version, which
-// took none, knew it by another name.
+// AskReview: do what TreeRequest.Review says, and answer by the connection in the descriptor. An
+// earlier version, which took none, knew it by another name.
 const AskReview = "review-by"
 
 // OpReview is a request of a client that the shim passes on to the tree server.
@@ -16,7 +16,8 @@ const OpReview = AskReview
 // ReviewLimit is how long a review may take.
 const ReviewLimit = 15 * time.Minute
 
-// ReviewStopLimit is how long a review takes at most to stop: a batch of files may have to be flushed.
+// ReviewStopLimit is how long a review takes at most to stop: a batch of files may have to be
+// flushed.
 const ReviewStopLimit = 10 * time.Second
 
 // The works of a Review.
@@ -26,12 +27,13 @@ const (
 	ReviewApply    = "apply"    // answers with a JSON value of each Applied
 	ReviewDiscard  = "discard"  // answers with a number
 	ReviewSnapshot = "snapshot" // makes the snapshot Name
-	ReviewRestore  = "restore"  // makes the changes those of the snapshot Name; not while the tree is served
-	ReviewRecover  = "recover"  // puts right what an apply that was killed has left on the host
+	// makes the changes those of the snapshot Name; not while the tree is served
+	ReviewRestore = "restore"
+	ReviewRecover = "recover" // puts right what an apply that was killed has left on the host
 )
 
-// A Review is work on the changes of a copied codebase. The tree server does it, since it may read the codebase and
-// has the rules.
+// A Review is work on the changes of a copied codebase. The tree server does it, since it may read
+// the codebase and has the rules.
 type Review struct {
 	Do     string   `json:"do"`
 	Paths  [][]byte `json:"paths,omitempty"`
@@ -39,12 +41,12 @@ type Review struct {
 	DryRun bool     `json:"dryRun,omitempty"`
 	Force  bool     `json:"force,omitempty"`
 	Name   string   `json:"name,omitempty"`
-	// At is the directory that the client finds at the codebase's path. What compares with it, or changes it, is refused
-	// if it is not the one that is served.
+	// At is the directory that the client finds at the codebase's path. What compares with it, or
+	// changes it, is refused if it is not the one that is served.
 	At Dir `json:"at,omitzero"`
-	// Answer says that the request comes with a descriptor, an end of a connection: the answer, which can be longer than a
-	// packet, goes there, and comes before the TreeReply. A client that ends its direction of the connection has the work
-	// stopped, and gets how far it came.
+	// Answer says that the request comes with a descriptor, an end of a connection: the answer,
+	// which can be longer than a packet, goes there, and comes before the TreeReply. A client that
+	// ends its direction of the connection has the work stopped, and gets how far it came.
 	Answer bool `json:"answer,omitempty"`
 }
 

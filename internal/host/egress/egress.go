@@ -1,5 +1,6 @@
-// Package egress is the contract of the shim with what filters the network of a sandbox by names: package gateway. The shim
-// of another sandbox is a program without that package, which would take a third of its start to initialise.
+// Package egress is the contract of the shim with what filters the network of a sandbox by names:
+// package gateway. The shim of another sandbox is a program without that package, which would take
+// a third of its start to initialise.
 package egress
 
 import (
@@ -12,8 +13,8 @@ import (
 
 // A Filter is the network of one sandbox. It is safe for concurrent use. The owner calls Close.
 type Filter interface {
-	// SetPolicy replaces the policy; nil allows nothing. When it returns, the new policy is in force. On an error
-	// the policy is the old one.
+	// SetPolicy replaces the policy; nil allows nothing. When it returns, the new policy is in
+	// force. On an error the policy is the old one.
 	SetPolicy(*network.Compiled) error
 	Close() error
 }
@@ -23,12 +24,14 @@ type Config struct {
 	Network inside.Network    // of the sandbox; the Filter does not close it
 	Policy  *network.Compiled // nil allows nothing
 	Exposed []uint16          // ports at which others listen inside at 127.0.0.1
-	Event   func(Event)       // receives each event; it must not block, and is safe for concurrent use; nil: none
-	// Process returns the process inside that has a socket, by its ends as the process sees them, for
-	// events; 0 and "" if it is not known. It is called at most 32 times a second, after a first 64, and by one goroutine at
-	// a time. nil: never known.
+	// receives each event; it must not block, and is safe for concurrent use; nil: none
+	Event func(Event)
+	// Process returns the process inside that has a socket, by its ends as the process sees them,
+	// for events; 0 and "" if it is not known. It is called at most 32 times a second, after a
+	// first 64, and by one goroutine at a time. nil: never known.
 	Process func(local, remote netip.AddrPort) (pid int, program string)
 }
 
-// A Start starts a Filter, which serves until Close, or until ctx ends: then Close is still to be called.
+// A Start starts a Filter, which serves until Close, or until ctx ends: then Close is still to be
+// called.
 type Start func(ctx context.Context, c *Config) (Filter, error)

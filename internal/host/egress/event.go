@@ -46,12 +46,14 @@ const ReasonUpstreamRefuses = "the upstream proxy does not connect to the name a
 // rule of it allows the connection.
 const ReasonLearned = "no rule allows it; allowed to learn"
 
-// An Event is something that the gateway refused, or could not do. A program inside can cause any number of them, all different.
+// An Event is something that the gateway refused, or could not do. A program inside can cause any
+// number of them, all different.
 type Event struct {
-	Time    time.Time
-	Op      string // OpLookup, OpConnect or OpProxy
-	Name    string // normal form, or quoted if it is not a name; empty if not known
-	Address string // without port; of what was dialled or what the name leads to, if that is the reason
+	Time time.Time
+	Op   string // OpLookup, OpConnect or OpProxy
+	Name string // normal form, or quoted if it is not a name; empty if not known
+	// without port; of what was dialled or what the name leads to, if that is the reason
+	Address string
 	Port    int    // 0 for a lookup
 	PID     int    // inside; 0: not known
 	Program string // empty: not known

@@ -1,4 +1,5 @@
-// Package hostsocket opens unix sockets of the host for a sandbox, but not those that control the host.
+// Package hostsocket opens unix sockets of the host for a sandbox, but not those that control the
+// host.
 //
 // Such a socket is recognised by its name, by being the same file as one at a usual path, and
 // by the program that listens on it: a link, a mount or another name does not hide it.
@@ -94,8 +95,8 @@ func controls(path string, st os.FileInfo) bool {
 }
 
 // Dial connects to a socket by its path without symbolic links, as [Resolve] has returned it. The
-// socket is checked again, and by the program that listens. A link that was put into the path since,
-// as by another sandbox, is not followed. The caller closes the connection.
+// socket is checked again, and by the program that listens. A link that was put into the path
+// since, as by another sandbox, is not followed. The caller closes the connection.
 func Dial(ctx context.Context, path string, force bool) (net.Conn, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
 	if err != nil {
@@ -110,7 +111,8 @@ func Dial(ctx context.Context, path string, force bool) (net.Conn, error) {
 	case !force && controls(path, st):
 		return nil, refused(path, controlsHost)
 	}
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", "/proc/self/fd/"+strconv.Itoa(fd)) // unix(7): what is open, not the name
+	// unix(7): what is open, not the name
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", "/proc/self/fd/"+strconv.Itoa(fd))
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,8 @@ func (h *host) cgroups(kind cgroup.Kind) string {
 	case kind == cgroup.Occupied:
 		return "# run wolffia in a group of its own below that one, such as by DelegateSubgroup= of a service (systemd 254)"
 	}
-	const dir = "/etc/systemd/system/user@.service.d" // systemd delegates the controllers to the users
+	// systemd delegates the controllers to the users
+	const dir = "/etc/systemd/system/user@.service.d"
 	return h.sudo("mkdir -p "+dir) + "\n" +
 		h.put("[Service]\nDelegate=cpu cpuset io memory pids", dir+"/delegate.conf") + "\n" +
 		h.sudo("systemctl daemon-reload") + "\n# then log in again"

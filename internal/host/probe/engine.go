@@ -42,7 +42,8 @@ func tryRunsc(ctx context.Context, path string) (stderr string, err error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = rmtree.RemovePath(filepath.Split(dir)) }() // runsc leaves its files if it is killed
+	// runsc leaves its files if it is killed
+	defer func() { _ = rmtree.RemovePath(filepath.Split(dir)) }()
 	return output(ctx, exec.CommandContext(ctx, path, "--rootless", "--network=none", "--ignore-cgroups", "--root="+dir, "do", "true"))
 }
 

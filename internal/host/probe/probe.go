@@ -37,7 +37,8 @@ type Result struct {
 	Found    string  `json:"found"`    // what was found, with versions, on one line; may be empty
 	Allows   string  `json:"allows"`   // what needs the feature
 	Problem  string  `json:"problem"`  // why it does not work; with OK a warning; may be empty
-	Fix      string  `json:"fix"`      // the commands that solve Problem, one on each line; may be empty
+	// the commands that solve Problem, one on each line; may be empty
+	Fix string `json:"fix"`
 	// Because is another feature that is not OK either and causes Problem; may be empty.
 	Because Feature `json:"because,omitempty"`
 }

@@ -61,7 +61,8 @@ func Pack(out, wolffia string, companions ...string) error {
 	if err := os.WriteFile(coming, b, 0o755); err != nil {
 		return err
 	}
-	if err := errors.Join(os.Chmod(coming, 0o755), os.Rename(coming, out)); err != nil { // whatever the umask
+	// whatever the umask
+	if err := errors.Join(os.Chmod(coming, 0o755), os.Rename(coming, out)); err != nil {
 		return errors.Join(err, os.Remove(coming))
 	}
 	return nil

@@ -1,9 +1,9 @@
 // Package programs finds the programs that wolffia starts: in its own file, else beside it.
 //
-// The released wolffia carries its companions (guest, shim, tree server, puller, keeper) behind its own end: see
-// [Pack]. A wolffia that carries them uses no others, so that an old one beside it, or one in
-// PATH that somebody else has put there, is never executed. A wolffia without them, as go
-// build makes it, looks beside itself, then in PATH.
+// The released wolffia carries its companions (guest, shim, tree server, puller, keeper) behind
+// its own end: see [Pack]. A wolffia that carries them uses no others, so that an old one beside
+// it, or one in PATH that somebody else has put there, is never executed. A wolffia without them,
+// as go build makes it, looks beside itself, then in PATH.
 //
 // What a wolffia carries belongs to its file and not to the process that reads it: a library,
 // or a service whose wolffia has been replaced meanwhile, gets the companions of the wolffia

@@ -99,7 +99,8 @@ func (s *Set) unpack(path, name string) error {
 		return f.Close() // another process was faster
 	}
 	coming := path + statefile.Coming
-	if err := os.Remove(coming); err != nil && !errors.Is(err, os.ErrNotExist) { // of a process that was killed
+	// of a process that was killed
+	if err := os.Remove(coming); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	f, err := os.OpenFile(coming, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)

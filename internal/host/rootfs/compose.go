@@ -28,8 +28,8 @@ var systemDirs = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32
 // socket of Nix's daemon, which builds with a network for any user.
 var stores = []string{"/nix/store", "/gnu/store"}
 
-// HostDirs returns the directories of the host that a sandbox without an image and a root directory
-// of its own is shown, as far as they are there.
+// HostDirs returns the directories of the host that a sandbox without an image and a root
+// directory of its own is shown, as far as they are there.
 func HostDirs() []string {
 	dirs := slices.Clone(stores)
 	for _, name := range systemDirs {

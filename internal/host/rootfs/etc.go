@@ -129,8 +129,9 @@ func readHost(c *statedir.Config) (map[string]string, error) {
 	return nil, err
 }
 
-// copyHost copies hostFiles to the new directory etc, those that there are and that this process may read. The kernel
-// copies: they have a few hundred KiB, which would stay in the memory of this process.
+// copyHost copies hostFiles to the new directory etc, those that there are and that this process
+// may read. The kernel copies: they have a few hundred KiB, which would stay in the memory of this
+// process.
 func copyHost(etc string) error {
 	for _, name := range hostFiles {
 		in, err := openRegular("/etc/" + name)
@@ -229,8 +230,8 @@ func composeEtc(b *boot.Params, spec *launch.Spec, etc string) error {
 	return placesInEtc(mounts, etc, spec.HostEtc)
 }
 
-// regularIn returns the path, without links, of a regular file in a root directory; empty if there is
-// none. In many root directories /etc/resolv.conf is a link, mostly to what is not there: then
+// regularIn returns the path, without links, of a regular file in a root directory; empty if there
+// is none. In many root directories /etc/resolv.conf is a link, mostly to what is not there: then
 // programs ask the name server at 127.0.0.1 (resolv.conf(5)), where the network's answers too.
 func regularIn(root, name string) string {
 	dir, err := os.Open(root)
@@ -306,7 +307,8 @@ func readFile(name string) (string, error) {
 	return readUpTo(f)
 }
 
-// openHost opens a file of the host's to read it, without a wait for what is not a regular file. The caller closes it.
+// openHost opens a file of the host's to read it, without a wait for what is not a regular file.
+// The caller closes it.
 func openHost(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 }

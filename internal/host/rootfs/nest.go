@@ -81,8 +81,8 @@ func outermost(binds []runtime.Mount, outer func(*runtime.Mount) bool) func(targ
 }
 
 // innermost returns a function that returns the last of binds, by depth, that is a parent of
-// target: the place is made in it before anything is mounted. The function returns nil if target is in none of
-// them, or if outer does not accept the bind.
+// target: the place is made in it before anything is mounted. The function returns nil if target
+// is in none of them, or if outer does not accept the bind.
 func innermost(binds []runtime.Mount, outer func(*runtime.Mount) bool) func(target string) *runtime.Mount {
 	return func(target string) (in *runtime.Mount) {
 		for i := range binds {
@@ -147,9 +147,10 @@ func openBelow(at int, name string, flags int, mode uint32) (int, error) {
 
 // A walk goes down a tree that others change, and makes what is missing.
 type walk struct {
-	at    int                      // descriptor
-	shown string                   // where that is inside
-	as    func(func() error) error // calls what makes something, as another user; nil: as this process
+	at    int    // descriptor
+	shown string // where that is inside
+	// calls what makes something, as another user; nil: as this process
+	as func(func() error) error
 }
 
 // enter goes to a file or directory, which it makes if it does not exist.

@@ -8,8 +8,8 @@ import (
 	"wolffia/internal/host/statedir"
 )
 
-// Reconfigure changes the files that a pooled sandbox has made for its template into those of the configuration c, which is of the
-// same shape. No process inside has seen them.
+// Reconfigure changes the files that a pooled sandbox has made for its template into those of the
+// configuration c, which is of the same shape. No process inside has seen them.
 func Reconfigure(b *boot.Params, c *statedir.Config) error {
 	if c.Git != nil {
 		files := gitFiles(c.Git)
@@ -29,7 +29,8 @@ func Reconfigure(b *boot.Params, c *statedir.Config) error {
 	}
 	files := etcFiles(kindOf(b), c, nil)
 	for _, name := range []string{"hosts", "hostname"} {
-		if err := os.WriteFile(filepath.Join(at(b, "etc"), name), []byte(files[name]), 0o644); err != nil { // the same file, which is mounted
+		// the same file, which is mounted
+		if err := os.WriteFile(filepath.Join(at(b, "etc"), name), []byte(files[name]), 0o644); err != nil {
 			return err
 		}
 	}

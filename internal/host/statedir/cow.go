@@ -10,8 +10,9 @@ import (
 // Names of a copied codebase, in the directory of [Cow].
 const (
 	cowDir   = "cow"
-	CowUpper = "upper"      // what the sandbox has changed, as of package fusefs/cow
-	CowWork  = "work"       // for temporary names of the tree server, which empties it at each start
+	CowUpper = "upper" // what the sandbox has changed, as of package fusefs/cow
+	// for temporary names of the tree server, which empties it at each start
+	CowWork  = "work"
 	CowLog   = "base.log"   // what the host had: a cow.Log
 	CowUndo  = "undo"       // what an apply that was killed has left
 	CowHosts = "hosts.json" // as GitHosts, of the .git in CowUpper
@@ -26,11 +27,12 @@ const (
 // CowParts are what a snapshot has. CowHosts may be missing.
 var CowParts = []string{CowUpper, CowLog, CowHosts}
 
-// Cow returns the directory of a copied codebase, for a program that knows only the run directory. It
-// belongs to the user that the tree server runs as, and survives Stop.
+// Cow returns the directory of a copied codebase, for a program that knows only the run directory.
+// It belongs to the user that the tree server runs as, and survives Stop.
 func Cow(run string) string { return filepath.Join(filepath.Dir(run), cowDir) }
 
-// HasChanges reports whether a copied codebase may have changes, or a snapshot of some. It looks at no file.
+// HasChanges reports whether a copied codebase may have changes, or a snapshot of some. It looks
+// at no file.
 func (rec *Record) HasChanges() bool {
 	for _, name := range []string{CowUpper, CowSnapshots} {
 		if list, err := names(filepath.Join(Cow(rec.Run()), name)); err != nil || len(list) > 0 {
@@ -40,8 +42,8 @@ func (rec *Record) HasChanges() bool {
 	return false
 }
 
-// HasUndo reports whether an apply that was killed may have left temporary names on the host, which a tree server puts
-// right.
+// HasUndo reports whether an apply that was killed may have left temporary names on the host,
+// which a tree server puts right.
 func (rec *Record) HasUndo() bool {
 	info, err := os.Lstat(filepath.Join(Cow(rec.Run()), CowUndo))
 	return err == nil && info.Size() > 0
@@ -70,8 +72,8 @@ func (rec *Record) makeCow(c *Config) error {
 	return nil
 }
 
-// ValidSnapshot reports whether a snapshot can have a name: 1 to 64 letters, digits, dots, dashes and underscores, of
-// which the first is a letter or digit.
+// ValidSnapshot reports whether a snapshot can have a name: 1 to 64 letters, digits, dots, dashes
+// and underscores, of which the first is a letter or digit.
 func ValidSnapshot(name string) bool {
 	for i := range len(name) {
 		c := name[i]

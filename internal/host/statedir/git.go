@@ -18,25 +18,28 @@ import (
 
 // Names of a sandbox's own git directories, in the directory of [Git].
 const (
-	gitDir     = "git"
-	gitApart   = "apart-"     // begins the name of the directory that has GitStore and GitWork
-	GitStore   = "store"      // P/.git is the .git of the codebase's directory P; hostile
-	GitWork    = "work"       // for temporary names of the tree server, which empties it at each start
-	GitBase    = "base"       // what both sides had at the last sync: a directory of GitBaseName for each git directory
-	GitHosts   = "hosts.json" // the git directories of the host whose objects are shown, by number
-	GitChanged = "changed"    // exists if something but objects was changed in GitStore since the last sync has begun
-	GitTemp    = "temp.json"  // what has a temporary name in the codebase, while something has
-	gitPending = "pending"    // why something stays in GitStore that would be lost with it
+	gitDir   = "git"
+	gitApart = "apart-" // begins the name of the directory that has GitStore and GitWork
+	GitStore = "store"  // P/.git is the .git of the codebase's directory P; hostile
+	// for temporary names of the tree server, which empties it at each start
+	GitWork = "work"
+	// what both sides had at the last sync: a directory of GitBaseName for each git directory
+	GitBase  = "base"
+	GitHosts = "hosts.json" // the git directories of the host whose objects are shown, by number
+	// exists if something but objects was changed in GitStore since the last sync has begun
+	GitChanged = "changed"
+	GitTemp    = "temp.json" // what has a temporary name in the codebase, while something has
+	gitPending = "pending"   // why something stays in GitStore that would be lost with it
 )
 
-// Git returns the directory of a sandbox's own git directories, for a program that knows only the run directory. It
-// belongs to the user that the tree server runs as, and survives Stop.
+// Git returns the directory of a sandbox's own git directories, for a program that knows only the
+// run directory. It belongs to the user that the tree server runs as, and survives Stop.
 func Git(run string) string { return filepath.Join(filepath.Dir(run), gitDir) }
 
 // GitApart returns the name, in the directory git, of the directory that has GitStore and GitWork.
-// No sandbox can know it: what is in it is hostile, and a symbolic link to it in the codebase would
-// lead a git of the host's to a configuration of the sandbox's. One with a static filter can learn
-// it from mountinfo, but can make a .git in the codebase as well.
+// No sandbox can know it: what is in it is hostile, and a symbolic link to it in the codebase
+// would lead a git of the host's to a configuration of the sandbox's. One with a static filter can
+// learn it from mountinfo, but can make a .git in the codebase as well.
 func GitApart(git string) (string, error) {
 	list, err := names(git)
 	if err != nil {
@@ -57,7 +60,8 @@ func GitBaseName(private string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// A GitState is what a Box has of a sandbox's own git directories. See also the constants that begin with Git.
+// A GitState is what a Box has of a sandbox's own git directories. See also the constants that
+// begin with Git.
 type GitState struct{ rec *Record }
 
 // Git returns the state of the sandbox's git directories.
@@ -89,7 +93,8 @@ func (g GitState) Make(c *Config) error {
 	return nil
 }
 
-// MakeBase makes the directory of GitBaseName for a git directory that has none, and returns its path.
+// MakeBase makes the directory of GitBaseName for a git directory that has none, and returns its
+// path.
 func (g GitState) MakeBase(c *Config, private string) (string, error) {
 	dir := filepath.Join(g.file(GitBase), GitBaseName(private))
 	err := unix.Mkdir(dir, 0o700)
@@ -105,7 +110,8 @@ func (g GitState) MakeBase(c *Config, private string) (string, error) {
 	return dir, nil
 }
 
-// Changed reports whether the sandbox's git directories may have changed since the last sync has begun.
+// Changed reports whether the sandbox's git directories may have changed since the last sync has
+// begun.
 func (g GitState) Changed() bool {
 	var st unix.Stat_t
 	return unix.Lstat(g.file(GitChanged), &st) == nil
@@ -124,7 +130,8 @@ func GitUnsynced(run string) bool {
 	return false
 }
 
-// GitUsed reports whether a sandbox has a git directory of its own, for a program that knows only the run directory.
+// GitUsed reports whether a sandbox has a git directory of its own, for a program that knows only
+// the run directory.
 func GitUsed(run string) bool {
 	all, err := names(filepath.Join(Git(run), GitBase))
 	return len(all) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)

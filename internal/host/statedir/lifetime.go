@@ -42,8 +42,9 @@ var bootID = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(id)), err
 })
 
-// bootClock reports whether this process reads CLOCK_BOOTTIME as all others do that are not in a time namespace of their
-// own (time_namespaces(7)): in another one than the first it has an offset.
+// bootClock reports whether this process reads CLOCK_BOOTTIME as all others do that are not in a
+// time namespace of their own (time_namespaces(7)): in another one than the first it has an
+// offset.
 var bootClock = sync.OnceValue(func() bool {
 	const first = "time:[4026531834]" // PROC_TIME_INIT_INO of Linux
 	ns, err := os.Readlink("/proc/self/ns/time")

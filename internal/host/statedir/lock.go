@@ -50,7 +50,8 @@ func (rec *Record) openLock() (*os.File, error) {
 
 // openError gives an error of opening the lock file its class.
 func (rec *Record) openError(err error) error {
-	if errors.Is(err, fs.ErrNotExist) && rec.Stamp() == (statefile.Stamp{}) { // it is created before the configuration, and removed after it
+	// it is created before the configuration, and removed after it
+	if errors.Is(err, fs.ErrNotExist) && rec.Stamp() == (statefile.Stamp{}) {
 		return runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", rec.id)
 	}
 	return rec.lockError(err)
@@ -165,8 +166,8 @@ func (rec *Record) tryLock() (_ *Lock, err error) {
 	return nil, rec.lockError(err)
 }
 
-// TryLockAll takes all of the sandbox's lock, as TryLock does, for a caller that starts nothing, by one descriptor. release
-// unlocks it. ErrConflict: another process holds it.
+// TryLockAll takes all of the sandbox's lock, as TryLock does, for a caller that starts nothing,
+// by one descriptor. release unlocks it. ErrConflict: another process holds it.
 func (rec *Record) TryLockAll() (release func(), err error) {
 	return rec.tryPart(0, parts, "is running or being started")
 }
@@ -222,10 +223,10 @@ func (rec *Record) tryPart(first, n int64, held string) (release func(), err err
 	return release, nil
 }
 
-// WaitUnlocked waits until no process holds the sandbox's lock: its shim and its tree server are gone. A sandbox
-// that is gone is not locked. It waits for a read lock, which owners never hold: so a
-// process that waits, or that has given up while the kernel still waits for it, does not
-// make the sandbox look like a running one.
+// WaitUnlocked waits until no process holds the sandbox's lock: its shim and its tree server are
+// gone. A sandbox that is gone is not locked. It waits for a read lock, which owners never hold:
+// so a process that waits, or that has given up while the kernel still waits for it, does not make
+// the sandbox look like a running one.
 func (rec *Record) WaitUnlocked(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New(notEnding))
 	defer cancel()

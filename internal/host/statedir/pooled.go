@@ -104,8 +104,8 @@ func (d *Dir) HasPools() bool {
 	return unix.Lstat(filepath.Join(d.path, pooledDir), &st) == nil
 }
 
-// names returns the names in a directory, in no order; nil if the directory does not exist. It opens
-// the directory without package os, which asks the poller first.
+// names returns the names in a directory, in no order; nil if the directory does not exist. It
+// opens the directory without package os, which asks the poller first.
 func names(dir string) ([]string, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -194,7 +194,8 @@ func (s PooledState) claim(c Draft, unpublish func() bool) (caller *os.File, cla
 	// With the configuration's lock no process removes the directory; see RemoveIncomplete.
 	settled, err := s.rec.TryLockConfig()
 	if err != nil {
-		return nil, false, nil // another process claims or removes it, or there is no descriptor left
+		// another process claims or removes it, or there is no descriptor left
+		return nil, false, nil
 	}
 	defer settled()
 	lives, err := s.rec.held(shimPart, 1)

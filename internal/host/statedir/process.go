@@ -69,8 +69,8 @@ type Processes struct{ rec *Record }
 // Processes returns the record of the sandbox's processes.
 func (rec *Record) Processes() Processes { return Processes{rec} }
 
-// Tag returns the last argument of the sandbox's processes, by which they are found. It identifies the state directory
-// too: a copy of one has the same ids.
+// Tag returns the last argument of the sandbox's processes, by which they are found. It identifies
+// the state directory too: a copy of one has the same ids.
 func (ps Processes) Tag() (string, error) {
 	state, err := ps.rec.dir.identity()
 	return ps.rec.id + "-" + state, err
@@ -78,10 +78,11 @@ func (ps Processes) Tag() (string, error) {
 
 // A shimRecord records the processes of a start.
 type shimRecord struct {
-	Process           // the shim
-	Version string    `json:"version,omitempty"` // of its program
-	State   string    `json:"state,omitempty"`   // the identity of the state directory; empty: an older version has written the record
-	Parts   []Process `json:"parts,omitempty"`
+	Process        // the shim
+	Version string `json:"version,omitempty"` // of its program
+	// the identity of the state directory; empty: an older version has written the record
+	State string    `json:"state,omitempty"`
+	Parts []Process `json:"parts,omitempty"`
 }
 
 const shimFile = "shim.json"
@@ -91,10 +92,12 @@ func (ps Processes) shimRecord() shimRecord {
 	if statefile.Read(filepath.Join(ps.rec.path, shimFile), &r) != nil {
 		return shimRecord{}
 	}
-	if boot, _ := bootID(); r.State == "" || r.BootID != boot { // after a boot the numbers of devices are others
+	// after a boot the numbers of devices are others
+	if boot, _ := bootID(); r.State == "" || r.BootID != boot {
 		return r
 	}
-	if own, err := ps.rec.dir.identity(); err != nil || own != r.State { // copied: the processes are those of another sandbox
+	// copied: the processes are those of another sandbox
+	if own, err := ps.rec.dir.identity(); err != nil || own != r.State {
 		return shimRecord{}
 	}
 	return r
@@ -103,7 +106,8 @@ func (ps Processes) shimRecord() shimRecord {
 // Shim returns the recorded shim of the last start; the zero Process if there is none.
 func (ps Processes) Shim() Process { return ps.shimRecord().Process }
 
-// ShimStamp identifies the record of the last start, which another start replaces. It does not read the record.
+// ShimStamp identifies the record of the last start, which another start replaces. It does not
+// read the record.
 func (ps Processes) ShimStamp() statefile.Stamp { return statefile.StampOf(ps.file()) }
 
 // ShimVersion returns the version of the program that the recorded shim runs; "" if it is
@@ -160,9 +164,9 @@ func (ps Processes) KillAll(uid int, limit time.Duration) error {
 	return ps.parts(isPart, func(p Process) error { return p.Kill(limit) }, uid, os.Geteuid())
 }
 
-// KillLost is KillAll of a sandbox whose directory was deleted by hand, for processes of the caller's user; for root, of any
-// user. While there is a directory it does nothing. Processes of an older version stay: they may be those of another
-// state directory.
+// KillLost is KillAll of a sandbox whose directory was deleted by hand, for processes of the
+// caller's user; for root, of any user. While there is a directory it does nothing. Processes of
+// an older version stay: they may be those of another state directory.
 func (d *Dir) KillLost(id string, limit time.Duration) error {
 	unlock, err := d.lock() // no process creates it
 	if err != nil {
@@ -224,7 +228,8 @@ func (ps Processes) parts(is func(program, command string) bool, do func(Process
 	return ps.named([]string{tag, ps.rec.id}, is, do, users...)
 }
 
-// named is parts for command lines that end with one of the names. Without users, it is for those of all.
+// named is parts for command lines that end with one of the names. Without users, it is for those
+// of all.
 func (ps Processes) named(names []string, is func(program, command string) bool, do func(Process) error, users ...int) error {
 	boot, err := bootID()
 	if err != nil {

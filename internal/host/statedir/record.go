@@ -88,7 +88,8 @@ func (d *Draft) write(rec *Record, write func(path string, v any) error) error {
 	return write(rec.ConfigFile(), statefile.Text(whole.Bytes()))
 }
 
-// texts has the buffers of configurations that are written: a new one was half of what a create from a pool allocates.
+// texts has the buffers of configurations that are written: a new one was half of what a create
+// from a pool allocates.
 var texts = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // A Status is how a sandbox ended, as its shim records it. Its content is untrusted.
@@ -273,7 +274,8 @@ func (rec *Record) Stamp() statefile.Stamp { return statefile.StampOf(rec.Config
 // OpenConfig opens the configuration for a shim that has no access to it, and has to
 // sync it. ErrNotFound: the sandbox does not exist. The caller closes the file.
 func (rec *Record) OpenConfig() (*os.File, error) {
-	fd, err := unix.Open(rec.ConfigFile(), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0) // package os asks the poller first
+	// package os asks the poller first
+	fd, err := unix.Open(rec.ConfigFile(), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", rec.id)
@@ -359,7 +361,8 @@ func (rec *Record) HasSocket() bool {
 	return unix.Lstat(Socket(rec.Run()), &st) == nil
 }
 
-// RemoveSocket removes the socket of a shim that was killed, if there is one. The caller holds the sandbox's lock.
+// RemoveSocket removes the socket of a shim that was killed, if there is one. The caller holds the
+// sandbox's lock.
 func (rec *Record) RemoveSocket() error { return removeIfExists(Socket(rec.Run())) }
 
 // IsIncomplete reports whether the directory has no configuration: a process creates or removes

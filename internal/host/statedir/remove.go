@@ -27,8 +27,8 @@ var (
 	}
 )
 
-// mostNames bounds the listing by removeNames: a hostile shim can make any number of names in run/. Of a directory with
-// more names removeNames tries all that it knows.
+// mostNames bounds the listing by removeNames: a hostile shim can make any number of names in
+// run/. Of a directory with more names removeNames tries all that it knows.
 const mostNames = 64
 
 // Remove deletes the sandbox's directory, name by name: an unexpected mount or file stops
@@ -55,8 +55,9 @@ func removeAt(path string) error {
 	)
 }
 
-// removeNames deletes those trees and files that are in a directory, and the directory. It lists the directory first, in
-// place of a system call for each name that can be there. Of a dir that is no directory, such as a link, only the name is deleted.
+// removeNames deletes those trees and files that are in a directory, and the directory. It lists
+// the directory first, in place of a system call for each name that can be there. Of a dir that is
+// no directory, such as a link, only the name is deleted.
 func removeNames(dir string, trees, files []string) error {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	switch {
@@ -115,9 +116,10 @@ func removeIfExists(path string) error {
 }
 
 // RemoveIncomplete deletes the directory of a sandbox without a configuration, which a killed
-// process has left. It does nothing if there is a configuration, or if another process is
-// creating or removing the sandbox, or it is a pooled sandbox that lives. removed reports whether it deleted
-// the directory. It calls first before that, for the directory of a pooled sandbox: processes may be left.
+// process has left. It does nothing if there is a configuration, or if another process is creating
+// or removing the sandbox, or it is a pooled sandbox that lives. removed reports whether it
+// deleted the directory. It calls first before that, for the directory of a pooled sandbox:
+// processes may be left.
 func (d *Dir) RemoveIncomplete(id string, first func(*Record) error) (removed bool, err error) {
 	rec := d.Record(id)
 	if rec.Pooled().IsAlive() {

@@ -10,10 +10,11 @@ import (
 	"wolffia/runtime"
 )
 
-// Shape returns a short text that is equal for the configurations of which one pooled sandbox can become any; empty:
-// no pooled sandbox can serve c, which Create has completed. What a running sandbox cannot take on is a part of it:
-// every field but those that the table of settings has claimed (see [fields.Claim]). With fixedName, the host's name inside cannot change, and an
-// image has it in files of its own: then the sandbox's name is a part too.
+// Shape returns a short text that is equal for the configurations of which one pooled sandbox can
+// become any; empty: no pooled sandbox can serve c, which Create has completed. What a running
+// sandbox cannot take on is a part of it: every field but those that the table of settings has
+// claimed (see [fields.Claim]). With fixedName, the host's name inside cannot change, and an image
+// has it in files of its own: then the sandbox's name is a part too.
 func Shape(c *Config, fixedName bool) string {
 	if !warm(c) {
 		return ""

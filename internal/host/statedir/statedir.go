@@ -89,7 +89,8 @@ func Open(path string) (*Dir, error) {
 	return d, nil
 }
 
-// checkText returns an error for a path that is not UTF-8: the processes of a sandbox get paths as JSON.
+// checkText returns an error for a path that is not UTF-8: the processes of a sandbox get paths as
+// JSON.
 func checkText(path string) error {
 	if !utf8.ValidString(path) {
 		return fmt.Errorf("its path is not UTF-8: %q", path)
@@ -102,7 +103,8 @@ func unusable(path string, err error) error {
 	return runtime.Errorf(runtime.ErrUnavailable, "state directory %s: %w; choose another with --state-dir or WOLFFIA_STATE_DIR", path, err)
 }
 
-// Try takes the lock, and writes and removes a file, as each sandbox does. ErrUnavailable: that fails, as on a full disk.
+// Try takes the lock, and writes and removes a file, as each sandbox does. ErrUnavailable: that
+// fails, as on a full disk.
 func (d *Dir) Try() error {
 	unlock, err := d.lock()
 	if err != nil {
@@ -167,8 +169,8 @@ func (d *Dir) IDs() ([]string, error) {
 	return ids, nil
 }
 
-// Each calls f with the configuration of each sandbox and each pooled sandbox, in the order of their ids. One that
-// cannot be read is an error: what it uses must not count as unused.
+// Each calls f with the configuration of each sandbox and each pooled sandbox, in the order of
+// their ids. One that cannot be read is an error: what it uses must not count as unused.
 func (d *Dir) Each(f func(*Config)) error {
 	ids, err := d.IDs()
 	if err != nil {
@@ -245,10 +247,12 @@ func (d *Dir) Find(ref string) (*Record, error) {
 	return nil, runtime.Errorf(runtime.ErrInvalid, "%q is the beginning of several ids: %s", ref, strings.Join(starting, ", "))
 }
 
-// mentions reports whether the configuration has the name somewhere. To decode it would take a hundred times as long, for the rules.
+// mentions reports whether the configuration has the name somewhere. To decode it would take a
+// hundred times as long, for the rules.
 func (rec *Record) mentions(name string) bool {
 	text, err := statefile.ReadBytes(rec.ConfigFile(), statefile.MaxFile)
-	return err == nil && bytes.Contains(text, []byte(`"`+name+`"`)) // a name has no character that JSON escapes
+	// a name has no character that JSON escapes
+	return err == nil && bytes.Contains(text, []byte(`"`+name+`"`))
 }
 
 // Create makes the directory of a new sandbox, with its configuration. It calls fill, unless that
@@ -295,9 +299,9 @@ func (d *Dir) nameFree(name string) error {
 	return nil
 }
 
-// make makes the directory b for the configuration c, and calls more for what else is in it. After an error
-// nothing is left. The caller holds the lock, and closes *caller, which is as for Create; a nil caller is not
-// set.
+// make makes the directory b for the configuration c, and calls more for what else is in it. After
+// an error nothing is left. The caller holds the lock, and closes *caller, which is as for Create;
+// a nil caller is not set.
 func (d *Dir) make(rec *Record, c *Config, caller **os.File, more ...func() error) (err error) {
 	if err := os.Mkdir(rec.path, d.mode); err != nil {
 		if errors.Is(err, fs.ErrExist) {
@@ -341,7 +345,8 @@ func (d *Dir) make(rec *Record, c *Config, caller **os.File, more ...func() erro
 	return nil
 }
 
-// MakeRun makes the run directory, for the user that the sandbox's processes run as, if it does not exist.
+// MakeRun makes the run directory, for the user that the sandbox's processes run as, if it does
+// not exist.
 func (rec *Record) MakeRun(c *Config) error {
 	if err := mkdir(rec.Run()); err != nil {
 		return err
@@ -349,7 +354,8 @@ func (rec *Record) MakeRun(c *Config) error {
 	return c.give(rec.Run())
 }
 
-// give gives a file to the user that the processes of a sandbox drop to; it does nothing if they keep the caller's.
+// give gives a file to the user that the processes of a sandbox drop to; it does nothing if they
+// keep the caller's.
 func (c *Config) give(path string) error {
 	if c.DroppedUID == 0 {
 		return nil
@@ -371,7 +377,8 @@ func (d *Dir) openLock() (*os.File, error) {
 	return f, err
 }
 
-// lockLimit is how long a process may hold the lock of the state directory: it makes or removes a directory meanwhile.
+// lockLimit is how long a process may hold the lock of the state directory: it makes or removes a
+// directory meanwhile.
 const lockLimit = 10 * time.Second
 
 // lock takes the lock of the state directory, which serializes Create and RemoveIncomplete.

@@ -24,12 +24,13 @@ const (
 func Open(dir int, path string, flags int, mode uint32) (int, error) {
 	return open(dir, path, &unix.OpenHow{
 		Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(mode),
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV, // and so no magic links
+		// and so no magic links
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
 	})
 }
 
-// OpenPlain opens what is at an absolute path, over no symbolic link (ELOOP), but over mounts. flags
-// are as in Open. The error is an *os.PathError. The caller closes the file.
+// OpenPlain opens what is at an absolute path, over no symbolic link (ELOOP), but over mounts.
+// flags are as in Open. The error is an *os.PathError. The caller closes the file.
 func OpenPlain(path string, flags int) (*os.File, error) {
 	fd, err := open(unix.AT_FDCWD, path, &unix.OpenHow{
 		Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_NO_SYMLINKS,

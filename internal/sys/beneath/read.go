@@ -38,7 +38,8 @@ func ReadFile(dir int, path string, most int64) ([]byte, error) {
 	defer f.Close()
 	var b bytes.Buffer
 	if st, err := f.Stat(); err == nil {
-		b.Grow(int(min(max(st.Size(), 0), most)) + bytes.MinRead) // what grows is copied, page by page
+		// what grows is copied, page by page
+		b.Grow(int(min(max(st.Size(), 0), most)) + bytes.MinRead)
 	}
 	n, err := b.ReadFrom(io.LimitReader(f, most+1))
 	if err == nil && n > most {

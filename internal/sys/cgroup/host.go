@@ -33,20 +33,23 @@ const mount = "/sys/fs/cgroup"
 
 // A Host has the facts about a host that decide where a process may make a control group.
 type Host struct {
-	version int               // 2, 1 (also where both are mounted), or 0 if none is
-	own     []level           // version 2: the process's group and those above it that it sees
-	v1      map[string]string // version 1: the process's group by controller, if it may make groups in there
+	version int     // 2, 1 (also where both are mounted), or 0 if none is
+	own     []level // version 2: the process's group and those above it that it sees
+	// version 1: the process's group by controller, if it may make groups in there
+	v1 map[string]string
 
-	systemd bool     // systemd is the host's init, and manages its groups
-	socket  string   // of the systemd manager of root or of the user, to make a group; "" if none listens
+	systemd bool // systemd is the host's init, and manages its groups
+	// of the systemd manager of root or of the user, to make a group; "" if none listens
+	socket  string
 	managed []string // the controllers of that manager
 	root    bool
 }
 
 // A level is a group of version 2.
 type level struct {
-	path      string   // below the mount
-	writable  bool     // the process may make groups in it, and move processes into and between them
+	path string // below the mount
+	// the process may make groups in it, and move processes into and between them
+	writable  bool
 	top       bool     // it is the root of the hierarchy, which may have processes beside groups
 	occupied  bool     // it has processes, so that groups in it get no further controllers
 	delegated bool     // systemd has delegated it (Delegate=)

@@ -26,8 +26,9 @@ const (
 	NoGroups   Kind = iota + 1 // none are mounted
 	OldVersion                 // version 1, and not root
 	Occupied                   // all groups have processes in them, and no systemd can make one
-	NoManager                  // no group is delegated to the user, and no systemd of the user runs
-	NotGiven                   // the group or the systemd manager does not have the controllers
+	// no group is delegated to the user, and no systemd of the user runs
+	NoManager
+	NotGiven // the group or the systemd manager does not have the controllers
 )
 
 // A Refusal is why there can be no group with some controllers.

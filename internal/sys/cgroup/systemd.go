@@ -13,9 +13,10 @@ import (
 	godbus "github.com/godbus/dbus/v5"
 )
 
-// startScope has the systemd manager at socket make a transient scope with the processes pid and, if
-// not 0, server. It returns the scope's group, in which the caller may make groups; systemd removes
-// it with its last process (systemd.scope(5), org.freedesktop.systemd1(5), StartTransientUnit).
+// startScope has the systemd manager at socket make a transient scope with the processes pid and,
+// if not 0, server. It returns the scope's group, in which the caller may make groups; systemd
+// removes it with its last process (systemd.scope(5), org.freedesktop.systemd1(5),
+// StartTransientUnit).
 func startScope(ctx context.Context, socket, name string, pid, server int) (path string, err error) {
 	conn, err := dbus.NewConnection(func() (*godbus.Conn, error) { return dial(ctx, socket) })
 	if err != nil {

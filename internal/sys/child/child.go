@@ -27,8 +27,8 @@ type Command struct {
 	// pipes, of which each user has so much only (pipe-user-pages-soft in proc_sys_fs(5)).
 	Sockets bool
 	// Room is for how many descriptors the program, and what it starts, has a table from the
-	// beginning; 0 is as many as the kernel likes. The last of them is /dev/null. A process with threads
-	// waits about 10 ms when its table grows (expand_fdtable in the kernel's fs/file.c).
+	// beginning; 0 is as many as the kernel likes. The last of them is /dev/null. A process with
+	// threads waits about 10 ms when its table grows (expand_fdtable in the kernel's fs/file.c).
 	Room int
 	// Slack is the timer slack of the program and of what it starts; 0: the caller's.
 	Slack time.Duration

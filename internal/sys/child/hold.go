@@ -55,9 +55,10 @@ func Hold(args []string) error {
 	return fmt.Errorf("start %s: %w", args[3], Exec(args[3], args[4:], os.Environ()))
 }
 
-// Exec executes a program in place of the calling one, which the kernel is to end with the thread of its parent that has
-// started it (Pdeathsig). It returns only with an error. That setting is a thread's, and execve(2) keeps that of the calling thread:
-// a goroutine may be in another one than the process began with.
+// Exec executes a program in place of the calling one, which the kernel is to end with the thread
+// of its parent that has started it (Pdeathsig). It returns only with an error. That setting is a
+// thread's, and execve(2) keeps that of the calling thread: a goroutine may be in another one than
+// the process began with.
 func Exec(path string, args, env []string) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -15,8 +15,8 @@ type Piped struct {
 	Stderr io.ReadCloser
 }
 
-// StartPiped is Start with pipes as descriptors 0, 1 and 2, or sockets as 0 and 1; Files follow from 3
-// on.
+// StartPiped is Start with pipes as descriptors 0, 1 and 2, or sockets as 0 and 1; Files follow
+// from 3 on.
 func StartPiped(c *Command) (_ *Piped, err error) {
 	var ours, theirs []*os.File
 	defer func() {
@@ -55,18 +55,20 @@ func StartPiped(c *Command) (_ *Piped, err error) {
 	return &Piped{Child: child, Stream: &stream{ours[1], ours[0]}, Stderr: ours[2]}, nil
 }
 
-// roomOfOutput is the size of the pipe of a child's standard output, in bytes: one that is large is in the
-// pipe while the next one is made.
+// roomOfOutput is the size of the pipe of a child's standard output, in bytes: one that is large
+// is in the pipe while the next one is made.
 const roomOfOutput = 256 << 10
 
-// enlarge gives a pipe room, if the user may have so much (pipe-user-pages-soft in proc_sys_fs(5)).
+// enlarge gives a pipe room, if the user may have so much (pipe-user-pages-soft in
+// proc_sys_fs(5)).
 func enlarge(pipe *os.File) {
 	if raw, err := pipe.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, roomOfOutput) })
 	}
 }
 
-// sockets returns a pipe made of sockets. ours is the end that does not block: 0 to read from, 1 to write to.
+// sockets returns a pipe made of sockets. ours is the end that does not block: 0 to read from, 1
+// to write to.
 func sockets(ours int) (r, w *os.File, err error) {
 	fd, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err == nil {

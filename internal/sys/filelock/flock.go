@@ -25,7 +25,8 @@ func Flock(ctx context.Context, path string) (release func(), err error) {
 		switch {
 		case err == nil:
 			return func() {
-				_ = unix.Flock(int(dir.Fd()), unix.LOCK_UN) // a process that is being started has a copy for a moment
+				// a process that is being started has a copy for a moment
+				_ = unix.Flock(int(dir.Fd()), unix.LOCK_UN)
 				_ = dir.Close()
 			}, nil
 		case errors.Is(err, unix.EINTR):

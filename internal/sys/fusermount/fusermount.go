@@ -90,8 +90,8 @@ func CanUnmount() error {
 	return nil
 }
 
-// umountWorks returns an error if umount(8) cannot unmount FUSE for a user: it must be setuid root,
-// and util-linux 2.34 or later (its release notes).
+// umountWorks returns an error if umount(8) cannot unmount FUSE for a user: it must be setuid
+// root, and util-linux 2.34 or later (its release notes).
 func umountWorks() error {
 	path, err := hostpath.Look("umount")
 	if err != nil {

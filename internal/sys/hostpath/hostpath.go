@@ -1,5 +1,5 @@
-// Package hostpath follows the paths of the host that a caller names. It tells whether a sandbox could
-// have changed where one leads, by a symbolic link or a file where the sandbox writes.
+// Package hostpath follows the paths of the host that a caller names. It tells whether a sandbox
+// could have changed where one leads, by a symbolic link or a file where the sandbox writes.
 package hostpath
 
 import (
@@ -79,8 +79,9 @@ func follow(path string, visit func(at string, st fs.FileInfo) error) (at string
 }
 
 // Holder returns which of the places is a file or directory, or holds it; empty: none. path is
-// absolute, and only its last part may be a symbolic link, which is not followed. Files are compared,
-// not only names: a directory can have several. A place that does not exist holds nothing.
+// absolute, and only its last part may be a symbolic link, which is not followed. Files are
+// compared, not only names: a directory can have several. A place that does not exist holds
+// nothing.
 func Holder(path string, places []string) (string, error) {
 	for _, place := range places {
 		if pathname.Within(path, place) {

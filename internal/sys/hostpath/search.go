@@ -18,11 +18,11 @@ import (
 // distrusted are the functions that [Distrust] was given, by their keys.
 var distrusted sync.Map
 
-// Distrust has this process execute no program of PATH that is in one of the places, where sandboxes
-// write: the virtual environment of a project is such a directory. places is called for an entry of
-// PATH that not only root can change, and possibly concurrently; with an error of it no such entry is
-// used. It replaces the function of the same key, such as a state directory. Distrust is safe for
-// concurrent use.
+// Distrust has this process execute no program of PATH that is in one of the places, where
+// sandboxes write: the virtual environment of a project is such a directory. places is called for
+// an entry of PATH that not only root can change, and possibly concurrently; with an error of it
+// no such entry is used. It replaces the function of the same key, such as a state directory.
+// Distrust is safe for concurrent use.
 func Distrust(key string, places func() ([]string, error)) { distrusted.Store(key, places) }
 
 // Places returns the places that [Distrust] names, without symbolic links. The error is that of a
@@ -48,9 +48,9 @@ func Look(name string) (string, error) {
 	return "", &exec.Error{Name: name, Err: exec.ErrNotFound}
 }
 
-// Path returns PATH for a process that looks for programs of these names: as it is if each name leads
-// to a program that [Look] returns, or to none; else without the entries that [Distrust] names. It is
-// safe for concurrent use.
+// Path returns PATH for a process that looks for programs of these names: as it is if each name
+// leads to a program that [Look] returns, or to none; else without the entries that [Distrust]
+// names. It is safe for concurrent use.
 func Path(names ...string) string {
 	places := sync.OnceValues(Places)
 	for _, name := range names {

@@ -48,8 +48,8 @@ func Others() []Process {
 	return all
 }
 
-// PIDs lists the processes of a PID namespace, those of nested ones too, by its /proc, an open directory (proc(5)). It reads the
-// directory to its end. With an error the list is not complete.
+// PIDs lists the processes of a PID namespace, those of nested ones too, by its /proc, an open
+// directory (proc(5)). It reads the directory to its end. With an error the list is not complete.
 func PIDs(dir *os.File) (pids []int, err error) {
 	names, err := dir.Readdirnames(-1)
 	for _, name := range names {
@@ -147,8 +147,8 @@ func AllChildren(pid int) (pids []int) {
 	return pids
 }
 
-// SomeChildren lists the child processes of at most most threads of a process, of all if most is negative, and returns how many
-// threads these are.
+// SomeChildren lists the child processes of at most most threads of a process, of all if most is
+// negative, and returns how many threads these are.
 func SomeChildren(pid, most int) (pids []int, threads int) {
 	tasks := "/proc/" + strconv.Itoa(pid) + "/task/"
 	if most == 0 {

@@ -25,10 +25,10 @@ type Tree struct {
 // Find returns the tree's living processes among all; unknown counts those that
 // may be in the tree, but cannot be examined.
 //
-// A process is in the tree if it was not there before and either is known, descends from Root
-// or a known one without an older process in between, or is in Root's session, and is not in an older
-// process group; or holds a file; or has the mark, is not in an older group, and does
-// not descend from an older process.
+// A process is in the tree if it was not there before and either is known, descends from Root or a
+// known one without an older process in between, or is in Root's session, and is not in an older
+// process group; or holds a file; or has the mark, is not in an older group, and does not descend
+// from an older process.
 func (t *Tree) Find(all []Process) (found []Process, unknown int) {
 	return t.find(all, t.Mark.on, func(pid int) (bool, error) { return Holds(pid, t.Files) })
 }
@@ -80,8 +80,8 @@ func (t *Tree) find(all []Process, marked func(pid int) bool, holds func(pid int
 	return found, unknown
 }
 
-// Signal sends sig to all processes of the tree once, see [Send]. It returns them for Known: what has left Root's session is
-// found by its parents only, and they may end by the signal.
+// Signal sends sig to all processes of the tree once, see [Send]. It returns them for Known: what
+// has left Root's session is found by its parents only, and they may end by the signal.
 func (t *Tree) Signal(sig unix.Signal) (known map[int]uint64) {
 	found, _ := t.Find(Others())
 	known = make(map[int]uint64, len(found))

@@ -31,9 +31,9 @@ func DialPackets(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "packets"), nil
 }
 
-// RemoveDead removes a unix socket at which no program listens, and reports whether it did. Anything else at
-// the path stays: another kind of file, a symbolic link, a socket that takes connections. It follows no link but those of
-// the directory, which it opens once.
+// RemoveDead removes a unix socket at which no program listens, and reports whether it did.
+// Anything else at the path stays: another kind of file, a symbolic link, a socket that takes
+// connections. It follows no link but those of the directory, which it opens once.
 func RemoveDead(path string) bool {
 	dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -49,8 +49,9 @@ func RemoveDead(path string) bool {
 	return isDead(fd) && unix.Unlinkat(dir, name, 0) == nil
 }
 
-// isDead reports whether a file is a unix socket that refuses connections. In gVisor none is dead: to the host's directories,
-// which it shows as 9P, its own sockets are unknown, and it refuses to connect to those of the host's kernel.
+// isDead reports whether a file is a unix socket that refuses connections. In gVisor none is dead:
+// to the host's directories, which it shows as 9P, its own sockets are unknown, and it refuses to
+// connect to those of the host's kernel.
 func isDead(file int) bool {
 	var st unix.Stat_t
 	if err := unix.Fstat(file, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
@@ -78,21 +79,22 @@ func SendFile(connection, file *os.File) error {
 	})
 }
 
-// ReceiveFile waits for a packet, and returns its length and its descriptor, nil if it does not have
-// exactly one. A packet that is longer than b, or has more descriptors, is an error. A length of 0
-// is the end of the connection. The caller closes the file. It does not block. EMFILE: there is no descriptor free for the
-// packet's, and the rest of it is in b.
+// ReceiveFile waits for a packet, and returns its length and its descriptor, nil if it does not
+// have exactly one. A packet that is longer than b, or has more descriptors, is an error. A length
+// of 0 is the end of the connection. The caller closes the file. It does not block. EMFILE: there
+// is no descriptor free for the packet's, and the rest of it is in b.
 func ReceiveFile(connection *os.File, b []byte) (n int, file *os.File, err error) {
 	n, fd, err := receiveFD(connection, b)
 	if fd >= 0 {
-		_ = unix.SetNonblock(fd, true) // who sent it can change that, and have a thread of its receiver wait
+		// who sent it can change that, and have a thread of its receiver wait
+		_ = unix.SetNonblock(fd, true)
 		file = os.NewFile(uintptr(fd), "received")
 	}
 	return n, file, err
 }
 
-// ReceiveSocket is ReceiveFile for a descriptor of a connected stream socket; no thread waits for the other side. The caller
-// closes the Socket.
+// ReceiveSocket is ReceiveFile for a descriptor of a connected stream socket; no thread waits for
+// the other side. The caller closes the Socket.
 func ReceiveSocket(connection *os.File, b []byte) (n int, s *Socket, err error) {
 	n, fd, err := receiveFD(connection, b)
 	if fd < 0 {
@@ -132,8 +134,8 @@ func receiveFD(connection *os.File, b []byte) (n, fd int, err error) {
 	return n, fd, err
 }
 
-// descriptorIn returns the descriptor of a control message, -1 if there is none, of a recvmsg that has returned the flags
-// seen.
+// descriptorIn returns the descriptor of a control message, -1 if there is none, of a recvmsg that
+// has returned the flags seen.
 func descriptorIn(oob []byte, seen int) (fd int, err error) {
 	var fds []int
 	messages, err := unix.ParseSocketControlMessage(oob)
@@ -160,8 +162,8 @@ func descriptorIn(oob []byte, seen int) (fd int, err error) {
 	return -1, nil
 }
 
-// Is reports whether a descriptor is a socket of this domain, kind and protocol, and whether it listens
-// as it should (getsockopt in socket(7)).
+// Is reports whether a descriptor is a socket of this domain, kind and protocol, and whether it
+// listens as it should (getsockopt in socket(7)).
 func Is(file *os.File, domain, kind, protocol int, listens bool) bool {
 	accepts := 0
 	if listens {

@@ -188,8 +188,9 @@ func CloseWrite(connection syscall.Conn) error {
 }
 
 // WasReset reports whether a TCP connection was reset whose direction to the peer has not been
-// ended: the kernel reports that once only, to a read or a write, and then as an end of file. If the
-// peer had ended its own direction before, all that it sent has come, and the kernel's error is another.
+// ended: the kernel reports that once only, to a read or a write, and then as an end of file. If
+// the peer had ended its own direction before, all that it sent has come, and the kernel's error
+// is another.
 func WasReset(connection syscall.Conn) bool {
 	const closed = 7 // TCP_CLOSE in linux/tcp_states.h
 	reset := false

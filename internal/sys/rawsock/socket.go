@@ -30,7 +30,8 @@ type readiness struct {
 	conn syscall.RawConn
 }
 
-// newReadiness watches a socket for events, once after each [readiness.again] if they have EPOLLONESHOT.
+// newReadiness watches a socket for events, once after each [readiness.again] if they have
+// EPOLLONESHOT.
 func newReadiness(of syscall.RawConn, events uint32) (*readiness, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -72,11 +73,12 @@ func NewSocket(c *net.UnixConn) (*Socket, error) {
 	return &Socket{file: os.NewFile(uintptr(fd), "socket")}, nil
 }
 
-// SocketOf takes over the descriptor of a connected stream socket, which blocks. The caller closes the Socket.
+// SocketOf takes over the descriptor of a connected stream socket, which blocks. The caller closes
+// the Socket.
 func SocketOf(fd int) *Socket { return &Socket{file: os.NewFile(uintptr(fd), "socket")} }
 
-// FileSocket takes over f, a connected stream socket, whose writes then wait in their thread. The caller closes the
-// Socket.
+// FileSocket takes over f, a connected stream socket, whose writes then wait in their thread. The
+// caller closes the Socket.
 func FileSocket(f *os.File) (*Socket, error) {
 	defer f.Close()
 	fd := -1
@@ -95,7 +97,8 @@ func FileSocket(f *os.File) (*Socket, error) {
 	return SocketOf(fd), nil
 }
 
-// Pair returns the ends of a new connection, as files for FileSocket or another process. The caller closes both.
+// Pair returns the ends of a new connection, as files for FileSocket or another process. The
+// caller closes both.
 func Pair() (a, b *os.File, err error) {
 	fd, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -105,9 +108,9 @@ func Pair() (a, b *os.File, err error) {
 }
 
 // Poll has reads wait in the runtime's poller, for an epoll descriptor that waits for nothing but
-// reads. It is for a process that only passes on what it reads: a thread that blocks loses its place
-// in the scheduler, and each message then costs a change of threads. It comes before the first
-// Read.
+// reads. It is for a process that only passes on what it reads: a thread that blocks loses its
+// place in the scheduler, and each message then costs a change of threads. It comes before the
+// first Read.
 func (s *Socket) Poll() error {
 	raw, err := s.file.SyscallConn()
 	if err == nil {
@@ -116,7 +119,8 @@ func (s *Socket) Poll() error {
 	return err
 }
 
-// PollAll is Poll for writes too: no thread waits for the other side. It comes before the first Read or Write.
+// PollAll is Poll for writes too: no thread waits for the other side. It comes before the first
+// Read or Write.
 func (s *Socket) PollAll() error {
 	err := s.Poll()
 	if err != nil {
@@ -129,18 +133,20 @@ func (s *Socket) PollAll() error {
 	return err
 }
 
-// TakeFiles has Read keep the descriptor that came last, for [Socket.Taken]. It comes after Poll, and before the first Read.
+// TakeFiles has Read keep the descriptor that came last, for [Socket.Taken]. It comes after Poll,
+// and before the first Read.
 func (s *Socket) TakeFiles() { s.oob = make([]byte, unix.CmsgSpace(4)) }
 
-// Taken returns the descriptor that came last, once; nil: none did. It is for the goroutine that reads, which calls it after
-// the last Read too. The caller closes the file.
+// Taken returns the descriptor that came last, once; nil: none did. It is for the goroutine that
+// reads, which calls it after the last Read too. The caller closes the file.
 func (s *Socket) Taken() *os.File {
 	f := s.taken
 	s.taken = nil
 	return f
 }
 
-// Pass has the next Write be [Socket.SendFile] with that file. It is for the only goroutine that writes.
+// Pass has the next Write be [Socket.SendFile] with that file. It is for the only goroutine that
+// writes.
 func (s *Socket) Pass(file syscall.Conn) { s.pass = file }
 
 func (s *Socket) Read(b []byte) (n int, err error) {
@@ -211,7 +217,8 @@ func (s *Socket) Write(b []byte) (written int, err error) {
 		werr := s.room.conn.Read(func(epoll uintptr) (done bool) {
 			n := 0
 			var event [1]unix.EpollEvent
-			_, _ = unix.EpollWait(int(epoll), event[:], 0) // takes the event, or it would come again and again
+			// takes the event, or it would come again and again
+			_, _ = unix.EpollWait(int(epoll), event[:], 0)
 			cerr := raw.Control(func(fd uintptr) {
 				if n, err = sendNow(int(fd), b[written:]); errors.Is(err, unix.EAGAIN) {
 					err = unix.EpollCtl(int(epoll), unix.EPOLL_CTL_MOD, int(fd), &unix.EpollEvent{Events: unix.EPOLLOUT | unix.EPOLLONESHOT})
@@ -266,8 +273,8 @@ func (s *Socket) Enlarge() {
 	}
 }
 
-// SendFile writes b with the descriptor of a file or connection. It does not block: a full socket is an
-// error, after which the Socket is of no further use.
+// SendFile writes b with the descriptor of a file or connection. It does not block: a full socket
+// is an error, after which the Socket is of no further use.
 func (s *Socket) SendFile(b []byte, file syscall.Conn) error {
 	theirs, err := file.SyscallConn()
 	if err != nil {
@@ -289,8 +296,8 @@ func (s *Socket) SendFile(b []byte, file syscall.Conn) error {
 	return errors.Join(cerr, err)
 }
 
-// ReceiveFile, for a Socket without Poll, is the function [ReceiveFile] for what the other side has written in one call, which is all
-// that it has written and this side has not read.
+// ReceiveFile, for a Socket without Poll, is the function [ReceiveFile] for what the other side
+// has written in one call, which is all that it has written and this side has not read.
 func (s *Socket) ReceiveFile(buf []byte) (b []byte, file *os.File, err error) {
 	n, file, err := ReceiveFile(s.file, buf)
 	return buf[:n], file, err
@@ -309,7 +316,8 @@ func (s *Socket) Unread() bool {
 // HungUp is the function [HungUp] for s.
 func (s *Socket) HungUp() bool { return HungUp(s) }
 
-// HungUp reports whether the other end of a connection sends no more. What it has sent can still be read.
+// HungUp reports whether the other end of a connection sends no more. What it has sent can still
+// be read.
 func HungUp(c syscall.Conn) bool {
 	gone := false
 	err := control(c, func(fd int) error {
@@ -324,8 +332,8 @@ func hungUp(fd uintptr) bool {
 	return n > 0
 }
 
-// AwaitHangUp waits until the other end of a connection of package net sends no more. What it has sent can still be read. The
-// error is that of a read that a deadline or Close ends.
+// AwaitHangUp waits until the other end of a connection of package net sends no more. What it has
+// sent can still be read. The error is that of a read that a deadline or Close ends.
 func AwaitHangUp(c syscall.Conn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {

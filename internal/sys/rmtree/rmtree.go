@@ -28,10 +28,11 @@ func Remove(parent *os.File, name string) error {
 	return nil
 }
 
-// RemovePath is Remove in the directory dir. A missing dir is no error, and dir may be a link to a directory; another file in its
-// place is an error.
+// RemovePath is Remove in the directory dir. A missing dir is no error, and dir may be a link to a
+// directory; another file in its place is an error.
 func RemovePath(dir, name string) error {
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) // a FIFO blocks no process
+	// a FIFO blocks no process
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}

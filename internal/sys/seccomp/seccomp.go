@@ -4,8 +4,9 @@
 // a few families and protocols of sockets, input into the terminal (TIOCSTI,
 // TIOCLINUX), and changes of the limit on core dumps.
 //
-// There is a filter for each architecture. go generate compiles the filters ahead of time, since the profile and its compiler
-// would cost each start a millisecond. A test compares them with the profile.
+// There is a filter for each architecture. go generate compiles the filters ahead of time, since
+// the profile and its compiler would cost each start a millisecond. A test compares them with the
+// profile.
 package seccomp
 
 //go:generate go run ./gen

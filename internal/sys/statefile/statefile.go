@@ -47,7 +47,8 @@ func ReadBytes(path string, most int64) ([]byte, error) {
 	if !st.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
-	b := bytes.NewBuffer(make([]byte, 0, min(st.Size(), most)+bytes.MinRead)) // io.ReadAll would grow it thirteen times for a configuration
+	// io.ReadAll would grow it thirteen times for a configuration
+	b := bytes.NewBuffer(make([]byte, 0, min(st.Size(), most)+bytes.MinRead))
 	_, err = b.ReadFrom(io.LimitReader(f, most))
 	return b.Bytes(), err
 }
@@ -76,7 +77,8 @@ func Write(path string, v any) error {
 // of the time of a Write, and waits for others that write to the disk.
 func Prepare(path string) error { return create(path+Coming, nil, false) }
 
-// WritePrepared is Write after [Prepare]. Without that, or if a killed process has begun to write, it is Write.
+// WritePrepared is Write after [Prepare]. Without that, or if a killed process has begun to write,
+// it is Write.
 func WritePrepared(path string, v any) error {
 	b, err := encode(v)
 	if err != nil {
@@ -135,7 +137,8 @@ func replace(path string, b []byte, durable bool) error {
 // which is an error. After an error the file does not exist.
 func Create(path string, b []byte) error { return create(path, b, false) }
 
-// create opens the file without package os, which asks the poller first: it is on the way of each start.
+// create opens the file without package os, which asks the poller first: it is on the way of each
+// start.
 func create(path string, b []byte, durable bool) error {
 	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_CLOEXEC
 	fd, err := open(path, flags)

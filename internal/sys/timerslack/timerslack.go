@@ -22,8 +22,8 @@ const (
 	// Default is that of a process whose parents have not changed it.
 	Default = 50 * time.Microsecond
 	// Coarse is for the processes of a sandbox on the host: their timers are guards against hangs,
-	// and idle times. It is not for serve and mcp, whose calls took twice as long, and not for gVisor,
-	// where the sleeps of programs inside would be late.
+	// and idle times. It is not for serve and mcp, whose calls took twice as long, and not for
+	// gVisor, where the sleeps of programs inside would be late.
 	Coarse = time.Millisecond
 )
 
@@ -36,14 +36,16 @@ func Get() time.Duration {
 	return time.Duration(slack)
 }
 
-// ForkExec is syscall.ForkExec for a program with a slack; 0: the caller's. The program's default is the same
-// slack, and the processes that it starts inherit it. A kernel that cannot set a slack starts the program without it.
+// ForkExec is syscall.ForkExec for a program with a slack; 0: the caller's. The program's default
+// is the same slack, and the processes that it starts inherit it. A kernel that cannot set a slack
+// starts the program without it.
 func ForkExec(slack time.Duration, path string, args []string, attr *syscall.ProcAttr) (pid int, err error) {
 	if slack != 0 {
 		runtime.LockOSThread() // which starts no other thread meanwhile
 		defer runtime.UnlockOSThread()
 		if unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(slack), 0, 0, 0) == nil {
-			defer func() { _ = unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) }() // the thread's default
+			// the thread's default
+			defer func() { _ = unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) }()
 		}
 	}
 	return syscall.ForkExec(path, args, attr)

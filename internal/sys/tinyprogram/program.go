@@ -1,5 +1,5 @@
-// Package tinyprogram makes programs of some hundred bytes of machine code, without a runtime. One more execution of such a
-// program costs a tenth of a millisecond, and of a Go program one or two.
+// Package tinyprogram makes programs of some hundred bytes of machine code, without a runtime. One
+// more execution of such a program costs a tenth of a millisecond, and of a Go program one or two.
 package tinyprogram
 
 import (
@@ -18,7 +18,8 @@ import (
 // is never reached.
 const codeSize = 1024
 
-// Sizes and constants of the format; elf(5). Package debug/elf has them, and costs each start of a program that imports it.
+// Sizes and constants of the format; elf(5). Package debug/elf has them, and costs each start of a
+// program that imports it.
 const (
 	fileHeader, programHeader = 64, 56 // bytes
 	typeExec                  = 2      // ET_EXEC
@@ -31,13 +32,14 @@ const (
 // machines are the values of e_machine.
 var machines = map[string]uint16{"amd64": 62, "arm64": 183}
 
-// Of returns the program whose code begins at an address in this program's own code. The code uses no address but of
-// its own jumps.
+// Of returns the program whose code begins at an address in this program's own code. The code uses
+// no address but of its own jumps.
 func Of(code uintptr) []byte {
 	const base, page = 1 << 22, 1 << 16 // a page of 64 KiB is the largest that there is
 	const headers = fileHeader + 2*programHeader
 	const size = headers + codeSize
-	b := append(make([]byte, 0, size), 0x7f, 'E', 'L', 'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0) // 64 bits, little endian
+	// 64 bits, little endian
+	b := append(make([]byte, 0, size), 0x7f, 'E', 'L', 'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 	put := binary.LittleEndian
 	b = put.AppendUint16(b, typeExec)
 	b = put.AppendUint16(b, machines[runtime.GOARCH])
@@ -62,10 +64,12 @@ func Of(code uintptr) []byte {
 			b = put.AppendUint64(b, n)
 		}
 	}
-	return append(b, unsafe.Slice(*(**byte)(unsafe.Pointer(&code)), codeSize)...) // within this program's code
+	// within this program's code
+	return append(b, unsafe.Slice(*(**byte)(unsafe.Pointer(&code)), codeSize)...)
 }
 
-// File returns a program as a file without a name, which no process can change. The caller closes it.
+// File returns a program as a file without a name, which no process can change. The caller closes
+// it.
 func File(name string, program []byte) (*os.File, error) {
 	return Sealed(name, func(w io.Writer) error {
 		_, err := w.Write(program)
@@ -73,8 +77,8 @@ func File(name string, program []byte) (*os.File, error) {
 	})
 }
 
-// Sealed returns a file in memory that can be executed, and that no process can change (memfd_create(2)). write writes its
-// content. The caller closes it.
+// Sealed returns a file in memory that can be executed, and that no process can change
+// (memfd_create(2)). write writes its content. The caller closes it.
 func Sealed(name string, write func(io.Writer) error) (*os.File, error) {
 	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	fd, err := unix.MemfdCreate(name, flags|unix.MFD_EXEC)

@@ -1,10 +1,12 @@
-// Package userns starts a program in a user namespace of its own without a copy of the caller's memory.
+// Package userns starts a program in a user namespace of its own without a copy of the caller's
+// memory.
 //
-// Go's runtime starts a program by vfork(2), unless it is to be in a new user namespace: then it forks, so that it can
-// write the namespace's ids while the child waits. The kernel copies the tables of all pages that the caller has for that,
-// a millisecond for some ten megabytes, and every page that the caller writes to afterwards costs it a fault. Here the
-// child executes a stage, some hundred bytes of machine code, which makes the namespaces, writes the ids and executes
-// the program.
+// Go's runtime starts a program by vfork(2), unless it is to be in a new user namespace: then it
+// forks, so that it can write the namespace's ids while the child waits. The kernel copies the
+// tables of all pages that the caller has for that, a millisecond for some ten megabytes, and
+// every page that the caller writes to afterwards costs it a fault. Here the child executes a
+// stage, some hundred bytes of machine code, which makes the namespaces, writes the ids and
+// executes the program.
 package userns
 
 import (
@@ -15,8 +17,8 @@ import (
 	"wolffia/internal/sys/tinyprogram"
 )
 
-// FD is the number of the descriptor that the child has the stage at when it is executed. The stage puts a copy of descriptor
-// 0 there.
+// FD is the number of the descriptor that the child has the stage at when it is executed. The
+// stage puts a copy of descriptor 0 there.
 const FD = 1
 
 // Path is the path of the stage in the child.
@@ -30,9 +32,10 @@ func Stage() (*os.File, error) {
 	return tinyprogram.File("wolffia-userns", tinyprogram.Of(stageAddress()))
 }
 
-// Args returns the arguments of a stage that executes path, with args, as user and group 0 of a new user namespace, in a new
-// mount namespace. uid and gid are the caller's own: a process may map no others itself (user_namespaces(7)). If it fails, it
-// writes a line to descriptor 6 (boot.FDReady) that Failed reads, and ends.
+// Args returns the arguments of a stage that executes path, with args, as user and group 0 of a
+// new user namespace, in a new mount namespace. uid and gid are the caller's own: a process may
+// map no others itself (user_namespaces(7)). If it fails, it writes a line to descriptor 6
+// (boot.FDReady) that Failed reads, and ends.
 func Args(uid, gid int, path string, args []string) []string {
 	return append([]string{
 		"wolffia-userns",

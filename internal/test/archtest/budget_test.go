@@ -21,15 +21,15 @@ var (
 		"guest":                  2700,
 		"internal/host/gateway":  2700,
 		"internal/git/gitsync":   4600,
-		"internal/host/statedir": 2600,
-		"local":                  7400,
+		"internal/host/statedir": 2640,
+		"local":                  7480,
 		"mcp":                    2800,
 		"perm":                   3400,
 		"runtime":                2100,
 		"service":                3550,
 		"service/opensandbox":    3100,
 		"session":                6000,
-		"shim":                   3600,
+		"shim":                   3660,
 	}
 	// maxMethods are methods of types that have more than defaultMethods.
 	maxMethods = map[string]int{}
@@ -38,9 +38,9 @@ var (
 const (
 	defaultLines   = 2000
 	defaultMethods = 60
-	maxProduct     = 119200 // lines of Go of the product
+	maxProduct     = 119500 // lines of Go of the product
 	maxColumns     = 120
-	maxWide        = 1560 // lines with more
+	maxWide        = 1340 // lines with more
 )
 
 // slack is how much smaller than its budget something may be, in percent.

@@ -1,4 +1,5 @@
-// Package attach runs a command in a sandbox as one of the caller's own: with its standard streams, terminal, signals.
+// Package attach runs a command in a sandbox as one of the caller's own: with its standard
+// streams, terminal, signals.
 package attach
 
 import (
@@ -15,7 +16,8 @@ import (
 	"wolffia/wire"
 )
 
-// A Client runs commands in the foreground: with the standard streams and the signals of this process.
+// A Client runs commands in the foreground: with the standard streams and the signals of this
+// process.
 type Client struct {
 	*host.Host
 	rt *local.Runtime
@@ -94,7 +96,8 @@ func endNote(exit *runtime.Result, spec *runtime.Command) string {
 	return strings.Join(notes, "; ")
 }
 
-// lookUp returns a sandbox by its ID or name; one that is not found has ref in place of its ID, and who uses it learns why.
+// lookUp returns a sandbox by its ID or name; one that is not found has ref in place of its ID,
+// and who uses it learns why.
 func lookUp(ctx context.Context, rt *local.Runtime, ref string) *runtime.Sandbox {
 	if s, err := rt.Get(ctx, ref); err == nil {
 		return s

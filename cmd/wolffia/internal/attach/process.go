@@ -80,7 +80,8 @@ func (c *Client) attach(ctx context.Context, id string, spec *runtime.Command, s
 				defer restore()
 			}
 			pass = passer(p)
-			go func() { ended <- c.join(p, spec, came, stdout, stderr) }() // ends with the command, or with the program
+			// ends with the command, or with the program
+			go func() { ended <- c.join(p, spec, came, stdout, stderr) }()
 		case end := <-ended:
 			if will.gaveUp {
 				return runtime.Result{ExitCode: console.SignalCode(cause), Signal: cause, Session: end.Session}, nil
@@ -158,7 +159,8 @@ func (c *Client) join(p runtime.Process, spec *runtime.Command, came chan<- os.S
 	unread := func() error { return nil }
 	switch {
 	case spec.TTY:
-		go typing(p.Stdin(), c.Typist(over), over, hangUp) // ends with the terminal, or with the command
+		// ends with the terminal, or with the command
+		go typing(p.Stdin(), c.Typist(over), over, hangUp)
 	case spec.OpenStdin:
 		unread = feed.Start(p.Stdin(), c.Input(over), func() { _ = p.Close() })
 	}
@@ -176,7 +178,8 @@ func (c *Client) join(p runtime.Process, spec *runtime.Command, came chan<- os.S
 			return runtime.Errorf(runtime.ErrUnavailable, "the command's output: %w", err)
 		}
 	}
-	exit, err := ops.Follow(context.Background(), p, pass(stdout), pass(stderr)) // attach bounds the wait
+	// attach bounds the wait
+	exit, err := ops.Follow(context.Background(), p, pass(stdout), pass(stderr))
 	if failed := unread(); failed != nil {
 		err = failed
 	}

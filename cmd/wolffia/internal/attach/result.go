@@ -14,7 +14,8 @@ import (
 	"wolffia/runtime"
 )
 
-// A commandNote is what --json prints of a command beside its result, whose exit code is that of our own process.
+// A commandNote is what --json prints of a command beside its result, whose exit code is that of
+// our own process.
 type commandNote struct {
 	// Hint says how to let it reach a name that it has looked up without a network.
 	Hint string `json:"hint,omitempty"`

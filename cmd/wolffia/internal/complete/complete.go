@@ -30,8 +30,8 @@ import (
 // completeLimit is how long completion waits for the answer of a sandbox.
 const completeLimit = 300 * time.Millisecond
 
-// A Completer completes words of a command line. It reads the state directory, waits for no lock, and is silent about
-// errors.
+// A Completer completes words of a command line. It reads the state directory, waits for no lock,
+// and is silent about errors.
 type Completer struct{ *host.Host }
 
 // New returns a Completer.
@@ -437,7 +437,8 @@ func (c *Completer) completeProfile(cmd *cobra.Command, _ []string, _ string) ([
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-// reviews reports whether a command is about the changes of a sandbox, and takes more than its name.
+// reviews reports whether a command is about the changes of a sandbox, and takes more than its
+// name.
 func reviews(path string) bool {
 	return path == "diff" || path == "apply" || path == "discard" || strings.HasPrefix(path, "snapshot ")
 }
@@ -457,9 +458,9 @@ func (c *Completer) completeReview(ctx context.Context, path string, args []stri
 	return nil
 }
 
-// changedPaths returns the changes of a sandbox but for git's own and those that are given. The names are the
-// sandbox's, and a shell obeys what is completed: one with another character than those of most
-// names is left out.
+// changedPaths returns the changes of a sandbox but for git's own and those that are given. The
+// names are the sandbox's, and a shell obeys what is completed: one with another character than
+// those of most names is left out.
 func (c *Completer) changedPaths(ctx context.Context, ref string, given []string) (out []string) {
 	all := listed(ctx, c.Host, func(ctx context.Context, rt *local.Runtime) ([]runtime.Change, error) {
 		return rt.Changes(ctx, ref, runtime.ChangesOptions{})
@@ -474,7 +475,8 @@ func (c *Completer) changedPaths(ctx context.Context, ref string, given []string
 	return out
 }
 
-// plainPath reports whether a path has only characters that no shell and no option parser gives a meaning.
+// plainPath reports whether a path has only characters that no shell and no option parser gives a
+// meaning.
 func plainPath(p string) bool {
 	for _, c := range []byte(p) {
 		if (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && !strings.ContainsRune("/._-+@", rune(c)) {

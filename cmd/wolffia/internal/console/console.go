@@ -1,4 +1,5 @@
-// Package console is what a command line reads or writes: streams, the terminal, tables, exit codes.
+// Package console is what a command line reads or writes: streams, the terminal, tables, exit
+// codes.
 package console
 
 import (
@@ -77,8 +78,8 @@ func (c *Console) Notes(lines ...string) {
 	}
 }
 
-// Alongside joins how a command has ended with an error of what follows, which it prints if the command's exit status
-// would hide it.
+// Alongside joins how a command has ended with an error of what follows, which it prints if the
+// command's exit status would hide it.
 func (c *Console) Alongside(end, then error) error {
 	if then != nil && errors.As(end, new(ExitStatus)) && !errors.As(then, new(ExitStatus)) {
 		fmt.Fprintln(c.Err, "wolffia:", Printable(then.Error()))
@@ -117,8 +118,8 @@ func (c *Console) Input(over <-chan struct{}) io.Reader {
 	return c.In
 }
 
-// RawMode puts the terminal into raw mode for the time, and has resize called with each new size of it. The
-// returned function puts it back.
+// RawMode puts the terminal into raw mode for the time, and has resize called with each new size
+// of it. The returned function puts it back.
 func (c *Console) RawMode(resize func(rows, cols uint16) error) (restore func(), err error) {
 	fd := int(c.In.Fd())
 	state, err := term.MakeRaw(fd)

@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A keyboard is what is typed at our terminal, for several that read it one after the other: a command, and then the
-// questions about its changes. It reads the terminal only while one of them waits: what is typed in between is for
-// others, such as a pager in front of us.
+// A keyboard is what is typed at our terminal, for several that read it one after the other: a
+// command, and then the questions about its changes. It reads the terminal only while one of them
+// waits: what is typed in between is for others, such as a pager in front of us.
 type keyboard struct {
 	in *os.File
 	mu sync.Mutex // held while one waits
 }
 
-// read waits for what is typed into b. It returns io.EOF at each end of input that was typed, and when over is closed: a
-// nil channel is never closed.
+// read waits for what is typed into b. It returns io.EOF at each end of input that was typed, and
+// when over is closed: a nil channel is never closed.
 func (k *keyboard) read(b []byte, over <-chan struct{}) (int, error) {
 	k.mu.Lock() // the one before is over, and leaves
 	defer k.mu.Unlock()
@@ -41,7 +41,8 @@ func (k *keyboard) read(b []byte, over <-chan struct{}) (int, error) {
 		}
 	})
 	for {
-		// A read that began in raw mode would not notice an end of input (n_tty_read in the kernel).
+		// A read that began in raw mode would not notice an end of input (n_tty_read in the
+		// kernel).
 		ready := []unix.PollFd{{Fd: int32(k.in.Fd()), Events: unix.POLLIN}, {Fd: int32(wake), Events: unix.POLLIN}}
 		_, err := unix.Poll(ready, -1)
 		select {
@@ -64,7 +65,8 @@ type Typist struct {
 	over <-chan struct{}
 }
 
-// Read is that of [io.Reader]. It returns io.EOF at each end of input that was typed, and at the end of the terminal.
+// Read is that of [io.Reader]. It returns io.EOF at each end of input that was typed, and at the
+// end of the terminal.
 func (t *Typist) Read(b []byte) (int, error) {
 	n, err := t.keys.read(b, t.over)
 	if err != nil {
@@ -73,8 +75,8 @@ func (t *Typist) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// ReadLine returns the next line that is typed, without its end. rest is what was typed with the line before and is not
-// a line yet; the new one is returned.
+// ReadLine returns the next line that is typed, without its end. rest is what was typed with the
+// line before and is not a line yet; the new one is returned.
 func (t *Typist) ReadLine(rest []byte) (line string, left []byte, err error) {
 	for {
 		if before, after, ok := bytes.Cut(rest, []byte("\n")); ok {

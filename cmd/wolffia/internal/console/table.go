@@ -22,7 +22,8 @@ func (f *Format) Flags(cmd *cobra.Command, ids string) {
 	}
 }
 
-// A Table is how a person sees a list. What is in a row must be printable; a line end or a tab there is escaped.
+// A Table is how a person sees a list. What is in a row must be printable; a line end or a tab
+// there is escaped.
 type Table[T any] struct {
 	Head string // separated by tabs; empty: none
 	Row  func(T) []any

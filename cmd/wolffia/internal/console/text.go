@@ -90,7 +90,8 @@ func SinceThen(ms int64) string {
 	return Age(time.UnixMilli(ms))
 }
 
-// Age is how long ago something was, for a person; 0 if it is in the future, as after the clock was set back.
+// Age is how long ago something was, for a person; 0 if it is in the future, as after the clock
+// was set back.
 func Age(since time.Time) string { return span(max(0, time.Since(since))) }
 
 // span is a time span that a person can read.

@@ -37,7 +37,8 @@ func List[T any](
 	return cmd
 }
 
-// Each returns what runs a command that does the same with every named sandbox, also after an error.
+// Each returns what runs a command that does the same with every named sandbox, also after an
+// error.
 func (h *Host) Each(do func(ctx context.Context, rt *local.Runtime, ref string) error) func(*cobra.Command, []string) error {
 	return h.Over(func(ctx context.Context, rt *local.Runtime, refs []string) error {
 		return errors.Join(Mapped(refs, func(ref string) error { return do(ctx, rt, ref) })...)

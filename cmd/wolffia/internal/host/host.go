@@ -26,14 +26,15 @@ type Host struct {
 	closers  []func() error
 }
 
-// Open returns the named runtime; an empty name means the default one. What a command does from then on
-// signals end in order.
+// Open returns the named runtime; an empty name means the default one. What a command does from
+// then on signals end in order.
 func (h *Host) Open(name string) (*local.Runtime, error) {
 	h.Signals.Wait()
 	return h.OpenEarly(name)
 }
 
-// OpenEarly is open for a command that makes and starts nothing before createAndStart or attach, which wait for the signals in its place.
+// OpenEarly is open for a command that makes and starts nothing before createAndStart or attach,
+// which wait for the signals in its place.
 func (h *Host) OpenEarly(name string) (*local.Runtime, error) {
 	binary, err := wolffiaFile()
 	if err != nil {
@@ -122,9 +123,10 @@ func Program(rt *local.Runtime, name string) (*programs.Program, error) {
 	return set.Program(name)
 }
 
-// wolffiaFile returns the file of wolffia that has executed this program as wolffia-serve, which it says
-// by its path as the program's name; empty if this program is not wolffia-serve. Then it gives the process
-// wolffia's name: no sandbox may be shown the socket of a process of that name (package hostsocket).
+// wolffiaFile returns the file of wolffia that has executed this program as wolffia-serve, which
+// it says by its path as the program's name; empty if this program is not wolffia-serve. Then it
+// gives the process wolffia's name: no sandbox may be shown the socket of a process of that name
+// (package hostsocket).
 func wolffiaFile() (string, error) {
 	self, err := os.Executable()
 	if err != nil || filepath.Base(self) == "wolffia" || !filepath.IsAbs(os.Args[0]) || filepath.Base(os.Args[0]) != "wolffia" {

@@ -15,7 +15,8 @@ const (
 	PullNever   = "never"
 )
 
-// CheckPull returns what is wrong with the value of --pull. engine says that the image is an engine's.
+// CheckPull returns what is wrong with the value of --pull. engine says that the image is an
+// engine's.
 func CheckPull(pull string, engine bool) error {
 	switch pull {
 	case PullMissing:
@@ -47,8 +48,8 @@ func (h *Host) Pull(ctx context.Context, req *puller.Request) (string, error) {
 	return puller.Pull(ctx, program.ExecPath(), req)
 }
 
-// HaveImage returns an image; public: see [puller.Request]. A name in a registry is pulled as the flag says; files are
-// read each time, but for never.
+// HaveImage returns an image; public: see [puller.Request]. A name in a registry is pulled as the
+// flag says; files are read each time, but for never.
 func (h *Host) HaveImage(ctx context.Context, name, pull string, public bool) (*store.Image, error) {
 	rt, err := h.Open("")
 	if err != nil {

@@ -111,8 +111,9 @@ func NotByDefault(dir string, homes []string) error {
 	return fmt.Errorf("the current directory %s %s, and is not shown by default", dir, what)
 }
 
-// Names returns other names of a codebase, whose path without symbolic links is own: as its path was
-// written, and as pwd, the PWD of the shell, has it. Each has a place inside, beside the mount point.
+// Names returns other names of a codebase, whose path without symbolic links is own: as its path
+// was written, and as pwd, the PWD of the shell, has it. Each has a place inside, beside the mount
+// point.
 func Names(own, mountPoint, written, pwd string) []string {
 	var names []string
 	add := func(name string) {
@@ -122,7 +123,8 @@ func Names(own, mountPoint, written, pwd string) []string {
 		}
 	}
 	if written != "" {
-		if abs, err := filepath.Abs(written); err == nil { // which begins with PWD if that is right
+		// which begins with PWD if that is right
+		if abs, err := filepath.Abs(written); err == nil {
 			add(abs)
 		}
 	}

@@ -49,8 +49,9 @@ func (rv *Reviewer) unsynced(ctx context.Context, s *runtime.Sandbox) error {
 // DestroyLimit is how long run takes at most to clean up when it is done.
 const DestroyLimit = 30 * time.Second
 
-// End destroys a sandbox whose command has ended, as failed or not. It is stopped instead if it is copied and has changes that
-// are neither applied nor discarded, or if something of git's stays inside.
+// End destroys a sandbox whose command has ended, as failed or not. It is stopped instead if it is
+// copied and has changes that are neither applied nor discarded, or if something of git's stays
+// inside.
 func (rv *Reviewer) End(ctx context.Context, id string, copied bool, f *Flags, failed bool) error {
 	decide := rv.endGit
 	if copied {
@@ -59,7 +60,8 @@ func (rv *Reviewer) End(ctx context.Context, id string, copied bool, f *Flags, f
 		}
 	}
 	keep, tell, err := decide(ctx, id)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DestroyLimit) // from now on: the user has thought
+	// from now on: the user has thought
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DestroyLimit)
 	defer cancel()
 	if keep {
 		stopped := rv.rt.Stop(ctx, id)
@@ -72,8 +74,8 @@ func (rv *Reviewer) End(ctx context.Context, id string, copied bool, f *Flags, f
 	return errors.Join(err, gone, tell())
 }
 
-// Remove destroys the sandbox that ref names; one that runs, has changes or snapshots, or does not exist, only
-// with force.
+// Remove destroys the sandbox that ref names; one that runs, has changes or snapshots, or does not
+// exist, only with force.
 func (rv *Reviewer) Remove(ctx context.Context, ref string, force bool) error {
 	s, err := rv.rt.Get(ctx, ref)
 	lost := errors.Is(err, runtime.ErrNotFound) // but an engine may have it

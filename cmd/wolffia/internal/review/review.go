@@ -77,7 +77,8 @@ func trouble(c *runtime.Change) string {
 	return cmp.Or(c.Unapplied, c.Denied, c.Conflict)
 }
 
-// printNames prints a line for each change: its letter, its path, and what keeps it from being applied.
+// printNames prints a line for each change: its letter, its path, and what keeps it from being
+// applied.
 func printNames(w io.Writer, all []runtime.Change) {
 	for i := range all {
 		c := &all[i]
@@ -116,8 +117,8 @@ var kindText = map[runtime.ChangeKind]string{
 	runtime.ChangeRenamed: "renamed", runtime.ChangeType: "of another type", runtime.ChangeMode: "of permissions",
 }
 
-// copiedSandbox returns a runtime and the sandbox that args begin with; the rest of them are paths in its
-// codebase, see selected.
+// copiedSandbox returns a runtime and the sandbox that args begin with; the rest of them are paths
+// in its codebase, see selected.
 func copiedSandbox(ctx context.Context, h *host.Host, args []string) (rt *local.Runtime, s *runtime.Sandbox, paths []string, err error) {
 	if rt, err = h.Open(""); err != nil {
 		return nil, nil, nil, err
@@ -129,8 +130,8 @@ func copiedSandbox(ctx context.Context, h *host.Host, args []string) (rt *local.
 	return rt, s, paths, err
 }
 
-// selected returns the paths of a command line relative to the codebase; nil: all of it. A relative
-// one begins at the codebase's top.
+// selected returns the paths of a command line relative to the codebase; nil: all of it. A
+// relative one begins at the codebase's top.
 func selected(codebase string, paths []string) (out []string, err error) {
 	for _, p := range paths {
 		rel := path.Clean(p)

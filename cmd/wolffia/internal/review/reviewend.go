@@ -36,8 +36,8 @@ func (f *Flags) Check(copied bool) error {
 
 // Review decides what becomes of the changes of a sandbox of run whose command has ended, as
 // failed or not, and reports whether the sandbox is to be kept, since it has changes that were
-// neither applied nor discarded, or snapshots. tell prints that, and is for later: wolffia may end in it, and then
-// the sandbox must have been kept.
+// neither applied nor discarded, or snapshots. tell prints that, and is for later: wolffia may end
+// in it, and then the sandbox must have been kept.
 func (rv *Reviewer) Review(ctx context.Context, id string, f *Flags, failed bool) (keep bool, tell func() error, err error) {
 	keep, told, err := rv.reviewChanges(ctx, id, f, failed)
 	if keep || !rv.hasSnapshots(context.WithoutCancel(ctx), id) {
@@ -127,8 +127,8 @@ func (rv *Reviewer) reviewChanges(ctx context.Context, id string, f *Flags, fail
 	}, nil
 }
 
-// changesOf returns the changes of a sandbox, without numbers of lines if some content cannot be read: what becomes of
-// the changes does not depend on them.
+// changesOf returns the changes of a sandbox, without numbers of lines if some content cannot be
+// read: what becomes of the changes does not depend on them.
 func (rv *Reviewer) changesOf(ctx context.Context, id string) ([]runtime.Change, error) {
 	all, err := rv.rt.Changes(ctx, id, runtime.ChangesOptions{Lines: true})
 	if err == nil {

@@ -10,8 +10,8 @@ import (
 	"wolffia/runtime"
 )
 
-// Unapplied returns an error if a sandbox that does not run has changes that were not applied, or snapshots, or something that git has not
-// taken over, or if that cannot be told.
+// Unapplied returns an error if a sandbox that does not run has changes that were not applied, or
+// snapshots, or something that git has not taken over, or if that cannot be told.
 func (rv *Reviewer) Unapplied(ctx context.Context, s *runtime.Sandbox) error {
 	if s.State == runtime.StateRunning {
 		return nil
@@ -37,20 +37,22 @@ func (rv *Reviewer) Unapplied(ctx context.Context, s *runtime.Sandbox) error {
 	return err
 }
 
-// hasSnapshots reports whether a sandbox has snapshots, and true if that cannot be told; false for one that is gone.
+// hasSnapshots reports whether a sandbox has snapshots, and true if that cannot be told; false for
+// one that is gone.
 func (rv *Reviewer) hasSnapshots(ctx context.Context, id string) bool {
 	all, err := rv.rt.Snapshots(ctx, id)
 	return len(all) > 0 || err != nil && !errors.Is(err, runtime.ErrNotFound)
 }
 
-// noCommits reports whether the host has all commits of a sandbox with these changes. If git inside does not say it is
-// not known.
+// noCommits reports whether the host has all commits of a sandbox with these changes. If git
+// inside does not say it is not known.
 func (rv *Reviewer) noCommits(ctx context.Context, s *runtime.Sandbox, all []runtime.Change) bool {
 	n, below, err := rv.commitsIn(ctx, s, all)
 	return err == nil && n+below == 0
 }
 
-// commitsIn is commitsOf for a sandbox that need not run: for git inside it is started and stopped again.
+// commitsIn is commitsOf for a sandbox that need not run: for git inside it is started and stopped
+// again.
 func (rv *Reviewer) commitsIn(ctx context.Context, s *runtime.Sandbox, all []runtime.Change) (n, below int, err error) {
 	if s.State == runtime.StateRunning {
 		return rv.commitsOf(ctx, s, all)

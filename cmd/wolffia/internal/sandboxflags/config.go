@@ -31,7 +31,8 @@ const (
 	FlagNoConfig = "no-config"
 )
 
-// Configured has configuration files merged into the flags of a command before it runs. rules receives the rules of the files.
+// Configured has configuration files merged into the flags of a command before it runs. rules
+// receives the rules of the files.
 func Configured(h *host.Host, cmd *cobra.Command, rules *Rules) {
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Name() == "shell" && len(args) > 0 {
@@ -231,8 +232,8 @@ func (c *configuration) apply(rules *Rules) error {
 }
 
 // idle reports whether the setting s of k has no effect: a codebase and its limit where the
-// command line wants none, how to keep limits without a limit, and a project's preset beside a policy
-// file of the user's, which may be closed.
+// command line wants none, how to keep limits without a limit, and a project's preset beside a
+// policy file of the user's, which may be closed.
 func (c *configuration) idle(k *fields.Field, s *config.Setting) bool {
 	switch k.Name {
 	case "codebase", "disk":
@@ -415,7 +416,8 @@ func (c *configuration) values(k *fields.Field) (all []Value) {
 	if k.Kind == fields.List || !f.Changed {
 		for _, s := range settings {
 			if !c.idle(k, &s) {
-				all = append(all, Value{k.Key, append([]string{}, s.Values...), s.Source.String()}) // as above
+				// as above
+				all = append(all, Value{k.Key, append([]string{}, s.Values...), s.Source.String()})
 			}
 		}
 	}

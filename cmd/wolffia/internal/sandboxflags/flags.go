@@ -1,4 +1,5 @@
-// Package sandboxflags makes the configuration of a new sandbox from flags, over configuration files.
+// Package sandboxflags makes the configuration of a new sandbox from flags, over configuration
+// files.
 package sandboxflags
 
 import (
@@ -46,7 +47,8 @@ const (
 	LimitsBestEffort = "best-effort"
 )
 
-// Add gives a command the flags, and has configuration files merged into them, but for the service.
+// Add gives a command the flags, and has configuration files merged into them, but for the
+// service.
 func (f *Sandbox) Add(h *host.Host, cmd *cobra.Command, is fields.Command) {
 	f.flags, f.Values, f.fixed = cmd.Flags(), AddFields(h, cmd, is), is == fields.Serve
 	if !f.fixed {
@@ -161,7 +163,8 @@ func (f *Sandbox) applyLimits(c *runtime.SandboxConfig) (err error) {
 			}
 		}
 	}
-	c.Resources.BestEffort = c.Resources.BestEffort && c.Resources.Limited() // a wrapper may always ask for it
+	// a wrapper may always ask for it
+	c.Resources.BestEffort = c.Resources.BestEffort && c.Resources.Limited()
 	for _, life := range []struct {
 		flag string
 		to   *time.Duration
@@ -286,10 +289,13 @@ type Rules struct {
 	own, ownReveals         []perm.Rule
 	project, projectReveals []perm.Rule
 	projectPreset           bool
-	userPreset              string // the preset of the user's own file, which bounds the rules of a project that has chosen another one
-	projectPolicy           bool   // the project names filePolicy
-	configs                 []string
-	origins                 map[string]string // where the values of flags come from that these files have set
+	// the preset of the user's own file, which bounds the rules of a project that has chosen
+	// another one
+	userPreset    string
+	projectPolicy bool // the project names filePolicy
+	configs       []string
+	// where the values of flags come from that these files have set
+	origins map[string]string
 }
 
 // Given reports whether flags have named rules.
@@ -343,8 +349,8 @@ func WarnRules(h *host.Host, p *policy.Policy) {
 	}
 }
 
-// AddFields gives a command the flags that the table of settings has for it, and returns their values, which are set
-// when the flags are parsed.
+// AddFields gives a command the flags that the table of settings has for it, and returns their
+// values, which are set when the flags are parsed.
 func AddFields(h *host.Host, cmd *cobra.Command, is fields.Command) fields.Values {
 	fl, values := cmd.Flags(), fields.Values{}
 	for _, f := range fields.Of(is) {

@@ -34,7 +34,8 @@ func (f *Sandbox) applyGit(h *host.Host, c *runtime.SandboxConfig) {
 		}
 	}
 	place := &gituser.Place{Inside: c.MountPointOrDefault(), Dir: launch.GitPath, Agent: c.Env["SSH_AUTH_SOCK"] != ""}
-	if codebase, err := hostdir.RealPath(c.CodebasePath); c.CodebasePath != "" && err == nil { // Create says what is wrong
+	// Create says what is wrong
+	if codebase, err := hostdir.RealPath(c.CodebasePath); c.CodebasePath != "" && err == nil {
 		place.Names = []string{codebase}
 		for _, name := range []string{c.CodebasePath, "."} { // over the links of PWD, as for git
 			if name, err = filepath.Abs(name); err == nil && name != codebase {

@@ -16,7 +16,8 @@ const (
 	ToolchainsNone = "none"
 )
 
-// checkToolchains returns an error if toolchains are asked for where the host's system is not shown.
+// checkToolchains returns an error if toolchains are asked for where the host's system is not
+// shown.
 func (f *Sandbox) checkToolchains(foreign bool) error {
 	if choice := f.Text("toolchains"); foreign && choice != "" && choice != ToolchainsNone {
 		return runtime.Errorf(runtime.ErrInvalid, "--toolchains %s: the host's toolchains need the host's system: leave out --image and --rootfs, or show directories with --mount", choice)

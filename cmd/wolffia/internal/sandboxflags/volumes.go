@@ -16,7 +16,8 @@ const (
 	cacheShared = ":shared"
 )
 
-// addVolumes adds the volumes to c, which has its codebase and the variables that the user has set.
+// addVolumes adds the volumes to c, which has its codebase and the variables that the user has
+// set.
 func (f *Sandbox) addVolumes(c *runtime.SandboxConfig) error {
 	home := f.Text("home")
 	if f.fixed && home != "" {
@@ -42,7 +43,8 @@ func (f *Sandbox) addVolumes(c *runtime.SandboxConfig) error {
 // addCaches adds caches to c. many says that c is for the sandboxes of many owners.
 func addCaches(c *runtime.SandboxConfig, caches []string, many bool) error {
 	added := map[string]bool{}
-	caches = caches[1+last(caches, CacheNone):] // none drops what came before, as from a configuration
+	// none drops what came before, as from a configuration
+	caches = caches[1+last(caches, CacheNone):]
 	for _, s := range caches {
 		name, shared := strings.CutSuffix(s, cacheShared)
 		names := []string{name}

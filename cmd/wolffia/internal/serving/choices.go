@@ -78,8 +78,8 @@ func rootDir(flag, dir string) (*service.Root, error) {
 	return &service.Root{Path: path, Real: real}, nil
 }
 
-// shown returns c with all that requests can have shown, to check that nothing of the service's own
-// is in it.
+// shown returns c with all that requests can have shown, to check that nothing of the service's
+// own is in it.
 func (f *choiceFlags) shown(c *runtime.SandboxConfig) *runtime.SandboxConfig {
 	all := *c
 	all.Mounts = slices.Clone(c.Mounts)
@@ -89,7 +89,8 @@ func (f *choiceFlags) shown(c *runtime.SandboxConfig) *runtime.SandboxConfig {
 	return &all
 }
 
-// choose sets the flags for one sandbox to what a request has chosen, but for rules, which only take away.
+// choose sets the flags for one sandbox to what a request has chosen, but for rules, which only
+// take away.
 func (f *choiceFlags) choose(flags *sandboxflags.Sandbox, p *service.Params) (err error) {
 	flags.Values = maps.Clone(flags.Values)
 	for name, value := range p.Settings {
@@ -130,8 +131,8 @@ func (f *choiceFlags) permitted(codebase string) (string, error) {
 	return real, nil
 }
 
-// sandboxTemplate returns a function that makes the configuration of a new sandbox from the flags, and from what the request
-// may choose.
+// sandboxTemplate returns a function that makes the configuration of a new sandbox from the flags,
+// and from what the request may choose.
 func sandboxTemplate(
 	h *host.Host, base *sandboxflags.Sandbox, may *choiceFlags, null *os.File,
 ) func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {

@@ -64,8 +64,9 @@ type mcpServer struct {
 	made []string // ids of sandboxes that end with us
 }
 
-// labelMCP is the label of a sandbox that wolffia mcp --sandbox has made: a digest of the flags and, after a dash, one of the
-// rules. So other flags, and other rules in files, are not silently without effect. A sandbox of an older wolffia lacks the second.
+// labelMCP is the label of a sandbox that wolffia mcp --sandbox has made: a digest of the flags
+// and, after a dash, one of the rules. So other flags, and other rules in files, are not silently
+// without effect. A sandbox of an older wolffia lacks the second.
 const labelMCP = "wolffia.mcp"
 
 // describe takes down which flags describe the sandbox.
@@ -106,11 +107,13 @@ func (m *mcpServer) open(ctx context.Context) (string, error) {
 	return id, nil
 }
 
-// digestRules returns a digest of what the user has chosen for the rules of a new sandbox, wherever it is written, and of its network if
-// that is a policy file's. What depends on the codebase's content, or on the version of wolffia, is left out.
+// digestRules returns a digest of what the user has chosen for the rules of a new sandbox,
+// wherever it is written, and of its network if that is a policy file's. What depends on the
+// codebase's content, or on the version of wolffia, is left out.
 func digestRules(config *runtime.SandboxConfig, networkOfFile bool) string {
 	hash := sha256.New()
-	if c, err := policy.ChoiceOf(config.Permissions); err == nil { // a sandbox without a codebase has no rules, and so no choice
+	// a sandbox without a codebase has no rules, and so no choice
+	if c, err := policy.ChoiceOf(config.Permissions); err == nil {
 		fmt.Fprintf(hash, "%q\n", c.Preset)
 		for _, r := range c.Rules {
 			fmt.Fprintf(hash, "%q %d\n", r.String(), r.Priority)
@@ -178,7 +181,8 @@ func (m *mcpServer) copied(ctx context.Context) bool {
 	return m.flags.Truth("cow")
 }
 
-// end destroys the sandboxes that end with us, but keeps those with changes that were not applied, or snapshots.
+// end destroys the sandboxes that end with us, but keeps those with changes that were not applied,
+// or snapshots.
 func (m *mcpServer) end(ctx context.Context) (err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -75,9 +75,10 @@ func stillValid(c *runtime.SandboxConfig, err error) (*runtime.SandboxConfig, er
 	return c, nil
 }
 
-// ofRegistry returns an error unless a request may name an image: one in files is of this host, and so is
-// what answers at an address that is not public, unless it is one of the allowed registries. public says
-// that the image may come from public addresses only, where a name leads to others too.
+// ofRegistry returns an error unless a request may name an image: one in files is of this host,
+// and so is what answers at an address that is not public, unless it is one of the allowed
+// registries. public says that the image may come from public addresses only, where a name leads
+// to others too.
 func ofRegistry(image string, allowed []string) (public bool, err error) {
 	canonical, err := store.Canonical(image)
 	if err != nil || store.Local(image) {
@@ -96,7 +97,8 @@ func ofRegistry(image string, allowed []string) (public bool, err error) {
 // again makes the configuration of a new sandbox from the flags. It scans the codebase each
 // time: new git repositories need guarding too.
 func again(ctx context.Context, h *host.Host, flags sandboxflags.Sandbox, null *os.File) (*runtime.SandboxConfig, error) {
-	quiet := &host.Host{Console: console.New(h.In, &console.Output{File: null}, &console.Output{File: null}), StateDir: h.StateDir} // one warning is enough
+	// one warning is enough
+	quiet := &host.Host{Console: console.New(h.In, &console.Output{File: null}, &console.Output{File: null}), StateDir: h.StateDir}
 	c, err := flags.Config(ctx, quiet)
 	return c, errors.Join(err, quiet.Close())
 }

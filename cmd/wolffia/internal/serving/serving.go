@@ -118,8 +118,8 @@ func serve(ctx context.Context, h *host.Host, flags *sandboxflags.Sandbox, where
 	}
 }
 
-// recoverFleet recovers a fleet in the background: a sandbox that does not answer keeps the service from
-// nothing. The function that it returns ends it, and returns when it has ended.
+// recoverFleet recovers a fleet in the background: a sandbox that does not answer keeps the
+// service from nothing. The function that it returns ends it, and returns when it has ended.
 func recoverFleet(ctx context.Context, fleet *service.Fleet, log *slog.Logger) (end func()) {
 	ctx, stop := context.WithCancel(ctx)
 	done := make(chan struct{})

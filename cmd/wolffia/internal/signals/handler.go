@@ -70,7 +70,8 @@ type Handler struct {
 func Watch(ctx context.Context) (context.Context, *Handler) {
 	came := make(chan os.Signal, 16)
 	ctx, h := newHandler(ctx, came)
-	h.ready.Go(func() { Notify(came, Stops...) }) // a third of a millisecond: Go's runtime changes threads four times for each
+	// a third of a millisecond: Go's runtime changes threads four times for each
+	h.ready.Go(func() { Notify(came, Stops...) })
 	return ctx, h
 }
 

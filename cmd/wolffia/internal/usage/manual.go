@@ -31,8 +31,9 @@ type section struct {
 	lines   []string
 }
 
-// answerHelp prints what the words after help mean: the help of a command, else a page, else the sections that
-// have the words. It returns an error if nothing has them. It prints a command's help by calling ofCommand.
+// answerHelp prints what the words after help mean: the help of a command, else a page, else the
+// sections that have the words. It returns an error if nothing has them. It prints a command's
+// help by calling ofCommand.
 func answerHelp(help *cobra.Command, words []string, ofCommand func()) error {
 	err := helpTopic(help, words)
 	if err == nil {
@@ -62,7 +63,8 @@ func answerHelp(help *cobra.Command, words []string, ofCommand func()) error {
 	return printSections(help.OutOrStdout(), found, words)
 }
 
-// page returns the page with a name: "git", "git.md", "docs/git.md", "recipes/go" or, where no other page has the name, "go".
+// page returns the page with a name: "git", "git.md", "docs/git.md", "recipes/go" or, where no
+// other page has the name, "go".
 func page(pages fs.FS, name string) (text string, found bool) {
 	name = strings.TrimSuffix(strings.TrimPrefix(name, "docs/"), ".md") + ".md"
 	for _, file := range []string{name, path.Join("recipes", name)} {
@@ -73,7 +75,8 @@ func page(pages fs.FS, name string) (text string, found bool) {
 	return "", false
 }
 
-// pageAbout returns the name of the page that is about a command; empty if there is none: image has images.md.
+// pageAbout returns the name of the page that is about a command; empty if there is none: image
+// has images.md.
 func pageAbout(cmd *cobra.Command) string {
 	for _, name := range []string{cmd.Name() + ".md", cmd.Name() + "s.md"} {
 		if _, err := fs.Stat(docs.Pages, name); err == nil && cmd.HasParent() && !cmd.Parent().HasParent() {
@@ -107,8 +110,8 @@ func withoutMarkers(text string) string {
 	return b.String()
 }
 
-// sectionsOf returns the sections of all pages: those of the questions first, since each is an answer, the index
-// of the recipes last.
+// sectionsOf returns the sections of all pages: those of the questions first, since each is an
+// answer, the index of the recipes last.
 func sectionsOf(pages fs.FS) (all []section, err error) {
 	err = fs.WalkDir(pages, ".", func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -157,8 +160,8 @@ func split(file, text string) (all []section) {
 // listed matches a line that begins an item of a list or a row of a table.
 var listed = regexp.MustCompile(`^(- |\d+\. |\|)`)
 
-// search returns the sections that have the most of some words, the best first: a word in a heading counts more
-// than in the page's name, and that more than in the text.
+// search returns the sections that have the most of some words, the best first: a word in a
+// heading counts more than in the page's name, and that more than in the text.
 func search(sections []section, words []string) (found []section) {
 	type hit struct {
 		section
@@ -240,8 +243,8 @@ var (
 	links  = regexp.MustCompile(`\[([^\]]+)\]\([^)]*\)`)
 )
 
-// excerpt returns the first lines of a section, broken to the width of a terminal; if its heading has none of the
-// words, those from the first line on that has one.
+// excerpt returns the first lines of a section, broken to the width of a terminal; if its heading
+// has none of the words, those from the first line on that has one.
 func excerpt(s section, words []string) (out []string) {
 	has := func(text string) bool {
 		return slices.ContainsFunc(words, func(word string) bool { return count(strings.ToLower(text), word) > 0 })

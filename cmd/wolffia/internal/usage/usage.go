@@ -18,8 +18,8 @@ import (
 	"wolffia/runtime"
 )
 
-// Explain gives the commands of a tree errors that say how each is used, and help in
-// which flags are grouped. It calls misread when flags could not be read. The flags called empty may be empty.
+// Explain gives the commands of a tree errors that say how each is used, and help in which flags
+// are grouped. It calls misread when flags could not be read. The flags called empty may be empty.
 func Explain(root *cobra.Command, misread func(), empty ...string) {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		misread()
@@ -77,8 +77,8 @@ func Explain(root *cobra.Command, misread func(), empty ...string) {
 	each(root)
 }
 
-// refuseEmpty has flags with a text refuse an empty one: of a variable that a script has not set. The default may be weaker than what
-// was meant.
+// refuseEmpty has flags with a text refuse an empty one: of a variable that a script has not set.
+// The default may be weaker than what was meant.
 func refuseEmpty(flags *pflag.FlagSet, but []string) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Value.Type() == "string" && !slices.Contains(but, f.Name) {
@@ -248,8 +248,8 @@ func valueProblem(err error) error {
 	return fmt.Errorf("--%s %q: %w", invalid.GetFlag().Name, invalid.GetValue(), err)
 }
 
-// exclusive returns an error if two flags are given of which cobra knows that they exclude each other; its own
-// says "if any flags in the group [a b] are set none of the others can be".
+// exclusive returns an error if two flags are given of which cobra knows that they exclude each
+// other; its own says "if any flags in the group [a b] are set none of the others can be".
 func exclusive(cmd *cobra.Command) (err error) {
 	given := map[string]string{} // flags by group
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -348,8 +348,8 @@ type groupOfFlags struct {
 	Flags *pflag.FlagSet
 }
 
-// GroupsOf returns the flags of a command as help shows them: in the groups of the table of settings if
-// there are many, what is in none of them last.
+// GroupsOf returns the flags of a command as help shows them: in the groups of the table of
+// settings if there are many, what is in none of them last.
 func GroupsOf(cmd *cobra.Command) (out []groupOfFlags) {
 	byGroup := map[fields.Group]*pflag.FlagSet{}
 	local, inherited := cmd.LocalFlags(), cmd.InheritedFlags()

@@ -23,8 +23,9 @@ import (
 	"wolffia/runtime"
 )
 
-// The labels of a sandbox with a working tree of its own: its branch, the commit at which
-// wolffia has made the branch, if it has, and the directory's name, if that is not policy.FormerWorktreeName.
+// The labels of a sandbox with a working tree of its own: its branch, the commit at which wolffia
+// has made the branch, if it has, and the directory's name, if that is not
+// policy.FormerWorktreeName.
 const (
 	labelWorktree     = "wolffia.worktree"
 	labelWorktreeBase = "wolffia.worktree.base"
@@ -116,7 +117,8 @@ func (f *Flags) Undo(ctx context.Context, h *host.Host) {
 // Taken says that a sandbox has the working tree: undo leaves it.
 func (f *Flags) Taken() { f.made = nil }
 
-// unused returns an error if a sandbox has the branch, or the directory, whatever branch it has switched to in there.
+// unused returns an error if a sandbox has the branch, or the directory, whatever branch it has
+// switched to in there.
 func unused(ctx context.Context, h *host.Host, w *worktree) error {
 	rt, err := h.Open("")
 	if err != nil {
@@ -134,8 +136,9 @@ func unused(ctx context.Context, h *host.Host, w *worktree) error {
 	return nil
 }
 
-// locate sets the name of the directory that the branch has, or is to have, and returns the repository of the codebase
-// and its working trees, as git worktree list --porcelain -z prints them.
+// locate sets the name of the directory that the branch has, or is to have, and returns the
+// repository of the codebase and its working trees, as git worktree list --porcelain -z prints
+// them.
 func (w *worktree) locate(ctx context.Context) (repo *hostgit.Repo, list string, err error) {
 	repo, err = hostgit.Open(ctx, w.codebase)
 	if err != nil {
@@ -158,8 +161,8 @@ func (w *worktree) locate(ctx context.Context) (repo *hostgit.Repo, list string,
 	return repo, list, nil
 }
 
-// add makes the working tree, and the branch if the repository does not have it. The caller gets repo and list from locate.
-// made is false if an earlier sandbox has left the working tree.
+// add makes the working tree, and the branch if the repository does not have it. The caller gets
+// repo and list from locate. made is false if an earlier sandbox has left the working tree.
 func (w *worktree) add(ctx context.Context, repo *hostgit.Repo, list string) (made bool, err error) {
 	if at, known := branchAt(list, w.path()); known {
 		_, err := os.Lstat(w.path())
@@ -302,8 +305,9 @@ func Destroy(ctx context.Context, h *host.Host, rt *local.Runtime, ref string) e
 // stateLimit is how long git inside may take to say what is lost with a working tree.
 const stateLimit = time.Minute
 
-// keepsWorktree reports whether git inside says that something is lost with a working tree: it knows where HEAD was, which does not
-// cross. What it does not say is asked once more without the sandbox.
+// keepsWorktree reports whether git inside says that something is lost with a working tree: it
+// knows where HEAD was, which does not cross. What it does not say is asked once more without the
+// sandbox.
 func keepsWorktree(ctx context.Context, rt *local.Runtime, id string, w *worktree) bool {
 	res, err := rt.Exec(ctx, id, &runtime.Command{
 		Command: []string{"sh", "-c", worktreeStateScript}, Cwd: w.path(), Env: map[string]string{"GIT_OPTIONAL_LOCKS": "0"}, Timeout: stateLimit,
@@ -330,11 +334,12 @@ func endWorktree(ctx context.Context, h *host.Host, w *worktree, keeps bool) err
 	return w.remove(ctx)
 }
 
-// worktreeStateScript prints something if removing the working tree that it runs in would lose work. The
-// git directory of a submodule is in that of the working tree, or in the working tree, and goes with it: so do
-// commits there that no remote has. git status does not report them once the working tree has committed the submodule.
-// A submodule's repository is cloned into the working tree, so that it has from elsewhere what the codebase pinned when
-// the working tree was made, and the tags of commits at which its HEAD never was.
+// worktreeStateScript prints something if removing the working tree that it runs in would lose
+// work. The git directory of a submodule is in that of the working tree, or in the working tree,
+// and goes with it: so do commits there that no remote has. git status does not report them once
+// the working tree has committed the submodule. A submodule's repository is cloned into the
+// working tree, so that it has from elsewhere what the codebase pinned when the working tree was
+// made, and the tags of commits at which its HEAD never was.
 const worktreeStateScript = `git symbolic-ref -q HEAD >/dev/null || echo detached
 git status --porcelain --untracked-files=normal --ignore-submodules=none || echo unknown
 export pinned="$(git ls-tree -r "$(git rev-list -g HEAD | tail -n 1)" | sed -n 's/^160000 commit \([0-9a-f]*\).*/\1/p')"

@@ -25,8 +25,10 @@ func compiled(goarch string) ([]byte, error) {
 	}
 	numbers := maps.Clone(info.SyscallNames)
 	if goarch == "arm64" {
-		numbers["newfstatat"] = numbers["fstatat"]                                              // the table has the name in the kernel's source
-		maps.DeleteFunc(numbers, func(_ string, nr int) bool { return nr >= 403 && nr <= 423 }) // of 32 bits only
+		// the table has the name in the kernel's source
+		numbers["newfstatat"] = numbers["fstatat"]
+		// of 32 bits only
+		maps.DeleteFunc(numbers, func(_ string, nr int) bool { return nr >= 403 && nr <= 423 })
 	}
 	calls, err := translate(moby.DefaultProfile(), goarch, numbers)
 	if err != nil {
@@ -37,7 +39,8 @@ func compiled(goarch string) ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
-	for _, r := range raw { // struct sock_filter (linux/filter.h); all our architectures are little endian
+	// struct sock_filter (linux/filter.h); all our architectures are little endian
+	for _, r := range raw {
 		if err := binary.Write(&b, binary.LittleEndian, r); err != nil {
 			return nil, err
 		}
