@@ -15,8 +15,9 @@ const generated = -1
 // tests. A page without a row fails the test: lower the row when the page gets shorter.
 var maxWords = map[string]int{
 	"ARCHITECTURE.md":                    2170,
-	"CONTRIBUTING.md":                    2198,
+	"CONTRIBUTING.md":                    1891,
 	"README.md":                          990,
+	"SCOPE.md":                           410,
 	"SECURITY.md":                        3358,
 	"docs/README.md":                     280,
 	"docs/attack-matrix.md":              generated,
