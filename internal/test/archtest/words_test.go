@@ -14,7 +14,7 @@ const generated = -1
 // maxWords are the words that a page may have, as wc -w counts them, without the tables that are written by
 // tests. A page without a row fails the test: lower the row when the page gets shorter.
 var maxWords = map[string]int{
-	"ARCHITECTURE.md":                    2170,
+	"ARCHITECTURE.md":                    1920,
 	"CONTRIBUTING.md":                    1891,
 	"README.md":                          990,
 	"SCOPE.md":                           410,
@@ -77,7 +77,7 @@ var maxWords = map[string]int{
 }
 
 // maxDocuments is how many words all pages may have together.
-const maxDocuments = 42178
+const maxDocuments = 42031
 
 // tables are the parts of a page that tests write: see package doctable.
 var tables = regexp.MustCompile(`(?ms)^<!-- \w+: [^\n]* -->\n.*?^<!-- end of \w+ -->$`)
