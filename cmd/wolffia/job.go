@@ -222,7 +222,7 @@ func jobWaitCommand(h *host.Host) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				if err := h.PrintJSON(&jobEnd{ExitCode: exit.ExitCode, Signal: int(exit.Signal), StatusLost: exit.Session != nil && exit.Session.StatusLost}); err != nil {
+				if err := h.PrintJSON(endOf(exit)); err != nil {
 					return err
 				}
 			}
@@ -240,6 +240,11 @@ type jobEnd struct {
 	Signal     int  `json:"signal"`
 	TimedOut   bool `json:"timedOut"`             // the wait; the job continues
 	StatusLost bool `json:"statusLost,omitempty"` // the exit code is unknown
+}
+
+// endOf returns what wait --json prints of a job that has ended.
+func endOf(exit runtime.Result) *jobEnd {
+	return &jobEnd{ExitCode: exit.ExitCode, Signal: int(exit.Signal), StatusLost: exit.Session != nil && exit.Session.StatusLost}
 }
 
 func jobKillCommand(h *host.Host) *cobra.Command {
