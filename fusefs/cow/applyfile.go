@@ -18,7 +18,7 @@ import (
 // Bounds of what is written before it is put in place, and how many flushes the disk gets at a
 // time.
 const (
-	maxBatch      = 4 * flushers // files, whose directories are open: a user may have set a limit of few (ulimit -n)
+	maxBatch      = 4 * flushers // files, whose directories are open
 	maxBatchBytes = 64 << 20     // bytes, after which a batch ends
 	flushers      = 16
 )
@@ -40,9 +40,10 @@ type draft struct {
 // applyFiles applies changes of files and symbolic links, a batch at a time: all are written and
 // flushed, and then put in place one by one.
 func (a *applying) applyFiles(todo []*change) {
+	most := batchSize()
 	for len(todo) > 0 && a.canContinue() {
 		n, size := 0, int64(0)
-		for n < len(todo) && n < maxBatch && size < maxBatchBytes {
+		for n < len(todo) && n < most && size < maxBatchBytes {
 			if todo[n].content {
 				size += todo[n].Size
 			}
@@ -52,6 +53,20 @@ func (a *applying) applyFiles(todo []*change) {
 		todo = todo[n:]
 	}
 }
+
+// batchSize returns how many files a batch may have within this process's limit of open files,
+// which its user may have set low (ulimit -n).
+func batchSize() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 1
+	}
+	return batchWithin(limit.Cur)
+}
+
+// batchWithin takes an eighth of the limit: a directory for each file of a batch, and as many
+// flushes. The tree takes half of it, and the rest of the process needs some dozens.
+func batchWithin(openFiles uint64) int { return int(max(1, min(openFiles/16, maxBatch))) }
 
 func (a *applying) applyBatch(batch []*change) {
 	var drafts []*draft

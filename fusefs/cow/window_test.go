@@ -85,3 +85,12 @@ func TestDiffMemory(t *testing.T) {
 		t.Errorf("a diff of %d files of %d bytes allocates %d bytes", files, size, got)
 	}
 }
+
+// A batch of an apply leaves most of a low limit of open files to the tree that the process serves.
+func TestBatchWithin(t *testing.T) {
+	for openFiles, want := range map[uint64]int{0: 1, 16: 1, 200: 12, 1024: maxBatch, 1 << 20: maxBatch, ^uint64(0): maxBatch} {
+		if got := batchWithin(openFiles); got != want {
+			t.Errorf("batchWithin(%d): got %d files, want %d", openFiles, got, want)
+		}
+	}
+}
