@@ -97,9 +97,9 @@ func TestBackgroundChildDoesNotHoldTheCall(t *testing.T) {
 
 func TestBackgroundOutputStaysApart(t *testing.T) {
 	s := open(t, "bash")
-	s.exec(t, "mkfifo /tmp/.w-gate; (read x </tmp/.w-gate; echo late) &")
-	if got := s.exec(t, "echo go >/tmp/.w-gate; wait; rm /tmp/.w-gate; echo mine"); got != "mine\n" {
-		t.Errorf(`exec "echo go >/tmp/.w-gate; wait; rm /tmp/.w-gate; echo mine": got %q, want %q`, got, "mine\n")
+	s.exec(t, "mkfifo /mnt/.w-gate; (read x </mnt/.w-gate; echo late) &")
+	if got := s.exec(t, "echo go >/mnt/.w-gate; wait; rm /mnt/.w-gate; echo mine"); got != "mine\n" {
+		t.Errorf(`exec "echo go >/mnt/.w-gate; wait; rm /mnt/.w-gate; echo mine": got %q, want %q`, got, "mine\n")
 	}
 }
 

@@ -24,10 +24,10 @@ func TestJobs(t *testing.T) {
 			s := open(t, shell)
 			ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 			defer cancel()
-			s.exec(t, "v=state; cd /usr; mkfifo /tmp/.w-job; f() { echo f; }")
-			defer os.Remove("/tmp/.w-job")
+			s.exec(t, "v=state; cd /usr; mkfifo /mnt/.w-job; f() { echo f; }")
+			defer os.Remove("/mnt/.w-job")
 			j, err := s.conn.StartJob(ctx, &wire.StartRequest{
-				Args:    []string{"echo $v; pwd; f; echo err >&2; read x </tmp/.w-job; echo $x; exit 5"},
+				Args:    []string{"echo $v; pwd; f; echo err >&2; read x </mnt/.w-job; echo $x; exit 5"},
 				Session: &wire.SessionRequest{Op: wire.SessionJobStart, Name: s.name, Job: "server"},
 			})
 			if err != nil || j.Name != "server" || j.State != wire.StateRunning || len(j.PIDs) == 0 {
@@ -52,7 +52,7 @@ func TestJobs(t *testing.T) {
 				}
 				return st
 			}
-			go s.run(t, "echo go >/tmp/.w-job")
+			go s.run(t, "echo go >/mnt/.w-job")
 			if st := follow(6, true); out.String() != "/usr\nf\ngo\n" || errs.String() != "err\n" || st.StdoutEnd != 16 || st.StderrEnd != 4 {
 				t.Errorf("follow: got st %+v, %q, %q; want out.String() == %q and errs.String() == %q and st.StdoutEnd == 16 and st.StderrEnd == 4",
 					st, out.String(), errs.String(), "/usr\nf\ngo\n", "err\n")
@@ -122,12 +122,12 @@ func TestProcessSubstitutionIsNotLost(t *testing.T) {
 			t.Fatalf("%d: %v, and later %q", i, r, late)
 		}
 	}
-	s.exec(t, "rm -f /tmp/.w-late; mkfifo /tmp/.w-late")
-	defer os.Remove("/tmp/.w-late")
-	if r := s.run(t, "echo much > >(read x </tmp/.w-late; cat; echo $x)"); r.stdout != "" || r.Code != 0 {
-		t.Errorf(`run "echo much > >(read x </tmp/.w-late; cat; echo $x)": got r %v; want r.stdout == "" and r.Code == 0`, r)
+	s.exec(t, "rm -f /mnt/.w-late; mkfifo /mnt/.w-late")
+	defer os.Remove("/mnt/.w-late")
+	if r := s.run(t, "echo much > >(read x </mnt/.w-late; cat; echo $x)"); r.stdout != "" || r.Code != 0 {
+		t.Errorf(`run "echo much > >(read x </mnt/.w-late; cat; echo $x)": got r %v; want r.stdout == "" and r.Code == 0`, r)
 	}
-	s.exec(t, "echo late >/tmp/.w-late")
+	s.exec(t, "echo late >/mnt/.w-late")
 	if out := jobOutput(); out != "much\nlate\n" {
 		t.Errorf("the job's output is %q", out)
 	}
@@ -140,7 +140,7 @@ func TestJobStatusIsHostile(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	for name, text := range map[string]string{
-		"a FIFO": "mkfifo $f", "a link": "echo 9 >/tmp/.w-nine; ln -s /tmp/.w-nine $f", "endless": "ln -s /dev/zero $f",
+		"a FIFO": "mkfifo $f", "a link": "echo 9 >/mnt/.w-nine; ln -s /mnt/.w-nine $f", "endless": "ln -s /dev/zero $f",
 		"a directory": "mkdir $f", "long": "seq 1 100000 >$f", "no number": "echo x >$f", "too large": "printf 256 >$f", "nothing": ":",
 	} {
 		j, err := s.conn.StartJob(ctx, &wire.StartRequest{
@@ -154,7 +154,7 @@ func TestJobStatusIsHostile(t *testing.T) {
 			t.Errorf("%s: got st %+v, err %v; want err == nil and st.StatusLost", name, st, err)
 		}
 	}
-	s.exec(t, "rm -f /tmp/.w-nine")
+	s.exec(t, "rm -f /mnt/.w-nine")
 	s.alive(t)
 }
 
@@ -254,12 +254,12 @@ func TestNamedJobIsNotTheShells(t *testing.T) {
 	if r := s.run(t, "jobs; wait; echo $?"); r.err != nil || r.stdout != "0\n" || r.stderr != "" {
 		t.Errorf("jobs and wait: %v", r)
 	}
-	s.exec(t, "mkfifo /tmp/.w-own")
-	defer os.Remove("/tmp/.w-own")
+	s.exec(t, "mkfifo /mnt/.w-own")
+	defer os.Remove("/mnt/.w-own")
 	for _, status := range []string{"exit 0", "exit 3", "kill -9 $BASHPID"} {
-		j := start("read x </tmp/.w-own; " + status)
+		j := start("read x </mnt/.w-own; " + status)
 		// It ends during a command that is interrupted, after which bash has messages.
-		r := s.run(t, "echo go >/tmp/.w-own; sleep 1000", timeout(time.Second))
+		r := s.run(t, "echo go >/mnt/.w-own; sleep 1000", timeout(time.Second))
 		if !r.TimedOut || r.stdout != "" || r.stderr != "" {
 			t.Errorf(`%s: got r %v; want r.TimedOut and r.stdout == "" and r.stderr == ""`, status, r)
 		}

@@ -88,14 +88,18 @@ func isolate() (int, error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// prepare gives PID 1 its /proc and the sessions' directory, takes its capabilities, and begins
-// again. It returns only if it fails.
+// prepare gives PID 1 its /proc, the sessions' directory, and /mnt for files of the tests' commands,
+// which another run of the tests must not see. It takes the capabilities, and begins again. It
+// returns only if it fails.
 func prepare() error {
 	runtime.LockOSThread() // capabilities are the thread's that executes the next stage
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return err
 	}
 	if err := unix.Mount("tmpfs", sessionsDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", "/mnt", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"); err != nil {
 		return err
 	}
 	for c := uintptr(0); unix.Prctl(unix.PR_CAPBSET_READ, c, 0, 0, 0) == nil; c++ {

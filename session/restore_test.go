@@ -13,11 +13,11 @@ import (
 func TestLimitsAreRestored(t *testing.T) {
 	s := open(t, "bash")
 	const state = "ulimit -Sn; ulimit -Hn; ulimit -Sf; ulimit -Hf; ulimit -Sc; dirs -l; pwd"
-	s.exec(t, "mkdir -p '/tmp/.w it'; ulimit -Sn 77; ulimit -Hn 88; ulimit -f 4000; cd /usr; pushd /tmp >/dev/null; pushd '/tmp/.w it' >/dev/null")
+	s.exec(t, "mkdir -p '/mnt/.w it'; ulimit -Sn 77; ulimit -Hn 88; ulimit -f 4000; cd /usr; pushd /tmp >/dev/null; pushd '/mnt/.w it' >/dev/null")
 	before := s.exec(t, state)
-	if !strings.HasPrefix(before, "77\n88\n4000\n4000\n") || !strings.HasSuffix(before, "\n/tmp/.w it /tmp /usr\n/tmp/.w it\n") {
+	if !strings.HasPrefix(before, "77\n88\n4000\n4000\n") || !strings.HasSuffix(before, "\n/mnt/.w it /tmp /usr\n/mnt/.w it\n") {
 		t.Fatalf("exec: got before %q; want before begins with %q and before ends with %q",
-			before, "77\n88\n4000\n4000\n", "\n/tmp/.w it /tmp /usr\n/tmp/.w it\n")
+			before, "77\n88\n4000\n4000\n", "\n/mnt/.w it /tmp /usr\n/mnt/.w it\n")
 	}
 	for _, end := range []string{"exit 0", "kill -9 $$"} {
 		s.run(t, end)
