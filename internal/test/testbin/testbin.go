@@ -4,6 +4,7 @@
 package testbin
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,6 +74,14 @@ func (s *set) build() {
 	s.goBuild(append([]string{"-tags", s.tags, "-o", d + "/"}, s.packages...)...)
 	if s == &product {
 		s.goBuild("-o", filepath.Join(d, "wolffia-serve"), s.packages[0])
+	}
+	// Tests have a umask of their own, and root's sandboxes run as another user.
+	files, err := filepath.Glob(filepath.Join(d, "*"))
+	for _, file := range files {
+		err = errors.Join(err, os.Chmod(file, 0o755))
+	}
+	if err != nil {
+		s.fail += err.Error()
 	}
 }
 
