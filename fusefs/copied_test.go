@@ -28,45 +28,64 @@ func (c *client) sees(t *testing.T, what, name, want string) {
 	})
 }
 
-// Acceptance test 5: what the host edits shows, or is hidden as documented.
-func TestCopiedHostEdits(t *testing.T) {
-	mounted(t, copiedSetup(func(t *testing.T, dir string) {
-		for _, name := range []string{"plain", "replaced", "deleted", "mine", "modes", "mixed/a", "mixed/b", "deep/er/f"} {
-			write(t, dir, name, "v0")
-		}
-	}), func(t *testing.T, c *client) {
+// Acceptance test 5, in the tests TestCopiedHost...: what the host edits shows, or is hidden as
+// documented.
+func TestCopiedHostWritesInPlace(t *testing.T) {
+	mounted(t, copiedSetup(hostHas("plain")), func(t *testing.T, c *client) {
 		walk(t, c.dir)
 		held, err := os.Open(c.at("plain"))
 		ok(t, "open", err)
 		defer held.Close()
-		write(t, c.dir, "mine", "inside")
-		write(t, c.dir, "mixed/a", "inside")
-		ok(t, "chmod", os.Chmod(c.at("modes"), 0o600))
-		_, err = os.Stat(c.at("later"))
-		wantErrno(t, "stat", err, syscall.ENOENT)
-		_, err = os.Stat(c.at("mixed/later"))
-		wantErrno(t, "stat", err, syscall.ENOENT)
-
 		write(t, c.host, "plain", "v1")
 		c.sees(t, "a write in place", "plain", "v1")
 		buf := make([]byte, 2)
 		_, err = held.ReadAt(buf, 0)
 		if ok(t, "read", err); string(buf) != "v1" {
-			t.Errorf("an open descriptor has %q", buf)
+			t.Errorf("an open descriptor reads %q, want %q", buf, "v1")
 		}
-		save(t, c.host, "replaced", "v1")
-		c.sees(t, "a save by rename", "replaced", "v1")
+	})
+}
+
+func TestCopiedHostRemoves(t *testing.T) {
+	mounted(t, copiedSetup(hostHas("deleted")), func(t *testing.T, c *client) {
+		walk(t, c.dir)
 		ok(t, "remove", os.Remove(filepath.Join(c.host, "deleted")))
 		c.sees(t, "a removal", "deleted", "")
+	})
+}
+
+func TestCopiedHostMakesFiles(t *testing.T) {
+	mounted(t, copiedSetup(hostHas("plain")), func(t *testing.T, c *client) {
+		walk(t, c.dir)
+		_, err := os.Stat(c.at("later"))
+		wantErrno(t, "stat", err, syscall.ENOENT)
 		write(t, c.host, "later", "v1")
 		c.sees(t, "a new file that was asked for before", "later", "v1")
+	})
+}
+
+func TestCopiedHostEditsBesideChanges(t *testing.T) {
+	mounted(t, copiedSetup(hostHas("mixed/a", "mixed/b")), func(t *testing.T, c *client) {
+		walk(t, c.dir)
+		write(t, c.dir, "mixed/a", "inside")
+		_, err := os.Stat(c.at("mixed/later"))
+		wantErrno(t, "stat", err, syscall.ENOENT)
 		write(t, c.host, "mixed/later", "v1")
 		c.sees(t, "a new file beside a changed one", "mixed/later", "v1")
 		write(t, c.host, "mixed/b", "v1")
 		c.sees(t, "an edit beside a changed file", "mixed/b", "v1")
 		if names, _ := readNames(c.at("mixed")); fmt.Sprint(names) != "[a b later]" {
-			t.Errorf("listed: %v", names)
+			t.Errorf("mixed lists %v, want [a b later]", names)
 		}
+	})
+}
+
+func TestCopiedHostEditsWhatIsChanged(t *testing.T) {
+	mounted(t, copiedSetup(hostHas("mine", "mixed/a", "modes")), func(t *testing.T, c *client) {
+		walk(t, c.dir)
+		write(t, c.dir, "mine", "inside")
+		write(t, c.dir, "mixed/a", "inside")
+		ok(t, "chmod", os.Chmod(c.at("modes"), 0o600))
 		write(t, c.host, "mine", "host")
 		write(t, c.host, "mixed/a", "host")
 		write(t, c.host, "modes", "host")
@@ -74,15 +93,32 @@ func TestCopiedHostEdits(t *testing.T) {
 		c.sees(t, "the marker", "marker", "v1")
 		for name, want := range map[string]string{"mine": "inside", "mixed/a": "inside", "modes": "v0"} {
 			if got := content(c.at(name)); got != fmt.Sprintf("%d:%s", len(want), want) {
-				t.Errorf("%s, which the sandbox has changed: %s", name, got)
+				t.Errorf("%s, which the sandbox has changed: got %s, want %q", name, got, want)
 			}
 		}
+	})
+}
+
+func TestCopiedHostSavesByRename(t *testing.T) {
+	mounted(t, copiedSetup(hostHas("replaced", "deep/er/f")), func(t *testing.T, c *client) {
+		walk(t, c.dir)
+		save(t, c.host, "replaced", "v1")
+		c.sees(t, "a save by rename", "replaced", "v1")
 		for i := range 200 {
 			text := fmt.Sprint("save ", i)
 			save(t, c.host, "deep/er/f", text)
 			c.sees(t, "a save by rename", "deep/er/f", text)
 		}
 	})
+}
+
+// hostHas makes files of that names on the host, each with the content v0.
+func hostHas(names ...string) func(t *testing.T, dir string) {
+	return func(t *testing.T, dir string) {
+		for _, name := range names {
+			write(t, dir, name, "v0")
+		}
+	}
 }
 
 // save replaces a file as editors do.
