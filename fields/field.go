@@ -28,7 +28,7 @@ type Field struct {
 	Commas bool  // a List whose flag also splits its value at commas
 	Bound  Bound // what a project's file may say
 	Pool   Pool  // what the field means for a pooled sandbox
-	// a create request may set it; whoever applies the value checks it, the table does not
+	// a create request may set it; the code that applies the value checks it, the table does not
 	API  bool
 	Help string
 }

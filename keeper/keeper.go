@@ -186,7 +186,7 @@ func (k *keeper) compose() (*launch.Spec, error) {
 	return spec, rootfs.KeepSockets(b, spec, <-rootfs.ListSockets(b))
 }
 
-// sendHand gives the directory of launch.HandPath to the shim, if there is one: to a shim whose
+// sendHand gives the directory of launch.HandPath to the shim, if it exists: to a shim whose
 // user root dropped to the way there is closed.
 func (k *keeper) sendHand(spec *launch.Spec) error {
 	if spec.Hand == "" {
@@ -239,7 +239,7 @@ func (k *keeper) clean(ctx context.Context, forGood bool) error {
 	if err != nil {
 		return errors.Join(err, engine.SetAdrift(k.boot.KeeperDir), fusemount.Unmount(rootfs.TreeDir(k.boot), true))
 	}
-	// If somebody has removed the container that keeps changes, the mark stays, so that each start
+	// If another process has removed the container that keeps changes, the mark stays, so that each start
 	// says it.
 	return k.clear(forGood || kept == "" && !engine.Keeps(k.boot.KeeperDir))
 }

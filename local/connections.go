@@ -121,7 +121,7 @@ func (s *connections) to(ctx context.Context, rec *statedir.Record) (*client.Con
 	}
 }
 
-// keep keeps a connection to a sandbox, unless there is one already.
+// keep keeps a connection to a sandbox, unless one is kept already.
 func (s *connections) keep(id string, c *connection) {
 	s.mu.Lock()
 	old := s.open[id]

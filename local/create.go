@@ -31,7 +31,7 @@ func recordOf(config *runtime.SandboxConfig) *statedir.Config {
 	return &statedir.Config{SandboxConfig: apartFrom(config), CreatedAt: time.Now().UnixMilli()}
 }
 
-// apartFrom returns a copy of config that shares nothing with it that anyone could change.
+// apartFrom returns a copy of config that shares nothing with it that could change.
 func apartFrom(config *runtime.SandboxConfig) runtime.SandboxConfig {
 	c := *config
 	c.Labels, c.Env = maps.Clone(c.Labels), maps.Clone(c.Env)
@@ -59,7 +59,7 @@ type completer struct {
 }
 
 // complete fills in what a configuration leaves to Create, and refuses what the backend or
-// this host cannot do. It returns how the limits are to be kept, nil if there are none to
+// this host cannot do. It returns how the limits are to be kept, nil if it has no limits to
 // keep; until release is called the image is not deleted.
 func (s *completer) complete(ctx context.Context, c *statedir.Config) (limits *limiting, release func(), err error) {
 	c.Runtime = cmp.Or(c.Runtime, s.backends[0].Name())

@@ -9,7 +9,7 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// filterOf returns what filters the codebase of a sandbox; empty if it has none.
+// filterOf returns what filters the codebase of a sandbox; empty without a codebase.
 func filterOf(c *statedir.Config) runtime.Filter {
 	if c.CodebasePath == "" {
 		return ""

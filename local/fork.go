@@ -28,7 +28,7 @@ func (s *sandboxes) Fork(ctx context.Context, sandboxID, name string) (*runtime.
 }
 
 // ForkAs is Fork for a sandbox whose configuration edit changes. It has no name unless edit gives
-// it one. The labels are a copy, and nil if there are none.
+// it one. The labels are a copy, and nil if it has none.
 func (s *sandboxes) ForkAs(ctx context.Context, sandboxID string, edit func(c *runtime.SandboxConfig)) (_ *runtime.Sandbox, err error) {
 	rec, c, err := s.find(sandboxID)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *reviews) Snapshots(_ context.Context, sandboxID string) ([]runtime.Snap
 		if !statedir.ValidSnapshot(e.Name()) || !e.IsDir() || isRandom(e.Name(), forkPrefix) {
 			continue
 		}
-		if info, err := e.Info(); err == nil { // else it is gone
+		if info, err := e.Info(); err == nil { // an error: it was removed
 			all = append(all, runtime.Snapshot{Name: e.Name(), CreatedAt: info.ModTime()})
 		}
 	}

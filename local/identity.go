@@ -93,7 +93,7 @@ func UserOf(codebase string) (uid, gid int, err error) {
 }
 
 // reachable returns an error that names the directory, at or above dir, which the user
-// that root drops to cannot pass; nil if there is no such directory.
+// that root drops to cannot pass, or nil.
 func reachable(dir string) error {
 	for {
 		var st unix.Stat_t

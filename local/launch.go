@@ -123,7 +123,7 @@ type launched struct {
 	shim    *child.Child
 	process statedir.Process // of the shim
 	unknown error            // why process is not known
-	tree    int              // the tree server's number; 0: there is none
+	tree    int              // the tree server's number; 0: no tree server
 }
 
 // launch starts the processes of a plan. To undo ends those that were started.

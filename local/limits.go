@@ -188,7 +188,7 @@ func unlimit(rec *statedir.Record) error {
 	return rec.RemoveLimits()
 }
 
-// recordedLimits returns the record of a running sandbox's limits, nil if there is none. A
+// recordedLimits returns the record of a running sandbox's limits, or nil. A
 // damaged record is from before a crash of the machine, which removed all groups too.
 func recordedLimits(rec *statedir.Record) *limiting {
 	l := new(limiting)

@@ -19,7 +19,7 @@ import (
 // One change is made at a time. The rules are recorded before a running tree server gets
 // them: so a start in between uses the new ones, and a tree server that is root's accepts
 // no others. If the tree server refuses them, the old ones are recorded again. If this
-// process is killed in between, the sandbox goes on under the old rules, and Inspect
+// process is killed in between, the sandbox continues under the old rules, and Inspect
 // reports that they differ from the recorded ones; another call repairs it.
 func (s *settings) SetPermissions(ctx context.Context, sandboxID string, rules []perm.Rule) error {
 	return s.setPermissions(ctx, sandboxID, rules, func([]perm.Rule) error { return nil })

@@ -293,7 +293,7 @@ func (s *pooledSandboxes) claim(ctx context.Context, c statedir.Draft, limits *l
 
 // abandonClaim terminates a pooled sandbox that was claimed for a sandbox which could not be
 // recorded for the reason err. rec is nil if none was claimed. It returns err, with the error of
-// the termination if there is one.
+// the termination, if any.
 func (s *pooledSandboxes) abandonClaim(ctx context.Context, rec *statedir.Record, err error) error {
 	if rec != nil {
 		err = errors.Join(err, s.discard(ctx, rec))

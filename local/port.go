@@ -47,8 +47,8 @@ func (e *executor) DialPort(ctx context.Context, sandboxID string, port int) (ne
 // dialLimit is how long a shim may take to answer, which it does within ten seconds.
 const dialLimit = 20 * time.Second
 
-// dialDirect has the shim hand over a socket of the sandbox's network that is connected to a port.
-// The error is of class ErrUnsupported where there is none to hand over, and of no class if it is
+// dialDirect requests from the shim a socket of the sandbox's network that is connected to a port.
+// The error is of class ErrUnsupported if the shim cannot pass one, and of no class if it is
 // the kernel's.
 func dialDirect(ctx context.Context, rec *statedir.Record, port int) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
@@ -77,7 +77,7 @@ func dialDirect(ctx context.Context, rec *statedir.Record, port int) (net.Conn, 
 	}
 	tcp, is := conn.(*net.TCPConn)
 	if !is {
-		return nil, errors.Join(errors.New("the shim handed over another socket"), conn.Close(), sock.Close())
+		return nil, errors.Join(errors.New("the shim sent another socket"), conn.Close(), sock.Close())
 	}
 	return &heldConn{tcp, sock}, nil
 }

@@ -19,8 +19,8 @@ type process struct {
 	*client.Process
 	rec     *statedir.Record
 	session bool // it is a command in a session
-	// kills counts the processes killed by the memory limit, of which there were before
-	// when the command began; nil: there is no such limit.
+	// kills counts the processes killed by the memory limit; before is their number
+	// when the command began; nil: no such limit.
 	kills  func() int64
 	before int64
 	limit  *overdue // nil: it has no timeout

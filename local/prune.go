@@ -76,10 +76,10 @@ func (f *facts) reapable(now time.Time) reason {
 type found struct {
 	facts
 	config  *statedir.Config
-	sandbox *runtime.Sandbox // nil if there is none
+	sandbox *runtime.Sandbox // may be nil
 }
 
-// look finds out what is in box; state tells what a sandbox there does.
+// look examines rec; state returns what its sandbox does.
 func (s *sandboxes) look(rec *statedir.Record, state func() (runtime.State, string, error)) (*found, error) {
 	var err error
 	c := s.known(rec)
@@ -242,7 +242,7 @@ func (s *sandboxes) removeIdle(ctx context.Context, rec *statedir.Record, accept
 		return "", unlessBusy(err)
 	}
 	defer lock.Close()
-	defer lock.Unlock() // it is gone with its file
+	defer lock.Unlock() // the lock ends with its file
 	f, err := s.look(rec, rec.StateLocked)
 	if err != nil {
 		return "", err
@@ -265,7 +265,7 @@ func (s *sandboxes) removeIdle(ctx context.Context, rec *statedir.Record, accept
 }
 
 // unlessBusy returns err, or nil if it says that another process is using the sandbox, or
-// that the sandbox is gone.
+// that the sandbox was removed.
 func unlessBusy(err error) error {
 	if errors.Is(err, runtime.ErrConflict) || errors.Is(err, runtime.ErrNotFound) {
 		return nil

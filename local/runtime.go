@@ -123,7 +123,7 @@ func findWolffia(path string) (string, error) {
 }
 
 // Close ends the connections of this Runtime, and with them the commands that it runs.
-// Sandboxes that are bound to the caller end too; the others go on.
+// Sandboxes that are bound to the caller end too; the others keep running.
 func (r *Runtime) Close() error {
 	r.pooledSandboxes.fillers.close()
 	r.executor.gits.Close()

@@ -109,7 +109,7 @@ func (s *sandboxes) Stop(ctx context.Context, sandboxID string) error {
 	return errors.Join(unlimit(rec), lock.Unlock(), lock.Close())
 }
 
-// lateLimit is how long Destroy goes on once its caller's context has ended.
+// lateLimit is how long Destroy continues once its caller's context has ended.
 const lateLimit = 10 * time.Second
 
 // later returns a context that ends lateLimit after ctx does. The caller calls release.
@@ -180,7 +180,7 @@ func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
 	return errors.Join(rec.Remove(), unfinished)
 }
 
-// lockStopped takes the lock of a sandbox that was stopped, so that nobody starts it, and stops
+// lockStopped takes the lock of a sandbox that was stopped, so that no process starts it, and stops
 // what another process has started meanwhile. release unlocks it. lock is for finishApply; nil
 // without a copied codebase: it takes another descriptor, and who has few may have none left.
 func (s *sandboxes) lockStopped(ctx context.Context, rec *statedir.Record, c *statedir.Config) (lock *statedir.Lock, release func(), err error) {
@@ -246,7 +246,7 @@ func (s *sandboxes) List(ctx context.Context) ([]*runtime.Sandbox, error) {
 	return all, nil
 }
 
-// describe returns what is known of the sandbox in box; state tells what it does.
+// describe returns what is known of the sandbox of rec; state returns what it does.
 func describe(rec *statedir.Record, c *statedir.Config, state func() (runtime.State, string, error)) (*runtime.Sandbox, error) {
 	is, why, err := state()
 	if err != nil {
@@ -266,7 +266,7 @@ func describe(rec *statedir.Record, c *statedir.Config, state func() (runtime.St
 	return s, nil
 }
 
-// outline returns what the configuration says of the sandbox in box.
+// outline returns what the configuration says of the sandbox of rec.
 func outline(rec *statedir.Record, c *statedir.Config) *runtime.Sandbox {
 	return &runtime.Sandbox{
 		ID: rec.ID(), Name: c.Name, Runtime: c.Runtime,

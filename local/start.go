@@ -72,7 +72,7 @@ func (s *sandboxes) Start(ctx context.Context, sandboxID string) error {
 		return err
 	}
 	step.Reached("start: lock taken")
-	// From here on, the configuration changes only if the sandbox is told.
+	// From here on, the configuration changes only together with the running sandbox.
 	if _, c, err = s.find(rec.ID()); err == nil {
 		err = renew(rec, c)
 	}
@@ -92,7 +92,7 @@ func ownProc() error {
 }
 
 // launch plans what to start for a sandbox or, if pooled sandbox is not nil, for one without a
-// user; launches that, and awaits that it is ready. If it fails, all of it is gone. It takes over
+// user; launches that, and awaits that it is ready. If it fails, nothing is left. It takes over
 // the lock.
 func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.Config, lock *statedir.Lock, pooled *boot.Pooled) (err error) {
 	defer func() {
@@ -311,8 +311,8 @@ func (s *starter) treeParams(rec *statedir.Record, c *statedir.Config) (*boot.Tr
 }
 
 // endEarlier ends what is left of an earlier start of a sandbox on an image, and waits
-// until its mounts are gone: the sandbox's changes must not be mounted twice. inDoubt says
-// that there is no record of which processes that start had.
+// until its mounts have ended: the sandbox's changes must not be mounted twice. inDoubt says
+// that the processes of that start are not recorded.
 func endEarlier(rec *statedir.Record, c *statedir.Config) (inDoubt bool, err error) {
 	recorded, err := rec.Processes().EndParts(boot.KillLimit)
 	if err == nil && !recorded {

@@ -36,7 +36,7 @@ func (s *starter) stop(ctx context.Context, rec *statedir.Record, c *statedir.Co
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case asked && err == nil:
-			// The shim is gone, and its tree server about to be. Another shim is that of a
+			// The shim has ended, and its tree server is about to end. Another shim is that of a
 			// new start, which this call does not end.
 			end = time.Now().Add(treeLimit(c))
 			for time.Now().Before(end) && rec.Processes().ShimStamp() == was {
@@ -60,7 +60,7 @@ func (s *starter) stop(ctx context.Context, rec *statedir.Record, c *statedir.Co
 		case !errors.Is(err, runtime.ErrConflict):
 			return kill(ctx, rec, c)
 		}
-		_ = rec.WaitUnlocked(ctx, settleInterval) // it starts or ends: soon it answers, or is gone
+		_ = rec.WaitUnlocked(ctx, settleInterval) // it starts or ends: soon it answers, or has ended
 	}
 }
 
@@ -72,8 +72,8 @@ func treeLimit(c *statedir.Config) time.Duration {
 	return boot.TreeLimit
 }
 
-// askToStop asks the shim to end the sandbox and waits until the shim is gone. asked is
-// false if there is no shim to ask.
+// askToStop asks the shim to end the sandbox and waits until the shim has ended. asked is
+// false if no shim runs.
 func (s *starter) askToStop(ctx context.Context, rec *statedir.Record, grace time.Duration) (asked bool, err error) {
 	conn := s.conns.shim(rec.ID())
 	shared := conn != nil

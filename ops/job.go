@@ -185,7 +185,7 @@ func begin(s *runtime.JobStream, asked *uint64, most int) Part {
 	return Part{From: max(start, min(from, end)), End: end}
 }
 
-// Signal returns the signal of a name, such as TERM or SIGTERM; 0 if there is none.
+// Signal returns the signal of a name, such as TERM or SIGTERM; 0 if it is unknown.
 func Signal(name string) syscall.Signal {
 	name = strings.ToUpper(name)
 	if !strings.HasPrefix(name, "SIG") {

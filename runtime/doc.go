@@ -9,6 +9,6 @@
 //	                     host process killed ──► dead ──Start──► running
 //
 // Destroy ends it from any state and leaves nothing. What is said here holds
-// for every implementation; package runtimetest checks it. A request or a configuration is no nil
+// for every implementation; package runtimetest checks it. A request or a configuration is not a nil
 // pointer, unless its method says what nil means: nil panics.
 package runtime

@@ -34,7 +34,7 @@ const (
 type Pruned struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	// ttl, idle, dead, stopped, unbound (its caller is gone), half (made or removed)
+	// ttl, idle, dead, stopped, unbound (its caller has ended), half (made or removed)
 	Reason string `json:"why"`
 }
 

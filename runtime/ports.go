@@ -39,8 +39,8 @@ func (p *Publish) onLoopback() bool {
 }
 
 // Circular returns the first of ports that would lead to itself, or from one of them to the next
-// without end, instead of to a server, in a sandbox that shares the host's network; nil if there
-// is none.
+// without end, instead of to a server, in a sandbox that shares the host's network. It returns nil
+// if no port does.
 func Circular(ports []Publish) *Publish {
 	for i := range ports {
 		at := i

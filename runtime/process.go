@@ -24,7 +24,7 @@ type Process interface {
 	// the process continues. The Result has no output and no Duration.
 	Wait(ctx context.Context) (Result, error)
 	// Close kills the process and all that it started, if it still runs, and releases it.
-	// Closing twice is no error.
+	// Closing twice is not an error.
 	Close() error
 }
 

@@ -23,7 +23,7 @@ import (
 // and while a background job of a session runs. Each call about its sessions, Touch and
 // Renew are a use too. Processes that a command outside of a session left behind are not.
 //
-// When either is over the sandbox ends as by Stop, and is gone: using it is [ErrNotFound].
+// When either is over the sandbox ends as by Stop, and is destroyed: using it is [ErrNotFound].
 // Get still returns it, with the reason, until the next List or Create removes it.
 type Runtime interface {
 	// Name is the name by which a [SandboxConfig] asks for this runtime.
@@ -39,12 +39,12 @@ type Runtime interface {
 	Start(ctx context.Context, sandboxID string) error
 
 	// Stop ends all processes of a sandbox, and with them the contents of its temporary file
-	// systems, and returns when they are gone. The sandbox is kept and can be started again.
-	// Stopping a sandbox that does not run is no error.
+	// systems, and returns when they have ended. The sandbox is kept and can be started again.
+	// Stopping a sandbox that does not run is not an error.
 	Stop(ctx context.Context, sandboxID string) error
 
 	// Destroy stops a sandbox, releases everything that it has, and returns when all that ran
-	// inside has ended and all of it is gone. Processes of the runtime itself, which have
+	// inside has ended and all of it is removed. Processes of the runtime itself, which have
 	// nothing more to do, may take some milliseconds longer to end. If ctx ends, before the
 	// call, as in a deferred one, or during it, the sandbox is destroyed all the same, within ten
 	// seconds from then; if that is not enough, it is an error.

@@ -112,16 +112,16 @@ type SandboxConfig struct {
 type Resources struct {
 	// Disk is how many bytes the sandbox may add to the codebase from each
 	// start on, as allocated on the host's disk; what it deletes makes room
-	// again. Beyond it, writes fail with EDQUOT. 0 is no limit.
+	// again. Beyond it, writes fail with EDQUOT. 0 means no limit.
 	Disk int64 `json:"disk,omitempty"`
 	// Memory is how many bytes of memory all processes may use together; beyond
-	// it the kernel kills one. 0 is no limit.
+	// it the kernel kills one. 0 means no limit.
 	Memory int64 `json:"memory,omitempty"`
 	// CPUs is how many processors' time they may use together, such as 1.5. 0 is
 	// no limit.
 	CPUs float64 `json:"cpus,omitempty"`
 	// PIDs is how many processes and threads there may be at once, PID 1's own
-	// aside. 0 is no limit.
+	// aside. 0 means no limit.
 	PIDs int64 `json:"pids,omitempty"`
 	// BestEffort enforces Memory, CPUs and PIDs as far as the host can. Without it, a limit
 	// that cannot be enforced exactly is [ErrUnsupported].
@@ -144,7 +144,7 @@ const (
 	ByNothing Enforcement = "none"
 )
 
-// LimitsState says what enforces the limits of a running sandbox; empty where there is no
+// LimitsState says what enforces the limits of a running sandbox; empty without a
 // limit.
 type LimitsState struct {
 	Memory Enforcement `json:"memory,omitempty"`

@@ -134,7 +134,7 @@ type Session struct {
 	Waiting   int          `json:"waiting"`  // how many wait for their turn
 	Jobs      int          `json:"jobs"`     // background jobs that run
 	Restarts  int          `json:"restarts"` // how often the shell had to be replaced
-	// Terminal is the one whose shell runs; nil: there is none.
+	// Terminal is the session's terminal whose shell runs, or nil.
 	Terminal *TerminalState `json:"terminal,omitempty"`
 }
 
@@ -152,7 +152,7 @@ type SessionState string
 const (
 	SessionIdle    SessionState = "idle"
 	SessionRunning SessionState = "running"
-	// its shell is gone; the next command starts a new one with its state
+	// its shell has ended; the next command starts a new one with its state
 	SessionEnded SessionState = "ended"
 )
 

@@ -61,7 +61,7 @@ type Workspace interface {
 	Discard(ctx context.Context, sandboxID string, paths []string) (int, error)
 
 	// Fork makes a sandbox with the same configuration and changes, and does not start it. The
-	// changes are those of one moment. An empty name is none. It has neither the published ports
+	// changes are those of one moment. An empty name means no name. It has neither the published ports
 	// nor the labels that begin with "wolffia.".
 	Fork(ctx context.Context, sandboxID, name string) (*Sandbox, error)
 

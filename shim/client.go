@@ -82,8 +82,8 @@ func (s *clients) hangUp() {
 	}
 }
 
-// acceptPause is the time between attempts to accept a client while there is no
-// descriptor or no memory for it.
+// acceptPause is the time between attempts to accept a client without a
+// free descriptor, or memory, for it.
 const acceptPause = 20 * time.Millisecond
 
 // accept serves clients of the listening socket fd until the process ends, or the socket is shut
@@ -102,7 +102,7 @@ func (s *shim) accept(fd int) {
 		}
 		step.Reached("client there")
 		s.serveAt(conn, false)
-		goruntime.Gosched() // the goroutine that serves the client goes on in this thread
+		goruntime.Gosched() // the goroutine that serves the client runs next in this thread
 	}
 }
 

@@ -100,7 +100,7 @@ func (s *shim) await() statedir.Status {
 	if requested != nil {
 		outcome = *requested
 	}
-	// else nobody asks what was said last
+	// else the last lines are not needed
 	if outcome.State == runtime.StateDead || !s.inst.killed.Load() {
 		boot.Within(time.Second, s.inst.drained)
 	}
@@ -115,7 +115,7 @@ func (s *shim) await() statedir.Status {
 }
 
 // finish records the outcome and removes the socket, the control group and, if the sandbox's
-// caller has ended, its directory. A sandbox that has departed has none of these: another may be
+// caller has ended, its directory. After fastStop it has none of these: another sandbox may be
 // in its place.
 func (s *shim) finish(outcome *statedir.Status) {
 	if s.fastStopped {

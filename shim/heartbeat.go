@@ -47,7 +47,7 @@ func (p *pulse) beat(received uint64, excused bool, enough int) (ask, dead bool)
 	return false, p.missed >= enough
 }
 
-// watch starts the beats, which go on while a channel is open. r.mu is held.
+// watch starts the beats, which continue while a channel is open. r.mu is held.
 func (r *relay) watch() {
 	if r.watching || r.dead == nil {
 		return

@@ -70,13 +70,13 @@ func (i *instance) reap() {
 
 // A hostInit is PID 1 as a process of the host.
 type hostInit struct {
-	pid  int      // 0: it is none, or was not found
+	pid  int      // 0: not found
 	fd   int      // a descriptor of it (pidfd_open(2)), closed with the shim; -1 if pid is 0
 	proc *os.File // the /proc that PID 1 sees, closed with the shim; nil if it has none
 }
 
 // findInit finds PID 1 below the backend's process. It takes 0.2 ms, so that the shim does it when
-// nobody waits.
+// no client waits.
 func findInit(backend int) hostInit {
 	if pid := initOf(backend); pid > 0 {
 		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
@@ -123,7 +123,7 @@ func (p hostInit) unblock() {
 		fd, _ := proc.Signal(pid, unix.SIGKILL, func() (bool, error) {
 			child, err := proc.Read(pid)
 			if err != nil || child.Parent != p.pid || child.State != 'T' {
-				return false, nil // it is gone
+				return false, nil // it has ended
 			}
 			program, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 			return bytes.Equal(program, own), nil // it shares PID 1's memory

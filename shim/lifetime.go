@@ -49,7 +49,7 @@ func (s age) expiry() (over runtime.Expiry, next time.Duration) {
 }
 
 // A lifetime ends a sandbox when it expires. Its one timer uses CLOCK_BOOTTIME
-// (timerfd_create(2)), which goes on while the machine sleeps and cannot be set. Idle
+// (timerfd_create(2)), which runs on while the machine sleeps and cannot be set. Idle
 // time is measured by CLOCK_MONOTONIC, which stops meanwhile. It is safe for concurrent
 // use.
 type lifetime struct {

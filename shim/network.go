@@ -22,7 +22,7 @@ type insideNetwork struct {
 	boot *boot.Params
 	pid1 func() hostInit
 	self func() (*client.Conn, error) // makes the shim a client of its own
-	// is launch.HandPath in an engine's sandbox; nil: there is none inside
+	// is launch.HandPath in an engine's sandbox; nil: not inside
 	dir  *os.File
 	over chan struct{} // closed when PID 1's stream has ended
 

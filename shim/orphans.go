@@ -12,7 +12,7 @@ import (
 // killOrphans kills and reaps all child processes. The shim's own must have been reaped.
 // What a backend leaves behind becomes the shim's: a bubblewrap that is killed in its first
 // moments is not bound to its parent yet, nor its children to it. These would wait for it
-// for ever, or go on as PID 1.
+// for ever, or continue as PID 1.
 func killOrphans() {
 	self := os.Getpid()
 	if err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); errors.Is(err, unix.ECHILD) {

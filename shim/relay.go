@@ -32,7 +32,7 @@ type relay struct {
 	mu      sync.Mutex
 	next    uint32            // the last channel towards the guest; guarded by mu
 	routes  map[uint32]*route // by the guest's channel; guarded by mu
-	orphans map[uint32]bool   // channels whose client is gone, until they end; guarded by mu
+	orphans map[uint32]bool   // channels whose client has hung up, until they end; guarded by mu
 	waiting int               // routes that are no use of the sandbox; guarded by mu
 	held    int               // uses of the sandbox beside channels; guarded by mu
 	working int               // clients that use it by connections to PID 1; guarded by mu
@@ -61,7 +61,7 @@ type route struct {
 	// types of frames that the guest may still send, once each; guarded by relay.mu
 	once [4]wire.Type
 	op   wire.NetOp // of a socket; 0: a process
-	// it is no use of the sandbox: no connection has come yet; guarded by relay.mu
+	// it does not count as a use of the sandbox: no connection has come yet; guarded by relay.mu
 	waits bool
 }
 
@@ -378,7 +378,7 @@ func (r *relay) grant(channel uint32, stream wire.Type, n int) error {
 	return nil
 }
 
-// abandon kills the processes of channels whose client is gone, the newest first: a
+// abandon kills the processes of channels whose client has hung up, the newest first: a
 // command that waits for its session must not start when the one before it ends.
 func (r *relay) abandon(channels []uint32) {
 	slices.SortFunc(channels, func(a, b uint32) int { return cmp.Compare(b, a) })

@@ -52,7 +52,7 @@ func (s *shim) prepare() (*launch.Spec, error) {
 	return spec, rootfs.Nest(b, spec)
 }
 
-// mount mounts the codebase and sends the mount to the tree server, if there is one.
+// mount mounts the codebase and sends the mount to the tree server, if it has one.
 func (s *shim) mount() (err error) {
 	s.step("mount the codebase")
 	step.Reached("composed")
@@ -79,7 +79,7 @@ func (s *shim) mount() (err error) {
 
 // prefetchRootAttr has the kernel request the attributes of the tree's root from the tree server.
 // The backend needs them when it mounts the tree, and a first command when it enters it: requested
-// here, they are there by then.
+// here, they are cached by then.
 func prefetchRootAttr(tree string) {
 	var st unix.Stat_t
 	_ = unix.Lstat(tree, &st)

@@ -22,7 +22,7 @@ type treeConn struct {
 
 	mu   sync.Mutex
 	last uint64 // the number of the last request; guarded by mu
-	// somebody goes through the tree, and walk was not called; guarded by mu
+	// a process walks through the tree, and walk was not called; guarded by mu
 	walked bool
 	// called then, in a goroutine of its own; nil: later; guarded by mu
 	walk    func()
@@ -58,11 +58,11 @@ func (c *treeConn) run() {
 			delete(c.waiting, reply.ID)
 		}
 		c.mu.Unlock()
-		goruntime.Gosched() // the goroutine that waits for the answer goes on in this thread
+		goruntime.Gosched() // the goroutine that waits for the answer runs next in this thread
 	}
 }
 
-// onWalk has f called, in a goroutine of its own, when somebody goes through the tree.
+// onWalk has f called, in a goroutine of its own, when a process walks through the tree.
 func (c *treeConn) onWalk(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,7 +18,7 @@ var ordinary = []string{
 	"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/games", "/usr/local/games",
 }
 
-// foreign are places of which nothing is shown: the kernel's, those of running services, and
+// foreign are places that are never shown: the kernel's, those of running services, and
 // those that have no programs for inside.
 var foreign = []string{"/proc", "/dev", "/sys", "/run", "/etc", "/boot", "/snap", "/var/lib/snapd", "/lost+found"}
 

@@ -155,7 +155,7 @@ func (f *finder) root(l *Layout) string {
 }
 
 // located returns the layout that an entry of PATH belongs to, its root, and the entry's
-// path below that; nil if there is none.
+// path below that; nil without one.
 func (f *finder) located(dir string) (l *Layout, root, at string) {
 	for i := range layouts {
 		l, root := &layouts[i], f.roots[i]

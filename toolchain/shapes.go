@@ -179,7 +179,7 @@ func (f *finder) pieces(p *part, root string, shows []string) (whole bool) {
 }
 
 // secretEnds and secretNames are the ends and the names of files that hold credentials, in
-// lower case. A name may go on after a dot or a dash.
+// lower case. A name may continue after a dot or a dash.
 var (
 	secretEnds  = []string{".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".env", ".netrc", ".token"}
 	secretNames = []string{

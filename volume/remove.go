@@ -17,7 +17,7 @@ import (
 	"wolffia/runtime"
 )
 
-// Remove deletes a volume, with what is in it. ErrNotFound: there is no such volume.
+// Remove deletes a volume, with what is in it. ErrNotFound: it does not exist.
 // ErrConflict: sandboxes have it, which may be stopped.
 func (s *Store) Remove(ctx context.Context, name string) error {
 	gone, release, err := s.detach(ctx, name, func(*Entry) error { return nil })

@@ -161,7 +161,7 @@ func (s *Store) useOne(m *runtime.VolumeMount, u *User) error {
 	return nil
 }
 
-// read reads the record of a volume. fs.ErrNotExist: there is no such volume.
+// read reads the record of a volume. fs.ErrNotExist: it does not exist.
 func (s *Store) read(name string) (*Volume, error) {
 	if _, err := os.Lstat(filepath.Join(s.path, name)); err != nil {
 		return nil, err
@@ -245,7 +245,7 @@ func (s *Store) List() ([]*Entry, error) {
 	return all, nil
 }
 
-// Get returns a volume. ErrNotFound: there is no such volume.
+// Get returns a volume. ErrNotFound: it does not exist.
 func (s *Store) Get(name string) (*Entry, error) {
 	if runtime.IsVolumeName(name) {
 		users, err := s.users()

@@ -13,7 +13,7 @@ import (
 	"wolffia/runtime"
 )
 
-// exitCode ends the execution: it prints an error, if there is one to print, asJSON on
+// exitCode ends the execution: it prints an error, if any, asJSON on
 // standard output too, and closes what was opened. If a signal has ended ctx, that is why. The
 // exit code of a command does not hold if standard output was lost.
 func (a *app) exitCode(ctx context.Context, err error, asJSON bool) int {

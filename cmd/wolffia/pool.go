@@ -48,8 +48,8 @@ type poolListing struct {
 	Claimed    int64  `json:"claimed"`
 	MountPoint string `json:"mountPoint"`
 	Image      string `json:"image,omitempty"`
-	Codebase   string `json:"codebase,omitempty"` // whose tree is there ahead
-	Shell      bool   `json:"shell,omitempty"`    // is there ahead
+	Codebase   string `json:"codebase,omitempty"` // whose tree is served ahead
+	Shell      bool   `json:"shell,omitempty"`    // is started ahead
 	Idle       int64  `json:"idleTimeout"`        // ms
 	StartedAt  int64  `json:"startedAt"`          // ms since 1970
 	UsedAt     int64  `json:"usedAt"`             // ms since 1970

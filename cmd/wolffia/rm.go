@@ -20,8 +20,8 @@ func rmCommand(h *host.Host) *cobra.Command {
 	var force, all, yes bool
 	cmd := &cobra.Command{
 		Use:   "rm [-f] SANDBOX...",
-		Short: "Destroy sandboxes; return when all of it is gone",
-		Long: `Destroy sandboxes; return when all of it is gone. One that runs, or that has changes
+		Short: "Destroy sandboxes; return when nothing of them is left",
+		Long: `Destroy sandboxes; return when nothing of them is left. One that runs, or that has changes
 which were not applied (--cow) or snapshots, is destroyed only with -f. --all destroys all sandboxes and
 prints the id of each; at a terminal it asks first, unless --yes is given. It ends the pools too.`,
 		Example: `  wolffia rm web

@@ -128,7 +128,7 @@ func untrustCommand(h *host.Host) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if real, err := filepath.EvalSymlinks(dir); err == nil { // else the directory is gone
+			if real, err := filepath.EvalSymlinks(dir); err == nil { // an error: the directory does not exist
 				dir = real
 			}
 			state, err := h.OpenState()

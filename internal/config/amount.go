@@ -13,7 +13,7 @@ import (
 	"wolffia/fields"
 )
 
-// amount returns how much a value of k allows, +Inf for one that is no limit.
+// amount returns how much a value of k allows, +Inf for a value that means no limit.
 func amount(k *fields.Field, text string) (float64, error) {
 	var n float64
 	var err error

@@ -111,7 +111,7 @@ func (r *Request) profile(name string, project bool) ([]Setting, error) {
 }
 
 // Profiles returns the profiles that can be named, those of the project first; without
-// them unless project is set. Of a name the first one counts, and it is there once.
+// them unless project is set. Of a name only the first one counts.
 func (r *Request) Profiles(project bool) (out []Profile) {
 	add := func(profiles []Profile) {
 		for _, p := range profiles {

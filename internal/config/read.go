@@ -68,7 +68,7 @@ func read(path string, flags int, check func(*unix.Stat_t) error) ([]byte, error
 	return io.ReadAll(io.LimitReader(f, plainyaml.MaxFile+1))
 }
 
-// owned returns an error if somebody else than the user and root can write a file. A
+// owned returns an error if a user other than the caller and root can write a file. A
 // group that has the user's number is taken for the user's own.
 func owned(st *unix.Stat_t) error {
 	switch uid := os.Geteuid(); {

@@ -29,14 +29,14 @@ const (
 	FDLock    = 4  // the sandbox's lock; held, and closed at the end
 	FDControl = 5  // one end of a socket pair between shim and tree server
 	FDReady   = 6  // shim only: Reports
-	FDAlive   = 7  // shim only: hangs up when the caller ends; heeded if BoundToCaller
+	FDAlive   = 7  // shim only: hangs up when the caller ends; used if BoundToCaller
 	FDGuest   = 8  // shim only: the guest binary, if CopyGuest
 	FDConfig  = 9  // shim only: config.json, to sync it
 	FDBackend = 10 // shim only: the backend's program, if HasBackend
 	FDImage   = 11 // shim only: a socket that the image's mount comes from, if SendsImage
 	FDKept    = 12 // shim only: one end of a socket pair with the keeper, if KeeperDir is set
 	FDGate    = 13 // shim only: the start barrier of the backend's program, if Held
-	// shim only: the caller's connection, served once PID 1 is there; a pooled sandbox has none
+	// shim only: the caller's connection, served once PID 1 has started; not in a pooled sandbox
 	FDClient = 14
 )
 
@@ -225,7 +225,7 @@ func Init(name string) error {
 	return coredump.Off()
 }
 
-// A Failure is an error on its way between processes. The zero Failure is none.
+// A Failure is an error on its way between processes. The zero Failure means success.
 type Failure struct {
 	Error string `json:"error,omitempty"`
 	Class string `json:"class,omitempty"` // of Error
@@ -269,7 +269,7 @@ type Report struct {
 	Found []Found    `json:"found,omitempty"` // answers "scan"
 }
 
-// Send writes a report. That the reader is gone is no error.
+// Send writes a report. A reader that has hung up is not an error.
 func (r Report) Send(w io.Writer) {
 	_ = json.NewEncoder(w).Encode(r)
 }

@@ -42,7 +42,7 @@ func tooManySent(err error) error {
 	if !errors.Is(err, unix.ETOOMANYREFS) {
 		return err
 	}
-	return fmt.Errorf("%w: programs of user %d have sent as many file descriptors by unix sockets, which nobody has received, as the limit of open files: end the program or sandbox that does (wolffia rm -f), or raise the limit (ulimit -Hn)", err, os.Getuid())
+	return fmt.Errorf("%w: programs of user %d have sent as many file descriptors by unix sockets, which no process has received, as the limit of open files: end the program or sandbox that does (wolffia rm -f), or raise the limit (ulimit -Hn)", err, os.Getuid())
 }
 
 // ReceiveFile waits for a packet with a descriptor, as of SendDevice. Errors name what is
@@ -89,7 +89,7 @@ const MaxPacket = 64 << 10
 // errCut is the error for a packet that is too long.
 var errCut = errors.New("packet is too long")
 
-// ReceivePacket waits for a packet and its descriptor, nil if it has none, which the caller
+// ReceivePacket waits for a packet and its descriptor, which may be nil and which the caller
 // closes. An empty packet is a hang-up. A packet that does not fit into buf is an error.
 // What a peer has sent before it ended is received, also if it left packets unread.
 func ReceivePacket(control *os.File, buf []byte) ([]byte, *os.File, error) {

@@ -3,7 +3,7 @@ package boot
 import "golang.org/x/sys/unix"
 
 // A Dir tells a directory of the host from others, as long as a process has it open. The zero Dir
-// is none.
+// means no directory.
 type Dir struct {
 	Device uint64 `json:"device"`
 	Inode  uint64 `json:"inode"`

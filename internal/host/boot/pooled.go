@@ -21,7 +21,7 @@ type Pooled struct {
 	IdleMS int64 `json:"idleMs"` // after which the sandbox ends, unclaimed
 	// Published is statedir.PooledState.PublishedPath: the shim unlinks it before the idle timeout
 	// ends the sandbox.
-	Published string `json:"offered"`
+	Published string `json:"published"`
 	Shell     *Shell `json:"shell,omitempty"` // started ahead; nil: no shell is
 	// Tree says that the tree server serves the codebase by its rules from the start, and that the
 	// shim fills the kernel's caches before it is ready. A claimant with another codebase or other

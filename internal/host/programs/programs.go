@@ -2,7 +2,7 @@
 //
 // The released wolffia carries its companions (guest, shim, tree server, puller, keeper) behind
 // its own end: see [Pack]. A wolffia that carries them uses no others, so that an old one beside
-// it, or one in PATH that somebody else has put there, is never executed. A wolffia without them,
+// it, or one in PATH that another user has put there, is never executed. A wolffia without them,
 // as go build makes it, looks beside itself, then in PATH.
 //
 // What a wolffia carries belongs to its file and not to the process that reads it: a library,
@@ -93,7 +93,7 @@ func (s *Set) Check(name string) error {
 	return err
 }
 
-// Program returns the companion of that name. ErrUnavailable: there is none.
+// Program returns the companion of that name. ErrUnavailable: it does not exist.
 func (s *Set) Program(name string) (*Program, error) {
 	path, err := s.find(name)
 	if err != nil {

@@ -82,7 +82,7 @@ func (s *Set) open(path, name string) (*os.File, error) {
 	return f, nil
 }
 
-// unpack makes the file at path, or replaces what is there. Processes that have the old one
+// unpack makes the file at path, or replaces the file there. Processes that have the old one
 // open keep it.
 func (s *Set) unpack(path, name string) error {
 	for _, dir := range []string{filepath.Join(s.dir, place), filepath.Dir(path)} {

@@ -151,7 +151,7 @@ func listBound() ([]bound, error) {
 			case err == nil:
 				real, _ = os.Readlink("/proc/self/fd/" + strconv.Itoa(int(at.Fd())))
 				_ = at.Close()
-			case lacks(err):
+			case exhausted(err):
 				return nil, runtime.Errorf(runtime.ErrUnavailable, "list the host's unix sockets: %s: %w", dir, err)
 			}
 			resolved[dir] = real
@@ -177,8 +177,9 @@ func boundPaths(table []byte) []string {
 	return slices.Compact(paths)
 }
 
-// lacks reports whether an error is about what this process lacks: it says nothing about the file.
-func lacks(err error) bool {
+// exhausted reports whether an error says that this process has no descriptor or memory left, and so
+// nothing about the file.
+func exhausted(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }
 
@@ -198,7 +199,7 @@ func openPath(dir string) (*os.File, error) {
 func (b bound) listens() bool {
 	dir, err := openPath(b.dir)
 	if err != nil {
-		return lacks(err)
+		return exhausted(err)
 	}
 	defer dir.Close()
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
@@ -284,7 +285,7 @@ func walkBound(dir string) (found []bound, err error) {
 			entries, err = f.ReadDir(walkNames - names)
 			_ = f.Close()
 		}
-		if lacks(err) {
+		if exhausted(err) {
 			return nil, err
 		}
 		names += len(entries)

@@ -29,7 +29,7 @@ var systemDirs = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32
 var stores = []string{"/nix/store", "/gnu/store"}
 
 // HostDirs returns the directories of the host that a sandbox without an image and a root
-// directory of its own is shown, as far as they are there.
+// directory of its own is shown, as far as they exist.
 func HostDirs() []string {
 	dirs := slices.Clone(stores)
 	for _, name := range systemDirs {

@@ -230,8 +230,8 @@ func composeEtc(b *boot.Params, spec *launch.Spec, etc string) error {
 	return placesInEtc(mounts, etc, spec.HostEtc)
 }
 
-// regularIn returns the path, without links, of a regular file in a root directory; empty if there
-// is none. In many root directories /etc/resolv.conf is a link, mostly to what is not there: then
+// regularIn returns the path, without links, of a regular file in a root directory; empty
+// without such a file. In many root directories /etc/resolv.conf is a link, mostly to what is not there: then
 // programs ask the name server at 127.0.0.1 (resolv.conf(5)), where the network's answers too.
 func regularIn(root, name string) string {
 	dir, err := os.Open(root)

@@ -67,7 +67,7 @@ func Nest(b *boot.Params, spec *launch.Spec) error {
 }
 
 // outermost returns a function that returns the first of binds, by depth, that is a parent of
-// target and that outer accepts; nil if there is no such one.
+// target and that outer accepts; or nil.
 func outermost(binds []runtime.Mount, outer func(*runtime.Mount) bool) func(target string) *runtime.Mount {
 	return func(target string) (in *runtime.Mount) {
 		for i := range binds {

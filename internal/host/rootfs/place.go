@@ -56,7 +56,7 @@ func furnish(b *boot.Params, spec *launch.Spec) error {
 }
 
 // in calls f with the directory of that name below root. It makes what is missing of it,
-// and replaces what is no directory.
+// and replaces what is not a directory.
 func in(root *os.Root, name string, f func(*os.Root) error) error {
 	name, rest, _ := strings.Cut(strings.Trim(name, "/"), "/")
 	if name == "" {

@@ -20,7 +20,7 @@ func GitDir(b *boot.Params) string { return at(b, "gitdirs") }
 
 // BindTree mounts the codebase natively at TreeDir, for a filter without a tree server, and
 // returns what a static one has masked; nil for none. git has the sandbox's own git directories,
-// by rules that BindTree sets; nil: it has none.
+// by rules that BindTree sets; or nil.
 func BindTree(b *boot.Params, git *staticfs.Git) (*staticfs.Stats, error) {
 	c := &b.Config
 	fd, err := openSource("codebase", c.CodebasePath)
@@ -31,7 +31,7 @@ func BindTree(b *boot.Params, git *staticfs.Git) (*staticfs.Stats, error) {
 	if c.Filter != runtime.FilterStatic {
 		return nil, staticfs.Bind(fd, TreeDir(b))
 	}
-	// What is no copy is the host's.
+	// What is not a copy is the host's.
 	policy, err := perm.Compile(perm.GitInPlace(c.Permissions))
 	if err == nil && git != nil {
 		git.Rules, err = perm.Compile(perm.GitPrivate(c.Permissions))

@@ -73,7 +73,7 @@ func (rec *Record) makeCow(c *Config) error {
 }
 
 // ValidSnapshot reports whether a snapshot can have a name: 1 to 64 letters, digits, dots, dashes
-// and underscores, of which the first is a letter or digit.
+// and underscores; the first is a letter or digit.
 func ValidSnapshot(name string) bool {
 	for i := range len(name) {
 		c := name[i]

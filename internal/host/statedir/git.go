@@ -60,7 +60,7 @@ func GitBaseName(private string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// A GitState is what a Box has of a sandbox's own git directories. See also the constants that
+// A GitState is the part of a Record with a sandbox's own git directories. See also the constants that
 // begin with Git.
 type GitState struct{ rec *Record }
 

@@ -48,7 +48,7 @@ var bootID = sync.OnceValues(func() (string, error) {
 var bootClock = sync.OnceValue(func() bool {
 	const first = "time:[4026531834]" // PROC_TIME_INIT_INO of Linux
 	ns, err := os.Readlink("/proc/self/ns/time")
-	return ns == first || errors.Is(err, fs.ErrNotExist) // Linux before 5.6 has none
+	return ns == first || errors.Is(err, fs.ErrNotExist) // Linux before 5.6 has no time namespaces
 })
 
 // Now returns the present Moment.
@@ -110,7 +110,7 @@ func (l *Lifetime) Deadline(now Moment) time.Time {
 	return time.UnixMilli(at)
 }
 
-// IdleTimeout returns the idle timeout; 0 means that there is none.
+// IdleTimeout returns the idle timeout; 0 means no idle timeout.
 func (l *Lifetime) IdleTimeout() time.Duration {
 	return time.Duration(min(max(l.Idle, 0), maxLeft)) * time.Millisecond
 }

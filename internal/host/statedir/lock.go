@@ -139,7 +139,7 @@ func (rec *Record) TryLock() (*Lock, error) {
 		if held, herr := rec.Locked(); held || herr != nil {
 			return nil, err
 		}
-		time.Sleep(waiterGrace / 1000) // no event tells when their locks are gone
+		time.Sleep(waiterGrace / 1000) // no event reports the end of their locks
 	}
 }
 
@@ -174,7 +174,7 @@ func (rec *Record) TryLockAll() (release func(), err error) {
 
 const notEnding = "its processes did not end in time"
 
-// WaitTree waits for a tree server whose shim is gone, which it notices and then ends:
+// WaitTree waits for a tree server whose shim has ended, which it notices and then ends:
 // until it has ended, limit has passed, or ctx ends. If the shim lives, or no tree
 // server does, it does not wait.
 func (rec *Record) WaitTree(ctx context.Context, limit time.Duration) {
@@ -223,8 +223,8 @@ func (rec *Record) tryPart(first, n int64, held string) (release func(), err err
 	return release, nil
 }
 
-// WaitUnlocked waits until no process holds the sandbox's lock: its shim and its tree server are
-// gone. A sandbox that is gone is not locked. It waits for a read lock, which owners never hold:
+// WaitUnlocked waits until no process holds the sandbox's lock: its shim and its tree server have
+// ended. A sandbox without a directory is not locked. It waits for a read lock, which owners never hold:
 // so a process that waits, or that has given up while the kernel still waits for it, does not make
 // the sandbox look like a running one.
 func (rec *Record) WaitUnlocked(ctx context.Context, limit time.Duration) error {

@@ -21,7 +21,7 @@ import (
 )
 
 // A Process identifies a process: the kernel reuses a process number, but not with the
-// same start time in the same boot. The zero Process is no process.
+// same start time in the same boot. The zero Process means no process.
 type Process struct {
 	PID    int    `json:"pid"`
 	Start  string `json:"start"`  // clock ticks since boot (proc_pid_stat(5), field 22)
@@ -38,8 +38,8 @@ func ProcessOf(pid int) (Process, error) {
 	return Process{PID: pid, Start: strconv.FormatUint(p.Start, 10), BootID: boot}, err
 }
 
-// Kill kills the process and waits up to limit until it is gone. It returns nil if the
-// process is gone already.
+// Kill kills the process and waits up to limit until it has ended. It returns nil if the
+// process has ended already.
 func (p Process) Kill(limit time.Duration) error {
 	if p.PID <= 0 { // no process
 		return nil
@@ -63,7 +63,7 @@ func (d *Dir) identity() (string, error) {
 	return hex.EncodeToString(sum[:4]), nil
 }
 
-// Processes are what a Box has of the processes of a sandbox on the host.
+// Processes is the part of a Record with the processes of a sandbox on the host.
 type Processes struct{ rec *Record }
 
 // Processes returns the record of the sandbox's processes.
@@ -103,7 +103,7 @@ func (ps Processes) shimRecord() shimRecord {
 	return r
 }
 
-// Shim returns the recorded shim of the last start; the zero Process if there is none.
+// Shim returns the recorded shim of the last start; or the zero Process.
 func (ps Processes) Shim() Process { return ps.shimRecord().Process }
 
 // ShimStamp identifies the record of the last start, which another start replaces. It does not
@@ -132,7 +132,7 @@ func (ps Processes) ForgetShim() error { return removeIfExists(ps.file()) }
 func (ps Processes) file() string { return filepath.Join(ps.rec.path, shimFile) }
 
 // EndParts kills the shim and the parts that SetShim has recorded, and waits up to limit
-// until they are gone, and with them their mounts: the kernel releases a process's locks
+// until they have ended, and with them their mounts: the kernel releases a process's locks
 // before its mount namespace, and that before the process counts as ended. recorded
 // reports whether parts were recorded. The caller holds the sandbox's lock.
 func (ps Processes) EndParts(limit time.Duration) (recorded bool, err error) {
@@ -201,7 +201,7 @@ func (ps Processes) EndKeeper() error {
 }
 
 // KillKeeper kills the sandbox's keeper, which runs as the caller's user, and waits up to
-// limit until it is gone. The container stays: the directory Engine records it.
+// limit until it has ended. The container stays: the directory Engine records it.
 func (ps Processes) KillKeeper(limit time.Duration) error {
 	return ps.parts(isKeeper, func(p Process) error { return p.Kill(limit) }, os.Geteuid())
 }

@@ -361,7 +361,7 @@ func (rec *Record) HasSocket() bool {
 	return unix.Lstat(Socket(rec.Run()), &st) == nil
 }
 
-// RemoveSocket removes the socket of a shim that was killed, if there is one. The caller holds the
+// RemoveSocket removes the socket of a shim that was killed, if any. The caller holds the
 // sandbox's lock.
 func (rec *Record) RemoveSocket() error { return removeIfExists(Socket(rec.Run())) }
 

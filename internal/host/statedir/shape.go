@@ -10,8 +10,8 @@ import (
 	"wolffia/runtime"
 )
 
-// Shape returns a short text that is equal for the configurations of which one pooled sandbox can
-// become any; empty: no pooled sandbox can serve c, which Create has completed. What a running
+// Shape returns a short text that is equal for all configurations that one pooled sandbox can
+// become; empty: no pooled sandbox can serve c, which Create has completed. What a running
 // sandbox cannot take on is a part of it: every field but those that the table of settings has
 // claimed (see [fields.Claim]). With fixedName, the host's name inside cannot change, and an image
 // has it in files of its own: then the sandbox's name is a part too.

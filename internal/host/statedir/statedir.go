@@ -149,7 +149,7 @@ func EnsureDir(path string, mode, deny fs.FileMode) error {
 // Path returns the path of the state directory.
 func (d *Dir) Path() string { return d.path }
 
-// Box returns the sandbox with this id, whether or not it exists.
+// Record returns the record of the sandbox with this id, whether or not it exists.
 func (d *Dir) Record(id string) *Record {
 	return &Record{dir: d, id: id, path: filepath.Join(d.path, "sandboxes", id)}
 }

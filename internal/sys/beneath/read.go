@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenFile opens the regular file at path below dir for reading, as Open does. What is no regular
+// OpenFile opens the regular file at path below dir for reading, as Open does. What is not a regular
 // file is EINVAL; it does not wait at a FIFO. The error is an *os.PathError. The caller closes the
 // file.
 func OpenFile(dir int, path string) (*os.File, error) {

@@ -18,7 +18,7 @@ import (
 	"wolffia/internal/sys/proc"
 )
 
-// Limits are limits on what a group uses of the machine. 0 is no limit.
+// Limits are limits on what a group uses of the machine. 0 means no limit.
 type Limits struct {
 	Memory int64   // bytes, including swap
 	CPUs   float64 // number of processors
@@ -261,7 +261,7 @@ func (g *Group) OOMKills() int64 {
 }
 
 // Remove kills the processes of the group, waits for their end up to limit, and removes the group.
-// A missing group is no error. systemd removes a scope by itself when it is empty.
+// A missing group is not an error. systemd removes a scope by itself when it is empty.
 func (g *Group) Remove(limit time.Duration) error {
 	end := time.Now().Add(limit)
 	var errs []error
@@ -315,7 +315,7 @@ func kill(thread, file string, end time.Time) error {
 	})
 }
 
-// processOf returns the process of a thread, 0 if the thread is gone.
+// processOf returns the process of a thread, 0 if the thread has ended.
 func processOf(thread string) int {
 	id, err := strconv.Atoi(thread)
 	if err != nil {

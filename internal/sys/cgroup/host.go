@@ -132,7 +132,7 @@ func (h *Host) lookV1(self string) {
 }
 
 // pathOf returns the group in text, a /proc/PID/cgroup: that of a controller of version 1, or for
-// "" that of version 2; "" if there is none.
+// "" that of version 2; "" if it is not mounted.
 func pathOf(text, controller string) string {
 	for line := range strings.Lines(text) {
 		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)

@@ -16,7 +16,7 @@ var waits singleflight.Group
 // WaitFree waits until no lock excludes a read lock on the first n bytes of the
 // file that open opens. If ctx ends before, it returns ctx's cause.
 //
-// A wait in the kernel cannot be called off: it goes on, in a thread of its own,
+// A wait in the kernel cannot be cancelled: it continues, in a thread of its own,
 // until the lock is free. All callers that wait for one range share one.
 func WaitFree(ctx context.Context, open func() (*os.File, error), n int64) error {
 	f, err := open()

@@ -25,7 +25,7 @@ func Holds(pid int, files []File) (bool, error) {
 	}
 	dir, err := os.Open("/proc/" + strconv.Itoa(pid) + "/fd")
 	if err != nil && !errors.Is(err, fs.ErrPermission) {
-		return false, nil // the process is gone
+		return false, nil // the process has ended
 	}
 	if err != nil {
 		return false, err

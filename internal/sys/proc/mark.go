@@ -10,7 +10,7 @@ import (
 // A Mark is what the descendants of a process are known by wherever they go, a
 // daemon that has left its session, parents and streams among them: a limit on
 // real-time processes that is as good as none, with another value for each mark.
-// Limits are inherited (setrlimit(2)). It is no defence: a process may lower its own.
+// Limits are inherited (setrlimit(2)). It is not a defence: a process may lower its own.
 // The zero Mark is on no process.
 type Mark uint64
 

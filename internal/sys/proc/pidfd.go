@@ -12,7 +12,7 @@ import (
 // Signal sends sig to the process with that number if it is still the one that is
 // meant: still is called once a descriptor is open (pidfd_open(2)), which stays that
 // of one process if the number is used again. It returns the descriptor, which the
-// caller closes; -1 if the process is gone, is another one, or with an error.
+// caller closes; -1 if the process has ended, is another one, or with an error.
 func Signal(pid int, sig unix.Signal, still func() (bool, error)) (fd int, err error) {
 	fd, err = unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -31,7 +31,7 @@ func Signal(pid int, sig unix.Signal, still func() (bool, error)) (fd int, err e
 }
 
 // Kill is Signal with SIGKILL, and waits for the process's end. A process that lives
-// at the time end is an error; one that is gone is not.
+// at the time end is an error; one that has ended is not.
 func Kill(pid int, end time.Time, still func() (bool, error)) error {
 	fd, err := Signal(pid, unix.SIGKILL, still)
 	if fd < 0 || err != nil {

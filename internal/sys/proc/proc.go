@@ -27,7 +27,7 @@ type Process struct {
 func (p *Process) Dead() bool { return p.State == 'Z' || p.State == 'X' }
 
 // Others lists the processes of the namespace whose /proc is mounted, the
-// caller left out; nothing where there is no /proc.
+// caller left out; nothing without /proc.
 func Others() []Process {
 	self := os.Getpid()
 	dir, err := os.Open("/proc")
@@ -41,7 +41,7 @@ func Others() []Process {
 		if pid == self {
 			continue
 		}
-		if p, err := Read(pid); err == nil { // else it is gone since
+		if p, err := Read(pid); err == nil { // an error: it has ended since
 			all = append(all, p)
 		}
 	}
@@ -155,7 +155,7 @@ func SomeChildren(pid, most int) (pids []int, threads int) {
 		return nil, 0
 	}
 	dir, err := os.Open(tasks)
-	if err != nil { // a process that has ended has none
+	if err != nil { // the process has ended
 		return nil, 0
 	}
 	defer dir.Close()

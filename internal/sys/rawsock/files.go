@@ -108,7 +108,7 @@ func ReceiveSocket(connection *os.File, b []byte) (n int, s *Socket, err error) 
 	return n, s, nil
 }
 
-// receiveFD is ReceiveFile for a bare descriptor, -1 if there is none.
+// receiveFD is ReceiveFile for a bare descriptor; -1: none came.
 func receiveFD(connection *os.File, b []byte) (n, fd int, err error) {
 	raw, err := connection.SyscallConn()
 	if err != nil {

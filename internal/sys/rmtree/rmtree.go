@@ -28,7 +28,7 @@ func Remove(parent *os.File, name string) error {
 	return nil
 }
 
-// RemovePath is Remove in the directory dir. A missing dir is no error, and dir may be a link to a
+// RemovePath is Remove in the directory dir. A missing dir is not an error, and dir may be a link to a
 // directory; another file in its place is an error.
 func RemovePath(dir, name string) error {
 	// a FIFO blocks no process
@@ -105,7 +105,7 @@ func (t *tree) lift(dir *os.File, name string) error {
 	}
 }
 
-// unlink deletes a file or an empty directory, and reports whether the name is gone.
+// unlink deletes a file or an empty directory, and reports whether the name no longer exists.
 func unlink(dir int, name string) (gone bool, err error) {
 	err = unix.Unlinkat(dir, name, 0)
 	if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EPERM) {

@@ -145,7 +145,7 @@ func check(version string) error {
 }
 
 // date returns the day in a version such as release-20260914.0 or
-// v0.0.0-20260905035102-160fafc42237, as yyyymmdd; empty if there is none.
+// v0.0.0-20260905035102-160fafc42237, as yyyymmdd; empty if it has no date.
 func date(version string) string {
 	for _, part := range strings.FieldsFunc(version, func(r rune) bool { return r < '0' || '9' < r }) {
 		if (len(part) == 8 || len(part) == 14) && strings.HasPrefix(part, "20") {

@@ -3,7 +3,7 @@ package statefile
 import "golang.org/x/sys/unix"
 
 // A Stamp identifies a version of a file that only Write changes. Stamps are comparable with ==.
-// The zero Stamp means that there is no file.
+// The zero Stamp means that the file does not exist.
 type Stamp struct {
 	inode   uint64
 	changed unix.Timespec

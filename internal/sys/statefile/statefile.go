@@ -96,7 +96,7 @@ func WritePrepared(path string, v any) error {
 	return unix.Rename(path+Coming, path)
 }
 
-// prepared opens the file of Prepare; nil: there is none in which nothing is written.
+// prepared opens the file of Prepare; nil: no empty one exists.
 func prepared(path string) *os.File {
 	fd, err := open(path, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC)
 	if err != nil {

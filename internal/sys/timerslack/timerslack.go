@@ -7,7 +7,7 @@
 // goroutines run, and so wakes up each 70 with the kernel's own slack. In the processes of a
 // sandbox, which work for a few milliseconds and wait then, it takes the processor from those that
 // have work. A thread has the slack of the thread that made it, so it must be set before a
-// program is started: its monitor thread is there before main.
+// program is started: its monitor thread exists before main.
 package timerslack
 
 import (

@@ -117,7 +117,7 @@ func typed(to io.Writer, from io.Reader) (detach bool) {
 		if _, werr := to.Write(out); werr != nil {
 			return false
 		}
-		if err != nil { // our terminal is gone
+		if err != nil { // the terminal was closed
 			return true
 		}
 	}

@@ -103,7 +103,7 @@ func (s *startDiagnosis) reason(spec *runtime.Command, failed *runtime.StartErro
 		return ": no shell reads it: use sh -c '...' or --session NAME"
 	case strings.Contains(name, "/"):
 		if name = hostdir.Inside(name, dir); failed.Code == 126 && !pathname.Within(name, s.config.MountPointOrDefault()) {
-			return "" // it is there
+			return "" // it exists
 		}
 		return s.missing(name, false)
 	case failed.Code != 127 || s.foreign():

@@ -95,11 +95,11 @@ func (rv *Reviewer) commitsOf(
 	return n, inside, nil
 }
 
-// noRepositoryScript ends with 0 if $1 cannot have or lead to commits: it is gone, an empty file,
+// noRepositoryScript ends with 0 if $1 cannot have or lead to commits: it does not exist, is an empty file,
 // or a directory without objects. A damaged repository, which git refuses as well, has some.
 const noRepositoryScript = `if test -d "$1"; then test ! -e "$1/objects" && test ! -e "$1/commondir"; else test ! -s "$1" && test ! -L "$1"; fi`
 
-// noRepository reports whether what has the name of a git directory at a path inside is none, such
+// noRepository reports whether a file with a git directory's name at a path inside is not one, such
 // as the mark of a project's root. It is false if that is not known.
 func (rv *Reviewer) noRepository(ctx context.Context, s *runtime.Sandbox, at string) bool {
 	res, err := rv.rt.Exec(ctx, s.ID,

@@ -153,7 +153,7 @@ type pager struct {
 	in  io.WriteCloser
 }
 
-// startPager starts the user's pager; nil if there is none, or it is cat.
+// startPager starts the user's pager. It returns nil if the user has none, or cat.
 func startPager(ctx context.Context, out *os.File) (*pager, error) {
 	text, set := os.LookupEnv("PAGER")
 	if !set {

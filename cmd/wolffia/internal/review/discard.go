@@ -39,7 +39,7 @@ fails where it cannot ask. --yes does it without a question.`,
 	return cmd
 }
 
-// discard takes the changes at and below paths back, all if there are none. It asks before, or
+// discard discards the changes at and below paths, or all without paths. It asks before, or
 // refuses, unless yes is set.
 func (rv *Reviewer) discard(ctx context.Context, s *runtime.Sandbox, paths []string, yes bool) error {
 	all, err := rv.rt.Changes(ctx, s.ID, runtime.ChangesOptions{Paths: paths})

@@ -38,7 +38,7 @@ func (rv *Reviewer) Unapplied(ctx context.Context, s *runtime.Sandbox) error {
 }
 
 // hasSnapshots reports whether a sandbox has snapshots, and true if that cannot be told; false for
-// one that is gone.
+// one that was removed.
 func (rv *Reviewer) hasSnapshots(ctx context.Context, id string) bool {
 	all, err := rv.rt.Snapshots(ctx, id)
 	return len(all) > 0 || err != nil && !errors.Is(err, runtime.ErrNotFound)

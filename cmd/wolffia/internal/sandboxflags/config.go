@@ -116,7 +116,7 @@ func (c *configuration) user() error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return fmt.Errorf("configuration file %s: %w; --%s goes on without", path, err, FlagNoConfig)
+		return fmt.Errorf("configuration file %s: %w; --%s continues without", path, err, FlagNoConfig)
 	}
 	c.known()
 	c.request.User, err = config.Parse(c.request.Keys, config.Place{Name: c.request.UserName, Dir: filepath.Dir(path), Home: c.home}, data)

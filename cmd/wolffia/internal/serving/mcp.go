@@ -69,7 +69,7 @@ type mcpServer struct {
 // without effect. A sandbox of an older wolffia lacks the second.
 const labelMCP = "wolffia.mcp"
 
-// describe takes down which flags describe the sandbox.
+// describe records which flags describe the sandbox.
 func (m *mcpServer) describe(cmd *cobra.Command) {
 	hash := sha256.New()
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {

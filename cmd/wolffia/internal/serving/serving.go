@@ -26,15 +26,15 @@ import (
 // serve opens the service and serves it until a signal stops it.
 func serve(ctx context.Context, h *host.Host, flags *sandboxflags.Sandbox, where *serveFlags) error {
 	again, reload := make(chan os.Signal, 2), make(chan os.Signal, 1)
-	heeded := signals.Stops
+	stops := signals.Stops
 	if where.Text("api-keys") != "" {
-		heeded = []os.Signal{unix.SIGINT, unix.SIGTERM}
+		stops = []os.Signal{unix.SIGINT, unix.SIGTERM}
 		h.Signals.Wait()
 		signal.Reset(unix.SIGHUP) // main's
 		signal.Notify(reload, unix.SIGHUP)
 		defer signal.Stop(reload)
 	}
-	defer signals.Notify(again, heeded...)()
+	defer signals.Notify(again, stops...)()
 	if flags.Text("name") != "" || flags.Text("owner") != "" {
 		return runtime.Errorf(runtime.ErrInvalid, "serve does not take --name or --owner: ids are generated, and owners come with each request")
 	}

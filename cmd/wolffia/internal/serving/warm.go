@@ -38,7 +38,7 @@ func newWarmPool(ctx context.Context, h *host.Host, rt *local.Runtime, template 
 }
 
 // keep starts the pool in the background. The function that it returns ends it, and returns when
-// all of it is gone.
+// all its processes have ended.
 func (p *warmPool) keep(ctx context.Context) (end func()) {
 	if p == nil {
 		return func() {}
@@ -60,7 +60,7 @@ func (p *warmPool) keep(ctx context.Context) (end func()) {
 	}
 }
 
-// newID returns the id of a new sandbox: that of a pooled sandbox, if one fits. p may be nil.
+// newID returns the id of a new sandbox: that of a pooled one, if one fits. p may be nil.
 func (p *warmPool) newID(r *service.Params) string {
 	switch {
 	case p == nil, r.Network != "", r.Egress != nil, len(r.Volumes) > 0, r.Resources != runtime.Resources{},
@@ -75,7 +75,7 @@ func (p *warmPool) newID(r *service.Params) string {
 	return cmp.Or(p.rt.ReservePooled(p.shape), runtime.NewID())
 }
 
-// counter returns what counts the pool's pooled sandboxes; nil: there is no pool.
+// counter returns the function that counts the sandboxes of the pool; nil without a pool.
 func (p *warmPool) counter() func() (*service.PoolCount, error) {
 	if p == nil {
 		return nil

@@ -46,7 +46,7 @@ type worktree struct {
 
 func (w *worktree) path() string { return filepath.Join(w.codebase, policy.WorktreeDir, w.Name) }
 
-// Of returns the working tree of a sandbox with these labels; nil: it has none.
+// Of returns the working tree of a sandbox with these labels, or nil.
 func Of(codebase string, labels map[string]string) *worktree {
 	branch := labels[labelWorktree]
 	if branch == "" {
@@ -167,7 +167,7 @@ func (w *worktree) add(ctx context.Context, repo *hostgit.Repo, list string) (ma
 	if at, known := branchAt(list, w.path()); known {
 		_, err := os.Lstat(w.path())
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // somebody has removed the directory only
+		case errors.Is(err, fs.ErrNotExist): // only the directory was removed
 			if _, err := repo.Run(ctx, "worktree", "remove", "--force", "--force", w.path()); err != nil {
 				return false, err
 			}
@@ -231,7 +231,7 @@ func makeWorktreeDir(dir string) error {
 	return nil
 }
 
-// removeWorktreeDir removes the directory of working trees if it has none.
+// removeWorktreeDir removes the directory of working trees if it is empty.
 func removeWorktreeDir(dir string) {
 	names, err := os.ReadDir(dir)
 	if err != nil || len(names) != 1 || names[0].Name() != ".gitignore" {
@@ -266,7 +266,7 @@ func (w *worktree) remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Twice: a lock is no reason to keep a working tree of a sandbox.
+	// Twice: the working tree of a sandbox goes although it is locked.
 	if _, err := repo.Run(ctx, "worktree", "remove", "--force", "--force", w.path()); err != nil {
 		return err
 	}

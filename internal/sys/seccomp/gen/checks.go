@@ -80,7 +80,7 @@ func choose(i int, options []option, errno unix.Errno) check {
 		rest = check{refuse(uint32(errno))}
 	}
 	for _, o := range slices.Backward(options) {
-		// What has passed its own check goes on behind the rest.
+		// A call that has passed its own check continues behind the rest.
 		body := append(slices.Clone(o.check), bpf.Jump{Skip: uint32(len(rest))})
 		rest = slices.Concat(among(o.values, uint8(len(body))), body, rest)
 	}
