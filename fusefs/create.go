@@ -49,8 +49,8 @@ func (t *tree) newName(o gate.Op, in *fuse.InHeader, name string, typ uint32, do
 		e.dir.layers.mu.Lock()
 		defer e.dir.layers.mu.Unlock()
 	}
-	if o == gate.OpMkdir && t.git.isGone(d.fd, e.dir, name) {
-		t.git.comeBack(&e, d)
+	if o == gate.OpMkdir && t.git.isRemovedDir(d.fd, e.dir, name) {
+		t.git.recreate(&e, d)
 	}
 	back := t.git.lift(&e, d)
 	errno = do(&e, &d)
@@ -134,13 +134,13 @@ func (t *tree) makeWithMode(o gate.Op, in *fuse.InHeader, name string, mode uint
 		errno := t.make(d, name, o == gate.OpMkdir, func(dir int, name string) syscall.Errno {
 			return errnoOf(create(dir, name, made))
 		})
-		if errno == syscall.EEXIST && e.back {
+		if errno == syscall.EEXIST && e.recreated {
 			errno = 0
 		}
 		if errno != 0 {
 			return errno
 		}
-		if mode&t.umask != 0 || made != mode || e.back {
+		if mode&t.umask != 0 || made != mode || e.recreated {
 			t.restoreMode(d.fd, name, mode)
 		}
 		_, errno = t.find(in, e, *d, nil, out)

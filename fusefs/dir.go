@@ -143,7 +143,7 @@ func (t *tree) visible(e *entry, fd int, d *fuse.DirEntry) bool {
 		return true
 	}
 	own := strings.HasPrefix(e.name, ownPrefix) || t.levels.owns(e.dir.getState(), e.name)
-	if own || t.git.isGone(fd, e.dir, e.name) {
+	if own || t.git.isRemovedDir(fd, e.dir, e.name) {
 		return false // the sandbox's own .git was the first
 	}
 	if t.git != nil && e.dir.ident().dev != t.git.device {

@@ -120,7 +120,7 @@
 // Beside the differences below: a rename of a directory, or a link, between a private git
 // directory and the working tree is EXDEV. What happens in a private .git changes neither times
 // nor links of its directory. A directory that the sandbox has removed while the host has a .git
-// in it (gone.go) can be made again, but neither a rename nor a file can take its place:
+// in it (removeddirs.go) can be made again, but neither a rename nor a file can take its place:
 // ENOTEMPTY, EEXIST. If another sandbox, or the host, renames a directory, the private .git stays
 // with its former path.
 //

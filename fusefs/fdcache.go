@@ -129,7 +129,7 @@ func (d *fdCache) insert(n *node, u use, fd int, blind bool) *handle {
 	}
 	*h = handle{set: d, fd: fd, node: n, use: u, blind: blind, refs: 1}
 	d.open++
-	if n.gone {
+	if n.dropped {
 		return h // release closes it
 	}
 	n.handles[u] = h
@@ -197,7 +197,7 @@ func (d *fdCache) prefer(n *node) {
 // forget is renew, and caches no more handles of n.
 func (d *fdCache) forget(n *node) {
 	d.mu.Lock()
-	n.gone = true
+	n.dropped = true
 	d.unlock()
 	d.renew(n)
 }

@@ -203,7 +203,7 @@ func (m *gitMonitor) changed(dir *node, known bool) (*insideIndex, []byte) {
 		return nil, allChanged
 	}
 	c := &comparison{gitMonitor: m, index: index, root: root, states: dir.getState()}
-	if known && !m.git.gone.any() && m.namesOwn(at, c.addNames) {
+	if known && !m.git.removedDirs.any() && m.namesOwn(at, c.addNames) {
 		c.all()
 		c.modules()
 	} else {

@@ -204,7 +204,7 @@ func (p *privateGit) moveStored(m mirrored) {
 	if err != nil {
 		p.logger.Error("move a private git directory", "from", from, "to", to, "error", err)
 	}
-	p.gone.move(m.from, m.to, m.swap)
+	p.removedDirs.move(m.from, m.to, m.swap)
 	if err := p.host.Moved(m.from, m.to, m.swap); err != nil {
 		p.logger.Error("follow a git directory of the host", "from", m.from, "to", m.to, "error", err)
 	}

@@ -13,11 +13,11 @@ import (
 
 // An entry is a name in a directory, whether or not it exists.
 type entry struct {
-	dir     *node
-	name    string
-	levels  [2]perm.Level // as a file and as a directory; use levels.of
-	back    bool          // a directory that was gone and comes back: see comeBack
-	scratch *object       // what lookupHost may use for its result; nil: nothing
+	dir       *node
+	name      string
+	levels    [2]perm.Level // as a file and as a directory; use levels.of
+	recreated bool          // a directory that the sandbox had removed and makes again: see recreate
+	scratch   *object       // what lookupHost may use for its result; nil: nothing
 }
 
 // unknownLevel stands in entry.levels for a level that the rules were not asked for.
@@ -116,7 +116,7 @@ func (r lookupResult) close() {
 func (ns *names) lookupEntry(e *entry, d openDir, known *node) (lookupResult, syscall.Errno) {
 	upper, lower := ns.git.sides(e.dir, e.name)
 	if !d.upper {
-		if !lower || ns.git.isGone(d.fd, e.dir, e.name) {
+		if !lower || ns.git.isRemovedDir(d.fd, e.dir, e.name) {
 			return lookupResult{fd: -1}, syscall.ENOENT
 		}
 		return ns.lookupHost(e, d.fd, known)

@@ -51,7 +51,7 @@ type node struct {
 
 	// Guarded by fdCache.mu.
 	handles [uses]*handle
-	gone    bool // no longer in the table: nothing more is cached for it
+	dropped bool // no longer in the table: nothing more is cached for it
 
 	// The first of each, in the node itself: a tree has many nodes, and each allocation costs.
 	first struct {

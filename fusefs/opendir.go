@@ -71,7 +71,7 @@ func (ns *names) statEntry(d openDir, name string) (*object, fdName, syscall.Err
 	if upper || !d.upper {
 		o, errno = ns.stat(a)
 	}
-	if errno == 0 && ns.git != nil && (name == gitName && isWhiteout(o) || ns.git.isGone(d.fd, d.node, name)) {
+	if errno == 0 && ns.git != nil && (name == gitName && isWhiteout(o) || ns.git.isRemovedDir(d.fd, d.node, name)) {
 		return nil, a, syscall.ENOENT
 	}
 	if !d.upper || errno != 0 && errno != syscall.ENOENT {

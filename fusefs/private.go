@@ -70,7 +70,7 @@ type privateGit struct {
 	host        GitHost
 	device      uint64 // of the tree's root
 	temps       atomic.Uint64
-	gone        gone
+	removedDirs removedDirs
 
 	monitor gitMonitor
 

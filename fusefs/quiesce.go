@@ -45,7 +45,7 @@ func (s *Server) Alone(f func()) {
 	f()
 	if t.discarded && t.copied != nil {
 		t.renameMu.Lock()
-		t.copied.lookAgain()
+		t.copied.revalidate()
 		t.renameMu.Unlock()
 		t.revoked = append(t.revoked, t.applyRulesToAll()...)
 	}
@@ -76,11 +76,11 @@ func (t *table) below(n *node) (all []*node) {
 	return all
 }
 
-// lookAgain makes the nodes agree with an upper layer that package cow has changed. A node whose
+// revalidate makes the nodes agree with an upper layer that package cow has changed. A node whose
 // object was removed there is dropped, so that the next lookup finds the host's object. Only
 // directories that were merged in their place keep their nodes. The caller holds u.levels.rulesMu
 // and u.renameMu for writing.
-func (u *upperLayer) lookAgain() {
+func (u *upperLayer) revalidate() {
 	for _, n := range u.table.below(u.root.node)[1:] {
 		parent, name := u.table.place(n)
 		if parent == nil {

@@ -73,7 +73,7 @@ func (t *tree) remove(o gate.Op, in *fuse.InHeader, name string) syscall.Errno {
 	errno = t.unlink(&d, name, obj, victim)
 	switch {
 	case errno == syscall.ENOTEMPTY && mirror != "":
-		errno = t.git.leave(&e, d, mirror, hidden)
+		errno = t.git.markRemoved(&e, d, mirror, hidden)
 	case errno == 0 && mirror != "":
 		t.git.dropStored(mirror)
 	}

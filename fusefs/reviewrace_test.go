@@ -35,7 +35,7 @@ type reviewOrder struct {
 
 // reviewInRace does o as the tree server does. Errors belong to the race.
 func reviewInRace(srv *Server, l *cow.Layers, o *reviewOrder) (r reviewResult) {
-	l.Taken = func(path string) { srv.Discarded([]string{path}) }
+	l.BeforeRemove = func(path string) { srv.Discarded([]string{path}) }
 	l.Alone = srv.Alone
 	l.Moved = func() { srv.Discarded(nil) }
 	var out bytes.Buffer

@@ -322,7 +322,7 @@ func (t *tree) setRoot(dir int, rules Rules, opts *Options) (err error) {
 			}
 		}()
 		if t.git.mirrored() {
-			if errno := t.git.loadGone(t.git.store, ""); errno != 0 {
+			if errno := t.git.loadRemovedDirs(t.git.store, ""); errno != 0 {
 				return fmt.Errorf("read the private git directories: %w", errno)
 			}
 		}

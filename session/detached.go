@@ -200,7 +200,7 @@ func (w *detachedWatch) run(c *Call) {
 		some, left := w.sendHeads(c, &d.out, &at)
 		return sent || some, !d.over || left
 	})
-	killed, status, why := c.killed, d.status, d.failure
+	killed, status, failure := c.killed, d.status, d.failure
 	d.mu.Unlock()
 	switch {
 	case killed:
@@ -208,6 +208,6 @@ func (w *detachedWatch) run(c *Call) {
 	case status != nil:
 		c.exit(*status)
 	default:
-		c.fail(why.Class, why.Message)
+		c.fail(failure.Class, failure.Message)
 	}
 }

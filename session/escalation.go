@@ -197,7 +197,7 @@ func (r *run) escalate() {
 		r.killCommand()
 		r.alarms.set(escalation, untilLook)
 	case stageKill:
-		if r.looks++; !r.shell.comesBack() {
+		if r.looks++; !r.shell.returnsToPrompt() {
 			r.idle++
 		}
 		switch {
@@ -207,7 +207,7 @@ func (r *run) escalate() {
 			return
 		case r.shell.hasReadAll():
 			r.shell.send(r.shell.d.Report(r.nonce)) // an interrupt hit that one too
-		case r.lives(): // started since, by a trap for one
+		case r.hasProcesses(): // started since, by a trap for one
 			r.killCommand()
 		}
 		r.alarms.set(escalation, untilLook)
@@ -237,13 +237,13 @@ func (r *run) killCommand() {
 	r.shell.send(r.shell.d.Report(r.nonce))
 }
 
-// comesBack reports whether the shell can be expected to answer yet: it uses a processor,
+// returnsToPrompt reports whether the shell can be expected to answer yet: it uses a processor,
 // or waits for one or for the disk, as it does for long on a busy host; or it only has to
 // read its next line; and it has no trap on SIGINT that would
 // keep it so. bash handles SIGINT itself when it has no trap, and then ignores it
 // nowhere; what a trap looks like from outside is not told apart, so only a shell
 // that ignores it is not waited for.
-func (p *shellProcess) comesBack() bool {
+func (p *shellProcess) returnsToPrompt() bool {
 	if proc.Ignores(p.pid, unix.SIGINT) {
 		return false
 	}
@@ -251,8 +251,8 @@ func (p *shellProcess) comesBack() bool {
 	return p.atPrompt() || err == nil && (now.State == 'R' || now.State == 'D')
 }
 
-// lives reports whether the command has processes.
-func (r *run) lives() bool {
+// hasProcesses reports whether the command has processes.
+func (r *run) hasProcesses() bool {
 	found, _ := r.tree().Find(proc.Others())
 	return len(found) > 0
 }

@@ -24,7 +24,7 @@ type applying struct {
 
 	removed []string // paths that removeBelow has deleted, whose records remain
 
-	wrong error // the first failure that is neither a conflict nor a denial; ends the work
+	failure error // the first failure that is neither a conflict nor a denial; ends the work
 }
 
 type outcome uint8
@@ -73,8 +73,8 @@ func (l *Layers) Apply(o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
 		a.run(all)
 		a.rebaseDirectories()
 		err := errors.Join(l.forgetSteps(), l.Log.Sync())
-		if a.wrong == nil && err != nil {
-			a.wrong = err
+		if a.failure == nil && err != nil {
+			a.failure = err
 		}
 		conflict, denied = 0, 0
 		for _, c := range all {
@@ -86,8 +86,8 @@ func (l *Layers) Apply(o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
 			}
 		}
 		refused = refusal(conflict, denied, true)
-		if a.wrong != nil {
-			refused = a.wrong
+		if a.failure != nil {
+			refused = a.failure
 		}
 	}
 	result := &runtime.ApplyResult{Applied: []runtime.Change{}, Left: []runtime.Change{}}
@@ -162,7 +162,7 @@ func (a *applying) rebaseDirectories() {
 		}
 	}
 	for _, c := range a.changes {
-		if a.wrong == nil && c.Kind == "" && c.equal && c.host != nil && c.host.isDir() && !differ[c.Path] && (c.rec == nil || !c.rec.Applied) {
+		if a.failure == nil && c.Kind == "" && c.equal && c.host != nil && c.host.isDir() && !differ[c.Path] && (c.rec == nil || !c.rec.Applied) {
 			a.rebase(c, c.host, "")
 		}
 	}
@@ -201,8 +201,8 @@ func (a *applying) digest(c *change) (string, error) {
 
 // fail ends the work with an error about c.
 func (a *applying) fail(c *change, err error) {
-	if a.wrong == nil {
-		a.wrong = runtime.Errorf(runtime.ErrUnavailable, "apply %s: %w: the changes after it are left", Quote(c.Path), err)
+	if a.failure == nil {
+		a.failure = runtime.Errorf(runtime.ErrUnavailable, "apply %s: %w: the changes after it are left", Quote(c.Path), err)
 	}
 	a.skip(c)
 }
@@ -245,7 +245,7 @@ func (a *applying) run(all []*change) {
 	}
 	a.dropWhiteouts()
 	for _, c := range slices.Backward(modes) {
-		if a.wrong == nil && (a.state[c] == applied || c.Kind == runtime.ChangeMode) {
+		if a.failure == nil && (a.state[c] == applied || c.Kind == runtime.ChangeMode) {
 			a.setMode(c)
 		}
 	}
@@ -253,10 +253,10 @@ func (a *applying) run(all []*change) {
 
 // canContinue reports whether Apply may continue: no step has failed, and no caller has stopped it.
 func (a *applying) canContinue() bool {
-	if a.wrong == nil {
-		a.wrong = a.stopped()
+	if a.failure == nil {
+		a.failure = a.stopped()
 	}
-	return a.wrong == nil
+	return a.failure == nil
 }
 
 // skip skips c, and the changes below it.

@@ -76,8 +76,8 @@ func (a *applying) dropWhiteouts() {
 		a.Layers.moved()
 		for _, at := range a.removedWhiteouts {
 			a.reached("apply: whiteout")
-			if err := a.dropWhiteout(at); err != nil && a.wrong == nil {
-				a.wrong = runtime.Errorf(runtime.ErrUnavailable, "apply %s: %w", Quote(at), err)
+			if err := a.dropWhiteout(at); err != nil && a.failure == nil {
+				a.failure = runtime.Errorf(runtime.ErrUnavailable, "apply %s: %w", Quote(at), err)
 			}
 		}
 	})

@@ -83,7 +83,7 @@ func (a *applying) applyBatch(batch []*change) {
 				steps = append(steps, step{Op: stepMake, Dir: []byte(parentOf(c.Path)), Temp: []byte(d.temp)})
 			}
 		}
-		if a.wrong != nil {
+		if a.failure != nil {
 			return
 		}
 	}
@@ -108,7 +108,7 @@ func (a *applying) applyBatch(batch []*change) {
 			a.reached("apply: file written")
 		}
 	}
-	if a.wrong == nil {
+	if a.failure == nil {
 		a.place(batch[0], written)
 	}
 	for _, d := range drafts {
@@ -128,7 +128,7 @@ func (a *applying) draft(c *change) *draft {
 		if a.force && a.remakeParents(c) {
 			dir, name, err = a.parent(c.Path)
 		}
-		if err != nil && a.wrong == nil {
+		if err != nil && a.failure == nil {
 			a.conflict(c, "its directory was deleted on the host")
 			return nil
 		}

@@ -28,7 +28,7 @@ func (a *applying) makeTrees(todo []*change) {
 // staged under a temporary name.
 func (a *applying) applyTrees(todo []*change) {
 	defer a.unstageRest()
-	for len(todo) > 0 && a.wrong == nil {
+	for len(todo) > 0 && a.failure == nil {
 		var rest []*change
 		for _, c := range todo {
 			if a.orphaned(c) {
@@ -38,7 +38,7 @@ func (a *applying) applyTrees(todo []*change) {
 				rest = append(rest, c)
 				continue
 			}
-			if a.wrong == nil && (len(a.stillStaged(a.staged)) > 0 || a.canContinue()) { // do not stop while a directory has a temporary name
+			if a.failure == nil && (len(a.stillStaged(a.staged)) > 0 || a.canContinue()) { // do not stop while a directory has a temporary name
 				a.applyTree(c)
 			}
 		}
@@ -55,8 +55,8 @@ func (a *applying) applyTrees(todo []*change) {
 // unstageRest restores the names of directories that were staged for a rename that did not happen.
 func (a *applying) unstageRest() {
 	for _, s := range a.stillStaged(a.staged) {
-		if err := a.Layers.undo(&s); err != nil && !errors.Is(err, errTaken) && a.wrong == nil {
-			a.wrong = runtime.WithClass(runtime.ErrUnavailable, err)
+		if err := a.Layers.undo(&s); err != nil && !errors.Is(err, errTaken) && a.failure == nil {
+			a.failure = runtime.WithClass(runtime.ErrUnavailable, err)
 		}
 	}
 	a.Layers.staged = a.stillStaged(a.staged)

@@ -168,8 +168,8 @@ func (p *plan) entry(at string) *entry {
 // drop renames what the upper layer has at a path to temp in Layers.Work, and forgets the records
 // of what that hides.
 func (p *plan) drop(at, temp string) error {
-	if p.Taken != nil {
-		p.Taken(at)
+	if p.BeforeRemove != nil {
+		p.BeforeRemove(at)
 	}
 	err := p.inOwn(at, func(dir int, name string) error {
 		// A directory that gets another parent must be writable itself.

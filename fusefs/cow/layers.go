@@ -39,13 +39,13 @@ type Layers struct {
 	// meanwhile either way. nil calls f.
 	Alone func(f func())
 
-	// Taken is called before what the upper layer has at a path is taken out of it. nil ignores it.
-	Taken func(path string)
-	// Relocated is called when a directory that the host had at the path from is at to, before
-	// that is recorded; it may be called again after a crash. nil ignores it.
+	// BeforeRemove is called before the object at a path of the upper layer is removed. It may be nil.
+	BeforeRemove func(path string)
+	// Relocated is called when a directory of the host was renamed from from to to, before the log
+	// records that. It may be called again after a crash. It may be nil.
 	Relocated func(from, to string) error
-	// Moved is called after Apply has taken a whiteout away or changed where a lower half is. nil
-	// ignores it.
+	// Moved is called after Apply has removed a whiteout, or changed the path of a lower half. It
+	// may be nil.
 	Moved func()
 
 	// Stopped reports whether all callers have stopped waiting for the work. The work then ends

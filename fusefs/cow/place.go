@@ -52,7 +52,7 @@ func (a *applying) place(first *change, drafts []*draft) {
 		a.placed(d)
 	}
 	a.forgetRemoved(first)
-	if a.wrong != nil {
+	if a.failure != nil {
 		return
 	}
 	if err := a.forgetSteps(); err != nil {

@@ -217,7 +217,7 @@ func (l *Layers) finishStaged(staged []step) error {
 	if len(l.staged) > 0 {
 		l.warn("an apply was killed, and the name of a directory cannot be restored: apply again", "directory", string(l.staged[0].Temp))
 	}
-	return errors.Join(a.wrong, l.Log.Sync())
+	return errors.Join(a.failure, l.Log.Sync())
 }
 
 // homeOf returns the last directory of steps that exists: it may have been renamed after the one

@@ -64,7 +64,7 @@ func (h *handlers) serve() {
 		return
 	}
 	h.ended = make(chan struct{})
-	h.watch = time.AfterFunc(time.Hour, h.look)
+	h.watch = time.AfterFunc(time.Hour, h.checkStall)
 	h.watch.Stop()
 	h.running.Store(1)
 	h.begin()
@@ -105,8 +105,8 @@ func (h *handlers) begin() {
 	}()
 }
 
-// look starts a handler if all have been at work for blockedTime without an answer.
-func (h *handlers) look() {
+// checkStall starts a handler if all handlers have worked for blockedTime without an answer.
+func (h *handlers) checkStall() {
 	done := h.done.Load()
 	switch {
 	case done != h.seen:

@@ -89,7 +89,7 @@ func (t *treeServer) layers() *cow.Layers {
 	}
 	if t.server != nil {
 		l.Alone = t.server.Alone
-		l.Taken = func(path string) { t.server.Discarded([]string{path}) }
+		l.BeforeRemove = func(path string) { t.server.Discarded([]string{path}) }
 		l.Moved = func() { t.server.Discarded(nil) }
 	}
 	return l

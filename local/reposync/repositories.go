@@ -58,7 +58,7 @@ func (r *repositories) changed() bool {
 // left.
 func (r *repositories) kept() bool {
 	r.find()
-	return r.problem == "" && !slices.ContainsFunc(r.pairs, func(p *gitsync.Pair) bool { return !p.Kept() })
+	return r.problem == "" && !slices.ContainsFunc(r.pairs, func(p *gitsync.Pair) bool { return !p.PrivateUnchanged() })
 }
 
 // same reports whether neither side has changed since the last synchronisation in this process,

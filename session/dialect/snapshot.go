@@ -116,12 +116,12 @@ var notSet = map[Purpose][]string{
 // and options of set last.
 //
 // base is the directory of all sessions' directories.
-func (s Snapshot) Restore(base string, why Purpose) []byte {
+func (s Snapshot) Restore(base string, purpose Purpose) []byte {
 	b := &script{}
 	if s.POSIX {
-		s.restorePOSIX(b, base, why)
+		s.restorePOSIX(b, base, purpose)
 	} else {
-		s.restoreBash(b, base, why)
+		s.restoreBash(b, base, purpose)
 	}
 	return b.Bytes()
 }
@@ -132,7 +132,7 @@ type script struct{ bytes.Buffer }
 // line adds the words of a line.
 func (b *script) line(words ...string) { b.WriteString(strings.Join(words, " ") + "\n") }
 
-func (s Snapshot) restorePOSIX(b *script, base string, why Purpose) {
+func (s Snapshot) restorePOSIX(b *script, base string, purpose Purpose) {
 	for _, stmt := range s.statements("vars") {
 		if name, _, ok := strings.Cut(stmt, "="); ok && !slices.Contains(computed, name) {
 			b.line(stmt)
@@ -146,7 +146,7 @@ func (s Snapshot) restorePOSIX(b *script, base string, why Purpose) {
 	}
 	b.line(`\cd -- ` + quote(s.Cwd()))
 	b.line("umask", quote(s.umask()))
-	if why != AfterKill {
+	if purpose != AfterKill {
 		for _, stmt := range s.traps(base) {
 			b.line(stmt)
 		}
@@ -156,7 +156,7 @@ func (s Snapshot) restorePOSIX(b *script, base string, why Purpose) {
 	}
 }
 
-func (s Snapshot) restoreBash(b *script, base string, why Purpose) {
+func (s Snapshot) restoreBash(b *script, base string, purpose Purpose) {
 	builtin := func(words ...string) { b.line(`\builtin ` + strings.Join(words, " ")) }
 	for _, stmt := range s.statements("shopt") {
 		switch lastWord(stmt) {
@@ -179,7 +179,7 @@ func (s Snapshot) restoreBash(b *script, base string, why Purpose) {
 			builtin(stmt)
 		}
 	}
-	if why != AfterKill && why != ForAttach {
+	if purpose != AfterKill && purpose != ForAttach {
 		for _, stmt := range s.traps(base) {
 			builtin(stmt)
 		}
@@ -188,7 +188,7 @@ func (s Snapshot) restoreBash(b *script, base string, why Purpose) {
 		builtin(stmt)
 	}
 	for _, stmt := range s.statements("options") {
-		if name := lastWord(stmt); !slices.Contains(notSet[AfterExit], name) && !slices.Contains(notSet[why], name) {
+		if name := lastWord(stmt); !slices.Contains(notSet[AfterExit], name) && !slices.Contains(notSet[purpose], name) {
 			builtin(stmt)
 		}
 	}

@@ -20,8 +20,8 @@ func (s *shell) with(rt runtime.RuntimeWithSession) *shell {
 	return &shell{&e, s.Session}
 }
 
-// leave ends a runtime as the end of its process would.
-func (e *env) leave(rt runtime.RuntimeWithSession) {
+// closeRuntime ends a runtime as the end of its process would.
+func (e *env) closeRuntime(rt runtime.RuntimeWithSession) {
 	e.Helper()
 	c, ok := rt.(io.Closer)
 	if !ok {
@@ -36,7 +36,7 @@ func callerOther(e *env) {
 	e.rt = e.Reopen(e.TB, first)
 	s := e.shell(&runtime.SessionConfig{Name: "main"}).with(first)
 	s.prints("cd /usr; x=first; alias hi='echo hi'", "")
-	e.leave(first)
+	e.closeRuntime(first)
 	s = s.with(e.rt)
 	s.prints("pwd; echo $x; hi", "/usr\nfirst\nhi\n")
 	s.same()
@@ -58,7 +58,7 @@ func callerGone(e *env) {
 	s.waiting(0)
 	waits := s.with(first).begin(e.Ctx, &runtime.SessionExecRequest{Command: []string{"x=waited"}})
 	s.waiting(1)
-	e.leave(first)
+	e.closeRuntime(first)
 	for what, c := range map[string]<-chan outcome{"running": running, "waiting": waits} {
 		if o := e.outcome(c); o.err == nil {
 			e.Errorf("the %s call of a runtime that was closed says %+v", what, o.ExecResult)

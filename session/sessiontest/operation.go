@@ -45,7 +45,7 @@ func operationOutlivesCaller(e *env) {
 	s.waiting(0)
 	waits := s.with(first).begin(e.Ctx, &runtime.SessionExecRequest{Command: []string{"echo $x"}, Operation: "next"})
 	s.waiting(1)
-	e.leave(first)
+	e.closeRuntime(first)
 	for what, c := range map[string]<-chan outcome{"running": running, "waiting": waits} {
 		if o := e.outcome(c); o.err == nil {
 			e.Errorf("the %s call of a runtime that was closed says %+v", what, o.ExecResult)

@@ -123,7 +123,7 @@ func (p *Process) handle(f wire.Frame) error {
 			p.fail(err)
 			return err
 		}
-		p.settle(status, nil, io.EOF)
+		p.conclude(status, nil, io.EOF)
 	case wire.Failed:
 		var failure wire.Failure
 		if err := wire.Decode(&f, &failure); err != nil {
@@ -132,10 +132,10 @@ func (p *Process) handle(f wire.Frame) error {
 		}
 		if p.socket != nil {
 			err := socketError(&failure)
-			p.settle(wire.ExitStatus{}, err, err)
+			p.conclude(wire.ExitStatus{}, err, err)
 			return nil
 		}
-		p.settle(wire.ExitStatus{}, &StartError{Code: failure.Code, Message: failure.Message, Class: failure.Class}, io.EOF)
+		p.conclude(wire.ExitStatus{}, &StartError{Code: failure.Code, Message: failure.Message, Class: failure.Class}, io.EOF)
 	default:
 		return fmt.Errorf("%w: frame of type %d on a channel", wire.ErrProtocol, f.Type)
 	}
@@ -143,11 +143,11 @@ func (p *Process) handle(f wire.Frame) error {
 }
 
 // fail ends the process's life on this side, with an error for all streams.
-func (p *Process) fail(err error) { p.settle(wire.ExitStatus{}, err, err) }
+func (p *Process) fail(err error) { p.conclude(wire.ExitStatus{}, err, err) }
 
-// settle says how the process has ended, and what comes behind its output. The first
-// end counts.
-func (p *Process) settle(status wire.ExitStatus, err, behind error) (first bool) {
+// conclude sets how the process has ended, and the error that follows its output. Only the first
+// call has an effect; first reports whether this call was it.
+func (p *Process) conclude(status wire.ExitStatus, err, behind error) (first bool) {
 	p.mu.Lock()
 	over := p.over
 	if !over {
@@ -174,7 +174,7 @@ func (p *Process) settle(status wire.ExitStatus, err, behind error) (first bool)
 func (p *Process) Abandon(status wire.ExitStatus) {
 	p.stdout.drop()
 	p.stderr.drop()
-	if p.settle(status, nil, io.EOF) {
+	if p.conclude(status, nil, io.EOF) {
 		_ = p.conn.w.Send(wire.Kill, p.channel, nil)
 	}
 }

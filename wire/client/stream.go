@@ -12,12 +12,12 @@ import (
 	"wolffia/wire"
 )
 
-// An output is one stream of a process: a queue that credit keeps short, or
-// a function that takes what comes.
+// An output is one stream of a process: a queue that credit bounds, or a function that receives
+// the bytes.
 type output struct {
 	p      *Process
 	stream wire.Type
-	take   func([]byte) // nil: queue
+	sink   func([]byte) // receives the bytes; nil: queue them
 	window int          // the credit that it starts with
 	merge  bool         // the boundaries of frames mean nothing
 
@@ -28,13 +28,13 @@ type output struct {
 	credit int          // bytes that the other end may still send; guarded by mu
 	read   int          // bytes read since credit was last given; guarded by mu
 	total  int64        // bytes that have come; guarded by mu
-	err    error        // what comes after the queue; guarded by mu
-	deaf   bool         // what still comes is dropped; guarded by mu
+	err    error        // follows the queue; guarded by mu
+	deaf   bool         // further bytes are dropped; guarded by mu
 	limit  deadline     // of reads; guarded by mu
 }
 
-func newOutput(p *Process, stream wire.Type, take func([]byte)) *output {
-	o := &output{p: p, stream: stream, take: take, window: p.window, credit: p.window, merge: p.socket == nil || !p.socket.packets}
+func newOutput(p *Process, stream wire.Type, sink func([]byte)) *output {
+	o := &output{p: p, stream: stream, sink: sink, window: p.window, credit: p.window, merge: p.socket == nil || !p.socket.packets}
 	o.change = sync.NewCond(&o.mu)
 	return o
 }
@@ -63,7 +63,7 @@ func (o *output) put(f wire.Frame) error {
 		return fmt.Errorf("%w: more output than granted", wire.ErrProtocol)
 	}
 	o.total += int64(n)
-	if o.take == nil {
+	if o.sink == nil {
 		if last := len(o.queue) - 1; last >= 0 && n <= small && o.merge && o.queue[last].Append(f.Payload()) {
 			f.Release()
 		} else {
@@ -74,7 +74,7 @@ func (o *output) put(f wire.Frame) error {
 		runtime.Gosched() // so that the reader runs in this thread
 		return nil
 	}
-	o.take(f.Payload()) // under the lock: after drop nothing is taken
+	o.sink(f.Payload()) // under the lock: after drop nothing is taken
 	o.mu.Unlock()
 	f.Release()
 	return o.consumed(n)
@@ -84,16 +84,16 @@ func (o *output) put(f wire.Frame) error {
 func (o *output) consumed(n int) error {
 	o.mu.Lock()
 	o.read += n
-	give := 0
+	credit := 0
 	if o.read >= o.window/4 && o.err == nil {
-		give, o.read = o.read, 0
-		o.credit += give
+		credit, o.read = o.read, 0
+		o.credit += credit
 	}
 	o.mu.Unlock()
-	if give == 0 {
+	if credit == 0 {
 		return nil
 	}
-	return o.p.conn.w.Send(wire.Credit, o.p.channel, wire.AppendCredit(nil, o.stream, give))
+	return o.p.conn.w.Send(wire.Credit, o.p.channel, wire.AppendCredit(nil, o.stream, credit))
 }
 
 // end says what comes after what is queued. The first end counts.

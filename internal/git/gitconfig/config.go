@@ -96,10 +96,10 @@ type parser struct {
 }
 
 // fail records that git refuses the present line.
-func (p *parser) fail(why string, args ...any) {
+func (p *parser) fail(reason string, args ...any) {
 	if p.err == nil {
 		line := 1 + strings.Count(p.text[:min(p.pos, len(p.text))], "\n")
-		p.err = fmt.Errorf("line %d: "+why, append([]any{line}, args...)...)
+		p.err = fmt.Errorf("line %d: "+reason, append([]any{line}, args...)...)
 	}
 }
 

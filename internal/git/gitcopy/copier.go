@@ -215,14 +215,14 @@ func (c *Copier) copyTo(tmp, at string, dir int, st *unix.Stat_t) error {
 		if !is {
 			return c.put(c.work, tmp, text) // git says what is wrong with it
 		}
-		return c.elsewhere(tmp, at, dir, here, to,
+		return c.copyTarget(tmp, at, dir, here, to,
 			func() error { return c.put(c.work, tmp, []byte("gitdir: "+c.inside(to)+"\n")) })
 	case unix.S_IFLNK:
 		to, err := os.Readlink(filepath.Join(procPath(dir), gitName))
 		if err != nil {
 			return err
 		}
-		return c.elsewhere(tmp, at, dir, here, to, func() error { return unix.Symlinkat(c.inside(to), c.work, tmp) })
+		return c.copyTarget(tmp, at, dir, here, to, func() error { return unix.Symlinkat(c.inside(to), c.work, tmp) })
 	}
 	return errors.New("it is not a directory, a file or a link")
 }
@@ -236,10 +236,10 @@ func (c *Copier) inside(to string) string {
 	return to
 }
 
-// elsewhere makes a private repository of the git directory to, which the .git of the directory
-// here, open as tree, names; if that is in a .git of the codebase it calls same instead, and the
-// way is the same inside.
-func (c *Copier) elsewhere(tmp, at string, tree int, here, to string, same func() error) error {
+// copyTarget makes a private repository of the git directory to, which the .git of the directory
+// here, open as tree, names. If to is in a .git of the codebase, it calls same instead: the
+// sandbox then has to at the same place.
+func (c *Copier) copyTarget(tmp, at string, tree int, here, to string, same func() error) error {
 	if to = filepath.Clean(to); !filepath.IsAbs(to) {
 		to = filepath.Join(here, to)
 	}

@@ -20,17 +20,17 @@ import (
 const lockLimit = 30 * time.Second
 
 // Number returns the number of the host's git directory at the absolute path at, in the file called
-// name of dir, which is open for reading; it gets the next one if it has none. give is called with
-// the path of the file if that was written, to give it to the user of the tree server; nil does
-// nothing. A Copier sees it when it is asked for the number. It waits for other calls, in any
-// process, until ctx ends, or for half a minute.
-func Number(ctx context.Context, dir *os.File, name, at string, give func(path string) error) (n int, err error) {
-	n, _, err = number(ctx, dir, name, at, give)
+// name of dir, which is open for reading. A directory without a number gets the next one. Number
+// calls chown with the path of the file if it has written the file, so that the file belongs to the
+// user of the tree server; chown may be nil. A Copier sees the number when it is asked for it.
+// Number waits for other calls, in any process, until ctx ends, or for half a minute.
+func Number(ctx context.Context, dir *os.File, name, at string, chown func(path string) error) (n int, err error) {
+	n, _, err = number(ctx, dir, name, at, chown)
 	return n, err
 }
 
-func number(ctx context.Context, dir *os.File, name, at string, give func(path string) error) (n int, all []string, err error) {
-	all, err = changeHosts(ctx, dir, name, give, func(hosts []string) []string {
+func number(ctx context.Context, dir *os.File, name, at string, chown func(path string) error) (n int, all []string, err error) {
+	all, err = changeHosts(ctx, dir, name, chown, func(hosts []string) []string {
 		if n = slices.Index(hosts, at); n < 0 {
 			n, hosts = len(hosts), append(hosts, at)
 		}
@@ -41,7 +41,7 @@ func number(ctx context.Context, dir *os.File, name, at string, give func(path s
 
 // changeHosts replaces the list in the file called name of dir by what change makes of it, and
 // returns that.
-func changeHosts(ctx context.Context, dir *os.File, name string, give func(path string) error, change func(hosts []string) []string) ([]string, error) {
+func changeHosts(ctx context.Context, dir *os.File, name string, chown func(path string) error, change func(hosts []string) []string) ([]string, error) {
 	late := fmt.Errorf("another process of wolffia is at work on %s", dir.Name())
 	ctx, cancel := context.WithTimeoutCause(ctx, lockLimit, late)
 	defer cancel()
@@ -62,8 +62,8 @@ func changeHosts(ctx context.Context, dir *os.File, name string, give func(path 
 	if err := statefile.Write(path, all); err != nil {
 		return nil, fmt.Errorf("record the host's git directories: %w", err)
 	}
-	if give != nil {
-		err = give(path)
+	if chown != nil {
+		err = chown(path)
 	}
 	return all, err
 }

@@ -343,13 +343,13 @@ func (p *copying) worktrees(to int, at string, common *os.File) error {
 		}
 		defer unix.Close(tree)
 		p.made = append(p.made, filepath.Join(at, name))
-		for _, way := range []string{"gitdir", "commondir"} {
-			text, err := beneath.ReadFile(fd, way, maxPointer)
+		for _, line := range []string{"gitdir", "commondir"} {
+			text, err := beneath.ReadFile(fd, line, maxPointer)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
 			if err == nil {
-				err = p.put(tree, way, []byte(p.inside(string(text))))
+				err = p.put(tree, line, []byte(p.inside(string(text))))
 			}
 			if err != nil {
 				return err
@@ -394,8 +394,8 @@ func (p *copying) objects(to int, at string, common *os.File) error {
 		if err != nil {
 			return err
 		}
-		for _, way := range p.waysTo(at, n, real) {
-			lines.WriteString(way + "\n")
+		for _, line := range p.objectPaths(at, n, real) {
+			lines.WriteString(line + "\n")
 		}
 		text, err := os.ReadFile(filepath.Join(real, "info/alternates"))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -420,23 +420,23 @@ func (p *copying) objects(to int, at string, common *os.File) error {
 	return p.put(to, "objects/info/alternates", []byte(lines.String()))
 }
 
-// waysTo returns the lines by which the directory at of the copy finds the host's objects at real,
-// which are those of the git directory number n.
-func (p *copying) waysTo(at string, n int, real string) []string {
+// objectPaths returns the lines by which the directory at of the copy finds the host's objects at
+// real, which belong to the git directory number n.
+func (p *copying) objectPaths(at string, n int, real string) []string {
 	if p.Shown != "" {
 		return []string{filepath.Join(p.Shown, strconv.Itoa(n), "objects")}
 	}
 	shown := ShownAt(n) + "/objects"
-	ways := []string{"../" + shown}
-	// git-lfs finds absolute paths only, and go-git none beside one that is (with
-	// EnableDotGitCommonDir). git knows both for one. It complains of those that do not exist, as
-	// when the sandbox has moved a directory: not the top one.
+	paths := []string{"../" + shown}
+	// git-lfs follows absolute paths only, and go-git follows no other path beside an absolute one
+	// (with EnableDotGitCommonDir). git takes both for one directory. It warns of paths that do not
+	// exist, as when the sandbox has moved a directory: so only the top one gets an absolute path.
 	path := filepath.Join(p.MountPoint, p.at, at, shown)
 	_, err := os.Stat(filepath.Join(filepath.Dir(real), "lfs"))
 	if err == nil && p.at == gitName && filepath.IsAbs(path) && !strings.Contains(path, "\n") {
-		ways = append(ways, path)
+		paths = append(paths, path)
 	}
-	return ways
+	return paths
 }
 
 // modules copies the git directories of submodules below the directory at of the host's git

@@ -5,9 +5,9 @@ import "golang.org/x/sys/unix"
 // An inode identifies a file.
 type inode struct{ dev, ino uint64 }
 
-// look counts the regular file called name in the directory dir if it has several links,
+// countLinks counts the regular file called name in the directory dir if it has several links,
 // up to Options.Files.
-func (w *walker) look(dir int, name string) {
+func (w *walker) countLinks(dir int, name string) {
 	var st unix.Stat_t
 	if w.files.Add(-1) < 0 || unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Nlink < 2 {
 		return

@@ -246,7 +246,7 @@ func (d *dir) entry(name []byte, typ uint8) {
 		}
 	case unix.DT_REG:
 		if d.files.Load() > 0 {
-			d.look(d.fd, string(name))
+			d.countLinks(d.fd, string(name))
 		}
 		if d.names[gitconfig.Lower(string(name))] {
 			d.note(&d.named, path())

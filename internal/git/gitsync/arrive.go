@@ -125,12 +125,12 @@ func (p *Pair) ArriveLinked(ctx context.Context, dir string) error {
 		if t.branch() != "" {
 			blocked[t.branch()] = "it is checked out in another working tree"
 		}
-		why := blocked[head]
+		reason := blocked[head]
 		if at = t.Refs[head]; at == "" {
-			why = "the host has no such branch"
+			reason = "the host has no such branch"
 		}
-		if why != "" {
-			return runtime.Errorf(runtime.ErrInvalid, "%s: %s", hostgit.Printable(short(head)), why)
+		if reason != "" {
+			return runtime.Errorf(runtime.ErrInvalid, "%s: %s", hostgit.Printable(short(head)), reason)
 		}
 	} else if head = at; at == "" {
 		return runtime.Errorf(runtime.ErrInvalid, "the host has no commit yet")

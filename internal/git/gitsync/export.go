@@ -66,8 +66,8 @@ func (p *Pair) Export(ctx context.Context, branch string, dry bool) (made []Bran
 	var names []string
 	made = slices.DeleteFunc(made, func(b Branch) bool {
 		ref := heads + b.Name
-		if why := bad[b.At]; why != "" {
-			refused = errors.Join(refused, staysInside(b.Name, why))
+		if reason := bad[b.At]; reason != "" {
+			refused = errors.Join(refused, staysInside(b.Name, reason))
 			return true
 		}
 		moves, names = append(moves, move{Ref: ref, Old: out.Refs[ref], New: b.At}), append(names, ref)
@@ -177,8 +177,8 @@ func (p *Pair) named(h *host, all []Branch, out table) (made []Branch, refused e
 			name = PlainName(name)
 		}
 		name = "wolffia/" + p.Name + "/" + name
-		if why := inTheWay(name); why != "" {
-			refused = errors.Join(refused, staysInside(name, why))
+		if reason := inTheWay(name); reason != "" {
+			refused = errors.Join(refused, staysInside(name, reason))
 			continue
 		}
 		names.add(heads + name)
@@ -210,14 +210,14 @@ func (h *host) taken(out table) (names *space, inTheWay func(branch string) stri
 	blocked[out.branch()] = "it is checked out here"
 	return names, func(branch string) string {
 		ref := heads + branch
-		if why := blocked[ref]; why != "" || out.Refs[ref] != "" {
-			return why
+		if reason := blocked[ref]; reason != "" || out.Refs[ref] != "" {
+			return reason
 		}
 		return names.clash(ref)
 	}
 }
 
 // staysInside says why a branch is not made.
-func staysInside(name, why string) error {
-	return runtime.Errorf(runtime.ErrInvalid, "branch %s: its commits stay inside: %s", hostgit.Printable(name), why)
+func staysInside(name, reason string) error {
+	return runtime.Errorf(runtime.ErrInvalid, "branch %s: its commits stay inside: %s", hostgit.Printable(name), reason)
 }

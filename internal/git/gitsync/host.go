@@ -162,11 +162,11 @@ func (h *host) blocked(t table, busy string) map[string]string {
 	if busy != "" && t.branch() != "" {
 		blocked[t.branch()] = busy + " is in progress here"
 	}
-	add := func(why, dir string, files ...string) {
+	add := func(reason, dir string, files ...string) {
 		for _, f := range files {
 			b, err := os.ReadFile(filepath.Join(dir, f))
 			if ref, is := strings.CutPrefix(strings.TrimSpace(string(b)), "ref: "); err == nil && (is || f != "HEAD") {
-				blocked[ref] = why
+				blocked[ref] = reason
 			}
 		}
 	}
@@ -179,9 +179,9 @@ func (h *host) blocked(t table, busy string) map[string]string {
 		if same(dir, h.Path()) {
 			continue
 		}
-		const why = "it is checked out in another working tree"
-		if add(why, dir, headNames...); dir != h.Common() || h.Config("core.bare") != "true" {
-			add(why, dir, "HEAD")
+		const reason = "it is checked out in another working tree"
+		if add(reason, dir, headNames...); dir != h.Common() || h.Config("core.bare") != "true" {
+			add(reason, dir, "HEAD")
 		}
 	}
 	return blocked

@@ -156,8 +156,8 @@ func (s *space) remove(ref string) {
 // another kind has its short name, and git would take the one for the other; or a file is in the
 // place of a directory, or the other way.
 func (s *space) clash(ref string) string {
-	if why := s.placed(ref); why != "" {
-		return why
+	if reason := s.placed(ref); reason != "" {
+		return reason
 	}
 	name := short(ref)
 	for _, k := range []string{heads, tags, remotes} {

@@ -23,8 +23,8 @@ func (s *run) others() map[string]bool {
 	return theirs
 }
 
-// leave takes references out of what this sync compares.
-func (s *run) leave(refs map[string]bool) {
+// exclude removes references from the tables that this sync compares.
+func (s *run) exclude(refs map[string]bool) {
 	if len(refs) == 0 {
 		return
 	}

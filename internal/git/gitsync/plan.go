@@ -74,17 +74,17 @@ type question struct {
 	folded             bool            // the host's file system does not tell cases apart
 }
 
-// An answer is what plan has decided.
+// An answer is the result of plan.
 type answer struct {
 	out     []move            // on the host
 	in      []move            // inside
 	aside   map[string]move   // by the reference inside: the move of a branch below refs/heads/wolffia/
 	shown   map[string]string // references below refs/remotes/host that the sandbox gets
-	settled map[string]string // what both have after it
-	headOut string            // what the host's HEAD becomes; "": it stays
+	agreed  map[string]string // references that both sides have afterwards
+	headOut string            // the host's new HEAD; "": unchanged
 	headIn  string
-	said    []string // what is done
-	stays   []string // what is not done, as long as that holds
+	said    []string // lines about what was done
+	stays   []string // lines about what is not done, as long as its cause lasts
 }
 
 func (a *answer) hold(format string, args ...any) {
@@ -106,7 +106,7 @@ type planner struct {
 // plan decides what moves where. It is a pure function: see section "What crosses" of docs/git.md.
 func plan(q question) (answer, error) {
 	p := &planner{question: q, space: newSpace(q.host.Refs, q.folded)}
-	p.aside, p.shown, p.settled = make(map[string]move), make(map[string]string), make(map[string]string)
+	p.aside, p.shown, p.agreed = make(map[string]move), make(map[string]string), make(map[string]string)
 	for _, r := range p.order() {
 		if err := p.ref(r); err != nil {
 			return answer{}, err
@@ -150,7 +150,7 @@ func (p *planner) ref(r string) error {
 	case in == "" && strings.HasPrefix(r, p.own()):
 		return nil
 	case in == host:
-		p.settled[r] = in
+		p.agreed[r] = in
 		return nil
 	case in == base:
 		p.in = append(p.in, move{r, host, in})
@@ -160,12 +160,12 @@ func (p *planner) ref(r string) error {
 		return errMoves
 	}
 	if in != "" && host == "" {
-		why := nameFault(short(r))
-		if why == "" {
-			why = p.space.clash(r)
+		reason := nameFault(short(r))
+		if reason == "" {
+			reason = p.space.clash(r)
 		}
-		if why != "" {
-			p.keep(r, "the name does not cross: "+why)
+		if reason != "" {
+			p.keep(r, "the name does not cross: "+reason)
 			return nil
 		}
 	}
@@ -195,8 +195,8 @@ func (p *planner) ref(r string) error {
 // follow moves a reference of the host to where the sandbox's is.
 func (p *planner) follow(r string) {
 	in, host := p.inside.Refs[r], p.host.Refs[r]
-	if why := p.blocked[r]; why != "" {
-		p.keep(r, why)
+	if reason := p.blocked[r]; reason != "" {
+		p.keep(r, reason)
 		return
 	}
 	if in == "" && r == p.host.branch() && p.inside.Head == p.base.Head {
@@ -210,7 +210,7 @@ func (p *planner) follow(r string) {
 		p.space.add(r)
 	}
 	p.out = append(p.out, move{r, in, host})
-	p.settled[r] = in
+	p.agreed[r] = in
 	switch {
 	case kind(r) != heads || host == "":
 	case in == "":
@@ -221,20 +221,20 @@ func (p *planner) follow(r string) {
 }
 
 // keep keeps the host's reference as it is. The commits of a branch go to another one.
-func (p *planner) keep(r, why string) {
+func (p *planner) keep(r, reason string) {
 	in := p.inside.Refs[r]
 	if in == "" || kind(r) != heads {
-		p.hold("%s stays inside: %s", r, why)
+		p.hold("%s stays inside: %s", r, reason)
 		return
 	}
 	to := p.place(r, in)
 	p.space.add(to)
 	p.aside[r] = move{to, in, p.host.Refs[to]}
 	hint := ""
-	if why == bothChanged {
+	if reason == bothChanged {
 		hint = fmt.Sprintf(" (git merge %s)", short(to))
 	}
-	p.hold("%s: %s: the sandbox's commits are at %s%s", short(r), why, short(to), hint)
+	p.hold("%s: %s: the sandbox's commits are at %s%s", short(r), reason, short(to), hint)
 	if host := p.host.Refs[r]; host != "" {
 		p.shown[hosts+short(r)] = host
 	}
@@ -265,12 +265,12 @@ func (p *planner) head() {
 	case in == base:
 		p.headIn = host
 	case host == base:
-		why := p.headFault()
-		if why == "" {
+		reason := p.headFault()
+		if reason == "" {
 			p.headOut = in
 			return
 		}
-		p.hold("HEAD stays: %s", why)
+		p.hold("HEAD stays: %s", reason)
 		p.keepBranch()
 	default:
 		p.hold("HEAD stays: both have switched, the host to %s, the sandbox to %s", called(host), called(in))
@@ -313,7 +313,7 @@ func (p *planner) keepBranch() {
 		return
 	}
 	p.out = slices.Delete(p.out, at, at+1)
-	delete(p.settled, r)
+	delete(p.agreed, r)
 	p.said = slices.DeleteFunc(p.said,
 		func(s string) bool { return strings.HasPrefix(s, short(r)+" was deleted in the sandbox: ") })
 	p.say("%s was deleted in the sandbox, and is checked out here: it stays", short(r))

@@ -106,7 +106,7 @@ func (s *run) refresh(ctx context.Context) error {
 	if err := s.refreshStashes(ctx); err != nil {
 		return err
 	}
-	if err := s.settled(); err != nil {
+	if err := s.recordIndex(); err != nil {
 		return err
 	}
 	return s.agree(c)
@@ -193,7 +193,7 @@ func (s *run) apply(ctx context.Context, c change) error {
 	}
 	for r, at := range s.all {
 		name, is := strings.CutPrefix(r, hosts)
-		if _, again := c.shown[r]; is && !again && s.plan.settled[heads+name] != "" {
+		if _, again := c.shown[r]; is && !again && s.plan.agreed[heads+name] != "" {
 			moves = append(moves, move{Ref: r, Old: at})
 		}
 	}
@@ -322,8 +322,8 @@ func quoted(text string) string {
 	return "'" + strings.ReplaceAll(hostgit.Printable(text), "'", `'\''`) + "'"
 }
 
-// settled records which index both sides have, if nothing is left to be done or said.
-func (s *run) settled() error {
+// recordIndex records which index both sides have, if this sync has no work and no report left.
+func (s *run) recordIndex() error {
 	if len(s.stays) > 0 || s.pending != "" || len(s.rec.Exported) > 0 {
 		return nil
 	}

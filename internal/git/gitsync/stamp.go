@@ -97,8 +97,8 @@ type stamps struct {
 	Pending string   `json:"pending,omitempty"`
 }
 
-// look takes the stamps of both sides.
-func (p *Pair) look(private tree) (host, inside stamp, err error) {
+// takeStamps takes the stamps of both sides.
+func (p *Pair) takeStamps(private tree) (host, inside stamp, err error) {
 	own, err := openTree(p.Host)
 	if err != nil {
 		return host, inside, err
@@ -150,7 +150,7 @@ func (p *Pair) Unchanged() (Report, bool) {
 	}
 	defer private.Close()
 	taken := time.Now()
-	host, in, err := p.look(private)
+	host, in, err := p.takeStamps(private)
 	if err != nil {
 		return Report{}, false
 	}
@@ -168,10 +168,10 @@ func (p *Pair) Unchanged() (Report, bool) {
 	return Report{}, true
 }
 
-// Kept reports whether the private copy is what the last Sync, or Begin, has left. It reads files
+// PrivateUnchanged reports whether the private copy is as the last Sync, or Begin, left it. It reads files
 // alone, and does not need the host's repository. It may report false for one that is: of a linked
 // working tree, or while something stays inside.
-func (p *Pair) Kept() bool {
+func (p *Pair) PrivateUnchanged() bool {
 	private, err := p.openPrivate(p.Private)
 	if err != nil {
 		return false

@@ -188,7 +188,7 @@ func (s *run) quiet(ctx context.Context) (host, in stamp, taken time.Time, err e
 	defer cancel()
 	for {
 		taken = time.Now()
-		if host, in, err = s.look(s.private); err != nil {
+		if host, in, err = s.takeStamps(s.private); err != nil {
 			return host, in, taken, err
 		}
 		if in.fifo != "" {
@@ -229,7 +229,7 @@ func (s *run) read(ctx context.Context) (err error) {
 	}
 	s.base = s.rec.Base
 	s.theirs = s.others()
-	s.leave(s.theirs)
+	s.exclude(s.theirs)
 	if s.Common != "" {
 		s.in.stashes = nil
 	} else if s.outStash, err = s.host.common.stashes(); err != nil {
@@ -350,37 +350,37 @@ func (s *run) refuse() {
 		return
 	}
 	for _, r := range slices.Sorted(maps.Keys(s.in.Refs)) {
-		why := s.bad[s.in.Refs[r]]
-		if why == "" || kind(r) == "" {
+		reason := s.bad[s.in.Refs[r]]
+		if reason == "" || kind(r) == "" {
 			continue
 		}
-		s.refused(r+" stays inside", why)
+		s.refused(r+" stays inside", reason)
 		if base := s.rec.Base.Refs[r]; base != "" {
 			s.in.Refs[r] = base
 		} else if delete(s.in.Refs, r); s.in.Head == r {
 			s.in.Head = s.rec.Base.Head
 		}
 	}
-	if why := s.bad[s.in.Head]; why != "" {
-		s.refused("HEAD stays", why)
+	if reason := s.bad[s.in.Head]; reason != "" {
+		s.refused("HEAD stays", reason)
 		s.in.Head = s.rec.Base.Head
 	}
-	if why := s.bad[s.tree]; why != "" {
-		s.refused("what is staged inside stays there", why)
+	if reason := s.bad[s.tree]; reason != "" {
+		s.refused("what is staged inside stays there", reason)
 		s.tree = ""
 	}
 	s.newest = slices.DeleteFunc(s.newest, func(e stash) bool {
-		why := s.bad[e.At]
-		if why != "" {
-			s.refused("a stash stays inside", why)
+		reason := s.bad[e.At]
+		if reason != "" {
+			s.refused("a stash stays inside", reason)
 		}
-		return why != ""
+		return reason != ""
 	})
 }
 
-func (s *run) refused(what, why string) {
-	s.stays = append(s.stays, what+": "+why)
-	s.pending = what + ": " + why
+func (s *run) refused(what, reason string) {
+	s.stays = append(s.stays, what+": "+reason)
+	s.pending = what + ": " + reason
 }
 
 // decide plans the moves, and computes the host's index for them. What the index does not permit
@@ -424,13 +424,13 @@ func (s *run) decide(ctx context.Context) (err error) {
 		}
 		s.indexID, s.fitted, err = s.host.fit(ctx, s.was, s.will, wants)
 		s.stages = wants != "" && err == nil
-		why, is := errors.AsType[blockedError](err)
+		reason, is := errors.AsType[blockedError](err)
 		switch {
 		case err == nil:
 		case !is:
 			return err
 		case !moves:
-			note, s.tree = "what is staged inside stays there: "+why.why, ""
+			note, s.tree = "what is staged inside stays there: "+reason.reason, ""
 			continue
 		case wants != "":
 			s.tree = ""
@@ -438,13 +438,13 @@ func (s *run) decide(ctx context.Context) (err error) {
 		default:
 			for _, r := range []string{q.host.branch(), s.head} {
 				if kind(r) != "" {
-					q.blocked[r] = why.why
+					q.blocked[r] = reason.reason
 				}
 			}
 			if q.blocked["HEAD"] != "" { // so it was not that
 				return err
 			}
-			q.blocked["HEAD"] = why.why
+			q.blocked["HEAD"] = reason.reason
 			continue
 		}
 		break
@@ -497,7 +497,7 @@ func (s *run) commit(ctx context.Context) error {
 	for _, e := range slices.Backward(s.newest) { // both sides have them now, whatever becomes of the refresh
 		s.rec.Ours, s.rec.Stash = append(s.rec.Ours, e.At), slices.Insert(s.rec.Stash, 0, e.At)
 	}
-	s.settle()
+	s.updateBase()
 	j.After = s.rec
 	if len(j.Moves)+len(j.Removed)+len(j.Stash)+len(j.Dropped) > 0 || j.HeadNew != "" || j.Index {
 		if err := s.carryOut(ctx, &j); err != nil {
@@ -519,10 +519,10 @@ func (s *run) commit(ctx context.Context) error {
 	return err
 }
 
-// settle brings the base to what both sides have after the moves on the host.
-func (s *run) settle() {
+// updateBase sets the base to the references that both sides have after the moves on the host.
+func (s *run) updateBase() {
 	s.rec.Base.Refs = maps.Clone(s.rec.Base.Refs)
-	for r, at := range s.plan.settled {
+	for r, at := range s.plan.agreed {
 		if s.rec.Base.Refs[r] = at; at == "" {
 			delete(s.rec.Base.Refs, r)
 		}

@@ -21,9 +21,9 @@ const (
 )
 
 // A blockedError is the reason why a branch cannot move now.
-type blockedError struct{ why string }
+type blockedError struct{ reason string }
 
-func (e blockedError) Error() string { return e.why }
+func (e blockedError) Error() string { return e.reason }
 
 func blockedf(format string, args ...any) error { return blockedError{fmt.Sprintf(format, args...)} }
 
@@ -79,8 +79,8 @@ func parseTree(b []byte, size int) (list []entry, err error) {
 	return list, nil
 }
 
-// looks reports whether a directory looks like a git directory.
-func looks(list []entry) bool {
+// isGitDir reports whether the entries of a directory are those of a git directory.
+func isGitDir(list []entry) bool {
 	found := 0
 	for _, e := range list {
 		if e.name == "HEAD" || e.dir && (e.name == "objects" || e.name == "refs") {
@@ -106,7 +106,7 @@ func (c *comparison) added(from, to, at string, depth int) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if looks(now) && !looks(was) {
+	if isGitDir(now) && !isGitDir(was) {
 		return 0, blockedf("%s in a commit looks like a git directory", cmp.Or(at, "the top"))
 	}
 	before := dirs(was)

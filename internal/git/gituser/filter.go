@@ -30,9 +30,9 @@ func (f filters) required() (all []gitconfig.Setting) {
 			continue
 		}
 		all = append(all, gitconfig.Setting{Name: "filter." + name + ".required", Value: "true"})
-		for _, way := range []string{"clean", "smudge"} {
-			if !has[way] && !has["process"] {
-				all = append(all, gitconfig.Setting{Name: "filter." + name + "." + way, Value: "cat"})
+		for _, direction := range []string{"clean", "smudge"} {
+			if !has[direction] && !has["process"] {
+				all = append(all, gitconfig.Setting{Name: "filter." + name + "." + direction, Value: "cat"})
 			}
 		}
 	}

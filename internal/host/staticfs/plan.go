@@ -88,7 +88,7 @@ func plan(p *perm.Policy, root directory, git *Git) (*Plan, error) {
 	if n.as != open {
 		w.stats.Mounts++
 	}
-	if err := w.look(root, n, &at); err != nil {
+	if err := w.planDir(root, n, &at); err != nil {
 		return nil, err
 	}
 	return &Plan{root: n, Stats: w.stats}, nil
@@ -111,10 +111,10 @@ func (at *where) join(name string) string {
 // dir returns the path of the directory at: "." is the root.
 func (at *where) dir() string { return cmp.Or(at.path, ".") }
 
-// look plans the content of the directory dir, which is shown as n says.
-func (w *planner) look(dir directory, n *node, at *where) error {
+// planDir plans the content of the directory dir, which is shown as n says.
+func (w *planner) planDir(dir directory, n *node, at *where) error {
 	if level, same := w.policy.Constant(at.state); same && level != perm.View && (w.git == nil || level < perm.Write) {
-		return nil // n.as says it all
+		return nil // n.as is enough
 	}
 	all, err := dir.entries()
 	if err != nil {
@@ -181,7 +181,7 @@ func (w *planner) folder(dir directory, parent *node, at *where, n *node, level 
 		sub, err = dir.enter(n.name)
 	}
 	if err == nil {
-		err = w.look(sub, n, &below)
+		err = w.planDir(sub, n, &below)
 		sub.close()
 	}
 	switch {

@@ -17,29 +17,29 @@ import (
 // .git until wolffia, or the user, removes them. To the sandbox the directory does not exist. A
 // whiteout in the store has its name.
 
-// A gone holds the paths of such directories. Its methods are safe for concurrent use; the zero
+// A removedDirs holds the paths of such directories. Its methods are safe for concurrent use; the zero
 // value holds none.
-type gone struct {
+type removedDirs struct {
 	mu    sync.RWMutex
 	paths map[string]struct{} // guarded by mu
 }
 
-// loadGone reads the whiteouts in the directory of the store that is open as dir, at the path at
+// loadRemovedDirs reads the whiteouts in the directory of the store that is open as dir, at the path at
 // of the tree.
-func (p *privateGit) loadGone(dir int, at string) syscall.Errno {
+func (p *privateGit) loadRemovedDirs(dir int, at string) syscall.Errno {
 	return p.eachName(dir, func(name string, typ uint32) syscall.Errno {
 		switch {
 		case name == gitName:
 		case typ == unix.S_IFCHR:
-			p.gone.add(path.Join(at, name))
+			p.removedDirs.add(path.Join(at, name))
 		case typ == unix.S_IFDIR:
-			return inDir(dir, name, func(fd int) syscall.Errno { return p.loadGone(fd, path.Join(at, name)) })
+			return inDir(dir, name, func(fd int) syscall.Errno { return p.loadRemovedDirs(fd, path.Join(at, name)) })
 		}
 		return 0
 	})
 }
 
-func (g *gone) add(at string) {
+func (g *removedDirs) add(at string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.paths == nil {
@@ -48,14 +48,14 @@ func (g *gone) add(at string) {
 	g.paths[at] = struct{}{}
 }
 
-func (g *gone) remove(at string) {
+func (g *removedDirs) remove(at string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.paths, at)
 }
 
-// any reports whether some are: the host has files then that the sandbox has removed.
-func (g *gone) any() bool {
+// any reports whether any directory is removed: the host then has files that the sandbox has removed.
+func (g *removedDirs) any() bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	return len(g.paths) > 0
@@ -63,7 +63,7 @@ func (g *gone) any() bool {
 
 // has reports whether the directory at path() was removed by the sandbox. It calls path only if
 // any directory was.
-func (g *gone) has(path func() string) bool {
+func (g *removedDirs) has(path func() string) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	if len(g.paths) == 0 {
@@ -74,7 +74,7 @@ func (g *gone) has(path func() string) bool {
 }
 
 // move follows a rename of the directory at from to to, or with swap their exchange.
-func (g *gone) move(from, to string, swap bool) {
+func (g *removedDirs) move(from, to string, swap bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.paths) == 0 {
@@ -92,10 +92,10 @@ func (g *gone) move(from, to string, swap bool) {
 	g.paths = moved
 }
 
-// isGone reports whether the sandbox has removed the directory called name of dir, which is open
+// isRemovedDir reports whether the sandbox has removed the directory called name of dir, which is open
 // as fd, and the host still has it. It returns false if the host has another object there by now.
-func (p *privateGit) isGone(fd int, dir *node, name string) bool {
-	if p == nil || dir == nil || !p.gone.has(func() string { return p.table.path(dir, name) }) {
+func (p *privateGit) isRemovedDir(fd int, dir *node, name string) bool {
+	if p == nil || dir == nil || !p.removedDirs.has(func() string { return p.table.path(dir, name) }) {
 		return false
 	}
 	at, errno := p.storePath(dir, name)
@@ -105,7 +105,7 @@ func (p *privateGit) isGone(fd int, dir *node, name string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_ = unix.Unlinkat(p.store, at, 0) // ENOENT: another request has removed it
-	p.gone.remove(at)
+	p.removedDirs.remove(at)
 	return false
 }
 
@@ -115,7 +115,7 @@ func (p *privateGit) isGone(fd int, dir *node, name string) bool {
 func (p *privateGit) leftOver(fd int, name, at string) syscall.Errno {
 	return inDir(fd, name, func(dir int) syscall.Errno {
 		return p.eachName(dir, func(name string, _ uint32) syscall.Errno {
-			if name == gitName || p.gone.has(func() string { return path.Join(at, name) }) {
+			if name == gitName || p.removedDirs.has(func() string { return path.Join(at, name) }) {
 				return 0
 			}
 			return syscall.ENOTEMPTY
@@ -123,11 +123,11 @@ func (p *privateGit) leftOver(fd int, name, at string) syscall.Errno {
 	})
 }
 
-// leave records the directory e, at the path at, which is not empty on the host, as removed by the
+// markRemoved records the directory e, at the path at, which is not empty on the host, as removed by the
 // sandbox. It does so if e contains only such directories, and a .git that the sandbox has
 // removed: hidden says so. Else it returns ENOTEMPTY. d is open as its parent. The caller holds
 // p.renameMu for writing.
-func (p *privateGit) leave(e *entry, d openDir, at string, hidden bool) syscall.Errno {
+func (p *privateGit) markRemoved(e *entry, d openDir, at string, hidden bool) syscall.Errno {
 	inside := p.levels.inside(e.dir.getState(), e.name, true)
 	switch _, errno := p.stat(fdName{d.fd, e.name + "/" + gitName}); {
 	case errno == 0 && hidden && p.levels.owns(inside, gitName), errno == syscall.ENOENT:
@@ -151,13 +151,13 @@ func (p *privateGit) leave(e *entry, d openDir, at string, hidden bool) syscall.
 	if err != nil {
 		return errnoOf(err)
 	}
-	p.gone.add(at)
+	p.removedDirs.add(at)
 	return 0
 }
 
-// comeBack makes the directory e, which the sandbox has removed, an empty directory again, in
+// recreate makes the directory e, which the sandbox has removed, an empty directory again, in
 // which the sandbox has no .git. d is open as its parent. The caller holds p.renameMu.
-func (p *privateGit) comeBack(e *entry, d openDir) {
+func (p *privateGit) recreate(e *entry, d openDir) {
 	at, errno := p.storePath(e.dir, e.name)
 	if errno != 0 {
 		return
@@ -190,8 +190,8 @@ func (p *privateGit) comeBack(e *entry, d openDir) {
 		return
 	}
 	for _, name := range below {
-		p.gone.add(name)
+		p.removedDirs.add(name)
 	}
-	p.gone.remove(at)
-	e.back = true
+	p.removedDirs.remove(at)
+	e.recreated = true
 }
