@@ -590,7 +590,7 @@ func TestManyLongRequestsAtOnce(t *testing.T) {
 		}
 		f.Release()
 	}
-	const many = "too many large requests at the same time: ask again when others have started, or pass what is large by standard input or in a file"
+	const many = "too many large requests at the same time: retry when others have started, or pass large data by standard input or in a file"
 	if ended["start request is longer than 4194304 bytes"] != 1 || ended["ran"] < 60 || ended[many] == 0 || ended["ran"]+ended[many]+1 != channels+2 {
 		t.Errorf(`got ended %v; want ended["start request is longer than 4194304 bytes"] == 1 and ended["ran"] >= 60 and ended[many] != 0 and ended["ran"]+ended[many]+1 == channels+2`,
 			ended)

@@ -152,7 +152,7 @@ func (l *link) handle(f wire.Frame) error {
 	}
 	if p == nil && f.Type == wire.Kill && l.parts.begun(f.Channel) {
 		_, _ = l.parts.remove(f.Channel)
-		return l.w.SendJSON(wire.Failed, f.Channel, failure("", errGivenUp))
+		return l.w.SendJSON(wire.Failed, f.Channel, failure("", errCanceled))
 	}
 	if p == nil {
 		return nil // it ended while this was on its way

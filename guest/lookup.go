@@ -61,7 +61,7 @@ func failure(name string, err error) wire.Failure {
 	switch {
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENOTDIR):
 		return wire.Failure{Code: 127, Message: fmt.Sprintf("%q: not found", name)}
-	case errors.Is(err, errGivenUp):
+	case errors.Is(err, errCanceled):
 		return wire.Failure{Code: 125, Message: err.Error(), Class: wire.ClassConflict}
 	case errors.As(err, new(dirError)), errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE):
 		code = 125

@@ -10,7 +10,7 @@ import (
 // maxParts bounds the bytes of all start requests that have arrived in part.
 const maxParts = 8 * wire.MaxStart
 
-var errManyParts = errors.New("too many large requests at the same time: ask again when others have started, or pass what is large by standard input or in a file")
+var errManyParts = errors.New("too many large requests at the same time: retry when others have started, or pass large data by standard input or in a file")
 
 // parts are the start requests that have arrived in part, by channel. Each of many clients
 // may be sending one; what does not fit is refused when its last piece has come, since

@@ -193,9 +193,9 @@ func (p *process) hasExited() bool {
 	return p.tree.Reaped || len(p.exited) > 0
 }
 
-// errGivenUp is the error of a process that was not started because its caller has cancelled the
+// errCanceled is the error of a process that was not started because its caller has canceled the
 // request.
-var errGivenUp = errors.New("the request was given up")
+var errCanceled = errors.New("the request was canceled")
 
 func (p *process) start(r *reaper, req *wire.StartRequest, files []uintptr) (int, error) {
 	if len(req.Args) == 0 {
@@ -231,7 +231,7 @@ func (p *process) execute(r *reaper, req *wire.StartRequest, dir string, files [
 	p.mu.Lock() // the tree is complete before kill uses it
 	defer p.mu.Unlock()
 	if p.dropped {
-		return 0, errGivenUp
+		return 0, errCanceled
 	}
 	exited := func(ws syscall.WaitStatus) {
 		if !ws.Stopped() {

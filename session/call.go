@@ -167,7 +167,7 @@ func (c *Call) fail(class, message string) {
 }
 
 // giveUp ends the channel of a call that was given up before it had a result.
-func (c *Call) giveUp() { c.fail(wire.ClassConflict, "the request was given up") }
+func (c *Call) giveUp() { c.fail(wire.ClassConflict, "the request was canceled") }
 
 func (c *Call) addCredit(stream wire.Type, n int) {
 	c.credit[stream] = min(c.credit[stream]+n, wire.MaxCredit)

@@ -40,7 +40,7 @@ func TestMCPCow(t *testing.T) {
 	}
 	c.fails("changes", args{"paths": []string{"/etc/passwd"}}, "not in the project")
 	c.fails("changes", args{"paths": []string{"../outside"}}, "not in the project")
-	c.fails("changes", args{"paths": []string{"none"}}, "there is no change")
+	c.fails("changes", args{"paths": []string{"none"}}, "has no change")
 	if r := c.does("status", args{}, "kept apart"); r.out["copied"] != true {
 		t.Errorf(`does "status" "kept apart": got r.out %v; want r.out["copied"] == true`, r.out)
 	}

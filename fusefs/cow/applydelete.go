@@ -107,7 +107,7 @@ func (a *applying) removeFile(c *change, dir int, at, name string, host *object)
 		return false
 	case o == nil || !o.same(host):
 		if err := unix.Renameat2(dir, temp, dir, name, unix.RENAME_NOREPLACE); err != nil {
-			a.fail(c, fmt.Errorf("put back what the host has changed meanwhile, which is %s now: %w", Quote(temp), err))
+			a.fail(c, fmt.Errorf("restore the file that the host changed meanwhile, now at %s: %w", Quote(temp), err))
 			return false
 		}
 		a.conflict(c, "changed on the host")

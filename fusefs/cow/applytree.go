@@ -270,7 +270,7 @@ func (a *applying) putBack(c *change, from int, old string, dir int, name string
 		err = unix.Renameat2(dir, name, from, old, unix.RENAME_NOREPLACE)
 	}
 	if err != nil {
-		a.fail(c, fmt.Errorf("put back what the host has made at %s meanwhile, which is at %s now: %w", Quote(c.src), Quote(c.Path), err))
+		a.fail(c, fmt.Errorf("restore the entry that the host made at %s meanwhile, now at %s: %w", Quote(c.src), Quote(c.Path), err))
 		return
 	}
 	a.conflict(c, "replaced on the host")

@@ -61,7 +61,7 @@ func (l *Layers) Discard(paths []string) (int, error) {
 	for i, at := range gone {
 		l.reached("discard: next deleted")
 		if err := l.removeWork(temp(i)); err != nil && failed == nil {
-			failed = discardError(at, fmt.Errorf("remove what was discarded: %w", err))
+			failed = discardError(at, fmt.Errorf("remove the discarded entry: %w", err))
 		}
 	}
 	if failed != nil {

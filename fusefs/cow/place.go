@@ -177,7 +177,7 @@ func (a *applying) placeOne(d *draft) bool {
 	}
 	if !out.same(d.host) {
 		if err := unix.Renameat2(d.dir, d.temp, d.dir, d.name, unix.RENAME_EXCHANGE); err != nil {
-			a.fail(d.change, fmt.Errorf("put back what the host has changed meanwhile, which is %s now: %w", Quote(path.Join(parentOf(d.Path), d.temp)), err))
+			a.fail(d.change, fmt.Errorf("restore the file that the host changed meanwhile, now at %s: %w", Quote(path.Join(parentOf(d.Path), d.temp)), err))
 			return false
 		}
 		_ = unix.Unlinkat(d.dir, d.temp, 0)

@@ -34,7 +34,7 @@ func (p *plan) selected(paths []string) ([]*change, error) {
 	}
 	for _, path := range clean {
 		if !changed[path] {
-			return nil, runtime.Errorf(runtime.ErrNotFound, "%s: there is no change", Quote(path))
+			return nil, runtime.Errorf(runtime.ErrNotFound, "%s: has no change", Quote(path))
 		}
 	}
 	return p.real(clean), nil

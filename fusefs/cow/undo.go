@@ -91,7 +91,7 @@ func (u *undoLog) begin(steps ...step) error {
 		}
 	}
 	if err := u.w.Flush(); err != nil {
-		return fmt.Errorf("write what is to be done: %w", err)
+		return fmt.Errorf("write the undo log: %w", err)
 	}
 	return nil
 }

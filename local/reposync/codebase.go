@@ -31,7 +31,7 @@ type codebase struct {
 func (s *sides) openCodebase(ctx context.Context) (*codebase, error) {
 	dir := s.bases()
 	ctx, cancel := context.WithTimeoutCause(ctx, arrivalWait,
-		fmt.Errorf("another process of wolffia is at work on %s", dir))
+		fmt.Errorf("another wolffia process uses %s", dir))
 	defer cancel()
 	unlock, err := filelock.Flock(ctx, dir)
 	if err != nil {

@@ -150,7 +150,7 @@ func TestReview(t *testing.T) {
 	c.fails("changes", m{"limit": -1}, 400, "limit -1")
 	c.fails("changes", m{"paths": []string{"../x"}}, 400, "path")
 	c.fails("changes", m{"paths": []string{"/etc"}}, 400, "path")
-	c.fails("changes", m{"paths": []string{"none"}}, 404, "there is no change")
+	c.fails("changes", m{"paths": []string{"none"}}, 404, "has no change")
 
 	if r := c.ok("applyChanges", m{"dryRun": true, "paths": []string{"a"}}); paths(r.Applied) != "m:a " {
 		t.Errorf("dry run: %+v", r)

@@ -42,7 +42,7 @@ func number(ctx context.Context, dir *os.File, name, at string, chown func(path 
 // changeHosts replaces the list in the file called name of dir by what change makes of it, and
 // returns that.
 func changeHosts(ctx context.Context, dir *os.File, name string, chown func(path string) error, change func(hosts []string) []string) ([]string, error) {
-	late := fmt.Errorf("another process of wolffia is at work on %s", dir.Name())
+	late := fmt.Errorf("another wolffia process uses %s", dir.Name())
 	ctx, cancel := context.WithTimeoutCause(ctx, lockLimit, late)
 	defer cancel()
 	release, err := filelock.Flock(ctx, dir.Name())

@@ -28,7 +28,7 @@ const (
 	maxDepth   = 40      // of directories below one another
 	maxInclude = 10      // files that include another, as git
 
-	// While git on the host is at work, a copy is tried so often, after a pause, which grows.
+	// While git is running on the host, a copy is tried so often, after a pause, which grows.
 	attempts = 5
 	pause    = 10 * time.Millisecond
 )

@@ -198,7 +198,7 @@ func (p *Pair) AsLeft(ctx context.Context) (bool, error) {
 	}
 	set, err := h.staged(ctx, t.at(), h.file("index"))
 	if err != nil {
-		return false, fmt.Errorf("what is staged in %s: %w", p.Worktree, err)
+		return false, fmt.Errorf("read the staged files of %s: %w", p.Worktree, err)
 	}
 	return set == rec.Staged, nil
 }

@@ -109,7 +109,7 @@ var attacks = []struct {
 		w.host("echo SECRET >.env; echo .env >>.git/info/exclude")
 		w.must("b=$(echo guess | git hash-object -w --stdin); git update-index --add --cacheinfo 100644,$b,.env")
 		w.sync()
-		w.says("what is staged inside stays there: a commit adds .env")
+		w.says("the staged changes stay inside: a commit adds .env")
 		w.equal(w.host("git ls-files .env"), "")
 	}},
 	{"a hidden name that is not there", func(w *world) {
@@ -187,8 +187,8 @@ k=0; while [ $k -lt 510 ]; do t=$(printf '040000 tree %s\td\n' $t | git mktree);
 		w.host("git update-ref refs/heads/asks main")
 		b.pair.Inside = lying{plain{w.repo, b.env}, sh}
 		r, err := b.pair.Sync(w.t.Context())
-		if err != nil || r.Pending != "" || len(r.Stays) != 1 || !strings.Contains(r.Stays[0], "there is no git inside") {
-			w.t.Errorf(`Sync: got r %+v, err %v; want err == nil and r.Pending == "" and len(r.Stays) == 1 and r.Stays[0] contains "there is no git inside"`,
+		if err != nil || r.Pending != "" || len(r.Stays) != 1 || !strings.Contains(r.Stays[0], "the sandbox has no git") {
+			w.t.Errorf(`Sync: got r %+v, err %v; want err == nil and r.Pending == "" and len(r.Stays) == 1 and r.Stays[0] contains "the sandbox has no git"`,
 				r, err)
 		}
 	}},

@@ -74,8 +74,8 @@ func TestUnsteady(t *testing.T) {
 	inside := w.boxes[0].pair.Inside
 	w.during("for-each-ref", "git checkout -q -f topic; git checkout -q -f main; git commit -q --allow-empty -m more", true)
 	r, err := w.boxes[0].pair.Sync(t.Context())
-	if !errors.Is(err, ErrBusy) || !strings.Contains(r.Pending, "git inside is at work in "+w.repo) {
-		t.Errorf("Sync: got r %+v, err %v; want err is ErrBusy and r.Pending contains %q", r, err, "git inside is at work in "+w.repo)
+	if !errors.Is(err, ErrBusy) || !strings.Contains(r.Pending, "git is running inside in "+w.repo) {
+		t.Errorf("Sync: got r %+v, err %v; want err is ErrBusy and r.Pending contains %q", r, err, "git is running inside in "+w.repo)
 	}
 	w.equal(w.host("git symbolic-ref HEAD"), "refs/heads/main")
 	w.equal(w.revIn("theirs"), "")

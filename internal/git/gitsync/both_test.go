@@ -672,7 +672,7 @@ git config alias.st '!touch pwned'; git -c core.fsmonitor= commit -q --allow-emp
 			w.t.Error("a new branch of the host is not seen")
 		}
 	}},
-	{"git inside is at work", 1, func(w *world) {
+	{"git is running inside", 1, func(w *world) {
 		lock := filepath.Join(w.boxes[0].pair.Private, "index.lock")
 		if err := os.WriteFile(lock, nil, 0o600); err != nil {
 			w.t.Fatal(err)

@@ -196,7 +196,7 @@ func (h *host) asBranch(ctx context.Context, in inside, out table, name string) 
 			"%q cannot be the name of a branch: name another with --git=BRANCH", name)
 	}
 	if at == "" {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "there is no commit inside")
+		return nil, runtime.Errorf(runtime.ErrInvalid, "the sandbox has no commit")
 	}
 	if _, inTheWay := h.taken(out); inTheWay(name) != "" {
 		return nil, runtime.Errorf(runtime.ErrConflict, "branch %s: %s: name another with --git=BRANCH", name, inTheWay(name))

@@ -163,9 +163,9 @@ func TestUsersLock(t *testing.T) {
 		}
 		w.boxes[0].pair.at("")
 		r, err := w.boxes[0].pair.Sync(t.Context())
-		if !errors.Is(err, ErrBusy) || !strings.Contains(r.Pending, "git on the host is at work ("+lock+" exists): nothing was taken over; the next sync tries again") {
+		if !errors.Is(err, ErrBusy) || !strings.Contains(r.Pending, "git is running on the host ("+lock+" exists): nothing was taken over; the next sync tries again") {
 			t.Errorf("Sync: got r %+v, err %v; want err is ErrBusy and r.Pending contains %q",
-				r, err, "git on the host is at work ("+lock+" exists): nothing was taken over; the next sync tries again")
+				r, err, "git is running on the host ("+lock+" exists): nothing was taken over; the next sync tries again")
 		}
 		w.equal(w.try("ls -d .git/index.w* 2>/dev/null; cat .git/index.lock; git for-each-ref refs/wolffia"), "")
 		if err := os.Remove(lock); err != nil {

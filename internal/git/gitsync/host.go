@@ -220,13 +220,13 @@ func stagedSet(out []byte) (string, error) {
 	}
 	fields := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 	if len(fields)%2 != 0 || out[len(out)-1] != 0 {
-		return "", fmt.Errorf("git names what is staged as %.100q", out)
+		return "", fmt.Errorf("git prints %.100q for the staged files", out)
 	}
 	set := make([]string, 0, len(fields)/2)
 	for n := 0; n < len(fields); n += 2 {
 		f := strings.Split(fields[n], " ")
 		if len(f) != 5 {
-			return "", fmt.Errorf("git names what is staged as %.100q", fields[n])
+			return "", fmt.Errorf("git prints %.100q for the staged files", fields[n])
 		}
 		if f[4] == "U" {
 			return unmerged, nil

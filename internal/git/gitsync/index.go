@@ -239,7 +239,7 @@ func (h *host) lockIndex(ctx context.Context) (err error) {
 			return err
 		}
 		if !pause(ctx, lockPoll) {
-			return fmt.Errorf("git on the host is at work (%s exists): %w", filepath.Join(h.Name(), "index.lock"), ErrBusy)
+			return fmt.Errorf("git is running on the host (%s exists): %w", filepath.Join(h.Name(), "index.lock"), ErrBusy)
 		}
 	}
 }

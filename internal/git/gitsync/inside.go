@@ -52,7 +52,7 @@ type inside struct {
 var errTooMuch = errors.New("more than a sync reads")
 
 // errNoGit is the error of a sandbox without git, as one on an image can be.
-var errNoGit = errors.New("there is no git inside")
+var errNoGit = errors.New("the sandbox has no git")
 
 // A bounded keeps that many bytes, and fails after that.
 type bounded struct {

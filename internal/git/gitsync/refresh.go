@@ -85,7 +85,7 @@ func (s *run) refresh(ctx context.Context) error {
 		if err := s.agree(change{index: "keep"}); err != nil {
 			return err
 		}
-		return fmt.Errorf("git inside is at work in %s: %w", s.Dir, errAgain)
+		return fmt.Errorf("git is running inside in %s: %w", s.Dir, errAgain)
 	}
 	any, err := s.follow(ctx)
 	if err != nil {
@@ -237,7 +237,7 @@ func (s *run) do(ctx context.Context, in io.Reader, script string, args ...strin
 	case status == statusStaged:
 		return errStaged
 	case status == statusLocked:
-		return fmt.Errorf("git inside is at work in %s: %w", s.Dir, ErrBusy)
+		return fmt.Errorf("git is running inside in %s: %w", s.Dir, ErrBusy)
 	case status == statusOther:
 		return errAgain
 	case status != 0:

@@ -30,7 +30,7 @@ const (
 )
 
 // errAgain is the error of a plan whose premises do not hold any more.
-var errAgain = errors.New("git goes on changing the repository")
+var errAgain = errors.New("git keeps changing the repository")
 
 // Sync brings both sides to the same state, as far as neither loses something by it. It needs
 // Begin to have been called, once, when the private copy was made. A sync of two sides that
@@ -83,7 +83,7 @@ func (p *Pair) lock(ctx context.Context) (h *host, release func(), err error) {
 			h.close()
 		}
 	}()
-	late := fmt.Errorf("another sync of %s is at work: %w", h.Name(), ErrBusy)
+	late := fmt.Errorf("another sync of %s is running: %w", h.Name(), ErrBusy)
 	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(p.wait, otherWait), late)
 	defer cancel()
 	release, err = filelock.Flock(ctx, h.Common())
@@ -158,7 +158,7 @@ func (s *run) once(ctx context.Context) (Report, error) {
 		}
 	}
 	if errors.Is(err, errNoGit) {
-		s.stays, err = append(s.stays, fmt.Sprintf("what is in %s stays inside: %v", s.Dir, err)), nil
+		s.stays, err = append(s.stays, fmt.Sprintf("the files of %s stay inside: %v", s.Dir, err)), nil
 	}
 	r := s.report()
 	switch {
@@ -203,7 +203,7 @@ func (s *run) quiet(ctx context.Context) (host, in stamp, taken time.Time, err e
 			return host, in, taken, nil
 		}
 		if !pause(ctx, lockPoll) {
-			return host, in, taken, fmt.Errorf("git %s is at work (%s exists): %w", where, lock, ErrBusy)
+			return host, in, taken, fmt.Errorf("git %s is running (%s exists): %w", where, lock, ErrBusy)
 		}
 	}
 }
@@ -221,7 +221,7 @@ func (s *run) read(ctx context.Context) (err error) {
 		return err
 	}
 	if s.in.late {
-		s.stays = append(s.stays, "what is staged inside stays there: git takes too long to compare it")
+		s.stays = append(s.stays, "the staged changes stay inside: git takes too long to compare it")
 	}
 	s.all = maps.Clone(s.in.Refs)
 	if s.out, err = s.host.table(ctx); err != nil {
@@ -248,7 +248,7 @@ func (s *run) read(ctx context.Context) (err error) {
 	}
 	s.rec.Index = unsettled // until this sync has ended
 	if s.in.staged == unmerged && !s.in.late && s.insideBusy == "" {
-		s.stays = append(s.stays, "what is staged inside stays there: files have conflicts")
+		s.stays = append(s.stays, "the staged changes stay inside: files have conflicts")
 	}
 	return nil
 }
@@ -366,7 +366,7 @@ func (s *run) refuse() {
 		s.in.Head = s.rec.Base.Head
 	}
 	if reason := s.bad[s.tree]; reason != "" {
-		s.refused("what is staged inside stays there", reason)
+		s.refused("the staged changes stay inside", reason)
 		s.tree = ""
 	}
 	s.newest = slices.DeleteFunc(s.newest, func(e stash) bool {
@@ -413,7 +413,7 @@ func (s *run) decide(ctx context.Context) (err error) {
 			}
 			s.ours = set == s.rec.Staged
 			if wants != "" && set != "" && !s.ours && set != s.in.staged {
-				wants, note = "", "what is staged inside stays there: you have staged something here"
+				wants, note = "", "the staged changes stay inside: you have staged changes here"
 			}
 			if set == s.in.staged && s.was == s.will {
 				wants = "" // as it is
@@ -430,7 +430,7 @@ func (s *run) decide(ctx context.Context) (err error) {
 		case !is:
 			return err
 		case !moves:
-			note, s.tree = "what is staged inside stays there: "+reason.reason, ""
+			note, s.tree = "the staged changes stay inside: "+reason.reason, ""
 			continue
 		case wants != "":
 			s.tree = ""

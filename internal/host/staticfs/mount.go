@@ -30,7 +30,7 @@ func Bind(codebase int, place string) error {
 func bind(codebase int, place string) (base int, err error) {
 	base, err = clone(codebase, 0)
 	if errors.Is(err, unix.EINVAL) { // all mounts of the host are locked in a namespace of another user (mount_namespaces(7))
-		return -1, runtime.Errorf(runtime.ErrUnsupported, "another file system is mounted in the codebase, which cannot be left out without FUSE: unmount it, or choose a codebase without it, with --mount for the other")
+		return -1, runtime.Errorf(runtime.ErrUnsupported, "another file system is mounted in the codebase, which cannot be hidden without FUSE: unmount it, or choose a codebase without it, with --mount for the other")
 	}
 	if err == nil {
 		if err = unix.MoveMount(base, "", unix.AT_FDCWD, place, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
