@@ -158,7 +158,7 @@ func (c *connection) await() int {
 	return min(c.credit, wire.MaxPayload)
 }
 
-// write writes what is queued until its end, and then ends the socket's direction.
+// write writes the queued bytes until their end, and then ends the socket's direction.
 func (c *connection) write(socket *os.File) error {
 	for {
 		f, ok := c.next()
@@ -193,7 +193,7 @@ func (c *connection) Grant(stream wire.Type, n int) {
 	c.mu.Unlock()
 }
 
-// Kill closes the socket, after a Signal at once, otherwise once what has come for it is written.
+// Kill closes the socket: after a Signal at once, otherwise once its queued bytes are written.
 func (c *connection) Kill() {
 	c.cancel()
 	c.mu.Lock()

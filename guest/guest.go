@@ -60,7 +60,7 @@ type guest struct {
 	clients map[*wire.Outbox]bool // guarded by mu
 }
 
-// flush waits until what was sent to clients is written.
+// flush waits until all bytes for clients are written.
 func (g *guest) flush() {
 	g.mu.Lock()
 	all := slices.Collect(maps.Keys(g.clients))

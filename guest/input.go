@@ -72,7 +72,7 @@ func (q *queue) PutInput(f wire.Frame) bool {
 	return q.queued <= q.window
 }
 
-// CloseInput says that no more input will come.
+// CloseInput ends the input.
 func (q *queue) CloseInput() {
 	q.mu.Lock()
 	q.ended = true

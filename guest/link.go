@@ -68,8 +68,8 @@ func (g *guest) serveClients(from *os.File) {
 	}
 }
 
-// serveClient serves a client until its connection ends or breaks, and then kills what it has left
-// running.
+// serveClient serves a client until its connection ends or breaks, and then kills the processes
+// that it has left running.
 func (g *guest) serveClient(socket *rawsock.Socket) {
 	out := wire.NewOutbox(socket, nil)
 	go out.Run() // ends with the connection

@@ -131,7 +131,7 @@ func (o *output) read(b []byte) (n int, complete bool, err error) {
 		return err != unix.EAGAIN
 	})
 	if errors.Is(waited, os.ErrDeadlineExceeded) {
-		// The deadline says nothing about what came in before it.
+		// The deadline does not affect bytes that came before it.
 		_ = o.file.SetReadDeadline(time.Time{})
 		waited = conn.Control(func(fd uintptr) { n, complete, err = o.take(fd, b) })
 	}

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newPipe makes a pipe and returns the guest's end, not blocking, and a process's; read
-// says that the guest reads from it.
+// newPipe makes a pipe and returns the guest's end, which does not block, and a process's end.
+// read says that the guest reads from it.
 func newPipe(read bool) (ours *os.File, theirs int, err error) {
 	var fd [2]int
 	if err := unix.Pipe2(fd[:], unix.O_CLOEXEC); err != nil {

@@ -275,7 +275,7 @@ func (p *process) processes() proc.Tree {
 // the program's: that is 125, not 127.
 type dirError struct{ error }
 
-// control calls f with a descriptor, which stays open meanwhile.
+// control calls f with a descriptor, which stays open during the call.
 func control(file *os.File, f func(fd int)) {
 	if conn, err := file.SyscallConn(); err == nil {
 		_ = conn.Control(func(fd uintptr) { f(int(fd)) })
@@ -304,7 +304,7 @@ func (p *process) kill() {
 	}
 }
 
-// drop ends the process tree of a request that was given up, and drops its output.
+// drop ends the process tree of a canceled request, and drops its output.
 func (p *process) drop() {
 	for _, o := range p.outs {
 		o.mute()

@@ -10,7 +10,7 @@ import (
 // A reaper waits for every child of PID 1: children that it started, and orphans that the kernel
 // reparents to PID 1. The zero reaper is not usable; see newReaper.
 type reaper struct {
-	limits  *limiter                            // on what is started; nil: none
+	limits  *limiter                            // for started processes; may be nil
 	mu      sync.Mutex                          // held over a fork, so that no exit is reported before its owner is known
 	started *sync.Cond                          // signalled when a child appears; uses mu
 	reaped  *sync.Cond                          // signalled when a process has been reaped; uses mu

@@ -51,7 +51,7 @@ func LimitFiles(most uint64) error {
 	return nil
 }
 
-// limitTime is how long a process may take to become what was asked for.
+// limitTime is how long a process may take to execute the requested program.
 const limitTime = 10 * time.Second
 
 // A limiter starts programs with limits. A process sets them for itself, in limitProgram, and then
@@ -73,7 +73,7 @@ func newLimiter(limits *Rlimits) (*limiter, error) {
 	if limits == nil {
 		return nil, nil
 	}
-	mode := uint32(0o555) // gVisor does not execute what it may not read
+	mode := uint32(0o555) // gVisor does not execute a file that it may not read
 	if sysctl("kernel/yama/ptrace_scope") < 1 {
 		mode = 0o111
 		// 1 makes such processes dumpable all the same (proc_sys_fs(5)).

@@ -40,7 +40,8 @@ func sameName(a, b string) bool {
 	return a == b || err == nil && err2 == nil && x == y
 }
 
-// Remove removes what the policy says of a rule or a name, and reports whether it said anything.
+// Remove removes the rules for a rule or a name from the policy, and reports whether it removed
+// any.
 func (p *Policy) Remove(rule string) (found bool) {
 	is := func(entry string) bool {
 		name, _, ports := strings.Cut(entry, ":")
@@ -59,8 +60,8 @@ func (p *Policy) Remove(rule string) (found bool) {
 	return found || len(p.Hosts) < hosts || len(p.Headers) < headers
 }
 
-// StillAllowed returns what allows a name other than by itself, for a message; empty if
-// nothing does.
+// StillAllowed returns the rule that allows a name, other than the rule of that name, for a
+// message. It returns "" if no rule does.
 func (p *Policy) StillAllowed(rule string) string {
 	name, _, _ := strings.Cut(rule, ":")
 	name, err := NormalName(name)
@@ -76,10 +77,10 @@ func (p *Policy) StillAllowed(rule string) string {
 	return ""
 }
 
-// A Reach is something that a policy says of a name.
+// A Reach is one statement of a policy about a name.
 type Reach struct{ What, Name, Value string }
 
-// Reaches returns what a policy says, which may be nil, a name after the other.
+// Reaches returns the statements of a policy, which may be nil, one for each name.
 func (p *Policy) Reaches() (all []Reach) {
 	if p == nil {
 		return nil

@@ -86,8 +86,8 @@ func (c *Compiled) Host(name string) (netip.Addr, bool) {
 	return addr, found
 }
 
-// ChecksName reports whether what a connection says of its destination must be the name: the
-// server name of TLS, the Host header of HTTP.
+// ChecksName reports whether the destination in a connection's data must be the name: the server
+// name of TLS, the Host header of HTTP.
 func (c *Compiled) ChecksName(name string) bool { return !c.blind[name] }
 
 // Headers returns the headers that are added to requests at NAME.wolffia, for its NAME. The

@@ -60,10 +60,10 @@ func letters(word string) string {
 
 // lists are the named lists, by name.
 //
-// A row has the hosts that the tool's default configuration needs to download what is public,
-// by exact name. Hosts where strangers can upload as easily are a way out for data: they are
-// left out, unless the tool does not work without (@github, @gitlab, @huggingface, models), and the
-// reason says so. Port 80 is in a row only if the tool checks signatures itself.
+// A row has the hosts that the tool's default configuration needs to download public data, by
+// exact name. Hosts where strangers can upload as easily would let data out. So rows omit them,
+// unless the tool does not work without (@github, @gitlab, @huggingface, models), and the reason
+// mentions it. Port 80 is in a row only if the tool checks signatures itself.
 var lists = []List{
 	{"alpine", []string{"dl-cdn.alpinelinux.org:80,443"}, "apk downloads Alpine's packages, whose signatures it checks"},
 	{"anthropic", []string{"api.anthropic.com:443", "claude.ai:443", "console.anthropic.com:443", "platform.claude.com:443"}, "Claude Code uses its models and logs in: with another's key, also a way out for data"},

@@ -23,8 +23,8 @@ var (
 )
 
 // NormalName returns the form in which names are compared: lower case, without final dot, in
-// ASCII. It refuses what is not a host name, and addresses in every notation that some program
-// takes for one: a last label that is a number, also in octal or hexadecimal (as the URL
+// ASCII. It refuses text that is not a host name, and addresses in every notation that some
+// program takes for one: a last label that is a number, also in octal or hexadecimal (as the URL
 // standard, "ends in a number checker").
 func NormalName(name string) (string, error) {
 	name = strings.TrimSuffix(name, ".")

@@ -12,8 +12,8 @@ import (
 // inside the sandbox belongs to each.
 const MaxPorts = 256
 
-// A Policy says what a sandbox with a filtered network may connect to. The zero Policy allows
-// nothing. It is a value without references to the outside; see the package's comment for
+// A Policy is the list of destinations of a sandbox with a filtered network. The zero Policy
+// allows nothing. It is a value without references to the outside; see the package's comment for
 // the syntax of names and rules.
 type Policy struct {
 	// Allow are the rules: "NAME[:PORTS]", "*.DOMAIN[:PORTS]", "@LIST". PORTS is a list of
@@ -38,8 +38,8 @@ type Policy struct {
 	Learn bool `json:"learn,omitempty"`
 }
 
-// A Header is an HTTP header that is added, outside the sandbox, to each request for a name.
-// It permits the requests at NAME.wolffia by itself, and no connection to NAME.
+// A Header is an HTTP header that is added, outside the sandbox, to each request for a name. It
+// permits the requests at NAME.wolffia without a rule, and no connection to NAME.
 type Header struct {
 	Name   string `json:"name"`   // of the host, exact
 	Header string `json:"header"` // such as Authorization

@@ -8,10 +8,10 @@ import (
 	"wolffia/runtime"
 )
 
-// Egress returns what a policy file's field network allows, nil if it allows nothing. inside says
-// that the file is in the codebase, where a sandbox may have written it: then it must not lead to
-// services of this host or its network, and must not lift the check of names. An error names the
-// line and is of class runtime.ErrInvalid.
+// Egress returns the policy in a policy file's field network, nil if it allows nothing. inside
+// says that the file is in the codebase, where a sandbox may have written it: then it must not
+// lead to services of this host or its network, and must not disable the check of names. An error
+// names the line and is of class runtime.ErrInvalid.
 func Egress(file *perm.PolicyFile, inside bool) (*network.Policy, error) {
 	if file == nil || len(file.Network) == 0 {
 		return nil, nil

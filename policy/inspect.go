@@ -54,7 +54,7 @@ func inspect(ctx context.Context, codebase, path string, executed, links bool) (
 	ctx, cancel := context.WithTimeout(ctx, scanLimit)
 	defer cancel()
 	opts := &gitscan.Options{Names: settingsNames, Found: func() {
-		go func() { _, _ = secrets() }() // beside the scan; it ends by itself
+		go func() { _, _ = secrets() }() // runs during the scan; ends without being stopped
 	}}
 	if links {
 		opts.Files = maxInspected

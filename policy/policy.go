@@ -195,7 +195,7 @@ func rulesFor(ctx context.Context, codebase, path string, o *Options, req *perm.
 		return p, nil
 	}
 	home := make(chan []perm.Rule, 1)
-	go func() { // beside the scan; ends by itself
+	go func() { // runs during the scan; ends without being stopped
 		if base.Executed {
 			home <- homeRules(path)
 		}

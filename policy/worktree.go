@@ -27,7 +27,8 @@ func WorktreeName(branch string) string {
 const worktreePrefix = "worktree-"
 
 // FormerWorktreeName returns the name that the working tree for a branch once had. Several
-// branches have the same: what is not a letter or digit of ASCII, a dot, "_" or "-" becomes a "-".
+// branches have the same: a byte that is not a letter or digit of ASCII, a dot, "_" or "-" becomes
+// a "-".
 func FormerWorktreeName(branch string) string {
 	return worktreePrefix + strings.Map(func(r rune) rune {
 		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", r) {
@@ -40,9 +41,10 @@ func FormerWorktreeName(branch string) string {
 // otherWorktrees is the source of the rule for WorktreeDir.
 const otherWorktrees = "working trees of other sandboxes"
 
-// worktrees returns the rules for what is in WorktreeDir and, if own is not empty, those that keep
-// a sandbox to its own working tree there and to git's files. The directory itself can then be
-// neither removed, since it has a file, nor renamed, since the rules below it would be others.
+// worktrees returns the rules for the entries of WorktreeDir and, if own is not empty, rules that
+// keep a sandbox to its own working tree there and to git's files. The directory itself can then
+// be neither removed, because it has a file, nor renamed, because other rules would apply below
+// it.
 func worktrees(own string) []perm.Rule {
 	others := perm.Rule{
 		Pattern: "/" + WorktreeDir + "/*", Except: own, Level: perm.Read, AtMost: true,

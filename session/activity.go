@@ -14,7 +14,7 @@ type activity struct {
 // when that becomes some, or none; at once, if some do. It is called once at a time
 // and may wait. It replaces the report of an earlier call.
 func (m *Manager) WatchBusy(report func(running uint32)) {
-	m.mu.Lock() // no job is added meanwhile
+	m.mu.Lock() // so that no job is added in between
 	defer m.mu.Unlock()
 	if !m.activity.watch(report) {
 		return

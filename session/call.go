@@ -68,7 +68,7 @@ func (c *Call) PutInput(f wire.Frame) bool {
 	return true
 }
 
-// CloseInput says that no more input will come.
+// CloseInput ends the input.
 func (c *Call) CloseInput() { c.pass(func(h handler) { h.onClose(c) }) }
 
 // Signal sends sig to the foreground process group.
@@ -166,7 +166,7 @@ func (c *Call) fail(class, message string) {
 	c.finish(wire.Failed, wire.Failure{Code: 125, Message: message, Class: class})
 }
 
-// giveUp ends the channel of a call that was given up before it had a result.
+// giveUp ends the channel of a call that was canceled before it had a result.
 func (c *Call) giveUp() { c.fail(wire.ClassConflict, "the request was canceled") }
 
 func (c *Call) addCredit(stream wire.Type, n int) {

@@ -18,8 +18,8 @@ const (
 	beforeExit = -2 // one before the last has
 )
 
-// A checkpoint is what is known of the state of a session's shells, and given to the next
-// one. It belongs to the session's turn.
+// A checkpoint is the known state of a session's shells, for the next shell. It belongs to the
+// session's turn.
 type checkpoint struct {
 	spec             *shellSpec
 	cwd              string
@@ -30,13 +30,13 @@ type checkpoint struct {
 	purpose          dialect.Purpose // of the next restore
 	restored         string          // for the next result
 	mayIgnoreSignals bool            // since snap was taken a text has set a trap: see ignoresSignals
-	revert           []byte          // what puts back the Dir and Env that a call has replaced
+	revert           []byte          // the text that restores the Dir and Env that a call has replaced
 }
 
 // current reports whether there is no newer state than that of the snapshot.
 func (c *checkpoint) current() bool { return c.snapAt == c.commands }
 
-// restores reports whether a new shell is to be given the snapshot.
+// restores reports whether a new shell gets the snapshot.
 func (c *checkpoint) restores() bool { return c.snap != nil && c.commands > 0 }
 
 // exited stores the state that a shell has left, and decides how it is restored.
@@ -61,7 +61,7 @@ func (c *checkpoint) exited(p *shellProcess, ws syscall.WaitStatus, killed bool)
 	}
 }
 
-// report decides what the next result says about the state.
+// report decides what the next result reports about the state.
 func (c *checkpoint) report() {
 	switch {
 	case c.snap == nil:

@@ -116,7 +116,7 @@ func (s *Session) detach(c *Call) {
 	}
 	w := &detachedWatch{watcher{change: d.change}, d}
 	c.setHandler(w)
-	go w.run(c) // ends with the command, or when the call is given up
+	go w.run(c) // ends with the command, or when the call is canceled
 }
 
 // begin adds a detached command.

@@ -14,12 +14,11 @@ import (
 	"wolffia/session/dialect"
 )
 
-// A dir is a session's directory, with names that cannot be listed or guessed, against
-// processes of earlier commands. Descriptors that no other process can open would not do:
-// a running shell takes only what it opens by a path, and its programs inherit what it
-// has inherited. All the same a hostile process may have put
-// there what it likes: names are looked up in the directory that the guest has
-// open, links are never followed, and what is opened is checked.
+// A dir is a session's directory, with names that cannot be listed or guessed, as a protection
+// against processes of earlier commands. Descriptors that no other process can open would not do:
+// a running shell takes only files that it opens by a path, and its programs inherit the shell's
+// descriptors. A hostile process may still have put anything there. So names are looked up in the
+// directory that the guest has open, links are never followed, and each opened file is checked.
 type dir struct {
 	path string
 	fd   int // the directory
@@ -119,9 +118,9 @@ func (d *dir) readAndRemove(name string, limit int) []byte {
 	return readFile(d.fd, name, limit)
 }
 
-// readFile returns what is in a regular file, up to limit bytes; nil if it cannot be
-// read. In its place there may be anything: links are not followed, and FIFOs and
-// terminals are not waited for.
+// readFile returns the content of a regular file, up to limit bytes; nil if it cannot be read. A
+// hostile process may have put any object there: readFile does not follow links, and does not wait
+// for FIFOs and terminals.
 func readFile(dir int, name string, limit int) []byte {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -65,7 +65,7 @@ func (p *poller) watchRoom(fd int, watched *bool, want bool) {
 	*watched = want
 }
 
-// events returns what is ready now.
+// events returns the descriptors that are ready now.
 func (p *poller) events(buf []unix.EpollEvent) []unix.EpollEvent {
 	n, _ := unix.EpollWait(p.fd, buf, 0)
 	return buf[:max(n, 0)]

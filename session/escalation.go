@@ -23,10 +23,10 @@ const (
 	untilLook = 100 * time.Millisecond // again and again
 )
 
-// How often a shell is looked at after SIGKILL before it is replaced. One that
-// burns time inside a builtin looks at signals late, but comes back: it gets
-// longer, unless it has a trap on SIGINT. So only the looks that find it idle
-// count for maxLooks: on a busy host one alone says little.
+// How often a shell is checked after SIGKILL before it is replaced. A shell that burns time inside
+// a builtin handles signals late, but returns to its prompt: it gets longer, unless it has a trap
+// on SIGINT. So only checks that find it idle count for maxLooks: on a busy host one check alone
+// proves little.
 const (
 	maxLooks     = 5
 	maxLooksBusy = 19
@@ -74,7 +74,7 @@ func (r *run) interrupt() {
 	r.alarms.set(escalation, untilAsk)
 }
 
-// interruptForeground interrupts what is in the foreground, and has the shell leave the
+// interruptForeground interrupts the foreground process group, and makes the shell leave the
 // command when that is over.
 func (r *run) interruptForeground() {
 	r.target = r.shell.foreground()
@@ -121,11 +121,10 @@ func (r *run) interruptNow() {
 // looks whether that has made it an orphan (EXIT in setpgid(2)).
 func (p *shellProcess) stoppable() bool { return p.foreground() != 0 }
 
-// atOnce has the shell see nothing of what f does until all of it is done, all
-// signals together, if it is stoppable. A program that ends meanwhile is not
-// followed by the next; and a bash that waits for its next line survives: one that gets
-// SIGINT while it runs the trap of another signal executes what lies behind its buffer
-// (getc_with_restart in 5.2), and crashes sooner or later.
+// atOnce makes all signals that f sends arrive at the shell together, after f, if the shell is
+// stoppable. So the shell does not run the next program if one ends meanwhile. And a bash that
+// waits for its next line survives: one that gets SIGINT while it runs the trap of another signal
+// executes the bytes behind its buffer (getc_with_restart in 5.2), and crashes sooner or later.
 func (p *shellProcess) atOnce(f func()) {
 	if p.stoppable() {
 		_ = unix.Kill(p.pid, unix.SIGSTOP)
@@ -214,8 +213,8 @@ func (r *run) escalate() {
 	}
 }
 
-// escalateFrozen takes the next step against what a frozen shell has started. Nothing
-// comes back from it, so it goes with what is left.
+// escalateFrozen takes the next step against the processes of a frozen shell. The shell reports
+// nothing, so escalateFrozen decides by the processes that are left.
 func (r *run) escalateFrozen() {
 	if r.stage == stageInt {
 		r.stage = stageTerm
@@ -271,8 +270,8 @@ func (r *run) sweep(sig syscall.Signal) {
 	r.tree().Signal(sig)
 }
 
-// killAll kills the command and the shell, which goes no further meanwhile. In gVisor
-// it may die of the SIGHUP instead that stoppable tells of.
+// killAll kills the command and the shell, which runs nothing more meanwhile. In gVisor the shell
+// may die of the SIGHUP instead that stoppable describes.
 func (r *run) killAll() {
 	if !r.shell.ended {
 		_ = unix.Kill(r.shell.pid, unix.SIGSTOP)
@@ -281,8 +280,8 @@ func (r *run) killAll() {
 	r.sweep(unix.SIGKILL)
 }
 
-// checkLost looks whether the shell sits at its prompt and has not answered:
-// then it is asked again, then repaired. It reports whether the shell is to be replaced.
+// checkLost checks whether the shell sits at its prompt and has not answered. It then asks the
+// shell again, and later repairs it. It reports whether the caller must replace the shell.
 func (r *run) checkLost() (replace bool) {
 	if r.in.open && r.call != nil && r.call.closed {
 		r.feed()

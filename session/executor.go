@@ -2,18 +2,18 @@ package session
 
 import "sync"
 
-// An executor runs functions one at a time, in the order in which they came. No
-// goroutine waits for its turn: a caller that finds none at work runs its own function at
-// once, without a switch to another goroutine, and what comes meanwhile is left to
-// a goroutine that is started for it. So a caller is held up by its own function at most.
+// An executor runs functions one at a time, in the order in which they came. No goroutine waits
+// for its turn. A caller that finds the executor idle runs its own function at once, without a
+// switch to another goroutine. An executor that gets functions meanwhile starts a goroutine for
+// them. So a caller is delayed by its own function at most.
 type executor struct {
 	turn    func(f func()) // runs f
 	mu      sync.Mutex
-	taken   bool     // a goroutine is at work; guarded by mu
+	taken   bool     // a goroutine runs functions; guarded by mu
 	waiting []func() // guarded by mu
 }
 
-// post has f run: at once, unless another goroutine is at work. It does not wait for others.
+// post runs f: at once, unless another goroutine runs functions. It does not wait for others.
 func (e *executor) post(f func()) {
 	e.mu.Lock()
 	if e.taken {

@@ -60,8 +60,8 @@ func (r *run) feed() {
 // its input.
 const inputTick = time.Millisecond
 
-// narrow gives up the read side of the input, once the shell has opened it,
-// so that a command that does not read any more is noticed.
+// narrow closes the read side of the input, once the shell has opened it, so that the guest
+// notices a command that does not read any more.
 func (r *run) narrow() bool {
 	if r.in.only || !r.wasRead() {
 		return false

@@ -20,8 +20,7 @@ import (
 // jobRing is how much of each of a job's streams is kept, in bytes.
 const jobRing = 1 << 20
 
-// maxJobBytes bounds what is kept of all streams that have ended, in bytes, but for the
-// newest job's.
+// maxJobBytes bounds the kept bytes of all streams that have ended, without the newest job's.
 const maxJobBytes = 32 << 20
 
 // A job is what a command has left running.
@@ -199,8 +198,8 @@ func readStatus(path string) *int {
 	return &code
 }
 
-// await waits until the job is over or stop says so. It waits for one process
-// after the other by descriptor (pidfd_open(2)), which costs no thread.
+// await waits until the job is over or stop returns true. It waits for one process after the other
+// by descriptor (pidfd_open(2)), which costs no thread.
 func (j *job) await(stop <-chan struct{}) bool {
 	for {
 		if !j.refresh(proc.Others()) {

@@ -170,11 +170,11 @@ func (m *Manager) openJob(c *Call) {
 	}
 }
 
-// A watch is a call that waits for a job, or for what it writes.
+// A watch is a call that waits for a job, or for its output.
 type watch struct {
 	watcher
 	j    *job
-	ctx  context.Context // ends when the call is given up
+	ctx  context.Context // ends when the call is canceled
 	stop context.CancelFunc
 }
 
@@ -224,7 +224,7 @@ func (w *watch) output(c *Call) {
 	j, q := w.j, c.req.Session
 	at := [2]uint64{q.Offset, q.ErrOffset}
 	j.mu.Lock()
-	var of [2]*excerpt.Ring // what is sent
+	var of [2]*excerpt.Ring // the output to send
 	for i, t := range j.tails {
 		end := uint64(0)
 		if t != nil {

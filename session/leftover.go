@@ -108,8 +108,8 @@ func (ps *processes) hasNew() bool {
 	})
 }
 
-// record notes the processes that a run has left, among all: what is left of older
-// jobs stays known, the rest is forgotten.
+// record adds the processes that a run has left, among all. Processes of older jobs stay known,
+// all others are forgotten.
 func (ps *processes) record(tree *proc.Tree, all, found []proc.Process) {
 	k := known{before: map[int]uint64{}, groups: map[int]bool{}, foreign: map[int]bool{}, lastPID: ps.lastPID}
 	for _, p := range all {

@@ -13,7 +13,7 @@ const (
 	restoring                 // takes its predecessor's state
 	created                   // is ready: create is answered
 	untrapping                // puts the user's trap back
-	reverting                 // puts back what the last call has set for itself only
+	reverting                 // restores what the last call has set for itself only
 	overriding                // sets the call's Dir and Env
 	executing                 // runs the caller's text
 	launching                 // starts the caller's text as job
@@ -74,7 +74,7 @@ type facts struct {
 	shell        bool
 	stateful     bool // the shell has yet to be given state
 	trapped      bool // the user's trap on SIGINT was put aside
-	revert       bool // something is to be put back that is not the task's
+	revert       bool // a setting of an earlier task must be restored
 	task         taskKind
 	override     bool // the task has a Dir or Env that is not set yet
 }

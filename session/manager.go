@@ -127,7 +127,7 @@ func (m *Manager) openSession(c *Call, s *Session) {
 	}
 }
 
-// checkText returns what is wrong with a request to run a text, or nil.
+// checkText returns the error of an invalid request to run a text, or nil.
 func checkText(req *wire.StartRequest) error {
 	q := req.Session
 	switch {
@@ -188,7 +188,7 @@ func (m *Manager) answer(c *Call, v any) {
 func (m *Manager) list() []wire.SessionInfo {
 	infos := []wire.SessionInfo{}
 	for _, s := range m.named("") {
-		s.turns.wait(func() {}) // what was asked of it before is done
+		s.turns.wait(func() {}) // all earlier requests are done
 		infos = append(infos, m.describe(s))
 	}
 	slices.SortFunc(infos, func(a, b wire.SessionInfo) int { return cmp.Compare(a.Name, b.Name) })

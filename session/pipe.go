@@ -89,9 +89,8 @@ func (e *endpoints) renewAll() {
 	}
 }
 
-// renew gives a pipe that no command has another name, and opens the end to write
-// to. A pipe that another process has open, or whose name does not lead to it any more,
-// is given up.
+// renew gives a pipe that no command has another name, and opens the writing end. It discards a
+// pipe that another process has open, or that its name does not lead to any more.
 func (e *endpoints) renew(p *pipe) {
 	name := token()
 	var opened proc.File

@@ -15,8 +15,8 @@ const maxRemains = 32 << 20
 // page, twice (drivers/tty/pty.c, n_tty.c).
 const terminalRemains = 64 << 10
 
-// Remains are what PID 1 keeps of the output of a command that is over, for a reader that stands
-// still: the command's session is free meanwhile.
+// Remains are the output of an ended command that PID 1 keeps for a slow reader: the command's
+// session is free meanwhile.
 type remains struct {
 	watcher
 	out  [2]head
@@ -85,7 +85,7 @@ func (st *stream) readRest() head {
 func (k *remains) deliver(m *Manager, c *Call, status wire.ExitStatus) {
 	c.dropInput()
 	c.setHandler(k)
-	go func() { // ends when all is sent, or when the call is given up
+	go func() { // ends when all is sent, or when the call is canceled
 		defer m.reserve(-k.size)
 		var at [2]uint64
 		k.change.L.Lock()

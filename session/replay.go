@@ -43,7 +43,7 @@ func (w *watcher) onCredit(c *Call, stream wire.Type, n int) {
 	w.change.Broadcast()
 }
 
-// follow calls send until it has nothing more to send, or the call is given up. It waits while
+// follow calls send until it has nothing more to send, or the call is canceled. It waits while
 // send has sent nothing. Precondition: change's lock is held.
 func (w *watcher) follow(c *Call, send func() (sent, more bool)) {
 	for !c.killed {

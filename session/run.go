@@ -103,7 +103,7 @@ type run struct {
 	target   int  // the process group that got its signal
 	ticks    int  // how often it was looked at while it ran
 	keyLooks int  // how often in a row the command was seen to wait for keys
-	// wantedTerminal says that the command was ended because it waited for keys.
+	// wantedTerminal reports that the command was ended because it waited for keys.
 	wantedTerminal bool
 	preExec        bool // it was a copy of the shell that had not executed yet
 	// remains are what its reader has yet to take; nil: nothing.
@@ -122,9 +122,9 @@ type feeding struct {
 // maxTries is how often a text that was not read is sent once more.
 const maxTries = 2
 
-// begin makes what a run needs and sends it to the shell. A directory in which
-// nothing can be made is given up for another one. After an error the shell is as it was.
-// Precondition: there is a shell, and no other run.
+// begin makes the files and descriptors that a run needs, and sends the run to the shell. If it
+// can make nothing in the directory, it uses another directory. After an error the shell is
+// unchanged. Precondition: the session has a shell, and no other run.
 func (s *Session) begin(r *run) error {
 	r.shell, r.alarms, r.saved = s.shell, &s.alarms, &s.saved
 	r.begun = time.Now()
@@ -401,8 +401,8 @@ func (s *Session) replace() {
 	s.saved.report()
 }
 
-// drain reads what is left of the output, and ends the run when nothing is, or when its reader
-// takes nothing for proc.Grace.
+// drain reads the rest of the output. It ends the run when none is left, or when the run's reader
+// has taken nothing for proc.Grace.
 func (s *Session) drain() {
 	r := s.cur
 	now := time.Now()

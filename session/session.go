@@ -44,7 +44,7 @@ type Session struct {
 	queue []*Call
 	ops   operations
 	shell *shellProcess // nil: the shell has ended
-	cur   *run          // what is in the shell, or nil
+	cur   *run          // the run in the shell, or nil
 	saved checkpoint
 	terms terminals
 
@@ -264,7 +264,7 @@ func (s *Session) readReport() bool {
 	}
 	packet, err := s.shell.receive()
 	if len(packet) == 0 {
-		if err == nil { // its end is closed: its exit says the rest
+		if err == nil { // the shell has closed its end: its exit has the details
 			s.ends.poll.remove(s.shell.sock)
 		}
 		return false // or no packet is queued
@@ -285,8 +285,8 @@ func (s *Session) readReport() bool {
 	return true
 }
 
-// onTerminal reads what was printed on the session's terminal. It belongs to
-// the command that runs on it; else it is dropped.
+// onTerminal reads the output of the session's terminal. It belongs to the command that runs on
+// the terminal; otherwise it is dropped.
 func (s *Session) onTerminal() {
 	if s.cur != nil && s.cur.st.TTY && s.cur.phase != over {
 		s.react(output, s.cur.outs[0])

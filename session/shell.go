@@ -99,7 +99,7 @@ type shellProcess struct {
 	// The modes of the terminal for commands on it, and for others.
 	attended *unix.Termios
 	quiet    unix.Termios
-	state    int // a FIFO: what it says when it exits
+	state    int // a FIFO: the output of the shell's exit script
 	said     *excerpt.Excerpt
 	place    string // the session's directory when it was started
 	names    own
@@ -120,8 +120,8 @@ type shellProcess struct {
 
 // own are the names of a shell's own files in the session's directory.
 type own struct {
-	exit  string // what it sources when it exits
-	state string // the FIFO for what that says
+	exit  string // the script that the shell sources when it exits
+	state string // the FIFO for that script's output
 	guard string // what its trap on dialect.GuardSignal sources
 	aside string // the user's trap on SIGINT that this has put aside
 	lines string // the FIFO that its lines come from, if they do
@@ -222,18 +222,17 @@ func setSize(fd int, rows, cols uint16) error {
 	}
 }
 
-// ready notes that the shell has come to its first prompt; stateful says that it is to
-// be given state.
+// ready records that the shell has reached its first prompt. stateful says that the shell needs
+// state.
 func (p *shellProcess) ready(stateful bool) {
 	p.answers, p.stateful = true, stateful
 	p.copies = p.terminals()
 	p.ends.dir.unlink(p.names.lines) // the shell has it open
 }
 
-// setTerminal sets the terminal's modes, and drops what was typed and not read.
-// What the terminal itself has is dropped with its modes, since they are those of
-// the shell's side (TCSETSF in ioctl_tty(2)); what is still on the way to it is
-// the output of the master side (TCOFLUSH).
+// setTerminal sets the terminal's modes, and drops unread input. TCSETSF drops the terminal's own
+// queue with its modes, since they are those of the shell's side (ioctl_tty(2)). The bytes on the
+// way to it are the output of the master side (TCOFLUSH).
 func (p *shellProcess) setTerminal(t *unix.Termios) {
 	_ = unix.IoctlSetInt(p.tty, unix.TCFLSH, unix.TCOFLUSH)
 	_ = unix.IoctlSetTermios(p.tty, unix.TCSETSF, t)
@@ -266,7 +265,7 @@ func (p *shellProcess) readState() {
 	}
 }
 
-// drainTerminal drops what was printed on the terminal.
+// drainTerminal drops the output of the terminal.
 func (p *shellProcess) drainTerminal() {
 	var buf [32 << 10]byte
 	for range 64 {

@@ -37,9 +37,8 @@ func newStream(typ wire.Type, p *pipe, fd int, poll *poller, call *Call) *stream
 	return st
 }
 
-// pump reads what there is, as far as there is credit, and passes it on. more
-// says that it stopped for the sake of others. blocked says that it waits for
-// credit.
+// pump reads the available bytes, as far as it has credit, and passes them on. more says that it
+// stopped to let other streams run. blocked says that it waits for credit.
 func (st *stream) pump(reported bool) (more, blocked bool) {
 	c := st.call
 	var channel uint32
@@ -67,7 +66,7 @@ func (st *stream) pump(reported bool) (more, blocked bool) {
 	return true, false
 }
 
-// pass passes on what was read.
+// pass passes on bytes that were read.
 func (st *stream) pass(f *wire.Frame) {
 	switch c, b := st.call, f.Payload(); {
 	case c == nil:
@@ -82,8 +81,8 @@ func (st *stream) pass(f *wire.Frame) {
 	}
 }
 
-// rest reads what is left of the stream once its command has ended. It sets over if that
-// was all; else blocked says that it waits for credit, and next when to look again.
+// rest reads the rest of the stream once its command has ended. It sets over if the stream has no
+// more. Else blocked says that it waits for credit, and next when to call rest again.
 func (st *stream) rest(now time.Time) (blocked bool, next time.Time) {
 	more := false
 	if !st.eof {
@@ -139,8 +138,8 @@ func (st *stream) took(n int, err error, reported bool) bool {
 		st.eof = true
 		return true
 	}
-	// No process has opened it yet, or all have closed it: it is the end only if
-	// there was a writer (POLLHUP) and nothing came meanwhile.
+	// No process has opened it yet, or all have closed it. It is the end only if a process had
+	// opened it to write (POLLHUP) and nothing came meanwhile.
 	ready := poll(st.fd)
 	st.eof = ready&(unix.POLLIN|unix.POLLHUP) == unix.POLLHUP
 	return ready&unix.POLLIN == 0

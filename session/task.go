@@ -33,7 +33,7 @@ type task struct {
 }
 
 // handle advances the state machine by an event, until a run is in the shell or the session has
-// nothing to do. r is the run that has ended, or nil; err says why a run could not be begun.
+// nothing to do. r is the run that has ended, or nil. err is the reason why a run could not begin.
 func (s *Session) handle(ev event, r *run, err error) {
 	for {
 		effect := effects[s.state][ev]
@@ -55,9 +55,9 @@ func (s *Session) handle(ev event, r *run, err error) {
 // work has the machine look for something to do.
 func (s *Session) work() { s.handle(work, nil, nil) }
 
-// pick takes the first call of the queue, if there is no task, and gives up one whose caller has.
-// A session that is only being created ends with that, unless others wait for it: its caller may
-// not know its name.
+// pick takes the first call of the queue, if the session has no task. It ends a task whose caller
+// has canceled it. A session that is only being created ends with that, unless other calls wait
+// for it: its caller may not know its name.
 func (s *Session) pick() {
 	if t := s.task; t != nil && t.call != nil && t.call.killed {
 		creates := t.kind == createTask && t.call.created == nil && len(s.queue) == 0
@@ -241,7 +241,8 @@ func (s *Session) apply(e effect, r *run, err error) {
 	}
 }
 
-// reason is why a task fails in a state; err says why its run could not be begun, nil: it was.
+// reason is the error of a task that fails in a state. err is the reason why its run could not
+// begin; nil: it began.
 func reason(in state, err error) error {
 	switch {
 	case err != nil:
@@ -295,8 +296,7 @@ func (s *Session) checkOverride(dir string, r *run) error {
 	return nil
 }
 
-// captured returns what a run of the session's own has written; whole says that it is
-// all.
+// captured returns the output of a run of the session's own. whole says that it is complete.
 func (r *run) captured(stream wire.Type) (b []byte, whole bool) {
 	for _, st := range r.outs {
 		if st.typ == stream && st.capture != nil {

@@ -52,7 +52,7 @@ type terminal struct {
 // Terminals are those that a session has had, one after the other. They belong to its turn, but
 // for last.
 type terminals struct {
-	program   string                   // what they run; empty: what their users type
+	program   string                   // their program; empty: their users type commands
 	mark      proc.Mark                // of all that their shells start
 	startFile string                   // what the last of those has read first; empty: there was none
 	last      atomic.Pointer[terminal] // nil: there was no viewer yet
@@ -69,7 +69,7 @@ type viewer struct {
 }
 
 // attach begins a viewer, and starts the terminal unless it runs. A session's program is run once:
-// later viewers get what it has printed, and how it ended.
+// later viewers get its output so far, and how it ended.
 func (s *Session) attach(c *Call) {
 	if s.refuses(c) {
 		return
@@ -187,14 +187,13 @@ func (ts *terminals) start(
 	return t, nil
 }
 
-// read keeps what is printed. It does not run away from the fastest viewer, if there is
-// one.
+// read keeps the output of the terminal. It does not run ahead of the fastest viewer.
 func (t *terminal) read() {
 	buf := make([]byte, 32<<10)
 	for late := 0; ; {
 		n, err := t.tty.Read(buf)
 		if errors.Is(err, os.ErrDeadlineExceeded) && late < terminalRoom {
-			// The deadline says nothing about what came in before it.
+			// The deadline does not affect bytes that came before it.
 			n, err = t.left(buf)
 			late += n
 		}
@@ -273,7 +272,7 @@ func (t *terminal) watch(c *Call) {
 	go v.write(c)
 }
 
-// run sends what is printed, until the viewer or the terminal ends.
+// run sends the terminal's output, until the viewer or the terminal ends.
 func (v *viewer) run(c *Call) {
 	t := v.t
 	t.mu.Lock()

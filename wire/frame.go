@@ -38,7 +38,7 @@ const MaxControl = 8 << 20
 // reader cannot make a relay queue without limit.
 const MaxCredit = 4 << 20
 
-// A Type says what a frame means.
+// A Type is the meaning of a frame.
 type Type uint8
 
 // The frames. The zero Type is invalid.
@@ -78,8 +78,8 @@ const (
 
 	// From the guest; last.
 	Busy // channel 0; u32 LE: how many background jobs, and commands that outlive their channel, run, when that is some or none anew
-	// Queued says that a session's command waits for its turn; then Started says when it has
-	// that.
+	// Queued reports that a session's command waits for its turn. Started reports later that the
+	// command has its turn.
 	Queued
 
 	typeEnd
@@ -122,8 +122,8 @@ func newBuffer() any {
 	}).b
 }
 
-// large is the size from which a frame has a buffer, and the payload of one is not copied out of
-// what was read, in bytes: the frame takes the Reader's buffer over.
+// large is the size, in bytes, from which a frame gets the Reader's buffer, instead of a copy of
+// its payload.
 const large = 4 << 10
 
 // putBuffer returns b to the pool if b is a whole buffer.
@@ -182,8 +182,8 @@ func (f *Frame) Release() {
 	f.buf = nil
 }
 
-// Shrink gives up the room that the payload does not use, which takes a copy: for a
-// frame that may have to wait for long; see Enqueue.
+// Shrink releases the room that the payload does not use, which takes a copy. It is for a frame
+// that may have to wait for long; see Enqueue.
 func (f *Frame) Shrink() {
 	if need := HeaderSize + f.n; need <= len(f.buf)/2 {
 		shrunk := append(make([]byte, 0, need), f.Bytes()...)
@@ -229,7 +229,7 @@ type Reader struct {
 	at, end int
 }
 
-// NewReader returns a Reader that buffers what it reads from r.
+// NewReader returns a Reader that buffers bytes from r.
 func NewReader(r io.Reader) *Reader {
 	return &Reader{r: r, buf: smalls.Get().(*small)[:]}
 }
@@ -305,7 +305,7 @@ func (r *Reader) fill(n int) error {
 	return err
 }
 
-// makeRoom moves what is unread to the front, of a larger buffer if this one was full.
+// makeRoom moves the unread bytes to the front, of a larger buffer if this one was full.
 func (r *Reader) makeRoom() {
 	old := r.buf
 	if r.end == len(small{}) && len(old) == len(small{}) { // there may have been more

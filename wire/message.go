@@ -29,14 +29,13 @@ func CheckHello(f *Frame) error {
 	return nil
 }
 
-// An ExitStatus says how a process ended.
+// An ExitStatus describes how a process ended.
 type ExitStatus struct {
 	// Code is the exit code, or 128+Signal.
 	Code int `json:"code"`
 	// Signal is the signal that killed the process, or 0.
 	Signal int `json:"signal,omitempty"`
-	// TimedOut says that the request's limit ended it. A session's command then
-	// has Code 124.
+	// TimedOut reports that the request's limit ended it. A session's command then has Code 124.
 	TimedOut bool `json:"timedOut,omitempty"`
 
 	// What follows is set for commands of a session only.
@@ -49,18 +48,18 @@ type ExitStatus struct {
 	// ShellCode is what the shell itself gave as status of a command that has
 	// timed out; nil if it did not say.
 	ShellCode *int `json:"shellCode,omitempty"`
-	// WantedTerminal says that the command waited for keys of a terminal, had none, and was
-	// hung up.
+	// WantedTerminal reports that the command waited for keys of a terminal, had no terminal, and
+	// was hung up.
 	WantedTerminal bool `json:"wantedTerminal,omitempty"`
-	// StatusLost says that the command's status is not known; Code is then 125.
+	// StatusLost reports that the command's status is not known; Code is then 125.
 	StatusLost bool `json:"statusLost,omitempty"`
-	// SessionEnded says that the shell ended with this command, or was killed:
-	// the next command runs in a new one.
+	// SessionEnded reports that the shell ended with this command, or was killed. The next command
+	// runs in a new shell.
 	SessionEnded bool `json:"sessionEnded,omitempty"`
-	// Restored is set in the first result of a new shell, and says what it has
-	// of the old one's state: RestoredFull, RestoredPartial, RestoredNone.
+	// Restored is set in the first result of a new shell. It is the part of the old shell's state
+	// that the new one has: RestoredFull, RestoredPartial, RestoredNone.
 	Restored string `json:"restored,omitempty"`
-	// Detached says that a terminal lives on and another viewer has taken it.
+	// Detached reports that another viewer has taken the terminal, which keeps running.
 	Detached bool `json:"detached,omitempty"`
 	// StdoutEnd and StderrEnd are the offsets behind the last bytes sent, for
 	// SessionJobOutput and SessionAttach (StdoutEnd); for a kept command those
@@ -77,7 +76,7 @@ func StatusOf(ws syscall.WaitStatus) ExitStatus {
 	return ExitStatus{Code: ws.ExitStatus()}
 }
 
-// A Failure says why a request has no result.
+// A Failure is the reason why a request has no result.
 type Failure struct {
 	// Code is what a shell would exit with: 127 not found, 126 not
 	// executable, 125 anything else.

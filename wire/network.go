@@ -33,11 +33,11 @@ const (
 	netOpEnd
 )
 
-// A NetRequest asks for a socket. Started answers it when it is connected, listens or is
-// bound, with the addresses of [AppendAddresses]; of a unix socket they are zero. The bytes of
-// a connection are Stdin and Stdout. StdinClose ends the direction to the socket, and
-// StdoutEOF is the end of the other. Kill sends what has come, for NetLingerMS at most, and
-// closes the socket; after a Signal it drops that, and resets the connection.
+// A NetRequest asks for a socket. Started answers it when it is connected, listens or is bound,
+// with the addresses of [AppendAddresses]; of a unix socket they are zero. The bytes of a
+// connection are Stdin and Stdout. StdinClose ends the direction to the socket, and StdoutEOF is
+// the end of the other. Kill sends the queued bytes, for NetLingerMS at most, and closes the
+// socket; after a Signal it drops them, and resets the connection.
 type NetRequest struct {
 	Op      NetOp
 	Address netip.AddrPort // NetDial, NetListen, NetPacket
@@ -46,7 +46,7 @@ type NetRequest struct {
 	Listener uint64
 }
 
-// NetLingerMS is how long PID 1 tries to send what has come for a socket that is closed, in
+// NetLingerMS is how long PID 1 tries to send the queued bytes of a closed socket, in
 // milliseconds.
 const NetLingerMS = 10_000
 

@@ -58,8 +58,8 @@ func (o *Outbox) send(f *Frame) {
 	o.change.Broadcast()
 }
 
-// write writes a frame if all of it can be written at once, or it is not wanted; if it reports
-// false, the frame is to be appended to out. o.mu is held.
+// write writes a frame if all of it can be written at once, or it is not wanted. If it returns
+// false, the caller must append the frame to out. The caller holds o.mu.
 func (o *Outbox) write(f *Frame) bool {
 	if o.closed {
 		f.Release()

@@ -7,18 +7,18 @@ import (
 	"unicode/utf8"
 )
 
-// A SessionOp says what is asked of a shell session.
+// A SessionOp is the operation of a request about shell sessions.
 type SessionOp uint8
 
-// What can be asked. The zero SessionOp is invalid. docs/wire.md says which fields of
-// [SessionRequest] and of the [StartRequest] around it count, and what the answer is; the
-// other fields are ignored. A channel that cannot do what it was opened for ends
-// with [Failed], whose class says why.
+// The operations. The zero SessionOp is invalid. docs/wire.md lists, for each operation, the
+// fields of [SessionRequest] and of the [StartRequest] around it that count, and the answer; other
+// fields are ignored. A channel that cannot do its operation ends with [Failed], whose class is
+// the kind of failure.
 const (
 	_ SessionOp = iota
-	// SessionCreate starts a shell, and answers as SessionGet. Class [ClassExists] if there is one
-	// of the name. Args[0], if given, is the text that the shells of its terminals run, in place
-	// of what is typed.
+	// SessionCreate starts a shell, and answers as SessionGet. Class [ClassExists] if a session of
+	// the name exists. Args[0], if given, is the text that the shells of its terminals run, in
+	// place of typed commands.
 	SessionCreate
 	// SessionExec runs the text Args[0], any bytes but NUL, in the session's
 	// shell. Dir (empty: where the session is) and Env (variables beside those of the
@@ -115,8 +115,8 @@ const FromEnd = 1<<64 - 1
 // MaxSessionName is the longest name of a session or a job, in bytes.
 const MaxSessionName = 64
 
-// CheckSessionName says why name cannot name a session or a job, or nil: it
-// takes letters, digits, and, but for the first, any of "._-".
+// CheckSessionName returns the reason why name cannot name a session or a job, or nil: a name has
+// letters, digits, and, but for the first, any of "._-".
 func CheckSessionName(name string) error {
 	if name == "" || len(name) > MaxSessionName {
 		return fmt.Errorf("session name %q: want 1 to %d characters", name, MaxSessionName)
@@ -175,7 +175,7 @@ func (p *parser) session() *SessionRequest {
 	return r
 }
 
-// The classes of a [Failure]; its zero class says nothing.
+// The classes of a [Failure]; its zero class means no class.
 const (
 	ClassInvalid     = "invalid"     // the request makes no sense
 	ClassNotFound    = "notFound"    // no such session or job

@@ -17,8 +17,8 @@ type StartRequest struct {
 	Env []string
 	// Dir is the working directory; empty means /.
 	Dir string
-	// Stdin says that input will come; without it the process reads
-	// /dev/null (unless it has a terminal).
+	// Stdin reports that the host sends input. Without Stdin the process reads /dev/null (unless
+	// it has a terminal).
 	Stdin bool
 	// Merge sends standard error into the same pipe as standard output.
 	Merge bool
@@ -120,8 +120,7 @@ func ParseStart(b []byte) (*StartRequest, error) {
 	return r, nil
 }
 
-// A parser takes values off the front of what is left; bad says that one was
-// not there.
+// A parser takes values off the front of the remaining bytes. bad says that a value was missing.
 type parser struct {
 	rest []byte
 	bad  bool
@@ -161,7 +160,7 @@ func (p *parser) list() []string {
 	return all
 }
 
-// A TooLongError says that a request has more than [MaxStart] bytes.
+// A TooLongError is the error of a request with more than [MaxStart] bytes.
 type TooLongError struct {
 	Size int // of the request, in bytes
 }

@@ -36,7 +36,7 @@ func (d Dialect) builtin() string {
 	return `\builtin `
 }
 
-// Streams says what a command's standard streams are.
+// Streams are the kinds of a command's standard streams.
 type Streams struct {
 	Stdin bool // a FIFO, else /dev/null
 	Merge bool // standard error goes where standard output does
@@ -47,10 +47,10 @@ type Streams struct {
 // as it has them; empty: it has none.
 type FIFOs struct{ In, Out, Err string }
 
-// Run is packet A of package session. status names the file that has the command see the status of
-// the one before, or is empty. The empty line has the shell print what it has to
-// say about jobs before the command's streams are in place. The backslash defeats
-// aliases, ">|" noclobber.
+// Run is packet A of package session. status names the file that makes the status of the previous
+// command visible to the command, or is empty. The empty line makes the shell print its messages
+// about jobs before the command's streams are in place. The backslash defeats aliases, ">|"
+// noclobber.
 func (d Dialect) Run(dir string, st Streams, names FIFOs, status string) string {
 	var b strings.Builder
 	b.Grow(MaxPacket)
@@ -97,8 +97,8 @@ const GuardSignal = unix.Signal(50)
 
 // GuardScript is the script that this trap sources. It leaves the text by an interrupt. A trap
 // that the user has on SIGINT would take the first one, and the text would continue: so the script
-// appends that trap to the file aside, and it is put back later. At the prompt the script does
-// nothing: there nothing is sourced, and descriptor 0 is a socket.
+// appends that trap to the file aside, from which the session restores it later. At the prompt the
+// script does nothing: there nothing is sourced, and descriptor 0 is a socket.
 func (d Dialect) GuardScript(aside string) string {
 	test, save, b := `[[ ! ${BASH_SOURCE[1]-} ]]`, `trap -p INT`, d.builtin()
 	if d.POSIX {

@@ -5,11 +5,11 @@ import (
 	"strconv"
 )
 
-// MaxReport bounds what is kept of a report, in bytes. The variable PWD may
-// hold anything; the directory is then asked of the kernel.
+// MaxReport bounds the kept part of a report, in bytes. The variable PWD may hold anything; the
+// session then asks the kernel for the directory.
 const MaxReport = 16 << 10
 
-// A Report is what a shell says after a command.
+// A Report is the message that a shell sends after a command.
 type Report struct {
 	Status int
 	PWD    string // the variable PWD, as far as it was kept

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// MaxSnapshot bounds what is kept of a shell's state, in bytes. A larger one
-// is no snapshot.
+// MaxSnapshot bounds the kept state of a shell, in bytes. A larger state gives no snapshot.
 const MaxSnapshot = 16 << 20
 
 // A Snapshot is a shell's state as the shell itself has written it: sections,
@@ -87,10 +86,10 @@ func lastWord(stmt string) string { return stmt[strings.LastIndexByte(stmt, ' ')
 type Purpose int
 
 const (
-	AfterExit  Purpose = iota // the shell has ended by itself
+	AfterExit  Purpose = iota // the shell has ended on its own
 	AfterKill                 // it was killed since it did not answer
 	ForAttach                 // a second shell, for a person
-	AfterError                // it has ended by itself, with a status that is not 0
+	AfterError                // the shell has ended on its own, with a status that is not 0
 )
 
 // computed are the variables that a shell computes or refuses to change, and
@@ -111,9 +110,8 @@ var notSet = map[Purpose][]string{
 	ForAttach:  {"errexit", "xtrace", "verbose", "nounset"},
 }
 
-// Restore makes a script that gives a new shell the state. Only what concerns
-// parsing comes before what it concerns: bash's options before all, aliases
-// and options of set last.
+// Restore makes a script that restores the state in a new shell. The order matters only for settings
+// that affect parsing: bash's options come first, aliases and options of set last.
 //
 // base is the directory of all sessions' directories.
 func (s Snapshot) Restore(base string, purpose Purpose) []byte {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// unattended are the variables that tell programs without a terminal that no person
-// types or reads. None outranks what a user says for one command: EDITOR is the last
-// that git asks for, behind GIT_EDITOR, core.editor and VISUAL.
+// unattended are the variables that tell programs without a terminal that no person types or
+// reads. None outranks the user's own setting for one command: EDITOR is the last that git asks
+// for, behind GIT_EDITOR, core.editor and VISUAL.
 var unattended = []string{"DEBIAN_FRONTEND=noninteractive", "EDITOR=true", "GIT_TERMINAL_PROMPT=0", "PAGER=cat"}
 
 // Unattended returns the variables that a program without a terminal gets besides env:

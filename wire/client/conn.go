@@ -22,8 +22,8 @@ import (
 // has closed it.
 var ErrClosed = errors.New("connection closed")
 
-// A Conn is one connection. It is safe for concurrent use. Close releases it;
-// what was started over it and still runs is killed by the other end.
+// A Conn is one connection. It is safe for concurrent use. Close releases it; the other end kills
+// the processes that were started over it and still run.
 type Conn struct {
 	rwc io.ReadWriteCloser
 	w   *wire.Writer
@@ -92,7 +92,7 @@ func (c *Conn) CloseAnswered() {
 // Done is closed when the connection has ended.
 func (c *Conn) Done() <-chan struct{} { return c.end }
 
-// Err says why the connection has ended, or nil.
+// Err returns the reason why the connection has ended, or nil.
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -264,7 +264,7 @@ func (c *Conn) Start(req *Request) (*Process, error) {
 		c.mu.Unlock()
 		return nil, err
 	}
-	for { // skip what is in use after the number has wrapped
+	for { // skip used channels after the number has wrapped
 		c.next++
 		if c.next != 0 && c.channels[c.next] == nil {
 			break

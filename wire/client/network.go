@@ -131,7 +131,7 @@ func (c *netConn) Write(b []byte) (int, error) { return c.p.stdin.Write(b) }
 // CloseWrite ends the direction to the socket.
 func (c *netConn) CloseWrite() error { return c.p.stdin.Close() }
 
-// Close implements [net.Conn]. What was written is still sent, unless SetLinger says otherwise.
+// Close implements [net.Conn]. Written bytes are still sent, unless SetLinger prevents that.
 func (c *netConn) Close() error {
 	err := net.ErrClosed
 	c.once.Do(func() {

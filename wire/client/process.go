@@ -13,22 +13,21 @@ import (
 // A Request asks for a process.
 type Request struct {
 	wire.StartRequest
-	// OnStdout and OnStderr, if set, are given output as it comes, by the
-	// goroutine that reads the connection: they must not block and not keep
-	// the slice. Without them the output is to be read from the Process, and
-	// the process is held up until it is.
+	// OnStdout and OnStderr, if set, are called with output as it comes, by the goroutine that
+	// reads the connection: they must not block and not keep the slice. Without them the caller
+	// reads the output from the Process, and the process waits until the caller does.
 	OnStdout, OnStderr func([]byte)
 	// OnStarted, if set, is called by the same goroutine when the guest reports that the process
 	// runs. For a command in a session the guest reports that if the command has a time-out.
 	OnStarted func()
-	// OnQueued, if set, is called by the same goroutine when the guest says that a command
-	// in a session waits for others. OnStarted is then called when it has its turn.
+	// OnQueued, if set, is called by the same goroutine when the guest reports that a command in a
+	// session waits for others. OnStarted is then called when the command has its turn.
 	OnQueued func()
 
 	socket *socket // with Network
 }
 
-// A StartError says that the guest could not start the program.
+// A StartError is the error of a guest that could not start the program.
 type StartError struct {
 	Code    int // what a shell would exit with: 125, 126, 127
 	Message string
@@ -168,9 +167,9 @@ func (p *Process) conclude(status wire.ExitStatus, err, behind error) (first boo
 	return true
 }
 
-// Abandon ends the process on this side, as if it had ended with status, unless it has:
-// its output ends with what has come, and what still comes is dropped. Then it asks the
-// other end to kill it, for which it may have to wait.
+// Abandon ends the process on this side, as if it had ended with status, unless it has ended. Its
+// output ends with the bytes that have come; further bytes are dropped. Then Abandon asks the
+// other end to kill the process, for which it may have to wait.
 func (p *Process) Abandon(status wire.ExitStatus) {
 	p.stdout.drop()
 	p.stderr.drop()
@@ -191,9 +190,9 @@ func (p *Process) Backlog() (total int64, unread bool) {
 	return total, unread
 }
 
-// Stdin is the process's standard input; Close ends it. Writes wait until the
-// process reads; after its end they return io.ErrClosedPipe. If the request
-// did not ask for input, what is written is lost.
+// Stdin is the process's standard input; Close ends it. Writes wait until the process reads; after
+// its end they return io.ErrClosedPipe. If the request did not ask for input, written bytes are
+// lost.
 func (p *Process) Stdin() io.WriteCloser { return p.stdin }
 
 // Stdout is the process's standard output, io.EOF after its end. What is not

@@ -15,9 +15,8 @@ import (
 // maxAnswer bounds the answer to a question about sessions, in bytes.
 const maxAnswer = 4 << 20
 
-// askSession opens a channel for a request about sessions, waits for its end, and
-// reads what came on Stdout into reply, if that is not nil. If ctx ends first
-// the request is given up.
+// askSession opens a channel for a request about sessions, waits for its end, and decodes Stdout
+// into reply, if that is not nil. If ctx ends first, it cancels the request.
 func (c *Conn) askSession(ctx context.Context, req *wire.StartRequest, reply any) (wire.ExitStatus, error) {
 	var answer []byte
 	long := false

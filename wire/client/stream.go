@@ -96,7 +96,7 @@ func (o *output) consumed(n int) error {
 	return o.p.conn.w.Send(wire.Credit, o.p.channel, wire.AppendCredit(nil, o.stream, credit))
 }
 
-// end says what comes after what is queued. The first end counts.
+// end sets the error that follows the queue. Only the first call has an effect.
 func (o *output) end(err error) {
 	o.mu.Lock()
 	if o.err == nil {
@@ -106,7 +106,7 @@ func (o *output) end(err error) {
 	o.mu.Unlock()
 }
 
-// drop ends the stream behind what is queued, and has what still comes dropped.
+// drop ends the stream behind the queue, and drops further bytes.
 func (o *output) drop() {
 	o.mu.Lock()
 	o.deaf = true
@@ -143,7 +143,7 @@ func (o *output) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A Keeper is an io.Writer that would copy what it gets.
+// A Keeper is an io.Writer that would copy the bytes that it gets.
 type Keeper interface {
 	// Keep is Write of bytes that the writer may keep: the caller does not use them any more.
 	Keep(b []byte) (int, error)
@@ -249,7 +249,7 @@ func (i *input) grant(n int) bool {
 	return true
 }
 
-// end makes writers give up.
+// end makes writers return an error.
 func (i *input) end() {
 	i.mu.Lock()
 	i.closed = true
