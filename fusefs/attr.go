@@ -21,7 +21,7 @@ type attrs struct {
 func (d *fdCache) anyOf(n *node) *handle {
 	for u := usePath; u < useLower; u++ {
 		if u != usePath && n.borrows() {
-			break // they are of what it borrows
+			break // they belong to the file whose content it borrows
 		}
 		if h := d.cached(n, u); h != nil {
 			return h
@@ -200,9 +200,8 @@ func (at *attrs) watchLinked(n *node, o *object) {
 	}
 }
 
-// absent fills in a reply that says for how long the kernel may believe that e does not
-// exist: for no time if e is or may be hidden, so that each process that asks for it is
-// reported.
+// absent fills in a reply that says for how long the kernel may believe that e does not exist. The
+// time is zero if e is or may be hidden, so that the server reports each process that asks for it.
 func (at *attrs) absent(e *entry, out *fuse.EntryOut) fuse.Status {
 	*out = fuse.EntryOut{}
 	if at.levels.of(e, false) == perm.None || at.levels.of(e, true) == perm.None || e.dir.getState().path == inHosts {

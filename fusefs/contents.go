@@ -11,11 +11,11 @@ import (
 	"wolffia/fusefs/gate"
 )
 
-// A file can have names outside of the tree: package managers link what they install from a
-// cache shared by all projects, and a change here would change it there. So before a file is
-// changed that has another name which is unknown here or must not be written here, its name
-// gets a copy as an inode of its own. The kernel keeps the node: what it has open, cached or
-// mapped continues with the copy.
+// A file can have names outside of the tree: package managers link installed files from a cache
+// shared by all projects, and a change here would change the cache. So before a file is changed
+// that has another name which is unknown here or must not be written here, its name gets a copy as
+// an inode of its own. The kernel keeps the node: open descriptors, cached pages and mappings
+// continue with the copy.
 
 // contents prepares files for changes that nobody outside the sandbox sees. Before a change a file
 // gets another inode: one of its own, or one in the upper layer.
@@ -35,14 +35,14 @@ const all = math.MaxInt64
 // bytes of the content matter from then on, or with attributes no byte does. In a copied tree n is
 // in the upper layer then. It returns a lock, held for reading, under which that stays so; the
 // caller unlocks it. The lock is nil if n is not a regular file. The caller does not hold
-// cs.renameMu. The gate has allowed o, which in asks for, on n; it is asked again if the rules can
-// have changed meanwhile.
+// cs.renameMu. The gate has allowed the operation o of the request in on n. unshare asks the gate
+// again if the rules can have changed meanwhile.
 func (cs *contents) unshare(o gate.Op, in *fuse.InHeader, n *node, keep int64) (*sync.RWMutex, syscall.Errno) {
 	if !n.isRegular() {
 		return nil, cs.needOwn(n) // a direct tree cannot copy others
 	}
 	lock := cs.contentLock(n)
-	const attempts = 4 // others may move the name or link the file meanwhile
+	const attempts = 4 // other processes may move the name or link the file meanwhile
 	for range attempts {
 		if !lock.TryRLock() {
 			errno := cs.splitRules(o, in, n, func() syscall.Errno { lock.RLock(); return 0 })
@@ -97,10 +97,10 @@ func (cs *contents) copying(o gate.Op, in *fuse.InHeader, n *node, size int64, f
 	return cs.splitRules(o, in, n, f)
 }
 
-// splitRules calls f, which waits for a lock of n's content or copies that, and lets the rules
-// change meanwhile: else all requests would wait for a change of rules, and that for f. Then it
-// asks the gate again whether o, which in asks for, is allowed on n. A request holds cs.changeMu
-// and cs.levels.rulesMu for reading.
+// splitRules calls f, which waits for a lock of n's content or copies the content, and lets the
+// rules change meanwhile: else all requests would wait for a change of rules, and that for f. Then
+// it asks the gate again whether the operation o of the request in is allowed on n. A request
+// holds cs.changeMu and cs.levels.rulesMu for reading.
 func (cs *contents) splitRules(o gate.Op, in *fuse.InHeader, n *node, f func() syscall.Errno) syscall.Errno {
 	errno := func() syscall.Errno {
 		cs.levels.rulesMu.RUnlock()

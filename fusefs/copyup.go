@@ -16,7 +16,7 @@ type upperCopy struct {
 
 	over    bool   // it replaces one that borrows its content
 	borrows bool   // it borrows its content
-	path    string // of what it is a copy of, in the lower layer
+	path    string // of the original, in the lower layer
 }
 
 // copyUp copies n, which is not a directory, to the upper layer. Of a regular file it copies the
@@ -63,8 +63,8 @@ func (cs *contents) copyUp(o gate.Op, in *fuse.InHeader, n *node, keep int64) sy
 	return errno
 }
 
-// original opens what is to be copied of n, and returns its attributes: those of the upper layer
-// if n borrows. With keep 0 its content does not matter.
+// original opens the object that n is copied from, and returns its attributes: those of the upper
+// layer if n borrows. With keep 0 its content does not matter.
 func (cs *contents) original(n *node, keep int64) (*handle, *object, syscall.Errno) {
 	h, errno := cs.acquire(n, usePath)
 	if errno != 0 {

@@ -181,7 +181,7 @@ func (t *tree) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.E
 	}
 	return t.newName(gate.OpLink, &in.InHeader, name, src.typ, func(e *entry, d *openDir) syscall.Errno {
 		if src.apart.Load() != t.levels.apart(e.dir.getState(), name) {
-			return syscall.EXDEV // what is private and what the host has are different files
+			return syscall.EXDEV // private and host's objects are different files
 		}
 		h, errno := t.acquireLocked(src, usePath)
 		if errno != 0 {
@@ -275,7 +275,7 @@ func (t *tree) openExisting(in *fuse.CreateIn, e *entry, d openDir, out *fuse.Cr
 	}
 	hosts := t.copied != nil && !(d.upper && a.fd == d.fd)
 	if obj, errno := t.examine(a); errno != 0 || obj.typ() != unix.S_IFREG {
-		return syscall.EEXIST // the kernel opens what is not a regular file by itself
+		return syscall.EEXIST // the kernel opens an object that is not a regular file without asking
 	} else if in.Flags&unix.O_TRUNC != 0 && (obj.Nlink > 1 || hosts) {
 		return syscall.ESTALE // the kernel looks it up again, and asks for open and truncate apart
 	} else if want := wanted(in.Flags); t.attrs.mode(obj, l, states{})>>6&want != want {

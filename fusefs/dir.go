@@ -131,7 +131,7 @@ func (t *tree) entries(dir *node, fd int, offset uint64, add func(*entry, openDi
 	}
 }
 
-// visible reports whether the entry e is to be listed, and completes d.
+// visible reports whether the entry e must be listed, and completes d.
 func (t *tree) visible(e *entry, fd int, d *fuse.DirEntry) bool {
 	switch e.name {
 	case "..":

@@ -22,7 +22,7 @@ const (
 	attrHeader  = int(unsafe.Sizeof(fuse.GetAttrIn{}))
 )
 
-// directly says which messages these are.
+// directly lists these messages.
 var directly = [gate.Ops]bool{gate.OpLookup: true, gate.OpGetattr: true, gate.OpRead: true, gate.OpWrite: true}
 
 // answerDirectly is answer for such a message of n bytes.

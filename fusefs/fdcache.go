@@ -40,8 +40,8 @@ func (h *handle) release() {
 	h.set.closeUnused(h)
 }
 
-// An fdCache is an LRU cache of handles. It exceeds max by what is pinned or in use. Its methods
-// are safe for concurrent use.
+// An fdCache is an LRU cache of handles. Pinned and used handles can exceed max. Its methods are
+// safe for concurrent use.
 type fdCache struct {
 	mu     sync.Mutex
 	order  handle // before the newest and after the oldest; guarded by mu
@@ -114,7 +114,7 @@ func (d *fdCache) cached(n *node, u use) *handle {
 // one already, it returns that one and closes fd.
 func (d *fdCache) add(n *node, u use, fd int) *handle { return d.insert(n, u, fd, false) }
 
-// insert is add, and says whether the handle is blind.
+// insert is add. It also reports whether the handle is blind.
 func (d *fdCache) insert(n *node, u use, fd int, blind bool) *handle {
 	d.mu.Lock()
 	defer d.unlock()

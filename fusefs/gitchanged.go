@@ -20,17 +20,17 @@ import (
 	"wolffia/perm"
 )
 
-// A tree is the file system monitor of git inside (githooks(5), fsmonitor-watchman): to a
-// question, which paths may have changed, it looks at each file of the index on the host, which
-// takes a tenth of what it takes through the tree, and names those whose attributes are not the
-// index's. So it needs no memory of what has happened, and misses nothing that git itself would
-// find.
+// A tree is the file system monitor of git inside (githooks(5), fsmonitor-watchman). git asks
+// which paths may have changed. The tree compares each file of the index with the host's, which
+// takes a tenth of the time that it takes through the tree, and names the files whose attributes
+// differ from the index. So it needs no memory of past events, and misses nothing that git itself
+// would find.
 //
 // A question is the lookup of a name in the directory of the working tree, the answer the content
 // of the file there.
 //
-// AskName begins the name; the token that git has follows. It says by which rules git has seen
-// the tree: by others there are other names.
+// AskName begins the name; git's token follows. The token identifies the rules by which git has
+// seen the tree: other rules give other names.
 const AskName = ".wolffia-changed."
 
 // A gitMonitor answers what git inside asks about working trees.
@@ -133,7 +133,7 @@ func (m *gitMonitor) answerFile(dir *node, token string) (int, syscall.Errno) {
 		if errno != 0 {
 			return -1, errno
 		}
-		x.text, x.answer = text, f // what was there is closed when nothing refers to it
+		x.text, x.answer = text, f // the former answer is closed when nothing refers to it
 	}
 	return dup(x.answer)
 }
@@ -186,7 +186,7 @@ func (m *gitMonitor) token() string {
 	return g.monitor.tokenText
 }
 
-// allChanged says that all may have changed.
+// allChanged is the answer that all paths may have changed.
 var allChanged = []byte("/\x00")
 
 // changed returns the paths that may have changed in the working tree at dir, each ended by a NUL,
@@ -232,7 +232,7 @@ func (m *gitMonitor) openTop(dir *node) (at string, fd int, errno syscall.Errno)
 	return at, fd, errnoOf(err)
 }
 
-// An insideIndex is the index of git inside, with what is known of the working tree.
+// An insideIndex is the index of git inside, with the known state of the working tree.
 type insideIndex struct {
 	*gitindex.Index
 	file  unix.Stat_t  // when it was read
@@ -400,6 +400,6 @@ func (m *gitMonitor) namesOwn(at string, add func(name string)) bool {
 	return walk(fd, "") == 0
 }
 
-// changedIn follows the path of a directory whose names may be others: git takes what it knows of
-// the directory of a changed path for outdated, and the name need not exist.
+// changedIn follows the path of a directory whose names may be others: git then discards its cache
+// of the directory of a changed path, and the name need not exist.
 const changedIn = "/+"

@@ -28,12 +28,12 @@ type trackedDir struct {
 	above  int            // the directory it is in, by its number
 	files  []int          // entries of the index
 	listed *gitindex.Stat // when git listed it, if git believes to know its names
-	sum    uint64         // of all that the index says of these
+	sum    uint64         // of the index's data about these
 
 	judged, shown bool   // by the rules: see judge
 	states        states // if it is shown
 
-	// clean says that all is as the index says, and stays so until follow has another event.
+	// clean: all is as in the index, and stays so until follow has another event.
 	clean  bool
 	newest uint32  // when a file was last changed, in seconds
 	key    string  // of the directory: see fanotify.Key
@@ -127,7 +127,7 @@ func (x *insideIndex) inherit(was *insideIndex) {
 	}
 }
 
-// A comparison finds what has changed in a working tree since git wrote its index.
+// A comparison finds the changes of a working tree since git wrote its index.
 type comparison struct {
 	*gitMonitor
 	index  *insideIndex
@@ -264,7 +264,7 @@ func closeOpen(fd int) {
 	}
 }
 
-// directory looks at all that the index says of d.
+// directory compares d with the index.
 func (c *comparison) directory(d *trackedDir) {
 	fd := c.open(d)
 	defer closeOpen(fd)
@@ -310,7 +310,7 @@ func (c *comparison) exists(fd int, name string) bool {
 }
 
 // differs reports whether entry i, whose file is the one called name of the directory d, may have
-// another content than the index says. name is followed by a NUL. The rules are git's own
+// another content than in the index. name is followed by a NUL. The rules are git's own
 // (gitformat-index(5), "racy Git"), and stricter: each attribute counts.
 func (c *comparison) differs(d *trackedDir, fd int, name []byte, i int) bool {
 	if !c.index.Plain(i) || len(name) == 0 {

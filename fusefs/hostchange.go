@@ -32,8 +32,8 @@ func (lo *lowerLayer) hostChanged(dir *node, name string, mask uint64) bool {
 	return !child.borrows() || half != cow.Merged // it hides what the host has
 }
 
-// lowerMoved is called when the host has made, moved or removed what it has at path: the lower
-// halves of the directories there and below are looked for again. child is the node that shows the
+// lowerMoved is called when the host has made, moved or removed the object at path: the lower
+// halves of the directories there and below are looked up again. child is the node that shows the
 // path unless it, or a directory above, was renamed; it may be nil.
 func (lo *lowerLayer) follow(path string, child *node) {
 	var dirs []*node
@@ -91,8 +91,8 @@ func below(path, top string) bool {
 	return path == top || strings.HasPrefix(path, top) && path[len(top)] == '/'
 }
 
-// lowerChanged has the lower half of n, and of the directories below n whose lower half is at path
-// or below, looked for again, and the kernel forget what it showed.
+// lowerChanged makes the tree look up again the lower half of n, and of the directories below n
+// whose lower half is at path or below. It also makes the kernel forget the names that it showed.
 func (lo *lowerLayer) changed(n *node, path string) {
 	var all []*node
 	var stale []invalidation

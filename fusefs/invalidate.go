@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// An invalidation says that something the kernel caches is no longer true.
+// An invalidation makes the kernel drop a part of its cache.
 type invalidation struct {
 	what invalKind
 	id   uint64 // node id of the inode, or of the entry's directory
@@ -67,7 +67,7 @@ func (q *invalQueue) add(x invalidation) {
 	q.signal()
 }
 
-// addAll replaces what is queued by the invalidation of everything. It does not block.
+// addAll replaces the queue by the invalidation of everything. It does not block.
 func (q *invalQueue) addAll() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -92,7 +92,7 @@ func (q *invalQueue) takeAll() (batch []invalidation, overflow bool) {
 	return batch, overflow
 }
 
-// run sends what is queued until close.
+// run sends the queued invalidations until close.
 func (q *invalQueue) run() {
 	defer close(q.done)
 	var retries []invalidation

@@ -7,8 +7,8 @@ import (
 	"wolffia/fusefs/cow"
 )
 
-// A Copy makes a tree copied: what is changed through it goes to an upper layer, and Root stays as
-// it is. Package cow has the format.
+// A Copy makes a tree copied: changes through the tree go to an upper layer, and Root stays as it
+// is. Package cow has the format.
 type Copy struct {
 	// Upper and Work are descriptors of two directories of one file system, which nothing else
 	// writes to while the tree is served; O_PATH is enough. Work is for temporary names, and is
@@ -23,8 +23,8 @@ type Copy struct {
 type layers struct {
 	upper atomic.Bool // in the upper layer
 
-	// merges says that it shows what the host has, now or later, at lowerPath: a directory, or a
-	// file that borrows its content. It is beside upper since each file has all this: 64 bytes.
+	// merges: the node shows the host's object, now or later, at lowerPath: a directory, or a file
+	// that borrows its content. It is beside upper since each file has all this: 64 bytes.
 	merges atomic.Bool
 
 	ino atomic.Uint64 // the number that is presented, for as long as the node is known
@@ -79,7 +79,7 @@ func (n *node) merges() bool {
 	return n.layers.merges.Load()
 }
 
-// hostChanges reports whether the host changes what is in the directory n: merges, or it is one of
+// hostChanges reports whether the host changes the entries of the directory n: merges, or n is in
 // a git directory of the host's.
 func (n *node) hostChanges() bool { return n.merges() || n.getState().path == inHosts }
 

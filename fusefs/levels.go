@@ -17,7 +17,7 @@ type levels struct {
 	// rules change.
 	rulesMu sync.RWMutex
 	rules   Rules  // guarded by rulesMu
-	dirSize uint64 // what is presented for a directory in which something may be hidden: see set; guarded by rulesMu
+	dirSize uint64 // the size that is presented for a directory with entries that may be hidden: see set; guarded by rulesMu
 	private bool   // .git is the sandbox's own where the rules let it be written: Options.Git
 }
 
@@ -29,7 +29,8 @@ func (lv *levels) owns(s states, name string) bool {
 }
 
 // apart reports whether an entry called name of a directory with the states s is an inode of the
-// private git directories, or of what they show, and not one of the tree's directory.
+// private git directories, or of the host's git directories that they show, and not one of the
+// tree's directory.
 func (lv *levels) apart(s states, name string) bool {
 	return s.path == inPrivate || s.path == inHosts || lv.owns(s, name)
 }
@@ -170,9 +171,9 @@ func (lv *levels) judgeMoved(e *entry, lowerPath string) {
 	e.levels[1] = min(lv.of(e, true), l)
 }
 
-// setRules sets the rules, and so what is presented for the size of a directory: by other rules it
-// can have other names, and its times tell nothing of that. git believes to know the names as long
-// as times and size are those of before.
+// setRules sets the rules, and so the size that is presented for a directory: by other rules a
+// directory can have other names, and its times do not show that. git trusts its list of names as
+// long as times and size stay the same.
 func (lv *levels) set(rules Rules) {
 	const least, most = 4097, 1 << 16 // none that a file system has for a small directory
 	lv.rules = rules

@@ -30,7 +30,7 @@ func (lo *lowerLayer) half(n *node) (*handle, syscall.Errno) {
 		}
 	}
 	parent, _ := lo.table.place(n)
-	if n.id == rootID || parent == nil { // an orphan keeps what it has
+	if n.id == rootID || parent == nil { // an orphan keeps its lower half
 		if h := lo.fds.cached(n, useLower); h != nil {
 			return h, 0
 		}

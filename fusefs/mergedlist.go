@@ -70,7 +70,7 @@ func (u *upperLayer) refresh(dir *node, d openDir) syscall.Errno {
 		place[x.name] = i
 	}
 	list := &mergedList{last: old.last}
-	kept, made := make([]listedName, len(old.names)), []listedName(nil) // of kept, what has a name
+	kept, made := make([]listedName, len(old.names)), []listedName(nil) // of kept, the elements with a name
 	put := func(x listedName) {
 		i, ok := place[x.name]
 		switch {
@@ -132,7 +132,7 @@ func (u *upperLayer) refresh(dir *node, d openDir) syscall.Errno {
 	return 0
 }
 
-// shows reports whether x, in the half fd of dir, is to be listed, and completes it.
+// shows reports whether x, in the half fd of dir, must be listed, and completes it.
 func (u *upperLayer) shows(dir *node, fd int, x *listedName) bool {
 	if strings.HasPrefix(x.name, ownPrefix) {
 		return false

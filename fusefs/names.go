@@ -10,9 +10,9 @@ import (
 	"wolffia/perm"
 )
 
-// names are the nodes of a tree, and the ways to what they name on the backing file system: by a
-// path of names that is walked, and walked again when it may have changed. They are what all parts
-// of a tree share.
+// names are the nodes of a tree, and their places on the backing file system: a node is found by a
+// path of names that is walked, and walked again when it may have changed. All parts of a tree
+// share them.
 type names struct {
 	backing
 	levels levels
@@ -111,7 +111,7 @@ func (ns *names) pinOrphan(n *node) {
 	}
 }
 
-// sync calls f with fd, which can take minutes, and lets the rules change meanwhile: it depends on
+// sync calls f with fd, which can take minutes, and lets the rules change meanwhile: f depends on
 // none. The caller holds ns.levels.rulesMu for reading.
 func (ns *names) sync(fd int, f func(fd int) error) syscall.Errno {
 	ns.levels.rulesMu.RUnlock()

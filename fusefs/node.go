@@ -34,12 +34,12 @@ type node struct {
 	validatedAt atomic.Int64 // when it was last found at its name, by names.clock
 
 	asked   atomic.Bool // the kernel has asked for the attributes of a file that has names elsewhere
-	watched atomic.Bool // the host's changes are noticed: of what is in the directory, or of the file, by whatever name
+	watched atomic.Bool // the host's changes of the directory's entries, or of the file by any name, are noticed
 
 	proof atomic.Pointer[proof] // of a directory; nil: none yet
 
 	layers *layers     // nil: the tree is not copied
-	apart  atomic.Bool // the inode is one of private git directories, or of what they show: see levels.apart
+	apart  atomic.Bool // the inode is in private git directories, or in the host's that they show: see levels.apart
 
 	// Guarded by table.mu.
 	parent   *node // nil for the root and for an orphan

@@ -101,8 +101,8 @@ func (ns *names) exists(d openDir, name string) bool {
 }
 
 // dirOf opens the directory that has the entry called name of dir: for the sandbox's own .git its
-// place in the store, for what is shown of the host that directory, else dir itself. ENOENT: there
-// is no such place. The caller holds ns.renameMu, and releases the result.
+// place in the store, for a shown git directory of the host that directory, else dir itself.
+// ENOENT: the place does not exist. The caller holds ns.renameMu, and releases the result.
 func (ns *names) dirOf(dir *node, name string) (openDir, syscall.Errno) {
 	switch {
 	case !ns.git.isApart(dir, name):

@@ -222,9 +222,9 @@ func (p *privateGit) changedFile(n *node) {
 	}
 }
 
-// showsObjects reports whether n is a directory of what is shown of the host in which git there
-// makes objects or packs: git inside lists it again when it lacks an object, and the kernel keeps a
-// listing as long as it has the attributes.
+// showsObjects reports whether n is a directory of a shown git directory of the host in which git
+// there makes objects or packs: git inside lists it again when it lacks an object, and the kernel
+// keeps a listing as long as it has the attributes.
 func (p *privateGit) showsObjects(n *node) bool {
 	if !n.isDir() || n.getState().path != inHosts {
 		return false

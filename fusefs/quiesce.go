@@ -35,9 +35,9 @@ func (s *Server) Quiesce(f func() error) error {
 	return err
 }
 
-// Alone calls f while no request is answered, so that it can change what the tree shows. Only a
-// function that Quiesce calls may call it. If f has called Discarded, the server looks again at
-// what it knows.
+// Alone calls f while no request is answered, so that f can change the entries that the tree
+// shows. Only a function that Quiesce calls may call it. If f has called Discarded, the server
+// revalidates its nodes.
 func (s *Server) Alone(f func()) {
 	t := s.tree
 	t.levels.rulesMu.Lock()
@@ -51,10 +51,10 @@ func (s *Server) Alone(f func()) {
 	}
 }
 
-// Discarded says that what the upper layer has at paths, and below, is about to be taken out of
-// it, or has another lower half by now. Only a function that Alone calls may call it. A program
-// inside that has a file open there keeps that without a name, for which Discarded must be called
-// before the upper layer is changed.
+// Discarded announces that the upper layer's entries at paths, and below, are about to be removed,
+// or have another lower half by now. Only a function that Alone calls may call it. A program
+// inside that has a file open there keeps the file without a name. For that Discarded must be
+// called before the upper layer is changed.
 func (s *Server) Discarded(paths []string) {
 	t := s.tree
 	t.discarded = true

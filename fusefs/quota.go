@@ -39,7 +39,7 @@ func newQuota(limit int64) *quota {
 	return q
 }
 
-// begin sets what is used now, besides unlinked files. q may be nil.
+// begin sets the bytes in use now, without unlinked files. q may be nil.
 func (q *quota) begin(used int64) {
 	if q == nil {
 		return

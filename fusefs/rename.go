@@ -20,7 +20,7 @@ type renaming struct {
 	srcAt, dstAt   fdName // where they are
 	srcOwn, dstOwn bool   // in the upper layer of a copied tree
 
-	copyFirst []*node // what has to be copied to the upper layer before
+	copyFirst []*node // nodes that must be copied to the upper layer before
 }
 
 // Rename moves or exchanges names. Both must be writable for the object that comes to lie there,
@@ -32,7 +32,7 @@ func (t *tree) Rename(_ <-chan struct{}, in *fuse.RenameIn, a, b string) fuse.St
 		return fuse.EINVAL // RENAME_WHITEOUT would make a device
 	}
 	r := renaming{in: &in.InHeader, swap: in.Flags&unix.RENAME_EXCHANGE != 0}
-	const attempts = 4 // the host may replace what was copied
+	const attempts = 4 // the host may replace the copied object
 	for range attempts {
 		var errno syscall.Errno // the levels of both names are asked for anew: see splitRules
 		if r.from, errno = t.entry(in.NodeId, a); errno != 0 {

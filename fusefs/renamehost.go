@@ -34,7 +34,7 @@ func (t *tree) renameHost(r *renaming, from, to openDir, flags uint32) syscall.E
 	case r.dst != nil && r.dst.ident == r.src.ident:
 		return 0 // as rename(2)
 	}
-	// By a name of the server's own, which no sandbox can use, it stays what it is.
+	// Under a name of the server's own, which no sandbox can use, it stays the same object.
 	tmp := tempName()
 	if err := unix.Renameat(from.fd, r.from.name, from.fd, tmp); err != nil {
 		return errnoOf(err)

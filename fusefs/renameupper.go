@@ -87,7 +87,7 @@ func (u *upperLayer) moving(e *entry, own bool, r *renaming) (*node, syscall.Err
 	n := u.table.child(e.dir, e.name)
 	switch {
 	case n == nil:
-		return nil, syscall.ESTALE // the kernel has forgotten what it is about to rename
+		return nil, syscall.ESTALE // the kernel has forgotten the object that it is about to rename
 	case own && !n.borrows():
 		return n, 0
 	case n.isDir():

@@ -63,9 +63,10 @@ type Options struct {
 	// most 65536.
 	FDs int
 
-	// Quota is how many bytes of the disk may be added through the tree while it is
-	// served; deleted bytes are subtracted. With Copy it is how many the upper layer may take,
-	// including what is in it already. Beyond it operations fail with EDQUOT. 0 is no limit.
+	// Quota is how many bytes of the disk may be added through the tree while it is served;
+	// deleted bytes are subtracted. With Copy it is how many bytes the upper layer may take,
+	// including the bytes that it has already. Beyond it operations fail with EDQUOT. 0 is no
+	// limit.
 	Quota int64
 
 	// Memory is about how many bytes the server should take for nodes and requests; 0 is
@@ -81,10 +82,9 @@ type Options struct {
 	// Logger receives failures of the server itself; nil discards them.
 	Logger *slog.Logger
 
-	// Denied is called at each refusal, by several goroutines at once, and must not block;
-	// nil ignores them. Refusals by the kernel itself, because of the presented modes, are
-	// included if /proc shows the caller's system call and its arguments tell what it
-	// was going to do.
+	// Denied is called at each refusal, by several goroutines at once, and must not block. It may
+	// be nil. Refusals by the kernel itself, because of the presented modes, are included if /proc
+	// shows the caller's system call and the level that its arguments need.
 	Denied func(Denial)
 
 	// OnSequentialLookup is called when lookups outnumber reads by lookupsPerRead: a process walks
@@ -174,9 +174,9 @@ func fuseOptions(logger *slog.Logger) *fuse.MountOptions {
 
 		ExtraCapabilities: fuse.CAP_NO_OPENDIR_SUPPORT | fuse.CAP_NO_EXPORT_SUPPORT |
 			fuse.CAP_HAS_EXPIRE_ONLY | fuse.CAP_REQUEST_TIMEOUT,
-		// With passthrough what is read and written would not pass the gate, each use of a file
-		// would need a message to open it, and it counts as a stacked file system: no overlay
-		// could be mounted on top.
+		// With passthrough reads and writes would not pass the gate, each use of a file would need
+		// a message to open it, and it counts as a stacked file system: no overlay could be
+		// mounted on top.
 		DisabledCapabilities: fuse.CAP_PASSTHROUGH,
 		Logger:               slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 		PanicHandler:         func(v any) fuse.Status { return panicked(logger, v) },

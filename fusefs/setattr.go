@@ -11,7 +11,7 @@ import (
 	"wolffia/fusefs/gate"
 )
 
-// SetAttr changes mode, size and times. The owner can only be set to what it is.
+// SetAttr changes mode, size and times. It accepts only the present owner.
 func (t *tree) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
 	n := t.table.get(in.NodeId)
 	errno := syscall.ESTALE

@@ -19,9 +19,9 @@ func (s states) renamed() bool { return s.path != s.lower }
 const (
 	inPrivate perm.State = -1 // a private git directory: all may be changed
 	inHosts   perm.State = -2 // what HostsName shows: all may be read, but alternates
-	inNothing perm.State = -3 // what is on the other side now, by new rules: see names.applyRulesToAll
+	inNothing perm.State = -3 // by new rules the object is on the other side now: see names.applyRulesToAll
 	// inHostGit is the lower state in a git directory of the host's that the rules do not let be
-	// private: nothing may be changed, whatever they say about what is in it.
+	// private: nothing may be changed, whatever the rules allow in it.
 	inHostGit perm.State = -4
 )
 

@@ -125,10 +125,10 @@ func (u *upperLayer) placeHalf(n *node, fd int, tmp string, parent *node, name s
 	return u.putUpper(tmp, up.fd, name, false)
 }
 
-// putUpper moves tmp, a copy of what the host has, from the work directory to name in the upper
-// directory fd; only with over it may replace something. To the sandbox nothing has changed there:
-// the times of the directory stay. The caller holds u.renameMu for writing, so that no name is made
-// in it meanwhile.
+// putUpper moves tmp, a copy of the host's object, from the work directory to name in the upper
+// directory fd; only with over it may replace an object. To the sandbox nothing has changed there:
+// the times of the directory stay. The caller holds u.renameMu for writing, so that no name is
+// made in it meanwhile.
 func (u *upperLayer) putUpper(tmp string, fd int, name string, over bool) syscall.Errno {
 	o, errno := u.stat(fdName{fd: fd})
 	if errno != 0 {

@@ -35,7 +35,7 @@ type counting struct {
 // maxCountDepth bounds the descriptors of a count. Names that deep cannot be used.
 const maxCountDepth = 2 * maxDepth
 
-// usage counts what is in the upper directory fd, and below.
+// usage counts the objects in the upper directory fd, and below.
 func (b *backing) usage(fd int) (Usage, syscall.Errno) {
 	c := counting{linked: map[identity]struct{}{}}
 	errno := b.count(&c, fd, 0)

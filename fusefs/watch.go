@@ -27,8 +27,8 @@ type watcher struct {
 	inval *invalQueue
 	table *table
 
-	// copied follows a change in a copied tree, and reports whether nothing else is to be done;
-	// nil: the tree is direct.
+	// copied follows a change in a copied tree, and reports whether the watcher needs to do
+	// nothing else; nil: the tree is direct.
 	copied func(dir *node, name string, mask uint64) bool
 
 	changes atomic.Uint64
@@ -41,7 +41,7 @@ type watcher struct {
 
 	// mu is also held while the kernel's marks change, one for each key of nodes.
 	mu       sync.Mutex
-	nodes    map[string]*node // what is watched, by file handle; guarded by mu
+	nodes    map[string]*node // the watched nodes, by file handle; guarded by mu
 	keys     map[*node]string // the reverse; guarded by mu
 	files    int              // the kernel's marks on files; guarded by mu
 	maxMarks func() int       // limits files, and follows
@@ -146,8 +146,8 @@ func (w *watcher) record(n *node, key string) {
 	n.watched.Store(true)
 }
 
-// remove ends the watch of n, which leaves the table or gets another inode. fd is open for what is
-// watched; with -1 the kernel's mark stays.
+// remove ends the watch of n, which leaves the table or gets another inode. fd is open for the
+// watched object; with -1 the kernel's mark stays.
 func (w *watcher) remove(n *node, fd int) {
 	if w == nil {
 		return
@@ -176,7 +176,7 @@ func (w *watcher) node(key string) *node {
 	return w.nodes[key]
 }
 
-// drain handles all events of what has happened until now.
+// drain handles all events so far.
 func (w *watcher) drain() {
 	if w != nil && w.following.Load() {
 		w.group.Drain()

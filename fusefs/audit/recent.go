@@ -11,8 +11,8 @@ import (
 // maxRecent bounds the kinds of denials of each of the lists of a Recent.
 const maxRecent = 64
 
-// A Recent has the last denials in memory, one of each kind, to tell what was denied while
-// something ran. The zero Recent is empty. It is safe for concurrent use.
+// A Recent has the last denials in memory, one of each kind, for a report of the denials during a
+// command. The zero Recent is empty. It is safe for concurrent use.
 type Recent struct {
 	mu    sync.Mutex
 	count int64

@@ -50,7 +50,7 @@ type Record struct {
 
 	Cut   bool       `json:"pathCut,omitempty"` // Path is only the beginning, and there is no Rule
 	Level perm.Level `json:"level"`             // what the rules give
-	Need  perm.Level `json:"need"`              // what was needed; equal to Level if the kind of object is refused
+	Need  perm.Level `json:"need"`              // the needed level; equal to Level if the kind of object is refused
 	Errno string     `json:"errno"`             // the process's error, such as "EACCES"
 
 	Rule    *perm.Rule `json:"rule"`              // the rule that decided; nil: none matches, or see Problem

@@ -112,8 +112,8 @@ func (t *tally) drop(now time.Time, n int64) {
 // pending reports whether due will have something to do.
 func (t *tally) pending() bool { return len(t.open) > 0 || t.dropped > 0 }
 
-// due returns the lines for what was counted: for the repeats whose window is over, or with all
-// for every repeat.
+// due returns the lines for counted repeats: for those whose window is over, or with all for every
+// repeat.
 func (t *tally) due(now time.Time, all bool) []entry {
 	var out []entry
 	for k, r := range t.open {

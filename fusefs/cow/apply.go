@@ -138,7 +138,7 @@ func refusal(conflict, denied int, force bool) error {
 	return nil
 }
 
-// rebaseEqual records for what is equal in both layers that the host has it.
+// rebaseEqual records, for objects that are equal in both layers, that the host has them.
 func (a *applying) rebaseEqual() {
 	for _, c := range a.changes {
 		if c.Kind != "" || !c.equal || c.host == nil || c.host.isDir() || c.rec != nil && c.rec.Applied && c.rec.Ino == c.host.Ino && c.rec.Mtime == c.host.mtime() && c.rec.Ctime == c.host.ctime() {

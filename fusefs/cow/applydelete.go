@@ -22,7 +22,7 @@ func (a *applying) remove(c *change) {
 		return
 	}
 	defer unix.Close(dir)
-	release, err := Claim(dir, name) // if the host has changed it, it is put back
+	release, err := Claim(dir, name) // a file that the host has changed is restored
 	if err != nil {
 		a.treeFailed(c, err)
 		return
@@ -84,7 +84,7 @@ func (a *applying) dropWhiteouts() {
 }
 
 // removeFile deletes the host's file called name in dir, which is at the path at and must be host.
-// It first takes the name away and then looks at what it had, so that a file that was put there
+// It first renames the file and then checks it, so that a file that another process has put there
 // meanwhile is not lost.
 func (a *applying) removeFile(c *change, dir int, at, name string, host *object) bool {
 	temp := a.undo.temp()
@@ -122,7 +122,8 @@ func (a *applying) removeFile(c *change, dir int, at, name string, host *object)
 }
 
 // removeBelow deletes the host's directory called name in parent, which is at the path at, with
-// what is recorded below it, bottom-up. Anything else ends it. The caller calls forgetRemoved.
+// the recorded names below it, bottom-up. An unrecorded name ends it. The caller calls
+// forgetRemoved.
 func (a *applying) removeBelow(c *change, at string, parent int, name string) bool {
 	dir, err := openDir(parent, name)
 	if dir < 0 {
@@ -166,8 +167,8 @@ func (a *applying) removeBelow(c *change, at string, parent int, name string) bo
 	return true
 }
 
-// removeRecorded deletes what is called name in dir, at the path at, if the sandbox has deleted it
-// too.
+// removeRecorded deletes the entry called name in dir, at the path at, if the sandbox has deleted
+// it too.
 func (a *applying) removeRecorded(c *change, at string, dir int, name string) bool {
 	o, err := statAt(dir, name)
 	if err != nil {

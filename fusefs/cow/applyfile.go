@@ -15,8 +15,8 @@ import (
 	"wolffia/perm"
 )
 
-// Bounds of what is written before it is put in place, and how many flushes the disk gets at a
-// time.
+// Bounds of the bytes that are written before files are put in place, and how many flushes the
+// disk gets at a time.
 const (
 	maxBatch      = 4 * flushers // files, whose directories are open
 	maxBatchBytes = 64 << 20     // bytes, after which a batch ends
@@ -34,7 +34,7 @@ type draft struct {
 	temp   string
 	object *object // the temporary file
 	digest string
-	host   *object // what it replaces; nil: nothing
+	host   *object // the object that it replaces; may be nil
 }
 
 // applyFiles applies changes of files and symbolic links, a batch at a time: all are written and
@@ -261,7 +261,7 @@ func (a *applying) write(d *draft) error {
 	if err := unix.Fchmod(fd, d.NewMode); err != nil {
 		return err
 	}
-	// As in the sandbox, so that a build knows what is newer.
+	// The times are as in the sandbox, so that a build knows which files are newer.
 	if err := unix.UtimesNanoAt(unix.AT_FDCWD, procPath(fd), times(d.upper.object), 0); err != nil {
 		return err
 	}

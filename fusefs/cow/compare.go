@@ -220,8 +220,9 @@ func (p *plan) compareBoth(c *change, d *place) error {
 	return nil
 }
 
-// compareModes sets the old mode, the new one, and whether the change sets it. The mode of a host's
-// object of another type says nothing of this one's, and that of another user's is not the host's.
+// compareModes sets the old mode, the new one, and whether the change sets it. The mode of a
+// host's object of another type does not count, and the mode that another user would get is not
+// the host's.
 func (c *change) compareModes() {
 	if c.host == nil {
 		return

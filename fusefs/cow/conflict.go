@@ -153,8 +153,8 @@ func (p *plan) strangers(dir string, up, low perm.State) (string, error) {
 	return reason, nil
 }
 
-// stale reports whether the upper layer's file is what was applied before and has not been changed
-// since: it is no change then, whatever the host has made of it.
+// stale reports whether the upper layer's file was applied before and has not been changed since.
+// It is then not a change, whatever the host has at its path now.
 func (p *plan) stale(c *change) (bool, error) {
 	o := c.upper.object
 	if c.rec == nil || !c.rec.Applied || c.rec.Type != o.typ() || c.rec.Size != int64(o.Size) {

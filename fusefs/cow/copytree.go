@@ -112,10 +112,10 @@ func (c *copying) sub(from, to int, e *entry, at string, depth int) error {
 	if err != nil {
 		return err
 	}
-	return unix.Fchmodat(unix.AT_FDCWD, procPath(dst), e.object.perms(), 0) // last: it can forbid what is done in it
+	return unix.Fchmodat(unix.AT_FDCWD, procPath(dst), e.object.perms(), 0) // last: the mode can forbid changes in the directory
 }
 
-// one copies what is no directory.
+// one copies an object that is not a directory.
 func (c *copying) one(from, to int, name, at string, o *object) error {
 	if o.Nlink > 1 && o.isFile() {
 		if first, ok := c.links[o.Ino]; ok && c.link(first, to, name) == nil {

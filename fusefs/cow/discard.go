@@ -70,11 +70,12 @@ func (l *Layers) Discard(paths []string) (int, error) {
 	return n, l.Log.Sync()
 }
 
-// removeWork removes what is called name in Layers.Work, with all below; it need not be there.
+// removeWork removes the entry called name of Layers.Work, with all below. A missing entry is no
+// error.
 func (l *Layers) removeWork(name string) error { return RemoveWork(l.Work, name) }
 
-// RemoveWork removes what is called name in the directory work, which may be open with O_PATH,
-// with all below; it need not be there.
+// RemoveWork removes the entry called name of the directory work, which may be open with O_PATH,
+// with all below. A missing entry is no error.
 func RemoveWork(work int, name string) error {
 	fd, err := unix.FcntlInt(uintptr(work), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
@@ -107,7 +108,7 @@ func (p *plan) whole(some []*change, paths []string) ([]string, error) {
 			gone[c.Path] = true
 		}
 	}
-	for _, at := range paths { // a directory goes with what is equal in it
+	for _, at := range paths { // equal entries in a directory go with the directory
 		at = path.Clean(at)
 		if e := p.entry(at); e != nil && at != "." {
 			gone[at] = true

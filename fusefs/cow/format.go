@@ -48,7 +48,7 @@ func MakeWhiteout(dir int, name string) error {
 	return unix.Mknodat(dir, name, unix.S_IFCHR, 0)
 }
 
-// A Half says where the lower half of an upper directory is.
+// A Half is the kind of lower half of an upper directory.
 type Half uint8
 
 // The values of Half.

@@ -14,8 +14,8 @@ import (
 // from the host.
 const AttrGit = "user.wolffia.git"
 
-// IsGit reports whether git takes what is called name for a repository's directory, or for a link
-// to one.
+// IsGit reports whether git takes the entry called name for a repository's directory, or for a
+// link to one.
 func IsGit(name string) bool { return strings.EqualFold(name, ".git") }
 
 // MarkGit marks what the directory dir has, a .git that was copied from the host and is about to

@@ -23,9 +23,8 @@ type Rules interface {
 
 var _ Rules = (*perm.Policy)(nil)
 
-// Layers are what a copied codebase consists of. The functions on it are for one goroutine at a
-// time, and nothing else may change the upper layer meanwhile; the host's directory may change at
-// any time.
+// Layers are the parts of a copied codebase. Its methods are for one goroutine at a time, and
+// nothing else may change the upper layer meanwhile; the host's directory may change at any time.
 type Layers struct {
 	Root  int      // the host's directory; O_PATH is enough, as for the others
 	Upper int      // the upper layer
@@ -34,12 +33,13 @@ type Layers struct {
 	Rules Rules    // in force now
 	Undo  *os.File // a regular file in which Apply notes what a crash would leave; needed by Apply and Discard
 
-	// Alone calls f while nothing reads the upper layer; what Apply and Discard change of it is
-	// changed there, and Taken and Moved are called there. Nothing else may change the upper layer
+	// Alone calls f while nothing reads the upper layer. Apply and Discard change the upper layer
+	// there, and call BeforeRemove and Moved there. Nothing else may change the upper layer
 	// meanwhile either way. nil calls f.
 	Alone func(f func())
 
-	// BeforeRemove is called before the object at a path of the upper layer is removed. It may be nil.
+	// BeforeRemove is called before the object at a path of the upper layer is removed. It may be
+	// nil.
 	BeforeRemove func(path string)
 	// Relocated is called when a directory of the host was renamed from from to to, before the log
 	// records that. It may be called again after a crash. It may be nil.
@@ -57,7 +57,7 @@ type Layers struct {
 	isAlone bool   // Alone has called
 	staged  []step // directories whose names recover could not restore
 
-	// Logger receives what is not an error of the call; nil discards it.
+	// Logger receives failures that are not an error of the call; nil discards them.
 	Logger *slog.Logger
 }
 
@@ -85,7 +85,7 @@ func (l *Layers) stopped() error {
 	return nil
 }
 
-// moved says that what the upper layer shows has changed.
+// moved tells the owner that the upper layer shows other entries.
 func (l *Layers) moved() {
 	if l.Moved != nil {
 		l.Moved()
@@ -100,7 +100,7 @@ func (l *Layers) reached(name string) {
 	}
 }
 
-// An object is what stat(2) says of something in one of the layers.
+// An object is the result of stat(2) of an object in one of the layers.
 type object struct{ unix.Statx_t }
 
 func (o *object) typ() uint32       { return uint32(o.Mode) & unix.S_IFMT }

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// maxEdits bounds the differences that are sought between two texts, and so time and memory; with
-// more, what is between their common unique lines is replaced as a whole.
+// maxEdits bounds the differences that are sought between two texts, and so time and memory. With
+// more, the lines between their common unique lines are replaced as a whole.
 const maxEdits = 256
 
 // An edit replaces the lines [a, b) of the old text by the lines [c, d) of the new one.

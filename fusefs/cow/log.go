@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Record is what the host had at a path, when the upper layer first hid it or after a later
-// Rebase. The zero Type says that the host had nothing.
+// A Record describes the host's object at a path, when the upper layer first hid it or after a
+// later Rebase. The zero Type says that the host had none.
 type Record struct {
 	Path   string // from the codebase's root; arbitrary bytes
 	Type   uint32 // S_IFREG and so on (stat(2))
@@ -142,7 +142,7 @@ func (l *Log) Add(r Record) error { return l.append(r, "") }
 // Rebase replaces the record of a path: what the upper layer has there was applied to the host.
 func (l *Log) Rebase(r Record) error { return l.append(r, isHost) }
 
-// put replaces the record of a path by that of another, with all it says.
+// put replaces the record of a path by the record of another path.
 func (l *Log) put(r Record) error {
 	if r.Applied {
 		return l.append(r, isHost)
@@ -263,9 +263,9 @@ func readRecords(r io.ReaderAt) (map[string]Record, error) {
 	return records, err
 }
 
-// readLog calls f for each line, and returns the end of the last whole one. It skips what is no
-// line: a power cut leaves zeros and parts of lines, of paths that the upper layer did not hide
-// yet.
+// readLog calls f for each line, and returns the end of the last whole one. It skips text that is
+// not a line: a power cut leaves zeros and parts of lines, of paths that the upper layer did not
+// hide yet.
 func readLog(r io.ReaderAt, f func(r Record, is string) error) (end int64, err error) {
 	b := bufio.NewReaderSize(io.NewSectionReader(r, 0, 1<<62), maxLine)
 	for pos := int64(0); ; {
@@ -273,7 +273,7 @@ func readLog(r io.ReaderAt, f func(r Record, is string) error) (end int64, err e
 		pos += int64(len(text))
 		switch {
 		case err == io.EOF:
-			return end, nil // what is left was torn by a crash
+			return end, nil // a crash has torn the rest
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
 		case err != nil:

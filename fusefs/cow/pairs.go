@@ -87,9 +87,9 @@ func (r *reader) readOld(q *pair, at string, o *object) (err error) {
 	return nil
 }
 
-// read reads the file or symbolic link o, at a path below root, into buf, which it returns. What
-// is not text, or too long, is binary, and so is what the host does not allow this user to read:
-// it differs, by what is not known.
+// read reads the file or symbolic link o, at a path below root, into buf, which it returns.
+// Content that is not text, or too long, is binary. So is content that the host does not allow
+// this user to read: it differs, in an unknown way.
 func (r *reader) read(q *pair, buf []byte, root int, at string, o *object) ([]byte, error) {
 	buf, err := r.content(q, buf[:0], root, at, o)
 	if root == r.Root && errors.Is(err, unix.EACCES) {
@@ -150,7 +150,7 @@ func readText(buf []byte, fd int, size int64) ([]byte, error) {
 }
 
 // visible calls f for each file and symbolic link of the host's at and below a path that the rules
-// show there and, as the sandbox sees it, at the path inside, in order. It leaves out what is in a
+// show there and, as the sandbox sees it, at the path inside, in order. It skips the entries of a
 // directory that this user may not list.
 func (p *plan) visible(at, inside string, o *object, f func(at string, o *object) error) error {
 	l := p.Rules.Child(p.state(parentOf(at)), path.Base(at), o.isDir())

@@ -80,9 +80,8 @@ func flush(drafts []*draft) error {
 	})
 }
 
-// flushNames makes the names of drafts that are in place last through a power cut. The log, which
-// says that they were applied, must not be on the disk before: a start would fold the sandbox's
-// copies away.
+// flushNames makes the names of drafts that are in place durable. The log, which says that they
+// were applied, must not be on the disk before: a start would remove the sandbox's copies.
 func flushNames(drafts []*draft) error {
 	seen := map[string]bool{}
 	var dirs []*draft // one of each directory
@@ -128,8 +127,8 @@ func flushEach(all []*draft, f func(*draft) error) error {
 	return errors.Join(errs...)
 }
 
-// placeOne puts one draft in place, and looks at what it has replaced. It reports whether the
-// draft stays there.
+// placeOne puts one draft in place, and checks the object that it has replaced. It reports whether
+// the draft stays there.
 func (a *applying) placeOne(d *draft) bool {
 	if o, err := statAt(d.dir, d.temp); err != nil || o == nil || !o.same(d.object) {
 		a.conflict(d.change, errTempTaken.Error())

@@ -14,7 +14,7 @@ import (
 	"wolffia/runtime"
 )
 
-// A change is one difference between the layers, with what is needed to show, apply or discard it.
+// A change is one difference between the layers, with the data to show, apply or discard it.
 type change struct {
 	runtime.Change
 	upper *entry  // nil: the upper layer has nothing of its own at the path, or a whiteout
@@ -50,8 +50,8 @@ type plan struct {
 	git     map[string]*change // one for each git directory that was changed, by its path
 }
 
-// A hiding says that the upper layer has something at path that hides the host's object at lower
-// and all below it.
+// A hiding is an entry at path of the upper layer that hides the host's object at lower and all
+// below it.
 type hiding struct{ lower, path string }
 
 // A place is a directory of the upper layer while it is compared.
@@ -63,7 +63,7 @@ type place struct {
 	overAt  string     // the path of the topmost such directory
 	up, low perm.State // by the rules of path and of host
 	hostFD  int        // -1: the host has no such directory
-	shut    bool       // the mode of the host's directory, or of one above it, forbids this user to look at what is in it
+	shut    bool       // the mode of the host's directory, or of one above it, forbids this user to read its entries
 	upperFD int
 }
 
@@ -190,7 +190,7 @@ func (p *plan) impliedDeletions(e *entry, d *place) error {
 	for _, c := range e.children {
 		there[c.name] = true
 	}
-	made := p.records[d.host] // applied: what is not recorded in it is the host's own
+	made := p.records[d.host] // applied: unrecorded entries in it are the host's own
 	err := names(d.hostFD, func(name string) error {
 		at := join(d.host, name)
 		if there[name] || p.moved[at] != "" {
@@ -207,7 +207,7 @@ func (p *plan) impliedDeletions(e *entry, d *place) error {
 		return p.deletion(d, name, host, &change{})
 	})
 	if errors.Is(err, unix.EACCES) {
-		return nil // it is shut: the sandbox was not shown what is in it
+		return nil // it is shut: the sandbox did not see its entries
 	}
 	return err
 }
@@ -234,7 +234,7 @@ func (p *plan) judge(c *change, d *place, name string, isDir ...bool) (hidden bo
 	return l == perm.None
 }
 
-// compare adds the changes that e, in the directory at d, and what is below it make.
+// compare adds the changes of e, in the directory at d, and of the entries below e.
 func (p *plan) compare(e *entry, d *place) error {
 	c := &change{upper: e}
 	c.Path = join(d.path, e.name)

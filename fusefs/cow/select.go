@@ -105,8 +105,8 @@ func (l *Layers) Changes(o runtime.ChangesOptions) ([]runtime.Change, error) {
 	return all, nil
 }
 
-// withNeeded returns the changes that must be applied for some to be, some included, sorted by
-// path: directories above that are new or renamed, and the renaming of what is at a path now.
+// withNeeded returns the changes that must be applied for some, with some included, sorted by
+// path: new or renamed directories above, and the rename of a directory that is at a path now.
 func (p *plan) withNeeded(some []*change) []*change {
 	at := map[string]*change{}
 	for _, c := range p.changes {

@@ -28,7 +28,7 @@ type step struct {
 	Name []byte `json:"name,omitempty"` // the other name
 	Home []byte `json:"home,omitempty"` // of stepStage: the directory of Name
 
-	New uint64 `json:"new,omitempty"` // inode of what is put in place
+	New uint64 `json:"new,omitempty"` // inode of the object that is put in place
 	Old *old   `json:"old,omitempty"` // what must come out
 }
 
@@ -96,7 +96,7 @@ func (u *undoLog) begin(steps ...step) error {
 	return nil
 }
 
-// flush makes what was written last through a power cut.
+// flush makes written data durable.
 func (u *undoLog) flush() error { return unix.Fdatasync(int(u.f.Fd())) }
 
 // undoReserve is the room for steps, in bytes: Apply finds it when the disk is full.

@@ -77,8 +77,8 @@ func (l *Layers) readUpper() (*entry, error) {
 	return root, nil
 }
 
-// list returns what the upper layer's directory fd has, without what is below that; an error if it
-// is more than most.
+// list returns the entries of the upper layer's directory fd, without the entries below them. It
+// returns an error if they are more than most.
 func (l *Layers) list(fd, most int) (all []*entry, err error) {
 	err = l.asOwner(fd, func() error {
 		all = nil

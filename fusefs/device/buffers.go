@@ -40,7 +40,7 @@ func (b *Buffers) Vectors(n int) (in, out [][]byte) {
 	return b.inVec[:], b.outVec[:]
 }
 
-// Touched says that size bytes of data are in b.
+// Touched records that size bytes of data are in b.
 func (b *Buffers) Touched(size uint32) { b.large = b.large || size > minSplice }
 
 // Reply makes the header of an answer with size bytes of data, which are in b.Out already, or an

@@ -31,8 +31,8 @@ const (
 	// before there is one more.
 	busyStreak = 16
 
-	// blockedTime is for how long all handlers have to be at work without an answer, before there
-	// is one more.
+	// blockedTime is for how long all handlers have to work without an answer, before another one
+	// starts.
 	blockedTime = time.Millisecond
 )
 
@@ -115,7 +115,7 @@ func (h *handlers) checkStall() {
 	default:
 		h.watched.Store(false)
 		if h.reading.Load() > 0 || h.watched.Swap(true) {
-			return // the next handler that is at work alone sets the watch
+			return // the next handler that works alone sets the watch
 		}
 	}
 	h.seen = done
@@ -184,7 +184,7 @@ func (h *handlers) next(b *Buffers, p *pace) bool {
 	return true
 }
 
-// errRetired says that others wait for a message.
+// errRetired means that enough other handlers wait for a message.
 const errRetired = syscall.ECANCELED
 
 // await is readMessage for a message that has not arrived yet.

@@ -45,7 +45,7 @@ func (d *Device) Splice(b *Buffers, fd int, off int64, size int) bool {
 	}
 	total := b.Reply(0, size)
 	if !p.fill(b.Out[:OutHeader], fd, off, size) {
-		d.pipes.drop(p) // with what is in it
+		d.pipes.drop(p) // with its content
 		return false
 	}
 	n, err := unix.Splice(p.r, nil, d.fd, nil, total, 0)

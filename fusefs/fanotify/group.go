@@ -40,7 +40,7 @@ type Handler interface {
 	// Wants is called for each event, and reports whether it is for Event.
 	Wants(own bool) bool
 	Event(e Event)
-	// Unknown says that anything may have changed.
+	// Unknown reports that anything may have changed.
 	Unknown()
 }
 
@@ -143,7 +143,7 @@ func (g *Group) read(buf []byte) (int, error) {
 	return n, err
 }
 
-// Drain handles all events of what has happened until now.
+// Drain handles all events so far.
 func (g *Group) Drain() {
 	buf := make([]byte, 64<<10)
 	for {
@@ -187,7 +187,7 @@ func (g *Group) events(b []byte) {
 }
 
 // event handles the mask and the information records of one event: of an entry of a directory, and
-// of the file itself. own says that it is of this process.
+// of the file itself. own says that this process caused it.
 func (g *Group) event(mask uint64, records []byte, own bool) {
 	const header, fsid, handle = 4, 8, 8
 	for len(records) >= header {

@@ -11,10 +11,10 @@ import (
 	"wolffia/internal/sys/fusermount"
 )
 
-// MountForOthers is Mount with AllowOther in the mount namespace of the host, where a daemon
-// can use it. Root mounts by itself; for other users fusermount3(1) does, which needs
-// user_allow_other in /etc/fuse.conf and a program that can unmount for a user. The caller
-// removes the mount with Unmount: it outlives its server.
+// MountForOthers is Mount with AllowOther in the mount namespace of the host, where a daemon can
+// use it. Root mounts without a helper. For other users fusermount3(1) mounts, which needs
+// user_allow_other in /etc/fuse.conf and a program that can unmount for a user. The caller removes
+// the mount with Unmount: it outlives its server.
 func MountForOthers(dir string) (*os.File, error) {
 	if os.Geteuid() == 0 {
 		return Mount(dir, &MountOptions{AllowOther: true})

@@ -71,10 +71,9 @@ func opening(flags uint64) (Intent, bool) {
 	return a, flags&unix.O_PATH == 0
 }
 
-// systemCall returns the system call in which the thread tid waits; ok is false if this
-// process may not read it. The thread may still be running for a moment after it has sent its
-// request, and no event says when it sleeps: so systemCall looks again, for half a second at
-// most.
+// systemCall returns the system call in which the thread tid waits; ok is false if this process
+// may not read it. The thread may still run for a short time after it has sent its request, and no
+// event reports when it sleeps: so systemCall retries, for half a second at most.
 func systemCall(tid uint32) (nr uint64, args [6]uint64, ok bool) {
 	path := fmt.Sprintf("/proc/%d/syscall", tid)
 	for pause := 20 * time.Microsecond; ; pause *= 2 {

@@ -212,7 +212,7 @@ func (t *treeServer) restore(name string) error {
 	if err := copyLayers(&cow.Layers{Upper: int(upper.Fd()), Log: log}, from, dir, statedir.CowComing); err != nil {
 		return err
 	}
-	if err := unix.Syncfs(int(dir.Fd())); err != nil { // what it replaces is deleted
+	if err := unix.Syncfs(int(dir.Fd())); err != nil { // the replaced snapshot is deleted
 		return fmt.Errorf("flush the copy of the snapshot: %w", err)
 	}
 	step.Reached("restore: copied")

@@ -183,7 +183,7 @@ func (t *treeServer) onlyReview() error {
 		return fmt.Errorf("report to the caller: %w", err)
 	}
 	t.serve()
-	t.reviews.Wait() // what is begun is ended
+	t.reviews.Wait() // reviews that have begun end first
 	return nil
 }
 

@@ -11,8 +11,8 @@ import (
 )
 
 // parseTarget returns the target that "HOST[:PORT]" names: a name in any form, or the address
-// inside of one. For what is neither it returns a reason, and the host or address for people as
-// the target's name.
+// inside of one. For any other text it returns a reason, and the host or address for people as the
+// target's name.
 func (g *Gateway) parseTarget(text string, port uint16) (target, string) {
 	host := text
 	if h, p, err := net.SplitHostPort(text); err == nil {

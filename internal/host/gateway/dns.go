@@ -22,8 +22,8 @@ type reply struct {
 	addr netip.Addr // of IPv4; invalid: no record
 }
 
-// answer returns the answer to a query of DNS, and nil for what is not a query. decide gets the
-// name with final dot, as it was asked. The answer has at most 512 bytes.
+// answer returns the answer to a query of DNS, and nil for bytes that are not a query. decide gets
+// the name with final dot, in the query's spelling. The answer has at most 512 bytes.
 func answer(query []byte, decide func(name string, kind dnsmessage.Type) reply) []byte {
 	var p dnsmessage.Parser
 	header, err := p.Start(query)

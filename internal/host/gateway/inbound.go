@@ -29,7 +29,7 @@ type inboundConn struct {
 	closeOnce sync.Once
 	op        string // of its events
 	to        target // zero until it is known
-	peeked    []byte // what was read of the connection already
+	peeked    []byte // bytes of the connection that were read already
 
 	// Of connections with HTTP, to find requests that the parser refuses.
 	unhandled atomic.Bool // bytes of a request arrived, and the handler was not called

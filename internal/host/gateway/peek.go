@@ -32,9 +32,9 @@ const (
 	extensionESNI = 0xffce
 )
 
-// A recorder keeps what is read of a connection, in bounded memory, and writes nothing to it. It
-// reads no byte behind the current record of TLS: what follows a ClientHello is to be checked, or
-// not, by what the server answers.
+// A recorder keeps the bytes that are read from a connection, in bounded memory, and writes
+// nothing to it. It reads no byte behind the current record of TLS: the server's answer decides
+// whether the bytes after a ClientHello must be checked.
 type recorder struct {
 	from   io.Reader
 	read   []byte
@@ -88,8 +88,8 @@ func (r *recorder) SetDeadline(time.Time) error      { return nil }
 func (r *recorder) SetReadDeadline(time.Time) error  { return nil }
 func (r *recorder) SetWriteDeadline(time.Time) error { return nil }
 
-// peekTLS reads a ClientHello, by the parser of crypto/tls. It returns what it has read, and
-// the reason to refuse the connection: "" if the server name is the name.
+// peekTLS reads a ClientHello, by the parser of crypto/tls. It returns the bytes that it has read,
+// and the reason to refuse the connection: "" if the server name is the name.
 func peekTLS(from io.Reader, name string) (read []byte, reason string) {
 	record := &recorder{from: from}
 	var hello *tls.ClientHelloInfo

@@ -18,7 +18,7 @@ const maxDNSConns = 64
 // time: an answer takes microseconds, and what does not fit in the socket's buffer is dropped. A
 // refusal waits for the search for its process elsewhere.
 func (g *Gateway) serveDNS(socket net.PacketConn, at netip.AddrPort) {
-	buf := make([]byte, 4096) // a query is one name: what is longer is malformed
+	buf := make([]byte, 4096) // a query is one name: a longer packet is malformed
 	pause := pause{done: g.ctx.Done()}
 	var refused *egress.Event
 	decide := func(name string, kind dnsmessage.Type) (r reply) {

@@ -13,8 +13,8 @@ var alertDenied = []byte{21, 3, 1, 0, 2, 2, 49}
 
 var errRefused = errors.New("refused")
 
-// tunnel relays a connection to its target, after what it says of its destination is checked. out
-// is the connection to the target, or nil if it is to be opened.
+// tunnel relays a connection to its target, after the destination in the connection's data is
+// checked. out is the connection to the target, or nil if tunnel must open it.
 func (g *Gateway) tunnel(v *inboundConn, out *outboundConn) {
 	checks := g.policy.Load().ChecksName(v.to.name)
 	var first []byte
@@ -81,7 +81,7 @@ func (g *Gateway) checkFirst(v *inboundConn, out *outboundConn) error {
 	return flush(v, out, first)
 }
 
-// flush sends what was read ahead.
+// flush sends the peeked bytes.
 func flush(v *inboundConn, out *outboundConn, first []byte) error {
 	first = append(first, v.peeked...)
 	v.peeked = nil

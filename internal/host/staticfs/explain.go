@@ -6,10 +6,10 @@ import (
 	"wolffia/perm"
 )
 
-// Explain says on one line how the filter static shows what has a path, relative to the
-// codebase; dir tells whether that is a directory. It is about files and directories, not
-// about symbolic links. private tells that git directories are the sandbox's own where the
-// rules let it write them.
+// Explain describes on one line how the filter static shows the object at a path, relative to the
+// codebase; dir says that it is a directory. It is about files and directories, not about symbolic
+// links. private says that git directories are the sandbox's own where the rules let it write
+// them.
 func Explain(p *perm.Policy, path string, dir, private bool) string {
 	if above, _, is := strings.Cut("/"+path+"/", "/"+gitName+"/"); is && private && (&Git{Rules: p}).owns(strings.TrimPrefix(above, "/")) {
 		return "in the sandbox's own copy, if the host has one at the start; else as on the host, writable"

@@ -1,10 +1,10 @@
-// Package staticfs mounts a codebase natively, with masks over what rules hide or protect.
+// Package staticfs mounts a codebase natively, with masks over entries that rules hide or protect.
 //
-// A plan is made of rules and of one look at the codebase; making it is pure but for
-// listing directories. Mounting it goes by descriptors, in a mount namespace that the
-// sandbox does not have, before the sandbox starts. A backend then binds the whole, with
-// the masks: they are locked in its namespace, and what has a mask cannot be renamed
-// or removed from there. See docs/static.md for what that holds and what it does not.
+// A plan is made from rules and one listing of the codebase; making it is pure but for listing
+// directories. Mounting it goes by descriptors, in a mount namespace that the sandbox does not
+// have, before the sandbox starts. A backend then binds the whole, with the masks: they are locked
+// in its namespace, and a masked entry cannot be renamed or removed from there. See docs/static.md
+// for the guarantees.
 package staticfs
 
 import "wolffia/perm"
@@ -20,7 +20,7 @@ const (
 	socket
 )
 
-// A kind says how an entry of the codebase is shown.
+// A kind is how an entry of the codebase is shown.
 type kind uint8
 
 const (
@@ -32,7 +32,7 @@ const (
 	own                // the sandbox's own git directory, writable
 )
 
-// levelOf returns the level that everything in a directory shown as k has by itself.
+// levelOf returns the level that everything in a directory shown as k has without further rules.
 func levelOf(k kind) perm.Level {
 	switch k {
 	case open:

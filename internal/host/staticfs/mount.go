@@ -66,9 +66,9 @@ func clone(fd int, attributes uint64) (int, error) {
 	return made, nil
 }
 
-// Mount mounts codebase at place as Bind does, plans by p what of it is masked, and mounts
-// that. It makes the directory dir for its own files, which is to be in memory. git has the
-// git directories that are the sandbox's own; nil: none is.
+// Mount mounts codebase at place as Bind does, plans by p which of its entries are masked, and
+// mounts the masks. It makes the directory dir for its own files, which must be in memory. git has
+// the git directories that are the sandbox's own; it may be nil.
 func Mount(codebase int, place, dir string, p *perm.Policy, git *Git) (*Stats, error) {
 	base, err := bind(codebase, place)
 	if err != nil {
@@ -161,9 +161,9 @@ func (m *mounter) root(base int, n *node) error {
 	return m.fill(base, place, n)
 }
 
-// fill mounts what the plan says of the entries of a directory. source is the directory in
-// the mount of the whole codebase, place where it is shown: the same, or a mount of it, or
-// a directory with names only.
+// fill mounts the planned entries of a directory. source is the directory in the mount of the
+// whole codebase, place where it is shown: the same, or a mount of it, or a directory with names
+// only.
 func (m *mounter) fill(source, place int, n *node) error {
 	for _, e := range n.nodes {
 		if err := m.entry(source, place, n, e); err != nil {
@@ -173,10 +173,10 @@ func (m *mounter) fill(source, place int, n *node) error {
 	return nil
 }
 
-// errChanged says that a program on the host has changed a file since it was listed.
+// errChanged means that a program on the host has changed a file since it was listed.
 var errChanged = errors.New("was replaced while the codebase was prepared: try again")
 
-// entry mounts an entry. What was removed from the host's directory meanwhile needs nothing.
+// entry mounts an entry. It skips an entry that the host has removed meanwhile.
 func (m *mounter) entry(source, place int, parent, e *node) error {
 	if e.is == link || parent.as == only && e.as == hidden {
 		return nil // skeleton has made it

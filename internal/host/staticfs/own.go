@@ -23,8 +23,8 @@ type Git struct {
 	// Rules say which they are: those that the sandbox may write. The others are the host's own,
 	// by the rules of Mount.
 	Rules *perm.Policy
-	// Copy makes the sandbox's own .git of a directory, unless there is one, and reports whether
-	// it is a directory. An error of class fs.ErrNotExist says that the host has none any more.
+	// Copy makes the sandbox's own .git of a directory, unless it exists, and reports whether it
+	// is a directory. An error of class fs.ErrNotExist says that the host has no .git any more.
 	Copy func(path string) (dir bool, err error)
 	// Open opens it with O_PATH.
 	Open func(path string) (fd int, err error)
@@ -33,9 +33,9 @@ type Git struct {
 	// exist.
 	Host  func(n int) (fd int, ok bool)
 	Count func() int
-	// Dir is an empty directory in memory, which the sandbox sees at Shown. There is, read-only, a
-	// directory for each number with what is shown of the host; and writable what a .git leads to
-	// that is a file on the host and a directory in the copy.
+	// Dir is an empty directory in memory, which the sandbox sees at Shown. It gets, read-only, a
+	// directory for each number with the shown parts of the host's git directory; and writable the
+	// git directory that a .git leads to that is a file on the host and a directory in the copy.
 	Dir, Shown string
 }
 
@@ -150,7 +150,7 @@ func (s *shown) host(dir, n int, name string) error {
 		return err
 	}
 	defer unix.Close(made)
-	// It has paths of the host. The copies name what they lead to.
+	// It has paths of the host. The copies name the directories that these lead to.
 	at, err := beneath.Open(made, "info/alternates", unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil // there is none

@@ -31,7 +31,7 @@ type entry struct {
 
 // A directory is one that a plan is made for.
 type directory interface {
-	// entries returns what is in the directory, in any order.
+	// entries returns the entries of the directory, in any order.
 	entries() ([]entry, error)
 	// enter opens the directory called name. The caller closes it.
 	enter(name string) (directory, error)
@@ -65,7 +65,7 @@ type Stats struct {
 	Names []string `json:"names,omitempty"`
 }
 
-// A Plan says what to mount over the codebase. It is the result of one look at the codebase.
+// A Plan lists the mounts over the codebase. It is made from one listing of the codebase.
 type Plan struct {
 	root  *node
 	Stats Stats
@@ -142,7 +142,7 @@ func (w *planner) planDir(dir directory, n *node, at *where) error {
 	return nil
 }
 
-// entry plans an entry of the directory dir; nil: nothing is to be done.
+// entry plans an entry of the directory dir; nil: no mount is needed.
 func (w *planner) entry(dir directory, parent *node, at *where, e entry) (*node, error) {
 	n := &node{name: e.name, is: e.is}
 	level := w.policy.Child(at.state, e.name, e.is == folder)
@@ -234,7 +234,7 @@ func (w *planner) link(dir directory, parent *node, at *where, n *node, level pe
 	return n, at.explain(n.name, err)
 }
 
-// count counts what is done with n.
+// count counts the mounts of n.
 func (w *planner) count(parent, n *node) {
 	if parent.as != only || n.as == open || n.as == shut || n.as == own { // else only the name is made
 		w.stats.Mounts++
