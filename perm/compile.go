@@ -42,11 +42,11 @@ var sound atomic.Pointer[[]Rule]
 
 // A parsedRule is what parse knows of a rule.
 type parsedRule struct {
-	alts []alt // without what they have of the rule; others have them too
+	alts []alt // without the rule's own fields; other rules have them too
 	bit  group // of its NotBelow
 }
 
-// parse parses the rules, and returns what they are, in their order.
+// parse parses the rules, and returns the results in their order.
 func (p *Policy) parse() ([]parsedRule, error) {
 	if len(p.rules) > maxRules {
 		return nil, invalid("%d rules: at most %d", len(p.rules), maxRules)
@@ -92,7 +92,7 @@ func (a *alt) rank(level Level) (rank uint64) {
 		{uint64(a.literals), 16},
 		{uint64(a.bytes), 16}, // neither is more than maxPattern
 		{uint64(a.kind), 8},
-		{uint64(^level), 8}, // so a limit comes before what it cuts down
+		{uint64(^level), 8}, // so a limit comes before the rules that it limits
 	} {
 		rank = rank<<field.bits | field.value
 	}

@@ -14,9 +14,9 @@ const digits = "0123456789"
 // program makes such names.
 const maxOriginals = 8
 
-// originals returns the names of the files that one called name may be a copy of, and how many
-// they are: a backup, what an editor keeps of a file that is open, and copies of those in turn.
-// Each is shorter than what it was found from.
+// originals returns the names of the files that one called name may be a copy of, and their
+// number: a backup, an editor's file beside an open one, and copies of those in turn. Each name is
+// shorter than the one that it was found from.
 func originals(name string) (names [maxOriginals]string, n int) {
 	for next := 0; ; next++ {
 		open := opened(name)

@@ -6,8 +6,8 @@ import "strings"
 type Example struct {
 	Path string // relative to the root, not empty
 	Dir  bool   // as a directory
-	// Fixed says that the pattern matches this path alone, and what is below it: it is
-	// anchored and has no wildcards.
+	// Fixed says that the pattern matches only this path, and the paths below it: it is anchored
+	// and has no wildcards.
 	Fixed bool
 }
 

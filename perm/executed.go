@@ -14,19 +14,18 @@ type habit struct {
 	reason          string
 }
 
-// executed lists what is at most read in the presets that hide settings. The rows
-// match in the directories that the host's programs are started in: see
-// ExecutedRules.
+// executed lists the files that are at most read in the presets that hide settings. The rows match
+// in the directories that the host's programs are started in: see ExecutedRules.
 //
-// A row is personal configuration: of a shell, an editor, an agent, a version manager,
-// or of hooks. Files that build, test or format the project (package.json, Makefile,
-// build.rs, conftest.py, .venv, eslint.config.js) are what a sandbox is for, and have
-// no row; nor has what an agent reads as text (AGENTS.md, CLAUDE.md). .envrc, .npmrc,
-// .yarnrc.yml, .mcp.json, .cursor/mcp.json and .aider.conf.yml are among settings,
-// which give no more. Git ignores commands in .gitmodules (submodule.NAME.update of
-// git-config(1)), so .gitmodules has no row either.
+// A row is personal configuration: of a shell, an editor, an agent, a version manager, or of
+// hooks. Files that build, test or format the project (package.json, Makefile, build.rs,
+// conftest.py, .venv, eslint.config.js) are what a sandbox is for, and have no row; nor do files
+// that an agent reads as text (AGENTS.md, CLAUDE.md). .envrc, .npmrc, .yarnrc.yml, .mcp.json,
+// .cursor/mcp.json and .aider.conf.yml are among settings, which give no more. Git ignores
+// commands in .gitmodules (submodule.NAME.update of git-config(1)), so .gitmodules has no row
+// either.
 var executed = []habit{
-	// Shells, and what they start.
+	// Shells, and the programs that they start.
 	{".{bashrc,bash_profile,bash_login,bash_logout,bash_aliases,profile,zshrc,zprofile,zshenv,zlogin,zlogout," +
 		"kshrc,mkshrc,cshrc,tcshrc,login,logout,inputrc,xprofile,xsessionrc,xsession,xinitrc}", "", "a start file of a shell or session"},
 	{".config/{fish,environment.d,autostart,systemd}", "", "start files of a shell or session"},

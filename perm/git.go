@@ -18,10 +18,10 @@ const gitKeys = "{git-crypt/keys,annex/creds,rr-cache/*/postimage*}"
 const gitParts = "/{HEAD,*_HEAD,ORIG_HEAD,config,config.worktree,commondir,gitdir,description,index,packed-refs,shallow,hooks,info," +
 	"objects,refs,reftable,logs,modules,worktrees,branches,remotes,lfs,annex,git-crypt,rr-cache,MERGE_*,BISECT_*,rebase-*,sequencer,*.lock}"
 
-// AnyGitRules returns the presets' rules for what has a name that ends in ".git", but ".git"
-// itself: it is at most Read, since it is, or may become, a bare repository of the host's. In a
-// ".git" that a sandbox sees in place the keys are hidden. An entry called ".git" has the level of
-// any other name: at Write it is the sandbox's own.
+// AnyGitRules returns the presets' rules for entries whose name ends in ".git", but for ".git"
+// itself: they are at most Read, since each is, or may become, a bare repository of the host's. In
+// a ".git" that a sandbox sees in place the keys are hidden. An entry called ".git" has the level
+// of any other name: at Write it is the sandbox's own.
 func AnyGitRules() []Rule {
 	rule := gitRule("*.git", Read)
 	rule.Except = ".git"
@@ -66,9 +66,9 @@ func GitInPlace(rules []Rule) []Rule {
 	return append(slices.Clip(rules), inPlace)
 }
 
-// GitPrivate returns rules for a tree in which each ".git" is the sandbox's own: without that of
-// GitInPlace, and with today's rules in the place of those that an earlier version has made about
-// what is in git directories. Others are returned as they are.
+// GitPrivate returns rules for a tree in which each ".git" is the sandbox's own: without the rule
+// of GitInPlace, and with today's rules in the place of those that an earlier version has made for
+// entries of git directories. Others are returned as they are.
 func GitPrivate(rules []Rule) []Rule {
 	const one = "git repository "
 	var dirs []string
@@ -88,9 +88,10 @@ func GitPrivate(rules []Rule) []Rule {
 	return rest
 }
 
-// GitUnguarded returns why rules give a sandbox the host's own git directories, in which it may
-// change what git on the host executes: a preset that does not guard git, or a reveal that names
-// what is called ".git". It is a sentence without its end; "" if rules do not.
+// GitUnguarded returns the reason why rules give a sandbox the host's own git directories, in
+// which it may change files that git on the host executes: a preset that does not guard git, or a
+// reveal that names an entry called ".git". The reason is a sentence without its end; "" if rules
+// do not.
 func GitUnguarded(rules []Rule) string {
 	const gives = " gives the sandbox the host's own .git: git on the host executes what it writes there"
 	for _, r := range rules {

@@ -40,8 +40,8 @@ var parsed struct {
 // maxParsed bounds the forms in parsed.
 const maxParsed = 1000
 
-// alternatives returns the alternatives of the pattern of r, without what they have of the rule.
-// The caller must not change them.
+// alternatives returns the alternatives of the pattern of r, without the rule's own fields. The
+// caller must not change them.
 func (r *Rule) alternatives(p *parsing) ([]alt, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ type form struct {
 
 func (r *Rule) form() form { return form{r.Pattern, r.Except, r.NotBelow, r.Fold, r.Type} }
 
-// parse is alternatives for what is not in the cache.
+// parse is alternatives without the cache.
 func (f *form) parse(p *parsing) ([]alt, error) {
 	if err := f.check(); err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (f *form) parse(p *parsing) ([]alt, error) {
 		n += 1 + strings.Count(strings.Trim(pattern, "/"), "/")
 	}
 	alts, room := make([]alt, 0, len(patterns)), make([]glob, 0, n)
-	var plain, excepting *wild // the last one that got exceptions, and what it became
+	var plain, excepting *wild // the last one that got exceptions, and its replacement
 	for _, pattern := range patterns {
 		a, err := parsePattern(pattern, f.Type, room)
 		if err != nil {
@@ -134,7 +134,7 @@ func (f *form) parse(p *parsing) ([]alt, error) {
 	return alts, nil
 }
 
-// check returns what is malformed in r apart from its pattern.
+// check returns the faults of r apart from its pattern.
 func (r *Rule) check() error {
 	switch {
 	case int(r.Level) >= len(levelNames):
@@ -147,7 +147,7 @@ func (r *Rule) check() error {
 	return nil
 }
 
-// check returns what is malformed in r apart from the syntax of its patterns.
+// check returns the faults of r apart from the syntax of its patterns.
 func (f *form) check() error {
 	switch {
 	case f.Pattern == "":

@@ -111,7 +111,7 @@ func (p *Policy) Child(s State, name string, dir bool) Level {
 	}
 	st := p.state(s)
 	v := st.verdict
-	as := name // what is looked for: the name, or that of a file that it may be a copy of
+	as := name // the name to look for: name, or the name of a file that it may be a copy of
 	take := func(at item) {
 		a := &p.alts[at.alt()]
 		if at.pos()+1 == len(a.comps) && a.kind != Directory && a.group&st.below == 0 && !(a.copies && a.comps[at.pos()].exceptsCopy(as)) {

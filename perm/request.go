@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// A Request names the rules to assemble: a preset, a policy file, flags, and what is
-// known of the codebase. The zero Request means DefaultPreset.
+// A Request names the rules to assemble: a preset, a policy file, flags, and facts about the
+// codebase. The zero Request means DefaultPreset.
 type Request struct {
 	// Preset is the name of the preset to start from. "" means the one that File
 	// extends, or DefaultPreset if File is nil.
@@ -22,12 +22,11 @@ type Request struct {
 	Rules   []Rule
 	Reveals []Rule
 
-	// Project and ProjectReveals come from a configuration file of the codebase's own. They
-	// rank below all of File, Rules and Reveals; ProjectReveals outrank the preset's
-	// secrets, and what File and Rules give less than Write then limits what they give.
-	// Neither gives more than the preset gives to a path that has no other rule, unless
-	// ProjectPreset is set: the same file has chosen Preset. Then UserPreset bounds them, the
-	// preset that it has been chosen below; "" means none.
+	// Project and ProjectReveals come from a configuration file of the codebase's own. They rank
+	// below all of File, Rules and Reveals. ProjectReveals outrank the preset's secrets; levels
+	// below Write in File and Rules then limit them. Neither gives more than the preset gives to a
+	// path that has no other rule, unless ProjectPreset is set: the same file has chosen Preset.
+	// Then UserPreset bounds them, the preset that it has been chosen below; "" means none.
 	Project, ProjectReveals []Rule
 	ProjectPreset           bool
 	UserPreset              string

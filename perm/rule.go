@@ -80,9 +80,9 @@ type Rule struct {
 	// Fold makes Pattern and Except match ASCII letters of either case.
 	Fold bool `json:"fold,omitempty"`
 
-	// Copies makes the rule apply to copies, too, of files that it applies to: files with the
-	// names that editors and people give to backups and to what they keep of an open file, in the
-	// same directory. Copies of files that match Except are excepted, too.
+	// Copies makes the rule apply to copies, too, of files that it applies to: files in the same
+	// directory with the names that editors and people give to backups and to files beside an open
+	// one. Copies of files that match Except are excepted, too.
 	Copies bool `json:"copies,omitempty"`
 
 	// Type limits the rule to one kind of object.
@@ -161,8 +161,8 @@ func ParseRule(s string) (Rule, error) {
 	return r, nil
 }
 
-// checkWritten returns what is malformed in the pattern of r, which a person has written, or
-// what would match something else than that person expects.
+// checkWritten returns the faults of the pattern of r, which a person has written, or the reason
+// why it would match other paths than that person expects.
 func (r *Rule) checkWritten() error {
 	const blanks = " \t\r\n"
 	if strings.HasPrefix(r.Pattern, "!") {

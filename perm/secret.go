@@ -31,21 +31,21 @@ const publicPEM = "{{cacert,cacerts,ca,ca-cert,ca-certs,ca_cert,ca-certificates,
 	"*[-_.]{ca,ca-bundle,ca_bundle,ca-cert,ca_cert,cacert,chain,fullchain}," +
 	"{*[-_.],}{public,pub,pubkey,public-key,public_key},dhparam*,dh[0-9]*}.pem"
 
-// secrets are hidden by every preset but full-access, in either case of letters, and
-// not below packages, and so are copies of such files. Most rows also match a directory
-// of that name: revealing one by hand is better than forgetting one.
+// secrets are hidden by every preset but full-access, in either case of letters, and not below
+// packages, and so are copies of such files. Most rows also match a directory of that name:
+// revealing one by hand is better than forgetting one.
 //
-// A sandbox cannot make a file with such a name either, also not by git. To show what was made
-// inside until the host writes to it would show the host's content for a moment: the event comes
-// after the write, and a write through a mapping has none until the file is closed.
+// A sandbox cannot make a file with such a name either, also not by git. To show a file that was
+// made inside until the host writes to it would show the host's content for a moment: the event
+// comes after the write, and a write through a mapping has none until the file is closed.
 //
-// A row must be a secret with high confidence, and not a name that tools create in a
-// new project, which would fail. So there is no row for application.yml,
-// config/database.yml, appsettings.Development.json, gradle.properties, web.config,
-// Pulumi.*.yaml, settings.xml, etc/passwd and *.mobileprovision, nor for names that are
-// too common: *token, PROJECT-HEX.json, oauth.json, auth.json below the root, *.asc,
-// *.gpg, parameters.yml, admin.conf, ngrok.yml, .flaskenv, cookies.txt, .netlify,
-// .wrangler, amplify. Package policy reads the files of settings.
+// A row must be a secret with high confidence, and not a name that tools create in a new project,
+// which would fail. So there is no row for application.yml, config/database.yml,
+// appsettings.Development.json, gradle.properties, web.config, Pulumi.*.yaml, settings.xml,
+// etc/passwd and *.mobileprovision, nor for names that are too common: *token, PROJECT-HEX.json,
+// oauth.json, auth.json below the root, *.asc, *.gpg, parameters.yml, admin.conf, ngrok.yml,
+// .flaskenv, cookies.txt, .netlify, .wrangler, amplify. Package policy reads the files of
+// settings.
 var secrets = []secret{
 	// Environment files.
 	{".env", "", Glob, "settings of an application, usually with passwords and tokens"},
@@ -153,7 +153,7 @@ var secrets = []secret{
 	{"{api{,-,_}key{,s}.{json,yml,yaml,toml,txt},oauth{,2}[-_]{token,tokens,creds,credentials,secret,secrets}.json}", "", File, "a file that is named so"},
 	{"etc/{shadow,gshadow,security/opasswd}{,-}", "", File, "hashes of passwords"},
 
-	// Histories hold what was typed, also by mistake.
+	// Histories hold typed text, also text typed by mistake.
 	{".*_history", "", Glob, "what was typed, also by mistake"},
 	{"{.history,.zhistory,.histfile,.Rhistory,fish_history,.viminfo}", "", Glob, "what was typed, also by mistake"},
 }

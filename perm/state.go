@@ -66,7 +66,7 @@ type subset struct {
 	below group  // alternatives of these groups match nothing
 }
 
-// A state is a reduced subset and what is derived from it.
+// A state is a reduced subset and the data derived from it.
 type state struct {
 	subset
 	loops []item       // those of items that stay in every directory below

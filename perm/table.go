@@ -51,7 +51,7 @@ func newTable(alts []alt, items []item) *table {
 	return t
 }
 
-// link makes n the first of the chain of key, and returns what was that.
+// link makes n the first of the chain of key, and returns the former first one.
 func link[K comparable](m *map[K]int32, key K, n int32) (before int32) {
 	if *m == nil {
 		*m = map[K]int32{}

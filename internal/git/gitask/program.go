@@ -1,4 +1,4 @@
-// Package gitask makes the program by which git inside asks the tree server what has changed.
+// Package gitask makes the program by which git inside asks the tree server for changed paths.
 //
 // It is a hook of githooks(5), fsmonitor-watchman, version 2.
 package gitask

@@ -40,8 +40,8 @@ func (s *Setting) Sub() (sub string, ok bool) {
 const maxSettings = 10_000
 
 // Parse returns the settings in text, in their order. The error names the first line that git
-// would refuse, or says that there are more settings than are read (10,000); the settings are
-// then those of the other lines. git itself refuses the whole file.
+// would refuse, or reports more settings than Parse reads (10,000). The settings are then those of
+// the other lines. git itself refuses the whole file.
 func Parse(text string) ([]Setting, error) {
 	p := parser{text: strings.TrimPrefix(text, "\ufeff")}
 	var all []Setting

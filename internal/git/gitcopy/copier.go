@@ -27,12 +27,12 @@ type Options struct {
 	// Codebase is the path of the codebase on the host, without links, and MountPoint where the
 	// sandbox sees it.
 	Codebase, MountPoint string
-	// Shown is an absolute path at which the sandbox sees what is shown of the host's git
+	// Shown is an absolute path at which the sandbox sees the shown parts of the host's git
 	// directories, in directories called by their numbers; "": in each directory of a copy, at
 	// ShownAt.
 	Shown string
 	// Dir is the directory of the sandbox's private git directories, open for reading: package
-	// statedir names what is in it. Open takes it over.
+	// statedir names its entries. The Copier of Open owns it.
 	Dir *os.File
 	// Work is the path of a directory in Dir, for temporary names.
 	Work string
@@ -44,8 +44,8 @@ type Options struct {
 	Begin func(copy, at string) error
 	// Credentials copies credentials in configurations too.
 	Credentials bool
-	// Monitor says that git inside has the file system monitor of fusefs, and Ignore which names
-	// it ignores in all repositories.
+	// Monitor says that git inside has the file system monitor of fusefs. Ignore has the names
+	// that it ignores in all repositories.
 	Monitor bool
 	Ignore  string
 }
@@ -213,7 +213,7 @@ func (c *Copier) copyTo(tmp, at string, dir int, st *unix.Stat_t) error {
 		}
 		to, is := strings.CutPrefix(strings.TrimRight(string(text), "\r\n"), "gitdir: ")
 		if !is {
-			return c.put(c.work, tmp, text) // git says what is wrong with it
+			return c.put(c.work, tmp, text) // git reports the error in it
 		}
 		return c.copyTarget(tmp, at, dir, here, to,
 			func() error { return c.put(c.work, tmp, []byte("gitdir: "+c.inside(to)+"\n")) })

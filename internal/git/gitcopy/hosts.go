@@ -76,6 +76,6 @@ func readHosts(dir *os.File, name string) (all []string, err error) {
 	return all, nil
 }
 
-// ShownAt returns the path, in a private git directory, of what is shown of the host's git
+// ShownAt returns the path, in a private git directory, of the shown parts of the host's git
 // directory with that number.
 func ShownAt(n int) string { return hostsName + "/" + strconv.Itoa(n) }

@@ -30,7 +30,7 @@ func (p *copying) index(to int) error {
 	}
 	x, err := gitindex.Parse(data)
 	if err != nil || !x.Whole() {
-		return nil // git inside says what is wrong with it
+		return nil // git inside reports the error in it
 	}
 	var c *gitindex.Cache
 	if tree >= 0 && p.Monitor {

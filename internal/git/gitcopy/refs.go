@@ -23,10 +23,10 @@ var ownRefs = []string{"bisect", "rewritten", "worktree"}
 
 var objectName = regexp.MustCompile("^([0-9a-f]{40}|[0-9a-f]{64})$")
 
-// refs copies the references: those of the working tree of its own git directory, the others of the
-// common one. Those in files of their own, which can be thousands, are packed: they are read faster
-// so, and one flush has them all on the disk. As git, it reads these first: git pack-refs on the
-// host can move them to the packed ones meanwhile.
+// refs copies the references: those of the working tree of its own git directory, the others of
+// the common one. It packs references in files of their own, which can be thousands: packed ones
+// are read faster, and one flush has them all on the disk. Like git, it reads the files first: git
+// pack-refs on the host can move references to the packed ones meanwhile.
 func (p *copying) refs(to int, git, common *os.File) error {
 	loose := map[string]string{}
 	refs, err := openDir(int(common.Fd()), "refs")

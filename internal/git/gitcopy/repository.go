@@ -160,9 +160,9 @@ func commonOf(git *os.File) (*os.File, error) {
 	return os.Open(dir)
 }
 
-// realPath returns path without links. It is one of the same directory as seen, which leads there
-// through a descriptor: another sandbox over the codebase can put links in the place of directories
-// meanwhile.
+// realPath returns path without links. The result names the same directory as seen, which leads
+// there through a descriptor: another sandbox over the codebase can put links in the place of
+// directories meanwhile.
 func realPath(path, seen string) (string, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -591,7 +591,7 @@ func (p *copying) file(to, from int, name string, st *unix.Stat_t) error {
 	in, err := beneath.Open(from, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) || p.lenient && errors.Is(err, fs.ErrPermission) {
-			return nil // removed meanwhile, or not this user's
+			return nil // removed, or not this user's
 		}
 		return fmt.Errorf("%s: %w", name, err)
 	}

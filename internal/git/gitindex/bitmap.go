@@ -2,9 +2,9 @@ package gitindex
 
 import "encoding/binary"
 
-// git compresses bitmaps as EWAH (gitformat-bitmap(5), Appendix A): a marker word says how many
-// words of equal bits, and how many others as they are, follow it. These are all that is written
-// here.
+// git compresses bitmaps as EWAH (gitformat-bitmap(5), Appendix A): a marker word has the number
+// of words of equal bits, and the number of literal words that follow it. This package writes no
+// other words.
 const (
 	runBits, literalBits = 32, 31
 	runOnes              = 1

@@ -34,7 +34,7 @@ const (
 // MaxSize is the largest index that Parse accepts, in bytes.
 const MaxSize = 1 << 30
 
-// ErrDamaged is the error for what is no index.
+// ErrDamaged is the error for data that is not an index.
 var ErrDamaged = errors.New("the index is damaged")
 
 // A Stat has the attributes of a file when git last read its content, or of a directory when git
@@ -68,7 +68,7 @@ type part struct {
 }
 
 // Parse parses an index. It keeps data, which must not be changed. An error is ErrDamaged, or
-// says which version is unknown.
+// names the unknown version.
 func Parse(data []byte) (x *Index, err error) {
 	for _, hash := range []int{sha1.Size, sha256.Size} { // the index does not say which
 		if x, err = parse(data, hash); err == nil {
@@ -240,7 +240,7 @@ func (x *Index) Raw(i int) []byte {
 	return x.data[e.stat : e.stat+size]
 }
 
-// AppendContent appends what entry i says of its file but for its attributes, to be compared:
+// AppendContent appends the parts of entry i without its file's attributes, for a comparison:
 // mode, object, stage and flags.
 func (x *Index) AppendContent(b []byte, i int) []byte {
 	e := &x.entries[i]

@@ -33,7 +33,7 @@ type Directory struct {
 	Dirs   []*Directory
 }
 
-// A Cache says which names are untracked: git's untracked cache.
+// A Cache has the untracked names: git's untracked cache.
 type Cache struct {
 	// Top is the path of the working tree, as git sees it.
 	Top string

@@ -158,12 +158,12 @@ func (f *finder) add(dir string) error {
 	}
 	f.pairs = append(f.pairs, Pair{Private: private, Host: host, Place: dir, Made: made})
 	if made {
-		return nil // what is in it comes after it
+		return nil // entries below it come after it
 	}
 	return f.addBelow(private, host, 0)
 }
 
-// addBelow adds what is in modules/ and worktrees/ of a git directory.
+// addBelow adds the entries of modules/ and worktrees/ of a git directory.
 func (f *finder) addBelow(private, host string, depth int) error {
 	if err := f.addWorktrees(private, host, depth); err != nil {
 		return err
@@ -298,9 +298,9 @@ func (f *finder) isHost(dir string) bool {
 	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
 }
 
-// hostOf returns the host's git directory for a directory of the codebase; made: where it is to be,
-// since the host has none. known is false if what the host has there is not one that a private git
-// directory can be a copy of.
+// hostOf returns the host's git directory for a directory of the codebase; made: the path for a
+// new one, since the host has none. known is false if the host's object there is not one that a
+// private git directory can be a copy of.
 func (f *finder) hostOf(dir string) (host string, made, known bool) {
 	at := path.Join(dir, name)
 	fd, err := beneath.Open(f.host, at, unix.O_PATH|unix.O_NOFOLLOW, 0)

@@ -94,8 +94,8 @@ type Options struct {
 	MaxDirs int    // bound of the directories to read; 0 means 200,000
 	Home    string // what ~ means in a configuration, where the user's own one is; "" means os.UserHomeDir
 
-	// Getenv says by which variables the user has configurations elsewhere (GIT_CONFIG_GLOBAL
-	// and others of git(1)); nil means os.Getenv.
+	// Getenv returns the variables by which the user has configurations elsewhere
+	// (GIT_CONFIG_GLOBAL and others of git(1)); nil means os.Getenv.
 	Getenv func(string) string
 
 	// Names are the names, in lower case, of files for Repos.Named. They match letters

@@ -147,7 +147,7 @@ func (r *reader) hooks(dir string) {
 }
 
 // alternates records the other directories that a directory of objects has;
-// gitrepository-layout(5). git believes what is in them.
+// gitrepository-layout(5). git trusts the objects in them.
 func (r *reader) alternates(objects string) {
 	text, _ := readRegular(filepath.Join(objects, "info/alternates"))
 	for line := range strings.Lines(string(text)) {

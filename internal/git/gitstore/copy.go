@@ -12,13 +12,13 @@ const gitName = ".git"
 
 // Copy makes the sandbox's own .git of the directory at a path of the codebase, which is open as
 // root, unless the sandbox has one that is not empty; the path of the codebase itself is ".". It
-// reports whether what the sandbox has is a directory. An error of class fs.ErrNotExist says that
+// reports whether the sandbox's .git is a directory. An error of class fs.ErrNotExist says that
 // the host has no .git there.
 func (s *Store) Copy(root int, path string) (dir bool, err error) {
 	if dir, err := s.isDir(path); !dir && err == nil || err != nil && err != unix.ENOENT {
 		return dir, err
 	}
-	// What is empty was so on the host, or the sandbox has removed what was in it.
+	// An empty directory was empty on the host, or the sandbox has removed its entries.
 	err = unix.Unlinkat(int(s.Store.Fd()), filepath.Join(path, gitName), unix.AT_REMOVEDIR)
 	if err == unix.ENOTEMPTY {
 		return true, nil

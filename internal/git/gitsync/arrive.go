@@ -165,9 +165,9 @@ func (p *Pair) ArriveLinked(ctx context.Context, dir string) error {
 	return p.begin(&record{Base: table{Refs: both.Refs, Head: head}, Files: map[string]string{}})
 }
 
-// AsLeft reports whether the host's repository has what the last Sync has left there, and nothing
-// that the user has ever made: references, HEAD, what is staged, stashes and operations. Of a
-// linked working tree the references do not count. The error is one of asking git.
+// AsLeft reports whether the host's repository is as the last Sync left it, without any later work
+// of the user: references, HEAD, the index, stashes and operations. For a linked working tree the
+// references do not count. The error is one of running git.
 func (p *Pair) AsLeft(ctx context.Context) (bool, error) {
 	h, err := p.openHost(ctx)
 	if err != nil {

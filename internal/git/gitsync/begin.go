@@ -27,13 +27,12 @@ const maxStashLog = 64 << 20
 // maxIndex bounds the bytes of an index.
 const maxIndex = 1 << 30
 
-// Begin records in the directory state, which it makes, what the private copy has: the base of
-// the first Sync. It is to be called after the copy is complete and before the sandbox can
-// change it. It reads the copy's files alone (HEAD, packed-refs, refs, logs/refs/stash, index):
-// it runs no program and does not need the host's repository. It replaces an earlier base.
-// The references of a linked working tree are those of the directory two levels above.
-// The error is of class runtime.ErrInvalid if the copy cannot be synchronised, such as one with
-// reftable.
+// Begin records in the directory state, which it makes, the state of the private copy: the base of
+// the first Sync. Call it after the copy is complete and before the sandbox can change it. It
+// reads only the copy's files (HEAD, packed-refs, refs, logs/refs/stash, index): it runs no
+// program and does not need the host's repository. It replaces an earlier base. The references of
+// a linked working tree are those of the directory two levels above. The error is of class
+// runtime.ErrInvalid if the copy cannot be synchronised, such as one with reftable.
 func Begin(private, state string) error {
 	dir, err := openTree(private)
 	if err != nil {
@@ -78,7 +77,7 @@ func Begin(private, state string) error {
 	return (&Pair{State: state}).begin(&st)
 }
 
-// A tree is a directory whose content a sandbox may change meanwhile.
+// A tree is a directory whose content a sandbox may change at any time.
 type tree struct{ *os.File }
 
 // openPrivate opens the sandbox's git directory, or for a linked working tree that of the
@@ -104,7 +103,7 @@ func (p *Pair) openPrivate(path string) (tree, error) {
 }
 
 func openTree(path string) (tree, error) {
-	// No link leads there: a sandbox can change what is above.
+	// No link leads there: a sandbox can change the parent directories.
 	f, err := beneath.OpenPlain(path, unix.O_PATH|unix.O_DIRECTORY)
 	return tree{f}, err
 }
@@ -118,7 +117,7 @@ func (t tree) read(name string, most int64) ([]byte, error) {
 	return b, err
 }
 
-// lstat returns what is known of a name, which is not followed.
+// lstat returns the attributes of a name, which is not followed.
 func (t tree) lstat(name string) (st unix.Stat_t, err error) {
 	fd, err := beneath.Open(int(t.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -144,7 +143,7 @@ func (t tree) list(name string, most int, do func(dir string, entries []os.DirEn
 		todo = todo[:len(todo)-1]
 		fd, err := beneath.Open(int(t.Fd()), at, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 		if err != nil {
-			continue // it has gone meanwhile, or is a link
+			continue // it was removed, or is a link
 		}
 		d := os.NewFile(uintptr(fd), at)
 		entries, err := d.ReadDir(left + 1)

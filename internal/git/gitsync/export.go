@@ -23,14 +23,14 @@ type Branch struct {
 	At   string // the commit
 }
 
-// Export makes what the sandbox's branches, and a detached HEAD, are at branches
-// wolffia/NAME/BRANCH of the host, if that does not have their commits; or with branch what HEAD
-// is at that branch, which must not exist or be behind. Objects come over as in a Sync; nothing
-// goes the other way. Private and State are not used, but for an empty directory, so a Begin is
-// not needed. With dry it only returns what it would make. The error is one of class
-// runtime.ErrInvalid, and the others are made, for branches that the host's git refuses or that
-// cannot have their name; of class runtime.ErrConflict if branch is in the way; else as of Sync,
-// and nothing is made.
+// Export makes the sandbox's branches, and a detached HEAD, branches wolffia/NAME/BRANCH of the
+// host, if the host does not have their commits. With branch it makes the commit of HEAD that
+// branch, which must not exist or be behind. Objects cross as in a Sync; nothing crosses to the
+// sandbox. Export uses Private and State only as an empty directory, so a Begin is not needed.
+// With dry it only returns the branches that it would make. The error is of class
+// runtime.ErrInvalid, and the other branches are made, for branches that the host's git refuses or
+// that cannot have their name. It is of class runtime.ErrConflict if branch is in the way. Other
+// errors are as of Sync, and no branch is made.
 func (p *Pair) Export(ctx context.Context, branch string, dry bool) (made []Branch, err error) {
 	h, release, err := p.lock(ctx)
 	if err != nil {
@@ -217,7 +217,7 @@ func (h *host) taken(out table) (names *space, inTheWay func(branch string) stri
 	}
 }
 
-// staysInside says why a branch is not made.
+// staysInside returns the reason why a branch is not made.
 func staysInside(name, reason string) error {
 	return runtime.Errorf(runtime.ErrInvalid, "branch %s: its commits stay inside: %s", hostgit.Printable(name), reason)
 }

@@ -71,7 +71,7 @@ func (h *host) emptyTree() string {
 	return "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 }
 
-// git runs a command and returns what it prints.
+// git runs a command and returns its output.
 func (h *host) git(ctx context.Context, env []string, args ...string) ([]byte, error) {
 	out, _, err := h.Run(ctx, hostgit.Command{Args: args, Env: env})
 	return out, err
@@ -127,8 +127,8 @@ func busy(t tree) string {
 	return ""
 }
 
-// headNames are files with the branch that a rebase began at, and moves in the end: meanwhile HEAD
-// is on none.
+// headNames are files with the branch that a rebase began at, and moves in the end: until then
+// HEAD is on no branch.
 var headNames = []string{"rebase-merge/head-name", "rebase-apply/head-name"}
 
 // maxWorktrees bounds the linked working trees of a repository that are looked at.
@@ -193,7 +193,7 @@ func same(a, b string) bool {
 	return err == nil && other == nil && os.SameFile(x, y)
 }
 
-// unmerged is the set of what is staged if the index has conflicts.
+// unmerged is the set of staged files if the index has conflicts.
 const unmerged = "unmerged"
 
 // staged identifies the set of what an index has that commit does not: paths, modes and objects.
@@ -325,7 +325,7 @@ func (h *host) updateRef(ctx context.Context, moves []move) error {
 	return h.feedRefs(ctx, strings.NewReader(commands(moves)))
 }
 
-// feedRefs has git update-ref read what it is to do. More options can go before.
+// feedRefs passes its input to git update-ref. More options can go before.
 func (h *host) feedRefs(ctx context.Context, in io.Reader, options ...string) error {
 	_, _, err := h.Run(ctx,
 		hostgit.Command{Args: append([]string{"update-ref", "--stdin", "-m", h.reflog()}, options...), In: in})

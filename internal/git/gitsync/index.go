@@ -109,11 +109,10 @@ func (h *host) checkHidden(ctx context.Context, c *comparison, from, to string) 
 	return nil
 }
 
-// fit makes the index that the host is to have when HEAD has moved from one commit to another:
-// what the user has staged stays, with all flags, and the times of files that do not change. tree
-// is what is to be staged in the place of what is; "" leaves it. id is the index that it was made
-// of. made is false if the present one is right. The error is a blockedError if the user has
-// staged a file that changes.
+// fit makes the host's new index for a HEAD that has moved from one commit to another. The user's
+// staged changes stay, with all flags, and the times of files that do not change. tree replaces
+// the staged tree; "" keeps it. id is the index that it was made of. made is false if the present
+// one is right. The error is a blockedError if the user has staged a file that changes.
 func (h *host) fit(ctx context.Context, was, now, tree string) (id fileID, made bool, err error) {
 	from, err := h.treeOf(ctx, was)
 	if err != nil {
@@ -168,7 +167,7 @@ func (h *host) fit(ctx context.Context, was, now, tree string) (id fileID, made 
 	return id, true, nil
 }
 
-// inTheWay returns what git read-tree says is in the way.
+// inTheWay returns the path that git read-tree reports to be in the way.
 func inTheWay(err error) string {
 	_, said, is := strings.Cut(err.Error(), "error: ")
 	if !is {
@@ -183,8 +182,8 @@ func inTheWay(err error) string {
 	return said
 }
 
-// openIndex opens the host's index; nil: it has none. git replaces it as a whole: what was opened
-// stays as it is.
+// openIndex opens the host's index; nil: the host has none. git replaces it as a whole: the opened
+// file stays as it is.
 func (h *host) openIndex() (*os.File, error) {
 	f, err := os.OpenFile(h.file("index"), os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {

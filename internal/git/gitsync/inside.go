@@ -13,7 +13,7 @@ import (
 	"wolffia/internal/git/hostgit"
 )
 
-// maxTables bounds the bytes of what git inside prints of references and what is staged.
+// maxTables bounds the output of git inside about references and staged files, in bytes.
 const maxTables = 64 << 20
 
 // maxTablesTime bounds the time that git inside takes for them.
@@ -27,7 +27,7 @@ export GIT_OPTIONAL_LOCKS=0 GIT_NO_REPLACE_OBJECTS=1 LC_ALL=C GIT_CEILING_DIRECT
 g() { git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c log.showSignature=false -c core.quotePath=false "$@"; }
 `
 
-// tablesScript prints HEAD, references, stashes and what is staged. $1 is the empty tree; $2 is
+// tablesScript prints HEAD, references, stashes and the staged tree. $1 is the empty tree; $2 is
 // true if the repository has stashes, and $3 if it has an index.
 const tablesScript = `command -v git >/dev/null || exit 19
 h=$(g symbolic-ref -q HEAD) || h=$(g rev-parse -q --verify HEAD) || exit 20
@@ -44,7 +44,7 @@ staged() { g ` + stagedArgs + ` "$1" --; }
 type inside struct {
 	table
 	stashes []stash
-	staged  string // identifies what is staged
+	staged  string // identifies the staged tree
 	late    bool   // that it could not be found out in time
 }
 
@@ -67,7 +67,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.kept.Write(p)
 }
 
-// shell runs a script inside, and returns what it prints.
+// shell runs a script inside, and returns its output.
 func (p *Pair) shell(ctx context.Context, in io.Reader, script string, args ...string) (out []byte, status int, err error) {
 	b := &bounded{left: maxTables}
 	status, err = p.Inside.Run(ctx, append([]string{"sh", "-c", preface + script, "sh"}, args...), in, b)
@@ -87,7 +87,7 @@ func (p *Pair) inside(ctx context.Context, private tree, emptyTree string) (insi
 	return got, err
 }
 
-// tables is inside without what is staged, which it returns as git prints it.
+// tables is inside without the staged tree, which it returns as git prints it.
 func (p *Pair) tables(
 	ctx context.Context, emptyTree string, stashes, index bool,
 ) (got inside, staged []byte, err error) {
@@ -117,8 +117,8 @@ func (p *Pair) tables(
 	return parseInside(out, len(emptyTree))
 }
 
-// parseInside parses what tablesScript prints, but for what is staged. Object names must have that
-// many characters.
+// parseInside parses the output of tablesScript, without the staged tree. Object names must have
+// that many characters.
 func parseInside(out []byte, size int) (got inside, staged []byte, err error) {
 	head, rest, _ := bytes.Cut(out, []byte("\n"))
 	if got.Head, err = parseHead(head); err != nil {
@@ -164,13 +164,14 @@ func section(b []byte) (lines, rest []byte, is bool) {
 	return append(lines[:len(lines):len(lines)], '\n'), rest, is
 }
 
-// writeTreeScript prints the tree of what is staged. git write-tree locks its index, and a git of
-// the user that starts at that moment fails: it gets a copy, outside of the git directory.
+// writeTreeScript prints the staged tree. git write-tree locks its index, and a git of the user
+// that starts at that moment fails: so the script gives git write-tree a copy, outside of the git
+// directory.
 const writeTreeScript = `t=$(mktemp) && trap 'rm -f "$t" "$t.lock"' EXIT && trap 'exit 39' HUP INT TERM || exit 60
 cat "$(g rev-parse --git-path index)" >"$t" && GIT_INDEX_FILE=$t g write-tree
 `
 
-// writeTree returns the tree of what is staged inside.
+// writeTree returns the tree that is staged inside.
 func (p *Pair) writeTree(ctx context.Context) (string, error) {
 	out, status, err := p.shell(ctx, nil, writeTreeScript)
 	name := strings.TrimSuffix(string(out), "\n")

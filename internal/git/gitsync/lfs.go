@@ -48,7 +48,7 @@ func (s *run) lfs() error {
 func (s *run) copyLFS(from, to, name string, most int64) (n int64, err error) {
 	src, err := beneath.OpenFile(int(s.private.Fd()), from)
 	if err != nil {
-		return 0, nil // a link, or it has gone meanwhile
+		return 0, nil // a link, or it was removed
 	}
 	defer src.Close()
 	tmp := filepath.Join(s.host.Common(), "lfs/tmp", "wolffia-"+s.Name)

@@ -17,8 +17,8 @@ import (
 
 // move moves the host's references in one transaction, then HEAD and the index, and deletes
 // references at last: HEAD may have left them. With locks it has the lock of the user's git, for
-// the moves only: then what was computed without it must still hold, or the error is errAgain.
-// After that, and ErrBusy, nothing has moved.
+// the moves only: then the results that were computed without the lock must still hold, or the
+// error is errAgain. After that, and ErrBusy, nothing has moved.
 func (s *run) move(ctx context.Context, j *journal, locks bool) error {
 	h := s.host
 	first, last := roomFirst(j.Moves, j.Removed)
@@ -155,7 +155,7 @@ func (h *host) storeStashes(ctx context.Context, list []stash) error {
 // dropStashes deletes entries of the list of stashes.
 func (h *host) dropStashes(ctx context.Context, names []string) error {
 	for _, at := range names {
-		have, err := h.common.stashes() // as of now: the user may stash meanwhile
+		have, err := h.common.stashes() // read now: the user may stash meanwhile
 		if err != nil {
 			return err
 		}
@@ -180,7 +180,8 @@ func (h *host) rollback(ctx context.Context, held []move) error {
 	return errors.Join(err, h.updateRef(ctx, held))
 }
 
-// repair does the rest of what a killed sync has begun, or removes what it has prepared.
+// repair finishes a sync that was killed after it had begun its moves. It removes the files of one
+// that was killed before.
 func (h *host) repair(ctx context.Context) error {
 	var j journal
 	have, err := h.pair.load(journalFile, &j)

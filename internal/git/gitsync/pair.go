@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// ErrBusy is the error of a sync that changed nothing because git, or another sync, is at work
-// in the repository. The next sync tries again.
+// ErrBusy is the error of a sync that changed nothing because git, or another sync, is running in
+// the repository. The next sync tries again.
 var ErrBusy = errors.New("nothing was taken over; the next sync tries again")
 
 // An Inside runs programs in the sandbox. It is used by one sync at a time.
@@ -72,7 +72,7 @@ type Other struct{ Host, Private string }
 type Report struct {
 	// Moved is whether something crossed, in either direction.
 	Moved bool
-	// Said has lines about what was done, for the user, without the prefix "wolffia: ".
+	// Said has lines for the user about completed changes, without the prefix "wolffia: ".
 	Said []string
 	// Stays has lines about what stays on its side. They come again with each sync while that
 	// holds.

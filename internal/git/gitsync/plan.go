@@ -83,8 +83,8 @@ type answer struct {
 	agreed  map[string]string // references that both sides have afterwards
 	headOut string            // the host's new HEAD; "": unchanged
 	headIn  string
-	said    []string // lines about what was done
-	stays   []string // lines about what is not done, as long as its cause lasts
+	said    []string // lines about completed changes
+	stays   []string // lines about omitted changes, as long as the cause lasts
 }
 
 func (a *answer) hold(format string, args ...any) {

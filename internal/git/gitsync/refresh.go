@@ -24,15 +24,14 @@ const maxArgument = 64 << 10
 // statuses of refreshScript.
 const (
 	statusLocked = 30 // the index inside is locked
-	statusStaged = 31 // what is staged inside is in the way
+	statusStaged = 31 // the staged changes inside are in the way
 	statusOther  = 38 // HEAD, the index or a stash inside is another one by now
 )
 
-// refreshScript moves references, HEAD and the index inside. $1 says what becomes of the index:
-// "keep", "put" replaces it by the standard input, "merge" moves it from the commit or tree $2 to
-// $3. $4 is the input of git update-ref before HEAD moves, $5 is what HEAD becomes, $6 the input
-// after that. $7 is what version returns of the index that was read, and $8 HEAD. The lock is made
-// as git makes it.
+// refreshScript moves references, HEAD and the index inside. $1 is the mode for the index: "keep",
+// "put" replaces it by the standard input, "merge" moves it from the commit or tree $2 to $3. $4
+// is the input of git update-ref before HEAD moves, $5 is the new HEAD, $6 the input after that.
+// $7 is the version of the index that was read, and $8 HEAD. The lock is made as git makes it.
 const refreshScript = `set -C
 version() { set -- $(tail -c 20 "$1" | od -An -v -tx1); echo "$*"; }
 refs() { [ -z "$1" ] || printf '%s' "$1" | g update-ref -m host --stdin; }
@@ -95,7 +94,7 @@ func (s *run) refresh(ctx context.Context) error {
 	s.rec.Theirs = s.rec.Theirs || any || len(c.moves) > 0 || c.head != "" || c.index != "keep"
 	err = s.apply(ctx, c)
 	if errors.Is(err, errStaged) {
-		// The branch of HEAD stays, with what is staged; the rest moves.
+		// The branch of HEAD stays, with the staged changes; the rest moves.
 		s.stays = append(s.stays, "inside files are staged that the host has changed: HEAD and its branch stay there")
 		c = s.withoutHead(c)
 		err = s.apply(ctx, c)
@@ -112,7 +111,7 @@ func (s *run) refresh(ctx context.Context) error {
 	return s.agree(c)
 }
 
-// change decides what is to be done inside. The index follows the host's patterns.
+// change decides the changes inside. The index follows the host's patterns.
 func (s *run) change(followed bool) change {
 	c := change{head: s.plan.headIn, index: "keep", was: s.in.at(), shown: maps.Clone(s.plan.shown)}
 	branch := s.in.branch()
@@ -180,7 +179,8 @@ func (s *run) insideAfter(c change) table {
 	return table{Refs: table{Refs: s.all}.after(slices.Concat(c.moves, c.late)), Head: cmp.Or(c.head, s.in.Head)}
 }
 
-// errStaged is the error of a change that was not made since what is staged inside is in the way.
+// errStaged is the error of a change that was not made because the staged changes inside are in
+// the way.
 var errStaged = errors.New("inside files are staged that the host has changed")
 
 // apply does a change.

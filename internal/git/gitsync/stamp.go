@@ -190,9 +190,9 @@ func (p *Pair) PrivateUnchanged() bool {
 	return have && err == nil && p.Common == "" && busy(private) == "" && private.equals(&rec, nil)
 }
 
-// fresh reports whether both sides are what the last sync, or Begin, has left, whatever the times
-// of their files. It compares their content, and known says that the host's is: git status renews
-// an index, and much is written in the moment of a sync.
+// fresh reports whether both sides are as the last sync, or Begin, left them, whatever the times
+// of their files. It compares their content; known says that the host's is unchanged. git status
+// renews an index, and many files are written in the moment of a sync.
 func (p *Pair) fresh(private tree, host, in stamp, known bool) bool {
 	var rec record
 	have, err := p.load(stateFile, &rec)
@@ -242,8 +242,7 @@ func (was *stamps) same(host, in stamp) bool {
 	return host.lock == "" && in.lock == "" && was.Host == host.sum && was.Private == in.sum
 }
 
-// mark records that nothing is to be done while both sides have these stamps, which were taken
-// before.
+// mark records that both sides need no sync while they have these stamps, which were taken before.
 func (p *Pair) mark(host, in stamp, taken time.Time, r Report) error {
 	if max(host.newest, in.newest) > taken.Add(-tick).UnixNano() {
 		return p.drop(stampFile) // a later change may have the same times

@@ -25,11 +25,11 @@ const (
 type record struct {
 	Base  table    `json:"base"`
 	Stash []string `json:"stash"`
-	// Staged identifies the set of what is staged; "" is the empty one.
+	// Staged identifies the set of staged files; "" is the empty one.
 	Staged        string `json:"staged"`
 	StagedUnknown bool   `json:"stagedUnknown,omitempty"` // it is that of the file index.base
-	// Index identifies the entries of the index on both sides, as of tree.entries; unsettled: they
-	// are not the same, or something else is to be said.
+	// Index identifies the entries of the index on both sides, as of tree.entries. unsettled: they
+	// are not the same, or the sync has something else to report.
 	Index    string            `json:"index"`
 	Exported map[string]export `json:"exported,omitempty"`
 	Files    map[string]string `json:"files"` // digests of the files that follow the host's

@@ -25,7 +25,7 @@ const (
 	oldLock   = time.Minute
 	// maxTries is how often it begins again because a git on one side makes changes meanwhile.
 	maxTries = 5
-	// maxReads is how often it reads what the sandbox has since git inside changes it meanwhile.
+	// maxReads is how often it reads the sandbox's state because git inside changes it meanwhile.
 	maxReads = 3
 )
 
@@ -33,14 +33,14 @@ const (
 var errAgain = errors.New("git keeps changing the repository")
 
 // Sync brings both sides to the same state, as far as neither loses something by it. It needs
-// Begin to have been called, once, when the private copy was made. A sync of two sides that
-// have not changed since the last one costs some calls of stat, and runs no program inside.
+// Begin to have been called, once, when the private copy was made. A sync of two sides that have
+// not changed since the last one costs some calls of stat, and runs no program inside.
 //
-// The error is [ErrBusy] if git is at work on either side for longer than some seconds, of
-// class runtime.ErrInvalid if the repository cannot be synchronised (such as one with
-// reftable), and of class runtime.ErrUnavailable if the host has no git. After an error the
-// report has Pending, and what was done until then. A process that is killed meanwhile leaves
-// a state that the next Sync repairs.
+// The error is [ErrBusy] if git runs on either side for longer than some seconds, of class
+// runtime.ErrInvalid if the repository cannot be synchronised (such as one with reftable), and of
+// class runtime.ErrUnavailable if the host has no git. After an error the report has Pending, and
+// the changes until then. A process that is killed during Sync leaves a state that the next Sync
+// repairs.
 func (p *Pair) Sync(ctx context.Context) (r Report, err error) {
 	defer func() {
 		if err != nil {
@@ -108,9 +108,9 @@ type run struct {
 	unsteady bool   // git inside changed it each time that it was read
 
 	rec        record            // the last sync's, and then this one's
-	base       table             // of the last sync, without what is left to others, as in and out
+	base       table             // of the last sync, without the references of other pairs, as in and out
 	in         inside            // without refused objects
-	all        map[string]string // references inside, with what is refused
+	all        map[string]string // references inside, with refused ones
 	out        table             // the host's
 	outStash   []stash
 	insideBusy string
@@ -128,14 +128,14 @@ type run struct {
 	was     string // commits of the host's HEAD
 	will    string
 	head    string // what the host's HEAD becomes
-	tree    string // what is to be staged on the host; "" leaves it
+	tree    string // the tree to stage on the host; "" keeps the present one
 	indexID fileID
-	ours    bool // what was staged there is what the sandbox had staged
-	stages  bool // what is staged inside is to be staged there
+	ours    bool // the host's staged tree is the one that the sandbox had staged
+	stages  bool // the sync stages the sandbox's staged tree there
 	fitted  bool // the file index.wolffia.NAME exists
 	newest  []stash
 	index   *os.File // of the host, after it; nil: none
-	hostSet string   // what is staged there
+	hostSet string   // the tree that is staged there
 }
 
 func (s *run) once(ctx context.Context) (Report, error) {
@@ -164,7 +164,7 @@ func (s *run) once(ctx context.Context) (Report, error) {
 	switch {
 	case err != nil:
 		return r, err
-	case r.Moved || len(s.said) > 0 || len(s.bad) > 0: // what is refused may be so for lack of space
+	case r.Moved || len(s.said) > 0 || len(s.bad) > 0: // git may have refused objects for lack of space
 		return r, s.drop(stampFile)
 	}
 	return r, s.mark(hostAt, insideAt, taken, r)
@@ -273,7 +273,7 @@ func (s *run) readInside(ctx context.Context) (err error) {
 	return nil
 }
 
-// onlyBranches has HEAD and what is staged inside stay there in this sync.
+// onlyBranches keeps HEAD and the staged changes inside in this sync.
 func (s *run) onlyBranches() {
 	s.unsteady, s.in.staged, s.insideBusy = true, s.rec.Staged, cmp.Or(s.insideBusy, "a git command")
 }
@@ -535,7 +535,7 @@ func (s *run) updateBase() {
 	}
 }
 
-// carryOut does what the journal says.
+// carryOut carries out the journal.
 func (s *run) carryOut(ctx context.Context, j *journal) error {
 	h := s.host
 	if err := statefile.WriteSync(s.path(journalFile), j); err != nil {
@@ -543,12 +543,12 @@ func (s *run) carryOut(ctx context.Context, j *journal) error {
 	}
 	s.reached("journal")
 	locks := j.Index || j.HeadNew != "" || s.was != s.will
-	ctx = context.WithoutCancel(ctx) // what has begun is not left half done; each step has a limit
+	ctx = context.WithoutCancel(ctx) // moves that have begun must finish; each step has a limit
 	err := s.move(ctx, j, locks)
 	if errors.Is(err, errAgain) || errors.Is(err, ErrBusy) { // then nothing has moved
 		return errors.Join(err, h.rollback(ctx, s.held))
 	}
-	s.fitted = false // after another error the next sync finds out what has moved, and needs the file
+	s.fitted = false // after another error the next sync finds the moved references, and needs the file
 	if err != nil {
 		h.unlockIndex()
 		return err

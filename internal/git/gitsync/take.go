@@ -29,9 +29,9 @@ func (p *Pair) held(t table) (removed []move) {
 	return removed
 }
 
-// take brings tips, and what they need, to the host, which has what leads from its references t
-// and more. It returns the references that hold them, and those that the host's git refuses, with
-// the reasons.
+// take brings tips, and the objects that they need, to the host, which has all objects that its
+// references t and more lead to. It returns the references that hold them, and those that the
+// host's git refuses, with the reasons.
 func (h *host) take(ctx context.Context, tips []string, t table, more ...string) (held []move, bad map[string]string, err error) {
 	held, bad = h.pair.held(t), make(map[string]string)
 	known := make(map[string]bool)
@@ -68,7 +68,7 @@ func (h *host) take(ctx context.Context, tips []string, t table, more ...string)
 	if err == nil || !errors.Is(err, hostgit.ErrRefused) || len(tips) > maxAlone {
 		return held, bad, err
 	}
-	for _, tip := range tips { // what is sound crosses
+	for _, tip := range tips { // sound tips cross
 		if len(tips) > 1 {
 			err = receive([]string{tip})
 		}

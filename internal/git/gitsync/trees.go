@@ -148,7 +148,7 @@ func dirs(list []entry) map[string]string {
 }
 
 // walk calls do for each file that the tree to has and the tree from does not, or not as a file.
-// It is to be called after added, which bounds them.
+// Call it after added, which bounds them.
 func (c *comparison) walk(from, to, at string, do func(path string) error) error {
 	if from == to {
 		return nil

@@ -43,15 +43,15 @@ type Place struct {
 // A Config is what holds in a sandbox too.
 type Config struct {
 	Settings []gitconfig.Setting // in the order of precedence, the highest last
-	Files    map[string]string   // by name: what is included on a condition, and files that settings name
+	Files    map[string]string   // by name: files that are included on a condition, and files that settings name
 }
 
-// Read reads the configurations that git reads for this user beside a repository's own, with
-// what they include, and returns the settings that only change what git does inside, for a
-// place. git is not run. getenv is [os.Getenv]. What is included on a condition is a file of its
+// Read reads the configurations that git reads for this user beside a repository's own, with their
+// includes, and returns the settings that only change what git does inside, for a place. git is
+// not run. getenv is [os.Getenv]. A file that is included on a condition becomes a file of its
 // own: git inside decides.
 //
-// The error names files that cannot be used. The rest is returned all the same.
+// The error names files that cannot be used. Read returns the rest in spite of it.
 func Read(getenv func(string) string, place *Place) (*Config, error) {
 	r := &reader{home: getenv("HOME"), place: place, filters: filters{}, files: map[string]string{}}
 	xdg := cmp.Or(getenv("XDG_CONFIG_HOME"), r.expand("~/.config", ""))

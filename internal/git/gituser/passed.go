@@ -8,9 +8,10 @@ import (
 	"wolffia/internal/git/gitconfig"
 )
 
-// sections are those whose settings hold inside too: git-config(1) of git 2.52. They only change
-// what git's commands do, and what they name is executed inside. The others are about
-// credentials, mail, and how the host reaches a network, or are of programs that are not git.
+// sections are those whose settings apply inside too: git-config(1) of git 2.52. They only change
+// what git's commands do, and the programs that they name are executed inside. The others are
+// about credentials, mail, and how the host reaches a network, or are of programs that are not
+// git.
 var sections = set(`add advice alias am apply attr blame branch checkout clean clone color column commit committer author completion
 	core diff difftool feature fetch filter format fsck gpg grep help i18n index init interactive lfs log lsrefs mailinfo mailmap
 	merge mergetool notes pack pretty protocol pull push rebase remote rerere revert safe showbranch sparse splitindex stash

@@ -7,10 +7,10 @@ import (
 	"wolffia/internal/git/gitconfig"
 )
 
-// noKey follows the name of a program in that of one that does not exist. git says that it
-// cannot run it, and makes no commit or tag. A program that exists and fails would not do: git
-// before 2.41 shows nothing of what gpg prints, and git 2.39 makes a tag without a signature
-// where ssh-keygen fails.
+// noKey follows the name of a program, so that the whole names a program that does not exist. git
+// reports that it cannot run it, and makes no commit or tag. A program that exists and fails would
+// not do: git before 2.41 shows nothing of gpg's output, and git 2.39 makes a tag without a
+// signature where ssh-keygen fails.
 const noKey = ` of the host, whose keys the sandbox does not have: leave the signature out ` +
 	`(git commit --no-gpg-sign, git tag --no-sign, git -c commit.gpgSign=false), ` +
 	`or sign by ssh: gpg.format=ssh on the host, and wolffia with --socket "$SSH_AUTH_SOCK"`

@@ -31,7 +31,7 @@ import (
 // file of the codebase. It runs no hook, filter, pager, editor or monitor, and fetches nothing. It
 // is safe for concurrent use.
 type Dir struct {
-	own, shared         *os.File // the directories: path and common are names of these, whatever is at their paths meanwhile
+	own, shared         *os.File // the directories: path and common are their names, whatever is at their paths by now
 	name                string   // where own was found
 	path, common, empty string
 	safe                []string // options before the command
@@ -113,12 +113,12 @@ var version = sync.OnceValues(func() (int, error) {
 var errNoGit = runtime.Errorf(runtime.ErrUnavailable,
 	"git is not in PATH: install it, such as with apt-get install git")
 
-// OpenDir returns the git directory at path, which is absolute and has no symbolic links: a sandbox
-// may move and replace directories above it. It is opened once, and git works on what was opened.
-// In that of a linked working tree the file commondir names the repository's. empty is an empty
-// directory, or made. Root works as the owner of the directory. The caller closes it. The error is
-// of class runtime.ErrInvalid if path is not a git directory of the caller's own, and of class
-// runtime.ErrUnavailable if the host has no git.
+// OpenDir returns the git directory at path, which is absolute and has no symbolic links. A
+// sandbox may move and replace directories above it: so OpenDir opens it once, and git works on
+// the opened directory. In that of a linked working tree the file commondir names the
+// repository's. empty is an empty directory, or made. Root works as the owner of the directory.
+// The caller closes it. The error is of class runtime.ErrInvalid if path is not a git directory of
+// the caller's own, and of class runtime.ErrUnavailable if the host has no git.
 func OpenDir(ctx context.Context, path, empty string) (_ *Dir, err error) {
 	if _, err := hostpath.Look("git"); err != nil {
 		return nil, errNoGit
@@ -184,7 +184,8 @@ func OpenDir(ctx context.Context, path, empty string) (_ *Dir, err error) {
 	return d, nil
 }
 
-// Close closes what OpenDir has opened, and removes what it has made. No command may run any more.
+// Close closes the descriptors of OpenDir, and removes the files that it has made. No command may
+// run any more.
 func (d *Dir) Close() (err error) {
 	if d.owner != nil {
 		err = os.Remove(d.empty)
@@ -282,8 +283,8 @@ type Command struct {
 	Status int       // that is an answer as well as 0, such as 1 of git config
 }
 
-// Run runs a command and returns what it prints, and its status. An error has the end of what git
-// says.
+// Run runs a command and returns its output, and its status. An error has the end of git's
+// messages.
 func (d *Dir) Run(ctx context.Context, c Command) (out []byte, status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -318,7 +319,7 @@ func (d *Dir) command(ctx context.Context, c Command) *exec.Cmd {
 	return cmd
 }
 
-// A said is the beginning and the end of what git says.
+// A said is the beginning and the end of git's messages.
 type said struct{ *excerpt.Excerpt }
 
 func newSaid() said { return said{excerpt.New(2000, 1000)} }

@@ -74,8 +74,8 @@ func off(list string) (options []string) {
 	return options
 }
 
-// Run runs a command of git in the repository and returns what it prints, without the last
-// newline. An error has the end of what git says.
+// Run runs a command of git in the repository and returns its output, without the last newline. An
+// error has the end of git's messages.
 func (r *Repo) Run(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

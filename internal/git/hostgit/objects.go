@@ -54,7 +54,7 @@ func (o *Objects) Close() {
 type Object struct {
 	Name string
 	Type string // commit, tree, blob or tag
-	Data []byte // nil if it is longer than what was asked for
+	Data []byte // nil if it is longer than the caller's limit
 }
 
 // Get returns the object that name names, such as that of an object with ^{tree}, and at most that

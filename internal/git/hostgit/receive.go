@@ -113,7 +113,7 @@ func (d *Dir) receive(ctx context.Context, refs []Ref, pack io.Reader, most int6
 			sent = err
 		}
 		if report, err = readReport(answer); len(report) > 0 {
-			return report, nil // that it read no further is explained by what it says
+			return report, nil // its output explains why it read no further
 		}
 		return nil, errors.Join(sent, err)
 	}
@@ -140,7 +140,7 @@ func (d *Dir) receive(ctx context.Context, refs []Ref, pack io.Reader, most int6
 	return nil
 }
 
-// reason returns what is wrong with objects, of what git says.
+// reason returns the faults of objects, from git's messages.
 func reason(line, said string) string {
 	for part := range strings.SplitSeq(said, "; ") {
 		if text, is := strings.CutPrefix(part, "error: object "); is {
@@ -179,7 +179,7 @@ func skip(b *bufio.Reader) error {
 	}
 }
 
-// readReport reads the packets with what has become of the commands.
+// readReport reads the packets with the results of the commands.
 func readReport(b *bufio.Reader) (report []string, err error) {
 	for {
 		p, err := packet(b)
