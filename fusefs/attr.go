@@ -10,7 +10,7 @@ import (
 	"wolffia/perm"
 )
 
-// attrs fill in the attributes that are presented, and for how long the kernel may believe them.
+// attrs fill in the attributes that are presented, and for how long the kernel may cache them.
 type attrs struct {
 	*names
 	kernel *kernelCache
@@ -200,7 +200,7 @@ func (at *attrs) watchLinked(n *node, o *object) {
 	}
 }
 
-// absent fills in a reply that says for how long the kernel may believe that e does not exist. The
+// absent fills in a reply that says for how long the kernel may cache that e does not exist. The
 // time is zero if e is or may be hidden, so that the server reports each process that asks for it.
 func (at *attrs) absent(e *entry, out *fuse.EntryOut) fuse.Status {
 	*out = fuse.EntryOut{}

@@ -22,7 +22,7 @@
 //   - names: the nodes, and the ways to what they name (names.go, reach.go, opendir.go); with
 //     backing, which knows descriptors only
 //   - levels and gatekeeper: what the rules allow, and the denials
-//   - attrs: what is presented, and for how long the kernel may believe it
+//   - attrs: what is presented, and for how long the kernel may cache it
 //   - kernelCache: what the kernel is told to forget; package device: how
 //   - contents: a file gets an inode of its own before it is changed (contents.go, copyinode.go,
 //     copyup.go)

@@ -54,7 +54,7 @@ const (
 	maxStored  = 1000     // directories of the store
 )
 
-// answerTimeout is how long the kernel may believe the attributes of an answer, whose content
+// answerTimeout is how long the kernel may cache the attributes of an answer, whose content
 // does not change.
 const answerTimeout = time.Second
 

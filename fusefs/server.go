@@ -152,7 +152,7 @@ func (t *tree) serve(ctx context.Context, dev *os.File) (_ *Server, err error) {
 		defer close(s.done)
 		t.kernel.dev.Serve()
 		t.levels.rulesMu.Lock()
-		t.ended = true // see Give
+		t.ended = true // see Attach
 		t.levels.rulesMu.Unlock()
 		t.git.stop()
 		t.watch.close()

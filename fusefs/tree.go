@@ -28,7 +28,7 @@ type tree struct {
 
 	writeback writeback
 
-	noWatch bool // Options.NoWatch, for Give
+	noWatch bool // Options.NoWatch, for Attach
 	ended   bool // it is unmounted; guarded by rulesMu
 
 	// Of the function that Quiesce calls; guarded by changeMu, held for writing.

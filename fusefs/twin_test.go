@@ -324,7 +324,7 @@ func (p *pair) play(t *testing.T, seed uint64, as []action) (at int, why string)
 		}
 	}
 	var diffs []string
-	p.settle(t, round, &diffs)
+	p.compareTrees(t, round, &diffs)
 	if p.menu.copied && picture(t, filepath.Join(p.host, round)) != before {
 		diffs = append(diffs, "the host's directory has changed")
 	}
@@ -439,9 +439,9 @@ var untimed = regexp.MustCompile(`(mode=4\d* .*?)mtime=\S+`)
 // untold matches what the tree conceals of a directory that may have hidden entries.
 var untold = regexp.MustCompile(`(mode=4\d* )nlink=\d+`)
 
-// settle compares the two trees and the one behind the mount, and leaves them
+// compareTrees compares the two trees and the one behind the mount, and leaves them
 // so that they can be removed.
-func (p *pair) settle(t *testing.T, round string, diffs *[]string) {
+func (p *pair) compareTrees(t *testing.T, round string, diffs *[]string) {
 	t.Helper()
 	roots := [3]string{filepath.Join(p.mount, round), filepath.Join(p.plain, round), filepath.Join(p.host, round)}
 	inodes := map[string][3]uint64{}

@@ -125,9 +125,9 @@ func launchForClients(t testing.TB) (pipes, *exec.Cmd, *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hand, theirs := os.NewFile(uintptr(fd[0]), "hand"), os.NewFile(uintptr(fd[1]), "clients")
+	fdSocket, theirs := os.NewFile(uintptr(fd[0]), "fd socket"), os.NewFile(uintptr(fd[1]), "clients")
 	defer theirs.Close()
-	t.Cleanup(func() { _ = hand.Close() })
+	t.Cleanup(func() { _ = fdSocket.Close() })
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), "WOLFFIA_TEST_GUEST=prepare")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -159,7 +159,7 @@ func launchForClients(t testing.TB) (pipes, *exec.Cmd, *os.File) {
 		}
 		runtime.UnlockOSThread()
 	})
-	return pipes{out, in}, cmd, hand
+	return pipes{out, in}, cmd, fdSocket
 }
 
 // Without its guard PID 1 starts nothing of what it was asked for, and ends.

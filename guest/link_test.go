@@ -17,8 +17,8 @@ import (
 	"wolffia/wire/client"
 )
 
-// passBuffer gives a guest a connection, and returns the other end.
-func handOver(t *testing.T, hand *os.File) *rawsock.Socket {
+// passConn gives a guest a connection, and returns the other end.
+func passConn(t *testing.T, fdSocket *os.File) *rawsock.Socket {
 	t.Helper()
 	fd, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -26,7 +26,7 @@ func handOver(t *testing.T, hand *os.File) *rawsock.Socket {
 	}
 	theirs := os.NewFile(uintptr(fd[1]), "client")
 	defer theirs.Close()
-	if err := rawsock.SendFile(hand, theirs); err != nil {
+	if err := rawsock.SendFile(fdSocket, theirs); err != nil {
 		t.Fatal(err)
 	}
 	sock := rawsock.SocketOf(fd[0])
@@ -36,17 +36,17 @@ func handOver(t *testing.T, hand *os.File) *rawsock.Socket {
 
 // startForClients runs a guest, and returns its host's connection and a function that makes
 // clients.
-func startForClients(t *testing.T) (host *client.Conn, connect func() *client.Conn, hand *os.File) {
+func startForClients(t *testing.T) (host *client.Conn, connect func() *client.Conn, fdSocket *os.File) {
 	t.Helper()
-	p, _, hand := launchForClients(t)
+	p, _, fdSocket := launchForClients(t)
 	host = client.New(p)
 	t.Cleanup(func() { _ = host.Close() })
 	hello(t, host)
 	return host, func() *client.Conn {
-		conn := client.New(handOver(t, hand))
+		conn := client.New(passConn(t, fdSocket))
 		t.Cleanup(func() { _ = conn.Close() })
 		return conn
-	}, hand
+	}, fdSocket
 }
 
 // A client has processes, whose channels are its own, and which have no descriptor of any
@@ -90,7 +90,7 @@ func TestEndOfAClient(t *testing.T) {
 
 // What a client must not say ends its connection only.
 func TestClientsBreakTheProtocol(t *testing.T) {
-	host, connect, hand := startForClients(t)
+	host, connect, fdSocket := startForClients(t)
 	other := connect()
 	socket := wire.StartRequest{Network: &wire.NetRequest{Op: wire.NetListen, Path: "/tmp/x"}}
 	for name, say := range map[string]func(w *wire.Writer) error{
@@ -100,7 +100,7 @@ func TestClientsBreakTheProtocol(t *testing.T) {
 		"a socket":               func(w *wire.Writer) error { return w.WriteStart(1, &socket) },
 		"a frame of a bad type":  func(w *wire.Writer) error { return w.Send(200, 1, nil) },
 	} {
-		sock := handOver(t, hand)
+		sock := passConn(t, fdSocket)
 		if err := say(wire.NewWriter(sock)); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -150,9 +150,9 @@ func TestClientThatDoesNotRead(t *testing.T) {
 // A socket that is not read at all: PID 1 waits for it without a thread, and keeps no more than
 // the credit.
 func TestSocketThatIsNotRead(t *testing.T) {
-	host, connect, hand := startForClients(t)
+	host, connect, fdSocket := startForClients(t)
 	for range 40 { // more than PID 1 has threads
-		sock := handOver(t, hand)
+		sock := passConn(t, fdSocket)
 		w := wire.NewWriter(sock)
 		for ch := range uint32(2) {
 			if err := w.WriteStart(ch+1, &wire.StartRequest{Args: []string{"cat", "/dev/zero"}, Env: env}); err != nil {

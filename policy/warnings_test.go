@@ -74,7 +74,7 @@ func TestDoubts(t *testing.T) {
 		}
 		switch {
 		case tt.want == "" && len(p.Warnings) > 0:
-			t.Errorf(`%s: got p.Warnings %q; want tt.want != "" or len(p.Doubts) <= 0`, tt.name, p.Warnings)
+			t.Errorf(`%s: got p.Warnings %q; want tt.want != "" or len(p.Warnings) <= 0`, tt.name, p.Warnings)
 		case tt.want != "" && (len(p.Warnings) != 1 || !strings.Contains(p.Warnings[0], tt.want)):
 			t.Errorf("%s: %q, want %q", tt.name, p.Warnings, tt.want)
 		}

@@ -67,9 +67,9 @@ func TestBuiltinCost(t *testing.T) {
 
 const mostAllocs = 100
 
-// settle waits until the sessions have put their pipes right, which they do when they
+// awaitClean waits until the sessions have renewed their pipes, which they do when they
 // have answered: a list waits for that.
-func (s *sess) settle(t *testing.T) {
+func (s *sess) awaitClean(t *testing.T) {
 	t.Helper()
 	if _, err := s.conn.Sessions(t.Context()); err != nil {
 		t.Fatal(err)
@@ -89,10 +89,10 @@ func TestManyCommands(t *testing.T) {
 		}
 	}
 	round(200)
-	s.settle(t)
+	s.awaitClean(t)
 	fds, routines, heap := counts(t)
 	round(n)
-	s.settle(t)
+	s.awaitClean(t)
 	fds2, routines2, heap2 := countsDownTo(t, fds, routines)
 	if fds2 > fds || routines2 > routines || heap2 > heap+2<<20 {
 		t.Errorf("%d -> %d descriptors, %d -> %d goroutines, %d -> %d bytes", fds, fds2, routines, routines2, heap, heap2)
@@ -109,7 +109,7 @@ func TestManySessions(t *testing.T) {
 	n := testenv.Some(200)
 	one := open(t, "bash")
 	one.alive(t)
-	one.settle(t)
+	one.awaitClean(t)
 	fds, routines, _ := counts(t)
 	before, _ := os.ReadDir(sessionsDir)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*wait.Limit) // for all of them

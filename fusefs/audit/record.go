@@ -58,7 +58,7 @@ type Record struct {
 	Reason  string     `json:"why,omitempty"`     // what git on the host would do with it; empty: the rule explains it
 	Remedy  string     `json:"remedy,omitempty"`  // the flag that would allow it; empty: none would
 
-	// Host is set for a refusal of the network; then nothing from Path to Why is.
+	// Host is set for a refusal of the network; then no field from Path to Reason is set.
 	Host *Host `json:"host,omitempty"`
 
 	PID     uint32 `json:"pid"`     // of the thread, on the host; 0 if unknown

@@ -17,7 +17,7 @@ type handled struct {
 	handlers
 	kernel int           // the other end of the device
 	begun  chan byte     // gets each message that a handler has
-	goOn   chan struct{} // lets one of them answer
+	proceed   chan struct{} // lets one of them answer
 	over   chan struct{} // closed at the end of serve
 }
 
@@ -26,14 +26,14 @@ func newHandled(t *testing.T, limit int) *handled {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &handled{T: t, kernel: pair[1], begun: make(chan byte, 1000), goOn: make(chan struct{}, 1000), over: make(chan struct{})}
+	h := &handled{T: t, kernel: pair[1], begun: make(chan byte, 1000), proceed: make(chan struct{}, 1000), over: make(chan struct{})}
 	h.fd, h.limit, h.logger = pair[0], limit, slog.New(slog.DiscardHandler)
 	h.answer = func(b *Buffers, n int) int {
 		if n != 1 {
 			t.Errorf("a message of %d bytes", n)
 		}
 		h.begun <- b.In[0]
-		<-h.goOn
+		<-h.proceed
 		return 0
 	}
 	go func() { // ends with the other end of the socket
@@ -41,7 +41,7 @@ func newHandled(t *testing.T, limit int) *handled {
 		close(h.over)
 	}()
 	t.Cleanup(func() {
-		close(h.goOn)
+		close(h.proceed)
 		unix.Close(h.kernel)
 		h.awaitOver()
 		unix.Close(pair[0])
@@ -90,10 +90,10 @@ func TestBlockedHandlers(t *testing.T) {
 	case <-time.After(50 * blockedTime):
 	}
 	h.settles(3)
-	h.goOn <- struct{}{}
+	h.proceed <- struct{}{}
 	h.has(3)
 	for range 3 {
-		h.goOn <- struct{}{}
+		h.proceed <- struct{}{}
 	}
 	h.settles(1)
 	h.send(4)
@@ -104,7 +104,7 @@ func TestBlockedHandlers(t *testing.T) {
 func TestOneHandler(t *testing.T) {
 	h := newHandled(t, MaxHandlers)
 	for m := range byte(200) {
-		h.goOn <- struct{}{}
+		h.proceed <- struct{}{}
 		h.send(m)
 		h.has(m)
 		if m%20 == 0 {
@@ -121,10 +121,10 @@ func TestManyMessages(t *testing.T) {
 	h.send(0)
 	h.has(0)
 	for m := range byte(all) {
-		h.goOn <- struct{}{}
+		h.proceed <- struct{}{}
 		h.send(m)
 	}
-	h.goOn <- struct{}{}
+	h.proceed <- struct{}{}
 	count := [all]int{}
 	for range all {
 		count[wait.Receive(t, fmt.Sprintf("a message that is missing in %v", count), h.begun)]++
@@ -150,6 +150,6 @@ func TestEndOfBlockedHandlers(t *testing.T) {
 		t.Fatal("serve has ended before an answer")
 	case <-time.After(20 * blockedTime):
 	}
-	h.goOn <- struct{}{}
+	h.proceed <- struct{}{}
 	h.awaitOver()
 }

@@ -7,14 +7,14 @@ import (
 	"wolffia/perm"
 )
 
-// expected are rules that a spare has compiled before it is asked for them: to read and compile
-// those of a preset takes most of the time of an adoption.
+// expected are rules that a pooled sandbox has compiled before it is claimed: to read and compile
+// the rules of a preset takes most of the time of a claim.
 type expected struct {
 	text   []byte // of a request with these rules
 	policy *perm.Policy
 }
 
-// expect compiles the rules in text ahead; nil if they are not valid.
+// expect compiles the rules in text in advance. It returns nil if they are not valid.
 func expect(text []byte) *expected {
 	policy, err := compile(text)
 	if err != nil {

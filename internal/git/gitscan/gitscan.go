@@ -41,7 +41,7 @@ type Repos struct {
 	// in Dirs or Outside. Replacing one replaces the configuration and the hooks.
 	Links []string
 
-	// Outside are the paths that a repository makes git execute, include or believe beside
+	// Outside are the paths that a repository makes git execute, include or trust beside
 	// the content of its git directory: other directories of hooks and of objects,
 	// included files, programs, and the targets of links among the hooks. They need not
 	// exist. "." means everything.
