@@ -187,8 +187,8 @@ func (t *tree) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut)
 }
 
 // watchLinked begins to watch n, whose object is o, if it is a file of the host that has names
-// elsewhere. It does so when the kernel asks for the second time: for each file it takes as long
-// as an answer, and who goes through a new tree once would wait for that.
+// elsewhere. It does so when the kernel asks for the second time: a watch takes as long as an
+// answer for each file, and a process that walks a new tree once would wait for that.
 func (at *attrs) watchLinked(n *node, o *object) {
 	if !n.isRegular() || o.Nlink <= 1 || !at.watch.accepts(n) || n.inUpper() || n.borrows() || at.shared(n, o) ||
 		!n.asked.Swap(true) {

@@ -58,7 +58,7 @@ func (b *backing) eachName(fd int, f func(name string, typ uint32) syscall.Errno
 }
 
 // whiteouts adds the names of the whiteouts in the upper directory fd to gone. ENOTEMPTY: it has
-// something else as well.
+// another entry as well.
 func (b *backing) whiteouts(fd int, gone map[string]struct{}) syscall.Errno {
 	return b.eachName(fd, func(e string, typ uint32) syscall.Errno {
 		if typ != unix.S_IFCHR && typ != 0 {

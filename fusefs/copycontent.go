@@ -146,7 +146,7 @@ func (b *backing) fillContent(to, from int, size int64) syscall.Errno {
 	defer unix.Close(src)
 	end := time.Now().Add(b.copyLimit)
 	return copyContent(to, src, size, func(off, n int64) error {
-		if size > copyStep { // it is written to the disk as it goes, so that a flush at the end is short
+		if size > copyStep { // the disk writes during the copy, so that a flush at the end is short
 			_ = unix.SyncFileRange(to, off, n, unix.SYNC_FILE_RANGE_WRITE)
 		}
 		if time.Now().After(end) {

@@ -375,8 +375,8 @@ func (m *gitMonitor) readStored(at string, most int64, want func(*unix.Stat_t) b
 }
 
 // namesOwn calls add with the path of each directory below the one at the path at in which the
-// sandbox has, or had, a .git of its own: the directory on the host does not show when that comes
-// or goes. It returns false if they are too many.
+// sandbox has, or had, a .git of its own: the directory on the host does not change with that
+// .git. It returns false if they are too many.
 func (m *gitMonitor) namesOwn(at string, add func(name string)) bool {
 	fd, errno := m.git.openStored(at)
 	if errno != 0 {

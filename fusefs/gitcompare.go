@@ -41,8 +41,7 @@ type trackedDir struct {
 	events uint64  // that follow had before the last look
 }
 
-// maxDirs limits the directories of an index: one that a sandbox has written can have names of
-// nothing else.
+// maxDirs limits the directories of an index: one that a sandbox has written can have other names.
 const maxDirs = 1 << 18
 
 // maxSteps limits the names in the paths of all directories together: each is one step by the

@@ -74,9 +74,9 @@ func (p *privateGit) storeHas(at string) (has, hidden bool) {
 	return errno != syscall.ENOENT && !hidden, hidden
 }
 
-// lift takes away the whiteout in the place of e, the sandbox's own .git, whose directory of the
-// store is open as d, for a new one. back, which is called if none was made, puts it back. The
-// caller holds p.renameMu for writing.
+// lift removes the whiteout in the place of e, the sandbox's own .git, whose directory of the
+// store is open as d, for a new .git. back restores the whiteout; the caller calls it if no .git
+// was made. The caller holds p.renameMu for writing.
 func (p *privateGit) lift(e *entry, d openDir) (back func()) {
 	back = func() {}
 	if p == nil || p.copied != nil || !p.levels.owns(e.dir.getState(), e.name) {
@@ -92,10 +92,10 @@ func (p *privateGit) lift(e *entry, d openDir) (back func()) {
 	}
 }
 
-// leaves makes ready that e goes, or moves elsewhere. Its place is open as d. If it is the
-// sandbox's own .git of a directory in which the host has one, left, which is called afterwards,
-// puts a whiteout there. The caller calls drop in the end, and holds p.renameMu for writing until
-// then.
+// leaves prepares the removal of e, or its rename to another directory. Its place is open as d. If
+// it is the sandbox's own .git of a directory in which the host has one, left, which is called
+// afterwards, puts a whiteout there. The caller calls drop in the end, and holds p.renameMu for
+// writing until then.
 func (p *privateGit) leaves(e *entry, d openDir) (left, drop func(), errno syscall.Errno) {
 	nothing := func() {}
 	if p == nil || p.copied != nil || !p.levels.owns(e.dir.getState(), e.name) {

@@ -8,8 +8,8 @@ import (
 	"wolffia/fusefs/device"
 )
 
-// The kernel caches unused names until its own memory is short, and each is a node here.
-// Above a limit it is asked to forget some of them (Linux 6.18).
+// The kernel caches unused names until its own memory is short, and each is a node here. Above a
+// limit the server asks the kernel to forget some of them (Linux 6.18).
 
 const (
 	// defaultMemory is the default of Options.Memory.

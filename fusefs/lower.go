@@ -159,8 +159,8 @@ func lowerPathOf(dir *node, name string) string {
 }
 
 // noteListing makes the kernel read the directory n again if the host has changed it since the
-// last listing. The attributes of a directory with an upper half do not tell, and in one that is
-// not watched nothing else does.
+// last listing. The attributes of a directory with an upper half do not show that, and a directory
+// that is not watched has no other sign.
 func (lo *lowerLayer) noteListing(n *node) {
 	if !n.isDir() || !n.inUpper() || !n.merges() || n.watched.Load() || n.layers.lowerTime.Load() == 0 {
 		return

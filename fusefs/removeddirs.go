@@ -17,15 +17,15 @@ import (
 // .git until wolffia, or the user, removes them. To the sandbox the directory does not exist. A
 // whiteout in the store has its name.
 
-// A removedDirs holds the paths of such directories. Its methods are safe for concurrent use; the zero
-// value holds none.
+// A removedDirs holds the paths of such directories. Its methods are safe for concurrent use; the
+// zero value holds none.
 type removedDirs struct {
 	mu    sync.RWMutex
 	paths map[string]struct{} // guarded by mu
 }
 
-// loadRemovedDirs reads the whiteouts in the directory of the store that is open as dir, at the path at
-// of the tree.
+// loadRemovedDirs reads the whiteouts in the directory of the store that is open as dir, at the
+// path at of the tree.
 func (p *privateGit) loadRemovedDirs(dir int, at string) syscall.Errno {
 	return p.eachName(dir, func(name string, typ uint32) syscall.Errno {
 		switch {
@@ -54,7 +54,8 @@ func (g *removedDirs) remove(at string) {
 	delete(g.paths, at)
 }
 
-// any reports whether any directory is removed: the host then has files that the sandbox has removed.
+// any reports whether any directory is removed: the host then has files that the sandbox has
+// removed.
 func (g *removedDirs) any() bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -92,8 +93,9 @@ func (g *removedDirs) move(from, to string, swap bool) {
 	g.paths = moved
 }
 
-// isRemovedDir reports whether the sandbox has removed the directory called name of dir, which is open
-// as fd, and the host still has it. It returns false if the host has another object there by now.
+// isRemovedDir reports whether the sandbox has removed the directory called name of dir, which is
+// open as fd, and the host still has it. It returns false if the host has another object there by
+// now.
 func (p *privateGit) isRemovedDir(fd int, dir *node, name string) bool {
 	if p == nil || dir == nil || !p.removedDirs.has(func() string { return p.table.path(dir, name) }) {
 		return false
@@ -123,8 +125,8 @@ func (p *privateGit) leftOver(fd int, name, at string) syscall.Errno {
 	})
 }
 
-// markRemoved records the directory e, at the path at, which is not empty on the host, as removed by the
-// sandbox. It does so if e contains only such directories, and a .git that the sandbox has
+// markRemoved records the directory e, at the path at, which is not empty on the host, as removed
+// by the sandbox. It does so if e contains only such directories, and a .git that the sandbox has
 // removed: hidden says so. Else it returns ENOTEMPTY. d is open as its parent. The caller holds
 // p.renameMu for writing.
 func (p *privateGit) markRemoved(e *entry, d openDir, at string, hidden bool) syscall.Errno {

@@ -75,8 +75,8 @@ func (u *upperLayer) number(ino uint64, upper bool) uint64 {
 	return ino
 }
 
-// maxDigest is the size of the largest file, in bytes, whose content is recorded by its digest: of
-// a larger one the host's inode and times have to tell whether it has changed.
+// maxDigest is the size of the largest file, in bytes, whose content is recorded by its digest:
+// for a larger one the host's inode and times must show whether it has changed.
 const maxDigest = 1 << 20
 
 // note records what the host has at path, before the upper layer hides it. content opens the

@@ -166,7 +166,8 @@ func (w *watcher) remove(n *node, fd int) {
 	}
 }
 
-// node returns the node that gets the events of key; nil: none. It tells who follows that.
+// node returns the node that gets the events of key; nil: none. It also notifies the followers of
+// key.
 func (w *watcher) node(key string) *node {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -42,7 +42,7 @@ func (r *reaper) start(path string, args []string, attr *syscall.ProcAttr, chang
 	return pid, nil
 }
 
-// mine reports whether start has made this process, and it is not gone.
+// mine reports whether start has made this process, and it has not been reaped.
 func (r *reaper) mine(pid int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -76,7 +76,7 @@ func newLimiter(limits *Rlimits) (*limiter, error) {
 	mode := uint32(0o555) // gVisor does not execute a file that it may not read
 	if sysctl("kernel/yama/ptrace_scope") < 1 {
 		mode = 0o111
-		// 1 makes such processes dumpable all the same (proc_sys_fs(5)).
+		// 1 makes such processes dumpable in spite of that (proc_sys_fs(5)).
 		if sysctl("fs/suid_dumpable") == 1 {
 			return nil, errors.New("limits of processes can be evaded on this host: set the sysctl kernel.yama.ptrace_scope to 1, or fs.suid_dumpable to 0")
 		}

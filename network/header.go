@@ -9,7 +9,7 @@ import (
 )
 
 // framing are headers that belong to one connection or to the form of a message: a value from
-// elsewhere would change where a request ends or goes.
+// elsewhere would change where a request ends or where it is sent.
 var framing = []string{
 	"Connection", "Content-Length", "Expect", "Host", "Keep-Alive", "Proxy-Authenticate",
 	"Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",

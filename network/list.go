@@ -37,7 +37,7 @@ var byTool = map[string]string{
 }
 
 // meantList returns the list that an unknown name is likely to mean: that of a tool, or one with
-// the same letters, or with more or fewer at the end. It is empty if there is none.
+// the same letters, or with more or fewer at the end. It returns "" if it finds no list.
 func meantList(name string) string {
 	name = strings.ToLower(name)
 	if list := byTool[name]; list != "" {

@@ -11,8 +11,8 @@ import (
 // priorityLimit is that of limits: they outrank reveals.
 const priorityLimit = perm.PriorityReveal + 1000
 
-// Limits returns rules to append to [Policy].Rules that only take away from what these give: each
-// is a limit, so that no rule, and no other limit, undoes it. preset is the name of a preset whose
+// Limits returns rules to append to [Policy].Rules that only lower the levels of these: each is a
+// limit, so that no rule, and no other limit, undoes it. preset is the name of a preset whose
 // rules are limits; "" means none. rules are texts for [perm.ParseRule]. An error is of class
 // runtime.ErrInvalid.
 func Limits(preset string, rules []string) ([]perm.Rule, error) {

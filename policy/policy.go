@@ -88,8 +88,8 @@ type Policy struct {
 	// are then read-only in all directories, also in new ones.
 	Everywhere bool
 
-	// Truncated is set if the codebase is too large to find all its repositories. Each .git
-	// is a copy inside all the same, but what the configuration in it points to is not guarded.
+	// Truncated is set if the codebase is too large to find all its repositories. Each .git is
+	// still a copy inside, but the files that the configuration in it points to are not guarded.
 	Truncated bool
 
 	// Egress is what the policy file of Options.File lets the sandbox reach, nil for nothing: for

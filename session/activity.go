@@ -10,9 +10,9 @@ type activity struct {
 	n      int            // guarded by mu
 }
 
-// WatchBusy has report called with how many background jobs and detached commands run
-// when that becomes some, or none; at once, if some do. It is called once at a time
-// and may wait. It replaces the report of an earlier call.
+// WatchBusy calls report with the number of running background jobs and detached commands when
+// that changes between none and some; at once, if some run. It makes one call at a time, which may
+// wait. It replaces the report of an earlier call.
 func (m *Manager) WatchBusy(report func(running uint32)) {
 	m.mu.Lock() // so that no job is added in between
 	defer m.mu.Unlock()
@@ -24,7 +24,7 @@ func (m *Manager) WatchBusy(report func(running uint32)) {
 	}
 }
 
-// watch sets the report, and reports whether there was none so far.
+// watch sets the report, and reports whether it is the first one.
 func (a *activity) watch(report func(uint32)) (first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

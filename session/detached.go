@@ -9,8 +9,8 @@ import (
 	"wolffia/wire"
 )
 
-// A session remembers so many detached commands that are over, and so many bytes of
-// their output, but always the last one's.
+// Bounds of the ended detached commands that a session remembers, and of the bytes of their
+// output. The last one's output is always kept.
 const (
 	maxDetached      = 32
 	maxDetachedBytes = 2 * wire.MaxKept

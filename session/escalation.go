@@ -173,8 +173,8 @@ func (r *run) escalate() {
 	switch r.stage {
 	case stageInt:
 		r.stage = stageAsk
-		// What was just being started has another group by now, or still had
-		// the shell's handler, and has lost the signal.
+		// A process that was just being started has another group by now, or still had the shell's
+		// handler, and has lost the signal.
 		if r.preExec || r.target == 0 || r.target != r.shell.foreground() {
 			r.interruptForeground()
 		}
@@ -259,9 +259,9 @@ func (r *run) hasProcesses() bool {
 // deathLimit bounds how long the session waits for processes that it has killed.
 const deathLimit = 250 * time.Millisecond
 
-// sweep sends a signal to all processes of the command. To be killed they are
-// stopped first, so that none forks away, if the shell is stopped too (atOnce): it
-// would take a program for one that a person has stopped.
+// sweep sends a signal to all processes of the command. Before SIGKILL it stops them, so that none
+// forks meanwhile, if the shell is stopped too (atOnce): otherwise the shell would take a program
+// for one that a person has stopped.
 func (r *run) sweep(sig syscall.Signal) {
 	if sig == unix.SIGKILL {
 		r.tree().Kill(deathLimit) // the shell sees their death before it does anything else

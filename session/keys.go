@@ -65,7 +65,7 @@ func (r *run) checkKeys() {
 // files cannot be examined does not wait.
 func (r *run) waitsForKeys(keys bool, outputs []proc.File) bool {
 	group := r.shell.foreground()
-	found, _ := r.tree().Find(proc.Others()) // of the group and its descendants none is unknown: parents and sessions tell
+	found, _ := r.tree().Find(proc.Others()) // parents and sessions identify all processes of the group and its descendants
 	switch {
 	case group == r.shell.pid, group == 0 && len(found) == 0: // a builtin
 		p, err := proc.Read(r.shell.pid)

@@ -72,7 +72,7 @@ type facts struct {
 	ending       bool // the session was destroyed, or its first shell could not be started
 	shuttingDown bool // PID 1 is about to end
 	shell        bool
-	stateful     bool // the shell has yet to be given state
+	stateful     bool // the shell needs state
 	trapped      bool // the user's trap on SIGINT was put aside
 	revert       bool // a setting of an earlier task must be restored
 	task         taskKind

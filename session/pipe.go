@@ -16,7 +16,7 @@ import (
 // other process has one. Each command gets another, random name.
 type pipe struct {
 	name   string
-	fd     int // to read from; -1: it has yet to be made
+	fd     int // to read from; -1: not made yet
 	writer int // to write to; -1: closed
 	file   proc.File
 }

@@ -23,8 +23,8 @@ type remains struct {
 	size int // bytes that are reserved of maxRemains
 }
 
-// reserve takes n bytes of maxRemains, or reports that so many are not free. A negative n gives
-// bytes back.
+// reserve takes n bytes of maxRemains. It returns false if fewer are free. A negative n returns
+// bytes.
 func (m *Manager) reserve(n int) bool {
 	if m.remains.Add(int64(n)) <= maxRemains {
 		return true

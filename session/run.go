@@ -106,7 +106,7 @@ type run struct {
 	// wantedTerminal reports that the command was ended because it waited for keys.
 	wantedTerminal bool
 	preExec        bool // it was a copy of the shell that had not executed yet
-	// remains are what its reader has yet to take; nil: nothing.
+	// remains are the output that its reader has not read yet; may be nil
 	remains *remains
 }
 

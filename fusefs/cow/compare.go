@@ -68,7 +68,7 @@ func (p *plan) compareDirectory(c *change, d *place) error {
 	return p.compareDir(e, in)
 }
 
-// merged adds a directory that shows the host's if that has gone, or if its mode is changed.
+// merged adds a directory that shows the host's if that was removed, or if its mode is changed.
 func (p *plan) merged(c *change) {
 	switch {
 	case c.host == nil:

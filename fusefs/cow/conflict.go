@@ -81,7 +81,8 @@ func (p *plan) goneConflict(rec *Record, host *object, at string, up perm.State)
 	return p.changedOnHost(rec, host, at)
 }
 
-// hasGit is why a directory is not deleted: a repository has commits that nothing else may have.
+// hasGit is the reason not to delete a directory: a repository has commits that no other place may
+// have.
 const hasGit = "it has a git repository in it"
 
 // strangers returns why the host's directory dir must not be deleted: something in it is not what

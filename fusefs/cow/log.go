@@ -63,7 +63,7 @@ type line struct {
 
 // Values of line.Is: without one, the first line of a path counts.
 const (
-	isHost   = "host"   // replaces the record: what the host has by now is known
+	isHost   = "host"   // replaces the record: the host's present object is known
 	isMoved  = "moved"  // replaces the record: the host's object was at another path, or is looked at again
 	isNobody = "nobody" // forgets the record: the upper layer does not hide the path any more
 )
@@ -202,8 +202,9 @@ func (l *Log) reserve(end int64) error {
 	return nil
 }
 
-// keepRoom has the file system keep room for size bytes of a file from an offset on, whose size
-// does not change. The error is ENOSPC or EDQUOT; a file system that cannot do it keeps none.
+// keepRoom makes the file system reserve size bytes of a file from an offset on. The file's size
+// does not change. The error is ENOSPC or EDQUOT. A file system that cannot reserve space reserves
+// none.
 func keepRoom(f *os.File, offset, size int64) error {
 	for {
 		err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, offset, size)

@@ -126,8 +126,8 @@ func (h *handlers) checkStall() {
 type pace struct {
 	answered time.Time // when it was done with the last one
 	soon     bool      // that one had come soon after the one before
-	pause    int       // for so many more it does not look without sleep
-	streak   int       // so many were there when it looked, one after the other
+	pause    int       // the number of further reads without a sleep
+	streak   int       // the number of consecutive reads that found a message
 }
 
 // run handles messages until the device has ended, or others wait for the next one.

@@ -15,10 +15,10 @@ import (
 type handled struct {
 	*testing.T
 	handlers
-	kernel int           // the other end of the device
-	begun  chan byte     // gets each message that a handler has
-	proceed   chan struct{} // lets one of them answer
-	over   chan struct{} // closed at the end of serve
+	kernel  int           // the other end of the device
+	begun   chan byte     // gets each message that a handler has
+	proceed chan struct{} // lets one of them answer
+	over    chan struct{} // closed at the end of serve
 }
 
 func newHandled(t *testing.T, limit int) *handled {

@@ -37,7 +37,7 @@ func (d Dialect) Override(dir string, env, attended []string) (string, error) {
 		head := "(\nx=$(export -p)\n" +
 			`w() { v=$1; q=; while case $v in *\'*) ;; *) false ;; esac; do q=$q${v%%\'*}"'\\''"; v=${v#*\'}; done; printf "%s'%s'\n" "$2" "$q$v"; }` + "\n"
 		if dir != "" {
-			undo.WriteString("w \"$PWD\" 'if cd -- '; printf 'then :; fi\\n'\n") // it may be gone, and the shell be under set -e
+			undo.WriteString("w \"$PWD\" 'if cd -- '; printf 'then :; fi\\n'\n") // the directory may have been removed, and the shell be under set -e
 			do.WriteString(`\cd -- ` + quote(dir) + ` >/dev/null && `)
 		}
 		return head + undo.String() + ")\n" + unset + do.String() + `printf '#overridden\n' || :` + "\n", nil

@@ -29,7 +29,7 @@ func (r *Reports) Add(packet []byte, nonce string) (Report, bool) {
 	complete := packet[len(packet)-1] == 0 && len(r.buf)+len(packet) > 1
 	head := "\x00" + nonce + " "
 	if i := bytes.Index(packet, []byte(head)); i >= 0 {
-		r.buf, packet = r.buf[:0], packet[i:] // what came before was none
+		r.buf, packet = r.buf[:0], packet[i:] // the bytes before it were not a packet
 	}
 	r.buf = append(r.buf, packet[:min(len(packet), MaxReport-len(r.buf))]...)
 	if !complete {

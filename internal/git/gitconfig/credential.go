@@ -29,8 +29,8 @@ func hasUser(address string) bool {
 	return set && password != "" || u.Scheme != "ssh" && len(u.User.Username()) >= 20
 }
 
-// WithoutCredential returns s without what Credential tells of; ok is false if nothing is left: an
-// address keeps its host and path.
+// WithoutCredential returns s without the part that Credential finds. ok is false if nothing is
+// left: an address keeps its host and path.
 func (s *Setting) WithoutCredential() (plain Setting, ok bool) {
 	if sub, _ := s.Sub(); hasUser(sub) || !hasUser(s.Value) {
 		return Setting{}, false

@@ -7,9 +7,9 @@ import (
 	"wolffia/internal/git/gitconfig"
 )
 
-// Shown returns what a copy has of a file of the host's git directory (config, hooks/NAME, ...)
-// with that content; nil: it does not have the file. credentials is as in Options; away tells that
-// the copy stands for a git directory out of the codebase.
+// Shown returns the content that a copy has for a file of the host's git directory (config,
+// hooks/NAME, ...) with that content; nil: the copy does not have the file. credentials is as in
+// Options. away says that the copy stands for a git directory out of the codebase.
 func Shown(name string, content []byte, credentials, away bool) []byte {
 	switch {
 	case name == "config" || name == "config.worktree":

@@ -28,7 +28,8 @@ const (
 	maxDepth   = 40      // of directories below one another
 	maxInclude = 10      // files that include another, as git
 
-	// While git is running on the host, a copy is tried so often, after a pause, which grows.
+	// While git is running on the host, a copy is tried up to attempts times, after a pause that
+	// grows.
 	attempts = 5
 	pause    = 10 * time.Millisecond
 )
@@ -69,10 +70,11 @@ var (
 )
 
 // repository makes the private repository called tmp in work, for the path at of the store: a copy
-// of git, the host's git directory, which it closes. tree is its working tree. away tells that
+// of git, the host's git directory, which it closes. tree is its working tree. away says that
 // git's working tree finds git by a pointer, which the copy does not need.
 //
-// What is no repository gets an empty directory, which git takes for none either.
+// For a directory that is not a repository it makes an empty directory, which is not a repository
+// to git either.
 func (c *Copier) repository(tmp, at string, tree int, git *os.File, away bool) error {
 	defer git.Close()
 	common, err := commonOf(git)
@@ -187,14 +189,14 @@ func isRepository(git, common *os.File) bool {
 	return head == nil && objects == nil && refs == nil
 }
 
-// A stamp tells whether a file or directory has changed.
+// A stamp shows whether a file or directory has changed.
 type stamp struct {
 	ino, size int64
 	mtime     unix.Timespec
 }
 
-// stampOf tells whether git on the host has changed a repository: what of its files the copy must
-// have of one moment.
+// stampOf returns the stamp of the files that the copy must have of one moment. It shows whether
+// git on the host has changed the repository.
 func stampOf(git, common *os.File) (all []stamp) {
 	add := func(dir int, name string) {
 		if st, err := lstat(dir, name); err == nil {

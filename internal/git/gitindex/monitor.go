@@ -27,7 +27,7 @@ const (
 type Directory struct {
 	Name string // "" is the top of the working tree
 	Stat Stat
-	// Clean tells that all names in the directory are tracked. It then has Stat.
+	// Clean says that all names in the directory are tracked. It then has Stat.
 	Clean  bool
 	Ignore []byte // the object of its .gitignore in the index; nil: not in the index
 	Dirs   []*Directory
@@ -123,10 +123,10 @@ func (x *Index) cache(c *Cache) []byte {
 	return append(append(append(b, stats...), ids...), 0)
 }
 
-// Listed calls f for each directory of whose names git believes to know which are untracked, with
-// its path from the top of the working tree, "" for that itself, and its attributes then. It
-// returns ErrDamaged for a cache that cannot be read; f may have been called then. An index
-// without a cache lists none.
+// Listed calls f for each directory whose untracked names git believes to know, with its path from
+// the top of the working tree, "" for the top itself, and its attributes at that time. It returns
+// ErrDamaged for a cache that cannot be read; f may have been called then. An index without a
+// cache lists none.
 func (x *Index) Listed(f func(path string, s Stat)) error {
 	b, ok := x.Extension(untracked)
 	if !ok {

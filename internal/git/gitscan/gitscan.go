@@ -1,7 +1,7 @@
-// Package gitscan finds the git repositories in a tree without running git. Of each it
-// tells what its configuration makes the host user's git run. A sandbox may be able to
-// write the tree, and the user's git trusts what it finds there; what Scan returns is what
-// has to be read-only, but for what is called .git: of that a sandbox has a copy.
+// Package gitscan finds the git repositories in a tree without running git. For each it lists what
+// its configuration makes the host user's git run. A sandbox may be able to write the tree, and
+// the user's git trusts the files there. The paths that Scan returns have to be read-only, except
+// for entries called .git: the sandbox has a copy of those.
 //
 //	repos, err := gitscan.Scan(ctx, "/home/ann/project", nil)
 //	for _, dir := range repos.Dirs { // ".git", "vendor/x/.git"
@@ -68,8 +68,8 @@ type Repos struct {
 	// Skipped are the directories on other mounts, which were not read.
 	Skipped []string
 
-	// Unread are the directories that could not be read: for want of permission, or
-	// since the path is too long for the kernel. They may be or have repositories.
+	// Unread are the directories that could not be read: for lack of permission, or because the
+	// path is too long for the kernel. They may be or have repositories.
 	Unread []string
 
 	// Credentials are the settings, in files below the scanned directory, whose value is
@@ -108,8 +108,8 @@ type Options struct {
 	// Files bounds the files that are counted for Repos.Outer; 0 means none.
 	Files int
 
-	// Link tells, by the path relative to the root, whether a symbolic link belongs to
-	// Repos.Linked. Several goroutines call it at once. nil means none.
+	// Link reports, by the path relative to the root, whether a symbolic link belongs to
+	// Repos.Linked. Several goroutines call it at once. nil means no link does.
 	Link func(path string) bool
 
 	// Found is called when the first repository is found, while the scan continues. It must not

@@ -18,7 +18,8 @@ import (
 	"wolffia/runtime"
 )
 
-// firstBranch is the branch of a repository on the host whose HEAD inside names none that crosses.
+// firstBranch is the branch of a repository on the host whose HEAD inside names no branch that
+// crosses.
 const firstBranch = heads + "main"
 
 // maxConfig bounds the bytes of a configuration that is read.

@@ -56,7 +56,7 @@ func Begin(private, state string) error {
 	if st.Upstreams, err = common.upstreams(); err != nil {
 		return err
 	}
-	list, _ := dir.stashes() // of one that cannot be read, none
+	list, _ := dir.stashes() // stashes that cannot be read count as none
 	for _, s := range list {
 		st.Stash = append(st.Stash, s.At)
 	}

@@ -116,8 +116,8 @@ func (s *run) follow(ctx context.Context) (any bool, err error) {
 	return any, nil
 }
 
-// wanted returns what the sandbox is to have of a file of the host, and its mode; nil and "" if it
-// is to have none.
+// wanted returns the content that the sandbox gets of a file of the host, and its mode. It returns
+// nil and "" if the sandbox does not get the file.
 func (s *run) wanted(name string) (content []byte, mode string, err error) {
 	dir := s.host.Common()
 	if name == "config.worktree" || name == "info/sparse-checkout" {

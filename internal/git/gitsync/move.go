@@ -203,7 +203,7 @@ func (h *host) repair(ctx context.Context) error {
 	if moved := j.Index && errors.Is(err, fs.ErrNotExist); !moved && !j.begun(now) { // the index is last
 		return h.rollback(ctx, h.pair.held(now))
 	}
-	// The user may have gone on, if he has removed the lock.
+	// The user may have made changes, after removing the lock.
 	if now.Head != j.HeadOld {
 		j.HeadNew = ""
 	}

@@ -10,7 +10,7 @@ func (s *run) others() map[string]bool {
 		for path, open := range map[string]func(string) (tree, error){o.Host: openTree, o.Private: s.openPrivate} {
 			git, err := open(path)
 			if err != nil {
-				continue // it has gone
+				continue // it was removed
 			}
 			if at, err := git.head(); err == nil {
 				theirs[at] = true

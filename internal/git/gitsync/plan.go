@@ -172,7 +172,7 @@ func (p *planner) ref(r string) error {
 	if k == remotes {
 		name, _, _ := strings.Cut(short(r), "/")
 		if !p.remotes[name] || in == "" || host != "" && !p.ancestor(host, in) {
-			return nil // git's memory of a remote goes forward only
+			return nil // git's record of a remote only moves forward
 		}
 	}
 	switch {

@@ -25,7 +25,7 @@ const maxArgument = 64 << 10
 const (
 	statusLocked = 30 // the index inside is locked
 	statusStaged = 31 // the staged changes inside are in the way
-	statusOther  = 38 // HEAD, the index or a stash inside is another one by now
+	statusOther  = 38 // HEAD, the index or a stash inside has changed since
 )
 
 // refreshScript moves references, HEAD and the index inside. $1 is the mode for the index: "keep",
@@ -137,7 +137,7 @@ func (s *run) change(followed bool) change {
 	after := s.insideAfter(c)
 	c.will = after.at()
 	moves := c.head != "" || here
-	// A branch that HEAD is on goes when HEAD has left it.
+	// A branch that HEAD is on is deleted when HEAD has left it.
 	for n, m := range c.moves {
 		if m.Ref == branch && m.New == "" {
 			c.moves = slices.Delete(c.moves, n, n+1)

@@ -22,7 +22,7 @@ import (
 // last one is not seen by times.
 const tick = 20 * time.Millisecond
 
-// A stamp tells whether a git directory has changed: the times of few files, and of each directory
+// A stamp shows whether a git directory has changed: the times of few files, and of each directory
 // below refs, which changes with each loose reference.
 type stamp struct {
 	sum    string

@@ -262,7 +262,7 @@ func (d *Dir) SyncRefs(moved []string) error {
 	for _, name := range moved {
 		f, err := os.OpenFile(filepath.Join(d.common, name), os.O_RDONLY|unix.O_NOFOLLOW, 0)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EISDIR) {
-			continue // it is packed, or has gone
+			continue // it was packed, or removed
 		}
 		if err != nil {
 			return err

@@ -249,7 +249,7 @@ func rewrite(r *httputil.ProxyRequest) {
 		r.Out.Header.Del("Upgrade")
 	}
 	if _, has := r.Out.Header["User-Agent"]; !has {
-		r.Out.Header.Set("User-Agent", "") // none, not Go's
+		r.Out.Header.Set("User-Agent", "") // no header, in place of Go's
 	}
 }
 

@@ -153,7 +153,7 @@ func (s *shown) host(dir, n int, name string) error {
 	// It has paths of the host. The copies name the directories that these lead to.
 	at, err := beneath.Open(made, "info/alternates", unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil // there is none
+		return nil // the copy has no alternates
 	}
 	defer unix.Close(at)
 	empty, err := clone(s.file, unix.MOUNT_ATTR_RDONLY)
