@@ -146,9 +146,8 @@ func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
 func chance(r *rand.Rand, percent int) bool { return r.IntN(100) < percent }
 
-// randomName returns a path. Few names, so that they meet. No path leads more
-// than one step above where it begins, and none of a link leads up at all: a
-// round stays in its directory.
+// randomName returns a path. It uses few names, so that paths meet. No path leads more than one
+// step above its start, and no path of a link leads up: a round stays in its directory.
 func randomName(r *rand.Rand) string {
 	var parts []string
 	for n := 1 + r.IntN(100)*r.IntN(100)/4000; n > 0; n-- {

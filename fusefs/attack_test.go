@@ -107,7 +107,7 @@ func TestSymlinksAndDotsStayInside(t *testing.T) {
 			_, err = os.Stat(filepath.Join(c.dir, "..", "host"))
 			ok(t, "the client's own ..", err) // it left the mount, as anywhere
 		}
-		// Asked of the server itself, none of them leads anywhere.
+		// Asked of the server itself, no path leads anywhere.
 		var st unix.Stat_t
 		ok(t, "out", unix.Lstat(c.at("out"), &st))
 		if st.Mode&unix.S_IFMT != unix.S_IFLNK {

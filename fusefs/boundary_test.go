@@ -15,8 +15,8 @@ import (
 	"wolffia/perm"
 )
 
-// A way is something that one might try to get at a file of a level below
-// write. All errors are those for a file that is not there if it is hidden.
+// A way is an attempt to reach a file of a level below write. For a hidden file all errors are
+// those for a file that does not exist.
 type way struct {
 	name string
 	try  func(c *client, p string) error

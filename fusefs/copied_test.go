@@ -19,7 +19,7 @@ func copiedSetup(host func(t *testing.T, dir string)) setup {
 	return setup{Copied: true, Timeout: time.Second, Parse: []string{"**=write"}, Host: host}
 }
 
-// sees waits until the file called name has this content inside; "" is none.
+// sees waits until the file called name has this content inside; "" means no file.
 func (c *client) sees(t *testing.T, what, name, want string) {
 	t.Helper()
 	wait.Until(t, what, func() bool {

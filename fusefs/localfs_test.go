@@ -6,8 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Only of file systems that nobody but this kernel changes are the host's changes taken to be
-// noticed.
+// Only on file systems that no other host changes are the host's changes taken to be noticed.
 func TestLocalOnly(t *testing.T) {
 	for typ, want := range map[int64]bool{
 		unix.EXT4_SUPER_MAGIC: true, unix.BTRFS_SUPER_MAGIC: true, unix.TMPFS_MAGIC: true, unix.OVERLAYFS_SUPER_MAGIC: true,

@@ -10,7 +10,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// The listing of a directory keeps nothing of names that are gone, however many, and one that is
+// The listing of a directory keeps nothing of removed names, however many, and a listing that is
 // under way meanwhile has each name that stays, once.
 func TestMergedListForgets(t *testing.T) {
 	w := newWaitingTree(t, true)

@@ -179,7 +179,7 @@ func (m *model) kind(p string) uint32 {
 
 func (m *model) isDir(p string) bool { return p == "" || m.kind(p) == unix.S_IFDIR }
 
-// level returns the level of p for what is there, or would be.
+// level returns the level of p for the object that exists, or would exist.
 func (m *model) level(p string, dir bool) perm.Level { return m.policy.Level(p, dir) }
 
 // visible reports whether something is at p that may be seen.
@@ -249,7 +249,7 @@ func (m *model) remove(p string) syscall.Errno {
 	return 0
 }
 
-// somewhere returns a path, more often of something that is there.
+// somewhere returns a path, more often of an existing object.
 func (m *model) somewhere(r *rand.Rand) string {
 	p := ""
 	for depth := range 5 {
@@ -595,8 +595,8 @@ func moveRules(m *model, p, q string, swap bool) syscall.Errno {
 	return moveStates(m, p, q, swap)
 }
 
-// moveAlso is the answer if what moveRules takes for somebody else's is the sandbox's own, which
-// the model does not know.
+// moveAlso is the answer if the object that moveRules takes for another's is the sandbox's own,
+// which the model does not know.
 func moveAlso(swap bool) func(m *model, p, q string) (syscall.Errno, bool) {
 	return func(m *model, p, q string) (syscall.Errno, bool) {
 		return moveStates(m, p, q, swap), !m.locked(parent(p)) && !m.locked(parent(q)) && moveLevels(m, p, q) == 0

@@ -343,8 +343,8 @@ func undoOf(t *testing.T, base string) *os.File {
 // heaps are the answers to "heap", in the server's process, in bytes.
 var heaps []int64
 
-// answer answers the client's questions until it is gone, and then gives all
-// denials. upper is the path of the upper layer.
+// answer answers the client's questions until the client has ended, and then returns all denials.
+// upper is the path of the upper layer.
 func answer(conn net.Conn, srv *Server, denials chan Denial, upper string, layers *cow.Layers) <-chan []Denial {
 	all := make(chan []Denial, 1)
 	go func() { // ends when the child closes its end

@@ -411,8 +411,8 @@ func TestPrivateGitCannotBeCopied(t *testing.T) {
 	})
 }
 
-// A directory that the sandbox has removed, of which the host still has the .git, is there again
-// when the host uses it.
+// A directory that the sandbox has removed, and whose .git the host still has, exists again when
+// the host uses it.
 func TestGoneComesBack(t *testing.T) {
 	mounted(t, setup{Git: true, Policy: writable, Timeout: 1, NoWatch: true, Host: func(t *testing.T, dir string) {
 		for _, name := range []string{"rep", "other", "nest/in"} {
@@ -430,7 +430,7 @@ func TestGoneComesBack(t *testing.T) {
 			t.Errorf("the new one has %v, %v", list, err)
 		}
 		write(t, c.host, "rep/f", "f")
-		wait.Until(t, "what the host has made there", func() bool { // the kernel believes for a moment that it is not there
+		wait.Until(t, "what the host has made there", func() bool { // the kernel caches for a moment that it does not exist
 			text, err := os.ReadFile(c.at("rep/f"))
 			return err == nil && string(text) == "f"
 		})
@@ -593,8 +593,8 @@ func TestCopiedGitRules(t *testing.T) {
 	})
 }
 
-// An earlier version has made a union of the host's objects with those of the upper layer: it goes
-// on.
+// An earlier version has made a union of the host's objects with those of the upper layer: it
+// still works.
 func TestCopiedGitUnion(t *testing.T) {
 	mounted(t, setup{Git: true, Copied: true, Policy: writable, Host: func(t *testing.T, dir string) {
 		hostRepository(t, dir)

@@ -160,9 +160,9 @@ func TestQuota(t *testing.T) {
 	})
 }
 
-// Nothing goes past the quota by way of two names of one file. To the kernel they are
-// two files, and what it believes of the size of one is what was true before the other
-// was written: an append is sent with an offset that lies within data.
+// No data exceeds the quota through two names of one file. To the kernel they are two files, and
+// the size of one that it caches is the size before the other was written: it sends an append with
+// an offset that lies within data.
 func TestQuotaOfTwoNames(t *testing.T) {
 	const mega, limit = 1 << 20, 4 << 20
 	mounted(t, setup{
@@ -227,8 +227,8 @@ func TestQuotaOfTwoNames(t *testing.T) {
 	})
 }
 
-// After files were deleted that were there before, there are not more free blocks than blocks, of
-// which df(1) makes nonsense.
+// After files were deleted that existed before, the free blocks are not more than the blocks,
+// which would make df(1) print nonsense.
 func TestQuotaFreesNoMoreThanThereIs(t *testing.T) {
 	tr := testTree(t, t.TempDir(), compiled(t, "**=write"))
 	tr.quota = newQuota(4 << 20)

@@ -162,7 +162,7 @@ func known(t *testing.T, tr *tree, dir uint64, name string) uint64 {
 	return out.NodeId
 }
 
-// temporaries returns a name of the server's own below dir, "" if there is none.
+// temporaries returns a name of the server's own below dir, "" if it finds none.
 func temporaries(t *testing.T, dir string) (found string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A private git directory can be removed as a whole, with what it shows of the host's, of which
-// nothing changes.
+// A private git directory can be removed as a whole, with the parts of the host's that it shows,
+// which do not change.
 func TestRemoveShown(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("no git")

@@ -309,8 +309,8 @@ func (p *pair) play(t *testing.T, seed uint64, as []action) (at int, why string)
 	for i, a := range as {
 		mount, plain := p.do(a)
 		if p.menu.links && a.Do == "rename" {
-			// The kernel forgets a name that it takes for gone, and that is there: of a
-			// rename between two names of one file.
+			// The kernel forgets a name that it takes for removed, and that exists: of a rename
+			// between two names of one file.
 			p.do(action{Do: "stat", Who: a.Who, A: a.A})
 			p.do(action{Do: "stat", Who: a.Who, A: a.B})
 		}

@@ -90,7 +90,7 @@ var linkChanges = []struct {
 		}
 		b := make([]byte, 100)
 		n, _ := f.ReadAt(b, 0)
-		return os.WriteFile(p, b[:n], 0o644) // what was written is there for the writer
+		return os.WriteFile(p, b[:n], 0o644) // the writer sees its own data
 	}, "W%s"},
 	{"replaced", func(p string) error {
 		f, err := os.OpenFile(p, os.O_RDWR, 0)

@@ -61,12 +61,12 @@ func attributesOf(path string) string {
 	return fmt.Sprintf("%v, %d links, %d bytes", st.Mode(), st.Sys().(*syscall.Stat_t).Nlink, st.Size())
 }
 
-// awaitEvents waits until the kernel knows of what was changed before. Events come in order: once
-// the last is there, so are all others.
+// awaitEvents waits until the kernel knows of all earlier changes. Events come in order: once the
+// last has come, so have all others.
 func (c *client) awaitEvents(t *testing.T) {
 	t.Helper()
 	mark := c.at("mark")
-	becomes(t, "mark", syscall.ENOENT.Error(), func() string { return content(mark) }) // the kernel knows that it is not there
+	becomes(t, "mark", syscall.ENOENT.Error(), func() string { return content(mark) }) // the kernel knows that it does not exist
 	write(t, c.host, "mark", "1")
 	becomes(t, "mark", "1:1", func() string { return content(mark) })
 }

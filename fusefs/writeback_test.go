@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is written of a large file goes to the disk before anyone asks for a sync.
+// The data of a large file goes to the disk before a process asks for a sync.
 func TestWriteback(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "large"))
 	if err != nil {

@@ -123,7 +123,7 @@ func TestGuard(t *testing.T) {
 			t.Errorf("%s: %#x, want %#x", tt.name, got, want)
 		}
 	}
-	// Programs do without what is not there.
+	// Programs work without the call.
 	if got := seccomptest.Run(t, guard, auditArch, unix.SYS_PIDFD_SEND_SIGNAL, [6]uint64{3, 0}); got != unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS) {
 		t.Errorf("pidfd_send_signal: %#x, want ENOSYS", got)
 	}

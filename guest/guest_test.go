@@ -240,7 +240,7 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// The end of a stream is told while the process lives, and not when its end says so.
+// The end of a stream is reported while the process lives, and not only with its exit.
 func TestEndsOfStreams(t *testing.T) {
 	p, _ := launch(t)
 	counted := &frames{pipes: p, of: map[wire.Type]int{}}
@@ -280,7 +280,7 @@ func TestEndsOfStreams(t *testing.T) {
 	}
 }
 
-// frames are a guest's input and output, of which the frames are counted.
+// frames are a guest's input and output. It counts the frames.
 type frames struct {
 	pipes
 	mu   sync.Mutex
@@ -410,7 +410,7 @@ func blockFile(t *testing.T) string {
 	return name
 }
 
-// A process that does not read its input must not wedge whoever writes it.
+// A process that does not read its input must not block the writer.
 func TestInputNobodyReads(t *testing.T) {
 	conn, _ := start(t)
 	p, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{Args: []string{"sh", "-c", "exec <&-; sleep 0.1; exit 3"}, Env: env, Stdin: true}})
@@ -434,7 +434,7 @@ func TestInputNobodyReads(t *testing.T) {
 	}
 }
 
-// Output that nobody reads holds its own process up, and nothing else.
+// Output that no client reads delays its own process, and nothing else.
 func TestFlowControl(t *testing.T) {
 	conn, _ := start(t)
 	p, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{Args: []string{"head", "-c", "8388608", "/dev/zero"}, Env: env}})
@@ -533,8 +533,8 @@ func TestTerminalInterrupt(t *testing.T) {
 // A scanner waits for lines.
 type scanner struct{ lines chan string }
 
-// However many clients send long requests piece by piece at once, PID 1 goes on: it
-// starts those that it has room for, and says what to do of the others.
+// However many clients send long requests piece by piece at once, PID 1 continues: it starts those
+// that it has room for, and tells the others what to do.
 func TestManyLongRequestsAtOnce(t *testing.T) {
 	p, _ := launch(t)
 	w, r := wire.NewWriter(p), wire.NewReader(p)

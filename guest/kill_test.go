@@ -103,7 +103,7 @@ func TestKillAtOnce(t *testing.T) {
 	leftovers(t, conn)
 }
 
-// With the answer all that was killed is gone, and counts no more.
+// With the answer all killed processes have ended, and do not count any more.
 func TestKilledIsGone(t *testing.T) {
 	conn, cmd := start(t)
 	for range 20 {
@@ -146,8 +146,8 @@ func TestHeldOutput(t *testing.T) {
 	}
 }
 
-// All that the command itself wrote arrives, also when somebody holds the
-// pipe and it is full.
+// All output of the command itself arrives, also when another process holds the pipe and the pipe
+// is full.
 func TestHeldOutputIsComplete(t *testing.T) {
 	conn, _ := start(t)
 	for range 20 {

@@ -117,7 +117,7 @@ func TestClientsBreakTheProtocol(t *testing.T) {
 	}
 }
 
-// A client that does not read holds up nobody, not even on one session.
+// A client that does not read delays no other client, not even on one session.
 func TestClientThatDoesNotRead(t *testing.T) {
 	_, connect, _ := startForClients(t)
 	deaf, other := connect(), connect()

@@ -22,7 +22,7 @@ func TestLookPath(t *testing.T) {
 		"":               syscall.ENOENT,
 		"none:bin/x":     syscall.ENOENT,
 		"plain:none":     syscall.EACCES,
-		"loop:none":      syscall.ELOOP, // not "not found": it is not known what is there
+		"loop:none":      syscall.ELOOP, // not "not found": the object is unknown
 		"none:bin":       nil,
 		"loop:plain:bin": nil,
 	} {

@@ -165,7 +165,7 @@ func TestListen(t *testing.T) {
 			t.Errorf("accept after Close: %v", err)
 		}
 	}
-	// What is closed is gone once the guest has done it.
+	// A closed socket is released once the guest has closed it.
 	again, err := n.ListenTCP(ctx, netip.MustParseAddrPort("127.0.0.1:0"))
 	if err != nil {
 		t.Fatal(err)
@@ -369,7 +369,7 @@ func TestDatagrams(t *testing.T) {
 	}
 }
 
-// A listener that is not there, and the end of the connection to PID 1.
+// A listener that does not exist, and the end of the connection to PID 1.
 func TestNetworkEnds(t *testing.T) {
 	ctx, n := network(t)
 	l, err := n.ListenTCP(ctx, netip.MustParseAddrPort("127.0.0.1:0"))

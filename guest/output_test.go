@@ -9,8 +9,8 @@ import (
 	"wolffia/wire"
 )
 
-// What a process left in a pipe that somebody else holds arrives, also when
-// the process ends while bytes are on their way and the host is slow.
+// The bytes that a process left in a pipe that another process holds arrive, also when the process
+// ends while bytes are on their way and the host is slow.
 func TestOutputBuffered(t *testing.T) {
 	ours, theirs, err := newPipe(true)
 	if err != nil {

@@ -37,7 +37,7 @@ func TestRlimits(t *testing.T) {
 	}
 }
 
-// What cannot be executed is told as it is without limits.
+// A program that cannot be executed is reported as without limits.
 func TestRlimitsOfWhatCannotRun(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{"script": "echo ran $1\n", "lost": "#!/no/such/interpreter\n", "closed": "#!/bin/sh\n"} {
@@ -62,7 +62,7 @@ func TestRlimitsOfWhatCannotRun(t *testing.T) {
 	}
 }
 
-// Only so many processes there are, and PID 1 goes on to start and to end others.
+// The number of processes is limited, and PID 1 continues to start and to end others.
 func TestRlimitOfProcesses(t *testing.T) {
 	testenv.Unprivileged(t) // the kernel does not limit root
 	conn := limited(t, "20,0")
@@ -104,8 +104,8 @@ time.sleep(1000)
 	}
 }
 
-// Nobody inside gets hold of a command before it has its limits: of a process whose
-// memory could be written, as by ptrace(2), all limits are there.
+// No process inside gets hold of a command before it has its limits: a process whose memory could
+// be written, as by ptrace(2), has all limits.
 func TestRlimitsBeforeAnybodyCanTrace(t *testing.T) {
 	conn := limited(t, "30,536870912")
 	const attack = `

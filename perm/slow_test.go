@@ -257,8 +257,8 @@ func (a *slowAlt) copiesExcepted(names []string) bool {
 	})
 }
 
-// originals returns the paths of the files that one at names may be a copy of, without those of
-// which these are copies: it tries each part of the name.
+// originals returns the paths of the files that one at names may be a copy of, without files that
+// are copies of those: it tries each part of the name.
 func (a *slowAlt) originals(names []string) (paths [][]string) {
 	if !a.rule.Copies || len(names) == 0 || len(a.comps) == 0 {
 		return nil

@@ -71,7 +71,7 @@ func TestStatesAreCanonical(t *testing.T) {
 		{[]string{"**=write@0", "/x/<=read@2", "/x/y/z/<=read@1", ".env=none@0"}, []string{"x/y", "x/w", "x/y/z/q"}},                    // a limit behind a stricter one
 		{[]string{"**=read", "/x/y/<=read@1", "/z/=read@1"}, []string{"x", "x/y", "w", "z"}},                                            // what changes nothing
 		{[]string{"**=write", "/x/<=read@5", "/y/=read@5", "/z/q/=read@7", "w=write@1", "/k=none@0"}, []string{"x", "y", "x/x", "z/q"}}, // a limit is like a rule
-		{[]string{"/a/=write@1", "/b/=write@2", ".env=none@3"}, []string{"a", "b", "a/b/c"}},                                            // whoever decides
+		{[]string{"/a/=write@1", "/b/=write@2", ".env=none@3"}, []string{"a", "b", "a/b/c"}},                                            // whichever rule decides
 		{[]string{"**=write", "/x/<=view@5", "/y/<=view@5", "/[x]/<=read@1", ".env=none@0"}, []string{"x", "y"}},                        // two limits
 	} {
 		p := mustCompile(t, testRules(t, tt.rules...)...)

@@ -79,8 +79,8 @@ func TestExecutedHome(t *testing.T) {
 	p.levels(filepath.Base(home) + "/.profile read " + filepath.Base(home) + "/bin/ls read " + filepath.Base(home) + "/src/x write")
 }
 
-// TestExecutedEverywhere: where there are too many directories to be guarded each,
-// all are, and the user is told.
+// TestExecutedEverywhere: where the directories are too many for a rule each, all are guarded, and
+// a note reports it.
 func TestExecutedEverywhere(t *testing.T) {
 	p := newPlace(t)
 	for i := range maxOpened - 1 {

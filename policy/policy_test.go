@@ -189,8 +189,7 @@ func TestTrackedLater(t *testing.T) {
 	p.levels(".env.test none")
 }
 
-// TestTrackedConflict: a file of which the merge is not resolved is there, and
-// with it what git has to say of it.
+// TestTrackedConflict: a file whose merge is not resolved exists, with git's messages about it.
 func TestTrackedConflict(t *testing.T) {
 	p := newPlace(t)
 	commit(t, p.root, ".env", "A=1\n")
@@ -228,7 +227,7 @@ func TestTrackedWhere(t *testing.T) {
 	p.levels("b.key none")
 }
 
-// TestDamaged: an index that cannot be read is told of.
+// TestDamaged: a note reports an index that cannot be read.
 func TestDamaged(t *testing.T) {
 	p := newPlace(t)
 	commit(t, p.root, ".env", "A=1\n")
@@ -306,7 +305,7 @@ func TestNoScan(t *testing.T) {
 	}
 }
 
-// TestSealed: a codebase of which nothing can be written any more is told of.
+// TestSealed: a note reports a codebase that cannot be written any more.
 func TestSealed(t *testing.T) {
 	p := &Policy{Sealed: []string{"a", "b"}}
 	if notes := p.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "a, b") {

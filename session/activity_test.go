@@ -9,8 +9,7 @@ import (
 	"wolffia/internal/test/wait"
 )
 
-// Jobs are told of when there are some and when there are none any more, also
-// those that were there before anybody asked.
+// Jobs are reported when the first starts and when the last ends, also jobs from before the watch.
 func TestWatchBusy(t *testing.T) {
 	m := NewManager(Host{})
 	defer m.Close()

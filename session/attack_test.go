@@ -18,7 +18,7 @@ type attack struct {
 	code     int
 	stdout   *string // nil: not looked at
 	ended    bool    // the shell ends
-	lost     bool    // nobody knows the status
+	lost     bool    // the status is unknown
 	timeout  time.Duration
 	timedOut bool
 	input    string // what comes as standard input

@@ -122,7 +122,7 @@ func TestTimeoutLeavesTheSession(t *testing.T) {
 
 func TestTimeoutKillsGrandchildren(t *testing.T) {
 	s := open(t, "bash")
-	s.exec(t, "sleep 4321 & echo") // an earlier job, which is none of its business
+	s.exec(t, "sleep 4321 & echo") // an earlier job, which does not concern it
 	for _, text := range []string{
 		"sh -c 'sh -c \"sleep 1234\"; :'", "setsid -w sleep 1234", "(setsid sleep 1234 &); sleep 1234",
 		"sh -c 'trap \"\" INT TERM; sleep 1234; sleep 1234'", "sh -c 'sleep 1234 & kill -STOP $!; wait'",
@@ -255,7 +255,7 @@ func TestStartFilesThatPrintOrHang(t *testing.T) {
 	}
 }
 
-// A session whose caller gives up before its shell answers is not there later.
+// A session whose caller cancels before its shell answers does not exist later.
 func TestCreateGivenUp(t *testing.T) {
 	home := t.TempDir()
 	fifo := home + "/fifo"
@@ -322,7 +322,7 @@ func TestTypedIsOneCommands(t *testing.T) {
 	}
 }
 
-// The files of shells that are gone, and of commands that are over, are gone too.
+// The files of ended shells, and of ended commands, are removed.
 func TestFilesStayFew(t *testing.T) {
 	const most = 10 // text, status, two streams, and those of the shell that runs
 	s := open(t, "bash")

@@ -25,8 +25,8 @@ import (
 	"wolffia/wire/client"
 )
 
-// The test process is the guest, PID 1. Its reaper waits for every child, so
-// there is one for all tests, and none of them starts a process in another way.
+// The test process is the guest, PID 1. Its reaper waits for every child, so all tests share it,
+// and no test starts a process in another way.
 var theGuest = sync.OnceValues(func() (*client.Conn, error) {
 	ours, theirs, err := socketPair()
 	if err != nil {

@@ -234,8 +234,8 @@ func TestForThisCallInAnotherShell(t *testing.T) {
 	}
 }
 
-// A job that was started by name is none of its shell's: no command sees a message about it, waits
-// for it or lists it.
+// A job that was started by name does not belong to the shell: no command sees a message about it,
+// waits for it or lists it.
 func TestNamedJobIsNotTheShells(t *testing.T) {
 	s := open(t, "bash")
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
@@ -273,7 +273,7 @@ func TestNamedJobIsNotTheShells(t *testing.T) {
 	s.alive(t)
 }
 
-// A command whose client is gone is interrupted; the session lives.
+// A command whose client has disconnected is interrupted; the session continues.
 func TestKillInterrupts(t *testing.T) {
 	s := open(t, "bash")
 	r := s.start(t, "echo up; sleep 1000; echo no")
@@ -302,7 +302,7 @@ func TestKillInterrupts(t *testing.T) {
 	s.alive(t)
 }
 
-// Output that nobody reads holds its command up, and nothing is lost.
+// Output that no client reads delays its command, and nothing is lost.
 func TestBackpressure(t *testing.T) {
 	s, other := open(t, "bash"), open(t, "bash")
 	p, err := s.conn.Start(&client.Request{StartRequest: wire.StartRequest{
@@ -548,7 +548,7 @@ func TestInputAfterOutput(t *testing.T) {
 	}
 }
 
-// A job's exit status is known under set -e, and one that is not known is none of success.
+// A job's exit status is known under set -e, and an unknown one does not count as success.
 func TestJobStatus(t *testing.T) {
 	for name, shell := range shells(t) {
 		t.Run(name, func(t *testing.T) {
@@ -602,8 +602,8 @@ func TestJobNameAtOnce(t *testing.T) {
 	}
 }
 
-// A call with a directory of its own, after which the session's cannot be gone back to, says so,
-// and keeps the shell.
+// A call with a directory of its own, after which the session cannot return to its directory,
+// reports that, and keeps the shell.
 func TestDirGoneMeanwhile(t *testing.T) {
 	for name, shell := range shells(t) {
 		t.Run(name, func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A process that nobody can examine, such as ssh-agent, does not have another session's commands
-// wait for keys without end.
+// A process that no other process can examine, such as ssh-agent, does not make another session's
+// commands wait for keys without end.
 func TestKeysBesideWhatCannotBeExamined(t *testing.T) {
 	agents := open(t, "bash")
 	agent := t.TempDir() + "/agent" // the kernel makes a program undumpable that may only be executed

@@ -29,7 +29,7 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// Whatever the facts are there is a next state, and it is one that the facts allow.
+// For all facts there is a next state, and it is one that the facts allow.
 func TestNext(t *testing.T) {
 	for bits := range 1 << 7 {
 		is := func(n int) bool { return bits>>n&1 == 1 }

@@ -17,7 +17,7 @@ import (
 // PID 1 of a namespace of its own: "prepare", or "ready".
 const stage = "WOLFFIA_TEST_STAGE"
 
-// sessionsDir is a tmpfs of the test's own: some tests destroy what is there.
+// sessionsDir is a tmpfs of the test's own: some tests destroy its content.
 const sessionsDir = "/dev/shm"
 
 // outside says why the tests do not run as PID 1; nil: they do.

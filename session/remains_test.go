@@ -55,7 +55,7 @@ func TestRemains(t *testing.T) {
 	s := open(t, "bash")
 	first, second := s.unread(t, "head -c 570000 /dev/zero; (exit 3)", nil), s.unread(t, "head -c 570000 /dev/zero >&2; (exit 4)", withInput)
 	s.alive(t)
-	if _, err := second.Stdin().Write(make([]byte, 2*wire.Window)); err != nil { // nobody reads it
+	if _, err := second.Stdin().Write(make([]byte, 2*wire.Window)); err != nil { // no client reads it
 		t.Error(err)
 	}
 	if err := second.Kill(); err != nil {

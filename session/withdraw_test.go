@@ -33,7 +33,7 @@ func TestSignalOfWhatWaits(t *testing.T) {
 		}
 	}
 	third := s.start(t, "echo ${ran-no}")
-	if err := third.Signal(unix.SIGUSR1); err != nil { // is nothing to it
+	if err := third.Signal(unix.SIGUSR1); err != nil { // has no effect on it
 		t.Fatal(err)
 	}
 	first.give(t, "x\n")
@@ -150,8 +150,7 @@ func TestDestroyEndsWhatTerminalsLeft(t *testing.T) {
 	}
 }
 
-// A call of which the variables or the directory cannot be set is not run, and leaves
-// the session as it was.
+// A call whose variables or directory cannot be set is not run, and leaves the session as it was.
 func TestOverrideThatFails(t *testing.T) {
 	for name, shell := range shells(t) {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,7 @@ type slow struct {
 	mu     sync.Mutex
 	now    int // bytes that Try may still take; guarded by mu
 	got    bytes.Buffer
-	let    chan struct{} // closed: Write goes on
+	let    chan struct{} // closed: Write continues
 	closed bool
 }
 

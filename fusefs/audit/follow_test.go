@@ -11,7 +11,7 @@ import (
 	"wolffia/internal/test/wait"
 )
 
-// A followed log is one of a sandbox that is there.
+// A followed log belongs to an existing sandbox.
 func followed(t *testing.T) (path, alive string) {
 	t.Helper()
 	box := t.TempDir()

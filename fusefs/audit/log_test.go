@@ -111,8 +111,7 @@ func TestRepeatsAreToldInTime(t *testing.T) {
 	})
 }
 
-// What has been added is there after a Flush, and after Close there is nothing to wait
-// for.
+// Added records are in the file after a Flush, and after Close no write is left to wait for.
 func TestFlush(t *testing.T) {
 	path := logPath(t)
 	l := NewLog(path, nil)
@@ -162,7 +161,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// A log goes on where it ended, also in the middle of a line.
+// A log continues where it ended, also in the middle of a line.
 func TestLogGoesOn(t *testing.T) {
 	path := logPath(t)
 	for i, torn := range []string{"", `{"time":"2026-`, "\x00\x00"} {
@@ -273,7 +272,7 @@ func TestWhatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// Lines that are none are skipped and counted.
+// Invalid lines are skipped and counted.
 func TestGarbage(t *testing.T) {
 	good := string((&Record{Time: noon, Dropped: 1}).Append(nil)) + "\n"
 	for name, tt := range map[string]struct {

@@ -149,8 +149,9 @@ func (m *model) tryUntil(points int) (done bool, result *runtime.ApplyResult, er
 	return true, result, err
 }
 
-// TestApplyStops stops Apply at random moments: what it says it has applied is on the host, what
-// is left is not, nothing temporary is there, and in the end the host has what the sandbox saw.
+// TestApplyStops stops Apply at random moments: the changes that it reports as applied are on the
+// host, the others are not, no temporary file is there, and in the end the host has what the
+// sandbox saw.
 func TestApplyStops(t *testing.T) {
 	stops, some := 0, 0
 	for seed := range rounds(t, 50, 2000) {

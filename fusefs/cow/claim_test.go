@@ -11,8 +11,8 @@ import (
 	"wolffia/runtime"
 )
 
-// TestClaim: of those who are about to make a part of a git directory one goes on; other names and
-// directories are free.
+// TestClaim: of several claimants that are about to make a part of a git directory one continues;
+// other names and directories are free.
 func TestClaim(t *testing.T) {
 	top := t.TempDir()
 	for _, name := range []string{"/a", "/b"} {

@@ -207,7 +207,7 @@ func (m *model) note(lower string) {
 	}
 }
 
-// into makes the upper half of a directory that is there.
+// into makes the upper half of an existing directory.
 func (m *model) into(dir string) {
 	if dir == "" || m.find(dir).up {
 		return
@@ -230,7 +230,7 @@ func (m *model) setLower(dir string, half Half, lower string) {
 	unix.Close(fd)
 }
 
-// copyUp copies a file that is there.
+// copyUp copies an existing file.
 func (m *model) copyUp(p string) {
 	s := m.find(p)
 	if s.up {
@@ -470,7 +470,7 @@ func (m *model) seedHost(r *rand.Rand) {
 	fill("", 0)
 }
 
-// pick returns a random path that a sandbox could name, and whether it is there.
+// pick returns a random path that a sandbox could name, and whether it exists.
 func (m *model) pick(r *rand.Rand) (string, spot) {
 	dir := ""
 	for r.IntN(3) > 0 {

@@ -126,9 +126,9 @@ func TestLeftIsUntouched(t *testing.T) {
 	}
 }
 
-// TestContentThatTheHostTookAway: a large file of which only the mode was changed has its content
-// on the host. If that goes, all other changes are shown and applied, and nothing is removed for
-// it.
+// TestContentThatTheHostTookAway: a large file whose mode alone was changed has its content on the
+// host. If the host removes that, all other changes are shown and applied, and nothing is removed
+// for it.
 func TestContentThatTheHostTookAway(t *testing.T) {
 	m := newModel(t)
 	large := strings.Repeat("x", MinData)

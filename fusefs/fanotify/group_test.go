@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// told is a handler that keeps what it is told.
+// told is a handler that records its calls.
 type told struct {
 	events  []Event
 	unknown int
@@ -34,8 +34,8 @@ func message(pid int32, mask uint64, name string) []byte {
 	return append(b, info...)
 }
 
-// Events are reported with what they name, those that are not wanted are not, and what is lost is
-// told.
+// Events are reported with the names that they concern, unwanted events are not, and lost events
+// are reported as lost.
 func TestEvents(t *testing.T) {
 	var h told
 	g := &Group{self: 7, handler: &h}
@@ -51,7 +51,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// An event that ends early is told as lost, or ignored, and is never read beyond its end.
+// An event that ends early is reported as lost, or ignored, and is never read beyond its end.
 func TestMalformedEvents(t *testing.T) {
 	const header = int(unsafe.Sizeof(unix.FanotifyEventMetadata{}))
 	whole := message(8, unix.FAN_MODIFY, "file")

@@ -10,8 +10,8 @@ import (
 	"wolffia/internal/test/testenv"
 )
 
-// What is mounted for others is in the mount table of the host until it is
-// unmounted, whether or not anybody serves it, and by whatever name.
+// A mount for others is in the mount table of the host until it is unmounted, whether or not a
+// server serves it, and by whatever name.
 func TestMountForOthers(t *testing.T) {
 	testenv.Need(t, probe.Fuse, probe.Fusermount)
 	for _, name := range []string{"plain", "with space", "with\\backslash", "with\nline"} {

@@ -196,7 +196,7 @@ func jobOfCommand(e *env) {
 	if len(all) != 1 || all[0].State != "running" || len(all[0].PIDs) == 0 || !strings.HasPrefix(all[0].Command, "(read gate") {
 		e.Fatalf("the list is %+v", all)
 	}
-	s.alive() // nothing of it is there
+	s.alive() // none of its processes exists
 	open()
 	exit := s.waitJob(all[0].ID)
 	if exit.Session == nil || !exit.Session.StatusLost {
@@ -315,7 +315,7 @@ func jobErrors(e *env) {
 	_, err = m.WaitJob(e.Ctx, s.ID, "nobody")
 	e.Wrong("wait for nobody", err, runtime.ErrNotFound)
 	e.Wrong("signal to nobody", m.SignalJob(e.Ctx, s.ID, "nobody", syscall.SIGTERM), runtime.ErrNotFound)
-	if p, err := m.JobOutput(e.Ctx, s.ID, "nobody", 0, 0, false); err == nil { // it may say so only at the end
+	if p, err := m.JobOutput(e.Ctx, s.ID, "nobody", 0, 0, false); err == nil { // it may report the end late
 		_, err = p.Wait(e.Ctx)
 		e.Wrong("output of nobody", err, runtime.ErrNotFound)
 		e.OK(p.Close())

@@ -89,8 +89,8 @@ func operationOnce(e *env) {
 	s.prints("echo $n", "2\n")
 }
 
-// All output is there, whatever the bytes, up to the bound; what is beyond is
-// counted, and delays no reader.
+// All output is kept up to the bound, for any bytes; output beyond it is counted, and delays no
+// reader.
 func operationOutput(e *env) {
 	s := e.shell(nil)
 	const text = `printf 'a\0\377\r\n'; head -c 3000000 /dev/zero; printf z; printf e >&2`

@@ -12,7 +12,7 @@ var stateTests = []test{
 	{"StateOddCwd", nil, stateOddCwd},
 }
 
-// What one command changes is there for the next.
+// A change by one command is visible to the next.
 func stateStays(e *env) {
 	s := e.shell(nil)
 	for _, tt := range []struct{ change, look, want string }{
@@ -60,7 +60,7 @@ func stateConfig(e *env) {
 	s.alive()
 }
 
-// Env and Cwd of a request are gone with it.
+// Env and Cwd of a request end with it.
 func stateOfOneCommand(e *env) {
 	s := e.shell(nil)
 	s.prints("cd /usr; export A=session; B=plain", "")
@@ -105,8 +105,8 @@ func stateOddCwd(e *env) {
 	s.same()
 }
 
-// A program in the background that wants what is typed is stopped, or waits; in
-// either case the session goes on.
+// A program in the background that reads typed input is stopped, or waits; in either case the
+// session continues.
 func stateTerminalStops(e *env) {
 	s := e.shell(nil)
 	s.run("cat </dev/tty >/dev/null 2>&1 &")

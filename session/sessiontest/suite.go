@@ -14,8 +14,7 @@ type Feature string
 
 // The features.
 const (
-	// Sessions: the runtime is a [runtime.SessionManager]. Without it there is
-	// nothing to test.
+	// Sessions: the runtime is a [runtime.SessionManager]. Without it the suite tests nothing.
 	Sessions Feature = "Sessions"
 	// Recovery: another process sees the same sessions and works with them.
 	Recovery Feature = "Recovery"
@@ -32,9 +31,8 @@ const (
 	// once is known as a job and ends with the session. Without it, one that
 	// takes long for that may be missed, and ends with the sandbox.
 	Daemons Feature = "Daemons"
-	// ShellSignals: the system tells which signals a shell catches. Without it, a
-	// shell that has made itself ignore every signal goes on with the text after
-	// a time-out.
+	// ShellSignals: the system shows which signals a shell catches. Without it, a shell that has
+	// made itself ignore every signal continues with the text after a time-out.
 	ShellSignals Feature = "ShellSignals"
 	// LongCwd: a shell can work in a directory whose path is longer than PATH_MAX.
 	LongCwd Feature = "LongCwd"

@@ -40,8 +40,8 @@ func unattendedRead(e *env) {
 	s.same()
 }
 
-// A program that asks the terminal for keys is hung up, and the text goes on, where the
-// program is known; else the text ends. The shell lives in any case.
+// A program that asks the terminal for keys is hung up, and the text continues, where the program
+// is known; else the text ends. The shell lives in any case.
 func unattendedKeys(e *env) {
 	s := e.shell(nil)
 	for _, command := range []string{

@@ -49,7 +49,7 @@ func (h *hasty) Write(b []byte) (int, error) {
 
 func (h *hasty) Close() error { return h.answer.(io.Closer).Close() }
 
-// An answer counts also if the connection has ended before anybody looked.
+// An answer counts also if the connection has ended before the caller looked.
 func TestLastAnswer(t *testing.T) {
 	for range 50 { // who looks finds both
 		h := &hasty{}

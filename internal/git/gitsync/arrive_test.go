@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// made makes a repository inside, in the directory sub of the working tree, and its host's half,
-// which is not there yet.
+// made makes a repository inside, in the directory sub of the working tree, without its half on
+// the host.
 func (w *world) made(script string) (b *box, host string) {
 	w.t.Helper()
 	dir := filepath.Join(w.root, "made")

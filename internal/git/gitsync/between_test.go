@@ -65,8 +65,8 @@ func TestInsideBetween(t *testing.T) {
 	}
 }
 
-// What is read while git inside goes on changing it does not move HEAD, the index or references
-// inside; commits cross.
+// A state that git inside keeps changing while it is read does not move HEAD, the index or
+// references inside; commits cross.
 func TestUnsteady(t *testing.T) {
 	w := newWorld(t, 1)
 	w.host("git branch theirs main; git branch old topic")
@@ -170,8 +170,8 @@ func rebasedBranchStays(t *testing.T, w *world, there string) {
 	w.equal(w.host("git log -1 --format=%s main"), "user")
 }
 
-// A stash that has just crossed is taken out again inside, before the sync comes to its end: it is
-// gone on both sides.
+// A stash that has just crossed is dropped inside before the sync ends: it is removed on both
+// sides.
 func TestStashPoppedMeanwhile(t *testing.T) {
 	w := newWorld(t, 1)
 	w.must("echo x >>src/a; git stash -q")

@@ -246,7 +246,7 @@ func (w *world) equal(got, want string) {
 	}
 }
 
-// rev returns the commit of a revision on the host, and revIn inside; "" if there is none.
+// rev returns the commit of a revision on the host, and revIn inside; "" if it does not exist.
 func (w *world) rev(r string) string   { return w.try("git rev-parse -q --verify " + r) }
 func (w *world) revIn(r string) string { return w.in("git rev-parse -q --verify " + r) }
 

@@ -309,7 +309,7 @@ func TestAbandoned(t *testing.T) {
 	w.quiet()
 }
 
-// Attempts to connect that go on without their client count as connections.
+// Attempts to connect that continue without their client count as connections.
 func TestAbandonedCount(t *testing.T) {
 	checkLeaks(t)
 	began := make(chan struct{}, 2*maxConns)

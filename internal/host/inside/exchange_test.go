@@ -114,7 +114,7 @@ func TestPassAfterWrite(t *testing.T) {
 	}
 }
 
-// A reset that comes after the end is none: all is there.
+// A reset that comes after the end has no effect: all bytes arrive.
 func TestPassEndBeforeReset(t *testing.T) {
 	checkLeaks(t)
 	from, peer := pair(t)
@@ -139,7 +139,7 @@ func TestPassEndBeforeReset(t *testing.T) {
 	}
 }
 
-// An end is passed on as such, in either order, and what was sent before it is there.
+// An end is passed on as such, in either order, and the bytes sent before it arrive.
 func TestExchangeEnds(t *testing.T) {
 	checkLeaks(t)
 	client, server, wait := exchange(t)

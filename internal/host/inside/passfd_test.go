@@ -20,9 +20,9 @@ import (
 	"wolffia/wire"
 )
 
-// handed returns the network of which answer hands over the sockets. It is called for each
-// request, and returns the socket or the packet in its place; nil and nil: no answer.
-func handed(t *testing.T, answer func(kind rawsock.Kind, at netip.AddrPort) (*os.File, []byte)) inside.Network {
+// passed returns a network whose sockets answer passes. answer is called for each request. It
+// returns the socket, or the packet in its place; nil and nil: no answer.
+func passed(t *testing.T, answer func(kind rawsock.Kind, at netip.AddrPort) (*os.File, []byte)) inside.Network {
 	t.Helper()
 	fd, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -80,7 +80,7 @@ func TestHanded(t *testing.T) {
 	leak.Check(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	n := handed(t, honest)
+	n := passed(t, honest)
 	testNetwork(ctx, t, n)
 	_ = n.Close()
 	if _, err := n.ListenTCP(ctx, netip.MustParseAddrPort("127.0.0.1:0")); !errors.Is(err, net.ErrClosed) {
@@ -88,7 +88,7 @@ func TestHanded(t *testing.T) {
 	}
 }
 
-// What PID 1 hands over is what was asked for, or nothing more is asked for.
+// PID 1 passes the socket that was asked for, or the connection ends.
 func TestHandedLies(t *testing.T) {
 	leak.Check(t)
 	at := netip.MustParseAddrPort("127.0.0.1:0")
@@ -144,7 +144,7 @@ func TestHandedLies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked atomic.Int32
-			n := handed(t, func(kind rawsock.Kind, _ netip.AddrPort) (*os.File, []byte) {
+			n := passed(t, func(kind rawsock.Kind, _ netip.AddrPort) (*os.File, []byte) {
 				asked.Add(1)
 				return lie(kind)
 			})

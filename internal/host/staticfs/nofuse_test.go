@@ -50,7 +50,7 @@ func TestWithoutFuse(t *testing.T) {
 	for name, test := range map[string]struct {
 		flags string
 		out   string
-		says  string // a part of standard error; empty: there is nothing
+		says  string // a part of standard error; empty: no output
 	}{
 		"auto":               {"", "", "--filter static masks"},
 		"auto with all":      {"--preset full-access", "textsecretwritten\n", "the host's own .git"},
