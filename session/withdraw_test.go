@@ -17,7 +17,7 @@ import (
 	"wolffia/wire/client"
 )
 
-// A call that waits for its turn is given up when its caller is interrupted, and
+// A call that waits for its turn is canceled when its caller is interrupted, and
 // not run afterwards.
 func TestSignalOfWhatWaits(t *testing.T) {
 	s := open(t, "bash")
@@ -28,8 +28,8 @@ func TestSignalOfWhatWaits(t *testing.T) {
 		if err := second.Signal(sig); err != nil {
 			t.Fatal(err)
 		}
-		if r := second.wait(t); r.err == nil || !strings.Contains(r.err.Error(), "given up") {
-			t.Errorf(`%v: got r %v; want r.err != nil and r.err.Error() contains "given up"`, sig, r)
+		if r := second.wait(t); r.err == nil || !strings.Contains(r.err.Error(), "canceled") {
+			t.Errorf(`%v: got r %v; want r.err != nil and r.err.Error() contains "canceled"`, sig, r)
 		}
 	}
 	third := s.start(t, "echo ${ran-no}")

@@ -203,7 +203,7 @@ func (s *run) quiet(ctx context.Context) (host, in stamp, taken time.Time, err e
 			return host, in, taken, nil
 		}
 		if !pause(ctx, lockPoll) {
-			return host, in, taken, fmt.Errorf("git %s is running (%s exists): %w", where, lock, ErrBusy)
+			return host, in, taken, fmt.Errorf("git is running %s (%s exists): %w", where, lock, ErrBusy)
 		}
 	}
 }
