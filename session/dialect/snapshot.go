@@ -110,8 +110,8 @@ var notSet = map[Purpose][]string{
 	ForAttach:  {"errexit", "xtrace", "verbose", "nounset"},
 }
 
-// Restore makes a script that restores the state in a new shell. The order matters only for settings
-// that affect parsing: bash's options come first, aliases and options of set last.
+// Restore makes a script that restores the state in a new shell. The order matters only for
+// settings that affect parsing: bash's options come first, aliases and options of set last.
 //
 // base is the directory of all sessions' directories.
 func (s Snapshot) Restore(base string, purpose Purpose) []byte {

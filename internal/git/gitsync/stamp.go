@@ -168,9 +168,9 @@ func (p *Pair) Unchanged() (Report, bool) {
 	return Report{}, true
 }
 
-// PrivateUnchanged reports whether the private copy is as the last Sync, or Begin, left it. It reads files
-// alone, and does not need the host's repository. It may report false for one that is: of a linked
-// working tree, or while something stays inside.
+// PrivateUnchanged reports whether the private copy is as the last Sync, or Begin, left it. It
+// reads files alone, and does not need the host's repository. It may report false for one that is:
+// of a linked working tree, or while something stays inside.
 func (p *Pair) PrivateUnchanged() bool {
 	private, err := p.openPrivate(p.Private)
 	if err != nil {
