@@ -8,23 +8,22 @@ import (
 	"wolffia/runtime"
 )
 
-// MaxMetadata is how many labels of metadata a sandbox of a fleet has at most.
+// MaxMetadata is how many labels of metadata a sandbox of a service has at most.
 const MaxMetadata = 256
 
 // ChangeMetadata merges a patch into the metadata of a sandbox: a nil value removes the label.
-func (f *Fleet) ChangeMetadata(ctx context.Context, caller Caller, id string, patch map[string]*string) (*FleetSandbox, error) {
-	if _, err := f.Get(ctx, caller, id); err != nil {
+func (s *Service) ChangeMetadata(ctx context.Context, caller Caller, id string, patch map[string]*string) (*Sandbox, error) {
+	if _, err := s.Get(ctx, caller, id); err != nil {
 		return nil, err
 	}
-	s, err := f.rt.ChangeLabels(ctx, id, func(labels map[string]string) error { return merge(labels, patch) })
+	b, err := s.rt.ChangeLabels(ctx, id, func(labels map[string]string) error { return merge(labels, patch) })
 	if err != nil {
 		return nil, err
 	}
-	changed, _ := describe(s)
+	changed, _ := s.describe(b)
 	if changed == nil || !caller.May(changed.Owner) {
 		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %q", id)
 	}
-	changed.Starting = f.isStarting(id)
 	return changed, nil
 }
 
@@ -65,31 +64,31 @@ func checkMetadata(n int) error {
 }
 
 // Egress returns what a sandbox with a filtered network can reach; nil: nothing.
-func (f *Fleet) Egress(ctx context.Context, caller Caller, id string) (*network.Policy, error) {
-	if _, err := f.Get(ctx, caller, id); err != nil {
+func (s *Service) Egress(ctx context.Context, caller Caller, id string) (*network.Policy, error) {
+	if _, err := s.Get(ctx, caller, id); err != nil {
 		return nil, err
 	}
-	return f.rt.Egress(ctx, id)
+	return s.rt.Egress(ctx, id)
 }
 
 // ChangeEgress replaces what a sandbox with a filtered network can reach by what edit makes of a
-// copy, and returns the new policy, which is in force. FleetOptions.MayReach permits it. A sandbox
+// copy, and returns the new policy, which is in force. Options.MayReach permits it. A sandbox
 // with another network is [runtime.ErrConflict].
-func (f *Fleet) ChangeEgress(ctx context.Context, caller Caller, id string, edit func(*network.Policy) error) (*network.Policy, error) {
-	s, err := f.Get(ctx, caller, id)
+func (s *Service) ChangeEgress(ctx context.Context, caller Caller, id string, edit func(*network.Policy) error) (*network.Policy, error) {
+	b, err := s.Get(ctx, caller, id)
 	if err != nil {
 		return nil, err
 	}
-	if s.Network != runtime.NetworkFiltered {
-		return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s has network %s, which names do not filter: create one with a policy that allows a name", id, s.Network)
+	if b.Network != runtime.NetworkFiltered {
+		return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s has network %s, which names do not filter: create one with a policy that allows a name", id, b.Network)
 	}
-	return f.rt.ChangeEgress(ctx, id, func(p *network.Policy) error {
+	return s.rt.ChangeEgress(ctx, id, func(p *network.Policy) error {
 		if err := edit(p); err != nil {
 			return err
 		}
-		if f.opts.MayReach == nil {
+		if s.opts.MayReach == nil {
 			return runtime.Errorf(runtime.ErrDenied, "this service does not let its callers choose what a sandbox reaches")
 		}
-		return f.opts.MayReach(&Params{SandboxID: id, Owner: s.Owner, Network: s.Network, Egress: p})
+		return s.opts.MayReach(&Params{SandboxID: id, Owner: b.Owner, Network: b.Network, Egress: p})
 	})
 }

@@ -16,35 +16,31 @@ import (
 	"wolffia/runtime"
 )
 
-// An Inside is a handle on a sandbox of a fleet for working in it. It holds nothing, so it is
+// An Inside is a handle on a sandbox of a service for working in it. It holds nothing, so it is
 // not closed. It is safe for concurrent use.
 type Inside struct {
-	fleet *Fleet
-	box   *FleetSandbox
+	service *Service
+	box     *Sandbox
 }
 
 // Inside returns a handle on a sandbox. One that is not running is [runtime.ErrConflict].
-func (f *Fleet) Inside(ctx context.Context, caller Caller, id string) (*Inside, error) {
-	s, err := f.Get(ctx, caller, id)
+func (s *Service) Inside(ctx context.Context, caller Caller, id string) (*Inside, error) {
+	b, err := s.Get(ctx, caller, id)
 	if err != nil {
 		return nil, err
 	}
-	return f.insideOf(s)
-}
-
-func (f *Fleet) insideOf(s *FleetSandbox) (*Inside, error) {
-	if s.State != runtime.StateRunning {
-		return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s is not running: it is %s", s.ID, s.State)
+	if b.State != runtime.StateRunning {
+		return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s is not running: it is %s", b.ID, b.State)
 	}
-	return &Inside{f, s}, nil
+	return &Inside{s, b}, nil
 }
 
 // Sandbox returns the sandbox as it was when the handle was made.
-func (i *Inside) Sandbox() *FleetSandbox { return i.box }
+func (i *Inside) Sandbox() *Sandbox { return i.box }
 
 // DialPort connects to the server at a port inside, as [runtime.Executor] says.
 func (i *Inside) DialPort(ctx context.Context, port int) (net.Conn, error) {
-	return i.fleet.rt.DialPort(ctx, i.box.ID, port)
+	return i.service.rt.DialPort(ctx, i.box.ID, port)
 }
 
 // A Command is a command that its caller reads the output of. The caller closes it, which
@@ -76,23 +72,32 @@ type commands struct {
 	sessions map[string]bool // names of those that existed when they were last looked for
 }
 
+// used are the commands of sandboxes. The zero value is ready to use.
+type used struct {
+	mu  sync.Mutex
+	all map[string]*commands // by id of a sandbox; guarded by mu
+}
+
 // of returns the commands of a sandbox.
-func (f *Fleet) of(id string) *commands {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	c := f.used[id]
+func (u *used) of(id string) *commands {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	c := u.all[id]
 	if c == nil {
 		c = &commands{all: map[string]*Command{}, sessions: map[string]bool{}}
-		f.used[id] = c
+		if u.all == nil {
+			u.all = map[string]*commands{}
+		}
+		u.all[id] = c
 	}
 	return c
 }
 
 // forget drops what is known of the commands of a sandbox that was stopped.
-func (f *Fleet) forget(id string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.used, id)
+func (u *used) forget(id string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.all, id)
 }
 
 // maxForgotten is how many sandboxes may be known of that do not exist any more.
@@ -100,14 +105,14 @@ const maxForgotten = 1000
 
 // sweep drops what is known of the commands of sandboxes that do not exist any more, such as
 // those that have expired.
-func (f *Fleet) sweep(ctx context.Context) {
-	f.mu.Lock()
-	known := len(f.used)
-	f.mu.Unlock()
+func (u *used) sweep(ctx context.Context, rt Runtime) {
+	u.mu.Lock()
+	known := len(u.all)
+	u.mu.Unlock()
 	if known < maxForgotten {
 		return
 	}
-	all, err := f.rt.List(ctx)
+	all, err := rt.List(ctx)
 	if err != nil {
 		return // the next time
 	}
@@ -115,11 +120,11 @@ func (f *Fleet) sweep(ctx context.Context) {
 	for _, s := range all {
 		exists[s.ID] = true
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for id := range f.used {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for id := range u.all {
 		if !exists[id] {
-			delete(f.used, id)
+			delete(u.all, id)
 		}
 	}
 }
@@ -130,14 +135,14 @@ func newCommandID() string { return "c" + strings.ToLower(rand.Text()) }
 // shell returns the program that evaluates commands: bash, or sh where bash does not exist. That bash
 // cannot be started for another reason, such as a limit, is an error, and the next call looks again.
 func (i *Inside) shell(ctx context.Context) (string, error) {
-	c := i.fleet.of(i.box.ID)
+	c := i.service.used.of(i.box.ID)
 	c.mu.Lock()
 	known := c.shell
 	c.mu.Unlock()
 	if known != "" {
 		return known, nil
 	}
-	_, err := i.fleet.rt.Exec(ctx, i.box.ID, &runtime.Command{Command: []string{"bash", "-c", ":"}, Cwd: ownDir, Timeout: insideLimit})
+	_, err := i.service.rt.Exec(ctx, i.box.ID, &runtime.Command{Command: []string{"bash", "-c", ":"}, Cwd: ownDir, Timeout: insideLimit})
 	var start *runtime.StartError
 	switch {
 	case err == nil:
@@ -156,14 +161,14 @@ func (i *Inside) shell(ctx context.Context) (string, error) {
 // hasSession returns an error unless a session exists, or has existed: if it was destroyed
 // by another process meanwhile, that is the error of the command.
 func (i *Inside) hasSession(ctx context.Context, name string) error {
-	c := i.fleet.of(i.box.ID)
+	c := i.service.used.of(i.box.ID)
 	c.mu.Lock()
 	known := c.sessions[name]
 	c.mu.Unlock()
 	if known {
 		return nil
 	}
-	if _, err := i.fleet.rt.GetSession(ctx, runtime.SessionIn(i.box.ID, name)); err != nil {
+	if _, err := i.service.rt.GetSession(ctx, runtime.SessionIn(i.box.ID, name)); err != nil {
 		return err
 	}
 	i.noteSession(name, true)
@@ -172,7 +177,7 @@ func (i *Inside) hasSession(ctx context.Context, name string) error {
 
 // noteSession notes whether a session exists.
 func (i *Inside) noteSession(name string, exists bool) {
-	c := i.fleet.of(i.box.ID)
+	c := i.service.used.of(i.box.ID)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if exists {
@@ -209,11 +214,11 @@ func (i *Inside) Run(ctx context.Context, cmd *runtime.Command, started func()) 
 		}
 	}
 	id, begin := newCommandID(), time.Now()
-	c := &Command{ID: id, session: cmd.Session, of: i.fleet.of(i.box.ID), done: make(chan struct{})}
+	c := &Command{ID: id, session: cmd.Session, of: i.service.used.of(i.box.ID), done: make(chan struct{})}
 	c.status = runtime.Job{ID: id, Command: beginning(text), StartedAt: time.Now()}
-	c.ran = func(r runtime.Result) { i.fleet.opts.Meter.ran(cmd.Session != "", time.Since(begin), &r) }
+	c.ran = func(r runtime.Result) { i.service.opts.Meter.ran(cmd.Session != "", time.Since(begin), &r) }
 	var err error
-	if c.Process, err = i.fleet.rt.StartProcess(ctx, i.box.ID, &own); err != nil {
+	if c.Process, err = i.service.rt.StartProcess(ctx, i.box.ID, &own); err != nil {
 		return nil, err
 	}
 	c.of.mu.Lock()
@@ -279,7 +284,7 @@ func (c *Command) finish(exit runtime.Result, err error) {
 
 // known returns a command of this process, nil if there is none.
 func (i *Inside) known(id string) *Command {
-	c := i.fleet.of(i.box.ID)
+	c := i.service.used.of(i.box.ID)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.all[id]
@@ -296,7 +301,7 @@ func (i *Inside) Background(ctx context.Context, cmd *runtime.Command) (string, 
 	if cmd.Timeout > 0 { // the next service reads it there
 		id += "-" + strconv.FormatInt(time.Now().Add(cmd.Timeout).UnixMilli(), 36)
 	}
-	if _, err := i.fleet.enter(ctx, i.box); err != nil { // it tells by the session whether that was done
+	if _, err := i.service.enter(ctx, i.box); err != nil { // it tells by the session whether that was done
 		return "", err
 	}
 	shell, err := i.shell(ctx)
@@ -308,7 +313,7 @@ func (i *Inside) Background(ctx context.Context, cmd *runtime.Command) (string, 
 	if _, err := i.job(ctx, id, &own); err != nil {
 		return "", err
 	}
-	i.fleet.arm(i.box.ID, id)
+	i.service.arm(i.box.ID, id)
 	return id, nil
 }
 
@@ -345,7 +350,7 @@ func (i *Inside) absolute(dir string) string {
 }
 
 // arm has a background command killed at the deadline in its id, if it has one.
-func (f *Fleet) arm(sandboxID, id string) {
+func (s *Service) arm(sandboxID, id string) {
 	_, text, has := strings.Cut(id, "-")
 	deadline, err := strconv.ParseInt(text, 36, 64)
 	if !has || err != nil {
@@ -354,7 +359,7 @@ func (f *Fleet) arm(sandboxID, id string) {
 	time.AfterFunc(time.Until(time.UnixMilli(deadline)), func() { // a job that has ended gets no signal
 		ctx, cancel := context.WithTimeout(context.Background(), undoLimit)
 		defer cancel()
-		_ = f.rt.SignalJob(ctx, runtime.SessionIn(sandboxID, jobSession), id, syscall.SIGKILL)
+		_ = s.rt.SignalJob(ctx, runtime.SessionIn(sandboxID, jobSession), id, syscall.SIGKILL)
 	})
 }
 
@@ -438,16 +443,16 @@ func (i *Inside) Interrupt(ctx context.Context, id string) error {
 		return err
 	}
 	session := runtime.SessionIn(i.box.ID, jobSession)
-	if err := i.fleet.rt.SignalJob(ctx, session, id, syscall.SIGINT); err != nil {
+	if err := i.service.rt.SignalJob(ctx, session, id, syscall.SIGINT); err != nil {
 		return err
 	}
 	go func() { // ends with the job, or kills it
 		ctx, cancel := context.WithTimeout(context.Background(), interruptGrace)
 		defer cancel()
-		if _, err := i.fleet.rt.WaitJob(ctx, session, id); err != nil && ctx.Err() != nil {
+		if _, err := i.service.rt.WaitJob(ctx, session, id); err != nil && ctx.Err() != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), undoLimit)
 			defer cancel()
-			_ = i.fleet.rt.SignalJob(ctx, session, id, syscall.SIGKILL)
+			_ = i.service.rt.SignalJob(ctx, session, id, syscall.SIGKILL)
 		}
 	}()
 	return nil
@@ -465,7 +470,7 @@ func words(command ...string) string {
 // CreateSession starts a shell that keeps its state, and returns its name.
 func (i *Inside) CreateSession(ctx context.Context, cwd string) (string, error) {
 	name := "s" + strings.ToLower(rand.Text())
-	s, err := i.fleet.rt.CreateSession(ctx, i.box.ID, &runtime.SessionConfig{Name: name, Cwd: i.absolute(cwd)})
+	s, err := i.service.rt.CreateSession(ctx, i.box.ID, &runtime.SessionConfig{Name: name, Cwd: i.absolute(cwd)})
 	if err != nil {
 		return "", err
 	}
@@ -476,5 +481,5 @@ func (i *Inside) CreateSession(ctx context.Context, cwd string) (string, error) 
 // DestroySession ends a session and all that it has started.
 func (i *Inside) DestroySession(ctx context.Context, name string) error {
 	i.noteSession(name, false)
-	return i.fleet.rt.DestroySession(ctx, runtime.SessionIn(i.box.ID, name))
+	return i.service.rt.DestroySession(ctx, runtime.SessionIn(i.box.ID, name))
 }

@@ -44,7 +44,7 @@ func TestShell(t *testing.T) {
 		{"a sandbox without bash", []error{missing, nil}, "sh"},
 	} {
 		s := &shells{id: runtime.NewID()}
-		in, err := service.NewFleet(s, nil).Inside(t.Context(), service.Caller{All: true}, s.id)
+		in, err := service.New(s, nil).Inside(t.Context(), service.Caller{All: true}, s.id)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -46,7 +46,7 @@ func serveUntilKilled(state string) {
 	rt, err := local.New(&local.Options{StateDir: state, Binary: os.Getenv(crashBinary)}, kinds[os.Getenv(crashKind)].backend)
 	fail(err)
 	ctx := context.Background()
-	s, err := service.Open(ctx, service.NewFleet(rt, nil), state, nil)
+	s, err := service.Open(ctx, rt, state, nil)
 	fail(err)
 	seed, err := strconv.ParseUint(os.Getenv(crashSeed), 10, 64)
 	fail(err)
@@ -83,7 +83,7 @@ func TestKilledService(t *testing.T) {
 		begun := w.untilKilled(has, rnd)
 		w.T = suite.New(t) // time of its own
 		start := time.Now()
-		s, log := w.service(service.NewFleet(w.rt, nil))
+		s, log := w.service(newDriver(w.rt, nil))
 		t.Logf("round %d: serving after %v", round, time.Since(start))
 		known := []string{}
 		for n := range crashOwners {

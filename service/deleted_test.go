@@ -36,7 +36,7 @@ func TestDeletedWhileCreated(t *testing.T) {
 	w := newWorld(t)
 	for _, before := range []bool{true, false} {
 		rt := &deleting{Runtime: w.open(), other: w.open(), before: before}
-		f := service.NewFleet(rt, &service.FleetOptions{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
+		f := service.New(rt, &service.Options{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 			return &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: w.rules}, nil
 		}})
 		_, _, err := f.Create(w.Ctx, &service.Params{Entrypoint: []string{"sleep", "1000"}})

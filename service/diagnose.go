@@ -24,11 +24,11 @@ const MaxDiagnosis = 1 << 20
 const maxDenials = 1000
 
 // Denials returns what the rules and the network have denied to a sandbox last, oldest first.
-func (f *Fleet) Denials(ctx context.Context, caller Caller, id string) ([]Denial, error) {
-	if _, err := f.Get(ctx, caller, id); err != nil {
+func (s *Service) Denials(ctx context.Context, caller Caller, id string) ([]Denial, error) {
+	if _, err := s.Get(ctx, caller, id); err != nil {
 		return nil, err
 	}
-	list, _, err := newest(ctx, f.rt, id, maxDenials, denialOf)
+	list, _, err := newest(ctx, s.rt, id, maxDenials, denialOf)
 	return list, err
 }
 
@@ -40,14 +40,14 @@ func denialOf(r *audit.Record) Denial {
 // RuntimeLog returns the end of the log of the processes that a sandbox has on the host; more says
 // that there is more. The content is hostile. It names directories of the host, so that only a
 // caller with All gets it; for others it is [runtime.ErrDenied].
-func (f *Fleet) RuntimeLog(ctx context.Context, caller Caller, id string) (text []byte, more bool, err error) {
-	if _, err := f.Get(ctx, caller, id); err != nil {
+func (s *Service) RuntimeLog(ctx context.Context, caller Caller, id string) (text []byte, more bool, err error) {
+	if _, err := s.Get(ctx, caller, id); err != nil {
 		return nil, false, err
 	}
 	if !caller.All {
 		return nil, false, runtime.Errorf(runtime.ErrDenied, "the log of the sandbox's processes on the host is for keys without an owner")
 	}
-	log, err := f.rt.Log(id)
+	log, err := s.rt.Log(id)
 	if err != nil {
 		return nil, false, err
 	}

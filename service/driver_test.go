@@ -34,7 +34,7 @@ func TestCreateScanDestroy(t *testing.T) {
 	if s.SandboxID != id || s.ContainerName != id || d.Name() != on.backend.Name() {
 		t.Errorf("%+v of %s", s, d.Name())
 	}
-	found, err := service.NewFleet(w.open(), nil).ScanRunningSandboxes(w.Ctx) // as another process
+	found, err := newDriver(w.open(), nil).ScanRunningSandboxes(w.Ctx) // as another process
 	w.OK(err)
 	if len(found) != 1 || found[0] != want {
 		t.Errorf("found %+v, want %+v", found, want)
@@ -50,7 +50,7 @@ func TestCreateScanDestroy(t *testing.T) {
 
 func TestCreateThatFailsLeavesNothing(t *testing.T) {
 	w := newWorld(t)
-	none := func(what string, d *service.Fleet, p *service.Params, class error) {
+	none := func(what string, d driver, p *service.Params, class error) {
 		t.Helper()
 		_, err := d.CreateSandbox(w.Ctx, p)
 		w.Wrong(what, err, class)
@@ -62,13 +62,13 @@ func TestCreateThatFailsLeavesNothing(t *testing.T) {
 	none("an id that is none", d, &service.Params{SandboxID: "box", Owner: zoe}, runtime.ErrInvalid)
 	none("no user", d, &service.Params{SandboxID: id, Owner: registry.Owner{OrganizationID: "a", ProjectID: "b"}}, runtime.ErrInvalid)
 	none("no email", d, &service.Params{SandboxID: id, Owner: zoe, GitConfig: &service.GitConfig{Username: "zoe"}}, runtime.ErrInvalid)
-	none("no root", service.NewFleet(w.rt, &service.FleetOptions{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
+	none("no root", newDriver(w.rt, &service.Options{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 		return &runtime.SandboxConfig{Rootfs: "/nowhere"}, nil
 	}}), &service.Params{SandboxID: id, Owner: zoe}, runtime.ErrInvalid)
 	// It starts, and then there is no git, but a shell.
 	w.OK(os.Mkdir(w.file("bin"), 0o755))
 	w.OK(os.Symlink("/bin/sh", w.file("bin/sh")))
-	none("no git", service.NewFleet(w.rt, &service.FleetOptions{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
+	none("no git", newDriver(w.rt, &service.Options{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 		return &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: w.rules, Env: map[string]string{"PATH": "/workspace/bin"}}, nil
 	}}), &service.Params{SandboxID: id, Owner: zoe, GitConfig: &service.GitConfig{Username: "z", Email: "z@x"}}, runtime.ErrUnavailable)
 }
@@ -268,7 +268,7 @@ func TestFilesInAnEmptyRoot(t *testing.T) {
 	root := filepath.Join(filepath.Dir(w.state), "root")
 	w.OK(os.Mkdir(root, 0o755))
 	w.OK(os.Chmod(root, 0o755))
-	d := service.NewFleet(w.rt, &service.FleetOptions{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
+	d := newDriver(w.rt, &service.Options{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 		return &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: w.rules, Rootfs: root}, nil
 	}})
 	id := w.box(d, nil)
@@ -293,7 +293,7 @@ func TestFilesInAnEmptyRoot(t *testing.T) {
 // A sandbox whose working directory is gone, or which has as many processes as it may, is healthy, and its files are in reach.
 func TestHealthyWithoutRoom(t *testing.T) {
 	w := newWorld(t)
-	d := service.NewFleet(w.rt, &service.FleetOptions{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
+	d := newDriver(w.rt, &service.Options{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 		return &runtime.SandboxConfig{
 			CodebasePath: w.codebase, Permissions: w.rules, Cwd: "/workspace/build", Resources: runtime.Resources{PIDs: 40, BestEffort: true},
 		}, nil
@@ -403,7 +403,7 @@ func TestFilesWithoutRoom(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t)
 			w.put("a.txt", "old", 0o666)
-			d := service.NewFleet(w.rt, &service.FleetOptions{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
+			d := newDriver(w.rt, &service.Options{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 				return &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: rules, Resources: runtime.Resources{Disk: 1 << 20}}, nil
 			}})
 			id := w.box(d, nil)
@@ -427,7 +427,7 @@ func TestCallersNetwork(t *testing.T) {
 	w := newWorld(t)
 	create := func(may func(*service.Params) error, o service.Params) (*runtime.Sandbox, error) {
 		t.Helper()
-		d := service.NewFleet(w.rt, &service.FleetOptions{MayReach: may})
+		d := newDriver(w.rt, &service.Options{MayReach: may})
 		o.SandboxID, o.Owner = runtime.NewID(), zoe
 		s, err := d.CreateSandbox(w.Ctx, &o)
 		if err != nil {

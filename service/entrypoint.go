@@ -23,45 +23,45 @@ var IdleEntrypoint = []string{"tail", "-f", "/dev/null"}
 
 // enter runs the entrypoint of a sandbox that runs, unless that was done since the sandbox
 // started. ran is true if this call did it.
-func (f *Fleet) enter(ctx context.Context, s *FleetSandbox) (ran bool, err error) {
-	if isIdle(s.Entrypoint) {
+func (s *Service) enter(ctx context.Context, b *Sandbox) (ran bool, err error) {
+	if isIdle(b.Entrypoint) {
 		return false, nil
 	}
-	unlock, err := f.entering.lock(ctx, s.ID)
+	unlock, err := s.entering.lock(ctx, b.ID)
 	if err != nil {
 		return false, err
 	}
 	defer unlock()
-	return f.enterLocked(ctx, s)
+	return s.enterLocked(ctx, b)
 }
 
 // enterLocked is enter; the caller holds the sandbox's lock of entering.
-func (f *Fleet) enterLocked(ctx context.Context, s *FleetSandbox) (ran bool, err error) {
-	if isIdle(s.Entrypoint) {
+func (s *Service) enterLocked(ctx context.Context, b *Sandbox) (ran bool, err error) {
+	if isIdle(b.Entrypoint) {
 		return false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, insideLimit)
 	defer cancel()
-	if done, err := f.entered(ctx, s.ID); done || err != nil {
+	if done, err := s.entered(ctx, b.ID); done || err != nil {
 		return false, err
 	}
-	_, err = (&Inside{f, s}).job(ctx, entrypointJob, &runtime.Command{Command: []string{"exec " + words(s.Entrypoint...)}})
+	_, err = (&Inside{s, b}).job(ctx, entrypointJob, &runtime.Command{Command: []string{"exec " + words(b.Entrypoint...)}})
 	return err == nil, err
 }
 
 // entered reports whether the entrypoint of a sandbox was run since the sandbox started. It is
 // the first command of its session. PID 1 forgets old jobs, but not how many commands a session has
 // run; of a session that was destroyed it knows the jobs.
-func (f *Fleet) entered(ctx context.Context, id string) (bool, error) {
+func (s *Service) entered(ctx context.Context, id string) (bool, error) {
 	session := runtime.SessionIn(id, jobSession)
-	s, err := f.rt.GetSession(ctx, session)
-	if err == nil && s.Commands > 0 {
+	b, err := s.rt.GetSession(ctx, session)
+	if err == nil && b.Commands > 0 {
 		return true, nil
 	}
 	if err != nil && !errors.Is(err, runtime.ErrNotFound) {
 		return false, err
 	}
-	jobs, err := f.rt.SessionJobs(ctx, session)
+	jobs, err := s.rt.SessionJobs(ctx, session)
 	if err != nil && !errors.Is(err, runtime.ErrNotFound) {
 		return false, err
 	}
@@ -74,22 +74,22 @@ const maxRecovering = 16
 // Recover does what an earlier service has not come to in the sandboxes that run: it applies the
 // timeouts of background commands, and runs entrypoints. It is called once; requests can be
 // served meanwhile. A sandbox that does not answer is logged, and holds up no other.
-func (f *Fleet) Recover(ctx context.Context) error {
-	all, err := f.List(ctx, Caller{All: true})
+func (s *Service) Recover(ctx context.Context) error {
+	all, err := s.List(ctx, Caller{All: true})
 	if err != nil {
 		return err
 	}
 	var recovering sync.WaitGroup
 	slots := make(chan struct{}, maxRecovering)
-	for _, s := range all {
-		if s.State != runtime.StateRunning {
+	for _, b := range all {
+		if b.State != runtime.StateRunning {
 			continue
 		}
 		slots <- struct{}{} // recover has a limit
 		recovering.Go(func() {
 			defer func() { <-slots }()
-			if err := f.recover(ctx, s); err != nil && ctx.Err() == nil {
-				f.log.Warn("cannot recover the background commands of a sandbox", "sandboxId", s.ID, "error", err.Error())
+			if err := s.recover(ctx, b); err != nil && ctx.Err() == nil {
+				s.log.Warn("cannot recover the background commands of a sandbox", "sandboxId", b.ID, "error", err.Error())
 			}
 		})
 	}
@@ -98,18 +98,18 @@ func (f *Fleet) Recover(ctx context.Context) error {
 }
 
 // recover is Recover for one sandbox.
-func (f *Fleet) recover(ctx context.Context, s *FleetSandbox) error {
+func (s *Service) recover(ctx context.Context, b *Sandbox) error {
 	ctx, cancel := context.WithTimeout(ctx, insideLimit)
 	defer cancel()
-	jobs, err := f.rt.SessionJobs(ctx, runtime.SessionIn(s.ID, jobSession))
+	jobs, err := s.rt.SessionJobs(ctx, runtime.SessionIn(b.ID, jobSession))
 	if err != nil && !errors.Is(err, runtime.ErrNotFound) {
 		return err
 	}
 	for _, j := range jobs {
 		if j.EndedAt.IsZero() {
-			f.arm(s.ID, j.Name)
+			s.arm(b.ID, j.Name)
 		}
 	}
-	_, err = f.enter(ctx, s)
+	_, err = s.enter(ctx, b)
 	return err
 }

@@ -9,10 +9,10 @@ import (
 	"wolffia/service"
 )
 
-// fleet returns a fleet as another service has it.
-func (w *world) fleet() *service.Fleet {
+// fleet returns a service as another process has it, without the registry.
+func (w *world) fleet() *service.Service {
 	w.Helper()
-	return service.NewFleet(w.open(), &service.FleetOptions{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
+	return service.New(w.open(), &service.Options{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 		return &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: w.rules}, nil
 	}})
 }
@@ -44,18 +44,18 @@ func TestEntrypointOfKilledService(t *testing.T) {
 	w.ranTimes("create", s.ID, 1)
 	for n, c := range []struct {
 		name string
-		call func(f *service.Fleet) error
+		call func(f *service.Service) error
 	}{
-		{"recovery", func(f *service.Fleet) error { return f.Recover(w.Ctx) }},
-		{"the key", func(f *service.Fleet) error {
+		{"recovery", func(f *service.Service) error { return f.Recover(w.Ctx) }},
+		{"the key", func(f *service.Service) error {
 			again, created, err := f.Create(w.Ctx, params)
 			if err == nil && (created || again.ID != s.ID || again.State != runtime.StateRunning) {
 				t.Errorf("the key: %+v, %v", again.Sandbox, created)
 			}
 			return err
 		}},
-		{"start", func(f *service.Fleet) error { return f.Start(w.Ctx, all, s.ID) }},
-		{"a command in the background", func(f *service.Fleet) error {
+		{"start", func(f *service.Service) error { return f.Start(w.Ctx, all, s.ID) }},
+		{"a command in the background", func(f *service.Service) error {
 			in, err := f.Inside(w.Ctx, all, s.ID)
 			if err != nil {
 				return err

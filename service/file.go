@@ -11,6 +11,7 @@ import (
 
 	"wolffia/ops"
 	"wolffia/runtime"
+	"wolffia/service/registry"
 )
 
 // A File is the content of a file.
@@ -41,23 +42,45 @@ func (f File) Bytes() ([]byte, error) {
 	return nil, runtime.Errorf(runtime.ErrInvalid, "encoding %q: want utf-8 or base64", f.Encoding)
 }
 
-// ReadFile implements [SandboxDriver].
-func (f *Fleet) ReadFile(ctx context.Context, sandboxID, name string) ([]byte, error) {
-	files, err := f.filesOf(ctx, sandboxID)
+// ReadFile returns the content of a file in the owner's sandbox, which it reads as a process
+// there; for the path see [ops.Files.FilePath]. A missing file is [runtime.ErrNotFound], one
+// without read permission [runtime.ErrDenied], one that is not a regular file or
+// is larger than [ops.MaxFile] [runtime.ErrInvalid].
+func (s *Service) ReadFile(ctx context.Context, o registry.Owner, sandboxID, path string) ([]byte, error) {
+	if err := s.verify(ctx, o, sandboxID); err != nil {
+		return nil, err
+	}
+	return s.read(ctx, sandboxID, path)
+}
+
+func (s *Service) read(ctx context.Context, id, path string) ([]byte, error) {
+	files, err := s.filesOf(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	return files.Whole(ctx, name)
+	return files.Whole(ctx, path)
 }
 
-// WriteFiles implements [SandboxDriver].
-func (f *Fleet) WriteFiles(ctx context.Context, sandboxID string, files map[string]File) (updated int, err error) {
+// WriteFiles writes files by path, as a process in the owner's sandbox, and
+// creates missing directories. Each file keeps its old content or gets all of
+// the new, whether or not others fail; only where the rules allow no other file
+// in the directory, the end of the sandbox can leave a file half written.
+// updated is the number of files written. After the end of ctx it begins no
+// other file.
+func (s *Service) WriteFiles(ctx context.Context, o registry.Owner, sandboxID string, files map[string]File) (updated int, err error) {
+	if err := s.verify(ctx, o, sandboxID); err != nil {
+		return 0, err
+	}
+	return s.write(ctx, sandboxID, files)
+}
+
+func (s *Service) write(ctx context.Context, id string, files map[string]File) (updated int, err error) {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		err := context.Cause(ctx)
 		if err == nil {
 			// A file that is begun is finished: it must not be half written.
-			err = f.writeFile(context.WithoutCancel(ctx), sandboxID, name, files[name])
+			err = s.writeFile(context.WithoutCancel(ctx), id, name, files[name])
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -68,12 +91,12 @@ func (f *Fleet) WriteFiles(ctx context.Context, sandboxID string, files map[stri
 	return updated, errors.Join(errs...)
 }
 
-func (f *Fleet) writeFile(ctx context.Context, sandboxID, name string, file File) error {
+func (s *Service) writeFile(ctx context.Context, sandboxID, name string, file File) error {
 	content, err := file.Bytes()
 	if err != nil {
 		return fmt.Errorf("%q: %w", name, err)
 	}
-	files, err := f.filesOf(ctx, sandboxID)
+	files, err := s.filesOf(ctx, sandboxID)
 	if err != nil {
 		return err
 	}
@@ -81,13 +104,10 @@ func (f *Fleet) writeFile(ctx context.Context, sandboxID, name string, file File
 }
 
 // filesOf returns the files of a sandbox.
-func (f *Fleet) filesOf(ctx context.Context, sandboxID string) (*ops.Files, error) {
-	if err := checkID(sandboxID); err != nil {
-		return nil, err
-	}
-	s, err := f.rt.Get(ctx, sandboxID)
+func (s *Service) filesOf(ctx context.Context, sandboxID string) (*ops.Files, error) {
+	b, err := s.rt.Get(ctx, sandboxID)
 	if err != nil {
 		return nil, err
 	}
-	return &ops.Files{Client: f.files, Sandbox: sandboxID, MountPoint: s.MountPoint}, nil
+	return &ops.Files{Client: s.files, Sandbox: sandboxID, MountPoint: b.MountPoint}, nil
 }

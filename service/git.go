@@ -57,7 +57,11 @@ func (s *Secret) UnmarshalText(text []byte) error {
 // defaultGitURL is the default of GitConfig.URL.
 const defaultGitURL = "https://github.com"
 
+// validate returns nil for nil.
 func (g *GitConfig) validate() error {
+	if g == nil {
+		return nil
+	}
 	var wrong []error
 	for _, f := range []struct {
 		what, text string
@@ -97,11 +101,8 @@ git credential approve
 // exitNoGit is the script's exit code without git.
 const exitNoGit = 40
 
-// ConfigureGit implements [SandboxDriver].
-func (f *Fleet) ConfigureGit(ctx context.Context, sandboxID string, g *GitConfig) error {
-	if err := checkID(sandboxID); err != nil {
-		return err
-	}
+// configureGit configures git in the sandbox.
+func configureGit(ctx context.Context, rt Runtime, sandboxID string, g *GitConfig) error {
 	if err := g.validate(); err != nil {
 		return err
 	}
@@ -112,7 +113,7 @@ func (f *Fleet) ConfigureGit(ctx context.Context, sandboxID string, g *GitConfig
 		token = "yes"
 		stdin = fmt.Appendf(nil, "url=%s\nusername=%s\npassword=%s\n\n", u, g.Username, string(g.Token))
 	}
-	r, err := f.inside(ctx, sandboxID, stdin, "sh", "-c", gitScript, "sh", g.Username, g.Email, u, token)
+	r, err := inside(ctx, rt, sandboxID, stdin, "sh", "-c", gitScript, "sh", g.Username, g.Email, u, token)
 	switch {
 	case err != nil:
 		return err

@@ -82,17 +82,17 @@ func TestHungUp(t *testing.T) {
 		call  func(ctx context.Context, h reviewed) error
 	}{
 		{"start", runtime.StateStopped, []string{"start", "entrypoint"}, func(ctx context.Context, h reviewed) error {
-			return service.NewFleet(h, nil).Start(ctx, all, h.id)
+			return service.New(h, nil).Start(ctx, all, h.id)
 		}},
 		{"restore", runtime.StateRunning, []string{"stop", "restore", "start", "entrypoint"}, func(ctx context.Context, h reviewed) error {
-			r, err := service.NewFleet(h, nil).Review(ctx, all, h.id)
+			r, err := service.New(h, nil).Review(ctx, all, h.id)
 			if err != nil {
 				return err
 			}
 			return r.Restore(ctx, "one")
 		}},
 		{"restart", runtime.StateRunning, []string{"stop", "start"}, func(ctx context.Context, h reviewed) error {
-			return service.NewFleet(h, nil).Restart(ctx, h.id)
+			return service.New(h, nil).Restart(ctx, h.id)
 		}},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -78,8 +78,30 @@ func (w *world) open() *local.Runtime {
 	return rt
 }
 
-func (w *world) driver() *service.Fleet {
-	return service.NewFleet(w.rt, &service.FleetOptions{
+// A driver is a [service.SandboxDriver], and what a service over the same runtime is opened with.
+type driver struct {
+	service.SandboxDriver
+	unchecked
+	rt   service.Runtime
+	opts service.Options
+}
+
+// unchecked has methods of a service that SandboxDriver has too, in another form.
+type unchecked struct{ *service.Service }
+
+func newDriver(rt service.Runtime, opts *service.Options) driver {
+	if opts == nil {
+		opts = &service.Options{}
+	}
+	s := service.New(rt, opts)
+	return driver{s.Driver(), unchecked{s}, rt, *opts}
+}
+
+func (w *world) driver() driver { return w.driverOver(w.rt) }
+
+// driverOver is driver over another runtime.
+func (w *world) driverOver(rt service.Runtime) driver {
+	return newDriver(rt, &service.Options{
 		Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 			return &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: w.rules, Network: w.network}, nil
 		},
@@ -87,7 +109,7 @@ func (w *world) driver() *service.Fleet {
 }
 
 // box makes a sandbox with a driver.
-func (w *world) box(d *service.Fleet, git *service.GitConfig) string {
+func (w *world) box(d service.SandboxDriver, git *service.GitConfig) string {
 	w.Helper()
 	s, err := d.CreateSandbox(w.Ctx, &service.Params{SandboxID: runtime.NewID(), Owner: zoe, GitConfig: git})
 	w.OK(err)

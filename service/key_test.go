@@ -35,7 +35,7 @@ func (k *keyed) Start(context.Context, string) error {
 // request may choose.
 func TestKeyChecksCodebase(t *testing.T) {
 	k := &keyed{}
-	f := service.NewFleet(k, &service.FleetOptions{Chosen: true, Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
+	f := service.New(k, &service.Options{Chosen: true, Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 		return &runtime.SandboxConfig{CodebasePath: "/roots/code"}, nil
 	}})
 	params := &service.Params{Owner: zoe, Key: "k", Settings: fields.Values{}.With("codebase", "/roots/code")}

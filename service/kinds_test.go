@@ -52,7 +52,7 @@ func TestOnGvisor(t *testing.T) {
 // and does not take it for its owner's.
 func lost(t *testing.T) {
 	w := newWorld(t)
-	d := service.NewFleet(w.rt, nil)
+	d := newDriver(w.rt, nil)
 	s, _ := w.service(d)
 	m, err := s.CreateSandbox(w.Ctx, zoe, nil)
 	w.OK(err)

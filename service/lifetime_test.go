@@ -73,9 +73,9 @@ func TestLifetimeOver(t *testing.T) {
 // there is forgotten by the next.
 func TestServiceLifetime(t *testing.T) {
 	w := newWorld(t)
-	_, err := service.Open(w.Ctx, w.driver(), w.state, &service.ServiceOptions{TTL: -1})
+	_, err := service.Open(w.Ctx, w.rt, w.state, &service.Options{TTL: -1})
 	w.Wrong("a negative time to live", err, runtime.ErrInvalid)
-	s, err := service.Open(w.Ctx, w.driver(), w.state, &service.ServiceOptions{TTL: time.Hour, IdleTimeout: 2 * time.Second})
+	s, err := service.Open(w.Ctx, w.rt, w.state, &service.Options{TTL: time.Hour, IdleTimeout: 2 * time.Second})
 	w.OK(err)
 	m, err := s.CreateSandbox(w.Ctx, zoe, nil)
 	w.OK(err)

@@ -8,7 +8,7 @@ import (
 	"wolffia/service/registry"
 )
 
-// metadataName is the metadata with the name of a sandbox that [Fleet.Named] has made.
+// metadataName is the metadata with the name of a sandbox that [Service.Named] has made.
 const metadataName = "name"
 
 // Named returns the id of a running sandbox of the owner: the one with that id, else the one
@@ -16,23 +16,23 @@ const metadataName = "name"
 // is up to 63 letters, digits and, not first, any of ._-; another one is [runtime.ErrInvalid].
 // The caller must be one that may use what belongs to the owner; one that may use all may
 // also mean, by its id, a sandbox of another owner.
-func (f *Fleet) Named(ctx context.Context, caller Caller, o registry.Owner, name string) (id string, err error) {
+func (s *Service) Named(ctx context.Context, caller Caller, o registry.Owner, name string) (id string, err error) {
 	if !isName(name) {
 		return "", runtime.Errorf(runtime.ErrInvalid, "sandbox %q: an id or a name is up to 63 letters, digits and, not first, any of ._-", name)
 	}
-	s, err := f.Get(ctx, caller, name)
+	b, err := s.Get(ctx, caller, name)
 	if errors.Is(err, runtime.ErrNotFound) {
-		s, _, err = f.Create(ctx, &Params{Owner: o, Metadata: map[string]string{metadataName: name}, Key: "named " + name})
+		b, _, err = s.Create(ctx, &Params{Owner: o, Metadata: map[string]string{metadataName: name}, Key: "named " + name})
 	}
 	if err != nil {
 		return "", err
 	}
-	if s.State != runtime.StateRunning {
-		if err := f.Start(ctx, caller, s.ID); err != nil && !errors.Is(err, runtime.ErrConflict) { // it was started meanwhile
+	if b.State != runtime.StateRunning {
+		if err := s.Start(ctx, caller, b.ID); err != nil && !errors.Is(err, runtime.ErrConflict) { // it was started meanwhile
 			return "", err
 		}
 	}
-	return s.ID, nil
+	return b.ID, nil
 }
 
 // isName reports whether a text has the form of a sandbox's name.

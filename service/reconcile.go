@@ -28,7 +28,7 @@ func (s *Service) Reconcile(ctx context.Context) error {
 			s.log.Error("cannot destroy a half-created sandbox", "sandboxId", m.SandboxID, "error", err)
 		}
 	}
-	found, err := s.driver.ScanRunningSandboxes(ctx)
+	found, err := Scan(ctx, s.rt)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (s *Service) Reconcile(ctx context.Context) error {
 // reportLost logs the sandboxes that only a container engine still has. They are for
 // the operator to remove: they may hold data that a user wants back.
 func (s *Service) reportLost(ctx context.Context) {
-	lost, err := s.driver.LostSandboxes(ctx)
+	lost, err := Lost(ctx, s.rt)
 	if err != nil {
 		s.log.Warn("cannot list the sandboxes of a container engine", "error", err)
 	}
@@ -86,7 +86,7 @@ func (s *Service) stopped(ctx context.Context, running []registry.Metadata) ([]r
 		if isRunning[m.SandboxID] {
 			continue
 		}
-		_, err := s.driver.State(ctx, m.SandboxID)
+		_, err := s.look(ctx, m.SandboxID)
 		switch {
 		case err == nil:
 			stopped = append(stopped, m)
@@ -102,7 +102,7 @@ func (s *Service) stopped(ctx context.Context, running []registry.Metadata) ([]r
 
 // clear destroys a sandbox that was left half created or half destroyed.
 func (s *Service) clear(ctx context.Context, id string) error {
-	if err := s.destroy(ctx, id); err != nil {
+	if err := s.remove(ctx, id); err != nil {
 		return err
 	}
 	s.log.Info("destroyed a half-created sandbox", "sandboxId", id)

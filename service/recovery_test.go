@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/local"
 	"wolffia/runtime"
 	"wolffia/service"
 	"wolffia/service/registry"
@@ -21,7 +22,7 @@ func TestSecondServiceLeaves(t *testing.T) {
 	s, _ := w.service(w.driver())
 	m, err := s.CreateSandbox(w.Ctx, zoe, nil)
 	w.OK(err)
-	_, err = service.Open(w.Ctx, service.NewFleet(w.open(), nil), w.state, nil)
+	_, err = service.Open(w.Ctx, w.open(), w.state, nil)
 	w.Wrong("a second one", err, registry.ErrInUse)
 	if !strings.Contains(err.Error(), w.state) {
 		t.Errorf("the error is %v", err)
@@ -29,7 +30,7 @@ func TestSecondServiceLeaves(t *testing.T) {
 	_, err = s.ExecuteBash(w.Ctx, zoe, m.SandboxID, &runtime.Command{Command: []string{":"}})
 	w.OK(err)
 	w.OK(s.Close())
-	w.service(service.NewFleet(w.open(), nil))
+	w.service(newDriver(w.open(), nil))
 }
 
 func TestReconcile(t *testing.T) {
@@ -128,33 +129,33 @@ func TestDamagedRegistryIsMadeAnew(t *testing.T) {
 	}
 }
 
-// A faulty driver fails as it is told.
+// A faulty runtime fails as it is told.
 type faulty struct {
-	*service.Fleet
+	*local.Runtime
 	create, destroy func() error
 }
 
-func (f *faulty) CreateSandbox(ctx context.Context, p *service.Params) (*service.CreatedSandbox, error) {
-	made, err := f.Fleet.CreateSandbox(ctx, p)
+func (f *faulty) Start(ctx context.Context, id string) error {
+	err := f.Runtime.Start(ctx, id)
 	if err == nil && f.create != nil {
 		err = f.create()
 	}
-	return made, err
+	return err
 }
 
-func (f *faulty) DestroySandbox(ctx context.Context, id string) error {
+func (f *faulty) Destroy(ctx context.Context, id string) error {
 	if f.destroy != nil {
 		if err := f.destroy(); err != nil {
 			return err
 		}
 	}
-	return f.Fleet.DestroySandbox(ctx, id)
+	return f.Runtime.Destroy(ctx, id)
 }
 
 func TestCreateThatFailsFreesTheOwner(t *testing.T) {
 	w := newWorld(t)
-	f := &faulty{Fleet: w.driver()}
-	s, log := w.service(f)
+	f := &faulty{Runtime: w.rt}
+	s, log := w.service(w.driverOver(f))
 	failed := runtime.Errorf(runtime.ErrUnavailable, "as told")
 	f.create = func() error { return failed }
 	_, err := s.CreateSandbox(w.Ctx, zoe, nil)
@@ -207,8 +208,8 @@ func TestCreateThatFailsFreesTheOwner(t *testing.T) {
 func TestWaitingForTheOwnersLock(t *testing.T) {
 	w := newWorld(t)
 	begun, goOn := make(chan struct{}), make(chan struct{})
-	f := &faulty{Fleet: w.driver(), create: func() error { close(begun); <-goOn; return nil }}
-	s, _ := w.service(f)
+	f := &faulty{Runtime: w.rt, create: func() error { close(begun); <-goOn; return nil }}
+	s, _ := w.service(w.driverOver(f))
 	made := make(chan error, 1)
 	go func() {
 		_, err := s.CreateSandbox(w.Ctx, zoe, nil)

@@ -22,9 +22,9 @@ type reviewer interface {
 // A Review is a handle on the changes of a sandbox with a copied codebase, whether it runs or not. Paths are
 // as in [runtime.Workspace]. It is safe for concurrent use.
 type Review struct {
-	fleet *Fleet
-	rt    reviewer
-	box   *FleetSandbox
+	service *Service
+	rt      reviewer
+	box     *Sandbox
 }
 
 // The bounds of a Review.
@@ -41,40 +41,26 @@ const (
 
 // Review returns a handle on the changes of a sandbox. One that works on the host's directory itself is
 // [runtime.ErrInvalid].
-func (f *Fleet) Review(ctx context.Context, caller Caller, id string) (*Review, error) {
-	s, err := f.Get(ctx, caller, id)
+func (s *Service) Review(ctx context.Context, caller Caller, id string) (*Review, error) {
+	b, err := s.Get(ctx, caller, id)
 	if err != nil {
 		return nil, err
 	}
-	return f.reviewOf(s)
-}
-
-func (f *Fleet) reviewOf(s *FleetSandbox) (*Review, error) {
-	rt, can := f.rt.(reviewer)
+	rt, can := s.rt.(reviewer)
 	switch {
 	case !can:
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "this service keeps no changes of sandboxes apart")
-	case !s.CopyOnWrite:
-		return nil, runtime.Errorf(runtime.ErrInvalid, "sandbox %s works on the host's directory itself: a sandbox that is created with cow has changes to review", s.ID)
+	case !b.CopyOnWrite:
+		return nil, runtime.Errorf(runtime.ErrInvalid, "sandbox %s works on the host's directory itself: a sandbox that is created with cow has changes to review", b.ID)
 	}
-	return &Review{f, rt, s}, nil
-}
-
-// Review is [Fleet.Review] for a sandbox of the owner: the one that CreateSandbox has made, or one
-// of the service's Fleet.
-func (s *Service) Review(ctx context.Context, o registry.Owner, sandboxID string) (*Review, error) {
-	b, err := s.box(ctx, o, sandboxID)
-	if err != nil {
-		return nil, err
-	}
-	return s.fleet.reviewOf(b)
+	return &Review{s, rt, b}, nil
 }
 
 // turn waits until another review may run.
 func (r *Review) turn(ctx context.Context) (done func(), err error) {
 	select {
-	case r.fleet.reviews <- struct{}{}:
-		return func() { <-r.fleet.reviews }, nil
+	case r.service.reviews <- struct{}{}:
+		return func() { <-r.service.reviews }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -103,10 +89,10 @@ func (r *Review) Diff(ctx context.Context, o runtime.DiffOptions, most int) (tex
 	return ops.Diff(ctx, r.rt, r.box.ID, o, most)
 }
 
-// Apply is [runtime.Workspace].Apply. It changes the host's directory only if FleetOptions.AllowApply is set;
+// Apply is [runtime.Workspace].Apply. It changes the host's directory only if Options.AllowApply is set;
 // otherwise, but for DryRun, it is [runtime.ErrDenied].
 func (r *Review) Apply(ctx context.Context, o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
-	if !o.DryRun && !r.fleet.opts.AllowApply {
+	if !o.DryRun && !r.service.opts.AllowApply {
 		return nil, runtime.Errorf(runtime.ErrDenied, "this service does not change the host's directory for its callers: run wolffia apply %s on its host, or start it with --allow-apply", r.box.ID)
 	}
 	done, err := r.turn(ctx)
@@ -127,10 +113,10 @@ func (r *Review) Discard(ctx context.Context, paths []string) (int, error) {
 	return r.rt.Discard(ctx, r.box.ID, paths)
 }
 
-// Fork makes a sandbox of the fleet, of the same owner, with the same configuration and the changes of one moment,
+// Fork makes a sandbox of the service, of the same owner, with the same configuration and the changes of one moment,
 // and starts it. Its entrypoint and metadata are those of the sandbox, but for its name. If it
 // fails, nothing is left; but a service that is killed meanwhile can leave one that was not started.
-func (r *Review) Fork(ctx context.Context) (_ *FleetSandbox, err error) {
+func (r *Review) Fork(ctx context.Context) (_ *Sandbox, err error) {
 	done, err := r.turn(ctx)
 	if err != nil {
 		return nil, err
@@ -141,8 +127,8 @@ func (r *Review) Fork(ctx context.Context) (_ *FleetSandbox, err error) {
 		return nil, err
 	}
 	id := runtime.NewID()
-	r.fleet.begin(id)
-	defer r.fleet.end(id)
+	r.service.starting.Store(id, true)
+	defer r.service.starting.Delete(id)
 	_, err = r.rt.ForkAs(ctx, r.box.ID, func(c *runtime.SandboxConfig) {
 		if c.Labels == nil {
 			c.Labels = map[string]string{}
@@ -154,12 +140,12 @@ func (r *Review) Fork(ctx context.Context) (_ *FleetSandbox, err error) {
 		return nil, err
 	}
 	owner := Caller{Owner: r.box.Owner, All: r.box.Owner == registry.Owner{}}
-	if err := r.fleet.Start(ctx, owner, id); err != nil {
+	if err := r.service.Start(ctx, owner, id); err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 		defer cancel()
-		return nil, errors.Join(err, r.fleet.rt.Destroy(ctx, id))
+		return nil, errors.Join(err, r.service.rt.Destroy(ctx, id))
 	}
-	return r.fleet.Get(ctx, owner, id)
+	return r.service.Get(ctx, owner, id)
 }
 
 // Snapshots is [runtime.Workspace].Snapshots.
@@ -199,7 +185,7 @@ func (r *Review) Restore(ctx context.Context, name string) (err error) {
 	if !slices.ContainsFunc(all, func(s runtime.Snapshot) bool { return s.Name == name }) {
 		return runtime.Errorf(runtime.ErrNotFound, "there is no snapshot %q", name)
 	}
-	s, err := r.fleet.rt.Get(ctx, r.box.ID)
+	s, err := r.service.rt.Get(ctx, r.box.ID)
 	if err != nil {
 		return err
 	}
@@ -208,12 +194,12 @@ func (r *Review) Restore(ctx context.Context, name string) (err error) {
 	if s.State != runtime.StateRunning {
 		return r.rt.Restore(ctx, s.ID, name)
 	}
-	if err := r.fleet.rt.Stop(ctx, s.ID); err != nil {
+	if err := r.service.rt.Stop(ctx, s.ID); err != nil {
 		return err
 	}
-	r.fleet.forget(s.ID)
+	r.service.used.forget(s.ID)
 	err = r.rt.Restore(ctx, s.ID, name)
-	return errors.Join(err, r.fleet.start(ctx, r.box))
+	return errors.Join(err, r.service.start(ctx, r.box))
 }
 
 // RemoveSnapshot is [runtime.Workspace].RemoveSnapshot.

@@ -53,7 +53,7 @@ func ruleOf(r *perm.Rule) *Rule {
 // Rules returns the rules of the sandbox. If name is not empty, they explain that path, which
 // is inside the codebase, or relative to it; a trailing / says that it is a directory.
 func (i *Inside) Rules(ctx context.Context, name string) (*Rules, error) {
-	c, err := i.fleet.Config(ctx, i.box.ID)
+	c, err := i.service.Config(ctx, i.box.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (i *Inside) Audit(ctx context.Context, most int) (list []Denied, before int
 	if most <= 0 || most > MaxAudit {
 		return nil, 0, runtime.Errorf(runtime.ErrInvalid, "limit %d: it must be from 1 to %d", most, MaxAudit)
 	}
-	return newest(ctx, i.fleet.rt, i.box.ID, most, deniedOf)
+	return newest(ctx, i.service.rt, i.box.ID, most, deniedOf)
 }
 
 // newest returns what of makes of the newest entries of a sandbox's log of denials, oldest first,

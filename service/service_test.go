@@ -1,7 +1,6 @@
 package service_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testenv"
+	"wolffia/local"
 	"wolffia/runtime"
 	"wolffia/service"
 	"wolffia/service/registry"
@@ -27,10 +27,12 @@ var (
 )
 
 // service opens the service over a driver.
-func (w *world) service(d service.SandboxDriver) (*service.Service, *suite.Buffer) {
+func (w *world) service(d driver) (*service.Service, *suite.Buffer) {
 	w.Helper()
 	log := new(suite.Buffer)
-	s, err := service.Open(w.Ctx, d, w.state, &service.ServiceOptions{Log: slog.New(slog.NewTextHandler(log, nil))})
+	opts := d.opts
+	opts.Log = slog.New(slog.NewTextHandler(log, nil))
+	s, err := service.Open(w.Ctx, d.rt, w.state, &opts)
 	w.OK(err)
 	w.Cleanup(func() { _ = s.Close() })
 	return s, log
@@ -191,28 +193,31 @@ func TestEnsureReplacesTheUnhealthy(t *testing.T) {
 	}
 }
 
-// lacking is a driver whose process is out of descriptors when it probes, or when it asks for a copied codebase.
+// lacking is a runtime whose process is out of descriptors when it probes, or when it asks for a copied codebase.
 type lacking struct {
-	service.SandboxDriver
+	*local.Runtime
 	probe, copied error
 }
 
-func (l *lacking) Probe(ctx context.Context, sandboxID string) error {
-	return cmp.Or(l.probe, l.SandboxDriver.Probe(ctx, sandboxID))
+func (l *lacking) Exec(ctx context.Context, sandboxID string, cmd *runtime.Command) (*runtime.Result, error) {
+	if l.probe != nil {
+		return nil, l.probe
+	}
+	return l.Runtime.Exec(ctx, sandboxID, cmd)
 }
 
-func (l *lacking) Copied(ctx context.Context, sandboxID string) (bool, error) {
+func (l *lacking) Get(ctx context.Context, sandboxID string) (*runtime.Sandbox, error) {
 	if l.copied != nil {
-		return false, l.copied
+		return nil, l.copied
 	}
-	return l.SandboxDriver.Copied(ctx, sandboxID)
+	return l.Runtime.Get(ctx, sandboxID)
 }
 
 // A service that is short of descriptors for a moment replaces no sandbox.
 func TestEnsureWithoutDescriptors(t *testing.T) {
 	w := newWorld(t)
-	d := &lacking{SandboxDriver: w.driver()}
-	s, _ := w.service(d)
+	d := &lacking{Runtime: w.rt}
+	s, _ := w.service(w.driverOver(d))
 	m, _, err := s.EnsureSandbox(w.Ctx, zoe, nil)
 	w.OK(err)
 	none := runtime.Errorf(runtime.ErrUnavailable, "connect: %w", syscall.EMFILE)

@@ -17,12 +17,13 @@ import (
 
 	"wolffia/internal/test/suite"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 	"wolffia/service"
 	"wolffia/service/registry"
 )
 
-// A host is what drivers share that come and go with their services: sandboxes in
-// memory. It injects the faults; what a real driver does about real deaths is
+// A host is what runtimes share that come and go with their services: sandboxes in
+// memory. It injects the faults; what a real runtime does about real deaths is
 // the crash test's.
 type host struct {
 	mu     sync.Mutex
@@ -32,9 +33,14 @@ type host struct {
 }
 
 type hostBox struct {
-	owner registry.Owner
-	made  time.Time
-	state runtime.State
+	labels map[string]string
+	made   time.Time
+	state  runtime.State
+}
+
+// sandbox describes a box.
+func (b *hostBox) sandbox(id string) *runtime.Sandbox {
+	return &runtime.Sandbox{ID: id, Labels: b.labels, CreatedAt: b.made, State: b.state}
 }
 
 // The ways in which a call may go wrong.
@@ -47,14 +53,13 @@ const (
 
 var errFault = runtime.Errorf(runtime.ErrUnavailable, "as the fault injector says")
 
-// A lineToHost is a driver of one service. When that is killed it does nothing any
+// A lineToHost is the runtime of one service. When that is killed it does nothing any
 // more.
 type lineToHost struct {
+	service.Runtime // nil: the test calls nothing else
 	*host
 	cut chan struct{}
 }
-
-func (l *lineToHost) Name() string { return "memory" }
 
 // enter begins a call, and says how it goes. l.mu is held if err is nil.
 func (l *lineToHost) enter(ctx context.Context) (how int, err error) {
@@ -87,21 +92,34 @@ func (l *lineToHost) enter(ctx context.Context) (how int, err error) {
 	return how, err
 }
 
-func (l *lineToHost) CreateSandbox(ctx context.Context, p *service.Params) (*service.CreatedSandbox, error) {
+func (l *lineToHost) Create(ctx context.Context, c *runtime.SandboxConfig) (*runtime.Sandbox, error) {
 	how, err := l.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer l.mu.Unlock()
-	b := &hostBox{owner: p.Owner, made: time.UnixMilli(int64(len(l.boxes)) + 1), state: runtime.StateRunning}
-	l.boxes[p.SandboxID] = b
+	b := &hostBox{labels: c.Labels, made: time.UnixMilli(int64(len(l.boxes)) + 1), state: runtime.StateCreated}
+	l.boxes[c.ID] = b
 	if how == halfWay {
 		return nil, errFault
 	}
-	return &service.CreatedSandbox{SandboxID: p.SandboxID, ContainerName: p.SandboxID, CreatedAt: b.made}, nil
+	return b.sandbox(c.ID), nil
 }
 
-func (l *lineToHost) DestroySandbox(ctx context.Context, id string) error {
+func (l *lineToHost) Start(ctx context.Context, id string) error {
+	how, err := l.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.mu.Unlock()
+	l.boxes[id].state = runtime.StateRunning
+	if how == halfWay {
+		return errFault
+	}
+	return nil
+}
+
+func (l *lineToHost) Destroy(ctx context.Context, id string) error {
 	how, err := l.enter(ctx)
 	if err != nil {
 		return err
@@ -117,60 +135,41 @@ func (l *lineToHost) DestroySandbox(ctx context.Context, id string) error {
 	return nil
 }
 
-func (l *lineToHost) ExecuteBash(ctx context.Context, id string, _ *runtime.Command) (*runtime.Result, error) {
-	if err := l.Probe(ctx, id); err != nil {
+// Exec answers the service's probe, and in the shell says which sandbox it is.
+func (l *lineToHost) Exec(ctx context.Context, id string, cmd *runtime.Command) (*runtime.Result, error) {
+	b, err := l.Get(ctx, id)
+	switch {
+	case err != nil:
 		return nil, err
+	case b.State != runtime.StateRunning:
+		return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s is %s", id, b.State)
+	case cmd.Session != "":
+		return &runtime.Result{Stdout: []byte(id)}, nil
 	}
-	return &runtime.Result{Stdout: []byte(id)}, nil
+	return &runtime.Result{Stdout: []byte("alive\n")}, nil
 }
 
-func (l *lineToHost) ReadFile(context.Context, string, string) ([]byte, error) { return nil, nil }
+func (l *lineToHost) Lost(context.Context) ([]*runtime.Sandbox, error) { return nil, nil }
 
-func (l *lineToHost) WriteFiles(context.Context, string, map[string]service.File) (int, error) {
-	return 0, nil
-}
-
-func (l *lineToHost) ConfigureGit(context.Context, string, *service.GitConfig) error { return nil }
-
-func (l *lineToHost) Touch(context.Context, string, *time.Duration) error { return nil }
-
-func (l *lineToHost) Copied(context.Context, string) (bool, error) { return false, nil }
-
-func (l *lineToHost) Restart(context.Context, string) error { panic("no sandbox is copied") }
-
-func (l *lineToHost) CancelOperation(context.Context, string, string) error { return nil }
-
-func (l *lineToHost) LostSandboxes(context.Context) ([]registry.Metadata, error) { return nil, nil }
-
-func (l *lineToHost) ScanRunningSandboxes(ctx context.Context) ([]registry.Metadata, error) {
+func (l *lineToHost) List(ctx context.Context) ([]*runtime.Sandbox, error) {
 	if _, err := l.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer l.mu.Unlock()
-	var all []registry.Metadata
+	var all []*runtime.Sandbox
 	for id, b := range l.boxes {
-		if b.state == runtime.StateRunning {
-			all = append(all, registry.Metadata{SandboxID: id, ContainerName: id, Owner: b.owner, CreatedAt: b.made.UnixMilli()})
-		}
+		all = append(all, b.sandbox(id))
 	}
 	return all, nil
 }
 
-func (l *lineToHost) State(_ context.Context, id string) (runtime.State, error) {
+func (l *lineToHost) Get(_ context.Context, id string) (*runtime.Sandbox, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if b := l.boxes[id]; b != nil {
-		return b.state, nil
+		return b.sandbox(id), nil
 	}
-	return "", runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", id)
-}
-
-func (l *lineToHost) Probe(ctx context.Context, id string) error {
-	state, err := l.State(ctx, id)
-	if err == nil && state != runtime.StateRunning {
-		err = runtime.Errorf(runtime.ErrConflict, "sandbox %s is %s", id, state)
-	}
-	return err
+	return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", id)
 }
 
 // A client is an owner that does one thing after the other, and knows what has
@@ -301,7 +300,7 @@ func (c *client) one(s *service.Service, foreign string) string {
 	return ""
 }
 
-// Several owners do random things at the same time, with a driver that fails,
+// Several owners do random things at the same time, with a runtime that fails,
 // half fails and is slow; the service is killed in the midst of it, and goes on
 // with what was on the disk.
 func TestSimulateService(t *testing.T) {
@@ -322,7 +321,7 @@ func TestSimulateService(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for range 25 {
-		line := &lineToHost{h, make(chan struct{})}
+		line := &lineToHost{host: h, cut: make(chan struct{})}
 		s, err := service.Open(base.Ctx, line, dir, nil)
 		base.OK(err)
 		h.settled(base, s, clients)
@@ -383,7 +382,7 @@ func (h *host) settled(t suite.T, s *service.Service, clients []*client) {
 	defer h.mu.Unlock()
 	for id, b := range h.boxes {
 		if !known[id] {
-			t.Fatalf("nobody knows of %s, of %s, which is %s", id, b.owner.UserID, b.state)
+			t.Fatalf("nobody knows of %s, of %s, which is %s", id, b.labels[launch.LabelUserID], b.state)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 // when a client first attaches; program, unless empty, is what that shell evaluates, and then ends.
 func (i *Inside) CreateTerminal(ctx context.Context, cwd, program string) (string, error) {
 	name := "p" + strings.ToLower(rand.Text())
-	s, err := i.fleet.rt.CreateSession(ctx, i.box.ID, &runtime.SessionConfig{Name: name, Cwd: i.absolute(cwd), Program: program})
+	s, err := i.service.rt.CreateSession(ctx, i.box.ID, &runtime.SessionConfig{Name: name, Cwd: i.absolute(cwd), Program: program})
 	if err != nil {
 		return "", err
 	}
@@ -24,7 +24,7 @@ func (i *Inside) CreateTerminal(ctx context.Context, cwd, program string) (strin
 
 // Session returns a session, and with it the state of its terminal.
 func (i *Inside) Session(ctx context.Context, name string) (*runtime.Session, error) {
-	return i.fleet.rt.GetSession(ctx, runtime.SessionIn(i.box.ID, name))
+	return i.service.rt.GetSession(ctx, runtime.SessionIn(i.box.ID, name))
 }
 
 // A terminalOf names a session's terminal.
@@ -40,7 +40,7 @@ const goneLimit = 5 * time.Second
 // on; see [runtime.SessionManager].AttachSession. It has one client at a time: another one is
 // [runtime.ErrConflict] or, with takeover, is detached. The caller closes the Terminal.
 func (i *Inside) AttachTerminal(ctx context.Context, name string, offset uint64, takeover bool) (runtime.Terminal, error) {
-	f, key := i.fleet, terminalOf{i.box.ID, name}
+	f, key := i.service, terminalOf{i.box.ID, name}
 	unlock, err := f.attaching.lock(ctx, key)
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (i *Inside) AttachTerminal(ctx context.Context, name string, offset uint64,
 	if err != nil {
 		return nil, err
 	}
-	a := &attachment{Terminal: t, fleet: f, key: key, left: make(chan struct{})}
+	a := &attachment{Terminal: t, service: f, key: key, left: make(chan struct{})}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.attached[key] = a
@@ -69,10 +69,10 @@ func (i *Inside) AttachTerminal(ctx context.Context, name string, offset uint64,
 
 // awaitLeaving waits until the client of a terminal has left, for as long as it may take one that
 // is leaving.
-func (f *Fleet) awaitLeaving(ctx context.Context, key terminalOf) {
-	f.mu.Lock()
-	other := f.attached[key]
-	f.mu.Unlock()
+func (s *Service) awaitLeaving(ctx context.Context, key terminalOf) {
+	s.mu.Lock()
+	other := s.attached[key]
+	s.mu.Unlock()
 	if other == nil {
 		return
 	}
@@ -88,10 +88,10 @@ func (f *Fleet) awaitLeaving(ctx context.Context, key terminalOf) {
 // An attachment is a client's connection to a terminal.
 type attachment struct {
 	runtime.Terminal
-	fleet *Fleet
-	key   terminalOf
-	once  sync.Once
-	left  chan struct{} // closed when the sandbox knows that the client is gone
+	service *Service
+	key     terminalOf
+	once    sync.Once
+	left    chan struct{} // closed when the sandbox knows that the client is gone
 }
 
 // Close implements [runtime.Process].
@@ -101,10 +101,10 @@ func (a *attachment) Close() (err error) {
 		ctx, cancel := context.WithTimeout(context.Background(), goneLimit)
 		defer cancel()
 		_, _ = a.Wait(ctx)
-		a.fleet.mu.Lock()
-		defer a.fleet.mu.Unlock()
-		if a.fleet.attached[a.key] == a { // else another client has taken over
-			delete(a.fleet.attached, a.key)
+		a.service.mu.Lock()
+		defer a.service.mu.Unlock()
+		if a.service.attached[a.key] == a { // else another client has taken over
+			delete(a.service.attached, a.key)
 		}
 		close(a.left)
 	})

@@ -26,7 +26,7 @@ func (i *Inside) Usage(ctx context.Context) (*Usage, error) {
 	if h == nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "the usage of sandbox %s: the reply is damaged", i.box.ID)
 	}
-	c := i.fleet.of(i.box.ID)
+	c := i.service.used.of(i.box.ID)
 	c.mu.Lock()
 	last := c.last
 	c.last = h

@@ -8,8 +8,8 @@ import (
 	"wolffia/runtime"
 )
 
-// A FleetVolume is a directory or file of the host that a request asks to show.
-type FleetVolume struct {
+// A Volume is a directory or file of the host that a request asks to show.
+type Volume struct {
 	Path     string // absolute, on the host
 	Target   string // absolute, inside
 	Writable bool
@@ -24,7 +24,7 @@ type Root struct {
 
 // volumes adds the volumes of a request to mounts. That a link leads out of its root is found when
 // the sandbox is created: see [runtime.Mount].
-func volumes(mounts []runtime.Mount, asked []FleetVolume, roots []Root) ([]runtime.Mount, error) {
+func volumes(mounts []runtime.Mount, asked []Volume, roots []Root) ([]runtime.Mount, error) {
 	for _, v := range asked {
 		if !filepath.IsAbs(v.Path) || !path.IsAbs(v.Target) {
 			return nil, runtime.Errorf(runtime.ErrInvalid, "volume %q at %q: both paths must be absolute", v.Path, v.Target)

@@ -10,6 +10,6 @@ const (
 	LabelCreatedAt      = "wolffia.createdAt"     // ms since 1970
 	LabelGitConfigured  = "wolffia.gitConfigured" // true or false
 
-	// LabelFleet marks a sandbox of a service.Fleet; its value is the fleet's record, as JSON.
+	// LabelFleet marks a sandbox of a service.Service that is not an owner's own; its value is the service's record, as JSON.
 	LabelFleet = "wolffia.fleet"
 )

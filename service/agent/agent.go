@@ -14,10 +14,9 @@ import (
 
 // Options are what a Handler needs. All fields but Limits and Copied are required.
 type Options struct {
-	// Runtime is that of Service and Fleet.
+	// Runtime is that of Service.
 	Runtime service.Runtime
 	Service *service.Service
-	Fleet   *service.Fleet
 	// Allow, AllowHost and Version are as in [mcp.Options].
 	Allow, AllowHost func(sandboxID string) string
 	Version          string
@@ -68,17 +67,17 @@ func (h *Handler) session(ctx context.Context, at *target) *mcp.Options {
 		Runtime: h.opts.Runtime, Session: at.session, Version: h.opts.Version, Allow: h.opts.Allow, AllowHost: h.opts.AllowHost, Remote: true,
 		Open: func(ctx context.Context) (string, error) {
 			if at.sandbox != "" {
-				return h.opts.Fleet.Named(ctx, at.caller, at.owner, at.sandbox)
+				return h.opts.Service.Named(ctx, at.caller, at.owner, at.sandbox)
 			}
 			m, _, err := h.opts.Service.EnsureSandbox(ctx, at.owner, nil)
 			return m.SandboxID, err
 		},
 		Inspect: func(ctx context.Context, id string) (*mcp.Details, error) {
-			c, err := h.opts.Fleet.Config(ctx, id)
+			c, err := h.opts.Service.Config(ctx, id)
 			if err != nil {
 				return nil, err
 			}
-			return &mcp.Details{Config: *c, Limits: h.opts.Fleet.Limits(id)}, nil
+			return &mcp.Details{Config: *c, Limits: h.opts.Service.Limits(id)}, nil
 		},
 	}
 }
@@ -86,7 +85,7 @@ func (h *Handler) session(ctx context.Context, at *target) *mcp.Options {
 // copied reports whether the sandbox of a target has a copied codebase, or will have one.
 func (h *Handler) copied(ctx context.Context, at *target) bool {
 	if at.sandbox != "" {
-		if s, err := h.opts.Fleet.Get(ctx, at.caller, at.sandbox); err == nil {
+		if s, err := h.opts.Service.Get(ctx, at.caller, at.sandbox); err == nil {
 			return s.CopyOnWrite
 		}
 	} else if m, err := h.opts.Service.FindSandbox(ctx, at.owner); err == nil {

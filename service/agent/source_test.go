@@ -15,7 +15,7 @@ import (
 
 // What an agent learns of rules has the name of their file, and not where on the host it is.
 func TestNoPathsOfRules(t *testing.T) {
-	w := servetest.New(t, "", func(o *service.FleetOptions) {
+	w := servetest.New(t, "", func(o *service.Options) {
 		configure := o.Configure
 		o.Configure = func(ctx context.Context, p *service.Params) (*runtime.SandboxConfig, error) {
 			c, err := configure(ctx, p)

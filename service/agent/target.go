@@ -13,7 +13,7 @@ import (
 type target struct {
 	caller  service.Caller
 	owner   registry.Owner
-	sandbox string // an id or a name: see [service.Fleet.Named]; empty: the owner's default one
+	sandbox string // an id or a name: see [service.Service.Named]; empty: the owner's default one
 	session string // the name of the shell
 }
 

@@ -55,7 +55,7 @@ func TestMetadata(t *testing.T) {
 // A client gets what its sandbox has printed, and what became of it.
 func TestDiagnostics(t *testing.T) {
 	const source = "/home/ann/policy.yaml" // where a rule is from: only for the host
-	w := &world{servetest.New(t, keyAll+"\n"+keyZoe+" acme/web/zoe\n", func(o *service.FleetOptions) {
+	w := &world{servetest.New(t, keyAll+"\n"+keyZoe+" acme/web/zoe\n", func(o *service.Options) {
 		configure := o.Configure
 		o.Configure = func(ctx context.Context, p *service.Params) (*runtime.SandboxConfig, error) {
 			c, err := configure(ctx, p)
@@ -112,7 +112,7 @@ func TestDiagnostics(t *testing.T) {
 // What a sandbox with a filtered network reaches can be changed while it runs.
 func TestEgress(t *testing.T) {
 	allowed := true
-	w := &world{servetest.New(t, "", func(o *service.FleetOptions) {
+	w := &world{servetest.New(t, "", func(o *service.Options) {
 		o.MayReach = func(p *service.Params) error {
 			if !allowed {
 				return runtime.Errorf(runtime.ErrDenied, "not now")

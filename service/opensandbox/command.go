@@ -34,7 +34,7 @@ type commandRequest struct {
 const maxTimeout = int64(1 << 40)
 
 // commandOf reads the body of a request, and checks it for a sandbox.
-func (h *Handler) commandOf(w http.ResponseWriter, r *http.Request, box *service.FleetSandbox) (*commandRequest, *runtime.Command, error) {
+func (h *Handler) commandOf(w http.ResponseWriter, r *http.Request, box *service.Sandbox) (*commandRequest, *runtime.Command, error) {
 	var q commandRequest
 	if err := h.decode(w, r, commandBody, &q); err != nil {
 		return nil, nil, err

@@ -26,7 +26,7 @@ func TestCow(t *testing.T) {
 		if status, text := w.call("POST", "/sandboxes/"+made.ID+"/port/44772/command", `{"command":"echo new > /workspace/new"}`); status != 200 {
 			t.Fatalf("command: %d %s", status, text)
 		}
-		r, err := w.Fleet.Review(w.Ctx, service.Caller{All: true}, made.ID)
+		r, err := w.Service.Review(w.Ctx, service.Caller{All: true}, made.ID)
 		w.OK(err)
 		all, err := r.Changes(w.Ctx, runtime.ChangesOptions{})
 		if err != nil || len(all) != 1 || all[0].Path != "new" {

@@ -66,10 +66,10 @@ var (
 
 // logsOf returns logs: of the scope container the output of the entrypoint, of runtime that of the
 // sandbox's processes on the host.
-func (h *Handler) logsOf(r *http.Request, s *service.FleetSandbox, scope string) *diagnosis {
+func (h *Handler) logsOf(r *http.Request, s *service.Sandbox, scope string) *diagnosis {
 	d, caller := new(diagnosis), gate.CallerOf(r.Context())
 	if scope != "runtime" {
-		in, err := h.fleet.Inside(r.Context(), caller, s.ID)
+		in, err := h.service.Inside(r.Context(), caller, s.ID)
 		var text []byte
 		var more bool
 		if err == nil {
@@ -78,7 +78,7 @@ func (h *Handler) logsOf(r *http.Request, s *service.FleetSandbox, scope string)
 		d.add("container", text, more, err)
 	}
 	if scope != "container" {
-		text, more, err := h.fleet.RuntimeLog(r.Context(), caller, s.ID)
+		text, more, err := h.service.RuntimeLog(r.Context(), caller, s.ID)
 		d.add("runtime", text, more, err)
 	}
 	return d
@@ -86,7 +86,7 @@ func (h *Handler) logsOf(r *http.Request, s *service.FleetSandbox, scope string)
 
 // eventsOf returns what has happened: of the scope lifecycle to the sandbox, of process and network
 // what was denied to processes in it.
-func (h *Handler) eventsOf(r *http.Request, s *service.FleetSandbox, scope string) *diagnosis {
+func (h *Handler) eventsOf(r *http.Request, s *service.Sandbox, scope string) *diagnosis {
 	d := new(diagnosis)
 	if scope == "lifecycle" || scope == "all" {
 		d.add("lifecycle", []byte(lifecycle(s)), false, nil)
@@ -94,7 +94,7 @@ func (h *Handler) eventsOf(r *http.Request, s *service.FleetSandbox, scope strin
 	if scope == "lifecycle" {
 		return d
 	}
-	denials, err := h.fleet.Denials(r.Context(), gate.CallerOf(r.Context()), s.ID)
+	denials, err := h.service.Denials(r.Context(), gate.CallerOf(r.Context()), s.ID)
 	var lines strings.Builder
 	for _, e := range denials {
 		if scope == "all" || e.Network == (scope == "network") {
@@ -111,7 +111,7 @@ func (h *Handler) eventsOf(r *http.Request, s *service.FleetSandbox, scope strin
 }
 
 // lifecycle says in lines what has become of a sandbox.
-func lifecycle(s *service.FleetSandbox) string {
+func lifecycle(s *service.Sandbox) string {
 	state := statusOf(s)
 	text := fmt.Sprintf("%s  created\n%s  %s (%s)", s.CreatedAt.UTC().Format(time.RFC3339), time.Now().UTC().Format(time.RFC3339), state.State, state.Reason)
 	if state.Message != "" {
@@ -126,7 +126,7 @@ func lifecycle(s *service.FleetSandbox) string {
 // diagnose serves GET /v1/sandboxes/{id}/diagnostics/{kind}. Without a scope the reply is the text
 // itself, as OpenSandbox had it first.
 func (h *Handler) diagnose(w http.ResponseWriter, r *http.Request) error {
-	s, err := h.fleet.Get(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id"))
+	s, err := h.service.Get(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (h *Handler) diagnose(w http.ResponseWriter, r *http.Request) error {
 
 // summary answers with the description of a sandbox and, if all is set, what has happened and the
 // logs.
-func (h *Handler) summary(w http.ResponseWriter, r *http.Request, s *service.FleetSandbox, all bool) error {
+func (h *Handler) summary(w http.ResponseWriter, r *http.Request, s *service.Sandbox, all bool) error {
 	about, err := json.MarshalIndent(struct {
 		*sandboxReply
 		Runtime    string               `json:"runtime"`
@@ -174,7 +174,7 @@ func (h *Handler) summary(w http.ResponseWriter, r *http.Request, s *service.Fle
 		UID        int                  `json:"uid"`
 		GID        int                  `json:"gid"`
 		Limits     *runtime.LimitsState `json:"limits,omitempty"`
-	}{h.describe(s), s.Runtime, s.Network, s.MountPoint, s.UID, s.GID, h.fleet.Limits(s.ID)}, "", "  ")
+	}{h.describe(s), s.Runtime, s.Network, s.MountPoint, s.UID, s.GID, h.service.Limits(s.ID)}, "", "  ")
 	if err != nil {
 		return err
 	}

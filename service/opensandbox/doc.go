@@ -1,4 +1,4 @@
-// Package opensandbox serves the HTTP APIs of OpenSandbox over a [service.Fleet].
+// Package opensandbox serves the HTTP APIs of OpenSandbox over a [service.Service].
 //
 //	/v1/sandboxes                lifecycle
 //	/sandboxes/ID/port/44772/    execd, the agent in a sandbox: commands, sessions, files

@@ -24,7 +24,7 @@ type policyReply struct {
 
 // policy serves GET /policy of a sandbox's egress proxy: what the network of the sandbox is.
 func (h *Handler) policy(w http.ResponseWriter, r *http.Request) error {
-	s, err := h.fleet.Get(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id"))
+	s, err := h.service.Get(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -37,12 +37,12 @@ func (h *Handler) policy(w http.ResponseWriter, r *http.Request) error {
 }
 
 // policyOf describes the network of a sandbox.
-func (h *Handler) policyOf(ctx context.Context, s *service.FleetSandbox) (*policyReply, error) {
+func (h *Handler) policyOf(ctx context.Context, s *service.Sandbox) (*policyReply, error) {
 	switch s.Network {
 	case runtime.NetworkHost:
 		return &policyReply{"inactive", "allow_all", "none", "the sandbox has the network of the host", networkPolicy{"allow", []egressRule{}}}, nil
 	case runtime.NetworkFiltered:
-		p, err := h.fleet.Egress(ctx, gate.CallerOf(ctx), s.ID)
+		p, err := h.service.Egress(ctx, gate.CallerOf(ctx), s.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -102,7 +102,7 @@ const remove = "remove"
 // changePolicy applies rules to what a sandbox can reach, and answers with the new policy.
 func (h *Handler) changePolicy(w http.ResponseWriter, r *http.Request, rules []egressRule) error {
 	caller, id := gate.CallerOf(r.Context()), r.PathValue("id")
-	s, err := h.fleet.Get(r.Context(), caller, id)
+	s, err := h.service.Get(r.Context(), caller, id)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (h *Handler) changePolicy(w http.ResponseWriter, r *http.Request, rules []e
 		}
 		return h.policy(w, r) // nothing was allowed
 	}
-	p, err := h.fleet.ChangeEgress(r.Context(), caller, id, func(p *network.Policy) error {
+	p, err := h.service.ChangeEgress(r.Context(), caller, id, func(p *network.Policy) error {
 		var err error
 		p.Allow, err = changed(p, rules)
 		return err

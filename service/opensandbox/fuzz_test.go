@@ -76,10 +76,10 @@ func serveShown(f *testing.F) (address string, log *panics) {
 	full := func() (*runtime.SandboxConfig, error) {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "no sandbox can be made")
 	}
-	fleet := service.NewFleet(shown{rt}, &service.FleetOptions{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) { return full() }})
-	svc, err := service.Open(s.Ctx, service.NewFleet(rt, &service.FleetOptions{
+	fleet := service.New(shown{rt}, &service.Options{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) { return full() }})
+	svc, err := service.Open(s.Ctx, rt, dir, &service.Options{
 		Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) { return full() },
-	}), dir, nil)
+	})
 	s.OK(err)
 	f.Cleanup(func() { _ = svc.Close() })
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -32,16 +32,16 @@ type Options struct {
 // A Handler is the [http.Handler] of the APIs. A request's context has its caller: see
 // [gate.WithCaller]. It is safe for concurrent use.
 type Handler struct {
-	fleet *service.Fleet
-	log   *slog.Logger
-	opts  Options
-	mux   *http.ServeMux
-	kept  stream.Kept[event]
+	service *service.Service
+	log     *slog.Logger
+	opts    Options
+	mux     *http.ServeMux
+	kept    stream.Kept[event]
 }
 
-// New returns a handler over a fleet.
-func New(fleet *service.Fleet, opts *Options) *Handler {
-	h := &Handler{fleet: fleet, mux: http.NewServeMux()}
+// New returns a handler over a service.
+func New(service *service.Service, opts *Options) *Handler {
+	h := &Handler{service: service, mux: http.NewServeMux()}
 	if opts != nil {
 		h.opts = *opts
 	}
@@ -186,5 +186,5 @@ func (h *Handler) unknown(http.ResponseWriter, *http.Request) error {
 
 // inside returns a handle on the running sandbox of a request.
 func (h *Handler) inside(r *http.Request) (*service.Inside, error) {
-	return h.fleet.Inside(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id"))
+	return h.service.Inside(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id"))
 }

@@ -46,7 +46,7 @@ type statusReply struct {
 const hostImage = "host"
 
 // describe returns a sandbox as the API has it.
-func (h *Handler) describe(s *service.FleetSandbox) *sandboxReply {
+func (h *Handler) describe(s *service.Sandbox) *sandboxReply {
 	d := &sandboxReply{
 		ID: s.ID, Image: &imageReply{s.Requested}, Metadata: s.Metadata, Entrypoint: s.Entrypoint,
 		CreatedAt: s.CreatedAt.UTC(), CreatedAt2: s.CreatedAt.UTC(),
@@ -63,14 +63,14 @@ func (h *Handler) describe(s *service.FleetSandbox) *sandboxReply {
 	}
 	d.Status = statusOf(s)
 	if d.Status.State == "Running" {
-		d.Status.Message = limitsMessage(h.fleet.Limits(s.ID))
+		d.Status.Message = limitsMessage(h.service.Limits(s.ID))
 	}
 	d.State = d.Status.State
 	return d
 }
 
 // statusOf returns the state of a sandbox as the API has it.
-func statusOf(s *service.FleetSandbox) statusReply {
+func statusOf(s *service.Sandbox) statusReply {
 	switch {
 	case s.Starting:
 		return statusReply{State: "Pending", Reason: "STARTING"}
@@ -122,7 +122,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) error {
 	if !caller.All {
 		params.Owner = caller.Owner
 	}
-	s, _, err := h.fleet.Create(r.Context(), params)
+	s, _, err := h.service.Create(r.Context(), params)
 	if err != nil {
 		if runtime.Class(err) == runtime.ErrNotFound { // of an image, not of a sandbox
 			return &fault{http.StatusBadRequest, "IMAGE_NOT_FOUND", err.Error()}
@@ -136,7 +136,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) error {
 
 // get serves GET /v1/sandboxes/{id}.
 func (h *Handler) get(w http.ResponseWriter, r *http.Request) error {
-	s, err := h.fleet.Get(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id"))
+	s, err := h.service.Get(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -170,11 +170,11 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	all, err := h.fleet.List(r.Context(), gate.CallerOf(r.Context()))
+	all, err := h.service.List(r.Context(), gate.CallerOf(r.Context()))
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(s *service.FleetSandbox) bool {
+	all = slices.DeleteFunc(all, func(s *service.Sandbox) bool {
 		if len(q["state"]) > 0 && !slices.Contains(q["state"], statusOf(s).State) {
 			return true
 		}
@@ -239,7 +239,7 @@ func offset(r *http.Request, name, what string) (uint64, error) {
 // destroy serves DELETE /v1/sandboxes/{id}.
 func (h *Handler) destroy(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("id")
-	if err := h.fleet.Destroy(r.Context(), gate.CallerOf(r.Context()), id); err != nil {
+	if err := h.service.Destroy(r.Context(), gate.CallerOf(r.Context()), id); err != nil {
 		return err
 	}
 	h.kept.Leave(id)
@@ -250,7 +250,7 @@ func (h *Handler) destroy(w http.ResponseWriter, r *http.Request) error {
 // pause serves POST /v1/sandboxes/{id}/pause.
 func (h *Handler) pause(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("id")
-	if err := h.fleet.Stop(r.Context(), gate.CallerOf(r.Context()), id); err != nil {
+	if err := h.service.Stop(r.Context(), gate.CallerOf(r.Context()), id); err != nil {
 		return err
 	}
 	h.kept.Leave(id)
@@ -260,7 +260,7 @@ func (h *Handler) pause(w http.ResponseWriter, r *http.Request) error {
 
 // resume serves POST /v1/sandboxes/{id}/resume.
 func (h *Handler) resume(w http.ResponseWriter, r *http.Request) error {
-	if err := h.fleet.Start(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id")); err != nil {
+	if err := h.service.Start(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id")); err != nil {
 		return err
 	}
 	h.empty(w, http.StatusAccepted)
@@ -279,14 +279,14 @@ func (h *Handler) renew(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	caller, id := gate.CallerOf(r.Context()), r.PathValue("id")
-	s, err := h.fleet.Get(r.Context(), caller, id)
+	s, err := h.service.Get(r.Context(), caller, id)
 	if err != nil {
 		return err
 	}
 	if !req.ExpiresAt.After(time.Now()) || !s.ExpiresAt.IsZero() && !req.ExpiresAt.After(s.ExpiresAt) {
 		return &fault{http.StatusBadRequest, "INVALID_EXPIRATION", "expiresAt must be in the future, and later than the present one"}
 	}
-	if s, err = h.fleet.Renew(r.Context(), caller, id, req.ExpiresAt); err != nil {
+	if s, err = h.service.Renew(r.Context(), caller, id, req.ExpiresAt); err != nil {
 		return err
 	}
 	h.reply(w, http.StatusOK, expiration{s.ExpiresAt.UTC()})
@@ -300,7 +300,7 @@ type endpointReply struct {
 
 // endpoint serves GET /v1/sandboxes/{id}/endpoints/{port}.
 func (h *Handler) endpoint(w http.ResponseWriter, r *http.Request) error {
-	s, err := h.fleet.Get(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id"))
+	s, err := h.service.Get(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id"))
 	if err != nil {
 		return err
 	}

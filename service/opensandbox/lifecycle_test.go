@@ -245,7 +245,7 @@ func TestIdempotencyKeyKeepsChanges(t *testing.T) {
 	w.OK(os.Mkdir(inTheWay, 0o700))
 	_, _ = w.call("POST", "/v1/sandboxes/"+s.ID+"/pause", "")
 	w.OK(os.Remove(inTheWay))
-	box, err := w.Fleet.Get(w.Ctx, service.Caller{All: true}, s.ID)
+	box, err := w.Service.Get(w.Ctx, service.Caller{All: true}, s.ID)
 	w.OK(err)
 	if box.State != runtime.StateCreated {
 		t.Fatalf("its end was recorded: %s", box.State)
@@ -388,7 +388,7 @@ func TestOwners(t *testing.T) {
 	if strings.Contains(w.Log.String(), "0123456789abcdef") {
 		t.Error("the log has a key")
 	}
-	if _, err := w.Fleet.Get(w.Ctx, service.Caller{}, s.ID); err == nil {
+	if _, err := w.Service.Get(w.Ctx, service.Caller{}, s.ID); err == nil {
 		t.Error("the zero caller gets a sandbox")
 	}
 }
@@ -437,4 +437,33 @@ func TestForeignPages(t *testing.T) {
 		t.Errorf("a call of the service: %d %s", status, text)
 	}
 	w.is("GET", "/v1/sandboxes", "", 200, "items", "Host", "localhost:1")
+}
+
+// The sandbox that the service's own calls give an owner is one of the owner's here too. When it is deleted here, the
+// owner can have another there.
+func TestOwnSandbox(t *testing.T) {
+	w := &world{servetest.New(t, keyZoe+" acme/web/zoe\n"+keyYan+" acme/web/yan\n")}
+	as := func(key string) []string { return []string{"OPEN-SANDBOX-API-KEY", key} }
+	const zoe = `{"organizationId":"acme","projectId":"web","userId":"zoe"}`
+	ensure := func() (id string) {
+		t.Helper()
+		var m struct{ SandboxID string }
+		_, text := w.native("ensureSandbox", zoe, as(keyZoe)...)
+		w.OK(json.Unmarshal([]byte(text), &m))
+		return m.SandboxID
+	}
+	id := ensure()
+	w.is("GET", "/v1/sandboxes", "", 200, id, as(keyZoe)...)
+	if _, text := w.call("GET", "/v1/sandboxes", "", as(keyYan)...); strings.Contains(text, id) {
+		t.Errorf("another owner's list: %s", text)
+	}
+	w.is("DELETE", "/v1/sandboxes/"+id, "", 404, "SANDBOX_NOT_FOUND", as(keyYan)...)
+	w.is("GET", "/sandboxes/"+id+"/port/44772/files/info?path=/tmp", "", 200, "", as(keyZoe)...)
+	w.is("DELETE", "/v1/sandboxes/"+id, "", 204, "", as(keyZoe)...)
+	if status, text := w.native("findSandbox", zoe, as(keyZoe)...); status != 404 {
+		t.Errorf("after the end: %d %s", status, text)
+	}
+	if next := ensure(); next == id || next == "" {
+		t.Errorf("another one: %q", next)
+	}
 }

@@ -26,7 +26,7 @@ func (h *Handler) patchMetadata(w http.ResponseWriter, r *http.Request) error {
 	if err := checkMetadata(set); err != nil {
 		return err
 	}
-	s, err := h.fleet.ChangeMetadata(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id"), patch)
+	s, err := h.service.ChangeMetadata(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id"), patch)
 	if err != nil {
 		return err
 	}

@@ -74,12 +74,12 @@ const maxVolumes = 64
 var volumeName = lazily(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // volumes returns what a request asks to show.
-func volumes(asked []volumeRequest) ([]service.FleetVolume, error) {
+func volumes(asked []volumeRequest) ([]service.Volume, error) {
 	if len(asked) > maxVolumes {
 		return nil, invalid("volumes: %d, the limit is %d", len(asked), maxVolumes)
 	}
 	names := map[string]bool{}
-	var all []service.FleetVolume
+	var all []service.Volume
 	for _, v := range asked {
 		switch {
 		case !volumeName().MatchString(v.Name) || names[v.Name]:
@@ -94,7 +94,7 @@ func volumes(asked []volumeRequest) ([]service.FleetVolume, error) {
 			return nil, invalid("volume %q: subPath must be relative, without \"..\"", v.Name)
 		}
 		names[v.Name] = true
-		all = append(all, service.FleetVolume{Path: filepath.Join(v.Host.Path, v.SubPath), Target: v.MountPath, Writable: !v.ReadOnly})
+		all = append(all, service.Volume{Path: filepath.Join(v.Host.Path, v.SubPath), Target: v.MountPath, Writable: !v.ReadOnly})
 	}
 	return all, nil
 }

@@ -27,7 +27,7 @@ func (e *ConflictError) Error() string {
 // Unwrap returns the class.
 func (e *ConflictError) Unwrap() error { return runtime.ErrConflict }
 
-// A Registry is an open index. It is safe for concurrent use. Its methods return
+// A Registry is an open index; the zero value is closed. It is safe for concurrent use. Its methods return
 // errors of class [runtime.ErrUnavailable] if the file cannot be written, and
 // [ErrClosed] after Close.
 type Registry struct {
@@ -172,7 +172,9 @@ func (r *Registry) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.index.Store(nil)
-	r.unlock()
+	if r.unlock != nil {
+		r.unlock()
+	}
 	return nil
 }
 

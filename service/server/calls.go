@@ -109,13 +109,16 @@ func review[Out, R any, P sandboxRequest[R]](
 // with is typed for calls that work with a handle on the sandbox that a request names.
 func with[Out, R any, P sandboxRequest[R], H any](
 	maxBody int64, summary string,
-	handle func(*service.Service, context.Context, registry.Owner, string) (H, error),
+	handle func(*service.Service, context.Context, service.Caller, string) (H, error),
 	f func(context.Context, H, *R) (any, error),
 ) call {
 	return typed[Out](maxBody, summary, func(s *Server, ctx context.Context, e *entry, r *R) (int, any, error) {
 		of := P(r).about()
 		e.about(of.Owner, of.SandboxID)
-		h, err := handle(s.service, ctx, of.Owner, of.SandboxID)
+		if err := of.Validate(); err != nil {
+			return 0, nil, err
+		}
+		h, err := handle(s.service, ctx, service.Caller{Owner: of.Owner}, of.SandboxID)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -318,7 +321,10 @@ func (s *Server) readFile(ctx context.Context, e *entry, r *readRequest) (int, a
 
 func (s *Server) readRange(ctx context.Context, e *entry, r *readRequest) (int, any, error) {
 	e.about(r.Owner, r.SandboxID)
-	i, err := s.service.Inside(ctx, r.Owner, r.SandboxID)
+	if err := r.Validate(); err != nil {
+		return 0, nil, err
+	}
+	i, err := s.service.Inside(ctx, service.Caller{Owner: r.Owner}, r.SandboxID)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -63,14 +63,13 @@ func newWorld(t testing.TB, opts *server.Options) *world {
 	w.OK(os.Chmod(w.codebase, 0o777))
 	rt := w.open()
 	t.Cleanup(func() { shimtest.DestroyAll(t, w.open()) })
-	driver := service.NewFleet(rt, &service.FleetOptions{
+	w.serve(rt, &service.Options{
 		Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 			return &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: []perm.Rule{
 				{Pattern: "**", Level: perm.Write}, {Pattern: "secret", Level: perm.None, Priority: 10},
 			}}, nil
 		},
-	})
-	w.serve(driver, opts)
+	}, opts)
 	return w
 }
 
@@ -83,15 +82,16 @@ func (w *world) open() *local.Runtime {
 	return rt
 }
 
-// serve serves a driver, with the limits of opts.
-func (w *world) serve(driver service.SandboxDriver, opts *server.Options) {
+// serve serves a runtime, with the limits of opts.
+func (w *world) serve(rt service.Runtime, of *service.Options, opts *server.Options) {
 	w.Helper()
 	if opts == nil {
 		opts = &server.Options{}
 	}
 	opts.Log = slog.New(slog.NewJSONHandler(&w.log, nil))
 	var err error
-	w.service, err = service.Open(w.Ctx, driver, w.state, &service.ServiceOptions{Log: opts.Log})
+	of.Log = opts.Log
+	w.service, err = service.Open(w.Ctx, rt, w.state, of)
 	w.OK(err)
 	w.Cleanup(func() { _ = w.service.Close() })
 	w.socket = filepath.Join(w.dir, "s", "sock")

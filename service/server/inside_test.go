@@ -57,7 +57,7 @@ type job struct {
 	ExitCode                 *int
 }
 
-func newNative(t *testing.T, adjust ...func(*service.FleetOptions)) *native {
+func newNative(t *testing.T, adjust ...func(*service.Options)) *native {
 	t.Helper()
 	n := &native{World: servetest.New(t, "", adjust...)}
 	n.id = n.ok("createSandbox", nil).SandboxID
@@ -293,7 +293,7 @@ func TestRules(t *testing.T) {
 
 // Of a path that may be a directory or not the stricter answer is told, which is that of explain_denial.
 func TestRulesOfUnknownKind(t *testing.T) {
-	n := newNative(t, func(o *service.FleetOptions) {
+	n := newNative(t, func(o *service.Options) {
 		configure := o.Configure
 		o.Configure = func(ctx context.Context, p *service.Params) (*runtime.SandboxConfig, error) {
 			c, err := configure(ctx, p)

@@ -109,7 +109,7 @@ func (c *copied) host(name, want string) {
 	}
 }
 
-func newCopied(t *testing.T, opts ...func(*service.FleetOptions)) *copied {
+func newCopied(t *testing.T, opts ...func(*service.Options)) *copied {
 	t.Helper()
 	c := &copied{World: servetest.New(t, "", opts...)}
 	for _, name := range []string{"a", "b", "secret"} {
@@ -119,7 +119,7 @@ func newCopied(t *testing.T, opts ...func(*service.FleetOptions)) *copied {
 	return c
 }
 
-func allowApply(o *service.FleetOptions) { o.AllowApply = true }
+func allowApply(o *service.Options) { o.AllowApply = true }
 
 // What a sandbox with cow changes is listed, shown, applied by parts and taken back.
 func TestReview(t *testing.T) {
@@ -228,7 +228,7 @@ func TestFork(t *testing.T) {
 	if r := c.ok("ensureSandbox", m{"cow": true}); r.SandboxID != c.id || r.Created {
 		t.Errorf("with a fork, the owner has %+v", r)
 	}
-	c.OK(c.Fleet.Stop(c.Ctx, service.Caller{Owner: zoe}, fork))
+	c.OK(c.Service.Stop(c.Ctx, service.Caller{Owner: zoe}, fork))
 	if got := paths(c.ok("changes", m{"sandboxId": fork}).Changes); got != "m:a m:b " {
 		t.Errorf("a fork that is stopped has the changes %s", got)
 	}

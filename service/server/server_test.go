@@ -300,26 +300,24 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// A panicking driver is a mistake of ours.
-type panicking struct{ service.SandboxDriver }
+// A panicking runtime is a mistake of ours.
+type panicking struct{ service.Runtime }
 
-func (panicking) ScanRunningSandboxes(context.Context) ([]registry.Metadata, error) {
-	return nil, nil
-}
+func (panicking) List(context.Context) ([]*runtime.Sandbox, error) { return nil, nil }
 
-func (panicking) LostSandboxes(context.Context) ([]registry.Metadata, error) { return nil, nil }
+func (panicking) Lost(context.Context) ([]*runtime.Sandbox, error) { return nil, nil }
 
-func (panicking) CreateSandbox(context.Context, *service.Params) (*service.CreatedSandbox, error) {
+func (panicking) Create(context.Context, *runtime.SandboxConfig) (*runtime.Sandbox, error) {
 	panic("what only the log may tell")
 }
 
-func (panicking) DestroySandbox(context.Context, string) error { return nil }
+func (panicking) Destroy(context.Context, string) error { return nil }
 
 func TestPanic(t *testing.T) {
 	w := &world{T: suite.New(t), dir: t.TempDir()}
 	w.state = filepath.Join(w.dir, "state")
 	w.OK(os.Mkdir(w.state, 0o700))
-	w.serve(panicking{}, nil)
+	w.serve(panicking{}, &service.Options{}, nil)
 	r := w.call(w.Ctx, "createSandbox", by(zoe, nil))
 	w.is("a panic", r, 500, "internal")
 	w.Until("the request is in the log", func() bool { return strings.Contains(w.log.String(), r.Error.RequestID) })

@@ -82,7 +82,7 @@ func TestDisk(t *testing.T) {
 			if c.why == readOnly {
 				w.refused("start", rt.Start(w.Ctx, created), c.why)
 				w.refused("destroy", rt.Destroy(w.Ctx, created), c.why)
-				_, err := service.Open(w.Ctx, service.NewFleet(rt, nil), c.state, nil)
+				_, err := service.Open(w.Ctx, rt, c.state, nil)
 				w.refused("a service", err, c.why)
 			} else {
 				s := w.openService(rt) // it has room for what it does

@@ -16,9 +16,9 @@ func theParams() *service.Params {
 	return &service.Params{Owner: theOwner, Key: theOwner.UserID, Metadata: map[string]string{"kept": "yes"}, Entrypoint: []string{"sleep", "1000"}}
 }
 
-// fleet returns a fleet as the next service has it.
-func (w *world) fleet(rt *local.Runtime) *service.Fleet {
-	return service.NewFleet(rt, &service.FleetOptions{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
+// fleet returns a service as the next process has it, without the registry.
+func (w *world) fleet(rt *local.Runtime) *service.Service {
+	return service.New(rt, &service.Options{Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 		return &runtime.SandboxConfig{Runtime: w.backend.name, CodebasePath: w.codebase, Permissions: []perm.Rule{{Pattern: "**", Level: perm.Write}}}, nil
 	}})
 }

@@ -151,7 +151,7 @@ func (w *world) endAll() {
 // inSession runs a command in a sandbox's shell; it must end with code 0.
 func (w *world) inSession(rt *local.Runtime, id, command string) string {
 	w.Helper()
-	r, err := service.NewFleet(rt, nil).ExecuteBash(w.Ctx, id, &runtime.Command{Command: []string{command}})
+	r, err := service.New(rt, nil).Driver().ExecuteBash(w.Ctx, id, &runtime.Command{Command: []string{command}})
 	w.OK(err)
 	if r.ExitCode != 0 {
 		w.Fatalf("%s: exit code %d, %q, %q", command, r.ExitCode, r.Stdout, r.Stderr)
@@ -428,12 +428,11 @@ func (w *world) openService(rt *local.Runtime) *service.Service {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Ctx, wait.Limit)
 	defer cancel()
-	d := service.NewFleet(rt, &service.FleetOptions{
+	s, err := service.Open(ctx, rt, w.state, &service.Options{
 		Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 			return w.config(theOwner), nil
 		},
 	})
-	s, err := service.Open(ctx, d, w.state, nil)
 	if err != nil {
 		w.Fatalf("a service does not start: %v", err)
 	}

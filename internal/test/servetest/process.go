@@ -14,7 +14,7 @@ import (
 	"wolffia/internal/test/testbin"
 )
 
-// A Process is a World whose service is wolffia serve, a process of its own. Fleet, Gate and
+// A Process is a World whose service is wolffia serve, a process of its own. Service, Gate and
 // Log are not set.
 type Process struct {
 	*World

@@ -34,7 +34,7 @@ type World struct {
 	suite.T
 	State, Codebase string
 	Address         string // HOST:PORT
-	Fleet           *service.Fleet
+	Service         *service.Service
 	Gate            *gate.Gate
 	Log             suite.Buffer
 	Client          *http.Client
@@ -43,13 +43,13 @@ type World struct {
 	limit  time.Duration // of a request's body, and of reading its reply; 0: the default
 	stop   func()
 	server *server.Server
-	opts   []func(*service.FleetOptions)
+	opts   []func(*service.Options)
 }
 
 // New serves until the test ends. Its sandboxes see a codebase that they may change, but for
 // the file secret, which they do not see. keys is the content of a key file; empty: no keys.
-// opts change the options of its fleet.
-func New(t testing.TB, keys string, opts ...func(*service.FleetOptions)) *World {
+// opts change the options of its service.
+func New(t testing.TB, keys string, opts ...func(*service.Options)) *World {
 	t.Helper()
 	w := prepare(t)
 	w.opts = opts
@@ -125,7 +125,7 @@ func (w *World) serve(keys string) {
 		}}
 	}
 	meter := new(service.Meter)
-	fleet := &service.FleetOptions{
+	opts := &service.Options{
 		Log: log, Meter: meter, Config: configOf(rt),
 		Configure: func(_ context.Context, p *service.Params) (*runtime.SandboxConfig, error) {
 			c := configure()
@@ -134,12 +134,12 @@ func (w *World) serve(keys string) {
 		},
 	}
 	for _, set := range w.opts {
-		set(fleet)
+		set(opts)
 	}
-	w.Fleet = service.NewFleet(rt, fleet)
-	svc, err := service.Open(w.Ctx, w.Fleet, w.State, &service.ServiceOptions{Log: log})
+	var err error
+	w.Service, err = service.Open(w.Ctx, rt, w.State, opts)
 	w.OK(err)
-	w.OK(w.Fleet.Recover(w.Ctx))
+	w.OK(w.Service.Recover(w.Ctx))
 	var read *gate.Keys
 	if keys != "" {
 		file := filepath.Join(w.TempDir(), "keys")
@@ -152,12 +152,12 @@ func (w *World) serve(keys string) {
 	w.Gate = gate.New(read, loopback)
 	w.Address = l.Addr().String()
 	agents := agent.New(&agent.Options{
-		Runtime: rt, Service: svc, Fleet: w.Fleet, Limits: w.agents, Version: "test",
+		Runtime: rt, Service: w.Service, Limits: w.agents, Version: "test",
 		Allow: func(id string) string { return "wolffia policy add " + id + " " },
 	})
-	s := server.New(svc, &server.Options{
-		Log: log, Gate: w.Gate, Meter: meter, Count: w.Fleet.Count, Agents: agents, BodyLimit: w.limit, WriteLimit: w.limit,
-		OpenSandbox: opensandbox.New(w.Fleet, &opensandbox.Options{Log: log, BodyLimit: w.limit, WriteLimit: w.limit}),
+	s := server.New(w.Service, &server.Options{
+		Log: log, Gate: w.Gate, Meter: meter, Count: w.Service.Count, Agents: agents, BodyLimit: w.limit, WriteLimit: w.limit,
+		OpenSandbox: opensandbox.New(w.Service, &opensandbox.Options{Log: log, BodyLimit: w.limit, WriteLimit: w.limit}),
 	})
 	w.server = s
 	ended := make(chan error, 1)
@@ -172,7 +172,7 @@ func (w *World) serve(keys string) {
 		_ = s.Close()
 		<-ended
 		agents.Close()
-		_ = svc.Close()
+		_ = w.Service.Close()
 	}
 	w.Cleanup(w.stop)
 }

@@ -71,7 +71,7 @@ func serve(ctx context.Context, h *host.Host, flags *sandboxflags.Sandbox, where
 	if err != nil {
 		return err
 	}
-	fleet := service.NewFleet(rt, &service.FleetOptions{
+	service, err := service.Open(ctx, rt, rt.StateDir(), &service.Options{
 		NewID: warm.newID,
 		Log:   log, Meter: meter, Configure: sandboxTemplate(h, flags, &where.choiceFlags, null), Chosen: true, Roots: where.volumes,
 		MayReach: flags.MayReach, AllowApply: where.Truth("allow-apply"),
@@ -83,7 +83,6 @@ func serve(ctx context.Context, h *host.Host, flags *sandboxflags.Sandbox, where
 			return &d.Config, nil
 		},
 	})
-	service, err := service.Open(ctx, fleet, rt.StateDir(), &service.ServiceOptions{Log: log})
 	if err != nil {
 		return err
 	}
@@ -92,15 +91,15 @@ func serve(ctx context.Context, h *host.Host, flags *sandboxflags.Sandbox, where
 	if err != nil {
 		return err
 	}
-	agents := agent.New(&agent.Options{Runtime: rt, Service: service, Fleet: fleet, Allow: h.AddTo, AllowHost: h.AllowTo, Version: h.Version, Copied: template.CopyOnWrite})
+	agents := agent.New(&agent.Options{Runtime: rt, Service: service, Allow: h.AddTo, AllowHost: h.AllowTo, Version: h.Version, Copied: template.CopyOnWrite})
 	defer agents.Close()
 	s := server.New(service, &server.Options{
-		Pool: warm.counter(), Log: log, Gate: admit, Meter: meter, Count: fleet.Count, OpenSandbox: opensandbox.New(fleet, &opensandbox.Options{Log: log}), Agents: agents,
+		Pool: warm.counter(), Log: log, Gate: admit, Meter: meter, Count: service.Count, OpenSandbox: opensandbox.New(service, &opensandbox.Options{Log: log}), Agents: agents,
 	})
 	defer warm.keep(ctx)()
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }() // ends with Stop or Close
-	defer recoverFleet(ctx, fleet, log)()
+	defer recoverCommands(ctx, service, log)()
 	log.Info("serving", at.attr(l), "stateDir", rt.StateDir(), "runtime", rt.Name(), "pid", os.Getpid())
 	if at.remote(l) {
 		log.Warn("other machines can reach the service, and it speaks no TLS: put a front end with TLS before it")
@@ -118,14 +117,15 @@ func serve(ctx context.Context, h *host.Host, flags *sandboxflags.Sandbox, where
 	}
 }
 
-// recoverFleet recovers a fleet in the background: a sandbox that does not answer keeps the
-// service from nothing. The function that it returns ends it, and returns when it has ended.
-func recoverFleet(ctx context.Context, fleet *service.Fleet, log *slog.Logger) (end func()) {
+// recoverCommands recovers the commands of sandboxes in the background: a sandbox that does not
+// answer keeps the service from nothing. The function that it returns ends it, and returns when it
+// has ended.
+func recoverCommands(ctx context.Context, service *service.Service, log *slog.Logger) (end func()) {
 	ctx, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() { // ends with ctx
 		defer close(done)
-		if err := fleet.Recover(ctx); err != nil && ctx.Err() == nil {
+		if err := service.Recover(ctx); err != nil && ctx.Err() == nil {
 			log.Warn("cannot recover the background commands of sandboxes", "error", err.Error())
 		}
 	}()

@@ -60,10 +60,9 @@ func serve(ctx context.Context, state, codebase string) error {
 	configure := func() (*runtime.SandboxConfig, error) {
 		return &runtime.SandboxConfig{CodebasePath: codebase, Permissions: []perm.Rule{{Pattern: "**", Level: perm.Write}}}, nil
 	}
-	fleet := service.NewFleet(rt, &service.FleetOptions{
+	s, err := service.Open(ctx, rt, state, &service.Options{
 		Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) { return configure() },
 	})
-	s, err := service.Open(ctx, fleet, state, nil)
 	if err != nil {
 		return err
 	}
@@ -78,7 +77,7 @@ func serve(ctx context.Context, state, codebase string) error {
 			c, _ := configure()
 			answer(doPooled(ctx, rt, name, c))
 		} else if part, of := strings.CutPrefix(verb, "fleet-"); of {
-			answer(doFleet(ctx, fleet, part, o, command))
+			answer(doFleet(ctx, s, part, o, command))
 		} else {
 			answer(do(ctx, s, verb, o, command))
 		}
@@ -128,7 +127,7 @@ func doPooled(ctx context.Context, rt *local.Runtime, idle string, c *runtime.Sa
 	return s.ID, rt.Start(ctx, s.ID)
 }
 
-func doFleet(ctx context.Context, f *service.Fleet, verb string, o registry.Owner, command string) (string, error) {
+func doFleet(ctx context.Context, f *service.Service, verb string, o registry.Owner, command string) (string, error) {
 	if verb == "create" {
 		s, _, err := f.Create(ctx, &service.Params{Owner: o, Key: o.UserID, Metadata: map[string]string{"kept": "yes"}, Entrypoint: []string{"sleep", "1000"}})
 		if err != nil {

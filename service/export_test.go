@@ -1,0 +1,12 @@
+package service
+
+import "context"
+
+// Probe, ConfigureGit and Restart are what the service does in a sandbox, of any owner.
+func (s *Service) Probe(ctx context.Context, id string) error { return probe(ctx, s.rt, id) }
+
+func (s *Service) ConfigureGit(ctx context.Context, id string, g *GitConfig) error {
+	return configureGit(ctx, s.rt, id, g)
+}
+
+func (s *Service) Restart(ctx context.Context, id string) error { return restart(ctx, s.rt, id) }
