@@ -147,12 +147,22 @@ func (c *call) dir(ctx context.Context, cwd string) (string, error) {
 // bashResult returns the result of a command that has ended.
 func (c *call) bashResult(exit *runtime.Result, stdout, stderr *capture, most int, limit time.Duration) (reply, *bashOut) {
 	o, e := stdout.extract(most), stderr.extract(most)
+	denied, refused := c.denials(exit), c.refusals(exit)
 	out := &bashOut{
-		ExitCode: exit.ExitCode, StdoutBytes: o.total, StderrBytes: e.total, TimedOut: exit.TimedOut, DurationMS: exit.Duration.Milliseconds(),
-		Truncated: o.to > 0 || e.to > 0,
+		ExitCode: exit.ExitCode, StdoutBytes: o.total, StderrBytes: e.total, TimedOut: exit.TimedOut,
+		DurationMS: exit.Duration.Milliseconds(), Truncated: o.to > 0 || e.to > 0, Notes: ops.Notes(exit),
+		Denied: denied, DeniedMore: exit.DeniedMore, Refused: refused, RefusedMore: exit.RefusedMore,
+		GitPending: valid([]byte(exit.GitPending)),
+	}
+	for _, line := range exit.Git {
+		out.Git = append(out.Git, valid([]byte(line)))
 	}
 	if exit.TimedOut {
 		out.ExitCode = 124
+		out.Notes = append([]string{fmt.Sprintf("timed out: the command did not end within %v and was interrupted; the shell is still there. Set a larger timeout_ms, or use bash_background", limit)}, out.Notes...)
+	}
+	if s := exit.Session; s != nil {
+		out.Cwd = valid([]byte(s.Cwd))
 	}
 	note := func(stream string, x *extract) string { return "" }
 	if out.Truncated {
@@ -162,36 +172,28 @@ func (c *call) bashResult(exit *runtime.Result, stdout, stderr *capture, most in
 		}
 	}
 	out.Stdout, out.Stderr = o.text(note("stdout", &o)), e.text(note("stderr", &e))
-	if exit.TimedOut {
-		out.Notes = append(out.Notes, fmt.Sprintf("timed out: the command did not end within %v and was interrupted; the shell is still there. Set a larger timeout_ms, or use bash_background", limit))
-	}
-	out.Notes = append(out.Notes, ops.Notes(exit)...)
-	if s := exit.Session; s != nil {
-		out.Cwd = strings.ToValidUTF8(s.Cwd, "\ufffd")
-	}
-	var lines string
-	out.Denied, lines = c.denials(exit)
-	out.DeniedMore = exit.DeniedMore
-	var refused string
-	out.Refused, refused = c.refusals(exit)
-	out.RefusedMore, out.GitPending = exit.RefusedMore, valid([]byte(exit.GitPending))
+	return reply{text: out.text()}, out
+}
+
+// text returns the result for a client that reads no structured one.
+func (o *bashOut) text() string {
 	var b strings.Builder
-	b.WriteString(out.Stdout)
-	if out.Stderr != "" {
+	b.WriteString(o.Stdout)
+	if o.Stderr != "" {
 		endLine(&b)
-		b.WriteString("[stderr]\n" + out.Stderr)
+		b.WriteString("[stderr]\n" + o.Stderr)
 	}
 	endLine(&b)
-	fmt.Fprintf(&b, "[exit code %d, cwd %s]\n", out.ExitCode, out.Cwd)
-	for _, n := range out.Notes {
+	fmt.Fprintf(&b, "[exit code %d, cwd %s]\n", o.ExitCode, o.Cwd)
+	for _, n := range o.Notes {
 		b.WriteString("[" + n + "]\n")
 	}
-	b.WriteString(lines + refused)
-	for _, line := range exit.Git {
-		out.Git = append(out.Git, valid([]byte(line)))
-		b.WriteString("[git: " + valid([]byte(line)) + "]\n")
+	lines(&b, o.Denied, o.DeniedMore, deniedLine, "%d more accesses were denied\n")
+	lines(&b, o.Refused, o.RefusedMore, refusedLine, "%d more were refused by the network\n")
+	for _, line := range o.Git {
+		b.WriteString("[git: " + line + "]\n")
 	}
-	return reply{text: strings.TrimSuffix(b.String(), "\n")}, out
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // endLine ends the last line of b, if it has not ended.

@@ -89,69 +89,62 @@ func (c *call) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("the sandbox %s has ended (%s): its shell, jobs and files outside of the project are lost; the next call makes or starts one", c.id(), why)
 }
 
-// A denied is an access that the rules have denied.
+// A denied is a [runtime.Denial] whose Source is From, and whose Allow is a command with which the user can allow it.
 type denied struct {
-	Op    string `json:"op" jsonschema:"what was asked for: lookup (of a hidden file, which appears not to exist), read, write, create, ..."`
-	Path  string `json:"path" jsonschema:"relative to the project's root"`
-	Level string `json:"level" jsonschema:"what the rules give: none, view, read or write"`
-	Rule  string `json:"rule,omitempty" jsonschema:"the rule that decided; empty if none matches"`
-	From  string `json:"from,omitempty" jsonschema:"where the rule comes from"`
-	Why   string `json:"why,omitempty"`
-	Allow string `json:"allow,omitempty" jsonschema:"a command with which the user can allow it, at once"`
+	runtime.Denial
+	From string `json:"from,omitempty" jsonschema:"where the rule comes from"`
 }
 
-// denials returns the denials for a result, and lines of text about them.
-func (c *call) denials(r *runtime.Result) (list []denied, lines string) {
+// told returns a result without what the client must not know.
+func (c *call) told(r *runtime.Result) *runtime.Result {
 	if c.Remote {
-		r = ops.WithoutHost(r)
+		return ops.WithoutHost(r)
 	}
-	var b strings.Builder
-	for i := range r.Denied {
-		x := &r.Denied[i]
-		y := denied{Op: x.Op, Path: x.Path, Level: x.Level.String(), Rule: x.Rule, From: x.Source, Why: x.Reason}
-		if x.Allow != "" {
-			y.Allow = c.Allow(c.id()) + x.Allow
-		}
-		list = append(list, y)
-		if i < maxDeniedLines {
-			b.WriteString(y.line() + "\n")
-		}
-	}
-	if more := max(0, len(r.Denied)-maxDeniedLines) + r.DeniedMore; more > 0 {
-		fmt.Fprintf(&b, "%d more accesses were denied\n", more)
-	}
-	return list, b.String()
+	return r
 }
 
-// refusals returns the network's refusals for a result, and lines of text about them.
-func (c *call) refusals(r *runtime.Result) (list []runtime.Refusal, lines string) {
-	if c.Remote {
-		r = ops.WithoutHost(r)
-	}
-	var b strings.Builder
-	for i := range r.Refused {
-		x := r.Refused[i]
-		line := fmt.Sprintf("refused by the network: %s %s: %s", x.Op, x.Host(), x.Reason)
-		if x.Allow != "" {
-			x.Allow = c.AllowHost(c.id()) + x.Allow
-			line += "; to allow it, the user can run: " + x.Allow
+// denials returns the denials of a result.
+func (c *call) denials(r *runtime.Result) (list []denied) {
+	for _, d := range c.told(r).Denied {
+		x := denied{d, d.Source}
+		if x.Source = ""; d.Allow != "" {
+			x.Allow = c.Allow(c.id()) + d.Allow
 		}
 		list = append(list, x)
-		if i < maxDeniedLines {
-			b.WriteString(line + "\n")
+	}
+	return list
+}
+
+// refusals returns the network's refusals of a result, whose Allow is a command.
+func (c *call) refusals(r *runtime.Result) (list []runtime.Refusal) {
+	for _, x := range c.told(r).Refused {
+		if x.Allow != "" {
+			x.Allow = c.AllowHost(c.id()) + x.Allow
 		}
+		list = append(list, x)
 	}
-	if more := max(0, len(r.Refused)-maxDeniedLines) + r.RefusedMore; more > 0 {
-		fmt.Fprintf(&b, "%d more were refused by the network\n", more)
-	}
-	return list, b.String()
+	return list
 }
 
 // maxDeniedLines is how many denials, and how many refusals, the text of a result has.
 const maxDeniedLines = 5
 
-// line is one line about a denial.
-func (d *denied) line() string {
+// lines writes a line for each of the first elements of a list; more is how many others there are.
+func lines[T any](b *strings.Builder, list []T, more int, line func(*T) string, rest string) {
+	for i := range list {
+		if i == maxDeniedLines {
+			more += len(list) - i
+			break
+		}
+		b.WriteString(line(&list[i]) + "\n")
+	}
+	if more > 0 {
+		fmt.Fprintf(b, rest, more)
+	}
+}
+
+// deniedLine is one line about a denial.
+func deniedLine(d *denied) string {
 	by := "since no rule matches"
 	if d.Rule != "" {
 		by = fmt.Sprintf("by rule %q", d.Rule)
@@ -160,13 +153,22 @@ func (d *denied) line() string {
 		}
 	}
 	s := fmt.Sprintf("denied %s: %s %s", by, d.Op, d.Path)
-	if d.Why != "" {
-		s += ": " + d.Why
+	if d.Reason != "" {
+		s += ": " + d.Reason
 	}
-	if d.Allow != "" {
-		s += "; to allow it, the user can run: " + d.Allow
+	return s + toAllow(d.Allow)
+}
+
+// refusedLine is one line about a refusal of the network.
+func refusedLine(r *runtime.Refusal) string {
+	return fmt.Sprintf("refused by the network: %s %s: %s", r.Op, r.Host(), r.Reason) + toAllow(r.Allow)
+}
+
+func toAllow(command string) string {
+	if command == "" {
+		return ""
 	}
-	return s
+	return "; to allow it, the user can run: " + command
 }
 
 // reads are the hints about a tool that changes nothing.

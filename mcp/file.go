@@ -195,8 +195,10 @@ func (c *call) inside(ctx context.Context, req *filecall.Request) (*filecall.Rep
 		message = req.Path + ": " + message
 	}
 	if d := denied(ctx); d != nil {
-		if _, lines := c.denials(&runtime.Result{Denied: d.List, DeniedMore: d.More}); lines != "" {
-			message += "\n" + strings.TrimSuffix(lines, "\n")
+		var b strings.Builder
+		lines(&b, c.denials(&runtime.Result{Denied: d.List}), d.More, deniedLine, "%d more accesses were denied\n")
+		if b.Len() > 0 {
+			message += "\n" + strings.TrimSuffix(b.String(), "\n")
 		}
 	}
 	return nil, errors.New(message)

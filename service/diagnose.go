@@ -4,18 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
-	"time"
 
-	"wolffia/fusefs/audit"
 	"wolffia/runtime"
 )
-
-// A Denial is what the rules or the network of a sandbox have refused to a process in it.
-type Denial struct {
-	Time    time.Time
-	Network bool   // the network, not the rules, has refused it
-	Text    string // one printable line, with the time
-}
 
 // MaxDiagnosis is the largest text of a diagnosis, in bytes.
 const MaxDiagnosis = 1 << 20
@@ -24,17 +15,12 @@ const MaxDiagnosis = 1 << 20
 const maxDenials = 1000
 
 // Denials returns what the rules and the network have denied to a sandbox last, oldest first.
-func (s *Service) Denials(ctx context.Context, caller Caller, id string) ([]Denial, error) {
+func (s *Service) Denials(ctx context.Context, caller Caller, id string) ([]Denied, error) {
 	if _, err := s.Get(ctx, caller, id); err != nil {
 		return nil, err
 	}
-	list, _, err := newest(ctx, s.rt, id, maxDenials, denialOf)
+	list, _, err := newest(ctx, s.rt, id, maxDenials)
 	return list, err
-}
-
-// denialOf returns an entry of the log.
-func denialOf(r *audit.Record) Denial {
-	return Denial{Time: r.Time, Network: r.Host != nil, Text: r.Text(time.UTC, "")}
 }
 
 // RuntimeLog returns the end of the log of the processes that a sandbox has on the host; more says

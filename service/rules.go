@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"wolffia/fusefs/audit"
-	"wolffia/internal/jsontext"
 	"wolffia/network"
 	"wolffia/ops"
 	"wolffia/perm"
@@ -96,29 +95,32 @@ const MaxAudit = 10_000
 type Denied struct {
 	Time time.Time `json:"time"` // when it happened; of several, the last
 	// Since is when the first of Count or Dropped happened.
-	Since   time.Time `json:"since,omitzero"`
-	Count   int64     `json:"count,omitempty"`
-	Dropped int64     `json:"dropped,omitempty"` // denials that have no entry; nothing below is set
-	Op      string    `json:"op,omitempty"`
-	Path    string    `json:"path,omitempty"` // relative to the codebase
-	// PathBytes is the exact path where Path is not.
-	PathBytes []byte      `json:"pathBytes,omitempty"`
-	Level     string      `json:"level,omitempty"` // what the rules give
-	Rule      *Rule       `json:"rule,omitempty"`  // that decided
-	Why       string      `json:"why,omitempty"`
-	Allow     string      `json:"allow,omitempty"`   // the flag that would allow it
-	Command   string      `json:"command,omitempty"` // the name of the thread
-	Host      *audit.Host `json:"host,omitempty"`    // a refusal of the network
+	Since           time.Time        `json:"since,omitzero"`
+	Count           int64            `json:"count,omitempty"`
+	Dropped         int64            `json:"dropped,omitempty"` // denials that have no entry; nothing below is set
+	*runtime.Denial                  // of the rules; nil: see Refused
+	PathBytes       []byte           `json:"pathBytes,omitempty"` // the exact path where Path is not
+	RuleReason      string           `json:"reason,omitempty"`    // why the rule exists
+	Command         string           `json:"command,omitempty"`   // the name of the thread
+	Refused         *runtime.Refusal `json:"refused,omitempty"`   // of the network
+	Text            string           `json:"-"`                   // one printable line, with the time
 }
 
 // deniedOf returns an entry of the log.
 func deniedOf(r *audit.Record) Denied {
-	d := Denied{
-		Time: r.Time, Since: r.Since, Count: r.Count, Dropped: r.Dropped, Op: r.Op, Path: r.Path, PathBytes: jsontext.Exact(r.Path), Why: r.Reason,
-		Rule: ruleOf(r.Rule), Allow: r.Remedy, Command: r.Command, Host: r.Host,
-	}
-	if r.Host == nil && r.Dropped == 0 {
-		d.Level = r.Level.String()
+	d := Denied{Time: r.Time, Since: r.Since, Count: r.Count, Dropped: r.Dropped, Text: r.Text(time.UTC, "")}
+	switch {
+	case r.Dropped > 0:
+	case r.Host != nil:
+		d.Refused = new(r.Refusal())
+	default:
+		d.Denial, d.Command = new(r.Denial()), r.Command
+		if strings.TrimSuffix(d.Path, "...") != r.Path {
+			d.PathBytes = []byte(r.Path)
+		}
+		if r.Rule != nil {
+			d.RuleReason = r.Rule.Reason()
+		}
 	}
 	return d
 }
@@ -129,18 +131,18 @@ func (i *Inside) Audit(ctx context.Context, most int) (list []Denied, before int
 	if most <= 0 || most > MaxAudit {
 		return nil, 0, runtime.Errorf(runtime.ErrInvalid, "limit %d: it must be from 1 to %d", most, MaxAudit)
 	}
-	return newest(ctx, i.service.rt, i.box.ID, most, deniedOf)
+	return newest(ctx, i.service.rt, i.box.ID, most)
 }
 
-// newest returns what of makes of the newest entries of a sandbox's log of denials, oldest first,
-// and how many before them are left out. of gets no directory nor process of this host.
-func newest[T any](ctx context.Context, rt Runtime, id string, most int, of func(*audit.Record) T) (list []T, before int, err error) {
+// newest returns the newest entries of a sandbox's log of denials, oldest first, and how many
+// before them are left out. They name no directory nor process of this host.
+func newest(ctx context.Context, rt Runtime, id string, most int) (list []Denied, before int, err error) {
 	log, _, err := rt.Audit(ctx, id)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer log.Close()
-	list = []T{}
+	list = []Denied{}
 	err = log.Each(func(r audit.Record) error {
 		if len(list) == 2*most {
 			before, list = before+most, slices.Delete(list, 0, most)
@@ -148,7 +150,7 @@ func newest[T any](ctx context.Context, rt Runtime, id string, most int, of func
 		if r.PID = 0; r.Rule != nil {
 			r.Rule.Source = perm.SourceName(r.Rule.Source)
 		}
-		list = append(list, of(&r))
+		list = append(list, deniedOf(&r))
 		return ctx.Err()
 	})
 	switch drop := max(0, len(list)-most); {

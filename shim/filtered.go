@@ -123,10 +123,7 @@ func (e *filtered) refused(since int64) *boot.Reply {
 			reply.Refused.More++
 			continue
 		}
-		reply.Refused.List = append(reply.Refused.List, runtime.Refusal{
-			Time: r.Time, Op: r.Op, Name: audit.Printable(r.Host.Name), Address: audit.Printable(r.Host.Address), Port: r.Host.Port,
-			PID: int(r.PID), Program: audit.Printable(r.Command), Reason: audit.Printable(r.Host.Reason), Allow: audit.Printable(r.Remedy), Count: int(r.Count),
-		})
+		reply.Refused.List = append(reply.Refused.List, r.Refusal())
 	}
 	return reply
 }

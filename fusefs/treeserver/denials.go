@@ -36,7 +36,7 @@ func (t *treeServer) denials(n int64) *runtime.Denials {
 		if r.IsLookup() && !exists(root, r.Path) {
 			continue
 		}
-		one := denial(&r)
+		one := r.Denial()
 		size += len(one.Path) + len(one.Rule) + len(one.Source) + len(one.Reason) + len(one.Allow)
 		if len(d.List) == maxDenials || len(d.List) > 0 && size > maxDenialText {
 			d.More++
@@ -46,20 +46,6 @@ func (t *treeServer) denials(n int64) *runtime.Denials {
 	}
 	if len(d.List) == 0 {
 		return nil
-	}
-	return d
-}
-
-// denial returns r for a client.
-func denial(r *audit.Record) runtime.Denial {
-	d := runtime.Denial{
-		Op: r.Op, Path: audit.Printable(r.Path), Level: r.Level, Reason: audit.Printable(r.Reason), Allow: audit.Printable(r.Remedy),
-	}
-	if r.Cut {
-		d.Path += "..."
-	}
-	if r.Rule != nil && r.Need > r.Level {
-		d.Rule, d.Source = audit.Printable(r.Rule.String()), audit.Printable(r.Rule.Source)
 	}
 	return d
 }

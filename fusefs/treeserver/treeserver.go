@@ -177,17 +177,21 @@ func (t *treeServer) denied(d fusefs.Denial) {
 	if archive.IsTemporary(path.Base(d.Path)) && slices.Contains([]string{"lookup", "create", "symlink"}, d.Op) {
 		return
 	}
-	uid := d.UID
-	if uid == 0 && !t.boot.HostIDs {
-		uid = uint32(t.boot.UID) // the only id of the shim's user namespace
+	if d.UID == 0 && !t.boot.HostIDs {
+		d.UID = uint32(t.boot.UID) // the only id of the shim's user namespace
 	}
 	policy, _ := d.Rules.(*perm.Policy)
-	r := audit.Record{
-		Op: d.Op, Path: cmp.Or(d.Path, "."), Level: d.Level, Need: d.Need, Errno: errnoName(d.Errno),
-		PID: d.PID, UID: uid, Reason: d.Reason,
-	}
+	r := recordOf(&d)
 	t.audit.Add(r, policy)
 	t.remember(r, policy)
+}
+
+// recordOf returns a refusal for the log, which the rules explain.
+func recordOf(d *fusefs.Denial) audit.Record {
+	return audit.Record{
+		Op: d.Op, Path: cmp.Or(d.Path, "."), Level: d.Level, Need: d.Need, Errno: errnoName(d.Errno),
+		PID: d.PID, UID: d.UID, Reason: d.Reason,
+	}
 }
 
 // errnoName returns the symbolic name of an error, such as "EACCES".

@@ -97,7 +97,7 @@ func (h *Handler) eventsOf(r *http.Request, s *service.Sandbox, scope string) *d
 	denials, err := h.service.Denials(r.Context(), gate.CallerOf(r.Context()), s.ID)
 	var lines strings.Builder
 	for _, e := range denials {
-		if scope == "all" || e.Network == (scope == "network") {
+		if scope == "all" || (e.Refused != nil) == (scope == "network") {
 			lines.WriteString(e.Text + "\n")
 		}
 	}

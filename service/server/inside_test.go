@@ -36,8 +36,7 @@ type answer struct {
 		From, Next, End uint64
 	}
 	Denied []struct {
-		Op, Path, Level string
-		Rule            struct{ Rule string }
+		Op, Path, Level, Rule string
 	}
 	Before             int
 	Rules              []struct{ Rule string }
@@ -266,8 +265,8 @@ func TestRules(t *testing.T) {
 	n.OK(os.WriteFile(filepath.Join(n.Codebase, "secret"), []byte("password"), 0o644))
 	n.ok("executeBash", m{"command": "cat secret; cat secret; true"})
 	a := n.ok("audit", nil)
-	if len(a.Denied) == 0 || a.Denied[0].Path != "secret" || a.Denied[0].Level != "none" || a.Denied[0].Rule.Rule != "secret=none" {
-		t.Errorf(`ok "audit": got a %+v; want len(a.Denied) != 0 and a.Denied[0].Path == "secret" and a.Denied[0].Level == "none" and a.Denied[0].Rule.Rule == "secret=none"`,
+	if len(a.Denied) == 0 || a.Denied[0].Path != "secret" || a.Denied[0].Level != "none" || a.Denied[0].Rule != "secret=none" {
+		t.Errorf(`ok "audit": got a %+v; want len(a.Denied) != 0 and a.Denied[0].Path == "secret" and a.Denied[0].Level == "none" and a.Denied[0].Rule == "secret=none"`,
 			a)
 	}
 	n.ok("executeBash", m{"command": "ls secret/; true"})

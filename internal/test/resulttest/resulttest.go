@@ -1,4 +1,4 @@
-// Package resulttest checks that a front end passes on all that a runtime.Result says.
+// Package resulttest checks that a front end passes on all that a runtime.Result, or another struct, says.
 package resulttest
 
 import (
@@ -9,45 +9,62 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
+	"wolffia/perm"
 	"wolffia/runtime"
 )
 
 // special are the values of fields of which not any value has an effect.
-var special = map[string]any{"Session.Restored": "none"}
+var special = map[string]any{
+	"Session.Restored": "none",
+	"Need":             perm.Write, // of a denial: what was needed is more than the level
+	"Rule":             &perm.Rule{Pattern: ".env", Level: perm.None, Source: "preset x"},
+	"Errno":            syscall.EACCES,
+}
 
 // ofJobs are the fields that no command has.
 var ofJobs = map[string]string{"StdoutEnd": "of the output of a job", "StderrEnd": "of the output of a job"}
 
-// Check fails for each field of a [runtime.Result], also below its lists and pointers, whose value has no effect
-// on what write writes or on the JSON of what it returns, unless left has its path, such as Denied.Op, and the
-// reason; and for a path in left that no such field has.
+// Check is Whole for a [runtime.Result]. Fields that no command has need no row.
 func Check(t *testing.T, write func(w io.Writer, r *runtime.Result) (any, error), left map[string]string) {
 	t.Helper()
-	var paths []string
-	with := func(set func(path string) bool) string {
-		r := new(runtime.Result)
-		paths = fill(nil, reflect.ValueOf(r).Elem(), "", set)
-		var b bytes.Buffer
-		reply, err := write(&b, r)
-		text, jerr := json.Marshal(reply)
-		if err := errors.Join(err, jerr); err != nil {
-			t.Fatal(err)
-		}
-		return b.String() + string(text)
-	}
-	all := with(func(string) bool { return true })
-	none := with(func(string) bool { return false })
-	if len(paths) < 30 {
-		t.Fatalf("the fields are %q", paths)
-	}
 	left = maps.Clone(left)
 	if left == nil {
 		left = map[string]string{}
 	}
 	maps.Copy(left, ofJobs)
+	Whole(t, func(r *runtime.Result) (any, error) {
+		var b bytes.Buffer
+		reply, err := write(&b, r)
+		return []any{b.String(), reply}, err
+	}, left)
+}
+
+// Whole fails for each field of a struct, also below its lists and pointers, whose value has no effect
+// on the JSON of what translate returns, unless left has its path, such as Denied.Op, and the
+// reason; and for a path in left that no such field has.
+func Whole[T any](t *testing.T, translate func(*T) (any, error), left map[string]string) {
+	t.Helper()
+	var paths []string
+	with := func(set func(path string) bool) string {
+		r := new(T)
+		paths = fill(nil, reflect.ValueOf(r).Elem(), "", set)
+		reply, err := translate(r)
+		text, jerr := json.Marshal(reply)
+		if err := errors.Join(err, jerr); err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	all := with(func(string) bool { return true })
+	none := with(func(string) bool { return false })
+	if len(paths) < 5 {
+		t.Fatalf("the fields are %q", paths)
+	}
+	left = maps.Clone(left)
 	for _, path := range slices.Clone(paths) {
 		seen := with(func(p string) bool { return p == path }) != none || with(func(p string) bool { return p != path }) != all
 		reason, is := left[path]
@@ -69,6 +86,11 @@ func Check(t *testing.T, write func(w io.Writer, r *runtime.Result) (any, error)
 func fill(paths []string, v reflect.Value, path string, set func(path string) bool) []string {
 	isStruct := func(t reflect.Type) bool { return t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time]() }
 	switch {
+	case special[path] != nil && reflect.TypeOf(special[path]).AssignableTo(v.Type()):
+		if set(path) {
+			v.Set(reflect.ValueOf(special[path]))
+		}
+		return append(paths, path)
 	case isStruct(v.Type()):
 		for i := range v.NumField() {
 			name := v.Type().Field(i).Name
@@ -94,8 +116,6 @@ func fill(paths []string, v reflect.Value, path string, set func(path string) bo
 func value(t reflect.Type, path string) reflect.Value {
 	v := reflect.New(t).Elem()
 	switch {
-	case special[path] != nil:
-		return reflect.ValueOf(special[path])
 	case t == reflect.TypeFor[time.Time]():
 		return reflect.ValueOf(time.Unix(1e9, 0))
 	case t.Kind() == reflect.Pointer:
@@ -107,6 +127,7 @@ func value(t reflect.Type, path string) reflect.Value {
 		v.Set(reflect.Append(v, value(t.Elem(), path)))
 	case t.Kind() == reflect.String:
 		v.SetString(path)
+	case t.Kind() == reflect.Interface: // its zero value is the only one that is known
 	case t.Kind() == reflect.Bool:
 		v.SetBool(true)
 	case v.CanInt():
