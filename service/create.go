@@ -233,7 +233,7 @@ func (o *Options) labeled(ctx context.Context, p *Params, r *record) (*runtime.S
 	if r == nil {
 		SetOwner(config, p.Owner, p.GitConfig != nil)
 		config.TTL, config.IdleTimeout = cmp.Or(config.TTL, o.TTL), cmp.Or(config.IdleTimeout, o.IdleTimeout)
-		return config, nil
+		return config, setAsked(config.Labels, p)
 	}
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -351,9 +351,7 @@ func (s *Service) startKeyed(ctx context.Context, b *Sandbox) (*Sandbox, error) 
 // connect gives a configuration the network that the caller has chosen, if Options.MayReach permits it.
 func (o *Options) connect(c *runtime.SandboxConfig, params *Params) error {
 	p := *params
-	if p.Network == "" && p.Egress != nil {
-		p.Network = runtime.NetworkFiltered
-	}
+	p.Network = params.reaches()
 	switch {
 	case p.Network == "":
 		return nil

@@ -45,8 +45,8 @@ func (s *Service) CreateSandbox(ctx context.Context, o registry.Owner, more *Par
 // EnsureSandbox returns the owner's own sandbox, and created = true if it had to create
 // it: the owner had none, or it did not answer and was replaced. One with a copied codebase is
 // not replaced, since its changes would be lost: it is started anew, and is [runtime.ErrUnavailable] if
-// it does not answer then. Nothing is replaced while the service lacks descriptors or memory: see [runtime.Exhausted]. more may be nil. Its GitConfig is also configured in a sandbox that existed, whose
-// network stays as it is; with the setting cow, one that works on the host's directory itself is [runtime.ErrConflict].
+// it does not answer then. Nothing is replaced while the service lacks descriptors or memory: see [runtime.Exhausted]. more may be nil. Its GitConfig is also configured in a sandbox that existed. If that has not
+// all the settings that more sets, also after a restart of the service, the error is of class [runtime.ErrConflict].
 func (s *Service) EnsureSandbox(ctx context.Context, o registry.Owner, more *Params) (m registry.Metadata, created bool, err error) {
 	unlock, err := s.own(ctx, o)
 	if err != nil {
@@ -76,8 +76,13 @@ func (s *Service) EnsureSandbox(ctx context.Context, o registry.Owner, more *Par
 		return registry.Metadata{}, false, unhealthy
 	case runtime.Exhausted(err), unhealthy == nil && err != nil:
 		return registry.Metadata{}, false, err
-	case unhealthy == nil && !copied && more != nil && more.Settings.Truth("cow"):
-		return registry.Metadata{}, false, runtime.Errorf(runtime.ErrConflict, "sandbox %s works on the host's directory itself: destroy it to get one with cow", m.SandboxID)
+	}
+	if more != nil && (unhealthy == nil || copied) { // else it is replaced
+		if err := differs(b, more); err != nil {
+			return registry.Metadata{}, false, err
+		}
+	}
+	switch {
 	case unhealthy != nil && copied:
 		if unhealthy = s.revive(ctx, m.SandboxID, unhealthy); unhealthy != nil {
 			return registry.Metadata{}, false, unhealthy

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"wolffia/fields"
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testenv"
@@ -355,4 +356,34 @@ func TestEnsureConfiguresGit(t *testing.T) {
 		t.Error(log)
 	}
 	unseen(w, m.SandboxID, "t0ken-of-zoe")
+}
+
+// The settings of the owner's sandbox are compared with those of a request, also by the next service, and the sandbox
+// stays.
+func TestEnsureWithOtherSettings(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver()
+	d.opts.Chosen = true
+	limited := &service.Params{Settings: fields.Values{}.With("preset", "read-only"), Network: runtime.NetworkNone}
+	s, _ := w.service(d)
+	m, _, err := s.EnsureSandbox(w.Ctx, zoe, limited)
+	w.OK(err)
+	for range 2 {
+		for _, same := range []*service.Params{nil, limited} {
+			again, made, err := s.EnsureSandbox(w.Ctx, zoe, same)
+			if err != nil || made || again != m {
+				t.Errorf("%+v: got %+v, %v, %v, want %+v", same, again, made, err, m)
+			}
+		}
+		_, _, err := s.EnsureSandbox(w.Ctx, zoe, &service.Params{Settings: fields.Values{}.With("preset", "view-only")})
+		w.Wrong("another preset", err, runtime.ErrConflict)
+		if !strings.Contains(fmt.Sprint(err), `its preset is "read-only", and the request asks for "view-only"`) {
+			t.Errorf("another preset: %v", err)
+		}
+		w.OK(s.Close())
+		s, _ = w.service(d)
+	}
+	if there := w.boxes(); len(there) != 1 || there[0] != m.SandboxID {
+		t.Errorf("got %v, want only %s", there, m.SandboxID)
+	}
 }

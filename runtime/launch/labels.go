@@ -10,6 +10,9 @@ const (
 	LabelCreatedAt      = "wolffia.createdAt"     // ms since 1970
 	LabelGitConfigured  = "wolffia.gitConfigured" // true or false
 
+	// LabelSettings has the settings that the request for an owner's own sandbox has set, as a JSON object.
+	LabelSettings = "wolffia.settings"
+
 	// LabelFleet marks a sandbox of a service.Service that is not an owner's own; its value is the service's record, as JSON.
 	LabelFleet = "wolffia.fleet"
 )

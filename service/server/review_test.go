@@ -207,7 +207,7 @@ func TestReviewRefused(t *testing.T) {
 		c.fails(name, m{"sandboxId": direct, "dryRun": true}, 400, "")
 	}
 	c.fails("changes", m{"sandboxId": direct}, 400, "works on the host's directory itself")
-	c.fails("ensureSandbox", m{"cow": true}, 409, "works on the host's directory itself")
+	c.fails("ensureSandbox", m{"cow": true}, 409, "its cow is false, and the request asks for true")
 }
 
 // A fork goes its own way, is the owner's, and all calls take it.

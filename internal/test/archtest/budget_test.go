@@ -26,7 +26,7 @@ var (
 		"mcp":                    2800,
 		"perm":                   3400,
 		"runtime":                2100,
-		"service":                3350,
+		"service":                3410,
 		"service/opensandbox":    3100,
 		"session":                6000,
 		"shim":                   3660,

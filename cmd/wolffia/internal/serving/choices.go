@@ -95,6 +95,9 @@ func (f *choiceFlags) choose(flags *sandboxflags.Sandbox, p *service.Params) (er
 	flags.Values = maps.Clone(flags.Values)
 	for name, value := range p.Settings {
 		switch name {
+		default: // it would replace what the service's own flags say
+			return runtime.Errorf(runtime.ErrDenied, "%s: the service does not let a request choose it", name)
+		case "cow":
 		case "preset", "rule":
 			continue
 		case "runtime":

@@ -35,7 +35,11 @@ func TestChoose(t *testing.T) {
 	if base.Text("codebase") != "" || base.Truth("cow") || base.Text("runtime") != "" {
 		t.Errorf("the service's own: %v", base.Values)
 	}
-	for _, set := range []fields.Values{fields.Values{}.With("codebase", "/etc"), fields.Values{}.With("runtime", "docker")} {
+	for _, set := range []fields.Values{
+		fields.Values{}.With("codebase", "/etc"), fields.Values{}.With("runtime", "docker"),
+		// No list replaces the service's own, which would widen it or, as here, drop what it hides.
+		fields.Values{}.With("mount", []string{"/etc"}), fields.Values{}.With("reveal", []string{"a=read"}), fields.Values{}.With("network", "none"),
+	} {
 		flags := *base
 		if err := may.choose(&flags, &service.Params{Settings: set}); !errors.Is(err, runtime.ErrDenied) {
 			t.Errorf("%v: got %v, want runtime.ErrDenied", set, err)
