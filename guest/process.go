@@ -238,10 +238,10 @@ func (p *process) execute(r *reaper, req *wire.StartRequest, dir string, files [
 			p.exited <- ws
 		}
 	}
-	pid, err := r.start(path, req.Args, attr, exited)
+	pid, err := r.start(req.Umask, path, req.Args, attr, exited)
 	if errors.Is(err, syscall.ENOEXEC) {
 		// A script without an interpreter line: what execvp(3) does.
-		pid, err = r.start("/bin/sh", append([]string{"/bin/sh", path}, req.Args[1:]...), attr, exited)
+		pid, err = r.start(req.Umask, "/bin/sh", append([]string{"/bin/sh", path}, req.Args[1:]...), attr, exited)
 	}
 	if err != nil {
 		return 0, err

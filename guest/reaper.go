@@ -5,6 +5,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/wire"
 )
 
 // A reaper waits for every child of PID 1: children that it started, and orphans that the kernel
@@ -27,11 +29,15 @@ func newReaper(limits *limiter) *reaper {
 	return r
 }
 
-// start forks and executes. The reaper's goroutine calls changed each time the process stops, and
+// start forks and executes a process with a umask. The reaper's goroutine calls changed each time the process stops, and
 // once when it has ended. changed must not block.
-func (r *reaper) start(path string, args []string, attr *syscall.ProcAttr, changed func(syscall.WaitStatus)) (int, error) {
+func (r *reaper) start(umask wire.Umask, path string, args []string, attr *syscall.ProcAttr, changed func(syscall.WaitStatus)) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if umask != 0 { // a process has its parent's; what PID 1 makes itself meanwhile is the user's alone
+		unix.Umask(umask.Mask())
+		defer unix.Umask(wire.Umask(0).Mask())
+	}
 	pid, err := r.limits.forkExec(path, args, attr)
 	if err != nil {
 		return 0, err

@@ -9,6 +9,7 @@ import (
 	"wolffia/internal/sys/statefile"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
+	"wolffia/wire"
 )
 
 // A catalog finds the sandboxes of a state directory that belong to the backends.
@@ -18,6 +19,7 @@ type catalog struct {
 	wolffia   string           // path of the program
 	backends  []launch.Backend // at least one; the first is the default
 	rulesText rulesText
+	umask     wire.Umask // of what is started inside
 
 	mu    sync.Mutex
 	cache map[string]cached // by sandbox id; guarded by mu

@@ -88,7 +88,7 @@ func (e *executor) command(sandboxID string, cmd *runtime.Command, process bool)
 	}
 	c := &command{rec: rec, config: config, timeout: cmd.Timeout, queued: cmd.Queued}
 	c.Session, c.Args, c.Stdin, c.Merge = session, cmd.Command, cmd.OpenStdin || cmd.Stdin != nil, cmd.Merge
-	c.TTY, c.Rows, c.Cols = cmd.TTY, cmd.Rows, cmd.Cols
+	c.TTY, c.Rows, c.Cols, c.Umask = cmd.TTY, cmd.Rows, cmd.Cols, e.umask
 	if session == nil {
 		c.Env, c.Dir = environment(config, cmd.Env), cwd(config, cmd.Cwd)
 	} else {

@@ -134,7 +134,7 @@ func (s *sessions) AttachSession(ctx context.Context, sessionID runtime.SessionI
 			start := sessionStart(c)
 			r.Create = &start
 		}
-		return conn.Attach(ctx, &wire.StartRequest{Rows: req.Rows, Cols: req.Cols, Session: r}, nil)
+		return conn.Attach(ctx, &wire.StartRequest{Rows: req.Rows, Cols: req.Cols, Umask: s.umask, Session: r}, nil)
 	})
 	if err != nil {
 		git.End()

@@ -13,6 +13,7 @@ import (
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 	"wolffia/volume"
+	"wolffia/wire"
 )
 
 // Options configure a Runtime. The zero value is the default.
@@ -32,6 +33,9 @@ type Options struct {
 	// Log receives a line for each sandbox that is removed unasked, for example because
 	// its lifetime is over; nil disables logging.
 	Log *slog.Logger
+	// Umask is that of the processes and of the shells of sessions that this runtime starts in sandboxes, without the
+	// owner's bits (umask(2)); nil: 022.
+	Umask *uint32
 }
 
 // A Runtime runs sandboxes on this host, by one or more backends. It is safe for
@@ -82,6 +86,9 @@ func New(opts *Options, first launch.Backend, more ...launch.Backend) (*Runtime,
 		return nil, err
 	}
 	all := &catalog{dir: dir, wolffia: wolffia, backends: append([]launch.Backend{first}, more...), cache: map[string]cached{}}
+	if opts.Umask != nil {
+		all.umask = wire.UmaskOf(*opts.Umask)
+	}
 	conns := &connections{newTable[*connection]()}
 	exec := &executor{catalog: all, conns: conns}
 	exec.gits = reposync.New(exec.inside, func(id string) (*statedir.Config, error) {

@@ -42,7 +42,9 @@ func (s *sessions) CreateSession(ctx context.Context, sandboxID string, config *
 	ctx, cancel := context.WithTimeoutCause(ctx, sessionLimit, silent)
 	defer cancel()
 	info, rec, err := ask(ctx, s, sandboxID, func(conn *client.Conn, c *statedir.Config) (wire.SessionInfo, error) {
-		return conn.CreateSession(ctx, newSession(c, name, config))
+		req := newSession(c, name, config)
+		req.Umask = s.umask
+		return conn.CreateSession(ctx, req)
 	})
 	if err != nil && context.Cause(ctx) == silent {
 		err = silent

@@ -275,7 +275,7 @@ func (m *Manager) newSession(req *wire.StartRequest, start *wire.SessionStart) (
 	q := req.Session
 	s = &Session{
 		m: m, name: q.Name,
-		spec: shellSpec{rc: q.RC, env: start.Env, home: start.Dir, rows: req.Rows, cols: req.Cols},
+		spec: shellSpec{rc: q.RC, env: start.Env, home: start.Dir, rows: req.Rows, cols: req.Cols, umask: req.Umask},
 	}
 	s.turns.turn = s.turn
 	s.alarms.timer = time.AfterFunc(time.Hour, func() { s.turns.post(func() { s.onTime(time.Now()) }) })

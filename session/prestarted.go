@@ -89,6 +89,10 @@ func (s *Session) activate(asked *Session, c *Call) {
 		c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q has failed", s.name))
 		return
 	}
+	if umask := asked.spec.umask; umask != s.spec.umask {
+		s.spec.umask = umask
+		s.deferredInput = fmt.Sprintf("umask %04o; ", umask.Mask()) + s.deferredInput
+	}
 	s.shell.send(s.deferredInput) // does nothing without a shell: then work starts one
 	s.deferredInput = ""
 	s.task = &task{kind: createTask, call: c}

@@ -16,13 +16,14 @@ import (
 	"wolffia/internal/excerpt"
 	"wolffia/internal/sys/proc"
 	"wolffia/session/dialect"
+	"wolffia/wire"
 )
 
 // A Host is what sessions need of PID 1. All fields are required.
 type Host struct {
-	// Start forks and executes, as syscall.ForkExec does. changed is called
+	// Start forks and executes a process with a umask, as syscall.ForkExec does. changed is called
 	// when the process stops, and at last when it has ended; it must not block.
-	Start func(path string, args []string, attr *syscall.ProcAttr, changed func(syscall.WaitStatus)) (pid int, err error)
+	Start func(umask wire.Umask, path string, args []string, attr *syscall.ProcAttr, changed func(syscall.WaitStatus)) (pid int, err error)
 	// Started reports whether PID 1 itself has started this process.
 	Started func(pid int) bool
 	// OpenTerminal returns a new terminal's master side, not blocking, and its
@@ -43,9 +44,10 @@ type shellSpec struct {
 	rc         bool   // new shells without a snapshot read the user's start files
 	home       string // the directory to start in
 	rows, cols uint16
+	umask      wire.Umask
 }
 
-// equal reports whether shells of both are the same.
+// equal reports whether shells of both are the same but for the umask.
 func (s *shellSpec) equal(t *shellSpec) bool {
 	return s.path == t.path && s.d == t.d && s.rc == t.rc && s.home == t.home && s.rows == t.rows && s.cols == t.cols &&
 		slices.Equal(s.env, t.env)
@@ -181,7 +183,7 @@ func startShell(
 	}
 	p.quiet = quiet(*p.attended)
 	p.setTerminal(&p.quiet)
-	p.pid, err = h.Start(spec.path, p.d.Args(spec.path, p.path(p.names.lines)), &syscall.ProcAttr{
+	p.pid, err = h.Start(spec.umask, spec.path, p.d.Args(spec.path, p.path(p.names.lines)), &syscall.ProcAttr{
 		Dir: cwd, Files: []uintptr{uintptr(pair[1]), slave.Fd(), slave.Fd()},
 		Env: slices.Concat(spec.env, dialect.Unattended(spec.env), []string{"PS1=", "PS2=", "HISTFILE=", "ENV="}), // keep it quiet
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 1},

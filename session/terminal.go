@@ -164,7 +164,7 @@ func (ts *terminals) start(
 	}
 	defer slave.Close()
 	t.tty = os.NewFile(uintptr(fd), "terminal")
-	t.pid, err = h.Start(spec.path, args, &syscall.ProcAttr{
+	t.pid, err = h.Start(spec.umask, spec.path, args, &syscall.ProcAttr{
 		Dir: cwd, Env: env, Files: []uintptr{slave.Fd(), slave.Fd(), slave.Fd()},
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0},
 	}, func(ws syscall.WaitStatus) {

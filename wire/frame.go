@@ -16,7 +16,7 @@ import (
 
 // Version is the protocol's version, told in [Hello]. Both ends are built
 // together; a guest of another version is refused.
-const Version = 7
+const Version = 8
 
 // HeaderSize and MaxPayload bound a frame, in bytes.
 const (

@@ -242,6 +242,8 @@ func TestStartRequest(t *testing.T) {
 			Args: []string{"echo", "", "\xff\x00\n"}, Env: []string{"A=\xfe"}, Dir: "/d\xff",
 			Stdin: true, Merge: true, TTY: true, Rows: 24, Cols: 65535, TimeoutMS: 1 << 40,
 		},
+		{Args: []string{"x"}, Env: []string{}, Umask: wire.UmaskOf(0)},
+		{Args: []string{"x"}, Env: []string{}, Umask: wire.UmaskOf(0o077), Session: &wire.SessionRequest{Op: wire.SessionAttach, Name: "a"}},
 		{Args: []string{"x"}, Env: []string{}, Session: &wire.SessionRequest{Op: wire.SessionExec, Name: "a", NoWait: true}},
 		{Args: []string{"x"}, Env: []string{}, Session: &wire.SessionRequest{Op: wire.SessionExec, Name: "a", Job: "b", Keep: true}},
 		{Args: []string{"x"}, Env: []string{"B=2"}, Session: &wire.SessionRequest{

@@ -26,6 +26,8 @@ type StartRequest struct {
 	// its output comes as Stdout.
 	TTY        bool
 	Rows, Cols uint16
+	// Umask is that of the process, or of the shell of a session that the request makes.
+	Umask Umask
 	// TimeoutMS kills the process tree after so many milliseconds; 0 never.
 	TimeoutMS uint64
 	// Session makes this a request to a shell session; nil for a process. The
@@ -36,13 +38,14 @@ type StartRequest struct {
 	Network *NetRequest
 }
 
-// flags are those of a request's first byte, from its lowest bit on; then come flagSession
-// and flagNetwork.
+// flags are those of a request's first byte, from its lowest bit on; then come flagSession,
+// flagNetwork and flagUmask.
 func (r *StartRequest) flags() []*bool { return []*bool{&r.Stdin, &r.Merge, &r.TTY} }
 
 const (
 	flagSession = 1 << 3
 	flagNetwork = 1 << 4
+	flagUmask   = 1 << 5
 )
 
 func pack(flags []*bool) (b byte) {
@@ -69,7 +72,13 @@ func (r *StartRequest) Encode() []byte {
 	if r.Session != nil {
 		flags |= flagSession
 	}
+	if r.Umask != 0 {
+		flags |= flagUmask
+	}
 	b := AppendSize([]byte{flags}, r.Rows, r.Cols)
+	if r.Umask != 0 {
+		b = append(b, byte(r.Umask.Mask()))
+	}
 	b = binary.AppendUvarint(b, r.TimeoutMS)
 	b = appendString(b, r.Dir)
 	b = appendList(appendList(b, r.Args), r.Env)
@@ -93,7 +102,7 @@ func appendList(b []byte, list []string) []byte {
 
 // ParseStart reads what Encode has written.
 func ParseStart(b []byte) (*StartRequest, error) {
-	if len(b) < 5 || b[0] > flagNetwork {
+	if len(b) < 5 || b[0] >= flagUmask<<1 || b[0]&flagNetwork != 0 && b[0] != flagNetwork {
 		return nil, fmt.Errorf("%w: start request", ErrProtocol)
 	}
 	r := &StartRequest{}
@@ -107,6 +116,9 @@ func ParseStart(b []byte) (*StartRequest, error) {
 	unpack(b[0], r.flags())
 	r.Rows, r.Cols = binary.LittleEndian.Uint16(b[1:]), binary.LittleEndian.Uint16(b[3:])
 	p := parser{rest: b[5:]}
+	if b[0]&flagUmask != 0 {
+		r.Umask = p.umask()
+	}
 	r.TimeoutMS = p.number()
 	r.Dir = p.text()
 	r.Args = p.list()
@@ -134,6 +146,16 @@ func (p *parser) number() uint64 {
 	}
 	p.rest = p.rest[size:]
 	return n
+}
+
+func (p *parser) umask() Umask {
+	if len(p.rest) == 0 || p.rest[0] > 0o077 || UmaskOf(uint32(p.rest[0])) == 0 {
+		p.bad, p.rest = true, nil
+		return 0
+	}
+	u := UmaskOf(uint32(p.rest[0]))
+	p.rest = p.rest[1:]
+	return u
 }
 
 func (p *parser) text() string {

@@ -163,7 +163,7 @@ func copyOne(ctx context.Context, h *host.Host, rt *local.Runtime, id string, fr
 	case from.stream():
 		return copyFromStdin(ctx, h, rt, id, to)
 	case from.sandbox != "":
-		return copyOut(ctx, h, rt, id, from, to.path, into, h.Umask)
+		return copyOut(ctx, h, rt, id, from, to.path, into, *h.Umask)
 	}
 	return copyIn(ctx, h, rt, id, from.path, to, into)
 }

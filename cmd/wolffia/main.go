@@ -71,7 +71,7 @@ var primingCommands = []string{"exec", "inspect", "ls", "rm", "stop"}
 
 // run executes one command line and returns its exit code; umask is the caller's.
 func run(args []string, io *console.Console, umask uint32) int {
-	a := &app{Host: &host.Host{Console: io, Umask: umask, Version: version}}
+	a := &app{Host: &host.Host{Console: io, Umask: &umask, Version: version}}
 	ctx, handler := signals.Watch(context.Background())
 	a.Signals = handler
 	defer handler.End(context.Canceled)

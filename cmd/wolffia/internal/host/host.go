@@ -21,7 +21,7 @@ type Host struct {
 	Signals  *signals.Handler
 	StateDir string       // --state-dir
 	Log      *slog.Logger // the service's; nil for other commands
-	Umask    uint32       // the caller's: for copies, which are as those of cp(1)
+	Umask    *uint32      // the caller's, for copies and for what runs inside; nil for what serves others
 	Version  string       // of wolffia
 	closers  []func() error
 }
@@ -40,7 +40,7 @@ func (h *Host) OpenEarly(name string) (*local.Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	rt, err := newRuntime(name, &local.Options{Binary: binary, StateDir: h.StateDir, Progress: h.Progress(), Log: h.Log})
+	rt, err := newRuntime(name, &local.Options{Binary: binary, StateDir: h.StateDir, Progress: h.Progress(), Log: h.Log, Umask: h.Umask})
 	if err != nil {
 		return nil, err
 	}

@@ -82,9 +82,10 @@ func (f *Sandbox) Config(ctx context.Context, h *host.Host) (*runtime.SandboxCon
 	if c.Env, err = Variables(f.List("env")); err != nil {
 		return nil, err
 	}
-	// TERM and LANG of the caller: what is shown is shown on the same terminal.
-	for _, k := range []string{"TERM", "LANG"} {
-		if v, set := os.LookupEnv(k); set && c.Env[k] == "" {
+	// What the caller sees on this terminal is of the same kind, time zone and language.
+	for _, v := range os.Environ() {
+		k, v, _ := strings.Cut(v, "=")
+		if _, given := c.Env[k]; !given && isOutlook(k) {
 			c.Env[k] = v
 		}
 	}
@@ -144,6 +145,12 @@ func (f *Sandbox) Config(ctx context.Context, h *host.Host) (*runtime.SandboxCon
 		return nil, err
 	}
 	return c, f.addVolumes(c) // last: variables say where some caches are
+}
+
+// isOutlook reports whether a variable says how its user sees text: on what terminal, in which time zone and language
+// (environ(7), locale(7)).
+func isOutlook(name string) bool {
+	return name == "TERM" || name == "TZ" || name == "LANG" || name == "LANGUAGE" || strings.HasPrefix(name, "LC_")
 }
 
 // applyLimits sets the limits and the lifetimes.

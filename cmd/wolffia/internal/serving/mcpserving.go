@@ -24,6 +24,7 @@ func (m *mcpServer) serve(cmd *cobra.Command) error {
 	}
 	out := h.Out // only the protocol goes there
 	h.Out = &console.Output{File: h.Err.File}
+	h.Umask = nil
 	var err error
 	if m.rt, err = h.Open(m.flags.Text("runtime")); err != nil {
 		return err

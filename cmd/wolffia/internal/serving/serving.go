@@ -39,7 +39,7 @@ func serve(ctx context.Context, h *host.Host, flags *sandboxflags.Sandbox, where
 		return runtime.Errorf(runtime.ErrInvalid, "serve does not take --name or --owner: ids are generated, and owners come with each request")
 	}
 	log := slog.New(slog.NewJSONHandler(h.Err, nil))
-	h.Log = log
+	h.Log, h.Umask = log, nil
 	rt, err := h.Open(flags.Text("runtime"))
 	if err != nil {
 		return err
