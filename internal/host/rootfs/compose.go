@@ -39,6 +39,10 @@ func HostDirs() []string {
 		found, _ := filepath.Glob("/etc/" + pattern) // the patterns are valid
 		dirs = append(dirs, found...)
 	}
+	for _, name := range distroEtc(nil) {
+		dirs = append(dirs, "/etc/"+name)
+	}
+	dirs = append(dirs, distroData...)
 	return slices.DeleteFunc(dirs, func(dir string) bool {
 		st, err := os.Stat(dir)
 		return err != nil || !st.IsDir()
@@ -173,6 +177,10 @@ func ComposeRoot(b *boot.Params, spec *launch.Spec) (err error) {
 	}
 	if kind != engineImage {
 		spec.Root = append(spec.Root, launch.Mount{Kind: launch.Symlink, Source: "../tmp", Target: "/var/tmp"})
+	}
+	if kind == hostRoot {
+		places := append(slices.Concat(b.Config.Mounts, volumeMounts(b)), runtime.Mount{Target: b.Config.MountPointOrDefault()})
+		spec.Root = append(spec.Root, distroVar(places)...)
 	}
 	return composeEtc(b, spec, at(b, "etc"))
 }

@@ -133,7 +133,7 @@ func readHost(c *statedir.Config) (map[string]string, error) {
 // may read. The kernel copies: they have a few hundred KiB, which would stay in the memory of this
 // process.
 func copyHost(etc string) error {
-	for _, name := range hostFiles {
+	for _, name := range slices.Concat(hostFiles, distroIn()) {
 		in, err := openRegular("/etc/" + name)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 			continue
@@ -221,6 +221,12 @@ func composeEtc(b *boot.Params, spec *launch.Spec, etc string) error {
 			}
 			spec.HostEtc = append(spec.HostEtc, name)
 		}
+	}
+	for _, name := range distroEtc(mounts) {
+		if err := os.MkdirAll(filepath.Join(etc, name), 0o755); err != nil {
+			return err
+		}
+		spec.HostEtc = append(spec.HostEtc, name)
 	}
 	if link, err := os.Readlink("/etc/mtab"); err == nil && !filepath.IsAbs(link) {
 		if err := os.Symlink(link, filepath.Join(etc, "mtab")); err != nil {
