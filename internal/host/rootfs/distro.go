@@ -24,13 +24,11 @@ var (
 	}
 	// distroDirs are patterns of directories in /etc.
 	distroDirs = []string{
-		"fonts", "php/*/cli", "php/*/mods-available", "php.d", "maven/logging", "chromium.d", "chromium/policies", "ImageMagick-*", "xml", "sgml", "texmf", "vulkan", "OpenCL", "glvnd", "terminfo",
-		"dictionaries-common", "postgresql-common", "libpaper.d", "ghostscript",
+		"fonts", "php/*/cli", "php/*/mods-available", "php.d", "maven/logging", "chromium.d", "chromium/policies", "ImageMagick-*", "xml", "sgml", "texmf", "vulkan", "OpenCL", "ghostscript",
 	}
 	// distroData are directories in /var.
 	distroData = []string{
-		"/var/lib/dpkg", "/var/lib/rpm", "/var/lib/pacman/local", "/var/lib/aspell", "/var/lib/ispell", "/var/lib/dictionaries-common", "/var/lib/texmf", "/var/lib/tex-common", "/var/lib/ghostscript",
-		"/var/cache/fontconfig", "/var/cache/dictionaries-common",
+		"/var/lib/dpkg", "/var/lib/rpm", "/var/lib/pacman/local", "/var/lib/aspell", "/var/lib/ispell", "/var/lib/texmf", "/var/lib/ghostscript", "/var/cache/fontconfig",
 	}
 )
 
