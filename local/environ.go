@@ -41,7 +41,7 @@ var noRetries = map[string]string{"npm_config_fetch_retries": "0", "PIP_RETRIES"
 func proxyVariables(hostname string) map[string]string {
 	vars := map[string]string{}
 	// not all programs know ranges
-	direct := "localhost,127.0.0.1,127.0.0.0/8,::1,0.0.0.0," + hostname
+	direct := "localhost,127.0.0.1,127.0.0.0/8,::1,[::1],0.0.0.0," + hostname
 	for name, value := range map[string]string{
 		"HTTP_PROXY": "http://" + launch.HTTPProxy, "HTTPS_PROXY": "http://" + launch.HTTPProxy, "NO_PROXY": direct,
 	} {
