@@ -495,6 +495,18 @@ func withECH(t testing.TB) []byte {
 	return b
 }
 
+// TestStatus: clients try again what may be better then, and nothing else.
+func TestStatus(t *testing.T) {
+	for reason, want := range map[string]int{
+		egress.ReasonUnreached: 502, egress.ReasonResolve: 502, egress.ReasonSystem: 502, egress.ReasonUpstream: 502,
+		egress.ReasonOwn: 403, fmt.Sprintf(egress.ReasonForbidden, "private"): 403, egress.ReasonName: 403, egress.ReasonUpstreamRefuses: 403,
+	} {
+		if got := statusOf(reason); got != want {
+			t.Errorf("%s: status %d, want %d", reason, got, want)
+		}
+	}
+}
+
 // TestAttacks: each is refused, and reported; nothing but the name's own address is connected to.
 func TestAttacks(t *testing.T) {
 	checkLeaks(t)
@@ -519,6 +531,8 @@ func TestAttacks(t *testing.T) {
 			attack.try(w)
 			if e := w.expect(attack.reason); e.Time.IsZero() || !strings.Contains("lookup connect proxy", e.Op) {
 				t.Errorf("event %+v", e)
+			} else if e.Reason == egress.ReasonSlow && e.Remedy != "" {
+				t.Errorf("a slow client is advised to weaken a check: %s", e.Remedy)
 			}
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -136,7 +136,7 @@ func remedy(e egress.Event) string {
 	switch e.Reason {
 	case egress.ReasonName, egress.ReasonPort, egress.ReasonLearned:
 		return network.Remedy(e.Name, uint16(e.Port))
-	case egress.ReasonNotTLS, egress.ReasonBadTLS, egress.ReasonNoSNI, egress.ReasonSNI, egress.ReasonECH, egress.ReasonNotHTTP, egress.ReasonHost, egress.ReasonSlow:
+	case egress.ReasonNotTLS, egress.ReasonBadTLS, egress.ReasonNoSNI, egress.ReasonSNI, egress.ReasonECH, egress.ReasonNotHTTP, egress.ReasonHost: // not ReasonSlow: a slow client needs no weaker check
 		if e.Name != "" {
 			return "--no-sni-check " + e.Name
 		}

@@ -51,7 +51,8 @@ func (w *web) connect(rw http.ResponseWriter, v *inboundConn, authority string) 
 	}
 	out, err := w.g.reach(v, to)
 	if err != nil {
-		deny(rw, v, http.StatusBadGateway, refusalOf(err))
+		e := refusalOf(err)
+		deny(rw, v, statusOf(e.Reason), e)
 		return
 	}
 	_, buffered, err := http.NewResponseController(rw).Hijack()
@@ -66,6 +67,16 @@ func (w *web) connect(rw http.ResponseWriter, v *inboundConn, authority string) 
 	v.peeked = slices.Concat(ahead, v.peeked)
 	v.to = to
 	w.g.answered(v, out, []byte("HTTP/1.1 200 Connection established\r\n\r\n"))
+}
+
+// statusOf returns the status of an answer to a request for which the gateway has not connected.
+// After a refusal programs must not try again: of 502 npm does so for 70 seconds.
+func statusOf(reason string) int {
+	switch reason {
+	case egress.ReasonUnreached, egress.ReasonResolve, egress.ReasonUpstream, egress.ReasonSystem:
+		return http.StatusBadGateway
+	}
+	return http.StatusForbidden
 }
 
 // reach opens the connection to a permitted target for a client of a proxy; nil if each request on

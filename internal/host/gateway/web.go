@@ -282,10 +282,8 @@ func (w *web) failed(rw http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case !ok || !errors.As(err, &refused):
 		rw.WriteHeader(http.StatusBadGateway)
-	case refused.event.Reason == egress.ReasonUnreached || refused.event.Reason == egress.ReasonResolve:
-		deny(rw, p.v, http.StatusBadGateway, refused.event)
 	default:
-		deny(rw, p.v, http.StatusForbidden, refused.event)
+		deny(rw, p.v, statusOf(refused.event.Reason), refused.event)
 	}
 }
 
