@@ -28,5 +28,8 @@ func partHint(text, codebase string, create bool) string {
 	if err != nil {
 		return ""
 	}
+	if own.Mode()&os.ModeSymlink != 0 {
+		return "the codebase's .git is a symbolic link to what the sandbox does not show: git inside works with a directory .git, so move the repository there"
+	}
 	return "the codebase is a linked working tree, and the sandbox does not show its repository: use --worktree BRANCH with that"
 }

@@ -1,6 +1,7 @@
 package hint
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,10 +23,13 @@ func TestPartHint(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "moved"), 0o755), os.Symlink("../linked", filepath.Join(dir, "moved/.git"))); err != nil {
+		t.Fatal(err)
+	}
 	const failure = "fatal: not a git repository (or any parent up to mount point /x)\n"
 	part := "a part of the repository " + dir + "/repo, which the sandbox does not show: to show it, add --codebase " + console.ShellWord(dir+"/repo")
 	for codebase, want := range map[string]string{
-		"repo": "", "repo/sub": part, "repo/sub/deep": part, "repo/module": part, "plain": "", "linked": "use --worktree BRANCH",
+		"repo": "", "repo/sub": part, "repo/sub/deep": part, "repo/module": part, "plain": "", "linked": "use --worktree BRANCH", "moved": "is a symbolic link",
 	} {
 		got := partHint(failure, filepath.Join(dir, codebase), true)
 		if want == "" && got != "" || !strings.Contains(got, want) {
