@@ -29,8 +29,8 @@ func newReaper(limits *limiter) *reaper {
 	return r
 }
 
-// start forks and executes a process with a umask. The reaper's goroutine calls changed each time the process stops, and
-// once when it has ended. changed must not block.
+// start forks and executes a process with a umask. The reaper's goroutine calls changed each time
+// the process stops, and once when it has ended. changed must not block.
 func (r *reaper) start(umask wire.Umask, path string, args []string, attr *syscall.ProcAttr, changed func(syscall.WaitStatus)) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

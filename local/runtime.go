@@ -33,8 +33,8 @@ type Options struct {
 	// Log receives a line for each sandbox that is removed unasked, for example because
 	// its lifetime is over; nil disables logging.
 	Log *slog.Logger
-	// Umask is that of the processes and of the shells of sessions that this runtime starts in sandboxes, without the
-	// owner's bits (umask(2)); nil: 022.
+	// Umask is that of the processes and of the shells of sessions that this runtime starts in
+	// sandboxes, without the owner's bits (umask(2)); nil: 022.
 	Umask *uint32
 }
 

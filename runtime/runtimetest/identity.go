@@ -51,8 +51,8 @@ func hostname(e *env) {
 	}
 }
 
-// The umask is the usual one, whatever the caller's is, unless the runtime was made with another; TestMain of an
-// implementation may well set one for this process.
+// The umask is the usual one, whatever the caller's is, unless the runtime was made with another;
+// TestMain of an implementation may well set one for this process.
 func umask(e *env) {
 	s := e.common()
 	e.prints(s.ID, "umask; echo x >f; stat -c %a f", "0022\n644\n")

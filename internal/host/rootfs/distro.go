@@ -12,31 +12,51 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// What the distribution's programs in /usr keep elsewhere, and do not work without. These are tables, not all that packages
-// ship: of a directory that also holds credentials (maven/settings.xml, R/Renviron.site, php/*/fpm) they have parts. What an
-// administrator has put there is left out by settingsOnly.
+// What the distribution's programs in /usr keep elsewhere, and do not work without. These are
+// tables, not all that packages ship: of a directory that also holds credentials
+// (maven/settings.xml, R/Renviron.site, php/*/fpm) they have parts. What an administrator has put
+// there is left out by settingsOnly.
 var (
 	// distroFiles are patterns of files in /etc.
 	distroFiles = []string{
-		"bash.bashrc", "inputrc", "papersize", "magic", "magic.mime", "rpc", "networks", "ethertypes", "host.conf", "gai.conf", "locale.alias", "mke2fs.conf", "mailcap", "screenrc", "nanorc",
-		"lsb-release", "redhat-release", "system-release", "fedora-release", "alpine-release", "arch-release",
-		"matplotlibrc", "maven/m2.conf", "R/Renviron", "R/ldpaths", "R/repositories", "R/Makeconf", "R/javaconf", "vim/vimrc", "X11/rgb.txt", "python3/debian_config", "python3.*/sitecustomize.py",
+		"bash.bashrc", "inputrc", "papersize", "magic", "magic.mime", "rpc", "networks",
+		"ethertypes", "host.conf", "gai.conf", "locale.alias", "mke2fs.conf", "mailcap",
+		"screenrc", "nanorc",
+		"lsb-release", "redhat-release", "system-release", "fedora-release",
+		"alpine-release", "arch-release",
+		"matplotlibrc", "maven/m2.conf", "R/Renviron", "R/ldpaths", "R/repositories",
+		"R/Makeconf", "R/javaconf", "vim/vimrc", "X11/rgb.txt", "python3/debian_config",
+		"python3.*/sitecustomize.py",
 	}
 	// distroDirs are patterns of directories in /etc.
 	distroDirs = []string{
-		"fonts", "php/*/cli", "php/*/mods-available", "php.d", "maven/logging", "chromium.d", "chromium/policies", "ImageMagick-*", "xml", "sgml", "texmf", "vulkan", "OpenCL", "ghostscript",
+		"fonts", "php/*/cli", "php/*/mods-available", "php.d", "maven/logging", "chromium.d",
+		"chromium/policies", "ImageMagick-*", "xml", "sgml", "texmf", "vulkan", "OpenCL",
+		"ghostscript",
 	}
 	// distroData are directories in /var.
 	distroData = []string{
-		"/var/lib/dpkg", "/var/lib/rpm", "/var/lib/pacman/local", "/var/lib/aspell", "/var/lib/ispell", "/var/lib/texmf", "/var/lib/ghostscript", "/var/cache/fontconfig",
+		"/var/lib/dpkg", "/var/lib/rpm", "/var/lib/pacman/local", "/var/lib/aspell",
+		"/var/lib/ispell", "/var/lib/texmf", "/var/lib/ghostscript", "/var/cache/fontconfig",
 	}
 )
 
-// maxSettings is how many names settingsOnly looks at. A directory with more is not a program's settings.
+// What namesCredential knows: whole names, their endings, and words in them.
+var (
+	credentialNames = []string{
+		"shadow", "gshadow", "npmrc", ".netrc", "pip.conf", "settings.xml", "settings-security.xml",
+		"auth.json", "private",
+	}
+	credentialTypes = []string{".key", ".pem", ".p12", ".pfx", ".jks", ".kdbx", ".keytab"}
+	credentialWords = []string{"secret", "password", "passwd", "credential", "token"}
+)
+
+// maxSettings is how many names settingsOnly looks at. A directory with more is not a program's
+// settings.
 const maxSettings = 2000
 
-// settingsOnly reports whether a directory has nothing but directories, links, and files that all may read and whose names are
-// not those of credentials.
+// settingsOnly reports whether a directory has nothing but directories, links, and files that all
+// may read and whose names are not those of credentials.
 func settingsOnly(dir string) bool {
 	n := 0
 	real, err := filepath.EvalSymlinks(dir)
@@ -60,13 +80,14 @@ func settingsOnly(dir string) bool {
 // publicFile reports whether all may read a regular file.
 func publicFile(st fs.FileInfo) bool { return st.Mode().IsRegular() && st.Mode()&0o004 != 0 }
 
-// namesCredential reports whether a name in /etc is one of a file with credentials, whatever its mode.
+// namesCredential reports whether a name in /etc is one of a file with credentials, whatever its
+// mode.
 func namesCredential(name string) bool {
 	name = strings.ToLower(name)
-	return slices.Contains([]string{"shadow", "gshadow", "npmrc", ".netrc", "pip.conf", "settings.xml", "settings-security.xml", "auth.json", "private"}, name) ||
-		slices.Contains([]string{".key", ".pem", ".p12", ".pfx", ".jks", ".kdbx", ".keytab"}, filepath.Ext(name)) ||
-		slices.ContainsFunc(strings.FieldsFunc(name, func(c rune) bool { return c < 'a' || c > 'z' }), func(word string) bool { // not tokenizer.ini
-			return slices.Contains([]string{"secret", "password", "passwd", "credential", "token"}, strings.TrimSuffix(word, "s"))
+	words := strings.FieldsFunc(name, func(c rune) bool { return c < 'a' || c > 'z' }) // not tokenizer.ini
+	return slices.Contains(credentialNames, name) || slices.Contains(credentialTypes, filepath.Ext(name)) ||
+		slices.ContainsFunc(words, func(word string) bool {
+			return slices.Contains(credentialWords, strings.TrimSuffix(word, "s"))
 		})
 }
 

@@ -38,9 +38,9 @@ var (
 const (
 	defaultLines   = 2000
 	defaultMethods = 60
-	maxProduct     = 119500 // lines of Go of the product
+	maxProduct     = 119700 // lines of Go of the product
 	maxColumns     = 120
-	maxWide        = 1340 // lines with more
+	maxWide        = 1350 // lines with more
 )
 
 // slack is how much smaller than its budget something may be, in percent.

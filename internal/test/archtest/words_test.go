@@ -18,7 +18,7 @@ var maxWords = map[string]int{
 	"CONTRIBUTING.md":                    1891,
 	"README.md":                          990,
 	"SCOPE.md":                           402,
-	"SECURITY.md":                        3282,
+	"SECURITY.md":                        3288,
 	"docs/README.md":                     280,
 	"docs/attack-matrix.md":              generated,
 	"docs/backends.md":                   1080,
@@ -73,7 +73,7 @@ var maxWords = map[string]int{
 	"docs/static.md":                     718,
 	"docs/toolchains.md":                 450,
 	"docs/volumes.md":                    540,
-	"docs/wire.md":                       2547,
+	"docs/wire.md":                       2571,
 }
 
 // maxDocuments is how many words all pages may have together.

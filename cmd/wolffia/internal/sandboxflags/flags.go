@@ -147,8 +147,8 @@ func (f *Sandbox) Config(ctx context.Context, h *host.Host) (*runtime.SandboxCon
 	return c, f.addVolumes(c) // last: variables say where some caches are
 }
 
-// isOutlook reports whether a variable says how its user sees text: on what terminal, in which time zone and language
-// (environ(7), locale(7)).
+// isOutlook reports whether a variable says how its user sees text: on what terminal, in which time
+// zone and language (environ(7), locale(7)).
 func isOutlook(name string) bool {
 	return name == "TERM" || name == "TZ" || name == "LANG" || name == "LANGUAGE" || strings.HasPrefix(name, "LC_")
 }
