@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,10 +24,20 @@ import (
 // connections keeps one connection to each sandbox, which all calls share.
 type connections struct{ *table[*connection] }
 
+// mostBlocking is how many connections of a process have a thread each that reads, which answers
+// sooner. The reads of the others wait in the runtime's poller: a service has one or two connections
+// for each sandbox.
+const mostBlocking = 8
+
+// held is how many connections the process has.
+var held atomic.Int32
+
 // A connection is one to PID 1 of a sandbox or, where PID 1 takes none, to the shim, which passes
 // frames on.
 type connection struct {
 	giveUp context.CancelFunc // ends the wait for the shim
+	polls  bool               // the reads wait in the runtime's poller
+	over   sync.Once
 
 	ready chan struct{} // closed when those below are set
 	conn  *client.Conn
@@ -61,7 +73,7 @@ func earlyConnection(rec *statedir.Record, socket *os.File, limit time.Duration)
 // opening returns a connection that open opens, within a limit.
 func opening(limit time.Duration, open func(context.Context, *connection) error) *connection {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	c := &connection{giveUp: cancel, ready: make(chan struct{})}
+	c := beginConnection(cancel)
 	go func() { // ends with ctx
 		defer cancel()
 		defer close(c.ready)
@@ -70,9 +82,25 @@ func opening(limit time.Duration, open func(context.Context, *connection) error)
 	return c
 }
 
+// beginConnection returns a connection that is not open yet; giveUp ends the wait for the shim.
+func beginConnection(giveUp context.CancelFunc) *connection {
+	return &connection{giveUp: giveUp, ready: make(chan struct{}), polls: held.Add(1) > mostBlocking}
+}
+
+// share has the reads of a socket wait where those of this connection do, before the first one.
+func (c *connection) share(sock *rawsock.Socket) error {
+	if !c.polls {
+		return nil
+	}
+	if err := sock.Poll(); err != nil {
+		return runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	return nil
+}
+
 // connectionOf returns a connection to PID 1 and the shim, which are connected.
 func connectionOf(shim *rawsock.Socket, direct *os.File) *connection {
-	c := &connection{giveUp: func() {}, ready: make(chan struct{})}
+	c := beginConnection(func() {})
 	c.err = c.join(shim, direct)
 	close(c.ready)
 	return c
@@ -97,6 +125,7 @@ func (c *connection) lives() bool {
 // Close closes the connection, also if it is not open yet. Closing twice is fine.
 func (c *connection) Close() error {
 	c.giveUp()
+	c.over.Do(func() { held.Add(-1) })
 	<-c.ready
 	if c.err != nil {
 		return nil
@@ -109,6 +138,9 @@ func (s *connections) to(ctx context.Context, rec *statedir.Record) (*client.Con
 	s.mu.Lock()
 	c := s.open[rec.ID()]
 	if c == nil || !c.lives() {
+		if c != nil {
+			_ = c.Close() // it is open, and has ended
+		}
 		c = newConnection(rec, nil)
 		s.open[rec.ID()] = c
 	}

@@ -32,6 +32,9 @@ func (c *connection) open(ctx context.Context, rec *statedir.Record, shim *rawso
 		return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: the shim does not answer", rec.ID())
 	}
 	if errors.Is(err, runtime.ErrUnsupported) {
+		if err := c.share(shim); err != nil {
+			return errors.Join(err, shim.Close())
+		}
 		c.conn, c.sock = client.New(shim), shim
 		return nil
 	}
@@ -46,6 +49,9 @@ func (c *connection) open(ctx context.Context, rec *statedir.Record, shim *rawso
 func (c *connection) join(shim *rawsock.Socket, direct *os.File) (err error) {
 	if c.sock, err = rawsock.FileSocket(direct); err != nil {
 		return runtime.WithClass(runtime.ErrUnavailable, errors.Join(err, shim.Close()))
+	}
+	if err := errors.Join(c.share(shim), c.share(c.sock)); err != nil {
+		return errors.Join(err, shim.Close(), c.sock.Close())
 	}
 	c.shim = client.New(shim)
 	c.conn = client.NewLeased(c.sock, newLease(c.shim))

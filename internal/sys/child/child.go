@@ -68,24 +68,31 @@ func Start(c *Command) (*Child, error) {
 	if env == nil {
 		env = []string{} // nil is the caller's
 	}
-	pid, err := timerslack.ForkExec(c.Slack, c.Path, c.Args, &syscall.ProcAttr{Dir: "/", Env: env, Files: files, Sys: c.Attr})
+	attr, pidfd := syscall.SysProcAttr{}, -1
+	if c.Attr != nil {
+		attr = *c.Attr
+	}
+	attr.PidFD = &pidfd
+	pid, err := timerslack.ForkExec(c.Slack, c.Path, c.Args, &syscall.ProcAttr{Dir: "/", Env: env, Files: files, Sys: &attr})
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Path, err)
 	}
 	child := &Child{pid: pid, gone: make(chan struct{})}
-	go child.reap() // ends with the child
+	go child.reap(pidfd) // ends with the child
 	return child, nil
 }
 
-func (c *Child) reap() {
+// reap waits for the child, and closes its pidfd.
+func (c *Child) reap(pidfd int) {
 	defer close(c.gone)
 	// Wait without reaping first, so that Kill never hits another process with the same
-	// PID.
-	for {
-		err := unix.Waitid(unix.P_PID, c.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
+	// PID. A pidfd can be read from once the process has ended (pidfd_open(2)): the wait is in
+	// the runtime's poller, and takes no thread.
+	_ = unix.SetNonblock(pidfd, true)
+	f := os.NewFile(uintptr(pidfd), "pidfd")
+	defer f.Close()
+	if raw, err := f.SyscallConn(); err != nil || raw.Read(func(fd uintptr) bool { return ended(unix.P_PIDFD, int(fd), unix.WNOHANG) }) != nil {
+		ended(unix.P_PID, c.pid, 0)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,6 +101,17 @@ func (c *Child) reap() {
 	for {
 		if _, err := unix.Wait4(c.pid, &ws, 0, nil); !errors.Is(err, unix.EINTR) {
 			return
+		}
+	}
+}
+
+// ended reports whether a child has ended, which it does not reap. Without WNOHANG it waits.
+func ended(kind, id, options int) bool {
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(kind, id, &info, unix.WEXITED|unix.WNOWAIT|options, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return err != nil || info.Signo != 0 // waitid(2): zero where no child has ended
 		}
 	}
 }
