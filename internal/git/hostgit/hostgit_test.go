@@ -28,6 +28,7 @@ func TestOff(t *testing.T) {
 }
 
 func TestEnviron(t *testing.T) {
+	t.Setenv("PATH", "/bin")
 	got := environ([]string{"PATH=/bin", "GIT_DIR=/x", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_GLOBAL=/g", "LC_ALL=de", "GIT_EXTERNAL_DIFF=x"})
 	if want := []string{"PATH=/bin", "GIT_CONFIG_GLOBAL=/g", "LC_ALL=C"}; !slices.Equal(got[:3], want) {
 		t.Errorf("got %q, want it to begin with %q", got, want)

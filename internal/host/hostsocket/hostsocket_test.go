@@ -92,7 +92,7 @@ func TestDialUnknownProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	most := next.Fd() + 1 // enough for the connection
+	most := next.Fd() + 2 // enough for the socket's file and the connection
 	_ = next.Close()
 	var before unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {

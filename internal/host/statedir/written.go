@@ -1,5 +1,10 @@
 package statedir
 
+import (
+	"errors"
+	"io/fs"
+)
+
 // Written returns the directories and files of the host that sandboxes can change, as far as this
 // state directory records them: codebases and writable mounts, and itself, which has the volumes.
 // An error comes with what could be read.
@@ -8,6 +13,9 @@ func (d *Dir) Written() ([]string, error) {
 	err := d.Each(func(c *Config) {
 		all = append(all, Changes(c)...)
 	})
+	if errors.Is(err, fs.ErrNotExist) { // the state directory was removed
+		err = nil
+	}
 	return all, err
 }
 
