@@ -25,8 +25,8 @@ import (
 type connections struct{ *table[*connection] }
 
 // mostBlocking is how many connections of a process have a thread each that reads, which answers
-// sooner. The reads of the others wait in the runtime's poller: a service has one or two connections
-// for each sandbox.
+// sooner. The reads of the others wait in the runtime's poller: a service has one or two for each
+// sandbox.
 const mostBlocking = 8
 
 // held is how many connections the process has.

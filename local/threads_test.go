@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A process that has many sandboxes has no thread for each: neither waits for a process nor reads from a connection.
+// A process that has many sandboxes has no thread for each: none waits for a process of the sandbox, or
+// reads from a connection to it.
 func TestManySandboxesShareThreads(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
 	threads := func() int {

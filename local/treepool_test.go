@@ -19,8 +19,8 @@ func takenOf(t *testing.T, rt *local.Runtime, shape string) int64 {
 	return awaitPool(t, rt, shape, "there", func(p *local.Pool) bool { return p != nil }).Claimed
 }
 
-// A pooled sandbox with its tree is for a sandbox of this codebase and these rules. That shows what the host has done meanwhile, and no
-// message is sent for what the kernel knows already.
+// A pooled sandbox with its tree is for a sandbox of this codebase and these rules. That shows what
+// the host has done meanwhile, and no message is sent for what the kernel knows already.
 func TestTreePool(t *testing.T) {
 	const dirs, files = 20, 20
 	rt, _, codebase := newRuntime(t)

@@ -27,8 +27,8 @@ func plant(t *testing.T, codebase string, dirs, files int) {
 	}
 }
 
-// TestWarm: a tree is listed ahead when nothing runs inside, when something runs for long, or when somebody goes through it by
-// name after name; and once more after new rules.
+// TestWarm: a tree is listed ahead when nothing runs inside, when something runs for long, or when a
+// program goes through it by name after name; and once more after new rules.
 func TestWarm(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
 	const dirs, files = 20, 20
