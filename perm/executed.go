@@ -1,8 +1,10 @@
 package perm
 
 import (
+	"iter"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // A habit is a pattern of files that programs on the host execute because of their
@@ -32,7 +34,8 @@ var executed = []habit{
 	{".{tmux.conf,screenrc,lessfilter,mailcap}", "", "commands of a terminal program"},
 	{".config/tmux", "", "commands of a terminal program"},
 	{".ripgreprc", "", "flags of ripgrep, such as --pre, which runs a program"},
-	{".direnv", "", "what direnv puts into the environment at a cd, programs among it"},
+	{".direnv", "", "what direnv puts into the environment" + atCD},
+	{"{.shadowenv.d,.rvmrc,.autoenv{,.zsh},.prototools}", "", "what a shell runs, or puts into the environment," + atCD},
 
 	// Version control, and hooks.
 	{".gitconfig", "", "configuration of git, which names programs"},
@@ -41,8 +44,10 @@ var executed = []habit{
 	{".{hgrc,jjconfig.toml}", "", "configuration of Mercurial or Jujutsu, which names programs"},
 	{".jj/{repo/config.toml,workspace-config.toml}", "", "configuration of a Jujutsu repository, which names programs"},
 	{".sl/{config,sharedpath}", "", "configuration of a Sapling repository, which names programs"},
+	{"{_darcs/prefs/defaults,.pijul/config}", "", "configuration of a Darcs or Pijul repository, which names programs"},
 	{".{husky,githooks,git-hooks,lefthook,lefthook-local}", "", "hooks that git runs"},
 	{"{.pre-commit-config.{yaml,yml},prek.toml,.overcommit.yml}", "", "says what git's hooks run"},
+	{"{captainhook.json,hk.pkl}", "", "says what git's hooks run"},
 	{"{,.,.config/}lefthook{,-local}.{yml,yaml,json,jsonc,toml}", "", "says what git's hooks run"},
 
 	// Editors and debuggers.
@@ -52,12 +57,13 @@ var executed = []habit{
 		".idea/*", "{codeStyles,inspectionProfiles,dictionaries,copyright,scopes,libraries,.gitignore,.name,modules.xml,vcs.xml,encodings.xml,icon*,*.iml}",
 		"settings of a JetBrains IDE, which name programs and start them",
 	},
-	{"{.zed,.helix,.vim,.externalToolBuilders}", "", "settings of an editor, which name programs and start them"},
+	{"{.zed,.helix,.vim,.externalToolBuilders,.fleet,.nova}", "", "settings of an editor, which name programs and start them"},
+	{"{.bsp,buildServer.json,.luarc.{json,jsonc}}", "", "programs that an editor's server starts, and code that it loads"},
 	{"{.devcontainer,.devcontainer.json}", "", "commands that an editor runs when it opens a container"},
 	{"{.exrc,.vimrc,.gvimrc,.nvimrc,.nvim.lua,.lvimrc}", "", "commands of vim"},
 	{".config/{nvim,emacs,helix,zed,Code}", "", "settings of an editor, which name programs and start them"},
 	{"{.emacs,.emacs.d,.dir-locals.el,.dir-locals-2.el}", "", "variables and code of Emacs"},
-	{".{gdbinit,gdbearlyinit,lldbinit,pdbrc}", "", "commands of a debugger"},
+	{".{gdbinit,gdbearlyinit,lldbinit,pdbrc,rdbgrc{,.rb}}", "", "commands of a debugger"},
 
 	// Agents: settings, permissions, hooks, commands and servers of tools.
 	{".claude/*", "{CLAUDE.md,CLAUDE.local.md,rules,plans,worktrees,agent-memory,agent-memory-local}", "settings, hooks and commands of an agent"},
@@ -68,23 +74,26 @@ var executed = []habit{
 	{".roo/*", "{rules,rules-*}", "settings, hooks and commands of an agent"},
 	{".junie/*", "guidelines.md", "settings, hooks and commands of an agent"},
 	{".amazonq/*", "rules", "settings, hooks and commands of an agent"},
+	{".trae/*", "{rules,documents}", "settings, hooks and commands of an agent"},
 	{".{kilocode,kilo}/*", "{rules,rules-*}", "settings, hooks and commands of an agent"},
 	{"{.clinerules/hooks,.github/hooks}", "", "hooks of an agent"},
-	{".{codex,agents,opencode,continue,amp,qwen,factory,augment,crush}", "", "settings, hooks and commands of an agent"},
-	{"{{,.}opencode.{json,jsonc},kilo.{json,jsonc},{,.}crush.json}", "", "settings, hooks and commands of an agent"},
+	{".{codex,agents,opencode,continue,amp,qwen,factory,augment,crush,pi,vibe,grok,openhands,qoder,codebuddy,iflow,cody}", "", "settings, hooks and commands of an agent"},
+	{"{{,.}opencode.{json,jsonc},kilo.{json,jsonc},{,.}crush.json,conductor.json}", "", "settings, hooks and commands of an agent"},
 
 	// Wolffia itself: what the next sandbox is made with.
 	{"{.wolffia.yaml,.config/wolffia}", "", "what wolffia makes sandboxes with"},
 
 	// Version and package managers, and interpreters at their start.
-	{"{{,.}mise{,.*}.toml,.mise,mise/config{,.*}.toml,.config/mise{,.*}.toml,.config/mise}", "", "what mise runs and puts into the environment at a cd"},
-	{".tool-versions", "", "programs that asdf and mise run in place of a tool"},
+	{"{{,.}mise{,.*}.toml,.mise,mise/config{,.*}.toml,.config/mise{,.*}.toml,.config/mise}", "", "what mise runs and puts into the environment" + atCD},
+	{".tool-versions", "", "programs that asdf and mise run in place of a tool" + atCD},
 	{"rust-toolchain{,.toml}", "", "programs that rustup runs as cargo and rustc"},
 	{".cargo/config{,.toml}", "", "programs that cargo and rust-analyzer run in place of the compiler"},
 	{".yarn/{releases,plugins,sdks}", "", "programs that every command of yarn runs, and editors"},
 	{".pnpmfile.{cjs,mjs}", "", "code that pnpm runs"},
-	{".{Rprofile,Renviron}", "", "code that R and its editors run at their start"},
-	{".{irbrc,pryrc,pythonrc,pythonrc.py,ghci,iex.exs,perldb,octaverc,ocamlinit}", "", "code that an interpreter runs at its start"},
+	{".pdm-plugins", "", "code that pdm runs"},
+	{".{Rprofile,Renviron,RData}", "", "code that R and its editors run at their start"},
+	{"{.irbrc,irb.rc,_irbrc,$irbrc}", "", "code that an interpreter runs at its start"},
+	{".{pryrc,pythonrc,pythonrc.py,ghci,iex.exs,perldb,octaverc,ocamlinit,erlang}", "", "code that an interpreter runs at its start"},
 }
 
 // anyExecuted and someExecuted are the Source of AnyExecutedRules and of
@@ -108,47 +117,63 @@ const placesInRule = 8
 // the root; "." is the root. It skips directories in installed packages (InPackages). Special
 // bytes in dirs match only themselves. Package policy finds the directories: the root, the working
 // trees of git, and those that have such files already.
-func ExecutedRules(dirs []string) []Rule {
-	var prefixes []string
-	for _, dir := range dirs {
-		switch dir = strings.Trim(dir, "/"); {
-		case dir == "." || dir == "":
-			prefixes = append(prefixes, "/")
-		case !InPackages(dir):
-			prefixes = append(prefixes, "/"+strings.ReplaceAll(Quote(dir), ",", `\,`)+"/")
-		}
-	}
-	var rules []Rule
-	for some := range slices.Chunk(prefixes, placesInRule) {
-		prefix := some[0]
-		if len(some) > 1 {
-			prefix = "{" + strings.Join(some, ",") + "}"
-		}
+func ExecutedRules(dirs []string) (rules []Rule) {
+	for prefix := range prefixes(dirs, "") {
 		rules = append(rules, executedRules(prefix, someExecuted, "")...)
 	}
 	return rules
 }
 
-// executedRules returns the rules of all rows below prefix, and a rule against links
-// in the place of the directories on the way.
-func executedRules(prefix, source, notBelow string) (rules []Rule) {
+// prefixes yields patterns of dirs, with a slash and then suffix at the end of each, several
+// directories in one.
+func prefixes(dirs []string, suffix string) iter.Seq[string] {
+	var all []string
+	for _, dir := range dirs {
+		switch dir = strings.Trim(dir, "/"); {
+		case dir == "." || dir == "":
+			all = append(all, "/"+suffix)
+		case !InPackages(dir):
+			all = append(all, "/"+strings.ReplaceAll(Quote(dir), ",", `\,`)+"/"+suffix)
+		}
+	}
+	return func(yield func(string) bool) {
+		for some := range slices.Chunk(all, placesInRule) {
+			prefix := some[0]
+			if len(some) > 1 {
+				prefix = "{" + strings.Join(some, ",") + "}"
+			}
+			if !yield(prefix) {
+				return
+			}
+		}
+	}
+}
+
+// executedRules returns the rules of all rows below prefix.
+func executedRules(prefix, source, notBelow string) []Rule {
+	return rulesOf(executed, executedWays, prefix, source, notBelow)
+}
+
+// rulesOf returns the rules of rows below prefix, and a rule against links in the place of the
+// directories on the way.
+func rulesOf(rows []habit, ways, prefix, source, notBelow string) (rules []Rule) {
 	rule := Rule{Level: Read, AtMost: true, NotBelow: notBelow, Priority: PrioritySecret, Source: source}
-	for _, h := range executed {
+	for _, h := range rows {
 		rule.Pattern, rule.Except = prefix+h.pattern, h.except
 		rules = append(rules, rule)
 	}
-	rule.Pattern, rule.Except, rule.Type = prefix+executedWays, "", File
+	rule.Pattern, rule.Except, rule.Type = prefix+ways, "", File
 	return append(rules, rule)
 }
 
 // executedWays are the directories on the way to the names in executed. A link in
 // their place would lead elsewhere; a directory cannot be moved there, since other
 // rules hold below it.
-const executedWays = "{.config,.hg,.jj,.jj/repo,.sl,.vscode,.idea,.claude,.cursor,.gemini,.windsurf,.kiro,.roo,.junie,.amazonq,.kilocode,.kilo,.clinerules,.github,mise,.cargo,.yarn}"
+const executedWays = "{.config,.hg,.jj,.jj/repo,.sl,.vscode,.idea,.claude,.cursor,.gemini,.windsurf,.kiro,.roo,.junie,.amazonq,.trae,.kilocode,.kilo,.clinerules,.github,mise,.cargo,.yarn,_darcs,_darcs/prefs,.pijul}"
 
 // reasonExecuted returns the reason of the row that r was made from.
 func reasonExecuted(r *Rule) string {
-	for _, h := range executed {
+	for _, h := range executed { // a rule of EnteredRules has "**/" before it, which ends so too
 		if before, is := strings.CutSuffix(r.Pattern, h.pattern); is && h.except == r.Except && (before == "" || before[0] == '/' || before[0] == '{') {
 			return h.reason
 		}
@@ -160,31 +185,43 @@ func reasonExecuted(r *Rule) string {
 // settings, such as .vscode. The slice is the caller's.
 func ExecutedDirs() []string {
 	return []string{
-		".vscode", ".idea", ".zed", ".helix", ".devcontainer",
-		".claude", ".cursor", ".gemini", ".windsurf", ".kiro", ".roo", ".junie", ".amazonq", ".kilocode", ".kilo", ".codex", ".agents", ".opencode", ".continue",
+		".vscode", ".idea", ".zed", ".helix", ".devcontainer", ".fleet", ".nova", ".bsp",
+		".claude", ".cursor", ".gemini", ".windsurf", ".kiro", ".roo", ".junie", ".amazonq", ".kilocode", ".kilo", ".codex", ".agents", ".opencode", ".continue", ".pi", ".trae",
 	}
 }
 
-// ExecutedHome returns the paths, relative to a home directory, of files and
-// directories there that the host's programs execute or obey. They may be links into a
-// codebase. The slice is the caller's.
-func ExecutedHome() []string {
-	names := []string{".local/bin", "bin", ".config/opencode", ".config/kilo"}
-	for _, h := range executed {
-		all, _ := expand(h.pattern) // a test parses each
-		for _, name := range all {
-			if name = strings.TrimSuffix(name, "/*"); !strings.ContainsAny(name, "*?[") {
-				names = append(names, name)
-			}
+// HomeNames returns the paths, relative to a home directory that is in a codebase, of what the
+// host's programs execute there beside the names of ExecutedRules. The slice is the caller's.
+func HomeNames() []string { return []string{".local/bin", "bin", ".config/opencode", ".config/kilo"} }
+
+// atCD ends the reason of rows on which a shell acts when it enters a directory, which may be any.
+const atCD = " at a cd"
+
+// EnteredRules returns the rules of AnyExecutedRules on which a shell acts when it enters a
+// directory: for the directories dirs, as ExecutedRules has them, and for the directories deep with
+// all below them.
+func EnteredRules(dirs, deep []string) (rules []Rule) {
+	rows := slices.DeleteFunc(slices.Clone(executed), func(h habit) bool { return !strings.HasSuffix(h.reason, atCD) })
+	for i, list := range [][]string{dirs, deep} {
+		for prefix := range prefixes(list, []string{"", "**/"}[i]) {
+			rules = append(rules, rulesOf(rows, enteredWays, prefix, someExecuted, packages)...)
 		}
 	}
-	return names
+	return rules
 }
+
+// enteredWays is executedWays for EnteredRules.
+const enteredWays = "{.config,mise}"
 
 // InPackages reports whether path, relative to the root, is or is below a directory of
 // published packages or test data, such as node_modules. The presets' secrets and
 // AnyExecutedRules do not apply there.
 func InPackages(path string) bool {
-	published, _ := expand(packages)
+	published := published()
 	return slices.ContainsFunc(strings.Split(path, "/"), func(name string) bool { return slices.Contains(published, name) })
 }
+
+var published = sync.OnceValue(func() []string {
+	names, _ := expand(packages) // a test parses it
+	return names
+})

@@ -104,7 +104,7 @@ type Rule struct {
 }
 
 // String returns PATTERN=LEVEL, and in parentheses the other fields that are set, but
-// for Priority and Source.
+// for Priority and Source. It leaves out the end of a long Except.
 func (r Rule) String() string {
 	var more []string
 	if r.Type != Glob {
@@ -114,7 +114,7 @@ func (r Rule) String() string {
 		more = append(more, "at most")
 	}
 	if r.Except != "" {
-		more = append(more, "except "+r.Except)
+		more = append(more, "except "+shortened(r.Except))
 	}
 	s := r.Pattern + "=" + r.Level.String()
 	if r.NotBelow != packages { // all secrets of the presets have that, either case, and copies
@@ -132,6 +132,15 @@ func (r Rule) String() string {
 		s += " (" + strings.Join(more, ", ") + ")"
 	}
 	return s
+}
+
+// shortened returns a pattern, or the beginning of one that has very many alternatives.
+func shortened(pattern string) string {
+	const most = 700
+	if len(pattern) <= most {
+		return pattern
+	}
+	return pattern[:strings.LastIndexByte(pattern[:most], ',')+1] + "...}"
 }
 
 // describe returns r and its source, for errors.

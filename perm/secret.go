@@ -178,6 +178,9 @@ func (r Rule) Reason() string {
 	if r.Source == anyExecuted || r.Source == someExecuted {
 		return reasonExecuted(&r)
 	}
+	if r.Source == newDotName {
+		return "a new name with a dot, under which a program of the host may look for settings; what ordinary tools write can be made"
+	}
 	if r.Priority != PrioritySecret || r.NotBelow != packages {
 		return ""
 	}

@@ -60,7 +60,7 @@ func inspect(ctx context.Context, codebase, path string, executed, links bool) (
 		opts.Files = maxInspected
 	}
 	if executed {
-		opts.Marks, opts.Link = perm.ExecutedDirs(), executable
+		opts.Marks, opts.Link, opts.Folder = append(perm.ExecutedDirs(), ".envrc"), executable, entered
 	}
 	repos, err := gitscan.Scan(ctx, path, opts)
 	if err != nil {

@@ -1,13 +1,9 @@
 package policy
 
 import (
-	"errors"
-	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	"wolffia/internal/git/gitscan"
@@ -15,15 +11,18 @@ import (
 )
 
 // maxOpened bounds the directories with rules of their own for what the host executes,
-// and longestOpened the bytes of the path of one. Beyond them the rules are for all
+// longestOpened the bytes of the path of one, as a pattern, and openedText those of all. Beyond them the rules are for all
 // directories.
-const maxOpened, longestOpened = 32, 300
+const maxOpened, longestOpened, openedText = 32, 300, 5000
 
 // opened returns the directories of the codebase that the host's programs may be
-// started in: its root, the working trees of git, and those with settings of an editor
+// started in: its root, the working trees of git, the user's home, and those with settings of an editor
 // or an agent. Nil means that there are too many: all directories.
-func opened(repos *gitscan.Repos) []string {
-	dirs := map[string]bool{".": true}
+func (l *inspection) opened() []string {
+	repos, dirs := l.repos, map[string]bool{".": true}
+	if home := l.home(); home != "" {
+		dirs[home] = true
+	}
 	for _, p := range slices.Concat(repos.Dirs, repos.Links) {
 		if path.Base(p) == ".git" {
 			dirs[path.Dir(p)] = true
@@ -36,16 +35,18 @@ func opened(repos *gitscan.Repos) []string {
 		dirs[p] = true
 	}
 	var out []string
+	text := 0
 	for dir := range dirs {
+		size := len(perm.Quote(dir))
 		switch {
 		case perm.InPackages(dir):
-		case len(dir) > longestOpened:
+		case size > longestOpened:
 			return nil
 		default:
-			out = append(out, dir)
+			out, text = append(out, dir), text+size
 		}
 	}
-	if len(out) > maxOpened || repos.Truncated {
+	if len(out) > maxOpened || text > openedText || repos.Truncated {
 		return nil
 	}
 	slices.Sort(out)
@@ -88,57 +89,12 @@ func (l *inspection) led(opened []string) ([]perm.Rule, error) {
 			paths = append(paths, gitscan.Reach(l.path, filepath.Join(l.path, link))...)
 		}
 	}
-	if len(paths) <= maxLed {
-		return atMostRead(paths, source), nil
-	}
-	return limits(covering(paths), perm.Glob, source), nil
+	return someAtMostRead(paths, source), nil
 }
 
 // maxLed bounds the rules for the targets of links, which a sandbox may have made.
 // Beyond it the rules are for directories.
 const maxLed = 500
-
-// homeRules returns rules for what the host executes in the user's home if it is in the
-// codebase at path: because a link leads there, or because the home is in the codebase.
-func homeRules(path string) []perm.Rule {
-	home, err := os.UserHomeDir()
-	if err == nil {
-		home, err = filepath.EvalSymlinks(home)
-	}
-	if err != nil {
-		return nil // the user has no home directory
-	}
-	inside := home == path || strings.HasPrefix(home, strings.TrimSuffix(path, "/")+"/")
-	found := map[string]error{} // of readlink: nil for a link
-	readlink := func(name string) error {
-		err, known := found[name]
-		if !known {
-			_, err = os.Readlink(home + "/" + name)
-			found[name] = err
-		}
-		return err
-	}
-	// led reports whether name or one of its parents is a link. A name that does not exist is not
-	// a link, and has no entries that are.
-	led := func(name string) bool {
-		for i := 0; i <= len(name); i++ {
-			if i < len(name) && name[i] != '/' {
-				continue
-			}
-			if err := readlink(name[:i]); err == nil || errors.Is(err, fs.ErrNotExist) {
-				return err == nil
-			}
-		}
-		return false
-	}
-	var rules []perm.Rule
-	for _, name := range perm.ExecutedHome() {
-		if inside || led(name) {
-			rules = append(rules, atMostRead(gitscan.Reach(path, home+"/"+name), "what the host executes as ~/"+name)...)
-		}
-	}
-	return rules
-}
 
 // atMostRead returns rules by which paths, relative to the root, and their parent directories are
 // at most readable. A parent directory cannot be renamed, because other rules apply below it. The

@@ -197,7 +197,7 @@ func rulesFor(ctx context.Context, codebase, path string, o *Options, req *perm.
 	home := make(chan []perm.Rule, 1)
 	go func() { // runs during the scan; ends without being stopped
 		if base.Executed {
-			home <- homeRules(path)
+			home <- homeLinks(path)
 		}
 		close(home)
 	}()
@@ -248,7 +248,7 @@ func rulesFor(ctx context.Context, codebase, path string, o *Options, req *perm.
 }
 
 // assemble sets all of p that does not depend on what git tracks. own are the names of
-// the policy file; home gives the rules of homeRules; worktree is Options.Worktree.
+// the policy file; home gives the rules of homeLinks; worktree is Options.Worktree.
 func (l *inspection) assemble(p *Policy, req *perm.Request, base *perm.Preset, own []string, home <-chan []perm.Rule, worktree string) (err error) {
 	repos := l.repos
 	p.Linked = repos.Outer
@@ -256,7 +256,7 @@ func (l *inspection) assemble(p *Policy, req *perm.Request, base *perm.Preset, o
 	req.NotGit = notGit(repos)
 	req.GitDirs, many = bare(repos)
 	if base.Executed {
-		req.Opened = opened(repos)
+		req.Opened = l.opened()
 		p.Everywhere = req.Opened == nil
 	}
 	if p.Rules, err = perm.Assemble(req); err != nil {
@@ -268,7 +268,7 @@ func (l *inspection) assemble(p *Policy, req *perm.Request, base *perm.Preset, o
 		if err != nil {
 			return err
 		}
-		p.Rules = slices.Concat(p.Rules, led, <-home)
+		p.Rules = slices.Concat(p.Rules, led, l.entered(), l.conditional(), l.newNames(worktree), l.homeNames(), <-home)
 	}
 	if base.Git {
 		p.Truncated, p.Sealed = repos.Truncated, append(many, repos.Unread...)

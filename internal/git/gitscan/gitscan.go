@@ -28,6 +28,9 @@ import (
 // defaultMaxDirs bounds the directories that a scan reads.
 const defaultMaxDirs = 200_000
 
+// MaxFolders bounds Repos.Folders: if there are as many, there may be more.
+const MaxFolders = maxFound
+
 // Repos is the result of a scan. All paths are relative to the scanned directory, clean
 // and sorted, with every symbolic link in them resolved.
 type Repos struct {
@@ -61,6 +64,9 @@ type Repos struct {
 
 	// Marked are the directories with an entry with one of Options.Marks, up to 10,000.
 	Marked []string
+
+	// Folders are the directories that were read and for which Options.Folder returns true, up to MaxFolders.
+	Folders []string
 
 	// Linked are the symbolic links for which Options.Link returns true, up to 10,000.
 	Linked []string
@@ -111,6 +117,10 @@ type Options struct {
 	// Link reports, by the path relative to the root, whether a symbolic link belongs to
 	// Repos.Linked. Several goroutines call it at once. nil means no link does.
 	Link func(path string) bool
+
+	// Folder tells, by the path relative to the root, whether a directory belongs to Repos.Folders.
+	// Several goroutines call it at once. nil means none.
+	Folder func(path string) bool
 
 	// Found is called when the first repository is found, while the scan continues. It must not
 	// wait. It may be nil.
@@ -172,6 +182,7 @@ func Scan(ctx context.Context, root string, o *Options) (*Repos, error) {
 		NotGit:  slices.Sorted(slices.Values(w.notGit)),
 		Named:   slices.Sorted(slices.Values(w.named)),
 		Marked:  slices.Sorted(slices.Values(w.marked)),
+		Folders: slices.Sorted(slices.Values(w.folders)),
 		Linked:  slices.Sorted(slices.Values(w.linked)),
 		Skipped: slices.Sorted(slices.Values(w.skipped)),
 		Unread:  slices.Sorted(slices.Values(w.unread)),

@@ -42,8 +42,9 @@ type walker struct {
 	names set // files to look for
 	marks set // entries whose directories to look for
 	link  func(path string) bool
-	first func()       // called with the first repository; may be nil
-	files atomic.Int64 // how many files may still be counted
+	dir   func(path string) bool // Options.Folder
+	first func()                 // called with the first repository; may be nil
+	files atomic.Int64           // how many files may still be counted
 
 	mu        sync.Mutex
 	wake      sync.Cond     // signals more pending, or the end
@@ -56,6 +57,7 @@ type walker struct {
 	notGit    []string      // directories named as a bare repository; guarded by mu
 	named     []string      // files that were looked for; guarded by mu
 	marked    []string      // directories with a mark; guarded by mu
+	folders   []string      // directories that were looked for; guarded by mu
 	linked    []string      // links that were looked for; guarded by mu
 	skipped   []string      // directories of another mount; guarded by mu
 	unread    []string      // guarded by mu
@@ -71,7 +73,7 @@ func walk(ctx context.Context, root string, opts *Options) (*walker, error) {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	w := &walker{root: fd, max: opts.MaxDirs, names: set{}, marks: set{}, link: opts.Link, first: opts.Found, links: map[inode]int{}, pending: []string{"."}, size: 1, dirs: 1}
+	w := &walker{root: fd, max: opts.MaxDirs, names: set{}, marks: set{}, link: opts.Link, dir: opts.Folder, first: opts.Found, links: map[inode]int{}, pending: []string{"."}, size: 1, dirs: 1}
 	w.wake.L = &w.mu
 	w.files.Store(int64(opts.Files))
 	for _, name := range opts.Names {
@@ -199,6 +201,9 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 	}
 	if d.marked {
 		w.note(&w.marked, path)
+	}
+	if w.dir != nil && w.dir(path) {
+		w.note(&w.folders, path)
 	}
 	if (path == ".git" || strings.HasSuffix(path, "/.git")) && slices.Contains(d.git, "HEAD") {
 		return below[:0], nil

@@ -1,0 +1,145 @@
+package policy
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"wolffia/internal/git/gitscan"
+	"wolffia/perm"
+)
+
+// maxEntered bounds the directories, and maxEnteredText the bytes of their paths, with rules of
+// their own for what a shell acts on when it enters one. Beyond them the rules are for directories
+// with all below them.
+const maxEntered, maxEnteredText = 128, 8 << 10
+
+// entered reports whether a directory of the codebase belongs to inspection.entered.
+func entered(dir string) bool { return path.Base(dir) != ".git" && !perm.InPackages(dir) }
+
+// entered returns the rules for what a shell acts on when it enters a directory, for all that
+// exist.
+func (l *inspection) entered() []perm.Rule {
+	if l.repos.Truncated || len(l.repos.Folders) >= gitscan.MaxFolders {
+		return perm.EnteredRules(nil, []string{"."})
+	}
+	return perm.EnteredRules(cover(l.repos.Folders))
+}
+
+// cover returns of directories, "." among them, those that have rules of their own, and those that
+// have them with all below them: so that each directory is one of the former, or at or below one of
+// the latter. The outermost come first.
+func cover(dirs []string) (own, deep []string) {
+	below := map[string][]string{}
+	for _, dir := range dirs {
+		if dir != "." {
+			below[path.Dir(dir)] = append(below[path.Dir(dir)], dir)
+		}
+	}
+	open, n, text := []string{"."}, 1, 0
+	for len(open) > 0 {
+		dir := open[0]
+		open = open[1:]
+		more, size := below[dir], 0
+		for _, b := range more {
+			size += len(perm.Quote(b))
+		}
+		switch {
+		case n+len(more) <= maxEntered && text+size <= maxEnteredText:
+			own, open, n, text = append(own, dir), append(open, more...), n+len(more), text+size
+		default:
+			deep = append(deep, dir)
+		}
+	}
+	return own, deep
+}
+
+// conditions are names that programs on the host execute, in a directory that has a certain other
+// one.
+var conditions = []struct {
+	has    string
+	names  []string
+	source string
+}{
+	{
+		".envrc",
+		[]string{"flake.nix", "flake.lock", "shell.nix", "default.nix", "devbox.json", "devbox.lock", "devenv.nix", "devenv.yaml", "devenv.lock"},
+		"what direnv evaluates for the .envrc beside it",
+	},
+	{".yarn/sdks", []string{".pnp.cjs", ".pnp.loader.mjs"}, "what an editor loads by way of .yarn/sdks"},
+	{"bin/hermit", []string{"bin/hermit", "bin/hermit.hcl", "bin/activate-hermit"}, "what a shell runs by hermit at a cd"},
+}
+
+// conditional returns the rules for conditions.
+func (l *inspection) conditional() (rules []perm.Rule) {
+	dirs := slices.Concat([]string{"."}, l.repos.Marked)
+	for _, dir := range l.repos.Folders {
+		if path.Base(dir) == "bin" {
+			dirs = append(dirs, path.Dir(dir))
+		}
+	}
+	slices.Sort(dirs)
+	for _, c := range conditions {
+		var paths []string
+		for _, dir := range slices.Compact(dirs) {
+			if _, err := os.Lstat(filepath.Join(l.path, dir, c.has)); err != nil || perm.InPackages(dir) {
+				continue
+			}
+			for _, name := range c.names {
+				paths = append(paths, gitscan.Reach(l.path, filepath.Join(l.path, dir, name))...)
+			}
+		}
+		rules = append(rules, someAtMostRead(paths, c.source)...)
+	}
+	return rules
+}
+
+// someAtMostRead is atMostRead for paths that may be too many for a rule each: then the rules are
+// for directories.
+func someAtMostRead(paths []string, source string) []perm.Rule {
+	if len(paths) <= maxLed {
+		return atMostRead(paths, source)
+	}
+	return limits(covering(paths), perm.Glob, source)
+}
+
+// newNames returns the rules by which no name can be made that a program of the host may look for:
+// at the top of the codebase, of the sandbox's own working tree, and of the home. worktree is
+// Options.Worktree.
+func (l *inspection) newNames(worktree string) (rules []perm.Rule) {
+	dirs := []string{"."}
+	if worktree != "" {
+		dirs = append(dirs, WorktreeDir+"/"+worktree)
+	}
+	if home := l.home(); home != "" && home != "." {
+		dirs = append(dirs, home)
+	}
+	for _, dir := range dirs {
+		var dots []string
+		for _, name := range namesIn(filepath.Join(l.path, dir)) {
+			if strings.HasPrefix(name, ".") {
+				dots = append(dots, name)
+			}
+		}
+		rules = append(rules, perm.NewNameRules(dir, dots, namesIn(filepath.Join(l.path, dir, ".config")))...)
+	}
+	return rules
+}
+
+// namesIn returns the names in a directory, none if it cannot be read. It does not follow a link in
+// its place.
+func namesIn(dir string) []string {
+	f, err := openDir(dir, true)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(maxNames) // as far as it can be read
+	slices.Sort(names)
+	return names
+}
+
+// maxNames bounds the names of one directory that are looked at.
+const maxNames = 5000
