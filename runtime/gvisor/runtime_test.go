@@ -81,6 +81,11 @@ func TestTwice(t *testing.T) {
 	shimtest.Twice(t, backend, false)
 }
 
+func TestRemoved(t *testing.T) {
+	need(t)
+	shimtest.Removed(t, backend)
+}
+
 func TestAttackMatrix(t *testing.T) {
 	testenv.Both(t)
 	need(t)
