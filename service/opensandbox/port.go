@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,9 +25,23 @@ import (
 // service's, their scripts could call the service as the user.
 const pagePolicy = "sandbox allow-forms allow-popups allow-scripts"
 
-// ofOrigin are the headers of a reply by which it would set or clear something for all of the service's
-// pages and requests.
+// ofOrigin are the headers of a reply by which it would set or clear something for all of the
+// service's pages and requests.
 var ofOrigin = []string{"Set-Cookie", "Service-Worker-Allowed", "Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc", "NEL", "Report-To"}
+
+// ofFrontEnd are the headers of a reply by which a front end before the service, such as nginx,
+// Apache or lighttpd, serves a file or an address of its own in place of the reply. Others of
+// X-Accel and X-LIGHTTPD change how it passes the reply on.
+var ofFrontEnd = []string{"X-Sendfile", "X-Sendfile2", "X-Reproxy-Url", "X-Reproxy-File", "X-Accel-", "X-Lighttpd-"}
+
+// commands reports whether a header of a reply is one of ofFrontEnd; a name that ends in "-" stands
+// for all that begin so.
+func commands(header string) bool {
+	name := http.CanonicalHeaderKey(strings.ReplaceAll(header, "_", "-"))
+	return slices.ContainsFunc(ofFrontEnd, func(h string) bool {
+		return name == h || h[len(h)-1] == '-' && strings.HasPrefix(name, h)
+	})
+}
 
 // A final transport gives the last reply to a request only. What a server sends before (status 103)
 // would be passed on with headers that nothing has checked.
@@ -71,12 +87,15 @@ func (h *Handler) port(w http.ResponseWriter, r *http.Request) error {
 			for _, name := range ofOrigin {
 				reply.Header.Del(name)
 			}
+			maps.DeleteFunc(reply.Header, func(name string, _ []string) bool { return commands(name) })
+			maps.DeleteFunc(reply.Trailer, func(name string, _ []string) bool { return commands(name) })
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { h.fail(w, r, portFault(port, err)) },
 	}
-	// Else the service would read the rest of the request, and close its body, before it passes on the beginning of the reply: the transport
-	// hangs up if it looks for the end of the body after that, and the reply is cut.
+	// Else the service would read the rest of the request, and close its body, before it passes on
+	// the beginning of the reply: the transport hangs up if it looks for the end of the body after
+	// that, and the reply is cut.
 	control := http.NewResponseController(w)
 	_ = control.EnableFullDuplex() // always supported
 	if r.Body != http.NoBody {
@@ -86,9 +105,9 @@ func (h *Handler) port(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// portOf splits the path of a request to a port inside, as it was sent: /sandboxes/ID/port/PORT/REST, or
-// /sandboxes/ID/port/44772/proxy/PORT/REST. REST is the path of the server inside, whatever it is. ok is false for other paths,
-// those of the API among them.
+// portOf splits the path of a request to a port inside, as it was sent:
+// /sandboxes/ID/port/PORT/REST, or /sandboxes/ID/port/44772/proxy/PORT/REST. REST is the path of
+// the server inside, whatever it is. ok is false for other paths, those of the API among them.
 func portOf(path string) (id, port, rest string, ok bool) {
 	part := strings.SplitN(path, "/", 6)
 	if len(part) < 6 || part[0] != "" || part[1] != "sandboxes" || part[3] != "port" {

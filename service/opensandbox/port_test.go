@@ -56,7 +56,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         text = (self.command + " " + self.path + "\n" + str(self.headers)).encode() + body
         self.wfile.write(b"HTTP/1.1 103 Early Hints\r\nSet-Cookie: early=1\r\nLink: </x>\r\n\r\n")
         self.send_response(200)
-        for name in "Set-Cookie", "Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc", "NEL", "Report-To", "Service-Worker-Allowed":
+        for name in "Set-Cookie", "Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc", "NEL", "Report-To", "Service-Worker-Allowed", "X-Accel-Redirect", "x-accel-expires", "X-Sendfile", "X_Sendfile", "X-Reproxy-URL", "X-LIGHTTPD-send-file":
             self.send_header(name, "a=b")
         self.send_header("Content-Security-Policy", "default-src *")
         self.send_header("Content-Length", str(len(text)))
@@ -129,7 +129,7 @@ func TestPorts(t *testing.T) {
 	if policies := header.Values("Content-Security-Policy"); len(policies) != 2 || !strings.HasPrefix(policies[1], "sandbox ") || strings.Contains(policies[1], "same-origin") {
 		t.Errorf("the browser is told %q", policies)
 	}
-	for _, name := range []string{"Set-Cookie", "Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc", "NEL", "Report-To", "Service-Worker-Allowed"} {
+	for _, name := range []string{"Set-Cookie", "Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc", "NEL", "Report-To", "Service-Worker-Allowed", "X-Accel-Redirect", "X-Accel-Expires", "X-Sendfile", "X_sendfile", "X-Reproxy-Url", "X-Lighttpd-Send-File"} {
 		if header.Get(name) != "" {
 			t.Errorf("a server inside sends %s for the service", name)
 		}
