@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -108,7 +109,7 @@ func unseal(h http.Header, p *passage) {
 	for name, values := range h {
 		for _, value := range values {
 			for _, secret := range p.values {
-				if strings.Contains(value, secret.value) {
+				if repeats(value, secret.value) {
 					delete(h, name)
 				}
 			}
@@ -117,6 +118,15 @@ func unseal(h http.Header, p *passage) {
 	if rest, is := strings.CutPrefix(h.Get("Location"), "https://"+p.to.name+"/"); is {
 		h.Set("Location", "http://"+p.to.name+network.LocalSuffix+"/"+rest)
 	}
+}
+
+// repeats reports whether a value of a header has a secret in it, or a word of it that is no name
+// of a scheme, such as what follows Bearer.
+func repeats(value, secret string) bool {
+	const least = 8 // bytes of a word
+	return strings.Contains(value, secret) || slices.ContainsFunc(strings.Fields(secret), func(word string) bool {
+		return len(word) >= least && strings.Contains(value, word)
+	})
 }
 
 // tlsConfig returns the configuration of TLS to a host of headers.
