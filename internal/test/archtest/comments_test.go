@@ -18,7 +18,7 @@ var longComments = map[string]int{
 	"bench":               35,
 	"local":               42,
 	"service":             68,
-	"service/opensandbox": 29,
+	"service/opensandbox": 18,
 }
 
 const defaultLong = 20
