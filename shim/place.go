@@ -27,17 +27,15 @@ func (s *shim) watchPlace() {
 	}
 	events := os.NewFile(uintptr(fd), "inotify")
 	defer events.Close()
-	// The directory itself, that of all sandboxes, and the state directory. Names in the first go
-	// before it does: a process that has it open keeps the event of its own end back.
-	for dir, mask := own, uint32(unix.IN_DELETE); ; dir, mask = filepath.Dir(dir), 0 {
-		mask |= unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
-		if _, err := unix.InotifyAddWatch(fd, dir, mask); err != nil {
+	watch := func(dir string, mask uint32) {
+		if _, err := unix.InotifyAddWatch(fd, dir, mask|unix.IN_DELETE_SELF|unix.IN_MOVE_SELF|unix.IN_ONLYDIR); err != nil {
 			fmt.Fprintf(os.Stderr, "watch %s: %v\n", dir, err)
 		}
-		if dir == filepath.Dir(filepath.Dir(own)) {
-			break
-		}
 	}
+	all := filepath.Dir(own)
+	watch(own, unix.IN_DELETE)
+	watch(all, 0)
+	watch(filepath.Dir(all), 0)
 	for buf := make([]byte, 4096); ; {
 		if now, err := os.Stat(own); err != nil || !os.SameFile(first, now) {
 			s.end(statedir.Status{State: runtime.StateDead, Reason: "its state directory was removed or renamed"}, 0)
@@ -46,5 +44,8 @@ func (s *shim) watchPlace() {
 		if _, err := events.Read(buf); err != nil {
 			return
 		}
+		// The removal of a directory that has open files tells only the one above. Names in it are
+		// removed before: until then each other sandbox's removal would wake this process too.
+		watch(all, unix.IN_DELETE)
 	}
 }
