@@ -30,7 +30,7 @@ var (
 		"service":                3410,
 		"service/opensandbox":    3100,
 		"session":                6000,
-		"shim":                   3660,
+		"shim":                   3720,
 	}
 	// maxMethods are methods of types that have more than defaultMethods.
 	maxMethods = map[string]int{}
@@ -39,9 +39,9 @@ var (
 const (
 	defaultLines   = 2000
 	defaultMethods = 60
-	maxProduct     = 119900 // lines of Go of the product
+	maxProduct     = 120900 // lines of Go of the product
 	maxColumns     = 120
-	maxWide        = 1350 // lines with more
+	maxWide        = 1360 // lines with more
 )
 
 // slack is how much smaller than its budget something may be, in percent.
