@@ -8,11 +8,12 @@ import (
 	"testing"
 )
 
-// generated, as a budget, is for a page that a program writes as a whole: its words are not counted.
+// generated, as a budget, is for a page that a program writes as a whole: its words are not
+// counted.
 const generated = -1
 
-// maxWords are the words that a page may have, as wc -w counts them, without the tables that are written by
-// tests. A page without a row fails the test: lower the row when the page gets shorter.
+// maxWords are the words that a page may have, as wc -w counts them, without the tables that are
+// written by tests. A page without a row fails the test: lower the row when the page gets shorter.
 var maxWords = map[string]int{
 	"ARCHITECTURE.md":                    1920,
 	"CONTRIBUTING.md":                    1891,

@@ -32,8 +32,8 @@ type section struct {
 }
 
 // answerHelp prints what the words after help mean: the help of a command, else a page, else the
-// sections that have the words. It returns an error if nothing has them. It prints a command's
-// help by calling ofCommand.
+// sections that have the words. It returns an error if nothing has them. It prints a command's help
+// by calling ofCommand.
 func answerHelp(help *cobra.Command, words []string, ofCommand func()) error {
 	err := helpTopic(help, words)
 	if err == nil {
@@ -63,8 +63,8 @@ func answerHelp(help *cobra.Command, words []string, ofCommand func()) error {
 	return printSections(help.OutOrStdout(), found, words)
 }
 
-// page returns the page with a name: "git", "git.md", "docs/git.md", "recipes/go" or, where no
-// other page has the name, "go".
+// page returns the page with a name, such as "git", "git.md", "docs/git.md", or "recipes/go". If no
+// other page has the name, "go" is a recipe.
 func page(pages fs.FS, name string) (text string, found bool) {
 	name = strings.TrimSuffix(strings.TrimPrefix(name, "docs/"), ".md") + ".md"
 	for _, file := range []string{name, path.Join("recipes", name)} {
@@ -75,8 +75,8 @@ func page(pages fs.FS, name string) (text string, found bool) {
 	return "", false
 }
 
-// pageAbout returns the name of the page that is about a command; empty if there is none: image
-// has images.md.
+// pageAbout returns the name of the page that is about a command; empty if there is none: image has
+// images.md.
 func pageAbout(cmd *cobra.Command) string {
 	for _, name := range []string{cmd.Name() + ".md", cmd.Name() + "s.md"} {
 		if _, err := fs.Stat(docs.Pages, name); err == nil && cmd.HasParent() && !cmd.Parent().HasParent() {
@@ -141,7 +141,7 @@ func split(file, text string) (all []section) {
 			all = append(all, section{page: file, title: title, heading: heading})
 			continue
 		}
-		prose := !code && !listed.MatchString(line)
+		prose := !code && !isListed(line)
 		switch n := len(all) - 1; {
 		case n < 0:
 		case strings.TrimSpace(line) == "":
@@ -157,11 +157,14 @@ func split(file, text string) (all []section) {
 	return all
 }
 
-// listed matches a line that begins an item of a list or a row of a table.
-var listed = regexp.MustCompile(`^(- |\d+\. |\|)`)
+// isListed reports whether a line begins an item of a list or a row of a table.
+func isListed(line string) bool {
+	number := strings.TrimLeft(line, "0123456789")
+	return strings.HasPrefix(line, "- ") || strings.HasPrefix(line, "|") || strings.HasPrefix(number, ". ")
+}
 
-// search returns the sections that have the most of some words, the best first: a word in a
-// heading counts more than in the page's name, and that more than in the text.
+// search returns the sections that have the most of some words, the best first: a word in a heading
+// counts more than in the page's name, and that more than in the text.
 func search(sections []section, words []string) (found []section) {
 	type hit struct {
 		section
@@ -171,7 +174,8 @@ func search(sections []section, words []string) (found []section) {
 	var hits []hit
 	for _, s := range sections {
 		h := hit{section: s}
-		text, heading, name := strings.ToLower(strings.Join(s.lines, "\n")), strings.ToLower(s.heading), strings.ToLower(s.page+" "+s.title)
+		text, heading := strings.ToLower(strings.Join(s.lines, "\n")), strings.ToLower(s.heading)
+		name := strings.ToLower(s.page + " " + s.title)
 		for _, word := range words {
 			inHeading, inText := min(count(heading, word), 1), min(count(text, word), 5)
 			if inHeading+inText > 0 {
@@ -238,11 +242,6 @@ func printSections(w io.Writer, found []section, words []string) error {
 	return err
 }
 
-var (
-	rulers = regexp.MustCompile(`^\|[ |-]*$`)
-	links  = regexp.MustCompile(`\[([^\]]+)\]\([^)]*\)`)
-)
-
 // excerpt returns the first lines of a section, broken to the width of a terminal; if its heading
 // has none of the words, those from the first line on that has one.
 func excerpt(s section, words []string) (out []string) {
@@ -253,8 +252,9 @@ func excerpt(s section, words []string) (out []string) {
 	if i := slices.IndexFunc(lines, has); i > 0 && !has(s.heading) {
 		lines = lines[i:]
 	}
+	links := regexp.MustCompile(`\[([^\]]+)\]\([^)]*\)`) // here, so that no other command compiles it
 	for _, line := range lines {
-		if !rulers.MatchString(line) {
+		if ruler := line[0] == '|' && strings.Trim(line, "|- ") == ""; !ruler {
 			out = append(out, broken(links.ReplaceAllString(strings.ReplaceAll(line, "**", ""), "$1"))...)
 		}
 	}
