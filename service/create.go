@@ -184,14 +184,6 @@ func (o *Options) newID(p *Params) string {
 	return o.NewID(p)
 }
 
-// git returns the GitConfig of params that may be nil.
-func (p *Params) git() *GitConfig {
-	if p == nil {
-		return nil
-	}
-	return p.GitConfig
-}
-
 // undone returns the error of a create whose sandbox was destroyed for it, which undo is the error of.
 func undone(id string, err, undo error) error {
 	if errors.Is(undo, runtime.ErrNotFound) { // else err is of a sandbox that has gone, in whatever way it was noticed

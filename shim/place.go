@@ -2,7 +2,6 @@ package shim
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -26,19 +25,16 @@ const (
 // end the sandbox then. watchPlace ends with the sandbox, or the process.
 func (s *shim) watchPlace() {
 	own := filepath.Dir(s.boot.Run)
-	first, err := os.Stat(own)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "watch the sandbox's directory:", err)
-		return
-	}
-	wait := changesOf(own)
-	for {
+	var first os.FileInfo
+	for wait := changesOf(own); ; wait() {
 		now, err := os.Stat(own)
+		if first == nil {
+			first = now
+		}
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || err == nil && !os.SameFile(first, now) {
 			s.end(statedir.Status{State: runtime.StateDead, Reason: "its state directory was removed or renamed"}, 0)
 			return
 		}
-		wait()
 	}
 }
 
