@@ -79,7 +79,7 @@ func namesReached(e *env) {
 	if got := e.python(s.ID, fmt.Sprintf(echoClient, "echo.example", port)); got != "all are back\n" {
 		e.Errorf("python: got %s, want %q", got, "all are back\n")
 	}
-	e.prints(s.ID, `echo "$HTTP_PROXY $https_proxy $no_proxy [$ALL_PROXY$all_proxy]"`, "http://127.64.0.1:3128 http://127.64.0.1:3128 localhost,127.0.0.1,127.0.0.0/8,::1,0.0.0.0,"+string(s.ID)+" []\n")
+	e.prints(s.ID, `echo "$HTTP_PROXY $https_proxy $no_proxy [$ALL_PROXY$all_proxy]"`, "http://127.64.0.1:3128 http://127.64.0.1:3128 localhost,127.0.0.1,127.0.0.0/8,::1,[::1],0.0.0.0,"+string(s.ID)+" []\n")
 	r := e.exec(s.ID, &runtime.ExecRequest{Command: []string{"true"}})
 	if r.Refused != nil {
 		e.Errorf("refused: %+v", r.Refused)

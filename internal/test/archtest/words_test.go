@@ -19,8 +19,8 @@ var maxWords = map[string]int{
 	"CONTRIBUTING.md":                    1891,
 	"README.md":                          990,
 	"SCOPE.md":                           402,
-	"SECURITY.md":                        3288,
-	"docs/README.md":                     280,
+	"SECURITY.md":                        3393,
+	"docs/README.md":                     281,
 	"docs/attack-matrix.md":              generated,
 	"docs/backends.md":                   1080,
 	"docs/cli.md":                        1916,
@@ -72,13 +72,13 @@ var maxWords = map[string]int{
 	"docs/sessions.md":                   1060,
 	"docs/state.md":                      2790,
 	"docs/static.md":                     718,
-	"docs/toolchains.md":                 450,
+	"docs/toolchains.md":                 486,
 	"docs/volumes.md":                    540,
 	"docs/wire.md":                       2571,
 }
 
 // maxDocuments is how many words all pages may have together.
-const maxDocuments = 41373
+const maxDocuments = 41513
 
 // tables are the parts of a page that tests write: see package doctable.
 var tables = regexp.MustCompile(`(?ms)^<!-- \w+: [^\n]* -->\n.*?^<!-- end of \w+ -->$`)
