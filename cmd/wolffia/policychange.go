@@ -229,15 +229,15 @@ func doubtsOf(ctx context.Context, h *host.Host, name string, file *perm.PolicyF
 	if err != nil {
 		return err
 	}
-	doubts := slices.Clone(made.Warnings)
+	warnings := slices.Clone(made.Warnings)
 	for _, r := range none {
 		text := "it matches nothing in the codebase"
 		if !whole {
 			text = "it matches nothing in the part of the codebase that was looked through"
 		}
-		doubts = append(doubts, fmt.Sprintf("rule %q of %s: %s", r.Pattern+"="+r.Level.String(), r.Source, text))
+		warnings = append(warnings, fmt.Sprintf("rule %q of %s: %s", r.Pattern+"="+r.Level.String(), r.Source, text))
 	}
-	for _, d := range doubts {
+	for _, d := range warnings {
 		h.Warn("%s", console.Printable(d))
 	}
 	return nil

@@ -15,7 +15,7 @@ const (
 	passed          // the command gets it
 	warned          // the command gets it, and the next one ends us
 	givenUp         // the command is ended as if we were gone, and we wait for that
-	leaving         // we end at once, and the sandbox ends the command
+	shuttingDown         // we end at once, and the sandbox ends the command
 )
 
 const (
@@ -54,7 +54,7 @@ func (p *patience) decide(sig syscall.Signal, now time.Time) verdict {
 				return passed
 			}
 		case before.IsZero(), now.Sub(before) >= sameEvent:
-			return leaving
+			return shuttingDown
 		case p.gaveUp:
 			return ignored
 		default:
@@ -65,7 +65,7 @@ func (p *patience) decide(sig syscall.Signal, now time.Time) verdict {
 		p.presses = [2]time.Time{p.presses[1], now}
 		switch {
 		case p.gaveUp, !older.IsZero() && now.Sub(older) < impatient:
-			return leaving
+			return shuttingDown
 		case p.started && !p.presses[0].IsZero() && now.Sub(p.presses[0]) < impatient:
 			return warned
 		case p.started:
@@ -74,7 +74,7 @@ func (p *patience) decide(sig syscall.Signal, now time.Time) verdict {
 	case unix.SIGQUIT:
 		switch {
 		case p.gaveUp:
-			return leaving
+			return shuttingDown
 		case p.started:
 			return passed
 		}

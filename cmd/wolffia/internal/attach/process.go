@@ -106,7 +106,7 @@ func (c *Client) attach(ctx context.Context, id string, spec *runtime.Command, s
 				if p != nil {
 					go p.Close() // it may wait for a shim that does not read
 				}
-			case leaving:
+			case shuttingDown:
 				return runtime.Result{}, c.left(sig)
 			}
 		case <-limit:
