@@ -156,7 +156,12 @@ func (s *completer) resolve(c *statedir.Config) (err error) {
 func written(c *statedir.Config) func() ([]string, error) {
 	return sync.OnceValues(func() ([]string, error) {
 		all, err := hostpath.Places() // those that the state directory records, and the caller's
-		return append(all, statedir.Changes(c)...), err
+		for _, place := range statedir.Changes(c) {
+			if real, err := filepath.EvalSymlinks(place); err == nil {
+				all = append(all, real)
+			}
+		}
+		return all, err
 	})
 }
 

@@ -33,10 +33,17 @@ func hostFilesInvisible(e *env) {
 	wd, err := os.Getwd()
 	e.OK(err)
 	for _, path := range []string{
-		dir, dir + "/secret", filepath.Dir(dir), "/etc/shadow", "/root", "/boot", "/srv", "/media", wd, os.Args[0], "/var/lib", "/var/log", "/run/user", "/lost+found",
+		dir, dir + "/secret", filepath.Dir(dir), "/etc/shadow", "/root", "/boot", "/srv", "/media", wd, os.Args[0], "/var/lib/systemd", "/var/lib/apt", "/var/log", "/run/user", "/lost+found",
 	} {
 		if r := e.sh(s.ID, "ls -d "+path); r.ExitCode == 0 {
 			e.Errorf("%s is there", path)
+		}
+	}
+	// Of /var there is what programs of the distribution need.
+	const data = " dpkg rpm pacman aspell ispell texmf ghostscript "
+	for _, name := range strings.Fields(e.out(s.ID, "ls -A /var/lib 2>/dev/null || true")) {
+		if !strings.Contains(data, " "+name+" ") {
+			e.Errorf("there is /var/lib/%s", name)
 		}
 	}
 	// Of /home there is the user's own, which is empty.
