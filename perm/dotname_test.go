@@ -1,7 +1,6 @@
 package perm
 
 import (
-	"path"
 	"strings"
 	"testing"
 )
@@ -63,24 +62,5 @@ func TestNewNamesFit(t *testing.T) {
 	}
 	if got := p.Level(".cache", true); got != Write {
 		t.Errorf(".cache is %v", got)
-	}
-}
-
-// TestEnteredRules: what a shell acts on at a cd is guarded in the directories that are named, and
-// with all below them.
-func TestEnteredRules(t *testing.T) {
-	p := mustCompile(t, append(EnteredRules([]string{"a", "odd,{x}"}, []string{"deep/er"}), Rule{Pattern: "**", Level: Write})...)
-	names := strings.Fields("mise.toml .mise.local.toml .tool-versions .direnv/x .shadowenv.d/x .rvmrc .config/mise/x")
-	for _, name := range names {
-		for dir, want := range map[string]Level{"a": Read, "odd,{x}": Read, "deep/er": Read, "deep/er/new/one": Read, "a/new": Write, "deep": Write, "deep/er/node_modules/x": Write} {
-			if got := p.Level(path.Join(dir, name), false); got != want {
-				t.Errorf("%s in %s is %v, want %v", name, dir, got, want)
-			}
-		}
-	}
-	for _, r := range EnteredRules([]string{"a"}, []string{"b"}) {
-		if r.Reason() == "" {
-			t.Errorf("%v has no reason", r)
-		}
 	}
 }

@@ -34,8 +34,8 @@ var executed = []habit{
 	{".{tmux.conf,screenrc,lessfilter,mailcap}", "", "commands of a terminal program"},
 	{".config/tmux", "", "commands of a terminal program"},
 	{".ripgreprc", "", "flags of ripgrep, such as --pre, which runs a program"},
-	{".direnv", "", "what direnv puts into the environment" + atCD},
-	{"{.shadowenv.d,.rvmrc,.autoenv{,.zsh},.prototools}", "", "what a shell runs, or puts into the environment," + atCD},
+	{".direnv", "", "what direnv puts into the environment at a cd"},
+	{"{.shadowenv.d,.rvmrc,.autoenv{,.zsh},.prototools}", "", "what a shell runs, or puts into the environment, at a cd"},
 
 	// Version control, and hooks.
 	{".gitconfig", "", "configuration of git, which names programs"},
@@ -84,8 +84,8 @@ var executed = []habit{
 	{"{.wolffia.yaml,.config/wolffia}", "", "what wolffia makes sandboxes with"},
 
 	// Version and package managers, and interpreters at their start.
-	{"{{,.}mise{,.*}.toml,.mise,mise/config{,.*}.toml,.config/mise{,.*}.toml,.config/mise}", "", "what mise runs and puts into the environment" + atCD},
-	{".tool-versions", "", "programs that asdf and mise run in place of a tool" + atCD},
+	{"{{,.}mise{,.*}.toml,.mise,mise/config{,.*}.toml,.config/mise{,.*}.toml,.config/mise}", "", "what mise runs and puts into the environment at a cd"},
+	{".tool-versions", "", "programs that asdf and mise run in place of a tool at a cd"},
 	{"rust-toolchain{,.toml}", "", "programs that rustup runs as cargo and rustc"},
 	{".cargo/config{,.toml}", "", "programs that cargo and rust-analyzer run in place of the compiler"},
 	{".yarn/{releases,plugins,sdks}", "", "programs that every command of yarn runs, and editors"},
@@ -173,7 +173,7 @@ const executedWays = "{.config,.hg,.jj,.jj/repo,.sl,.vscode,.idea,.claude,.curso
 
 // reasonExecuted returns the reason of the row that r was made from.
 func reasonExecuted(r *Rule) string {
-	for _, h := range executed { // a rule of EnteredRules has "**/" before it, which ends so too
+	for _, h := range executed {
 		if before, is := strings.CutSuffix(r.Pattern, h.pattern); is && h.except == r.Except && (before == "" || before[0] == '/' || before[0] == '{') {
 			return h.reason
 		}
@@ -193,25 +193,6 @@ func ExecutedDirs() []string {
 // HomeNames returns the paths, relative to a home directory that is in a codebase, of what the
 // host's programs execute there beside the names of ExecutedRules. The slice is the caller's.
 func HomeNames() []string { return []string{".local/bin", "bin", ".config/opencode", ".config/kilo"} }
-
-// atCD ends the reason of rows on which a shell acts when it enters a directory, which may be any.
-const atCD = " at a cd"
-
-// EnteredRules returns the rules of AnyExecutedRules on which a shell acts when it enters a
-// directory: for the directories dirs, as ExecutedRules has them, and for the directories deep with
-// all below them.
-func EnteredRules(dirs, deep []string) (rules []Rule) {
-	rows := slices.DeleteFunc(slices.Clone(executed), func(h habit) bool { return !strings.HasSuffix(h.reason, atCD) })
-	for i, list := range [][]string{dirs, deep} {
-		for prefix := range prefixes(list, []string{"", "**/"}[i]) {
-			rules = append(rules, rulesOf(rows, enteredWays, prefix, someExecuted, packages)...)
-		}
-	}
-	return rules
-}
-
-// enteredWays is executedWays for EnteredRules.
-const enteredWays = "{.config,mise}"
 
 // InPackages reports whether path, relative to the root, is or is below a directory of
 // published packages or test data, such as node_modules. The presets' secrets and

@@ -11,50 +11,9 @@ import (
 	"wolffia/perm"
 )
 
-// maxEntered bounds the directories, and maxEnteredText the bytes of their paths, with rules of
-// their own for what a shell acts on when it enters one. Beyond them the rules are for directories
-// with all below them.
-const maxEntered, maxEnteredText = 128, 8 << 10
-
-// entered reports whether a directory of the codebase belongs to inspection.entered.
+// entered reports whether a directory of the codebase belongs to Repos.Folders: conditional looks at
+// it.
 func entered(dir string) bool { return path.Base(dir) != ".git" && !perm.InPackages(dir) }
-
-// entered returns the rules for what a shell acts on when it enters a directory, for all that
-// exist.
-func (l *inspection) entered() []perm.Rule {
-	if l.repos.Truncated || len(l.repos.Folders) >= gitscan.MaxFolders {
-		return perm.EnteredRules(nil, []string{"."})
-	}
-	return perm.EnteredRules(cover(l.repos.Folders))
-}
-
-// cover returns of directories, "." among them, those that have rules of their own, and those that
-// have them with all below them: so that each directory is one of the former, or at or below one of
-// the latter. The outermost come first.
-func cover(dirs []string) (own, deep []string) {
-	below := map[string][]string{}
-	for _, dir := range dirs {
-		if dir != "." {
-			below[path.Dir(dir)] = append(below[path.Dir(dir)], dir)
-		}
-	}
-	open, n, text := []string{"."}, 1, 0
-	for len(open) > 0 {
-		dir := open[0]
-		open = open[1:]
-		more, size := below[dir], 0
-		for _, b := range more {
-			size += len(perm.Quote(b))
-		}
-		switch {
-		case n+len(more) <= maxEntered && text+size <= maxEnteredText:
-			own, open, n, text = append(own, dir), append(open, more...), n+len(more), text+size
-		default:
-			deep = append(deep, dir)
-		}
-	}
-	return own, deep
-}
 
 // conditions are names that programs on the host execute, in a directory that has a certain other
 // one.

@@ -268,7 +268,7 @@ func (l *inspection) assemble(p *Policy, req *perm.Request, base *perm.Preset, o
 		if err != nil {
 			return err
 		}
-		p.Rules = slices.Concat(p.Rules, led, l.entered(), l.conditional(), l.newNames(worktree), l.homeNames(), <-home)
+		p.Rules = slices.Concat(p.Rules, led, l.conditional(), l.newNames(worktree), l.homeNames(), <-home)
 	}
 	if base.Git {
 		p.Truncated, p.Sealed = repos.Truncated, append(many, repos.Unread...)

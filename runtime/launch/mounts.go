@@ -175,8 +175,8 @@ func lastAtEach(mounts []Mount) []Mount {
 // depth returns the number of parts of an absolute path.
 func depth(target string) int { return strings.Count(target, "/") }
 
-// parents returns the directories between the home directory and what is mounted in it,
-// sorted.
+// parents returns the directories between the home directory and what is mounted in it, and those
+// in it or in /tmp in which PID 1 makes a link, sorted.
 func (s *Spec) parents() []string {
 	targets := slices.Clone(s.Scratch)
 	for _, m := range s.Binds {
@@ -188,6 +188,14 @@ func (s *Spec) parents() []string {
 	var all []string
 	for _, t := range targets {
 		for dir := path.Dir(t); dir != "/" && strings.HasPrefix(dir, s.Home+"/") && !mounted(dir); dir = path.Dir(dir) {
+			all = append(all, dir)
+		}
+	}
+	for _, name := range s.codebaseNames() {
+		if !s.madeInside(name) {
+			continue
+		}
+		for dir := path.Dir(name); (strings.HasPrefix(dir, s.Home+"/") || strings.HasPrefix(dir, "/tmp/")) && !mounted(dir); dir = path.Dir(dir) {
 			all = append(all, dir)
 		}
 	}

@@ -49,7 +49,7 @@ func hostRows() []Row {
 		absent("shadow", "read the host's passwords", "host files", h, paths("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/sudoers", "/etc/security/opasswd")),
 		absent("keys", "read the host's keys and tokens", "host files", h, paths("/etc/ssh", "/etc/ssl/private", "/etc/krb5.keytab", "/etc/machine-id", "/etc/wireguard", "/etc/kubernetes", "/etc/docker", "/etc/letsencrypt", "/etc/NetworkManager", "/var/lib/dbus/machine-id")),
 		absent("homes", "read somebody's home directory", "host files", h, paths("/root", "/home/.ssh", "/home/.aws")),
-		absent("system", "find the host's logs, spools, databases and boot files", "host files", h, paths("/boot", "/srv", "/media", "/mnt", "/opt", "/lost+found", "/var/log", "/var/lib", "/var/spool", "/var/cache", "/var/run/utmp", "/run/user", "/run/systemd", "/run/udev", "/run/lock")),
+		absent("system", "find the host's logs, spools, databases and boot files", "host files", h, paths("/boot", "/srv", "/media", "/mnt", "/opt", "/lost+found", "/var/log", "/var/lib/systemd", "/var/lib/apt", "/var/spool", "/var/cache/apt", "/var/run/utmp", "/run/user", "/run/systemd", "/run/udev", "/run/lock")),
 		absent("cloud", "find credentials of clusters and clouds", "CDK, deepce", h, paths("/var/run/secrets", "/run/secrets", "/.dockerinit", "/run/.containerenv", "/var/lib/kubelet", "/etc/cni", "/var/lib/cloud", "/var/lib/docker", "/var/lib/containerd")),
 		{ID: "host.home", Tries: "find anything in the caller's own home", Source: "host files", Want: all(Empty), Do: func(*World) string {
 			entries, err := os.ReadDir(os.Getenv("HOME"))
