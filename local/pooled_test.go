@@ -185,7 +185,9 @@ func TestPooledOfAnotherShape(t *testing.T) {
 		"git":   func(c *runtime.SandboxConfig) { c.NoGitMonitor = true }, // without a configuration
 		"id":    func(c *runtime.SandboxConfig) { c.ID = runtime.NewID() },
 		"cow":   func(c *runtime.SandboxConfig) { c.CopyOnWrite = true },
-		"mount": func(c *runtime.SandboxConfig) { c.Mounts = []runtime.Mount{{Source: codebase, Target: "/mnt/x"}} },
+		"mount": func(c *runtime.SandboxConfig) {
+			c.Mounts = []runtime.Mount{{Source: codebase, Target: "/mnt/x", Unfiltered: true}}
+		},
 		"limit": func(c *runtime.SandboxConfig) { c.Resources.Disk = 1 << 30 },
 		"none":  func(c *runtime.SandboxConfig) { c.CodebasePath, c.Permissions = "", nil },
 	} {

@@ -1,9 +1,11 @@
 package service_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"wolffia/internal/host/probe"
@@ -57,7 +59,14 @@ func lost(t *testing.T) {
 	m, err := s.CreateSandbox(w.Ctx, zoe, nil)
 	w.OK(err)
 	w.OK(s.Close())
-	w.OK(os.RemoveAll(filepath.Join(w.state, "sandboxes", m.SandboxID)))
+	dir := filepath.Join(w.state, "sandboxes", m.SandboxID)
+	text, err := os.ReadFile(filepath.Join(dir, "shim.json"))
+	w.OK(err)
+	var shim struct{ PID int }
+	w.OK(json.Unmarshal(text, &shim))
+	w.OK(syscall.Kill(shim.PID, syscall.SIGSTOP)) // or the sandbox would end with its directory
+	t.Cleanup(func() { _ = syscall.Kill(shim.PID, syscall.SIGKILL) })
+	w.OK(os.RemoveAll(dir))
 	s, log := w.service(d)
 	for _, line := range []string{"removed a stale entry: its sandbox is gone\" sandboxId=" + m.SandboxID, "lost a sandbox", "sandboxId=" + m.SandboxID + " organizationId=acme"} {
 		if strings.Count(log.String(), line) != 1 {

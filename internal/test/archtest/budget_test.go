@@ -22,7 +22,7 @@ var (
 		"internal/host/gateway":  2700,
 		"internal/git/gitsync":   4600,
 		"internal/host/statedir": 2640,
-		"local":                  7530,
+		"local":                  7540,
 		"mcp":                    2800,
 		"perm":                   3540,
 		"policy":                 2100,
