@@ -11,10 +11,10 @@ import (
 type verdict int
 
 const (
-	ignored verdict = iota
-	passed          // the command gets it
-	warned          // the command gets it, and the next one ends us
-	givenUp         // the command is ended as if we were gone, and we wait for that
+	ignored      verdict = iota
+	passed               // the command gets it
+	warned               // the command gets it, and the next one ends us
+	givenUp              // the command is ended as if we were gone, and we wait for that
 	shuttingDown         // we end at once, and the sandbox ends the command
 )
 
