@@ -137,14 +137,19 @@ func creates(c call) call {
 	return c
 }
 
-// mayActFor returns an error unless the caller may use what belongs to the owner that a
-// request names, if it names one.
+// mayActFor returns an error unless the caller may use what belongs to the owner that a request
+// names. A request without fields is about all owners: its call leaves out what the caller may not
+// see. Any other request that names no owner is refused.
 func mayActFor(caller service.Caller, request any) error {
-	named, is := request.(interface{ Named() registry.Owner })
-	if is && !caller.May(named.Named()) {
-		return runtime.Errorf(runtime.ErrDenied, "the API key is for another owner")
+	switch r := request.(type) {
+	case *struct{}:
+		return nil
+	case interface{ Named() registry.Owner }:
+		if caller.May(r.Named()) {
+			return nil
+		}
 	}
-	return nil
+	return runtime.Errorf(runtime.ErrDenied, "the API key is for another owner")
 }
 
 // An ownerRequest names the owner and, for calls about a sandbox, the sandbox.
