@@ -16,10 +16,10 @@ const generated = -1
 // written by tests. A page without a row fails the test: lower the row when the page gets shorter.
 var maxWords = map[string]int{
 	"ARCHITECTURE.md":                    1920,
-	"CONTRIBUTING.md":                    1891,
-	"README.md":                          990,
+	"CONTRIBUTING.md":                    1969,
+	"README.md":                          1032,
 	"SCOPE.md":                           402,
-	"SECURITY.md":                        3393,
+	"SECURITY.md":                        3446,
 	"docs/README.md":                     281,
 	"docs/attack-matrix.md":              generated,
 	"docs/backends.md":                   1080,
@@ -44,13 +44,13 @@ var maxWords = map[string]int{
 	"docs/decisions/16-one-file.md":      186,
 	"docs/decisions/17-front-ends.md":    198,
 	"docs/decisions/README.md":           190,
-	"docs/faq.md":                        860,
+	"docs/faq.md":                        972,
 	"docs/filesystem.md":                 737,
-	"docs/getting-started.md":            810,
+	"docs/getting-started.md":            872,
 	"docs/git.md":                        1240,
 	"docs/images.md":                     430,
 	"docs/library.md":                    300,
-	"docs/limits.md":                     590,
+	"docs/limits.md":                     597,
 	"docs/mcp.md":                        830,
 	"docs/network.md":                    1290,
 	"docs/opensandbox.md":                1424,
@@ -68,7 +68,7 @@ var maxWords = map[string]int{
 	"docs/recipes/rust.md":               180,
 	"docs/recipes/server.md":             230,
 	"docs/rules.md":                      1950,
-	"docs/service.md":                    1680,
+	"docs/service.md":                    1902,
 	"docs/sessions.md":                   1060,
 	"docs/state.md":                      2790,
 	"docs/static.md":                     718,
@@ -78,7 +78,7 @@ var maxWords = map[string]int{
 }
 
 // maxDocuments is how many words all pages may have together.
-const maxDocuments = 41513
+const maxDocuments = 41981
 
 // tables are the parts of a page that tests write: see package doctable.
 var tables = regexp.MustCompile(`(?ms)^<!-- \w+: [^\n]* -->\n.*?^<!-- end of \w+ -->$`)

@@ -19,8 +19,8 @@ There are %d attacks. Each sandbox has a codebase of which some names are hidden
 read-only ` + "`--mount`" + `. Files, links, sockets and processes of the host are there to be found.
 "Review" is this project's own review, with the number of its finding; CDK and deepce are public programs that look for
 ways out of containers. The page says nothing of bugs of the kernel, nor of what you run outside
-after a sandbox has written it: [SECURITY.md](../SECURITY.md). What git on the host can be made to do has a table of its
-own, ` + "`internal/test/gittable`" + `.
+after a sandbox has written it: [SECURITY.md](../SECURITY.md). What commits of a
+sandbox can do to git on the host is tried by ` + "`internal/git/gitsync`" + ` and ` + "`internal/test/gitdiff`" + `.
 
 | verdict | |
 | --- | --- |
