@@ -15,7 +15,7 @@ var harmlessDots = strings.Fields(`
 	.nomedia
 
 	.vscode .idea .claude .cursor .gemini .windsurf .kiro .roo .junie .amazonq .kilocode .kilo .trae .clinerules
-	.github .cargo .yarn .wolffia .config .env* .npmrc .cursorrules .windsurfrules .roorules* .rules .goosehints
+	.github .cargo .yarn .wolffia .wolffia-* .config .env* .npmrc .cursorrules .windsurfrules .roorules* .rules .goosehints
 	.augment-guidelines .continuerules .aider.*
 
 	.editorconfig .eslintrc* .prettierrc* .stylelintrc* .oxlintrc* .oxfmtrc* .dprint.json* .jshintrc .jscsrc

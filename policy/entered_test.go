@@ -18,7 +18,7 @@ func TestNewNamesInCodebase(t *testing.T) {
 	p := newPlace(t)
 	write(t, p.root, ".known/x", "", ".oddrc", "", ".config/mine", "", "sub/x", "")
 	p.levels(".newagent/settings.json read .newrc read .config/theirs read .settings read .known/new write .oddrc write .config/mine write " +
-		"sub/.newagent write .cache/x write .eslintrc.json write .git write .envrc none .env.example write .vscode/extensions.json write")
+		"sub/.newagent write .cache/x write .wolffia-abc write .eslintrc.json write .git write .envrc none .env.example write .vscode/extensions.json write")
 	p.o.Reveals = []perm.Rule{{Pattern: "/.newagent", Level: perm.Write}}
 	p.levels(".newagent/settings.json write")
 	p.o = Options{Worktree: WorktreeName("b")}
