@@ -300,7 +300,7 @@ func (s *completer) apart(what, dir string) error {
 	if err != nil {
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	if within := func(a, b string) bool { return a == b || b == "/" || strings.HasPrefix(a, b+"/") }; within(state, dir) || within(dir, state) {
+	if pathname.Within(state, dir) || pathname.Within(dir, state) {
 		return runtime.Errorf(runtime.ErrInvalid, "%s %s and the state directory %s must not contain one another: choose another with --state-dir or WOLFFIA_STATE_DIR", what, dir, state)
 	}
 	return nil

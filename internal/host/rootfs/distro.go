@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"wolffia/internal/pathname"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -135,8 +136,6 @@ func distroVar(mounts []runtime.Mount) (shown []launch.Mount) {
 // meets reports whether a mount is at a directory, in it, or holds it.
 func meets(mounts []runtime.Mount, dir string) bool {
 	return slices.ContainsFunc(mounts, func(m runtime.Mount) bool {
-		_, holds := inside(runtime.Mount{Source: m.Target}, dir)
-		_, in := inside(runtime.Mount{Source: dir}, m.Target)
-		return holds || in
+		return pathname.Within(dir, m.Target) || pathname.Within(m.Target, dir)
 	})
 }

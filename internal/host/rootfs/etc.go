@@ -18,6 +18,7 @@ import (
 
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
+	"wolffia/internal/pathname"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -212,7 +213,7 @@ func composeEtc(b *boot.Params, spec *launch.Spec, etc string) error {
 			if st, err := os.Stat(dir); err != nil || !st.IsDir() {
 				continue
 			}
-			if slices.ContainsFunc(mounts, func(m runtime.Mount) bool { return dir == m.Target || strings.HasPrefix(dir, m.Target+"/") }) {
+			if slices.ContainsFunc(mounts, func(m runtime.Mount) bool { return pathname.Within(dir, m.Target) }) {
 				continue
 			}
 			name := strings.TrimPrefix(dir, "/etc/")
