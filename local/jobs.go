@@ -126,9 +126,10 @@ func (s *sessions) AttachSession(ctx context.Context, sessionID runtime.SessionI
 	if err != nil {
 		return nil, err
 	}
-	var git *reposync.Use
+	p := &process{session: true}
 	t, rec, err := ask(ctx, s, sandbox, func(conn *client.Conn, c *statedir.Config) (*client.Terminal, error) {
-		git = s.gits.Begin(ctx, s.dir.Record(c.ID), c)
+		rec := s.dir.Record(c.ID)
+		p.git, p.denials, p.refusals = s.gits.Begin(ctx, rec, c), denialsBefore(rec, c), refusalsBefore(ctx, rec, c)
 		r := &wire.SessionRequest{Op: wire.SessionAttach, Name: name, Offset: req.Offset, Takeover: req.Takeover}
 		if req.Create {
 			start := sessionStart(c)
@@ -137,13 +138,11 @@ func (s *sessions) AttachSession(ctx context.Context, sessionID runtime.SessionI
 		return conn.Attach(ctx, &wire.StartRequest{Rows: req.Rows, Cols: req.Cols, Umask: s.umask, Session: r}, nil)
 	})
 	if err != nil {
-		git.End()
+		p.git.End()
 		return nil, err
 	}
-	return &terminal{
-		process: &process{Process: t.Process, rec: rec, session: true, git: git},
-		start:   t.Info.Start, end: max(t.Info.Start, t.Info.End),
-	}, nil
+	p.Process, p.rec = t.Process, rec
+	return &terminal{process: p, start: t.Info.Start, end: max(t.Info.Start, t.Info.End)}, nil
 }
 
 // A terminal is a connection to a session's terminal.

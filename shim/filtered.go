@@ -110,19 +110,17 @@ func (e *filtered) event(ev egress.Event) {
 // maxRefusals bounds the refusals of a reply; each of their texts is bounded too.
 const maxRefusals = 10
 
-// refused answers boot.OpEgress.
+// refused answers boot.OpEgress, with the last refusals in order.
 func (e *filtered) refused(since int64) *boot.Reply {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	reply := &boot.Reply{Seen: e.count}
-	for _, r := range e.recent.Since(since) {
-		if reply.Refused == nil {
-			reply.Refused = new(runtime.Refusals)
-		}
-		if len(reply.Refused.List) == maxRefusals {
-			reply.Refused.More++
-			continue
-		}
+	seen := e.recent.Since(since)
+	if len(seen) == 0 {
+		return reply
+	}
+	reply.Refused = &runtime.Refusals{More: max(0, len(seen)-maxRefusals)}
+	for _, r := range seen[reply.Refused.More:] {
 		reply.Refused.List = append(reply.Refused.List, r.Refusal())
 	}
 	return reply

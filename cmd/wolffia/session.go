@@ -94,7 +94,7 @@ detaches and leaves it running; to attach again shows what was printed last.`,
 			if len(args) > 1 {
 				name = args[1]
 			}
-			_, err := attach.New(h, rt).Terminal(ctx, args[0], name, takeover)
+			_, err := attach.New(h, rt).Terminal(ctx, args[0], name, takeover, false)
 			return err
 		}),
 	}
@@ -149,7 +149,7 @@ what becomes of the changes, as run does; what is neither applied nor discarded 
 					return err
 				}
 			}
-			left, err := attach.New(h, rt).Terminal(cmd.Context(), id, defaultSession, false)
+			left, err := attach.New(h, rt).Terminal(cmd.Context(), id, defaultSession, false, len(args) == 0)
 			if left == attach.Detached {
 				fmt.Fprintln(h.Err, "wolffia:", detachNote(id, ours, copied))
 			}

@@ -46,7 +46,10 @@ func TestShell(t *testing.T) {
 			b.Errorf("a detach says %q, without %q", said, want)
 		}
 	}
-	shell("exit\n", "made.by-shell")
+	b.OK(os.WriteFile(filepath.Join(b.codebase, ".env"), []byte("SECRET\n"), 0o600))
+	if _, said := shell("cat .env; exit 0\n", "made.by-shell"); !strings.Contains(said, "denied by the rules: lookup .env") || !strings.Contains(said, "; to allow it: wolffia ") {
+		b.Errorf("a shell that was denied a file ends with %q", said)
+	}
 	shell("exit\n", "box")
 	if left := b.says("ls"); strings.Contains(left, "made.by-shell") || !strings.Contains(left, " box ") {
 		b.Errorf("left:\n%s", left)

@@ -2,6 +2,7 @@ package treeserver
 
 import (
 	"path"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -23,8 +24,8 @@ func (t *treeServer) remember(r audit.Record, rules *perm.Policy) {
 // six times as long.
 const maxDenials, maxDenialText = 10, 8 << 10
 
-// denials returns the denials after the first n; nil if these are only lookups of names that do
-// not exist.
+// denials returns the denials after the first n, in order; nil if these are only lookups of names
+// that do not exist. The last ones have a place: they made a command fail.
 func (t *treeServer) denials(n int64) *runtime.Denials {
 	root, err := unix.Open(t.codebase, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -32,7 +33,7 @@ func (t *treeServer) denials(n int64) *runtime.Denials {
 	}
 	defer unix.Close(root)
 	d, size := &runtime.Denials{}, 0
-	for _, r := range t.recent.Since(n) {
+	for _, r := range slices.Backward(t.recent.Since(n)) {
 		if r.IsLookup() && !exists(root, r.Path) {
 			continue
 		}
@@ -47,6 +48,7 @@ func (t *treeServer) denials(n int64) *runtime.Denials {
 	if len(d.List) == 0 {
 		return nil
 	}
+	slices.Reverse(d.List)
 	return d
 }
 

@@ -26,8 +26,9 @@ const (
 )
 
 // Terminal connects the user's terminal with a session's until that ends or the user
-// detaches. It creates a missing session. An exit code other than 0 is an error.
-func (c *Client) Terminal(ctx context.Context, sandbox, name string, takeover bool) (terminalEnd, error) {
+// detaches. It creates a missing session. An exit code other than 0 is an error. create says that
+// this command line describes the sandbox.
+func (c *Client) Terminal(ctx context.Context, sandbox, name string, takeover, create bool) (terminalEnd, error) {
 	if !c.IsTerminal() {
 		return Unattached, ErrNoTerminal
 	}
@@ -44,7 +45,10 @@ func (c *Client) Terminal(ctx context.Context, sandbox, name string, takeover bo
 	}
 	defer t.Close()
 	var end runtime.Result
-	defer func() { c.Notes(end.Git...) }() // when the terminal is as it was
+	defer func() { // when the terminal is as it was
+		NoteDenied(c.Host, &end, sandbox, create)
+		c.Notes(end.Git...)
+	}()
 	restore, err := c.RawMode(t.Resize)
 	if err != nil {
 		return Unattached, err

@@ -1,0 +1,84 @@
+package attach
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/runtime"
+)
+
+// maxNamed is how many denials, and how many refusals, are named at the end of a command.
+const maxNamed = 3
+
+// NoteDenied reports on standard error what was denied while a command ran. create says that
+// this command line describes the sandbox.
+func NoteDenied(h *host.Host, exit *runtime.Result, id string, create bool) {
+	rules, names, all := h.AddTo(id), h.AllowTo(id), h.Self()+" audit "+console.ShellWord(id)
+	if create {
+		rules, names, all = "", "", "--audit FILE writes all"
+	}
+	h.Notes(deniedNotes(exit, rules, all)...)
+	h.Notes(refusedNotes(exit, names, all)...)
+}
+
+// deniedNotes returns a line for each denial to name, without newline. flags is what the flags
+// that allow it follow, and all says where the other denials are.
+func deniedNotes(r *runtime.Result, flags, all string) []string {
+	var notes []note
+	for _, d := range r.Denied {
+		text := fmt.Sprintf("denied by the rules: %s %s", d.Op, d.Path)
+		rule, _, _ := strings.Cut(d.Rule, " (") // its conditions are in audit and policy explain
+		switch {
+		case rule != "" && d.Source != "":
+			text += fmt.Sprintf(" (rule %q of %s)", rule, d.Source)
+		case rule != "":
+			text += fmt.Sprintf(" (rule %q)", rule)
+		}
+		if d.Reason != "" {
+			text += ": " + d.Reason
+		}
+		notes = append(notes, note{text, d.Allow})
+	}
+	return named(notes, r.ExitCode != 0, r.DeniedMore, flags, all)
+}
+
+// refusedNotes is deniedNotes for what the network has refused.
+func refusedNotes(r *runtime.Result, flags, all string) []string {
+	var notes []note
+	for _, d := range r.Refused {
+		notes = append(notes, note{fmt.Sprintf("refused by the network: %s %s: %s", d.Op, d.Host(), d.Reason), d.Allow})
+	}
+	return named(notes, r.ExitCode != 0, r.RefusedMore, flags, all)
+}
+
+// A note is a denial and the flag that would allow it; an empty allow means no flag.
+type note struct{ text, allow string }
+
+// named returns the lines of at most maxNamed notes, of which no two have the same flag. Those of
+// a command that failed begin with the last, which most likely made it fail. The last line says
+// where the others are; more is how many others there are beside notes.
+func named(notes []note, failed bool, more int, flags, all string) (lines []string) {
+	if failed {
+		notes = slices.Clone(notes)
+		slices.Reverse(notes)
+	}
+	told := map[string]bool{}
+	for _, n := range notes {
+		if len(lines) == maxNamed || n.allow != "" && told[n.allow] || told[n.text] {
+			more++
+			continue
+		}
+		told[n.allow], told[n.text] = true, true
+		if n.allow != "" {
+			n.text += "; to allow it: " + flags + n.allow
+		}
+		lines = append(lines, n.text)
+	}
+	if more > 0 && len(lines) > 0 {
+		lines[len(lines)-1] += fmt.Sprintf("; %d more: %s", more, all)
+	}
+	return lines
+}
