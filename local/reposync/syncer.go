@@ -82,9 +82,8 @@ func (s *Syncer) Begin(ctx context.Context, rec *statedir.Record, c *statedir.Co
 	}
 	s.mu.Lock()
 	if b.users++; b.watcher == nil {
-		b.watcher = newWatcher(b) // nil: this process has no descriptors left
+		b.watcher = newWatcher(b)
 	}
-	watcher := b.watcher
 	s.mu.Unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,8 +91,6 @@ func (s *Syncer) Begin(ctx context.Context, rec *statedir.Record, c *statedir.Co
 	at, cancel := context.WithCancel(ctx)
 	cancel() // it does not wait for another process
 	_ = b.settleKilled(at)
-	// before the look, or a change after it would be missed
-	watcher.watchPairs(b.pairs, b.static())
 	if !b.same() {
 		b.sync(ctx) // an error is pending
 	}

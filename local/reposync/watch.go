@@ -31,24 +31,15 @@ const maxRefDirs = 1000
 
 // A watcher synchronises the repositories of a sandbox when one side changes, until it is closed.
 type watcher struct {
-	inotify *os.File
 	stop    context.CancelFunc
+	inotify *os.File // of run
 }
 
-// newWatcher begins to watch the git directories of a sandbox; nil: this process may not watch any
-// more.
+// newWatcher begins to watch the git directories of a sandbox.
 func newWatcher(r *repositories) *watcher {
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err != nil {
-		return nil // what commands change is taken over when they end
-	}
 	ctx, stop := context.WithCancel(context.Background())
-	w := &watcher{os.NewFile(uintptr(fd), "inotify"), stop}
-	w.watch(statedir.Git(r.rec.Run()), unix.IN_CREATE)
-	w.watch(r.bases(), unix.IN_CREATE|unix.IN_MOVED_TO)
-	changes := make(chan struct{}, 1)
-	go w.read(changes)
-	go w.run(ctx, r, changes)
+	w := &watcher{stop: stop}
+	go w.run(ctx, r) // ends with the watch
 	return w
 }
 
@@ -56,8 +47,21 @@ func newWatcher(r *repositories) *watcher {
 func (w *watcher) close() {
 	if w != nil {
 		w.stop()
-		_ = w.inotify.Close()
 	}
+}
+
+// open has the kernel tell what changes from now on, and sends to changes when something has. It
+// reports whether this process may watch more; else what commands change is taken over when they end.
+func (w *watcher) open(r *repositories, changes chan<- struct{}) bool {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return false
+	}
+	w.inotify = os.NewFile(uintptr(fd), "inotify")
+	w.watch(statedir.Git(r.rec.Run()), unix.IN_CREATE)
+	w.watch(r.bases(), unix.IN_CREATE|unix.IN_MOVED_TO)
+	go w.read(changes)
+	return true
 }
 
 // watch has changes of the names in a directory wake the watch. That it fails, as at the limits of
@@ -75,9 +79,6 @@ func (w *watcher) watch(dir string, events uint32) {
 // watchPairs watches the host's sides of pairs, and with static the sandbox's: else the mark
 // tells. It is to be called again after a change: there may be new directories of references.
 func (w *watcher) watchPairs(pairs []*gitsync.Pair, static bool) {
-	if w == nil {
-		return
-	}
 	for _, p := range pairs {
 		w.watchRepository(p.Host, gitpairs.Common(p.Host))
 		if static {
@@ -123,10 +124,12 @@ func (w *watcher) read(changes chan<- struct{}) {
 	}
 }
 
-// run synchronises after changes, until ctx ends.
-func (w *watcher) run(ctx context.Context, r *repositories, changes <-chan struct{}) {
-	timer := time.NewTimer(quiet) // what was changed before the watch began
+// run synchronises after changes, until ctx ends. The kernel tells of them only when the command
+// has run for a while: it takes milliseconds to end that.
+func (w *watcher) run(ctx context.Context, r *repositories) {
+	timer := time.NewTimer(quiet) // what is changed before the watch begins
 	defer timer.Stop()
+	changes := make(chan struct{}, 1)
 	var earliest time.Time // of the next one
 	pause := retry
 	for {
@@ -139,6 +142,12 @@ func (w *watcher) run(ctx context.Context, r *repositories, changes <-chan struc
 			}
 			timer.Reset(max(quiet, time.Until(earliest)))
 		case <-timer.C:
+			if w.inotify == nil {
+				if !w.open(r, changes) {
+					return
+				}
+				defer w.inotify.Close()
+			}
 			begin := time.Now()
 			if r.live(ctx, w) {
 				pause = retry
