@@ -8,6 +8,7 @@ import (
 	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/cmd/wolffia/internal/serving"
 	"wolffia/cmd/wolffia/internal/usage"
+	"wolffia/cmd/wolffia/internal/why"
 )
 
 // An app is one execution of the program.
@@ -25,7 +26,7 @@ var commands = map[string]func(*host.Host) *cobra.Command{
 	"prune": pruneCommand, "rm": rmCommand, "run": runCommand, "scan": scanCommand, "serve": serving.ServeCommand,
 	"session": sessionCommand, "shell": shellCommand, "snapshot": review.SnapshotCommand, "start": startCommand, "stop": stopCommand,
 	"touch": touchCommand, "trust": trustCommand, "untrust": untrustCommand, "version": versionCommand,
-	"volume": volumeCommand,
+	"volume": volumeCommand, "why": why.Command,
 }
 
 // command builds the whole command line or, if word is the name of a command, what that needs: to

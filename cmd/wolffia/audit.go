@@ -16,6 +16,7 @@ import (
 
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/cmd/wolffia/internal/hostdir"
+	"wolffia/cmd/wolffia/internal/why"
 	"wolffia/fusefs/audit"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/hostpath"
@@ -24,9 +25,10 @@ import (
 )
 
 func auditCommand(h *host.Host) *cobra.Command {
-	var follow, asJSON bool
+	var follow, asJSON, last bool
+	var since string
 	cmd := &cobra.Command{
-		Use:   "audit [-f] [--json] SANDBOX",
+		Use:   "audit [-f] [--json] SANDBOX | --last | --since WHEN",
 		Short: "Print what was denied in the codebase and the network",
 		Long: `Print what a sandbox was denied in its codebase and, with --network filtered, in its
 network: the time, the operation, the path or host, what decided, and the command that
@@ -35,11 +37,24 @@ would allow it. The sandbox need not run.
 A denial that is repeated within a few seconds has one more line, with a count. A
 refusal by the kernel because of a file's mode, such as a write to a file that may be
 read, is recorded if the caller's system call shows what it wanted. A hidden file is
-recorded when it is asked for by name, not when it is left out of a listing.`,
+recorded when it is asked for by name, not when it is left out of a listing.
+
+--last and --since print what commands of run, exec and shell were denied, also in
+sandboxes that are gone. They read the history in the state directory, 2 MB at most;
+WOLFFIA_HISTORY=off writes none.`,
 		Example: `  wolffia audit box
+  wolffia audit --since yesterday
   wolffia audit -f --json box | jq -r .remedy`,
-		Args: cobra.ExactArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if last || since != "" {
+				return cobra.NoArgs(cmd, args)
+			}
+			return cobra.ExactArgs(1)(cmd, args)
+		},
 		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, args []string) error {
+			if last || since != "" {
+				return why.Print(h, rt.StateDir(), since, asJSON)
+			}
 			s, err := rt.Get(ctx, args[0])
 			if err != nil {
 				return err
@@ -79,6 +94,9 @@ recorded when it is asked for by name, not when it is left out of a listing.`,
 		}),
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the sandbox is removed")
+	cmd.Flags().BoolVar(&last, "last", false, "print what the last command was denied that was denied something")
+	cmd.Flags().StringVar(&since, "since", "", "print what commands were denied since then: 2h, 3d, today, yesterday, 2026-11-29")
+	cmd.MarkFlagsMutuallyExclusive("last", "since", "follow")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object on each line")
 	return cmd
 }

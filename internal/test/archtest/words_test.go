@@ -16,14 +16,14 @@ const generated = -1
 // written by tests. A page without a row fails the test: lower the row when the page gets shorter.
 var maxWords = map[string]int{
 	"ARCHITECTURE.md":                    1920,
-	"CONTRIBUTING.md":                    1969,
+	"CONTRIBUTING.md":                    1970,
 	"README.md":                          1032,
 	"SCOPE.md":                           402,
 	"SECURITY.md":                        3446,
 	"docs/README.md":                     281,
 	"docs/attack-matrix.md":              generated,
 	"docs/backends.md":                   1080,
-	"docs/cli.md":                        1916,
+	"docs/cli.md":                        1948,
 	"docs/configuration.md":              880,
 	"docs/cow.md":                        990,
 	"docs/decisions/01-processes.md":     153,
@@ -70,7 +70,7 @@ var maxWords = map[string]int{
 	"docs/rules.md":                      1950,
 	"docs/service.md":                    1902,
 	"docs/sessions.md":                   1060,
-	"docs/state.md":                      2790,
+	"docs/state.md":                      2799,
 	"docs/static.md":                     718,
 	"docs/toolchains.md":                 486,
 	"docs/volumes.md":                    540,
@@ -78,7 +78,7 @@ var maxWords = map[string]int{
 }
 
 // maxDocuments is how many words all pages may have together.
-const maxDocuments = 41981
+const maxDocuments = 42005
 
 // tables are the parts of a page that tests write: see package doctable.
 var tables = regexp.MustCompile(`(?ms)^<!-- \w+: [^\n]* -->\n.*?^<!-- end of \w+ -->$`)

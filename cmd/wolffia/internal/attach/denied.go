@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/history"
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/runtime"
 )
@@ -13,22 +14,44 @@ import (
 // maxNamed is how many denials, and how many refusals, are named at the end of a command.
 const maxNamed = 3
 
+// EveryDenial returns a line for each denial and refusal of an entry of the history.
+func EveryDenial(e *history.Entry) (lines []string) {
+	for _, n := range slices.Concat(denials(e.Denied), refusals(e.Refused)) {
+		if n.allow != "" {
+			n.text += "; to allow it: " + n.allow
+		}
+		lines = append(lines, n.text)
+	}
+	if more := e.DeniedMore + e.RefusedMore; more > 0 {
+		lines = append(lines, fmt.Sprintf("%d more, of which the history has no more", more))
+	}
+	return lines
+}
+
 // NoteDenied reports on standard error what was denied while a command ran. create says that
 // this command line describes the sandbox.
 func NoteDenied(h *host.Host, exit *runtime.Result, id string, create bool) {
+	h.Notes(allDenied(h, exit, id, create)...)
+}
+
+// allDenied returns the lines that name what was denied and refused.
+func allDenied(h *host.Host, exit *runtime.Result, id string, create bool) []string {
 	rules, names, all := h.AddTo(id), h.AllowTo(id), h.Self()+" audit "+console.ShellWord(id)
 	if create {
 		rules, names, all = "", "", "--audit FILE writes all"
 	}
-	h.Notes(deniedNotes(exit, rules, all)...)
-	h.Notes(refusedNotes(exit, names, all)...)
+	return slices.Concat(deniedNotes(exit, rules, all), refusedNotes(exit, names, all))
 }
 
 // deniedNotes returns a line for each denial to name, without newline. flags is what the flags
 // that allow it follow, and all says where the other denials are.
 func deniedNotes(r *runtime.Result, flags, all string) []string {
-	var notes []note
-	for _, d := range r.Denied {
+	return named(denials(r.Denied), r.ExitCode != 0, r.DeniedMore, flags, all)
+}
+
+// denials returns a note for each denial.
+func denials(list []runtime.Denial) (notes []note) {
+	for _, d := range list {
 		text := fmt.Sprintf("denied by the rules: %s %s", d.Op, d.Path)
 		rule, _, _ := strings.Cut(d.Rule, " (") // its conditions are in audit and policy explain
 		switch {
@@ -42,16 +65,20 @@ func deniedNotes(r *runtime.Result, flags, all string) []string {
 		}
 		notes = append(notes, note{text, d.Allow})
 	}
-	return named(notes, r.ExitCode != 0, r.DeniedMore, flags, all)
+	return notes
 }
 
 // refusedNotes is deniedNotes for what the network has refused.
 func refusedNotes(r *runtime.Result, flags, all string) []string {
-	var notes []note
-	for _, d := range r.Refused {
+	return named(refusals(r.Refused), r.ExitCode != 0, r.RefusedMore, flags, all)
+}
+
+// refusals returns a note for each refusal of the network.
+func refusals(list []runtime.Refusal) (notes []note) {
+	for _, d := range list {
 		notes = append(notes, note{fmt.Sprintf("refused by the network: %s %s: %s", d.Op, d.Host(), d.Reason), d.Allow})
 	}
-	return named(notes, r.ExitCode != 0, r.RefusedMore, flags, all)
+	return notes
 }
 
 // A note is a denial and the flag that would allow it; an empty allow means no flag.

@@ -4,13 +4,17 @@ package attach
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/hint"
+	"wolffia/cmd/wolffia/internal/history"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/hostdir"
 	"wolffia/local"
 	"wolffia/runtime"
 	"wolffia/wire"
@@ -30,22 +34,50 @@ func New(h *host.Host, rt *local.Runtime) *Client { return &Client{h, rt} }
 // create says that this command line describes the sandbox.
 func (c *Client) Exec(ctx context.Context, id string, create bool, spec *runtime.Command) error {
 	defer c.noteQueue(spec)()
-	sb := lookUp(ctx, c.rt, id)
+	begin, sb := time.Now(), lookUp(ctx, c.rt, id)
 	watch, w := hint.WatchOutput(sb, c.Out, c.Err)
 	exit, err := c.attach(ctx, sb.ID, spec, w[0], w[1]) // a name would be looked for once more
 	if err != nil {
-		return hint.Explain(ctx, c.Host, c.rt, id, create, spec, err)
+		err = hint.Explain(ctx, c.Host, c.rt, id, create, spec, err)
+		if failed, ok := errors.AsType[*runtime.StartError](err); ok {
+			c.remember(sb, begin, spec, &runtime.Result{ExitCode: failed.Code}, failed.Message)
+		}
+		return err
 	}
-	if note := endNote(&exit, spec); note != "" {
-		fmt.Fprintln(c.Err, "wolffia:", note)
+	exit.ExitCode = console.CodeFor(exit)
+	ended := endNote(&exit, spec)
+	if ended != "" {
+		fmt.Fprintln(c.Err, "wolffia:", ended)
 	}
 	if exit.OutOfMemory {
-		c.Warn("the sandbox reached its memory limit, and the kernel killed a process in it: raise the limit with --memory")
+		c.Warn(outOfMemory)
 	}
-	NoteDenied(c.Host, &exit, id, create)
-	c.Notes(exit.Git...)
-	c.Notes(watch.Hint(console.CodeFor(exit), create))
-	return console.ExitWith(console.CodeFor(exit))
+	notes := append(allDenied(c.Host, &exit, id, create), exit.Git...)
+	notes = append(notes, watch.Hint(exit.ExitCode, create))
+	c.Notes(notes...)
+	c.remember(sb, begin, spec, &exit, append(notes, ended)...)
+	return console.ExitWith(exit.ExitCode)
+}
+
+// outOfMemory is the note about a command that has failed so.
+const outOfMemory = "the sandbox reached its memory limit, and the kernel killed a process in it: raise the limit with --memory"
+
+// remember adds a command that has ended to the history. notes are the lines that wolffia has said
+// of it; empty ones are left out.
+func (c *Client) remember(sb *runtime.Sandbox, begin time.Time, spec *runtime.Command, exit *runtime.Result, notes ...string) {
+	if exit.OutOfMemory {
+		notes = append(notes, outOfMemory)
+	}
+	dir, _ := hostdir.Current()
+	err := history.Add(c.rt.StateDir(), history.Entry{
+		Time: time.Now(), Duration: time.Since(begin), Dir: dir, Codebase: sb.CodebasePath, Sandbox: sb.ID,
+		Command: spec.Command, ExitCode: exit.ExitCode, Denied: exit.Denied, DeniedMore: exit.DeniedMore,
+		Refused: exit.Refused, RefusedMore: exit.RefusedMore,
+		Notes: slices.DeleteFunc(slices.Clone(notes), func(note string) bool { return note == "" }),
+	})
+	if err != nil {
+		c.Warn("write the history, which wolffia why reads: %v; WOLFFIA_HISTORY=off leaves it out", err)
+	}
 }
 
 // queueNoticeDelay is how long a command waits for others in its session before wolffia tells the

@@ -51,6 +51,7 @@ func (c *Client) ExecJSON(ctx context.Context, ref string, create bool, spec *ru
 		r.Stdout, r.StdoutDropped = stdout.Result()
 		r.Stderr, r.StderrDropped = stderr.Result()
 	}
+	c.remember(sb, begin, spec, &r, append(allDenied(c.Host, &r, id, create), note.Hint, note.StartError, endNote(&r, spec))...)
 	r.Duration, c.Printed = time.Since(begin), true
 	if err := printResult(c.Out, id, &r, note); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -44,10 +45,16 @@ func (c *Client) Terminal(ctx context.Context, sandbox, name string, takeover, c
 		return Unattached, err
 	}
 	defer t.Close()
+	begin := time.Now()
 	var end runtime.Result
+	exited := false
 	defer func() { // when the terminal is as it was
-		NoteDenied(c.Host, &end, sandbox, create)
-		c.Notes(end.Git...)
+		notes := append(allDenied(c.Host, &end, sandbox, create), end.Git...)
+		c.Notes(notes...)
+		if !exited {
+			return
+		}
+		c.remember(lookUp(context.WithoutCancel(ctx), c.rt, sandbox), begin, &runtime.Command{}, &end, notes...)
 	}()
 	restore, err := c.RawMode(t.Resize)
 	if err != nil {
@@ -91,7 +98,8 @@ func (c *Client) Terminal(ctx context.Context, sandbox, name string, takeover, c
 		fmt.Fprint(c.Err, "\r\nwolffia: another client took over the terminal\r\n")
 		return Detached, nil
 	}
-	return ended, console.ExitWith(console.CodeFor(end))
+	exited, end.ExitCode = true, console.CodeFor(end)
+	return ended, console.ExitWith(end.ExitCode)
 }
 
 // typed passes on what the user types until ctrl-p ctrl-q, or until our terminal is
