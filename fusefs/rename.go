@@ -182,9 +182,24 @@ func (t *tree) allowRename(r *renaming, to openDir) syscall.Errno {
 		return t.gate.deny(gate.OpRename, r.in, r.from.dir, r.from.name, perm.Write, syscall.EACCES, stallsGit)
 	}
 	if (r.movesDir() || r.swap && t.copied == nil) && !t.alike(r) {
-		return syscall.EXDEV // mv(1) then copies, name by name
+		return t.refuseMove(r)
 	}
 	return 0
+}
+
+// refuseMove returns EXDEV, after which mv(1) copies, name by name, and reports that. Between a
+// private git directory and the working tree no rule is the reason.
+func (t *tree) refuseMove(r *renaming) syscall.Errno {
+	if r.from.dir.getState().path < 0 || r.to.dir.getState().path < 0 {
+		return syscall.EXDEV
+	}
+	reason := "other rules hold inside " + t.table.path(r.from.dir, r.from.name) + ", and it cannot change its rules as a whole: "
+	if r.swap {
+		reason += "rename one after the other"
+	} else {
+		reason += "use mv, which copies, then git add"
+	}
+	return t.gate.deny(gate.OpRename, r.in, r.to.dir, r.to.name, perm.Write, syscall.EXDEV, reason)
 }
 
 // applyRules gives the node at e, if the kernel has one, the level of its new name. Nodes

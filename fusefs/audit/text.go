@@ -54,11 +54,15 @@ func (r *Record) Text(loc *time.Location, command string) string {
 // explanation returns the errno, and the rule that decided.
 func (r *Record) explanation() string {
 	errno := Printable(r.Errno)
-	if r.Need <= r.Level {
-		return errno + ": this kind of object is refused"
-	}
 	if r.Reason != "" {
 		errno += ": " + Printable(r.Reason)
+	}
+	switch {
+	case r.Need > r.Level:
+	case r.Reason != "":
+		return errno
+	default:
+		return errno + ": this kind of object is refused"
 	}
 	by := "no rule matches"
 	switch {

@@ -25,7 +25,8 @@ func (t *treeServer) remember(r audit.Record, rules *perm.Policy) {
 const maxDenials, maxDenialText = 10, 8 << 10
 
 // denials returns the denials after the first n, in order; nil if these are only lookups of names
-// that do not exist. The last ones have a place: they made a command fail.
+// that do not exist, and renames that a program has replaced by a copy, as mv(1) does. The last ones
+// have a place: they made a command fail.
 func (t *treeServer) denials(n int64) *runtime.Denials {
 	root, err := unix.Open(t.codebase, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -34,7 +35,7 @@ func (t *treeServer) denials(n int64) *runtime.Denials {
 	defer unix.Close(root)
 	d, size := &runtime.Denials{}, 0
 	for _, r := range slices.Backward(t.recent.Since(n)) {
-		if r.IsLookup() && !exists(root, r.Path) {
+		if r.IsLookup() && !exists(root, r.Path) || r.Errno == "EXDEV" && t.made(root, r.Path) {
 			continue
 		}
 		one := r.Denial()
@@ -52,8 +53,14 @@ func (t *treeServer) denials(n int64) *runtime.Denials {
 	return d
 }
 
-// exists reports whether the codebase, open as root, has a path. It follows no link, and does
-// not leave the codebase.
+// made reports whether the sandbox can have made name in the codebase, which is open as root, or in
+// its copy.
+func (t *treeServer) made(root int, name string) bool {
+	return exists(root, name) || t.copied != nil && exists(int(t.copied.upper.Fd()), name)
+}
+
+// exists reports whether the directory open as root has a path. It follows no link, does not leave
+// the directory, and takes a whiteout for nothing.
 func exists(root int, name string) bool {
 	dir, err := beneath.Open(root, path.Dir(name), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -61,5 +68,5 @@ func exists(root int, name string) bool {
 	}
 	defer unix.Close(dir)
 	var st unix.Stat_t
-	return unix.Fstatat(dir, path.Base(name), &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+	return unix.Fstatat(dir, path.Base(name), &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT != unix.S_IFCHR
 }
