@@ -8,7 +8,8 @@ var Table = [...]Field{
 	{
 		Name: "codebase", Record: "codebasePath", On: sandbox, Group: Rules, Names: Directories, Path: WholePath,
 		Bound: Bound{How: Never}, Pool: Claim, API: true,
-		Help: "directory to show, filtered (default: the current directory)",
+		Help: "directory to show, filtered (default: the repository or workspace around the " +
+			"current directory, else that)",
 	},
 	{
 		Name: "codebase", Record: "codebasePath", On: Serve, Group: Rules, Names: Directories, Pool: Claim,

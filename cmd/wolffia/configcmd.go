@@ -62,7 +62,7 @@ func configProfilesCommand(h *host.Host) *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	fl := cmd.Flags()
-	fl.String("codebase", ".", "the codebase")
+	fl.String("codebase", "", "the codebase (default: the project)")
 	fl.BoolVar(&asJSON, "json", false, "print an array of JSON objects")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		profiles, err := sandboxflags.Profiles(h, fl)

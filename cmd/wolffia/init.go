@@ -12,6 +12,7 @@ import (
 
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/hostdir"
 	"wolffia/internal/config"
 	"wolffia/runtime"
 )
@@ -21,11 +22,11 @@ func initCommand(h *host.Host) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
 		Short: "Write a configuration file for a project",
-		Long: `Write a configuration file (.wolffia.yaml) for the project in DIR, by default the current
-directory, from what is found there. It counts after wolffia trust.`,
+		Long: `Write a configuration file (.wolffia.yaml) for the project in DIR, by default the one
+around the current directory, from what is found there. It counts after wolffia trust.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			dir := append(args, ".")[0]
+			dir := projectOf(args)
 			text := config.Propose(func(name string) bool {
 				_, err := os.Lstat(filepath.Join(dir, name))
 				return err == nil
@@ -44,6 +45,15 @@ directory, from what is found there. It counts after wolffia trust.`,
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "replace a file that exists")
 	return cmd
+}
+
+// projectOf returns the directory that args name; without one the project's.
+func projectOf(args []string) string {
+	if len(args) > 0 {
+		return args[0]
+	}
+	dir, _ := hostdir.Project()
+	return dir
 }
 
 // writeNew writes a file that does not exist, or replaces it if replace is set. It follows

@@ -12,6 +12,7 @@ import (
 
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/hostdir"
 	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/cmd/wolffia/internal/worktree"
 	"wolffia/fields"
@@ -160,13 +161,24 @@ func policyExplainCommand(h *host.Host) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [rule flags] PATH...",
 		Short: "Say which rule decides about a path",
-		Long: `Say which rule decides about a path, taken from the codebase's root. Whether it
-is a directory is looked up there, if it exists; a trailing / says so too.
-Of a path that may be either the stricter answer is given.`,
+		Long: `Say which rule decides about a path. A relative one begins at the codebase's root;
+without --codebase at the current directory, if it exists there. Whether it is a
+directory is looked up, if it exists; a trailing / says so too. Of a path that may
+be either the stricter answer is given.`,
 		Example: `  wolffia policy explain .env src/main.go
   wolffia policy explain --preset read-only --rule 'build/=write' build/out`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			here := "" // where a relative path may begin
+			if codebase == "" {
+				var err error
+				if here, err = hostdir.Current(); err != nil {
+					return err
+				}
+				if codebase, _ = hostdir.Project(); codebase == "." {
+					codebase = here
+				}
+			}
 			made, err := rules.Policy(cmd.Context(), h, codebase)
 			if err != nil {
 				return err
@@ -177,6 +189,9 @@ Of a path that may be either the stricter answer is given.`,
 			}
 			var all []perm.Explanation
 			for _, path := range args {
+				if _, err := os.Lstat(path); err == nil && !filepath.IsAbs(path) && here != "" {
+					path = filepath.Join(here, path)
+				}
 				rel, kind := relative(codebase, path, dir)
 				all = append(all, ops.Explain(compiled, rel, kind))
 			}
@@ -204,7 +219,7 @@ Of a path that may be either the stricter answer is given.`,
 	}
 	rules.Values = sandboxflags.AddFields(h, cmd, fields.Explain)
 	sandboxflags.Configured(h, cmd, &rules)
-	cmd.Flags().StringVar(&codebase, "codebase", ".", "the codebase")
+	cmd.Flags().StringVar(&codebase, "codebase", "", "the codebase (default: the project)")
 	cmd.Flags().BoolVar(&dir, "dir", false, "take the paths for directories")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd

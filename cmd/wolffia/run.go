@@ -36,14 +36,16 @@ func runCommand(h *host.Host) *cobra.Command {
 		Short: "Create a sandbox, run a command in it, destroy it",
 		Long: `Create a sandbox, run a command in it, destroy it.
 
-It shows the current directory, filtered, at its own path; not the home directory,
-/tmp or a directory of the system, but for --codebase DIR. --no-codebase shows none.
+It shows the git repository around the current directory, filtered, at its own path;
+without one the outermost workspace (go.work, package.json, ...), or the current
+directory, which --codebase . shows alone. The home directory, /tmp and directories of
+the system need --codebase DIR. --no-codebase shows none.
 
 The command gets wolffia's standard output and error, and its standard input if that
 is a terminal, or with -i; else its input is empty. wolffia exits with the command's
 exit code. Signals are passed on; a second SIGTERM or SIGHUP ends wolffia, and the
 sandbox with it. If wolffia is killed, the sandbox ends too. With --image the command
-may be left out: then the image's own runs, without the current directory.`,
+may be left out: then the image's own runs, without a codebase.`,
 		Example: `  wolffia run -- sh -c 'ls -la; git status'
   wolffia run --preset read-only --timeout 5m -- make test
   echo hello | wolffia run -i -- cat

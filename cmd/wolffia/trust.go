@@ -25,15 +25,16 @@ func trustCommand(h *host.Host) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trust [DIR]",
 		Short: "Read a project's configuration file, and let it count",
-		Long: `Print the configuration file (.wolffia.yaml) of DIR, by default the current directory,
-ask, and remember its content as trusted. A file that changes is not trusted any more.
-A trusted file cannot loosen what your own configuration file sets.`,
+		Long: `Print the configuration file (.wolffia.yaml) of DIR, by default the project
+around the current directory, ask, and remember its content as trusted. A file that
+changes is not trusted any more. A trusted file cannot loosen what your own
+configuration file sets.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if list {
 				return listTrusted(h, f)
 			}
-			return trust(cmd.Context(), h, append(args, ".")[0], yes)
+			return trust(cmd.Context(), h, projectOf(args), yes)
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
@@ -124,7 +125,7 @@ func untrustCommand(h *host.Host) *cobra.Command {
 		Short: "Do not trust a project's configuration file any more",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			dir, err := filepath.Abs(append(args, ".")[0])
+			dir, err := filepath.Abs(projectOf(args))
 			if err != nil {
 				return err
 			}

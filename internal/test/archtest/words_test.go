@@ -19,11 +19,11 @@ var maxWords = map[string]int{
 	"CONTRIBUTING.md":                    1970,
 	"README.md":                          1032,
 	"SCOPE.md":                           402,
-	"SECURITY.md":                        3446,
+	"SECURITY.md":                        3463,
 	"docs/README.md":                     281,
 	"docs/attack-matrix.md":              generated,
 	"docs/backends.md":                   1080,
-	"docs/cli.md":                        1948,
+	"docs/cli.md":                        2018,
 	"docs/configuration.md":              880,
 	"docs/cow.md":                        990,
 	"docs/decisions/01-processes.md":     153,
@@ -78,7 +78,7 @@ var maxWords = map[string]int{
 }
 
 // maxDocuments is how many words all pages may have together.
-const maxDocuments = 42005
+const maxDocuments = 42073
 
 // tables are the parts of a page that tests write: see package doctable.
 var tables = regexp.MustCompile(`(?ms)^<!-- \w+: [^\n]* -->\n.*?^<!-- end of \w+ -->$`)

@@ -56,14 +56,15 @@ func Current() (string, error) {
 // Codebase is the key by which [hostpath.Distrust] knows the codebase of a command line.
 const Codebase = "codebase"
 
-// Default returns the current directory if it is the codebase of a command that names none, where
-// sandboxes may have written; else nothing.
+// Default returns the codebase of a command that names none, where sandboxes may have written;
+// nothing if there is none.
 func Default() ([]string, error) {
-	here, err := Current()
-	if err != nil || NotByDefault(here, Homes(here)) != nil {
+	dir, _ := Project()
+	own, err := RealPath(dir)
+	if err != nil || NotByDefault(own, Homes(own)) != nil {
 		return nil, nil
 	}
-	return []string{here}, nil
+	return []string{own}, nil
 }
 
 // systems are directories that belong to the system with all that is in them, but for what

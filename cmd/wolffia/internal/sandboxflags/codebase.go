@@ -28,10 +28,16 @@ func (f *Sandbox) applyCodebase(c *runtime.SandboxConfig, foreign bool) (note st
 		return "", nil
 	}
 	here, failed := hostdir.Current()
-	own := here
-	named := c.CodebasePath != ""
-	if named {
-		if own, err = hostdir.RealPath(c.CodebasePath); err != nil {
+	own, named := c.CodebasePath, c.CodebasePath != ""
+	if !named {
+		var workspace string
+		if own, workspace = hostdir.Project(); workspace != "" {
+			note = fmt.Sprintf("the codebase is %s, which has %s: for this directory alone, add --codebase .", own, workspace)
+		}
+	}
+	if own, err = hostdir.RealPath(own); err != nil {
+		own = here
+		if named {
 			return "", nil // Create says what is wrong
 		}
 	}

@@ -1,7 +1,6 @@
 package sandboxflags
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -18,6 +17,7 @@ import (
 
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/hostdir"
 	"wolffia/fields"
 	"wolffia/internal/config"
 	"wolffia/internal/host/statedir"
@@ -143,7 +143,11 @@ func (c *configuration) codebase() string {
 	case c.request.Profile != nil:
 		c.known()
 	}
-	return cmp.Or(c.request.Codebase(), f.DefValue, ".")
+	if named := c.request.Codebase(); named != "" {
+		return named
+	}
+	dir, _ := hostdir.Project()
+	return dir
 }
 
 // project reads the project's file if the user trusts it.

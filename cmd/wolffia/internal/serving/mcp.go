@@ -31,8 +31,8 @@ func MCPCommand(h *host.Host) *cobra.Command {
 		Short: "Serve a sandbox to an MCP client, such as a coding agent",
 		Long: `Serve a sandbox to an MCP client, such as a coding agent, on standard input and
 output. The flags are those of create, without --worktree. The client gets tools for a shell that keeps
-its state, background jobs, and files, all of them in one sandbox over the current
-directory, and tools that describe the sandbox and explain its rules.
+its state, background jobs, and files, all of them in one sandbox over the
+project, and tools that describe the sandbox and explain its rules.
 
 The sandbox ends with the client. With --sandbox NAME it stays: the next client that
 names it has the same shell. With --cow it stays, stopped, if it has changes that were not
