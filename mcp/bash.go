@@ -59,6 +59,7 @@ type bashOutputOut struct {
 	From  int64  `json:"from" jsonschema:"offset of the first byte; larger than asked for if the bytes before were not kept"`
 	Next  int64  `json:"next" jsonschema:"offset at which to go on"`
 	Total int64  `json:"total" jsonschema:"bytes of the whole stream"`
+	Note  string `json:"note,omitempty"`
 }
 
 func (s *Server) addShell() {
@@ -230,7 +231,8 @@ func (c *call) bashOutput(_ context.Context, in bashOutputIn) (reply, *bashOutpu
 	out := &bashOutputOut{Text: valid(b), From: from, Next: from + int64(len(b)), Total: total}
 	text := out.Text
 	if from > in.Offset && in.Offset < total {
-		text = fmt.Sprintf("[%d bytes before this were not kept]\n", from-in.Offset) + text
+		out.Note = fmt.Sprintf("%d bytes before this were not kept", from-in.Offset)
+		text = bracketed(out.Note) + "\n" + text
 	}
 	return reply{text: text + fmt.Sprintf("\n[bytes %d to %d of %d]", out.From, out.Next, out.Total)}, out, nil
 }

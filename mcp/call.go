@@ -19,6 +19,7 @@ type call struct {
 	req   *sdk.CallToolRequest
 	begin time.Time
 	box   *attempt
+	big   *big // nil: the call came in a small message
 }
 
 func (c *call) id() string { return c.box.id }
@@ -31,30 +32,52 @@ type reply struct {
 	image *sdk.ImageContent
 }
 
-// tool adds a tool that works in the sandbox.
+// tool adds a tool that works in the sandbox, and always has structured output. Many clients give
+// a model that and nothing else: it has what the text has.
 func tool[In, Out any](s *Server, t *sdk.Tool, do func(c *call, ctx context.Context, in In) (reply, *Out, error)) {
-	t.InputSchema, t.OutputSchema = schema[In](), schema[Out]()
-	sdk.AddTool(s.sdk, t, func(ctx context.Context, req *sdk.CallToolRequest, in In) (*sdk.CallToolResult, *Out, error) {
+	t.OutputSchema = schema[Out]()
+	loose(s, t, do)
+}
+
+// loose adds a tool whose output may be nil: then clients use the text, or the image.
+func loose[In, Out any](s *Server, t *sdk.Tool, do func(c *call, ctx context.Context, in In) (reply, *Out, error)) {
+	t.InputSchema = schema[In]()
+	s.sdk.AddTool(t, func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		res := &sdk.CallToolResult{}
+		c := &call{Server: s, req: req, begin: time.Now(), big: s.bigOf(req)}
+		in, err := decodeArgs[In](req.Params.Arguments)
+		req.Params.Arguments = nil // its memory
+		if c.big != nil && c.big.text == nil {
+			c.big.leave()
+		}
+		if err != nil {
+			res.SetError(err)
+			return res, nil
+		}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		stop := context.AfterFunc(s.ctx, cancel)
 		defer stop()
-		c := &call{Server: s, req: req, begin: time.Now()}
 		if err := c.open(ctx); err != nil {
 			if errors.Is(err, context.Canceled) && s.ctx.Err() != nil {
 				err = context.Cause(s.ctx)
 			}
-			return nil, nil, fmt.Errorf("the sandbox was not started: %w", err)
+			res.SetError(fmt.Errorf("the sandbox was not started: %w", err))
+			return res, nil
 		}
 		r, out, err := do(c, ctx, in)
 		if err != nil {
-			return nil, nil, c.explain(ctx, err)
+			res.SetError(c.explain(ctx, err))
+			return res, nil
 		}
-		res := &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: r.text}}}
+		res.Content = []sdk.Content{&sdk.TextContent{Text: r.text}}
 		if r.image != nil {
 			res.Content = append(res.Content, r.image)
 		}
-		return res, out, nil
+		if out != nil {
+			res.StructuredContent = out
+		}
+		return res, nil
 	})
 }
 

@@ -22,7 +22,7 @@ type changesOut struct {
 	Changes   []change `json:"changes" jsonschema:"sorted by path, at most 500"`
 	More      int      `json:"more,omitempty" jsonschema:"how many are left out"`
 	Diff      string   `json:"diff,omitempty"`
-	Truncated bool     `json:"truncated,omitempty" jsonschema:"the diff is longer"`
+	Truncated bool     `json:"truncated,omitempty" jsonschema:"the diff is longer: name paths, or ask for more with max_bytes"`
 }
 
 // A change is what a result tells of a runtime.Change.

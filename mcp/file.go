@@ -1,13 +1,16 @@
 package mcp
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,19 +38,14 @@ type readIn struct {
 	Encoding string `json:"encoding,omitempty" jsonschema:"utf-8, which is the default, or base64 for any content"`
 }
 
+// A readOut is for base64, which a program reads. A model reads text, or an image: see loose.
 type readOut struct {
-	Path      string `json:"path" jsonschema:"after symbolic links"`
-	Content   string `json:"content" jsonschema:"without line numbers"`
-	Encoding  string `json:"encoding" jsonschema:"utf-8 or base64"`
-	Size      int64  `json:"size" jsonschema:"of the file, in bytes"`
-	Binary    bool   `json:"binary,omitempty" jsonschema:"the file is not text, and content is empty unless base64 was asked for"`
-	MIME      string `json:"mime,omitempty" jsonschema:"of a binary file"`
-	Lossy     bool   `json:"lossy,omitempty" jsonschema:"bytes that are not UTF-8 were replaced"`
-	FirstLine int    `json:"first_line,omitempty"`
-	LastLine  int    `json:"last_line,omitempty"`
-	Lines     int    `json:"total_lines,omitempty" jsonschema:"of the file; absent if it is too large to count"`
-	Truncated bool   `json:"truncated,omitempty" jsonschema:"the file goes on"`
-	Next      int64  `json:"next_byte" jsonschema:"the byte_offset at which to go on"`
+	Path      string `json:"path"`
+	Content   string `json:"content"`
+	Encoding  string `json:"encoding"`
+	Size      int64  `json:"size"`
+	Truncated bool   `json:"truncated,omitempty"`
+	Next      int64  `json:"next_byte"`
 }
 
 type writeIn struct {
@@ -86,6 +84,7 @@ type listOut struct {
 	Path      string  `json:"path"`
 	Entries   []entry `json:"entries"`
 	Truncated bool    `json:"truncated,omitempty"`
+	Note      string  `json:"note,omitempty"`
 }
 
 type entry struct {
@@ -104,6 +103,7 @@ type globIn struct {
 type globOut struct {
 	Files     []string `json:"files"`
 	Truncated bool     `json:"truncated,omitempty"`
+	Note      string   `json:"note,omitempty"`
 }
 
 type grepIn struct {
@@ -119,7 +119,8 @@ type grepIn struct {
 
 type grepOut struct {
 	Matches   []match `json:"matches"`
-	Truncated bool    `json:"truncated,omitempty" jsonschema:"there may be more: narrow path, glob or pattern, or raise max_results"`
+	Truncated bool    `json:"truncated,omitempty"`
+	Note      string  `json:"note,omitempty"`
 	Binary    int     `json:"skipped_binary,omitempty" jsonschema:"how many files that are not text were not searched"`
 	Skipped   int     `json:"skipped,omitempty" jsonschema:"how many files and directories could not be read"`
 }
@@ -133,9 +134,9 @@ type match struct {
 }
 
 func (s *Server) addFiles() {
-	tool(s, &sdk.Tool{
+	loose(s, &sdk.Tool{
 		Name: "read_file", Title: "Read a file",
-		Description: "Read a text file by lines, or any file by bytes. Images are returned as images. A relative path begins at the sandbox's working directory, wherever the shell is.",
+		Description: "Read a text file by lines, or any file by bytes. Images are returned as images. With base64 there is also structured content, whose next_byte is the byte_offset at which to go on. A relative path begins at the sandbox's working directory, wherever the shell is.",
 		Annotations: reads(),
 	}, (*call).read)
 	tool(s, &sdk.Tool{
@@ -166,7 +167,7 @@ func (s *Server) addFiles() {
 }
 
 // inside does a file operation, as a command in the sandbox.
-func (c *call) inside(ctx context.Context, req *filecall.Request) (*filecall.Reply, error) {
+func (c *call) inside(ctx context.Context, req *filecall.Request, content io.Reader) (*filecall.Reply, error) {
 	if req.Path == "" {
 		req.Path = "."
 	}
@@ -182,7 +183,7 @@ func (c *call) inside(ctx context.Context, req *filecall.Request) (*filecall.Rep
 	if w, ok := c.Runtime.(runtime.Workspace); ok {
 		denied = w.WatchDenials(c.id())
 	}
-	answer, err := c.files.Do(ctx, at, req, nil, answerLimit(req))
+	answer, err := c.files.Do(ctx, at, req, content, answerLimit(req))
 	if errors.Is(err, fileclient.ErrLate) {
 		return nil, fmt.Errorf("the operation did not end within %v: name a smaller directory, or a narrower pattern", fileclient.Limit)
 	}
@@ -226,12 +227,12 @@ func take(ctx context.Context, from <-chan struct{}) error {
 
 // changing does an operation that changes a file. It does one after the other: two edits of a
 // file at the same time would lose one.
-func (c *call) changing(ctx context.Context, req *filecall.Request) (*filecall.Reply, error) {
+func (c *call) changing(ctx context.Context, req *filecall.Request, content io.Reader) (*filecall.Reply, error) {
 	if err := take(ctx, c.writing); err != nil {
 		return nil, err
 	}
 	defer func() { c.writing <- struct{}{} }()
-	return c.inside(ctx, req)
+	return c.inside(ctx, req, content)
 }
 
 // count returns a number that a call asks for, or the default.
@@ -240,7 +241,7 @@ func count[N int | int64](name string, asked, otherwise, most N) (N, error) {
 	case asked == 0:
 		return otherwise, nil
 	case asked < 0 || asked > most:
-		return 0, fmt.Errorf("%s %d: it must be from 1 to %d", name, asked, most)
+		return 0, fmt.Errorf("%s %d: it must be from 1 to %d, or 0 for the default", name, asked, most)
 	}
 	return asked, nil
 }
@@ -269,75 +270,70 @@ func (c *call) read(ctx context.Context, in readIn) (reply, *readOut, error) {
 		req.Bytes, req.Offset = true, *in.AtByte
 	}
 	req.Raw = in.Encoding == "base64"
-	res, err := c.inside(ctx, req)
+	res, err := c.inside(ctx, req, nil)
 	if err != nil {
 		return reply{}, nil, err
 	}
-	out := &readOut{
-		Path: res.Path, Content: res.Text, Encoding: "utf-8", Size: res.Size, Binary: res.Binary, Lossy: res.Lossy,
-		FirstLine: res.First, LastLine: res.Last, Lines: res.Total, Truncated: res.Truncated, Next: res.Next,
-	}
 	switch {
 	case req.Raw:
-		out.Encoding, out.Content = "base64", base64.StdEncoding.EncodeToString(res.Data)
+		out := &readOut{res.Path, base64.StdEncoding.EncodeToString(res.Data), "base64", res.Size, res.Truncated, res.Next}
 		return reply{text: out.Content}, out, nil
 	case res.Binary:
-		return c.readBinary(ctx, in.Path, out)
+		r, err := c.readBinary(ctx, in.Path, res.Size)
+		return r, nil, err
 	}
-	text := out.Content
+	text := res.Text
 	if !req.Bytes && (in.Numbers == nil || *in.Numbers) {
-		text = numbered(text, out.FirstLine)
+		text = numbered(text, res.First)
 	}
-	if note := out.note(res.Cut, req.Bytes); note != "" {
+	if note := readNote(res, req.Bytes); note != "" {
 		if text != "" && !strings.HasSuffix(text, "\n") {
 			text += "\n"
 		}
 		text += "[" + note + "]"
 	}
-	return reply{text: text}, out, nil
+	return reply{text: text}, nil, nil
 }
 
-// note says what the text of a file does not.
-func (o *readOut) note(cut, byBytes bool) string {
+// readNote says what the text of a file does not.
+func readNote(r *filecall.Reply, byBytes bool) string {
 	var notes []string
 	switch {
-	case o.Size == 0 && o.Content == "":
+	case r.Size == 0 && r.Text == "":
 		notes = append(notes, "the file is empty")
-	case cut:
-		notes = append(notes, fmt.Sprintf("line %d is cut: go on with byte_offset %d", o.LastLine, o.Next))
-	case o.Truncated && byBytes:
-		notes = append(notes, fmt.Sprintf("the file has %d bytes: go on with byte_offset %d", o.Size, o.Next))
-	case o.Truncated:
+	case r.Cut:
+		notes = append(notes, fmt.Sprintf("line %d is cut: go on with byte_offset %d", r.Last, r.Next))
+	case r.Truncated && byBytes:
+		notes = append(notes, fmt.Sprintf("the file has %d bytes: go on with byte_offset %d", r.Size, r.Next))
+	case r.Truncated:
 		of := ""
-		if o.Lines > 0 {
-			of = fmt.Sprintf(" of %d", o.Lines)
+		if r.Total > 0 {
+			of = fmt.Sprintf(" of %d", r.Total)
 		}
-		notes = append(notes, fmt.Sprintf("lines %d to %d%s: go on with offset %d", o.FirstLine, o.LastLine, of, o.LastLine+1))
+		notes = append(notes, fmt.Sprintf("lines %d to %d%s: go on with offset %d", r.First, r.Last, of, r.Last+1))
 	}
-	if o.Lossy {
+	if r.Lossy {
 		notes = append(notes, "bytes that are not UTF-8 are shown as \ufffd: edit_file keeps them")
 	}
 	return strings.Join(notes, "; ")
 }
 
 // readBinary returns an image, or what a binary file is.
-func (c *call) readBinary(ctx context.Context, name string, out *readOut) (reply, *readOut, error) {
+func (c *call) readBinary(ctx context.Context, name string, size int64) (reply, error) {
 	most := 512 // enough to know the type
-	if out.Size <= maxImage {
+	if size <= maxImage {
 		most = maxImage
 	}
-	res, err := c.inside(ctx, &filecall.Request{Op: filecall.OpRead, Path: name, MaxBytes: most, Raw: true})
+	res, err := c.inside(ctx, &filecall.Request{Op: filecall.OpRead, Path: name, MaxBytes: most, Raw: true}, nil)
 	if err != nil {
-		return reply{}, nil, err
+		return reply{}, err
 	}
-	out.MIME = http.DetectContentType(res.Data)
-	text := fmt.Sprintf("%s is a binary file of %d bytes (%s)", name, out.Size, out.MIME)
-	for _, kind := range images {
-		if out.MIME == kind && !res.Truncated {
-			return reply{text: text, image: &sdk.ImageContent{MIMEType: kind, Data: res.Data}}, out, nil
-		}
+	kind := http.DetectContentType(res.Data)
+	text := fmt.Sprintf("%s is a binary file of %d bytes (%s)", name, size, kind)
+	if slices.Contains(images, kind) && !res.Truncated {
+		return reply{text: text, image: &sdk.ImageContent{MIMEType: kind, Data: res.Data}}, nil
 	}
-	return reply{text: text + ": encoding base64 returns its bytes"}, out, nil
+	return reply{text: text + ": encoding base64 returns its bytes"}, nil
 }
 
 // numbered returns text with a number in front of each line.
@@ -360,18 +356,18 @@ func (c *call) write(ctx context.Context, in writeIn) (reply, *writeOut, error) 
 	if in.Path == "" {
 		return reply{}, nil, errors.New("path is empty")
 	}
-	data := []byte(in.Content)
+	content := io.Reader(bytes.NewReader(c.contentOf(&in)))
 	switch in.Encoding {
 	case "", "utf-8":
 	case "base64":
-		var err error
-		if data, err = base64.StdEncoding.DecodeString(in.Content); err != nil {
-			return reply{}, nil, fmt.Errorf("content is not base64: %w", err)
-		}
+		content = base64.NewDecoder(base64.StdEncoding, content)
 	default:
 		return reply{}, nil, fmt.Errorf("encoding %q: it must be utf-8 or base64", in.Encoding)
 	}
-	res, err := c.changing(ctx, &filecall.Request{Op: filecall.OpWrite, Path: in.Path, Data: data})
+	res, err := c.changing(ctx, &filecall.Request{Op: filecall.OpWrite, Path: in.Path}, content)
+	if bad, is := errors.AsType[*fileclient.BadContent](err); is {
+		err = fmt.Errorf("content is not base64: %w", bad.Unwrap())
+	}
 	if err != nil {
 		return reply{}, nil, err
 	}
@@ -387,7 +383,7 @@ func (c *call) edit(ctx context.Context, in editIn) (reply, *editOut, error) {
 	if in.Path == "" {
 		return reply{}, nil, errors.New("path is empty")
 	}
-	res, err := c.changing(ctx, &filecall.Request{Op: filecall.OpEdit, Path: in.Path, Old: in.Old, New: in.New, All: in.All})
+	res, err := c.changing(ctx, &filecall.Request{Op: filecall.OpEdit, Path: in.Path, Old: in.Old, New: in.New, All: in.All}, nil)
 	if err != nil {
 		return reply{}, nil, err
 	}
@@ -407,6 +403,14 @@ func first(lines []int) int {
 	return lines[0]
 }
 
+// bracketed returns a note as the text of a result has it.
+func bracketed(note string) string {
+	if note == "" {
+		return ""
+	}
+	return "[" + note + "]"
+}
+
 func (c *call) list(ctx context.Context, in listIn) (reply, *listOut, error) {
 	most, err := count("max_entries", in.Max, 1000, maxEntries)
 	if err != nil {
@@ -416,7 +420,7 @@ func (c *call) list(ctx context.Context, in listIn) (reply, *listOut, error) {
 	if err != nil {
 		return reply{}, nil, err
 	}
-	res, err := c.inside(ctx, &filecall.Request{Op: filecall.OpTree, Path: in.Path, Depth: depth, Max: most, MaxBytes: MaxOutput})
+	res, err := c.inside(ctx, &filecall.Request{Op: filecall.OpTree, Path: in.Path, Depth: depth, Max: most, MaxBytes: MaxOutput}, nil)
 	if err != nil {
 		return reply{}, nil, err
 	}
@@ -435,11 +439,11 @@ func (c *call) list(ctx context.Context, in listIn) (reply, *listOut, error) {
 	}
 	switch {
 	case res.Truncated:
-		b.WriteString("[there are more: name a smaller directory, or raise max_entries]")
+		out.Note = "there are more: name a smaller directory, or raise max_entries"
 	case b.Len() == 0:
-		b.WriteString("[the directory is empty]")
+		out.Note = "the directory is empty"
 	}
-	return reply{text: b.String()}, out, nil
+	return reply{text: b.String() + bracketed(out.Note)}, out, nil
 }
 
 func (c *call) glob(ctx context.Context, in globIn) (reply, *globOut, error) {
@@ -447,7 +451,7 @@ func (c *call) glob(ctx context.Context, in globIn) (reply, *globOut, error) {
 	if err != nil {
 		return reply{}, nil, err
 	}
-	res, err := c.inside(ctx, &filecall.Request{Op: filecall.OpGlob, Path: in.Path, Pattern: in.Pattern, Max: most, MaxBytes: MaxOutput})
+	res, err := c.inside(ctx, &filecall.Request{Op: filecall.OpGlob, Path: in.Path, Pattern: in.Pattern, Max: most, MaxBytes: MaxOutput}, nil)
 	if err != nil {
 		return reply{}, nil, err
 	}
@@ -455,11 +459,11 @@ func (c *call) glob(ctx context.Context, in globIn) (reply, *globOut, error) {
 	text := strings.Join(out.Files, "\n")
 	switch {
 	case res.Truncated:
-		text += "\n[there are more: narrow the pattern, or raise max_results]"
+		text, out.Note = text+"\n", "there are more: narrow the pattern, or raise max_results"
 	case text == "":
-		text = "[no file matches]"
+		out.Note = "no file matches"
 	}
-	return reply{text: text}, out, nil
+	return reply{text: text + bracketed(out.Note)}, out, nil
 }
 
 func (c *call) grep(ctx context.Context, in grepIn) (reply, *grepOut, error) {
@@ -476,7 +480,7 @@ func (c *call) grep(ctx context.Context, in grepIn) (reply, *grepOut, error) {
 	res, err := c.inside(ctx, &filecall.Request{
 		Op: filecall.OpGrep, Path: in.Path, Pattern: in.Pattern, Files: in.Glob, IgnoreCase: in.IgnoreCase, Fixed: in.Fixed,
 		Context: in.Context, NamesOnly: in.FilesOnly, Max: most, MaxBytes: defaultRead,
-	})
+	}, nil)
 	if err != nil {
 		return reply{}, nil, err
 	}
@@ -498,10 +502,12 @@ func (c *call) grep(ctx context.Context, in grepIn) (reply, *grepOut, error) {
 	}
 	switch {
 	case res.Truncated:
-		b.WriteString("[there may be more: narrow path, glob or pattern, or raise max_results]\n")
+		out.Note = "there may be more: narrow path, glob or pattern, or raise max_results"
 	case len(res.Matches) == 0:
-		b.WriteString("[no line matches]\n")
+		out.Note = "no line matches"
 	}
+	b.WriteString(bracketed(out.Note))
+	endLine(&b)
 	if res.Skipped > 0 {
 		fmt.Fprintf(&b, "[%d files or directories could not be read]\n", res.Skipped)
 	}

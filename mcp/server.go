@@ -55,6 +55,7 @@ type Server struct {
 	files   *fileclient.Client
 	writing chan struct{} // has a value while no file is changed
 	working chan struct{} // has a value for each file operation that may begin
+	bigs    sync.Map      // each [*big] by its name, while its request is served
 
 	ctx context.Context // of begin
 }

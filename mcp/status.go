@@ -255,6 +255,6 @@ func (s *Server) command() string {
 
 // isDir reports whether a path is a directory inside.
 func (c *call) isDir(ctx context.Context, name string) bool {
-	res, err := c.inside(ctx, &filecall.Request{Op: filecall.OpTree, Path: name, Max: 1})
+	res, err := c.inside(ctx, &filecall.Request{Op: filecall.OpTree, Path: name, Max: 1}, nil)
 	return err == nil && res.Path != ""
 }

@@ -14,12 +14,11 @@ const Arg = "serve-files"
 // The operations of a [Request]. Those on the one file or directory Path are of an agent's
 // tools, the others are of a service.
 const (
-	OpRead  = "read"
-	OpWrite = "write" // creates or replaces the file
-	OpEdit  = "edit"  // replaces an exact text in the file
-	OpTree  = "tree"  // lists what is in the directory, Depth levels deep, without what is in .git
-	OpGlob  = "glob"  // finds files by the pattern of their paths
-	OpGrep  = "grep"  // finds lines by a regular expression
+	OpRead = "read"
+	OpEdit = "edit" // replaces an exact text in the file
+	OpTree = "tree" // lists what is in the directory, Depth levels deep, without what is in .git
+	OpGlob = "glob" // finds files by the pattern of their paths
+	OpGrep = "grep" // finds lines by a regular expression
 
 	OpInfo    = "info"    // describes Paths
 	OpList    = "list"    // describes what is in the directory Path, Depth levels deep
@@ -33,8 +32,10 @@ const (
 	OpPatch   = "patch"   // replaces bytes of the file Path by Data, from Offset on
 	OpHost    = "host"    // describes the machine
 
-	// OpPut makes a content that follows the Request that of the file Path, and applies Mode.
-	OpPut = "put"
+	// OpPut makes a content that follows the Request that of the file Path, and applies Mode. OpWrite is OpPut for an agent's
+	// tool: it follows a symbolic link.
+	OpPut   = "put"
+	OpWrite = "save" // an older guest's "write" has no content that follows
 	// OpGet and OpLines have a Head in the Reply, after which a content follows: Most bytes or lines of the file Path.
 	OpGet   = "get"   // from the offset From on, which counts from the end if it is negative
 	OpLines = "lines" // from the line From on; the first is 1
@@ -62,10 +63,10 @@ type Request struct {
 	Offset int64 `json:"offset,omitempty"`
 	Raw    bool  `json:"raw,omitempty"`
 
-	// Of OpWrite and OpPatch.
+	// Of OpPatch.
 	Data []byte `json:"data,omitempty"`
 
-	// Of OpPut.
+	// Of OpPut and OpWrite.
 	Mode Mode `json:"mode,omitzero"`
 
 	// Of OpGet and OpLines; Most < 0 means all.
@@ -221,7 +222,7 @@ const (
 	// MaxText is the largest file in which text is replaced or edited, and the largest one whose size
 	// is only known after reading it, in bytes.
 	MaxText = 32 << 20
-	// MaxFile is the largest file that OpPut takes, in bytes.
+	// MaxFile is the largest file that OpPut and OpWrite take, in bytes.
 	MaxFile = 1 << 30
 	// maxVisited is how many names a walk looks at.
 	maxVisited = 2_000_000

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"wolffia/internal/archive"
 )
@@ -41,10 +42,10 @@ func Serve(w io.Writer, r io.Reader) error {
 // answer does a request with its content, and sends the reply with its content.
 func answer(out *Sender, in *Receiver, q *Request) error {
 	switch q.Op {
-	case OpPut:
+	case OpPut, OpWrite:
 		in.Begin()
 		r := new(Reply)
-		if err := put(q, in); err != nil {
+		if err := put(q, in, r); err != nil {
 			r.Err = errorOf(err)
 		}
 		return out.JSON(r)
@@ -55,21 +56,34 @@ func answer(out *Sender, in *Receiver, q *Request) error {
 }
 
 // put makes a content that of a file, and sets its mode. A content that ends early changes nothing.
-func put(q *Request, content io.Reader) error {
-	err := archive.PutFrom(func(w io.Writer) error {
-		n, err := io.CopyBuffer(struct{ io.Writer }{w}, io.LimitReader(content, MaxFile+1), make([]byte, maxFrame))
+func put(q *Request, content io.Reader, r *Reply) (err error) {
+	r.Path = q.Path
+	if q.Op == OpWrite {
+		var exists bool
+		switch r.Path, exists, err = target(q.Path); {
+		case q.Path == "":
+			return wrong("the path is empty")
+		case strings.HasSuffix(q.Path, "/"):
+			return wrong("the path ends with a slash: name a file")
+		case err != nil:
+			return err
+		}
+		r.Created = !exists
+	}
+	err = archive.PutFrom(func(w io.Writer) (err error) {
+		r.Size, err = io.CopyBuffer(struct{ io.Writer }{w}, io.LimitReader(content, MaxFile+1), make([]byte, maxFrame))
 		switch {
-		case n > MaxFile:
+		case r.Size > MaxFile:
 			return archive.ErrTooLarge
 		case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, os.ErrDeadlineExceeded):
 			return archive.ErrShort
 		}
 		return err
-	}, q.Path)
+	}, r.Path)
 	if err != nil {
 		return err
 	}
-	return q.Mode.apply(q.Path)
+	return q.Mode.apply(r.Path)
 }
 
 // get sends a part of a file.

@@ -15,7 +15,7 @@ import (
 
 // operations are what Do can do, by name.
 var operations = map[string]func(*Request, *Reply) error{
-	OpRead: onPath(read), OpWrite: onPath(write), OpEdit: onPath(edit), OpTree: onPath(tree), OpGlob: onPath(glob), OpGrep: onPath(grep),
+	OpRead: onPath(read), OpEdit: onPath(edit), OpTree: onPath(tree), OpGlob: onPath(glob), OpGrep: onPath(grep),
 
 	OpInfo:   func(q *Request, r *Reply) error { return each(q.Paths, r.add) },
 	OpList:   func(q *Request, r *Reply) error { return r.list(q.Path, max(q.Depth, 1)) },
@@ -55,13 +55,16 @@ func Do(q *Request) *Reply {
 	r := &Reply{}
 	do := operations[q.Op]
 	if do == nil {
-		return &Reply{Err: errorf(KindInvalid, "operation %q: it does not exist", q.Op)}
+		return &Reply{Err: Unknown(q.Op)}
 	}
 	if err := do(q, r); err != nil {
 		r.Err = errorOf(err)
 	}
 	return r
 }
+
+// Unknown is the error for an operation that this version does not have.
+func Unknown(op string) *Error { return errorf(KindInvalid, "operation %q: it does not exist", op) }
 
 // kinds maps errors of the operating system to kinds; the first match counts.
 var kinds = []struct {

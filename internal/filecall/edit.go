@@ -58,16 +58,6 @@ func load(path string) ([]byte, error) {
 	return b, err
 }
 
-// write creates or replaces a file for an agent's tool.
-func write(req *Request, res *Reply) (err error) {
-	if strings.HasSuffix(req.Path, "/") {
-		return errorf(KindInvalid, "the path ends with a slash: name a file")
-	}
-	res.Size = int64(len(req.Data))
-	res.Path, res.Created, err = save(req.Path, req.Data)
-	return err
-}
-
 // maxLinesNamed is how many lines an answer of edit names.
 const maxLinesNamed = 20
 

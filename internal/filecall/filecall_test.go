@@ -32,7 +32,7 @@ func asked(t *testing.T, q *Request, content string) []byte {
 	var sent bytes.Buffer
 	s := NewSender(&sent)
 	err := s.JSON(q)
-	if q.Op == OpPut {
+	if q.Op == OpPut || q.Op == OpWrite {
 		var n int
 		if n, err = io.WriteString(s, content); n != len(content) || err != nil {
 			t.Fatal(n, err)

@@ -16,10 +16,13 @@ import (
 const maxFrame = 256 << 10
 
 // A Sender writes frames. It is not safe for concurrent use.
-type Sender struct{ w io.Writer }
+type Sender struct {
+	w   io.Writer
+	buf []byte // of the last frame of a content
+}
 
 // NewSender returns a Sender to w.
-func NewSender(w io.Writer) *Sender { return &Sender{w} }
+func NewSender(w io.Writer) *Sender { return &Sender{w: w} }
 
 // JSON writes v, a Reply.
 func (s *Sender) JSON(v any) error {
@@ -47,7 +50,14 @@ func (s *Sender) End() error { return s.Frame(nil) }
 
 // Frame writes a frame, such as one with the JSON of a Request.
 func (s *Sender) Frame(b []byte) error {
-	_, err := s.w.Write(append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(b)), uint32(len(b))), b...))
+	if cap(s.buf) < 4+len(b) {
+		s.buf = make([]byte, 0, 4+len(b))
+	}
+	frame := append(binary.BigEndian.AppendUint32(s.buf[:0], uint32(len(b))), b...)
+	if len(b) > maxFrame {
+		s.buf = nil
+	}
+	_, err := s.w.Write(frame)
 	return err
 }
 

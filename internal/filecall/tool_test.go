@@ -34,11 +34,8 @@ func do(t *testing.T, req Request) *Reply {
 	if req.Max == 0 {
 		req.Max = 1000
 	}
-	var in, out bytes.Buffer
-	if err := NewSender(&in).JSON(req); err != nil {
-		t.Fatal(err)
-	}
-	if err := Serve(&out, &in); err != nil {
+	var out bytes.Buffer
+	if err := Serve(&out, bytes.NewReader(asked(t, &req, string(req.Data)))); err != nil {
 		t.Fatal(err)
 	}
 	res := new(Reply)

@@ -232,7 +232,13 @@ func (h *helper) ask(q *filecall.Request, content io.Reader, most int) (_ *filec
 			return nil, false, runtime.Errorf(runtime.ErrUnavailable, "the files of sandbox %s: %w within %v", h.at.Sandbox, ErrLate, Limit)
 		}
 	case <-replied: // it has failed before it had all
+		limit := Limit // it may not read the rest
+		if err != nil {
+			limit = 0
+		}
+		late := time.AfterFunc(limit, func() { _ = h.p.Close() })
 		sending = <-sent
+		late.Stop()
 	}
 	var bad *BadContent
 	switch {
@@ -240,6 +246,8 @@ func (h *helper) ask(q *filecall.Request, content io.Reader, most int) (_ *filec
 		return nil, false, bad
 	case err != nil:
 		return nil, false, h.lost(err)
+	case reply.Err != nil && reply.Err.Message == filecall.Unknown(q.Op).Message:
+		return nil, false, h.older()
 	case reply.Err != nil:
 		return nil, sending == nil, reply.Err
 	}
@@ -290,9 +298,14 @@ func (h *helper) lost(err error) error {
 	case h.exit != nil:
 		return cannotRun(h.at, h.exit)
 	case strings.Contains(said, "arguments ["):
-		return runtime.Errorf(runtime.ErrUnavailable, "sandbox %[1]s was started by an older wolffia, which has no such file tools: the user can run: wolffia stop %[1]s; wolffia start %[1]s", h.at.Sandbox)
+		return h.older()
 	}
 	return runtime.Errorf(runtime.ErrUnavailable, "the files of sandbox %s: the program inside has ended: %q", h.at.Sandbox, said)
+}
+
+// older returns the error for a helper of an older version.
+func (h *helper) older() error {
+	return runtime.Errorf(runtime.ErrUnavailable, "sandbox %[1]s was started by an older wolffia, which has no such file tools: the user can run: wolffia stop %[1]s; wolffia start %[1]s", h.at.Sandbox)
 }
 
 // cannotRun explains that a helper does not run.

@@ -56,8 +56,16 @@ type client struct {
 	progress chan string // messages
 }
 
-// dial connects to a path of the service.
+// withSessions is the last version of the protocol that has sessions.
+const withSessions = "2025-11-25"
+
+// dial connects to a path of the service, with a session.
 func dial(w *servetest.World, path, key string) (*client, error) {
+	return speak(w, path, key, withSessions)
+}
+
+// speak connects in a version of the protocol.
+func speak(w *servetest.World, path, key, version string) (*client, error) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Ctx, wait.Limit)
 	w.Cleanup(cancel)
@@ -67,7 +75,7 @@ func dial(w *servetest.World, path, key string) (*client, error) {
 		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) { c.progress <- r.Params.Message },
 	}).Connect(ctx, &sdk.StreamableClientTransport{
 		Endpoint: "http://" + w.Address + path, HTTPClient: &http.Client{Transport: &withKey{w.Client.Transport, key}}, MaxRetries: -1,
-	}, nil)
+	}, &sdk.ClientSessionOptions{ProtocolVersion: version})
 	return c, err
 }
 

@@ -51,7 +51,7 @@ var maxWords = map[string]int{
 	"docs/images.md":                     430,
 	"docs/library.md":                    300,
 	"docs/limits.md":                     597,
-	"docs/mcp.md":                        830,
+	"docs/mcp.md":                        870,
 	"docs/network.md":                    1290,
 	"docs/opensandbox.md":                1424,
 	"docs/packages.md":                   2,
@@ -78,7 +78,7 @@ var maxWords = map[string]int{
 }
 
 // maxDocuments is how many words all pages may have together.
-const maxDocuments = 42073
+const maxDocuments = 42150
 
 // tables are the parts of a page that tests write: see package doctable.
 var tables = regexp.MustCompile(`(?ms)^<!-- \w+: [^\n]* -->\n.*?^<!-- end of \w+ -->$`)

@@ -88,16 +88,22 @@ func (p *Process) Kill() {
 
 // Memory returns the anonymous memory of the service that is resident, in bytes (RssAnon in
 // proc_pid_status(5)).
-func (p *Process) Memory() int64 {
+func (p *Process) Memory() int64 { return p.status("RssAnon") }
+
+// Peak returns the most memory that the service ever had, in bytes (VmHWM).
+func (p *Process) Peak() int64 { return p.status("VmHWM") }
+
+// status returns an amount of memory in the status of the service.
+func (p *Process) status(name string) int64 {
 	p.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	p.OK(err)
 	for line := range strings.Lines(string(text)) {
 		var kb int64
-		if n, _ := fmt.Sscanf(line, "RssAnon: %d kB", &kb); n == 1 {
+		if n, _ := fmt.Sscanf(line, name+": %d kB", &kb); n == 1 {
 			return kb << 10
 		}
 	}
-	p.Fatal("the status has no RssAnon")
+	p.Fatal("the status has no " + name)
 	return 0
 }
