@@ -1,6 +1,9 @@
 package perm
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // harmlessDots are patterns of names with a dot at the top of a project that a sandbox may make
 // although no row of executed is about them: nothing on the host executes or trusts them by itself.
@@ -64,9 +67,18 @@ var harmlessConfigs = []string{"dotnet-tools.json"}
 // newDotName is the Source of NewNameRules.
 const newDotName = "new names with a dot"
 
-// dotSets are sets of bytes of which each begins one part of all names: a rule for each of them has
-// less to except.
-var dotSets = []string{"[a-c]", "[d-g]", "[h-o]", "[p-s]", "[t-z]", "[!a-z]"}
+// dotSets are sets of bytes of which each begins one part of all names, after the dot: a rule for
+// each of them has less to except. The last one has the bytes that the others lack.
+var dotSets = []string{"a-c", "d-g", "h-o", "p-s", "t-z", "!a-z"}
+
+// dotSet returns the index in dotSets of the set with a byte.
+func dotSet(c byte) int {
+	last := len(dotSets) - 1
+	if i := slices.IndexFunc(dotSets[:last], func(set string) bool { return set[0] <= c && c <= set[2] }); i >= 0 {
+		return i
+	}
+	return last
+}
 
 // NewNameRules returns the rules, for a directory at or below the root, by which names that begin
 // with a dot, and names in .config, are at most Read: a sandbox cannot make them. They leave alone
@@ -79,46 +91,63 @@ func NewNameRules(dir string, dots, configs []string) (rules []Rule) {
 		prefix += Quote(dir) + "/"
 	}
 	rule := Rule{Level: Read, AtMost: true, Priority: PrioritySecret, Source: newDotName}
-	for _, set := range dotSets {
-		inSet, err := parseGlob("." + set + "*")
-		if err != nil {
-			panic(err) // a test has all sets
+	excepts := make([]exceptText, len(dotSets))
+	for _, pattern := range harmlessDots {
+		if pattern[1] != '*' {
+			excepts[dotSet(pattern[1])].add(pattern)
+			continue
 		}
-		own := func(name string) bool { return inSet.match(name) }
-		open := func(pattern string) bool { return strings.HasPrefix(pattern, ".*") || own(pattern) }
-		rule.Pattern, rule.Except = prefix+"."+set+"*", excepting(harmlessDots, dots, open, own)
+		for i := range excepts {
+			excepts[i].add(pattern)
+		}
+	}
+	for _, name := range dots {
+		if len(name) > 1 {
+			excepts[dotSet(name[1])].addName(name)
+		}
+	}
+	for i, set := range dotSets {
+		rule.Pattern, rule.Except = prefix+".["+set+"]*", excepts[i].pattern()
 		rules = append(rules, rule)
 	}
-	all := func(string) bool { return true }
-	rule.Pattern, rule.Except = prefix+".config/*", excepting(harmlessConfigs, configs, all, all)
+	var except exceptText
+	for _, pattern := range harmlessConfigs {
+		except.add(pattern)
+	}
+	for _, name := range configs {
+		except.addName(name)
+	}
+	rule.Pattern, rule.Except = prefix+".config/*", except.pattern()
 	return append(rules, rule)
 }
 
-// excepting returns the pattern of those of patterns and names that are in a rule, as far as there
-// is room.
-func excepting(patterns, names []string, open, own func(string) bool) string {
-	var b strings.Builder
-	n := 0
-	add := func(pattern string) {
-		all, err := expand(pattern)
-		if err == nil && n+len(all) <= maxAlternatives && b.Len()+len(pattern)+2 < maxPattern {
-			n += len(all)
-			b.WriteByte(',')
-			b.WriteString(pattern)
-		}
+// An exceptText is the pattern of what a rule is not about, as far as there is room.
+type exceptText struct {
+	text []byte
+	n    int // alternatives
+}
+
+// add adds a pattern.
+func (e *exceptText) add(pattern string) {
+	all, err := expand(pattern)
+	if err == nil && e.n+len(all) <= maxAlternatives && len(e.text)+len(pattern)+2 < maxPattern {
+		e.n += len(all)
+		e.text = append(append(e.text, ','), pattern...)
 	}
-	for _, pattern := range patterns {
-		if open(pattern) {
-			add(pattern)
-		}
+}
+
+// addName adds a name.
+func (e *exceptText) addName(name string) {
+	if validName(name) {
+		e.add(strings.ReplaceAll(Quote(name), ",", `\,`))
 	}
-	for _, name := range names {
-		if own(name) && validName(name) {
-			add(strings.ReplaceAll(Quote(name), ",", `\,`))
-		}
+}
+
+// pattern returns the pattern of all that was added.
+func (e *exceptText) pattern() string {
+	text := strings.TrimPrefix(string(e.text), ",")
+	if e.n == 1 {
+		return text // braces need a comma
 	}
-	if n == 1 {
-		return b.String()[1:] // braces need a comma
-	}
-	return "{" + strings.TrimPrefix(b.String(), ",") + "}"
+	return "{" + text + "}"
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"wolffia/internal/git/gitscan"
 	"wolffia/perm"
 )
@@ -65,37 +67,32 @@ func someAtMostRead(paths []string, source string) []perm.Rule {
 }
 
 // newNames returns the rules by which no name can be made that a program of the host may look for:
-// at the top of the codebase, of the sandbox's own working tree, and of the home. worktree is
-// Options.Worktree.
-func (l *inspection) newNames(worktree string) (rules []perm.Rule) {
+// at the top of the codebase at root, of the sandbox's own working tree, and of the home. worktree
+// is Options.Worktree.
+func newNames(root, worktree string) (rules []perm.Rule) {
 	dirs := []string{"."}
 	if worktree != "" {
 		dirs = append(dirs, WorktreeDir+"/"+worktree)
 	}
-	if home := l.home(); home != "" && home != "." {
+	if home := homeIn(root); home != "" && home != "." {
 		dirs = append(dirs, home)
 	}
 	for _, dir := range dirs {
 		var dots []string
-		for _, name := range namesIn(filepath.Join(l.path, dir)) {
+		for _, name := range namesIn(filepath.Join(root, dir)) {
 			if strings.HasPrefix(name, ".") {
 				dots = append(dots, name)
 			}
 		}
-		rules = append(rules, perm.NewNameRules(dir, dots, namesIn(filepath.Join(l.path, dir, ".config")))...)
+		rules = append(rules, perm.NewNameRules(dir, dots, namesIn(filepath.Join(root, dir, ".config")))...)
 	}
 	return rules
 }
 
 // namesIn returns the names in a directory, none if it cannot be read. It does not follow a link in
 // its place.
-func namesIn(dir string) []string {
-	f, err := openDir(dir, true)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	names, _ := f.Readdirnames(maxNames) // as far as it can be read
+func namesIn(dir string) (names []string) {
+	eachName(dir, unix.O_NOFOLLOW, maxNames, func(name []byte, _ uint8) { names = append(names, string(name)) })
 	slices.Sort(names)
 	return names
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/git/gitscan"
+	"wolffia/internal/sys/dirents"
 	"wolffia/perm"
 )
 
@@ -35,28 +36,29 @@ func userHome() string {
 	return home
 }
 
-// home returns the path of the user's home relative to the codebase, "" if it is not in it.
-func (l *inspection) home() string {
+// homeIn returns the path of the user's home relative to the codebase at root, "" if it is not in
+// it.
+func homeIn(root string) string {
 	home := userHome()
-	if home == l.path {
+	if home == root {
 		return "."
 	}
-	rel, _ := strings.CutPrefix(home, strings.TrimSuffix(l.path, "/")+"/")
+	rel, _ := strings.CutPrefix(home, strings.TrimSuffix(root, "/")+"/")
 	if rel == home {
 		return ""
 	}
 	return rel
 }
 
-// homeNames returns rules for what the host executes in a home that is in the codebase, beside
-// perm.ExecutedRules.
-func (l *inspection) homeNames() (rules []perm.Rule) {
-	home := l.home()
+// homeNames returns rules for what the host executes in a home that is in the codebase at root,
+// beside perm.ExecutedRules.
+func homeNames(root string) (rules []perm.Rule) {
+	home := homeIn(root)
 	if home == "" {
 		return nil
 	}
 	for _, name := range perm.HomeNames() {
-		rules = append(rules, atMostRead(gitscan.Reach(l.path, filepath.Join(l.path, home, name)), executedAs+name)...)
+		rules = append(rules, atMostRead(gitscan.Reach(root, filepath.Join(root, home, name)), executedAs+name)...)
 	}
 	return rules
 }
@@ -114,22 +116,19 @@ func (w *homeWalk) walk() {
 // read notes the links in a directory of the home, whose names are at depth, and returns what is to
 // be read next.
 func (w *homeWalk) read(dir string, depth int) (next []string) {
-	f, err := openDir(filepath.Join(w.home, dir), false)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	entries, _ := f.ReadDir(min(w.left, maxNames)) // as far as it can be read
-	w.left -= len(entries)
-	for _, e := range entries {
-		name, is := path.Join(dir, e.Name()), e.Type()&(fs.ModeDir|fs.ModeSymlink)
-		if is == fs.ModeSymlink && (depth > 1 || w.obeyed(e.Name())) {
+	eachName(path.Join(w.home, dir), 0, min(w.left, maxNames), func(base []byte, typ uint8) {
+		w.left--
+		if typ != unix.DT_DIR && typ != unix.DT_LNK {
+			return
+		}
+		name := path.Join(dir, string(base))
+		if typ == unix.DT_LNK && (depth > 1 || w.obeyed(name)) {
 			w.links = append(w.links, name)
 		}
-		if is != 0 && deeper(name, depth) {
+		if deeper(name, depth) {
 			next = append(next, name)
 		}
-	}
+	})
 	return next
 }
 
@@ -155,12 +154,19 @@ func deeper(name string, depth int) bool {
 	return (top[0] == '.' || top == "bin") && depth < homeDepth
 }
 
-// openDir opens a directory for reading, and nothing else. nofollow says not to follow a link at
-// the end of its path.
-func openDir(dir string, nofollow bool) (*os.File, error) {
-	flags := unix.O_DIRECTORY
-	if nofollow {
-		flags |= unix.O_NOFOLLOW
+// eachName calls f with the first names in a directory, at most that many, and their types: DT_
+// constants. It calls f with none if it cannot be read. flags are more flags of open(2).
+func eachName(dir string, flags, most int, f func(name []byte, typ uint8)) {
+	fd, err := dirents.Open(dir, flags)
+	if err != nil {
+		return
 	}
-	return os.OpenFile(dir, flags, 0)
+	defer unix.Close(fd)
+	_ = dirents.Each(fd, make([]byte, 8<<10), func(name []byte, typ uint8) error { // as far as it can be read
+		if most--; most < 0 {
+			return fs.SkipAll
+		}
+		f(name, typ)
+		return nil
+	})
 }

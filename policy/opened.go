@@ -20,7 +20,7 @@ const maxOpened, longestOpened, openedText = 32, 300, 5000
 // or an agent. Nil means that there are too many: all directories.
 func (l *inspection) opened() []string {
 	repos, dirs := l.repos, map[string]bool{".": true}
-	if home := l.home(); home != "" {
+	if home := homeIn(l.path); home != "" {
 		dirs[home] = true
 	}
 	for _, p := range slices.Concat(repos.Dirs, repos.Links) {

@@ -194,23 +194,23 @@ func rulesFor(ctx context.Context, codebase, path string, o *Options, req *perm.
 		}
 		return p, nil
 	}
-	home := make(chan []perm.Rule, 1)
+	worktree, inPlace := o.Worktree, o.GitInPlace
+	if o.Choice != nil {
+		worktree, inPlace = o.Choice.worktree, inPlace || o.Choice.inPlace
+	}
+	names := make(chan []perm.Rule, 1)
 	go func() { // runs during the scan; ends without being stopped
 		if base.Executed {
-			home <- homeLinks(path)
+			names <- slices.Concat(newNames(path, worktree), homeNames(path), homeLinks(path))
 		}
-		close(home)
+		close(names)
 	}()
 	l, err := inspect(ctx, codebase, path, base.Executed, o.CountLinks)
 	if err != nil {
 		return nil, err
 	}
 	defer l.root.Close()
-	worktree, inPlace := o.Worktree, o.GitInPlace
-	if o.Choice != nil {
-		worktree, inPlace = o.Choice.worktree, inPlace || o.Choice.inPlace
-	}
-	if err := l.assemble(p, req, &base, own, home, worktree); err != nil {
+	if err := l.assemble(p, req, &base, own, names, worktree); err != nil {
 		return nil, err
 	}
 	inPlace = inPlace || perm.GitUnguarded(p.Rules) != ""
@@ -248,8 +248,10 @@ func rulesFor(ctx context.Context, codebase, path string, o *Options, req *perm.
 }
 
 // assemble sets all of p that does not depend on what git tracks. own are the names of
-// the policy file; home gives the rules of homeLinks; worktree is Options.Worktree.
-func (l *inspection) assemble(p *Policy, req *perm.Request, base *perm.Preset, own []string, home <-chan []perm.Rule, worktree string) (err error) {
+// the policy file; names gives the rules that do not need the scan; worktree is Options.Worktree.
+func (l *inspection) assemble(
+	p *Policy, req *perm.Request, base *perm.Preset, own []string, names <-chan []perm.Rule, worktree string,
+) (err error) {
 	repos := l.repos
 	p.Linked = repos.Outer
 	var many []string
@@ -268,7 +270,7 @@ func (l *inspection) assemble(p *Policy, req *perm.Request, base *perm.Preset, o
 		if err != nil {
 			return err
 		}
-		p.Rules = slices.Concat(p.Rules, led, l.conditional(), l.newNames(worktree), l.homeNames(), <-home)
+		p.Rules = slices.Concat(p.Rules, led, l.conditional(), <-names)
 	}
 	if base.Git {
 		p.Truncated, p.Sealed = repos.Truncated, append(many, repos.Unread...)

@@ -1,22 +1,19 @@
 package gitscan
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/git/gitconfig"
 	"wolffia/internal/git/gitguard"
 	"wolffia/internal/sys/beneath"
+	"wolffia/internal/sys/dirents"
 )
 
 const (
@@ -231,9 +228,6 @@ type dir struct {
 
 // entry records an entry of type typ, a DT_ constant.
 func (d *dir) entry(name []byte, typ uint8) {
-	if typ == unix.DT_UNKNOWN {
-		typ = statType(d.fd, string(name))
-	}
 	if gitguard.Essential(string(name)) {
 		d.git = append(d.git, string(name))
 	}
@@ -246,9 +240,7 @@ func (d *dir) entry(name []byte, typ uint8) {
 	}
 	switch typ {
 	case unix.DT_DIR:
-		if string(name) != "." && string(name) != ".." {
-			d.below = append(d.below, path())
-		}
+		d.below = append(d.below, path())
 	case unix.DT_REG:
 		if d.files.Load() > 0 {
 			d.countLinks(d.fd, string(name))
@@ -265,58 +257,8 @@ func (d *dir) entry(name []byte, typ uint8) {
 
 // read calls d.entry with each entry. buf is space to read with.
 func (d *dir) read(ctx context.Context, buf []byte) error {
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n, err := unix.Getdents(d.fd, buf)
-		switch {
-		case err == unix.EINTR: // FUSE and NFS
-			continue
-		case err != nil:
-			return err
-		case n <= 0:
-			return nil
-		}
-		for rest := buf[:n]; len(rest) > 0; {
-			var name []byte
-			var typ uint8
-			if name, typ, rest = entry(rest); name == nil {
-				return fmt.Errorf("directory entries: %w", unix.EIO)
-			}
-			d.entry(name, typ)
-		}
-	}
-}
-
-// entry splits the first entry off a buffer of getdents64(2). name is nil if the entry
-// is malformed.
-func entry(b []byte) (name []byte, typ uint8, rest []byte) {
-	const (
-		reclen = int(unsafe.Offsetof(unix.Dirent{}.Reclen))
-		kind   = int(unsafe.Offsetof(unix.Dirent{}.Type))
-		start  = int(unsafe.Offsetof(unix.Dirent{}.Name))
-	)
-	if len(b) <= start {
-		return nil, 0, nil
-	}
-	n := int(binary.NativeEndian.Uint16(b[reclen:]))
-	if n <= start || n > len(b) {
-		return nil, 0, nil
-	}
-	name = b[start:n]
-	if i := bytes.IndexByte(name, 0); i >= 0 {
-		name = name[:i]
-	}
-	return name, b[kind], b[n:]
-}
-
-// statType returns the type of a name, for file systems whose directories do not have
-// it.
-func statType(dir int, name string) uint8 {
-	var st unix.Stat_t
-	if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-		return unix.DT_UNKNOWN
-	}
-	return uint8(st.Mode & unix.S_IFMT >> 12) // DT_x is S_IFx >> 12, see readdir(3)
+	return dirents.Each(d.fd, buf, func(name []byte, typ uint8) error {
+		d.entry(name, typ)
+		return ctx.Err()
+	})
 }

@@ -35,11 +35,8 @@ func HostDirs() []string {
 	for _, name := range systemDirs {
 		dirs = append(dirs, "/"+name)
 	}
-	for _, pattern := range hostDirs {
-		found, _ := filepath.Glob("/etc/" + pattern) // the patterns are valid
-		dirs = append(dirs, found...)
-	}
-	for _, name := range distroEtc(nil) {
+	names := etcNames{}
+	for _, name := range slices.Concat(names.dirs(hostDirs), names.distro(nil)) {
 		dirs = append(dirs, "/etc/"+name)
 	}
 	dirs = append(dirs, distroData...)

@@ -1,14 +1,18 @@
 package rootfs
 
 import (
-	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"wolffia/internal/pathname"
+	"wolffia/internal/sys/dirents"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -59,67 +63,127 @@ const maxSettings = 2000
 // settingsOnly reports whether a directory has nothing but directories, links, and files that all
 // may read and whose names are not those of credentials.
 func settingsOnly(dir string) bool {
-	n := 0
-	real, err := filepath.EvalSymlinks(dir)
+	fd, err := dirents.Open(dir, 0)
 	if err != nil {
 		return false
 	}
-	return filepath.WalkDir(real, func(_ string, d fs.DirEntry, err error) error {
-		if n++; err != nil || n > maxSettings || namesCredential(d.Name()) {
-			return errors.Join(err, fs.ErrPermission)
+	defer unix.Close(fd)
+	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	left := maxSettings
+	return err == nil && !namesCredential(filepath.Base(real)) && settingsIn(fd, make([]byte, 8<<10), &left) == nil
+}
+
+// settingsIn is settingsOnly for the open directory fd, of which left more names are looked at. buf
+// is space to read with.
+func settingsIn(fd int, buf []byte, left *int) error {
+	var below []string
+	err := dirents.Each(fd, buf, func(name []byte, typ uint8) error {
+		if *left--; *left <= 0 || namesCredential(string(name)) {
+			return fs.ErrPermission
 		}
-		if d.IsDir() || d.Type() == fs.ModeSymlink {
-			return nil
-		}
-		if st, err := d.Info(); err != nil || !publicFile(st) {
-			return errors.Join(err, fs.ErrPermission)
+		switch typ {
+		case unix.DT_LNK:
+		case unix.DT_DIR:
+			below = append(below, string(name))
+		default:
+			var st unix.Stat_t
+			if err := unix.Fstatat(fd, string(name), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || !publicFile(&st) {
+				return fs.ErrPermission
+			}
 		}
 		return nil
-	}) == nil
+	})
+	for _, name := range below {
+		if err != nil {
+			return err
+		}
+		var sub int
+		if sub, err = unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err == nil {
+			err = settingsIn(sub, buf, left)
+			_ = unix.Close(sub)
+		}
+	}
+	return err
 }
 
 // publicFile reports whether all may read a regular file.
-func publicFile(st fs.FileInfo) bool { return st.Mode().IsRegular() && st.Mode()&0o004 != 0 }
+func publicFile(st *unix.Stat_t) bool {
+	return st.Mode&unix.S_IFMT == unix.S_IFREG && st.Mode&0o004 != 0
+}
 
 // namesCredential reports whether a name in /etc is one of a file with credentials, whatever its
 // mode.
 func namesCredential(name string) bool {
 	name = strings.ToLower(name)
+	if slices.Contains(credentialNames, name) || slices.Contains(credentialTypes, filepath.Ext(name)) {
+		return true
+	}
+	if !slices.ContainsFunc(credentialWords, func(word string) bool { return strings.Contains(name, word) }) {
+		return false // of most names, sooner
+	}
 	words := strings.FieldsFunc(name, func(c rune) bool { return c < 'a' || c > 'z' }) // not tokenizer.ini
-	return slices.Contains(credentialNames, name) || slices.Contains(credentialTypes, filepath.Ext(name)) ||
-		slices.ContainsFunc(words, func(word string) bool {
-			return slices.Contains(credentialWords, strings.TrimSuffix(word, "s"))
-		})
+	return slices.ContainsFunc(words, func(word string) bool {
+		return slices.Contains(credentialWords, strings.TrimSuffix(word, "s"))
+	})
 }
 
-// foundInEtc returns the names in /etc, without /etc/, that match patterns.
-func foundInEtc(patterns []string) (names []string) {
+// etcNames are the names in directories of /etc, as far as they were looked at.
+type etcNames map[string][]string
+
+// in returns the names in a directory of /etc.
+func (e etcNames) in(dir string) []string {
+	names, known := e[dir]
+	if known {
+		return names
+	}
+	if fd, err := dirents.Open("/etc/"+dir, 0); err == nil {
+		_ = dirents.Each(fd, make([]byte, 16<<10), func(name []byte, _ uint8) error { // as far as it can be read
+			names = append(names, string(name))
+			return nil
+		})
+		_ = unix.Close(fd)
+	}
+	e[dir] = names
+	return names
+}
+
+// found returns the names in /etc, without /etc/, that match patterns, which have one star at most.
+// There may be nothing of a name.
+func (e etcNames) found(patterns []string) (names []string) {
 	for _, pattern := range patterns {
-		if !strings.Contains(pattern, "*") { // one call of the kernel less
+		head, tail, star := strings.Cut(pattern, "*")
+		if !star {
 			names = append(names, pattern)
 			continue
 		}
-		found, _ := filepath.Glob("/etc/" + pattern) // the patterns are valid
-		for _, path := range found {
-			names = append(names, strings.TrimPrefix(path, "/etc/"))
+		dir, prefix := path.Split(head)
+		suffix, rest := tail, ""
+		if i := strings.IndexByte(tail, '/'); i >= 0 {
+			suffix, rest = tail[:i], tail[i:]
 		}
+		first := len(names)
+		for _, name := range e.in(dir) {
+			if len(name) >= len(prefix)+len(suffix) && strings.HasPrefix(name, prefix) && strings.HasSuffix(name, suffix) {
+				names = append(names, dir+name+rest)
+			}
+		}
+		slices.Sort(names[first:])
 	}
 	return names
 }
 
-// distroIn returns the names in /etc of the files of distroFiles that are copied.
-func distroIn() []string {
-	return slices.DeleteFunc(foundInEtc(distroFiles), func(name string) bool {
-		st, err := os.Stat("/etc/" + name)
-		return err != nil || !publicFile(st) || namesCredential(filepath.Base(name))
+// dirs returns the names of directories in /etc that match patterns.
+func (e etcNames) dirs(patterns []string) []string {
+	return slices.DeleteFunc(e.found(patterns), func(name string) bool {
+		var st unix.Stat_t
+		return unix.Stat("/etc/"+name, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR
 	})
 }
 
-// distroEtc returns the names of the directories of distroDirs that are shown beside mounts.
-func distroEtc(mounts []runtime.Mount) []string {
-	return slices.DeleteFunc(foundInEtc(distroDirs), func(name string) bool {
-		st, err := os.Stat("/etc/" + name)
-		return err != nil || !st.IsDir() || meets(mounts, "/etc/"+name) || !settingsOnly("/etc/"+name)
+// distro returns the names of the directories of distroDirs that are shown beside mounts.
+func (e etcNames) distro(mounts []runtime.Mount) []string {
+	return slices.DeleteFunc(e.dirs(distroDirs), func(name string) bool {
+		return meets(mounts, "/etc/"+name) || !settingsOnly("/etc/"+name)
 	})
 }
 

@@ -3,6 +3,8 @@ package rootfs
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"wolffia/runtime"
@@ -33,6 +35,30 @@ func TestSettingsOnly(t *testing.T) {
 	}
 	if settingsOnly(filepath.Join(t.TempDir(), "missing")) {
 		t.Error("a missing directory is shown")
+	}
+}
+
+// No pattern of a file names credentials: found files are not asked for that.
+func TestDistroFiles(t *testing.T) {
+	for _, pattern := range distroFiles {
+		if base := filepath.Base(pattern); strings.Contains(base, "*") || namesCredential(base) {
+			t.Errorf("%s may be a file with credentials", pattern)
+		}
+	}
+}
+
+func TestEtcNames(t *testing.T) {
+	names := etcNames{"": {"java-1.conf", "java-17", "java-21", "javax", "x"}, "php/": {"7", "8.2"}}
+	for pattern, want := range map[string][]string{
+		"java-*": {"java-1.conf", "java-17", "java-21"}, "java-*.conf": {"java-1.conf"}, "java-*17/lib": {"java-17/lib"},
+		"php/*/cli": {"php/7/cli", "php/8.2/cli"}, "fonts": {"fonts"}, "none*": nil, "none/*/x": nil,
+	} {
+		if got := names.found([]string{pattern}); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", pattern, got, want)
+		}
+	}
+	if got := (etcNames{}).found([]string{"*"}); !slices.Contains(got, "passwd") || slices.Contains(got, ".") {
+		t.Errorf("/etc has %q", got)
 	}
 }
 

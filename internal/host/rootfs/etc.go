@@ -57,8 +57,12 @@ func kindOf(b *boot.Params) rootKind {
 // What a sandbox is shown of the host's /etc: what programs need to find libraries,
 // certificates, names and their own settings. Nothing of it is secret.
 var (
-	hostFiles = []string{"ld.so.cache", "ld.so.conf", "localtime", "timezone", "services", "protocols", "mime.types", "ssl/openssl.cnf", "os-release", "debian_version", "manpath.config", "man_db.conf", "groff/man.local", "groff/mdoc.local"}
-	hostDirs  = []string{"ssl/certs", "pki/ca-trust", "pki/tls/certs", "alternatives", "perl", "java", "java-*", "crypto-policies"}
+	hostFiles = []string{
+		"ld.so.cache", "ld.so.conf", "localtime", "timezone", "services", "protocols", "mime.types",
+		"ssl/openssl.cnf", "os-release", "debian_version", "manpath.config", "man_db.conf",
+		"groff/man.local", "groff/mdoc.local",
+	}
+	hostDirs = []string{"ssl/certs", "pki/ca-trust", "pki/tls/certs", "alternatives", "perl", "java", "java-*", "crypto-policies"}
 )
 
 // maxEtcFile is the most that is read of a file in /etc, in bytes; ld.so.cache has a
@@ -131,42 +135,71 @@ func readHost(c *statedir.Config) (map[string]string, error) {
 }
 
 // copyHost copies hostFiles to the new directory etc, those that there are and that this process
-// may read. The kernel copies: they have a few hundred KiB, which would stay in the memory of this
-// process.
-func copyHost(etc string) error {
-	for _, name := range slices.Concat(hostFiles, distroIn()) {
-		in, err := openRegular("/etc/" + name)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-			continue
+// may read, and those of distroFiles that all may read. The kernel copies: they have a few hundred
+// KiB, which would stay in the memory of this process.
+func copyHost(etc string, names etcNames) error {
+	for _, name := range hostFiles {
+		if err := copyEtc(etc, name, false); err != nil {
+			return err
 		}
-		if err == nil {
-			to := filepath.Join(etc, name)
-			err = errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), copyFile(to, in, maxEtcFile), in.Close())
-		}
-		if err != nil {
-			return fmt.Errorf("copy /etc/%s: %w", name, err)
+	}
+	for _, name := range names.found(distroFiles) {
+		if err := copyEtc(etc, name, true); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// copyFile copies up to most bytes of a file to a new one.
-func copyFile(to string, in *os.File, most int) error {
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+// copyEtc copies a file of /etc to the new directory etc, if this process may read it, and with
+// public if all may. There are some dozens: it makes few system calls.
+func copyEtc(etc, name string, public bool) error {
+	var st unix.Stat_t
+	in, err := openRegular("/etc/"+name, &st)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err == nil {
+		if !public || publicFile(&st) {
+			to := filepath.Join(etc, name)
+			if err = copyFile(to, in, st.Size, maxEtcFile); errors.Is(err, fs.ErrNotExist) {
+				err = errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), copyFile(to, in, st.Size, maxEtcFile))
+			}
+		}
+		err = errors.Join(err, unix.Close(in))
+	}
+	if err != nil {
+		return fmt.Errorf("copy /etc/%s: %w", name, err)
+	}
+	return nil
+}
+
+// copyFile copies up to most bytes of a file of that size to a new one. A size of 0 is not known.
+func copyFile(to string, in int, size int64, most int) error {
+	out, err := unix.Open(to, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o644)
 	if err != nil {
 		return err
 	}
-	for most > 0 {
-		n, serr := unix.Sendfile(int(out.Fd()), int(in.Fd()), nil, most)
-		if err = serr; err != nil || n == 0 {
+	if size > 0 {
+		most = int(min(size, int64(most)))
+	}
+	var buf []byte
+	for most > 0 && err == nil {
+		n := 0
+		if buf == nil {
+			if n, err = unix.Sendfile(out, in, nil, most); err == unix.EINVAL {
+				buf, err = make([]byte, 64<<10), nil // the kernel cannot splice from this file system
+				continue
+			}
+		} else if n, err = unix.Read(in, buf[:min(most, len(buf))]); n > 0 {
+			_, err = unix.Write(out, buf[:n])
+		}
+		if n <= 0 {
 			break
 		}
 		most -= n
 	}
-	if errors.Is(err, unix.EINVAL) { // a file system that the kernel cannot splice from
-		_, err = io.Copy(out, io.LimitReader(in, int64(most)))
-	}
-	return errors.Join(err, out.Close())
+	return errors.Join(err, unix.Close(out))
 }
 
 // composeEtc writes the files of every kind of root but storeImage to the new directory
@@ -194,7 +227,8 @@ func composeEtc(b *boot.Params, spec *launch.Spec, etc string) error {
 	if kind != hostRoot {
 		return nil
 	}
-	if err := copyHost(etc); err != nil {
+	names := etcNames{}
+	if err := copyHost(etc, names); err != nil {
 		return err
 	}
 	spec.Etc = etc
@@ -204,30 +238,16 @@ func composeEtc(b *boot.Params, spec *launch.Spec, etc string) error {
 		}
 	}
 	mounts := slices.Concat(b.Config.Mounts, volumeMounts(b))
-	for _, pattern := range hostDirs {
-		found, err := filepath.Glob("/etc/" + pattern)
-		if err != nil {
-			return err
-		}
-		for _, dir := range found {
-			if st, err := os.Stat(dir); err != nil || !st.IsDir() {
-				continue
-			}
-			if slices.ContainsFunc(mounts, func(m runtime.Mount) bool { return pathname.Within(dir, m.Target) }) {
-				continue
-			}
-			name := strings.TrimPrefix(dir, "/etc/")
-			if err := os.MkdirAll(filepath.Join(etc, name), 0o755); err != nil {
-				return err
-			}
+	for _, name := range names.dirs(hostDirs) {
+		if !slices.ContainsFunc(mounts, func(m runtime.Mount) bool { return pathname.Within("/etc/"+name, m.Target) }) {
 			spec.HostEtc = append(spec.HostEtc, name)
 		}
 	}
-	for _, name := range distroEtc(mounts) {
+	spec.HostEtc = append(spec.HostEtc, names.distro(mounts)...)
+	for _, name := range spec.HostEtc {
 		if err := os.MkdirAll(filepath.Join(etc, name), 0o755); err != nil {
 			return err
 		}
-		spec.HostEtc = append(spec.HostEtc, name)
 	}
 	if link, err := os.Readlink("/etc/mtab"); err == nil && !filepath.IsAbs(link) {
 		if err := os.Symlink(link, filepath.Join(etc, "mtab")); err != nil {
@@ -306,30 +326,30 @@ func placesInEtc(mounts []runtime.Mount, etc string, hostEtc []string) error {
 
 // readFile reads a regular file of the host's, up to maxEtcFile.
 func readFile(name string) (string, error) {
-	f, err := openHost(name)
+	var st unix.Stat_t
+	fd, err := openRegular(name, &st)
 	if err != nil {
 		return "", err
 	}
+	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
 	return readUpTo(f)
 }
 
-// openHost opens a file of the host's to read it, without a wait for what is not a regular file.
-// The caller closes it.
-func openHost(name string) (*os.File, error) {
-	return os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
-}
-
-// openRegular is openHost for a regular file; another one is fs.ErrNotExist.
-func openRegular(name string) (*os.File, error) {
-	f, err := openHost(name)
+// openRegular opens a regular file of the host's to read it, without a wait for what is none: that
+// is fs.ErrNotExist. The caller closes it. It fills st.
+func openRegular(name string, st *unix.Stat_t) (fd int, err error) {
+	fd, err = unix.Open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return -1, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
-	if _, err := regularSize(f); err != nil {
-		return nil, errors.Join(err, f.Close())
+	if err = unix.Fstat(fd, st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = fs.ErrNotExist
 	}
-	return f, nil
+	if err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
 }
 
 // regularSize returns the size of a regular file; another one is fs.ErrNotExist.

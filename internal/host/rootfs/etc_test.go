@@ -92,7 +92,8 @@ func TestHostFiles(t *testing.T) {
 		}
 	}
 	etc := t.TempDir()
-	if err := copyHost(etc); err != nil {
+	names := etcNames{}
+	if err := copyHost(etc, names); err != nil {
 		t.Fatal(err)
 	}
 	copied := 0
@@ -101,7 +102,7 @@ func TestHostFiles(t *testing.T) {
 			return err
 		}
 		name := strings.TrimPrefix(path, etc+"/")
-		if !slices.Contains(hostFiles, name) && !slices.Contains(distroIn(), name) {
+		if !slices.Contains(hostFiles, name) && !slices.Contains(names.found(distroFiles), name) {
 			t.Errorf("copies /etc/%s", name)
 		}
 		want, err := os.ReadFile("/etc/" + name)
@@ -141,11 +142,12 @@ func TestCopyFile(t *testing.T) {
 		if !filepath.IsAbs(from) {
 			from = at(from)
 		}
-		in, err := openRegular(from)
+		var st unix.Stat_t
+		in, err := openRegular(from, &st)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(copyFile(at("to"), in, tt.most), in.Close()); err != nil {
+		if err := errors.Join(copyFile(at("to"), in, st.Size, tt.most), unix.Close(in)); err != nil {
 			t.Errorf("%s: %v", tt.from, err)
 			continue
 		}
@@ -157,7 +159,7 @@ func TestCopyFile(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"fifo", "", "missing"} {
-		if _, err := openRegular(at(name)); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := openRegular(at(name), new(unix.Stat_t)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%q is not a regular file, and opens: %v", name, err)
 		}
 	}
