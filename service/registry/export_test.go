@@ -9,6 +9,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"go.etcd.io/bbolt"
 )
@@ -28,6 +29,33 @@ func (r *Registry) Check() error {
 		return fmt.Errorf("the index is %+v, its file %+v", ix, read)
 	}
 	return nil
+}
+
+// Together calls each function once all of them wait for the file, and returns how often it was
+// written for them. If fail is set, no write succeeds.
+func (r *Registry) Together(fail error, calls ...func()) (writes int) {
+	r.mu.Lock()
+	save := r.save
+	r.save = func(b []byte) error {
+		writes++
+		if fail != nil {
+			return fail
+		}
+		return save(b)
+	}
+	var all sync.WaitGroup
+	for i, call := range calls {
+		all.Go(call)
+		for n := 0; n <= i; {
+			r.queue.Lock()
+			n = len(r.waiting)
+			r.queue.Unlock()
+		}
+	}
+	r.mu.Unlock()
+	all.Wait()
+	r.save = save
+	return writes
 }
 
 // Encode returns a file with the given records, without the checks of a Registry.

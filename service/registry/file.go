@@ -69,7 +69,7 @@ func Open(dir string, log *slog.Logger) (*Registry, error) {
 		unlock()
 		return nil, unavailable(err)
 	}
-	r := &Registry{dir: dir, unlock: unlock}
+	r := &Registry{dir: dir, unlock: unlock, save: func(b []byte) error { return statefile.WriteBytes(path, b) }}
 	r.index.Store(ix)
 	return r, nil
 }

@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
 
-	"wolffia/internal/sys/statefile"
 	"wolffia/runtime"
 )
 
@@ -34,8 +32,19 @@ type Registry struct {
 	dir    string
 	unlock func() // twice is fine
 
-	mu    sync.Mutex            // held during a change
+	mu    sync.Mutex            // held while the file is written
 	index atomic.Pointer[index] // what the file holds, never modified; nil after Close
+	save  func([]byte) error    // writes the file
+
+	queue   sync.Mutex
+	waiting []*pending // in the order of the calls; guarded by queue
+}
+
+// A pending change is one that waits until the file is written.
+type pending struct {
+	do   func(ix *index) error // changes nothing if it fails
+	err  error
+	done bool // guarded by Registry.mu, as err is
 }
 
 // Reserve gives a sandbox that is being created or destroyed to its owner:
@@ -145,20 +154,47 @@ func (r *Registry) current() (*index, error) {
 
 // change applies do to a copy of the index, writes the copy, and makes it the
 // current index. If do fails, or the file cannot be written, nothing is changed.
+// Changes that come while the file is written share the next write.
 func (r *Registry) change(do func(ix *index) error) error {
+	mine := &pending{do: do}
+	r.queue.Lock()
+	r.waiting = append(r.waiting, mine)
+	r.queue.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !mine.done {
+		r.queue.Lock()
+		batch := r.waiting
+		r.waiting = nil
+		r.queue.Unlock()
+		err := r.commit(batch)
+		for _, p := range batch {
+			p.done = true
+			if err != nil { // also for one that failed because of another that is not saved
+				p.err = err
+			}
+		}
+	}
+	return mine.err
+}
+
+// commit does changes, one after the other, and writes the file. The error is that of all of them.
+// r.mu is held.
+func (r *Registry) commit(batch []*pending) error {
 	old, err := r.current()
 	if err != nil {
 		return err
 	}
 	next := old.clone()
-	if err := do(next); err != nil || next.equal(old) {
-		return err
+	for _, p := range batch {
+		p.err = p.do(next)
+	}
+	if next.equal(old) {
+		return nil
 	}
 	data, err := encode(next)
 	if err == nil {
-		err = statefile.WriteBytes(filepath.Join(r.dir, dbFile), data)
+		err = r.save(data)
 	}
 	if err != nil {
 		return unavailable(err)

@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -243,6 +244,37 @@ func TestReconcile(t *testing.T) {
 	ok(t, err)
 	if all, err := r.List(); err != nil || len(all) > 0 {
 		t.Errorf("nothing is found, and List is %+v, %v", all, err)
+	}
+}
+
+// Changes that wait while the file is written are written together, each with its own outcome.
+func TestChangesTogether(t *testing.T) {
+	dir := t.TempDir()
+	r := open(t, dir)
+	ok(t, r.Reserve(box(0, owner(0))))
+	errs := make([]error, 10)
+	var calls []func()
+	for i := range 8 {
+		calls = append(calls, func() { errs[i] = r.Reserve(box(i+1, owner(i+1))) })
+	}
+	calls = append(calls, func() { errs[8] = r.Unregister(box(0, owner(0)).SandboxID) }, func() { errs[9] = r.Reserve(box(9, owner(1))) })
+	if writes := r.Together(errors.New("disk"), calls...); writes != 1 {
+		t.Errorf("%d writes", writes)
+	}
+	for i, err := range errs {
+		wrong(t, fmt.Sprint("change ", i, " that is not written"), err, runtime.ErrUnavailable)
+	}
+	if reserved, err := r.Reserved(); err != nil || len(reserved) != 1 {
+		t.Errorf("after a write that failed: %v, %v", reserved, err)
+	}
+	if writes := r.Together(nil, calls...); writes != 1 {
+		t.Errorf("%d writes", writes)
+	}
+	ok(t, errors.Join(errs[:9]...))
+	wrong(t, "a second sandbox of an owner", errs[9], runtime.ErrConflict)
+	ok(t, r.Close())
+	if reserved, err := open(t, dir).Reserved(); err != nil || len(reserved) != 8 {
+		t.Errorf("the file has %v, %v", reserved, err)
 	}
 }
 
