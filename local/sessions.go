@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -10,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/host/rootfs"
 	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 	"wolffia/wire"
@@ -76,6 +78,16 @@ func newSession(c *statedir.Config, name string, config *runtime.SessionConfig) 
 // with.
 func sessionStart(c *statedir.Config) wire.SessionStart {
 	return wire.SessionStart{Env: environment(c, nil), Dir: cwd(c, "")}
+}
+
+// Left returns the home directory of a running sandbox, and what it has there and loses with its
+// end. An earlier version's sandbox is [runtime.ErrInvalid].
+func (s *sessions) Left(ctx context.Context, sandboxID string) (home string, left []wire.LeftPath, err error) {
+	left, _, err = ask(ctx, s, sandboxID, func(conn *client.Conn, c *statedir.Config) ([]wire.LeftPath, error) {
+		home = cmp.Or(c.Env["HOME"], rootfs.Home(c))
+		return conn.Left(ctx, home)
+	})
+	return home, left, err
 }
 
 // DestroySession implements [runtime.SessionManager].

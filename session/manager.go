@@ -78,6 +78,8 @@ func (m *Manager) Open(channel uint32, w *wire.Writer, req *wire.StartRequest, d
 		m.prestart(c)
 	case wire.SessionList:
 		go func() { m.answer(c, m.list()) }() // ends when it is sent
+	case wire.SessionLeft:
+		go func() { m.answer(c, left(req.Dir)) }() // ends when it is sent
 	case wire.SessionJobs, wire.SessionJobOutput, wire.SessionJobWait, wire.SessionJobSignal:
 		m.openJob(c)
 	default:

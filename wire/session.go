@@ -63,6 +63,9 @@ const (
 	// same Dir, Env, Rows and Cols, and ends when it is at its prompt. The shell ends if a process
 	// is started before.
 	SessionPrepare
+	// SessionLeft answers with JSON of []LeftPath on Stdout: what the sandbox has in the home
+	// directory Dir and loses with its end.
+	SessionLeft
 
 	sessionOpEnd
 )
@@ -280,4 +283,13 @@ func (p *Path) UnmarshalJSON(b []byte) error {
 
 type rawPath struct {
 	Bytes []byte `json:"base64"`
+}
+
+// A LeftPath is a file in a directory that ends with the sandbox, or a directory with Files files.
+type LeftPath struct {
+	Path  Path `json:"path"`
+	Files int  `json:"files"`
+	Dir   bool `json:"dir,omitempty"`
+	// Worktree says that Path looks like a linked working tree of git, whose commits are elsewhere.
+	Worktree bool `json:"worktree,omitempty"`
 }

@@ -71,6 +71,15 @@ func (c *Conn) PrepareSession(ctx context.Context, start *wire.SessionStart) err
 	return err
 }
 
+// Left returns what the sandbox has in a home directory and loses with its end.
+func (c *Conn) Left(ctx context.Context, home string) ([]wire.LeftPath, error) {
+	req := sessionRequest(wire.SessionRequest{Op: wire.SessionLeft})
+	req.Dir = home
+	var all []wire.LeftPath
+	_, err := c.askSession(ctx, req, &all)
+	return all, err
+}
+
 // DestroySession ends a session and all that it has started.
 func (c *Conn) DestroySession(ctx context.Context, name string) error {
 	_, err := c.askSession(ctx, sessionRequest(wire.SessionRequest{Op: wire.SessionDestroy, Name: name}), nil)

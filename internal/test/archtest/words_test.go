@@ -74,11 +74,11 @@ var maxWords = map[string]int{
 	"docs/static.md":                     718,
 	"docs/toolchains.md":                 486,
 	"docs/volumes.md":                    540,
-	"docs/wire.md":                       2571,
+	"docs/wire.md":                       2590,
 }
 
 // maxDocuments is how many words all pages may have together.
-const maxDocuments = 42150
+const maxDocuments = 42110
 
 // tables are the parts of a page that tests write: see package doctable.
 var tables = regexp.MustCompile(`(?ms)^<!-- \w+: [^\n]* -->\n.*?^<!-- end of \w+ -->$`)

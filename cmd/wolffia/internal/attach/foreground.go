@@ -54,6 +54,9 @@ func (c *Client) Exec(ctx context.Context, id string, create bool, spec *runtime
 	}
 	notes := append(allDenied(c.Host, &exit, id, create), exit.Git...)
 	notes = append(notes, watch.Hint(exit.ExitCode, create))
+	if create {
+		notes = append(notes, c.leftNote(ctx, sb.ID))
+	}
 	c.Notes(notes...)
 	c.remember(sb, begin, spec, &exit, append(notes, ended)...)
 	return console.ExitWith(exit.ExitCode)

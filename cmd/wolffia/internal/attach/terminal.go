@@ -50,6 +50,9 @@ func (c *Client) Terminal(ctx context.Context, sandbox, name string, takeover, c
 	exited := false
 	defer func() { // when the terminal is as it was
 		notes := append(allDenied(c.Host, &end, sandbox, create), end.Git...)
+		if exited && create {
+			notes = append(notes, c.leftNote(ctx, sandbox))
+		}
 		c.Notes(notes...)
 		if !exited {
 			return
