@@ -39,7 +39,7 @@ var (
 const (
 	defaultLines   = 2000
 	defaultMethods = 60
-	maxProduct     = 121000 // lines of Go of the product
+	maxProduct     = 123500 // lines of Go of the product
 	maxColumns     = 120
 	maxWide        = 1360 // lines with more
 )
