@@ -23,7 +23,7 @@ var (
 		"internal/git/gitsync":   4600,
 		"internal/host/statedir": 2640,
 		"local":                  7560,
-		"mcp":                    2800,
+		"mcp":                    3060,
 		"perm":                   3540,
 		"policy":                 2100,
 		"runtime":                2100,
