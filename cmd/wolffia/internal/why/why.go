@@ -79,12 +79,14 @@ func lastFailed(all []history.Entry, here string) (last *history.Entry) {
 func reasons(e *history.Entry, now time.Time) []string {
 	lines := []string{
 		commandLine(e),
-		fmt.Sprintf("in %s, sandbox %s, %s ago: exit code %d%s", e.Dir, e.Sandbox, now.Sub(e.Time).Round(time.Second), e.ExitCode, meaning(e.ExitCode)),
+		fmt.Sprintf("in %s, sandbox %s, %s ago: exit code %d%s",
+			e.Dir, e.Sandbox, now.Sub(e.Time).Round(time.Second), e.ExitCode, meaning(e.ExitCode)),
 	}
 	if len(e.Notes) > 0 {
 		return append(lines, e.Notes...)
 	}
-	return append(lines, "Nothing was denied by the rules or refused by the network, and wolffia knows no other cause: see what the command itself says.")
+	return append(lines, "Nothing was denied by the rules or refused by the network, and wolffia knows no other cause: "+
+		"see what the command itself says.")
 }
 
 // meaning returns what an exit code says by itself.
@@ -141,7 +143,8 @@ func Print(h *host.Host, state, since string, asJSON bool) error {
 			}
 			continue
 		}
-		fmt.Fprintf(h.Out, "%s  sandbox %s  exit code %d  %s\n", e.Time.Local().Format(time.DateTime), e.Sandbox, e.ExitCode, console.Printable(commandLine(e)))
+		fmt.Fprintf(h.Out, "%s  sandbox %s  exit code %d  %s\n",
+			e.Time.Local().Format(time.DateTime), e.Sandbox, e.ExitCode, console.Printable(commandLine(e)))
 		for _, line := range attach.EveryDenial(e) {
 			fmt.Fprintln(h.Out, "  "+console.Printable(line))
 		}
