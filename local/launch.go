@@ -160,7 +160,7 @@ func (p *plan) launch(rec *statedir.Record, d *descriptors, undo *cleanup.Stack)
 	var err error
 	l.shim, err = p.spawnShim(d, []string{"wolffia", "shim", p.shim.Tag})
 	if err != nil {
-		return nil, namespaceError(err)
+		return nil, shimError(err, d.shimProgram, p.config.UID)
 	}
 	undo.Add(func() error {
 		err := l.shim.Kill()
@@ -306,6 +306,16 @@ func namespaceError(err error) error {
 		return runtime.Errorf(runtime.ErrUnavailable, "this host does not allow user namespaces: %w; wolffia doctor says why and what helps", err)
 	}
 	return runtime.Errorf(runtime.ErrUnavailable, "start the shim: %w", err)
+}
+
+// shimError explains why a fork did not start the shim, which does not say whether its namespaces
+// or its program are the reason.
+func shimError(err error, program *os.File, uid int) error {
+	st := new(unix.Stat_t)
+	if errors.Is(err, unix.EACCES) && unix.Fstat(int(program.Fd()), st) == nil && st.Mode&0o001 == 0 && int(st.Uid) != uid {
+		return runtime.Errorf(runtime.ErrUnavailable, "start the shim: uid %d, as which the sandbox runs, may not execute %s: %w: chmod o+rx it", uid, program.Name(), err)
+	}
+	return namespaceError(err)
 }
 
 // stageError is the error of a shim that was not started because userns.Stage has failed.

@@ -534,3 +534,31 @@ func TestCanceledStarts(t *testing.T) {
 		}
 	}
 }
+
+// A shim's program that only root may execute is named, and not the host's user namespaces.
+func TestShimIsRootsOnly(t *testing.T) {
+	testenv.Root(t)
+	rt, state, codebase := newRuntime(t)
+	if err := os.Chown(codebase, 1234, 1234); err != nil {
+		t.Fatal(err)
+	}
+	_ = rt.Close()
+	programs := filepath.Join(filepath.Dir(state), "programs")
+	if out, err := exec.Command("cp", "-r", testbin.Dir(t), programs).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	box := filepath.Join(programs, "wolffia-box")
+	if err := os.Chmod(box, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	rt, err := local.New(&local.Options{StateDir: state, Binary: filepath.Join(programs, "wolffia")}, bwrap.Backend())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	id := create(t, rt, codebase)
+	defer func() { _ = rt.Destroy(context.Background(), id) }()
+	if err := rt.Start(t.Context(), id); err == nil || !strings.Contains(err.Error(), "uid 1234, as which the sandbox runs, may not execute "+box) {
+		t.Errorf("Start: got %v, want an error that names %s", err, box)
+	}
+}
