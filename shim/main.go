@@ -75,7 +75,8 @@ type shim struct {
 	life       *lifetime
 	filtered   *filtered // nil: no names filter the network
 	ports      *ports    // nil: none are connected with the host's
-	pooled     *pooled   // nil: the sandbox was not started ahead
+	portsFree  chan struct{}
+	pooled     *pooled // nil: the sandbox was not started ahead
 
 	clients clients
 	net     insideNetwork

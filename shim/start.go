@@ -12,6 +12,7 @@ import (
 
 	"wolffia/fusefs/fusemount"
 	"wolffia/internal/host/boot"
+	"wolffia/internal/host/inside"
 	"wolffia/internal/host/rootfs"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/cgroup"
@@ -112,7 +113,26 @@ func (s *shim) launch(backend launch.Backend, spec *launch.Spec) (err error) {
 		boot.Report{Held: s.inst.PID}.Send(s.ready)
 	}
 	s.inst.watch()
+	s.freePorts()
 	return nil
+}
+
+// freePorts lets programs listen at ports below 1024, as root could in a network of its own. It
+// works while PID 1 starts, and s.portsFree is closed at its end.
+func (s *shim) freePorts() {
+	s.portsFree = make(chan struct{})
+	if s.inst.Namespaced == nil || s.boot.Config.Network == runtime.NetworkHost {
+		close(s.portsFree)
+		return
+	}
+	go func() { // ends with the start of PID 1
+		defer close(s.portsFree)
+		if pid := s.inst.Namespaced(); pid > 0 {
+			if err := inside.FreePorts(pid); err != nil { // a container may have /proc/sys read-only
+				fmt.Fprintln(os.Stderr, err)
+			}
+		}
+	}()
 }
 
 // connect waits for the tree server and PID 1, and returns the shim's socket, which is
@@ -161,6 +181,7 @@ func (s *shim) connect() (*os.File, error) {
 		close(s.net.over)
 	}()
 	step.Reached("PID 1 there")
+	<-s.portsFree
 	if err := s.filter(); err != nil {
 		return nil, err
 	}

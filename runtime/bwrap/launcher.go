@@ -4,6 +4,7 @@
 package bwrap
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -60,14 +61,20 @@ func (l Launcher) Launch(spec *launch.Spec) (_ *launch.Instance, err error) {
 		return nil, err
 	}
 	defer theirs.Close()
-	command := []string{"bwrap", "--args", strconv.Itoa(3 + len(files)), "--"}
+	info, theirInfo, err := os.Pipe()
+	if err != nil {
+		_ = options.Close()
+		return nil, err
+	}
+	defer theirInfo.Close()
+	command := []string{"bwrap", "--args", strconv.Itoa(3 + len(files)), "--info-fd", strconv.Itoa(4 + len(files)), "--"}
 	c, err := child.StartPiped(&child.Command{
-		Path: path, Args: append(command, spec.Command("")...), Files: append(files, theirs),
+		Path: path, Args: append(command, spec.Command("")...), Files: append(files, theirs, theirInfo),
 		// --die-with-parent does the same for bwrap and PID 1, but later.
 		Attr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
 	})
 	if err != nil {
-		_ = options.Close()
+		_, _ = options.Close(), info.Close()
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	if w := (&waiting{c, options, Args(spec)}); spec.Barrier == nil {
@@ -76,9 +83,23 @@ func (l Launcher) Launch(spec *launch.Spec) (_ *launch.Instance, err error) {
 		go w.await(spec.Barrier) // ends when the caller opens the barrier, or ends
 	}
 	if err != nil {
+		_ = info.Close()
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	return &launch.Instance{Stream: c.Stream, Stderr: c.Stderr, PID: c.PID(), Wait: c.Wait, Kill: c.Kill}, nil
+	inst := &launch.Instance{Stream: c.Stream, Stderr: c.Stderr, PID: c.PID(), Wait: c.Wait, Kill: c.Kill}
+	inst.Namespaced = func() int { return childPID(info) }
+	return inst, nil
+}
+
+// childPID returns the number of bubblewrap's child, as --info-fd gives it before the child goes on;
+// 0: bubblewrap has ended. It closes info.
+func childPID(info *os.File) int {
+	defer info.Close()
+	var is struct {
+		PID int `json:"child-pid"`
+	}
+	_ = json.NewDecoder(info).Decode(&is)
+	return is.PID
 }
 
 // filterFile returns a file in memory with the filter, at offset 0. The caller closes it.

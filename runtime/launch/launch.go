@@ -193,4 +193,8 @@ type Instance struct {
 	PID    int                // a child process, the ancestor of all others; 0: there is none
 	Wait   func() error       // returns when all processes have ended; called once
 	Kill   func() error       // ends all processes at once; may be called at any time
+	// Namespaced waits until PID 1's namespaces exist, before any program runs in them, and returns
+	// the number on the host of a process in them; 0: it has ended. Called at most once. nil: they
+	// are not of the host's kernel, or the backend does not say when.
+	Namespaced func() int
 }

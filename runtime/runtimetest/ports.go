@@ -18,6 +18,7 @@ import (
 
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testenv"
+	"wolffia/network"
 	"wolffia/runtime"
 )
 
@@ -25,6 +26,8 @@ import (
 var portTests = []test{
 	{"DialPort", []Feature{Ports}, dialPort},
 	{"DialPortErrors", []Feature{Ports}, dialPortErrors},
+	{"LowPort", []Feature{Ports}, lowPort},
+	{"LowPortFiltered", []Feature{Ports, Names}, lowPortFiltered},
 	{"PublishedPort", []Feature{Ports}, publishedPort},
 	{"PublishedTwice", []Feature{Ports}, publishedTwice},
 	{"ExposedPort", []Feature{Ports}, exposedPort},
@@ -153,6 +156,24 @@ func dialPort(e *env) {
 		e.Fatal(err)
 	}
 	e.upgrade(c)
+}
+
+// A program listens at a port below 1024, as root could in a network of its own.
+func lowPort(e *env) { e.lowPort(nil) }
+
+// So it does where names filter the network, unless a name has that port.
+func lowPortFiltered(e *env) {
+	e.lowPort(&runtime.SandboxConfig{Network: runtime.NetworkFiltered, Egress: &network.Policy{Allow: []string{"a.example:443"}}})
+}
+
+func (e *env) lowPort(c *runtime.SandboxConfig) {
+	s := e.start(c)
+	e.server(s.ID, echoServer, "0.0.0.0", "80")
+	conn, err := e.rt.DialPort(e.Ctx, s.ID, 80)
+	if err != nil {
+		e.Fatal(err)
+	}
+	e.OK(exchanged(conn, pattern(100)))
 }
 
 // upgrade does what a WebSocket's client does: a request, and then both directions at will.

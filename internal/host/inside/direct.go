@@ -63,6 +63,28 @@ func Direct(pid int, unixSockets Network) (Network, error) {
 	return d, nil
 }
 
+// portStart is the first port of a network namespace at which a process needs no capability to
+// listen (ip-sysctl in the kernel's documentation).
+const portStart = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
+
+// FreePorts lets all processes of the network namespace of a process listen at ports below 1024. The
+// namespace and this process are as for [Direct].
+func FreePorts(pid int) error {
+	freed := make(chan error)
+	go func() {
+		runtime.LockOSThread() // as in Direct
+		err := join(pid, "net", unix.CLONE_NEWNET)
+		if err == nil {
+			err = os.WriteFile(portStart, []byte("0"), 0)
+		}
+		freed <- err
+	}()
+	if err := <-freed; err != nil {
+		return fmt.Errorf("free the low ports of process %d: %w", pid, err)
+	}
+	return nil
+}
+
 // Host returns the network of this process itself, for a sandbox that shares it. unixSockets is
 // as for [Direct].
 func Host(unixSockets Network) Network { return newDirect(unixSockets) }
