@@ -77,7 +77,7 @@ func Args(spec *launch.Spec) []string {
 		case launch.Tmpfs:
 			tmpfs(i, &m)
 		case launch.Filter, launch.Sys, launch.Parent:
-			// The filter has a descriptor, /sys would be the host's, and bubblewrap makes
+			// The filter has a descriptor, all of /sys would be the host's, and bubblewrap makes
 			// places to mount on as the user.
 		}
 	}

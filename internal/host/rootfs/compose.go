@@ -80,6 +80,7 @@ func Compose(b *boot.Params) (*launch.Spec, error) {
 		if spec.Covers, err = coverProc(b); err != nil {
 			return nil, fmt.Errorf("cover the host's part of /proc: %w", err)
 		}
+		spec.Binds = processors()
 	}
 	if err := ComposeRoot(b, spec); err != nil {
 		return nil, err

@@ -58,3 +58,16 @@ func coverProc(b *boot.Params) ([]runtime.Mount, error) {
 	}
 	return covers, nil
 }
+
+// processors are the parts of the host kernel's /sys that a sandbox has: which processors there
+// are, with their caches, as programs count them (lscpu, libnuma); and the nodes of memory, where
+// there is more than one. /proc tells little less. All else in /sys is the host's devices.
+func processors() (shown []runtime.Mount) {
+	const cpu, node = "/sys/devices/system/cpu", "/sys/devices/system/node"
+	for dir, needs := range map[string]string{cpu: cpu + "/possible", node: node + "/node1"} {
+		if _, err := os.Lstat(needs); err == nil {
+			shown = append(shown, runtime.Mount{Source: dir, Target: dir})
+		}
+	}
+	return shown
+}

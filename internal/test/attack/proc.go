@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -156,9 +157,20 @@ func procRows() []Row {
 		on("proc.oom", "be the last that is killed when memory is short", "starves the host", r, func(*World) error { return write("/proc/self/oom_score_adj", "-1000") }).
 			gvisor(Allowed, "gVisor takes the value, and passes nothing on to the host."),
 		on("proc.uid_map", "map the namespace's users to others", "CVE-2014-8989", r, func(*World) error { return write("/proc/self/uid_map", "0 0 1") }),
-		Row{ID: "proc.sys", Tries: "find anything in /sys", Source: "CVE-2023-25809", Want: h, Do: func(*World) string { return covered("/sys", unix.O_RDONLY) }}.
+		Row{ID: "proc.sys", Tries: "find anything in /sys but processors", Source: "CVE-2023-25809", Want: h, Do: func(*World) string {
+			for dir, shown := range map[string][]string{"/sys": {"devices"}, "/sys/devices": {"system"}, "/sys/devices/system": {"cpu", "node"}} {
+				entries, _ := os.ReadDir(dir)
+				for _, e := range entries {
+					if !slices.Contains(shown, e.Name()) {
+						return "works " + dir + "/" + e.Name()
+					}
+				}
+			}
+			return "hidden"
+		}}.
 			gvisor(Allowed, "gVisor has one of its own, in which there is nothing of the host.").
 			docker(Allowed, "An engine shows the kernel's, read-only."),
+		writes("proc.cpu", "change the host's processors", "CDK", "/sys/devices/system/cpu/uevent", r),
 		writes("proc.uevent_helper", "have the host run a program for the next device (uevent_helper)", "CDK", "/sys/kernel/uevent_helper", r),
 		{ID: "proc.release_agent", Tries: "have the host run a program when a control group is empty (release_agent)", Source: "CVE-2022-0492", Want: r, Do: func(*World) string {
 			for _, dir := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/rdma", "/cgroup"} {
