@@ -173,6 +173,9 @@ func (c *call) bashResult(exit *runtime.Result, stdout, stderr *capture, most in
 		}
 	}
 	out.Stdout, out.Stderr = o.text(note("stdout", &o)), e.text(note("stderr", &e))
+	if hint := ops.KernelHint(out.Stderr + "\n" + out.Stdout); exit.ExitCode != 0 && hint != "" {
+		out.Notes = append(out.Notes, hint)
+	}
 	return reply{text: out.text()}, out
 }
 

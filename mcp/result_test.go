@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,4 +26,17 @@ func TestResultIsWhole(t *testing.T) {
 		"StderrDropped":     "the server itself keeps the output, and counts it",
 		"Session.ShellCode": "of a command that timed out: exit_code is 124",
 	})
+}
+
+// A command that has failed has a note if the kernel has refused it what no sandbox gives.
+func TestKernelHint(t *testing.T) {
+	c := &call{Server: New(new(Options)), box: new(attempt)}
+	for code, want := range map[int]bool{0: false, 1: true} {
+		stderr := newCapture()
+		_, _ = io.WriteString(stderr, "unshare: unshare failed: Operation not permitted\n")
+		r, out := c.bashResult(&runtime.Result{ExitCode: code}, newCapture(), stderr, DefaultOutput, time.Second)
+		if got := strings.Contains(r.text, "[user namespaces do not exist"); got != want || len(out.Notes) > 0 != want {
+			t.Errorf("exit code %d: %q", code, r.text)
+		}
+	}
 }

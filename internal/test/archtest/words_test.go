@@ -63,7 +63,7 @@ var maxWords = map[string]int{
 	"docs/recipes/git.md":                270,
 	"docs/recipes/go.md":                 280,
 	"docs/recipes/make.md":               190,
-	"docs/recipes/node.md":               250,
+	"docs/recipes/node.md":               270,
 	"docs/recipes/python.md":             190,
 	"docs/recipes/rust.md":               180,
 	"docs/recipes/server.md":             230,

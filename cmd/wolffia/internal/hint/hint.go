@@ -18,6 +18,7 @@ import (
 	"wolffia/cmd/wolffia/internal/hostdir"
 	"wolffia/internal/pathname"
 	"wolffia/local"
+	"wolffia/ops"
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/toolchain"
@@ -96,6 +97,8 @@ func (s *startDiagnosis) reason(spec *runtime.Command, failed *runtime.StartErro
 		return ": no shell reads it: use -e " + variable + "=VALUE, or sh -c '...'"
 	case failed.Code == 127 && slices.Contains(builtins, name):
 		return ": it is a command of the shell itself: use sh -c '...'"
+	case failed.Code == 127 && ops.KernelHint(failed.Message) != "":
+		return ": " + ops.KernelHint(failed.Message)
 	case len(spec.Command) == 1 && strings.ContainsAny(name, " \t\n;&|<>$"):
 		if s.create {
 			return ": no shell reads it: use sh -c '...'"

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"wolffia/internal/excerpt"
+	"wolffia/ops"
 	"wolffia/runtime"
 )
 
@@ -32,9 +33,9 @@ func WatchOutput(sb *runtime.Sandbox, w ...io.Writer) (*outputWatch, []io.Writer
 }
 
 // Hint returns a line about a command that has ended with a code, if it failed because the
-// sandbox has no network, or shows a part of a repository; else an empty string. create says
-// that this command line describes the sandbox. The output is the sandbox's: it can only have a
-// name proposed, which is printed, or a line about the codebase.
+// sandbox has no network, shows a part of a repository, or the kernel refused what no sandbox gives;
+// else an empty string. create says that this command line describes the sandbox. The output is the
+// sandbox's: it can only have a name proposed, which is printed, or a constant line.
 func (o *outputWatch) Hint(code int, create bool) string {
 	if code == 0 {
 		return ""
@@ -48,6 +49,9 @@ func (o *outputWatch) Hint(code int, create bool) string {
 			}
 		}
 		if note := partHint(text, o.sb.CodebasePath, create); note != "" {
+			return note
+		}
+		if note := ops.KernelHint(text); note != "" {
 			return note
 		}
 	}
