@@ -312,8 +312,10 @@ func namespaceError(err error) error {
 // or its program are the reason.
 func shimError(err error, program *os.File, uid int) error {
 	st := new(unix.Stat_t)
-	if errors.Is(err, unix.EACCES) && unix.Fstat(int(program.Fd()), st) == nil && st.Mode&0o001 == 0 && int(st.Uid) != uid {
-		return runtime.Errorf(runtime.ErrUnavailable, "start the shim: uid %d, as which the sandbox runs, may not execute %s: %w: chmod o+rx it", uid, program.Name(), err)
+	_ = unix.Fstat(int(program.Fd()), st)
+	if errors.Is(err, unix.EACCES) && st.Mode&0o001 == 0 && int(st.Uid) != uid {
+		return runtime.Errorf(runtime.ErrUnavailable,
+			"start the shim: uid %d may not execute %s: %w: chmod o+rx it", uid, program.Name(), err)
 	}
 	return namespaceError(err)
 }

@@ -558,7 +558,7 @@ func TestShimIsRootsOnly(t *testing.T) {
 	defer rt.Close()
 	id := create(t, rt, codebase)
 	defer func() { _ = rt.Destroy(context.Background(), id) }()
-	if err := rt.Start(t.Context(), id); err == nil || !strings.Contains(err.Error(), "uid 1234, as which the sandbox runs, may not execute "+box) {
+	if err := rt.Start(t.Context(), id); err == nil || !strings.Contains(err.Error(), "uid 1234 may not execute "+box) {
 		t.Errorf("Start: got %v, want an error that names %s", err, box)
 	}
 }

@@ -7,19 +7,29 @@ import "regexp"
 // program can print anything, so the lines are constant, and what they advise opens nothing.
 var kernelRefusals = []struct{ says, line string }{
 	{
-		`No usable sandbox!|SUID sandbox helper binary|zygote_host_impl_linux\.cc|Failed to move to new namespace`,
-		"the browser's own sandbox needs user namespaces, which do not exist inside: start it with --no-sandbox, since the command runs in a sandbox already",
+		`No usable sandbox!|SUID sandbox helper binary|zygote_host_impl_linux\.cc|` +
+			`Failed to move to new namespace`,
+		"the browser's own sandbox needs user namespaces, which do not exist inside: " +
+			"start it with --no-sandbox, since the command runs in a sandbox already",
 	},
 	{
-		`(?i)bwrap: (?:no permissions to create (?:a )?new namespace|creating new namespace failed|setting up uid map)|\b(?:unshare|clone|cloning|setns|namespaces?|fork/exec /proc/self/exe)\b[^\n]*(?:operation not permitted|EPERM)`,
-		"user namespaces do not exist inside: switch off the sandbox that the program makes for itself (codex: --sandbox danger-full-access, nix: --option sandbox false), since the command runs in a sandbox already; containers cannot be made inside",
+		`(?i)bwrap: (?:no permissions to create (?:a )?new namespace|creating new namespace failed)|` +
+			`bwrap: setting up uid map|` +
+			`\b(?:unshare|clone|cloning|setns|namespaces?|fork/exec /proc/self/exe)\b[^\n]*` +
+			`(?:operation not permitted|EPERM)`,
+		"user namespaces do not exist inside: switch off the sandbox that the program makes for itself " +
+			"(codex: --sandbox danger-full-access, nix: --option sandbox false), " +
+			"since the command runs in a sandbox already; containers cannot be made inside",
 	},
 	{
-		`(?:EACCES|[Pp]ermission denied|[Oo]peration not permitted)[^\n]*\.husky/|\.husky/[^\n]*(?:[Pp]ermission denied|[Oo]peration not permitted)`,
-		"husky writes hooks, which the host's git would run: switch its set-up off with -e HUSKY=0, or npm ci --ignore-scripts; the hooks that are there stay",
+		`(?:EACCES|[Pp]ermission denied|[Oo]peration not permitted)[^\n]*\.husky/|` +
+			`\.husky/[^\n]*(?:[Pp]ermission denied|[Oo]peration not permitted)`,
+		"husky writes hooks, which the host's git would run: switch its set-up off " +
+			"with -e HUSKY=0, or npm ci --ignore-scripts; the hooks that are there stay",
 	},
 	{
-		`changing (?:ownership|group) of [^\n]*(?:Invalid argument|Operation not permitted)|chown[^\n]*(?:Invalid argument|Operation not permitted)|(?:EINVAL|EPERM)[^\n]*chown`,
+		`(?:chown|changing (?:ownership|group) of) [^\n]*(?:Invalid argument|Operation not permitted)|` +
+			`(?:EINVAL|EPERM)[^\n]*chown`,
 		"there is no root inside, and no other user: all files are yours, so leave chown out",
 	},
 	{
@@ -27,9 +37,14 @@ var kernelRefusals = []struct{ says, line string }{
 		"no service manager runs inside: start the program itself",
 	},
 	{
-		`\b(?:sudo|useradd|adduser|userdel|usermod|groupadd|addgroup)["']?: (?:command )?not found|sudo: (?:effective uid|a password|a terminal|The "no new privileges")|su: (?:Critical error|Authentication failure|cannot set groups)|` +
-			`are you root\?|lists/partial is missing|cannot lock /etc/(?:passwd|group)|(?i:requires? (?:superuser|root) privilege|must be (?:run as |the )?(?:root|superuser)|need to be root|only root (?:can|may))`,
-		"there is no root inside, nor a program that makes one: install packages on the host, or take an image that has them (--image)",
+		`\b(?:sudo|useradd|adduser|userdel|usermod|groupadd|addgroup)["']?: (?:command )?not found|` +
+			`sudo: (?:effective uid|a password|a terminal|The "no new privileges")|` +
+			`su: (?:Critical error|Authentication failure|cannot set groups)|are you root\?|` +
+			`lists/partial is missing|cannot lock /etc/(?:passwd|group)|` +
+			`(?i:requires? (?:superuser|root) privilege|need to be root|only root (?:can|may)|` +
+			`must be (?:run as |the )?(?:root|superuser))`,
+		"there is no root inside, nor a program that makes one: " +
+			"install packages on the host, or take an image that has them (--image)",
 	},
 }
 

@@ -67,7 +67,8 @@ func (l Launcher) Launch(spec *launch.Spec) (_ *launch.Instance, err error) {
 		return nil, err
 	}
 	defer theirInfo.Close()
-	command := []string{"bwrap", "--args", strconv.Itoa(3 + len(files)), "--info-fd", strconv.Itoa(4 + len(files)), "--"}
+	n := 3 + len(files)
+	command := []string{"bwrap", "--args", strconv.Itoa(n), "--info-fd", strconv.Itoa(n + 1), "--"}
 	c, err := child.StartPiped(&child.Command{
 		Path: path, Args: append(command, spec.Command("")...), Files: append(files, theirs, theirInfo),
 		// --die-with-parent does the same for bwrap and PID 1, but later.

@@ -163,7 +163,8 @@ func lowPort(e *env) { e.lowPort(nil) }
 
 // So it does where names filter the network, unless a name has that port.
 func lowPortFiltered(e *env) {
-	e.lowPort(&runtime.SandboxConfig{Network: runtime.NetworkFiltered, Egress: &network.Policy{Allow: []string{"a.example:443"}}})
+	names := &network.Policy{Allow: []string{"a.example:443"}}
+	e.lowPort(&runtime.SandboxConfig{Network: runtime.NetworkFiltered, Egress: names})
 }
 
 func (e *env) lowPort(c *runtime.SandboxConfig) {

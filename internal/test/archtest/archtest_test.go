@@ -118,7 +118,7 @@ var allow = map[string][]string{
 	"cmd/wolffia/internal/console":      {"fields", "runtime"},
 	"cmd/wolffia/internal/history":      {"internal/host/statedir", "runtime"},
 	"cmd/wolffia/internal/why":          {"cmd/wolffia/internal/attach", "cmd/wolffia/internal/console", "cmd/wolffia/internal/history", "cmd/wolffia/internal/host", "cmd/wolffia/internal/hostdir", "internal/pathname", "local", "runtime"},
-	"cmd/wolffia/internal/hint":         {"internal/pathname", "cmd/wolffia/internal/console", "cmd/wolffia/internal/host", "cmd/wolffia/internal/hostdir", "internal/excerpt", "local", "network", "perm", "runtime", "toolchain"},
+	"cmd/wolffia/internal/hint":         {"internal/pathname", "cmd/wolffia/internal/console", "cmd/wolffia/internal/host", "cmd/wolffia/internal/hostdir", "internal/excerpt", "local", "network", "ops", "perm", "runtime", "toolchain"},
 	"cmd/wolffia/internal/host":         {"cmd/wolffia/internal/console", "cmd/wolffia/internal/signals", "image/puller", "image/store", "internal/host/programs", "internal/host/statedir", "local", "runtime", "runtime/backends", "runtime/launch", "toolchain"},
 	"cmd/wolffia/internal/hostdir":      {"internal/config", "internal/pathname", "runtime"},
 	"cmd/wolffia/internal/review":       {"cmd/wolffia/internal/console", "cmd/wolffia/internal/host", "cmd/wolffia/internal/usage", "cmd/wolffia/internal/worktree", "fusefs/cow", "internal/git/gitsync", "local", "runtime", "internal/sys/hostpath"},

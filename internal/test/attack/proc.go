@@ -31,6 +31,20 @@ func writes(id, tries, source, path string, want Want) Row {
 	return Row{ID: id, Tries: tries, Source: source, Want: want, Do: func(*World) string { return closed(covered(path, unix.O_WRONLY)) }}
 }
 
+// inSys finds what is in /sys beside processors and nodes of memory.
+func inSys(*World) string {
+	const system = "/sys/devices/system"
+	for dir, shown := range map[string][]string{"/sys": {"devices"}, "/sys/devices": {"system"}, system: {"cpu", "node"}} {
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			if !slices.Contains(shown, e.Name()) {
+				return "works " + dir + "/" + e.Name()
+			}
+		}
+	}
+	return "hidden"
+}
+
 func procRows() []Row {
 	r, h := all(Refused), all(Hidden)
 	const settings = "CVE-2025-52881"
@@ -157,17 +171,7 @@ func procRows() []Row {
 		on("proc.oom", "be the last that is killed when memory is short", "starves the host", r, func(*World) error { return write("/proc/self/oom_score_adj", "-1000") }).
 			gvisor(Allowed, "gVisor takes the value, and passes nothing on to the host."),
 		on("proc.uid_map", "map the namespace's users to others", "CVE-2014-8989", r, func(*World) error { return write("/proc/self/uid_map", "0 0 1") }),
-		Row{ID: "proc.sys", Tries: "find anything in /sys but processors", Source: "CVE-2023-25809", Want: h, Do: func(*World) string {
-			for dir, shown := range map[string][]string{"/sys": {"devices"}, "/sys/devices": {"system"}, "/sys/devices/system": {"cpu", "node"}} {
-				entries, _ := os.ReadDir(dir)
-				for _, e := range entries {
-					if !slices.Contains(shown, e.Name()) {
-						return "works " + dir + "/" + e.Name()
-					}
-				}
-			}
-			return "hidden"
-		}}.
+		Row{ID: "proc.sys", Tries: "find anything in /sys but processors", Source: "CVE-2023-25809", Want: h, Do: inSys}.
 			gvisor(Allowed, "gVisor has one of its own, in which there is nothing of the host.").
 			docker(Allowed, "An engine shows the kernel's, read-only."),
 		writes("proc.cpu", "change the host's processors", "CDK", "/sys/devices/system/cpu/uevent", r),
