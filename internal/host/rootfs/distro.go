@@ -44,6 +44,15 @@ var (
 		"/var/lib/dpkg", "/var/lib/rpm", "/var/lib/pacman/local", "/var/lib/aspell",
 		"/var/lib/ispell", "/var/lib/texmf", "/var/lib/ghostscript", "/var/cache/fontconfig",
 	}
+	// distroLinks are links. A directory in /run in which a service puts its socket, as a host makes
+	// it at boot, is /tmp: a directory of its own would be a mount.
+	distroLinks = []launch.Mount{
+		{Kind: launch.Symlink, Target: "/var/run", Source: "../run"},
+		{Kind: launch.Symlink, Target: "/run/lock", Source: "../tmp"},
+		{Kind: launch.Symlink, Target: "/run/mysqld", Source: "../tmp"},
+		{Kind: launch.Symlink, Target: "/run/postgresql", Source: "../tmp"},
+		{Kind: launch.Symlink, Target: "/run/redis", Source: "../tmp"},
+	}
 )
 
 // What namesCredential knows: whole names, their endings, and words in them.
@@ -187,8 +196,13 @@ func (e etcNames) distro(mounts []runtime.Mount) []string {
 	})
 }
 
-// distroVar returns the mounts of distroData beside mounts.
+// distroVar returns the mounts of distroData, and distroLinks, beside mounts.
 func distroVar(mounts []runtime.Mount) (shown []launch.Mount) {
+	for _, link := range distroLinks {
+		if !meets(mounts, link.Target) {
+			shown = append(shown, link)
+		}
+	}
 	for _, dir := range distroData {
 		if st, err := os.Lstat(dir); err == nil && st.IsDir() && st.Mode()&0o005 == 0o005 && !meets(mounts, dir) {
 			shown = append(shown, launch.Mount{Source: dir, Target: dir})
