@@ -33,11 +33,13 @@ type Console struct {
 func New(in *os.File, out, err *Output) *Console { return &Console{In: in, Out: out, Err: err} }
 
 // Typist returns what reads the keys of the terminal until over is closed.
-func (c *Console) Typist(over <-chan struct{}) *Typist {
+func (c *Console) Typist(over <-chan struct{}) *Typist { return &Typist{keys: c.keys(), over: over} }
+
+func (c *Console) keys() *keyboard {
 	if c.keyboard == nil {
 		c.keyboard = &keyboard{in: c.In}
 	}
-	return &Typist{keys: c.keyboard, over: over}
+	return c.keyboard
 }
 
 // Progress returns a function that shows the current long step on one line of the
@@ -126,6 +128,7 @@ func (c *Console) RawMode(resize func(rows, cols uint16) error) (restore func(),
 	if err != nil {
 		return nil, err
 	}
+	c.keys().early.Store(pending(fd))
 	sizes := make(chan os.Signal, 1)
 	signal.Notify(sizes, unix.SIGWINCH)
 	go func() { // ends with restore

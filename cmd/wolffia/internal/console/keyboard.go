@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,8 +16,28 @@ import (
 // command, and then the questions about its changes. It reads the terminal only while one of them
 // waits: what is typed in between is for others, such as a pager in front of us.
 type keyboard struct {
-	in *os.File
-	mu sync.Mutex // held while one waits
+	in    *os.File
+	mu    sync.Mutex   // held while one waits
+	early atomic.Int64 // how many of the next bytes were typed before the terminal was raw
+}
+
+// pending returns how many bytes were typed at a terminal and are not read yet.
+func pending(fd int) int64 {
+	n, _ := unix.IoctlGetInt(fd, unix.TIOCINQ)
+	return int64(n)
+}
+
+// restoreEnds puts ctrl-d where it was typed before the terminal was raw: the kernel keeps it as a
+// byte 0 (n_tty_receive_char_canon in drivers/tty/n_tty.c).
+func (k *keyboard) restoreEnds(b []byte) {
+	const ctrlD = 0x04
+	early := b[:min(int64(len(b)), k.early.Load())]
+	k.early.Add(-int64(len(early)))
+	for i, c := range early {
+		if c == 0 {
+			early[i] = ctrlD
+		}
+	}
 }
 
 // read waits for what is typed into b. It returns io.EOF at each end of input that was typed, and
@@ -51,7 +72,9 @@ func (k *keyboard) read(b []byte, over <-chan struct{}) (int, error) {
 		default:
 		}
 		if err == nil {
-			return k.in.Read(b)
+			n, err := k.in.Read(b)
+			k.restoreEnds(b[:n])
+			return n, err
 		}
 		if !errors.Is(err, unix.EINTR) {
 			return 0, os.NewSyscallError("poll", err)
