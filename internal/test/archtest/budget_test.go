@@ -30,7 +30,7 @@ var (
 		"service":                3410,
 		"service/opensandbox":    3100,
 		"session":                6100,
-		"shim":                   3730,
+		"shim":                   3750,
 	}
 	// maxMethods are methods of types that have more than defaultMethods.
 	maxMethods = map[string]int{}
