@@ -16,7 +16,7 @@ func TestExecutedNamesCannotBeMade(t *testing.T) {
 	mountedBoth(t, setup{
 		Policy: append(perm.ExecutedRules([]string{".", "pkg"}), perm.Rule{Pattern: "**", Level: perm.Write}),
 		Host: func(t *testing.T, dir string) {
-			for _, f := range []string{".idea/workspace.xml", "x/tasks.json", "x/config.toml", "x/workspace.xml", "new/.vscode/tasks.json", "pkg/main.go"} {
+			for _, f := range []string{".idea/workspace.xml", "x/tasks.json", "x/config.toml", "x/workspace.xml", "new/.vscode/tasks.json", "pkg/main.go", "pkg/.tool-versions"} {
 				write(t, dir, f, f)
 			}
 		},

@@ -17,7 +17,7 @@ type Denial struct {
 	Op     string        // for example "write"
 	Path   string        // last known, relative to the root; bytes chosen by the sandbox: quote before printing
 	Level  perm.Level    // what the rules give
-	Need   perm.Level    // what the operation needs; equal to Level if the kind of object is refused
+	Need   perm.Level    // what the operation needs, a rename also less; Level if the kind of object is refused
 	PID    uint32        // of the caller, in the mount's pid namespace; 0 if it has none there
 	UID    uint32        // of the caller, in the mount's user namespace
 	Errno  syscall.Errno // returned to the caller
@@ -69,12 +69,17 @@ func (g *gatekeeper) allowName(o gate.Op, c *fuse.InHeader, e *entry, isDir bool
 // is an entry of n. reason is Denial.Reason.
 func (g *gatekeeper) deny(o gate.Op, c *fuse.InHeader, n *node, name string, l perm.Level, e syscall.Errno, reason string) syscall.Errno {
 	if g.report != nil && !gate.Refuses(o) {
-		g.report(Denial{
-			Op: gate.Name(o), Path: g.table.path(n, name), Level: l, Need: gate.Need(o),
-			PID: c.Pid, UID: c.Uid, Errno: e, Rules: g.levels.rules, Reason: reason,
-		})
+		at := g.table.path(n, name)
+		g.reportFor(c, Denial{Op: gate.Name(o), Path: at, Level: l, Need: gate.Need(o), Errno: e, Reason: reason})
 	}
 	return e
+}
+
+// reportFor reports d, of the request c and the rules of now.
+func (g *gatekeeper) reportFor(c *fuse.InHeader, d Denial) {
+	if d.PID, d.UID, d.Rules = c.Pid, c.Uid, g.levels.rules; g.report != nil {
+		g.report(d)
+	}
 }
 
 // The kernel itself refuses what the presented modes do not allow, and does not report that.

@@ -3,6 +3,7 @@ package fusefs
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -623,10 +624,28 @@ func moveStates(m *model, p, q string, swap bool) syscall.Errno {
 	for _, dir := range []bool{false, true} {
 		alike = alike && (m.copied || m.level(p, dir) == m.level(q, dir))
 	}
-	if (m.isDir(p) || m.kind(q) != 0 && m.isDir(q) || swap && !m.copied) && !alike {
+	if (m.isDir(p) || m.kind(q) != 0 && m.isDir(q) || swap && !m.copied) && !alike && (swap || m.copied || !m.transplants(p, q)) {
 		return unix.EXDEV
 	}
 	return 0
+}
+
+// transplants reports whether the directory p can be made anew as q, where other rules hold.
+func (m *model) transplants(p, q string) bool {
+	err := filepath.WalkDir(filepath.Join(m.plain, p), func(at string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if info, err := e.Info(); err != nil || e.IsDir() && info.Mode()&0o700 != 0o700 {
+			return unix.EXDEV
+		}
+		rel, err := filepath.Rel(filepath.Join(m.plain, p), at)
+		if rel != "." && m.level(filepath.Join(p, rel), e.IsDir()) != m.level(filepath.Join(q, rel), e.IsDir()) {
+			return unix.EXDEV
+		}
+		return err
+	})
+	return m.kind(q) == 0 && err == nil
 }
 
 // compare makes sure that what is behind the mount is what the plain directory

@@ -21,12 +21,15 @@ type renaming struct {
 	srcOwn, dstOwn bool   // in the upper layer of a copied tree
 
 	copyFirst []*node // nodes that must be copied to the upper layer before
+
+	crosses bool                  // it moves a directory to other rules, which needs t.alone
+	dirs    map[identity]identity // the directories that were made for it: see transplant
 }
 
 // Rename moves or exchanges names. Both must be writable for the object that comes to lie there,
 // and a directory moves only if the rules give the same levels to all that is or may come to be
-// inside it. In a direct tree that counts for an exchange of files too, in whose place directories
-// can be by then.
+// inside it; else its files move to a new one: see transplant. In a direct tree that counts for an
+// exchange of files too, in whose place directories can be by then.
 func (t *tree) Rename(_ <-chan struct{}, in *fuse.RenameIn, a, b string) fuse.Status {
 	if in.Flags&^(unix.RENAME_NOREPLACE|unix.RENAME_EXCHANGE) != 0 {
 		return fuse.EINVAL // RENAME_WHITEOUT would make a device
@@ -43,10 +46,18 @@ func (t *tree) Rename(_ <-chan struct{}, in *fuse.RenameIn, a, b string) fuse.St
 		}
 		t.git.ownGit(r.from.dir, a, true)
 		t.git.ownGit(r.to.dir, b, true)
-		t.renameMu.Lock()
-		errno = t.rename(&r, in.Flags)
-		t.renameMu.Unlock()
-		if len(r.copyFirst) == 0 {
+		rename := func() {
+			t.renameMu.Lock()
+			errno = t.rename(&r, in.Flags)
+			t.renameMu.Unlock()
+		}
+		alone := r.crosses
+		if alone {
+			t.alone(rename)
+		} else {
+			rename()
+		}
+		if len(r.copyFirst) == 0 && (alone || !r.crosses) {
 			return fuse.Status(errno)
 		}
 		for _, n := range r.copyFirst {
@@ -90,7 +101,8 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 	if errno = t.statEntries(r, from, to); errno != 0 {
 		return errno
 	}
-	if errno = t.allowRename(r, to); errno != 0 {
+	alone := r.crosses
+	if errno = t.allowRename(r, to); errno != 0 || r.crosses && !alone {
 		return errno
 	}
 	if errno = t.checkMoving(r); errno != 0 {
@@ -109,9 +121,12 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 	victim := t.openVictim(&r.to)
 	// Of two names of one file rename(2) changes nothing. The kernel renames its nodes anyway.
 	same := r.dst != nil && r.dst.ident == r.src.ident
-	if t.copied != nil {
+	switch {
+	case t.copied != nil:
 		errno = t.copied.rename(r, &from, &to, flags)
-	} else {
+	case r.crosses:
+		errno = t.transplant(r, from, to)
+	default:
 		errno = t.renameHost(r, from, to, flags)
 	}
 	if errno != 0 || r.copyFirst != nil {
@@ -130,6 +145,9 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 	}
 	t.table.move(r.from.dir, r.from.name, r.to.dir, r.to.name, r.swap || same)
 	t.applyRules(&r.to)
+	if n := t.table.child(r.to.dir, r.to.name); n != nil && r.dirs != nil {
+		t.adoptDirs(n, r.dirs)
+	}
 	t.git.changedGit(&r.to)
 	t.git.changedGit(&r.from)
 	if r.swap || same {
@@ -181,10 +199,25 @@ func (t *tree) allowRename(r *renaming, to openDir) syscall.Errno {
 	if r.swap && r.dst != nil && t.guard.stalls(&r.from, r.dst.typ()) {
 		return t.gate.deny(gate.OpRename, r.in, r.from.dir, r.from.name, perm.Write, syscall.EACCES, stallsGit)
 	}
-	if (r.movesDir() || r.swap && t.copied == nil) && !t.alike(r) {
+	r.crosses = (r.movesDir() || r.swap && t.copied == nil) && !t.alike(r)
+	if r.crosses && !t.canTransplant(r) {
 		return t.refuseMove(r)
 	}
 	return 0
+}
+
+// canTransplant reports whether transplant may be able to do r: the sandbox has no git directory
+// below, and no other one than the host's directory moves.
+func (ns *names) canTransplant(r *renaming) bool {
+	a, b := ns.insideBoth(r)
+	if ns.copied != nil || r.swap || r.dst != nil || a.path < 0 || a.renamed() || b.path < 0 || b.renamed() {
+		return false
+	}
+	if !ns.git.mirrored() {
+		return true
+	}
+	at, errno := ns.git.storePath(r.from.dir, r.from.name)
+	return errno == 0 && !ns.git.mirrorAt(at)
 }
 
 // refuseMove returns EXDEV, after which mv(1) copies, name by name, and reports that. Between a
@@ -193,12 +226,12 @@ func (t *tree) refuseMove(r *renaming) syscall.Errno {
 	if r.from.dir.getState().path < 0 || r.to.dir.getState().path < 0 {
 		return syscall.EXDEV
 	}
-	reason := "other rules hold inside " + t.table.path(r.from.dir, r.from.name) + ", and it cannot change its rules as a whole: "
+	do := "use mv, which copies, then git add"
 	if r.swap {
-		reason += "rename one after the other"
-	} else {
-		reason += "use mv, which copies, then git add"
+		do = "rename one after the other"
 	}
+	from := t.table.path(r.from.dir, r.from.name)
+	reason := "other rules hold inside " + from + ", and it cannot change its rules as a whole: " + do
 	return t.gate.deny(gate.OpRename, r.in, r.to.dir, r.to.name, perm.Write, syscall.EXDEV, reason)
 }
 

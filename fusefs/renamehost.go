@@ -12,7 +12,7 @@ import (
 // over the codebase can exchange two names that its rules treat alike, and so put a directory in
 // the place of a file. So no tree server moves a directory between places that the rules treat
 // differently, whenever that happens: a server of the same rules would continue to use it by the
-// rules of its former place.
+// rules of its former place. A directory can get another one in the other place: see transplant.
 
 // alike reports whether the rules treat the two names of r alike, for any object. In a copied
 // tree, whose upper layer only this server changes, only the rules inside a directory count.
@@ -50,13 +50,17 @@ func (t *tree) renameHost(r *renaming, from, to openDir, flags uint32) syscall.E
 		_ = unix.Unlinkat(from.fd, tmp, 0) // it is still there if r.to has just become a name of the same file
 		return 0
 	}
-	err := unix.Renameat2(from.fd, tmp, from.fd, r.from.name, unix.RENAME_NOREPLACE)
+	t.giveBack(from.fd, tmp, &r.from)
+	return errno
+}
+
+// giveBack gives the entry called tmp of the directory fd its name e back.
+func (ns *names) giveBack(fd int, tmp string, e *entry) {
+	err := unix.Renameat2(fd, tmp, fd, e.name, unix.RENAME_NOREPLACE)
 	if err == unix.EINVAL { // the file system knows no flags
-		err = unix.Renameat(from.fd, tmp, from.fd, r.from.name)
+		err = unix.Renameat(fd, tmp, fd, e.name)
 	}
 	if err != nil {
-		t.logger.Error("give a file its name back", "name", t.table.path(r.from.dir, r.from.name), "is", tmp,
-			"error", err)
+		ns.logger.Error("give a file its name back", "name", ns.table.path(e.dir, e.name), "is", tmp, "error", err)
 	}
-	return errno
 }

@@ -139,7 +139,23 @@ func (a *alt) takes(i int, name string, file bool) bool {
 // Remedy returns the command line flag that would give the path the level want, or ""
 // if the path has that level already or no flag would give it.
 func (e Explanation) Remedy(want Level) string {
-	if e.Level >= want || e.Problem != "" || e.Path == "" || e.Path == "." {
+	if e.Level >= want {
+		return ""
+	}
+	return e.flag(want)
+}
+
+// Limit is Remedy for a level that is lower than that of the path.
+func (e Explanation) Limit(want Level) string {
+	if e.Level <= want {
+		return ""
+	}
+	return e.flag(want)
+}
+
+// flag returns the flag that gives the path the level want, or "" if no flag can.
+func (e Explanation) flag(want Level) string {
+	if e.Problem != "" || e.Path == "" || e.Path == "." {
 		return ""
 	}
 	top := PriorityPreset

@@ -50,8 +50,9 @@ type Record struct {
 
 	Cut   bool       `json:"pathCut,omitempty"` // Path is only the beginning, and there is no Rule
 	Level perm.Level `json:"level"`             // what the rules give
-	Need  perm.Level `json:"need"`              // the needed level; equal to Level if the kind of object is refused
-	Errno string     `json:"errno"`             // the process's error, such as "EACCES"
+	// Need is the needed level, of a rename also a lower one; Level if the kind of object is refused.
+	Need  perm.Level `json:"need"`
+	Errno string     `json:"errno"` // the process's error, such as "EACCES"
 
 	Rule    *perm.Rule `json:"rule"`              // the rule that decided; nil: none matches, or see Problem
 	Problem string     `json:"problem,omitempty"` // why there is no Rule
@@ -201,7 +202,7 @@ func (r *Record) Explain(rules *perm.Policy) {
 	for _, dir := range []bool{false, true} {
 		e := rules.Explain(r.Path, dir)
 		if e.Level == r.Level {
-			r.Rule, r.Problem, r.Remedy = e.Rule, e.Problem, e.Remedy(want)
+			r.Rule, r.Problem, r.Remedy = e.Rule, e.Problem, cmp.Or(e.Remedy(want), e.Limit(want))
 			return
 		}
 	}
