@@ -33,6 +33,10 @@ var kernelRefusals = []struct{ says, line string }{
 		"there is no root inside, and no other user: all files are yours, so leave chown out",
 	},
 	{
+		`ping6?: (?:socket|sock|permission|Lacking)[^\n]*`,
+		"ping needs root, which does not exist inside, and networks carry TCP only: try curl",
+	},
+	{
 		`System has not been booted with systemd`,
 		"no service manager runs inside: start the program itself",
 	},

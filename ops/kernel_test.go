@@ -38,6 +38,8 @@ func TestKernelHint(t *testing.T) {
 		"main.go:3: pseudo: not found":                                                             "",
 		"cloned it\nrm: cannot remove 'a': Operation not permitted":                                "",
 		"assertion failed: the root element must be a list, .husky/pre-commit is fine":             "",
+		"ping: socktype: SOCK_RAW\nping: socket: Operation not permitted":                          "try curl",
+		"ping: unknown host a.example":                                                             "",
 		"HTTP 403: you need permission; see namespaces in the handbook":                            "",
 	} {
 		got := ops.KernelHint(output)

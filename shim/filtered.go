@@ -45,6 +45,9 @@ func (s *shim) filter() error {
 	for i := range c.Expose {
 		o.Exposed = append(o.Exposed, uint16(c.Expose[i].InsidePort()))
 	}
+	for i := range c.Publish {
+		o.Exposed = append(o.Exposed, uint16(c.Publish[i].Port))
+	}
 	if pid := s.inst.pid1().pid; pid > 0 && s.boot.Can.Has(launch.HostProcesses) {
 		o.Process = func(local, remote netip.AddrPort) (int, string) { return owner(pid, local, remote) }
 	}

@@ -159,18 +159,20 @@ func dialPort(e *env) {
 }
 
 // A program listens at a port below 1024, as root could in a network of its own.
-func lowPort(e *env) { e.lowPort(nil) }
+func lowPort(e *env) { e.lowPort("0.0.0.0", &runtime.SandboxConfig{}) }
 
-// So it does where names filter the network, unless a name has that port.
+// So it does where names filter the network, at a port of theirs if that is published.
 func lowPortFiltered(e *env) {
-	names := &network.Policy{Allow: []string{"a.example:443"}}
-	e.lowPort(&runtime.SandboxConfig{Network: runtime.NetworkFiltered, Egress: names})
+	names := &network.Policy{Allow: []string{"a.example:80"}}
+	e.lowPort("127.0.0.1", &runtime.SandboxConfig{Network: runtime.NetworkFiltered, Egress: names})
 }
 
-func (e *env) lowPort(c *runtime.SandboxConfig) {
+func (e *env) lowPort(at string, c *runtime.SandboxConfig) {
+	local := e.freePort()
+	c.Publish = []runtime.Publish{{Local: local, Port: 80}}
 	s := e.start(c)
-	e.server(s.ID, echoServer, "0.0.0.0", "80")
-	conn, err := e.rt.DialPort(e.Ctx, s.ID, 80)
+	e.server(s.ID, echoServer, at, "80")
+	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", local))
 	if err != nil {
 		e.Fatal(err)
 	}

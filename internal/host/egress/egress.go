@@ -23,7 +23,7 @@ type Filter interface {
 type Config struct {
 	Network inside.Network    // of the sandbox; the Filter does not close it
 	Policy  *network.Compiled // nil allows nothing
-	Exposed []uint16          // ports at which others listen inside at 127.0.0.1
+	Exposed []uint16          // ports at which others listen inside at 127.0.0.1: exposed and published ones
 	// receives each event; it must not block, and is safe for concurrent use; nil: none
 	Event func(Event)
 	// Process returns the process inside that has a socket, by its ends as the process sees them,

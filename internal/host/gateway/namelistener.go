@@ -23,8 +23,8 @@ const (
 	maxNameListeners = 512
 )
 
-// hasDoors reports whether each name has its own listener for a port, because programs inside, DNS
-// or an exposed port may listen at that port at another address.
+// perName reports whether each name has its own listener for a port, because programs inside, DNS,
+// an exposed or a published port may listen at that port at another address.
 func (g *Gateway) perName(port uint16) bool {
 	return port >= openPort || port == AddrDNS.Port() || slices.Contains(g.options.Exposed, port)
 }

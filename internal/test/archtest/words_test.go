@@ -52,7 +52,7 @@ var maxWords = map[string]int{
 	"docs/library.md":                    300,
 	"docs/limits.md":                     597,
 	"docs/mcp.md":                        870,
-	"docs/network.md":                    1296,
+	"docs/network.md":                    1300,
 	"docs/opensandbox.md":                1424,
 	"docs/packages.md":                   2,
 	"docs/performance.md":                950,
