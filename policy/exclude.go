@@ -102,6 +102,9 @@ func (e *exclusion) tracked(c *trackedFile) {
 	f := Finding{Path: c.Path, Kind: Differs, Level: min(perm.View, level)}
 	if c.same() {
 		f.Kind, f.Level = Same, level
+		if slices.Contains(e.inspection.repos.Named, c.Path) && e.plain(c.Path) {
+			f.Kind = Plain // nothing to warn of
+		}
 	}
 	e.done[c.Path] = true
 	e.add(f)
@@ -130,7 +133,13 @@ func (e *exclusion) settings(name string) {
 	if level == perm.None {
 		return
 	}
-	if f, err := gitscan.Read(e.inspection.root, name, maxSettings); err == nil && !f.Link && plain(f.Content) {
+	if e.plain(name) {
 		e.add(Finding{Path: name, Kind: Plain, Level: level})
 	}
+}
+
+// plain reports whether a file of settings has no credentials.
+func (e *exclusion) plain(name string) bool {
+	f, err := gitscan.Read(e.inspection.root, name, maxSettings)
+	return err == nil && !f.Link && plain(f.Content)
 }

@@ -83,7 +83,7 @@ func (p *Policy) Notes() []string {
 		text string // with the names, and the flag's pattern
 		flag perm.Level
 	}{
-		{Same, "shown although their names match secrets, since git tracks them and has the same bytes in its objects: %s; to hide one: %s", perm.None},
+		{Same, "shown although their names match secrets, since git tracks them and has the same bytes in its objects: %s; to hide one: %s; with =read in place of =none it is shown without this line", perm.None},
 		{Differs, "files whose names match secrets, which git tracks with other bytes in its objects: %s: names and attributes are visible, contents are not, and git add -A, git commit -a and git stash inside refuse them; to show one: %s", perm.Write},
 		{TooMany, "files whose names match secrets and which git tracks, too many for a rule each: %s: hidden, so that git inside reports them as deleted; to show one: %s", perm.View},
 	} {

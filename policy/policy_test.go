@@ -176,6 +176,27 @@ rules:
 	p.levels(".env write")
 }
 
+// TestTrackedSettings: of settings that git tracks, only those with what may be a credential are
+// warned of; none is once a rule of the user's names it.
+func TestTrackedSettings(t *testing.T) {
+	p := newPlace(t)
+	commit(t, p.root, ".npmrc", "save-exact=true\n", "sub/.npmrc", "//registry.example/:_authToken=x\n", ".env.test", "A=1\n")
+	notes := strings.Join(p.levels(".npmrc write sub/.npmrc write .env.test write").Notes(), "\n")
+	if !strings.Contains(notes, "objects: .env.test, sub/.npmrc; to hide one") {
+		t.Errorf("notes: %s", notes)
+	}
+	for _, rule := range []string{"/.env.test=read", "/sub/.npmrc=read"} {
+		r, err := perm.ParseRule(rule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.o.Reveals = append(p.o.Reveals, r)
+	}
+	if notes := p.levels(".npmrc write sub/.npmrc read .env.test read").Notes(); len(notes) > 0 {
+		t.Errorf("notes after they are revealed: %s", notes)
+	}
+}
+
 // TestTrackedLater: what git tracks counts at once, and no longer than it is tracked.
 func TestTrackedLater(t *testing.T) {
 	p := newPlace(t)
