@@ -102,9 +102,7 @@ func (e *exclusion) tracked(c *trackedFile) {
 	f := Finding{Path: c.Path, Kind: Differs, Level: min(perm.View, level)}
 	if c.same() {
 		f.Kind, f.Level = Same, level
-		if slices.Contains(e.inspection.repos.Named, c.Path) && e.plain(c.Path) {
-			f.Kind = Plain // nothing to warn of
-		}
+		f.quiet = slices.Contains(e.inspection.repos.Named, c.Path) && e.plain(c.Path)
 	}
 	e.done[c.Path] = true
 	e.add(f)

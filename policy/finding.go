@@ -27,6 +27,7 @@ type Finding struct {
 	Path  string     // relative to the codebase; any bytes
 	Kind  Kind       // why it is a Finding
 	Level perm.Level // the level that the rules give it
+	quiet bool       // no note names it: settings without credentials
 }
 
 func (f Finding) compare(g Finding) int {
@@ -76,6 +77,9 @@ func (p *Policy) Notes() []string {
 	}
 	byKind := map[Kind][]Finding{}
 	for _, f := range p.Findings {
+		if f.quiet {
+			continue
+		}
 		byKind[f.Kind] = append(byKind[f.Kind], f)
 	}
 	for _, n := range []struct {

@@ -132,7 +132,8 @@ var layouts = []Layout{
 		Shows: []string{"bin", "sbin", "Cellar", "opt", "lib", "include", "share", "etc/ca-certificates", "etc/openssl@3"}, Never: []string{"etc/npmrc", "var/redis.conf", "etc/openssl@3/private/*"},
 	},
 	{
-		Name: "local", Root: "~/.local", Dirs: []string{"bin"}, Shows: []string{"bin", "lib/python3*", "lib/node_modules"},
+		Name: "local", Root: "~/.local", Dirs: []string{"bin"},
+		Shows: []string{"bin", "lib/python3*", "lib/node_modules"},
 		Never: []string{"share/uv/credentials/credentials.toml", "share/keyrings/login.keyring", "share/pipx/venvs/tool/pipx_metadata.json", "share/uv/tools/ruff/uv-receipt.toml"},
 	},
 }
