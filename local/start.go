@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	"wolffia/image/store"
 	"wolffia/internal/host/boot"
+	"wolffia/internal/host/rootfs"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/cleanup"
 	"wolffia/internal/sys/step"
@@ -133,6 +135,7 @@ func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.
 	if err != nil {
 		return err
 	}
+	p.shim.CopyHooks = p.shim.CopyHooks && pooled == nil // a claimant has other rules
 	if p.shim.Pooled = pooled; p.tree != nil && pooled != nil {
 		p.tree.Pooled, p.tree.Blank = true, !pooled.Tree
 	}
@@ -286,6 +289,7 @@ func (s *starter) plan(rec *statedir.Record, c *statedir.Config, life *statedir.
 	if c.Filter != runtime.FilterStatic {
 		p.shim.Config.Permissions = nil // only the tree server reads them, and reading takes time
 	}
+	p.shim.CopyHooks = backend.Can.Has(launch.ShimMounts) && copiesHooks(c)
 	p.shim.Lifetime = life
 	if c.ImageID != "" && backend.Can.Has(launch.StoreImages) {
 		p.shim.Image, p.shim.SendsImage = s.images.Rootfs(c.ImageID), c.DroppedUID != 0
@@ -430,4 +434,23 @@ func await(ctx context.Context, progress *os.File, limit time.Duration, held fun
 		return "", runtime.Errorf(runtime.ErrUnavailable, "the sandbox did not start and was killed; it hung here: %s (%w)", doing, err)
 	}
 	return "", runtime.Errorf(runtime.ErrUnavailable, "%w, at the step: %s; wolffia logs may say more", errSilent, doing)
+}
+
+// copiesHooks reports whether a sandbox has a copy of rootfs.MadeHooks: its codebase has them, and
+// may be written where they may be read only.
+func copiesHooks(c *statedir.Config) bool {
+	if c.CodebasePath == "" {
+		return false
+	}
+	names, err := os.ReadDir(filepath.Join(c.CodebasePath, rootfs.MadeHooks))
+	if err != nil {
+		return false
+	}
+	rules, err := perm.Compile(c.Permissions)
+	if err != nil || rules.RootLevel() != perm.Write || rules.Level(rootfs.MadeHooks, true) != perm.Read {
+		return false
+	}
+	return !slices.ContainsFunc(names, func(d fs.DirEntry) bool {
+		return rules.Level(rootfs.MadeHooks+"/"+d.Name(), false) < perm.Read
+	})
 }

@@ -81,6 +81,8 @@ type Params struct {
 	// Volumes is the directory with the sandbox's volumes, without symbolic links in the path;
 	// empty if it has none.
 	Volumes string `json:"volumes,omitempty"`
+	// CopyHooks has the sandbox have a copy of rootfs.MadeHooks, which its rules let it read only.
+	CopyHooks bool `json:"copyHooks,omitempty"`
 	// Pooled says that the sandbox has no user yet; nil: it has.
 	Pooled *Pooled `json:"pooled,omitempty"`
 	// Lost says that the record of whether the sandbox is in the engine was deleted.

@@ -90,7 +90,10 @@ func Compose(b *boot.Params) (*launch.Spec, error) {
 			return nil, fmt.Errorf("mount the host's /etc/%s: %w", dir, err)
 		}
 	}
-	return spec, ComposeTree(b, spec)
+	if err := ComposeTree(b, spec); err != nil {
+		return nil, err
+	}
+	return spec, composeHooks(b, spec)
 }
 
 // NewSpec returns the parts of a spec that need no files on the host.
