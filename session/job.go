@@ -35,6 +35,7 @@ type job struct {
 
 	mu      sync.Mutex
 	killed  unix.Signal    // the signal that has ended statusWriter, and so its status; 0: none; guarded by mu
+	sent    unix.Signal    // what a caller has sent last; 0: nothing; guarded by mu
 	change  *sync.Cond     // anything below has changed; uses mu
 	members map[int]uint64 // start, by process, as of the last look; guarded by mu
 	groups  map[int]bool   // their process groups; guarded by mu
@@ -180,6 +181,15 @@ func (j *job) end() {
 	j.change.Broadcast()
 }
 
+// endedBy returns the signal of a caller that has ended the job, by its status; 0 if another end is
+// possible: a program can exit with the same code as well. j.mu is held.
+func (j *job) endedBy() unix.Signal {
+	if j.status == nil || j.sent == 0 || *j.status != 128+int(j.sent) {
+		return 0
+	}
+	return j.sent
+}
+
 // unreaped reports whether the job has zombies only, which its shell may reap yet.
 func (j *job) unreaped() bool {
 	j.mu.Lock()
@@ -229,6 +239,9 @@ func (j *job) await(stop <-chan struct{}) bool {
 // is spared a signal that would end it before it has written; but not SIGKILL, whose status
 // is known.
 func (j *job) signal(sig unix.Signal) {
+	j.mu.Lock()
+	j.sent = sig
+	j.mu.Unlock()
 	if sig == unix.SIGKILL {
 		proc.KillAll(unix.SIGSTOP, deathLimit, func() ([]int, int) {
 			pids := j.pids()

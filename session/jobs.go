@@ -206,7 +206,7 @@ func (w *watch) wait(c *Call) {
 	w.j.mu.Lock()
 	st := wire.ExitStatus{Code: 125, StatusLost: w.j.status == nil, DurationMS: w.j.ended.Sub(w.j.started).Milliseconds()}
 	if w.j.status != nil {
-		st.Code = *w.j.status
+		st.Code, st.Signal = *w.j.status, int(w.j.endedBy())
 	}
 	w.j.mu.Unlock()
 	switch {

@@ -223,8 +223,8 @@ func jobSignal(e *env) {
 		s.job("dies", "sleep "+tag+"; echo no")
 		e.runs(tag, 1)
 		e.OK(s.rt.SignalJob(e.Ctx, s.ID, "dies", sig))
-		if exit := s.waitJob("dies"); exit.ExitCode != 128+int(sig) || exit.Session != nil && exit.Session.StatusLost {
-			e.Errorf(`waitJob "dies": got sig %v, exit %+v, exit.Session %+v; want exit.ExitCode == 128+int(sig) and (exit.Session == nil or not exit.Session.StatusLost)`,
+		if exit := s.waitJob("dies"); exit.ExitCode != 128+int(sig) || exit.Signal != sig || exit.Session != nil && exit.Session.StatusLost {
+			e.Errorf(`waitJob "dies": got sig %v, exit %+v, exit.Session %+v; want exit.ExitCode == 128+int(sig), exit.Signal == sig and (exit.Session == nil or not exit.Session.StatusLost)`,
 				sig, exit, exit.Session)
 		}
 	}
