@@ -142,19 +142,15 @@ func (e Explanation) Remedy(want Level) string {
 	if e.Level >= want {
 		return ""
 	}
-	return e.flag(want)
+	return e.Flag(want)
 }
 
-// Limit is Remedy for a level that is lower than that of the path.
-func (e Explanation) Limit(want Level) string {
-	if e.Level <= want {
-		return ""
-	}
-	return e.flag(want)
-}
+// Allow is Remedy for an operation that needs the level need. The flag gives at least Read: a
+// program that may see a name reads it next.
+func (e Explanation) Allow(need Level) string { return e.Remedy(min(max(need, Read), Write)) }
 
-// flag returns the flag that gives the path the level want, or "" if no flag can.
-func (e Explanation) flag(want Level) string {
+// Flag is Remedy also for a level that is lower than that of the path.
+func (e Explanation) Flag(want Level) string {
 	if e.Problem != "" || e.Path == "" || e.Path == "." {
 		return ""
 	}

@@ -76,7 +76,7 @@ func (i *Inside) Rules(ctx context.Context, name string) (*Rules, error) {
 		kind = perm.Directory
 	}
 	e := ops.Explain(rules, rel, kind)
-	r.Path = &PathRule{Path: e.Path, Level: e.Level.String(), Rule: ruleOf(e.Rule), Allow: e.Remedy(perm.Write)}
+	r.Path = &PathRule{Path: e.Path, Level: e.Level.String(), Rule: ruleOf(e.Rule), Allow: e.Allow(e.Level + 1)}
 	return r, nil
 }
 

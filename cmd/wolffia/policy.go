@@ -210,8 +210,8 @@ be either the stricter answer is given.`,
 				if why := made.TooManyReason(e.Path); why != "" {
 					fmt.Fprintf(h.Out, "  %s\n", why)
 				}
-				if remedy := e.Remedy(perm.Write); remedy != "" {
-					fmt.Fprintf(h.Out, "  to allow all: %s\n", console.Printable(remedy))
+				if remedy := e.Allow(e.Level + 1); remedy != "" {
+					fmt.Fprintf(h.Out, "  to allow more: %s\n", console.Printable(remedy))
 				}
 			}
 			return nil

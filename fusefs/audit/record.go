@@ -186,12 +186,8 @@ const maxDepth = 256
 
 // Explain sets Rule, Problem and Remedy from the rules. Of a path that may be a directory or
 // not it uses the explanation that gives r.Level. Without one, as after a change of rules or a
-// rename, it sets only Problem. The Remedy of a lookup allows to read: that is what comes next.
+// rename, it sets only Problem.
 func (r *Record) Explain(rules *perm.Policy) {
-	want := r.Need
-	if r.IsLookup() {
-		want = max(want, perm.Read)
-	}
 	switch {
 	case rules == nil || r.Dropped > 0 || r.Host != nil:
 		return
@@ -202,7 +198,10 @@ func (r *Record) Explain(rules *perm.Policy) {
 	for _, dir := range []bool{false, true} {
 		e := rules.Explain(r.Path, dir)
 		if e.Level == r.Level {
-			r.Rule, r.Problem, r.Remedy = e.Rule, e.Problem, cmp.Or(e.Remedy(want), e.Limit(want))
+			r.Rule, r.Problem, r.Remedy = e.Rule, e.Problem, e.Allow(r.Need)
+			if r.Need < r.Level {
+				r.Remedy = e.Flag(r.Need)
+			}
 			return
 		}
 	}
