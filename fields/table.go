@@ -223,7 +223,8 @@ var Table = [...]Field{
 		Name: "publish", Record: "publish", Kind: List, On: sandbox, Group: Network, Names: NoNames, Pool: Cold,
 		Bound: Bound{Because: "other programs would take the project's server for one of this host"},
 		Help: "make a server inside reachable at a port of the host: [ADDR:]LOCAL:PORT, at 127.0.0.1 unless " +
-			"ADDR is given",
+			"ADDR is given; auto: those whose address the command of run or shell prints, as at a terminal; " +
+			"none: not these",
 	},
 	{
 		Name: "expose", Record: "expose", Kind: List, On: sandbox | Serve, Group: Network, Names: NoNames, Pool: Cold,

@@ -64,7 +64,9 @@ func execCommand(h *host.Host) *cobra.Command {
 			}
 			hint.WarnKeys(h.Console, spec, "use exec -t at a terminal")
 			if !asJSON {
-				return attach.New(h, rt).Exec(cmd.Context(), args[0], false, spec)
+				client := attach.New(h, rt)
+				client.TellServers = true
+				return client.Exec(cmd.Context(), args[0], false, spec)
 			}
 			return attach.New(h, rt).ExecJSON(cmd.Context(), args[0], false, spec)
 		},

@@ -120,7 +120,9 @@ func (f *runFlags) run(h *host.Host, cmd *cobra.Command, args []string, ended fu
 	if asJSON {
 		end = attach.New(h, rt).ExecJSON(cmd.Context(), id, true, spec)
 	} else {
-		end = attach.New(h, rt).Exec(cmd.Context(), id, true, spec)
+		client := attach.New(h, rt)
+		client.TellServers, client.PublishServers = flags.Servers(h.IsTerminal())
+		end = client.Exec(cmd.Context(), id, true, spec)
 		hint.WarnNoCodebase(h.Console, config, end)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), review.DestroyLimit)

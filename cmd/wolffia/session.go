@@ -149,7 +149,9 @@ what becomes of the changes, as run does; what is neither applied nor discarded 
 					return err
 				}
 			}
-			left, err := attach.New(h, rt).Terminal(cmd.Context(), id, defaultSession, false, len(args) == 0)
+			client := attach.New(h, rt)
+			client.TellServers, client.PublishServers = flags.Servers(true)
+			left, err := client.Terminal(cmd.Context(), id, defaultSession, false, len(args) == 0)
 			if left == attach.Detached {
 				fmt.Fprintln(h.Err, "wolffia:", detachNote(id, ours, copied))
 			}

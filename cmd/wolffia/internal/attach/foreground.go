@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/forward"
 	"wolffia/cmd/wolffia/internal/hint"
 	"wolffia/cmd/wolffia/internal/history"
 	"wolffia/cmd/wolffia/internal/host"
@@ -25,10 +27,13 @@ import (
 type Client struct {
 	*host.Host
 	rt *local.Runtime
+	// TellServers has servers inside named whose addresses a command prints, PublishServers has
+	// them made reachable: see [forward.Auto].
+	TellServers, PublishServers bool
 }
 
 // New returns a Client for sandboxes of rt.
-func New(h *host.Host, rt *local.Runtime) *Client { return &Client{h, rt} }
+func New(h *host.Host, rt *local.Runtime) *Client { return &Client{Host: h, rt: rt} }
 
 // Exec runs a command with our standard streams; an exit code other than 0 is an error.
 // create says that this command line describes the sandbox.
@@ -36,6 +41,8 @@ func (c *Client) Exec(ctx context.Context, id string, create bool, spec *runtime
 	defer c.noteQueue(spec)()
 	begin, sb := time.Now(), lookUp(ctx, c.rt, id)
 	watch, w := hint.WatchOutput(sb, c.Out, c.Err)
+	servers := c.watchServers(ctx, sb, spec.TTY, create, w)
+	defer servers.Close()
 	exit, err := c.attach(ctx, sb.ID, spec, w[0], w[1]) // a name would be looked for once more
 	if err != nil {
 		err = hint.Explain(ctx, c.Host, c.rt, id, create, spec, err)
@@ -60,6 +67,24 @@ func (c *Client) Exec(ctx context.Context, id string, create bool, spec *runtime
 	c.Notes(notes...)
 	c.remember(sb, begin, spec, &exit, append(notes, ended)...)
 	return console.ExitWith(exit.ExitCode)
+}
+
+// watchServers has the writers of a command's output look for the addresses of servers. The caller
+// closes the result.
+func (c *Client) watchServers(ctx context.Context, sb *runtime.Sandbox, tty, create bool, w []io.Writer) *forward.Auto {
+	a := forward.NewAuto(ctx, c.Host, c.rt, sb)
+	if !c.TellServers {
+		return a
+	}
+	a.Create, a.Publish = create, c.PublishServers
+	a.Say = func(line string) { c.Note("%s", console.Printable(line)) }
+	if tty { // it is raw, and the cursor may be anywhere
+		a.Say = func(line string) { fmt.Fprintf(c.Err, "\r\nwolffia: %s\r\n", console.Printable(line)) }
+	}
+	for i := range w {
+		w[i] = a.Watch(w[i])
+	}
+	return a
 }
 
 // outOfMemory is the note about a command that has failed so.

@@ -73,6 +73,9 @@ func (c *Client) Terminal(ctx context.Context, sandbox, name string, takeover, c
 	}()
 	screen := console.NewScreen(c.Out)
 	defer screen.Leave()
+	out := []io.Writer{screen}
+	servers := c.watchServers(ctx, lookUp(ctx, c.rt, sandbox), true, create, out)
+	defer servers.Close()
 	printed := make(chan struct{})
 	go func() { // ends with the terminal
 		defer close(printed)
@@ -82,7 +85,7 @@ func (c *Client) Terminal(ctx context.Context, sandbox, name string, takeover, c
 			_, _ = screen.Write(append(console.WithoutQueries(again.Bytes()), console.WholeScroll...))
 			_ = t.Signal(unix.SIGWINCH) // a program on the whole screen draws it anew
 		}
-		_, _ = io.Copy(screen, t.Stdout())
+		_, _ = io.Copy(out[0], t.Stdout())
 	}()
 	select {
 	case <-printed:

@@ -34,6 +34,7 @@ type Sandbox struct {
 	worktree.Flags
 	flags    *pflag.FlagSet
 	fixed    bool // for sandboxes of a service: the current directory has no meaning for them
+	forwards bool // the command stays as long as the sandbox, and can forward ports
 	Learn    bool // wolffia network learn: all public names
 	FromFile bool // a policy file has named hosts
 	Public   bool // a request has named the image: see image.Options
@@ -51,6 +52,7 @@ const (
 // service.
 func (f *Sandbox) Add(h *host.Host, cmd *cobra.Command, is fields.Command) {
 	f.flags, f.Values, f.fixed = cmd.Flags(), AddFields(h, cmd, is), is == fields.Serve
+	f.forwards = is&(fields.Run|fields.Learn|fields.Shell) != 0
 	if !f.fixed {
 		Configured(h, cmd, &f.Rules)
 	}

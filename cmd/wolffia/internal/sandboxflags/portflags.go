@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,6 +14,9 @@ import (
 // applyPorts puts the ports and sockets of the host into a configuration.
 func (f *Sandbox) applyPorts(c *runtime.SandboxConfig) error {
 	for _, s := range f.List("publish") {
+		if s == publishNone || s == publishAuto && f.forwards {
+			continue
+		}
 		p, err := parsePublish(s)
 		if err != nil {
 			return err
@@ -41,6 +45,20 @@ func (f *Sandbox) applyPorts(c *runtime.SandboxConfig) error {
 	return nil
 }
 
+// Values of --publish that are no ports.
+const (
+	publishAuto = "auto"
+	publishNone = "none"
+)
+
+// Servers returns what becomes of a server inside whose address the command of run or shell
+// prints: whether the user is told of it, and whether it is made reachable. typed says that the
+// user is at a terminal.
+func (f *Sandbox) Servers(typed bool) (tell, publish bool) {
+	list := f.List("publish")
+	return !slices.Contains(list, publishNone), typed || slices.Contains(list, publishAuto)
+}
+
 // parsePort reads the number of a port.
 func parsePort(s string) (int, bool) {
 	n, err := strconv.ParseUint(s, 10, 16) // no sign
@@ -64,7 +82,7 @@ func parsePublish(s string) (p runtime.Publish, err error) {
 	p.Local, ok = parsePort(local)
 	p.Port, ok2 = parsePort(inside)
 	if !ok || !ok2 {
-		return p, runtime.Errorf(runtime.ErrInvalid, "--publish %q: it must be [ADDR:]LOCAL:PORT, ports from 1 to 65535", s)
+		return p, runtime.Errorf(runtime.ErrInvalid, "--publish %q: it must be [ADDR:]LOCAL:PORT, ports from 1 to 65535; auto is for run and shell", s)
 	}
 	return p, nil
 }
