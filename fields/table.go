@@ -132,20 +132,19 @@ var Table = [...]Field{
 		Help:  "show another host directory, unfiltered: SRC[:DST][:ro|rw][:unfiltered], read-only unless rw",
 	},
 	{
-		Name: "volume", Record: "volumes", Kind: List, On: sandbox | Serve, Group: System, Names: Volumes, Pool: Cold,
+		Name: "volume", Record: "volumes", Kind: List, On: sandbox | Serve, Group: System, Names: Volumes,
 		Bound: Bound{Because: "a volume may be another project's"},
 		Help:  "show a directory that stays, writable and made if it is missing: NAME:PATH[:ro]",
 	},
 	{
 		Name: "cache", Record: "volumes", Kind: List, Commas: true, On: sandbox | Serve, Group: System, Names: Caches,
-		Pool:  Cold,
 		Bound: Bound{How: Same, Refuse: "shared", Because: "other projects use a shared cache"},
 		Help: "keep caches for later sandboxes: go,npm,pnpm,yarn,pip,uv,cargo,maven,gradle,ccache, or auto for " +
-			"those the codebase has use for; NAME:shared for all codebases together",
+			"those the project has use for, and sandboxes with the same rights (default auto; none with --home " +
+			"and for serve); NAME:shared for all codebases together",
 	},
 	{
 		Name: "home", Record: "volumes", On: sandbox | Serve, Hidden: Pooling | Serve, Group: System, Names: Homes,
-		Pool:  Cold,
 		Bound: Bound{Because: "a home may have another project's credentials"},
 		Help:  "use a home directory of this name that stays",
 	},

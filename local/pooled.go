@@ -86,7 +86,7 @@ func (s *pools) template(ctx context.Context, config *runtime.SandboxConfig, tre
 // errNotPoolable returns the error for a configuration that no pooled sandbox can serve.
 func errNotPoolable() error {
 	return runtime.Errorf(runtime.ErrUnsupported,
-		"a sandbox of this kind cannot be started ahead: not for root, in a container engine, with %s, --filter static or none, or a mount in the codebase",
+		"a sandbox of this kind cannot be started ahead: not for root, in a container engine, with %s, --volume, --home, a named --cache, --filter static or none, or a mount in the codebase",
 		strings.Join(fields.Flags(fields.Cold), ", "))
 }
 
@@ -272,6 +272,9 @@ func (s *pooledSandboxes) removeIncomplete(id string) (removed bool, err error) 
 func (s *pooledSandboxes) claim(ctx context.Context, c statedir.Draft, limits *limiting) (*runtime.Sandbox, error) {
 	if !s.dir.HasPools() {
 		return nil, nil
+	}
+	if !s.starter.volumes.Touch(c.Volumes) {
+		return nil, nil // the pooled sandbox would have one that was removed
 	}
 	shapes := s.shapesOf(c)
 	for _, shape := range shapes {

@@ -35,7 +35,11 @@ func (s *pooledSandboxes) claimReserved(ctx context.Context, c statedir.Draft, l
 	if r, err := rec.Pooled().Record(); err != nil || rec.Pooled().IsPublished(r.Shape) {
 		return nil, nil // it is not reserved: Create says that the id is taken
 	}
-	claimed, caller, err := s.dir.ClaimReserved(c, s.shapesOf(c))
+	var shapes []string
+	if s.starter.volumes.Touch(c.Volumes) {
+		shapes = s.shapesOf(c)
+	}
+	claimed, caller, err := s.dir.ClaimReserved(c, shapes)
 	if err != nil {
 		return nil, s.abandonClaim(ctx, claimed, err)
 	}

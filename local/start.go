@@ -115,6 +115,7 @@ func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.
 		return err
 	}
 	detach() // the record keeps them
+	s.trim(c)
 	if c.PrivateGit {
 		if err := rec.Git().Make(c); err != nil {
 			return err

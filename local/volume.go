@@ -2,12 +2,19 @@ package local
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
+	"wolffia/internal/git/gitpairs"
 	"wolffia/internal/host/rootfs"
 	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/child"
+	"wolffia/internal/sys/timerslack"
 	"wolffia/runtime"
 	"wolffia/volume"
 )
@@ -18,7 +25,11 @@ func resolveVolumes(c *statedir.Config) error {
 	changed := false
 	for i := range c.Volumes {
 		v := &c.Volumes[i]
-		if v.Name == "" {
+		switch {
+		case v.Key != "" && c.CodebasePath != "":
+			v.Repository, changed = gitpairs.Repository(c.CodebasePath), true
+			v.Name = volume.KeyedName(v.Cache, v.Repository, v.Key, c.UID)
+		case v.Name == "":
 			v.Name, changed = volume.CacheName(v.Cache, c.CodebasePath), true
 		}
 		if rest, ok := strings.CutPrefix(v.Target, "~"); ok {
@@ -48,6 +59,20 @@ func leaveToolchains(c *statedir.Config) {
 // is removed; from then on the recorded configuration keeps them.
 func (s *starter) useVolumes(ctx context.Context, c *statedir.Config) (release func(), err error) {
 	return s.volumes.Use(ctx, c.Volumes, &volume.User{Codebase: c.CodebasePath, UID: c.UID, GID: c.GID})
+}
+
+// trim has the caches with a key pruned by size, if c has one and that is due: by a process that
+// outlives this one. If that fails, the next one tries.
+func (s *starter) trim(c *statedir.Config) {
+	keyed := slices.ContainsFunc(c.Volumes, func(v runtime.VolumeMount) bool { return v.Key != "" })
+	if !keyed || !s.volumes.Due(time.Now()) {
+		return
+	}
+	_, _ = child.Start(&child.Command{
+		Path: s.wolffia, Files: []*os.File{nil, nil, nil}, Slack: timerslack.Coarse,
+		Args: []string{"wolffia", "volume", "prune", "--state-dir", s.dir.Path(), "--size", strconv.Itoa(volume.MaxSize)},
+		Env:  os.Environ(), Attr: &syscall.SysProcAttr{Setsid: true},
+	})
 }
 
 // volumesDir returns the directory of a sandbox's volumes without symbolic links in the path,

@@ -210,6 +210,13 @@ type VolumeMount struct {
 	// Cache says what the volume caches, such as go: lower-case letters and dashes. Such a
 	// volume may be pruned when it was not used for some time. Empty: it is not a cache.
 	Cache string `json:"cache,omitempty"`
+	// Key makes the cache one that only sandboxes with the same Key have, over the codebase or
+	// another working tree of its repository. Create sets Name and Repository by it. What is not
+	// used is deleted when all such caches together are too large. Empty: all sandboxes over the
+	// codebase have the cache.
+	Key string `json:"key,omitempty"`
+	// Repository is the directory whose sandboxes have a cache with a Key, set by Create.
+	Repository string `json:"repository,omitempty"`
 }
 
 // A Network says what a sandbox can reach.

@@ -132,6 +132,10 @@ func checkVolumes(c *SandboxConfig, bad problem) {
 			bad("volume %q: a name is up to 63 letters, digits, dots, dashes and underscores, and begins with a letter or digit", v.Name)
 		case v.Cache == "" && strings.HasPrefix(v.Name, CachePrefix):
 			bad("volume %q: names that begin with %s are those of caches: use --cache, or another name", v.Name, CachePrefix)
+		case v.Key != "" && v.Cache == "":
+			bad("volume %q: it has a key: only a cache can have one", v.Target)
+		case len(v.Key) > 64 || !only(v.Key, "abcdef"+digits):
+			bad("cache %q: its key is up to 64 of 0-9 and a-f", v.Cache)
 		case len(v.Cache) > 20 || !only(v.Cache, lower+"-"):
 			bad("cache %q: it is up to 20 of a-z and dashes", v.Cache)
 		}

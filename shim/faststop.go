@@ -48,10 +48,13 @@ func (s *shim) fastStop(c *clientConn) bool {
 
 // borrows reports whether a directory or socket of the host is mounted inside that is not the
 // system's: the user may want to unmount its file system when the sandbox has ended. The
-// codebase's tree belongs to the tree server and does not count.
+// codebase's tree belongs to the tree server and does not count, nor do caches that the user did
+// not name.
 func borrows(c *statedir.Config) bool {
 	own := func(m runtime.Mount) bool { return !m.Toolchain }
-	return c.Native() || c.Rootfs != "" || len(c.Volumes) > 0 || len(c.Sockets) > 0 || slices.ContainsFunc(c.Mounts, own)
+	named := func(v runtime.VolumeMount) bool { return v.Key == "" }
+	return c.Native() || c.Rootfs != "" || slices.ContainsFunc(c.Volumes, named) || len(c.Sockets) > 0 ||
+		slices.ContainsFunc(c.Mounts, own)
 }
 
 // close ends the sandbox's ways in from outside, except the connections of clients.

@@ -19,6 +19,7 @@ func TestBorrows(t *testing.T) {
 		{"toolchains", runtime.SandboxConfig{Mounts: []runtime.Mount{{Source: "/opt/go", Target: "/opt/go", Toolchain: true}}}, false},
 		{"a mount", runtime.SandboxConfig{Mounts: []runtime.Mount{{Toolchain: true}, {Source: "/media/usb", Target: "/usb"}}}, true},
 		{"a volume", runtime.SandboxConfig{Volumes: []runtime.VolumeMount{{Name: "v", Target: "/v"}}}, true},
+		{"an automatic cache", runtime.SandboxConfig{Volumes: []runtime.VolumeMount{{Name: "v", Target: "/v", Cache: "go", Key: "a"}}}, false},
 		{"a socket", runtime.SandboxConfig{Sockets: []runtime.Socket{{Source: "/run/a", Target: "/run/a"}}}, true},
 		{"a root directory", runtime.SandboxConfig{Rootfs: "/srv/root"}, true},
 		{"a static filter", runtime.SandboxConfig{CodebasePath: "/src", Filter: runtime.FilterStatic}, true},

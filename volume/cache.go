@@ -3,6 +3,7 @@ package volume
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"maps"
 	"os"
 	"path"
@@ -20,6 +21,13 @@ func CacheName(cache, codebase string) string {
 	}
 	sum := sha256.Sum256([]byte(codebase))
 	return runtime.CachePrefix + cache + "-" + hex.EncodeToString(sum[:6])
+}
+
+// KeyedName returns the name of a volume that sandboxes of a user have over a repository if their
+// key is the same.
+func KeyedName(cache, repository, key string, uid int) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %s %d", repository, key, uid))
+	return runtime.CachePrefix + cache + "-" + hex.EncodeToString(sum[:8])
 }
 
 // base is where caches are inside that a variable tells their programs of.
@@ -112,9 +120,9 @@ func Caches() []string {
 }
 
 // AddCache adds the volumes and variables of the cache of a program to c: one of Caches. The
-// volumes are the codebase's own, or with shared those of all codebases. Variables that c
-// has stay as they are. ErrInvalid: the name is unknown.
-func AddCache(c *runtime.SandboxConfig, name string, shared bool) error {
+// volumes are the codebase's own, with a key its repository's own for that key, or with shared
+// those of all codebases. Variables that c has stay as they are. ErrInvalid: the name is unknown.
+func AddCache(c *runtime.SandboxConfig, name string, shared bool, key string) error {
 	i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })
 	if i < 0 {
 		return runtime.Errorf(runtime.ErrInvalid, "cache %q is unknown: the caches are %v", name, Caches())
@@ -125,7 +133,7 @@ func AddCache(c *runtime.SandboxConfig, name string, shared bool) error {
 		root = k.rootDefault
 	}
 	for _, cache := range slices.Sorted(maps.Keys(k.mounts)) {
-		v := runtime.VolumeMount{Target: k.mounts[cache], Cache: cache}
+		v := runtime.VolumeMount{Target: k.mounts[cache], Cache: cache, Key: key}
 		if root != "" {
 			v.Target = path.Join(root, v.Target)
 		}
@@ -146,10 +154,12 @@ func AddCache(c *runtime.SandboxConfig, name string, shared bool) error {
 	return nil
 }
 
-// FindCaches returns the caches that are of use for a codebase, by the names of files at its
-// root.
-func FindCaches(codebase string) []string {
-	return find(func(name string) bool { return has(codebase, name) }, func(program string) bool { return has("/", program) })
+// FindCaches returns the caches that are of use, by the names of files in directories of a codebase.
+func FindCaches(dirs ...string) []string {
+	file := func(name string) bool {
+		return slices.ContainsFunc(dirs, func(dir string) bool { return has(dir, name) })
+	}
+	return find(file, func(program string) bool { return has("/", program) })
 }
 
 // find decides which caches are of use.

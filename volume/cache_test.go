@@ -38,7 +38,7 @@ func TestCaches(t *testing.T) {
 		codebase := t.TempDir()
 		for _, shared := range []bool{false, true} {
 			c := &runtime.SandboxConfig{CodebasePath: codebase}
-			if err := AddCache(c, name, shared); err != nil {
+			if err := AddCache(c, name, shared, ""); err != nil {
 				t.Fatal(err)
 			}
 			got := map[string]string{}
@@ -60,7 +60,7 @@ func TestCaches(t *testing.T) {
 			t.Errorf("%s alone shows %v; want %s", test.mark, found, name)
 		}
 	}
-	if err := AddCache(new(runtime.SandboxConfig), "nonsense", false); err == nil {
+	if err := AddCache(new(runtime.SandboxConfig), "nonsense", false, ""); err == nil {
 		t.Error("an unknown cache is no error")
 	}
 }
@@ -69,7 +69,7 @@ func TestCachesHeed(t *testing.T) {
 	codebase := t.TempDir()
 	c := &runtime.SandboxConfig{CodebasePath: codebase, Env: map[string]string{"GOCACHE": "/mine", "CARGO_HOME": "/opt/cargo", "A": "1"}}
 	for _, name := range []string{"go", "cargo"} {
-		if err := AddCache(c, name, false); err != nil {
+		if err := AddCache(c, name, false, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -85,7 +85,7 @@ func TestCachesHeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	c = &runtime.SandboxConfig{CodebasePath: codebase}
-	if err := AddCache(c, "yarn", false); err != nil || c.Env["YARN_CACHE_FOLDER"] != "" || c.Env["YARN_GLOBAL_FOLDER"] == "" {
+	if err := AddCache(c, "yarn", false, ""); err != nil || c.Env["YARN_CACHE_FOLDER"] != "" || c.Env["YARN_GLOBAL_FOLDER"] == "" {
 		t.Error(c.Env, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -127,8 +128,53 @@ func (s *Store) sweep(ctx context.Context) error {
 type PruneOptions struct {
 	All bool // all that no sandbox has
 	// also caches that no sandbox was created or started with for so long; 0: no
-	Older  time.Duration
+	Older time.Duration
+	// instead caches with a key, the longest unused first, until those that are left have at most
+	// so many bytes; 0: no
+	Size   int64
 	DryRun bool // remove nothing
+}
+
+// The caches with a key are pruned by MaxSize, at most once in trimPause.
+const (
+	MaxSize   = 10 << 30
+	trimPause = time.Hour
+)
+
+// Due reports whether caches with a key are to be pruned by size now, and notes that they are.
+// A first call only notes it. The directory exists.
+func (s *Store) Due(now time.Time) bool {
+	stamp := filepath.Join(s.path, trimmed)
+	st, err := os.Lstat(stamp)
+	if err == nil && now.Sub(st.ModTime()).Abs() < trimPause {
+		return false
+	}
+	f, err2 := os.OpenFile(stamp, os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err2 != nil || errors.Join(f.Close(), os.Chtimes(stamp, now, now)) != nil {
+		return false
+	}
+	return err == nil
+}
+
+// excess returns the names of the caches with a key to remove, so that at most size bytes are
+// left. Those that sandboxes have count, and stay.
+func (s *Store) excess(entries []*Entry, size int64) map[string]bool {
+	keyed := slices.DeleteFunc(slices.Clone(entries), func(e *Entry) bool { return e.Key == "" })
+	slices.SortFunc(keyed, func(a, b *Entry) int { return b.UsedAt.Compare(a.UsedAt) })
+	over := map[string]bool{}
+	var total int64
+	for _, busy := range []bool{true, false} {
+		for _, e := range keyed {
+			if len(e.Sandboxes) > 0 != busy {
+				continue
+			}
+			if u, err := s.Usage(e.Name); err == nil { // else it is about to go
+				total += u.Bytes
+			}
+			over[e.Name] = !busy && total > size
+		}
+	}
+	return over
 }
 
 // errKept is why detach leaves a volume alone.
@@ -147,8 +193,12 @@ func (s *Store) Prune(ctx context.Context, o *PruneOptions) ([]*Entry, error) {
 		return removed, err
 	}
 	now := time.Now()
+	over := map[string]bool{}
+	if o.Size > 0 {
+		over = s.excess(entries, o.Size)
+	}
 	check := func(e *Entry) error {
-		if !o.selects(e, gone(e.Codebase), now) {
+		if !over[e.Name] && (o.Size > 0 || !o.selects(e, gone(e.Codebase), now)) {
 			return errKept
 		}
 		return nil

@@ -49,7 +49,9 @@ type Volume struct {
 	// what it caches, such as go; empty: it is not a cache
 	Cache string `json:"cache,omitempty"`
 	// the only one whose sandboxes may have it; empty: all may
-	Codebase  string `json:"codebase,omitempty"`
+	Codebase string `json:"codebase,omitempty"`
+	// that the sandboxes have in common which may have it; Codebase is then their repository
+	Key       string `json:"key,omitempty"`
 	UID       int    `json:"uid"`       // as which the sandboxes run
 	CreatedAt int64  `json:"createdAt"` // ms since 1970
 }
@@ -76,8 +78,9 @@ const (
 	lockFile = ".lock" // held while volumes are made, renamed or about to be used
 	coming   = ".new-" // and a volume's name: it is being made
 	// and an id: it is being removed; its record is locked by the process that does
-	going  = ".old-"
-	record = "volume.json"
+	going   = ".old-"
+	record  = "volume.json"
+	trimmed = ".trimmed" // its modification time is when caches were last pruned by size
 )
 
 // lockLimit bounds the wait for another process, which has the lock for milliseconds.
@@ -137,12 +140,17 @@ func (s *Store) useOne(m *runtime.VolumeMount, u *User) error {
 		return runtime.Errorf(runtime.ErrInvalid, "volume %q: not a volume's name", m.Name)
 	}
 	// or without a codebase the shared one
-	own := m.Cache != "" && m.Name == CacheName(m.Cache, u.Codebase)
+	of := u.Codebase
+	own := m.Cache != "" && m.Name == CacheName(m.Cache, of)
+	if m.Key != "" {
+		of = m.Repository
+		own = m.Name == KeyedName(m.Cache, of, m.Key, u.UID)
+	}
 	v, err := s.read(m.Name)
 	if errors.Is(err, fs.ErrNotExist) {
-		v = &Volume{Name: m.Name, Cache: m.Cache, UID: u.UID, CreatedAt: time.Now().UnixMilli()}
+		v = &Volume{Name: m.Name, Cache: m.Cache, Key: m.Key, UID: u.UID, CreatedAt: time.Now().UnixMilli()}
 		if own {
-			v.Codebase = u.Codebase
+			v.Codebase = of
 		}
 		return storeError(s.make(v, u.GID))
 	}
@@ -151,14 +159,25 @@ func (s *Store) useOne(m *runtime.VolumeMount, u *User) error {
 		return err
 	case v.UID != u.UID:
 		return runtime.Errorf(runtime.ErrConflict, "volume %q belongs to uid %d, and the sandbox runs as uid %d: use another name, or remove the volume with wolffia volume rm %s", v.Name, v.UID, u.UID, v.Name)
-	case v.Codebase != "" && v.Codebase != u.Codebase:
+	case v.Codebase != "" && v.Codebase != of:
 		return runtime.Errorf(runtime.ErrConflict, "volume %q is for sandboxes over the codebase %s only: use another name, or remove the volume with wolffia volume rm %s", v.Name, v.Codebase, v.Name)
-	case m.Cache != "" && (v.Cache != m.Cache || own && v.Codebase != u.Codebase):
+	case m.Cache != "" && (v.Cache != m.Cache || v.Key != m.Key || own && v.Codebase != of):
 		return runtime.Errorf(runtime.ErrConflict, "volume %q was not made as this cache, so what is in it may be of other sandboxes: remove it with wolffia volume rm %s", v.Name, v.Name)
 	}
 	now := time.Now()
 	_ = os.Chtimes(filepath.Join(s.path, v.Name, record), now, now) // at worst it is pruned early
 	return nil
+}
+
+// Touch notes that the mounts' volumes are used now, and reports whether all of them exist.
+func (s *Store) Touch(mounts []runtime.VolumeMount) bool {
+	now := time.Now()
+	for _, m := range mounts {
+		if !runtime.IsVolumeName(m.Name) || os.Chtimes(filepath.Join(s.path, m.Name, record), now, now) != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // read reads the record of a volume. fs.ErrNotExist: it does not exist.

@@ -133,14 +133,16 @@ func volumeRemoveCommand(h *host.Host) *cobra.Command {
 
 func volumePruneCommand(h *host.Host) *cobra.Command {
 	var o volume.PruneOptions
-	var older string
+	var older, size string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "prune [--all] [--older D] [--dry-run]",
+		Use:   "prune [--all] [--older D] [--size S] [--dry-run]",
 		Short: "Delete volumes of no use",
 		Long: `Delete the volumes that no sandbox has and whose codebase no longer exists; with
 --older D also caches that no sandbox was made or started with for so long; with --all
-all that no sandbox has, homes and named ones too. Prints what was deleted.`,
+all that no sandbox has, homes and named ones too. With --size S it deletes only the
+automatic caches that were not used for the longest time, until those that are left
+have at most that size; each hour of use does so with 10g. Prints what was deleted.`,
 		Args: cobra.NoArgs,
 		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, _ []string) error {
 			if older != "" {
@@ -150,6 +152,15 @@ all that no sandbox has, homes and named ones too. Prints what was deleted.`,
 				}
 				if o.Older = d; d <= 0 {
 					return runtime.Errorf(runtime.ErrInvalid, "--older %q: it must be more than 0; --all deletes all", older)
+				}
+			}
+			if size != "" {
+				n, err := sandboxflags.ParseSize("size", size)
+				if err != nil {
+					return err
+				}
+				if o.Size = n; n <= 0 || o.All || older != "" {
+					return runtime.Errorf(runtime.ErrInvalid, "--size %q: more than 0, without --all and --older", size)
 				}
 			}
 			deleted, err := volume.Open(rt.StateDir()).Prune(ctx, &o)
@@ -165,6 +176,7 @@ all that no sandbox has, homes and named ones too. Prints what was deleted.`,
 	}
 	cmd.Flags().BoolVar(&o.All, "all", false, "all that no sandbox has")
 	cmd.Flags().StringVar(&older, "older", "", "also caches that were not used for this long, such as 12h or 30d")
+	cmd.Flags().StringVar(&size, "size", "", "instead automatic caches, the longest unused first, until the rest has at most this size")
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "delete nothing: print what would be deleted")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print an array of names")
 	return cmd

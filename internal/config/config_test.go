@@ -396,7 +396,7 @@ func TestPropose(t *testing.T) {
 		t.Error(err)
 	}
 	for _, want := range []string{
-		"# Found: Go (go.mod), Node with yarn (yarn.lock), make (Makefile)\n", "\ncache: [go, yarn]\n",
+		"# Found: Go (go.mod), Node with yarn (yarn.lock), make (Makefile)\n", "\n# cache: [go, yarn]\n",
 		"\n# allow-host: [\"@go\", \"@yarn\"]\n",
 	} {
 		if !strings.Contains(text, want) || strings.Contains(text, "npm") || strings.Contains(text, "network: host") {

@@ -65,8 +65,8 @@ func Propose(has func(name string) bool) string {
 		fmt.Fprintf(&b, "#\n# Found: %s\n", strings.Join(found, ", "))
 	}
 	if len(caches) > 0 {
-		b.WriteString("\n# What is downloaded stays for the next sandbox of this project.\n")
-		fmt.Fprintf(&b, "cache: [%s]\n", strings.Join(caches, ", "))
+		b.WriteString("\n# One cache for sandboxes with a network and without:\n")
+		fmt.Fprintf(&b, "# cache: [%s]\n", strings.Join(caches, ", "))
 	}
 	if len(hosts) > 0 {
 		fmt.Fprintf(&b, "\n# To download packages, from these hosts only: wolffia network lists has them.\n# %s: [%s]\n", keyAllowHost, strings.Join(hosts, ", "))

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"wolffia/fields"
@@ -36,12 +37,18 @@ func warm(c *Config) bool {
 	case c.RootTree, c.DroppedUID != 0, c.DroppedGID != 0: // root does not trust what is in run/
 		return false
 	}
-	for i := range c.Mounts { // it would be mounted in the codebase
-		if strings.HasPrefix(c.Mounts[i].Target, c.MountPointOrDefault()+"/") {
+	var targets []string
+	for i := range c.Mounts {
+		targets = append(targets, c.Mounts[i].Target)
+	}
+	for i := range c.Volumes {
+		if c.Volumes[i].Key == "" { // others are not known before the codebase, or have start files
 			return false
 		}
+		targets = append(targets, c.Volumes[i].Target)
 	}
-	return true
+	inCodebase := func(target string) bool { return strings.HasPrefix(target, c.MountPointOrDefault()+"/") }
+	return !slices.ContainsFunc(targets, inCodebase) // where it would have to be mounted
 }
 
 // free returns c without what a pooled sandbox is given when it is claimed.

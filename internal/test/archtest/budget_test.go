@@ -23,7 +23,7 @@ var (
 		"internal/git/gitsync":   4600,
 		"internal/host/statedir": 2640,
 		"internal/host/rootfs":   2080,
-		"local":                  7580,
+		"local":                  7620,
 		"mcp":                    3060,
 		"perm":                   3540,
 		"policy":                 2100,

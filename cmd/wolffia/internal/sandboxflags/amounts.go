@@ -11,8 +11,8 @@ import (
 // IdleFlag is the flag of pool start for the time after which it ends.
 const IdleFlag = "idle"
 
-// parseSize reads a flag that has a size, or 0 for none.
-func parseSize(flag, s string) (int64, error) {
+// ParseSize reads a flag that has a size, or 0 for none.
+func ParseSize(flag, s string) (int64, error) {
 	n, err := config.ParseSize(s)
 	if err != nil {
 		return 0, runtime.Errorf(runtime.ErrInvalid, "--%s %q: %w", flag, s, err)

@@ -167,7 +167,7 @@ func (f *Sandbox) applyLimits(c *runtime.SandboxConfig) (err error) {
 		to   *int64
 	}{{"disk", &c.Resources.Disk}, {"memory", &c.Resources.Memory}} {
 		if text := f.Text(size.flag); text != "" {
-			if *size.to, err = parseSize(size.flag, text); err != nil {
+			if *size.to, err = ParseSize(size.flag, text); err != nil {
 				return err
 			}
 		}

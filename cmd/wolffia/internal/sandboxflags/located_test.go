@@ -33,7 +33,7 @@ func TestLocated(t *testing.T) {
 
 // An amount means no limit only if its text is zero.
 func TestAmounts(t *testing.T) {
-	size := func(s string) (int64, error) { return parseSize("memory", s) }
+	size := func(s string) (int64, error) { return ParseSize("memory", s) }
 	duration := func(s string) (int64, error) { d, err := ParseDuration("timeout", s); return int64(d), err }
 	for _, c := range []struct {
 		parse func(string) (int64, error)

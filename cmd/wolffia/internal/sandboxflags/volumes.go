@@ -37,33 +37,43 @@ func (f *Sandbox) addVolumes(c *runtime.SandboxConfig) error {
 		}
 		c.Volumes = append(c.Volumes, v)
 	}
-	return addCaches(c, f.List("cache"), f.fixed)
+	caches := f.List("cache")
+	if len(caches) == 0 && !f.fixed && home == "" { // a home keeps them itself
+		caches = []string{CacheAuto}
+	}
+	return f.addCaches(c, caches)
 }
 
-// addCaches adds caches to c. many says that c is for the sandboxes of many owners.
-func addCaches(c *runtime.SandboxConfig, caches []string, many bool) error {
+// addCaches adds caches to c.
+func (f *Sandbox) addCaches(c *runtime.SandboxConfig, caches []string) error {
 	added := map[string]bool{}
 	// none drops what came before, as from a configuration
 	caches = caches[1+last(caches, CacheNone):]
 	for _, s := range caches {
 		name, shared := strings.CutSuffix(s, cacheShared)
-		names := []string{name}
+		names, key := []string{name}, ""
 		switch {
 		case name == CacheAuto && c.CodebasePath == "":
 			continue // nothing calls for one
 		case !shared && c.CodebasePath == "":
 			return runtime.Errorf(runtime.ErrInvalid, "--cache %s: without a codebase a cache can only be one that all share: use %s%s", s, s, cacheShared)
-		case !shared && many:
+		case !shared && f.fixed:
 			return runtime.Errorf(runtime.ErrInvalid, "--cache %s: all owners would share the cache, and could change what others execute: if they may, use %s%s", s, s, cacheShared)
 		case name == CacheAuto:
-			names = volume.FindCaches(c.CodebasePath)
+			names = volume.FindCaches(workDirs(c)...)
+			if len(names) > 0 && !shared {
+				key = f.rights(c)
+			}
 		}
 		for _, name := range names {
 			if added[name] {
 				continue
 			}
 			added[name] = true
-			if err := volume.AddCache(c, name, shared); err != nil {
+			if key != "" && taken(c, name) {
+				continue
+			}
+			if err := volume.AddCache(c, name, shared, key); err != nil {
 				return runtime.Errorf(runtime.ErrInvalid, "--cache %s: it must be %s or %s", s, CacheAuto, strings.Join(volume.Caches(), ", "))
 			}
 		}
