@@ -14,7 +14,7 @@ import (
 // into being by no call: not by creation, links, or the rename of a file or directory.
 func TestExecutedNamesCannotBeMade(t *testing.T) {
 	mountedBoth(t, setup{
-		Policy: append(perm.ExecutedRules([]string{".", "pkg"}), perm.Rule{Pattern: "**", Level: perm.Write}),
+		Policy: append(perm.ExecutedRules([]string{".", "pkg", "tool"}), perm.Rule{Pattern: "**", Level: perm.Write}),
 		Host: func(t *testing.T, dir string) {
 			for _, f := range []string{".idea/workspace.xml", "x/tasks.json", "x/config.toml", "x/workspace.xml", "new/.vscode/tasks.json", "pkg/main.go", "pkg/.tool-versions"} {
 				write(t, dir, f, f)
@@ -35,6 +35,19 @@ func TestExecutedNamesCannotBeMade(t *testing.T) {
 			{"make a directory", os.Mkdir(c.at(".husky"), 0o755), unix.EACCES},
 			{"make a link", os.Symlink("x", c.at(".husky")), unix.EACCES},
 			{"make a link where there may be a directory", os.Symlink("x", c.at(".vscode")), unix.EACCES},
+			{"make a file of a build", file(".config"), 0},
+			{"move it on", rename(c.at(".config"), c.at(".config.old")), 0},
+			{"make a link there", os.Symlink("x", c.at(".config")), unix.EACCES},
+			{"make a link elsewhere", os.Symlink("x", c.at("link")), 0},
+			{"move a link there", rename(c.at("link"), c.at(".config")), unix.EACCES},
+			{"link a link there", os.Link(c.at("link"), c.at(".config")), unix.EACCES},
+			{"make a file there again", file(".config"), 0},
+			{"exchange it with a link", exchange("link", ".config"), unix.EACCES},
+			{"exchange it with a link, the other way", exchange(".config", "link"), unix.EACCES},
+			{"remove it", os.Remove(c.at(".config")), 0},
+			{"make a directory with a link", os.Mkdir(c.at("holds"), 0o755), 0},
+			{"make the link", os.Symlink("x", c.at("holds/.config")), 0},
+			{"move it to a directory of the codebase", rename(c.at("holds"), c.at("tool")), unix.EXDEV},
 			{"make such a directory", os.Mkdir(c.at(".vscode"), 0o755), 0},
 			{"make a file in it", file(".vscode/tasks.json"), unix.EACCES},
 			{"make a harmless file in it", file(".vscode/extensions.json"), 0},

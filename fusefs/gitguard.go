@@ -8,6 +8,7 @@ import (
 
 	"wolffia/fusefs/cow"
 	"wolffia/internal/git/gitguard"
+	"wolffia/perm"
 )
 
 // The guard of a working tree: what a sandbox makes there does not become a git directory for git
@@ -25,12 +26,15 @@ const (
 	becomesGit = "git on the host would take the directory for a repository"
 	spellsGit  = "git on another file system takes the name for .git"
 	stallsGit  = "git on the host would hang when it opens the FIFO"
+	leadsAway  = "programs on the host would find their settings through the link"
 )
 
 // refuses returns the reason to refuse e as a new name of an object of the type typ, or "". The
 // directory of e is open as d.
 func (w *worktreeGuard) refuses(e *entry, d openDir, typ uint32) string {
 	switch {
+	case w.levels.leads(e.dir.getState(), e.name, typ):
+		return leadsAway
 	case w.unguarded || e.dir.private():
 	case gitguard.Spelled(e.name):
 		return spellsGit
@@ -40,6 +44,16 @@ func (w *worktreeGuard) refuses(e *entry, d openDir, typ uint32) string {
 		return becomesGit
 	}
 	return ""
+}
+
+// leads reports whether an object of the type typ, as the entry called name of a directory with the
+// states s, is a link in the place of a directory whose names the host executes.
+func (lv *levels) leads(s states, name string, typ uint32) bool {
+	if typ != unix.S_IFLNK || name != perm.FileWay {
+		return false
+	}
+	in := lv.inside(s, name, true)
+	return lv.child(in, "git", true) < perm.Write || lv.child(in, "systemd", true) < perm.Write
 }
 
 // completes reports whether the new entry e would make a git directory of its directory, which is

@@ -196,8 +196,16 @@ func (t *tree) allowRename(r *renaming, to openDir) syscall.Errno {
 	if reason := t.guard.refuses(&r.to, to, r.src.typ()); reason != "" {
 		return t.gate.deny(gate.OpRename, r.in, r.to.dir, r.to.name, perm.Write, syscall.EACCES, reason)
 	}
-	if r.swap && r.dst != nil && t.guard.stalls(&r.from, r.dst.typ()) {
-		return t.gate.deny(gate.OpRename, r.in, r.from.dir, r.from.name, perm.Write, syscall.EACCES, stallsGit)
+	if reason := ""; r.swap && r.dst != nil {
+		switch {
+		case t.guard.stalls(&r.from, r.dst.typ()):
+			reason = stallsGit
+		case t.levels.leads(r.from.dir.getState(), r.from.name, r.dst.typ()):
+			reason = leadsAway
+		}
+		if reason != "" {
+			return t.gate.deny(gate.OpRename, r.in, r.from.dir, r.from.name, perm.Write, syscall.EACCES, reason)
+		}
 	}
 	r.crosses = (r.movesDir() || r.swap && t.copied == nil) && !t.alike(r)
 	if r.crosses && !t.canTransplant(r) {

@@ -183,7 +183,7 @@ func (p *transplant) entry(src, dst int, name string, from, to states, at string
 			Reason: fmt.Sprintf(" cannot move there, where the level of this name is %v instead of %v", is, was),
 		}
 		return syscall.EXDEV
-	case name == gitName, strings.HasPrefix(name, ownPrefix):
+	case name == gitName, strings.HasPrefix(name, ownPrefix), lv.leads(to, name, o.typ()):
 		return syscall.EXDEV
 	case o.isDir():
 		return p.dir(fd, o.ident, dst, name, lv.inside(from, name, true), lv.inside(to, name, true), at)

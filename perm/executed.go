@@ -169,7 +169,11 @@ func rulesOf(rows []habit, ways, prefix, source, notBelow string) (rules []Rule)
 // executedWays are the directories on the way to the names in executed. A link in
 // their place would lead elsewhere; a directory cannot be moved there, since other
 // rules hold below it.
-const executedWays = "{.config,.hg,.jj,.jj/repo,.sl,.vscode,.idea,.claude,.cursor,.gemini,.windsurf,.kiro,.roo,.junie,.amazonq,.trae,.kilocode,.kilo,.clinerules,.github,mise,.cargo,.yarn,_darcs,_darcs/prefs,.pijul}"
+const executedWays = "{.hg,.jj,.jj/repo,.sl,.vscode,.idea,.claude,.cursor,.gemini,.windsurf,.kiro,.roo,.junie,.amazonq,.trae,.kilocode,.kilo,.clinerules,.github,mise,.cargo,.yarn,_darcs,_darcs/prefs,.pijul}"
+
+// FileWay is on the way too, but can be a regular file: that of Kconfig's settings, which the builds
+// of Linux and others write. A file leads nowhere; package fusefs refuses a link.
+const FileWay = ".config"
 
 // reasonExecuted returns the reason of the row that r was made from.
 func reasonExecuted(r *Rule) string {
