@@ -24,7 +24,7 @@ import (
 func (f *Sandbox) rights(c *runtime.SandboxConfig) string {
 	r := *c
 	r.Name, r.CodebasePath, r.CodebaseNames, r.MountPoint, r.Cwd = "", "", nil, "", ""
-	r.Permissions, r.Git, r.GitDirs, r.NoGitMonitor = nil, nil, "", false
+	r.Permissions, r.Git, r.NoGitMonitor = nil, nil, false
 	r.Labels, r.Env, r.Publish = nil, nil, nil
 	r.Resources, r.TTL, r.IdleTimeout = runtime.Resources{}, 0, 0
 	r.Runtime = f.Text("runtime")
