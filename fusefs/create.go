@@ -188,6 +188,15 @@ func (t *tree) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.E
 			return errno
 		}
 		defer h.release()
+		if t.guard.isRead(e.dir, name) {
+			var o *object
+			if o, errno = t.stat(fdName{fd: h.fd}); errno == 0 {
+				errno = t.guard.allowFile(&t.gate, gate.OpLink, &in.InHeader, e, o)
+			}
+			if errno != 0 {
+				return errno
+			}
+		}
 		errno = t.make(d, name, false, func(dir int, name string) syscall.Errno { return t.linkFD(h.fd, dir, name) })
 		if errno == 0 {
 			if !src.apart.Load() {

@@ -65,6 +65,10 @@ func (t *tree) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, 
 	if in.Flags&unix.O_APPEND != 0 && in.WriteFlags&fuse.WRITE_CACHE == 0 {
 		off, flags = atEnd, unix.RWF_APPEND
 	}
+	end := endOf(h.fd, off) + int64(len(data))
+	if errno := t.guard.allowSize(&t.gate, gate.OpWrite, &in.InHeader, h.node, end); errno != 0 {
+		return 0, fuse.Status(errno)
+	}
 	grown, errno := t.quota.grow(h.node, h.fd, off, int64(len(data)))
 	if errno != 0 {
 		return 0, fuse.Status(errno)
@@ -87,6 +91,15 @@ func (t *tree) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, 
 	t.writeback.wrote(h.fd, int64(in.Offset), int64(in.Offset)+int64(done))
 	t.git.changedFile(h.node)
 	return uint32(done), fuse.OK
+}
+
+// endOf returns off, or of atEnd the size of the file.
+func endOf(fd int, off int64) int64 {
+	var st unix.Stat_t
+	if off != atEnd || unix.Fstat(fd, &st) != nil {
+		return off
+	}
+	return st.Size
 }
 
 // pwrite is pwritev2(2) of data; without flags it allocates nothing.
@@ -120,6 +133,9 @@ func (t *tree) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 	size := int64(in.Length)
 	if in.Mode&(unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_COLLAPSE_RANGE) != 0 {
 		size = 0
+	}
+	if errno := t.guard.allowSize(&t.gate, gate.OpFallocate, &in.InHeader, h.node, int64(in.Offset)+size); errno != 0 {
+		return fuse.Status(errno)
 	}
 	grown, errno := t.quota.grow(h.node, h.fd, int64(in.Offset), size)
 	if errno != 0 {
@@ -166,10 +182,13 @@ func (t *tree) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint3
 	}
 	defer from.release()
 	offIn, offOut, size := int64(in.OffIn), int64(in.OffOut), int64(min(in.Len, maxCopy))
-	if t.quota != nil {
+	if t.quota != nil || offOut+size > maxGitRead {
 		if end, err := unix.Seek(from.fd, 0, unix.SEEK_END); err == nil {
 			size = max(0, min(size, end-offIn))
 		}
+	}
+	if errno := t.guard.allowSize(&t.gate, gate.OpCopyTo, &in.InHeader, to.node, offOut+size); errno != 0 {
+		return 0, fuse.Status(errno)
 	}
 	grown, errno := t.quota.grow(to.node, to.fd, offOut, size)
 	if errno != 0 {

@@ -1,12 +1,15 @@
 package fusefs
 
 import (
+	"slices"
 	"strings"
 	"syscall"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/cow"
+	"wolffia/fusefs/gate"
 	"wolffia/internal/git/gitguard"
 	"wolffia/perm"
 )
@@ -25,6 +28,7 @@ type worktreeGuard struct {
 const (
 	becomesGit = "git on the host would take the directory for a repository"
 	spellsGit  = "git on another file system takes the name for .git"
+	fillsGit   = "git on the host reads the whole file into its memory: it can have 16 MiB"
 	stallsGit  = "git on the host would hang when it opens the FIFO"
 	leadsAway  = "programs on the host would find their settings through the link"
 )
@@ -88,6 +92,41 @@ func (w *worktreeGuard) claim(e *entry, d openDir) (release func(), errno syscal
 
 // gitOpens are the beginnings of the names that git opens in each directory of a working tree.
 var gitOpens = []string{gitName, ".mailmap", ".lfsconfig"}
+
+// gitReads are the names whose files git reads as a whole in each directory of a working tree, and
+// maxGitRead the size to which they can grow: a longer one, which can have holes, would take the
+// host's memory.
+var gitReads = []string{".gitignore", ".gitattributes", ".gitmodules", ".mailmap", ".lfsconfig"}
+
+const maxGitRead = 16 << 20
+
+// isRead reports whether git on the host reads the whole file called name of dir. dir may be nil.
+func (w *worktreeGuard) isRead(dir *node, name string) bool {
+	return !w.unguarded && dir != nil && !dir.private() &&
+		slices.ContainsFunc(gitReads, func(s string) bool { return strings.EqualFold(s, name) })
+}
+
+// allowSize returns EFBIG, and reports that, if git on the host reads n by one of its names and the
+// file would become size bytes long by the operation o of the request in.
+func (w *worktreeGuard) allowSize(g *gatekeeper, o gate.Op, in *fuse.InHeader, n *node, size int64) syscall.Errno {
+	if size <= maxGitRead {
+		return 0 // mostly
+	}
+	for _, m := range append(w.table.links(n), n) {
+		if dir, name := w.table.place(m); w.isRead(dir, name) {
+			return g.deny(o, in, dir, name, perm.Write, syscall.EFBIG, fillsGit)
+		}
+	}
+	return 0
+}
+
+// allowFile is allowSize for the file obj that is to have the name e.
+func (w *worktreeGuard) allowFile(g *gatekeeper, o gate.Op, in *fuse.InHeader, e *entry, obj *object) syscall.Errno {
+	if obj.typ() != unix.S_IFREG || obj.Size <= maxGitRead || !w.isRead(e.dir, e.name) {
+		return 0
+	}
+	return g.deny(o, in, e.dir, e.name, perm.Write, syscall.EFBIG, fillsGit)
+}
 
 // stalls reports whether an object of the type typ would stall git on the host at e: a FIFO keeps a
 // program that opens it waiting until its other end is opened. Sockets cannot be opened, and

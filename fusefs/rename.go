@@ -196,7 +196,13 @@ func (t *tree) allowRename(r *renaming, to openDir) syscall.Errno {
 	if reason := t.guard.refuses(&r.to, to, r.src.typ()); reason != "" {
 		return t.gate.deny(gate.OpRename, r.in, r.to.dir, r.to.name, perm.Write, syscall.EACCES, reason)
 	}
+	if errno := t.guard.allowFile(&t.gate, gate.OpRename, r.in, &r.to, r.src); errno != 0 {
+		return errno
+	}
 	if reason := ""; r.swap && r.dst != nil {
+		if errno := t.guard.allowFile(&t.gate, gate.OpRename, r.in, &r.from, r.dst); errno != 0 {
+			return errno
+		}
 		switch {
 		case t.guard.stalls(&r.from, r.dst.typ()):
 			reason = stallsGit

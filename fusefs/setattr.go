@@ -64,6 +64,9 @@ func (t *tree) setAttr(n *node, in *fuse.SetAttrIn) syscall.Errno {
 		}
 	}
 	if setsSize {
+		if errno := t.guard.allowSize(&t.gate, gate.OpSetattr, &in.InHeader, n, int64(size)); errno != 0 {
+			return errno
+		}
 		if errno := t.contents.truncate(n, int64(size)); errno != 0 {
 			return errno
 		}
