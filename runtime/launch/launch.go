@@ -50,6 +50,8 @@ type Spec struct {
 	Identity []string
 	// HostEtc are the names of the directories in /etc that are the host's.
 	HostEtc []string
+	// HostVar are the paths of the host's directories that are mounted in one of Root, /var.
+	HostVar []string
 	Covers  []runtime.Mount // mounted read-only over parts of the host kernel's /proc
 	// the codebase, other directories, single files; parents are mounted first
 	Binds   []runtime.Mount

@@ -118,6 +118,9 @@ func shownOfHost(spec *launch.Spec) []runtime.Mount {
 	for _, dir := range spec.HostEtc {
 		show("/etc/"+dir, "/etc/"+dir)
 	}
+	for _, dir := range spec.HostVar {
+		show(dir, dir)
+	}
 	return shown
 }
 

@@ -93,7 +93,10 @@ func Compose(b *boot.Params) (*launch.Spec, error) {
 	if err := ComposeTree(b, spec); err != nil {
 		return nil, err
 	}
-	return spec, composeHooks(b, spec)
+	if err := composeHooks(b, spec); err != nil {
+		return nil, err
+	}
+	return spec, joinVar(b, spec)
 }
 
 // NewSpec returns the parts of a spec that need no files on the host.
@@ -156,7 +159,8 @@ func ComposeTree(b *boot.Params, spec *launch.Spec) error {
 // ComposeRoot fills in the root directory and /etc, except for the directories of
 // spec.HostEtc, which are empty in spec.Etc.
 func ComposeRoot(b *boot.Params, spec *launch.Spec) (err error) {
-	kind := kindOf(b)
+	kind, etc := kindOf(b), at(b, "etc")
+	names, copied := etcNames{}, make(chan error, 1)
 	switch kind {
 	case storeImage:
 		return composeImage(b, spec)
@@ -167,6 +171,8 @@ func ComposeRoot(b *boot.Params, spec *launch.Spec) (err error) {
 			return runtime.Errorf(runtime.ErrInvalid, "root file system %s: %w", b.Config.Rootfs, err)
 		}
 	case hostRoot:
+		distro := names.found(distroFiles)
+		go func() { copied <- copyHost(etc, distro) }() // ends with the copy
 		if spec.Root, err = rootEntries("/", func(name string) bool { return slices.Contains(systemDirs, name) }); err != nil {
 			return err
 		}
@@ -183,7 +189,7 @@ func ComposeRoot(b *boot.Params, spec *launch.Spec) (err error) {
 		places := append(slices.Concat(b.Config.Mounts, volumeMounts(b)), runtime.Mount{Target: b.Config.MountPointOrDefault()})
 		spec.Root = append(spec.Root, distroVar(places)...)
 	}
-	return composeEtc(b, spec, at(b, "etc"))
+	return composeEtc(b, spec, etc, names, copied)
 }
 
 // rootEntries returns the entries of the directory dir whose names want accepts, without

@@ -1,6 +1,8 @@
 package rootfs
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -11,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/host/boot"
 	"wolffia/internal/pathname"
 	"wolffia/internal/sys/dirents"
 	"wolffia/runtime"
@@ -209,6 +212,47 @@ func distroVar(mounts []runtime.Mount) (shown []launch.Mount) {
 		}
 	}
 	return shown
+}
+
+// joinable parts the mounts in /var from the others of spec.Root. It leaves them there if they are
+// too few to be worth one more, or the user has something mounted in /var, for which joinVar has no
+// place.
+func joinable(spec *launch.Spec) (rest, joined []launch.Mount) {
+	for _, m := range spec.Root {
+		if pathname.Within(m.Target, "/var") {
+			joined = append(joined, m)
+		} else {
+			rest = append(rest, m)
+		}
+	}
+	all := slices.DeleteFunc(spec.Mounts(), func(m launch.Mount) bool { return !pathname.Within(m.Target, "/var") })
+	if len(joined) < 3 || len(all) > len(joined) {
+		return spec.Root, nil
+	}
+	return rest, joined
+}
+
+// joinVar mounts what spec has in /var below one new directory, and has the backend mount that: a
+// mount takes bubblewrap 0.08 ms.
+func joinVar(b *boot.Params, spec *launch.Spec) (err error) {
+	rest, joined := joinable(spec)
+	if len(joined) == 0 {
+		return nil
+	}
+	spec.Root = append(rest, launch.Mount{Source: at(b, "var"), Target: "/var"})
+	for _, m := range joined {
+		place := at(b, m.Target)
+		if m.Kind == launch.Symlink {
+			err = errors.Join(os.MkdirAll(filepath.Dir(place), 0o755), os.Symlink(m.Source, place))
+		} else if err = os.MkdirAll(place, 0o755); err == nil {
+			err = unix.Mount(m.Source, place, "", unix.MS_BIND|unix.MS_REC, "")
+			spec.HostVar = append(spec.HostVar, m.Target)
+		}
+		if err != nil {
+			return fmt.Errorf("mount the host's %s: %w", m.Target, err)
+		}
+	}
+	return nil
 }
 
 // meets reports whether a mount is at a directory, in it, or holds it.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 func TestSettingsOnly(t *testing.T) {
@@ -67,5 +68,40 @@ func TestDistroBesideMounts(t *testing.T) {
 		if got := meets([]runtime.Mount{{Target: target}}, "/etc/fonts"); got != want {
 			t.Errorf("a mount at %s: %t, want %t", target, got, want)
 		}
+	}
+}
+
+// What is in /var is one mount for the backend, and not if the user has something mounted there.
+func TestJoinable(t *testing.T) {
+	root := []launch.Mount{
+		{Source: "/usr", Target: "/usr"},
+		{Kind: launch.Symlink, Source: "../tmp", Target: "/var/tmp"},
+		{Source: "/var/lib/dpkg", Target: "/var/lib/dpkg"},
+		{Source: "/var/lib/aspell", Target: "/var/lib/aspell"},
+	}
+	config := func(names ...string) *runtime.SandboxConfig { return &runtime.SandboxConfig{CodebaseNames: names} }
+	for name, tt := range map[string]struct {
+		spec launch.Spec
+		want int
+	}{
+		"nothing of the user's": {launch.Spec{Root: root, Binds: []runtime.Mount{{Source: "/x", Target: "/vary/x"}}}, 3},
+		"a mount":               {launch.Spec{Root: root, Binds: []runtime.Mount{{Source: "/x", Target: "/var/www"}}}, 0},
+		"a codebase":            {launch.Spec{Root: root, Scratch: []string{"/var/lib/jenkins/x"}}, 0},
+		"a codebase's name":     {launch.Spec{Root: root, Config: config("/var/code")}, 0},
+		"one directory":         {launch.Spec{Root: root[:3]}, 0},
+	} {
+		tt.spec.Home = "/home/ann"
+		rest, joined := joinable(&tt.spec)
+		if len(joined) != tt.want || len(rest)+len(joined) != len(tt.spec.Root) {
+			t.Errorf("%s: %d are joined, want %d, and %d stay", name, len(joined), tt.want, len(rest))
+		}
+	}
+}
+
+// A socket in a directory that is shown in /var is found whether or not that is joined.
+func TestJoinedIsShown(t *testing.T) {
+	shown := shownOfHost(&launch.Spec{Root: []launch.Mount{{Source: "/m/var", Target: "/var"}}, HostVar: []string{"/var/lib/dpkg"}})
+	if !slices.Contains(shown, runtime.Mount{Source: "/var/lib/dpkg", Target: "/var/lib/dpkg"}) {
+		t.Errorf("%v is shown of the host", shown)
 	}
 }

@@ -135,15 +135,15 @@ func readHost(c *statedir.Config) (map[string]string, error) {
 }
 
 // copyHost copies hostFiles to the new directory etc, those that there are and that this process
-// may read, and those of distroFiles that all may read. The kernel copies: they have a few hundred
+// may read, and of the files distro those that all may read. The kernel copies: they have a few hundred
 // KiB, which would stay in the memory of this process.
-func copyHost(etc string, names etcNames) error {
+func copyHost(etc string, distro []string) error {
 	for _, name := range hostFiles {
 		if err := copyEtc(etc, name, false); err != nil {
 			return err
 		}
 	}
-	for _, name := range names.found(distroFiles) {
+	for _, name := range distro {
 		if err := copyEtc(etc, name, true); err != nil {
 			return err
 		}
@@ -203,8 +203,9 @@ func copyFile(to string, in int, size int64, most int) error {
 }
 
 // composeEtc writes the files of every kind of root but storeImage to the new directory
-// etc, and adds them to spec.
-func composeEtc(b *boot.Params, spec *launch.Spec, etc string) error {
+// etc, and adds them to spec. For hostRoot copied gets the end of copyHost, which takes as long
+// as all else here; names are what is known of the host's /etc.
+func composeEtc(b *boot.Params, spec *launch.Spec, etc string, names etcNames, copied <-chan error) error {
 	kind := kindOf(b)
 	host, err := readHost(&b.Config)
 	if err != nil {
@@ -227,10 +228,6 @@ func composeEtc(b *boot.Params, spec *launch.Spec, etc string) error {
 	if kind != hostRoot {
 		return nil
 	}
-	names := etcNames{}
-	if err := copyHost(etc, names); err != nil {
-		return err
-	}
 	spec.Etc = etc
 	for _, name := range slices.Sorted(maps.Keys(etcFiles(engineImage, &b.Config, host))) {
 		if _, written := files[name]; written {
@@ -244,6 +241,9 @@ func composeEtc(b *boot.Params, spec *launch.Spec, etc string) error {
 		}
 	}
 	spec.HostEtc = append(spec.HostEtc, names.distro(mounts)...)
+	if err := <-copied; err != nil {
+		return err
+	}
 	for _, name := range spec.HostEtc {
 		if err := os.MkdirAll(filepath.Join(etc, name), 0o755); err != nil {
 			return err

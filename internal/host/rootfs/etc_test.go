@@ -92,8 +92,8 @@ func TestHostFiles(t *testing.T) {
 		}
 	}
 	etc := t.TempDir()
-	names := etcNames{}
-	if err := copyHost(etc, names); err != nil {
+	distro := etcNames{}.found(distroFiles)
+	if err := copyHost(etc, distro); err != nil {
 		t.Fatal(err)
 	}
 	copied := 0
@@ -102,7 +102,7 @@ func TestHostFiles(t *testing.T) {
 			return err
 		}
 		name := strings.TrimPrefix(path, etc+"/")
-		if !slices.Contains(hostFiles, name) && !slices.Contains(names.found(distroFiles), name) {
+		if !slices.Contains(hostFiles, name) && !slices.Contains(distro, name) {
 			t.Errorf("copies /etc/%s", name)
 		}
 		want, err := os.ReadFile("/etc/" + name)
