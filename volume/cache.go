@@ -48,6 +48,8 @@ type kind struct {
 	marks []string
 	// needs is a program on the host without which the marks do not count; empty: none.
 	needs string
+	// named: only who names it gets it.
+	named bool
 }
 
 // kinds are all of them. Only what can be fetched or built again is cached: no credentials,
@@ -102,6 +104,8 @@ var kinds = []kind{
 		name: "gradle", mounts: map[string]string{"gradle": base + "/gradle"},
 		env:   map[string]string{"GRADLE_USER_HOME": base + "/gradle"},
 		marks: []string{"build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts"},
+		// Who waits for a lock asks its owner over loopback, which two sandboxes do not have in common.
+		named: true,
 	},
 	{
 		name: "ccache", mounts: map[string]string{"ccache": base + "/ccache"},
@@ -166,7 +170,7 @@ func FindCaches(dirs ...string) []string {
 func find(file, program func(string) bool) []string {
 	var found []string
 	for _, k := range kinds {
-		if slices.ContainsFunc(k.marks, file) && (k.needs == "" || program(k.needs)) {
+		if !k.named && slices.ContainsFunc(k.marks, file) && (k.needs == "" || program(k.needs)) {
 			found = append(found, k.name)
 		}
 	}
