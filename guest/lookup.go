@@ -63,7 +63,8 @@ func failure(name string, err error) wire.Failure {
 		return wire.Failure{Code: 127, Message: fmt.Sprintf("%q: not found", name)}
 	case errors.Is(err, errCanceled):
 		return wire.Failure{Code: 125, Message: err.Error(), Class: wire.ClassConflict}
-	case errors.As(err, new(dirError)), errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE):
+	case errors.As(err, new(dirError)), errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE),
+		errors.Is(err, syscall.E2BIG):
 		code = 125
 	}
 	return wire.Failure{Code: code, Message: fmt.Sprintf("%q: %v", name, err)}

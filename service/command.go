@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"io"
 	"net"
 	"path"
 	"strconv"
@@ -199,6 +200,9 @@ func (i *Inside) Run(ctx context.Context, cmd *runtime.Command, started func()) 
 			return nil, err
 		}
 		own.Command = []string{shell, "-c", text}
+		if len(text) > maxArgument {
+			own.Command, own.OpenStdin = []string{shell, "-c", evalInput}, true
+		}
 	} else {
 		own.Cwd = i.absolute(cmd.Cwd)
 		if err := i.hasSession(ctx, cmd.Session); err != nil {
@@ -221,11 +225,24 @@ func (i *Inside) Run(ctx context.Context, cmd *runtime.Command, started func()) 
 	if c.Process, err = i.service.rt.StartProcess(ctx, i.box.ID, &own); err != nil {
 		return nil, err
 	}
+	if own.OpenStdin {
+		go func() { // ends with the process
+			_, _ = io.WriteString(c.Stdin(), text)
+			_ = c.Stdin().Close()
+		}()
+	}
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
 	c.of.all[id] = c
 	return c, nil
 }
+
+const (
+	// maxArgument is the longest text that is an argument of its shell, in bytes. The kernel takes 128 KiB.
+	maxArgument = 64 << 10
+	// evalInput evaluates the text on standard input, where the text finds nothing more.
+	evalInput = `eval "$(cat || echo exit 127)" </dev/null`
+)
 
 // beginning returns the beginning of a command, to remember it by.
 func beginning(text string) string {
@@ -310,6 +327,10 @@ func (i *Inside) Background(ctx context.Context, cmd *runtime.Command) (string, 
 	}
 	own := *cmd
 	own.Command = []string{ownShell(shell) + words(cmd.Command...)} // $$ and signals are the command's then, as in the foreground
+	if text := cmd.Command[0]; len(text) > maxArgument {
+		end := newCommandID()
+		own.Command[0] = ownShell(shell) + words(evalInput) + hereText + end + "'\n" + text + "\n" + end
+	}
 	if _, err := i.job(ctx, id, &own); err != nil {
 		return "", err
 	}
@@ -323,10 +344,16 @@ const oneOutput = "exec 2>&1\n"
 // ownShell begins the line that runs a text, which follows as one word, in a shell of its own.
 func ownShell(shell string) string { return "exec " + words(shell, "-c") + " " }
 
+// hereText comes before the name of the end of a text that is on standard input: see evalInput.
+const hereText = " <<'"
+
 // textOf returns the text of a background command from that of its job, of which only the beginning may be known.
 func textOf(job string) string {
 	text := strings.TrimPrefix(job, oneOutput)
 	for _, shell := range []string{"bash", "sh"} {
+		if _, text, is := strings.Cut(text, "\n"); is && strings.HasPrefix(job, oneOutput+ownShell(shell)+words(evalInput)+hereText) {
+			return text
+		}
 		if word, is := strings.CutPrefix(text, ownShell(shell)+"'"); is {
 			return strings.TrimSuffix(strings.ReplaceAll(word, `'\''`, "'"), "'")
 		}

@@ -15,6 +15,7 @@ import (
 
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testbin"
+	"wolffia/internal/test/wait"
 )
 
 func TestCommand(t *testing.T) {
@@ -57,6 +58,27 @@ func TestCommand(t *testing.T) {
 		}
 	}
 	var events []event
+	// Texts that are too long for an argument of a program.
+	pad := ": '" + strings.Repeat("x\n", 100<<10) + "'\n"
+	for _, c := range []struct{ command, stdout string }{
+		{pad + `cat; echo "$0 $#"; cat <<X` + "\nhere\nX\nexit 3", "bash 0\nhere\n"},
+		{strings.Repeat(pad, 25) + "echo long; exit 3", "long\n"},
+	} {
+		events := w.run(execd+"/command", m{"command": c.command})
+		if got, last := output(events, "stdout"), events[len(events)-1]; got != c.stdout || last.Error == nil || last.Error.EValue != "3" {
+			t.Errorf("a text of %d bytes: %q, %+v", len(c.command), got, last)
+		}
+	}
+	events = w.run(execd+"/command", m{"command": pad + "echo $$ $PPID; cat; exit 4", "background": true})
+	wait.Until(t, "the end of a long command in the background", func() bool {
+		_, _, text := w.Do("GET", execd+"/command/status/"+events[0].Text, nil)
+		return strings.Contains(text, `"exit_code":4`) && strings.Contains(text, `"content":": 'x`)
+	})
+	for _, path := range []string{"/command", "/session/s/run"} {
+		if status, _, text := w.Do("POST", execd+path, strings.NewReader(`{"command":"true","envs":{"A":"`+strings.Repeat("x", 200<<10)+`"}}`)); status != 400 && status != 404 {
+			t.Errorf("%s with a variable that is too long: %d %s", path, status, text)
+		}
+	}
 	suite.Timeouts(func(timeout time.Duration) (came bool) {
 		events = w.run(execd+"/command", m{"command": "echo part; trap '' INT TERM; sleep 1000", "timeout": timeout.Milliseconds()})
 		return output(events, "stdout") == "part\n"
