@@ -351,7 +351,8 @@ const hereText = " <<'"
 func textOf(job string) string {
 	text := strings.TrimPrefix(job, oneOutput)
 	for _, shell := range []string{"bash", "sh"} {
-		if _, text, is := strings.Cut(text, "\n"); is && strings.HasPrefix(job, oneOutput+ownShell(shell)+words(evalInput)+hereText) {
+		if strings.HasPrefix(text, ownShell(shell)+words(evalInput)+hereText) {
+			_, text, _ = strings.Cut(text, "\n")
 			return text
 		}
 		if word, is := strings.CutPrefix(text, ownShell(shell)+"'"); is {

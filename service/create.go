@@ -60,6 +60,9 @@ type record struct {
 	Entrypoint []string       `json:"entrypoint,omitempty"`
 	Key        string         `json:"key,omitempty"`    // the digest of Params.Key
 	Params     string         `json:"params,omitempty"` // with Key, the digest of Params
+	// Unanswered says that Create has not returned. Without Key, nobody can find the sandbox that a killed service
+	// leaves: see [Service.Recover].
+	Unanswered bool `json:"unanswered,omitempty"`
 }
 
 // A keyOf names a sandbox of an owner: by the digest of an idempotency key or, if that is empty, the owner's own.
@@ -90,7 +93,7 @@ func digest(v any) (string, error) {
 
 // recordOf returns the record of new params.
 func recordOf(p *Params) (*record, error) {
-	r := &record{Owner: p.Owner, Image: p.Image, Entrypoint: p.Entrypoint}
+	r := &record{Owner: p.Owner, Image: p.Image, Entrypoint: p.Entrypoint, Unanswered: p.Key == ""}
 	if p.Key == "" {
 		return r, nil
 	}
@@ -103,9 +106,9 @@ func recordOf(p *Params) (*record, error) {
 	return r, err
 }
 
-// Create creates a sandbox and starts it. If it fails, nothing is left; but a service that
-// is killed meanwhile can leave a sandbox that was not started. created is false if params
-// have the Key of a sandbox that exists.
+// Create creates a sandbox and starts it. If it fails, nothing is left. What a service leaves that
+// is killed meanwhile is for the next call with the Key or, without one, for Recover. created is
+// false if params have the Key of a sandbox that exists.
 func (s *Service) Create(ctx context.Context, params *Params) (_ *Sandbox, created bool, err error) {
 	if err := params.validate(); err != nil {
 		return nil, false, err
@@ -173,7 +176,24 @@ func (s *Service) create(ctx context.Context, p *Params, r *record) (made *runti
 			return nil, err
 		}
 	}
+	if r != nil && r.Unanswered {
+		return answered(ctx, s.rt, id, *r)
+	}
 	return s.rt.Get(ctx, id)
+}
+
+// answered records that the create of a sandbox is about to return.
+func answered(ctx context.Context, rt Runtime, id string, r record) (*runtime.Sandbox, error) {
+	r.Unanswered = false
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	step.Reached("service: unanswered")
+	return rt.ChangeLabels(ctx, id, func(labels map[string]string) error {
+		labels[launch.LabelFleet] = string(text)
+		return nil
+	})
 }
 
 // newID returns the id of a new sandbox.

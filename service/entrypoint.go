@@ -45,8 +45,26 @@ func (s *Service) enterLocked(ctx context.Context, b *Sandbox) (ran bool, err er
 	if done, err := s.entered(ctx, b.ID); done || err != nil {
 		return false, err
 	}
+	if b.State == runtime.StateCreated { // its create is to fail
+		if err := findEntrypoint(ctx, s.rt, b); err != nil {
+			return false, err
+		}
+	}
 	_, err = (&Inside{s, b}).job(ctx, entrypointJob, &runtime.Command{Command: []string{"exec " + words(b.Entrypoint...)}})
 	return err == nil, err
+}
+
+// findEntrypoint returns an error if a sandbox certainly does not have the program of its entrypoint.
+func findEntrypoint(ctx context.Context, rt Runtime, b *Sandbox) error {
+	program := b.Entrypoint[0]
+	r, err := rt.Exec(ctx, b.ID, &runtime.Command{
+		Command: []string{"sh", "-c", `command -v -- "$1"`, "sh", program}, Timeout: insideLimit,
+	})
+	if err == nil && (r.ExitCode == 1 || r.ExitCode == 127) && !r.TimedOut {
+		return runtime.Errorf(runtime.ErrInvalid,
+			"entrypoint: the sandbox has no program %q: name one that it has, or leave entrypoint out", program)
+	}
+	return nil // the session of the entrypoint tells more
 }
 
 // entered reports whether the entrypoint of a sandbox was run since the sandbox started. It is
@@ -71,9 +89,10 @@ func (s *Service) entered(ctx context.Context, id string) (bool, error) {
 // maxRecovering is how many sandboxes are recovered at a time.
 const maxRecovering = 16
 
-// Recover does what an earlier service has not come to in the sandboxes that run: it applies the
-// timeouts of background commands, and runs entrypoints. It is called once; requests can be
-// served meanwhile. A sandbox that does not answer is logged, and holds up no other.
+// Recover does what an earlier service has not come to: it destroys the sandboxes that nobody was
+// told of, and in those that run it applies the timeouts of background commands, and runs
+// entrypoints. It is called once; requests can be served meanwhile. A sandbox that does not answer
+// is logged, and holds up no other.
 func (s *Service) Recover(ctx context.Context) error {
 	all, err := s.List(ctx, Caller{All: true})
 	if err != nil {
@@ -82,19 +101,48 @@ func (s *Service) Recover(ctx context.Context) error {
 	var recovering sync.WaitGroup
 	slots := make(chan struct{}, maxRecovering)
 	for _, b := range all {
-		if b.State != runtime.StateRunning {
+		if b.State != runtime.StateRunning && !b.unanswered {
 			continue
 		}
 		slots <- struct{}{} // recover has a limit
 		recovering.Go(func() {
 			defer func() { <-slots }()
-			if err := s.recover(ctx, b); err != nil && ctx.Err() == nil {
-				s.log.Warn("cannot recover the background commands of a sandbox", "sandboxId", b.ID, "error", err.Error())
+			what, err := "cannot recover the background commands of a sandbox", error(nil)
+			if b.unanswered {
+				what, err = "cannot destroy a sandbox whose create has not returned", forsake(ctx, s, b)
+			} else {
+				err = s.recover(ctx, b)
+			}
+			if err != nil && ctx.Err() == nil {
+				s.log.Warn(what, "sandboxId", b.ID, "error", err.Error())
 			}
 		})
 	}
 	recovering.Wait()
 	return nil
+}
+
+// forsake destroys a sandbox that an earlier service was killed over, before it had answered.
+func forsake(ctx context.Context, s *Service, b *Sandbox) error {
+	if _, mine := s.starting.Load(b.ID); mine {
+		return nil
+	}
+	now, err := s.rt.Get(ctx, b.ID) // after the look at starting: this service may have answered meanwhile
+	if err == nil {
+		if b, _ = s.describe(now); b == nil || !b.unanswered {
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(ctx, undoLimit)
+		defer cancel()
+		err = s.destroyed(ctx, now.ID)
+	}
+	if errors.Is(err, runtime.ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		s.log.Info("destroyed a sandbox whose create has not returned", "sandboxId", now.ID)
+	}
+	return err
 }
 
 // recover is Recover for one sandbox.

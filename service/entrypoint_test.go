@@ -3,9 +3,11 @@ package service_test
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 	"wolffia/service"
 )
 
@@ -107,4 +109,39 @@ func TestEntrypointIsRunOnce(t *testing.T) {
 	w.OK(w.rt.DestroySession(w.Ctx, runtime.SessionIn(s.ID, "background")))
 	w.OK(w.fleet().Recover(w.Ctx))
 	w.ranTimes("its session was destroyed", s.ID, 2)
+}
+
+// An entrypoint whose program does not exist is the error of the create, of which nothing is left.
+func TestEntrypointIsMissing(t *testing.T) {
+	w := newWorld(t)
+	for _, program := range []string{"/no/such", "nosuch", "./nosuch"} {
+		if _, _, err := w.fleet().Create(w.Ctx, &service.Params{Entrypoint: []string{program, "x"}}); runtime.Class(err) != runtime.ErrInvalid || !strings.Contains(err.Error(), program) {
+			t.Errorf("%s: %v", program, err)
+		}
+	}
+	if all, err := w.rt.List(w.Ctx); err != nil || len(all) > 0 {
+		t.Errorf("left: %v, %v", all, err)
+	}
+}
+
+// What a killed service was creating without a key nobody can find: the next service destroys it, and no other.
+func TestUnansweredCreate(t *testing.T) {
+	w := newWorld(t)
+	f := w.fleet()
+	kept, _, err := f.Create(w.Ctx, &service.Params{})
+	w.OK(err)
+	for _, state := range []runtime.State{runtime.StateCreated, runtime.StateRunning, runtime.StateStopped} {
+		b, err := w.rt.Create(w.Ctx, &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: w.rules, Labels: map[string]string{launch.LabelFleet: `{"owner":{},"unanswered":true}`}})
+		w.OK(err)
+		if state != runtime.StateCreated {
+			w.OK(w.rt.Start(w.Ctx, b.ID))
+		}
+		if state == runtime.StateStopped {
+			w.OK(w.rt.Stop(w.Ctx, b.ID))
+		}
+	}
+	w.OK(w.fleet().Recover(w.Ctx))
+	if all, err := w.rt.List(w.Ctx); err != nil || len(all) != 1 || all[0].ID != kept.ID || strings.Contains(all[0].Labels[launch.LabelFleet], "unanswered") {
+		t.Errorf("left: %v, %v; want %s", all, err, kept.ID)
+	}
 }

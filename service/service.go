@@ -141,6 +141,8 @@ type Sandbox struct {
 	Entrypoint []string
 	Metadata   map[string]string
 	Starting   bool // it is being created, by this process
+
+	unanswered bool // as in record
 }
 
 // describe returns the description of a sandbox, and its record, which an owner's own has not; nil if it is not of a service.
@@ -159,6 +161,7 @@ func (s *Service) describe(b *runtime.Sandbox) (*Sandbox, *record) {
 	}
 	d := &Sandbox{Sandbox: b, Owner: r.Owner, Requested: r.Image, Entrypoint: r.Entrypoint, Metadata: map[string]string{}}
 	_, d.Starting = s.starting.Load(b.ID)
+	d.unanswered = r.Unanswered
 	for k, v := range b.Labels {
 		if !strings.HasPrefix(k, reservedLabel) {
 			d.Metadata[k] = v

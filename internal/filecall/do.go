@@ -23,7 +23,13 @@ var operations = map[string]func(*Request, *Reply) error{
 	OpRemove: func(q *Request, _ *Reply) error { return each(q.Paths, remove) },
 	OpRmdir:  func(q *Request, _ *Reply) error { return each(q.Paths, rmdir) },
 	OpMkdir: func(q *Request, _ *Reply) error {
-		return eachMode(q.Modes, func(p string) error { return os.MkdirAll(p, 0o777) })
+		return eachMode(q.Modes, func(p string) error {
+			err := os.MkdirAll(p, 0o777)
+			if errors.Is(err, unix.ENOTDIR) {
+				return errorf(KindExists, "%q: a file has this name, or that of a directory above it", p)
+			}
+			return err
+		})
 	},
 	OpMode: func(q *Request, _ *Reply) error {
 		return eachMode(q.Modes, func(p string) error { // also where nothing is to be changed

@@ -114,10 +114,14 @@ func id(name string, group bool) (int, error) {
 	return int(n), nil
 }
 
-// do renames. Between file systems it copies a regular file.
+// do renames, and makes the directories above the new name. Between file systems it copies a
+// regular file.
 func (m Move) do() error {
 	from, to := m.From, m.To
 	if _, err := os.Lstat(from); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
 		return err
 	}
 	exists := &fs.PathError{Op: "rename", Path: to, Err: fs.ErrExist}
@@ -146,9 +150,6 @@ func moveCopy(from, to string) error {
 	}
 	if _, err := os.Lstat(to); err == nil {
 		return &fs.PathError{Op: "rename", Path: to, Err: fs.ErrExist}
-	}
-	if _, err := os.Stat(filepath.Dir(to)); err != nil {
-		return err
 	}
 	if !st.Mode().IsRegular() {
 		return wrong("%q: only a file can be moved to another file system: copy the directory with a command", from)

@@ -24,21 +24,21 @@ type createRequest struct {
 		URI  string          `json:"uri"`
 		Auth json.RawMessage `json:"auth"`
 	} `json:"image"`
-	SnapshotID      string            `json:"snapshotId"`
-	Entrypoint      []string          `json:"entrypoint"`
-	Timeout         *int64            `json:"timeout"` // seconds; nil: until it is deleted
-	ResourceLimits  map[string]string `json:"resourceLimits"`
-	Env             map[string]string `json:"env"`
-	Metadata        map[string]string `json:"metadata"`
-	NetworkPolicy   *networkPolicy    `json:"networkPolicy"`
-	CredentialProxy *struct {
+	SnapshotID     string            `json:"snapshotId"`
+	Entrypoint     []string          `json:"entrypoint"`
+	Timeout        *int64            `json:"timeout"` // seconds; nil: until it is deleted
+	ResourceLimits map[string]string `json:"resourceLimits"`
+	Env            map[string]string `json:"env"`
+	Metadata       map[string]string `json:"metadata"`
+	NetworkPolicy  *networkPolicy    `json:"networkPolicy"`
+	// ResourceRequests and SecureAccess are refused.
+	ResourceRequests map[string]string `json:"resourceRequests"`
+	SecureAccess     bool              `json:"secureAccess"`
+	CredentialProxy  *struct {
 		Enabled bool `json:"enabled"`
 	} `json:"credentialProxy"`
-	Volumes  []volumeRequest `json:"volumes"`
-	Platform *struct {
-		OS   string `json:"os"`
-		Arch string `json:"arch"`
-	} `json:"platform"`
+	Volumes    []volumeRequest   `json:"volumes"`
+	Platform   *platform         `json:"platform"`
 	Extensions map[string]string `json:"extensions"`
 	nativeRequest
 }
@@ -76,6 +76,10 @@ func (q *createRequest) params() (*service.Params, error) {
 		return nil, unsupported("image.auth: images are pulled with the credentials of the service's user: log in there")
 	case q.CredentialProxy != nil && q.CredentialProxy.Enabled:
 		return nil, unsupported("credentialProxy: the service has none")
+	case q.SecureAccess:
+		return nil, unsupported("secureAccess: endpoints have no token of their own: they need a key of --api-keys")
+	case len(q.ResourceRequests) > 0:
+		return nil, unsupported("resourceRequests: nothing is reserved for a sandbox: use resourceLimits")
 	case q.Platform != nil && (q.Platform.OS != "linux" || q.Platform.Arch != goruntime.GOARCH):
 		return nil, unsupported("platform %s/%s: sandboxes here are linux/%s", q.Platform.OS, q.Platform.Arch, goruntime.GOARCH)
 	}

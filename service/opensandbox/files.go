@@ -176,7 +176,11 @@ func fileInfos(h *Handler, w http.ResponseWriter, r *http.Request, _ *filecall.R
 
 // listRequest is the request of GET /directories/list.
 func listRequest(_ *Handler, _ http.ResponseWriter, r *http.Request, in *ops.Files) (*filecall.Request, error) {
-	depth, err := number(r.URL.Query(), "depth", 1, 1000)
+	query := r.URL.Query()
+	if query.Get("depth") == "0" { // execd's default
+		query.Del("depth")
+	}
+	depth, err := number(query, "depth", 1, 1000)
 	if err != nil {
 		return nil, err
 	}

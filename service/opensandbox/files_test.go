@@ -122,6 +122,9 @@ func TestFiles(t *testing.T) {
 
 	w.is("POST", execd+"/files/mv", `[{"src":"d/a.txt","dest":"d/b.txt"},{"src":"d/b.txt","dest":"/tmp/c.txt"}]`, 200, "") // another file system
 	w.is("POST", execd+"/files/mv", `[{"src":"d/a.txt","dest":"d/x"}]`, 404, "FILE_NOT_FOUND")
+	w.run(execd+"/command", m{"command": "echo moved >/tmp/before"})
+	w.is("POST", execd+"/files/mv", `[{"src":"/tmp/before","dest":"/tmp/new/dir/after"}]`, 200, "")
+	w.is("GET", execd+"/files/download?path=/tmp/new/dir/after", "", 200, "moved\n")
 	w.is("POST", execd+"/files/mv", `[{"src":"/tmp/c.txt","dest":"/tmp/empty"}]`, 409, "FILE_EXISTS")
 	w.is("POST", execd+"/files/mv", `[{"src":"/tmp/c.txt","dest":"b.bin"}]`, 409, "FILE_EXISTS")
 	w.is("GET", execd+"/files/info?path=/tmp/c.txt", "", 200, `"mode":640`)
@@ -155,6 +158,8 @@ func TestDirectories(t *testing.T) {
 	w := newWorld(t)
 	_, execd := w.create("")
 	w.is("POST", execd+"/directories", `{"/tmp/x/y/z":{"mode":700},"/tmp/x/w":{}}`, 200, "")
+	w.is("POST", execd+"/directories", `{"/etc/passwd":{}}`, 409, "FILE_EXISTS")
+	w.is("GET", execd+"/directories/list?path=/tmp/x/w&depth=0", "", 200, "[]")
 	w.run(execd+"/command", m{"command": "cd /tmp/x; touch a.txt y/b.txt y/z/c.md; ln -s y link; mkfifo fifo; ln -s /workspace out; echo kept >/workspace/kept"})
 	names := func(path string, query ...string) string {
 		var list []file

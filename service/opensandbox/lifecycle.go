@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	goruntime "runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,7 @@ import (
 type sandboxReply struct {
 	ID         string            `json:"id"`
 	Image      *imageReply       `json:"image,omitempty"`
+	Platform   platform          `json:"platform"`
 	Status     statusReply       `json:"status"`
 	Metadata   map[string]string `json:"metadata"`
 	Entrypoint []string          `json:"entrypoint"`
@@ -29,6 +31,12 @@ type sandboxReply struct {
 	State      string     `json:"state"`
 	ExpiresAt2 *time.Time `json:"expires_at,omitempty"`
 	CreatedAt2 time.Time  `json:"created_at"`
+}
+
+// A platform is that of a sandbox.
+type platform struct {
+	OS   string `json:"os"`
+	Arch string `json:"arch"`
 }
 
 type imageReply struct {
@@ -49,7 +57,7 @@ const hostImage = "host"
 func (h *Handler) describe(s *service.Sandbox) *sandboxReply {
 	d := &sandboxReply{
 		ID: s.ID, Image: &imageReply{s.Requested}, Metadata: s.Metadata, Entrypoint: s.Entrypoint,
-		CreatedAt: s.CreatedAt.UTC(), CreatedAt2: s.CreatedAt.UTC(),
+		CreatedAt: s.CreatedAt.UTC(), CreatedAt2: s.CreatedAt.UTC(), Platform: platform{"linux", goruntime.GOARCH},
 	}
 	if s.Requested == "" {
 		d.Image.URI = hostImage

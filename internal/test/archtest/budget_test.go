@@ -28,7 +28,7 @@ var (
 		"perm":                   3540,
 		"policy":                 2100,
 		"runtime":                2100,
-		"service":                3410,
+		"service":                3510,
 		"service/opensandbox":    3100,
 		"session":                6100,
 		"shim":                   3750,
