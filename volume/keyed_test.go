@@ -61,7 +61,7 @@ func TestSize(t *testing.T) {
 		if err := use(t, s, m, me); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(s.Data(m.Name), "f"), make([]byte, 100<<10), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(s.Data(m.Name), "f"), make([]byte, 5<<20), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		at := now.Add(time.Duration(i) * time.Minute)
@@ -75,7 +75,7 @@ func TestSize(t *testing.T) {
 	for _, test := range []struct {
 		size int64
 		want []string
-	}{{1 << 20, nil}, {250 << 10, []string{mounts[0].Name}}, {1, []string{mounts[1].Name, mounts[2].Name}}} {
+	}{{16 << 20, nil}, {12 << 20, []string{mounts[0].Name}}, {1, []string{mounts[1].Name, mounts[2].Name}}} {
 		removed, err := s.Prune(t.Context(), &PruneOptions{Size: test.size})
 		var got []string
 		for _, e := range removed {
@@ -85,6 +85,15 @@ func TestSize(t *testing.T) {
 		if err != nil || !slices.Equal(got, test.want) {
 			t.Errorf("%d: %v, %v; want %v", test.size, got, err, test.want)
 		}
+	}
+	// small ones count too
+	for _, m := range mounts {
+		if err := use(t, s, m, me); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if removed, err := s.Prune(t.Context(), &PruneOptions{Size: 8 << 20}); len(removed) != 1 || err != nil {
+		t.Errorf("%v, %v; want one of three that are empty", removed, err)
 	}
 	for i, want := range []bool{false, false, true, false} {
 		if got := s.Due(now.Add(time.Duration(i) * 40 * time.Minute)); got != want {

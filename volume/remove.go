@@ -135,10 +135,12 @@ type PruneOptions struct {
 	DryRun bool // remove nothing
 }
 
-// The caches with a key are pruned by MaxSize, at most once in trimPause.
+// The caches with a key are pruned by MaxSize, at most once in trimPause. One counts as leastSize
+// if it has less, so that there are 2560 at most: a key that no later sandbox has leaves one behind.
 const (
 	MaxSize   = 10 << 30
 	trimPause = time.Hour
+	leastSize = 4 << 20
 )
 
 // Due reports whether caches with a key are to be pruned by size now, and notes that they are.
@@ -169,7 +171,7 @@ func (s *Store) excess(entries []*Entry, size int64) map[string]bool {
 				continue
 			}
 			if u, err := s.Usage(e.Name); err == nil { // else it is about to go
-				total += u.Bytes
+				total += max(u.Bytes, leastSize)
 			}
 			over[e.Name] = !busy && total > size
 		}
