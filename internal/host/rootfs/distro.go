@@ -214,10 +214,10 @@ func distroVar(mounts []runtime.Mount) (shown []launch.Mount) {
 	return shown
 }
 
-// joinable parts the mounts in /var from the others of spec.Root. It leaves them there if they are
-// too few to be worth one more, or the user has something mounted in /var, for which joinVar has no
-// place.
-func joinable(spec *launch.Spec) (rest, joined []launch.Mount) {
+// joinable parts the mounts in /var from the others of spec.Root, and returns the user's mounts in
+// /var, such as caches. It leaves all there if they are too few to be worth one more, or what the
+// user has in /var is no directory beside them.
+func joinable(spec *launch.Spec) (rest, joined, users []launch.Mount) {
 	for _, m := range spec.Root {
 		if pathname.Within(m.Target, "/var") {
 			joined = append(joined, m)
@@ -225,17 +225,31 @@ func joinable(spec *launch.Spec) (rest, joined []launch.Mount) {
 			rest = append(rest, m)
 		}
 	}
-	all := slices.DeleteFunc(spec.Mounts(), func(m launch.Mount) bool { return !pathname.Within(m.Target, "/var") })
-	if len(joined) < 3 || len(all) > len(joined) {
-		return spec.Root, nil
+	apart := len(joined) >= 3
+	for _, m := range spec.Mounts() {
+		if !pathname.Within(m.Target, "/var") || slices.Contains(joined, m) {
+			continue
+		}
+		users = append(users, m)
+		apart = apart && m.Kind == launch.Bind && !slices.ContainsFunc(joined, func(j launch.Mount) bool {
+			return pathname.Within(m.Target, j.Target) || pathname.Within(j.Target, m.Target)
+		})
 	}
-	return rest, joined
+	if !apart {
+		return spec.Root, nil, nil
+	}
+	return rest, joined, users
 }
 
 // joinVar mounts what spec has in /var below one new directory, and has the backend mount that: a
 // mount takes bubblewrap 0.08 ms.
 func joinVar(b *boot.Params, spec *launch.Spec) (err error) {
-	rest, joined := joinable(spec)
+	rest, joined, users := joinable(spec)
+	for _, m := range users {
+		if st, err := os.Stat(m.Source); err != nil || !st.IsDir() {
+			return nil // the backend makes its place, or says what is wrong
+		}
+	}
 	if len(joined) == 0 {
 		return nil
 	}
@@ -250,6 +264,11 @@ func joinVar(b *boot.Params, spec *launch.Spec) (err error) {
 		}
 		if err != nil {
 			return fmt.Errorf("mount the host's %s: %w", m.Target, err)
+		}
+	}
+	for _, m := range users {
+		if err := os.MkdirAll(at(b, m.Target), 0o755); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -71,7 +71,7 @@ func TestDistroBesideMounts(t *testing.T) {
 	}
 }
 
-// What is in /var is one mount for the backend, and not if the user has something mounted there.
+// What is in /var is one mount for the backend, unless something of the user's there is in its way.
 func TestJoinable(t *testing.T) {
 	root := []launch.Mount{
 		{Source: "/usr", Target: "/usr"},
@@ -79,21 +79,25 @@ func TestJoinable(t *testing.T) {
 		{Source: "/var/lib/dpkg", Target: "/var/lib/dpkg"},
 		{Source: "/var/lib/aspell", Target: "/var/lib/aspell"},
 	}
+	bind := func(target string) []runtime.Mount { return []runtime.Mount{{Source: "/x", Target: target}} }
 	config := func(names ...string) *runtime.SandboxConfig { return &runtime.SandboxConfig{CodebaseNames: names} }
 	for name, tt := range map[string]struct {
-		spec launch.Spec
-		want int
+		spec          launch.Spec
+		joined, users int
 	}{
-		"nothing of the user's": {launch.Spec{Root: root, Binds: []runtime.Mount{{Source: "/x", Target: "/vary/x"}}}, 3},
-		"a mount":               {launch.Spec{Root: root, Binds: []runtime.Mount{{Source: "/x", Target: "/var/www"}}}, 0},
-		"a codebase":            {launch.Spec{Root: root, Scratch: []string{"/var/lib/jenkins/x"}}, 0},
-		"a codebase's name":     {launch.Spec{Root: root, Config: config("/var/code")}, 0},
-		"one directory":         {launch.Spec{Root: root[:3]}, 0},
+		"nothing of the user's":   {launch.Spec{Root: root, Binds: bind("/vary/x")}, 3, 0},
+		"a mount":                 {launch.Spec{Root: root, Binds: bind("/var/cache/x")}, 3, 1},
+		"a mount at all":          {launch.Spec{Root: root, Binds: bind("/var")}, 0, 0},
+		"a mount around":          {launch.Spec{Root: root, Binds: bind("/var/lib")}, 0, 0},
+		"a mount in one":          {launch.Spec{Root: root, Binds: bind("/var/lib/dpkg/x")}, 0, 0},
+		"no codebase, a place":    {launch.Spec{Root: root, Scratch: []string{"/var/lib/jenkins/x"}}, 0, 0},
+		"a codebase's other name": {launch.Spec{Root: root, Config: config("/var/code")}, 0, 0},
+		"one directory":           {launch.Spec{Root: root[:3]}, 0, 0},
 	} {
 		tt.spec.Home = "/home/ann"
-		rest, joined := joinable(&tt.spec)
-		if len(joined) != tt.want || len(rest)+len(joined) != len(tt.spec.Root) {
-			t.Errorf("%s: %d are joined, want %d, and %d stay", name, len(joined), tt.want, len(rest))
+		rest, joined, users := joinable(&tt.spec)
+		if len(joined) != tt.joined || len(users) != tt.users || len(rest)+len(joined) != len(tt.spec.Root) {
+			t.Errorf("%s: joined %v, want %d; users %v, want %d; rest %v", name, joined, tt.joined, users, tt.users, rest)
 		}
 	}
 }

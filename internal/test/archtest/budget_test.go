@@ -22,7 +22,7 @@ var (
 		"internal/host/gateway":  2700,
 		"internal/git/gitsync":   4600,
 		"internal/host/statedir": 2640,
-		"internal/host/rootfs":   2120,
+		"internal/host/rootfs":   2140,
 		"local":                  7620,
 		"mcp":                    3060,
 		"perm":                   3540,
