@@ -63,7 +63,7 @@ func (s *engines) engines(environment bool) []engineAt {
 	}
 	ids, _ := s.dir.IDs() // List returns the error
 	for _, id := range ids {
-		if c, err := s.dir.Record(id).Config(); err == nil {
+		if _, c, err := s.header(id); err == nil {
 			add(s.backend(c.Runtime), c.SandboxConfig)
 		}
 	}
@@ -90,7 +90,7 @@ func (s *engines) lostIn(ctx context.Context, e engineAt) ([]boot.Found, error) 
 			return nil, err
 		}
 		lost = slices.DeleteFunc(answer.Found, func(f boot.Found) bool {
-			_, err := s.dir.Record(f.ID).Config()
+			_, err := s.dir.Record(f.ID).LoadHeader()
 			return !runtime.IsID(f.ID) || !errors.Is(err, runtime.ErrNotFound)
 		})
 		if len(lost) == 0 {
