@@ -192,7 +192,14 @@ var Table = [...]Field{
 				"your `allow-host` has",
 		},
 		Help: "let the sandbox reach a host by name: NAME[:PORTS], *.DOMAIN[:PORTS], or a list such as @npm (see " +
-			"wolffia network lists)",
+			"wolffia network lists); with @private behind it also at private addresses, as a company's mirror has",
+	},
+	{
+		Name: "mirror", Key: "mirrors", Record: "egress", Kind: List, Pairs: true, On: sandbox | Serve, Group: Network,
+		Names: NoNames, Pool: Claim,
+		Bound: Bound{Because: "it names hosts that your lists then allow"},
+		Help: "allow this host, too, wherever the list is allowed: LIST=NAME[:PORTS], as --allow-host has it, " +
+			"such as npm=registry.example@private",
 	},
 	{
 		Name: "add-host", Record: "egress", Kind: List, On: sandbox | Serve | Allow, Group: Network, Names: NoNames,

@@ -20,7 +20,7 @@ func copyOf(p *network.Policy) *network.Policy {
 	}
 	c := *p
 	c.Allow, c.NoNameCheck, c.Headers = slices.Clone(p.Allow), slices.Clone(p.NoNameCheck), slices.Clone(p.Headers)
-	c.Hosts = maps.Clone(p.Hosts)
+	c.Hosts, c.Private = maps.Clone(p.Hosts), slices.Clone(p.Private)
 	return &c
 }
 

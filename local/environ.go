@@ -23,6 +23,7 @@ func environment(c *statedir.Config, more map[string]string) []string {
 	switch networkOf(c) {
 	case runtime.NetworkFiltered:
 		maps.Copy(vars, proxyVariables(rootfs.Hostname(c)))
+		maps.Copy(vars, oneRetry)
 	case runtime.NetworkNone:
 		maps.Copy(vars, noRetries)
 	}
@@ -34,6 +35,9 @@ func environment(c *statedir.Config, more map[string]string) []string {
 // noRetries are the variables by which programs that try again for long, though a name does not
 // exist, fail at once without a network: npm takes 72 seconds otherwise, pip 8 more.
 var noRetries = map[string]string{"npm_config_fetch_retries": "0", "PIP_RETRIES": "0"}
+
+// oneRetry is noRetries for a network that refuses names: a refusal is the same the second time.
+var oneRetry = map[string]string{"npm_config_fetch_retries": "1", "PIP_RETRIES": "1"}
 
 // proxyVariables returns the variables by which programs find the proxy inside, which does not
 // lead to servers of the sandbox itself, whose host name hostname is. Not ALL_PROXY: programs

@@ -79,6 +79,10 @@ func Forbidden(addr netip.Addr) string {
 	return ""
 }
 
+// IsPrivate reports whether a kind of address that [Forbidden] returns is one that the names of
+// [Policy.Private] may lead to.
+func IsPrivate(kind string) bool { return kind == "private" || kind == "carrier-private" }
+
 // ForbiddenHost is Forbidden for HOST or HOST:PORT, as in the URL of a request. It returns "" for
 // a name, except for localhost: where a name leads to is not known before it is resolved.
 func ForbiddenHost(host string) string {

@@ -18,6 +18,7 @@ func (p *Policy) Add(more *Policy) {
 	}
 	union(&p.Allow, more.Allow)
 	union(&p.NoNameCheck, more.NoNameCheck)
+	union(&p.Private, more.Private)
 	for name, address := range more.Hosts {
 		maps.DeleteFunc(p.Hosts, func(old, _ string) bool { return sameName(old, name) })
 		if p.Hosts == nil {
@@ -54,6 +55,7 @@ func (p *Policy) Remove(rule string) (found bool) {
 	}
 	remove(&p.Allow)
 	remove(&p.NoNameCheck)
+	remove(&p.Private)
 	hosts, headers := len(p.Hosts), len(p.Headers)
 	maps.DeleteFunc(p.Hosts, func(name, _ string) bool { return is(name) })
 	p.Headers = slices.DeleteFunc(p.Headers, func(h Header) bool { return is(h.Name) })
@@ -96,6 +98,9 @@ func (p *Policy) Reaches() (all []Reach) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Hosts)) {
 		all = append(all, Reach{"address", name, p.Hosts[name]})
+	}
+	for _, name := range p.Private {
+		all = append(all, Reach{"private", name, "may lead to private addresses"})
 	}
 	for _, name := range p.NoNameCheck {
 		all = append(all, Reach{"no check", name, "of the name in TLS and HTTP"})

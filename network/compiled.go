@@ -15,6 +15,7 @@ type Compiled struct {
 	exact, below map[string][]rule
 	hosts        map[string]netip.Addr
 	blind        map[string]bool
+	private      map[string]bool     // names, and "*.DOMAIN"
 	headers      map[string][]Header // by name, without LocalSuffix
 	ports        []uint16
 	learn        bool
@@ -90,6 +91,19 @@ func (c *Compiled) Host(name string) (netip.Addr, bool) {
 // name of TLS, the Host header of HTTP.
 func (c *Compiled) ChecksName(name string) bool { return !c.blind[name] }
 
+// Private reports whether a name may lead to private addresses.
+func (c *Compiled) Private(name string) bool {
+	if c.private[name] {
+		return true
+	}
+	for domain, more := parent(name); more; domain, more = parent(domain) {
+		if c.private["*."+domain] {
+			return true
+		}
+	}
+	return false
+}
+
 // Headers returns the headers that are added to requests at NAME.wolffia, for its NAME. The
 // caller must not change them.
 func (c *Compiled) Headers(name string) []Header { return c.headers[name] }
@@ -146,13 +160,18 @@ func Remedy(name string, port uint16) string {
 	if host, local := strings.CutSuffix(name, LocalSuffix); local {
 		return "--header " + host + ":HEADER=@FILE"
 	}
+	list := "" // with the shortest name: "crates", not "crates-git"
 	for _, l := range lists {
 		for _, host := range l.Hosts {
 			n, ports, err := splitRule(host)
-			if err == nil && n == name && (port == 0 || rule{ports: ports}.has(port)) {
-				return "--allow-host @" + l.Name
+			has := err == nil && n == name && (port == 0 || rule{ports: ports}.has(port))
+			if has && (list == "" || len(l.Name) < len(list)) {
+				list = l.Name
 			}
 		}
+	}
+	if list != "" {
+		return "--allow-host @" + list
 	}
 	if port == 0 || (rule{ports: defaultPorts}).has(port) {
 		return "--allow-host " + name

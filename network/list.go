@@ -68,6 +68,11 @@ var lists = []List{
 	{"alpine", []string{"dl-cdn.alpinelinux.org:80,443"}, "apk downloads Alpine's packages, whose signatures it checks"},
 	{"anthropic", []string{"api.anthropic.com:443", "claude.ai:443", "console.anthropic.com:443", "platform.claude.com:443"}, "Claude Code uses its models and logs in: with another's key, also a way out for data"},
 	{"crates", []string{"index.crates.io:443", "static.crates.io:443", "crates.io:443"}, "cargo reads the sparse index and downloads crates"},
+	{
+		"crates-git",
+		[]string{"crates.io:443", "github.com:443", "static.crates.io:443"},
+		"cargo before 1.70, as in Debian 12, reads the index with git: with a token inside, also a way out for data",
+	},
 	{"debian", []string{"deb.debian.org:80,443", "security.debian.org:80,443"}, "apt downloads Debian's packages, whose signatures it checks"},
 	{"docker", []string{"auth.docker.io:443", "production.cloudflare.docker.com:443", "registry-1.docker.io:443"}, "images are pulled from Docker Hub"},
 	{"gemini", []string{

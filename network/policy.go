@@ -23,6 +23,10 @@ type Policy struct {
 	// resolver is not asked for such a name. A name that no rule of Allow has is allowed on
 	// the default ports.
 	Hosts map[string]string `json:"hosts,omitempty"`
+	// Private are the names that may lead to private addresses (RFC 1918, unique local, 100.64/10),
+	// as Allow has them without ports, or "@LIST". They allow nothing by themselves. Addresses of
+	// this host, of loopback and of clouds' metadata stay refused.
+	Private []string `json:"private,omitempty"`
 	// NoNameCheck are the names for which neither the server name of TLS nor the Host header
 	// of HTTP is checked.
 	NoNameCheck []string `json:"noNameCheck,omitempty"`
@@ -37,6 +41,10 @@ type Policy struct {
 	// ports. What no rule allows is reported nonetheless.
 	Learn bool `json:"learn,omitempty"`
 }
+
+// PrivateSuffix is what a flag, or a line of a configuration file, has behind an entry of Allow
+// that is one of Private, too.
+const PrivateSuffix = "@private"
 
 // A Header is an HTTP header that is added, outside the sandbox, to each request for a name. It
 // permits the requests at NAME.wolffia without a rule, and no connection to NAME.
@@ -54,6 +62,7 @@ func (p *Policy) Compile() (*Compiled, error) {
 		below:   map[string][]rule{},
 		hosts:   map[string]netip.Addr{},
 		blind:   map[string]bool{},
+		private: map[string]bool{},
 		headers: map[string][]Header{},
 		learn:   p.Learn,
 	}
@@ -65,6 +74,11 @@ func (p *Policy) Compile() (*Compiled, error) {
 	for name, address := range p.Hosts {
 		if err := c.host(name, address); err != nil {
 			return nil, fmt.Errorf("network host %q: %w", name+":"+address, err)
+		}
+	}
+	for _, entry := range p.Private {
+		if err := c.allowPrivate(entry); err != nil {
+			return nil, fmt.Errorf("network name with private addresses %q: %w", entry, err)
 		}
 	}
 	for _, name := range p.NoNameCheck {
@@ -111,6 +125,31 @@ func (c *Compiled) allow(entry string) error {
 		to = c.below
 	}
 	to[normal] = append(to[normal], rule{entry: entry, ports: ports})
+	return nil
+}
+
+// allowPrivate adds an entry of Policy.Private.
+func (c *Compiled) allowPrivate(entry string) error {
+	if list, is := strings.CutPrefix(entry, "@"); is {
+		i := slices.IndexFunc(lists, func(l List) bool { return l.Name == list })
+		if i < 0 {
+			return fmt.Errorf("no list has this name; the lists are @%s", strings.Join(listNames(), ", @"))
+		}
+		for _, host := range lists[i].Hosts {
+			name, _, _ := strings.Cut(host, ":")
+			c.private[name] = true
+		}
+		return nil
+	}
+	domain, wild := strings.CutPrefix(entry, "*.")
+	normal, err := ruleName(domain)
+	if err != nil {
+		return err
+	}
+	if wild {
+		normal = "*." + normal
+	}
+	c.private[normal] = true
 	return nil
 }
 

@@ -55,6 +55,14 @@ func bind(keys []fields.Field, s *Setting, own []Setting, user *File, userName s
 	case fields.Most:
 		problem = exceeds(k, s, mine)
 	case fields.Hosts:
+		for _, v := range s.Values {
+			if strings.HasSuffix(v, privateSuffix) && !slices.Contains(all(own, s.Key), v) {
+				problem = fmt.Sprintf("%q: a project's file may not lead names to private addresses", v)
+			}
+		}
+		if problem != "" {
+			break
+		}
 		if problem = widensNames(s, own); problem != "" {
 			if net := last(own, keyNetwork); net != nil {
 				mine = net
@@ -97,6 +105,8 @@ func exceeds(k *fields.Field, s, mine *Setting) string {
 const (
 	keyNetwork   = "network"
 	keyAllowHost = "allow-host"
+	// privateSuffix is network.PrivateSuffix.
+	privateSuffix = "@private"
 )
 
 // widensNames returns what is wrong with the project's names of hosts, if the user has a

@@ -58,6 +58,9 @@ func TestBindings(t *testing.T) {
 	for _, tt := range []struct{ key, user, project, want string }{
 		{"codebase", "", "codebase: /x", "cannot be in a project's file"},
 		{"cwd", "cwd: /a", "cwd: /b", ok},
+		{"mirrors", "", "mirrors: {npm: a.example}", "it names hosts that your lists then allow"},
+		{"allow-host", "", "allow-host: [a.example@private]", "may not lead names to private addresses"},
+		{"allow-host", "allow-host: [a.example@private]", "allow-host: [a.example@private]", ok},
 		{"mount-point", "mount-point: /a", "mount-point: /b", ok},
 		{"name", "name: a", "name: b", ok},
 		{"label", "label: {a: 1}", "label: {a: 2}", ok},

@@ -94,7 +94,7 @@ func (g *Gateway) connect(ctx context.Context, v *inboundConn, policy *network.C
 			return g.throughProxy(ctx, proxy, to)
 		}
 		var err error
-		if addrs, err = g.resolve(ctx, v, to); err != nil {
+		if addrs, err = g.resolve(ctx, v, to, policy.Private(to.name)); err != nil {
 			return nil, err
 		}
 	}
@@ -123,8 +123,9 @@ func (g *Gateway) mayAsk(ctx context.Context, to target, named bool) error {
 	return nil
 }
 
-// resolve returns the addresses of a name that a connection may go to, at least one.
-func (g *Gateway) resolve(ctx context.Context, v *inboundConn, to target) ([]netip.Addr, error) {
+// resolve returns the addresses of a name that a connection may go to, at least one. private says
+// that they may be private ones.
+func (g *Gateway) resolve(ctx context.Context, v *inboundConn, to target, private bool) ([]netip.Addr, error) {
 	found, err := g.options.Lookup(ctx, to.name)
 	if err != nil || len(found) == 0 {
 		return nil, refused(egress.Event{Name: to.name, Port: int(to.port), Reason: egress.ReasonResolve})
@@ -133,9 +134,9 @@ func (g *Gateway) resolve(ctx context.Context, v *inboundConn, to target) ([]net
 	if err != nil {
 		return nil, refused(egress.Event{Name: to.name, Port: int(to.port), Reason: egress.ReasonSystem})
 	}
-	public, bad := check(found, own)
+	public, bad := check(found, own, private)
 	for _, b := range bad {
-		b.Name, b.Port, b.Remedy = to.name, int(to.port), "--add-host "+to.name+":"+b.Address
+		b.Name, b.Port, b.Remedy = to.name, int(to.port), addressRemedy(to, b)
 		if len(public) == 0 {
 			return nil, refused(b)
 		}
@@ -144,12 +145,21 @@ func (g *Gateway) resolve(ctx context.Context, v *inboundConn, to target) ([]net
 	return public, nil
 }
 
+// addressRemedy returns the flag that allows an address that was refused.
+func addressRemedy(to target, refused egress.Event) string {
+	addr, err := netip.ParseAddr(refused.Address)
+	if err == nil && refused.Reason != egress.ReasonOwn && network.IsPrivate(network.Forbidden(addr)) {
+		return network.Remedy(to.name, to.port) + network.PrivateSuffix
+	}
+	return "--add-host " + to.name + ":" + refused.Address
+}
+
 // check returns the addresses that a name may lead to, at most maxAddresses, and an event for
-// each kind of the others.
-func check(found, own []netip.Addr) (public []netip.Addr, bad []egress.Event) {
+// each kind of the others. private says that the name may lead to private ones.
+func check(found, own []netip.Addr, private bool) (public []netip.Addr, bad []egress.Event) {
 	for _, addr := range found {
 		reason := ""
-		if kind := network.Forbidden(addr); kind != "" {
+		if kind := network.Forbidden(addr); kind != "" && !(private && network.IsPrivate(kind)) {
 			reason = fmt.Sprintf(egress.ReasonForbidden, kind)
 		} else if slices.Contains(own, addr.Unmap()) {
 			reason = egress.ReasonOwn

@@ -433,12 +433,36 @@ func TestSeveralAddresses(t *testing.T) {
 	if text := w.ended(w.name("git.example", 22)); text != "hi" {
 		t.Errorf(`ended: got %q, want "hi"`, text)
 	}
-	if e := w.expect(fmt.Sprintf(egress.ReasonForbidden, "private")); e.Address != "10.0.0.1" || e.Remedy != "--add-host git.example:10.0.0.1" {
+	if e := w.expect(fmt.Sprintf(egress.ReasonForbidden, "private")); e.Address != "10.0.0.1" || e.Remedy != "--allow-host git.example:22@private" {
 		t.Errorf("event %+v", e)
 	}
 	w.expect(fmt.Sprintf(egress.ReasonForbidden, "loopback"))
 	if len(w.dialled) != 2 || w.dialled[0].Addr().Is4() {
 		t.Errorf("dialled %v", w.dialled)
+	}
+}
+
+// A name that may lead to private addresses leads to these, and to no others that are not public.
+func TestPrivateAddresses(t *testing.T) {
+	checkLeaks(t)
+	p := allow("git.example:22", "*.corp.example:22", "@npm")
+	p.Private = []string{"git.example", "*.corp.example", "@npm"}
+	w := newWorld(t, p)
+	for _, name := range []string{"git.example", "a.corp.example"} {
+		w.plain(name, 22, "10.0.0.1", func(c *net.TCPConn) { _, _ = io.WriteString(c, "hi") })
+		w.host(name, 22, "", "127.0.0.1", "169.254.169.254", "10.0.0.1")
+		if text := w.ended(w.name(name, 22)); text != "hi" {
+			t.Errorf(`%s: got %q, want "hi"`, name, text)
+		}
+		w.expect(fmt.Sprintf(egress.ReasonForbidden, "loopback"))
+		w.expect(fmt.Sprintf(egress.ReasonForbidden, "metadata"))
+	}
+	if len(w.dialled) != 2 {
+		t.Errorf("dialled %v", w.dialled)
+	}
+	c, err := p.Compile()
+	if err != nil || !c.Private("registry.npmjs.org") || c.Private("corp.example") || c.Private("example") {
+		t.Errorf("names with private addresses: %v", err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
@@ -17,6 +18,7 @@ import (
 
 	"wolffia/internal/host/probe"
 	"wolffia/internal/test/testenv"
+	"wolffia/network"
 	"wolffia/runtime"
 )
 
@@ -64,7 +66,7 @@ func attacks() []attack {
 		{call: "h2c"},
 		{call: "unknown_name", reason: noRule, name: other, allow: "--allow-host " + other, sample: true},
 		{call: "port", reason: "no rule allows the port", name: "web.one.example", allow: "--allow-host web.one.example"},
-		{call: "elsewhere mixed.ok.example", reason: "private", name: "mixed.ok.example", allow: "--add-host mixed.ok.example:10.1.2.3"},
+		{call: "elsewhere mixed.ok.example", reason: "private", name: "mixed.ok.example", allow: "--allow-host mixed.ok.example@private"},
 		{call: "bad_address missing.ok.example", reason: "cannot resolve", name: "missing.ok.example"},
 		{call: "bad_address empty.ok.example", reason: "cannot resolve", name: "empty.ok.example"},
 		{call: "bad_address aliasloop.ok.example", reason: "loopback", name: "aliasloop.ok.example", allow: "--add-host aliasloop.ok.example:127.0.0.1"},
@@ -146,6 +148,9 @@ func attacks() []attack {
 		a := attack{call: "bad_address " + name + ".ok.example", reason: "the name leads to", name: name + ".ok.example", sample: name == "metadata" || name == "own" || name == "ula"}
 		if address := hostile[name][0]; !strings.HasPrefix(address, "::") {
 			a.allow = "--add-host " + a.name + ":" + address
+			if network.IsPrivate(network.Forbidden(netip.MustParseAddr(address))) {
+				a.allow = "--allow-host " + a.name + network.PrivateSuffix
+			}
 		}
 		list = append(list, a)
 	}

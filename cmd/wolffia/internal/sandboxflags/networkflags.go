@@ -21,6 +21,7 @@ const (
 	flagNoSNICheck = "no-sni-check"
 	FlagHeader     = "header"
 	flagUpstream   = "upstream-proxy"
+	flagMirror     = "mirror"
 )
 
 // NameFlags are those that name what a filtered network reaches.
@@ -81,13 +82,16 @@ func (f *Sandbox) applyFile(h *host.Host, c *runtime.SandboxConfig, made *policy
 		p.Add(c.Egress)
 		p.Learn = c.Egress.Learn
 	}
+	f.addMirrors(p)
 	p.Upstream = f.Text(flagUpstream)
 	c.Network, c.Egress, f.FromFile = runtime.NetworkFiltered, p, true
 }
 
 // Egress returns what the flags allow.
 func (f *Sandbox) Egress() (*network.Policy, error) {
-	p := &network.Policy{Allow: f.List(FlagAllowHost), NoNameCheck: f.List(flagNoSNICheck), Learn: f.Learn, Upstream: f.Text(flagUpstream)}
+	p := &network.Policy{NoNameCheck: f.List(flagNoSNICheck), Learn: f.Learn, Upstream: f.Text(flagUpstream)}
+	allow(p, f.List(FlagAllowHost)...)
+	f.addMirrors(p)
 	for _, s := range f.List(flagAddHost) {
 		name, address, err := parseAddHost(s)
 		if err != nil {
@@ -106,6 +110,28 @@ func (f *Sandbox) Egress() (*network.Policy, error) {
 		p.Headers = append(p.Headers, h)
 	}
 	return p, nil
+}
+
+// allow adds the values of --allow-host to a policy.
+func allow(p *network.Policy, values ...string) {
+	for _, s := range values {
+		entry, private := strings.CutSuffix(s, network.PrivateSuffix)
+		p.Allow = append(p.Allow, entry)
+		if private {
+			name, _, _ := strings.Cut(entry, ":")
+			p.Private = append(p.Private, name)
+		}
+	}
+}
+
+// addMirrors adds the hosts of --mirror whose list a policy allows.
+func (f *Sandbox) addMirrors(p *network.Policy) {
+	for _, s := range f.List(flagMirror) {
+		list, host, _ := strings.Cut(s, "=")
+		if slices.Contains(p.Allow, "@"+strings.TrimPrefix(list, "@")) {
+			allow(p, host)
+		}
+	}
 }
 
 // parseAddHost reads NAME:ADDR.
@@ -154,6 +180,8 @@ func (f *Sandbox) MayReach(p *service.Params) error {
 		return denied("network %q: only wolffia serve --network host gives it: use %q with egress", p.Network, runtime.NetworkFiltered)
 	case e != nil && len(e.Hosts) > 0:
 		return denied("egress.hosts: they can be addresses of this host: only wolffia serve --%s gives them", flagAddHost)
+	case e != nil && len(e.Private) > 0:
+		return denied("egress.private: only wolffia serve --%s NAME@private gives addresses of this host's network", FlagAllowHost)
 	case e != nil && len(e.Headers) > 0:
 		return denied("egress.headers: they are files of this host: only wolffia serve --%s gives them", FlagHeader)
 	case e != nil && e.Upstream != "":

@@ -50,7 +50,7 @@ func newSite(f *serveFlags, stateDir string, template *runtime.SandboxConfig) (*
 		if err := keysApart(p.keyFile, stateDir, template); err != nil {
 			return nil, err
 		}
-	} else if template.Network == runtime.NetworkHost || len(template.Expose) > 0 || template.Egress != nil && (len(template.Egress.Hosts) > 0 || template.Egress.Upstream != "") { // what is in there is the same user, and could ask for everything
+	} else if template.Network == runtime.NetworkHost || len(template.Expose) > 0 || template.Egress != nil && (len(template.Egress.Hosts)+len(template.Egress.Private) > 0 || template.Egress.Upstream != "") { // what is in there is the same user, and could ask for everything
 		return nil, runtime.Errorf(runtime.ErrInvalid, "--listen %s: sandboxes with --network host, --add-host, --upstream-proxy or --expose can reach it: add --api-keys FILE, or use --listen unix:PATH", listen)
 	}
 	return p, nil
