@@ -17,7 +17,9 @@ import (
 // renamehost.go. So one that moves to other rules is made anew there, with all directories below,
 // and gets other names of the same files, if each name below has the same level in both places.
 // The directories that others have open lose these names and are removed. What comes to be in them
-// meanwhile stays, in the former place, by the former rules.
+// meanwhile stays, in the former place, by the former rules. A server that is killed meanwhile can
+// leave a directory with a name of its own, which has second names of files only: but between two
+// renames, when both directories have such names.
 
 // Limits of a transplant, during which all other requests wait. A program copies the rest.
 const (
