@@ -67,13 +67,14 @@ const executedAs = "what the host executes as ~/"
 
 // homeLinks returns rules for what links below the user's home lead to in the codebase at root:
 // programs of the host execute or obey files in a home, whatever their names. It walks the home
-// once, within bounds.
-func homeLinks(root string) (rules []perm.Rule) {
+// once, within bounds, and without the sandboxes of the state directory.
+func homeLinks(root, state string) (rules []perm.Rule) {
 	home := userHome()
 	if home == "" {
 		return nil
 	}
 	w := homeWalk{home: home, left: maxHome, end: time.Now().Add(homeTime)}
+	w.skip, _ = filepath.EvalSymlinks(filepath.Join(state, "sandboxes")) // "" if there are none
 	w.walk()
 	var paths []string
 	for _, link := range w.links {
@@ -95,6 +96,7 @@ type homeWalk struct {
 	left  int // names
 	end   time.Time
 	links []string // relative to home
+	skip  string   // a directory that is not read
 }
 
 // walk reads the home, and directories in it by their depth. It follows links to directories, as
@@ -125,7 +127,7 @@ func (w *homeWalk) read(dir string, depth int) (next []string) {
 		if typ == unix.DT_LNK && (depth > 1 || w.obeyed(name)) {
 			w.links = append(w.links, name)
 		}
-		if deeper(name, depth) {
+		if deeper(name, depth) && path.Join(w.home, name) != w.skip {
 			next = append(next, name)
 		}
 	})

@@ -201,7 +201,7 @@ func rulesFor(ctx context.Context, codebase, path string, o *Options, req *perm.
 	names := make(chan []perm.Rule, 1)
 	go func() { // runs during the scan; ends without being stopped
 		if base.Executed {
-			names <- slices.Concat(newNames(path, worktree), homeNames(path), homeLinks(path))
+			names <- slices.Concat(newNames(path, worktree), homeNames(path), homeLinks(path, r.state))
 		}
 		close(names)
 	}()
