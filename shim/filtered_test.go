@@ -73,8 +73,8 @@ func TestRefused(t *testing.T) {
 	if len(r.Refused.List) != maxRefusals || r.Refused.More != 40-maxRefusals {
 		t.Errorf("%d and %d more", len(r.Refused.List), r.Refused.More)
 	}
-	if got := r.Refused.List[0].Name; got != `0.example\x1b` {
-		t.Errorf("got %q, want %q", got, `0.example\x1b`)
+	if got := r.Refused.List[0].Name; got != `30.example\x1b` {
+		t.Errorf("got %q, want %q", got, `30.example\x1b`)
 	}
 }
 
