@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/cmd/wolffia/internal/reach"
 	"wolffia/internal/host/probe"
 	"wolffia/internal/host/programs"
 	"wolffia/internal/host/statedir"
@@ -20,7 +22,7 @@ import (
 )
 
 func doctorCommand(h *host.Host) *cobra.Command {
-	var asJSON bool
+	var asJSON, lists bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what this host can do, what is missing and what fixes it",
@@ -35,6 +37,10 @@ tried, not looked up. The exit code is 125 if sandboxes cannot work.`,
 			// else probeSelf reports it
 			if found, err := h.Toolchains(&runtime.SandboxConfig{}); err == nil {
 				results = append(results, toolchainResults(found)...)
+			}
+			if lists {
+				proxy := cmp.Or(os.Getenv("HTTPS_PROXY"), os.Getenv("https_proxy"))
+				results = append(results, reach.Host(proxy).Lists(cmd.Context())...)
 			}
 			if asJSON {
 				if err := h.PrintJSON(results); err != nil {
@@ -51,6 +57,7 @@ tried, not looked up. The exit code is 125 if sandboxes cannot work.`,
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&lists, "network", false, "try also which lists of --allow-host this network reaches")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print an array of JSON objects")
 	return cmd
 }

@@ -118,6 +118,7 @@ var allow = map[string][]string{
 	"cmd/wolffia/internal/console":      {"fields", "runtime"},
 	"cmd/wolffia/internal/forward":      {"cmd/wolffia/internal/console", "cmd/wolffia/internal/host", "internal/host/inside", "internal/sys/rawsock", "local", "runtime"},
 	"cmd/wolffia/internal/history":      {"internal/host/statedir", "runtime"},
+	"cmd/wolffia/internal/reach":        {"internal/host/probe", "network"},
 	"cmd/wolffia/internal/why":          {"cmd/wolffia/internal/attach", "cmd/wolffia/internal/console", "cmd/wolffia/internal/history", "cmd/wolffia/internal/host", "cmd/wolffia/internal/hostdir", "internal/pathname", "local", "runtime"},
 	"cmd/wolffia/internal/hint":         {"internal/pathname", "cmd/wolffia/internal/console", "cmd/wolffia/internal/host", "cmd/wolffia/internal/hostdir", "internal/excerpt", "local", "network", "ops", "perm", "runtime", "toolchain"},
 	"cmd/wolffia/internal/host":         {"cmd/wolffia/internal/console", "cmd/wolffia/internal/signals", "image/puller", "image/store", "internal/host/programs", "internal/host/statedir", "local", "runtime", "runtime/backends", "runtime/launch", "toolchain"},

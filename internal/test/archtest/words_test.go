@@ -52,7 +52,7 @@ var maxWords = map[string]int{
 	"docs/library.md":                    300,
 	"docs/limits.md":                     597,
 	"docs/mcp.md":                        870,
-	"docs/network.md":                    1439,
+	"docs/network.md":                    1451,
 	"docs/opensandbox.md":                1460,
 	"docs/packages.md":                   2,
 	"docs/performance.md":                955,

@@ -1,0 +1,48 @@
+package reach
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+)
+
+func TestLists(t *testing.T) {
+	n := &Network{
+		Lookup: func(_ context.Context, name string) ([]netip.Addr, error) {
+			switch name {
+			case "registry.npmjs.org":
+				return []netip.Addr{netip.MustParseAddr("10.1.2.3")}, nil
+			case "proxy.golang.org", "sum.golang.org", "nodejs.org":
+				return []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("8.8.8.8")}, nil
+			case "huggingface.co":
+				return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+			}
+			return nil, errors.New("not found")
+		},
+		Dial: func(_ context.Context, address string) error {
+			if address == "nodejs.org:443" {
+				return errors.New("refused")
+			}
+			return nil
+		},
+	}
+	want := map[string][2]string{
+		"@go":          {"", ""},
+		"@npm":         {"registry.npmjs.org leads to a private address, 10.1.2.3\n", "--allow-host @npm@private"},
+		"@node":        {"nodejs.org: port 443 does not answer\n", "if there is a mirror, in your configuration file: mirrors: {node: NAME}, or NAME@private"},
+		"@huggingface": {"huggingface.co leads to a loopback address, 127.0.0.1\n", "if there is a mirror, in your configuration file: mirrors: {huggingface: NAME}, or NAME@private"},
+	}
+	for _, r := range n.Lists(t.Context()) {
+		w, listed := want[r.Found]
+		if listed && (r.Problem != w[0] || r.Fix != w[1] || r.OK != (w[0] == "")) || !listed && r.OK {
+			t.Errorf("%+v, want %q", r, w)
+		}
+	}
+	n.Proxy = "http://user:secret@proxy.corp.example:3128/"
+	for _, r := range n.Lists(t.Context()) {
+		if r.Found == "@pypi" && r.Fix != "in your configuration file: upstream-proxy: http://proxy.corp.example:3128" {
+			t.Errorf("behind a proxy: %+v", r)
+		}
+	}
+}
