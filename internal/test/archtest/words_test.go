@@ -47,7 +47,7 @@ var maxWords = map[string]int{
 	"docs/faq.md":                        984,
 	"docs/filesystem.md":                 766,
 	"docs/getting-started.md":            872,
-	"docs/git.md":                        1240,
+	"docs/git.md":                        1244,
 	"docs/images.md":                     430,
 	"docs/library.md":                    300,
 	"docs/limits.md":                     597,
