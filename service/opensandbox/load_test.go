@@ -196,7 +196,7 @@ func TestMalformed(t *testing.T) {
 		{"POST", execd + "/command", "[]"},
 		{"POST", execd + "/command", strings.Repeat("[", 100_000)},
 		{"POST", execd + "/command", `{"command":"` + strings.Repeat("x", 9<<20) + `"}`},
-		{"POST", execd + "/command", `{"command":"` + strings.Repeat("x", 5<<20) + `"}`},
+		{"POST", execd + "/command", `{"command":"` + strings.Repeat("x", 5<<20) + `","background":true}`},
 		{"POST", execd + "/files/mv", `[{}]`},
 		{"POST", execd + "/files/mv", `{}`},
 		{"POST", execd + "/files/replace", `{"":{}}`},
