@@ -52,14 +52,27 @@ var harmlessDots = strings.Fields(`
 	.pnpm-debug.log* .npm .pnp.cjs .pnp.loader.mjs .tsbuildinfo .gradle .kotlin .konan .attach_pid* .cpcache
 	.shadow-cljs .clj-kondo .scala-build .stack-work .dart_tool .pub-cache .pub .build .zig-cache .shards .terraform
 	.terraform.lock.hcl .terragrunt-cache .serverless .jekyll-metadata .bundle .deps .libs .cmake .ninja_* .sconsign*
-	.lock-waf* .missing-syscalls.d .*.cmd
+	.lock-waf* .missing-syscalls.d .*.cmd .depend .depends .dep .obj .objs .built .installed .configured .prepared
+	.stamps .stamp-* .Makefile.coq.d .*.lock.info .pants.d .pids .lake .dub .spago .hpc .quarto .yardoc .lein-* .eunit
+	.scannerwork .testmondata* .report.json .stryker-tmp .playwright-mcp .aws-sam .Rhistory .*_history
 
 	.tmp .tmp* .temp .scratch .trash .Trash* .backup .backups .data .db .dist .out .gen .generated .artifacts
 	.reports .test-results .snapshots .state .log .logs .lock .pid .stamp .timestamp .done .DS_Store .localized .nfs*
 	.fuse_hidden* .goutputstream-* .merge_file_* .~lock.* .#* ._* .*~ .*.sw[a-px] .*.un~
 	.*.{tmp,temp,lock,log,pid,bak,orig,rej,old,backup,stamp,timestamp,done,md,txt,csv}
 	.*.*.[A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9]
-`)
+	.*[0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9]
+` + renamed())
+
+// renamed returns the patterns of what rsync writes and renames to a name without an extension: six
+// letters and digits that are no word, since one at least is a capital or a digit.
+func renamed() (patterns string) {
+	const letter = "[A-Za-z0-9]"
+	for i := range 6 {
+		patterns += " .*." + strings.Repeat(letter, i) + "[A-Z0-9]" + strings.Repeat(letter, 5-i)
+	}
+	return patterns
+}
 
 // harmlessConfigs is harmlessDots for names in .config.
 var harmlessConfigs = []string{"dotnet-tools.json"}

@@ -25,7 +25,7 @@ var (
 		"internal/host/rootfs":   2140,
 		"local":                  7620,
 		"mcp":                    3060,
-		"perm":                   3540,
+		"perm":                   3560,
 		"policy":                 2100,
 		"runtime":                2100,
 		"service":                3510,
