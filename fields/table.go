@@ -423,6 +423,8 @@ var Table = [...]Field{
 		Name: "quiet", Letter: "q", Kind: Truth, On: sandbox, Group: Output,
 		Help: "print no warnings, nor what the rules have denied",
 	},
+	// The root command's.
+	{Name: "color", Group: Output, Values: []Value{{Name: "auto"}, {Name: "always"}, {Name: "never"}}},
 	{Name: "help", Group: Output}, // cobra's
 
 	// Fields of a sandbox's record that have no flag.

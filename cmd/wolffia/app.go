@@ -61,7 +61,8 @@ cannot be executed; 127 it was not found; 128+n signal n killed it.`,
 		root.AddCommand(usage.Topics()...)
 		root.CompletionOptions.HiddenDefaultCmd = false
 	}
+	a.AddColor(root)
 	addVersion(a.Host, root)
-	usage.Explain(root, func() { a.misread = true }, sandboxflags.FlagProfile)
+	usage.Explain(root, a.Console, func() { a.misread = true }, sandboxflags.FlagProfile)
 	return root
 }

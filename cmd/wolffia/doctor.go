@@ -65,14 +65,14 @@ tried, not looked up. The exit code is 125 if sandboxes cannot work.`,
 // printProbes prints the results for a person: what works, then what helps.
 func printProbes(h *host.Host, results []probe.Result) {
 	for _, r := range results {
-		mark := "ok  "
+		mark, color := "ok", console.Green
 		switch {
 		case !r.OK && r.Required && r.Because == "":
-			mark = "FAIL"
+			mark, color = "FAIL", console.Red
 		case !r.OK:
-			mark = "-   "
+			mark, color = "-", console.Plain
 		}
-		fmt.Fprintf(h.Out, "%s  %-16s %s\n", mark, r.Feature, console.Printable(r.Found))
+		fmt.Fprintf(h.Out, "%s%*s  %-16s %s\n", h.Paint(color, mark), 4-len(mark), "", r.Feature, console.Printable(r.Found))
 		if r.Allows != "" {
 			fmt.Fprintf(h.Out, "      %-16s allows: %s\n", "", r.Allows)
 		}

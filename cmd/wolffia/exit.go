@@ -47,7 +47,7 @@ func (a *app) exitCode(ctx context.Context, err error, asJSON bool) int {
 			code = c
 		}
 	}
-	fmt.Fprintln(a.Err, "wolffia:", console.Printable(err.Error()))
+	a.Fail(err)
 	if asJSON && !a.Printed {
 		_ = a.PrintJSON(failureOf(err)) // standard error has it too
 	}

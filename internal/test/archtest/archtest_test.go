@@ -126,7 +126,7 @@ var allow = map[string][]string{
 	"cmd/wolffia/internal/review":       {"cmd/wolffia/internal/console", "cmd/wolffia/internal/host", "cmd/wolffia/internal/usage", "cmd/wolffia/internal/worktree", "fusefs/cow", "internal/git/gitsync", "local", "runtime", "internal/sys/hostpath"},
 	"cmd/wolffia/internal/serving":      {"internal/pathname", "cmd/wolffia/internal/sandboxflags", "cmd/wolffia/internal/console", "cmd/wolffia/internal/host", "cmd/wolffia/internal/review", "cmd/wolffia/internal/signals", "cmd/wolffia/internal/usage", "fields", "image/store", "internal/host/programs", "internal/host/rootfs", "local", "mcp", "network", "policy", "runtime", "runtime/launch", "service", "service/agent", "service/gate", "service/opensandbox", "service/server", "internal/sys/hostpath"},
 	"cmd/wolffia/internal/signals":      {"cmd/wolffia/internal/console"},
-	"cmd/wolffia/internal/usage":        {"docs", "fields", "runtime"},
+	"cmd/wolffia/internal/usage":        {"cmd/wolffia/internal/console", "docs", "fields", "runtime"},
 	"cmd/wolffia/internal/worktree":     {"cmd/wolffia/internal/console", "cmd/wolffia/internal/host", "cmd/wolffia/internal/hostdir", "fields", "internal/git/hostgit", "local", "perm", "policy", "runtime"},
 	"cmd/wolffia-box":                   {"shim/program"},
 	"cmd/wolffia-net":                   {"shim/program", "internal/host/gateway"},

@@ -25,6 +25,7 @@ type Console struct {
 	Out, Err *Output
 	Quiet    bool // print no warnings
 
+	color    colorChoice
 	Printed  bool      // a JSON value was printed
 	keyboard *keyboard // see typist
 }
@@ -61,13 +62,18 @@ func (c *Console) PrintJSON(v any) error {
 
 // Warn prints a warning, unless the user wants none.
 func (c *Console) Warn(format string, args ...any) {
-	c.Note("warning: "+format, args...)
+	if c.Colors(c.Err) {
+		format = Yellow.Paint("warning:") + " " + format
+	} else {
+		format = "warning: " + format
+	}
+	c.Note(format, args...)
 }
 
 // Note prints a line unless the user has switched warnings off.
 func (c *Console) Note(format string, args ...any) {
 	if !c.Quiet {
-		fmt.Fprintf(c.Err, "wolffia: "+format+"\n", args...)
+		c.Say(fmt.Sprintf(format, args...))
 	}
 }
 
@@ -84,7 +90,7 @@ func (c *Console) Notes(lines ...string) {
 // command's exit status would hide it.
 func (c *Console) Alongside(end, then error) error {
 	if then != nil && errors.As(end, new(ExitStatus)) && !errors.As(then, new(ExitStatus)) {
-		fmt.Fprintln(c.Err, "wolffia:", Printable(then.Error()))
+		c.Fail(then)
 		return end
 	}
 	return errors.Join(end, then)

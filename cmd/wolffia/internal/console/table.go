@@ -2,9 +2,9 @@ package console
 
 import (
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -45,18 +45,30 @@ func (t *Table[T]) Print(c *Console, f Format, all []T) error {
 		}
 		return nil
 	}
-	w := tabwriter.NewWriter(c.Out, 0, 0, 3, ' ', 0)
+	var rows [][]string
 	if t.Head != "" {
-		fmt.Fprintln(w, t.Head)
+		rows = append(rows, strings.Split(t.Head, "\t"))
 	}
+	heads := len(rows)
 	for _, x := range all {
-		cells := t.Row(x)
-		for i, cell := range cells {
-			cells[i] = inCell.Replace(fmt.Sprint(cell))
+		var cells []string
+		for _, cell := range t.Row(x) {
+			cells = append(cells, inCell.Replace(fmt.Sprint(cell)))
 		}
-		fmt.Fprintf(w, strings.Repeat("%v\t", len(cells)-1)+"%v\n", cells...)
+		rows = append(rows, cells)
 	}
-	return w.Flush()
+	colors := c.Colors(c.Out)
+	lines := layOut(rows, c.Out.Width(), func(row int, cell string) string {
+		switch {
+		case !colors:
+			return cell
+		case row < heads:
+			return Bold.Paint(cell)
+		}
+		return ofWord[cell].Paint(cell)
+	})
+	_, err := io.WriteString(c.Out, strings.Join(append(lines, ""), "\n"))
+	return err
 }
 
 // FlagQuiet is the name of the flag that AddQuiet adds.

@@ -106,7 +106,7 @@ func (rv *Reviewer) applied(s *runtime.Sandbox, res *runtime.ApplyResult, dry bo
 	}
 	status := applyStatus(err)
 	if errors.As(status, new(console.ExitStatus)) {
-		fmt.Fprintln(rv.Err, "wolffia:", console.Printable(err.Error()))
+		rv.Fail(err)
 	}
 	return status
 }

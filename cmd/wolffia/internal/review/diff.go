@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -24,7 +23,6 @@ import (
 // diffFlags are the flags of diff.
 type diffFlags struct {
 	stat, names, asJSON, status, noPager bool
-	color                                string
 }
 
 // DiffCommand returns the command diff.
@@ -44,9 +42,6 @@ another type, and m for permissions.`,
   wolffia diff --stat box`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains([]string{"auto", "always", "never"}, f.color) {
-				return runtime.Errorf(runtime.ErrInvalid, "--color %q: it must be auto, always or never", f.color)
-			}
 			rt, s, paths, err := copiedSandbox(cmd.Context(), h, args)
 			if err != nil {
 				return err
@@ -60,7 +55,6 @@ another type, and m for permissions.`,
 	fl.BoolVar(&f.asJSON, "json", false, "print an array of JSON objects")
 	fl.BoolVar(&f.status, "exit-code", false, "exit with 1 if there are changes")
 	fl.BoolVar(&f.noPager, "no-pager", false, "do not start a pager at a terminal ($PAGER, or less)")
-	fl.StringVar(&f.color, "color", "auto", "auto, always or never")
 	cmd.MarkFlagsMutuallyExclusive("stat", "name-status", "json")
 	return cmd
 }
@@ -126,7 +120,8 @@ func (rv *Reviewer) printStat(all []runtime.Change) error {
 func (rv *Reviewer) printDiff(ctx context.Context, id string, paths []string, f *diffFlags) (err error) {
 	terminal := rv.Out.IsTerminal()
 	o := runtime.DiffOptions{Paths: paths}
-	if !terminal && f.color != "always" {
+	colors := rv.Colors(rv.Out)
+	if !terminal && !colors {
 		w := bufio.NewWriter(rv.Out)
 		return errors.Join(rv.rt.Diff(ctx, id, o, w), w.Flush())
 	}
@@ -140,7 +135,7 @@ func (rv *Reviewer) printDiff(ctx context.Context, id string, paths []string, f 
 			to = pager.in
 		}
 	}
-	w := &diffWriter{w: bufio.NewWriter(to), color: f.color == "always" || f.color == "auto" && os.Getenv("NO_COLOR") == ""}
+	w := &diffWriter{w: bufio.NewWriter(to), color: colors}
 	if err = errors.Join(rv.rt.Diff(ctx, id, o, w), w.flush()); errors.Is(err, syscall.EPIPE) {
 		err = nil // the pager was left
 	}
@@ -219,13 +214,9 @@ func (d *diffWriter) Write(b []byte) (int, error) {
 
 // end writes the line.
 func (d *diffWriter) end() error {
-	color := ""
-	if d.color {
-		color = diffColor(d.line)
-	}
 	text := console.Printable(string(d.line))
-	if color != "" {
-		text = color + text + "\x1b[m"
+	if d.color {
+		text = diffColor(d.line).Paint(text)
 	}
 	d.line = d.line[:0]
 	_, err := d.w.WriteString(text + "\n")
@@ -241,19 +232,19 @@ func (d *diffWriter) flush() error {
 	return d.w.Flush()
 }
 
-// diffColor returns the control sequence for a line of a unified diff; empty: none.
-func diffColor(line []byte) string {
+// diffColor returns the color of a line of a unified diff.
+func diffColor(line []byte) console.Color {
 	begins := func(s string) bool { return bytes.HasPrefix(line, []byte(s)) }
 	switch {
 	case begins("diff "), begins("--- "), begins("+++ "), begins("index "), begins("new file "), begins("deleted file "),
 		begins("old mode "), begins("new mode "), begins("rename "), begins("similarity "):
-		return "\x1b[1m"
+		return console.Bold
 	case begins("@@"):
-		return "\x1b[36m"
+		return console.Cyan
 	case begins("+"):
-		return "\x1b[32m"
+		return console.Green
 	case begins("-"):
-		return "\x1b[31m"
+		return console.Red
 	}
-	return ""
+	return console.Plain
 }

@@ -196,7 +196,7 @@ func (rv *Reviewer) askReview(ctx context.Context, s *runtime.Sandbox, all []run
 			}
 			fmt.Fprintf(rv.Err, "wolffia: left: %s\n", countText(all))
 		case "d", "diff":
-			if err := rv.diff(ctx, s.ID, nil, &diffFlags{color: "auto"}); err != nil {
+			if err := rv.diff(ctx, s.ID, nil, &diffFlags{}); err != nil {
 				rv.Warn("%s", console.Printable(err.Error()))
 			}
 		case "k", "keep":
@@ -240,7 +240,7 @@ func (rv *Reviewer) choose(ctx context.Context, s *runtime.Sandbox, all []runtim
 			case "n", "no":
 				asked = true
 			case "d", "diff":
-				if err := rv.diff(ctx, s.ID, []string{c.Path}, &diffFlags{color: "auto", noPager: true}); err != nil {
+				if err := rv.diff(ctx, s.ID, []string{c.Path}, &diffFlags{noPager: true}); err != nil {
 					rv.Warn("%s", console.Printable(err.Error()))
 				}
 			case "q", "quit":

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/docs"
 	"wolffia/fields"
 	"wolffia/runtime"
@@ -20,7 +21,7 @@ import (
 
 // Explain gives the commands of a tree errors that say how each is used, and help in which flags
 // are grouped. It calls misread when flags could not be read. The flags called empty may be empty.
-func Explain(root *cobra.Command, misread func(), empty ...string) {
+func Explain(root *cobra.Command, c *console.Console, misread func(), empty ...string) {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		misread()
 		if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
@@ -28,7 +29,15 @@ func Explain(root *cobra.Command, misread func(), empty ...string) {
 		}
 		return runtime.Errorf(runtime.ErrInvalid, "%w%s; see %s --help", valueProblem(err), flagHint(cmd, err), cmd.CommandPath())
 	})
-	root.SetUsageFunc(func(cmd *cobra.Command) error { return printUsage(cmd.OutOrStderr(), cmd) })
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		width := 0
+		if c.Out != nil {
+			width = c.Out.Width()
+		}
+		all := slices.Equal(cmd.Flags().Args(), []string{"all"})
+		heading := func(text string) string { return c.Paint(console.Bold, text) }
+		_, _ = io.WriteString(cmd.OutOrStdout(), help(cmd, width, all, heading))
+	})
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	refuseEmpty(root.PersistentFlags(), empty)
@@ -300,10 +309,25 @@ func nearFlags(cmd *cobra.Command, name string) []string {
 // manyFlags is the number of flags of a command from which on help groups them.
 const manyFlags = 12
 
-// printUsage prints how a command is used.
-func printUsage(w io.Writer, cmd *cobra.Command) error {
+// common are the flags that the help of a command with many shows unless it is asked for all.
+var common = []string{
+	"codebase", "cow", "rule", "reveal", "mount", "image", "cache",
+	"network", "allow-host", "publish", "env", "timeout", "memory", "home",
+}
+
+// help returns the help of a command for a terminal of width columns; 0: it is none. all is
+// whether it has all of many flags.
+func help(cmd *cobra.Command, width int, all bool, heading func(string) string) string {
 	var b strings.Builder
-	b.WriteString("Usage:")
+	if about := strings.TrimSpace(cmp.Or(cmd.Long, cmd.Short)); width > 0 {
+		b.WriteString(console.WrapText(about, width) + "\n")
+	} else {
+		b.WriteString(about + "\n")
+	}
+	if !cmd.Runnable() && !cmd.HasSubCommands() { // a topic
+		return b.String()
+	}
+	b.WriteString("\n" + heading("Usage:"))
 	if cmd.Runnable() {
 		fmt.Fprintf(&b, "\n  %s", cmd.UseLine())
 	}
@@ -314,20 +338,42 @@ func printUsage(w io.Writer, cmd *cobra.Command) error {
 		fmt.Fprintf(&b, "\n\nAlso: %s", strings.Join(cmd.Aliases, ", "))
 	}
 	if cmd.HasExample() {
-		fmt.Fprintf(&b, "\n\nExamples:\n%s", cmd.Example)
+		fmt.Fprintf(&b, "\n\n%s\n%s", heading("Examples:"), cmd.Example)
 	}
 	list := func(title string, listed func(*cobra.Command) bool) {
 		for _, sub := range cmd.Commands() {
 			if listed(sub) {
-				fmt.Fprintf(&b, "%s\n  %-*s %s", title, sub.NamePadding(), sub.Name(), sub.Short)
-				title = ""
+				if title != "" {
+					b.WriteString("\n\n" + heading(title))
+					title = ""
+				}
+				name := fmt.Sprintf("  %-*s ", sub.NamePadding(), sub.Name())
+				indent := strings.Repeat(" ", len(name))
+				b.WriteString("\n" + name + console.Wrap(sub.Short, width-len(name), indent))
 			}
 		}
 	}
-	list("\n\nCommands:", func(c *cobra.Command) bool { return c.IsAvailableCommand() || c.Name() == "help" })
-	list("\n\nHelp topics:", (*cobra.Command).IsAdditionalHelpTopicCommand)
+	list("Commands:", func(c *cobra.Command) bool { return c.IsAvailableCommand() || c.Name() == "help" })
+	list("Help topics:", (*cobra.Command).IsAdditionalHelpTopicCommand)
+	count, hidden := 0, 0
 	for _, g := range GroupsOf(cmd) {
-		fmt.Fprintf(&b, "\n\n%s:\n%s", g.Title, strings.TrimRight(g.Flags.FlagUsages(), " \n"))
+		flags := g.Flags
+		if !all && slices.Contains(making, cmd.Name()) {
+			flags = pflag.NewFlagSet(g.Title, pflag.ContinueOnError)
+			g.Flags.VisitAll(func(f *pflag.Flag) {
+				if count++; slices.Contains(common, f.Name) {
+					flags.AddFlag(f)
+				} else {
+					hidden++
+				}
+			})
+		}
+		if flags.HasFlags() {
+			fmt.Fprintf(&b, "\n\n%s\n%s", heading(g.Title+":"), flagLines(flags, width))
+		}
+	}
+	if hidden > 0 {
+		fmt.Fprintf(&b, "\n\n%s --help all shows all %d flags.", cmd.CommandPath(), count)
 	}
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(&b, "\n\n%s COMMAND --help says more of a command.", cmd.CommandPath())
@@ -338,8 +384,20 @@ func printUsage(w io.Writer, cmd *cobra.Command) error {
 	if page := pageAbout(cmd); page != "" {
 		fmt.Fprintf(&b, "\n\nwolffia help %s says more.", page)
 	}
-	_, err := fmt.Fprintln(w, b.String())
-	return err
+	return b.String() + "\n"
+}
+
+// flagLines returns the lines about flags. pflag does not break what follows a word that is wider
+// than its column.
+func flagLines(flags *pflag.FlagSet, width int) string {
+	lines := strings.Split(strings.TrimRight(flags.FlagUsagesWrapped(width), " \n"), "\n")
+	for i, line := range lines {
+		if text := strings.TrimLeft(line, " "); width > 0 && len(line) > width {
+			indent := line[:len(line)-len(text)]
+			lines[i] = indent + console.Wrap(text, width-len(indent), indent)
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // A groupOfFlags has the flags of a group that a command has.

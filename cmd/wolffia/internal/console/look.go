@@ -1,0 +1,227 @@
+package console
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// A Color is a control sequence that a terminal shows text with.
+type Color string
+
+// The colors of wolffia. They are few: what matters most is plain.
+const (
+	Plain  Color = ""
+	Bold   Color = "\x1b[1m"
+	Red    Color = "\x1b[31m"
+	Green  Color = "\x1b[32m"
+	Yellow Color = "\x1b[33m"
+	Cyan   Color = "\x1b[36m"
+)
+
+// Paint returns text in a color of which the terminal's own follows.
+func (c Color) Paint(text string) string {
+	if c == Plain || text == "" {
+		return text
+	}
+	return string(c) + text + "\x1b[m"
+}
+
+// FlagColor is the name of the flag that [Console.AddColor] adds.
+const FlagColor = "color"
+
+// A colorChoice is the value of the flag --color; empty: auto.
+type colorChoice string
+
+func (v *colorChoice) String() string { return string(*v) }
+func (v *colorChoice) Type() string   { return "string" }
+
+// Set implements pflag.Value.
+func (v *colorChoice) Set(s string) error {
+	if !slices.Contains([]string{"auto", "always", "never"}, s) {
+		return fmt.Errorf("%q: it must be auto, always or never", s)
+	}
+	*v = colorChoice(s)
+	return nil
+}
+
+// AddColor gives a command, and those below it, the flag --color.
+func (c *Console) AddColor(cmd *cobra.Command) {
+	cmd.PersistentFlags().Var(&c.color, FlagColor,
+		"colors: auto (default: at a terminal, without NO_COLOR), always or never")
+}
+
+// Colors reports whether what is printed on o has colors.
+func (c *Console) Colors(o *Output) bool {
+	return c.color.wanted(os.Getenv, func() bool { return o != nil && o.IsTerminal() })
+}
+
+// wanted reports whether there are colors, with an environment.
+func (v colorChoice) wanted(getenv func(string) string, terminal func() bool) bool {
+	if v == "always" || v == "never" {
+		return v == "always"
+	}
+	return getenv("NO_COLOR") == "" && getenv("TERM") != "dumb" && terminal()
+}
+
+// Paint returns text for standard output in a color, if it has colors.
+func (c *Console) Paint(color Color, text string) string {
+	if !c.Colors(c.Out) {
+		return text
+	}
+	return color.Paint(text)
+}
+
+// Width returns the columns of the terminal that the stream is; 0: it is none.
+func (o *Output) Width() int {
+	w, _, err := term.GetSize(int(o.Fd()))
+	if err != nil {
+		return 0
+	}
+	return w
+}
+
+// Wrap breaks a text between words into lines of at most width columns, beside the indent of the
+// second and later ones. A longer word is not broken. width 0 breaks nothing.
+func Wrap(text string, width int, indent string) string {
+	if width <= 0 {
+		return text
+	}
+	var b strings.Builder
+	column := 0
+	for i, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case column+1+n > width:
+			b.WriteString("\n" + indent)
+			column = 0
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += n
+	}
+	return b.String()
+}
+
+// WrapText is Wrap for paragraphs. A paragraph stays as it is if it fits, or has an indented line.
+func WrapText(text string, width int) string {
+	paragraphs := strings.Split(text, "\n\n")
+	for i, p := range paragraphs {
+		wide := slices.ContainsFunc(strings.Split(p, "\n"), func(line string) bool {
+			return utf8.RuneCountInString(line) > width
+		})
+		if wide && !strings.HasPrefix(p, " ") && !strings.Contains(p, "\n ") {
+			paragraphs[i] = Wrap(p, width, "")
+		}
+	}
+	return strings.Join(paragraphs, "\n\n")
+}
+
+// narrowest is the width below which no column is cut.
+const narrowest = 8
+
+// fit returns the widths of columns that fit into a terminal, and the gap between them. It makes the
+// widest narrower, but never the first, which has what a user gives to other commands. width 0 keeps
+// all.
+func fit(widths []int, width int) (fitted []int, gap int) {
+	fitted, gap = slices.Clone(widths), 3
+	total := func() (n int) {
+		for _, w := range fitted {
+			n += w
+		}
+		return n + gap*(len(fitted)-1)
+	}
+	if width <= 0 || total() <= width {
+		return fitted, gap
+	}
+	gap = 2
+	for total() > width {
+		widest := -1
+		for i := 1; i < len(fitted); i++ {
+			if fitted[i] > narrowest && (widest < 0 || fitted[i] >= fitted[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		fitted[widest]--
+	}
+	return fitted, gap
+}
+
+// cut returns at most so many characters of a cell: the end of a path, the start of all else.
+func cut(cell string, most int) string {
+	r := []rune(cell)
+	switch {
+	case len(r) <= most:
+		return cell
+	case strings.HasPrefix(cell, "/"):
+		return "..." + string(r[len(r)-most+3:])
+	}
+	return string(r[:most-3]) + "..."
+}
+
+// layOut returns the lines of a table with aligned columns, in a terminal of width columns; 0: it
+// is none, and nothing is cut. paint gives a cell its color.
+func layOut(rows [][]string, width int, paint func(row int, cell string) string) (lines []string) {
+	var widths []int
+	for _, cells := range rows {
+		for i, cell := range cells {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	widths, gap := fit(widths, width)
+	for row, cells := range rows {
+		var b strings.Builder
+		column := 0
+		for i, cell := range cells {
+			if cell = cut(cell, widths[i]); width > 0 && i > 0 && column+utf8.RuneCountInString(cell) > width {
+				break // it would go on in the next line
+			}
+			b.WriteString(paint(row, cell))
+			if i < len(cells)-1 {
+				space := widths[i] - utf8.RuneCountInString(cell) + gap
+				b.WriteString(strings.Repeat(" ", space))
+			}
+			column += widths[i] + gap
+		}
+		line := b.String()
+		if width > 0 {
+			line = strings.TrimRight(line, " ")
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// ofWord are the colors of words that are states, where a table has them.
+var ofWord = map[string]Color{
+	"running": Green, "stopped": Yellow, "dead": Red, "damaged": Red,
+	"trusted": Green, "changed": Yellow, "missing": Red, "unreadable": Red,
+}
+
+// label is what begins a line of wolffia's on standard error.
+func (c *Console) label(color Color) string {
+	if !c.Colors(c.Err) {
+		return "wolffia:"
+	}
+	return color.Paint("wolffia:")
+}
+
+// Say prints a line on standard error, also if the user wants no warnings.
+func (c *Console) Say(text string) { fmt.Fprintln(c.Err, c.label(Bold), text) }
+
+// Fail prints an error.
+func (c *Console) Fail(err error) { fmt.Fprintln(c.Err, c.label(Red), Printable(err.Error())) }
