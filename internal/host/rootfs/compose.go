@@ -101,11 +101,11 @@ func Compose(b *boot.Params) (*launch.Spec, error) {
 
 // NewSpec returns the parts of a spec that need no files on the host.
 func NewSpec(b *boot.Params) (*launch.Spec, error) {
-	filter, err := seccomp.Filter()
+	c := &b.Config
+	filter, err := seccomp.Filter(uint32(c.UID), uint32(c.GID))
 	if err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnsupported, err)
 	}
-	c := &b.Config
 	return &launch.Spec{
 		ID: b.ID, Tag: b.Tag, Hostname: Hostname(c), UID: c.UID, GID: c.GID, Home: Home(c),
 		Guest: b.Guest, Network: c.Network, Seccomp: filter, Platform: c.Platform,

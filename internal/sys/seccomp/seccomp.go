@@ -2,7 +2,8 @@
 // profile for a process without capabilities, which refuses among others io_uring,
 // keyctl, userfaultfd, bpf, mount and new namespaces. Beyond that it refuses all but
 // a few families and protocols of sockets, input into the terminal (TIOCSTI,
-// TIOCLINUX), and changes of the limit on core dumps.
+// TIOCLINUX), and changes of the limit on core dumps. It gives chown(2) to somebody else the error
+// of a system with other users, EPERM: without one the kernel answers EINVAL.
 //
 // There is a filter for each architecture. go generate compiles the filters ahead of time, since
 // the profile and its compiler would cost each start a millisecond. A test compares them with the
@@ -13,19 +14,40 @@ package seccomp
 
 import (
 	"embed"
+	"encoding/binary"
 	"fmt"
 	"runtime"
+	"slices"
 )
 
 //go:embed filter_*.bpf
 var filters embed.FS
 
-// Filter returns the filter for the architecture that the program was built for: an
-// array of struct sock_filter, as seccomp(2) and bwrap --seccomp take it.
-func Filter() ([]byte, error) {
+// OwnUID and OwnGID stand for the user and the group of a sandbox in the compiled filters.
+const (
+	OwnUID = 0xf1d00001
+	OwnGID = 0xf1d00002
+)
+
+// Filter returns the filter of a sandbox with this user and group, for the architecture that the
+// program was built for: an array of struct sock_filter, as seccomp(2) and bwrap --seccomp take
+// it.
+func Filter(uid, gid uint32) ([]byte, error) {
 	b, err := filters.ReadFile("filter_" + runtime.GOARCH + ".bpf")
 	if err != nil {
 		return nil, fmt.Errorf("no seccomp filter for architecture %s: run go generate ./internal/sys/seccomp on it", runtime.GOARCH)
+	}
+	const size, jumpIfEqual = 8, 0x15 // BPF_JMP | BPF_JEQ | BPF_K
+	for ins := range slices.Chunk(b, size) {
+		if binary.LittleEndian.Uint16(ins) != jumpIfEqual {
+			continue
+		}
+		switch binary.LittleEndian.Uint32(ins[4:]) {
+		case OwnUID:
+			binary.LittleEndian.PutUint32(ins[4:], uid)
+		case OwnGID:
+			binary.LittleEndian.PutUint32(ins[4:], gid)
+		}
 	}
 	return b, nil
 }

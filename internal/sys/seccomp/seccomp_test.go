@@ -11,7 +11,7 @@ import (
 
 // TestVerdicts runs the filter as the kernel would.
 func TestVerdicts(t *testing.T) {
-	raw, err := seccomp.Filter()
+	raw, err := seccomp.Filter(1000, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,6 +88,13 @@ func TestVerdicts(t *testing.T) {
 		{"prlimit of core dumps, high bits", auditArch, unix.SYS_PRLIMIT64, [6]uint64{0, high | unix.RLIMIT_CORE, ptr}, ignored},
 		{"prlimit that reads it", auditArch, unix.SYS_PRLIMIT64, [6]uint64{0, unix.RLIMIT_CORE, 0, ptr}, allow},
 		{"prlimit of files", auditArch, unix.SYS_PRLIMIT64, [6]uint64{0, unix.RLIMIT_NOFILE, ptr}, allow},
+		{"chown to itself", auditArch, unix.SYS_FCHOWN, [6]uint64{3, 1000, 100}, allow},
+		{"chown of nothing", auditArch, unix.SYS_FCHOWN, [6]uint64{3, 1<<64 - 1, 1<<32 - 1}, allow},
+		{"chown to root", auditArch, unix.SYS_FCHOWN, [6]uint64{3, 0, 100}, eperm},
+		{"chown to root's group", auditArch, unix.SYS_FCHOWN, [6]uint64{3, 1000, 0}, eperm},
+		{"chown to root, high bits", auditArch, unix.SYS_FCHOWN, [6]uint64{3, high, 100}, eperm},
+		{"fchownat to itself", auditArch, unix.SYS_FCHOWNAT, [6]uint64{3, ptr, 1000, 100}, allow},
+		{"fchownat to another", auditArch, unix.SYS_FCHOWNAT, [6]uint64{3, ptr, 1001, 100}, eperm},
 		{"io_uring_setup", auditArch, unix.SYS_IO_URING_SETUP, [6]uint64{}, eperm},
 		{"keyctl", auditArch, unix.SYS_KEYCTL, [6]uint64{}, eperm},
 		{"userfaultfd", auditArch, unix.SYS_USERFAULTFD, [6]uint64{}, eperm},

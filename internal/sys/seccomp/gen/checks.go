@@ -5,6 +5,8 @@ import (
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/sys/seccomp"
 )
 
 // A check runs before the profile's own conditions of a call. It refuses the call by
@@ -58,7 +60,19 @@ var checks = map[string]check{
 	// be changed. The call says that it has been, since programs that must not
 	// dump core (gpg, ssh-agent) give up if they cannot set it to 0.
 	"setrlimit": choose(0, []option{{[]uint32{unix.RLIMIT_CORE}, check{refuse(0)}}}, 0),
+	// Nobody else exists in a sandbox: its user namespace has one user and one group.
+	"chown": owner(1), "lchown": owner(1), "fchown": owner(1), "fchownat": owner(2),
 	"prlimit64": choose(1, []option{{[]uint32{unix.RLIMIT_CORE}, unlessNull(2, check{refuse(0)})}}, 0),
+}
+
+// owner returns a check that refuses a user in argument i and a group in the next one, unless they
+// are the sandbox's or -1 (chown(2)).
+func owner(i int) check {
+	const unchanged = 1<<32 - 1
+	return slices.Concat(
+		only(i, []uint32{unchanged, seccomp.OwnUID}, unix.EPERM),
+		only(i+1, []uint32{unchanged, seccomp.OwnGID}, unix.EPERM),
+	)
 }
 
 // argument loads the low half of an argument.
