@@ -112,7 +112,13 @@ func (w *worktreeGuard) allowSize(g *gatekeeper, o gate.Op, in *fuse.InHeader, n
 	if size <= maxGitRead {
 		return 0 // mostly
 	}
-	for _, m := range append(w.table.links(n), n) {
+	if dir, name := w.table.place(n); w.isRead(dir, name) {
+		return g.deny(o, in, dir, name, perm.Write, syscall.EFBIG, fillsGit)
+	}
+	if !w.table.aliased(n) {
+		return 0 // without memory for each write to a large file
+	}
+	for _, m := range w.table.links(n) {
 		if dir, name := w.table.place(m); w.isRead(dir, name) {
 			return g.deny(o, in, dir, name, perm.Write, syscall.EFBIG, fillsGit)
 		}
