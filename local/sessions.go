@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,10 +82,15 @@ func sessionStart(c *statedir.Config) wire.SessionStart {
 }
 
 // Left returns the home directory of a running sandbox, and what it has there and loses with its
-// end. An earlier version's sandbox is [runtime.ErrInvalid].
+// end: nothing of a home that is a volume or a mount. An earlier version's sandbox is
+// [runtime.ErrInvalid].
 func (s *sessions) Left(ctx context.Context, sandboxID string) (home string, left []wire.LeftPath, err error) {
 	left, _, err = ask(ctx, s, sandboxID, func(conn *client.Conn, c *statedir.Config) ([]wire.LeftPath, error) {
 		home = cmp.Or(c.Env["HOME"], rootfs.Home(c))
+		if slices.ContainsFunc(c.Mounts, func(m runtime.Mount) bool { return m.Target == home }) ||
+			slices.ContainsFunc(c.Volumes, func(v runtime.VolumeMount) bool { return v.Target == home }) {
+			return nil, nil
+		}
 		return conn.Left(ctx, home)
 	})
 	return home, left, err

@@ -23,7 +23,7 @@ var (
 		"internal/git/gitsync":   4600,
 		"internal/host/statedir": 2640,
 		"internal/host/rootfs":   2140,
-		"local":                  7620,
+		"local":                  7640,
 		"mcp":                    3060,
 		"perm":                   3560,
 		"policy":                 2100,

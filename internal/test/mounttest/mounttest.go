@@ -72,7 +72,7 @@ func Start(t *testing.T, args any) *Child {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), Limit)
 	c := &Child{Conn: conn.(*net.UnixConn), Ctx: ctx, done: make(chan struct{})}
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout="+Limit.String())
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", "-test.run="+testenv.Exactly(t), "-test.v", "-test.timeout="+Limit.String())
 	cmd.Env = append(os.Environ(), argsEnv+"="+string(env))
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.Stdout, cmd.Stderr = &c.out, &c.out

@@ -27,10 +27,10 @@ func TestFlags(t *testing.T) {
 		{"proxy port", get + "--noproxy '' --proxy http://127.64.0.1:3128 http://c.no.example:8080/hello", "--allow-host c.no.example:8080", []string{"--network", "filtered"}},
 		{"socks", get + "--noproxy '' --socks5-hostname 127.64.0.1:1080 http://d.no.example:8080/hello", "--allow-host d.no.example:8080", []string{"--network", "filtered"}},
 		{"port", get + "http://e.no.example:8080/hello", "--allow-host e.no.example:8080", []string{"--allow-host", "e.no.example", "--allow-host", "f.no.example:8080"}},
-		{"private", get + "http://ten.ok.example/hello", "--add-host ten.ok.example:10.1.2.3", []string{"--allow-host", "*.ok.example"}},
+		{"private", get + "http://ten.ok.example/hello", "--allow-host ten.ok.example@private", []string{"--allow-host", "*.ok.example"}},
 		{"loopback", get + "https://loop.ok.example/hello", "--add-host loop.ok.example:127.0.0.1", []string{"--allow-host", "*.ok.example"}},
 		{"own", get + "https://own.ok.example/hello", "--add-host own.ok.example:" + own, []string{"--allow-host", "*.ok.example"}},
-		{"private IPv6", get + "https://ula.ok.example/hello", "--add-host ula.ok.example:fd00::1", []string{"--allow-host", "*.ok.example"}},
+		{"private IPv6", get + "https://ula.ok.example/hello", "--allow-host ula.ok.example@private", []string{"--allow-host", "*.ok.example"}},
 		{"server name", get + "--connect-to g.no.example:443:h.no.example:443 https://g.no.example/hello", "--no-sni-check h.no.example", []string{"--allow-host", "h.no.example"}},
 		{"host", get + "-H 'Host: g.no.example' http://i.no.example/hello", "--no-sni-check i.no.example", []string{"--allow-host", "i.no.example"}},
 	} {

@@ -67,7 +67,7 @@ func number(s string) int {
 
 // again is the test once more.
 func again(t *testing.T, stage string, attr *syscall.SysProcAttr) *exec.Cmd {
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=120s")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+Exactly(t), "-test.v", "-test.timeout=120s")
 	cmd.Env = append(os.Environ(), staged+"="+stage)
 	cmd.SysProcAttr = attr
 	return cmd

@@ -22,7 +22,7 @@ func InNamespace(t *testing.T) bool {
 		return true
 	}
 	Need(t, probe.UserNamespaces)
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=60s")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+Exactly(t), "-test.v", "-test.timeout=60s")
 	cmd.Env = append(os.Environ(), namespaced+"="+t.Name())
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,

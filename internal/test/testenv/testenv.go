@@ -121,3 +121,8 @@ func result(f probe.Feature) probe.Result {
 	}
 	return r
 }
+
+// Exactly returns the pattern of go test -run that a test or subtest alone matches.
+func Exactly(t testing.TB) string {
+	return "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
+}

@@ -55,7 +55,7 @@ func Without(t *testing.T, missing ...string) (dir string) {
 func onceMore(t *testing.T, stage string, attr *syscall.SysProcAttr) {
 	t.Helper()
 	attr.Pdeathsig = syscall.SIGKILL
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=60s")
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run="+Exactly(t), "-test.v", "-test.timeout=60s")
 	cmd.Env = append(os.Environ(), without+"="+stage+" "+t.Name(), "TMPDIR=/mnt/user", "HOME=/mnt/user")
 	cmd.SysProcAttr, cmd.Dir = attr, "/"
 	out, err := cmd.CombinedOutput()
