@@ -200,11 +200,11 @@ func TestDo(t *testing.T) {
 		{Request{Op: OpMode, Modes: map[string]Mode{at("none"): {}}}, KindMissing},
 		{Request{Op: OpMove, Moves: []Move{{at("a"), at("b")}}}, KindExists},
 		{Request{Op: OpMove, Moves: []Move{{at("none"), at("c")}}}, KindMissing},
-		{Request{Op: OpMove, Moves: []Move{{at("a"), at("none/c")}}}, KindMissing},
+		{Request{Op: OpMove, Moves: []Move{{at("none"), at("none/c")}}}, KindMissing},
 		{Request{Op: OpReplace, Replace: map[string]Replace{at("a"): {}}}, KindInvalid},
 		{Request{Op: OpReplace, Replace: map[string]Replace{at("d"): {Old: "x"}}}, KindNotRegular},
 		{Request{Op: OpReplace, Replace: map[string]Replace{at("a"): {Old: "text", New: strings.Repeat("x", MaxText)}}}, KindInvalid},
-		{Request{Op: OpMkdir, Modes: map[string]Mode{at("a/x"): {}}}, KindNotDir},
+		{Request{Op: OpMkdir, Modes: map[string]Mode{at("a/x"): {}}}, KindExists},
 	} {
 		if r := Do(&c.q); r.Err == nil || r.Err.Kind != c.kind || r.Err.Message == "" {
 			t.Errorf("%.200v: %+v, want %s", c.q, r.Err, c.kind)

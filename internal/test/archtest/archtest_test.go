@@ -67,6 +67,7 @@ var allow = map[string][]string{
 	"shim":                              {"network", "runtime", "runtime/launch", "shim/prefetch", "fusefs/audit", "fusefs/fusemount", "wire", "wire/client", "internal/host/boot", "internal/sys/cgroup", "internal/host/egress", "internal/git/gitstore", "internal/host/hostsocket", "internal/host/inside", "internal/sys/proc", "internal/sys/rawsock", "internal/host/rootfs", "internal/host/statedir", "internal/host/staticfs", "internal/sys/step"},
 	"session/sessiontest":               {"runtime", "internal/test/suite", "internal/test/testenv"},
 	"internal/host/boot":                {"network", "runtime", "runtime/launch", "perm", "internal/sys/coredump", "internal/host/statedir", "internal/host/staticfs", "internal/sys/step", "internal/sys/hostpath"},
+	"internal/sys/seccomp/gen":          {"internal/sys/seccomp"},
 	"internal/host/rootfs":              {"internal/pathname", "internal/sys/dirents", "runtime", "runtime/launch", "perm", "internal/host/boot", "internal/git/gitask", "internal/sys/beneath", "internal/sys/rmtree", "internal/sys/seccomp", "internal/host/statedir", "internal/host/staticfs"},
 	"internal/host/staticfs":            {"runtime", "perm", "internal/sys/beneath"},
 	"internal/filecall":                 {"internal/archive"},
