@@ -425,7 +425,8 @@ var Table = [...]Field{
 	},
 	// The root command's.
 	{Name: "color", Group: Output, Values: []Value{{Name: "auto"}, {Name: "always"}, {Name: "never"}}},
-	{Name: "help", Group: Output}, // cobra's
+	{Name: "help", Group: Output},  // cobra's
+	{Name: "yolo", Group: Process}, // of the commands of agents
 
 	// Fields of a sandbox's record that have no flag.
 	{Record: "id", Pool: Claim},

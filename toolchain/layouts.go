@@ -138,6 +138,20 @@ var layouts = []Layout{
 	},
 }
 
+// Usual returns patterns of the directories with programs that the tools known by their place have
+// below a home directory, if no variable says otherwise.
+func Usual(home string) (patterns []string) {
+	f := finder{host: &Host{}, home: home}
+	for i := range layouts {
+		for _, dir := range layouts[i].Dirs {
+			if root := f.root(&layouts[i]); root != "" && layouts[i].Refused == "" {
+				patterns = append(patterns, path.Join(root, dir))
+			}
+		}
+	}
+	return patterns
+}
+
 // root returns the root directory of a layout; empty without a home directory.
 func (f *finder) root(l *Layout) string {
 	if l.Var != "" && f.host.Getenv != nil {

@@ -18,7 +18,7 @@ type app struct {
 }
 
 // commands are what makes each command of the command line, by its name.
-var commands = map[string]func(*host.Host) *cobra.Command{
+var commands = withAgents(map[string]func(*host.Host) *cobra.Command{
 	"apply": review.ApplyCommand, "audit": auditCommand, "config": configCommand, "cp": cpCommand, "create": createCommand,
 	"diff": review.DiffCommand, "discard": review.DiscardCommand, "doctor": doctorCommand, "exec": execCommand, "fork": review.ForkCommand,
 	"forward": forwardCommand, "image": imageCommand, "init": initCommand, "inspect": inspectCommand, "logs": logsCommand,
@@ -27,7 +27,7 @@ var commands = map[string]func(*host.Host) *cobra.Command{
 	"session": sessionCommand, "shell": shellCommand, "snapshot": review.SnapshotCommand, "start": startCommand, "stop": stopCommand,
 	"touch": touchCommand, "trust": trustCommand, "untrust": untrustCommand, "version": versionCommand,
 	"volume": volumeCommand, "why": why.Command,
-}
+})
 
 // command builds the whole command line or, if word is the name of a command, what that needs: to
 // build all takes a millisecond.

@@ -22,6 +22,9 @@ import (
 type runFlags struct {
 	flags sandboxflags.Sandbox
 	log   auditFlags
+	// known when the command has ended
+	config *runtime.SandboxConfig
+	result *runtime.Result // nil: nothing ran, or --json
 }
 
 func (f *runFlags) add(h *host.Host, cmd *cobra.Command, is fields.Command) {
@@ -87,6 +90,7 @@ func (f *runFlags) run(h *host.Host, cmd *cobra.Command, args []string, ended fu
 		return err
 	}
 	config.BoundToCaller = true
+	f.config = config
 	ends := review.Flags{Apply: flags.Text("apply")}
 	if err := ends.Check(config.CopyOnWrite); err != nil {
 		return err
@@ -123,6 +127,7 @@ func (f *runFlags) run(h *host.Host, cmd *cobra.Command, args []string, ended fu
 		client := attach.New(h, rt)
 		client.TellServers, client.PublishServers = flags.Servers(h.IsTerminal())
 		end = client.Exec(cmd.Context(), id, true, spec)
+		f.result = client.Result
 		hint.WarnNoCodebase(h.Console, config, end)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), review.DestroyLimit)

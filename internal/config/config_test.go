@@ -427,7 +427,9 @@ func TestBuiltin(t *testing.T) {
 			}
 		}
 	}
-	want := map[string][]string{"home": {"claude"}, "allow-host": {"@anthropic", "@crates", "@go", "@npm", "@pypi"}}
+	want := map[string][]string{
+		"home": {"claude"}, "allow-host": {"@anthropic", "@crates", "@go", "@npm", "@pypi"}, "env": {"DISABLE_AUTOUPDATER=1"},
+	}
 	if diff := cmp.Diff(want, claude); diff != "" {
 		t.Error(diff)
 	}

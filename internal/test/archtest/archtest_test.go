@@ -113,6 +113,7 @@ var allow = map[string][]string{
 	"internal/test/attack/attacktest":   {"runtime", "perm", "internal/*", "internal/sys/*", "internal/host/*", "internal/git/*", "internal/test/*"},
 	"internal/test/crashtest/service":   {"perm", "runtime", "runtime/bwrap", "service/registry", "service", "local"},
 	"cmd/wolffia":                       {"..."},
+	"cmd/wolffia/internal/agent":        {"internal/config", "local", "runtime", "toolchain"},
 	"cmd/wolffia/internal/attach":       {"cmd/wolffia/internal/console", "cmd/wolffia/internal/forward", "cmd/wolffia/internal/hint", "cmd/wolffia/internal/history", "cmd/wolffia/internal/host", "cmd/wolffia/internal/hostdir", "cmd/wolffia/internal/signals", "internal/excerpt", "internal/feed", "local", "ops", "runtime", "wire"},
 	"cmd/wolffia/internal/sandboxflags": {"internal/pathname", "cmd/wolffia/internal/console", "cmd/wolffia/internal/host", "cmd/wolffia/internal/hostdir", "cmd/wolffia/internal/worktree", "fields", "image/store", "internal/config", "internal/git/gitconfig", "internal/git/gituser", "internal/git/hostgit", "internal/host/statedir", "internal/host/staticfs", "local", "network", "perm", "policy", "runtime", "runtime/launch", "service", "service/registry", "toolchain", "volume", "internal/sys/hostpath"},
 	"cmd/wolffia/internal/complete":     {"cmd/wolffia/internal/sandboxflags", "cmd/wolffia/internal/console", "cmd/wolffia/internal/host", "cmd/wolffia/internal/review", "fields", "image/store", "internal/host/statedir", "local", "network", "perm", "runtime", "runtime/backends", "volume"},

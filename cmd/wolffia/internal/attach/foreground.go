@@ -30,6 +30,7 @@ type Client struct {
 	// TellServers has servers inside named whose addresses a command prints, PublishServers has
 	// them made reachable: see [forward.Auto].
 	TellServers, PublishServers bool
+	Result                      *runtime.Result // of the last Exec, without output; nil: nothing ran
 }
 
 // New returns a Client for sandboxes of rt.
@@ -65,6 +66,7 @@ func (c *Client) Exec(ctx context.Context, id string, create bool, spec *runtime
 		notes = append(notes, c.leftNote(ctx, sb.ID))
 	}
 	c.Notes(notes...)
+	c.Result = &exit
 	c.remember(sb, begin, spec, &exit, append(notes, ended)...)
 	return console.ExitWith(exit.ExitCode)
 }
