@@ -55,6 +55,7 @@ var (
 		{Kind: launch.Symlink, Target: "/run/mysqld", Source: "../tmp"},
 		{Kind: launch.Symlink, Target: "/run/postgresql", Source: "../tmp"},
 		{Kind: launch.Symlink, Target: "/run/redis", Source: "../tmp"},
+		{Kind: launch.Symlink, Target: "/run/screen", Source: "../tmp"},
 	}
 )
 
