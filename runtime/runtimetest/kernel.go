@@ -114,7 +114,7 @@ sys('setuid', nr(105, 146), 0)
 sys('setgid', nr(106, 144), 0)
 sys('setgroups', nr(116, 159), 1, buf)
 sys('mknod', nr(259, 33), -100, ctypes.c_char_p(b'/tmp/null'), 0o020666, 0x103)
-sys('personality', nr(135, 92), 0x40000) # ADDR_NO_RANDOMIZE
+sys('personality', nr(135, 92), 0x400000) # READ_IMPLIES_EXEC
 attempt('execveat of a setuid program that works', lambda: os.setresuid(0, 0, 0))
 `, 35)
 }

@@ -1,6 +1,7 @@
 // Package seccomp holds the system call filter of a sandbox. It is Docker's default
 // profile for a process without capabilities, which refuses among others io_uring,
-// keyctl, userfaultfd, bpf, mount and new namespaces. Beyond that it refuses all but
+// keyctl, userfaultfd, bpf, mount and new namespaces. It allows programs without randomised
+// addresses, which debuggers need. Beyond that it refuses all but
 // a few families and protocols of sockets, input into the terminal (TIOCSTI,
 // TIOCLINUX), and changes of the limit on core dumps. It gives chown(2) to somebody else the error
 // of a system with other users, EPERM: without one the kernel answers EINVAL.

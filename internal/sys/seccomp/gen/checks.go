@@ -9,7 +9,7 @@ import (
 	"wolffia/internal/sys/seccomp"
 )
 
-// A check runs before the profile's own conditions of a call. It refuses the call by
+// A check runs before the profile's own conditions of a call. It refuses or allows the call by
 // returning, or continues after its last instruction.
 //
 // A check compares the low half of an argument only. The kernel ignores the high
@@ -38,6 +38,9 @@ var (
 // family of their own.
 const otherTypes = 0xc
 
+// addrNoRandomize is ADDR_NO_RANDOMIZE of personality(2).
+const addrNoRandomize = 0x40000
+
 // checks are our checks beyond Docker's profile, by name of the call.
 var checks = map[string]check{
 	"ioctl": slices.Concat(
@@ -53,6 +56,13 @@ var checks = map[string]check{
 			only(2, inetProtocols, unix.EPROTONOSUPPORT),
 		)},
 	}, unix.EAFNOSUPPORT),
+	// Without randomised addresses: a debugger and ThreadSanitizer start programs so. A program that
+	// gains privileges by execve(2) does not inherit it.
+	"personality": {
+		argument(0),
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: addrNoRandomize, SkipTrue: 1},
+		allow,
+	},
 	"socketpair": only(0, []uint32{unix.AF_UNIX}, unix.EAFNOSUPPORT),
 	// A limit of 1 byte on core dumps is what keeps the kernel from running the
 	// host's handler of them (core(5), "Piping core dumps to a program"; limit
