@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -84,7 +85,7 @@ WOLFFIA_HISTORY=off writes none.`,
 					err = nil // that is how it ends
 				}
 			} else {
-				err = log.Each(each)
+				err = byTime(log.Each, each)
 			}
 			err = errors.Join(err, out.Flush())
 			if n := log.Skipped(); n > 0 {
@@ -99,6 +100,23 @@ WOLFFIA_HISTORY=off writes none.`,
 	cmd.MarkFlagsMutuallyExclusive("last", "since", "follow")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object on each line")
 	return cmd
+}
+
+// byTime calls each with the records of a log in the order of their times: the line of a repeated
+// denial is written when the log has later ones.
+func byTime(read func(func(audit.Record) error) error, each func(audit.Record) error) error {
+	var all []audit.Record
+	err := read(func(r audit.Record) error {
+		all = append(all, r)
+		return nil
+	})
+	slices.SortStableFunc(all, func(a, b audit.Record) int { return a.Time.Compare(b.Time) })
+	for _, r := range all {
+		if err := each(r); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // printRecord prints one line. remedy is what precedes the flag that would allow it in text.

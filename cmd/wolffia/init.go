@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/cmd/wolffia/internal/hostdir"
+	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/internal/config"
 	"wolffia/runtime"
 )
@@ -23,7 +23,8 @@ func initCommand(h *host.Host) *cobra.Command {
 		Use:   "init [DIR]",
 		Short: "Write a configuration file for a project",
 		Long: `Write a configuration file (.wolffia.yaml) for the project in DIR, by default the one
-around the current directory, from what is found there. It counts after wolffia trust.`,
+around the current directory, from what is found there, and trust it. Once it is
+changed, it counts after wolffia trust.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			dir := projectOf(args)
@@ -35,11 +36,15 @@ around the current directory, from what is found there. It counts after wolffia 
 			if err := writeNew(path, text, force); err != nil {
 				return err
 			}
-			trust := "wolffia trust"
-			if len(args) > 0 {
-				trust += " " + console.ShellWord(dir)
+			// Its author is who runs this, and the checksum is that of what was written.
+			of, sum, err := sandboxflags.Identify(dir, []byte(text))
+			if err == nil {
+				err = recordTrust(h, of, sum)
 			}
-			fmt.Fprintf(h.Err, "wolffia: %s is written; to use it: %s\n", console.Printable(path), console.Printable(trust))
+			if err != nil {
+				return err
+			}
+			h.Say(console.Printable(path) + " is written and trusted; after a change: wolffia trust")
 			return nil
 		},
 	}

@@ -130,7 +130,7 @@ func tellCopied(ctx context.Context, h *host.Host, rt *local.Runtime) error {
 	all, err := rt.List(ctx)
 	for _, s := range all {
 		if s.CopyOnWrite && (s.State == runtime.StateStopped || s.State == runtime.StateDead) {
-			h.Warn("sandbox %[1]s stays, since it may have changes that were not applied, or snapshots: wolffia diff %[1]s; snapshot ls %[1]s; rm -f %[1]s", s.ContainerName())
+			h.Warn("sandbox %[1]s stays, since it may have changes that were not applied, or snapshots: wolffia diff %[1]s, wolffia snapshot ls %[1]s or wolffia rm -f %[1]s", s.ContainerName())
 		}
 	}
 	return err

@@ -49,7 +49,7 @@ func TestMCPCow(t *testing.T) {
 	}
 	id := strings.TrimSpace(h.wolffia("ls", "-q"))
 	lines := strings.Split(strings.TrimSpace(c.said.text.String()), "\n")
-	if want := fmt.Sprintf("wolffia: the changes are kept in sandbox %[1]s: wolffia diff %[1]s; apply %[1]s; discard %[1]s; rm -f %[1]s", id); lines[len(lines)-1] != want {
+	if want := fmt.Sprintf("wolffia: the changes are kept in sandbox %[1]s: wolffia diff %[1]s, wolffia apply %[1]s or wolffia rm -f %[1]s", id); lines[len(lines)-1] != want {
 		t.Errorf("the last line is %q, want %q", lines[len(lines)-1], want)
 	}
 	if _, err := os.Lstat(filepath.Join(h.project, "sub/new")); !os.IsNotExist(err) {

@@ -74,6 +74,11 @@ func trust(ctx context.Context, h *host.Host, dir string, yes bool) error {
 			return err
 		}
 	}
+	return recordTrust(h, path, sum)
+}
+
+// recordTrust has a project's file count as long as it has this content.
+func recordTrust(h *host.Host, path, sum string) error {
 	state, err := h.OpenState()
 	if err != nil {
 		return err

@@ -51,6 +51,9 @@ func Canonical(name string) (string, error) {
 	if strings.Contains(name, "://") {
 		return bad("a name begins with the registry's host, without a scheme, such as registry.example/team/image:tag")
 	}
+	if strings.HasPrefix(name, "./") || strings.HasPrefix(name, "../") || strings.HasPrefix(name, "/") {
+		return bad("files are docker-archive:FILE or oci:DIR")
+	}
 	return remote(name, bad)
 }
 

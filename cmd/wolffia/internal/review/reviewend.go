@@ -45,7 +45,7 @@ func (rv *Reviewer) Review(ctx context.Context, id string, f *Flags, failed bool
 	}
 	return true, func() error {
 		err := told()
-		fmt.Fprintf(rv.Err, "wolffia: sandbox %[1]s stays, since it has snapshots: wolffia snapshot ls %[1]s; rm -f %[1]s\n", id)
+		fmt.Fprintf(rv.Err, "wolffia: sandbox %[1]s stays, since it has snapshots: wolffia snapshot ls %[1]s, wolffia rm -f %[1]s\n", id)
 		return err
 	}, err
 }
@@ -155,7 +155,7 @@ func (rv *Reviewer) summarize(all []runtime.Change) {
 
 // kept says how to come back to a sandbox with changes.
 func (rv *Reviewer) kept(s *runtime.Sandbox) {
-	fmt.Fprintf(rv.Err, "wolffia: the changes are kept in sandbox %[1]s: wolffia diff %[1]s; apply %[1]s; discard %[1]s; rm -f %[1]s\n", s.ID)
+	rv.Say(fmt.Sprintf("the changes are kept in sandbox %[1]s: wolffia diff %[1]s, wolffia apply %[1]s or wolffia rm -f %[1]s", s.ID))
 }
 
 // askReview asks what becomes of the changes. Its results are those of review.

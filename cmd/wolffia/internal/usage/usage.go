@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,6 +73,9 @@ func Explain(root *cobra.Command, c *console.Console, misread func(), empty ...s
 				err := cmp.Or(exclusive(cmd), check(cmd, args))
 				if err == nil || errors.Is(err, runtime.ErrInvalid) {
 					return err
+				}
+				if cmd.ArgsLenAtDash() == 0 && !cmd.HasParent() {
+					return commandAlone(cmd, args)
 				}
 				if cmd.HasSubCommands() {
 					return unknownCommand(cmd, args[0])
@@ -161,7 +165,11 @@ func helpTopic(help *cobra.Command, args []string) error {
 func unknownCommand(cmd *cobra.Command, word string) error {
 	hint := fmt.Sprintf("see %s --help", cmd.CommandPath())
 	if use := OtherWords[word]; use != "" && !cmd.HasParent() {
-		hint = "use " + use
+		if hint = use; strings.HasPrefix(use, "wolffia ") {
+			hint = "use " + use
+		}
+	} else if program(word) && !cmd.HasParent() {
+		hint = "to run it in a sandbox: wolffia run -- " + word + " ..."
 	} else if near := cmd.SuggestionsFor(word); len(near) > 0 {
 		for i := range near {
 			near[i] = cmd.CommandPath() + " " + near[i]
@@ -171,8 +179,28 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 	return runtime.Errorf(runtime.ErrInvalid, "%q is not a command of %s: %s", word, cmd.CommandPath(), hint)
 }
 
+// program reports whether a word is a program of PATH.
+func program(word string) bool {
+	_, err := exec.LookPath(word)
+	return err == nil && !strings.Contains(word, "/")
+}
+
+// commandAlone is the error for a command line that is a command to run: it is what follows --.
+func commandAlone(cmd *cobra.Command, args []string) error {
+	words := make([]string, len(args))
+	for i, arg := range args {
+		words[i] = console.ShellWord(arg)
+	}
+	return runtime.Errorf(runtime.ErrInvalid, "%s needs a command before --: use wolffia run -- %s", cmd.CommandPath(), console.Printable(strings.Join(words, " ")))
+}
+
 // OtherWords are commands of other programs, and what does the same here.
 var OtherWords = map[string]string{
+	"build":   "docker or podman builds images; wolffia image pull docker-archive:FILE takes one",
+	"compose": "wolffia create, for each service",
+	"system":  "wolffia prune, or wolffia doctor",
+	"upgrade": "install the new release as the old one was; wolffia version says which this is",
+	"update":  "install the new release as the old one was; wolffia version says which this is",
 	"attach":  "wolffia shell SANDBOX, or wolffia session attach SANDBOX NAME",
 	"bash":    "wolffia shell",
 	"copy":    "wolffia cp",
@@ -184,7 +212,7 @@ var OtherWords = map[string]string{
 	"kill":    "wolffia stop, or wolffia rm -f to remove the sandbox too",
 	"port":    "wolffia forward SANDBOX [LOCAL:]PORT",
 	"ps":      "wolffia ls",
-	"login":   "wolffia shell SANDBOX",
+	"login":   "wolffia shell SANDBOX, or docker login for a registry: its credentials count here",
 	"pause":   "wolffia stop, or wolffia snapshot create",
 	"pull":    "wolffia image pull",
 	"remove":  "wolffia rm",
@@ -208,6 +236,12 @@ var OtherFlags = []struct {
 	On    []string // the commands that it is about
 	Use   string
 }{
+	{[]string{"m"}, making, "--memory SIZE"},
+	{[]string{"internet"}, making, "--allow-host NAME for each host, or --network host for all"},
+	{[]string{"hostname", "h"}, making, "each sandbox has a host name of its own, which cannot be chosen"},
+	{[]string{"tmpfs"}, making, "/tmp and the home directory are the sandbox's own, and vanish with it"},
+	{[]string{"restart"}, making, "nothing restarts a sandbox by itself: wolffia start"},
+	{[]string{"gpus", "device"}, making, "a sandbox has no devices of the host"},
 	{[]string{"v"}, making, "--mount SRC[:DST][:ro|rw]"},
 	{[]string{"bind", "dir", "directory"}, making, "--codebase DIR, or --mount SRC[:DST][:ro|rw]"},
 	{[]string{"allow-domain", "allow-net"}, making, "--allow-host NAME[:PORTS], or *.DOMAIN"},
