@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -103,11 +102,21 @@ func (c *Client) remember(sb *runtime.Sandbox, begin time.Time, spec *runtime.Co
 		Time: time.Now(), Duration: time.Since(begin), Dir: dir, Codebase: sb.CodebasePath, Sandbox: sb.ID,
 		Command: spec.Command, ExitCode: exit.ExitCode, Denied: exit.Denied, DeniedMore: exit.DeniedMore,
 		Refused: exit.Refused, RefusedMore: exit.RefusedMore,
-		Notes: slices.DeleteFunc(slices.Clone(notes), func(note string) bool { return note == "" }),
+		Notes: printable(notes),
 	})
 	if err != nil {
 		c.Warn("write the history, which wolffia why reads: %v; WOLFFIA_HISTORY=off leaves it out", err)
 	}
+}
+
+// printable returns the notes that are not empty, as a terminal may have them.
+func printable(notes []string) (kept []string) {
+	for _, note := range notes {
+		if note != "" {
+			kept = append(kept, console.Printable(note))
+		}
+	}
+	return kept
 }
 
 // queueNoticeDelay is how long a command waits for others in its session before wolffia tells the
