@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
@@ -63,6 +64,20 @@ func (s *settings) ChangeEgress(ctx context.Context, sandboxID string, edit func
 	return c.Egress, amend(ctx, rec, c, &was, "names", "try again", func(ctx context.Context) (*boot.Reply, error) {
 		return askShim(ctx, rec, &boot.Request{Op: boot.OpNetwork, Egress: c.Egress}, boot.RulesLimit+boot.KillLimit)
 	})
+}
+
+// Reached returns NAME:PORT of hosts that a sandbox with [runtime.NetworkFiltered] has connected to
+// since its start, some hundred at most. It must run.
+func (s *settings) Reached(ctx context.Context, sandboxID string) ([]string, error) {
+	rec, _, err := s.header(sandboxID)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := askShim(ctx, rec, &boot.Request{Op: boot.OpEgress, Since: math.MaxInt64}, boot.StatsLimit)
+	if err != nil {
+		return nil, err
+	}
+	return strings.Fields(answer.Reached), nil
 }
 
 func networkOf(c *statedir.Config) runtime.Network { return cmp.Or(c.Network, runtime.NetworkNone) }

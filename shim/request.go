@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"wolffia/internal/host/boot"
@@ -65,7 +66,9 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 		case s.filtered == nil:
 			return c.reply(outcome(errNotFiltered))
 		case req.Op == boot.OpEgress:
-			return c.reply(s.filtered.refused(req.Since))
+			reply := s.filtered.refused(req.Since)
+			reply.Reached = strings.Join(s.filtered.filter.Reached(), " ")
+			return c.reply(reply)
 		}
 		return c.answerLater(func() *boot.Reply { return outcome(s.filtered.set(req.Egress)) })
 	case boot.OpDial:

@@ -48,8 +48,8 @@ without your secrets, with a home of its own that stays, in which you log in onc
 found in PATH, or where npm, nvm, pipx, uv and others install programs. Its own sandbox
 is switched off: this one holds. Its questions stay, unless --yolo switches them off.
 
-When it has ended, one screen says which files it has changed, what it has committed and
-what it was denied. With --cow its changes stay beside your files until you apply them;
+When it has ended, one screen says which files it has changed, what it has committed,
+which hosts it has reached and what it was denied. With --cow its changes stay beside your files until you apply them;
 --worktree BRANCH gives it a branch and a directory of its own.
 
 Arguments behind -- are its own. The same for: %[3]s.`, a.Name, a.Title, agentNames()),

@@ -66,6 +66,8 @@ type Reply struct {
 	// Refused answers egress, and Seen is how many refusals there were since the start.
 	Refused *runtime.Refusals `json:"refused,omitempty"`
 	Seen    int64             `json:"seen,omitempty"`
+	// Reached answers egress too: NAME:PORT of each host that was connected to, with spaces between.
+	Reached string `json:"reached,omitempty"`
 	// Errno is the kernel's error number for dial, if that has failed with one.
 	Errno int `json:"errno,omitempty"`
 	// Unknown says that the request may or may not have taken effect.

@@ -16,6 +16,8 @@ type Filter interface {
 	// SetPolicy replaces the policy; nil allows nothing. When it returns, the new policy is in
 	// force. On an error the policy is the old one.
 	SetPolicy(*network.Compiled) error
+	// Reached returns NAME:PORT of the hosts that it has connected to, sorted, some hundred at most.
+	Reached() []string
 	Close() error
 }
 

@@ -73,6 +73,7 @@ type Gateway struct {
 	mu       sync.Mutex
 	inbound  map[*inboundConn]struct{}
 	outbound map[*outboundConn]struct{}
+	reached  map[target]struct{} // at most maxReached
 }
 
 // Filter is an [egress.Start].
@@ -117,7 +118,7 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 	g := &Gateway{
 		options: o, lookups: rate.NewLimiter(4, 128), owners: rate.NewLimiter(32, 64),
 		slots:     make(chan struct{}, maxConns),
-		listeners: map[uint16]net.Listener{}, nameListeners: nameListeners{by: map[netip.AddrPort]*nameListener{}}, inbound: map[*inboundConn]struct{}{}, outbound: map[*outboundConn]struct{}{},
+		listeners: map[uint16]net.Listener{}, nameListeners: nameListeners{by: map[netip.AddrPort]*nameListener{}}, inbound: map[*inboundConn]struct{}{}, outbound: map[*outboundConn]struct{}{}, reached: map[target]struct{}{},
 	}
 	g.ctx, g.cancel = context.WithCancel(ctx)
 	g.policy.Store(o.Policy)

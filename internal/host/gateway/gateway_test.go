@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -590,6 +591,23 @@ func (w *world) set(p network.Policy) {
 }
 
 // A new policy holds at once: for names, for ports, and for connections that exist.
+// The hosts that were reached are remembered, each once, and not without end.
+func TestReached(t *testing.T) {
+	g := &Gateway{ctx: t.Context(), outbound: map[*outboundConn]struct{}{}, reached: map[target]struct{}{}}
+	for _, name := range []string{"b.example", "a.example", "b.example"} {
+		g.register(&outboundConn{g: g, to: target{name: name, port: 443}})
+	}
+	if got, want := g.Reached(), []string{"a.example:443", "b.example:443"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	for i := range 2 * maxReached {
+		g.register(&outboundConn{g: g, to: target{name: fmt.Sprintf("%d.example", i), port: 443}})
+	}
+	if got := len(g.Reached()); got != maxReached {
+		t.Errorf("%d hosts, want %d", got, maxReached)
+	}
+}
+
 func TestSetPolicy(t *testing.T) {
 	checkLeaks(t)
 	w := newWorld(t, allow("git.example:22", "stays.example:22"))

@@ -3,6 +3,8 @@ package gateway
 import (
 	"net"
 	"net/netip"
+	"slices"
+	"strconv"
 	"sync"
 
 	"wolffia/network"
@@ -58,5 +60,22 @@ func (g *Gateway) register(o *outboundConn) bool {
 		return false
 	}
 	g.outbound[o] = struct{}{}
+	if len(g.reached) < maxReached {
+		g.reached[o.to] = struct{}{}
+	}
 	return o.allowedBy(g.policy.Load())
+}
+
+// maxReached is how many hosts are remembered: the program inside can choose any number of names.
+const maxReached = 100
+
+// Reached implements [egress.Filter].
+func (g *Gateway) Reached() (all []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for to := range g.reached {
+		all = append(all, net.JoinHostPort(to.name, strconv.Itoa(int(to.port))))
+	}
+	slices.Sort(all)
+	return all
 }

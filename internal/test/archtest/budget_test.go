@@ -19,7 +19,7 @@ var (
 		"fusefs":                 10480,
 		"fusefs/cow":             5500,
 		"guest":                  2700,
-		"internal/host/gateway":  2715,
+		"internal/host/gateway":  2735,
 		"internal/git/gitsync":   4600,
 		"internal/host/statedir": 2640,
 		"internal/host/rootfs":   2140,

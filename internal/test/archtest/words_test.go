@@ -58,7 +58,7 @@ var maxWords = map[string]int{
 	"docs/performance.md":                955,
 	"docs/pool.md":                       530,
 	"docs/recipes/README.md":             200,
-	"docs/recipes/agent.md":              541,
+	"docs/recipes/agent.md":              545,
 	"docs/recipes/ci.md":                 600,
 	"docs/recipes/git.md":                270,
 	"docs/recipes/go.md":                 280,
@@ -74,7 +74,7 @@ var maxWords = map[string]int{
 	"docs/static.md":                     718,
 	"docs/toolchains.md":                 493,
 	"docs/volumes.md":                    679,
-	"docs/wire.md":                       2590,
+	"docs/wire.md":                       2595,
 }
 
 // maxDocuments is how many words all pages may have together.

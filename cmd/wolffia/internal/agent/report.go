@@ -23,6 +23,7 @@ type Report struct {
 	Result  *runtime.Result
 	Files   []string // that were changed, below the repository or the codebase
 	Commits []string // made meanwhile: the abbreviated hash, and the subject
+	Hosts   []string // that it has reached; nil: it was not asked
 	Copied  bool     // the changes are asked about afterwards: there are no Files
 }
 
@@ -47,6 +48,9 @@ func (r *Report) Lines() (lines []string) {
 			break
 		}
 		add("    %s", c)
+	}
+	if r.Hosts != nil {
+		add("  hosts reached: %s", listed(r.Hosts))
 	}
 	var denied, refused []string
 	for _, d := range r.Result.Denied {
@@ -86,6 +90,11 @@ func counted(names []string, more int) string {
 // out.
 func Look(ctx context.Context, rt *local.Runtime, id string, c *runtime.SandboxConfig, since time.Time) *Report {
 	r := &Report{Copied: c.CopyOnWrite}
+	if c.Network == runtime.NetworkFiltered {
+		if hosts, err := rt.Reached(ctx, id); err == nil {
+			r.Hosts = append([]string{}, hosts...)
+		}
+	}
 	if c.CodebasePath == "" {
 		return r
 	}
