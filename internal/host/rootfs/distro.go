@@ -33,7 +33,7 @@ var (
 		"lsb-release", "redhat-release", "system-release", "fedora-release",
 		"alpine-release", "arch-release",
 		"matplotlibrc", "maven/m2.conf", "R/Renviron", "R/ldpaths", "R/repositories",
-		"R/Makeconf", "R/javaconf", "vim/vimrc", "X11/rgb.txt", "python3/debian_config",
+		"R/Makeconf", "R/javaconf", siteProfile, "vim/vimrc", "X11/rgb.txt", "python3/debian_config",
 		"python3.*/sitecustomize.py",
 	}
 	// distroDirs are patterns of directories in /etc.
@@ -58,6 +58,9 @@ var (
 		{Kind: launch.Symlink, Target: "/run/screen", Source: "../tmp"},
 	}
 )
+
+// siteProfile has R's default repositories, in code of the administrator's.
+const siteProfile = "R/Rprofile.site"
 
 // What namesCredential knows: whole names, their endings, and words in them.
 var (
@@ -138,6 +141,17 @@ func namesCredential(name string) bool {
 	return slices.ContainsFunc(words, func(word string) bool {
 		return slices.Contains(credentialWords, strings.TrimSuffix(word, "s"))
 	})
+}
+
+// plainCode reports whether the open file fd, of a size, has nothing that is a credential or reads
+// one: no such word, and no user in a URL.
+func plainCode(fd int, size int64) bool {
+	text := make([]byte, min(size, 64<<10))
+	n, err := unix.Pread(fd, text, 0)
+	code := strings.ToLower(string(text))
+	names := func(word string) bool { return strings.Contains(code, word) }
+	return err == nil && int64(n) == size && !slices.ContainsFunc(credentialWords, names) &&
+		!slices.ContainsFunc([]string{"@", "_pat", "key", "auth"}, names)
 }
 
 // etcNames are the names in directories of /etc, as far as they were looked at.

@@ -40,6 +40,27 @@ func TestSettingsOnly(t *testing.T) {
 }
 
 // No pattern of a file names credentials: found files are not asked for that.
+func TestPlainCode(t *testing.T) {
+	for code, want := range map[string]bool{
+		"options(repos = c(CRAN = 'https://cloud.r-project.org'))": true, "": true,
+		"options(repos = 'https://ann:x1@own.example')": false, "Sys.setenv(GITHUB_PAT = 'x1')": false,
+		"my.Token <- 'x1'": false, strings.Repeat("#", 70<<10): false,
+	} {
+		file := filepath.Join(t.TempDir(), "code")
+		if err := os.WriteFile(file, []byte(code), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := plainCode(int(f.Fd()), int64(len(code))); got != want {
+			t.Errorf("%.60q: %t, want %t", code, got, want)
+		}
+		_ = f.Close()
+	}
+}
+
 func TestDistroFiles(t *testing.T) {
 	for _, pattern := range distroFiles {
 		if base := filepath.Base(pattern); strings.Contains(base, "*") || namesCredential(base) {

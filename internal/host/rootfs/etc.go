@@ -160,7 +160,7 @@ func copyEtc(etc, name string, public bool) error {
 		return nil
 	}
 	if err == nil {
-		if !public || publicFile(&st) {
+		if (!public || publicFile(&st)) && (name != siteProfile || plainCode(in, st.Size)) {
 			to := filepath.Join(etc, name)
 			if err = copyFile(to, in, st.Size, maxEtcFile); errors.Is(err, fs.ErrNotExist) {
 				err = errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), copyFile(to, in, st.Size, maxEtcFile))

@@ -22,7 +22,7 @@ var (
 		"internal/host/gateway":  2735,
 		"internal/git/gitsync":   4600,
 		"internal/host/statedir": 2640,
-		"internal/host/rootfs":   2140,
+		"internal/host/rootfs":   2155,
 		"local":                  7640,
 		"mcp":                    3060,
 		"perm":                   3560,
