@@ -594,6 +594,12 @@ func (w *world) set(p network.Policy) {
 // The hosts that were reached are remembered, each once, and not without end.
 func TestReached(t *testing.T) {
 	g := &Gateway{ctx: t.Context(), outbound: map[*outboundConn]struct{}{}, reached: map[target]struct{}{}}
+	compiled, err := (&network.Policy{Allow: []string{"*.example"}}).Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.policy.Store(compiled)
+	g.register(&outboundConn{g: g, to: target{name: "c.other", port: 443}}) // not allowed any more
 	for _, name := range []string{"b.example", "a.example", "b.example"} {
 		g.register(&outboundConn{g: g, to: target{name: name, port: 443}})
 	}

@@ -60,10 +60,11 @@ func (g *Gateway) register(o *outboundConn) bool {
 		return false
 	}
 	g.outbound[o] = struct{}{}
-	if len(g.reached) < maxReached {
+	allowed := o.allowedBy(g.policy.Load())
+	if allowed && len(g.reached) < maxReached {
 		g.reached[o.to] = struct{}{}
 	}
-	return o.allowedBy(g.policy.Load())
+	return allowed
 }
 
 // maxReached is how many hosts are remembered: the program inside can choose any number of names.
