@@ -40,7 +40,7 @@ runsc: ## build the pinned gVisor for --runtime gvisor, into ~/.cache/wolffia
 setup: ## install what the host lacks to run sandboxes (bubblewrap), as root or with sudo
 	@scripts/setup run
 
-run: setup build ## set up, build, and show the main job on this checkout
+run: setup build ## set up, build, and show the main job: wolffia tour
 	@scripts/demo
 
 check: lint ## a minute: the linters, the pure packages, sandboxes with bubblewrap, the command line; installs nothing

@@ -25,7 +25,7 @@ var commands = withAgents(map[string]func(*host.Host) *cobra.Command{
 	"ls": lsCommand, "mcp": serving.MCPCommand, "network": networkCommand, "policy": policyCommand, "pool": poolCommand,
 	"prune": pruneCommand, "rm": rmCommand, "run": runCommand, "scan": scanCommand, "serve": serving.ServeCommand,
 	"session": sessionCommand, "shell": shellCommand, "snapshot": review.SnapshotCommand, "start": startCommand, "stop": stopCommand,
-	"touch": touchCommand, "trust": trustCommand, "untrust": untrustCommand, "version": versionCommand,
+	"touch": touchCommand, "tour": tourCommand, "trust": trustCommand, "untrust": untrustCommand, "version": versionCommand,
 	"volume": volumeCommand, "why": why.Command,
 })
 

@@ -34,16 +34,15 @@ func demo(t *testing.T, env ...string) (said string, code int) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), script)
-	cmd.Env = append(os.Environ(), env...)
+	temp := shimtest.PublicDir(t)
+	cmd.Env = append(os.Environ(), append(env, "TMPDIR="+temp)...)
 	cmd.WaitDelay = time.Minute
 	out, err := cmd.CombinedOutput()
 	if _, is := err.(*exec.ExitError); err != nil && !is {
 		t.Fatal(err)
 	}
-	for _, left := range []string{".env.demo", "demo-note.txt"} {
-		if _, err := os.Lstat(filepath.Join(checkout, left)); err == nil {
-			t.Errorf("%s is left", left)
-		}
+	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+		t.Errorf("what is left: %v, %v", left, err)
 	}
 	return string(out), cmd.ProcessState.ExitCode()
 }
@@ -51,7 +50,6 @@ func demo(t *testing.T, env ...string) (said string, code int) {
 // The demonstration of make run works, and leaves nothing.
 func TestDemo(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
-	testenv.Tools(t, "git")
 	said, code := demo(t, "WOLFFIA_STATE_DIR="+filepath.Join(shimtest.PublicDir(t), "state"))
 	if code != 0 || !strings.Contains(said, "exit code 7 (the command's own)") || strings.Contains(said, "do-not-show-this") {
 		t.Errorf(`demo: got code %d, said %s; want code == 0 and said contains "exit code 7 (the command's own)" and said does not contain do-not-show-this`,

@@ -191,7 +191,8 @@ func commandAlone(cmd *cobra.Command, args []string) error {
 	for i, arg := range args {
 		words[i] = console.ShellWord(arg)
 	}
-	return runtime.Errorf(runtime.ErrInvalid, "%s needs a command before --: use wolffia run -- %s", cmd.CommandPath(), console.Printable(strings.Join(words, " ")))
+	return runtime.Errorf(runtime.ErrInvalid, "%s needs a command before --: use wolffia run -- %s",
+		cmd.CommandPath(), console.Printable(strings.Join(words, " ")))
 }
 
 // OtherWords are commands of other programs, and what does the same here.
