@@ -44,7 +44,7 @@ var harmlessDots = strings.Fields(`
 	.kamal .metadata .packages .flutter-plugins* .nojekyll .well-known .hidden .template.config .streamlit .storybook
 	.openapi-generator
 
-	.cache .*cache .venv .virtualenv .mypy_cache .pytest_cache .ruff_cache .hypothesis .pytype .pyre
+	.cache .*cache .venv .venv-* .venv[0-9]* .virtualenv .mypy_cache .pytest_cache .ruff_cache .hypothesis .pytype .pyre
 	.ipynb_checkpoints .virtual_documents .tox .nox .eggs .pybuild .pdm-build .coverage .coverage.* .nyc_output
 	.benchmarks .next .nuxt .output .svelte-kit .astro .vite .vitest .vitepress .vuepress .docusaurus .turbo .nx
 	.angular .parcel-cache .expo .expo-shared .react-router .react-email .tanstack .vinxi .vercel .netlify .wrangler
@@ -61,7 +61,7 @@ var harmlessDots = strings.Fields(`
 	.fuse_hidden* .goutputstream-* .merge_file_* .~lock.* .#* ._* .*~ .*.sw[a-px] .*.un~
 	.*.{tmp,temp,lock,log,pid,bak,orig,rej,old,backup,stamp,timestamp,done,md,txt,csv}
 	.*.*.[A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9]
-	.*[0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9]
+	.*.tmp[-._]* .*[0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9]
 ` + renamed())
 
 // renamed returns the patterns of what rsync writes and renames to a name without an extension: six

@@ -11,7 +11,7 @@ func TestNewNames(t *testing.T) {
 	rules := append(NewNameRules(".", []string{".owntool", ".odd,{name}\xff", ".Upper"}, []string{"own"}), Rule{Pattern: "**", Level: Write})
 	rules = append(rules, NewNameRules("home/ann", []string{".profile.d"}, nil)...)
 	p := mustCompile(t, rules...)
-	for _, name := range strings.Fields(".newagent .newagent/settings.json .a .zrc .Zrc ..x .1 .newtool.config .newtool.2 .newtool2024 .new_tool .\xc3\xa9 .hg .jj .svn .config/new .config/new/x .direnv .mytool.json .foo.d .settings .factorypath " +
+	for _, name := range strings.Fields(".newagent .newagent/settings.json .a .zrc .Zrc ..x .1 .newtool.config .newtool.2 .venvtool .x.tmpl .newtool2024 .new_tool .\xc3\xa9 .hg .jj .svn .config/new .config/new/x .direnv .mytool.json .foo.d .settings .factorypath " +
 		".merlin .hie-bios .clangd .lsp .ropeproject home/ann/.newagent home/ann/.config/x") {
 		for _, dir := range []bool{false, true} {
 			if got := p.Level(name, dir); got != Read {
@@ -27,7 +27,7 @@ func TestNewNames(t *testing.T) {
 	}
 	for _, name := range strings.Fields(".owntool .owntool/x .odd,{name}\xff .Upper .config/own .config/own/x .config .config/dotnet-tools.json .git .git/config .gitignore .dockerignore .github/workflows/ci.yml " +
 		".eslintrc.json .prettierrc .editorconfig .env.example .cache/x .venv/bin/python .mypy_cache .pytest_cache .next .nuxt .turbo .vite .tox .nox .ruff_cache .gradle .idea/x.iml .vscode/extensions.json " +
-		".main.go.swp .#main.go .main.go~ .tmpAb12Cd .README.md.Xy12Zz .LICENSE.M30mLj .run.abcdeF .depend .built .stamp-a .terraform.tfstate.lock.info .x.yaml123456789 .irb_history .testmondata-wal .Rhistory .goutputstream-ABC .DS_Store .python-version .mvn/wrapper/x .terraform .yarn/cache/x .pnp.cjs home/ann/.profile.d main.go") {
+		".main.go.swp .#main.go .main.go~ .tmpAb12Cd .README.md.Xy12Zz .LICENSE.M30mLj .run.abcdeF .depend .built .stamp-a .terraform.tfstate.lock.info .x.yaml123456789 .irb_history .testmondata-wal .venv-test .venv312 .x.json.tmp-1 .x.json.tmp.12.34 .Rhistory .goutputstream-ABC .DS_Store .python-version .mvn/wrapper/x .terraform .yarn/cache/x .pnp.cjs home/ann/.profile.d main.go") {
 		if got := p.Level(name, false); got != Write {
 			t.Errorf("%s is %v", name, got)
 		}
