@@ -49,13 +49,15 @@ found in PATH, or where npm, nvm, pipx, uv and others install programs. Its own 
 is switched off: this one holds. Its questions stay, unless --yolo switches them off.
 
 When it has ended, one screen says which files it has changed, what it has committed,
-which hosts it has reached and what it was denied. With --cow its changes stay beside your files until you apply them;
---worktree BRANCH gives it a branch and a directory of its own.
+which hosts it has reached and what it was denied. With --cow its changes stay beside
+your files until you apply them; --worktree BRANCH gives it a branch and a directory of
+its own. Arguments behind -- are its own. The same for:
 
-Arguments behind -- are its own. The same for: %[3]s.`, a.Name, a.Title, agentNames()),
+  %[3]s`, a.Name, a.Title, agentNames()),
 		Example: strings.ReplaceAll("  wolffia NAME\n  wolffia NAME --cow --allow-host @github\n"+
 			"  wolffia NAME --worktree fix -- --help", "NAME", a.Name),
 	}
+	cmd.DisableFlagsInUseLine = true
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.flags.Text("image") == "" && f.flags.Text("rootfs") == "" {
 			if err := findAgent(h, a, len(f.flags.List("mount")) > 0); err != nil {
