@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -51,12 +53,12 @@ func (c *Completer) Complete(cmd *cobra.Command) {
 		cmd.ValidArgsFunction = onlyFirst(completePresets)
 	case path == "network lists":
 		cmd.ValidArgsFunction = onlyFirst(completeLists)
-	case path == "network learn":
-		cmd.ValidArgsFunction = nil
+	case path == "run", path == "network learn":
+		cmd.ValidArgsFunction = c.completeCommand
 	case path == "image rm":
 		cmd.ValidArgsFunction = c.completeImages
 	case at >= 0:
-		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, w string) ([]string, cobra.ShellCompDirective) {
 			switch {
 			case len(args) > 0 && reviews(path):
 				return c.completeReview(cmd.Context(), path, args), cobra.ShellCompDirectiveNoFileComp
@@ -77,7 +79,10 @@ func (c *Completer) Complete(cmd *cobra.Command) {
 			case path == "network allow":
 				return completeLists(cmd, args, "")
 			case path == "exec":
-				return nil, cobra.ShellCompDirectiveDefault
+				if args = args[1:]; len(args) > 0 && args[0] == "--" {
+					args = args[1:]
+				}
+				return c.completeCommand(cmd, args, w)
 			}
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -95,6 +100,45 @@ func (c *Completer) Complete(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		c.Complete(sub)
 	}
+}
+
+// systemPath are the directories of programs that sandboxes on the host's system show.
+var systemPath = []string{"/usr/local/bin", "/usr/bin", "/bin"}
+
+// completeCommand completes a command to run inside: its program, of the system and of the
+// toolchains that the sandbox shows, and then files. What an image has is not known.
+func (c *Completer) completeCommand(cmd *cobra.Command, args []string, begun string) (
+	[]string, cobra.ShellCompDirective,
+) {
+	image := cmd.Flags().Lookup("image")
+	if len(args) > 0 || strings.Contains(begun, "/") || image != nil && image.Changed {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	dirs := slices.Clone(systemPath)
+	if found, err := c.Toolchains(&runtime.SandboxConfig{}); err == nil {
+		for i := range found.Toolchains {
+			dirs = append(dirs, found.Toolchains[i].Dirs...)
+		}
+	}
+	return programs(dirs, begun), cobra.ShellCompDirectiveDefault
+}
+
+// programs returns the programs of directories whose names begin so.
+func programs(dirs []string, begun string) (out []string) {
+	for _, dir := range dirs {
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			if !strings.HasPrefix(e.Name(), begun) {
+				continue
+			}
+			name := filepath.Join(dir, e.Name())
+			if st, err := os.Stat(name); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
+				out = append(out, console.OneLine(e.Name()))
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // onlyFirst completes the first argument only.
