@@ -211,16 +211,17 @@ func renew(rec *statedir.Record, c *statedir.Config) error {
 	if err != nil {
 		return err
 	}
-	was, rules := c.PrivateGit, c.Permissions
-	if !was && perm.GitUnguarded(rules) != "" {
-		c.GitDirs = runtime.GitInPlace
+	next := *c // others may read c meanwhile
+	if !c.PrivateGit && perm.GitUnguarded(c.Permissions) != "" {
+		next.GitDirs = runtime.GitInPlace
 	}
-	c.PrivateGit = hasPrivateGit(c)
-	c.Permissions = gitRules(c, rules)
-	if !free && was == c.PrivateGit && slices.Equal(rules, c.Permissions) {
+	next.PrivateGit = hasPrivateGit(&next)
+	next.Permissions = gitRules(&next, c.Permissions)
+	if !free && c.PrivateGit == next.PrivateGit && slices.Equal(c.Permissions, next.Permissions) {
 		return nil
 	}
-	c.BoundToCaller = c.BoundToCaller && !free
+	next.BoundToCaller = c.BoundToCaller && !free
+	*c = next
 	return rec.SetConfig(c)
 }
 

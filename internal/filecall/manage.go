@@ -78,7 +78,9 @@ func (m *Mode) apply(p string) error {
 			return err
 		}
 		err = os.Chown(p, uid, gid)
-		if errors.Is(err, unix.EINVAL) { // its user namespace maps no such number
+		others := uid >= 0 && uid != os.Getuid() || gid >= 0 && gid != os.Getgid()
+		// Its user namespace maps no other number: the kernel answers EINVAL, seccomp EPERM.
+		if errors.Is(err, unix.EINVAL) || others && errors.Is(err, unix.EPERM) {
 			return wrong("owner %q, group %q: the sandbox has its own user and group only: leave them out", m.Owner, m.Group)
 		}
 		if err != nil {
