@@ -73,12 +73,25 @@ const maxAddress = 128
 // Write implements [io.Writer].
 func (o *watcher) Write(b []byte) (int, error) {
 	n, err := o.w.Write(b)
-	text := append(o.rest, b...)
-	for _, at := range addresses(text) {
+	for _, at := range o.look(b) {
 		o.auto.found(at)
 	}
-	o.rest = slices.Clone(text[max(0, len(text)-maxAddress):])
 	return n, err
+}
+
+// look returns the addresses in what is written next. It copies little of it.
+func (o *watcher) look(b []byte) (all []address) {
+	o.rest = append(o.rest, b[:min(len(b), maxAddress)]...)
+	texts := [][]byte{o.rest} // what goes on from one write to the next
+	if len(b) > maxAddress {
+		texts = append(texts, b)
+	}
+	for _, text := range texts {
+		all = append(all, addresses(text)...)
+	}
+	last := texts[len(texts)-1]
+	o.rest = append(o.rest[:0], last[max(0, len(last)-maxAddress):]...)
+	return all
 }
 
 // An address is one of a server on the sandbox's own loopback.
@@ -88,19 +101,21 @@ type address struct {
 }
 
 // escapes are the sequences by which programs colour parts of an address.
-var escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")
+var escapes = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("\x1b\\[[0-9;]*m") })
 
 // served are texts with the address of a server. What follows the port ends it: a later write may
 // go on.
-var served = regexp.MustCompile(`(https?)://(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):(\d{2,5})[^\d]` +
-	`|(?i:listening (?:on|at) (?:port |\S*:))()(\d{2,5})[^\d]`)
+var served = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(https?)://(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):(\d{2,5})[^\d]` +
+		`|(?i:listening (?:on|at) (?:port |\S*:))()(\d{2,5})[^\d]`)
+})
 
 // addresses returns the addresses in a text.
 func addresses(text []byte) (all []address) {
 	if !bytes.Contains(text, []byte("://")) && !bytes.Contains(text, []byte("istening")) {
 		return nil // nearly always
 	}
-	for _, m := range served.FindAllSubmatch(escapes.ReplaceAll(text, nil), -1) {
+	for _, m := range served().FindAllSubmatch(escapes().ReplaceAll(text, nil), -1) {
 		scheme, digits := string(m[1]), m[2]
 		if digits == nil {
 			digits = m[4]

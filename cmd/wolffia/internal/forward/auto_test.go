@@ -3,6 +3,7 @@ package forward
 import (
 	"io"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -29,6 +30,17 @@ func TestWatcher(t *testing.T) {
 	for _, text := range []string{"http://local", "host:51", "73/\n", "http://localhost:80/\n"} {
 		if n, err := w.Write([]byte(text)); n != len(text) || err != nil {
 			t.Errorf("write %q: %d, %v", text, n, err)
+		}
+	}
+	long := strings.Repeat("x", 5000)
+	w2 := &watcher{}
+	for text, want := range map[string]bool{long + "http://local": false, "host:5173/" + long: true, long + "http://localhost:5173/" + long: true} {
+		_ = w2.look([]byte(long))
+		if strings.HasPrefix(text, "host") {
+			_ = w2.look([]byte(long + "http://local"))
+		}
+		if got := slices.Contains(w2.look([]byte(text)), address{"http", 5173}); got != want {
+			t.Errorf("an address in a long write: %v, want %v", got, want)
 		}
 	}
 	if got := addresses(append(w.rest, '\n')); !slices.Equal(got, []address{{"http", 5173}, {"http", 80}}) {
