@@ -102,14 +102,12 @@ its own. Arguments behind -- are its own. The same for:
 }
 
 // agentNames are the names of all agents.
-func agentNames() (names string) {
-	for i, a := range config.Agents() {
-		if i > 0 {
-			names += ", "
-		}
-		names += a.Name
+func agentNames() string {
+	var names []string
+	for _, a := range config.Agents() {
+		names = append(names, a.Name)
 	}
-	return names
+	return strings.Join(names, ", ")
 }
 
 // findAgent has PATH name the directory of an agent. mounted says that the user shows directories,

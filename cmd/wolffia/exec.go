@@ -91,11 +91,7 @@ func textOf(command []string) string {
 	if len(command) == 1 {
 		return command[0]
 	}
-	words := make([]string, len(command))
-	for i, word := range command {
-		words[i] = console.ShellWord(word)
-	}
-	return strings.Join(words, " ")
+	return console.ShellLine(command)
 }
 
 // checkTTY returns why the flag -t, if it is given, cannot be followed.

@@ -57,6 +57,15 @@ func ShellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
+// ShellLine returns words as a command line for a POSIX shell.
+func ShellLine(words []string) string {
+	quoted := make([]string, len(words))
+	for i, word := range words {
+		quoted[i] = ShellWord(word)
+	}
+	return strings.Join(quoted, " ")
+}
+
 // Counted returns a number and a noun.
 func Counted(n int, noun string) string {
 	if n != 1 {

@@ -187,12 +187,8 @@ func program(word string) bool {
 
 // commandAlone is the error for a command line that is a command to run: it is what follows --.
 func commandAlone(cmd *cobra.Command, args []string) error {
-	words := make([]string, len(args))
-	for i, arg := range args {
-		words[i] = console.ShellWord(arg)
-	}
 	return runtime.Errorf(runtime.ErrInvalid, "%s needs a command before --: use wolffia run -- %s",
-		cmd.CommandPath(), console.Printable(strings.Join(words, " ")))
+		cmd.CommandPath(), console.Printable(console.ShellLine(args)))
 }
 
 // OtherWords are commands of other programs, and what does the same here.

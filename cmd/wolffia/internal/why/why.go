@@ -109,11 +109,7 @@ func commandLine(e *history.Entry) string {
 	if len(e.Command) == 0 {
 		return "(a shell)"
 	}
-	words := make([]string, len(e.Command))
-	for i, word := range e.Command {
-		words[i] = console.ShellWord(word)
-	}
-	return strings.Join(words, " ")
+	return console.ShellLine(e.Command)
 }
 
 // Print prints what commands were denied since a time; an empty one means the last command
