@@ -17,13 +17,10 @@ const maxNamed = 3
 // EveryDenial returns a line for each denial and refusal of an entry of the history.
 func EveryDenial(e *history.Entry) (lines []string) {
 	for _, n := range slices.Concat(denials(e.Denied), refusals(e.Refused)) {
-		if n.allow != "" {
-			n.text += "; to allow it: " + n.allow
-		}
-		lines = append(lines, n.text)
+		lines = append(lines, n.line(""))
 	}
 	if more := e.DeniedMore + e.RefusedMore; more > 0 {
-		lines = append(lines, fmt.Sprintf("%d more, of which the history has no more", more))
+		lines = append(lines, fmt.Sprintf("%d more, which the history does not name", more))
 	}
 	return lines
 }
@@ -84,6 +81,14 @@ func refusals(list []runtime.Refusal) (notes []note) {
 // A note is a denial and the flag that would allow it; an empty allow means no flag.
 type note struct{ text, allow string }
 
+// line returns the note as a line; flags is what the flag follows.
+func (n *note) line(flags string) string {
+	if n.allow == "" {
+		return n.text
+	}
+	return n.text + "; to allow it: " + flags + n.allow
+}
+
 // named returns the lines of at most maxNamed notes, of which no two have the same flag. Those of
 // a command that failed begin with the last, which most likely made it fail. The last line says
 // where the others are; more is how many others there are beside notes.
@@ -99,10 +104,7 @@ func named(notes []note, failed bool, more int, flags, all string) (lines []stri
 			continue
 		}
 		told[n.allow], told[n.text] = true, true
-		if n.allow != "" {
-			n.text += "; to allow it: " + flags + n.allow
-		}
-		lines = append(lines, n.text)
+		lines = append(lines, n.line(flags))
 	}
 	if more > 0 && len(lines) > 0 {
 		lines[len(lines)-1] += fmt.Sprintf("; %d more: %s", more, all)

@@ -45,7 +45,7 @@ func (c *Client) Terminal(ctx context.Context, sandbox, name string, takeover, c
 		return Unattached, err
 	}
 	defer t.Close()
-	begin := time.Now()
+	begin, sb := time.Now(), lookUp(ctx, c.rt, sandbox)
 	var end runtime.Result
 	exited := false
 	defer func() { // when the terminal is as it was
@@ -57,7 +57,7 @@ func (c *Client) Terminal(ctx context.Context, sandbox, name string, takeover, c
 		if !exited {
 			return
 		}
-		c.remember(lookUp(context.WithoutCancel(ctx), c.rt, sandbox), begin, &runtime.Command{}, &end, notes...)
+		c.remember(sb, begin, &runtime.Command{}, &end, notes...)
 	}()
 	restore, err := c.RawMode(t.Resize)
 	if err != nil {
@@ -74,7 +74,7 @@ func (c *Client) Terminal(ctx context.Context, sandbox, name string, takeover, c
 	screen := console.NewScreen(c.Out)
 	defer screen.Leave()
 	out := []io.Writer{screen}
-	servers := c.watchServers(ctx, lookUp(ctx, c.rt, sandbox), true, create, out)
+	servers := c.watchServers(ctx, sb, true, create, out)
 	defer servers.Close()
 	printed := make(chan struct{})
 	go func() { // ends with the terminal
