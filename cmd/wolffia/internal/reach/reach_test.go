@@ -4,24 +4,42 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
+
+	"wolffia/network"
 )
 
+// hosts returns the hosts of a list.
+func hosts(t *testing.T, name string) []string {
+	t.Helper()
+	for _, l := range network.Lists() {
+		if l.Name == name {
+			return l.Hosts
+		}
+	}
+	t.Fatalf("no list %s", name)
+	return nil
+}
+
 func TestLists(t *testing.T) {
+	name := func(list string) string { return strings.TrimSuffix(hosts(t, list)[0], ":443") }
+	npm, node, models, modules := name("npm"), name("node"), name("huggingface"), hosts(t, "go")
 	n := &Network{
 		Lookup: func(_ context.Context, name string) ([]netip.Addr, error) {
-			switch name {
-			case "registry.npmjs.org":
+			switch {
+			case name == npm:
 				return []netip.Addr{netip.MustParseAddr("10.1.2.3")}, nil
-			case "proxy.golang.org", "sum.golang.org", "nodejs.org":
+			case name == node, slices.Contains(modules, name+":443"):
 				return []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("8.8.8.8")}, nil
-			case "huggingface.co":
+			case name == models:
 				return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 			}
 			return nil, errors.New("not found")
 		},
 		Dial: func(_ context.Context, address string) error {
-			if address == "nodejs.org:443" {
+			if address == node+":443" {
 				return errors.New("refused")
 			}
 			return nil
@@ -29,9 +47,9 @@ func TestLists(t *testing.T) {
 	}
 	want := map[string][2]string{
 		"@go":          {"", ""},
-		"@npm":         {"registry.npmjs.org leads to a private address, 10.1.2.3\n", "--allow-host @npm@private"},
-		"@node":        {"nodejs.org: port 443 does not answer\n", "if there is a mirror, in your configuration file: mirrors: {node: NAME}, or NAME@private"},
-		"@huggingface": {"huggingface.co leads to a loopback address, 127.0.0.1\n", "if there is a mirror, in your configuration file: mirrors: {huggingface: NAME}, or NAME@private"},
+		"@npm":         {npm + " leads to a private address, 10.1.2.3\n", "--allow-host @npm@private"},
+		"@node":        {node + ": port 443 does not answer\n", "if there is a mirror, in your configuration file: mirrors: {node: NAME}, or NAME@private"},
+		"@huggingface": {models + " leads to a loopback address, 127.0.0.1\n", "if there is a mirror, in your configuration file: mirrors: {huggingface: NAME}, or NAME@private"},
 	}
 	for _, r := range n.Lists(t.Context()) {
 		w, listed := want[r.Found]
