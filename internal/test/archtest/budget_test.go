@@ -40,7 +40,7 @@ var (
 const (
 	defaultLines   = 2000
 	defaultMethods = 60
-	maxProduct     = 124700 // lines of Go of the product
+	maxProduct     = 134000 // lines of Go of the product
 	maxColumns     = 120
 	maxWide        = 1360 // lines with more
 )
