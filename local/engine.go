@@ -67,6 +67,10 @@ func (s *engines) runEngine(ctx context.Context, backend *launch.Backend, what s
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.Kill() })
 	defer stop()
+	if progress == nil {
+		progress = func(string) {}
+	}
+	defer progress("")
 	last := &boot.Report{}
 	const most = 16 << 20 // bytes
 	lines := bufio.NewScanner(io.LimitReader(out, most))
@@ -76,7 +80,7 @@ func (s *engines) runEngine(ctx context.Context, backend *launch.Backend, what s
 		if err := json.Unmarshal(lines.Bytes(), r); err != nil {
 			break
 		}
-		if last = r; r.Step != "" && progress != nil {
+		if last = r; r.Step != "" {
 			progress(r.Step)
 		}
 	}

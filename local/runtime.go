@@ -28,7 +28,8 @@ type Options struct {
 	// beside it, then in PATH.
 	Binary string
 	// Progress is called with each step of what takes long, such as the download of an
-	// image; nil disables it. The text may come from elsewhere: quote it before printing.
+	// image, and with an empty text when that has ended; nil disables it. The text may come
+	// from elsewhere: quote it before printing.
 	Progress func(text string)
 	// Log receives a line for each sandbox that is removed unasked, for example because
 	// its lifetime is over; nil disables logging.

@@ -43,7 +43,7 @@ func pulled(ctx context.Context, how, stateDir, maxSize, name string) (string, e
 	}
 	opts := &image.Options{Limits: store.Limits{Size: size}, Public: how == "pull-public"}
 	if how == "pull-with-bar" {
-		bar := &bar{}
+		bar := &bar{begin: time.Now()}
 		opts.Progress = bar.set
 		defer bar.clear()
 	}
@@ -54,11 +54,17 @@ func pulled(ctx context.Context, how, stateDir, maxSize, name string) (string, e
 	return img.ID, nil
 }
 
-// A bar is a progress bar on standard error. It appears with the first byte of a layer.
-// The zero bar is ready to use.
-type bar struct{ b *progressbar.ProgressBar }
+// A bar is a progress bar on standard error. It appears with the first bytes of a layer that are
+// read more than a second after begin.
+type bar struct {
+	begin time.Time
+	b     *progressbar.ProgressBar
+}
 
 func (b *bar) set(done, total int64) {
+	if time.Since(b.begin) < time.Second {
+		return
+	}
 	if b.b == nil {
 		b.b = progressbar.NewOptions64(total,
 			progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetDescription("pulling"),

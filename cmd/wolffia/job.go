@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -214,7 +213,7 @@ func jobWaitCommand(h *host.Host) *cobra.Command {
 				if asJSON {
 					err = h.PrintJSON(&jobEnd{TimedOut: true, ExitCode: console.ExitTimedOut})
 				} else {
-					fmt.Fprintf(h.Err, "wolffia: job %s runs on after --timeout %v\n", console.Printable(args[2]), limit)
+					h.Sayf("job %s runs on after --timeout %v", console.Printable(args[2]), limit)
 					err = nil
 				}
 				return errors.Join(err, console.ExitStatus(console.ExitTimedOut))

@@ -21,7 +21,10 @@ func startCommand(h *host.Host) *cobra.Command {
 		Use:   "start SANDBOX...",
 		Short: "Start sandboxes that are stopped or dead",
 		Args:  cobra.MinimumNArgs(1),
-		RunE:  h.Each(func(ctx context.Context, rt *local.Runtime, ref string) error { return rt.Start(ctx, ref) }),
+		RunE: h.Each(func(ctx context.Context, rt *local.Runtime, ref string) error {
+			defer h.During("start the sandbox")()
+			return rt.Start(ctx, ref)
+		}),
 	}
 }
 

@@ -153,7 +153,7 @@ what becomes of the changes, as run does; what is neither applied nor discarded 
 			client.TellServers, client.PublishServers = flags.Servers(true)
 			left, err := client.Terminal(cmd.Context(), id, defaultSession, false, len(args) == 0)
 			if left == attach.Detached {
-				fmt.Fprintln(h.Err, "wolffia:", detachNote(id, ours, copied))
+				h.Say(detachNote(id, ours, copied))
 			}
 			if left == attach.Detached || !ours || left == attach.Unattached && len(args) == 1 {
 				return err

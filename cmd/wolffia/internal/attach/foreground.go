@@ -54,7 +54,7 @@ func (c *Client) Exec(ctx context.Context, id string, create bool, spec *runtime
 	exit.ExitCode = console.CodeFor(exit)
 	ended := endNote(&exit, spec)
 	if ended != "" {
-		fmt.Fprintln(c.Err, "wolffia:", ended)
+		c.Say(ended)
 	}
 	if exit.OutOfMemory {
 		c.Warn(outOfMemory)
@@ -80,7 +80,7 @@ func (c *Client) watchServers(ctx context.Context, sb *runtime.Sandbox, tty, cre
 	a.Create, a.Publish = create, c.PublishServers
 	a.Say = func(line string) { c.Note("%s", console.Printable(line)) }
 	if tty { // it is raw, and the cursor may be anywhere
-		a.Say = func(line string) { fmt.Fprintf(c.Err, "\r\nwolffia: %s\r\n", console.Printable(line)) }
+		a.Say = func(line string) { c.SayRaw(console.Printable(line)) }
 	}
 	for i := range w {
 		w[i] = a.Watch(w[i])
@@ -128,12 +128,12 @@ func (c *Client) noteQueue(spec *runtime.Command) (stop func()) {
 	if spec.Session == "" {
 		return func() {}
 	}
-	end := "\n"
+	say := func(text string) { c.Say(text) }
 	if spec.TTY {
-		end = "\r\n" // the terminal is raw
+		say = c.SayRaw
 	}
 	timer := time.AfterFunc(time.Hour, func() {
-		fmt.Fprintf(c.Err, "wolffia: session %s is busy: the command waits for its turn (--no-wait: fail at once)%s", spec.Session, end)
+		say("session " + spec.Session + " is busy: the command waits for its turn (--no-wait: fail at once)")
 	})
 	timer.Stop()
 	spec.Queued = func(waits bool) {

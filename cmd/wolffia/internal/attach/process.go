@@ -2,7 +2,6 @@ package attach
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -92,7 +91,7 @@ func (c *Client) attach(ctx context.Context, id string, spec *runtime.Command, s
 			switch will.decide(sig, time.Now()) {
 			case warned:
 				if !spec.TTY { // else the keys go to the command
-					fmt.Fprintln(c.Err, "wolffia: the command runs on: press ctrl-c again to end it")
+					c.Say("the command runs on: press ctrl-c again to end it")
 				}
 				pass(sig)
 			case passed:

@@ -3,7 +3,6 @@ package attach
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"time"
 
@@ -101,7 +100,7 @@ func (c *Client) Terminal(ctx context.Context, sandbox, name string, takeover, c
 	case err != nil:
 		return ended, err
 	case t.Detached():
-		fmt.Fprint(c.Err, "\r\nwolffia: another client took over the terminal\r\n")
+		c.SayRaw("another client took over the terminal")
 		return Detached, nil
 	}
 	exited, end.ExitCode = true, console.CodeFor(end)

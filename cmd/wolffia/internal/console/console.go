@@ -28,6 +28,7 @@ type Console struct {
 	color    colorChoice
 	Printed  bool      // a JSON value was printed
 	keyboard *keyboard // see typist
+	progress progress
 }
 
 // New returns a Console.
@@ -41,15 +42,6 @@ func (c *Console) keys() *keyboard {
 		c.keyboard = &keyboard{in: c.In}
 	}
 	return c.keyboard
-}
-
-// Progress returns a function that shows the current long step on one line of the
-// terminal; nil without a terminal.
-func (c *Console) Progress() func(text string) {
-	if !c.Err.IsTerminal() {
-		return nil
-	}
-	return func(text string) { fmt.Fprintf(c.Err, "\r\033[K%s\r", Printable(text)) }
 }
 
 // PrintJSON writes v, indented.

@@ -8,14 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A ctrl-d that was typed before the terminal is raw ends the input inside as one typed later.
-func TestEarlyEnd(t *testing.T) {
+// terminal returns the two ends of a pseudo-terminal, for the time of the test.
+func terminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	master := os.NewFile(uintptr(fd), "ptmx")
-	defer master.Close()
+	master = os.NewFile(uintptr(fd), "ptmx")
+	t.Cleanup(func() { _ = master.Close() })
 	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
 	if err != nil {
 		t.Fatal(err)
@@ -23,11 +24,17 @@ func TestEarlyEnd(t *testing.T) {
 	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
 		t.Fatal(err)
 	}
-	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer slave.Close()
+	t.Cleanup(func() { _ = slave.Close() })
+	return master, slave
+}
+
+// A ctrl-d that was typed before the terminal is raw ends the input inside as one typed later.
+func TestEarlyEnd(t *testing.T) {
+	master, slave := terminal(t)
 	typed := func(text string) {
 		if _, err := master.WriteString(text); err != nil {
 			t.Fatal(err)

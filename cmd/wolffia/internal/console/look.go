@@ -220,8 +220,26 @@ func (c *Console) label(color Color) string {
 	return color.Paint("wolffia:")
 }
 
-// Say prints a line on standard error, also if the user wants no warnings.
-func (c *Console) Say(text string) { fmt.Fprintln(c.Err, c.label(Bold), text) }
+// Say prints lines on standard error, also if the user wants no warnings.
+func (c *Console) Say(lines ...string) {
+	for _, text := range lines {
+		c.line(Bold, text, "", "\n")
+	}
+}
+
+// Sayf is Say with a format.
+func (c *Console) Sayf(format string, args ...any) { c.Say(fmt.Sprintf(format, args...)) }
+
+// SayRaw is Say where the terminal is raw, and the cursor may be anywhere.
+func (c *Console) SayRaw(text string) { c.line(Bold, text, "\r\n", "\r\n") }
 
 // Fail prints an error.
-func (c *Console) Fail(err error) { fmt.Fprintln(c.Err, c.label(Red), Printable(err.Error())) }
+func (c *Console) Fail(err error) { c.line(Red, Printable(err.Error()), "", "\n") }
+
+// line prints a line of wolffia's between before and after, in the place of that of the progress.
+func (c *Console) line(color Color, text, before, after string) {
+	c.progress.mu.Lock()
+	defer c.progress.mu.Unlock()
+	c.eraseProgress()
+	fmt.Fprint(c.Err, before+c.label(color)+" "+text+after)
+}

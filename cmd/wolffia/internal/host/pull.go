@@ -42,7 +42,7 @@ func (h *Host) Pull(ctx context.Context, req *puller.Request) (string, error) {
 	}
 	defer program.Close()
 	req.StateDir = rt.StateDir()
-	if h.Err.IsTerminal() {
+	if h.Err.IsTerminal() && !h.Quiet {
 		req.Terminal = h.Err.File
 	}
 	return puller.Pull(ctx, program.ExecPath(), req)

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -50,7 +49,9 @@ takes what the sandbox is at as BRANCH.`,
 			if git {
 				return New(h, rt).applyGit(cmd.Context(), s, branch, dry)
 			}
+			end := h.During("apply the changes")
 			res, err := rt.Apply(cmd.Context(), s.ID, runtime.ApplyOptions{Paths: paths, DryRun: dry, Force: force})
+			end()
 			if asJSON {
 				return New(h, rt).applyJSON(res, dry, err)
 			}
@@ -92,7 +93,7 @@ func (rv *Reviewer) applied(s *runtime.Sandbox, res *runtime.ApplyResult, dry bo
 		rv.Note("nothing to apply")
 	}
 	if len(left) > 0 && !rv.Quiet {
-		fmt.Fprintf(rv.Err, "wolffia: left: %s\n", countText(left))
+		rv.Say("left: " + countText(left))
 		e := bufio.NewWriter(rv.Err)
 		printNames(e, left)
 		_ = e.Flush()
@@ -144,14 +145,15 @@ Processes and sessions are not copied.`,
 		Example: `  try=$(wolffia fork --name try box)`,
 		Args:    cobra.ExactArgs(1),
 		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, args []string) error {
+			end := h.During("copy the sandbox")
 			s, err := rt.Fork(ctx, args[0], name)
-			if err != nil {
-				return err
-			}
-			if start {
-				if err := rt.Start(ctx, s.ID); err != nil {
-					return errors.Join(err, rt.Destroy(context.WithoutCancel(ctx), s.ID))
+			if err == nil && start {
+				if err = rt.Start(ctx, s.ID); err != nil {
+					err = errors.Join(err, rt.Destroy(context.WithoutCancel(ctx), s.ID))
 				}
+			}
+			if end(); err != nil {
+				return err
 			}
 			_, err = h.Out.WriteString(s.ID + "\n")
 			return err
@@ -175,6 +177,7 @@ func SnapshotCommand(h *host.Host) *cobra.Command {
 			Long: `Keep a copy of the changes as they are at one moment. The sandbox may run. The copy takes
 the room of the changed files, or none on file systems that share blocks (btrfs, XFS).`,
 			RunE: h.Over(func(ctx context.Context, rt *local.Runtime, args []string) error {
+				defer h.During("copy the changes")()
 				_, err := rt.Snapshot(ctx, args[0], args[1])
 				return err
 			}),
@@ -187,6 +190,7 @@ the room of the changed files, or none on file systems that share blocks (btrfs,
 		&cobra.Command{
 			Use: "restore SANDBOX NAME", Short: "Replace the changes of a stopped sandbox by a snapshot, which is kept", Args: cobra.ExactArgs(2),
 			RunE: h.Over(func(ctx context.Context, rt *local.Runtime, args []string) error {
+				defer h.During("copy the snapshot")()
 				return rt.Restore(ctx, args[0], args[1])
 			}),
 		},

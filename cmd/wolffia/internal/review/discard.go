@@ -66,7 +66,9 @@ func (rv *Reviewer) discard(ctx context.Context, s *runtime.Sandbox, paths []str
 	case d.commits != 0:
 		return runtime.Errorf(runtime.ErrConflict, "discard would take commits of sandbox %[1]s along, %[2]s: take them first with wolffia apply --git %[1]s, or wolffia cp for a repository that was made inside, or discard with --yes", s.ContainerName(), d.commitsText())
 	}
+	end := rv.During("discard the changes")
 	n, err := rv.rt.Discard(ctx, s.ID, paths)
+	end()
 	if n > 0 {
 		rv.Note("discarded: %s", d.result(n))
 	}

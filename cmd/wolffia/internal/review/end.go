@@ -3,7 +3,6 @@ package review
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"wolffia/cmd/wolffia/internal/console"
@@ -30,7 +29,7 @@ func (rv *Reviewer) endGit(ctx context.Context, id string) (keep bool, tell func
 		return false, silent, nil
 	}
 	return true, func() error {
-		fmt.Fprintf(rv.Err, "wolffia: sandbox %[1]s stays, since it has what would be lost: %[2]s: wolffia shell %[1]s to go on, wolffia rm -f %[1]s to end it\n", id, console.Printable(r.Pending))
+		rv.Sayf("sandbox %[1]s stays, since it has what would be lost: %[2]s: wolffia shell %[1]s to go on, wolffia rm -f %[1]s to end it", id, console.Printable(r.Pending))
 		return nil
 	}, nil
 }

@@ -45,7 +45,7 @@ func (rv *Reviewer) Review(ctx context.Context, id string, f *Flags, failed bool
 	}
 	return true, func() error {
 		err := told()
-		fmt.Fprintf(rv.Err, "wolffia: sandbox %[1]s stays, since it has snapshots: wolffia snapshot ls %[1]s, wolffia rm -f %[1]s\n", id)
+		rv.Sayf("sandbox %[1]s stays, since it has snapshots: wolffia snapshot ls %[1]s, wolffia rm -f %[1]s", id)
 		return err
 	}, err
 }
@@ -70,9 +70,9 @@ func (rv *Reviewer) reviewChanges(ctx context.Context, id string, f *Flags, fail
 	if len(shown) == 0 && !git {
 		return false, silent, nil
 	}
-	var head strings.Builder
+	var head []string
 	if len(shown) > 0 {
-		fmt.Fprintf(&head, "wolffia: %s\n", countText(shown))
+		head = append(head, countText(shown))
 	}
 	commits := false // inside, or there may be
 	if git {
@@ -83,13 +83,13 @@ func (rv *Reviewer) reviewChanges(ctx context.Context, id string, f *Flags, fail
 		}
 		if err != nil {
 			rv.Warn("%s", console.Printable(err.Error()))
-			fmt.Fprintf(&head, "wolffia: there may be commits inside that the host does not have; to take them: wolffia apply --git %s, or wolffia cp for a repository that was made inside\n", s.ID)
+			head = append(head, fmt.Sprintf("there may be commits inside that the host does not have; to take them: wolffia apply --git %s, or wolffia cp for a repository that was made inside", s.ID))
 		}
 		if below > 0 {
-			fmt.Fprintf(&head, "wolffia: commits of repositories made inside that no remote has: %d; to take them, copy those repositories with wolffia cp\n", below)
+			head = append(head, fmt.Sprintf("commits of repositories made inside that no remote has: %d; to take them, copy those repositories with wolffia cp", below))
 		}
 		if top > 0 {
-			fmt.Fprintf(&head, "wolffia: commits inside that the host does not have: %d; to take them: wolffia apply --git %s\n", top, s.ID)
+			head = append(head, fmt.Sprintf("commits inside that the host does not have: %d; to take them: wolffia apply --git %s", top, s.ID))
 		}
 	}
 	choice := f.Apply
@@ -100,18 +100,20 @@ func (rv *Reviewer) reviewChanges(ctx context.Context, id string, f *Flags, fail
 		}
 	}
 	if choice == ApplyAsk && len(shown) > 0 && rv.Asks() {
-		_, _ = rv.Err.WriteString(head.String())
+		rv.Say(head...)
 		return rv.askReview(asking, s, shown, commits)
 	}
 	if choice == ApplyAlways && len(shown) > 0 {
+		end := rv.During("apply the changes")
 		res, failure := rv.rt.Apply(ctx, s.ID, runtime.ApplyOptions{})
+		end()
 		keep = failure != nil || commits
 		if res != nil {
 			left, _ := WithoutGit(res.Left)
 			keep = keep || len(left) > 0
 		}
 		return keep, func() error {
-			_, _ = rv.Err.WriteString(head.String())
+			rv.Say(head...)
 			err := rv.applied(s, res, false, failure)
 			if keep {
 				rv.kept(s)
@@ -120,7 +122,7 @@ func (rv *Reviewer) reviewChanges(ctx context.Context, id string, f *Flags, fail
 		}, nil
 	}
 	return true, func() error {
-		_, _ = rv.Err.WriteString(head.String())
+		rv.Say(head...)
 		rv.summarize(shown)
 		rv.kept(s)
 		return nil
@@ -155,7 +157,7 @@ func (rv *Reviewer) summarize(all []runtime.Change) {
 
 // kept says how to come back to a sandbox with changes.
 func (rv *Reviewer) kept(s *runtime.Sandbox) {
-	rv.Say(fmt.Sprintf("the changes are kept in sandbox %[1]s: wolffia diff %[1]s, wolffia apply %[1]s or wolffia rm -f %[1]s", s.ID))
+	rv.Sayf("the changes are kept in sandbox %[1]s: wolffia diff %[1]s, wolffia apply %[1]s or wolffia rm -f %[1]s", s.ID)
 }
 
 // askReview asks what becomes of the changes. Its results are those of review.
@@ -180,7 +182,9 @@ func (rv *Reviewer) askReview(ctx context.Context, s *runtime.Sandbox, all []run
 					continue
 				}
 			}
+			end := rv.During("apply the changes")
 			res, err := rv.rt.Apply(ctx, s.ID, runtime.ApplyOptions{Paths: paths})
+			end()
 			if err = rv.applied(s, res, false, err); err != nil && res == nil {
 				return true, kept, err
 			}
@@ -194,7 +198,7 @@ func (rv *Reviewer) askReview(ctx context.Context, s *runtime.Sandbox, all []run
 				}
 				return false, silent, nil
 			}
-			fmt.Fprintf(rv.Err, "wolffia: left: %s\n", countText(all))
+			rv.Say("left: " + countText(all))
 		case "d", "diff":
 			if err := rv.diff(ctx, s.ID, nil, &diffFlags{}); err != nil {
 				rv.Warn("%s", console.Printable(err.Error()))
@@ -203,7 +207,7 @@ func (rv *Reviewer) askReview(ctx context.Context, s *runtime.Sandbox, all []run
 			return true, kept, nil
 		case "x", "discard":
 			if commits {
-				fmt.Fprintln(rv.Err, "wolffia: the sandbox stays, since it has commits: wolffia apply --git, or wolffia rm")
+				rv.Say("the sandbox stays, since it has commits: wolffia apply --git, or wolffia rm")
 			}
 			if commits || rv.hasSnapshots(ctx, s.ID) { // the sandbox stays
 				_, err = rv.rt.Discard(ctx, s.ID, pathsOf(all))

@@ -16,7 +16,9 @@ import (
 // the user may not expect.
 func CreateAndStart(ctx context.Context, h *host.Host, rt *local.Runtime, config *runtime.SandboxConfig) (id string, err error) {
 	h.Signals.Wait()
+	end := h.During("start the sandbox")
 	sb, err := runtime.Launch(ctx, rt, config)
+	end()
 	if err != nil {
 		return "", err
 	}
