@@ -41,6 +41,7 @@ type Child struct {
 
 	mu     sync.Mutex
 	reaped bool // another process may have the PID; guarded by mu
+	status syscall.WaitStatus
 }
 
 // Start starts the program in the root directory. Files are its descriptors from 0 on (nil
@@ -97,12 +98,24 @@ func (c *Child) reap(pidfd int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reaped = true
-	var ws unix.WaitStatus
 	for {
-		if _, err := unix.Wait4(c.pid, &ws, 0, nil); !errors.Is(err, unix.EINTR) {
+		if _, err := syscall.Wait4(c.pid, &c.status, 0, nil); !errors.Is(err, unix.EINTR) {
 			return
 		}
 	}
+}
+
+// Failure returns nil if the child has ended with the status 0, else an error that says how it has
+// ended. It waits for the end.
+func (c *Child) Failure() error {
+	<-c.gone
+	switch {
+	case c.status.Signaled():
+		return fmt.Errorf("killed by signal: %s", c.status.Signal())
+	case c.status != 0:
+		return fmt.Errorf("exit status %d", c.status.ExitStatus())
+	}
+	return nil
 }
 
 // ended reports whether a child has ended, which it does not reap. Without WNOHANG it waits.

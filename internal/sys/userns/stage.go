@@ -7,6 +7,8 @@
 // every page that the caller writes to afterwards costs it a fault. Here the child executes a
 // stage, some hundred bytes of machine code, which makes the namespaces, writes the ids and
 // executes the program.
+//
+// A namespace has the caller's id only (Args), or the caller's subordinate ids too (IDs).
 package userns
 
 import (

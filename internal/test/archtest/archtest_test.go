@@ -91,7 +91,7 @@ var allow = map[string][]string{
 	"internal/sys/statefile":            {"internal/sys/step"},
 	"internal/sys/cgroup":               {"internal/sys/proc"},
 	"internal/sys/child":                {"internal/sys/timerslack"},
-	"internal/sys/userns":               {"internal/sys/tinyprogram"},
+	"internal/sys/userns":               {"internal/sys/child", "internal/sys/tinyprogram"},
 	"internal/host/programs":            {"runtime", "internal/sys/filelock", "internal/sys/rmtree", "internal/sys/statefile", "internal/sys/step", "internal/sys/tinyprogram", "internal/sys/hostpath"},
 	"internal/host/programs/pack":       {"internal/host/programs"},
 	"internal/config":                   {"fields", "perm", "perm/plainyaml"},
