@@ -186,17 +186,20 @@ func (s *Spec) parents() []string {
 		return slices.ContainsFunc(targets, func(t string) bool { return dir == t || strings.HasPrefix(dir, t+"/") })
 	}
 	var all []string
-	for _, t := range targets {
-		for dir := path.Dir(t); dir != "/" && strings.HasPrefix(dir, s.Home+"/") && !mounted(dir); dir = path.Dir(dir) {
+	above := func(name string, tops ...string) {
+		in := func(dir string) bool {
+			return dir != "/" && slices.ContainsFunc(tops, func(top string) bool { return strings.HasPrefix(dir, top+"/") })
+		}
+		for dir := path.Dir(name); in(dir) && !mounted(dir); dir = path.Dir(dir) {
 			all = append(all, dir)
 		}
 	}
+	for _, t := range targets {
+		above(t, s.Home)
+	}
 	for _, name := range s.codebaseNames() {
-		if !s.madeInside(name) {
-			continue
-		}
-		for dir := path.Dir(name); (strings.HasPrefix(dir, s.Home+"/") || strings.HasPrefix(dir, "/tmp/")) && !mounted(dir); dir = path.Dir(dir) {
-			all = append(all, dir)
+		if s.madeInside(name) {
+			above(name, s.Home, "/tmp")
 		}
 	}
 	slices.Sort(all)

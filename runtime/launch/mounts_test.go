@@ -161,3 +161,17 @@ func TestParents(t *testing.T) {
 		t.Errorf("parents %v, want %v", got, want)
 	}
 }
+
+// A specification without a home has the parents of other names of the codebase, up to the root directory.
+func TestParentsWithoutHome(t *testing.T) {
+	s := &launch.Spec{Config: &runtime.SandboxConfig{CodebaseNames: []string{"/a/b/c"}}}
+	var got []string
+	for _, m := range s.Mounts() {
+		if m.Kind == launch.Parent {
+			got = append(got, m.Target)
+		}
+	}
+	if want := []string{"/a", "/a/b"}; !slices.Equal(got, want) {
+		t.Errorf("parents %v, want %v", got, want)
+	}
+}
