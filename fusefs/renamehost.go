@@ -50,17 +50,17 @@ func (t *tree) renameHost(r *renaming, from, to openDir, flags uint32) syscall.E
 		_ = unix.Unlinkat(from.fd, tmp, 0) // it is still there if r.to has just become a name of the same file
 		return 0
 	}
-	t.giveBack(from.fd, tmp, &r.from)
+	t.giveBack(fdName{from.fd, tmp}, from.fd, &r.from)
 	return errno
 }
 
-// giveBack gives the entry called tmp of the directory fd its name e back.
-func (ns *names) giveBack(fd int, tmp string, e *entry) {
-	err := unix.Renameat2(fd, tmp, fd, e.name, unix.RENAME_NOREPLACE)
+// giveBack gives what is at tmp its name e back, of the directory fd.
+func (ns *names) giveBack(tmp fdName, fd int, e *entry) {
+	err := unix.Renameat2(tmp.fd, tmp.name, fd, e.name, unix.RENAME_NOREPLACE)
 	if err == unix.EINVAL { // the file system knows no flags
-		err = unix.Renameat(fd, tmp, fd, e.name)
+		err = unix.Renameat(tmp.fd, tmp.name, fd, e.name)
 	}
 	if err != nil {
-		ns.logger.Error("give a file its name back", "name", ns.table.path(e.dir, e.name), "is", tmp, "error", err)
+		ns.logger.Error("give a file its name back", "name", ns.table.path(e.dir, e.name), "is", tmp.name, "error", err)
 	}
 }

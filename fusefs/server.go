@@ -55,6 +55,10 @@ type Options struct {
 	// Copy keeps changes out of Root; nil makes them in Root.
 	Copy *Copy
 
+	// MoveTemps are names in Root of directories that move to other rules: cow.MoveTemps. What a
+	// killed server leaves has these names; files in it have other names too. Empty ones are random.
+	MoveTemps [2]string
+
 	// Timeout is how long the kernel may cache names and attributes where changes by the
 	// host are not noticed, and so how late those may show; 0 is a second.
 	Timeout time.Duration
@@ -238,7 +242,7 @@ func newTree(opts *Options) (*tree, error) {
 
 // emptyTree returns the tree of opts without its root.
 func emptyTree(opts *Options) (*tree, error) {
-	t := &tree{RawFileSystem: fuse.NewDefaultRawFileSystem(), noWatch: opts.NoWatch}
+	t := &tree{RawFileSystem: fuse.NewDefaultRawFileSystem(), noWatch: opts.NoWatch, moveTemps: opts.MoveTemps}
 	t.start, t.timeout = time.Now(), opts.Timeout
 	t.gate = gatekeeper{&t.names, opts.Denied}
 	t.guard = worktreeGuard{&t.names, opts.Unguarded}

@@ -17,9 +17,9 @@ import (
 // renamehost.go. So one that moves to other rules is made anew there, with all directories below,
 // and gets other names of the same files, if each name below has the same level in both places.
 // The directories that others have open lose these names and are removed. What comes to be in them
-// meanwhile stays, in the former place, by the former rules. A server that is killed meanwhile can
-// leave a directory with a name of its own, which has second names of files only: but between two
-// renames, when both directories have such names.
+// meanwhile stays, in the former place, by the former rules. The new directory is in place before
+// the former one leaves its own. So a server that is killed meanwhile leaves both, or one that has
+// a name of the server's own at the top (Options.MoveTemps) and whose files have other names.
 
 // Limits of a transplant, during which all other requests wait. A program copies the rest.
 const (
@@ -67,30 +67,48 @@ func (p *transplant) do(r *renaming, from, to int) syscall.Errno {
 	}
 	defer unix.Close(src)
 	a, b := p.insideBoth(r)
-	made, old := tempName(), tempName()
+	top, temps := p.root.fd, p.moveTemps
+	if temps[0] == "" {
+		temps = [2]string{tempName(), tempName()}
+	}
+	made, old := fdName{top, temps[0]}, fdName{top, temps[1]}
 	errno = p.dir(src, r.src.ident, -1, "", a, b, "") // before anything changes
-	if p.count = 0; errno == 0 {
-		errno = p.dir(src, r.src.ident, to, made, a, b, "")
-	}
-	if errno == 0 {
-		errno = errnoOf(unix.Renameat2(from, r.from.name, from, old, unix.RENAME_NOREPLACE))
-	}
 	if errno != 0 {
-		p.clear(to, made)
 		return errno
 	}
-	if o, bad := p.stat(fdName{from, old}); bad != 0 || o.ident != r.src.ident {
-		errno = syscall.ESTALE
-	} else {
-		errno = errnoOf(unix.Renameat2(to, made, to, r.to.name, unix.RENAME_NOREPLACE))
+	if unix.Faccessat(top, temps[0], unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		return syscall.EXDEV // a killed server has left it
+	}
+	p.count = 0
+	if errno = p.dir(src, r.src.ident, top, temps[0], a, b, ""); errno == 0 {
+		errno = errnoOf(unix.Renameat2(top, temps[0], to, r.to.name, unix.RENAME_NOREPLACE))
 	}
 	if errno != 0 {
-		p.clear(to, made)
-		p.giveBack(from, old, &r.from)
-	} else if !p.clear(from, old) {
-		p.giveBack(from, old, &r.from)
+		p.clear(made)
+		return errno
 	}
-	return errno
+	if errno = p.take(from, &r.from, old, r.src.ident); errno != 0 {
+		if p.take(to, &r.to, made, p.dirs[r.src.ident]) == 0 && !p.clear(made) {
+			p.giveBack(made, to, &r.to)
+		}
+		return errno
+	}
+	if !p.clear(old) {
+		p.giveBack(old, from, &r.from)
+	}
+	return 0
+}
+
+// take moves e, of the directory fd, to temp if it is the object called ident.
+func (p *transplant) take(fd int, e *entry, temp fdName, ident identity) syscall.Errno {
+	if err := unix.Renameat2(fd, e.name, temp.fd, temp.name, unix.RENAME_NOREPLACE); err != nil {
+		return errnoOf(err)
+	}
+	if o, errno := p.stat(temp); errno != 0 || o.ident != ident {
+		p.giveBack(temp, fd, e)
+		return syscall.ESTALE
+	}
+	return 0
 }
 
 // insideBoth returns what holds inside the two places of r.
@@ -229,10 +247,10 @@ func (p *transplant) plain(fd int) bool {
 	return true
 }
 
-// clear removes the directory called name of the directory fd, with the names of files that have
-// two, and reports whether nothing else was there.
-func (p *transplant) clear(fd int, name string) bool {
-	_ = inDir(fd, name, func(dir int) syscall.Errno {
+// clear removes the directory at, with the names of files that have two, and reports whether
+// nothing else was there.
+func (p *transplant) clear(at fdName) bool {
+	_ = inDir(at.fd, at.name, func(dir int) syscall.Errno {
 		var all []string
 		errno := p.eachName(dir, func(name string, _ uint32) syscall.Errno { all = append(all, name); return 0 })
 		for _, name := range all {
@@ -241,14 +259,14 @@ func (p *transplant) clear(fd int, name string) bool {
 				continue
 			}
 			if _, two := p.files[o.ident]; o.isDir() {
-				p.clear(dir, name)
+				p.clear(fdName{dir, name})
 			} else if two {
 				_ = unix.Unlinkat(dir, name, 0)
 			}
 		}
 		return errno
 	})
-	return unix.Unlinkat(fd, name, unix.AT_REMOVEDIR) == nil
+	return unix.Unlinkat(at.fd, at.name, unix.AT_REMOVEDIR) == nil
 }
 
 // adoptDirs has the nodes at n and below name the directories that a transplant has made, dirs by

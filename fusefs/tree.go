@@ -28,8 +28,9 @@ type tree struct {
 
 	writeback writeback
 
-	noWatch bool // Options.NoWatch, for Attach
-	ended   bool // it is unmounted; guarded by rulesMu
+	noWatch   bool      // Options.NoWatch, for Attach
+	moveTemps [2]string // Options.MoveTemps
+	ended     bool      // it is unmounted; guarded by rulesMu
 
 	// Of the function that Quiesce calls; guarded by changeMu, held for writing.
 	discarded bool     // it has called Discarded

@@ -256,7 +256,8 @@ func (s *sandboxes) removeIdle(ctx context.Context, rec *statedir.Record, accept
 			return "", err
 		}
 	}
-	err = errors.Join(s.reviews.finishApply(ctx, rec, f.config, lock), s.gits.Settle(ctx, rec, f.config), s.engines.clean(ctx, rec, f.config))
+	err = errors.Join(s.reviews.finishApply(ctx, rec, f.config, lock), finishMoves(rec, f.config),
+		s.gits.Settle(ctx, rec, f.config), s.engines.clean(ctx, rec, f.config))
 	if err != nil {
 		return "", err // it is still listed
 	}

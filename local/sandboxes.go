@@ -167,7 +167,7 @@ func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
 	}
 	defer release()
 	step.Reached("destroy: locks taken")
-	unfinished := errors.Join(s.reviews.finishApply(ctx, rec, c, lock), s.gits.Settle(ctx, rec, c))
+	unfinished := errors.Join(s.reviews.finishApply(ctx, rec, c, lock), finishMoves(rec, c), s.gits.Settle(ctx, rec, c))
 	if unfinished != nil && (ctx.Err() != nil || runtime.Exhausted(unfinished)) {
 		return unfinished // the next call may succeed
 	}

@@ -116,6 +116,7 @@ func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.
 	}
 	detach() // the record keeps them
 	s.trim(c)
+	_ = finishMoves(rec, c) // what stays is said when the sandbox goes
 	if c.PrivateGit {
 		if err := rec.Git().Make(c); err != nil {
 			return err

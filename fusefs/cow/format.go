@@ -29,6 +29,12 @@ const (
 // at a name that only this one may change.
 const TempPrefix = ".wolffia-new-"
 
+// MoveTemps are the names, in the host's codebase of a sandbox with this ID, of a directory that is
+// moved to where other rules hold: the new one, and the former one. See package fusefs.
+func MoveTemps(id string) [2]string {
+	return [2]string{TempPrefix + "move-" + id, TempPrefix + "moved-" + id}
+}
+
 // DataLower is the value of AttrData.
 const DataLower = "lower"
 

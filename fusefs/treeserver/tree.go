@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"sync"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 
 	"wolffia/fusefs"
 	"wolffia/fusefs/audit"
+	"wolffia/fusefs/cow"
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/step"
@@ -114,6 +116,7 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 	t.server, err = serve(context.Background(), device, &fusefs.Options{
 		Root: root, Rules: t.policy.Load(), Copy: layer.options(),
 		Git: gitOptions(own, b.Git.Minimal), Unguarded: b.Git.Unguarded,
+		MoveTemps:          cow.MoveTemps(filepath.Base(filepath.Dir(b.Run))),
 		Owner:              treeOwner(b),
 		Quota:              b.Disk,
 		Memory:             memory,

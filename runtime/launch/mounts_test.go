@@ -162,7 +162,7 @@ func TestParents(t *testing.T) {
 	}
 }
 
-// A specification without a home has the parents of other names of the codebase, up to the root directory.
+// Without a home the parents of other names of the codebase end at the root directory.
 func TestParentsWithoutHome(t *testing.T) {
 	s := &launch.Spec{Config: &runtime.SandboxConfig{CodebaseNames: []string{"/a/b/c"}}}
 	var got []string
