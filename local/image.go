@@ -80,18 +80,24 @@ func mergeEnv(image []string, own map[string]string) map[string]string {
 	return env
 }
 
-// sendImage sends a mount of an image that belongs to root to a shim that runs as another
-// user. The mount maps ids for the shim's user namespace.
-func sendImage(socket *os.File, images *store.Store, id string, pid int) error {
+// sendImage sends mounts of the layers of an image that belongs to root to a shim that runs as
+// another user. They map ids for the shim's user namespace.
+func sendImage(socket *os.File, layers []string, pid int) error {
 	ns, err := os.Open("/proc/" + strconv.Itoa(pid) + "/ns/user")
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "the shim's user namespace: %w", err)
 	}
 	defer ns.Close()
-	tree, err := images.MountTree(id, ns)
-	if err != nil {
-		return err
+	for _, layer := range layers {
+		tree, err := store.MountTree(layer, ns)
+		if err != nil {
+			return err
+		}
+		err = boot.SendDevice(socket, tree)
+		_ = tree.Close()
+		if err != nil {
+			return err
+		}
 	}
-	defer tree.Close()
-	return boot.SendDevice(socket, tree)
+	return nil
 }

@@ -196,7 +196,7 @@ func (l *launched) record(rec *statedir.Record, p *plan, version string) error {
 	err := l.unknown
 	if err == nil {
 		var parts []statedir.Process
-		if p.shim.Image != "" {
+		if len(p.shim.Image) > 0 {
 			parts = statedir.Descendants(l.process.PID)
 		}
 		err = rec.Processes().SetShim(&l.process, version, parts...)

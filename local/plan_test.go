@@ -1,6 +1,9 @@
 package local
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -34,7 +37,12 @@ func TestPlan(t *testing.T) {
 	}
 	id := runtime.NewID()
 	rec := dir.Record(id)
-	image := "sha256:" + "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	const hex = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	const image = "sha256:" + hex
+	record := filepath.Join(dir.Path(), "images", hex, "image.json")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(record), 0o700), os.WriteFile(record, []byte(`{"id":"`+image+`"}`), 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	rules := []perm.Rule{{Pattern: "**", Level: perm.Read}}
 	group := &limiting{plan: new(cgroup.Plan), rlimits: launch.Rlimits{PIDs: 7}}
 	onDisk := paths{guest: "/bin/guest"}
@@ -77,7 +85,7 @@ func TestPlan(t *testing.T) {
 		}
 		got := want{
 			p.tree != nil, p.keeper != "", p.backend != "",
-			p.shim.CopyGuest, p.shim.Can.Has(launch.OwnKernel), p.shim.Image != "", p.shim.SendsImage, p.shim.Held,
+			p.shim.CopyGuest, p.shim.Can.Has(launch.OwnKernel), len(p.shim.Image) > 0, p.shim.SendsImage, p.shim.Held,
 		}
 		if got != tt.want {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)

@@ -149,10 +149,7 @@ func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.
 	if err != nil {
 		return err
 	}
-	if p.shim.Image != "" {
-		if _, err := s.images.Get(c.ImageID); err != nil {
-			return err
-		}
+	if len(p.shim.Image) > 0 {
 		if p.shim.InDoubt, err = endEarlier(rec, c); err != nil {
 			return err
 		}
@@ -177,7 +174,7 @@ func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.
 		undo.Add(conn.Close)
 	}
 	if p.shim.SendsImage {
-		if err := sendImage(d.image, s.images, c.ImageID, parts.shim.PID()); err != nil {
+		if err := sendImage(d.image, p.shim.Image, parts.shim.PID()); err != nil {
 			return err
 		}
 	}
@@ -295,7 +292,10 @@ func (s *starter) plan(rec *statedir.Record, c *statedir.Config, life *statedir.
 	p.shim.CopyHooks = backend.Can.Has(launch.ShimMounts) && copiesHooks(c)
 	p.shim.Lifetime = life
 	if c.ImageID != "" && backend.Can.Has(launch.StoreImages) {
-		p.shim.Image, p.shim.SendsImage = s.images.Rootfs(c.ImageID), c.DroppedUID != 0
+		if p.shim.Image, err = s.images.Lowers(c.ImageID); err != nil {
+			return nil, err
+		}
+		p.shim.SendsImage = c.DroppedUID != 0
 	}
 	if limits != nil {
 		p.shim.Rlimits, p.shim.Held = limits.rlimits, limits.plan != nil

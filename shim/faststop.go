@@ -72,7 +72,7 @@ func (s *shim) close(socket string) {
 // namespace. A copied codebase, an image's changes and mounts that are not the shim's keep that
 // order: the sandbox must not start again while they are mounted.
 func releasesBeforeExit(b *boot.Params) bool {
-	return !b.Config.CopyOnWrite && b.Image == "" && b.Can.Has(launch.ShimMounts)
+	return !b.Config.CopyOnWrite && len(b.Image) == 0 && b.Can.Has(launch.ShimMounts)
 }
 
 // releaseBeforeExit releases what other processes wait for.

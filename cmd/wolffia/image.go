@@ -71,7 +71,8 @@ type imageListing struct {
 	ID        string       `json:"id"`
 	Names     []string     `json:"names"`
 	Digests   []string     `json:"digests"` // of the manifests that the names stood for
-	Size      int64        `json:"size"`    // bytes in files
+	Parent    string       `json:"parent,omitempty"`
+	Size      int64        `json:"size"` // bytes in files, without those of the parent
 	Files     int          `json:"files"`
 	Created   string       `json:"created,omitempty"`
 	PulledAt  int64        `json:"pulledAt,omitempty"` // ms since 1970
@@ -82,7 +83,7 @@ type imageListing struct {
 
 func imageListingOf(e *store.Entry) imageListing {
 	l := imageListing{
-		ID: e.ID, Names: slices.Sorted(maps.Keys(e.Names)), Digests: []string{}, Size: e.Size, Files: e.Files,
+		ID: e.ID, Names: slices.Sorted(maps.Keys(e.Names)), Digests: []string{}, Parent: e.Parent, Size: e.Size, Files: e.Files,
 		Created: e.Created, Sandboxes: e.Sandboxes, Config: e.Config, Problem: e.Problem,
 	}
 	for _, name := range l.Names {
@@ -104,14 +105,14 @@ func imageListingOf(e *store.Entry) imageListing {
 func imageListCommand(h *host.Host) *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List the images", Args: cobra.NoArgs}
 	return host.List(h, cmd, &console.Table[imageListing]{
-		Head: "ID\tSIZE\tPULLED\tSANDBOXES\tNAMES",
+		Head: "ID\tSIZE\tPARENT\tPULLED\tSANDBOXES\tNAMES",
 		Row: func(l imageListing) []any {
 			pulled := "-"
 			if l.PulledAt != 0 {
 				pulled = console.Age(time.UnixMilli(l.PulledAt)) + " ago"
 			}
 			names := console.Printable(strings.Join(l.Names, " ")) + console.Printable(l.Problem)
-			return []any{store.Short(l.ID), units.BytesSize(float64(l.Size)), pulled, len(l.Sandboxes), console.Dash(names)}
+			return []any{store.Short(l.ID), units.BytesSize(float64(l.Size)), console.Dash(store.Short(l.Parent)), pulled, len(l.Sandboxes), console.Dash(names)}
 		},
 		IDs: "ids", ID: func(l imageListing) string { return l.ID },
 	}, func(_ context.Context, rt *local.Runtime, _ []string) ([]imageListing, error) {
@@ -126,7 +127,7 @@ func imageRemoveCommand(h *host.Host) *cobra.Command {
 		Short: "Take names of images away; delete those that have none left",
 		Long: `Take names of images away, and delete an image with its last name; by its id, or
 twelve digits of it, an image with all its names. One that a sandbox uses, also a
-stopped one, is not deleted.`,
+stopped one, is not deleted. One that another image lies over stays without a name.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, args []string) error {
 			images := store.Open(rt.StateDir())
@@ -139,9 +140,10 @@ func imagePruneCommand(h *host.Host) *cobra.Command {
 	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "prune [--all]",
-		Short: "Delete images that have no name and that no sandbox uses",
-		Long: `Delete images that have no name and that no sandbox uses, with --all also those
-that have one, and what pulls that were killed have left. Prints what was deleted.`,
+		Short: "Delete images that have no name and that nothing uses",
+		Long: `Delete images that have no name and that no sandbox and no other image uses, with
+--all also those that have one, and what pulls and builds that were killed have left.
+Prints what was deleted.`,
 		Args: cobra.NoArgs,
 		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, _ []string) error {
 			deleted, err := store.Open(rt.StateDir()).Prune(ctx, all)

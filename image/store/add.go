@@ -156,6 +156,12 @@ func (s *Store) unpack(ctx context.Context, src *Source, name string, desc *desc
 		ID: src.ID, Layers: desc.RootFS.DiffIDs, Config: desc.Config, Created: desc.Created,
 		Size: u.size, Files: u.files, Skipped: u.skipped,
 	}
+	if err := u.writeOwners(dir); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, configFile), src.Config, 0o600); err != nil {
+		return err
+	}
 	if err := statefile.WriteSync(filepath.Join(dir, imageFile), img); err != nil {
 		return err
 	}

@@ -24,6 +24,26 @@ type Image struct {
 	Size    int64  `json:"size"`              // bytes in files
 	Files   int    `json:"files"`             // names of any kind
 	Skipped int    `json:"skipped,omitempty"` // device nodes that were left out
+
+	// Parent is the id of the image that this one's files lie over; "" if its tree is whole.
+	// Size, Files and Skipped do not count what the parent has.
+	Parent string `json:"parent,omitempty"`
+	// Empty says that the image has its parent's files and none of its own.
+	Empty bool `json:"empty,omitempty"`
+	// Step is the key of the step of a build that made it; "" if there is none.
+	Step string `json:"step,omitempty"`
+	// IDs are the subordinate ids that files of it or of a parent belong to; nil if all are
+	// the user's own. Only a sandbox of the user with root inside may have such an image.
+	IDs *IDs `json:"ids,omitempty"`
+}
+
+// IDs are what a user's ids inside sandboxes with root mean on the host: inside 0 is the user,
+// and n from 1 to Count is UID+n-1, or GID+n-1 (subuid(5)).
+type IDs struct {
+	Owner int `json:"owner"` // the user: what uid 0 inside is
+	UID   int `json:"uid"`
+	GID   int `json:"gid"`
+	Count int `json:"count"`
 }
 
 // A Config is the part of an image's configuration that is used or shown (OCI image

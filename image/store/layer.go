@@ -36,6 +36,9 @@ type unpacker struct {
 
 	facts map[string]fact // by the names in the current layer
 	names int             // bytes in facts
+
+	owners map[string]owner // what the tree does not have, by name
+	owned  int              // bytes in names of owners so far
 }
 
 // A fact is what is known of a name in the current layer.
@@ -49,7 +52,7 @@ const (
 )
 
 func newUnpacker(t *tree, lim Limits) *unpacker {
-	return &unpacker{tree: t, lim: lim, buf: make([]byte, 256<<10)}
+	return &unpacker{tree: t, lim: lim, buf: make([]byte, 256<<10), owners: map[string]owner{}}
 }
 
 // invalid returns an error of class ErrInvalid, for a layer's content.
@@ -113,6 +116,37 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 	if err := u.note(name); err != nil {
 		return err
 	}
+	if err := u.create(parent, base, name, h, content); err != nil {
+		return err
+	}
+	o, ok := u.ownedOf(h)
+	if !ok {
+		delete(u.owners, name)
+		return nil
+	}
+	return u.own(parent, base, name, o)
+}
+
+// ownedOf returns what a header has that Owned keeps, if it has a file. A hard link has what its
+// target has.
+func (u *unpacker) ownedOf(h *tar.Header) (Owned, bool) {
+	switch h.Typeflag {
+	case tar.TypeLink:
+		to, err := inside(h.Linkname)
+		o, ok := u.owners[to]
+		return o.Owned, err == nil && ok
+	case tar.TypeChar, tar.TypeBlock:
+		return Owned{}, false
+	}
+	o := Owned{UID: uint32(h.Uid), GID: uint32(h.Gid), Mode: uint32(h.Mode) & 0o7777}
+	if caps := h.PAXRecords[capability]; caps != "" && len(caps) <= maxCaps && h.Typeflag != tar.TypeSymlink {
+		o.Caps = []byte(caps)
+	}
+	return o, true
+}
+
+// create makes what an entry describes.
+func (u *unpacker) create(parent int, base, name string, h *tar.Header, content io.Reader) error {
 	switch h.Typeflag {
 	case tar.TypeDir:
 		return u.tree.dir(parent, base, name, mode(h))

@@ -5,9 +5,12 @@
 // killed processes have left is deleted by the next pull of that image by the same name, or by
 // Prune.
 //
-// All files of the tree belong to the user, whatever a layer says: a sandbox has one
-// user. No file is a device or set-id, no extended attribute is kept, and every directory
-// can be emptied by its owner.
+// All files of an unpacked tree belong to the user, whatever a layer says. No file is a device
+// or set-id, no extended attribute is kept, and every directory can be emptied by its owner.
+// What the tree lacks of owners, modes and file capabilities is recorded beside it: Owned.
+//
+// An image may also be a layer over another image of the store, its parent, as overlayfs has
+// it: Stage. Such a layer may have files of the user's subordinate ids, and set-id files.
 //
 // Everything that comes from an image (a Source and its layers) is hostile: bounded by
 // Limits, and checked against the digests in the configuration, which is checked against
@@ -25,9 +28,13 @@ const (
 	lockFile  = "lock"
 	namesFile = "names.json"
 	imageFile = "image.json"
-	rootfsDir = "rootfs"
-	coming    = statefile.Coming
-	going     = ".old"
+	// configFile is the image's configuration file; earlier versions have not kept it.
+	configFile = "config.json"
+	ownersFile = "owners"
+	flatFile   = "flat.json"
+	rootfsDir  = "rootfs"
+	coming     = statefile.Coming
+	going      = ".old"
 )
 
 // A Store is the images of a state directory. It is safe for concurrent use, also by

@@ -22,6 +22,7 @@ type Entry struct {
 	Image
 	Names     map[string]Name // canonical; may be empty
 	Sandboxes []string        // ids of the sandboxes that use it
+	Children  []string        // ids of the images whose parent it is
 	// Problem is why the image is damaged; then only the id of Image is set.
 	Problem string
 }
@@ -40,9 +41,13 @@ func (s *Store) List() ([]*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
+	children, err := s.children()
+	if err != nil {
+		return nil, err
+	}
 	all := []*Entry{}
 	for _, id := range ids {
-		e := &Entry{Image: Image{ID: id}, Names: namesOf(id, names), Sandboxes: users[id]}
+		e := &Entry{Image: Image{ID: id}, Names: namesOf(id, names), Sandboxes: users[id], Children: children[id]}
 		img, err := s.Get(id)
 		switch {
 		case errors.Is(err, runtime.ErrNotFound):
@@ -121,9 +126,10 @@ func (s *Store) Find(ref string) (string, error) {
 	return "", runtime.Errorf(runtime.ErrInvalid, "%q is the beginning of %d ids", ref, len(ids))
 }
 
-// Remove removes the name ref, and deletes the image with its last name. If ref is an id,
-// or the beginning of one, it deletes the image with all names. ErrConflict: a sandbox or
-// another process uses the image; nothing was changed. ErrNotFound: no such image.
+// Remove removes the name ref, and deletes the image with its last name, unless it is the parent
+// of another one. If ref is an id, or the beginning of one, it deletes the image with all names.
+// ErrConflict: a sandbox, another image or another process uses the image; nothing was changed.
+// ErrNotFound: no such image.
 func (s *Store) Remove(ctx context.Context, ref string) error {
 	id, err := s.Find(ref)
 	if err != nil {
@@ -144,7 +150,11 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	if canonical, err := Canonical(ref); err == nil && names[canonical].ID == id && len(namesOf(id, names)) > 1 {
+	children, err := s.children()
+	if err != nil {
+		return err
+	}
+	if canonical, err := Canonical(ref); err == nil && names[canonical].ID == id && len(namesOf(id, names))+len(children[id]) > 1 {
 		return s.changeNames(ctx, func(names map[string]Name) { delete(names, canonical) })
 	}
 	return s.delete(ctx, id)
@@ -158,6 +168,13 @@ func (s *Store) delete(ctx context.Context, id string) error {
 	}
 	if by := users[id]; len(by) > 0 {
 		return runtime.Errorf(runtime.ErrConflict, "image %s is used by sandbox %s: remove it first, with wolffia rm", Short(id), strings.Join(by, ", "))
+	}
+	children, err := s.children()
+	if err != nil {
+		return err
+	}
+	if above := children[id]; len(above) > 0 {
+		return runtime.Errorf(runtime.ErrConflict, "image %s is the parent of image %s: remove that first, with wolffia image rm", Short(id), Short(above[0]))
 	}
 	err = s.changeNames(ctx, func(names map[string]Name) {
 		maps.DeleteFunc(names, func(_ string, n Name) bool { return n.ID == id })
@@ -177,9 +194,10 @@ func (s *Store) delete(ctx context.Context, id string) error {
 	return storeError(rmtree.RemovePath(s.path, dir+going))
 }
 
-// Prune deletes the images without a name that no sandbox uses, and with all also those
-// with a name; and what interrupted pulls and deletions have left. It skips images that
-// another process uses. It returns the images that it has deleted, also with an error.
+// Prune deletes the images without a name that no sandbox uses and no image that stays has as a
+// parent, and with all also those with a name; and what interrupted pulls, builds and deletions
+// have left. It skips images that another process uses. It returns the images that it has
+// deleted, also with an error.
 func (s *Store) Prune(ctx context.Context, all bool) ([]*Entry, error) {
 	deleted := []*Entry{}
 	if err := s.sweep(); err != nil {
@@ -190,10 +208,7 @@ func (s *Store) Prune(ctx context.Context, all bool) ([]*Entry, error) {
 		return deleted, err
 	}
 	var errs []error
-	for _, e := range entries {
-		if len(e.Sandboxes) > 0 || len(e.Names) > 0 && !all {
-			continue
-		}
+	for _, e := range prunable(entries, all) {
 		err := s.pruneOne(ctx, e.ID, all)
 		switch {
 		case err == nil:
@@ -203,6 +218,24 @@ func (s *Store) Prune(ctx context.Context, all bool) ([]*Entry, error) {
 		}
 	}
 	return deleted, errors.Join(errs...)
+}
+
+// prunable returns the images to delete, children before their parents.
+func prunable(entries []*Entry, all bool) (doomed []*Entry) {
+	left := map[string]int{} // children that stay
+	byID := map[string]*Entry{}
+	for _, e := range entries {
+		left[e.ID], byID[e.ID] = len(e.Children), e
+	}
+	for _, e := range entries {
+		for e != nil && left[e.ID] == 0 && len(e.Sandboxes) == 0 && (all || len(e.Names) == 0) {
+			doomed = append(doomed, e)
+			left[e.ID]-- // once
+			left[e.Parent]--
+			e = byID[e.Parent]
+		}
+	}
+	return doomed
 }
 
 // pruneOne locks and deletes an image. ErrConflict: it now has a name, or is in use.
@@ -260,15 +293,15 @@ func (s *Store) sweep() error {
 	return nil
 }
 
-// MountTree returns a descriptor of a detached, read-only mount of the image's tree, in
+// MountTree returns a descriptor of a detached, read-only mount of a directory of Lowers, in
 // which root's files belong to the one user of the user namespace that ns refers to
 // (mount_setattr(2)). So sandboxes that root starts for other users share a tree that only
 // root can change. The caller closes the descriptor. ErrUnsupported: the kernel or the
 // file system has no idmapped mounts.
-func (s *Store) MountTree(id string, ns *os.File) (*os.File, error) {
-	fd, err := unix.OpenTree(unix.AT_FDCWD, s.Rootfs(id), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
+func MountTree(dir string, ns *os.File) (*os.File, error) {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "mount image %s: %w", Short(id), err)
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "mount image %s: %w", dir, err)
 	}
 	f := os.NewFile(uintptr(fd), "image")
 	err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{

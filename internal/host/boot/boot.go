@@ -57,10 +57,11 @@ type Params struct {
 	// CopyGuest says that the guest binary is FDGuest: it is in memory only, or its path
 	// may be out of reach once privileges are dropped.
 	CopyGuest bool `json:"copyGuest,omitempty"`
-	// Image is the directory of the image's tree; empty if there is no image. With
-	// SendsImage a mount of it comes through FDImage.
-	Image      string `json:"image,omitempty"`
-	SendsImage bool   `json:"sendsImage,omitempty"`
+	// Image are the directories of the image's tree, as store.Store.Lowers returns them;
+	// empty if there is no image. With SendsImage a mount of each comes through FDImage, in
+	// this order.
+	Image      []string `json:"image,omitempty"`
+	SendsImage bool     `json:"sendsImage,omitempty"`
 	// InDoubt says that processes of an earlier start may still have the sandbox's changes
 	// to Image mounted.
 	InDoubt bool `json:"inDoubt,omitempty"`

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -16,10 +18,23 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// attachImage receives the image's mount from the caller and attaches it at path.
-func attachImage(path string) error {
+// attachImage receives mounts of n layers from the caller, attaches them below dir, and returns
+// where.
+func attachImage(dir string, n int) ([]string, error) {
 	socket := os.NewFile(boot.FDImage, "image")
 	defer socket.Close()
+	layers := make([]string, n)
+	for i := range layers {
+		layers[i] = filepath.Join(dir, "image"+strconv.Itoa(i))
+		if err := attachLayer(socket, layers[i]); err != nil {
+			return nil, err
+		}
+	}
+	return layers, nil
+}
+
+// attachLayer receives one mount and attaches it at path.
+func attachLayer(socket *os.File, path string) error {
 	tree, err := receiveImage(socket)
 	if err != nil {
 		return runtime.WithClass(runtime.ErrUnavailable, err)
@@ -40,10 +55,10 @@ func receiveImage(socket *os.File) (*os.File, error) {
 
 // composeImage mounts the sandbox's root directory: its own changes over an image.
 func composeImage(b *boot.Params, spec *launch.Spec) error {
-	lower := b.Image
+	lowers := b.Image
 	if b.SendsImage {
-		lower = filepath.Join(b.Mnt, "image")
-		if err := attachImage(lower); err != nil {
+		var err error
+		if lowers, err = attachImage(b.Mnt, len(lowers)); err != nil {
 			return err
 		}
 	}
@@ -53,11 +68,11 @@ func composeImage(b *boot.Params, spec *launch.Spec) error {
 	}
 	upper := statedir.Upper(b.Run)
 	if b.InDoubt {
-		if err := unused(lower, upper); err != nil {
+		if err := unused(lowers[0], upper); err != nil {
 			return err
 		}
 	}
-	return overlay(lower, upper, statedir.Work(b.Run), spec.RootDir, b.Config.BoundToCaller)
+	return overlay(lowers, upper, statedir.Work(b.Run), spec.RootDir, b.Config.BoundToCaller)
 }
 
 // unused returns an error if upper is the upper directory of an overlay in any namespace. The
@@ -89,14 +104,14 @@ func unused(lower, upper string) error {
 	return nil
 }
 
-// overlay mounts upper, which gets the changes, over lower (overlayfs in the kernel's
-// documentation). It creates upper and work if they do not exist. If the kernel or the
+// overlay mounts upper, which gets the changes, over lowers, of which the first is the highest
+// (overlayfs in the kernel's documentation). It creates upper and work if they do not exist. If the kernel or the
 // file system does not support it, that is an error: there is no read-only fallback.
 //
 // Changes reach the disk by fsync(2) and at the end of the sandbox, which may take a
 // while. If brief is set, they never need to: such a sandbox does not survive a crash of
 // the machine.
-func overlay(lower, upper, work, target string, brief bool) error {
+func overlay(lowers []string, upper, work, target string, brief bool) error {
 	options := "userxattr"
 	if brief {
 		// The kernel marks a work directory of a volatile mount as not to be used again.
@@ -105,9 +120,9 @@ func overlay(lower, upper, work, target string, brief bool) error {
 			return runtime.WithClass(runtime.ErrUnavailable, err)
 		}
 	}
-	var dirs [3]*os.File
-	for i, dir := range []string{lower, upper, work} {
-		if dir != lower {
+	var dirs []*os.File
+	for i, dir := range append([]string{upper, work}, lowers...) {
+		if i < 2 {
 			if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 				return runtime.Errorf(runtime.ErrUnavailable, "create the directory for the sandbox's changes: %w", err)
 			}
@@ -117,18 +132,20 @@ func overlay(lower, upper, work, target string, brief bool) error {
 			return runtime.Errorf(runtime.ErrUnavailable, "image and changes: %w", err)
 		}
 		defer f.Close()
-		dirs[i] = f
+		dirs = append(dirs, f)
 	}
 	// Overlayfs needs extended attributes, for opaque directories among others, and would
 	// report their lack only then.
 	const probe = "user.wolffia"
-	if err := unix.Fsetxattr(int(dirs[1].Fd()), probe, []byte{1}, 0); err != nil {
+	if err := unix.Fsetxattr(int(dirs[0].Fd()), probe, []byte{1}, 0); err != nil {
 		return runtime.Errorf(runtime.ErrUnsupported, "the file system of the state directory cannot keep a sandbox's changes to an image: it has no extended attributes (%w); choose another with --state-dir or WOLFFIA_STATE_DIR", err)
 	}
-	_ = unix.Fremovexattr(int(dirs[1].Fd()), probe)
+	_ = unix.Fremovexattr(int(dirs[0].Fd()), probe)
 	// By descriptor: a path may have characters with a meaning in mount options.
-	options += fmt.Sprintf(",lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d",
-		dirs[0].Fd(), dirs[1].Fd(), dirs[2].Fd())
+	options += fmt.Sprintf(",upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d,lowerdir=", dirs[0].Fd(), dirs[1].Fd())
+	for i, f := range dirs[2:] {
+		options += strings.Repeat(":", min(i, 1)) + fmt.Sprintf("/proc/self/fd/%d", f.Fd())
+	}
 	if err := unix.Mount("wolffia", target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return runtime.Errorf(runtime.ErrUnsupported, "this host cannot put a sandbox's changes over an image: %w; it needs overlayfs in user namespaces (Linux 5.11), and a state directory on a file system that overlayfs can write to, which another overlayfs or a network file system is not: choose another with --state-dir or WOLFFIA_STATE_DIR", err)
 	}

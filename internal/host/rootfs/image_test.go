@@ -2,12 +2,15 @@ package rootfs
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/image/store"
 	"wolffia/internal/host/boot"
 	"wolffia/internal/test/testenv"
 	"wolffia/runtime"
@@ -77,8 +80,19 @@ func TestOverlay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := overlay(at("lower,a:b\\c"), at("upper"), at("work"), at("root"), false); err != nil {
+	var lowers []string // many, the highest first; at most that many fit on a page
+	for i := range store.MaxParents - 1 {
+		layer := at("layer" + strconv.Itoa(i))
+		if err := errors.Join(os.Mkdir(layer, 0o755), os.WriteFile(filepath.Join(layer, "of"), []byte(strconv.Itoa(i)), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		lowers = append(lowers, layer)
+	}
+	if err := overlay(append(lowers, at("lower,a:b\\c")), at("upper"), at("work"), at("root"), false); err != nil {
 		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(at("root/of")); string(b) != "0" {
+		t.Errorf("of several layers: got %q, %v; want 0, the first", b, err)
 	}
 	if err := os.WriteFile(at("root/file"), nil, 0o600); err != nil {
 		t.Error(err)
@@ -97,14 +111,14 @@ func TestOverlay(t *testing.T) {
 	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err != nil || bytes.Contains(mounts, []byte(at("before"))) {
 		t.Errorf("it is mounted to look: %v, %s", err, mounts)
 	}
-	err := overlay(at("lower,a:b\\c"), at("root/upper"), at("root/work"), at("root2"), false)
+	err := overlay([]string{at("lower,a:b\\c")}, at("root/upper"), at("root/work"), at("root2"), false)
 	if runtime.Class(err) != runtime.ErrUnsupported {
 		t.Errorf("an overlay for the changes to an overlay: %v", err)
 	}
 	if err := os.Symlink(at("upper"), at("link")); err != nil {
 		t.Fatal(err)
 	}
-	if err := overlay(at("lower,a:b\\c"), at("link"), at("work2"), at("root2"), true); err == nil {
+	if err := overlay([]string{at("lower,a:b\\c")}, at("link"), at("work2"), at("root2"), true); err == nil {
 		t.Error("a link for the place of changes was followed")
 	}
 }

@@ -46,7 +46,7 @@ var allow = map[string][]string{
 	"service/server":                    {"network", "ops", "ops/stream", "runtime", "service", "service/gate", "service/registry", "internal/sys/filelock", "internal/jsontext", "internal/openapi"},
 	"image":                             {"network", "runtime", "image/store"},
 	"image/puller":                      {"runtime", "internal/host/boot", "internal/excerpt"},
-	"image/store":                       {"runtime", "internal/sys/beneath", "internal/sys/filelock", "internal/sys/rmtree", "internal/host/statedir", "internal/sys/statefile"},
+	"image/store":                       {"runtime", "internal/sys/step", "internal/sys/beneath", "internal/sys/filelock", "internal/sys/rmtree", "internal/host/statedir", "internal/sys/statefile"},
 	"fusefs":                            {"perm", "fusefs/cow", "fusefs/device", "fusefs/fanotify", "fusefs/gate", "internal/sys/beneath", "internal/git/gitguard", "internal/git/gitindex", "internal/sys/proc"},
 	"fusefs/fusemount":                  {"internal/sys/fusermount"},
 	"fusefs/audit":                      {"perm", "runtime"},

@@ -1,0 +1,102 @@
+package store
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"wolffia/internal/sys/statefile"
+	"wolffia/runtime"
+)
+
+// MaxParents bounds the trees that an image lies over: the kernel takes the names of all of them
+// on one page.
+const MaxParents = 100
+
+// Lineage returns the image with this id and those it lies over, the highest first. ErrNotFound:
+// it is not in the store. ErrUnavailable: it or a parent is damaged.
+func (s *Store) Lineage(id string) ([]*Image, error) {
+	var all []*Image
+	for next := id; next != ""; {
+		img, err := s.Get(next)
+		if err != nil && len(all) > 0 {
+			err = runtime.Errorf(runtime.ErrUnavailable, "image %s is damaged, since its parent is missing: %w", Short(id), err)
+		}
+		if err == nil && len(all) > 2*MaxParents {
+			err = runtime.Errorf(runtime.ErrUnavailable, "image %s is damaged: it has too many parents; remove it with wolffia image rm %s", Short(id), Short(id))
+		}
+		if err != nil {
+			return nil, err
+		}
+		all, next = append(all, img), img.Parent
+	}
+	return all, nil
+}
+
+// Lowers returns the directories that together are the tree of an image, the highest first, as for
+// lowerdir of overlayfs with userxattr. A Pin of the image keeps them. Errors are Lineage's.
+func (s *Store) Lowers(id string) ([]string, error) {
+	images, err := s.Lineage(id)
+	if err != nil {
+		return nil, err
+	}
+	return s.Layers(images), nil
+}
+
+// Layers returns the directories of images that have files of their own.
+func (s *Store) Layers(images []*Image) []string {
+	var dirs []string
+	for _, img := range images {
+		if !img.Empty {
+			dirs = append(dirs, s.Rootfs(img.ID))
+		}
+	}
+	return dirs
+}
+
+// ConfigFile returns the configuration file of an image, whose digest is its id; nil for an image
+// that an earlier version has pulled.
+func (s *Store) ConfigFile(id string) ([]byte, error) {
+	b, err := os.ReadFile(filepath.Join(s.path, hexOf(id), configFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return b, storeError(err)
+}
+
+// A Flat is an unpacked tree as one layer of an exported image.
+type Flat struct {
+	DiffID string `json:"diffId"`
+	Size   int64  `json:"size"` // bytes of the uncompressed archive
+}
+
+// Flat returns what SetFlat has recorded, or nil.
+func (s *Store) Flat(id string) *Flat {
+	f := new(Flat)
+	if statefile.Read(filepath.Join(s.path, hexOf(id), flatFile), f) != nil || !IsID(f.DiffID) {
+		return nil
+	}
+	return f
+}
+
+// SetFlat records the layer that an image's own tree is, so that it is not made again for its
+// digest. The caller has the image from Pin.
+func (s *Store) SetFlat(id string, f *Flat) error {
+	return storeError(statefile.Write(filepath.Join(s.path, hexOf(id), flatFile), f))
+}
+
+// children returns the ids of the images that lie over each.
+func (s *Store) children() (map[string][]string, error) {
+	ids, err := s.ids()
+	if err != nil {
+		return nil, err
+	}
+	over := map[string][]string{}
+	for _, id := range ids {
+		if img, err := s.Get(id); err == nil && img.Parent != "" { // one that is damaged keeps none
+			over[img.Parent] = append(over[img.Parent], id)
+		}
+	}
+	return over, nil
+}
