@@ -104,6 +104,8 @@ func (s *startDiagnosis) reason(spec *runtime.Command, failed *runtime.StartErro
 			return ": no shell reads it: use sh -c '...'"
 		}
 		return ": no shell reads it: use sh -c '...' or --session NAME"
+	case failed.Code == 127 && s.create && isImage(name) && s.find(name) == "":
+		return ": " + noImage + "write " + asImage(spec.Command)
 	case strings.Contains(name, "/"):
 		if name = hostdir.Inside(name, dir); failed.Code == 126 && !pathname.Within(name, s.config.MountPointOrDefault()) {
 			return "" // it exists

@@ -4,6 +4,7 @@ import (
 	"io"
 	"slices"
 
+	"wolffia/cmd/wolffia/internal/hostdir"
 	"wolffia/internal/excerpt"
 	"wolffia/ops"
 	"wolffia/runtime"
@@ -16,13 +17,14 @@ const watchedTail = 8 << 10
 // host of a name, or no repository. What a sandbox does not show at all has no other witness.
 type outputWatch struct {
 	sb      *runtime.Sandbox
+	command []string
 	streams []*excerpt.Excerpt
 }
 
 // WatchOutput returns an outputWatch for a command in a sandbox, and the writers that pass
 // output on to w.
-func WatchOutput(sb *runtime.Sandbox, w ...io.Writer) (*outputWatch, []io.Writer) {
-	watch := &outputWatch{sb: sb}
+func WatchOutput(sb *runtime.Sandbox, command []string, w ...io.Writer) (*outputWatch, []io.Writer) {
+	watch := &outputWatch{sb: sb, command: command}
 	w = slices.Clone(w)
 	for i := range w {
 		tail := excerpt.New(watchedTail, watchedTail)
@@ -33,8 +35,8 @@ func WatchOutput(sb *runtime.Sandbox, w ...io.Writer) (*outputWatch, []io.Writer
 }
 
 // Hint returns a line about a command that has ended with a code, if it failed because the
-// sandbox has no network, shows a part of a repository, or the kernel refused what no sandbox gives;
-// else an empty string. create says that this command line describes the sandbox. The output is the
+// sandbox has no network, shows a part of a repository, or the kernel refused what no sandbox gives,
+// or if it begins with an image; else an empty string. create says that this command line describes the sandbox. The output is the
 // sandbox's: it can only have a name proposed, which is printed, or a constant line.
 func (o *outputWatch) Hint(code int, create bool) string {
 	if code == 0 {
@@ -54,6 +56,10 @@ func (o *outputWatch) Hint(code int, create bool) string {
 		if note := ops.KernelHint(text); note != "" {
 			return note
 		}
+	}
+	if create && o.sb.Image == "" {
+		here, _ := hostdir.Current()
+		return imageNote(o.command, here)
 	}
 	return ""
 }

@@ -18,7 +18,7 @@ func TestWatchOutput(t *testing.T) {
 	host, _, _ := strings.Cut(npm.Hosts[0], ":")
 	failure := "Could not resolve host: " + host + "\n"
 	var out, errs bytes.Buffer
-	watch, w := WatchOutput(&runtime.Sandbox{Network: runtime.NetworkNone}, &out, &errs)
+	watch, w := WatchOutput(&runtime.Sandbox{Network: runtime.NetworkNone}, nil, &out, &errs)
 	if _, err := io.WriteString(w[0], strings.Repeat("x", 3*watchedTail)); err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestWatchOutput(t *testing.T) {
 		t.Errorf(`Hint: got %q, want ""`, got)
 	}
 	for _, n := range []runtime.Network{runtime.NetworkFiltered, runtime.NetworkHost} {
-		watch, w := WatchOutput(&runtime.Sandbox{Network: n}, &out)
+		watch, w := WatchOutput(&runtime.Sandbox{Network: n}, nil, &out)
 		if _, err := io.WriteString(w[0], failure); err != nil {
 			t.Fatal(err)
 		}
