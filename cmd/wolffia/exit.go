@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/signals"
+	"wolffia/cmd/wolffia/internal/usage"
+	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 )
 
@@ -47,11 +50,32 @@ func (a *app) exitCode(ctx context.Context, err error, asJSON bool) int {
 			code = c
 		}
 	}
+	err = a.withNear(err)
 	a.Fail(err)
 	if asJSON && !a.Printed {
 		_ = a.PrintJSON(failureOf(err)) // standard error has it too
 	}
 	return code
+}
+
+// withNear adds the names of sandboxes to an error that are like the one that does not exist.
+func (a *app) withNear(err error) error {
+	missing, is := errors.AsType[*statedir.NoSandboxError](err)
+	dir := a.StateIfExists()
+	if !is || dir == nil {
+		return err
+	}
+	var names []string
+	ids, _ := dir.IDs()
+	for _, id := range ids {
+		if c, err := dir.Record(id).LoadHeader(); err == nil && c.Name != "" {
+			names = append(names, c.Name)
+		}
+	}
+	if near := usage.Near(names, missing.Ref); len(near) > 0 {
+		return fmt.Errorf("%w; did you mean %s?", err, strings.Join(near, " or "))
+	}
+	return err
 }
 
 // A failure is what --json prints if wolffia itself fails.

@@ -200,11 +200,21 @@ func (d *Dir) Each(f func(*Config)) error {
 	return nil
 }
 
+// A NoSandboxError says that a reference means no sandbox. Its class is [runtime.ErrNotFound].
+type NoSandboxError struct{ Ref string }
+
+func (e *NoSandboxError) Error() string {
+	return fmt.Sprintf("no sandbox %q: wolffia ls shows those there are", e.Ref)
+}
+
+// Unwrap returns the class.
+func (e *NoSandboxError) Unwrap() error { return runtime.ErrNotFound }
+
 // Find returns the sandbox that ref means: an id, a name, or a unique beginning of an id.
-// A sandbox of that name that has not expired wins over one that has. ErrNotFound,
+// A sandbox of that name that has not expired wins over one that has. [NoSandboxError],
 // ErrInvalid: no sandbox, or several.
 func (d *Dir) Find(ref string) (*Record, error) {
-	notFound := runtime.Errorf(runtime.ErrNotFound, "no sandbox %q: wolffia ls shows those there are", ref)
+	notFound := &NoSandboxError{ref}
 	if runtime.IsID(ref) {
 		if rec := d.Record(ref); rec.Stamp() != (statefile.Stamp{}) || rec.runsUnknown() {
 			return rec, nil

@@ -324,13 +324,11 @@ func flagHint(cmd *cobra.Command, err error) string {
 	return ""
 }
 
-// nearFlags returns flags of cmd whose names are like name, by cobra's measure for commands.
+// nearFlags returns flags of cmd whose names are like name.
 func nearFlags(cmd *cobra.Command, name string) []string {
-	names := &cobra.Command{SuggestionsMinimumDistance: 2}
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		names.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
-	})
-	near := names.SuggestionsFor(name)
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	near := Near(names, name)
 	for i := range near {
 		near[i] = "--" + near[i]
 	}
