@@ -2,6 +2,7 @@ package usage
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -35,6 +36,9 @@ type section struct {
 // sections that have the words. It returns an error if nothing has them. It prints a command's help
 // by calling ofCommand.
 func answerHelp(help *cobra.Command, words []string, ofCommand func()) error {
+	if cmd := wholeHelp(help.Root(), words); cmd != nil {
+		return errors.Join(cmd.ParseFlags([]string{"all"}), cmd.Help())
+	}
 	err := helpTopic(help, words)
 	if err == nil {
 		ofCommand()
@@ -61,6 +65,17 @@ func answerHelp(help *cobra.Command, words []string, ofCommand func()) error {
 		fmt.Fprintf(help.OutOrStdout(), "The command for it: %s\n\n", use)
 	}
 	return printSections(help.OutOrStdout(), found, words)
+}
+
+// wholeHelp returns the command of which "all" and other words, in any order, want all flags; nil if
+// the words mean something else.
+func wholeHelp(root *cobra.Command, words []string) *cobra.Command {
+	name := slices.DeleteFunc(slices.Clone(words), func(word string) bool { return word == "all" })
+	cmd, rest, err := root.Find(name)
+	if len(name) == len(words) || err != nil || len(rest) > 0 || !cmd.HasParent() {
+		return nil
+	}
+	return cmd
 }
 
 // page returns the page with a name, such as "git", "git.md", "docs/git.md", or "recipes/go". If no
