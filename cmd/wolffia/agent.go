@@ -69,6 +69,11 @@ its own. Arguments behind -- are its own. The same for:
 			words = append(words, a.Yolo...)
 		}
 		begin := time.Now()
+		f.report = func(ctx context.Context, rt *local.Runtime, id string) any {
+			report := agent.Look(ctx, rt, id, f.config, begin)
+			report.Agent = a.Name
+			return report
+		}
 		return f.run(h, cmd, append(words, args...), func(ctx context.Context, rt *local.Runtime, id string) error {
 			if f.result != nil && !h.Quiet {
 				report := agent.Look(ctx, rt, id, f.config, begin)
@@ -79,6 +84,7 @@ its own. Arguments behind -- are its own. The same for:
 		})
 	}
 	f.add(h, cmd, fields.Learn)
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the result of a run that asks nothing as JSON, with a report of what it did")
 	cmd.Flags().BoolVar(&yolo, "yolo", false, "switch the agent's own questions off")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		told := cmd.Parent().FlagErrorFunc()(cmd, err)

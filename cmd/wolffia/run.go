@@ -22,6 +22,9 @@ import (
 type runFlags struct {
 	flags sandboxflags.Sandbox
 	log   auditFlags
+	json  bool // print the result as JSON; run has a flag of the table for it
+	// report, if not nil, returns what --json has beside the result; the sandbox still exists.
+	report func(ctx context.Context, rt *local.Runtime, id string) any
 	// known when the command has ended
 	config *runtime.SandboxConfig
 	result *runtime.Result // nil: nothing ran, or --json
@@ -68,7 +71,7 @@ func (f *runFlags) run(h *host.Host, cmd *cobra.Command, args []string, ended fu
 	if len(args) == 0 && flags.Text("image") == "" {
 		return usage.Errorf(cmd, "needs CMD")
 	}
-	asJSON := flags.Truth("json")
+	asJSON := f.json || flags.Truth("json")
 	if err := checkTTY(h, flags.Truth("tty"), asJSON); err != nil {
 		return err
 	}
@@ -116,15 +119,18 @@ func (f *runFlags) run(h *host.Host, cmd *cobra.Command, args []string, ended fu
 	typed := h.Typed()
 	spec := &runtime.Command{Command: args, OpenStdin: (typed || flags.Truth("interactive")) && h.Readable(), TTY: h.IsTerminal(), Timeout: limit}
 	var end error
+	client := attach.New(h, rt)
 	if asJSON {
 		// a terminal has no end that the user did not type
 		spec.OpenStdin, spec.TTY = spec.OpenStdin && !typed, false
 	}
 	hint.WarnKeys(h.Console, spec, "call run at a terminal, without --json")
 	if asJSON {
-		end = attach.New(h, rt).ExecJSON(cmd.Context(), id, true, spec)
+		if f.report != nil {
+			client.Report = func() any { return f.report(cmd.Context(), rt, id) }
+		}
+		end = client.ExecJSON(cmd.Context(), id, true, spec)
 	} else {
-		client := attach.New(h, rt)
 		client.TellServers, client.PublishServers = flags.Servers(h.IsTerminal())
 		end = client.Exec(cmd.Context(), id, true, spec)
 		f.result = client.Result

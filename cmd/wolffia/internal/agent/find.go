@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"wolffia/internal/config"
 	"wolffia/runtime"
@@ -42,17 +41,6 @@ func Find(a *config.Agent, home string) (dir string, known bool, err error) {
 		}
 	}
 	return "", false, runtime.Errorf(runtime.ErrNotFound,
-		"%s was found neither in PATH nor where programs usually are (%s): to install it: %s",
-		a.Name, shown(patterns, home), a.Install)
-}
-
-// shown names the first of the directories that were looked at.
-func shown(patterns []string, home string) string {
-	var names []string
-	for _, p := range patterns {
-		if rest, in := strings.CutPrefix(p, home+"/"); in && !slices.Contains(names, "~/"+rest) {
-			names = append(names, "~/"+rest)
-		}
-	}
-	return strings.Join(names, ", ")
+		"%s was found neither in PATH nor in the %d other places where programs usually are: to install it: %s",
+		a.Name, len(patterns), a.Install)
 }

@@ -18,13 +18,13 @@ import (
 
 // A Report says what an agent has done. Names and texts come from inside.
 type Report struct {
-	Agent   string
-	Took    time.Duration
-	Result  *runtime.Result
-	Files   []string // that were changed, below the repository or the codebase
-	Commits []string // made meanwhile: the abbreviated hash, and the subject
-	Hosts   []string // that it has reached; nil: it was not asked
-	Copied  bool     // the changes are asked about afterwards: there are no Files
+	Agent   string          `json:"agent"`
+	Took    time.Duration   `json:"-"`
+	Result  *runtime.Result `json:"-"`
+	Files   []string        `json:"files"`           // that were changed, below the repository or the codebase
+	Commits []string        `json:"commits"`         // made meanwhile: the abbreviated hash, and the subject
+	Hosts   []string        `json:"hosts,omitempty"` // that it has reached; nil: it was not asked
+	Copied  bool            `json:"copied"`          // the changes are asked about afterwards: there are no Files
 }
 
 // most is how many names a report has of a kind.
@@ -89,7 +89,7 @@ func counted(names []string, more int) string {
 // Look asks a sandbox, and the codebase, what has changed since a time. What does not answer is left
 // out.
 func Look(ctx context.Context, rt *local.Runtime, id string, c *runtime.SandboxConfig, since time.Time) *Report {
-	r := &Report{Copied: c.CopyOnWrite}
+	r := &Report{Copied: c.CopyOnWrite, Files: []string{}, Commits: []string{}}
 	if c.Network == runtime.NetworkFiltered {
 		if hosts, err := rt.Reached(ctx, id); err == nil {
 			r.Hosts = append([]string{}, hosts...)

@@ -21,6 +21,8 @@ type commandNote struct {
 	Hint string `json:"hint,omitempty"`
 	// Limits says what keeps the limits of a new sandbox, for run.
 	Limits *runtime.LimitsState `json:"limits,omitempty"`
+	// Report is what an agent has done.
+	Report any `json:"report,omitempty"`
 	// StartError says why there was nothing to run; then the exit code is 125 to 127.
 	StartError string `json:"startError,omitempty"`
 }
@@ -36,7 +38,7 @@ func (c *Client) ExecJSON(ctx context.Context, ref string, create bool, spec *ru
 		note.Limits = c.rt.Limits(id)
 	}
 	stdout, stderr := excerpt.New(runtime.DefaultMaxOutput, 0), excerpt.New(runtime.DefaultMaxOutput, 0)
-	watch, w := hint.WatchOutput(sb, stdout, stderr)
+	watch, w := hint.WatchOutput(sb, spec.Command, stdout, stderr)
 	r, err := c.attach(ctx, id, spec, w[0], w[1])
 	if failed, ok := errors.AsType[*runtime.StartError](hint.Explain(ctx, c.Host, c.rt, id, create, spec, err)); ok {
 		r.ExitCode, note.StartError = failed.Code, failed.Message
@@ -53,6 +55,9 @@ func (c *Client) ExecJSON(ctx context.Context, ref string, create bool, spec *ru
 	}
 	c.remember(sb, begin, spec, &r, append(allDenied(c.Host, &r, id, create), note.Hint, note.StartError, endNote(&r, spec))...)
 	r.Duration, c.Printed = time.Since(begin), true
+	if c.Report != nil {
+		note.Report = c.Report()
+	}
 	if err := printResult(c.Out, id, &r, note); err != nil {
 		return err
 	}
