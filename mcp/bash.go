@@ -113,7 +113,7 @@ func (c *call) bash(ctx context.Context, in bashIn) (reply, *bashOut, error) {
 	})
 	defer notes.stop()
 	stdout.news, stderr.news = notes.news, notes.news
-	result, err := ops.Run(ctx, c.Runtime, c.id(), &runtime.Command{
+	command := &runtime.Command{
 		Command: []string{in.Command}, Session: c.Session, Create: true, Cwd: dir, Timeout: limit,
 		Queued: func(queued bool) {
 			if queued {
@@ -124,11 +124,17 @@ func (c *call) bash(ctx context.Context, in bashIn) (reply, *bashOut, error) {
 				notes.news()
 			}
 		},
-	}, ops.To(stdout), ops.To(stderr))
+	}
+	result, err := ops.Run(ctx, c.Runtime, c.id(), command, ops.To(stdout), ops.To(stderr))
 	if err != nil {
 		return reply{}, nil, err
 	}
 	r, out := c.bashResult(result, stdout, stderr, most, limit)
+	if c.Ended != nil {
+		exit := *result
+		exit.ExitCode = out.ExitCode
+		c.Ended(ctx, c.id(), command, exit, out.Notes)
+	}
 	return r, out, nil
 }
 

@@ -33,6 +33,9 @@ type Options struct {
 	Allow func(sandboxID string) string
 	// AllowHost is Allow for what the network refused.
 	AllowHost func(sandboxID string) string
+	// Ended is called when a command of the tool bash has ended, with its exit code for callers and
+	// the notes of its result; nil: not.
+	Ended func(ctx context.Context, sandboxID string, command *runtime.Command, exit runtime.Result, notes []string)
 	// Session is the name of the session in which commands run.
 	Session string
 	// Version is wolffia's.

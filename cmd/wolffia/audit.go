@@ -40,7 +40,7 @@ refusal by the kernel because of a file's mode, such as a write to a file that m
 read, is recorded if the caller's system call shows what it wanted. A hidden file is
 recorded when it is asked for by name, not when it is left out of a listing.
 
---last and --since print what commands of run, exec and shell were denied, also in
+--last and --since print what commands of run, exec, shell and mcp were denied, also in
 sandboxes that are gone. They read the history in the state directory, 2 MB at most;
 WOLFFIA_HISTORY=off writes none.`,
 		Example: `  wolffia audit box

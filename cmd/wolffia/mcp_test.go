@@ -753,6 +753,43 @@ func TestMCPSandbox(t *testing.T) {
 	}
 }
 
+// TestMCPCache: what an agent's commands have built is there for its next sandbox, without a flag.
+func TestMCPCache(t *testing.T) {
+	t.Parallel()
+	h := newMCPHost(t)
+	if err := os.WriteFile(filepath.Join(h.project, "go.mod"), []byte("module x\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c := h.connect("-q")
+	c.does("bash", args{"command": "mkdir -p $GOCACHE && echo kept >$GOCACHE/f"})
+	_ = c.Close()
+	c = h.connect("-q")
+	c.does("bash", args{"command": "cat $GOCACHE/f"}, "kept\n")
+	_ = c.Close()
+	c = h.connect("-q", "--rule", "/x=none")
+	c.does("bash", args{"command": "ls /var/cache/wolffia/go"}, "[exit code 0")
+	if out := c.does("bash", args{"command": "cat $GOCACHE/f"}).out; out["exit_code"] != 1.0 {
+		t.Errorf("the cache of a sandbox with other rules: got %v, want exit code 1", out)
+	}
+	_ = c.Close()
+}
+
+// TestMCPHistory: why and audit know the commands of an agent.
+func TestMCPHistory(t *testing.T) {
+	t.Parallel()
+	h := newMCPHost(t)
+	c := h.connect("-q")
+	c.does("bash", args{"command": "cat .env"}, "[exit code 1")
+	c.does("bash", args{"command": "sleep 100", "timeout_ms": 10}, "[exit code 124")
+	_ = c.Close()
+	if out := h.wolffia("audit", "--last"); !strings.Contains(out, "exit code 1  'cat .env'\n  denied by the rules: lookup .env ") {
+		t.Errorf("audit --last: got %q, want the denial of .env", out)
+	}
+	if out := h.wolffia("why"); !strings.Contains(out, "sleep 100") || !strings.Contains(out, "exit code 124") || !strings.Contains(out, "timed out: ") {
+		t.Errorf("why: got %q, want that sleep has timed out", out)
+	}
+}
+
 // TestMCPSandboxRules: rules of files are not ignored either.
 func TestMCPSandboxRules(t *testing.T) {
 	t.Parallel()

@@ -110,6 +110,13 @@ func (c *Client) remember(sb *runtime.Sandbox, begin time.Time, spec *runtime.Co
 	}
 }
 
+// Remember adds a command that another client of this process has run to the history, as Exec does:
+// with what it was denied, and notes. exit has its duration.
+func (c *Client) Remember(ctx context.Context, id string, spec *runtime.Command, exit *runtime.Result, notes ...string) {
+	notes = append(allDenied(c.Host, exit, id, false), notes...)
+	c.remember(lookUp(ctx, c.rt, id), time.Now().Add(-exit.Duration), spec, exit, notes...)
+}
+
 // printable returns the notes that are not empty, as a terminal may have them.
 func printable(notes []string) (kept []string) {
 	for _, note := range notes {

@@ -58,18 +58,19 @@ func (c *Client) ExecJSON(ctx context.Context, ref string, create bool, spec *ru
 	if c.Report != nil {
 		note.Report = c.Report()
 	}
-	if err := printResult(c.Out, id, &r, note); err != nil {
+	if err := printResult(c.Out, sb, &r, note); err != nil {
 		return err
 	}
 	return console.ExitWith(r.ExitCode)
 }
 
 // printResult prints what --json has of a command in a sandbox.
-func printResult(w io.Writer, id string, r *runtime.Result, note commandNote) error {
+func printResult(w io.Writer, sb *runtime.Sandbox, r *runtime.Result, note commandNote) error {
 	out := bufio.NewWriter(w)
 	err := ops.WriteResult(out, struct {
 		SandboxID string `json:"sandboxId"`
-	}{id}, r, note)
+		Codebase  string `json:"codebase,omitempty"`
+	}{sb.ID, sb.CodebasePath}, r, note)
 	_ = out.WriteByte('\n') // Flush returns its error
 	return errors.Join(err, out.Flush())
 }

@@ -10,6 +10,6 @@ import (
 
 func TestResultIsWhole(t *testing.T) {
 	resulttest.Check(t, func(w io.Writer, r *runtime.Result) (any, error) {
-		return nil, printResult(w, "id", r, commandNote{})
+		return nil, printResult(w, &runtime.Sandbox{ID: "id"}, r, commandNote{})
 	}, nil)
 }

@@ -8,9 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"wolffia/cmd/wolffia/internal/attach"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/usage"
 	"wolffia/mcp"
+	"wolffia/runtime"
 )
 
 // serve serves the client on standard input and output until it has ended.
@@ -32,6 +34,9 @@ func (m *mcpServer) serve(cmd *cobra.Command) error {
 	m.describe(cmd)
 	s := mcp.New(&mcp.Options{
 		Copied: m.copied(cmd.Context()), Runtime: m.rt, Open: m.open, Session: m.session, Version: h.Version, Allow: h.AddTo, AllowHost: h.AllowTo,
+		Ended: func(ctx context.Context, id string, command *runtime.Command, exit runtime.Result, notes []string) {
+			attach.New(h, m.rt).Remember(ctx, id, command, &exit, notes...)
+		},
 		Inspect: func(ctx context.Context, id string) (*mcp.Details, error) {
 			d, err := m.rt.Inspect(ctx, id)
 			if err != nil {

@@ -28,8 +28,8 @@ func Command(h *host.Host) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why",
 		Short: "Explain the last command that failed",
-		Long: `Explain the last command of run, exec or shell that failed, in the codebase of the
-current directory if one did: what the rules and the network denied, which of the
+		Long: `Explain the last command of run, exec, shell or an agent of mcp that failed, in the
+codebase of the current directory if one did: what the rules and the network denied, which of the
 host's programs and files it does not have, and the flag that helps.`,
 		Args: cobra.NoArgs,
 		RunE: h.Over(func(_ context.Context, rt *local.Runtime, _ []string) error {
@@ -43,7 +43,7 @@ host's programs and files it does not have, and the flag that helps.`,
 			case e == nil && history.Off():
 				return runtime.Errorf(runtime.ErrNotFound, "WOLFFIA_HISTORY=off keeps no history of commands: unset it, and run the command again")
 			case e == nil:
-				return runtime.Errorf(runtime.ErrNotFound, "no command of run, exec or shell has failed")
+				return runtime.Errorf(runtime.ErrNotFound, "no command of run, exec, shell or mcp has failed")
 			case asJSON:
 				return h.PrintJSON(e)
 			}
