@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"wolffia/fields"
+	"wolffia/network"
 )
 
 // bind returns an error if the project's setting is more than the user allows. own are
@@ -56,7 +57,7 @@ func bind(keys []fields.Field, s *Setting, own []Setting, user *File, userName s
 		problem = exceeds(k, s, mine)
 	case fields.Hosts:
 		for _, v := range s.Values {
-			if strings.HasSuffix(v, privateSuffix) && !slices.Contains(all(own, s.Key), v) {
+			if strings.HasSuffix(v, network.PrivateSuffix) && !slices.Contains(all(own, s.Key), v) {
 				problem = fmt.Sprintf("%q: a project's file may not lead names to private addresses", v)
 			}
 		}
@@ -105,8 +106,6 @@ func exceeds(k *fields.Field, s, mine *Setting) string {
 const (
 	keyNetwork   = "network"
 	keyAllowHost = "allow-host"
-	// privateSuffix is network.PrivateSuffix.
-	privateSuffix = "@private"
 )
 
 // widensNames returns what is wrong with the project's names of hosts, if the user has a

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"wolffia/local"
+	"wolffia/ops"
 	"wolffia/runtime"
 )
 
@@ -135,11 +136,13 @@ func Look(ctx context.Context, rt *local.Runtime, id string, c *runtime.SandboxC
 			r.Files = append(r.Files, name)
 		}
 	}
-	status, _ := git("status", "--porcelain", "-z", "--no-renames", "--untracked-files=all")
+	limited, cancel := context.WithTimeout(ctx, gitLimit)
+	defer cancel()
+	status, _ := ops.AskGitStatus(limited, rt, id, "", "--untracked-files=all")
 	at := strings.TrimPrefix(below, "/")
-	for line := range strings.SplitSeq(status, "\x00") {
-		if len(line) > 3 && touched(root, path.Join(at, line[3:]), since) { // XY NAME
-			r.Files = append(r.Files, line[3:])
+	for _, s := range status {
+		if touched(root, path.Join(at, s.Path), since) {
+			r.Files = append(r.Files, s.Path)
 		}
 	}
 	slices.Sort(r.Files)

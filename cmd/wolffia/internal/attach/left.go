@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"wolffia/runtime"
+	"wolffia/ops"
 	"wolffia/wire"
 )
 
@@ -36,13 +36,13 @@ func (c *Client) leftNote(ctx context.Context, id string) string {
 // uncommitted returns the files of a working tree that no commit has; all of it if git does not
 // say. Commits are in the repository of the codebase.
 func (c *Client) uncommitted(ctx context.Context, id, dir string) (paths []wire.LeftPath) {
-	r, err := c.rt.Exec(ctx, id, &runtime.Command{Command: []string{"git", "-C", dir, "status", "--porcelain", "-z", "--no-renames"}})
-	if err != nil || r.ExitCode != 0 {
+	all, err := ops.AskGitStatus(ctx, c.rt, id, dir)
+	if err != nil {
 		return []wire.LeftPath{{Path: wire.Path(dir)}}
 	}
-	for line := range strings.SplitSeq(string(r.Stdout), "\x00") {
-		if len(line) > 3 && !strings.Contains(line[:2], "D") { // XY NAME
-			paths = append(paths, wire.LeftPath{Path: wire.Path(dir + "/" + line[3:])})
+	for _, s := range all {
+		if !s.Deleted {
+			paths = append(paths, wire.LeftPath{Path: wire.Path(dir + "/" + s.Path)})
 		}
 	}
 	return paths
