@@ -10,6 +10,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"wolffia/ops"
+	"wolffia/perm"
 	"wolffia/runtime"
 )
 
@@ -179,19 +180,19 @@ func deniedLine(d *denied) string {
 	if d.Reason != "" {
 		s += ": " + d.Reason
 	}
-	return s + toAllow(d.Allow)
+	return s + toAllow(perm.ToAllow(d.From), d.Allow)
 }
 
 // refusedLine is one line about a refusal of the network.
 func refusedLine(r *runtime.Refusal) string {
-	return fmt.Sprintf("refused by the network: %s %s: %s", r.Op, r.Host(), r.Reason) + toAllow(r.Allow)
+	return fmt.Sprintf("refused by the network: %s %s: %s", r.Op, r.Host(), r.Reason) + toAllow(perm.ToAllow(""), r.Allow)
 }
 
-func toAllow(command string) string {
+func toAllow(words, command string) string {
 	if command == "" {
 		return ""
 	}
-	return "; to allow it, the user can run: " + command
+	return "; " + words + ", the user can run: " + command
 }
 
 // reads are the hints about a tool that changes nothing.

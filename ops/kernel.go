@@ -22,8 +22,8 @@ var kernelRefusals = []struct{ says, line string }{
 			"since the command runs in a sandbox already; containers cannot be made inside",
 	},
 	{
-		`(?:EACCES|[Pp]ermission denied|[Oo]peration not permitted)[^\n]*\.husky/|` +
-			`\.husky/[^\n]*(?:[Pp]ermission denied|[Oo]peration not permitted)`,
+		`(?:EACCES|[Pp]ermission denied|[Oo]peration not permitted)[^\n]*\.husky/_|` +
+			`\.husky/_[^\n]*(?:[Pp]ermission denied|[Oo]peration not permitted)`,
 		"husky writes hooks, which the host's git would run: switch its set-up off " +
 			"with -e HUSKY=0, or npm ci --ignore-scripts; the hooks that are there stay",
 	},

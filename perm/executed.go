@@ -103,6 +103,15 @@ const (
 	someExecuted = "what the host executes"
 )
 
+// ToAllow returns the words in front of the flag that allows what a rule of a source has denied: it
+// says what the flag gives away if that is more than a file of the codebase.
+func ToAllow(source string) string {
+	if strings.HasPrefix(source, someExecuted) { // or anyExecuted, or those of package policy
+		return "to let the sandbox change " + someExecuted
+	}
+	return "to allow it"
+}
+
 // AnyExecutedRules returns the rules that keep a sandbox from changing or creating
 // what the host's programs execute because of its name: at most Read, at
 // PrioritySecret, in every directory but those of installed packages (InPackages).

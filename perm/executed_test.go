@@ -189,3 +189,15 @@ func TestExecutedOutranksRules(t *testing.T) {
 		}
 	}
 }
+
+// The flag that opens what the host executes says so; the sources of package policy begin alike.
+func TestToAllow(t *testing.T) {
+	for _, r := range append(AnyExecutedRules(), ExecutedRules([]string{"."})...) {
+		if got, want := ToAllow(r.Source), "to let the sandbox change what the host executes"; got != want {
+			t.Errorf("ToAllow(%q): got %q, want %q", r.Source, got, want)
+		}
+	}
+	if got := ToAllow("preset agent-safe"); got != "to allow it" {
+		t.Errorf("got %q", got)
+	}
+}

@@ -211,7 +211,11 @@ be either the stricter answer is given.`,
 					fmt.Fprintf(h.Out, "  %s\n", why)
 				}
 				if remedy := e.Allow(e.Level + 1); remedy != "" {
-					fmt.Fprintf(h.Out, "  to allow more: %s\n", console.Printable(remedy))
+					words := "to allow more"
+					if e.Rule != nil && perm.ToAllow(e.Rule.Source) != perm.ToAllow("") {
+						words = perm.ToAllow(e.Rule.Source)
+					}
+					fmt.Fprintf(h.Out, "  %s: %s\n", words, console.Printable(remedy))
 				}
 			}
 			return nil

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"wolffia/perm"
 )
 
 // Text returns r on one line for people, with times in loc. command is what precedes the flag
@@ -30,7 +32,11 @@ func (r *Record) Text(loc *time.Location, command string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %-8s  %-24s  %s", at, plain(r.Op), path, explanation)
 	if r.Remedy != "" {
-		fmt.Fprintf(&b, "; to allow it: %s", Printable(command+r.Remedy))
+		source := ""
+		if r.Rule != nil {
+			source = r.Rule.Source
+		}
+		fmt.Fprintf(&b, "; %s: %s", perm.ToAllow(source), Printable(command+r.Remedy))
 	}
 	var notes []string
 	if r.Command != "" {

@@ -26,7 +26,7 @@ var (
 		"local":                  7720,
 		"image/store":            2140,
 		"mcp":                    3060,
-		"perm":                   3560,
+		"perm":                   3580,
 		"policy":                 2100,
 		"runtime":                2100,
 		"service":                3510,

@@ -8,6 +8,7 @@ import (
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/history"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/perm"
 	"wolffia/runtime"
 )
 
@@ -60,7 +61,7 @@ func denials(list []runtime.Denial) (notes []note) {
 		if d.Reason != "" {
 			text += ": " + d.Reason
 		}
-		notes = append(notes, note{text, d.Allow})
+		notes = append(notes, note{text, perm.ToAllow(d.Source), d.Allow})
 	}
 	return notes
 }
@@ -73,20 +74,21 @@ func refusedNotes(r *runtime.Result, flags, all string) []string {
 // refusals returns a note for each refusal of the network.
 func refusals(list []runtime.Refusal) (notes []note) {
 	for _, d := range list {
-		notes = append(notes, note{fmt.Sprintf("refused by the network: %s %s: %s", d.Op, d.Host(), d.Reason), d.Allow})
+		notes = append(notes, note{fmt.Sprintf("refused by the network: %s %s: %s", d.Op, d.Host(), d.Reason), perm.ToAllow(""), d.Allow})
 	}
 	return notes
 }
 
-// A note is a denial and the flag that would allow it; an empty allow means no flag.
-type note struct{ text, allow string }
+// A note is a denial, and the flag that would allow it with what precedes that; an empty allow means
+// no flag.
+type note struct{ text, toAllow, allow string }
 
 // line returns the note as a line; flags is what the flag follows.
 func (n *note) line(flags string) string {
 	if n.allow == "" {
 		return n.text
 	}
-	return n.text + "; to allow it: " + flags + n.allow
+	return n.text + "; " + n.toAllow + ": " + flags + n.allow
 }
 
 // named returns the lines of at most maxNamed notes, of which no two have the same flag. Those of
