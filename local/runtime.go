@@ -86,6 +86,7 @@ func New(opts *Options, first launch.Backend, more ...launch.Backend) (*Runtime,
 	if err != nil {
 		return nil, err
 	}
+	removeOthers(wolffia, dir.Path())
 	all := &catalog{dir: dir, wolffia: wolffia, backends: append([]launch.Backend{first}, more...), cache: map[string]cached{}}
 	if opts.Umask != nil {
 		all.umask = wire.UmaskOf(*opts.Umask)

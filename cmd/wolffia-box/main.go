@@ -5,6 +5,11 @@
 //
 //	wolffia-box shim TAG
 //
+// What is left of a sandbox with root inside is deleted by it, in a user namespace with the ids of
+// its files:
+//
+//	wolffia-box remove NAME
+//
 // The shim starts it again for what runs before a backend's program: a start barrier, or a step of
 // the backend.
 //

@@ -8,6 +8,8 @@ import (
 
 	"wolffia/internal/host/egress"
 	"wolffia/internal/sys/child"
+	"wolffia/internal/sys/rmtree"
+	"wolffia/internal/sys/userns"
 	"wolffia/runtime/backends"
 	"wolffia/shim"
 )
@@ -27,6 +29,9 @@ func Main(version string, filter egress.Start) {
 func run(args []string, version string, filter egress.Start) error {
 	if len(args) == 3 && args[1] == "shim" {
 		return shim.Main(version, filter, backends.All()...)
+	}
+	if len(args) == 3 && args[1] == userns.RemoveArg {
+		return rmtree.Remove(os.NewFile(userns.RemoveFD, "directory"), args[2])
 	}
 	if len(args) > 4 && args[1] == child.HoldArg {
 		return child.Hold(args)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -22,11 +23,26 @@ const batch = 512
 // if name does not exist. After an error a part of the tree may be deleted.
 func Remove(parent *os.File, name string) error {
 	t := &tree{}
-	if err := t.remove(int(parent.Fd()), name); err != nil {
+	err := t.remove(int(parent.Fd()), name)
+	if f := others.Load(); f != nil && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)) {
+		if more := (*f)(parent, name); more != nil {
+			err = fmt.Errorf("%w; in a user namespace: %w", err, more)
+		} else {
+			err = nil
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("delete %s/%s: %w", parent.Name(), name, err)
 	}
 	return nil
 }
+
+var others atomic.Pointer[func(parent *os.File, name string) error]
+
+// Others has Remove call f for a tree of which this process may not delete a part, as one with
+// files of subordinate ids of its user. f deletes the rest, and returns an error if it cannot. It
+// is safe for concurrent use. The last f counts.
+func Others(f func(parent *os.File, name string) error) { others.Store(&f) }
 
 // RemovePath is Remove in the directory dir. A missing dir is not an error, and dir may be a link to a
 // directory; another file in its place is an error.

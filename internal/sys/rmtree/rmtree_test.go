@@ -1,6 +1,7 @@
 package rmtree_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -141,5 +142,39 @@ func TestRemoveStopsAtMount(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(mnt, "file")); err != nil {
 		t.Error(err)
+	}
+}
+
+// What this process may not delete goes to the function of Others, and nothing else does.
+func TestOthers(t *testing.T) {
+	var asked []string
+	answer := error(nil)
+	rmtree.Others(func(parent *os.File, name string) error {
+		asked = append(asked, filepath.Join(parent.Name(), name))
+		return answer
+	})
+	defer rmtree.Others(func(*os.File, string) error { return errors.New("a test has ended") })
+	if os.Geteuid() == 0 {
+		t.Skip("root may delete all")
+	}
+	dir := t.TempDir()
+	for _, d := range []string{"own/in", "foreign/in"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := rmtree.RemovePath(dir, "own"); err != nil || asked != nil {
+		t.Errorf("%v, asked %q", err, asked)
+	}
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.Chmod(dir, 0o700) }()
+	if err := rmtree.RemovePath(dir, "foreign"); err != nil || len(asked) != 1 || asked[0] != filepath.Join(dir, "foreign") {
+		t.Errorf("%v, asked %q", err, asked)
+	}
+	answer = errors.New("its reason")
+	if err := rmtree.RemovePath(dir, "foreign"); !errors.Is(err, answer) || !errors.Is(err, os.ErrPermission) {
+		t.Errorf("%v", err)
 	}
 }

@@ -53,6 +53,11 @@ func mappings(own, sub int) []syscall.SysProcIDMap {
 	return []syscall.SysProcIDMap{{HostID: own, Size: 1}, {ContainerID: 1, HostID: sub, Size: Count}}
 }
 
+// Same returns the ids of such a namespace for another one below it.
+func Same() []syscall.SysProcIDMap {
+	return []syscall.SysProcIDMap{{Size: 1}, {ContainerID: 1, HostID: 1, Size: Count}}
+}
+
 // Run runs a program, an open file, as Start does, with args, the program's name among them, and
 // with files as its descriptors from 3 on. It waits for the end; an error has what the program has
 // written to its standard error. ctx ends the program.
@@ -79,6 +84,18 @@ func (ids *IDs) Run(ctx context.Context, program *os.File, args []string, files 
 		return errors.New(text)
 	}
 	return errors.Join(err, ctx.Err())
+}
+
+// RemoveArg is the first argument of a program that deletes the name which is its second one, with
+// all below it, in the directory RemoveFD.
+const (
+	RemoveArg = "remove"
+	RemoveFD  = 3
+)
+
+// Remove has such a program delete a name, in a tree with files of the IDs.
+func (ids *IDs) Remove(ctx context.Context, program, parent *os.File, name string) error {
+	return ids.Run(ctx, program, []string{"wolffia", RemoveArg, name}, parent)
 }
 
 // text returns what a program writes, up to its end, but no more than a message may have.
