@@ -112,6 +112,12 @@ var Table = [...]Field{
 		Help: "how gvisor catches system calls: systrap or kvm (default systrap)",
 	},
 	{
+		Name: "root", Record: "root", Kind: Truth, On: sandbox | Serve, Group: System,
+		Bound: Bound{Because: "programs would be root inside, and reach more of the host's kernel"},
+		Help: "be root inside, with further users: apt-get install, useradd, chown and su work; on the host " +
+			"these are you and your subordinate ids; needs --image",
+	},
+	{
 		Name: "rootfs", Record: "rootfs", On: sandbox | Serve, Group: System, Names: Directories, Path: WholePath,
 		Bound: Bound{Because: "the sandbox would run on a directory of the project's choice"},
 		Help:  "directory with the system to run on (default: the host's system directories)",

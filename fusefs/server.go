@@ -48,6 +48,9 @@ type Options struct {
 	// Unguarded lets a sandbox make in the working tree what git on the host would take for a git
 	// directory, or hang at.
 	Unguarded bool
+	// Chown lets a sandbox with several users change the owner of a file, without effect: tar and
+	// rsync give up otherwise. All files belong to the host's user.
+	Chown bool
 
 	// Git keeps git directories apart from the host's; nil serves the host's by the rules.
 	Git *Git
@@ -245,6 +248,7 @@ func emptyTree(opts *Options) (*tree, error) {
 	t := &tree{RawFileSystem: fuse.NewDefaultRawFileSystem(), noWatch: opts.NoWatch, moveTemps: opts.MoveTemps}
 	t.start, t.timeout = time.Now(), opts.Timeout
 	t.gate = gatekeeper{&t.names, opts.Denied}
+	t.chowns = opts.Chown
 	t.guard = worktreeGuard{&t.names, opts.Unguarded}
 	t.attrs = attrs{&t.names, &t.kernel, opts.Owner}
 	t.contents.names, t.contents.gate, t.kernel.names = &t.names, &t.gate, &t.names

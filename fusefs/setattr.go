@@ -11,7 +11,8 @@ import (
 	"wolffia/fusefs/gate"
 )
 
-// SetAttr changes mode, size and times. It accepts only the present owner.
+// SetAttr changes mode, size and times. It accepts only the present owner, or with Options.Chown
+// any, and changes none.
 func (t *tree) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
 	n := t.table.get(in.NodeId)
 	errno := syscall.ESTALE
@@ -41,10 +42,10 @@ func (t *tree) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut)
 func (t *tree) setAttr(n *node, in *fuse.SetAttrIn) syscall.Errno {
 	mode, setsMode := in.GetMode()
 	size, setsSize := in.GetSize()
-	if uid, ok := in.GetUID(); ok && uid != t.attrs.owner.UID {
+	if uid, ok := in.GetUID(); ok && uid != t.attrs.owner.UID && !t.chowns {
 		return syscall.EPERM
 	}
-	if gid, ok := in.GetGID(); ok && gid != t.attrs.owner.GID {
+	if gid, ok := in.GetGID(); ok && gid != t.attrs.owner.GID && !t.chowns {
 		return syscall.EPERM
 	}
 	keep := int64(attributes)

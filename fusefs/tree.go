@@ -21,6 +21,7 @@ type tree struct {
 
 	gate     gatekeeper
 	guard    worktreeGuard
+	chowns   bool // Options.Chown
 	attrs    attrs
 	contents contents
 	kernel   kernelCache

@@ -75,6 +75,9 @@ func (s *completer) complete(ctx context.Context, c *statedir.Config) (limits *l
 	if c.Platform != "" && !slices.Contains(backend.Platforms, c.Platform) {
 		return nil, nil, runtime.Errorf(runtime.ErrUnsupported, "platform %q: runtime %s has %s", c.Platform, c.Runtime, cmp.Or(strings.Join(backend.Platforms, ", "), "none to choose from; use runtime gvisor"))
 	}
+	if err := checkRoot(c, backend); err != nil {
+		return nil, nil, err
+	}
 	if err := s.resolve(c); err != nil {
 		return nil, nil, err
 	}
@@ -105,6 +108,20 @@ func (s *completer) complete(ctx context.Context, c *statedir.Config) (limits *l
 	}
 	release, err = s.useImage(ctx, backend, c)
 	return limits, release, err
+}
+
+// checkRoot refuses root inside where the backend does not have it.
+func checkRoot(c *statedir.Config, backend *launch.Backend) error {
+	switch {
+	case !c.Root:
+	case !backend.Can.Has(launch.RootInside):
+		return runtime.Errorf(runtime.ErrUnsupported, "runtime %s has no root inside: its engine decides the users of containers, and its root may be the host's; use runtime bwrap or gvisor", c.Runtime)
+	case c.Image == "" && c.ImageID == "":
+		return runtime.Errorf(runtime.ErrUnsupported, "root inside needs an image: add --image, such as debian:bookworm-slim")
+	case c.Resources.PIDs > 0 && backend.Can.Has(launch.OwnKernel) && !c.Resources.BestEffort:
+		return runtime.Errorf(runtime.ErrUnsupported, "processes cannot be limited exactly with root inside of runtime %s, which counts those of each user: use runtime bwrap, or --limits best-effort", c.Runtime)
+	}
+	return nil
 }
 
 // completeForEngine fills in which engine runs the sandbox.

@@ -17,6 +17,9 @@ func environment(c *statedir.Config, more map[string]string) []string {
 		"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": rootfs.Home(c), "USER": c.User, "LOGNAME": c.User,
 		"LANG": "C.UTF-8", "SHELL": "/bin/sh",
 	}
+	if c.Root {
+		vars["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	}
 	if c.Git != nil {
 		vars["GIT_CONFIG_SYSTEM"] = launch.GitPath + "/config"
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/userns"
 	"wolffia/runtime"
 )
 
@@ -45,11 +46,28 @@ func (s *completer) identify(c *statedir.Config) error {
 		}
 		c.DroppedUID, c.DroppedGID = c.UID, c.GID
 	}
+	if c.Root {
+		c.User = "root"
+		_, err := idsOf(c)
+		return err
+	}
 	c.User = "user"
 	if u, err := user.LookupId(strconv.Itoa(c.UID)); err == nil && plainName(u.Username) && u.Username != "root" {
 		c.User = u.Username
 	}
 	return nil
+}
+
+// idsOf returns the ids that a sandbox with root inside has.
+func idsOf(c *statedir.Config) (userns.IDs, error) {
+	ids, err := userns.Of(c.UID, c.GID)
+	if err == nil {
+		err = ids.Check()
+	}
+	if err != nil {
+		return ids, runtime.Errorf(runtime.ErrUnsupported, "root inside needs subordinate ids: %w; wolffia doctor has a row subids", err)
+	}
+	return ids, nil
 }
 
 // drop decides which user root drops to.

@@ -245,6 +245,17 @@ func (p *plan) spawnShim(d *descriptors, args []string) (*child.Child, error) {
 		return nil, err
 	}
 	defer params.Close()
+	if p.config.Root {
+		ids, err := idsOf(p.config)
+		if err != nil {
+			return nil, err
+		}
+		shim, err := ids.Start(spawning(d.shimProgram, d.log, args, new(syscall.SysProcAttr), params, d.shim))
+		if err != nil && os.Geteuid() != 0 {
+			err = runtime.Errorf(runtime.ErrUnsupported, "root inside: %w", err)
+		}
+		return shim, err
+	}
 	if mapsItself(p.config) {
 		if shim, err := p.stageShim(d, args, params); err == nil {
 			return shim, nil

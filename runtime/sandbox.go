@@ -64,6 +64,11 @@ type SandboxConfig struct {
 	// ImageID is the digest of the image's configuration, sha256:HEX. If empty, Create sets
 	// it to that of Image; if given, it takes precedence over Image.
 	ImageID string `json:"imageId,omitempty"`
+	// Root makes programs inside root: the user of the sandbox has the id 0 there, capabilities as in
+	// a container, and further users and groups, which on the host are subordinate ids of the user
+	// that the sandbox runs as (subuid(5)). They have no rights outside. Only a sandbox with an
+	// image can have it.
+	Root bool `json:"root,omitempty"`
 	// Platform chooses how the runtime isolates, where it has a choice (gVisor: systrap,
 	// kvm); empty means its default.
 	Platform string `json:"platform,omitempty"`
@@ -258,7 +263,8 @@ type Sandbox struct {
 	Image        string // empty: the host's system, or a directory
 	MountPoint   string
 	Network      Network
-	UID, GID     int // inside, and on the host
+	UID, GID     int // inside, and on the host; with Root: on the host, and 0 inside
+	Root         bool
 	// ExpiresAt is when its time to live is over, to the millisecond; zero:
 	// never. If the host's clock is set, it moves with it.
 	ExpiresAt   time.Time

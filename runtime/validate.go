@@ -153,6 +153,9 @@ func checkImage(c *SandboxConfig, bad problem) {
 	if c.Rootfs != "" && (c.Image != "" || c.ImageID != "") {
 		bad("root file system %q and image %q: it can be only one of them", c.Rootfs, c.Image)
 	}
+	if c.Root && c.Rootfs != "" {
+		bad("root inside and root file system %q, which is read-only: use an image", c.Rootfs)
+	}
 	if h, ok := strings.CutPrefix(c.ImageID, "sha256:"); c.ImageID != "" && !(ok && len(h) == 64 && only(h, "abcdef"+digits)) {
 		bad("image id %q: it is sha256: and 64 of 0-9 and a-f", c.ImageID)
 	}

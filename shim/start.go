@@ -60,7 +60,7 @@ func (s *shim) mount() (err error) {
 	if s.boot.Config.Native() {
 		return s.bindTree()
 	}
-	device, err := fusemount.Mount(rootfs.TreeDir(s.boot), nil)
+	device, err := fusemount.Mount(rootfs.TreeDir(s.boot), &fusemount.MountOptions{AllowOther: s.boot.Config.Root})
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "uid %d, as which the sandbox runs, cannot mount the codebase: %w; wolffia doctor says what helps; without FUSE there are --filter static, and --preset full-access", s.boot.Config.UID, err)
 	}

@@ -37,7 +37,7 @@ func main() {
 	}
 }
 
-// first runs PID 1: guest [--seccomp FILE] [--threads N] [--rlimits LIMITS] [--files N] [--mode
+// first runs PID 1: guest [--seccomp FILE] [--threads N] [--rlimits LIMITS] [--files N] [--root CAPABILITIES] [--mode
 // MODE:DIRECTORY]... [--codebase DIRECTORY --link NAME]... [--clients DESCRIPTOR] DIRECTORY TAG.
 func first(args []string) error {
 	var filter []byte // nil: the backend has installed it
@@ -67,6 +67,11 @@ func first(args []string) error {
 			codebase = args[1]
 		case "--link":
 			guest.LinkCodebase(codebase, args[1])
+		case "--root":
+			var capabilities uint64
+			if capabilities, err = strconv.ParseUint(args[1], 10, 64); err == nil {
+				err = guest.LimitRoot(capabilities)
+			}
 		case "--files":
 			var most uint64
 			if most, err = strconv.ParseUint(args[1], 10, 64); err == nil {

@@ -126,7 +126,11 @@ func (s *inspection) print(out io.Writer) error {
 	row("rules", strconv.Itoa(s.Rules))
 	row("labels", console.JoinLabels(s.listing.Labels))
 	row("wolffia", s.Version)
-	row("user", fmt.Sprintf("%d:%d", s.UID, s.GID))
+	user := fmt.Sprintf("%d:%d", s.UID, s.GID)
+	if s.listing.Root {
+		user += ", root inside"
+	}
+	row("user", user)
 	if l := s.Limits; l != nil {
 		row("limits", limitsText(l))
 		if l.OOMKills > 0 {

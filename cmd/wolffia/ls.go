@@ -26,6 +26,7 @@ type listing struct {
 	Filter    runtime.Filter `json:"filter,omitempty"`
 	Cow       bool           `json:"cow,omitempty"` // it works on a copy of its codebase
 	Image     string         `json:"image,omitempty"`
+	Root      bool           `json:"root,omitempty"`  // programs inside are root
 	Shape     string         `json:"shape,omitempty"` // of a pooled sandbox
 
 	ExpiresAt   int64          `json:"expiresAt,omitempty"`   // ms since 1970; 0: never
@@ -36,7 +37,7 @@ type listing struct {
 func listingOf(s *runtime.Sandbox) listing {
 	l := listing{
 		ID: s.ID, Name: s.Name, Runtime: s.Runtime, State: s.State, Reason: s.Reason,
-		Labels: s.Labels, Codebase: s.CodebasePath, Filter: s.Filter, Cow: s.CopyOnWrite, Image: s.Image,
+		Labels: s.Labels, Codebase: s.CodebasePath, Filter: s.Filter, Cow: s.CopyOnWrite, Image: s.Image, Root: s.Root,
 	}
 	l.IdleTimeout, l.Expired = s.IdleTimeout.Milliseconds(), s.Expired
 	if !s.CreatedAt.IsZero() {
@@ -70,7 +71,7 @@ func lsCommand(h *host.Host) *cobra.Command {
 		Head: "ID\tNAME\tRUNTIME\tSTATE\tAGE\tEXPIRES\tCODEBASE\tFILTER\tLABELS",
 		Row: func(l listing) []any {
 			return []any{
-				l.ID, console.Dash(l.Name), console.Dash(l.Runtime), l.State, console.SinceThen(l.CreatedAt), console.Until(l.ExpiresAt),
+				l.ID, console.Dash(l.Name), runtimeText(&l), l.State, console.SinceThen(l.CreatedAt), console.Until(l.ExpiresAt),
 				console.Dash(console.Printable(l.Codebase)), filterText(&l), console.Dash(console.Printable(console.JoinLabels(l.Labels))),
 			}
 		},
@@ -85,6 +86,14 @@ func lsCommand(h *host.Host) *cobra.Command {
 		}
 		return listings, err
 	})
+}
+
+// runtimeText says what isolates, and whether root is inside.
+func runtimeText(l *listing) string {
+	if l.Root {
+		return l.Runtime + "+root"
+	}
+	return console.Dash(l.Runtime)
 }
 
 // filterText says what enforces the rules, and whether the codebase is a copy.

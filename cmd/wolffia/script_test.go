@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -21,6 +23,7 @@ import (
 	"wolffia/image/puller"
 	"wolffia/internal/host/probe"
 	"wolffia/internal/host/programs"
+	"wolffia/internal/sys/userns"
 	"wolffia/internal/test/dockertest"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
@@ -90,6 +93,9 @@ func TestScriptsInDocker(t *testing.T) {
 	testscript.Run(t, p)
 }
 
+// testUser is the unprivileged user of the tests.
+var testUser = cmp.Or(os.Getenv("WOLFFIA_TEST_USER"), "wolffia-test")
+
 // scripts are those in a directory.
 func scripts(t *testing.T, dir string) testscript.Params {
 	t.Helper()
@@ -124,6 +130,7 @@ func scripts(t *testing.T, dir string) testscript.Params {
 			env.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 			env.Setenv("PATH_OF_HOST", os.Getenv("PATH"))
 			env.Setenv("WOLFFIA_STATE_DIR", filepath.Join(env.WorkDir, "state"))
+			env.Setenv("TESTUSER", testUser)
 			env.Setenv("GIT_CONFIG_GLOBAL", "/dev/null")
 			env.Setenv("DOCKER_CONFIG", home)
 			env.Setenv("DOCKER_HOST", os.Getenv("DOCKER_HOST"))
@@ -141,6 +148,16 @@ func scripts(t *testing.T, dir string) testscript.Params {
 			switch cond {
 			case "root":
 				return os.Geteuid() == 0, nil
+			case "subids":
+				u, err := user.Lookup(testUser)
+				if err != nil {
+					return false, nil
+				}
+				uid, err := strconv.Atoi(u.Uid)
+				if err == nil {
+					_, err = userns.Of(uid, uid)
+				}
+				return err == nil, nil
 			case "full":
 				return testenv.Full(), nil
 			case "cgroups":

@@ -14,7 +14,9 @@ import (
 // MountOptions are options of Mount. The zero value is the default.
 type MountOptions struct {
 	// AllowOther lets other users than the caller of Mount use the mount, as the modes
-	// allow. A container daemon that runs as root needs it to enter a user's mount.
+	// allow: those of the user namespace that owns the mount, and of those below it. A container
+	// daemon that runs as root needs it to enter a user's mount, and so do the users of a sandbox
+	// with root inside.
 	AllowOther bool
 }
 

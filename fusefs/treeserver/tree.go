@@ -115,7 +115,7 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 	}
 	t.server, err = serve(context.Background(), device, &fusefs.Options{
 		Root: root, Rules: t.policy.Load(), Copy: layer.options(),
-		Git: gitOptions(own, b.Git.Minimal), Unguarded: b.Git.Unguarded,
+		Git: gitOptions(own, b.Git.Minimal), Unguarded: b.Git.Unguarded, Chown: b.Root,
 		MoveTemps:          cow.MoveTemps(filepath.Base(filepath.Dir(b.Run))),
 		Owner:              treeOwner(b),
 		Quota:              b.Disk,

@@ -13,22 +13,35 @@ import (
 // seccompFD is the descriptor from which bwrap reads the seccomp filter.
 const seccompFD = 3
 
+// usernsFD is the descriptor of the user namespace that the programs of a sandbox with root inside
+// get. It follows launch.ClientsFD.
+const usernsFD = 5
+
 // Args returns bubblewrap's options for spec, without the program's name and PID 1's command
 // (bwrap(1)). They are all of the isolation, also where the shim could do it faster: to compose
 // the whole root there saves 0.1 ms, and the golden files would not show its changes. Args does no
 // I/O.
 func Args(spec *launch.Spec) []string {
-	a := []string{
-		// Not --unshare-all: that leaves out namespaces which the kernel refuses.
-		"--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup",
+	a := []string{"--unshare-user"}
+	if spec.RootInside {
+		// bubblewrap makes mounts and namespaces in the shim's user namespace, which owns them, and
+		// then enters another one below it, where capabilities count for none of them.
+		a = []string{"--userns2", strconv.Itoa(usernsFD)}
 	}
+	// Not --unshare-all: that leaves out namespaces which the kernel refuses.
+	a = append(a, "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup")
 	if spec.Network != runtime.NetworkHost {
 		a = append(a, "--unshare-net")
 	}
+	if spec.RootInside { // userns.Inner has ended the making of user namespaces
+		a = append(a, "--cap-drop", "ALL")
+		for _, c := range launch.RootCapabilities {
+			a = append(a, "--cap-add", c.Name)
+		}
+	} else {
+		a = append(a, "--disable-userns", "--cap-drop", "ALL", "--uid", strconv.Itoa(spec.UID), "--gid", strconv.Itoa(spec.GID))
+	}
 	a = append(a,
-		"--disable-userns",
-		"--cap-drop", "ALL",
-		"--uid", strconv.Itoa(spec.UID), "--gid", strconv.Itoa(spec.GID),
 		"--hostname", spec.Hostname,
 		"--new-session", "--die-with-parent", "--as-pid-1", "--clearenv",
 		"--seccomp", strconv.Itoa(seccompFD),

@@ -8,6 +8,6 @@ import (
 func Backend() launch.Backend {
 	return launch.Backend{
 		Launcher: Launcher{}, Place: launch.BesideShim,
-		Can: launch.ShimMounts | launch.HostCgroup | launch.StoreImages | launch.HostInodes | launch.HostProcesses | launch.PassClients,
+		Can: launch.ShimMounts | launch.HostCgroup | launch.StoreImages | launch.HostInodes | launch.HostProcesses | launch.PassClients | launch.RootInside,
 	}
 }

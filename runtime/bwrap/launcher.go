@@ -16,6 +16,7 @@ import (
 
 	"wolffia/internal/sys/child"
 	"wolffia/internal/sys/hostpath"
+	"wolffia/internal/sys/userns"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -53,8 +54,16 @@ func (l Launcher) Launch(spec *launch.Spec) (_ *launch.Instance, err error) {
 	}
 	defer filter.Close()
 	files := []*os.File{filter} // seccompFD
-	if spec.Clients != nil {
+	if spec.Clients != nil || spec.RootInside {
 		files = append(files, spec.Clients) // launch.ClientsFD
+	}
+	if spec.RootInside {
+		inner, err := userns.Inner()
+		if err != nil {
+			return nil, runtime.Errorf(runtime.ErrUnavailable, "the user namespace of root inside: %w", err)
+		}
+		defer inner.Close()
+		files = append(files, inner) // usernsFD
 	}
 	theirs, options, err := os.Pipe()
 	if err != nil {

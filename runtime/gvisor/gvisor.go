@@ -8,7 +8,7 @@ import (
 func Backend() launch.Backend {
 	return launch.Backend{
 		Launcher: Launcher{}, Place: launch.BesideShim,
-		Can:       launch.ShimMounts | launch.HostCgroup | launch.StoreImages | launch.OwnKernel,
+		Can:       launch.ShimMounts | launch.HostCgroup | launch.StoreImages | launch.OwnKernel | launch.RootInside,
 		Platforms: Platforms(), Program: program(), StageArg: stageArg, Stage: stage,
 	}
 }

@@ -23,6 +23,7 @@ import (
 
 	"wolffia/internal/sys/child"
 	"wolffia/internal/sys/timerslack"
+	"wolffia/internal/sys/userns"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -51,6 +52,15 @@ var needed = []uintptr{
 // of a process namespace, so that the kernel ends all of its processes with it or with
 // the shim (pid_namespaces(7)). Its mount namespace ends with it too.
 func attr(spec *launch.Spec) *syscall.SysProcAttr {
+	if spec.RootInside {
+		return &syscall.SysProcAttr{
+			Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
+			UidMappings: userns.Same(), GidMappings: userns.Same(), GidMappingsEnableSetgroups: true,
+			AmbientCaps: append(needed, unix.CAP_SETFCAP),
+			Setsid:      true,
+			Pdeathsig:   syscall.SIGKILL,
+		}
+	}
 	return &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: spec.UID, HostID: os.Geteuid(), Size: 1}},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"wolffia/internal/sys/userns"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -35,9 +36,16 @@ func Spec(spec *launch.Spec, mounts []launch.Mount) *specs.Spec {
 		},
 		Linux: &specs.Linux{
 			Namespaces:  []specs.LinuxNamespace{{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.MountNamespace}, {Type: specs.UserNamespace}},
-			UIDMappings: itself(spec.UID),
-			GIDMappings: itself(spec.GID),
+			UIDMappings: itself(spec.UID, spec.RootInside),
+			GIDMappings: itself(spec.GID, spec.RootInside),
 		},
+	}
+	if spec.RootInside { // they count in gVisor's kernel only
+		var all []string
+		for _, c := range launch.RootCapabilities {
+			all = append(all, c.Name)
+		}
+		s.Process.Capabilities = &specs.LinuxCapabilities{Bounding: all, Effective: all, Permitted: all}
 	}
 	if spec.Network != runtime.NetworkHost {
 		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: specs.NetworkNamespace})
@@ -77,7 +85,13 @@ func Spec(spec *launch.Spec, mounts []launch.Mount) *specs.Spec {
 }
 
 // itself maps the only id to itself: runsc runs in a user namespace that has this id
-// only, and its parts must run as it.
-func itself(id int) []specs.LinuxIDMapping {
+// only, and its parts must run as it. With root inside it maps all of userns.IDs.
+func itself(id int, root bool) (all []specs.LinuxIDMapping) {
+	if root {
+		for _, m := range userns.Same() {
+			all = append(all, specs.LinuxIDMapping{ContainerID: uint32(m.ContainerID), HostID: uint32(m.HostID), Size: uint32(m.Size)})
+		}
+		return all
+	}
 	return []specs.LinuxIDMapping{{ContainerID: uint32(id), HostID: uint32(id), Size: 1}}
 }

@@ -77,6 +77,8 @@ const (
 	HostProcesses
 	// PassClients: PID 1 can be given Spec.Clients.
 	PassClients
+	// RootInside: programs of the sandbox can be root (SandboxConfig.Root).
+	RootInside
 )
 
 // Has reports whether the set has all of some capabilities.

@@ -34,8 +34,13 @@ type Spec struct {
 	ID       string
 	Tag      string // last argument of its processes: see statedir.Processes
 	Hostname string
-	UID, GID int    // the identity inside
-	Home     string // the user's home directory inside: an empty temporary one
+	UID, GID int // the identity inside
+	// Home is the user's home directory inside: an empty temporary one. Empty: it is the root
+	// directory's own.
+	Home string
+	// RootInside says that programs inside are root, with RootCapabilities: UID and GID are 0, and this
+	// process's user namespace has the ids of userns.IDs.
+	RootInside bool
 	// RootDir is a host directory that becomes the writable root directory. Then Root
 	// and Etc are empty, and it has a directory or a file for the target of each of
 	// Mounts, without a symbolic link on the way. No other process writes to it before
@@ -156,6 +161,9 @@ func (s *Spec) Command(filter string, more ...string) []string {
 	}
 	if s.Rlimits != (Rlimits{}) {
 		command = append(command, "--rlimits", fmt.Sprintf("%d,%d", s.Rlimits.PIDs, s.Rlimits.Data))
+	}
+	if s.RootInside {
+		command = append(command, "--root", strconv.FormatUint(capabilityMask(), 10))
 	}
 	if s.OpenFiles > 0 {
 		command = append(command, "--files", strconv.FormatUint(s.OpenFiles, 10))

@@ -92,8 +92,10 @@ func (s *Spec) Mounts() []Mount {
 	all = append(all,
 		Mount{Kind: Shm, Target: "/dev/shm", Mode: 0o1777, Size: size.shm},
 		Mount{Kind: Sys, Target: "/sys"},
-		Mount{Kind: Tmpfs, Target: "/tmp", Mode: 0o1777, Size: size.tmp},
-		Mount{Kind: Tmpfs, Target: s.Home, Mode: 0o700, Size: size.home})
+		Mount{Kind: Tmpfs, Target: "/tmp", Mode: 0o1777, Size: size.tmp})
+	if s.Home != "" {
+		all = append(all, Mount{Kind: Tmpfs, Target: s.Home, Mode: 0o700, Size: size.home})
+	}
 	named := len(all)
 	for _, target := range s.parents() {
 		all = append(all, Mount{Kind: Parent, Target: target, Mode: 0o755, Size: size.scratch})
@@ -134,7 +136,10 @@ func (s *Spec) codebaseNames() []string {
 // madeInside reports whether a name is in a directory that is mounted, so that only PID 1 can make
 // it there.
 func (s *Spec) madeInside(name string) bool {
-	dirs := append([]string{"/tmp", s.Home}, s.Scratch...)
+	dirs := append([]string{"/tmp"}, s.Scratch...)
+	if s.Home != "" {
+		dirs = append(dirs, s.Home)
+	}
 	for _, m := range s.Binds {
 		dirs = append(dirs, m.Target)
 	}
@@ -188,7 +193,7 @@ func (s *Spec) parents() []string {
 	var all []string
 	above := func(name string, tops ...string) {
 		in := func(dir string) bool {
-			return dir != "/" && slices.ContainsFunc(tops, func(top string) bool { return strings.HasPrefix(dir, top+"/") })
+			return slices.ContainsFunc(tops, func(top string) bool { return top != "" && strings.HasPrefix(dir, top+"/") })
 		}
 		for dir := path.Dir(name); in(dir) && !mounted(dir); dir = path.Dir(dir) {
 			all = append(all, dir)

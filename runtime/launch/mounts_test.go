@@ -63,6 +63,8 @@ func TestMounts(t *testing.T) {
 			tree + "bind /etc/passwd from /state/run/mnt/etc/passwd\n" + own,
 		"git":   root + proc + "dev /dev\n" + covers + etc + memory + tree + "bind /run/wolffia/git from /state/run/mnt/git\n" + own,
 		"image": proc + "dev /dev\n" + covers + memory + tree + own,
+		"root": proc + "dev /dev\n" + covers + strings.Replace(memory, "tmpfs /home/ann mode 0700\n", "", 1) +
+			tree + "bind /root/.cache/go from /cache writable\n" + own,
 		"limits": root + proc + "dev /dev size 1048576\n" + covers + etc +
 			"shm /dev/shm mode 1777 size 4194304 names 2048\nsys /sys\ntmpfs /tmp mode 1777 size 16777216 names 8192\ntmpfs /home/ann mode 0700 size 8388608 names 4096\ntmpfs /workspace mode 0755 size 8388608 names 4096\n" +
 			strings.Replace(own, "268435456", "4194304 names 2048", 1),
@@ -162,7 +164,7 @@ func TestParents(t *testing.T) {
 	}
 }
 
-// Without a home the parents of other names of the codebase end at the root directory.
+// Without a home of its own a sandbox has no parents: the root directory has them.
 func TestParentsWithoutHome(t *testing.T) {
 	s := &launch.Spec{Config: &runtime.SandboxConfig{CodebaseNames: []string{"/a/b/c"}}}
 	var got []string
@@ -171,7 +173,7 @@ func TestParentsWithoutHome(t *testing.T) {
 			got = append(got, m.Target)
 		}
 	}
-	if want := []string{"/a", "/a/b"}; !slices.Equal(got, want) {
-		t.Errorf("parents %v, want %v", got, want)
+	if got != nil {
+		t.Errorf("parents %v", got)
 	}
 }

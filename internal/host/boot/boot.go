@@ -107,6 +107,7 @@ type TreeParams struct {
 	GID      int     `json:"gid"`
 	HostIDs  bool    `json:"hostIDs,omitempty"`
 	RootTree bool    `json:"rootTree,omitempty"` // as in statedir.Config
+	Root     bool    `json:"root,omitempty"`     // fusefs.Options.Chown
 	Copied   bool    `json:"copied,omitempty"`   // the codebase is copied on write
 	Memory   int64   `json:"memory,omitempty"`   // the sandbox's limit, in bytes; 0: none
 	Disk     int64   `json:"disk,omitempty"`     // the same

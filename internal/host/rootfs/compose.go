@@ -102,12 +102,18 @@ func Compose(b *boot.Params) (*launch.Spec, error) {
 // NewSpec returns the parts of a spec that need no files on the host.
 func NewSpec(b *boot.Params) (*launch.Spec, error) {
 	c := &b.Config
-	filter, err := seccomp.Filter(uint32(c.UID), uint32(c.GID))
+	uid, gid := c.Inside()
+	filter, err := seccomp.Filter(uint32(uid), uint32(gid))
+	home := Home(c)
+	if c.Root {
+		filter, err = seccomp.RootFilter()
+		home = "" // what is installed there stays
+	}
 	if err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnsupported, err)
 	}
 	return &launch.Spec{
-		ID: b.ID, Tag: b.Tag, Hostname: Hostname(c), UID: c.UID, GID: c.GID, Home: Home(c),
+		ID: b.ID, Tag: b.Tag, Hostname: Hostname(c), UID: uid, GID: gid, Home: home, RootInside: c.Root,
 		Guest: b.Guest, Network: c.Network, Seccomp: filter, Platform: c.Platform,
 		Config: &c.SandboxConfig, Rlimits: b.Rlimits, Processors: boot.Processors(),
 	}, nil

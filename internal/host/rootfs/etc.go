@@ -83,9 +83,13 @@ func etcFiles(kind rootKind, c *statedir.Config, host map[string]string) map[str
 		files["nsswitch.conf"] = fmt.Sprintf(nsswitch, "files dns")
 	}
 	name := Hostname(c)
-	files["passwd"] = fmt.Sprintf("root:x:0:0:root:/root:/bin/sh\n%s:x:%d:%d:%s:%s:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
-		c.User, c.UID, c.GID, c.User, Home(c))
-	files["group"] = fmt.Sprintf("root:x:0:\n%s:x:%d:\nnogroup:x:65534:\n", c.User, c.GID)
+	var user, group string // with Root: root
+	if !c.Root {
+		user = fmt.Sprintf("%s:x:%d:%d:%s:%s:/bin/sh\n", c.User, c.UID, c.GID, c.User, Home(c))
+		group = fmt.Sprintf("%s:x:%d:\n", c.User, c.GID)
+	}
+	files["passwd"] = "root:x:0:0:root:/root:/bin/sh\n" + user + "nobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"
+	files["group"] = "root:x:0:\n" + group + "nogroup:x:65534:\n"
 	files["hosts"] = "127.0.0.1 localhost " + name + "\n::1 localhost " + name + "\n"
 	files["hostname"] = name + "\n"
 	if kind != hostRoot || c.Network == runtime.NetworkHost || c.Network == runtime.NetworkFiltered {
@@ -113,7 +117,12 @@ func resolvConf(network runtime.Network, host string) string {
 }
 
 // Home returns the user's home directory inside.
-func Home(c *statedir.Config) string { return "/home/" + c.User }
+func Home(c *statedir.Config) string {
+	if c.Root {
+		return "/root"
+	}
+	return "/home/" + c.User
+}
 
 // Hostname returns the sandbox's host name.
 func Hostname(c *statedir.Config) string { return cmp.Or(c.Name, c.ID) }
@@ -380,11 +389,12 @@ func furnishEtc(root *os.Root, c *statedir.Config) error {
 	if err != nil {
 		return err
 	}
+	uid, gid := c.Inside()
 	return in(root, "/etc", func(etc *os.Root) error {
 		for name, text := range etcFiles(storeImage, c, host) {
 			changed, err := true, error(nil)
 			var old string
-			if id, ok := map[string]int{"passwd": c.UID, "group": c.GID}[name]; ok {
+			if id, ok := map[string]int{"passwd": uid, "group": gid}[name]; ok {
 				old, err = read(etc, name)
 				text, changed = withID(old, text, id)
 			} else if name == "nsswitch.conf" {

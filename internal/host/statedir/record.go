@@ -29,7 +29,7 @@ type Record struct {
 type Config struct {
 	runtime.SandboxConfig
 	CreatedAt int64 `json:"createdAt"` // ms since 1970
-	// UID and GID are the identity inside and on the host.
+	// UID and GID are the identity on the host: see [Config.Inside].
 	UID int `json:"uid"`
 	GID int `json:"gid"`
 	// DroppedUID and DroppedGID own the files in run/ of a sandbox that root created;
@@ -48,6 +48,14 @@ type Config struct {
 	// NewerRules says that Permissions were not read because they are of a newer version of
 	// wolffia.
 	NewerRules bool `json:"-"`
+}
+
+// Inside returns the identity inside.
+func (c *Config) Inside() (uid, gid int) {
+	if c.Root {
+		return 0, 0
+	}
+	return c.UID, c.GID
 }
 
 // A Draft is the configuration of a sandbox that does not exist yet.

@@ -6,6 +6,9 @@
 // TIOCLINUX), and changes of the limit on core dumps. It gives chown(2) to somebody else the error
 // of a system with other users, EPERM: without one the kernel answers EINVAL.
 //
+// That of a sandbox with root inside allows chown(2), and chroot(2), which the profile allows with a
+// capability that such root has.
+//
 // There is a filter for each architecture. go generate compiles the filters ahead of time, since
 // the profile and its compiler would cost each start a millisecond. A test compares them with the
 // profile.
@@ -21,7 +24,7 @@ import (
 	"slices"
 )
 
-//go:embed filter_*.bpf
+//go:embed filter_*.bpf root_*.bpf
 var filters embed.FS
 
 // OwnUID and OwnGID stand for the user and the group of a sandbox in the compiled filters.
@@ -34,9 +37,9 @@ const (
 // program was built for: an array of struct sock_filter, as seccomp(2) and bwrap --seccomp take
 // it.
 func Filter(uid, gid uint32) ([]byte, error) {
-	b, err := filters.ReadFile("filter_" + runtime.GOARCH + ".bpf")
+	b, err := read("filter_")
 	if err != nil {
-		return nil, fmt.Errorf("no seccomp filter for architecture %s: run go generate ./internal/sys/seccomp on it", runtime.GOARCH)
+		return nil, err
 	}
 	const size, jumpIfEqual = 8, 0x15 // BPF_JMP | BPF_JEQ | BPF_K
 	for ins := range slices.Chunk(b, size) {
@@ -49,6 +52,18 @@ func Filter(uid, gid uint32) ([]byte, error) {
 		case OwnGID:
 			binary.LittleEndian.PutUint32(ins[4:], gid)
 		}
+	}
+	return b, nil
+}
+
+// RootFilter is Filter for a sandbox with root inside.
+func RootFilter() ([]byte, error) { return read("root_") }
+
+// read returns the filter of a kind.
+func read(kind string) ([]byte, error) {
+	b, err := filters.ReadFile(kind + runtime.GOARCH + ".bpf")
+	if err != nil {
+		return nil, fmt.Errorf("no seccomp filter for architecture %s: run go generate ./internal/sys/seccomp on it", runtime.GOARCH)
 	}
 	return b, nil
 }

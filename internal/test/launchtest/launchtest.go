@@ -95,5 +95,10 @@ func Specs() map[string]*launch.Spec {
 		}),
 		"git":   Spec(func(s *launch.Spec) { s.Git = "/state/run/mnt/git" }),
 		"image": Spec(func(s *launch.Spec) { s.Root, s.Etc, s.RootDir = nil, "", "/state/run/mnt/root" }),
+		"root": Spec(func(s *launch.Spec) {
+			s.Root, s.Etc, s.RootDir = nil, "", "/state/run/mnt/root"
+			s.RootInside, s.UID, s.GID, s.Home = true, 0, 0, ""
+			s.Binds = append(s.Binds, runtime.Mount{Source: "/cache", Target: "/root/.cache/go", Writable: true})
+		}),
 	}
 }

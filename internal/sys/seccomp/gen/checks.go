@@ -75,6 +75,9 @@ var checks = map[string]check{
 	"prlimit64": choose(1, []option{{[]uint32{unix.RLIMIT_CORE}, unlessNull(2, check{refuse(0)})}}, 0),
 }
 
+// ofOneUser are those of checks that a sandbox with root inside does not have: it has other users.
+var ofOneUser = []string{"chown", "lchown", "fchown", "fchownat"}
+
 // owner returns a check that refuses a user in argument i and a group in the next one, unless they
 // are the sandbox's or -1 (chown(2)).
 func owner(i int) check {

@@ -12,12 +12,14 @@ import (
 
 func main() {
 	for _, goarch := range architectures {
-		filter, err := compiled(goarch)
-		if err != nil {
-			log.Fatal(err)
-		}
-		if err := os.WriteFile("filter_"+goarch+".bpf", filter, 0o644); err != nil {
-			log.Fatal(err)
+		for kind, root := range kinds {
+			filter, err := compiled(goarch, root)
+			if err != nil {
+				log.Fatal(err)
+			}
+			if err := os.WriteFile(kind+goarch+".bpf", filter, 0o644); err != nil {
+				log.Fatal(err)
+			}
 		}
 	}
 }

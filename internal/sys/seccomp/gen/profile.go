@@ -12,13 +12,18 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"wolffia/runtime/launch"
 )
 
 // architectures are those of wolffia, as Go calls them.
 var architectures = []string{"amd64", "arm64"}
 
+// kinds are the beginnings of the files' names; true for sandboxes with root inside.
+var kinds = map[string]bool{"filter_": false, "root_": true}
+
 // compiled returns the filter for an architecture, from Docker's default profile and checks.
-func compiled(goarch string) ([]byte, error) {
+func compiled(goarch string, root bool) ([]byte, error) {
 	info, err := arch.GetInfo(goarch)
 	if err != nil {
 		return nil, err
@@ -30,7 +35,7 @@ func compiled(goarch string) ([]byte, error) {
 		// of 32 bits only
 		maps.DeleteFunc(numbers, func(_ string, nr int) bool { return nr >= 403 && nr <= 423 })
 	}
-	calls, err := translate(moby.DefaultProfile(), goarch, numbers)
+	calls, err := translate(moby.DefaultProfile(), goarch, root, numbers)
 	if err != nil {
 		return nil, err
 	}
@@ -70,9 +75,9 @@ func (c *call) plain() bool {
 }
 
 // applies reports whether a rule of the profile holds on an architecture, without any
-// capability. Every kernel that wolffia runs on is newer than the profile asks for. The
+// capability, or for root inside. Every kernel that wolffia runs on is newer than the profile asks for. The
 // profile's own function answers for the machine that it runs on.
-func applies(rule *moby.Syscall, goarch string) (bool, error) {
+func applies(rule *moby.Syscall, goarch string, root bool) (bool, error) {
 	in, out := rule.Includes, rule.Excludes
 	for _, f := range []*moby.Filter{in, out} {
 		if f != nil && f.MinKernel != nil && (f.MinKernel.Kernel > 5 || f.MinKernel.Kernel == 5 && f.MinKernel.Major > 8) {
@@ -82,11 +87,17 @@ func applies(rule *moby.Syscall, goarch string) (bool, error) {
 	if out != nil && (out.MinKernel != nil || slices.Contains(out.Arches, goarch)) {
 		return false, nil
 	}
-	return in == nil || len(in.Caps) == 0 && (len(in.Arches) == 0 || slices.Contains(in.Arches, goarch)), nil
+	has := func(name string) bool {
+		return root && slices.ContainsFunc(launch.RootCapabilities, func(c launch.Capability) bool { return c.Name == name })
+	}
+	if out != nil && slices.ContainsFunc(out.Caps, has) {
+		return false, nil
+	}
+	return in == nil || !slices.ContainsFunc(in.Caps, func(name string) bool { return !has(name) }) && (len(in.Arches) == 0 || slices.Contains(in.Arches, goarch)), nil
 }
 
 // translate returns the calls of the profile by number, with our checks.
-func translate(profile *moby.Seccomp, goarch string, numbers map[string]int) (map[uint32]*call, error) {
+func translate(profile *moby.Seccomp, goarch string, root bool, numbers map[string]int) (map[uint32]*call, error) {
 	if profile.DefaultAction != specs.ActErrno {
 		return nil, fmt.Errorf("default action %q: a filter must deny by default", profile.DefaultAction)
 	}
@@ -104,7 +115,7 @@ func translate(profile *moby.Seccomp, goarch string, numbers map[string]int) (ma
 		return c
 	}
 	for _, s := range profile.Syscalls {
-		ok, err := applies(s, goarch)
+		ok, err := applies(s, goarch, root)
 		if err != nil {
 			return nil, err
 		}
@@ -129,7 +140,9 @@ func translate(profile *moby.Seccomp, goarch string, numbers map[string]int) (ma
 		}
 	}
 	for name, check := range checks {
-		get(name).check = check
+		if !root || !slices.Contains(ofOneUser, name) {
+			get(name).check = check
+		}
 	}
 	return calls, nil
 }
