@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 
+	"wolffia/image/store"
 	"wolffia/runtime"
 )
 
@@ -34,8 +35,8 @@ type entry struct {
 // maxEntries bounds the members of an archive; a layer has at most three.
 const maxEntries = 20_000
 
-// openArchive opens an archive, which must have one image.
-func openArchive(file string, progress func(done, total int64)) (_ *source, err error) {
+// openArchive opens an archive, which must have one image. It may be of an OCI image layout.
+func openArchive(ctx context.Context, file string, progress func(done, total int64)) (_ *source, err error) {
 	f, _, err := openFile(file)
 	if err != nil {
 		return nil, err
@@ -49,9 +50,15 @@ func openArchive(file string, progress func(done, total int64)) (_ *source, err 
 	if err := a.scan(); err != nil {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "not an archive of docker save, or damaged: %w", err)
 	}
+	if _, err := a.find("manifest.json"); err != nil {
+		if _, err := a.find(store.LayoutIndex); err == nil {
+			return openImage(ctx, &layout{open: a.open, shut: func() { _ = f.Close() }}, progress)
+		}
+	}
 	var images []struct {
-		Config string
-		Layers []string
+		Config   string
+		RepoTags []string
+		Layers   []string
 	}
 	raw, err := a.document("manifest.json")
 	if err == nil {
@@ -76,7 +83,7 @@ func openArchive(file string, progress func(done, total int64)) (_ *source, err 
 		count.total += e.size
 	}
 	sum := sha256.Sum256(config)
-	src := &source{close: func() { _ = f.Close() }}
+	src := &source{close: func() { _ = f.Close() }, tags: images[0].RepoTags}
 	src.ID, src.Config = "sha256:"+hex.EncodeToString(sum[:]), config
 	src.Layer = func(_ context.Context, n int) (io.ReadCloser, error) {
 		if n >= len(layers) {
@@ -134,6 +141,15 @@ func (a *archive) find(name string) (entry, error) {
 		return e, fmt.Errorf("%.100q is missing", name)
 	}
 	return e, nil
+}
+
+// open opens a member for reading, and returns its size.
+func (a *archive) open(name string) (io.ReadCloser, int64, error) {
+	e, err := a.find(name)
+	if err != nil {
+		return nil, 0, runtime.WithClass(runtime.ErrNotFound, err)
+	}
+	return io.NopCloser(io.NewSectionReader(a.file, e.at, e.size)), e.size, nil
 }
 
 // document reads a member into memory.

@@ -35,6 +35,9 @@ type Options struct {
 	// public addresses only (network.Forbidden), or to the proxy that the environment names, and
 	// an error has nothing of what a registry has written but the status.
 	Public bool
+	// Import records As in place of the name of the file, or the names that the file has.
+	Import bool
+	As     string
 }
 
 // Pull adds the image that name means now, for linux on this architecture, to the store, unless it
@@ -57,29 +60,63 @@ func Pull(ctx context.Context, s *store.Store, name string, opts *Options) (*sto
 	src, err := open(ctx, canonical, opts)
 	if err == nil {
 		defer src.close()
-		src.As = canonical
+		names := []string{canonical}
+		if opts.Import {
+			names, err = namesFor(src, opts.As)
+		}
 		var img *store.Image
-		if img, err = s.Add(ctx, &src.Source, opts.Limits); err == nil {
+		if err == nil {
+			img, err = add(ctx, s, src, names, opts)
+		}
+		if err == nil {
 			return img, nil
 		}
 	}
 	return nil, fmt.Errorf("image %s: %w", canonical, err)
 }
 
+// add adds an image to the store, with names.
+func add(ctx context.Context, s *store.Store, src *source, names []string, opts *Options) (*store.Image, error) {
+	if len(names) > 0 {
+		src.As = names[0]
+	}
+	img, err := s.Add(ctx, &src.Source, opts.Limits)
+	if err == nil && len(names) > 1 {
+		err = s.Tag(ctx, img.ID, names[1:])
+	}
+	return img, err
+}
+
+// namesFor returns the canonical names of an image that is imported: the given one, else those that
+// the file has. Names that the file has and that are none are left out.
+func namesFor(src *source, as string) (names []string, err error) {
+	if as != "" {
+		name, err := store.Canonical(as)
+		return []string{name}, err
+	}
+	for _, tag := range src.tags {
+		if name, err := store.Canonical(tag); err == nil && !store.Local(name) && !strings.Contains(name, "@") {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
 // A source is a store.Source that must be closed.
 type source struct {
 	store.Source
+	tags  []string // names that the file has for it: hostile text
 	close func()
 }
 
 // open opens the image with a canonical name.
 func open(ctx context.Context, canonical string, opts *Options) (*source, error) {
 	if file, ok := strings.CutPrefix(canonical, store.ArchivePrefix); ok {
-		return openArchive(file, opts.Progress)
+		return openArchive(ctx, file, opts.Progress)
 	}
 	if rest, ok := strings.CutPrefix(canonical, store.LayoutPrefix); ok {
 		dir, tag := store.SplitLayout(rest)
-		return openImage(ctx, &layout{dir, tag}, opts.Progress)
+		return openImage(ctx, openLayout(dir, tag), opts.Progress)
 	}
 	r, err := newRegistry(canonical, opts.Public)
 	if err != nil {

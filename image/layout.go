@@ -22,14 +22,29 @@ import (
 // specification, annotations.md).
 const refName = "org.opencontainers.image.ref.name"
 
+// containerdName is the annotation with a whole name, of containerd and docker save.
+const containerdName = "io.containerd.image.name"
+
 // A layout is an OCI image layout: a directory with an index and blobs.
 // go-containerregistry's package layout reads the index and manifests without bounds.
-type layout struct{ dir, tag string }
+type layout struct {
+	// open opens a file of the layout by its name, and returns its size.
+	open  func(name string) (io.ReadCloser, int64, error)
+	tag   string
+	found string // the name of the image that was found
+	shut  func()
+}
 
-func (l *layout) close() {}
+// openLayout returns the layout in a directory.
+func openLayout(dir, tag string) *layout {
+	open := func(name string) (io.ReadCloser, int64, error) { return openFile(filepath.Join(dir, name)) }
+	return &layout{open: open, tag: tag, shut: func() {}}
+}
+
+func (l *layout) close() { l.shut() }
 
 func (l *layout) top(ctx context.Context) ([]byte, string, error) {
-	f, size, err := openFile(filepath.Join(l.dir, store.LayoutIndex))
+	f, size, err := l.open(store.LayoutIndex)
 	if err != nil {
 		return nil, "", err
 	}
@@ -48,6 +63,9 @@ func (l *layout) top(ctx context.Context) ([]byte, string, error) {
 	d, err := l.find(index.Manifests)
 	if err != nil {
 		return nil, "", err
+	}
+	if l.found = d.Annotations[containerdName]; l.found == "" {
+		l.found = d.Annotations[refName]
 	}
 	raw, err = l.manifest(ctx, d)
 	return raw, string(d.MediaType), err
@@ -82,7 +100,7 @@ func (l *layout) blob(_ context.Context, d v1.Descriptor) (io.ReadCloser, error)
 	if !store.IsID(d.Digest.String()) {
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "unsupported digest %.100q: only sha256 is supported", d.Digest.String())
 	}
-	f, _, err := openFile(filepath.Join(l.dir, "blobs", d.Digest.Algorithm, d.Digest.Hex))
+	f, _, err := l.open(filepath.Join("blobs", d.Digest.Algorithm, d.Digest.Hex))
 	return f, err
 }
 

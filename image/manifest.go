@@ -44,6 +44,9 @@ func openImage(ctx context.Context, from origin, progress func(done, total int64
 		count.total += d.Size
 	}
 	src := &source{close: from.close}
+	if l, ok := from.(*layout); ok && l.found != "" {
+		src.tags = []string{l.found}
+	}
 	src.ID, src.Config, src.Digest = m.Config.Digest.String(), config, digest.String()
 	src.Layer = func(ctx context.Context, n int) (io.ReadCloser, error) {
 		if n >= len(m.Layers) {

@@ -14,6 +14,7 @@ import (
 	"wolffia/image/store"
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/userns"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -45,9 +46,30 @@ func (s *completer) useImage(ctx context.Context, backend *launch.Backend, c *st
 	if err != nil {
 		return nil, err
 	}
+	if err := suits(img, c); err != nil {
+		release()
+		return nil, err
+	}
 	c.Image = cmp.Or(c.Image, c.ImageID)
 	takeDefaults(c, img.Config.Env, img.Config.WorkingDir)
 	return release, nil
+}
+
+// suits returns why a sandbox cannot have an image whose files have several owners, or nil.
+func suits(img *store.Image, c *statedir.Config) error {
+	switch {
+	case img.IDs == nil:
+		return nil
+	case !c.Root:
+		return runtime.Errorf(runtime.ErrUnsupported, "image %s has files of several users, and the sandbox would have one: add --root, as where it was made", store.Short(img.ID))
+	case c.DroppedUID != 0: // it is mounted with the ids of any user
+		return nil
+	}
+	ids, err := idsOf(c)
+	if has := (store.IDs{Owner: ids.UID, UID: ids.SubUID, GID: ids.SubGID, Count: userns.Count}); err == nil && *img.IDs != has {
+		err = runtime.Errorf(runtime.ErrUnsupported, "image %s has files of the subordinate ids from %d, and yours are now from %d: make it again", store.Short(img.ID), img.IDs.UID, has.UID)
+	}
+	return err
 }
 
 // takeDefaults takes the environment and the working directory of an image where the

@@ -20,8 +20,8 @@ import (
 
 // pull pulls the image of that name, and prints a puller.Result. how is pull; pull-with-bar, which
 // also draws a progress bar on standard error; or pull-public, which connects to public addresses
-// only. When standard input ends, it cleans up and ends.
-func pull(how, stateDir, maxSize, name string) {
+// only. With as it imports the image, and records the name as[0] if that is not empty. When standard input ends, it cleans up and ends.
+func pull(how, stateDir, maxSize, name string, as []string) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	ctx, cancel := context.WithCancel(ctx)
@@ -30,18 +30,21 @@ func pull(how, stateDir, maxSize, name string) {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
-	id, err := pulled(ctx, how, stateDir, maxSize, name)
+	id, err := pulled(ctx, how, stateDir, maxSize, name, as)
 	if err := json.NewEncoder(os.Stdout).Encode(puller.Result{ID: id, Failure: boot.Failed(err)}); err != nil {
 		os.Exit(1)
 	}
 }
 
-func pulled(ctx context.Context, how, stateDir, maxSize, name string) (string, error) {
+func pulled(ctx context.Context, how, stateDir, maxSize, name string, as []string) (string, error) {
 	size, err := strconv.ParseInt(maxSize, 10, 64)
 	if err != nil {
 		return "", err
 	}
 	opts := &image.Options{Limits: store.Limits{Size: size}, Public: how == "pull-public"}
+	if len(as) > 0 {
+		opts.Import, opts.As = true, as[0]
+	}
 	if how == "pull-with-bar" {
 		bar := &bar{begin: time.Now()}
 		opts.Progress = bar.set

@@ -23,14 +23,16 @@ import (
 func imageCommand(h *host.Host) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "image",
-		Short: "Pull, list and remove images to run on",
-		Long: `Pull, list and remove images to run on.
+		Short: "Pull, list, export, import and remove images to run on",
+		Long: `Pull, list, export, import and remove images to run on. wolffia build makes one of a
+Dockerfile, wolffia commit of a sandbox.
 
 IMAGE is a name in a registry (busybox, busybox:1.36, ghcr.io/team/tool@sha256:...),
 oci:DIR[:TAG] for an OCI image layout, or docker-archive:FILE for what docker save
 has written. wolffia run --image IMAGE pulls what is not there by itself.`,
 	}
-	cmd.AddCommand(imagePullCommand(h), imageListCommand(h), imageRemoveCommand(h), imagePruneCommand(h))
+	cmd.AddCommand(imagePullCommand(h), imageListCommand(h), imageRemoveCommand(h), imagePruneCommand(h),
+		imageExportCommand(h), imageImportCommand(h))
 	return cmd
 }
 

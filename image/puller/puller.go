@@ -25,6 +25,9 @@ type Request struct {
 	Name     string // as for image.Pull
 	MaxSize  int64  // bytes; 0 means the default of store.Limits
 	Public   bool   // as in image.Options; without a progress bar
+	// Import and As are as in image.Options.
+	Import bool
+	As     string
 	// Terminal, if not nil, gets a progress bar.
 	Terminal *os.File
 }
@@ -54,6 +57,9 @@ func Pull(ctx context.Context, program string, req *Request) (id string, err err
 	out, complaints := excerpt.New(maxResult, 0), excerpt.New(maxResult, 0)
 	// With the whole environment, which names proxies and the place of credentials.
 	cmd := exec.CommandContext(ctx, program, "pull", req.StateDir, strconv.FormatInt(req.MaxSize, 10), req.Name)
+	if req.Import {
+		cmd.Args = append(cmd.Args, req.As)
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = input, out, complaints
 	switch {
 	case req.Public:

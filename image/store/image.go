@@ -46,6 +46,21 @@ type IDs struct {
 	Count int `json:"count"`
 }
 
+// Inside returns what a user and a group of the host are inside; 0, which is root, for
+// the owner's own, and for all others. With nil they are the same.
+func (ids *IDs) Inside(uid, gid uint32) (int, int) {
+	if ids == nil {
+		return int(uid), int(gid)
+	}
+	in := func(id uint32, sub int) int {
+		if n := int(id) - sub + 1; n >= 1 && n <= ids.Count {
+			return n
+		}
+		return 0
+	}
+	return in(uid, ids.UID), in(gid, ids.GID)
+}
+
 // A Config is the part of an image's configuration that is used or shown (OCI image
 // specification, config.md). All of it is hostile text.
 type Config struct {

@@ -111,6 +111,15 @@ func remote(name string, bad func(string) (string, error)) (string, error) {
 	return host + "/" + rest + ":" + tag, nil
 }
 
+// Familiar returns the form of a canonical name of a registry that Docker prints: busybox:latest.
+func Familiar(name string) string {
+	short := strings.TrimPrefix(name, "docker.io/")
+	if rest := strings.TrimPrefix(short, "library/"); !strings.Contains(rest, "/") {
+		return rest
+	}
+	return short
+}
+
 // Local reports whether a canonical name means files on this host.
 func Local(name string) bool {
 	return strings.HasPrefix(name, LayoutPrefix) || strings.HasPrefix(name, ArchivePrefix)

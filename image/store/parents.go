@@ -86,6 +86,22 @@ func (s *Store) SetFlat(id string, f *Flat) error {
 	return storeError(statefile.Write(filepath.Join(s.path, hexOf(id), flatFile), f))
 }
 
+// StepOf returns the id of the newest image that a step of a build has made over a parent, "" for
+// none of both.
+func (s *Store) StepOf(parent, step string) (id string) {
+	ids, err := s.ids()
+	if err != nil {
+		return ""
+	}
+	var newest string
+	for _, i := range ids {
+		if img, err := s.Get(i); err == nil && img.Parent == parent && img.Step == step && img.Created >= newest {
+			id, newest = i, img.Created
+		}
+	}
+	return id
+}
+
 // children returns the ids of the images that lie over each.
 func (s *Store) children() (map[string][]string, error) {
 	ids, err := s.ids()

@@ -7,10 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/rmtree"
+	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
 
@@ -53,6 +56,31 @@ func furnish(b *boot.Params, spec *launch.Spec) error {
 		}
 	}
 	return furnishEtc(root, &b.Config)
+}
+
+// Own returns the names in a root directory over an image that are the sandbox's, and not the
+// image's: what furnish writes there, and what is mounted over. They are relative to the root.
+func Own(c *statedir.Config) []string {
+	names := []string{"proc", "sys", "dev", "etc/hosts", "etc/hostname", "etc/resolv.conf", "run/.w", "run/wolffia"}
+	if !c.Root { // with the user added
+		names = append(names, "etc/passwd", "etc/group", strings.TrimPrefix(Home(c), "/"))
+	}
+	if c.Network == "" || c.Network == runtime.NetworkNone {
+		names = append(names, "etc/nsswitch.conf")
+	}
+	targets := []string{c.MountPointOrDefault()}
+	for _, m := range slices.Concat(c.Mounts, volumeMounts(&boot.Params{Config: *c})) {
+		targets = append(targets, m.Target)
+	}
+	for _, s := range c.Sockets {
+		targets = append(targets, s.Target)
+	}
+	for _, target := range targets {
+		if name := strings.TrimPrefix(path.Clean(target), "/"); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // in calls f with the directory of that name below root. It makes what is missing of it,

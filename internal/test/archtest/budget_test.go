@@ -15,7 +15,7 @@ import (
 var (
 	// maxLines are lines of Go without tests, in packages that are larger than defaultLines.
 	maxLines = map[string]int{
-		"cmd/wolffia":            4700,
+		"cmd/wolffia":            5030,
 		"fusefs":                 10520,
 		"fusefs/cow":             5500,
 		"guest":                  2700,
@@ -41,9 +41,9 @@ var (
 const (
 	defaultLines   = 2000
 	defaultMethods = 60
-	maxProduct     = 129000 // lines of Go of the product
+	maxProduct     = 131500 // lines of Go of the product
 	maxColumns     = 120
-	maxWide        = 1400 // lines with more
+	maxWide        = 1430 // lines with more
 )
 
 // slack is how much smaller than its budget something may be, in percent.

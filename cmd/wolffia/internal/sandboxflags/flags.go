@@ -97,7 +97,7 @@ func (f *Sandbox) Config(ctx context.Context, h *host.Host) (*runtime.SandboxCon
 	if !f.fixed {
 		f.applyGit(h, c)
 	}
-	if c.Labels, err = labels(f.List("label")); err != nil {
+	if c.Labels, err = Labels(f.List("label")); err != nil {
 		return nil, err
 	}
 	if text := f.Text("owner"); text != "" {
@@ -233,8 +233,8 @@ func Variables(flags []string) (map[string]string, error) {
 	return env, nil
 }
 
-// labels reads --label flags. It refuses labels that are wolffia's own.
-func labels(flags []string) (map[string]string, error) {
+// Labels reads --label flags. It refuses labels that are wolffia's own.
+func Labels(flags []string) (map[string]string, error) {
 	all := map[string]string{}
 	for _, s := range flags {
 		k, v, ok := strings.Cut(s, "=")

@@ -1,0 +1,122 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/image/maker"
+	"wolffia/image/store"
+	"wolffia/internal/image/recipe"
+	"wolffia/internal/sys/rmtree"
+	"wolffia/runtime"
+)
+
+// A cook follows a recipe. Its mounts end with this process's namespace.
+type cook struct {
+	s       *store.Store
+	st      *store.Stage
+	sources *recipe.Sources
+	mounts  []string
+}
+
+// open opens the sources: directories of the host, and images, which are mounted.
+func (k *cook) open(r *maker.Recipe) (err error) {
+	k.sources, err = recipe.Open(r, func(src *maker.Source) (string, error) {
+		if src.Image == "" {
+			return src.Dir, nil
+		}
+		images, err := k.s.Lineage(src.Image)
+		if err != nil {
+			return "", err
+		}
+		lowers := k.s.Layers(images)
+		if len(lowers) == 1 {
+			return lowers[0], nil
+		}
+		return k.mount(fmt.Sprintf("source%d", len(k.mounts)), lowers, "")
+	})
+	return err
+}
+
+// apply makes the layer, over the images.
+func (k *cook) apply(above []*store.Image) error {
+	layer := k.st.Layer()
+	if err := os.Mkdir(layer, 0o755); err != nil {
+		return err
+	}
+	if err := os.Chmod(layer, 0o755); err != nil {
+		return err
+	}
+	lowers := k.s.Layers(above)
+	if len(lowers) == 0 {
+		return k.sources.Apply(layer)
+	}
+	root, err := k.mount("root", lowers, layer)
+	if err != nil {
+		return err
+	}
+	if err := k.sources.Apply(root); err != nil {
+		return err
+	}
+	return k.close() // the layer is not mounted any more
+}
+
+// mount mounts layers, the highest first, in the stage, below the layer upper if there is one, and
+// returns where.
+func (k *cook) mount(name string, lowers []string, upper string) (string, error) {
+	at := filepath.Join(k.st.Dir(), name)
+	if err := os.Mkdir(at, 0o700); err != nil {
+		return "", err
+	}
+	var options strings.Builder
+	options.WriteString("userxattr")
+	dirs := lowers
+	if upper != "" {
+		work := filepath.Join(k.st.Dir(), "work")
+		if err := os.Mkdir(work, 0o700); err != nil {
+			return "", err
+		}
+		dirs = append([]string{upper, work}, lowers...)
+	}
+	for i, dir := range dirs {
+		f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		switch n := len(dirs) - len(lowers); {
+		case i == 0 && n > 0:
+			options.WriteString(",upperdir=")
+		case i == 1 && n > 0:
+			options.WriteString(",workdir=")
+		case i == n:
+			options.WriteString(",lowerdir=")
+		default:
+			options.WriteString(":")
+		}
+		fmt.Fprintf(&options, "/proc/self/fd/%d", f.Fd())
+	}
+	if err := unix.Mount("wolffia", at, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options.String()); err != nil {
+		return "", runtime.Errorf(runtime.ErrUnsupported, "this host cannot put a layer over an image: %w; wolffia doctor says what helps", err)
+	}
+	k.mounts = append(k.mounts, at)
+	return at, nil
+}
+
+// close ends the mounts, and removes what they have left in the stage.
+func (k *cook) close() error {
+	var errs []error
+	if k.sources != nil {
+		errs = append(errs, k.sources.Close())
+	}
+	for _, at := range k.mounts {
+		errs = append(errs, unix.Unmount(at, unix.MNT_DETACH), os.Remove(at))
+	}
+	k.sources, k.mounts = nil, nil
+	return errors.Join(append(errs, rmtree.RemovePath(k.st.Dir(), "work"))...)
+}

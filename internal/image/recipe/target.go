@@ -1,0 +1,196 @@
+package recipe
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/sys/rmtree"
+)
+
+// A target is the root directory that files are put into.
+type target struct {
+	root *os.File
+	uid  int // of what is made
+	gid  int
+	mode int // of what is copied; -1 keeps modes
+}
+
+// inRoot opens a path as if the target were the root directory: links lead nowhere else.
+func (t *target) inRoot(name string, flags int) (int, error) {
+	return unix.Openat2(int(t.root.Fd()), under(strings.TrimPrefix(name, "/")), &unix.OpenHow{
+		Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	})
+}
+
+// dir returns a directory, with the missing ones on the way made. The caller closes it.
+func (t *target) dir(name string) (*os.File, error) {
+	name = path.Clean("/" + name)
+	fd, err := t.inRoot(name, unix.O_RDONLY|unix.O_DIRECTORY)
+	switch {
+	case err == nil:
+		return os.NewFile(uintptr(fd), name), nil
+	case err == unix.ENOTDIR:
+		return nil, invalid("%s is not a directory in the image", name)
+	case err != unix.ENOENT || name == "/":
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	parent, err := t.dir(path.Dir(name))
+	if err != nil {
+		return nil, err
+	}
+	defer parent.Close()
+	if err := t.mkdir(int(parent.Fd()), path.Base(name), 0o755); err != nil {
+		return nil, &os.PathError{Op: "make", Path: name, Err: err}
+	}
+	return enter(parent, path.Base(name))
+}
+
+// enter opens a directory in another one, over no link.
+func enter(dir *os.File, base string) (*os.File, error) {
+	fd, err := unix.Openat(int(dir.Fd()), base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: base, Err: err}
+	}
+	return os.NewFile(uintptr(fd), base), nil
+}
+
+// mkdir makes a directory of the target's owner.
+func (t *target) mkdir(dir int, base string, mode uint32) error {
+	if err := unix.Mkdirat(dir, base, 0o700); err != nil {
+		return err
+	}
+	return t.own(dir, base, t.uid, t.gid, mode)
+}
+
+// own sets owner and mode of a file that is not a link.
+func (t *target) own(dir int, base string, uid, gid int, mode uint32) error {
+	if err := unix.Fchownat(dir, base, uid, gid, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	return unix.Fchmodat(dir, base, mode, 0)
+}
+
+// clearWay removes what is in the way of a file; a directory is an error.
+func clearWay(dir *os.File, base string) error {
+	err := unix.Unlinkat(int(dir.Fd()), base, 0)
+	switch {
+	case err == nil || err == unix.ENOENT:
+		return nil
+	case err == unix.EISDIR:
+		return invalid("%q is a directory in the image, and a file in the source", base)
+	}
+	return err
+}
+
+// put copies a name of a source, and all below it, to base in dir. A directory is copied into an
+// existing one.
+func (t *target) put(s *source, name string, dir *os.File, base string) error {
+	return s.each(name, func(n string, st *unix.Stat_t) error {
+		rest := strings.TrimPrefix(strings.TrimPrefix(n, name), "/")
+		at, last := path.Split(path.Join(base, rest))
+		to, err := t.below(dir, strings.TrimSuffix(at, "/"))
+		if err != nil {
+			return err
+		}
+		defer to.Close()
+		return t.putOne(s, n, st, to, last)
+	})
+}
+
+// below opens a directory that put has made, over no link.
+func (t *target) below(dir *os.File, name string) (*os.File, error) {
+	fd, err := unix.Openat2(int(dir.Fd()), under(name), &unix.OpenHow{
+		Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// modeOf returns the mode of a copy.
+func (t *target) modeOf(st *unix.Stat_t) uint32 {
+	if t.mode >= 0 {
+		return uint32(t.mode)
+	}
+	return st.Mode & 0o7777
+}
+
+// putOne copies one file, or a directory without its content.
+func (t *target) putOne(s *source, name string, st *unix.Stat_t, dir *os.File, base string) error {
+	fd := int(dir.Fd())
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		if err := unix.Mkdirat(fd, base, 0o700); err == unix.EEXIST {
+			var is unix.Stat_t
+			if err := unix.Fstatat(fd, base, &is, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+				return err
+			}
+			if is.Mode&unix.S_IFMT != unix.S_IFDIR {
+				return invalid("it is a directory in the source, and a file or a link in the image")
+			}
+		} else if err != nil {
+			return err
+		}
+		if err := t.own(fd, base, t.uid, t.gid, t.modeOf(st)); err != nil {
+			return err
+		}
+	case unix.S_IFLNK:
+		to, err := s.readlink(name)
+		if err == nil {
+			err = clearWay(dir, base)
+		}
+		if err == nil {
+			err = unix.Symlinkat(to, fd, base)
+		}
+		if err == nil {
+			err = unix.Fchownat(fd, base, t.uid, t.gid, unix.AT_SYMLINK_NOFOLLOW)
+		}
+		if err != nil {
+			return err
+		}
+	case unix.S_IFREG:
+		in, err := s.open(name)
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		if err := t.file(dir, base, in, t.uid, t.gid, t.modeOf(st)); err != nil {
+			return err
+		}
+	default:
+		return invalid("it is a socket, a FIFO or a device, which cannot be copied")
+	}
+	return unix.UtimesNanoAt(fd, base, []unix.Timespec{{Nsec: unix.UTIME_OMIT}, st.Mtim}, unix.AT_SYMLINK_NOFOLLOW)
+}
+
+// file makes a regular file.
+func (t *target) file(dir *os.File, base string, content io.Reader, uid, gid int, mode uint32) (err error) {
+	if err := clearWay(dir, base); err != nil {
+		return err
+	}
+	fd, err := unix.Openat(int(dir.Fd()), base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), base)
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if _, err := io.Copy(f, content); err != nil {
+		return err
+	}
+	return t.own(int(dir.Fd()), base, uid, gid, mode)
+}
+
+// remove removes base in dir, with all below it.
+func remove(dir *os.File, base string) error {
+	if err := rmtree.Remove(dir, base); err != nil {
+		return fmt.Errorf("replace: %w", err)
+	}
+	return nil
+}
