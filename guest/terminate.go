@@ -14,13 +14,11 @@ import (
 // The signals that are pending by then end it.
 func (g *guest) terminate(over <-chan struct{}) {
 	held := g.shells.Shutdown(over)
-	all := proc.Others()
-	for _, p := range all {
-		_, known := held[p.PID]
-		if known || p.Dead() || !proc.Ignores(p.PID, unix.SIGTERM) {
+	for _, p := range proc.Others() {
+		if _, known := held[p.PID]; known || p.Dead() {
 			continue
 		}
-		if p.Terminal && p.PID == p.Session || waits(p, all) {
+		if does := proc.SignalsOf(p.PID); interactive(&does) || p.Terminal && p.PID == p.Session && does.Ignored.Has(unix.SIGTERM) {
 			held[p.PID] = unix.SIGCONT
 			_ = unix.Kill(p.PID, unix.SIGSTOP)
 			_ = unix.Kill(p.PID, unix.SIGHUP)
@@ -44,12 +42,13 @@ func (g *guest) terminate(over <-chan struct{}) {
 	}
 }
 
-// waits reports whether a process that ignores SIGTERM has a child that SIGTERM ends, as an
-// interactive shell has. The children of a script that ignores SIGTERM ignore it too.
-func waits(p proc.Process, all []proc.Process) bool {
-	return slices.ContainsFunc(all, func(c proc.Process) bool {
-		return c.Parent == p.PID && !c.Dead() && !proc.Ignores(c.PID, unix.SIGTERM)
-	})
+// interactive reports whether a process is an interactive shell by what it does with signals: it
+// ignores SIGTERM and SIGQUIT, as a script that ignores SIGTERM does not. While bash makes a process,
+// it blocks SIGTERM and does not ignore it (make_child in jobs.c); it has a handler for SIGHUP then, as
+// a script has for SIGTERM too. What children a shell has says nothing: one may be made just now.
+func interactive(does *proc.Signals) bool {
+	making := does.Blocked.Has(unix.SIGTERM) && !does.Caught.Has(unix.SIGTERM) && does.Caught.Has(unix.SIGHUP)
+	return does.Ignored.Has(unix.SIGQUIT) && (does.Ignored.Has(unix.SIGTERM) || making)
 }
 
 // awaitChildless waits until a process has no child that lives, or until over is closed: then it

@@ -120,18 +120,36 @@ func Status(id int, key string) ([]string, error) {
 }
 
 // Ignores reports whether a process ignores a signal.
-func Ignores(pid int, sig unix.Signal) bool { return inSet(pid, "SigIgn", sig) }
+func Ignores(pid int, sig unix.Signal) bool { return SignalsOf(pid).Ignored.Has(sig) }
 
 // Catches reports whether a process has a handler for a signal.
-func Catches(pid int, sig unix.Signal) bool { return inSet(pid, "SigCgt", sig) }
+func Catches(pid int, sig unix.Signal) bool { return SignalsOf(pid).Caught.Has(sig) }
 
-func inSet(pid int, set string, sig unix.Signal) bool {
-	words, err := Status(pid, set)
-	if err != nil || len(words) != 1 {
-		return false
+// A SignalSet is a set of signals.
+type SignalSet uint64
+
+// Has reports whether a signal is in the set.
+func (s SignalSet) Has(sig unix.Signal) bool { return s>>(uint(sig)-1)&1 == 1 }
+
+// Signals says what a process does with signals.
+type Signals struct{ Blocked, Ignored, Caught SignalSet }
+
+// SignalsOf returns what a process does with signals, as it is at one moment; nothing if it has
+// ended, or where the kernel does not say it.
+func SignalsOf(pid int) (s Signals) {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return s
 	}
-	mask, err := strconv.ParseUint(words[0], 16, 64)
-	return err == nil && mask>>(uint(sig)-1)&1 == 1
+	for line := range strings.Lines(string(status)) {
+		for key, set := range map[string]*SignalSet{"SigBlk:": &s.Blocked, "SigIgn:": &s.Ignored, "SigCgt:": &s.Caught} {
+			if words, is := strings.CutPrefix(line, key); is {
+				mask, _ := strconv.ParseUint(strings.TrimSpace(words), 16, 64) // an error gives none
+				*set = SignalSet(mask)
+			}
+		}
+	}
+	return s
 }
 
 // Children lists the child processes of a process's main thread; ok is false
