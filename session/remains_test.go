@@ -23,7 +23,7 @@ func TestReaderStandsStill(t *testing.T) {
 			code       int
 			change     func(*wire.StartRequest)
 		}{
-			{"TimedOut", "head -c 9000000 /dev/zero; sleep 100", 124, timeout(300 * time.Millisecond)},
+			{"TimedOut", "head -c 9000000 /dev/zero; sleep 100", 124, timeout(2 * time.Second)},
 			{"Over", "head -c 526336 /dev/zero; (exit 3)", 3, nil},
 			{"Errors", "head -c 526336 /dev/zero >&2; (exit 3)", 3, nil},
 			{"Held", "sleep 1000 & head -c 526336 /dev/zero; (exit 3)", 3, nil},
