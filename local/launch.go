@@ -52,7 +52,7 @@ func (p *plan) open(rec *statedir.Record, lock *statedir.Lock, using *using) (*d
 	backend := d.one(openProgram("program of runtime "+p.config.Runtime, p.backend))
 	d.shimProgram, d.treeProgram, d.keeperProgram = using.shim, using.tree, using.keeper
 	shimEnd, treeEnd := d.two(boot.ControlPair())
-	var ready, alive, keeperEnd, imageEnd, gate *os.File
+	var ready, alive, keeperEnd, imageEnd, held *os.File
 	d.progress, ready = d.two(os.Pipe())
 	alive, d.hold = d.two(os.Pipe())
 	if p.keeper != "" {
@@ -62,7 +62,7 @@ func (p *plan) open(rec *statedir.Record, lock *statedir.Lock, using *using) (*d
 		d.image, imageEnd = d.two(boot.ControlPair())
 	}
 	if p.shim.Held {
-		gate, d.barrier = d.two(os.Pipe())
+		held, d.barrier = d.two(os.Pipe())
 	}
 	var clientEnd *os.File
 	if p.shim.Pooled == nil {
@@ -70,7 +70,7 @@ func (p *plan) open(rec *statedir.Record, lock *statedir.Lock, using *using) (*d
 	}
 	d.shim = []*os.File{
 		boot.FDLock: lock.Shim, boot.FDControl: shimEnd, boot.FDReady: ready, boot.FDAlive: alive, boot.FDGuest: using.guest,
-		boot.FDConfig: config, boot.FDBackend: backend, boot.FDImage: imageEnd, boot.FDKept: d.kept, boot.FDGate: gate,
+		boot.FDConfig: config, boot.FDBackend: backend, boot.FDImage: imageEnd, boot.FDKept: d.kept, boot.FDBarrier: held,
 		boot.FDClient: clientEnd,
 	}
 	d.tree = []*os.File{boot.FDLock: lock.Tree, boot.FDControl: treeEnd}

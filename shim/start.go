@@ -93,7 +93,7 @@ func (s *shim) launch(backend launch.Backend, spec *launch.Spec) (err error) {
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	if s.boot.Held {
-		spec.Barrier = os.NewFile(boot.FDGate, "barrier")
+		spec.Barrier = os.NewFile(boot.FDBarrier, "barrier")
 	}
 	if backend.Can.Has(launch.PassClients) {
 		if s.fdSocket, spec.Clients, err = boot.ControlPair(); err != nil {

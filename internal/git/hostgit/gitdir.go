@@ -92,7 +92,7 @@ var version = sync.OnceValues(func() (int, error) {
 	cmd := git(ctx, "version")
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
-	if errors.Is(err, exec.ErrNotFound) {
+	if cmd.Path == "" || errors.Is(err, exec.ErrNotFound) {
 		return 0, errNoGit
 	}
 	var major, have int

@@ -35,7 +35,7 @@ const (
 	FDBackend = 10 // shim only: the backend's program, if HasBackend
 	FDImage   = 11 // shim only: a socket that the image's mount comes from, if SendsImage
 	FDKept    = 12 // shim only: one end of a socket pair with the keeper, if KeeperDir is set
-	FDGate    = 13 // shim only: the start barrier of the backend's program, if Held
+	FDBarrier = 13 // shim only: the start barrier of the backend's program, if Held
 	// shim only: the caller's connection, served once PID 1 has started; not in a pooled sandbox
 	FDClient = 14
 )
@@ -71,7 +71,7 @@ type Params struct {
 	Can launch.Capabilities `json:"can,omitempty"`
 	// Lifetime is what the shim enforces; nil: no limit, until it is renewed.
 	Lifetime *statedir.Lifetime `json:"lifetime,omitempty"`
-	// Held says that the backend's program waits at FDGate until it has its limits.
+	// Held says that the backend's program waits at FDBarrier until it has its limits.
 	Held bool `json:"held,omitempty"`
 	// Rlimits are the limits that PID 1 sets.
 	Rlimits launch.Rlimits `json:"rlimits,omitzero"`

@@ -52,15 +52,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hold starts a held shell, which has the gate as descriptor 4 unless that was
-// closed, and returns the gate's other end.
+// hold starts a held shell, which has the barrier as descriptor 4 unless that was
+// closed, and returns the barrier's other end.
 func hold(t *testing.T) (*child.Piped, *os.File) {
 	t.Helper()
-	gate, open, err := os.Pipe()
+	barrier, open, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer gate.Close()
+	defer barrier.Close()
 	file, err := os.Open("hold.go")
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func hold(t *testing.T) (*child.Piped, *os.File) {
 	c, err := child.StartPiped(child.WithBarrier(&child.Command{
 		Path: "/bin/sh", Args: []string{"a shell", "-c", `echo "$0 $A"; head -n 1 <&3; test -e /proc/$$/fd/4 || echo closed`}, Env: []string{"A=b", "PATH=/usr/bin:/bin"},
 		Files: []*os.File{file},
-	}, gate))
+	}, barrier))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// It ends if its gate ends.
+// It ends if its barrier ends.
 func TestHeldGivenUp(t *testing.T) {
 	c, open := hold(t)
 	_ = open.Close()

@@ -79,6 +79,8 @@ func applyGitDirs(h *host.Host, c *runtime.SandboxConfig, p *policy.Policy, suit
 	}
 	if why := suits(); why != nil {
 		c.GitDirs, p.Rules = runtime.GitReadOnly, perm.GitInPlace(p.Rules)
-		h.Warn("each .git is read-only inside: %s", console.Printable(why.Error()))
+		if _, err := os.Lstat(filepath.Join(c.CodebasePath, ".git")); err == nil {
+			h.Warn("each .git is read-only inside: %s", console.Printable(why.Error()))
+		}
 	}
 }
