@@ -61,7 +61,7 @@ func TestPlan(t *testing.T) {
 		{"a codebase", statedir.Config{SandboxConfig: runtime.SandboxConfig{CodebasePath: "/code", Permissions: rules}}, nil, onDisk, want{tree: true}},
 		{"by root", statedir.Config{DroppedUID: 9}, nil, onDisk, want{copyGuest: true}},
 		{"a guest in memory", statedir.Config{}, nil, paths{}, want{copyGuest: true}},
-		{"a program", statedir.Config{SandboxConfig: runtime.SandboxConfig{Runtime: "kernel"}}, nil, paths{"/bin/guest", "/bin/kernel"}, want{backend: true, ownKernel: true}},
+		{"a program", statedir.Config{SandboxConfig: runtime.SandboxConfig{Runtime: "kernel"}}, nil, paths{guest: "/bin/guest", backend: "/bin/kernel"}, want{backend: true, ownKernel: true}},
 		{"an image", statedir.Config{SandboxConfig: runtime.SandboxConfig{ImageID: image}}, nil, onDisk, want{image: true}},
 		{"an image, by root", statedir.Config{SandboxConfig: runtime.SandboxConfig{ImageID: image}, DroppedUID: 9}, nil, onDisk, want{image: true, sendsImage: true, copyGuest: true}},
 		{"a group", statedir.Config{}, group, onDisk, want{held: true}},
@@ -79,6 +79,10 @@ func TestPlan(t *testing.T) {
 			c.Runtime = "bare"
 		}
 		life := new(statedir.Lifetime)
+		var err error
+		if tt.use.image, err = s.lowers(t.Context(), &c, nil); err != nil {
+			t.Fatal(err)
+		}
 		p, err := s.plan(rec, &c, life, tt.limits, tt.use)
 		if err != nil {
 			t.Fatal(err)

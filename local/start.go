@@ -133,6 +133,9 @@ func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.
 	if err != nil {
 		return err
 	}
+	if using.image, err = s.lowers(ctx, c, using.set); err != nil {
+		return err
+	}
 	p, err := s.plan(rec, c, life, limits, using.paths)
 	if err != nil {
 		return err
@@ -292,10 +295,7 @@ func (s *starter) plan(rec *statedir.Record, c *statedir.Config, life *statedir.
 	p.shim.CopyHooks = backend.Can.Has(launch.ShimMounts) && copiesHooks(c)
 	p.shim.Lifetime = life
 	if c.ImageID != "" && backend.Can.Has(launch.StoreImages) {
-		if p.shim.Image, err = s.images.Lowers(c.ImageID); err != nil {
-			return nil, err
-		}
-		p.shim.SendsImage = c.DroppedUID != 0
+		p.shim.Image, p.shim.SendsImage = use.image, c.DroppedUID != 0
 	}
 	if limits != nil {
 		p.shim.Rlimits, p.shim.Held = limits.rlimits, limits.plan != nil

@@ -12,8 +12,9 @@ import (
 
 // paths are where the programs of a start are.
 type paths struct {
-	guest   string // absolute; empty: in memory only
-	backend string // the program that the shim's launcher gets; empty: none
+	guest   string   // absolute; empty: in memory only
+	backend string   // the program that the shim's launcher gets; empty: none
+	image   []string // the directories of the image's tree, the highest first; nil: none
 }
 
 // using are the programs that a start uses, open, so that they fit together even if wolffia

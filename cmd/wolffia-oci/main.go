@@ -15,6 +15,7 @@ import (
 	"os"
 	"strings"
 
+	"wolffia/internal/host/programs"
 	"wolffia/keeper"
 	"wolffia/runtime/docker"
 )
@@ -26,6 +27,10 @@ func main() {
 	}
 	if len(os.Args) == 3 && os.Args[1] == "make" {
 		makeImage(os.Args[2])
+		return
+	}
+	if len(os.Args) == 2 && os.Args[1] == programs.OwnersArg {
+		owners()
 		return
 	}
 	if err := keeper.Main(docker.Program); err != nil {

@@ -49,7 +49,7 @@ const maxCaps = 24
 
 // Owners returns what the tree of an image that Get or Pin has found does not have, sorted by
 // path; nil for a layer of Stage, whose files have their owners on the disk.
-func (s *Store) Owners(id string) ([]Owned, error) {
+func (s *Store) Owners(id string) (all []Owned, err error) {
 	f, err := beneath.OpenPlain(filepath.Join(s.path, hexOf(id), ownersFile), unix.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -58,12 +58,9 @@ func (s *Store) Owners(id string) ([]Owned, error) {
 		return nil, storeError(err)
 	}
 	defer f.Close()
-	var all []Owned
-	for d := json.NewDecoder(bufio.NewReader(f)); d.More(); {
-		all = append(all, Owned{})
-		if err := d.Decode(&all[len(all)-1]); err != nil {
-			return nil, runtime.Errorf(runtime.ErrUnavailable, "image %s is damaged: %s: %w; pull it again", Short(id), ownersFile, err)
-		}
+	all, err = decodeOwners(f)
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "image %s is damaged: %s: %w; pull it again", Short(id), ownersFile, err)
 	}
 	return all, nil
 }

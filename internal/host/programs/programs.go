@@ -37,7 +37,11 @@ const (
 	Box   = "wolffia-box"   // its shim
 	Net   = "wolffia-net"   // its shim, if names filter its network
 	Tree  = "wolffia-tree"  // its tree server
+	OCI   = "wolffia-oci"   // works on images
 )
+
+// OwnersArg is the argument of OCI to fill a layer of an image with files of several owners.
+const OwnersArg = "owners"
 
 // A Set is a wolffia and its companions. It is safe for concurrent use.
 type Set struct {

@@ -136,7 +136,7 @@ var allow = map[string][]string{
 	"cmd/wolffia-box":                   {"shim/program"},
 	"cmd/wolffia-net":                   {"shim/program", "internal/host/gateway"},
 	"cmd/wolffia-tree":                  {"fusefs/treeserver"},
-	"cmd/wolffia-oci":                   {"image", "image/maker", "image/puller", "image/store", "internal/host/boot", "keeper", "runtime/docker"},
+	"cmd/wolffia-oci":                   {"internal/host/programs", "image", "image/maker", "image/puller", "image/store", "internal/host/boot", "keeper", "runtime/docker"},
 	"cmd/wolffia-guest":                 {"guest", "internal/archive", "internal/filecall"},
 	"mcp":                               {"ops", "runtime", "runtime/launch", "perm", "image/store", "internal/excerpt", "internal/jsontext", "internal/filecall", "internal/fileclient"},
 }

@@ -1,0 +1,62 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"wolffia/image/store"
+	"wolffia/internal/host/programs"
+	"wolffia/internal/host/statedir"
+	"wolffia/runtime/launch"
+)
+
+// lowers returns the directories of the tree of a sandbox's image, the highest first; nil if it has
+// none of the store. With root inside, files of the image have their owners there.
+func (s *starter) lowers(ctx context.Context, c *statedir.Config, set *programs.Set) ([]string, error) {
+	if c.ImageID == "" || !s.backend(c.Runtime).Can.Has(launch.StoreImages) {
+		return nil, nil
+	}
+	if !c.Root {
+		return s.images.Lowers(c.ImageID)
+	}
+	images, err := s.images.Lineage(c.ImageID)
+	if err != nil {
+		return nil, err
+	}
+	var dirs []string
+	for _, img := range images {
+		if img.Empty {
+			continue
+		}
+		owned, err := s.owned(ctx, c, img, set)
+		if err != nil {
+			return nil, err
+		}
+		if owned != "" {
+			dirs = append(dirs, owned)
+		}
+		dirs = append(dirs, s.images.Rootfs(img.ID))
+	}
+	return dirs, nil
+}
+
+// owned returns the layer with the files of an image that have other owners than root; empty
+// without such files. Root's has the image's ids, which its mount maps.
+func (s *starter) owned(ctx context.Context, c *statedir.Config, img *store.Image, set *programs.Set) (string, error) {
+	if os.Geteuid() == 0 && c.DroppedUID != 0 {
+		return s.images.OwnedLayer(ctx, img.ID, "0", store.FillOwned)
+	}
+	ids, err := idsOf(c)
+	if err != nil {
+		return "", err
+	}
+	return s.images.OwnedLayer(ctx, img.ID, fmt.Sprintf("%d-%d", ids.SubUID, ids.SubGID), func(tree, owners, layer *os.File) error {
+		program, err := set.Program(programs.OCI)
+		if err != nil {
+			return err
+		}
+		defer program.Close()
+		return ids.Run(ctx, program.File, []string{programs.OCI, programs.OwnersArg}, tree, owners, layer)
+	})
+}
