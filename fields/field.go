@@ -69,6 +69,7 @@ const (
 	SetRules // policy set
 	AddRules // policy add
 	Allow    // network allow
+	Build
 )
 
 // sandbox are the commands that make a sandbox of the caller's directory.

@@ -102,7 +102,7 @@ var Table = [...]Field{
 
 	// System and mounts.
 	{
-		Name: "runtime", Record: "runtime", On: sandbox | Serve, Group: System, Names: Backends, API: true,
+		Name: "runtime", Record: "runtime", On: sandbox | Serve | Build, Group: System, Names: Backends, API: true,
 		Values: []Value{{Name: "gvisor"}, {Name: "bwrap"}, {Name: "docker"}}, Bound: Bound{How: Ranked, Normal: "bwrap"},
 		Help: "what isolates: bwrap, gvisor or docker (default bwrap)",
 	},
@@ -128,7 +128,7 @@ var Table = [...]Field{
 		Help:  "image to run on, pulled if it is not there: see wolffia image --help",
 	},
 	{
-		Name: "pull", Default: "missing", On: sandbox | Serve, Group: System,
+		Name: "pull", Default: "missing", On: sandbox | Serve | Build, Group: System,
 		Values: []Value{{Name: "missing"}, {Name: "always"}, {Name: "never"}},
 		Help:   "when to pull the image: missing, always or never",
 	},
@@ -176,7 +176,7 @@ var Table = [...]Field{
 
 	// Network.
 	{
-		Name: "network", Record: "network", Default: "none", On: sandbox | Serve, Group: Network,
+		Name: "network", Record: "network", Default: "none", On: sandbox | Serve | Build, Group: Network,
 		Values: []Value{
 			{"none", "only the sandbox's own loopback"},
 			{"filtered", "the names of --allow-host"},
@@ -190,7 +190,7 @@ var Table = [...]Field{
 		Help: "none, filtered (the default with --allow-host and the like) or host: see wolffia help network",
 	},
 	{
-		Name: "allow-host", Record: "egress", Kind: List, On: sandbox | Serve | Allow, Group: Network,
+		Name: "allow-host", Record: "egress", Kind: List, On: sandbox | Serve | Allow | Build, Group: Network,
 		Names: HostLists, Pool: Claim,
 		Bound: Bound{
 			How: Hosts, Widens: true,
@@ -208,25 +208,25 @@ var Table = [...]Field{
 			"such as npm=registry.example@private",
 	},
 	{
-		Name: "add-host", Record: "egress", Kind: List, On: sandbox | Serve | Allow, Group: Network, Names: NoNames,
+		Name: "add-host", Record: "egress", Kind: List, On: sandbox | Serve | Allow | Build, Group: Network, Names: NoNames,
 		Pool:  Claim,
 		Bound: Bound{Because: "the address may be a service of this host or of its network"},
 		Help:  "let the sandbox reach this very address by a name, also one of this host or its network: NAME:ADDR",
 	},
 	{
-		Name: "no-sni-check", Record: "egress", Kind: List, On: sandbox | Serve | Allow, Group: Network,
+		Name: "no-sni-check", Record: "egress", Kind: List, On: sandbox | Serve | Allow | Build, Group: Network,
 		Names: NoNames, Pool: Claim,
 		Bound: Bound{Because: "connections for the name could then reach other hosts at its address"},
 		Help:  "do not compare the name in TLS and HTTP with NAME, for other protocols: NAME",
 	},
 	{
-		Name: "header", Record: "egress", Kind: List, On: sandbox | Serve | Allow, Group: Network, Path: ValuePath,
+		Name: "header", Record: "egress", Kind: List, On: sandbox | Serve | Allow | Build, Group: Network, Path: ValuePath,
 		Pool:  Claim,
 		Bound: Bound{Because: "it reads a file of yours and sends what it has"},
 		Help:  "add a header with a secret that stays outside to requests to a host: NAME:HEADER=@FILE",
 	},
 	{
-		Name: "upstream-proxy", Record: "egress", On: sandbox | Serve, Group: Network, Pool: Claim,
+		Name: "upstream-proxy", Record: "egress", On: sandbox | Serve | Build, Group: Network, Pool: Claim,
 		Bound: Bound{Because: "the proxy decides where connections go"},
 		Help: "have an HTTP proxy of the host's network, http://HOST:PORT, make the connections of a filtered " +
 			"network; it resolves the names, and only it can refuse addresses",
@@ -293,17 +293,17 @@ var Table = [...]Field{
 
 	// Limits.
 	{
-		Name: "memory", Record: "resources.memory", Kind: Size, On: sandbox | Serve, Group: Limits,
+		Name: "memory", Record: "resources.memory", Kind: Size, On: sandbox | Serve | Build, Group: Limits,
 		Bound: Bound{How: Most},
 		Help:  "how much memory may be used, such as 512m or 2g (default: no limit)",
 	},
 	{
-		Name: "cpus", Record: "resources.cpus", Kind: Number, On: sandbox | Serve, Group: Limits,
+		Name: "cpus", Record: "resources.cpus", Kind: Number, On: sandbox | Serve | Build, Group: Limits,
 		Bound: Bound{How: Most},
 		Help:  "how many processors' time may be used, such as 1.5 (default: no limit)",
 	},
 	{
-		Name: "pids", Record: "resources.pids", Kind: Whole, On: sandbox | Serve, Group: Limits,
+		Name: "pids", Record: "resources.pids", Kind: Whole, On: sandbox | Serve | Build, Group: Limits,
 		Bound: Bound{How: Most},
 		Help:  "how many processes and threads there may be at once (default: no limit)",
 	},
@@ -312,7 +312,7 @@ var Table = [...]Field{
 		Help: "how much may be added to the codebase, such as 512m or 2g (default: no limit)",
 	},
 	{
-		Name: "limits", Record: "resources.bestEffort", Default: "strict", On: sandbox | Serve, Group: Limits,
+		Name: "limits", Record: "resources.bestEffort", Default: "strict", On: sandbox | Serve | Build, Group: Limits,
 		Values: []Value{{"strict", "refuse what cannot be kept exactly"}, {"best-effort", "keep limits as far as can be"}},
 		Bound:  Bound{How: Ranked, Normal: "strict"},
 		Help: "strict: refuse limits of memory, cpus and pids that cannot be kept exactly; best-effort: keep " +
@@ -426,7 +426,7 @@ var Table = [...]Field{
 	{Name: "json", Kind: Truth, On: Run, Once: true, Group: Output, Help: "print the whole result as JSON"},
 	{Name: "json", Kind: Truth, On: Create | Pooling, Once: true, Group: Output, Help: "print a JSON object"},
 	{
-		Name: "quiet", Letter: "q", Kind: Truth, On: sandbox, Group: Output,
+		Name: "quiet", Letter: "q", Kind: Truth, On: sandbox | Build, Group: Output,
 		Help: "print no warnings, nor what the rules have denied",
 	},
 	// The root command's.
@@ -440,6 +440,7 @@ var Table = [...]Field{
 	{Record: "codebaseNames"},
 	{Record: "gitDirs"},
 	{Record: "imageId"},
+	{Record: "bareImage", Kind: Truth},
 	{Record: "docker", Pool: Cold},
 	{Record: "boundToCaller", Kind: Truth, Pool: Claim},
 }

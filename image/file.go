@@ -130,7 +130,15 @@ func childConfig(parent *v1.ConfigFile, c *maker.Commit, diffID string, now time
 		f = parent.DeepCopy()
 	}
 	f.Created = v1.Time{Time: now.UTC()}
-	f.History = append(f.History, v1.History{Created: f.Created, CreatedBy: c.CreatedBy, EmptyLayer: diffID == ""})
+	for _, text := range c.Before {
+		f.History = append(f.History, v1.History{Created: f.Created, CreatedBy: text, EmptyLayer: true})
+	}
+	if f.Author = c.Author; c.Author == "" && parent != nil {
+		f.Author = parent.Author
+	}
+	if c.CreatedBy != "" {
+		f.History = append(f.History, v1.History{Created: f.Created, CreatedBy: c.CreatedBy, EmptyLayer: diffID == ""})
+	}
 	if diffID != "" {
 		h, err := v1.NewHash(diffID)
 		if err != nil {

@@ -3,6 +3,7 @@ package image
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 
 	"wolffia/image/maker"
 	"wolffia/image/store"
+	"wolffia/internal/image/dockerparse"
 	"wolffia/internal/image/layers"
 	"wolffia/internal/sys/step"
 	"wolffia/runtime"
@@ -29,6 +31,15 @@ func Make(ctx context.Context, req *maker.Request, ids *store.IDs) (*maker.Resul
 		return commit(ctx, s, req.Commit, ids)
 	case req.Export != nil:
 		return export(s, req.Export)
+	case req.Fill != nil:
+		return fill(ctx, s, req.Fill)
+	case req.Parse != nil:
+		f, err := dockerparse.Parse(req.Parse)
+		if err != nil {
+			return nil, err
+		}
+		text, err := json.Marshal(f)
+		return &maker.Result{Parsed: text}, err
 	}
 	return nil, runtime.Errorf(runtime.ErrInvalid, "the request is empty")
 }
@@ -72,6 +83,25 @@ func commit(ctx context.Context, s *store.Store, c *maker.Commit, ids *store.IDs
 	}
 	step.Reached("image: layer made")
 	return finish(ctx, s, c, st, child, above, ids)
+}
+
+// fill follows a recipe in a directory.
+func fill(ctx context.Context, s *store.Store, f *maker.Fill) (_ *maker.Result, err error) {
+	st, err := s.Stage(ctx) // for mounts
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	k := &cook{s: s, st: st}
+	defer func() { err = errors.Join(err, k.close()) }()
+	if err := k.open(f.Recipe); err != nil {
+		return nil, err
+	}
+	digest, err := k.sources.Digest()
+	if err != nil {
+		return nil, err
+	}
+	return &maker.Result{Digest: digest}, k.sources.Apply(f.Dir)
 }
 
 // finish makes an image of a stage and its layer, if that has a file.

@@ -61,6 +61,9 @@ type SandboxConfig struct {
 	// and are removed by Destroy. The image's environment and, without a codebase and Cwd,
 	// its working directory are defaults. Its user is ignored.
 	Image string `json:"image,omitempty"`
+	// BareImage leaves an image's /tmp and the codebase's place, without a codebase, as they are:
+	// what is there stays with the image's other changes. Else both are directories in memory.
+	BareImage bool `json:"bareImage,omitempty"`
 	// ImageID is the digest of the image's configuration, sha256:HEX. If empty, Create sets
 	// it to that of Image; if given, it takes precedence over Image.
 	ImageID string `json:"imageId,omitempty"`

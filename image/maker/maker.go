@@ -27,6 +27,7 @@ type Request struct {
 	StateDir string  `json:"stateDir"` // absolute
 	Commit   *Commit `json:"commit,omitempty"`
 	Export   *Export `json:"export,omitempty"`
+	Fill     *Fill   `json:"fill,omitempty"`
 	// Parse is the content of a Dockerfile.
 	Parse []byte `json:"parse,omitempty"`
 }
@@ -49,8 +50,16 @@ type Commit struct {
 	// Config replaces the configuration's object of that name; nil for the parent's.
 	Config    *Config  `json:"config,omitempty"`
 	CreatedBy string   `json:"createdBy,omitempty"` // for the history
-	Step      string   `json:"step,omitempty"`      // see store.Image
-	Names     []string `json:"names,omitempty"`     // canonical
+	Before    []string `json:"before,omitempty"`    // for the history, of what has made no layer
+	Author    string   `json:"author,omitempty"`
+	Step      string   `json:"step,omitempty"`  // see store.Image
+	Names     []string `json:"names,omitempty"` // canonical
+}
+
+// A Fill follows a recipe in a directory of the host, which belongs to the caller.
+type Fill struct {
+	Recipe *Recipe `json:"recipe"`
+	Dir    string  `json:"dir"` // absolute
 }
 
 // An Export is an image to write. The caller has it from Pin.
@@ -76,7 +85,7 @@ const FDResult = 3
 type Result struct {
 	ID     string          `json:"id,omitempty"`     // of the image that was made
 	Cached bool            `json:"cached,omitempty"` // it was there
-	Digest string          `json:"digest,omitempty"` // of the manifest that was written
+	Digest string          `json:"digest,omitempty"` // of the manifest that was written, or of what fills
 	Parsed json.RawMessage `json:"parsed,omitempty"`
 	boot.Failure
 }

@@ -91,8 +91,10 @@ func (s *Spec) Mounts() []Mount {
 	}
 	all = append(all,
 		Mount{Kind: Shm, Target: "/dev/shm", Mode: 0o1777, Size: size.shm},
-		Mount{Kind: Sys, Target: "/sys"},
-		Mount{Kind: Tmpfs, Target: "/tmp", Mode: 0o1777, Size: size.tmp})
+		Mount{Kind: Sys, Target: "/sys"})
+	if s.Config == nil || !s.Config.BareImage {
+		all = append(all, Mount{Kind: Tmpfs, Target: "/tmp", Mode: 0o1777, Size: size.tmp})
+	}
 	if s.Home != "" {
 		all = append(all, Mount{Kind: Tmpfs, Target: s.Home, Mode: 0o700, Size: size.home})
 	}

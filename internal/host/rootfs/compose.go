@@ -123,9 +123,11 @@ func NewSpec(b *boot.Params) (*launch.Spec, error) {
 // the directory to mount the codebase on.
 func ComposeTree(b *boot.Params, spec *launch.Spec) error {
 	c := &b.Config
-	if c.CodebasePath == "" {
+	switch {
+	case c.CodebasePath == "" && c.BareImage:
+	case c.CodebasePath == "":
 		spec.Scratch = append(spec.Scratch, c.MountPointOrDefault())
-	} else {
+	default:
 		source := TreeDir(b)
 		if !b.Can.Has(launch.ShimMounts) && c.Native() { // an engine mounts by path
 			source = c.CodebasePath

@@ -68,7 +68,10 @@ func Own(c *statedir.Config) []string {
 	if c.Network == "" || c.Network == runtime.NetworkNone {
 		names = append(names, "etc/nsswitch.conf")
 	}
-	targets := []string{c.MountPointOrDefault()}
+	var targets []string
+	if c.CodebasePath != "" || !c.BareImage {
+		targets = append(targets, c.MountPointOrDefault(), "/tmp")
+	}
 	for _, m := range slices.Concat(c.Mounts, volumeMounts(&boot.Params{Config: *c})) {
 		targets = append(targets, m.Target)
 	}

@@ -48,7 +48,7 @@ var maxWords = map[string]int{
 	"docs/filesystem.md":                 766,
 	"docs/getting-started.md":            872,
 	"docs/git.md":                        1244,
-	"docs/images.md":                     690,
+	"docs/images.md":                     940,
 	"docs/library.md":                    300,
 	"docs/limits.md":                     597,
 	"docs/mcp.md":                        870,

@@ -149,6 +149,20 @@ func (f *Sandbox) Config(ctx context.Context, h *host.Host) (*runtime.SandboxCon
 	return c, f.addVolumes(c) // last: variables say where some caches are
 }
 
+// Build gives a command the flags of wolffia build.
+func (f *Sandbox) Build(h *host.Host, cmd *cobra.Command) {
+	f.flags, f.Values = cmd.Flags(), AddFields(h, cmd, fields.Build)
+}
+
+// BuildConfig makes a configuration of these flags.
+func (f *Sandbox) BuildConfig() (*runtime.SandboxConfig, error) {
+	c := &runtime.SandboxConfig{Runtime: f.Text("runtime")}
+	if err := f.applyNetwork(c); err != nil {
+		return nil, err
+	}
+	return c, f.applyLimits(c)
+}
+
 // isOutlook reports whether a variable says how its user sees text: on what terminal, in which time
 // zone and language (environ(7), locale(7)).
 func isOutlook(name string) bool {
