@@ -8,7 +8,7 @@ import (
 )
 
 // lookupFailures are what programs print when a name is not found: of glibc, curl and git, ssh,
-// Node, Go, Python's urllib3, apt, wget, busybox, Java and Rust. The group is the name.
+// Node, Go, Python's urllib3, apt, wget, busybox, Java, libgit2 and Rust. The group is the name.
 var lookupFailures = []string{
 	`getaddrinfo (?:ENOTFOUND|EAI_AGAIN) ([\w.-]+)`,
 	`[Cc]ould not resolve (?:host|hostname|proxy):? '?([\w.-]+)`,
@@ -19,6 +19,7 @@ var lookupFailures = []string{
 	`unable to resolve host address [^\w]*([\w.-]+)`,
 	`bad address '([\w.-]+)'`,
 	`UnknownHostException: ([\w.-]+)`,
+	`failed to resolve address for ([\w.-]+)`,
 	`failed to lookup address information()`,
 	`(?:Name or service not known|Temporary failure in name resolution|Name does not resolve)()`,
 }
@@ -41,16 +42,23 @@ func lookedUp(text string) (name string, found bool) {
 	return "", found
 }
 
-// noNetworkHint says how to let a sandbox reach a name, which may be empty.
-func noNetworkHint(name string, create bool) string {
+// crateIndex is what cargo before 1.70 reads with git.
+const crateIndex = "https://github.com/rust-lang/crates.io-index"
+
+// noNetworkHint says how to let a sandbox reach a name, which may be empty, that a program did not
+// find as it says in text.
+func noNetworkHint(name, text string, create bool) string {
 	flag := "--allow-host NAME"
-	if name != "" {
+	switch {
+	case strings.Contains(text, crateIndex):
+		flag = "--allow-host @crates-git"
+	case name != "":
 		flag = network.Remedy(name, 0)
 	}
 	s := startDiagnosis{create: create}
-	text := "the sandbox has no network, and the command looked up a name"
+	what := "a name"
 	if name != "" {
-		text = "the sandbox has no network, and the command looked up " + name
+		what = name
 	}
-	return text + ": to allow it, " + s.with(flag)
+	return "the sandbox has no network, and the command looked up " + what + ": to allow it, " + s.with(flag)
 }

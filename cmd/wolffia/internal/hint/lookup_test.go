@@ -23,6 +23,7 @@ func TestLookedUp(t *testing.T) {
 		"wget: unable to resolve host address ‘w.example’":                                                                                      "w.example",
 		"wget: bad address 'b.example'":                                                                                                         "b.example",
 		"ERROR: Could not find a version that satisfies the requirement x (from versions: none)\nERROR: No matching distribution found for x\n": "pypi.org",
+		"failed to resolve address for github.com: Name or service not known":                                                                   "github.com",
 		"java.net.UnknownHostException: j.example":                                                                                              "j.example",
 		"Could not resolve host: a.example\nCould not resolve host: b.example\n":                                                                "b.example",
 		"Could not resolve host: 10.0.0.1":                                                                                                      "",
@@ -34,6 +35,21 @@ func TestLookedUp(t *testing.T) {
 		}
 		if name != want {
 			t.Errorf("%q: %q, want %q", text, name, want)
+		}
+	}
+}
+
+// An old cargo reads its index from a host of git's: it needs the list of crates by git.
+func TestNoNetworkHint(t *testing.T) {
+	const cargo = "  failed to fetch `https://github.com/rust-lang/crates.io-index`\n"
+	for _, row := range []struct{ name, text, want string }{
+		{"github.com", cargo, "--allow-host @crates-git"},
+		{"github.com", "", "--allow-host @github"},
+		{"a.example", "", "looked up a.example: to allow it, add --allow-host a.example"},
+		{"", "", "looked up a name: to allow it, add --allow-host NAME"},
+	} {
+		if got := noNetworkHint(row.name, row.text, true); !strings.Contains(got, row.want) {
+			t.Errorf("%q: %q, want %q", row.name, got, row.want)
 		}
 	}
 }

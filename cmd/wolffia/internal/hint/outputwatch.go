@@ -47,7 +47,7 @@ func (o *outputWatch) Hint(code int, create bool) string {
 		text := string(tail)
 		if o.sb.Network == runtime.NetworkNone {
 			if name, found := lookedUp(text); found {
-				return noNetworkHint(name, create)
+				return noNetworkHint(name, text, create)
 			}
 		}
 		if note := partHint(text, o.sb.CodebasePath, create); note != "" {
