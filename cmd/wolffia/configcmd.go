@@ -42,7 +42,7 @@ func configShowCommand(h *host.Host) *cobra.Command {
 		if err != nil {
 			return runtime.WithClass(runtime.ErrInvalid, err)
 		}
-		t := console.Table[sandboxflags.Value]{Head: "KEY\tVALUE\tSOURCE", Row: func(v sandboxflags.Value) []any {
+		t := console.Table[sandboxflags.Value]{Wrap: true, Head: "KEY\tVALUE\tSOURCE", Row: func(v sandboxflags.Value) []any {
 			return []any{v.Key, console.Dash(console.Printable(strings.Join(v.Values, " "))), console.Printable(v.Source)}
 		}}
 		asJSON, err := cmd.Flags().GetBool("json")
@@ -88,7 +88,7 @@ func configProfilesCommand(h *host.Host) *cobra.Command {
 			}
 			all = append(all, out)
 		}
-		t := console.Table[profile]{Head: "NAME\tSOURCE\tDESCRIPTION", Row: func(p profile) []any {
+		t := console.Table[profile]{Wrap: true, Head: "NAME\tSOURCE\tDESCRIPTION", Row: func(p profile) []any {
 			return []any{p.Name, console.Printable(p.Source), console.Dash(console.Printable(p.Description))}
 		}}
 		return t.Print(h.Console, console.Format{JSON: asJSON}, all)

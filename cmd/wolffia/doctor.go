@@ -72,15 +72,11 @@ func printProbes(h *host.Host, results []probe.Result) {
 		case !r.OK:
 			mark, color = "-", console.Plain
 		}
-		fmt.Fprintf(h.Out, "%s%*s  %-16s %s\n", h.Paint(color, mark), 4-len(mark), "", r.Feature, console.Printable(r.Found))
-		if r.Allows != "" {
-			fmt.Fprintf(h.Out, "      %-16s allows: %s\n", "", r.Allows)
-		}
-		if r.Problem != "" {
-			fmt.Fprintf(h.Out, "      %-16s problem: %s\n", "", indent(console.Printable(r.Problem)))
-		}
-		if r.Fix != "" {
-			fmt.Fprintf(h.Out, "      %-16s fix: %s\n", "", indent(console.Printable(r.Fix)))
+		fmt.Fprintf(h.Out, "%s%*s  %-16s %s\n", h.Paint(color, mark), 4-len(mark), "", r.Feature, aligned(h, r.Found, ""))
+		for _, part := range []struct{ name, text, comment string }{{"allows", r.Allows, ""}, {"problem", r.Problem, ""}, {"fix", r.Fix, "# "}} {
+			if part.text != "" {
+				fmt.Fprintf(h.Out, "%*s%s: %s\n", doctorColumn, "", part.name, aligned(h, part.text, part.comment))
+			}
 		}
 	}
 	fmt.Fprintln(h.Out, "\n"+conclusion(results))
@@ -113,9 +109,22 @@ func conclusion(results []probe.Result) string {
 	return "Sandboxes work here."
 }
 
-// indent aligns the further lines of a text with its first.
-func indent(s string) string {
-	return strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n"+strings.Repeat(" ", 23))
+// doctorColumn is the column in which doctor's texts begin.
+const doctorColumn = 23
+
+// aligned returns a text for that column: its lines are broken between words, and aligned. With a
+// comment, which is that of a shell, it has lines for a shell, and those alone are broken that begin
+// with it.
+func aligned(h *host.Host, text, comment string) string {
+	width, indent := h.Out.Width(), "\n"+strings.Repeat(" ", doctorColumn)
+	const name = len("problem: ")
+	lines := strings.Split(strings.TrimSpace(console.Printable(text)), "\n")
+	for i, line := range lines {
+		if width > 0 && strings.HasPrefix(line, comment) {
+			lines[i] = strings.ReplaceAll(console.Wrap(line, max(width-doctorColumn-name, 1), comment), "\n", indent)
+		}
+	}
+	return strings.Join(lines, indent)
 }
 
 // toolchainResults is what doctor says of PATH: an entry for each toolchain, and one for what

@@ -68,7 +68,7 @@ func lsCommand(h *host.Host) *cobra.Command {
 	cmd.Flags().BoolVarP(&pooled, "all", "a", false,
 		"also those of pools that no command has claimed: see wolffia pool")
 	return host.List(h, cmd, &console.Table[listing]{
-		Head: "ID\tNAME\tRUNTIME\tSTATE\tAGE\tEXPIRES\tCODEBASE\tFILTER\tLABELS",
+		Kept: 2, Head: "ID\tNAME\tRUNTIME\tSTATE\tAGE\tEXPIRES\tCODEBASE\tFILTER\tLABELS",
 		Row: func(l listing) []any {
 			return []any{
 				l.ID, console.Dash(l.Name), runtimeText(&l), l.State, console.SinceThen(l.CreatedAt), console.Until(l.ExpiresAt),

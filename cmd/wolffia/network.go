@@ -96,7 +96,7 @@ func printNetwork(h *host.Host, s *shownNetwork) error {
 		return nil
 	}
 	fmt.Fprintln(h.Out)
-	t := console.Table[network.Reach]{Head: "WHAT\tNAME\tVALUE", Row: func(r network.Reach) []any {
+	t := console.Table[network.Reach]{Wrap: true, Head: "WHAT\tNAME\tVALUE", Row: func(r network.Reach) []any {
 		return []any{r.What, console.Printable(r.Name), console.Dash(console.Printable(r.Value))}
 	}}
 	return t.Print(h.Console, console.Format{}, all)
@@ -184,7 +184,7 @@ func networkListsCommand(h *host.Host) *cobra.Command {
 					return runtime.Errorf(runtime.ErrNotFound, "no list has the name %q: wolffia network lists prints all", args[0])
 				}
 			}
-			t := console.Table[network.List]{Head: "LIST\tHOSTS\tREASON", Row: func(l network.List) []any { return []any{"@" + l.Name, strings.Join(l.Hosts, " "), l.Reason} }}
+			t := console.Table[network.List]{Wrap: true, Head: "LIST\tHOSTS\tREASON", Row: func(l network.List) []any { return []any{"@" + l.Name, strings.Join(l.Hosts, " "), l.Reason} }}
 			if len(args) > 0 && !asJSON {
 				for _, name := range lists[0].Hosts {
 					fmt.Fprintln(h.Out, name)

@@ -52,7 +52,7 @@ func policyPresetsCommand(h *host.Host) *cobra.Command {
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				t := console.Table[perm.Preset]{Row: func(p perm.Preset) []any {
+				t := console.Table[perm.Preset]{Wrap: true, Row: func(p perm.Preset) []any {
 					name := p.Name
 					if name == perm.DefaultPreset {
 						name += " (default)"
@@ -199,7 +199,9 @@ be either the stricter answer is given.`,
 				return h.PrintJSON(all)
 			}
 			for _, e := range all {
-				fmt.Fprintln(h.Out, strings.TrimSuffix(console.Printable(e.String()), "\n"))
+				for line := range strings.Lines(e.String()) {
+					h.PrintLine(strings.TrimSuffix(line, "\n"))
+				}
 				if e.Rule != nil && e.Rule.Reason() != "" {
 					fmt.Fprintf(h.Out, "  what it is: %s\n", e.Rule.Reason())
 				}
@@ -215,7 +217,7 @@ be either the stricter answer is given.`,
 					if e.Rule != nil && perm.ToAllow(e.Rule.Source) != perm.ToAllow("") {
 						words = perm.ToAllow(e.Rule.Source)
 					}
-					fmt.Fprintf(h.Out, "  %s: %s\n", words, console.Printable(remedy))
+					h.PrintLine("  " + words + ": " + remedy)
 				}
 			}
 			return nil

@@ -92,6 +92,6 @@ func tour(ctx context.Context, h *host.Host) (err error) {
 		return errors.Join(errors.New("that is not what should happen: see wolffia doctor"), err)
 	}
 	step("The secret was not there, the edit went through, the exit code was kept.")
-	fmt.Fprintln(h.Out, "Next: wolffia run -- COMMAND in your project, wolffia help getting-started, wolffia --help.")
+	fmt.Fprintln(h.Out, "Next: wolffia run -- COMMAND in your project, wolffia help getting-started,\nwolffia --help.")
 	return nil
 }

@@ -192,6 +192,6 @@ func decideDocker(answers []answer, named bool, h *host) Result {
 	return Result{
 		Problem: "no Docker or Podman socket found",
 		Fix: h.install("docker", "debian=docker.io", "fedora=moby-engine") +
-			"\n# or, without root, with Podman: systemctl --user enable --now podman.socket",
+			"\n# or, without root, with Podman:\n# systemctl --user enable --now podman.socket",
 	}
 }

@@ -92,9 +92,13 @@ func Wrap(text string, width int, indent string) string {
 	if width <= 0 {
 		return text
 	}
+	return wrapWords(strings.Fields(text), 0, width, indent)
+}
+
+// wrapWords is Wrap for words that begin at a column.
+func wrapWords(words []string, column, width int, indent string) string {
 	var b strings.Builder
-	column := 0
-	for i, word := range strings.Fields(text) {
+	for i, word := range words {
 		n := utf8.RuneCountInString(word)
 		switch {
 		case i == 0:
@@ -111,6 +115,45 @@ func Wrap(text string, width int, indent string) string {
 	return b.String()
 }
 
+// WrapLine breaks a line of wolffia's between words for a terminal of width columns; 0: it is none.
+// before is how many columns precede the line. The commands or flags at its end, which users paste,
+// are not broken.
+func WrapLine(text string, width, before int) string {
+	if width <= 0 || before+utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	own := strings.TrimLeft(text, " ")
+	lead := text[:len(text)-len(own)]
+	indent := lead + "  "
+	at := pasted(own)
+	words := strings.Fields(own[:at])
+	for unit := range strings.SplitAfterSeq(own[at:], "; ") {
+		for part := range strings.SplitAfterSeq(unit, ", ") {
+			if part = strings.TrimSpace(part); part != "" {
+				words = append(words, part)
+			}
+		}
+	}
+	return lead + wrapWords(words, before-2, width-len(indent), indent)
+}
+
+// pasted returns where in a line the commands or flags for the user begin; its length if there are
+// none.
+func pasted(line string) int {
+	at := len(line)
+	for _, mark := range []string{": -", ": wolffia ", " it: "} {
+		if i := strings.Index(line, mark); i >= 0 {
+			at = min(at, i+strings.Index(mark, ":")+2)
+		}
+	}
+	return at
+}
+
+// PrintLine prints a line about a sandbox on standard output, as WrapLine breaks it.
+func (c *Console) PrintLine(text string) {
+	fmt.Fprintln(c.Out, WrapLine(Printable(text), c.Out.Width(), 0))
+}
+
 // WrapText is Wrap for paragraphs. A paragraph stays as it is if it fits, or has an indented line.
 func WrapText(text string, width int) string {
 	paragraphs := strings.Split(text, "\n\n")
@@ -125,13 +168,16 @@ func WrapText(text string, width int) string {
 	return strings.Join(paragraphs, "\n\n")
 }
 
+// shortest is the width below which a column at the end is left out.
+const shortest = 4
+
 // narrowest is the width below which no column is cut.
 const narrowest = 8
 
 // fit returns the widths of columns that fit into a terminal, and the gap between them. It makes the
-// widest narrower, but never the first, which has what a user gives to other commands. width 0 keeps
-// all.
-func fit(widths []int, width int) (fitted []int, gap int) {
+// widest narrower, but never the first ones, which have what a user gives to other commands: so many
+// as kept says. No column becomes narrower than its least. width 0 keeps all.
+func fit(widths, least []int, kept, width int) (fitted []int, gap int) {
 	fitted, gap = slices.Clone(widths), 3
 	total := func() (n int) {
 		for _, w := range fitted {
@@ -145,8 +191,8 @@ func fit(widths []int, width int) (fitted []int, gap int) {
 	gap = 2
 	for total() > width {
 		widest := -1
-		for i := 1; i < len(fitted); i++ {
-			if fitted[i] > narrowest && (widest < 0 || fitted[i] >= fitted[widest]) {
+		for i := kept; i < len(fitted); i++ {
+			if fitted[i] > least[i] && (widest < 0 || fitted[i] >= fitted[widest]) {
 				widest = i
 			}
 		}
@@ -170,26 +216,63 @@ func cut(cell string, most int) string {
 	return string(r[:most-3]) + "..."
 }
 
+// longest is how many characters the longest word of a cell has.
+func longest(cell string) (n int) {
+	for _, word := range strings.Fields(cell) {
+		n = max(n, utf8.RuneCountInString(word))
+	}
+	return n
+}
+
+// below returns the rows that a row becomes whose cells go on below themselves.
+func below(cells []string, widths []int) (rows [][]string) {
+	for i, cell := range cells {
+		for n, line := range strings.Split(Wrap(cell, widths[i], ""), "\n") {
+			if n == len(rows) {
+				rows = append(rows, make([]string, len(cells)))
+			}
+			rows[n][i] = line
+		}
+	}
+	return rows
+}
+
 // layOut returns the lines of a table with aligned columns, in a terminal of width columns; 0: it
-// is none, and nothing is cut. paint gives a cell its color.
-func layOut(rows [][]string, width int, paint func(row int, cell string) string) (lines []string) {
-	var widths []int
+// is none, and nothing is cut. The first columns, so many as kept says, are never cut; with wrap no
+// cell is, and what does not fit goes on below. paint gives a cell its color.
+func layOut(rows [][]string, kept int, wrap bool, width int, paint func(row int, cell string) string) (lines []string) {
+	var widths, least []int
 	for _, cells := range rows {
 		for i, cell := range cells {
 			if i == len(widths) {
-				widths = append(widths, 0)
+				widths, least = append(widths, 0), append(least, narrowest)
 			}
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			if wrap {
+				least[i] = max(least[i], longest(cell))
+			}
 		}
 	}
-	widths, gap := fit(widths, width)
+	widths, gap := fit(widths, least, kept, width)
+	if wrap && width > 0 {
+		var more [][]string
+		for _, cells := range rows {
+			more = append(more, below(cells, widths)...)
+		}
+		rows = more
+	}
 	for row, cells := range rows {
 		var b strings.Builder
 		column := 0
 		for i, cell := range cells {
-			if cell = cut(cell, widths[i]); width > 0 && i > 0 && column+utf8.RuneCountInString(cell) > width {
+			room := widths[i]
+			if width > 0 && i > 0 {
+				room = min(room, width-column)
+			}
+			if room < min(widths[i], shortest) {
 				break // it would go on in the next line
 			}
+			cell = cut(cell, room)
 			b.WriteString(paint(row, cell))
 			if i < len(cells)-1 {
 				space := widths[i] - utf8.RuneCountInString(cell) + gap
@@ -241,5 +324,8 @@ func (c *Console) line(color Color, text, before, after string) {
 	c.progress.mu.Lock()
 	defer c.progress.mu.Unlock()
 	c.eraseProgress()
+	if width := c.Err.Width(); width > 0 {
+		text = strings.ReplaceAll(WrapLine(text, width, len("wolffia: ")), "\n", after)
+	}
 	fmt.Fprint(c.Err, before+c.label(color)+" "+text+after)
 }

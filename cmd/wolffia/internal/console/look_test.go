@@ -56,27 +56,64 @@ func TestLayOut(t *testing.T) {
 		{"ID", "CODEBASE", "LABELS"},
 		{"0123456789ab", "/home/user/src/a/long/project", "a=" + strings.Repeat("x", 100)},
 	}
-	whole := layOut(rows, 0, plain)
+	whole := layOut(rows, 1, false, 0, plain)
 	if want := "0123456789ab   /home/user/src/a/long/project   " + rows[1][2]; whole[1] != want {
 		t.Errorf("in a pipe: %q, want %q", whole[1], want)
 	}
 	for _, width := range []int{120, 80, 40} {
-		for _, line := range layOut(rows, width, plain)[1:] {
+		for _, line := range layOut(rows, 1, false, width, plain)[1:] {
 			if len(line) > width || !strings.HasPrefix(line, "0123456789ab  ") {
 				t.Errorf("%d columns: %q has %d", width, line, len(line))
 			}
 		}
 	}
-	if got := layOut(rows, 40, plain)[1]; !strings.Contains(got, "...") || !strings.Contains(got, "project") {
+	if got := layOut(rows, 1, false, 40, plain)[1]; !strings.Contains(got, "...") || !strings.Contains(got, "project") {
 		t.Errorf("what is cut: %q", got)
 	}
-	if got := layOut(rows, 20, plain); !slices.Equal(got, []string{"ID", "0123456789ab"}) {
+	if got := layOut(rows, 1, false, 20, plain); !slices.Equal(got, []string{"ID", "0123456789ab"}) {
 		t.Errorf("20 columns: %q", got)
 	}
-	painted := layOut([][]string{{"A", "B"}, {"a", "b"}}, 0, func(row int, cell string) string {
+	painted := layOut([][]string{{"A", "B"}, {"a", "b"}}, 1, false, 0, func(row int, cell string) string {
 		return []Color{Bold, Plain}[row].Paint(cell)
 	})
 	if want := []string{"\x1b[1mA\x1b[m   \x1b[1mB\x1b[m", "a   b"}; !slices.Equal(painted, want) {
 		t.Errorf("painted: %q", painted)
+	}
+}
+
+// Names are not cut, and texts go on below.
+func TestLayOutKeeps(t *testing.T) {
+	plain := func(_ int, cell string) string { return cell }
+	rows := [][]string{{"ID", "NAME", "CODEBASE"}, {"0123", strings.Repeat("n", 20), "/home/user/project"}}
+	if got, want := layOut(rows, 2, false, 40, plain)[1], "0123  "+rows[1][1]+"  ...r/project"; got != want {
+		t.Errorf("kept: got %q, want %q", got, want)
+	}
+	rows = [][]string{{"LIST", "HOSTS", "REASON"}, {"@go", "proxy.example:443 sum.example:443", "the go command"}}
+	want := []string{"LIST  HOSTS              REASON", "@go   proxy.example:443  the go", "      sum.example:443    command"}
+	if got := layOut(rows, 1, true, 34, plain); !slices.Equal(got, want) {
+		t.Errorf("wrapped: got %q, want %q", got, want)
+	}
+	if got := layOut(rows, 1, true, 0, plain); len(got) != 2 {
+		t.Errorf("in a pipe: %q", got)
+	}
+}
+
+// What a user pastes stays on one line.
+func TestWrapLine(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		width int
+		want  string
+	}{
+		{"short", 40, "short"},
+		{"denied by the rules: lookup .env; to allow it: --reveal '/.env=read'", 0, "denied by the rules: lookup .env; to allow it: --reveal '/.env=read'"},
+		{"denied by the rules: lookup .env; to allow it: --reveal '/.env=read'", 30, "denied by the rules:\n  lookup .env; to allow it:\n  --reveal '/.env=read'"},
+		{"it stays: wolffia ls box, wolffia rm -f box; more", 22, "it stays:\n  wolffia ls box,\n  wolffia rm -f box;\n  more"},
+		{"not found: to install it: npm install -g some-program", 30, "not found: to install\n  it:\n  npm install -g some-program"},
+		{"  files: one, two, three, four", 24, "  files: one,\n    two, three, four"},
+	} {
+		if got := WrapLine(c.text, c.width, min(c.width, 9)); got != c.want {
+			t.Errorf("%d: got %q, want %q", c.width, got, c.want)
+		}
 	}
 }

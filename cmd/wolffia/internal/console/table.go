@@ -29,6 +29,8 @@ type Table[T any] struct {
 	Row  func(T) []any
 	IDs  string // the noun for ids; empty: it has none
 	ID   func(T) string
+	Kept int  // how many columns a narrow terminal does not cut; 0: the first one
+	Wrap bool // a narrow terminal cuts nothing: long cells go on below
 }
 
 // inCell escapes what would end a cell, or its row.
@@ -58,7 +60,7 @@ func (t *Table[T]) Print(c *Console, f Format, all []T) error {
 		rows = append(rows, cells)
 	}
 	colors := c.Colors(c.Out)
-	lines := layOut(rows, c.Out.Width(), func(row int, cell string) string {
+	lines := layOut(rows, max(1, t.Kept), t.Wrap, c.Out.Width(), func(row int, cell string) string {
 		switch {
 		case !colors:
 			return cell

@@ -41,10 +41,10 @@ In a pattern * matches within a name, ** any number of directories; a leading /
 anchors it at the codebase's root, a trailing / means a directory and all below it.
 
   wolffia run --rule 'docs/=read' --rule '/build/**=write' -- make
-  wolffia run --reveal .env=read -- npm start      --rule does not reveal secrets
-  wolffia policy presets agent-safe                the rules of the default preset
-  wolffia policy explain .env src/main.go          which rule decides, and why
-  wolffia audit SANDBOX                            what was denied, and what allows it
+  wolffia run --reveal .env=read -- npm start  --rule reveals no secrets
+  wolffia policy presets agent-safe            the rules of the default preset
+  wolffia policy explain .env src/main.go      which rule decides, and why
+  wolffia audit SANDBOX                        what was denied, what allows it
 
 Of the rules that match, the one with the highest priority decides: a preset's base
 rules 0, a project's configuration 50, a policy file's 100, --rule 200, a preset's

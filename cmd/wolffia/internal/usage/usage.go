@@ -170,13 +170,19 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 		}
 	} else if program(word) && !cmd.HasParent() {
 		hint = "to run it in a sandbox: wolffia run -- " + word + " ..."
-	} else if near := cmd.SuggestionsFor(word); len(near) > 0 {
+	} else if near := nearCommands(cmd, word); len(near) > 0 {
 		for i := range near {
 			near[i] = cmd.CommandPath() + " " + near[i]
 		}
 		hint = "did you mean " + strings.Join(near, " or ") + "?"
 	}
 	return runtime.Errorf(runtime.ErrInvalid, "%q is not a command of %s: %s", word, cmd.CommandPath(), hint)
+}
+
+// nearCommands returns the commands whose names are like a word.
+func nearCommands(cmd *cobra.Command, word string) []string {
+	cmd.SuggestionsMinimumDistance = distance(word)
+	return cmd.SuggestionsFor(word)
 }
 
 // program reports whether a word is a program of PATH.

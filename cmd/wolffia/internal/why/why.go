@@ -48,7 +48,7 @@ host's programs and files it does not have, and the flag that helps.`,
 				return h.PrintJSON(e)
 			}
 			for _, line := range reasons(e, time.Now()) {
-				fmt.Fprintln(h.Out, console.Printable(line))
+				h.PrintLine(line)
 			}
 			return nil
 		}),
@@ -139,10 +139,9 @@ func Print(h *host.Host, state, since string, asJSON bool) error {
 			}
 			continue
 		}
-		fmt.Fprintf(h.Out, "%s  sandbox %s  exit code %d  %s\n",
-			e.Time.Local().Format(time.DateTime), e.Sandbox, e.ExitCode, console.Printable(commandLine(e)))
+		h.PrintLine(fmt.Sprintf("%s  sandbox %s  exit code %d  %s", e.Time.Local().Format(time.DateTime), e.Sandbox, e.ExitCode, commandLine(e)))
 		for _, line := range attach.EveryDenial(e) {
-			fmt.Fprintln(h.Out, "  "+console.Printable(line))
+			h.PrintLine("  " + line)
 		}
 	}
 	return nil
