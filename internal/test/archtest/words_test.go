@@ -50,7 +50,7 @@ var maxWords = map[string]int{
 	"docs/git.md":                        1244,
 	"docs/images.md":                     940,
 	"docs/library.md":                    300,
-	"docs/limits.md":                     597,
+	"docs/limits.md":                     615,
 	"docs/mcp.md":                        870,
 	"docs/network.md":                    1451,
 	"docs/opensandbox.md":                1460,

@@ -3,6 +3,7 @@ package reach
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -101,7 +102,11 @@ func (n *Network) try(ctx context.Context, host string) (problem string, private
 	defer cancel()
 	name, ports, _ := strings.Cut(host, ":")
 	addrs, err := n.Lookup(ctx, name)
-	if err != nil || len(addrs) == 0 {
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns) && dns.IsTimeout || ctx.Err() != nil:
+		return name + ": this host's resolver does not answer in time", false
+	case err != nil || len(addrs) == 0:
 		return name + ": this host's resolver does not know the name", false
 	}
 	kind := network.Forbidden(addrs[0])

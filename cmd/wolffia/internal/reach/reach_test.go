@@ -3,6 +3,7 @@ package reach
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ func hosts(t *testing.T, name string) []string {
 func TestLists(t *testing.T) {
 	name := func(list string) string { return strings.TrimSuffix(hosts(t, list)[0], ":443") }
 	npm, node, models, modules := name("npm"), name("node"), name("huggingface"), hosts(t, "go")
+	hex := name("hex")
 	n := &Network{
 		Lookup: func(_ context.Context, name string) ([]netip.Addr, error) {
 			switch {
@@ -36,7 +38,7 @@ func TestLists(t *testing.T) {
 			case name == models:
 				return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 			}
-			return nil, errors.New("not found")
+			return nil, &net.DNSError{Err: "x", Name: name, IsTimeout: name == hex, IsNotFound: name != hex}
 		},
 		Dial: func(_ context.Context, address string) error {
 			if address == node+":443" {
@@ -55,6 +57,11 @@ func TestLists(t *testing.T) {
 		w, listed := want[r.Found]
 		if listed && (r.Problem != w[0] || r.Fix != w[1] || r.OK != (w[0] == "")) || !listed && r.OK {
 			t.Errorf("%+v, want %q", r, w)
+		}
+	}
+	for _, r := range n.Lists(t.Context()) {
+		if r.Found == "@hex" && !strings.Contains(r.Problem, hex+": this host's resolver does not answer in time\n") {
+			t.Errorf("without an answer: %+v", r)
 		}
 	}
 	n.Proxy = "http://user:secret@proxy.corp.example:3128/"
