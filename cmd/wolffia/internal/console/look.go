@@ -168,10 +168,7 @@ func WrapText(text string, width int) string {
 	return strings.Join(paragraphs, "\n\n")
 }
 
-// shortest is the width below which a column at the end is left out.
-const shortest = 4
-
-// narrowest is the width below which no column is cut.
+// narrowest is the width below which no column is cut. One at the end that has less is left out.
 const narrowest = 8
 
 // fit returns the widths of columns that fit into a terminal, and the gap between them. It makes the
@@ -269,7 +266,7 @@ func layOut(rows [][]string, kept int, wrap bool, width int, paint func(row int,
 			if width > 0 && i > 0 {
 				room = min(room, width-column)
 			}
-			if room < min(widths[i], shortest) {
+			if room < min(widths[i], narrowest) {
 				break // it would go on in the next line
 			}
 			cell = cut(cell, room)
