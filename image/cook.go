@@ -1,6 +1,7 @@
 package image
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -18,7 +19,9 @@ import (
 
 // A cook follows a recipe. Its mounts end with this process's namespace.
 type cook struct {
+	ctx     context.Context // of the one request
 	s       *store.Store
+	ids     *store.IDs // of this process's namespace; nil for one id
 	st      *store.Stage
 	sources *recipe.Sources
 	mounts  []string
@@ -34,7 +37,10 @@ func (k *cook) open(r *maker.Recipe) (err error) {
 		if err != nil {
 			return "", err
 		}
-		lowers := k.s.Layers(images)
+		lowers, err := k.lowers(images)
+		if err != nil {
+			return "", err
+		}
 		if len(lowers) == 1 {
 			return lowers[0], nil
 		}
@@ -52,7 +58,10 @@ func (k *cook) apply(above []*store.Image) error {
 	if err := os.Chmod(layer, 0o755); err != nil {
 		return err
 	}
-	lowers := k.s.Layers(above)
+	lowers, err := k.lowers(above)
+	if err != nil {
+		return err
+	}
 	if len(lowers) == 0 {
 		return k.sources.Apply(layer)
 	}
@@ -64,6 +73,32 @@ func (k *cook) apply(above []*store.Image) error {
 		return err
 	}
 	return k.close() // the layer is not mounted any more
+}
+
+// lowers returns the directories of images, the highest first, in which files have their owners.
+func (k *cook) lowers(images []*store.Image) ([]string, error) {
+	if k.ids == nil {
+		return k.s.Layers(images), nil
+	}
+	kind := "0" // as package local names it: root has the image's own ids
+	if k.ids.UID != 1 {
+		kind = fmt.Sprintf("%d-%d", k.ids.UID, k.ids.GID)
+	}
+	var dirs []string
+	for _, img := range images {
+		if img.Empty {
+			continue
+		}
+		owned, err := k.s.OwnedLayer(k.ctx, img.ID, kind, store.FillOwned)
+		if err != nil {
+			return nil, err
+		}
+		if owned != "" {
+			dirs = append(dirs, owned)
+		}
+		dirs = append(dirs, k.s.Rootfs(img.ID))
+	}
+	return dirs, nil
 }
 
 // mount mounts layers, the highest first, in the stage, below the layer upper if there is one, and

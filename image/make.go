@@ -32,7 +32,7 @@ func Make(ctx context.Context, req *maker.Request, ids *store.IDs) (*maker.Resul
 	case req.Export != nil:
 		return export(s, req.Export)
 	case req.Fill != nil:
-		return fill(ctx, s, req.Fill)
+		return fill(ctx, s, req.Fill, ids)
 	case req.Parse != nil:
 		f, err := dockerparse.Parse(req.Parse)
 		if err != nil {
@@ -60,7 +60,7 @@ func commit(ctx context.Context, s *store.Store, c *maker.Commit, ids *store.IDs
 	child := &store.Child{Parent: c.Parent, Step: c.Step, Names: c.Names}
 	switch {
 	case c.Recipe != nil:
-		k := &cook{s: s, st: st}
+		k := &cook{ctx: ctx, s: s, st: st, ids: ids}
 		defer func() { err = errors.Join(err, k.close()) }()
 		if err := k.open(c.Recipe); err != nil {
 			return nil, err
@@ -86,13 +86,13 @@ func commit(ctx context.Context, s *store.Store, c *maker.Commit, ids *store.IDs
 }
 
 // fill follows a recipe in a directory.
-func fill(ctx context.Context, s *store.Store, f *maker.Fill) (_ *maker.Result, err error) {
+func fill(ctx context.Context, s *store.Store, f *maker.Fill, ids *store.IDs) (_ *maker.Result, err error) {
 	st, err := s.Stage(ctx) // for mounts
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	k := &cook{s: s, st: st}
+	k := &cook{ctx: ctx, s: s, st: st, ids: ids}
 	defer func() { err = errors.Join(err, k.close()) }()
 	if err := k.open(f.Recipe); err != nil {
 		return nil, err

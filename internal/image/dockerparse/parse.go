@@ -71,10 +71,6 @@ func line(at []parser.Range) int {
 
 // oneLine joins the lines of an instruction.
 func oneLine(text string) string {
-	first, rest, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	if strings.Contains(first, "<<") && rest != "" { // a here-document
-		return first + " ..."
-	}
 	return strings.Join(strings.Fields(strings.ReplaceAll(text, "\\\n", " ")), " ")
 }
 

@@ -41,7 +41,7 @@ var (
 const (
 	defaultLines   = 2000
 	defaultMethods = 60
-	maxProduct     = 131500 // lines of Go of the product
+	maxProduct     = 133000 // lines of Go of the product
 	maxColumns     = 120
 	maxWide        = 1430 // lines with more
 )
