@@ -120,6 +120,20 @@ func (f *finder) entry(given string) {
 	f.parts = append(f.parts, p)
 }
 
+// beside adds the layouts that come along with every PATH.
+func (f *finder) beside() {
+	for i := range layouts {
+		l, root := &layouts[i], f.roots[i]
+		if len(l.Dirs) > 0 || root == "" || !f.exists(root) {
+			continue
+		}
+		p := part{name: l.Name}
+		if f.layout(&p, l, root, ""); len(p.mounts) > 0 {
+			f.parts = append(f.parts, p)
+		}
+	}
+}
+
 // refuse returns why the directory or file real, a path without symbolic links, cannot be
 // shown; empty if it can. Every mount passes it.
 func (f *finder) refuse(real string) string {

@@ -14,7 +14,8 @@ type Layout struct {
 	// Var is the variable with its root directory. Root is where that is without it; ~/ is the
 	// home directory.
 	Var, Root string
-	// Dirs are the entries of PATH that belong to it, below the root; * is any one name.
+	// Dirs are the entries of PATH that belong to it, below the root; * is any one name. What has none
+	// comes along with every PATH.
 	Dirs []string
 	// Shows is what is shown, below the root; * is any one name. A * at the end stands for
 	// installations, each shown as a [Shape] is. What begins with ../ is beside the entry.
@@ -130,6 +131,13 @@ var layouts = []Layout{
 	{
 		Name: "homebrew", Var: "HOMEBREW_PREFIX", Root: "/home/linuxbrew/.linuxbrew", Dirs: []string{"bin", "sbin", "opt/*/bin"},
 		Shows: []string{"bin", "sbin", "Cellar", "opt", "lib", "include", "share", "etc/ca-certificates", "etc/openssl@3"}, Never: []string{"etc/npmrc", "var/redis.conf", "etc/openssl@3/private/*"},
+	},
+	{
+		// By versions, so that the sandbox can fetch others beside them. Its programs are in /usr, or
+		// come with node.
+		Name: "corepack", Var: "COREPACK_HOME", Root: "~/.cache/node/corepack",
+		Shows: []string{"v1/*/[0-9]*", "lastKnownGood.json"}, Never: []string{"~/.npmrc"},
+		Env: map[string]string{"COREPACK_HOME": ""},
 	},
 	{
 		Name: "local", Root: "~/.local", Dirs: []string{"bin"},

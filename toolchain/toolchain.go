@@ -156,6 +156,7 @@ func Find(h *Host) *Found {
 		}
 		f.entry(dir)
 	}
+	f.beside()
 	f.found.Toolchains = f.merge()
 	return &f.found
 }

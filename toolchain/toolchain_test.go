@@ -159,6 +159,47 @@ func TestFind(t *testing.T) {
 			},
 			inner: home + "/.local/bin",
 		},
+		"corepack": { // its versions one by one, since the sandbox fetches others beside them
+			tree: tree{
+				"/usr/bin/pnpm": "", home + "/.cache/node/corepack/v1/pnpm/9.15.0/bin/pnpm.cjs": "", home + "/.cache/node/corepack/v1/pnpm/10.1.0/bin/pnpm.cjs": "",
+				home + "/.cache/node/corepack/v1/corepack-1-2.part/x": "", home + "/.cache/node/corepack/lastKnownGood.json": "{}", home + "/.cache/other": "",
+			},
+			path: []string{"/usr/bin"},
+			mount: []string{
+				home + "/.cache/node/corepack/lastKnownGood.json", home + "/.cache/node/corepack/v1/pnpm/10.1.0", home + "/.cache/node/corepack/v1/pnpm/9.15.0",
+			},
+			inner: "/usr/bin", env: map[string]string{"COREPACK_HOME": home + "/.cache/node/corepack"},
+		},
+		"bun, with a global package": {
+			tree: tree{
+				home + "/.bun/bin/bun": "", home + "/.bun/bin/cowsay": "-> ../install/global/node_modules/cowsay/cli.js",
+				home + "/.bun/install/global/node_modules/cowsay/cli.js": "", home + "/.bun/install/global/package.json": "", home + "/.bun/install/cache/x": "", home + "/.bunfig.toml": "token",
+			},
+			path:  []string{home + "/.bun/bin"},
+			mount: []string{home + "/.bun/bin", home + "/.bun/install/global/node_modules"}, inner: home + "/.bun/bin",
+		},
+		"pipx": { // as of Debian 12; later it is in .local/share
+			tree: tree{
+				home + "/.local/bin/pycowsay": "-> " + home + "/.local/pipx/venvs/pycowsay/bin/pycowsay", home + "/.local/pipx/venvs/pycowsay/bin/pycowsay": "",
+				home + "/.local/pipx/venvs/pycowsay/bin/python": "-> python3", home + "/.local/pipx/venvs/pycowsay/bin/python3": "-> /usr/bin/python3", "/usr/bin/python3": "",
+				home + "/.local/pipx/venvs/pycowsay/lib/python3.11/site-packages/x": "", home + "/.local/pipx/venvs/pycowsay/pyvenv.cfg": "",
+				home + "/.local/pipx/venvs/pycowsay/pipx_metadata.json": "index with a password", home + "/.local/pipx/shared/x": "", home + "/.local/pipx/logs/x": "",
+			},
+			path: []string{home + "/.local/bin"},
+			mount: []string{
+				home + "/.local/bin", home + "/.local/pipx/venvs/pycowsay/bin", home + "/.local/pipx/venvs/pycowsay/lib", home + "/.local/pipx/venvs/pycowsay/pyvenv.cfg",
+			},
+			inner: home + "/.local/bin",
+		},
+		"volta": {
+			tree: tree{
+				home + "/.volta/bin/node": "-> volta-shim", home + "/.volta/bin/volta-shim": "", home + "/.volta/bin/volta": "", home + "/.volta/layout.v4": "",
+				home + "/.volta/tools/image/node/20.1.0/bin/node": "", home + "/.volta/tools/user/platform.json": "{}", home + "/.volta/hooks.json": "token", home + "/.volta/log/x": "",
+			},
+			path:  []string{home + "/.volta/bin"},
+			mount: []string{home + "/.volta/bin", home + "/.volta/layout.v4", home + "/.volta/tools"}, inner: home + "/.volta/bin",
+			env: map[string]string{"VOLTA_HOME": home + "/.volta"},
+		},
 		"sdkman": {
 			tree: tree{
 				home + "/.sdkman/candidates/java/current": "-> 21", home + "/.sdkman/candidates/java/21/bin/java": "", home + "/.sdkman/candidates/java/21/lib/modules": "",

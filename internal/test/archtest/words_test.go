@@ -63,7 +63,7 @@ var maxWords = map[string]int{
 	"docs/recipes/git.md":                378,
 	"docs/recipes/go.md":                 300,
 	"docs/recipes/make.md":               226,
-	"docs/recipes/node.md":               321,
+	"docs/recipes/node.md":               340,
 	"docs/recipes/python.md":             190,
 	"docs/recipes/rust.md":               180,
 	"docs/recipes/server.md":             350,
