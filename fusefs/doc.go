@@ -26,7 +26,8 @@
 //   - kernelCache: what the kernel is told to forget; package device: how
 //   - contents: a file gets an inode of its own before it is changed (contents.go, copyinode.go,
 //     copyup.go)
-//   - watcher: changes by the host
+//   - watcher: changes by the host; echoes: those that programs inside are to be woken for, with
+//     echoTree (package echo)
 //   - upperLayer and lowerLayer: the halves of a copied tree
 //   - privateGit and gitMonitor: the sandbox's own git directories, and what git asks about the
 //     working tree

@@ -41,6 +41,7 @@ type setup struct {
 	Marks   int                                             // on files, and on directories that are followed; 0: as the host says
 	Small   int                                             // bytes of the upper layer's file system, which is in memory
 	NoMarks bool                                            // files are not watched
+	Echo    bool                                            // the host's changes are collected
 	Borrow  bool                                            // files borrow their content, however small
 	After   func(t *testing.T, s *Server, denials []Denial) // in the parent, when the client is done
 }
@@ -254,8 +255,13 @@ func serve(t *testing.T, s setup, args childArgs) {
 	}
 	layer := copyOf(t, s, state)
 	denials := make(chan Denial, 10000)
+	var onHostChange func() bool
+	if s.Echo {
+		onHostChange = func() bool { return true }
+	}
 	srv, err := Serve(child.Ctx, child.Device, &Options{
-		Root: int(root.Fd()), Rules: rules, Owner: Owner{clientUID, clientUID},
+		OnHostChange: onHostChange,
+		Root:         int(root.Fd()), Rules: rules, Owner: Owner{clientUID, clientUID},
 		Copy: layer, Git: gitOf(t, s, args.Host, state),
 		Timeout: s.Timeout, FDs: s.FDs, NoWatch: s.NoWatch, Quota: s.Quota, Memory: s.Memory, Denied: func(d Denial) {
 			select {
@@ -372,6 +378,10 @@ func answer(conn net.Conn, srv *Server, denials chan Denial, upper string, layer
 				out.Encode(srv.Stats())
 			case "denials":
 				out.Encode(seen)
+			case "changes":
+				thread := 0
+				in.Decode(&thread)
+				out.Encode(srv.HostChanges(thread))
 			case "prunes":
 				out.Encode(!srv.tree.kernel.pruneUnsupported.Load())
 			case "usage":

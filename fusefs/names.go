@@ -28,11 +28,12 @@ type names struct {
 	start   time.Time
 	timeout time.Duration
 
-	table *table
-	fds   *fdCache
-	root  *handle // nil: it is given later; guarded by rulesMu until then
-	inval *invalQueue
-	watch *watcher // nil: the host's changes are not noticed
+	table  *table
+	fds    *fdCache
+	root   *handle // nil: it is given later; guarded by rulesMu until then
+	inval  *invalQueue
+	echoes *echoes
+	watch  *watcher // nil: the host's changes are not noticed
 
 	git    *privateGit // nil: git directories are served by the rules
 	copied *upperLayer // nil: changes go to the host's directory

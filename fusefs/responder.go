@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"sync/atomic"
 	"syscall"
+	"unsafe"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -16,6 +17,7 @@ import (
 type responder struct {
 	tree   *tree
 	proto  *fuse.ProtocolServer
+	echo   *fuse.ProtocolServer // of an echoTree
 	counts [gate.Ops]atomic.Uint64
 }
 
@@ -41,12 +43,19 @@ func (r *responder) answer(b *device.Buffers, n int) int {
 		return size
 	}
 	switch {
+	case r.tree.echoes.repeats((*fuse.InHeader)(unsafe.Pointer(&b.In[0]))):
+		return r.handle(r.echo, b, n)
 	case directly[o]:
 		return r.answerDirectly(o, b, n)
 	case o == gate.OpInterrupt:
 		return b.Reply(syscall.ENOSYS, 0)
 	}
-	size, status := r.proto.HandleRequest(b.Vectors(n))
+	return r.handle(r.proto, b, n)
+}
+
+// handle is answer by go-fuse.
+func (r *responder) handle(proto *fuse.ProtocolServer, b *device.Buffers, n int) int {
+	size, status := proto.HandleRequest(b.Vectors(n))
 	if !status.Ok() {
 		r.tree.logger.Warn("a message could not be answered", "status", status)
 		return 0

@@ -99,6 +99,11 @@ type Options struct {
 	// called once, and once more after each time that the kernel has forgotten all names. It must
 	// not block. It may be nil.
 	OnSequentialLookup func()
+
+	// OnHostChange is called at the first change of a visible name by the host, and again at the
+	// first one after [Server.DropHostChanges], or the last batch of [Server.HostChanges]. It must
+	// not block. If it returns false, it is called at the next change too. It may be nil.
+	OnHostChange func() bool
 }
 
 // watchedTimeout is Timeout where changes by the host are noticed. It is finite because of the
@@ -264,6 +269,8 @@ func emptyTree(opts *Options) (*tree, error) {
 	}
 	t.inval = newInvalQueue(t.kernel.send, t.kernel.forgetAll)
 	t.respond.tree, t.respond.proto = t, fuse.NewProtocolServer(t, fuseOptions(t.logger))
+	t.respond.echo = fuse.NewProtocolServer(echoTree{t}, fuseOptions(t.logger))
+	t.echoes = &echoes{names: &t.names, kernel: &t.kernel, report: opts.OnHostChange}
 	t.kernel.sequential.report = opts.OnSequentialLookup
 	nodes, handlers := shares(opts.Memory)
 	t.kernel.maxNodes, t.kernel.dev = nodes, device.New(handlers, t.logger, t.respond.answer)

@@ -108,6 +108,17 @@ func (t *table) enter(dir *node, name string, o *object, init func(*node)) (n, o
 	return n, orphan
 }
 
+// again counts one more lookup of the node called id, and returns it; nil: it is not in the table.
+func (t *table) again(id uint64) *node {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.nodes[id]
+	if n != nil {
+		n.lookups++
+	}
+	return n
+}
+
 // listing records that dir is being listed from offset. It returns the number of the
 // listing begun last, and the offset where that ended, 0 if it has not.
 func (t *table) listing(dir *node, offset uint64) (number uint32, end uint64) {

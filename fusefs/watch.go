@@ -31,6 +31,8 @@ type watcher struct {
 	// nothing else; nil: the tree is direct.
 	copied func(dir *node, name string, mask uint64) bool
 
+	echoes *echoes // nil: as one that collects nothing
+
 	changes atomic.Uint64
 
 	following atomic.Bool
@@ -72,7 +74,7 @@ func (ns *names) watchRoot() {
 	if w == nil {
 		return
 	}
-	w.inval, w.table = ns.inval, ns.table
+	w.inval, w.table, w.echoes = ns.inval, ns.table, ns.echoes
 	root := ns.root
 	if ns.copied != nil {
 		root, w.copied = ns.lower.top, ns.lower.hostChanged
@@ -247,6 +249,7 @@ func (w *watcher) unfollow(key string, fd int) {
 // Unknown notes that anything may have changed.
 func (w *watcher) Unknown() {
 	w.inval.addAll()
+	w.echoes.noteAll()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, f := range w.follows {
@@ -282,6 +285,9 @@ func (w *watcher) Event(e fanotify.Event) {
 		w.changed(n, string(e.Name), e.Mask)
 	case !n.isDir() && !n.inUpper():
 		w.rewritten(n, e.Mask)
+		if dir, name := w.table.place(n); dir != nil {
+			w.echoes.note(dir, name, e.Mask)
+		}
 	}
 }
 
@@ -294,6 +300,7 @@ func (w *watcher) changed(dir *node, name string, mask uint64) {
 	if w.copied != nil && w.copied(dir, name, mask) {
 		return
 	}
+	w.echoes.note(dir, name, mask)
 	child := w.table.child(dir, name)
 	if mask&fanotify.NameMask != 0 {
 		kind := invalEntry

@@ -7,10 +7,12 @@
 //
 // Hazards:
 //   - The shim never touches the codebase's mount: no stat, working directory or program
-//     in it. It sends the mount's descriptor to the tree server before it starts a child.
+//     in it, but for prefetching and the echoer, which nothing waits for. It sends the mount's
+//     descriptor to the tree server before it starts a child.
 //   - The backend dies with the thread that started it. So the main goroutine is locked
 //     to the main thread, starts the backend, and ends with the process. Of the
-//     other goroutines only that of package inside locks its thread, which starts nothing.
+//     other goroutines only those of package inside and of the echoer lock their threads, which
+//     start nothing.
 //   - The guest is hostile. The relay checks its frames; the worst that it can do is to
 //     end its own sandbox.
 package shim

@@ -90,7 +90,7 @@ func (s *shim) await() statedir.Status {
 		boot.Within(time.Second, s.inst.gone)
 	}
 	_ = s.inst.Kill()
-	if !boot.Within(boot.KillGrace, s.inst.gone) || s.prefetcher.isWalking() {
+	if !boot.Within(boot.KillGrace, s.inst.gone) || s.prefetcher.isWalking() || s.echoer.isRepeating() {
 		// A process that waits for a tree server which is stuck cannot be killed.
 		_ = unix.Unmount(rootfs.TreeDir(s.boot), unix.MNT_FORCE)
 	}

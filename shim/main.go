@@ -15,6 +15,7 @@ import (
 
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/egress"
+	"wolffia/internal/host/rootfs"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/host/staticfs"
 	"wolffia/internal/sys/cgroup"
@@ -71,6 +72,7 @@ type shim struct {
 	relayed    chan error      // gets the end of relay.run
 	tree       *treeConn       // nil: no codebase, or it is mounted natively
 	prefetcher *prefetcher     // nil: the tree is not prefetched
+	echoer     *echoer         // nil: the host's changes are not repeated
 	static     *staticfs.Stats // nil: the codebase has no static filter
 	life       *lifetime
 	filtered   *filtered // nil: no names filter the network
@@ -172,6 +174,8 @@ func (s *shim) finishStart(c *statedir.Config, config, alive *os.File) {
 	}
 	if s.prefetcher != nil {
 		s.tree.onWalk(func() { s.prefetcher.runNow() })
+		s.echoer = &echoer{tree: s.tree, dir: rootfs.TreeDir(s.boot), pid1: s.inst.pid1}
+		go s.echoer.run() // ends with the tree server, or the process
 	}
 	switch {
 	case s.pooled != nil && s.pooled.prefetched:

@@ -19,6 +19,7 @@ import (
 type treeConn struct {
 	control *os.File
 	over    chan struct{} // closed when the tree server has ended
+	changed chan struct{} // holds a token when the host has changed the tree
 
 	mu   sync.Mutex
 	last uint64 // the number of the last request; guarded by mu
@@ -30,7 +31,10 @@ type treeConn struct {
 }
 
 func newTreeConn(control *os.File) *treeConn {
-	return &treeConn{control: control, over: make(chan struct{}), waiting: map[uint64]chan boot.TreeReply{}}
+	return &treeConn{
+		control: control, over: make(chan struct{}), changed: make(chan struct{}, 1),
+		waiting: map[uint64]chan boot.TreeReply{},
+	}
 }
 
 // errTreeGone answers requests when the tree server has ended.
@@ -49,6 +53,12 @@ func (c *treeConn) run() {
 		var reply boot.TreeReply
 		if err != nil || json.Unmarshal(packet, &reply) != nil {
 			continue // its request ends at its limit
+		}
+		if reply.HostChanged {
+			select {
+			case c.changed <- struct{}{}:
+			default:
+			}
 		}
 		c.mu.Lock()
 		c.walked = c.walked || reply.SequentialLookup

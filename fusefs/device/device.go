@@ -127,6 +127,13 @@ func (d *Device) InvalEntry(dir uint64, name string, gone bool) syscall.Errno {
 	return d.notify(fuse.NOTIFY_INVAL_ENTRY, unsafe.Slice((*byte)(unsafe.Pointer(&out)), unsafe.Sizeof(out)), name+"\x00")
 }
 
+// RemoveEntry makes the kernel remove the entry called name of the directory dir, and report the end
+// of the node child to those that watch it, if the entry is that node's.
+func (d *Device) RemoveEntry(dir, child uint64, name string) syscall.Errno {
+	out := fuse.NotifyInvalDeleteOut{Parent: dir, Child: child, NameLen: uint32(len(name))}
+	return d.notify(fuse.NOTIFY_DELETE, unsafe.Slice((*byte)(unsafe.Pointer(&out)), unsafe.Sizeof(out)), name+"\x00")
+}
+
 // NewEpoch makes the kernel look up every name again, including those that it knows not to
 // exist. It needs Epochs.
 func (d *Device) NewEpoch() syscall.Errno { return d.notify(fuse.NOTIFY_INC_EPOCH, nil, "") }

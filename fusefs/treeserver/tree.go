@@ -123,6 +123,9 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 		Logger:             log,
 		Denied:             t.denied,
 		OnSequentialLookup: func() { t.send(&boot.TreeReply{SequentialLookup: true}) },
+		OnHostChange: func() bool {
+			return boot.SendPacket(t.control, &boot.TreeReply{HostChanged: true}, nil) == nil
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("serve the tree: %w", err)

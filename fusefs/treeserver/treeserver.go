@@ -96,6 +96,8 @@ func (t *treeServer) serve() {
 		case boot.AskAudit:
 			t.audit.Flush(boot.StatsLimit / 2)
 			t.reply(req.ID, nil, nil)
+		case boot.AskHostChanges:
+			t.send(&boot.TreeReply{ID: req.ID, HostChanges: t.hostChanges(req.Thread)})
 		case boot.AskDenials:
 			t.send(&boot.TreeReply{ID: req.ID, Denied: t.denials(req.Since)})
 		case boot.AskRules:
@@ -125,6 +127,17 @@ func (t *treeServer) stats() *boot.TreeStats {
 		stats.Rules = boot.Fingerprint(t.policy.Load().Rules())
 	}
 	return stats
+}
+
+// hostChanges returns some of the host's changes for a thread of the shim; without one it drops
+// them.
+func (t *treeServer) hostChanges(thread int) json.RawMessage {
+	if thread <= 0 {
+		t.server.DropHostChanges()
+		return nil
+	}
+	b, _ := json.Marshal(t.server.HostChanges(thread))
+	return b
 }
 
 // serves returns an error if another directory is served than the one that a client finds at the

@@ -150,6 +150,8 @@ const (
 	AskWarmUp = "warmup"
 	// AskDenials: return what was denied since TreeRequest.Since.
 	AskDenials = "denials"
+	// AskHostChanges: return an echo.Batch for TreeRequest.Thread; without one drop the changes.
+	AskHostChanges = "host-changes"
 )
 
 // A TreeRequest is a request of the shim to the tree server.
@@ -162,6 +164,8 @@ type TreeRequest struct {
 	// for rules: the directory that the client finds at the codebase's path, for which they were
 	// made
 	At Dir `json:"at,omitzero"`
+	// for host-changes: the thread of the shim that repeats them
+	Thread int `json:"thread,omitempty"`
 
 	Review *Review `json:"review,omitempty"`
 }
@@ -176,6 +180,10 @@ type TreeReply struct {
 	// name, and the kernel does not know the names. Listing the tree in advance saves these
 	// lookups.
 	SequentialLookup bool `json:"sequentialLookup,omitempty"`
+	// HostChanged marks another one: AskHostChanges has an answer.
+	HostChanged bool `json:"hostChanged,omitempty"`
+	// HostChanges is an echo.Batch, for AskHostChanges.
+	HostChanges json.RawMessage `json:"hostChanges,omitempty"`
 }
 
 // SendPacket sends v as JSON, with a descriptor if file is not nil. It does not block: a

@@ -15,7 +15,7 @@ const generated = -1
 // maxWords are the words that a page may have, as wc -w counts them, without the tables that are
 // written by tests. A page without a row fails the test: lower the row when the page gets shorter.
 var maxWords = map[string]int{
-	"ARCHITECTURE.md":                    1920,
+	"ARCHITECTURE.md":                    1922,
 	"CONTRIBUTING.md":                    1970,
 	"README.md":                          1043,
 	"SCOPE.md":                           425,
@@ -30,7 +30,7 @@ var maxWords = map[string]int{
 	"docs/decisions/02-locks.md":         156,
 	"docs/decisions/03-root.md":          158,
 	"docs/decisions/04-protocol.md":      168,
-	"docs/decisions/05-gate.md":          193,
+	"docs/decisions/05-gate.md":          220,
 	"docs/decisions/06-rules.md":         213,
 	"docs/decisions/07-git.md":           199,
 	"docs/decisions/08-copy-on-write.md": 191,
@@ -45,7 +45,7 @@ var maxWords = map[string]int{
 	"docs/decisions/17-front-ends.md":    198,
 	"docs/decisions/README.md":           190,
 	"docs/faq.md":                        1060,
-	"docs/filesystem.md":                 766,
+	"docs/filesystem.md":                 961,
 	"docs/getting-started.md":            895,
 	"docs/git.md":                        1244,
 	"docs/images.md":                     940,
