@@ -22,7 +22,7 @@ import (
 )
 
 func doctorCommand(h *host.Host) *cobra.Command {
-	var asJSON, lists bool
+	var asJSON, lists, tools bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what this host can do, what is missing and what fixes it",
@@ -34,9 +34,17 @@ tried, not looked up. The exit code is 125 if sandboxes cannot work.`,
 			if err := cmd.Context().Err(); err != nil { // what was tried says nothing of the host
 				return err
 			}
-			// else probeSelf reports it
-			if found, err := h.Toolchains(&runtime.SandboxConfig{}); err == nil {
-				results = append(results, toolchainResults(found)...)
+			found, err := h.Toolchains(&runtime.SandboxConfig{})
+			if err != nil { // probeSelf reports it
+				found = &toolchain.Found{}
+			}
+			results = append(results, toolchainResults(found)...)
+			if tools {
+				tried, err := toolsWork(cmd.Context(), h, found)
+				if err != nil {
+					return err
+				}
+				results = append(results, tried...)
 			}
 			if lists {
 				proxy := cmp.Or(os.Getenv("HTTPS_PROXY"), os.Getenv("https_proxy"))
@@ -48,6 +56,9 @@ tried, not looked up. The exit code is 125 if sandboxes cannot work.`,
 				}
 			} else {
 				printProbes(h, results)
+				if !tools && len(found.Toolchains) > 0 {
+					fmt.Fprintln(h.Out, "wolffia doctor --tools runs each program of these toolchains once inside.")
+				}
 			}
 			for _, r := range results {
 				if r.Required && !r.OK {
@@ -58,6 +69,7 @@ tried, not looked up. The exit code is 125 if sandboxes cannot work.`,
 		},
 	}
 	cmd.Flags().BoolVar(&lists, "network", false, "try also which lists of --allow-host this network reaches")
+	cmd.Flags().BoolVar(&tools, "tools", false, "run each program of PATH that is shown once inside, with --version")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print an array of JSON objects")
 	return cmd
 }

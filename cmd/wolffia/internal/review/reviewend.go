@@ -83,10 +83,12 @@ func (rv *Reviewer) reviewChanges(ctx context.Context, id string, f *Flags, fail
 		}
 		if err != nil {
 			rv.Warn("%s", console.Printable(err.Error()))
-			head = append(head, fmt.Sprintf("there may be commits inside that the host does not have; to take them: wolffia apply --git %s, or wolffia cp for a repository that was made inside", s.ID))
+			head = append(head, fmt.Sprintf("there may be commits inside that the host does not have; "+
+				"to take them: wolffia apply --git %s, or wolffia cp for a repository that was made inside", s.ID))
 		}
 		if below > 0 {
-			head = append(head, fmt.Sprintf("commits of repositories made inside that no remote has: %d; to take them, copy those repositories with wolffia cp", below))
+			head = append(head, fmt.Sprintf("commits of repositories made inside that no remote has: %d; "+
+				"to take them, copy those repositories with wolffia cp", below))
 		}
 		if top > 0 {
 			head = append(head, fmt.Sprintf("commits inside that the host does not have: %d; to take them: wolffia apply --git %s", top, s.ID))
