@@ -3,6 +3,7 @@ package guest
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -43,6 +44,9 @@ func lookPath(name, dir string, env []string) (string, error) {
 	}
 	return "", found
 }
+
+// LookPath returns the program that execvp(3) would run for name in this process.
+func LookPath(name string) (string, error) { return lookPath(name, "", os.Environ()) }
 
 // variable returns the value of key in env; the last one counts.
 func variable(env []string, key string) string {

@@ -32,6 +32,9 @@ func environment(c *statedir.Config, more map[string]string) []string {
 	}
 	maps.Copy(vars, c.Env)
 	maps.Copy(vars, more)
+	if c.Root {
+		vars["PATH"] += ":" + launch.SudoDir
+	}
 	return pairs(vars)
 }
 

@@ -15,6 +15,7 @@ import (
 	"wolffia/internal/sys/step"
 	"wolffia/local/reposync"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )
@@ -96,6 +97,13 @@ func (e *executor) command(sandboxID string, cmd *runtime.Command, process bool)
 		if session.Create != nil {
 			*session.Create = sessionStart(config)
 		}
+	}
+	switch {
+	case cmd.User == "":
+	case !config.Root:
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "user %q: the sandbox has one user only; others need root inside: make it with --root", cmd.User)
+	default: // as that user the guest's program becomes the command
+		c.Args = append([]string{launch.GuestPath, launch.BecomeArg, cmd.User}, cmd.Command...)
 	}
 	if cmd.Timeout > 0 {
 		c.TimeoutMS = uint64(max(1, cmd.Timeout.Milliseconds()))

@@ -30,7 +30,8 @@ var kernelRefusals = []struct{ says, line string }{
 	{
 		`(?:chown|changing (?:ownership|group) of) [^\n]*(?:Invalid argument|Operation not permitted)|` +
 			`(?:EINVAL|EPERM)[^\n]*chown`,
-		"there is no root inside, and no other user: all files are yours, so leave chown out",
+		"there is no root inside, and no other user: all files are yours, so leave chown out, " +
+			"or be root inside: --root with --image",
 	},
 	{
 		`ping6?: (?:socket|sock|permission|Lacking)[^\n]*`,
@@ -47,8 +48,8 @@ var kernelRefusals = []struct{ says, line string }{
 			`lists/partial is missing|cannot lock /etc/(?:passwd|group)|` +
 			`(?i:requires? (?:superuser|root) privilege|need to be root|only root (?:can|may)|` +
 			`must be (?:run as |the )?(?:root|superuser))`,
-		"there is no root inside, nor a program that makes one: " +
-			"install packages on the host, or take an image that has them (--image)",
+		"there is no root inside, nor a program that makes one: be root inside of an image (--root " +
+			"--image debian:bookworm-slim), or install packages on the host",
 	},
 }
 

@@ -32,6 +32,9 @@ type Command struct {
 	// Cwd is the working directory inside, for this command only. Empty: SandboxConfig.Cwd, from
 	// which a relative one is taken, or where the session is. In a session it must be absolute.
 	Cwd string `json:"cwd,omitempty"`
+	// User is the user inside that the command runs as, in a sandbox with Root: NAME or UID, also
+	// with :GROUP. Empty: root. In another sandbox, or with Session, it is an error.
+	User string `json:"user,omitempty"`
 	// Stdin is the command's standard input; nil means none. If reading it fails the command
 	// is killed, in a session interrupted as when ctx ends, and the error wraps the reader's.
 	// StartProcess has OpenStdin instead.
@@ -83,10 +86,16 @@ func (c *Command) Check(process bool) error {
 	case c.Session == "" && c.Operation != "":
 		return Errorf(ErrInvalid, "operation %q: only a command in a session can be one", c.Operation)
 	}
+	if c.User != "" && c.Session != "" {
+		return Errorf(ErrInvalid, "user %q: a session has a user already: use su in it", c.User)
+	}
 	for i, arg := range c.Command {
 		if strings.Contains(arg, "\x00") {
 			return Errorf(ErrInvalid, "argument %d of the command contains a NUL, which no program can have", i)
 		}
+	}
+	if strings.Contains(c.User, "\x00") {
+		return Errorf(ErrInvalid, "user: it contains a NUL")
 	}
 	return CheckEnv(c.Env)
 }

@@ -8,7 +8,10 @@
 //	guest unpack PATH
 //	guest serve-files
 //
-// Package filecall describes the last one.
+// Package filecall describes the last one. In a sandbox with root inside it also runs commands as
+// other users, for wolffia exec --user and, by the name sudo, for programs that call that:
+//
+//	guest as USER CMD...
 //
 // updatemaxprocs=0 keeps the Go runtime from reading the cgroup's CPU limit once a
 // second: there can be many of these processes, and they are idle.
@@ -31,6 +34,12 @@ import (
 )
 
 func main() {
+	if code, err, is := others(os.Args); is {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "wolffia:", err)
+		}
+		os.Exit(code)
+	}
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "wolffia-guest:", err)
 		os.Exit(1)

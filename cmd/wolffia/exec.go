@@ -16,7 +16,7 @@ import (
 )
 
 func execCommand(h *host.Host) *cobra.Command {
-	var cwd, timeout, session string
+	var cwd, timeout, session, user string
 	var env []string
 	var stdin, tty, asJSON, noWait bool
 	cmd := &cobra.Command{
@@ -60,7 +60,7 @@ func execCommand(h *host.Host) *cobra.Command {
 				return err
 			}
 			spec := &runtime.Command{
-				Command: command, Session: session, NoWait: noWait, Create: true, Env: vars, Cwd: cwd, OpenStdin: stdin || tty, TTY: tty, Timeout: limit,
+				Command: command, Session: session, NoWait: noWait, Create: true, Env: vars, Cwd: cwd, User: user, OpenStdin: stdin || tty, TTY: tty, Timeout: limit,
 			}
 			hint.WarnKeys(h.Console, spec, "use exec -t at a terminal")
 			if !asJSON {
@@ -76,6 +76,7 @@ func execCommand(h *host.Host) *cobra.Command {
 	fl.SetInterspersed(false)
 	fl.StringVar(&cwd, "cwd", "", "working directory inside; with --session absolute (default: the sandbox's own, or the session's)")
 	fl.StringArrayVarP(&env, "env", "e", nil, "set a variable: K=V, or K to pass the caller's")
+	fl.StringVarP(&user, "user", "u", "", "with root inside (--root): run as this user of the sandbox: NAME or UID, also with :GROUP")
 	fl.StringVar(&session, "session", "", "run the command in this shell session, which is made on first use; a CMD without ARG is text that the shell evaluates")
 	fl.BoolVar(&noWait, "no-wait", false, "with --session: fail at once if the session is busy")
 	fl.StringVar(&timeout, "timeout", "", "end the command after this time (90s, 5m): exit code 124")

@@ -30,6 +30,11 @@ const (
 	// HandPath is a directory in which the shim makes a unix socket, to which PID 1 connects
 	// before any other process starts: wire.NetHand. Then it is empty.
 	HandPath = "/run/wolffia/hand"
+	// BecomeArg is the first argument of that program to become another user: a user and a command
+	// follow. Sudo is its other name, in SudoDir, which is the last of PATH with root inside.
+	BecomeArg = "as"
+	Sudo      = "sudo"
+	SudoDir   = "/run/wolffia/bin"
 	// SessionsPath is an empty directory of PID 1's own, for its shell sessions, which
 	// so do not depend on room in /tmp. The name is short since each command sent to a
 	// shell contains it.

@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 	"syscall"
@@ -10,6 +11,7 @@ import (
 
 	"wolffia/internal/sys/cgroup"
 	"wolffia/internal/sys/runsc"
+	"wolffia/internal/sys/userns"
 )
 
 // Hosts that the machine of a test is not.
@@ -219,6 +221,16 @@ func TestKernelDecisions(t *testing.T) {
 		{"landlock", decideLandlock(7, nil), true, "", ""},
 		{"landlock off", decideLandlock(0, syscall.EOPNOTSUPP), false, "not enabled", ""},
 		{"no landlock", decideLandlock(0, syscall.ENOSYS), false, "has no Landlock", ""},
+	})
+}
+
+func TestSubIDDecisions(t *testing.T) {
+	ids := &userns.IDs{UID: 1000, GID: 1000, SubUID: 100000, SubGID: 200000}
+	lack := &userns.Lack{Problem: "no range", Fix: "usermod x"}
+	check(t, []decision{
+		{"ids", decideSubIDs(ids, nil, debian()), true, "", ""},
+		{"no ids", decideSubIDs(ids, fmt.Errorf("more: %w", lack), debian()), false, "no range", "sudo usermod x"},
+		{"no namespaces", decideSubIDs(ids, userns.ErrNamespaces, debian()), false, "no user namespace", ""},
 	})
 }
 

@@ -22,6 +22,7 @@ const (
 	Bubblewrap     Feature = "bwrap"      // bubblewrap is installed and works
 	Fuse           Feature = "fuse"       // may serve a file system through /dev/fuse
 	Seccomp        Feature = "seccomp"    // the kernel filters system calls
+	SubIDs         Feature = "subids"     // may have several users in a sandbox
 	Cgroups        Feature = "cgroups"    // may limit memory, processes and CPU exactly
 	Runsc          Feature = "runsc"      // gVisor
 	Docker         Feature = "docker"     // an engine answers, Docker's or Podman's
@@ -61,6 +62,7 @@ func features() []feature {
 		{Bubblewrap, true, "the default runtime", probeBubblewrap},
 		{Fuse, true, "the filtered view of a codebase", probeFuse},
 		{Seccomp, true, "the filter of system calls in every sandbox", probeSeccomp},
+		{SubIDs, false, "--root, root inside", probeSubIDs},
 		{Cgroups, false, "exact limits of memory, processes and CPU", probeCgroups},
 		{Runsc, false, "the runtime gvisor", probeRunsc},
 		{Docker, false, "--runtime docker", probeDocker},

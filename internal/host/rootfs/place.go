@@ -55,7 +55,21 @@ func furnish(b *boot.Params, spec *launch.Spec) error {
 			return fmt.Errorf("make %s in the image: %w", m.Target, err)
 		}
 	}
+	if b.Config.Root {
+		if err := in(root, launch.SudoDir, linkSudo); err != nil {
+			return fmt.Errorf("make %s in the image: %w", launch.SudoDir, err)
+		}
+	}
 	return furnishEtc(root, &b.Config)
+}
+
+// linkSudo makes sudo in its directory.
+func linkSudo(bin *os.Root) error {
+	err := bin.Symlink("../"+path.Base(launch.GuestPath), launch.Sudo)
+	if errors.Is(err, fs.ErrExist) { // of an earlier start
+		return nil
+	}
+	return err
 }
 
 // Own returns the names in a root directory over an image that are the sandbox's, and not the

@@ -205,14 +205,15 @@ func helper(name string) (string, error) {
 			continue
 		}
 		if st.Uid != 0 || st.Mode&0o022 != 0 || st.Mode&unix.S_IFMT != unix.S_IFREG {
-			return "", fmt.Errorf("%s is not a file of root's alone: as root, apt-get install --reinstall uidmap", path)
+			return "", &Lack{path + " is not a file of root's alone", "apt-get install --reinstall uidmap"}
 		}
 		return path, nil
 	}
-	return "", fmt.Errorf("%s is not in %s: as root, apt-get install uidmap", name, helperDirs[0])
+	return "", &Lack{name + " is not in " + helperDirs[0], "apt-get install uidmap"}
 }
 
-// Check returns an error that says what the host lacks to give a process the ids. It starts nothing.
+// Check returns an error, such as a *Lack, that says why no process can be given the ids. It starts
+// nothing.
 func (ids *IDs) Check() error {
 	if os.Geteuid() == 0 {
 		return nil
@@ -274,8 +275,8 @@ func writeMap(pid int, name, file string, own, sub int) error {
 	case slices.Equal(strings.Fields(string(is)), want):
 		return nil
 	case strings.Contains(text, "Operation not permitted"):
-		const help = "as root, apt-get install --reinstall uidmap; it never works in a sandbox"
-		return fmt.Errorf("%s lacks the privilege to write ids (%s): %s", path, text, help)
+		problem := fmt.Sprintf("%s lacks the privilege to write ids, as in each sandbox (%s)", path, text)
+		return &Lack{problem, "apt-get install --reinstall uidmap"}
 	case text == "":
 		text = "it gave no reason"
 	}

@@ -28,7 +28,14 @@ const (
 	subGIDs = "/etc/subgid"
 )
 
-// Of returns the IDs of a user of the host. An error says what the user lacks, and what helps.
+// A Lack is what a user or the host lacks for several ids, and the command that helps, which is
+// root's.
+type Lack struct{ Problem, Fix string }
+
+// Error implements error.
+func (l *Lack) Error() string { return l.Problem + ": as root, " + l.Fix }
+
+// Of returns the IDs of a user of the host. The error may be a *Lack.
 func Of(uid, gid int) (IDs, error) {
 	name := strconv.Itoa(uid)
 	if u, err := user.LookupId(name); err == nil {
@@ -56,13 +63,13 @@ func first(path, name string, uid int) (int, error) {
 	b, _ = os.ReadFile(subUIDs)
 	other, _ := os.ReadFile(subGIDs)
 	from := free(parse(string(b) + "\n" + string(other)))
-	return 0, fmt.Errorf("%s has no range of %d ids for user %s: as root, %s", path, Count, name, fix(name, from))
+	return 0, &Lack{fmt.Sprintf("%s has no range of %d ids for user %s", path, Count, name), fix(name, from)}
 }
 
 // fix returns the command that gives a user, known by name or by number only, a range.
 func fix(name string, from int) string {
 	if _, err := strconv.Atoi(name); err == nil { // usermod(8) takes names
-		return fmt.Sprintf("add the line %s:%d:%d to %s and to %s", name, from, Count+1, subUIDs, subGIDs)
+		return fmt.Sprintf("sh -c 'echo %s:%d:%d | tee -a %s %s'", name, from, Count+1, subUIDs, subGIDs)
 	}
 	return fmt.Sprintf("usermod --add-subuids %d-%[2]d --add-subgids %[1]d-%[2]d %[3]s", from, from+Count, name)
 }

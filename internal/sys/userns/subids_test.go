@@ -43,7 +43,7 @@ func TestRanges(t *testing.T) {
 func TestFix(t *testing.T) {
 	for name, want := range map[string]string{
 		"ann":   "usermod --add-subuids 165536-231071 --add-subgids 165536-231071 ann",
-		"60990": "add the line 60990:165536:65536 to /etc/subuid and to /etc/subgid",
+		"60990": "sh -c 'echo 60990:165536:65536 | tee -a /etc/subuid /etc/subgid'",
 	} {
 		if got := fix(name, free(parse("bob:100000:65536"))); got != want {
 			t.Errorf("%q, want %q", got, want)

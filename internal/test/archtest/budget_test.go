@@ -43,7 +43,7 @@ const (
 	defaultMethods = 60
 	maxProduct     = 133000 // lines of Go of the product
 	maxColumns     = 120
-	maxWide        = 1430 // lines with more
+	maxWide        = 1445 // lines with more
 )
 
 // slack is how much smaller than its budget something may be, in percent.

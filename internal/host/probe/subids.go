@@ -1,0 +1,54 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"wolffia/internal/sys/hostpath"
+	"wolffia/internal/sys/userns"
+)
+
+// probeSubIDs starts a process with subordinate ids.
+func probeSubIDs(ctx context.Context, h *host) Result {
+	if os.Geteuid() == 0 {
+		return Result{OK: true, Found: "root gives a sandbox those that /etc/subuid has for its user"}
+	}
+	ids, err := userns.Of(os.Geteuid(), os.Getegid())
+	if err == nil {
+		err = ids.Check()
+	}
+	if err == nil {
+		err = trySubIDs(ctx, &ids)
+	}
+	return decideSubIDs(&ids, err, h)
+}
+
+// trySubIDs runs the program true as root of the ids.
+func trySubIDs(ctx context.Context, ids *userns.IDs) error {
+	path, err := hostpath.Look("true")
+	if err != nil {
+		return err
+	}
+	program, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer program.Close()
+	return ids.Run(ctx, program, []string{"true"})
+}
+
+// decideSubIDs returns the result for what was tried.
+func decideSubIDs(ids *userns.IDs, err error, h *host) Result {
+	if lack, ok := errors.AsType[*userns.Lack](err); ok {
+		return Result{Problem: lack.Problem, Fix: h.sudo(lack.Fix)}
+	}
+	switch {
+	case errors.Is(err, userns.ErrNamespaces):
+		return Result{Problem: err.Error(), Because: UserNamespaces}
+	case err != nil:
+		return Result{Problem: err.Error()}
+	}
+	return Result{OK: true, Found: fmt.Sprintf("%d users from %d, groups from %d", userns.Count, ids.SubUID, ids.SubGID)}
+}
