@@ -44,7 +44,7 @@ var maxWords = map[string]int{
 	"docs/decisions/16-one-file.md":      186,
 	"docs/decisions/17-front-ends.md":    198,
 	"docs/decisions/README.md":           190,
-	"docs/faq.md":                        1060,
+	"docs/faq.md":                        1130,
 	"docs/filesystem.md":                 961,
 	"docs/getting-started.md":            895,
 	"docs/git.md":                        1244,
@@ -78,7 +78,7 @@ var maxWords = map[string]int{
 }
 
 // maxDocuments is how many words all pages may have together.
-const maxDocuments = 44500
+const maxDocuments = 44640
 
 // tables are the parts of a page that tests write: see package doctable.
 var tables = regexp.MustCompile(`(?ms)^<!-- \w+: [^\n]* -->\n.*?^<!-- end of \w+ -->$`)
