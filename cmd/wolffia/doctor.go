@@ -149,7 +149,7 @@ func toolchainResults(found *toolchain.Found) []probe.Result {
 		for _, m := range t.Mounts {
 			shown = append(shown, m.Target)
 		}
-		r := probe.Result{Feature: "toolchain", OK: true, Found: t.Name + ": " + strings.Join(t.Dirs, ":"), Allows: "--toolchains " + t.Name}
+		r := probe.Result{Feature: "toolchain", OK: true, Found: strings.TrimSuffix(t.Name+": "+strings.Join(t.Dirs, ":"), ": "), Allows: "--toolchains " + t.Name}
 		if len(shown) > 0 {
 			r.Allows += ", which shows " + strings.Join(shown, ", ")
 		}
