@@ -62,17 +62,16 @@ func (k *cook) apply(above []*store.Image) error {
 	if err != nil {
 		return err
 	}
-	if len(lowers) == 0 {
-		return k.sources.Apply(layer)
-	}
-	root, err := k.mount("root", lowers, layer)
-	if err != nil {
-		return err
+	root := layer
+	if len(lowers) > 0 {
+		if root, err = k.mount("root", lowers, layer); err != nil {
+			return err
+		}
 	}
 	if err := k.sources.Apply(root); err != nil {
 		return err
 	}
-	return k.close() // the layer is not mounted any more
+	return k.close() // the stage is about to move
 }
 
 // lowers returns the directories of images, the highest first, in which files have their owners.

@@ -142,10 +142,7 @@ const maxLine = 64 << 10
 
 // execCommand runs a command and prints its output.
 func (s *stage) execCommand(ctx context.Context, id string, command []string, v *vertex) error {
-	if u := s.config.User; u != "" && u != "root" && u != "0" {
-		return runtime.Errorf(runtime.ErrUnsupported, "RUN as user %s is not supported", u)
-	}
-	p, err := s.rt.StartProcess(ctx, id, &runtime.Command{Command: command, Merge: true})
+	p, err := s.rt.StartProcess(ctx, id, &runtime.Command{Command: command, Merge: true, User: s.config.User})
 	if err != nil {
 		return err
 	}

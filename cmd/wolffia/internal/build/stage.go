@@ -98,7 +98,8 @@ func (s *stage) from(ctx context.Context) (err error) {
 		s.before = slices.Clone(above.before)
 		return nil
 	}
-	if name == "scratch" {
+	if name == "scratch" { // as BuildKit begins
+		s.config.WorkingDir, s.config.Env = "/", []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 		return nil
 	}
 	if s.id, err = s.image(ctx, name); err != nil {
