@@ -181,7 +181,8 @@ func newStored(s *store.Store, images []*store.Image) (*stored, error) {
 	return core, nil
 }
 
-// An ociImage has the media type of OCI for its configuration, in place of Docker's.
+// An ociImage has the media types of OCI for its manifest and its configuration, in place of
+// Docker's.
 type ociImage struct{ v1.Image }
 
 func (i ociImage) Manifest() (*v1.Manifest, error) {
@@ -190,7 +191,7 @@ func (i ociImage) Manifest() (*v1.Manifest, error) {
 		return nil, err
 	}
 	m = m.DeepCopy()
-	m.Config.MediaType = types.OCIConfigJSON
+	m.MediaType, m.Config.MediaType = types.OCIManifestSchema1, types.OCIConfigJSON
 	return m, nil
 }
 

@@ -95,20 +95,21 @@ func TestDockerfiles(t *testing.T) {
 	}
 }
 
-// A home is a directory and a user that build images: the user of the tests, who has subordinate
-// ids.
-type home struct {
-	dir  string
-	cred *syscall.Credential // nil: this process's user
+// A wolffiaHome is a directory and a user that build images: the user of the tests, who has
+// subordinate ids.
+type wolffiaHome struct {
+	dir   string
+	cred  *syscall.Credential // nil: this process's user
+	state string              // the state directory's name
 }
 
-func buildHome(t *testing.T) *home {
+func buildHome(t *testing.T) *wolffiaHome {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "wolffia-dockerfiles-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &home{dir: dir}
+	h := &wolffiaHome{dir: dir, state: "state"}
 	if os.Geteuid() == 0 {
 		u := testUserOrSkip(t)
 		h.cred = &syscall.Credential{Uid: u[0], Gid: u[1]}
@@ -145,24 +146,27 @@ func testUserOrSkip(t *testing.T) (ids [2]uint32) {
 	return ids
 }
 
-// wolffia runs a command line.
-func (h *home) wolffia(t *testing.T, args ...string) {
+// wolffia runs a command line, and returns its output.
+func (h *wolffiaHome) wolffia(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), wait.Limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(testbin.Dir(t), "wolffia"), args...)
 	cmd.Dir = h.dir
-	cmd.Env = []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=" + h.dir, "WOLFFIA_STATE_DIR=" + filepath.Join(h.dir, "state")}
+	cmd.Env = []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=" + h.dir, "WOLFFIA_STATE_DIR=" + filepath.Join(h.dir, h.state)}
 	if h.cred != nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: h.cred}
 	}
-	out, err := cmd.CombinedOutput()
-	if err != nil && strings.Contains(string(out), "root inside needs subordinate ids") {
-		t.Skipf("%s", out)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil && strings.Contains(said.String(), "root inside needs subordinate ids") {
+		t.Skipf("%s", said.Bytes())
 	}
 	if err != nil {
-		t.Fatalf("wolffia %s: %v\n%s", strings.Join(args, " "), err, out)
+		t.Fatalf("wolffia %s: %v\n%s", strings.Join(args, " "), err, said.Bytes())
 	}
+	return strings.TrimSpace(string(out))
 }
 
 // unpackShape writes the files of a shape, and returns what it makes.
