@@ -125,6 +125,11 @@ func ComposeTree(b *boot.Params, spec *launch.Spec) error {
 	c := &b.Config
 	switch {
 	case c.CodebasePath == "" && c.BareImage:
+		// runsc would mount a tmpfs over an empty /tmp. No process changes the tree meanwhile.
+		tmp := filepath.Join(spec.RootDir, "tmp")
+		if st, err := os.Lstat(tmp); b.Can.Has(launch.OwnKernel) && err == nil && st.IsDir() {
+			spec.Binds = append(spec.Binds, runtime.Mount{Source: tmp, Target: "/tmp", Writable: true})
+		}
 	case c.CodebasePath == "":
 		spec.Scratch = append(spec.Scratch, c.MountPointOrDefault())
 	default:

@@ -19,7 +19,7 @@ var maxWords = map[string]int{
 	"CONTRIBUTING.md":                    1970,
 	"README.md":                          1043,
 	"SCOPE.md":                           425,
-	"SECURITY.md":                        3518,
+	"SECURITY.md":                        3590,
 	"docs/README.md":                     281,
 	"docs/attack-matrix.md":              generated,
 	"docs/backends.md":                   1080,
@@ -78,7 +78,7 @@ var maxWords = map[string]int{
 }
 
 // maxDocuments is how many words all pages may have together.
-const maxDocuments = 44640
+const maxDocuments = 44760
 
 // tables are the parts of a page that tests write: see package doctable.
 var tables = regexp.MustCompile(`(?ms)^<!-- \w+: [^\n]* -->\n.*?^<!-- end of \w+ -->$`)
