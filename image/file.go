@@ -147,7 +147,7 @@ func childConfig(parent *v1.ConfigFile, c *maker.Commit, diffID string, now time
 		f.RootFS.DiffIDs = append(f.RootFS.DiffIDs, h)
 	}
 	// what Docker's own builder has recorded of the container that it made the parent of
-	f.Container, f.DockerVersion = "", ""
+	f.Container = ""
 	if c.Config != nil {
 		text, err := json.Marshal(c.Config)
 		if err != nil {

@@ -41,7 +41,7 @@ func (s *shim) filter() error {
 	if err != nil {
 		return err
 	}
-	o := &egress.Config{Network: net}
+	o := &egress.Config{Network: net, LowPorts: c.Root}
 	for i := range c.Expose {
 		o.Exposed = append(o.Exposed, uint16(c.Expose[i].InsidePort()))
 	}

@@ -26,6 +26,10 @@ type Config struct {
 	Network inside.Network    // of the sandbox; the Filter does not close it
 	Policy  *network.Compiled // nil allows nothing
 	Exposed []uint16          // ports at which others listen inside at 127.0.0.1: exposed and published ones
+	// LowPorts leaves ports below 1024 to servers inside, as higher ones: a sandbox with root inside
+	// has servers there. A connection to such a port of an address without a name is then refused
+	// without an event.
+	LowPorts bool
 	// receives each event; it must not block, and is safe for concurrent use; nil: none
 	Event func(Event)
 	// Process returns the process inside that has a socket, by its ends as the process sees them,

@@ -791,12 +791,14 @@ func TestMoreDoors(t *testing.T) {
 	}
 }
 
-// A rule may have the port of a service inside, or of an exposed one: the name is reached at its
+// A rule may have the port of a service inside, of an exposed one, or of a server of root's: the name is reached at its
 // own address, and through the proxies.
 func TestServicePort(t *testing.T) {
 	checkLeaks(t)
-	for _, port := range []uint16{53, 81, 1080} {
-		w := newWorld(t, allow(fmt.Sprintf("git.example:%d", port)), func(o *Options) { o.Exposed = []uint16{81} })
+	for _, port := range []uint16{53, 81, 82, 1080} {
+		w := newWorld(t, allow(fmt.Sprintf("git.example:%d", port)), func(o *Options) {
+			o.Exposed, o.LowPorts = []uint16{81}, port == 82
+		})
 		w.plain("git.example", port, "93.184.216.34", func(c *net.TCPConn) { _, _ = io.WriteString(c, "hi") })
 		if l := w.g.listeners[port]; l != nil {
 			t.Errorf("port %d: a listener at all addresses", port)

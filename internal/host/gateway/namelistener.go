@@ -13,7 +13,8 @@ import (
 
 const (
 	// openPort is the first port at which any program inside can listen (ip(7),
-	// ip_unprivileged_port_start). Below openPort one listener serves the addresses of all names.
+	// ip_unprivileged_port_start). Below openPort one listener serves the addresses of all names,
+	// except with Config.LowPorts.
 	// From openPort on each name has listeners of its own, which the first lookup makes: a
 	// listener at all addresses and one at a single address exclude each other, so one listener
 	// for all names would take the port from servers inside.
@@ -26,7 +27,7 @@ const (
 // perName reports whether each name has its own listener for a port, because programs inside, DNS,
 // an exposed or a published port may listen at that port at another address.
 func (g *Gateway) perName(port uint16) bool {
-	return port >= openPort || port == AddrDNS.Port() || slices.Contains(g.options.Exposed, port)
+	return port >= openPort || g.options.LowPorts || port == AddrDNS.Port() || slices.Contains(g.options.Exposed, port)
 }
 
 // A nameListener is a listener at the address of a name.

@@ -52,7 +52,7 @@ var maxWords = map[string]int{
 	"docs/library.md":                    300,
 	"docs/limits.md":                     615,
 	"docs/mcp.md":                        870,
-	"docs/network.md":                    1451,
+	"docs/network.md":                    1457,
 	"docs/opensandbox.md":                1460,
 	"docs/packages.md":                   2,
 	"docs/performance.md":                1076,
