@@ -15,6 +15,21 @@ type attrs struct {
 	*names
 	kernel *kernelCache
 	owner  Owner
+	// several says that programs may be root of several users (Options.Chown), whom modes do not
+	// keep out: see withhold.
+	several bool
+}
+
+// withheld is userns.Withheld: an id of the mount's user namespace that programs inside lack.
+const withheld = 65535
+
+// withhold keeps root inside out of what a mode denies. The kernel opens files by the presented modes
+// alone, and root's CAP_DAC_OVERRIDE passes them, but not of a file whose owner its namespace lacks
+// (capable_wrt_inode_uidgid in the kernel's kernel/capability.c). The gate would refuse only the
+// reads and writes that follow.
+func withhold(a *fuse.Attr) {
+	a.Owner = fuse.Owner{Uid: withheld, Gid: withheld}
+	a.Mode = a.Mode&^0o077 | (a.Mode>>6&7)*0o11
 }
 
 // anyOf returns an open handle of n's inode for any use, nil if none is. The caller releases it.
@@ -66,6 +81,9 @@ func (at *attrs) attr(o *object, level perm.Level, inside states, a *fuse.Attr) 
 		Owner:   fuse.Owner{Uid: at.owner.UID, Gid: at.owner.GID},
 		Rdev:    uint32(unix.Mkdev(o.Rdev_major, o.Rdev_minor)),
 		Blksize: o.Blksize,
+	}
+	if at.several && level < perm.Write && o.typ() == unix.S_IFREG {
+		withhold(a)
 	}
 	if o.isDir() {
 		// The size and the link count of a directory would tell how much is hidden.

@@ -255,7 +255,7 @@ func emptyTree(opts *Options) (*tree, error) {
 	t.gate = gatekeeper{&t.names, opts.Denied}
 	t.chowns = opts.Chown
 	t.guard = worktreeGuard{&t.names, opts.Unguarded}
-	t.attrs = attrs{&t.names, &t.kernel, opts.Owner}
+	t.attrs = attrs{&t.names, &t.kernel, opts.Owner, opts.Chown}
 	t.contents.names, t.contents.gate, t.kernel.names = &t.names, &t.gate, &t.names
 	logger := opts.Logger
 	if logger == nil {

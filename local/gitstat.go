@@ -63,5 +63,5 @@ func completeGit(c *statedir.Config, hostInodes bool) {
 // own.
 func otherOwner(c *statedir.Config) bool {
 	var st unix.Stat_t
-	return c.CodebasePath != "" && unix.Stat(c.CodebasePath, &st) == nil && (int(st.Uid) != c.UID || int(st.Gid) != c.GID)
+	return c.Root || c.CodebasePath != "" && unix.Stat(c.CodebasePath, &st) == nil && (int(st.Uid) != c.UID || int(st.Gid) != c.GID)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"wolffia/internal/host/probe"
+	"wolffia/internal/test/attack"
 	"wolffia/internal/test/attack/attacktest"
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/testenv"
@@ -190,4 +191,12 @@ func TestAttackMatrix(t *testing.T) {
 	testenv.Both(t)
 	need(t)
 	attacktest.Run(t, &attacktest.Config{Backend: bwrap.Name, New: backend.Fresh})
+}
+
+// The attacks again, by root inside.
+func TestAttackMatrixWithRoot(t *testing.T) {
+	testenv.Unprivileged(t)
+	testenv.Need(t, probe.SubIDs)
+	need(t)
+	attacktest.Run(t, &attacktest.Config{Backend: bwrap.Name + attack.WithRoot, New: backend.Fresh, Sample: true})
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"wolffia/internal/host/probe"
+	"wolffia/internal/test/attack"
 	"wolffia/internal/test/attack/attacktest"
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/testenv"
@@ -98,4 +99,12 @@ func TestReview(t *testing.T) {
 	testenv.Unprivileged(t)
 	need(t)
 	shimtest.Review(t, backend.Fresh(t))
+}
+
+// The attacks again, by root inside.
+func TestAttackMatrixWithRoot(t *testing.T) {
+	testenv.Unprivileged(t)
+	testenv.Need(t, probe.SubIDs)
+	need(t)
+	attacktest.Run(t, &attacktest.Config{Backend: gvisor.Name + attack.WithRoot, New: backend.Fresh, Sample: true})
 }

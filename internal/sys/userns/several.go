@@ -53,9 +53,13 @@ func mappings(own, sub int) []syscall.SysProcIDMap {
 	return []syscall.SysProcIDMap{{HostID: own, Size: 1}, {ContainerID: 1, HostID: sub, Size: Count}}
 }
 
-// Same returns the ids of such a namespace for another one below it.
+// Withheld is the id of a namespace of several users that those below it lack (Inner, Same). Root
+// there has no rights to a file that belongs to it.
+const Withheld = Count
+
+// Same returns the ids of such a namespace, but for Withheld, for another one below it.
 func Same() []syscall.SysProcIDMap {
-	return []syscall.SysProcIDMap{{Size: 1}, {ContainerID: 1, HostID: 1, Size: Count}}
+	return []syscall.SysProcIDMap{{Size: 1}, {ContainerID: 1, HostID: 1, Size: Withheld - 1}}
 }
 
 // Run runs a program, an open file, as Start does, with args, the program's name among them, and
@@ -106,7 +110,7 @@ func text(r io.Reader) string {
 }
 
 // Inner returns a new user namespace below this process's, which is one of several users and whose
-// root this process is. It has the same ids. Further ones cannot be made below it, nor beside it.
+// root this process is. It has the same ids, but for Withheld. Further ones cannot be made below it, nor beside it.
 // The caller closes it.
 func Inner() (_ *os.File, err error) {
 	w, err := startWaiting(&child.Command{Path: "/proc/self/exe", Args: []string{"wolffia"}})
@@ -119,7 +123,7 @@ func Inner() (_ *os.File, err error) {
 	}()
 	dir := fmt.Sprintf("/proc/%d/", w.PID())
 	for _, file := range []string{"uid_map", "gid_map"} {
-		if err := os.WriteFile(dir+file, fmt.Appendf(nil, "0 0 1\n1 1 %d\n", Count), 0); err != nil {
+		if err := os.WriteFile(dir+file, fmt.Appendf(nil, "0 0 1\n1 1 %d\n", Withheld-1), 0); err != nil {
 			return nil, err
 		}
 	}

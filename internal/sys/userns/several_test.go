@@ -86,7 +86,7 @@ func TestForeignIDs(t *testing.T) {
 	}
 }
 
-// The inner namespace has the same ids, and is the last that can be made.
+// The inner namespace has the ids but one, and is the last that can be made.
 func TestInner(t *testing.T) {
 	ids := ids(t)
 	exe, err := os.Open("/proc/self/exe")
@@ -104,7 +104,7 @@ func TestInner(t *testing.T) {
 	}
 	b, _ := os.ReadFile(out.Name())
 	lines := strings.Split(string(b), "\n")
-	want := fmt.Sprintf("0 0 1 1 1 %d", userns.Count)
+	want := fmt.Sprintf("0 0 1 1 1 %d", userns.Withheld-1)
 	if len(lines) != 4 || lines[0] != want || lines[1] != want || !strings.Contains(lines[2], "space") {
 		t.Errorf("%q, want twice %q and that no further namespace can be made", lines, want)
 	}

@@ -23,9 +23,12 @@ const (
 
 // Backends and Callers are the columns of the matrix.
 var (
-	Backends = []string{"bwrap", "gvisor", "docker"}
+	Backends = []string{"bwrap", "bwrap" + WithRoot, "gvisor", "gvisor" + WithRoot, "docker"}
 	Callers  = []string{"user", "root"}
 )
+
+// WithRoot ends the name of a backend whose sandboxes have root inside, on an image.
+const WithRoot = "+root"
 
 // A Place says in which sandbox a row runs.
 type Place int
@@ -60,7 +63,8 @@ type Want struct {
 
 // On returns the verdict for a cell.
 func (w Want) On(backend, caller string) Verdict {
-	for _, cell := range []string{backend + "/" + caller, backend, caller} {
+	plain := strings.TrimSuffix(backend, WithRoot) // root inside makes no difference, unless a cell says so
+	for _, cell := range []string{backend + "/" + caller, backend, plain + "/" + caller, plain, caller} {
 		if v, ok := w.but[cell]; ok {
 			return v
 		}
@@ -75,7 +79,9 @@ func (w Want) on(cell string, v Verdict, note string) Want {
 	but := map[string]Verdict{cell: v}
 	maps.Copy(but, w.but)
 	w.but = but
-	if w.note != "" && note != "" && note != w.note {
+	if note != "" && strings.Contains(w.note, note) {
+		note = w.note
+	} else if w.note != "" && note != "" {
 		note = w.note + " " + note
 	}
 	if note != "" {
@@ -99,7 +105,7 @@ type Group struct {
 
 // Groups is the table.
 func Groups() []Group {
-	return []Group{
+	return withRoot([]Group{
 		{"hidden", "Names that the rules hide", hiddenRows()},
 		{"readonly", "Names that the rules make read-only, and those of which only attributes show", readOnlyRows()},
 		{"tree", "Ways out of the tree", treeRows()},
@@ -114,7 +120,7 @@ func Groups() []Group {
 		{"limit", "Taking more than there is", limitRows()},
 		{"private", "Other sandboxes and other processes", privateRows()},
 		{"tty", "The terminal", terminalRows()},
-	}
+	})
 }
 
 // Rows returns the rows of all groups.

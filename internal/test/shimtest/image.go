@@ -47,6 +47,12 @@ type images struct {
 	hostRoots []string
 }
 
+// Busybox is an image with a real system in a runtime's image store.
+func Busybox(t *testing.T, rt *Runtime) *store.Image {
+	t.Helper()
+	return busybox(t, rt, "busybox", store.Config{})
+}
+
 // busybox puts a real system into a runtime's image store.
 func busybox(t *testing.T, rt *Runtime, name string, c store.Config, more ...testimage.File) *store.Image {
 	t.Helper()

@@ -25,7 +25,7 @@ import (
 
 // A Config says what is attacked.
 type Config struct {
-	Backend string // one of attack.Backends
+	Backend string // one of attack.Backends; its end says whether root is inside
 	// New returns a runtime over a fresh state directory, which must be empty in the end.
 	New func(t testing.TB) *shimtest.Runtime
 	// Sample leaves out half of the attacks that have a sandbox of their own, as root three of
@@ -39,6 +39,7 @@ type bench struct {
 	*host
 	rt     *shimtest.Runtime
 	caller string
+	image  string // the id of the image that sandboxes with root inside have; else empty
 }
 
 // Run attacks a backend as the caller that the test runs as. The caller must not
@@ -48,6 +49,9 @@ func Run(t *testing.T, c *Config) {
 	b := &bench{Config: c, host: newHost(t), rt: c.New(t), caller: "user"}
 	if os.Geteuid() == 0 {
 		b.caller = "root"
+	}
+	if strings.HasSuffix(c.Backend, attack.WithRoot) {
+		b.image = shimtest.Busybox(t, b.rt).ID
 	}
 	every := 2
 	if testenv.Second() {
@@ -124,6 +128,9 @@ func (b *bench) create(t testing.TB, c *runtime.SandboxConfig) (*runtime.Sandbox
 	if c.CodebasePath != "" && c.Permissions == nil {
 		c.Permissions = rules("**=write")
 	}
+	if b.image != "" {
+		c.Root, c.ImageID = true, b.image
+	}
 	s, err := b.rt.Create(t.Context(), c)
 	if err != nil {
 		return nil, err
@@ -155,7 +162,7 @@ func (b *bench) sandbox(t testing.TB, c *runtime.SandboxConfig) *runtime.Sandbox
 func (b *bench) shared(t *testing.T, plain, typed []attack.Row) {
 	before := b.protected(t)
 	mine := *b.host
-	b = &bench{b.Config, &mine, b.rt, b.caller} // what its attacker knows, others need not
+	b = &bench{b.Config, &mine, b.rt, b.caller, b.image} // what its attacker knows, others need not
 	other := b.sandbox(t, &runtime.SandboxConfig{CodebasePath: b.path("other")})
 	b.leave(t, other)
 	s := b.sandbox(t, &runtime.SandboxConfig{
@@ -242,7 +249,10 @@ func (b *bench) alive(t testing.TB, id string) error {
 func (b *bench) world(t testing.TB, s *runtime.Sandbox) string {
 	t.Helper()
 	w := b.host.world
-	w.UID, w.State = s.UID, inFileSystem(t, b.rt.State)
+	if w.UID = s.UID; s.Root {
+		w.UID = 0
+	}
+	w.State = inFileSystem(t, b.rt.State)
 	text, err := json.Marshal(w)
 	if err != nil {
 		t.Fatal(err)
