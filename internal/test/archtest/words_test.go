@@ -17,9 +17,9 @@ const generated = -1
 var maxWords = map[string]int{
 	"ARCHITECTURE.md":                    1922,
 	"CONTRIBUTING.md":                    1970,
-	"README.md":                          1043,
+	"README.md":                          1046,
 	"SCOPE.md":                           425,
-	"SECURITY.md":                        3590,
+	"SECURITY.md":                        3695,
 	"docs/README.md":                     281,
 	"docs/attack-matrix.md":              generated,
 	"docs/backends.md":                   1080,
@@ -43,14 +43,15 @@ var maxWords = map[string]int{
 	"docs/decisions/15-keeper.md":        183,
 	"docs/decisions/16-one-file.md":      186,
 	"docs/decisions/17-front-ends.md":    198,
-	"docs/decisions/README.md":           190,
-	"docs/faq.md":                        1130,
+	"docs/decisions/18-root-inside.md":   220,
+	"docs/decisions/README.md":           200,
+	"docs/faq.md":                        1178,
 	"docs/filesystem.md":                 961,
 	"docs/getting-started.md":            895,
 	"docs/git.md":                        1244,
-	"docs/images.md":                     940,
+	"docs/images.md":                     1125,
 	"docs/library.md":                    300,
-	"docs/limits.md":                     615,
+	"docs/limits.md":                     634,
 	"docs/mcp.md":                        870,
 	"docs/network.md":                    1457,
 	"docs/opensandbox.md":                1460,
@@ -70,7 +71,7 @@ var maxWords = map[string]int{
 	"docs/rules.md":                      1956,
 	"docs/service.md":                    1902,
 	"docs/sessions.md":                   1060,
-	"docs/state.md":                      3080,
+	"docs/state.md":                      3117,
 	"docs/static.md":                     718,
 	"docs/toolchains.md":                 493,
 	"docs/volumes.md":                    679,
@@ -78,7 +79,7 @@ var maxWords = map[string]int{
 }
 
 // maxDocuments is how many words all pages may have together.
-const maxDocuments = 44760
+const maxDocuments = 45400
 
 // tables are the parts of a page that tests write: see package doctable.
 var tables = regexp.MustCompile(`(?ms)^<!-- \w+: [^\n]* -->\n.*?^<!-- end of \w+ -->$`)
