@@ -54,7 +54,7 @@ func (s *Store) OwnedLayer(ctx context.Context, id, kind string, fill func(tree,
 	if err := rmtree.RemovePath(image, name); err != nil { // of a process that was killed
 		return "", storeError(err)
 	}
-	if err := os.Mkdir(dir+coming, 0o755); err != nil {
+	if err := os.Mkdir(dir+coming, 0o700); err != nil {
 		return "", storeError(err)
 	}
 	defer func() {
@@ -62,6 +62,9 @@ func (s *Store) OwnedLayer(ctx context.Context, id, kind string, fill func(tree,
 			err = errors.Join(err, rmtree.RemovePath(image, name))
 		}
 	}()
+	if err := os.Chmod(dir+coming, 0o755); err != nil { // whatever the umask
+		return "", storeError(err)
+	}
 	tree, err := os.Open(s.Rootfs(id))
 	if err != nil {
 		return "", storeError(err)
