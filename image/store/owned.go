@@ -90,6 +90,9 @@ func FillOwned(tree, owners, layer *os.File) error {
 		return err
 	}
 	f := &filler{tree: int(tree.Fd()), layer: int(layer.Fd()), made: map[string]bool{".": true}, names: map[uint64]string{}}
+	if err := layer.Chmod(0o755); err != nil { // whatever the umask
+		return err
+	}
 	if err := f.times("."); err != nil {
 		return err
 	}
