@@ -67,11 +67,7 @@ What is not supported is an error with its line: ADD of what is not a file here,
 			if err := setPlaces(o, dirs[0], file); err != nil {
 				return err
 			}
-			var progress io.Writer = h.Err
-			if flags.Truth("quiet") {
-				progress = io.Discard
-			}
-			id, err := build.Image(cmd.Context(), h, rt, o, progress)
+			id, err := build.Image(cmd.Context(), h, rt, o)
 			if err != nil {
 				return err
 			}

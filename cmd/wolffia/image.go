@@ -32,7 +32,7 @@ oci:DIR[:TAG] for an OCI image layout, or docker-archive:FILE for what docker sa
 has written. wolffia run --image IMAGE pulls what is not there by itself.`,
 	}
 	cmd.AddCommand(imagePullCommand(h), imageListCommand(h), imageRemoveCommand(h), imagePruneCommand(h),
-		imageExportCommand(h), imageImportCommand(h))
+		imageTagCommand(h), imageExportCommand(h), imageImportCommand(h))
 	return cmd
 }
 
@@ -81,12 +81,14 @@ type imageListing struct {
 	Sandboxes []string     `json:"sandboxes"`
 	Config    store.Config `json:"config"`
 	Problem   string       `json:"problem,omitempty"`
+	inner     bool         // a layer of others, or of builds, that nobody has named
 }
 
 func imageListingOf(e *store.Entry) imageListing {
 	l := imageListing{
 		ID: e.ID, Names: slices.Sorted(maps.Keys(e.Names)), Digests: []string{}, Parent: e.Parent, Size: e.Size, Files: e.Files,
 		Created: e.Created, Sandboxes: e.Sandboxes, Config: e.Config, Problem: e.Problem,
+		inner: len(e.Names)+len(e.Sandboxes) == 0 && (e.Step != "" || len(e.Children) > 0),
 	}
 	for _, name := range l.Names {
 		n := e.Names[name]
@@ -105,7 +107,12 @@ func imageListingOf(e *store.Entry) imageListing {
 }
 
 func imageListCommand(h *host.Host) *cobra.Command {
-	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List the images", Args: cobra.NoArgs}
+	cmd := &cobra.Command{
+		Use: "ls", Aliases: []string{"list"}, Short: "List the images", Args: cobra.NoArgs,
+		Long: `List the images. Without --all those are left out that have no name, no sandbox uses, and
+another image lies over or wolffia build keeps for the next build; --json lists all.`,
+	}
+	all := cmd.Flags().BoolP("all", "a", false, "also layers without a name")
 	return host.List(h, cmd, &console.Table[imageListing]{
 		Head: "ID\tSIZE\tPARENT\tPULLED\tSANDBOXES\tNAMES",
 		Row: func(l imageListing) []any {
@@ -117,10 +124,52 @@ func imageListCommand(h *host.Host) *cobra.Command {
 			return []any{store.Short(l.ID), units.BytesSize(float64(l.Size)), console.Dash(store.Short(l.Parent)), pulled, len(l.Sandboxes), console.Dash(names)}
 		},
 		IDs: "ids", ID: func(l imageListing) string { return l.ID },
+		Shown: func(images []imageListing) (shown []imageListing, rest string) {
+			if *all {
+				return images, ""
+			}
+			var hidden, size int64
+			images = slices.DeleteFunc(images, func(l imageListing) bool {
+				if l.inner {
+					hidden, size = hidden+1, size+l.Size
+				}
+				return l.inner
+			})
+			if hidden > 0 {
+				rest = fmt.Sprintf("layers without a name that are not shown: %d, %s; --all shows them", hidden, units.BytesSize(float64(size)))
+			}
+			return images, rest
+		},
 	}, func(_ context.Context, rt *local.Runtime, _ []string) ([]imageListing, error) {
 		all, err := store.Open(rt.StateDir()).List()
 		return host.Mapped(all, imageListingOf), err
 	})
+}
+
+func imageTagCommand(h *host.Host) *cobra.Command {
+	return &cobra.Command{
+		Use:   "tag IMAGE NAME...",
+		Short: "Give an image more names",
+		Long:  "Give an image more names. A name that means another image now means this one.",
+		Args:  cobra.MinimumNArgs(2),
+		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, args []string) error {
+			names, err := newNames(args[1:])
+			if err != nil {
+				return err
+			}
+			images := store.Open(rt.StateDir())
+			id, err := images.Find(args[0])
+			if err != nil {
+				return err
+			}
+			_, unpin, err := images.Pin(ctx, id)
+			if err != nil {
+				return err
+			}
+			defer unpin()
+			return images.Tag(ctx, id, names)
+		}),
+	}
 }
 
 func imageRemoveCommand(h *host.Host) *cobra.Command {
@@ -158,7 +207,7 @@ Prints what was deleted.`,
 			return err
 		}),
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "also images that have a name")
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "also images that have a name")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print an array of JSON objects")
 	return cmd
 }

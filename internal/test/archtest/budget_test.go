@@ -15,7 +15,7 @@ import (
 var (
 	// maxLines are lines of Go without tests, in packages that are larger than defaultLines.
 	maxLines = map[string]int{
-		"cmd/wolffia":            5320,
+		"cmd/wolffia":            5355,
 		"fusefs":                 11010,
 		"fusefs/cow":             5500,
 		"guest":                  2700,
@@ -41,7 +41,7 @@ var (
 const (
 	defaultLines   = 2000
 	defaultMethods = 60
-	maxProduct     = 133000 // lines of Go of the product
+	maxProduct     = 133250 // lines of Go of the product
 	maxColumns     = 120
 	maxWide        = 1445 // lines with more
 )

@@ -49,7 +49,7 @@ var maxWords = map[string]int{
 	"docs/filesystem.md":                 961,
 	"docs/getting-started.md":            895,
 	"docs/git.md":                        1244,
-	"docs/images.md":                     1125,
+	"docs/images.md":                     1150,
 	"docs/library.md":                    300,
 	"docs/limits.md":                     634,
 	"docs/mcp.md":                        870,

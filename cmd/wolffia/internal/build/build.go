@@ -20,6 +20,7 @@ import (
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/image/maker"
 	"wolffia/image/store"
+	"wolffia/internal/excerpt"
 	"wolffia/internal/image/dockerfile"
 	"wolffia/internal/sys/beneath"
 	"wolffia/internal/sys/rmtree"
@@ -59,10 +60,14 @@ type builder struct {
 	temps   int
 }
 
-// Image builds an image, prints its progress to w, and returns the image's id. An error of an
-// instruction names the Dockerfile and the line.
-func Image(ctx context.Context, h *host.Host, rt *local.Runtime, o *Options, w io.Writer) (id string, err error) {
-	b := &builder{Options: o, h: h, rt: rt, images: store.Open(rt.StateDir()), out: &progress{w: w}}
+// Image builds an image, prints its progress to standard error, and returns the image's id. With
+// --quiet it prints a step that has failed, and nothing else. An error of an instruction names the
+// Dockerfile and the line.
+func Image(ctx context.Context, h *host.Host, rt *local.Runtime, o *Options) (id string, err error) {
+	b := &builder{Options: o, h: h, rt: rt, images: store.Open(rt.StateDir()), out: &progress{w: h.Err}}
+	if h.Quiet {
+		b.out.kept = excerpt.New(0, 0)
+	}
 	defer func() { err = errors.Join(err, b.close()) }()
 	if ids, err := userns.Of(os.Geteuid(), os.Getegid()); err == nil && ids.Check() == nil {
 		b.several = true

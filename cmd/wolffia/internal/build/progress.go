@@ -7,13 +7,19 @@ import (
 	"time"
 
 	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/internal/excerpt"
 )
 
 // A progress prints steps as BuildKit's plain progress does.
 type progress struct {
 	w io.Writer
 	n int
+	// kept is what the step has printed, if only one that fails is printed; else nil
+	kept *excerpt.Excerpt
 }
+
+// keptOutput is how much a quiet build prints of a step that fails, in bytes: the end.
+const keptOutput = 256 << 10
 
 // A vertex is one step that is printed.
 type vertex struct {
@@ -25,13 +31,24 @@ type vertex struct {
 // begin prints the title of a step.
 func (p *progress) begin(title string) *vertex {
 	p.n++
+	if p.kept != nil {
+		p.kept = excerpt.New(keptOutput, keptOutput)
+	}
 	v := &vertex{p, p.n, time.Now()}
 	v.print("%s", console.Printable(title))
 	return v
 }
 
 func (v *vertex) print(format string, args ...any) {
-	fmt.Fprintf(v.p.w, "#%d %s\n", v.n, fmt.Sprintf(format, args...))
+	v.p.write(fmt.Sprintf("#%d %s\n", v.n, fmt.Sprintf(format, args...)))
+}
+
+func (p *progress) write(text string) {
+	if p.kept != nil {
+		_, _ = p.kept.Write([]byte(text))
+		return
+	}
+	_, _ = io.WriteString(p.w, text)
 }
 
 // line prints a line of a command's output, which is hostile.
@@ -49,5 +66,9 @@ func (v *vertex) end(cached bool, err error) {
 	default:
 		v.print("DONE %.1fs", time.Since(v.start).Seconds())
 	}
-	fmt.Fprintln(v.p.w)
+	v.p.write("\n")
+	if v.p.kept != nil && err != nil {
+		text, _ := v.p.kept.Result()
+		_, _ = v.p.w.Write(text)
+	}
 }

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/hint"
 	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/image/maker"
 	"wolffia/internal/image/dockerfile"
@@ -120,7 +122,7 @@ func (s *stage) execute(ctx context.Context, c *runtime.SandboxConfig, command [
 	defer func() {
 		err = errors.Join(err, s.rt.Destroy(context.WithoutCancel(ctx), id))
 	}()
-	if err := s.execCommand(ctx, id, command, v); err != nil {
+	if err := s.execCommand(ctx, id, c, command, v); err != nil {
 		return err
 	}
 	if err := s.rt.Stop(ctx, id); err != nil {
@@ -141,7 +143,7 @@ func (s *stage) execute(ctx context.Context, c *runtime.SandboxConfig, command [
 const maxLine = 64 << 10
 
 // execCommand runs a command and prints its output.
-func (s *stage) execCommand(ctx context.Context, id string, command []string, v *vertex) error {
+func (s *stage) execCommand(ctx context.Context, id string, c *runtime.SandboxConfig, command []string, v *vertex) error {
 	p, err := s.rt.StartProcess(ctx, id, &runtime.Command{Command: command, Merge: true, User: s.config.User})
 	if err != nil {
 		return err
@@ -149,7 +151,9 @@ func (s *stage) execCommand(ctx context.Context, id string, command []string, v 
 	defer p.Close()
 	stop := context.AfterFunc(ctx, func() { _ = p.Close() })
 	defer stop()
-	for r := bufio.NewReaderSize(p.Stdout(), maxLine); ; {
+	sb := &runtime.Sandbox{Network: c.Network, Image: c.ImageID, Root: true}
+	watch, w := hint.WatchOutput(sb, command, io.Discard)
+	for r := bufio.NewReaderSize(io.TeeReader(p.Stdout(), w[0]), maxLine); ; {
 		line, err := r.ReadSlice('\n')
 		if len(line) > 0 {
 			v.line(string(line))
@@ -166,7 +170,11 @@ func (s *stage) execCommand(ctx context.Context, id string, command []string, v 
 		return errors.Join(ctx.Err(), err)
 	}
 	if result.ExitCode != 0 || result.Signal != 0 {
-		return fmt.Errorf("%q: %w", strings.Join(command, " "), &runtime.ExitError{Result: result})
+		err := fmt.Errorf("%q: %w", strings.Join(command, " "), &runtime.ExitError{Result: result})
+		if why := watch.Hint(console.CodeFor(result), true); why != "" {
+			err = fmt.Errorf("%w\n%s", err, why)
+		}
+		return err
 	}
 	return nil
 }

@@ -29,8 +29,10 @@ type Table[T any] struct {
 	Row  func(T) []any
 	IDs  string // the noun for ids; empty: it has none
 	ID   func(T) string
-	Kept int  // how many columns a narrow terminal does not cut; 0: the first one
-	Wrap bool // a narrow terminal cuts nothing: long cells go on below
+	// Shown returns what is printed of a list, unless as JSON, and a line about the rest; nil: all
+	Shown func([]T) ([]T, string)
+	Kept  int  // how many columns a narrow terminal does not cut; 0: the first one
+	Wrap  bool // a narrow terminal cuts nothing: long cells go on below
 }
 
 // inCell escapes what would end a cell, or its row.
@@ -38,10 +40,14 @@ var inCell = strings.NewReplacer("\n", `\n`, "\t", `\t`)
 
 // Print prints a list in a format.
 func (t *Table[T]) Print(c *Console, f Format, all []T) error {
-	switch {
-	case f.JSON:
+	if f.JSON {
 		return c.PrintJSON(all)
-	case f.Quiet:
+	}
+	var rest string
+	if t.Shown != nil {
+		all, rest = t.Shown(all)
+	}
+	if f.Quiet {
 		for _, x := range all {
 			fmt.Fprintln(c.Out, t.ID(x))
 		}
@@ -70,6 +76,7 @@ func (t *Table[T]) Print(c *Console, f Format, all []T) error {
 		return ofWord[cell].Paint(cell)
 	})
 	_, err := io.WriteString(c.Out, strings.Join(append(lines, ""), "\n"))
+	c.Notes(rest)
 	return err
 }
 

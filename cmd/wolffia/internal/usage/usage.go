@@ -220,7 +220,7 @@ var OtherWords = map[string]string{
 	"load":    "wolffia image import FILE",
 	"import":  "wolffia image import FILE",
 	"push":    "wolffia image export --format oci IMAGE FILE, then skopeo copy oci-archive:FILE docker://NAME",
-	"tag":     "wolffia build -t NAME, or wolffia commit SANDBOX NAME",
+	"tag":     "wolffia image tag IMAGE NAME",
 	"buildx":  "wolffia build",
 	"login":   "wolffia shell SANDBOX, or docker login for a registry: its credentials count here",
 	"pause":   "wolffia stop, or wolffia snapshot create",
