@@ -129,7 +129,7 @@ func (c *call) bash(ctx context.Context, in bashIn) (reply, *bashOut, error) {
 	if err != nil {
 		return reply{}, nil, err
 	}
-	r, out := c.bashResult(result, stdout, stderr, most, limit)
+	r, out := c.bashResult(ctx, result, stdout, stderr, most, limit)
 	if c.Ended != nil {
 		exit := *result
 		exit.ExitCode = out.ExitCode
@@ -152,7 +152,7 @@ func (c *call) dir(ctx context.Context, cwd string) (string, error) {
 }
 
 // bashResult returns the result of a command that has ended.
-func (c *call) bashResult(exit *runtime.Result, stdout, stderr *capture, most int, limit time.Duration) (reply, *bashOut) {
+func (c *call) bashResult(ctx context.Context, exit *runtime.Result, stdout, stderr *capture, most int, limit time.Duration) (reply, *bashOut) {
 	o, e := stdout.extract(most), stderr.extract(most)
 	denied, refused := c.denials(exit), c.refusals(exit)
 	out := &bashOut{
@@ -179,8 +179,14 @@ func (c *call) bashResult(exit *runtime.Result, stdout, stderr *capture, most in
 		}
 	}
 	out.Stdout, out.Stderr = o.text(note("stdout", &o)), e.text(note("stderr", &e))
-	if hint := ops.KernelHint(out.Stderr + "\n" + out.Stdout); exit.ExitCode != 0 && hint != "" {
-		out.Notes = append(out.Notes, hint)
+	if exit.ExitCode != 0 {
+		root := func() bool {
+			d, err := c.Inspect(ctx, c.id())
+			return err == nil && d.Config.Root
+		}
+		if hint := ops.KernelHint(out.Stderr+"\n"+out.Stdout, root); hint != "" {
+			out.Notes = append(out.Notes, hint)
+		}
 	}
 	return reply{text: out.text()}, out
 }

@@ -18,7 +18,7 @@ func TestResultIsWhole(t *testing.T) {
 		stdout, stderr := newCapture(), newCapture()
 		_, _ = stdout.Write(r.Stdout)
 		_, _ = stderr.Write(r.Stderr)
-		_, out := c.bashResult(r, stdout, stderr, DefaultOutput, time.Second)
+		_, out := c.bashResult(t.Context(), r, stdout, stderr, DefaultOutput, time.Second)
 		return out, nil
 	}, map[string]string{
 		"Signal":            "exit_code is 128 and the signal",
@@ -34,7 +34,7 @@ func TestKernelHint(t *testing.T) {
 	for code, want := range map[int]bool{0: false, 1: true} {
 		stderr := newCapture()
 		_, _ = io.WriteString(stderr, "unshare: unshare failed: Operation not permitted\n")
-		r, out := c.bashResult(&runtime.Result{ExitCode: code}, newCapture(), stderr, DefaultOutput, time.Second)
+		r, out := c.bashResult(t.Context(), &runtime.Result{ExitCode: code}, newCapture(), stderr, DefaultOutput, time.Second)
 		if got := strings.Contains(r.text, "[user namespaces do not exist"); got != want || len(out.Notes) > 0 != want {
 			t.Errorf("exit code %d: %q", code, r.text)
 		}

@@ -42,7 +42,29 @@ func TestKernelHint(t *testing.T) {
 		"ping: unknown host a.example":                                                             "",
 		"HTTP 403: you need permission; see namespaces in the handbook":                            "",
 	} {
-		got := ops.KernelHint(output)
+		got := ops.KernelHint(output, func() bool { return false })
+		if (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("KernelHint(%q): got %q, want %q in it", output, got, want)
+		}
+	}
+}
+
+func TestKernelHintOfRootInside(t *testing.T) {
+	const privileges = "sudo and su work from root only"
+	for output, want := range map[string]string{
+		"Password: su: Authentication failure":                                                   privileges,
+		"sudo: The \"no new privileges\" flag is set, which prevents sudo from running as root.": privileges,
+		"become user root: only root can, and no program makes its caller root here":             privileges,
+		"E: Unable to acquire the dpkg frontend lock, are you root?":                             privileges,
+		"hostname: you must be root to change the host name":                                     "sets nothing of the kernel",
+		"mknod: /n: Operation not permitted":                                                     "no devices",
+		"mount: /mnt: permission denied.":                                                        "no mounts",
+		"chown: changing ownership of 'f': Invalid argument":                                     "range of subordinate ids",
+		"unshare: unshare failed: Operation not permitted":                                       "user namespaces do not exist",
+		"bash: line 1: useradd: command not found":                                               "install its package",
+		"rm: cannot remove 'a': Operation not permitted":                                         "",
+	} {
+		got := ops.KernelHint(output, func() bool { return true })
 		if (want == "") != (got == "") || !strings.Contains(got, want) {
 			t.Errorf("KernelHint(%q): got %q, want %q in it", output, got, want)
 		}

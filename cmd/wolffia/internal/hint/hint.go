@@ -91,14 +91,15 @@ func (s *startDiagnosis) reason(spec *runtime.Command, failed *runtime.StartErro
 		return ""
 	}
 	name := spec.Command[0]
+	refused := ops.KernelHint(failed.Message, func() bool { return s.config.Root })
 	variable, _, assigns := strings.Cut(name, "=")
 	switch {
 	case failed.Code == 127 && assigns && runtime.CheckVariable(variable, "") == nil:
 		return ": no shell reads it: use -e " + variable + "=VALUE, or sh -c '...'"
 	case failed.Code == 127 && slices.Contains(builtins, name):
 		return ": it is a command of the shell itself: use sh -c '...'"
-	case failed.Code == 127 && ops.KernelHint(failed.Message) != "":
-		return ": " + ops.KernelHint(failed.Message)
+	case failed.Code == 127 && refused != "":
+		return ": " + refused
 	case len(spec.Command) == 1 && strings.ContainsAny(name, " \t\n;&|<>$"):
 		if s.create {
 			return ": no shell reads it: use sh -c '...'"

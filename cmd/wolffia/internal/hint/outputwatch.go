@@ -53,7 +53,7 @@ func (o *outputWatch) Hint(code int, create bool) string {
 		if note := partHint(text, o.sb.CodebasePath, create); note != "" {
 			return note
 		}
-		if note := ops.KernelHint(text); note != "" && !o.sb.Root {
+		if note := ops.KernelHint(text, func() bool { return o.sb.Root }); note != "" {
 			return note
 		}
 	}
