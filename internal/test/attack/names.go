@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -96,19 +95,14 @@ func hiddenRows() []Row {
 			return tells(err, unix.ENODATA)
 		}),
 		on("hidden.watch", "watch it with inotify", b3, h, func(*World) error {
-			fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
-			for range 200 { // limit.watches may have them all, in another sandbox
-				if !errors.Is(err, unix.EMFILE) {
-					break
-				}
-				time.Sleep(10 * time.Millisecond)
-				fd, err = unix.InotifyInit1(unix.IN_CLOEXEC)
-			}
+			fd, err := inotify()
 			if err == nil {
 				_, err = unix.InotifyAddWatch(fd, "file.none", unix.IN_ALL_EVENTS)
 			}
 			return err
 		}),
+		{ID: "hidden.event", Tries: "learn by inotify that the host makes, edits, renames or removes it", Source: b3, In: Outside, Want: h.
+			on("gvisor", NA, noEvents).on("docker", NA, noEvents)},
 		on("hidden.handle", "get a handle of it", tried, h, func(*World) error {
 			_, _, err := unix.NameToHandleAt(unix.AT_FDCWD, "file.none", 0)
 			if Judge(said(err)) == Refused { // the call itself, by some
@@ -407,6 +401,8 @@ func treeRows() []Row {
 		{ID: "tree.shown-write", Tries: "write to a directory mounted read-only", Source: "mounts", Want: r, Do: does(func(*World) error {
 			return open("/shown/file", unix.O_WRONLY)
 		})},
+		{ID: "tree.repeater", Tries: "pass for the thread that repeats the host's changes to those that watch, by a new number for each change", Source: b3, In: Outside, Want: all(Own).
+			on("gvisor", NA, noEvents).on("docker", NA, noEvents)},
 		{ID: "tree.live", Tries: "go on reading by an open descriptor when a rule is tightened", Source: b3, In: Outside, Want: r},
 		{ID: "tree.live-map", Tries: "read what is new in a file by a mapping when a rule is tightened", Source: b3, In: Outside, Want: r},
 	}

@@ -34,6 +34,8 @@ var outside = map[string]func(t *try) string{
 	"tree.codebase":     func(t *try) string { return t.replaced(true) },
 	"tree.live":         func(t *try) string { return t.tightened("reader") },
 	"tree.live-map":     func(t *try) string { return t.tightened("mapper") },
+	"hidden.event":      hiddenEvents,
+	"tree.repeater":     repeater,
 	"net.mounted":       func(t *try) string { return t.mounted("") },
 	"net.mounted-named": func(t *try) string { return t.mounted("/host.sock") },
 	"limit.fork":        fork,
@@ -137,6 +139,55 @@ func (t *try) tightened(role string) string {
 	_, err := p.Stdin().Write([]byte("\n"))
 	t.OK(err)
 	return strings.TrimSpace(t.All(p.Stdout()))
+}
+
+// watching starts a part that watches a codebase whose names have the levels of attack.Rules. The
+// function that it returns makes the last change, and returns what that part says.
+func (t *try) watching(role string) (codebase string, end func() string) {
+	dir := t.codebase()
+	for _, name := range []string{"/file", "/old.none", "/box/file", "/box/old.none", "/dir.none/file"} {
+		t.file(t.TB, filepath.Base(dir)+name, "1", 0o644)
+	}
+	s := t.sandbox(t.TB, &runtime.SandboxConfig{CodebasePath: dir, Permissions: rules(attack.Rules...)})
+	p := t.process(s.ID, role)
+	t.Expect(p.Stdout(), "ready\n")
+	return dir, func() string {
+		t.OK(os.Mkdir(dir+"/"+attack.LastEvent, 0o755))
+		return strings.TrimSpace(t.All(p.Stdout()))
+	}
+}
+
+// hiddenEvents changes hidden names only.
+func hiddenEvents(t *try) string {
+	dir, end := t.watching("events")
+	for _, in := range []string{dir, dir + "/box", dir + "/dir.none"} {
+		for _, content := range []string{"1", "2"} {
+			t.OK(os.WriteFile(in+"/new.none", []byte(content), 0o644))
+		}
+		t.OK(os.Chmod(in+"/new.none", 0o600))
+		t.OK(os.Rename(in+"/new.none", in+"/newer.none"))
+		t.OK(os.Symlink("file", in+"/link.none"))
+		t.OK(os.Remove(in + "/newer.none"))
+	}
+	t.OK(os.Remove(dir + "/box/old.none"))
+	t.OK(os.Rename(dir+"/old.none", dir+"/box/old.none"))
+	t.OK(os.Mkdir(dir+"/box/dir.none", 0o755))
+	t.OK(os.Rename(dir+"/dir.none/file", dir+"/box/dir.none/file"))
+	t.OK(os.Rename(dir+"/box/dir.none", dir+"/dir.none/dir.none"))
+	return end()
+}
+
+// repeater changes visible names.
+func repeater(t *try) string {
+	dir, end := t.watching("repeater")
+	for i := range 100 {
+		name := fmt.Sprint(dir, "/edited", i)
+		t.OK(os.WriteFile(name, []byte("1"), 0o644))
+		if i%2 == 0 {
+			t.OK(os.Remove(name))
+		}
+	}
+	return end()
 }
 
 // process starts a part of the attacker's program that waits for input.
