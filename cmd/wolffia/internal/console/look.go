@@ -117,7 +117,7 @@ func wrapWords(words []string, column, width int, indent string) string {
 
 // WrapLine breaks a line of wolffia's between words for a terminal of width columns; 0: it is none.
 // before is how many columns precede the line. The commands or flags at its end, which users paste,
-// are not broken.
+// are not broken; a word before them that is too long is, after commas.
 func WrapLine(text string, width, before int) string {
 	if width <= 0 || before+utf8.RuneCountInString(text) <= width {
 		return text
@@ -126,7 +126,10 @@ func WrapLine(text string, width, before int) string {
 	lead := text[:len(text)-len(own)]
 	indent := lead + "  "
 	at := pasted(own)
-	words := strings.Fields(own[:at])
+	var words []string
+	for word := range strings.FieldsSeq(own[:at]) {
+		words = append(words, afterCommas(word, width-len(indent))...)
+	}
 	for unit := range strings.SplitAfterSeq(own[at:], "; ") {
 		for part := range strings.SplitAfterSeq(unit, ", ") {
 			if part = strings.TrimSpace(part); part != "" {
@@ -135,6 +138,19 @@ func WrapLine(text string, width, before int) string {
 		}
 	}
 	return lead + wrapWords(words, before-2, width-len(indent), indent)
+}
+
+// afterCommas breaks a word after commas into parts of at most width columns, if it has such. No two
+// of them fit into one line.
+func afterCommas(word string, width int) (parts []string) {
+	for next := range strings.SplitAfterSeq(word, ",") {
+		if n := len(parts) - 1; n >= 0 && utf8.RuneCountInString(parts[n]+next) <= width {
+			parts[n] += next
+		} else {
+			parts = append(parts, next)
+		}
+	}
+	return parts
 }
 
 // pasted returns where in a line the commands or flags for the user begin; its length if there are

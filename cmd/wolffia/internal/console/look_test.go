@@ -110,6 +110,7 @@ func TestWrapLine(t *testing.T) {
 		{"denied by the rules: lookup .env; to allow it: --reveal '/.env=read'", 30, "denied by the rules:\n  lookup .env; to allow it:\n  --reveal '/.env=read'"},
 		{"it stays: wolffia ls box, wolffia rm -f box; more", 22, "it stays:\n  wolffia ls box,\n  wolffia rm -f box;\n  more"},
 		{"not found: to install it: npm install -g some-program", 30, "not found: to install\n  it:\n  npm install -g some-program"},
+		{"over rule *.env=none (except {aaa,bbb,ccc,ddd,eee,fff}.env) of preset", 22, "over rule\n  *.env=none (except\n  {aaa,bbb,ccc,ddd,\n  eee,fff}.env) of\n  preset"},
 		{"  files: one, two, three, four", 24, "  files: one,\n    two, three, four"},
 	} {
 		if got := WrapLine(c.text, c.width, min(c.width, 9)); got != c.want {
