@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -66,7 +67,7 @@ func Add(state string, e Entry) error {
 		return err
 	}
 	dir := filepath.Join(state, "history")
-	if err := statedir.EnsureDir(dir, 0o700, 0o077); err != nil {
+	if err := ensureDir(dir); err != nil {
 		return err
 	}
 	f, err := newer(filepath.Join(dir, "runs"))
@@ -76,6 +77,18 @@ func Add(state string, e Entry) error {
 	_, err = f.Write(append(line, '\n'))
 	return errors.Join(err, f.Close())
 }
+
+// ensureDir makes the directory, and takes from others the permissions for one that the user owns.
+func ensureDir(dir string) error {
+	st, err := os.Lstat(dir)
+	if err == nil && st.IsDir() && st.Mode().Perm() != 0o700 && owns(st) {
+		_ = os.Chmod(dir, 0o700)
+	}
+	return statedir.EnsureDir(dir, 0o700, 0o077)
+}
+
+// owns reports whether the user owns a file.
+func owns(st fs.FileInfo) bool { return int(st.Sys().(*syscall.Stat_t).Uid) == os.Geteuid() }
 
 // shortened returns the beginning of a command line.
 func shortened(command []string) []string {
@@ -88,7 +101,8 @@ func shortened(command []string) []string {
 	return command
 }
 
-// newer opens and locks the newer file for appending. If it is full, it becomes the older one.
+// newer opens and locks the newer file for appending. If it is full, or another user has put it
+// there, it becomes the older one.
 func newer(path string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
@@ -102,7 +116,7 @@ func newer(path string) (*os.File, error) {
 			return nil, errors.Join(err, f.Close())
 		}
 		now, err := os.Lstat(path)
-		full := st.Size() > maxFile
+		full := st.Size() > maxFile || !owns(st)
 		switch {
 		case err == nil && os.SameFile(now, st) && !full:
 			return f, nil

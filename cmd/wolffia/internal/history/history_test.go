@@ -1,6 +1,7 @@
 package history
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/test/testenv"
 	"wolffia/runtime"
 )
 
@@ -89,5 +91,28 @@ func TestBounded(t *testing.T) {
 	}
 	if size > 2*(maxFile+maxEntry) {
 		t.Errorf("the history has %d bytes", size)
+	}
+}
+
+// A directory that others could use is repaired, and a file that another user has put there gets no
+// entry.
+func TestOthersHistory(t *testing.T) {
+	testenv.Both(t)
+	state := t.TempDir()
+	dir := filepath.Join(state, "history")
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, 0o777), os.WriteFile(filepath.Join(dir, "runs"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() == 0 {
+		if err := os.Chown(filepath.Join(dir, "runs"), 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(t, state, Entry{Sandbox: "a"})
+	if st, err := os.Stat(dir); err != nil || st.Mode().Perm() != 0o700 {
+		t.Errorf("the directory: %v, %v, want mode 0700", st, err)
+	}
+	if st, err := os.Stat(filepath.Join(dir, "runs")); err != nil || st.Size() == 0 || !owns(st) {
+		t.Errorf("runs: %v, %v, want an own file with an entry", st, err)
 	}
 }
