@@ -115,7 +115,6 @@ type filler struct {
 	made        map[string]bool   // directories of the layer
 	dirs        []string          // the same, parents first
 	names       map[uint64]string // of files with several names, by inode
-	buf         []byte
 }
 
 // add makes a file, and the directories above it.
