@@ -118,6 +118,10 @@ var Table = [...]Field{
 			"these are you and your subordinate ids; needs --image",
 	},
 	{
+		Name: "user", Letter: "u", Record: "runAs", On: sandbox, Once: true, Group: System,
+		Help: "with --root: run commands as this user of the image: NAME or UID, also with :GROUP (default: the image's own)",
+	},
+	{
 		Name: "rootfs", Record: "rootfs", On: sandbox | Serve, Group: System, Names: Directories, Path: WholePath,
 		Bound: Bound{Because: "the sandbox would run on a directory of the project's choice"},
 		Help:  "directory with the system to run on (default: the host's system directories)",

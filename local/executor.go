@@ -1,12 +1,14 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"math"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"wolffia/internal/excerpt"
@@ -98,18 +100,29 @@ func (e *executor) command(sandboxID string, cmd *runtime.Command, process bool)
 			*session.Create = sessionStart(config)
 		}
 	}
-	switch {
-	case cmd.User == "":
-	case !config.Root:
+	if cmd.User != "" && !config.Root {
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "user %q: the sandbox has one user only; others need root inside: make it with --root", cmd.User)
-	default: // as that user the guest's program becomes the command
-		c.Args = append([]string{launch.GuestPath, launch.BecomeArg, cmd.User}, cmd.Command...)
+	}
+	// the guest's program copies files, as root
+	if session == nil && (cmd.User != "" || cmd.Command[0] != launch.GuestPath) {
+		c.Args = append(become(cmp.Or(cmd.User, config.RunAs)), cmd.Command...)
 	}
 	if cmd.Timeout > 0 {
 		c.TimeoutMS = uint64(max(1, cmd.Timeout.Milliseconds()))
 	}
 	return c, nil
 }
+
+// become returns the beginning of a command that is run as a user of a sandbox with root
+// inside: the guest's program becomes the command.
+func become(who string) []string {
+	if user, group, _ := strings.Cut(who, ":"); isRoot(user) && isRoot(group) {
+		return nil
+	}
+	return []string{launch.GuestPath, launch.BecomeArg, who}
+}
+
+func isRoot(name string) bool { return name == "" || name == "root" || name == "0" }
 
 // cwd returns the directory that a process starts in; a relative dir is taken from the
 // sandbox's default.

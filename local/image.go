@@ -52,6 +52,9 @@ func (s *completer) useImage(ctx context.Context, backend *launch.Backend, c *st
 	}
 	c.Image = cmp.Or(c.Image, c.ImageID)
 	takeDefaults(c, img.Config.Env, img.Config.WorkingDir)
+	if user := img.Config.User; c.Root && c.RunAs == "" && !strings.ContainsRune(user, 0) {
+		c.RunAs = user
+	}
 	return release, nil
 }
 

@@ -135,7 +135,7 @@ func (s *sessions) AttachSession(ctx context.Context, sessionID runtime.SessionI
 			start := sessionStart(c)
 			r.Create = &start
 		}
-		return conn.Attach(ctx, &wire.StartRequest{Rows: req.Rows, Cols: req.Cols, Umask: s.umask, Session: r}, nil)
+		return conn.Attach(ctx, &wire.StartRequest{Args: become(c.RunAs), Rows: req.Rows, Cols: req.Cols, Umask: s.umask, Session: r}, nil)
 	})
 	if err != nil {
 		p.git.End()

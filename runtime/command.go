@@ -33,7 +33,7 @@ type Command struct {
 	// which a relative one is taken, or where the session is. In a session it must be absolute.
 	Cwd string `json:"cwd,omitempty"`
 	// User is the user inside that the command runs as, in a sandbox with Root: NAME or UID, also
-	// with :GROUP. Empty: root. In another sandbox, or with Session, it is an error.
+	// with :GROUP. Empty: SandboxConfig.RunAs. In another sandbox, or with Session, it is an error.
 	User string `json:"user,omitempty"`
 	// Stdin is the command's standard input; nil means none. If reading it fails the command
 	// is killed, in a session interrupted as when ctx ends, and the error wraps the reader's.

@@ -59,7 +59,7 @@ type SandboxConfig struct {
 	// Image is the name of an image with the system to run on, in place of Rootfs, such as
 	// busybox:1.36. The sandbox may change all of it; its changes are its own, survive Stop,
 	// and are removed by Destroy. The image's environment and, without a codebase and Cwd,
-	// its working directory are defaults. Its user is ignored.
+	// its working directory are defaults, and with Root its user: see RunAs.
 	Image string `json:"image,omitempty"`
 	// BareImage leaves an image's /tmp and the codebase's place, without a codebase, as they are:
 	// what is there stays with the image's other changes. Else both are directories in memory.
@@ -72,6 +72,10 @@ type SandboxConfig struct {
 	// that the sandbox runs as (subuid(5)). They have no rights outside. Only a sandbox with an
 	// image can have it.
 	Root bool `json:"root,omitempty"`
+	// RunAs is the user inside that commands and the terminals of sessions run as, in a sandbox with
+	// Root, unless a [Command] names another one: NAME or UID, also with :GROUP. Empty: the image's,
+	// which Create sets, or else root. Shells that evaluate commands are root's.
+	RunAs string `json:"runAs,omitempty"`
 	// Platform chooses how the runtime isolates, where it has a choice (gVisor: systrap,
 	// kvm); empty means its default.
 	Platform string `json:"platform,omitempty"`

@@ -115,7 +115,8 @@ func (ts *terminals) info() *wire.TerminalInfo {
 	return &i
 }
 
-// start starts a shell for a person, with the state that was saved.
+// start starts a shell for a person, with the state that was saved. Args of the request, if there are
+// any, are a program that becomes another user, and then the shell: without the state.
 func (ts *terminals) start(
 	h *Host, saved *checkpoint, ends *endpoints, req *wire.StartRequest,
 ) (*terminal, error) {
@@ -154,6 +155,9 @@ func (ts *terminals) start(
 	if ts.program != "" { // it ends with that
 		args = append(args, "-c", ts.program)
 	}
+	if len(req.Args) > 0 { // another user, who cannot read the session's files
+		args = append(slices.Clone(req.Args), spec.path, "-i")
+	}
 	cwd := saved.cwd
 	if proc.CheckDir(cwd) != nil {
 		cwd = "/"
@@ -164,7 +168,7 @@ func (ts *terminals) start(
 	}
 	defer slave.Close()
 	t.tty = os.NewFile(uintptr(fd), "terminal")
-	t.pid, err = h.Start(spec.umask, spec.path, args, &syscall.ProcAttr{
+	t.pid, err = h.Start(spec.umask, args[0], args, &syscall.ProcAttr{
 		Dir: cwd, Env: env, Files: []uintptr{slave.Fd(), slave.Fd(), slave.Fd()},
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0},
 	}, func(ws syscall.WaitStatus) {

@@ -79,7 +79,7 @@ func find(who string) (*identity, error) {
 		if nerr != nil {
 			return nil, fmt.Errorf("user %s: /etc/passwd has no such user", name)
 		}
-		id.uid, id.gid = int(n), int(n)
+		id.uid = int(n) // of root's group, as with Docker
 		id.env = []string{"HOME=/", "USER=" + name, "LOGNAME=" + name}
 	}
 	if !grouped {

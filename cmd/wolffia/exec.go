@@ -76,7 +76,7 @@ func execCommand(h *host.Host) *cobra.Command {
 	fl.SetInterspersed(false)
 	fl.StringVar(&cwd, "cwd", "", "working directory inside; with --session absolute (default: the sandbox's own, or the session's)")
 	fl.StringArrayVarP(&env, "env", "e", nil, "set a variable: K=V, or K to pass the caller's")
-	fl.StringVarP(&user, "user", "u", "", "with root inside (--root): run as this user of the sandbox: NAME or UID, also with :GROUP")
+	fl.StringVarP(&user, "user", "u", "", "with root inside (--root): run as this user of the sandbox: NAME or UID, also with :GROUP (default: that of run --user, or the image's)")
 	fl.StringVar(&session, "session", "", "run the command in this shell session, which is made on first use; a CMD without ARG is text that the shell evaluates")
 	fl.BoolVar(&noWait, "no-wait", false, "with --session: fail at once if the session is busy")
 	fl.StringVar(&timeout, "timeout", "", "end the command after this time (90s, 5m): exit code 124")

@@ -64,7 +64,7 @@ func (ids *IDs) Inside(uid, gid uint32) (int, int) {
 // A Config is the part of an image's configuration that is used or shown (OCI image
 // specification, config.md). All of it is hostile text.
 type Config struct {
-	User       string   `json:"User,omitempty"` // shown only: a sandbox runs as its caller's user
+	User       string   `json:"User,omitempty"` // for a sandbox with root inside
 	Env        []string `json:"Env,omitempty"`
 	Entrypoint []string `json:"Entrypoint,omitempty"`
 	Cmd        []string `json:"Cmd,omitempty"`

@@ -62,7 +62,7 @@ func (f *Sandbox) Add(h *host.Host, cmd *cobra.Command, is fields.Command) {
 func (f *Sandbox) Config(ctx context.Context, h *host.Host) (*runtime.SandboxConfig, error) {
 	local.PrimeJSON() // beside the look at the codebase
 	c := &runtime.SandboxConfig{
-		Name: f.Text("name"), Platform: f.Text("platform"), Rootfs: f.Text("rootfs"), Root: f.Truth("root"),
+		Name: f.Text("name"), Platform: f.Text("platform"), Rootfs: f.Text("rootfs"), Root: f.Truth("root"), RunAs: f.Text("user"),
 	}
 	if err := f.applyNetwork(c); err != nil {
 		return nil, err

@@ -266,7 +266,7 @@ var OtherFlags = []struct {
 	{[]string{"net"}, making, "--network"},
 	{[]string{"p", "port", "ports"}, []string{"run", "create", "shell"}, "--publish [ADDR:]LOCAL:PORT"},
 	{[]string{"env-file"}, []string{"run", "create", "shell", "serve", "exec"}, "-e K=V for each variable"},
-	{[]string{"user", "u"}, []string{"run", "create", "shell", "serve"}, "commands run as your user, or as the codebase's owner if you are root"},
+	{[]string{"user", "u"}, []string{"serve"}, "commands run as your user, or as the codebase's owner if you are root"},
 	{[]string{"detach", "d"}, []string{"run"}, "wolffia create, then wolffia exec"},
 	{[]string{"detach", "d"}, []string{"exec"}, "--session NAME with a command that ends in &"},
 	{[]string{"detach", "d"}, []string{"create", "shell"}, "a sandbox that wolffia create makes stays"},
