@@ -62,6 +62,10 @@ func (es *echoes) note(dir *node, name string, mask uint64) {
 	if es == nil || es.report == nil {
 		return
 	}
+	hidden, known := es.hides(dir, name, mask)
+	if hidden {
+		return
+	}
 	child := es.table.child(dir, name)
 	es.mu.Lock()
 	defer es.mu.Unlock()
@@ -71,7 +75,9 @@ func (es *echoes) note(dir *node, name string, mask uint64) {
 	case n != nil:
 		n.mask |= mask
 	case len(es.noted) >= maxNoted:
-		es.noteListed(dir)
+		if known { // else it would tell of a name that may be hidden
+			es.noteListed(dir)
+		}
 		return
 	default:
 		if es.noted == nil {
@@ -85,6 +91,16 @@ func (es *echoes) note(dir *node, name string, mask uint64) {
 		es.order = append(es.order, at)
 	}
 	es.reportOnce()
+}
+
+// hides reports whether the rules hide a name with an event. It does not wait while they change.
+func (es *echoes) hides(dir *node, name string, mask uint64) (hidden, known bool) {
+	if !es.levels.rulesMu.TryRLock() {
+		return false, false
+	}
+	defer es.levels.rulesMu.RUnlock()
+	e := newEntry(dir, name)
+	return dir.getLevel() == perm.None || es.levels.of(&e, mask&unix.FAN_ONDIR != 0) == perm.None, true
 }
 
 // noteAll notes that any name may have changed.

@@ -382,3 +382,23 @@ func TestStormOfHostChanges(t *testing.T) {
 		}
 	})
 }
+
+// A storm in hidden names tells nothing, and leaves the visible ones their room.
+func TestHiddenStormOfHostChanges(t *testing.T) {
+	mounted(t, setup{
+		Host: func(t *testing.T, dir string) { write(t, dir, "d/file", "1") },
+		Echo: true, Parse: []string{"**=write", "*.none=none"},
+	}, func(t *testing.T, c *client) {
+		e := newEchoing(t, c)
+		l := c.listen(t, "d")
+		for i := range maxNoted + 100 {
+			ok(t, "mkdir", os.Mkdir(filepath.Join(c.host, fmt.Sprintf("d/%d.none", i)), 0o755))
+		}
+		ok(t, "mkdir", os.Mkdir(filepath.Join(c.host, "d/last"), 0o755)) // events come in order
+		wait.Equal(t, "events", "d:last create isdir", func() string {
+			e.repeat(t)
+			l.read(t)
+			return strings.Join(l.seen, "\n")
+		})
+	})
+}
