@@ -449,7 +449,7 @@ type groupOfFlags struct {
 }
 
 // GroupsOf returns the flags of a command as help shows them: in the groups of the table of
-// settings if there are many, what is in none of them last.
+// settings if there are many. What is in none of them is the command's own, and comes first.
 func GroupsOf(cmd *cobra.Command) (out []groupOfFlags) {
 	byGroup := map[fields.Group]*pflag.FlagSet{}
 	local, inherited := cmd.LocalFlags(), cmd.InheritedFlags()
@@ -474,6 +474,9 @@ func GroupsOf(cmd *cobra.Command) (out []groupOfFlags) {
 		if flags := byGroup[g]; flags != nil {
 			out = append(out, groupOfFlags{g.String(), flags})
 		}
+	}
+	if last := len(out) - 1; last > 0 && out[last].Title == fields.Rest.String() {
+		out = append(out[last:], out[:last]...)
 	}
 	return out
 }
