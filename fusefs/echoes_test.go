@@ -255,7 +255,9 @@ func TestHostChangesWakeWatchers(t *testing.T) {
 					wait.Equal(t, s.name, strings.Join(s.want, "\n"), func() string {
 						e.repeat(t)
 						l.read(t)
-						return strings.Join(l.seen, "\n")
+						// Of a directory that is removed with its files they are seen if a batch ends between.
+						all := slices.DeleteFunc(slices.Clone(l.seen), func(s string) bool { return s == "d/sub:in delete" })
+						return strings.Join(all, "\n")
 					})
 					if after := hostState(t, c.host); after != before {
 						t.Errorf("%s: the host has changed:\n%s\nbefore:\n%s", s.name, after, before)

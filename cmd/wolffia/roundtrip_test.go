@@ -72,8 +72,13 @@ func TestRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Skip("NOT COMPARED: no podman")
 		}
+		run, err := os.MkdirTemp("/tmp", "wolffia-podman-") // podman takes at most 50 characters
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(run)
 		podman := func(args ...string) string {
-			return tool(t, path)(append([]string{"--root", at("podman"), "--runroot", at("podman-run"), "--storage-driver", "vfs"}, args...)...)
+			return tool(t, path)(append([]string{"--root", at("podman"), "--runroot", run, "--storage-driver", "vfs"}, args...)...)
 		}
 		for _, file := range []string{"docker.tar", "oci.tar"} {
 			podman("load", "-i", at(file))
