@@ -103,7 +103,9 @@ func TestImages(t *testing.T) {
 					t.Fatal(what, err)
 				}
 				for _, e := range all {
-					if e.ID != base.ID && (e.Problem != "" || at != "image: added" && len(e.Names) > 0) {
+					// A maker that does not notice its caller's end in time makes all of it.
+					whole := at == "image: added" || victim == "caller"
+					if e.ID != base.ID && (e.Problem != "" || !whole && len(e.Names) > 0) {
 						t.Errorf("%s: half made is listed: %+v", what, e)
 					}
 					if _, err := images.Lowers(e.ID); err != nil {
