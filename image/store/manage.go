@@ -200,7 +200,7 @@ func (s *Store) delete(ctx context.Context, id string) error {
 // deleted, also with an error.
 func (s *Store) Prune(ctx context.Context, all bool) ([]*Entry, error) {
 	deleted := []*Entry{}
-	if err := s.sweep(); err != nil {
+	if err := s.Sweep(); err != nil {
 		return deleted, err
 	}
 	entries, err := s.List()
@@ -255,8 +255,8 @@ func (s *Store) pruneOne(ctx context.Context, id string, all bool) error {
 	return s.delete(ctx, id)
 }
 
-// sweep deletes what killed processes have left.
-func (s *Store) sweep() error {
+// Sweep deletes what killed processes have left.
+func (s *Store) Sweep() error {
 	entries, err := os.ReadDir(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -284,10 +284,10 @@ func (s *Store) sweep() error {
 		if err != nil {
 			return err
 		}
-		err = rmtree.RemovePath(s.path, e.Name())
+		err = s.remove(e.Name())
 		release()
 		if err != nil {
-			return storeError(err)
+			return err
 		}
 	}
 	return nil

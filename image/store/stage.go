@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/host/statedir"
-	"wolffia/internal/sys/rmtree"
 	"wolffia/internal/sys/statefile"
 	"wolffia/internal/sys/step"
 	"wolffia/runtime"
@@ -58,7 +57,7 @@ func (st *Stage) Layer() string { return filepath.Join(st.Dir(), rootfsDir) }
 // Close removes what was not added.
 func (st *Stage) Close() error {
 	defer st.release()
-	return storeError(rmtree.RemovePath(st.s.path, st.name))
+	return st.s.remove(st.name)
 }
 
 // A Child is an image to make of a stage.

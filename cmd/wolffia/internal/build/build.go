@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +22,6 @@ import (
 	"wolffia/internal/excerpt"
 	"wolffia/internal/image/dockerfile"
 	"wolffia/internal/sys/beneath"
-	"wolffia/internal/sys/rmtree"
 	"wolffia/internal/sys/userns"
 	"wolffia/local"
 	"wolffia/runtime"
@@ -56,7 +54,8 @@ type builder struct {
 	stages  []*stage
 	several bool // there are subordinate ids
 	pins    []func()
-	temp    string // a directory for mounts; "" until there is one
+	place   *store.Stage // has a directory for mounts; nil until there is one
+	temp    string       // that directory
 	temps   int
 }
 
@@ -71,6 +70,9 @@ func Image(ctx context.Context, h *host.Host, rt *local.Runtime, o *Options) (id
 	defer func() { err = errors.Join(err, b.close()) }()
 	if ids, err := userns.Of(os.Geteuid(), os.Getegid()); err == nil && ids.Check() == nil {
 		b.several = true
+	}
+	if err := b.images.Sweep(); err != nil {
+		return "", err
 	}
 	if err := b.load(ctx); err != nil {
 		return "", err
@@ -92,10 +94,10 @@ func (b *builder) close() error {
 	for _, release := range b.pins {
 		release()
 	}
-	if b.temp == "" {
+	if b.place == nil {
 		return nil
 	}
-	return rmtree.RemovePath(filepath.Dir(b.temp), filepath.Base(b.temp))
+	return b.place.Close()
 }
 
 // maxDockerfile bounds the bytes of a Dockerfile and of a .dockerignore.

@@ -43,7 +43,7 @@ func (s *stage) run(ctx context.Context, in *dockerfile.Instruction, v *vertex) 
 		return true, s.take(ctx, id)
 	}
 	if in.Script != nil {
-		if command, err = s.script(in.Script, c); err != nil {
+		if command, err = s.script(ctx, in.Script, c); err != nil {
 			return false, err
 		}
 	}
@@ -76,8 +76,8 @@ func (s *stage) sandbox(in *dockerfile.Instruction) *runtime.SandboxConfig {
 const scriptsPath = "/run/wolffia-build"
 
 // script mounts a program, and returns the command that runs it.
-func (s *stage) script(text []byte, c *runtime.SandboxConfig) ([]string, error) {
-	dir, err := s.tempDir()
+func (s *stage) script(ctx context.Context, text []byte, c *runtime.SandboxConfig) ([]string, error) {
+	dir, err := s.tempDir(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -90,17 +90,16 @@ func (s *stage) script(text []byte, c *runtime.SandboxConfig) ([]string, error) 
 }
 
 // tempDir makes a directory for a mount, which is removed with the build.
-func (b *builder) tempDir() (string, error) {
-	if b.temp == "" {
-		dir, err := os.MkdirTemp("", "wolffia-build-")
-		if err != nil {
-			return "", runtime.WithClass(runtime.ErrUnavailable, err)
+func (b *builder) tempDir(ctx context.Context) (_ string, err error) {
+	if b.place == nil {
+		if b.place, err = b.images.Stage(ctx); err != nil {
+			return "", err
 		}
-		if b.temp, err = filepath.EvalSymlinks(dir); err != nil {
+		if b.temp, err = b.place.Temp(); err != nil {
 			return "", err
 		}
 		if os.Geteuid() == 0 { // the sandbox's user is another one
-			if err := os.Chmod(dir, 0o711); err != nil {
+			if err := os.Chmod(b.temp, 0o711); err != nil {
 				return "", err
 			}
 		}
@@ -204,7 +203,7 @@ func (s *stage) mounts(ctx context.Context, in *dockerfile.Instruction, c *runti
 			}
 			c.Volumes = append(slices.Clip(c.Volumes), runtime.VolumeMount{Name: "build-" + keyOf(id)[:24], Target: m.Target})
 		case "secret":
-			err = s.secret(m, c)
+			err = s.secret(ctx, m, c)
 		case "bind":
 			digest, err = s.bind(ctx, m, c)
 		default:
@@ -219,7 +218,7 @@ func (s *stage) mounts(ctx context.Context, in *dockerfile.Instruction, c *runti
 }
 
 // secret mounts a secret as a file, or sets a variable to it.
-func (s *stage) secret(m dockerfile.Mount, c *runtime.SandboxConfig) error {
+func (s *stage) secret(ctx context.Context, m dockerfile.Mount, c *runtime.SandboxConfig) error {
 	id := m.ID
 	if id == "" {
 		id = path.Base(m.Target)
@@ -244,7 +243,7 @@ func (s *stage) secret(m dockerfile.Mount, c *runtime.SandboxConfig) error {
 	if m.Target == "" {
 		m.Target = "/run/secrets/" + id
 	}
-	dir, err := s.tempDir()
+	dir, err := s.tempDir(ctx)
 	if err != nil {
 		return err
 	}
@@ -275,7 +274,7 @@ func (s *stage) bind(ctx context.Context, m dockerfile.Mount, c *runtime.Sandbox
 		}
 		from.Image, from.Dir, from.Ignore = id, "", nil
 	}
-	dir, err := s.tempDir()
+	dir, err := s.tempDir(ctx)
 	if err != nil {
 		return "", err
 	}
