@@ -20,7 +20,8 @@ func TestFindWatches(t *testing.T) {
 	if err := unix.Stat(dir, &st); err != nil {
 		t.Fatal(err)
 	}
-	if w := FindWatches(proc, st.Dev); w.Has(st.Ino) {
+	// A machine may have more watches than are looked at.
+	if w := FindWatches(proc, st.Dev); !w.all && w.Has(st.Ino) {
 		t.Errorf("a directory that no program watches is in %v", w)
 	}
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
@@ -34,7 +35,7 @@ func TestFindWatches(t *testing.T) {
 	if w := FindWatches(proc, st.Dev); !w.Has(st.Ino) || w.None() {
 		t.Errorf("inode %d is not in %v", st.Ino, w)
 	}
-	if w := FindWatches(proc, st.Dev+1); w.Has(st.Ino) {
+	if w := FindWatches(proc, st.Dev+1); !w.all && w.Has(st.Ino) {
 		t.Errorf("inode %d of another file system is in %v", st.Ino, w)
 	}
 	for name, s := range map[string]scan{"descriptors": {files: 0, list: maxList}, "lists": {files: maxFiles, list: 10}} {

@@ -131,6 +131,7 @@ func TestBindings(t *testing.T) {
 		{"mount", "mount: [/etc]", "mount: [/etc]", "may not set it"},
 		{"mount", "allow: [mount]", "mount: [/etc]", ok},
 		{"rootfs", "", "rootfs: r", "may not set it"},
+		{"root", "", "root: true", "may not set it, since programs would be root inside"},
 		{"policy", "", "policy: p", "may not set it"},
 		{"owner", "", "owner: a/b/c", "may not set it"},
 		{"audit", "", "audit: a", "may not set it, since the file is overwritten"},

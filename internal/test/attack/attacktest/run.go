@@ -62,7 +62,11 @@ func Run(t *testing.T, c *Config) {
 	for i, row := range attack.Rows() {
 		// Those with a sandbox of their own take the time.
 		own := row.In == attack.Alone || row.In == attack.Outside
-		limited := strings.HasPrefix(row.ID, "limit.") && cgroups // where users have none, root's pass shows it
+		limited := strings.HasPrefix(row.ID, "limit.")
+		if limited && !cgroups && b.image != "" {
+			continue // no pass is by root
+		}
+		limited = limited && cgroups // where users have none, root's pass shows it
 		if !own || !c.Sample || limited || testenv.Picked(i, every) {
 			in[row.In] = append(in[row.In], row)
 		}
