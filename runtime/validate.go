@@ -156,8 +156,11 @@ func checkImage(c *SandboxConfig, bad problem) {
 	if c.Root && c.Rootfs != "" {
 		bad("root inside and root file system %q, which is read-only: use an image", c.Rootfs)
 	}
-	if c.RunAs != "" && (!c.Root || strings.ContainsRune(c.RunAs, 0)) {
-		bad("user %q: without root inside there is one user only, and a name has no NUL", c.RunAs)
+	if c.RunAs != "" && !c.Root {
+		bad("user %q: commands run as your user, except with root inside (--root)", c.RunAs)
+	}
+	if strings.ContainsRune(c.RunAs, 0) {
+		bad("user %q: a name has no NUL", c.RunAs)
 	}
 	if h, ok := strings.CutPrefix(c.ImageID, "sha256:"); c.ImageID != "" && !(ok && len(h) == 64 && only(h, "abcdef"+digits)) {
 		bad("image id %q: it is sha256: and 64 of 0-9 and a-f", c.ImageID)

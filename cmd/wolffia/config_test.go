@@ -24,7 +24,7 @@ import (
 func TestConfigKeys(t *testing.T) {
 	h := &host.Host{Console: new(console.Console)}
 	keys := fields.Keys()
-	without := []string{"json", "help", sandboxflags.FlagProfile, sandboxflags.FlagNoConfig, "no-codebase"}
+	without := []string{"json", "help", sandboxflags.FlagProfile, sandboxflags.FlagNoConfig, "no-codebase", "user"}
 	for _, cmd := range []interface{ Flags() *pflag.FlagSet }{runCommand(h), createCommand(h), shellCommand(h)} {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
 			is := slices.ContainsFunc(keys, func(k fields.Field) bool { return k.Name == f.Name })
