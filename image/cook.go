@@ -83,21 +83,9 @@ func (k *cook) lowers(images []*store.Image) ([]string, error) {
 	if k.ids.UID != 1 {
 		kind = fmt.Sprintf("%d-%d", k.ids.UID, k.ids.GID)
 	}
-	var dirs []string
-	for _, img := range images {
-		if img.Empty {
-			continue
-		}
-		owned, err := k.s.OwnedLayer(k.ctx, img.ID, kind, store.FillOwned)
-		if err != nil {
-			return nil, err
-		}
-		if owned != "" {
-			dirs = append(dirs, owned)
-		}
-		dirs = append(dirs, k.s.Rootfs(img.ID))
-	}
-	return dirs, nil
+	return k.s.OwnedLayers(images, func(img *store.Image) (string, error) {
+		return k.s.OwnedLayer(k.ctx, img.ID, kind, store.FillOwned)
+	})
 }
 
 // mount mounts layers, the highest first, in the stage, below the layer upper if there is one, and

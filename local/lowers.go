@@ -24,21 +24,7 @@ func (s *starter) lowers(ctx context.Context, c *statedir.Config, set *programs.
 	if err != nil {
 		return nil, err
 	}
-	var dirs []string
-	for _, img := range images {
-		if img.Empty {
-			continue
-		}
-		owned, err := s.owned(ctx, c, img, set)
-		if err != nil {
-			return nil, err
-		}
-		if owned != "" {
-			dirs = append(dirs, owned)
-		}
-		dirs = append(dirs, s.images.Rootfs(img.ID))
-	}
-	return dirs, nil
+	return s.images.OwnedLayers(images, func(img *store.Image) (string, error) { return s.owned(ctx, c, img, set) })
 }
 
 // owned returns the layer with the files of an image that have other owners than root; empty

@@ -55,6 +55,26 @@ func (s *Store) Layers(images []*Image) []string {
 	return dirs
 }
 
+// OwnedLayers is Layers with the owned layer of each image, which owned returns, above the image's
+// own; empty: it has none.
+func (s *Store) OwnedLayers(images []*Image, owned func(*Image) (string, error)) ([]string, error) {
+	var dirs []string
+	for _, img := range images {
+		if img.Empty {
+			continue
+		}
+		layer, err := owned(img)
+		if err != nil {
+			return nil, err
+		}
+		if layer != "" {
+			dirs = append(dirs, layer)
+		}
+		dirs = append(dirs, s.Rootfs(img.ID))
+	}
+	return dirs, nil
+}
+
 // ConfigFile returns the configuration file of an image, whose digest is its id; nil for an image
 // that an earlier version has pulled.
 func (s *Store) ConfigFile(id string) ([]byte, error) {

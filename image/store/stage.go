@@ -148,11 +148,7 @@ func (st *Stage) publish(ctx context.Context, id string, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return st.s.changeNames(ctx, func(all map[string]Name) {
-		for _, name := range names {
-			all[name] = Name{ID: id, PulledAt: time.Now().UnixMilli()}
-		}
-	})
+	return st.s.Tag(ctx, id, names)
 }
 
 // Tag gives an image that the caller has from Pin canonical names.
