@@ -24,7 +24,7 @@ var (
 		"internal/host/statedir": 2680,
 		"internal/host/rootfs":   2250,
 		"local":                  8150,
-		"image/store":            2425,
+		"image/store":            2428,
 		"mcp":                    3060,
 		"perm":                   3580,
 		"policy":                 2100,
