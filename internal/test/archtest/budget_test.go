@@ -41,7 +41,7 @@ var (
 const (
 	defaultLines   = 2000
 	defaultMethods = 60
-	maxProduct     = 133250 // lines of Go of the product
+	maxProduct     = 139500 // lines of Go of the product
 	maxColumns     = 120
 	maxWide        = 1445 // lines with more
 )
