@@ -30,7 +30,7 @@ func resolveVolumes(c *statedir.Config) error {
 			v.Repository, changed = gitpairs.Repository(c.CodebasePath), true
 			v.Name = volume.KeyedName(v.Cache, v.Repository, v.Key, c.UID)
 		case v.Name == "":
-			v.Name, changed = volume.CacheName(v.Cache, c.CodebasePath), true
+			v.Name, changed = volume.CacheName(v.Cache, c.CodebasePath, c.Root), true
 		}
 		if rest, ok := strings.CutPrefix(v.Target, "~"); ok {
 			v.Target, changed = rootfs.Home(c)+rest, true
@@ -58,7 +58,7 @@ func leaveToolchains(c *statedir.Config) {
 // useVolumes makes the volumes of a sandbox that do not exist. Until release is called none
 // is removed; from then on the recorded configuration keeps them.
 func (s *starter) useVolumes(ctx context.Context, c *statedir.Config) (release func(), err error) {
-	return s.volumes.Use(ctx, c.Volumes, &volume.User{Codebase: c.CodebasePath, UID: c.UID, GID: c.GID})
+	return s.volumes.Use(ctx, c.Volumes, &volume.User{Codebase: c.CodebasePath, UID: c.UID, GID: c.GID, Root: c.Root})
 }
 
 // trim has the caches with a key pruned by size, if c has one and that is due: by a process that

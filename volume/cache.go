@@ -14,13 +14,18 @@ import (
 )
 
 // CacheName returns the name of a codebase's own volume for a cache; codebase is the
-// resolved path. If it is empty, it is the one that all codebases share on request.
-func CacheName(cache, codebase string) string {
+// resolved path. If it is empty, it is the one that all codebases share on request. With root it
+// is that of sandboxes with root inside.
+func CacheName(cache, codebase string, root bool) string {
+	name := runtime.CachePrefix + cache
+	if root {
+		name += "-root"
+	}
 	if codebase == "" {
-		return runtime.CachePrefix + cache
+		return name
 	}
 	sum := sha256.Sum256([]byte(codebase))
-	return runtime.CachePrefix + cache + "-" + hex.EncodeToString(sum[:6])
+	return name + "-" + hex.EncodeToString(sum[:6])
 }
 
 // KeyedName returns the name of a volume that sandboxes of a user have over a repository if their
@@ -142,7 +147,7 @@ func AddCache(c *runtime.SandboxConfig, name string, shared bool, key string) er
 			v.Target = path.Join(root, v.Target)
 		}
 		if shared {
-			v.Name = CacheName(cache, "")
+			v.Name = CacheName(cache, "", c.Root)
 		}
 		c.Volumes = append(c.Volumes, v)
 	}

@@ -117,8 +117,8 @@ func TestFind(t *testing.T) {
 
 // Names differ by codebase, and fit.
 func TestCacheName(t *testing.T) {
-	a, b := CacheName("cargo-git", "/a"), CacheName("cargo-git", "/b")
-	if a == b || !runtime.IsVolumeName(a) || CacheName("go", "") != "cache-go" {
+	a, b := CacheName("cargo-git", "/a", false), CacheName("cargo-git", "/b", false)
+	if a == b || !runtime.IsVolumeName(a) || CacheName("go", "", false) != "cache-go" {
 		t.Error(a, b)
 	}
 }

@@ -52,8 +52,9 @@ type Volume struct {
 	Codebase string `json:"codebase,omitempty"`
 	// that the sandboxes have in common which may have it; Codebase is then their repository
 	Key       string `json:"key,omitempty"`
-	UID       int    `json:"uid"`       // as which the sandboxes run
-	CreatedAt int64  `json:"createdAt"` // ms since 1970
+	UID       int    `json:"uid"`            // as which the sandboxes run
+	Root      bool   `json:"root,omitempty"` // they have root inside: files may be of other ids of the user's range
+	CreatedAt int64  `json:"createdAt"`      // ms since 1970
 }
 
 // homePrefix begins the names of volumes that are home directories.
@@ -110,11 +111,13 @@ func storeError(err error) error {
 type User struct {
 	Codebase string // the resolved path; empty: none
 	UID, GID int    // on the host
+	Root     bool   // with root inside
 }
 
 // Use makes those of the mounts' volumes that do not exist, and checks that the others are
 // for this user. Until release is called, no volume is removed: a caller that creates a
-// sandbox records it first. ErrConflict: a volume is another user's or codebase's.
+// sandbox records it first. ErrConflict: a volume is another user's or codebase's, or of
+// sandboxes that have root inside where this one has not, and the other way around.
 func (s *Store) Use(ctx context.Context, mounts []runtime.VolumeMount, u *User) (release func(), err error) {
 	if len(mounts) == 0 {
 		return func() {}, nil
@@ -141,14 +144,14 @@ func (s *Store) useOne(m *runtime.VolumeMount, u *User) error {
 	}
 	// or without a codebase the shared one
 	of := u.Codebase
-	own := m.Cache != "" && m.Name == CacheName(m.Cache, of)
+	own := m.Cache != "" && m.Name == CacheName(m.Cache, of, u.Root)
 	if m.Key != "" {
 		of = m.Repository
 		own = m.Name == KeyedName(m.Cache, of, m.Key, u.UID)
 	}
 	v, err := s.read(m.Name)
 	if errors.Is(err, fs.ErrNotExist) {
-		v = &Volume{Name: m.Name, Cache: m.Cache, Key: m.Key, UID: u.UID, CreatedAt: time.Now().UnixMilli()}
+		v = &Volume{Name: m.Name, Cache: m.Cache, Key: m.Key, UID: u.UID, Root: u.Root, CreatedAt: time.Now().UnixMilli()}
 		if own {
 			v.Codebase = of
 		}
@@ -159,6 +162,10 @@ func (s *Store) useOne(m *runtime.VolumeMount, u *User) error {
 		return err
 	case v.UID != u.UID:
 		return runtime.Errorf(runtime.ErrConflict, "volume %q belongs to uid %d, and the sandbox runs as uid %d: use another name, or remove the volume with wolffia volume rm %s", v.Name, v.UID, u.UID, v.Name)
+	case v.Root && !u.Root:
+		return runtime.Errorf(runtime.ErrConflict, "volume %q is of sandboxes with --root, and may have files of other users: add --root, or use another name", v.Name)
+	case u.Root && !v.Root:
+		return runtime.Errorf(runtime.ErrConflict, "volume %q is of sandboxes without --root, which could not use files of other users: use another name with --root", v.Name)
 	case v.Codebase != "" && v.Codebase != of:
 		return runtime.Errorf(runtime.ErrConflict, "volume %q is for sandboxes over the codebase %s only: use another name, or remove the volume with wolffia volume rm %s", v.Name, v.Codebase, v.Name)
 	case m.Cache != "" && (v.Cache != m.Cache || v.Key != m.Key || own && v.Codebase != of):

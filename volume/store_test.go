@@ -96,6 +96,19 @@ func TestUse(t *testing.T) {
 	if err := use(t, s, runtime.VolumeMount{Name: "a"}, &User{UID: me.UID + 1}); !errors.Is(err, runtime.ErrConflict) {
 		t.Error("another user's volume:", err)
 	}
+	root := &User{UID: me.UID, GID: me.GID, Root: true}
+	if err := use(t, s, runtime.VolumeMount{Name: "a"}, root); !errors.Is(err, runtime.ErrConflict) {
+		t.Error("root inside, a volume of sandboxes without:", err)
+	}
+	if err := use(t, s, runtime.VolumeMount{Name: "r"}, root); err != nil {
+		t.Error(err)
+	}
+	if err := use(t, s, runtime.VolumeMount{Name: "r"}, me); !errors.Is(err, runtime.ErrConflict) {
+		t.Error("no root inside, a volume of sandboxes with:", err)
+	}
+	if err := s.Remove(t.Context(), "r"); err != nil {
+		t.Error(err)
+	}
 	// A name that leads elsewhere is never a path.
 	for _, name := range []string{"", "..", ".new-a", "a/b", "../x"} {
 		if err := use(t, s, runtime.VolumeMount{Name: name}, me); !errors.Is(err, runtime.ErrInvalid) {
@@ -114,7 +127,7 @@ func TestUse(t *testing.T) {
 // a path with the same one could be made up.
 func TestUseOtherCodebase(t *testing.T) {
 	s, _ := newStore(t)
-	m := runtime.VolumeMount{Name: CacheName("go", "/one"), Cache: "go"}
+	m := runtime.VolumeMount{Name: CacheName("go", "/one", false), Cache: "go"}
 	if err := use(t, s, m, &User{Codebase: "/one", UID: me.UID, GID: me.GID}); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +136,7 @@ func TestUseOtherCodebase(t *testing.T) {
 			t.Errorf("codebase %q: %v", codebase, err)
 		}
 	}
-	m.Name = CacheName("go", "")
+	m.Name = CacheName("go", "", false)
 	for _, codebase := range []string{"/one", "/two", ""} {
 		if err := use(t, s, m, &User{Codebase: codebase, UID: me.UID, GID: me.GID}); err != nil {
 			t.Error(err)
@@ -135,9 +148,9 @@ func TestUseOtherCodebase(t *testing.T) {
 func TestUseMadeOtherwise(t *testing.T) {
 	one := &User{Codebase: "/one", UID: me.UID, GID: me.GID}
 	two := &User{Codebase: "/two", UID: me.UID, GID: me.GID}
-	name := CacheName("go", one.Codebase)
+	name := CacheName("go", one.Codebase, false)
 	own := runtime.VolumeMount{Name: name, Cache: "go"}
-	shared := runtime.VolumeMount{Name: CacheName("go", ""), Cache: "go"}
+	shared := runtime.VolumeMount{Name: CacheName("go", "", false), Cache: "go"}
 	for what, c := range map[string]struct{ made, used runtime.VolumeMount }{
 		"no cache":                {runtime.VolumeMount{Name: name}, own},
 		"shared, of the name":     {runtime.VolumeMount{Name: name, Cache: "go"}, own},
