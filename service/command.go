@@ -15,6 +15,7 @@ import (
 
 	"wolffia/internal/filecall"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // An Inside is a handle on a sandbox of a service for working in it. It holds nothing, so it is
@@ -326,10 +327,15 @@ func (i *Inside) Background(ctx context.Context, cmd *runtime.Command) (string, 
 		return "", err
 	}
 	own := *cmd
-	own.Command = []string{ownShell(shell) + words(cmd.Command...)} // $$ and signals are the command's then, as in the foreground
+	begin := ownShell(shell)
+	if own.User != "" { // the session that is the job is root's
+		begin = strings.Replace(begin, ownWord, asUser+words(own.User)+" ", 1)
+		own.User = ""
+	}
+	own.Command = []string{begin + words(cmd.Command...)} // $$ and signals are the command's then, as in the foreground
 	if text := cmd.Command[0]; len(text) > maxArgument {
 		end := newCommandID()
-		own.Command[0] = ownShell(shell) + words(evalInput) + hereText + end + "'\n" + text + "\n" + end
+		own.Command[0] = begin + words(evalInput) + hereText + end + "'\n" + text + "\n" + end
 	}
 	if _, err := i.job(ctx, id, &own); err != nil {
 		return "", err
@@ -342,7 +348,12 @@ func (i *Inside) Background(ctx context.Context, cmd *runtime.Command) (string, 
 const oneOutput = "exec 2>&1\n"
 
 // ownShell begins the line that runs a text, which follows as one word, in a shell of its own.
-func ownShell(shell string) string { return "exec " + words(shell, "-c") + " " }
+func ownShell(shell string) string { return ownWord + words(shell, "-c") + " " }
+
+// ownWord begins such a line; instead of it, asUser and a word with a user that the shell is of.
+const ownWord = "exec "
+
+var asUser = ownWord + words(launch.GuestPath, launch.BecomeArg) + " "
 
 // hereText comes before the name of the end of a text that is on standard input: see evalInput.
 const hereText = " <<'"
@@ -350,6 +361,10 @@ const hereText = " <<'"
 // textOf returns the text of a background command from that of its job, of which only the beginning may be known.
 func textOf(job string) string {
 	text := strings.TrimPrefix(job, oneOutput)
+	if rest, is := strings.CutPrefix(text, asUser); is {
+		_, rest, _ = strings.Cut(rest, " ")
+		text = ownWord + rest
+	}
 	for _, shell := range []string{"bash", "sh"} {
 		if strings.HasPrefix(text, ownShell(shell)+words(evalInput)+hereText) {
 			_, text, _ = strings.Cut(text, "\n")

@@ -51,8 +51,10 @@ func (h *Handler) commandOf(w http.ResponseWriter, r *http.Request, box *service
 		return wrong("timeout %d: it must be from 0 to %d ms", q.Timeout, maxTimeout)
 	case q.ResumeWithin < 0 || q.ResumeWithin > stream.MaxWithin.Milliseconds():
 		return wrong("resumeWithin %d: it must be from 0 to %d ms", q.ResumeWithin, stream.MaxWithin.Milliseconds())
-	case q.UID != nil && *q.UID != box.UID || q.GID != nil && *q.GID != box.GID:
-		return nil, nil, unsupported("uid, gid: all processes of the sandbox are of uid %d and gid %d", box.UID, box.GID)
+	}
+	user, err := userOf(q.UID, q.GID, box.Sandbox)
+	if err != nil {
+		return nil, nil, err
 	}
 	for k, v := range q.Envs {
 		if err := runtime.CheckVariable(k, v); err != nil {
@@ -61,7 +63,31 @@ func (h *Handler) commandOf(w http.ResponseWriter, r *http.Request, box *service
 	}
 	return &q, &runtime.Command{
 		Command: []string{q.Command}, Cwd: q.Cwd, Env: q.Envs, Timeout: time.Duration(q.Timeout) * time.Millisecond,
+		User: user,
 	}, nil
+}
+
+// userOf returns the user inside for the ids that a request gives; empty: the sandbox's own.
+func userOf(uid, gid *int, box *runtime.Sandbox) (string, error) {
+	if !box.Root {
+		if uid != nil && *uid != box.UID || gid != nil && *gid != box.GID {
+			return "", unsupported("uid, gid: all processes of the sandbox are of uid %d and gid %d; others need root inside: serve with --root", box.UID, box.GID)
+		}
+		return "", nil
+	}
+	user := "0"
+	switch {
+	case uid == nil && gid == nil:
+		return "", nil
+	case uid != nil && *uid < 0 || gid != nil && *gid < 0:
+		return "", &fault{http.StatusBadRequest, "INVALID_REQUEST_BODY", "uid, gid: less than 0"}
+	case uid != nil:
+		user = strconv.Itoa(*uid)
+	}
+	if gid != nil {
+		user += ":" + strconv.Itoa(*gid)
+	}
+	return user, nil
 }
 
 // command serves POST /command.
@@ -90,6 +116,9 @@ func (h *Handler) runInSession(w http.ResponseWriter, r *http.Request, in *servi
 		return err
 	}
 	params.Session = r.PathValue("session")
+	if params.User == "0" || params.User == "0:0" {
+		params.User = "" // as a session is
+	}
 	return h.run(w, r, in, params, q)
 }
 

@@ -30,7 +30,7 @@ var (
 		"policy":                 2100,
 		"runtime":                2100,
 		"service":                3510,
-		"service/opensandbox":    3100,
+		"service/opensandbox":    3140,
 		"session":                6100,
 		"shim":                   3890,
 	}

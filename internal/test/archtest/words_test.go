@@ -54,7 +54,7 @@ var maxWords = map[string]int{
 	"docs/limits.md":                     634,
 	"docs/mcp.md":                        870,
 	"docs/network.md":                    1457,
-	"docs/opensandbox.md":                1460,
+	"docs/opensandbox.md":                1470,
 	"docs/packages.md":                   2,
 	"docs/performance.md":                1076,
 	"docs/pool.md":                       530,
