@@ -123,7 +123,11 @@ func run(args []string) error {
 	if len(args) == 2 {
 		switch args[0] {
 		case "pack":
-			return archive.Pack(os.Stdout, args[1])
+			skipped, err := archive.Pack(os.Stdout, args[1])
+			if skipped != "" {
+				fmt.Fprintln(os.Stderr, skipped)
+			}
+			return err
 		case "unpack":
 			return archive.Unpack(os.Stdin, args[1], nil)
 		}

@@ -45,7 +45,8 @@ directory: wolffia exec SANDBOX -- tar -c DIR
 
 It runs inside as any command does: what the rules hide is not there, and what
 they do not let be written is not. What comes out never lands outside of the
-target. Owners, hard links and set-id bits are not kept.`,
+target. Owners, hard links and set-id bits are not kept; FIFOs, sockets and devices
+are left out, and named.`,
 		Example: `  wolffia cp box:/workspace/dist ./dist
   wolffia cp notes.txt data box:/tmp
   wolffia cp box:report.json - | jq .
@@ -199,7 +200,10 @@ func copyIn(ctx context.Context, h *host.Host, rt *local.Runtime, id, from strin
 	}
 	p := &helper{Host: h, place: to, args: []string{"unpack", inside}}
 	return p.run(ctx, rt, id, func(p runtime.Process) error {
-		err := archive.Pack(p.Stdin(), filepath.Clean(from))
+		skipped, err := archive.Pack(p.Stdin(), filepath.Clean(from))
+		if skipped != "" {
+			h.Note("copy %s: %s", from, console.Printable(skipped))
+		}
 		return errors.Join(err, p.Stdin().Close())
 	})
 }
@@ -334,6 +338,8 @@ func (h *helper) run(ctx context.Context, rt *local.Runtime, id string, do func(
 		return runtime.Errorf(runtime.ErrUnavailable, "copy %s: %w", h.place.given, failed)
 	case exit.ExitCode != 0:
 		return runtime.Errorf(runtime.ErrUnavailable, "copy %s: the helper ended with exit code %d", h.place.given, exit.ExitCode)
+	case complaint != "":
+		h.Note("copy %s: %s", h.place.given, console.Printable(complaint))
 	}
 	return nil
 }

@@ -189,7 +189,7 @@ func TestUnpackInPlace(t *testing.T) {
 	for _, text := range []string{"longer than the old content was", "new", ""} {
 		write(t, filepath.Join(src, "file"), text)
 		var b bytes.Buffer
-		must(t, Pack(&b, filepath.Join(src, "file")))
+		packed(t, &b, filepath.Join(src, "file"))
 		must(t, Unpack(&b, dir, nil))
 		if got, err := os.ReadFile(filepath.Join(dir, "file")); err != nil || string(got) != text {
 			t.Errorf("it holds %q, %v", got, err)
@@ -198,7 +198,7 @@ func TestUnpackInPlace(t *testing.T) {
 	must(t, os.Symlink("target", filepath.Join(src, "symlink")))
 	for _, tt := range []struct{ from, to string }{{"file", "missing"}, {"file", "link"}, {"symlink", "missing"}, {"symlink", "link"}, {"symlink", "file"}} {
 		var b bytes.Buffer
-		must(t, Pack(&b, filepath.Join(src, tt.from)))
+		packed(t, &b, filepath.Join(src, tt.from))
 		if err := Unpack(&b, filepath.Join(dir, tt.to), nil); !errors.Is(err, fs.ErrPermission) {
 			t.Errorf("%s to %s: %v", tt.from, tt.to, err)
 		}

@@ -68,13 +68,22 @@ func transfer(t testing.TB, from, to string, opts *Options) error {
 	r, w := io.Pipe()
 	packed := make(chan error, 1)
 	go func() { // ends when the reader is closed
-		err := Pack(w, from)
+		_, err := Pack(w, from)
 		w.CloseWithError(err)
 		packed <- err
 	}()
 	err := Unpack(r, to, opts)
 	r.Close()
 	return errors.Join(err, <-packed)
+}
+
+// packed packs what holds files, directories and links only.
+func packed(t testing.TB, w io.Writer, path string) {
+	t.Helper()
+	skipped, err := Pack(w, path)
+	if err != nil || skipped != "" {
+		t.Fatalf("%q, %v", skipped, err)
+	}
 }
 
 type writerFunc func([]byte) (int, error)

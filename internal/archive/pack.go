@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,18 +16,19 @@ import (
 
 // Pack writes the file, directory tree or symbolic link at path to w. The top
 // entry has the base name of path, so that "." has the name of the directory it
-// is; "/" has none and is an error. A file that is neither regular nor a
-// directory nor a symbolic link is an error that wraps ErrKind. What vanishes
-// meanwhile is left out; a file that shrinks is an error. After an error w holds
-// an incomplete stream, which Unpack refuses.
-func Pack(w io.Writer, path string) error {
+// is; "/" has none and is an error. A file below the top that is neither regular
+// nor a directory nor a symbolic link, such as a FIFO, is left out: skipped names
+// the first ones, or is empty. The top must be of these kinds; the error else wraps
+// ErrKind. What vanishes meanwhile is left out; a file that shrinks is an error.
+// After an error w holds an incomplete stream, which Unpack refuses.
+func Pack(w io.Writer, path string) (skipped string, err error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return fmt.Errorf("read: %w", err)
+		return "", fmt.Errorf("read: %w", err)
 	}
 	top := filepath.Base(abs)
 	if top == "/" {
-		return fmt.Errorf("read %q: it has no name", path)
+		return "", fmt.Errorf("read %q: it has no name", path)
 	}
 	dir, err := os.OpenFile(filepath.Dir(abs), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err == nil {
@@ -35,11 +37,12 @@ func Pack(w io.Writer, path string) error {
 		if err = p.pack(int(dir.Fd()), top, top, 1); err == nil {
 			err = p.w.Close()
 		}
+		skipped = p.skipped()
 	}
 	if err != nil {
-		return fmt.Errorf("read %q: %w", path, err)
+		return "", fmt.Errorf("read %q: %w", path, err)
 	}
-	return nil
+	return skipped, nil
 }
 
 // A packer writes one stream.
@@ -47,6 +50,33 @@ type packer struct {
 	w       *tar.Writer
 	buf     []byte
 	headers int // written
+
+	others []string // the first files of kinds that no stream has
+	more   int      // how many there are beside them
+}
+
+// maxOthers is how many of the files that are left out have their names in a message.
+const maxOthers = 3
+
+// skip leaves a file out.
+func (p *packer) skip(path string) {
+	if len(p.others) == maxOthers {
+		p.more++
+		return
+	}
+	p.others = append(p.others, fmt.Sprintf("%.300q", path))
+}
+
+// skipped says what was left out; empty: nothing.
+func (p *packer) skipped() string {
+	if len(p.others) == 0 {
+		return ""
+	}
+	text := strings.Join(p.others, ", ")
+	if p.more > 0 {
+		text += fmt.Sprintf(" and %d more", p.more)
+	}
+	return fmt.Sprintf("left out: %s: %v", text, ErrKind)
 }
 
 // pack writes name in dir, and what is below it, as path.
@@ -71,9 +101,12 @@ func (p *packer) pack(dir int, name, path string, depth int) error {
 		return p.tree(dir, name, h, depth)
 	case unix.S_IFLNK:
 		return p.link(dir, name, h)
-	default:
-		return fmt.Errorf("%q: %w", path, ErrKind)
 	}
+	if depth > 1 {
+		p.skip(path)
+		return nil
+	}
+	return fmt.Errorf("%q: %w", path, ErrKind)
 }
 
 // open opens what was of the kind before, and is still: it may change at any
