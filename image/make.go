@@ -47,6 +47,7 @@ func Make(ctx context.Context, req *maker.Request, ids *store.IDs) (*maker.Resul
 // commit makes an image, or finds the one that the same step has made.
 func commit(ctx context.Context, s *store.Store, c *maker.Commit, ids *store.IDs) (_ *maker.Result, err error) {
 	var above []*store.Image
+	skipped := ""
 	if c.Parent != "" {
 		if above, err = s.Lineage(c.Parent); err != nil {
 			return nil, err
@@ -69,20 +70,30 @@ func commit(ctx context.Context, s *store.Store, c *maker.Commit, ids *store.IDs
 		if err != nil {
 			return nil, err
 		}
-		child.Step = fmt.Sprintf("%x", sha256.Sum256([]byte(c.Step+"\n"+digest)))
+		child.Step = stepOf(c, digest)
 		if id := s.StepOf(c.Parent, child.Step); id != "" && !c.Recipe.Fresh {
 			return &maker.Result{ID: id, Cached: true}, nil
 		}
 		if err := k.apply(above); err != nil {
 			return nil, err
 		}
+		child.Step, skipped = stepOf(c, k.copied), k.skipped
 	case c.Upper != "":
 		if err := take(c, st); err != nil {
 			return nil, err
 		}
 	}
 	step.Reached("image: layer made")
-	return finish(ctx, s, c, st, child, above, ids)
+	r, err := finish(ctx, s, c, st, child, above, ids)
+	if err == nil {
+		r.Skipped = skipped
+	}
+	return r, err
+}
+
+// stepOf returns the key of a step that copies what has this digest.
+func stepOf(c *maker.Commit, digest string) string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(c.Step+"\n"+digest)))
 }
 
 // fill follows a recipe in a directory.
@@ -97,11 +108,10 @@ func fill(ctx context.Context, s *store.Store, f *maker.Fill, ids *store.IDs) (_
 	if err := k.open(f.Recipe); err != nil {
 		return nil, err
 	}
-	digest, err := k.sources.Digest()
-	if err != nil {
+	if err := k.follow(f.Dir); err != nil {
 		return nil, err
 	}
-	return &maker.Result{Digest: digest}, k.sources.Apply(f.Dir)
+	return &maker.Result{Digest: k.copied}, nil
 }
 
 // finish makes an image of a stage and its layer, if that has a file.

@@ -87,6 +87,8 @@ type Result struct {
 	Cached bool            `json:"cached,omitempty"` // it was there
 	Digest string          `json:"digest,omitempty"` // of the manifest that was written, or of what fills
 	Parsed json.RawMessage `json:"parsed,omitempty"`
+	// Skipped says what of archives was left out; it has hostile names.
+	Skipped string `json:"skipped,omitempty"`
 	boot.Failure
 }
 

@@ -3,7 +3,6 @@ package recipe
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +21,10 @@ import (
 type Sources struct {
 	of  *maker.Recipe
 	all []*source
+	out facts // of what Apply has copied
+
+	skipped int    // files of archives that were left out
+	first   string // of them
 }
 
 // Open opens the sources of a recipe. dirOf returns the host's directory of a source; "" for a text.
@@ -61,22 +64,42 @@ func (s *Sources) Close() error {
 // Digest returns a hexadecimal digest of what the recipe copies, and where to: names, modes and
 // contents. Of an image it is the image's id and the names.
 func (s *Sources) Digest() (string, error) {
-	h := sha256.New()
-	r := *s.of
-	r.Sources, r.Fresh = nil, false
-	if err := json.NewEncoder(h).Encode(&r); err != nil {
+	f, err := s.begin()
+	if err != nil {
 		return "", err
 	}
 	for _, src := range s.all {
-		if err := src.digest(h); err != nil {
+		if err := src.digest(f); err != nil {
 			return "", err
 		}
 	}
-	return fmt.Sprintf("%x", h.Sum(nil)), nil
+	return f.sum(), nil
+}
+
+// Copied returns what Digest does, of what Apply has read: files may have changed between.
+func (s *Sources) Copied() string { return s.out.sum() }
+
+// Skipped says what of archives was left out; empty: nothing.
+func (s *Sources) Skipped() string {
+	if s.skipped == 0 {
+		return ""
+	}
+	return fmt.Sprintf("device nodes of the archive are left out: %d, the first is %.300q", s.skipped, s.first)
+}
+
+// begin begins a digest with what the recipe says beside its sources.
+func (s *Sources) begin() (facts, error) {
+	r := *s.of
+	r.Sources, r.Fresh = nil, false
+	f := facts{sha256.New()}
+	return f, f.add(&r)
 }
 
 // Apply does what the recipe says in the root directory at root.
-func (s *Sources) Apply(root string) error {
+func (s *Sources) Apply(root string) (err error) {
+	if s.out, err = s.begin(); err != nil {
+		return err
+	}
 	f, err := os.OpenFile(root, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
@@ -116,6 +139,9 @@ func (s *Sources) copy(t *target) error {
 				return err
 			}
 		}
+		if err := src.end(s.out); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -145,6 +171,9 @@ func (s *Sources) copyOne(t *target, src *source, name string, into bool) error 
 			return err
 		}
 		defer dir.Close()
+		if err := src.fact(s.out, name, &st, ""); err != nil {
+			return err
+		}
 		names, err := src.list(name)
 		if err != nil {
 			return err
@@ -154,14 +183,14 @@ func (s *Sources) copyOne(t *target, src *source, name string, into bool) error 
 			if src.excluded(from) {
 				continue
 			}
-			if err := t.put(src, from, dir, n); err != nil {
+			if err := t.put(src, from, dir, n, s.out); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	if s.of.Unpacks && st.Mode&unix.S_IFMT == unix.S_IFREG {
-		if done, err := s.unpack(t, src, name); done || err != nil {
+		if done, err := s.unpack(t, src, name, &st); done || err != nil {
 			return err
 		}
 	}
@@ -170,7 +199,7 @@ func (s *Sources) copyOne(t *target, src *source, name string, into bool) error 
 		return err
 	}
 	defer dir.Close()
-	return t.put(src, name, dir, base)
+	return t.put(src, name, dir, base, s.out)
 }
 
 // baseOf returns the name that a file is copied by: that of the link, if Name is one.

@@ -79,7 +79,14 @@ func apply(r *maker.Recipe, context, image, root string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.Apply(root), s.Close())
+	digest, err := s.Digest()
+	if err == nil {
+		err = s.Apply(root)
+	}
+	if err == nil && s.Copied() != digest {
+		err = errors.New("the digest of what was copied is another one")
+	}
+	return errors.Join(err, s.Close())
 }
 
 // from are sources of the context.
@@ -204,7 +211,8 @@ func TestUnpack(t *testing.T) {
 		{"above", pack(tar.Header{Name: "../f", Typeflag: tar.TypeReg}), nil, "leads out"},
 		{"over its own link", pack(tar.Header{Name: "l", Typeflag: tar.TypeSymlink, Linkname: "/etc"}, tar.Header{Name: "l/f", Typeflag: tar.TypeReg}), nil, "not a directory"},
 		{"a hard link out", pack(tar.Header{Name: "l", Typeflag: tar.TypeSymlink, Linkname: "/etc"}, tar.Header{Name: "h", Typeflag: tar.TypeLink, Linkname: "l/passwd"}), nil, "too many levels"},
-		{"a device", pack(tar.Header{Name: "n", Typeflag: tar.TypeChar}), nil, "cannot be made"},
+		{"devices, which are left out", pack(tar.Header{Name: "n", Typeflag: tar.TypeChar}, tar.Header{Name: "b", Typeflag: tar.TypeBlock}, tar.Header{Name: "p", Typeflag: tar.TypeFifo}, tar.Header{Name: "f", Typeflag: tar.TypeReg}), []string{"x/", "x/f", "x/p"}, ""},
+		{"an unknown kind", pack(tar.Header{Name: "n", Typeflag: '9'}), nil, "of a kind that no image has"},
 		{"no archive", "text", []string{"x/", "x/a"}, ""},
 		{"xz", "\xfd7zXZ\x00", nil, "xz"},
 	} {
@@ -219,6 +227,35 @@ func TestUnpack(t *testing.T) {
 		if got := names(t, image); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: got %q, %v; want %q", c.name, got, err, c.want)
 		}
+	}
+}
+
+// A file that changes after its digest was taken changes that of what was copied.
+func TestCopied(t *testing.T) {
+	testenv.Root(t)
+	context, image := tree(t, map[string]string{"d/f": "x"}), tree(t, nil)
+	open := func() *Sources {
+		t.Helper()
+		s, err := Open(&maker.Recipe{Sources: from(nil, "d"), Dest: "/x"}, func(*maker.Source) (string, error) { return context, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	}
+	s := open()
+	before, err := s.Digest()
+	if err == nil {
+		err = os.WriteFile(filepath.Join(context, "d/f"), []byte("changed"), 0o644)
+	}
+	if err == nil {
+		err = s.Apply(image)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now, err := open().Digest(); err != nil || s.Copied() == before || s.Copied() != now {
+		t.Errorf("copied %s; %s before, now %s, %v", s.Copied(), before, now, err)
 	}
 }
 

@@ -266,34 +266,56 @@ func (s *source) walk(name string, pending []string, do func(name string, st *un
 	return nil
 }
 
-// digest adds what is copied to a hash.
-func (s *source) digest(h hash.Hash) error {
-	enc := json.NewEncoder(h)
-	if s.root == nil {
-		return enc.Encode(s.Source)
-	}
-	if s.Image != "" {
-		return enc.Encode([]any{s.Source, s.found})
-	}
-	for _, top := range s.found {
-		err := s.each(top, func(name string, st *unix.Stat_t) (err error) {
-			fact := []any{name, st.Mode, ""}
-			switch st.Mode & unix.S_IFMT {
-			case unix.S_IFLNK:
-				fact[2], err = s.readlink(name)
-			case unix.S_IFREG:
-				fact[2], err = s.sum(name)
-			}
+// facts are a digest of facts, in order.
+type facts struct{ hash hash.Hash }
+
+func (f facts) add(v any) error { return json.NewEncoder(f.hash).Encode(v) }
+
+func (f facts) sum() string { return fmt.Sprintf("%x", f.hash.Sum(nil)) }
+
+// digest adds what is copied to a digest.
+func (s *source) digest(out facts) error {
+	if s.root != nil && s.Image == "" {
+		for _, top := range s.found {
+			err := s.each(top, func(name string, st *unix.Stat_t) (err error) {
+				text := ""
+				switch st.Mode & unix.S_IFMT {
+				case unix.S_IFLNK:
+					text, err = s.readlink(name)
+				case unix.S_IFREG:
+					text, err = s.sum(name)
+				}
+				if err != nil {
+					return err
+				}
+				return s.fact(out, name, st, text)
+			})
 			if err != nil {
 				return err
 			}
-			return enc.Encode(fact)
-		})
-		if err != nil {
-			return err
 		}
 	}
-	return enc.Encode([]any{s.Name, s.Exclude})
+	return s.end(out)
+}
+
+// fact adds a file to a digest: text is where a link leads, or the digest of a content. An image has
+// an id instead.
+func (s *source) fact(out facts, name string, st *unix.Stat_t, text string) error {
+	if s.Image != "" {
+		return nil
+	}
+	return out.add([]any{name, st.Mode, text})
+}
+
+// end adds to a digest what is not of one file.
+func (s *source) end(out facts) error {
+	switch {
+	case s.root == nil:
+		return out.add(s.Source)
+	case s.Image != "":
+		return out.add([]any{s.Source, s.found})
+	}
+	return out.add([]any{s.Name, s.Exclude})
 }
 
 // sum returns the digest of a file's content.
@@ -303,7 +325,23 @@ func (s *source) sum(name string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
+	c := newContent(f)
+	return c.sum()
+}
+
+// A content is a file that is read, and its digest.
+type content struct {
+	io.Reader
+	hash hash.Hash
+}
+
+func newContent(r io.Reader) *content {
 	h := sha256.New()
-	_, err = io.Copy(h, f)
-	return fmt.Sprintf("%x", h.Sum(nil)), err
+	return &content{io.TeeReader(r, h), h}
+}
+
+// sum reads what is left, and returns the digest of all.
+func (c *content) sum() (string, error) {
+	_, err := io.Copy(io.Discard, c)
+	return fmt.Sprintf("%x", c.hash.Sum(nil)), err
 }

@@ -89,8 +89,8 @@ func clearWay(dir *os.File, base string) error {
 }
 
 // put copies a name of a source, and all below it, to base in dir. A directory is copied into an
-// existing one.
-func (t *target) put(s *source, name string, dir *os.File, base string) error {
+// existing one. What was read is added to a digest.
+func (t *target) put(s *source, name string, dir *os.File, base string, out facts) error {
 	return s.each(name, func(n string, st *unix.Stat_t) error {
 		rest := strings.TrimPrefix(strings.TrimPrefix(n, name), "/")
 		at, last := path.Split(path.Join(base, rest))
@@ -99,7 +99,11 @@ func (t *target) put(s *source, name string, dir *os.File, base string) error {
 			return err
 		}
 		defer to.Close()
-		return t.putOne(s, n, st, to, last)
+		text, err := t.putOne(s, n, st, to, last)
+		if err != nil {
+			return err
+		}
+		return s.fact(out, n, st, text)
 	})
 }
 
@@ -122,52 +126,56 @@ func (t *target) modeOf(st *unix.Stat_t) uint32 {
 	return st.Mode & 0o7777
 }
 
-// putOne copies one file, or a directory without its content.
-func (t *target) putOne(s *source, name string, st *unix.Stat_t, dir *os.File, base string) error {
+// putOne copies one file, or a directory without its content. text is that of its fact.
+func (t *target) putOne(s *source, name string, st *unix.Stat_t, dir *os.File, base string) (text string, err error) {
 	fd := int(dir.Fd())
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		if err := unix.Mkdirat(fd, base, 0o700); err == unix.EEXIST {
 			var is unix.Stat_t
 			if err := unix.Fstatat(fd, base, &is, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-				return err
+				return "", err
 			}
 			if is.Mode&unix.S_IFMT != unix.S_IFDIR {
-				return invalid("it is a directory in the source, and a file or a link in the image")
+				return "", invalid("it is a directory in the source, and a file or a link in the image")
 			}
 		} else if err != nil {
-			return err
+			return "", err
 		}
 		if err := t.own(fd, base, t.uid, t.gid, t.modeOf(st)); err != nil {
-			return err
+			return "", err
 		}
 	case unix.S_IFLNK:
-		to, err := s.readlink(name)
+		text, err = s.readlink(name)
 		if err == nil {
 			err = clearWay(dir, base)
 		}
 		if err == nil {
-			err = unix.Symlinkat(to, fd, base)
+			err = unix.Symlinkat(text, fd, base)
 		}
 		if err == nil {
 			err = unix.Fchownat(fd, base, t.uid, t.gid, unix.AT_SYMLINK_NOFOLLOW)
 		}
 		if err != nil {
-			return err
+			return "", err
 		}
 	case unix.S_IFREG:
 		in, err := s.open(name)
 		if err != nil {
-			return err
+			return "", err
 		}
 		defer in.Close()
-		if err := t.file(dir, base, in, t.uid, t.gid, t.modeOf(st)); err != nil {
-			return err
+		c := newContent(in)
+		if err := t.file(dir, base, c, t.uid, t.gid, t.modeOf(st)); err != nil {
+			return "", err
+		}
+		if text, err = c.sum(); err != nil {
+			return "", err
 		}
 	default:
-		return invalid("it is a socket, a FIFO or a device, which cannot be copied")
+		return "", invalid("it is a socket, a FIFO or a device, which cannot be copied")
 	}
-	return unix.UtimesNanoAt(fd, base, []unix.Timespec{{Nsec: unix.UTIME_OMIT}, st.Mtim}, unix.AT_SYMLINK_NOFOLLOW)
+	return text, unix.UtimesNanoAt(fd, base, []unix.Timespec{{Nsec: unix.UTIME_OMIT}, st.Mtim}, unix.AT_SYMLINK_NOFOLLOW)
 }
 
 // file makes a regular file.

@@ -16,13 +16,15 @@ import (
 )
 
 // unpack unpacks a file into the destination, if it is an archive. It reports whether it is one.
-func (s *Sources) unpack(t *target, src *source, name string) (bool, error) {
+// Devices are left out.
+func (s *Sources) unpack(t *target, src *source, name string, st *unix.Stat_t) (bool, error) {
 	f, err := src.open(name)
 	if err != nil {
 		return false, err
 	}
 	defer f.Close()
-	r, err := plain(f)
+	c := newContent(f)
+	r, err := plain(c)
 	if err != nil || !isTar(r) {
 		return false, err
 	}
@@ -34,10 +36,20 @@ func (s *Sources) unpack(t *target, src *source, name string) (bool, error) {
 	for tr := tar.NewReader(r); ; {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
-			return true, nil
+			sum, err := c.sum()
+			if err != nil {
+				return true, err
+			}
+			return true, src.fact(s.out, name, st, sum)
 		}
 		if err != nil {
 			return true, invalid("%.300q: %w", name, err)
+		}
+		if h.Typeflag == tar.TypeChar || h.Typeflag == tar.TypeBlock {
+			if s.skipped++; s.skipped == 1 {
+				s.first = h.Name
+			}
+			continue
 		}
 		if err := t.entryOf(dir, h, tr, s.of.Chown != ""); err != nil {
 			return true, invalid("%.300q: %.300q: %w", name, h.Name, err)
@@ -140,8 +152,18 @@ func (t *target) entryOf(dir *os.File, h *tar.Header, content io.Reader, chown b
 			return err
 		}
 		return unix.Linkat(int(from.Fd()), path.Base(to), fd, base, 0)
+	case tar.TypeFifo:
+		if err := clearWay(parent, base); err != nil {
+			return err
+		}
+		if err := unix.Mknodat(fd, base, unix.S_IFIFO, 0); err != nil {
+			return err
+		}
+		if err := t.own(fd, base, uid, gid, mode); err != nil {
+			return err
+		}
 	default:
-		return errors.New("it is a device or a FIFO, which cannot be made")
+		return errors.New("it is of a kind that no image has")
 	}
 	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(h.ModTime.UnixNano())}
 	return unix.UtimesNanoAt(fd, base, times, unix.AT_SYMLINK_NOFOLLOW)

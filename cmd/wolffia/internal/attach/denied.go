@@ -41,6 +41,9 @@ func allDenied(h *host.Host, exit *runtime.Result, id string, create bool) []str
 	return slices.Concat(deniedNotes(exit, rules, all), refusedNotes(exit, names, all))
 }
 
+// Refused returns a line for each refusal of the network to name. again is what shows the others.
+func Refused(r *runtime.Result, again string) []string { return refusedNotes(r, "", again) }
+
 // deniedNotes returns a line for each denial to name, without newline. flags is what the flags
 // that allow it follow, and all says where the other denials are.
 func deniedNotes(r *runtime.Result, flags, all string) []string {

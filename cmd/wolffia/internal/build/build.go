@@ -259,7 +259,7 @@ func (b *builder) finish(ctx context.Context, s *stage) (id string, err error) {
 		return "", err
 	}
 	if textOf(has) != textOf(s.config) {
-		if _, err := s.layer(ctx, &maker.Commit{Step: keyOf("config", s.config)}); err != nil {
+		if _, err := s.layer(ctx, &maker.Commit{Step: keyOf("config", s.config)}, v); err != nil {
 			return "", err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"wolffia/cmd/wolffia/internal/attach"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/hint"
 	"wolffia/cmd/wolffia/internal/sandboxflags"
@@ -134,7 +135,7 @@ func (s *stage) execute(ctx context.Context, c *runtime.SandboxConfig, command [
 	}
 	defer release()
 	commit.Upper, commit.Move, commit.UpperIDs, commit.Skip = changes.Dir, true, changes.IDs, changes.Own
-	_, err = s.layer(ctx, commit)
+	_, err = s.layer(ctx, commit, v)
 	return err
 }
 
@@ -170,8 +171,10 @@ func (s *stage) execCommand(ctx context.Context, id string, c *runtime.SandboxCo
 	}
 	if result.ExitCode != 0 || result.Signal != 0 {
 		err := fmt.Errorf("%q: %w", strings.Join(command, " "), &runtime.ExitError{Result: result})
-		if why := watch.Hint(console.CodeFor(result), true); why != "" {
-			err = fmt.Errorf("%w\n%s", err, why)
+		for _, why := range append(attach.Refused(&result, "build again with these"), watch.Hint(console.CodeFor(result), true)) {
+			if why != "" {
+				err = fmt.Errorf("%w\n%s", err, console.Printable(why))
+			}
 		}
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/moby/buildkit/frontend/dockerfile/shell"
 
+	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/image/maker"
 	"wolffia/internal/image/dockerfile"
 	"wolffia/runtime"
@@ -293,13 +294,13 @@ func (s *stage) change(ctx context.Context, in *dockerfile.Instruction, v *verte
 		}
 		dir = path.Clean(dir)
 		s.config.WorkingDir = dir
-		return s.layer(ctx, &maker.Commit{Recipe: &maker.Recipe{Dest: dir, Fresh: s.NoCache}, Step: "WORKDIR", CreatedBy: in.Text})
+		return s.layer(ctx, &maker.Commit{Recipe: &maker.Recipe{Dest: dir, Fresh: s.NoCache}, Step: "WORKDIR", CreatedBy: in.Text}, v)
 	}
 	r, err := s.recipe(ctx, l, in.Copy)
 	if err != nil {
 		return false, err
 	}
-	return s.layer(ctx, &maker.Commit{Recipe: r, Step: in.Name, CreatedBy: in.Text})
+	return s.layer(ctx, &maker.Commit{Recipe: r, Step: in.Name, CreatedBy: in.Text}, v)
 }
 
 // recipe returns what COPY or ADD copies.
@@ -363,7 +364,7 @@ func (s *stage) sourceImage(ctx context.Context, name string) (string, error) {
 }
 
 // layer makes the next image of the stage, unless the store has it.
-func (s *stage) layer(ctx context.Context, c *maker.Commit) (cached bool, err error) {
+func (s *stage) layer(ctx context.Context, c *maker.Commit, v *vertex) (cached bool, err error) {
 	if c.Recipe == nil && c.Upper == "" && !s.NoCache {
 		if id := s.images.StepOf(s.id, c.Step); id != "" {
 			return true, s.take(ctx, id)
@@ -373,6 +374,9 @@ func (s *stage) layer(ctx context.Context, c *maker.Commit) (cached bool, err er
 	r, err := s.h.Make(ctx, s.rt, s.several, &maker.Request{Commit: c})
 	if err != nil {
 		return false, err
+	}
+	if r.Skipped != "" {
+		v.print("WARNING: %s", console.Printable(r.Skipped))
 	}
 	return r.Cached, s.take(ctx, r.ID)
 }
