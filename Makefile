@@ -60,6 +60,7 @@ soak: ## hours: every test with all its cases, with the race detector, with prog
 	@scripts/arm64
 	@scripts/recipes
 	@WOLFFIA_BARE_SUITE=trixie scripts/bare
+	@$(MAKE) --no-print-directory build runsc && scripts/root
 
 arm64: ## try the arm64 build: pure tests by qemu-user, the main job in a virtual machine
 	@scripts/arm64
