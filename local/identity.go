@@ -60,7 +60,11 @@ func (s *completer) identify(c *statedir.Config) error {
 
 // idsOf returns the ids that a sandbox with root inside has.
 func idsOf(c *statedir.Config) (userns.IDs, error) {
-	ids, err := userns.Of(c.UID, c.GID)
+	of := userns.Of
+	if c.DroppedUID != 0 && (c.CodebasePath == "" || c.RootTree) { // nobody's on the host but root's
+		of = userns.OfRoot
+	}
+	ids, err := of(c.UID, c.GID)
 	if err == nil {
 		err = ids.Check()
 	}

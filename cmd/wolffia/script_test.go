@@ -158,6 +158,9 @@ func scripts(t *testing.T, dir string) testscript.Params {
 					_, err = userns.Of(uid, uid)
 				}
 				return err == nil, nil
+			case "rootids": // for root's own sandboxes
+				_, err := userns.Of(0, 0)
+				return err == nil, nil
 			case "full":
 				return testenv.Full(), nil
 			case "cgroups":

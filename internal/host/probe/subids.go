@@ -13,7 +13,12 @@ import (
 // probeSubIDs starts a process with subordinate ids.
 func probeSubIDs(ctx context.Context, h *host) Result {
 	if os.Geteuid() == 0 {
-		return Result{OK: true, Found: "root gives a sandbox those that /etc/subuid has for its user"}
+		found := "root gives a sandbox those of the codebase's owner; without one, or over root's own, those of root"
+		_, err := userns.Of(0, 0)
+		if lack, ok := errors.AsType[*userns.Lack](err); ok {
+			found += fmt.Sprintf(", which has none: for these, as root, %s", lack.Fix)
+		}
+		return Result{OK: true, Found: found}
 	}
 	ids, err := userns.Of(os.Geteuid(), os.Getegid())
 	if err == nil {

@@ -41,8 +41,22 @@ func Of(uid, gid int) (IDs, error) {
 	if u, err := user.LookupId(name); err == nil {
 		name = u.Username
 	}
-	ids := IDs{UID: uid, GID: gid}
-	var err error
+	return of(uid, gid, name)
+}
+
+// OfRoot returns the IDs of a user that root runs its own programs as. Without a range of its own
+// the user has root's. The error may be a *Lack, for root.
+func OfRoot(uid, gid int) (IDs, error) {
+	ids, err := Of(uid, gid)
+	if _, lacks := errors.AsType[*Lack](err); lacks {
+		return of(uid, gid, "root")
+	}
+	return ids, err
+}
+
+// of returns the IDs of a user that has the ranges of a name.
+func of(uid, gid int, name string) (ids IDs, err error) {
+	ids = IDs{UID: uid, GID: gid}
 	if ids.SubUID, err = first(subUIDs, name, uid); err == nil {
 		ids.SubGID, err = first(subGIDs, name, uid)
 	}

