@@ -56,6 +56,7 @@ soak: ## hours: every test with all its cases, with the race detector, with prog
 	@scripts/setup soak
 	@$(MAKE) --no-print-directory lint
 	@scripts/test soak
+	@scripts/bwraps
 	@scripts/fuzz $${FUZZTIME:-30s}
 	@scripts/arm64
 	@scripts/recipes

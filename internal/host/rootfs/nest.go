@@ -38,13 +38,17 @@ func Nest(b *boot.Params, spec *launch.Spec) error {
 	if !b.Can.Has(launch.ShimMounts) {
 		around = innermost(spec.Binds, outer)
 	}
+	bound := around
+	if b.Can.Has(launch.ShimMounts) {
+		bound = orShut(around, spec.Binds, TreeDir(b))
+	}
 	binds := slices.Clone(spec.Binds)
 	slices.SortStableFunc(binds, func(a, b runtime.Mount) int {
 		return cmp.Compare(strings.Count(a.Target, "/"), strings.Count(b.Target, "/"))
 	})
 	for i := range binds {
 		m := &binds[i]
-		in := around(m.Target)
+		in := bound(m.Target)
 		if in == nil {
 			continue
 		}
@@ -61,9 +65,41 @@ func Nest(b *boot.Params, spec *launch.Spec) error {
 	}
 	spec.Scratch = slices.DeleteFunc(spec.Scratch, func(target string) bool { return around(target) != nil })
 	if b.Can.Has(launch.ShimMounts) {
-		spec.Binds = slices.DeleteFunc(binds, func(m runtime.Mount) bool { return around(m.Target) != nil })
+		spec.Binds = slices.DeleteFunc(binds, func(m runtime.Mount) bool { return bound(m.Target) != nil })
 	}
 	return nil
+}
+
+// orShut returns around, which for other targets returns the one of binds that target is in, if that
+// is read-only and is shut on the way. tree is the source of the codebase, which may not be served.
+func orShut(around func(string) *runtime.Mount, binds []runtime.Mount, tree string) func(target string) *runtime.Mount {
+	first := outermost(binds, func(*runtime.Mount) bool { return true })
+	last := innermost(binds, func(m *runtime.Mount) bool { return m.Source != tree })
+	return func(target string) *runtime.Mount {
+		if in := around(target); in != nil {
+			return in
+		}
+		if in := last(target); in != nil && in == first(target) && shut(in, target) {
+			return in
+		}
+		return nil
+	}
+}
+
+// shut reports whether target is there in a bind, below a directory that this process can search and
+// not read: bubblewrap 0.12.0 and 0.13.0 mount nothing there (its issue 806).
+func shut(in *runtime.Mount, target string) bool {
+	place := path.Join(in.Source, strings.TrimPrefix(target, in.Target))
+	if _, err := os.Stat(place); err != nil {
+		return false // the backend says what is wrong
+	}
+	for place != in.Source {
+		place = path.Dir(place)
+		if errors.Is(unix.Faccessat(unix.AT_FDCWD, place, unix.R_OK, unix.AT_EACCESS), fs.ErrPermission) {
+			return true
+		}
+	}
+	return false
 }
 
 // outermost returns a function that returns the first of binds, by depth, that is a parent of
@@ -101,7 +137,7 @@ func innermost(binds []runtime.Mount, outer func(*runtime.Mount) bool) func(targ
 // nest makes the place of m below the directory in, and without an engine mounts m there. A
 // mount without a source is only a directory.
 func nest(b *boot.Params, in, m *runtime.Mount) error {
-	if !in.Writable {
+	if !in.Writable && !shut(in, m.Target) {
 		return fmt.Errorf("the volume at %s is read-only, so nothing can be mounted below: choose another place", in.Target)
 	}
 	isFile := false

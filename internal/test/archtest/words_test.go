@@ -16,13 +16,13 @@ const generated = -1
 // written by tests. A page without a row fails the test: lower the row when the page gets shorter.
 var maxWords = map[string]int{
 	"ARCHITECTURE.md":                    1922,
-	"CONTRIBUTING.md":                    2010,
+	"CONTRIBUTING.md":                    2040,
 	"README.md":                          1046,
 	"SCOPE.md":                           425,
 	"SECURITY.md":                        3695,
 	"docs/README.md":                     281,
 	"docs/attack-matrix.md":              generated,
-	"docs/backends.md":                   1080,
+	"docs/backends.md":                   1440,
 	"docs/cli.md":                        2090,
 	"docs/configuration.md":              880,
 	"docs/cow.md":                        990,
