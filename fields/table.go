@@ -115,7 +115,7 @@ var Table = [...]Field{
 		Name: "root", Record: "root", Kind: Truth, On: sandbox | Serve, Group: System,
 		Bound: Bound{Because: "programs would be root inside, and reach more of the host's kernel"},
 		Help: "be root inside, with further users: apt-get install, useradd, chown and su work; on the host " +
-			"these are you and your subordinate ids; needs --image",
+			"these are you and your subordinate ids; without --image over the host's own system, of Debian or Ubuntu",
 	},
 	{
 		Name: "user", Letter: "u", Record: "runAs", On: sandbox, Once: true, Group: System,

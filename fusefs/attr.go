@@ -17,7 +17,8 @@ type attrs struct {
 	owner  Owner
 	// several says that programs may be root of several users (Options.Chown), whom modes do not
 	// keep out: see withhold.
-	several bool
+	several   bool
+	hostModes bool // Options.HostModes
 }
 
 // withheld is userns.Withheld: an id of the mount's user namespace that programs inside lack.
@@ -48,6 +49,9 @@ func (d *fdCache) anyOf(n *node) *handle {
 // mode returns the presented mode of o. inside is the state inside a directory.
 func (at *attrs) mode(o *object, level perm.Level, inside states) uint32 {
 	bits := uint32(o.Mode) & 0o7777 &^ setID
+	if at.hostModes && o.typ() != unix.S_IFLNK {
+		return o.typ() | bits
+	}
 	if o.Uid != at.euid {
 		bits = bits&^0o700 | o.access<<6
 	}

@@ -51,6 +51,9 @@ type Options struct {
 	// Chown lets a sandbox with several users change the owner of a file, without effect: tar and
 	// rsync give up otherwise. All files belong to the host's user.
 	Chown bool
+	// HostModes presents the permissions of the host's files, without set-id bits, whatever the server
+	// or a level allows: a file that Owner could not open may fail to open only when it is used.
+	HostModes bool
 
 	// Git keeps git directories apart from the host's; nil serves the host's by the rules.
 	Git *Git
@@ -255,7 +258,7 @@ func emptyTree(opts *Options) (*tree, error) {
 	t.gate = gatekeeper{&t.names, opts.Denied}
 	t.chowns = opts.Chown
 	t.guard = worktreeGuard{&t.names, opts.Unguarded}
-	t.attrs = attrs{&t.names, &t.kernel, opts.Owner, opts.Chown}
+	t.attrs = attrs{&t.names, &t.kernel, opts.Owner, opts.Chown, opts.HostModes}
 	t.contents.names, t.contents.gate, t.kernel.names = &t.names, &t.gate, &t.names
 	logger := opts.Logger
 	if logger == nil {

@@ -35,6 +35,9 @@ func (s *sandboxes) ImageChanges(ctx context.Context, sandboxID string) (_ *Imag
 		return nil, nil, err
 	}
 	backend := s.backend(c.Runtime)
+	if c.OverHost() {
+		return nil, nil, runtime.Errorf(runtime.ErrUnsupported, "sandbox %s lies over the host's own system, which is no image: to keep what is installed, make one with --root --image debian:bookworm-slim, or write a Dockerfile for wolffia build", rec.ID())
+	}
 	if c.ImageID == "" || backend == nil || !backend.Can.Has(launch.StoreImages) {
 		return nil, nil, runtime.Errorf(runtime.ErrUnsupported, "sandbox %s has no image whose changes could be kept: create one with --image, with another runtime than docker", rec.ID())
 	}

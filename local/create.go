@@ -16,6 +16,7 @@ import (
 
 	"wolffia/image/store"
 	"wolffia/internal/host/hostsocket"
+	"wolffia/internal/host/rootfs"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/pathname"
 	"wolffia/internal/sys/beneath"
@@ -116,10 +117,12 @@ func checkRoot(c *statedir.Config, backend *launch.Backend) error {
 	case !c.Root:
 	case !backend.Can.Has(launch.RootInside):
 		return runtime.Errorf(runtime.ErrUnsupported, "runtime %s has no root inside: its engine decides the users of containers, and its root may be the host's; use runtime bwrap or gvisor", c.Runtime)
-	case c.Image == "" && c.ImageID == "":
-		return runtime.Errorf(runtime.ErrUnsupported, "root inside needs an image: add --image, such as debian:bookworm-slim")
 	case c.Resources.PIDs > 0 && backend.Can.Has(launch.OwnKernel) && !c.Resources.BestEffort:
 		return runtime.Errorf(runtime.ErrUnsupported, "processes cannot be limited exactly with root inside of runtime %s, which counts those of each user: use runtime bwrap, or --limits best-effort", c.Runtime)
+	case c.Rootfs != "":
+		return runtime.Errorf(runtime.ErrUnsupported, "root inside cannot change %s, which it would share with the host: leave --rootfs out, or use --image", c.Rootfs)
+	case c.OverHost():
+		return rootfs.CheckSystem()
 	}
 	return nil
 }

@@ -33,7 +33,12 @@ func environment(c *statedir.Config, more map[string]string) []string {
 	maps.Copy(vars, c.Env)
 	maps.Copy(vars, more)
 	if c.Root {
-		vars["PATH"] += ":" + launch.SudoDir
+		// a PATH of the caller's lacks them
+		for _, dir := range []string{"/usr/local/sbin", "/usr/sbin", "/sbin", launch.SudoDir} {
+			if !slices.Contains(strings.Split(vars["PATH"], ":"), dir) {
+				vars["PATH"] += ":" + dir
+			}
+		}
 	}
 	return pairs(vars)
 }

@@ -3,6 +3,7 @@ package local
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"path"
@@ -13,6 +14,7 @@ import (
 
 	"wolffia/image/store"
 	"wolffia/internal/host/boot"
+	"wolffia/internal/host/rootfs"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/userns"
 	"wolffia/runtime"
@@ -23,6 +25,9 @@ import (
 // Until release is called the image is not deleted; from then on the recorded configuration
 // keeps it.
 func (s *completer) useImage(ctx context.Context, backend *launch.Backend, c *statedir.Config) (release func(), err error) {
+	if c.OverHost() {
+		return s.useSystem(ctx, c)
+	}
 	if c.Image == "" && c.ImageID == "" {
 		return func() {}, nil
 	}
@@ -58,9 +63,29 @@ func (s *completer) useImage(ctx context.Context, backend *launch.Backend, c *st
 	return release, nil
 }
 
+// useSystem finds or makes what a sandbox with root inside has of the host's system. Until release
+// is called it is not deleted.
+func (s *completer) useSystem(ctx context.Context, c *statedir.Config) (release func(), err error) {
+	img, release, err := s.images.System(ctx, rootfs.SystemKey(), func(root string) ([]store.Owned, error) {
+		owners, err := rootfs.MakeSystem(root)
+		all := make([]store.Owned, len(owners))
+		for i, o := range owners {
+			all[i] = store.Owned{Path: o.Path, UID: o.UID, GID: o.GID, Mode: o.Mode}
+		}
+		return all, err
+	})
+	if err != nil {
+		return nil, runtime.WithClass(cmp.Or(runtime.Class(err), runtime.ErrUnavailable), fmt.Errorf("copy the host's system: %w", err))
+	}
+	c.SystemID = img.ID
+	return release, nil
+}
+
 // suits returns why a sandbox cannot have an image whose files have several owners, or nil.
 func suits(img *store.Image, c *statedir.Config) error {
 	switch {
+	case img.System:
+		return runtime.Errorf(runtime.ErrUnsupported, "image %s is a part of the host's system: use --root without an image", store.Short(img.ID))
 	case img.IDs == nil:
 		return nil
 	case !c.Root:

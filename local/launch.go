@@ -26,7 +26,7 @@ type descriptors struct {
 	shimProgram, treeProgram, keeperProgram *os.File // using's
 	log                                     *os.File
 
-	shim, tree, keeper []*os.File // of these processes, by number
+	shim, tree, system, keeper []*os.File // of these processes, by number
 
 	progress *os.File // the shim's reports
 	hold     *os.File // closing it ends a sandbox that is bound to this process
@@ -52,7 +52,7 @@ func (p *plan) open(rec *statedir.Record, lock *statedir.Lock, using *using) (*d
 	backend := d.one(openProgram("program of runtime "+p.config.Runtime, p.backend))
 	d.shimProgram, d.treeProgram, d.keeperProgram = using.shim, using.tree, using.keeper
 	shimEnd, treeEnd := d.two(boot.ControlPair())
-	var ready, alive, keeperEnd, imageEnd, held *os.File
+	var ready, alive, keeperEnd, imageEnd, held, systemEnd, viewEnd *os.File
 	d.progress, ready = d.two(os.Pipe())
 	alive, d.hold = d.two(os.Pipe())
 	if p.keeper != "" {
@@ -60,6 +60,9 @@ func (p *plan) open(rec *statedir.Record, lock *statedir.Lock, using *using) (*d
 	}
 	if p.shim.SendsImage {
 		d.image, imageEnd = d.two(boot.ControlPair())
+	}
+	if p.system != nil {
+		systemEnd, viewEnd = d.two(boot.ControlPair())
 	}
 	if p.shim.Held {
 		held, d.barrier = d.two(os.Pipe())
@@ -71,11 +74,12 @@ func (p *plan) open(rec *statedir.Record, lock *statedir.Lock, using *using) (*d
 	d.shim = []*os.File{
 		boot.FDLock: lock.Shim, boot.FDControl: shimEnd, boot.FDReady: ready, boot.FDAlive: alive, boot.FDGuest: using.guest,
 		boot.FDConfig: config, boot.FDBackend: backend, boot.FDImage: imageEnd, boot.FDKept: d.kept, boot.FDBarrier: held,
-		boot.FDClient: clientEnd,
+		boot.FDClient: clientEnd, boot.FDSystem: systemEnd,
 	}
 	d.tree = []*os.File{boot.FDLock: lock.Tree, boot.FDControl: treeEnd}
+	d.system = []*os.File{boot.FDLock: lock.Tree, boot.FDControl: viewEnd}
 	d.keeper = []*os.File{boot.FDLock: lock.Tree, boot.FDControl: shimEnd, boot.FDReady: ready, boot.FDKeeper: keeperEnd}
-	d.given = []*os.File{ready, shimEnd, treeEnd, d.kept, keeperEnd, imageEnd, clientEnd}
+	d.given = []*os.File{ready, shimEnd, treeEnd, d.kept, keeperEnd, imageEnd, clientEnd, systemEnd, viewEnd}
 	return d, d.err
 }
 
@@ -123,7 +127,7 @@ type launched struct {
 	shim    *child.Child
 	process statedir.Process // of the shim
 	unknown error            // why process is not known
-	tree    int              // the tree server's number; 0: no tree server
+	servers []int            // the numbers of the tree servers
 }
 
 // launch starts the processes of a plan. To undo ends those that were started.
@@ -150,12 +154,14 @@ func (p *plan) launch(rec *statedir.Record, d *descriptors, undo *cleanup.Stack)
 	// The shim first: it has the most to do. It is also the first to be killed: of the tree
 	// server's end it would record that the sandbox is dead.
 	l := new(launched)
-	var tree *child.Child
-	undo.Add(func() error {
-		if tree == nil {
-			return nil
+	var tree, system *child.Child
+	undo.Add(func() (err error) {
+		for _, server := range []*child.Child{tree, system} {
+			if server != nil {
+				err = errors.Join(err, server.Kill())
+			}
 		}
-		return tree.Kill()
+		return err
 	})
 	var err error
 	l.shim, err = p.spawnShim(d, []string{"wolffia", "shim", p.shim.Tag})
@@ -183,7 +189,15 @@ func (p *plan) launch(rec *statedir.Record, d *descriptors, undo *cleanup.Stack)
 		if err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "start the tree server: %w", err)
 		}
-		l.tree = tree.PID()
+		l.servers = append(l.servers, tree.PID())
+	}
+	if p.system != nil {
+		attr := &syscall.SysProcAttr{Credential: dropped(p.config)}
+		system, err = spawn(d.treeProgram, d.log, []string{"wolffia", "tree", p.shim.Tag}, attr, p.system, d.system)
+		if err != nil {
+			return nil, runtime.Errorf(runtime.ErrUnavailable, "start the server of /usr: %w", err)
+		}
+		l.servers = append(l.servers, system.PID())
 	}
 	step.Reached("start: all started")
 	closeAll(d.given)                 // else the end of a process would not show
@@ -304,10 +318,18 @@ func shimNamespaces(c *statedir.Config) *syscall.SysProcAttr {
 // root's runs as root and drops capabilities itself.
 func treeCredential(c *statedir.Config) *syscall.SysProcAttr {
 	attr := new(syscall.SysProcAttr)
-	if c.DroppedUID != 0 && !c.RootTree {
-		attr.Credential = &syscall.Credential{Uid: uint32(c.UID), Gid: uint32(c.GID)}
+	if !c.RootTree {
+		attr.Credential = dropped(c)
 	}
 	return attr
+}
+
+// dropped makes a process run as the sandbox's user; nil: the caller is that user.
+func dropped(c *statedir.Config) *syscall.Credential {
+	if c.DroppedUID == 0 {
+		return nil
+	}
+	return &syscall.Credential{Uid: uint32(c.UID), Gid: uint32(c.GID)}
 }
 
 // namespaceError explains why the shim could not be started. Usually the host does not allow

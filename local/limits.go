@@ -126,9 +126,9 @@ func groupName(id, stateDir string) (string, error) {
 // which the sandbox ends.
 const preferred = 500
 
-// enter puts pid, a child of the shim that waits at the start barrier, and the tree server,
-// if tree is not 0, under the limits; then it opens the barrier.
-func (l *limiting) enter(ctx context.Context, rec *statedir.Record, stateDir string, shim, pid, tree int, open *os.File) error {
+// enter puts pid, a child of the shim that waits at the start barrier, and the tree servers,
+// under the limits; then it opens the barrier.
+func (l *limiting) enter(ctx context.Context, rec *statedir.Record, stateDir string, shim, pid int, servers []int, open *os.File) error {
 	p, err := proc.Read(pid)
 	if err == nil && p.Parent != shim {
 		err = errors.New("it is not a child of the shim")
@@ -144,11 +144,11 @@ func (l *limiting) enter(ctx context.Context, rec *statedir.Record, stateDir str
 		// Its children inherit it. If it cannot be set, the largest process is killed.
 		_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(preferred)), 0)
 	}
-	if l.Group, err = l.plan.Open(ctx, name, pid, tree); err == nil {
+	if l.Group, err = l.plan.Open(ctx, name, pid, servers...); err == nil {
 		err = rec.SetLimits(l)
 	}
 	if err == nil {
-		err = l.Group.Fill(&l.limits, pid, tree)
+		err = l.Group.Fill(&l.limits, pid, servers...)
 	}
 	if err == nil {
 		_, err = open.Write([]byte{1})

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -14,13 +15,14 @@ import (
 // lowers returns the directories of the tree of a sandbox's image, the highest first; nil if it has
 // none of the store. With root inside, files of the image have their owners there.
 func (s *starter) lowers(ctx context.Context, c *statedir.Config, set *programs.Set) ([]string, error) {
-	if c.ImageID == "" || !s.backend(c.Runtime).Can.Has(launch.StoreImages) {
+	id := cmp.Or(c.ImageID, c.SystemID)
+	if id == "" || !s.backend(c.Runtime).Can.Has(launch.StoreImages) {
 		return nil, nil
 	}
 	if !c.Root {
-		return s.images.Lowers(c.ImageID)
+		return s.images.Lowers(id)
 	}
-	images, err := s.images.Lineage(c.ImageID)
+	images, err := s.images.Lineage(id)
 	if err != nil {
 		return nil, err
 	}

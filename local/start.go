@@ -185,7 +185,7 @@ func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.
 		if !p.shim.Held {
 			return runtime.Errorf(runtime.ErrUnavailable, "the shim waits for limits, and the sandbox has none")
 		}
-		return limits.enter(ctx, rec, s.dir.Path(), parts.shim.PID(), pid, parts.tree, d.barrier)
+		return limits.enter(ctx, rec, s.dir.Path(), parts.shim.PID(), pid, parts.servers, d.barrier)
 	})
 	if err != nil {
 		return limits.blame(err)
@@ -264,6 +264,7 @@ type plan struct {
 	config *statedir.Config
 	shim   boot.Params
 	tree   *boot.TreeParams // nil: the sandbox has no tree server
+	system *boot.TreeParams // what serves /usr for root inside over the host's system; nil: nothing
 	keeper string           // name of its program; empty: no engine, and so no keeper
 	// backend is the path of the program that the shim's launcher gets; empty: none.
 	backend string
@@ -294,11 +295,14 @@ func (s *starter) plan(rec *statedir.Record, c *statedir.Config, life *statedir.
 	}
 	p.shim.CopyHooks = backend.Can.Has(launch.ShimMounts) && copiesHooks(c)
 	p.shim.Lifetime = life
-	if c.ImageID != "" && backend.Can.Has(launch.StoreImages) {
+	if len(use.image) > 0 {
 		p.shim.Image, p.shim.SendsImage = use.image, c.DroppedUID != 0
 	}
 	if limits != nil {
 		p.shim.Rlimits, p.shim.Held = limits.rlimits, limits.plan != nil
+	}
+	if c.OverHost() {
+		p.system = &boot.TreeParams{Run: rec.Run(), Rules: []byte(systemRules), Codebase: "/usr", MountPoint: "/usr", UID: c.UID, GID: c.GID, System: true}
 	}
 	if !c.Serves() {
 		return p, nil
@@ -306,6 +310,9 @@ func (s *starter) plan(rec *statedir.Record, c *statedir.Config, life *statedir.
 	p.tree, err = s.treeParams(rec, c)
 	return p, err
 }
+
+// systemRules let all of /usr be read.
+const systemRules = `[{"pattern":"**","level":"read"}]`
 
 // treeParams returns what a tree server gets of a sandbox.
 func (s *starter) treeParams(rec *statedir.Record, c *statedir.Config) (*boot.TreeParams, error) {

@@ -48,7 +48,7 @@ func (s *starter) checkPrograms(c *statedir.Config) error {
 			return err
 		}
 	}
-	if c.Serves() {
+	if c.Serves() || c.OverHost() {
 		if err := set.Check(programs.Tree); err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (s *starter) programs(c *statedir.Config) (*using, error) {
 		return u, err
 	}
 	u.shim = shim.File
-	if c.Serves() {
+	if c.Serves() || c.OverHost() {
 		tree, err := u.set.Program(programs.Tree)
 		if err != nil {
 			return u, err

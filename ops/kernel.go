@@ -2,8 +2,9 @@ package ops
 
 import "regexp"
 
-const noRoot = "there is no root inside, nor a program that makes one: be root inside of an image " +
-	"(--root --image debian:bookworm-slim), or install packages on the host"
+const noRoot = "there is no root inside, nor a program that makes one: be root inside with " +
+	"--root (elsewhere than on Debian and Ubuntu add --image debian:bookworm-slim), " +
+	"or install packages on the host"
 
 // kernelRefusals are what programs print when the kernel refuses what no sandbox gives them. Its
 // refusals have no other witness: a system call filter that told of them would cost every call. A

@@ -135,9 +135,11 @@ func (s *shim) finish(outcome *statedir.Status) {
 	}
 	limited := false
 	if s.group != nil {
-		if s.tree != nil { // the tree server is in the group, and has its audit log to write
-			s.tree.hangUp()
-			boot.Within(boot.TreeLimit, s.tree.over)
+		for _, server := range []*treeConn{s.tree, s.system} { // they are in the group, and one has its audit log to write
+			if server != nil {
+				server.hangUp()
+				boot.Within(boot.TreeLimit, server.over)
+			}
 		}
 		limited = s.group.Remove(boot.KillLimit) != nil // it may be root's
 	}

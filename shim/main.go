@@ -71,6 +71,7 @@ type shim struct {
 	fdSocket   *os.File
 	relayed    chan error      // gets the end of relay.run
 	tree       *treeConn       // nil: no codebase, or it is mounted natively
+	system     *treeConn       // to the server of /usr; nil: none
 	prefetcher *prefetcher     // nil: the tree is not prefetched
 	echoer     *echoer         // nil: the host's changes are not repeated
 	static     *staticfs.Stats // nil: the codebase has no static filter
@@ -107,11 +108,9 @@ func (s *shim) run(backend launch.Backend) error {
 		return err
 	}
 	listener, err := s.connect()
-	if err == nil && s.tree != nil {
-		go func() { // ends with the tree server, or the process
-			s.tree.run()
-			s.end(statedir.Status{State: runtime.StateDead, Reason: "the tree server has ended" + s.oom()}, 0)
-		}()
+	if err == nil {
+		s.watch(s.tree, "the tree server")
+		s.watch(s.system, "the server of /usr")
 	}
 	if err == nil && s.pooled != nil {
 		err = s.initPooled()
@@ -145,6 +144,17 @@ func (s *shim) run(backend launch.Backend) error {
 	outcome := s.await()
 	s.finish(&outcome)
 	return nil
+}
+
+// watch has the sandbox end with one of its servers, which may be nil.
+func (s *shim) watch(server *treeConn, name string) {
+	if server == nil {
+		return
+	}
+	go func() { // ends with the server, or the process
+		server.run()
+		s.end(statedir.Status{State: runtime.StateDead, Reason: name + " has ended" + s.oom()}, 0)
+	}()
 }
 
 // syncAfter is when the configuration is written to the disk, so that it takes no time from a

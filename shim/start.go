@@ -38,7 +38,7 @@ func (s *shim) prepare() (*launch.Spec, error) {
 	}
 	s.step("compose the root directory")
 	sockets := rootfs.ListSockets(b)
-	spec, err := rootfs.Compose(b)
+	spec, err := rootfs.Compose(b, s.view)
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +76,21 @@ func (s *shim) mount() (err error) {
 	step.Reached("mounted")
 	go prefetchRootAttr(rootfs.TreeDir(s.boot)) // ends with the answer, or with the tree server
 	return nil
+}
+
+// view is a rootfs.View: the second tree server serves it. It ends by the hang-up of FDSystem.
+func (s *shim) view(dir string) (served func() error, err error) {
+	device, err := fusemount.Mount(dir, &fusemount.MountOptions{AllowOther: true})
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "uid %d, as which the sandbox runs, cannot mount a view of /usr: %w; wolffia doctor says what helps", s.boot.Config.UID, err)
+	}
+	control := os.NewFile(boot.FDSystem, "system")
+	s.system = newTreeConn(control)
+	err = errors.Join(boot.SendDevice(control, device), device.Close())
+	if err != nil && !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) { // else it says why
+		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	return func() error { return boot.ReceiveServing(control) }, nil
 }
 
 // prefetchRootAttr has the kernel request the attributes of the tree's root from the tree server.

@@ -81,14 +81,15 @@ type imageListing struct {
 	Sandboxes []string     `json:"sandboxes"`
 	Config    store.Config `json:"config"`
 	Problem   string       `json:"problem,omitempty"`
+	System    bool         `json:"system,omitempty"` // a part of the host's, for --root
 	inner     bool         // a layer of others, or of builds, that nobody has named
 }
 
 func imageListingOf(e *store.Entry) imageListing {
 	l := imageListing{
 		ID: e.ID, Names: slices.Sorted(maps.Keys(e.Names)), Digests: []string{}, Parent: e.Parent, Size: e.Size, Files: e.Files,
-		Created: e.Created, Sandboxes: e.Sandboxes, Config: e.Config, Problem: e.Problem,
-		inner: len(e.Names)+len(e.Sandboxes) == 0 && (e.Step != "" || len(e.Children) > 0),
+		Created: e.Created, Sandboxes: e.Sandboxes, Config: e.Config, Problem: e.Problem, System: e.System,
+		inner: len(e.Names)+len(e.Sandboxes) == 0 && (e.Step != "" || e.System || len(e.Children) > 0),
 	}
 	for _, name := range l.Names {
 		n := e.Names[name]
@@ -121,6 +122,9 @@ another image lies over or wolffia build keeps for the next build; --json lists 
 				pulled = console.Age(time.UnixMilli(l.PulledAt)) + " ago"
 			}
 			names := console.Printable(strings.Join(l.Names, " ")) + console.Printable(l.Problem)
+			if l.System {
+				names = "(host's system, for --root)"
+			}
 			return []any{store.Short(l.ID), units.BytesSize(float64(l.Size)), console.Dash(store.Short(l.Parent)), pulled, len(l.Sandboxes), console.Dash(names)}
 		},
 		IDs: "ids", ID: func(l imageListing) string { return l.ID },

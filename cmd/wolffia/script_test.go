@@ -161,6 +161,9 @@ func scripts(t *testing.T, dir string) testscript.Params {
 			case "rootids": // for root's own sandboxes
 				_, err := userns.Of(0, 0)
 				return err == nil, nil
+			case "dpkg":
+				_, err := os.Stat("/var/lib/dpkg/status")
+				return err == nil, nil
 			case "full":
 				return testenv.Full(), nil
 			case "cgroups":

@@ -113,7 +113,7 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 	if b.Blank {
 		serve = fusefs.ServeEmpty
 	}
-	t.server, err = serve(context.Background(), device, &fusefs.Options{
+	opts := &fusefs.Options{
 		Root: root, Rules: t.policy.Load(), Copy: layer.options(),
 		Git: gitOptions(own, b.Git.Minimal), Unguarded: b.Git.Unguarded, Chown: b.Root,
 		MoveTemps:          cow.MoveTemps(filepath.Base(filepath.Dir(b.Run))),
@@ -126,7 +126,12 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 		OnHostChange: func() bool {
 			return boot.SendPacket(t.control, &boot.TreeReply{HostChanged: true}, nil) == nil
 		},
-	})
+	}
+	if b.System { // nobody asks for what it has to tell
+		opts.HostModes, opts.Unguarded = true, true
+		opts.Denied, opts.OnSequentialLookup, opts.OnHostChange = nil, nil, nil
+	}
+	t.server, err = serve(context.Background(), device, opts)
 	if err != nil {
 		return fmt.Errorf("serve the tree: %w", err)
 	}

@@ -32,6 +32,8 @@ type Image struct {
 	Empty bool `json:"empty,omitempty"`
 	// Step is the key of the step of a build that made it; "" if there is none.
 	Step string `json:"step,omitempty"`
+	// System says that it is one of Store.System: no whole image, but a part of the host's system.
+	System bool `json:"system,omitempty"`
 	// IDs are the subordinate ids that files of it or of a parent belong to; nil if all are
 	// the user's own. Only a sandbox of the user with root inside may have such an image.
 	IDs *IDs `json:"ids,omitempty"`

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -86,8 +87,8 @@ func (s *Store) users() (map[string][]string, error) {
 	}
 	users := map[string][]string{}
 	err = dir.Each(func(c *statedir.Config) {
-		if c.ImageID != "" {
-			users[c.ImageID] = append(users[c.ImageID], c.ID)
+		if id := cmp.Or(c.ImageID, c.SystemID); id != "" {
+			users[id] = append(users[id], c.ID)
 		}
 	})
 	return users, err

@@ -98,9 +98,18 @@ func (u *unpacker) own(parent int, base, name string, o Owned) error {
 }
 
 // writeOwners writes the file of Owners, of the files that are still there.
-func (u *unpacker) writeOwners(dir string) (err error) {
+func (u *unpacker) writeOwners(dir string) error {
 	maps.DeleteFunc(u.owners, func(name string, o owner) bool { return !u.still(name, o.ino) })
-	if len(u.owners) == 0 {
+	var all []Owned
+	for _, name := range slices.Sorted(maps.Keys(u.owners)) {
+		all = append(all, u.owners[name].Owned)
+	}
+	return writeOwners(dir, all)
+}
+
+// writeOwners writes the file of Owners, unless there are none.
+func writeOwners(dir string, all []Owned) (err error) {
+	if len(all) == 0 {
 		return nil
 	}
 	f, err := os.OpenFile(filepath.Join(dir, ownersFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -109,9 +118,8 @@ func (u *unpacker) writeOwners(dir string) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	w := bufio.NewWriter(f)
-	for _, name := range slices.Sorted(maps.Keys(u.owners)) {
-		o := u.owners[name]
-		if err := json.NewEncoder(w).Encode(&o.Owned); err != nil {
+	for i := range all {
+		if err := json.NewEncoder(w).Encode(&all[i]); err != nil {
 			return err
 		}
 	}

@@ -65,6 +65,7 @@ type Child struct {
 	Config []byte // the configuration file
 	Parent string // the id of the image below, which the caller has from Pin; "" for none
 	Step   string // see Image
+	System bool   // see Image
 	Size   int64  // bytes in files of the layer
 	Files  int    // names in it
 	IDs    *IDs   // nil: all files of the layer are the user's
@@ -82,7 +83,7 @@ func (st *Stage) Add(ctx context.Context, c *Child) (*Image, error) {
 	sum := sha256.Sum256(c.Config)
 	img := &Image{
 		ID: algorithm + hex.EncodeToString(sum[:]), Layers: desc.RootFS.DiffIDs, Config: desc.Config, Created: desc.Created,
-		Size: c.Size, Files: c.Files, Parent: c.Parent, Step: c.Step, IDs: c.IDs,
+		Size: c.Size, Files: c.Files, Parent: c.Parent, Step: c.Step, System: c.System, IDs: c.IDs,
 	}
 	if _, err := os.Lstat(st.Layer()); errors.Is(err, fs.ErrNotExist) {
 		img.Empty = true

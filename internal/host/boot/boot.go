@@ -38,6 +38,8 @@ const (
 	FDBarrier = 13 // shim only: the start barrier of the backend's program, if Held
 	// shim only: the caller's connection, served once PID 1 has started; not in a pooled sandbox
 	FDClient = 14
+	// shim only: one end of a socket pair with the server of /usr, if Config.OverHost
+	FDSystem = 15
 )
 
 // FDKeeper is the keeper's end of that socket pair. It also has FDBoot, FDLock, FDControl
@@ -119,6 +121,9 @@ type TreeParams struct {
 	// Review says that no mount is served: the tree server only answers requests until its control
 	// socket hangs up.
 	Review bool `json:"review,omitempty"`
+	// System says that Codebase is a part of the host's system, shown as it is: its modes too, and
+	// without a log of denials.
+	System bool `json:"system,omitempty"`
 }
 
 // A TreeGit says how a tree server treats git directories. The zero value serves them by the

@@ -50,8 +50,8 @@ func HostDirs() []string {
 var ownDirs = []string{"proc", "dev", "sys", "tmp", "run", "var", "home", "etc"}
 
 // Compose mounts the sources of a sandbox's mounts below b.Mnt, in the shim's own mount
-// namespace, and returns the spec for the backend.
-func Compose(b *boot.Params) (*launch.Spec, error) {
+// namespace, and returns the spec for the backend. view is for root inside over the host's system.
+func Compose(b *boot.Params, view View) (*launch.Spec, error) {
 	// No mount propagates to or from the host's namespace (mount_namespaces(7)).
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return nil, fmt.Errorf("make mounts private: %w", err)
@@ -82,7 +82,12 @@ func Compose(b *boot.Params) (*launch.Spec, error) {
 		}
 		spec.Binds = processors()
 	}
-	if err := ComposeRoot(b, spec); err != nil {
+	if b.Config.OverHost() {
+		err = composeSystem(b, spec, view)
+	} else {
+		err = ComposeRoot(b, spec)
+	}
+	if err != nil {
 		return nil, err
 	}
 	for _, dir := range spec.HostEtc {

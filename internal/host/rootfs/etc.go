@@ -38,7 +38,7 @@ type rootKind int
 const (
 	hostRoot    rootKind = iota // directories of the host
 	ownRootfs                   // SandboxConfig.Rootfs
-	storeImage                  // an image of wolffia's own store
+	storeImage                  // an image of wolffia's own store, or composeSystem's
 	engineImage                 // an image of a container engine
 )
 
@@ -46,7 +46,7 @@ func kindOf(b *boot.Params) rootKind {
 	switch {
 	case !b.Can.Has(launch.StoreImages) && b.Config.Image != "":
 		return engineImage
-	case b.Config.ImageID != "":
+	case b.Config.ImageID != "" || b.Config.OverHost():
 		return storeImage
 	case b.Config.Rootfs != "":
 		return ownRootfs

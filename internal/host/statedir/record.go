@@ -40,6 +40,8 @@ type Config struct {
 	// access to it.
 	RootTree bool   `json:"rootTree,omitempty"`
 	User     string `json:"user"` // the user's name inside
+	// SystemID is the image of the store with the host's system beside /usr, if OverHost.
+	SystemID string `json:"systemId,omitempty"`
 	// PrivateGit is set if the sandbox's git directories are its own, in [Git].
 	PrivateGit bool `json:"privateGit,omitempty"`
 
@@ -56,6 +58,11 @@ func (c *Config) Inside() (uid, gid int) {
 		return 0, 0
 	}
 	return c.UID, c.GID
+}
+
+// OverHost reports whether the sandbox has root inside over the host's own system.
+func (c *Config) OverHost() bool {
+	return c.Root && c.Image == "" && c.ImageID == "" && c.Rootfs == ""
 }
 
 // A Draft is the configuration of a sandbox that does not exist yet.
@@ -146,6 +153,9 @@ func (rec *Record) Lockfile() string { return filepath.Join(rec.path, "lock") }
 const (
 	upperDir = "upper"
 	workDir  = "work"
+	// the same for /usr, if OverHost
+	usrUpperDir = "usr-upper"
+	usrWorkDir  = "usr-work"
 )
 
 // Upper returns the directory with a sandbox's changes of its image: overlayfs's upper
@@ -154,6 +164,11 @@ func Upper(run string) string { return filepath.Join(run, upperDir) }
 
 // Work returns overlayfs's work directory, beside Upper.
 func Work(run string) string { return filepath.Join(run, workDir) }
+
+// UsrUpper returns the upper and the work directory of the overlay over the host's /usr.
+func UsrUpper(run string) (upper, work string) {
+	return filepath.Join(run, usrUpperDir), filepath.Join(run, usrWorkDir)
+}
 
 // Log returns the path of the log of shim, guest and backend.
 func (rec *Record) Log() string { return filepath.Join(rec.path, "run", "log") }

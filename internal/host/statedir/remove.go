@@ -50,7 +50,7 @@ func removeAt(path string) error {
 	}
 	step.Reached("remove: configuration gone")
 	return errors.Join(
-		removeNames(filepath.Join(path, "run"), []string{upperDir, workDir}, runNames),
+		removeNames(filepath.Join(path, "run"), []string{upperDir, workDir, usrUpperDir, usrWorkDir}, runNames),
 		removeNames(path, []string{cowDir, gitDir}, recordNames),
 	)
 }

@@ -55,7 +55,7 @@ func warm(c *Config) bool {
 func free(c Config, fixedName bool) Config {
 	name := c.Name
 	fields.Clear(&c.SandboxConfig, fields.Claim)
-	if fixedName || c.ImageID != "" {
+	if fixedName || c.ImageID != "" || c.OverHost() {
 		c.Name = name
 	}
 	c.CreatedAt, c.PrivateGit = 0, false // PrivateGit: as the rest says

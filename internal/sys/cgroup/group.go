@@ -95,9 +95,9 @@ const (
 )
 
 // Open returns the group's place, for the caller to record before Fill makes it. If systemd makes
-// the group, Open moves the processes pid and server to a scope, which systemd removes with its
-// last process. pid must be held before its exec. server is as in Fill.
-func (p *Plan) Open(ctx context.Context, name string, pid, server int) (*Group, error) {
+// the group, Open moves the processes pid and servers to a scope, which systemd removes with its
+// last process. pid must be held before its exec. servers are as in Fill.
+func (p *Plan) Open(ctx context.Context, name string, pid int, servers ...int) (*Group, error) {
 	g := &Group{Dirs: map[string]string{}, enable: p.enable}
 	if p.socket == "" {
 		for c, dir := range p.parents {
@@ -106,7 +106,7 @@ func (p *Plan) Open(ctx context.Context, name string, pid, server int) (*Group, 
 		return g, nil
 	}
 	// systemd takes a moment to remove a scope, so each has a name of its own.
-	path, err := startScope(ctx, p.socket, fmt.Sprintf("%s-%d.scope", name, pid), pid, server)
+	path, err := startScope(ctx, p.socket, fmt.Sprintf("%s-%d.scope", name, pid), pid, servers...)
 	if err != nil {
 		return nil, fmt.Errorf("ask systemd for a control group: %w", err)
 	}
@@ -115,10 +115,10 @@ func (p *Plan) Open(ctx context.Context, name string, pid, server int) (*Group, 
 }
 
 // Fill makes the group, moves the process pid there, and sets the limits, which bind pid and all
-// that it starts. server, if not 0, is a process that uses memory and processors on behalf of
-// pid: the limits of these bind both together. After an error the processes may be in the group:
+// that it starts. servers are processes that use memory and processors on behalf of pid: the limits
+// of these bind all together. After an error the processes may be in the group:
 // the caller ends them, and calls Remove.
-func (g *Group) Fill(l *Limits, pid, server int) error {
+func (g *Group) Fill(l *Limits, pid int, servers ...int) error {
 	all := g.all()
 	for _, dir := range all {
 		// Readable for the user that root drops to, whatever the umask.
@@ -132,14 +132,14 @@ func (g *Group) Fill(l *Limits, pid, server int) error {
 	}
 	// The kernel refuses to enable controllers while a process is in the parent, which may be
 	// the one to move.
-	if err := g.move(pid, server); err != nil {
+	if err := g.move(pid, servers); err != nil {
 		return err
 	}
 	if dir := g.Dirs[""]; dir != "" {
 		err := enable(filepath.Dir(dir), g.enable)
 		if err == nil {
 			// The two groups share memory as needed, and processors evenly, so that the
-			// sandbox cannot starve its server.
+			// sandbox cannot starve its servers.
 			err = enable(dir, without(l.Wants(), []string{Memory}))
 		}
 		if err != nil {
@@ -169,7 +169,7 @@ func enable(dir string, controllers []string) error {
 }
 
 // move moves the processes to their groups.
-func (g *Group) move(pid, server int) error {
+func (g *Group) move(pid int, servers []int) error {
 	enter := func(dir string, pid int) error {
 		return write(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid))
 	}
@@ -179,8 +179,10 @@ func (g *Group) move(pid, server int) error {
 			dir, serverDir = filepath.Join(dir, innerGroup), filepath.Join(dir, serverGroup)
 		}
 		err := enter(dir, pid)
-		if err == nil && server != 0 && c != PIDs {
-			err = enter(serverDir, server)
+		for _, server := range servers {
+			if err == nil && c != PIDs {
+				err = enter(serverDir, server)
+			}
 		}
 		if err != nil {
 			return err

@@ -32,7 +32,7 @@ func open(t *testing.T, name string, l *cgroup.Limits) (*cgroup.Group, *exec.Cmd
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
-	g, err := plan.Open(ctx, name, cmd.Process.Pid, 0)
+	g, err := plan.Open(ctx, name, cmd.Process.Pid)
 	if err == nil {
 		t.Cleanup(func() {
 			if err := g.Remove(wait.Limit); err != nil {
@@ -41,7 +41,7 @@ func open(t *testing.T, name string, l *cgroup.Limits) (*cgroup.Group, *exec.Cmd
 			_ = cmd.Wait()
 			gone(t, g)
 		})
-		err = g.Fill(l, cmd.Process.Pid, 0)
+		err = g.Fill(l, cmd.Process.Pid)
 	}
 	if err != nil {
 		_ = cmd.Process.Kill()
@@ -184,7 +184,7 @@ func TestFillTaken(t *testing.T) {
 	testenv.Both(t)
 	g, cmd := open(t, name(t), &cgroup.Limits{PIDs: 12})
 	again := &cgroup.Group{Dirs: g.Dirs}
-	if err := again.Fill(&cgroup.Limits{PIDs: 1000}, cmd.Process.Pid, 0); err == nil {
+	if err := again.Fill(&cgroup.Limits{PIDs: 1000}, cmd.Process.Pid); err == nil {
 		t.Error("it was")
 	}
 	if got := cgroup.Read(filepath.Join(g.Dir(cgroup.PIDs), "pids.max")); got != "12\n" {
@@ -216,7 +216,7 @@ func TestOOMKills(t *testing.T) {
 	defer func() { _, _ = in.Close(), cmd.Wait() }()
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
-	g, err := plan.Open(ctx, name(t), cmd.Process.Pid, 0)
+	g, err := plan.Open(ctx, name(t), cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestOOMKills(t *testing.T) {
 		}
 		gone(t, g)
 	}()
-	if err := g.Fill(l, cmd.Process.Pid, 0); err != nil {
+	if err := g.Fill(l, cmd.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := in.Write([]byte("\n")); err != nil {

@@ -3,8 +3,8 @@
 // removes it.
 //
 //	plan, refused := cgroup.ThisHost().Plan([]string{cgroup.Memory})
-//	group, err := plan.Open(ctx, "wolffia-x", pid, 0)
-//	err = group.Fill(&cgroup.Limits{Memory: 1 << 30}, pid, 0)
+//	group, err := plan.Open(ctx, "wolffia-x", pid)
+//	err = group.Fill(&cgroup.Limits{Memory: 1 << 30}, pid)
 //	...
 //	err = group.Remove(limit)
 //

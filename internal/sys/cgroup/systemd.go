@@ -13,18 +13,18 @@ import (
 	godbus "github.com/godbus/dbus/v5"
 )
 
-// startScope has the systemd manager at socket make a transient scope with the processes pid and,
-// if not 0, server. It returns the scope's group, in which the caller may make groups; systemd
+// startScope has the systemd manager at socket make a transient scope with the processes pid and
+// servers. It returns the scope's group, in which the caller may make groups; systemd
 // removes it with its last process (systemd.scope(5), org.freedesktop.systemd1(5),
 // StartTransientUnit).
-func startScope(ctx context.Context, socket, name string, pid, server int) (path string, err error) {
+func startScope(ctx context.Context, socket, name string, pid int, servers ...int) (path string, err error) {
 	conn, err := dbus.NewConnection(func() (*godbus.Conn, error) { return dial(ctx, socket) })
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
 	pids := []uint32{uint32(pid)}
-	if server != 0 {
+	for _, server := range servers {
 		pids = append(pids, uint32(server))
 	}
 	done := make(chan string, 1)

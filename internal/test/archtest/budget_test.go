@@ -16,15 +16,15 @@ var (
 	// maxLines are lines of Go without tests, in packages that are larger than defaultLines.
 	maxLines = map[string]int{
 		"cmd/wolffia":            5380,
-		"fusefs":                 11011,
+		"fusefs":                 11018,
 		"fusefs/cow":             5500,
 		"guest":                  2700,
 		"internal/host/gateway":  2735,
 		"internal/git/gitsync":   4600,
 		"internal/host/statedir": 2680,
-		"internal/host/rootfs":   2290,
+		"internal/host/rootfs":   2800,
 		"local":                  8150,
-		"image/store":            2428,
+		"image/store":            2540,
 		"mcp":                    3060,
 		"perm":                   3580,
 		"policy":                 2100,
@@ -32,7 +32,7 @@ var (
 		"service":                3510,
 		"service/opensandbox":    3140,
 		"session":                6100,
-		"shim":                   3890,
+		"shim":                   3920,
 	}
 	// maxMethods are methods of types that have more than defaultMethods.
 	maxMethods = map[string]int{}
@@ -43,7 +43,7 @@ const (
 	defaultMethods = 60
 	maxProduct     = 139500 // lines of Go of the product
 	maxColumns     = 120
-	maxWide        = 1445 // lines with more
+	maxWide        = 1462 // lines with more
 )
 
 // slack is how much smaller than its budget something may be, in percent.

@@ -1,0 +1,94 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	goruntime "runtime"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/host/statedir"
+	"wolffia/runtime"
+)
+
+// System returns the image with what sandboxes get of the host's own system beside /usr, in the state
+// that key names, as Pin does. fill makes it, at a path that does not exist, and
+// returns what is not root's of it: once for each key, whoever
+// asks at the same time. Those of other keys that nothing uses are then deleted. It has no name.
+func (s *Store) System(ctx context.Context, key string, fill func(root string) ([]Owned, error)) (_ *Image, release func(), err error) {
+	sum := sha256.Sum256([]byte(key))
+	desc := description{Architecture: goruntime.GOARCH, OS: "linux"}
+	desc.RootFS.Type, desc.RootFS.DiffIDs = "layers", []string{algorithm + hex.EncodeToString(sum[:])}
+	config, err := json.Marshal(&desc)
+	if err != nil {
+		return nil, nil, err
+	}
+	sum = sha256.Sum256(config)
+	id := algorithm + hex.EncodeToString(sum[:])
+	if img, release, err := s.Pin(ctx, id); !errors.Is(err, runtime.ErrNotFound) {
+		return img, release, err
+	}
+	if err := statedir.EnsureDir(s.path, 0o700, 0o077); err != nil {
+		return nil, nil, runtime.Errorf(runtime.ErrUnavailable, "image store %s: %w", s.path, err)
+	}
+	unlock, err := s.lock(ctx, unix.F_WRLCK, placeOffset("system"))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer unlock()
+	if img, release, err := s.Pin(ctx, id); !errors.Is(err, runtime.ErrNotFound) { // another process was faster
+		return img, release, err
+	}
+	stage, err := s.Stage(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = stage.Close() }() // what stays is swept
+	owners, err := fill(stage.Layer())
+	if err == nil {
+		err = writeOwners(stage.Dir(), owners)
+	}
+	if err != nil {
+		return nil, nil, storeError(err)
+	}
+	c := &Child{Config: config, System: true}
+	err = filepath.WalkDir(stage.Layer(), func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			c.Size, c.Files = c.Size+info.Size(), c.Files+1
+		}
+		return err
+	})
+	if err != nil {
+		return nil, nil, storeError(err)
+	}
+	if _, err := stage.Add(ctx, c); err != nil {
+		return nil, nil, err
+	}
+	img, release, err := s.Pin(ctx, id)
+	if err == nil {
+		s.pruneSystems(ctx)
+	}
+	return img, release, err
+}
+
+// pruneSystems deletes the images of System that nothing uses. What it cannot delete, Prune does.
+func (s *Store) pruneSystems(ctx context.Context) {
+	entries, err := s.List()
+	if err != nil {
+		return
+	}
+	for _, e := range prunable(entries, false) {
+		if e.System {
+			_ = s.pruneOne(ctx, e.ID, false)
+		}
+	}
+}
