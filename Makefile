@@ -31,7 +31,7 @@ install: ## install what build has built: wolffia, its manual pages and completi
 uninstall: ## remove what install has installed
 	@scripts/install --remove
 
-dist: ## make what is released, in dist/: tarballs, .deb, .rpm, checksums, for amd64 and arm64
+dist: ## make what is released, in dist/: tarballs, .deb, .rpm, packages for npm, install.sh, checksums, for amd64 and arm64; signed with the key of WOLFFIA_SIGN_KEY
 	@scripts/dist
 
 runsc: ## build the pinned gVisor for --runtime gvisor, into ~/.cache/wolffia
@@ -52,12 +52,13 @@ test: ## install what the tests lack (it says what; SETUP=none: nothing), and ru
 	@scripts/test
 	@[ -z "$$CI" ] || { scripts/bare && scripts/recipes git; }
 
-soak: ## hours: every test with all its cases, with the race detector, with programs that have it, as root; all ROUNDS of the crash tests; each fuzz target for FUZZTIME; the arm64 build
+soak: ## hours: every test with all its cases, with the race detector, with programs that have it, as root; all ROUNDS of the crash tests; each fuzz target for FUZZTIME; the release; the arm64 build
 	@scripts/setup soak
 	@$(MAKE) --no-print-directory lint
 	@scripts/test soak
 	@scripts/bwraps
 	@scripts/fuzz $${FUZZTIME:-30s}
+	@scripts/release
 	@scripts/arm64
 	@scripts/recipes
 	@WOLFFIA_BARE_SUITE=trixie scripts/bare
@@ -69,7 +70,7 @@ arm64: ## try the arm64 build: pure tests by qemu-user, the main job in a virtua
 bare: ## try the set-up where nothing is installed: in a bare root of this host's distribution, as root
 	@scripts/bare
 
-lint: ## check form: gofumpt, spelling, vet, staticcheck, go.mod; and known vulnerabilities, where their database can be reached
+lint: ## check form: gofumpt, spelling, vet, staticcheck, workflows, go.mod; and known vulnerabilities, where their database can be reached
 	@out=$$($(TOOL) gofumpt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
 		[ -z "$$out" ] || { echo "not gofumpt-ed: $$out" >&2; exit 1; }
 	@$(TOOL) misspell -error -i netwrok,somtimes $$(git ls-files --cached --others --exclude-standard '*.go' '*.md' '*.txtar' scripts Makefile)
@@ -77,6 +78,7 @@ lint: ## check form: gofumpt, spelling, vet, staticcheck, go.mod; and known vuln
 	$(GO) vet -tags generate ./cmd/wolffia
 	$(GO) vet -tags small ./cmd/wolffia/...
 	$(TOOL) staticcheck ./...
+	@$(TOOL) actionlint .github/workflows/*.yml
 	$(GO) mod tidy -diff
 	@scripts/vuln
 

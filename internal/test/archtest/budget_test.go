@@ -43,7 +43,7 @@ const (
 	defaultMethods = 60
 	maxProduct     = 139500 // lines of Go of the product
 	maxColumns     = 120
-	maxWide        = 1462 // lines with more
+	maxWide        = 1470 // lines with more
 )
 
 // slack is how much smaller than its budget something may be, in percent.

@@ -16,8 +16,8 @@ const generated = -1
 // written by tests. A page without a row fails the test: lower the row when the page gets shorter.
 var maxWords = map[string]int{
 	"ARCHITECTURE.md":                    1939,
-	"CONTRIBUTING.md":                    2040,
-	"README.md":                          1046,
+	"CONTRIBUTING.md":                    2075,
+	"README.md":                          1062,
 	"SCOPE.md":                           425,
 	"SECURITY.md":                        3734,
 	"docs/README.md":                     281,
@@ -50,6 +50,7 @@ var maxWords = map[string]int{
 	"docs/getting-started.md":            895,
 	"docs/git.md":                        1244,
 	"docs/images.md":                     1380,
+	"docs/install.md":                    520,
 	"docs/library.md":                    300,
 	"docs/limits.md":                     634,
 	"docs/mcp.md":                        870,
@@ -69,7 +70,7 @@ var maxWords = map[string]int{
 	"docs/recipes/rust.md":               180,
 	"docs/recipes/server.md":             350,
 	"docs/rules.md":                      1956,
-	"docs/service.md":                    1902,
+	"docs/service.md":                    1909,
 	"docs/sessions.md":                   1060,
 	"docs/state.md":                      3165,
 	"docs/static.md":                     718,
