@@ -195,8 +195,8 @@ func TestAttackMatrix(t *testing.T) {
 
 // The attacks again, by root inside.
 func TestAttackMatrixWithRoot(t *testing.T) {
-	testenv.Unprivileged(t)
-	testenv.Need(t, probe.SubIDs)
+	testenv.Both(t)
+	testenv.SubIDs(t)
 	need(t)
 	attacktest.Run(t, &attacktest.Config{Backend: bwrap.Name + attack.WithRoot, New: backend.Fresh, Sample: true})
 }

@@ -103,8 +103,8 @@ func TestReview(t *testing.T) {
 
 // The attacks again, by root inside.
 func TestAttackMatrixWithRoot(t *testing.T) {
-	testenv.Unprivileged(t)
-	testenv.Need(t, probe.SubIDs)
+	testenv.Both(t)
+	testenv.SubIDs(t)
 	need(t)
 	attacktest.Run(t, &attacktest.Config{Backend: gvisor.Name + attack.WithRoot, New: backend.Fresh, Sample: true})
 }

@@ -171,6 +171,7 @@ func procRows() []Row {
 		on("proc.oom", "be the last that is killed when memory is short", "starves the host", r, func(*World) error { return write("/proc/self/oom_score_adj", "-1000") }).
 			gvisor(Allowed, "gVisor takes the value, and passes nothing on to the host."),
 		on("proc.uid_map", "map the namespace's users to others", "CVE-2014-8989", r, func(*World) error { return write("/proc/self/uid_map", "0 0 1") }),
+		{ID: "proc.uid_maps", Tries: "give users or groups to the namespace of any process, or let it change its groups", Source: "CVE-2014-8989", Want: r, Do: inMaps},
 		Row{ID: "proc.sys", Tries: "find anything in /sys but processors", Source: "CVE-2023-25809", Want: h, Do: inSys}.
 			gvisor(Allowed, "gVisor has one of its own, in which there is nothing of the host.").
 			docker(Allowed, "An engine shows the kernel's, read-only."),
@@ -250,4 +251,20 @@ func deviceRows() []Row {
 			return "hidden"
 		}},
 	}
+}
+
+// inMaps writes to the maps of all processes' namespaces.
+func inMaps(*World) string {
+	last := "refused"
+	for name, text := range map[string]string{"uid_map": "0 0 1", "gid_map": "0 0 1", "setgroups": "deny"} {
+		files, _ := filepath.Glob("/proc/[0-9]*/" + name)
+		for _, f := range files {
+			switch now := said(write(f, text)); Judge(now) {
+			case Refused, Hidden: // also the file of a process that has ended
+			default:
+				last = now + " " + f
+			}
+		}
+	}
+	return last
 }

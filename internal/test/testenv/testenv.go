@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"wolffia/internal/host/probe"
+	"wolffia/internal/sys/userns"
 )
 
 // Require is the environment variable that names the features whose absence is
@@ -34,6 +35,18 @@ func Need(t testing.TB, features ...probe.Feature) {
 		if r := result(f); !r.OK {
 			lack(t, string(f), required(string(f)) || required("all"), r.Problem, r.Fix)
 		}
+	}
+}
+
+// SubIDs is Need for subordinate ids: of root for those of its own sandboxes.
+func SubIDs(t testing.TB) {
+	t.Helper()
+	Need(t, probe.SubIDs)
+	if os.Geteuid() != 0 {
+		return
+	}
+	if _, err := userns.Of(0, 0); err != nil {
+		lack(t, string(probe.SubIDs), required(string(probe.SubIDs)) || required("all"), err.Error(), "scripts/setup test")
 	}
 }
 

@@ -64,7 +64,7 @@ func Run(t *testing.T, c *Config) {
 		own := row.In == attack.Alone || row.In == attack.Outside
 		limited := strings.HasPrefix(row.ID, "limit.")
 		if limited && !cgroups && b.image != "" {
-			continue // no pass is by root
+			continue // root's pass shows it
 		}
 		limited = limited && cgroups // where users have none, root's pass shows it
 		if !own || !c.Sample || limited || testenv.Picked(i, every) {
