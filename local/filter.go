@@ -2,7 +2,9 @@ package local
 
 import (
 	"cmp"
+	"errors"
 
+	"wolffia/internal/host/cause"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/fusermount"
 	"wolffia/runtime"
@@ -20,6 +22,15 @@ func filterOf(c *statedir.Config) runtime.Filter {
 // completeFilter fills in what filters the codebase, and refuses what this host or the
 // backend cannot do. A codebase goes without a filter only if there is nothing to filter.
 func completeFilter(c *statedir.Config, backend *launch.Backend) error {
+	err := checkFilter(c, backend)
+	if errors.Is(err, runtime.ErrUnavailable) {
+		err = cause.Explain(cause.Fuse, err)
+	}
+	return err
+}
+
+// checkFilter is completeFilter without the cause of an error.
+func checkFilter(c *statedir.Config, backend *launch.Backend) error {
 	if c.CodebasePath == "" {
 		return nil
 	}
@@ -30,11 +41,11 @@ func completeFilter(c *statedir.Config, backend *launch.Backend) error {
 			c.Filter = runtime.FilterFuse
 			return nil
 		case c.CopyOnWrite:
-			return runtime.Errorf(runtime.ErrUnavailable, "cow cannot work without FUSE: %w; wolffia doctor says what helps", err)
+			return runtime.Errorf(runtime.ErrUnavailable, "cow cannot work without FUSE: %w", err)
 		case c.Filter != "":
-			return runtime.Errorf(runtime.ErrUnavailable, "filter %s cannot work here: %w; wolffia doctor says what helps", c.Filter, err)
+			return runtime.Errorf(runtime.ErrUnavailable, "filter %s cannot work here: %w", c.Filter, err)
 		case c.Resources.Disk > 0 || !c.GrantsAll():
-			return runtime.Errorf(runtime.ErrUnavailable, "the rules for codebase %s cannot be enforced without FUSE: %w; wolffia doctor says what helps. Without FUSE, --filter static masks what is to be hidden or protected when the sandbox starts, not what is made or replaced later; --preset full-access, without --disk, needs no filter", c.CodebasePath, err)
+			return runtime.Errorf(runtime.ErrUnavailable, "the rules for codebase %s cannot be enforced without FUSE: %w. Without FUSE, --filter static masks what is to be hidden or protected when the sandbox starts, not what is made or replaced later; --preset full-access, without --disk, needs no filter", c.CodebasePath, err)
 		}
 		c.Filter = runtime.FilterNone
 	}

@@ -336,7 +336,7 @@ func dropped(c *statedir.Config) *syscall.Credential {
 // user namespaces.
 func namespaceError(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EUSERS) {
-		return runtime.Errorf(runtime.ErrUnavailable, "this host does not allow user namespaces: %w; wolffia doctor says why and what helps", err)
+		return runtime.Errorf(runtime.ErrUnavailable, "this host does not allow user namespaces: %w; wolffia doctor says what helps", err)
 	}
 	return runtime.Errorf(runtime.ErrUnavailable, "start the shim: %w", err)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"wolffia/image/store"
+	"wolffia/internal/host/cause"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/hostpath"
 	"wolffia/local/reposync"
@@ -74,12 +75,12 @@ func New(opts *Options, first launch.Backend, more ...launch.Backend) (*Runtime,
 	} else {
 		path, err = filepath.Abs(path)
 	}
-	if err != nil {
-		return nil, err
+	var dir *statedir.Dir
+	if err == nil {
+		dir, err = statedir.Open(path)
 	}
-	dir, err := statedir.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, cause.Explain(cause.State, err)
 	}
 	hostpath.Distrust(dir.Path(), dir.Written)
 	wolffia, err := findWolffia(opts.Binary)

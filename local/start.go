@@ -18,6 +18,7 @@ import (
 
 	"wolffia/image/store"
 	"wolffia/internal/host/boot"
+	"wolffia/internal/host/cause"
 	"wolffia/internal/host/rootfs"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/cleanup"
@@ -102,6 +103,9 @@ func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.
 			_ = lock.Unlock() // no other process has it any more
 		}
 		_ = lock.Close() // shim and tree server have copies
+		if errors.Is(err, runtime.ErrUnavailable) {
+			err = cause.Explain("", err)
+		}
 	}()
 	if err := ownProc(); err != nil {
 		return err

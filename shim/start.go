@@ -62,7 +62,7 @@ func (s *shim) mount() (err error) {
 	}
 	device, err := fusemount.Mount(rootfs.TreeDir(s.boot), &fusemount.MountOptions{AllowOther: s.boot.Config.Root})
 	if err != nil {
-		return runtime.Errorf(runtime.ErrUnavailable, "uid %d, as which the sandbox runs, cannot mount the codebase: %w; wolffia doctor says what helps; without FUSE there are --filter static, and --preset full-access", s.boot.Config.UID, err)
+		return runtime.Errorf(runtime.ErrUnavailable, "uid %d, as which the sandbox runs, cannot mount the codebase (without FUSE there are --filter static, and --preset full-access): %w; wolffia doctor says what helps", s.boot.Config.UID, err)
 	}
 	if err := errors.Join(boot.SendDevice(s.control, device), device.Close()); err != nil {
 		// the tree server has ended, with a reason

@@ -2,6 +2,8 @@ package main
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/cmd/wolffia/internal/reach"
+	"wolffia/internal/host/cause"
 	"wolffia/internal/host/probe"
 	"wolffia/internal/host/programs"
 	"wolffia/internal/host/statedir"
@@ -22,56 +25,89 @@ import (
 )
 
 func doctorCommand(h *host.Host) *cobra.Command {
-	var asJSON, lists, tools bool
+	var asJSON, lists, tools, fix, yes bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what this host can do, what is missing and what fixes it",
 		Long: `Say what this host can do, what is missing and what fixes it. Each thing is
-tried, not looked up. The exit code is 125 if sandboxes cannot work.`,
+tried, not looked up. The exit code is 125 if sandboxes cannot work. With --fix,
+show the commands that make sandboxes work, ask, and run them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			results := append(probeSelf(h), probe.All(cmd.Context())...)
-			if err := cmd.Context().Err(); err != nil { // what was tried says nothing of the host
+			if asJSON && fix || yes && !fix {
+				return runtime.Errorf(runtime.ErrInvalid, "doctor: --yes needs --fix, and --json has no --fix")
+			}
+			results, found, err := examine(cmd.Context(), h, tools, lists)
+			if err != nil {
 				return err
-			}
-			found, err := h.Toolchains(&runtime.SandboxConfig{})
-			if err != nil { // probeSelf reports it
-				found = &toolchain.Found{}
-			}
-			results = append(results, toolchainResults(found)...)
-			if tools {
-				tried, err := toolsWork(cmd.Context(), h, found)
-				if err != nil {
-					return err
-				}
-				results = append(results, tried...)
-			}
-			if lists {
-				proxy := cmp.Or(os.Getenv("HTTPS_PROXY"), os.Getenv("https_proxy"))
-				results = append(results, reach.Host(proxy).Lists(cmd.Context())...)
 			}
 			if asJSON {
 				if err := h.PrintJSON(results); err != nil {
 					return err
 				}
-			} else {
-				printProbes(h, results)
-				if !tools && len(found.Toolchains) > 0 {
-					fmt.Fprintln(h.Out, "wolffia doctor --tools runs each program of these toolchains once inside.")
+				return verdict(results)
+			}
+			printProbes(h, results)
+			if !tools && len(found.Toolchains) > 0 && !fix {
+				fmt.Fprintln(h.Out, "wolffia doctor --tools runs each program of these toolchains once inside.")
+			}
+			if fix {
+				ran, err := fixHost(cmd.Context(), h, results, yes)
+				if err != nil {
+					return err
+				}
+				if ran {
+					if results, _, err = examine(cmd.Context(), h, false, false); err != nil {
+						return err
+					}
+					fmt.Fprintln(h.Out)
+					printProbes(h, results)
 				}
 			}
-			for _, r := range results {
-				if r.Required && !r.OK {
-					return console.ExitStatus(console.ExitFailed)
-				}
-			}
-			return nil
+			return verdict(results)
 		},
 	}
 	cmd.Flags().BoolVar(&lists, "network", false, "try also which lists of --allow-host this network reaches")
 	cmd.Flags().BoolVar(&tools, "tools", false, "run each program of PATH that is shown once inside, with --version")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print an array of JSON objects")
+	cmd.Flags().BoolVar(&fix, "fix", false, "show the commands that make sandboxes work, ask, and run them")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "with --fix: do not ask")
 	return cmd
+}
+
+// examine returns all that doctor says of this host.
+func examine(ctx context.Context, h *host.Host, tools, lists bool) ([]probe.Result, *toolchain.Found, error) {
+	results := append(probeSelf(h), probe.All(ctx)...)
+	if err := ctx.Err(); err != nil { // what was tried says nothing of the host
+		return nil, nil, err
+	}
+	found, err := h.Toolchains(&runtime.SandboxConfig{})
+	if err != nil { // probeSelf reports it
+		found = &toolchain.Found{}
+	}
+	results = append(results, toolchainResults(found)...)
+	if tools {
+		tried, err := toolsWork(ctx, h, found)
+		if err != nil {
+			return nil, nil, err
+		}
+		results = append(results, tried...)
+	}
+	if lists {
+		proxy := cmp.Or(os.Getenv("HTTPS_PROXY"), os.Getenv("https_proxy"))
+		results = append(results, reach.Host(proxy).Lists(ctx)...)
+	}
+	return results, found, nil
+}
+
+// verdict is the end of a doctor that has found sandboxes to work, or not.
+func verdict(results []probe.Result) error {
+	for _, r := range results {
+		if r.Required && !r.OK {
+			return console.ExitStatus(console.ExitFailed)
+		}
+	}
+	return nil
 }
 
 // printProbes prints the results for a person: what works, then what helps.
@@ -85,13 +121,21 @@ func printProbes(h *host.Host, results []probe.Result) {
 			mark, color = "-", console.Plain
 		}
 		fmt.Fprintf(h.Out, "%s%*s  %-16s %s\n", h.Paint(color, mark), 4-len(mark), "", r.Feature, aligned(h, r.Found, ""))
-		for _, part := range []struct{ name, text, comment string }{{"allows", r.Allows, ""}, {"problem", r.Problem, ""}, {"fix", r.Fix, "# "}} {
+		for _, part := range []struct{ name, text, comment string }{{"allows", r.Allows, ""}, {"problem", problemOf(&r), ""}, {"fix", r.Fix, "# "}} {
 			if part.text != "" {
 				fmt.Fprintf(h.Out, "%*s%s: %s\n", doctorColumn, "", part.name, aligned(h, part.text, part.comment))
 			}
 		}
 	}
 	fmt.Fprintln(h.Out, "\n"+conclusion(results))
+}
+
+// problemOf returns the problem of a result, with its code.
+func problemOf(r *probe.Result) string {
+	if r.Code == "" {
+		return r.Problem
+	}
+	return r.Problem + " (" + r.Code + ")"
 }
 
 // conclusion says what the results mean for sandboxes.
@@ -164,6 +208,7 @@ func toolchainResults(found *toolchain.Found) []probe.Result {
 // probeSelf tries what wolffia itself needs beside the host's features: the state directory,
 // and the programs that it starts.
 func probeSelf(h *host.Host) []probe.Result {
+	here := placeResult()
 	state := probe.Result{Feature: "state", Required: true, Allows: "the record of which sandboxes exist"}
 	rt, err := h.Open("")
 	if err == nil {
@@ -171,16 +216,20 @@ func probeSelf(h *host.Host) []probe.Result {
 	}
 	if err != nil {
 		state.Problem = err.Error()
-		return []probe.Result{state}
+		if e, is := errors.AsType[*cause.Error](cause.Explain(cause.State, err)); is {
+			state.Code, state.Problem, state.Fix = e.Code, e.Cause.Problem+": "+e.Err.Error(), e.Fix
+		}
+		return []probe.Result{here, state}
 	}
 	state.OK, state.Found = true, rt.StateDir()
+	state.Warn(&cause.Facts{Host: cause.This(), Symptom: cause.State, Dir: rt.StateDir()})
 	own := probe.Result{Feature: "programs", Required: true, Allows: "every sandbox: " + programs.Guest + " is PID 1 in it"}
 	var guest *programs.Program
 	for _, name := range []string{programs.Guest, programs.Box, programs.Net, programs.Tree} {
 		p, err := host.Program(rt, name)
 		if err != nil {
 			own.Problem = err.Error()
-			return []probe.Result{state, own}
+			return []probe.Result{here, state, own}
 		}
 		defer p.Close()
 		guest = cmp.Or(guest, p)
@@ -193,7 +242,18 @@ func probeSelf(h *host.Host) []probe.Result {
 	default:
 		own.Found = filepath.Dir(guest.Path)
 	}
-	return append([]probe.Result{state, own}, poolResults(rt.Pools())...)
+	return append([]probe.Result{here, state, own}, poolResults(rt.Pools())...)
+}
+
+// placeResult says what kind of host this is, and what is wrong with the current directory as a
+// codebase.
+func placeResult() probe.Result {
+	this := cause.This()
+	r := probe.Result{Feature: "host", OK: true, Found: this.String()}
+	if dir, err := os.Getwd(); err == nil {
+		r.Warn(&cause.Facts{Host: this, Symptom: cause.Codebase, Dir: dir})
+	}
+	return r
 }
 
 // tryState returns why the state directory cannot keep a new sandbox; nil if it can.

@@ -12,6 +12,7 @@ import (
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/signals"
 	"wolffia/cmd/wolffia/internal/usage"
+	"wolffia/internal/host/cause"
 	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 )
@@ -83,6 +84,9 @@ type failure struct {
 	Error struct {
 		Class   string `json:"class"` // of classNames, or "interrupted" or "other"
 		Message string `json:"message"`
+		// of a cause that wolffia doctor knows
+		Code string `json:"code,omitempty"`
+		Fix  string `json:"fix,omitempty"`
 	} `json:"error"`
 }
 
@@ -92,6 +96,9 @@ func failureOf(err error) (f failure) {
 		f.Error.Class = errInterrupted.Error()
 	} else if class := runtime.Class(err); class != nil {
 		f.Error.Class = classNames[class]
+	}
+	if c, is := errors.AsType[*cause.Error](err); is {
+		f.Error.Code, f.Error.Fix = c.Code, c.Fix
 	}
 	return f
 }

@@ -15,7 +15,7 @@ import (
 func TestImages(t *testing.T) {
 	testenv.Both(t)
 	need(t)
-	shimtest.Images(t, backend, "/oldroot") // there while bubblewrap mounts
+	shimtest.Images(t, backend, "/oldroot") // there while bubblewrap mounts; CVE-2026-87766
 }
 
 // Of one who makes a sandbox and one who deletes its image at the same time, one succeeds: which one

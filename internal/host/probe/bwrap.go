@@ -7,9 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"slices"
-	"strings"
 
+	"wolffia/internal/host/cause"
 	"wolffia/internal/sys/hostpath"
 )
 
@@ -40,7 +39,8 @@ func probeBubblewrap(ctx context.Context, h *host) Result {
 	return decideBubblewrap(f, h)
 }
 
-// tryBubblewrap runs the program true in a sandbox with the options of the runtime. The sandbox
+// tryBubblewrap runs the program true in a sandbox with the options of the runtime, and as root of a
+// user namespace, as the runtime does. The sandbox
 // has that program and the places of libraries only: with the host's root, bubblewrap would fail
 // if any mount of the host went meanwhile, as that of another sandbox.
 func tryBubblewrap(ctx context.Context, path string, more ...string) (stderr string, err error) {
@@ -57,60 +57,60 @@ func tryBubblewrap(ctx context.Context, path string, more ...string) (stderr str
 		args = append(args, "--ro-bind-try", dir, dir)
 	}
 	args = append(append(args, more...), "--", inside)
-	return output(ctx, exec.CommandContext(ctx, path, args...))
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.SysProcAttr = ownNamespaces() // there a set-user-ID bit has no effect
+	return output(ctx, cmd)
 }
 
-// oldest is the first bubblewrap with --disable-userns.
-func oldest() []int { return []int{0, 8, 0} }
-
 // decideBubblewrap returns the result for the facts.
-func decideBubblewrap(f bwrapFacts, h *host) Result {
-	if f.path == "" {
-		return Result{Problem: "bubblewrap is not installed, or not in PATH", Fix: h.install("bubblewrap")}
-	}
-	r := Result{Found: firstLine(f.version) + " at " + f.path}
+func decideBubblewrap(f bwrapFacts, h *host) (r Result) {
 	v := version(f.version)
-	said := firstLine(f.stderr)
-	if said == "" && f.run != nil {
-		said = f.run.Error()
+	facts := &cause.Facts{Host: h, Bwrap: cause.Bwrap{Path: f.path, Version: v, Setuid: f.setuid}}
+	if f.path == "" {
+		facts.Symptom = cause.NoBwrap
+		r.because(facts)
+		return r
 	}
+	r.Found = firstLine(f.version) + " at " + f.path
 	switch {
 	case v == nil:
-		r.Found = f.path
+		r.Found, r.Code = f.path, "bwrap-other"
 		r.Problem = fmt.Sprintf("it is not bubblewrap: the output of --version is %q", firstLine(f.version))
-		r.Fix = h.install("bubblewrap")
-	case older(v, oldest()):
-		r.Problem = "it is too old: --disable-userns needs version 0.8.0"
-		r.Fix = h.install("bubblewrap") + "\n# or build it: https://github.com/containers/bubblewrap/releases"
-	case f.run == nil && f.setuid:
-		r.OK = true
-		r.Problem = "it is installed setuid root, which wolffia does not need"
-		r.Fix = h.sudo("chmod u-s " + f.path)
-	case f.run == nil:
-		r.OK = true
+		r.Fix = h.Install("bubblewrap")
+		return r
+	case f.run == nil, cause.TooOld(v):
+		r.because(facts) // of what works: a risk
+		r.OK = f.run == nil && !cause.TooOld(v)
+		return r
 	case errors.Is(f.run, context.DeadlineExceeded) || errors.Is(f.run, context.Canceled):
-		r.Problem = "a sandbox did not start in time"
-	case f.noProc == nil && h.container != "":
-		r.Problem = "/proc of this container is masked, so that a sandbox cannot have its own: " + said
-		r.Fix = h.restart()
+		r.Code, r.Problem = "bwrap-slow", "a sandbox did not start in time"
+		return r
+	}
+	if facts.Said = firstLine(f.stderr); facts.Said == "" {
+		facts.Said = f.run.Error()
+	}
+	switch {
 	case f.noProc == nil:
-		r.Problem = "a sandbox cannot have its own /proc, as for something mounted over a part of the host's: " + said
-		r.Fix = "findmnt -R /proc # and unmount what is below"
-	case noUserNS(f.stderr):
-		r.Problem = fmt.Sprintf("%s (see the feature %s)", said, UserNamespaces)
-		r.Because = UserNamespaces
-	case f.setuid:
-		r.Problem = "it is installed setuid root: " + said
-		r.Fix = h.sudo("chmod u-s " + f.path)
-	default:
-		r.Problem = "a sandbox does not start: " + said
+		facts.Symptom = cause.Proc
+	case !errors.As(f.run, new(*exec.ExitError)): // it was not even started
+		facts.Symptom = cause.OfStart(f.run)
+	}
+	if !r.because(facts) {
+		r.Problem = "a sandbox does not start: " + facts.Said
+	}
+	if noUserNS(r.Code) {
+		r.Problem = fmt.Sprintf("%s (see the feature %s)", facts.Said, UserNamespaces)
+		r.Because, r.Fix = UserNamespaces, ""
 	}
 	return r
 }
 
-// noUserNS reports whether bubblewrap failed for want of user namespaces, or of the
-// capabilities in them that AppArmor denies.
-func noUserNS(stderr string) bool {
-	signs := []string{"new namespace", "uid map", "RTM_NEWADDR", "Failed to make / slave"}
-	return slices.ContainsFunc(signs, func(s string) bool { return strings.Contains(stderr, s) })
+// noUserNS reports whether a cause is one of user namespaces, which have a result of their own.
+func noUserNS(code string) bool {
+	switch code {
+	case "apparmor-userns", "chroot", "container-apparmor", "container-mounts", "container-seccomp", "seccomp-filter",
+		"userns-clone", "userns-denied", "userns-full", "userns-kernel", "userns-max-zero":
+		return true
+	}
+	return false
 }

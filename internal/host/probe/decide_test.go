@@ -5,21 +5,34 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/fstest"
 
+	"wolffia/internal/host/cause"
 	"wolffia/internal/sys/cgroup"
 	"wolffia/internal/sys/runsc"
 	"wolffia/internal/sys/userns"
 )
 
 // Hosts that the machine of a test is not.
-func debian() *host { return &host{family: "debian", program: "/opt/my wolffia", user: "ann"} }
-func fedora() *host { return &host{family: "fedora"} }
-func root() *host   { return &host{family: "debian", root: true} }
+func on(change func(*host)) *host {
+	h := cause.Read(fstest.MapFS{
+		"proc/self/mountinfo": {Data: []byte("30 1 8:1 / / rw - ext4 /dev/sda1 rw\n31 30 0:4 / /proc rw - proc proc rw\n")},
+		"proc/self/ns/user":   {}, "proc/filesystems": {Data: []byte("nodev\tfuse\n")},
+		"proc/sys/user/max_user_namespaces": {Data: []byte("31191\n")},
+	}, false)
+	h.Family, h.User = "debian", "ann"
+	change(h)
+	return h
+}
+func debian() *host { return on(func(*host) {}) }
+func fedora() *host { return on(func(h *host) { h.Family = "fedora" }) }
+func root() *host   { return on(func(h *host) { h.Root = true }) }
 func docker() *host {
-	return &host{family: "debian", container: "docker", filtered: true, root: true}
+	return on(func(h *host) { h.Container, h.Filtered, h.Root = "docker", true, true })
 }
 
 // A decision is a host with facts, already decided, and what must be said.
@@ -52,63 +65,21 @@ func check(t *testing.T, decisions []decision) {
 func TestUserNSDecisions(t *testing.T) {
 	eperm := &fs.PathError{Op: "fork/exec", Path: "/bin/mount", Err: syscall.EPERM}
 	denied := errors.New("mount: /proc: permission denied.")
+	closed := on(func(h *host) { h.Max = "0" })
 	check(t, []decision{
-		{"fresh Debian", decideUserNS(usernsFacts{kernel: true, max: "31191"}, debian()), true, "", ""},
-		{
-			"Debian, root only", decideUserNS(usernsFacts{kernel: true, max: "31191", clone: "0", start: eperm}, debian()), false,
-			"kernel.unprivileged_userns_clone is 0", "sudo sysctl -w kernel.unprivileged_userns_clone=1\necho 'kernel.unprivileged_userns_clone = 1' | sudo tee /etc/sysctl.d/90-wolffia.conf",
-		},
-		{"Debian, root", decideUserNS(usernsFacts{kernel: true, clone: "0"}, root()), true, "", ""},
-		{
-			"none allowed", decideUserNS(usernsFacts{kernel: true, max: "0", start: syscall.ENOSPC}, root()), false,
-			"user.max_user_namespaces is 0", "sysctl -w user.max_user_namespaces=15000",
-		},
-		{
-			"none allowed, in a container", decideUserNS(usernsFacts{kernel: true, max: "0", start: syscall.ENOSPC}, docker()), false,
-			"user.max_user_namespaces is 0", "# on the host of this container",
-		},
-		{
-			"all in use", decideUserNS(usernsFacts{kernel: true, max: "5", start: syscall.ENOSPC}, fedora()), false,
-			"in use", "user.max_user_namespaces",
-		},
-		{
-			"Ubuntu 24.04, no mounts", decideUserNS(usernsFacts{kernel: true, max: "31191", clone: "1", armor: "1", mount: denied}, debian()), false,
-			"AppArmor", "profile wolffia \"/opt/my wolffia\" flags=(unconfined) {\n  userns,",
-		},
-		{
-			"Ubuntu 24.04, no map", decideUserNS(usernsFacts{kernel: true, armor: "1", start: syscall.EACCES}, debian()), false,
-			"AppArmor", "sudo apparmor_parser -r /etc/apparmor.d/wolffia",
-		},
-		{"Ubuntu 24.04 with a profile", decideUserNS(usernsFacts{kernel: true, armor: "1"}, debian()), true, "", ""},
-		{
-			"Docker", decideUserNS(usernsFacts{kernel: true, max: "31191", start: eperm}, docker()), false,
-			"container's seccomp profile", "--security-opt seccomp=unconfined",
-		},
-		{
-			"Docker on Ubuntu", decideUserNS(usernsFacts{kernel: true, armor: "1", start: eperm}, docker()), false,
-			"container's seccomp profile", "--security-opt apparmor=unconfined",
-		},
-		{
-			"Docker, AppArmor", decideUserNS(usernsFacts{kernel: true, mount: denied}, docker()), false,
-			"forbids mounts", "--security-opt apparmor=unconfined",
-		},
-		{
-			"Podman", decideUserNS(usernsFacts{kernel: true, start: eperm}, &host{container: "podman"}), false,
-			"seccomp", "podman run --security-opt seccomp=unconfined --security-opt unmask=ALL",
-		},
-		{
-			"another sandbox", decideUserNS(usernsFacts{kernel: true, start: eperm}, &host{filtered: true}), false,
-			"a seccomp filter", "docker run",
-		},
-		{"chroot", decideUserNS(usernsFacts{kernel: true, start: eperm}, debian()), false, "chroot", ""},
+		{"works", decideUserNS(usernsFacts{}, debian()), true, "", ""},
+		{"none allowed", decideUserNS(usernsFacts{start: syscall.ENOSPC}, closed), false, "user.max_user_namespaces is 0", "sudo sysctl -w user.max_user_namespaces=15000"},
+		{"all in use", decideUserNS(usernsFacts{start: syscall.ENOSPC}, fedora()), false, "in use", "user.max_user_namespaces"},
+		{"start refused", decideUserNS(usernsFacts{start: eperm}, docker()), false, "seccomp profile of this Docker container", "--security-opt seccomp=unconfined"},
+		{"mount refused", decideUserNS(usernsFacts{mount: denied}, docker()), false, "forbids mounts", "--security-opt apparmor=unconfined"},
 		{"old kernel", decideUserNS(usernsFacts{start: syscall.EINVAL}, debian()), false, "built without", "CONFIG_USER_NS"},
-		{"odd error", decideUserNS(usernsFacts{kernel: true, start: syscall.ENOMEM}, debian()), false, "cannot start", ""},
-		{"odd mount", decideUserNS(usernsFacts{kernel: true, mount: denied}, debian()), false, "permission denied", ""},
+		{"odd error", decideUserNS(usernsFacts{start: syscall.ENOMEM}, debian()), false, "cannot start", ""},
+		{"odd mount", decideUserNS(usernsFacts{mount: denied}, debian()), false, "permission denied", ""},
 	})
 }
 
 func TestBubblewrapDecisions(t *testing.T) {
-	failed := errors.New("exit status 1")
+	failed := error(new(exec.ExitError)) // of a bubblewrap that has started
 	f := func(change func(*bwrapFacts)) bwrapFacts {
 		f := bwrapFacts{path: "/usr/bin/bwrap", version: "bubblewrap 0.11.0"}
 		change(&f)
@@ -126,10 +97,10 @@ func TestBubblewrapDecisions(t *testing.T) {
 	check(t, []decision{
 		{"fresh Debian", decideBubblewrap(bwrapFacts{}, debian()), false, "not installed", "sudo apt-get install -y bubblewrap"},
 		{"fresh Fedora", decideBubblewrap(bwrapFacts{}, fedora()), false, "not installed", "sudo dnf install -y bubblewrap"},
-		{"fresh Arch", decideBubblewrap(bwrapFacts{}, &host{family: "arch"}), false, "not installed", "sudo pacman -S --noconfirm bubblewrap"},
-		{"fresh Alpine", decideBubblewrap(bwrapFacts{}, &host{family: "alpine", root: true}), false, "not installed", "apk add bubblewrap"},
-		{"fresh SUSE", decideBubblewrap(bwrapFacts{}, &host{family: "suse"}), false, "not installed", "sudo zypper install -y bubblewrap"},
-		{"unknown", decideBubblewrap(bwrapFacts{}, &host{}), false, "not installed", "# install the package bubblewrap"},
+		{"fresh Arch", decideBubblewrap(bwrapFacts{}, on(func(h *host) { h.Family = "arch" })), false, "not installed", "sudo pacman -S --noconfirm bubblewrap"},
+		{"fresh Alpine", decideBubblewrap(bwrapFacts{}, on(func(h *host) { h.Family, h.Root = "alpine", true })), false, "not installed", "apk add bubblewrap"},
+		{"fresh SUSE", decideBubblewrap(bwrapFacts{}, on(func(h *host) { h.Family = "suse" })), false, "not installed", "sudo zypper install -y bubblewrap"},
+		{"unknown", decideBubblewrap(bwrapFacts{}, on(func(h *host) { h.Family = "" })), false, "not installed", "# install the package bubblewrap"},
 		{"works", decideBubblewrap(works, debian()), true, "", ""},
 		{"old", decideBubblewrap(old, debian()), false, "too old", "apt-get"},
 		{"something else", decideBubblewrap(bwrapFacts{path: "/x", version: "hello\nyou"}, debian()), false, "not bubblewrap", "apt-get"},
@@ -141,29 +112,25 @@ func TestBubblewrapDecisions(t *testing.T) {
 		{"masked", decideBubblewrap(noProc, debian()), false, "Can't mount proc", "findmnt"},
 		{"AppArmor", decideBubblewrap(noUser, debian()), false, "feature userns", ""},
 		{"slow", decideBubblewrap(f(func(f *bwrapFacts) { f.run = context.DeadlineExceeded }), debian()), false, "in time", ""},
-		{"odd", decideBubblewrap(f(func(f *bwrapFacts) { f.run, f.noProc = failed, failed }), debian()), false, "exit status 1", ""},
+		{"odd", decideBubblewrap(f(func(f *bwrapFacts) { f.run, f.noProc = failed, failed }), debian()), false, "does not start", ""},
 	})
 }
 
 func TestFuseDecisions(t *testing.T) {
+	open := func(err error) error { return fmt.Errorf("open /dev/fuse: %w", err) }
+	bare := on(func(h *host) { h.FuseKnown = false })
 	check(t, []decision{
-		{"works", decideFuse(fuseFacts{}, debian()), true, "", ""},
-		{
-			"no module", decideFuse(fuseFacts{open: syscall.ENOENT}, debian()), false, "not loaded",
-			"sudo modprobe fuse\necho 'fuse' | sudo tee /etc/modules-load.d/fuse.conf",
-		},
-		{"no device", decideFuse(fuseFacts{open: syscall.ENOENT, module: true}, root()), false, "/dev/fuse does not exist", "mknod -m 666 /dev/fuse c 10 229"},
-		{
-			"0600", decideFuse(fuseFacts{open: syscall.EACCES, module: true}, debian()), false, "may not open",
-			"sudo chmod 666 /dev/fuse\necho 'KERNEL==\"fuse\", MODE=\"0666\"' | sudo tee /etc/udev/rules.d/",
-		},
-		{"another file", decideFuse(fuseFacts{open: errNotFuse, module: true}, debian()), false, "is not the device of FUSE", "sudo rm /dev/fuse"},
-		{"root only", decideFuse(fuseFacts{closed: true, module: true}, root()), false, "not the user", "chmod 666 /dev/fuse"},
-		{"unloaded", decideFuse(fuseFacts{open: syscall.ENODEV}, debian()), false, "not loaded", "modprobe"},
-		{"Docker", decideFuse(fuseFacts{open: syscall.ENOENT, module: true}, docker()), false, "container", "--device /dev/fuse"},
-		{"Docker, device group", decideFuse(fuseFacts{open: syscall.EPERM, module: true}, docker()), false, "container", "--device /dev/fuse"},
-		{"Kubernetes", decideFuse(fuseFacts{open: syscall.ENOENT}, &host{container: "kubernetes"}), false, "container", "device plugin"},
-		{"odd", decideFuse(fuseFacts{open: syscall.EIO}, debian()), false, "input/output", "modprobe"},
+		{"works", decideFuse(nil, debian()), true, "", ""},
+		{"no module", decideFuse(open(syscall.ENOENT), bare), false, "not loaded", "sudo modprobe fuse\necho 'fuse' | sudo tee /etc/modules-load.d/fuse.conf"},
+		{"no device", decideFuse(open(syscall.ENOENT), root()), false, "/dev/fuse does not exist", "mknod -m 666 /dev/fuse c 10 229"},
+		{"0600", decideFuse(open(syscall.EACCES), debian()), false, "may not open", "sudo chmod 666 /dev/fuse\necho 'KERNEL==\"fuse\", MODE=\"0666\"' | sudo tee /etc/udev/rules.d/"},
+		{"another file", decideFuse(errors.New("/dev/fuse is not the device of FUSE"), debian()), false, "is another file", "sudo rm /dev/fuse"},
+		{"root only", decideFuse(errors.New("/dev/fuse is root's: x"), root()), false, "not the user", "chmod 666 /dev/fuse"},
+		{"unloaded", decideFuse(open(syscall.ENODEV), debian()), false, "not loaded", "modprobe"},
+		{"Docker", decideFuse(open(syscall.ENOENT), docker()), false, "container", "--device /dev/fuse"},
+		{"Docker, device group", decideFuse(open(syscall.EPERM), docker()), false, "container", "--device /dev/fuse"},
+		{"Kubernetes", decideFuse(open(syscall.ENOENT), on(func(h *host) { h.Container = "kubernetes" })), false, "container", "device plugin"},
+		{"odd", decideFuse(open(syscall.EIO), debian()), false, "input/output", "modprobe"},
 	})
 }
 
@@ -189,7 +156,7 @@ func TestEngineDecisions(t *testing.T) {
 		{"none", decideDocker(one(syscall.ENOENT), false, debian()), false, "no Docker", "sudo apt-get install -y docker.io"},
 		{"none, Fedora", decideDocker(one(syscall.ENOENT), false, fedora()), false, "no Docker", "moby-engine"},
 		{"no group", decideDocker(one(syscall.EACCES), false, debian()), false, "may not talk", "sudo usermod -aG docker ann"},
-		{"hostile user", decideDocker(one(syscall.EACCES), false, &host{user: "a; rm"}), false, "may not talk", "docker $USER"},
+		{"hostile user", decideDocker(one(syscall.EACCES), false, &host{User: "a; rm"}), false, "may not talk", "docker $USER"},
 		{"stopped", decideDocker(one(syscall.ECONNREFUSED), false, debian()), false, "no engine listens", "systemctl enable --now docker"},
 		{"named, none", decideDocker(one(syscall.ENOENT), true, debian()), false, "does not answer", ""},
 		{"silent", decideDocker(one(context.DeadlineExceeded), false, debian()), false, "does not answer", ""},
@@ -216,8 +183,8 @@ func TestCgroupDecisions(t *testing.T) {
 
 func TestKernelDecisions(t *testing.T) {
 	check(t, []decision{
-		{"seccomp", decideSeccomp(syscall.EFAULT, "kill errno\n"), true, "", ""},
-		{"no seccomp", decideSeccomp(syscall.EINVAL, ""), false, "cannot filter", "CONFIG_SECCOMP_FILTER"},
+		{"seccomp", decideSeccomp(syscall.EFAULT, "kill errno\n", debian()), true, "", ""},
+		{"no seccomp", decideSeccomp(syscall.EINVAL, "", debian()), false, "cannot filter", "CONFIG_SECCOMP_FILTER"},
 		{"landlock", decideLandlock(7, nil), true, "", ""},
 		{"landlock off", decideLandlock(0, syscall.EOPNOTSUPP), false, "not enabled", ""},
 		{"no landlock", decideLandlock(0, syscall.ENOSYS), false, "has no Landlock", ""},
@@ -238,7 +205,7 @@ func TestSubIDDecisions(t *testing.T) {
 func TestBecause(t *testing.T) {
 	for _, ok := range []bool{false, true} {
 		list := []Result{{Feature: UserNamespaces, OK: ok}, decideBubblewrap(bwrapFacts{
-			path: "/usr/bin/bwrap", version: "bubblewrap 0.8.0", run: errors.New("exit status 1"), noProc: errors.New("exit status 1"),
+			path: "/usr/bin/bwrap", version: "bubblewrap 0.8.0", run: new(exec.ExitError), noProc: new(exec.ExitError),
 			stderr: "bwrap: No permissions to create new namespace",
 		}, debian())}
 		resolve(list)

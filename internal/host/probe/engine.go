@@ -30,7 +30,7 @@ type runscFacts struct {
 
 func probeRunsc(ctx context.Context, h *host) Result {
 	var f runscFacts
-	if f.found, f.none = runsc.Find(ctx, filepath.Dir(h.program)); f.none == nil {
+	if f.found, f.none = runsc.Find(ctx, filepath.Dir(h.Program)); f.none == nil {
 		f.stderr, f.run = tryRunsc(ctx, f.found.Path)
 	}
 	return decideRunsc(f)
@@ -49,7 +49,7 @@ func tryRunsc(ctx context.Context, path string) (stderr string, err error) {
 
 // decideRunsc returns the result for the facts.
 func decideRunsc(f runscFacts) Result {
-	const fix = runsc.Fix + " # in wolffia's sources"
+	const fix = "# in wolffia's sources: " + runsc.Fix
 	switch {
 	case errors.Is(f.none, runsc.ErrNone):
 		return Result{Problem: f.none.Error(), Fix: fix}
@@ -181,17 +181,17 @@ func decideDocker(answers []answer, named bool, h *host) Result {
 			return Result{
 				Found:   a.addr,
 				Problem: "this user may not talk to the engine at " + a.addr,
-				Fix:     h.sudo("usermod -aG docker "+h.name()) + "\n# then log in again; the group is as good as root",
+				Fix:     h.Sudo("usermod -aG docker "+h.Name()) + "\n# then log in again; the group is as good as root",
 			}
 		case errors.Is(a.err, syscall.ECONNREFUSED):
-			return Result{Found: a.addr, Problem: "no engine listens at " + a.addr, Fix: h.sudo("systemctl enable --now docker")}
+			return Result{Found: a.addr, Problem: "no engine listens at " + a.addr, Fix: h.Sudo("systemctl enable --now docker")}
 		case named || !errors.Is(a.err, fs.ErrNotExist):
 			return Result{Found: a.addr, Problem: fmt.Sprintf("the engine at %s does not answer: %v", a.addr, a.err)}
 		}
 	}
 	return Result{
 		Problem: "no Docker or Podman socket found",
-		Fix: h.install("docker", "debian=docker.io", "fedora=moby-engine") +
+		Fix: h.Install("docker", "debian=docker.io", "fedora=moby-engine") +
 			"\n# or, without root, with Podman:\n# systemctl --user enable --now podman.socket",
 	}
 }

@@ -7,23 +7,23 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/host/cause"
 )
 
-func probeSeccomp(context.Context, *host) Result {
+func probeSeccomp(_ context.Context, h *host) Result {
 	// Without a filter to install the kernel answers EFAULT if it has filters,
 	// and EINVAL if it has none: seccomp(2), "Determining support".
 	err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, 0, 0, 0)
-	return decideSeccomp(err, readFile("/proc/sys/kernel/seccomp/actions_avail"))
+	return decideSeccomp(err, readFile("/proc/sys/kernel/seccomp/actions_avail"), h)
 }
 
 // decideSeccomp returns the result for the error of installing no filter, and for the
 // actions that the kernel has.
-func decideSeccomp(err error, actions string) Result {
+func decideSeccomp(err error, actions string, h *host) (r Result) {
 	if !errors.Is(err, unix.EFAULT) {
-		return Result{
-			Problem: fmt.Sprintf("the kernel cannot filter system calls: %v", err),
-			Fix:     "# install a kernel with CONFIG_SECCOMP_FILTER=y",
-		}
+		r.because(&cause.Facts{Host: h, Symptom: cause.NoSeccomp, Said: fmt.Sprint(err)})
+		return r
 	}
 	found := "filters"
 	if actions != "" {

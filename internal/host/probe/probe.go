@@ -10,6 +10,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"wolffia/internal/host/cause"
 )
 
 // A Feature is a feature that a host may have.
@@ -38,7 +40,10 @@ type Result struct {
 	Found    string  `json:"found"`    // what was found, with versions, on one line; may be empty
 	Allows   string  `json:"allows"`   // what needs the feature
 	Problem  string  `json:"problem"`  // why it does not work; with OK a warning; may be empty
-	// the commands that solve Problem, one on each line; may be empty
+	// Code is that of Problem, and stays the same: see package cause. It is empty where the problem is
+	// not one of the table.
+	Code string `json:"code,omitempty"`
+	// the commands that solve Problem, one on each line, and comments of a shell; may be empty
 	Fix string `json:"fix"`
 	// Because is another feature that is not OK either and causes Problem; may be empty.
 	Because Feature `json:"because,omitempty"`
@@ -76,7 +81,7 @@ func features() []feature {
 func All(ctx context.Context) []Result {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	h := thisHost()
+	h := cause.This()
 	var pending []<-chan Result
 	for _, f := range features() {
 		pending = append(pending, f.start(ctx, h))
@@ -106,7 +111,7 @@ func resolve(results []Result) {
 func Check(ctx context.Context, name Feature) Result {
 	for _, f := range features() {
 		if f.name == name {
-			return <-f.start(ctx, thisHost())
+			return <-f.start(ctx, cause.This())
 		}
 	}
 	panic(fmt.Sprintf("probe: no feature %q", name))

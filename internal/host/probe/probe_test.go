@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"wolffia/internal/host/cause"
 )
 
 func TestAll(t *testing.T) {
@@ -146,41 +148,7 @@ func TestPing(t *testing.T) {
 	}
 }
 
-func TestHost(t *testing.T) {
-	for text, want := range map[string]string{
-		"ID=debian\nVERSION_ID=\"12\"\n":                 "debian",
-		"NAME=x\nID=ubuntu\nID_LIKE=debian\n":            "debian",
-		"ID=linuxmint\nID_LIKE=\"ubuntu debian\"\n":      "debian",
-		"ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n": "fedora",
-		"ID=alpine":                "alpine",
-		"ID=manjaro\nID_LIKE=arch": "arch",
-		"ID=\"opensuse-leap\"\nID_LIKE=\"suse opensuse\"\n": "suse",
-		"ID=nixos\n": "",
-		"":           "",
-		"ID_LIKE='fedora'\nID='amzn'\n# ID=debian\nXID=arch": "fedora",
-	} {
-		if got := family(text); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-	}
-	for _, tt := range []struct {
-		docker, podman bool
-		cgroup         string
-		kubernetes     bool
-		want           string
-	}{
-		{false, false, "0::/init.scope\n", false, ""},
-		{true, false, "0::/\n", false, "docker"},
-		{false, true, "0::/\n", false, "podman"},
-		{true, false, "0::/\n", true, "kubernetes"},
-		{false, false, "1:cpu:/kubepods/x\n", false, "kubernetes"},
-		{false, false, "1:cpu:/docker/x\n", false, "docker"},
-		{false, false, "0::/lxc.payload/x\n", false, "lxc"},
-	} {
-		if got := container(tt.docker, tt.podman, tt.cgroup, tt.kubernetes); got != tt.want {
-			t.Errorf("container: got tt %+v, %q; want got == %q", tt, got, tt.want)
-		}
-	}
+func TestVersion(t *testing.T) {
 	for text, want := range map[string][]int{
 		"bubblewrap 0.8.0": {0, 8, 0}, "bubblewrap 0.11.0-rc1": {0, 11, 0}, "no": nil, "": nil, "99999999.1": {9999999},
 	} {
@@ -188,7 +156,7 @@ func TestHost(t *testing.T) {
 			t.Errorf("%q: got %v, want %v", text, got, want)
 		}
 	}
-	if !older([]int{0, 7, 9}, oldest()) || older([]int{0, 8, 0}, oldest()) || older([]int{0, 10}, oldest()) {
+	if !cause.TooOld([]int{0, 7, 9}) || cause.TooOld([]int{0, 8, 0}) || cause.TooOld([]int{0, 10}) {
 		t.Error("versions do not compare")
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 )
 
@@ -14,11 +13,6 @@ import (
 func readFile(path string) string {
 	b, _ := os.ReadFile(path)
 	return string(b)
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }
 
 // output runs a program, with only PATH and LC_ALL in its environment, and returns the
@@ -68,6 +62,3 @@ func version(text string) []int {
 	}
 	return nil
 }
-
-// older reports whether version a is before b.
-func older(a, b []int) bool { return slices.Compare(a, b) < 0 }

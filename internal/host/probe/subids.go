@@ -47,7 +47,7 @@ func trySubIDs(ctx context.Context, ids *userns.IDs) error {
 // decideSubIDs returns the result for what was tried.
 func decideSubIDs(ids *userns.IDs, err error, h *host) Result {
 	if lack, ok := errors.AsType[*userns.Lack](err); ok {
-		return Result{Problem: lack.Problem, Fix: h.sudo(lack.Fix)}
+		return Result{Problem: lack.Problem, Fix: h.Sudo(lack.Fix)}
 	}
 	switch {
 	case errors.Is(err, userns.ErrNamespaces):
