@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"wolffia/internal/host/probe"
+	"wolffia/internal/host/rootfs"
 	"wolffia/internal/test/attack"
 	"wolffia/internal/test/attack/attacktest"
 	"wolffia/internal/test/shimtest"
@@ -199,4 +200,15 @@ func TestAttackMatrixWithRoot(t *testing.T) {
 	testenv.SubIDs(t)
 	need(t)
 	attacktest.Run(t, &attacktest.Config{Backend: bwrap.Name + attack.WithRoot, New: backend.Fresh, Sample: true})
+}
+
+// The attacks again, by root inside over the host's own system.
+func TestAttackMatrixOverHost(t *testing.T) {
+	testenv.Both(t)
+	testenv.SubIDs(t)
+	need(t)
+	if err := rootfs.CheckSystem(); err != nil {
+		t.Skip(err)
+	}
+	attacktest.Run(t, &attacktest.Config{Backend: bwrap.Name + attack.WithRoot + attack.OverHost, New: backend.Fresh, Sample: true})
 }

@@ -4,11 +4,12 @@ import "strings"
 
 // The reasons of differences.
 const (
-	itsOwn   = "Root inside has Docker's capabilities without MKNOD and NET_RAW, for the sandbox's own files, users and processes: decision 18."
-	itsImage = "The root directory is an image's, with changes of the sandbox's own."
-	itsProc  = "It is the /proc of gVisor's kernel, which this sandbox alone has."
-	itsPID1  = "It can only harm its own sandbox; no memory or descriptor of PID 1 is reached."
-	itsChown = "gVisor asks the host for root inside."
+	itsOwn    = "Root inside has Docker's capabilities without MKNOD and NET_RAW, for the sandbox's own files, users and processes: decision 18."
+	itsImage  = "The root directory is an image's, with changes of the sandbox's own."
+	itsProc   = "It is the /proc of gVisor's kernel, which this sandbox alone has."
+	itsSystem = "Over the host's own system it has what packages ship and all may read, users of the system among it, and changes of its own: nothing reaches the host."
+	itsPID1   = "It can only harm its own sandbox; no memory or descriptor of PID 1 is reached."
+	itsChown  = "gVisor asks the host for root inside."
 )
 
 // rootCells are the cells of sandboxes with root inside that differ from those of the same backend
@@ -47,6 +48,16 @@ var rootCells = map[string]struct {
 	"proc.randomize":  {Allowed, itsProc, true},
 }
 
+// hostCells are those of root inside over the host's own system that differ from those over an image.
+var hostCells = map[string]struct {
+	verdict Verdict
+	note    string
+}{
+	"host.passwd":  {Allowed, itsSystem},
+	"host.nosuid":  {Refused, ""},
+	"host.usr-bin": {Allowed, itsSystem},
+}
+
 // linuxRootCells are those of bubblewrap only, where PID 1 is a process of the host's kernel.
 var linuxRootCells = map[string]Verdict{
 	"pid1.fds": Allowed, "pid1.write-clear_refs": Allowed, "pid1.write-autogroup": Allowed,
@@ -59,6 +70,9 @@ func withRoot(groups []Group) []Group {
 			r := &g.Rows[i]
 			cell, differs := rootCells[r.ID]
 			for _, backend := range Backends {
+				if host, differs := hostCells[r.ID]; differs && strings.HasSuffix(backend, OverHost) {
+					r.Want = r.on(backend, host.verdict, host.note)
+				}
 				if !strings.HasSuffix(backend, WithRoot) {
 					continue
 				}

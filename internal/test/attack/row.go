@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -23,12 +24,15 @@ const (
 
 // Backends and Callers are the columns of the matrix.
 var (
-	Backends = []string{"bwrap", "bwrap" + WithRoot, "gvisor", "gvisor" + WithRoot, "docker"}
+	Backends = []string{"bwrap", "bwrap" + WithRoot, "bwrap" + WithRoot + OverHost, "gvisor", "gvisor" + WithRoot, "docker"}
 	Callers  = []string{"user", "root"}
 )
 
 // WithRoot ends the name of a backend whose sandboxes have root inside, on an image.
 const WithRoot = "+root"
+
+// OverHost ends the name of one whose sandboxes with root inside have the host's own system.
+const OverHost = "+host"
 
 // A Place says in which sandbox a row runs.
 type Place int
@@ -63,13 +67,16 @@ type Want struct {
 
 // On returns the verdict for a cell.
 func (w Want) On(backend, caller string) Verdict {
-	plain := strings.TrimSuffix(backend, WithRoot) // root inside makes no difference, unless a cell says so
-	for _, cell := range []string{backend + "/" + caller, backend, plain + "/" + caller, plain, caller} {
-		if v, ok := w.but[cell]; ok {
-			return v
+	// root inside makes no difference, nor what it lies over, unless a cell says so
+	over := strings.TrimSuffix(backend, OverHost)
+	for _, name := range []string{backend, over, strings.TrimSuffix(over, WithRoot)} {
+		for _, cell := range []string{name + "/" + caller, name} {
+			if v, ok := w.but[cell]; ok {
+				return v
+			}
 		}
 	}
-	return w.all
+	return cmp.Or(w.but[caller], w.all)
 }
 
 func all(v Verdict) Want { return Want{all: v} }

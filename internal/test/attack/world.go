@@ -31,6 +31,7 @@ type World struct {
 	TagPort  int    // where another sandbox listens on 127.0.0.1, or 0
 	Hostname string
 	State    string // wolffia's own directory, as its path in its file system
+	OverHost bool   // root inside has the host's own system
 }
 
 // The names in the codebase, by what the rules say of them. The attacker may

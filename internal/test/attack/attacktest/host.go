@@ -209,6 +209,14 @@ var afterwards = map[string]func(h *host, observation string) string{
 		}
 		return observation
 	},
+	"host.usr": func(_ *host, observation string) string {
+		for _, dir := range []string{"/usr", "/usr/bin", "/usr/local/bin"} {
+			if _, err := os.Lstat(dir + "/new-file"); err == nil {
+				return "on the host: " + dir
+			}
+		}
+		return observation
+	},
 	"readonly.chown":  unchanged,
 	"readonly.chmod":  unchanged,
 	"readonly.fchmod": unchanged,

@@ -40,6 +40,7 @@ type bench struct {
 	rt     *shimtest.Runtime
 	caller string
 	image  string // the id of the image that sandboxes with root inside have; else empty
+	root   bool   // they have root inside
 }
 
 // Run attacks a backend as the caller that the test runs as. The caller must not
@@ -50,7 +51,8 @@ func Run(t *testing.T, c *Config) {
 	if os.Geteuid() == 0 {
 		b.caller = "root"
 	}
-	if strings.HasSuffix(c.Backend, attack.WithRoot) {
+	b.root = strings.Contains(c.Backend, attack.WithRoot)
+	if b.root && !strings.HasSuffix(c.Backend, attack.OverHost) {
 		b.image = shimtest.Busybox(t, b.rt).ID
 	}
 	every := 2
@@ -63,7 +65,7 @@ func Run(t *testing.T, c *Config) {
 		// Those with a sandbox of their own take the time.
 		own := row.In == attack.Alone || row.In == attack.Outside
 		limited := strings.HasPrefix(row.ID, "limit.")
-		if limited && !cgroups && b.image != "" {
+		if limited && !cgroups && b.root {
 			continue // root's pass shows it
 		}
 		limited = limited && cgroups // where users have none, root's pass shows it
@@ -132,9 +134,7 @@ func (b *bench) create(t testing.TB, c *runtime.SandboxConfig) (*runtime.Sandbox
 	if c.CodebasePath != "" && c.Permissions == nil {
 		c.Permissions = rules("**=write")
 	}
-	if b.image != "" {
-		c.Root, c.ImageID = true, b.image
-	}
+	c.Root, c.ImageID = b.root, b.image
 	s, err := b.rt.Create(t.Context(), c)
 	if err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func (b *bench) sandbox(t testing.TB, c *runtime.SandboxConfig) *runtime.Sandbox
 func (b *bench) shared(t *testing.T, plain, typed []attack.Row) {
 	before := b.protected(t)
 	mine := *b.host
-	b = &bench{b.Config, &mine, b.rt, b.caller, b.image} // what its attacker knows, others need not
+	b = &bench{b.Config, &mine, b.rt, b.caller, b.image, b.root} // what its attacker knows, others need not
 	other := b.sandbox(t, &runtime.SandboxConfig{CodebasePath: b.path("other")})
 	b.leave(t, other)
 	s := b.sandbox(t, &runtime.SandboxConfig{
@@ -257,6 +257,7 @@ func (b *bench) world(t testing.TB, s *runtime.Sandbox) string {
 		w.UID = 0
 	}
 	w.State = inFileSystem(t, b.rt.State)
+	w.OverHost = b.root && b.image == ""
 	text, err := json.Marshal(w)
 	if err != nil {
 		t.Fatal(err)
