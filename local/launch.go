@@ -193,7 +193,7 @@ func (p *plan) launch(rec *statedir.Record, d *descriptors, undo *cleanup.Stack)
 	}
 	if p.system != nil {
 		attr := &syscall.SysProcAttr{Credential: dropped(p.config)}
-		system, err = spawn(d.treeProgram, d.log, []string{"wolffia", "tree", p.shim.Tag}, attr, p.system, d.system)
+		system, err = spawn(d.treeProgram, d.log, []string{"wolffia", "usr", p.shim.Tag}, attr, p.system, d.system)
 		if err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "start the server of /usr: %w", err)
 		}

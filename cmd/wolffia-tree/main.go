@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 3 || os.Args[1] != "tree" {
+	if len(os.Args) != 3 || os.Args[1] != "tree" && os.Args[1] != "usr" {
 		fmt.Fprintf(os.Stderr, "wolffia-tree: arguments %q: wolffia starts this program, for a sandbox\n", os.Args[1:])
 		os.Exit(1)
 	}

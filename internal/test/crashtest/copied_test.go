@@ -26,21 +26,21 @@ import (
 func TestCrashCopied(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
 	c := &copies{}
-	crash(t, backend{bwrap.Name, bwrap.Backend()}, c.operations(), 1)
+	crash(t, backend{name: bwrap.Name, shims: bwrap.Backend()}, c.operations(), 1)
 }
 
 // The same with gVisor: a part of it, where there is the time.
 func TestCrashCopiedGVisor(t *testing.T) {
 	onGVisor(t)
 	c := &copies{}
-	crash(t, backend{gvisor.Name, gvisor.Backend()}, c.operations(), 8)
+	crash(t, backend{name: gvisor.Name, shims: gvisor.Backend()}, c.operations(), 8)
 }
 
 // The same with Docker.
 func TestCrashCopiedDocker(t *testing.T) {
 	onDocker(t)
 	c := &copies{}
-	crash(t, backend{docker.Name, docker.Backend()}, c.operations(), 8)
+	crash(t, backend{name: docker.Name, shims: docker.Backend()}, c.operations(), 8)
 }
 
 // copies is a sandbox with a copied codebase, and what is in it.

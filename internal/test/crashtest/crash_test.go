@@ -45,19 +45,19 @@ func TestProductHasNoSteps(t *testing.T) {
 // and the owner is found again.
 func TestCrash(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
-	crash(t, backend{bwrap.Name, bwrap.Backend()}, slices.Concat(commandLines(), services(), fleets(), pooledOperations()), 1)
+	crash(t, backend{name: bwrap.Name, shims: bwrap.Backend()}, slices.Concat(commandLines(), services(), fleets(), pooledOperations()), 1)
 }
 
 // The same with gVisor: a part of it, where there is the time.
 func TestCrashGVisor(t *testing.T) {
 	onGVisor(t)
-	crash(t, backend{gvisor.Name, gvisor.Backend()}, commandLines(), 8)
+	crash(t, backend{name: gvisor.Name, shims: gvisor.Backend()}, commandLines(), 8)
 }
 
 // The same with Docker.
 func TestCrashDocker(t *testing.T) {
 	onDocker(t)
-	crash(t, backend{docker.Name, docker.Backend()}, commandLines(), 8)
+	crash(t, backend{name: docker.Name, shims: docker.Backend()}, commandLines(), 8)
 }
 
 // long skips a test that takes minutes, unless rounds are asked for.

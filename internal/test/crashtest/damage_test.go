@@ -82,7 +82,7 @@ func put(path string, b []byte) error {
 // ever, and the sandbox can be removed.
 func TestDamagedState(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
-	w := newWorld(t, backend{bwrap.Name, bwrap.Backend()})
+	w := newWorld(t, backend{name: bwrap.Name, shims: bwrap.Backend()})
 	other := filepath.Join(w.tmp, "..", "other")
 	w.OK(os.WriteFile(other, []byte("not yours"), 0o600))
 	type fault struct {
@@ -112,7 +112,7 @@ func TestDamagedState(t *testing.T) {
 		})
 		if left := w.subjects(); t.Failed() || len(left) > 0 { // what is left would be the next one's
 			w.endAll()
-			w = newWorld(t, backend{bwrap.Name, bwrap.Backend()})
+			w = newWorld(t, backend{name: bwrap.Name, shims: bwrap.Backend()})
 		}
 	}
 }

@@ -38,7 +38,7 @@ func TestDisk(t *testing.T) {
 	if disk == nil {
 		return
 	}
-	w := newWorldAt(t, backend{bwrap.Name, bwrap.Backend()}, filepath.Join(disk.Dir, "state"))
+	w := newWorldAt(t, backend{name: bwrap.Name, shims: bwrap.Backend()}, filepath.Join(disk.Dir, "state"))
 	rt := w.open()
 	make := func() string {
 		s, err := rt.Create(w.Ctx, w.config(theOwner))

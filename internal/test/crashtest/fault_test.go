@@ -24,7 +24,7 @@ import (
 // (which has no more), says so; and there is a whole sandbox, or nothing.
 func TestFewDescriptors(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
-	w := newWorld(t, backend{bwrap.Name, bwrap.Backend()})
+	w := newWorld(t, backend{name: bwrap.Name, shims: bwrap.Backend()})
 	made, refused := 0, 0
 	for n := 5; n < 64; n += 1 + n/16 {
 		w.T = suite.New(t)
@@ -75,7 +75,7 @@ func TestFewDescriptors(t *testing.T) {
 // The clock may have been anywhere when a sandbox was made: it decides nothing.
 func TestClockJumps(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
-	w := newWorld(t, backend{bwrap.Name, bwrap.Backend()})
+	w := newWorld(t, backend{name: bwrap.Name, shims: bwrap.Backend()})
 	for _, at := range []int64{0, -1 << 40, 1, time.Now().Add(30 * 365 * 24 * time.Hour).UnixMilli(), 1 << 52, 1<<63 - 1, -1 << 63} {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
 			w.T = suite.New(t)
@@ -132,7 +132,7 @@ func (w *world) change(id, file string, f func(all map[string]any)) {
 // lock says.
 func TestRecordedProcessIsAnother(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
-	w := newWorld(t, backend{bwrap.Name, bwrap.Backend()})
+	w := newWorld(t, backend{name: bwrap.Name, shims: bwrap.Backend()})
 	for name, record := range map[string]func(all map[string]any, stranger hostproc.Process){
 		"the number was given again": func(all map[string]any, stranger hostproc.Process) { all["pid"] = stranger.PID },
 		"in another boot, at the same time": func(all map[string]any, stranger hostproc.Process) {

@@ -40,7 +40,7 @@ git fsck --strict --no-dangling 2>&1`
 func TestGitKills(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
 	testenv.Tools(t, "git")
-	w := newWorld(t, backend{bwrap.Name, bwrap.Backend()})
+	w := newWorld(t, backend{name: bwrap.Name, shims: bwrap.Backend()})
 	for _, op := range gitOperations() {
 		rounds, _ := w.survey(&op)
 		tried := map[string]bool{}
@@ -62,7 +62,7 @@ func TestGitKills(t *testing.T) {
 			})
 			if !ok { // what is left would be the next one's
 				w.endAll()
-				w = newWorld(t, backend{bwrap.Name, bwrap.Backend()})
+				w = newWorld(t, backend{name: bwrap.Name, shims: bwrap.Backend()})
 			}
 		}
 		for _, name := range []string{"git: name claimed", "git: directory made", "git: complete"} {

@@ -63,7 +63,7 @@ var networkFlags = []string{"--allow-host", "one.example", "--expose", "7:9000"}
 // made makes a sandbox with more flags.
 func made(w *world, more ...string) subject {
 	w.Helper()
-	c := w.cli(append([]string{"create", "--runtime", w.backend.name, "--codebase", w.codebase, "--mount-point", "/workspace", "--rule", "**=write", "--owner", "o/p/subject"}, more...)...)
+	c := w.cli(append([]string{"create", "--runtime", w.backend.name, "--codebase", w.codebase, "--mount-point", "/workspace", "--rule", "**=write", "--owner", "o/p/subject"}, slices.Concat(w.backend.flags, more)...)...)
 	w.ends("create", c.done)
 	if !c.ok {
 		w.Fatalf("create: %s", c.answer)
@@ -195,6 +195,9 @@ func commandLines() []operation {
 				if all[i] == "" {
 					all[i] = arg
 				}
+			}
+			if all[0] == "create" || all[0] == "run" {
+				all = slices.Insert(all, 1, w.backend.flags...)
 			}
 			return w.cli(all...)
 		}

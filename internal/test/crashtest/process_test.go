@@ -104,6 +104,7 @@ const (
 	theCaller  = "caller"
 	theShim    = "shim"
 	theTree    = "tree"
+	theUsr     = "usr"     // the server of /usr
 	theBackend = "backend" // bwrap, or runsc's first process
 	theGuest   = "guest"   // PID 1, or what is to become it
 	theKeeper  = "keeper"
@@ -124,6 +125,8 @@ func part(p proc, all []proc) string {
 		return theShim
 	case p.is("tree"):
 		return theTree
+	case p.is("usr"):
+		return theUsr
 	case p.is("keep"):
 		return theKeeper
 	case p.args[0] == "bwrap" && parent().is("shim"), strings.HasPrefix(filepath.Base(p.args[0]), "runsc") && parent().is("shim"):

@@ -229,7 +229,7 @@ func (w *world) survey(op *operation) (rounds []*round, takes time.Duration) {
 			}
 		}
 		a.release()
-		for _, v := range []string{theCaller, theShim, theTree, theBackend, theGuest, theKeeper, allParts} {
+		for _, v := range []string{theCaller, theShim, theTree, theUsr, theBackend, theGuest, theKeeper, allParts} {
 			if victims[v] {
 				rounds = append(rounds, &round{operation: op, at: a.moment, victim: v})
 			}

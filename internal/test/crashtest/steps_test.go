@@ -81,7 +81,7 @@ func (s *steps) meet(conn net.Conn) {
 		return
 	}
 	a := &arrival{moment: moment{role: "caller", name: f[len(f)-1]}, conn: conn}
-	if len(f) == 3 && slices.Contains([]string{"shim", "tree", "keep"}, f[0]) {
+	if len(f) == 3 && slices.Contains([]string{"shim", "tree", "usr", "keep"}, f[0]) {
 		a.role = f[0]
 		a.sandbox, _, _ = strings.Cut(f[1], "-")
 	}

@@ -65,6 +65,7 @@ type world struct {
 type backend struct {
 	name  string
 	shims launch.Backend
+	flags []string // of all creates but the bystander's
 }
 
 func newWorld(t testing.TB, b backend) *world {
@@ -317,7 +318,7 @@ func (w *world) compare(rt *local.Runtime) (states map[string]runtime.State, wro
 		has := parts(all, s.ID)
 		switch {
 		case s.State == runtime.StateRunning:
-			for _, what := range w.backend.parts() {
+			for _, what := range w.backend.parts(s) {
 				if _, is := has[what]; !is {
 					wrong = append(wrong, fmt.Sprintf("%s runs and has no %s", s.ID, what))
 				}
@@ -367,9 +368,12 @@ func (b backend) engines(p proc) bool {
 	return b.name == docker.Name && !strings.HasPrefix(filepath.Base(p.args[0]), "wolffia")
 }
 
-func (b backend) parts() []string {
+func (b backend) parts(s *runtime.Sandbox) []string {
 	switch b.name {
 	case bwrap.Name:
+		if s.Root {
+			return []string{theShim, theTree, theUsr, theBackend, theGuest}
+		}
 		return []string{theShim, theTree, theBackend, theGuest}
 	case docker.Name:
 		return []string{theShim, theTree, theKeeper}
