@@ -98,6 +98,10 @@ func decideBubblewrap(f bwrapFacts, h *host) (r Result) {
 	if !r.because(facts) {
 		r.Problem = "a sandbox does not start: " + facts.Said
 	}
+	switch r.Code {
+	case "gvisor-host", "proc-missing", "wsl1": // which All clears if that feature works
+		r.Because = UserNamespaces
+	}
 	if noUserNS(r.Code) {
 		r.Problem = fmt.Sprintf("%s (see the feature %s)", facts.Said, UserNamespaces)
 		r.Because, r.Fix = UserNamespaces, ""
