@@ -27,7 +27,7 @@ const (
 // TestInstaller: packaging/install.sh installs what its key has signed, removes all of it, and installs
 // nothing else; with the shell of the host and with busybox.
 func TestInstaller(t *testing.T) {
-	testenv.Tools(t, "openssl", "curl")
+	testenv.Tools(t, "openssl", "curl", "wget")
 	cases := []struct {
 		name   string
 		key    string
@@ -46,7 +46,8 @@ func TestInstaller(t *testing.T) {
 		{name: "unsigned", refuse: "this release is not signed"},
 		{name: "unsigned, accepted", args: []string{"--insecure-skip-signature"}},
 		{name: "unsigned, truncated", args: []string{"--insecure-skip-signature"}, change: at(".tar.gz", func(b []byte) []byte { return b[:9] }), refuse: "is damaged"},
-		{name: "nothing verifies", key: key, path: applets(t), refuse: "minisign and OpenSSL 3 are missing"},
+		{name: "nothing verifies", key: key, path: programs(t, "curl"), refuse: "minisign and OpenSSL 3 are missing"},
+		{name: "by wget", key: key, path: programs(t, "wget", "openssl")},
 		{name: "wrong argument", key: key, args: []string{"--force"}, refuse: `unknown argument "--force"`},
 	}
 	shells := map[string][]string{"sh": {"sh"}, "busybox": {testenv.Busybox(t), "sh"}}
@@ -137,11 +138,14 @@ func filled(t *testing.T, key string) string {
 	return script
 }
 
-// applets returns a directory for PATH with programs of the host, none of which verifies a signature.
-func applets(t *testing.T) string {
+// programs returns a directory for PATH with what the installer needs of every system, and those programs.
+func programs(t *testing.T, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"sh", "id", "uname", "mktemp", "rm", "curl", "sed", "base64", "wc", "head", "grep", "sha256sum", "tar", "gzip"} {
+	always := []string{
+		"sh", "id", "uname", "mktemp", "mkdir", "rm", "rmdir", "mv", "cp", "chmod", "cat", "find", "sed", "base64", "wc", "head", "tail", "grep", "sha256sum", "tar", "gzip",
+	}
+	for _, name := range append(always, names...) {
 		program, err := exec.LookPath(name)
 		if err == nil {
 			err = os.Symlink(program, filepath.Join(dir, name))
