@@ -105,6 +105,38 @@ func TestDocumented(t *testing.T) {
 	}
 }
 
+// What the questions and answers say of texts and codes is what the table knows.
+func TestAnswers(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/faq.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, ok := strings.Cut(string(page), "\n## Errors of a host\n")
+	texts := 0
+	for line := range strings.Lines(section) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 4 || strings.HasPrefix(line, "| -") {
+			continue
+		}
+		for i, text := range strings.Split(cells[1], "`") {
+			if i%2 == 0 || text == "File exists" { // of the text before
+				continue
+			}
+			if texts++; symptomOf(text) == "" {
+				t.Errorf("the table does not know %q", text)
+			}
+		}
+		for i, code := range strings.Split(cells[2], "`") {
+			if i%2 == 1 && strings.Contains(code, "-") && !strings.Contains(code, " ") && !slices.Contains(Codes(), code) {
+				t.Errorf("there is no code %s", code)
+			}
+		}
+	}
+	if !ok || texts < 15 {
+		t.Errorf("only %d texts were found", texts)
+	}
+}
+
 // A fix that changes a file works as root and as a user, and no text of the host becomes a command.
 func TestFixes(t *testing.T) {
 	f := readFixture(t, "testdata/bwrap-setuid.txtar")

@@ -45,6 +45,7 @@ type madeHost struct {
 	codes  []string            // one of which is the cause, by whether this host is a container; nil: none
 	works  bool                // wolffia run
 	filter bool                // a seccomp filter is on the process
+	run    []string            // the command; nil: true
 }
 
 // placeOfHost is where the test puts its things: a file system of its own.
@@ -90,6 +91,7 @@ func madeHosts() []madeHost {
 			name: "setuid bubblewrap", make: setuidBwrap, env: []string{"PATH=" + placeOfHost + "/own:" + systemPath},
 			codes: []string{"bwrap-setuid", "bwrap-setuid-cve"}, works: true,
 		},
+		{name: "NixOS", make: makeNix, env: []string{"PATH=/run/current-system/sw/bin"}, works: true, run: []string{"tool"}},
 		{name: "another device", make: mount("/dev/null", "/dev/fuse", "", unix.MS_BIND, ""), codes: []string{"fuse-file", "fuse-container"}},
 	}
 }
@@ -119,6 +121,32 @@ func makeChroot() (err error) {
 		err = errors.Join(err, os.MkdirAll(root+from, 0o755), unix.Mount(from, root+from, "", unix.MS_BIND, ""))
 	}
 	return err
+}
+
+// makeNix makes a root as that of NixOS: PATH has a directory that a chain of links leads to, whose
+// files are links into the store. It enters that root.
+func makeNix() error {
+	root := placeOfHost + "/root"
+	const system, path, tool = "/nix/store/a-nixos-system", "/nix/store/b-system-path", "/nix/store/c-tool"
+	err := makeChroot()
+	for _, dir := range []string{path + "/bin", tool + "/bin", system, "/run", "/tmp", "/old"} {
+		err = errors.Join(err, os.MkdirAll(root+dir, 0o755))
+	}
+	for _, link := range [][2]string{
+		{system, "/run/current-system"},
+		{path, system + "/sw"},
+		{tool + "/bin/tool", path + "/bin/tool"},
+		{"/usr/bin/bwrap", path + "/bin/bwrap"},
+		{"/usr/bin/true", path + "/bin/true"},
+		{"/usr/bin/mount", path + "/bin/mount"},
+		{"/nix/store/d-home/.bashrc", placeOfHost + "/user/.bashrc"},
+	} {
+		err = errors.Join(err, os.Symlink(link[0], root+link[1]))
+	}
+	return errors.Join(err,
+		os.WriteFile(root+tool+"/bin/tool", []byte("#!/bin/sh\nexit 0\n"), 0o755),
+		unix.Mount(root, root, "", unix.MS_BIND|unix.MS_REC, ""),
+		unix.PivotRoot(root, root+"/old"), os.Chdir("/"), unix.Unmount("/old", unix.MNT_DETACH))
 }
 
 func setuidBwrap() error {
@@ -218,7 +246,11 @@ func (h *madeHost) test(t *testing.T, bin string) {
 		ExitCode *int
 		Error    struct{ Code, Fix, Message string }
 	}
-	if err := json.Unmarshal(wolffia("run", "--json", "--", "true"), &ran); err != nil {
+	command := h.run
+	if command == nil {
+		command = []string{"true"}
+	}
+	if err := json.Unmarshal(wolffia(append([]string{"run", "--json", "--"}, command...)...), &ran); err != nil {
 		t.Fatal(err)
 	}
 	switch {
