@@ -90,12 +90,18 @@ tar -xzf "$work/$name.tar.gz" -C "$work"
 
 mkdir -p "$prefix/bin" "${list%/*}"
 cd "$work/$name"
-# By another name first: a program that runs cannot be written to.
-cp wolffia "$prefix/bin/wolffia.new"
-chmod 755 "$prefix/bin/wolffia.new"
-mv -f "$prefix/bin/wolffia.new" "$prefix/bin/wolffia"
-[ ! -f "$list" ] || while read -r file; do [ "$file" = bin/wolffia ] || rm -f "$prefix/$file"; done <"$list"
-{ echo bin/wolffia && find share -type f; } >"$work/files"
+# program FILE PLACE puts it there, by another name first: a program that runs cannot be written to.
+program() {
+	mkdir -p "$prefix/${2%/*}"
+	cp "$1" "$prefix/$2.new"
+	chmod 755 "$prefix/$2.new"
+	mv -f "$prefix/$2.new" "$prefix/$2"
+	echo "$2" >>"$work/files"
+}
+program wolffia bin/wolffia
+[ ! -e wolffia-bwrap ] || program wolffia-bwrap lib/wolffia/wolffia-bwrap
+[ ! -f "$list" ] || while read -r file; do grep -qx "$file" "$work/files" || rm -f "$prefix/$file"; done <"$list"
+find share -type f >>"$work/files"
 find share -type f | while read -r file; do
 	mkdir -p "$prefix/${file%/*}"
 	cp "$file" "$prefix/$file"

@@ -4,6 +4,7 @@
 package bwrap
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,7 +25,8 @@ import (
 // Name is the runtime's name.
 const Name = "bwrap"
 
-// A Launcher starts sandboxes with the bubblewrap at Path; empty: the one in PATH.
+// A Launcher starts sandboxes with the bubblewrap at Path; empty: at [launch.Spec.Program], else the
+// one in PATH.
 type Launcher struct{ Path string }
 
 var _ launch.Launcher = Launcher{}
@@ -39,7 +41,7 @@ func (l Launcher) Launch(spec *launch.Spec) (_ *launch.Instance, err error) {
 			_ = spec.Barrier.Close()
 		}
 	}()
-	path := l.Path
+	path := cmp.Or(l.Path, spec.Program)
 	if path == "" {
 		if path, err = hostpath.Look("bwrap"); err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "bubblewrap is not installed: install the package bubblewrap (%w)", err)

@@ -7,14 +7,18 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 
 	"wolffia/internal/host/cause"
+	"wolffia/internal/sys/bubblewrap"
 	"wolffia/internal/sys/hostpath"
 )
 
 // bwrapFacts are the facts about bubblewrap.
 type bwrapFacts struct {
 	path    string // "" if it is not installed
+	shipped bool   // with wolffia
+	refused error  // why that one is not used, if it is needed
 	version string // output of --version
 	setuid  bool
 	run     error  // of a program in a sandbox
@@ -23,10 +27,13 @@ type bwrapFacts struct {
 }
 
 func probeBubblewrap(ctx context.Context, h *host) Result {
-	path, err := hostpath.Look("bwrap")
-	f := bwrapFacts{path: path}
-	if err != nil {
-		return decideBubblewrap(bwrapFacts{}, h)
+	var f bwrapFacts
+	f.path, f.refused = bubblewrap.Shipped(filepath.Dir(h.Program))
+	if f.shipped = f.path != ""; !f.shipped {
+		f.path, _ = hostpath.Look("bwrap")
+	}
+	if f.path == "" {
+		return decideBubblewrap(f, h)
 	}
 	if info, err := os.Stat(f.path); err == nil {
 		f.setuid = info.Mode()&fs.ModeSetuid != 0
@@ -64,6 +71,9 @@ func tryBubblewrap(ctx context.Context, path string, more ...string) (stderr str
 
 // decideBubblewrap returns the result for the facts.
 func decideBubblewrap(f bwrapFacts, h *host) (r Result) {
+	if f.refused != nil {
+		defer func() { r.Problem += "; " + f.refused.Error() }()
+	}
 	v := version(f.version)
 	facts := &cause.Facts{Host: h, Bwrap: cause.Bwrap{Path: f.path, Version: v, Setuid: f.setuid}}
 	if f.path == "" {
@@ -72,6 +82,9 @@ func decideBubblewrap(f bwrapFacts, h *host) (r Result) {
 		return r
 	}
 	r.Found = firstLine(f.version) + " at " + f.path
+	if f.shipped {
+		r.Found += ", shipped with wolffia: the host has none, or an older one than 0.8.0"
+	}
 	switch {
 	case v == nil:
 		r.Found, r.Code = f.path, "bwrap-other"

@@ -104,6 +104,8 @@ func TestBubblewrapDecisions(t *testing.T) {
 		{"works", decideBubblewrap(works, debian()), true, "", ""},
 		{"old", decideBubblewrap(old, debian()), false, "too old", "apt-get"},
 		{"something else", decideBubblewrap(bwrapFacts{path: "/x", version: "hello\nyou"}, debian()), false, "not bubblewrap", "apt-get"},
+		{"shipped", decideBubblewrap(f(func(f *bwrapFacts) { f.shipped = true }), debian()), true, "", ""},
+		{"refused", decideBubblewrap(bwrapFacts{refused: errors.New("others can write to it")}, debian()), false, "others can write", "apt-get"},
 		{"setuid", decideBubblewrap(setuid, debian()), true, "setuid", "sudo chmod u-s /usr/bin/bwrap"},
 		{"setuid fails", decideBubblewrap(f(func(f *bwrapFacts) {
 			f.setuid, f.run, f.noProc, f.stderr = true, failed, failed, "bwrap: not in setuid mode"

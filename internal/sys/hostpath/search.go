@@ -81,6 +81,10 @@ func programs(name string) iter.Seq[string] {
 	}
 }
 
+// Trusted reports whether no sandbox can have put the file or directory at an absolute path there. It
+// is safe for concurrent use.
+func Trusted(path string) bool { return trusted(path, Places) }
+
 // trusted reports whether no sandbox can have put a file or directory where it is. It calls places
 // only if others than root could have.
 func trusted(path string, places func() ([]string, error)) bool {

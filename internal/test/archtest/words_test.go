@@ -50,7 +50,7 @@ var maxWords = map[string]int{
 	"docs/getting-started.md":            895,
 	"docs/git.md":                        1244,
 	"docs/images.md":                     1380,
-	"docs/install.md":                    464,
+	"docs/install.md":                    490,
 	"docs/hosts.md":                      930,
 	"docs/library.md":                    300,
 	"docs/limits.md":                     634,
