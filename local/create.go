@@ -119,8 +119,6 @@ func checkRoot(c *statedir.Config, backend *launch.Backend) error {
 		return runtime.Errorf(runtime.ErrUnsupported, "runtime %s has no root inside: its engine decides the users of containers, and its root may be the host's; use runtime bwrap or gvisor", c.Runtime)
 	case c.Resources.PIDs > 0 && backend.Can.Has(launch.OwnKernel) && !c.Resources.BestEffort:
 		return runtime.Errorf(runtime.ErrUnsupported, "processes cannot be limited exactly with root inside of runtime %s, which counts those of each user: use runtime bwrap, or --limits best-effort", c.Runtime)
-	case c.Rootfs != "":
-		return runtime.Errorf(runtime.ErrUnsupported, "root inside cannot change %s, which it would share with the host: leave --rootfs out, or use --image", c.Rootfs)
 	case c.OverHost():
 		return rootfs.CheckSystem()
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"wolffia/internal/host/boot"
+	"wolffia/internal/host/rootfs"
 	"wolffia/internal/host/statedir"
 	"wolffia/local/reposync"
 	"wolffia/runtime"
@@ -147,6 +148,7 @@ func (s *sandboxes) Prune(ctx context.Context, stopped bool) ([]runtime.Pruned, 
 	}
 	_, err = s.pools.Pools() // removes those that are over
 	errs = append(errs, err, s.starter.prunePrograms())
+	_ = s.starter.images.PruneSystems(ctx, rootfs.SystemKey()) // what stays goes with image prune
 	return all, errors.Join(errs...)
 }
 

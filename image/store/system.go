@@ -21,15 +21,7 @@ import (
 // returns what is not root's of it: once for each key, whoever
 // asks at the same time. Those of other keys that nothing uses are then deleted. It has no name.
 func (s *Store) System(ctx context.Context, key string, fill func(root string) ([]Owned, error)) (_ *Image, release func(), err error) {
-	sum := sha256.Sum256([]byte(key))
-	desc := description{Architecture: goruntime.GOARCH, OS: "linux"}
-	desc.RootFS.Type, desc.RootFS.DiffIDs = "layers", []string{algorithm + hex.EncodeToString(sum[:])}
-	config, err := json.Marshal(&desc)
-	if err != nil {
-		return nil, nil, err
-	}
-	sum = sha256.Sum256(config)
-	id := algorithm + hex.EncodeToString(sum[:])
+	id, config := systemOf(key)
 	if img, release, err := s.Pin(ctx, id); !errors.Is(err, runtime.ErrNotFound) {
 		return img, release, err
 	}
@@ -73,22 +65,36 @@ func (s *Store) System(ctx context.Context, key string, fill func(root string) (
 	if _, err := stage.Add(ctx, c); err != nil {
 		return nil, nil, err
 	}
-	img, release, err := s.Pin(ctx, id)
-	if err == nil {
-		s.pruneSystems(ctx)
-	}
-	return img, release, err
+	_ = s.PruneSystems(ctx, key) // what cannot be deleted now, Prune does
+	return s.Pin(ctx, id)
 }
 
-// pruneSystems deletes the images of System that nothing uses. What it cannot delete, Prune does.
-func (s *Store) pruneSystems(ctx context.Context) {
+// systemOf returns the id and the configuration file of System's image for a key.
+func systemOf(key string) (id string, config []byte) {
+	sum := sha256.Sum256([]byte(key))
+	desc := description{Architecture: goruntime.GOARCH, OS: "linux"}
+	desc.RootFS.Type, desc.RootFS.DiffIDs = "layers", []string{algorithm + hex.EncodeToString(sum[:])}
+	config, _ = json.Marshal(&desc) // never fails
+	sum = sha256.Sum256(config)
+	return algorithm + hex.EncodeToString(sum[:]), config
+}
+
+// PruneSystems deletes the images of System that nothing uses, but for that of key. It skips those
+// that another process uses.
+func (s *Store) PruneSystems(ctx context.Context, key string) error {
 	entries, err := s.List()
 	if err != nil {
-		return
+		return err
 	}
+	keep, _ := systemOf(key)
+	var errs []error
 	for _, e := range prunable(entries, false) {
-		if e.System {
-			_ = s.pruneOne(ctx, e.ID, false)
+		if !e.System || e.ID == keep {
+			continue
+		}
+		if err := s.pruneOne(ctx, e.ID, false); !errors.Is(err, runtime.ErrConflict) {
+			errs = append(errs, err)
 		}
 	}
+	return errors.Join(errs...)
 }

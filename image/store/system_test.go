@@ -73,6 +73,15 @@ func TestSystem(t *testing.T) {
 		}
 	}
 	wrong(t, "remove what a sandbox uses", s.Remove(t.Context(), ids[0]), runtime.ErrConflict)
+	for _, key := range []string{"three", "four"} {
+		if err := s.PruneSystems(t.Context(), key); err != nil {
+			t.Error(err)
+		}
+		if _, err := s.Get(three); (err == nil) != (key == "three") {
+			t.Errorf("while %s is the host's, three: %v", key, err)
+		}
+	}
+	three = system("three")
 	if gone, err := s.Prune(t.Context(), false); err != nil || len(gone) != 1 || gone[0].ID != three {
 		t.Errorf("pruned: %v, %v", gone, err)
 	}

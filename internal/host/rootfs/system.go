@@ -28,29 +28,26 @@ import (
 // A sandbox with root inside and no image has the host's system, and may change what it sees of it:
 //
 //	/usr          an overlay over a FUSE view of the host's, in which root owns all
-//	/etc          a copy of what is public: see copySystemEtc
-//	/var          a copy of the package databases, and empty directories
+//	/etc          what MakeSystem copies of what is public, and the sandbox's changes over it
+//	/var          the same: the package databases, and empty directories
 //
 // Overlayfs copies no file up whose owner its user namespace lacks: hence the view.
 
 // dpkgDir is the database of dpkg(1).
 const dpkgDir = "/var/lib/dpkg"
 
+const systemFix = "add --image, such as debian:bookworm-slim"
+
 // CheckSystem returns why no sandbox can have the host's system with root inside, or nil: only what
-// dpkg(1) manages is known well enough.
+// dpkg(1) manages is known well enough. It does not look into the database, which MakeSystem does.
 func CheckSystem() error {
-	const fix = "add --image, such as debian:bookworm-slim"
 	if release, err := readFile("/etc/os-release"); err != nil || !debian(release) {
-		return runtime.Errorf(runtime.ErrUnsupported, "root inside without an image needs a host with Debian or Ubuntu: %s", fix)
+		return runtime.Errorf(runtime.ErrUnsupported, "root inside without an image needs a host with Debian or Ubuntu: %s", systemFix)
 	}
 	if st, err := os.Lstat("/bin"); err != nil || st.Mode()&fs.ModeSymlink == 0 {
-		return runtime.Errorf(runtime.ErrUnsupported, "root inside without an image needs a host whose /bin is a link to /usr/bin: %s", fix)
+		return runtime.Errorf(runtime.ErrUnsupported, "root inside without an image needs a host whose /bin is a link to /usr/bin: %s", systemFix)
 	}
-	status, err := readStatus()
-	if err != nil {
-		return runtime.Errorf(runtime.ErrUnsupported, "root inside without an image: the host's package database: %w: %s", err, fix)
-	}
-	why := unsettled(status)
+	why := ""
 	if names, err := os.ReadDir(dpkgDir + "/updates"); err == nil && len(names) > 0 {
 		why = "dpkg has not finished"
 	}
@@ -61,8 +58,25 @@ func CheckSystem() error {
 			why = "another process has locked it"
 		}
 	}
+	return inUse(why)
+}
+
+// checkPackages returns why the host's package database cannot be copied, or nil.
+func checkPackages() error {
+	if err := CheckSystem(); err != nil {
+		return err
+	}
+	status, err := readStatus()
+	if err != nil {
+		return runtime.Errorf(runtime.ErrUnsupported, "root inside without an image: the host's package database: %w: %s", err, systemFix)
+	}
+	return inUse(unsettled(status))
+}
+
+// inUse is the error for the reason why; nil without one.
+func inUse(why string) error {
 	if why != "" {
-		return runtime.Errorf(runtime.ErrUnavailable, "root inside without an image copies the host's package database, which is in use (%s): try again when apt or dpkg has ended, or repair it with dpkg --configure -a; or %s", why, fix)
+		return runtime.Errorf(runtime.ErrUnavailable, "root inside without an image copies the host's package database, which is in use (%s): try again when apt or dpkg has ended, or repair it with dpkg --configure -a; or %s", why, systemFix)
 	}
 	return nil
 }
@@ -191,7 +205,7 @@ type SystemOwner struct {
 // all of it is the caller's. What all may not read on the host is not in it, also if the caller is root.
 func MakeSystem(to string) ([]SystemOwner, error) {
 	key := SystemKey()
-	if err := CheckSystem(); err != nil {
+	if err := checkPackages(); err != nil {
 		return nil, err
 	}
 	c := &systemCopy{to: to, open: map[string]bool{"/": true}, owners: map[string]SystemOwner{}}
@@ -215,7 +229,7 @@ func MakeSystem(to string) ([]SystemOwner, error) {
 	if err = errors.Join(c.shipped(), c.openAll()); err != nil {
 		return nil, err
 	}
-	if err := CheckSystem(); err != nil { // of what was copied meanwhile too
+	if err := checkPackages(); err != nil { // of what was copied meanwhile too
 		return nil, err
 	}
 	if SystemKey() != key {
