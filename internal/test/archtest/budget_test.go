@@ -22,7 +22,7 @@ var (
 		"internal/host/gateway":  2735,
 		"internal/git/gitsync":   4600,
 		"internal/host/statedir": 2680,
-		"internal/host/rootfs":   2800,
+		"internal/host/rootfs":   2830,
 		"local":                  8150,
 		"image/store":            2540,
 		"mcp":                    3060,
