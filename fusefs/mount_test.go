@@ -42,6 +42,7 @@ type setup struct {
 	Small   int                                             // bytes of the upper layer's file system, which is in memory
 	NoMarks bool                                            // files are not watched
 	Echo    bool                                            // the host's changes are collected
+	System  bool                                            // the modes are the host's
 	Borrow  bool                                            // files borrow their content, however small
 	After   func(t *testing.T, s *Server, denials []Denial) // in the parent, when the client is done
 }
@@ -263,7 +264,7 @@ func serve(t *testing.T, s setup, args childArgs) {
 		OnHostChange: onHostChange,
 		Root:         int(root.Fd()), Rules: rules, Owner: Owner{clientUID, clientUID},
 		Copy: layer, Git: gitOf(t, s, args.Host, state),
-		Timeout: s.Timeout, FDs: s.FDs, NoWatch: s.NoWatch, Quota: s.Quota, Memory: s.Memory, Denied: func(d Denial) {
+		Timeout: s.Timeout, FDs: s.FDs, NoWatch: s.NoWatch, HostModes: s.System, Quota: s.Quota, Memory: s.Memory, Denied: func(d Denial) {
 			select {
 			case denials <- d:
 			default:

@@ -49,7 +49,7 @@ var maxWords = map[string]int{
 	"docs/filesystem.md":                 961,
 	"docs/getting-started.md":            895,
 	"docs/git.md":                        1244,
-	"docs/images.md":                     1400,
+	"docs/images.md":                     1430,
 	"docs/install.md":                    520,
 	"docs/hosts.md":                      930,
 	"docs/library.md":                    300,
