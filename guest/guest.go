@@ -32,6 +32,7 @@ func Serve(in io.Reader, out io.Writer, sessions string, limits *Rlimits, client
 		Started:      g.reaper.mine,
 		OpenTerminal: openTerminal,
 		LookPath:     lookPath,
+		User:         findUser,
 		Dir:          sessions,
 	})
 	defer g.shells.Close()

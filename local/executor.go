@@ -100,8 +100,11 @@ func (e *executor) command(sandboxID string, cmd *runtime.Command, process bool)
 			*session.Create = sessionStart(config)
 		}
 	}
-	if cmd.User != "" && !config.Root {
-		return nil, runtime.Errorf(runtime.ErrUnsupported, "user %q: the sandbox has one user only; others need root inside: make it with --root", cmd.User)
+	if err := checkUser(config, cmd.User); err != nil {
+		return nil, err
+	}
+	if session != nil {
+		session.User, session.SameUser = userOf(cmp.Or(cmd.User, config.RunAs)), cmd.User != ""
 	}
 	// the guest's program copies files, as root
 	if session == nil && (cmd.User != "" || cmd.Command[0] != launch.GuestPath) {
@@ -113,13 +116,29 @@ func (e *executor) command(sandboxID string, cmd *runtime.Command, process bool)
 	return c, nil
 }
 
+// checkUser returns the error of a sandbox that has no such user.
+func checkUser(c *statedir.Config, who string) error {
+	if who != "" && !c.Root {
+		return runtime.Errorf(runtime.ErrUnsupported, "user %q: the sandbox has one user only; others need root inside: make it with --root", who)
+	}
+	return nil
+}
+
 // become returns the beginning of a command that is run as a user of a sandbox with root
 // inside: the guest's program becomes the command.
 func become(who string) []string {
-	if user, group, _ := strings.Cut(who, ":"); isRoot(user) && isRoot(group) {
+	if who = userOf(who); who == "" {
 		return nil
 	}
 	return []string{launch.GuestPath, launch.BecomeArg, who}
+}
+
+// userOf returns a user other than PID 1's, which is root; else an empty string.
+func userOf(who string) string {
+	if user, group, _ := strings.Cut(who, ":"); isRoot(user) && isRoot(group) {
+		return ""
+	}
+	return who
 }
 
 func isRoot(name string) bool { return name == "" || name == "root" || name == "0" }

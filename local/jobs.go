@@ -130,12 +130,12 @@ func (s *sessions) AttachSession(ctx context.Context, sessionID runtime.SessionI
 	t, rec, err := ask(ctx, s, sandbox, func(conn *client.Conn, c *statedir.Config) (*client.Terminal, error) {
 		rec := s.dir.Record(c.ID)
 		p.git, p.denials, p.refusals = s.gits.Begin(ctx, rec, c), denialsBefore(rec, c), refusalsBefore(ctx, rec, c)
-		r := &wire.SessionRequest{Op: wire.SessionAttach, Name: name, Offset: req.Offset, Takeover: req.Takeover}
+		r := &wire.SessionRequest{Op: wire.SessionAttach, Name: name, Offset: req.Offset, Takeover: req.Takeover, User: userOf(c.RunAs)}
 		if req.Create {
 			start := sessionStart(c)
 			r.Create = &start
 		}
-		return conn.Attach(ctx, &wire.StartRequest{Args: become(c.RunAs), Rows: req.Rows, Cols: req.Cols, Umask: s.umask, Session: r}, nil)
+		return conn.Attach(ctx, &wire.StartRequest{Rows: req.Rows, Cols: req.Cols, Umask: s.umask, Session: r}, nil)
 	})
 	if err != nil {
 		p.git.End()

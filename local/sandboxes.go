@@ -272,7 +272,7 @@ func outline(rec *statedir.Record, c *statedir.Config) *runtime.Sandbox {
 		ID: rec.ID(), Name: c.Name, Runtime: c.Runtime,
 		Labels: maps.Clone(c.Labels), CreatedAt: time.UnixMilli(c.CreatedAt),
 		CodebaseID: c.CodebaseID, CodebasePath: c.CodebasePath, Filter: filterOf(c), CopyOnWrite: c.CopyOnWrite, Image: c.Image, MountPoint: c.MountPointOrDefault(),
-		Network: networkOf(c), UID: c.UID, GID: c.GID, Root: c.Root,
+		Network: networkOf(c), UID: c.UID, GID: c.GID, Root: c.Root, RunAs: userOf(c.RunAs),
 	}
 }
 

@@ -45,6 +45,9 @@ func (s *sessions) CreateSession(ctx context.Context, sandboxID string, config *
 	ctx, cancel := context.WithTimeoutCause(ctx, sessionLimit, silent)
 	defer cancel()
 	info, rec, err := ask(ctx, s, sandboxID, func(conn *client.Conn, c *statedir.Config) (wire.SessionInfo, error) {
+		if err := checkUser(c, config.User); err != nil {
+			return wire.SessionInfo{}, err
+		}
 		req := newSession(c, name, config)
 		req.Umask = s.umask
 		return conn.CreateSession(ctx, req)
@@ -71,7 +74,7 @@ func newSession(c *statedir.Config, name string, config *runtime.SessionConfig) 
 	return &wire.StartRequest{
 		Args: program,
 		Env:  environment(c, config.Env), Dir: cwd(c, config.Cwd), Rows: rows, Cols: cols,
-		Session: &wire.SessionRequest{Op: wire.SessionCreate, Name: name, Shell: config.Shell, RC: config.RC},
+		Session: &wire.SessionRequest{Op: wire.SessionCreate, Name: name, Shell: config.Shell, RC: config.RC, User: userOf(cmp.Or(config.User, c.RunAs))},
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 type Jobs struct {
 	Runtime runtime.RuntimeWithSession
 	Session runtime.SessionID
+	User    string // of the session, if it is created: see runtime.SessionConfig
 }
 
 // Start starts a job, which may have a name, after earlier commands of the shell have ended. It
@@ -33,7 +34,7 @@ func (s Jobs) Start(ctx context.Context, name string, cmd *runtime.Command) (*ru
 		return j, err
 	}
 	sandbox, session, _ := s.Session.Split()
-	_, err = s.Runtime.CreateSession(ctx, sandbox, &runtime.SessionConfig{Name: session})
+	_, err = s.Runtime.CreateSession(ctx, sandbox, &runtime.SessionConfig{Name: session, User: s.User})
 	if err != nil && !errors.Is(err, runtime.ErrExists) {
 		return nil, err
 	}

@@ -33,7 +33,8 @@ type Command struct {
 	// which a relative one is taken, or where the session is. In a session it must be absolute.
 	Cwd string `json:"cwd,omitempty"`
 	// User is the user inside that the command runs as, in a sandbox with Root: NAME or UID, also
-	// with :GROUP. Empty: SandboxConfig.RunAs. In another sandbox, or with Session, it is an error.
+	// with :GROUP. Empty: SandboxConfig.RunAs. In another sandbox it is an error. A Session of
+	// another user is [ErrConflict].
 	User string `json:"user,omitempty"`
 	// Stdin is the command's standard input; nil means none. If reading it fails the command
 	// is killed, in a session interrupted as when ctx ends, and the error wraps the reader's.
@@ -85,9 +86,6 @@ func (c *Command) Check(process bool) error {
 		return Errorf(ErrInvalid, "OpenStdin: only StartProcess returns what can be written to: set Stdin")
 	case c.Session == "" && c.Operation != "":
 		return Errorf(ErrInvalid, "operation %q: only a command in a session can be one", c.Operation)
-	}
-	if c.User != "" && c.Session != "" {
-		return Errorf(ErrInvalid, "user %q: a session has a user already: use su in it", c.User)
 	}
 	for i, arg := range c.Command {
 		if strings.Contains(arg, "\x00") {

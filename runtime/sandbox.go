@@ -72,9 +72,9 @@ type SandboxConfig struct {
 	// that the sandbox runs as (subuid(5)). They have no rights outside. Only a sandbox with an
 	// image can have it.
 	Root bool `json:"root,omitempty"`
-	// RunAs is the user inside that commands and the terminals of sessions run as, in a sandbox with
+	// RunAs is the user inside that commands and sessions run as, in a sandbox with
 	// Root, unless a [Command] names another one: NAME or UID, also with :GROUP. Empty: the image's,
-	// which Create sets, or else root. Shells that evaluate commands are root's.
+	// which Create sets, or else root.
 	RunAs string `json:"runAs,omitempty"`
 	// Platform chooses how the runtime isolates, where it has a choice (gVisor: systrap,
 	// kvm); empty means its default.
@@ -272,6 +272,7 @@ type Sandbox struct {
 	Network      Network
 	UID, GID     int // inside, and on the host; with Root: on the host, and 0 inside
 	Root         bool
+	RunAs        string // the user of commands with Root; empty: root
 	// ExpiresAt is when its time to live is over, to the millisecond; zero:
 	// never. If the host's clock is set, it moves with it.
 	ExpiresAt   time.Time

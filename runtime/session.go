@@ -112,6 +112,9 @@ type SessionConfig struct {
 	// Rows and Cols are the size of its terminal; 0 means 24 and 80.
 	Rows uint16 `json:"rows,omitempty"`
 	Cols uint16 `json:"cols,omitempty"`
+	// User is the user inside that the shell and its commands run as, in a sandbox with Root: as
+	// [Command].User.
+	User string `json:"user,omitempty"`
 	// RC has the shell read the user's start files.
 	RC bool `json:"rc,omitempty"`
 	// Program is what the shell of its terminal evaluates, once, and then ends: see

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -328,8 +329,8 @@ func (i *Inside) Background(ctx context.Context, cmd *runtime.Command) (string, 
 	}
 	own := *cmd
 	begin := ownShell(shell)
-	if own.User != "" { // the session that is the job is root's
-		begin = strings.Replace(begin, ownWord, asUser+words(own.User)+" ", 1)
+	if user := cmp.Or(own.User, i.box.RunAs); user != "" { // the session that is the job is root's
+		begin = strings.Replace(begin, ownWord, asUser+words(user)+" ", 1)
 		own.User = ""
 	}
 	own.Command = []string{begin + words(cmd.Command...)} // $$ and signals are the command's then, as in the foreground
@@ -381,7 +382,11 @@ func textOf(job string) string {
 func (i *Inside) job(ctx context.Context, name string, cmd *runtime.Command) (*runtime.Job, error) {
 	own := *cmd
 	own.Command, own.Cwd = []string{oneOutput + cmd.Command[0]}, i.absolute(cmd.Cwd)
-	return i.Jobs(jobSession).Start(ctx, name, &own)
+	jobs := i.Jobs(jobSession)
+	if i.box.Root { // which can become any user
+		jobs.User = "root"
+	}
+	return jobs.Start(ctx, name, &own)
 }
 
 // absolute returns a working directory as a session wants it.

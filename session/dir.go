@@ -21,7 +21,8 @@ import (
 // directory that the guest has open, links are never followed, and each opened file is checked.
 type dir struct {
 	path string
-	fd   int // the directory
+	fd   int   // the directory
+	user *User // the shells'; nil: PID 1's
 	text text
 }
 
@@ -32,18 +33,21 @@ const dirMode = 0o300
 // letters and digits that no shell gives a meaning.
 func token() string { return rand.Text()[:dialect.NameSize] }
 
-// newDir makes a directory for a session.
-func (m *Manager) newDir() (_ *dir, err error) {
+// newDir makes a directory for a session of a user; nil: PID 1's.
+func (m *Manager) newDir(u *User) (_ *dir, err error) {
 	m.mu.Lock()
 	if m.next++; m.next == 1 {
 		_ = os.Chmod(m.host.Dir, dirMode) // another user's stays as it is: those in it have this mode
+	}
+	if u != nil {
+		_ = os.Chmod(m.host.Dir, dirMode|0o011) // the user gets through
 	}
 	path := m.host.Dir + "/" + strconv.FormatInt(int64(m.next), 36)
 	m.mu.Unlock()
 	if err := os.Mkdir(path, 0o700); err != nil {
 		return nil, err
 	}
-	d := &dir{path: path, fd: -1, text: text{fd: -1}}
+	d := &dir{path: path, fd: -1, user: u, text: text{fd: -1}}
 	defer func() {
 		if err != nil {
 			d.remove()
@@ -52,7 +56,7 @@ func (m *Manager) newDir() (_ *dir, err error) {
 	if d.fd, err = unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(unix.Fchmod(d.fd, dirMode), d.writeText([]byte("x"))); err != nil {
+	if err := errors.Join(d.own(d.fd), unix.Fchmod(d.fd, dirMode), d.writeText([]byte("x"))); err != nil {
 		return nil, err
 	}
 	if _, err := os.ReadFile(path + "/" + dialect.TextName); err == nil && !d.wasRead() {
@@ -94,11 +98,24 @@ func (d *dir) create(name string) (int, error) {
 		if errors.Is(err, unix.EEXIST) && try == 0 && unix.Unlinkat(d.fd, name, 0) == nil {
 			continue
 		}
+		if err == nil {
+			if err = d.own(fd); err != nil {
+				_ = unix.Close(fd)
+			}
+		}
 		if err != nil {
 			return -1, fmt.Errorf("session directory: %s: %w", name, err)
 		}
 		return fd, nil
 	}
+}
+
+// own gives the user an open file.
+func (d *dir) own(fd int) error {
+	if d.user == nil {
+		return nil
+	}
+	return unix.Fchown(fd, d.user.UID, d.user.GID)
 }
 
 // write makes the file name with this content.
@@ -166,6 +183,11 @@ func (d *dir) fifo(name string, flags int) (int, error) {
 		return -1, fmt.Errorf("session directory: %s: %w", name, err)
 	}
 	fd, _, err := d.openFIFO(name, flags)
+	if err == nil {
+		if err = d.own(fd); err != nil {
+			closeFD(&fd)
+		}
+	}
 	return fd, err
 }
 

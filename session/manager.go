@@ -99,6 +99,10 @@ func (m *Manager) Open(channel uint32, w *wire.Writer, req *wire.StartRequest, d
 func (m *Manager) openSession(c *Call, s *Session) {
 	c.setHandler(s)
 	q := c.req.Session
+	if q.SameUser && q.User != s.spec.who() {
+		c.fail(wire.ClassConflict, fmt.Sprintf("session %q is of user %s: use another session, or su in it", s.name, cmp.Or(s.spec.who(), "root")))
+		return
+	}
 	switch q.Op {
 	case wire.SessionExec, wire.SessionJobStart:
 		if err := checkText(c.req); err != nil {
@@ -282,6 +286,12 @@ func (m *Manager) newSession(req *wire.StartRequest, start *wire.SessionStart) (
 	s.turns.turn = s.turn
 	s.alarms.timer = time.AfterFunc(time.Hour, func() { s.turns.post(func() { s.onTime(time.Now()) }) })
 	s.alarms.timer.Stop()
+	if q.User != "" {
+		if s.spec.user, err = m.host.User(q.User); err != nil {
+			return nil, wire.ClassInvalid, err
+		}
+		s.spec.env = Override(s.spec.env, s.spec.user.Env)
+	}
 	if s.spec.home == "" {
 		s.spec.home = "/"
 	}
@@ -304,7 +314,7 @@ func (m *Manager) newSession(req *wire.StartRequest, start *wire.SessionStart) (
 // start starts the first shell, for a call that waits for it.
 func (s *Session) start(c *Call) {
 	var err error
-	if s.ends, err = newEndpoints(s.m.newDir, s.spec.d, func() { s.turns.wait(s.onEvents) }); err != nil {
+	if s.ends, err = newEndpoints(func() (*dir, error) { return s.m.newDir(s.spec.user) }, s.spec.d, func() { s.turns.wait(s.onEvents) }); err != nil {
 		s.m.forget(s)
 		s.state = terminated
 		c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q: %v", s.name, err))
@@ -324,3 +334,11 @@ func (m *Manager) forget(s *Session) {
 
 // Close releases the Manager's descriptor.
 func (m *Manager) Close() { closeFD(&m.load) }
+
+// Override returns an environment in which variables have other values.
+func Override(env, with []string) []string {
+	return append(slices.DeleteFunc(slices.Clone(env), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.ContainsFunc(with, func(w string) bool { return strings.HasPrefix(w, name+"=") })
+	}), with...)
+}

@@ -31,9 +31,19 @@ type Host struct {
 	OpenTerminal func() (master int, slave *os.File, err error)
 	// LookPath finds a program.
 	LookPath func(name, dir string, env []string) (string, error)
+	// User finds a user of the sandbox.
+	User func(who string) (*User, error)
 	// Dir is an empty directory of their own for the sessions, with a short name, on
 	// a file system that keeps access times.
 	Dir string
+}
+
+// A User is a user of the sandbox other than PID 1's.
+type User struct {
+	Who      string // as it was asked for
+	UID, GID int
+	Env      []string // variables of the user, as KEY=VALUE
+	Become   []string // the command that becomes the user, and executes what follows
 }
 
 // A shellSpec is what the shells of a session are started with.
@@ -45,11 +55,37 @@ type shellSpec struct {
 	home       string // the directory to start in
 	rows, cols uint16
 	umask      wire.Umask
+	user       *User // nil: PID 1's
+}
+
+// who returns the name that the user was asked for by; empty: PID 1's user.
+func (s *shellSpec) who() string {
+	if s.user == nil {
+		return ""
+	}
+	return s.user.Who
+}
+
+// command returns the command that executes args as the user.
+func (s *shellSpec) command(args []string) (path string, all []string) {
+	if s.user != nil {
+		args = slices.Concat(s.user.Become, args)
+		return args[0], args
+	}
+	return s.path, args
+}
+
+// own gives the user a terminal.
+func (s *shellSpec) own(terminal *os.File) error {
+	if s.user == nil {
+		return nil
+	}
+	return terminal.Chown(s.user.UID, -1)
 }
 
 // equal reports whether shells of both are the same but for the umask.
 func (s *shellSpec) equal(t *shellSpec) bool {
-	return s.path == t.path && s.d == t.d && s.rc == t.rc && s.home == t.home && s.rows == t.rows && s.cols == t.cols &&
+	return s.who() == t.who() && s.path == t.path && s.d == t.d && s.rc == t.rc && s.home == t.home && s.rows == t.rows && s.cols == t.cols &&
 		slices.Equal(s.env, t.env)
 }
 
@@ -177,13 +213,17 @@ func startShell(
 		return nil, err
 	}
 	defer slave.Close()
+	if err := spec.own(slave); err != nil {
+		return nil, err
+	}
 	p.slave = fileOf(int(slave.Fd()))
 	if p.attended, err = unix.IoctlGetTermios(p.tty, unix.TCGETS); err != nil {
 		return nil, err
 	}
 	p.quiet = quiet(*p.attended)
 	p.setTerminal(&p.quiet)
-	p.pid, err = h.Start(spec.umask, spec.path, p.d.Args(spec.path, p.path(p.names.lines)), &syscall.ProcAttr{
+	path, args := spec.command(p.d.Args(spec.path, p.path(p.names.lines)))
+	p.pid, err = h.Start(spec.umask, path, args, &syscall.ProcAttr{
 		Dir: cwd, Files: []uintptr{uintptr(pair[1]), slave.Fd(), slave.Fd()},
 		Env: slices.Concat(spec.env, dialect.Unattended(spec.env), []string{"PS1=", "PS2=", "HISTFILE=", "ENV="}), // keep it quiet
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 1},

@@ -115,8 +115,7 @@ func (ts *terminals) info() *wire.TerminalInfo {
 	return &i
 }
 
-// start starts a shell for a person, with the state that was saved. Args of the request, if there are
-// any, are a program that becomes another user, and then the shell: without the state.
+// start starts a shell for a person, with the state that was saved.
 func (ts *terminals) start(
 	h *Host, saved *checkpoint, ends *endpoints, req *wire.StartRequest,
 ) (*terminal, error) {
@@ -155,9 +154,6 @@ func (ts *terminals) start(
 	if ts.program != "" { // it ends with that
 		args = append(args, "-c", ts.program)
 	}
-	if len(req.Args) > 0 { // another user, who cannot read the session's files
-		args = append(slices.Clone(req.Args), spec.path, "-i")
-	}
 	cwd := saved.cwd
 	if proc.CheckDir(cwd) != nil {
 		cwd = "/"
@@ -168,7 +164,12 @@ func (ts *terminals) start(
 	}
 	defer slave.Close()
 	t.tty = os.NewFile(uintptr(fd), "terminal")
-	t.pid, err = h.Start(spec.umask, args[0], args, &syscall.ProcAttr{
+	if err := spec.own(slave); err != nil {
+		_ = t.tty.Close()
+		return nil, err
+	}
+	path, args := spec.command(args)
+	t.pid, err = h.Start(spec.umask, path, args, &syscall.ProcAttr{
 		Dir: cwd, Env: env, Files: []uintptr{slave.Fd(), slave.Fd(), slave.Fd()},
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0},
 	}, func(ws syscall.WaitStatus) {

@@ -247,7 +247,7 @@ func TestStartRequest(t *testing.T) {
 		{Args: []string{"x"}, Env: []string{}, Session: &wire.SessionRequest{Op: wire.SessionExec, Name: "a", NoWait: true}},
 		{Args: []string{"x"}, Env: []string{}, Session: &wire.SessionRequest{Op: wire.SessionExec, Name: "a", Job: "b", Keep: true}},
 		{Args: []string{"x"}, Env: []string{"B=2"}, Session: &wire.SessionRequest{
-			Op: wire.SessionExec, Name: "a", Create: &wire.SessionStart{Dir: "/work", Env: []string{"A=1", ""}},
+			Op: wire.SessionExec, Name: "a", User: "web:7", SameUser: true, Create: &wire.SessionStart{Dir: "/work", Env: []string{"A=1", ""}},
 		}},
 		{
 			Args: []string{}, Env: []string{}, Session: &wire.SessionRequest{

@@ -96,6 +96,11 @@ type SessionRequest struct {
 	Takeover bool
 	// Keep has the command outlive the channel.
 	Keep bool
+	// User is the user inside that the shell of a new session is of: NAME or UID, also with :GROUP.
+	// Empty: PID 1's.
+	User string
+	// SameUser refuses a session of another user with ClassConflict.
+	SameUser bool
 	// Create has SessionExec and SessionAttach create the session first if it does
 	// not exist, as SessionCreate does with Shell, RC, Rows and Cols; nil: that is
 	// ClassNotFound.
@@ -141,13 +146,23 @@ func (r *SessionRequest) flags() []*bool {
 	return []*bool{&r.RC, &r.NoWait, &r.Follow, &r.Takeover, &r.Keep}
 }
 
-const flagCreate = 1 << 5
+const (
+	flagCreate   = 1 << 5
+	flagUser     = 1 << 6
+	flagSameUser = 1 << 7
+)
 
 // appendTo appends the request as bytes: see docs/wire.md.
 func (r *SessionRequest) appendTo(b []byte) []byte {
 	flags := pack(r.flags())
 	if r.Create != nil {
 		flags |= flagCreate
+	}
+	if r.User != "" {
+		flags |= flagUser
+	}
+	if r.SameUser {
+		flags |= flagSameUser
 	}
 	b = append(b, byte(r.Op), flags, r.Signal)
 	b = binary.AppendUvarint(b, r.Offset)
@@ -158,22 +173,31 @@ func (r *SessionRequest) appendTo(b []byte) []byte {
 	if r.Create != nil {
 		b = appendList(appendString(b, r.Create.Dir), r.Create.Env)
 	}
+	if r.User != "" {
+		b = appendString(b, r.User)
+	}
 	return b
 }
 
 func (p *parser) session() *SessionRequest {
-	if len(p.rest) < 3 || p.rest[0] == 0 || p.rest[0] >= byte(sessionOpEnd) || p.rest[1] >= flagCreate<<1 {
+	if len(p.rest) < 3 || p.rest[0] == 0 || p.rest[0] >= byte(sessionOpEnd) {
 		p.bad, p.rest = true, nil
 		return nil
 	}
 	r := &SessionRequest{Op: SessionOp(p.rest[0]), Signal: p.rest[2]}
 	unpack(p.rest[1], r.flags())
-	create := p.rest[1]&flagCreate != 0
+	flags := p.rest[1]
+	r.SameUser = flags&flagSameUser != 0
 	p.rest = p.rest[3:]
 	r.Offset, r.ErrOffset = p.number(), p.number()
 	r.Name, r.Shell, r.Job = p.text(), p.text(), p.text()
-	if create {
+	if flags&flagCreate != 0 {
 		r.Create = &SessionStart{Dir: p.text(), Env: p.list()}
+	}
+	if flags&flagUser != 0 {
+		if r.User = p.text(); r.User == "" { // each request has one form
+			p.bad = true
+		}
 	}
 	return r
 }

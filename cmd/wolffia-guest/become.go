@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/user"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -18,21 +16,15 @@ import (
 
 // What launch.BecomeArg and launch.Sudo are: that package would make this program slow to start.
 const (
-	becomeArg = "as"
+	becomeArg = guest.BecomeArg
 	sudoName  = "sudo"
 )
 
-// An identity is a user of the sandbox.
-type identity struct {
-	uid, gid int
-	groups   []int
-	env      []string // variables of the user
-}
-
-// become executes a program as a user of the sandbox: wolffia exec --user. It returns only with an
-// error, and the exit code that a shell has for it.
-func become(who string, args []string) (code int, err error) {
-	id, err := find(who)
+// become executes a program as a user of the sandbox: wolffia exec --user. With given the user owns
+// the pipes and the terminal that it has as its streams. become returns only with an error, and the
+// exit code that a shell has for it.
+func become(who string, args []string, given bool) (code int, err error) {
+	id, err := guest.FindUser(who)
 	if err != nil {
 		return 1, err
 	}
@@ -40,71 +32,31 @@ func become(who string, args []string) (code int, err error) {
 	if err != nil {
 		return map[bool]int{true: 127, false: 126}[errors.Is(err, fs.ErrNotExist)], err
 	}
+	if given { // as a container's are: a program may open /dev/stdout
+		for fd := range 3 {
+			var st unix.Stat_t
+			if err := unix.Fstat(fd, &st); err != nil {
+				continue
+			}
+			_, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+			if err == nil || st.Mode&unix.S_IFMT == unix.S_IFIFO {
+				_ = unix.Fchown(fd, id.UID, -1)
+			}
+		}
+	}
 	// The groups first: afterwards there is no privilege to change them.
-	err = syscall.Setgroups(id.groups)
+	err = syscall.Setgroups(id.Groups)
 	if err == nil {
-		err = syscall.Setresgid(id.gid, id.gid, id.gid)
+		err = syscall.Setresgid(id.GID, id.GID, id.GID)
 	}
 	if err == nil {
-		err = syscall.Setresuid(id.uid, id.uid, id.uid)
+		err = syscall.Setresuid(id.UID, id.UID, id.UID)
 	}
 	if err != nil {
 		return 1, fmt.Errorf("become user %s: only root can, and no program makes its caller root here: %w", who, err)
 	}
-	err = syscall.Exec(path, args, override(os.Environ(), id.env))
+	err = syscall.Exec(path, args, id.Override(os.Environ()))
 	return map[bool]int{true: 127, false: 126}[errors.Is(err, unix.ENOENT)], fmt.Errorf("%s: %w", path, err)
-}
-
-// find returns the user NAME, UID, or one of them with :GROUP, of the sandbox's /etc/passwd and
-// /etc/group. A number needs no line there.
-func find(who string) (*identity, error) {
-	name, group, grouped := strings.Cut(who, ":")
-	id := new(identity)
-	u, err := user.Lookup(name)
-	if err != nil {
-		u, err = user.LookupId(name)
-	}
-	if err == nil {
-		id.uid, _ = strconv.Atoi(u.Uid)
-		id.gid, _ = strconv.Atoi(u.Gid)
-		id.env = []string{"HOME=" + u.HomeDir, "USER=" + u.Username, "LOGNAME=" + u.Username}
-		all, _ := u.GroupIds()
-		for _, g := range all {
-			if n, err := strconv.Atoi(g); err == nil {
-				id.groups = append(id.groups, n)
-			}
-		}
-	} else {
-		n, nerr := strconv.ParseUint(name, 10, 16)
-		if nerr != nil {
-			return nil, fmt.Errorf("user %s: /etc/passwd has no such user", name)
-		}
-		id.uid = int(n) // of root's group, as with Docker
-		id.env = []string{"HOME=/", "USER=" + name, "LOGNAME=" + name}
-	}
-	if !grouped {
-		return id, nil
-	}
-	id.groups = nil
-	if g, err := user.LookupGroup(group); err == nil {
-		id.gid, _ = strconv.Atoi(g.Gid)
-		return id, nil
-	}
-	n, err := strconv.ParseUint(group, 10, 16)
-	if err != nil {
-		return nil, fmt.Errorf("group %s: /etc/group has no such group", group)
-	}
-	id.gid = int(n)
-	return id, nil
-}
-
-// override returns an environment in which variables have other values.
-func override(env, with []string) []string {
-	env = slices.DeleteFunc(env, func(v string) bool {
-		name, _, _ := strings.Cut(v, "=")
-		return slices.ContainsFunc(with, func(w string) bool { return strings.HasPrefix(w, name+"=") })
-	})
-	return append(env, with...)
 }
 
 // A sudo is what a command line of sudo(8) asks for.
@@ -190,7 +142,7 @@ func runSudo(args []string) (code int, err error) {
 			return 1, err
 		}
 	}
-	return become(s.who, s.args)
+	return become(s.who, s.args, false)
 }
 
 // others are the programs that this one is by another name, or with another first argument.
@@ -200,7 +152,7 @@ func others(args []string) (code int, err error, is bool) {
 		code, err = runSudo(args[1:])
 		return code, err, true
 	case len(args) > 3 && args[1] == becomeArg:
-		code, err = become(args[2], args[3:])
+		code, err = become(args[2], args[3:], true)
 		return code, err, true
 	}
 	return 0, nil, false

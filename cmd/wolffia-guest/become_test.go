@@ -31,17 +31,3 @@ func TestParseSudo(t *testing.T) {
 		}
 	}
 }
-
-func TestFind(t *testing.T) {
-	for who, want := range map[string][2]int{"root": {0, 0}, "0": {0, 0}, "60001": {60001, 0}, "60001:7": {60001, 7}, "root:60002": {0, 60002}} {
-		id, err := find(who)
-		if err != nil || id.uid != want[0] || id.gid != want[1] {
-			t.Errorf("%s: %+v, %v", who, id, err)
-		}
-	}
-	for _, who := range []string{"", "no-such-user", "70000", "-1", "root:no-such-group", "root:"} {
-		if id, err := find(who); err == nil {
-			t.Errorf("%q: %+v", who, id)
-		}
-	}
-}

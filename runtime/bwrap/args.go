@@ -3,6 +3,7 @@ package bwrap
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,7 +36,7 @@ func Args(spec *launch.Spec) []string {
 	}
 	if spec.RootInside { // userns.Inner has ended the making of user namespaces
 		a = append(a, "--cap-drop", "ALL")
-		for _, c := range launch.RootCapabilities {
+		for _, c := range slices.Concat(launch.RootCapabilities, launch.OwnCapabilities) {
 			a = append(a, "--cap-add", c.Name)
 		}
 	} else {

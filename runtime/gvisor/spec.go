@@ -2,6 +2,7 @@ package gvisor
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -42,7 +43,7 @@ func Spec(spec *launch.Spec, mounts []launch.Mount) *specs.Spec {
 	}
 	if spec.RootInside { // they count in gVisor's kernel only
 		var all []string
-		for _, c := range launch.RootCapabilities {
+		for _, c := range slices.Concat(launch.RootCapabilities, launch.OwnCapabilities) {
 			all = append(all, c.Name)
 		}
 		s.Process.Capabilities = &specs.LinuxCapabilities{Bounding: all, Effective: all, Permitted: all}

@@ -26,6 +26,13 @@ var RootCapabilities = []Capability{
 	{"CAP_AUDIT_WRITE", unix.CAP_AUDIT_WRITE},
 }
 
+// OwnCapabilities are those that PID 1 alone has beside them, and the programs that it starts never:
+// to look at processes of all users of the sandbox.
+var OwnCapabilities = []Capability{
+	{"CAP_SYS_PTRACE", unix.CAP_SYS_PTRACE},
+	{"CAP_SYS_RESOURCE", unix.CAP_SYS_RESOURCE},
+}
+
 // capabilityMask returns a set with a bit for each of RootCapabilities.
 func capabilityMask() (mask uint64) {
 	for _, c := range RootCapabilities {

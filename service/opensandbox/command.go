@@ -116,9 +116,6 @@ func (h *Handler) runInSession(w http.ResponseWriter, r *http.Request, in *servi
 		return err
 	}
 	params.Session = r.PathValue("session")
-	if params.User == "0" || params.User == "0:0" {
-		params.User = "" // as a session is
-	}
 	return h.run(w, r, in, params, q)
 }
 

@@ -18,7 +18,7 @@ var (
 		"cmd/wolffia":            5530,
 		"fusefs":                 11018,
 		"fusefs/cow":             5500,
-		"guest":                  2700,
+		"guest":                  2740,
 		"internal/host/gateway":  2735,
 		"internal/git/gitsync":   4600,
 		"internal/host/statedir": 2680,
@@ -29,9 +29,9 @@ var (
 		"perm":                   3580,
 		"policy":                 2100,
 		"runtime":                2100,
-		"service":                3510,
+		"service":                3520,
 		"service/opensandbox":    3140,
-		"session":                6100,
+		"session":                6160,
 		"shim":                   3920,
 	}
 	// maxMethods are methods of types that have more than defaultMethods.
