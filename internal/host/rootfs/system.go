@@ -434,7 +434,8 @@ func (c *systemCopy) etc() error {
 		from, secret := "/etc/"+name, func(text []byte) bool {
 			return !bytes.Contains(text, []byte("@")) && !bytes.Contains(text, []byte("PASS"))
 		}
-		if st, err := os.Lstat(from); err == nil && st.Mode().IsRegular() && !strings.HasPrefix(name, "apt/trusted") {
+		st, lerr := os.Lstat(from)
+		if lerr == nil && st.Mode().IsRegular() && !strings.HasPrefix(name, "apt/trusted") {
 			err = c.file(from, secret) // not https://user:token@host
 		} else {
 			err = c.tree(from, false)
