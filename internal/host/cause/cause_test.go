@@ -148,13 +148,17 @@ func TestFixes(t *testing.T) {
 	if c, _ := Of(f.facts); !strings.HasPrefix(c.Fix, "chmod ") {
 		t.Errorf("Of: got %q; want no sudo for root", c.Fix)
 	}
-	f.facts.User = "a; rm"
+	f.facts.User = "a; rm" // and not a name
 	if got := f.facts.Name(); got != "$USER" {
 		t.Errorf("Name: got %q", got)
 	}
 	f = readFixture(t, "testdata/ubuntu-start.txtar")
-	if c, _ := Of(f.facts); !strings.Contains(c.Fix, "profile wolffia \"/opt/my wolffia\" flags=(unconfined) {\n  userns,") {
+	if c, _ := Of(f.facts); !strings.Contains(c.Fix, "profile wolffia-local \"/opt/my wolffia\" flags=(unconfined) {\n  userns,") {
 		t.Errorf("Of: got %q", c.Fix)
+	}
+	f.facts.Program = "/usr/bin/wolffia"
+	if c, _ := Of(f.facts); !strings.Contains(c.Fix, "tee /etc/apparmor.d/wolffia >") {
+		t.Errorf("Of: got %q; want the package's profile", c.Fix)
 	}
 	for fix, want := range map[string]bool{
 		"": false, "# for a person": false, " \n# a\n": false, "# first\nsudo true": true, "true": true,

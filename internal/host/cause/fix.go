@@ -90,17 +90,21 @@ func (h *Host) sysctl(name, value string) string {
 }
 
 // apparmor returns the commands that give this program, and its children, a profile that
-// allows user namespaces and restricts nothing.
+// allows user namespaces and restricts nothing. The package's profile is for /usr/bin/wolffia.
 func (h *Host) apparmor() string {
-	const file = "/etc/apparmor.d/wolffia"
+	name := "wolffia"
+	if h.Program != "/usr/bin/wolffia" {
+		name += "-local"
+	}
+	file := "/etc/apparmor.d/" + name
 	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 	return h.Sudo("tee "+file+" >/dev/null <<'EOF'") + `
 abi <abi/4.0>,
 include <tunables/global>
 
-profile wolffia "` + quote.Replace(h.Program) + `" flags=(unconfined) {
+profile ` + name + ` "` + quote.Replace(h.Program) + `" flags=(unconfined) {
   userns,
-  include if exists <local/wolffia>
+  include if exists <local/` + name + `>
 }
 EOF
 ` + h.Sudo("apparmor_parser -r "+file) + `
