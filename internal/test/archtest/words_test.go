@@ -65,6 +65,7 @@ var maxWords = map[string]int{
 	"docs/recipes/ci.md":                 918,
 	"docs/recipes/git.md":                378,
 	"docs/recipes/go.md":                 300,
+	"docs/recipes/images.md":             290,
 	"docs/recipes/make.md":               226,
 	"docs/recipes/node.md":               340,
 	"docs/recipes/python.md":             190,
