@@ -149,10 +149,16 @@ func Find(c Command, name string) *Field {
 
 // Keys returns the fields that configuration files can have, with their Key, sorted by name. They
 // are the flags of run.
-func Keys() []Field {
-	var keys []Field
-	for _, f := range Of(Run) {
-		if !f.Once {
+func Keys() []Field { return keys(Run, func(f *Field) bool { return !f.Once }) }
+
+// ServiceKeys returns the fields that the file of wolffia serve --config can have, sorted, with their keys.
+func ServiceKeys() []Field {
+	return keys(Serve, func(f *Field) bool { return f.Hidden&Serve == 0 && f.Name != "config" })
+}
+
+func keys(of Command, has func(*Field) bool) (keys []Field) {
+	for _, f := range Of(of) {
+		if has(f) {
 			keys = append(keys, f.keyed())
 		}
 	}

@@ -12,7 +12,7 @@ var Table = [...]Field{
 			"current directory, else that)",
 	},
 	{
-		Name: "codebase", Record: "codebasePath", On: Serve, Group: Rules, Names: Directories, Pool: Claim,
+		Name: "codebase", Record: "codebasePath", On: Serve, Group: Rules, Names: Directories, Path: WholePath, Pool: Claim,
 		Help: "directory to show at the mount point; without it that is empty",
 	},
 	{
@@ -377,19 +377,29 @@ var Table = [...]Field{
 
 	// Service.
 	{
+		Name: "config", On: Serve, Once: true, Group: Service,
+		Help: "file with flags, as KEY: VALUE in YAML; SIGHUP reads it again. What the command line says counts more",
+	},
+	{
+		Name: "quota", Key: "quotas", Kind: List, Pairs: true, On: Serve, Once: true, Group: Service,
+		Help: "what an owner or an API key may have: ORG/PROJECT/USER=sandboxes:10,memory:8g,disk:20g,creates:30 or " +
+			"key:NAME=..., each part of a name can be *; creates: in a minute; requests, of keys only: in a second. " +
+			"The first that matches counts",
+	},
+	{
 		Name: "listen", On: Serve, Once: true, Group: Service,
 		Help: "where to listen: unix:PATH or HOST:PORT (default unix:service/sock in the state directory)",
 	},
 	{
-		Name: "api-keys", On: Serve, Once: true, Group: Service,
+		Name: "api-keys", On: Serve, Once: true, Path: WholePath, Group: Service,
 		Help: "file with API keys, one in each line, for HOST:PORT",
 	},
 	{
-		Name: "volume-root", Kind: List, On: Serve, Once: true, Group: Service,
+		Name: "volume-root", Kind: List, On: Serve, Once: true, Path: MountPath, Group: Service,
 		Help: "let requests show directories in this one, unfiltered: DIR[:ro|rw], read-only unless rw",
 	},
 	{
-		Name: "codebase-root", Kind: List, On: Serve, Once: true, Group: Service,
+		Name: "codebase-root", Kind: List, On: Serve, Once: true, Path: WholePath, Group: Service,
 		Help: "let requests choose a codebase in this directory",
 	},
 	{

@@ -231,6 +231,7 @@ func (s *sandboxes) limitsState(rec *statedir.Record, c *statedir.Config) *runti
 	}
 	if l.Group != nil {
 		l.OOMKills = l.Group.OOMKills()
+		l.MemoryUsed, l.CPUTime = l.Group.Usage()
 	}
 	return &l.LimitsState
 }

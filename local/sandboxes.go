@@ -272,7 +272,7 @@ func outline(rec *statedir.Record, c *statedir.Config) *runtime.Sandbox {
 		ID: rec.ID(), Name: c.Name, Runtime: c.Runtime,
 		Labels: maps.Clone(c.Labels), CreatedAt: time.UnixMilli(c.CreatedAt),
 		CodebaseID: c.CodebaseID, CodebasePath: c.CodebasePath, Filter: filterOf(c), CopyOnWrite: c.CopyOnWrite, Image: c.Image, MountPoint: c.MountPointOrDefault(),
-		Network: networkOf(c), UID: c.UID, GID: c.GID, Root: c.Root, RunAs: userOf(c.RunAs),
+		Network: networkOf(c), UID: c.UID, GID: c.GID, Root: c.Root, RunAs: userOf(c.RunAs), Resources: c.Resources,
 	}
 }
 
@@ -308,6 +308,17 @@ func (s *sandboxes) Inspect(ctx context.Context, sandboxID string) (*Details, er
 		}
 	}
 	return d, nil
+}
+
+// DiskUsage returns how many bytes of the disk a sandbox's directory in the state directory takes: its
+// changes of the codebase, its home, its logs. What the caller cannot read, such as the files of other
+// users inside with Root, counts as 0.
+func (s *sandboxes) DiskUsage(ctx context.Context, sandboxID string) (int64, error) {
+	rec, _, err := s.header(sandboxID)
+	if err != nil {
+		return 0, err
+	}
+	return rec.DiskUsage(ctx)
 }
 
 // Log opens the log of a sandbox's shim, guest and backend. The caller closes it. Its

@@ -165,6 +165,10 @@ type LimitsState struct {
 	// OOMKills is how many processes the kernel has killed since the start because of
 	// Memory, if a control group enforces it; else 0.
 	OOMKills int64 `json:"oomKills"`
+	// MemoryUsed is how many bytes the sandbox uses now, and CPUTime how long it has computed since
+	// the start, if a control group counts them; else 0.
+	MemoryUsed int64         `json:"memoryUsed,omitempty"`
+	CPUTime    time.Duration `json:"cpuTimeNs,omitempty"`
 }
 
 // A DockerConfig is configuration for the runtime docker only.
@@ -273,6 +277,7 @@ type Sandbox struct {
 	UID, GID     int // inside, and on the host; with Root: on the host, and 0 inside
 	Root         bool
 	RunAs        string // the user of commands with Root; empty: root
+	Resources    Resources // its limits
 	// ExpiresAt is when its time to live is over, to the millisecond; zero:
 	// never. If the host's clock is set, it moves with it.
 	ExpiresAt   time.Time

@@ -1,6 +1,10 @@
 package service
 
-import "wolffia/service/registry"
+import (
+	"context"
+
+	"wolffia/service/registry"
+)
 
 // A Caller is the party that a request acts for. The zero value may use nothing.
 type Caller struct {
@@ -8,10 +12,25 @@ type Caller struct {
 	All bool
 	// Owner, without All, is the owner whose sandboxes the caller may use.
 	Owner registry.Owner
+	// Key is the name of the API key that admitted the request; empty: it needed none.
+	Key string
 }
 
 // May reports whether the caller may use what belongs to o. The zero Owner means that no
 // owner has it.
 func (c Caller) May(o registry.Owner) bool {
 	return c.All || c.Owner == o && o.Validate() == nil
+}
+
+type callerKey struct{}
+
+// WithCaller returns a context of requests that act for the caller.
+func WithCaller(ctx context.Context, c Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// CallerOf returns the caller of WithCaller, or the zero Caller, who may use nothing.
+func CallerOf(ctx context.Context) Caller {
+	c, _ := ctx.Value(callerKey{}).(Caller)
+	return c
 }

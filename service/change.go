@@ -86,9 +86,9 @@ func (s *Service) ChangeEgress(ctx context.Context, caller Caller, id string, ed
 		if err := edit(p); err != nil {
 			return err
 		}
-		if s.opts.MayReach == nil {
+		if s.options().MayReach == nil {
 			return runtime.Errorf(runtime.ErrDenied, "this service does not let its callers choose what a sandbox reaches")
 		}
-		return s.opts.MayReach(&Params{SandboxID: id, Owner: b.Owner, Network: b.Network, Egress: p})
+		return s.options().MayReach(&Params{SandboxID: id, Owner: b.Owner, Network: b.Network, Egress: p})
 	})
 }

@@ -35,6 +35,7 @@ func (s *Service) Inside(ctx context.Context, caller Caller, id string) (*Inside
 	if b.State != runtime.StateRunning {
 		return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s is not running: it is %s", b.ID, b.State)
 	}
+	s.usedAt.now(id)
 	return &Inside{s, b}, nil
 }
 
@@ -222,7 +223,7 @@ func (i *Inside) Run(ctx context.Context, cmd *runtime.Command, started func()) 
 	id, begin := newCommandID(), time.Now()
 	c := &Command{ID: id, session: cmd.Session, of: i.service.used.of(i.box.ID), done: make(chan struct{})}
 	c.status = runtime.Job{ID: id, Command: beginning(text), StartedAt: time.Now()}
-	c.ran = func(r runtime.Result) { i.service.opts.Meter.ran(cmd.Session != "", time.Since(begin), &r) }
+	c.ran = func(r runtime.Result) { i.service.options().Meter.ran(cmd.Session != "", time.Since(begin), &r) }
 	var err error
 	if c.Process, err = i.service.rt.StartProcess(ctx, i.box.ID, &own); err != nil {
 		return nil, err

@@ -128,7 +128,7 @@ func (s *Service) Create(ctx context.Context, params *Params) (_ *Sandbox, creat
 		}
 	}
 	own := *params
-	own.SandboxID = s.opts.newID(params)
+	own.SandboxID = s.options().newID(params)
 	b, err := s.create(ctx, &own, r)
 	if err != nil {
 		return nil, false, err
@@ -144,14 +144,22 @@ func (s *Service) Create(ctx context.Context, params *Params) (_ *Sandbox, creat
 // is left.
 func (s *Service) create(ctx context.Context, p *Params, r *record) (made *runtime.Sandbox, err error) {
 	begin, id := time.Now(), p.SandboxID
-	defer func() { s.opts.Meter.started(time.Since(begin), err) }()
+	defer func() { s.options().Meter.started(time.Since(begin), err) }()
 	s.used.sweep(ctx, s.rt)
 	s.starting.Store(id, true)
 	defer s.starting.Delete(id)
-	config, err := s.opts.labeled(ctx, p, r)
+	if err := s.admitPace(ctx, p.Owner); err != nil {
+		return nil, err
+	}
+	config, err := s.options().labeled(ctx, p, r)
 	if err != nil {
 		return nil, err
 	}
+	admitted, err := s.admit(ctx, id, p.Owner, config.Resources)
+	if err != nil {
+		return nil, err
+	}
+	defer admitted()
 	b, err := s.rt.Create(ctx, config)
 	if err != nil {
 		return nil, err
@@ -242,6 +250,13 @@ func (o *Options) labeled(ctx context.Context, p *Params, r *record) (*runtime.S
 		return nil, err
 	}
 	config.ID = p.SandboxID
+	config.Labels = maps.Clone(config.Labels)
+	if config.Labels == nil {
+		config.Labels = map[string]string{}
+	}
+	if key := CallerOf(ctx).Key; key != "" {
+		config.Labels[launch.LabelKey] = key
+	}
 	if r == nil {
 		SetOwner(config, p.Owner, p.GitConfig != nil)
 		config.TTL, config.IdleTimeout = cmp.Or(config.TTL, o.TTL), cmp.Or(config.IdleTimeout, o.IdleTimeout)
@@ -253,10 +268,6 @@ func (o *Options) labeled(ctx context.Context, p *Params, r *record) (*runtime.S
 	}
 	if len(text) > maxRecord {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "entrypoint: too long: entrypoint and image have %d bytes as JSON, the limit is %d", len(text), maxRecord)
-	}
-	config.Labels = maps.Clone(config.Labels)
-	if config.Labels == nil {
-		config.Labels = map[string]string{}
 	}
 	maps.Copy(config.Labels, p.Metadata)
 	config.Labels[launch.LabelFleet], config.TTL = string(text), p.TTL
@@ -326,7 +337,7 @@ func (s *Service) withKey(ctx context.Context, p *Params, r *record) (*Sandbox, 
 		case old.Params != r.Params:
 			return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s was created with the same idempotency key and another request", b.ID)
 		case b.State == runtime.StateCreated:
-			config, err := s.opts.labeled(ctx, p, r)
+			config, err := s.options().labeled(ctx, p, r)
 			if err == nil { // the killed service may not have got to this
 				err = sameCodebase(p, config, b)
 			}

@@ -46,6 +46,7 @@ func (s *Service) Destroy(ctx context.Context, caller Caller, id string) error {
 func (s *Service) destroyed(ctx context.Context, id string) error {
 	err := s.rt.Destroy(ctx, id)
 	if err == nil {
+		s.usedAt.forget(id)
 		s.used.forget(id)
 	}
 	return err

@@ -2,9 +2,14 @@ package service
 
 import (
 	"bufio"
+	"cmp"
+	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +25,14 @@ type Meter struct {
 	execs    histogram
 	sessions histogram
 	denials  uint64
+	refusals uint64 // of the network
+	requests map[request]uint64
+}
+
+// A request is of a kind of which there are few: neither part is of the client's choice.
+type request struct {
+	call   string
+	status int
 }
 
 // bounds are the upper bounds of the buckets of a histogram, in seconds.
@@ -71,61 +84,190 @@ func (m *Meter) ran(session bool, d time.Duration, r *runtime.Result) {
 		m.execs.add(d)
 	}
 	m.denials += uint64(len(r.Denied) + r.DeniedMore) // neither is negative
+	m.refusals += uint64(len(r.Refused) + r.RefusedMore)
 }
 
-// Write writes the counts in Prometheus' text format, and the sandboxes by state.
-func (m *Meter) Write(w io.Writer, sandboxes map[runtime.State]int) error {
-	out := bufio.NewWriter(w) // it returns the error at Flush
-	head := func(name, kind, help string) {
-		fmt.Fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
+// Answered counts a request. call is the name of a call, or the pattern of a path.
+func (m *Meter) Answered(call string, status int) {
+	if m == nil {
+		return
 	}
-	head("wolffia_sandboxes", "gauge", "Sandboxes of owners and of the OpenSandbox API, by state.")
-	for _, s := range []runtime.State{runtime.StateCreated, runtime.StateRunning, runtime.StateStopped, runtime.StateDead} {
-		fmt.Fprintf(out, "wolffia_sandboxes{state=%q} %d\n", s, sandboxes[s])
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.requests == nil {
+		m.requests = map[request]uint64{}
 	}
-	if m != nil {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		for _, h := range []struct {
-			name, help string
-			of         *histogram
-		}{
-			{"wolffia_start_duration_seconds", "Time to create and start a sandbox.", &m.starts},
-			{"wolffia_exec_duration_seconds", "Time of commands with a shell of their own.", &m.execs},
-			{"wolffia_session_exec_duration_seconds", "Time of commands in sessions.", &m.sessions},
-		} {
-			head(h.name, "histogram", h.help)
-			total := uint64(0)
-			for i, b := range bounds {
-				total += h.of.buckets[i]
-				fmt.Fprintf(out, "%s_bucket{le=\"%s\"} %d\n", h.name, decimal(b), total)
-			}
-			fmt.Fprintf(out, "%s_bucket{le=\"+Inf\"} %d\n%s_sum %s\n%s_count %d\n", h.name, h.of.count, h.name, decimal(h.of.sum), h.name, h.of.count)
+	m.requests[request{call, status}]++
+}
+
+// A family is a metric in Prometheus' text format.
+type family struct{ name, kind, help string }
+
+// A page is what /metrics answers. It returns no errors until it is flushed.
+type page struct{ *bufio.Writer }
+
+// begin begins a family.
+func (p page) begin(f family) {
+	fmt.Fprintf(p, "# HELP %s %s\n# TYPE %s %s\n", f.name, f.help, f.name, f.kind)
+}
+
+// sample writes a value; labels are names and values in turn.
+func (p page) sample(name string, value float64, labels ...string) {
+	_, _ = p.WriteString(name)
+	for i := 0; i < len(labels); i += 2 {
+		fmt.Fprintf(p, "%c%s=%q", "{,"[min(i, 1)], labels[i], plain(labels[i+1]))
+	}
+	if len(labels) > 0 {
+		_ = p.WriteByte('}')
+	}
+	fmt.Fprintf(p, " %s\n", decimal(value))
+}
+
+// plain returns text that %q and Prometheus' format write alike.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || !strconv.IsPrint(r) {
+			return '_'
 		}
-		head("wolffia_start_failures_total", "counter", "Sandboxes that could not be created or started.")
-		fmt.Fprintf(out, "wolffia_start_failures_total %d\n", m.failed)
-		head("wolffia_denials_total", "counter", "Accesses that the rules have denied while commands of the service ran, each path once for a command.")
-		fmt.Fprintf(out, "wolffia_denials_total %d\n", m.denials)
+		return r
+	}, s)
+}
+
+// WriteMetrics writes what m has counted, and what owners and sandboxes have, in Prometheus' text format. pool is the
+// service's pool; nil: it has none. An error of w is returned once a part of it was written.
+func (s *Service) WriteMetrics(ctx context.Context, w io.Writer, pool *PoolCount) error {
+	all, err := s.List(ctx, Caller{All: true})
+	if err != nil {
+		return err
 	}
-	return out.Flush()
+	p := page{bufio.NewWriter(w)}
+	s.options().Meter.write(p)
+	s.writeSandboxes(p, all)
+	if pool != nil {
+		p.begin(family{"wolffia_pooled_sandboxes", "gauge", "Sandboxes that were started ahead, and that no request has claimed."})
+		p.sample("wolffia_pooled_sandboxes", float64(pool.Ready))
+		p.begin(family{"wolffia_pooled_claimed_total", "counter", "Sandboxes that were started ahead, and were claimed."})
+		p.sample("wolffia_pooled_claimed_total", float64(pool.Claimed))
+	}
+	return p.Flush()
+}
+
+// write writes what was counted.
+func (m *Meter) write(p page) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, h := range []struct {
+		name, help string
+		of         *histogram
+	}{
+		{"wolffia_start_duration_seconds", "Time to create and start a sandbox.", &m.starts},
+		{"wolffia_exec_duration_seconds", "Time of commands with a shell of their own.", &m.execs},
+		{"wolffia_session_exec_duration_seconds", "Time of commands in sessions.", &m.sessions},
+	} {
+		p.begin(family{h.name, "histogram", h.help})
+		total := uint64(0)
+		for i, b := range bounds {
+			total += h.of.buckets[i]
+			p.sample(h.name+"_bucket", float64(total), "le", decimal(b))
+		}
+		p.sample(h.name+"_bucket", float64(h.of.count), "le", "+Inf")
+		p.sample(h.name+"_sum", h.of.sum)
+		p.sample(h.name+"_count", float64(h.of.count))
+	}
+	for _, c := range []struct {
+		name, help string
+		of         uint64
+	}{
+		{"wolffia_start_failures_total", "Sandboxes that could not be created or started.", m.failed},
+		{"wolffia_denials_total", "Accesses that the rules have denied while commands of the service ran, each path once for a command.", m.denials},
+		{"wolffia_network_refusals_total", "Connections that the network has refused while commands of the service ran, each name once for a command.", m.refusals},
+	} {
+		p.begin(family{c.name, "counter", c.help})
+		p.sample(c.name, float64(c.of))
+	}
+	requests := family{"wolffia_requests_total", "counter", "Requests by call and status: 401, 403 and 429 are refused ones."}
+	p.begin(requests)
+	for _, r := range slices.SortedFunc(maps.Keys(m.requests), func(a, b request) int {
+		return cmp.Or(cmp.Compare(a.call, b.call), cmp.Compare(a.status, b.status))
+	}) {
+		p.sample(requests.name, float64(m.requests[r]), "call", r.call, "status", strconv.Itoa(r.status))
+	}
+}
+
+// states are the states of sandboxes.
+var states = []runtime.State{runtime.StateCreated, runtime.StateRunning, runtime.StateStopped, runtime.StateDead}
+
+// writeSandboxes writes what there is now. Sandboxes without an owner have empty labels of one.
+func (s *Service) writeSandboxes(p page, all []*Sandbox) {
+	by := map[runtime.State]int{}
+	type owned struct {
+		of    party
+		state runtime.State
+	}
+	owners := map[owned]int{}
+	for _, b := range all {
+		by[b.State]++
+		owners[owned{party{owner: b.Owner}, b.State}]++
+	}
+	total := family{"wolffia_sandboxes", "gauge", "Sandboxes of owners and of the OpenSandbox API, by state."}
+	p.begin(total)
+	for _, state := range states {
+		p.sample(total.name, float64(by[state]), "state", string(state))
+	}
+	ofOwners := family{"wolffia_owner_sandboxes", "gauge", "Sandboxes by owner and state."}
+	p.begin(ofOwners)
+	for _, o := range slices.SortedFunc(maps.Keys(owners), func(a, b owned) int {
+		return cmp.Or(cmp.Compare(a.of.String(), b.of.String()), cmp.Compare(a.state, b.state))
+	}) {
+		p.sample(ofOwners.name, float64(owners[o]), append(labelsOf(o.of), "state", string(o.state))...)
+	}
+	for _, g := range []struct {
+		family
+		of func(*Sandbox, *runtime.LimitsState) (value float64, known bool)
+	}{
+		{family{"wolffia_sandbox_created_seconds", "gauge", "When a sandbox was created, in seconds since 1970."},
+			func(b *Sandbox, _ *runtime.LimitsState) (float64, bool) {
+				return float64(b.CreatedAt.UnixMilli()) / 1000, true
+			}},
+		{family{"wolffia_sandbox_memory_limit_bytes", "gauge", "The limit of a sandbox's memory; a sandbox without one is not listed."},
+			func(b *Sandbox, _ *runtime.LimitsState) (float64, bool) {
+				return float64(b.Resources.Memory), b.Resources.Memory > 0
+			}},
+		{family{"wolffia_sandbox_memory_bytes", "gauge", "Memory that a running sandbox uses, if a control group counts it."},
+			func(_ *Sandbox, l *runtime.LimitsState) (float64, bool) {
+				return float64(l.MemoryUsed), l.MemoryUsed > 0
+			}},
+		{family{"wolffia_sandbox_cpu_seconds_total", "counter", "Time that a running sandbox has computed, if a control group counts it."},
+			func(_ *Sandbox, l *runtime.LimitsState) (float64, bool) { return l.CPUTime.Seconds(), l.CPUTime > 0 }},
+		{family{"wolffia_sandbox_oom_kills_total", "counter", "Processes of a running sandbox that the kernel has killed for its memory limit."},
+			func(_ *Sandbox, l *runtime.LimitsState) (float64, bool) {
+				return float64(l.OOMKills), l.Memory == runtime.ByCgroup
+			}},
+	} {
+		p.begin(g.family)
+		for _, b := range all {
+			l := new(runtime.LimitsState)
+			if b.State == runtime.StateRunning {
+				l = cmp.Or(s.rt.Limits(b.ID), l)
+			}
+			if value, known := g.of(b, l); known {
+				p.sample(g.name, value, append([]string{"sandbox", b.ID}, labelsOf(party{owner: b.Owner})...)...)
+			}
+		}
+	}
+}
+
+func labelsOf(p party) []string {
+	return []string{"organization", p.owner.OrganizationID, "project", p.owner.ProjectID, "user", p.owner.UserID}
 }
 
 // A PoolCount is what /metrics says of the pool of a service.
 type PoolCount struct {
 	Ready   int   // pooled sandboxes that are ready
 	Claimed int64 // claims since the pool was started
-}
-
-// Write writes the counts in Prometheus' text format.
-func (c *PoolCount) Write(w io.Writer) error {
-	_, err := fmt.Fprintf(w, `# HELP wolffia_pooled_sandboxes Sandboxes that were started ahead, and that no request has claimed.
-# TYPE wolffia_pooled_sandboxes gauge
-wolffia_pooled_sandboxes %d
-# HELP wolffia_pooled_claimed_total Sandboxes that were started ahead, and were claimed.
-# TYPE wolffia_pooled_claimed_total counter
-wolffia_pooled_claimed_total %d
-`, c.Ready, c.Claimed)
-	return err
 }
 
 func decimal(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }

@@ -64,7 +64,7 @@ func (s *Service) EnsureSandbox(ctx context.Context, o registry.Owner, more *Par
 	b, err := s.look(ctx, m.SandboxID)
 	unhealthy := err
 	if !errors.Is(err, runtime.ErrNotFound) { // it exists, or that cannot be told
-		probing, cancel := context.WithTimeout(ctx, s.opts.ProbeLimit)
+		probing, cancel := context.WithTimeout(ctx, s.options().ProbeLimit)
 		unhealthy = probe(probing, s.rt, m.SandboxID)
 		cancel()
 	}
@@ -111,7 +111,7 @@ func (s *Service) revive(ctx context.Context, id string, unhealthy error) error 
 	s.log.Warn("a sandbox does not answer and is started anew: it has changes of its own", "sandboxId", id, "error", unhealthy)
 	err := restart(ctx, s.rt, id)
 	if err == nil {
-		ctx, cancel := context.WithTimeout(ctx, s.opts.ProbeLimit)
+		ctx, cancel := context.WithTimeout(ctx, s.options().ProbeLimit)
 		defer cancel()
 		err = probe(ctx, s.rt, id)
 	}
@@ -147,7 +147,7 @@ func (s *Service) provision(ctx context.Context, o registry.Owner, more *Params)
 	if err := params.GitConfig.validate(); err != nil {
 		return registry.Metadata{}, err
 	}
-	id := s.opts.newID(&params)
+	id := s.options().newID(&params)
 	params.SandboxID, params.Owner = id, o
 	m := registry.Metadata{SandboxID: id, ContainerName: id, Owner: o, CreatedAt: time.Now().UnixMilli(), GitConfigured: params.GitConfig != nil}
 	var conflict *registry.ConflictError

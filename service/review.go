@@ -92,7 +92,7 @@ func (r *Review) Diff(ctx context.Context, o runtime.DiffOptions, most int) (tex
 // Apply is [runtime.Workspace].Apply. It changes the host's directory only if Options.AllowApply is set;
 // otherwise, but for DryRun, it is [runtime.ErrDenied].
 func (r *Review) Apply(ctx context.Context, o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
-	if !o.DryRun && !r.service.opts.AllowApply {
+	if !o.DryRun && !r.service.options().AllowApply {
 		return nil, runtime.Errorf(runtime.ErrDenied, "this service does not change the host's directory for its callers: run wolffia apply %s on its host, or start it with --allow-apply", r.box.ID)
 	}
 	done, err := r.turn(ctx)
@@ -126,7 +126,15 @@ func (r *Review) Fork(ctx context.Context) (_ *Sandbox, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := r.service.admitPace(ctx, r.box.Owner); err != nil {
+		return nil, err
+	}
 	id := runtime.NewID()
+	admitted, err := r.service.admit(ctx, id, r.box.Owner, r.box.Resources)
+	if err != nil {
+		return nil, err
+	}
+	defer admitted()
 	r.service.starting.Store(id, true)
 	defer r.service.starting.Delete(id)
 	_, err = r.rt.ForkAs(ctx, r.box.ID, func(c *runtime.SandboxConfig) {
@@ -135,6 +143,10 @@ func (r *Review) Fork(ctx context.Context) (_ *Sandbox, err error) {
 		}
 		delete(c.Labels, metadataName)
 		c.ID, c.Labels[launch.LabelFleet] = id, string(text)
+		delete(c.Labels, launch.LabelKey)
+		if key := CallerOf(ctx).Key; key != "" {
+			c.Labels[launch.LabelKey] = key
+		}
 	})
 	if err != nil {
 		return nil, err

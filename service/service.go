@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"wolffia/fusefs/audit"
@@ -34,6 +35,8 @@ type Runtime interface {
 	// replaces them by what edit makes of a copy.
 	Egress(ctx context.Context, sandboxID string) (*network.Policy, error)
 	ChangeEgress(ctx context.Context, sandboxID string, edit func(*network.Policy) error) (*network.Policy, error)
+	// DiskUsage returns how many bytes of the disk a sandbox's directory takes.
+	DiskUsage(ctx context.Context, sandboxID string) (int64, error)
 	// Log opens the log of the processes that a sandbox has on the host. Its content is hostile.
 	Log(sandboxID string) (*os.File, error)
 	// Audit opens the log of a sandbox's denials, which the caller closes.
@@ -48,7 +51,7 @@ type Runtime interface {
 // [GitConfig] need a shell, and git, in it; files need no program there.
 type Service struct {
 	rt       Runtime
-	opts     Options
+	opts     atomic.Pointer[Options] // what it points to does not change
 	files    *fileclient.Client
 	log      *slog.Logger
 	registry *registry.Registry // closed, unless Open has opened it
@@ -58,8 +61,10 @@ type Service struct {
 	entering    locks[string] // by id: starts, with their entrypoints
 	attaching   locks[terminalOf]
 
-	starting sync.Map // has the ids of sandboxes that are being created
-	used     used
+	admission admission
+	starting  sync.Map // has the ids of sandboxes that are being created
+	used      used
+	usedAt    usedAt
 
 	mu       sync.Mutex
 	attached map[terminalOf]*attachment // clients of this process; guarded by mu
@@ -85,6 +90,8 @@ type Options struct {
 	MayReach func(params *Params) error
 	// Config returns the configuration of a sandbox; nil: it cannot be told.
 	Config func(ctx context.Context, sandboxID string) (*runtime.SandboxConfig, error)
+	// Quotas bound what owners and API keys have.
+	Quotas []QuotaRule
 	// AllowApply lets callers change the host's directory by [Review.Apply].
 	AllowApply bool
 	// Log receives what the service does without a request; nil disables logging.
@@ -106,11 +113,24 @@ func New(rt Runtime, opts *Options) *Service {
 		opts = &Options{}
 	}
 	s := &Service{
-		rt: rt, opts: *opts, files: fileclient.New(rt), log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), registry: new(registry.Registry),
+		rt: rt, files: fileclient.New(rt), log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), registry: new(registry.Registry),
 		attached: map[terminalOf]*attachment{}, reviews: make(chan struct{}, maxReviews),
 	}
-	s.opts.ProbeLimit = cmp.Or(opts.ProbeLimit, 10*time.Second)
+	own := *opts
+	own.ProbeLimit = cmp.Or(opts.ProbeLimit, 10*time.Second)
+	s.opts.Store(&own)
 	return s
+}
+
+// options returns the options that hold now.
+func (s *Service) options() *Options { return s.opts.Load() }
+
+// Reconfigure replaces the options by what change makes of a copy: calls that begin later have them. Log and Meter
+// must not change. It must not be called concurrently.
+func (s *Service) Reconfigure(change func(*Options)) {
+	own := *s.options()
+	change(&own)
+	s.opts.Store(&own)
 }
 
 // Open returns the service of a state directory, which must exist, over a runtime, which the caller closes. It
@@ -118,7 +138,7 @@ func New(rt Runtime, opts *Options) *Service {
 // [registry.ErrInUse]. The caller closes the service.
 func Open(ctx context.Context, rt Runtime, stateDir string, opts *Options) (_ *Service, err error) {
 	s := New(rt, opts)
-	if err := errors.Join(runtime.CheckLifetime(s.opts.TTL), runtime.CheckLifetime(s.opts.IdleTimeout)); err != nil {
+	if err := errors.Join(runtime.CheckLifetime(s.options().TTL), runtime.CheckLifetime(s.options().IdleTimeout)); err != nil {
 		return nil, err
 	}
 	if s.registry, err = registry.Open(stateDir, s.log); err != nil {
@@ -211,6 +231,7 @@ func (s *Service) verify(ctx context.Context, o registry.Owner, id string) error
 	}
 	m, err := s.registry.GetMetadata(id)
 	if err == nil && m.Owner == o {
+		s.usedAt.now(id)
 		return nil // without a look at the sandbox
 	}
 	_, err = s.Get(ctx, Caller{Owner: o}, id)
@@ -241,32 +262,16 @@ func (s *Service) List(ctx context.Context, caller Caller) ([]*Sandbox, error) {
 	return found, nil
 }
 
-// Count returns how many sandboxes of owners there are, by state.
-func (s *Service) Count(ctx context.Context) (map[runtime.State]int, error) {
-	all, err := s.rt.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	counts := map[runtime.State]int{}
-	for _, b := range all {
-		of, _ := s.describe(b)
-		if _, owned := MetadataOf(b); (owned || of != nil) && b.Expired == "" {
-			counts[b.State]++
-		}
-	}
-	return counts, nil
-}
-
 // Limits returns what enforces the limits of a running sandbox; nil if it has none.
 func (s *Service) Limits(id string) *runtime.LimitsState { return s.rt.Limits(id) }
 
 // Config returns the configuration of a sandbox, whoever owns it. Its rules do not tell in which
 // directories of the host their files are.
 func (s *Service) Config(ctx context.Context, id string) (*runtime.SandboxConfig, error) {
-	if s.opts.Config == nil {
+	if s.options().Config == nil {
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "this service does not tell the configuration of sandboxes")
 	}
-	c, err := s.opts.Config(ctx, id)
+	c, err := s.options().Config(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -149,6 +149,8 @@ func (l *lineToHost) Exec(ctx context.Context, id string, cmd *runtime.Command) 
 	return &runtime.Result{Stdout: []byte("alive\n")}, nil
 }
 
+func (l *lineToHost) DiskUsage(context.Context, string) (int64, error) { return 0, nil }
+
 func (l *lineToHost) Lost(context.Context) ([]*runtime.Sandbox, error) { return nil, nil }
 
 func (l *lineToHost) List(ctx context.Context) ([]*runtime.Sandbox, error) {

@@ -15,4 +15,7 @@ const (
 
 	// LabelFleet marks a sandbox of a service.Service that is not an owner's own; its value is the service's record, as JSON.
 	LabelFleet = "wolffia.fleet"
+
+	// LabelKey has the name of the API key by which a sandbox was created.
+	LabelKey = "wolffia.key"
 )

@@ -27,7 +27,7 @@ type Options struct {
 }
 
 // A Handler is the [http.Handler] of the protocol. A request's context has its caller: see
-// [gate.WithCaller]. It is safe for concurrent use.
+// [service.WithCaller]. It is safe for concurrent use.
 type Handler struct {
 	opts Options
 	mcp  *mcp.Handler
@@ -48,7 +48,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	query, err := gate.Query(r)
 	var at *target
 	if err == nil {
-		at, err = targetOf(query, gate.CallerOf(r.Context()))
+		at, err = targetOf(query, service.CallerOf(r.Context()))
 	}
 	if err != nil {
 		s, _ := gate.StatusOf(err) // it has one

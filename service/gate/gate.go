@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"context"
 	"net"
 	"net/http"
 	"net/netip"
@@ -116,17 +115,4 @@ func localHost(host string) bool {
 	}
 	ip, err := netip.ParseAddr(name)
 	return err == nil && ip.Zone() == "" && ip.Unmap().IsLoopback()
-}
-
-type callerKey struct{}
-
-// WithCaller returns a context of requests that act for the caller.
-func WithCaller(ctx context.Context, c service.Caller) context.Context {
-	return context.WithValue(ctx, callerKey{}, c)
-}
-
-// CallerOf returns the caller of WithCaller, or the zero Caller, who may use nothing.
-func CallerOf(ctx context.Context) service.Caller {
-	c, _ := ctx.Value(callerKey{}).(service.Caller)
-	return c
 }

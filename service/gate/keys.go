@@ -2,8 +2,11 @@ package gate
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -32,10 +35,19 @@ type key struct {
 	caller service.Caller
 }
 
+// Len returns how many keys there are; 0 for nil.
+func (k *Keys) Len() int {
+	if k == nil {
+		return 0
+	}
+	return len(k.all)
+}
+
 // ReadKeys reads a key file, which must be a regular file of this user that others cannot
 // read (mode 0600). A line is a key of 16 to 512 printable characters without spaces. An
 // owner, ORG/PROJECT/USER, may follow after a space: the key is then for the sandboxes of
-// that owner only. Empty lines and those that begin with # are ignored. No key, and a key
+// that owner only. So may name=NAME, for quotas, metrics and the log; the default is the owner, or else
+// the beginning of the key's SHA-256. Empty lines and those that begin with # are ignored. No key, and a key
 // that occurs twice, is [runtime.ErrInvalid]; no error shows a key.
 func ReadKeys(path string) (*Keys, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
@@ -78,20 +90,18 @@ func parseKeys(data []byte) (*Keys, error) {
 		if text == "" || text[0] == '#' {
 			continue
 		}
-		word, owner, bound := strings.Cut(text, " ")
-		caller := service.Caller{All: true}
-		if bound {
-			o, err := registry.ParseOwner(strings.TrimSpace(owner))
-			if err != nil {
-				return nil, fmt.Errorf("line %d: what follows the key must be an owner, ORG/PROJECT/USER", n)
-			}
-			caller = service.Caller{Owner: o}
+		words := strings.Fields(text)
+		word := words[0]
+		digest := sha256.Sum256([]byte(word))
+		caller, err := callerOf(words[1:], hex.EncodeToString(digest[:6]))
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 		odd := func(c rune) bool { return c <= ' ' || c > '~' }
 		if len(word) < minKey || len(word) > maxKey || strings.ContainsFunc(word, odd) {
 			return nil, fmt.Errorf("line %d: a key has %d to %d printable ASCII characters", n, minKey, maxKey)
 		}
-		k := key{sha256.Sum256([]byte(word)), caller}
+		k := key{digest, caller}
 		if seen[k.digest] {
 			return nil, fmt.Errorf("line %d: the key occurs twice", n)
 		}
@@ -102,6 +112,36 @@ func parseKeys(data []byte) (*Keys, error) {
 		return nil, fmt.Errorf("no key: write a line of %d characters or more, such as the output of: openssl rand -hex 32", minKey)
 	}
 	return keys, nil
+}
+
+// callerOf returns the caller of a key, from the words that follow it. unnamed is the name of a key that has no other.
+func callerOf(words []string, unnamed string) (service.Caller, error) {
+	c := service.Caller{All: true}
+	for _, word := range words {
+		name, is := strings.CutPrefix(word, "name=")
+		switch {
+		case is && c.Key == "" && keyName(name):
+			c.Key = name
+		case is:
+			return c, fmt.Errorf("name: a key has one, of up to %d letters, digits and ._/-", maxKeyName)
+		default:
+			o, err := registry.ParseOwner(word)
+			if err != nil || !c.All {
+				return c, errors.New("what follows the key must be an owner, ORG/PROJECT/USER, and name=NAME")
+			}
+			c.All, c.Owner, unnamed = false, o, word
+		}
+	}
+	c.Key = cmp.Or(c.Key, unnamed)
+	return c, nil
+}
+
+// maxKeyName is how long the name of a key may be; that of an owner may be longer.
+const maxKeyName = 64
+
+func keyName(s string) bool {
+	return s != "" && len(s) <= maxKeyName &&
+		strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/-") == ""
 }
 
 // caller returns the caller whose key this is. It compares with all keys, each in the same

@@ -33,10 +33,23 @@ func Listen(ctx context.Context, address string, keys bool) (l net.Listener, loo
 	if err != nil {
 		return nil, false, runtime.Errorf(runtime.ErrUnavailable, "listen: %w", err)
 	}
-	if keys {
+	return Own(l, keys)
+}
+
+// Own is Listen for a listener on a TCP address that another process has made, such as systemd. It closes l if it
+// returns an error.
+func Own(l net.Listener, keys bool) (_ net.Listener, loopback bool, err error) {
+	tcp, is := l.Addr().(*net.TCPAddr)
+	loopback = is && tcp.IP.IsLoopback()
+	switch {
+	case keys:
 		return l, loopback, nil
+	case !loopback:
+		err = runtime.Errorf(runtime.ErrInvalid, "the socket of systemd listens at %s, which other machines can reach, and needs API keys: add --api-keys FILE", l.Addr())
+	default:
+		err = checkDiag(l)
 	}
-	if err := checkDiag(l); err != nil {
+	if err != nil {
 		return nil, false, errors.Join(err, l.Close())
 	}
 	return &ownListener{l, os.Geteuid()}, loopback, nil

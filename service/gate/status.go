@@ -3,9 +3,12 @@ package gate
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
+	"strconv"
 
 	"wolffia/runtime"
+	"wolffia/service"
 )
 
 // StatusCanceled is the status in the log of a request whose client has gone away, as in nginx.
@@ -22,6 +25,7 @@ type Status struct {
 
 // Statuses are how the errors of a service are answered; the first match counts.
 var Statuses = []Status{
+	{service.ErrTooOften, http.StatusTooManyRequests, "tooOften", "TOO_MANY_REQUESTS"},
 	{context.Canceled, StatusCanceled, "canceled", "CANCELED"},
 	{context.DeadlineExceeded, http.StatusGatewayTimeout, "timedOut", "TIMED_OUT"},
 	{runtime.ErrInvalid, http.StatusBadRequest, "invalid", "INVALID_PARAMETER"},
@@ -31,6 +35,13 @@ var Statuses = []Status{
 	{runtime.ErrConflict, http.StatusConflict, "conflict", "CONFLICT"},
 	{runtime.ErrUnavailable, http.StatusServiceUnavailable, "unavailable", "UNAVAILABLE"},
 	{runtime.ErrUnsupported, http.StatusNotImplemented, "unsupported", "NOT_SUPPORTED"},
+}
+
+// Hint sets the header Retry-After (RFC 9110, section 10.2.3) if err says when to ask again.
+func Hint(h http.Header, err error) {
+	if e, ok := errors.AsType[*service.RateError](err); ok {
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.After.Seconds()))))
+	}
 }
 
 // StatusOf returns how an error is answered; ok is false for one that is a bug.

@@ -10,7 +10,6 @@ import (
 
 	"wolffia/runtime"
 	"wolffia/service"
-	"wolffia/service/gate"
 )
 
 // A diagnosisReply describes a text about a sandbox, which is for people.
@@ -67,7 +66,7 @@ var (
 // logsOf returns logs: of the scope container the output of the entrypoint, of runtime that of the
 // sandbox's processes on the host.
 func (h *Handler) logsOf(r *http.Request, s *service.Sandbox, scope string) *diagnosis {
-	d, caller := new(diagnosis), gate.CallerOf(r.Context())
+	d, caller := new(diagnosis), service.CallerOf(r.Context())
 	if scope != "runtime" {
 		in, err := h.service.Inside(r.Context(), caller, s.ID)
 		var text []byte
@@ -94,7 +93,7 @@ func (h *Handler) eventsOf(r *http.Request, s *service.Sandbox, scope string) *d
 	if scope == "lifecycle" {
 		return d
 	}
-	denials, err := h.service.Denials(r.Context(), gate.CallerOf(r.Context()), s.ID)
+	denials, err := h.service.Denials(r.Context(), service.CallerOf(r.Context()), s.ID)
 	var lines strings.Builder
 	for _, e := range denials {
 		if scope == "all" || (e.Refused != nil) == (scope == "network") {
@@ -126,7 +125,7 @@ func lifecycle(s *service.Sandbox) string {
 // diagnose serves GET /v1/sandboxes/{id}/diagnostics/{kind}. Without a scope the reply is the text
 // itself, as OpenSandbox had it first.
 func (h *Handler) diagnose(w http.ResponseWriter, r *http.Request) error {
-	s, err := h.service.Get(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id"))
+	s, err := h.service.Get(r.Context(), service.CallerOf(r.Context()), r.PathValue("id"))
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"wolffia/network"
 	"wolffia/runtime"
 	"wolffia/service"
-	"wolffia/service/gate"
 )
 
 // A policyReply says what the network of a sandbox is.
@@ -24,7 +23,7 @@ type policyReply struct {
 
 // policy serves GET /policy of a sandbox's egress proxy: what the network of the sandbox is.
 func (h *Handler) policy(w http.ResponseWriter, r *http.Request) error {
-	s, err := h.service.Get(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id"))
+	s, err := h.service.Get(r.Context(), service.CallerOf(r.Context()), r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -42,7 +41,7 @@ func (h *Handler) policyOf(ctx context.Context, s *service.Sandbox) (*policyRepl
 	case runtime.NetworkHost:
 		return &policyReply{"inactive", "allow_all", "none", "the sandbox has the network of the host", networkPolicy{"allow", []egressRule{}}}, nil
 	case runtime.NetworkFiltered:
-		p, err := h.service.Egress(ctx, gate.CallerOf(ctx), s.ID)
+		p, err := h.service.Egress(ctx, service.CallerOf(ctx), s.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +100,7 @@ const remove = "remove"
 
 // changePolicy applies rules to what a sandbox can reach, and answers with the new policy.
 func (h *Handler) changePolicy(w http.ResponseWriter, r *http.Request, rules []egressRule) error {
-	caller, id := gate.CallerOf(r.Context()), r.PathValue("id")
+	caller, id := service.CallerOf(r.Context()), r.PathValue("id")
 	s, err := h.service.Get(r.Context(), caller, id)
 	if err != nil {
 		return err

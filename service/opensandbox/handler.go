@@ -30,7 +30,7 @@ type Options struct {
 }
 
 // A Handler is the [http.Handler] of the APIs. A request's context has its caller: see
-// [gate.WithCaller]. It is safe for concurrent use.
+// [service.WithCaller]. It is safe for concurrent use.
 type Handler struct {
 	service *service.Service
 	log     *slog.Logger
@@ -186,5 +186,5 @@ func (h *Handler) unknown(http.ResponseWriter, *http.Request) error {
 
 // inside returns a handle on the running sandbox of a request.
 func (h *Handler) inside(r *http.Request) (*service.Inside, error) {
-	return h.service.Inside(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id"))
+	return h.service.Inside(r.Context(), service.CallerOf(r.Context()), r.PathValue("id"))
 }

@@ -13,7 +13,6 @@ import (
 
 	"wolffia/runtime"
 	"wolffia/service"
-	"wolffia/service/gate"
 )
 
 // A sandboxReply is a sandbox on the wire. The fields in snake case, and State, are copies
@@ -118,7 +117,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) error {
 	if err := h.decode(w, r, smallBody, &req); err != nil {
 		return err
 	}
-	caller := gate.CallerOf(r.Context())
+	caller := service.CallerOf(r.Context())
 	params, err := req.params()
 	if err != nil {
 		return err
@@ -144,7 +143,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) error {
 
 // get serves GET /v1/sandboxes/{id}.
 func (h *Handler) get(w http.ResponseWriter, r *http.Request) error {
-	s, err := h.service.Get(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id"))
+	s, err := h.service.Get(r.Context(), service.CallerOf(r.Context()), r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -178,7 +177,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	all, err := h.service.List(r.Context(), gate.CallerOf(r.Context()))
+	all, err := h.service.List(r.Context(), service.CallerOf(r.Context()))
 	if err != nil {
 		return err
 	}
@@ -247,7 +246,7 @@ func offset(r *http.Request, name, what string) (uint64, error) {
 // destroy serves DELETE /v1/sandboxes/{id}.
 func (h *Handler) destroy(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("id")
-	if err := h.service.Destroy(r.Context(), gate.CallerOf(r.Context()), id); err != nil {
+	if err := h.service.Destroy(r.Context(), service.CallerOf(r.Context()), id); err != nil {
 		return err
 	}
 	h.kept.Leave(id)
@@ -258,7 +257,7 @@ func (h *Handler) destroy(w http.ResponseWriter, r *http.Request) error {
 // pause serves POST /v1/sandboxes/{id}/pause.
 func (h *Handler) pause(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("id")
-	if err := h.service.Stop(r.Context(), gate.CallerOf(r.Context()), id); err != nil {
+	if err := h.service.Stop(r.Context(), service.CallerOf(r.Context()), id); err != nil {
 		return err
 	}
 	h.kept.Leave(id)
@@ -268,7 +267,7 @@ func (h *Handler) pause(w http.ResponseWriter, r *http.Request) error {
 
 // resume serves POST /v1/sandboxes/{id}/resume.
 func (h *Handler) resume(w http.ResponseWriter, r *http.Request) error {
-	if err := h.service.Start(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id")); err != nil {
+	if err := h.service.Start(r.Context(), service.CallerOf(r.Context()), r.PathValue("id")); err != nil {
 		return err
 	}
 	h.empty(w, http.StatusAccepted)
@@ -286,7 +285,7 @@ func (h *Handler) renew(w http.ResponseWriter, r *http.Request) error {
 	if err := h.decode(w, r, smallBody, &req); err != nil {
 		return err
 	}
-	caller, id := gate.CallerOf(r.Context()), r.PathValue("id")
+	caller, id := service.CallerOf(r.Context()), r.PathValue("id")
 	s, err := h.service.Get(r.Context(), caller, id)
 	if err != nil {
 		return err
@@ -308,7 +307,7 @@ type endpointReply struct {
 
 // endpoint serves GET /v1/sandboxes/{id}/endpoints/{port}.
 func (h *Handler) endpoint(w http.ResponseWriter, r *http.Request) error {
-	s, err := h.service.Get(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id"))
+	s, err := h.service.Get(r.Context(), service.CallerOf(r.Context()), r.PathValue("id"))
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@ package opensandbox
 import (
 	"net/http"
 
-	"wolffia/service/gate"
+	"wolffia/service"
 )
 
 // patchMetadata serves PATCH /v1/sandboxes/{id}/metadata: a label whose value is null is removed,
@@ -26,7 +26,7 @@ func (h *Handler) patchMetadata(w http.ResponseWriter, r *http.Request) error {
 	if err := checkMetadata(set); err != nil {
 		return err
 	}
-	s, err := h.service.ChangeMetadata(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id"), patch)
+	s, err := h.service.ChangeMetadata(r.Context(), service.CallerOf(r.Context()), r.PathValue("id"), patch)
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,9 @@ func TestMetrics(t *testing.T) {
 	w.Do("POST", execd+"/command", strings.NewReader(`{"command":"touch /workspace/secret"}`), as...)
 	w.Do("POST", "/v1/sandboxes", strings.NewReader(`{"image":{"uri":"not-there:1"}}`), as...)
 	has(counts(), `wolffia_sandboxes{state="running"} 1`, "wolffia_start_duration_seconds_count 1", `wolffia_start_duration_seconds_bucket{le="+Inf"} 1`,
+		`wolffia_requests_total{call="/metrics",status="401"} 1`, `wolffia_requests_total{call="/metrics",status="403"} 1`,
+		`wolffia_requests_total{call="POST /v1/sandboxes",status="202"} 1`,
+		`wolffia_owner_sandboxes{organization="acme",project="web",user="zoe",state="running"} 1`, "wolffia_network_refusals_total 0",
 		"wolffia_start_failures_total 1", "wolffia_exec_duration_seconds_count 1", "wolffia_session_exec_duration_seconds_count 0")
 	if strings.Contains(counts(), "wolffia_denials_total 0\n") {
 		t.Error("the denials are not counted")

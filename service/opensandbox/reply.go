@@ -62,6 +62,7 @@ type errorReply struct {
 // fail answers with an error.
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	f, ok := faultOf(err)
+	gate.Hint(w.Header(), err)
 	if !ok {
 		h.log.Error("a request failed", "requestId", w.Header().Get("X-Request-Id"), "call", r.Pattern, "error", err.Error())
 	}

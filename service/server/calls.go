@@ -11,7 +11,6 @@ import (
 	"wolffia/ops"
 	"wolffia/runtime"
 	"wolffia/service"
-	"wolffia/service/gate"
 	"wolffia/service/registry"
 )
 
@@ -68,6 +67,7 @@ var calls = map[string]call{
 	"restoreSnapshot": review[snapshotReply](smallBody,
 		"replace the changes of a sandbox by a snapshot; its processes end", restoreSnapshot),
 	"removeSnapshot":       review[snapshotReply](smallBody, "delete a snapshot", removeSnapshot),
+	"listOwners":           typed[ownersReply](smallBody, "list owners, and what they have", (*Server).owners),
 	"scanRunningSandboxes": typed[scanReply](smallBody, "list the running sandboxes of owners", (*Server).scan),
 }
 
@@ -79,7 +79,7 @@ func typed[Out, R any](maxBody int64, summary string, f func(s *Server, ctx cont
 		if err := decode(body, &r); err != nil {
 			return 0, nil, err
 		}
-		if err := mayActFor(gate.CallerOf(ctx), &r); err != nil {
+		if err := mayActFor(service.CallerOf(ctx), &r); err != nil {
 			return 0, nil, err
 		}
 		return f(s, ctx, e, &r)
@@ -241,9 +241,18 @@ type touchReply struct {
 
 func (s *Server) scan(ctx context.Context, _ *entry, _ *struct{}) (int, any, error) {
 	found, err := s.service.ScanRunningSandboxes(ctx)
-	caller := gate.CallerOf(ctx)
+	caller := service.CallerOf(ctx)
 	found = slices.DeleteFunc(found, func(m registry.Metadata) bool { return !caller.May(m.Owner) })
 	return http.StatusOK, scanReply{append([]registry.Metadata{}, found...)}, err
+}
+
+func (s *Server) owners(ctx context.Context, _ *entry, _ *struct{}) (int, any, error) {
+	found, err := s.service.Owners(ctx, service.CallerOf(ctx))
+	return http.StatusOK, ownersReply{append([]service.OwnerUsage{}, found...)}, err
+}
+
+type ownersReply struct {
+	Owners []service.OwnerUsage `json:"owners"`
 }
 
 type scanReply struct {

@@ -52,6 +52,12 @@ func Listen(path string) (*Listener, error) {
 	return &Listener{l, path, uint32(os.Geteuid()), unlock}, nil
 }
 
+// Own is Listen for a socket that another process has made and keeps, such as systemd: Close does not remove it.
+func Own(l *net.UnixListener) *Listener {
+	l.SetUnlinkOnClose(false)
+	return &Listener{UnixListener: l, uid: uint32(os.Geteuid())}
+}
+
 // prepareDir creates the socket's directory, or checks an existing one: another user
 // with write permission in it could replace the socket.
 func prepareDir(dir string) error {
@@ -152,6 +158,9 @@ func (l *Listener) Close() error {
 	err := l.UnixListener.Close()
 	if errors.Is(err, net.ErrClosed) {
 		return nil
+	}
+	if l.unlock == nil { // its maker keeps it
+		return err
 	}
 	err = errors.Join(err, unix.Unlink(l.path))
 	l.unlock()

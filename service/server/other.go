@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,17 +19,25 @@ import (
 func (s *Server) other(r *http.Request) http.Handler {
 	switch path := r.URL.Path; {
 	case path == "/health":
-		return http.HandlerFunc(s.health)
+		return named("/health", s.health)
 	case path == "/api/v1/openapi.json" && r.Method == http.MethodGet:
 		return s.admitted(http.HandlerFunc(describe))
-	case path == "/metrics" && s.opts.Count != nil:
-		return http.HandlerFunc(s.metrics)
+	case path == "/metrics" && s.opts.Metrics:
+		return named("/metrics", s.metrics)
 	case s.opts.OpenSandbox != nil && (strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, "/sandboxes/")):
 		return s.admitted(s.opts.OpenSandbox)
 	case s.opts.Agents != nil && path == "/mcp":
 		return s.admitted(s.opts.Agents)
 	}
 	return nil
+}
+
+// named returns a handler whose requests are logged and counted as path.
+func named(path string, h http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Pattern = path
+		h(w, r)
+	})
 }
 
 // giveTime lets the client take WriteLimit to read a short reply.
@@ -58,17 +67,12 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 // metrics answers with the counts of the service, to callers that may use all sandboxes.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	s.giveTime(w)
-	caller, err := s.opts.Gate.Admit(r)
+	caller, err := s.admit(r)
 	if err == nil && !caller.All {
 		err = &gate.Refusal{Status: http.StatusForbidden, Code: "DENIED", Message: "the API key is for one owner: metrics are of all"}
 	}
 	if err != nil {
 		refuse(w, err)
-		return
-	}
-	counts, err := s.opts.Count(r.Context())
-	if err != nil {
-		refuse(w, &gate.Refusal{Status: http.StatusServiceUnavailable, Code: "UNAVAILABLE", Message: err.Error()})
 		return
 	}
 	var pool *service.PoolCount
@@ -79,8 +83,9 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	if err := s.opts.Meter.Write(w, counts); err == nil && pool != nil { // else the client has gone
-		_ = pool.Write(w)
+	out := &counter{w: w, status: http.StatusOK}
+	if err := s.service.WriteMetrics(r.Context(), out, pool); err != nil && !out.begun { // else the client has gone
+		refuse(w, &gate.Refusal{Status: http.StatusServiceUnavailable, Code: "UNAVAILABLE", Message: err.Error()})
 	}
 }
 
@@ -88,12 +93,12 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 func (s *Server) admitted(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.giveTime(w)
-		caller, err := s.opts.Gate.Admit(r)
+		caller, err := s.admit(r)
 		if err != nil {
 			refuse(w, err)
 			return
 		}
-		*r = *r.WithContext(gate.WithCaller(r.Context(), caller)) // pass reads the pattern of r
+		*r = *r.WithContext(service.WithCaller(r.Context(), caller)) // pass reads the pattern of r
 		h.ServeHTTP(w, r)
 	})
 }
@@ -101,6 +106,7 @@ func (s *Server) admitted(h http.Handler) http.Handler {
 // refuse answers with an error, as calls of OpenSandbox do.
 func refuse(w http.ResponseWriter, err error) {
 	status, f := failureOf(err)
+	gate.Hint(w.Header(), err)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]string{"code": f.Code, "message": f.Message})
@@ -119,6 +125,7 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, h http.Handler, id
 			"requestId", id, "method", r.Method, "call", r.Pattern, "status", out.status,
 			"durationMs", time.Since(begin).Milliseconds(), "bytes", out.n,
 		}
+		s.opts.Meter.Answered(r.Pattern, cmp.Or(out.status, http.StatusInternalServerError))
 		level := slog.LevelInfo
 		if err, is := p.(error); p != nil && (!is || !errors.Is(err, http.ErrAbortHandler)) {
 			level, attrs = slog.LevelError, append(attrs, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))

@@ -35,7 +35,7 @@ type Options struct {
 	// Gate admits requests; nil admits all that the listener accepts.
 	Gate *gate.Gate
 	// OpenSandbox serves the paths below /v1/ and /sandboxes/; nil serves none. A request's
-	// context has the caller: see [gate.CallerOf].
+	// context has the caller: see [service.CallerOf].
 	OpenSandbox http.Handler
 	// Agents serves the path /mcp, as OpenSandbox does its own; nil serves none. Its Drain is
 	// called when the server begins to stop: it ends requests that only wait for news.
@@ -43,10 +43,9 @@ type Options struct {
 		http.Handler
 		Drain()
 	}
-	// Meter has what /metrics answers, with the sandboxes by state from Count; if Count is
-	// nil, there is no /metrics.
-	Meter *service.Meter
-	Count func(context.Context) (map[runtime.State]int, error)
+	// Metrics has /metrics answered; Meter is that of the service, and counts requests.
+	Metrics bool
+	Meter   *service.Meter
 	// Pool has what /metrics answers of the service's pool; nil: the service has none.
 	Pool func() (*service.PoolCount, error)
 }
@@ -132,6 +131,7 @@ func (s *Server) Close() error {
 // An entry is what the log line of a request says.
 type entry struct {
 	owner     registry.Owner
+	key       string // the name of the API key
 	sandboxID string
 	code      string // of the error
 	err       error  // in full
@@ -192,6 +192,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if e.owner != (registry.Owner{}) {
 		attrs = append(attrs, "organizationId", e.owner.OrganizationID, "projectId", e.owner.ProjectID, "userId", e.owner.UserID)
 	}
+	if e.key != "" {
+		attrs = append(attrs, "key", e.key)
+	}
 	if e.sandboxID != "" {
 		attrs = append(attrs, "sandboxId", e.sandboxID)
 	}
@@ -201,6 +204,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if cut != nil {
 		attrs = append(attrs, "cut", cut.Error()) // not all of the reply was sent
 	}
+	s.opts.Meter.Answered(name, status)
 	level := slog.LevelInfo
 	if e.err != nil {
 		level, attrs = slog.LevelError, append(attrs, "error", e.err)
@@ -208,9 +212,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.log.Log(r.Context(), level, "request", attrs...)
 }
 
+// admit returns the caller of a request, or why it is refused.
+func (s *Server) admit(r *http.Request) (service.Caller, error) {
+	caller, err := s.opts.Gate.Admit(r)
+	if err == nil {
+		err = s.service.AdmitRequest(caller)
+	}
+	return caller, err
+}
+
 // answer executes a request. It does not panic.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, c call, known bool, e *entry, id string) (status int, reply any) {
 	fail := func(err error) (int, any) {
+		gate.Hint(w.Header(), err)
 		status, f := e.failure(r, id, err)
 		return status, &errorReply{f, partial(err)}
 	}
@@ -221,7 +235,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, c call, known bo
 		}
 	}()
 	s.limitBody(w, r)
-	caller, err := s.opts.Gate.Admit(r)
+	caller, err := s.admit(r)
+	e.key = caller.Key
 	if err == nil && !known {
 		err = errNoCall
 	}
@@ -232,7 +247,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, c call, known bo
 	if err != nil {
 		return fail(err)
 	}
-	status, reply, err = c.do(s, gate.WithCaller(r.Context(), caller), e, body)
+	status, reply, err = c.do(s, service.WithCaller(r.Context(), caller), e, body)
 	if err != nil {
 		return fail(err)
 	}

@@ -305,6 +305,8 @@ type panicking struct{ service.Runtime }
 
 func (panicking) List(context.Context) ([]*runtime.Sandbox, error) { return nil, nil }
 
+func (panicking) DiskUsage(context.Context, string) (int64, error) { return 0, nil }
+
 func (panicking) Lost(context.Context) ([]*runtime.Sandbox, error) { return nil, nil }
 
 func (panicking) Create(context.Context, *runtime.SandboxConfig) (*runtime.Sandbox, error) {

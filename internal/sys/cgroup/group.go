@@ -262,6 +262,34 @@ func (g *Group) OOMKills() int64 {
 	return 0
 }
 
+// Usage returns how many bytes of memory the group uses, and how long its processes have computed; 0
+// for what no controller counts, and after Remove.
+func (g *Group) Usage() (memory int64, cpu time.Duration) {
+	number := func(controller, v1, v2, field string) int64 {
+		dir, file := g.dir(controller), v2
+		if g.Dirs[""] == "" {
+			file, field = v1, ""
+		}
+		if dir == "" {
+			return 0
+		}
+		text := read(filepath.Join(dir, file))
+		for line := range strings.Lines(text) {
+			if value, ok := strings.CutPrefix(line, field); ok {
+				n, _ := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+				return n
+			}
+		}
+		return 0
+	}
+	memory = number(Memory, "memory.usage_in_bytes", "memory.current", "")
+	cpu = time.Duration(number(CPU, "cpuacct.usage", "cpu.stat", "usage_usec "))
+	if g.Dirs[""] != "" {
+		cpu *= time.Microsecond
+	}
+	return memory, cpu
+}
+
 // Remove kills the processes of the group, waits for their end up to limit, and removes the group.
 // A missing group is not an error. systemd removes a scope by itself when it is empty.
 func (g *Group) Remove(limit time.Duration) error {

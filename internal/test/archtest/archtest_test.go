@@ -194,7 +194,7 @@ var home = map[string]string{
 	"golang.org/x/net/idna":                           "network",
 	"golang.org/x/net/http/httpguts":                  "network",
 	"golang.org/x/net/dns/dnsmessage":                 "internal/host/gateway",
-	"golang.org/x/time":                               "internal/host/gateway",
+	"golang.org/x/time":                               "internal/host/gateway service",
 	"go.etcd.io/bbolt":                                "service/registry",
 	"github.com/docker/go-units":                      "cmd/wolffia internal/config",
 	"github.com/moby/profiles/seccomp":                "internal/sys/seccomp/gen",
@@ -205,7 +205,7 @@ var home = map[string]string{
 	"wolffia/runtime/docker":                          "runtime/backends cmd/wolffia-oci keeper",
 	"wolffia/keeper/engine":                           "keeper", // and so no other process loads the client
 	"wolffia/keeper":                                  "cmd/wolffia-oci keeper",
-	"github.com/coreos/go-systemd/v22":                "internal/sys/cgroup",
+	"github.com/coreos/go-systemd/v22":                "cmd/wolffia internal/sys/cgroup",
 	"github.com/godbus/dbus/v5":                       "internal/sys/cgroup",
 	"github.com/moby/moby/client":                     "keeper/engine",
 	"github.com/moby/moby/api":                        "keeper/engine",

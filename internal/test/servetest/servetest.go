@@ -156,7 +156,7 @@ func (w *World) serve(keys string) {
 		Allow: func(id string) string { return "wolffia policy add " + id + " " },
 	})
 	s := server.New(w.Service, &server.Options{
-		Log: log, Gate: w.Gate, Meter: meter, Count: w.Service.Count, Agents: agents, BodyLimit: w.limit, WriteLimit: w.limit,
+		Log: log, Gate: w.Gate, Meter: meter, Metrics: true, Agents: agents, BodyLimit: w.limit, WriteLimit: w.limit,
 		OpenSandbox: opensandbox.New(w.Service, &opensandbox.Options{Log: log, BodyLimit: w.limit, WriteLimit: w.limit}),
 	})
 	w.server = s

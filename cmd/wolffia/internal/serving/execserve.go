@@ -3,21 +3,19 @@
 package serving
 
 import (
-	"context"
 	"os"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"wolffia/cmd/wolffia/internal/host"
-	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/internal/host/programs"
 	"wolffia/runtime"
 )
 
 // serve serves the service, as another program.
-func serve(_ context.Context, h *host.Host, flags *sandboxflags.Sandbox, _ *serveFlags) error {
-	return execServe(h, flags.Text("runtime"))
+func serve(cmd *cobra.Command, h *host.Host) error {
+	return execServe(h, cmd.Flag("runtime").Value.String())
 }
 
 // serve serves the client, as another program.

@@ -23,7 +23,6 @@ import (
 // ServeCommand returns the command serve.
 func ServeCommand(h *host.Host) *cobra.Command {
 	var flags sandboxflags.Sandbox
-	var where serveFlags
 	cmd := &cobra.Command{
 		Use:   "serve [--listen unix:PATH|HOST:PORT] [flags]",
 		Short: "Serve sandboxes to owners, over HTTP on a unix socket or TCP",
@@ -48,12 +47,7 @@ finds them.`,
     -d '{"organizationId":"acme","projectId":"web","userId":"zoe"}' http://wolffia/api/v1/ensureSandbox`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			where.Values = flags.Values
-			if where.grace, err = sandboxflags.ParseDuration("grace", where.Text("grace")); err != nil {
-				return err
-			}
-			return serve(cmd.Context(), h, &flags, &where)
+			return serve(cmd, h)
 		},
 	}
 	flags.Add(h, cmd, fields.Serve)

@@ -10,24 +10,22 @@ import (
 	"os/signal"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
-	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/cmd/wolffia/internal/signals"
-	"wolffia/runtime"
 	"wolffia/service"
-	"wolffia/service/agent"
-	"wolffia/service/opensandbox"
 	"wolffia/service/server"
 )
 
 // serve opens the service and serves it until a signal stops it.
-func serve(ctx context.Context, h *host.Host, flags *sandboxflags.Sandbox, where *serveFlags) error {
+func serve(cmd *cobra.Command, h *host.Host) error {
+	ctx, typed := cmd.Context(), cmd.Flags()
 	again, reload := make(chan os.Signal, 2), make(chan os.Signal, 1)
 	stops := signals.Stops
-	if where.Text("api-keys") != "" {
+	if typed.Changed("api-keys") || typed.Changed("config") {
 		stops = []os.Signal{unix.SIGINT, unix.SIGTERM}
 		h.Signals.Wait()
 		signal.Reset(unix.SIGHUP) // main's
@@ -35,85 +33,37 @@ func serve(ctx context.Context, h *host.Host, flags *sandboxflags.Sandbox, where
 		defer signal.Stop(reload)
 	}
 	defer signals.Notify(again, stops...)()
-	if flags.Text("name") != "" || flags.Text("owner") != "" {
-		return runtime.Errorf(runtime.ErrInvalid, "serve does not take --name or --owner: ids are generated, and owners come with each request")
-	}
-	log := slog.New(slog.NewJSONHandler(h.Err, nil))
-	h.Log, h.Umask = log, nil
-	rt, err := h.Open(flags.Text("runtime"))
-	if err != nil {
+	i := &instance{Host: h, typed: typed, log: slog.New(slog.NewJSONHandler(h.Err, nil))}
+	h.Log, h.Umask = i.log, nil
+	if err := i.open(ctx); err != nil {
 		return err
 	}
-	template, err := flags.Config(ctx, h) // report a wrong flag now
-	if err != nil {
-		return err
-	}
-	if err := rt.CheckLimits(template); err != nil {
-		return err
-	}
-	if err := where.resolve(); err != nil {
-		return err
-	}
-	at, err := newSite(where, rt.StateDir(), where.shown(template))
-	if err != nil {
-		return err
-	}
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer null.Close()
-	if template.Resources.BestEffort {
-		log.Warn("limits are best effort: wolffia inspect SANDBOX shows which ones this host enforces")
-	}
-	meter := new(service.Meter)
-	warm, err := newWarmPool(ctx, h, rt, template, flags.Text("image"), int(where.Whole("warm")), log)
-	if err != nil {
-		return err
-	}
-	service, err := service.Open(ctx, rt, rt.StateDir(), &service.Options{
-		NewID: warm.newID,
-		Log:   log, Meter: meter, Configure: sandboxTemplate(h, flags, &where.choiceFlags, null), Chosen: true, Roots: where.volumes,
-		MayReach: flags.MayReach, AllowApply: where.Truth("allow-apply"),
-		Config: func(ctx context.Context, id string) (*runtime.SandboxConfig, error) {
-			d, err := rt.Inspect(ctx, id)
-			if err != nil {
-				return nil, err
-			}
-			return &d.Config, nil
-		},
-	})
-	if err != nil {
-		return err
-	}
-	defer service.Close()
-	l, admit, err := at.open(ctx)
-	if err != nil {
-		return err
-	}
-	agents := agent.New(&agent.Options{Runtime: rt, Service: service, Allow: h.AddTo, AllowHost: h.AllowTo, Version: h.Version, Copied: template.CopyOnWrite})
-	defer agents.Close()
-	s := server.New(service, &server.Options{
-		Pool: warm.counter(), Log: log, Gate: admit, Meter: meter, Count: service.Count, OpenSandbox: opensandbox.New(service, &opensandbox.Options{Log: log}), Agents: agents,
-	})
-	defer warm.keep(ctx)()
+	defer i.close()
 	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(l) }() // ends with Stop or Close
-	defer recoverCommands(ctx, service, log)()
-	log.Info("serving", at.attr(l), "stateDir", rt.StateDir(), "runtime", rt.Name(), "pid", os.Getpid())
-	if at.remote(l) {
-		log.Warn("other machines can reach the service, and it speaks no TLS: put a front end with TLS before it")
+	go func() { ended <- i.server.Serve(i.listener) }() // ends with Stop or Close
+	defer recoverCommands(ctx, i.service, i.log)()
+	i.log.Info("serving", i.site.attr(i.listener), "stateDir", i.rt.StateDir(), "runtime", i.rt.Name(), "pid", os.Getpid())
+	if i.site.remote(i.listener) {
+		i.log.Warn("other machines can reach the service, and it speaks no TLS: put a front end with TLS before it")
 	}
+	manager := newManager(i.log)
+	manager.tell(daemonReady)
 	for {
 		select {
 		case err := <-ended:
 			return err
 		case <-reload:
-			at.reload(admit, log)
+			manager.reloading()
+			i.reload(ctx)
+			manager.tell(daemonReady)
+			continue
+		case <-manager.ping:
+			manager.alive(ctx, i.service)
 			continue
 		case <-ctx.Done():
 		}
-		return stopServing(h, s, ended, again, where.grace, log)
+		manager.tell(daemonStopping)
+		return stopServing(h, i.server, ended, again, i.now.grace, i.log)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coreos/go-systemd/v22/activation"
+
 	"wolffia/internal/host/rootfs"
 	"wolffia/internal/sys/hostpath"
 	"wolffia/runtime"
@@ -19,10 +21,9 @@ import (
 
 // A site is where a service listens.
 type site struct {
-	socket  string // path; empty: address
-	address string // HOST:PORT
-	keyFile string // empty: no keys
-	keys    *gate.Keys
+	socket  string     // path; empty: address
+	address string     // HOST:PORT
+	keys    *gate.Keys // nil: none
 }
 
 // newSite returns the site that the flags name, for sandboxes like template.
@@ -32,7 +33,7 @@ func newSite(f *serveFlags, stateDir string, template *runtime.SandboxConfig) (*
 	if err != nil {
 		return nil, err
 	}
-	p := &site{socket: path, address: listen, keyFile: keys}
+	p := &site{socket: path, address: listen}
 	if path != "" {
 		if keys != "" {
 			return nil, runtime.Errorf(runtime.ErrInvalid, "--api-keys: a unix socket admits your own processes and those of root, without keys: leave --api-keys out, or add --listen HOST:PORT")
@@ -40,14 +41,14 @@ func newSite(f *serveFlags, stateDir string, template *runtime.SandboxConfig) (*
 		return p, socketApart(path, template)
 	}
 	if keys != "" {
-		p.keyFile, err = filepath.Abs(keys)
+		file, err := filepath.Abs(keys)
 		if err != nil {
 			return nil, err
 		}
-		if p.keys, err = gate.ReadKeys(p.keyFile); err != nil {
+		if p.keys, err = gate.ReadKeys(file); err != nil {
 			return nil, err
 		}
-		if err := keysApart(p.keyFile, stateDir, template); err != nil {
+		if err := keysApart(file, stateDir, template); err != nil {
 			return nil, err
 		}
 	} else if template.Network == runtime.NetworkHost || len(template.Expose) > 0 || template.Egress != nil && (len(template.Egress.Hosts)+len(template.Egress.Private) > 0 || template.Egress.Upstream != "") { // what is in there is the same user, and could ask for everything
@@ -56,8 +57,40 @@ func newSite(f *serveFlags, stateDir string, template *runtime.SandboxConfig) (*
 	return p, nil
 }
 
-// open listens. The server closes the listener.
-func (p *site) open(ctx context.Context) (net.Listener, *gate.Gate, error) {
+// passedListener returns the socket that systemd has passed (sd_listen_fds(3)), which the caller closes; nil: none.
+func passedListener() (net.Listener, error) {
+	passed, err := activation.Listeners()
+	switch {
+	case err != nil:
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "the socket that systemd has passed: %w", err)
+	case len(passed) == 0:
+		return nil, nil
+	case len(passed) > 1 || passed[0] == nil:
+		return nil, runtime.Errorf(runtime.ErrInvalid, "systemd has passed %d sockets: the unit needs one ListenStream= with a path or an address", len(passed))
+	}
+	return passed[0], nil
+}
+
+// listenOf returns --listen for the address of l.
+func listenOf(l net.Listener) string {
+	if u, is := l.(*net.UnixListener); is {
+		return "unix:" + u.Addr().String()
+	}
+	return l.Addr().String()
+}
+
+// open listens, on passed if that is not nil. The server closes the listener.
+func (p *site) open(ctx context.Context, passed net.Listener) (net.Listener, *gate.Gate, error) {
+	if u, is := passed.(*net.UnixListener); is {
+		return server.Own(u), gate.New(nil, false), nil
+	}
+	if passed != nil {
+		l, loopback, err := gate.Own(passed, p.keys != nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		return l, gate.New(p.keys, loopback), nil
+	}
 	if p.socket != "" {
 		l, err := server.Listen(p.socket)
 		if err != nil {
@@ -84,17 +117,6 @@ func (p *site) attr(l net.Listener) slog.Attr {
 func (p *site) remote(l net.Listener) bool {
 	tcp, is := l.Addr().(*net.TCPAddr)
 	return is && !tcp.IP.IsLoopback()
-}
-
-// reload reads the key file again. If that fails, the keys stay as they are.
-func (p *site) reload(g *gate.Gate, log *slog.Logger) {
-	keys, err := gate.ReadKeys(p.keyFile)
-	if err != nil {
-		log.Error("the API keys stay as they are: the file cannot be used", "error", err.Error())
-		return
-	}
-	g.SetKeys(keys)
-	log.Info("read the API keys")
 }
 
 // socketPath returns the path of the socket that --listen names; empty for a TCP address.

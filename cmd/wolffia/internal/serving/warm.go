@@ -37,12 +37,9 @@ func newWarmPool(ctx context.Context, h *host.Host, rt *local.Runtime, template 
 	return &warmPool{rt, template, image, size, shape, log}, nil
 }
 
-// keep starts the pool in the background. The function that it returns ends it, and returns when
+// keep starts the pool, which is not nil, in the background. The function that it returns ends it, and returns when
 // all its processes have ended.
 func (p *warmPool) keep(ctx context.Context) (end func()) {
-	if p == nil {
-		return func() {}
-	}
 	ctx, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() { // ends with ctx
@@ -75,19 +72,17 @@ func (p *warmPool) newID(r *service.Params) string {
 	return cmp.Or(p.rt.ReservePooled(p.shape), runtime.NewID())
 }
 
-// counter returns the function that counts the sandboxes of the pool; nil without a pool.
-func (p *warmPool) counter() func() (*service.PoolCount, error) {
+// count counts the sandboxes of the pool; nil without a pool.
+func (p *warmPool) count() (*service.PoolCount, error) {
 	if p == nil {
-		return nil
+		return nil, nil
 	}
-	return func() (*service.PoolCount, error) {
-		pools, err := p.rt.Pools()
-		c := new(service.PoolCount)
-		for _, pool := range pools {
-			if pool.Shape == p.shape {
-				c.Ready, c.Claimed = pool.Ready, pool.Claimed
-			}
+	pools, err := p.rt.Pools()
+	c := new(service.PoolCount)
+	for _, pool := range pools {
+		if pool.Shape == p.shape {
+			c.Ready, c.Claimed = pool.Ready, pool.Claimed
 		}
-		return c, err
 	}
+	return c, err
 }

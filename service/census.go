@@ -1,0 +1,99 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"wolffia/runtime"
+	"wolffia/service/registry"
+)
+
+// An OwnerUsage is what an owner has of a service at one moment.
+type OwnerUsage struct {
+	registry.Owner
+	Sandboxes int `json:"sandboxes"`
+	Running   int `json:"running"`
+	// Memory and Disk are the sums of the sandboxes' limits, in bytes; those without one count as 0.
+	Memory int64 `json:"memory"`
+	Disk   int64 `json:"disk"`
+	// MemoryUsed and DiskUsed are what they use, in bytes: memory as far as control groups count it,
+	// disk as the state directory has it.
+	MemoryUsed int64 `json:"memoryUsed"`
+	DiskUsed   int64 `json:"diskUsed"`
+	// CreatedAt is when the oldest one was created, and UsedAt when a call was last about one, since the
+	// service was started: ms since 1970; 0: none was.
+	CreatedAt int64 `json:"createdAt"`
+	UsedAt    int64 `json:"usedAt"`
+}
+
+// Owners returns what each owner has that the caller may use, sorted. Sandboxes without an owner are in none.
+func (s *Service) Owners(ctx context.Context, caller Caller) ([]OwnerUsage, error) {
+	all, err := s.List(ctx, caller)
+	if err != nil {
+		return nil, err
+	}
+	sum := map[registry.Owner]*OwnerUsage{}
+	for _, b := range all {
+		if b.Owner == (registry.Owner{}) {
+			continue
+		}
+		o := sum[b.Owner]
+		if o == nil {
+			o = &OwnerUsage{Owner: b.Owner, CreatedAt: b.CreatedAt.UnixMilli()}
+			sum[b.Owner] = o
+		}
+		o.Sandboxes++
+		o.Memory, o.Disk = o.Memory+b.Resources.Memory, o.Disk+b.Resources.Disk
+		o.CreatedAt, o.UsedAt = min(o.CreatedAt, b.CreatedAt.UnixMilli()), max(o.UsedAt, s.usedAt.of(b.ID))
+		disk, err := s.rt.DiskUsage(ctx, b.ID)
+		if err != nil && runtime.Class(err) != runtime.ErrNotFound { // else it was destroyed meanwhile
+			return nil, err
+		}
+		o.DiskUsed += disk
+		if b.State != runtime.StateRunning {
+			continue
+		}
+		o.Running++
+		if l := s.rt.Limits(b.ID); l != nil {
+			o.MemoryUsed += l.MemoryUsed
+		}
+	}
+	var owners []OwnerUsage
+	for _, o := range sum {
+		owners = append(owners, *o)
+	}
+	slices.SortFunc(owners, func(a, b OwnerUsage) int {
+		return cmp.Or(cmp.Compare(a.OrganizationID, b.OrganizationID), cmp.Compare(a.ProjectID, b.ProjectID), cmp.Compare(a.UserID, b.UserID))
+	})
+	return owners, nil
+}
+
+// usedAt has when calls were last about sandboxes, by id. The zero value is ready to use.
+type usedAt struct {
+	mu sync.Mutex
+	at map[string]int64 // ms since 1970
+}
+
+func (u *usedAt) now(id string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.at == nil {
+		u.at = map[string]int64{}
+	}
+	u.at[id] = time.Now().UnixMilli()
+}
+
+func (u *usedAt) of(id string) int64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.at[id]
+}
+
+func (u *usedAt) forget(id string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.at, id)
+}
