@@ -321,6 +321,9 @@ func (s *sandboxes) DiskUsage(ctx context.Context, sandboxID string) (int64, err
 	return rec.DiskUsage(ctx)
 }
 
+// Version returns the version of wolffia that has started a running sandbox; "": it is unknown.
+func (s *sandboxes) Version(sandboxID string) string { return s.dir.Record(sandboxID).Processes().ShimVersion() }
+
 // Log opens the log of a sandbox's shim, guest and backend. The caller closes it. Its
 // content is hostile: quote it before printing.
 func (s *sandboxes) Log(sandboxID string) (*os.File, error) {

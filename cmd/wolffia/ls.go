@@ -28,6 +28,8 @@ type listing struct {
 	Image     string         `json:"image,omitempty"`
 	Root      bool           `json:"root,omitempty"`  // programs inside are root
 	Shape     string         `json:"shape,omitempty"` // of a pooled sandbox
+	// Version is that of the wolffia that has started a running sandbox; empty: it is unknown.
+	Version string `json:"version,omitempty"`
 
 	ExpiresAt   int64          `json:"expiresAt,omitempty"`   // ms since 1970; 0: never
 	IdleTimeout int64          `json:"idleTimeout,omitempty"` // ms; 0: none
@@ -71,14 +73,20 @@ func lsCommand(h *host.Host) *cobra.Command {
 		Kept: 2, Head: "ID\tNAME\tRUNTIME\tSTATE\tAGE\tEXPIRES\tCODEBASE\tFILTER\tLABELS",
 		Row: func(l listing) []any {
 			return []any{
-				l.ID, console.Dash(l.Name), runtimeText(&l), l.State, console.SinceThen(l.CreatedAt), console.Until(l.ExpiresAt),
+				l.ID, console.Dash(l.Name), runtimeText(&l), stateText(&l, h.Version), console.SinceThen(l.CreatedAt), console.Until(l.ExpiresAt),
 				console.Dash(console.Printable(l.Codebase)), filterText(&l), console.Dash(console.Printable(console.JoinLabels(l.Labels))),
 			}
 		},
 		IDs: "ids", ID: func(l listing) string { return l.ID },
 	}, func(ctx context.Context, rt *local.Runtime, _ []string) ([]listing, error) {
 		all, err := rt.List(ctx)
-		listings := host.Mapped(all, listingOf)
+		listings := host.Mapped(all, func(s *runtime.Sandbox) listing {
+			l := listingOf(s)
+			if s.State == runtime.StateRunning {
+				l.Version = rt.Version(s.ID)
+			}
+			return l
+		})
 		if err == nil && pooled {
 			var more []local.PooledSandbox
 			more, err = rt.PooledSandboxes()
@@ -86,6 +94,14 @@ func lsCommand(h *host.Host) *cobra.Command {
 		}
 		return listings, err
 	})
+}
+
+// stateText says what a sandbox does, and which wolffia has started it if that is not ours.
+func stateText(l *listing, ours string) string {
+	if l.Version == "" || l.Version == ours {
+		return string(l.State)
+	}
+	return string(l.State) + " (" + console.Printable(l.Version) + ")"
 }
 
 // runtimeText says what isolates, and whether root is inside.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -27,19 +28,19 @@ func ServeCommand(h *host.Host) *cobra.Command {
 		Use:   "serve [--listen unix:PATH|HOST:PORT] [flags]",
 		Short: "Serve sandboxes to owners, over HTTP on a unix socket or TCP",
 		Long: `Serve sandboxes to owners over HTTP: on a unix socket, which only you and root can use,
-or on TCP. The flags of create describe each new sandbox; configuration files are not
+or on TCP. The flags of create describe each new sandbox; so does --config FILE. Other configuration files are not
 read, since they say what you want for yourself, or what a project wants. Requests are logged to standard error, as JSON.
 
 On a loopback address (--listen 127.0.0.1:8080) only processes of yours and of root
 are served. Other addresses, and sandboxes with --network host, --add-host, --upstream-proxy or --expose, need API keys: --api-keys FILE, of mode 0600,
 has a key in each line, of 16 characters or more. With an owner after it, ORG/PROJECT/USER,
-a key is for that owner's sandboxes only. SIGHUP reads the file again. The service speaks
+a key is for that owner's sandboxes only. SIGHUP reads it again, and --config. The service speaks
 no TLS: put a front end that does before an address that other machines can reach.
 
 The calls of wolffia are below /api/v1/, those of OpenSandbox below /v1/, and /mcp speaks
 the Model Context Protocol, for agents.
 
-SIGTERM or SIGINT (and SIGHUP, without --api-keys) stops it: requests that run have --grace to end. A second one
+SIGTERM or SIGINT (and SIGHUP, without --api-keys and --config) stops it: requests that run have --grace to end. A second one
 ends it at once. Sandboxes go on, whatever becomes of the service, and the next one
 finds them.`,
 		Example: `  wolffia serve --codebase . &
@@ -51,6 +52,7 @@ finds them.`,
 		},
 	}
 	flags.Add(h, cmd, fields.Serve)
+	cmd.AddCommand(installCommand(h), uninstallCommand(h))
 	return cmd
 }
 
@@ -58,6 +60,21 @@ finds them.`,
 type serveFlags struct {
 	choiceFlags
 	grace time.Duration
+}
+
+// socketPath returns the path of the socket that --listen names; empty for a TCP address.
+func socketPath(listen, stateDir string) (string, error) {
+	if listen == "" {
+		return filepath.Join(stateDir, "service", "sock"), nil
+	}
+	path, is := strings.CutPrefix(listen, "unix:")
+	switch {
+	case !is:
+		return "", nil
+	case path == "" || strings.HasSuffix(path, "/"):
+		return "", runtime.Errorf(runtime.ErrInvalid, "--listen %q: it must be unix:PATH", listen)
+	}
+	return filepath.Abs(path)
 }
 
 // stillValid gives an error in flags that were valid when the service started its class: it

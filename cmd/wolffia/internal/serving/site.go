@@ -8,7 +8,6 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/coreos/go-systemd/v22/activation"
 
@@ -117,21 +116,6 @@ func (p *site) attr(l net.Listener) slog.Attr {
 func (p *site) remote(l net.Listener) bool {
 	tcp, is := l.Addr().(*net.TCPAddr)
 	return is && !tcp.IP.IsLoopback()
-}
-
-// socketPath returns the path of the socket that --listen names; empty for a TCP address.
-func socketPath(listen, stateDir string) (string, error) {
-	if listen == "" {
-		return filepath.Join(stateDir, "service", "sock"), nil
-	}
-	path, is := strings.CutPrefix(listen, "unix:")
-	switch {
-	case !is:
-		return "", nil
-	case path == "" || strings.HasSuffix(path, "/"):
-		return "", runtime.Errorf(runtime.ErrInvalid, "--listen %q: it must be unix:PATH", listen)
-	}
-	return filepath.Abs(path)
 }
 
 // socketApart refuses a socket that the sandboxes would be shown: what is in there
