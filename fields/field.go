@@ -151,7 +151,8 @@ func Find(c Command, name string) *Field {
 // are the flags of run.
 func Keys() []Field { return keys(Run, func(f *Field) bool { return !f.Once }) }
 
-// ServiceKeys returns the fields that the file of wolffia serve --config can have, sorted, with their keys.
+// ServiceKeys returns the fields that the file of wolffia serve --config can have, sorted, with
+// their keys.
 func ServiceKeys() []Field {
 	return keys(Serve, func(f *Field) bool { return f.Hidden&Serve == 0 && f.Name != "config" })
 }

@@ -310,9 +310,9 @@ func (s *sandboxes) Inspect(ctx context.Context, sandboxID string) (*Details, er
 	return d, nil
 }
 
-// DiskUsage returns how many bytes of the disk a sandbox's directory in the state directory takes: its
-// changes of the codebase, its home, its logs. What the caller cannot read, such as the files of other
-// users inside with Root, counts as 0.
+// DiskUsage returns how many bytes of the disk a sandbox's directory in the state directory takes:
+// its changes of the codebase, its home, its logs. What the caller cannot read, such as the files
+// of other users inside with Root, counts as 0.
 func (s *sandboxes) DiskUsage(ctx context.Context, sandboxID string) (int64, error) {
 	rec, _, err := s.header(sandboxID)
 	if err != nil {
@@ -322,7 +322,9 @@ func (s *sandboxes) DiskUsage(ctx context.Context, sandboxID string) (int64, err
 }
 
 // Version returns the version of wolffia that has started a running sandbox; "": it is unknown.
-func (s *sandboxes) Version(sandboxID string) string { return s.dir.Record(sandboxID).Processes().ShimVersion() }
+func (s *sandboxes) Version(sandboxID string) string {
+	return s.dir.Record(sandboxID).Processes().ShimVersion()
+}
 
 // Log opens the log of a sandbox's shim, guest and backend. The caller closes it. Its
 // content is hostile: quote it before printing.

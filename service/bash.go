@@ -46,7 +46,7 @@ func (s *Service) bash(ctx context.Context, id string, cmd *runtime.Command) (*r
 	begin := time.Now()
 	r, err := s.rt.Exec(ctx, id, inShell(cmd))
 	if r, err = inTime(cmd, r, err); err == nil {
-		s.options().Meter.ran(true, time.Since(begin), r)
+		s.options().Meter.Ran(true, time.Since(begin), r)
 	}
 	return r, err
 }
@@ -57,7 +57,7 @@ func (s *Service) bash(ctx context.Context, id string, cmd *runtime.Command) (*r
 func (i *Inside) Bash(ctx context.Context, cmd *runtime.Command, stdout, stderr io.Writer) (*runtime.Result, error) {
 	r, err := ops.Run(ctx, i.service.rt, i.box.ID, inShell(cmd), ops.To(stdout), ops.To(stderr))
 	if err == nil {
-		i.service.options().Meter.ran(true, r.Duration, r)
+		i.service.options().Meter.Ran(true, r.Duration, r)
 	}
 	return inTime(cmd, r, err)
 }

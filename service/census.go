@@ -1,13 +1,13 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
 	"time"
 
 	"wolffia/runtime"
+	"wolffia/service/meter"
 	"wolffia/service/registry"
 )
 
@@ -16,20 +16,22 @@ type OwnerUsage struct {
 	registry.Owner
 	Sandboxes int `json:"sandboxes"`
 	Running   int `json:"running"`
-	// Memory and Disk are the sums of the sandboxes' limits, in bytes; those without one count as 0.
+	// Memory and Disk are the sums of the sandboxes' limits, in bytes; those without one count as
+	// 0.
 	Memory int64 `json:"memory"`
 	Disk   int64 `json:"disk"`
-	// MemoryUsed and DiskUsed are what they use, in bytes: memory as far as control groups count it,
-	// disk as the state directory has it.
+	// MemoryUsed and DiskUsed are what they use, in bytes: memory as far as control groups count
+	// it, disk as the state directory has it.
 	MemoryUsed int64 `json:"memoryUsed"`
 	DiskUsed   int64 `json:"diskUsed"`
-	// CreatedAt is when the oldest one was created, and UsedAt when a call was last about one, since the
-	// service was started: ms since 1970; 0: none was.
+	// CreatedAt is when the oldest one was created, and UsedAt when a call was last about one,
+	// since the service was started: ms since 1970; 0: none was.
 	CreatedAt int64 `json:"createdAt"`
 	UsedAt    int64 `json:"usedAt"`
 }
 
-// Owners returns what each owner has that the caller may use, sorted. Sandboxes without an owner are in none.
+// Owners returns what each owner has that the caller may use, sorted. Sandboxes without an owner
+// are in none.
 func (s *Service) Owners(ctx context.Context, caller Caller) ([]OwnerUsage, error) {
 	all, err := s.List(ctx, caller)
 	if err != nil {
@@ -65,10 +67,25 @@ func (s *Service) Owners(ctx context.Context, caller Caller) ([]OwnerUsage, erro
 	for _, o := range sum {
 		owners = append(owners, *o)
 	}
-	slices.SortFunc(owners, func(a, b OwnerUsage) int {
-		return cmp.Or(cmp.Compare(a.OrganizationID, b.OrganizationID), cmp.Compare(a.ProjectID, b.ProjectID), cmp.Compare(a.UserID, b.UserID))
-	})
+	slices.SortFunc(owners, func(a, b OwnerUsage) int { return registry.Compare(a.Owner, b.Owner) })
 	return owners, nil
+}
+
+// Census returns what is known now of all sandboxes.
+func (s *Service) Census(ctx context.Context) ([]meter.Sandbox, error) {
+	all, err := s.List(ctx, Caller{All: true})
+	if err != nil {
+		return nil, err
+	}
+	var known []meter.Sandbox
+	for _, b := range all {
+		now := meter.Sandbox{Sandbox: b.Sandbox, Owner: b.Owner}
+		if b.State == runtime.StateRunning {
+			now.Limits = s.rt.Limits(b.ID)
+		}
+		known = append(known, now)
+	}
+	return known, nil
 }
 
 // usedAt has when calls were last about sandboxes, by id. The zero value is ready to use.

@@ -223,7 +223,7 @@ func (i *Inside) Run(ctx context.Context, cmd *runtime.Command, started func()) 
 	id, begin := newCommandID(), time.Now()
 	c := &Command{ID: id, session: cmd.Session, of: i.service.used.of(i.box.ID), done: make(chan struct{})}
 	c.status = runtime.Job{ID: id, Command: beginning(text), StartedAt: time.Now()}
-	c.ran = func(r runtime.Result) { i.service.options().Meter.ran(cmd.Session != "", time.Since(begin), &r) }
+	c.ran = func(r runtime.Result) { i.service.options().Meter.Ran(cmd.Session != "", time.Since(begin), &r) }
 	var err error
 	if c.Process, err = i.service.rt.StartProcess(ctx, i.box.ID, &own); err != nil {
 		return nil, err

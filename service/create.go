@@ -144,18 +144,18 @@ func (s *Service) Create(ctx context.Context, params *Params) (_ *Sandbox, creat
 // is left.
 func (s *Service) create(ctx context.Context, p *Params, r *record) (made *runtime.Sandbox, err error) {
 	begin, id := time.Now(), p.SandboxID
-	defer func() { s.options().Meter.started(time.Since(begin), err) }()
+	defer func() { s.options().Meter.Started(time.Since(begin), err) }()
 	s.used.sweep(ctx, s.rt)
 	s.starting.Store(id, true)
 	defer s.starting.Delete(id)
-	if err := s.admitPace(ctx, p.Owner); err != nil {
+	if err := s.admission.pace(ctx, s, p.Owner); err != nil {
 		return nil, err
 	}
 	config, err := s.options().labeled(ctx, p, r)
 	if err != nil {
 		return nil, err
 	}
-	admitted, err := s.admit(ctx, id, p.Owner, config.Resources)
+	admitted, err := s.admission.admit(ctx, s, id, p.Owner, config.Resources)
 	if err != nil {
 		return nil, err
 	}

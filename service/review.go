@@ -126,11 +126,11 @@ func (r *Review) Fork(ctx context.Context) (_ *Sandbox, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.service.admitPace(ctx, r.box.Owner); err != nil {
+	if err := r.service.admission.pace(ctx, r.service, r.box.Owner); err != nil {
 		return nil, err
 	}
 	id := runtime.NewID()
-	admitted, err := r.service.admit(ctx, id, r.box.Owner, r.box.Resources)
+	admitted, err := r.service.admission.admit(ctx, r.service, id, r.box.Owner, r.box.Resources)
 	if err != nil {
 		return nil, err
 	}

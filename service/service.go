@@ -19,6 +19,8 @@ import (
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
+	"wolffia/service/meter"
+	"wolffia/service/quota"
 	"wolffia/service/registry"
 )
 
@@ -91,13 +93,13 @@ type Options struct {
 	// Config returns the configuration of a sandbox; nil: it cannot be told.
 	Config func(ctx context.Context, sandboxID string) (*runtime.SandboxConfig, error)
 	// Quotas bound what owners and API keys have.
-	Quotas []QuotaRule
+	Quotas []quota.Rule
 	// AllowApply lets callers change the host's directory by [Review.Apply].
 	AllowApply bool
 	// Log receives what the service does without a request; nil disables logging.
 	Log *slog.Logger
 	// Meter counts; nil counts nothing.
-	Meter *Meter
+	Meter *meter.Meter
 	// ProbeLimit is how long EnsureSandbox waits for a sandbox to answer before it
 	// replaces it; 0 means 10 s.
 	ProbeLimit time.Duration
@@ -125,8 +127,8 @@ func New(rt Runtime, opts *Options) *Service {
 // options returns the options that hold now.
 func (s *Service) options() *Options { return s.opts.Load() }
 
-// Reconfigure replaces the options by what change makes of a copy: calls that begin later have them. Log and Meter
-// must not change. It must not be called concurrently.
+// Reconfigure replaces the options by what change makes of a copy: calls that begin later have
+// them. Log and Meter must not change. It must not be called concurrently.
 func (s *Service) Reconfigure(change func(*Options)) {
 	own := *s.options()
 	change(&own)

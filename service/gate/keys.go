@@ -43,12 +43,12 @@ func (k *Keys) Len() int {
 	return len(k.all)
 }
 
-// ReadKeys reads a key file, which must be a regular file of this user that others cannot
-// read (mode 0600). A line is a key of 16 to 512 printable characters without spaces. An
-// owner, ORG/PROJECT/USER, may follow after a space: the key is then for the sandboxes of
-// that owner only. So may name=NAME, for quotas, metrics and the log; the default is the owner, or else
-// the beginning of the key's SHA-256. Empty lines and those that begin with # are ignored. No key, and a key
-// that occurs twice, is [runtime.ErrInvalid]; no error shows a key.
+// ReadKeys reads a key file, which must be a regular file of this user that others cannot read
+// (mode 0600). A line is a key of 16 to 512 printable characters without spaces. An owner,
+// ORG/PROJECT/USER, may follow after a space: the key is then for the sandboxes of that owner only.
+// So may name=NAME, for quotas, metrics and the log; the default is the owner, or else the
+// beginning of the key's SHA-256. Empty lines and those that begin with # are ignored. No key, and
+// a key that occurs twice, is [runtime.ErrInvalid]; no error shows a key.
 func ReadKeys(path string) (*Keys, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -114,7 +114,8 @@ func parseKeys(data []byte) (*Keys, error) {
 	return keys, nil
 }
 
-// callerOf returns the caller of a key, from the words that follow it. unnamed is the name of a key that has no other.
+// callerOf returns the caller of a key, from the words that follow it. unnamed is the name of a key
+// that has no other.
 func callerOf(words []string, unnamed string) (service.Caller, error) {
 	c := service.Caller{All: true}
 	for _, word := range words {

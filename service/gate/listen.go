@@ -36,8 +36,8 @@ func Listen(ctx context.Context, address string, keys bool) (l net.Listener, loo
 	return Own(l, keys)
 }
 
-// Own is Listen for a listener on a TCP address that another process has made, such as systemd. It closes l if it
-// returns an error.
+// Own is Listen for a listener on a TCP address that another process has made, such as systemd. It
+// closes l if it returns an error.
 func Own(l net.Listener, keys bool) (_ net.Listener, loopback bool, err error) {
 	tcp, is := l.Addr().(*net.TCPAddr)
 	loopback = is && tcp.IP.IsLoopback()

@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"wolffia/runtime"
-	"wolffia/service"
+	"wolffia/service/quota"
 )
 
 // StatusCanceled is the status in the log of a request whose client has gone away, as in nginx.
@@ -25,7 +25,7 @@ type Status struct {
 
 // Statuses are how the errors of a service are answered; the first match counts.
 var Statuses = []Status{
-	{service.ErrTooOften, http.StatusTooManyRequests, "tooOften", "TOO_MANY_REQUESTS"},
+	{quota.ErrTooOften, http.StatusTooManyRequests, "tooOften", "TOO_MANY_REQUESTS"},
 	{context.Canceled, StatusCanceled, "canceled", "CANCELED"},
 	{context.DeadlineExceeded, http.StatusGatewayTimeout, "timedOut", "TIMED_OUT"},
 	{runtime.ErrInvalid, http.StatusBadRequest, "invalid", "INVALID_PARAMETER"},
@@ -39,7 +39,7 @@ var Statuses = []Status{
 
 // Hint sets the header Retry-After (RFC 9110, section 10.2.3) if err says when to ask again.
 func Hint(h http.Header, err error) {
-	if e, ok := errors.AsType[*service.RateError](err); ok {
+	if e, ok := errors.AsType[*quota.RateError](err); ok {
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.After.Seconds()))))
 	}
 }

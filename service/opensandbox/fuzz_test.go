@@ -23,6 +23,7 @@ import (
 	"wolffia/runtime/launch"
 	"wolffia/service"
 	"wolffia/service/gate"
+	"wolffia/service/meter"
 	"wolffia/service/opensandbox"
 	"wolffia/service/server"
 )
@@ -85,7 +86,7 @@ func serveShown(f *testing.F) (address string, log *panics) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	s.OK(err)
 	srv := server.New(svc, &server.Options{
-		Log: logger, Gate: gate.New(nil, true), Meter: new(service.Meter), Metrics: true,
+		Log: logger, Gate: gate.New(nil, true), Meter: new(meter.Meter), Metrics: true,
 		OpenSandbox: opensandbox.New(fleet, &opensandbox.Options{Log: logger}),
 	})
 	ended := make(chan error, 1)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -45,6 +46,32 @@ func TestMetrics(t *testing.T) {
 		"wolffia_start_failures_total 1", "wolffia_exec_duration_seconds_count 1", "wolffia_session_exec_duration_seconds_count 0")
 	if strings.Contains(counts(), "wolffia_denials_total 0\n") {
 		t.Error("the denials are not counted")
+	}
+}
+
+// What the pages for operators name is there.
+func TestMetricsOfDocs(t *testing.T) {
+	w := newWorld(t)
+	_, _, text := w.Do("GET", "/metrics", nil)
+	has := map[string]bool{"wolffia_pooled_sandboxes": true, "wolffia_pooled_claimed_total": true} // with --warm: servewarm.txtar
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (wolffia_\w+) `).FindAllStringSubmatch(text, -1) {
+		has[m[1]] = true
+	}
+	named := map[string]bool{}
+	for _, page := range []string{"operating.md", "operating/alerts.yaml", "operating/dashboard.json"} {
+		text, err := os.ReadFile(filepath.Join("../../docs", page))
+		w.OK(err)
+		for _, name := range regexp.MustCompile(`wolffia_\w+`).FindAllString(string(text), -1) {
+			name = strings.TrimSuffix(name, "_bucket")
+			if named[name] = true; !has[name] {
+				t.Errorf("docs/%s: there is no metric %s", page, name)
+			}
+		}
+	}
+	for name := range has {
+		if !named[name] {
+			t.Errorf("no page for operators names the metric %s", name)
+		}
 	}
 }
 

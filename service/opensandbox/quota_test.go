@@ -9,17 +9,18 @@ import (
 
 	"wolffia/internal/test/servetest"
 	"wolffia/service"
+	"wolffia/service/quota"
 	"wolffia/service/registry"
 )
 
-// However many requests come at once, no owner and no key gets more than its quota, also by a fork, and what is destroyed
-// makes room. Other owners do not notice.
+// However many requests come at once, no owner and no key gets more than its quota, also by a fork,
+// and what is destroyed makes room. Other owners do not notice.
 func TestQuotas(t *testing.T) {
 	const keyBob = "bob-0123456789abcdef"
 	w := &world{servetest.New(t, keyAll+" name=team\n"+keyZoe+" acme/web/zoe\n"+keyBob+" acme/web/bob\n", func(o *service.Options) {
-		o.Quotas = []service.QuotaRule{
-			{Owner: registry.Owner{OrganizationID: "acme", ProjectID: "web", UserID: "zoe"}, Quota: service.Quota{Sandboxes: 2}},
-			{Key: "team", Quota: service.Quota{Sandboxes: 1}},
+		o.Quotas = []quota.Rule{
+			{Owner: registry.Owner{OrganizationID: "acme", ProjectID: "web", UserID: "zoe"}, Quota: quota.Quota{Sandboxes: 2}},
+			{Key: "team", Quota: quota.Quota{Sandboxes: 1}},
 		}
 	})}
 	create := func(key string) (status int, id string) {
@@ -74,10 +75,11 @@ func TestQuotas(t *testing.T) {
 	}
 }
 
-// A key that asks too often gets 429 with the time to wait, on each front end, and others do not notice.
+// A key that asks too often gets 429 with the time to wait, on each front end, and others do not
+// notice.
 func TestRates(t *testing.T) {
 	w := &world{servetest.New(t, keyAll+" name=team\n"+keyZoe+" acme/web/zoe\n", func(o *service.Options) {
-		o.Quotas = []service.QuotaRule{{Key: "team", Quota: service.Quota{Requests: 1}}, {Key: "*", Quota: service.Quota{Creates: 1}}}
+		o.Quotas = []quota.Rule{{Key: "team", Quota: quota.Quota{Requests: 1}}, {Key: "*", Quota: quota.Quota{Creates: 1}}}
 	})}
 	for _, path := range []string{"/v1/sandboxes", "/metrics", "/mcp"} {
 		var refused bool

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -42,6 +43,11 @@ func ParseOwner(s string) (Owner, error) {
 	}
 	o := Owner{parts[0], parts[1], parts[2]}
 	return o, o.Validate()
+}
+
+// Compare orders owners by organization, project and user.
+func Compare(a, b Owner) int {
+	return cmp.Or(cmp.Compare(a.OrganizationID, b.OrganizationID), cmp.Compare(a.ProjectID, b.ProjectID), cmp.Compare(a.UserID, b.UserID))
 }
 
 // Validate returns an error of class [runtime.ErrInvalid] unless all three parts are

@@ -52,7 +52,8 @@ func Listen(path string) (*Listener, error) {
 	return &Listener{l, path, uint32(os.Geteuid()), unlock}, nil
 }
 
-// Own is Listen for a socket that another process has made and keeps, such as systemd: Close does not remove it.
+// Own is Listen for a socket that another process has made and keeps, such as systemd: Close does
+// not remove it.
 func Own(l *net.UnixListener) *Listener {
 	l.SetUnlinkOnClose(false)
 	return &Listener{UnixListener: l, uid: uint32(os.Geteuid())}

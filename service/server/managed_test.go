@@ -13,7 +13,8 @@ import (
 	"wolffia/internal/test/servetest"
 )
 
-// The service listens on the socket that systemd passes, tells it what it does, and leaves the socket for the next one.
+// The service listens on the socket that systemd passes, tells it what it does, and leaves the
+// socket for the next one.
 func TestManaged(t *testing.T) {
 	path, config := filepath.Join(t.TempDir(), "sock"), filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(config, nil, 0o600); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"wolffia/service"
 	"wolffia/service/gate"
+	"wolffia/service/meter"
 )
 
 // other returns the handler of a path that is not a call's; nil for those of calls.
@@ -75,7 +76,12 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	var pool *service.PoolCount
+	all, err := s.service.Census(r.Context())
+	if err != nil {
+		refuse(w, &gate.Refusal{Status: http.StatusServiceUnavailable, Code: "UNAVAILABLE", Message: err.Error()})
+		return
+	}
+	var pool *meter.Pool
 	if s.opts.Pool != nil {
 		if pool, err = s.opts.Pool(); err != nil {
 			refuse(w, &gate.Refusal{Status: http.StatusServiceUnavailable, Code: "UNAVAILABLE", Message: err.Error()})
@@ -83,10 +89,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	out := &counter{w: w, status: http.StatusOK}
-	if err := s.service.WriteMetrics(r.Context(), out, pool); err != nil && !out.begun { // else the client has gone
-		refuse(w, &gate.Refusal{Status: http.StatusServiceUnavailable, Code: "UNAVAILABLE", Message: err.Error()})
-	}
+	_ = s.opts.Meter.Write(w, all, pool) // else the client has gone
 }
 
 // admitted returns the handler of a path whose requests the gate admits, with their caller.

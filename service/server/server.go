@@ -19,6 +19,7 @@ import (
 	"wolffia/runtime"
 	"wolffia/service"
 	"wolffia/service/gate"
+	"wolffia/service/meter"
 	"wolffia/service/registry"
 )
 
@@ -45,9 +46,9 @@ type Options struct {
 	}
 	// Metrics has /metrics answered; Meter is that of the service, and counts requests.
 	Metrics bool
-	Meter   *service.Meter
+	Meter   *meter.Meter
 	// Pool has what /metrics answers of the service's pool; nil: the service has none.
-	Pool func() (*service.PoolCount, error)
+	Pool func() (*meter.Pool, error)
 }
 
 // A Server serves one service. It is an [http.Handler], and Serve accepts connections.

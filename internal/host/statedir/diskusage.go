@@ -11,8 +11,9 @@ import (
 	"wolffia/runtime"
 )
 
-// DiskUsage returns how many bytes of the disk the directory of rec takes. What cannot be read counts as
-// 0. The content is hostile, and may change meanwhile: nothing outside the directory is counted.
+// DiskUsage returns how many bytes of the disk the directory of rec takes. What cannot be read
+// counts as 0. The content is hostile, and may change meanwhile: nothing outside the directory is
+// counted.
 func (rec *Record) DiskUsage(ctx context.Context) (total int64, err error) {
 	root, err := os.OpenRoot(rec.path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -262,8 +262,8 @@ func (g *Group) OOMKills() int64 {
 	return 0
 }
 
-// Usage returns how many bytes of memory the group uses, and how long its processes have computed; 0
-// for what no controller counts, and after Remove.
+// Usage returns how many bytes of memory the group uses, and how long its processes have computed;
+// 0 for what no controller counts, and after Remove.
 func (g *Group) Usage() (memory int64, cpu time.Duration) {
 	number := func(controller, v1, v2, field string) int64 {
 		dir, file := g.dir(controller), v2

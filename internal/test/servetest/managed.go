@@ -11,7 +11,8 @@ import (
 	"wolffia/internal/test/testbin"
 )
 
-// A Managed is wolffia serve as systemd starts it: with a socket to listen on, and one that it notifies.
+// A Managed is wolffia serve as systemd starts it: with a socket to listen on, and one that it
+// notifies.
 type Managed struct {
 	*World
 	cmd     *exec.Cmd
@@ -19,7 +20,8 @@ type Managed struct {
 	Stopped chan error // has the end of the process
 }
 
-// NewManaged starts wolffia serve with the flags args, and with l to listen on. It is killed when the test ends.
+// NewManaged starts wolffia serve with the flags args, and with l to listen on. It is killed when
+// the test ends.
 func NewManaged(t testing.TB, l interface{ File() (*os.File, error) }, args ...string) *Managed {
 	t.Helper()
 	m := &Managed{World: prepare(t), Stopped: make(chan error, 1)}

@@ -25,6 +25,7 @@ import (
 	"wolffia/service"
 	"wolffia/service/agent"
 	"wolffia/service/gate"
+	"wolffia/service/meter"
 	"wolffia/service/opensandbox"
 	"wolffia/service/server"
 )
@@ -124,7 +125,7 @@ func (w *World) serve(keys string) {
 			{Pattern: "**", Level: perm.Write, Source: "preset full-access"}, {Pattern: "secret", Level: perm.None, Priority: 10, Source: "--rule"},
 		}}
 	}
-	meter := new(service.Meter)
+	meter := new(meter.Meter)
 	opts := &service.Options{
 		Log: log, Meter: meter, Config: configOf(rt),
 		Configure: func(_ context.Context, p *service.Params) (*runtime.SandboxConfig, error) {

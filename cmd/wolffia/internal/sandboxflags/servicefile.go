@@ -13,8 +13,8 @@ import (
 	"wolffia/runtime"
 )
 
-// ForService returns the flags of a service: what typed, a command line, has and, below it, what the file of its
-// flag --config has. typed stays as it is, so that the file can be read again.
+// ForService returns the flags of a service: what typed, a command line, has and, below it, what
+// the file of its flag --config has. typed stays as it is, so that the file can be read again.
 func ForService(h *host.Host, typed *pflag.FlagSet) (*Sandbox, error) {
 	f, cmd := new(Sandbox), new(cobra.Command)
 	f.Add(h, cmd, fields.Serve)

@@ -20,7 +20,9 @@ import (
 	"wolffia/service"
 	"wolffia/service/agent"
 	"wolffia/service/gate"
+	"wolffia/service/meter"
 	"wolffia/service/opensandbox"
+	"wolffia/service/quota"
 	"wolffia/service/server"
 )
 
@@ -47,7 +49,7 @@ type instance struct {
 type settings struct {
 	flags *sandboxflags.Sandbox
 	serveFlags
-	quotas   []service.QuotaRule
+	quotas   []quota.Rule
 	template *runtime.SandboxConfig
 }
 
@@ -84,7 +86,7 @@ func (i *instance) read(old *settings) (*settings, error) {
 	if s.grace, err = sandboxflags.ParseDuration("grace", s.Text("grace")); err != nil {
 		return nil, err
 	}
-	if s.quotas, err = parseQuotas(s.List("quota")); err != nil {
+	if s.quotas, err = sandboxflags.ParseQuotas(s.List("quota")); err != nil {
 		return nil, err
 	}
 	return s, s.resolve()
@@ -130,7 +132,7 @@ func (i *instance) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	meter, options := new(service.Meter), &service.Options{Log: i.log, Chosen: true, Config: i.config}
+	meter, options := new(meter.Meter), &service.Options{Log: i.log, Chosen: true, Config: i.config}
 	options.Meter = meter
 	i.set(options, pool)
 	if i.service, err = service.Open(ctx, i.rt, i.rt.StateDir(), options); err != nil {
@@ -217,7 +219,7 @@ func (i *instance) keep(ctx context.Context, pool *warmPool) {
 }
 
 // counter counts the sandboxes of the pool; nil: there is none.
-func (i *instance) counter() (*service.PoolCount, error) {
+func (i *instance) counter() (*meter.Pool, error) {
 	return cmp.Or(i.warm.Load(), new(keptPool)).count()
 }
 

@@ -56,7 +56,8 @@ func newSite(f *serveFlags, stateDir string, template *runtime.SandboxConfig) (*
 	return p, nil
 }
 
-// passedListener returns the socket that systemd has passed (sd_listen_fds(3)), which the caller closes; nil: none.
+// passedListener returns the socket that systemd has passed (sd_listen_fds(3)), which the caller
+// closes; nil: none.
 func passedListener() (net.Listener, error) {
 	passed, err := activation.Listeners()
 	switch {

@@ -64,7 +64,8 @@ func (u *unit) socket() string {
 		"\nSocketMode=0600\nDirectoryMode=0700\n" + user + "\n[Install]\nWantedBy=sockets.target\n"
 }
 
-// unitWord returns a word of a command line as systemd reads it (systemd.service(5), "Command lines").
+// unitWord returns a word of a command line as systemd reads it (systemd.service(5), "Command
+// lines").
 func unitWord(s string) string {
 	s = strings.NewReplacer("%", "%%", "$", "$$", `\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s)
 	if s != "" && !strings.ContainsAny(s, " \t'\";") {
@@ -186,7 +187,7 @@ func (f *unitFlags) unit(h *host.Host, args []string) (*unit, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := parseQuotas(flags.List("quota")); err != nil {
+	if _, err := sandboxflags.ParseQuotas(flags.List("quota")); err != nil {
 		return nil, err
 	}
 	program, err := os.Executable()

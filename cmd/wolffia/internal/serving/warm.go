@@ -10,6 +10,7 @@ import (
 	"wolffia/local"
 	"wolffia/runtime"
 	"wolffia/service"
+	"wolffia/service/meter"
 )
 
 // A warmPool is the pool of a service.
@@ -37,8 +38,8 @@ func newWarmPool(ctx context.Context, h *host.Host, rt *local.Runtime, template 
 	return &warmPool{rt, template, image, size, shape, log}, nil
 }
 
-// keep starts the pool, which is not nil, in the background. The function that it returns ends it, and returns when
-// all its processes have ended.
+// keep starts the pool, which is not nil, in the background. The function that it returns ends it,
+// and returns when all its processes have ended.
 func (p *warmPool) keep(ctx context.Context) (end func()) {
 	ctx, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -73,12 +74,12 @@ func (p *warmPool) newID(r *service.Params) string {
 }
 
 // count counts the sandboxes of the pool; nil without a pool.
-func (p *warmPool) count() (*service.PoolCount, error) {
+func (p *warmPool) count() (*meter.Pool, error) {
 	if p == nil {
 		return nil, nil
 	}
 	pools, err := p.rt.Pools()
-	c := new(service.PoolCount)
+	c := new(meter.Pool)
 	for _, pool := range pools {
 		if pool.Shape == p.shape {
 			c.Ready, c.Claimed = pool.Ready, pool.Claimed

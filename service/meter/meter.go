@@ -1,9 +1,9 @@
-package service
+// Package meter counts what a service does, for Prometheus.
+package meter
 
 import (
 	"bufio"
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"wolffia/runtime"
+	"wolffia/service/registry"
 )
 
 // A Meter counts what a service does, since it was made. The zero value is ready to use, and
@@ -57,8 +58,8 @@ func (h *histogram) add(d time.Duration) {
 	h.sum += s
 }
 
-// started counts a sandbox that has started, or failed to.
-func (m *Meter) started(d time.Duration, err error) {
+// Started counts a sandbox that has started, or failed to.
+func (m *Meter) Started(d time.Duration, err error) {
 	if m == nil {
 		return
 	}
@@ -71,8 +72,8 @@ func (m *Meter) started(d time.Duration, err error) {
 	m.starts.add(d)
 }
 
-// ran counts a command that has ended, in a session or not, after d.
-func (m *Meter) ran(session bool, d time.Duration, r *runtime.Result) {
+// Ran counts a command that has ended, in a session or not, after d.
+func (m *Meter) Ran(session bool, d time.Duration, r *runtime.Result) {
 	if m == nil {
 		return
 	}
@@ -133,16 +134,25 @@ func plain(s string) string {
 	}, s)
 }
 
-// WriteMetrics writes what m has counted, and what owners and sandboxes have, in Prometheus' text format. pool is the
-// service's pool; nil: it has none. An error of w is returned once a part of it was written.
-func (s *Service) WriteMetrics(ctx context.Context, w io.Writer, pool *PoolCount) error {
-	all, err := s.List(ctx, Caller{All: true})
-	if err != nil {
-		return err
-	}
+// A Sandbox is what is known of a sandbox now.
+type Sandbox struct {
+	*runtime.Sandbox
+	Owner  registry.Owner       // zero: none
+	Limits *runtime.LimitsState // nil: it has none, or does not run
+}
+
+// A Pool is what is known of the pool of a service.
+type Pool struct {
+	Ready   int   // pooled sandboxes that are ready
+	Claimed int64 // claims since the pool was started
+}
+
+// Write writes what m has counted, and what there is now, in Prometheus' text format. pool is nil
+// if the service has none.
+func (m *Meter) Write(w io.Writer, all []Sandbox, pool *Pool) error {
 	p := page{bufio.NewWriter(w)}
-	s.options().Meter.write(p)
-	s.writeSandboxes(p, all)
+	m.write(p)
+	writeSandboxes(p, all)
 	if pool != nil {
 		p.begin(family{"wolffia_pooled_sandboxes", "gauge", "Sandboxes that were started ahead, and that no request has claimed."})
 		p.sample("wolffia_pooled_sandboxes", float64(pool.Ready))
@@ -201,16 +211,16 @@ func (m *Meter) write(p page) {
 var states = []runtime.State{runtime.StateCreated, runtime.StateRunning, runtime.StateStopped, runtime.StateDead}
 
 // writeSandboxes writes what there is now. Sandboxes without an owner have empty labels of one.
-func (s *Service) writeSandboxes(p page, all []*Sandbox) {
+func writeSandboxes(p page, all []Sandbox) {
 	by := map[runtime.State]int{}
 	type owned struct {
-		of    party
+		registry.Owner
 		state runtime.State
 	}
 	owners := map[owned]int{}
 	for _, b := range all {
 		by[b.State]++
-		owners[owned{party{owner: b.Owner}, b.State}]++
+		owners[owned{b.Owner, b.State}]++
 	}
 	total := family{"wolffia_sandboxes", "gauge", "Sandboxes of owners and of the OpenSandbox API, by state."}
 	p.begin(total)
@@ -220,54 +230,52 @@ func (s *Service) writeSandboxes(p page, all []*Sandbox) {
 	ofOwners := family{"wolffia_owner_sandboxes", "gauge", "Sandboxes by owner and state."}
 	p.begin(ofOwners)
 	for _, o := range slices.SortedFunc(maps.Keys(owners), func(a, b owned) int {
-		return cmp.Or(cmp.Compare(a.of.String(), b.of.String()), cmp.Compare(a.state, b.state))
+		return cmp.Or(registry.Compare(a.Owner, b.Owner), cmp.Compare(a.state, b.state))
 	}) {
-		p.sample(ofOwners.name, float64(owners[o]), append(labelsOf(o.of), "state", string(o.state))...)
+		p.sample(ofOwners.name, float64(owners[o]), append(labelsOf(o.Owner), "state", string(o.state))...)
 	}
-	for _, g := range []struct {
-		family
-		of func(*Sandbox, *runtime.LimitsState) (value float64, known bool)
-	}{
-		{family{"wolffia_sandbox_created_seconds", "gauge", "When a sandbox was created, in seconds since 1970."},
-			func(b *Sandbox, _ *runtime.LimitsState) (float64, bool) {
-				return float64(b.CreatedAt.UnixMilli()) / 1000, true
-			}},
-		{family{"wolffia_sandbox_memory_limit_bytes", "gauge", "The limit of a sandbox's memory; a sandbox without one is not listed."},
-			func(b *Sandbox, _ *runtime.LimitsState) (float64, bool) {
-				return float64(b.Resources.Memory), b.Resources.Memory > 0
-			}},
-		{family{"wolffia_sandbox_memory_bytes", "gauge", "Memory that a running sandbox uses, if a control group counts it."},
-			func(_ *Sandbox, l *runtime.LimitsState) (float64, bool) {
-				return float64(l.MemoryUsed), l.MemoryUsed > 0
-			}},
-		{family{"wolffia_sandbox_cpu_seconds_total", "counter", "Time that a running sandbox has computed, if a control group counts it."},
-			func(_ *Sandbox, l *runtime.LimitsState) (float64, bool) { return l.CPUTime.Seconds(), l.CPUTime > 0 }},
-		{family{"wolffia_sandbox_oom_kills_total", "counter", "Processes of a running sandbox that the kernel has killed for its memory limit."},
-			func(_ *Sandbox, l *runtime.LimitsState) (float64, bool) {
-				return float64(l.OOMKills), l.Memory == runtime.ByCgroup
-			}},
-	} {
+	for _, g := range gauges {
 		p.begin(g.family)
 		for _, b := range all {
-			l := new(runtime.LimitsState)
-			if b.State == runtime.StateRunning {
-				l = cmp.Or(s.rt.Limits(b.ID), l)
-			}
-			if value, known := g.of(b, l); known {
-				p.sample(g.name, value, append([]string{"sandbox", b.ID}, labelsOf(party{owner: b.Owner})...)...)
+			b.Limits = cmp.Or(b.Limits, new(runtime.LimitsState))
+			if value, known := g.of(&b); known {
+				p.sample(g.name, value, append([]string{"sandbox", b.ID}, labelsOf(b.Owner)...)...)
 			}
 		}
 	}
 }
 
-func labelsOf(p party) []string {
-	return []string{"organization", p.owner.OrganizationID, "project", p.owner.ProjectID, "user", p.owner.UserID}
+// gauges are the metrics of each sandbox. of also says whether the value is known.
+var gauges = []struct {
+	family
+	of func(*Sandbox) (value float64, known bool)
+}{
+	{
+		family{"wolffia_sandbox_created_seconds", "gauge", "When a sandbox was created, in seconds since 1970."},
+		func(b *Sandbox) (float64, bool) { return float64(b.CreatedAt.UnixMilli()) / 1000, true },
+	},
+	{
+		family{"wolffia_sandbox_memory_limit_bytes", "gauge", "The limit of a sandbox's memory; a sandbox without one is not listed."},
+		func(b *Sandbox) (float64, bool) { return float64(b.Resources.Memory), b.Resources.Memory > 0 },
+	},
+	{
+		family{"wolffia_sandbox_memory_bytes", "gauge", "Memory that a running sandbox uses, if a control group counts it."},
+		func(b *Sandbox) (float64, bool) { return float64(b.Limits.MemoryUsed), b.Limits.MemoryUsed > 0 },
+	},
+	{
+		family{"wolffia_sandbox_cpu_seconds_total", "counter", "Time that a running sandbox has computed, if a control group counts it."},
+		func(b *Sandbox) (float64, bool) { return b.Limits.CPUTime.Seconds(), b.Limits.CPUTime > 0 },
+	},
+	{
+		family{"wolffia_sandbox_oom_kills_total", "counter", "Processes of a running sandbox that the kernel has killed for its memory limit."},
+		func(b *Sandbox) (float64, bool) {
+			return float64(b.Limits.OOMKills), b.Limits.Memory == runtime.ByCgroup
+		},
+	},
 }
 
-// A PoolCount is what /metrics says of the pool of a service.
-type PoolCount struct {
-	Ready   int   // pooled sandboxes that are ready
-	Claimed int64 // claims since the pool was started
+func labelsOf(o registry.Owner) []string {
+	return []string{"organization", o.OrganizationID, "project", o.ProjectID, "user", o.UserID}
 }
 
 func decimal(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }

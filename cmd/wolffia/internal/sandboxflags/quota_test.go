@@ -1,4 +1,4 @@
-package serving
+package sandboxflags
 
 import (
 	"errors"
@@ -6,29 +6,29 @@ import (
 	"testing"
 
 	"wolffia/runtime"
-	"wolffia/service"
+	"wolffia/service/quota"
 	"wolffia/service/registry"
 )
 
 func TestParseQuotas(t *testing.T) {
-	got, err := parseQuotas([]string{"acme/*/zoe=sandboxes:10,memory:8g disk:1024,creates:30", "key:*=requests:20"})
-	want := []service.QuotaRule{
+	got, err := ParseQuotas([]string{"acme/*/zoe=sandboxes:10,memory:8g disk:1024,creates:30", "key:*=requests:20"})
+	want := []quota.Rule{
 		{
 			Owner: registry.Owner{OrganizationID: "acme", ProjectID: "*", UserID: "zoe"},
-			Quota: service.Quota{Sandboxes: 10, Memory: 8 << 30, Disk: 1024, Creates: 30},
+			Quota: quota.Quota{Sandboxes: 10, Memory: 8 << 30, Disk: 1024, Creates: 30},
 		},
-		{Key: "*", Quota: service.Quota{Requests: 20}},
+		{Key: "*", Quota: quota.Quota{Requests: 20}},
 	}
 	if err != nil || len(got) != len(want) || got[0] != want[0] || got[1] != want[1] {
-		t.Errorf("parseQuotas = %+v, %v, want %+v", got, err, want)
+		t.Errorf("ParseQuotas = %+v, %v, want %+v", got, err, want)
 	}
 	for text, wrong := range map[string]string{
 		"acme=sandboxes:1": "must be ORG", "a/b/c": "no bound", "a/b/c=": "no bound", "a//c=sandboxes:1": "project id", "key:=requests:1": "must be ORG",
 		"a/b/c=boxes:1": `unknown bound "boxes"`, "a/b/c=sandboxes:0": "not above 0", "a/b/c=memory:-1": "memory", "a/b/c=sandboxes:many": "sandboxes",
 		"a/b/c=requests:3": "key:NAME",
 	} {
-		if _, err := parseQuotas([]string{text}); !errors.Is(err, runtime.ErrInvalid) || !strings.Contains(err.Error(), wrong) {
-			t.Errorf("parseQuotas(%q): %v, want %q", text, err, wrong)
+		if _, err := ParseQuotas([]string{text}); !errors.Is(err, runtime.ErrInvalid) || !strings.Contains(err.Error(), wrong) {
+			t.Errorf("ParseQuotas(%q): %v, want %q", text, err, wrong)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package serving
+package sandboxflags
 
 import (
 	"errors"
@@ -8,12 +8,12 @@ import (
 
 	"wolffia/internal/config"
 	"wolffia/runtime"
-	"wolffia/service"
+	"wolffia/service/quota"
 	"wolffia/service/registry"
 )
 
-// parseQuotas reads the flags --quota.
-func parseQuotas(texts []string) (rules []service.QuotaRule, err error) {
+// ParseQuotas reads the flags --quota. An error is of class [runtime.ErrInvalid].
+func ParseQuotas(texts []string) (rules []quota.Rule, err error) {
 	for _, text := range texts {
 		rule, err := parseQuota(text)
 		if err != nil {
@@ -25,7 +25,7 @@ func parseQuotas(texts []string) (rules []service.QuotaRule, err error) {
 }
 
 // parseQuota reads WHO=NAME:AMOUNT[,NAME:AMOUNT...]; a space does as well as a comma.
-func parseQuota(text string) (r service.QuotaRule, err error) {
+func parseQuota(text string) (r quota.Rule, err error) {
 	who, amounts, _ := strings.Cut(text, "=")
 	key, isKey := strings.CutPrefix(who, "key:")
 	parts := strings.Split(who, "/")
@@ -56,7 +56,7 @@ func parseQuota(text string) (r service.QuotaRule, err error) {
 }
 
 // setBound sets one bound, NAME:AMOUNT.
-func setBound(q *service.Quota, bound string) (err error) {
+func setBound(q *quota.Quota, bound string) (err error) {
 	name, value, _ := strings.Cut(bound, ":")
 	counts := map[string]*int{"sandboxes": &q.Sandboxes, "creates": &q.Creates, "requests": &q.Requests}
 	sizes := map[string]*int64{"memory": &q.Memory, "disk": &q.Disk}
