@@ -10,6 +10,7 @@ import (
 
 	"wolffia/runtime"
 	"wolffia/service"
+	"wolffia/service/quota"
 	"wolffia/service/registry"
 )
 
@@ -19,7 +20,7 @@ func TestEveryClassHasAStatus(t *testing.T) {
 	want := map[error]int{
 		runtime.ErrInvalid: 400, runtime.ErrNotFound: 404, runtime.ErrExists: 409, runtime.ErrDenied: 403,
 		runtime.ErrConflict: 409, runtime.ErrUnavailable: 503, runtime.ErrUnsupported: 501,
-		ErrStopping: 503, errTooLarge: 413, errSlow: 408, errType: 415, errMethod: 405, errNoCall: 404,
+		quota.ErrTooOften: 429, ErrStopping: 503, errTooLarge: 413, errSlow: 408, errType: 415, errMethod: 405, errNoCall: 404,
 		context.Canceled: 499, context.DeadlineExceeded: 504,
 	}
 	for _, c := range runtime.Classes() {

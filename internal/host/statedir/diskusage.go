@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-
 	"syscall"
 
 	"wolffia/runtime"
