@@ -276,7 +276,7 @@ type Sandbox struct {
 	Network      Network
 	UID, GID     int // inside, and on the host; with Root: on the host, and 0 inside
 	Root         bool
-	RunAs        string // the user of commands with Root; empty: root
+	RunAs        string    // the user of commands with Root; empty: root
 	Resources    Resources // its limits
 	// ExpiresAt is when its time to live is over, to the millisecond; zero:
 	// never. If the host's clock is set, it moves with it.

@@ -11,6 +11,7 @@ import (
 	"wolffia/internal/test/leak"
 	"wolffia/internal/test/servetest"
 	"wolffia/internal/test/suite"
+	"wolffia/service"
 	"wolffia/service/gate"
 	"wolffia/service/opensandbox"
 	"wolffia/service/server"
@@ -22,7 +23,7 @@ func TestSlowBodies(t *testing.T) {
 	leak.Check(t)
 	s := suite.New(t)
 	const limit = 50 * time.Millisecond
-	srv := server.New(nil, &server.Options{Gate: gate.New(nil, true), BodyLimit: limit, OpenSandbox: opensandbox.New(nil, &opensandbox.Options{BodyLimit: limit})})
+	srv := server.New(service.New(nil, nil), &server.Options{Gate: gate.New(nil, true), BodyLimit: limit, OpenSandbox: opensandbox.New(nil, &opensandbox.Options{BodyLimit: limit})})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	s.OK(err)
 	ended := make(chan error, 1)
