@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"wolffia/cmd/wolffia/internal/build"
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/image/maker"
@@ -21,7 +22,7 @@ import (
 // commitFlags are the flags of commit.
 type commitFlags struct {
 	entrypoint, command, workdir, user string
-	env, labels                        []string
+	env, labels, changes               []string
 	stop, asJSON                       bool
 }
 
@@ -64,6 +65,7 @@ ENTRYPOINT and CMD are arrays of JSON, or a line for /bin/sh.`,
 	fl.StringVar(&f.user, "user", "", "the image's user")
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "a variable of the image: NAME, for one that is set here, or NAME=VALUE")
 	fl.StringArrayVar(&f.labels, "label", nil, "a label of the image, K=V")
+	fl.StringArrayVarP(&f.changes, "change", "c", nil, "a Dockerfile instruction without a layer; may be repeated")
 	fl.BoolVar(&f.stop, "stop", false, "stop the sandbox if it runs, and start it again afterwards")
 	fl.BoolVar(&f.asJSON, "json", false, "print a JSON object")
 	return cmd
@@ -105,6 +107,9 @@ func (f *commitFlags) commit(ctx context.Context, h *host.Host, rt *local.Runtim
 	}
 	if c.Config, err = maker.ConfigOf(images, img.ID); err == nil {
 		err = f.change(c.Config)
+	}
+	if err == nil {
+		err = build.Change(ctx, h, rt, c.Config, f.changes)
 	}
 	if err != nil {
 		return "", err
