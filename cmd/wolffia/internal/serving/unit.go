@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -183,12 +184,19 @@ func (f *unitFlags) unit(h *host.Host, args []string) (*unit, error) {
 	if rest := typed.Flags().Args(); len(rest) > 0 {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "after --: %q is no flag of wolffia serve", rest[0])
 	}
-	flags, err := sandboxflags.ForService(h, typed.Flags())
-	if err != nil {
-		return nil, err
-	}
-	if _, err := sandboxflags.ParseQuotas(flags.List("quota")); err != nil {
-		return nil, err
+	listen := typed.Flag("listen").Value.String()
+	if !f.system { // else its files are another user's
+		flags, err := sandboxflags.ForService(h, typed.Flags())
+		if err != nil {
+			return nil, err
+		}
+		if _, err := sandboxflags.ParseQuotas(flags.List("quota")); err != nil {
+			return nil, err
+		}
+		if f.socket && flags.Text("listen") != listen {
+			return nil, runtime.Errorf(runtime.ErrInvalid,
+				"--socket: the file of --config has listen: remove it there, and write --listen after --")
+		}
 	}
 	program, err := os.Executable()
 	if err != nil {
@@ -205,7 +213,7 @@ func (f *unitFlags) unit(h *host.Host, args []string) (*unit, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.StateDir != "" {
+	if h.StateDir != "" || !f.system && os.Getenv("WOLFFIA_STATE_DIR") != "" { // systemd does not pass the variable on
 		u.command = append(u.command, "--state-dir", state)
 	}
 	u.command = append(append(u.command, "serve"), args...)
@@ -213,16 +221,14 @@ func (f *unitFlags) unit(h *host.Host, args []string) (*unit, error) {
 	if !f.socket {
 		return u, nil
 	}
-	if flags.Text("listen") != "" && !typed.Flags().Changed("listen") {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "--socket: the file of --config has listen: remove it there, and write --listen after --")
+	if f.system && listen == "" {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "--socket with --system: the state directory is another user's: write --listen unix:PATH or HOST:PORT after --")
 	}
-	path, err := socketPath(flags.Text("listen"), state)
+	path, err := socketPath(listen, state)
 	if err != nil {
 		return nil, err
 	}
-	if u.listen = path; path == "" {
-		u.listen = flags.Text("listen")
-	}
+	u.listen = cmp.Or(path, listen)
 	if at := slices.Index(u.command, "--listen"); at >= 0 {
 		u.command = slices.Delete(u.command, at, at+2)
 	}
