@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -28,7 +29,9 @@ func TestManaged(t *testing.T) {
 	get := func() {
 		t.Helper()
 		client := &http.Client{Transport: &http.Transport{
-			DisableKeepAlives: true, Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", path) },
+			DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "unix", path)
+			},
 		}}
 		res, err := client.Get("http://wolffia/health")
 		if err != nil {
