@@ -142,7 +142,7 @@ func TestKeys(t *testing.T) {
 	}
 	zoe := registry.Owner{OrganizationID: "acme", ProjectID: "web", UserID: "zoe"}
 	caller, code := ask(g, "any.example", "OPEN-SANDBOX-API-KEY", two)
-	if code != "" || caller != (service.Caller{Owner: zoe}) {
+	if code != "" || caller != (service.Caller{Owner: zoe, Key: "acme/web/zoe"}) {
 		t.Errorf("a bound key: %q, %+v", code, caller)
 	}
 	other := zoe

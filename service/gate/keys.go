@@ -44,7 +44,7 @@ func (k *Keys) Len() int {
 }
 
 // ReadKeys reads a key file, which must be a regular file of this user that others cannot read
-// (mode 0600). A line is a key of 16 to 512 printable characters without spaces. An owner,
+// (mode 0600), or a credential of systemd (LoadCredential=). A line is a key of 16 to 512 printable characters without spaces. An owner,
 // ORG/PROJECT/USER, may follow after a space: the key is then for the sandboxes of that owner only.
 // So may name=NAME, for quotas, metrics and the log; the default is the owner, or else the
 // beginning of the key's SHA-256. Empty lines and those that begin with # are ignored. No key, and
@@ -59,13 +59,8 @@ func ReadKeys(path string) (*Keys, error) {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "API keys %s: %w", path, err)
 	}
-	switch {
-	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return nil, runtime.Errorf(runtime.ErrInvalid, "API keys %s: not a regular file", path)
-	case int(st.Uid) != os.Geteuid():
-		return nil, runtime.Errorf(runtime.ErrInvalid, "API keys %s: the file belongs to uid %d: use a file of your own", path, st.Uid)
-	case st.Mode&0o077 != 0:
-		return nil, runtime.Errorf(runtime.ErrInvalid, "API keys %s: other users have access (mode %04o): chmod 600 it", path, st.Mode&0o7777)
+	if problem := exposed(&st, accessList(f), os.Geteuid()); problem != "" {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "API keys %s: %s", path, problem)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
 	switch {

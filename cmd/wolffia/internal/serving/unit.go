@@ -66,14 +66,21 @@ func (u *unit) socket() string {
 }
 
 // unitWord returns a word of a command line as systemd reads it (systemd.service(5), "Command
-// lines").
+// lines"). %d/ at its beginning, the directory of the unit's credentials, stays.
 func unitWord(s string) string {
-	s = strings.NewReplacer("%", "%%", "$", "$$", `\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s)
+	before := ""
+	if rest, is := strings.CutPrefix(s, credentials); is {
+		before, s = credentials, rest
+	}
+	s = before + strings.NewReplacer("%", "%%", "$", "$$", `\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s)
 	if s != "" && !strings.ContainsAny(s, " \t'\";") {
 		return s
 	}
 	return `"` + s + `"`
 }
+
+// credentials is the directory of a unit's credentials, in the unit (systemd.unit(5), "Specifiers").
+const credentials = "%d/"
 
 // unitFlags are the flags of serve install and uninstall.
 type unitFlags struct {
