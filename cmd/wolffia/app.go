@@ -26,7 +26,7 @@ var commands = withAgents(map[string]func(*host.Host) *cobra.Command{
 	"prune": pruneCommand, "rm": rmCommand, "run": runCommand, "scan": scanCommand, "serve": serving.ServeCommand,
 	"session": sessionCommand, "shell": shellCommand, "snapshot": review.SnapshotCommand, "start": startCommand, "stop": stopCommand,
 	"touch": touchCommand, "tour": tourCommand, "trust": trustCommand, "untrust": untrustCommand, "version": versionCommand,
-	"volume": volumeCommand, "why": why.Command,
+	"volume": volumeCommand, "why": why.Command, "wrap": wrapCommand,
 })
 
 // command builds the whole command line or, if word is the name of a command, what that needs: to

@@ -49,6 +49,7 @@ changed, it counts after wolffia trust.`,
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "replace a file that exists")
+	cmd.AddCommand(initMCPCommand(h))
 	return cmd
 }
 
