@@ -54,7 +54,7 @@ var maxWords = map[string]int{
 	"docs/hosts.md":                      930,
 	"docs/library.md":                    300,
 	"docs/limits.md":                     634,
-	"docs/mcp.md":                        870,
+	"docs/mcp.md":                        964,
 	"docs/network.md":                    1457,
 	"docs/opensandbox.md":                1470,
 	"docs/packages.md":                   2,
@@ -83,7 +83,7 @@ var maxWords = map[string]int{
 }
 
 // maxDocuments is how many words all pages may have together.
-const maxDocuments = 49500
+const maxDocuments = 50600
 
 // tables are the parts of a page that tests write: see package doctable.
 var tables = regexp.MustCompile(`(?ms)^<!-- \w+: [^\n]* -->\n.*?^<!-- end of \w+ -->$`)
