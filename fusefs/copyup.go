@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/gate"
+	"wolffia/internal/sys/beneath"
 )
 
 // An upperCopy is a copy of the host's object, not yet at its place.
@@ -130,13 +131,12 @@ func (cs *contents) copyObject(c *upperCopy, from int, o *object, keep int64) (e
 		}
 		return cs.copyFile(c.fd, from, o, keep)
 	case unix.S_IFLNK:
-		target := make([]byte, unix.PathMax)
-		n, err := unix.Readlinkat(from, "", target)
+		target, err := beneath.Readlink(from, "")
 		if err != nil {
 			return errnoOf(err)
 		}
 		name := cs.copied.temp()
-		if err := unix.Symlinkat(string(target[:n]), work, name); err != nil {
+		if err := unix.Symlinkat(target, work, name); err != nil {
 			return errnoOf(err)
 		}
 		c.name = name

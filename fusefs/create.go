@@ -8,6 +8,7 @@ import (
 
 	"wolffia/fusefs/gate"
 	"wolffia/internal/git/gitguard"
+	"wolffia/internal/sys/beneath"
 	"wolffia/perm"
 )
 
@@ -228,12 +229,11 @@ func (t *tree) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.Stat
 		return nil, fuse.Status(errno)
 	}
 	defer h.release()
-	buf := make([]byte, unix.PathMax)
-	size, err := unix.Readlinkat(h.fd, "", buf)
+	target, err := beneath.Readlink(h.fd, "")
 	if err != nil {
 		return nil, fuse.Status(errnoOf(err))
 	}
-	return buf[:size], fuse.OK
+	return []byte(target), fuse.OK
 }
 
 // Create makes a file and opens it. Without O_EXCL it opens a file that exists.

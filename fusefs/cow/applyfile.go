@@ -224,7 +224,7 @@ func (a *applying) applyMode(d *draft) {
 func (a *applying) write(d *draft) error {
 	if d.upper.object.isLink() {
 		var target string
-		err := a.inOwn(d.Path, func(dir int, name string) (err error) { target, err = readLink(dir, name); return err })
+		err := a.inOwn(d.Path, func(dir int, name string) (err error) { target, err = beneath.Readlink(dir, name); return err })
 		if err == nil {
 			err = unix.Symlinkat(target, d.dir, d.temp)
 		}
@@ -241,12 +241,12 @@ func (a *applying) write(d *draft) error {
 		return err
 	}
 	defer from.Close()
-	fd, err := beneath.Open(d.dir, d.temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	to, err := beneath.Create(d.dir, d.temp, 0o600)
 	if err != nil {
 		return err
 	}
-	to := os.NewFile(uintptr(fd), d.temp)
 	defer to.Close()
+	fd := int(to.Fd())
 	if d.object, err = statAt(fd, ""); err != nil {
 		return err
 	}

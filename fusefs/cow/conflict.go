@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/sys/beneath"
 	"wolffia/perm"
 )
 
@@ -194,7 +195,7 @@ func (p *plan) equalContent(c *change, d *place) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		b, err := readLink(d.hostFD, name)
+		b, err := beneath.Readlink(d.hostFD, name)
 		return a == b && err == nil, nil
 	case !c.upper.object.isFile():
 		return true, nil

@@ -250,13 +250,6 @@ func asFile(fd int, _ int64, err error) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "file"), nil
 }
 
-// readLink returns the target of the symbolic link called name in dir.
-func readLink(dir int, name string) (string, error) {
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(dir, name, buf)
-	return string(buf[:max(n, 0)]), err
-}
-
 // state returns the state inside the directory p.
 func (l *Layers) state(p string) perm.State {
 	s := l.Rules.Root()

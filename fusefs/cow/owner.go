@@ -87,9 +87,9 @@ func (l *Layers) onOwn(dir int, name string, f func(fd int) error) error {
 	return l.asOwner(fd, func() error { return f(fd) })
 }
 
-// ownLink is readLink in the upper layer.
+// ownLink is beneath.Readlink in the upper layer.
 func (l *Layers) ownLink(dir int, name string) (target string, err error) {
-	err = l.asOwner(dir, func() (err error) { target, err = readLink(dir, name); return err })
+	err = l.asOwner(dir, func() (err error) { target, err = beneath.Readlink(dir, name); return err })
 	return target, err
 }
 

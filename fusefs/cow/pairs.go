@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/sys/beneath"
 	"wolffia/perm"
 	"wolffia/runtime"
 )
@@ -101,7 +102,7 @@ func (r *reader) read(q *pair, buf []byte, root int, at string, o *object) ([]by
 
 // content is read for what can be read.
 func (r *reader) content(q *pair, buf []byte, root int, at string, o *object) ([]byte, error) {
-	openParent, link, open := openDir, readLink, openRegular
+	openParent, link, open := openDir, beneath.Readlink, openRegular
 	if root == r.Upper {
 		openParent, link, open = r.ownDir, r.ownLink, r.openOwn
 	}

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/sys/beneath"
 	"wolffia/runtime"
 )
 
@@ -312,11 +312,10 @@ func (u *unpacker) file(parent int, base, name string, h *tar.Header, content io
 	}
 	u.size += h.Size
 	return u.replace(parent, base, name, func() (err error) {
-		fd, err := unix.Openat(parent, base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		f, err := beneath.Create(parent, base, 0o600)
 		if err != nil {
 			return err
 		}
-		f := os.NewFile(uintptr(fd), base)
 		defer func() { err = errors.Join(err, f.Close()) }()
 		var at int64
 		for {

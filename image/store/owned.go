@@ -154,7 +154,7 @@ func (f *filler) add(o *Owned) error {
 		err = f.copy(from, dir, base)
 	case unix.S_IFLNK:
 		var text string
-		if text, err = readlink(from); err == nil {
+		if text, err = beneath.Readlink(from, ""); err == nil {
 			err = unix.Symlinkat(text, dir, base)
 		}
 	case unix.S_IFIFO:
@@ -183,13 +183,6 @@ func mapped(id uint32) int {
 		return 65534
 	}
 	return int(id)
-}
-
-// readlink returns the text of a symbolic link that is open.
-func readlink(fd int) (string, error) {
-	b := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(fd, "", b)
-	return string(b[:max(n, 0)]), err
 }
 
 // setCapabilities sets the file capabilities of a regular file.
@@ -247,11 +240,10 @@ func (f *filler) copy(from, dir int, base string) error {
 		return err
 	}
 	defer in.Close()
-	fd, err := unix.Openat(dir, base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	out, err := beneath.Create(dir, base, 0o600)
 	if err != nil {
 		return err
 	}
-	out := os.NewFile(uintptr(fd), base)
 	_, err = io.Copy(out, in)
 	return errors.Join(err, out.Close())
 }

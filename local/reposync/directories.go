@@ -148,11 +148,10 @@ func pointerText(to string) string { return "gitdir: " + to + "\n" }
 
 // writePointer makes the file .git of a working tree.
 func writePointer(place *os.File, to string) error {
-	fd, err := beneath.Open(int(place.Fd()), ".git", unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o666)
+	f, err := beneath.Create(int(place.Fd()), ".git", 0o666)
 	if err != nil {
 		return &os.PathError{Op: "make", Path: filepath.Join(place.Name(), ".git"), Err: err}
 	}
-	f := os.NewFile(uintptr(fd), filepath.Join(place.Name(), ".git"))
 	_, err = f.WriteString(pointerText(to))
 	return errors.Join(err, chownLike(place, ".git", place), f.Close())
 }

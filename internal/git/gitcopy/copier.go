@@ -267,11 +267,10 @@ func (c *Copier) copyTarget(tmp, at string, tree int, here, to string, same func
 
 // put makes the file at the path name of the directory dir, with the given text.
 func (c *Copier) put(dir int, name string, text []byte) error {
-	fd, err := beneath.Open(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o644)
+	f, err := beneath.Create(dir, name, 0o644)
 	if err != nil {
 		return err
 	}
-	f := os.NewFile(uintptr(fd), name)
 	_, err = f.Write(text)
 	return errors.Join(err, f.Close())
 }

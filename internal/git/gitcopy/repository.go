@@ -603,13 +603,12 @@ func (p *copying) file(to, from int, name string, st *unix.Stat_t) error {
 	if err := unix.Fstat(in, &now); err != nil || now.Mode&unix.S_IFMT != unix.S_IFREG {
 		return err
 	}
-	out, err := beneath.Open(to, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	target, err := beneath.Create(to, name, 0o600)
 	if err != nil {
 		return err
 	}
-	target := os.NewFile(uintptr(out), name)
 	_, err = io.Copy(target, io.LimitReader(source, maxBytes))
-	err = errors.Join(err, unix.Fchmod(out, now.Mode&0o777|0o600), target.Close())
+	err = errors.Join(err, unix.Fchmod(int(target.Fd()), now.Mode&0o777|0o600), target.Close())
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/pathname"
+	"wolffia/internal/sys/beneath"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -275,7 +276,7 @@ func regularIn(root, name string) string {
 		return ""
 	}
 	defer dir.Close()
-	fd, err := unix.Openat2(int(dir.Fd()), name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+	fd, err := beneath.OpenIn(int(dir.Fd()), name, unix.O_PATH)
 	if err != nil {
 		return ""
 	}
@@ -284,10 +285,8 @@ func regularIn(root, name string) string {
 	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return ""
 	}
-	path, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
-	real, err2 := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(dir.Fd())))
-	below, in := strings.CutPrefix(path, strings.TrimSuffix(real, "/")+"/")
-	if err != nil || err2 != nil || !in {
+	below, err := beneath.NameIn(int(dir.Fd()), fd)
+	if err != nil {
 		return ""
 	}
 	return "/" + below

@@ -15,6 +15,7 @@ import (
 
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/beneath"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -170,17 +171,6 @@ func nest(b *boot.Params, in, m *runtime.Mount) error {
 	return mountAt(m, w.at)
 }
 
-// openBelow opens a name in the directory at without following symbolic links. Other than
-// beneath.Open, it enters what is mounted there.
-func openBelow(at int, name string, flags int, mode uint32) (int, error) {
-	how := &unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(mode), Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH}
-	for {
-		if fd, err := unix.Openat2(at, name, how); !errors.Is(err, unix.EINTR) {
-			return fd, err
-		}
-	}
-}
-
 // A walk goes down a tree that others change, and makes what is missing.
 type walk struct {
 	at    int    // descriptor
@@ -196,10 +186,10 @@ func (w *walk) enter(name string, isFile bool) error {
 	if isFile {
 		flags, kind, want = unix.O_PATH|unix.O_NOFOLLOW, unix.S_IFREG, "file"
 	}
-	fd, err := openBelow(w.at, name, flags, 0)
+	fd, err := beneath.OpenAcross(w.at, name, flags, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = w.make(name, isFile); err == nil || errors.Is(err, fs.ErrExist) {
-			fd, err = openBelow(w.at, name, flags, 0)
+			fd, err = beneath.OpenAcross(w.at, name, flags, 0)
 		}
 	}
 	var st unix.Stat_t
@@ -226,7 +216,7 @@ func (w *walk) make(name string, isFile bool) error {
 		if !isFile {
 			return unix.Mkdirat(w.at, name, 0o755)
 		}
-		fd, err := openBelow(w.at, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o644)
+		fd, err := beneath.OpenAcross(w.at, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o644)
 		if err == nil {
 			_ = unix.Close(fd)
 		}

@@ -4,7 +4,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -65,11 +64,4 @@ func (t *tree) enter(name string) (directory, error) {
 }
 
 // target implements directory.
-func (t *tree) target(name string) (string, error) {
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(int(t.f.Fd()), name, buf)
-	if err != nil {
-		return "", err
-	}
-	return strings.Clone(string(buf[:n])), nil
-}
+func (t *tree) target(name string) (string, error) { return beneath.Readlink(int(t.f.Fd()), name) }

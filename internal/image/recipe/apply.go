@@ -10,7 +10,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -230,11 +229,10 @@ func (s *Sources) copyText(t *target, src *source, into bool) error {
 	if t.mode >= 0 {
 		mode = uint32(t.mode)
 	}
-	if err := t.file(dir, base, bytes.NewReader(src.Text), t.uid, t.gid, mode); err != nil {
+	if err := writeFile(dir, base, bytes.NewReader(src.Text), t.uid, t.gid, mode); err != nil {
 		return err
 	}
-	when := unix.NsecToTimespec(time.Unix(0, 0).UnixNano()) // the same text is the same layer
-	return unix.UtimesNanoAt(int(dir.Fd()), base, []unix.Timespec{{Nsec: unix.UTIME_OMIT}, when}, unix.AT_SYMLINK_NOFOLLOW)
+	return setTime(int(dir.Fd()), base, unix.Timespec{}) // the same text is the same layer
 }
 
 // owner returns the ids of USER[:GROUP], which are numbers, or names of the target's /etc/passwd and

@@ -3,6 +3,7 @@
 package recipe
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -92,21 +93,18 @@ func (s *source) find() error {
 
 // ignored reports whether .dockerignore leaves out a name, or the directory that it is in.
 func (s *source) ignored(name string) bool {
-	if len(s.Ignore) == 0 {
-		return false
-	}
-	out, err := s.ignore.MatchesOrParentMatches(name)
-	return err != nil || out
+	return matches(s.ignore, name)
 }
 
 // excluded reports whether a name that is copied is left out.
 func (s *source) excluded(name string) bool {
-	if len(s.Exclude) > 0 {
-		if out, err := s.except.MatchesOrParentMatches(name); err != nil || out {
-			return true
-		}
-	}
-	return false
+	return matches(s.except, name)
+}
+
+// matches reports whether a name, or a directory that it is in, matches; true after an error.
+func matches(patterns *patternmatcher.PatternMatcher, name string) bool {
+	is, err := patterns.MatchesOrParentMatches(name)
+	return is || err != nil
 }
 
 // match returns the names that a pattern's parts match below dir, sorted.
@@ -153,39 +151,17 @@ func (s *source) list(dir string) ([]string, error) {
 }
 
 // under returns a name for beneath.Open.
-func under(name string) string {
-	if name == "" {
-		return "."
-	}
-	return name
-}
+func under(name string) string { return cmp.Or(name, ".") }
 
 // resolve returns the name without links that a name means, as if the source were the root
 // directory.
 func (s *source) resolve(name string) (string, error) {
-	fd, err := unix.Openat2(int(s.root.Fd()), under(name), &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
-	})
+	fd, err := beneath.OpenIn(int(s.root.Fd()), under(name), unix.O_PATH)
 	if err != nil {
 		return "", err
 	}
 	defer unix.Close(fd)
-	real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
-	if err != nil {
-		return "", err
-	}
-	root, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", s.root.Fd()))
-	if err != nil {
-		return "", err
-	}
-	if root == "/" {
-		root = ""
-	}
-	rest, ok := strings.CutPrefix(real, root)
-	if !ok || rest != "" && rest[0] != '/' {
-		return "", unix.EXDEV
-	}
-	return strings.TrimPrefix(rest, "/"), nil
+	return beneath.NameIn(int(s.root.Fd()), fd)
 }
 
 // stat returns a name's status, over no link.
@@ -209,9 +185,7 @@ func (s *source) readlink(name string) (string, error) {
 		return "", err
 	}
 	defer unix.Close(fd)
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(fd, "", buf)
-	return string(buf[:max(n, 0)]), err
+	return beneath.Readlink(fd, "")
 }
 
 // open opens a regular file.
@@ -219,13 +193,9 @@ func (s *source) open(name string) (io.ReadCloser, error) {
 	return beneath.OpenFile(int(s.root.Fd()), name)
 }
 
-// each calls do with a name and all below it that is copied: a directory before its content. A
-// directory that .dockerignore leaves out is there for the names below it that it does not.
-func (s *source) each(name string, do func(name string, st *unix.Stat_t) error) error {
-	return s.walk(name, nil, do)
-}
-
-// walk is each for a name in directories of which do does not know yet.
+// walk calls do with a name and all below it that is copied: a directory before its content. A
+// directory that .dockerignore leaves out is there for the names below it that it does not: pending
+// are those on the way to name of which do does not know yet.
 func (s *source) walk(name string, pending []string, do func(name string, st *unix.Stat_t) error) error {
 	st, err := s.stat(name)
 	if err != nil {
@@ -277,7 +247,7 @@ func (f facts) sum() string { return fmt.Sprintf("%x", f.hash.Sum(nil)) }
 func (s *source) digest(out facts) error {
 	if s.root != nil && s.Image == "" {
 		for _, top := range s.found {
-			err := s.each(top, func(name string, st *unix.Stat_t) (err error) {
+			err := s.walk(top, nil, func(name string, st *unix.Stat_t) (err error) {
 				text := ""
 				switch st.Mode & unix.S_IFMT {
 				case unix.S_IFLNK:
@@ -325,8 +295,7 @@ func (s *source) sum(name string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	c := newContent(f)
-	return c.sum()
+	return newContent(f).sum()
 }
 
 // A content is a file that is read, and its digest.

@@ -2,7 +2,6 @@ package recipe
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path"
@@ -10,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/sys/rmtree"
+	"wolffia/internal/sys/beneath"
 )
 
 // A target is the root directory that files are put into.
@@ -23,9 +22,7 @@ type target struct {
 
 // inRoot opens a path as if the target were the root directory: links lead nowhere else.
 func (t *target) inRoot(name string, flags int) (int, error) {
-	return unix.Openat2(int(t.root.Fd()), under(strings.TrimPrefix(name, "/")), &unix.OpenHow{
-		Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
-	})
+	return beneath.OpenIn(int(t.root.Fd()), under(strings.TrimPrefix(name, "/")), flags)
 }
 
 // dir returns a directory, with the missing ones on the way made. The caller closes it.
@@ -48,16 +45,7 @@ func (t *target) dir(name string) (*os.File, error) {
 	if err := t.mkdir(int(parent.Fd()), path.Base(name), 0o755); err != nil {
 		return nil, &os.PathError{Op: "make", Path: name, Err: err}
 	}
-	return enter(parent, path.Base(name))
-}
-
-// enter opens a directory in another one, over no link.
-func enter(dir *os.File, base string) (*os.File, error) {
-	fd, err := unix.Openat(int(dir.Fd()), base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: base, Err: err}
-	}
-	return os.NewFile(uintptr(fd), base), nil
+	return below(parent, path.Base(name))
 }
 
 // mkdir makes a directory of the target's owner.
@@ -65,11 +53,11 @@ func (t *target) mkdir(dir int, base string, mode uint32) error {
 	if err := unix.Mkdirat(dir, base, 0o700); err != nil {
 		return err
 	}
-	return t.own(dir, base, t.uid, t.gid, mode)
+	return own(dir, base, t.uid, t.gid, mode)
 }
 
 // own sets owner and mode of a file that is not a link.
-func (t *target) own(dir int, base string, uid, gid int, mode uint32) error {
+func own(dir int, base string, uid, gid int, mode uint32) error {
 	if err := unix.Fchownat(dir, base, uid, gid, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return err
 	}
@@ -91,10 +79,10 @@ func clearWay(dir *os.File, base string) error {
 // put copies a name of a source, and all below it, to base in dir. A directory is copied into an
 // existing one. What was read is added to a digest.
 func (t *target) put(s *source, name string, dir *os.File, base string, out facts) error {
-	return s.each(name, func(n string, st *unix.Stat_t) error {
+	return s.walk(name, nil, func(n string, st *unix.Stat_t) error {
 		rest := strings.TrimPrefix(strings.TrimPrefix(n, name), "/")
 		at, last := path.Split(path.Join(base, rest))
-		to, err := t.below(dir, strings.TrimSuffix(at, "/"))
+		to, err := below(dir, strings.TrimSuffix(at, "/"))
 		if err != nil {
 			return err
 		}
@@ -107,11 +95,9 @@ func (t *target) put(s *source, name string, dir *os.File, base string, out fact
 	})
 }
 
-// below opens a directory that put has made, over no link.
-func (t *target) below(dir *os.File, name string) (*os.File, error) {
-	fd, err := unix.Openat2(int(dir.Fd()), under(name), &unix.OpenHow{
-		Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
-	})
+// below opens a directory below another one, over no link.
+func below(dir *os.File, name string) (*os.File, error) {
+	fd, err := beneath.OpenAcross(int(dir.Fd()), under(name), unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}
@@ -142,22 +128,10 @@ func (t *target) putOne(s *source, name string, st *unix.Stat_t, dir *os.File, b
 		} else if err != nil {
 			return "", err
 		}
-		if err := t.own(fd, base, t.uid, t.gid, t.modeOf(st)); err != nil {
-			return "", err
-		}
+		err = own(fd, base, t.uid, t.gid, t.modeOf(st))
 	case unix.S_IFLNK:
-		text, err = s.readlink(name)
-		if err == nil {
-			err = clearWay(dir, base)
-		}
-		if err == nil {
-			err = unix.Symlinkat(text, fd, base)
-		}
-		if err == nil {
-			err = unix.Fchownat(fd, base, t.uid, t.gid, unix.AT_SYMLINK_NOFOLLOW)
-		}
-		if err != nil {
-			return "", err
+		if text, err = s.readlink(name); err == nil {
+			err = symlink(dir, base, text, t.uid, t.gid)
 		}
 	case unix.S_IFREG:
 		in, err := s.open(name)
@@ -166,39 +140,46 @@ func (t *target) putOne(s *source, name string, st *unix.Stat_t, dir *os.File, b
 		}
 		defer in.Close()
 		c := newContent(in)
-		if err := t.file(dir, base, c, t.uid, t.gid, t.modeOf(st)); err != nil {
-			return "", err
-		}
-		if text, err = c.sum(); err != nil {
-			return "", err
+		if err = writeFile(dir, base, c, t.uid, t.gid, t.modeOf(st)); err == nil {
+			text, err = c.sum()
 		}
 	default:
-		return "", invalid("it is a socket, a FIFO or a device, which cannot be copied")
+		err = invalid("it is a socket, a FIFO or a device, which cannot be copied")
 	}
-	return text, unix.UtimesNanoAt(fd, base, []unix.Timespec{{Nsec: unix.UTIME_OMIT}, st.Mtim}, unix.AT_SYMLINK_NOFOLLOW)
+	if err == nil {
+		err = setTime(fd, base, st.Mtim)
+	}
+	return text, err
 }
 
-// file makes a regular file.
-func (t *target) file(dir *os.File, base string, content io.Reader, uid, gid int, mode uint32) (err error) {
+// setTime sets when the content of a file was changed last.
+func setTime(dir int, base string, at unix.Timespec) error {
+	return unix.UtimesNanoAt(dir, base, []unix.Timespec{{Nsec: unix.UTIME_OMIT}, at}, unix.AT_SYMLINK_NOFOLLOW)
+}
+
+// symlink makes a symbolic link.
+func symlink(dir *os.File, base, text string, uid, gid int) error {
 	if err := clearWay(dir, base); err != nil {
 		return err
 	}
-	fd, err := unix.Openat(int(dir.Fd()), base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err := unix.Symlinkat(text, int(dir.Fd()), base); err != nil {
+		return err
+	}
+	return unix.Fchownat(int(dir.Fd()), base, uid, gid, unix.AT_SYMLINK_NOFOLLOW)
+}
+
+// writeFile makes a regular file.
+func writeFile(dir *os.File, base string, content io.Reader, uid, gid int, mode uint32) (err error) {
+	if err := clearWay(dir, base); err != nil {
+		return err
+	}
+	f, err := beneath.Create(int(dir.Fd()), base, 0o600)
 	if err != nil {
 		return err
 	}
-	f := os.NewFile(uintptr(fd), base)
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if _, err := io.Copy(f, content); err != nil {
 		return err
 	}
-	return t.own(int(dir.Fd()), base, uid, gid, mode)
-}
-
-// remove removes base in dir, with all below it.
-func remove(dir *os.File, base string) error {
-	if err := rmtree.Remove(dir, base); err != nil {
-		return fmt.Errorf("replace: %w", err)
-	}
-	return nil
+	return own(int(dir.Fd()), base, uid, gid, mode)
 }

@@ -7,12 +7,15 @@ import (
 	"compress/bzip2"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/sys/rmtree"
 )
 
 // unpack unpacks a file into the destination, if it is an archive. It reports whether it is one.
@@ -108,8 +111,8 @@ func (t *target) entryOf(dir *os.File, h *tar.Header, content io.Reader, chown b
 	if h.Typeflag != tar.TypeDir {
 		var st unix.Stat_t
 		if unix.Fstatat(fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
-			if err := remove(parent, base); err != nil {
-				return err
+			if err := rmtree.Remove(parent, base); err != nil {
+				return fmt.Errorf("replace: %w", err)
 			}
 		}
 	}
@@ -118,32 +121,18 @@ func (t *target) entryOf(dir *os.File, h *tar.Header, content io.Reader, chown b
 		if err := unix.Mkdirat(fd, base, 0o700); err != nil && err != unix.EEXIST {
 			return err
 		}
-		sub, err := enter(parent, base) // not a link
+		sub, err := below(parent, base) // not a link
 		if err != nil {
 			return err
 		}
 		_ = sub.Close()
-		err = t.own(fd, base, uid, gid, mode)
-		if err != nil {
-			return err
-		}
 	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
-		if err := t.file(parent, base, content, uid, gid, mode); err != nil {
-			return err
-		}
+		err = writeFile(parent, base, content, uid, gid, mode)
 	case tar.TypeSymlink:
-		if err := clearWay(parent, base); err != nil {
-			return err
-		}
-		if err := unix.Symlinkat(h.Linkname, fd, base); err != nil {
-			return err
-		}
-		if err := unix.Fchownat(fd, base, uid, gid, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			return err
-		}
+		err = symlink(parent, base, h.Linkname, uid, gid)
 	case tar.TypeLink:
 		to := path.Clean("/" + h.Linkname)[1:]
-		from, err := t.below(dir, path.Dir(to))
+		from, err := below(dir, path.Dir(to))
 		if err != nil {
 			return err
 		}
@@ -156,22 +145,22 @@ func (t *target) entryOf(dir *os.File, h *tar.Header, content io.Reader, chown b
 		if err := clearWay(parent, base); err != nil {
 			return err
 		}
-		if err := unix.Mknodat(fd, base, unix.S_IFIFO, 0); err != nil {
-			return err
-		}
-		if err := t.own(fd, base, uid, gid, mode); err != nil {
-			return err
-		}
+		err = unix.Mknodat(fd, base, unix.S_IFIFO, 0)
 	default:
-		return errors.New("it is of a kind that no image has")
+		err = errors.New("it is of a kind that no image has")
 	}
-	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(h.ModTime.UnixNano())}
-	return unix.UtimesNanoAt(fd, base, times, unix.AT_SYMLINK_NOFOLLOW)
+	if err == nil && (h.Typeflag == tar.TypeDir || h.Typeflag == tar.TypeFifo) {
+		err = own(fd, base, uid, gid, mode)
+	}
+	if err == nil {
+		err = setTime(fd, base, unix.NsecToTimespec(h.ModTime.UnixNano()))
+	}
+	return err
 }
 
 // make returns a directory below dir, with the missing ones on the way made, over no link.
 func (t *target) make(dir *os.File, name string) (*os.File, error) {
-	if f, err := t.below(dir, name); err == nil || name == "." {
+	if f, err := below(dir, name); err == nil || name == "." {
 		return f, err
 	}
 	parent, err := t.make(dir, path.Dir(name))
@@ -182,5 +171,5 @@ func (t *target) make(dir *os.File, name string) (*os.File, error) {
 	if err := t.mkdir(int(parent.Fd()), path.Base(name), 0o755); err != nil && err != unix.EEXIST {
 		return nil, err
 	}
-	return enter(parent, path.Base(name))
+	return below(parent, path.Base(name))
 }

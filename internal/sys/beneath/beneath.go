@@ -29,6 +29,22 @@ func Open(dir int, path string, flags int, mode uint32) (int, error) {
 	})
 }
 
+// OpenAcross is Open, but enters what is mounted on the way.
+func OpenAcross(dir int, path string, flags int, mode uint32) (int, error) {
+	return open(dir, path, &unix.OpenHow{
+		Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(mode),
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	})
+}
+
+// OpenIn opens path as if the directory dir were the root directory: it follows symbolic links, and
+// none leads out of dir. flags are as in Open. The error is an Errno.
+func OpenIn(dir int, path string, flags int) (int, error) {
+	return open(dir, path, &unix.OpenHow{
+		Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	})
+}
+
 // OpenPlain opens what is at an absolute path, over no symbolic link (ELOOP), but over mounts.
 // flags are as in Open. The error is an *os.PathError. The caller closes the file.
 func OpenPlain(path string, flags int) (*os.File, error) {
