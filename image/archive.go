@@ -3,8 +3,6 @@ package image
 import (
 	"archive/tar"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,12 +80,11 @@ func openArchive(ctx context.Context, file string, progress func(done, total int
 		}
 		count.total += e.size
 	}
-	sum := sha256.Sum256(config)
 	src := &source{close: func() { _ = f.Close() }, tags: images[0].RepoTags}
-	src.ID, src.Config = "sha256:"+hex.EncodeToString(sum[:]), config
+	src.ID, src.Config = store.IDOf(config), config
 	src.Layer = func(_ context.Context, n int) (io.ReadCloser, error) {
-		if n >= len(layers) {
-			return nil, runtime.Errorf(runtime.ErrInvalid, "the image has only %d layers, and a configuration for more", len(layers))
+		if err := enough(n, len(layers)); err != nil {
+			return nil, err
 		}
 		e, err := a.find(layers[n])
 		if err != nil {

@@ -25,9 +25,6 @@ type cook struct {
 	st      *store.Stage
 	sources *recipe.Sources
 	mounts  []string
-
-	copied  string // the digest of what was copied
-	skipped string // what was left out
 }
 
 // open opens the sources: directories of the host, and images, which are mounted.
@@ -71,19 +68,7 @@ func (k *cook) apply(above []*store.Image) error {
 			return err
 		}
 	}
-	if err := k.follow(root); err != nil {
-		return err
-	}
-	return k.close() // the stage is about to move
-}
-
-// follow does what the recipe says in a directory, and takes down what was copied.
-func (k *cook) follow(root string) error {
-	err := k.sources.Apply(root)
-	if err == nil {
-		k.copied, k.skipped = k.sources.Copied(), k.sources.Skipped()
-	}
-	return err
+	return k.sources.Apply(root)
 }
 
 // lowers returns the directories of images, the highest first, in which files have their owners.

@@ -2,7 +2,6 @@ package image
 
 import (
 	"archive/tar"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -21,14 +20,6 @@ import (
 	"wolffia/internal/sys/rmtree"
 	"wolffia/runtime"
 )
-
-// parentConfig returns the configuration of the images that a new one lies over; nil for none.
-func parentConfig(s *store.Store, above []*store.Image) (*v1.ConfigFile, error) {
-	if len(above) == 0 {
-		return nil, nil
-	}
-	return configFile(s, above)
-}
 
 // export writes an image.
 func export(s *store.Store, e *maker.Export) (*maker.Result, error) {
@@ -157,20 +148,11 @@ type stored struct {
 
 // newStored returns an image.
 func newStored(s *store.Store, images []*store.Image) (*stored, error) {
-	c, err := configFile(s, images)
+	c, raw, err := configFile(s, images)
 	if err != nil {
 		return nil, err
 	}
-	core := &stored{layers: map[v1.Hash]partial.UncompressedLayer{}}
-	own, err := s.ConfigFile(images[0].ID)
-	if err != nil {
-		return nil, err
-	}
-	if core.raw = own; own == nil || !same(c.RootFS.DiffIDs, parsedIDs(own)) {
-		if core.raw, err = json.Marshal(c); err != nil {
-			return nil, err
-		}
-	}
+	core := &stored{raw: raw, layers: map[v1.Hash]partial.UncompressedLayer{}}
 	n := len(c.RootFS.DiffIDs)
 	for _, img := range images {
 		if !img.Empty {
@@ -198,13 +180,6 @@ func (i ociImage) Manifest() (*v1.Manifest, error) {
 func (i ociImage) RawManifest() ([]byte, error) { return partial.RawManifest(i) }
 func (i ociImage) Digest() (v1.Hash, error)     { return partial.Digest(i) }
 func (i ociImage) Size() (int64, error)         { return partial.Size(i) }
-
-// parsedIDs returns the digests of the layers in a configuration file.
-func parsedIDs(raw []byte) []v1.Hash {
-	var c v1.ConfigFile
-	_ = json.Unmarshal(raw, &c)
-	return c.RootFS.DiffIDs
-}
 
 func (s *stored) RawConfigFile() ([]byte, error) { return s.raw, nil }
 

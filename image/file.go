@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	goruntime "runtime"
+	"slices"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -17,63 +18,48 @@ import (
 	"wolffia/runtime"
 )
 
-// configFile returns the configuration of an image as it is when it is written: that of the store,
-// unless its layers are one there.
-func configFile(s *store.Store, images []*store.Image) (*v1.ConfigFile, error) {
-	raw, err := s.ConfigFile(images[0].ID)
-	if err != nil {
-		return nil, err
+// configFile returns the configuration of an image as it is when it is written, and its text: that
+// of the store, unless its layers are one there.
+func configFile(s *store.Store, images []*store.Image) (c *v1.ConfigFile, raw []byte, err error) {
+	if raw, err = s.ConfigFile(images[0].ID); err != nil {
+		return nil, nil, err
 	}
 	if raw == nil { // pulled by an earlier version
 		raw, err = json.Marshal(map[string]any{"architecture": goruntime.GOARCH, "os": "linux", "config": images[0].Config})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	c, err := v1.ParseConfigFile(bytes.NewReader(raw))
-	if err != nil {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "image %s is damaged: %w", store.Short(images[0].ID), err)
+	if c, err = v1.ParseConfigFile(bytes.NewReader(raw)); err != nil {
+		return nil, nil, runtime.Errorf(runtime.ErrUnavailable, "image %s is damaged: %w", store.Short(images[0].ID), err)
 	}
 	ids, err := diffIDs(s, images)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if same(c.RootFS.DiffIDs, ids) {
-		return c, nil
+	if slices.Equal(c.RootFS.DiffIDs, ids) {
+		return c, raw, nil
 	}
 	c.RootFS = v1.RootFS{Type: "layers", DiffIDs: ids}
 	c.History = []v1.History{{Created: c.Created, CreatedBy: "wolffia: the layers of " + images[0].ID + " in one"}}
-	return c, nil
-}
-
-func same(a, b []v1.Hash) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
+	raw, err = json.Marshal(c)
+	return c, raw, err
 }
 
 // diffIDs returns the digests of an image's layers, the lowest first. It makes the layer of an
 // unpacked tree, if that was not done before.
 func diffIDs(s *store.Store, images []*store.Image) ([]v1.Hash, error) {
 	ids := []v1.Hash{}
-	for i := len(images) - 1; i >= 0; i-- {
-		img := images[i]
+	for _, img := range slices.Backward(images) {
 		if img.Empty {
 			continue
 		}
 		digest := img.Layers[len(img.Layers)-1]
 		if img.Parent == "" {
-			flat, err := flatOf(s, img)
-			if err != nil {
+			var err error
+			if digest, err = flatOf(s, img); err != nil {
 				return nil, err
 			}
-			digest = flat.DiffID
 		}
 		h, err := v1.NewHash(digest)
 		if err != nil {
@@ -84,16 +70,16 @@ func diffIDs(s *store.Store, images []*store.Image) ([]v1.Hash, error) {
 	return ids, nil
 }
 
-// flatOf returns the layer that an image's own tree is.
-func flatOf(s *store.Store, img *store.Image) (*store.Flat, error) {
-	if f := s.Flat(img.ID); f != nil {
-		return f, nil
+// flatOf returns the digest of the layer that an image's own tree is.
+func flatOf(s *store.Store, img *store.Image) (string, error) {
+	if digest := s.Flat(img.ID); digest != "" {
+		return digest, nil
 	}
-	f, err := digestOf(func(w io.Writer) error { return writeLayer(s, img, w) })
+	digest, err := digestOf(func(w io.Writer) error { return writeLayer(s, img, w) })
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	return f, s.SetFlat(img.ID, f)
+	return digest, s.SetFlat(img.ID, digest)
 }
 
 // writeLayer writes an image's own tree as a layer.
@@ -105,21 +91,11 @@ func writeLayer(s *store.Store, img *store.Image, w io.Writer) error {
 	return layers.Write(w, s.Rootfs(img.ID), owners)
 }
 
-// digestOf returns the digest and the size of what a function writes.
-func digestOf(write func(io.Writer) error) (*store.Flat, error) {
-	sum, n := sha256.New(), new(size)
-	if err := write(io.MultiWriter(sum, n)); err != nil {
-		return nil, err
-	}
-	return &store.Flat{DiffID: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Size: int64(*n)}, nil
-}
-
-// A size counts bytes.
-type size int64
-
-func (n *size) Write(b []byte) (int, error) {
-	*n += size(len(b))
-	return len(b), nil
+// digestOf returns the digest of what a function writes.
+func digestOf(write func(io.Writer) error) (string, error) {
+	sum := sha256.New()
+	err := write(sum)
+	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), err
 }
 
 // childConfig returns the configuration file of an image with one layer more than its parent's, or

@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,9 +65,7 @@ func (l *layout) top(ctx context.Context) ([]byte, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	if l.found = d.Annotations[containerdName]; l.found == "" {
-		l.found = d.Annotations[refName]
-	}
+	l.found = cmp.Or(d.Annotations[containerdName], d.Annotations[refName])
 	raw, err = l.manifest(ctx, d)
 	return raw, string(d.MediaType), err
 }

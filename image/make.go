@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sys/unix"
 
 	"wolffia/image/maker"
@@ -46,12 +47,10 @@ func Make(ctx context.Context, req *maker.Request, ids *store.IDs) (*maker.Resul
 
 // commit makes an image, or finds the one that the same step has made.
 func commit(ctx context.Context, s *store.Store, c *maker.Commit, ids *store.IDs) (_ *maker.Result, err error) {
-	var above []*store.Image
 	skipped := ""
-	if c.Parent != "" {
-		if above, err = s.Lineage(c.Parent); err != nil {
-			return nil, err
-		}
+	above, err := s.Lineage(c.Parent)
+	if err != nil {
+		return nil, err
 	}
 	st, err := s.Stage(ctx)
 	if err != nil {
@@ -77,7 +76,10 @@ func commit(ctx context.Context, s *store.Store, c *maker.Commit, ids *store.IDs
 		if err := k.apply(above); err != nil {
 			return nil, err
 		}
-		child.Step, skipped = stepOf(c, k.copied), k.skipped
+		child.Step, skipped = stepOf(c, k.sources.Copied()), k.sources.Skipped()
+		if err := k.close(); err != nil { // the stage is about to move
+			return nil, err
+		}
 	case c.Upper != "":
 		if err := take(c, st); err != nil {
 			return nil, err
@@ -108,10 +110,10 @@ func fill(ctx context.Context, s *store.Store, f *maker.Fill, ids *store.IDs) (_
 	if err := k.open(f.Recipe); err != nil {
 		return nil, err
 	}
-	if err := k.follow(f.Dir); err != nil {
+	if err := k.sources.Apply(f.Dir); err != nil {
 		return nil, err
 	}
-	return &maker.Result{Digest: k.copied}, nil
+	return &maker.Result{Digest: k.sources.Copied()}, nil
 }
 
 // finish makes an image of a stage and its layer, if that has a file.
@@ -128,15 +130,17 @@ func finish(ctx context.Context, s *store.Store, c *maker.Commit, st *store.Stag
 		if child.Size, child.Files = stats.Size, stats.Files; stats.Several {
 			child.IDs = ids
 		}
-		made, err := digestOf(func(w io.Writer) error { return layers.Write(w, st.Layer(), nil) })
+		diffID, err = digestOf(func(w io.Writer) error { return layers.Write(w, st.Layer(), nil) })
 		if err != nil {
 			return nil, err
 		}
-		diffID = made.DiffID
 	case err != nil:
 		return nil, err
 	}
-	parent, err := parentConfig(s, above)
+	var parent *v1.ConfigFile
+	if err = nil; len(above) > 0 {
+		parent, _, err = configFile(s, above)
+	}
 	if err == nil {
 		child.Config, err = childConfig(parent, c, diffID, time.Now())
 	}

@@ -49,8 +49,8 @@ func openImage(ctx context.Context, from origin, progress func(done, total int64
 	}
 	src.ID, src.Config, src.Digest = m.Config.Digest.String(), config, digest.String()
 	src.Layer = func(ctx context.Context, n int) (io.ReadCloser, error) {
-		if n >= len(m.Layers) {
-			return nil, runtime.Errorf(runtime.ErrInvalid, "the image has only %d layers, and a configuration for more", len(m.Layers))
+		if err := enough(n, len(m.Layers)); err != nil {
+			return nil, err
 		}
 		d := m.Layers[n]
 		r, err := from.blob(ctx, d)
@@ -60,6 +60,14 @@ func openImage(ctx context.Context, from origin, progress func(done, total int64
 		return newLayer(newVerified("layer "+store.Short(d.Digest.String()), d.Digest.String(), d.Size, count.reader(r)), func() { _ = r.Close() })
 	}
 	return src, nil
+}
+
+// enough returns an error unless an image with so many layers has layer n.
+func enough(n, layers int) error {
+	if n >= layers {
+		return runtime.Errorf(runtime.ErrInvalid, "the image has only %d layers, and a configuration for more", layers)
+	}
+	return nil
 }
 
 // follow returns the manifest for this platform. An index may name another index.

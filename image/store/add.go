@@ -18,6 +18,7 @@ import (
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/rmtree"
 	"wolffia/internal/sys/statefile"
+	"wolffia/internal/sys/step"
 	"wolffia/runtime"
 )
 
@@ -40,15 +41,15 @@ type Source struct {
 // ErrUnsupported, it is for another platform; ErrUnavailable; or that of ctx.
 func (s *Store) Add(ctx context.Context, src *Source, lim Limits) (*Image, error) {
 	lim = lim.withDefaults()
-	if sum := sha256.Sum256(src.Config); src.ID != algorithm+hex.EncodeToString(sum[:]) {
-		return nil, invalid("configuration is damaged: its digest is sha256:%x, want %.100s", sum, src.ID)
+	if id := IDOf(src.Config); src.ID != id {
+		return nil, invalid("configuration is damaged: its digest is %s, want %.100s", id, src.ID)
 	}
 	desc, err := describe(src.Config, lim)
 	if err != nil {
 		return nil, err
 	}
-	if err := statedir.EnsureDir(s.path, 0o700, 0o077); err != nil {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "image store %s: %w", s.path, err)
+	if err := s.ensure(); err != nil {
+		return nil, err
 	}
 	place := placeOf(src)
 	release, err := s.lock(ctx, unix.F_WRLCK, placeOffset(place))
@@ -56,10 +57,14 @@ func (s *Store) Add(ctx context.Context, src *Source, lim Limits) (*Image, error
 		return nil, err
 	}
 	defer release()
-	img, err := s.record(ctx, src, "")
+	names := map[string]Name{}
+	if src.As != "" {
+		names[src.As] = Name{ID: src.ID, Digest: src.Digest}
+	}
+	img, err := s.publish(ctx, src.ID, "", names)
 	if errors.Is(err, runtime.ErrNotFound) {
 		if err = s.unpack(ctx, src, place, desc, lim); err == nil {
-			img, err = s.record(ctx, src, place)
+			img, err = s.publish(ctx, src.ID, place, names)
 			// another source was faster
 			err = errors.Join(err, storeError(rmtree.RemovePath(s.path, place)))
 		}
@@ -74,29 +79,48 @@ func placeOf(src *Source) string {
 	return hexOf(src.ID) + "." + hex.EncodeToString(sum[:8]) + coming
 }
 
-// record gives an image its name, and returns it. If it is not there, the unpacked directory at
-// place becomes it; without a place it is ErrNotFound.
-func (s *Store) record(ctx context.Context, src *Source, place string) (*Image, error) {
-	release, err := s.lock(ctx, unix.F_WRLCK, offset(src.ID))
+// ensure makes the store's directory.
+func (s *Store) ensure() error {
+	if err := statedir.EnsureDir(s.path, 0o700, 0o077); err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "image store %s: %w", s.path, err)
+	}
+	return nil
+}
+
+// publish gives an image names, and returns it. If it is not there, the directory called place
+// becomes it; without a place it is ErrNotFound.
+func (s *Store) publish(ctx context.Context, id, place string, names map[string]Name) (*Image, error) {
+	release, err := s.lock(ctx, unix.F_WRLCK, offset(id))
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	img, err := s.Get(src.ID)
+	img, err := s.Get(id)
 	if errors.Is(err, runtime.ErrNotFound) && place != "" {
-		if err := os.Rename(filepath.Join(s.path, place), filepath.Join(s.path, hexOf(src.ID))); err != nil {
+		err = os.Rename(filepath.Join(s.path, place), filepath.Join(s.path, hexOf(id)))
+		if err == nil {
+			err = statefile.Sync(s.path)
+		}
+		if err != nil {
 			return nil, storeError(err)
 		}
-		if err := statefile.Sync(s.path); err != nil {
-			return nil, storeError(err)
-		}
-		img, err = s.Get(src.ID)
+		step.Reached("image: added")
+		img, err = s.Get(id)
 	}
-	if err != nil || src.As == "" {
+	if err != nil || len(names) == 0 {
 		return img, err
 	}
-	name := Name{ID: src.ID, Digest: src.Digest, PulledAt: time.Now().UnixMilli()}
-	return img, s.changeNames(ctx, func(names map[string]Name) { names[src.As] = name })
+	return img, s.addNames(ctx, names)
+}
+
+// addNames records names as of now.
+func (s *Store) addNames(ctx context.Context, names map[string]Name) error {
+	return s.changeNames(ctx, func(all map[string]Name) {
+		for name, n := range names {
+			n.PulledAt = time.Now().UnixMilli()
+			all[name] = n
+		}
+	})
 }
 
 // changeNames replaces names.json.
@@ -111,10 +135,7 @@ func (s *Store) changeNames(ctx context.Context, change func(map[string]Name)) e
 		return err
 	}
 	change(names)
-	if err := statefile.WriteSync(filepath.Join(s.path, namesFile), names); err != nil {
-		return storeError(err)
-	}
-	return nil
+	return storeError(statefile.WriteSync(filepath.Join(s.path, namesFile), names))
 }
 
 // unpack makes the directory name, with all of an image on the disk. The caller holds the lock of
@@ -159,18 +180,30 @@ func (s *Store) unpack(ctx context.Context, src *Source, name string, desc *desc
 	if err := u.writeOwners(dir); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, configFile), src.Config, 0o600); err != nil {
+	return describeIn(dir, img, src.Config)
+}
+
+// describeIn writes an image's descriptions to its directory, and all in that to the disk: an
+// image is never checked again once it has its name.
+func describeIn(dir string, img *Image, config []byte) error {
+	if err := os.WriteFile(filepath.Join(dir, configFile), config, 0o600); err != nil {
 		return err
 	}
 	if err := statefile.WriteSync(filepath.Join(dir, imageFile), img); err != nil {
 		return err
 	}
-	// All of it must be on the disk before it has its name: an image is never checked
-	// again. One syncfs(2) is faster than an fsync(2) for each file.
-	if err := unix.Syncfs(int(t.root.Fd())); err != nil {
-		return fmt.Errorf("write the image to the disk: %w", err)
+	return syncFS(dir)
+}
+
+// syncFS writes the file system of a directory to the disk: one syncfs(2) is faster than an
+// fsync(2) for each file.
+func syncFS(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
 	}
-	return nil
+	defer f.Close()
+	return unix.Syncfs(int(f.Fd()))
 }
 
 // unpackLayer applies one layer of at most limit bytes, and returns its size. It reads the

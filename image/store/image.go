@@ -1,6 +1,8 @@
 package store
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -123,6 +125,12 @@ func describe(config []byte, lim Limits) (*description, error) {
 const maxText = 256 << 10
 
 const algorithm = "sha256:"
+
+// IDOf returns the id of the image with this configuration file.
+func IDOf(config []byte) string {
+	sum := sha256.Sum256(config)
+	return algorithm + hex.EncodeToString(sum[:])
+}
 
 // IsID reports whether s has the form of an image's id: "sha256:" and 64 lower-case
 // hexadecimal digits.

@@ -200,16 +200,20 @@ func (s *Store) delete(ctx context.Context, id string) error {
 // have left. It skips images that another process uses. It returns the images that it has
 // deleted, also with an error.
 func (s *Store) Prune(ctx context.Context, all bool) ([]*Entry, error) {
-	deleted := []*Entry{}
 	if err := s.Sweep(); err != nil {
-		return deleted, err
+		return []*Entry{}, err
 	}
 	entries, err := s.List()
 	if err != nil {
-		return deleted, err
+		return []*Entry{}, err
 	}
-	var errs []error
-	for _, e := range prunable(entries, all) {
+	return s.prune(ctx, prunable(entries, all), all)
+}
+
+// prune deletes images, but for those that are in use, or have a name and all is not set.
+func (s *Store) prune(ctx context.Context, doomed []*Entry, all bool) ([]*Entry, error) {
+	deleted, errs := []*Entry{}, []error(nil)
+	for _, e := range doomed {
 		err := s.pruneOne(ctx, e.ID, all)
 		switch {
 		case err == nil:

@@ -46,12 +46,7 @@ func (s *Store) Lowers(id string) ([]string, error) {
 
 // Layers returns the directories of images that have files of their own.
 func (s *Store) Layers(images []*Image) []string {
-	var dirs []string
-	for _, img := range images {
-		if !img.Empty {
-			dirs = append(dirs, s.Rootfs(img.ID))
-		}
-	}
+	dirs, _ := s.OwnedLayers(images, func(*Image) (string, error) { return "", nil })
 	return dirs
 }
 
@@ -85,25 +80,24 @@ func (s *Store) ConfigFile(id string) ([]byte, error) {
 	return b, storeError(err)
 }
 
-// A Flat is an unpacked tree as one layer of an exported image.
-type Flat struct {
+// A flat is an unpacked tree as one layer of an exported image.
+type flat struct {
 	DiffID string `json:"diffId"`
-	Size   int64  `json:"size"` // bytes of the uncompressed archive
 }
 
-// Flat returns what SetFlat has recorded, or nil.
-func (s *Store) Flat(id string) *Flat {
-	f := new(Flat)
-	if statefile.Read(filepath.Join(s.path, hexOf(id), flatFile), f) != nil || !IsID(f.DiffID) {
-		return nil
+// Flat returns the digest that SetFlat has recorded, or "".
+func (s *Store) Flat(id string) string {
+	var f flat
+	if statefile.Read(filepath.Join(s.path, hexOf(id), flatFile), &f) != nil || !IsID(f.DiffID) {
+		return ""
 	}
-	return f
+	return f.DiffID
 }
 
-// SetFlat records the layer that an image's own tree is, so that it is not made again for its
-// digest. The caller has the image from Pin.
-func (s *Store) SetFlat(id string, f *Flat) error {
-	return storeError(statefile.Write(filepath.Join(s.path, hexOf(id), flatFile), f))
+// SetFlat records the digest of the layer that an image's own tree is, so that it is not made again
+// for its digest. The caller has the image from Pin.
+func (s *Store) SetFlat(id, digest string) error {
+	return storeError(statefile.Write(filepath.Join(s.path, hexOf(id), flatFile), flat{digest}))
 }
 
 // StepOf returns the id of the newest image that a step of a build has made over a parent, "" for

@@ -9,12 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/host/statedir"
-	"wolffia/internal/sys/statefile"
 	"wolffia/internal/sys/step"
 	"wolffia/runtime"
 )
@@ -29,8 +26,8 @@ type Stage struct {
 
 // Stage makes a stage. The caller closes it.
 func (s *Store) Stage(ctx context.Context) (*Stage, error) {
-	if err := statedir.EnsureDir(s.path, 0o700, 0o077); err != nil {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "image store %s: %w", s.path, err)
+	if err := s.ensure(); err != nil {
+		return nil, err
 	}
 	var b [sha256.Size]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -80,9 +77,8 @@ func (st *Stage) Add(ctx context.Context, c *Child) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(c.Config)
 	img := &Image{
-		ID: algorithm + hex.EncodeToString(sum[:]), Layers: desc.RootFS.DiffIDs, Config: desc.Config, Created: desc.Created,
+		ID: IDOf(c.Config), Layers: desc.RootFS.DiffIDs, Config: desc.Config, Created: desc.Created,
 		Size: c.Size, Files: c.Files, Parent: c.Parent, Step: c.Step, System: c.System, IDs: c.IDs,
 	}
 	if _, err := os.Lstat(st.Layer()); errors.Is(err, fs.ErrNotExist) {
@@ -91,17 +87,11 @@ func (st *Stage) Add(ctx context.Context, c *Child) (*Image, error) {
 	if err := st.inherit(img); err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(st.Dir(), configFile), c.Config, 0o600); err != nil {
-		return nil, storeError(err)
-	}
-	if err := statefile.WriteSync(filepath.Join(st.Dir(), imageFile), img); err != nil {
-		return nil, storeError(err)
-	}
-	if err := syncFS(st.Dir()); err != nil {
+	if err := describeIn(st.Dir(), img, c.Config); err != nil {
 		return nil, storeError(err)
 	}
 	step.Reached("image: stage filled")
-	return img, st.publish(ctx, img.ID, c.Names)
+	return st.s.publish(ctx, img.ID, st.name, meaning(img.ID, c.Names))
 }
 
 // inherit checks an image's parents, and takes their ids.
@@ -128,46 +118,16 @@ func (st *Stage) inherit(img *Image) error {
 	return nil
 }
 
-// publish gives the stage the place and the names of the image.
-func (st *Stage) publish(ctx context.Context, id string, names []string) error {
-	release, err := st.s.lock(ctx, unix.F_WRLCK, offset(id))
-	if err != nil {
-		return err
+// meaning returns the records of names of an image.
+func meaning(id string, names []string) map[string]Name {
+	all := map[string]Name{}
+	for _, name := range names {
+		all[name] = Name{ID: id}
 	}
-	defer release()
-	if _, err := st.s.Get(id); errors.Is(err, runtime.ErrNotFound) {
-		if err := os.Rename(st.Dir(), filepath.Join(st.s.path, hexOf(id))); err != nil {
-			return storeError(err)
-		}
-		if err := statefile.Sync(st.s.path); err != nil {
-			return storeError(err)
-		}
-		step.Reached("image: added")
-	} else if err != nil {
-		return err
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	return st.s.Tag(ctx, id, names)
+	return all
 }
 
 // Tag gives an image that the caller has from Pin canonical names.
 func (s *Store) Tag(ctx context.Context, id string, names []string) error {
-	return s.changeNames(ctx, func(all map[string]Name) {
-		for _, name := range names {
-			all[name] = Name{ID: id, PulledAt: time.Now().UnixMilli()}
-		}
-	})
-}
-
-// syncFS writes the file system of a directory to the disk: one syncfs(2) is faster than an
-// fsync(2) for each file.
-func syncFS(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return unix.Syncfs(int(f.Fd()))
+	return s.addNames(ctx, meaning(id, names))
 }

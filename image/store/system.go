@@ -2,17 +2,15 @@ package store
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io/fs"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 )
 
@@ -25,8 +23,8 @@ func (s *Store) System(ctx context.Context, key string, fill func(root string) (
 	if img, release, err := s.Pin(ctx, id); !errors.Is(err, runtime.ErrNotFound) {
 		return img, release, err
 	}
-	if err := statedir.EnsureDir(s.path, 0o700, 0o077); err != nil {
-		return nil, nil, runtime.Errorf(runtime.ErrUnavailable, "image store %s: %w", s.path, err)
+	if err := s.ensure(); err != nil {
+		return nil, nil, err
 	}
 	unlock, err := s.lock(ctx, unix.F_WRLCK, placeOffset("system"))
 	if err != nil {
@@ -71,12 +69,10 @@ func (s *Store) System(ctx context.Context, key string, fill func(root string) (
 
 // systemOf returns the id and the configuration file of System's image for a key.
 func systemOf(key string) (id string, config []byte) {
-	sum := sha256.Sum256([]byte(key))
 	desc := description{Architecture: goruntime.GOARCH, OS: "linux"}
-	desc.RootFS.Type, desc.RootFS.DiffIDs = "layers", []string{algorithm + hex.EncodeToString(sum[:])}
+	desc.RootFS.Type, desc.RootFS.DiffIDs = "layers", []string{IDOf([]byte(key))}
 	config, _ = json.Marshal(&desc) // never fails
-	sum = sha256.Sum256(config)
-	return algorithm + hex.EncodeToString(sum[:]), config
+	return IDOf(config), config
 }
 
 // PruneSystems deletes the images of System that nothing uses, but for that of key. It skips those
@@ -87,14 +83,7 @@ func (s *Store) PruneSystems(ctx context.Context, key string) error {
 		return err
 	}
 	keep, _ := systemOf(key)
-	var errs []error
-	for _, e := range prunable(entries, false) {
-		if !e.System || e.ID == keep {
-			continue
-		}
-		if err := s.pruneOne(ctx, e.ID, false); !errors.Is(err, runtime.ErrConflict) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
+	entries = slices.DeleteFunc(prunable(entries, false), func(e *Entry) bool { return !e.System || e.ID == keep })
+	_, err = s.prune(ctx, entries, false)
+	return err
 }
