@@ -39,10 +39,10 @@ func (a *admission) admit(ctx context.Context, s *Service, id string, o registry
 	if err != nil {
 		return nil, err
 	}
-	has := maps.Clone(a.pending)
-	if has == nil {
-		has = map[string]*Sandbox{}
+	if a.pending == nil {
+		a.pending = map[string]*Sandbox{}
 	}
+	has := maps.Clone(a.pending)
 	for _, b := range all {
 		has[b.ID] = b
 	}
@@ -60,9 +60,6 @@ func (a *admission) admit(ctx context.Context, s *Service, id string, o registry
 		if err := q.Exceeded(p, u, &r); err != nil {
 			return nil, err
 		}
-	}
-	if a.pending == nil {
-		a.pending = map[string]*Sandbox{}
 	}
 	a.pending[id] = &Sandbox{Owner: o, Sandbox: &runtime.Sandbox{Resources: r, Labels: map[string]string{launch.LabelKey: key}}}
 	return func() {

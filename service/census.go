@@ -88,29 +88,16 @@ func (s *Service) Census(ctx context.Context) ([]meter.Sandbox, error) {
 	return known, nil
 }
 
-// usedAt has when calls were last about sandboxes, by id. The zero value is ready to use.
-type usedAt struct {
-	mu sync.Mutex
-	at map[string]int64 // ms since 1970
-}
+// usedAt has when calls were last about sandboxes, by id: ms since 1970. The zero value is ready to
+// use.
+type usedAt struct{ at sync.Map }
 
-func (u *usedAt) now(id string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.at == nil {
-		u.at = map[string]int64{}
-	}
-	u.at[id] = time.Now().UnixMilli()
-}
+func (u *usedAt) now(id string) { u.at.Store(id, time.Now().UnixMilli()) }
 
 func (u *usedAt) of(id string) int64 {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.at[id]
+	at, _ := u.at.Load(id)
+	ms, _ := at.(int64)
+	return ms
 }
 
-func (u *usedAt) forget(id string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.at, id)
-}
+func (u *usedAt) forget(id string) { u.at.Delete(id) }

@@ -112,6 +112,12 @@ func (p page) begin(f family) {
 	fmt.Fprintf(p, "# HELP %s %s\n# TYPE %s %s\n", f.name, f.help, f.name, f.kind)
 }
 
+// single writes a family of one value.
+func (p page) single(f family, value float64) {
+	p.begin(f)
+	p.sample(f.name, value)
+}
+
 // sample writes a value; labels are names and values in turn.
 func (p page) sample(name string, value float64, labels ...string) {
 	_, _ = p.WriteString(name)
@@ -154,10 +160,8 @@ func (m *Meter) Write(w io.Writer, all []Sandbox, pool *Pool) error {
 	m.write(p)
 	writeSandboxes(p, all)
 	if pool != nil {
-		p.begin(family{"wolffia_pooled_sandboxes", "gauge", "Sandboxes that were started ahead, and that no request has claimed."})
-		p.sample("wolffia_pooled_sandboxes", float64(pool.Ready))
-		p.begin(family{"wolffia_pooled_claimed_total", "counter", "Sandboxes that were started ahead, and were claimed."})
-		p.sample("wolffia_pooled_claimed_total", float64(pool.Claimed))
+		p.single(family{"wolffia_pooled_sandboxes", "gauge", "Sandboxes that were started ahead, and that no request has claimed."}, float64(pool.Ready))
+		p.single(family{"wolffia_pooled_claimed_total", "counter", "Sandboxes that were started ahead, and were claimed."}, float64(pool.Claimed))
 	}
 	return p.Flush()
 }
@@ -187,17 +191,9 @@ func (m *Meter) write(p page) {
 		p.sample(h.name+"_sum", h.of.sum)
 		p.sample(h.name+"_count", float64(h.of.count))
 	}
-	for _, c := range []struct {
-		name, help string
-		of         uint64
-	}{
-		{"wolffia_start_failures_total", "Sandboxes that could not be created or started.", m.failed},
-		{"wolffia_denials_total", "Accesses that the rules have denied while commands of the service ran, each path once for a command.", m.denials},
-		{"wolffia_network_refusals_total", "Connections that the network has refused while commands of the service ran, each name once for a command.", m.refusals},
-	} {
-		p.begin(family{c.name, "counter", c.help})
-		p.sample(c.name, float64(c.of))
-	}
+	p.single(family{"wolffia_start_failures_total", "counter", "Sandboxes that could not be created or started."}, float64(m.failed))
+	p.single(family{"wolffia_denials_total", "counter", "Accesses that the rules have denied while commands of the service ran, each path once for a command."}, float64(m.denials))
+	p.single(family{"wolffia_network_refusals_total", "counter", "Connections that the network has refused while commands of the service ran, each name once for a command."}, float64(m.refusals))
 	requests := family{"wolffia_requests_total", "counter", "Requests by call and status: 401, 403 and 429 are refused ones."}
 	p.begin(requests)
 	for _, r := range slices.SortedFunc(maps.Keys(m.requests), func(a, b request) int {

@@ -6,6 +6,7 @@ package cause
 
 import (
 	"errors"
+	"slices"
 	"strings"
 )
 
@@ -32,6 +33,15 @@ type Bwrap struct {
 	Path    string
 	Version []int // such as 0, 8, 0
 	Setuid  bool
+}
+
+// TooOld reports whether a bubblewrap lacks what wolffia needs: --disable-userns, of 0.8.0.
+func TooOld(version []int) bool { return slices.Compare(version, []int{0, 8, 0}) < 0 }
+
+// vulnerable reports whether it has CVE-2026-41163 where it is setuid: by the overlays that came
+// with 0.11.0. Distributions repair it under the same version.
+func (b *Bwrap) vulnerable() bool {
+	return slices.Compare(b.Version, []int{0, 11, 0}) >= 0 && slices.Compare(b.Version, []int{0, 11, 2}) < 0
 }
 
 // A row is one cause of the table.

@@ -2,6 +2,7 @@ package cause
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -96,14 +97,7 @@ func (f *Facts) refused() bool {
 }
 
 // is reports whether the symptom is one of these.
-func (f *Facts) is(symptoms ...Symptom) bool {
-	for _, s := range symptoms {
-		if f.Symptom == s {
-			return true
-		}
-	}
-	return false
-}
+func (f *Facts) is(symptoms ...Symptom) bool { return slices.Contains(symptoms, f.Symptom) }
 
 // byBwrap reports whether it is bubblewrap that has failed, not wolffia's own part before it.
 func (f *Facts) byBwrap() bool { return f.says("bwrap: ") }

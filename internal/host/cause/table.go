@@ -1,8 +1,6 @@
 package cause
 
-import (
-	"slices"
-)
+import "slices"
 
 // table returns the causes. The first that fits counts: what explains most is first.
 func table() []row {
@@ -39,18 +37,20 @@ func kernels() []row {
 			text("WSL 1 has no namespaces and no FUSE: WSL 2 has"),
 			text("# in PowerShell, with the name that wsl -l prints: wsl --set-version NAME 2"),
 		},
-		{
-			"userns-kernel",
-			func(f *Facts) bool { return !f.UserNS && f.is(Namespaces, NoKernel, Full, Mounts) },
-			text("the kernel is built without user namespaces"),
-			text("# install a kernel with CONFIG_USER_NS=y"),
-		},
+		withoutUserNS(func(f *Facts) bool { return !f.UserNS && f.is(Namespaces, NoKernel, Full, Mounts) }),
 		{
 			"seccomp-kernel",
 			func(f *Facts) bool { return f.is(NoSeccomp) },
 			text("the kernel cannot filter system calls"),
 			text("# install a kernel with CONFIG_SECCOMP_FILTER=y"),
 		},
+	}
+}
+
+func withoutUserNS(when func(*Facts) bool) row {
+	return row{
+		"userns-kernel", when,
+		text("the kernel is built without user namespaces"), text("# install a kernel with CONFIG_USER_NS=y"),
 	}
 }
 
@@ -263,7 +263,7 @@ func programs() []row {
 		{
 			"bwrap-old",
 			func(f *Facts) bool {
-				return f.is(Option) || f.Symptom == "" && f.Bwrap.Version != nil && Older(f.Bwrap.Version, oldest)
+				return f.is(Option) || f.Symptom == "" && f.Bwrap.Version != nil && TooOld(f.Bwrap.Version)
 			},
 			text("this bubblewrap is too old: wolffia needs 0.8.0"),
 			func(f *Facts) string {
@@ -283,12 +283,7 @@ func programs() []row {
 			text("this bubblewrap is setuid root, which wolffia does not need"),
 			(*Facts).plainBwrap,
 		},
-		{
-			"userns-kernel",
-			func(f *Facts) bool { return f.is(NoKernel) },
-			text("the kernel is built without user namespaces"),
-			text("# install a kernel with CONFIG_USER_NS=y"),
-		},
+		withoutUserNS(func(f *Facts) bool { return f.is(NoKernel) }),
 		{
 			"cgroup-kernel",
 			func(f *Facts) bool { return f.is(Cgroups) },

@@ -78,7 +78,7 @@ func decideBubblewrap(f bwrapFacts, h *host) (r Result) {
 	facts := &cause.Facts{Host: h, Bwrap: cause.Bwrap{Path: f.path, Version: v, Setuid: f.setuid}}
 	if f.path == "" {
 		facts.Symptom = cause.NoBwrap
-		r.because(facts)
+		r.Warn(facts)
 		return r
 	}
 	r.Found = firstLine(f.version) + " at " + f.path
@@ -92,7 +92,7 @@ func decideBubblewrap(f bwrapFacts, h *host) (r Result) {
 		r.Fix = h.Install("bubblewrap")
 		return r
 	case f.run == nil, cause.TooOld(v):
-		r.because(facts) // of what works: a risk
+		r.Warn(facts) // of what works: a risk
 		r.OK = f.run == nil && !cause.TooOld(v)
 		return r
 	case errors.Is(f.run, context.DeadlineExceeded) || errors.Is(f.run, context.Canceled):
@@ -108,7 +108,7 @@ func decideBubblewrap(f bwrapFacts, h *host) (r Result) {
 	case !errors.As(f.run, new(*exec.ExitError)): // it was not even started
 		facts.Symptom = cause.OfStart(f.run)
 	}
-	if !r.because(facts) {
+	if !r.Warn(facts) {
 		r.Problem = "a sandbox does not start: " + facts.Said
 	}
 	switch r.Code {

@@ -21,13 +21,11 @@ func decideCgroups(r *cgroup.Refusal, h *host) Result {
 
 // cgroupFix returns what helps against a refusal.
 func cgroupFix(h *host, kind cgroup.Kind) string {
-	switch kind {
-	case cgroup.NoGroups:
-		return ""
-	case cgroup.OldVersion:
-		return "# boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line, for version 2; or run wolffia as root"
-	}
 	switch {
+	case kind == cgroup.NoGroups:
+		return ""
+	case kind == cgroup.OldVersion:
+		return "# boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line, for version 2; or run wolffia as root"
 	case h.Container != "" && kind == cgroup.Occupied:
 		// As the entry points of containers that run containers.
 		return "# in a container that may: docker run --privileged --cgroupns=private ..., and in it, at first:\n" +

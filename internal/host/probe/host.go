@@ -5,11 +5,8 @@ import "wolffia/internal/host/cause"
 // A host has the facts that fixes depend on.
 type host = cause.Host
 
-// Warn adds the cause that the table has for the facts, if any, to a result.
-func (r *Result) Warn(f *cause.Facts) { r.because(f) }
-
-// because fills in what the table says of the facts; ok is false if it knows no cause.
-func (r *Result) because(f *cause.Facts) (ok bool) {
+// Warn fills in what the table says of the facts; ok is false if it knows no cause.
+func (r *Result) Warn(f *cause.Facts) (ok bool) {
 	c, ok := cause.Of(f)
 	if ok {
 		r.Code, r.Problem, r.Fix = c.Code, c.Problem, c.Fix

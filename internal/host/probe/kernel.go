@@ -22,7 +22,7 @@ func probeSeccomp(_ context.Context, h *host) Result {
 // actions that the kernel has.
 func decideSeccomp(err error, actions string, h *host) (r Result) {
 	if !errors.Is(err, unix.EFAULT) {
-		r.because(&cause.Facts{Host: h, Symptom: cause.NoSeccomp, Said: fmt.Sprint(err)})
+		r.Warn(&cause.Facts{Host: h, Symptom: cause.NoSeccomp, Said: fmt.Sprint(err)})
 		return r
 	}
 	found := "filters"

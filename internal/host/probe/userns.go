@@ -68,7 +68,7 @@ func decideUserNS(f usernsFacts, h *host) (r Result) {
 	default:
 		facts.Symptom, facts.Said = cause.Mounts, f.mount.Error()
 	}
-	if !r.because(facts) {
+	if !r.Warn(facts) {
 		r.Problem = "a process in a user namespace cannot start or mount: " + firstLine(facts.Said)
 	}
 	return r
