@@ -44,7 +44,7 @@ func become(who string, args []string, given bool) (code int, err error) {
 			}
 		}
 	}
-	// The groups first: afterwards there is no privilege to change them.
+	// The program sets the groups first, since a process that is not root cannot change them.
 	err = syscall.Setgroups(id.Groups)
 	if err == nil {
 		err = syscall.Setresgid(id.GID, id.GID, id.GID)

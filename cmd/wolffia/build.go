@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -59,8 +60,11 @@ What is not supported is an error with its line: ADD of what is not a file here,
 				return err
 			}
 			for _, a := range args {
-				k, v, ok := strings.Cut(a, "=")
-				if v, ok = valueOf(k, v, ok); ok {
+				k, v, is := strings.Cut(a, "=")
+				if !is {
+					v, is = os.LookupEnv(k)
+				}
+				if is {
 					o.Args[k] = v
 				}
 			}
@@ -84,14 +88,6 @@ What is not supported is an error with its line: ADD of what is not a file here,
 	fl.StringArrayVar(&secrets, "secret", nil, "a secret for RUN --mount=type=secret: id=ID,src=FILE or id=ID,env=VARIABLE; may be repeated")
 	flags.Build(h, cmd)
 	return cmd
-}
-
-// valueOf returns the value of K=V, or that of the variable K that is set here.
-func valueOf(k, v string, given bool) (string, bool) {
-	if given {
-		return v, true
-	}
-	return os.LookupEnv(k)
 }
 
 // setPlaces sets where the context and the Dockerfile are.
@@ -122,10 +118,7 @@ func readSecrets(flags []string) (map[string]build.Secret, error) {
 			k, v, _ := strings.Cut(field, "=")
 			of[k] = v
 		}
-		id, src := of["id"], of["src"]
-		if src == "" {
-			src = of["source"]
-		}
+		id, src := of["id"], cmp.Or(of["src"], of["source"])
 		text, isSet := "", false
 		if name, ok := of["env"]; ok {
 			text, isSet = os.LookupEnv(name)

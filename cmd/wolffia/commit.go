@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -170,10 +169,9 @@ func (f *commitFlags) change(c *maker.Config) (err error) {
 	if err != nil {
 		return err
 	}
-	if c.Labels = maps.Clone(c.Labels); c.Labels == nil {
-		c.Labels = map[string]string{}
+	for k, v := range labels {
+		c.SetLabel(k, v)
 	}
-	maps.Copy(c.Labels, labels)
 	return nil
 }
 

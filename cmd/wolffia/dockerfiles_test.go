@@ -95,8 +95,8 @@ func TestDockerfiles(t *testing.T) {
 	}
 }
 
-// A wolffiaHome is a directory and a user that build images: the user of the tests, who has
-// subordinate ids.
+// A wolffiaHome is where a test builds images: a directory of the tests' user, who has subordinate
+// ids.
 type wolffiaHome struct {
 	dir   string
 	cred  *syscall.Credential // nil: this process's user
@@ -245,8 +245,8 @@ func baseArchive(t *testing.T) []byte {
 	)
 }
 
-// dockerBuilds returns what builds an image by Docker's engine, with BuildKit, and returns it as
-// docker save does; nil if there is no engine.
+// dockerBuilds returns a function that builds an image with Docker's BuildKit. The function returns
+// the archive of docker save. dockerBuilds returns nil if this host has no engine.
 func dockerBuilds(t *testing.T, base string) func(t *testing.T, name, dir, home string) []byte {
 	t.Helper()
 	if os.Geteuid() != 0 {

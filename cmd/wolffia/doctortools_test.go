@@ -7,7 +7,7 @@ import (
 	"wolffia/runtime"
 )
 
-// What fails is told from what does not know --version.
+// A program that only does not know --version has no problem; one that fails otherwise has.
 func TestToolProblem(t *testing.T) {
 	for name, tt := range map[string]struct {
 		res  *runtime.Result

@@ -82,7 +82,7 @@ type imageListing struct {
 	Config    store.Config `json:"config"`
 	Problem   string       `json:"problem,omitempty"`
 	System    bool         `json:"system,omitempty"` // a part of the host's, for --root
-	inner     bool         // a layer of others, or of builds, that nobody has named
+	inner     bool         // ls hides it: it has no name, and other images or builds use it as a layer
 }
 
 func imageListingOf(e *store.Entry) imageListing {

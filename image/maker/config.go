@@ -2,6 +2,7 @@ package maker
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -59,7 +60,15 @@ func ConfigOf(images *store.Store, id string) (*Config, error) {
 	return &file.Config, nil
 }
 
-// SetEnv sets a variable.
+// SetLabel sets a label. It changes no map that another Config has too.
+func (c *Config) SetLabel(name, value string) {
+	if c.Labels = maps.Clone(c.Labels); c.Labels == nil {
+		c.Labels = map[string]string{}
+	}
+	c.Labels[name] = value
+}
+
+// SetEnv sets a variable. It changes no list that another Config has too.
 func (c *Config) SetEnv(name, value string) {
 	i := slices.IndexFunc(c.Env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
 	if i < 0 {

@@ -3,6 +3,8 @@
 // written.
 package dockerfile
 
+import "wolffia/image/maker"
+
 // A File is a Dockerfile.
 type File struct {
 	Escape string  `json:"escape"` // the escape character
@@ -38,8 +40,8 @@ type Instruction struct {
 	Mounts  []Mount `json:"mounts,omitempty"`
 	Network string  `json:"network,omitempty"`
 
-	Copy   *Copy   `json:"copy,omitempty"`   // COPY, ADD
-	Health *Health `json:"health,omitempty"` // HEALTHCHECK
+	Copy   *Copy              `json:"copy,omitempty"`   // COPY, ADD
+	Health *maker.Healthcheck `json:"health,omitempty"` // HEALTHCHECK
 	// Unsupported says what in the instruction is not supported; "" if all is.
 	Unsupported string `json:"unsupported,omitempty"`
 }
@@ -85,14 +87,4 @@ type Content struct {
 	Name   string `json:"name"`
 	Data   string `json:"data"`
 	Expand bool   `json:"expand,omitempty"`
-}
-
-// A Health is a check. Times are in nanoseconds.
-type Health struct {
-	Test          []string `json:"test"`
-	Interval      int64    `json:"interval,omitempty"`
-	Timeout       int64    `json:"timeout,omitempty"`
-	StartPeriod   int64    `json:"startPeriod,omitempty"`
-	StartInterval int64    `json:"startInterval,omitempty"`
-	Retries       int      `json:"retries,omitempty"`
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 
+	"wolffia/image/maker"
 	"wolffia/internal/image/dockerfile"
 	"wolffia/runtime"
 )
@@ -123,7 +124,7 @@ func translate(c instructions.Command) (in dockerfile.Instruction, err error) {
 		in.Words = []string{c.Expression}
 	case *instructions.HealthCheckCommand:
 		h := c.Health
-		in.Health = &dockerfile.Health{
+		in.Health = &maker.Healthcheck{
 			Test: h.Test, Interval: int64(h.Interval), Timeout: int64(h.Timeout), StartPeriod: int64(h.StartPeriod),
 			StartInterval: int64(h.StartInterval), Retries: h.Retries,
 		}

@@ -3,7 +3,6 @@ package build
 import (
 	"context"
 	"encoding/json"
-	"path"
 	"strings"
 
 	"wolffia/cmd/wolffia/internal/host"
@@ -34,10 +33,7 @@ func Change(ctx context.Context, h *host.Host, rt *local.Runtime, c *maker.Confi
 		in := &b.file.Stages[0].Steps[i]
 		switch in.Name {
 		case "WORKDIR":
-			c.WorkingDir = path.Join("/", c.WorkingDir, in.Value)
-			if path.IsAbs(in.Value) {
-				c.WorkingDir = path.Clean(in.Value)
-			}
+			c.WorkingDir = inside(c, in.Value)
 		case "CMD", "ENTRYPOINT", "ENV", "EXPOSE", "LABEL", "ONBUILD", "USER", "VOLUME", "STOPSIGNAL", "HEALTHCHECK":
 			if err := s.do(ctx, in); err != nil {
 				return runtime.Errorf(runtime.ErrInvalid, "--change: %w", err)

@@ -24,7 +24,7 @@ func platform() map[string]string {
 // A lexer replaces variables as BuildKit does.
 type lexer struct{ escape rune }
 
-// env returns variables, of which those that come later count.
+// env returns the variables of lists. A later value of a variable replaces an earlier one.
 func env(lists ...[]string) shell.EnvGetter { return shell.EnvsFromSlice(slices.Concat(lists...)) }
 
 // listOf returns variables as a list, sorted.
@@ -66,12 +66,16 @@ func (l lexer) all(texts []string, vars shell.EnvGetter) (out []string, err erro
 	return out, nil
 }
 
-// pair replaces the variables in a pair.
-func (l lexer) pair(p dockerfile.Pair, vars shell.EnvGetter) (k, v string, err error) {
-	if k, err = l.word(p.Key, vars); err == nil {
-		v, err = l.word(p.Value, vars)
+// pairs replaces the variables in pairs, and calls set with each.
+func (l lexer) pairs(all []dockerfile.Pair, vars shell.EnvGetter, set func(k, v string)) error {
+	for _, p := range all {
+		words, err := l.all([]string{p.Key, p.Value}, vars)
+		if err != nil {
+			return err
+		}
+		set(words[0], words[1])
 	}
-	return k, v, err
+	return nil
 }
 
 // baseArgs returns the values of the arguments before the first FROM.

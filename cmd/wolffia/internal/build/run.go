@@ -2,6 +2,7 @@ package build
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,18 +56,14 @@ func (s *stage) run(ctx context.Context, in *dockerfile.Instruction, v *vertex) 
 func (s *stage) sandbox(in *dockerfile.Instruction) *runtime.SandboxConfig {
 	c := *s.Config
 	c.ImageID, c.Root, c.BareImage, c.BoundToCaller = s.id, true, true, true
-	c.Env = maps.Clone(c.Env)
-	if c.Env == nil {
-		c.Env = map[string]string{}
-	}
+	c.Env = map[string]string{}
+	maps.Copy(c.Env, s.Config.Env)
 	maps.Copy(c.Env, s.args)
 	for _, kv := range s.config.Env {
 		k, v, _ := strings.Cut(kv, "=")
 		c.Env[k] = v
 	}
-	if c.Cwd = s.config.WorkingDir; c.Cwd == "" {
-		c.Cwd = "/"
-	}
+	c.Cwd = cmp.Or(s.config.WorkingDir, "/")
 	if in.Network == "none" {
 		c.Network, c.Egress = runtime.NetworkNone, nil
 	}
@@ -128,7 +125,6 @@ func (s *stage) execute(ctx context.Context, c *runtime.SandboxConfig, command [
 	if err := s.rt.Stop(ctx, id); err != nil {
 		return err
 	}
-	var changes *local.ImageChanges
 	changes, release, err := s.rt.ImageChanges(ctx, id)
 	if err != nil {
 		return err
@@ -200,10 +196,7 @@ func (s *stage) mounts(ctx context.Context, in *dockerfile.Instruction, c *runti
 		digest := ""
 		switch m.Type {
 		case "cache":
-			id := m.ID
-			if id == "" {
-				id = path.Clean(m.Target)
-			}
+			id := cmp.Or(m.ID, path.Clean(m.Target))
 			c.Volumes = append(slices.Clip(c.Volumes), runtime.VolumeMount{Name: "build-" + keyOf(id)[:24], Target: m.Target})
 		case "secret":
 			err = s.secret(ctx, m, c)
@@ -222,10 +215,7 @@ func (s *stage) mounts(ctx context.Context, in *dockerfile.Instruction, c *runti
 
 // secret mounts a secret as a file, or sets a variable to it.
 func (s *stage) secret(ctx context.Context, m dockerfile.Mount, c *runtime.SandboxConfig) error {
-	id := m.ID
-	if id == "" {
-		id = path.Base(m.Target)
-	}
+	id := cmp.Or(m.ID, path.Base(m.Target))
 	secret, ok := s.Secrets[id]
 	if !ok {
 		if m.Required {
@@ -234,17 +224,10 @@ func (s *stage) secret(ctx context.Context, m dockerfile.Mount, c *runtime.Sandb
 		return nil
 	}
 	if m.Env != nil {
-		name := *m.Env
-		if name == "" {
-			name = id
-		}
-		c.Env[name] = string(secret.Text)
+		c.Env[cmp.Or(*m.Env, id)] = string(secret.Text)
 		if m.Target == "" {
 			return nil
 		}
-	}
-	if m.Target == "" {
-		m.Target = "/run/secrets/" + id
 	}
 	dir, err := s.tempDir(ctx)
 	if err != nil {
@@ -263,20 +246,17 @@ func (s *stage) secret(ctx context.Context, m dockerfile.Mount, c *runtime.Sandb
 			return err
 		}
 	}
-	c.Mounts = append(slices.Clip(c.Mounts), runtime.Mount{Source: file, Target: m.Target})
+	c.Mounts = append(slices.Clip(c.Mounts), runtime.Mount{Source: file, Target: cmp.Or(m.Target, "/run/secrets/"+id)})
 	return nil
 }
 
 // bind mounts a copy of files of the context, or of an image, and returns its digest.
 func (s *stage) bind(ctx context.Context, m dockerfile.Mount, c *runtime.SandboxConfig) (string, error) {
-	from := maker.Source{Dir: s.Dir, Ignore: s.ignore, Name: m.Source, Exact: true}
-	if m.From != "" {
-		id, err := s.sourceImage(ctx, m.From)
-		if err != nil {
-			return "", err
-		}
-		from.Image, from.Dir, from.Ignore = id, "", nil
+	from, err := s.source(ctx, m.From)
+	if err != nil {
+		return "", err
 	}
+	from.Name, from.Exact = m.Source, true
 	dir, err := s.tempDir(ctx)
 	if err != nil {
 		return "", err

@@ -138,26 +138,9 @@ func (s *stage) do(ctx context.Context, in *dockerfile.Instruction) error {
 	case "ARG":
 		return s.declare(l, in.Args)
 	case "ENV":
-		for _, p := range in.Pairs {
-			k, v, err := l.pair(p, vars)
-			if err != nil {
-				return err
-			}
-			c.SetEnv(k, v)
-		}
+		return l.pairs(in.Pairs, vars, c.SetEnv)
 	case "LABEL":
-		labels := maps.Clone(c.Labels)
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		for _, p := range in.Pairs {
-			k, v, err := l.pair(p, vars)
-			if err != nil {
-				return err
-			}
-			labels[k] = v
-		}
-		c.Labels = labels
+		return l.pairs(in.Pairs, vars, c.SetLabel)
 	case "EXPOSE":
 		return s.expose(l, in.Words, vars)
 	case "VOLUME":
@@ -178,10 +161,7 @@ func (s *stage) do(ctx context.Context, in *dockerfile.Instruction) error {
 	case "MAINTAINER":
 		s.author = in.Value
 	case "HEALTHCHECK":
-		h := in.Health
-		c.Healthcheck = &maker.Healthcheck{
-			Test: h.Test, Interval: h.Interval, Timeout: h.Timeout, StartPeriod: h.StartPeriod, StartInterval: h.StartInterval, Retries: h.Retries,
-		}
+		c.Healthcheck = in.Health
 	case "ONBUILD":
 		c.OnBuild = append(slices.Clip(c.OnBuild), in.Words...)
 	case "USER", "STOPSIGNAL":
@@ -289,10 +269,7 @@ func (s *stage) change(ctx context.Context, in *dockerfile.Instruction, v *verte
 		if err != nil {
 			return false, err
 		}
-		if !path.IsAbs(dir) {
-			dir = path.Join("/", s.config.WorkingDir, dir)
-		}
-		dir = path.Clean(dir)
+		dir = inside(s.config, dir)
 		s.config.WorkingDir = dir
 		return s.layer(ctx, &maker.Commit{Recipe: &maker.Recipe{Dest: dir, Fresh: s.NoCache}, Step: "WORKDIR", CreatedBy: in.Text}, v)
 	}
@@ -310,22 +287,17 @@ func (s *stage) recipe(ctx context.Context, l lexer, c *dockerfile.Copy) (*maker
 	if err != nil {
 		return nil, err
 	}
-	r := &maker.Recipe{Unpacks: c.Unpack, Fresh: s.NoCache, IntoDir: strings.HasSuffix(dest, "/") || dest == "." || strings.HasSuffix(dest, "/.")}
-	if r.Dest = path.Clean(dest); !path.IsAbs(dest) {
-		r.Dest = path.Join("/", s.config.WorkingDir, dest)
-	}
+	r := &maker.Recipe{Unpacks: c.Unpack, Fresh: s.NoCache, Dest: inside(s.config, dest)}
+	r.IntoDir = strings.HasSuffix(dest, "/") || dest == "." || strings.HasSuffix(dest, "/.")
 	if r.Chown, err = l.word(c.Chown, vars); err == nil {
 		r.Chmod, err = l.word(c.Chmod, vars)
 	}
 	if err != nil {
 		return nil, err
 	}
-	from := maker.Source{Dir: s.Dir, Ignore: s.ignore}
-	if c.From != "" {
-		if from.Image, err = s.sourceImage(ctx, c.From); err != nil {
-			return nil, err
-		}
-		from.Dir, from.Ignore = "", nil
+	from, err := s.source(ctx, c.From)
+	if err != nil {
+		return nil, err
 	}
 	if from.Exclude, err = l.all(c.Exclude, vars); err != nil {
 		return nil, err
@@ -348,19 +320,29 @@ func (s *stage) recipe(ctx context.Context, l lexer, c *dockerfile.Copy) (*maker
 	return r, nil
 }
 
-// sourceImage returns the id of a stage or of an image that files are taken from.
-func (s *stage) sourceImage(ctx context.Context, name string) (string, error) {
+// source returns where files are taken from: a stage or an image, or without a name the context.
+func (s *stage) source(ctx context.Context, name string) (from maker.Source, err error) {
+	if name == "" {
+		return maker.Source{Dir: s.Dir, Ignore: s.ignore}, nil
+	}
 	if i := s.stageNamed(name, s.index); i >= 0 {
-		if s.stages[i].id == "" {
-			return "", runtime.Errorf(runtime.ErrInvalid, "stage %q has no file", name)
+		if from.Image = s.stages[i].id; from.Image == "" {
+			err = runtime.Errorf(runtime.ErrInvalid, "stage %q has no file", name)
 		}
-		return s.stages[i].id, nil
+		return from, err
 	}
-	id, err := s.image(ctx, name)
-	if err == nil {
-		_, err = s.pin(ctx, id)
+	if from.Image, err = s.image(ctx, name); err == nil {
+		_, err = s.pin(ctx, from.Image)
 	}
-	return id, err
+	return from, err
+}
+
+// inside returns an absolute path for one that may be relative to the working directory.
+func inside(c *maker.Config, name string) string {
+	if path.IsAbs(name) {
+		return path.Clean(name)
+	}
+	return path.Join("/", c.WorkingDir, name)
 }
 
 // layer makes the next image of the stage, unless the store has it.
