@@ -246,7 +246,8 @@ type Entry struct {
 	Problem   string    // why the record cannot be read; then only Name is known
 }
 
-// List returns all volumes, sorted by name.
+// List returns all volumes, sorted by name. With an error it returns them too if only the configuration
+// of a sandbox cannot be read: the volumes that it has do not name it.
 func (s *Store) List() ([]*Entry, error) {
 	all := []*Entry{}
 	names, err := os.ReadDir(s.path)
@@ -256,10 +257,7 @@ func (s *Store) List() ([]*Entry, error) {
 	if err != nil {
 		return nil, storeError(err)
 	}
-	users, err := s.users()
-	if err != nil {
-		return nil, err
-	}
+	users, usersErr := s.users()
 	for _, n := range names { // sorted
 		if !runtime.IsVolumeName(n.Name()) {
 			continue
@@ -268,7 +266,7 @@ func (s *Store) List() ([]*Entry, error) {
 			all = append(all, e)
 		}
 	}
-	return all, nil
+	return all, usersErr
 }
 
 // Get returns a volume. ErrNotFound: it does not exist.
@@ -321,6 +319,9 @@ func (s *Store) users() (map[string][]string, error) {
 			}
 		}
 	})
+	if err != nil {
+		err = runtime.Errorf(runtime.ErrUnavailable, "not all volumes that sandboxes have are known: %w", err)
+	}
 	for _, list := range users {
 		slices.Sort(list)
 	}

@@ -340,6 +340,31 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
+// A sandbox whose configuration is damaged hides no volume, and keeps all.
+func TestDamagedSandbox(t *testing.T) {
+	s, dir := newStore(t)
+	if err := use(t, s, runtime.VolumeMount{Name: "a"}, me); err != nil {
+		t.Fatal(err)
+	}
+	c := &statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: "abcdefghijkl"}}
+	rec, _, err := dir.Create(statedir.Draft{Config: c}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(rec.ConfigFile(), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := s.List(); !errors.Is(err, runtime.ErrUnavailable) || len(all) != 1 {
+		t.Errorf("%+v, %v; want the volume, and the sandbox as the error", all, err)
+	}
+	if gone, err := s.Prune(t.Context(), &PruneOptions{Older: time.Nanosecond}); err == nil || len(gone) > 0 {
+		t.Error(gone, err)
+	}
+	if err := s.Remove(t.Context(), "a"); !errors.Is(err, runtime.ErrUnavailable) || left(t, s) != "a" {
+		t.Error(err, left(t, s))
+	}
+}
+
 func TestSelects(t *testing.T) {
 	now := time.Now()
 	entry := func(cache string, unused time.Duration) *Entry {

@@ -146,7 +146,7 @@ another image lies over or wolffia build keeps for the next build; --json lists 
 		},
 	}, func(_ context.Context, rt *local.Runtime, _ []string) ([]imageListing, error) {
 		all, err := store.Open(rt.StateDir()).List()
-		return host.Mapped(all, imageListingOf), err
+		return host.Partly(h, host.Mapped(all, imageListingOf), err)
 	})
 }
 

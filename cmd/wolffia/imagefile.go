@@ -79,15 +79,10 @@ has another id there. One of wolffia build or commit has the same id.`,
 
 // namesToWrite returns the names that a file has for an image: the one by which it was found, or all.
 func namesToWrite(images *store.Store, id, ref string) ([]string, error) {
-	all, err := images.List()
+	names, err := images.NamesOf(id)
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(all, func(e *store.Entry) bool { return e.ID == id })
-	if i < 0 {
-		return nil, nil
-	}
-	names := all[i].Names
 	if canonical, err := store.Canonical(ref); err == nil && names[canonical].ID != "" {
 		names = map[string]store.Name{canonical: {}}
 	}

@@ -92,7 +92,7 @@ func volumeListCommand(h *host.Host) *cobra.Command {
 	}, func(_ context.Context, rt *local.Runtime, _ []string) ([]volumeListing, error) {
 		s := volume.Open(rt.StateDir())
 		all, err := s.List()
-		return host.Mapped(all, func(e *volume.Entry) volumeListing { return volumeListingOf(s, e) }), err
+		return host.Partly(h, host.Mapped(all, func(e *volume.Entry) volumeListing { return volumeListingOf(s, e) }), err)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -28,7 +29,8 @@ type Entry struct {
 	Problem string
 }
 
-// List returns all images, sorted by id.
+// List returns all images, sorted by id. With an error it returns them too if only the configuration
+// of a sandbox cannot be read: the images that it uses do not name it.
 func (s *Store) List() ([]*Entry, error) {
 	ids, err := s.ids()
 	if err != nil {
@@ -38,14 +40,11 @@ func (s *Store) List() ([]*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	users, err := s.users()
-	if err != nil {
-		return nil, err
-	}
 	children, err := s.children()
 	if err != nil {
 		return nil, err
 	}
+	users, usersErr := s.users()
 	all := []*Entry{}
 	for _, id := range ids {
 		e := &Entry{Image: Image{ID: id}, Names: namesOf(id, names), Sandboxes: users[id], Children: children[id]}
@@ -60,7 +59,7 @@ func (s *Store) List() ([]*Entry, error) {
 		}
 		all = append(all, e)
 	}
-	return all, nil
+	return all, usersErr
 }
 
 // ids returns the ids of all images, sorted.
@@ -78,8 +77,14 @@ func (s *Store) ids() ([]string, error) {
 	return ids, nil
 }
 
+// NamesOf returns the canonical names of an image. It need not exist.
+func (s *Store) NamesOf(id string) (map[string]Name, error) {
+	names, err := s.names()
+	return namesOf(id, names), err
+}
+
 // users returns the ids of the sandboxes that use each image. A sandbox whose configuration
-// cannot be read is an error.
+// cannot be read is an error, beside the others.
 func (s *Store) users() (map[string][]string, error) {
 	dir, err := statedir.Open(s.state)
 	if err != nil {
@@ -91,6 +96,9 @@ func (s *Store) users() (map[string][]string, error) {
 			users[id] = append(users[id], c.ID)
 		}
 	})
+	if err != nil {
+		err = runtime.Errorf(runtime.ErrUnavailable, "not all images that sandboxes use are known: %w", err)
+	}
 	return users, err
 }
 
@@ -165,7 +173,7 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 func (s *Store) delete(ctx context.Context, id string) error {
 	users, err := s.users()
 	if err != nil {
-		return err
+		return fmt.Errorf("image %s was not deleted: %w", Short(id), err)
 	}
 	if by := users[id]; len(by) > 0 {
 		return runtime.Errorf(runtime.ErrConflict, "image %s is used by sandbox %s: remove it first, with wolffia rm", Short(id), strings.Join(by, ", "))
@@ -205,7 +213,7 @@ func (s *Store) Prune(ctx context.Context, all bool) ([]*Entry, error) {
 	}
 	entries, err := s.List()
 	if err != nil {
-		return []*Entry{}, err
+		return []*Entry{}, fmt.Errorf("no image was deleted: %w", err)
 	}
 	return s.prune(ctx, prunable(entries, all), all)
 }

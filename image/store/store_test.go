@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -189,16 +190,24 @@ func TestUsedImagesStay(t *testing.T) {
 	wrong(t, "pin what is gone", err, runtime.ErrNotFound)
 }
 
-// If it cannot be told of one sandbox what it uses, nothing is deleted.
+// If it cannot be told of one sandbox what it uses, all images are listed and nothing is deleted.
 func TestDamagedSandboxKeepsImages(t *testing.T) {
 	s, dir := fresh(t)
 	img := add(t, s, "", "a")
-	rec, _, err := dir.Create(statedir.Draft{Config: &statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: "abcdefghijkl"}}}, nil)
-	if err != nil {
+	const damaged, healthy = "abcdefghijkl", "bbcdefghijkl"
+	for _, id := range []string{damaged, healthy} {
+		c := &statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: id, ImageID: img.ID}}
+		if _, _, err := dir.Create(statedir.Draft{Config: c}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(dir.Record(damaged).ConfigFile(), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(rec.ConfigFile(), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
+	all, err := s.List()
+	wrong(t, "list", err, runtime.ErrUnavailable)
+	if err == nil || !strings.Contains(err.Error(), damaged) || len(all) != 1 || !slices.Equal(all[0].Sandboxes, []string{healthy}) {
+		t.Errorf("%+v, %v; want the image with the sandbox that can be read, and the other as the error", all, err)
 	}
 	if err := s.Remove(t.Context(), img.ID); err == nil {
 		t.Error("it was deleted")

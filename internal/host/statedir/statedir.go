@@ -170,12 +170,14 @@ func (d *Dir) IDs() ([]string, error) {
 }
 
 // Each calls f with the configuration of each sandbox and each pooled sandbox, in the order of
-// their ids. One that cannot be read is an error: what it uses must not count as unused.
+// their ids. Those that cannot be read are an error, after all others: what they use must not count
+// as unused.
 func (d *Dir) Each(f func(*Config)) error {
 	ids, err := d.IDs()
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, id := range ids {
 		rec := d.Record(id)
 		c, err := rec.Config()
@@ -183,21 +185,19 @@ func (d *Dir) Each(f func(*Config)) error {
 			if !rec.Pooled().IsAlive() {
 				continue
 			}
-			r, err := rec.Pooled().Record()
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
+			var r *PooledRecord
+			if r, err = rec.Pooled().Record(); errors.Is(err, fs.ErrNotExist) {
+				continue
 			}
 			if err == nil {
-				f(&r.Config)
+				c = &r.Config
 			}
-			continue
 		}
-		if err != nil {
-			return err
+		if errs = append(errs, err); err == nil {
+			f(c)
 		}
-		f(c)
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // A NoSandboxError says that a reference means no sandbox. Its class is [runtime.ErrNotFound].

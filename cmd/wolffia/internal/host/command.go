@@ -37,6 +37,15 @@ func List[T any](
 	return cmd
 }
 
+// Partly makes a warning of the error that came with some elements of a list.
+func Partly[T any](h *Host, all []T, err error) ([]T, error) {
+	if len(all) > 0 && err != nil {
+		h.Warn("%v", err)
+		err = nil
+	}
+	return all, err
+}
+
 // Each returns what runs a command that does the same with every named sandbox, also after an
 // error.
 func (h *Host) Each(do func(ctx context.Context, rt *local.Runtime, ref string) error) func(*cobra.Command, []string) error {
