@@ -99,7 +99,7 @@ func run(bin string, names []string) (err error) {
 		name string
 		run  func() error
 	}{
-		{"start", b.start}, {"peers", b.peers}, {"projects", b.projects}, {"warm", b.warm}, {"exec", b.exec}, {"commands", b.commands}, {"sessions", b.sessions}, {"flood", b.flood}, {"many", b.many}, {"restart", b.restart}, {"sdk", b.sdk}, {"clients", b.clients}, {"tree", b.tree}, {"fuse", b.fuse}, {"cow", b.cow}, {"git", b.git}, {"gvisor", b.gvisor}, {"docker", b.docker}, {"mcp", b.mcp}, {"network", b.network}, {"ci", b.ci},
+		{"start", b.start}, {"peers", b.peers}, {"projects", b.projects}, {"warm", b.warm}, {"exec", b.exec}, {"commands", b.commands}, {"sessions", b.sessions}, {"flood", b.flood}, {"many", b.many}, {"restart", b.restart}, {"sdk", b.sdk}, {"clients", b.clients}, {"tree", b.tree}, {"fuse", b.fuse}, {"cow", b.cow}, {"git", b.git}, {"gvisor", b.gvisor}, {"docker", b.docker}, {"root", b.root}, {"mcp", b.mcp}, {"network", b.network}, {"ci", b.ci},
 	} {
 		if len(names) > 0 && !slices.Contains(names, part.name) {
 			continue

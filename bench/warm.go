@@ -91,17 +91,6 @@ func (b *bench) taken(shape string) (int64, error) {
 	return 0, errors.Join(err, fmt.Errorf("no pool %s", shape))
 }
 
-// createAs creates and starts a sandbox at a mount point.
-func (b *bench) createAs(mountPoint string) (string, error) {
-	c := b.config()
-	c.MountPoint = mountPoint
-	s, err := runtime.Launch(b.ctx, b.rt, c)
-	if err != nil {
-		return "", err
-	}
-	return s.ID(), nil
-}
-
 // warmCalls measures the calls of the Go library, and weighs a pooled sandbox. With shell the first command is one in a
 // session.
 func (b *bench) warmCalls(size, turns int, shell bool, backend, bar string) error {
@@ -175,13 +164,22 @@ func (b *bench) warmCalls(size, turns int, shell bool, backend, bar string) erro
 	return nil
 }
 
-// life measures a sandbox from its creation to the end of its first command, and its end.
+// life measures a sandbox at a mount point from its creation to the end of its first command, and its end.
 func (b *bench) life(mountPoint string, first func(id string) error) (start, end time.Duration, err error) {
+	c := b.config()
+	c.MountPoint = mountPoint
+	return b.lifeOf(c, first)
+}
+
+// lifeOf is life of a sandbox with a configuration.
+func (b *bench) lifeOf(c *runtime.SandboxConfig, first func(id string) error) (start, end time.Duration, err error) {
 	var id string
 	if start, err = took(func() error {
-		if id, err = b.createAs(mountPoint); err != nil {
+		s, err := runtime.Launch(b.ctx, b.rt, c)
+		if err != nil {
 			return err
 		}
+		id = s.ID()
 		return first(id)
 	}); err != nil {
 		return 0, 0, err

@@ -58,7 +58,7 @@ var maxWords = map[string]int{
 	"docs/network.md":                    1457,
 	"docs/opensandbox.md":                1470,
 	"docs/packages.md":                   2,
-	"docs/performance.md":                1110,
+	"docs/performance.md":                1209,
 	"docs/pool.md":                       530,
 	"docs/recipes/README.md":             200,
 	"docs/recipes/agent.md":              566,
