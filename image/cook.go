@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"wolffia/image/maker"
 	"wolffia/image/store"
 	"wolffia/internal/image/recipe"
+	"wolffia/internal/sys/overlay"
 	"wolffia/internal/sys/rmtree"
 	"wolffia/runtime"
 )
@@ -92,35 +92,13 @@ func (k *cook) mount(name string, lowers []string, upper string) (string, error)
 	if err := os.Mkdir(at, 0o700); err != nil {
 		return "", err
 	}
-	var options strings.Builder
-	options.WriteString("userxattr")
-	dirs := lowers
+	work := filepath.Join(k.st.Dir(), "work")
 	if upper != "" {
-		work := filepath.Join(k.st.Dir(), "work")
 		if err := os.Mkdir(work, 0o700); err != nil {
 			return "", err
 		}
-		dirs = append([]string{upper, work}, lowers...)
 	}
-	for i, dir := range dirs {
-		f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-		if err != nil {
-			return "", err
-		}
-		defer f.Close()
-		switch n := len(dirs) - len(lowers); {
-		case i == 0 && n > 0:
-			options.WriteString(",upperdir=")
-		case i == 1 && n > 0:
-			options.WriteString(",workdir=")
-		case i == n:
-			options.WriteString(",lowerdir=")
-		default:
-			options.WriteString(":")
-		}
-		fmt.Fprintf(&options, "/proc/self/fd/%d", f.Fd())
-	}
-	if err := unix.Mount("wolffia", at, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options.String()); err != nil {
+	if err := overlay.Mount(at, "userxattr", lowers, upper, work); err != nil {
 		return "", runtime.Errorf(runtime.ErrUnsupported, "this host cannot put a layer over an image: %w; wolffia doctor says what helps", err)
 	}
 	k.mounts = append(k.mounts, at)

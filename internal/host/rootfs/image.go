@@ -2,17 +2,16 @@ package rootfs
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/overlay"
 	"wolffia/internal/sys/rmtree"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -72,7 +71,7 @@ func composeImage(b *boot.Params, spec *launch.Spec) error {
 			return err
 		}
 	}
-	return overlay(lowers, upper, statedir.Work(b.Run), spec.RootDir, b.Config.BoundToCaller)
+	return mountOver(lowers, upper, statedir.Work(b.Run), spec.RootDir, b.Config.BoundToCaller)
 }
 
 // unused returns an error if upper is the upper directory of an overlay in any namespace. The
@@ -81,37 +80,29 @@ func composeImage(b *boot.Params, spec *launch.Spec) error {
 // and copying layers") which always fails: with EBUSY, or else because workdir is the same
 // as upperdir, which the kernel checks later. That leaves a line in the kernel's log.
 func unused(lower, upper string) error {
-	var dirs [2]*os.File
-	for i, dir := range []string{lower, upper} {
-		f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-		if errors.Is(err, fs.ErrNotExist) && dir == upper { // it is the first start
-			return nil
-		}
-		if err != nil {
-			return runtime.Errorf(runtime.ErrUnavailable, "image and changes: %w", err)
-		}
-		defer f.Close()
-		dirs[i] = f
+	if _, err := os.Lstat(upper); errors.Is(err, fs.ErrNotExist) { // it is the first start
+		return nil
 	}
-	options := fmt.Sprintf("userxattr,index=on,lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%[2]d", dirs[0].Fd(), dirs[1].Fd())
-	err := unix.Mount("wolffia", upper, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options)
-	if err == nil { // the kernel checks neither
+	err := overlay.Mount(upper, "userxattr,index=on", []string{lower}, upper, upper)
+	switch {
+	case err == nil: // the kernel checks neither
 		return unix.Unmount(upper, unix.MNT_DETACH)
-	}
-	if errors.Is(err, unix.EBUSY) {
+	case errors.As(err, new(*os.PathError)):
+		return runtime.Errorf(runtime.ErrUnavailable, "image and changes: %w", err)
+	case errors.Is(err, unix.EBUSY):
 		return runtime.Errorf(runtime.ErrUnavailable, "the sandbox's changes to its image are still mounted by processes of an earlier start; try again when they have ended")
 	}
 	return nil
 }
 
-// overlay mounts upper, which gets the changes, over lowers, of which the first is the highest
+// mountOver mounts upper, which gets the changes, over lowers, of which the first is the highest
 // (overlayfs in the kernel's documentation). It creates upper and work if they do not exist. If the kernel or the
 // file system does not support it, that is an error: there is no read-only fallback.
 //
 // Changes reach the disk by fsync(2) and at the end of the sandbox, which may take a
 // while. If brief is set, they never need to: such a sandbox does not survive a crash of
 // the machine.
-func overlay(lowers []string, upper, work, target string, brief bool) error {
+func mountOver(lowers []string, upper, work, target string, brief bool) error {
 	options := "userxattr"
 	if brief {
 		// The kernel marks a work directory of a volatile mount as not to be used again.
@@ -120,33 +111,23 @@ func overlay(lowers []string, upper, work, target string, brief bool) error {
 			return runtime.WithClass(runtime.ErrUnavailable, err)
 		}
 	}
-	var dirs []*os.File
-	for i, dir := range append([]string{upper, work}, lowers...) {
-		if i < 2 {
-			if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-				return runtime.Errorf(runtime.ErrUnavailable, "create the directory for the sandbox's changes: %w", err)
-			}
+	for _, dir := range []string{upper, work} {
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return runtime.Errorf(runtime.ErrUnavailable, "create the directory for the sandbox's changes: %w", err)
 		}
-		f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-		if err != nil {
-			return runtime.Errorf(runtime.ErrUnavailable, "image and changes: %w", err)
-		}
-		defer f.Close()
-		dirs = append(dirs, f)
 	}
 	// Overlayfs needs extended attributes, for opaque directories among others, and would
 	// report their lack only then.
 	const probe = "user.wolffia"
-	if err := unix.Fsetxattr(int(dirs[0].Fd()), probe, []byte{1}, 0); err != nil {
+	if err := unix.Lsetxattr(upper, probe, []byte{1}, 0); err != nil {
 		return runtime.Errorf(runtime.ErrUnsupported, "the file system of the state directory cannot keep a sandbox's changes to an image: it has no extended attributes (%w); choose another with --state-dir or WOLFFIA_STATE_DIR", err)
 	}
-	_ = unix.Fremovexattr(int(dirs[0].Fd()), probe)
-	// By descriptor: a path may have characters with a meaning in mount options.
-	options += fmt.Sprintf(",upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d,lowerdir=", dirs[0].Fd(), dirs[1].Fd())
-	for i, f := range dirs[2:] {
-		options += strings.Repeat(":", min(i, 1)) + fmt.Sprintf("/proc/self/fd/%d", f.Fd())
-	}
-	if err := unix.Mount("wolffia", target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+	_ = unix.Lremovexattr(upper, probe)
+	err := overlay.Mount(target, options, lowers, upper, work)
+	switch {
+	case errors.As(err, new(*os.PathError)):
+		return runtime.Errorf(runtime.ErrUnavailable, "image and changes: %w", err)
+	case err != nil:
 		return runtime.Errorf(runtime.ErrUnsupported, "this host cannot put a sandbox's changes over an image: %w; it needs overlayfs in user namespaces (Linux 5.11), and a state directory on a file system that overlayfs can write to, which another overlayfs or a network file system is not: choose another with --state-dir or WOLFFIA_STATE_DIR", err)
 	}
 	return nil

@@ -88,7 +88,7 @@ func TestOverlay(t *testing.T) {
 		}
 		lowers = append(lowers, layer)
 	}
-	if err := overlay(append(lowers, at("lower,a:b\\c")), at("upper"), at("work"), at("root"), false); err != nil {
+	if err := mountOver(append(lowers, at("lower,a:b\\c")), at("upper"), at("work"), at("root"), false); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(at("root/of")); string(b) != "0" {
@@ -111,14 +111,14 @@ func TestOverlay(t *testing.T) {
 	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err != nil || bytes.Contains(mounts, []byte(at("before"))) {
 		t.Errorf("it is mounted to look: %v, %s", err, mounts)
 	}
-	err := overlay([]string{at("lower,a:b\\c")}, at("root/upper"), at("root/work"), at("root2"), false)
+	err := mountOver([]string{at("lower,a:b\\c")}, at("root/upper"), at("root/work"), at("root2"), false)
 	if runtime.Class(err) != runtime.ErrUnsupported {
 		t.Errorf("an overlay for the changes to an overlay: %v", err)
 	}
 	if err := os.Symlink(at("upper"), at("link")); err != nil {
 		t.Fatal(err)
 	}
-	if err := overlay([]string{at("lower,a:b\\c")}, at("link"), at("work2"), at("root2"), true); err == nil {
+	if err := mountOver([]string{at("lower,a:b\\c")}, at("link"), at("work2"), at("root2"), true); err == nil {
 		t.Error("a link for the place of changes was followed")
 	}
 }

@@ -141,7 +141,7 @@ func composeSystem(b *boot.Params, spec *launch.Spec, view View) error {
 			return err
 		}
 	}
-	return overlay([]string{usr}, upper, work, spec.RootDir+"/usr", b.Config.BoundToCaller)
+	return mountOver([]string{usr}, upper, work, spec.RootDir+"/usr", b.Config.BoundToCaller)
 }
 
 // What MakeSystem makes.
