@@ -59,6 +59,8 @@ type Server struct {
 	opts    Options
 	http    *http.Server
 	stop    context.CancelCauseFunc // cancels the contexts of all requests
+
+	accepting sync.RWMutex // held to read by Serve
 }
 
 // New returns a server of a service, which the caller closes.
@@ -92,6 +94,8 @@ func New(service *service.Service, opts *Options) *Server {
 // Serve accepts connections on l until Stop or Close; then it returns nil. It closes
 // l.
 func (s *Server) Serve(l net.Listener) error {
+	s.accepting.RLock()
+	defer s.accepting.RUnlock()
 	err := s.http.Serve(l)
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
@@ -111,6 +115,11 @@ func (s *Server) Stop(ctx context.Context, grace time.Duration) error {
 	gentle, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	err := s.http.Shutdown(gentle)
+	s.accepting.Lock() // Serve may have accepted one more connection, which Shutdown did not know
+	s.accepting.Unlock()
+	if err == nil {
+		err = s.http.Shutdown(gentle)
+	}
 	if err == nil {
 		return nil
 	}

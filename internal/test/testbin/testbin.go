@@ -49,6 +49,18 @@ func Attack(t testing.TB) string {
 	return attack.get(t)
 }
 
+// Stamped writes to the directory dir the programs that know the version of wolffia, as those of
+// another one.
+func Stamped(t testing.TB, dir, version string) {
+	t.Helper()
+	s, flags := set{}, "-ldflags=-s -w -X main.version="+version
+	s.goBuild(flags, "-tags", "small", "-o", dir+"/", "wolffia/cmd/wolffia", "wolffia/cmd/wolffia-box")
+	s.goBuild(flags, "-o", filepath.Join(dir, "wolffia-serve"), "wolffia/cmd/wolffia")
+	if s.fail != "" {
+		t.Fatal(s.fail)
+	}
+}
+
 func (s *set) get(t testing.TB) string {
 	t.Helper()
 	if d := os.Getenv(s.variable); d != "" {
