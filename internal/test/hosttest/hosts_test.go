@@ -42,7 +42,7 @@ type madeHost struct {
 	make   func() error
 	env    []string            // more than HOME and PATH
 	attr   syscall.SysProcAttr // of wolffia
-	codes  []string            // one of which is the cause, by whether this host is a container; nil: none
+	codes  []string            // which the causes are of, by whether this host is a container; nil: none
 	works  bool                // wolffia run
 	filter bool                // a seccomp filter is on the process
 	run    []string            // the command; nil: true
@@ -229,6 +229,12 @@ func (h *madeHost) test(t *testing.T, bin string) {
 		t.Logf("wolffia %q: %v\n%s%s", args, err, out, stderr.Bytes())
 		return out
 	}
+	h.check(t, wolffia)
+}
+
+// check has wolffia examine the host, and run a command there.
+func (h *madeHost) check(t *testing.T, wolffia func(args ...string) []byte) {
+	t.Helper()
 	var results []probe.Result
 	if err := json.Unmarshal(wolffia("doctor", "--json"), &results); err != nil {
 		t.Fatal(err)
@@ -254,12 +260,33 @@ func (h *madeHost) test(t *testing.T, bin string) {
 		t.Fatal(err)
 	}
 	switch {
-	case h.codes == nil && causes != nil, h.codes != nil && (len(causes) != 1 || !slices.Contains(h.codes, causes[0])):
-		t.Errorf("doctor: got the causes %q; want one of %q", causes, h.codes)
+	case (h.codes == nil) != (causes == nil), slices.ContainsFunc(causes, func(c string) bool { return !slices.Contains(h.codes, c) }):
+		t.Errorf("doctor: got the causes %q; want of %q", causes, h.codes)
 	case h.works && (ran.ExitCode == nil || *ran.ExitCode != 0):
 		t.Errorf("run: got %+v; want the exit code 0", ran)
-	case !h.works && (ran.Error.Code != causes[0] || ran.Error.Fix == "" || !strings.Contains(ran.Error.Message, "\n"+causes[0]+": ")):
-		t.Errorf("run: got %+v; want the cause %s and its fix", ran.Error, causes[0])
+	case !h.works && (!slices.Contains(causes, ran.Error.Code) || ran.Error.Fix == "" || !strings.Contains(ran.Error.Message, "\n"+ran.Error.Code+": ")):
+		t.Errorf("run: got %+v; want a cause of %q and its fix", ran.Error, causes)
+	}
+}
+
+// Who makes a state directory on NFS is warned, once. The mounts are told to wolffia only: no file
+// system of another machine can be mounted here.
+func TestStateOnNFS(t *testing.T) {
+	testenv.Root(t)
+	dir := t.TempDir()
+	mounts := filepath.Join(dir, "mountinfo")
+	text := "30 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n50 30 0:51 / " + dir + " rw - nfs4 filer:/export rw,vers=4.2\n"
+	if err := os.WriteFile(mounts, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for i, warned := range []bool{true, false} {
+		const script = `mount --bind "$1" /proc/$$/mountinfo && exec "$2" --state-dir "$3" ls`
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", script, "sh", mounts, filepath.Join(testbin.Dir(t), "wolffia"), dir+"/state")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS} // which makes all mounts private
+		out, err := cmd.CombinedOutput()
+		if got := bytes.Count(out, []byte("warning: the state directory is on a network file system (nfs4)")); err != nil || (got == 1) != warned {
+			t.Errorf("command %d: got err %v, %s; want a warning: %v", i, err, out, warned)
+		}
 	}
 }
 

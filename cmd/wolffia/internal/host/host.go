@@ -3,12 +3,14 @@ package host
 
 import (
 	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/signals"
+	"wolffia/internal/host/cause"
 	"wolffia/internal/host/programs"
 	"wolffia/internal/host/statedir"
 	"wolffia/local"
@@ -40,12 +42,38 @@ func (h *Host) OpenEarly(name string) (*local.Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
+	made := !h.hasState()
 	rt, err := newRuntime(name, &local.Options{Binary: binary, StateDir: h.StateDir, Progress: h.Progress(), Log: h.Log, Umask: h.Umask})
 	if err != nil {
 		return nil, err
 	}
 	h.closers = append(h.closers, rt.Close)
+	if made {
+		h.warnOfState(rt.StateDir())
+	}
 	return rt, nil
+}
+
+// hasState reports whether the state directory exists; true if its place is unknown.
+func (h *Host) hasState() bool {
+	path, err := h.StatePath()
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// warnOfState says what the place of the state directory risks. Who made it is told, once: locks on a
+// network file system work until its server restarts.
+func (h *Host) warnOfState(dir string) {
+	c, found := cause.Of(&cause.Facts{Host: cause.This(), Symptom: cause.State, Dir: dir})
+	switch {
+	case !found:
+	case h.Log != nil:
+		h.Log.Warn(c.Problem, "stateDir", dir, "code", c.Code)
+	default:
+		h.Warn("%s: see %s doctor", c.Problem, h.Self())
+	}
 }
 
 // Abandon has close leave all open: the end of the process closes it.
