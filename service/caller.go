@@ -22,6 +22,17 @@ func (c Caller) May(o registry.Owner) bool {
 	return c.All || c.Owner == o && o.Validate() == nil
 }
 
+// anyone is the owner for whom a caller acts that may use all sandboxes and names no owner.
+var anyone = registry.Owner{OrganizationID: "local", ProjectID: "mcp", UserID: "default"}
+
+// Subject returns the owner for whom the caller acts if a request names none.
+func (c Caller) Subject() registry.Owner {
+	if c.All {
+		return anyone
+	}
+	return c.Owner
+}
+
 type callerKey struct{}
 
 // WithCaller returns a context of requests that act for the caller.

@@ -197,13 +197,14 @@ func (i *Inside) noteSession(name string, exists bool) {
 // Wait, once. That the shell or the working directory does not exist is the error of Wait, before started.
 func (i *Inside) Run(ctx context.Context, cmd *runtime.Command, started func()) (*Command, error) {
 	text, own := cmd.Command[0], *cmd
+	long := cmd.Session == "" && len(text) > maxArgument
 	if cmd.Session == "" {
 		shell, err := i.shell(ctx)
 		if err != nil {
 			return nil, err
 		}
 		own.Command = []string{shell, "-c", text}
-		if len(text) > maxArgument {
+		if long {
 			own.Command, own.OpenStdin = []string{shell, "-c", evalInput}, true
 		}
 	} else {
@@ -228,7 +229,7 @@ func (i *Inside) Run(ctx context.Context, cmd *runtime.Command, started func()) 
 	if c.Process, err = i.service.rt.StartProcess(ctx, i.box.ID, &own); err != nil {
 		return nil, err
 	}
-	if own.OpenStdin {
+	if long {
 		go func() { // ends with the process
 			_, _ = io.WriteString(c.Stdin(), text)
 			_ = c.Stdin().Close()
@@ -516,9 +517,21 @@ func words(command ...string) string {
 	return strings.Join(quoted, " ")
 }
 
-// CreateSession starts a shell that keeps its state, and returns its name.
-func (i *Inside) CreateSession(ctx context.Context, cwd string) (string, error) {
-	name := "s" + strings.ToLower(rand.Text())
+// Exec runs a program with arguments to its end, without a shell. A command that has timed out is
+// a [*TimeoutError], a program that cannot be started a [*runtime.StartError].
+func (i *Inside) Exec(ctx context.Context, cmd *runtime.Command) (*runtime.Result, error) {
+	begin := time.Now()
+	r, err := i.service.rt.Exec(ctx, i.box.ID, cmd)
+	if err == nil {
+		i.service.options().Meter.Ran(false, time.Since(begin), r)
+	}
+	return inTime(cmd, r, err)
+}
+
+// CreateSession starts a shell that keeps its state, and returns its name: the given one, which is
+// [runtime.ErrExists] if it is in use, or a new one if that is empty.
+func (i *Inside) CreateSession(ctx context.Context, name, cwd string) (string, error) {
+	name = cmp.Or(name, "s"+strings.ToLower(rand.Text()))
 	s, err := i.service.rt.CreateSession(ctx, i.box.ID, &runtime.SessionConfig{Name: name, Cwd: i.absolute(cwd)})
 	if err != nil {
 		return "", err

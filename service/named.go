@@ -15,8 +15,13 @@ const metadataName = "name"
 // with that name, which is made if there is none. One that is not running is started. A name
 // is up to 63 letters, digits and, not first, any of ._-; another one is [runtime.ErrInvalid].
 // The caller must be one that may use what belongs to the owner; one that may use all may
-// also mean, by its id, a sandbox of another owner.
+// also mean, by its id, a sandbox of another owner. Without a name it is the owner's own one: see
+// [Service.EnsureSandbox].
 func (s *Service) Named(ctx context.Context, caller Caller, o registry.Owner, name string) (id string, err error) {
+	if name == "" {
+		m, _, err := s.EnsureSandbox(ctx, o, nil)
+		return m.SandboxID, err
+	}
 	if !isName(name) {
 		return "", runtime.Errorf(runtime.ErrInvalid, "sandbox %q: an id or a name is up to 63 letters, digits and, not first, any of ._-", name)
 	}

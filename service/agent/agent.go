@@ -66,11 +66,7 @@ func (h *Handler) session(ctx context.Context, at *target) *mcp.Options {
 		Copied:  h.copied(ctx, at),
 		Runtime: h.opts.Runtime, Session: at.session, Version: h.opts.Version, Allow: h.opts.Allow, AllowHost: h.opts.AllowHost, Remote: true,
 		Open: func(ctx context.Context) (string, error) {
-			if at.sandbox != "" {
-				return h.opts.Service.Named(ctx, at.caller, at.owner, at.sandbox)
-			}
-			m, _, err := h.opts.Service.EnsureSandbox(ctx, at.owner, nil)
-			return m.SandboxID, err
+			return h.opts.Service.Named(ctx, at.caller, at.owner, at.sandbox)
 		},
 		Inspect: func(ctx context.Context, id string) (*mcp.Details, error) {
 			c, err := h.opts.Service.Config(ctx, id)

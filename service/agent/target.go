@@ -17,16 +17,10 @@ type target struct {
 	session string // the name of the shell
 }
 
-// anyone is the owner for whom a caller acts that may use all sandboxes and names no owner.
-var anyone = registry.Owner{OrganizationID: "local", ProjectID: "mcp", UserID: "default"}
-
 // targetOf returns the target that the query of a request names. The errors are those of a
 // wrong name, and of an owner whose sandboxes the caller may not use.
 func targetOf(query url.Values, caller service.Caller) (*target, error) {
-	at := &target{caller: caller, owner: caller.Owner, session: "mcp"}
-	if caller.All {
-		at.owner = anyone
-	}
+	at := &target{caller: caller, owner: caller.Subject(), session: "mcp"}
 	for name, values := range query {
 		if len(values) != 1 {
 			return nil, runtime.Errorf(runtime.ErrInvalid, "query: %.100q is there %d times: name it once", name, len(values))

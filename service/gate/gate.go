@@ -29,8 +29,32 @@ var (
 	errOrigin   = &Refusal{http.StatusForbidden, "FOREIGN_ORIGIN", "the request comes from a web page of another origin"}
 )
 
-// KeyHeader is the header with the API key. Authorization: Bearer KEY does as well.
-const KeyHeader = "Open-Sandbox-Api-Key"
+// The headers with the API key; the first that is there counts.
+const (
+	keyHeader      = "Open-Sandbox-Api-Key"
+	bearerHeader   = "Authorization" // Bearer KEY
+	shortKeyHeader = "X-Api-Key"     // of SWE-ReX; what is in a sandbox may want one of its own
+)
+
+// keyOf returns the API key of a request, and the header that it is in.
+func keyOf(h http.Header) (key, in string) {
+	if key := h.Get(keyHeader); key != "" {
+		return key, keyHeader
+	}
+	scheme, key, _ := strings.Cut(h.Get(bearerHeader), " ")
+	if key = strings.TrimSpace(key); strings.EqualFold(scheme, "Bearer") && key != "" {
+		return key, bearerHeader
+	}
+	return h.Get(shortKeyHeader), shortKeyHeader
+}
+
+// Strip removes the API key from the headers of a request that goes on into a sandbox.
+func Strip(h http.Header) {
+	_, in := keyOf(h)
+	h.Del(in)
+	h.Del(keyHeader)
+	h.Del(bearerHeader)
+}
 
 // A Gate admits requests. It is safe for concurrent use.
 type Gate struct {
@@ -76,17 +100,11 @@ func (g *Gate) Admit(r *http.Request) (service.Caller, error) {
 	if keys == nil {
 		return service.Caller{All: true}, nil
 	}
-	given := r.Header.Get(KeyHeader)
-	if given == "" {
-		scheme, rest, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		if strings.EqualFold(scheme, "Bearer") {
-			given = strings.TrimSpace(rest)
-		}
-	}
-	if given == "" {
+	key, _ := keyOf(r.Header)
+	if key == "" {
 		return service.Caller{}, errNoKey
 	}
-	caller, ok := keys.caller(given)
+	caller, ok := keys.caller(key)
 	if !ok {
 		return service.Caller{}, errWrongKey
 	}

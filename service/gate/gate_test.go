@@ -1,10 +1,12 @@
 package gate_test
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,6 +133,8 @@ func TestKeys(t *testing.T) {
 		{"Authorization", "Bearer " + one, ""},
 		{"Authorization", "bearer " + one, ""},
 		{"Authorization", "Basic " + one, "MISSING_API_KEY"},
+		{"X-API-Key", one, ""},
+		{"X-API-Key", one + "0", "INVALID_API_KEY"},
 		{"X-Other", one, "MISSING_API_KEY"},
 		{"OPEN-SANDBOX-API-KEY", one + "0", "INVALID_API_KEY"},
 		{"OPEN-SANDBOX-API-KEY", one[1:], "INVALID_API_KEY"},
@@ -158,5 +162,26 @@ func TestKeys(t *testing.T) {
 	g.SetKeys(fewer)
 	if _, code := ask(g, "any.example", "OPEN-SANDBOX-API-KEY", one); code != "INVALID_API_KEY" {
 		t.Errorf("a removed key: %q", code)
+	}
+}
+
+// What goes on into a sandbox has no key of the service, and keeps what a server inside wants.
+func TestStrip(t *testing.T) {
+	for _, c := range []struct{ has, keeps string }{
+		{"Open-Sandbox-Api-Key", ""},
+		{"Authorization", ""},
+		{"X-Api-Key", ""},
+		{"Open-Sandbox-Api-Key X-Api-Key Authorization", "X-Api-Key"},
+		{"Authorization X-Api-Key", "X-Api-Key"},
+		{"X-Other", "X-Other"},
+	} {
+		h := http.Header{}
+		for name := range strings.FieldsSeq(c.has) {
+			h.Set(name, "Bearer "+one)
+		}
+		gate.Strip(h)
+		if kept := strings.Join(slices.Sorted(maps.Keys(h)), " "); kept != c.keeps {
+			t.Errorf("%s: %q is kept, want %q", c.has, kept, c.keeps)
+		}
 	}
 }

@@ -308,7 +308,7 @@ func (h *Handler) createSession(w http.ResponseWriter, r *http.Request, in *serv
 	if err := h.decode(w, r, smallBody, &q); err != nil {
 		return err
 	}
-	name, err := in.CreateSession(r.Context(), q.Cwd)
+	name, err := in.CreateSession(r.Context(), "", q.Cwd)
 	if err != nil {
 		return commandFault(err)
 	}

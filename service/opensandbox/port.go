@@ -136,8 +136,7 @@ func rewritePort(p *httputil.ProxyRequest, port int) {
 	p.Out.URL.Path, _ = url.PathUnescape(p.Out.URL.RawPath) // a part of what was parsed
 	p.Out.URL.RawQuery = p.In.URL.RawQuery                  // as it is
 	p.Out.Host = p.Out.URL.Host
-	p.Out.Header.Del(gate.KeyHeader)
-	p.Out.Header.Del("Authorization")
+	gate.Strip(p.Out.Header)
 	p.Out.Header.Del("Cookie")
 	p.Out.Header.Del("Origin")
 	p.Out.Header.Del("Referer")

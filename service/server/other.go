@@ -29,6 +29,8 @@ func (s *Server) other(r *http.Request) http.Handler {
 		return s.admitted(s.opts.OpenSandbox)
 	case s.opts.Agents != nil && path == "/mcp":
 		return s.admitted(s.opts.Agents)
+	case s.opts.SWEReX != nil && s.opts.SWEReX.Serves(path):
+		return s.admitted(s.opts.SWEReX)
 	}
 	return nil
 }

@@ -44,6 +44,11 @@ type Options struct {
 		http.Handler
 		Drain()
 	}
+	// SWEReX serves the paths that it says, as OpenSandbox does its own; nil serves none.
+	SWEReX interface {
+		http.Handler
+		Serves(path string) bool
+	}
 	// Metrics has /metrics answered; Meter is that of the service, and counts requests.
 	Metrics bool
 	Meter   *meter.Meter

@@ -29,7 +29,7 @@ var (
 		"perm":                   3580,
 		"policy":                 2100,
 		"runtime":                2100,
-		"service":                3640,
+		"service":                3670,
 		"service/opensandbox":    3140,
 		"session":                6160,
 		"shim":                   3920,

@@ -28,6 +28,7 @@ import (
 	"wolffia/service/meter"
 	"wolffia/service/opensandbox"
 	"wolffia/service/server"
+	"wolffia/service/swerex"
 )
 
 // A World is a state directory with a codebase, and a service on a loopback address.
@@ -156,8 +157,10 @@ func (w *World) serve(keys string) {
 		Runtime: rt, Service: w.Service, Limits: w.agents, Version: "test",
 		Allow: func(id string) string { return "wolffia policy add " + id + " " },
 	})
+	rex := swerex.New(w.Service, &swerex.Options{Log: log, BodyLimit: w.limit, WriteLimit: w.limit})
 	s := server.New(w.Service, &server.Options{
-		Log: log, Gate: w.Gate, Meter: meter, Metrics: true, Agents: agents, BodyLimit: w.limit, WriteLimit: w.limit,
+		SWEReX: rex,
+		Log:    log, Gate: w.Gate, Meter: meter, Metrics: true, Agents: agents, BodyLimit: w.limit, WriteLimit: w.limit,
 		OpenSandbox: opensandbox.New(w.Service, &opensandbox.Options{Log: log, BodyLimit: w.limit, WriteLimit: w.limit}),
 	})
 	w.server = s
@@ -173,6 +176,7 @@ func (w *World) serve(keys string) {
 		_ = s.Close()
 		<-ended
 		agents.Close()
+		rex.Close()
 		_ = w.Service.Close()
 	}
 	w.Cleanup(w.stop)

@@ -24,6 +24,7 @@ import (
 	"wolffia/service/opensandbox"
 	"wolffia/service/quota"
 	"wolffia/service/server"
+	"wolffia/service/swerex"
 )
 
 // An instance is a service that serves, with the settings that hold now.
@@ -35,6 +36,7 @@ type instance struct {
 	null     *os.File
 	service  *service.Service
 	agents   *agent.Handler
+	swerex   *swerex.Handler
 	gate     *gate.Gate
 	listener net.Listener
 	server   *server.Server
@@ -142,8 +144,9 @@ func (i *instance) open(ctx context.Context) (err error) {
 		return err
 	}
 	i.agents = agent.New(&agent.Options{Runtime: i.rt, Service: i.service, Allow: i.AddTo, AllowHost: i.AllowTo, Version: i.Version, Copied: i.now.template.CopyOnWrite})
+	i.swerex = swerex.New(i.service, &swerex.Options{Log: i.log})
 	i.server = server.New(i.service, &server.Options{
-		Pool: i.counter, Log: i.log, Gate: i.gate, Meter: meter, Metrics: true, Agents: i.agents,
+		Pool: i.counter, Log: i.log, Gate: i.gate, Meter: meter, Metrics: true, Agents: i.agents, SWEReX: i.swerex,
 		OpenSandbox: opensandbox.New(i.service, &opensandbox.Options{Log: i.log}),
 	})
 	i.keep(ctx, pool)
@@ -230,6 +233,7 @@ func (i *instance) close() {
 	}
 	if i.agents != nil {
 		i.agents.Close()
+		i.swerex.Close()
 	}
 	var err error
 	if i.service != nil {
