@@ -84,6 +84,13 @@ func commit(ctx context.Context, s *store.Store, c *maker.Commit, ids *store.IDs
 		if err := take(c, st); err != nil {
 			return nil, err
 		}
+		if c.Move { // as BuildKit; in a sandbox that is committed, a directory may be empty on purpose
+			for _, name := range c.Skip {
+				if err := layers.RemoveEmptyParents(st.Layer(), s.Layers(above), name); err != nil {
+					return nil, err
+				}
+			}
+		}
 	}
 	step.Reached("image: layer made")
 	r, err := finish(ctx, s, c, st, child, above, ids)

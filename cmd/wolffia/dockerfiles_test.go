@@ -85,7 +85,7 @@ func TestDockerfiles(t *testing.T) {
 			case engine == nil:
 				t.Log("no Docker engine that builds: compared with what was written down only")
 			case since23 && release < 23:
-				t.Logf("Docker %d knows no here-documents: compared with what was written down only", release)
+				t.Logf("Docker %d builds it otherwise: compared with what was written down only", release)
 			default:
 				if docker := differences(plain, engine(t, name, dir, home.dir), t); docker != want {
 					t.Errorf("docker build makes\n%s\nwant\n%s", docker, want)

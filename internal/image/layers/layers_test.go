@@ -153,3 +153,27 @@ func TestRemove(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What was made for a mount goes, what an image below or the layer itself has stays, and no link is followed.
+func TestRemoveEmptyParents(t *testing.T) {
+	top := t.TempDir()
+	layer, below := filepath.Join(top, "layer"), filepath.Join(top, "below")
+	for _, dir := range []string{"layer/var/cache/deep", "layer/srv/a", "layer/srv/b", "layer/opt", "below/opt", "outside/a"} {
+		if err := os.MkdirAll(filepath.Join(top, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("../outside", filepath.Join(layer, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"var/cache/deep/x", "srv/a/x", "opt/x", "link/a/x", "none/x", "top"} {
+		if err := RemoveEmptyParents(layer, []string{below}, name); err != nil {
+			t.Error(name, err)
+		}
+	}
+	for name, stays := range map[string]bool{"var": false, "srv/a": false, "srv/b": true, "opt": true, "link": true, "../outside/a": true} {
+		if _, err := os.Lstat(filepath.Join(layer, name)); (err == nil) != stays {
+			t.Errorf("%s: %v; want that it stays: %t", name, err, stays)
+		}
+	}
+}
