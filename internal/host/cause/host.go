@@ -131,16 +131,13 @@ func family(release string) string {
 			names = append(names, strings.Fields(value)...)
 		}
 	}
+	of := map[string]string{
+		"debian": "debian", "ubuntu": "debian", "fedora": "fedora", "rhel": "fedora", "centos": "fedora", "amzn": "fedora",
+		"arch": "arch", "alpine": "alpine", "suse": "suse", "opensuse": "suse", "sles": "suse",
+	}
 	for _, name := range names {
-		switch name {
-		case "debian", "ubuntu":
-			return "debian"
-		case "fedora", "rhel", "centos", "amzn":
-			return "fedora"
-		case "arch", "alpine":
-			return name
-		case "suse", "opensuse", "sles":
-			return "suse"
+		if f := of[name]; f != "" {
+			return f
 		}
 	}
 	return ""

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	"wolffia/internal/host/cause"
 	"wolffia/internal/sys/bubblewrap"
@@ -115,19 +116,15 @@ func decideBubblewrap(f bwrapFacts, h *host) (r Result) {
 	case "gvisor-host", "proc-missing", "wsl1": // which All clears if that feature works
 		r.Because = UserNamespaces
 	}
-	if noUserNS(r.Code) {
+	if slices.Contains(noUserNS, r.Code) {
 		r.Problem = fmt.Sprintf("%s (see the feature %s)", facts.Said, UserNamespaces)
 		r.Because, r.Fix = UserNamespaces, ""
 	}
 	return r
 }
 
-// noUserNS reports whether a cause is one of user namespaces, which have a result of their own.
-func noUserNS(code string) bool {
-	switch code {
-	case "apparmor-userns", "chroot", "container-apparmor", "container-mounts", "container-seccomp", "seccomp-filter",
-		"userns-clone", "userns-denied", "userns-full", "userns-kernel", "userns-max-zero":
-		return true
-	}
-	return false
+// noUserNS are the causes of user namespaces, which have a result of their own.
+var noUserNS = []string{
+	"apparmor-userns", "chroot", "container-apparmor", "container-mounts", "container-seccomp", "seccomp-filter",
+	"userns-clone", "userns-denied", "userns-full", "userns-kernel", "userns-max-zero",
 }
