@@ -2,15 +2,12 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"wolffia/cmd/wolffia/internal/build"
 	"wolffia/cmd/wolffia/internal/host"
@@ -106,9 +103,6 @@ func setPlaces(o *build.Options, dir, file string) (err error) {
 	return err
 }
 
-// maxSecret bounds the bytes of a secret.
-const maxSecret = 1 << 20
-
 // readSecrets reads the secrets that flags name.
 func readSecrets(flags []string) (map[string]build.Secret, error) {
 	all := map[string]build.Secret{}
@@ -123,7 +117,7 @@ func readSecrets(flags []string) (map[string]build.Secret, error) {
 		if name, ok := of["env"]; ok {
 			text, isSet = os.LookupEnv(name)
 		} else if id != "" && src != "" {
-			b, err := readSmall(src)
+			b, err := build.ReadSmall(src)
 			if err != nil {
 				return nil, runtime.Errorf(runtime.ErrInvalid, "--secret %s: %w", flag, err)
 			}
@@ -135,17 +129,4 @@ func readSecrets(flags []string) (map[string]build.Secret, error) {
 		all[id] = build.Secret{Text: []byte(text)}
 	}
 	return all, nil
-}
-
-func readSmall(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
-	if err == nil && len(b) > maxSecret {
-		err = errors.New("it is too large")
-	}
-	return b, err
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -85,12 +86,7 @@ func tryTools(ctx context.Context, rt *local.Runtime, id, name string, dirs []st
 		})
 	}
 	all.Wait()
-	var failed []string
-	for _, p := range problems {
-		if p != "" {
-			failed = append(failed, p)
-		}
-	}
+	failed := slices.DeleteFunc(problems, func(p string) bool { return p == "" })
 	r = probe.Result{
 		Feature: "tools", OK: len(failed) == 0, Problem: strings.Join(failed, "\n"),
 		Found: fmt.Sprintf("%s: %d of %s work inside", name, len(programs)-len(failed), console.Counted(len(programs), "program")),

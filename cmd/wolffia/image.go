@@ -87,22 +87,17 @@ type imageListing struct {
 
 func imageListingOf(e *store.Entry) imageListing {
 	l := imageListing{
-		ID: e.ID, Names: slices.Sorted(maps.Keys(e.Names)), Digests: []string{}, Parent: e.Parent, Size: e.Size, Files: e.Files,
-		Created: e.Created, Sandboxes: e.Sandboxes, Config: e.Config, Problem: e.Problem, System: e.System,
+		ID: e.ID, Names: slices.AppendSeq([]string{}, maps.Keys(e.Names)), Digests: []string{}, Parent: e.Parent, Size: e.Size, Files: e.Files,
+		Created: e.Created, Sandboxes: append([]string{}, e.Sandboxes...), Config: e.Config, Problem: e.Problem, System: e.System,
 		inner: len(e.Names)+len(e.Sandboxes) == 0 && (e.Step != "" || e.System || len(e.Children) > 0),
 	}
+	slices.Sort(l.Names)
 	for _, name := range l.Names {
 		n := e.Names[name]
 		if n.Digest != "" && !slices.Contains(l.Digests, n.Digest) {
 			l.Digests = append(l.Digests, n.Digest)
 		}
 		l.PulledAt = max(l.PulledAt, n.PulledAt)
-	}
-	if l.Names == nil {
-		l.Names = []string{}
-	}
-	if l.Sandboxes == nil {
-		l.Sandboxes = []string{}
 	}
 	return l
 }

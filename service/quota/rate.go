@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -45,23 +46,20 @@ type pace struct {
 // owners as it likes.
 const maxPaces = 10000
 
-// Request returns a [*RateError] if p may send no request now.
+// Request returns a [*RateError] if p may send no request now. q may be nil.
 func (r *Rates) Request(q *Quota, p Party) error {
-	if q == nil || q.Requests == 0 {
-		return nil
-	}
-	return r.take(pace{p, time.Second, q.Requests}, "sends requests")
+	return r.take(pace{p, time.Second, cmp.Or(q, new(Quota)).Requests}, "sends requests")
 }
 
-// Create returns a [*RateError] if p may create no sandbox now.
+// Create returns a [*RateError] if p may create no sandbox now. q may be nil.
 func (r *Rates) Create(q *Quota, p Party) error {
-	if q == nil || q.Creates == 0 {
-		return nil
-	}
-	return r.take(pace{p, time.Minute, q.Creates}, "creates sandboxes")
+	return r.take(pace{p, time.Minute, cmp.Or(q, new(Quota)).Creates}, "creates sandboxes")
 }
 
 func (r *Rates) take(p pace, what string) error {
+	if p.burst == 0 {
+		return nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := r.all[p]

@@ -100,21 +100,30 @@ func (b *builder) close() error {
 	return b.place.Close()
 }
 
-// maxDockerfile bounds the bytes of a Dockerfile and of a .dockerignore.
-const maxDockerfile = 1 << 20
+// maxFile bounds the bytes of a Dockerfile, of a .dockerignore, and of a secret.
+const maxFile = 1 << 20
+
+// ReadSmall returns the content of a file of at most a MiB.
+func ReadSmall(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(b) > maxFile {
+		err = fmt.Errorf("%s has more than %d bytes", path, maxFile)
+	}
+	return b, err
+}
 
 // load reads the Dockerfile and what the context ignores.
 func (b *builder) load(ctx context.Context) (err error) {
 	v := b.out.begin("[internal] load build definition from " + b.Shown)
 	defer func() { v.end(false, err) }()
-	f, err := os.OpenFile(b.File, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	text, err := ReadSmall(b.File)
 	if err != nil {
 		return runtime.Errorf(runtime.ErrNotFound, "%w; -f names another Dockerfile", err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxDockerfile+1))
-	if err != nil {
-		return runtime.WithClass(runtime.ErrInvalid, err)
 	}
 	r, err := b.h.Make(ctx, b.rt, false, &maker.Request{Parse: text})
 	if err != nil {
@@ -151,7 +160,7 @@ func (b *builder) loadIgnore() error {
 	defer dir.Close()
 	text, err := os.ReadFile(b.File + ".dockerignore")
 	if errors.Is(err, os.ErrNotExist) {
-		text, err = beneath.ReadFile(int(dir.Fd()), ".dockerignore", maxDockerfile)
+		text, err = beneath.ReadFile(int(dir.Fd()), ".dockerignore", maxFile)
 	}
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

@@ -71,18 +71,11 @@ func serve(cmd *cobra.Command, h *host.Host) error {
 // answer keeps the service from nothing. The function that it returns ends it, and returns when it
 // has ended.
 func recoverCommands(ctx context.Context, service *service.Service, log *slog.Logger) (end func()) {
-	ctx, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() { // ends with ctx
-		defer close(done)
+	return background(ctx, func(ctx context.Context) {
 		if err := service.Recover(ctx); err != nil && ctx.Err() == nil {
 			log.Warn("cannot recover the background commands of sandboxes", "error", err.Error())
 		}
-	}()
-	return func() {
-		stop()
-		<-done
-	}
+	})
 }
 
 // stopServing ends a service in good order, or at once when a signal comes again.

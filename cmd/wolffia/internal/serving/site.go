@@ -84,21 +84,18 @@ func (p *site) open(ctx context.Context, passed net.Listener) (net.Listener, *ga
 	if u, is := passed.(*net.UnixListener); is {
 		return server.Own(u), gate.New(nil, false), nil
 	}
-	if passed != nil {
-		l, loopback, err := gate.Own(passed, p.keys != nil)
-		if err != nil {
-			return nil, nil, err
-		}
-		return l, gate.New(p.keys, loopback), nil
-	}
-	if p.socket != "" {
+	if passed == nil && p.socket != "" {
 		l, err := server.Listen(p.socket)
 		if err != nil {
 			return nil, nil, err // not a nil *Listener
 		}
 		return l, gate.New(nil, false), nil
 	}
-	l, loopback, err := gate.Listen(ctx, p.address, p.keys != nil)
+	listen := func() (net.Listener, bool, error) { return gate.Listen(ctx, p.address, p.keys != nil) }
+	if passed != nil {
+		listen = func() (net.Listener, bool, error) { return gate.Own(passed, p.keys != nil) }
+	}
+	l, loopback, err := listen()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -41,16 +41,23 @@ func newWarmPool(ctx context.Context, h *host.Host, rt *local.Runtime, template 
 // keep starts the pool, which is not nil, in the background. The function that it returns ends it,
 // and returns when all its processes have ended.
 func (p *warmPool) keep(ctx context.Context) (end func()) {
-	ctx, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() { // ends with ctx
-		defer close(done)
+	return background(ctx, func(ctx context.Context) {
 		err := p.rt.KeepPool(ctx, p.template, local.PoolOptions{Size: p.size, Shell: true}, func(err error) {
 			p.log.Warn("the pool is not filled", "pool", p.shape, "error", err.Error())
 		})
 		if err != nil {
 			p.log.Warn("the pool has ended", "pool", p.shape, "error", err.Error())
 		}
+	})
+}
+
+// background calls f. The function that it returns ends f's context, and returns when f has.
+func background(ctx context.Context, f func(context.Context)) (end func()) {
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { // ends with ctx
+		defer close(done)
+		f(ctx)
 	}()
 	return func() {
 		stop()
