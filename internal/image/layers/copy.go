@@ -75,31 +75,28 @@ func (c *copier) add(f *file) error {
 		}
 		c.links[is] = f.name
 	}
+	var err error
 	switch f.kind() {
 	case unix.S_IFDIR:
 		c.dirs = append(c.dirs, f)
 		return os.Mkdir(c.at(f), 0o700)
 	case unix.S_IFLNK:
-		target, err := os.Readlink(f.path)
-		if err == nil {
+		var target string
+		if target, err = os.Readlink(f.path); err == nil {
 			err = os.Symlink(target, c.at(f))
 		}
-		if err != nil {
-			return err
-		}
 	case unix.S_IFIFO:
-		if err := unix.Mkfifo(c.at(f), 0o600); err != nil {
-			return err
-		}
+		err = unix.Mkfifo(c.at(f), 0o600)
 	case unix.S_IFREG:
-		if err := copyContent(f, c.at(f)); err != nil {
-			return err
-		}
+		err = copyContent(f, c.at(f))
 	default:
-		if !f.isWhiteout() {
-			return nil
+		if f.isWhiteout() {
+			err = unix.Mknod(c.at(f), unix.S_IFCHR, 0)
 		}
-		return unix.Mknod(c.at(f), unix.S_IFCHR, 0)
+		return err
+	}
+	if err != nil {
+		return err
 	}
 	return c.finish(f)
 }
@@ -108,23 +105,18 @@ func (c *copier) add(f *file) error {
 func (c *copier) finish(f *file) error {
 	to := c.at(f)
 	uid, gid := c.ids.Inside(f.st.Uid, f.st.Gid)
-	if err := os.Lchown(to, uid, gid); err != nil {
+	err := os.Lchown(to, uid, gid)
+	if err == nil && f.kind() != unix.S_IFLNK { // after chown(2), which drops set-id bits and capabilities
+		err = unix.Chmod(to, f.st.Mode&0o7777)
+	}
+	if caps := f.capabilities(); err == nil && caps != nil {
+		err = unix.Lsetxattr(to, capsXattr, caps, 0)
+	}
+	if err == nil && f.isOpaque() {
+		err = unix.Lsetxattr(to, opaqueXattr, []byte("y"), 0)
+	}
+	if err != nil {
 		return err
-	}
-	if f.kind() != unix.S_IFLNK { // after chown(2), which drops set-id bits and capabilities
-		if err := unix.Chmod(to, f.st.Mode&0o7777); err != nil {
-			return err
-		}
-	}
-	if caps := f.capabilities(); caps != nil {
-		if err := unix.Lsetxattr(to, capsXattr, caps, 0); err != nil {
-			return err
-		}
-	}
-	if f.isOpaque() {
-		if err := unix.Lsetxattr(to, opaqueXattr, []byte("y"), 0); err != nil {
-			return err
-		}
 	}
 	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, f.st.Mtim}
 	return unix.UtimesNanoAt(unix.AT_FDCWD, to, times, unix.AT_SYMLINK_NOFOLLOW)
