@@ -62,9 +62,7 @@ func (s *Store) lock(ctx context.Context, kind int16, at int64) (release func(),
 	return release, nil
 }
 
-// tryLock locks an image's byte exclusively. ErrConflict: another process has it.
-func (s *Store) tryLock(id string) (release func(), err error) { return s.try(id, offset(id)) }
-
+// try locks the byte at, of an image, exclusively. ErrConflict: another process has it.
 func (s *Store) try(id string, at int64) (release func(), err error) {
 	f, err := s.openLock()
 	if err != nil {

@@ -144,7 +144,7 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	release, err := s.tryLock(id)
+	release, err := s.try(id, offset(id))
 	if err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func prunable(entries []*Entry, all bool) (doomed []*Entry) {
 
 // pruneOne locks and deletes an image. ErrConflict: it now has a name, or is in use.
 func (s *Store) pruneOne(ctx context.Context, id string, all bool) error {
-	release, err := s.tryLock(id)
+	release, err := s.try(id, offset(id))
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -119,10 +120,7 @@ type filler struct {
 
 // add makes a file, and the directories above it.
 func (f *filler) add(o *Owned) error {
-	name := path.Clean("/" + o.Name())[1:]
-	if name == "" {
-		name = "."
-	}
+	name := cmp.Or(path.Clean("/" + o.Name())[1:], ".")
 	if err := f.parents(path.Dir(name)); err != nil {
 		return err
 	}

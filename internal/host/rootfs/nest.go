@@ -35,12 +35,10 @@ func Nest(b *boot.Params, spec *launch.Spec) error {
 		volumes[v.Target] = true
 	}
 	outer := func(m *runtime.Mount) bool { return volumes[m.Target] || m.Writable }
-	around := outermost(spec.Binds, outer)
-	if !b.Can.Has(launch.ShimMounts) {
-		around = innermost(spec.Binds, outer)
-	}
+	around := innermost(spec.Binds, outer)
 	bound := around
 	if b.Can.Has(launch.ShimMounts) {
+		around = outermost(spec.Binds, outer)
 		bound = orShut(around, spec.Binds, TreeDir(b))
 	}
 	binds := slices.Clone(spec.Binds)
