@@ -121,10 +121,10 @@ func (s *Server) Stop(ctx context.Context, grace time.Duration) error {
 	defer cancel()
 	err := s.http.Shutdown(gentle)
 	s.accepting.Lock() // Serve may have accepted one more connection, which Shutdown did not know
-	s.accepting.Unlock()
 	if err == nil {
 		err = s.http.Shutdown(gentle)
 	}
+	s.accepting.Unlock()
 	if err == nil {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -109,7 +110,10 @@ func testUpgrade(t *testing.T, older, newer string, kept bool) {
 	l.service.Told("READY=1")
 	l.T, l.state, l.socket = l.service.T, l.service.State, socket
 	l.client = &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true, Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", socket) },
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
 	}}
 	l.service.Program = filepath.Join(filepath.Dir(l.state), "wolffia")
 	replace := func(by string) {
