@@ -134,9 +134,9 @@ func (t *target) putOne(s *source, name string, st *unix.Stat_t, dir *os.File, b
 			err = symlink(dir, base, text, t.uid, t.gid)
 		}
 	case unix.S_IFREG:
-		in, err := s.open(name)
-		if err != nil {
-			return "", err
+		in, oerr := s.open(name)
+		if oerr != nil {
+			return "", oerr
 		}
 		defer in.Close()
 		c := newContent(in)
