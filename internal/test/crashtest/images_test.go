@@ -112,6 +112,7 @@ func TestImages(t *testing.T) {
 						t.Errorf("%s: %v", what, err)
 					}
 				}
+				_, _ = wolffia("", "", "image", "rm", "made") // of a maker that went on: not of the next one
 			}
 		}
 		if out, err := wolffia("", "", args...); err != nil {
