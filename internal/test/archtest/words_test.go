@@ -19,7 +19,7 @@ var maxWords = map[string]int{
 	"CONTRIBUTING.md":                    2075,
 	"README.md":                          1070,
 	"SCOPE.md":                           425,
-	"SECURITY.md":                        3849,
+	"SECURITY.md":                        3900,
 	"docs/README.md":                     281,
 	"docs/attack-matrix.md":              generated,
 	"docs/backends.md":                   1440,
@@ -84,7 +84,7 @@ var maxWords = map[string]int{
 }
 
 // maxDocuments is how many words all pages may have together.
-const maxDocuments = 50260
+const maxDocuments = 50320
 
 // tables are the parts of a page that tests write: see package doctable.
 var tables = regexp.MustCompile(`(?ms)^<!-- \w+: [^\n]* -->\n.*?^<!-- end of \w+ -->$`)
