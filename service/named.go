@@ -18,6 +18,8 @@ const metadataName = "name"
 // also mean, by its id, a sandbox of another owner. Without a name it is the owner's own one: see
 // [Service.EnsureSandbox].
 func (s *Service) Named(ctx context.Context, caller Caller, o registry.Owner, name string) (id string, err error) {
+	// What is made counts for the caller's key. Calls of an MCP session lack the request's context.
+	ctx = WithCaller(ctx, caller)
 	if name == "" {
 		m, _, err := s.EnsureSandbox(ctx, o, nil)
 		return m.SandboxID, err

@@ -18,6 +18,8 @@ import (
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/wait"
 	"wolffia/mcp"
+	"wolffia/service"
+	"wolffia/service/quota"
 )
 
 func TestMain(m *testing.M) {
@@ -329,4 +331,16 @@ func TestIdle(t *testing.T) {
 			"Content-Type", "application/json", "Accept", accept, "Mcp-Session-Id", id)
 		return status
 	})
+}
+
+// A sandbox that MCP makes counts for the quota of the API key that asked for it.
+func TestQuotaOfKey(t *testing.T) {
+	w := servetest.New(t, keys, func(o *service.Options) {
+		o.Quotas = []quota.Rule{{Key: "*", Quota: quota.Quota{Sandboxes: 1}}}
+	})
+	connect(w, "/mcp?owner=acme/web/one", keyAll).bash("true")
+	text, _, failed, err := connect(w, "/mcp?owner=acme/web/two", keyAll).tool(t.Context(), "bash", args{"command": "true"})
+	if err != nil || !failed || !strings.Contains(text, "quota: API key") {
+		t.Errorf("the second sandbox of a key that may have one: %s, %v, %v", text, failed, err)
+	}
 }
