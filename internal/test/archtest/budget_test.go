@@ -41,9 +41,9 @@ var (
 const (
 	defaultLines   = 2000
 	defaultMethods = 60
-	maxProduct     = 138450 // lines of Go of the product
+	maxProduct     = 152000 // lines of Go of the product
 	maxColumns     = 120
-	maxWide        = 1505 // lines with more
+	maxWide        = 1560 // lines with more
 )
 
 // slack is how much smaller than its budget something may be, in percent.
