@@ -65,7 +65,7 @@ type Server struct {
 	http    *http.Server
 	stop    context.CancelCauseFunc // cancels the contexts of all requests
 
-	accepting sync.RWMutex // held to read by Serve
+	at serving
 }
 
 // New returns a server of a service, which the caller closes.
@@ -89,58 +89,9 @@ func New(service *service.Service, opts *Options) *Server {
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
-	}
-	if s.opts.Agents != nil {
-		s.http.RegisterOnShutdown(s.opts.Agents.Drain)
+		ConnState:         s.at.note,
 	}
 	return s
-}
-
-// Serve accepts connections on l until Stop or Close; then it returns nil. It closes
-// l.
-func (s *Server) Serve(l net.Listener) error {
-	s.accepting.RLock()
-	defer s.accepting.RUnlock()
-	err := s.http.Serve(l)
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
-}
-
-// cutLimit is how long requests may take to end after their contexts are canceled.
-const cutLimit = 5 * time.Second
-
-// Stop accepts no more requests, and returns when all running requests have ended.
-// After grace it cancels their contexts, with [ErrStopping] as the cause; the error says
-// that some did not end even then. If ctx ends, it does not wait. Sandboxes keep
-// running.
-func (s *Server) Stop(ctx context.Context, grace time.Duration) error {
-	defer s.stop(ErrStopping)
-	gentle, cancel := context.WithTimeout(ctx, grace)
-	defer cancel()
-	err := s.http.Shutdown(gentle)
-	s.accepting.Lock() // Serve may have accepted one more connection, which Shutdown did not know
-	if err == nil {
-		err = s.http.Shutdown(gentle)
-	}
-	s.accepting.Unlock()
-	if err == nil {
-		return nil
-	}
-	s.stop(ErrStopping)
-	rest, cancel := context.WithTimeout(ctx, cutLimit)
-	defer cancel()
-	if s.http.Shutdown(rest) != nil {
-		return errors.Join(runtime.Errorf(runtime.ErrUnavailable, "requests did not end within %v of being canceled", cutLimit), s.http.Close())
-	}
-	return nil
-}
-
-// Close closes all connections at once.
-func (s *Server) Close() error {
-	s.stop(ErrStopping)
-	return s.http.Close()
 }
 
 // An entry is what the log line of a request says.
@@ -180,6 +131,9 @@ func (e *entry) failure(r *http.Request, id string, err error) (int, failure) {
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begin := time.Now()
+	if s.at.stopping() {
+		w.Header().Set("Connection", "close")
+	}
 	id := requestID(r.Header)
 	if other := s.other(r); other != nil {
 		s.pass(w, r, other, id, begin)
