@@ -23,6 +23,7 @@ import (
 	"wolffia/internal/archive"
 	"wolffia/internal/filecall"
 	"wolffia/internal/fileclient"
+	"wolffia/internal/shellword"
 	"wolffia/local"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -221,7 +222,7 @@ func copyToStdout(ctx context.Context, h *host.Host, rt *local.Runtime, id strin
 		}
 		err = &filecall.Error{Kind: filecall.KindTooLarge}
 	}
-	return f.failed(ctx, err, fmt.Sprintf("; for a directory: wolffia exec %s -- tar -c %s", from.sandbox, console.ShellWord(from.path)),
+	return f.failed(ctx, err, fmt.Sprintf("; for a directory: wolffia exec %s -- tar -c %s", from.sandbox, shellword.Quote(from.path)),
 		fmt.Sprintf("copy %s: the file has more than 1 GiB: copy it to a file, with wolffia cp %s FILE", from.given, from.given))
 }
 

@@ -7,11 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"wolffia/cmd/wolffia/internal/attach"
-	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/hint"
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/cmd/wolffia/internal/usage"
+	"wolffia/internal/shellword"
 	"wolffia/runtime"
 )
 
@@ -92,7 +92,7 @@ func textOf(command []string) string {
 	if len(command) == 1 {
 		return command[0]
 	}
-	return console.ShellLine(command)
+	return shellword.Join(command)
 }
 
 // checkTTY returns why the flag -t, if it is given, cannot be followed.

@@ -16,6 +16,7 @@ import (
 	"wolffia/cmd/wolffia/internal/usage"
 	"wolffia/fields"
 	"wolffia/fusefs/audit"
+	"wolffia/internal/shellword"
 	"wolffia/local"
 	"wolffia/network"
 	"wolffia/runtime"
@@ -300,7 +301,7 @@ func printLearned(w io.Writer, given *sandboxflags.Sandbox, flags, command []str
 	line := "wolffia run"
 	for _, key := range sandboxflags.NameFlags {
 		for _, v := range values[key] {
-			line += " --" + key + " " + console.ShellWord(v)
+			line += " --" + key + " " + shellword.Quote(v)
 		}
 	}
 	fmt.Fprintf(out, "# %s -- %s\n", console.Printable(line), console.OneLine(textOf(command)))

@@ -14,6 +14,7 @@ import (
 
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/internal/shellword"
 )
 
 func tourCommand(h *host.Host) *cobra.Command {
@@ -67,7 +68,7 @@ func tour(ctx context.Context, h *host.Host) (err error) {
 		return string(b), cmd.ProcessState.ExitCode(), err
 	}
 	run := func(command string) (string, int, error) {
-		step("$ wolffia run -- sh -c " + console.ShellWord(command))
+		step("$ wolffia run -- sh -c " + shellword.Quote(command))
 		out, code, err := wolffia("run", "--no-config", "--codebase", dir, "--", "sh", "-c", command)
 		fmt.Fprint(h.Out, console.Printable(out))
 		if err == nil && code == console.ExitFailed {

@@ -15,6 +15,7 @@ import (
 
 	"wolffia/internal/git/gitindex"
 	"wolffia/internal/git/hostgit"
+	"wolffia/internal/shellword"
 	"wolffia/internal/sys/statefile"
 )
 
@@ -294,7 +295,7 @@ func (s *run) refreshStashes(ctx context.Context) error {
 	for _, e := range slices.Backward(have) {
 		if !inList(list, e.At) && !slices.Contains(s.rec.Stash, e.At) {
 			list, s.rec.Theirs = append([]stash{e}, list...), true
-			fmt.Fprintf(&script, "g stash store -q -m %s %s || exit 40\n", quoted(e.Said), e.At)
+			fmt.Fprintf(&script, "g stash store -q -m %s %s || exit 40\n", shellword.Quote(hostgit.Printable(e.Said)), e.At)
 		}
 	}
 	for _, at := range s.rec.Stash {
@@ -315,11 +316,6 @@ func (s *run) refreshStashes(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// quoted returns text as a word of a shell.
-func quoted(text string) string {
-	return "'" + strings.ReplaceAll(hostgit.Printable(text), "'", `'\''`) + "'"
 }
 
 // recordIndex records which index both sides have, if this sync has no work and no report left.

@@ -3,6 +3,8 @@ package cause
 import (
 	"slices"
 	"strings"
+
+	"wolffia/internal/shellword"
 )
 
 // Sudo returns the commands, one on each line, with sudo if the user is not root.
@@ -116,22 +118,11 @@ EOF
 func (h *Host) withoutProfiles() string {
 	var commands []string
 	for _, p := range h.Profiles {
-		file := quote(p.File)
+		file := shellword.Quote(p.File)
 		commands = append(commands, "ln -sf "+file+" /etc/apparmor.d/disable/", "apparmor_parser -R "+file)
 	}
 	return h.Sudo(commands...) + "\n" + h.apparmor()
 }
 
 // plainBwrap returns the command that takes away the set-user-ID bit.
-func (f *Facts) plainBwrap() string { return f.Sudo("chmod u-s " + quote(f.Bwrap.Path)) }
-
-// quote returns a path as a word of a shell.
-func quote(path string) string {
-	plain := func(c rune) bool {
-		return strings.ContainsRune("/._-+", c) || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
-	}
-	if path != "" && !strings.ContainsFunc(path, func(c rune) bool { return !plain(c) }) {
-		return path
-	}
-	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
-}
+func (f *Facts) plainBwrap() string { return f.Sudo("chmod u-s " + shellword.Quote(f.Bwrap.Path)) }

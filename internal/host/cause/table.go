@@ -1,6 +1,10 @@
 package cause
 
-import "slices"
+import (
+	"slices"
+
+	"wolffia/internal/shellword"
+)
 
 // table returns the causes. The first that fits counts: what explains most is first.
 func table() []row {
@@ -216,7 +220,7 @@ func covers() []row {
 			func(f *Facts) string {
 				var commands []string
 				for _, m := range f.Mounts.belowProc() {
-					commands = append(commands, "umount "+quote(m.point))
+					commands = append(commands, "umount "+shellword.Quote(m.point))
 				}
 				if len(commands) == 0 {
 					return "# findmnt -R /proc lists what is below; unmount it"

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/history"
 	"wolffia/cmd/wolffia/internal/host"
+	"wolffia/internal/shellword"
 	"wolffia/perm"
 	"wolffia/runtime"
 )
@@ -34,7 +34,7 @@ func NoteDenied(h *host.Host, exit *runtime.Result, id string, create bool) {
 
 // allDenied returns the lines that name what was denied and refused.
 func allDenied(h *host.Host, exit *runtime.Result, id string, create bool) []string {
-	rules, names, all := h.AddTo(id), h.AllowTo(id), h.Self()+" audit "+console.ShellWord(id)
+	rules, names, all := h.AddTo(id), h.AllowTo(id), h.Self()+" audit "+shellword.Quote(id)
 	if create {
 		rules, names, all = "", "", "--audit FILE writes all"
 	}

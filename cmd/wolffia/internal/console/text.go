@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -43,27 +42,6 @@ func Cell(s string, most int) string {
 		return string(r[:most-3]) + "..."
 	}
 	return Printable(s)
-}
-
-// ShellWord returns s as one word for a POSIX shell. A word of harmless characters is
-// itself, so that it can be an alias.
-func ShellWord(s string) string {
-	harmless := func(r rune) bool {
-		return r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("%+,-./:@_", r))
-	}
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !harmless(r) }) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
-// ShellLine returns words as a command line for a POSIX shell.
-func ShellLine(words []string) string {
-	quoted := make([]string, len(words))
-	for i, word := range words {
-		quoted[i] = ShellWord(word)
-	}
-	return strings.Join(quoted, " ")
 }
 
 // Counted returns a number and a noun.

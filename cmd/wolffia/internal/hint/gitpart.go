@@ -5,7 +5,7 @@ import (
 	"path"
 	"strings"
 
-	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/internal/shellword"
 )
 
 // partHint says how to show a sandbox the repository in which git found none, if the codebase
@@ -22,7 +22,7 @@ func partHint(text, codebase string, create bool) string {
 		dir = path.Dir(dir)
 		if _, err := os.Lstat(path.Join(dir, ".git")); err == nil {
 			s := startDiagnosis{create: create}
-			return "the codebase is a part of the repository " + dir + ", which the sandbox does not show: to show it, " + s.with("--codebase "+console.ShellWord(dir))
+			return "the codebase is a part of the repository " + dir + ", which the sandbox does not show: to show it, " + s.with("--codebase "+shellword.Quote(dir))
 		}
 	}
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/internal/shellword"
 )
 
 // Where git finds no repository since the codebase is a part of one, or linked to one, that is said.
@@ -27,7 +27,7 @@ func TestPartHint(t *testing.T) {
 		t.Fatal(err)
 	}
 	const failure = "fatal: not a git repository (or any parent up to mount point /x)\n"
-	part := "a part of the repository " + dir + "/repo, which the sandbox does not show: to show it, add --codebase " + console.ShellWord(dir+"/repo")
+	part := "a part of the repository " + dir + "/repo, which the sandbox does not show: to show it, add --codebase " + shellword.Quote(dir+"/repo")
 	for codebase, want := range map[string]string{
 		"repo": "", "repo/sub": part, "repo/sub/deep": part, "repo/module": part, "plain": "", "linked": "use --worktree BRANCH", "moved": "is a symbolic link",
 	} {

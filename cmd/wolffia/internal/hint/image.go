@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/internal/shellword"
 )
 
 // images are well-known images. Users of docker write one in front of the command.
@@ -30,9 +30,9 @@ func isImage(word string) bool {
 
 // asImage returns the end of the command line that runs a command in the image in front of it.
 func asImage(command []string) string {
-	text := "--image " + console.ShellWord(command[0])
+	text := "--image " + shellword.Quote(command[0])
 	if len(command) > 1 {
-		text += " -- " + console.ShellLine(command[1:])
+		text += " -- " + shellword.Join(command[1:])
 	}
 	return text
 }
@@ -50,5 +50,5 @@ func imageNote(command []string, dir string) string {
 		return "" // the program was to read that
 	}
 	return fmt.Sprintf("%[1]s ran, and got %[2]s as its argument: %[3]sleave %[1]s out, or write %[4]s",
-		command[0], console.ShellWord(command[1]), noImage, asImage(command))
+		command[0], shellword.Quote(command[1]), noImage, asImage(command))
 }

@@ -13,6 +13,7 @@ import (
 	"wolffia/internal/host/cause"
 	"wolffia/internal/host/programs"
 	"wolffia/internal/host/statedir"
+	"wolffia/internal/shellword"
 	"wolffia/local"
 	"wolffia/runtime"
 )
@@ -126,19 +127,19 @@ func (h *Host) Self() string {
 	if h.StateDir == "" {
 		return "wolffia"
 	}
-	return "wolffia --state-dir " + console.ShellWord(h.StateDir)
+	return "wolffia --state-dir " + shellword.Quote(h.StateDir)
 }
 
 // AddTo returns the beginning of the command line for a shell that adds the rules of flags to
 // those of a sandbox.
 func (h *Host) AddTo(sandbox string) string {
-	return h.Self() + " policy add " + console.ShellWord(sandbox) + " "
+	return h.Self() + " policy add " + shellword.Quote(sandbox) + " "
 }
 
 // AllowTo returns the beginning of the command line for a shell that adds the names of flags to
 // those that a sandbox can reach.
 func (h *Host) AllowTo(sandbox string) string {
-	return h.Self() + " network allow " + console.ShellWord(sandbox) + " "
+	return h.Self() + " network allow " + shellword.Quote(sandbox) + " "
 }
 
 // Program returns one of the programs that belong to wolffia. The caller closes it.

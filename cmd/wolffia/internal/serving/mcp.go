@@ -18,6 +18,7 @@ import (
 	"wolffia/cmd/wolffia/internal/review"
 	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/fields"
+	"wolffia/internal/shellword"
 	"wolffia/local"
 	"wolffia/policy"
 	"wolffia/runtime"
@@ -155,7 +156,7 @@ func (m *mcpServer) openNamed(ctx context.Context, config *runtime.SandboxConfig
 
 // fits returns an error if a sandbox that exists is not the one that the flags and files describe.
 func (m *mcpServer) fits(s *runtime.Sandbox, config *runtime.SandboxConfig, rules string) error {
-	again := fmt.Sprintf("remove it (%s rm -f %s), or name another one with --sandbox", m.Self(), console.ShellWord(m.name))
+	again := fmt.Sprintf("remove it (%s rm -f %s), or name another one with --sandbox", m.Self(), shellword.Quote(m.name))
 	label, ours := s.Labels[labelMCP]
 	flags, madeWith, told := strings.Cut(label, "-")
 	switch {

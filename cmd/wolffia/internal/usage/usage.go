@@ -17,6 +17,7 @@ import (
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/docs"
 	"wolffia/fields"
+	"wolffia/internal/shellword"
 	"wolffia/runtime"
 )
 
@@ -194,7 +195,7 @@ func program(word string) bool {
 // commandAlone is the error for a command line that is a command to run: it is what follows --.
 func commandAlone(cmd *cobra.Command, args []string) error {
 	return runtime.Errorf(runtime.ErrInvalid, "%s needs a command before --: use wolffia run -- %s",
-		cmd.CommandPath(), console.Printable(console.ShellLine(args)))
+		cmd.CommandPath(), console.Printable(shellword.Join(args)))
 }
 
 // OtherWords are commands of other programs, and what does the same here.

@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"wolffia/cmd/wolffia/internal/attach"
-	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/history"
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/cmd/wolffia/internal/hostdir"
 	"wolffia/internal/pathname"
+	"wolffia/internal/shellword"
 	"wolffia/local"
 	"wolffia/runtime"
 )
@@ -109,7 +109,7 @@ func commandLine(e *history.Entry) string {
 	if len(e.Command) == 0 {
 		return "(a shell)"
 	}
-	return console.ShellLine(e.Command)
+	return shellword.Join(e.Command)
 }
 
 // Print prints what commands were denied since a time; an empty one means the last command

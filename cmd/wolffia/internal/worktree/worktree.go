@@ -17,6 +17,7 @@ import (
 	"wolffia/cmd/wolffia/internal/hostdir"
 	"wolffia/fields"
 	"wolffia/internal/git/hostgit"
+	"wolffia/internal/shellword"
 	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/policy"
@@ -328,7 +329,7 @@ func endWorktree(ctx context.Context, h *host.Host, w *worktree, keeps bool) err
 	}
 	if state != "" || keeps {
 		h.Warn("the working tree stays, since it has what is not committed, or a submodule with commits that no remote has: look with wolffia run --worktree %s -- git status, take it up again with --worktree %s, remove it with git worktree remove --force %s",
-			console.ShellWord(w.branch), console.ShellWord(w.branch), console.ShellWord(w.path()))
+			shellword.Quote(w.branch), shellword.Quote(w.branch), shellword.Quote(w.path()))
 		return nil
 	}
 	return w.remove(ctx)
