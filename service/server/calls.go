@@ -36,6 +36,8 @@ const (
 var calls = map[string]call{
 	"createSandbox":  typed[registry.Metadata](smallBody, "create the owner's sandbox", (*Server).createSandbox),
 	"ensureSandbox":  typed[ensureReply](smallBody, "return the owner's sandbox, which is made if there is none that answers", (*Server).ensureSandbox),
+	"addSandbox":     creates(typed[sandboxReply](smallBody, "create one more sandbox of the owner: any number", (*Server).addSandbox)),
+	"listSandboxes":  typed[sandboxesReply](smallBody, "list the sandboxes of the owner, newest first", (*Server).listSandboxes),
 	"destroySandbox": typed[destroyReply](smallBody, "destroy a sandbox", (*Server).destroySandbox),
 	"findSandbox":    typed[registry.Metadata](smallBody, "return the owner's sandbox", (*Server).findSandbox),
 	"touchSandbox":   typed[touchReply](smallBody, "restart a sandbox's idle time, and set its time to live", (*Server).touchSandbox),
@@ -43,16 +45,20 @@ var calls = map[string]call{
 	"streamBash": inside[outputEvent](commandBody,
 		"evaluate a command, and send its output as it comes", streamBash),
 	"cancelOperation": typed[cancelReply](smallBody, "interrupt a command", (*Server).cancelOperation),
-	"startJob":        creates(inside[jobReply](commandBody, "start a background job", startJob)),
-	"listJobs":        inside[jobsReply](smallBody, "list background jobs", listJobs),
-	"jobOutput":       inside[jobOutputReply](smallBody, "return a part of the output of a job", jobOutput),
-	"waitJob":         inside[jobReply](smallBody, "wait until a job has ended", waitJob),
-	"signalJob":       inside[jobReply](smallBody, "send a signal to the processes of a job", signalJob),
-	"readFile":        typed[fileDocument](smallBody, "read a file, or a part of it", (*Server).readFile),
-	"writeFiles":      typed[writeReply](filesBody, "write files, or parts of them", (*Server).writeFiles),
-	"rules":           inside[service.Rules](smallBody, "return the rules, and what they give for a path", rules),
-	"audit":           inside[auditReply](smallBody, "return what was denied", audit),
-	"changes":         review[changesDocument](reviewBody, "list what a sandbox with cow has changed", changes),
+	"runCommand": inside[programDocument](filesBody,
+		"run a program beside the owner's shell to its end", runCommand),
+	"streamCommand": inside[outputEvent](commandBody,
+		"run a program beside the owner's shell, and send its output as it comes", streamCommand),
+	"startJob":   creates(inside[jobReply](commandBody, "start a background job", startJob)),
+	"listJobs":   inside[jobsReply](smallBody, "list background jobs", listJobs),
+	"jobOutput":  inside[jobOutputReply](smallBody, "return a part of the output of a job", jobOutput),
+	"waitJob":    inside[jobReply](smallBody, "wait until a job has ended", waitJob),
+	"signalJob":  inside[jobReply](smallBody, "send a signal to the processes of a job", signalJob),
+	"readFile":   typed[fileDocument](smallBody, "read a file, or a part of it", (*Server).readFile),
+	"writeFiles": typed[writeReply](filesBody, "write files, or parts of them", (*Server).writeFiles),
+	"rules":      inside[service.Rules](smallBody, "return the rules, and what they give for a path", rules),
+	"audit":      inside[auditReply](smallBody, "return what was denied", audit),
+	"changes":    review[changesDocument](reviewBody, "list what a sandbox with cow has changed", changes),
 	"diff": review[diffDocument](reviewBody,
 		"return what a sandbox with cow has changed, as a unified diff", diff),
 	"applyChanges": review[applyDocument](reviewBody,
@@ -271,10 +277,8 @@ const maxTimeout = int64(1 << 40)
 
 // asked returns the command of a request.
 func (r *bashRequest) asked() (*runtime.Command, error) {
-	if r.TimeoutMS < 0 || r.TimeoutMS > maxTimeout {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "timeoutMs %d: out of range 0 to %d", r.TimeoutMS, maxTimeout)
-	}
-	return &runtime.Command{Command: []string{r.Command}, Cwd: r.Cwd, Timeout: time.Duration(r.TimeoutMS) * time.Millisecond}, nil
+	timeout, err := timeoutOf(r.TimeoutMS)
+	return &runtime.Command{Command: []string{r.Command}, Cwd: r.Cwd, Timeout: timeout}, err
 }
 
 type operationRequest struct {

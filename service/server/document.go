@@ -17,6 +17,12 @@ type bashDocument struct {
 	shellReply
 }
 
+// programDocument is what the reply to runCommand has: see [programReply].
+type programDocument struct {
+	bashDocument
+	StartError string `json:"startError"`
+}
+
 // fileDocument is what the reply to readFile has: see [fileReply] and [rangeReply].
 type fileDocument struct {
 	Encoding string `json:"encoding"`
@@ -56,10 +62,10 @@ type errorDocument struct {
 	Error failure `json:"error"`
 }
 
-// partials are the results that an error may have beside it, by call: see [partial]. streamBash's are events.
+// partials are the results that an error may have beside it, by call: see [partial]. Those of streams are events.
 var partials = map[string]reflect.Type{
 	"executeBash": reflect.TypeFor[bashDocument](), "writeFiles": reflect.TypeFor[writeReply](), "applyChanges": reflect.TypeFor[applyDocument](),
-	"streamBash": reflect.TypeFor[endReply](),
+	"streamBash": reflect.TypeFor[endReply](), "runCommand": reflect.TypeFor[programDocument](), "streamCommand": reflect.TypeFor[programEnd](),
 }
 
 // failedSchema returns the schema of an error of a call.
@@ -71,16 +77,16 @@ func failedSchema(name string) openapi.Object {
 	return schema
 }
 
-// streamSchema returns the schema of the data of streamBash's events.
-func streamSchema() openapi.Object {
+// streamSchema returns the schema of the data of the events of a call.
+func streamSchema(name string) openapi.Object {
 	event := func(names string, schema openapi.Object) openapi.Object {
 		schema["title"] = names
 		return schema
 	}
 	return openapi.Object{"anyOf": []openapi.Object{
 		event("stdout, stderr", openapi.Schema(reflect.TypeFor[outputEvent]())),
-		event("result", openapi.Schema(reflect.TypeFor[endReply]())),
-		event("error", failedSchema("streamBash")),
+		event("result", openapi.Schema(partials[name])),
+		event("error", failedSchema(name)),
 	}}
 }
 
@@ -93,7 +99,7 @@ var document = sync.OnceValue(func() openapi.Object {
 	for name, c := range calls {
 		media, out := "application/json", openapi.Schema(c.out)
 		if c.out == reflect.TypeFor[outputEvent]() {
-			media, out = "text/event-stream", streamSchema()
+			media, out = "text/event-stream", streamSchema(name)
 		}
 		failed := openapi.Object{"description": "an error", "content": body("application/json", failedSchema(name))}
 		paths["/api/v1/"+name] = openapi.Object{"post": openapi.Object{

@@ -3,7 +3,6 @@ package server
 import (
 	"bufio"
 	"context"
-	"time"
 
 	"wolffia/internal/jsontext"
 	"wolffia/ops"
@@ -115,10 +114,11 @@ type waitJobRequest struct {
 }
 
 func waitJob(ctx context.Context, i *service.Inside, r *waitJobRequest) (any, error) {
-	if r.TimeoutMS < 0 || r.TimeoutMS > maxTimeout {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "timeoutMs %d: out of range 0 to %d", r.TimeoutMS, maxTimeout)
+	timeout, err := timeoutOf(r.TimeoutMS)
+	if err != nil {
+		return nil, err
 	}
-	j, err := i.Jobs(r.Session).Wait(ctx, r.Job, time.Duration(r.TimeoutMS)*time.Millisecond)
+	j, err := i.Jobs(r.Session).Wait(ctx, r.Job, timeout)
 	return jobReply{j}, err
 }
 

@@ -63,16 +63,27 @@ func (o *output) flush(b []byte) error {
 	return o.to.Send(event{o.name, outputEvent{Bytes: b}})
 }
 
+// sendOutput sends the output of a command as events, and then its result.
+func sendOutput(to *events, run func(stdout, stderr *output) (result any, err error)) error {
+	stdout, stderr := &output{to: to, name: "stdout"}, &output{to: to, name: "stderr"}
+	result, err := run(stdout, stderr)
+	_ = stdout.flush(stdout.rest) // the next event fails too
+	_ = stderr.flush(stderr.rest)
+	if err != nil {
+		return err
+	}
+	return to.Send(event{"result", result})
+}
+
 func streamBash(ctx context.Context, i *service.Inside, r *bashRequest) (any, error) {
 	cmd, err := r.asked()
 	return live(func(to *events) error {
-		stdout, stderr := &output{to: to, name: "stdout"}, &output{to: to, name: "stderr"}
-		r, err := i.Bash(ctx, cmd, stdout, stderr)
-		_ = stdout.flush(stdout.rest) // the next event fails too
-		_ = stderr.flush(stderr.rest)
-		if err != nil {
-			return err
-		}
-		return to.Send(event{"result", endOf(r)})
+		return sendOutput(to, func(stdout, stderr *output) (any, error) {
+			r, err := i.Bash(ctx, cmd, stdout, stderr)
+			if err != nil {
+				return nil, err
+			}
+			return endOf(r), nil
+		})
 	}), err
 }
