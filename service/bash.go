@@ -62,8 +62,8 @@ func (i *Inside) Bash(ctx context.Context, cmd *runtime.Command, stdout, stderr 
 	return inTime(cmd, r, err)
 }
 
-// ExecTo runs a program as [Inside.Exec] does, and writes its output as it comes, as Bash does. Stdin of
-// cmd must be nil.
+// ExecTo runs a program as [Inside.Exec] does, and writes its output as it comes, as Bash
+// does. Stdin of cmd must be nil.
 func (i *Inside) ExecTo(ctx context.Context, cmd *runtime.Command, stdout, stderr io.Writer) (*runtime.Result, error) {
 	r, err := ops.Run(ctx, i.service.rt, i.box.ID, cmd, ops.To(stdout), ops.To(stderr))
 	if err == nil {

@@ -31,6 +31,7 @@ var (
 		"runtime":                2100,
 		"service":                3670,
 		"service/opensandbox":    3140,
+		"service/server":         2250,
 		"session":                6160,
 		"shim":                   3920,
 	}
