@@ -451,6 +451,7 @@ var Table = [...]Field{
 	// Fields of a sandbox's record that have no flag.
 	{Record: "id", Pool: Claim},
 	{Record: "codebaseId", Pool: Claim},
+	{Record: "userName"},
 	{Record: "codebaseNames"},
 	{Record: "gitDirs"},
 	{Record: "imageId"},

@@ -71,6 +71,7 @@ type command struct {
 	config  *statedir.Config
 	timeout time.Duration    // 0: none
 	queued  func(waits bool) // or nil
+	started func(pid int)    // or nil
 	// unwatched says that the command is a part of a synchronisation of git directories, which
 	// must not begin another one.
 	unwatched bool
@@ -89,7 +90,7 @@ func (e *executor) command(sandboxID string, cmd *runtime.Command, process bool)
 	if err != nil {
 		return nil, err
 	}
-	c := &command{rec: rec, config: config, timeout: cmd.Timeout, queued: cmd.Queued}
+	c := &command{rec: rec, config: config, timeout: cmd.Timeout, queued: cmd.Queued, started: cmd.Started}
 	c.Session, c.Args, c.Stdin, c.Merge = session, cmd.Command, cmd.OpenStdin || cmd.Stdin != nil, cmd.Merge
 	c.TTY, c.Rows, c.Cols, c.Umask = cmd.TTY, cmd.Rows, cmd.Cols, e.umask
 	if session == nil {
@@ -184,20 +185,17 @@ func (e *executor) start(ctx context.Context, c *command) (_ *process, err error
 	step.Reached("exec: connected")
 	if c.timeout > 0 {
 		p.limit = &overdue{timeout: c.timeout, session: p.session}
-		c.OnStarted = p.limit.begin
+		c.OnStarted = func(int) { p.limit.begin() }
 		// the shim does not take the request
 		stuck := time.AfterFunc(withGrace(c.timeout), func() { _ = conn.Close() })
 		defer stuck.Stop()
 	}
 	if queued := c.queued; queued != nil {
-		begin := c.OnStarted
 		c.OnQueued = func() { queued(true) }
-		c.OnStarted = func() {
-			queued(false)
-			if begin != nil {
-				begin()
-			}
-		}
+		c.OnStarted = both(func(int) { queued(false) }, c.OnStarted)
+	}
+	if c.started != nil {
+		c.OnStarted = both(c.started, c.OnStarted)
 	}
 	p.Process, err = conn.Start(&c.Request)
 	step.Reached("exec: sent")
@@ -211,6 +209,14 @@ func (e *executor) start(ctx context.Context, c *command) (_ *process, err error
 		p.limit.of(p.Process)
 	}
 	return p, nil
+}
+
+// both returns a function that calls both, of which the second may be nil.
+func both(first, second func(pid int)) func(pid int) {
+	if second == nil {
+		return first
+	}
+	return func(pid int) { first(pid); second(pid) }
 }
 
 // tooLong returns the error for a request that is larger than the protocol allows, of

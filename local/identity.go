@@ -51,8 +51,10 @@ func (s *completer) identify(c *statedir.Config) error {
 		_, err := idsOf(c)
 		return err
 	}
-	c.User = "user"
-	if u, err := user.LookupId(strconv.Itoa(c.UID)); err == nil && plainName(u.Username) && u.Username != "root" {
+	if c.User = cmp.Or(c.UserName, "user"); c.UserName != "" {
+		return nil
+	}
+	if u, err := user.LookupId(strconv.Itoa(c.UID)); err == nil && runtime.IsUserName(u.Username) && u.Username != "root" {
 		c.User = u.Username
 	}
 	return nil
@@ -130,10 +132,4 @@ func reachable(dir string) error {
 		}
 		dir = filepath.Dir(dir)
 	}
-}
-
-// plainName reports whether a user's name needs no quoting in a path and in a line of
-// passwd(5).
-func plainName(s string) bool {
-	return s != "" && len(s) <= 32 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_-") == "" && s[0] != '-'
 }

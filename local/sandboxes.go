@@ -16,6 +16,7 @@ import (
 
 	"wolffia/fusefs/audit"
 	"wolffia/internal/host/boot"
+	"wolffia/internal/host/rootfs"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/step"
 	"wolffia/local/reposync"
@@ -272,7 +273,8 @@ func outline(rec *statedir.Record, c *statedir.Config) *runtime.Sandbox {
 		ID: rec.ID(), Name: c.Name, Runtime: c.Runtime,
 		Labels: maps.Clone(c.Labels), CreatedAt: time.UnixMilli(c.CreatedAt),
 		CodebaseID: c.CodebaseID, CodebasePath: c.CodebasePath, Filter: filterOf(c), CopyOnWrite: c.CopyOnWrite, Image: c.Image, MountPoint: c.MountPointOrDefault(),
-		Network: networkOf(c), UID: c.UID, GID: c.GID, Root: c.Root, RunAs: userOf(c.RunAs), Resources: c.Resources,
+		Network: networkOf(c), UID: c.UID, GID: c.GID, Root: c.Root, RunAs: userOf(c.RunAs),
+		User: c.User, Home: cmp.Or(c.Env["HOME"], rootfs.Home(c)), Resources: c.Resources,
 	}
 }
 

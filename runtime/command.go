@@ -64,6 +64,9 @@ type Command struct {
 	// others, and then with false when it has its turn. Without Session it is called with
 	// false when the program runs. It must not block.
 	Queued func(waits bool) `json:"-"`
+	// Started, if not nil, is called once when the program runs, with its process id inside, which is the sandbox's word.
+	// Without a Session it is. It must not block.
+	Started func(pid int) `json:"-"`
 }
 
 // ExecRequest and SessionExecRequest are other names of [Command].

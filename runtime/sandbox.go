@@ -76,6 +76,8 @@ type SandboxConfig struct {
 	// Root, unless a [Command] names another one: NAME or UID, also with :GROUP. Empty: the image's,
 	// which Create sets, or else root.
 	RunAs string `json:"runAs,omitempty"`
+	// UserName is the name inside of the user of a sandbox without Root, whose home is /home/NAME; empty: as on the host.
+	UserName string `json:"userName,omitempty"`
 	// Platform chooses how the runtime isolates, where it has a choice (gVisor: systrap,
 	// kvm); empty means its default.
 	Platform string `json:"platform,omitempty"`
@@ -277,6 +279,7 @@ type Sandbox struct {
 	UID, GID     int // inside, and on the host; with Root: on the host, and 0 inside
 	Root         bool
 	RunAs        string    // the user of commands with Root; empty: root
+	User, Home   string    // the name and home directory inside of its own user, which with Root is root
 	Resources    Resources // its limits
 	// ExpiresAt is when its time to live is over, to the millisecond; zero:
 	// never. If the host's clock is set, it moves with it.

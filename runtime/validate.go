@@ -149,6 +149,11 @@ const CachePrefix = "cache-"
 // first a letter or digit.
 func IsVolumeName(s string) bool { return isName(s) }
 
+// IsUserName reports whether a user's name needs no quoting in a path and in a line of passwd(5).
+func IsUserName(s string) bool {
+	return s != "" && len(s) <= 32 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_-") == "" && s[0] != '-'
+}
+
 func checkImage(c *SandboxConfig, bad problem) {
 	if c.Rootfs != "" && (c.Image != "" || c.ImageID != "") {
 		bad("root file system %q and image %q: it can be only one of them", c.Rootfs, c.Image)
@@ -158,6 +163,9 @@ func checkImage(c *SandboxConfig, bad problem) {
 	}
 	if c.RunAs != "" && !c.Root {
 		bad("user %q: commands run as your user, except with root inside (--root)", c.RunAs)
+	}
+	if c.UserName != "" && (c.Root || !IsUserName(c.UserName) || c.UserName == "root" || c.UserName == "nobody") {
+		bad("user name %q: it is of at most 32 lower-case letters, digits, _ and -, and not of root or nobody; with root inside the image has the users", c.UserName)
 	}
 	if strings.ContainsRune(c.RunAs, 0) {
 		bad("user %q: a name has no NUL", c.RunAs)

@@ -160,6 +160,9 @@ func (s *sandbox) run(spec *runtime.Command) (*process, error) {
 		return nil, startError(spec.Command[0], err)
 	}
 	s.processes[p] = true
+	if spec.Started != nil {
+		spec.Started(p.cmd.Process.Pid)
+	}
 	go p.reap(s, spec.Timeout) // ends with the process
 	return p, nil
 }

@@ -16,6 +16,7 @@ var identityTests = []test{
 	{"Hostname", []Feature{Isolation}, hostname},
 	{"Umask", []Feature{Isolation}, umask},
 	{"Home", nil, home},
+	{"UserName", []Feature{Isolation}, userName},
 }
 
 func identity(e *env) {
@@ -63,5 +64,18 @@ func home(e *env) {
 	e.prints(s.ID, "ls -A $HOME; echo x >$HOME/f; cat ~/f; stat -c %a $HOME", "x\n700\n")
 	if e.has(Isolation) {
 		e.prints(s.ID, `echo $HOME`, "/home/"+strings.TrimSpace(e.out(s.ID, "id -un"))+"\n")
+	}
+}
+
+// A sandbox's user has the name that it was made with, everywhere inside.
+func userName(e *env) {
+	s := e.start(&runtime.SandboxConfig{UserName: "some-one"})
+	e.prints(s.ID, "whoami; echo $USER $LOGNAME; id -gn; cd; pwd; echo x >f && stat -c %U f", "some-one\nsome-one some-one\nsome-one\n/home/some-one\nsome-one\n")
+	if s.User != "some-one" || s.Home != "/home/some-one" {
+		e.Errorf("user %q, home %q", s.User, s.Home)
+	}
+	for _, bad := range []string{"root", "a:b", "-x", "A", strings.Repeat("a", 33)} {
+		_, err := e.rt.Create(e.Ctx, &runtime.SandboxConfig{UserName: bad})
+		e.Wrong("user name "+bad, err, runtime.ErrInvalid)
 	}
 }

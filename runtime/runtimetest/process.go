@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"reflect"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -28,6 +29,7 @@ var processTests = []test{
 	{"ProcessBackpressure", nil, processBackpressure},
 	{"ProcessStderrBackpressure", nil, processStderrBackpressure},
 	{"ProcessStartErrors", nil, processStartErrors},
+	{"ProcessStarted", nil, processStarted},
 }
 
 func processStreams(e *env) {
@@ -265,4 +267,19 @@ func processStartErrors(e *env) {
 	e.startError("missing program", err, 127, runtime.ErrNotFound)
 	_, err = e.rt.StartProcess(e.Ctx, s.ID, &runtime.Command{})
 	e.Wrong("no command", err, runtime.ErrInvalid)
+}
+
+// Started gets the process id that the process itself has.
+func processStarted(e *env) {
+	s := e.common()
+	pid := make(chan int, 2)
+	p := e.process(s.ID, &runtime.Command{Command: sh("echo $$"), Started: func(n int) { pid <- n }})
+	got := strings.TrimSpace(e.All(p.Stdout()))
+	e.wait(p)
+	if len(pid) != 1 {
+		e.Fatalf("Started: %d calls, want one", len(pid))
+	}
+	if n := strconv.Itoa(<-pid); n != got {
+		e.Errorf("Started: pid %s, the process has %s", n, got)
+	}
 }

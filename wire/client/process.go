@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"sync"
@@ -18,8 +19,8 @@ type Request struct {
 	// reads the output from the Process, and the process waits until the caller does.
 	OnStdout, OnStderr func([]byte)
 	// OnStarted, if set, is called by the same goroutine when the guest reports that the process
-	// runs. For a command in a session the guest reports that if the command has a time-out.
-	OnStarted func()
+	// runs, with its process id there. For a command in a session the guest reports that if the command has a time-out.
+	OnStarted func(pid int)
 	// OnQueued, if set, is called by the same goroutine when the guest reports that a command in a
 	// session waits for others. OnStarted is then called when the command has its turn.
 	OnQueued func()
@@ -41,10 +42,10 @@ func (e *StartError) Error() string { return e.Message }
 type Process struct {
 	conn    *Conn
 	channel uint32
-	window  int     // the credit that each stream starts with, in bytes
-	socket  *socket // what its answers mean to a socket; nil: it is a process
-	started func()  // or nil
-	queued  func()  // or nil
+	window  int           // the credit that each stream starts with, in bytes
+	socket  *socket       // what its answers mean to a socket; nil: it is a process
+	started func(pid int) // or nil
+	queued  func()        // or nil
 	stdin   *input
 	stdout  *output
 	stderr  *output
@@ -102,7 +103,7 @@ func (p *Process) handle(f wire.Frame) error {
 			return fmt.Errorf("%w: started frame of %d bytes", wire.ErrProtocol, len(f.Payload()))
 		}
 		if p.started != nil {
-			p.started()
+			p.started(int(int32(binary.LittleEndian.Uint32(f.Payload()))))
 		}
 	case wire.Queued:
 		if p.queued != nil {

@@ -28,7 +28,7 @@ var (
 		"mcp":                    3060,
 		"perm":                   3580,
 		"policy":                 2100,
-		"runtime":                2100,
+		"runtime":                2110,
 		"service":                3670,
 		"service/opensandbox":    3140,
 		"service/server":         2250,
