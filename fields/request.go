@@ -63,3 +63,14 @@ func DecodeRequest(body []byte) (Values, error) {
 	}
 	return v, nil
 }
+
+// Asked is for a request to embed: the fields that it sets. [DecodeRequest] fills it in.
+type Asked struct {
+	Values `json:"-"`
+}
+
+// Settings returns what DecodeRequest fills in.
+func (a *Asked) Settings() *Values { return &a.Values }
+
+// MemberType returns the struct with the members that a request gets by embedding an Asked.
+func (Asked) MemberType() reflect.Type { return RequestType() }

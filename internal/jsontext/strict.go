@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 )
@@ -137,12 +138,16 @@ func (s *strict) text() string {
 }
 
 // fields returns the types of a struct's fields by their names in JSON, with those of
-// embedded structs.
+// embedded structs, and those that an embedded one decodes by itself: its MemberType has them.
 func fields(t reflect.Type) map[string]reflect.Type {
 	all := map[string]reflect.Type{}
 	for _, f := range reflect.VisibleFields(t) {
 		tag := f.Tag.Get("json")
 		name, _, _ := strings.Cut(tag, ",")
+		if d, is := reflect.Zero(f.Type).Interface().(interface{ MemberType() reflect.Type }); f.Anonymous && is {
+			maps.Copy(all, fields(d.MemberType()))
+			continue
+		}
 		switch {
 		case tag == "-", f.Anonymous && name == "", !f.IsExported():
 			continue

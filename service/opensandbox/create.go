@@ -37,10 +37,10 @@ type createRequest struct {
 	CredentialProxy  *struct {
 		Enabled bool `json:"enabled"`
 	} `json:"credentialProxy"`
-	Volumes    []volumeRequest   `json:"volumes"`
-	Platform   *platform         `json:"platform"`
-	Extensions map[string]string `json:"extensions"`
-	nativeRequest
+	Volumes      []volumeRequest   `json:"volumes"`
+	Platform     *platform         `json:"platform"`
+	Extensions   map[string]string `json:"extensions"`
+	fields.Asked                   // what OpenSandbox's API has no fields for
 }
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -83,7 +83,7 @@ func (q *createRequest) params() (*service.Params, error) {
 	case q.Platform != nil && (q.Platform.OS != "linux" || q.Platform.Arch != goruntime.GOARCH):
 		return nil, unsupported("platform %s/%s: sandboxes here are linux/%s", q.Platform.OS, q.Platform.Arch, goruntime.GOARCH)
 	}
-	own, err := q.nativeRequest.with(q.Extensions)
+	own, err := withExtensions(q.Values, q.Extensions)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"path"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -13,25 +12,17 @@ import (
 	"wolffia/service"
 )
 
-// A nativeRequest is what OpenSandbox's API has no fields for: the settings that the table lets a request set, in
-// the body of POST /v1/sandboxes, or as extensions of the same names, for clients that send only those.
-type nativeRequest struct {
-	fields.Values `json:"-"`
-}
-
-// MemberType implements [openapi.Described].
-func (nativeRequest) MemberType() reflect.Type { return fields.RequestType() }
-
-// with returns the settings of the request and of extensions, where a list has an item in each line.
-func (q nativeRequest) with(extensions map[string]string) (fields.Values, error) {
-	all := q.Values
+// withExtensions returns settings that OpenSandbox's API has no fields for: the members of the request, and
+// extensions of the same names, for clients that send only those. There a list has an item in each line.
+func withExtensions(q fields.Values, extensions map[string]string) (fields.Values, error) {
+	all := q
 	for _, k := range slices.Sorted(maps.Keys(extensions)) {
 		text, f := extensions[k], fields.Requested(k)
 		if f == nil {
 			keys := slices.Sorted(slices.Values(fields.Requests()))
 			return nil, unsupported("extension %q: the service has %s", k, strings.Join(keys, ", "))
 		}
-		_, has := q.Values[f.Name]
+		_, has := q[f.Name]
 		switch {
 		case f.Kind == fields.Truth && text == "true":
 			all = all.With(f.Name, true)

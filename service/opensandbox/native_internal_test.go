@@ -25,7 +25,7 @@ func TestNativeRequest(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &q); err != nil {
 			t.Fatal(err)
 		}
-		got, err := q.with(q.Extensions)
+		got, err := withExtensions(q.Values, q.Extensions)
 		if diff := gocmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf(`%s: got %v, %s; want nil, ""`, body, err, diff)
 		}
@@ -38,7 +38,7 @@ func TestNativeRequest(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &q); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := q.with(q.Extensions); err == nil {
+		if got, err := withExtensions(q.Values, q.Extensions); err == nil {
 			t.Errorf("%s: got %v; want err != nil", body, got)
 		}
 	}

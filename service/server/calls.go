@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"wolffia/fields"
 	"wolffia/network"
 	"wolffia/ops"
 	"wolffia/runtime"
@@ -171,15 +172,11 @@ type createRequest struct {
 	GitConfig *service.GitConfig `json:"gitConfig"`
 	Network   runtime.Network    `json:"network"`
 	Egress    *network.Policy    `json:"egress"`
-	Cow       bool               `json:"cow"` // false: as the service's own configuration says
+	fields.Asked
 }
 
 func (r *createRequest) params() *service.Params {
-	p := &service.Params{GitConfig: r.GitConfig, Network: r.Network, Egress: r.Egress}
-	if r.Cow {
-		p.Settings = p.Settings.With("cow", true)
-	}
-	return p
+	return &service.Params{GitConfig: r.GitConfig, Network: r.Network, Egress: r.Egress, Settings: r.Values}
 }
 
 func (s *Server) createSandbox(ctx context.Context, e *entry, r *createRequest) (int, any, error) {

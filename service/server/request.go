@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"wolffia/fields"
 	"wolffia/internal/jsontext"
 	"wolffia/runtime"
 )
@@ -70,11 +71,17 @@ func decode(body []byte, to any) error {
 	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
 		return runtime.Errorf(runtime.ErrInvalid, "the request must be one JSON object")
 	}
+	if q, is := to.(interface{ Settings() *fields.Values }); is {
+		var err error
+		if body, *q.Settings(), err = takeSettings(body, to); err != nil {
+			return err
+		}
+	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(to); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			return runtime.Errorf(runtime.ErrInvalid, "field %q: a JSON %s is the wrong type", wrong.Field, wrong.Value)
+			return wrongType(wrong)
 		}
 		if field, is := strings.CutPrefix(err.Error(), "json: unknown field "); is {
 			return runtime.Errorf(runtime.ErrInvalid, "unknown field %s", field)
@@ -91,4 +98,33 @@ func decode(body []byte, to any) error {
 		return runtime.WithClass(runtime.ErrInvalid, err)
 	}
 	return nil
+}
+
+func wrongType(err *json.UnmarshalTypeError) error {
+	return runtime.Errorf(runtime.ErrInvalid, "field %q: a JSON %s is the wrong type", err.Field, err.Value)
+}
+
+// takeSettings returns what a JSON object, the beginning of body, sets of the table of settings, and body without
+// those members. What decode refuses is left in it.
+func takeSettings(body []byte, to any) (rest []byte, v fields.Values, err error) {
+	var all map[string]json.RawMessage
+	d := json.NewDecoder(bytes.NewReader(body))
+	if d.Decode(&all) != nil {
+		return body, nil, nil
+	}
+	object, after := body[:d.InputOffset()], body[d.InputOffset():]
+	if err := jsontext.Strict(object, to); err != nil {
+		return nil, nil, runtime.WithClass(runtime.ErrInvalid, err)
+	}
+	v, err = fields.DecodeRequest(object)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return nil, nil, wrongType(wrong)
+	}
+	for _, key := range fields.Requests() {
+		delete(all, key)
+	}
+	if err == nil {
+		rest, err = json.Marshal(all)
+	}
+	return append(rest, after...), v, err
 }

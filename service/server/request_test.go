@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"wolffia/fields"
 	"wolffia/runtime"
 )
 
@@ -52,6 +55,44 @@ func TestDecode(t *testing.T) {
 			t.Errorf("%.100s: %v, want %q", c.body, err, c.says)
 		case strings.Contains(err.Error(), "secret"):
 			t.Errorf("%.100s: the error shows the content: %v", c.body, err)
+		}
+	}
+}
+
+// A request sets fields of the table of settings beside its own members, and is as strict about both.
+func TestDecodeSettings(t *testing.T) {
+	const owner = `"organizationId":"a","projectId":"b","userId":"c"`
+	for body, want := range map[string]fields.Values{
+		`{` + owner + `}`: nil,
+		`{` + owner + `,"cow":true,"rules":["a=read"]}`: fields.Values{}.With("cow", true).With("rule", []string{"a=read"}),
+		`{"preset":"read-only","network":"none"}`:       fields.Values{}.With("preset", "read-only"),
+		`{"cow":false,"runtime":""}`:                    nil,
+	} {
+		var r createRequest
+		err := decode([]byte(body), &r)
+		if diff := gocmp.Diff(want, r.Values); diff != "" || err != nil {
+			t.Errorf("%s: %v, %s", body, err, diff)
+		}
+		if strings.Contains(body, owner) && (r.UserID != "c" || r.params().Settings.Truth("cow") != want.Truth("cow")) {
+			t.Errorf("%s: got %+v", body, r)
+		}
+	}
+	for body, says := range map[string]string{
+		`{"cow":true,"cow":false}`:            `field "cow" appears twice`,
+		`{"userId":"a","userId":"b"}`:         `field "userId" appears twice`,
+		`{"Cow":true}`:                        `unknown field "Cow"`,
+		`{"UserId":"a","cow":true}`:           `unknown field "UserId"`,
+		`{"cow":"secret"}`:                    `field "cow": a JSON string`,
+		`{"rules":"secret"}`:                  `field "rules": a JSON string`,
+		`{"mount":["/etc"]}`:                  `unknown field "mount"`,
+		`{"values":{"cow":true}}`:             `unknown field "values"`,
+		`{"cow":true}{"cow":true}`:            "data follows it",
+		`{"cow":true,"gitConfig":{"name":1}}`: `unknown field "name"`,
+	} {
+		var r createRequest
+		err := decode([]byte(body), &r)
+		if err == nil || !strings.Contains(err.Error(), says) || runtime.Class(err) != runtime.ErrInvalid {
+			t.Errorf("%s: %v, want %q", body, err, says)
 		}
 	}
 }

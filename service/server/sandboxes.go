@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"wolffia/fields"
 	"wolffia/network"
 	"wolffia/runtime"
 	"wolffia/service"
@@ -20,7 +21,7 @@ type addRequest struct {
 	TTLMS    int64             `json:"ttlMs"` // 0: until it is destroyed
 	Network  runtime.Network   `json:"network"`
 	Egress   *network.Policy   `json:"egress"`
-	Cow      bool              `json:"cow"` // false: as the service's own configuration says
+	fields.Asked
 }
 
 // A sandboxReply describes a sandbox. Times are in ms since 1970.
@@ -55,7 +56,7 @@ func (s *Server) addSandbox(ctx context.Context, e *entry, r *addRequest) (int, 
 	if r.TTLMS < 0 || r.TTLMS > most {
 		return 0, nil, runtime.Errorf(runtime.ErrInvalid, "ttlMs %d: out of range 0 to %d", r.TTLMS, most)
 	}
-	p := (&createRequest{Network: r.Network, Egress: r.Egress, Cow: r.Cow}).params()
+	p := (&createRequest{Network: r.Network, Egress: r.Egress, Asked: r.Asked}).params()
 	p.Owner, p.Image, p.Env, p.Metadata = r.Owner, r.Image, r.Env, r.Metadata
 	p.TTL = time.Duration(r.TTLMS) * time.Millisecond
 	b, _, err := s.service.Create(ctx, p)

@@ -47,7 +47,7 @@ var allow = map[string][]string{
 	"service/opensandbox":               {"fields", "network", "ops", "ops/stream", "runtime", "service", "service/gate", "internal/openapi", "internal/urlpath", "internal/filecall", "internal/fileclient"},
 	"service/swerex":                    {"ops", "ops/stream", "runtime", "service", "service/gate", "internal/filecall"},
 	"service/e2b/envd":                  {"ops", "ops/stream", "runtime", "service", "service/gate", "internal/filecall", "internal/fileclient"},
-	"service/server":                    {"network", "ops", "ops/stream", "runtime", "service", "service/gate", "service/registry", "internal/sys/filelock", "internal/jsontext", "internal/openapi", "service/meter"},
+	"service/server":                    {"fields", "network", "ops", "ops/stream", "runtime", "service", "service/gate", "service/registry", "internal/sys/filelock", "internal/jsontext", "internal/openapi", "service/meter"},
 	"image":                             {"network", "runtime", "image/store", "image/maker", "internal/image/dockerparse", "internal/image/layers", "internal/image/recipe", "internal/sys/overlay", "internal/sys/rmtree", "internal/sys/step"},
 	"cmd/wolffia/internal/build":        {"cmd/wolffia/internal/attach", "cmd/wolffia/internal/console", "cmd/wolffia/internal/hint", "internal/excerpt", "cmd/wolffia/internal/host", "cmd/wolffia/internal/sandboxflags", "image/maker", "image/store", "internal/image/dockerfile", "internal/sys/beneath", "internal/sys/rmtree", "internal/sys/userns", "local", "runtime"},
 	"internal/image/dockerfile":         {"image/maker"},
