@@ -46,6 +46,8 @@ type Params struct {
 	// and rule limit, what the service's own configuration says. Without Options.Chosen
 	// only cow may be set.
 	Settings fields.Values `json:",omitempty"`
+	// Note is kept with the sandbox for the front end that makes it: see [Sandbox].
+	Note string `json:",omitempty"`
 	// Resources are limits, beside those of the configuration; 0 leaves one as it is there.
 	Resources runtime.Resources
 	// Key, if not empty, makes Create idempotent: a second call with an equal Key and equal
@@ -61,6 +63,7 @@ type record struct {
 	Entrypoint []string       `json:"entrypoint,omitempty"`
 	Key        string         `json:"key,omitempty"`    // the digest of Params.Key
 	Params     string         `json:"params,omitempty"` // with Key, the digest of Params
+	Note       string         `json:"note,omitempty"`
 	// Unanswered says that Create has not returned. Without Key, nobody can find the sandbox that a killed service
 	// leaves: see [Service.Recover].
 	Unanswered bool `json:"unanswered,omitempty"`
@@ -94,7 +97,7 @@ func digest(v any) (string, error) {
 
 // recordOf returns the record of new params.
 func recordOf(p *Params) (*record, error) {
-	r := &record{Owner: p.Owner, Image: p.Image, Entrypoint: p.Entrypoint, Unanswered: p.Key == ""}
+	r := &record{Owner: p.Owner, Image: p.Image, Entrypoint: p.Entrypoint, Note: p.Note, Unanswered: p.Key == ""}
 	if p.Key == "" {
 		return r, nil
 	}
@@ -268,7 +271,7 @@ func (o *Options) labeled(ctx context.Context, p *Params, r *record) (*runtime.S
 		return nil, err
 	}
 	if len(text) > maxRecord {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "entrypoint: too long: entrypoint and image have %d bytes as JSON, the limit is %d", len(text), maxRecord)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "entrypoint: too long: entrypoint, image and what the front end notes have %d bytes as JSON, the limit is %d", len(text), maxRecord)
 	}
 	maps.Copy(config.Labels, p.Metadata)
 	config.Labels[launch.LabelFleet], config.TTL = string(text), p.TTL

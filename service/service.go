@@ -57,6 +57,7 @@ type Service struct {
 	files    *fileclient.Client
 	log      *slog.Logger
 	registry *registry.Registry // closed, unless Open has opened it
+	secret   []byte             // what tokens are derived from
 
 	reconciling sync.RWMutex // read-locked while sandboxes are created and destroyed
 	locks       locks[keyOf]
@@ -115,7 +116,7 @@ func New(rt Runtime, opts *Options) *Service {
 		opts = &Options{}
 	}
 	s := &Service{
-		rt: rt, files: fileclient.New(rt), log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), registry: new(registry.Registry),
+		rt: rt, files: fileclient.New(rt), log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), registry: new(registry.Registry), secret: newSecret(),
 		attached: map[terminalOf]*attachment{}, reviews: make(chan struct{}, maxReviews),
 	}
 	own := *opts
@@ -146,7 +147,10 @@ func Open(ctx context.Context, rt Runtime, stateDir string, opts *Options) (_ *S
 	if s.registry, err = registry.Open(stateDir, s.log); err != nil {
 		return nil, err
 	}
-	if err := s.Reconcile(ctx); err != nil {
+	if s.secret, err = openSecret(stateDir); err == nil {
+		err = s.Reconcile(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -162,7 +166,8 @@ type Sandbox struct {
 	Requested  string         // Params.Image
 	Entrypoint []string
 	Metadata   map[string]string
-	Starting   bool // it is being created, by this process
+	Note       string // Params.Note
+	Starting   bool   // it is being created, by this process
 
 	unanswered bool // as in record
 }
@@ -181,7 +186,7 @@ func (s *Service) describe(b *runtime.Sandbox) (*Sandbox, *record) {
 		}
 		r.Owner = m.Owner
 	}
-	d := &Sandbox{Sandbox: b, Owner: r.Owner, Requested: r.Image, Entrypoint: r.Entrypoint, Metadata: map[string]string{}}
+	d := &Sandbox{Sandbox: b, Owner: r.Owner, Requested: r.Image, Entrypoint: r.Entrypoint, Note: r.Note, Metadata: map[string]string{}}
 	_, d.Starting = s.starting.Load(b.ID)
 	d.unanswered = r.Unanswered
 	for k, v := range b.Labels {

@@ -74,6 +74,9 @@ func New(keys *Keys, loopback bool) *Gate {
 // Precondition: keys is not nil.
 func (g *Gate) SetKeys(keys *Keys) { g.keys.Store(keys) }
 
+// Keyed reports whether each request needs a key.
+func (g *Gate) Keyed() bool { return g.keys.Load() != nil }
+
 // Checked returns a [*Refusal] for a request that a web page may have caused.
 func (g *Gate) Checked(r *http.Request) error {
 	if !g.loopback {
@@ -128,7 +131,7 @@ func localHost(host string) bool {
 		name = h
 	}
 	name = strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
-	if strings.EqualFold(name, "localhost") {
+	if lower := strings.ToLower(name); lower == "localhost" || strings.HasSuffix(lower, ".localhost") { // RFC 6761, section 6.3
 		return true
 	}
 	ip, err := netip.ParseAddr(name)

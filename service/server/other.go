@@ -18,19 +18,24 @@ import (
 
 // other returns the handler of a path that is not a call's; nil for those of calls.
 func (s *Server) other(r *http.Request) http.Handler {
+	if s.opts.E2B != nil { // first: headers name a sandbox, and the path is a server's inside
+		if is, keyed := s.opts.E2B.Serves(r); is {
+			return s.admitted(s.opts.E2B, keyed, s.opts.E2B.Refuse)
+		}
+	}
 	switch path := r.URL.Path; {
 	case path == "/health":
 		return named("/health", s.health)
 	case path == "/api/v1/openapi.json" && r.Method == http.MethodGet:
-		return s.admitted(http.HandlerFunc(describe))
+		return s.admitted(http.HandlerFunc(describe), true, refuse)
 	case path == "/metrics" && s.opts.Metrics:
 		return named("/metrics", s.metrics)
 	case s.opts.OpenSandbox != nil && (strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, "/sandboxes/")):
-		return s.admitted(s.opts.OpenSandbox)
+		return s.admitted(s.opts.OpenSandbox, true, refuse)
 	case s.opts.Agents != nil && path == "/mcp":
-		return s.admitted(s.opts.Agents)
+		return s.admitted(s.opts.Agents, true, refuse)
 	case s.opts.SWEReX != nil && s.opts.SWEReX.Serves(path):
-		return s.admitted(s.opts.SWEReX)
+		return s.admitted(s.opts.SWEReX, true, refuse)
 	}
 	return nil
 }
@@ -60,7 +65,7 @@ func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) {
 func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 	s.giveTime(w)
 	if err := s.opts.Gate.Checked(r); err != nil {
-		refuse(w, err)
+		refuse(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -75,18 +80,18 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		err = &gate.Refusal{Status: http.StatusForbidden, Code: "DENIED", Message: "the API key is for one owner: metrics are of all"}
 	}
 	if err != nil {
-		refuse(w, err)
+		refuse(w, r, err)
 		return
 	}
 	all, err := s.service.Census(r.Context())
 	if err != nil {
-		refuse(w, &gate.Refusal{Status: http.StatusServiceUnavailable, Code: "UNAVAILABLE", Message: err.Error()})
+		refuse(w, r, &gate.Refusal{Status: http.StatusServiceUnavailable, Code: "UNAVAILABLE", Message: err.Error()})
 		return
 	}
 	var pool *meter.Pool
 	if s.opts.Pool != nil {
 		if pool, err = s.opts.Pool(); err != nil {
-			refuse(w, &gate.Refusal{Status: http.StatusServiceUnavailable, Code: "UNAVAILABLE", Message: err.Error()})
+			refuse(w, r, &gate.Refusal{Status: http.StatusServiceUnavailable, Code: "UNAVAILABLE", Message: err.Error()})
 			return
 		}
 	}
@@ -94,13 +99,18 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	_ = s.opts.Meter.Write(w, all, pool) // else the client has gone
 }
 
-// admitted returns the handler of a path whose requests the gate admits, with their caller.
-func (s *Server) admitted(h http.Handler) http.Handler {
+// admitted returns the handler of a path whose requests the gate admits, with their caller. Those that are not keyed have
+// a credential that h checks. refuse answers the others.
+func (s *Server) admitted(h http.Handler, keyed bool, refuse func(http.ResponseWriter, *http.Request, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.giveTime(w)
-		caller, err := s.admit(r)
+		var caller service.Caller
+		err := s.opts.Gate.Checked(r)
+		if keyed {
+			caller, err = s.admit(r)
+		}
 		if err != nil {
-			refuse(w, err)
+			refuse(w, r, err)
 			return
 		}
 		*r = *r.WithContext(service.WithCaller(r.Context(), caller)) // pass reads the pattern of r
@@ -109,7 +119,7 @@ func (s *Server) admitted(h http.Handler) http.Handler {
 }
 
 // refuse answers with an error, as calls of OpenSandbox do.
-func refuse(w http.ResponseWriter, err error) {
+func refuse(w http.ResponseWriter, _ *http.Request, err error) {
 	status, f := failureOf(err)
 	gate.Hint(w.Header(), err)
 	w.Header().Set("Content-Type", "application/json")

@@ -49,6 +49,13 @@ type Options struct {
 		http.Handler
 		Serves(path string) bool
 	}
+	// E2B serves the requests that it says, before all others; nil serves none. Those that are not keyed have tokens of
+	// its own, others a caller as with OpenSandbox. Refuse answers one that is not admitted.
+	E2B interface {
+		http.Handler
+		Serves(r *http.Request) (is, keyed bool)
+		Refuse(w http.ResponseWriter, r *http.Request, err error)
+	}
 	// Metrics has /metrics answered; Meter is that of the service, and counts requests.
 	Metrics bool
 	Meter   *meter.Meter

@@ -421,7 +421,7 @@ func (w *world) nothing(rt *local.Runtime) {
 	half, err := os.ReadDir(w.state)
 	w.OK(err)
 	for _, e := range half {
-		if !slices.Contains([]string{"lock", "mnt", "sandboxes", "images", "codebases", "history", "pooled", "registry.db", "registry.db.damaged", "registry.lock"}, e.Name()) {
+		if !slices.Contains([]string{"lock", "mnt", "sandboxes", "images", "codebases", "history", "pooled", "registry.db", "registry.db.damaged", "registry.lock", "tokens.key"}, e.Name()) {
 			w.Fatalf("left in the state directory: %s", e.Name())
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"wolffia/runtime"
 	"wolffia/service"
 	"wolffia/service/agent"
+	"wolffia/service/e2b"
 	"wolffia/service/gate"
 	"wolffia/service/meter"
 	"wolffia/service/opensandbox"
@@ -148,6 +149,7 @@ func (i *instance) open(ctx context.Context) (err error) {
 	i.server = server.New(i.service, &server.Options{
 		Pool: i.counter, Log: i.log, Gate: i.gate, Meter: meter, Metrics: true, Agents: i.agents, SWEReX: i.swerex,
 		OpenSandbox: opensandbox.New(i.service, &opensandbox.Options{Log: i.log}),
+		E2B:         e2b.New(i.service, &e2b.Options{Log: i.log}),
 	})
 	i.keep(ctx, pool)
 	return nil

@@ -1,0 +1,107 @@
+package e2b
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+
+	"wolffia/runtime"
+	"wolffia/service"
+	"wolffia/service/e2b/envd"
+	"wolffia/service/port"
+	"wolffia/service/registry"
+)
+
+// The purposes of tokens.
+const (
+	envdToken    = "e2b envd"    // X-Access-Token; it signs URLs
+	trafficToken = "e2b traffic" // trafficHeader
+)
+
+const trafficHeader = "E2b-Traffic-Access-Token"
+
+// ofBox returns the caller for whom a request with a token of a sandbox acts.
+func ofBox(b *service.Sandbox) service.Caller {
+	return service.Caller{Owner: b.Owner, All: b.Owner == registry.Owner{}}
+}
+
+// everyone may use all sandboxes: a token, and not a key, says which one a request is for.
+var everyone = service.Caller{All: true}
+
+// traffic serves a request to a port of a sandbox.
+func (h *Handler) traffic(w http.ResponseWriter, r *http.Request, to route) error {
+	b, err := h.service.Get(r.Context(), everyone, to.id)
+	if errors.Is(err, runtime.ErrNotFound) || err == nil && b.State != runtime.StateRunning {
+		envd.NotRunning(w, to.id)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := h.service.AdmitRequest(ofBox(b)); err != nil {
+		return err
+	}
+	switch to.port {
+	case 0:
+		return invalid("%s: it must be a number from 1 to 65535", portHeader)
+	case envdPort:
+		h.envd.ServeSandbox(w, r, h.boxOf(b))
+		return nil
+	case codePort:
+		return unsupported("port %d: this version of wolffia has no code interpreter", codePort)
+	}
+	return h.port(w, r, ofBox(b), to)
+}
+
+// boxOf returns a sandbox as envd needs it.
+func (h *Handler) boxOf(b *service.Sandbox) *envd.Box {
+	return &envd.Box{
+		Caller: ofBox(b), ID: b.ID, SandboxID: b.ID, TemplateID: templateOf(b), Token: h.service.Token(envdToken, b.ID),
+	}
+}
+
+// templateOf returns the name of the template of a sandbox.
+func templateOf(b *service.Sandbox) string { return cmp.Or(b.Requested, baseTemplate) }
+
+// baseTemplate is the template of sandboxes on what the service's own configuration says: the host's system, where that
+// names no image.
+const baseTemplate = "base"
+
+// A deadPort is the reply to a request that no server inside answers.
+type deadPort struct {
+	ID      string `json:"sandboxId"`
+	Message string `json:"message"`
+	Port    int    `json:"port"`
+	Code    int    `json:"code"`
+}
+
+// port passes a request on to a server inside.
+func (h *Handler) port(w http.ResponseWriter, r *http.Request, caller service.Caller, to route) error {
+	in, err := h.service.Inside(r.Context(), caller, to.id)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{idHeader, portHeader, "X-Access-Token", trafficHeader} {
+		r.Header.Del(name)
+	}
+	return port.Serve(w, r, &port.Request{
+		Inside: in, Port: to.port, Path: r.URL.EscapedPath(), BodyLimit: h.opts.BodyLimit, WriteLimit: h.opts.WriteLimit,
+		Fail: func(w http.ResponseWriter, _ *http.Request, err error) {
+			h.reply(w, http.StatusBadGateway, deadPort{to.id, err.Error(), to.port, http.StatusBadGateway})
+		},
+	})
+}
+
+// signed serves a request for a file by a URL that names no sandbox: it is for the one whose token has signed it.
+func (h *Handler) signed(w http.ResponseWriter, r *http.Request) error {
+	all, err := h.service.List(r.Context(), everyone)
+	if err != nil {
+		return err
+	}
+	for _, b := range all {
+		if envd.Signs(h.service.Token(envdToken, b.ID), r) {
+			return h.traffic(w, r, route{traffic, b.ID, envdPort})
+		}
+	}
+	return &fault{http.StatusUnauthorized, "signature: no sandbox that runs has signed this URL"}
+}
