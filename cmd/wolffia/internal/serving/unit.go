@@ -20,12 +20,11 @@ import (
 
 // A unit is what systemd is told of a service (systemd.service(5), systemd.socket(5)).
 type unit struct {
-	command  []string // the program, and its arguments
-	dir      string   // where relative paths begin
-	user     string   // of a unit of the system; empty: it is the user's own unit
-	reloads  bool     // SIGHUP reads the settings again
-	listen   string   // where systemd listens: a path or HOST:PORT; empty: the service listens
-	wantedBy string
+	command []string // the program, and its arguments
+	dir     string   // where relative paths begin
+	user    string   // of a unit of the system; empty: it is the user's own unit
+	reloads bool     // SIGHUP reads the settings again
+	listen  string   // where systemd listens: a path or HOST:PORT; empty: the service listens
 }
 
 // unitMark begins the files that install writes, and uninstall removes.
@@ -50,7 +49,8 @@ func (u *unit) service() string {
 	// KillMode=process: the sandboxes outlive the service.
 	b.WriteString("KillMode=process\nRestart=on-failure\nWatchdogSec=60\n")
 	if u.listen == "" {
-		fmt.Fprintf(&b, "\n[Install]\nWantedBy=%s\n", u.wantedBy)
+		target := map[bool]string{true: "default.target", false: "multi-user.target"}[u.user == ""]
+		fmt.Fprintf(&b, "\n[Install]\nWantedBy=%s\n", target)
 	}
 	return b.String()
 }
@@ -209,10 +209,7 @@ func (f *unitFlags) unit(h *host.Host, args []string) (*unit, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &unit{command: []string{program}, user: f.user, wantedBy: "default.target"}
-	if f.system {
-		u.wantedBy = "multi-user.target"
-	}
+	u := &unit{command: []string{program}, user: f.user}
 	if u.dir, err = os.Getwd(); err != nil {
 		return nil, err
 	}

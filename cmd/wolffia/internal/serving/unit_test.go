@@ -30,7 +30,7 @@ const packageMark = `# Of the package wolffia: units of the user's systemd. Thei
 func TestUnitsOfPackage(t *testing.T) {
 	u := unit{
 		command: []string{"/usr/bin/wolffia", "serve", "--config", "%E/wolffia/serve.yaml"},
-		dir:     "%h", reloads: true, wantedBy: "default.target",
+		dir:     "%h", reloads: true,
 	}
 	listening := u
 	// %S is another directory before systemd 254.
