@@ -269,15 +269,13 @@ func (s *Store) List() ([]*Entry, error) {
 	return all, usersErr
 }
 
-// Get returns a volume. ErrNotFound: it does not exist.
+// Get returns a volume. ErrNotFound: it does not exist. With another error it returns it too if only the
+// configuration of a sandbox cannot be read, as List does.
 func (s *Store) Get(name string) (*Entry, error) {
 	if runtime.IsVolumeName(name) {
 		users, err := s.users()
-		if err != nil {
-			return nil, err
-		}
 		if e := s.entry(name, users); e != nil {
-			return e, nil
+			return e, err
 		}
 	}
 	return nil, missing(name)

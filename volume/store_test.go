@@ -357,6 +357,9 @@ func TestDamagedSandbox(t *testing.T) {
 	if all, err := s.List(); !errors.Is(err, runtime.ErrUnavailable) || len(all) != 1 {
 		t.Errorf("%+v, %v; want the volume, and the sandbox as the error", all, err)
 	}
+	if e, err := s.Get("a"); !errors.Is(err, runtime.ErrUnavailable) || e == nil || e.Name != "a" {
+		t.Errorf("%+v, %v; want the volume, and the sandbox as the error", e, err)
+	}
 	if gone, err := s.Prune(t.Context(), &PruneOptions{Older: time.Nanosecond}); err == nil || len(gone) > 0 {
 		t.Error(gone, err)
 	}

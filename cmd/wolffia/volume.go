@@ -105,12 +105,18 @@ func volumeInspectCommand(h *host.Host) *cobra.Command {
 		RunE: h.Over(func(_ context.Context, rt *local.Runtime, args []string) error {
 			s := volume.Open(rt.StateDir())
 			var all []volumeListing
+			var unknown error // which sandboxes have them
 			for _, name := range args {
 				e, err := s.Get(name)
-				if err != nil {
+				if e == nil {
 					return err
 				}
-				all = append(all, volumeListingOf(s, e))
+				if all = append(all, volumeListingOf(s, e)); err != nil {
+					unknown = err
+				}
+			}
+			if unknown != nil {
+				h.Warn("%v", unknown)
 			}
 			return h.PrintJSON(all)
 		}),
