@@ -116,7 +116,7 @@ another image lies over or wolffia build keeps for the next build; --json lists 
 			if l.PulledAt != 0 {
 				pulled = console.Age(time.UnixMilli(l.PulledAt)) + " ago"
 			}
-			names := console.Printable(strings.Join(l.Names, " ")) + console.Printable(l.Problem)
+			names := console.Printable(strings.Join(host.Mapped(l.Names, store.Familiar), " ")) + console.Printable(l.Problem)
 			if l.System {
 				names = "(host's system, for --root)"
 			}
