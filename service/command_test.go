@@ -19,7 +19,7 @@ type shells struct {
 }
 
 func (s *shells) Get(context.Context, string) (*runtime.Sandbox, error) {
-	return &runtime.Sandbox{ID: s.id, State: runtime.StateRunning, Labels: map[string]string{launch.LabelFleet: `{"owner":{}}`}}, nil
+	return &runtime.Sandbox{ID: s.id, State: runtime.StateRunning, Labels: map[string]string{launch.LabelRecord: `{"owner":{}}`}}, nil
 }
 
 func (s *shells) Exec(context.Context, string, *runtime.ExecRequest) (*runtime.ExecResult, error) {

@@ -56,7 +56,7 @@ type Params struct {
 	Key string
 }
 
-// record is what the label [launch.LabelFleet] holds.
+// record is what the label [launch.LabelRecord] holds.
 type record struct {
 	Owner      registry.Owner `json:"owner"`
 	Image      string         `json:"image,omitempty"`
@@ -203,7 +203,7 @@ func answered(ctx context.Context, rt Runtime, id string, r record) (*runtime.Sa
 	}
 	step.Reached("service: unanswered")
 	return rt.ChangeLabels(ctx, id, func(labels map[string]string) error {
-		labels[launch.LabelFleet] = string(text)
+		labels[launch.LabelRecord] = string(text)
 		return nil
 	})
 }
@@ -274,7 +274,7 @@ func (o *Options) labeled(ctx context.Context, p *Params, r *record) (*runtime.S
 		return nil, runtime.Errorf(runtime.ErrInvalid, "entrypoint: too long: entrypoint, image and what the front end notes have %d bytes as JSON, the limit is %d", len(text), maxRecord)
 	}
 	maps.Copy(config.Labels, p.Metadata)
-	config.Labels[launch.LabelFleet], config.TTL = string(text), p.TTL
+	config.Labels[launch.LabelRecord], config.TTL = string(text), p.TTL
 	return config, nil
 }
 

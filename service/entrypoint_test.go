@@ -131,7 +131,7 @@ func TestUnansweredCreate(t *testing.T) {
 	kept, _, err := f.Create(w.Ctx, &service.Params{})
 	w.OK(err)
 	for _, state := range []runtime.State{runtime.StateCreated, runtime.StateRunning, runtime.StateStopped} {
-		b, err := w.rt.Create(w.Ctx, &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: w.rules, Labels: map[string]string{launch.LabelFleet: `{"owner":{},"unanswered":true}`}})
+		b, err := w.rt.Create(w.Ctx, &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: w.rules, Labels: map[string]string{launch.LabelRecord: `{"owner":{},"unanswered":true}`}})
 		w.OK(err)
 		if state != runtime.StateCreated {
 			w.OK(w.rt.Start(w.Ctx, b.ID))
@@ -141,7 +141,7 @@ func TestUnansweredCreate(t *testing.T) {
 		}
 	}
 	w.OK(w.fleet().Recover(w.Ctx))
-	if all, err := w.rt.List(w.Ctx); err != nil || len(all) != 1 || all[0].ID != kept.ID || strings.Contains(all[0].Labels[launch.LabelFleet], "unanswered") {
+	if all, err := w.rt.List(w.Ctx); err != nil || len(all) != 1 || all[0].ID != kept.ID || strings.Contains(all[0].Labels[launch.LabelRecord], "unanswered") {
 		t.Errorf("left: %v, %v; want %s", all, err, kept.ID)
 	}
 }

@@ -50,7 +50,7 @@ func (h *hungUp) SessionJobs(context.Context, runtime.SessionID) ([]*runtime.Job
 }
 
 func (h *hungUp) Get(ctx context.Context, _ string) (*runtime.Sandbox, error) {
-	return &runtime.Sandbox{ID: h.id, State: h.state, CopyOnWrite: true, Labels: map[string]string{launch.LabelFleet: `{"owner":{},"entrypoint":["serve"]}`}}, ctx.Err()
+	return &runtime.Sandbox{ID: h.id, State: h.state, CopyOnWrite: true, Labels: map[string]string{launch.LabelRecord: `{"owner":{},"entrypoint":["serve"]}`}}, ctx.Err()
 }
 
 // reviewed is a hungUp with snapshots.

@@ -142,7 +142,7 @@ func (r *Review) Fork(ctx context.Context) (_ *Sandbox, err error) {
 			c.Labels = map[string]string{}
 		}
 		delete(c.Labels, metadataName)
-		c.ID, c.Labels[launch.LabelFleet] = id, string(text)
+		c.ID, c.Labels[launch.LabelRecord] = id, string(text)
 		delete(c.Labels, launch.LabelKey)
 		if key := CallerOf(ctx).Key; key != "" {
 			c.Labels[launch.LabelKey] = key

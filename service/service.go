@@ -175,7 +175,7 @@ type Sandbox struct {
 // describe returns the description of a sandbox, and its record, which an owner's own has not; nil if it is not of a service.
 func (s *Service) describe(b *runtime.Sandbox) (*Sandbox, *record) {
 	var r record
-	if text, is := b.Labels[launch.LabelFleet]; is {
+	if text, is := b.Labels[launch.LabelRecord]; is {
 		if json.Unmarshal([]byte(text), &r) != nil || r.Owner != (registry.Owner{}) && r.Owner.Validate() != nil {
 			return nil, nil
 		}

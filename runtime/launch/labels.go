@@ -13,8 +13,8 @@ const (
 	// LabelSettings has the settings that the request for an owner's own sandbox has set, as a JSON object.
 	LabelSettings = "wolffia.settings"
 
-	// LabelFleet marks a sandbox of a service.Service that is not an owner's own; its value is the service's record, as JSON.
-	LabelFleet = "wolffia.fleet"
+	// LabelRecord marks a sandbox of a service.Service that is not an owner's own; its value is the service's record, as JSON.
+	LabelRecord = "wolffia.fleet"
 
 	// LabelKey has the name of the API key by which a sandbox was created.
 	LabelKey = "wolffia.key"

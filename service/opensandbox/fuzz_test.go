@@ -37,7 +37,7 @@ const shownID = "aaaaaaaaaaaa"
 func (shown) sandbox() *runtime.Sandbox {
 	return &runtime.Sandbox{
 		ID: shownID, State: runtime.StateRunning, MountPoint: "/workspace", CreatedAt: time.UnixMilli(1),
-		Labels: map[string]string{launch.LabelFleet: `{"owner":{}}`, "team": "x"},
+		Labels: map[string]string{launch.LabelRecord: `{"owner":{}}`, "team": "x"},
 	}
 }
 

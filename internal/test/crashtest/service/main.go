@@ -77,7 +77,7 @@ func serve(ctx context.Context, state, codebase string) error {
 			c, _ := configure()
 			answer(doPooled(ctx, rt, name, c))
 		} else if part, of := strings.CutPrefix(verb, "fleet-"); of {
-			answer(doFleet(ctx, s, part, o, command))
+			answer(doSandbox(ctx, s, part, o, command))
 		} else {
 			answer(do(ctx, s, verb, o, command))
 		}
@@ -127,7 +127,7 @@ func doPooled(ctx context.Context, rt *local.Runtime, idle string, c *runtime.Sa
 	return s.ID, rt.Start(ctx, s.ID)
 }
 
-func doFleet(ctx context.Context, f *service.Service, verb string, o registry.Owner, command string) (string, error) {
+func doSandbox(ctx context.Context, f *service.Service, verb string, o registry.Owner, command string) (string, error) {
 	if verb == "create" {
 		s, _, err := f.Create(ctx, &service.Params{Owner: o, Key: o.UserID, Metadata: map[string]string{"kept": "yes"}, Entrypoint: []string{"sleep", "1000"}})
 		if err != nil {
