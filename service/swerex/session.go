@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"wolffia/ops"
 	"wolffia/runtime"
 	"wolffia/service"
 )
@@ -268,19 +269,10 @@ func failed(message, format string, args ...any) error {
 
 // exitOf returns the exit code of a command, nil if that is not known, and what else is to be said.
 func exitOf(r *runtime.Result) (code *int, reason string) {
-	s, code := r.Session, &r.ExitCode
-	switch {
-	case s == nil:
-	case s.StatusLost:
-		return nil, "the status of the command is lost"
-	case s.WantedTerminal:
-		reason = "the command waited for keys of a terminal: use is_interactive_command"
-	case s.Ended:
-		reason = "the shell has ended: the next command runs in a new one"
-	case s.Restored != "":
-		reason = "a new shell has run this, with the former state: " + s.Restored
+	if r.Session == nil || !r.Session.StatusLost {
+		code = &r.ExitCode
 	}
-	return code, reason
+	return code, strings.Join(ops.Notes(r), "; ")
 }
 
 // interrupt interrupts what runs in a session, and ends it if it goes on.
