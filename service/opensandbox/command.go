@@ -262,7 +262,7 @@ func (h *Handler) status(w http.ResponseWriter, r *http.Request, in *service.Ins
 		finished := s.EndedAt.UTC()
 		reply.FinishedAt = &finished
 	}
-	h.reply(w, http.StatusOK, reply)
+	h.opts.JSON(w, http.StatusOK, reply)
 	return nil
 }
 
@@ -312,7 +312,7 @@ func (h *Handler) createSession(w http.ResponseWriter, r *http.Request, in *serv
 	if err != nil {
 		return commandFault(err)
 	}
-	h.reply(w, http.StatusOK, sessionReply{name})
+	h.opts.JSON(w, http.StatusOK, sessionReply{name})
 	return nil
 }
 

@@ -158,7 +158,7 @@ func (h *Handler) diagnose(w http.ResponseWriter, r *http.Request) error {
 	}
 	d := of(r, s, scope)
 	text := d.text.String()
-	h.reply(w, http.StatusOK, diagnosisReply{s.ID, kind, scope, "inline", plainText, text, len(text), d.more, d.warnings})
+	h.opts.JSON(w, http.StatusOK, diagnosisReply{s.ID, kind, scope, "inline", plainText, text, len(text), d.more, d.warnings})
 	return nil
 }
 

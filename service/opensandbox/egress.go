@@ -31,7 +31,7 @@ func (h *Handler) policy(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	h.reply(w, http.StatusOK, reply)
+	h.opts.JSON(w, http.StatusOK, reply)
 	return nil
 }
 
@@ -119,7 +119,7 @@ func (h *Handler) changePolicy(w http.ResponseWriter, r *http.Request, rules []e
 	if err != nil {
 		return err
 	}
-	h.reply(w, http.StatusOK, filteredPolicy(p))
+	h.opts.JSON(w, http.StatusOK, filteredPolicy(p))
 	return nil
 }
 

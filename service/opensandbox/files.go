@@ -160,7 +160,7 @@ func fileList(h *Handler, w http.ResponseWriter, _ *http.Request, _ *filecall.Re
 	for n := range reply.Infos {
 		list = append(list, describeFile(&reply.Infos[n]))
 	}
-	h.reply(w, http.StatusOK, list)
+	h.opts.JSON(w, http.StatusOK, list)
 }
 
 // fileInfos answers with descriptions by the paths as the client has them.
@@ -171,7 +171,7 @@ func fileInfos(h *Handler, w http.ResponseWriter, r *http.Request, _ *filecall.R
 			all[name] = describeFile(&reply.Infos[n])
 		}
 	}
-	h.reply(w, http.StatusOK, all)
+	h.opts.JSON(w, http.StatusOK, all)
 }
 
 // listRequest is the request of GET /directories/list.
@@ -262,7 +262,7 @@ func (h *Handler) replace(w http.ResponseWriter, r *http.Request, in *service.In
 		for p := range q.Replace {
 			counts[names[p]] = replacedReply{reply.Counts[p]}
 		}
-		h.reply(w, http.StatusOK, counts)
+		h.opts.JSON(w, http.StatusOK, counts)
 	}
 	return onFiles(request, answer)(h, w, r, in)
 }

@@ -1,10 +1,7 @@
 package opensandbox
 
 import (
-	"cmp"
-	"log/slog"
 	"net/http"
-	"time"
 
 	"wolffia/internal/filecall"
 	"wolffia/internal/urlpath"
@@ -19,21 +16,13 @@ const (
 	egressPort = "18080"
 )
 
-// Options are a handler's options. nil and the zero value are the defaults.
-type Options struct {
-	// Log receives the errors that are bugs; nil disables logging.
-	Log *slog.Logger
-	// BodyLimit is how long a request's body may take to arrive, but for uploads, which may
-	// take ten times as long; WriteLimit is how long the client may take to read a part of
-	// the reply. 0 means 60 s.
-	BodyLimit, WriteLimit time.Duration
-}
+// Options are those of [stream.Options]; an upload may take ten times BodyLimit.
+type Options = stream.Options
 
 // A Handler is the [http.Handler] of the APIs. A request's context has its caller: see
 // [service.WithCaller]. It is safe for concurrent use.
 type Handler struct {
 	service *service.Service
-	log     *slog.Logger
 	opts    Options
 	mux     *http.ServeMux
 	kept    stream.Kept[event]
@@ -41,14 +30,8 @@ type Handler struct {
 
 // New returns a handler over a service.
 func New(service *service.Service, opts *Options) *Handler {
-	h := &Handler{service: service, mux: http.NewServeMux()}
-	if opts != nil {
-		h.opts = *opts
-	}
-	h.opts.BodyLimit = cmp.Or(h.opts.BodyLimit, time.Minute)
-	h.opts.WriteLimit = cmp.Or(h.opts.WriteLimit, time.Minute)
-	h.log = cmp.Or(h.opts.Log, slog.New(slog.DiscardHandler))
-	h.mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) { h.reply(w, http.StatusOK, apiDocument()) })
+	h := &Handler{service: service, opts: opts.Whole(), mux: http.NewServeMux()}
+	h.mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) { h.opts.JSON(w, http.StatusOK, apiDocument()) })
 	for pattern, c := range calls() {
 		h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { h.serve(c.serve, w, r) })
 	}

@@ -22,7 +22,7 @@ const noOperations = "operations: the service does not name commands by the clie
 
 // isolation serves GET /v1/isolated/capabilities.
 func (h *Handler) isolation(w http.ResponseWriter, _ *http.Request, _ *service.Inside) error {
-	h.reply(w, http.StatusOK, capabilityReply{Message: noIsolated})
+	h.opts.JSON(w, http.StatusOK, capabilityReply{Message: noIsolated})
 	return nil
 }
 

@@ -137,7 +137,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Location", "/v1/sandboxes/"+s.ID)
-	h.reply(w, http.StatusAccepted, h.describe(s))
+	h.opts.JSON(w, http.StatusAccepted, h.describe(s))
 	return nil
 }
 
@@ -147,7 +147,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	h.reply(w, http.StatusOK, h.describe(s))
+	h.opts.JSON(w, http.StatusOK, h.describe(s))
 	return nil
 }
 
@@ -199,7 +199,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request) error {
 	for _, s := range all[begin:min(len(all), begin+size)] {
 		items = append(items, h.describe(s))
 	}
-	h.reply(w, http.StatusOK, listReply{items, pagination{page, size, len(all), (len(all) + size - 1) / size, begin+size < len(all)}})
+	h.opts.JSON(w, http.StatusOK, listReply{items, pagination{page, size, len(all), (len(all) + size - 1) / size, begin+size < len(all)}})
 	return nil
 }
 
@@ -296,7 +296,7 @@ func (h *Handler) renew(w http.ResponseWriter, r *http.Request) error {
 	if s, err = h.service.Renew(r.Context(), caller, id, req.ExpiresAt); err != nil {
 		return err
 	}
-	h.reply(w, http.StatusOK, expiration{s.ExpiresAt.UTC()})
+	h.opts.JSON(w, http.StatusOK, expiration{s.ExpiresAt.UTC()})
 	return nil
 }
 
@@ -327,7 +327,7 @@ func (h *Handler) endpoint(w http.ResponseWriter, r *http.Request) error {
 		}
 		address = net.JoinHostPort(strings.Trim(host, "[]"), text)
 	}
-	h.reply(w, http.StatusOK, endpointReply{address})
+	h.opts.JSON(w, http.StatusOK, endpointReply{address})
 	return nil
 }
 

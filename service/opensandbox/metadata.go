@@ -30,6 +30,6 @@ func (h *Handler) patchMetadata(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	h.reply(w, http.StatusOK, h.describe(s))
+	h.opts.JSON(w, http.StatusOK, h.describe(s))
 	return nil
 }

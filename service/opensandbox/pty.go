@@ -34,7 +34,7 @@ func (h *Handler) createPTY(w http.ResponseWriter, r *http.Request, in *service.
 	if err != nil {
 		return commandFault(err)
 	}
-	h.reply(w, http.StatusCreated, sessionReply{name})
+	h.opts.JSON(w, http.StatusCreated, sessionReply{name})
 	return nil
 }
 
@@ -55,7 +55,7 @@ func (h *Handler) aboutPTY(w http.ResponseWriter, r *http.Request, in *service.I
 	if s.Terminal != nil {
 		reply.Running, reply.Offset = true, s.Terminal.End
 	}
-	h.reply(w, http.StatusOK, reply)
+	h.opts.JSON(w, http.StatusOK, reply)
 	return nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"mime"
 	"net/http"
 	"os"
-	"strconv"
 	"time"
 
 	"wolffia/ops/stream"
@@ -64,22 +63,9 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	f, ok := faultOf(err)
 	gate.Hint(w.Header(), err)
 	if !ok {
-		h.log.Error("a request failed", "requestId", w.Header().Get("X-Request-Id"), "call", r.Pattern, "error", err.Error())
+		h.opts.Bug(w, r, err)
 	}
-	h.reply(w, f.status, errorReply{f.code, f.message})
-}
-
-// reply answers with JSON. That the client does not read it is no error.
-func (h *Handler) reply(w http.ResponseWriter, status int, v any) {
-	text, err := json.Marshal(v)
-	if err != nil { // a bug
-		status, text = http.StatusInternalServerError, []byte(`{"code":"INTERNAL","message":"internal error"}`)
-	}
-	h.patience(w)
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
-	w.WriteHeader(status)
-	_, _ = w.Write(text)
+	h.opts.JSON(w, f.status, errorReply{f.code, f.message})
 }
 
 // empty answers without a body. Clients parse a body of unknown length.

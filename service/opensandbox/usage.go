@@ -24,7 +24,7 @@ func (h *Handler) metrics(w http.ResponseWriter, r *http.Request, in *service.In
 	if err != nil {
 		return err
 	}
-	h.reply(w, http.StatusOK, describeUsage(u))
+	h.opts.JSON(w, http.StatusOK, describeUsage(u))
 	return nil
 }
 

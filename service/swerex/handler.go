@@ -4,18 +4,13 @@
 package swerex
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
-	"time"
 
 	"wolffia/ops/stream"
 	"wolffia/runtime"
@@ -23,34 +18,20 @@ import (
 	"wolffia/service/gate"
 )
 
-// Options are a handler's options. nil and the zero value are the defaults.
-type Options struct {
-	// Log receives the errors that are bugs; nil disables logging.
-	Log *slog.Logger
-	// BodyLimit is how long a request's body may take to arrive, in an upload each part of it, and
-	// WriteLimit how long the client may take to read the reply. 0 means 60 s.
-	BodyLimit, WriteLimit time.Duration
-}
+// Options are those of [stream.Options]; BodyLimit is for each part of a request's body.
+type Options = stream.Options
 
 // A Handler is the [http.Handler] of the interface. A request's context has its caller: see
 // [service.WithCaller]. It is safe for concurrent use.
 type Handler struct {
 	service *service.Service
-	log     *slog.Logger
 	opts    Options
 	shells  shells
 }
 
 // New returns a handler over a service. The caller closes it before the service.
 func New(service *service.Service, opts *Options) *Handler {
-	h := &Handler{service: service}
-	if opts != nil {
-		h.opts = *opts
-	}
-	h.opts.BodyLimit = cmp.Or(h.opts.BodyLimit, time.Minute)
-	h.opts.WriteLimit = cmp.Or(h.opts.WriteLimit, time.Minute)
-	h.log = cmp.Or(h.opts.Log, slog.New(slog.DiscardHandler))
-	return h
+	return &Handler{service: service, opts: opts.Whole()}
 }
 
 // Close ends the commands that no request waits for. Sandboxes keep running.
@@ -128,7 +109,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err)
 		return
 	}
-	h.reply(w, http.StatusOK, reply)
+	h.opts.JSON(w, http.StatusOK, reply)
 }
 
 // inside returns a handle on the sandbox of a name, or without one on the owner's own. It is made if
@@ -212,33 +193,20 @@ const statusException = http.StatusNetworkAuthenticationRequired
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var f *fault
 	if errors.As(err, &f) {
-		h.reply(w, f.status, map[string]string{"detail": f.detail})
+		h.opts.JSON(w, f.status, map[string]string{"detail": f.detail})
 		return
 	}
 	e, is := errors.AsType[*exception](err)
 	if !is {
 		text := err.Error()
 		if _, known := gate.StatusOf(err); !known {
-			h.log.Error("a request failed", "requestId", w.Header().Get("X-Request-Id"), "call", r.Pattern, "error", text)
+			h.opts.Bug(w, r, err)
 			text = "internal error: see the service's log for this request id"
 		}
 		e = raise("SwerexException", text)
 	}
 	gate.Hint(w.Header(), err)
-	h.reply(w, statusException, map[string]*exception{"swerexception": e})
-}
-
-// reply answers with JSON. That the client does not read it is no error.
-func (h *Handler) reply(w http.ResponseWriter, status int, v any) {
-	text, err := json.Marshal(v)
-	if err != nil { // a bug
-		status, text = http.StatusInternalServerError, []byte(`{"detail":"internal error"}`)
-	}
-	stream.Patience(w, h.opts.WriteLimit)
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
-	w.WriteHeader(status)
-	_, _ = w.Write(text)
+	h.opts.JSON(w, statusException, map[string]*exception{"swerexception": e})
 }
 
 // maxBody is the largest body of JSON, in bytes.
@@ -247,8 +215,7 @@ const maxBody = 64 << 20
 // decode decodes the body of a request, one JSON value, into to. Unknown fields are ignored, as
 // SWE-ReX does.
 func (h *Handler) decode(w http.ResponseWriter, r *http.Request, to any) error {
-	r.Body = &stream.Body{ReadCloser: r.Body, Control: http.NewResponseController(w), Limit: h.opts.BodyLimit}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := h.opts.Read(w, r, maxBody)
 	if err == nil {
 		if err = json.Unmarshal(body, to); err != nil {
 			return &fault{http.StatusUnprocessableEntity, "the request's body: " + err.Error()}

@@ -30,7 +30,7 @@ var (
 		"policy":                 2100,
 		"runtime":                2110,
 		"service":                3900,
-		"service/opensandbox":    3140,
+		"service/opensandbox":    3100,
 		"service/server":         2300,
 		"session":                6160,
 		"shim":                   3920,
