@@ -84,9 +84,15 @@ func (f *Files) Do(ctx context.Context, q *filecall.Request) (*filecall.Reply, e
 	return reply, replyError(err)
 }
 
+// ErrFull is wrapped by the error for a file system that has no room.
+var ErrFull = errors.New("no space is left")
+
 // replyError gives an error in a reply its class.
 func replyError(err error) error {
 	if e, ok := errors.AsType[*filecall.Error](err); ok {
+		if e.Kind == filecall.KindFull {
+			return runtime.Errorf(runtime.ErrUnavailable, "%.1000s: %w", e.Message, ErrFull)
+		}
 		return runtime.Errorf(classOf(e.Kind), "%.1000s", e.Message)
 	}
 	return err
@@ -103,6 +109,8 @@ func classOf(kind string) error {
 		return runtime.ErrDenied
 	case filecall.KindInvalid, filecall.KindNotRegular, filecall.KindTooLarge, filecall.KindName:
 		return runtime.ErrInvalid
+	case filecall.KindNoAttrs:
+		return runtime.ErrUnsupported
 	}
 	return runtime.ErrUnavailable
 }
@@ -183,6 +191,25 @@ func (f *Files) Write(ctx context.Context, name string, mode filecall.Mode, r io
 	return fileError(name, err)
 }
 
+// Store does q, of [filecall.OpStore], whose content r has, and returns the description of the file. If reading r fails, a
+// part of the content may be there.
+func (f *Files) Store(ctx context.Context, q *filecall.Request, r io.Reader) (*filecall.Info, error) {
+	reply, err := f.Client.Do(ctx, f.place(), q, r, maxFileReply)
+	if err == nil && len(reply.Infos) != 1 {
+		err = runtime.Errorf(runtime.ErrUnavailable, "%q: the reply of sandbox %s is damaged", q.Path, f.Sandbox)
+	}
+	if err != nil {
+		return nil, fileError(q.Path, err)
+	}
+	return &reply.Infos[0], nil
+}
+
+// Watch reports the changes that q, of [filecall.OpWatch], asks for. The caller closes it.
+func (f *Files) Watch(ctx context.Context, q *filecall.Request) (*fileclient.Watch, error) {
+	w, err := f.Client.Watch(ctx, f.place(), q)
+	return w, replyError(err)
+}
+
 // Put gives a file a content of at most [MaxFile] bytes, as Write does; for the name see FilePath.
 // With an offset in bytes it replaces what follows it in a file that exists, which then is at
 // least as long.
@@ -211,6 +238,7 @@ var causes = map[string]string{
 	filecall.KindNotRegular: "not a regular file",
 	filecall.KindDenied:     "permission denied",
 	filecall.KindTooLarge:   fmt.Sprintf("larger than %d bytes", filecall.MaxFile),
+	filecall.KindNoAttrs:    "its file system keeps no attributes, and the content is written: leave them out, or use another directory",
 	filecall.KindName:       "the name or the path is too long, or is not one",
 }
 
@@ -220,6 +248,9 @@ func fileError(name string, err error) error {
 	e, ok := errors.AsType[*filecall.Error](err)
 	if !ok {
 		return err
+	}
+	if e.Kind == filecall.KindFull {
+		return runtime.Errorf(runtime.ErrUnavailable, "%q: %w", name, ErrFull)
 	}
 	cause, known := causes[e.Kind]
 	if !known {

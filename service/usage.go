@@ -14,6 +14,8 @@ type Usage struct {
 	CPU      float64 // per cent of the time of all CPUs, since the last Usage or, of the first one, since boot
 	MemTotal uint64  // bytes
 	MemUsed  uint64
+	// Of files that memory has, and of the file system of /, in bytes.
+	MemCache, DiskTotal, DiskUsed uint64
 }
 
 // Usage returns at once: it takes one sample.
@@ -35,7 +37,10 @@ func (i *Inside) Usage(ctx context.Context) (*Usage, error) {
 	if last != nil && last.Total < total && last.Busy <= busy {
 		busy, total = busy-last.Busy, total-last.Total
 	}
-	u := &Usage{CPUs: h.CPUs, MemTotal: h.MemTotal, MemUsed: h.MemTotal - min(h.MemUnused, h.MemTotal)}
+	u := &Usage{
+		CPUs: h.CPUs, MemTotal: h.MemTotal, MemUsed: h.MemTotal - min(h.MemUnused, h.MemTotal),
+		MemCache: h.MemCache, DiskTotal: h.DiskTotal, DiskUsed: h.DiskUsed,
+	}
 	if total > 0 {
 		u.CPU = min(100, 100*float64(busy)/float64(total))
 	}

@@ -31,11 +31,21 @@ const (
 	OpReplace = "replace" // replaces text in files
 	OpPatch   = "patch"   // replaces bytes of the file Path by Data, from Offset on
 	OpHost    = "host"    // describes the machine
+	OpNewDir  = "newdir"  // creates the directory Path, which must not exist, and its parents, and describes it
+	OpDelete  = "delete"  // deletes Paths with all that is below them; those that do not exist are no error
+	OpJoin    = "join"    // makes the content of Paths, one after the other, that of the file Path, and deletes them
+	OpHome    = "home"    // finds the home directory of the user Pattern
 
 	// OpPut makes a content that follows the Request that of the file Path, and applies Mode. OpWrite is OpPut for an agent's
 	// tool: it follows a symbolic link.
 	OpPut   = "put"
 	OpWrite = "save" // an older guest's "write" has no content that follows
+	// OpStore writes a content that follows the Request to the file Path, in place, applies Mode, replaces Attrs, and
+	// describes it. It follows a symbolic link. A content that ends early leaves a part of it.
+	OpStore = "store"
+	// OpWatch reports changes of what is in the directory Path, and with Depth > 1 in those below it: after the Reply
+	// come frames of JSON, each with some [Event] values, until the process is ended.
+	OpWatch = "watch"
 	// OpGet and OpLines have a Head in the Reply, after which a content follows: Most bytes or lines of the file Path.
 	OpGet   = "get"   // from the offset From on, which counts from the end if it is negative
 	OpLines = "lines" // from the line From on; the first is 1
@@ -66,8 +76,18 @@ type Request struct {
 	// Of OpPatch.
 	Data []byte `json:"data,omitempty"`
 
-	// Of OpPut and OpWrite.
+	// Of OpPut, OpWrite, OpStore and OpNewDir.
 	Mode Mode `json:"mode,omitzero"`
+
+	// Of OpWatch: also where a server changes files without an event, as with NFS.
+	Remote bool `json:"remote,omitempty"`
+
+	// Full makes each [Info] of the Reply a complete one, with the attributes whose names begin with Prefix, unless that is
+	// empty. Of OpWatch: events have one.
+	Full   bool   `json:"full,omitempty"`
+	Prefix string `json:"prefix,omitempty"` // such as user.name.
+	// Attrs are the extended attributes of OpStore, by name without Prefix: others with Prefix are removed.
+	Attrs map[string]string `json:"attrs,omitempty"`
 
 	// Of OpGet and OpLines; Most < 0 means all.
 	From int64 `json:"from,omitempty"`
@@ -95,10 +115,11 @@ type Mode struct {
 	Group string `json:"group,omitempty"`
 }
 
-// A Move renames a file or directory. Nothing may have the name To.
+// A Move renames a file or directory. Nothing may have the name To, unless Replace is set.
 type Move struct {
-	From string `json:"from"`
-	To   string `json:"to"`
+	From    string `json:"from"`
+	To      string `json:"to"`
+	Replace bool   `json:"replace,omitempty"`
 }
 
 // A Replace replaces each occurrence of a text.
@@ -170,7 +191,25 @@ type Info struct {
 	Owner    string    `json:"owner"`   // its name, or its number where it has none
 	Group    string    `json:"group"`
 	Mode     uint32    `json:"mode"` // permission bits
+
+	// Of a complete Info. Of a symbolic link Target is where it leads, TargetType and TargetMode are Type and Mode of that;
+	// empty: it leads nowhere. Text is type and mode as [fs.FileMode] has them.
+	Text       string            `json:"text,omitempty"`
+	Target     string            `json:"target,omitempty"`
+	TargetType string            `json:"targetType,omitempty"`
+	TargetMode uint32            `json:"targetMode,omitempty"`
+	Attrs      map[string]string `json:"attrs,omitempty"`
 }
+
+// An Event says that something has happened to a name.
+type Event struct {
+	Name string `json:"name"` // relative to the directory that is watched; "." is that itself
+	Op   string `json:"op"`   // as in package dirwatch, or Overflow
+	Info *Info  `json:"info,omitempty"`
+}
+
+// Overflow is the Op of the last Event if events were lost.
+const Overflow = "overflow"
 
 // A Host describes the machine as a process in the sandbox sees it. Times are in ticks.
 type Host struct {
@@ -179,6 +218,9 @@ type Host struct {
 	Total     uint64 `json:"total"`
 	MemTotal  uint64 `json:"memTotal"` // bytes
 	MemUnused uint64 `json:"memUnused"`
+	MemCache  uint64 `json:"memCache"`
+	DiskTotal uint64 `json:"diskTotal"` // of /
+	DiskUsed  uint64 `json:"diskUsed"`
 }
 
 // An Error says why an operation failed.
@@ -201,7 +243,9 @@ const (
 	KindTooLarge   = "tooLarge"
 	KindNoMatch    = "noMatch"
 	KindAmbiguous  = "ambiguous"
-	KindInvalid    = "invalid" // the request
+	KindFull       = "full"         // the file system, or the sandbox's share of it
+	KindNoAttrs    = "noAttributes" // the file system has none
+	KindInvalid    = "invalid"      // the request
 	KindOther      = "other"
 )
 
@@ -212,6 +256,8 @@ type Head struct {
 	Size  int64 `json:"size"`  // of the file, in bytes
 	Start int64 `json:"start"` // the offset of the content
 	Bytes int64 `json:"bytes"` // of the content; -1: not known
+	// Modified is when the file was changed.
+	Modified time.Time `json:"modified"`
 }
 
 const (
@@ -222,8 +268,10 @@ const (
 	// MaxText is the largest file in which text is replaced or edited, and the largest one whose size
 	// is only known after reading it, in bytes.
 	MaxText = 32 << 20
-	// MaxFile is the largest file that OpPut and OpWrite take, in bytes.
+	// MaxFile is the largest file that OpPut, OpWrite and OpStore take, in bytes.
 	MaxFile = 1 << 30
 	// maxVisited is how many names a walk looks at.
 	maxVisited = 2_000_000
+	// MaxEvents is the largest frame with events, in bytes of JSON.
+	MaxEvents = 4 << 20
 )

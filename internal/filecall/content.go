@@ -28,7 +28,7 @@ func Serve(w io.Writer, r io.Reader) error {
 		}
 		if err == nil {
 			_ = os.Chdir(dir) // another directory may have the name now; one that is gone has no files
-			err = answer(NewSender(out), in, &q)
+			err = answer(NewSender(out), in, &q, out.Flush)
 		}
 		if err = errors.Join(err, out.Flush()); err == nil && !in.Ended() { // it has failed before: the host stops
 			_, err = io.Copy(io.Discard, struct{ io.Reader }{in})
@@ -40,17 +40,22 @@ func Serve(w io.Writer, r io.Reader) error {
 }
 
 // answer does a request with its content, and sends the reply with its content.
-func answer(out *Sender, in *Receiver, q *Request) error {
+func answer(out *Sender, in *Receiver, q *Request, flush func() error) error {
 	switch q.Op {
-	case OpPut, OpWrite:
+	case OpPut, OpWrite, OpStore:
 		in.Begin()
-		r := new(Reply)
-		if err := put(q, in, r); err != nil {
+		r, write := new(Reply), put
+		if q.Op == OpStore {
+			write = store
+		}
+		if err := write(q, in, r); err != nil {
 			r.Err = errorOf(err)
 		}
 		return out.JSON(r)
 	case OpGet, OpLines:
 		return get(out, q)
+	case OpWatch:
+		return watch(out, q, flush)
 	}
 	return out.JSON(Do(q))
 }
@@ -94,6 +99,9 @@ func get(out *Sender, q *Request) error {
 	}
 	defer f.Close()
 	head, content := &Head{Size: size, Bytes: -1}, io.Reader(nil)
+	if st, err := f.Stat(); err == nil {
+		head.Modified = st.ModTime().UTC()
+	}
 	if q.Op == OpLines {
 		content = &lines{in: bufio.NewReaderSize(f, 64<<10), at: 1, first: q.From, most: q.Most}
 	} else if content, err = head.part(f, q); err != nil {

@@ -6,19 +6,25 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/user"
 	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/archive"
+	"wolffia/internal/dirwatch"
 )
 
 // operations are what Do can do, by name.
 var operations = map[string]func(*Request, *Reply) error{
 	OpRead: onPath(read), OpEdit: onPath(edit), OpTree: onPath(tree), OpGlob: onPath(glob), OpGrep: onPath(grep),
 
-	OpInfo:   func(q *Request, r *Reply) error { return each(q.Paths, r.add) },
-	OpList:   func(q *Request, r *Reply) error { return r.list(q.Path, max(q.Depth, 1)) },
+	OpInfo: func(q *Request, r *Reply) error {
+		return errors.Join(each(q.Paths, r.add), r.complete(q))
+	},
+	OpList: func(q *Request, r *Reply) error {
+		return errors.Join(r.list(q.Path, max(q.Depth, 1)), r.complete(q))
+	},
 	OpSearch: func(q *Request, r *Reply) error { return r.search(q.Path, q.Pattern) },
 	OpRemove: func(q *Request, _ *Reply) error { return each(q.Paths, remove) },
 	OpRmdir:  func(q *Request, _ *Reply) error { return each(q.Paths, rmdir) },
@@ -39,7 +45,18 @@ var operations = map[string]func(*Request, *Reply) error{
 	},
 	OpMove:    func(q *Request, _ *Reply) error { return each(q.Moves, Move.do) },
 	OpReplace: replace,
-	OpPatch:   onPath(patch),
+	OpNewDir:  onPath(newDir),
+	OpDelete:  func(q *Request, _ *Reply) error { return each(q.Paths, deleteAll) },
+	OpJoin:    onPath(joinFiles),
+	OpHome: func(q *Request, r *Reply) error {
+		u, err := user.Lookup(q.Pattern)
+		if err != nil {
+			return wrong("user %q: the sandbox has none", q.Pattern)
+		}
+		r.Path = u.HomeDir
+		return nil
+	},
+	OpPatch: onPath(patch),
 	OpHost: func(_ *Request, r *Reply) (err error) {
 		r.Host, err = host()
 		return err
@@ -83,6 +100,9 @@ var kinds = []struct {
 	{unix.EROFS, KindDenied},
 	{archive.ErrNotRegular, KindNotRegular},
 	{unix.EISDIR, KindNotRegular},
+	{unix.ENOSPC, KindFull},
+	{unix.EDQUOT, KindFull},
+	{unix.ENOTSUP, KindNoAttrs},
 	{archive.ErrTooLarge, KindTooLarge},
 	{unix.ENOTDIR, KindNotDir},
 	{unix.ELOOP, KindLoop},
@@ -93,6 +113,9 @@ var kinds = []struct {
 func errorOf(err error) *Error {
 	if own, ok := errors.AsType[*Error](err); ok {
 		return own
+	}
+	if refused, ok := errors.AsType[dirwatch.Refusal](err); ok {
+		return errorf(KindInvalid, "%s", refused)
 	}
 	e := &Error{Kind: KindOther, Message: err.Error()}
 	for _, k := range kinds {

@@ -32,7 +32,7 @@ func asked(t *testing.T, q *Request, content string) []byte {
 	var sent bytes.Buffer
 	s := NewSender(&sent)
 	err := s.JSON(q)
-	if q.Op == OpPut || q.Op == OpWrite {
+	if q.Op == OpPut || q.Op == OpWrite || q.Op == OpStore {
 		var n int
 		if n, err = io.WriteString(s, content); n != len(content) || err != nil {
 			t.Fatal(n, err)
@@ -135,22 +135,22 @@ func TestGet(t *testing.T) {
 		head       Head
 		content    string
 	}{
-		{OpGet, 0, -1, Head{13, 0, 13}, "one\ntwo\nthree"},
-		{OpGet, 4, 3, Head{13, 4, 3}, "two"},
-		{OpGet, 13, -1, Head{13, 13, 0}, ""},
-		{OpGet, 1 << 62, 1 << 62, Head{13, 13, 0}, ""},
-		{OpGet, -5, -1, Head{13, 8, 5}, "three"},
-		{OpGet, -1 << 63, -1, Head{13, 0, 13}, "one\ntwo\nthree"},
-		{OpGet, 0, 0, Head{13, 0, 0}, ""},
-		{OpLines, 1, -1, Head{13, 0, -1}, "one\ntwo\nthree"},
-		{OpLines, 2, 1, Head{13, 0, -1}, "two\n"},
-		{OpLines, 2, -1, Head{13, 0, -1}, "two\nthree"},
-		{OpLines, 3, 1 << 62, Head{13, 0, -1}, "three"},
-		{OpLines, 4, 1, Head{13, 0, -1}, ""},
-		{OpLines, 1, 0, Head{13, 0, -1}, ""},
+		{OpGet, 0, -1, Head{Size: 13, Start: 0, Bytes: 13}, "one\ntwo\nthree"},
+		{OpGet, 4, 3, Head{Size: 13, Start: 4, Bytes: 3}, "two"},
+		{OpGet, 13, -1, Head{Size: 13, Start: 13, Bytes: 0}, ""},
+		{OpGet, 1 << 62, 1 << 62, Head{Size: 13, Start: 13, Bytes: 0}, ""},
+		{OpGet, -5, -1, Head{Size: 13, Start: 8, Bytes: 5}, "three"},
+		{OpGet, -1 << 63, -1, Head{Size: 13, Start: 0, Bytes: 13}, "one\ntwo\nthree"},
+		{OpGet, 0, 0, Head{Size: 13, Start: 0, Bytes: 0}, ""},
+		{OpLines, 1, -1, Head{Size: 13, Start: 0, Bytes: -1}, "one\ntwo\nthree"},
+		{OpLines, 2, 1, Head{Size: 13, Start: 0, Bytes: -1}, "two\n"},
+		{OpLines, 2, -1, Head{Size: 13, Start: 0, Bytes: -1}, "two\nthree"},
+		{OpLines, 3, 1 << 62, Head{Size: 13, Start: 0, Bytes: -1}, "three"},
+		{OpLines, 4, 1, Head{Size: 13, Start: 0, Bytes: -1}, ""},
+		{OpLines, 1, 0, Head{Size: 13, Start: 0, Bytes: -1}, ""},
 	} {
 		reply, content := get(&Request{Op: c.op, Path: path, From: c.from, Most: c.most})
-		if reply.Head == nil || *reply.Head != c.head || content != c.content {
+		if c.head.Modified = reply.Head.Modified; c.head.Modified.IsZero() || *reply.Head != c.head || content != c.content {
 			t.Errorf("%s from %d, %d: %+v %q, want %+v %q", c.op, c.from, c.most, reply, content, c.head, c.content)
 		}
 	}
@@ -198,9 +198,9 @@ func TestDo(t *testing.T) {
 		{Request{Op: OpRmdir, Paths: []string{at("d/out")}}, KindInvalid},
 		{Request{Op: OpMode, Modes: map[string]Mode{at("a"): {Mode: 0o10000}}}, KindInvalid},
 		{Request{Op: OpMode, Modes: map[string]Mode{at("none"): {}}}, KindMissing},
-		{Request{Op: OpMove, Moves: []Move{{at("a"), at("b")}}}, KindExists},
-		{Request{Op: OpMove, Moves: []Move{{at("none"), at("c")}}}, KindMissing},
-		{Request{Op: OpMove, Moves: []Move{{at("none"), at("none/c")}}}, KindMissing},
+		{Request{Op: OpMove, Moves: []Move{{From: at("a"), To: at("b")}}}, KindExists},
+		{Request{Op: OpMove, Moves: []Move{{From: at("none"), To: at("c")}}}, KindMissing},
+		{Request{Op: OpMove, Moves: []Move{{From: at("none"), To: at("none/c")}}}, KindMissing},
 		{Request{Op: OpReplace, Replace: map[string]Replace{at("a"): {}}}, KindInvalid},
 		{Request{Op: OpReplace, Replace: map[string]Replace{at("d"): {Old: "x"}}}, KindNotRegular},
 		{Request{Op: OpReplace, Replace: map[string]Replace{at("a"): {Old: "text", New: strings.Repeat("x", MaxText)}}}, KindInvalid},

@@ -4,6 +4,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // host reads what /proc says of the machine.
@@ -49,7 +51,15 @@ func host() (*Host, error) {
 			h.MemTotal = n << 10
 		case f[0] == "MemAvailable:":
 			h.MemUnused = n << 10
+		case f[0] == "Cached:":
+			h.MemCache = n << 10
 		}
 	}
+	var st unix.Statfs_t
+	if err := again(func() error { return unix.Statfs("/", &st) }); err != nil {
+		return nil, err
+	}
+	h.DiskTotal = st.Blocks * uint64(st.Bsize)
+	h.DiskUsed = h.DiskTotal - min(h.DiskTotal, st.Bavail*uint64(st.Bsize))
 	return h, nil
 }

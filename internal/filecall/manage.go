@@ -127,6 +127,14 @@ func (m Move) do() error {
 		return err
 	}
 	exists := &fs.PathError{Op: "rename", Path: to, Err: fs.ErrExist}
+	if m.Replace {
+		if err := again(func() error { return unix.Rename(from, to) }); err != nil && !errors.Is(err, unix.EXDEV) {
+			return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+		} else if err == nil {
+			return nil
+		}
+		return moveCopy(from, to, true)
+	}
 	err := again(func() error { return unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE) })
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // the file system has no such flag
 		if _, lerr := os.Lstat(to); lerr == nil {
@@ -136,7 +144,7 @@ func (m Move) do() error {
 	}
 	switch {
 	case errors.Is(err, unix.EXDEV):
-		return moveCopy(from, to)
+		return moveCopy(from, to, false)
 	case errors.Is(err, unix.EEXIST):
 		return exists
 	case err != nil:
@@ -145,12 +153,12 @@ func (m Move) do() error {
 	return nil
 }
 
-func moveCopy(from, to string) error {
+func moveCopy(from, to string, replace bool) error {
 	st, err := os.Lstat(from)
 	if err != nil {
 		return err
 	}
-	if _, err := os.Lstat(to); err == nil {
+	if _, err := os.Lstat(to); err == nil && !replace {
 		return &fs.PathError{Op: "rename", Path: to, Err: fs.ErrExist}
 	}
 	if !st.Mode().IsRegular() {

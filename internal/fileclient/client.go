@@ -371,3 +371,42 @@ func (p *Part) Close() error {
 	}
 	return p.h.p.Close()
 }
+
+// A Watch reports changes of a directory. The caller closes it. Its methods are for one goroutine, but for Close.
+type Watch struct {
+	h    *helper
+	stop func() bool
+}
+
+// Watch begins what q, of OpWatch, asks for, in a process of its own. The error is as of [Client.Do]. The end of ctx ends
+// the Watch.
+func (c *Client) Watch(ctx context.Context, at Place, q *filecall.Request) (*Watch, error) {
+	h, err := c.take(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = h.p.Close() })
+	if _, whole, err := h.ask(q, nil, maxHead); err != nil {
+		if stop() && whole {
+			c.keep(h)
+		} else {
+			_ = h.p.Close()
+		}
+		return nil, errors.Join(ctx.Err(), err)
+	}
+	return &Watch{h, stop}, nil
+}
+
+// Next waits for events. The sandbox can forge them. The error says that no more come.
+func (w *Watch) Next() (events []filecall.Event, err error) {
+	if err := w.h.in.JSON(&events, filecall.MaxEvents); err != nil {
+		return nil, w.h.lost(err)
+	}
+	return events, nil
+}
+
+// Close ends the Watch. It can be called twice.
+func (w *Watch) Close() error {
+	w.stop()
+	return w.h.p.Close()
+}

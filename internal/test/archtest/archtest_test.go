@@ -83,7 +83,7 @@ var allow = map[string][]string{
 	"internal/sys/seccomp/gen":          {"runtime/launch", "internal/sys/seccomp"},
 	"internal/host/rootfs":              {"internal/pathname", "internal/sys/dirents", "runtime", "runtime/launch", "perm", "internal/host/boot", "internal/git/gitask", "internal/sys/beneath", "internal/sys/overlay", "internal/sys/rmtree", "internal/sys/seccomp", "internal/host/statedir", "internal/host/staticfs"},
 	"internal/host/staticfs":            {"runtime", "perm", "internal/sys/beneath"},
-	"internal/filecall":                 {"internal/archive"},
+	"internal/filecall":                 {"internal/archive", "internal/dirwatch"},
 	"internal/fileclient":               {"internal/filecall", "runtime", "runtime/launch"},
 	"internal/git/gitguard":             {"internal/git/gitconfig"},
 	"internal/git/gituser":              {"internal/git/gitconfig"},

@@ -23,6 +23,7 @@ var (
 		"internal/git/gitsync":   4600,
 		"internal/host/statedir": 2714,
 		"internal/host/rootfs":   2830,
+		"internal/filecall":      2130,
 		"local":                  8150,
 		"image/store":            2540,
 		"mcp":                    3060,
