@@ -116,6 +116,20 @@ func UserOf(codebase string) (uid, gid int, err error) {
 	return c.UID, c.GID, err
 }
 
+// RootInside returns why a sandbox of this caller on an image cannot have root inside, or nil.
+func RootInside() error {
+	uid, gid, err := UserOf("")
+	if err != nil {
+		return err
+	}
+	c := &statedir.Config{UID: uid, GID: gid}
+	if realRoot() {
+		c.DroppedUID, c.DroppedGID = uid, gid
+	}
+	_, err = idsOf(c)
+	return err
+}
+
 // reachable returns an error that names the directory, at or above dir, which the user
 // that root drops to cannot pass, or nil.
 func reachable(dir string) error {

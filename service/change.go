@@ -27,6 +27,16 @@ func (s *Service) ChangeMetadata(ctx context.Context, caller Caller, id string, 
 	return changed, nil
 }
 
+// ChangeRecord replaces the labels of a sandbox, wolffia's own among them, by what edit makes of a
+// copy. Calls for one sandbox are serialized. A front end keeps so what it has to find again.
+func (s *Service) ChangeRecord(ctx context.Context, caller Caller, id string, edit func(labels map[string]string) error) error {
+	if _, err := s.Get(ctx, caller, id); err != nil {
+		return err
+	}
+	_, err := s.rt.ChangeLabels(ctx, id, edit)
+	return err
+}
+
 // merge merges a patch into labels.
 func merge(labels map[string]string, patch map[string]*string) error {
 	for k, v := range patch {

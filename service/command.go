@@ -528,6 +528,11 @@ func (i *Inside) Exec(ctx context.Context, cmd *runtime.Command) (*runtime.Resul
 	return inTime(cmd, r, err)
 }
 
+// Start begins a program with arguments, without a shell. The caller closes the process.
+func (i *Inside) Start(ctx context.Context, cmd *runtime.Command) (runtime.Process, error) {
+	return i.service.rt.StartProcess(ctx, i.box.ID, cmd)
+}
+
 // CreateSession starts a shell that keeps its state, and returns its name: the given one, which is
 // [runtime.ErrExists] if it is in use, or a new one if that is empty.
 func (i *Inside) CreateSession(ctx context.Context, name, cwd string) (string, error) {

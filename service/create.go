@@ -23,7 +23,7 @@ import (
 // Params describe a new sandbox. The zero value is valid for [Service.Create].
 type Params struct {
 	Owner registry.Owner // zero: no owner has it, and only a [Caller] with All may use it
-	// SandboxID is chosen by the service, but for a [SandboxDriver]; it has the form of an id (see [runtime.IsID]).
+	// SandboxID has the form of an id (see [runtime.IsID]); empty: the service chooses it.
 	SandboxID string `json:"-"`
 	// GitConfig is how git is configured in an owner's own sandbox; nil: not.
 	GitConfig *GitConfig `json:"-"`
@@ -54,6 +54,9 @@ type Params struct {
 	// params returns the sandbox of the first one, also after a restart of the service.
 	// With other params it is [runtime.ErrConflict].
 	Key string
+	// Refine, if not nil, changes the configuration last. A front end sets so what it has decided
+	// and no field here says.
+	Refine func(*runtime.SandboxConfig) error `json:"-"`
 }
 
 // record is what the label [launch.LabelRecord] holds.
@@ -132,7 +135,9 @@ func (s *Service) Create(ctx context.Context, params *Params) (_ *Sandbox, creat
 		}
 	}
 	own := *params
-	own.SandboxID = s.options().newID(params)
+	if own.SandboxID == "" {
+		own.SandboxID = s.options().newID(params)
+	}
 	b, err := s.create(ctx, &own, r)
 	if err != nil {
 		return nil, false, err
@@ -313,7 +318,10 @@ func (o *Options) configure(ctx context.Context, p *Params) (_ *runtime.SandboxC
 	config.Resources.Memory = least(config.Resources.Memory, p.Resources.Memory)
 	config.Resources.CPUs = least(config.Resources.CPUs, p.Resources.CPUs)
 	config.Resources.PIDs = least(config.Resources.PIDs, p.Resources.PIDs)
-	return config, nil
+	if p.Refine != nil {
+		err = p.Refine(config)
+	}
+	return config, err
 }
 
 // maxRecord is the largest value of a label, in bytes.

@@ -18,6 +18,7 @@ import (
 
 	"wolffia/cmd/wolffia/internal/attach"
 	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/dockercli"
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/cmd/wolffia/internal/usage"
 	"wolffia/internal/archive"
@@ -83,6 +84,16 @@ are left out, and named.`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object when all is copied")
 	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "accepted for those who are used to it: directories are always copied with what is below")
 	return cmd
+}
+
+func dockerCommand(h *host.Host) *cobra.Command {
+	return dockercli.Command(h, func(ctx context.Context, h *host.Host, rt *local.Runtime, from, to string) error {
+		c, err := copyOf([]string{from, to})
+		if err != nil {
+			return runtime.Errorf(runtime.ErrInvalid, "%w", err)
+		}
+		return copyOne(ctx, h, rt, c.sandbox(), c.from[0], c.to, false)
+	})
 }
 
 // A copied is what --json prints.

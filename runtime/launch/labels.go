@@ -16,6 +16,9 @@ const (
 	// LabelRecord marks a sandbox of a service.Service that is not an owner's own; its value is the service's record, as JSON.
 	LabelRecord = "wolffia.fleet"
 
+	// LabelContainer begins the labels with the record of a sandbox that is a container of package service/container.
+	LabelContainer = "wolffia.container"
+
 	// LabelKey has the name of the API key by which a sandbox was created.
 	LabelKey = "wolffia.key"
 )

@@ -1,0 +1,134 @@
+package container
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+
+	"wolffia/internal/filecall"
+	"wolffia/internal/fileclient"
+	"wolffia/ops"
+	"wolffia/runtime"
+	"wolffia/runtime/launch"
+	"wolffia/service"
+)
+
+// A Stat describes a file of a container as docker's header of an archive does.
+type Stat struct {
+	Name       string      `json:"name"`
+	Size       int64       `json:"size"`
+	Mode       fs.FileMode `json:"mode"`
+	Mtime      string      `json:"mtime"`
+	LinkTarget string      `json:"linkTarget"`
+}
+
+// do does a file operation in a sandbox, on absolute paths.
+func do(ctx context.Context, in *service.Inside, q *filecall.Request) (*filecall.Reply, error) {
+	return in.Files().Client.Do(ctx, fileclient.Place{Sandbox: in.Sandbox().ID, Dir: "/"}, q, nil, 1<<20)
+}
+
+// StatFile describes the file at a path, which is absolute.
+func StatFile(ctx context.Context, in *service.Inside, name string) (*Stat, error) {
+	reply, err := do(ctx, in, &filecall.Request{Op: filecall.OpInfo, Paths: []string{path.Join("/", name)}})
+	if err != nil || len(reply.Infos) == 0 {
+		return nil, runtime.Errorf(runtime.ErrNotFound, "Could not find the file %s in container %s", name,
+			in.Sandbox().ContainerName())
+	}
+	i := reply.Infos[0]
+	s := &Stat{
+		Name: path.Base(path.Join("/", name)), Size: i.Size, Mode: fs.FileMode(i.Mode) & fs.ModePerm,
+		Mtime: i.Modified.UTC().Format("2006-01-02T15:04:05Z07:00"),
+	}
+	switch i.Type {
+	case "directory":
+		s.Mode |= fs.ModeDir
+	case "symlink":
+		s.Mode |= fs.ModeSymlink
+	}
+	return s, nil
+}
+
+// GetArchive writes the file or directory at a path, which is absolute, to w: an archive of tar.
+func GetArchive(ctx context.Context, in *service.Inside, name string, w io.Writer) error {
+	cmd := &runtime.Command{Command: []string{launch.GuestPath, "pack", path.Join("/", name)}, Cwd: "/"}
+	if in.Sandbox().Root {
+		cmd.User = "root"
+	}
+	p, err := in.Start(ctx, cmd)
+	if err != nil {
+		return err
+	}
+	var said strings.Builder
+	r, err := ops.Follow(ctx, p, ops.To(w), ops.To(&limited{&said, 1000}))
+	if err == nil && r.ExitCode != 0 {
+		err = runtime.Errorf(runtime.ErrDenied, "copy %s: %s", name,
+			strings.ToValidUTF8(strings.TrimSpace(said.String()), "?"))
+	}
+	return err
+}
+
+// limited writes the first bytes and drops the rest.
+type limited struct {
+	to   *strings.Builder
+	left int
+}
+
+func (l *limited) Write(b []byte) (int, error) {
+	n := min(len(b), l.left)
+	l.left -= n
+	_, _ = l.to.Write(b[:n])
+	return len(b), nil
+}
+
+// PutArchive unpacks an archive of tar in a directory, which is absolute and must exist. Owners are
+// not kept. Nothing is written outside of the directory but through links that are in it.
+func PutArchive(ctx context.Context, in *service.Inside, dir string, r io.Reader) error {
+	if s, err := StatFile(ctx, in, dir+"/."); err != nil {
+		return err
+	} else if !s.Mode.IsDir() {
+		return invalid("%s is not a directory", dir)
+	}
+	for archive := tar.NewReader(r); ; {
+		h, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return invalid("archive: %w", err)
+		}
+		name := path.Join("/", dir, path.Join("/", h.Name))
+		mode := filecall.Mode{Mode: uint32(h.FileInfo().Mode().Perm())}
+		switch h.Typeflag {
+		case tar.TypeDir:
+			if path.Join("/", h.Name) != "/" {
+				_, err = do(ctx, in, &filecall.Request{
+					Op:    filecall.OpMkdir,
+					Modes: map[string]filecall.Mode{name: mode},
+				})
+			}
+		case tar.TypeReg:
+			err = in.Files().Write(ctx, name, mode, archive)
+		case tar.TypeSymlink:
+			var r *runtime.Result
+			r, err = in.Exec(ctx, &runtime.Command{
+				Command: []string{"ln", "-sfn", "--", h.Linkname, name},
+				Cwd:     "/", Timeout: startLimit,
+			})
+			if err == nil && r.ExitCode != 0 {
+				err = runtime.Errorf(runtime.ErrDenied, "link %s: %s", name,
+					strings.ToValidUTF8(strings.TrimSpace(string(r.Stderr)), "?"))
+			}
+		case tar.TypeXGlobalHeader:
+		default:
+			err = runtime.Errorf(runtime.ErrUnsupported,
+				"archive: %s: only files, directories and symbolic links can be copied", h.Name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,266 @@
+package container
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"wolffia/image/store"
+	"wolffia/runtime"
+	"wolffia/service"
+)
+
+// Words are a program with its arguments; in JSON also one text.
+type Words []string
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (w *Words) UnmarshalJSON(b []byte) error {
+	var text string
+	if json.Unmarshal(b, &text) == nil {
+		*w = Words{text}
+		return nil
+	}
+	return json.Unmarshal(b, (*[]string)(w))
+}
+
+// A Config is what docker's create call says of a container, as far as it exists here. The names in
+// JSON are docker's.
+type Config struct {
+	Image        string
+	User         string `json:",omitempty"` // NAME or UID, also with :GROUP; empty: the image's
+	WorkingDir   string `json:",omitempty"` // absolute; empty: the image's
+	Env          []string
+	Cmd          Words
+	Entrypoint   Words // empty: the image's
+	Labels       map[string]string
+	Tty          bool                `json:",omitempty"`
+	OpenStdin    bool                `json:",omitempty"`
+	StdinOnce    bool                `json:",omitempty"`
+	AttachStdin  bool                `json:",omitempty"`
+	AttachStdout bool                `json:",omitempty"`
+	AttachStderr bool                `json:",omitempty"`
+	StopSignal   string              `json:",omitempty"` // empty: SIGTERM
+	StopTimeout  *int                `json:",omitempty"` // s; nil: 10
+	ExposedPorts map[string]struct{} `json:",omitempty"` // PORT/tcp
+	Volumes      map[string]struct{} `json:",omitempty"` // what is written there is the container's own, as all else
+	HostConfig   HostConfig
+}
+
+// A HostConfig is what the host gives a container.
+type HostConfig struct {
+	Binds           []string                 `json:",omitempty"` // SOURCE:TARGET[:ro|rw]
+	Mounts          []Mount                  `json:",omitempty"`
+	NetworkMode     string                   `json:",omitempty"`
+	PortBindings    map[string][]PortBinding `json:",omitempty"` // by PORT/tcp
+	PublishAllPorts bool                     `json:",omitempty"`
+	AutoRemove      bool                     `json:",omitempty"`
+	Memory          int64                    `json:",omitempty"` // bytes
+	NanoCpus        int64                    `json:",omitempty"` // 1e-9 of a processor
+	PidsLimit       *int64                   `json:",omitempty"`
+	Init            *bool                    `json:",omitempty"` // PID 1 is an init anyway
+}
+
+// A Mount is one of docker's --mount.
+type Mount struct {
+	Type     string // bind or volume
+	Source   string
+	Target   string
+	ReadOnly bool `json:",omitempty"`
+}
+
+// A PortBinding is a port of the host.
+type PortBinding struct {
+	HostIP   string `json:"HostIp"`
+	HostPort string
+}
+
+// argv returns what the main process runs.
+func (c *Config) argv(img *store.Config) []string {
+	entry, cmd := []string(c.Entrypoint), []string(c.Cmd)
+	if len(entry) == 0 {
+		entry = img.Entrypoint
+		if len(cmd) == 0 {
+			cmd = img.Cmd
+		}
+	} else if len(entry) == 1 && entry[0] == "" { // --entrypoint ''
+		entry = nil
+	}
+	return slices.Concat(entry, cmd)
+}
+
+// Variables returns a list of K=V as a map. A K without a value is left out, as docker does.
+func Variables(list []string) map[string]string {
+	env := map[string]string{}
+	for _, v := range list {
+		if k, v, ok := strings.Cut(v, "="); ok && k != "" {
+			env[k] = v
+		}
+	}
+	return env
+}
+
+func invalid(format string, args ...any) error {
+	return runtime.Errorf(runtime.ErrInvalid, format, args...)
+}
+
+// Shown returns what the binds and mounts show.
+func (h *HostConfig) Shown() (binds []service.Volume, volumes []runtime.VolumeMount, err error) {
+	all := slices.Clone(h.Mounts)
+	for _, b := range h.Binds {
+		source, rest, ok := strings.Cut(b, ":")
+		target, mode, _ := strings.Cut(rest, ":")
+		m := Mount{Type: "volume", Source: source, Target: target}
+		for _, o := range strings.Split(mode, ",") {
+			switch o {
+			case "", "rw", "z", "Z": // labels of SELinux are not needed
+			case "ro":
+				m.ReadOnly = true
+			default:
+				ok = false
+			}
+		}
+		if !ok || target == "" {
+			return nil, nil, invalid("bind %q: it must be SOURCE:TARGET, also with :ro or :rw", b)
+		}
+		if strings.HasPrefix(source, "/") {
+			m.Type = "bind"
+		}
+		all = append(all, m)
+	}
+	for _, m := range all {
+		switch {
+		case !path.IsAbs(m.Target):
+			return nil, nil, invalid("mount at %q: the target must be an absolute path", m.Target)
+		case m.Type == "bind":
+			binds = append(binds, service.Volume{Path: m.Source, Target: path.Clean(m.Target), Writable: !m.ReadOnly})
+		case m.Type == "volume" && m.Source != "":
+			volumes = append(volumes, runtime.VolumeMount{
+				Name: m.Source, Target: path.Clean(m.Target),
+				ReadOnly: m.ReadOnly,
+			})
+		case m.Type != "volume": // one without a name is the container's own
+			return nil, nil, runtime.Errorf(runtime.ErrUnsupported,
+				"mount of type %q at %s: only bind and volume exist here", m.Type, m.Target)
+		}
+	}
+	return binds, volumes, nil
+}
+
+// PortOf returns the number of a port such as 80/tcp.
+func PortOf(s string) (int, error) {
+	number, proto, _ := strings.Cut(s, "/")
+	n, err := strconv.Atoi(number)
+	switch {
+	case proto != "" && proto != "tcp":
+		return 0, runtime.Errorf(runtime.ErrUnsupported, "port %s: only tcp ports can be published", s)
+	case err != nil || !runtime.IsPort(n):
+		return 0, invalid("port %q: it must be from 1 to 65535", s)
+	}
+	return n, nil
+}
+
+// publish returns the ports of the host, of which a free one is taken where none is named. They are
+// noted in c. What names no address listens at the loopback address only; so does docker's 0.0.0.0,
+// unless wide.
+func (c *Config) publish(wide bool) (all []runtime.Publish, err error) {
+	bound := maps.Clone(c.HostConfig.PortBindings)
+	if c.HostConfig.PublishAllPorts {
+		if bound == nil {
+			bound = map[string][]PortBinding{}
+		}
+		for port := range c.ExposedPorts {
+			if len(bound[port]) == 0 {
+				bound[port] = []PortBinding{{}}
+			}
+		}
+	}
+	for port, to := range bound {
+		n, err := PortOf(port)
+		if err != nil {
+			return nil, err
+		}
+		to = slices.Clone(to)
+		for i := range to {
+			at, err := address(to[i].HostIP, wide)
+			if err != nil {
+				return nil, err
+			}
+			p := runtime.Publish{Address: at, Port: n}
+			if to[i].HostPort == "" || to[i].HostPort == "0" {
+				p.Local, err = freePort(at)
+			} else {
+				p.Local, err = PortOf(to[i].HostPort)
+			}
+			if err != nil {
+				return nil, err
+			}
+			to[i] = PortBinding{at, strconv.Itoa(p.Local)}
+			all = append(all, p)
+		}
+		bound[port] = to
+	}
+	c.HostConfig.PortBindings = bound
+	return all, nil
+}
+
+// address returns where a port of the host listens.
+func address(asked string, wide bool) (string, error) {
+	const loopback = "127.0.0.1"
+	if asked == "" || asked == "0.0.0.0" && !wide {
+		return loopback, nil
+	}
+	ip, err := netip.ParseAddr(asked)
+	switch {
+	case err != nil:
+		return "", invalid("publish at %q: it must be an IP address", asked)
+	case !ip.IsLoopback() && !wide:
+		return "", runtime.Errorf(runtime.ErrDenied,
+			"publish at %s: only the loopback address can be: others could reach it", asked)
+	}
+	return asked, nil
+}
+
+// freePort returns a port that is free now.
+func freePort(at string) (int, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(at, "0"))
+	if err != nil {
+		return 0, runtime.Errorf(runtime.ErrUnavailable, "publish: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// checkNetwork returns why a container cannot have a network mode where containers have the network
+// has.
+func checkNetwork(mode string, has runtime.Network) error {
+	switch mode {
+	case "", "default", "none", string(has):
+		return nil
+	case "host", "bridge":
+		if has == runtime.NetworkHost {
+			return nil
+		}
+		return runtime.Errorf(runtime.ErrDenied,
+			"--network %s: containers have network %q here: leave --network out, and allow names with allow-host "+
+				"in wolffia's configuration or wolffia serve --allow-host; network: host there gives them the host's", mode, has)
+	}
+	return runtime.Errorf(runtime.ErrUnsupported, "--network %s: networks with names do not exist here", mode)
+}
+
+// resources returns the limits.
+func (h *HostConfig) resources() (r runtime.Resources, err error) {
+	r = runtime.Resources{Memory: h.Memory, CPUs: float64(h.NanoCpus) / 1e9}
+	if h.PidsLimit != nil {
+		r.PIDs = max(*h.PidsLimit, 0) // -1: none
+	}
+	if r.Memory < 0 || r.CPUs < 0 {
+		return r, fmt.Errorf("%w: limits must not be negative", runtime.ErrInvalid)
+	}
+	return r, nil
+}

@@ -1,0 +1,352 @@
+package container
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"wolffia/image/store"
+	"wolffia/internal/filecall"
+	"wolffia/internal/fileclient"
+	"wolffia/runtime"
+	"wolffia/service"
+)
+
+// Options are an engine's options.
+type Options struct {
+	Images *store.Store
+	// Root says that this host can give a sandbox root, and other users.
+	Root bool
+	// Own says that the engine's caller is the user of this host, with all of the user's rights:
+	// volumes have names, and ports are published at any address.
+	Own bool
+	// TTL is how long a container lives; 0: until it is removed.
+	TTL time.Duration
+	// Network is what a container reaches, in words for errors; service.Options.Configure gives it.
+	Network func() runtime.Network
+}
+
+// An Engine keeps containers. It is safe for concurrent use.
+type Engine struct {
+	service *service.Service
+	opts    Options
+
+	ctx    context.Context // until Close
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	live   map[string]*Main // by id of a sandbox; guarded by mu
+	events feeds
+}
+
+// New returns an engine over a service. The caller closes it before the service.
+func New(s *service.Service, opts *Options) *Engine {
+	e := &Engine{service: s, opts: *opts, live: map[string]*Main{}}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	return e
+}
+
+// Close ends what waits for the ends of main processes.
+func (e *Engine) Close() { e.cancel() }
+
+// Watch has this process note the ends of all main processes, and remove what is to be removed
+// then. Without it the next call that looks at a container does.
+func (e *Engine) Watch(ctx context.Context) error {
+	all, err := e.List(ctx, service.Caller{All: true})
+	for _, c := range all {
+		e.watch(service.Caller{All: true}, c)
+	}
+	return err
+}
+
+func (e *Engine) watch(caller service.Caller, c *Container) {
+	if c.Kind == byHolder {
+		return // its holder notes it
+	}
+	own := *c
+	own.State = Running
+	go func() { _, _ = e.Wait(e.ctx, caller, &own) }() // ends with the main process, or with Close
+}
+
+// A State is where a container is in its life, as docker calls it.
+type State string
+
+// The states.
+const (
+	Created State = "created"
+	Running State = "running"
+	Exited  State = "exited"
+)
+
+// A Container describes a container at one moment.
+type Container struct {
+	*service.Sandbox
+	record
+	State State
+	Exit  Exit // of an exited one
+}
+
+// ID returns the whole id.
+func (c *Container) ID() string { return FullID(c.Sandbox.ID) }
+
+// Name returns the container's name, or the short id of one without a name.
+func (c *Container) Name() string { return c.ContainerName() }
+
+// lost is the exit code of a main process that went with its sandbox: that of SIGKILL.
+const lost = 137
+
+// Create makes a container, whose main process does not run yet. name may be empty. An image that
+// the store does not have is [runtime.ErrNotFound]. The warnings are for people.
+func (e *Engine) Create(ctx context.Context, caller service.Caller, name string, c *Config) (_ *Container,
+	warnings []string, err error,
+) {
+	id, err := e.opts.Images.Find(c.Image)
+	if err != nil {
+		return nil, nil, noImage(c.Image, err)
+	}
+	img, err := e.opts.Images.Get(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	r := &record{Config: *c, ImageID: id, Argv: c.argv(&img.Config)}
+	if len(r.Argv) == 0 {
+		return nil, nil, invalid("no command specified")
+	}
+	if err := checkNetwork(c.HostConfig.NetworkMode, e.opts.Network()); err != nil {
+		return nil, nil, err
+	}
+	p := &service.Params{Owner: caller.Owner, TTL: e.opts.TTL, Env: Variables(c.Env), Metadata: c.Labels}
+	var volumes []runtime.VolumeMount
+	if p.Volumes, volumes, err = c.HostConfig.Shown(); err != nil {
+		return nil, nil, err
+	}
+	if len(volumes) > 0 && !e.opts.Own {
+		return nil, nil, runtime.Errorf(runtime.ErrUnsupported,
+			"volume %q: this service gives no volumes with names: bind a directory of its --volume-root",
+			volumes[0].Name)
+	}
+	if p.Resources, err = c.HostConfig.resources(); err != nil {
+		return nil, nil, err
+	}
+	ports, err := r.publish(e.opts.Own)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !e.opts.Root {
+		if c.User != "" {
+			return nil, nil, runtime.Errorf(runtime.ErrUnsupported,
+				"user %q: this host gives no other users inside: wolffia doctor has a row subids", c.User)
+		}
+		warnings = append(warnings,
+			"programs run as the sandbox's own user, not as root: this host has no subordinate ids (wolffia doctor, row subids)")
+	}
+	var short [idLength / 2]byte
+	_, _ = rand.Read(short[:]) // never fails
+	p.SandboxID = hex.EncodeToString(short[:])
+	if e.opts.Own { // no service may take the sandbox for one that nobody was told of
+		p.Key = rand.Text()
+	}
+	p.Refine = func(s *runtime.SandboxConfig) error {
+		s.Name, s.Image, s.ImageID, s.BareImage, s.Rootfs = name, imageName(c.Image), id, true, ""
+		s.Root, s.RunAs = e.opts.Root, c.User
+		s.Cwd = DirOf(c, &img.Config)
+		s.Volumes, s.Publish = append(s.Volumes, volumes...), append(s.Publish, ports...)
+		s.CodebasePath, s.CodebaseNames, s.Permissions, s.Filter, s.CopyOnWrite, s.Git = "", nil, nil, "", false, nil
+		s.Mounts = slices.DeleteFunc(s.Mounts, func(m runtime.Mount) bool { return m.Toolchain })
+		if s.Labels == nil {
+			s.Labels = map[string]string{}
+		}
+		return r.put(s.Labels)
+	}
+	b, _, err := e.service.Create(ctx, p)
+	if errors.Is(err, runtime.ErrExists) {
+		return nil, nil, runtime.Errorf(runtime.ErrConflict,
+			"the container name %q is already in use: remove that container, or choose another name", "/"+name)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	made := &Container{Sandbox: b, record: *r, State: Created}
+	if err := e.makeDir(ctx, caller, b.ID, c.WorkingDir); err != nil {
+		return nil, nil, errors.Join(err, e.service.Destroy(context.WithoutCancel(ctx), caller, b.ID))
+	}
+	e.events.tell("create", made, nil)
+	return made, warnings, nil
+}
+
+// imageName returns the name of an image for the sandbox; one of an id has none.
+func imageName(ref string) string {
+	if name, err := store.Canonical(ref); err == nil {
+		return name
+	}
+	return ref
+}
+
+func noImage(ref string, err error) error {
+	if !errors.Is(err, runtime.ErrNotFound) {
+		return err
+	}
+	if last := ref[strings.LastIndex(ref, "/")+1:]; !strings.ContainsAny(last, ":@") {
+		ref += ":latest"
+	}
+	return runtime.Errorf(runtime.ErrNotFound, "No such image: %s", ref)
+}
+
+// DirOf returns the working directory of a container.
+func DirOf(c *Config, img *store.Config) string {
+	for _, dir := range []string{c.WorkingDir, img.WorkingDir} {
+		if path.IsAbs(dir) {
+			return path.Clean(dir)
+		}
+	}
+	return "/"
+}
+
+// makeDir makes a working directory, as docker does.
+func (e *Engine) makeDir(ctx context.Context, caller service.Caller, id, dir string) error {
+	if dir == "" || path.Clean(dir) == "/" {
+		return nil
+	}
+	if !path.IsAbs(dir) {
+		return invalid("the working directory %q is invalid, it needs to be an absolute path", dir)
+	}
+	in, err := e.service.Inside(ctx, caller, id)
+	if err != nil {
+		return err
+	}
+	const most = 64 << 10
+	_, err = in.Files().Client.Do(ctx, fileclient.Place{Sandbox: id, Dir: "/"},
+		&filecall.Request{Op: filecall.OpMkdir, Modes: map[string]filecall.Mode{path.Clean(dir): {}}}, nil, most)
+	return err
+}
+
+// Get returns a container by its name, its id, or a beginning of the id that no other has.
+func (e *Engine) Get(ctx context.Context, caller service.Caller, ref string) (*Container, error) {
+	if len(ref) >= idLength && isHex(ref) {
+		if b, err := e.service.Get(ctx, caller, ref[:idLength]); err == nil && strings.HasPrefix(FullID(b.ID), ref) {
+			if c := e.observe(ctx, caller, b); c != nil {
+				return c, nil
+			}
+		}
+	}
+	all, err := e.service.List(ctx, caller)
+	if err != nil {
+		return nil, err
+	}
+	var found *service.Sandbox
+	for _, b := range all {
+		switch {
+		case recordOf(b.Labels) == nil:
+		case b.Name != "" && b.Name == strings.TrimPrefix(ref, "/"):
+			found = b
+		case found == nil && ref != "" && isHex(ref) && strings.HasPrefix(FullID(b.ID), ref):
+			found = b
+			continue
+		default:
+			continue
+		}
+		if found != nil {
+			break
+		}
+	}
+	if found != nil {
+		if c := e.observe(ctx, caller, found); c != nil {
+			return c, nil
+		}
+	}
+	return nil, runtime.Errorf(runtime.ErrNotFound, "No such container: %s", ref)
+}
+
+func isHex(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }
+
+// List returns the containers, the newest first.
+func (e *Engine) List(ctx context.Context, caller service.Caller) ([]*Container, error) {
+	all, err := e.service.List(ctx, caller)
+	if err != nil {
+		return nil, err
+	}
+	found := []*Container{}
+	for _, b := range all {
+		if c := e.observe(ctx, caller, b); c != nil {
+			found = append(found, c)
+		}
+	}
+	return found, nil
+}
+
+// observe returns the container that a sandbox is; nil: it is none, or one that was to be removed
+// with its end, which observe then does.
+func (e *Engine) observe(ctx context.Context, caller service.Caller, b *service.Sandbox) *Container {
+	r := recordOf(b.Labels)
+	if r == nil {
+		return nil
+	}
+	c := &Container{Sandbox: b, record: *r}
+	exit, running := e.exitOf(ctx, caller, c)
+	switch {
+	case r.Started.IsZero():
+		c.State = Created
+		return c
+	case running:
+		c.State = Running
+		return c
+	}
+	c.State, c.Exit = Exited, exit
+	if r.Exit == nil {
+		e.finish(ctx, caller, c, exit)
+	}
+	if r.HostConfig.AutoRemove {
+		return nil
+	}
+	return c
+}
+
+// Remove removes a container. One that runs is [runtime.ErrConflict], unless force kills it.
+func (e *Engine) Remove(ctx context.Context, caller service.Caller, ref string, force bool) error {
+	c, err := e.Get(ctx, caller, ref)
+	if err != nil {
+		return err
+	}
+	if c.State == Running && !force {
+		return runtime.Errorf(runtime.ErrConflict,
+			"cannot remove container %q: container is running: stop the container before removing or force remove", "/"+c.Name())
+	}
+	return e.destroy(ctx, caller, c)
+}
+
+func (e *Engine) destroy(ctx context.Context, caller service.Caller, c *Container) error {
+	err := e.service.Destroy(ctx, caller, c.Sandbox.ID)
+	e.drop(c.Sandbox.ID)
+	if errors.Is(err, runtime.ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		e.events.tell("destroy", c, nil)
+	}
+	return err
+}
+
+// Inside returns a handle on the sandbox of a container for copying files.
+func (e *Engine) Inside(ctx context.Context, caller service.Caller, c *Container) (*service.Inside, error) {
+	if c.Sandbox.State != runtime.StateRunning {
+		if err := e.service.Start(ctx, caller, c.Sandbox.ID); err != nil && !errors.Is(err, runtime.ErrConflict) {
+			return nil, err
+		}
+	}
+	return e.service.Inside(ctx, caller, c.Sandbox.ID)
+}
+
+// Running returns a handle on a container whose main process runs; another one is
+// [runtime.ErrConflict].
+func (e *Engine) Running(ctx context.Context, caller service.Caller, c *Container) (*service.Inside, error) {
+	if c.State != Running {
+		return nil, runtime.Errorf(runtime.ErrConflict, "container %s is not running", c.ID())
+	}
+	return e.service.Inside(ctx, caller, c.Sandbox.ID)
+}

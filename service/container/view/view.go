@@ -1,0 +1,338 @@
+// Package view says of a container what docker says of its own, as JSON or as words.
+package view
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	goruntime "runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"wolffia/image/store"
+	"wolffia/runtime"
+	"wolffia/service"
+	"wolffia/service/container"
+)
+
+// An Object is a JSON object of docker's.
+type Object = map[string]any
+
+// stamp returns a time as docker has it; zero: never.
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// ports returns the published ports by the port inside, as inspect has them; an exposed one that is
+// not published has nil.
+func portsOf(c *container.Container) map[string][]container.PortBinding {
+	all := map[string][]container.PortBinding{}
+	for p := range c.ExposedPorts {
+		all[p] = nil
+	}
+	if c.State == container.Running {
+		maps.Copy(all, c.HostConfig.PortBindings)
+	}
+	return all
+}
+
+// network returns the name of a container's network.
+func networkOf(c *container.Container) string {
+	if c.Network == runtime.NetworkHost {
+		return "host"
+	}
+	return string(c.Network)
+}
+
+// mounts returns what is mounted, as docker has it.
+func mountsOf(c *container.Container) []Object {
+	all := []Object{}
+	binds, volumes, _ := c.HostConfig.Shown()
+	for _, b := range binds {
+		all = append(all, Object{
+			"Type": "bind", "Source": b.Path, "Destination": b.Target, "Mode": "",
+			"RW": b.Writable, "Propagation": "rprivate",
+		})
+	}
+	for _, v := range volumes {
+		all = append(all, Object{
+			"Type": "volume", "Name": v.Name, "Source": "", "Destination": v.Target,
+			"Driver": "local", "Mode": "", "RW": !v.ReadOnly, "Propagation": "",
+		})
+	}
+	return all
+}
+
+// Inspect returns what docker inspect says of a container on an image.
+func Inspect(c *container.Container, img *store.Image) Object {
+	running, code, finished := c.State == container.Running, 0, time.Time{}
+	if c.State == container.Exited {
+		code, finished = c.Exit.Code, c.Exit.At
+	}
+	program, args := "", []string{}
+	if len(c.Argv) > 0 {
+		program, args = c.Argv[0], c.Argv[1:]
+	}
+	config, host := c.Config, c.HostConfig
+	env := slices.Clone(img.Config.Env)
+	config.Env = append(env, config.Env...)
+	mode := host.NetworkMode
+	if mode == "" {
+		mode = "default"
+	}
+	entry := Object{
+		"NetworkID": "", "EndpointID": "", "Gateway": "", "IPAddress": "", "IPPrefixLen": 0, "MacAddress": "",
+		"IPAMConfig": nil, "Links": nil, "Aliases": nil,
+		"IPv6Gateway": "", "GlobalIPv6Address": "", "GlobalIPv6PrefixLen": 0, "DriverOpts": nil,
+	}
+	return Object{
+		"Id": c.ID(), "Created": stamp(c.CreatedAt), "Path": program, "Args": args, "Image": c.ImageID,
+		"Name": "/" + c.Name(),
+		"State": Object{
+			"Status": c.State, "Running": running, "Paused": false, "Restarting": false, "OOMKilled": false,
+			"Dead": false, "Pid": 0,
+			"ExitCode": code, "Error": "", "StartedAt": stamp(c.Started), "FinishedAt": stamp(finished),
+		},
+		"RestartCount": 0, "Driver": "overlay", "Platform": "linux", "MountLabel": "", "ProcessLabel": "",
+		"AppArmorProfile": "", "ExecIDs": nil,
+		"ResolvConfPath": "", "HostnamePath": "", "HostsPath": "", "LogPath": "",
+		"GraphDriver": Object{"Name": "overlay", "Data": Object{}},
+		"HostConfig": Object{
+			"Binds": host.Binds, "Mounts": host.Mounts, "NetworkMode": mode, "PortBindings": host.PortBindings,
+			"PublishAllPorts": host.PublishAllPorts,
+			"AutoRemove":      host.AutoRemove, "Memory": host.Memory, "NanoCpus": host.NanoCpus,
+			"PidsLimit": host.PidsLimit, "Init": host.Init,
+			"RestartPolicy": Object{"Name": "no", "MaximumRetryCount": 0},
+			"LogConfig":     Object{"Type": "json-file", "Config": Object{}}, "Privileged": false,
+			"Runtime": c.Runtime,
+		},
+		"Mounts": mountsOf(c),
+		"Config": Object{
+			"Hostname": c.Sandbox.ID, "Domainname": "", "User": config.User, "AttachStdin": config.AttachStdin,
+			"AttachStdout": config.AttachStdout,
+			"AttachStderr": config.AttachStderr, "ExposedPorts": config.ExposedPorts, "Tty": config.Tty,
+			"OpenStdin": config.OpenStdin, "StdinOnce": config.StdinOnce,
+			"Env": config.Env, "Cmd": config.Cmd, "Entrypoint": config.Entrypoint, "Image": config.Image,
+			"Volumes":    config.Volumes,
+			"WorkingDir": container.DirOf(&config, &img.Config), "Labels": orEmpty(config.Labels),
+			"StopSignal": config.StopSignal, "StopTimeout": config.StopTimeout,
+		},
+		"NetworkSettings": Object{
+			"Bridge": "", "SandboxID": "", "Ports": portsOf(c), "SandboxKey": "", "IPAddress": "",
+			"Gateway": "", "MacAddress": "", "IPPrefixLen": 0,
+			"Networks": Object{networkOf(c): entry},
+		},
+	}
+}
+
+func orEmpty(m map[string]string) map[string]string {
+	if m == nil {
+		return map[string]string{}
+	}
+	return m
+}
+
+// Status says what a container does, as docker ps does.
+func Status(c *container.Container) string {
+	switch c.State {
+	case container.Running:
+		return "Up " + Age(c.Started)
+	case container.Exited:
+		return fmt.Sprintf("Exited (%d) %s ago", c.Exit.Code, Age(c.Exit.At))
+	}
+	return "Created"
+}
+
+// Age returns how long ago a time was, in docker's words.
+func Age(t time.Time) string {
+	if t.IsZero() {
+		return "N/A"
+	}
+	n, unit := int(time.Since(t).Seconds()), "second"
+	for _, u := range []struct {
+		name string
+		n    int
+	}{{"minute", 60}, {"hour", 60}, {"day", 24}} {
+		if n < u.n {
+			break
+		}
+		n, unit = n/u.n, u.name
+	}
+	switch {
+	case n == 1 && unit != "second":
+		return "About a " + unit
+	case n != 1:
+		unit += "s"
+	}
+	return strconv.Itoa(max(n, 0)) + " " + unit
+}
+
+// Summary returns what docker ps says of a container.
+func Summary(c *container.Container) Object {
+	ports := []Object{}
+	for p, to := range portsOf(c) {
+		n, err := container.PortOf(p)
+		if err != nil {
+			continue
+		}
+		for _, b := range to {
+			public, _ := strconv.Atoi(b.HostPort)
+			ports = append(ports, Object{"IP": b.HostIP, "PrivatePort": n, "PublicPort": public, "Type": "tcp"})
+		}
+		if len(to) == 0 {
+			ports = append(ports, Object{"PrivatePort": n, "Type": "tcp"})
+		}
+	}
+	return Object{
+		"Id": c.ID(), "Names": []string{"/" + c.Name()}, "Image": c.Config.Image, "ImageID": c.ImageID,
+		"Command": strings.Join(c.Argv, " "),
+		"Created": c.CreatedAt.Unix(), "Ports": ports, "Labels": orEmpty(c.Config.Labels), "State": c.State,
+		"Status":          Status(c),
+		"HostConfig":      Object{"NetworkMode": networkOf(c)},
+		"NetworkSettings": Object{"Networks": Object{networkOf(c): Object{}}}, "Mounts": mountsOf(c),
+	}
+}
+
+// Names returns an image's names as docker has them: NAME:TAG, and NAME@DIGEST.
+func Names(e *store.Entry) (tags, digests []string) {
+	tags, digests = []string{}, []string{}
+	for _, n := range slices.Sorted(maps.Keys(e.Names)) {
+		familiar := store.Familiar(n)
+		switch repo, digest, pinned := strings.Cut(familiar, "@"); {
+		case store.Local(n):
+		case pinned:
+			digests = append(digests, repo+"@"+digest)
+		default:
+			tags = append(tags, familiar)
+			if d := e.Names[n].Digest; d != "" {
+				digests = append(digests, familiar[:strings.LastIndex(familiar, ":")]+"@"+d)
+			}
+		}
+	}
+	return tags, digests
+}
+
+// InspectImage returns what docker image inspect says.
+func InspectImage(i *store.Entry) Object {
+	tags, digests := Names(i)
+	layers := []string{}
+	layers = append(layers, i.Layers...)
+	return Object{
+		"Id": i.ID, "RepoTags": tags, "RepoDigests": digests, "Parent": i.Parent, "Comment": "",
+		"Created": i.Created, "Container": "", "DockerVersion": "", "Author": "",
+		"Config": Object{
+			"User": i.Config.User, "Env": i.Config.Env, "Cmd": i.Config.Cmd, "Entrypoint": i.Config.Entrypoint,
+			"WorkingDir": i.Config.WorkingDir,
+			"Labels":     Object{}, "ExposedPorts": nil, "Volumes": nil,
+		},
+		"Architecture": arch(), "Os": "linux", "Size": i.Size, "VirtualSize": i.Size,
+		"GraphDriver": Object{"Name": "overlay", "Data": Object{}},
+		"RootFS":      Object{"Type": "layers", "Layers": layers}, "Metadata": Object{"LastTagTime": stamp(time.Time{})},
+	}
+}
+
+// SummarizeImage returns what docker images says.
+func SummarizeImage(i *store.Entry) Object {
+	tags, digests := Names(i)
+	created, _ := time.Parse(time.RFC3339Nano, i.Created)
+	return Object{
+		"Id": i.ID, "ParentId": i.Parent, "RepoTags": tags, "RepoDigests": digests, "Created": created.Unix(),
+		"Size": i.Size, "VirtualSize": i.Size,
+		"SharedSize": -1, "Labels": Object{}, "Containers": len(i.Sandboxes),
+	}
+}
+
+// APIVersion is the version of docker's API that this is a part of.
+const APIVersion = "1.41"
+
+// Version returns what docker version says of the server.
+func Version(version string) Object {
+	return Object{
+		"Version": version, "ApiVersion": APIVersion, "MinAPIVersion": "1.24", "Os": "linux", "Arch": arch(),
+		"GitCommit": "", "GoVersion": "", "KernelVersion": "",
+		"Platform": Object{"Name": "wolffia"},
+		"Components": []Object{{
+			"Name": "Engine", "Version": version,
+			"Details": Object{"ApiVersion": APIVersion, "MinAPIVersion": "1.24", "Os": "linux", "Arch": arch()},
+		}},
+	}
+}
+
+func arch() string { return goruntime.GOARCH }
+
+// Info returns what docker info says.
+func Info(ctx context.Context, e *container.Engine, caller service.Caller, version string) (Object, error) {
+	list, err := e.List(ctx, caller)
+	if err != nil {
+		return nil, err
+	}
+	images, err := e.Images(false)
+	if err != nil {
+		return nil, err
+	}
+	running := 0
+	for _, c := range list {
+		if c.State == container.Running {
+			running++
+		}
+	}
+	return Object{
+		"ID": "", "Containers": len(list), "ContainersRunning": running, "ContainersPaused": 0,
+		"ContainersStopped": len(list) - running, "Images": len(images),
+		"Driver": "overlay", "ServerVersion": version, "OperatingSystem": "wolffia", "OSType": "linux",
+		"Architecture": arch(), "NCPU": goruntime.NumCPU(), "MemTotal": 0,
+		"Name": "wolffia", "DefaultRuntime": "wolffia", "LoggingDriver": "json-file", "CgroupDriver": "none",
+		"Labels": []string{}, "Warnings": []string{},
+		"SecurityOptions":    []string{"name=seccomp,profile=default", "name=rootless"},
+		"IndexServerAddress": "https://index.docker.io/v1/",
+		"RegistryConfig":     Object{}, "Plugins": Object{}, "Swarm": Object{"LocalNodeState": "inactive"},
+	}, nil
+}
+
+// A Filter are the conditions of docker's lists: values by key, of which one must hold for each
+// key.
+type Filter map[string][]string
+
+// Containers returns the containers that a filter leaves; running: without a condition on the state
+// only those that run. An unknown key is [runtime.ErrUnsupported].
+func (f Filter) Containers(list []*container.Container, all bool) ([]*container.Container, error) {
+	for k := range f {
+		if !slices.Contains([]string{"id", "name", "label", "status", "ancestor", "exited"}, k) {
+			return nil, runtime.Errorf(runtime.ErrUnsupported, "invalid filter '%s'", k)
+		}
+	}
+	all = all || len(f["status"])+len(f["exited"]) > 0
+	return slices.DeleteFunc(list, func(c *container.Container) bool {
+		for k, values := range f {
+			if !slices.ContainsFunc(values, func(v string) bool { return has(c, k, v) }) && k != "label" {
+				return true
+			}
+		}
+		for _, v := range f["label"] { // each of them
+			if !has(c, "label", v) {
+				return true
+			}
+		}
+		return !all && c.State != container.Running
+	}), nil
+}
+
+// has reports whether a condition holds.
+func has(c *container.Container, key, value string) bool {
+	switch key {
+	case "id":
+		return strings.HasPrefix(c.ID(), value)
+	case "name":
+		return strings.Contains("/"+c.Name(), value) || "^/"+c.Name()+"$" == value || "^"+c.Name()+"$" == value
+	case "label":
+		k, v, is := strings.Cut(value, "=")
+		has, there := c.Config.Labels[k]
+		return there && (!is || has == v)
+	case "status":
+		return string(c.State) == value
+	case "exited":
+		return c.State == container.Exited && strconv.Itoa(c.Exit.Code) == value
+	}
+	return value == c.Config.Image || value+":latest" == c.Config.Image || strings.HasPrefix(c.ImageID,
+		value) || strings.HasPrefix(strings.TrimPrefix(c.ImageID, "sha256:"), value)
+}
