@@ -21,6 +21,7 @@ import (
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/rawsock"
+	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/testenv"
 	"wolffia/internal/test/wait"
 	"wolffia/local"
@@ -365,32 +366,15 @@ func signalPart(t *testing.T, id, part string, sig syscall.Signal) {
 			if _, err := fmt.Sscan(pid, &n); err != nil {
 				t.Fatal(err)
 			}
-			if err := syscall.Kill(n, sig); err != nil {
-				t.Fatal(err)
-			}
 			if sig == syscall.SIGSTOP {
-				wait.Until(t, "the stop of "+line, func() bool { return stopped(t, n) })
+				shimtest.Stop(t, n)
+			} else if err := syscall.Kill(n, sig); err != nil {
+				t.Fatal(err)
 			}
 			return
 		}
 	}
 	t.Fatalf("no %s", part)
-}
-
-// stopped reports whether no thread of a process runs any more (proc_pid_stat(5)):
-// a signal takes effect a moment after it was sent.
-func stopped(t *testing.T, pid int) bool {
-	t.Helper()
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		if b, err := os.ReadFile(file); err == nil && !strings.Contains(string(b), ") T ") {
-			return false
-		}
-	}
-	return true
 }
 
 // A tree server that does not answer holds up nobody who asks about it, nor

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"wolffia/internal/host/probe"
+	"wolffia/internal/test/shimtest"
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
 	"wolffia/runtime/docker"
@@ -64,8 +65,8 @@ func lost(t *testing.T) {
 	w.OK(err)
 	var shim struct{ PID int }
 	w.OK(json.Unmarshal(text, &shim))
-	w.OK(syscall.Kill(shim.PID, syscall.SIGSTOP)) // or the sandbox would end with its directory
 	t.Cleanup(func() { _ = syscall.Kill(shim.PID, syscall.SIGKILL) })
+	shimtest.Stop(t, shim.PID) // or the sandbox would end with its directory
 	w.OK(os.RemoveAll(dir))
 	s, log := w.service(d)
 	for _, line := range []string{"removed a stale entry: its sandbox is gone\" sandboxId=" + m.SandboxID, "lost a sandbox", "sandboxId=" + m.SandboxID + " organizationId=acme"} {

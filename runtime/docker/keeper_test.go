@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/wait"
 	"wolffia/runtime"
 )
@@ -138,9 +139,7 @@ func TestHungKeeper(t *testing.T) {
 	need(t)
 	rt := fresh(t)
 	s := start(t, rt, &runtime.SandboxConfig{})
-	if err := syscall.Kill(partsOf(t, s.ID)["wolffia-oci keep"], syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	shimtest.Stop(t, partsOf(t, s.ID)["wolffia-oci keep"])
 	begun := time.Now()
 	destroy(t, rt, s.ID)
 	t.Logf("it took %v", time.Since(begun)) // two limits of 10 s

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"wolffia/internal/test/dockertest"
+	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/wait"
 	"wolffia/runtime"
 )
@@ -105,9 +106,7 @@ func TestStoppedShim(t *testing.T) {
 	rt := fresh(t)
 	s := start(t, rt, &runtime.SandboxConfig{})
 	pid := partsOf(t, s.ID)["wolffia shim"]
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	shimtest.Stop(t, pid)
 	destroy(t, rt, s.ID)
 }
 
@@ -144,9 +143,7 @@ func TestTerminatedKeeper(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		parts := partsOf(t, s.ID)
 		if hangs {
-			if err := syscall.Kill(parts["wolffia shim"], syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
+			shimtest.Stop(t, parts["wolffia shim"])
 		}
 		if err := syscall.Kill(parts["wolffia-oci keep"], syscall.SIGTERM); err != nil {
 			t.Fatal(err)

@@ -100,6 +100,10 @@ func (h *Host) apparmor() string {
 	}
 	file := "/etc/apparmor.d/" + name
 	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+	all := ""
+	if h.Armor != "" {
+		all = "\n# or, for all programs: " + h.Sudo("sysctl -w kernel.apparmor_restrict_unprivileged_userns=0")
+	}
 	return h.Sudo("tee "+file+" >/dev/null <<'EOF'") + `
 abi <abi/4.0>,
 include <tunables/global>
@@ -109,8 +113,7 @@ profile ` + name + ` "` + quote.Replace(h.Program) + `" flags=(unconfined) {
   include if exists <local/` + name + `>
 }
 EOF
-` + h.Sudo("apparmor_parser -r "+file) + `
-# or, for all programs: ` + h.Sudo("sysctl -w kernel.apparmor_restrict_unprivileged_userns=0")
+` + h.Sudo("apparmor_parser -r "+file) + all
 }
 
 // withoutProfiles returns the commands that disable the profiles which claim bwrap, as aa-disable(8)

@@ -186,6 +186,15 @@ func (h *Host) confined(kind string) bool {
 	return h.SELinux && strings.Contains(h.Label+":", ":"+kind+":")
 }
 
+// profile returns the name of the AppArmor profile that confines this process; empty: none does.
+func (h *Host) profile() string {
+	name, enforced := strings.CutSuffix(h.Label, " (enforce)")
+	if !enforced {
+		return ""
+	}
+	return name
+}
+
 // container is what this container is called in a sentence.
 func (h *Host) container() string {
 	kind := map[string]string{

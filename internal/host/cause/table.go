@@ -149,6 +149,16 @@ func policies() []row {
 	armored := func(f *Facts) bool { return f.Armor == "1" && refused(f) }
 	return []row{
 		{
+			"apparmor-profile",
+			func(f *Facts) bool { return f.profile() != "" && refused(f) },
+			func(f *Facts) string {
+				return "AppArmor confines this process by its profile " + f.profile() + ", which refuses what a sandbox needs"
+			},
+			func(f *Facts) string {
+				return f.apparmor() + "\n# if that is not enough, run wolffia from a program without this profile"
+			},
+		},
+		{
 			"apparmor-clash",
 			func(f *Facts) bool { return armored(f) && f.byBwrap() && len(f.Profiles) > 1 },
 			func(f *Facts) string {
