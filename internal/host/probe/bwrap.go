@@ -47,26 +47,22 @@ func probeBubblewrap(ctx context.Context, h *host) Result {
 	return decideBubblewrap(f, h)
 }
 
-// tryBubblewrap runs the program true in a sandbox with the options of the runtime, and as root of a
-// user namespace, as the runtime does. The sandbox
-// has that program and the places of libraries only: with the host's root, bubblewrap would fail
+// tryBubblewrap runs a program in a sandbox with the options of the runtime, and as root of a user namespace, as the
+// runtime does. The sandbox has that program and /usr only: with the host's root, bubblewrap would fail
 // if any mount of the host went meanwhile, as that of another sandbox.
 func tryBubblewrap(ctx context.Context, path string, more ...string) (stderr string, err error) {
-	const inside = "/true" // some link true to a program that looks at its own name
-	program, err := hostpath.Look("true")
+	program, err := openTrue()
 	if err != nil {
 		return "", err
 	}
-	args := []string{
-		"--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL",
-		"--new-session", "--dev", "/dev", "--ro-bind", program, inside,
-	}
-	for _, dir := range []string{"/usr", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store"} {
-		args = append(args, "--ro-bind-try", dir, dir)
-	}
-	args = append(append(args, more...), "--", inside)
-	cmd := exec.CommandContext(ctx, path, args...)
+	defer program.Close()
+	args := append([]string{
+		"--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL", "--new-session", "--dev", "/dev",
+		"--ro-bind-try", "/usr", "/usr", "--perms", "0555", "--ro-bind-data", "3", "/true",
+	}, more...)
+	cmd := exec.CommandContext(ctx, path, append(args, "--", "/true")...)
 	cmd.SysProcAttr = ownNamespaces() // there a set-user-ID bit has no effect
+	cmd.ExtraFiles = []*os.File{program}
 	return output(ctx, cmd)
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 
-	"wolffia/internal/sys/hostpath"
 	"wolffia/internal/sys/userns"
 )
 
@@ -30,13 +29,9 @@ func probeSubIDs(ctx context.Context, h *host) Result {
 	return decideSubIDs(&ids, err, h)
 }
 
-// trySubIDs runs the program true as root of the ids.
+// trySubIDs runs a program as root of the ids.
 func trySubIDs(ctx context.Context, ids *userns.IDs) error {
-	path, err := hostpath.Look("true")
-	if err != nil {
-		return err
-	}
-	program, err := os.Open(path)
+	program, err := openTrue()
 	if err != nil {
 		return err
 	}

@@ -2,14 +2,12 @@ package probe
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"syscall"
 
 	"wolffia/internal/host/cause"
-	"wolffia/internal/sys/hostpath"
 )
 
 // usernsFacts are the facts about user namespaces.
@@ -23,25 +21,26 @@ func probeUserNS(ctx context.Context, h *host) Result {
 	return decideUserNS(usernsFacts{start: start, mount: mount}, h)
 }
 
-// tryUserNS runs mount(8) as root of a new user and mount namespace. The mount does not
-// propagate: a mount namespace of another user namespace is a slave of the first, see
-// mount_namespaces(7).
+// tryUserNS starts a process as root of a new user and mount namespace, and has it mount there: it makes the
+// mounts private, which a kernel and a security module allow to whom they allow other mounts.
 func tryUserNS(ctx context.Context) (start, mount error) {
-	args := []string{"mount", "-n", "-t", "tmpfs", "tmpfs", "/proc"} // a directory everywhere
-	path, err := hostpath.Look(args[0])
+	program, err := openTrue()
 	if err != nil {
-		args = []string{"true"} // tests only the namespaces
-		if path, err = hostpath.Look(args[0]); err != nil {
-			return fmt.Errorf("no program to start: %w", err), nil
-		}
+		return err, nil
 	}
-	cmd := exec.CommandContext(ctx, path, args[1:]...)
-	cmd.SysProcAttr = ownNamespaces()
-	text, err := output(ctx, cmd)
-	if errors.As(err, new(*exec.ExitError)) {
-		return nil, errors.New(firstLine(text))
+	defer program.Close()
+	run := func(attr *syscall.SysProcAttr) error {
+		cmd := exec.CommandContext(ctx, fmt.Sprintf("/proc/self/fd/%d", program.Fd()))
+		cmd.SysProcAttr = attr
+		_, err := output(ctx, cmd)
+		return err
 	}
-	return err, nil
+	attr := ownNamespaces()
+	if err := run(attr); err != nil {
+		return err, nil
+	}
+	attr.Cloneflags, attr.Unshareflags = syscall.CLONE_NEWUSER, syscall.CLONE_NEWNS // then package syscall mounts
+	return nil, run(attr)
 }
 
 // ownNamespaces has a process started as root of a new user and mount namespace, as a shim is.

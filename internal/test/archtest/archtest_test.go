@@ -112,7 +112,7 @@ var allow = map[string][]string{
 	"internal/host/programs":            {"runtime", "internal/sys/filelock", "internal/sys/rmtree", "internal/sys/statefile", "internal/sys/step", "internal/sys/tinyprogram", "internal/sys/hostpath"},
 	"internal/host/programs/pack":       {"internal/host/programs"},
 	"internal/config":                   {"fields", "network", "perm", "perm/plainyaml"},
-	"internal/host/probe":               {"internal/host/cause", "internal/sys/bubblewrap", "internal/sys/userns", "internal/sys/runsc", "internal/sys/cgroup", "internal/sys/fusermount", "internal/sys/rmtree", "internal/sys/hostpath"},
+	"internal/host/probe":               {"internal/host/cause", "internal/sys/bubblewrap", "internal/sys/userns", "internal/sys/runsc", "internal/sys/cgroup", "internal/sys/fusermount", "internal/sys/rmtree", "internal/sys/hostpath", "internal/sys/tinyprogram"},
 	"internal/test/resulttest":          {"perm", "runtime"},
 	"internal/test/launchtest":          {"runtime", "runtime/launch"},
 	"internal/test/shimtest":            {"runtime", "runtime/runtimetest", "session/sessiontest", "runtime/launch", "local", "perm", "image/store", "internal/*", "internal/sys/*", "internal/host/*", "internal/git/*", "internal/test/*"},

@@ -137,8 +137,6 @@ func makeNix() error {
 		{path, system + "/sw"},
 		{tool + "/bin/tool", path + "/bin/tool"},
 		{"/usr/bin/bwrap", path + "/bin/bwrap"},
-		{"/usr/bin/true", path + "/bin/true"},
-		{"/usr/bin/mount", path + "/bin/mount"},
 		{"/nix/store/d-home/.bashrc", placeOfHost + "/user/.bashrc"},
 	} {
 		err = errors.Join(err, os.Symlink(link[0], root+link[1]))
