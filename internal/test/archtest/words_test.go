@@ -16,10 +16,12 @@ const generated = -1
 // written by tests. A page without a row fails the test: lower the row when the page gets shorter.
 var maxWords = map[string]int{
 	"ARCHITECTURE.md":                    1939,
-	"CONTRIBUTING.md":                    2075,
+	"CONTRIBUTING.md":                    2090,
 	"README.md":                          1070,
 	"SCOPE.md":                           425,
 	"SECURITY.md":                        3900,
+	"integrations/deepagents/README.md":  190,
+	"integrations/python/README.md":      235,
 	"docs/README.md":                     281,
 	"docs/attack-matrix.md":              generated,
 	"docs/backends.md":                   1440,

@@ -20,13 +20,14 @@ type Process struct {
 	*World
 	cmd   *exec.Cmd
 	keys  string        // file with API keys; empty: none
+	more  []string      // flags of serve
 	ended chan struct{} // closed when the process's log has ended
 }
 
-// NewProcess is New with a process.
-func NewProcess(t testing.TB, keys string) *Process {
+// NewProcess is New with a process, which gets more flags, if any.
+func NewProcess(t testing.TB, keys string, more ...string) *Process {
 	t.Helper()
-	p := &Process{World: prepare(t)}
+	p := &Process{World: prepare(t), more: more}
 	if keys != "" {
 		p.keys = filepath.Join(t.TempDir(), "keys")
 		p.OK(os.WriteFile(p.keys, []byte(keys), 0o600))
@@ -43,7 +44,7 @@ func (p *Process) Start() {
 	if p.keys != "" {
 		args = append(args, "--api-keys", p.keys)
 	}
-	p.cmd = exec.Command(filepath.Join(testbin.Dir(p.TB), "wolffia"), args...)
+	p.cmd = exec.Command(filepath.Join(testbin.Dir(p.TB), "wolffia"), append(args, p.more...)...)
 	log, err := p.cmd.StderrPipe()
 	p.OK(err)
 	p.OK(p.cmd.Start())
