@@ -17,7 +17,7 @@ import (
 // an inode of its own. The kernel keeps the node: open descriptors, cached pages and mappings
 // continue with the copy.
 
-// contents prepares files for changes that nobody outside the sandbox sees. Before a change a file
+// contents prepares files for changes that only the sandbox sees. Before a change a file
 // gets another inode: one of its own, or one in the upper layer.
 type contents struct {
 	*names

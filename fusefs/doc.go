@@ -23,7 +23,7 @@
 //     backing, which knows descriptors only
 //   - levels and gatekeeper: what the rules allow, and the denials
 //   - attrs: what is presented, and for how long the kernel may cache it
-//   - kernelCache: what the kernel is told to forget; package device: how
+//   - kernelCache: what the kernel must forget; package device: how
 //   - contents: a file gets an inode of its own before it is changed (contents.go, copyinode.go,
 //     copyup.go)
 //   - watcher: changes by the host; echoes: those that programs inside are to be woken for, with

@@ -48,8 +48,8 @@ func completeGit(c *statedir.Config, hostInodes bool) {
 	}
 	if c.Git == nil {
 		if hostInodes && c.DroppedUID == 0 {
-			// a pooled sandbox has a configuration of git or none, whoever owns the codebase that
-			// it gets; root has no pooled sandboxes
+			// a pooled sandbox has a configuration of git or none, for any owner of the
+			// codebase that it gets; root has no pooled sandboxes
 			return
 		}
 		c.Git = new(runtime.GitConfig)

@@ -17,18 +17,18 @@ import (
 type reason string
 
 const (
-	whyHalf    reason = "half"                      // its making or removal was interrupted
-	whyTTL            = reason(runtime.ExpiredTTL)  // its time to live is over
-	whyIdle           = reason(runtime.ExpiredIdle) // its idle timeout is over
-	whyStuck   reason = "stuck"                     // it runs long after its time to live is over
-	whyUnbound reason = "unbound"                   // the caller that it is bound to has ended
-	whyDead           = reason(runtime.StateDead)
-	whyStopped        = reason(runtime.StateStopped)
+	reasonIncomplete reason = "half"                      // its making or removal was interrupted
+	reasonTTL               = reason(runtime.ExpiredTTL)  // its time to live is over
+	reasonIdle              = reason(runtime.ExpiredIdle) // its idle timeout is over
+	reasonStuck      reason = "stuck"                     // it runs long after its time to live is over
+	reasonUnbound    reason = "unbound"                   // the caller that it is bound to has ended
+	reasonDead              = reason(runtime.StateDead)
+	reasonStopped           = reason(runtime.StateStopped)
 )
 
 // unasked reports whether a sandbox is removed for this reason without a request to:
 // it is of no use any more.
-func (r reason) unasked() bool { return r != "" && r != whyDead && r != whyStopped }
+func (r reason) unasked() bool { return r != "" && r != reasonDead && r != reasonStopped }
 
 // facts are what decides whether a sandbox may be removed.
 type facts struct {
@@ -51,12 +51,12 @@ const stuckLimit = 2 * (boot.StopGrace + boot.KillGrace + boot.KillLimit)
 func (f *facts) reapable(now time.Time) reason {
 	switch {
 	case f.half:
-		return whyHalf
+		return reasonIncomplete
 	case f.damaged:
 		return "" // until it is destroyed
 	case f.state == runtime.StateRunning:
 		if f.expired == runtime.ExpiredTTL && now.Sub(f.expiresAt) >= stuckLimit {
-			return whyStuck
+			return reasonStuck
 		}
 		return ""
 	case f.state == "":
@@ -64,11 +64,11 @@ func (f *facts) reapable(now time.Time) reason {
 	case f.expired != "":
 		return reason(f.expired)
 	case f.callerGone && !f.unsynced && (!f.copied || f.state == runtime.StateCreated && !f.changed):
-		return whyUnbound
+		return reasonUnbound
 	case f.state == runtime.StateDead && !f.copied && !f.unsynced:
-		return whyDead
+		return reasonDead
 	case f.state == runtime.StateStopped, f.state == runtime.StateDead: // its changes are kept
-		return whyStopped
+		return reasonStopped
 	}
 	return ""
 }
@@ -140,7 +140,7 @@ func (s *sandboxes) Prune(ctx context.Context, stopped bool) ([]runtime.Pruned, 
 		s.dir.Record(id).WaitTree(ctx, boot.TreeLimit)
 		// first asked without the locks, which it needs
 		copied := sync.OnceValue(func() bool { return s.unapplied(ctx, id) })
-		p, err := s.reap(ctx, id, func(why reason) bool { return why != whyStuck && (why != whyStopped || stopped && !copied()) })
+		p, err := s.reap(ctx, id, func(why reason) bool { return why != reasonStuck && (why != reasonStopped || stopped && !copied()) })
 		errs = append(errs, err)
 		if p != nil {
 			all = append(all, *p)
@@ -184,7 +184,7 @@ func (s *sandboxes) tidy(ctx context.Context) {
 			continue
 		} else if half || rec.MayBeOver(now) {
 			// else the next call does
-			_, _ = s.reap(ctx, id, func(why reason) bool { return why.unasked() && why != whyStuck })
+			_, _ = s.reap(ctx, id, func(why reason) bool { return why.unasked() && why != reasonStuck })
 		}
 	}
 }
@@ -204,11 +204,11 @@ func (s *sandboxes) reap(ctx context.Context, id string, accept func(reason) boo
 	}
 	removed := false
 	switch why {
-	case whyHalf:
+	case reasonIncomplete:
 		removed, err = s.pooled.removeIncomplete(id)
-	case whyStuck:
+	case reasonStuck:
 		err = s.Destroy(ctx, id)
-		removed, why = err == nil, whyTTL
+		removed, why = err == nil, reasonTTL
 	default:
 		why, err = s.removeIdle(ctx, rec, accept)
 		removed = err == nil && why != ""
@@ -250,7 +250,7 @@ func (s *sandboxes) removeIdle(ctx context.Context, rec *statedir.Record, accept
 		return "", err
 	}
 	why := f.reapable(time.Now())
-	if why == "" || why == whyHalf || !accept(why) {
+	if why == "" || why == reasonIncomplete || !accept(why) {
 		return "", nil
 	}
 	if f.state == runtime.StateDead { // its shim may have left processes

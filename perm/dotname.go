@@ -7,7 +7,7 @@ import (
 
 // harmlessDots are patterns of names with a dot at the top of a project that a sandbox may make
 // although no row of executed is about them: nothing on the host executes or trusts them by itself.
-// A program that nobody has heard of yet keeps its settings under another name, so what is not here
+// A program that is not known yet keeps its settings under another name, so what is not here
 // cannot be made.
 //
 // Names that only the commands which build, test, format or publish the project read are here, as

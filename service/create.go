@@ -67,7 +67,7 @@ type record struct {
 	Key        string         `json:"key,omitempty"`    // the digest of Params.Key
 	Params     string         `json:"params,omitempty"` // with Key, the digest of Params
 	Note       string         `json:"note,omitempty"`
-	// Unanswered says that Create has not returned. Without Key, nobody can find the sandbox that a killed service
+	// Unanswered says that Create has not returned. Without Key, no caller can find the sandbox that a killed service
 	// leaves: see [Service.Recover].
 	Unanswered bool `json:"unanswered,omitempty"`
 }

@@ -89,7 +89,7 @@ func (s *Service) entered(ctx context.Context, id string) (bool, error) {
 // maxRecovering is how many sandboxes are recovered at a time.
 const maxRecovering = 16
 
-// Recover does what an earlier service has not come to: it destroys the sandboxes that nobody was
+// Recover finishes what an earlier service began: it destroys the sandboxes that no caller was
 // told of, and in those that run it applies the timeouts of background commands, and runs
 // entrypoints. It is called once; requests can be served meanwhile. A sandbox that does not answer
 // is logged, and holds up no other.

@@ -207,8 +207,8 @@ func TestCreateThatFailsFreesTheOwner(t *testing.T) {
 // Whoever waits for their turn can give up.
 func TestWaitingForTheOwnersLock(t *testing.T) {
 	w := newWorld(t)
-	begun, goOn := make(chan struct{}), make(chan struct{})
-	f := &faulty{Runtime: w.rt, create: func() error { close(begun); <-goOn; return nil }}
+	begun, proceed := make(chan struct{}), make(chan struct{})
+	f := &faulty{Runtime: w.rt, create: func() error { close(begun); <-proceed; return nil }}
 	s, _ := w.service(w.driverOver(f))
 	made := make(chan error, 1)
 	go func() {
@@ -223,6 +223,6 @@ func TestWaitingForTheOwnersLock(t *testing.T) {
 	}
 	_, err := s.FindSandbox(w.Ctx, zoe)
 	w.Wrong("while it is made", err, runtime.ErrNotFound)
-	close(goOn)
+	close(proceed)
 	w.OK(<-made)
 }

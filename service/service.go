@@ -272,7 +272,7 @@ func (s *Service) List(ctx context.Context, caller Caller) ([]*Sandbox, error) {
 // Limits returns what enforces the limits of a running sandbox; nil if it has none.
 func (s *Service) Limits(id string) *runtime.LimitsState { return s.rt.Limits(id) }
 
-// Config returns the configuration of a sandbox, whoever owns it. Its rules do not tell in which
+// Config returns the configuration of a sandbox of any owner. Its rules do not tell in which
 // directories of the host their files are.
 func (s *Service) Config(ctx context.Context, id string) (*runtime.SandboxConfig, error) {
 	if s.options().Config == nil {

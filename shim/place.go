@@ -21,7 +21,7 @@ const (
 	lookInterval = 4 * time.Second
 )
 
-// watchPlace ends the sandbox when its directory is no longer where it was: nobody could list or
+// watchPlace ends the sandbox when its directory is no longer where it was: no command could list or
 // end the sandbox then. watchPlace ends with the sandbox, or the process.
 func (s *shim) watchPlace() {
 	own := filepath.Dir(s.boot.Run)

@@ -109,7 +109,7 @@ var kinds = []kind{
 		name: "gradle", mounts: map[string]string{"gradle": base + "/gradle"},
 		env:   map[string]string{"GRADLE_USER_HOME": base + "/gradle"},
 		marks: []string{"build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts"},
-		// Who waits for a lock asks its owner over loopback, which two sandboxes do not have in common.
+		// A program that waits for a lock asks its owner over loopback, which two sandboxes do not have in common.
 		named: true,
 	},
 	{

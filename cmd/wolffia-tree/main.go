@@ -18,7 +18,7 @@ func main() {
 		os.Exit(1)
 	}
 	if err := treeserver.Main(); err != nil {
-		// Whoever started it has got the error; standard error is the sandbox's log.
+		// Its starter has got the error; standard error is the sandbox's log.
 		fmt.Fprintf(os.Stderr, "wolffia-tree: %v\n", err)
 		os.Exit(1)
 	}

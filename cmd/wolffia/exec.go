@@ -55,7 +55,7 @@ func execCommand(h *host.Host) *cobra.Command {
 			if session != "" {
 				command = []string{textOf(command)}
 			}
-			rt, err := h.OpenEarly("")
+			rt, err := h.OpenAndPrime("")
 			if err != nil {
 				return err
 			}

@@ -79,7 +79,7 @@ func (f *runFlags) run(h *host.Host, cmd *cobra.Command, args []string, ended fu
 	if err != nil {
 		return err
 	}
-	rt, err := h.OpenEarly(flags.Text("runtime"))
+	rt, err := h.OpenAndPrime(flags.Text("runtime"))
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func createCommand(h *host.Host) *cobra.Command {
   wolffia rm -f "$id"`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rt, err := h.OpenEarly(flags.Text("runtime"))
+			rt, err := h.OpenAndPrime(flags.Text("runtime"))
 			if err != nil {
 				return err
 			}

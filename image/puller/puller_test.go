@@ -45,13 +45,13 @@ type host struct {
 	blobs atomic.Int32
 	// held, if it is there, gets a value when half of a layer was sent; the rest
 	// comes when go on is closed.
-	held chan struct{}
-	goOn chan struct{}
+	held    chan struct{}
+	proceed chan struct{}
 }
 
 func newHost(t *testing.T, hold bool) *host {
 	t.Helper()
-	h := &host{held: make(chan struct{}, 100), goOn: make(chan struct{})}
+	h := &host{held: make(chan struct{}, 100), proceed: make(chan struct{})}
 	reg := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	random := make([]byte, 4<<20)
 	src := rand.NewChaCha8([32]byte{1})
@@ -67,7 +67,7 @@ func newHost(t *testing.T, hold bool) *host {
 				_ = http.NewResponseController(w).Flush()
 				h.held <- struct{}{}
 				select {
-				case <-h.goOn:
+				case <-h.proceed:
 				case <-r.Context().Done():
 					return
 				}
@@ -193,7 +193,7 @@ func TestKilledHalfWay(t *testing.T) {
 		waiting <- err
 	}()
 	kill(first)
-	close(h.goOn)
+	close(h.proceed)
 	if err := wait.Receive(t, "the second pull", waiting); err != nil {
 		t.Error(err)
 	}

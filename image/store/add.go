@@ -36,7 +36,7 @@ type Source struct {
 
 // Add unpacks an image, if it is not in the store, and records its name. Of several concurrent
 // calls for one image by one name (As), in any process, one does the work and the others wait.
-// Calls by other names do not: a source of the same image that is slow holds up nobody else. After
+// Calls by other names do not: a source of the same image that is slow delays no other call. After
 // an error the store is as before. Errors: ErrInvalid, the image is damaged or beyond lim;
 // ErrUnsupported, it is for another platform; ErrUnavailable; or that of ctx.
 func (s *Store) Add(ctx context.Context, src *Source, lim Limits) (*Image, error) {

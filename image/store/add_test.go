@@ -179,12 +179,12 @@ func TestAddSlowSource(t *testing.T) {
 		src.As = name
 		return src
 	}
-	reading, goOn := make(chan struct{}), make(chan struct{})
+	reading, proceed := make(chan struct{}), make(chan struct{})
 	slow := source("slow.example/x:latest")
 	open := slow.Layer
 	slow.Layer = func(ctx context.Context, n int) (io.ReadCloser, error) {
 		close(reading)
-		<-goOn
+		<-proceed
 		return open(ctx, n)
 	}
 	first := make(chan error)
@@ -197,7 +197,7 @@ func TestAddSlowSource(t *testing.T) {
 	defer cancel()
 	img, err := s.Add(ctx, source("docker.io/library/x:latest"), store.Limits{})
 	if err != nil {
-		close(goOn)
+		close(proceed)
 		t.Fatal(err)
 	}
 	_, release, err := s.Pin(ctx, img.ID)
@@ -205,7 +205,7 @@ func TestAddSlowSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	release()
-	close(goOn)
+	close(proceed)
 	if err := <-first; err != nil {
 		t.Error(err)
 	}

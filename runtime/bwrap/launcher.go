@@ -90,7 +90,7 @@ func (l Launcher) Launch(spec *launch.Spec) (_ *launch.Instance, err error) {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	if w := (&waiting{c, options, Args(spec)}); spec.Barrier == nil {
-		err = w.goOn()
+		err = w.resume()
 	} else {
 		go w.await(spec.Barrier) // ends when the caller opens the barrier, or ends
 	}

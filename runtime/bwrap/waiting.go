@@ -32,11 +32,11 @@ func (w *waiting) await(barrier *os.File) {
 		_ = w.options.Close()
 		return
 	}
-	_ = w.goOn() // the caller sees the end of a bubblewrap that did not
+	_ = w.resume() // the caller sees the end of a bubblewrap that did not
 }
 
-// goOn gives bubblewrap its limits and its options. If it cannot, it ends bubblewrap.
-func (w *waiting) goOn() error {
+// resume gives bubblewrap its limits and its options. If it cannot, it ends bubblewrap.
+func (w *waiting) resume() error {
 	defer w.options.Close()
 	err := limitFiles(w.PID())
 	if err == nil || errors.Is(err, unix.ESRCH) {

@@ -19,7 +19,7 @@ func TestEndedBeforeItIsLimited(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = r.Close()
-	if err := (&waiting{Piped: c, options: w, args: []string{"--die"}}).goOn(); err != nil {
+	if err := (&waiting{Piped: c, options: w, args: []string{"--die"}}).resume(); err != nil {
 		t.Error(err)
 	}
 }

@@ -82,7 +82,7 @@ type Spec struct {
 	// before a byte can be read from it, and must end at its end of file. The launcher
 	// closes it. nil: no barrier.
 	Barrier *os.File
-	// Clients is a socket that PID 1 gets as descriptor ClientsFD: by it the shim hands over
+	// Clients is a socket that PID 1 gets as descriptor ClientsFD: by it the shim passes
 	// connections of clients. The caller closes it. nil: they stay with the shim.
 	Clients *os.File
 	// Rlimits are limits that PID 1 puts on what it starts.
@@ -117,7 +117,7 @@ const (
 // sandbox of a caller with the given one.
 //
 // The limit is also one of all descriptors that the processes of a user have sent by unix sockets,
-// and that nobody has received, in all namespaces together: who has as low a limit as that number
+// and that were not received, in all namespaces together: who has as low a limit as that number
 // cannot send any (ETOOMANYREFS in unix(7); too_many_unix_fds in net/unix/af_unix.c). So programs
 // inside, which may have sent as many as they like, must have a lower limit than what starts and
 // reaches the user's other sandboxes.

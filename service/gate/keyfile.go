@@ -9,7 +9,7 @@ import (
 )
 
 // exposed says why a key file is not taken; empty: it is a regular file that root or the user uid
-// has written, and nobody else can read. Either its mode says so, or, as of a credential that
+// has written, and no other user can read. Either its mode says so, or, as of a credential that
 // systemd gives to a service, its access control list.
 func exposed(st *unix.Stat_t, list []byte, uid int) string {
 	own := int(st.Uid) == uid
@@ -44,7 +44,7 @@ func accessList(f *os.File) []byte {
 	return buf[:n]
 }
 
-// onlyFor reports whether a list lets the user uid read the file, and nobody but the file's owner
+// onlyFor reports whether a list lets the user uid read the file, and no other user but the file's owner
 // beside. What it does not know is false.
 func onlyFor(list []byte, uid int) bool {
 	if len(list) < 4 || len(list)%entrySize != 4 || binary.LittleEndian.Uint32(list) != listVersion {

@@ -19,7 +19,7 @@ type serving struct {
 	stopped bool // no listener is added any more
 	from    map[net.Listener]struct{}
 	busy    map[net.Conn]struct{} // connections that have a request, or have yet to send the first
-	quiet   chan struct{}         // closed when busy is empty; nil: nobody waits
+	quiet   chan struct{}         // closed when busy is empty; nil: no call waits
 }
 
 // add adds a listener, unless the server stops.

@@ -141,7 +141,7 @@ func (h *Handler) isAlive(http.ResponseWriter, *http.Request, string) (any, erro
 }
 
 // close serves POST /close. It destroys the sandbox, as deployments on Docker do; one with a copied
-// codebase has changes that nobody has looked at, so it is stopped.
+// codebase has changes that were not reviewed, so it is stopped.
 func (h *Handler) close(_ http.ResponseWriter, r *http.Request, name string) (any, error) {
 	ctx, caller := r.Context(), service.CallerOf(r.Context())
 	if name == "" {

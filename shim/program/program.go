@@ -18,7 +18,7 @@ import (
 // filter starts networks that names filter; nil: this program has none.
 func Main(version string, filter egress.Start) {
 	if err := run(os.Args, version, filter); err != nil {
-		// Whoever started it has got the error; standard error is the sandbox's log.
+		// Its starter has got the error; standard error is the sandbox's log.
 		fmt.Fprintf(os.Stderr, "wolffia: %v\n", err)
 		os.Exit(1)
 	}

@@ -28,7 +28,7 @@ type Facts struct {
 	Dir     string // what State and Codebase are about: an absolute path; may be empty
 }
 
-// Bwrap is the bubblewrap of the host. The zero value stands for one that nobody looked at.
+// Bwrap is the bubblewrap of the host. The zero value stands for one that was not examined.
 type Bwrap struct {
 	Path    string
 	Version []int // such as 0, 8, 0

@@ -401,7 +401,7 @@ func (c *systemCopy) file(name string, want func(text []byte) bool) error {
 }
 
 // etc copies what a sandbox without root inside is shown of /etc, the files there that packages ship
-// and nobody has changed, and etcMade. What an administrator has written is not in it, nor are users of
+// and is unchanged, and etcMade. What an administrator has written is not in it, nor are users of
 // people.
 func (c *systemCopy) etc() error {
 	names := etcNames{}

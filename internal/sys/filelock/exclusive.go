@@ -12,9 +12,9 @@ import (
 // ErrHeld is the error of Exclusive and Try if another process has the lock.
 var ErrHeld = errors.New("locked by another process")
 
-// handover is how long Exclusive waits for a lock: a child of a killed holder has a
+// copyLimit is how long Exclusive waits for a lock: a child of a killed holder has a
 // copy of it from fork to exec.
-const handover = time.Second
+const copyLimit = time.Second
 
 // Exclusive locks the file at path, which it creates if it is missing, against all
 // other processes. A lock that is held is [ErrHeld] after a second. release may be
@@ -24,7 +24,7 @@ func Exclusive(path string) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), handover, ErrHeld)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), copyLimit, ErrHeld)
 	defer cancel()
 	return Wait(ctx, f, unix.F_WRLCK, 0, 0)
 }

@@ -45,7 +45,7 @@ func (ids *IDs) Start(c *child.Command) (*child.Child, error) {
 	if err != nil {
 		return nil, err
 	}
-	return w.Child, w.goOn(ids.write(w.PID()))
+	return w.Child, w.resume(ids.write(w.PID()))
 }
 
 // mappings returns the ids of the users, or of the groups.
@@ -184,8 +184,8 @@ func startWaiting(c *child.Command) (_ *waiting, err error) {
 	return &waiting{started, r}, nil
 }
 
-// goOn has the stage go on, or ends it if err is not nil, and returns err.
-func (w *waiting) goOn(err error) error {
+// resume has the stage go on, or ends it if err is not nil, and returns err.
+func (w *waiting) resume(err error) error {
 	if err != nil {
 		_ = w.Kill()
 		<-w.Gone()

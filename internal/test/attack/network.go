@@ -140,7 +140,7 @@ func networkRows() []Row {
 		abstract, hostNet(abstract).gvisor(Refused, shared+" gVisor has abstract sockets of its own even then."),
 		reachable("pathname", "connect to a socket of the host in the codebase", "review H6", r, func(*World) error { return dial("unix", "/workspace/host.sock") }),
 		{ID: "net.mounted", Tries: "connect to a socket of the host in a mounted directory", Source: "review H6; a read-only mount does not keep from connecting", In: Outside, Want: all(Refused)},
-		Row{ID: "net.mounted-named", Tries: "connect to a socket of the host that is mounted by its own name", Source: "review H6", In: Outside, Want: all(Allowed).because("Whoever mounts a socket wants it reached.")}.
+		Row{ID: "net.mounted-named", Tries: "connect to a socket of the host that is mounted by its own name", Source: "review H6", In: Outside, Want: all(Allowed).because("A socket is mounted to be reached.")}.
 			gvisor(Refused, "gVisor connects to no socket of the host's."),
 		reachable("internet", "connect to the internet", "network", r, func(*World) error { return dial("tcp", "192.0.2.1:80") }),
 		reachable("ipv6", "connect by IPv6", "network", r, func(*World) error { return dial("tcp", "[2001:db8::1]:80") }),

@@ -27,8 +27,8 @@ func struck(send func(sig unix.Signal) error) string {
 	return last
 }
 
-// strike is a row about sending signals to PID 1.
-func strike(id, tries, source string, send func(sig unix.Signal) error) Row {
+// signalRow is a row about sending signals to PID 1.
+func signalRow(id, tries, source string, send func(sig unix.Signal) error) Row {
 	return Row{ID: "pid1." + id, Tries: tries, Source: source, In: Alone, Want: all(Refused), Do: func(*World) string { return struck(send) }}
 }
 
@@ -132,23 +132,23 @@ func pid1Rows() []Row {
 	}
 	eight := []uint64{1024, 1024}
 	rows := []Row{
-		strike("kill", "signal it with kill", tried, func(s unix.Signal) error { return unix.Kill(1, s) }),
-		strike("tkill", "signal it with tkill", tried, func(s unix.Signal) error { _, err := sys(unix.SYS_TKILL, 1, uintptr(s)); return err }),
-		strike("tgkill", "signal it with tgkill", tried, func(s unix.Signal) error { _, err := sys(unix.SYS_TGKILL, 1, 1, uintptr(s)); return err }),
-		strike("thread", "signal one of its threads", tried, func(s unix.Signal) error {
+		signalRow("kill", "signal it with kill", tried, func(s unix.Signal) error { return unix.Kill(1, s) }),
+		signalRow("tkill", "signal it with tkill", tried, func(s unix.Signal) error { _, err := sys(unix.SYS_TKILL, 1, uintptr(s)); return err }),
+		signalRow("tgkill", "signal it with tgkill", tried, func(s unix.Signal) error { _, err := sys(unix.SYS_TGKILL, 1, 1, uintptr(s)); return err }),
+		signalRow("thread", "signal one of its threads", tried, func(s unix.Signal) error {
 			_, err := sys(unix.SYS_TGKILL, 1, uintptr(thread()), uintptr(s))
 			return err
 		}),
-		strike("sigqueue", "signal it with rt_sigqueueinfo", tried, func(s unix.Signal) error {
+		signalRow("sigqueue", "signal it with rt_sigqueueinfo", tried, func(s unix.Signal) error {
 			_, err := sys(unix.SYS_RT_SIGQUEUEINFO, 1, uintptr(s), siginfo(s))
 			return err
 		}),
-		strike("tgsigqueue", "signal it with rt_tgsigqueueinfo", tried, func(s unix.Signal) error {
+		signalRow("tgsigqueue", "signal it with rt_tgsigqueueinfo", tried, func(s unix.Signal) error {
 			_, err := sys(unix.SYS_RT_TGSIGQUEUEINFO, 1, 1, uintptr(s), siginfo(s))
 			return err
 		}),
 		held("pidfd", "open a descriptor of it", unix.SYS_PIDFD_OPEN, 1, 0),
-		strike("procfd", "signal it with pidfd_send_signal by a descriptor of /proc/1", "pidfd_send_signal(2)", func(s unix.Signal) error {
+		signalRow("procfd", "signal it with pidfd_send_signal by a descriptor of /proc/1", "pidfd_send_signal(2)", func(s unix.Signal) error {
 			fd, err := unix.Open("/proc/1", unix.O_DIRECTORY|unix.O_RDONLY, 0)
 			if err != nil {
 				panic(err)
@@ -156,7 +156,7 @@ func pid1Rows() []Row {
 			defer unix.Close(fd)
 			return unix.PidfdSendSignal(fd, s, nil, 0)
 		}),
-		strike("procfd-queue", "the same as if a fault of its own were the cause", "pidfd_send_signal(2)", func(s unix.Signal) error {
+		signalRow("procfd-queue", "the same as if a fault of its own were the cause", "pidfd_send_signal(2)", func(s unix.Signal) error {
 			fd, err := unix.Open("/proc/1", unix.O_DIRECTORY|unix.O_RDONLY, 0)
 			if err != nil {
 				panic(err)
@@ -165,19 +165,19 @@ func pid1Rows() []Row {
 			_, err = sys(unix.SYS_PIDFD_SEND_SIGNAL, uintptr(fd), uintptr(s), siginfo(s), 0)
 			return err
 		}),
-		strike("setown", "have a socket signal it (F_SETOWN)", "review M5", owned(func(fd int) error {
+		signalRow("setown", "have a socket signal it (F_SETOWN)", "review M5", owned(func(fd int) error {
 			_, err := unix.FcntlInt(uintptr(fd), unix.F_SETOWN, 1)
 			return err
 		})),
-		strike("setown-group", "have a socket signal its group (F_SETOWN)", "review M5", owned(func(fd int) error {
+		signalRow("setown-group", "have a socket signal its group (F_SETOWN)", "review M5", owned(func(fd int) error {
 			_, err := unix.FcntlInt(uintptr(fd), unix.F_SETOWN, -1)
 			return err
 		})),
-		strike("setown-ex", "have a socket signal it (F_SETOWN_EX)", "review M5", owned(setownEx(ownerPID, 1))),
-		strike("setown-thread", "have a socket signal one of its threads (F_SETOWN_EX)", "review M5", owned(func(fd int) error { return setownEx(ownerTID, thread())(fd) })),
-		strike("fiosetown", "have a socket signal it (FIOSETOWN)", "review M5", owned(func(fd int) error { return ioctlInt(fd, fiosetown, 1) })),
-		strike("siocspgrp", "have a socket signal it (SIOCSPGRP)", "review M5", owned(func(fd int) error { return ioctlInt(fd, siocspgrp, 1) })),
-		strike("group", "signal the group that it is in", tried, func(s unix.Signal) error {
+		signalRow("setown-ex", "have a socket signal it (F_SETOWN_EX)", "review M5", owned(setownEx(ownerPID, 1))),
+		signalRow("setown-thread", "have a socket signal one of its threads (F_SETOWN_EX)", "review M5", owned(func(fd int) error { return setownEx(ownerTID, thread())(fd) })),
+		signalRow("fiosetown", "have a socket signal it (FIOSETOWN)", "review M5", owned(func(fd int) error { return ioctlInt(fd, fiosetown, 1) })),
+		signalRow("siocspgrp", "have a socket signal it (SIOCSPGRP)", "review M5", owned(func(fd int) error { return ioctlInt(fd, siocspgrp, 1) })),
+		signalRow("group", "signal the group that it is in", tried, func(s unix.Signal) error {
 			pgid, err := unix.Getpgid(1)
 			if err != nil || pgid <= 1 {
 				return unix.EPERM // kill(-1) means everybody

@@ -27,7 +27,7 @@ func typed(id, tries, source string, request uintptr, arg ...byte) Row {
 
 func terminalRows() []Row {
 	return []Row{
-		typed("sti", "type a command for whoever looks at the terminal (TIOCSTI)", "CVE-2017-5226", unix.TIOCSTI, 'x'),
+		typed("sti", "type a command for the user of the terminal (TIOCSTI)", "CVE-2017-5226", unix.TIOCSTI, 'x'),
 		typed("sti-high", "the same with high bits set in the request", "CVE-2019-10063", 1<<32|unix.TIOCSTI, 'x'),
 		typed("linux", "paste into the console (TIOCLINUX)", "CVE-2023-28100", unix.TIOCLINUX, 3),
 		typed("linux-high", "the same with high bits set in the request", "CVE-2019-10063", 1<<40|unix.TIOCLINUX, 3),

@@ -205,7 +205,7 @@ func (c *client) open() (*container.Engine, error) {
 		return c.engine, nil
 	}
 	var err error
-	if c.rt, err = c.OpenEarly(""); err != nil {
+	if c.rt, err = c.OpenAndPrime(""); err != nil {
 		return nil, err
 	}
 	s := service.New(c.rt, &service.Options{

@@ -33,12 +33,12 @@ type Host struct {
 // then on signals end in order.
 func (h *Host) Open(name string) (*local.Runtime, error) {
 	h.Signals.Wait()
-	return h.OpenEarly(name)
+	return h.OpenAndPrime(name)
 }
 
-// OpenEarly is open for a command that makes and starts nothing before createAndStart or attach,
+// OpenAndPrime is open for a command that makes and starts nothing before createAndStart or attach,
 // which wait for the signals in its place.
-func (h *Host) OpenEarly(name string) (*local.Runtime, error) {
+func (h *Host) OpenAndPrime(name string) (*local.Runtime, error) {
 	binary, err := wolffiaFile()
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (h *Host) hasState() bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// warnOfState says what the place of the state directory risks. Who made it is told, once: locks on a
+// warnOfState says what the place of the state directory risks. Its creator gets the warning, once: locks on a
 // network file system work until its server restarts.
 func (h *Host) warnOfState(dir string) {
 	c, found := cause.Of(&cause.Facts{Host: cause.This(), Symptom: cause.State, Dir: dir})

@@ -52,7 +52,7 @@ const (
 )
 
 // Servers returns what becomes of a server inside whose address the command of run or shell
-// prints: whether the user is told of it, and whether it is made reachable. typed says that the
+// prints: whether the user gets a note, and whether it is made reachable. typed says that the
 // user is at a terminal.
 func (f *Sandbox) Servers(typed bool) (tell, publish bool) {
 	list := f.List("publish")

@@ -12,7 +12,7 @@ import (
 	"wolffia/service"
 )
 
-// What a service manager is told (sd_notify(3)).
+// The messages to a service manager (sd_notify(3)).
 const (
 	daemonReady    = daemon.SdNotifyReady
 	daemonStopping = daemon.SdNotifyStopping

@@ -18,7 +18,7 @@ import (
 	"wolffia/runtime"
 )
 
-// A unit is what systemd is told of a service (systemd.service(5), systemd.socket(5)).
+// A unit describes a service to systemd (systemd.service(5), systemd.socket(5)).
 type unit struct {
 	command []string // the program, and its arguments
 	dir     string   // where relative paths begin
@@ -100,7 +100,7 @@ func (f *unitFlags) dir() (string, error) {
 	return filepath.Join(config, "systemd", "user"), nil
 }
 
-// systemctl is how the user's or the system's systemd is told something.
+// systemctl is the command for the user's or the system's systemd.
 func (f *unitFlags) systemctl() string {
 	if f.system {
 		return "systemctl"

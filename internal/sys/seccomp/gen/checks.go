@@ -70,7 +70,7 @@ var checks = map[string]check{
 	// be changed. The call says that it has been, since programs that must not
 	// dump core (gpg, ssh-agent) give up if they cannot set it to 0.
 	"setrlimit": choose(0, []option{{[]uint32{unix.RLIMIT_CORE}, check{refuse(0)}}}, 0),
-	// Nobody else exists in a sandbox: its user namespace has one user and one group.
+	// No other user exists in a sandbox: its user namespace has one user and one group.
 	"chown": owner(1), "lchown": owner(1), "fchown": owner(1), "fchownat": owner(2),
 	"prlimit64": choose(1, []option{{[]uint32{unix.RLIMIT_CORE}, unlessNull(2, check{refuse(0)})}}, 0),
 }
