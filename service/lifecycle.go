@@ -47,7 +47,7 @@ func (s *Service) destroyed(ctx context.Context, id string) error {
 	err := s.rt.Destroy(ctx, id)
 	if err == nil {
 		s.usedAt.forget(id)
-		s.used.forget(id)
+		s.forget(id)
 	}
 	return err
 }
@@ -61,7 +61,7 @@ func (s *Service) Stop(ctx context.Context, caller Caller, id string) error {
 	if err := s.rt.Stop(ctx, id); err != nil {
 		return err
 	}
-	s.used.forget(id)
+	s.forget(id)
 	return nil
 }
 
@@ -90,7 +90,7 @@ func (s *Service) start(ctx context.Context, b *Sandbox) error {
 		return running
 	}
 	if running == nil {
-		s.used.forget(b.ID) // it may have ended without a call of Stop
+		s.forget(b.ID) // it may have ended without a call of Stop
 	}
 	step.Reached("service: started")
 	ran, err := s.enterLocked(ctx, b)

@@ -209,7 +209,7 @@ func (r *Review) Restore(ctx context.Context, name string) (err error) {
 	if err := r.service.rt.Stop(ctx, s.ID); err != nil {
 		return err
 	}
-	r.service.used.forget(s.ID)
+	r.service.forget(s.ID)
 	err = r.rt.Restore(ctx, s.ID, name)
 	return errors.Join(err, r.service.start(ctx, r.box))
 }

@@ -16,6 +16,7 @@ import (
 	"wolffia/fusefs/audit"
 	"wolffia/internal/fileclient"
 	"wolffia/network"
+	"wolffia/ops/code"
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -67,6 +68,7 @@ type Service struct {
 	admission admission
 	starting  sync.Map // has the ids of sandboxes that are being created
 	used      used
+	kernels   *code.Kernels
 	usedAt    usedAt
 
 	mu       sync.Mutex
@@ -116,7 +118,8 @@ func New(rt Runtime, opts *Options) *Service {
 		opts = &Options{}
 	}
 	s := &Service{
-		rt: rt, files: fileclient.New(rt), log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), registry: new(registry.Registry), secret: newSecret(),
+		rt: rt, files: fileclient.New(rt), kernels: code.New(rt), log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), registry: new(registry.Registry),
+		secret:   newSecret(),
 		attached: map[terminalOf]*attachment{}, reviews: make(chan struct{}, maxReviews),
 	}
 	own := *opts
@@ -156,8 +159,11 @@ func Open(ctx context.Context, rt Runtime, stateDir string, opts *Options) (_ *S
 	return s, nil
 }
 
-// Close releases the state directory. The sandboxes keep running.
-func (s *Service) Close() error { return s.registry.Close() }
+// Close ends the kernels and releases the state directory. The sandboxes keep running.
+func (s *Service) Close() error {
+	s.kernels.Close()
+	return s.registry.Close()
+}
 
 // A Sandbox describes a sandbox of a service at one moment.
 type Sandbox struct {
