@@ -46,6 +46,10 @@ type Params struct {
 	// and rule limit, what the service's own configuration says. Without Options.Chosen
 	// only cow may be set.
 	Settings fields.Values `json:",omitempty"`
+	// EndsStopped has the sandbox paused after TTL, and not destroyed: see Pause.
+	EndsStopped bool `json:",omitempty"`
+	// Stored says that Image is in the store of this host: nothing is pulled.
+	Stored bool `json:",omitempty"`
 	// Note is kept with the sandbox for the front end that makes it: see [Sandbox].
 	Note string `json:",omitempty"`
 	// Resources are limits, beside those of the configuration; 0 leaves one as it is there.
@@ -67,6 +71,9 @@ type record struct {
 	Key        string         `json:"key,omitempty"`    // the digest of Params.Key
 	Params     string         `json:"params,omitempty"` // with Key, the digest of Params
 	Note       string         `json:"note,omitempty"`
+	// EndsStopped is as in Params, StopsAt when the sandbox is paused, in ms since 1970; 0: never.
+	EndsStopped bool  `json:"endsStopped,omitempty"`
+	StopsAt     int64 `json:"stopsAt,omitempty"`
 	// Unanswered says that Create has not returned. Without Key, no caller can find the sandbox that a killed service
 	// leaves: see [Service.Recover].
 	Unanswered bool `json:"unanswered,omitempty"`
@@ -101,6 +108,9 @@ func digest(v any) (string, error) {
 // recordOf returns the record of new params.
 func recordOf(p *Params) (*record, error) {
 	r := &record{Owner: p.Owner, Image: p.Image, Entrypoint: p.Entrypoint, Note: p.Note, Unanswered: p.Key == ""}
+	if r.EndsStopped = p.EndsStopped; r.EndsStopped && p.TTL > 0 {
+		r.StopsAt = time.Now().Add(p.TTL).UnixMilli()
+	}
 	if p.Key == "" {
 		return r, nil
 	}
@@ -145,6 +155,9 @@ func (s *Service) Create(ctx context.Context, params *Params) (_ *Sandbox, creat
 	made, _ := s.describe(b)
 	if made == nil {
 		return nil, false, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s has lost its labels", b.ID)
+	}
+	if !made.stopsAt.IsZero() {
+		s.stopAt(made.ID, made.stopsAt)
 	}
 	return made, true, nil
 }
@@ -279,7 +292,10 @@ func (o *Options) labeled(ctx context.Context, p *Params, r *record) (*runtime.S
 		return nil, runtime.Errorf(runtime.ErrInvalid, "entrypoint: too long: entrypoint, image and what the front end notes have %d bytes as JSON, the limit is %d", len(text), maxRecord)
 	}
 	maps.Copy(config.Labels, p.Metadata)
-	config.Labels[launch.LabelRecord], config.TTL = string(text), p.TTL
+	config.Labels[launch.LabelRecord] = string(text)
+	if !p.EndsStopped {
+		config.TTL = p.TTL
+	}
 	return config, nil
 }
 

@@ -158,6 +158,9 @@ func (s *Service) recover(ctx context.Context, b *Sandbox) error {
 			s.arm(b.ID, j.Name)
 		}
 	}
+	if !b.stopsAt.IsZero() {
+		s.stopAt(b.ID, b.stopsAt)
+	}
 	_, err = s.enter(ctx, b)
 	return err
 }

@@ -102,7 +102,8 @@ func (s *Service) start(ctx context.Context, b *Sandbox) error {
 
 // Renew sets when a sandbox ends, which must be later than now.
 func (s *Service) Renew(ctx context.Context, caller Caller, id string, until time.Time) (*Sandbox, error) {
-	if _, err := s.Get(ctx, caller, id); err != nil {
+	b, err := s.Get(ctx, caller, id)
+	if err != nil {
 		return nil, err
 	}
 	ttl := time.Until(until)
@@ -113,15 +114,10 @@ func (s *Service) Renew(ctx context.Context, caller Caller, id string, until tim
 		return nil, runtime.Errorf(runtime.ErrInvalid, "the new end is too late: time to live %w", err)
 	}
 	const rounding = 2 * time.Millisecond // of the time to live and of the clock: no sandbox ends before it should
-	b, err := s.rt.Renew(ctx, id, ttl+rounding)
-	if err != nil {
+	if err := s.endAt(ctx, b, until.Add(rounding)); err != nil {
 		return nil, err
 	}
-	renewed, _ := s.describe(b)
-	if renewed == nil {
-		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %q", id)
-	}
-	return renewed, nil
+	return s.Get(ctx, caller, id)
 }
 
 // restart ends all processes of the sandbox, if it runs, and starts it. What it has changed stays.

@@ -122,7 +122,7 @@ func (r *Review) Fork(ctx context.Context) (_ *Sandbox, err error) {
 		return nil, err
 	}
 	defer done()
-	text, err := json.Marshal(record{Owner: r.box.Owner, Image: r.box.Requested, Entrypoint: r.box.Entrypoint, Note: r.box.Note})
+	text, err := json.Marshal(record{Owner: r.box.Owner, Image: r.box.Requested, Entrypoint: r.box.Entrypoint, Note: r.box.Note, EndsStopped: r.box.EndsStopped})
 	if err != nil {
 		return nil, err
 	}

@@ -70,6 +70,7 @@ type Service struct {
 	used      used
 	kernels   *code.Kernels
 	usedAt    usedAt
+	stops     sync.Map // has the timers of sandboxes that end by a pause, by id
 
 	mu       sync.Mutex
 	attached map[terminalOf]*attachment // clients of this process; guarded by mu
@@ -93,6 +94,8 @@ type Options struct {
 	// MayReach returns why a caller must not give a sandbox the network of params, which has Network set, or nil. nil: a
 	// caller may choose no network other than [runtime.NetworkNone]. It is called concurrently.
 	MayReach func(params *Params) error
+	// HasImage returns an error unless the store of this host has an image; nil: it has none.
+	HasImage func(name string) error
 	// Config returns the configuration of a sandbox; nil: it cannot be told.
 	Config func(ctx context.Context, sandboxID string) (*runtime.SandboxConfig, error)
 	// Quotas bound what owners and API keys have.
@@ -173,9 +176,12 @@ type Sandbox struct {
 	Entrypoint []string
 	Metadata   map[string]string
 	Note       string // Params.Note
-	Starting   bool   // it is being created, by this process
+	// EndsStopped says that the sandbox is paused, and not destroyed, at its End.
+	EndsStopped bool
+	Starting    bool // it is being created, by this process
 
 	unanswered bool // as in record
+	stopsAt    time.Time
 }
 
 // describe returns the description of a sandbox, and its record, which an owner's own has not; nil if it is not of a service.
@@ -194,7 +200,10 @@ func (s *Service) describe(b *runtime.Sandbox) (*Sandbox, *record) {
 	}
 	d := &Sandbox{Sandbox: b, Owner: r.Owner, Requested: r.Image, Entrypoint: r.Entrypoint, Note: r.Note, Metadata: map[string]string{}}
 	_, d.Starting = s.starting.Load(b.ID)
-	d.unanswered = r.Unanswered
+	d.unanswered, d.EndsStopped = r.Unanswered, r.EndsStopped
+	if r.StopsAt != 0 {
+		d.stopsAt = time.UnixMilli(r.StopsAt)
+	}
 	for k, v := range b.Labels {
 		if !strings.HasPrefix(k, reservedLabel) {
 			d.Metadata[k] = v
@@ -277,6 +286,14 @@ func (s *Service) List(ctx context.Context, caller Caller) ([]*Sandbox, error) {
 
 // Limits returns what enforces the limits of a running sandbox; nil if it has none.
 func (s *Service) Limits(id string) *runtime.LimitsState { return s.rt.Limits(id) }
+
+// HasImage returns an error unless the store of this host has an image.
+func (s *Service) HasImage(name string) error {
+	if s.options().HasImage == nil {
+		return runtime.Errorf(runtime.ErrNotFound, "no image %q: this service has no images", name)
+	}
+	return s.options().HasImage(name)
+}
 
 // Config returns the configuration of a sandbox of any owner. Its rules do not tell in which
 // directories of the host their files are.

@@ -46,3 +46,8 @@ func (i *Inside) Usage(ctx context.Context) (*Usage, error) {
 	}
 	return u, nil
 }
+
+// DiskUsage returns how many bytes of the host's disk the sandbox takes.
+func (i *Inside) DiskUsage(ctx context.Context) (int64, error) {
+	return i.service.rt.DiskUsage(ctx, i.box.ID)
+}

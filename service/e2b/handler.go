@@ -1,47 +1,34 @@
-// Package e2b serves the interface of E2B over a [service.Service], so that its SDKs work unchanged.
-// It serves the control API, and passes on what is for the ports of a sandbox. Package envd serves
-// processes and files.
+// Package e2b serves the interface of E2B over a [service.Service], so that its SDKs work
+// unchanged. It serves the control API, and passes on what is for the ports of a sandbox. Package
+// envd serves processes and files.
 package e2b
 
 import (
-	"cmp"
-	"log/slog"
 	"net/http"
-	"time"
 
+	"wolffia/ops/stream"
 	"wolffia/service"
 	"wolffia/service/e2b/envd"
 )
 
-// Options are a handler's options. nil and the zero value are the defaults.
-type Options struct {
-	// Log receives the errors that are bugs; nil disables logging.
-	Log *slog.Logger
-	// BodyLimit is how long each part of a request's body may take to arrive, WriteLimit how long the client may take to
-	// read a part of the reply. 0 means 60 s.
-	BodyLimit, WriteLimit time.Duration
-}
+// Options are a handler's options.
+type Options = stream.Options
 
-// A Handler is the [http.Handler] of the interface. The context of a request to the control API has its caller: see
-// [service.WithCaller]. It is safe for concurrent use.
+// A Handler is the [http.Handler] of the interface. The context of a request to the control API has
+// its caller: see [service.WithCaller]. It is safe for concurrent use.
 type Handler struct {
 	service *service.Service
-	log     *slog.Logger
 	opts    Options
+	keyed   bool
 	mux     *http.ServeMux
 	envd    *envd.Handler
 }
 
-// New returns a handler over a service.
-func New(service *service.Service, opts *Options) *Handler {
-	h := &Handler{service: service, mux: http.NewServeMux()}
-	if opts != nil {
-		h.opts = *opts
-	}
-	h.opts.BodyLimit = cmp.Or(h.opts.BodyLimit, time.Minute)
-	h.opts.WriteLimit = cmp.Or(h.opts.WriteLimit, time.Minute)
-	h.log = cmp.Or(h.opts.Log, slog.New(slog.DiscardHandler))
-	h.envd = envd.New(service, &envd.Options{Log: h.log, BodyLimit: h.opts.BodyLimit, WriteLimit: h.opts.WriteLimit})
+// New returns a handler over a service. keyed says that this needs API keys, so that who sends a
+// request to a port of a sandbox is not known.
+func New(service *service.Service, keyed bool, opts *Options) *Handler {
+	h := &Handler{service: service, mux: http.NewServeMux(), keyed: keyed, opts: opts.Whole()}
+	h.envd = envd.New(service, &envd.Options{Log: h.opts.Log, BodyLimit: h.opts.BodyLimit, WriteLimit: h.opts.WriteLimit})
 	for pattern, serve := range calls {
 		h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if err := serve(h, w, r); err != nil {
@@ -58,14 +45,62 @@ type call func(*Handler, http.ResponseWriter, *http.Request) error
 // calls are the calls of the control API by their patterns of [http.ServeMux].
 var calls = map[string]call{
 	"/": unknown,
+
+	"POST /sandboxes":                 (*Handler).create,
+	"POST /v2/sandboxes":              (*Handler).create,
+	"GET /sandboxes":                  (*Handler).listRunning,
+	"GET /v2/sandboxes":               (*Handler).listSandboxes,
+	"GET /sandboxes/metrics":          (*Handler).metricsOf,
+	"GET /sandboxes/{id}":             (*Handler).get,
+	"DELETE /sandboxes/{id}":          (*Handler).kill,
+	"POST /sandboxes/{id}/connect":    (*Handler).connect,
+	"POST /v2/sandboxes/{id}/connect": (*Handler).connect,
+	"POST /sandboxes/{id}/resume":     (*Handler).resume,
+	"POST /sandboxes/{id}/pause":      (*Handler).pause,
+	"POST /sandboxes/{id}/timeout":    (*Handler).setTimeout,
+	"POST /sandboxes/{id}/refreshes":  (*Handler).refresh,
+	"GET /sandboxes/{id}/metrics":     (*Handler).metrics,
+	"PUT /sandboxes/{id}/network":     (*Handler).changeNetwork,
+	"POST /sandboxes/{id}/fork":       (*Handler).fork,
+	"POST /v2/sandboxes/{id}/fork":    (*Handler).fork,
+	"GET /sandboxes/{id}/logs":        without(noLogs),
+	"GET /v2/sandboxes/{id}/logs":     without(noLogs),
+	"POST /sandboxes/{id}/snapshots":  without(noSnapshots),
+	"/snapshots":                      without(noSnapshots),
+
+	"GET /templates/aliases/{alias}": (*Handler).alias,
+	"/templates":                     without(noTemplates),
+	"/templates/{rest...}":           without(noTemplates),
+	"/v2/templates":                  without(noTemplates),
+	"/v2/templates/{rest...}":        without(noTemplates),
+	"/v3/templates":                  without(noTemplates),
+	"/default-templates":             without(noTemplates),
+
+	"/secrets":           without(noSecrets),
+	"/secrets/{rest...}": without(noSecrets),
+
+	"/teams": without(noTeams), "/teams/{rest...}": without(noTeams),
+	"/api-keys": without(noTeams), "/api-keys/{rest...}": without(noTeams),
+	"/access-tokens": without(noTeams), "/access-tokens/{rest...}": without(noTeams),
+	"/nodes": without(noTeams), "/nodes/{rest...}": without(noTeams),
+	"/admin/{rest...}": without(noTeams),
 }
+
+// Why some calls are not there.
+const (
+	noLogs      = "logs: the service keeps none of commands: read their output"
+	noSnapshots = "snapshots: they would have a sandbox's memory, and the service keeps files only: pause a sandbox"
+	noTemplates = "templates: a template is an image of this host: make one with wolffia build"
+	noSecrets   = "secrets: only wolffia serve --header adds secrets to what a sandbox sends"
+	noTeams     = "teams, keys, nodes: a service has the keys of its file: see wolffia serve --api-keys"
+)
 
 func unknown(*Handler, http.ResponseWriter, *http.Request) error {
 	return &fault{http.StatusNotFound, "wolffia serves no such method and path of E2B's API"}
 }
 
-// Serves reports whether a request is one of the interface. keyed says that it needs an API key: others have tokens, which
-// ServeHTTP checks.
+// Serves reports whether a request is one of the interface. keyed says that it needs an API key:
+// others have tokens, which ServeHTTP checks.
 func (h *Handler) Serves(r *http.Request) (is, keyed bool) {
 	k := routeOf(r).kind
 	return k != other, k == control

@@ -4,10 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
-	"strconv"
 
 	"wolffia/ops/stream"
 	"wolffia/runtime"
@@ -37,8 +35,8 @@ func without(why string) call {
 	return func(*Handler, http.ResponseWriter, *http.Request) error { return unsupported("%s", why) }
 }
 
-// faultOf returns the reply to an error; ok is false for one without a class, which is a bug: the reply says nothing of
-// it.
+// faultOf returns the reply to an error; ok is false for one without a class, which is a bug: the
+// reply says nothing of it.
 func faultOf(err error) (f *fault, ok bool) {
 	var large *http.MaxBytesError
 	if errors.As(err, &f) {
@@ -75,36 +73,29 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	f, ok := faultOf(err)
 	gate.Hint(w.Header(), err)
 	if !ok {
-		h.log.Error("a request failed", "requestId", w.Header().Get("X-Request-Id"), "call", r.Pattern, "error", err.Error())
+		h.opts.Bug(w, r, err)
 	}
 	h.reply(w, f.status, errorReply{f.status, f.message})
 }
 
-// reply answers with JSON, without a body if v is nil. That the client does not read it is no error.
+// reply answers with JSON, without a body if v is nil. That the client does not read it is no
+// error.
 func (h *Handler) reply(w http.ResponseWriter, status int, v any) {
-	stream.Patience(w, h.opts.WriteLimit)
-	if v == nil {
-		w.WriteHeader(status)
+	if v != nil {
+		h.opts.JSON(w, status, v)
 		return
 	}
-	text, err := json.Marshal(v)
-	if err != nil { // a bug
-		status, text = http.StatusInternalServerError, []byte(`{"code":500,"message":"internal error"}`)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	stream.Patience(w, h.opts.WriteLimit)
 	w.WriteHeader(status)
-	_, _ = w.Write(text)
 }
 
 // maxBody is the largest body of JSON, in bytes.
 const maxBody = 1 << 20
 
-// decode decodes the body of a request, one JSON value, into to. Unknown fields are ignored, as newer SDKs may send
-// some. An empty body leaves to as it is.
+// decode decodes the body of a request, one JSON value, into to. Unknown fields are ignored, as
+// newer SDKs may send some. An empty body leaves to as it is.
 func (h *Handler) decode(w http.ResponseWriter, r *http.Request, to any) error {
-	r.Body = &stream.Body{ReadCloser: r.Body, Control: http.NewResponseController(w), Limit: h.opts.BodyLimit}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := h.opts.Read(w, r, maxBody)
 	if err != nil || len(body) == 0 {
 		return err
 	}

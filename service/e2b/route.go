@@ -40,13 +40,15 @@ const (
 	portHeader = "E2b-Sandbox-Port"
 )
 
-// roots are the first parts of the paths of the control API, of those that wolffia serves and of others.
+// roots are the first parts of the paths of the control API, of those that wolffia serves and of
+// others.
 var roots = []string{
-	"access-tokens", "admin", "api-keys", "default-templates", "nodes", "sandboxes", "secrets", "snapshots", "teams", "templates",
-	"v2", "v3", "volumes",
+	"access-tokens", "admin", "api-keys", "default-templates", "nodes", "sandboxes", "secrets",
+	"snapshots", "teams", "templates", "v2", "v3", "volumes",
 }
 
-// routeOf returns where a request goes. What names a sandbox comes first: its path is the one of a server inside.
+// routeOf returns where a request goes. What names a sandbox comes first: its path is the one of a
+// server inside.
 func routeOf(r *http.Request) route {
 	if id := r.Header.Get(idHeader); id != "" {
 		return trafficTo(id, r.Header.Get(portHeader))
@@ -79,7 +81,8 @@ func hasSignature(u *url.URL) bool {
 	return err == nil && q.Get("signature") != ""
 }
 
-// trafficTo returns the route to a port of a sandbox, as a request names both. A port that is none is 0.
+// trafficTo returns the route to a port of a sandbox, as a request names both. A port that is none
+// is 0.
 func trafficTo(id, port string) route {
 	n, err := strconv.Atoi(port)
 	if err != nil || !runtime.IsPort(n) {

@@ -1,7 +1,6 @@
 package e2b
 
 import (
-	"cmp"
 	"errors"
 	"net/http"
 
@@ -31,7 +30,7 @@ var everyone = service.Caller{All: true}
 // traffic serves a request to a port of a sandbox.
 func (h *Handler) traffic(w http.ResponseWriter, r *http.Request, to route) error {
 	b, err := h.service.Get(r.Context(), everyone, to.id)
-	if errors.Is(err, runtime.ErrNotFound) || err == nil && b.State != runtime.StateRunning {
+	if errors.Is(err, runtime.ErrNotFound) {
 		envd.NotRunning(w, to.id)
 		return nil
 	}
@@ -40,6 +39,18 @@ func (h *Handler) traffic(w http.ResponseWriter, r *http.Request, to route) erro
 	}
 	if err := h.service.AdmitRequest(ofBox(b)); err != nil {
 		return err
+	}
+	if !h.mayEnter(r, b, to.port) {
+		return &fault{http.StatusForbidden, trafficHeader + ": the request needs the sandbox's trafficAccessToken"}
+	}
+	if stateOf(b) == paused {
+		if !noteOf(b).AutoResume {
+			envd.NotRunning(w, to.id)
+			return nil
+		}
+		if b, err = h.awake(r, ofBox(b), b, defaultTimeout); err != nil {
+			return err
+		}
 	}
 	switch to.port {
 	case 0:
@@ -53,19 +64,22 @@ func (h *Handler) traffic(w http.ResponseWriter, r *http.Request, to route) erro
 	return h.port(w, r, ofBox(b), to)
 }
 
+// mayEnter reports whether a request may use a port of a sandbox. envd checks requests to itself.
+// Those for other ports need a token if anybody can send requests, or the sandbox was created so.
+func (h *Handler) mayEnter(r *http.Request, b *service.Sandbox, port int) bool {
+	if port == envdPort || !h.keyed && !noteOf(b).Private {
+		return true
+	}
+	return h.service.IsToken(r.Header.Get(trafficHeader), trafficToken, b.ID) ||
+		port == codePort && h.service.IsToken(r.Header.Get("X-Access-Token"), envdToken, b.ID)
+}
+
 // boxOf returns a sandbox as envd needs it.
 func (h *Handler) boxOf(b *service.Sandbox) *envd.Box {
 	return &envd.Box{
 		Caller: ofBox(b), ID: b.ID, SandboxID: b.ID, TemplateID: templateOf(b), Token: h.service.Token(envdToken, b.ID),
 	}
 }
-
-// templateOf returns the name of the template of a sandbox.
-func templateOf(b *service.Sandbox) string { return cmp.Or(b.Requested, baseTemplate) }
-
-// baseTemplate is the template of sandboxes on what the service's own configuration says: the host's system, where that
-// names no image.
-const baseTemplate = "base"
 
 // A deadPort is the reply to a request that no server inside answers.
 type deadPort struct {
@@ -92,7 +106,8 @@ func (h *Handler) port(w http.ResponseWriter, r *http.Request, caller service.Ca
 	})
 }
 
-// signed serves a request for a file by a URL that names no sandbox: it is for the one whose token has signed it.
+// signed serves a request for a file by a URL that names no sandbox: it is for the one whose token
+// has signed it.
 func (h *Handler) signed(w http.ResponseWriter, r *http.Request) error {
 	all, err := h.service.List(r.Context(), everyone)
 	if err != nil {

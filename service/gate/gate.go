@@ -74,9 +74,6 @@ func New(keys *Keys, loopback bool) *Gate {
 // Precondition: keys is not nil.
 func (g *Gate) SetKeys(keys *Keys) { g.keys.Store(keys) }
 
-// Keyed reports whether each request needs a key.
-func (g *Gate) Keyed() bool { return g.keys.Load() != nil }
-
 // Checked returns a [*Refusal] for a request that a web page may have caused.
 func (g *Gate) Checked(r *http.Request) error {
 	if !g.loopback {

@@ -63,10 +63,11 @@ type Request struct {
 	Inside *service.Inside
 	Port   int    // from 1 to 65535
 	Path   string // at the server inside, encoded as in a URL; it begins with a slash
-	// BodyLimit is how long each part of the request's body may take to arrive, WriteLimit how long the client may
-	// take to read a part of the reply.
+	// BodyLimit is how long each part of the request's body may take to arrive, WriteLimit how long
+	// the client may take to read a part of the reply.
 	BodyLimit, WriteLimit time.Duration
-	// Fail answers instead of the server inside, which has not answered: the error is an [*Unreachable].
+	// Fail answers instead of the server inside, which has not answered: the error is an
+	// [*Unreachable].
 	Fail func(w http.ResponseWriter, r *http.Request, err error)
 }
 
@@ -83,8 +84,8 @@ func (u *Unreachable) Error() string {
 	return fmt.Sprintf("port %d: the server inside did not answer", u.Port)
 }
 
-// Serve passes a request on to the server at a port inside, also one that changes to WebSocket. A sandbox with the
-// network of the host is [runtime.ErrUnsupported].
+// Serve passes a request on to the server at a port inside, also one that changes to WebSocket. A
+// sandbox with the network of the host is [runtime.ErrUnsupported].
 func Serve(w http.ResponseWriter, r *http.Request, to *Request) error {
 	if to.Inside.Sandbox().Network == runtime.NetworkHost {
 		return runtime.Errorf(runtime.ErrUnsupported, "port %d: the sandbox has the network of the host: connect to the port of the host", to.Port)

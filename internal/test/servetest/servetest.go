@@ -163,7 +163,7 @@ func (w *World) serve(keys string) {
 		SWEReX: rex,
 		Log:    log, Gate: w.Gate, Meter: meter, Metrics: true, Agents: agents, BodyLimit: w.limit, WriteLimit: w.limit,
 		OpenSandbox: opensandbox.New(w.Service, &opensandbox.Options{Log: log, BodyLimit: w.limit, WriteLimit: w.limit}),
-		E2B:         e2b.New(w.Service, &e2b.Options{Log: log, BodyLimit: w.limit, WriteLimit: w.limit}),
+		E2B:         e2b.New(w.Service, read != nil, &e2b.Options{Log: log, BodyLimit: w.limit, WriteLimit: w.limit}),
 	})
 	w.server = s
 	ended := make(chan error, 1)

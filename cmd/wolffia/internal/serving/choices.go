@@ -150,6 +150,9 @@ func sandboxTemplate(
 				return nil, err
 			}
 			flags.Values = flags.With("image", p.Image).With("rootfs", "")
+			if p.Stored {
+				flags.Values = flags.With("pull", "never")
+			}
 		}
 		limits, err := policy.Limits(p.Settings.Text("preset"), p.Settings.List("rule"))
 		if err != nil {

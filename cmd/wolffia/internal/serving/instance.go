@@ -15,6 +15,7 @@ import (
 
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/cmd/wolffia/internal/sandboxflags"
+	"wolffia/image/store"
 	"wolffia/local"
 	"wolffia/runtime"
 	"wolffia/service"
@@ -137,6 +138,10 @@ func (i *instance) open(ctx context.Context) (err error) {
 	}
 	meter, options := new(meter.Meter), &service.Options{Log: i.log, Chosen: true, Config: i.config}
 	options.Meter = meter
+	options.HasImage = func(name string) error {
+		_, err := store.Open(i.rt.StateDir()).Find(name)
+		return err
+	}
 	i.set(options, pool)
 	if i.service, err = service.Open(ctx, i.rt, i.rt.StateDir(), options); err != nil {
 		return err
@@ -149,7 +154,7 @@ func (i *instance) open(ctx context.Context) (err error) {
 	i.server = server.New(i.service, &server.Options{
 		Pool: i.counter, Log: i.log, Gate: i.gate, Meter: meter, Metrics: true, Agents: i.agents, SWEReX: i.swerex,
 		OpenSandbox: opensandbox.New(i.service, &opensandbox.Options{Log: i.log}),
-		E2B:         e2b.New(i.service, &e2b.Options{Log: i.log}),
+		E2B:         e2b.New(i.service, i.site.keys != nil, &e2b.Options{Log: i.log}),
 	})
 	i.keep(ctx, pool)
 	return nil

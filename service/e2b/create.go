@@ -1,0 +1,118 @@
+package e2b
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"wolffia/runtime"
+	"wolffia/service"
+)
+
+// A createRequest is the body of POST /v2/sandboxes, and of POST /sandboxes.
+type createRequest struct {
+	Template   string            `json:"templateID"`
+	Timeout    *int64            `json:"timeout"` // seconds
+	Metadata   map[string]string `json:"metadata"`
+	Env        map[string]string `json:"envVars"`
+	AutoPause  bool              `json:"autoPause"`
+	AutoResume *struct {
+		Enabled bool `json:"enabled"`
+	} `json:"autoResume"`
+	Volumes []volumeMount `json:"volumeMounts"`
+	IAM     *struct {
+		Tokens map[string]any `json:"tokens"`
+	} `json:"iam"`
+	reach
+}
+
+// A volumeMount shows a volume, by its name.
+type volumeMount struct {
+	Name string `json:"name"`
+	Path string `json:"path"` // absolute, inside
+}
+
+// The lifetimes of sandboxes without a timeout, of E2B.
+const (
+	defaultTimeout = 300 * time.Second
+	forkTimeout    = 15 * time.Second
+)
+
+// lifetime returns a lifetime in seconds.
+func lifetime(seconds *int64, byDefault time.Duration) (time.Duration, error) {
+	switch {
+	case seconds == nil:
+		return byDefault, nil
+	case *seconds < 1 || *seconds > int64(runtime.MaxLifetime/time.Second):
+		return 0, invalid("timeout %d: it must be from 1 to %d seconds", *seconds, int64(runtime.MaxLifetime/time.Second))
+	}
+	return time.Duration(*seconds) * time.Second, nil
+}
+
+// params returns what a request asks for.
+func (q *createRequest) params() (p *service.Params, err error) {
+	n := note{Template: q.Template, AutoResume: q.AutoResume != nil && q.AutoResume.Enabled, Volumes: q.Volumes}
+	p = &service.Params{Env: q.Env, Metadata: q.Metadata, EndsStopped: q.AutoPause}
+	if p.Image, err = imageOf(q.Template); err != nil {
+		return nil, err
+	}
+	p.Stored = p.Image != ""
+	switch {
+	case q.IAM != nil && len(q.IAM.Tokens) > 0:
+		return nil, invalid("iam: the service gives sandboxes no identity")
+	case n.AutoResume && !q.AutoPause:
+		return nil, invalid("autoResume: it needs autoPause")
+	}
+	for k := range q.Metadata {
+		if strings.HasPrefix(k, "wolffia.") {
+			return nil, invalid("metadata %q: keys that begin with wolffia. are reserved", k)
+		}
+	}
+	if p.TTL, err = lifetime(q.Timeout, defaultTimeout); err != nil {
+		return nil, err
+	}
+	if p.Network, p.Egress, err = q.reach.of(); err != nil {
+		return nil, err
+	}
+	n.Internet, n.Network = q.Internet, q.Network
+	n.Private = q.Network != nil && q.Network.Public != nil && !*q.Network.Public
+	p.Note, err = n.text()
+	return p, err
+}
+
+var errNoInternet = invalid("allow_internet_access: this service gives its sandboxes no network: " +
+	"name hosts in network.allowOut, or start it with wolffia serve --allow-host NAME")
+
+// create serves POST /v2/sandboxes and POST /sandboxes.
+func (h *Handler) create(w http.ResponseWriter, r *http.Request) error {
+	var req createRequest
+	if err := h.decode(w, r, &req); err != nil {
+		return err
+	}
+	params, err := req.params()
+	if err != nil {
+		return err
+	}
+	if params.Key = r.Header.Get("Idempotency-Key"); len(params.Key) > 255 {
+		return invalid("Idempotency-Key: more than 255 bytes")
+	}
+	caller := service.CallerOf(r.Context())
+	if !caller.All {
+		params.Owner = caller.Owner
+	}
+	b, _, err := h.service.Create(r.Context(), params)
+	switch {
+	case errors.Is(err, runtime.ErrNotFound) && params.Image != "":
+		return &fault{http.StatusNotFound, "templateID: neither base nor an image of this host: " + err.Error()}
+	case errors.Is(err, runtime.ErrDenied):
+		return invalid("%v", err)
+	case err != nil:
+		return err
+	}
+	if req.Internet != nil && *req.Internet && b.Network == runtime.NetworkNone {
+		return errors.Join(errNoInternet, h.service.Destroy(r.Context(), caller, b.ID))
+	}
+	h.reply(w, http.StatusCreated, h.describe(r, b))
+	return nil
+}

@@ -1,0 +1,100 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"wolffia/runtime"
+	"wolffia/runtime/launch"
+)
+
+// End returns when the sandbox ends, or is paused; zero: never.
+func (b *Sandbox) End() time.Time {
+	if b.EndsStopped {
+		return b.stopsAt
+	}
+	return b.ExpiresAt
+}
+
+// Pause stops a running sandbox until [Service.Start], however long that takes: its lifetime ends.
+// Start gives it no lifetime. What is in memory is lost; see Stop.
+func (s *Service) Pause(ctx context.Context, caller Caller, id string) error {
+	in, err := s.Inside(ctx, caller, id)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := whole(ctx)
+	defer cancel()
+	if err := s.endAt(ctx, in.box, time.Time{}); err != nil {
+		return err
+	}
+	err = s.rt.Stop(ctx, id)
+	s.used.forget(id)
+	if err != nil && !errors.Is(err, runtime.ErrConflict) { // else it has ended meanwhile
+		return errors.Join(err, s.endAt(ctx, in.box, in.box.End()))
+	}
+	return nil
+}
+
+// endAt sets when a sandbox ends, or is paused, whether it runs or not; zero: never.
+func (s *Service) endAt(ctx context.Context, b *Sandbox, at time.Time) error {
+	if !b.EndsStopped {
+		var ttl time.Duration
+		if !at.IsZero() {
+			ttl = max(time.Until(at), runtime.MinLifetime)
+		}
+		_, err := s.rt.Renew(ctx, b.ID, ttl)
+		return err
+	}
+	_, err := s.rt.ChangeLabels(ctx, b.ID, func(labels map[string]string) error {
+		var r record
+		if err := json.Unmarshal([]byte(labels[launch.LabelRecord]), &r); err != nil {
+			return err
+		}
+		r.StopsAt = 0
+		if !at.IsZero() {
+			r.StopsAt = at.UnixMilli()
+		}
+		text, err := json.Marshal(r)
+		labels[launch.LabelRecord] = string(text)
+		return err
+	})
+	if err == nil {
+		s.stopAt(b.ID, at)
+	}
+	return err
+}
+
+// stopAt has a sandbox that EndsStopped paused at a time; zero: not.
+func (s *Service) stopAt(id string, at time.Time) {
+	var timer *time.Timer
+	if !at.IsZero() {
+		timer = time.AfterFunc(time.Until(at), func() { s.pauseDue(id) })
+	}
+	if old, had := s.stops.Swap(id, timer); had && old.(*time.Timer) != nil {
+		old.(*time.Timer).Stop()
+	}
+	if timer == nil {
+		s.stops.Delete(id)
+	}
+}
+
+// pauseDue pauses a sandbox whose time has come, unless that was changed meanwhile.
+func (s *Service) pauseDue(id string) {
+	ctx, cancel := context.WithTimeout(context.Background(), wholeLimit)
+	defer cancel()
+	all := Caller{All: true}
+	b, err := s.Get(ctx, all, id)
+	switch {
+	case err == nil && b.State == runtime.StateRunning && !b.End().IsZero() && !b.End().After(time.Now()):
+		err = s.Pause(ctx, all, id)
+	case errors.Is(err, runtime.ErrNotFound):
+		s.stops.Delete(id)
+		return
+	}
+	if err != nil {
+		s.log.Warn("a sandbox could not be paused at its end", "sandboxId", id, "error", err.Error())
+	}
+}
