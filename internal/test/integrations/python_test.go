@@ -44,10 +44,29 @@ func TestPython(t *testing.T) {
 }
 
 // LangChain's standard tests of a sandbox for deepagents, and an agent with a model of its own fakes.
-func TestDeepagents(t *testing.T) {
-	env := newPython(t, "deepagents")
+func TestDeepagents(t *testing.T) { framework(t, "deepagents") }
+
+const rest = "deepagents stands for the frameworks of Python in each run"
+
+// Inspect's own checks of a sandbox, and a task with its mock model.
+func TestInspect(t *testing.T) {
+	testenv.Soak(t, rest)
+	framework(t, "inspect_ai")
+}
+
+// Sessions of OpenAI's Agents SDK, and an agent.
+func TestOpenAIAgents(t *testing.T) {
+	testenv.Soak(t, rest)
+	framework(t, "openai-agents")
+}
+
+// framework runs the tests of a package over TCP, and checks its types.
+func framework(t *testing.T, name string) {
+	t.Helper()
+	env := newPython(t, name)
 	w := servetest.NewProcess(t, key+"\n")
 	env.pytest(t, "WOLFFIA_ADDRESS=http://"+w.Address, "WOLFFIA_API_KEY="+key)
+	env.run(t, nil, "-m", "mypy", "--strict", "wolffia_"+strings.ReplaceAll(name, "-", "_"))
 }
 
 // A python is a copy of a package in integrations, and the directory of all that its tests import.
