@@ -391,6 +391,10 @@ var Table = [...]Field{
 		Help: "where to listen: unix:PATH or HOST:PORT (default unix:service/sock in the state directory)",
 	},
 	{
+		Name: "docker-socket", On: Serve, Once: true, Path: WholePath, Group: Service,
+		Help: "also serve a part of Docker's Engine API on this unix socket, to you and root only: DOCKER_HOST=unix://PATH",
+	},
+	{
 		Name: "api-keys", On: Serve, Once: true, Path: WholePath, Group: Service,
 		Help: "file with API keys, one in each line, for HOST:PORT",
 	},

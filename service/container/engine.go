@@ -1,10 +1,12 @@
 package container
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -26,10 +28,9 @@ type Options struct {
 	// Own says that the engine's caller is the user of this host, with all of the user's rights:
 	// volumes have names, and ports are published at any address.
 	Own bool
-	// TTL is how long a container lives; 0: until it is removed.
-	TTL time.Duration
-	// Network is what a container reaches, in words for errors; service.Options.Configure gives it.
-	Network func() runtime.Network
+	// Given returns the network that service.Options.Configure gives a container, and how long the
+	// container lives; 0 means a day.
+	Given func() (runtime.Network, time.Duration)
 }
 
 // An Engine keeps containers. It is safe for concurrent use.
@@ -98,6 +99,9 @@ func (c *Container) ID() string { return FullID(c.Sandbox.ID) }
 // Name returns the container's name, or the short id of one without a name.
 func (c *Container) Name() string { return c.ContainerName() }
 
+// lifetime is how long a container lives unless something else is said.
+const lifetime = 24 * time.Hour
+
 // lost is the exit code of a main process that went with its sandbox: that of SIGKILL.
 const lost = 137
 
@@ -118,10 +122,11 @@ func (e *Engine) Create(ctx context.Context, caller service.Caller, name string,
 	if len(r.Argv) == 0 {
 		return nil, nil, invalid("no command specified")
 	}
-	if err := checkNetwork(c.HostConfig.NetworkMode, e.opts.Network()); err != nil {
+	given, life := e.opts.Given()
+	if err := checkNetwork(c.HostConfig.NetworkMode, cmp.Or(given, runtime.NetworkNone)); err != nil {
 		return nil, nil, err
 	}
-	p := &service.Params{Owner: caller.Owner, TTL: e.opts.TTL, Env: Variables(c.Env), Metadata: c.Labels}
+	p := &service.Params{Owner: caller.Owner, TTL: cmp.Or(life, lifetime), Env: Variables(c.Env), Metadata: c.Labels}
 	var volumes []runtime.VolumeMount
 	if p.Volumes, volumes, err = c.HostConfig.Shown(); err != nil {
 		return nil, nil, err
@@ -156,6 +161,14 @@ func (e *Engine) Create(ctx context.Context, caller service.Caller, name string,
 		s.Name, s.Image, s.ImageID, s.BareImage, s.Rootfs = name, imageName(c.Image), id, true, ""
 		s.Root, s.RunAs = e.opts.Root, c.User
 		s.Cwd = DirOf(c, &img.Config)
+		maps.DeleteFunc(s.Env, func(k, _ string) bool { // of the caller's terminal and language
+			_, asked := p.Env[k]
+			return !asked && (slices.Contains([]string{"TERM", "TZ", "LANG", "LANGUAGE"}, k) ||
+				strings.HasPrefix(k, "LC_"))
+		})
+		if network, is := c.HostConfig.NetworkMode, s.Network; network == "none" && is != runtime.NetworkNone {
+			s.Network, s.Egress, s.Expose = runtime.NetworkNone, nil, nil
+		}
 		s.Volumes, s.Publish = append(s.Volumes, volumes...), append(s.Publish, ports...)
 		s.CodebasePath, s.CodebaseNames, s.Permissions, s.Filter, s.CopyOnWrite, s.Git = "", nil, nil, "", false, nil
 		s.Mounts = slices.DeleteFunc(s.Mounts, func(m runtime.Mount) bool { return m.Toolchain })

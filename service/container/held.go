@@ -27,7 +27,7 @@ type Main struct {
 	rings   [2]*excerpt.Ring   // stdout, stderr
 	closed  [2]bool            // the stream has ended
 	readers map[*position]bool // attached clients: the process waits for them
-	code    int                // once ended is closed
+	code    *int               // known before ended is closed
 }
 
 // A position is how much of a stream a client has.
@@ -63,9 +63,9 @@ func (e *Engine) drop(id string) {
 	delete(e.live, id)
 }
 
-// await returns the main process of a container that does not run yet, which its next start has
-// wait for the caller.
-func (e *Engine) await(id string) *Main {
+// await returns the main process of a container that does not run yet. Its next start has the
+// process wait for an attached client.
+func (e *Engine) await(id string, attached bool) *Main {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	m := e.live[id]
@@ -73,10 +73,21 @@ func (e *Engine) await(id string) *Main {
 		m = newMain()
 		e.live[id] = m
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.waiting++
+	if attached {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.waiting++
+	}
 	return m
+}
+
+// Next returns what waits for the end of a container's main process: of its next start, if it does
+// not run. That is expected from the call of Next on.
+func (e *Engine) Next(caller service.Caller, c *Container) (wait func(context.Context) (int, error)) {
+	if c.State == Running {
+		return func(ctx context.Context) (int, error) { return e.Wait(ctx, caller, c) }
+	}
+	return e.await(c.Sandbox.ID, false).wait
 }
 
 func isClosed(c <-chan struct{}) bool {
@@ -110,9 +121,21 @@ func (m *Main) end(code int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !isClosed(m.ended) {
-		m.code, m.closed = code, [2]bool{true, true}
+		if m.code == nil {
+			m.code = &code
+		}
+		m.closed = [2]bool{true, true}
 		close(m.ended)
 		m.changed.Broadcast()
+	}
+}
+
+// settle notes the exit code of an end that is not told yet.
+func (m *Main) settle(code int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.code == nil {
+		m.code = &code
 	}
 }
 
@@ -120,7 +143,7 @@ func (m *Main) end(code int) {
 func (m *Main) wait(ctx context.Context) (int, error) {
 	select {
 	case <-m.ended:
-		return m.code, nil
+		return *m.code, nil
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
@@ -128,12 +151,18 @@ func (m *Main) wait(ctx context.Context) (int, error) {
 
 // startHeld starts a main process that ends with this process.
 func (e *Engine) startHeld(ctx context.Context, caller service.Caller, c *Container, in *service.Inside) error {
+	began := make(chan struct{})
+	begin := sync.OnceFunc(func() { close(began) })
 	p, err := in.Start(context.WithoutCancel(ctx), &runtime.Command{
-		Command: c.Argv, OpenStdin: c.OpenStdin,
-		TTY: c.Tty, Rows: 24, Cols: 80,
+		Command: c.Argv, OpenStdin: c.OpenStdin, TTY: c.Tty, Rows: 24, Cols: 80,
+		Queued: func(waits bool) {
+			if !waits {
+				begin()
+			}
+		},
 	})
 	if err != nil {
-		return err
+		return StartError(err)
 	}
 	e.mu.Lock()
 	m := e.live[c.Sandbox.ID]
@@ -142,15 +171,27 @@ func (e *Engine) startHeld(ctx context.Context, caller service.Caller, c *Contai
 		e.live[c.Sandbox.ID] = m
 	}
 	e.mu.Unlock()
+	ended, failed := make(chan struct{}), error(nil)
+	var result runtime.Result
+	go func() { // ends with the process
+		result, failed = ops.Follow(context.Background(), p, m.take(0), m.take(1))
+		close(ended)
+	}()
+	select {
+	case <-began:
+	case <-ended:
+		if failed != nil {
+			return StartError(failed)
+		}
+	}
 	m.begin(p)
 	e.events.tell("start", c, nil)
 	go func() { // ends with the process
-		r, err := ops.Follow(context.Background(), p, m.take(0), m.take(1))
-		if err != nil {
-			r.ExitCode = lost
+		<-ended
+		if failed != nil {
+			result.ExitCode = lost
 		}
-		e.finish(context.Background(), caller, c, Exit{codeOf(&r), time.Now()})
-		m.end(codeOf(&r))
+		e.finish(context.Background(), caller, c, Exit{codeOf(&result), time.Now()})
 	}()
 	return nil
 }

@@ -169,7 +169,7 @@ type Attachment struct {
 func (e *Engine) Attach(caller service.Caller, c *Container, past bool) *Attachment {
 	a := &Attachment{engine: e, caller: caller, container: c}
 	if c.State != Running {
-		a.main, past = e.await(c.Sandbox.ID), true
+		a.main, past = e.await(c.Sandbox.ID, true), true
 	} else if c.Kind == byHolder {
 		a.main = e.main(c.Sandbox.ID)
 	}
@@ -179,6 +179,16 @@ func (e *Engine) Attach(caller service.Caller, c *Container, past bool) *Attachm
 	return a
 }
 
+// Leave detaches a client that Serve has not served.
+func (a *Attachment) Leave() {
+	if a.main == nil {
+		return
+	}
+	for _, p := range a.positions {
+		a.main.leave(p)
+	}
+}
+
 // Serve shows the output of the main process until it ends, and gives it what comes from stdin,
 // which may be nil. ctx ends when the client has gone.
 func (a *Attachment) Serve(ctx context.Context, stdin io.Reader, s *Sight) error {
@@ -186,9 +196,7 @@ func (a *Attachment) Serve(ctx context.Context, stdin io.Reader, s *Sight) error
 		select {
 		case <-m.started:
 		case <-ctx.Done():
-			for _, p := range a.positions {
-				m.leave(p)
-			}
+			a.Leave()
 			return ctx.Err()
 		}
 		if p := m.Process; p != nil {

@@ -3,6 +3,7 @@ package container
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"syscall"
@@ -85,8 +86,15 @@ func (e *Engine) finish(ctx context.Context, caller service.Caller, c *Container
 	if first {
 		e.events.tell("die", c, map[string]string{"exitCode": strconv.Itoa(exit.Code)})
 	}
+	m := e.main(c.Sandbox.ID) // destroy forgets it
+	if m != nil {
+		m.settle(exit.Code)
+	}
 	if c.HostConfig.AutoRemove {
 		_ = e.destroy(ctx, caller, c)
+	}
+	if m != nil && isClosed(m.started) {
+		m.end(exit.Code)
 	}
 }
 
@@ -223,6 +231,24 @@ func StartCode(err error) int {
 		return failed.Code
 	}
 	return 125
+}
+
+// StartError returns the error of a start in docker's words, from which its command line takes the
+// exit code.
+func StartError(err error) error {
+	failed, is := errors.AsType[*runtime.StartError](err)
+	if !is {
+		return err
+	}
+	own := *failed
+	program := strings.TrimSuffix(strings.TrimPrefix(own.Message, "exec: "), ": not found")
+	switch {
+	case own.Code == 127 && !strings.Contains(own.Message, "executable file not found"):
+		own.Message = "exec: " + program + ": executable file not found in $PATH"
+	case own.Code == 126 && !strings.Contains(own.Message, "permission denied"):
+		own.Message = "exec: " + own.Message + ": permission denied"
+	}
+	return &own
 }
 
 // findProgram returns an error if a sandbox certainly does not have a program.
@@ -401,17 +427,9 @@ func Background(ctx context.Context, in *service.Inside, cmd *runtime.Command) e
 		false, false, ""
 	list := in.Jobs("exec")
 	if cmd.User != "" { // a session has one user
-		list = in.Jobs("exec-" + strings.Map(plain, cmd.User))
+		list = in.Jobs(fmt.Sprintf("exec-%.30x", cmd.User))
 		list.User = cmd.User
 	}
 	_, err := list.Start(ctx, "", &own)
 	return err
-}
-
-// plain maps what the name of a session cannot have.
-func plain(r rune) rune {
-	if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
-		return r
-	}
-	return '.'
 }

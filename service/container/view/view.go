@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path"
 	goruntime "runtime"
 	"slices"
 	"strconv"
@@ -227,7 +228,8 @@ func InspectImage(i *store.Entry) Object {
 		},
 		"Architecture": arch(), "Os": "linux", "Size": i.Size, "VirtualSize": i.Size,
 		"GraphDriver": Object{"Name": "overlay", "Data": Object{}},
-		"RootFS":      Object{"Type": "layers", "Layers": layers}, "Metadata": Object{"LastTagTime": stamp(time.Time{})},
+		"RootFS":      Object{"Type": "layers", "Layers": layers},
+		"Metadata":    Object{"LastTagTime": stamp(time.Time{})},
 	}
 }
 
@@ -335,4 +337,22 @@ func has(c *container.Container, key, value string) bool {
 	}
 	return value == c.Config.Image || value+":latest" == c.Config.Image || strings.HasPrefix(c.ImageID,
 		value) || strings.HasPrefix(strings.TrimPrefix(c.ImageID, "sha256:"), value)
+}
+
+// HasImage reports whether an image has what a filter asks for: reference, NAME or NAME:TAG, and
+// dangling.
+func HasImage(by Filter, i *store.Entry) bool {
+	tags, _ := Names(i)
+	for _, v := range by["dangling"] {
+		if (len(tags) == 0) != (v == "true" || v == "1") {
+			return false
+		}
+	}
+	return len(by["reference"]) == 0 || slices.ContainsFunc(by["reference"], func(want string) bool {
+		return slices.ContainsFunc(tags, func(tag string) bool {
+			whole, _ := path.Match(want, tag)
+			name, _ := path.Match(want, tag[:strings.LastIndex(tag, ":")])
+			return whole || name
+		})
+	})
 }

@@ -187,11 +187,7 @@ func (c *client) ended(name string, err error, code int) error {
 	if failed, is := errors.AsType[*runtime.StartError](err); is {
 		code = failed.Code
 	}
-	text := err.Error()
-	if program, is := strings.CutSuffix(text, ": not found"); is && code == 127 { // as docker's runtime says it
-		text = "exec: " + program + ": executable file not found in $PATH"
-	}
-	text = "Error response from daemon: " + console.Printable(text)
+	text := "Error response from daemon: " + console.Printable(container.StartError(err).Error())
 	if name == "run" {
 		text = "docker: " + text + "."
 	}
@@ -216,14 +212,11 @@ func (c *client) open() (*container.Engine, error) {
 		Roots: []service.Root{{Path: "/", Real: "/", Writable: true}},
 	})
 	c.engine = container.New(s, &container.Options{
-		Images: store.Open(c.rt.StateDir()), Root: local.RootInside() == nil, Own: true, TTL: lifetime,
-		Network: func() runtime.Network { return c.base.Network },
+		Images: store.Open(c.rt.StateDir()), Root: local.RootInside() == nil, Own: true,
+		Given: func() (runtime.Network, time.Duration) { return c.base.Network, c.base.TTL },
 	})
 	return c.engine, nil
 }
-
-// lifetime is how long a container lives, unless the user's configuration has a ttl.
-const lifetime = 24 * time.Hour
 
 // configure reads what the user's configuration says of sandboxes.
 func (c *client) configure() error {
@@ -242,12 +235,6 @@ func (c *client) configure() error {
 	base, err := c.flags.Config(c.ctx, c.Host)
 	if err != nil {
 		return err
-	}
-	if base.Env, err = sandboxflags.Variables(c.flags.List("env")); err != nil {
-		return err
-	}
-	if base.Network == "" {
-		base.Network = runtime.NetworkNone
 	}
 	c.base = base
 	return nil

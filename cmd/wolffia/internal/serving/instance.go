@@ -39,6 +39,7 @@ type instance struct {
 	service  *service.Service
 	agents   *agent.Handler
 	swerex   *swerex.Handler
+	docker   *dockerSocket // nil: none
 	gate     *gate.Gate
 	listener net.Listener
 	server   *server.Server
@@ -78,7 +79,7 @@ func (i *instance) read(old *settings) (*settings, error) {
 		}
 		flags.Values = flags.With("listen", listenOf(i.passed))
 	}
-	for _, name := range []string{"listen", "runtime"} {
+	for _, name := range []string{"listen", "runtime", "docker-socket"} {
 		if old == nil || old.flags.Text(name) == flags.Text(name) {
 			continue
 		}
@@ -156,6 +157,9 @@ func (i *instance) open(ctx context.Context) (err error) {
 		OpenSandbox: opensandbox.New(i.service, &opensandbox.Options{Log: i.log}),
 		E2B:         e2b.New(i.service, i.site.keys != nil, &e2b.Options{Log: i.log}),
 	})
+	if i.docker, err = i.openDocker(ctx); err != nil {
+		return err
+	}
 	i.keep(ctx, pool)
 	return nil
 }
@@ -242,9 +246,9 @@ func (i *instance) close() {
 		i.agents.Close()
 		i.swerex.Close()
 	}
-	var err error
+	err := i.docker.close()
 	if i.service != nil {
-		err = i.service.Close()
+		err = errors.Join(err, i.service.Close())
 	}
 	if err = errors.Join(err, i.null.Close()); err != nil {
 		i.log.Warn("the service has not ended in good order", "error", err.Error())

@@ -1,0 +1,104 @@
+package engineapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"wolffia/runtime"
+)
+
+// harmless are values of fields that nothing here has: they ask for what is so anyway.
+var harmless = map[string][]string{
+	"RestartPolicy": {
+		`{"Name":"no","MaximumRetryCount":0}`, `{"Name":"no"}`,
+		`{"MaximumRetryCount":0,"Name":"no"}`,
+	},
+	"MemorySwappiness": {"-1"},
+	"LogConfig": {
+		`{"Type":"json-file","Config":{}}`, `{"Type":"json-file"}`,
+		`{"Config":{},"Type":"json-file"}`,
+	},
+	"IpcMode":      {`"private"`},
+	"CgroupnsMode": {`"private"`},
+	"Isolation":    {`"default"`},
+}
+
+// decode decodes JSON into to. A field that to does not have must be empty, or harmless: what a
+// client asks for is never dropped.
+func decode(b []byte, to any) error {
+	var all map[string]json.RawMessage
+	err := json.Unmarshal(b, &all)
+	if err == nil {
+		err = json.Unmarshal(b, to)
+	}
+	if err != nil {
+		return runtime.Errorf(runtime.ErrInvalid, "the request's body: %w", err)
+	}
+	return leftover("", all, reflect.TypeOf(to).Elem())
+}
+
+// leftover returns an error for the first field that a type does not have.
+func leftover(place string, all map[string]json.RawMessage, t reflect.Type) error {
+	known := map[string]reflect.Type{}
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" {
+			name = f.Name
+		}
+		known[strings.ToLower(name)] = f.Type
+	}
+	for _, k := range slices.Sorted(maps.Keys(all)) {
+		of, has := known[strings.ToLower(k)]
+		switch {
+		case has && of.Kind() == reflect.Struct:
+			var inner map[string]json.RawMessage
+			if json.Unmarshal(all[k], &inner) == nil {
+				if err := leftover(place+k+".", inner, of); err != nil {
+					return err
+				}
+			}
+		case has:
+		default:
+			var v any
+			if err := json.Unmarshal(all[k], &v); err != nil || !isEmpty(v) && !slices.Contains(harmless[k],
+				compact(all[k])) {
+				return runtime.Errorf(runtime.ErrUnsupported,
+					"%s%s: wolffia does not have this option of docker's: leave it out", place, k)
+			}
+		}
+	}
+	return nil
+}
+
+func compact(b []byte) string {
+	var out bytes.Buffer
+	_ = json.Compact(&out, b) // it was decoded
+	return out.String()
+}
+
+// isEmpty reports whether a value asks for nothing.
+func isEmpty(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case bool:
+		return !v
+	case float64:
+		return v == 0
+	case string:
+		return v == ""
+	case []any:
+		return !slices.ContainsFunc(v, func(one any) bool { return !isEmpty(one) })
+	case map[string]any:
+		for _, one := range v {
+			if !isEmpty(one) {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,389 @@
+// Package engineapi serves a part of version 1.41 of Docker's Engine API over containers that are
+// sandboxes.
+//
+// Source: docs.docker.com/reference/api/engine/version/v1.41. What is not a part answers with
+// status 501.
+package engineapi
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"wolffia/image/store"
+	"wolffia/ops/stream"
+	"wolffia/runtime"
+	"wolffia/service"
+	"wolffia/service/container"
+	"wolffia/service/container/view"
+	"wolffia/service/gate"
+)
+
+// A BuildRequest is what an image is made of.
+type BuildRequest struct {
+	Dir     string // the context
+	File    string // the Dockerfile, below Dir
+	Names   []string
+	Args    map[string]string
+	Target  string
+	NoCache bool
+	Pull    bool
+}
+
+// Options are a handler's options.
+type Options struct {
+	Images  *store.Store
+	Version string       // of wolffia
+	Log     *slog.Logger // nil: none
+	// Pull gets an image, as the service's flags permit it.
+	Pull func(ctx context.Context, name string) error
+	// Build makes an image, writes its progress to w, and returns its id.
+	Build func(ctx context.Context, q *BuildRequest, w io.Writer) (id string, err error)
+	// Temp is a directory for the contexts of builds.
+	Temp string
+}
+
+// bodyLimit is how long each part of a request's body may take to arrive.
+const bodyLimit = time.Minute
+
+// A Handler is the [http.Handler] of the API. All requests act for one caller, who may use all
+// containers: the listener must admit no other. It is safe for concurrent use.
+type Handler struct {
+	opts   Options
+	engine *container.Engine
+	log    *slog.Logger
+	ctx    context.Context // until Close
+	cancel context.CancelFunc
+
+	mu    sync.Mutex
+	execs map[string]*execution // guarded by mu
+	order []string              // of execs
+}
+
+// New returns a handler over an engine. The caller closes it before the engine.
+func New(engine *container.Engine, opts *Options) *Handler {
+	h := &Handler{
+		opts: *opts, engine: engine, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
+		execs: map[string]*execution{},
+	}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	return h
+}
+
+// Close ends the requests that run, and the commands that they have begun.
+func (h *Handler) Close() { h.cancel() }
+
+// caller is who calls.
+var caller = service.Caller{All: true}
+
+// A request is one call.
+type request struct {
+	*http.Request
+	w     http.ResponseWriter
+	query url.Values
+	ref   string // of a container, an image or an exec
+}
+
+// truth returns a parameter that is true or false.
+func (r *request) truth(name string) bool {
+	v := r.query.Get(name)
+	return v != "" && v != "0" && v != "false" && v != "False"
+}
+
+// A call answers a request: with what it returns as JSON, with 204 if that is nil, or by itself if
+// it is done.
+type call func(h *Handler, ctx context.Context, r *request) (any, error)
+
+// done says that a call has answered by itself.
+type done struct{}
+
+// created is a reply with status 201.
+type created struct{ any }
+
+// calls are the calls by method and path, in which * is a reference.
+var calls = map[string]call{
+	"GET _ping": ping, "HEAD _ping": ping, "GET version": version, "GET info": info, "GET events": events,
+	"POST auth":           auth,
+	"GET containers/json": listContainers, "POST containers/create": createContainer,
+	"GET containers/*/json":   inspectContainer,
+	"POST containers/*/start": startContainer, "POST containers/*/stop": stopContainer,
+	"POST containers/*/restart": restartContainer,
+	"POST containers/*/kill":    killContainer, "POST containers/*/wait": waitContainer,
+	"POST containers/*/resize": resizeContainer,
+	"POST containers/*/attach": attachContainer, "GET containers/*/logs": containerLogs,
+	"DELETE containers/*":      removeContainer,
+	"GET containers/*/archive": getArchive, "HEAD containers/*/archive": statArchive,
+	"PUT containers/*/archive": putArchive,
+	"POST containers/*/exec":   createExec, "POST exec/*/start": startExec, "GET exec/*/json": inspectExec,
+	"POST exec/*/resize": resizeExec,
+	"GET images/json":    listImages, "POST images/create": pullImage, "GET images/*/json": inspectImage,
+	"DELETE images/*":   removeImage,
+	"POST images/*/tag": tagImage, "POST build": build,
+}
+
+var versionOf = regexp.MustCompile(`^/v1\.[0-9]{1,3}/`)
+
+// find returns the call of a request, by what is before and behind the reference.
+func find(method, path string) (c call, pattern, ref string) {
+	path = strings.Trim(versionOf.ReplaceAllString(path, "/"), "/")
+	pattern = method + " " + path
+	if c := calls[pattern]; c != nil {
+		return c, pattern, ""
+	}
+	first, rest, _ := strings.Cut(path, "/")
+	if at := strings.LastIndex(rest, "/"); at > 0 { // the names of images have slashes
+		pattern = method + " " + first + "/*" + rest[at:]
+		if c := calls[pattern]; c != nil {
+			return c, pattern, rest[:at]
+		}
+	}
+	pattern = method + " " + first + "/*"
+	if c := calls[pattern]; c != nil && rest != "" {
+		return c, pattern, rest
+	}
+	return nil, "", ""
+}
+
+// ServeHTTP implements [http.Handler].
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	begin := time.Now()
+	w.Header().Set("Api-Version", view.APIVersion)
+	w.Header().Set("Ostype", "linux")
+	w.Header().Set("Server", "Docker/"+h.opts.Version+" (wolffia)")
+	c, pattern, ref := find(r.Method, r.URL.Path)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(h.ctx, cancel)()
+	q, err := gate.Query(r)
+	var reply any
+	switch {
+	case err != nil:
+	case c == nil:
+		err = runtime.Errorf(runtime.ErrUnsupported,
+			"%s %.200s: wolffia does not have this call of docker's API", r.Method, r.URL.Path)
+	default:
+		r.Body = &stream.Body{ReadCloser: r.Body, Control: http.NewResponseController(w), Limit: bodyLimit}
+		reply, err = c(h, ctx, &request{r, w, q, ref})
+	}
+	status := http.StatusOK
+	switch {
+	case err != nil:
+		status = h.fail(w, pattern, err)
+	case reply == nil:
+		status = http.StatusNoContent
+		w.WriteHeader(status)
+	default:
+		switch v := reply.(type) {
+		case done:
+		case created:
+			status = http.StatusCreated
+			writeJSON(w, status, v.any)
+		default:
+			writeJSON(w, status, v)
+		}
+	}
+	h.log.Info("docker", "call", pattern, "status", status, "durationMs", time.Since(begin).Milliseconds())
+}
+
+// statusNotModified is docker's status for a container that is in the state that it is to get.
+var errNotModified = errors.New("not modified")
+
+// fail answers with an error, in docker's form.
+func (h *Handler) fail(w http.ResponseWriter, pattern string, err error) (status int) {
+	text := err.Error()
+	s, known := gate.StatusOf(err)
+	status = s.HTTP
+	switch {
+	case errors.Is(err, errNotModified):
+		w.WriteHeader(http.StatusNotModified)
+		return http.StatusNotModified
+	case !known:
+		h.log.Error("a request failed", "call", pattern, "error", text)
+		status, text = http.StatusInternalServerError, "internal error: see the service's log"
+	case container.StartCode(err) != 125: // docker's command line takes the exit code from the text
+		status = http.StatusBadRequest
+	case s.HTTP == gate.StatusCanceled:
+		status = http.StatusServiceUnavailable
+	}
+	writeJSON(w, status, map[string]string{"message": text})
+	return status
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	text, err := json.Marshal(v)
+	if err != nil { // a bug
+		status, text = http.StatusInternalServerError, []byte(`{"message":"internal error"}`)
+	}
+	stream.Patience(w, bodyLimit)
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(status)
+	_, _ = w.Write(text)
+}
+
+// maxBody is the largest body of JSON, in bytes.
+const maxBody = 1 << 20
+
+// read reads a body of JSON; an empty one is {}.
+func (r *request) read() ([]byte, error) {
+	b, err := io.ReadAll(http.MaxBytesReader(r.w, r.Body, maxBody))
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "the request's body: %w", err)
+	}
+	if len(b) == 0 {
+		b = []byte("{}")
+	}
+	return b, nil
+}
+
+// decode reads a body of JSON into to. What a caller sets that to does not have is an error.
+func (r *request) decode(to any) error {
+	b, err := r.read()
+	if err == nil {
+		err = decode(b, to)
+	}
+	return err
+}
+
+// get returns the container of a request.
+func (h *Handler) get(ctx context.Context, r *request) (*container.Container, error) {
+	return h.engine.Get(ctx, caller, r.ref)
+}
+
+func ping(_ *Handler, _ context.Context, r *request) (any, error) {
+	r.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	r.w.Header().Set("Cache-Control", "no-cache, no-store, must-revalidate")
+	r.w.Header().Set("Docker-Experimental", "false")
+	r.w.Header().Set("Builder-Version", "1") // the classic builder, which sends its context as tar
+	_, _ = io.WriteString(r.w, "OK")
+	return done{}, nil
+}
+
+func version(h *Handler, _ context.Context, _ *request) (any, error) {
+	return view.Version(h.opts.Version), nil
+}
+
+func info(h *Handler, ctx context.Context, _ *request) (any, error) {
+	return view.Info(ctx, h.engine, caller, h.opts.Version)
+}
+
+func auth(*Handler, context.Context, *request) (any, error) {
+	return nil, runtime.Errorf(runtime.ErrUnsupported,
+		"docker login: the service pulls with its own user's credentials: docker login there, without DOCKER_HOST")
+}
+
+// filters reads the conditions of a list.
+func (r *request) filters() (view.Filter, error) {
+	text := r.query.Get("filters")
+	if text == "" {
+		return view.Filter{}, nil
+	}
+	f := view.Filter{}
+	if json.Unmarshal([]byte(text), (*map[string][]string)(&f)) == nil {
+		return f, nil
+	}
+	var sets map[string]map[string]bool
+	if err := json.Unmarshal([]byte(text), &sets); err != nil {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "filters: %w", err)
+	}
+	f = view.Filter{}
+	for k, values := range sets {
+		for v, is := range values {
+			if is {
+				f[k] = append(f[k], v)
+			}
+		}
+	}
+	return f, nil
+}
+
+// events sends the changes of containers, as they happen.
+func events(h *Handler, ctx context.Context, r *request) (any, error) {
+	by, err := r.filters()
+	if err != nil {
+		return nil, err
+	}
+	for k := range by {
+		if k != "type" && k != "event" && k != "container" && k != "label" && k != "image" {
+			return nil, runtime.Errorf(runtime.ErrUnsupported, "invalid filter '%s'", k)
+		}
+	}
+	if r.query.Get("since") != "" {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "events since a time: past events are not kept")
+	}
+	if until := r.query.Get("until"); until != "" {
+		seconds, err := strconv.ParseFloat(until, 64)
+		if err != nil {
+			return nil, runtime.Errorf(runtime.ErrInvalid, "until: %w", err)
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, time.UnixMilli(int64(seconds*1000)))
+		defer cancel()
+	}
+	out := newLines(r.w)
+	return done{}, h.engine.Events(ctx, func(e *container.Event) error {
+		if !matches(by, e) {
+			return nil
+		}
+		return out.send(map[string]any{
+			"status": e.Action, "id": e.ID, "from": e.Image, "Type": "container", "Action": e.Action,
+			"scope": "local",
+			"Actor": map[string]any{"ID": e.ID, "Attributes": e.Attributes}, "time": e.Time.Unix(),
+			"timeNano": e.Time.UnixNano(),
+		})
+	})
+}
+
+// matches reports whether a client wants an event.
+func matches(by view.Filter, e *container.Event) bool {
+	for k, values := range by {
+		found := false
+		for _, v := range values {
+			name, value, _ := strings.Cut(v, "=")
+			found = found || k == "type" && v == "container" || k == "event" && v == e.Action || k == "image" &&
+				v == e.Image ||
+				k == "container" && (v == e.Attributes["name"] || v != "" && strings.HasPrefix(e.ID, v)) ||
+				k == "label" && e.Attributes[name] == value
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+// lines send JSON values, each at once.
+type lines struct {
+	w     http.ResponseWriter
+	begun bool
+}
+
+func newLines(w http.ResponseWriter) *lines {
+	l := &lines{w: &stream.Patient{ResponseWriter: w, Limit: bodyLimit}}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	_ = http.NewResponseController(w).Flush()
+	return l
+}
+
+func (l *lines) send(v any) error {
+	if err := json.NewEncoder(l.w).Encode(v); err != nil {
+		return err
+	}
+	return http.NewResponseController(l.w).Flush()
+}
+
+// fail ends the values with an error, as docker does for what has begun.
+func (l *lines) fail(err error) {
+	_ = l.send(map[string]any{"errorDetail": map[string]string{"message": err.Error()}, "error": err.Error()})
+}

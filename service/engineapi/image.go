@@ -1,0 +1,281 @@
+package engineapi
+
+import (
+	"archive/tar"
+	"bufio"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"wolffia/image/store"
+	"wolffia/internal/sys/rmtree"
+	"wolffia/runtime"
+	"wolffia/service/container/view"
+)
+
+func listImages(h *Handler, _ context.Context, r *request) (any, error) {
+	by, err := r.filters()
+	if err != nil {
+		return nil, err
+	}
+	for k := range by {
+		if k != "reference" && k != "dangling" {
+			return nil, runtime.Errorf(runtime.ErrUnsupported, "invalid filter '%s'", k)
+		}
+	}
+	list, err := h.engine.Images(r.truth("all"))
+	if err != nil {
+		return nil, err
+	}
+	all := []view.Object{}
+	for _, i := range list {
+		if view.HasImage(by, i) {
+			all = append(all, view.SummarizeImage(i))
+		}
+	}
+	return all, nil
+}
+
+func inspectImage(h *Handler, _ context.Context, r *request) (any, error) {
+	i, err := h.engine.Image(r.ref)
+	if err != nil {
+		return nil, err
+	}
+	return view.InspectImage(i), nil
+}
+
+func removeImage(h *Handler, ctx context.Context, r *request) (any, error) {
+	if err := h.engine.RemoveImage(ctx, r.ref); err != nil {
+		return nil, err
+	}
+	return []map[string]string{{"Untagged": r.ref}}, nil
+}
+
+func tagImage(h *Handler, ctx context.Context, r *request) (any, error) {
+	name := r.query.Get("repo")
+	if tag := r.query.Get("tag"); tag != "" {
+		name += ":" + tag
+	}
+	return created{map[string]string{}}, h.engine.TagImage(ctx, r.ref, name)
+}
+
+// checkCredentials refuses a client's credentials of a registry.
+func checkCredentials(header string) error {
+	text, err := base64.URLEncoding.DecodeString(header)
+	if err != nil {
+		text, _ = base64.RawURLEncoding.DecodeString(header)
+	}
+	var given struct {
+		Username, Password, Auth, IdentityToken, RegistryToken string
+	}
+	if len(text) > 0 && json.Unmarshal(text, &given) == nil &&
+		given.Username+given.Password+given.Auth+given.IdentityToken+given.RegistryToken != "" {
+		return runtime.Errorf(runtime.ErrUnsupported,
+			"the service pulls with its own user's credentials, and takes no others: docker login there, without DOCKER_HOST")
+	}
+	return nil
+}
+
+func pullImage(h *Handler, ctx context.Context, r *request) (any, error) {
+	name, tag := r.query.Get("fromImage"), r.query.Get("tag")
+	switch {
+	case name == "":
+		return nil, runtime.Errorf(runtime.ErrUnsupported,
+			"docker import does not exist here: wolffia image import reads archives")
+	case strings.HasPrefix(tag, "sha256:"):
+		name += "@" + tag
+	case tag != "":
+		name += ":" + tag
+	}
+	if err := checkCredentials(r.Header.Get("X-Registry-Auth")); err != nil {
+		return nil, err
+	}
+	out := newLines(r.w)
+	_ = out.send(map[string]string{"status": "Pulling from " + name, "id": tag})
+	if err := h.opts.Pull(ctx, name); err != nil {
+		out.fail(err)
+		return done{}, nil
+	}
+	_ = out.send(map[string]string{"status": "Status: Image is up to date for " + name})
+	return done{}, nil
+}
+
+// maxContext is the largest context of a build, in bytes; maxFiles how many files it has at most.
+const (
+	maxContext = 8 << 30
+	maxFiles   = 1_000_000
+)
+
+func build(h *Handler, ctx context.Context, r *request) (any, error) {
+	for name, values := range r.query {
+		switch name {
+		case "t", "dockerfile", "buildargs", "nocache", "pull", "target", "q", "rm", "forcerm", "version",
+			"labels", "cachefrom", "ulimits":
+			if name == "labels" || name == "cachefrom" || name == "ulimits" {
+				if v := values[0]; v != "" && v != "{}" && v != "[]" && v != "null" {
+					return nil, runtime.Errorf(runtime.ErrUnsupported,
+						"build: %s: wolffia does not have this option of docker's", name)
+				}
+			}
+		default:
+			if v := values[0]; v != "" && v != "0" && v != "default" && v != "null" &&
+				!(name == "networkmode" && v == "none") {
+				return nil, runtime.Errorf(runtime.ErrUnsupported,
+					"build: %s: wolffia does not have this option of docker's", name)
+			}
+		}
+	}
+	q := &BuildRequest{Target: r.query.Get("target"), NoCache: r.truth("nocache"), Pull: r.truth("pull")}
+	var args map[string]*string
+	if text := r.query.Get("buildargs"); text != "" {
+		if err := json.Unmarshal([]byte(text), &args); err != nil {
+			return nil, runtime.Errorf(runtime.ErrInvalid, "buildargs: %w", err)
+		}
+	}
+	q.Args = map[string]string{}
+	for k, v := range args {
+		if v != nil {
+			q.Args[k] = *v
+		}
+	}
+	for _, t := range r.query["t"] {
+		if t == "" {
+			continue
+		}
+		name, err := store.Canonical(t)
+		if err != nil {
+			return nil, err
+		}
+		q.Names = append(q.Names, name)
+	}
+	if err := os.MkdirAll(h.opts.Temp, 0o700); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(h.opts.Temp, "build-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err := rmtree.RemovePath(h.opts.Temp, filepath.Base(dir)); err != nil {
+			h.log.Warn("the context of a build cannot be removed", "dir", dir, "error", err.Error())
+		}
+	}()
+	if err := unpack(dir, r.Body); err != nil {
+		return nil, err
+	}
+	file := r.query.Get("dockerfile")
+	if file == "" {
+		file = "Dockerfile"
+	}
+	if q.Dir = dir; !filepath.IsLocal(file) {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "dockerfile %q: it must be in the context", file)
+	}
+	q.File = filepath.Join(dir, file)
+	out := newLines(r.w)
+	progress := io.Writer(&progressLines{out})
+	if r.truth("q") {
+		progress = io.Discard
+	}
+	id, err := h.opts.Build(ctx, q, progress)
+	if err != nil {
+		out.fail(err)
+		return done{}, nil
+	}
+	_ = out.send(map[string]any{"aux": map[string]string{"ID": id}})
+	if r.truth("q") {
+		_ = out.send(map[string]string{"stream": id + "\n"})
+		return done{}, nil
+	}
+	_ = out.send(map[string]string{"stream": "Successfully built " + store.Short(id) + "\n"})
+	for _, t := range r.query["t"] {
+		_ = out.send(map[string]string{"stream": "Successfully tagged " + t + "\n"})
+	}
+	return done{}, nil
+}
+
+// progressLines are the progress of a build.
+type progressLines struct{ out *lines }
+
+func (p *progressLines) Write(b []byte) (int, error) {
+	return len(b), p.out.send(map[string]string{"stream": string(b)})
+}
+
+// unpack unpacks the context of a build, which may be compressed, in a directory, and nothing
+// outside of it.
+func unpack(dir string, r io.Reader) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	buffered := bufio.NewReader(&io.LimitedReader{R: r, N: maxContext})
+	r = buffered
+	if magic, _ := buffered.Peek(2); string(magic) == "\x1f\x8b" {
+		if r, err = gzip.NewReader(buffered); err != nil {
+			return runtime.Errorf(runtime.ErrInvalid, "the build's context: %w", err)
+		}
+	}
+	archive, size := tar.NewReader(r), int64(0)
+	for n := 0; ; n++ {
+		head, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			if size += max(0, head.Size); n == maxFiles || size > maxContext {
+				err = errors.New("it is too large")
+			} else {
+				err = unpackOne(root, head, archive)
+			}
+		}
+		if err != nil {
+			return runtime.Errorf(runtime.ErrInvalid, "the build's context: %w", err)
+		}
+	}
+}
+
+func unpackOne(root *os.Root, h *tar.Header, r io.Reader) error {
+	name := filepath.Clean(h.Name)
+	mode := h.FileInfo().Mode().Perm()
+	if name == "." {
+		return nil
+	}
+	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	switch h.Typeflag {
+	case tar.TypeDir:
+		if err := root.Mkdir(name, mode|0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return nil
+	case tar.TypeReg:
+		f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode|0o600)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(f, r) //nolint:gosec // the reader is limited
+		err = errors.Join(err, f.Close())
+		if err == nil {
+			err = root.Chmod(name, mode|0o400)
+		}
+		if err == nil {
+			err = root.Chtimes(name, h.ModTime, h.ModTime)
+		}
+		return err
+	case tar.TypeSymlink:
+		return root.Symlink(h.Linkname, name)
+	case tar.TypeLink:
+		return root.Link(filepath.Clean(h.Linkname), name)
+	case tar.TypeXGlobalHeader:
+		return nil
+	}
+	return errors.New(h.Name + ": it is not a file, directory or link")
+}

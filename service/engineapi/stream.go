@@ -1,0 +1,184 @@
+package engineapi
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"wolffia/runtime"
+	"wolffia/service/container"
+)
+
+// rawStream is docker's type of a stream of output.
+const rawStream = "application/vnd.docker.raw-stream"
+
+// A mux puts two streams into one, as docker does: each piece has a header of eight bytes, of which
+// the first is the stream and the last four are the piece's length.
+type mux struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// stream returns the writer of a stream: 1 is standard output, 2 standard error.
+func (m *mux) stream(n byte) io.Writer { return &muxed{m, n} }
+
+type muxed struct {
+	*mux
+	n byte
+}
+
+func (m *muxed) Write(b []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	head := binary.BigEndian.AppendUint32([]byte{m.n, 0, 0, 0}, uint32(len(b))) //nolint:gosec // pieces are short
+	if _, err := m.w.Write(append(head, b...)); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// sight returns where the output goes that a request asks for.
+func (r *request) sight(w io.Writer, tty bool) *container.Sight {
+	if tty {
+		return &container.Sight{Stdout: w, Tail: -1}
+	}
+	s, m := &container.Sight{Tail: -1}, &mux{w: w}
+	if r.truth("stdout") {
+		s.Stdout = m.stream(1)
+	}
+	if r.truth("stderr") {
+		s.Stderr = m.stream(2)
+	}
+	return s
+}
+
+// A flushing sends what is written at once.
+type flushing struct{ http.ResponseWriter }
+
+func (f flushing) Write(b []byte) (int, error) {
+	n, err := f.ResponseWriter.Write(b)
+	if err == nil {
+		err = http.NewResponseController(f.ResponseWriter).Flush()
+	}
+	return n, err
+}
+
+func containerLogs(h *Handler, ctx context.Context, r *request) (any, error) {
+	for _, name := range []string{"timestamps", "since", "until"} {
+		if r.truth(name) {
+			return nil, runtime.Errorf(runtime.ErrUnsupported,
+				"logs: %s: it is not known when a line was written", name)
+		}
+	}
+	if !r.truth("stdout") && !r.truth("stderr") {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "Bad parameters: you must choose at least one stream")
+	}
+	c, err := h.get(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	late := &lateHeader{w: r.w}
+	s := r.sight(late, c.Tty)
+	s.Past, s.Follow = true, r.truth("follow")
+	if tail := r.query.Get("tail"); tail != "" && tail != "all" {
+		if s.Tail, err = strconv.Atoi(tail); err != nil {
+			s.Tail = -1 // as docker
+		}
+	}
+	if s.Follow {
+		late.begin()
+	}
+	if err := h.engine.Logs(ctx, caller, c, s); err != nil && !late.begun {
+		return nil, err
+	}
+	late.begin()
+	return done{}, nil
+}
+
+// A lateHeader begins the reply with the first output, so that an error before can be told.
+type lateHeader struct {
+	w     http.ResponseWriter
+	begun bool
+}
+
+func (l *lateHeader) begin() {
+	if !l.begun {
+		l.begun = true
+		l.w.Header().Set("Content-Type", rawStream)
+		l.w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(l.w).Flush()
+	}
+}
+
+func (l *lateHeader) Write(b []byte) (int, error) {
+	l.begin()
+	return flushing{l.w}.Write(b)
+}
+
+// A hijacked connection is the client's two streams.
+type hijacked struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+// Read implements [io.Reader].
+func (c *hijacked) Read(b []byte) (int, error) { return c.in.Read(b) }
+
+// hijack takes the connection of a request over, and ends it with ctx.
+func (r *request) hijack(ctx context.Context) (*hijacked, func(), error) {
+	conn, both, err := http.NewResponseController(r.w).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	head := "HTTP/1.1 200 OK\r\nContent-Type: " + rawStream + "\r\n\r\n"
+	if strings.EqualFold(r.Header.Get("Upgrade"), "tcp") {
+		head = "HTTP/1.1 101 UPGRADED\r\nContent-Type: " + rawStream + "\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
+	}
+	if _, err := io.WriteString(conn, head); err != nil {
+		_ = conn.Close()
+		return nil, nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	return &hijacked{conn, both.Reader}, func() {
+		stop()
+		if half, is := conn.(interface{ CloseWrite() error }); is { // what was sent is read first
+			_ = half.CloseWrite()
+		}
+		_ = conn.Close()
+	}, nil
+}
+
+func attachContainer(h *Handler, _ context.Context, r *request) (any, error) {
+	ctx, cancel := context.WithCancel(h.ctx) // that of the request ends with its connection's takeover
+	defer cancel()
+	c, err := h.get(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if !r.truth("stream") {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "attach without stream: ask for the logs")
+	}
+	a := h.engine.Attach(caller, c, r.truth("logs"))
+	conn, end, err := r.hijack(ctx)
+	if err != nil {
+		a.Leave()
+		return nil, err
+	}
+	defer end()
+	s := r.sight(conn, c.Tty)
+	s.Past, s.Follow = r.truth("logs"), true
+	var stdin io.Reader
+	if r.truth("stdin") {
+		stdin = conn
+	}
+	if err := a.Serve(ctx, stdin, s); err != nil {
+		h.log.Info("an attached client has left", "error", err.Error())
+	}
+	return done{}, nil
+}
