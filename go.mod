@@ -3,6 +3,7 @@ module wolffia
 go 1.26.0
 
 require (
+	connectrpc.com/connect v1.21.1
 	github.com/bmatcuk/doublestar/v4 v4.10.4
 	github.com/coder/websocket v1.8.15
 	github.com/containerd/errdefs v1.0.0

@@ -47,6 +47,11 @@ func (i *Inside) DialPort(ctx context.Context, port int) (net.Conn, error) {
 	return i.service.rt.DialPort(ctx, i.box.ID, port)
 }
 
+// StartProcess starts a program with arguments, without a shell, as [runtime.Executor] says.
+func (i *Inside) StartProcess(ctx context.Context, cmd *runtime.Command) (runtime.Process, error) {
+	return i.service.rt.StartProcess(ctx, i.box.ID, cmd)
+}
+
 // A Command is a command that its caller reads the output of. The caller closes it, which
 // ends it if it runs.
 type Command struct {

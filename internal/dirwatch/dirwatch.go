@@ -30,8 +30,8 @@ const (
 	Changed = "chmod"
 )
 
-// ErrLost is the error for events that the kernel has dropped, or more directories than are watched: an unknown number of
-// events is missing.
+// ErrLost is the error for events that the kernel has dropped, or more directories than are
+// watched: an unknown number of events is missing.
 var ErrLost = errors.New("events were lost")
 
 // A Refusal says why a directory cannot be watched.
@@ -42,11 +42,13 @@ func (r Refusal) Error() string { return string(r) }
 // maxDirs is how many directories are watched.
 const maxDirs = 8192
 
-// remote has the magic numbers of file systems whose servers change files without an event: NFS, CIFS, SMB (statfs(2)).
+// remote has the magic numbers of file systems whose servers change files without an event: NFS,
+// CIFS, SMB (statfs(2)).
 var remote = map[uint32]bool{unix.NFS_SUPER_MAGIC: true, 0xff534d42: true, unix.SMB_SUPER_MAGIC: true, 0xfe534d42: true}
 
 // wanted are the events of inotify(7) that are reported.
-const wanted = unix.IN_CREATE | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO |
+const wanted = unix.IN_CREATE | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_DELETE |
+	unix.IN_MOVED_FROM | unix.IN_MOVED_TO |
 	unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR | unix.IN_EXCL_UNLINK
 
 // A Watcher watches a directory. It is for one goroutine, but for Close.
@@ -59,8 +61,8 @@ type Watcher struct {
 	dirs  map[int32]string // names relative to dir, by descriptor
 }
 
-// New watches a directory and, with below, those below it, also later ones. It refuses network file systems, unless
-// anywhere is set. The caller closes the Watcher.
+// New watches a directory and, with below, those below it, also later ones. It refuses network file
+// systems, unless anywhere is set. The caller closes the Watcher.
 func New(dir string, below, anywhere bool) (*Watcher, error) {
 	st, err := os.Stat(dir)
 	switch {
@@ -74,13 +76,15 @@ func New(dir string, below, anywhere bool) (*Watcher, error) {
 		return nil, &fs.PathError{Op: "statfs", Path: dir, Err: err}
 	}
 	if remote[uint32(of.Type)] && !anywhere {
-		return nil, Refusal(fmt.Sprintf("%q: on a network file system, which does not report the changes of others", dir))
+		return nil, Refusal(fmt.Sprintf("%q: a network file system, which does not report changes of others", dir))
 	}
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
-		return nil, Refusal(fmt.Sprintf("inotify: %v: the user has too many watchers (fs.inotify.max_user_instances)", err))
+		const why = "inotify: %v: the user has too many watchers (fs.inotify.max_user_instances)"
+		return nil, Refusal(fmt.Sprintf(why, err))
 	}
-	w := &Watcher{dir: dir, below: below, file: os.NewFile(uintptr(fd), "inotify"), fd: fd, buf: make([]byte, 64<<10), dirs: map[int32]string{}}
+	w := &Watcher{dir: dir, below: below, fd: fd, buf: make([]byte, 64<<10), dirs: map[int32]string{}}
+	w.file = os.NewFile(uintptr(fd), "inotify")
 	if err := w.add(".", nil); err != nil {
 		return nil, errors.Join(err, w.file.Close())
 	}
@@ -103,8 +107,8 @@ func (w *Watcher) Next() ([]Event, error) {
 	}
 }
 
-// add watches a directory, and those below it, and calls found, if it is not nil, with the names that are below. A
-// directory that has gone, or may not be read, is left out, but the first one.
+// add watches a directory, and those below it, and calls found, if it is not nil, with the names
+// that are below. A directory that has gone, or may not be read, is left out, but the first one.
 func (w *Watcher) add(name string, found func(name string)) error {
 	full := filepath.Join(w.dir, name)
 	if len(w.dirs) >= maxDirs {

@@ -52,7 +52,8 @@ func (i *Info) complete(prefix string) {
 	}
 }
 
-// The most that is read of a file's attributes, in bytes: of names, which is XATTR_LIST_MAX, and of values.
+// The most that is read of a file's attributes, in bytes: of names, which is XATTR_LIST_MAX, and of
+// values.
 const (
 	maxNames  = 64 << 10
 	maxValues = 4 << 10

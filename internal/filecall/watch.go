@@ -8,7 +8,8 @@ import (
 	"wolffia/internal/dirwatch"
 )
 
-// maxEvents is how many events a frame has: with all that is said of each it is not larger than MaxEvents.
+// maxEvents is how many events a frame has: with all that is said of each it is not larger than
+// MaxEvents.
 const maxEvents = 256
 
 // watch watches until out fails, or the process is ended.

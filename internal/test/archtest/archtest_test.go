@@ -52,7 +52,7 @@ var allow = map[string][]string{
 	"service/container":                 {"image/store", "internal/excerpt", "internal/filecall", "internal/fileclient", "internal/sys/proc", "ops", "runtime", "runtime/launch", "service"},
 	"service/engineapi":                 {"image/store", "internal/sys/rmtree", "ops", "ops/stream", "runtime", "service", "service/container", "service/container/view", "service/gate"},
 	"service/swerex":                    {"ops", "ops/stream", "runtime", "service", "service/gate", "internal/filecall"},
-	"service/e2b/envd":                  {"ops", "ops/stream", "runtime", "service", "service/gate", "internal/filecall", "internal/fileclient"},
+	"service/e2b/envd":                  {"ops", "ops/stream", "runtime", "service", "service/gate", "internal/dirwatch", "internal/filecall", "internal/fileclient"},
 	"service/server":                    {"fields", "network", "ops", "ops/stream", "runtime", "service", "service/gate", "service/registry", "internal/sys/filelock", "internal/jsontext", "internal/openapi", "service/meter"},
 	"image":                             {"network", "runtime", "image/store", "image/maker", "internal/image/dockerparse", "internal/image/layers", "internal/image/recipe", "internal/sys/overlay", "internal/sys/rmtree", "internal/sys/step"},
 	"cmd/wolffia/internal/build":        {"cmd/wolffia/internal/attach", "cmd/wolffia/internal/console", "cmd/wolffia/internal/hint", "internal/excerpt", "cmd/wolffia/internal/host", "cmd/wolffia/internal/sandboxflags", "image/maker", "image/store", "internal/image/dockerfile", "internal/sys/beneath", "internal/sys/rmtree", "internal/sys/userns", "local", "runtime"},
@@ -235,6 +235,7 @@ var home = map[string]string{
 	"github.com/distribution/reference":               "keeper/engine",
 	"github.com/modelcontextprotocol/go-sdk":          "mcp",
 	"github.com/coder/websocket":                      "service/opensandbox",
+	"connectrpc.com/connect":                          "service/e2b/envd",
 	"github.com/bmatcuk/doublestar/v4":                "internal/filecall",
 }
 

@@ -1,0 +1,268 @@
+package envd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"connectrpc.com/connect"
+
+	"wolffia/runtime"
+)
+
+// The messages of process.Process. Of those with pointers one is set.
+type (
+	processConfig struct {
+		Cmd  string            `json:"cmd"`
+		Args []string          `json:"args,omitempty"`
+		Envs map[string]string `json:"envs,omitempty"`
+		Cwd  string            `json:"cwd,omitempty"`
+	}
+	ptySize struct {
+		Size struct {
+			Cols number `json:"cols"`
+			Rows number `json:"rows"`
+		} `json:"size"`
+	}
+	startRequest struct {
+		Process processConfig `json:"process"`
+		PTY     *ptySize      `json:"pty"`
+		Tag     *string       `json:"tag"`
+		Stdin   *bool         `json:"stdin"`
+	}
+	processReply struct {
+		Event processEvent `json:"event"`
+	}
+	processEvent struct {
+		Start     *startEvent `json:"start,omitempty"`
+		Data      *dataEvent  `json:"data,omitempty"`
+		End       *endEvent   `json:"end,omitempty"`
+		Keepalive *empty      `json:"keepalive,omitempty"`
+	}
+	startEvent struct {
+		PID number `json:"pid"`
+	}
+	dataEvent struct {
+		Stdout []byte `json:"stdout,omitempty"`
+		Stderr []byte `json:"stderr,omitempty"`
+		PTY    []byte `json:"pty,omitempty"`
+	}
+	endEvent struct {
+		ExitCode int    `json:"exitCode"`
+		Exited   bool   `json:"exited"`
+		Status   string `json:"status"`
+		Error    string `json:"error,omitempty"`
+	}
+	selector struct {
+		PID *number `json:"pid"`
+		Tag *string `json:"tag"`
+	}
+	ofProcess struct {
+		Process selector `json:"process"`
+	}
+	processInput struct {
+		Stdin []byte `json:"stdin"`
+		PTY   []byte `json:"pty"`
+	}
+	inputRequest struct {
+		ofProcess
+		Input processInput `json:"input"`
+	}
+	streamInputRequest struct {
+		Start *ofProcess `json:"start"`
+		Data  *struct {
+			Input processInput `json:"input"`
+		} `json:"data"`
+	}
+	signalRequest struct {
+		ofProcess
+		Signal symbol `json:"signal"`
+	}
+	updateRequest struct {
+		ofProcess
+		PTY *ptySize `json:"pty"`
+	}
+	processInfo struct {
+		Config processConfig `json:"config"`
+		PID    number        `json:"pid"`
+		Tag    *string       `json:"tag,omitempty"`
+	}
+	listReply struct {
+		Processes []processInfo `json:"processes"`
+	}
+)
+
+// errInput is wrapped by the errors for input that a process does not take.
+var errInput = errors.New("input")
+
+// asStart returns the error of a program that could not be started.
+func asStart(err error) (*runtime.StartError, bool) { return errors.AsType[*runtime.StartError](err) }
+
+// processes serves process.Process.
+func (h *Handler) processes() {
+	const p = "/process.Process/"
+	streaming(h, p+"Start", h.serveStart)
+	streaming(h, p+"Connect", h.serveConnect)
+	unary(h, p+"List", func(_ context.Context, c *call, _ *empty, _ http.Header) (*listReply, error) {
+		return c.room.list(), nil
+	})
+	unary(h, p+"Update", func(_ context.Context, c *call, q *updateRequest, _ http.Header) (*empty, error) {
+		r, err := c.room.find(&q.Process, false)
+		if err != nil || q.PTY == nil {
+			return &empty{}, err
+		}
+		if !r.pty {
+			return nil, internal("tty not assigned to process")
+		}
+		return &empty{}, r.Resize(clamp(q.PTY.Size.Rows), clamp(q.PTY.Size.Cols))
+	})
+	unary(h, p+"SendInput", func(ctx context.Context, c *call, q *inputRequest, _ http.Header) (*empty, error) {
+		r, err := c.room.find(&q.Process, false)
+		if err != nil {
+			return nil, err
+		}
+		return &empty{}, r.input(ctx, &q.Input)
+	})
+	unary(h, p+"CloseStdin", func(ctx context.Context, c *call, q *ofProcess, _ http.Header) (*empty, error) {
+		r, err := c.room.find(&q.Process, false)
+		if err != nil {
+			return nil, err
+		}
+		if r.pty {
+			why := errors.New("cannot close stdin for PTY process: send Ctrl+D (0x04) instead")
+			return nil, connect.NewError(connect.CodeUnknown, why)
+		}
+		return &empty{}, r.write(ctx, nil, true)
+	})
+	unary(h, p+"SendSignal", func(_ context.Context, c *call, q *signalRequest, _ http.Header) (*empty, error) {
+		r, err := c.room.find(&q.Process, false)
+		if err != nil {
+			return nil, err
+		}
+		sig := signals[q.Signal]
+		if sig == 0 {
+			why := fmt.Sprintf("signal %.40q: only SIGNAL_SIGTERM and SIGNAL_SIGKILL can be sent", q.Signal)
+			return nil, &fault{http.StatusNotImplemented, why}
+		}
+		return &empty{}, r.Signal(sig)
+	})
+	h.mux.Handle("POST "+p+"StreamInput", connect.NewClientStreamHandler(p+"StreamInput", h.streamInput, handlerOptions...))
+}
+
+// serveStart serves Start.
+func (h *Handler) serveStart(
+	ctx context.Context, c *call, q *startRequest, header http.Header, send func(*processReply) error,
+) error {
+	r, to, leave, err := h.start(ctx, c, q, header)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return r.follow(ctx, c.room, to, header, send)
+}
+
+// serveConnect serves Connect, which gives what comes from now on.
+func (h *Handler) serveConnect(
+	ctx context.Context, c *call, q *ofProcess, header http.Header, send func(*processReply) error,
+) error {
+	r, err := c.room.find(&q.Process, true)
+	if err != nil {
+		return err
+	}
+	to, leave := r.join()
+	defer leave()
+	return r.follow(ctx, c.room, to, header, send)
+}
+
+// streamInput serves StreamInput: the first message names a process.
+func (h *Handler) streamInput(
+	ctx context.Context, from *connect.ClientStream[streamInputRequest],
+) (*connect.Response[empty], error) {
+	var r *running
+	err := error(nil)
+	for err == nil && from.Receive() {
+		switch q := from.Msg(); {
+		case q.Start != nil:
+			r, err = callOf(ctx).room.find(&q.Start.Process, false)
+		case q.Data != nil && r == nil:
+			err = invalid("data before start")
+		case q.Data != nil:
+			err = r.input(ctx, &q.Data.Input)
+		}
+	}
+	if err = errors.Join(err, from.Err()); err != nil {
+		return nil, h.rpcError(ctx, err)
+	}
+	return connect.NewResponse(&empty{}), nil
+}
+
+func internal(text string) error { return connect.NewError(connect.CodeInternal, errors.New(text)) }
+
+// input types what a message has.
+func (r *running) input(ctx context.Context, in *processInput) (err error) {
+	switch {
+	case in.PTY != nil && !r.pty:
+		return internal("tty not assigned to process: input should be written to the stdin, not the tty")
+	case in.Stdin != nil && r.pty:
+		return internal("tty assigned to process: input should be written to the pty, not the stdin")
+	case in.PTY != nil:
+		err = r.write(ctx, in.PTY, false)
+	case in.Stdin != nil:
+		err = r.write(ctx, in.Stdin, false)
+	default:
+		return &fault{http.StatusNotImplemented, "the message has neither stdin nor pty"}
+	}
+	if errors.Is(err, errInput) {
+		return connect.NewError(connect.CodeInternal, err)
+	}
+	return err
+}
+
+// find returns a process; with ended also one that has ended not long ago.
+func (r *room) find(s *selector, ended bool) (*running, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var found *running
+	switch {
+	case s.PID != nil:
+		found = r.processes[*s.PID]
+	case s.Tag != nil:
+		for _, p := range r.processes {
+			if p.tag != nil && *p.tag == *s.Tag && (found == nil || found.over()) {
+				found = p
+			}
+		}
+	default:
+		return nil, invalid("the request names no process")
+	}
+	if found == nil || !ended && found.over() {
+		return nil, &fault{http.StatusNotFound, "no such process runs"}
+	}
+	return found, nil
+}
+
+// over reports whether the process has ended.
+func (r *running) over() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// list returns the processes that run, by their numbers.
+func (r *room) list() *listReply {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	reply := &listReply{Processes: []processInfo{}}
+	for _, p := range r.processes {
+		if !p.over() {
+			reply.Processes = append(reply.Processes, processInfo{p.config, p.pid, p.tag})
+		}
+	}
+	slices.SortFunc(reply.Processes, func(a, b processInfo) int { return int(a.PID) - int(b.PID) })
+	return reply
+}

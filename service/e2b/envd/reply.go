@@ -1,0 +1,182 @@
+package envd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"wolffia/ops"
+	"wolffia/ops/stream"
+	"wolffia/runtime"
+)
+
+// A fault is an error with its status of HTTP, which E2B repeats in the body.
+type fault struct {
+	status  int
+	message string
+}
+
+func (f *fault) Error() string { return f.message }
+
+func invalid(format string, args ...any) error {
+	return &fault{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+}
+
+// errGone is the error for a sandbox that does not run any more.
+var errGone = errors.New("the sandbox does not run any more")
+
+// isGone reports whether an error says that a sandbox does not run.
+func isGone(err error) bool {
+	class := runtime.Class(err)
+	return class == runtime.ErrNotFound || class == runtime.ErrConflict
+}
+
+// faultOf returns the reply to an error; ok is false for one without a class, which is a bug: the
+// reply says nothing of it.
+func faultOf(err error) (f *fault, ok bool) {
+	large := new(http.MaxBytesError)
+	switch {
+	case errors.As(err, &f):
+		return f, true
+	case errors.As(err, &large):
+		why := fmt.Sprintf("the request is larger than %d bytes", large.Limit)
+		return &fault{http.StatusRequestEntityTooLarge, why}, true
+	case errors.Is(err, ops.ErrFull):
+		return &fault{http.StatusInsufficientStorage, err.Error()}, true
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &fault{http.StatusRequestTimeout, "the request's body has not arrived in time"}, true
+	}
+	for _, known := range classes {
+		if errors.Is(err, known.class) {
+			return &fault{known.status, err.Error()}, true
+		}
+	}
+	return &fault{http.StatusInternalServerError, "internal error: see the service's log for this request id"}, false
+}
+
+// classes are the classes of errors as clients get them.
+var classes = []struct {
+	class  error
+	status int
+	code   connect.Code
+}{
+	{context.Canceled, 499, connect.CodeCanceled},
+	{context.DeadlineExceeded, http.StatusGatewayTimeout, connect.CodeDeadlineExceeded},
+	{runtime.ErrInvalid, http.StatusBadRequest, connect.CodeInvalidArgument},
+	{runtime.ErrNotFound, http.StatusNotFound, connect.CodeNotFound},
+	{runtime.ErrExists, http.StatusConflict, connect.CodeAlreadyExists},
+	{runtime.ErrDenied, http.StatusForbidden, connect.CodePermissionDenied},
+	{runtime.ErrConflict, http.StatusConflict, connect.CodeFailedPrecondition},
+	{runtime.ErrUnsupported, http.StatusNotImplemented, connect.CodeUnimplemented},
+	// a client takes 503 for a dead sandbox
+	{runtime.ErrUnavailable, http.StatusInternalServerError, connect.CodeInternal},
+}
+
+// codes are the codes of faults.
+var codes = map[int]connect.Code{
+	http.StatusBadRequest: connect.CodeInvalidArgument, http.StatusUnauthorized: connect.CodeUnauthenticated,
+	http.StatusNotFound: connect.CodeNotFound, http.StatusNotImplemented: connect.CodeUnimplemented,
+	http.StatusTooManyRequests: connect.CodeResourceExhausted, http.StatusBadGateway: connect.CodeUnavailable,
+}
+
+// rpcError returns an error as Connect sends it, nil for nil.
+func (h *Handler) rpcError(ctx context.Context, err error) error {
+	if err == nil || errors.As(err, new(*connect.Error)) {
+		return err
+	}
+	if ended := ctx.Err(); ended != nil {
+		return ended
+	}
+	f, ok := faultOf(err)
+	if !ok {
+		h.opts.Log.Error("a request failed", "sandbox", callOf(ctx).box.ID, "error", err.Error())
+	}
+	code, known := codes[f.status]
+	for n := 0; !known && n < len(classes); n++ {
+		if errors.Is(err, classes[n].class) {
+			code, known = classes[n].code, true
+		}
+	}
+	if !known {
+		code = connect.CodeInternal
+	}
+	return connect.NewError(code, f)
+}
+
+// An errorReply is the reply to a request that failed. The SDKs read the status from the body.
+type errorReply struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+}
+
+// fail answers with an error.
+func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
+	f, ok := faultOf(err)
+	if !ok {
+		h.opts.Bug(w, r, err)
+	}
+	h.opts.JSON(w, f.status, errorReply{f.status, f.message})
+}
+
+// NotRunning answers a request about a sandbox, by E2B's name, that does not run, or does not
+// exist.
+func NotRunning(w http.ResponseWriter, id string) {
+	(&Options{WriteLimit: time.Minute}).JSON(w, http.StatusBadGateway, struct {
+		ID      string `json:"sandboxId"`
+		Message string `json:"message"`
+		Code    int    `json:"code"`
+	}{id, "The sandbox was not found", http.StatusBadGateway})
+}
+
+func (h *Handler) unknown(http.ResponseWriter, *http.Request) error {
+	return &fault{http.StatusNotFound, "envd has no such method and path here"}
+}
+
+// health answers that the sandbox runs, which was checked.
+func (h *Handler) health(w http.ResponseWriter, _ *http.Request) error {
+	stream.Patience(w, h.opts.WriteLimit)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (h *Handler) envs(w http.ResponseWriter, r *http.Request) error {
+	w.Header().Set("Cache-Control", "no-store")
+	h.opts.JSON(w, http.StatusOK, callOf(r.Context()).box.environment(nil))
+	return nil
+}
+
+func (h *Handler) init(http.ResponseWriter, *http.Request) error {
+	const why = "init: the service prepares its sandboxes itself: give envVars when you create one"
+	return &fault{http.StatusNotImplemented, why}
+}
+
+// A usage says how busy the machine is. Sizes are in bytes, but for those in MiB.
+type usage struct {
+	At        int64   `json:"ts"` // seconds since 1970
+	CPUs      int     `json:"cpu_count"`
+	CPU       float64 `json:"cpu_used_pct"`
+	TotalMiB  uint64  `json:"mem_total_mib"`
+	UsedMiB   uint64  `json:"mem_used_mib"`
+	MemTotal  uint64  `json:"mem_total"`
+	MemUsed   uint64  `json:"mem_used"`
+	MemCache  uint64  `json:"mem_cache"`
+	DiskUsed  uint64  `json:"disk_used"`
+	DiskTotal uint64  `json:"disk_total"`
+}
+
+func (h *Handler) metrics(w http.ResponseWriter, r *http.Request) error {
+	u, err := callOf(r.Context()).in.Usage(r.Context())
+	if err != nil {
+		return err
+	}
+	h.opts.JSON(w, http.StatusOK, usage{
+		time.Now().Unix(), u.CPUs, u.CPU, u.MemTotal >> 20, u.MemUsed >> 20,
+		u.MemTotal, u.MemUsed, u.MemCache, u.DiskUsed, u.DiskTotal,
+	})
+	return nil
+}
