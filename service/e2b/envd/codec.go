@@ -20,6 +20,9 @@ func (codec) Unmarshal(b []byte, message any) error { return json.Unmarshal(b, m
 type number uint32
 
 func (n *number) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
 	v, err := strconv.ParseUint(strings.Trim(string(b), `"`), 10, 32)
 	*n = number(v)
 	return err

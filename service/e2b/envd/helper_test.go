@@ -191,6 +191,8 @@ type result struct {
 // rest reads a stream to its end.
 func (s *stream) rest() (r result) {
 	s.w.Helper()
+	var out, errs, pty strings.Builder
+	defer func() { r.out, r.errs, r.pty = out.String(), errs.String(), pty.String() }()
 	for {
 		f, last, err := s.next()
 		switch {
@@ -209,7 +211,9 @@ func (s *stream) rest() (r result) {
 			s.w.Fatalf("%+v after %+v", f, r)
 		case f.Event.Data != nil:
 			d := f.Event.Data
-			r.out, r.errs, r.pty = r.out+s.text(d.Stdout), r.errs+s.text(d.Stderr), r.pty+s.text(d.PTY)
+			out.WriteString(s.text(d.Stdout))
+			errs.WriteString(s.text(d.Stderr))
+			pty.WriteString(s.text(d.PTY))
 		case f.Event.End != nil:
 			e := f.Event.End
 			r.ended, r.code, r.status, r.failed = true, e.ExitCode, e.Status, e.Error

@@ -48,7 +48,7 @@ var eventTypes = map[string]string{
 // The bounds of watchers.
 const (
 	maxWatchers = 32     // of a sandbox: each is a process in it
-	maxPolled   = 10_000 // events of one that wait for its client
+	maxPolled   = 10_000 // events of one that wait for its client: more end it
 )
 
 // watch begins to watch what a request asks for, within the bound of the sandbox. The caller ends
@@ -103,7 +103,6 @@ type watcher struct {
 
 	mu     sync.Mutex
 	events []*fileEvent // that wait; guarded by mu
-	err    error        // why no more come; guarded by mu
 }
 
 // end ends the watcher. It does not wait.
@@ -121,7 +120,7 @@ func (r *room) add(w *watcher) error {
 	return nil
 }
 
-// next waits for events.
+// next waits for events. With an error there are no more.
 func (w *watcher) next() (events []*fileEvent, err error) {
 	seen, err := w.of.Next()
 	if err != nil {
@@ -140,18 +139,20 @@ func (w *watcher) next() (events []*fileEvent, err error) {
 	return events, nil
 }
 
-// poll collects events for a client that asks for them.
+// poll collects events for a client that asks for them. The watcher ends when there can be no more:
+// its client then finds that it does not exist.
 func (w *watcher) poll() {
+	defer w.end()
 	for {
 		events, err := w.next()
-		w.mu.Lock()
-		if w.events = append(w.events, events...); err == nil && len(w.events) > maxPolled {
-			w.events = nil
-			err = internal(fmt.Sprintf("events were lost: more than %d have waited: watch again", maxPolled))
-		}
-		w.err = err
-		w.mu.Unlock()
 		if err != nil {
+			return
+		}
+		w.mu.Lock()
+		w.events = append(w.events, events...)
+		full := len(w.events) > maxPolled
+		w.mu.Unlock()
+		if full {
 			return
 		}
 	}
@@ -178,9 +179,7 @@ func (h *Handler) watching() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		events := w.events
-		if w.events = nil; len(events) == 0 && w.err != nil {
-			return nil, w.err
-		}
+		w.events = nil
 		return &eventsReply{events}, nil
 	})
 	unary(h, f+"RemoveWatcher", func(_ context.Context, c *call, q *ofWatcher, _ http.Header) (*empty, error) {
@@ -199,7 +198,8 @@ func (r *room) watcher(id string) (*watcher, error) {
 	defer r.mu.Unlock()
 	w := r.watchers[id]
 	if w == nil {
-		return nil, &fault{http.StatusNotFound, fmt.Sprintf("watcher with id %.60s not found", id)}
+		why := fmt.Sprintf("watcher with id %.60s not found: it was removed, or too many events have waited", id)
+		return nil, &fault{http.StatusNotFound, why}
 	}
 	return w, nil
 }
