@@ -21,6 +21,7 @@ var maxWords = map[string]int{
 	"SCOPE.md":                             425,
 	"SECURITY.md":                          3900,
 	"integrations/deepagents/README.md":    190,
+	"integrations/deepagents-js/README.md": 150,
 	"integrations/inspect_ai/README.md":    190,
 	"integrations/openai-agents/README.md": 190,
 	"integrations/python/README.md":        235,

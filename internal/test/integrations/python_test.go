@@ -2,7 +2,6 @@
 package integrations
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -158,13 +157,7 @@ func (p *python) pip(t *testing.T, dir string, args ...string) {
 // try runs Python in the package's directory.
 func (p *python) try(t *testing.T, env []string, args ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, p.program, args...)
-	cmd.Dir = p.dir
-	cmd.Env = append(append(os.Environ(), "PYTHONPATH="+p.installed, "PYTHONDONTWRITEBYTECODE=1"), env...)
-	text, err := cmd.CombinedOutput()
-	return string(text), err
+	return in(t, p.dir, append([]string{"PYTHONPATH=" + p.installed, "PYTHONDONTWRITEBYTECODE=1"}, env...), p.program, args...)
 }
 
 func (p *python) run(t *testing.T, env []string, args ...string) string {
