@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/signals"
@@ -152,17 +153,30 @@ func Program(rt *local.Runtime, name string) (*programs.Program, error) {
 	return set.Program(name)
 }
 
-// wolffiaFile returns the file of wolffia that has executed this program as wolffia-serve, which
-// it says by its path as the program's name; empty if this program is not wolffia-serve. Then it
+// wolffiaFile returns the file of wolffia if that has another name, or has executed this program as
+// wolffia-serve, which it says by its path as the program's name; empty if package local finds it. Then it
 // gives the process wolffia's name: no sandbox may be shown the socket of a process of that name
 // (package hostsocket).
 func wolffiaFile() (string, error) {
 	self, err := os.Executable()
-	if err != nil || filepath.Base(self) == "wolffia" || !filepath.IsAbs(os.Args[0]) || filepath.Base(os.Args[0]) != "wolffia" {
+	if err != nil || filepath.Base(self) == "wolffia" {
 		return "", err
+	}
+	file := os.Args[0] // of wolffia-serve, which can be a memory file
+	if !strings.HasSuffix(self, programs.Serve) || !filepath.IsAbs(file) || file == self {
+		set, err := programs.Open(self, "")
+		if err != nil {
+			return "", err
+		}
+		if file = self; !set.Carries() { // a wolffia in PATH has the programs
+			file = ""
+		}
+		if err := set.Close(); err != nil || file == "" {
+			return "", err
+		}
 	}
 	if err := os.WriteFile("/proc/self/comm", []byte("wolffia"), 0); err != nil {
 		return "", runtime.Errorf(runtime.ErrUnavailable, "name the process: %w", err)
 	}
-	return os.Args[0], nil
+	return file, nil
 }
