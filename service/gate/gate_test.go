@@ -101,7 +101,7 @@ func ask(g *gate.Gate, host string, headers ...string) (service.Caller, string) 
 func TestHostAndOrigin(t *testing.T) {
 	g := gate.New(nil, true)
 	for host, code := range map[string]string{
-		"localhost": "", "LOCALHOST:80": "", "127.0.0.1:8080": "", "127.1.2.3": "", "[::1]:8080": "", "[::ffff:127.0.0.1]:1": "",
+		"localhost": "", "LOCALHOST:80": "", "3000-a.localhost:80": "", "localhost.": "FOREIGN_HOST", "127.0.0.1:8080": "", "127.1.2.3": "", "[::1]:8080": "", "[::ffff:127.0.0.1]:1": "",
 		"evil.example": "FOREIGN_HOST", "evil.example:8080": "FOREIGN_HOST", "": "FOREIGN_HOST", "localhost.evil.example": "FOREIGN_HOST",
 		"127.0.0.1.evil.example": "FOREIGN_HOST", "10.0.0.1:8080": "FOREIGN_HOST", "0.0.0.0:8080": "FOREIGN_HOST", "[::1%lo]:8080": "FOREIGN_HOST",
 	} {

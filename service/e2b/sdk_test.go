@@ -1,0 +1,95 @@
+package e2b_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"wolffia/internal/test/servetest"
+	"wolffia/internal/test/testbin"
+	"wolffia/internal/test/testenv"
+	"wolffia/service"
+)
+
+func TestMain(m *testing.M) {
+	syscall.Umask(0o077)
+	m.Run()
+	testbin.Remove()
+}
+
+const keyAll, keyZoe = "0123456789abcdef-all", "0123456789abcdef-zoe"
+
+// permissive lets requests choose names to reach, as wolffia serve does.
+func permissive(o *service.Options) {
+	o.MayReach = func(*service.Params) error { return nil }
+}
+
+// run runs a program in a directory.
+func run(t *testing.T, dir string, env []string, name string, args ...string) (string, error) {
+	t.Helper()
+	const limit = 4 * time.Minute // a guard against a hang
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	text, err := cmd.CombinedOutput()
+	return string(text), err
+}
+
+// E2B's SDK for Python drives a service. The versions are in testdata/requirements.txt.
+func TestPython(t *testing.T) {
+	testenv.Tools(t, "python3")
+	packages := t.TempDir()
+	env := []string{"PYTHONPATH=" + packages, "PYTHONDONTWRITEBYTECODE=1"}
+	text, err := run(t, "testdata", env, "python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+		"--no-compile", "--no-deps", "--only-binary", ":all:", "--target", packages, "-r", "requirements.txt")
+	if err != nil {
+		testenv.Lacks(t, "pip and the package registry of Python", "pip install: "+err.Error()+"\n"+text)
+	}
+	w := servetest.New(t, keyAll+"\n"+keyZoe+" acme/web/zoe\n", permissive)
+	if text, err := run(t, "testdata", env, "python3", "drive.py", w.Address, keyAll, keyZoe); err != nil {
+		t.Errorf("drive.py: %v\n%s\n%s", err, text, w.Log.String())
+	}
+	if text := w.Log.String(); strings.Contains(text, "a request failed") || strings.Contains(text, keyZoe) {
+		t.Errorf("the log has a bug, or a key: %s", text)
+	}
+}
+
+// E2B's SDK for JavaScript drives a service. Its version, and those of what it depends on, are in
+// testdata/sdk/package-lock.json, with their digests.
+func TestJavaScript(t *testing.T) {
+	testenv.Tools(t, "node", "npm")
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "sdk"))); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := run(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"); err != nil {
+		testenv.Lacks(t, "the package registry of npm", "npm ci: "+err.Error()+"\n"+text)
+	}
+	w := servetest.New(t, "")
+	if text, err := run(t, dir, nil, "node", "drive.mjs", w.Address, "any"); err != nil {
+		t.Errorf("drive.mjs: %v\n%s\n%s", err, text, w.Log.String())
+	}
+}
+
+// A token is that of one sandbox and purpose, and stays after a restart.
+func TestTokens(t *testing.T) {
+	w := servetest.New(t, "")
+	token := w.Service.Token("e2b envd", "aaaaaaaaaaaa")
+	w.Restart()
+	if !w.Service.IsToken(token, "e2b envd", "aaaaaaaaaaaa") {
+		t.Error("the token is another one after a restart")
+	}
+	if w.Service.IsToken(token, "e2b envd", "aaaaaaaaaaab") || w.Service.IsToken(token, "e2b traffic", "aaaaaaaaaaaa") || w.Service.IsToken("", "", "") {
+		t.Error("the token is one of another sandbox or purpose, too")
+	}
+	file := filepath.Join(w.State, "tokens.key")
+	if st, err := os.Stat(file); err != nil || st.Mode() != 0o600 {
+		t.Errorf("tokens.key: got %v, %v; want mode 0600", st, err)
+	}
+}
