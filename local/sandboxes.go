@@ -314,11 +314,12 @@ func (s *sandboxes) Inspect(ctx context.Context, sandboxID string) (*Details, er
 
 // DiskUsage returns how many bytes of the disk a sandbox's directory in the state directory takes:
 // its changes of the codebase, its home, its logs. What the caller cannot read, such as the files
-// of other users inside with Root, counts as 0.
-func (s *sandboxes) DiskUsage(ctx context.Context, sandboxID string) (int64, error) {
+// of other users inside with Root, counts as 0. all is false if ctx ended before all was counted,
+// or if a tree is too deep.
+func (s *sandboxes) DiskUsage(ctx context.Context, sandboxID string) (bytes int64, all bool, err error) {
 	rec, _, err := s.header(sandboxID)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	return rec.DiskUsage(ctx)
 }

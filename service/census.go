@@ -24,11 +24,19 @@ type OwnerUsage struct {
 	// it, disk as the state directory has it.
 	MemoryUsed int64 `json:"memoryUsed"`
 	DiskUsed   int64 `json:"diskUsed"`
+	// Incomplete says that the disk in use is more, since counting it takes too long.
+	Incomplete bool `json:"incomplete,omitempty"`
 	// CreatedAt is when the oldest one was created, and UsedAt when a call was last about one,
 	// since the service was started: ms since 1970; 0: none was.
 	CreatedAt int64 `json:"createdAt"`
 	UsedAt    int64 `json:"usedAt"`
 }
+
+// How long the files of one sandbox, and those of all, may be counted: they may be millions.
+const (
+	countOne = time.Second
+	countAll = 20 * time.Second
+)
 
 // Owners returns what each owner has that the caller may use, sorted. Sandboxes without an owner
 // are in none.
@@ -37,6 +45,8 @@ func (s *Service) Owners(ctx context.Context, caller Caller) ([]OwnerUsage, erro
 	if err != nil {
 		return nil, err
 	}
+	counting, end := context.WithTimeout(ctx, countAll)
+	defer end()
 	sum := map[registry.Owner]*OwnerUsage{}
 	for _, b := range all {
 		if b.Owner == (registry.Owner{}) {
@@ -50,11 +60,11 @@ func (s *Service) Owners(ctx context.Context, caller Caller) ([]OwnerUsage, erro
 		o.Sandboxes++
 		o.Memory, o.Disk = o.Memory+b.Resources.Memory, o.Disk+b.Resources.Disk
 		o.CreatedAt, o.UsedAt = min(o.CreatedAt, b.CreatedAt.UnixMilli()), max(o.UsedAt, s.usedAt.of(b.ID))
-		disk, err := s.rt.DiskUsage(ctx, b.ID)
+		disk, all, err := s.diskUsage(counting, b.ID)
 		if err != nil && runtime.Class(err) != runtime.ErrNotFound { // else it was destroyed meanwhile
 			return nil, err
 		}
-		o.DiskUsed += disk
+		o.DiskUsed, o.Incomplete = o.DiskUsed+disk, o.Incomplete || !all && err == nil
 		if b.State != runtime.StateRunning {
 			continue
 		}
@@ -69,6 +79,13 @@ func (s *Service) Owners(ctx context.Context, caller Caller) ([]OwnerUsage, erro
 	}
 	slices.SortFunc(owners, func(a, b OwnerUsage) int { return registry.Compare(a.Owner, b.Owner) })
 	return owners, nil
+}
+
+// diskUsage is that of the runtime, with a limit of its own.
+func (s *Service) diskUsage(ctx context.Context, id string) (bytes int64, all bool, err error) {
+	ctx, end := context.WithTimeout(ctx, countOne)
+	defer end()
+	return s.rt.DiskUsage(ctx, id)
 }
 
 // Census returns what is known now of all sandboxes.

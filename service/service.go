@@ -38,8 +38,9 @@ type Runtime interface {
 	// replaces them by what edit makes of a copy.
 	Egress(ctx context.Context, sandboxID string) (*network.Policy, error)
 	ChangeEgress(ctx context.Context, sandboxID string, edit func(*network.Policy) error) (*network.Policy, error)
-	// DiskUsage returns how many bytes of the disk a sandbox's directory takes.
-	DiskUsage(ctx context.Context, sandboxID string) (int64, error)
+	// DiskUsage returns how many bytes of the disk a sandbox's directory takes; all is false if it
+	// takes more, as when ctx ended.
+	DiskUsage(ctx context.Context, sandboxID string) (bytes int64, all bool, err error)
 	// Log opens the log of the processes that a sandbox has on the host. Its content is hostile.
 	Log(sandboxID string) (*os.File, error)
 	// Audit opens the log of a sandbox's denials, which the caller closes.

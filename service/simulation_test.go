@@ -149,7 +149,7 @@ func (l *lineToHost) Exec(ctx context.Context, id string, cmd *runtime.Command) 
 	return &runtime.Result{Stdout: []byte("alive\n")}, nil
 }
 
-func (l *lineToHost) DiskUsage(context.Context, string) (int64, error) { return 0, nil }
+func (l *lineToHost) DiskUsage(context.Context, string) (int64, bool, error) { return 0, true, nil }
 
 func (l *lineToHost) Lost(context.Context) ([]*runtime.Sandbox, error) { return nil, nil }
 

@@ -62,6 +62,21 @@ func TestManaged(t *testing.T) {
 	}
 }
 
+// A manager that reads nothing of what it is told stops nothing.
+func TestManagerThatIgnores(t *testing.T) {
+	m := servetest.NewManaged(t, nil, "--listen", "unix:"+filepath.Join(t.TempDir(), "sock"))
+	m.Told("READY=1")
+	m.Ignore()
+	m.Until("the manager's queue is full", func() bool { return strings.Contains(m.Log.String(), "does not read what it is told") })
+	m.Signal(syscall.SIGTERM)
+	select {
+	case err := <-m.Stopped:
+		m.OK(err)
+	case <-m.Ctx.Done():
+		t.Fatalf("the service does not stop\n%s", m.Log.String())
+	}
+}
+
 // A passed socket that other machines can reach needs keys, as one of --listen.
 func TestManagedRemote(t *testing.T) {
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4zero})

@@ -305,7 +305,7 @@ type panicking struct{ service.Runtime }
 
 func (panicking) List(context.Context) ([]*runtime.Sandbox, error) { return nil, nil }
 
-func (panicking) DiskUsage(context.Context, string) (int64, error) { return 0, nil }
+func (panicking) DiskUsage(context.Context, string) (int64, bool, error) { return 0, true, nil }
 
 func (panicking) Lost(context.Context) ([]*runtime.Sandbox, error) { return nil, nil }
 

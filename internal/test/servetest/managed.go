@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -23,6 +24,7 @@ type Managed struct {
 	cmd     *exec.Cmd
 	notify  string
 	told    chan string
+	ignores sync.Mutex // held while nothing is read
 	Stopped chan error // has the end of the process
 }
 
@@ -104,14 +106,26 @@ func (m *Managed) Signal(s os.Signal) {
 	m.OK(m.cmd.Process.Signal(s))
 }
 
-// hear hands on what the service tells its manager. What nobody asks for is lost: a service waits for
-// a manager that does not read.
+// Ignore reads nothing of what the service tells, until the test ends.
+func (m *Managed) Ignore() {
+	m.ignores.Lock()
+	m.Cleanup(m.ignores.Unlock)
+}
+
+// awaitEnd waits while the manager ignores the service.
+func (m *Managed) awaitEnd() {
+	m.ignores.Lock()
+	defer m.ignores.Unlock()
+}
+
+// hear hands on what the service tells its manager. What nobody asks for is lost.
 func (m *Managed) hear(from *net.UnixConn) {
 	for buf := make([]byte, 4096); ; {
 		n, err := from.Read(buf)
 		if err != nil {
 			return // the test has ended
 		}
+		m.awaitEnd()
 		select {
 		case m.told <- string(buf[:n]):
 		default:

@@ -18,15 +18,19 @@ const (
 	daemonStopping = daemon.SdNotifyStopping
 )
 
-// A manager is the service manager that has started this process: systemd, or none.
+// A manager is the service manager that has started this process: systemd, or none. It may be slow to read what it is
+// told, or not read it at all: nobody waits for it but close.
 type manager struct {
-	log  *slog.Logger
-	ping <-chan time.Time // when alive is due; nil: never
-	each time.Duration
+	log   *slog.Logger
+	ping  <-chan time.Time // when alive is due; nil: never
+	each  time.Duration
+	news  chan string   // what it is to be told
+	ended chan struct{} // it has been told
 }
 
+// newManager returns the manager. The caller closes it.
 func newManager(log *slog.Logger) *manager {
-	m := &manager{log: log}
+	m := &manager{log: log, news: make(chan string, 16), ended: make(chan struct{})}
 	limit, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
 		log.Warn("WATCHDOG_USEC of the service manager cannot be read: it is not told that the service is alive", "error", err.Error())
@@ -35,13 +39,35 @@ func newManager(log *slog.Logger) *manager {
 		m.each = limit / 2
 		m.ping = time.Tick(m.each)
 	}
+	go m.send() // ends with close, or the process
 	return m
 }
 
-// tell tells the manager a state. Without a manager it does nothing.
+// send tells the manager what is new. Without a manager it does nothing.
+func (m *manager) send() {
+	defer close(m.ended)
+	for state := range m.news {
+		if _, err := daemon.SdNotify(false, state); err != nil {
+			m.log.Warn("cannot notify the service manager", "error", err.Error())
+		}
+	}
+}
+
+// tell tells the manager a state.
 func (m *manager) tell(state string) {
-	if _, err := daemon.SdNotify(false, state); err != nil {
-		m.log.Warn("cannot notify the service manager", "error", err.Error())
+	select {
+	case m.news <- state:
+	default:
+		m.log.Warn("the service manager does not read what it is told", "state", state)
+	}
+}
+
+// close waits a moment until the manager has been told all.
+func (m *manager) close() {
+	close(m.news)
+	select {
+	case <-m.ended:
+	case <-time.After(time.Second):
 	}
 }
 

@@ -47,6 +47,7 @@ func serve(cmd *cobra.Command, h *host.Host) error {
 		i.log.Warn("other machines can reach the service, and it speaks no TLS: put a front end with TLS before it")
 	}
 	manager := newManager(i.log)
+	defer manager.close()
 	manager.tell(daemonReady)
 	for {
 		select {
