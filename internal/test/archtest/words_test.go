@@ -16,7 +16,7 @@ const generated = -1
 // written by tests. A page without a row fails the test: lower the row when the page gets shorter.
 var maxWords = map[string]int{
 	"ARCHITECTURE.md":                      1939,
-	"CONTRIBUTING.md":                      2090,
+	"CONTRIBUTING.md":                      2110,
 	"README.md":                            1070,
 	"SCOPE.md":                             425,
 	"SECURITY.md":                          3900,
@@ -81,7 +81,7 @@ var maxWords = map[string]int{
 	"docs/operating.md":                    1045,
 	"docs/service.md":                      1830,
 	"docs/sessions.md":                     1060,
-	"docs/state.md":                        3165,
+	"docs/state.md":                        3185,
 	"docs/static.md":                       718,
 	"docs/swerex.md":                       400,
 	"docs/toolchains.md":                   493,
