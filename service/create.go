@@ -33,7 +33,7 @@ type Params struct {
 	// the sandbox has started. nil: nothing is run.
 	Entrypoint []string
 	Env        map[string]string
-	UserName   string            `json:",omitempty"` // as in [runtime.SandboxConfig]
+	UserName   string            `json:",omitempty"` // as in [runtime.SandboxConfig]; with root inside it has no effect
 	Metadata   map[string]string // labels; keys that begin with wolffia. are refused
 	TTL        time.Duration     // from now on; 0: until it is destroyed
 	// Network and Egress are as in [runtime.SandboxConfig]; Network empty: as Options.Configure says. Egress
@@ -319,7 +319,9 @@ func (o *Options) configure(ctx context.Context, p *Params) (_ *runtime.SandboxC
 		config.Env = map[string]string{}
 	}
 	maps.Copy(config.Env, p.Env)
-	config.UserName = cmp.Or(p.UserName, config.UserName)
+	if !config.Root { // else the image has the users
+		config.UserName = cmp.Or(p.UserName, config.UserName)
+	}
 	config.CopyOnWrite = config.CopyOnWrite || p.Settings.Truth("cow")
 	if err := o.connect(config, p); err != nil {
 		return nil, err

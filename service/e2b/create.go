@@ -53,7 +53,7 @@ func lifetime(seconds *int64, byDefault time.Duration) (time.Duration, error) {
 // params returns what a request asks for.
 func (q *createRequest) params() (p *service.Params, err error) {
 	n := note{Template: q.Template, AutoResume: q.AutoResume != nil && q.AutoResume.Enabled, Volumes: q.Volumes}
-	p = &service.Params{Env: q.Env, Metadata: q.Metadata, EndsStopped: q.AutoPause}
+	p = &service.Params{UserName: "user", Env: q.Env, Metadata: q.Metadata, EndsStopped: q.AutoPause}
 	if p.Image, err = imageOf(q.Template); err != nil {
 		return nil, err
 	}
