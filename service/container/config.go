@@ -21,9 +21,11 @@ type Words []string
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (w *Words) UnmarshalJSON(b []byte) error {
-	var text string
+	var text *string
 	if json.Unmarshal(b, &text) == nil {
-		*w = Words{text}
+		if *w = nil; text != nil {
+			*w = Words{*text}
+		}
 		return nil
 	}
 	return json.Unmarshal(b, (*[]string)(w))

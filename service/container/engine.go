@@ -42,13 +42,14 @@ type Engine struct {
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
-	live   map[string]*Main // by id of a sandbox; guarded by mu
+	live   map[string]*Main           // by id of a sandbox; guarded by mu
+	shown  map[string]*sync.WaitGroup // calls of Logs, by id of a sandbox; guarded by mu
 	events feeds
 }
 
 // New returns an engine over a service. The caller closes it before the service.
 func New(s *service.Service, opts *Options) *Engine {
-	e := &Engine{service: s, opts: *opts, live: map[string]*Main{}}
+	e := &Engine{service: s, opts: *opts, live: map[string]*Main{}, shown: map[string]*sync.WaitGroup{}}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	return e
 }
@@ -330,10 +331,25 @@ func (e *Engine) Remove(ctx context.Context, caller service.Caller, ref string, 
 		return runtime.Errorf(runtime.ErrConflict,
 			"cannot remove container %q: container is running: stop the container before removing or force remove", "/"+c.Name())
 	}
-	return e.destroy(ctx, caller, c)
+	return e.destroy(ctx, caller, c, c.State != Running)
 }
 
-func (e *Engine) destroy(ctx context.Context, caller service.Caller, c *Container) error {
+// logsLimit is how long the removal of a container waits for those who read its logs.
+const logsLimit = 2 * time.Second
+
+func (e *Engine) destroy(ctx context.Context, caller service.Caller, c *Container, ended bool) error {
+	e.mu.Lock()
+	shown := e.shown[c.Sandbox.ID]
+	delete(e.shown, c.Sandbox.ID)
+	e.mu.Unlock()
+	if shown != nil && ended { // who follows the logs gets the last of them
+		all := make(chan struct{})
+		go func() { shown.Wait(); close(all) }() // ends with the sandbox
+		select {
+		case <-all:
+		case <-time.After(logsLimit):
+		}
+	}
 	err := e.service.Destroy(ctx, caller, c.Sandbox.ID)
 	e.drop(c.Sandbox.ID)
 	if errors.Is(err, runtime.ErrNotFound) {

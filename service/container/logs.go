@@ -35,6 +35,15 @@ func (e *Engine) Logs(ctx context.Context, caller service.Caller, c *Container, 
 	if c.State == Created {
 		return nil
 	}
+	e.mu.Lock()
+	shown := e.shown[c.Sandbox.ID]
+	if shown == nil {
+		shown = new(sync.WaitGroup)
+		e.shown[c.Sandbox.ID] = shown
+	}
+	shown.Add(1)
+	e.mu.Unlock()
+	defer shown.Done()
 	in, err := e.service.Inside(ctx, caller, c.Sandbox.ID)
 	if err != nil {
 		return nil // it has ended with the sandbox

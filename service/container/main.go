@@ -91,7 +91,7 @@ func (e *Engine) finish(ctx context.Context, caller service.Caller, c *Container
 		m.settle(exit.Code)
 	}
 	if c.HostConfig.AutoRemove {
-		_ = e.destroy(ctx, caller, c)
+		_ = e.destroy(ctx, caller, c, true)
 	}
 	if m != nil && isClosed(m.started) {
 		m.end(exit.Code)

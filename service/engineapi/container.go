@@ -13,6 +13,7 @@ import (
 	"wolffia/runtime"
 	"wolffia/service"
 	"wolffia/service/container"
+	"wolffia/service/container/files"
 	"wolffia/service/container/view"
 )
 
@@ -202,7 +203,7 @@ func (h *Handler) stat(ctx context.Context, r *request) (*service.Inside, string
 	if err != nil {
 		return nil, "", err
 	}
-	s, err := container.StatFile(ctx, in, path)
+	s, err := files.Describe(ctx, in, path)
 	if err != nil {
 		return nil, "", err
 	}
@@ -225,7 +226,7 @@ func getArchive(h *Handler, ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	r.w.Header().Set("Content-Type", "application/x-tar")
-	if err := container.GetArchive(ctx, in, path, r.w); err != nil {
+	if err := files.Get(ctx, in, path, r.w); err != nil {
 		h.log.Warn("an archive was not sent whole", "error", err.Error())
 		panic(http.ErrAbortHandler) // so that the client does not take it for whole
 	}
@@ -237,7 +238,7 @@ func putArchive(h *Handler, ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := container.PutArchive(ctx, in, path, r.Body); err != nil {
+	if err := files.Put(ctx, in, path, r.Body); err != nil {
 		return nil, err
 	}
 	r.w.WriteHeader(http.StatusOK)

@@ -27,6 +27,7 @@ type execution struct {
 type execRequest struct {
 	AttachStdin, AttachStdout, AttachStderr, Tty, Detach bool
 	DetachKeys, User, WorkingDir                         string
+	Container                                            string // python's client repeats it
 	Env                                                  []string
 	Cmd                                                  container.Words
 }

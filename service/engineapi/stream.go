@@ -94,8 +94,11 @@ func containerLogs(h *Handler, ctx context.Context, r *request) (any, error) {
 	if s.Follow {
 		late.begin()
 	}
-	if err := h.engine.Logs(ctx, caller, c, s); err != nil && !late.begun {
-		return nil, err
+	if err := h.engine.Logs(ctx, caller, c, s); err != nil {
+		if !late.begun {
+			return nil, err
+		}
+		h.log.Warn("logs were not sent whole", "container", c.Sandbox.ID, "error", err.Error())
 	}
 	late.begin()
 	return done{}, nil

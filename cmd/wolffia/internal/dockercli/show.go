@@ -22,6 +22,7 @@ import (
 	"wolffia/image/store"
 	"wolffia/runtime"
 	"wolffia/service/container"
+	"wolffia/service/container/files"
 	"wolffia/service/container/view"
 )
 
@@ -361,9 +362,9 @@ func copyCommand(c *client, fl *pflag.FlagSet) func([]string) error {
 			}
 			switch {
 			case tars[0] && i == 1:
-				return container.PutArchive(c.ctx, in, path, c.Input(nil))
+				return files.Put(c.ctx, in, path, c.Input(nil))
 			case tars[1] && i == 0:
-				return container.GetArchive(c.ctx, in, path, c.Out)
+				return files.Get(c.ctx, in, path, c.Out)
 			}
 			places[i] = one.Sandbox.ID + ":" + path
 		}

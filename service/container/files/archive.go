@@ -1,4 +1,5 @@
-package container
+// Package files copies files of a container as docker does: as archives of tar.
+package files
 
 import (
 	"archive/tar"
@@ -8,6 +9,7 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"time"
 
 	"wolffia/internal/filecall"
 	"wolffia/internal/fileclient"
@@ -26,13 +28,16 @@ type Stat struct {
 	LinkTarget string      `json:"linkTarget"`
 }
 
+// linkLimit bounds the making of a link.
+const linkLimit = 10 * time.Second
+
 // do does a file operation in a sandbox, on absolute paths.
 func do(ctx context.Context, in *service.Inside, q *filecall.Request) (*filecall.Reply, error) {
 	return in.Files().Client.Do(ctx, fileclient.Place{Sandbox: in.Sandbox().ID, Dir: "/"}, q, nil, 1<<20)
 }
 
-// StatFile describes the file at a path, which is absolute.
-func StatFile(ctx context.Context, in *service.Inside, name string) (*Stat, error) {
+// Describe describes the file at a path, which is absolute.
+func Describe(ctx context.Context, in *service.Inside, name string) (*Stat, error) {
 	reply, err := do(ctx, in, &filecall.Request{Op: filecall.OpInfo, Paths: []string{path.Join("/", name)}})
 	if err != nil || len(reply.Infos) == 0 {
 		return nil, runtime.Errorf(runtime.ErrNotFound, "Could not find the file %s in container %s", name,
@@ -52,8 +57,8 @@ func StatFile(ctx context.Context, in *service.Inside, name string) (*Stat, erro
 	return s, nil
 }
 
-// GetArchive writes the file or directory at a path, which is absolute, to w: an archive of tar.
-func GetArchive(ctx context.Context, in *service.Inside, name string, w io.Writer) error {
+// Get writes the file or directory at a path, which is absolute, to w: an archive of tar.
+func Get(ctx context.Context, in *service.Inside, name string, w io.Writer) error {
 	cmd := &runtime.Command{Command: []string{launch.GuestPath, "pack", path.Join("/", name)}, Cwd: "/"}
 	if in.Sandbox().Root {
 		cmd.User = "root"
@@ -84,13 +89,13 @@ func (l *limited) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// PutArchive unpacks an archive of tar in a directory, which is absolute and must exist. Owners are
+// Put unpacks an archive of tar in a directory, which is absolute and must exist. Owners are
 // not kept. Nothing is written outside of the directory but through links that are in it.
-func PutArchive(ctx context.Context, in *service.Inside, dir string, r io.Reader) error {
-	if s, err := StatFile(ctx, in, dir+"/."); err != nil {
+func Put(ctx context.Context, in *service.Inside, dir string, r io.Reader) error {
+	if s, err := Describe(ctx, in, dir+"/."); err != nil {
 		return err
 	} else if !s.Mode.IsDir() {
-		return invalid("%s is not a directory", dir)
+		return runtime.Errorf(runtime.ErrInvalid, "%s is not a directory", dir)
 	}
 	for archive := tar.NewReader(r); ; {
 		h, err := archive.Next()
@@ -98,7 +103,7 @@ func PutArchive(ctx context.Context, in *service.Inside, dir string, r io.Reader
 			return nil
 		}
 		if err != nil {
-			return invalid("archive: %w", err)
+			return runtime.Errorf(runtime.ErrInvalid, "archive: %w", err)
 		}
 		name := path.Join("/", dir, path.Join("/", h.Name))
 		mode := filecall.Mode{Mode: uint32(h.FileInfo().Mode().Perm())}
@@ -116,7 +121,7 @@ func PutArchive(ctx context.Context, in *service.Inside, dir string, r io.Reader
 			var r *runtime.Result
 			r, err = in.Exec(ctx, &runtime.Command{
 				Command: []string{"ln", "-sfn", "--", h.Linkname, name},
-				Cwd:     "/", Timeout: startLimit,
+				Cwd:     "/", Timeout: linkLimit,
 			})
 			if err == nil && r.ExitCode != 0 {
 				err = runtime.Errorf(runtime.ErrDenied, "link %s: %s", name,

@@ -1,0 +1,145 @@
+package engineapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"wolffia/image/store"
+	"wolffia/internal/test/servetest"
+	"wolffia/internal/test/testbin"
+	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/testimage"
+)
+
+func TestMain(m *testing.M) {
+	syscall.Umask(0o077)
+	m.Run()
+	testbin.Remove()
+}
+
+const image = "busybox:1"
+
+// limit is a guard against a hang.
+const limit = 4 * time.Minute
+
+// A world is a service with docker's socket, and an image.
+type world struct {
+	*servetest.Process
+	socket string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "docker.sock")
+	w := &world{servetest.NewProcess(t, "", "--docker-socket", socket), socket}
+	layer := testimage.Layer(t, testimage.Busybox(t)...)
+	manifest, err := json.Marshal([]any{map[string]any{"Config": "c.json", "RepoTags": []string{image}, "Layers": []string{"l.tar"}}})
+	w.OK(err)
+	file := filepath.Join(t.TempDir(), "image.tar")
+	w.OK(os.WriteFile(file, testimage.Layer(t,
+		testimage.File{Name: "c.json", Body: string(testimage.Config(t, store.Config{Env: []string{"PATH=/bin"}}, layer))},
+		testimage.File{Name: "l.tar", Body: string(layer)}, testimage.File{Name: "manifest.json", Body: string(manifest)},
+	), 0o600))
+	w.run(t, 0, "", filepath.Join(testbin.Dir(t), "wolffia"), "--state-dir", w.State, "image", "import", file)
+	return w
+}
+
+// run runs a program, which is to end with an exit code, and returns its output.
+func (w *world) run(t *testing.T, code int, stdin string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Stdin = strings.NewReader(stdin)
+	cmd.Env = append(os.Environ(), "DOCKER_HOST=unix://"+w.socket, "DOCKER_CONFIG="+w.State, "DOCKER_BUILDKIT=0", "PYTHONDONTWRITEBYTECODE=1")
+	text, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != code {
+		t.Fatalf("%q: %v, want exit code %d\n%s", args, err, code, text)
+	}
+	return string(text)
+}
+
+// Docker's own command line works as with docker.
+func TestCommandLine(t *testing.T) {
+	testenv.Tools(t, "docker")
+	testenv.Busybox(t)
+	w := newWorld(t)
+	shown := filepath.Join(t.TempDir(), "shown")
+	w.OK(os.WriteFile(shown, []byte("shown\n"), 0o600))
+	ctx := t.TempDir()
+	w.OK(os.WriteFile(filepath.Join(ctx, "Dockerfile"), []byte("FROM "+image+"\nCOPY file /file\nENTRYPOINT [\"cat\"]\n"), 0o600))
+	w.OK(os.WriteFile(filepath.Join(ctx, "file"), []byte("built\n"), 0o600))
+	for _, step := range []struct {
+		command string
+		code    int
+		want    string // a pattern of the whole output
+	}{
+		{"version --format {{.Server.APIVersion}}", 0, `1\.41\n`},
+		{"run --rm busybox:1 echo hi", 0, `hi\n`},
+		{"run --rm -i busybox:1 cat", 0, `input`},
+		{"run --rm busybox:1 sh -c exit${IFS}7", 7, ``},
+		{"run --rm busybox:1 nonsense", 127, `(?s).*executable file not found.*`},
+		{"ps -aq", 0, ``},
+		{"run -d --name box -w /made -e A=1 -p 8080 busybox:1 sleep 1h", 0, `[0-9a-f]{64}\n`},
+		{"run --name box busybox:1 true", 125, `(?s).*container name "/box" is already in use.*`},
+		{"ps --format {{.Names}}:{{.Image}}:{{.State}}", 0, `box:busybox:1:running\n`},
+		{"port box 8080", 0, `127\.0\.0\.1:[0-9]+\n`},
+		{"exec -e B=2 box sh -c pwd;echo${IFS}$A$B", 0, `/made\n12\n`},
+		{"exec -i box cat", 0, `input`},
+		{"exec box sh -c exit${IFS}3", 3, ``},
+		{"exec box nonsense", 127, `(?s).*executable file not found.*`},
+		{"cp " + shown + " box:/in", 0, `(?s).*`},
+		{"exec box cat /in", 0, `shown\n`},
+		{"cp box:/in -", 0, `(?s).*shown\n.*`},
+		{"inspect -f {{.State.Status}}:{{.Config.Image}} box", 0, `running:busybox:1\n`},
+		{"stop -t 1 box", 0, `box\n`},
+		{"wait box", 0, `143\n`},
+		{"exec box true", 1, `(?s).*is not running.*`},
+		{"rm box", 0, `box\n`},
+		{"run --name out busybox:1 sh -c echo${IFS}to-out;echo${IFS}to-err>&2", 0, `(?s).*`},
+		{"logs out", 0, `(?s)(to-out\nto-err\n|to-err\nto-out\n)`},
+		{"start -a out", 0, `(?s).*to-out\n.*`},
+		{"rm -f out", 0, `out\n`},
+		{"build -q -t built:1 " + ctx, 0, `(?s).*sha256:[0-9a-f]{64}\n`},
+		{"run --rm built:1 /file", 0, `built\n`},
+		{"rmi built:1", 0, `Untagged: built:1\n`},
+		{"images --format {{.Repository}}:{{.Tag}}", 0, `busybox:1\n`},
+		{"run --privileged busybox:1 true", 125, `(?s).*HostConfig\.Privileged: wolffia does not have this option.*`},
+		{"run --network host busybox:1 true", 125, `(?s).*--network host: containers have network "none" here.*`},
+		{"run -v /etc:/x busybox:1 true", 125, `(?s).*the service shows no directory there.*`},
+		{"network ls", 1, `(?s).*wolffia does not have this call.*`},
+		{"ps -aq", 0, ``},
+	} {
+		got := w.run(t, step.code, "input", append([]string{"docker"}, strings.Split(step.command, " ")...)...)
+		if !regexp.MustCompile(`^` + step.want + `$`).MatchString(got) {
+			t.Errorf("docker %s: got %q, want %s", step.command, got, step.want)
+		}
+	}
+}
+
+// Python's client of docker drives it.
+func TestPython(t *testing.T) {
+	testenv.Tools(t, "python3")
+	testenv.Busybox(t)
+	dir := t.TempDir()
+	w := newWorld(t)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	text, err := exec.CommandContext(ctx, "python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile",
+		"--only-binary", ":all:", "--target", dir, "-r", filepath.Join("testdata", "requirements.txt")).CombinedOutput()
+	if err != nil {
+		testenv.Lacks(t, "pip and the package registry of Python", "pip install: "+err.Error()+"\n"+string(text))
+	}
+	t.Setenv("PYTHONPATH", dir)
+	if got := w.run(t, 0, "", "python3", filepath.Join("testdata", "drive.py"), w.socket, image); got != "driven\n" {
+		t.Errorf("drive.py: %s", got)
+	}
+}
