@@ -60,9 +60,10 @@ def example(schema: dict[str, Any]) -> Any:
 
 def drive(c: Client) -> None:
     """Calls each method with all its arguments."""
-    box = c.add(image="i", env={"A": "1"}, metadata={"a": "b"}, ttl=1, network="none", egress={}, cow=True)
+    box = c.add(image="i", env={"A": "1"}, metadata={"a": "b"}, ttl=1, network="none", egress={}, cow=True,
+                codebase="c", preset="p", rules=["r"], runtime="r")
     for make in (c.create, c.ensure):
-        make(git_config={}, network="none", egress={}, cow=True)
+        make(git_config={}, network="none", egress={}, cow=True, codebase="c", preset="p", rules=["r"], runtime="r")
     for simple in (c.find, c.list, c.running, c.owners, box.destroy, box.fork, box.snapshots):
         simple()
     box.touch(1)

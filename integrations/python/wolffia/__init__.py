@@ -6,10 +6,10 @@ from ._errors import (
     UnavailableError, UnsupportedError, WolffiaError,
 )
 from ._sync import Client, Sandbox
-from ._types import Info, Job, JobOutput, Output, Owner, Part, Result, Snapshot, StreamPart
+from ._types import Info, Job, JobOutput, Output, Owner, Part, Result, Settings, Snapshot, StreamPart
 
 __all__ = [
     "AsyncClient", "AsyncSandbox", "Client", "ConflictError", "DeniedError", "ExistsError", "Info", "InvalidError",
-    "Job", "JobOutput", "NotFoundError", "Output", "Owner", "Part", "Result", "Sandbox", "Snapshot", "StreamPart",
+    "Job", "JobOutput", "NotFoundError", "Output", "Owner", "Part", "Result", "Sandbox", "Settings", "Snapshot", "StreamPart",
     "TimedOutError", "TooOftenError", "UnavailableError", "UnsupportedError", "WolffiaError",
 ]

@@ -11,11 +11,12 @@ from types import TracebackType
 from typing import Any
 
 import httpx
+from typing_extensions import Unpack
 
 from ._errors import InvalidError, UnavailableError, error_of
 from ._types import (
-    JSON, Info, Job, JobOutput, Output, Owner, Part, Result, Snapshot, StreamPart, argv, decoded, encoded, ms, parse,
-    paths64, text_and_bytes,
+    JSON, Info, Job, JobOutput, Output, Owner, Part, Result, Settings, Snapshot, StreamPart, argv, decoded, encoded,
+    ms, parse, paths64, text_and_bytes,
 )
 
 CHUNK = 16 << 20
@@ -104,27 +105,27 @@ class AsyncClient:
     async def add(
         self, *, image: str | None = None, env: Mapping[str, str] | None = None,
         metadata: Mapping[str, str] | None = None, ttl: float | None = None, network: str | None = None,
-        egress: JSON | None = None, cow: bool | None = None,
+        egress: JSON | None = None, cow: bool | None = None, **settings: Unpack[Settings],
     ) -> AsyncSandbox:
         """Creates one more sandbox of the owner, which is destroyed ttl seconds from now, if that is given."""
         r = await self.call("addSandbox", image=image, env=env, metadata=metadata, ttlMs=ms(ttl), network=network,
-                            egress=egress, cow=cow)
+                            egress=egress, cow=cow, **settings)
         return AsyncSandbox(self, parse(Info, r))
 
     async def create(
         self, *, git_config: JSON | None = None, network: str | None = None, egress: JSON | None = None,
-        cow: bool | None = None,
+        cow: bool | None = None, **settings: Unpack[Settings],
     ) -> AsyncSandbox:
         """Creates the owner's own sandbox; if there is one, the error is ConflictError."""
-        r = await self.call("createSandbox", gitConfig=git_config, network=network, egress=egress, cow=cow)
+        r = await self.call("createSandbox", gitConfig=git_config, network=network, egress=egress, cow=cow, **settings)
         return AsyncSandbox(self, parse(Info, r))
 
     async def ensure(
         self, *, git_config: JSON | None = None, network: str | None = None, egress: JSON | None = None,
-        cow: bool | None = None,
+        cow: bool | None = None, **settings: Unpack[Settings],
     ) -> AsyncSandbox:
         """Returns the owner's own sandbox, which is created if there is none that answers."""
-        r = await self.call("ensureSandbox", gitConfig=git_config, network=network, egress=egress, cow=cow)
+        r = await self.call("ensureSandbox", gitConfig=git_config, network=network, egress=egress, cow=cow, **settings)
         return AsyncSandbox(self, parse(Info, r))
 
     async def find(self) -> AsyncSandbox:

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeVar, Union
+from typing import Any, Literal, TypedDict, TypeVar, Union
 
 JSON = dict[str, Any]
 T = TypeVar("T")
@@ -68,6 +68,15 @@ class Owner:
     @classmethod
     def default(cls) -> Owner:
         return cls(*os.environ["WOLFFIA_OWNER"].split("/")) if os.environ.get("WOLFFIA_OWNER") else cls()
+
+
+class Settings(TypedDict, total=False):
+    """What a request may also say of a sandbox, where the service allows it by --allow-runtime and the like."""
+
+    codebase: str
+    preset: str
+    rules: list[str]
+    runtime: str
 
 
 @dataclass(frozen=True)
