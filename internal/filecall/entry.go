@@ -148,6 +148,7 @@ func store(q *Request, content io.Reader, r *Reply) (err error) {
 	if err := os.MkdirAll(filepath.Dir(q.Path), 0o755); err != nil {
 		return err
 	}
+	_, missing := os.Lstat(q.Path)
 	const flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC | unix.O_NONBLOCK | unix.O_NOCTTY
 	f, err := os.OpenFile(q.Path, flags, 0o666)
 	if errors.Is(err, unix.ENXIO) { // a FIFO, or a socket
@@ -161,8 +162,15 @@ func store(q *Request, content io.Reader, r *Reply) (err error) {
 			err = r.describe(q)
 		}
 	}()
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() {
 		return errors.Join(err, archive.ErrNotRegular)
+	}
+	if missing != nil { // E2B gives it an owner: its clients count this event
+		err = f.Chmod(st.Mode().Perm())
+	}
+	if err != nil {
+		return err
 	}
 	r.Size, err = io.CopyBuffer(struct{ io.Writer }{f}, io.LimitReader(content, MaxFile+1), make([]byte, maxFrame))
 	switch {

@@ -100,6 +100,7 @@ func TestWatch(t *testing.T) {
 	}
 	w.is("POST", "/files?path=d/sub/f", "x", 200, "", "Content-Type", octets)
 	s.seen("CREATE", "sub/f")
+	s.seen("CHMOD", "sub/f")
 	if e := s.seen("WRITE", "sub/f"); e["path"] != "/home/user/d/sub/f" || e["size"] != "1" {
 		t.Errorf("%v", e)
 	}

@@ -121,10 +121,10 @@ func TestInput(t *testing.T) {
 	w.fails("process.Process/SendSignal", m{"process": m{"pid": pid}, "signal": "SIGNAL_UNSPECIFIED"}, 501, "unimplemented")
 	w.fails("process.Process/SendInput", type2(of(pid), "x"), 500, "internal") // it has none
 	w.rpc("process.Process/SendSignal", m{"process": m{"pid": pid}, "signal": "SIGNAL_SIGKILL"}, 200)
-	s.rest()
 	if r := w.run(fmt.Sprintf("kill -0 %d", pid)); r.code == 0 {
 		t.Error("a killed process runs")
 	}
+	s.rest()
 }
 
 func TestTerminal(t *testing.T) {

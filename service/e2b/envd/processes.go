@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"syscall"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -94,6 +96,10 @@ type (
 	}
 )
 
+// killLimit is how long a client waits for the end of a process that it kills: output that another
+// client does not read may delay that.
+const killLimit = 2 * time.Second
+
 // errInput is wrapped by the errors for input that a process does not take.
 var errInput = errors.New("input")
 
@@ -136,7 +142,7 @@ func (h *Handler) processes() {
 		}
 		return &empty{}, r.write(ctx, nil, true)
 	})
-	unary(h, p+"SendSignal", func(_ context.Context, c *call, q *signalRequest, _ http.Header) (*empty, error) {
+	unary(h, p+"SendSignal", func(ctx context.Context, c *call, q *signalRequest, _ http.Header) (*empty, error) {
 		r, err := c.room.find(&q.Process, false)
 		if err != nil {
 			return nil, err
@@ -146,7 +152,17 @@ func (h *Handler) processes() {
 			why := fmt.Sprintf("signal %.40q: only SIGNAL_SIGTERM and SIGNAL_SIGKILL can be sent", q.Signal)
 			return nil, &fault{http.StatusNotImplemented, why}
 		}
-		return &empty{}, r.Signal(sig)
+		if err := r.Signal(sig); err != nil || sig != syscall.SIGKILL {
+			return &empty{}, err
+		}
+		limit := time.NewTimer(killLimit)
+		defer limit.Stop()
+		select { // a client may look whether it runs
+		case <-r.done:
+		case <-limit.C:
+		case <-ctx.Done():
+		}
+		return &empty{}, nil
 	})
 	h.mux.Handle("POST "+p+"StreamInput", connect.NewClientStreamHandler(p+"StreamInput", h.streamInput, handlerOptions...))
 }
