@@ -16,7 +16,12 @@ func probeCgroups(_ context.Context, h *host) Result {
 
 // decideCgroups returns the result for a host that refuses control groups.
 func decideCgroups(r *cgroup.Refusal, h *host) Result {
-	return Result{Problem: r.Problem, Fix: cgroupFix(h, r.Kind)}
+	return Result{Problem: r.Problem, Code: cgroupCodes[r.Kind], Fix: cgroupFix(h, r.Kind)}
+}
+
+var cgroupCodes = map[cgroup.Kind]string{
+	cgroup.NoGroups: "cgroups-none", cgroup.OldVersion: "cgroups-v1", cgroup.Occupied: "cgroups-occupied",
+	cgroup.NoManager: "cgroups-manager", cgroup.NotGiven: "cgroups-controllers",
 }
 
 // cgroupFix returns what helps against a refusal.

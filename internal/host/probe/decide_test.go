@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -44,6 +46,16 @@ type decision struct {
 	fix     string // is a part of it; "" for none
 }
 
+// page returns the page that has all codes.
+func page(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile("../../../docs/hosts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
 func check(t *testing.T, decisions []decision) {
 	t.Helper()
 	for _, d := range decisions {
@@ -55,6 +67,9 @@ func check(t *testing.T, decisions []decision) {
 		}
 		if !strings.Contains(d.got.Fix, d.fix) || d.fix == "" && d.got.Fix != "" {
 			t.Errorf("%s: fix %q, want %q", d.name, d.got.Fix, d.fix)
+		}
+		if code := d.got.Code; code != "" && !slices.Contains(cause.Codes(), code) && !strings.Contains(page(t), "`"+code+"`") {
+			t.Errorf("%s: docs/hosts.md lacks the code %s", d.name, code)
 		}
 		if strings.Contains(d.got.Found+d.got.Problem, "\n") {
 			t.Errorf("%s: more than a line: %+v", d.name, d.got)

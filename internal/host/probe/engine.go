@@ -52,13 +52,13 @@ func decideRunsc(f runscFacts) Result {
 	const fix = "# in wolffia's sources: " + runsc.Fix
 	switch {
 	case errors.Is(f.none, runsc.ErrNone):
-		return Result{Problem: f.none.Error(), Fix: fix}
+		return Result{Problem: f.none.Error(), Code: "runsc-missing", Fix: fix}
 	case f.none != nil:
-		return Result{Problem: "no usable runsc: " + strings.ReplaceAll(f.none.Error(), "\n", "; "), Fix: fix}
+		return Result{Problem: "no usable runsc: " + strings.ReplaceAll(f.none.Error(), "\n", "; "), Code: "runsc-other", Fix: fix}
 	}
 	r := Result{Found: "runsc " + f.found.Version + " at " + f.found.Path, OK: f.run == nil}
 	if f.run != nil {
-		r.Problem = "a sandbox does not start: " + cmp.Or(firstLine(f.stderr), f.run.Error())
+		r.Code, r.Problem = "runsc-start", "a sandbox does not start: "+cmp.Or(firstLine(f.stderr), f.run.Error())
 	}
 	return r
 }
@@ -169,7 +169,7 @@ func decideDocker(answers []answer, named bool, h *host) Result {
 		if a.err == nil {
 			r := Result{OK: true, Found: a.server + " at " + a.addr}
 			if strings.HasSuffix(a.server, ", rootless") || strings.HasSuffix(a.server, ", userns-remap") {
-				r.OK, r.Problem = false, "its containers have other user ids than the host: --runtime docker refuses it"
+				r.OK, r.Code, r.Problem = false, "docker-ids", "its containers have other user ids than the host: --runtime docker refuses it"
 				r.Fix = "# use the system's engine, or --runtime bwrap, which needs no engine"
 			}
 			return r
@@ -179,18 +179,18 @@ func decideDocker(answers []answer, named bool, h *host) Result {
 		switch {
 		case errors.Is(a.err, fs.ErrPermission):
 			return Result{
-				Found:   a.addr,
+				Found: a.addr, Code: "docker-denied",
 				Problem: "this user may not talk to the engine at " + a.addr,
 				Fix:     h.Sudo("usermod -aG docker "+h.Name()) + "\n# then log in again; the group is as good as root",
 			}
 		case errors.Is(a.err, syscall.ECONNREFUSED):
-			return Result{Found: a.addr, Problem: "no engine listens at " + a.addr, Fix: h.Sudo("systemctl enable --now docker")}
+			return Result{Found: a.addr, Code: "docker-stopped", Problem: "no engine listens at " + a.addr, Fix: h.Sudo("systemctl enable --now docker")}
 		case named || !errors.Is(a.err, fs.ErrNotExist):
-			return Result{Found: a.addr, Problem: fmt.Sprintf("the engine at %s does not answer: %v", a.addr, a.err)}
+			return Result{Found: a.addr, Code: "docker-silent", Problem: fmt.Sprintf("the engine at %s does not answer: %v", a.addr, a.err)}
 		}
 	}
 	return Result{
-		Problem: "no Docker or Podman socket found",
+		Code: "docker-missing", Problem: "no Docker or Podman socket found",
 		Fix: h.Install("docker", "debian=docker.io", "fedora=moby-engine") +
 			"\n# or, without root, with Podman:\n# systemctl --user enable --now podman.socket",
 	}

@@ -51,20 +51,20 @@ func probeFusermount(ctx context.Context, h *host) Result {
 // decideFusermount returns the result for the facts.
 func decideFusermount(f fusermountFacts, h *host) Result {
 	if f.path == "" {
-		return Result{OK: h.Root, Problem: "fusermount3 is not installed, or not in PATH", Fix: h.Install("fuse3")}
+		return Result{OK: h.Root, Code: "fusermount-missing", Problem: "fusermount3 is not installed, or not in PATH", Fix: h.Install("fuse3")}
 	}
 	r := Result{Found: firstLine(f.version) + " at " + f.path}
 	switch {
 	case h.Root: // needs no helper program
 		r.OK = true
 	case !f.setuid:
-		r.Problem = f.path + " is not setuid root"
+		r.Code, r.Problem = "fusermount-setuid", f.path+" is not setuid root"
 		r.Fix = h.Sudo("chown root "+f.path, "chmod 4755 "+f.path)
 	case !f.others:
-		r.Problem = "user_allow_other is not set in /etc/fuse.conf, so that Docker, as root, could not enter the mount"
+		r.Code, r.Problem = "fusermount-others", "user_allow_other is not set in /etc/fuse.conf, so that Docker, as root, could not enter the mount"
 		r.Fix = h.Add("user_allow_other", "/etc/fuse.conf")
 	case f.stays != nil:
-		r.Problem = f.stays.Error()
+		r.Code, r.Problem = "fusermount-unmount", f.stays.Error()
 		r.Fix = h.Sudo(fusermount.FixUnmount)
 	default:
 		r.OK = true

@@ -44,9 +44,9 @@ func probeLandlock(context.Context, *host) Result {
 func decideLandlock(abi int, err error) Result {
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return Result{Problem: "not enabled: lsm=landlock,... is missing on the kernel's command line"}
+		return Result{Code: "landlock-off", Problem: "not enabled: lsm=landlock,... is missing on the kernel's command line"}
 	case err != nil:
-		return Result{Problem: fmt.Sprintf("the kernel has no Landlock: %v", err)}
+		return Result{Code: "landlock-kernel", Problem: fmt.Sprintf("the kernel has no Landlock: %v", err)}
 	}
 	return Result{OK: true, Found: fmt.Sprintf("ABI %d", abi)}
 }

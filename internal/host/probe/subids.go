@@ -42,13 +42,13 @@ func trySubIDs(ctx context.Context, ids *userns.IDs) error {
 // decideSubIDs returns the result for what was tried.
 func decideSubIDs(ids *userns.IDs, err error, h *host) Result {
 	if lack, ok := errors.AsType[*userns.Lack](err); ok {
-		return Result{Problem: lack.Problem, Fix: h.Sudo(lack.Fix)}
+		return Result{Problem: lack.Problem, Code: "subids-missing", Fix: h.Sudo(lack.Fix)}
 	}
 	switch {
 	case errors.Is(err, userns.ErrNamespaces):
-		return Result{Problem: err.Error(), Because: UserNamespaces}
+		return Result{Problem: err.Error(), Code: "subids-refused", Because: UserNamespaces}
 	case err != nil:
-		return Result{Problem: err.Error()}
+		return Result{Problem: err.Error(), Code: "subids-refused"}
 	}
 	return Result{OK: true, Found: fmt.Sprintf("%d users from %d, groups from %d", userns.Count, ids.SubUID, ids.SubGID)}
 }

@@ -57,7 +57,7 @@ var maxWords = map[string]int{
 	"docs/git.md":                          1244,
 	"docs/images.md":                       1480,
 	"docs/install.md":                      520,
-	"docs/hosts.md":                        1150,
+	"docs/hosts.md":                        1200,
 	"docs/library.md":                      300,
 	"docs/limits.md":                       634,
 	"docs/mcp.md":                          964,
