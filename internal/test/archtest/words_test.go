@@ -17,7 +17,7 @@ const generated = -1
 var maxWords = map[string]int{
 	"ARCHITECTURE.md":                      1939,
 	"CONTRIBUTING.md":                      2110,
-	"README.md":                            1070,
+	"README.md":                            1095,
 	"SCOPE.md":                             425,
 	"SECURITY.md":                          3900,
 	"integrations/deepagents/README.md":    190,
@@ -82,6 +82,7 @@ var maxWords = map[string]int{
 	"docs/service.md":                      1830,
 	"docs/sessions.md":                     1060,
 	"docs/state.md":                        3185,
+	"docs/use-from.md":                     425,
 	"docs/static.md":                       718,
 	"docs/swerex.md":                       400,
 	"docs/toolchains.md":                   493,

@@ -35,7 +35,9 @@ func TestMain(m *testing.M) {
 func TestPython(t *testing.T) {
 	env := newPython(t, "python")
 	w := servetest.NewProcess(t, key+"\n")
-	env.pytest(t, "WOLFFIA_ADDRESS=http://"+w.Address, "WOLFFIA_API_KEY="+key)
+	service := []string{"WOLFFIA_ADDRESS=http://" + w.Address, "WOLFFIA_API_KEY=" + key}
+	env.pytest(t, service...)
+	env.example(t, service...)
 	socket := filepath.Join(t.TempDir(), "s", "sock")
 	servetest.NewProcess(t, "", "--listen", "unix:"+socket)
 	env.pytest(t, "WOLFFIA_ADDRESS=unix:"+socket)
@@ -64,7 +66,9 @@ func framework(t *testing.T, name string) {
 	t.Helper()
 	env := newPython(t, name)
 	w := servetest.NewProcess(t, key+"\n")
-	env.pytest(t, "WOLFFIA_ADDRESS=http://"+w.Address, "WOLFFIA_API_KEY="+key)
+	service := []string{"WOLFFIA_ADDRESS=http://" + w.Address, "WOLFFIA_API_KEY=" + key}
+	env.pytest(t, service...)
+	env.example(t, service...)
 	env.run(t, nil, "-m", "mypy", "--strict", "wolffia_"+strings.ReplaceAll(name, "-", "_"))
 }
 
