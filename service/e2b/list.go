@@ -96,7 +96,7 @@ func (q *query) has(b *service.Sandbox) bool {
 		}
 	}
 	return noteOf(b).HelperOf == "" && slices.Contains(q.states, stateOf(b)) &&
-		(q.template == "" || q.template == templateOf(b)) && (q.after.IsZero() || b.CreatedAt.After(q.after))
+		(q.template == "" || q.template == templateOf(b)) && !b.CreatedAt.Before(q.after)
 }
 
 // place is where a sandbox is in the order of lists, as a text; it is what a page's token is.

@@ -44,6 +44,7 @@ assert info.metadata == odd and info.template_id == "base" and info.envd_version
 assert 59 < (info.end_at - info.started_at).total_seconds() < 62, info
 assert ids(Sandbox.list(SandboxQuery(metadata={"a b": "c&d=e", "percent": "100%25"}))) == [box.sandbox_id]
 assert ids(Sandbox.list(SandboxQuery(metadata={"a b": "c&d=e", "plain": "y"}))) == []
+assert ids(Sandbox.list(SandboxQuery(started_after=info.started_at))) == [box.sandbox_id]
 second = Sandbox.create("code-interpreter-v1", timeout=60, metadata={"plain": "x"}, idempotency_key="one")
 again = Sandbox.create("code-interpreter-v1", timeout=60, metadata={"plain": "x"}, idempotency_key="one")
 assert second.sandbox_id == again.sandbox_id
