@@ -125,21 +125,55 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// Python's client of docker drives it.
-func TestPython(t *testing.T) {
+// python installs packages of a file of requirements, and has Python find them.
+func python(t *testing.T, requirements string) {
+	t.Helper()
 	testenv.Tools(t, "python3")
 	testenv.Busybox(t)
 	dir := t.TempDir()
-	w := newWorld(t)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	text, err := exec.CommandContext(ctx, "python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile",
-		"--only-binary", ":all:", "--target", dir, "-r", filepath.Join("testdata", "requirements.txt")).CombinedOutput()
+		"--only-binary", ":all:", "--target", dir, "-r", filepath.Join("testdata", requirements)).CombinedOutput()
 	if err != nil {
 		testenv.Lacks(t, "pip and the package registry of Python", "pip install: "+err.Error()+"\n"+string(text))
 	}
 	t.Setenv("PYTHONPATH", dir)
+}
+
+// example runs an example of docs/docker.md: the one with a text in it.
+func (w *world) example(t *testing.T, has string) string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "docker.md"))
+	w.OK(err)
+	for _, block := range strings.Split(string(page), "```python\n")[1:] {
+		if block, _, _ = strings.Cut(block, "```"); strings.Contains(block, has) {
+			return w.run(t, 0, "", "python3", "-W", "ignore", "-c", block)
+		}
+	}
+	t.Fatalf("docs/docker.md has no example with %q", has)
+	return ""
+}
+
+// Python's client of docker drives it.
+func TestPython(t *testing.T) {
+	python(t, "requirements.txt")
+	w := newWorld(t)
 	if got := w.run(t, 0, "", "python3", filepath.Join("testdata", "drive.py"), w.socket, image); got != "driven\n" {
 		t.Errorf("drive.py: %s", got)
+	}
+	if got := w.example(t, "docker.from_env"); got != "inside\n\n" {
+		t.Errorf("the example of docs/docker.md: %s", got)
+	}
+}
+
+// Testcontainers starts a server, and reaches it at a port of the host.
+func TestTestcontainers(t *testing.T) {
+	testenv.Soak(t, "it installs testcontainers")
+	python(t, "testcontainers.txt")
+	t.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true")
+	w := newWorld(t)
+	if got := w.example(t, "testcontainers"); !regexp.MustCompile(`(?s)^.*inside\n\n127\.0\.0\.1 [0-9]+\n$`).MatchString(got) {
+		t.Errorf("the example of docs/docker.md: %s", got)
 	}
 }

@@ -64,6 +64,16 @@ func mountsOf(c *container.Container) []Object {
 	return all
 }
 
+// endpoint returns a container's place in its network. What it publishes is at the host's loopback
+// address, which clients take for the gateway.
+func endpoint() Object {
+	return Object{
+		"NetworkID": "", "EndpointID": "", "Gateway": "127.0.0.1", "IPAddress": "", "IPPrefixLen": 0, "MacAddress": "",
+		"IPAMConfig": nil, "Links": nil, "Aliases": nil, "IPv6Gateway": "", "GlobalIPv6Address": "",
+		"GlobalIPv6PrefixLen": 0, "DriverOpts": nil,
+	}
+}
+
 // Inspect returns what docker inspect says of a container on an image.
 func Inspect(c *container.Container, img *store.Image) Object {
 	running, code, finished := c.State == container.Running, 0, time.Time{}
@@ -80,11 +90,6 @@ func Inspect(c *container.Container, img *store.Image) Object {
 	mode := host.NetworkMode
 	if mode == "" {
 		mode = "default"
-	}
-	entry := Object{
-		"NetworkID": "", "EndpointID": "", "Gateway": "", "IPAddress": "", "IPPrefixLen": 0, "MacAddress": "",
-		"IPAMConfig": nil, "Links": nil, "Aliases": nil,
-		"IPv6Gateway": "", "GlobalIPv6Address": "", "GlobalIPv6PrefixLen": 0, "DriverOpts": nil,
 	}
 	return Object{
 		"Id": c.ID(), "Created": stamp(c.CreatedAt), "Path": program, "Args": args, "Image": c.ImageID,
@@ -121,7 +126,7 @@ func Inspect(c *container.Container, img *store.Image) Object {
 		"NetworkSettings": Object{
 			"Bridge": "", "SandboxID": "", "Ports": portsOf(c), "SandboxKey": "", "IPAddress": "",
 			"Gateway": "", "MacAddress": "", "IPPrefixLen": 0,
-			"Networks": Object{networkOf(c): entry},
+			"Networks": Object{networkOf(c): endpoint()},
 		},
 	}
 }
@@ -190,7 +195,7 @@ func Summary(c *container.Container) Object {
 		"Created": c.CreatedAt.Unix(), "Ports": ports, "Labels": orEmpty(c.Config.Labels), "State": c.State,
 		"Status":          Status(c),
 		"HostConfig":      Object{"NetworkMode": networkOf(c)},
-		"NetworkSettings": Object{"Networks": Object{networkOf(c): Object{}}}, "Mounts": mountsOf(c),
+		"NetworkSettings": Object{"Networks": Object{networkOf(c): endpoint()}}, "Mounts": mountsOf(c),
 	}
 }
 
