@@ -260,7 +260,10 @@ func (h *helper) send(q []byte, content io.Reader, replied <-chan struct{}) erro
 		return err
 	}
 	for buf := make([]byte, 256<<10); !isClosed(replied); {
-		n, err := content.Read(buf)
+		n, err := io.ReadFull(content, buf) // a body of several parts comes in pieces of 4 KiB
+		if n > 0 && errors.Is(err, io.ErrUnexpectedEOF) {
+			err = nil // the next read has it, or the reader's own
+		}
 		if _, werr := h.out.Write(buf[:n]); werr != nil {
 			return werr
 		}
