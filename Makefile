@@ -60,6 +60,7 @@ soak: ## hours: every test with all its cases, with the race detector, with prog
 	@scripts/fuzz $${FUZZTIME:-30s}
 	@scripts/release
 	@scripts/arm64
+	@scripts/vm
 	@scripts/recipes
 	@WOLFFIA_BARE_SUITE=trixie scripts/bare
 	@$(MAKE) --no-print-directory build runsc && scripts/root
