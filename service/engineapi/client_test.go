@@ -45,7 +45,7 @@ func newWorld(t *testing.T) *world {
 	w.OK(err)
 	file := filepath.Join(t.TempDir(), "image.tar")
 	w.OK(os.WriteFile(file, testimage.Layer(t,
-		testimage.File{Name: "c.json", Body: string(testimage.Config(t, store.Config{Env: []string{"PATH=/bin"}}, layer))},
+		testimage.File{Name: "c.json", Body: string(testimage.Config(t, store.Config{Env: []string{"PATH=/bin"}, Cmd: []string{"sh"}}, layer))},
 		testimage.File{Name: "l.tar", Body: string(layer)}, testimage.File{Name: "manifest.json", Body: string(manifest)},
 	), 0o600))
 	w.run(t, 0, "", filepath.Join(testbin.Dir(t), "wolffia"), "--state-dir", w.State, "image", "import", file)
@@ -126,19 +126,22 @@ func TestCommandLine(t *testing.T) {
 }
 
 // python installs packages of a file of requirements, and has Python find them.
-func python(t *testing.T, requirements string) {
+func python(t *testing.T, requirements string, flags ...string) {
 	t.Helper()
 	testenv.Tools(t, "python3")
 	testenv.Busybox(t)
 	dir := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	text, err := exec.CommandContext(ctx, "python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile",
-		"--only-binary", ":all:", "--target", dir, "-r", filepath.Join("testdata", requirements)).CombinedOutput()
+	args := append([]string{
+		"-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile",
+		"--only-binary", ":all:", "--target", dir, "-r", filepath.Join("testdata", requirements),
+	}, flags...)
+	text, err := exec.CommandContext(ctx, "python3", args...).CombinedOutput()
 	if err != nil {
 		testenv.Lacks(t, "pip and the package registry of Python", "pip install: "+err.Error()+"\n"+string(text))
 	}
-	t.Setenv("PYTHONPATH", dir)
+	t.Setenv("PYTHONPATH", dir+":"+os.Getenv("PYTHONPATH"))
 }
 
 // example runs an example of docs/docker.md: the one with a text in it.
@@ -175,5 +178,21 @@ func TestTestcontainers(t *testing.T) {
 	w := newWorld(t)
 	if got := w.example(t, "testcontainers"); !regexp.MustCompile(`(?s)^.*inside\n\n127\.0\.0\.1 [0-9]+\n$`).MatchString(got) {
 		t.Errorf("the example of docs/docker.md: %s", got)
+	}
+}
+
+// mini-swe-agent and llm-sandbox work, which name docker their runtime.
+func TestAgents(t *testing.T) {
+	testenv.Soak(t, "it installs agents")
+	python(t, "agents.txt")
+	python(t, "agents-alone.txt", "--no-deps") // without clients of models
+	w := newWorld(t)
+	program := filepath.Join(t.TempDir(), "docker")
+	w.OK(os.WriteFile(program, []byte("#!/bin/sh\nexec "+filepath.Join(testbin.Dir(t), "wolffia")+" --state-dir "+w.State+" docker \"$@\"\n"), 0o700)) //nolint:gosec // a program
+	t.Setenv("MSWEA_DOCKER_EXECUTABLE", program)
+	t.Setenv("MSWEA_SILENT_STARTUP", "1")
+	t.Setenv("MSWEA_GLOBAL_CONFIG_DIR", t.TempDir())
+	if got := w.run(t, 0, "", "python3", filepath.Join("testdata", "agents.py"), image); !strings.HasSuffix(got, "ended\n") {
+		t.Errorf("agents.py: %s", got)
 	}
 }
