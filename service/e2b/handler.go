@@ -9,6 +9,7 @@ import (
 	"wolffia/ops/stream"
 	"wolffia/service"
 	"wolffia/service/e2b/envd"
+	"wolffia/service/e2b/interpreter"
 )
 
 // Options are a handler's options.
@@ -22,6 +23,7 @@ type Handler struct {
 	keyed   bool
 	mux     *http.ServeMux
 	envd    *envd.Handler
+	code    *interpreter.Handler
 }
 
 // New returns a handler over a service. keyed says that this needs API keys, so that who sends a
@@ -29,6 +31,7 @@ type Handler struct {
 func New(service *service.Service, keyed bool, opts *Options) *Handler {
 	h := &Handler{service: service, mux: http.NewServeMux(), keyed: keyed, opts: opts.Whole()}
 	h.envd = envd.New(service, &envd.Options{Log: h.opts.Log, BodyLimit: h.opts.BodyLimit, WriteLimit: h.opts.WriteLimit})
+	h.code = interpreter.New(&h.opts)
 	for pattern, serve := range calls {
 		h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if err := serve(h, w, r); err != nil {

@@ -7,6 +7,7 @@ import (
 	"wolffia/runtime"
 	"wolffia/service"
 	"wolffia/service/e2b/envd"
+	"wolffia/service/e2b/interpreter"
 	"wolffia/service/port"
 	"wolffia/service/registry"
 )
@@ -59,7 +60,11 @@ func (h *Handler) traffic(w http.ResponseWriter, r *http.Request, to route) erro
 		h.envd.ServeSandbox(w, r, h.boxOf(b))
 		return nil
 	case codePort:
-		return unsupported("port %d: this version of wolffia has no code interpreter", codePort)
+		in, err := h.service.Inside(r.Context(), ofBox(b), b.ID)
+		if err == nil {
+			h.code.ServeSandbox(w, r, &interpreter.Box{Inside: in})
+		}
+		return err
 	}
 	return h.port(w, r, ofBox(b), to)
 }
