@@ -22,6 +22,11 @@ func (c Caller) May(o registry.Owner) bool {
 	return c.All || c.Owner == o && o.Validate() == nil
 }
 
+// Caller returns the caller for whom a request acts that has a token of the sandbox.
+func (b *Sandbox) Caller() Caller {
+	return Caller{Owner: b.Owner, All: b.Owner == registry.Owner{}}
+}
+
 // anyone is the owner for whom a caller acts that may use all sandboxes and names no owner.
 var anyone = registry.Owner{OrganizationID: "local", ProjectID: "mcp", UserID: "default"}
 

@@ -9,7 +9,6 @@ import (
 	"wolffia/service/e2b/envd"
 	"wolffia/service/e2b/interpreter"
 	"wolffia/service/port"
-	"wolffia/service/registry"
 )
 
 // The purposes of tokens.
@@ -19,11 +18,6 @@ const (
 )
 
 const trafficHeader = "E2b-Traffic-Access-Token"
-
-// ofBox returns the caller for whom a request with a token of a sandbox acts.
-func ofBox(b *service.Sandbox) service.Caller {
-	return service.Caller{Owner: b.Owner, All: b.Owner == registry.Owner{}}
-}
 
 // everyone may use all sandboxes: a token, and not a key, says which one a request is for.
 var everyone = service.Caller{All: true}
@@ -38,7 +32,7 @@ func (h *Handler) traffic(w http.ResponseWriter, r *http.Request, to route) erro
 	if err != nil {
 		return err
 	}
-	if err := h.service.AdmitRequest(ofBox(b)); err != nil {
+	if err := h.service.AdmitRequest(b.Caller()); err != nil {
 		return err
 	}
 	if !h.mayEnter(r, b, to.port) {
@@ -49,7 +43,7 @@ func (h *Handler) traffic(w http.ResponseWriter, r *http.Request, to route) erro
 			envd.NotRunning(w, to.id)
 			return nil
 		}
-		if b, err = h.awake(r, ofBox(b), b, defaultTimeout); err != nil {
+		if b, err = h.awake(r, b.Caller(), b, defaultTimeout); err != nil {
 			return err
 		}
 	}
@@ -60,13 +54,13 @@ func (h *Handler) traffic(w http.ResponseWriter, r *http.Request, to route) erro
 		h.envd.ServeSandbox(w, r, h.boxOf(b))
 		return nil
 	case codePort:
-		in, err := h.service.Inside(r.Context(), ofBox(b), b.ID)
+		in, err := h.service.Inside(r.Context(), b.Caller(), b.ID)
 		if err == nil {
 			h.code.ServeSandbox(w, r, &interpreter.Box{Inside: in})
 		}
 		return err
 	}
-	return h.port(w, r, ofBox(b), to)
+	return h.port(w, r, b.Caller(), to)
 }
 
 // mayEnter reports whether a request may use a port of a sandbox. envd checks requests to itself.
@@ -82,7 +76,7 @@ func (h *Handler) mayEnter(r *http.Request, b *service.Sandbox, port int) bool {
 // boxOf returns a sandbox as envd needs it.
 func (h *Handler) boxOf(b *service.Sandbox) *envd.Box {
 	return &envd.Box{
-		Caller: ofBox(b), ID: b.ID, SandboxID: b.ID, TemplateID: templateOf(b), Token: h.service.Token(envdToken, b.ID),
+		Caller: b.Caller(), ID: b.ID, SandboxID: b.ID, TemplateID: templateOf(b), Token: h.service.Token(envdToken, b.ID),
 	}
 }
 

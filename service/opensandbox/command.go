@@ -330,7 +330,3 @@ func (h *Handler) ping(w http.ResponseWriter, _ *http.Request, _ *service.Inside
 	h.empty(w, http.StatusOK)
 	return nil
 }
-
-func noKernels(*Handler, http.ResponseWriter, *http.Request) error {
-	return unsupported("code: the service has no language kernels: run an interpreter with POST /command, or in a session")
-}

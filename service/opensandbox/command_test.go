@@ -94,8 +94,9 @@ func TestCommand(t *testing.T) {
 		w.is("POST", execd+"/command", body, 400, part)
 	}
 	w.is("POST", execd+"/command", `{"command":"id","uid":0}`, 501, "all processes of the sandbox")
-	w.is("POST", execd+"/code", `{"code":"1"}`, 501, "no language kernels")
-	w.is("GET", execd+"/code/contexts", "", 501, "no language kernels")
+	w.is("POST", execd+"/code", `{"code":"1","context":{"language":"r"}}`, 501, "no kernel runs it")
+	w.is("POST", execd+"/code", `{"code":"1","context":{"id":"x"}}`, 404, "no context")
+	w.is("GET", execd+"/code/contexts", "", 200, "[]")
 	w.is("GET", execd+"/proxy/80/", "", 502, "no server listens there")
 	w.is("GET", execd+"/nothing", "", 404, "NOT_FOUND")
 }

@@ -31,7 +31,8 @@ type createRequest struct {
 	Env            map[string]string `json:"env"`
 	Metadata       map[string]string `json:"metadata"`
 	NetworkPolicy  *networkPolicy    `json:"networkPolicy"`
-	// ResourceRequests and SecureAccess are refused.
+	// ResourceRequests are refused. With SecureAccess each request to an endpoint needs its token,
+	// or a key.
 	ResourceRequests map[string]string `json:"resourceRequests"`
 	SecureAccess     bool              `json:"secureAccess"`
 	CredentialProxy  *struct {
@@ -76,8 +77,6 @@ func (q *createRequest) params() (*service.Params, error) {
 		return nil, unsupported("image.auth: images are pulled with the credentials of the service's user: log in there")
 	case q.CredentialProxy != nil && q.CredentialProxy.Enabled:
 		return nil, unsupported("credentialProxy: the service has none")
-	case q.SecureAccess:
-		return nil, unsupported("secureAccess: endpoints have no token of their own: they need a key of --api-keys")
 	case len(q.ResourceRequests) > 0:
 		return nil, unsupported("resourceRequests: nothing is reserved for a sandbox: use resourceLimits")
 	case q.Platform != nil && (q.Platform.OS != "linux" || q.Platform.Arch != goruntime.GOARCH):

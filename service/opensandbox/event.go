@@ -12,14 +12,17 @@ import (
 // An event is a part of a streamed reply. The fields after Error are copies of others for
 // clients that read those.
 type event struct {
-	Type          string      `json:"type"`
-	EID           int64       `json:"eid,omitempty"` // counts from 1; of commands that can be resumed
-	Text          string      `json:"text,omitempty"`
-	Bytes         []byte      `json:"bytes,omitempty"` // the exact bytes, where Text is not
-	EOL           *bool       `json:"eol,omitempty"`   // false: no newline follows Text in the output
-	ExecutionTime *int64      `json:"execution_time,omitempty"`
-	Timestamp     int64       `json:"timestamp"` // ms since 1970
-	Error         *errorEvent `json:"error,omitempty"`
+	Type          string `json:"type"`
+	EID           int64  `json:"eid,omitempty"` // counts from 1; of commands that can be resumed
+	Text          string `json:"text,omitempty"`
+	Bytes         []byte `json:"bytes,omitempty"` // the exact bytes, where Text is not
+	EOL           *bool  `json:"eol,omitempty"`   // false: no newline follows Text in the output
+	ExecutionTime *int64 `json:"execution_time,omitempty"`
+	Timestamp     int64  `json:"timestamp"` // ms since 1970
+
+	ExecutionCount int            `json:"execution_count,omitempty"` // of a cell of code, in its context
+	Results        map[string]any `json:"results,omitempty"`         // of a cell, by MIME type
+	Error          *errorEvent    `json:"error,omitempty"`
 
 	Data       string `json:"data,omitempty"`
 	ExitCode   *int   `json:"exitCode,omitempty"`

@@ -80,8 +80,6 @@ func calls() map[string]call {
 		"/v1/snapshots/{snapshot}":                              {noSnapshots, nil},
 		"/sandboxes/{id}/port/{port}/{rest...}":                 {(*Handler).port, nil},
 		"/":                                                     {(*Handler).unknown, nil},
-		execd("", "/code"):                                      {noKernels, nil},
-		execd("", "/code/{rest...}"):                            {noKernels, nil},
 		execd("", "/proxy/{port}/{rest...}"):                    {(*Handler).port, nil},
 		"GET /sandboxes/{id}/port/18080/policy":                 {(*Handler).policy, &about{summary: "what the network of a sandbox is", status: 200, out: policyReply{}}},
 		"PATCH /sandboxes/{id}/port/18080/policy":               {(*Handler).patchPolicy, &about{summary: "add rules to what a sandbox can reach", status: 200, in: []egressRule{}, out: policyReply{}}},
@@ -102,6 +100,13 @@ func insideCalls() map[string]insideCall {
 		execd("POST", "/command"):                 {(*Handler).command, &about{summary: "run a command in a shell of its own", status: 200, in: commandRequest{}, out: event{}}},
 		execd("DELETE", "/command"):               {(*Handler).interrupt, &about{summary: "interrupt a command", status: 200, query: []string{"id"}}},
 		execd("GET", "/command/{command}/{part}"): {(*Handler).aboutCommand, &about{summary: "/command/status/ID is the status of a command, /command/ID/logs the output of a background command, /command/ID/resume the events of a command whose client has gone", status: 200, out: commandReply{}, query: []string{"cursor", "after_eid"}}},
+		execd("POST", "/code"):                    {(*Handler).runCode, &about{summary: "run a cell of code in a context, which keeps its state", status: 200, in: codeRequest{}, out: event{}}},
+		execd("DELETE", "/code"):                  {(*Handler).interruptCode, &about{summary: "interrupt the cell that runs in a context", status: 200, query: []string{"id"}}},
+		execd("POST", "/code/context"):            {(*Handler).createContext, &about{summary: "start a kernel of python, javascript, typescript or bash", status: 200, in: codeContext{}, out: codeContext{}}},
+		execd("GET", "/code/contexts"):            {(*Handler).listContexts, &about{summary: "list contexts", status: 200, out: []codeContext{}, query: []string{"language"}}},
+		execd("DELETE", "/code/contexts"):         {(*Handler).removeContexts, &about{summary: "end the contexts of a language", status: 200, query: []string{"language"}}},
+		execd("GET", "/code/contexts/{name}"):     {(*Handler).getContext, &about{summary: "describe a context", status: 200, out: codeContext{}}},
+		execd("DELETE", "/code/contexts/{name}"):  {(*Handler).removeContext, &about{summary: "end a context", status: 200}},
 		execd("POST", "/session"):                 {(*Handler).createSession, &about{summary: "start a shell that keeps its state", status: 200, in: sessionRequest{}, out: sessionReply{}}},
 		execd("POST", "/session/{session}/run"):   {(*Handler).runInSession, &about{summary: "run a command in a session", status: 200, in: commandRequest{}, out: event{}}},
 		execd("DELETE", "/session/{session}"):     {(*Handler).destroySession, &about{summary: "end a session", status: 200}},
@@ -142,6 +147,12 @@ func execd(method, path string) string {
 // ServeHTTP implements [http.Handler].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	urlpath.Keep(r.URL)
+	if !h.Keyed(r) {
+		if err := h.byToken(r); err != nil {
+			h.fail(w, r, err)
+			return
+		}
+	}
 	if id, port, _, ok := portOf(r.URL.EscapedPath()); ok { // whose path the mux would clean
 		r.SetPathValue("id", id)
 		r.SetPathValue("port", port)

@@ -118,6 +118,9 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	caller := service.CallerOf(r.Context())
+	if req.SecureAccess && caller.Key == "" {
+		return unsupported("secureAccess: the service admits requests without a key: serve with --api-keys")
+	}
 	params, err := req.params()
 	if err != nil {
 		return err
@@ -302,7 +305,8 @@ func (h *Handler) renew(w http.ResponseWriter, r *http.Request) error {
 
 // An endpointReply is where a port can be reached.
 type endpointReply struct {
-	Endpoint string `json:"endpoint"` // HOST:PORT or HOST:PORT/PATH, without a scheme
+	Endpoint string            `json:"endpoint"`          // HOST:PORT or HOST:PORT/PATH, without a scheme
+	Headers  map[string]string `json:"headers,omitempty"` // what requests to it must have
 }
 
 // endpoint serves GET /v1/sandboxes/{id}/endpoints/{port}.
@@ -325,9 +329,14 @@ func (h *Handler) endpoint(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			host = r.Host
 		}
-		address = net.JoinHostPort(strings.Trim(host, "[]"), text)
+		h.opts.JSON(w, http.StatusOK, endpointReply{Endpoint: net.JoinHostPort(strings.Trim(host, "[]"), text)})
+		return nil
 	}
-	h.opts.JSON(w, http.StatusOK, endpointReply{address})
+	reply := endpointReply{Endpoint: address}
+	if service.CallerOf(r.Context()).Key != "" {
+		reply.Headers = map[string]string{tokenHeader: h.service.Token(endpointToken, s.ID)}
+	}
+	h.opts.JSON(w, http.StatusOK, reply)
 	return nil
 }
 

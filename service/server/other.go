@@ -31,7 +31,7 @@ func (s *Server) other(r *http.Request) http.Handler {
 	case path == "/metrics" && s.opts.Metrics:
 		return named("/metrics", s.metrics)
 	case s.opts.OpenSandbox != nil && (strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, "/sandboxes/")):
-		return s.admitted(s.opts.OpenSandbox, true, refuse)
+		return s.admitted(s.opts.OpenSandbox, s.opts.OpenSandbox.Keyed(r), refuse)
 	case s.opts.Agents != nil && path == "/mcp":
 		return s.admitted(s.opts.Agents, true, refuse)
 	case s.opts.SWEReX != nil && s.opts.SWEReX.Serves(path):

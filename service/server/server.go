@@ -36,8 +36,12 @@ type Options struct {
 	// Gate admits requests; nil admits all that the listener accepts.
 	Gate *gate.Gate
 	// OpenSandbox serves the paths below /v1/ and /sandboxes/; nil serves none. A request's
-	// context has the caller: see [service.CallerOf].
-	OpenSandbox http.Handler
+	// context has the caller: see [service.CallerOf]. Those that are not keyed have a token, which
+	// it checks.
+	OpenSandbox interface {
+		http.Handler
+		Keyed(r *http.Request) bool
+	}
 	// Agents serves the path /mcp, as OpenSandbox does its own; nil serves none. Its Drain is
 	// called when the server begins to stop: it ends requests that only wait for news.
 	Agents interface {

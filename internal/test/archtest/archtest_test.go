@@ -45,7 +45,7 @@ var allow = map[string][]string{
 	"service/registry":                  {"runtime", "internal/sys/filelock", "internal/sys/statefile"},
 	"service/gate":                      {"runtime", "service", "service/registry", "service/quota"},
 	"service/agent":                     {"mcp", "runtime", "service", "service/gate", "service/registry"},
-	"service/opensandbox":               {"fields", "network", "ops", "ops/stream", "runtime", "service", "service/gate", "service/port", "internal/openapi", "internal/urlpath", "internal/filecall", "internal/fileclient"},
+	"service/opensandbox":               {"fields", "network", "ops", "ops/code", "ops/stream", "runtime", "service", "service/gate", "service/port", "internal/openapi", "internal/urlpath", "internal/filecall", "internal/fileclient"},
 	"service/port":                      {"internal/urlpath", "ops/stream", "runtime", "service", "service/gate"},
 	"service/e2b":                       {"network", "ops", "ops/stream", "runtime", "service", "service/e2b/envd", "service/gate", "service/port", "service/registry", "internal/filecall", "service/e2b/interpreter"},
 	"service/container/files":           {"internal/filecall", "internal/fileclient", "ops", "runtime", "runtime/launch", "service"},
