@@ -33,15 +33,10 @@ type reply struct {
 	image *sdk.ImageContent
 }
 
-// tool adds a tool that works in the sandbox, and always has structured output. Many clients give
-// a model that and nothing else: it has what the text has.
+// tool adds a tool that works in the sandbox. Many clients give a model the structured output and
+// nothing else: it has what the text has. It is nil where only the text, or the image, counts. It has
+// no schema, which clients do not need and would be a half of tools/list.
 func tool[In, Out any](s *Server, t *sdk.Tool, do func(c *call, ctx context.Context, in In) (reply, *Out, error)) {
-	t.OutputSchema = schema[Out]()
-	loose(s, t, do)
-}
-
-// loose adds a tool whose output may be nil: then clients use the text, or the image.
-func loose[In, Out any](s *Server, t *sdk.Tool, do func(c *call, ctx context.Context, in In) (reply, *Out, error)) {
 	t.InputSchema = schema[In]()
 	s.sdk.AddTool(t, func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		res := &sdk.CallToolResult{}

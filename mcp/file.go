@@ -134,7 +134,7 @@ type match struct {
 }
 
 func (s *Server) addFiles() {
-	loose(s, &sdk.Tool{
+	tool(s, &sdk.Tool{
 		Name: "read_file", Title: "Read a file",
 		Description: "Read a text file by lines, or any file by bytes. Images are returned as images. With base64 there is also structured content, whose next_byte is the byte_offset at which to go on. A relative path begins at the sandbox's working directory, wherever the shell is.",
 		Annotations: reads(),

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -139,6 +140,10 @@ func TestTools(t *testing.T) {
 	const want = "bash bash_background bash_output edit_file explain_denial glob grep job_kill job_output job_wait list_dir read_file status write_file"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("the tools are %s", got)
+	}
+	const most = 12 << 10 // each session of a model has it in its context
+	if text, err := json.Marshal(all.Tools); err != nil || len(text) > most {
+		t.Errorf("tools/list has %d bytes, want at most %d: %v", len(text), most, err)
 	}
 	w.OK(os.WriteFile(filepath.Join(w.Codebase, "secret"), []byte("password"), 0o644))
 	c.bash("cd /tmp; A=1")

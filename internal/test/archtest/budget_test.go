@@ -45,7 +45,7 @@ const (
 	defaultMethods = 60
 	maxProduct     = 150000 // lines of Go of the product
 	maxColumns     = 120
-	maxWide        = 1560 // lines with more
+	maxWide        = 1570 // lines with more
 )
 
 // slack is how much smaller than its budget something may be, in percent.

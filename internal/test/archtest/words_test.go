@@ -50,7 +50,7 @@ var maxWords = map[string]int{
 	"docs/decisions/17-front-ends.md":      198,
 	"docs/decisions/18-root-inside.md":     220,
 	"docs/decisions/README.md":             200,
-	"docs/e2b.md":                          715,
+	"docs/e2b.md":                          735,
 	"docs/docker.md":                       440,
 	"docs/faq.md":                          1470,
 	"docs/filesystem.md":                   961,

@@ -17,10 +17,7 @@ import (
 )
 
 // A Box is a sandbox as the interpreter needs it. The caller has checked that the request may use it.
-type Box struct {
-	*service.Inside
-	Home string // where kernels start; empty: where the sandbox's commands do
-}
+type Box struct{ *service.Inside }
 
 // A Handler serves the interpreter. It is safe for concurrent use.
 type Handler struct{ opts stream.Options }
@@ -115,10 +112,10 @@ type contextReply struct {
 	Cwd      string `json:"cwd"`
 }
 
-// cwd returns where kernels start that a request gives no directory.
+// cwd returns where kernels start that a request gives no directory: E2B has the home of its user.
 func (b *Box) cwd() string {
-	if b.Home != "" {
-		return b.Home
+	if s := b.Sandbox(); s.RunAs == "" && s.Home != "" {
+		return s.Home
 	}
 	return b.Sandbox().MountPoint
 }
