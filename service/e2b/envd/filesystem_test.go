@@ -106,7 +106,7 @@ func TestWatch(t *testing.T) {
 	}
 	w.run("cd d; chmod 600 sub/f; mkdir -p new/er; echo >new/er/g; mv sub/f sub/h; rm sub/h")
 	s.seen("CHMOD", "sub/f")
-	s.seen("WRITE", "new/er/g")
+	s.seen("CREATE", "new/er/g") // what was written before it was watched is not seen
 	if e := s.seen("RENAME", "sub/f"); e != nil {
 		t.Errorf("%v", e)
 	}
