@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -85,11 +86,24 @@ func removeNames(dir string, trees, files []string) error {
 			step.Reached("remove: one more gone")
 		}
 	}
-	if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
+	err = unix.Rmdir(dir)
+	if err != nil && !errors.Is(err, unix.ENOENT) && !(errors.Is(err, unix.ENOTEMPTY) && onlySilly(fd, dir)) {
 		errs = append(errs, &fs.PathError{Op: "rmdir", Path: dir, Err: err})
 	}
 	step.Reached("remove: one more gone")
 	return errors.Join(errs...)
+}
+
+// onlySilly reports whether all names in a directory are those of NFS for deleted files that are
+// open, such as the lock of the caller. They go when that is closed, and [Dir.RemoveIncomplete]
+// then deletes the directory.
+func onlySilly(fd int, dir string) bool {
+	if _, err := unix.Seek(fd, 0, unix.SEEK_SET); err != nil {
+		return false
+	}
+	names, err := namesIn(fd, dir, mostNames)
+	other := func(name string) bool { return !strings.HasPrefix(name, ".nfs") }
+	return err == nil && len(names) > 0 && !slices.ContainsFunc(names, other)
 }
 
 // unlinkIn deletes a file or an empty directory, if it exists.

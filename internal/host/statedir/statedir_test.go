@@ -124,6 +124,20 @@ func TestRemoveStopsAtWhatIsNotOurs(t *testing.T) {
 	}
 }
 
+// NFS keeps a deleted file that is open under another name: the directory goes once it is closed.
+func TestRemoveSilly(t *testing.T) {
+	d := open(t)
+	rec := create(t, d, id, "")
+	kept := filepath.Join(d.Path(), "sandboxes", id, ".nfs000000000012")
+	if err := errors.Join(os.WriteFile(kept, nil, 0o600), rec.Remove(), os.Remove(kept)); err != nil {
+		t.Fatal(err)
+	}
+	removed, err := d.RemoveIncomplete(id, func(*statedir.Record) error { return nil })
+	if err != nil || !removed {
+		t.Errorf("removed: %v (%v), want true", removed, err)
+	}
+}
+
 // What is in the place of run/ is deleted itself: nothing that it leads to, and no process waits for its other end.
 func TestRemoveOddRun(t *testing.T) {
 	for what, put := range map[string]func(run, elsewhere string) error{
