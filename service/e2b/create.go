@@ -20,17 +20,11 @@ type createRequest struct {
 	AutoResume *struct {
 		Enabled bool `json:"enabled"`
 	} `json:"autoResume"`
-	Volumes []volumeMount `json:"volumeMounts"`
+	Volumes []struct{} `json:"volumeMounts"`
 	IAM     *struct {
 		Tokens map[string]any `json:"tokens"`
 	} `json:"iam"`
 	reach
-}
-
-// A volumeMount shows a volume, by its name.
-type volumeMount struct {
-	Name string `json:"name"`
-	Path string `json:"path"` // absolute, inside
 }
 
 // The lifetimes of sandboxes without a timeout, of E2B.
@@ -52,7 +46,7 @@ func lifetime(seconds *int64, byDefault time.Duration) (time.Duration, error) {
 
 // params returns what a request asks for.
 func (q *createRequest) params() (p *service.Params, err error) {
-	n := note{Template: q.Template, AutoResume: q.AutoResume != nil && q.AutoResume.Enabled, Volumes: q.Volumes}
+	n := note{Template: q.Template, AutoResume: q.AutoResume != nil && q.AutoResume.Enabled}
 	p = &service.Params{UserName: "user", Env: q.Env, Metadata: q.Metadata, EndsStopped: q.AutoPause}
 	if p.Image, err = imageOf(q.Template); err != nil {
 		return nil, err
@@ -61,6 +55,8 @@ func (q *createRequest) params() (p *service.Params, err error) {
 	switch {
 	case q.IAM != nil && len(q.IAM.Tokens) > 0:
 		return nil, invalid("iam: the service gives sandboxes no identity")
+	case len(q.Volumes) > 0:
+		return nil, invalid("volumeMounts: a sandbox has the volumes of its service: start it with wolffia serve --volume NAME:PATH")
 	case n.AutoResume && !q.AutoPause:
 		return nil, invalid("autoResume: it needs autoPause")
 	}

@@ -79,6 +79,9 @@ var calls = map[string]call{
 	"/v3/templates":                  without(noTemplates),
 	"/default-templates":             without(noTemplates),
 
+	"/volumes":           without(noVolumes),
+	"/volumes/{rest...}": without(noVolumes),
+
 	"/secrets":           without(noSecrets),
 	"/secrets/{rest...}": without(noSecrets),
 
@@ -94,6 +97,7 @@ const (
 	noLogs      = "logs: the service keeps none of commands: read their output"
 	noSnapshots = "snapshots: they would have a sandbox's memory, and the service keeps files only: pause a sandbox"
 	noTemplates = "templates: a template is an image of this host: make one with wolffia build"
+	noVolumes   = "volumes: a sandbox has those of its service: start it with wolffia serve --volume NAME:PATH"
 	noSecrets   = "secrets: only wolffia serve --header adds secrets to what a sandbox sends"
 	noTeams     = "teams, keys, nodes: a service has the keys of its file: see wolffia serve --api-keys"
 )
@@ -124,7 +128,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = h.signed(w, r)
 	case inVolumes:
 		r.Pattern = "e2b /volumecontent"
-		err = unsupported("volumes")
+		err = unsupported(noVolumes)
 	default:
 		h.mux.ServeHTTP(w, r)
 	}

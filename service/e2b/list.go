@@ -95,7 +95,7 @@ func (q *query) has(b *service.Sandbox) bool {
 			return false
 		}
 	}
-	return noteOf(b).HelperOf == "" && slices.Contains(q.states, stateOf(b)) &&
+	return slices.Contains(q.states, stateOf(b)) &&
 		(q.template == "" || q.template == templateOf(b)) && !b.CreatedAt.Before(q.after)
 }
 
