@@ -21,7 +21,7 @@ var (
 		"guest":                  2740,
 		"internal/host/gateway":  2735,
 		"internal/git/gitsync":   4600,
-		"internal/host/statedir": 2750,
+		"internal/host/statedir": 2760,
 		"internal/host/rootfs":   2830,
 		"internal/filecall":      2130,
 		"local":                  8150,
