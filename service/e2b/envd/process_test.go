@@ -23,7 +23,7 @@ func TestRun(t *testing.T) {
 	if r := w.run("kill -9 $$"); r.code != -1 || r.status != "signal: killed" || r.failed == "" {
 		t.Errorf("%+v", r)
 	}
-	s := w.stream(start, m{"process": m{"cmd": "sh", "args": []string{"-c", "echo $$ $A $FROM_BOX; cat"}, "envs": m{"A": "a", "FROM_BOX": "2"}, "cwd": "/tmp"}, "new": 1})
+	s := w.stream(start, m{"process": m{"cmd": "sh", "args": []string{"-c", "echo $$ $A $FROM_BOX; cat; until [ -e /home/user/go ]; do sleep 0.01; done"}, "envs": m{"A": "a", "FROM_BOX": "2"}, "cwd": "/tmp"}, "new": 1})
 	pid := s.pid()
 	s.until(fmt.Sprintf("%d a 2\n", pid)) // the process id is that inside
 	if r := w.rpc("process.Process/List", m{}, 200); len(r["processes"].([]any)) != 1 {
@@ -32,6 +32,7 @@ func TestRun(t *testing.T) {
 	w.rpc("process.Process/CloseStdin", of(pid), 200)
 	w.rpc("process.Process/CloseStdin", of(pid), 200)
 	w.fails("process.Process/SendInput", m{"process": m{"pid": pid}, "input": m{"stdin": "eA=="}}, 500, "internal")
+	w.run("touch go")
 	if r := s.rest(); r.code != 0 || r.closing != "ok" {
 		t.Errorf("%+v", r)
 	}
