@@ -74,7 +74,7 @@ bare: ## try the set-up where nothing is installed: in a bare root of this host'
 lint: ## check form: gofumpt, spelling, vet, staticcheck, workflows, go.mod; and known vulnerabilities, where their database can be reached
 	@out=$$($(TOOL) gofumpt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
 		[ -z "$$out" ] || { echo "not gofumpt-ed: $$out" >&2; exit 1; }
-	@$(TOOL) misspell -error -i netwrok,somtimes $$(git ls-files --cached --others --exclude-standard '*.go' '*.md' '*.txtar' scripts Makefile)
+	@$(TOOL) misspell -error -i netwrok,somtimes,exportfs $$(git ls-files --cached --others --exclude-standard '*.go' '*.md' '*.txtar' scripts Makefile)
 	$(GO) vet ./...
 	$(GO) vet -tags generate ./cmd/wolffia
 	$(GO) vet -tags small ./cmd/wolffia/...
