@@ -364,8 +364,7 @@ func matches(by view.Filter, e *container.Event) bool {
 
 // lines send JSON values, each at once.
 type lines struct {
-	w     http.ResponseWriter
-	begun bool
+	w http.ResponseWriter
 }
 
 func newLines(w http.ResponseWriter) *lines {
