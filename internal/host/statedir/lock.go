@@ -124,20 +124,22 @@ func (rec *Record) holdAsCaller() (*os.File, error) {
 // is bound to it.
 func (rec *Record) HasCaller() (bool, error) { return rec.held(callerPart, 1) }
 
-// waiterGrace bounds the time that TryLock retries while the lock conflicts only with
+// waiterGrace bounds the time that a try is repeated while the lock conflicts only with
 // the read locks of processes that have waited for it, which they hold for a moment.
 const waiterGrace = 200 * time.Millisecond
 
 // TryLock takes the sandbox's lock. ErrConflict: another process holds it. The caller
 // unlocks or closes it.
-func (rec *Record) TryLock() (*Lock, error) {
+func (rec *Record) TryLock() (*Lock, error) { return tryPastWaiters(rec, rec.tryLock) }
+
+func tryPastWaiters[T any](rec *Record, try func() (T, error)) (T, error) {
 	for end := time.Now().Add(waiterGrace); ; {
-		l, err := rec.tryLock()
+		got, err := try()
 		if !errors.Is(err, runtime.ErrConflict) || time.Now().After(end) {
-			return l, err
+			return got, err
 		}
 		if held, herr := rec.Locked(); held || herr != nil {
-			return nil, err
+			return got, err
 		}
 		time.Sleep(waiterGrace / 1000) // no event reports the end of their locks
 	}
@@ -169,7 +171,7 @@ func (rec *Record) tryLock() (_ *Lock, err error) {
 // TryLockAll takes all of the sandbox's lock, as TryLock does, for a caller that starts nothing,
 // by one descriptor. release unlocks it. ErrConflict: another process holds it.
 func (rec *Record) TryLockAll() (release func(), err error) {
-	return rec.tryPart(0, parts, "is running or being started")
+	return tryPastWaiters(rec, func() (func(), error) { return rec.tryPart(0, parts, "is running or being started") })
 }
 
 const notEnding = "its processes did not end in time"

@@ -735,4 +735,16 @@ func TestWaiterIsNoHolder(t *testing.T) {
 	if err := errors.Join(lock.Unlock(), lock.Close()); err != nil {
 		t.Error(err)
 	}
+	if f, err = os.OpenFile(rec.Lockfile(), os.O_RDWR, 0); err != nil {
+		t.Fatal(err)
+	}
+	if release, err = filelock.Wait(t.Context(), f, unix.F_RDLCK, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(time.Millisecond, release)
+	all, err := rec.TryLockAll()
+	if err != nil {
+		t.Fatalf("all of it, gone in a moment: %v", err)
+	}
+	all()
 }
