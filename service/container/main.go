@@ -20,7 +20,19 @@ const mainJob = "main"
 // jobs returns the jobs among which a main process is.
 func jobs(in *service.Inside) ops.Jobs { return in.Jobs(mainJob) }
 
-// exitOf returns how a container's main process has ended; running: it has not.
+// gone reports whether the error of a look at a main process says that it has ended: it, or its
+// sandbox, is not there any more. Another error, as of a caller who did not wait, says nothing.
+func gone(err error) bool {
+	return errors.Is(err, runtime.ErrNotFound) || errors.Is(err, runtime.ErrConflict)
+}
+
+// startGrace is how long a main process may take to begin.
+const startGrace = time.Minute
+
+// starting reports whether another call may be starting the main process, which is not there yet.
+func (c *Container) starting() bool { return time.Since(c.Started) < startGrace && c.Holder.alive() }
+
+// exitOf returns how a container's main process has ended; running: it has not, as far as is known.
 func (e *Engine) exitOf(ctx context.Context, caller service.Caller, c *Container) (exit Exit, running bool) {
 	exit = Exit{lost, time.Now()}
 	if c.record.Exit != nil {
@@ -28,7 +40,7 @@ func (e *Engine) exitOf(ctx context.Context, caller service.Caller, c *Container
 	}
 	in, err := e.service.Inside(ctx, caller, c.Sandbox.ID)
 	if err != nil {
-		return exit, false
+		return exit, !gone(err)
 	}
 	switch c.Kind {
 	case byHolder:
@@ -36,7 +48,7 @@ func (e *Engine) exitOf(ctx context.Context, caller service.Caller, c *Container
 	case byTerminal:
 		s, err := in.Session(ctx, c.Session)
 		if err != nil || s.Terminal != nil {
-			return exit, err == nil
+			return exit, !gone(err) || c.starting()
 		}
 		if r, err := terminalEnd(ctx, in, c.Session); err == nil {
 			exit.Code = codeOf(&r)
@@ -44,7 +56,7 @@ func (e *Engine) exitOf(ctx context.Context, caller service.Caller, c *Container
 	case byJob:
 		j, err := jobs(in).Get(ctx, mainJob)
 		if err != nil || j.EndedAt.IsZero() {
-			return exit, err == nil
+			return exit, !gone(err) || c.starting()
 		}
 		exit.At = j.EndedAt
 		if j.ExitCode != nil {
@@ -134,10 +146,7 @@ func (e *Engine) claim(ctx context.Context, caller service.Caller, c *Container,
 		if !r.Started.Equal(was) {
 			return errRunning
 		}
-		r.Started, r.Exit, r.Kind, r.Session = time.Now().Round(0), nil, by, ""
-		if by == byHolder {
-			r.Holder = self()
-		}
+		r.Started, r.Exit, r.Kind, r.Session, r.Holder = time.Now().Round(0), nil, by, "", self()
 		return nil
 	})
 }
@@ -312,12 +321,13 @@ func (e *Engine) Wait(ctx context.Context, caller service.Caller, c *Container) 
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}
-	if err != nil { // it went with the sandbox
-		r.ExitCode = lost
-	}
 	exit := Exit{codeOf(&r), time.Now()}
-	if c.Kind == byJob {
-		exit, _ = e.exitOf(ctx, caller, c)
+	if c.Kind == byJob || err != nil {
+		var running bool
+		if exit, running = e.exitOf(ctx, caller, c); running {
+			return 0, runtime.Errorf(runtime.ErrUnavailable,
+				"container %s is being started, or cannot be asked: try again: %w", c.ID(), err)
+		}
 	}
 	e.finish(ctx, caller, c, exit)
 	return exit.Code, nil

@@ -32,7 +32,7 @@ type record struct {
 	Argv    []string
 	Kind    kind      `json:",omitempty"`
 	Session string    `json:",omitempty"` // byTerminal
-	Holder  holder    `json:",omitzero"`  // byHolder
+	Holder  holder    `json:",omitzero"`  // the process that has started it
 	Started time.Time `json:",omitzero"`  // zero: never
 	Exit    *Exit     `json:",omitempty"` // nil: it runs, or nobody has looked since it has ended
 }
@@ -43,7 +43,7 @@ type Exit struct {
 	At   time.Time
 }
 
-// A holder is the process that a main process ends with.
+// A holder is the process that starts a main process. One byHolder ends with it.
 type holder struct {
 	PID   int
 	Start uint64
