@@ -253,24 +253,21 @@ func (e *Engine) Get(ctx context.Context, caller service.Caller, ref string) (*C
 	if err != nil {
 		return nil, err
 	}
-	var found *service.Sandbox
+	var found []*service.Sandbox
+	name := func(b *service.Sandbox) bool { return b.Name != "" && b.Name == strings.TrimPrefix(ref, "/") }
 	for _, b := range all {
-		switch {
-		case recordOf(b.Labels) == nil:
-		case b.Name != "" && b.Name == strings.TrimPrefix(ref, "/"):
-			found = b
-		case found == nil && ref != "" && isHex(ref) && strings.HasPrefix(FullID(b.ID), ref):
-			found = b
-			continue
-		default:
-			continue
-		}
-		if found != nil {
-			break
+		if recordOf(b.Labels) != nil && (name(b) || ref != "" && isHex(ref) && strings.HasPrefix(FullID(b.ID), ref)) {
+			found = append(found, b)
 		}
 	}
-	if found != nil {
-		if c := e.observe(ctx, caller, found); c != nil {
+	if n := slices.IndexFunc(found, name); n >= 0 { // a name counts more
+		found = found[n : n+1]
+	}
+	if len(found) > 1 {
+		return nil, invalid("multiple IDs found with provided prefix: %s", ref)
+	}
+	if len(found) == 1 {
+		if c := e.observe(ctx, caller, found[0]); c != nil {
 			return c, nil
 		}
 	}
