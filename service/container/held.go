@@ -149,6 +149,18 @@ func (m *Main) wait(ctx context.Context) (int, error) {
 	}
 }
 
+// process returns the main process of a container byHolder; nil: another process holds it.
+func (e *Engine) process(c *Container) (runtime.Process, error) {
+	m := e.main(c.Sandbox.ID)
+	if m == nil {
+		return nil, nil
+	}
+	if !isClosed(m.started) {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "container %s is being started: try again", c.ID())
+	}
+	return m.Process, nil
+}
+
 // startHeld starts a main process that ends with this process.
 func (e *Engine) startHeld(ctx context.Context, caller service.Caller, c *Container, in *service.Inside) error {
 	began := make(chan struct{})

@@ -119,6 +119,9 @@ func terminalLogs(ctx context.Context, in *service.Inside, session string, s *Si
 
 func (m *Main) logs(ctx context.Context, s *Sight) error {
 	positions := [2]*position{m.read(0, !s.Past), m.read(1, !s.Past)}
+	for _, p := range positions {
+		m.leave(p) // the process does not wait for it
+	}
 	return m.show(ctx, positions, s)
 }
 
@@ -255,8 +258,12 @@ func feed(to io.WriteCloser, from io.Reader, once bool) {
 // Resize sets the size of a container's terminal.
 func (e *Engine) Resize(ctx context.Context, caller service.Caller, c *Container, rows, cols uint16) error {
 	in, err := e.Running(ctx, caller, c)
-	if m := e.main(c.Sandbox.ID); err == nil && c.Kind == byHolder && m != nil && m.Process != nil {
-		return m.Resize(rows, cols)
+	if err == nil && c.Kind == byHolder {
+		p, err := e.process(c)
+		if p == nil || err != nil {
+			return err
+		}
+		return p.Resize(rows, cols)
 	}
 	if err != nil || c.Kind != byTerminal {
 		return err

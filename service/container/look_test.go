@@ -2,6 +2,10 @@ package container
 
 import (
 	"context"
+	"errors"
+	"io"
+	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -10,22 +14,29 @@ import (
 	"wolffia/service"
 )
 
-// A host has one running sandbox, and an error for who asks for its jobs.
+// A host has running sandboxes, and an error for who asks for their jobs.
 type host struct {
 	service.Runtime
-	box       *runtime.Sandbox
+	boxes     []*runtime.Sandbox
 	jobs      error
 	destroyed bool
 }
 
-func (h *host) Get(context.Context, string) (*runtime.Sandbox, error) { return h.box, nil }
+func (h *host) Get(_ context.Context, id string) (*runtime.Sandbox, error) {
+	for _, b := range h.boxes {
+		if b.ID == id {
+			return b, nil
+		}
+	}
+	return nil, runtime.ErrNotFound
+}
 
 func (h *host) SessionJobs(context.Context, runtime.SessionID) ([]*runtime.Job, error) {
 	return nil, h.jobs
 }
 
 func (h *host) List(context.Context) ([]*runtime.Sandbox, error) {
-	return []*runtime.Sandbox{h.box}, nil
+	return slices.Clone(h.boxes), nil
 }
 
 func (h *host) Destroy(context.Context, string) error {
@@ -34,7 +45,7 @@ func (h *host) Destroy(context.Context, string) error {
 }
 
 func (h *host) ChangeLabels(_ context.Context, _ string, edit func(map[string]string) error) (*runtime.Sandbox, error) {
-	return h.box, edit(h.box.Labels)
+	return h.boxes[0], edit(h.boxes[0].Labels)
 }
 
 // A look at a container that tells nothing neither ends nor removes it: as that of a client that
@@ -60,7 +71,7 @@ func TestLook(t *testing.T) {
 		if err := r.put(labels); err != nil {
 			t.Fatal(err)
 		}
-		h := &host{jobs: c.jobs, box: &runtime.Sandbox{ID: "0123456789ab", State: runtime.StateRunning, Labels: labels}}
+		h := &host{jobs: c.jobs, boxes: []*runtime.Sandbox{{ID: "0123456789ab", State: runtime.StateRunning, Labels: labels}}}
 		e := New(service.New(h, nil), &Options{})
 		list, err := e.List(t.Context(), service.Caller{All: true})
 		if err != nil {
@@ -73,5 +84,96 @@ func TestLook(t *testing.T) {
 		if got != c.want || h.destroyed != (c.want == "") {
 			t.Errorf("%s: state %q, destroyed %v, want state %q", name, got, h.destroyed, c.want)
 		}
+	}
+}
+
+// The beginning of more than one id means none of them, a name one only.
+func TestPrefix(t *testing.T) {
+	labels := map[string]string{launch.LabelRecord: "{}"}
+	if err := new(record).put(labels); err != nil {
+		t.Fatal(err)
+	}
+	h := &host{boxes: []*runtime.Sandbox{
+		{ID: "abc000000000", State: runtime.StateRunning, Labels: labels},
+		{ID: "abd000000000", State: runtime.StateRunning, Labels: labels},
+		{ID: "fff000000000", State: runtime.StateRunning, Labels: labels, Name: "abd"},
+	}}
+	e := New(service.New(h, nil), &Options{})
+	for ref, want := range map[string]string{"abc": "abc000000000", "ab": "", "abd": "fff000000000", "/abd": "fff000000000", "": "", "f": "fff000000000"} {
+		c, err := e.Get(t.Context(), service.Caller{All: true}, ref)
+		if (err == nil) != (want != "") || err == nil && c.Sandbox.ID != want {
+			t.Errorf("%q: got %v, %v, want %q", ref, c, err, want)
+		}
+	}
+}
+
+// A client that follows the logs and does not read does not stop the main process.
+func TestIdleFollower(t *testing.T) {
+	m := newMain()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		done <- m.logs(ctx, &Sight{Follow: true, Stdout: writer(func([]byte) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})})
+	}()
+	taken := make(chan error)
+	from, to := io.Pipe()
+	go func() { taken <- m.take(0)(from) }()
+	go func() {
+		for n := 0; n < 2*kept; n += 1 << 10 {
+			_, _ = to.Write(make([]byte, 1<<10))
+		}
+		_ = to.Close()
+	}()
+	select {
+	case err := <-taken:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the main process waits for a client that does not read")
+	}
+	cancel()
+	m.end(0)
+	<-done
+}
+
+type writer func([]byte) error
+
+func (w writer) Write(b []byte) (int, error) { return len(b), w(b) }
+
+// A main process that begins cannot be signaled yet.
+func TestSignalEarly(t *testing.T) {
+	labels := map[string]string{launch.LabelRecord: "{}"}
+	if err := (&record{Started: time.Now(), Kind: byHolder, Holder: self()}).put(labels); err != nil {
+		t.Fatal(err)
+	}
+	h := &host{boxes: []*runtime.Sandbox{{ID: "0123456789ab", State: runtime.StateRunning, Labels: labels}}}
+	e := New(service.New(h, nil), &Options{})
+	e.await("0123456789ab", true)
+	all := service.Caller{All: true}
+	c, err := e.Get(t.Context(), all, "0123")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Signal(t.Context(), all, c, syscall.SIGTERM); !errors.Is(err, runtime.ErrUnavailable) {
+		t.Errorf("signal: got %v, want runtime.ErrUnavailable", err)
+	}
+	if err := e.Resize(t.Context(), all, c, 1, 1); !errors.Is(err, runtime.ErrUnavailable) {
+		t.Errorf("resize: got %v, want runtime.ErrUnavailable", err)
+	}
+}
+
+// What is held of a container goes with it, also when another process has removed it.
+func TestForgets(t *testing.T) {
+	e := New(service.New(&host{}, nil), &Options{})
+	all := service.Caller{All: true}
+	c := &Container{Sandbox: &service.Sandbox{Sandbox: &runtime.Sandbox{ID: "0123456789ab"}}}
+	e.await(c.Sandbox.ID, true).begin(nil)
+	e.finish(t.Context(), all, c, Exit{Code: lost})
+	if m := e.main(c.Sandbox.ID); m != nil {
+		t.Error("the output of a container that does not exist is kept")
 	}
 }

@@ -89,7 +89,7 @@ func terminalEnd(ctx context.Context, in *service.Inside, session string) (runti
 func (e *Engine) finish(ctx context.Context, caller service.Caller, c *Container, exit Exit) {
 	ctx = context.WithoutCancel(ctx)
 	first := false
-	_ = e.change(ctx, caller, c, func(r *record) error {
+	err := e.change(ctx, caller, c, func(r *record) error {
 		if first = r.Exit == nil && r.Started.Equal(c.Started); first {
 			r.Exit = &exit
 		}
@@ -107,6 +107,9 @@ func (e *Engine) finish(ctx context.Context, caller service.Caller, c *Container
 	}
 	if m != nil && isClosed(m.started) {
 		m.end(exit.Code)
+	}
+	if errors.Is(err, runtime.ErrNotFound) { // another process has removed it
+		e.drop(c.Sandbox.ID)
 	}
 }
 
@@ -342,11 +345,14 @@ func (e *Engine) Signal(ctx context.Context, caller service.Caller, c *Container
 	e.events.tell("kill", c, map[string]string{"signal": strconv.Itoa(int(sig))})
 	switch c.Kind {
 	case byHolder:
-		if m := e.main(c.Sandbox.ID); m != nil {
-			return m.Signal(sig)
+		p, err := e.process(c)
+		if err == nil && p == nil { // its client ends with it
+			return e.service.Stop(ctx, caller, c.Sandbox.ID)
 		}
-		// Its client ends with it.
-		return e.service.Stop(ctx, caller, c.Sandbox.ID)
+		if err != nil {
+			return err
+		}
+		return p.Signal(sig)
 	case byTerminal:
 		t, err := in.View(ctx, c.Session, &runtime.AttachRequest{Offset: runtime.FromEnd})
 		if err != nil {
