@@ -38,6 +38,27 @@ func (s *Service) Pause(ctx context.Context, caller Caller, id string) error {
 	return nil
 }
 
+// Resume starts a paused sandbox, which then ends at until. If that fails the sandbox stays as it
+// is. One that runs already, as another call has started it, gets the end only.
+func (s *Service) Resume(ctx context.Context, caller Caller, id string, until time.Time) (*Sandbox, error) {
+	b, err := s.Get(ctx, caller, id)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := whole(ctx)
+	defer cancel()
+	if err := s.endAt(ctx, b, until); err != nil { // first: none runs without an end
+		return nil, err
+	}
+	if err := s.start(ctx, b); err != nil && !errors.Is(err, runtime.ErrConflict) {
+		return nil, errors.Join(err, s.endAt(ctx, b, b.End()))
+	}
+	if b.EndsStopped {
+		s.stopAt(id, until) // again: the start may have taken longer
+	}
+	return s.Get(ctx, caller, id)
+}
+
 // endAt sets when a sandbox ends, or is paused, whether it runs or not; zero: never.
 func (s *Service) endAt(ctx context.Context, b *Sandbox, at time.Time) error {
 	if !b.EndsStopped {
@@ -71,7 +92,7 @@ func (s *Service) endAt(ctx context.Context, b *Sandbox, at time.Time) error {
 func (s *Service) stopAt(id string, at time.Time) {
 	var timer *time.Timer
 	if !at.IsZero() {
-		timer = time.AfterFunc(time.Until(at), func() { s.pauseDue(id) })
+		timer = time.AfterFunc(time.Until(at), func() { pauseDue(s, id) })
 	}
 	if old, had := s.stops.Swap(id, timer); had && old.(*time.Timer) != nil {
 		old.(*time.Timer).Stop()
@@ -82,7 +103,7 @@ func (s *Service) stopAt(id string, at time.Time) {
 }
 
 // pauseDue pauses a sandbox whose time has come, unless that was changed meanwhile.
-func (s *Service) pauseDue(id string) {
+func pauseDue(s *Service, id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), wholeLimit)
 	defer cancel()
 	all := Caller{All: true}

@@ -99,15 +99,11 @@ func (h *Handler) timeoutOf(w http.ResponseWriter, r *http.Request) (time.Durati
 func (h *Handler) awake(
 	r *http.Request, caller service.Caller, b *service.Sandbox, ttl time.Duration,
 ) (*service.Sandbox, error) {
-	if stateOf(b) == paused {
-		if err := h.service.Start(r.Context(), caller, b.ID); err != nil {
-			return nil, err
-		}
-	} else if b.End().IsZero() {
-		return b, nil
-	}
 	until := time.Now().Add(ttl)
-	if b.End().After(until) {
+	switch {
+	case stateOf(b) == paused:
+		return h.service.Resume(r.Context(), caller, b.ID, until)
+	case b.End().IsZero() || b.End().After(until):
 		return b, nil
 	}
 	return h.service.Renew(r.Context(), caller, b.ID, until)
