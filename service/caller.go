@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 
+	"wolffia/runtime/launch"
 	"wolffia/service/registry"
 )
 
@@ -22,9 +23,10 @@ func (c Caller) May(o registry.Owner) bool {
 	return c.All || c.Owner == o && o.Validate() == nil
 }
 
-// Caller returns the caller for whom a request acts that has a token of the sandbox.
+// Caller returns the caller for whom a request acts that has a token of the sandbox. Its requests
+// count as those of the API key that has created the sandbox.
 func (b *Sandbox) Caller() Caller {
-	return Caller{Owner: b.Owner, All: b.Owner == registry.Owner{}}
+	return Caller{Owner: b.Owner, All: b.Owner == registry.Owner{}, Key: b.Labels[launch.LabelKey]}
 }
 
 // anyone is the owner for whom a caller acts that may use all sandboxes and names no owner.

@@ -32,14 +32,17 @@ func (h *Handler) traffic(w http.ResponseWriter, r *http.Request, to route) erro
 	if err != nil {
 		return err
 	}
-	if err := h.service.AdmitRequest(b.Caller()); err != nil {
-		return err
-	}
-	if !h.mayEnter(r, b, to.port) {
+	may := h.mayEnter(r, b, to.port)
+	switch {
+	case may: // else it does not count for the sandbox's key
+		if err := h.service.AdmitRequest(b.Caller()); err != nil {
+			return err
+		}
+	case to.port != envdPort: // which refuses itself what needs its token
 		return &fault{http.StatusForbidden, trafficHeader + ": the request needs the sandbox's trafficAccessToken"}
 	}
 	if stateOf(b) == paused {
-		if !noteOf(b).AutoResume {
+		if !may || !noteOf(b).AutoResume {
 			envd.NotRunning(w, to.id)
 			return nil
 		}
@@ -63,10 +66,13 @@ func (h *Handler) traffic(w http.ResponseWriter, r *http.Request, to route) erro
 	return h.port(w, r, b.Caller(), to)
 }
 
-// mayEnter reports whether a request may use a port of a sandbox. envd checks requests to itself.
-// Those for other ports need a token if anybody can send requests, or the sandbox was created so.
+// mayEnter reports whether a request may use a port of a sandbox. Those for other ports than envd's
+// need a token if anybody can send requests, or the sandbox was created so.
 func (h *Handler) mayEnter(r *http.Request, b *service.Sandbox, port int) bool {
-	if port == envdPort || !h.keyed && !noteOf(b).Private {
+	if port == envdPort {
+		return h.boxOf(b).Admits(r)
+	}
+	if !h.keyed && !noteOf(b).Private {
 		return true
 	}
 	return h.service.IsToken(r.Header.Get(trafficHeader), trafficToken, b.ID) ||

@@ -34,6 +34,15 @@ func signed(token, method string, q url.Values) bool {
 	return same(q.Get("signature"), "v1_"+base64.RawStdEncoding.EncodeToString(sum[:]))
 }
 
+// Admits reports whether a request has the token of the sandbox, or a URL that it has signed.
+func (b *Box) Admits(r *http.Request) bool {
+	if r.URL.Path != "/files" {
+		return same(r.Header.Get(tokenHeader), b.Token)
+	}
+	q, err := gate.Query(r)
+	return err == nil && b.admit(r, q) == nil
+}
+
 // admit returns why a request to /files with a query is not admitted, or nil.
 func (b *Box) admit(r *http.Request, q url.Values) error {
 	token, err := r.Header.Get(tokenHeader), error(nil)
