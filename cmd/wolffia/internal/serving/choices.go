@@ -59,6 +59,14 @@ func (f *choiceFlags) resolve() error {
 	return nil
 }
 
+// nameUser gives the user of a service's sandboxes one name, so that one pool serves the callers of
+// all interfaces: E2B's expect this name. Who runs the service is not their concern.
+func nameUser(c *runtime.SandboxConfig) {
+	if !c.Root { // else the image has the users
+		c.UserName = "user"
+	}
+}
+
 // rootDir returns the directory that a flag names.
 func rootDir(flag, dir string) (*service.Root, error) {
 	path, err := filepath.Abs(dir)
@@ -168,6 +176,7 @@ func sandboxTemplate(
 		case len(limits) > 0 && c.CodebasePath == "":
 			return nil, runtime.Errorf(runtime.ErrInvalid, "preset, rules: the sandbox has no codebase")
 		}
+		nameUser(c)
 		c.Runtime, c.Permissions = p.Settings.Text("runtime"), append(c.Permissions, limits...)
 		return c, nil
 	}

@@ -102,6 +102,7 @@ func (i *instance) complete(ctx context.Context, s *settings) (_ *site, err erro
 	if s.template, err = s.flags.Config(ctx, i.Host); err != nil { // report a wrong flag now
 		return nil, err
 	}
+	nameUser(s.template)
 	if err := i.rt.CheckLimits(s.template); err != nil {
 		return nil, err
 	}
