@@ -41,7 +41,7 @@ func decode(b []byte, to any) error {
 	return leftover("", all, reflect.TypeOf(to).Elem())
 }
 
-// leftover returns an error for the first field that a type does not have.
+// leftover returns an error for the first field that a type does not have, also in lists and maps.
 func leftover(place string, all map[string]json.RawMessage, t reflect.Type) error {
 	known := map[string]reflect.Type{}
 	for f := range t.Fields() {
@@ -52,22 +52,41 @@ func leftover(place string, all map[string]json.RawMessage, t reflect.Type) erro
 		known[strings.ToLower(name)] = f.Type
 	}
 	for _, k := range slices.Sorted(maps.Keys(all)) {
-		of, has := known[strings.ToLower(k)]
-		switch {
-		case has && of.Kind() == reflect.Struct:
-			var inner map[string]json.RawMessage
-			if json.Unmarshal(all[k], &inner) == nil {
-				if err := leftover(place+k+".", inner, of); err != nil {
-					return err
-				}
+		if of, has := known[strings.ToLower(k)]; has {
+			if err := leftoverIn(place+k, all[k], of); err != nil {
+				return err
 			}
-		case has:
-		default:
-			var v any
-			if err := json.Unmarshal(all[k], &v); err != nil || !isEmpty(v) && !slices.Contains(harmless[k],
-				compact(all[k])) {
-				return runtime.Errorf(runtime.ErrUnsupported,
-					"%s%s: wolffia does not have this option of docker's: leave it out", place, k)
+			continue
+		}
+		var v any
+		if err := json.Unmarshal(all[k], &v); err != nil || !isEmpty(k, v) && !slices.Contains(harmless[k], compact(all[k])) {
+			return runtime.Errorf(runtime.ErrUnsupported,
+				"%s%s: wolffia does not have this option of docker's: leave it out", place, k)
+		}
+	}
+	return nil
+}
+
+// leftoverIn is leftover for a value of any type. What has another form was refused before.
+func leftoverIn(place string, text json.RawMessage, t reflect.Type) error {
+	var parts map[string]json.RawMessage
+	switch t.Kind() {
+	case reflect.Struct:
+		_ = json.Unmarshal(text, &parts)
+		return leftover(place+".", parts, t)
+	case reflect.Slice:
+		var list []json.RawMessage
+		_ = json.Unmarshal(text, &list)
+		for _, one := range list {
+			if err := leftoverIn(place, one, t.Elem()); err != nil {
+				return err
+			}
+		}
+	case reflect.Map:
+		_ = json.Unmarshal(text, &parts)
+		for _, k := range slices.Sorted(maps.Keys(parts)) {
+			if err := leftoverIn(place, parts[k], t.Elem()); err != nil {
+				return err
 			}
 		}
 	}
@@ -80,8 +99,14 @@ func compact(b []byte) string {
 	return out.String()
 }
 
-// isEmpty reports whether a value asks for nothing.
-func isEmpty(v any) bool {
+// named are objects whose keys ask for something, whatever they have; but for those here.
+var named = map[string][]string{
+	"Tmpfs": nil, "Sysctls": nil, "StorageOpt": nil, "Annotations": nil,
+	"EndpointsConfig": {"default", "none", "bridge", "host"}, // HostConfig.NetworkMode says it
+}
+
+// isEmpty reports whether the value of a field asks for nothing.
+func isEmpty(field string, v any) bool {
 	switch v := v.(type) {
 	case nil:
 		return true
@@ -92,10 +117,11 @@ func isEmpty(v any) bool {
 	case string:
 		return v == ""
 	case []any:
-		return !slices.ContainsFunc(v, func(one any) bool { return !isEmpty(one) })
+		return !slices.ContainsFunc(v, func(one any) bool { return !isEmpty("", one) })
 	case map[string]any:
-		for _, one := range v {
-			if !isEmpty(one) {
+		without, is := named[field]
+		for k, one := range v {
+			if is && !slices.Contains(without, k) || !isEmpty(k, one) {
 				return false
 			}
 		}

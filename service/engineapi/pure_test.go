@@ -24,6 +24,12 @@ func TestDecode(t *testing.T) {
 		`{"Image":"x","Hostname":"h"}`:                   true,
 		`{"Image":"x","hostconfig":{"privileged":true}}`: true,
 		`{"Image":"x","Future":{"Option":"on"}}`:         true,
+		`{"Image":"x","HostConfig":{"Mounts":[{"Type":"bind","Source":"/a","Target":"/b","BindOptions":{"Propagation":"rshared"}}]}}`: true,
+		`{"Image":"x","HostConfig":{"Mounts":[{"Type":"volume","Target":"/b","Consistency":""}]}}`:                                    false,
+		`{"Image":"x","HostConfig":{"PortBindings":{"80/tcp":[{"HostIp":"","HostPort":"","Future":1}]}}}`:                             true,
+		`{"Image":"x","HostConfig":{"Tmpfs":{"/run":""}}}`:                                                                            true,
+		`{"Image":"x","HostConfig":{"Sysctls":{"net.ipv4.ip_forward":""}}}`:                                                           true,
+		`{"Image":"x","NetworkingConfig":{"EndpointsConfig":{"mine":{}}}}`:                                                            true,
 	} {
 		err := decode([]byte(text), new(container.Config))
 		if errors.Is(err, runtime.ErrUnsupported) != refused || !refused && err != nil {
