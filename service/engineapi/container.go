@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	goruntime "runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -40,8 +41,20 @@ func listContainers(h *Handler, ctx context.Context, r *request) (any, error) {
 	return all, nil
 }
 
+// checkPlatform refuses a platform that this host is not.
+func checkPlatform(name string) error {
+	own := "linux/" + goruntime.GOARCH
+	if name == "" || name == "linux" || name == own {
+		return nil
+	}
+	return runtime.Errorf(runtime.ErrUnsupported, "platform %.100q: only %s runs here", name, own)
+}
+
 func createContainer(h *Handler, ctx context.Context, r *request) (any, error) {
 	config := new(container.Config)
+	if err := checkPlatform(r.query.Get("platform")); err != nil {
+		return nil, err
+	}
 	if err := r.decode(config); err != nil {
 		return nil, err
 	}
@@ -234,6 +247,9 @@ func getArchive(h *Handler, ctx context.Context, r *request) (any, error) {
 }
 
 func putArchive(h *Handler, ctx context.Context, r *request) (any, error) {
+	if r.truth("copyUIDGID") {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "copyUIDGID: owners are not kept: leave it out")
+	}
 	in, path, err := h.place(ctx, r)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"time"
 
 	"wolffia/image/store"
+	"wolffia/internal/sys/rmtree"
 	"wolffia/ops/stream"
 	"wolffia/runtime"
 	"wolffia/service"
@@ -38,6 +40,7 @@ type BuildRequest struct {
 	Target  string
 	NoCache bool
 	Pull    bool
+	Offline bool // without a network
 }
 
 // Options are a handler's options.
@@ -49,7 +52,7 @@ type Options struct {
 	Pull func(ctx context.Context, name string) error
 	// Build makes an image, writes its progress to w, and returns its id.
 	Build func(ctx context.Context, q *BuildRequest, w io.Writer) (id string, err error)
-	// Temp is a directory for the contexts of builds.
+	// Temp is a directory for the contexts of builds, which no other process uses. New empties it.
 	Temp string
 }
 
@@ -77,6 +80,11 @@ func New(engine *container.Engine, opts *Options) *Handler {
 		execs: map[string]*execution{},
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
+	if opts.Temp != "" { // a killed service has left its own
+		if err := rmtree.RemovePath(filepath.Dir(opts.Temp), filepath.Base(opts.Temp)); err != nil {
+			h.log.Warn("contexts of builds cannot be removed", "dir", opts.Temp, "error", err.Error())
+		}
+	}
 	return h
 }
 

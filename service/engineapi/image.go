@@ -94,6 +94,9 @@ func pullImage(h *Handler, ctx context.Context, r *request) (any, error) {
 	case tag != "":
 		name += ":" + tag
 	}
+	if err := checkPlatform(r.query.Get("platform")); err != nil {
+		return nil, err
+	}
 	if err := checkCredentials(r.Header.Get("X-Registry-Auth")); err != nil {
 		return nil, err
 	}
@@ -116,6 +119,10 @@ const (
 func build(h *Handler, ctx context.Context, r *request) (any, error) {
 	for name, values := range r.query {
 		switch name {
+		case "networkmode":
+			if v := values[0]; v != "" && v != "none" && v != "default" {
+				return nil, runtime.Errorf(runtime.ErrUnsupported, "build: networkmode %.100q: leave it out, or set none", v)
+			}
 		case "t", "dockerfile", "buildargs", "nocache", "pull", "target", "q", "rm", "forcerm", "version",
 			"labels", "cachefrom", "ulimits":
 			if name == "labels" || name == "cachefrom" || name == "ulimits" {
@@ -125,14 +132,16 @@ func build(h *Handler, ctx context.Context, r *request) (any, error) {
 				}
 			}
 		default:
-			if v := values[0]; v != "" && v != "0" && v != "default" && v != "null" &&
-				!(name == "networkmode" && v == "none") {
+			if v := values[0]; v != "" && v != "0" && v != "default" && v != "null" {
 				return nil, runtime.Errorf(runtime.ErrUnsupported,
 					"build: %s: wolffia does not have this option of docker's", name)
 			}
 		}
 	}
-	q := &BuildRequest{Target: r.query.Get("target"), NoCache: r.truth("nocache"), Pull: r.truth("pull")}
+	q := &BuildRequest{
+		Target: r.query.Get("target"), NoCache: r.truth("nocache"), Pull: r.truth("pull"),
+		Offline: r.query.Get("networkmode") == "none",
+	}
 	var args map[string]*string
 	if text := r.query.Get("buildargs"); text != "" {
 		if err := json.Unmarshal([]byte(text), &args); err != nil {
@@ -174,10 +183,10 @@ func build(h *Handler, ctx context.Context, r *request) (any, error) {
 	if file == "" {
 		file = "Dockerfile"
 	}
-	if q.Dir = dir; !filepath.IsLocal(file) {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "dockerfile %q: it must be in the context", file)
+	if err := within(dir, file); err != nil {
+		return nil, err
 	}
-	q.File = filepath.Join(dir, file)
+	q.Dir, q.File = dir, filepath.Join(dir, file)
 	out := newLines(r.w)
 	progress := io.Writer(&progressLines{out})
 	if r.truth("q") {
@@ -198,6 +207,26 @@ func build(h *Handler, ctx context.Context, r *request) (any, error) {
 		_ = out.send(map[string]string{"stream": "Successfully tagged " + t + "\n"})
 	}
 	return done{}, nil
+}
+
+// within returns an error unless a Dockerfile, and what it ignores, are files of the context: the
+// context's author does not read files of the host by links.
+func within(dir, file string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, name := range []string{file, file + ".dockerignore"} {
+		switch info, err := root.Stat(name); {
+		case errors.Is(err, fs.ErrNotExist) && name != file:
+		case err != nil:
+			return runtime.Errorf(runtime.ErrInvalid, "dockerfile: %w", err)
+		case !info.Mode().IsRegular():
+			return runtime.Errorf(runtime.ErrInvalid, "dockerfile: %q is not a file", name)
+		}
+	}
+	return nil
 }
 
 // progressLines are the progress of a build.

@@ -3,9 +3,14 @@ package engineapi
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"wolffia/runtime"
@@ -50,6 +55,83 @@ func TestFind(t *testing.T) {
 		c, pattern, ref := find("GET", path)
 		if pattern != want[0] || ref != want[1] || (c == nil) != (pattern == "") {
 			t.Errorf("%s: got %q %q, want %q", path, pattern, ref, want)
+		}
+	}
+}
+
+// A build reads only what its context has, and has what its client asks for.
+func TestBuildRequest(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(outside, []byte("FROM x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	plain := tar.Header{Name: "Dockerfile", Typeflag: tar.TypeReg}
+	for name, c := range map[string]struct {
+		query   string
+		entries []tar.Header
+		want    int // status
+	}{
+		"plain":     {"", []tar.Header{plain}, 200},
+		"inside":    {"?dockerfile=l", []tar.Header{plain, {Name: "l", Typeflag: tar.TypeSymlink, Linkname: "Dockerfile"}}, 200},
+		"link":      {"", []tar.Header{{Name: "Dockerfile", Typeflag: tar.TypeSymlink, Linkname: outside}}, 400},
+		"directory": {"?dockerfile=l/secret", []tar.Header{{Name: "l", Typeflag: tar.TypeSymlink, Linkname: filepath.Dir(outside)}}, 400},
+		"ignore":    {"", []tar.Header{plain, {Name: "Dockerfile.dockerignore", Typeflag: tar.TypeSymlink, Linkname: outside}}, 400},
+		"parent":    {"?dockerfile=../x", []tar.Header{plain}, 400},
+		"none":      {"?dockerfile=none", []tar.Header{plain}, 400},
+		"offline":   {"?networkmode=none", []tar.Header{plain}, 200},
+		"online":    {"?networkmode=host", []tar.Header{plain}, 501},
+	} {
+		var got *BuildRequest
+		h := New(nil, &Options{Temp: t.TempDir(), Build: func(_ context.Context, q *BuildRequest, _ io.Writer) (string, error) {
+			got = q
+			return "sha256:0", nil
+		}})
+		var archive bytes.Buffer
+		w := tar.NewWriter(&archive)
+		for i := range c.entries {
+			if err := w.WriteHeader(&c.entries[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		reply := httptest.NewRecorder()
+		h.ServeHTTP(reply, httptest.NewRequest(http.MethodPost, "/build"+c.query, &archive))
+		if reply.Code != c.want || (got != nil) != (c.want == 200) {
+			t.Errorf("%s: status %d, want %d; built: %v", name, reply.Code, c.want, got != nil)
+		}
+		if got != nil && got.Offline != (name == "offline") {
+			t.Errorf("%s: without a network: %v", name, got.Offline)
+		}
+	}
+}
+
+// What a killed service has left of its builds goes with the next one.
+func TestLeftBuilds(t *testing.T) {
+	temp := filepath.Join(t.TempDir(), "builds")
+	New(nil, &Options{Temp: temp}) // without it
+	if err := os.MkdirAll(filepath.Join(temp, "build-1", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	New(nil, &Options{Temp: temp})
+	if _, err := os.Stat(temp); err == nil {
+		t.Error("the contexts of builds stay")
+	}
+}
+
+// A parameter that asks for what does not exist here is refused.
+func TestParameters(t *testing.T) {
+	h := New(nil, &Options{})
+	for _, call := range []string{
+		"POST /containers/create?platform=linux/none", "POST /images/create?fromImage=x&platform=linux/none",
+		"PUT /containers/x/archive?path=/&copyUIDGID=1",
+	} {
+		method, path, _ := strings.Cut(call, " ")
+		reply := httptest.NewRecorder()
+		h.ServeHTTP(reply, httptest.NewRequest(method, path, http.NoBody))
+		if reply.Code != http.StatusNotImplemented {
+			t.Errorf("%s: status %d, want 501", call, reply.Code)
 		}
 	}
 }
