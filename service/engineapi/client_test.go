@@ -125,6 +125,24 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
+// A Dockerfile reaches no image but of public registries: not the host's files, and not its network.
+func TestBuildFrom(t *testing.T) {
+	testenv.Tools(t, "docker")
+	testenv.Busybox(t)
+	w := newWorld(t)
+	for from, want := range map[string]string{
+		"oci:" + w.State:            "a request can name an image of a registry only",
+		"docker-archive:/etc/hosts": "a request can name an image of a registry only",
+		"127.0.0.1:9/x:1":           "the service lets requests name public registries only",
+	} {
+		ctx := t.TempDir()
+		w.OK(os.WriteFile(filepath.Join(ctx, "Dockerfile"), []byte("FROM "+from+"\nCOPY . /\n"), 0o600))
+		if got := w.run(t, 1, "", "docker", "build", ctx); !strings.Contains(got, want) {
+			t.Errorf("FROM %s: got %s, want %q", from, got, want)
+		}
+	}
+}
+
 // python installs packages of a file of requirements, and has Python find them.
 func python(t *testing.T, requirements string, flags ...string) {
 	t.Helper()

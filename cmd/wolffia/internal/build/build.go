@@ -37,6 +37,9 @@ type Options struct {
 	Target  string            // the stage; "" is the last one
 	NoCache bool
 	Pull    string // when images are pulled, as for --pull
+	// Public, if not nil, says of an image that is not in the store whether it is pulled without the
+	// user's credentials; an error says that it must not be.
+	Public  func(name string) (bool, error)
 	Secrets map[string]Secret
 	Config  *runtime.SandboxConfig // of RUN: backend, network, limits
 }
@@ -158,7 +161,7 @@ func (b *builder) loadIgnore() error {
 		return runtime.WithClass(runtime.ErrInvalid, err)
 	}
 	defer dir.Close()
-	text, err := os.ReadFile(b.File + ".dockerignore")
+	text, err := ReadSmall(b.File + ".dockerignore")
 	if errors.Is(err, os.ErrNotExist) {
 		text, err = beneath.ReadFile(int(dir.Fd()), ".dockerignore", maxFile)
 	}
@@ -249,7 +252,13 @@ func (b *builder) pin(ctx context.Context, id string) (*maker.Config, error) {
 
 // image returns the id of an image that the Dockerfile names.
 func (b *builder) image(ctx context.Context, name string) (string, error) {
-	img, err := b.h.HaveImage(ctx, name, b.Pull, false)
+	public := b.Public != nil
+	if _, err := b.images.Find(name); public && (err != nil || b.Pull == host.PullAlways || store.Local(name)) {
+		if public, err = b.Public(name); err != nil {
+			return "", err
+		}
+	}
+	img, err := b.h.HaveImage(ctx, name, b.Pull, public)
 	if err != nil {
 		return "", err
 	}

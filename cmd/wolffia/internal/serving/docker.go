@@ -113,6 +113,10 @@ func (i *instance) buildForDocker(ctx context.Context, q *engineapi.BuildRequest
 	o := &build.Options{
 		Dir: q.Dir, File: q.File, Shown: filepath.Base(q.File), Names: q.Names, Args: q.Args, Target: q.Target, NoCache: q.NoCache, Pull: host.PullMissing,
 		Config: &runtime.SandboxConfig{Network: t.Network, Egress: t.Egress, Resources: t.Resources},
+		Public: func(name string) (bool, error) { return ofRegistry(name, i.now.List("allow-registry")) },
+	}
+	if q.Offline {
+		o.Config.Network, o.Config.Egress = runtime.NetworkNone, nil
 	}
 	if q.Pull {
 		o.Pull = host.PullAlways
