@@ -50,6 +50,25 @@ type command struct {
 	set   func(c *client, fl *pflag.FlagSet) func(args []string) error
 }
 
+// takes returns why a command does not take n arguments.
+func (c *command) takes(name string, n int) error {
+	many := "at least"
+	most := n
+	if !strings.Contains(c.use, "...") { // use has a word for each, but for the options
+		words, _, _ := strings.Cut(strings.TrimPrefix(c.use, "[OPTIONS]"), ",")
+		if most = len(strings.Fields(words)); most == c.least {
+			many = "exactly"
+		}
+	}
+	switch {
+	case n < c.least, n > most && most == c.least:
+		return fmt.Errorf("%q requires %s %d argument(s).\nUsage:  docker %s %s", "docker "+name, many, c.least, name, c.use)
+	case n > most:
+		return fmt.Errorf("%q requires at most %d argument(s).\nUsage:  docker %s %s", "docker "+name, most, name, c.use)
+	}
+	return nil
+}
+
 // commands are the commands by their names.
 var commands = map[string]command{}
 
@@ -150,10 +169,9 @@ func (c *client) run(cmd *cobra.Command, args []string) error {
 		return nil
 	case err != nil:
 		return c.misused(name, "docker "+name, err, 125)
-	case fl.NArg() < one.least:
-		return c.misused(name, "docker "+name,
-			fmt.Errorf("%q requires at least %d argument(s).\nUsage:  docker %s %s", "docker "+name, one.least,
-				name, one.use), 1)
+	}
+	if err := one.takes(name, fl.NArg()); err != nil {
+		return c.misused(name, "docker "+name, err, 1)
 	}
 	return c.ended(name, do(fl.Args()), one.code)
 }

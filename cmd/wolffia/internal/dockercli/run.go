@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	goruntime "runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -76,6 +77,9 @@ func (f *createFlags) config(args []string) (*container.Config, error) {
 		AttachStdin: f.interactive && !f.detach, AttachStdout: !f.detach, AttachStderr: !f.detach,
 		Labels: map[string]string{}, ExposedPorts: map[string]struct{}{},
 	}
+	if !slices.Contains([]string{"always", "missing", "never"}, f.pull) {
+		return nil, invalid("invalid pull option: '%s': must be one of 'always', 'missing' or 'never'", f.pull)
+	}
 	h := &c.HostConfig
 	h.NetworkMode, h.PublishAllPorts, h.AutoRemove, h.NanoCpus = f.network, f.publishAll, f.remove, int64(f.cpus*1e9)
 	if f.fl.Changed("entrypoint") {
@@ -121,6 +125,9 @@ func (f *createFlags) config(args []string) (*container.Config, error) {
 	for _, v := range f.volumes {
 		source, rest, is := strings.Cut(v, ":")
 		if !is { // a volume without a name: the container's own files
+			if !strings.HasPrefix(v, "/") {
+				return nil, invalid("volume %q: the path inside must be absolute", v)
+			}
 			continue
 		}
 		if strings.HasPrefix(source, ".") || source == "~" || strings.HasPrefix(source, "~/") {
@@ -219,7 +226,11 @@ func parseMount(s string) (m container.Mount, err error) {
 		case "target", "dst", "destination":
 			m.Target = v
 		case "readonly", "ro":
-			m.ReadOnly = !has || v == "true" || v == "1"
+			if m.ReadOnly = !has; has {
+				if m.ReadOnly, err = strconv.ParseBool(v); err != nil {
+					return m, invalid("invalid argument %q for --mount: invalid value for %s: %s", s, k, v)
+				}
+			}
 		default:
 			return m, invalid("invalid argument %q for --mount: unexpected key %q", s, k)
 		}
@@ -337,6 +348,9 @@ func startCommand(c *client, fl *pflag.FlagSet) func([]string) error {
 	interactive := fl.BoolP("interactive", "i", false, "Attach container's STDIN")
 	return func(args []string) error {
 		if *attached || *interactive {
+			if len(args) > 1 {
+				return invalid("you cannot start and attach multiple containers at once")
+			}
 			one, err := c.get(args[0])
 			if err != nil {
 				return err
