@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -425,15 +426,17 @@ func signalOf(name string) syscall.Signal {
 	return ops.Signal(name)
 }
 
-// SignalOf returns the signal of a name or number; empty: SIGKILL.
-func SignalOf(name string) (syscall.Signal, error) {
-	if name == "" {
-		return syscall.SIGKILL, nil
+// SignalNamed sends the signal of a name or number, as docker kill does: empty is SIGKILL, which
+// waits for the end.
+func (e *Engine) SignalNamed(ctx context.Context, caller service.Caller, c *Container, name string) error {
+	switch sig := signalOf(cmp.Or(name, "KILL")); sig {
+	case 0:
+		return invalid("invalid signal: %s", name)
+	case syscall.SIGKILL:
+		return e.Kill(ctx, caller, c)
+	default:
+		return e.Signal(ctx, caller, c, sig)
 	}
-	if s := signalOf(name); s != 0 {
-		return s, nil
-	}
-	return 0, invalid("invalid signal: %s", name)
 }
 
 // Background runs a command in a running container without a client. Its output is not kept.

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	goruntime "runtime"
 	"strconv"
-	"syscall"
 	"time"
 
 	"wolffia/runtime"
@@ -130,14 +129,7 @@ func killContainer(h *Handler, ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	sig, err := container.SignalOf(r.query.Get("signal"))
-	switch {
-	case err != nil:
-		return nil, err
-	case sig == syscall.SIGKILL:
-		return nil, h.engine.Kill(context.WithoutCancel(ctx), caller, c)
-	}
-	return nil, h.engine.Signal(ctx, caller, c, sig)
+	return nil, h.engine.SignalNamed(context.WithoutCancel(ctx), caller, c, r.query.Get("signal"))
 }
 
 // waitContainer answers when the main process has ended; the headers at once, so that the client

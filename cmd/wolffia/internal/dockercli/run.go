@@ -385,14 +385,7 @@ func killCommand(c *client, fl *pflag.FlagSet) func([]string) error {
 	name := fl.StringP("signal", "s", "KILL", "Signal to send to the container")
 	return func(args []string) error {
 		return c.each(args, func(one *container.Container) error {
-			sig, err := container.SignalOf(*name)
-			switch {
-			case err != nil:
-				return err
-			case sig == syscall.SIGKILL:
-				return c.engine.Kill(c.ctx, all, one)
-			}
-			return c.engine.Signal(c.ctx, all, one, sig)
+			return c.engine.SignalNamed(c.ctx, all, one, *name)
 		})
 	}
 }
