@@ -62,7 +62,9 @@ func (e *Engine) Close() { e.cancel() }
 func (e *Engine) Watch(ctx context.Context) error {
 	all, err := e.List(ctx, service.Caller{All: true})
 	for _, c := range all {
-		e.watch(service.Caller{All: true}, c)
+		if c.State == Running { // one that was not started has no end
+			e.watch(service.Caller{All: true}, c)
+		}
 	}
 	return err
 }

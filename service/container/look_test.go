@@ -7,6 +7,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"wolffia/runtime"
@@ -33,6 +34,10 @@ func (h *host) Get(_ context.Context, id string) (*runtime.Sandbox, error) {
 
 func (h *host) SessionJobs(context.Context, runtime.SessionID) ([]*runtime.Job, error) {
 	return nil, h.jobs
+}
+
+func (h *host) WaitJob(context.Context, runtime.SessionID, string) (runtime.Result, error) {
+	return runtime.Result{}, runtime.ErrNotFound
 }
 
 func (h *host) List(context.Context) ([]*runtime.Sandbox, error) {
@@ -85,6 +90,27 @@ func TestLook(t *testing.T) {
 			t.Errorf("%s: state %q, destroyed %v, want state %q", name, got, h.destroyed, c.want)
 		}
 	}
+}
+
+// A service that starts leaves a container that was made and not started as it is.
+func TestWatchCreated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &record{}
+		r.HostConfig.AutoRemove = true
+		labels := map[string]string{launch.LabelRecord: "{}"}
+		if err := r.put(labels); err != nil {
+			t.Fatal(err)
+		}
+		h := &host{boxes: []*runtime.Sandbox{{ID: "0123456789ab", State: runtime.StateRunning, Labels: labels}}}
+		e := New(service.New(h, nil), &Options{})
+		if err := e.Watch(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if h.destroyed || recordOf(labels).Exit != nil {
+			t.Errorf("destroyed: %v, record: %+v", h.destroyed, recordOf(labels))
+		}
+	})
 }
 
 // The beginning of more than one id means none of them, a name one only.

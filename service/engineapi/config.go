@@ -70,24 +70,20 @@ func leftover(place string, all map[string]json.RawMessage, t reflect.Type) erro
 // leftoverIn is leftover for a value of any type. What has another form was refused before.
 func leftoverIn(place string, text json.RawMessage, t reflect.Type) error {
 	var parts map[string]json.RawMessage
+	var list []json.RawMessage
 	switch t.Kind() {
 	case reflect.Struct:
 		_ = json.Unmarshal(text, &parts)
 		return leftover(place+".", parts, t)
 	case reflect.Slice:
-		var list []json.RawMessage
 		_ = json.Unmarshal(text, &list)
-		for _, one := range list {
-			if err := leftoverIn(place, one, t.Elem()); err != nil {
-				return err
-			}
-		}
 	case reflect.Map:
 		_ = json.Unmarshal(text, &parts)
-		for _, k := range slices.Sorted(maps.Keys(parts)) {
-			if err := leftoverIn(place, parts[k], t.Elem()); err != nil {
-				return err
-			}
+		list = slices.Collect(maps.Values(parts))
+	}
+	for _, one := range list {
+		if err := leftoverIn(place, one, t.Elem()); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -67,11 +67,7 @@ func createContainer(h *Handler, ctx context.Context, r *request) (any, error) {
 	return created{map[string]any{"Id": made.ID(), "Warnings": warnings}}, nil
 }
 
-func inspectContainer(h *Handler, ctx context.Context, r *request) (any, error) {
-	c, err := h.get(ctx, r)
-	if err != nil {
-		return nil, err
-	}
+func inspectContainer(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
 	img, err := h.opts.Images.Get(c.ImageID)
 	if err != nil {
 		return nil, err
@@ -79,12 +75,8 @@ func inspectContainer(h *Handler, ctx context.Context, r *request) (any, error) 
 	return view.Inspect(c, img), nil
 }
 
-func startContainer(h *Handler, ctx context.Context, r *request) (any, error) {
-	c, err := h.get(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	err = h.engine.Start(context.WithoutCancel(ctx), caller, c)
+func startContainer(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
+	err := h.engine.Start(context.WithoutCancel(ctx), caller, c)
 	if errors.Is(err, runtime.ErrExists) {
 		return nil, errNotModified
 	}
@@ -100,45 +92,34 @@ func (r *request) seconds() *time.Duration {
 	return new(time.Duration(n) * time.Second)
 }
 
-func stopContainer(h *Handler, ctx context.Context, r *request) (any, error) {
-	c, err := h.get(ctx, r)
-	if err != nil {
-		return nil, err
-	}
+func stopContainer(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
 	if c.State != container.Running {
 		return nil, errNotModified
 	}
 	return nil, h.engine.Stop(context.WithoutCancel(ctx), caller, c, r.seconds())
 }
 
-func restartContainer(h *Handler, ctx context.Context, r *request) (any, error) {
-	c, err := h.get(ctx, r)
-	if err == nil && c.State == container.Running {
-		if err = h.engine.Stop(context.WithoutCancel(ctx), caller, c, r.seconds()); err == nil {
+func restartContainer(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
+	ctx = context.WithoutCancel(ctx)
+	if c.State == container.Running {
+		err := h.engine.Stop(ctx, caller, c, r.seconds())
+		if err == nil {
 			c, err = h.get(ctx, r)
 		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return nil, h.engine.Start(context.WithoutCancel(ctx), caller, c)
+	return nil, h.engine.Start(ctx, caller, c)
 }
 
-func killContainer(h *Handler, ctx context.Context, r *request) (any, error) {
-	c, err := h.get(ctx, r)
-	if err != nil {
-		return nil, err
-	}
+func killContainer(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
 	return nil, h.engine.SignalNamed(context.WithoutCancel(ctx), caller, c, r.query.Get("signal"))
 }
 
 // waitContainer answers when the main process has ended; the headers at once, so that the client
 // can then start it.
-func waitContainer(h *Handler, ctx context.Context, r *request) (any, error) {
-	c, err := h.get(ctx, r)
-	if err != nil {
-		return nil, err
-	}
+func waitContainer(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
 	wait := func(ctx context.Context) (int, error) { return h.engine.Wait(ctx, caller, c) }
 	switch condition := r.query.Get("condition"); condition {
 	case "", "not-running":
@@ -169,12 +150,8 @@ func (r *request) size() (rows, cols uint16, err error) {
 	return uint16(h), uint16(w), nil
 }
 
-func resizeContainer(h *Handler, ctx context.Context, r *request) (any, error) {
+func resizeContainer(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
 	rows, cols, err := r.size()
-	if err != nil {
-		return nil, err
-	}
-	c, err := h.get(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -189,22 +166,18 @@ func removeContainer(h *Handler, ctx context.Context, r *request) (any, error) {
 }
 
 // place returns a handle on the container's files, and the path of the request.
-func (h *Handler) place(ctx context.Context, r *request) (*service.Inside, string, error) {
+func (h *Handler) place(ctx context.Context, r *request, c *container.Container) (*service.Inside, string, error) {
 	path := r.query.Get("path")
 	if path == "" {
 		return nil, "", runtime.Errorf(runtime.ErrInvalid, "path: it must not be empty")
-	}
-	c, err := h.get(ctx, r)
-	if err != nil {
-		return nil, "", err
 	}
 	in, err := h.engine.Inside(ctx, caller, c)
 	return in, path, err
 }
 
 // stat sets the header that describes a file.
-func (h *Handler) stat(ctx context.Context, r *request) (*service.Inside, string, error) {
-	in, path, err := h.place(ctx, r)
+func (h *Handler) stat(ctx context.Context, r *request, c *container.Container) (*service.Inside, string, error) {
+	in, path, err := h.place(ctx, r, c)
 	if err != nil {
 		return nil, "", err
 	}
@@ -217,16 +190,16 @@ func (h *Handler) stat(ctx context.Context, r *request) (*service.Inside, string
 	return in, path, err
 }
 
-func statArchive(h *Handler, ctx context.Context, r *request) (any, error) {
-	if _, _, err := h.stat(ctx, r); err != nil {
+func statArchive(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
+	if _, _, err := h.stat(ctx, r, c); err != nil {
 		return nil, err
 	}
 	r.w.WriteHeader(http.StatusOK)
 	return done{}, nil
 }
 
-func getArchive(h *Handler, ctx context.Context, r *request) (any, error) {
-	in, path, err := h.stat(ctx, r)
+func getArchive(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
+	in, path, err := h.stat(ctx, r, c)
 	if err != nil {
 		return nil, err
 	}
@@ -238,11 +211,11 @@ func getArchive(h *Handler, ctx context.Context, r *request) (any, error) {
 	return done{}, nil
 }
 
-func putArchive(h *Handler, ctx context.Context, r *request) (any, error) {
+func putArchive(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
 	if r.truth("copyUIDGID") {
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "copyUIDGID: owners are not kept: leave it out")
 	}
-	in, path, err := h.place(ctx, r)
+	in, path, err := h.place(ctx, r, c)
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ type execRequest struct {
 // maxExecs is how many executions are known: the oldest that have ended are forgotten.
 const maxExecs = 1000
 
-func createExec(h *Handler, ctx context.Context, r *request) (any, error) {
+func createExec(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
 	e := new(execution)
 	if err := r.decode(&e.ask); err != nil {
 		return nil, err
@@ -43,11 +43,7 @@ func createExec(h *Handler, ctx context.Context, r *request) (any, error) {
 	if len(e.ask.Cmd) == 0 {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "No exec command specified")
 	}
-	c, err := h.get(ctx, r)
-	if err == nil {
-		_, err = h.engine.Running(ctx, caller, c)
-	}
-	if err != nil {
+	if _, err := h.engine.Running(ctx, caller, c); err != nil {
 		return nil, err
 	}
 	var random [32]byte

@@ -112,6 +112,17 @@ func (r *request) truth(name string) bool {
 // it is done.
 type call func(h *Handler, ctx context.Context, r *request) (any, error)
 
+// of returns a call that acts on the container of its request.
+func of(do func(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error)) call {
+	return func(h *Handler, ctx context.Context, r *request) (any, error) {
+		c, err := h.get(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		return do(h, ctx, r, c)
+	}
+}
+
 // done says that a call has answered by itself.
 type done struct{}
 
@@ -123,16 +134,16 @@ var calls = map[string]call{
 	"GET _ping": ping, "HEAD _ping": ping, "GET version": version, "GET info": info, "GET events": events,
 	"POST auth":           auth,
 	"GET containers/json": listContainers, "POST containers/create": createContainer,
-	"GET containers/*/json":   inspectContainer,
-	"POST containers/*/start": startContainer, "POST containers/*/stop": stopContainer,
-	"POST containers/*/restart": restartContainer,
-	"POST containers/*/kill":    killContainer, "POST containers/*/wait": waitContainer,
-	"POST containers/*/resize": resizeContainer,
-	"POST containers/*/attach": attachContainer, "GET containers/*/logs": containerLogs,
+	"GET containers/*/json":   of(inspectContainer),
+	"POST containers/*/start": of(startContainer), "POST containers/*/stop": of(stopContainer),
+	"POST containers/*/restart": of(restartContainer),
+	"POST containers/*/kill":    of(killContainer), "POST containers/*/wait": of(waitContainer),
+	"POST containers/*/resize": of(resizeContainer),
+	"POST containers/*/attach": of(attachContainer), "GET containers/*/logs": of(containerLogs),
 	"DELETE containers/*":      removeContainer,
-	"GET containers/*/archive": getArchive, "HEAD containers/*/archive": statArchive,
-	"PUT containers/*/archive": putArchive,
-	"POST containers/*/exec":   createExec, "POST exec/*/start": startExec, "GET exec/*/json": inspectExec,
+	"GET containers/*/archive": of(getArchive), "HEAD containers/*/archive": of(statArchive),
+	"PUT containers/*/archive": of(putArchive),
+	"POST containers/*/exec":   of(createExec), "POST exec/*/start": startExec, "GET exec/*/json": inspectExec,
 	"POST exec/*/resize": resizeExec,
 	"GET images/json":    listImages, "POST images/create": pullImage, "GET images/*/json": inspectImage,
 	"DELETE images/*":   removeImage,

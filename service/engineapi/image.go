@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"wolffia/image/store"
@@ -118,24 +119,15 @@ const (
 
 func build(h *Handler, ctx context.Context, r *request) (any, error) {
 	for name, values := range r.query {
+		asks := !slices.Contains([]string{"", "0", "{}", "[]", "null", "default"}, values[0]) || len(values) > 1
 		switch name {
+		case "t", "dockerfile", "buildargs", "nocache", "pull", "target", "q", "rm", "forcerm", "version":
+			asks = false
 		case "networkmode":
-			if v := values[0]; v != "" && v != "none" && v != "default" {
-				return nil, runtime.Errorf(runtime.ErrUnsupported, "build: networkmode %.100q: leave it out, or set none", v)
-			}
-		case "t", "dockerfile", "buildargs", "nocache", "pull", "target", "q", "rm", "forcerm", "version",
-			"labels", "cachefrom", "ulimits":
-			if name == "labels" || name == "cachefrom" || name == "ulimits" {
-				if v := values[0]; v != "" && v != "{}" && v != "[]" && v != "null" {
-					return nil, runtime.Errorf(runtime.ErrUnsupported,
-						"build: %s: wolffia does not have this option of docker's", name)
-				}
-			}
-		default:
-			if v := values[0]; v != "" && v != "0" && v != "default" && v != "null" {
-				return nil, runtime.Errorf(runtime.ErrUnsupported,
-					"build: %s: wolffia does not have this option of docker's", name)
-			}
+			asks = asks && (values[0] != "none" || len(values) > 1)
+		}
+		if asks {
+			return nil, runtime.Errorf(runtime.ErrUnsupported, "build: %s: wolffia does not have this option of docker's", name)
 		}
 	}
 	q := &BuildRequest{

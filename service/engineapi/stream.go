@@ -69,7 +69,7 @@ func (f flushing) Write(b []byte) (int, error) {
 	return n, err
 }
 
-func containerLogs(h *Handler, ctx context.Context, r *request) (any, error) {
+func containerLogs(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
 	for _, name := range []string{"timestamps", "since", "until"} {
 		if r.truth(name) {
 			return nil, runtime.Errorf(runtime.ErrUnsupported,
@@ -79,16 +79,12 @@ func containerLogs(h *Handler, ctx context.Context, r *request) (any, error) {
 	if !r.truth("stdout") && !r.truth("stderr") {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "Bad parameters: you must choose at least one stream")
 	}
-	c, err := h.get(ctx, r)
-	if err != nil {
-		return nil, err
-	}
 	late := &lateHeader{w: r.w}
 	s := r.sight(late, c.Tty)
 	s.Past, s.Follow = true, r.truth("follow")
 	if tail := r.query.Get("tail"); tail != "" && tail != "all" {
-		if s.Tail, err = strconv.Atoi(tail); err != nil {
-			s.Tail = -1 // as docker
+		if n, err := strconv.Atoi(tail); err == nil { // else all, as docker
+			s.Tail = n
 		}
 	}
 	if s.Follow {
@@ -157,13 +153,9 @@ func (r *request) hijack(ctx context.Context) (*hijacked, func(), error) {
 	}, nil
 }
 
-func attachContainer(h *Handler, _ context.Context, r *request) (any, error) {
+func attachContainer(h *Handler, _ context.Context, r *request, c *container.Container) (any, error) {
 	ctx, cancel := context.WithCancel(h.ctx) // that of the request ends with its connection's takeover
 	defer cancel()
-	c, err := h.get(ctx, r)
-	if err != nil {
-		return nil, err
-	}
 	if !r.truth("stream") {
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "attach without stream: ask for the logs")
 	}

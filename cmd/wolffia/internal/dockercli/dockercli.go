@@ -50,23 +50,14 @@ type command struct {
 	set   func(c *client, fl *pflag.FlagSet) func(args []string) error
 }
 
-// takes returns why a command does not take n arguments.
+// takes returns why a command does not take n arguments. use has a word for each, but the options.
 func (c *command) takes(name string, n int) error {
-	many := "at least"
-	most := n
-	if !strings.Contains(c.use, "...") { // use has a word for each, but for the options
-		words, _, _ := strings.Cut(strings.TrimPrefix(c.use, "[OPTIONS]"), ",")
-		if most = len(strings.Fields(words)); most == c.least {
-			many = "exactly"
-		}
+	words, _, _ := strings.Cut(strings.TrimPrefix(c.use, "[OPTIONS]"), ",")
+	most := len(strings.Fields(words))
+	if n >= c.least && (n <= most || strings.Contains(c.use, "...")) {
+		return nil
 	}
-	switch {
-	case n < c.least, n > most && most == c.least:
-		return fmt.Errorf("%q requires %s %d argument(s).\nUsage:  docker %s %s", "docker "+name, many, c.least, name, c.use)
-	case n > most:
-		return fmt.Errorf("%q requires at most %d argument(s).\nUsage:  docker %s %s", "docker "+name, most, name, c.use)
-	}
-	return nil
+	return fmt.Errorf("%q does not take %d argument(s).\nUsage:  docker %s %s", "docker "+name, n, name, c.use)
 }
 
 // commands are the commands by their names.
@@ -80,19 +71,15 @@ func init() { // they name each other
 		"start":  {"CONTAINER [CONTAINER...]", 1, 1, startCommand},
 		"stop":   {"[OPTIONS] CONTAINER [CONTAINER...]", 1, 1, stopCommand},
 		"kill":   {"[OPTIONS] CONTAINER [CONTAINER...]", 1, 1, killCommand},
-		"rm":     {"[OPTIONS] CONTAINER [CONTAINER...]", 1, 1, removeCommand}, "wait": {
-			"CONTAINER [CONTAINER...]",
-			1, 1, waitCommand,
-		},
-		"logs": {"[OPTIONS] CONTAINER", 1, 1, logsCommand},
-		"cp":   {"[OPTIONS] SRC DEST, one of them CONTAINER:PATH", 2, 1, copyCommand},
-		"port": {"CONTAINER [PORT]", 1, 1, portCommand}, "ps": {"[OPTIONS]", 0, 1, psCommand},
+		"rm":     {"[OPTIONS] CONTAINER [CONTAINER...]", 1, 1, removeCommand},
+		"wait":   {"CONTAINER [CONTAINER...]", 1, 1, waitCommand},
+		"logs":   {"[OPTIONS] CONTAINER", 1, 1, logsCommand},
+		"cp":     {"[OPTIONS] SRC DEST, one of them CONTAINER:PATH", 2, 1, copyCommand},
+		"port":   {"CONTAINER [PORT]", 1, 1, portCommand}, "ps": {"[OPTIONS]", 0, 1, psCommand},
 		"inspect": {"[OPTIONS] NAME|ID [NAME|ID...]", 1, 1, inspectCommand},
-		"images":  {"[OPTIONS] [NAME]", 0, 1, imagesCommand}, "pull": {
-			"[OPTIONS] NAME[:TAG]", 1, 1,
-			pullCommand,
-		}, "build": {"[OPTIONS] DIR", 1, 1, buildCommand},
-		"rmi": {"IMAGE [IMAGE...]", 1, 1, removeImageCommand}, "tag": {"IMAGE NAME", 2, 1, tagCommand},
+		"images":  {"[OPTIONS] [NAME]", 0, 1, imagesCommand}, "pull": {"[OPTIONS] NAME[:TAG]", 1, 1, pullCommand},
+		"build": {"[OPTIONS] DIR", 1, 1, buildCommand},
+		"rmi":   {"IMAGE [IMAGE...]", 1, 1, removeImageCommand}, "tag": {"IMAGE NAME", 2, 1, tagCommand},
 		"version": {"[OPTIONS]", 0, 1, versionCommand}, "info": {"[OPTIONS]", 0, 1, infoCommand},
 	})
 }

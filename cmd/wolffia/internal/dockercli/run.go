@@ -3,6 +3,7 @@ package dockercli
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	goruntime "runtime"
 	"slices"
 	"strconv"
@@ -131,7 +132,7 @@ func (f *createFlags) config(args []string) (*container.Config, error) {
 			continue
 		}
 		if strings.HasPrefix(source, ".") || source == "~" || strings.HasPrefix(source, "~/") {
-			if source, err = absolute(source); err != nil {
+			if source, err = filepath.Abs(source); err != nil {
 				return nil, err
 			}
 		}
@@ -395,8 +396,7 @@ func removeCommand(c *client, fl *pflag.FlagSet) func([]string) error {
 	fl.BoolP("volumes", "v", false, "Remove anonymous volumes (they go with the container always)")
 	return func(args []string) error {
 		return c.each(args, func(one *container.Container) error {
-			return c.engine.Remove(c.ctx, all, one.ID(),
-				*force)
+			return c.engine.Remove(c.ctx, all, one.ID(), *force)
 		})
 	}
 }

@@ -26,8 +26,6 @@ import (
 	"wolffia/service/container/view"
 )
 
-func absolute(path string) (string, error) { return filepath.Abs(path) }
-
 // functions are those of docker's templates.
 var functions = template.FuncMap{
 	"json": func(v any) (string, error) { b, err := json.Marshal(v); return string(b), err },
