@@ -1,6 +1,7 @@
 package envd_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -150,4 +151,22 @@ func TestWatchers(t *testing.T) {
 		w.rpc(f+"CreateWatcher", m{"path": "d"}, 200)
 	}
 	w.fails(f+"CreateWatcher", m{"path": "d"}, 429, "resource_exhausted")
+}
+
+// Events that nobody asks for are bounded, as a sandbox chooses how much each of them says.
+func TestLongEvents(t *testing.T) {
+	w := newWorld(t)
+	deep := "d" + strings.Repeat("/"+strings.Repeat("x", 250), 14)
+	w.rpc(f+"MakeDir", m{"path": deep}, 200)
+	of := m{"watcherId": w.rpc(f+"CreateWatcher", m{"path": "d", "recursive": true, "includeEntry": true}, 200)["watcherId"]}
+	ask, err := json.Marshal(of)
+	w.OK(err)
+	for range 5 { // the watcher may be behind; equal events become one
+		w.run("cd " + deep + " && for n in $(seq 3000); do echo x >> f; echo x >> g; done")
+		status, _ := w.do("POST", "/"+f+"GetWatcherEvents", string(ask), "Content-Type", "application/json")
+		if status == 404 {
+			return
+		}
+	}
+	t.Error("all events were kept")
 }

@@ -39,6 +39,21 @@ type (
 	}
 )
 
+// size returns how many bytes the texts of an event have.
+func (e *fileEvent) size() int {
+	n := len(e.Name)
+	if i := e.Entry; i != nil {
+		n += len(i.Name) + len(i.Path) + len(i.Type) + len(i.Permissions) + len(i.Owner) + len(i.Group)
+		if i.Target != nil {
+			n += len(*i.Target)
+		}
+		for k, v := range i.Metadata {
+			n += len(k) + len(v)
+		}
+	}
+	return n
+}
+
 // eventTypes are the types of events.
 var eventTypes = map[string]string{
 	dirwatch.Created: "EVENT_TYPE_CREATE", dirwatch.Written: "EVENT_TYPE_WRITE", dirwatch.Removed: "EVENT_TYPE_REMOVE",
@@ -47,8 +62,9 @@ var eventTypes = map[string]string{
 
 // The bounds of watchers.
 const (
-	maxWatchers = 32     // of a sandbox: each is a process in it
-	maxPolled   = 10_000 // events of one that wait for its client: more end it
+	maxWatchers = 32      // of a sandbox: each is a process in it
+	maxPolled   = 10_000  // events of one that wait for its client: more end it
+	maxWaiting  = 8 << 20 // bytes of their texts, the most: a sandbox can forge them
 )
 
 // watch begins to watch what a request asks for, within the bound of the sandbox. The caller ends
@@ -103,6 +119,7 @@ type watcher struct {
 
 	mu     sync.Mutex
 	events []*fileEvent // that wait; guarded by mu
+	size   int          // of their texts, in bytes; guarded by mu
 }
 
 // end ends the watcher. It does not wait.
@@ -150,7 +167,13 @@ func (w *watcher) poll() {
 		}
 		w.mu.Lock()
 		w.events = append(w.events, events...)
-		full := len(w.events) > maxPolled
+		for _, e := range events {
+			w.size += e.size()
+		}
+		full := len(w.events) > maxPolled || w.size > maxWaiting
+		if full {
+			w.events = nil
+		}
 		w.mu.Unlock()
 		if full {
 			return
@@ -179,7 +202,7 @@ func (h *Handler) watching() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		events := w.events
-		w.events = nil
+		w.events, w.size = nil, 0
 		return &eventsReply{events}, nil
 	})
 	unary(h, f+"RemoveWatcher", func(_ context.Context, c *call, q *ofWatcher, _ http.Header) (*empty, error) {
