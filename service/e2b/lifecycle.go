@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -196,10 +197,7 @@ func (h *Handler) fork(w http.ResponseWriter, r *http.Request) error {
 	}
 	made := []forkReply{}
 	for range count {
-		b, err := review.Fork(r.Context())
-		if err == nil {
-			b, err = h.service.Renew(r.Context(), caller, b.ID, time.Now().Add(ttl))
-		}
+		b, err := h.forkOf(r.Context(), caller, review, ttl)
 		if err != nil {
 			f, _ := faultOf(err)
 			made = append(made, forkReply{Error: &errorReply{f.status, f.message}})
@@ -209,4 +207,20 @@ func (h *Handler) fork(w http.ResponseWriter, r *http.Request) error {
 	}
 	h.reply(w, http.StatusCreated, made)
 	return nil
+}
+
+// forkOf makes a fork that lives for ttl. If it fails nothing is left.
+func (h *Handler) forkOf(
+	ctx context.Context, caller service.Caller, of *service.Review, ttl time.Duration,
+) (*service.Sandbox, error) {
+	b, err := of.Fork(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx = context.WithoutCancel(ctx) // else a fork of a client that has gone would have no end
+	renewed, err := h.service.Renew(ctx, caller, b.ID, time.Now().Add(ttl))
+	if err != nil {
+		return nil, errors.Join(err, h.service.Destroy(ctx, caller, b.ID))
+	}
+	return renewed, nil
 }
