@@ -92,6 +92,9 @@ func (h *Handler) changeNetwork(w http.ResponseWriter, r *http.Request) error {
 	if err := h.decode(w, r, &flat); err != nil {
 		return err
 	}
+	if flat.Public != nil {
+		return invalid("network.allowPublicTraffic: it is as in the request that has created the sandbox, and stays")
+	}
 	q := reach{flat.Internet, &flat.networkRequest}
 	kind, egress, err := q.of()
 	if err != nil {
