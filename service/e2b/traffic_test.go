@@ -1,15 +1,19 @@
 package e2b_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"wolffia/internal/test/servetest"
 	"wolffia/internal/test/testenv"
@@ -199,7 +203,53 @@ func TestFork(t *testing.T) {
 		w.call(http.MethodPost, "/sandboxes/"+fork.ID+"/resume", `{}`, http.StatusConflict, nil)
 		w.call(http.MethodPost, path+b.ID+"/fork", fmt.Sprintf(`{"count":%d}`, 21), http.StatusBadRequest, nil)
 	}
+	// What a change of the network cannot do is refused.
+	w.call(http.MethodPut, "/sandboxes/"+b.ID+"/network", `{"denyOut":["0.0.0.0/0"]}`, http.StatusNoContent, nil)
+	const public = `{"denyOut":["0.0.0.0/0"],"allowPublicTraffic":true}`
+	w.call(http.MethodPut, "/sandboxes/"+b.ID+"/network", public, http.StatusBadRequest, nil)
 	if _, err := os.Lstat(filepath.Join(w.Codebase, "new")); !os.IsNotExist(err) {
 		t.Errorf("the codebase was changed: %v", err)
+	}
+}
+
+// frame returns a message of a stream of Connect.
+func frame(text string) []byte {
+	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(text))), text...)
+}
+
+// A stream of input lasts longer than the body of another request may take.
+func TestSlowInput(t *testing.T) {
+	w := world{servetest.NewLimited(t, time.Second)}
+	b := w.create("{}")
+	send := func(path string, body io.Reader) *http.Response {
+		q, err := http.NewRequestWithContext(w.Ctx, http.MethodPost, "http://"+w.Address+"/process.Process/"+path, body)
+		w.OK(err)
+		for headers := b.at(envdPort, "X-Access-Token", b.Envd, "Content-Type", "application/connect+json"); len(headers) > 0; headers = headers[2:] {
+			q.Header.Set(headers[0], headers[1])
+		}
+		r, err := w.Client.Do(q)
+		w.OK(err)
+		return r
+	}
+	out := send("Start", bytes.NewReader(frame(`{"process":{"cmd":"cat"},"stdin":true,"tag":"slow"}`)))
+	defer out.Body.Close()
+	began := make([]byte, 5)
+	_, err := io.ReadFull(out.Body, began)
+	w.OK(err)
+	body, from := io.Pipe()
+	go func() { // ends with the request
+		_, _ = from.Write(frame(`{"start":{"process":{"tag":"slow"}}}`))
+		time.Sleep(2 * time.Second) // more than a part of a body may take
+		_, err := from.Write(frame(`{"data":{"input":{"stdin":"aGVsbG8="}}}`))
+		_ = from.CloseWithError(err)
+	}()
+	in := send("StreamInput", body)
+	defer in.Body.Close()
+	text, err := io.ReadAll(in.Body)
+	if err != nil || strings.Contains(string(text), "error") {
+		t.Errorf("%s, %v", text, err)
+	}
+	if status, _, text := w.Do(http.MethodDelete, "/sandboxes/"+b.ID, nil); status != http.StatusNoContent {
+		t.Errorf("%d %s", status, text)
 	}
 }

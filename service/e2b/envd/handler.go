@@ -8,7 +8,6 @@ import (
 	"crypto/subtle"
 	"maps"
 	"net/http"
-	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -112,7 +111,9 @@ func (h *Handler) ServeSandbox(w http.ResponseWriter, r *http.Request, box *Box)
 	room := h.rooms.enter(box.ID)
 	defer h.rooms.exit(room)
 	reply := &reply{stream.Patient{ResponseWriter: w, Limit: h.opts.WriteLimit}}
-	if !strings.HasSuffix(r.URL.Path, "/StreamInput") { // which lasts as long as its client likes
+	if r.URL.Path == "/process.Process/StreamInput" { // which lasts as long as its client likes
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // always supported
+	} else {
 		r.Body = &stream.Body{ReadCloser: r.Body, Control: http.NewResponseController(w), Limit: h.opts.BodyLimit}
 	}
 	asked := r.WithContext(context.WithValue(r.Context(), callKey{}, &call{box, in, room}))
