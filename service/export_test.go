@@ -1,6 +1,12 @@
 package service
 
-import "context"
+import (
+	"context"
+	"time"
+)
+
+// PauseAgain is after how long a pause that has failed is tried again.
+func PauseAgain(after time.Duration) { pauseAgain = after }
 
 // Probe, ConfigureGit and Restart are what the service does in a sandbox, of any owner.
 func (s *Service) Probe(ctx context.Context, id string) error { return probe(ctx, s.rt, id) }

@@ -1,9 +1,11 @@
 package service_test
 
 import (
+	"context"
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -100,4 +102,36 @@ func TestServiceLifetime(t *testing.T) {
 		w.OK(s.Reconcile(w.Ctx))
 		return len(w.boxes()) == 0
 	})
+}
+
+// A stuck runtime stops nothing for some time.
+type stuck struct {
+	service.Runtime
+	until time.Time
+	asked atomic.Int32
+}
+
+func (s *stuck) Stop(ctx context.Context, id string) error {
+	if s.asked.Add(1); time.Now().Before(s.until) {
+		return runtime.Errorf(runtime.ErrUnavailable, "it does not stop")
+	}
+	return s.Runtime.Stop(ctx, id)
+}
+
+// A sandbox that cannot be paused at its end is paused later, and asked for that now and then only.
+func TestPauseAgain(t *testing.T) {
+	w := newWorld(t)
+	service.PauseAgain(soon)
+	rt := &stuck{Runtime: w.rt, until: time.Now().Add(5 * time.Second)}
+	s := w.driverOver(rt)
+	b, _, err := s.Service.Create(w.Ctx, &service.Params{TTL: time.Second, EndsStopped: true})
+	w.OK(err)
+	w.Until("it is paused", func() bool {
+		now, err := s.Service.Get(w.Ctx, service.Caller{All: true}, b.ID)
+		w.OK(err)
+		return now.State == runtime.StateStopped
+	})
+	if n := rt.asked.Load(); n < 2 || n > 20 {
+		t.Errorf("it was asked to stop %d times", n)
+	}
 }

@@ -33,7 +33,11 @@ func (s *Service) Pause(ctx context.Context, caller Caller, id string) error {
 	err = s.rt.Stop(ctx, id)
 	s.used.forget(id)
 	if err != nil && !errors.Is(err, runtime.ErrConflict) { // else it has ended meanwhile
-		return errors.Join(err, s.endAt(ctx, in.box, in.box.End()))
+		end := in.box.End()
+		if again := time.Now().Add(pauseAgain); !end.IsZero() && end.Before(again) {
+			end = again
+		}
+		return errors.Join(err, s.endAt(ctx, in.box, end))
 	}
 	return nil
 }
@@ -102,6 +106,9 @@ func (s *Service) stopAt(id string, at time.Time) {
 	}
 }
 
+// pauseAgain is after how long a pause that has failed is tried again.
+var pauseAgain = 30 * time.Second // tests change it
+
 // pauseDue pauses a sandbox whose time has come, unless that was changed meanwhile.
 func pauseDue(s *Service, id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), wholeLimit)
@@ -117,5 +124,6 @@ func pauseDue(s *Service, id string) {
 	}
 	if err != nil {
 		s.log.Warn("a sandbox could not be paused at its end", "sandboxId", id, "error", err.Error())
+		s.stopAt(id, time.Now().Add(pauseAgain))
 	}
 }
