@@ -1,8 +1,13 @@
 package engineapi_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +22,7 @@ import (
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
 	"wolffia/internal/test/testimage"
+	"wolffia/internal/test/wait"
 )
 
 func TestMain(m *testing.M) {
@@ -65,6 +71,46 @@ func (w *world) run(t *testing.T, code int, stdin string, args ...string) string
 		t.Fatalf("%q: %v, want exit code %d\n%s", args, err, code, text)
 	}
 	return string(text)
+}
+
+// The head of a stream and the stream are two reads, however late the client is: docker for Python
+// drops what comes with the head.
+func TestHeadApart(t *testing.T) {
+	testenv.Tools(t, "docker")
+	testenv.Busybox(t)
+	w := newWorld(t)
+	w.run(t, 0, "", "docker", "run", "-d", "--name", "box", image, "sleep", "600")
+	conn, err := net.Dial("unix", w.socket)
+	w.OK(err)
+	defer conn.Close()
+	w.OK(conn.SetDeadline(time.Now().Add(limit)))
+	from := bufio.NewReader(conn)
+	post := func(path, body string) {
+		_, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: d\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
+		w.OK(err)
+	}
+	post("/v1.41/containers/box/exec", `{"Cmd":["echo","out"],"AttachStdout":true}`)
+	reply, err := http.ReadResponse(from, nil)
+	w.OK(err)
+	var made struct{ ID string }
+	text, err := io.ReadAll(reply.Body)
+	w.OK(err)
+	w.OK(json.Unmarshal(text, &made))
+	post("/v1.41/exec/"+made.ID+"/start", `{"Detach":false}`)
+	wait.Until(t, "the command's end", func() bool {
+		return strings.Contains(w.run(t, 0, "", "curl", "-sS", "--unix-socket", w.socket, "http://d/v1.41/exec/"+made.ID+"/json"), `"ExitCode":0`)
+	})
+	piece := make([]byte, 1<<16)
+	n, err := conn.Read(piece)
+	w.OK(err)
+	if head := string(piece[:n]); !strings.HasSuffix(head, "\r\n\r\n") {
+		t.Errorf("the first read: %q", head)
+	}
+	rest, err := io.ReadAll(conn)
+	w.OK(err)
+	if want := "\x01\x00\x00\x00\x00\x00\x00\x04out\n"; string(rest) != want {
+		t.Errorf("the stream: %q, want %q", rest, want)
+	}
 }
 
 // Docker's own command line works as with docker.

@@ -7,9 +7,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 
 	"wolffia/runtime"
 	"wolffia/service/container"
@@ -139,7 +142,7 @@ func (r *request) hijack(ctx context.Context) (*hijacked, func(), error) {
 	if strings.EqualFold(r.Header.Get("Upgrade"), "tcp") {
 		head = "HTTP/1.1 101 UPGRADED\r\nContent-Type: " + rawStream + "\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
 	}
-	if _, err := io.WriteString(conn, head); err != nil {
+	if err := writeApart(conn, head); err != nil {
 		_ = conn.Close()
 		return nil, nil, err
 	}
@@ -151,6 +154,24 @@ func (r *request) hijack(ctx context.Context) (*hijacked, func(), error) {
 		}
 		_ = conn.Close()
 	}, nil
+}
+
+// writeApart writes the head of a reply so that no read returns what follows with it: docker for
+// Python drops what it reads beyond the head. A unix socket's read ends at a descriptor (unix(7));
+// the kernel closes this one, which nobody asks for.
+func writeApart(conn net.Conn, head string) error {
+	to, is := conn.(*net.UnixConn)
+	if !is {
+		_, err := io.WriteString(conn, head)
+		return err
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	_, _, err = to.WriteMsgUnix([]byte(head), unix.UnixRights(int(null.Fd())), nil)
+	return err
 }
 
 func attachContainer(h *Handler, _ context.Context, r *request, c *container.Container) (any, error) {
