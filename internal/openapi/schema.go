@@ -18,7 +18,7 @@ func Schema(t reflect.Type) Object {
 	switch {
 	case t == reflect.TypeFor[time.Time]():
 		return Object{"type": "string", "format": "date-time"}
-	case t == reflect.TypeFor[json.RawMessage]():
+	case t == reflect.TypeFor[json.RawMessage](), t == reflect.TypeFor[any]():
 		return Object{}
 	case t == reflect.TypeFor[[]byte]():
 		return Object{"type": "string", "contentEncoding": "base64"}

@@ -17,7 +17,7 @@ func TestSwaps(t *testing.T) {
 	w := servetest.New(t, "")
 	outside := t.TempDir()
 	w.OK(os.Chmod(outside, 0o777))
-	kept := map[string]string{filepath.Join(outside, "f"): "outside\n", filepath.Join(w.Codebase, "secret"): "outside\n"}
+	kept := map[string]string{filepath.Join(outside, "f"): "0utside\n", filepath.Join(w.Codebase, "secret"): "0utside\n"}
 	for path, text := range kept {
 		w.OK(os.WriteFile(path, []byte(text), 0o666))
 	}
@@ -32,21 +32,21 @@ while :; do for to in ` + outside + ` d /; do rm -rf x; ln -s $to x; done; rm x;
 		}{
 			{"read_file", args{"path": "x/f"}},
 			{"read_file", args{"path": "y", "byte_offset": 0}},
-			{"grep", args{"pattern": "out[s]ide", "path": "x"}},
-			{"grep", args{"pattern": "out[s]ide", "path": "y"}},
+			{"grep", args{"pattern": "0ut[s]ide", "path": "x"}},
+			{"grep", args{"pattern": "0ut[s]ide", "path": "y"}},
 			{"list_dir", args{"path": "x"}},
 			{"glob", args{"pattern": "{f,secret}", "path": "x"}},
 			{"write_file", args{"path": "x/f", "content": "inside\n"}},
 			{"write_file", args{"path": "x/new", "content": "inside\n"}},
-			{"edit_file", args{"path": "y", "old_string": "outside", "new_string": "changed"}},
+			{"edit_file", args{"path": "y", "old_string": "0utside", "new_string": "changed"}},
 			{"bash", args{"command": "cat f ../y; true", "cwd": "/workspace/x"}},
 		} {
 			text, out, failed, err := c.tool(c.ctx, call.tool, call.args)
 			w.OK(err)
 			done[call.tool] = done[call.tool] || !failed
-			if content := fmt.Sprint(out["content"], out["stdout"], out["matches"]); strings.Contains(content, "outside\n") || strings.Contains(text, ":outside") {
-				t.Fatalf("%s %v: got text %s; want content does not contain %q and text does not contain :outside",
-					call.tool, call.args, text, "outside\n")
+			if content := fmt.Sprint(out["content"], out["stdout"], out["matches"]); strings.Contains(content, "0utside\n") || strings.Contains(text, ":0utside") {
+				t.Fatalf("%s %v: got text %s; want content does not contain %q and text does not contain :0utside",
+					call.tool, call.args, text, "0utside\n")
 			}
 		}
 	}

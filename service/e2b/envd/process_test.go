@@ -185,7 +185,7 @@ func TestConnect(t *testing.T) {
 // A time-out kills the process, whether its client is there or not.
 func TestTimeout(t *testing.T) {
 	w := newWorld(t)
-	s := w.stream(start, bash("echo $$; sleep 600; echo never"), "Connect-Timeout-Ms", "300")
+	s := w.stream(start, bash("echo $$; sleep 600; echo never"), "Connect-Timeout-Ms", "3000")
 	pid := s.pid()
 	if r := s.rest(); r.closing != "deadline_exceeded" || r.ended {
 		t.Errorf("%+v", r)
@@ -194,7 +194,7 @@ func TestTimeout(t *testing.T) {
 		return func() bool { return w.run(fmt.Sprintf("kill -0 %d", pid)).code != 0 }
 	}
 	w.eventually("the process runs on", gone(pid))
-	s = w.stream(start, bash("sleep 600"), "Connect-Timeout-Ms", "300")
+	s = w.stream(start, bash("sleep 600"), "Connect-Timeout-Ms", "3000")
 	pid = s.pid()
 	w.OK(s.body.Close())
 	w.eventually("the process runs on without its client", gone(pid))
