@@ -155,7 +155,7 @@ func TestStartJobNoWait(t *testing.T) {
 // nobody else's commands for longer than it runs.
 func TestStoppedBeforeExecution(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a guard against a hang
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute) // a guard against a hang
 	defer cancel()
 	id := started(t, rt, codebase)
 	p, err := rt.StartProcess(ctx, id, &runtime.Command{

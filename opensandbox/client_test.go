@@ -50,7 +50,7 @@ func TestClient(t *testing.T) {
 	}
 	execd, headers, err := c.DiscoverExecD(ctx, sb.ID)
 	w.OK(err)
-	if len(headers) != 0 || execd != "http://"+w.Address+"/sandboxes/"+sb.ID+"/port/44772" {
+	if len(headers) != 1 || execd != "http://"+w.Address+"/sandboxes/"+sb.ID+"/port/44772" {
 		t.Errorf("execd is at %s, %v", execd, headers)
 	}
 	w.OK(c.Ping(ctx, execd))
