@@ -43,7 +43,7 @@ var (
 const (
 	defaultLines   = 2000
 	defaultMethods = 60
-	maxProduct     = 150100 // lines of Go of the product
+	maxProduct     = 150600 // lines of Go of the product
 	maxColumns     = 120
 	maxWide        = 1570 // lines with more
 )
