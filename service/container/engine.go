@@ -162,7 +162,9 @@ func (e *Engine) Create(ctx context.Context, caller service.Caller, name string,
 	}
 	p.Refine = func(s *runtime.SandboxConfig) error {
 		s.Name, s.Image, s.ImageID, s.BareImage, s.Rootfs = name, imageName(c.Image), id, true, ""
-		s.Root, s.RunAs = e.opts.Root, c.User
+		if s.Root, s.RunAs = e.opts.Root, c.User; s.Root { // the image has the users
+			s.UserName = ""
+		}
 		s.Cwd = DirOf(c, &img.Config)
 		maps.DeleteFunc(s.Env, func(k, _ string) bool { // of the caller's terminal and language
 			_, asked := p.Env[k]
