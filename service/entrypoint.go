@@ -149,6 +149,9 @@ func forsake(ctx context.Context, s *Service, b *Sandbox) error {
 func (s *Service) recover(ctx context.Context, b *Sandbox) error {
 	ctx, cancel := context.WithTimeout(ctx, insideLimit)
 	defer cancel()
+	if !b.stopsAt.IsZero() { // first: the sandbox may not answer
+		s.stopAt(b.ID, b.stopsAt)
+	}
 	jobs, err := s.rt.SessionJobs(ctx, runtime.SessionIn(b.ID, jobSession))
 	if err != nil && !errors.Is(err, runtime.ErrNotFound) {
 		return err
@@ -157,9 +160,6 @@ func (s *Service) recover(ctx context.Context, b *Sandbox) error {
 		if j.EndedAt.IsZero() {
 			s.arm(b.ID, j.Name)
 		}
-	}
-	if !b.stopsAt.IsZero() {
-		s.stopAt(b.ID, b.stopsAt)
 	}
 	_, err = s.enter(ctx, b)
 	return err

@@ -16,3 +16,9 @@ func (s *Service) ConfigureGit(ctx context.Context, id string, g *GitConfig) err
 }
 
 func (s *Service) Restart(ctx context.Context, id string) error { return restart(ctx, s.rt, id) }
+
+// PausesLater reports whether a sandbox is to be paused at its end.
+func (s *Service) PausesLater(id string) bool {
+	_, is := s.stops.Load(id)
+	return is
+}

@@ -135,3 +135,22 @@ func TestPauseAgain(t *testing.T) {
 		t.Errorf("it was asked to stop %d times", n)
 	}
 }
+
+// A silent runtime does not tell the jobs of sandboxes.
+type silent struct{ service.Runtime }
+
+func (silent) SessionJobs(context.Context, runtime.SessionID) ([]*runtime.Job, error) {
+	return nil, runtime.Errorf(runtime.ErrUnavailable, "it does not answer")
+}
+
+// The next service pauses a sandbox at its end, too, whether or not that answers.
+func TestPauseRecovered(t *testing.T) {
+	w := newWorld(t)
+	b, _, err := w.driver().Service.Create(w.Ctx, &service.Params{TTL: 4 * time.Second, EndsStopped: true})
+	w.OK(err)
+	s := w.driverOver(silent{w.rt})
+	w.OK(s.Recover(w.Ctx))
+	if !s.Service.PausesLater(b.ID) {
+		t.Error("the next service does not pause it")
+	}
+}
