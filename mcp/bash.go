@@ -15,13 +15,14 @@ import (
 
 const (
 	defaultTimeout = 2 * time.Minute
+	quietTimeout   = 50 * time.Second // without progress, which resets the 60 s of most clients
 	maxTimeout     = 24 * time.Hour
 )
 
 type bashIn struct {
 	Command   string `json:"command" jsonschema:"what the shell evaluates; may have several lines"`
 	Cwd       string `json:"cwd,omitempty" jsonschema:"working directory for this command only; empty: where the shell is"`
-	TimeoutMS int64  `json:"timeout_ms,omitempty" jsonschema:"interrupt the command after so many milliseconds, and keep the shell; default 120000. For what takes longer use bash_background"`
+	TimeoutMS int64  `json:"timeout_ms,omitempty" jsonschema:"interrupt the command after so many milliseconds, and keep the shell; default 120000, or 50000 if you take no progress, as clients then give up after 60 s. For what takes longer use bash_background"`
 	MaxBytes  int    `json:"max_output_bytes,omitempty" jsonschema:"how many bytes of each stream the result has, half of them from its end; default 30000, at most 1000000"`
 }
 
@@ -77,8 +78,12 @@ func (s *Server) addShell() {
 }
 
 // timeLimit returns a duration for the milliseconds that a call asks for.
-func timeLimit(asked int64) (time.Duration, error) {
-	ms, err := count("timeout_ms", asked, defaultTimeout.Milliseconds(), maxTimeout.Milliseconds())
+func (c *call) timeLimit(asked int64) (time.Duration, error) {
+	byDefault := defaultTimeout
+	if c.req.Params.GetProgressToken() == nil {
+		byDefault = quietTimeout
+	}
+	ms, err := count("timeout_ms", asked, byDefault.Milliseconds(), maxTimeout.Milliseconds())
 	return time.Duration(ms) * time.Millisecond, err
 }
 
@@ -90,7 +95,7 @@ func (c *call) bash(ctx context.Context, in bashIn) (reply, *bashOut, error) {
 	if err != nil {
 		return reply{}, nil, err
 	}
-	limit, err := timeLimit(in.TimeoutMS)
+	limit, err := c.timeLimit(in.TimeoutMS)
 	if err != nil {
 		return reply{}, nil, err
 	}

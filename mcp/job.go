@@ -29,7 +29,7 @@ type jobOutputIn struct {
 
 type jobWaitIn struct {
 	Job       string `json:"job" jsonschema:"id or name"`
-	TimeoutMS int64  `json:"timeout_ms,omitempty" jsonschema:"wait no longer than this; the job continues; default 120000"`
+	TimeoutMS int64  `json:"timeout_ms,omitempty" jsonschema:"wait no longer than this; the job continues; default as of bash"`
 	MaxBytes  int    `json:"max_bytes,omitempty" jsonschema:"of each stream; default 30000, at most 1000000"`
 }
 
@@ -196,7 +196,7 @@ func (c *call) jobWait(ctx context.Context, in jobWaitIn) (reply, *jobOut, error
 	if err != nil {
 		return reply{}, nil, err
 	}
-	limit, err := timeLimit(in.TimeoutMS)
+	limit, err := c.timeLimit(in.TimeoutMS)
 	if err != nil {
 		return reply{}, nil, err
 	}

@@ -61,7 +61,7 @@ var maxWords = map[string]int{
 	"docs/hosts.md":                        1200,
 	"docs/library.md":                      300,
 	"docs/limits.md":                       634,
-	"docs/mcp.md":                          964,
+	"docs/mcp.md":                          973,
 	"docs/network.md":                      1457,
 	"docs/opensandbox.md":                  1540,
 	"docs/packages.md":                     2,
