@@ -48,6 +48,7 @@ func (s *Service) destroyed(ctx context.Context, id string) error {
 	if err == nil {
 		s.usedAt.forget(id)
 		s.forget(id)
+		s.stopAt(id, time.Time{})
 	}
 	return err
 }

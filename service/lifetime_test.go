@@ -153,4 +153,8 @@ func TestPauseRecovered(t *testing.T) {
 	if !s.Service.PausesLater(b.ID) {
 		t.Error("the next service does not pause it")
 	}
+	w.OK(s.Service.Destroy(w.Ctx, service.Caller{All: true}, b.ID))
+	if s.Service.PausesLater(b.ID) {
+		t.Error("the timer of a destroyed sandbox stays")
+	}
 }
