@@ -116,17 +116,22 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 	if b.Blank {
 		serve = fusefs.ServeEmpty
 	}
+	serving := make(chan struct{}) // the shim takes the first packet for the answer to its start
 	opts := &fusefs.Options{
 		Root: root, Rules: t.policy.Load(), Copy: layer.options(),
 		Git: gitOptions(own, b.Git.Minimal), Unguarded: b.Git.Unguarded, Chown: b.Root,
-		MoveTemps:          cow.MoveTemps(filepath.Base(filepath.Dir(b.Run))),
-		Owner:              treeOwner(b),
-		Quota:              b.Disk,
-		Memory:             memory,
-		Logger:             log,
-		Denied:             t.denied,
-		OnSequentialLookup: func() { t.send(&boot.TreeReply{SequentialLookup: true}) },
+		MoveTemps: cow.MoveTemps(filepath.Base(filepath.Dir(b.Run))),
+		Owner:     treeOwner(b),
+		Quota:     b.Disk,
+		Memory:    memory,
+		Logger:    log,
+		Denied:    t.denied,
+		OnSequentialLookup: func() {
+			<-serving
+			t.send(&boot.TreeReply{SequentialLookup: true})
+		},
 		OnHostChange: func() bool {
+			<-serving
 			return boot.SendPacket(t.control, &boot.TreeReply{HostChanged: true}, nil) == nil
 		},
 	}
@@ -152,6 +157,7 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 	if err := boot.SendServing(control, nil); err != nil {
 		return fmt.Errorf("report to the shim: %w", err)
 	}
+	close(serving)
 	step.Reached("serving")
 	if !b.Blank {
 		t.used()
