@@ -1,12 +1,15 @@
 package runtimetest
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
+	"wolffia/internal/test/wait"
 	"wolffia/runtime"
 )
 
@@ -207,6 +210,13 @@ func socketsInMounts(e *env) {
 	// What listens no more is no reason.
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	e.OK(l.Close())
+	wait.Until(e, "the socket is dead", func() bool { // a child of this process has a copy until it executes
+		c, err := net.Dial("unix", socket)
+		if err == nil {
+			_ = c.Close()
+		}
+		return errors.Is(err, syscall.ECONNREFUSED)
+	})
 	e.start(&runtime.SandboxConfig{Mounts: []runtime.Mount{shown}})
 }
 
