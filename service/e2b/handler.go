@@ -30,7 +30,7 @@ type Handler struct {
 // request to a port of a sandbox is not known.
 func New(service *service.Service, keyed bool, opts *Options) *Handler {
 	h := &Handler{service: service, mux: http.NewServeMux(), keyed: keyed, opts: opts.Whole()}
-	h.envd = envd.New(service, &envd.Options{Log: h.opts.Log, BodyLimit: h.opts.BodyLimit, WriteLimit: h.opts.WriteLimit})
+	h.envd = envd.New(service, &h.opts)
 	h.code = interpreter.New(&h.opts)
 	for pattern, serve := range calls {
 		h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
