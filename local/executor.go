@@ -211,7 +211,7 @@ func (e *executor) start(ctx context.Context, c *command) (_ *process, err error
 	return p, nil
 }
 
-// both returns a function that calls both, of which the second may be nil.
+// both returns a function that calls first and then second. A nil second is left out.
 func both(first, second func(pid int)) func(pid int) {
 	if second == nil {
 		return first

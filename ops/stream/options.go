@@ -36,7 +36,7 @@ func (o *Options) Bug(w http.ResponseWriter, r *http.Request, err error) {
 	o.Log.Error("a request failed", "requestId", w.Header().Get("X-Request-Id"), "call", r.Pattern, "error", err.Error())
 }
 
-// JSON answers with v. That the client does not read it is no error.
+// JSON sends v as the reply. A client that does not read it is no error.
 func (o *Options) JSON(w http.ResponseWriter, status int, v any) {
 	text, err := json.Marshal(v)
 	if err != nil { // a bug

@@ -39,7 +39,7 @@ type client struct {
 	flags  sandboxflags.Sandbox
 }
 
-// all is who calls: the user, who may use all of the user's sandboxes.
+// all is the caller: the user, who may use all sandboxes of this state directory.
 var all = service.Caller{All: true}
 
 // A command is one of docker's. set adds its flags and returns what it does with the arguments.
