@@ -43,9 +43,9 @@ var (
 const (
 	defaultLines   = 2000
 	defaultMethods = 60
-	maxProduct     = 150200 // lines of Go of the product
+	maxProduct     = 155000 // lines of Go of the product
 	maxColumns     = 120
-	maxWide        = 1566 // lines with more
+	maxWide        = 1600 // lines with more
 )
 
 // slack is how much smaller than its budget something may be, in percent.
