@@ -46,41 +46,39 @@ const (
 	_ Type = iota
 
 	// From the host.
-	StartMore  // a piece of a long StartRequest that Start completes
-	Start      // opens a channel: [StartRequest.Encode], or its last piece
+	StartMore  // a new channel: a piece of a [StartRequest] that Start completes
+	Start      // opens a new channel: [StartRequest], or its last piece
 	Stdin      // bytes for the process
-	StdinClose // end of input
-	Signal     // one byte: the signal's number, for the process group
+	StdinClose // empty: the end of input
+	Signal     // u8: a signal's number, for the process group; of a socket see NetRequest
 	Resize     // rows u16 LE, columns u16 LE
-	Kill       // kill the process tree; the channel still ends with Exit
-	Shutdown   // channel 0; u32 LE: milliseconds between TERM and KILL
+	Kill       // empty: kill the process tree; the channel ends with Exit, or Failed if Start is not complete
+	Shutdown   // channel 0; u32 LE: milliseconds between TERM to all processes and the end of PID 1
 	Ping       // channel 0; up to 64 bytes that Pong repeats
-	Control    // channel 0; JSON request to a shim, never seen by a guest
+	Control    // channel 0; JSON request to the shim, or its last piece; a guest never sees it
 
 	// From the guest.
-	Hello     // channel 0, first frame: JSON of [Greeting]
-	Started   // u32 LE: the process id inside the sandbox; of a socket [AppendAddresses]
-	Stdout    // bytes
-	Stderr    // bytes
-	StdoutEOF // no more of it
-	StderrEOF // no more of it
-	Exit      // ends a channel: JSON of [ExitStatus]
-	Failed    // ends a channel: JSON of [Failure]
-	Pong      // answer to Ping
-	Reply     // channel 0; JSON answer of a shim to Control
+	Hello     // channel 0; the first frame, once: JSON of [Greeting]
+	Started   // u32 LE: the process id inside, once; of a session 0, when the time-out begins; of a socket two addresses
+	Stdout    // bytes, not empty
+	Stderr    // bytes, not empty
+	StdoutEOF // empty; at most once; Exit ends both streams too
+	StderrEOF // empty; at most once
+	Exit      // JSON of [ExitStatus]; the last frame of the channel
+	Failed    // JSON of [Failure]; the last frame of the channel
+	Pong      // channel 0; the payload of the Ping that it answers
+	Reply     // channel 0; JSON answer of the shim to Control; a guest never sends it
 
-	// Both ways.
-	Credit // stream u8 (the data frame's type), bytes u32 LE
+	// From both.
+	Credit // stream u8 (the number of Stdin, Stdout or Stderr), bytes u32 LE, at most MaxCredit
 
-	// From the host; last, so that the others keep their numbers.
-	ControlMore // channel 0; a piece of a long request that Control completes
-	WatchBusy   // channel 0; asks for Busy frames from now on
+	// From the host, later.
+	ControlMore // channel 0; a piece of a request that Control completes
+	WatchBusy   // channel 0; empty: send Busy frames from now on
 
-	// From the guest; last.
-	Busy // channel 0; u32 LE: how many background jobs, and commands that outlive their channel, run, when that is some or none anew
-	// Queued reports that a session's command waits for its turn. Started reports later that the
-	// command has its turn.
-	Queued
+	// From the guest, later.
+	Busy   // channel 0; u32 LE: how many jobs and kept commands run; sent when that leaves 0 or becomes 0
+	Queued // empty: a session's command waits for its turn; at most once, before Started
 
 	typeEnd
 )

@@ -57,7 +57,7 @@ type ExitStatus struct {
 	// runs in a new shell.
 	SessionEnded bool `json:"sessionEnded,omitempty"`
 	// Restored is set in the first result of a new shell. It is the part of the old shell's state
-	// that the new one has: RestoredFull, RestoredPartial, RestoredNone.
+	// that the new one has: full, partial or none.
 	Restored string `json:"restored,omitempty"`
 	// Detached reports that another viewer has taken the terminal, which keeps running.
 	Detached bool `json:"detached,omitempty"`
@@ -80,9 +80,11 @@ func StatusOf(ws syscall.WaitStatus) ExitStatus {
 type Failure struct {
 	// Code is what a shell would exit with: 127 not found, 126 not
 	// executable, 125 anything else.
-	Code    int    `json:"code"`
+	Code int `json:"code"`
+	// Message is cut after 4096 bytes.
 	Message string `json:"message"`
-	// Class is what kind of failure it is, for sessions: ClassInvalid and so on.
+	// Class is what kind of failure it is, for sessions: invalid, notFound, exists, conflict,
+	// unavailable or unsupported.
 	Class string `json:"class,omitempty"`
 	// Errno is the error of the kernel, for sockets; 0: another one.
 	Errno int `json:"errno,omitempty"`

@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"wolffia/internal/test/doctable"
 )
 
 const root = "../../.."
@@ -43,7 +45,7 @@ func sources(t *testing.T, pkg string) (*token.FileSet, []*ast.File) {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		f, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
+		f, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution|parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,6 +113,12 @@ func mentions(document, name string) bool {
 // TestWireIsSpecified: docs/wire.md has each frame and each operation by its number, each
 // bound by its value, and each field and word of the messages; and none that is not there.
 func TestWireIsSpecified(t *testing.T) {
+	const page = root + "/docs/wire.md"
+	doctable.Check(t, page, "frames", constantTable(t, "wire", "Type"))
+	doctable.Check(t, page, "operations", constantTable(t, "wire", "SessionOp"))
+	doctable.Check(t, page, "sockets", constantTable(t, "wire", "NetOp"))
+	doctable.Check(t, page, "results", fieldHeader+fieldRows(t, "wire", "ExitStatus", "Failure"))
+	doctable.Check(t, page, "infos", fieldHeader+fieldRows(t, "wire", "SessionInfo", "TerminalInfo", "JobInfo", "LeftPath"))
 	document := read(t, "docs/wire.md")
 	numbered := map[string]bool{}
 	for _, c := range constants(t, "wire") {
@@ -152,6 +160,11 @@ func TestWireIsSpecified(t *testing.T) {
 // TestStateIsSpecified: docs/state.md has each file of the state directory and each field
 // in it.
 func TestStateIsSpecified(t *testing.T) {
+	doctable.Check(t, root+"/docs/state.md", "config", fieldHeader+
+		fieldRows(t, "internal/host/statedir", "Config")+
+		fieldRows(t, "runtime", "SandboxConfig", "Mount", "VolumeMount", "Publish", "Expose", "Socket", "Resources", "GitConfig", "DockerConfig")+
+		fieldRows(t, "network", "Policy", "Header")+
+		fieldRows(t, "perm", "Rule"))
 	document := read(t, "docs/state.md")
 	for _, pkg := range []string{"internal/host/statedir", "image/store", "service/registry", "volume"} {
 		for _, name := range fileNames(t, pkg) {
