@@ -35,23 +35,23 @@ const sessionName = "main"
 // that has timed out is a [*TimeoutError]. With an Operation the command outlives its
 // caller: another call with the same command, also of another service, returns its
 // result. See [runtime.SessionManager].
-func (s *Service) ExecuteBash(ctx context.Context, o registry.Owner, sandboxID string, cmd *runtime.Command) (*runtime.Result, error) {
-	if err := s.verify(ctx, o, sandboxID); err != nil {
+func (own Owned) ExecuteBash(ctx context.Context, o registry.Owner, sandboxID string, cmd *runtime.Command) (*runtime.Result, error) {
+	if err := own.verify(ctx, o, sandboxID); err != nil {
 		return nil, err
 	}
-	return s.bash(ctx, sandboxID, cmd)
+	return own.bash(ctx, sandboxID, cmd)
 }
 
-func (s *Service) bash(ctx context.Context, id string, cmd *runtime.Command) (*runtime.Result, error) {
+func (own Owned) bash(ctx context.Context, id string, cmd *runtime.Command) (*runtime.Result, error) {
 	begin := time.Now()
-	r, err := s.rt.Exec(ctx, id, inShell(cmd))
+	r, err := own.s.rt.Exec(ctx, id, inShell(cmd))
 	if r, err = inTime(cmd, r, err); err == nil {
-		s.options().Meter.Ran(true, time.Since(begin), r)
+		own.s.options().Meter.Ran(true, time.Since(begin), r)
 	}
 	return r, err
 }
 
-// Bash evaluates a command in the persistent shell as [Service.ExecuteBash] does, and
+// Bash evaluates a command in the persistent shell as [Owned.ExecuteBash] does, and
 // writes its output as it comes: the result has none. Writes to stdout and stderr are
 // concurrent. If one fails, or ctx ends, the command is interrupted, and that is the error.
 func (i *Inside) Bash(ctx context.Context, cmd *runtime.Command, stdout, stderr io.Writer) (*runtime.Result, error) {
@@ -89,11 +89,11 @@ func inTime(cmd *runtime.Command, r *runtime.Result, err error) (*runtime.Result
 
 // CancelOperation interrupts the command with this Operation. An unknown one is
 // [runtime.ErrNotFound]; one that has ended is no error.
-func (s *Service) CancelOperation(ctx context.Context, o registry.Owner, sandboxID, operationID string) error {
-	if err := s.verify(ctx, o, sandboxID); err != nil {
+func (own Owned) CancelOperation(ctx context.Context, o registry.Owner, sandboxID, operationID string) error {
+	if err := own.verify(ctx, o, sandboxID); err != nil {
 		return err
 	}
-	err := s.rt.CancelOperation(ctx, runtime.SessionIn(sandboxID, sessionName), operationID)
+	err := own.s.rt.CancelOperation(ctx, runtime.SessionIn(sandboxID, sessionName), operationID)
 	if errors.Is(err, runtime.ErrNotFound) {
 		return runtime.Errorf(runtime.ErrNotFound, "no operation %q", operationID)
 	}

@@ -54,18 +54,18 @@ func serveUntilKilled(state string) {
 	for {
 		n := rnd.IntN(crashOwners)
 		fmt.Println("begin", n)
-		m, err := s.FindSandbox(ctx, crashOwner(n))
+		m, err := s.Owned().FindSandbox(ctx, crashOwner(n))
 		switch {
 		case err != nil:
-			m, err = s.CreateSandbox(ctx, crashOwner(n), nil)
+			m, err = s.Owned().CreateSandbox(ctx, crashOwner(n), nil)
 			fail(err)
 			fmt.Println("has", n, m.SandboxID)
 		case rnd.IntN(3) == 0:
-			_, _, err = s.EnsureSandbox(ctx, crashOwner(n), nil)
+			_, _, err = s.Owned().EnsureSandbox(ctx, crashOwner(n), nil)
 			fail(err)
 			fmt.Println("has", n, m.SandboxID)
 		default:
-			fail(s.DestroySandbox(ctx, crashOwner(n), m.SandboxID))
+			fail(s.Owned().DestroySandbox(ctx, crashOwner(n), m.SandboxID))
 			fmt.Println("has", n, "nothing")
 		}
 	}
@@ -87,7 +87,7 @@ func TestKilledService(t *testing.T) {
 		t.Logf("round %d: serving after %v", round, time.Since(start))
 		known := []string{}
 		for n := range crashOwners {
-			m, err := s.FindSandbox(w.Ctx, crashOwner(n))
+			m, err := s.Owned().FindSandbox(w.Ctx, crashOwner(n))
 			id := m.SandboxID
 			if err != nil {
 				id = "nothing"
@@ -107,7 +107,7 @@ func TestKilledService(t *testing.T) {
 			if has[n] == "nothing" {
 				continue
 			}
-			if m, made, err := s.EnsureSandbox(w.Ctx, crashOwner(n), nil); err != nil || made || m.SandboxID != has[n] {
+			if m, made, err := s.Owned().EnsureSandbox(w.Ctx, crashOwner(n), nil); err != nil || made || m.SandboxID != has[n] {
 				t.Errorf("round %d: owner %d: %+v, %v, %v", round, n, m, made, err)
 			}
 		}
@@ -167,11 +167,11 @@ func (w *world) untilKilled(has map[int]string, rnd *rand.Rand) (begun int) {
 func TestRestartKeepsSessions(t *testing.T) {
 	w := newWorld(t)
 	s, _ := w.service(w.driver())
-	m, err := s.CreateSandbox(w.Ctx, zoe, nil)
+	m, err := s.Owned().CreateSandbox(w.Ctx, zoe, nil)
 	w.OK(err)
 	bash := func(command string) string {
 		w.Helper()
-		r, err := s.ExecuteBash(w.Ctx, zoe, m.SandboxID, &runtime.Command{Command: []string{command}})
+		r, err := s.Owned().ExecuteBash(w.Ctx, zoe, m.SandboxID, &runtime.Command{Command: []string{command}})
 		w.OK(err)
 		return string(r.Stdout)
 	}

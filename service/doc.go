@@ -5,7 +5,7 @@
 //
 // A [Service] creates sandboxes and works in them for a [Caller], whom it refuses those of other owners. Its commands,
 // file accesses and git run as processes in the sandbox, under the same rules as any other. An owner has any number of
-// sandboxes, and at most one of its own, which [Service.CreateSandbox] makes. All are created on one path, and each
+// sandboxes, and at most one of its own, which [Owned.CreateSandbox] makes. All are created on one path, and each
 // with a key is locked by that: an idempotency key, or the empty one for the owner's own.
 //
 // The labels of a sandbox record its owner, where [Scan] reads them. The registry is an index of owners' own sandboxes.

@@ -46,15 +46,15 @@ func (f File) Bytes() ([]byte, error) {
 // there; for the path see [ops.Files.FilePath]. A missing file is [runtime.ErrNotFound], one
 // without read permission [runtime.ErrDenied], one that is not a regular file or
 // is larger than [ops.MaxFile] [runtime.ErrInvalid].
-func (s *Service) ReadFile(ctx context.Context, o registry.Owner, sandboxID, path string) ([]byte, error) {
-	if err := s.verify(ctx, o, sandboxID); err != nil {
+func (own Owned) ReadFile(ctx context.Context, o registry.Owner, sandboxID, path string) ([]byte, error) {
+	if err := own.verify(ctx, o, sandboxID); err != nil {
 		return nil, err
 	}
-	return s.read(ctx, sandboxID, path)
+	return own.read(ctx, sandboxID, path)
 }
 
-func (s *Service) read(ctx context.Context, id, path string) ([]byte, error) {
-	files, err := s.filesOf(ctx, id)
+func (own Owned) read(ctx context.Context, id, path string) ([]byte, error) {
+	files, err := own.filesOf(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -67,20 +67,20 @@ func (s *Service) read(ctx context.Context, id, path string) ([]byte, error) {
 // in the directory, the end of the sandbox can leave a file half written.
 // updated is the number of files written. After the end of ctx it begins no
 // other file.
-func (s *Service) WriteFiles(ctx context.Context, o registry.Owner, sandboxID string, files map[string]File) (updated int, err error) {
-	if err := s.verify(ctx, o, sandboxID); err != nil {
+func (own Owned) WriteFiles(ctx context.Context, o registry.Owner, sandboxID string, files map[string]File) (updated int, err error) {
+	if err := own.verify(ctx, o, sandboxID); err != nil {
 		return 0, err
 	}
-	return s.write(ctx, sandboxID, files)
+	return own.write(ctx, sandboxID, files)
 }
 
-func (s *Service) write(ctx context.Context, id string, files map[string]File) (updated int, err error) {
+func (own Owned) write(ctx context.Context, id string, files map[string]File) (updated int, err error) {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		err := context.Cause(ctx)
 		if err == nil {
 			// A file that is begun is finished: it must not be half written.
-			err = s.writeFile(context.WithoutCancel(ctx), id, name, files[name])
+			err = own.writeFile(context.WithoutCancel(ctx), id, name, files[name])
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -91,12 +91,12 @@ func (s *Service) write(ctx context.Context, id string, files map[string]File) (
 	return updated, errors.Join(errs...)
 }
 
-func (s *Service) writeFile(ctx context.Context, sandboxID, name string, file File) error {
+func (own Owned) writeFile(ctx context.Context, sandboxID, name string, file File) error {
 	content, err := file.Bytes()
 	if err != nil {
 		return fmt.Errorf("%q: %w", name, err)
 	}
-	files, err := s.filesOf(ctx, sandboxID)
+	files, err := own.filesOf(ctx, sandboxID)
 	if err != nil {
 		return err
 	}
@@ -104,10 +104,10 @@ func (s *Service) writeFile(ctx context.Context, sandboxID, name string, file Fi
 }
 
 // filesOf returns the files of a sandbox.
-func (s *Service) filesOf(ctx context.Context, sandboxID string) (*ops.Files, error) {
-	b, err := s.rt.Get(ctx, sandboxID)
+func (own Owned) filesOf(ctx context.Context, sandboxID string) (*ops.Files, error) {
+	b, err := own.s.rt.Get(ctx, sandboxID)
 	if err != nil {
 		return nil, err
 	}
-	return &ops.Files{Client: s.files, Sandbox: sandboxID, MountPoint: b.MountPoint}, nil
+	return &ops.Files{Client: own.s.files, Sandbox: sandboxID, MountPoint: b.MountPoint}, nil
 }

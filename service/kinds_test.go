@@ -57,7 +57,7 @@ func lost(t *testing.T) {
 	w := newWorld(t)
 	d := newDriver(w.rt, nil)
 	s, _ := w.service(d)
-	m, err := s.CreateSandbox(w.Ctx, zoe, nil)
+	m, err := s.Owned().CreateSandbox(w.Ctx, zoe, nil)
 	w.OK(err)
 	w.OK(s.Close())
 	dir := filepath.Join(w.state, "sandboxes", m.SandboxID)
@@ -74,9 +74,9 @@ func lost(t *testing.T) {
 			t.Errorf("the log does not say once: %s\n%s", line, log)
 		}
 	}
-	_, err = s.FindSandbox(w.Ctx, zoe)
+	_, err = s.Owned().FindSandbox(w.Ctx, zoe)
 	w.Wrong("what was lost", err, runtime.ErrNotFound)
-	again, err := s.CreateSandbox(w.Ctx, zoe, nil)
+	again, err := s.Owned().CreateSandbox(w.Ctx, zoe, nil)
 	w.OK(err)
 	if again.SandboxID == m.SandboxID {
 		t.Error("it is the same one")

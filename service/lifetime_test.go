@@ -30,27 +30,27 @@ func TestLifetimeOver(t *testing.T) {
 	defer rt.Close()
 	w.rt = rt
 	s, log := w.service(w.driver())
-	m, err := s.CreateSandbox(w.Ctx, zoe, nil)
+	m, err := s.Owned().CreateSandbox(w.Ctx, zoe, nil)
 	w.OK(err)
 	day := 24 * time.Hour
-	w.OK(s.TouchSandbox(w.Ctx, zoe, m.SandboxID, &day))
-	w.OK(s.TouchSandbox(w.Ctx, zoe, m.SandboxID, nil))
-	w.Wrong("touch another's", s.TouchSandbox(w.Ctx, yan, m.SandboxID, nil), runtime.ErrNotFound)
+	w.OK(s.Owned().TouchSandbox(w.Ctx, zoe, m.SandboxID, &day))
+	w.OK(s.Owned().TouchSandbox(w.Ctx, zoe, m.SandboxID, nil))
+	w.Wrong("touch another's", s.Owned().TouchSandbox(w.Ctx, yan, m.SandboxID, nil), runtime.ErrNotFound)
 	ttl := soon
-	w.OK(s.TouchSandbox(w.Ctx, zoe, m.SandboxID, &ttl))
+	w.OK(s.Owned().TouchSandbox(w.Ctx, zoe, m.SandboxID, &ttl))
 	w.Until("the end of its lifetime", func() bool {
-		_, err := s.FindSandbox(w.Ctx, zoe)
+		_, err := s.Owned().FindSandbox(w.Ctx, zoe)
 		return runtime.Class(err) == runtime.ErrNotFound
 	})
-	_, err = s.ExecuteBash(w.Ctx, zoe, m.SandboxID, &runtime.Command{Command: []string{":"}})
+	_, err = s.Owned().ExecuteBash(w.Ctx, zoe, m.SandboxID, &runtime.Command{Command: []string{":"}})
 	w.Wrong("a command in it", err, runtime.ErrNotFound)
-	next, err := s.CreateSandbox(w.Ctx, zoe, nil)
+	next, err := s.Owned().CreateSandbox(w.Ctx, zoe, nil)
 	w.OK(err)
 	if next.SandboxID == m.SandboxID || strings.Count(log.String(), m.SandboxID) != 1 {
 		t.Errorf("%+v, log %s", next, log)
 	}
 	w.Until("the old one is removed", func() bool {
-		w.OK(s.Reconcile(w.Ctx))
+		w.OK(s.Owned().Reconcile(w.Ctx))
 		return strings.Join(w.boxes(), " ") == next.SandboxID
 	})
 	if line := "a sandbox is removed\" sandboxId=" + m.SandboxID; strings.Count(removals.String(), line) != 1 || !strings.Contains(removals.String(), "why=ttl") {
@@ -58,17 +58,17 @@ func TestLifetimeOver(t *testing.T) {
 	}
 
 	// Ensure makes a new one in its place, too.
-	w.OK(s.TouchSandbox(w.Ctx, zoe, next.SandboxID, &ttl))
+	w.OK(s.Owned().TouchSandbox(w.Ctx, zoe, next.SandboxID, &ttl))
 	w.Until("the end of its lifetime", func() bool {
-		_, err := s.FindSandbox(w.Ctx, zoe)
+		_, err := s.Owned().FindSandbox(w.Ctx, zoe)
 		return runtime.Class(err) == runtime.ErrNotFound
 	})
-	third, made, err := s.EnsureSandbox(w.Ctx, zoe, nil)
+	third, made, err := s.Owned().EnsureSandbox(w.Ctx, zoe, nil)
 	w.OK(err)
 	if !made || third.SandboxID == next.SandboxID {
 		t.Errorf("%+v, made: %v", third, made)
 	}
-	w.OK(s.DestroySandbox(w.Ctx, zoe, third.SandboxID))
+	w.OK(s.Owned().DestroySandbox(w.Ctx, zoe, third.SandboxID))
 }
 
 // A service gives its sandboxes a lifetime; one that is over while no service is
@@ -79,7 +79,7 @@ func TestServiceLifetime(t *testing.T) {
 	w.Wrong("a negative time to live", err, runtime.ErrInvalid)
 	s, err := service.Open(w.Ctx, w.rt, w.state, &service.Options{TTL: time.Hour, IdleTimeout: 2 * time.Second})
 	w.OK(err)
-	m, err := s.CreateSandbox(w.Ctx, zoe, nil)
+	m, err := s.Owned().CreateSandbox(w.Ctx, zoe, nil)
 	w.OK(err)
 	box, err := w.rt.Get(w.Ctx, m.SandboxID)
 	w.OK(err)
@@ -92,14 +92,14 @@ func TestServiceLifetime(t *testing.T) {
 		return err == nil && s.Expired == runtime.ExpiredIdle && s.State == runtime.StateStopped
 	})
 	s, log := w.service(w.driver())
-	if _, err := s.FindSandbox(w.Ctx, zoe); runtime.Class(err) != runtime.ErrNotFound {
+	if _, err := s.Owned().FindSandbox(w.Ctx, zoe); runtime.Class(err) != runtime.ErrNotFound {
 		t.Errorf("what is over: %v", err)
 	}
 	if line := "its sandbox is gone\" sandboxId=" + m.SandboxID; strings.Count(log.String(), line) != 1 {
 		t.Errorf("the log does not say once: %s\n%s", line, log)
 	}
 	w.Until("it is removed", func() bool {
-		w.OK(s.Reconcile(w.Ctx))
+		w.OK(s.Owned().Reconcile(w.Ctx))
 		return len(w.boxes()) == 0
 	})
 }

@@ -16,12 +16,12 @@ const metadataName = "name"
 // is up to 63 letters, digits and, not first, any of ._-; another one is [runtime.ErrInvalid].
 // The caller must be one that may use what belongs to the owner; one that may use all may
 // also mean, by its id, a sandbox of another owner. Without a name it is the owner's own one: see
-// [Service.EnsureSandbox].
+// [Owned.EnsureSandbox].
 func (s *Service) Named(ctx context.Context, caller Caller, o registry.Owner, name string) (id string, err error) {
 	// What is made counts for the caller's key. Calls of an MCP session lack the request's context.
 	ctx = WithCaller(ctx, caller)
 	if name == "" {
-		m, _, err := s.EnsureSandbox(ctx, o, nil)
+		m, _, err := s.Owned().EnsureSandbox(ctx, o, nil)
 		return m.SandboxID, err
 	}
 	if !isName(name) {

@@ -20,14 +20,14 @@ import (
 func TestSecondServiceLeaves(t *testing.T) {
 	w := newWorld(t)
 	s, _ := w.service(w.driver())
-	m, err := s.CreateSandbox(w.Ctx, zoe, nil)
+	m, err := s.Owned().CreateSandbox(w.Ctx, zoe, nil)
 	w.OK(err)
 	_, err = service.Open(w.Ctx, w.open(), w.state, nil)
 	w.Wrong("a second one", err, registry.ErrInUse)
 	if !strings.Contains(err.Error(), w.state) {
 		t.Errorf("the error is %v", err)
 	}
-	_, err = s.ExecuteBash(w.Ctx, zoe, m.SandboxID, &runtime.Command{Command: []string{":"}})
+	_, err = s.Owned().ExecuteBash(w.Ctx, zoe, m.SandboxID, &runtime.Command{Command: []string{":"}})
 	w.OK(err)
 	w.OK(s.Close())
 	w.service(newDriver(w.open(), nil))
@@ -37,9 +37,9 @@ func TestReconcile(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver()
 	s, _ := w.service(d)
-	gone, err := s.CreateSandbox(w.Ctx, zoe, nil)
+	gone, err := s.Owned().CreateSandbox(w.Ctx, zoe, nil)
 	w.OK(err)
-	dead, err := s.CreateSandbox(w.Ctx, yan, nil)
+	dead, err := s.Owned().CreateSandbox(w.Ctx, yan, nil)
 	w.OK(err)
 	w.run(d, dead.SandboxID, ":")
 	w.OK(s.Close())
@@ -70,16 +70,16 @@ func TestReconcile(t *testing.T) {
 	w.OK(err)
 
 	s, log := w.service(d)
-	if _, err := s.FindSandbox(w.Ctx, zoe); !errors.Is(err, runtime.ErrNotFound) {
+	if _, err := s.Owned().FindSandbox(w.Ctx, zoe); !errors.Is(err, runtime.ErrNotFound) {
 		t.Errorf("what is gone: %v", err)
 	}
-	if m, err := s.FindSandbox(w.Ctx, xia); err != nil || m.SandboxID != unknown.SandboxID || m.CreatedAt != unknown.CreatedAt.UnixMilli() {
+	if m, err := s.Owned().FindSandbox(w.Ctx, xia); err != nil || m.SandboxID != unknown.SandboxID || m.CreatedAt != unknown.CreatedAt.UnixMilli() {
 		t.Errorf("the unknown one: %+v, %v", m, err)
 	}
-	if m, err := s.FindSandbox(w.Ctx, yan); err != nil || m != dead {
+	if m, err := s.Owned().FindSandbox(w.Ctx, yan); err != nil || m != dead {
 		t.Errorf("the dead one: %+v, %v", m, err)
 	}
-	if _, err := s.FindSandbox(w.Ctx, zoes); !errors.Is(err, runtime.ErrNotFound) {
+	if _, err := s.Owned().FindSandbox(w.Ctx, zoes); !errors.Is(err, runtime.ErrNotFound) {
 		t.Errorf("the half made one: %v", err)
 	}
 	there := strings.Join(w.boxes(), " ")
@@ -100,13 +100,13 @@ func TestReconcile(t *testing.T) {
 	}
 	// Work goes on in what was adopted; the dead one is replaced; nobody is kept
 	// out by what was never made.
-	_, err = s.ExecuteBash(w.Ctx, xia, unknown.SandboxID, &runtime.Command{Command: []string{":"}})
+	_, err = s.Owned().ExecuteBash(w.Ctx, xia, unknown.SandboxID, &runtime.Command{Command: []string{":"}})
 	w.OK(err)
-	_, err = s.CreateSandbox(w.Ctx, zoes, nil)
+	_, err = s.Owned().CreateSandbox(w.Ctx, zoes, nil)
 	w.OK(err)
-	_, err = s.CreateSandbox(w.Ctx, registry.Owner{OrganizationID: "n", ProjectID: "n", UserID: "n"}, nil)
+	_, err = s.Owned().CreateSandbox(w.Ctx, registry.Owner{OrganizationID: "n", ProjectID: "n", UserID: "n"}, nil)
 	w.OK(err)
-	if m, made, err := s.EnsureSandbox(w.Ctx, yan, nil); err != nil || !made || m.SandboxID == second.SandboxID {
+	if m, made, err := s.Owned().EnsureSandbox(w.Ctx, yan, nil); err != nil || !made || m.SandboxID == second.SandboxID {
 		t.Errorf("EnsureSandbox: got m %+v, made %v, err %v; want err == nil and made and m.SandboxID != %v",
 			m, made, err, second.SandboxID)
 	}
@@ -116,12 +116,12 @@ func TestDamagedRegistryIsMadeAnew(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver()
 	s, _ := w.service(d)
-	m, err := s.CreateSandbox(w.Ctx, zoe, nil)
+	m, err := s.Owned().CreateSandbox(w.Ctx, zoe, nil)
 	w.OK(err)
 	w.OK(s.Close())
 	w.OK(os.WriteFile(filepath.Join(w.state, "registry.db"), bytes.Repeat([]byte("damaged "), 4096), 0o600))
 	s, log := w.service(d)
-	if got, err := s.FindSandbox(w.Ctx, zoe); err != nil || got != m {
+	if got, err := s.Owned().FindSandbox(w.Ctx, zoe); err != nil || got != m {
 		t.Errorf("%+v, %v, want %+v", got, err, m)
 	}
 	if !strings.Contains(log.String(), "damaged") || !strings.Contains(log.String(), "adopted") {
@@ -158,26 +158,26 @@ func TestCreateThatFailsFreesTheOwner(t *testing.T) {
 	s, log := w.service(w.driverOver(f))
 	failed := runtime.Errorf(runtime.ErrUnavailable, "as told")
 	f.create = func() error { return failed }
-	_, err := s.CreateSandbox(w.Ctx, zoe, nil)
+	_, err := s.Owned().CreateSandbox(w.Ctx, zoe, nil)
 	w.Wrong("create", err, failed)
 	if there := w.boxes(); len(there) > 0 {
 		t.Errorf("there are %v", there)
 	}
 	// Nor can it be destroyed: it is known to be half made.
 	f.destroy = func() error { return failed }
-	_, err = s.CreateSandbox(w.Ctx, zoe, nil)
+	_, err = s.Owned().CreateSandbox(w.Ctx, zoe, nil)
 	w.Wrong("create", err, failed)
 	if there := w.boxes(); len(there) != 1 || !strings.Contains(log.String(), there[0]) {
 		t.Errorf("there are %v; log %s", there, log)
 	}
-	_, err = s.FindSandbox(w.Ctx, zoe)
+	_, err = s.Owned().FindSandbox(w.Ctx, zoe)
 	w.Wrong("half made", err, runtime.ErrNotFound)
 	f.create = nil
-	_, _, err = s.EnsureSandbox(w.Ctx, zoe, nil)
+	_, _, err = s.Owned().EnsureSandbox(w.Ctx, zoe, nil)
 	w.Wrong("there would be two", err, failed)
-	w.OK(s.Reconcile(w.Ctx)) // which says so, and goes on
+	w.OK(s.Owned().Reconcile(w.Ctx)) // which says so, and goes on
 	f.destroy = nil
-	_, _, err = s.EnsureSandbox(w.Ctx, zoe, nil)
+	_, _, err = s.Owned().EnsureSandbox(w.Ctx, zoe, nil)
 	w.OK(err)
 	if there := w.boxes(); len(there) != 1 {
 		t.Errorf("there are %v", there)
@@ -185,21 +185,21 @@ func TestCreateThatFailsFreesTheOwner(t *testing.T) {
 	// The caller gives up in the midst of it.
 	ctx, cancel := context.WithCancel(w.Ctx)
 	f.create = func() error { cancel(); return ctx.Err() }
-	if _, err = s.CreateSandbox(ctx, yan, nil); !errors.Is(err, context.Canceled) {
+	if _, err = s.Owned().CreateSandbox(ctx, yan, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("the error is %v", err)
 	}
 	f.create = nil
-	_, err = s.CreateSandbox(w.Ctx, yan, nil)
+	_, err = s.Owned().CreateSandbox(w.Ctx, yan, nil)
 	w.OK(err)
 	if there := w.boxes(); len(there) != 2 {
 		t.Errorf("there are %v", there)
 	}
 	// One that cannot be destroyed is not forgotten.
-	m, err := s.FindSandbox(w.Ctx, yan)
+	m, err := s.Owned().FindSandbox(w.Ctx, yan)
 	w.OK(err)
 	f.destroy = func() error { return failed }
-	w.Wrong("destroy", s.DestroySandbox(w.Ctx, yan, m.SandboxID), failed)
-	if got, err := s.FindSandbox(w.Ctx, yan); err != nil || got != m {
+	w.Wrong("destroy", s.Owned().DestroySandbox(w.Ctx, yan, m.SandboxID), failed)
+	if got, err := s.Owned().FindSandbox(w.Ctx, yan); err != nil || got != m {
 		t.Errorf("FindSandbox: got %+v, %v; want %+v, nil", got, err, m)
 	}
 }
@@ -212,16 +212,16 @@ func TestWaitingForTheOwnersLock(t *testing.T) {
 	s, _ := w.service(w.driverOver(f))
 	made := make(chan error, 1)
 	go func() {
-		_, err := s.CreateSandbox(w.Ctx, zoe, nil)
+		_, err := s.Owned().CreateSandbox(w.Ctx, zoe, nil)
 		made <- err
 	}()
 	w.Within("create", begun)
 	ctx, cancel := context.WithTimeout(w.Ctx, 20*time.Millisecond)
 	defer cancel()
-	if _, _, err := s.EnsureSandbox(ctx, zoe, nil); !errors.Is(err, context.DeadlineExceeded) {
+	if _, _, err := s.Owned().EnsureSandbox(ctx, zoe, nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the error is %v", err)
 	}
-	_, err := s.FindSandbox(w.Ctx, zoe)
+	_, err := s.Owned().FindSandbox(w.Ctx, zoe)
 	w.Wrong("while it is made", err, runtime.ErrNotFound)
 	close(proceed)
 	w.OK(<-made)

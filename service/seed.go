@@ -23,13 +23,13 @@ type SandboxDriver interface {
 	// DestroySandbox destroys a sandbox; it returns when all of it is gone.
 	DestroySandbox(ctx context.Context, sandboxID string) error
 
-	// ExecuteBash is [Service.ExecuteBash].
+	// ExecuteBash is [Owned.ExecuteBash].
 	ExecuteBash(ctx context.Context, sandboxID string, cmd *runtime.Command) (*runtime.Result, error)
 
-	// ReadFile is [Service.ReadFile].
+	// ReadFile is [Owned.ReadFile].
 	ReadFile(ctx context.Context, sandboxID, path string) ([]byte, error)
 
-	// WriteFiles is [Service.WriteFiles].
+	// WriteFiles is [Owned.WriteFiles].
 	WriteFiles(ctx context.Context, sandboxID string, files map[string]File) (updated int, err error)
 
 	// ScanRunningSandboxes returns the running sandboxes whose owner labels are
@@ -87,21 +87,21 @@ func (d driver) ExecuteBash(ctx context.Context, id string, cmd *runtime.Command
 	if err := checkID(id); err != nil {
 		return nil, err
 	}
-	return d.s.bash(ctx, id, cmd)
+	return d.s.Owned().bash(ctx, id, cmd)
 }
 
 func (d driver) ReadFile(ctx context.Context, id, path string) ([]byte, error) {
 	if err := checkID(id); err != nil {
 		return nil, err
 	}
-	return d.s.read(ctx, id, path)
+	return d.s.Owned().read(ctx, id, path)
 }
 
 func (d driver) WriteFiles(ctx context.Context, id string, files map[string]File) (updated int, err error) {
 	if err := checkID(id); err != nil {
 		return 0, err
 	}
-	return d.s.write(ctx, id, files)
+	return d.s.Owned().write(ctx, id, files)
 }
 
 func (d driver) ScanRunningSandboxes(ctx context.Context) ([]registry.Metadata, error) {

@@ -47,7 +47,7 @@ type Runtime interface {
 	Audit(ctx context.Context, sandboxID string) (log *audit.Logs, alive string, err error)
 }
 
-// A Service gives owners sandboxes: to each one of its own by [Service.CreateSandbox], and any number by
+// A Service gives owners sandboxes: to each one of its own by [Owned.CreateSandbox], and any number by
 // [Service.Create]. Labels in the state directory say whose a sandbox is; the registry says which one is an owner's own.
 // For a [Caller] that may not use a sandbox, it does not exist ([runtime.ErrNotFound]); an incomplete owner is
 // [runtime.ErrInvalid]. A Service is safe for concurrent use. A state directory has one service at a time; when it is
@@ -155,7 +155,7 @@ func Open(ctx context.Context, rt Runtime, stateDir string, opts *Options) (_ *S
 		return nil, err
 	}
 	if s.secret, err = openSecret(stateDir); err == nil {
-		err = s.Reconcile(ctx)
+		err = s.Owned().Reconcile(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -245,20 +245,6 @@ func current(b *runtime.Sandbox) error {
 		return nil
 	}
 	return runtime.Errorf(runtime.ErrNotFound, "sandbox %s is gone: %s", b.ID, b.Expired.Reason())
-}
-
-// verify returns an error unless the sandbox is the owner's.
-func (s *Service) verify(ctx context.Context, o registry.Owner, id string) error {
-	if err := o.Validate(); err != nil {
-		return err
-	}
-	m, err := s.registry.GetMetadata(id)
-	if err == nil && m.Owner == o {
-		s.usedAt.now(id)
-		return nil // without a look at the sandbox
-	}
-	_, err = s.Get(ctx, Caller{Owner: o}, id)
-	return err
 }
 
 // checkID returns an error unless id has the form of an id. A runtime would also

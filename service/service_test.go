@@ -66,7 +66,7 @@ func TestFiftyCreateForOneOwner(t *testing.T) {
 	s, _ := w.service(w.driver())
 	ids := make([]string, 50)
 	for i, err := range suite.AtOnce(len(ids), func(i int) error {
-		m, err := s.CreateSandbox(w.Ctx, zoe, nil)
+		m, err := s.Owned().CreateSandbox(w.Ctx, zoe, nil)
 		ids[i] = m.SandboxID
 		return err
 	}) {
@@ -84,11 +84,11 @@ func TestFiftyCreateForOneOwner(t *testing.T) {
 	if there := w.boxes(); len(there) != 1 || there[0] != won {
 		t.Errorf("there are %v", there)
 	}
-	if m, err := s.FindSandbox(w.Ctx, zoe); err != nil || m.SandboxID != won {
+	if m, err := s.Owned().FindSandbox(w.Ctx, zoe); err != nil || m.SandboxID != won {
 		t.Errorf("FindSandbox: got m %+v, err %v; want err == nil and m.SandboxID == %v", m, err, won)
 	}
 	// Another owner is not in the way.
-	_, err := s.CreateSandbox(w.Ctx, yan, nil)
+	_, err := s.Owned().CreateSandbox(w.Ctx, yan, nil)
 	w.OK(err)
 }
 
@@ -97,7 +97,7 @@ func TestFiftyEnsureForOneOwner(t *testing.T) {
 	s, _ := w.service(w.driver())
 	found, made := make([]registry.Metadata, 50), make([]bool, 50)
 	for _, err := range suite.AtOnce(len(found), func(i int) (err error) {
-		found[i], made[i], err = s.EnsureSandbox(w.Ctx, zoe, nil)
+		found[i], made[i], err = s.Owned().EnsureSandbox(w.Ctx, zoe, nil)
 		return err
 	}) {
 		w.OK(err)
@@ -120,13 +120,13 @@ func TestEnsureReplacesTheUnhealthy(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver()
 	s, log := w.service(d)
-	first, made, err := s.EnsureSandbox(w.Ctx, zoe, nil)
+	first, made, err := s.Owned().EnsureSandbox(w.Ctx, zoe, nil)
 	w.OK(err)
 	if !made {
 		t.Error("it was there")
 	}
 	w.run(d, first.SandboxID, "A=kept")
-	again, made, err := s.EnsureSandbox(w.Ctx, zoe, nil)
+	again, made, err := s.Owned().EnsureSandbox(w.Ctx, zoe, nil)
 	if err != nil || made || again != first {
 		t.Errorf("%+v, %v, %v; want %+v", again, made, err, first)
 	}
@@ -145,7 +145,7 @@ func TestEnsureReplacesTheUnhealthy(t *testing.T) {
 		w.OK(err)
 	}
 	inside("cat /tmp/begun")
-	if _, made, err = s.EnsureSandbox(w.Ctx, zoe, nil); err != nil || made {
+	if _, made, err = s.Owned().EnsureSandbox(w.Ctx, zoe, nil); err != nil || made {
 		t.Errorf("while it is busy: %v, %v", made, err)
 	}
 	inside("echo > /tmp/go")
@@ -153,7 +153,7 @@ func TestEnsureReplacesTheUnhealthy(t *testing.T) {
 	// Who has no time says nothing of the sandbox.
 	over, cancel := context.WithCancel(w.Ctx)
 	cancel()
-	if _, _, err := s.EnsureSandbox(over, zoe, nil); !errors.Is(err, context.Canceled) {
+	if _, _, err := s.Owned().EnsureSandbox(over, zoe, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
 	if there := w.boxes(); len(there) != 1 || there[0] != first.SandboxID {
@@ -174,11 +174,11 @@ func TestEnsureReplacesTheUnhealthy(t *testing.T) {
 		}},
 	} {
 		tt.spoil(id)
-		_, err := s.ExecuteBash(w.Ctx, zoe, id, &runtime.Command{Command: []string{":"}})
+		_, err := s.Owned().ExecuteBash(w.Ctx, zoe, id, &runtime.Command{Command: []string{":"}})
 		if runtime.Class(err) == nil {
 			t.Errorf("%s: a command says %v", tt.what, err)
 		}
-		m, made, err := s.EnsureSandbox(w.Ctx, zoe, nil)
+		m, made, err := s.Owned().EnsureSandbox(w.Ctx, zoe, nil)
 		w.OK(err)
 		if !made || m.SandboxID == id {
 			t.Errorf("%s: got made %v, m %+v; want made and m.SandboxID != %v", tt.what, made, m, id)
@@ -189,7 +189,7 @@ func TestEnsureReplacesTheUnhealthy(t *testing.T) {
 		if !strings.Contains(log.String(), "is replaced\" sandboxId="+id) {
 			t.Errorf("%s: the log is %s", tt.what, log)
 		}
-		w.Wrong(tt.what, s.DestroySandbox(w.Ctx, zoe, id), runtime.ErrNotFound)
+		w.Wrong(tt.what, s.Owned().DestroySandbox(w.Ctx, zoe, id), runtime.ErrNotFound)
 		id = m.SandboxID
 	}
 }
@@ -219,40 +219,40 @@ func TestEnsureWithoutDescriptors(t *testing.T) {
 	w := newWorld(t)
 	d := &lacking{Runtime: w.rt}
 	s, _ := w.service(w.driverOver(d))
-	m, _, err := s.EnsureSandbox(w.Ctx, zoe, nil)
+	m, _, err := s.Owned().EnsureSandbox(w.Ctx, zoe, nil)
 	w.OK(err)
 	none := runtime.Errorf(runtime.ErrUnavailable, "connect: %w", syscall.EMFILE)
 	for _, now := range []lacking{{probe: none}, {copied: none}, {probe: errors.New("it is silent"), copied: none}} {
 		d.probe, d.copied = now.probe, now.copied
-		if _, _, err := s.EnsureSandbox(w.Ctx, zoe, nil); !errors.Is(err, syscall.EMFILE) {
+		if _, _, err := s.Owned().EnsureSandbox(w.Ctx, zoe, nil); !errors.Is(err, syscall.EMFILE) {
 			t.Errorf("%+v: got %v, want syscall.EMFILE", now, err)
 		}
 	}
 	d.probe, d.copied = nil, nil
-	if again, made, err := s.EnsureSandbox(w.Ctx, zoe, nil); err != nil || made || again.SandboxID != m.SandboxID {
+	if again, made, err := s.Owned().EnsureSandbox(w.Ctx, zoe, nil); err != nil || made || again.SandboxID != m.SandboxID {
 		t.Errorf("EnsureSandbox: got again %+v, made %v, err %v; want err == nil and not made and again.SandboxID == %v",
 			again, made, err, m.SandboxID)
 	}
-	w.OK(s.DestroySandbox(w.Ctx, zoe, m.SandboxID))
+	w.OK(s.Owned().DestroySandbox(w.Ctx, zoe, m.SandboxID))
 }
 
 // After somebody has removed the owner's sandbox they can have another.
 func TestCreateAfterItIsGone(t *testing.T) {
 	w := newWorld(t)
 	s, log := w.service(w.driver())
-	m, err := s.CreateSandbox(w.Ctx, zoe, nil)
+	m, err := s.Owned().CreateSandbox(w.Ctx, zoe, nil)
 	w.OK(err)
 	w.OK(w.rt.Stop(w.Ctx, m.SandboxID))
-	_, err = s.CreateSandbox(w.Ctx, zoe, nil)
+	_, err = s.Owned().CreateSandbox(w.Ctx, zoe, nil)
 	w.Wrong("it is stopped, and theirs", err, runtime.ErrConflict)
 	w.OK(w.rt.Destroy(w.Ctx, m.SandboxID))
-	next, err := s.CreateSandbox(w.Ctx, zoe, nil)
+	next, err := s.Owned().CreateSandbox(w.Ctx, zoe, nil)
 	w.OK(err)
 	if next.SandboxID == m.SandboxID || !strings.Contains(log.String(), m.SandboxID) {
 		t.Errorf("%+v, log %s", next, log)
 	}
-	w.OK(s.DestroySandbox(w.Ctx, zoe, next.SandboxID))
-	_, err = s.FindSandbox(w.Ctx, zoe)
+	w.OK(s.Owned().DestroySandbox(w.Ctx, zoe, next.SandboxID))
+	_, err = s.Owned().FindSandbox(w.Ctx, zoe)
 	w.Wrong("destroyed", err, runtime.ErrNotFound)
 	if there := w.boxes(); len(there) > 0 {
 		t.Errorf("there are %v", there)
@@ -263,22 +263,22 @@ func TestCreateAfterItIsGone(t *testing.T) {
 func TestOwnership(t *testing.T) {
 	w := newWorld(t)
 	s, _ := w.service(w.driver())
-	m, err := s.CreateSandbox(w.Ctx, yan, nil)
+	m, err := s.Owned().CreateSandbox(w.Ctx, yan, nil)
 	w.OK(err)
-	_, err = s.WriteFiles(w.Ctx, yan, m.SandboxID, map[string]service.File{"mine": text("yan's")})
+	_, err = s.Owned().WriteFiles(w.Ctx, yan, m.SandboxID, map[string]service.File{"mine": text("yan's")})
 	w.OK(err)
 	calls := map[string]func(o registry.Owner, id string) error{
-		"destroy": func(o registry.Owner, id string) error { return s.DestroySandbox(w.Ctx, o, id) },
+		"destroy": func(o registry.Owner, id string) error { return s.Owned().DestroySandbox(w.Ctx, o, id) },
 		"bash": func(o registry.Owner, id string) error {
-			_, err := s.ExecuteBash(w.Ctx, o, id, &runtime.Command{Command: []string{"touch /workspace/was-here"}})
+			_, err := s.Owned().ExecuteBash(w.Ctx, o, id, &runtime.Command{Command: []string{"touch /workspace/was-here"}})
 			return err
 		},
 		"read": func(o registry.Owner, id string) error {
-			_, err := s.ReadFile(w.Ctx, o, id, "mine")
+			_, err := s.Owned().ReadFile(w.Ctx, o, id, "mine")
 			return err
 		},
 		"write": func(o registry.Owner, id string) error {
-			_, err := s.WriteFiles(w.Ctx, o, id, map[string]service.File{"mine": text("was here")})
+			_, err := s.Owned().WriteFiles(w.Ctx, o, id, map[string]service.File{"mine": text("was here")})
 			return err
 		},
 	}
@@ -313,15 +313,15 @@ func TestOwnership(t *testing.T) {
 	if _, err := os.Stat(w.file("was-here")); err == nil {
 		t.Error("somebody was there")
 	}
-	if got, err := s.ReadFile(w.Ctx, yan, m.SandboxID, "mine"); err != nil || string(got) != "yan's" {
+	if got, err := s.Owned().ReadFile(w.Ctx, yan, m.SandboxID, "mine"); err != nil || string(got) != "yan's" {
 		t.Errorf(`ReadFile "mine": got %q, %v; want "yan's", nil`, got, err)
 	}
-	_, err = s.FindSandbox(w.Ctx, zoe)
+	_, err = s.Owned().FindSandbox(w.Ctx, zoe)
 	w.Wrong("find", err, runtime.ErrNotFound)
 	for _, o := range []registry.Owner{{}, {OrganizationID: "a", ProjectID: "b"}} {
-		_, err := s.CreateSandbox(w.Ctx, o, nil)
+		_, err := s.Owned().CreateSandbox(w.Ctx, o, nil)
 		w.Wrong("create", err, runtime.ErrInvalid)
-		_, _, err = s.EnsureSandbox(w.Ctx, o, nil)
+		_, _, err = s.Owned().EnsureSandbox(w.Ctx, o, nil)
 		w.Wrong("ensure", err, runtime.ErrInvalid)
 	}
 	w.OK(calls["destroy"](yan, m.SandboxID))
@@ -332,13 +332,13 @@ func TestEnsureConfiguresGit(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver()
 	s, _ := w.service(d)
-	m, _, err := s.EnsureSandbox(w.Ctx, zoe, nil)
+	m, _, err := s.Owned().EnsureSandbox(w.Ctx, zoe, nil)
 	if err != nil || m.GitConfigured {
 		t.Fatalf("EnsureSandbox: got m %+v, err %v; want err == nil and not m.GitConfigured", m, err)
 	}
 	git := &service.GitConfig{Username: "zoe", Email: "z@x", Token: "t0ken-of-zoe"}
 	for range 2 {
-		again, made, err := s.EnsureSandbox(w.Ctx, zoe, &service.Params{GitConfig: git})
+		again, made, err := s.Owned().EnsureSandbox(w.Ctx, zoe, &service.Params{GitConfig: git})
 		w.OK(err)
 		if m.GitConfigured = true; made || again != m {
 			t.Errorf("%v, %+v, want %+v", made, again, m)
@@ -349,7 +349,7 @@ func TestEnsureConfiguresGit(t *testing.T) {
 	}
 	w.OK(s.Close())
 	s, log := w.service(d)
-	if got, err := s.FindSandbox(w.Ctx, zoe); err != nil || got != m {
+	if got, err := s.Owned().FindSandbox(w.Ctx, zoe); err != nil || got != m {
 		t.Errorf("FindSandbox: got %+v, %v; want %+v, nil", got, err, m)
 	}
 	if strings.Contains(log.String(), "t0ken") {
@@ -366,16 +366,16 @@ func TestEnsureWithOtherSettings(t *testing.T) {
 	d.opts.Chosen = true
 	limited := &service.Params{Settings: fields.Values{}.With("preset", "read-only"), Network: runtime.NetworkNone}
 	s, _ := w.service(d)
-	m, _, err := s.EnsureSandbox(w.Ctx, zoe, limited)
+	m, _, err := s.Owned().EnsureSandbox(w.Ctx, zoe, limited)
 	w.OK(err)
 	for range 2 {
 		for _, same := range []*service.Params{nil, limited} {
-			again, made, err := s.EnsureSandbox(w.Ctx, zoe, same)
+			again, made, err := s.Owned().EnsureSandbox(w.Ctx, zoe, same)
 			if err != nil || made || again != m {
 				t.Errorf("%+v: got %+v, %v, %v, want %+v", same, again, made, err, m)
 			}
 		}
-		_, _, err := s.EnsureSandbox(w.Ctx, zoe, &service.Params{Settings: fields.Values{}.With("preset", "view-only")})
+		_, _, err := s.Owned().EnsureSandbox(w.Ctx, zoe, &service.Params{Settings: fields.Values{}.With("preset", "view-only")})
 		w.Wrong("another preset", err, runtime.ErrConflict)
 		if !strings.Contains(fmt.Sprint(err), `its preset is "read-only", and the request asks for "view-only"`) {
 			t.Errorf("another preset: %v", err)

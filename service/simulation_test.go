@@ -225,7 +225,7 @@ func (c *client) act(s *service.Service, killed <-chan struct{}, others func() s
 
 // known compares what the service says with what was acknowledged.
 func (c *client) known(s *service.Service) string {
-	m, err := s.FindSandbox(c.Ctx, c.owner)
+	m, err := s.Owned().FindSandbox(c.Ctx, c.owner)
 	if m.SandboxID == "" && c.there() == "" {
 		c.has = "" // it was gone, and somebody has reconciled
 	}
@@ -240,7 +240,7 @@ func (c *client) one(s *service.Service, foreign string) string {
 	state := c.there()
 	switch n := c.rnd.IntN(100); {
 	case n < 30:
-		m, err := s.CreateSandbox(c.Ctx, c.owner, nil)
+		m, err := s.Owned().CreateSandbox(c.Ctx, c.owner, nil)
 		var conflict *registry.ConflictError
 		switch {
 		case err == nil && state == "":
@@ -252,12 +252,12 @@ func (c *client) one(s *service.Service, foreign string) string {
 			return fmt.Sprintf("create: %+v, %v; it has %q, %q", m, err, c.has, state)
 		}
 	case n < 55:
-		m, made, err := s.EnsureSandbox(c.Ctx, c.owner, nil)
+		m, made, err := s.Owned().EnsureSandbox(c.Ctx, c.owner, nil)
 		switch {
 		case err == nil && made == (state != runtime.StateRunning) && (made || m.SandboxID == c.has):
 			c.has = m.SandboxID
 		case errors.Is(err, errFault) && state != runtime.StateRunning:
-			m, _ := s.FindSandbox(c.Ctx, c.owner) // the old one could not be destroyed, or is and no new one was made
+			m, _ := s.Owned().FindSandbox(c.Ctx, c.owner) // the old one could not be destroyed, or is and no new one was made
 			if m.SandboxID != "" && m.SandboxID != c.has {
 				return fmt.Sprintf("ensure has failed; it had %q, and has %q", c.has, m.SandboxID)
 			}
@@ -266,7 +266,7 @@ func (c *client) one(s *service.Service, foreign string) string {
 			return fmt.Sprintf("ensure: %+v, %v, %v; it has %q, %q", m, made, err, c.has, state)
 		}
 	case n < 75:
-		err := s.DestroySandbox(c.Ctx, c.owner, c.has)
+		err := s.Owned().DestroySandbox(c.Ctx, c.owner, c.has)
 		switch {
 		case err == nil && c.has != "":
 			c.has = ""
@@ -277,7 +277,7 @@ func (c *client) one(s *service.Service, foreign string) string {
 			return fmt.Sprintf("destroy: %v; it has %q, %q", err, c.has, state)
 		}
 	case n < 85:
-		r, err := s.ExecuteBash(c.Ctx, c.owner, c.has, &runtime.Command{})
+		r, err := s.Owned().ExecuteBash(c.Ctx, c.owner, c.has, &runtime.Command{})
 		if state == runtime.StateRunning && (err != nil || string(r.Stdout) != c.has) || state != runtime.StateRunning && err == nil {
 			return fmt.Sprintf("exec: %+v, %v; it has %q, %q", r, err, c.has, state)
 		}
@@ -285,7 +285,7 @@ func (c *client) one(s *service.Service, foreign string) string {
 		if foreign == "" || foreign == c.has {
 			break
 		}
-		if err := s.DestroySandbox(c.Ctx, c.owner, foreign); !errors.Is(err, runtime.ErrNotFound) {
+		if err := s.Owned().DestroySandbox(c.Ctx, c.owner, foreign); !errors.Is(err, runtime.ErrNotFound) {
 			return fmt.Sprintf("another's: %v", err)
 		}
 	case n < 97: // it dies
@@ -295,7 +295,7 @@ func (c *client) one(s *service.Service, foreign string) string {
 		}
 		c.mu.Unlock()
 	default:
-		if err := s.Reconcile(c.Ctx); err != nil && !errors.Is(err, errFault) {
+		if err := s.Owned().Reconcile(c.Ctx); err != nil && !errors.Is(err, errFault) {
 			return fmt.Sprintf("reconcile: %v", err)
 		}
 	}
@@ -366,7 +366,7 @@ func (h *host) settled(t suite.T, s *service.Service, clients []*client) {
 	t.Helper()
 	known := map[string]bool{}
 	for _, c := range clients {
-		m, err := s.FindSandbox(t.Ctx, c.owner)
+		m, err := s.Owned().FindSandbox(t.Ctx, c.owner)
 		if err != nil && !errors.Is(err, runtime.ErrNotFound) {
 			t.Fatal(err)
 		}

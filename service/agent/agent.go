@@ -84,7 +84,7 @@ func (h *Handler) copied(ctx context.Context, at *target) bool {
 		if s, err := h.opts.Service.Get(ctx, at.caller, at.sandbox); err == nil {
 			return s.CopyOnWrite
 		}
-	} else if m, err := h.opts.Service.FindSandbox(ctx, at.owner); err == nil {
+	} else if m, err := h.opts.Service.Owned().FindSandbox(ctx, at.owner); err == nil {
 		if s, err := h.opts.Runtime.Get(ctx, m.SandboxID); err == nil {
 			return s.CopyOnWrite
 		}

@@ -181,14 +181,14 @@ func (r *createRequest) params() *service.Params {
 
 func (s *Server) createSandbox(ctx context.Context, e *entry, r *createRequest) (int, any, error) {
 	e.about(r.Owner, "")
-	m, err := s.service.CreateSandbox(ctx, r.Owner, r.params())
+	m, err := s.service.Owned().CreateSandbox(ctx, r.Owner, r.params())
 	e.about(r.Owner, m.SandboxID)
 	return http.StatusCreated, m, err
 }
 
 func (s *Server) ensureSandbox(ctx context.Context, e *entry, r *createRequest) (int, any, error) {
 	e.about(r.Owner, "")
-	m, created, err := s.service.EnsureSandbox(ctx, r.Owner, r.params())
+	m, created, err := s.service.Owned().EnsureSandbox(ctx, r.Owner, r.params())
 	e.about(r.Owner, m.SandboxID)
 	status := http.StatusOK
 	if created {
@@ -204,7 +204,7 @@ type ensureReply struct {
 
 func (s *Server) destroySandbox(ctx context.Context, e *entry, r *ownerRequest) (int, any, error) {
 	e.about(r.Owner, r.SandboxID)
-	err := s.service.DestroySandbox(ctx, r.Owner, r.SandboxID)
+	err := s.service.Owned().DestroySandbox(ctx, r.Owner, r.SandboxID)
 	return http.StatusOK, destroyReply{r.SandboxID, true}, err
 }
 
@@ -215,7 +215,7 @@ type destroyReply struct {
 
 func (s *Server) findSandbox(ctx context.Context, e *entry, r *registry.Owner) (int, any, error) {
 	e.about(*r, "")
-	m, err := s.service.FindSandbox(ctx, *r)
+	m, err := s.service.Owned().FindSandbox(ctx, *r)
 	e.about(*r, m.SandboxID)
 	return http.StatusOK, m, err
 }
@@ -234,7 +234,7 @@ func (s *Server) touchSandbox(ctx context.Context, e *entry, r *touchRequest) (i
 		d := time.Duration(min(max(*r.TTLMS, -most), most)) * time.Millisecond
 		ttl = &d
 	}
-	err := s.service.TouchSandbox(ctx, r.Owner, r.SandboxID, ttl)
+	err := s.service.Owned().TouchSandbox(ctx, r.Owner, r.SandboxID, ttl)
 	return http.StatusOK, touchReply{r.SandboxID}, err
 }
 
@@ -243,7 +243,7 @@ type touchReply struct {
 }
 
 func (s *Server) scan(ctx context.Context, _ *entry, _ *struct{}) (int, any, error) {
-	found, err := s.service.ScanRunningSandboxes(ctx)
+	found, err := s.service.Owned().ScanRunningSandboxes(ctx)
 	caller := service.CallerOf(ctx)
 	found = slices.DeleteFunc(found, func(m registry.Metadata) bool { return !caller.May(m.Owner) })
 	return http.StatusOK, scanReply{append([]registry.Metadata{}, found...)}, err
@@ -291,7 +291,7 @@ func (s *Server) executeBash(ctx context.Context, e *entry, r *operationRequest)
 		return 0, nil, err
 	}
 	cmd.Operation = r.OperationID
-	res, err := s.service.ExecuteBash(ctx, r.Owner, r.SandboxID, cmd)
+	res, err := s.service.Owned().ExecuteBash(ctx, r.Owner, r.SandboxID, cmd)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -305,7 +305,7 @@ type cancelRequest struct {
 
 func (s *Server) cancelOperation(ctx context.Context, e *entry, r *cancelRequest) (int, any, error) {
 	e.about(r.Owner, r.SandboxID)
-	err := s.service.CancelOperation(ctx, r.Owner, r.SandboxID, r.OperationID)
+	err := s.service.Owned().CancelOperation(ctx, r.Owner, r.SandboxID, r.OperationID)
 	return http.StatusOK, cancelReply{r.OperationID}, err
 }
 
@@ -327,7 +327,7 @@ func (s *Server) readFile(ctx context.Context, e *entry, r *readRequest) (int, a
 		return s.readRange(ctx, e, r)
 	}
 	e.about(r.Owner, r.SandboxID)
-	content, err := s.service.ReadFile(ctx, r.Owner, r.SandboxID, r.Path)
+	content, err := s.service.Owned().ReadFile(ctx, r.Owner, r.SandboxID, r.Path)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -361,7 +361,7 @@ type writeRequest struct {
 
 func (s *Server) writeFiles(ctx context.Context, e *entry, r *writeRequest) (int, any, error) {
 	e.about(r.Owner, r.SandboxID)
-	updated, err := s.service.WriteFiles(ctx, r.Owner, r.SandboxID, r.Files)
+	updated, err := s.service.Owned().WriteFiles(ctx, r.Owner, r.SandboxID, r.Files)
 	reply := writeReply{updated}
 	if err != nil {
 		return 0, nil, &someError{err, reply}

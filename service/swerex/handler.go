@@ -117,7 +117,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) inside(ctx context.Context, name string) (*service.Inside, error) {
 	caller := service.CallerOf(ctx)
 	if name == "" {
-		if m, err := h.service.FindSandbox(ctx, caller.Subject()); err == nil {
+		if m, err := h.service.Owned().FindSandbox(ctx, caller.Subject()); err == nil {
 			if in, err := h.service.Inside(ctx, caller, m.SandboxID); err == nil {
 				return in, nil // without the test that Named does
 			}
@@ -145,7 +145,7 @@ func (h *Handler) isAlive(http.ResponseWriter, *http.Request, string) (any, erro
 func (h *Handler) close(_ http.ResponseWriter, r *http.Request, name string) (any, error) {
 	ctx, caller := r.Context(), service.CallerOf(r.Context())
 	if name == "" {
-		if _, err := h.service.FindSandbox(ctx, caller.Subject()); errors.Is(err, runtime.ErrNotFound) {
+		if _, err := h.service.Owned().FindSandbox(ctx, caller.Subject()); errors.Is(err, runtime.ErrNotFound) {
 			return empty{}, nil
 		}
 	}

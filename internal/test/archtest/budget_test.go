@@ -37,7 +37,7 @@ var (
 		"shim":                   3920,
 	}
 	// maxMethods are methods of types that have more than defaultMethods.
-	maxMethods = map[string]int{"service/opensandbox.Handler": 66, "service.Service": 74}
+	maxMethods = map[string]int{"service/opensandbox.Handler": 66}
 )
 
 const (

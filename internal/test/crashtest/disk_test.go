@@ -86,11 +86,11 @@ func TestDisk(t *testing.T) {
 				w.refused("a service", err, c.why)
 			} else {
 				s := w.openService(rt) // it has room for what it does
-				m, err := s.FindSandbox(w.Ctx, another)
+				m, err := s.Owned().FindSandbox(w.Ctx, another)
 				if err != nil || m.SandboxID != w.bystander {
 					t.Errorf("FindSandbox: got m %+v, err %v; want err == nil and m.SandboxID == %v", m, err, w.bystander)
 				}
-				_, err = s.CreateSandbox(w.Ctx, theOwner, nil)
+				_, err = s.Owned().CreateSandbox(w.Ctx, theOwner, nil)
 				if err == nil {
 					t.Errorf("a service made a sandbox")
 				}

@@ -200,12 +200,12 @@ func (w *world) judgeService(r *round, e *end) {
 	if r.operation.check != nil {
 		r.operation.check(w, rt, e, id, state)
 	}
-	m, made, err := s.EnsureSandbox(w.Ctx, theOwner, nil)
+	m, made, err := s.Owned().EnsureSandbox(w.Ctx, theOwner, nil)
 	if err != nil || made != (state != runtime.StateRunning) {
 		w.Fatalf("ensure: %+v, %v, %v; it was %q", m, made, err, state)
 	}
 	w.OK(w.whole(rt, m.SandboxID, runtime.StateRunning, theOwner))
-	w.OK(s.DestroySandbox(w.Ctx, theOwner, m.SandboxID))
+	w.OK(s.Owned().DestroySandbox(w.Ctx, theOwner, m.SandboxID))
 	w.nothing(rt)
 }
 

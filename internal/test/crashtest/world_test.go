@@ -446,7 +446,7 @@ func (w *world) openService(rt *local.Runtime) *service.Service {
 // find returns the owner's sandbox as a service knows it; empty: none.
 func (w *world) find(s *service.Service, o registry.Owner) string {
 	w.Helper()
-	m, err := s.FindSandbox(w.Ctx, o)
+	m, err := s.Owned().FindSandbox(w.Ctx, o)
 	if errors.Is(err, runtime.ErrNotFound) {
 		return ""
 	}

@@ -88,21 +88,21 @@ func serve(ctx context.Context, state, codebase string) error {
 func do(ctx context.Context, s *service.Service, verb string, o registry.Owner, command string) (string, error) {
 	switch verb {
 	case "create":
-		m, err := s.CreateSandbox(ctx, o, nil)
+		m, err := s.Owned().CreateSandbox(ctx, o, nil)
 		return m.SandboxID, err
 	case "ensure":
-		m, _, err := s.EnsureSandbox(ctx, o, nil)
+		m, _, err := s.Owned().EnsureSandbox(ctx, o, nil)
 		return m.SandboxID, err
 	}
-	m, err := s.FindSandbox(ctx, o)
+	m, err := s.Owned().FindSandbox(ctx, o)
 	if err != nil {
 		return "", err
 	}
 	switch verb {
 	case "destroy":
-		return m.SandboxID, s.DestroySandbox(ctx, o, m.SandboxID)
+		return m.SandboxID, s.Owned().DestroySandbox(ctx, o, m.SandboxID)
 	case "exec":
-		r, err := s.ExecuteBash(ctx, o, m.SandboxID, &runtime.Command{Command: []string{command}})
+		r, err := s.Owned().ExecuteBash(ctx, o, m.SandboxID, &runtime.Command{Command: []string{command}})
 		if err != nil {
 			return "", err
 		}
