@@ -34,9 +34,9 @@ func contextOf(in *service.Inside, q codeContext) (*code.Context, error) {
 }
 
 // createContext serves POST /code/context.
-func (h *Handler) createContext(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
+func (d *execd) createContext(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	var q codeContext
-	if err := h.decode(w, r, smallBody, &q); err != nil {
+	if err := d.decode(w, r, smallBody, &q); err != nil {
 		return err
 	}
 	kernels, box := in.Kernels()
@@ -44,7 +44,7 @@ func (h *Handler) createContext(w http.ResponseWriter, r *http.Request, in *serv
 	if err != nil {
 		return err
 	}
-	h.opts.JSON(w, http.StatusOK, codeContext{c.ID, c.Language})
+	d.opts.JSON(w, http.StatusOK, codeContext{c.ID, c.Language})
 	return nil
 }
 
@@ -60,33 +60,33 @@ func contexts(in *service.Inside, language string) (found []codeContext) {
 }
 
 // listContexts serves GET /code/contexts.
-func (h *Handler) listContexts(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
-	h.opts.JSON(w, http.StatusOK, append([]codeContext{}, contexts(in, r.URL.Query().Get("language"))...))
+func (d *execd) listContexts(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
+	d.opts.JSON(w, http.StatusOK, append([]codeContext{}, contexts(in, r.URL.Query().Get("language"))...))
 	return nil
 }
 
 // getContext serves GET /code/contexts/{name}.
-func (h *Handler) getContext(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
+func (d *execd) getContext(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	c, err := contextOf(in, codeContext{ID: r.PathValue("name")})
 	if err != nil {
 		return err
 	}
-	h.opts.JSON(w, http.StatusOK, codeContext{c.ID, c.Language})
+	d.opts.JSON(w, http.StatusOK, codeContext{c.ID, c.Language})
 	return nil
 }
 
 // removeContext serves DELETE /code/contexts/{name}.
-func (h *Handler) removeContext(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
+func (d *execd) removeContext(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	kernels, box := in.Kernels()
 	if err := kernels.Remove(box.ID, r.PathValue("name")); err != nil {
 		return commandFault(err)
 	}
-	h.empty(w, http.StatusOK)
+	d.empty(w, http.StatusOK)
 	return nil
 }
 
 // removeContexts serves DELETE /code/contexts.
-func (h *Handler) removeContexts(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
+func (d *execd) removeContexts(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	language := r.URL.Query().Get("language")
 	if language == "" {
 		return &fault{http.StatusBadRequest, "MISSING_QUERY", "language: the query names none"}
@@ -95,13 +95,13 @@ func (h *Handler) removeContexts(w http.ResponseWriter, r *http.Request, in *ser
 	for _, c := range contexts(in, language) {
 		_ = kernels.Remove(box.ID, c.ID) // else another request has removed it
 	}
-	h.empty(w, http.StatusOK)
+	d.empty(w, http.StatusOK)
 	return nil
 }
 
 // interruptCode serves DELETE /code, whose id is that of a context, as the first event of a cell
 // has it.
-func (h *Handler) interruptCode(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
+func (d *execd) interruptCode(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	id := r.URL.Query().Get("id")
 	if id == "" {
 		return &fault{http.StatusBadRequest, "MISSING_QUERY", "id: the query has no id of a context"}
@@ -111,14 +111,14 @@ func (h *Handler) interruptCode(w http.ResponseWriter, r *http.Request, in *serv
 		return err
 	}
 	c.Interrupt()
-	h.empty(w, http.StatusOK)
+	d.empty(w, http.StatusOK)
 	return nil
 }
 
 // runCode serves POST /code. If the client goes the cell is interrupted.
-func (h *Handler) runCode(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
+func (d *execd) runCode(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	var q codeRequest
-	if err := h.decode(w, r, commandBody, &q); err != nil {
+	if err := d.decode(w, r, commandBody, &q); err != nil {
 		return err
 	}
 	c, err := contextOf(in, q.Context)
@@ -128,7 +128,7 @@ func (h *Handler) runCode(w http.ResponseWriter, r *http.Request, in *service.In
 	begin := time.Now()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	s := stream.NewLive(w, h.opts.WriteLimit, pong, cancel)
+	s := stream.NewLive(w, d.opts.WriteLimit, pong, cancel)
 	defer s.Over()
 	var last *event // the error of the cell
 	err = c.Run(ctx, code.Cell{Code: q.Code}, func(e *code.Event) error {

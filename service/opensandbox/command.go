@@ -34,9 +34,9 @@ type commandRequest struct {
 const maxTimeout = int64(1 << 40)
 
 // commandOf reads the body of a request, and checks it for a sandbox.
-func (h *Handler) commandOf(w http.ResponseWriter, r *http.Request, box *service.Sandbox) (*commandRequest, *runtime.Command, error) {
+func (d *execd) commandOf(w http.ResponseWriter, r *http.Request, box *service.Sandbox) (*commandRequest, *runtime.Command, error) {
 	var q commandRequest
-	if err := h.decode(w, r, commandBody, &q); err != nil {
+	if err := d.decode(w, r, commandBody, &q); err != nil {
 		return nil, nil, err
 	}
 	wrong := func(format string, args ...any) (*commandRequest, *runtime.Command, error) {
@@ -91,8 +91,8 @@ func userOf(uid, gid *int, box *runtime.Sandbox) (string, error) {
 }
 
 // command serves POST /command.
-func (h *Handler) command(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
-	q, params, err := h.commandOf(w, r, in.Sandbox())
+func (d *execd) command(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
+	q, params, err := d.commandOf(w, r, in.Sandbox())
 	if err != nil {
 		return err
 	}
@@ -101,22 +101,22 @@ func (h *Handler) command(w http.ResponseWriter, r *http.Request, in *service.In
 		if err != nil {
 			return commandFault(err)
 		}
-		s := h.newStream(w)
+		s := d.newStream(w)
 		s.Greet(event{Type: "init", Text: id}, pong)
 		s.Last(event{Type: "execution_complete", ExecutionTime: new(int64)})
 		return nil
 	}
-	return h.run(w, r, in, params, q)
+	return d.run(w, r, in, params, q)
 }
 
 // runInSession serves POST /session/{session}/run.
-func (h *Handler) runInSession(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
-	q, params, err := h.commandOf(w, r, in.Sandbox())
+func (d *execd) runInSession(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
+	q, params, err := d.commandOf(w, r, in.Sandbox())
 	if err != nil {
 		return err
 	}
 	params.Session = r.PathValue("session")
-	return h.run(w, r, in, params, q)
+	return d.run(w, r, in, params, q)
 }
 
 // commandFault gives the errors of a command their codes.
@@ -131,14 +131,14 @@ func commandFault(err error) error {
 }
 
 // run runs a command and sends its output until it ends, or the client has gone.
-func (h *Handler) run(w http.ResponseWriter, r *http.Request, in *service.Inside, params *runtime.Command, q *commandRequest) error {
+func (d *execd) run(w http.ResponseWriter, r *http.Request, in *service.Inside, params *runtime.Command, q *commandRequest) error {
 	if q.ResumeWithin > 0 {
-		return h.runResumable(w, r, in, params, time.Duration(q.ResumeWithin)*time.Millisecond)
+		return d.runResumable(w, r, in, params, time.Duration(q.ResumeWithin)*time.Millisecond)
 	}
 	begin := time.Now()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	s := stream.NewLive(w, h.opts.WriteLimit, pong, cancel)
+	s := stream.NewLive(w, d.opts.WriteLimit, pong, cancel)
 	defer s.Over()
 	started := s.Run
 	if params.Session != "" { // it exists, or did: the command begins, or waits for others
@@ -205,7 +205,7 @@ func lastEvent(exit runtime.Result, err error, took time.Duration) event {
 }
 
 // interrupt serves DELETE /command.
-func (h *Handler) interrupt(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
+func (d *execd) interrupt(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	id := r.URL.Query().Get("id")
 	if id == "" {
 		return &fault{http.StatusBadRequest, "MISSING_QUERY", "id: the query has no id of a command"}
@@ -213,7 +213,7 @@ func (h *Handler) interrupt(w http.ResponseWriter, r *http.Request, in *service.
 	if err := in.Interrupt(r.Context(), id); err != nil {
 		return unknownCommand(err)
 	}
-	h.empty(w, http.StatusOK)
+	d.empty(w, http.StatusOK)
 	return nil
 }
 
@@ -227,17 +227,17 @@ func unknownCommand(err error) error {
 
 // aboutCommand serves GET /command/status/ID, GET /command/ID/logs and GET /command/ID/resume,
 // whose patterns [http.ServeMux] cannot tell apart.
-func (h *Handler) aboutCommand(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
+func (d *execd) aboutCommand(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	command, part := r.PathValue("command"), r.PathValue("part")
 	switch {
 	case command == "status":
-		return h.status(w, r, in, part)
+		return d.status(w, r, in, part)
 	case part == "logs":
-		return h.logs(w, r, in, command)
+		return d.logs(w, r, in, command)
 	case part == "resume":
-		return h.resumeCommand(w, r, in, command)
+		return d.resumeCommand(w, r, in, command)
 	}
-	return h.unknown(w, r)
+	return errUnknown
 }
 
 // A commandReply says how a command is doing.
@@ -252,7 +252,7 @@ type commandReply struct {
 }
 
 // status replies with the status of a command.
-func (h *Handler) status(w http.ResponseWriter, r *http.Request, in *service.Inside, id string) error {
+func (d *execd) status(w http.ResponseWriter, r *http.Request, in *service.Inside, id string) error {
 	s, failed, err := in.Status(r.Context(), id)
 	if err != nil {
 		return unknownCommand(err)
@@ -262,7 +262,7 @@ func (h *Handler) status(w http.ResponseWriter, r *http.Request, in *service.Ins
 		finished := s.EndedAt.UTC()
 		reply.FinishedAt = &finished
 	}
-	h.opts.JSON(w, http.StatusOK, reply)
+	d.opts.JSON(w, http.StatusOK, reply)
 	return nil
 }
 
@@ -274,7 +274,7 @@ const (
 )
 
 // logs replies with the output of a background command.
-func (h *Handler) logs(w http.ResponseWriter, r *http.Request, in *service.Inside, id string) error {
+func (d *execd) logs(w http.ResponseWriter, r *http.Request, in *service.Inside, id string) error {
 	cursor, err := offset(r, "cursor", "an offset in bytes")
 	if err != nil {
 		return err
@@ -283,7 +283,7 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, in *service.Insid
 	if err != nil {
 		return unknownCommand(err)
 	}
-	h.patience(w)
+	d.patience(w)
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set(cursorHeader, strconv.FormatUint(end, 10))
 	if dropped > 0 {
@@ -303,30 +303,30 @@ type sessionReply struct {
 }
 
 // createSession serves POST /session.
-func (h *Handler) createSession(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
+func (d *execd) createSession(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	var q sessionRequest
-	if err := h.decode(w, r, smallBody, &q); err != nil {
+	if err := d.decode(w, r, smallBody, &q); err != nil {
 		return err
 	}
 	name, err := in.CreateSession(r.Context(), "", q.Cwd)
 	if err != nil {
 		return commandFault(err)
 	}
-	h.opts.JSON(w, http.StatusOK, sessionReply{name})
+	d.opts.JSON(w, http.StatusOK, sessionReply{name})
 	return nil
 }
 
 // destroySession serves DELETE /session/{session}.
-func (h *Handler) destroySession(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
+func (d *execd) destroySession(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	if err := in.DestroySession(r.Context(), r.PathValue("session")); err != nil {
 		return commandFault(err)
 	}
-	h.empty(w, http.StatusOK)
+	d.empty(w, http.StatusOK)
 	return nil
 }
 
 // ping serves GET /ping.
-func (h *Handler) ping(w http.ResponseWriter, _ *http.Request, _ *service.Inside) error {
-	h.empty(w, http.StatusOK)
+func (d *execd) ping(w http.ResponseWriter, _ *http.Request, _ *service.Inside) error {
+	d.empty(w, http.StatusOK)
 	return nil
 }

@@ -138,7 +138,7 @@ func (h *Handler) diagnose(w http.ResponseWriter, r *http.Request) error {
 	case "inspect", "summary":
 		return h.summary(w, r, s, kind == "summary")
 	default:
-		return h.unknown(w, r)
+		return errUnknown
 	}
 	if q.Get("since") != "" {
 		return unsupported("since: the service does not record when a line was written: use tail")

@@ -47,6 +47,6 @@ func (e event) AppendFrame(b []byte, n int64, at time.Time) ([]byte, error) {
 }
 
 // newStream returns a stream of events without signs of life.
-func (h *Handler) newStream(w http.ResponseWriter) *stream.Stream[event] {
-	return stream.New[event](w, h.opts.WriteLimit)
+func (d *execd) newStream(w http.ResponseWriter) *stream.Stream[event] {
+	return stream.New[event](w, d.opts.WriteLimit)
 }

@@ -73,12 +73,12 @@ func fileFault(err error) error {
 // onFiles returns the function that serves a request about files: make returns the request
 // to the sandbox, and answer replies.
 func onFiles(
-	request func(h *Handler, w http.ResponseWriter, r *http.Request, in *ops.Files) (*filecall.Request, error),
-	answer func(h *Handler, w http.ResponseWriter, r *http.Request, q *filecall.Request, reply *filecall.Reply),
-) func(*Handler, http.ResponseWriter, *http.Request, *service.Inside) error {
-	return func(h *Handler, w http.ResponseWriter, r *http.Request, in *service.Inside) error {
+	request func(d *execd, w http.ResponseWriter, r *http.Request, in *ops.Files) (*filecall.Request, error),
+	answer func(d *execd, w http.ResponseWriter, r *http.Request, q *filecall.Request, reply *filecall.Reply),
+) func(*execd, http.ResponseWriter, *http.Request, *service.Inside) error {
+	return func(d *execd, w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 		files := in.Files()
-		q, err := request(h, w, r, files)
+		q, err := request(d, w, r, files)
 		if err != nil {
 			return fileFault(err)
 		}
@@ -86,7 +86,7 @@ func onFiles(
 		if err != nil {
 			return fileFault(err)
 		}
-		answer(h, w, r, q, reply)
+		answer(d, w, r, q, reply)
 		return nil
 	}
 }
@@ -105,18 +105,18 @@ func paths(r *http.Request, in *ops.Files) ([]string, error) {
 }
 
 // onPaths returns the request about the paths of the query.
-func onPaths(op string) func(*Handler, http.ResponseWriter, *http.Request, *ops.Files) (*filecall.Request, error) {
-	return func(_ *Handler, _ http.ResponseWriter, r *http.Request, in *ops.Files) (*filecall.Request, error) {
+func onPaths(op string) func(*execd, http.ResponseWriter, *http.Request, *ops.Files) (*filecall.Request, error) {
+	return func(_ *execd, _ http.ResponseWriter, r *http.Request, in *ops.Files) (*filecall.Request, error) {
 		all, err := paths(r, in)
 		return &filecall.Request{Op: op, Paths: all}, err
 	}
 }
 
 // onModes returns the request about the files of the body.
-func onModes(op string) func(*Handler, http.ResponseWriter, *http.Request, *ops.Files) (*filecall.Request, error) {
-	return func(h *Handler, w http.ResponseWriter, r *http.Request, in *ops.Files) (*filecall.Request, error) {
+func onModes(op string) func(*execd, http.ResponseWriter, *http.Request, *ops.Files) (*filecall.Request, error) {
+	return func(d *execd, w http.ResponseWriter, r *http.Request, in *ops.Files) (*filecall.Request, error) {
 		var body map[string]modeRequest
-		if err := h.decode(w, r, smallBody, &body); err != nil {
+		if err := d.decode(w, r, smallBody, &body); err != nil {
 			return nil, err
 		}
 		modes, _, err := byPath(in, body)
@@ -150,32 +150,32 @@ func byPath[T any](in *ops.Files, named map[string]T) (all map[string]T, names m
 }
 
 // done answers that a request was done.
-func done(h *Handler, w http.ResponseWriter, _ *http.Request, _ *filecall.Request, _ *filecall.Reply) {
-	h.empty(w, http.StatusOK)
+func done(d *execd, w http.ResponseWriter, _ *http.Request, _ *filecall.Request, _ *filecall.Reply) {
+	d.empty(w, http.StatusOK)
 }
 
 // fileList answers with descriptions.
-func fileList(h *Handler, w http.ResponseWriter, _ *http.Request, _ *filecall.Request, reply *filecall.Reply) {
+func fileList(d *execd, w http.ResponseWriter, _ *http.Request, _ *filecall.Request, reply *filecall.Reply) {
 	list := []fileReply{}
 	for n := range reply.Infos {
 		list = append(list, describeFile(&reply.Infos[n]))
 	}
-	h.opts.JSON(w, http.StatusOK, list)
+	d.opts.JSON(w, http.StatusOK, list)
 }
 
 // fileInfos answers with descriptions by the paths as the client has them.
-func fileInfos(h *Handler, w http.ResponseWriter, r *http.Request, _ *filecall.Request, reply *filecall.Reply) {
+func fileInfos(d *execd, w http.ResponseWriter, r *http.Request, _ *filecall.Request, reply *filecall.Reply) {
 	all := map[string]fileReply{}
 	for n, name := range r.URL.Query()["path"] {
 		if n < len(reply.Infos) {
 			all[name] = describeFile(&reply.Infos[n])
 		}
 	}
-	h.opts.JSON(w, http.StatusOK, all)
+	d.opts.JSON(w, http.StatusOK, all)
 }
 
 // listRequest is the request of GET /directories/list.
-func listRequest(_ *Handler, _ http.ResponseWriter, r *http.Request, in *ops.Files) (*filecall.Request, error) {
+func listRequest(_ *execd, _ http.ResponseWriter, r *http.Request, in *ops.Files) (*filecall.Request, error) {
 	query := r.URL.Query()
 	if query.Get("depth") == "0" { // execd's default
 		query.Del("depth")
@@ -189,7 +189,7 @@ func listRequest(_ *Handler, _ http.ResponseWriter, r *http.Request, in *ops.Fil
 }
 
 // searchRequest is the request of GET /files/search.
-func searchRequest(_ *Handler, _ http.ResponseWriter, r *http.Request, in *ops.Files) (*filecall.Request, error) {
+func searchRequest(_ *execd, _ http.ResponseWriter, r *http.Request, in *ops.Files) (*filecall.Request, error) {
 	p, err := onePath(r, in)
 	return &filecall.Request{Op: filecall.OpSearch, Path: p, Pattern: r.URL.Query().Get("pattern")}, err
 }
@@ -215,9 +215,9 @@ type moveBody struct {
 }
 
 // moveRequest is the request of POST /files/mv.
-func moveRequest(h *Handler, w http.ResponseWriter, r *http.Request, in *ops.Files) (*filecall.Request, error) {
+func moveRequest(d *execd, w http.ResponseWriter, r *http.Request, in *ops.Files) (*filecall.Request, error) {
 	var body []moveBody
-	if err := h.decode(w, r, smallBody, &body); err != nil {
+	if err := d.decode(w, r, smallBody, &body); err != nil {
 		return nil, err
 	}
 	q := &filecall.Request{Op: filecall.OpMove}
@@ -241,11 +241,11 @@ type replacedReply struct {
 }
 
 // replace serves POST /files/replace.
-func (h *Handler) replace(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
+func (d *execd) replace(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	var names map[string]string // as the client has them
-	request := func(h *Handler, w http.ResponseWriter, r *http.Request, in *ops.Files) (*filecall.Request, error) {
+	request := func(d *execd, w http.ResponseWriter, r *http.Request, in *ops.Files) (*filecall.Request, error) {
 		var body map[string]filecall.Replace
-		if err := h.decode(w, r, commandBody, &body); err != nil {
+		if err := d.decode(w, r, commandBody, &body); err != nil {
 			return nil, err
 		}
 		q := &filecall.Request{Op: filecall.OpReplace}
@@ -253,18 +253,18 @@ func (h *Handler) replace(w http.ResponseWriter, r *http.Request, in *service.In
 		q.Replace, names, err = byPath(in, body)
 		return q, err
 	}
-	answer := func(h *Handler, w http.ResponseWriter, r *http.Request, q *filecall.Request, reply *filecall.Reply) {
+	answer := func(d *execd, w http.ResponseWriter, r *http.Request, q *filecall.Request, reply *filecall.Reply) {
 		if verbose, err := strconv.ParseBool(r.URL.Query().Get("verbose")); err != nil || !verbose {
-			h.empty(w, http.StatusOK)
+			d.empty(w, http.StatusOK)
 			return
 		}
 		counts := map[string]replacedReply{}
 		for p := range q.Replace {
 			counts[names[p]] = replacedReply{reply.Counts[p]}
 		}
-		h.opts.JSON(w, http.StatusOK, counts)
+		d.opts.JSON(w, http.StatusOK, counts)
 	}
-	return onFiles(request, answer)(h, w, r, in)
+	return onFiles(request, answer)(d, w, r, in)
 }
 
 // The bounds of an upload.
@@ -275,13 +275,13 @@ const (
 
 // upload serves POST /files/upload: parts metadata, which say where the parts file go that
 // follow, in the same order.
-func (h *Handler) upload(w http.ResponseWriter, r *http.Request, of *service.Inside) error {
+func (d *execd) upload(w http.ResponseWriter, r *http.Request, of *service.Inside) error {
 	in := of.Files()
 	body, err := r.MultipartReader()
 	if err != nil {
 		return &fault{http.StatusBadRequest, "INVALID_FILE", "the request must be multipart/form-data, with parts metadata and file"}
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(10 * h.opts.BodyLimit)) // always supported
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(10 * d.opts.BodyLimit)) // always supported
 	var ahead []fileTarget
 	files := 0
 	for {
@@ -317,7 +317,7 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request, of *service.Ins
 	if files == 0 || len(ahead) > 0 {
 		return &fault{http.StatusBadRequest, "INVALID_FILE_CONTENT", "a part metadata has no part file"}
 	}
-	h.empty(w, http.StatusOK)
+	d.empty(w, http.StatusOK)
 	return nil
 }
 
@@ -362,7 +362,7 @@ func target(part io.Reader, in *ops.Files) (*fileTarget, error) {
 }
 
 // download serves GET /files/download.
-func (h *Handler) download(w http.ResponseWriter, r *http.Request, of *service.Inside) error {
+func (d *execd) download(w http.ResponseWriter, r *http.Request, of *service.Inside) error {
 	in := of.Files()
 	p, err := onePath(r, in)
 	if err != nil {
@@ -386,7 +386,7 @@ func (h *Handler) download(w http.ResponseWriter, r *http.Request, of *service.I
 		}
 		defer part.Close()
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		h.send(w, part)
+		d.send(w, part)
 		return nil
 	}
 	asked := stream.RangeOf(r.Header.Get("Range"))
@@ -398,14 +398,14 @@ func (h *Handler) download(w http.ResponseWriter, r *http.Request, of *service.I
 	if err := stream.BeginFile(w, path.Base(p), asked, part.Start, part.Bytes, part.Size); err != nil {
 		return &fault{http.StatusRequestedRangeNotSatisfiable, "INVALID_FILE", err.Error()}
 	}
-	h.send(w, part)
+	d.send(w, part)
 	return nil
 }
 
 // send sends a part of a file. If it ends early, the connection is closed, so that the
 // client does not take what it has for all of it.
-func (h *Handler) send(w http.ResponseWriter, part *fileclient.Part) {
-	n, err := io.CopyBuffer(h.patient(w), struct{ io.Reader }{part}, make([]byte, 256<<10))
+func (d *execd) send(w http.ResponseWriter, part *fileclient.Part) {
+	n, err := io.CopyBuffer(d.patient(w), struct{ io.Reader }{part}, make([]byte, 256<<10))
 	if err != nil || part.Bytes >= 0 && n < part.Bytes {
 		panic(http.ErrAbortHandler)
 	}

@@ -22,15 +22,22 @@ type Options = stream.Options
 // A Handler is the [http.Handler] of the APIs. A request's context has its caller: see
 // [service.WithCaller]. It is safe for concurrent use.
 type Handler struct {
+	replies
 	service *service.Service
-	opts    Options
 	mux     *http.ServeMux
-	kept    stream.Kept[event]
+	execd   *execd
+}
+
+// An execd serves the calls that OpenSandbox's daemon of that name has, which work in a sandbox.
+type execd struct {
+	replies
+	kept stream.Kept[event]
 }
 
 // New returns a handler over a service.
 func New(service *service.Service, opts *Options) *Handler {
-	h := &Handler{service: service, opts: opts.Whole(), mux: http.NewServeMux()}
+	by := replies{opts.Whole()}
+	h := &Handler{replies: by, service: service, mux: http.NewServeMux(), execd: &execd{replies: by}}
 	h.mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) { h.opts.JSON(w, http.StatusOK, apiDocument()) })
 	for pattern, c := range calls() {
 		h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { h.serve(c.serve, w, r) })
@@ -46,7 +53,7 @@ type call struct {
 
 // An insideCall is a call that works in the running sandbox that a request names.
 type insideCall struct {
-	serve func(*Handler, http.ResponseWriter, *http.Request, *service.Inside) error
+	serve func(*execd, http.ResponseWriter, *http.Request, *service.Inside) error
 	about *about
 }
 
@@ -56,7 +63,7 @@ func (c insideCall) onSandbox(h *Handler, w http.ResponseWriter, r *http.Request
 	if err != nil {
 		return err
 	}
-	return c.serve(h, w, r, in)
+	return c.serve(h.execd, w, r, in)
 }
 
 // calls returns the calls of the APIs, by pattern.
@@ -79,8 +86,8 @@ func calls() map[string]call {
 		"/v1/snapshots":                                         {noSnapshots, nil},
 		"/v1/snapshots/{snapshot}":                              {noSnapshots, nil},
 		"/sandboxes/{id}/port/{port}/{rest...}":                 {(*Handler).port, nil},
-		"/":                                                     {(*Handler).unknown, nil},
-		execd("", "/proxy/{port}/{rest...}"):                    {(*Handler).port, nil},
+		"/":                                                     {unknown, nil},
+		inside("", "/proxy/{port}/{rest...}"):                   {(*Handler).port, nil},
 		"GET /sandboxes/{id}/port/18080/policy":                 {(*Handler).policy, &about{summary: "what the network of a sandbox is", status: 200, out: policyReply{}}},
 		"PATCH /sandboxes/{id}/port/18080/policy":               {(*Handler).patchPolicy, &about{summary: "add rules to what a sandbox can reach", status: 200, in: []egressRule{}, out: policyReply{}}},
 		"DELETE /sandboxes/{id}/port/18080/policy":              {(*Handler).trimPolicy, &about{summary: "remove rules of what a sandbox can reach, by target", status: 200, in: []string{}, out: policyReply{}}},
@@ -96,47 +103,47 @@ func calls() map[string]call {
 // insideCalls returns the calls that work in a sandbox.
 func insideCalls() map[string]insideCall {
 	return map[string]insideCall{
-		execd("GET", "/ping"):                     {(*Handler).ping, &about{summary: "whether the sandbox runs", status: 200}},
-		execd("POST", "/command"):                 {(*Handler).command, &about{summary: "run a command in a shell of its own", status: 200, in: commandRequest{}, out: event{}}},
-		execd("DELETE", "/command"):               {(*Handler).interrupt, &about{summary: "interrupt a command", status: 200, query: []string{"id"}}},
-		execd("GET", "/command/{command}/{part}"): {(*Handler).aboutCommand, &about{summary: "/command/status/ID is the status of a command, /command/ID/logs the output of a background command, /command/ID/resume the events of a command whose client has gone", status: 200, out: commandReply{}, query: []string{"cursor", "after_eid"}}},
-		execd("POST", "/code"):                    {(*Handler).runCode, &about{summary: "run a cell of code in a context, which keeps its state", status: 200, in: codeRequest{}, out: event{}}},
-		execd("DELETE", "/code"):                  {(*Handler).interruptCode, &about{summary: "interrupt the cell that runs in a context", status: 200, query: []string{"id"}}},
-		execd("POST", "/code/context"):            {(*Handler).createContext, &about{summary: "start a kernel of python, javascript, typescript or bash", status: 200, in: codeContext{}, out: codeContext{}}},
-		execd("GET", "/code/contexts"):            {(*Handler).listContexts, &about{summary: "list contexts", status: 200, out: []codeContext{}, query: []string{"language"}}},
-		execd("DELETE", "/code/contexts"):         {(*Handler).removeContexts, &about{summary: "end the contexts of a language", status: 200, query: []string{"language"}}},
-		execd("GET", "/code/contexts/{name}"):     {(*Handler).getContext, &about{summary: "describe a context", status: 200, out: codeContext{}}},
-		execd("DELETE", "/code/contexts/{name}"):  {(*Handler).removeContext, &about{summary: "end a context", status: 200}},
-		execd("POST", "/session"):                 {(*Handler).createSession, &about{summary: "start a shell that keeps its state", status: 200, in: sessionRequest{}, out: sessionReply{}}},
-		execd("POST", "/session/{session}/run"):   {(*Handler).runInSession, &about{summary: "run a command in a session", status: 200, in: commandRequest{}, out: event{}}},
-		execd("DELETE", "/session/{session}"):     {(*Handler).destroySession, &about{summary: "end a session", status: 200}},
-		execd("POST", "/pty"):                     {(*Handler).createPTY, &about{summary: "make a terminal with a shell, or a command", status: 201, in: ptyRequest{}, out: sessionReply{}}},
-		execd("GET", "/pty/{session}"):            {(*Handler).aboutPTY, &about{summary: "whether a terminal's shell runs", status: 200, out: ptyReply{}}},
-		execd("GET", "/pty/{session}/ws"):         {(*Handler).attachPTY, &about{summary: "attach to a terminal: WebSocket", status: 101, query: []string{"since", "takeover"}}},
-		execd("DELETE", "/pty/{session}"):         {(*Handler).destroySession, &about{summary: "end a terminal and all that it has started", status: 200}},
-		execd("GET", "/metrics"):                  {(*Handler).metrics, &about{summary: "how busy the machine is", status: 200, out: usageReply{}}},
-		execd("GET", "/metrics/watch"):            {(*Handler).watchMetrics, &about{summary: "how busy the machine is, an object each second", status: 200, out: usageReply{}}},
-		execd("GET", "/v1/isolated/capabilities"): {(*Handler).isolation, &about{summary: "that there are no isolated sessions", status: 200, out: capabilityReply{}}},
-		execd("", "/v1/isolated/{rest...}"):       {without(noIsolated), nil},
-		execd("", "/execution/{rest...}"):         {without(noOperations), nil},
-		execd("POST", "/command/operations"):      {without(noOperations), nil},
-		execd("POST", "/pty/operations"):          {without(noOperations), nil},
-		execd("GET", "/files/info"):               {onFiles(onPaths(filecall.OpInfo), fileInfos), &about{summary: "describe files, by path", status: 200, out: map[string]fileReply{}, query: []string{"path"}}},
-		execd("DELETE", "/files"):                 {onFiles(onPaths(filecall.OpRemove), done), &about{summary: "delete files", status: 200, query: []string{"path"}}},
-		execd("POST", "/files/permissions"):       {onFiles(onModes(filecall.OpMode), done), &about{summary: "change modes and owners, by path", status: 200, in: map[string]modeRequest{}}},
-		execd("POST", "/files/mv"):                {onFiles(moveRequest, done), &about{summary: "rename files and directories", status: 200, in: []moveBody{}}},
-		execd("GET", "/files/search"):             {onFiles(searchRequest, fileList), &about{summary: "find files by their base names", status: 200, out: []fileReply{}, query: []string{"path", "pattern"}}},
-		execd("POST", "/files/replace"):           {(*Handler).replace, &about{summary: "replace text in files, by path", status: 200, in: map[string]filecall.Replace{}, out: map[string]replacedReply{}, query: []string{"verbose"}}},
-		execd("POST", "/files/upload"):            {(*Handler).upload, &about{summary: "write files: parts metadata and file in turn", status: 200, media: "multipart/form-data"}},
-		execd("GET", "/files/download"):           {(*Handler).download, &about{summary: "read a file, or a range of it", status: 200, media: "application/octet-stream", query: []string{"path", "offset", "limit"}}},
-		execd("GET", "/directories/list"):         {onFiles(listRequest, fileList), &about{summary: "describe what is in a directory", status: 200, out: []fileReply{}, query: []string{"path", "depth"}}},
-		execd("POST", "/directories"):             {onFiles(onModes(filecall.OpMkdir), done), &about{summary: "create directories, by path", status: 200, in: map[string]modeRequest{}}},
-		execd("DELETE", "/directories"):           {onFiles(onPaths(filecall.OpRmdir), done), &about{summary: "delete directories with all that is in them", status: 200, query: []string{"path"}}},
+		inside("GET", "/ping"):                     {(*execd).ping, &about{summary: "whether the sandbox runs", status: 200}},
+		inside("POST", "/command"):                 {(*execd).command, &about{summary: "run a command in a shell of its own", status: 200, in: commandRequest{}, out: event{}}},
+		inside("DELETE", "/command"):               {(*execd).interrupt, &about{summary: "interrupt a command", status: 200, query: []string{"id"}}},
+		inside("GET", "/command/{command}/{part}"): {(*execd).aboutCommand, &about{summary: "/command/status/ID is the status of a command, /command/ID/logs the output of a background command, /command/ID/resume the events of a command whose client has gone", status: 200, out: commandReply{}, query: []string{"cursor", "after_eid"}}},
+		inside("POST", "/code"):                    {(*execd).runCode, &about{summary: "run a cell of code in a context, which keeps its state", status: 200, in: codeRequest{}, out: event{}}},
+		inside("DELETE", "/code"):                  {(*execd).interruptCode, &about{summary: "interrupt the cell that runs in a context", status: 200, query: []string{"id"}}},
+		inside("POST", "/code/context"):            {(*execd).createContext, &about{summary: "start a kernel of python, javascript, typescript or bash", status: 200, in: codeContext{}, out: codeContext{}}},
+		inside("GET", "/code/contexts"):            {(*execd).listContexts, &about{summary: "list contexts", status: 200, out: []codeContext{}, query: []string{"language"}}},
+		inside("DELETE", "/code/contexts"):         {(*execd).removeContexts, &about{summary: "end the contexts of a language", status: 200, query: []string{"language"}}},
+		inside("GET", "/code/contexts/{name}"):     {(*execd).getContext, &about{summary: "describe a context", status: 200, out: codeContext{}}},
+		inside("DELETE", "/code/contexts/{name}"):  {(*execd).removeContext, &about{summary: "end a context", status: 200}},
+		inside("POST", "/session"):                 {(*execd).createSession, &about{summary: "start a shell that keeps its state", status: 200, in: sessionRequest{}, out: sessionReply{}}},
+		inside("POST", "/session/{session}/run"):   {(*execd).runInSession, &about{summary: "run a command in a session", status: 200, in: commandRequest{}, out: event{}}},
+		inside("DELETE", "/session/{session}"):     {(*execd).destroySession, &about{summary: "end a session", status: 200}},
+		inside("POST", "/pty"):                     {(*execd).createPTY, &about{summary: "make a terminal with a shell, or a command", status: 201, in: ptyRequest{}, out: sessionReply{}}},
+		inside("GET", "/pty/{session}"):            {(*execd).aboutPTY, &about{summary: "whether a terminal's shell runs", status: 200, out: ptyReply{}}},
+		inside("GET", "/pty/{session}/ws"):         {(*execd).attachPTY, &about{summary: "attach to a terminal: WebSocket", status: 101, query: []string{"since", "takeover"}}},
+		inside("DELETE", "/pty/{session}"):         {(*execd).destroySession, &about{summary: "end a terminal and all that it has started", status: 200}},
+		inside("GET", "/metrics"):                  {(*execd).metrics, &about{summary: "how busy the machine is", status: 200, out: usageReply{}}},
+		inside("GET", "/metrics/watch"):            {(*execd).watchMetrics, &about{summary: "how busy the machine is, an object each second", status: 200, out: usageReply{}}},
+		inside("GET", "/v1/isolated/capabilities"): {(*execd).isolation, &about{summary: "that there are no isolated sessions", status: 200, out: capabilityReply{}}},
+		inside("", "/v1/isolated/{rest...}"):       {without(noIsolated), nil},
+		inside("", "/execution/{rest...}"):         {without(noOperations), nil},
+		inside("POST", "/command/operations"):      {without(noOperations), nil},
+		inside("POST", "/pty/operations"):          {without(noOperations), nil},
+		inside("GET", "/files/info"):               {onFiles(onPaths(filecall.OpInfo), fileInfos), &about{summary: "describe files, by path", status: 200, out: map[string]fileReply{}, query: []string{"path"}}},
+		inside("DELETE", "/files"):                 {onFiles(onPaths(filecall.OpRemove), done), &about{summary: "delete files", status: 200, query: []string{"path"}}},
+		inside("POST", "/files/permissions"):       {onFiles(onModes(filecall.OpMode), done), &about{summary: "change modes and owners, by path", status: 200, in: map[string]modeRequest{}}},
+		inside("POST", "/files/mv"):                {onFiles(moveRequest, done), &about{summary: "rename files and directories", status: 200, in: []moveBody{}}},
+		inside("GET", "/files/search"):             {onFiles(searchRequest, fileList), &about{summary: "find files by their base names", status: 200, out: []fileReply{}, query: []string{"path", "pattern"}}},
+		inside("POST", "/files/replace"):           {(*execd).replace, &about{summary: "replace text in files, by path", status: 200, in: map[string]filecall.Replace{}, out: map[string]replacedReply{}, query: []string{"verbose"}}},
+		inside("POST", "/files/upload"):            {(*execd).upload, &about{summary: "write files: parts metadata and file in turn", status: 200, media: "multipart/form-data"}},
+		inside("GET", "/files/download"):           {(*execd).download, &about{summary: "read a file, or a range of it", status: 200, media: "application/octet-stream", query: []string{"path", "offset", "limit"}}},
+		inside("GET", "/directories/list"):         {onFiles(listRequest, fileList), &about{summary: "describe what is in a directory", status: 200, out: []fileReply{}, query: []string{"path", "depth"}}},
+		inside("POST", "/directories"):             {onFiles(onModes(filecall.OpMkdir), done), &about{summary: "create directories, by path", status: 200, in: map[string]modeRequest{}}},
+		inside("DELETE", "/directories"):           {onFiles(onPaths(filecall.OpRmdir), done), &about{summary: "delete directories with all that is in them", status: 200, query: []string{"path"}}},
 	}
 }
 
-// execd returns the pattern of a path of execd; an empty method means all.
-func execd(method, path string) string {
+// inside returns the pattern of a path of execd; an empty method means all.
+func inside(method, path string) string {
 	pattern := "/sandboxes/{id}/port/" + execdPort + path
 	if method == "" {
 		return pattern
@@ -173,12 +180,12 @@ func (h *Handler) serve(by func(*Handler, http.ResponseWriter, *http.Request) er
 	}
 }
 
-// unknown is the reply to a path or method that neither API has.
-func (h *Handler) unknown(http.ResponseWriter, *http.Request) error {
-	return &fault{http.StatusNotFound, "NOT_FOUND", "the API has no such method and path"}
-}
-
 // inside returns a handle on the running sandbox of a request.
 func (h *Handler) inside(r *http.Request) (*service.Inside, error) {
 	return h.service.Inside(r.Context(), service.CallerOf(r.Context()), r.PathValue("id"))
 }
+
+// errUnknown is the reply to a path or method that no API has.
+var errUnknown = &fault{http.StatusNotFound, "NOT_FOUND", "the API has no such method and path"}
+
+func unknown(*Handler, http.ResponseWriter, *http.Request) error { return errUnknown }

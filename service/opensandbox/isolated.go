@@ -21,15 +21,15 @@ const noIsolated = "isolated sessions: a sandbox here is isolated itself, and co
 const noOperations = "operations: the service does not name commands by the client's ids: use POST /command with background"
 
 // isolation serves GET /v1/isolated/capabilities.
-func (h *Handler) isolation(w http.ResponseWriter, _ *http.Request, _ *service.Inside) error {
-	h.opts.JSON(w, http.StatusOK, capabilityReply{Message: noIsolated})
+func (d *execd) isolation(w http.ResponseWriter, _ *http.Request, _ *service.Inside) error {
+	d.opts.JSON(w, http.StatusOK, capabilityReply{Message: noIsolated})
 	return nil
 }
 
 // without returns the function that serves what has no meaning here, or is not built, in a running
 // sandbox.
-func without(reason string) func(*Handler, http.ResponseWriter, *http.Request, *service.Inside) error {
-	return func(*Handler, http.ResponseWriter, *http.Request, *service.Inside) error {
+func without(reason string) func(*execd, http.ResponseWriter, *http.Request, *service.Inside) error {
+	return func(*execd, http.ResponseWriter, *http.Request, *service.Inside) error {
 		return unsupported("%s", reason)
 	}
 }

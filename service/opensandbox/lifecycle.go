@@ -252,7 +252,7 @@ func (h *Handler) destroy(w http.ResponseWriter, r *http.Request) error {
 	if err := h.service.Destroy(r.Context(), service.CallerOf(r.Context()), id); err != nil {
 		return err
 	}
-	h.kept.Leave(id)
+	h.execd.kept.Leave(id)
 	h.empty(w, http.StatusNoContent)
 	return nil
 }
@@ -263,7 +263,7 @@ func (h *Handler) pause(w http.ResponseWriter, r *http.Request) error {
 	if err := h.service.Stop(r.Context(), service.CallerOf(r.Context()), id); err != nil {
 		return err
 	}
-	h.kept.Leave(id)
+	h.execd.kept.Leave(id)
 	h.empty(w, http.StatusAccepted)
 	return nil
 }

@@ -18,7 +18,7 @@ func (h *Handler) port(w http.ResponseWriter, r *http.Request) error {
 	}
 	text := r.PathValue("port")
 	if text == "" || text == execdPort || text == egressPort {
-		return h.unknown(w, r)
+		return errUnknown
 	}
 	number, err := strconv.Atoi(text)
 	if err != nil || !runtime.IsPort(number) {

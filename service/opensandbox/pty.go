@@ -25,16 +25,16 @@ type ptyRequest struct {
 }
 
 // createPTY serves POST /pty.
-func (h *Handler) createPTY(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
+func (d *execd) createPTY(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	var q ptyRequest
-	if err := h.decode(w, r, commandBody, &q); err != nil {
+	if err := d.decode(w, r, commandBody, &q); err != nil {
 		return err
 	}
 	name, err := in.CreateTerminal(r.Context(), q.Cwd, q.Command)
 	if err != nil {
 		return commandFault(err)
 	}
-	h.opts.JSON(w, http.StatusCreated, sessionReply{name})
+	d.opts.JSON(w, http.StatusCreated, sessionReply{name})
 	return nil
 }
 
@@ -46,7 +46,7 @@ type ptyReply struct {
 }
 
 // aboutPTY serves GET /pty/{session}.
-func (h *Handler) aboutPTY(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
+func (d *execd) aboutPTY(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	s, err := in.Session(r.Context(), r.PathValue("session"))
 	if err != nil {
 		return commandFault(err)
@@ -55,13 +55,13 @@ func (h *Handler) aboutPTY(w http.ResponseWriter, r *http.Request, in *service.I
 	if s.Terminal != nil {
 		reply.Running, reply.Offset = true, s.Terminal.End
 	}
-	h.opts.JSON(w, http.StatusOK, reply)
+	d.opts.JSON(w, http.StatusOK, reply)
 	return nil
 }
 
 // attachPTY serves GET /pty/{session}/ws. All that can be refused is refused before the
 // connection changes to WebSocket.
-func (h *Handler) attachPTY(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
+func (d *execd) attachPTY(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	since, err := offset(r, "since", "an offset in bytes")
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (h *Handler) attachPTY(w http.ResponseWriter, r *http.Request, in *service.
 	}
 	defer ws.CloseNow()
 	ws.SetReadLimit(maxInput)
-	(&pty{h: h, ws: ws, t: t, name: name, typed: stream.NewInput(maxInput)}).serve(r.Context())
+	(&pty{writeLimit: d.opts.WriteLimit, ws: ws, t: t, name: name, typed: stream.NewInput(maxInput)}).serve(r.Context())
 	return nil
 }
 
@@ -121,11 +121,11 @@ const (
 
 // A pty is a client's connection to a terminal.
 type pty struct {
-	h     *Handler
-	ws    *websocket.Conn
-	t     runtime.Terminal
-	name  string
-	typed *stream.Input
+	writeLimit time.Duration // of a message
+	ws         *websocket.Conn
+	t          runtime.Terminal
+	name       string
+	typed      *stream.Input
 }
 
 // A ptyFrame is a text message of either side.
@@ -177,7 +177,7 @@ func (p *pty) serve(ctx context.Context) {
 
 // write sends a message, which the client has a limited time to take.
 func (p *pty) write(ctx context.Context, kind websocket.MessageType, b []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, p.h.opts.WriteLimit)
+	ctx, cancel := context.WithTimeout(ctx, p.writeLimit)
 	defer cancel()
 	return p.ws.Write(ctx, kind, b)
 }

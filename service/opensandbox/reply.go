@@ -58,19 +58,22 @@ type errorReply struct {
 	Message string `json:"message"`
 }
 
+// replies answer requests, within the limits of the options.
+type replies struct{ opts Options }
+
 // fail answers with an error.
-func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
+func (p replies) fail(w http.ResponseWriter, r *http.Request, err error) {
 	f, ok := faultOf(err)
 	gate.Hint(w.Header(), err)
 	if !ok {
-		h.opts.Bug(w, r, err)
+		p.opts.Bug(w, r, err)
 	}
-	h.opts.JSON(w, f.status, errorReply{f.code, f.message})
+	p.opts.JSON(w, f.status, errorReply{f.code, f.message})
 }
 
 // empty answers without a body. Clients parse a body of unknown length.
-func (h *Handler) empty(w http.ResponseWriter, status int) {
-	h.patience(w)
+func (p replies) empty(w http.ResponseWriter, status int) {
+	p.patience(w)
 	if status != http.StatusNoContent {
 		w.Header().Set("Content-Length", "0")
 	}
@@ -78,11 +81,11 @@ func (h *Handler) empty(w http.ResponseWriter, status int) {
 }
 
 // patience gives the client the limit anew to read the reply.
-func (h *Handler) patience(w http.ResponseWriter) { stream.Patience(w, h.opts.WriteLimit) }
+func (p replies) patience(w http.ResponseWriter) { stream.Patience(w, p.opts.WriteLimit) }
 
 // patient returns w as a reply that gives the client the limit anew for each part.
-func (h *Handler) patient(w http.ResponseWriter) http.ResponseWriter {
-	return &stream.Patient{ResponseWriter: w, Limit: h.opts.WriteLimit}
+func (p replies) patient(w http.ResponseWriter) http.ResponseWriter {
+	return &stream.Patient{ResponseWriter: w, Limit: p.opts.WriteLimit}
 }
 
 // The largest bodies, in bytes.
@@ -93,12 +96,12 @@ const (
 
 // decode decodes the body of a request, one JSON value, into to. Unknown fields are ignored,
 // as OpenSandbox does. An empty body leaves to as it is.
-func (h *Handler) decode(w http.ResponseWriter, r *http.Request, most int64, to any) error {
+func (p replies) decode(w http.ResponseWriter, r *http.Request, most int64, to any) error {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); r.Header.Get("Content-Type") != "" && (err != nil || media != "application/json") {
 		return &fault{http.StatusUnsupportedMediaType, "INVALID_REQUEST_BODY", "the request's Content-Type must be application/json"}
 	}
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(h.opts.BodyLimit)) // always supported
+	_ = control.SetReadDeadline(time.Now().Add(p.opts.BodyLimit)) // always supported
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	var large *http.MaxBytesError
 	switch {

@@ -12,7 +12,7 @@ import (
 )
 
 // runResumable runs a command that goes on for some time without its client, and serves its first one.
-func (h *Handler) runResumable(w http.ResponseWriter, r *http.Request, in *service.Inside, params *runtime.Command, within time.Duration) error {
+func (d *execd) runResumable(w http.ResponseWriter, r *http.Request, in *service.Inside, params *runtime.Command, within time.Duration) error {
 	begin := time.Now()
 	started := make(chan struct{})
 	c, err := in.Run(r.Context(), params, func() { close(started) })
@@ -48,27 +48,27 @@ func (h *Handler) runResumable(w http.ResponseWriter, r *http.Request, in *servi
 		}, func() { _ = c.Close() })
 	}
 	of := in.Sandbox()
-	l, err := h.kept.Begin(stream.Key{SandboxID: of.ID, Command: c.ID}, of.Owner, within, run, func() { _ = c.Close() })
+	l, err := d.kept.Begin(stream.Key{SandboxID: of.ID, Command: c.ID}, of.Owner, within, run, func() { _ = c.Close() })
 	if err != nil {
 		return err
 	}
-	return l.Serve(r.Context(), h.newStream(w), 0)
+	return l.Serve(r.Context(), d.newStream(w), 0)
 }
 
 // resumeCommand serves GET /command/{command}/resume.
-func (h *Handler) resumeCommand(w http.ResponseWriter, r *http.Request, in *service.Inside, id string) error {
+func (d *execd) resumeCommand(w http.ResponseWriter, r *http.Request, in *service.Inside, id string) error {
 	after, err := offset(r, "after_eid", "the eid of an event")
 	if err != nil {
 		return err
 	}
-	l := h.kept.Get(stream.Key{SandboxID: in.Sandbox().ID, Command: id})
+	l := d.kept.Get(stream.Key{SandboxID: in.Sandbox().ID, Command: id})
 	if l == nil {
 		if _, _, err := in.Status(r.Context(), id); err != nil {
 			return unknownCommand(err)
 		}
 		return &fault{http.StatusConflict, "CONFLICT", "the command cannot be resumed: begin one with resumeWithin, or in the background, whose output is at /command/ID/logs"}
 	}
-	if err = l.Serve(r.Context(), h.newStream(w), int64(after)); errors.As(err, new(stream.LostError)) {
+	if err = l.Serve(r.Context(), d.newStream(w), int64(after)); errors.As(err, new(stream.LostError)) {
 		return &fault{http.StatusGone, "EVENTS_LOST", err.Error()}
 	}
 	return unknownCommand(err)

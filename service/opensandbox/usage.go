@@ -19,12 +19,12 @@ type usageReply struct {
 }
 
 // metrics serves GET /metrics.
-func (h *Handler) metrics(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
+func (d *execd) metrics(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	u, err := in.Usage(r.Context())
 	if err != nil {
 		return err
 	}
-	h.opts.JSON(w, http.StatusOK, describeUsage(u))
+	d.opts.JSON(w, http.StatusOK, describeUsage(u))
 	return nil
 }
 
@@ -38,7 +38,7 @@ const watchPause = time.Second
 
 // watchMetrics serves GET /metrics/watch: an object a second, the first one at once, until the
 // client or the sandbox is gone. Each is JSON and a newline, as in OpenSandbox.
-func (h *Handler) watchMetrics(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
+func (d *execd) watchMetrics(w http.ResponseWriter, r *http.Request, in *service.Inside) error {
 	ticker := time.NewTicker(watchPause)
 	defer ticker.Stop()
 	control := http.NewResponseController(w)
@@ -56,7 +56,7 @@ func (h *Handler) watchMetrics(w http.ResponseWriter, r *http.Request, in *servi
 		if err != nil {
 			return err
 		}
-		stream.Patience(w, h.opts.WriteLimit)
+		stream.Patience(w, d.opts.WriteLimit)
 		if _, err := w.Write(append(text, '\n')); err != nil || control.Flush() != nil {
 			return nil // the client has gone
 		}
