@@ -16,10 +16,10 @@ const generated = -1
 // written by tests. A page without a row fails the test: lower the row when the page gets shorter.
 var maxWords = map[string]int{
 	"ARCHITECTURE.md":                      1913,
-	"CONTRIBUTING.md":                      2108,
+	"CONTRIBUTING.md":                      1883,
 	"README.md":                            1095,
 	"SCOPE.md":                             425,
-	"SECURITY.md":                          4007,
+	"SECURITY.md":                          3739,
 	"integrations/deepagents/README.md":    169,
 	"integrations/deepagents-js/README.md": 149,
 	"integrations/inspect_ai/README.md":    166,
@@ -28,7 +28,7 @@ var maxWords = map[string]int{
 	"docs/README.md":                       267,
 	"docs/attack-matrix.md":                generated,
 	"docs/backends.md":                     1439,
-	"docs/cli.md":                          2090,
+	"docs/cli.md":                          1900,
 	"docs/configuration.md":                880,
 	"docs/cow.md":                          974,
 	"docs/decisions/01-processes.md":       153,
