@@ -87,3 +87,21 @@ func (s *starter) volumesDir(c *statedir.Config) (string, error) {
 	}
 	return dir, nil
 }
+
+// MakeVolume makes a volume for sandboxes of a configuration, or checks that one that exists is for
+// them: see [volume.Store.Use].
+func (s *sandboxes) MakeVolume(ctx context.Context, config *runtime.SandboxConfig, name string) error {
+	c := recordOf(config)
+	if err := s.completer.resolve(c); err != nil {
+		return err
+	}
+	if err := s.completer.identify(c); err != nil {
+		return err
+	}
+	c.Volumes = []runtime.VolumeMount{{Name: name}}
+	release, err := s.starter.useVolumes(ctx, c)
+	if err == nil {
+		release()
+	}
+	return err
+}

@@ -20,7 +20,7 @@ type createRequest struct {
 	AutoResume *struct {
 		Enabled bool `json:"enabled"`
 	} `json:"autoResume"`
-	Volumes []struct{} `json:"volumeMounts"`
+	Volumes []volumeMount `json:"volumeMounts"`
 	IAM     *struct {
 		Tokens map[string]any `json:"tokens"`
 	} `json:"iam"`
@@ -46,7 +46,7 @@ func lifetime(seconds *int64, byDefault time.Duration) (time.Duration, error) {
 
 // params returns what a request asks for.
 func (q *createRequest) params() (p *service.Params, err error) {
-	n := note{Template: q.Template, AutoResume: q.AutoResume != nil && q.AutoResume.Enabled}
+	n := note{Template: q.Template, Volumes: q.Volumes, AutoResume: q.AutoResume != nil && q.AutoResume.Enabled}
 	p = &service.Params{UserName: "user", Env: q.Env, Metadata: q.Metadata, EndsStopped: q.AutoPause}
 	if p.Image, err = imageOf(q.Template); err != nil {
 		return nil, err
@@ -55,8 +55,6 @@ func (q *createRequest) params() (p *service.Params, err error) {
 	switch {
 	case q.IAM != nil && len(q.IAM.Tokens) > 0:
 		return nil, invalid("iam: the service gives sandboxes no identity")
-	case len(q.Volumes) > 0:
-		return nil, invalid("volumeMounts: a sandbox has the volumes of its service: start it with wolffia serve --volume NAME:PATH")
 	case n.AutoResume && !q.AutoPause:
 		return nil, invalid("autoResume: it needs autoPause")
 	}
@@ -96,6 +94,12 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) error {
 	caller := service.CallerOf(r.Context())
 	if !caller.All {
 		params.Owner = caller.Owner
+	}
+	if params.Refine, err = h.mount(req.Volumes, params.Owner); err != nil {
+		return err
+	}
+	if params.Refine != nil {
+		params.SandboxID = runtime.NewID() // no pooled sandbox has volumes
 	}
 	b, _, err := h.service.Create(r.Context(), params)
 	switch {

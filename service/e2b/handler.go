@@ -13,13 +13,17 @@ import (
 )
 
 // Options are a handler's options.
-type Options = stream.Options
+type Options struct {
+	stream.Options
+	Volumes *Volumes // nil: requests have none
+}
 
 // A Handler is the [http.Handler] of the interface. The context of a request to the control API has
 // its caller: see [service.WithCaller]. It is safe for concurrent use.
 type Handler struct {
 	service *service.Service
-	opts    Options
+	opts    stream.Options
+	volumes *Volumes
 	keyed   bool
 	mux     *http.ServeMux
 	envd    *envd.Handler
@@ -29,7 +33,7 @@ type Handler struct {
 // New returns a handler over a service. keyed says that this needs API keys, so that who sends a
 // request to a port of a sandbox is not known.
 func New(service *service.Service, keyed bool, opts *Options) *Handler {
-	h := &Handler{service: service, mux: http.NewServeMux(), keyed: keyed, opts: opts.Whole()}
+	h := &Handler{service: service, mux: http.NewServeMux(), keyed: keyed, opts: opts.Whole(), volumes: opts.Volumes}
 	h.envd = envd.New(service, &h.opts)
 	h.code = interpreter.New(&h.opts)
 	for pattern, serve := range calls {
@@ -79,8 +83,10 @@ var calls = map[string]call{
 	"/v3/templates":                  without(noTemplates),
 	"/default-templates":             without(noTemplates),
 
-	"/volumes":           without(noVolumes),
-	"/volumes/{rest...}": without(noVolumes),
+	"POST /volumes":        (*Handler).newVolume,
+	"GET /volumes":         (*Handler).listVolumes,
+	"GET /volumes/{id}":    (*Handler).getVolume,
+	"DELETE /volumes/{id}": (*Handler).removeVolume,
 
 	"/secrets":           without(noSecrets),
 	"/secrets/{rest...}": without(noSecrets),
@@ -97,7 +103,7 @@ const (
 	noLogs      = "logs: the service keeps none of commands: read their output"
 	noSnapshots = "snapshots: they would have a sandbox's memory, and the service keeps files only: pause a sandbox"
 	noTemplates = "templates: a template is an image of this host: make one with wolffia build"
-	noVolumes   = "volumes: a sandbox has those of its service: start it with wolffia serve --volume NAME:PATH"
+	noVolumes   = "volumes: this service lets requests make none: start it with wolffia serve --allow-volumes"
 	noSecrets   = "secrets: only wolffia serve --header adds secrets to what a sandbox sends"
 	noTeams     = "teams, keys, nodes: a service has the keys of its file: see wolffia serve --api-keys"
 )
@@ -128,7 +134,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = h.signed(w, r)
 	case inVolumes:
 		r.Pattern = "e2b /volumecontent"
-		err = unsupported(noVolumes)
+		err = h.content(w, r)
 	default:
 		h.mux.ServeHTTP(w, r)
 	}

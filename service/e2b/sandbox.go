@@ -22,6 +22,7 @@ type note struct {
 	Private    bool            `json:"private,omitempty"`  // its ports need the token of traffic
 	Internet   *bool           `json:"internet,omitempty"` // allow_internet_access
 	Network    *networkRequest `json:"network,omitempty"`
+	Volumes    []volumeMount   `json:"volumes,omitempty"`
 }
 
 // noteOf returns what was noted of a sandbox; the zero note for one that another interface has
@@ -99,6 +100,7 @@ type listedReply struct {
 	DiskMB      int64             `json:"diskSizeMB"`
 	EnvdVersion string            `json:"envdVersion"`
 	Metadata    map[string]string `json:"metadata"`
+	Volumes     []volumeMount     `json:"volumeMounts,omitempty"`
 }
 
 // A detailReply is a sandbox that was asked for.
@@ -138,7 +140,7 @@ func list(b *service.Sandbox) *listedReply {
 	l := &listedReply{
 		ID: b.ID, Template: templateOf(b), Alias: templateOf(b), Client: clientID,
 		EnvdVersion: envd.Version, State: stateOf(b),
-		Started: b.CreatedAt.UTC(), End: b.End().UTC(), Metadata: b.Metadata,
+		Started: b.CreatedAt.UTC(), End: b.End().UTC(), Metadata: b.Metadata, Volumes: noteOf(b).Volumes,
 		CPUs: goruntime.NumCPU(), MemoryMB: b.Resources.Memory / mib, DiskMB: b.Resources.Disk / mib,
 	}
 	if b.End().IsZero() { // never

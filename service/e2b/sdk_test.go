@@ -2,6 +2,7 @@ package e2b_test
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -74,6 +75,23 @@ func TestJavaScript(t *testing.T) {
 	w := servetest.New(t, "")
 	if text, err := run(t, dir, nil, "node", "drive.mjs", w.Address, "any"); err != nil {
 		t.Errorf("drive.mjs: %v\n%s\n%s", err, text, w.Log.String())
+	}
+}
+
+// Without permission requests have no volumes: the refusal names the flag.
+func TestNoVolumes(t *testing.T) {
+	w := servetest.New(t, "")
+	w.NoVolumes = true
+	for _, ask := range [][3]string{
+		{"POST", "/volumes", `{"name":"v"}`},
+		{"GET", "/volumes", ""},
+		{"GET", "/volumecontent/e2b-0123456789abcdef-v/dir", ""},
+		{"POST", "/v2/sandboxes", `{"templateID":"base","volumeMounts":[{"name":"v","path":"/v"}]}`},
+	} {
+		status, _, body := w.Do(ask[0], ask[1], strings.NewReader(ask[2]))
+		if status != http.StatusNotImplemented || !strings.Contains(body, "--allow-volumes") {
+			t.Errorf("%v: %d %s", ask, status, body)
+		}
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"wolffia/internal/test/testenv"
 	"wolffia/local"
 	"wolffia/mcp"
+	"wolffia/ops/stream"
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
@@ -30,6 +31,7 @@ import (
 	"wolffia/service/opensandbox"
 	"wolffia/service/server"
 	"wolffia/service/swerex"
+	"wolffia/volume"
 )
 
 // A World is a state directory with a codebase, and a service on a loopback address.
@@ -41,6 +43,7 @@ type World struct {
 	Gate            *gate.Gate
 	Log             suite.Buffer
 	Client          *http.Client
+	NoVolumes       bool // set it before a request
 
 	agents *mcp.HandlerOptions
 	limit  time.Duration // of a request's body, and of reading its reply; 0: the default
@@ -163,7 +166,7 @@ func (w *World) serve(keys string) {
 		SWEReX: rex,
 		Log:    log, Gate: w.Gate, Meter: meter, Metrics: true, Agents: agents, BodyLimit: w.limit, WriteLimit: w.limit,
 		OpenSandbox: opensandbox.New(w.Service, &opensandbox.Options{Log: log, BodyLimit: w.limit, WriteLimit: w.limit}),
-		E2B:         e2b.New(w.Service, read != nil, &e2b.Options{Log: log, BodyLimit: w.limit, WriteLimit: w.limit}),
+		E2B:         e2b.New(w.Service, read != nil, w.forE2B(rt, configure(), log)),
 	})
 	w.server = s
 	ended := make(chan error, 1)
@@ -182,6 +185,17 @@ func (w *World) serve(keys string) {
 		_ = w.Service.Close()
 	}
 	w.Cleanup(w.stop)
+}
+
+// forE2B returns the options of E2B's interface: requests may make volumes unless NoVolumes is set.
+func (w *World) forE2B(rt *local.Runtime, config *runtime.SandboxConfig, log *slog.Logger) *e2b.Options {
+	return &e2b.Options{
+		Options: stream.Options{Log: log, BodyLimit: w.limit, WriteLimit: w.limit},
+		Volumes: &e2b.Volumes{
+			Store: volume.Open(w.State), Allowed: func() bool { return !w.NoVolumes },
+			Make: func(ctx context.Context, name string) error { return rt.MakeVolume(ctx, config, name) },
+		},
+	}
 }
 
 // Cancel has the service end, and cancel the requests that run at once. It returns when they have ended.

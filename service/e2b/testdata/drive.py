@@ -5,7 +5,8 @@ import sys
 import time
 
 address, key, other = sys.argv[1:4]
-os.environ["E2B_API_URL"] = os.environ["E2B_SANDBOX_URL"] = "http://" + address
+for name in ("E2B_API_URL", "E2B_SANDBOX_URL", "E2B_VOLUME_API_URL"):
+    os.environ[name] = "http://" + address
 os.environ["E2B_API_KEY"] = key
 
 import httpx  # noqa: E402
@@ -16,6 +17,9 @@ from e2b import (  # noqa: E402
     SandboxNotFoundException,
     SandboxQuery,
     SandboxState,
+    Volume,
+    VolumeException,
+    VolumePathNotFoundException,
 )
 
 
@@ -115,3 +119,32 @@ hosted = port(box.traffic_access_token, host=f"3000-{box.sandbox_id}.localhost")
 assert hosted.status_code == 502 and hosted.json()["sandboxId"] == box.sandbox_id, hosted.text
 assert mine.kill(api_key=other) and box.kill()
 assert port(box.traffic_access_token, **named).json()["message"] == "The sandbox was not found"
+
+# Volumes outlive sandboxes, and are their owner's.
+vol = Volume.create("data")
+raises(VolumeException, "409", Volume.create, "data")
+raises(VolumeException, "name", Volume.create, "a/b")
+assert vol.write_file("/d/e/hello.txt", "hello", force=True).size == 5
+raises(VolumePathNotFoundException, "/x/y", vol.write_file, "/x/y", "hello")
+assert vol.make_dir("/new", mode=0o700).mode == 0o700
+assert {i.path for i in vol.list("/", depth=3)} == {"/d", "/d/e", "/d/e/hello.txt", "/new"}
+assert vol.read_file("/d/e/hello.txt") == "hello" and vol.read_file("/d/e/hello.txt", format="bytes") == b"hello"
+assert vol.update_metadata("/d/e/hello.txt", mode=0o755).mode == 0o755
+raises(VolumeException, "uid", vol.update_metadata, "/d", uid=12345)
+with_volume = Sandbox.create(timeout=60, volume_mounts={"/mnt/data": vol})
+assert with_volume.commands.run("cat /mnt/data/d/e/hello.txt && ln -s /etc/passwd /mnt/data/link && echo more > /mnt/data/more").stdout == "hello"
+assert vol.read_file("/more") == "more\n" and vol.get_info("/link").target == "/etc/passwd"
+raises(VolumeException, "link", vol.read_file, "/link")
+raises(VolumeException, "409", Volume.destroy, vol.volume_id)
+raises(SandboxException, "not found", Sandbox.create, volume_mounts={"/mnt/data": "data"}, api_key=other)
+raises(SandboxException, "absolute", Sandbox.create, volume_mounts={"data": vol})
+yours = Volume.create("data", api_key=other)
+assert yours.volume_id != vol.volume_id and not yours.exists("/more") and vol.exists("/more")
+assert [v.name for v in Volume.list(api_key=other)] == ["data"] and Volume.connect(yours.volume_id, api_key=other).name == "data"
+assert not Volume.destroy(vol.volume_id, api_key=other)
+raises(AuthenticationException, "token", vol.list, "/", token=yours.token)
+with_volume.kill()
+vol.remove("/d")
+assert not vol.exists("/d/e/hello.txt")
+assert Volume.destroy(vol.volume_id) and not Volume.destroy(vol.volume_id) and Volume.destroy(yours.volume_id)
+assert Volume.list() == []

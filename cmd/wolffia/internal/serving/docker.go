@@ -50,7 +50,10 @@ func (i *instance) openDocker(ctx context.Context) (*dockerSocket, error) {
 	d := &dockerSocket{}
 	d.engine = container.New(i.service, &container.Options{
 		Images: store.Open(i.rt.StateDir()), Root: local.RootInside() == nil,
-		Given: func() (runtime.Network, time.Duration) { return i.now.template.Network, i.now.template.TTL },
+		Given: func() (runtime.Network, time.Duration) {
+			t := i.current.Load().template
+			return t.Network, t.TTL
+		},
 	})
 	d.handler = engineapi.New(d.engine, &engineapi.Options{
 		Images: store.Open(i.rt.StateDir()), Version: i.Version, Log: i.log, Pull: i.pullForDocker, Build: i.buildForDocker,
@@ -86,7 +89,7 @@ func (i *instance) silent(to *os.File) *host.Host {
 
 // pullForDocker pulls an image, as a request may.
 func (i *instance) pullForDocker(ctx context.Context, name string) (err error) {
-	public, err := ofRegistry(name, i.now.List("allow-registry"))
+	public, err := ofRegistry(name, i.current.Load().List("allow-registry"))
 	if err != nil {
 		return err
 	}
@@ -109,11 +112,11 @@ func (i *instance) buildForDocker(ctx context.Context, q *engineapi.BuildRequest
 		close(shown)
 	}()
 	h := i.silent(to)
-	t := i.now.template
+	t := i.current.Load().template
 	o := &build.Options{
 		Dir: q.Dir, File: q.File, Shown: filepath.Base(q.File), Names: q.Names, Args: q.Args, Target: q.Target, NoCache: q.NoCache, Pull: host.PullMissing,
 		Config: &runtime.SandboxConfig{Network: t.Network, Egress: t.Egress, Resources: t.Resources},
-		Public: func(name string) (bool, error) { return ofRegistry(name, i.now.List("allow-registry")) },
+		Public: func(name string) (bool, error) { return ofRegistry(name, i.current.Load().List("allow-registry")) },
 	}
 	if q.Offline {
 		o.Config.Network, o.Config.Egress = runtime.NetworkNone, nil

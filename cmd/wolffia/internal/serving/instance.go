@@ -48,6 +48,8 @@ type instance struct {
 	site   *site
 	passed net.Listener             // the socket of systemd; nil: none
 	warm   atomic.Pointer[keptPool] // nil: none
+	// now, as requests read it
+	current atomic.Pointer[settings]
 }
 
 // settings are what the command line and the file of a service say.
@@ -156,7 +158,7 @@ func (i *instance) open(ctx context.Context) (err error) {
 	i.server = server.New(i.service, &server.Options{
 		Pool: i.counter, Log: i.log, Gate: i.gate, Meter: meter, Metrics: true, Agents: i.agents, SWEReX: i.swerex,
 		OpenSandbox: opensandbox.New(i.service, &opensandbox.Options{Log: i.log}),
-		E2B:         e2b.New(i.service, i.site.keys != nil, &e2b.Options{Log: i.log}),
+		E2B:         e2b.New(i.service, i.site.keys != nil, i.forE2B()),
 	})
 	if i.docker, err = i.openDocker(ctx); err != nil {
 		return err
@@ -170,6 +172,7 @@ func (i *instance) set(o *service.Options, pool *warmPool) {
 	o.NewID, o.Quotas, o.Roots = pool.newID, i.now.quotas, i.now.volumes
 	o.Configure = sandboxTemplate(i.Host, i.now.flags, &i.now.choiceFlags, i.null)
 	o.MayReach, o.AllowApply = i.now.flags.MayReach, i.now.Truth("allow-apply")
+	i.current.Store(i.now)
 }
 
 // config returns the configuration of a sandbox.

@@ -1,9 +1,9 @@
 // Drives the control API by E2B's SDK for JavaScript: drive.mjs HOST:PORT KEY. An error ends it.
 import assert from 'node:assert/strict'
-import { Sandbox, SandboxError, SandboxNotFoundError, Secret, Template } from 'e2b'
+import { Sandbox, SandboxError, SandboxNotFoundError, Secret, Template, Volume, VolumeError } from 'e2b'
 
 const [address, key] = process.argv.slice(2)
-process.env.E2B_API_URL = process.env.E2B_SANDBOX_URL = `http://${address}`
+process.env.E2B_API_URL = process.env.E2B_SANDBOX_URL = process.env.E2B_VOLUME_API_URL = `http://${address}`
 process.env.E2B_API_KEY = key
 
 const fails = (call, kind, text) =>
@@ -51,3 +51,20 @@ assert.equal(await box.kill(), true)
 assert.equal(await box.kill(), false)
 assert.equal(await Sandbox.kill(box.sandboxId), false)
 await fails(() => box.getInfo(), SandboxNotFoundError, box.sandboxId)
+
+const vol = await Volume.create('data')
+assert.equal((await vol.writeFile('/a/b.bin', new Uint8Array([0, 255, 10]), { force: true })).type, 'file')
+const mounted = await Sandbox.create({ volumeMounts: { '/mnt/data': vol } })
+assert.equal((await mounted.commands.run('mkdir /mnt/data/made; stat -c %s /mnt/data/a/b.bin')).stdout, '3\n')
+assert.deepEqual((await vol.list('/')).map(i => `${i.path} ${i.type}`).sort(), ['/a directory', '/made directory'])
+assert.deepEqual([...(await vol.readFile('/a/b.bin', { format: 'bytes' }))], [0, 255, 10])
+assert.equal((await vol.makeDir('/x/y', { force: true, mode: 0o711 })).mode, 0o711)
+assert.equal((await vol.updateMetadata('/x', { mode: 0o700 })).mode, 0o700)
+await vol.remove('/x')
+assert.equal(await vol.exists('/x/y'), false)
+await fails(() => Volume.destroy(vol.volumeId), VolumeError, '409')
+await mounted.kill()
+assert.deepEqual((await Volume.list()).map(v => v.name), ['data'])
+assert.equal((await Volume.getInfo(vol.volumeId)).name, 'data')
+assert.equal(await Volume.destroy(vol.volumeId), true)
+assert.equal(await Volume.destroy(vol.volumeId), false)
