@@ -39,6 +39,7 @@ var calls = map[string]call{
 	"ensureSandbox":  typed[ensureReply](smallBody, "return the owner's sandbox, which is made if there is none that answers", (*Server).ensureSandbox),
 	"addSandbox":     creates(typed[sandboxReply](smallBody, "create one more sandbox of the owner: any number", (*Server).addSandbox)),
 	"listSandboxes":  typed[sandboxesReply](smallBody, "list the sandboxes of the owner, newest first", (*Server).listSandboxes),
+	"changeNetwork":  typed[egressReply](smallBody, "replace what a sandbox with a filtered network can reach", (*Server).changeNetwork),
 	"destroySandbox": typed[destroyReply](smallBody, "destroy a sandbox", (*Server).destroySandbox),
 	"findSandbox":    typed[registry.Metadata](smallBody, "return the owner's sandbox", (*Server).findSandbox),
 	"touchSandbox":   typed[touchReply](smallBody, "restart a sandbox's idle time, and set its time to live", (*Server).touchSandbox),

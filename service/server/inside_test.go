@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -328,7 +329,7 @@ func TestDescription(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(body), &doc); err != nil || status != http.StatusOK || len(doc.Paths) != 32 {
+	if err := json.Unmarshal([]byte(body), &doc); err != nil || status != http.StatusOK || len(doc.Paths) != 33 {
 		t.Fatalf("%d, %v, %d calls", status, err, len(doc.Paths))
 	}
 	bash := doc.Paths["/api/v1/executeBash"].Post
@@ -365,5 +366,37 @@ func TestDescription(t *testing.T) {
 	}
 	if len(events) > 0 {
 		t.Errorf("streamBash lacks the events %v", events)
+	}
+}
+
+// A call replaces all that a sandbox can reach, within what the service permits, and only of a filtered network.
+func TestChangeNetwork(t *testing.T) {
+	n := newNative(t, func(o *service.Options) {
+		o.MayReach = func(p *service.Params) error {
+			if p.Egress != nil && slices.Contains(p.Egress.Allow, "refused.example") {
+				return runtime.Errorf(runtime.ErrDenied, "not that")
+			}
+			return nil
+		}
+	})
+	n.fails("changeNetwork", m{"egress": m{"allow": []string{"a.example"}}}, http.StatusConflict, "which names do not filter")
+	n.id = ""
+	n.id = n.ok("addSandbox", m{"network": "filtered", "egress": m{"allow": []string{"a.example", "b.example"}}}).SandboxID
+	reaches := func() string {
+		_, _, body := n.call("rules", nil)
+		return body
+	}
+	n.ok("changeNetwork", m{"egress": m{"allow": []string{"c.example"}}})
+	if is := reaches(); !strings.Contains(is, "c.example") || strings.Contains(is, "a.example") {
+		t.Errorf("the sandbox reaches %s, want c.example only", is)
+	}
+	n.fails("changeNetwork", m{"egress": m{"allow": []string{"refused.example"}}}, http.StatusForbidden, "not that")
+	n.fails("changeNetwork", m{"egress": m{"allow": []string{"*"}}}, http.StatusBadRequest, "*.DOMAIN")
+	if is := reaches(); !strings.Contains(is, "c.example") {
+		t.Errorf("after refused changes the sandbox reaches %s, want c.example", is)
+	}
+	n.ok("changeNetwork", nil)
+	if is := reaches(); strings.Contains(is, "c.example") {
+		t.Errorf("after an empty change the sandbox reaches %s, want nothing", is)
 	}
 }

@@ -83,3 +83,27 @@ func (s *Server) listSandboxes(ctx context.Context, e *entry, r *registry.Owner)
 	}
 	return http.StatusOK, sandboxesReply{all}, err
 }
+
+// An egressRequest names all that a sandbox may reach from now on; without a policy, nothing.
+type egressRequest struct {
+	ownerRequest
+	Egress *network.Policy `json:"egress"`
+}
+
+type egressReply struct {
+	Egress *network.Policy `json:"egress"`
+}
+
+func (s *Server) changeNetwork(ctx context.Context, e *entry, r *egressRequest) (int, any, error) {
+	e.about(r.Owner, r.SandboxID)
+	if err := r.Validate(); err != nil {
+		return 0, nil, err
+	}
+	p, err := s.service.ChangeEgress(ctx, service.Caller{Owner: r.Owner}, r.SandboxID, func(p *network.Policy) error {
+		if *p = (network.Policy{}); r.Egress != nil {
+			*p = *r.Egress
+		}
+		return nil
+	})
+	return http.StatusOK, egressReply{p}, err
+}

@@ -189,6 +189,11 @@ class AsyncSandbox:
         """Restarts the idle time, and sets the time to live from now on; 0: none; None: unchanged."""
         await self._call("touchSandbox", ttlMs=0 if ttl == 0 else ms(ttl))
 
+    async def change_network(self, egress: JSON) -> JSON:
+        """Replaces what a sandbox with a filtered network can reach; {}: nothing. It is in force at the return."""
+        changed: JSON = (await self._call("changeNetwork", egress=egress))["egress"]
+        return changed
+
     async def run(
         self, command: str | Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None,
         stdin: str | bytes | None = None, user: str | None = None, timeout: float | None = None,
