@@ -82,7 +82,13 @@ type python struct {
 func newPython(t *testing.T, name string) *python {
 	t.Helper()
 	testenv.Tools(t, "python3")
-	p := &python{program: "python3", dir: filepath.Join(t.TempDir(), name)}
+	return newPythonOf(t, "python3", name)
+}
+
+// newPythonOf is newPython with another program than python3.
+func newPythonOf(t *testing.T, program, name string) *python {
+	t.Helper()
+	p := &python{program: program, dir: filepath.Join(t.TempDir(), name)}
 	p.copy(t, name)
 	return p
 }
