@@ -369,7 +369,8 @@ func TestDescription(t *testing.T) {
 	}
 }
 
-// A call replaces all that a sandbox can reach, within what the service permits, and only of a filtered network.
+// A call replaces all that a sandbox can reach, within what the service permits.
+// The network must be filtered.
 func TestChangeNetwork(t *testing.T) {
 	n := newNative(t, func(o *service.Options) {
 		o.MayReach = func(p *service.Params) error {

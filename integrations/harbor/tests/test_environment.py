@@ -29,7 +29,7 @@ def made(dir: Path, **about: object) -> WolffiaEnvironment:
     return WolffiaEnvironment(
         environment_dir=dir / "task" / "environment", environment_name="test", session_id="test__1__env",
         trial_paths=TrialPaths(trial_dir=dir / "trial"), task_env_config=EnvironmentConfig(),
-        program=os.environ["WOLFFIA_PROGRAM"], **about)
+        program=os.environ["HARBOR_WOLFFIA"], **about)
 
 
 def task(dir: Path) -> None:
@@ -118,7 +118,7 @@ def test_trial(tmp_path: Path) -> None:
     task(tmp_path / "task")
     r = subprocess.run(
         [sys.executable, "-m", "harbor.cli.main", "trial", "start", "-p", str(tmp_path / "task"), "--agent", "oracle",
-         "--env", "wolffia_harbor:WolffiaEnvironment", "--environment-kwarg", "program=" + os.environ["WOLFFIA_PROGRAM"],
+         "--env", "wolffia_harbor:WolffiaEnvironment", "--environment-kwarg", "program=" + os.environ["HARBOR_WOLFFIA"],
          "--trials-dir", str(tmp_path / "trials")],
         capture_output=True, text=True, timeout=300)
     results = list((tmp_path / "trials").glob("*/result.json"))

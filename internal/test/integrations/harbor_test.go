@@ -18,7 +18,7 @@ func TestHarbor(t *testing.T) {
 	env := newPythonOf(t, python312(t), "harbor")
 	w := servetest.NewProcess(t, key+"\n", "--root")
 	env.pytest(t, "WOLFFIA_ADDRESS=http://"+w.Address, "WOLFFIA_API_KEY="+key, "WOLFFIA_STATE_DIR="+w.State,
-		"WOLFFIA_PROGRAM="+filepath.Join(testbin.Dir(t), "wolffia"))
+		"HARBOR_WOLFFIA="+filepath.Join(testbin.Dir(t), "wolffia"))
 	env.run(t, nil, "-m", "mypy", "--strict", "wolffia_harbor")
 }
 
