@@ -1,16 +1,14 @@
 package server_test
 
 import (
-	"flag"
 	"regexp"
 	"testing"
 
+	"wolffia/internal/test/doctable"
 	"wolffia/internal/test/servetest"
 	"wolffia/internal/test/testenv"
 	"wolffia/internal/test/transcript"
 )
-
-var update = flag.Bool("update", false, "write what the commands print into docs/service.md")
 
 // The transcript in docs/service.md is what the commands print.
 func TestDocument(t *testing.T) {
@@ -28,5 +26,5 @@ func TestDocument(t *testing.T) {
 			{Form: regexp.MustCompile(`"20\d\d-[^"]*"`), Stand: `"2026-11-22T09:37:08.799Z"`},
 		},
 	}
-	d.Check(t, *update)
+	d.Check(t, doctable.Updating())
 }

@@ -12,6 +12,9 @@ import (
 
 var update = flag.Bool("update", false, "write the tables of this package into the documents")
 
+// Updating reports whether the test is to write what it would compare: the flag -update.
+func Updating() bool { return *update }
+
 // Check compares a table with the one that a document has between the lines "<!-- NAME: COMMAND -->" and
 // "<!-- end of NAME -->". COMMAND is how the table is written: the test with -update, which writes want.
 func Check(t *testing.T, file, name, want string) {
