@@ -31,8 +31,8 @@ func (w *Words) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*[]string)(w))
 }
 
-// A Config is what docker's create call says of a container, as far as it exists here. The names in
-// JSON are docker's.
+// A Config is what docker's create call says of a container, as far as it exists here. The names
+// in JSON are docker's.
 type Config struct {
 	Image        string
 	User         string `json:",omitempty"` // NAME or UID, also with :GROUP; empty: the image's
@@ -167,9 +167,9 @@ func PortOf(s string) (int, error) {
 	return n, nil
 }
 
-// publish returns the ports of the host, of which a free one is taken where none is named. They are
-// noted in c. What names no address listens at the loopback address only; so does docker's 0.0.0.0,
-// unless wide.
+// publish returns the ports of the host, of which a free one is taken where none is named. They
+// are noted in c. What names no address listens at the loopback address only; so does docker's
+// 0.0.0.0, unless wide.
 func (c *Config) publish(wide bool) (all []runtime.Publish, err error) {
 	bound := maps.Clone(c.HostConfig.PortBindings)
 	if c.HostConfig.PublishAllPorts {
@@ -238,8 +238,8 @@ func freePort(at string) (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// checkNetwork returns why a container cannot have a network mode where containers have the network
-// has.
+// checkNetwork returns why a container cannot have a network mode where containers have the
+// network has.
 func checkNetwork(mode string, has runtime.Network) error {
 	switch mode {
 	case "", "default", "none", string(has):

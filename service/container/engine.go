@@ -15,7 +15,6 @@ import (
 
 	"wolffia/image/store"
 	"wolffia/internal/filecall"
-	"wolffia/internal/fileclient"
 	"wolffia/runtime"
 	"wolffia/service"
 )
@@ -42,14 +41,14 @@ type Engine struct {
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
-	live   map[string]*Main           // by id of a sandbox; guarded by mu
+	live   map[string]*held           // by id of a sandbox; guarded by mu
 	shown  map[string]*sync.WaitGroup // calls of Logs, by id of a sandbox; guarded by mu
 	events feeds
 }
 
 // New returns an engine over a service. The caller closes it before the service.
 func New(s *service.Service, opts *Options) *Engine {
-	e := &Engine{service: s, opts: *opts, live: map[string]*Main{}, shown: map[string]*sync.WaitGroup{}}
+	e := &Engine{service: s, opts: *opts, live: map[string]*held{}, shown: map[string]*sync.WaitGroup{}}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	return e
 }
@@ -122,8 +121,11 @@ func (e *Engine) Create(ctx context.Context, caller service.Caller, name string,
 		return nil, nil, err
 	}
 	r := &record{Config: *c, ImageID: id, Argv: c.argv(&img.Config)}
-	if len(r.Argv) == 0 {
+	switch {
+	case len(r.Argv) == 0:
 		return nil, nil, invalid("no command specified")
+	case c.WorkingDir != "" && !path.IsAbs(c.WorkingDir):
+		return nil, nil, invalid("the working directory %q is invalid, it needs to be an absolute path", c.WorkingDir)
 	}
 	given, life := e.opts.Given()
 	if err := checkNetwork(c.HostConfig.NetworkMode, cmp.Or(given, runtime.NetworkNone)); err != nil {
@@ -191,8 +193,16 @@ func (e *Engine) Create(ctx context.Context, caller service.Caller, name string,
 		return nil, nil, err
 	}
 	made := &Container{Sandbox: b, record: *r, State: Created}
-	if err := e.makeDir(ctx, caller, b.ID, c.WorkingDir); err != nil {
-		return nil, nil, errors.Join(err, e.service.Destroy(context.WithoutCancel(ctx), caller, b.ID))
+	if path.Clean(c.WorkingDir) != "/" && c.WorkingDir != "" {
+		in, err := e.service.Inside(ctx, caller, b.ID)
+		if err == nil {
+			_, err = in.Files().Do(ctx, &filecall.Request{
+				Op: filecall.OpMkdir, Modes: map[string]filecall.Mode{path.Clean(c.WorkingDir): {}},
+			})
+		}
+		if err != nil {
+			return nil, nil, errors.Join(err, e.service.Destroy(context.WithoutCancel(ctx), caller, b.ID))
+		}
 	}
 	e.events.tell("create", made, nil)
 	return made, warnings, nil
@@ -224,24 +234,6 @@ func DirOf(c *Config, img *store.Config) string {
 		}
 	}
 	return "/"
-}
-
-// makeDir makes a working directory, as docker does.
-func (e *Engine) makeDir(ctx context.Context, caller service.Caller, id, dir string) error {
-	if dir == "" || path.Clean(dir) == "/" {
-		return nil
-	}
-	if !path.IsAbs(dir) {
-		return invalid("the working directory %q is invalid, it needs to be an absolute path", dir)
-	}
-	in, err := e.service.Inside(ctx, caller, id)
-	if err != nil {
-		return err
-	}
-	const most = 64 << 10
-	_, err = in.Files().Client.Do(ctx, fileclient.Place{Sandbox: id, Dir: "/"},
-		&filecall.Request{Op: filecall.OpMkdir, Modes: map[string]filecall.Mode{path.Clean(dir): {}}}, nil, most)
-	return err
 }
 
 // Get returns a container by its name, its id, or a beginning of the id that no other has.
@@ -352,7 +344,7 @@ func (e *Engine) destroy(ctx context.Context, caller service.Caller, c *Containe
 		}
 	}
 	err := e.service.Destroy(ctx, caller, c.Sandbox.ID)
-	e.drop(c.Sandbox.ID)
+	e.drop(c.Sandbox.ID, lost)
 	if errors.Is(err, runtime.ErrNotFound) {
 		return nil
 	}

@@ -3,11 +3,10 @@ package container
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"sync"
 
-	"wolffia/ops"
-	"wolffia/runtime"
 	"wolffia/service"
 )
 
@@ -17,16 +16,6 @@ type Sight struct {
 	Follow         bool      // to its end
 	Past           bool      // what there is already
 	Tail           int       // with Past: how many lines of it; negative: all
-}
-
-var discard = ops.To(io.Discard)
-
-// sink returns a Sink for a writer, which may be nil.
-func sink(w io.Writer) ops.Sink {
-	if w == nil {
-		return discard
-	}
-	return ops.To(w)
 }
 
 // Logs shows the output of a container's main process, as far as it is kept: the last MiB of each
@@ -44,112 +33,41 @@ func (e *Engine) Logs(ctx context.Context, caller service.Caller, c *Container, 
 	shown.Add(1)
 	e.mu.Unlock()
 	defer shown.Done()
-	in, err := e.service.Inside(ctx, caller, c.Sandbox.ID)
-	if err != nil {
-		return nil // it has ended with the sandbox
-	}
-	switch m := e.main(c.Sandbox.ID); {
-	case c.Kind == byTerminal:
-		return terminalLogs(ctx, in, c.Session, s)
-	case c.Kind == byJob:
-		return jobLogs(ctx, in, s)
-	case m == nil:
-		return runtime.Errorf(runtime.ErrUnsupported,
-			"the output of container %s went to the client that it was attached to, and is not kept", c.ID())
-	default:
-		return m.logs(ctx, s)
-	}
-}
-
-func jobLogs(ctx context.Context, in *service.Inside, s *Sight) error {
-	j, err := jobs(in).Get(ctx, mainJob)
-	if err != nil {
-		return err
-	}
-	from := [2]uint64{j.Stdout.End, j.Stderr.End}
-	if s.Past {
-		var begin [2]uint64
-		o, err := jobs(in).Output(ctx, j, &begin[0], &begin[1], kept)
-		if err != nil {
-			return err
-		}
-		for i, part := range []*ops.Part{&o.Stdout, &o.Stderr} {
-			from[i] = max(part.Next(), part.From)
-			if w := []io.Writer{s.Stdout, s.Stderr}[i]; w != nil {
-				if _, err := w.Write(tailOf(part.Bytes, s.Tail)); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	if !s.Follow {
+	v, err := e.view(ctx, caller, c, s.Past, s.Follow)
+	switch {
+	case gone(err): // it has ended with the sandbox
 		return nil
-	}
-	p, err := jobs(in).Runtime.JobOutput(ctx, jobs(in).Session, j.ID, from[0], from[1], true)
-	if err != nil {
+	case err != nil:
 		return err
 	}
-	defer context.AfterFunc(ctx, func() { _ = p.Close() })()
-	_, err = ops.Follow(ctx, p, sink(s.Stdout), sink(s.Stderr))
-	return err
+	return s.show(ctx, v)
 }
 
-func terminalLogs(ctx context.Context, in *service.Inside, session string, s *Sight) error {
-	t, err := in.View(ctx, session, &runtime.AttachRequest{})
-	if err != nil || s.Stdout == nil {
-		return err
-	}
-	defer t.Close()
-	defer context.AfterFunc(ctx, func() { _ = t.Close() })()
-	past, err := io.ReadAll(io.LimitReader(t.Stdout(),
-		int64(t.End()-t.Start()))) //nolint:gosec // the terminal keeps little
-	if err != nil {
-		return err
-	}
-	if s.Past {
-		if _, err := s.Stdout.Write(tailOf(past, s.Tail)); err != nil {
-			return err
+// show passes on the output of a view, which it closes.
+func (s *Sight) show(ctx context.Context, v viewed) error {
+	defer v.Close()
+	defer context.AfterFunc(ctx, func() { _ = v.Close() })()
+	var failed [2]error
+	var passing sync.WaitGroup
+	pass := func(i int, w io.Writer, r io.Reader) {
+		if w == nil {
+			w = io.Discard
+		}
+		past, err := io.ReadAll(io.LimitReader(r, int64(v.past[i]))) //nolint:gosec // at most kept
+		if s.Past && err == nil {
+			_, err = w.Write(tailOf(past, s.Tail))
+		}
+		if s.Follow && err == nil {
+			_, err = io.Copy(w, r)
+		}
+		if failed[i] = err; err != nil {
+			_ = v.Close()
 		}
 	}
-	if s.Follow {
-		_, err = io.Copy(s.Stdout, t.Stdout())
-	}
-	return err
-}
-
-func (m *Main) logs(ctx context.Context, s *Sight) error {
-	positions := [2]*position{m.read(0, !s.Past), m.read(1, !s.Past)}
-	for _, p := range positions {
-		m.leave(p) // the process does not wait for it
-	}
-	return m.show(ctx, positions, s)
-}
-
-// show copies both streams from their positions on, which it leaves.
-func (m *Main) show(ctx context.Context, positions [2]*position, s *Sight) error {
-	var copying sync.WaitGroup
-	var errs [2]error
-	for i, w := range []io.Writer{s.Stdout, s.Stderr} {
-		copying.Go(func() {
-			defer m.leave(positions[i])
-			if w == nil {
-				return
-			}
-			if s.Past && s.Tail >= 0 {
-				var past bytes.Buffer
-				_ = m.copy(ctx, positions[i], false, &past) // no error but ctx's
-				if _, errs[i] = w.Write(tailOf(past.Bytes(), s.Tail)); errs[i] != nil {
-					return
-				}
-			}
-			errs[i] = m.copy(ctx, positions[i], s.Follow, w)
-		})
-	}
-	copying.Wait()
-	if errs[0] != nil {
-		return errs[0]
-	}
-	return errs[1]
+	passing.Go(func() { pass(0, s.Stdout, v.Stdout()) })
+	passing.Go(func() { pass(1, s.Stderr, v.Stderr()) })
+	passing.Wait()
+	return errors.Join(context.Cause(ctx), failed[0], failed[1])
 }
 
 // tailOf returns the last n lines of a text; all if n is negative.
@@ -171,106 +89,75 @@ func tailOf(b []byte, n int) []byte {
 // An Attachment is a client of a main process, from before its start on or later.
 type Attachment struct {
 	engine    *Engine
-	main      *Main // nil: neither held here nor awaited
-	positions [2]*position
 	caller    service.Caller
 	container *Container
+	main      *held // nil: neither held here nor awaited
+	waits     bool  // counted in main.waiting
+	held      viewed
 }
 
-// Attach attaches a client to a container. If that does not run yet, Serve waits for its start.
+// Attach attaches a client to a container, which may not run yet. The caller calls Leave.
 func (e *Engine) Attach(caller service.Caller, c *Container, past bool) *Attachment {
-	a := &Attachment{engine: e, caller: caller, container: c}
-	if c.State != Running {
-		a.main, past = e.await(c.Sandbox.ID, true), true
+	a := &Attachment{engine: e, caller: caller, container: c, waits: c.State != Running}
+	if a.waits {
+		a.main = e.next(c.Sandbox.ID)
+		a.main.mu.Lock()
+		a.main.waiting++
+		a.main.mu.Unlock()
 	} else if c.Kind == byHolder {
 		a.main = e.main(c.Sandbox.ID)
 	}
 	if a.main != nil {
-		a.positions = [2]*position{a.main.read(0, !past), a.main.read(1, !past)}
+		a.held.Process, a.held.past = a.main.view(past || a.waits, true, true)
 	}
 	return a
 }
 
-// Leave detaches a client that Serve has not served.
+// Started is closed when the main process has begun; nil: it runs.
+func (a *Attachment) Started() <-chan struct{} {
+	if a.main == nil {
+		return nil
+	}
+	return a.main.started
+}
+
+// Leave detaches the client.
 func (a *Attachment) Leave() {
 	if a.main == nil {
 		return
 	}
-	for _, p := range a.positions {
-		a.main.leave(p)
+	_ = a.held.Close()
+	a.main.mu.Lock()
+	defer a.main.mu.Unlock()
+	if a.waits {
+		a.main.waiting--
+		a.waits = false
 	}
 }
 
-// Serve shows the output of the main process until it ends, and gives it what comes from stdin,
-// which may be nil. ctx ends when the client has gone.
+// Serve shows the output of the main process, which has begun, until it ends, and gives it what
+// comes from stdin, which may be nil. ctx ends when the client has gone.
 func (a *Attachment) Serve(ctx context.Context, stdin io.Reader, s *Sight) error {
-	if m := a.main; m != nil {
-		select {
-		case <-m.started:
-		case <-ctx.Done():
-			a.Leave()
-			return ctx.Err()
-		}
-		if p := m.Process; p != nil {
-			if stdin != nil {
-				go feed(p.Stdin(), stdin, a.container.StdinOnce) // ends with the client, or the process
+	v, err := a.held, error(nil)
+	if a.main == nil || a.main.process == nil {
+		c := a.container
+		if a.main != nil { // it was not started
+			if c, err = a.engine.Get(ctx, a.caller, c.ID()); err != nil {
+				return err
 			}
-			return m.show(ctx, a.positions, s)
 		}
-		c, err := a.engine.Get(ctx, a.caller, a.container.ID())
-		if err != nil {
+		if v, err = a.engine.view(ctx, a.caller, c, s.Past || a.main != nil, true); err != nil {
 			return err
 		}
 		a.container = c
 	}
-	in, err := a.engine.service.Inside(ctx, a.caller, a.container.Sandbox.ID)
-	if err != nil {
-		return err
+	if stdin != nil && a.container.Kind != byJob {
+		go func() { // ends with the client, or the process
+			_, _ = io.Copy(v.Stdin(), stdin)
+			if a.container.StdinOnce && a.container.Kind != byTerminal {
+				_ = v.Stdin().Close()
+			}
+		}()
 	}
-	if a.container.Kind != byTerminal {
-		return a.engine.Logs(ctx, a.caller, a.container, s)
-	}
-	offset := uint64(runtime.FromEnd)
-	if s.Past || a.main != nil {
-		offset = 0
-	}
-	t, err := in.View(ctx, a.container.Session, &runtime.AttachRequest{Offset: offset})
-	if err != nil {
-		return err
-	}
-	defer t.Close()
-	defer context.AfterFunc(ctx, func() { _ = t.Close() })()
-	if stdin != nil {
-		go feed(t.Stdin(), stdin, false)
-	}
-	_, err = ops.Follow(ctx, t, sink(s.Stdout), discard)
-	return err
-}
-
-// feed passes on a client's input. Its end is the process's, if once.
-func feed(to io.WriteCloser, from io.Reader, once bool) {
-	_, _ = io.Copy(to, from)
-	if once {
-		_ = to.Close()
-	}
-}
-
-// Resize sets the size of a container's terminal.
-func (e *Engine) Resize(ctx context.Context, caller service.Caller, c *Container, rows, cols uint16) error {
-	in, err := e.Running(ctx, caller, c)
-	if err == nil && c.Kind == byHolder {
-		p, err := e.process(c)
-		if p == nil || err != nil {
-			return err
-		}
-		return p.Resize(rows, cols)
-	}
-	if err != nil || c.Kind != byTerminal {
-		return err
-	}
-	t, err := in.View(ctx, c.Session, &runtime.AttachRequest{Offset: runtime.FromEnd, Rows: rows, Cols: cols})
-	if err != nil {
-		return err
-	}
-	return t.Close()
+	return s.show(ctx, v)
 }

@@ -135,14 +135,15 @@ func TestPrefix(t *testing.T) {
 
 // A client that follows the logs and does not read does not stop the main process.
 func TestIdleFollower(t *testing.T) {
-	m := newMain()
+	m := newHeld()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
-		done <- m.logs(ctx, &Sight{Follow: true, Stdout: writer(func([]byte) error {
+		v, _ := m.view(false, true, false)
+		done <- (&Sight{Follow: true, Stdout: writer(func([]byte) error {
 			<-ctx.Done()
 			return ctx.Err()
-		})})
+		})}).show(ctx, viewed{Process: v})
 	}()
 	taken := make(chan error)
 	from, to := io.Pipe()
@@ -178,7 +179,7 @@ func TestSignalEarly(t *testing.T) {
 	}
 	h := &host{boxes: []*runtime.Sandbox{{ID: "0123456789ab", State: runtime.StateRunning, Labels: labels}}}
 	e := New(service.New(h, nil), &Options{})
-	e.await("0123456789ab", true)
+	e.next("0123456789ab")
 	all := service.Caller{All: true}
 	c, err := e.Get(t.Context(), all, "0123")
 	if err != nil {
@@ -197,7 +198,7 @@ func TestForgets(t *testing.T) {
 	e := New(service.New(&host{}, nil), &Options{})
 	all := service.Caller{All: true}
 	c := &Container{Sandbox: &service.Sandbox{Sandbox: &runtime.Sandbox{ID: "0123456789ab"}}}
-	e.await(c.Sandbox.ID, true).begin(nil)
+	e.next(c.Sandbox.ID).begin(nil)
 	e.finish(t.Context(), all, c, Exit{Code: lost})
 	if m := e.main(c.Sandbox.ID); m != nil {
 		t.Error("the output of a container that does not exist is kept")

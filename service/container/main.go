@@ -4,25 +4,19 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"wolffia/internal/shellword"
 	"wolffia/ops"
 	"wolffia/runtime"
 	"wolffia/service"
 )
 
-// mainJob is the session, and the job in it, that is a main process.
-const mainJob = "main"
-
-// jobs returns the jobs among which a main process is.
-func jobs(in *service.Inside) ops.Jobs { return in.Jobs(mainJob) }
-
 // gone reports whether the error of a look at a main process says that it has ended: it, or its
-// sandbox, is not there any more. Another error, as of a caller who did not wait, says nothing.
+// sandbox, does not exist any more. Another error, as of a caller who did not wait, says nothing.
 func gone(err error) bool {
 	return errors.Is(err, runtime.ErrNotFound) || errors.Is(err, runtime.ErrConflict)
 }
@@ -30,10 +24,12 @@ func gone(err error) bool {
 // startGrace is how long a main process may take to begin.
 const startGrace = time.Minute
 
-// starting reports whether another call may be starting the main process, which is not there yet.
+// starting reports whether another call may be starting the main process, which does not exist
+// yet.
 func (c *Container) starting() bool { return time.Since(c.Started) < startGrace && c.Holder.alive() }
 
-// exitOf returns how a container's main process has ended; running: it has not, as far as is known.
+// exitOf returns how a container's main process has ended; running: it has not, as far as is
+// known.
 func (e *Engine) exitOf(ctx context.Context, caller service.Caller, c *Container) (exit Exit, running bool) {
 	exit = Exit{lost, time.Now()}
 	if c.record.Exit != nil {
@@ -51,20 +47,28 @@ func (e *Engine) exitOf(ctx context.Context, caller service.Caller, c *Container
 		if err != nil || s.Terminal != nil {
 			return exit, !gone(err) || c.starting()
 		}
-		if r, err := terminalEnd(ctx, in, c.Session); err == nil {
+		if r, err := e.await(ctx, caller, c); err == nil {
 			exit.Code = codeOf(&r)
 		}
 	case byJob:
-		j, err := jobs(in).Get(ctx, mainJob)
+		j, err := in.Jobs(mainJob).Get(ctx, mainJob)
 		if err != nil || j.EndedAt.IsZero() {
 			return exit, !gone(err) || c.starting()
 		}
-		exit.At = j.EndedAt
-		if j.ExitCode != nil {
+		if exit.At = j.EndedAt; j.ExitCode != nil {
 			exit.Code = *j.ExitCode
 		}
 	}
 	return exit, false
+}
+
+// await waits for the end of a main process.
+func (e *Engine) await(ctx context.Context, caller service.Caller, c *Container) (runtime.Result, error) {
+	v, err := e.view(ctx, caller, c, false, false)
+	if err != nil {
+		return runtime.Result{}, err
+	}
+	return ops.Follow(ctx, v, discard, discard)
 }
 
 // codeOf returns the exit code of a result as docker has it.
@@ -73,17 +77,6 @@ func codeOf(r *runtime.Result) int {
 		return 128 + int(r.Signal)
 	}
 	return r.ExitCode
-}
-
-// terminalEnd waits for the end of a terminal's program.
-func terminalEnd(ctx context.Context, in *service.Inside, session string) (runtime.Result, error) {
-	t, err := in.View(ctx, session, &runtime.AttachRequest{Offset: runtime.FromEnd})
-	if err != nil {
-		return runtime.Result{}, err
-	}
-	defer t.Close()
-	defer context.AfterFunc(ctx, func() { _ = t.Close() })()
-	return ops.Follow(ctx, t, discard, discard)
 }
 
 // finish records how a main process has ended, and removes a container that is to be removed then.
@@ -99,18 +92,19 @@ func (e *Engine) finish(ctx context.Context, caller service.Caller, c *Container
 	if first {
 		e.events.tell("die", c, map[string]string{"exitCode": strconv.Itoa(exit.Code)})
 	}
-	m := e.main(c.Sandbox.ID) // destroy forgets it
-	if m != nil {
-		m.settle(exit.Code)
+	e.mu.Lock()
+	m := e.live[c.Sandbox.ID]
+	if m != nil && !isClosed(m.started) {
+		m = nil // of the next start
+	} else if c.HostConfig.AutoRemove || errors.Is(err, runtime.ErrNotFound) { // else its output stays
+		delete(e.live, c.Sandbox.ID)
 	}
+	e.mu.Unlock()
 	if c.HostConfig.AutoRemove {
 		_ = e.destroy(ctx, caller, c, true)
 	}
-	if m != nil && isClosed(m.started) {
+	if m != nil {
 		m.end(exit.Code)
-	}
-	if errors.Is(err, runtime.ErrNotFound) { // another process has removed it
-		e.drop(c.Sandbox.ID)
 	}
 }
 
@@ -128,6 +122,8 @@ func (e *Engine) change(ctx context.Context, caller service.Caller, c *Container
 		return r.put(labels)
 	})
 }
+
+var errRunning = runtime.Errorf(runtime.ErrExists, "the container is already running")
 
 // claim makes a container one that runs, before its main process begins; another caller cannot
 // then. A container that runs is [runtime.ErrExists].
@@ -155,24 +151,16 @@ func (e *Engine) claim(ctx context.Context, caller service.Caller, c *Container,
 	})
 }
 
-var errRunning = runtime.Errorf(runtime.ErrExists, "the container is already running")
-
-// words returns a command as the words of a shell's line.
-func words(command []string) string {
-	quoted := make([]string, len(command))
-	for n, w := range command {
-		quoted[n] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-	}
-	return strings.Join(quoted, " ")
-}
-
-// Start starts a container's main process, which outlives the caller. A container that runs already
-// is [runtime.ErrExists]. A program that certainly does not exist is a [*runtime.StartError].
-func (e *Engine) Start(ctx context.Context, caller service.Caller, c *Container) (err error) {
-	by := byJob
-	m := e.main(c.Sandbox.ID)
+// Start starts a container's main process. hold nil: the main process outlives the caller.
+// Otherwise hold runs it, as its caller's own, and returns its exit code when it has ended, which
+// Start waits for. A container that runs already is [runtime.ErrExists], a program that certainly
+// does not exist a [*runtime.StartError].
+func (e *Engine) Start(ctx context.Context, caller service.Caller, c *Container,
+	hold func(*runtime.Command) (code int, err error),
+) (err error) {
+	by, m := byJob, e.main(c.Sandbox.ID)
 	switch {
-	case m != nil && m.awaited():
+	case hold != nil, m.awaited():
 		by = byHolder
 	case c.Tty:
 		by = byTerminal
@@ -185,10 +173,17 @@ func (e *Engine) Start(ctx context.Context, caller service.Caller, c *Container)
 	if err := e.claim(ctx, caller, c, by); err != nil {
 		return err
 	}
+	cmd := &runtime.Command{Command: c.Argv, OpenStdin: c.OpenStdin, TTY: c.Tty}
+	if hold != nil {
+		e.events.tell("start", c, nil)
+		code, err := hold(cmd)
+		e.finish(ctx, caller, c, Exit{code, time.Now()})
+		return err
+	}
 	defer func() {
 		if err != nil {
+			e.drop(c.Sandbox.ID, StartCode(err))
 			e.finish(ctx, caller, c, Exit{StartCode(err), time.Now()})
-			e.drop(c.Sandbox.ID)
 		}
 	}()
 	in, err := e.service.Inside(ctx, caller, c.Sandbox.ID)
@@ -196,20 +191,19 @@ func (e *Engine) Start(ctx context.Context, caller service.Caller, c *Container)
 		return err
 	}
 	if by == byHolder {
-		return e.startHeld(ctx, caller, c, in)
+		return e.hold(ctx, caller, c, in, cmd)
 	}
 	if err := findProgram(ctx, in, c.Argv[0]); err != nil {
 		return err
 	}
-	line := "exec " + words(c.Argv)
+	line := "exec " + shellword.Join(c.Argv)
 	if by == byTerminal {
 		err = e.startTerminal(ctx, caller, c, in, line)
 	} else {
-		_, err = jobs(in).Start(ctx, mainJob, &runtime.Command{Command: []string{line}})
+		_, err = in.Jobs(mainJob).Start(ctx, mainJob, &runtime.Command{Command: []string{line}})
 	}
 	if err == nil {
-		e.events.tell("start", c, nil)
-		if m != nil {
+		if e.events.tell("start", c, nil); m != nil {
 			m.begin(nil)
 		}
 		if !e.opts.Own {
@@ -217,6 +211,42 @@ func (e *Engine) Start(ctx context.Context, caller service.Caller, c *Container)
 		}
 	}
 	return err
+}
+
+// hold starts a main process that ends with this process, which keeps its output.
+func (e *Engine) hold(ctx context.Context, caller service.Caller, c *Container, in *service.Inside,
+	cmd *runtime.Command,
+) error {
+	began := make(chan struct{})
+	cmd.Rows, cmd.Cols, cmd.Started = 24, 80, func(int) { close(began) }
+	p, err := in.Start(context.WithoutCancel(ctx), cmd)
+	if err != nil {
+		return StartError(err)
+	}
+	m, ended, failed := e.next(c.Sandbox.ID), make(chan struct{}), error(nil)
+	exit := Exit{Code: lost}
+	go func() { // ends with the process
+		defer close(ended)
+		var r runtime.Result
+		if r, failed = ops.Follow(context.Background(), p, m.take(0), m.take(1)); failed == nil {
+			exit.Code = codeOf(&r)
+		}
+	}()
+	select {
+	case <-began:
+	case <-ended:
+		if failed != nil {
+			return StartError(failed)
+		}
+	}
+	m.begin(p)
+	e.events.tell("start", c, nil)
+	go func() { // ends with the process
+		<-ended
+		exit.At = time.Now()
+		e.finish(context.Background(), caller, c, exit)
+	}()
+	return nil
 }
 
 // startTerminal starts a main process at the terminal of a session.
@@ -237,8 +267,8 @@ func (e *Engine) startTerminal(ctx context.Context, caller service.Caller, c *Co
 	return t.Close()
 }
 
-// StartCode returns docker's exit code for the error of a start: 126, 127, or 125 if the program is
-// not why.
+// StartCode returns docker's exit code for the error of a start: 126, 127, or 125 if the program
+// is not the reason.
 func StartCode(err error) int {
 	if failed, ok := errors.AsType[*runtime.StartError](err); ok {
 		return failed.Code
@@ -267,18 +297,14 @@ func StartError(err error) error {
 // findProgram returns an error if a sandbox certainly does not have a program.
 func findProgram(ctx context.Context, in *service.Inside, program string) error {
 	r, err := in.Exec(ctx, &runtime.Command{
-		Command: []string{"sh", "-c", `command -v -- "$1"`, "sh", program},
-		Timeout: startLimit,
+		Command: []string{"sh", "-c", `command -v -- "$1"`, "sh", program}, Timeout: startLimit,
 	})
 	if _, is := errors.AsType[*runtime.StartError](err); is {
 		return runtime.Errorf(runtime.ErrUnsupported,
 			"the image has no shell sh: a container that no client is attached to needs one: run it attached, without -d")
 	}
 	if err == nil && (r.ExitCode == 1 || r.ExitCode == 127) {
-		return &runtime.StartError{
-			Code:    127,
-			Message: "exec: " + strconv.Quote(program) + ": executable file not found in $PATH",
-		}
+		return StartError(&runtime.StartError{Code: 127, Message: "exec: " + strconv.Quote(program) + ": not found"})
 	}
 	return nil
 }
@@ -286,47 +312,18 @@ func findProgram(ctx context.Context, in *service.Inside, program string) error 
 // startLimit bounds a look into a sandbox.
 const startLimit = 10 * time.Second
 
-// Hold records that this process starts the main process itself, as a command of the sandbox. done,
-// which is called once, records its end.
-func (e *Engine) Hold(ctx context.Context, caller service.Caller, c *Container) (done func(code int), err error) {
-	if err := e.claim(ctx, caller, c, byHolder); err != nil {
-		return nil, err
-	}
-	e.events.tell("start", c, nil)
-	return func(code int) { e.finish(ctx, caller, c, Exit{code, time.Now()}) }, nil
-}
-
 // Wait waits until a container's main process has ended, and returns its exit code. A container
 // that does not run has ended.
 func (e *Engine) Wait(ctx context.Context, caller service.Caller, c *Container) (int, error) {
-	switch c.State {
-	case Exited:
+	if c.State != Running {
 		return c.Exit.Code, nil
-	case Created:
-		return 0, nil
 	}
-	in, err := e.service.Inside(ctx, caller, c.Sandbox.ID)
-	if err != nil {
-		return lost, nil
-	}
-	var r runtime.Result
-	switch c.Kind {
-	case byHolder:
-		if m := e.main(c.Sandbox.ID); m != nil {
-			return m.wait(ctx)
-		}
-		return 0, runtime.Errorf(runtime.ErrUnsupported,
-			"container %s is attached to another client, which gets its exit code", c.ID())
-	case byTerminal:
-		r, err = terminalEnd(ctx, in, c.Session)
-	default:
-		_, err = jobs(in).Runtime.WaitJob(ctx, jobs(in).Session, mainJob)
-	}
-	if ctx.Err() != nil {
-		return 0, ctx.Err()
+	r, err := e.await(ctx, caller, c)
+	if c.Kind == byHolder && !gone(err) || ctx.Err() != nil {
+		return r.ExitCode, err
 	}
 	exit := Exit{codeOf(&r), time.Now()}
-	if c.Kind == byJob || err != nil {
+	if err != nil {
 		var running bool
 		if exit, running = e.exitOf(ctx, caller, c); running {
 			return 0, runtime.Errorf(runtime.ErrUnavailable,
@@ -337,32 +334,51 @@ func (e *Engine) Wait(ctx context.Context, caller service.Caller, c *Container) 
 	return exit.Code, nil
 }
 
+// Next returns what waits for the end of a container's main process: of its next start, if it does
+// not run. That is expected from the call of Next on.
+func (e *Engine) Next(caller service.Caller, c *Container) (wait func(context.Context) (int, error)) {
+	if c.State == Running {
+		return func(ctx context.Context) (int, error) { return e.Wait(ctx, caller, c) }
+	}
+	return e.next(c.Sandbox.ID).wait
+}
+
 // Signal sends a signal, such as KILL, to the processes of a container's main process.
 func (e *Engine) Signal(ctx context.Context, caller service.Caller, c *Container, sig syscall.Signal) error {
-	in, err := e.Running(ctx, caller, c)
-	if err != nil {
+	e.events.tell("kill", c, map[string]string{"signal": strconv.Itoa(int(sig))})
+	return e.running(ctx, caller, c, func(v runtime.Process, err error) error {
+		switch {
+		case errors.Is(err, errElsewhere): // its client ends with it
+			err = e.service.Stop(ctx, caller, c.Sandbox.ID)
+		case err == nil:
+			err = v.Signal(sig)
+		}
+		return err
+	})
+}
+
+// Resize sets the size of a container's terminal.
+func (e *Engine) Resize(ctx context.Context, caller service.Caller, c *Container, rows, cols uint16) error {
+	return e.running(ctx, caller, c, func(v runtime.Process, err error) error {
+		if err == nil {
+			err = v.Resize(rows, cols)
+		}
+		return err
+	})
+}
+
+// running does something with a view of a main process that runs.
+func (e *Engine) running(ctx context.Context, caller service.Caller, c *Container,
+	do func(runtime.Process, error) error,
+) error {
+	if _, err := e.Running(ctx, caller, c); err != nil {
 		return err
 	}
-	e.events.tell("kill", c, map[string]string{"signal": strconv.Itoa(int(sig))})
-	switch c.Kind {
-	case byHolder:
-		p, err := e.process(c)
-		if err == nil && p == nil { // its client ends with it
-			return e.service.Stop(ctx, caller, c.Sandbox.ID)
-		}
-		if err != nil {
-			return err
-		}
-		return p.Signal(sig)
-	case byTerminal:
-		t, err := in.View(ctx, c.Session, &runtime.AttachRequest{Offset: runtime.FromEnd})
-		if err != nil {
-			return err
-		}
-		defer t.Close()
-		return t.Signal(sig)
+	v, err := e.view(ctx, caller, c, false, false)
+	if err == nil {
+		defer v.Close()
 	}
-	return jobs(in).Runtime.SignalJob(ctx, jobs(in).Session, mainJob, sig)
+	return do(v, err)
 }
 
 // stopTimeout is how long a main process may take to end after docker's stop.
@@ -374,10 +390,6 @@ func (e *Engine) Stop(ctx context.Context, caller service.Caller, c *Container, 
 	if c.State != Running {
 		return nil
 	}
-	sig := syscall.SIGTERM
-	if s := signalOf(c.StopSignal); s != 0 {
-		sig = s
-	}
 	patience := stopTimeout
 	switch {
 	case limit != nil:
@@ -385,8 +397,7 @@ func (e *Engine) Stop(ctx context.Context, caller service.Caller, c *Container, 
 	case c.StopTimeout != nil:
 		patience = time.Duration(*c.StopTimeout) * time.Second
 	}
-	if err := e.Signal(ctx, caller, c, sig); err != nil && !errors.Is(err, runtime.ErrConflict) &&
-		!errors.Is(err, runtime.ErrNotFound) {
+	if err := e.Signal(ctx, caller, c, cmp.Or(signalOf(c.StopSignal), syscall.SIGTERM)); err != nil && !gone(err) {
 		return err
 	}
 	waiting, cancel := ctx, context.CancelFunc(func() {})
@@ -396,7 +407,7 @@ func (e *Engine) Stop(ctx context.Context, caller service.Caller, c *Container, 
 	_, err := e.Wait(waiting, caller, c)
 	cancel()
 	if err != nil && ctx.Err() == nil {
-		err = e.Kill(ctx, caller, c)
+		err = e.kill(ctx, caller, c)
 	}
 	if err == nil {
 		e.events.tell("stop", c, nil)
@@ -404,8 +415,8 @@ func (e *Engine) Stop(ctx context.Context, caller service.Caller, c *Container, 
 	return err
 }
 
-// Kill ends a container's main process by SIGKILL, and waits for the end.
-func (e *Engine) Kill(ctx context.Context, caller service.Caller, c *Container) error {
+// kill ends a container's main process by SIGKILL, and waits for the end.
+func (e *Engine) kill(ctx context.Context, caller service.Caller, c *Container) error {
 	if err := e.Signal(ctx, caller, c, syscall.SIGKILL); err != nil && !errors.Is(err, runtime.ErrNotFound) {
 		return err
 	}
@@ -426,29 +437,15 @@ func signalOf(name string) syscall.Signal {
 	return ops.Signal(name)
 }
 
-// SignalNamed sends the signal of a name or number, as docker kill does: empty is SIGKILL, which
-// waits for the end.
-func (e *Engine) SignalNamed(ctx context.Context, caller service.Caller, c *Container, name string) error {
+// Kill sends the signal of a name or number, as docker kill does: empty is SIGKILL, whose effect
+// Kill waits for.
+func (e *Engine) Kill(ctx context.Context, caller service.Caller, c *Container, name string) error {
 	switch sig := signalOf(cmp.Or(name, "KILL")); sig {
 	case 0:
 		return invalid("invalid signal: %s", name)
 	case syscall.SIGKILL:
-		return e.Kill(ctx, caller, c)
+		return e.kill(ctx, caller, c)
 	default:
 		return e.Signal(ctx, caller, c, sig)
 	}
-}
-
-// Background runs a command in a running container without a client. Its output is not kept.
-func Background(ctx context.Context, in *service.Inside, cmd *runtime.Command) error {
-	own := *cmd
-	own.Command, own.OpenStdin, own.TTY, own.User = []string{"exec " + words(cmd.Command) + " >/dev/null 2>&1"},
-		false, false, ""
-	list := in.Jobs("exec")
-	if cmd.User != "" { // a session has one user
-		list = in.Jobs(fmt.Sprintf("exec-%.30x", cmd.User))
-		list.User = cmd.User
-	}
-	_, err := list.Start(ctx, "", &own)
-	return err
 }

@@ -76,7 +76,7 @@ func inspectContainer(h *Handler, ctx context.Context, r *request, c *container.
 }
 
 func startContainer(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
-	err := h.engine.Start(context.WithoutCancel(ctx), caller, c)
+	err := h.engine.Start(context.WithoutCancel(ctx), caller, c, nil)
 	if errors.Is(err, runtime.ErrExists) {
 		return nil, errNotModified
 	}
@@ -110,11 +110,11 @@ func restartContainer(h *Handler, ctx context.Context, r *request, c *container.
 			return nil, err
 		}
 	}
-	return nil, h.engine.Start(ctx, caller, c)
+	return nil, h.engine.Start(ctx, caller, c, nil)
 }
 
 func killContainer(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
-	return nil, h.engine.SignalNamed(context.WithoutCancel(ctx), caller, c, r.query.Get("signal"))
+	return nil, h.engine.Kill(context.WithoutCancel(ctx), caller, c, r.query.Get("signal"))
 }
 
 // waitContainer answers when the main process has ended; the headers at once, so that the client

@@ -16,20 +16,11 @@ import (
 // An execution is a command in a container.
 type execution struct {
 	id, container string
-	ask           execRequest
+	ask           container.Exec
 	process       runtime.Process // nil: it does not run; guarded by Handler.mu, as what follows
 	started       bool
 	ended         bool
 	code          int
-}
-
-// An execRequest is the body of the call that makes one.
-type execRequest struct {
-	AttachStdin, AttachStdout, AttachStderr, Tty, Detach bool
-	DetachKeys, User, WorkingDir                         string
-	Container                                            string // python's client repeats it
-	Env                                                  []string
-	Cmd                                                  container.Words
 }
 
 // maxExecs is how many executions are known: the oldest that have ended are forgotten.
@@ -109,11 +100,8 @@ func startExec(h *Handler, _ context.Context, r *request) (any, error) {
 	if again {
 		return nil, runtime.Errorf(runtime.ErrConflict, "exec %s was started already", e.id)
 	}
-	cmd := &runtime.Command{
-		Command: e.ask.Cmd, Env: container.Variables(e.ask.Env), Cwd: e.ask.WorkingDir, User: e.ask.User,
-		TTY:       e.ask.Tty,
-		OpenStdin: e.ask.AttachStdin && !how.Detach,
-	}
+	cmd := e.ask.Command()
+	cmd.OpenStdin = cmd.OpenStdin && !how.Detach
 	if cmd.TTY {
 		if cmd.Rows, cmd.Cols = 24, 80; len(how.ConsoleSize) == 2 {
 			cmd.Rows, cmd.Cols = how.ConsoleSize[0], how.ConsoleSize[1]

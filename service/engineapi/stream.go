@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -21,8 +23,8 @@ import (
 // rawStream is docker's type of a stream of output.
 const rawStream = "application/vnd.docker.raw-stream"
 
-// A mux puts two streams into one, as docker does: each piece has a header of eight bytes, of which
-// the first is the stream and the last four are the piece's length.
+// A mux puts two streams into one, as docker does: each piece has a header of eight bytes, of
+// which the first is the stream and the last four are the piece's length.
 type mux struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -156,6 +158,34 @@ func (r *request) hijack(ctx context.Context) (*hijacked, func(), error) {
 	}, nil
 }
 
+// await waits until started is closed, unless it is nil. It returns false if the client goes away
+// before, or ctx ends.
+func (c *hijacked) await(ctx context.Context, started <-chan struct{}) bool {
+	raw, err := c.Conn.(syscall.Conn).SyscallConn() // of a socket
+	if started == nil || err != nil {
+		return err == nil
+	}
+	left := make(chan struct{})
+	go func() { // ends with await
+		defer close(left)
+		_ = raw.Read(func(fd uintptr) bool {
+			n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd)}}, 0) //nolint:gosec // a descriptor
+			return n > 0                                         // POLLHUP: both directions are closed, see poll(2)
+		})
+	}()
+	runs := false
+	select {
+	case <-started:
+		runs = true
+	case <-left:
+	case <-ctx.Done():
+	}
+	_ = c.SetReadDeadline(time.Now())
+	<-left
+	_ = c.SetReadDeadline(time.Time{})
+	return runs
+}
+
 // writeApart writes the head of a reply so that no read returns what follows with it: docker for
 // Python drops what it reads beyond the head. A unix socket's read ends at a descriptor (unix(7));
 // the kernel closes this one, which nobody asks for.
@@ -181,12 +211,15 @@ func attachContainer(h *Handler, _ context.Context, r *request, c *container.Con
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "attach without stream: ask for the logs")
 	}
 	a := h.engine.Attach(caller, c, r.truth("logs"))
+	defer a.Leave()
 	conn, end, err := r.hijack(ctx)
 	if err != nil {
-		a.Leave()
 		return nil, err
 	}
 	defer end()
+	if !conn.await(ctx, a.Started()) {
+		return done{}, nil
+	}
 	s := r.sight(conn, c.Tty)
 	s.Past, s.Follow = r.truth("logs"), true
 	var stdin io.Reader

@@ -50,7 +50,7 @@ var allow = map[string][]string{
 	"service/e2b":                       {"network", "ops", "volume", "ops/stream", "runtime", "service", "service/e2b/envd", "service/gate", "service/port", "service/registry", "internal/filecall", "service/e2b/interpreter"},
 	"service/container/files":           {"internal/filecall", "internal/fileclient", "ops", "runtime", "runtime/launch", "service"},
 	"service/container/view":            {"image/store", "runtime", "service", "service/container"},
-	"service/container":                 {"image/store", "internal/excerpt", "internal/filecall", "internal/fileclient", "internal/sys/proc", "ops", "runtime", "runtime/launch", "service"},
+	"service/container":                 {"image/store", "internal/excerpt", "internal/filecall", "internal/shellword", "internal/sys/proc", "ops", "runtime", "runtime/launch", "service"},
 	"service/engineapi":                 {"image/store", "internal/sys/rmtree", "ops", "ops/stream", "runtime", "service", "service/container", "service/container/files", "service/container/view", "service/gate"},
 	"service/swerex":                    {"ops", "ops/stream", "runtime", "service", "service/gate", "internal/filecall"},
 	"service/e2b/envd":                  {"ops", "ops/stream", "runtime", "service", "service/gate", "internal/dirwatch", "internal/filecall", "internal/fileclient"},

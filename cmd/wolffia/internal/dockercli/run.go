@@ -310,7 +310,7 @@ func runCommand(c *client, fl *pflag.FlagSet) func([]string) error {
 			return err
 		}
 		if f.detach {
-			if err := c.engine.Start(c.ctx, all, made); err != nil {
+			if err := c.engine.Start(c.ctx, all, made, nil); err != nil {
 				return c.unstarted(made, err)
 			}
 			return c.print(made.ID() + "\n")
@@ -329,19 +329,14 @@ func (c *client) unstarted(made *container.Container, err error) error {
 
 // foreground runs a container's main process with our standard streams.
 func (c *client) foreground(made *container.Container) error {
-	done, err := c.engine.Hold(c.ctx, all, made)
-	if err != nil {
-		return err
-	}
-	spec := &runtime.Command{Command: made.Argv, TTY: made.Tty, OpenStdin: made.OpenStdin && c.Readable()}
-	err = attach.New(c.Host, c.rt).Exec(c.ctx, made.Sandbox.ID, false, spec)
-	code := container.StartCode(err)
-	var status console.ExitStatus
-	if err == nil || errors.As(err, &status) {
-		code = int(status)
-	}
-	done(code)
-	return err
+	return c.engine.Start(c.ctx, all, made, func(cmd *runtime.Command) (code int, err error) {
+		cmd.OpenStdin = cmd.OpenStdin && c.Readable()
+		err = attach.New(c.Host, c.rt).Exec(c.ctx, made.Sandbox.ID, false, cmd)
+		if status, is := errors.AsType[console.ExitStatus](err); is || err == nil {
+			return int(status), err
+		}
+		return container.StartCode(err), err
+	})
 }
 
 func startCommand(c *client, fl *pflag.FlagSet) func([]string) error {
@@ -359,7 +354,7 @@ func startCommand(c *client, fl *pflag.FlagSet) func([]string) error {
 			return c.foreground(one)
 		}
 		return c.each(args, func(one *container.Container) error {
-			err := c.engine.Start(c.ctx, all, one)
+			err := c.engine.Start(c.ctx, all, one, nil)
 			if errors.Is(err, runtime.ErrExists) {
 				err = nil
 			}
@@ -386,7 +381,7 @@ func killCommand(c *client, fl *pflag.FlagSet) func([]string) error {
 	name := fl.StringP("signal", "s", "KILL", "Signal to send to the container")
 	return func(args []string) error {
 		return c.each(args, func(one *container.Container) error {
-			return c.engine.SignalNamed(c.ctx, all, one, *name)
+			return c.engine.Kill(c.ctx, all, one, *name)
 		})
 	}
 }
@@ -445,13 +440,12 @@ func execCommand(c *client, fl *pflag.FlagSet) func([]string) error {
 		if err != nil {
 			return err
 		}
-		spec := &runtime.Command{
-			Command: args[1:], Env: container.Variables(vars), Cwd: *workdir, User: *user,
-			TTY: *tty, OpenStdin: *interactive && c.Readable(),
+		x := &container.Exec{
+			AttachStdin: *interactive && c.Readable(), Tty: *tty, User: *user, WorkingDir: *workdir, Env: vars, Cmd: args[1:],
 		}
 		if *detach {
-			return container.Background(c.ctx, in, spec)
+			return x.Background(c.ctx, in)
 		}
-		return attach.New(c.Host, c.rt).Exec(c.ctx, one.Sandbox.ID, false, spec)
+		return attach.New(c.Host, c.rt).Exec(c.ctx, one.Sandbox.ID, false, x.Command())
 	}
 }
