@@ -84,7 +84,7 @@ var maxWords = map[string]int{
 	"docs/service.md":                      1395,
 	"docs/sessions.md":                     1019,
 	"docs/state.md":                        2832,
-	"docs/use-from.md":                     441,
+	"docs/use-from.md":                     452,
 	"docs/static.md":                       718,
 	"docs/code.md":                         344,
 	"docs/swerex.md":                       396,
