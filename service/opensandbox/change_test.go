@@ -141,6 +141,14 @@ func TestEgress(t *testing.T) {
 	is("DELETE", `["*.b.example","none.example"]`, 200, `"egress":[{"action":"allow","target":"a.example"}]`)
 	w.Restart()
 	is("GET", "", 200, `"egress":[{"action":"allow","target":"a.example"}]`)
+	w.is("GET", "/v1/sandboxes/"+id+"/proxy/18080/policy", "", 200, "a.example")
+	path = "/v1/sandboxes/" + id + "/networkpolicy"
+	is("GET", "", 200, `"egress":[{"action":"allow","target":"a.example"}]`)
+	is("PUT", `{"defaultAction":"allow"}`, 501, "a sandbox reaches nothing")
+	is("PUT", `{"egress":[{"action":"allow","target":"d.example"}]}`, 200, `"egress":[{"action":"allow","target":"d.example"}]`)
+	is("DELETE", `["d.example"]`, 200, `"egress":[]`)
+	is("PUT", `{}`, 200, `"egress":[]`)
+	w.is("POST", "/v1/templates", "{}", 501, "wolffia commit")
 
 	id, _ = w.create("")
 	path = "/sandboxes/" + id + "/port/18080/policy"

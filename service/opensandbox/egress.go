@@ -95,6 +95,31 @@ func (h *Handler) trimPolicy(w http.ResponseWriter, r *http.Request) error {
 	return h.changePolicy(w, r, rules)
 }
 
+// replacePolicy serves PUT /v1/sandboxes/{id}/networkpolicy: all that a sandbox
+// can reach from now on.
+func (h *Handler) replacePolicy(w http.ResponseWriter, r *http.Request) error {
+	var q networkPolicy
+	if err := h.decode(w, r, smallBody, &q); err != nil {
+		return err
+	}
+	_, egress, err := q.reach()
+	if err != nil {
+		return err
+	}
+	if egress == nil {
+		egress = &network.Policy{}
+	}
+	p, err := h.service.ChangeEgress(r.Context(), service.CallerOf(r.Context()), r.PathValue("id"), func(p *network.Policy) error {
+		p.Allow = egress.Allow
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	h.opts.JSON(w, http.StatusOK, filteredPolicy(p))
+	return nil
+}
+
 // remove is the action of a rule that only takes back the rule for its target.
 const remove = "remove"
 
@@ -175,6 +200,10 @@ func normalTarget(target string) string {
 		normal += ":" + ports
 	}
 	return normal
+}
+
+func noTemplates(*Handler, http.ResponseWriter, *http.Request) error {
+	return unsupported("templates: a sandbox is made of an image: use wolffia build or wolffia commit, and name the image")
 }
 
 func noVault(*Handler, http.ResponseWriter, *http.Request) error {

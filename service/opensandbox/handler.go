@@ -2,6 +2,7 @@ package opensandbox
 
 import (
 	"net/http"
+	"net/url"
 
 	"wolffia/internal/filecall"
 	"wolffia/internal/urlpath"
@@ -85,14 +86,19 @@ func calls() map[string]call {
 		"POST /v1/sandboxes/{id}/snapshots":                     {noSnapshots, nil},
 		"/v1/snapshots":                                         {noSnapshots, nil},
 		"/v1/snapshots/{snapshot}":                              {noSnapshots, nil},
+		"/v1/templates":                                         {noTemplates, nil},
+		"/v1/templates/{template}":                              {noTemplates, nil},
+		"PUT /v1/sandboxes/{id}/networkpolicy":                  {(*Handler).replacePolicy, &about{summary: "replace what a sandbox can reach", status: 200, in: networkPolicy{}, out: policyReply{}}},
 		"/sandboxes/{id}/port/{port}/{rest...}":                 {(*Handler).port, nil},
 		"/":                                                     {unknown, nil},
 		inside("", "/proxy/{port}/{rest...}"):                   {(*Handler).port, nil},
-		"GET /sandboxes/{id}/port/18080/policy":                 {(*Handler).policy, &about{summary: "what the network of a sandbox is", status: 200, out: policyReply{}}},
-		"PATCH /sandboxes/{id}/port/18080/policy":               {(*Handler).patchPolicy, &about{summary: "add rules to what a sandbox can reach", status: 200, in: []egressRule{}, out: policyReply{}}},
-		"DELETE /sandboxes/{id}/port/18080/policy":              {(*Handler).trimPolicy, &about{summary: "remove rules of what a sandbox can reach, by target", status: 200, in: []string{}, out: policyReply{}}},
 		"/sandboxes/{id}/port/18080/credential-vault":           {noVault, nil},
 		"/sandboxes/{id}/port/18080/credential-vault/{rest...}": {noVault, nil},
+	}
+	for _, path := range []string{"/sandboxes/{id}/port/18080/policy", "/v1/sandboxes/{id}/networkpolicy"} {
+		all["GET "+path] = call{(*Handler).policy, &about{summary: "what the network of a sandbox is", status: 200, out: policyReply{}}}
+		all["PATCH "+path] = call{(*Handler).patchPolicy, &about{summary: "add rules to what a sandbox can reach", status: 200, in: []egressRule{}, out: policyReply{}}}
+		all["DELETE "+path] = call{(*Handler).trimPolicy, &about{summary: "remove rules of what a sandbox can reach, by target", status: 200, in: []string{}, out: policyReply{}}}
 	}
 	for pattern, c := range insideCalls() {
 		all[pattern] = call{c.onSandbox, c.about}
@@ -154,6 +160,10 @@ func inside(method, path string) string {
 // ServeHTTP implements [http.Handler].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	urlpath.Keep(r.URL)
+	if own := unproxied(r.URL.EscapedPath()); own != r.URL.EscapedPath() {
+		r.URL.RawPath = own
+		r.URL.Path, _ = url.PathUnescape(own) // a part of what was parsed
+	}
 	if !h.Keyed(r) {
 		if err := h.byToken(r); err != nil {
 			h.fail(w, r, err)

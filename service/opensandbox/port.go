@@ -33,6 +33,18 @@ func (h *Handler) port(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
+// unproxied returns the path of a port's endpoint for the one that OpenSandbox's own proxy has:
+// /v1/sandboxes/ID/proxy/PORT/REST. Other paths stay.
+func unproxied(path string) string {
+	rest, has := strings.CutPrefix(path, "/v1/sandboxes/")
+	id, call, _ := strings.Cut(rest, "/")
+	to, is := strings.CutPrefix(call, "proxy/")
+	if !has || !is {
+		return path
+	}
+	return "/sandboxes/" + id + "/port/" + to
+}
+
 // portOf splits the path of a request to a port inside, as it was sent:
 // /sandboxes/ID/port/PORT/REST, or /sandboxes/ID/port/44772/proxy/PORT/REST. REST is the path of
 // the server inside, whatever it is. ok is false for other paths, those of the API among them.

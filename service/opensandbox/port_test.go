@@ -82,7 +82,7 @@ func TestPorts(t *testing.T) {
 	w.run(execd+"/command", m{"command": portServer})
 	base := "/sandboxes/" + id + "/port/3000"
 
-	for _, path := range []string{base, execd + "/proxy/3000"} {
+	for _, path := range []string{base, execd + "/proxy/3000", "/v1/sandboxes/" + id + "/proxy/3000"} {
 		text := w.is("POST", path+"/a%2Fb/c?x=%20&y", "the body", 200, "POST /a%2Fb/c?x=%20&y\n", "Authorization", "Bearer k", "Cookie", "c=d", "Open-Sandbox-Api-Key", "k", "X-Own", "kept")
 		if !strings.Contains(text, "X-Own: kept") || !strings.HasSuffix(text, "the body") || !strings.Contains(text, "Host: localhost:3000") {
 			t.Errorf("%s: the server inside got %q", path, text)
@@ -105,7 +105,7 @@ func TestPorts(t *testing.T) {
 	for sent, want := range map[string]string{
 		"/8080//a": "/8080//a", "/a//": "/a//", "/a/../b/./": "/a/../b/./", `/a%2fb%5b{}^"`: "/a%2fb%5b%7B%7D%5E%22", "/%2e%2e//%0d%0aX:%20y|": "/%2e%2e//%0d%0aX:%20y%7C",
 	} {
-		for _, path := range []string{base, execd + "/proxy/3000"} {
+		for _, path := range []string{base, execd + "/proxy/3000", "/v1/sandboxes/" + id + "/proxy/3000"} {
 			conn, in := dial()
 			fmt.Fprintf(conn, "GET %s%s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", path, sent, w.Address)
 			text, err := io.ReadAll(in)
