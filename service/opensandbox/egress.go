@@ -106,18 +106,12 @@ func (h *Handler) replacePolicy(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if egress == nil {
-		egress = &network.Policy{}
-	}
-	p, err := h.service.ChangeEgress(r.Context(), service.CallerOf(r.Context()), r.PathValue("id"), func(p *network.Policy) error {
-		p.Allow = egress.Allow
-		return nil
+	return h.editPolicy(w, r, func(*network.Policy) ([]string, error) {
+		if egress == nil {
+			return nil, nil
+		}
+		return egress.Allow, nil
 	})
-	if err != nil {
-		return err
-	}
-	h.opts.JSON(w, http.StatusOK, filteredPolicy(p))
-	return nil
 }
 
 // remove is the action of a rule that only takes back the rule for its target.
@@ -125,8 +119,7 @@ const remove = "remove"
 
 // changePolicy applies rules to what a sandbox can reach, and answers with the new policy.
 func (h *Handler) changePolicy(w http.ResponseWriter, r *http.Request, rules []egressRule) error {
-	caller, id := service.CallerOf(r.Context()), r.PathValue("id")
-	s, err := h.service.Get(r.Context(), caller, id)
+	s, err := h.service.Get(r.Context(), service.CallerOf(r.Context()), r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -136,16 +129,19 @@ func (h *Handler) changePolicy(w http.ResponseWriter, r *http.Request, rules []e
 		}
 		return h.policy(w, r) // nothing was allowed
 	}
-	p, err := h.service.ChangeEgress(r.Context(), caller, id, func(p *network.Policy) error {
-		var err error
-		p.Allow, err = changed(p, rules)
+	return h.editPolicy(w, r, func(p *network.Policy) (allow []string, err error) { return changed(p, rules) })
+}
+
+// editPolicy has a sandbox reach what edit returns, and answers with the new policy.
+func (h *Handler) editPolicy(w http.ResponseWriter, r *http.Request, edit func(*network.Policy) ([]string, error)) error {
+	p, err := h.service.ChangeEgress(r.Context(), service.CallerOf(r.Context()), r.PathValue("id"), func(p *network.Policy) (err error) {
+		p.Allow, err = edit(p)
 		return err
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		h.opts.JSON(w, http.StatusOK, filteredPolicy(p))
 	}
-	h.opts.JSON(w, http.StatusOK, filteredPolicy(p))
-	return nil
+	return err
 }
 
 // changed returns the targets that a policy allows after rules were applied. A rule that denies
