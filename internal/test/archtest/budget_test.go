@@ -31,7 +31,7 @@ var (
 		"policy":                 2100,
 		"runtime":                2110,
 		"service":                4000,
-		"service/opensandbox":    3240,
+		"service/opensandbox":    3260,
 		"service/server":         2300,
 		"session":                6160,
 		"shim":                   3920,
