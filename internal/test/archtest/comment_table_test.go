@@ -1,6 +1,7 @@
 package archtest
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/token"
@@ -78,12 +79,14 @@ func constantTable(t *testing.T, pkg, kind string) string {
 const fieldHeader = "| in | field | |\n| --- | --- | --- |\n"
 
 // fieldRows are the fields that types of a package have in JSON, with their comments. A field without a
-// comment has only its name.
+// comment has only its name. A kind may be TYPE or TYPE:LABEL.
 func fieldRows(t *testing.T, pkg string, kinds ...string) string {
 	t.Helper()
 	table := ""
 	_, files := sources(t, pkg)
 	for _, kind := range kinds {
+		kind, label, _ := strings.Cut(kind, ":")
+		label = cmp.Or(label, kind)
 		fields := 0
 		for _, f := range files {
 			ast.Inspect(f, func(n ast.Node) bool {
@@ -100,7 +103,7 @@ func fieldRows(t *testing.T, pkg string, kinds ...string) string {
 						continue
 					}
 					fields++
-					table += fmt.Sprintf("| %s | `%s` | %s |\n", kind, name, commentCell(field.Names[0].Name, field.Doc, field.Comment))
+					table += fmt.Sprintf("| %s | `%s` | %s |\n", label, name, commentCell(field.Names[0].Name, field.Doc, field.Comment))
 				}
 				return false
 			})
