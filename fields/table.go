@@ -419,6 +419,10 @@ var Table = [...]Field{
 		Help: "let requests apply the changes of sandboxes with cow to the codebase on this host",
 	},
 	{
+		Name: "allow-builds", Kind: Truth, On: Serve, Once: true, Group: Service,
+		Help: "let requests of E2B's API build templates, with the network and limits of the service",
+	},
+	{
 		Name: "allow-volumes", Kind: Truth, On: Serve, Once: true, Group: Service,
 		Help: "let requests of E2B's API make volumes, and fill the host's disk with them",
 	},

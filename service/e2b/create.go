@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"wolffia/runtime"
 	"wolffia/service"
+	"wolffia/service/registry"
 )
 
 // A createRequest is the body of POST /v2/sandboxes, and of POST /sandboxes.
@@ -44,11 +46,11 @@ func lifetime(seconds *int64, byDefault time.Duration) (time.Duration, error) {
 	return time.Duration(*seconds) * time.Second, nil
 }
 
-// params returns what a request asks for.
-func (q *createRequest) params() (p *service.Params, err error) {
+// params returns what a request of an owner asks for.
+func (h *Handler) params(q *createRequest, o registry.Owner) (p *service.Params, err error) {
 	n := note{Template: q.Template, Volumes: q.Volumes, AutoResume: q.AutoResume != nil && q.AutoResume.Enabled}
-	p = &service.Params{UserName: "user", Env: q.Env, Metadata: q.Metadata, EndsStopped: q.AutoPause}
-	if p.Image, err = imageOf(q.Template); err != nil {
+	p = &service.Params{Owner: o, UserName: "user", Env: q.Env, Metadata: q.Metadata, EndsStopped: q.AutoPause}
+	if p.Image, err = h.imageOf(o, q.Template); err != nil {
 		return nil, err
 	}
 	p.Stored = p.Image != ""
@@ -84,17 +86,15 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) error {
 	if err := h.decode(w, r, &req); err != nil {
 		return err
 	}
-	params, err := req.params()
+	caller := service.CallerOf(r.Context())
+	params, err := h.params(&req, owner(caller))
 	if err != nil {
 		return err
 	}
 	if params.Key = r.Header.Get("Idempotency-Key"); len(params.Key) > 255 {
 		return invalid("Idempotency-Key: more than 255 bytes")
 	}
-	caller := service.CallerOf(r.Context())
-	if !caller.All {
-		params.Owner = caller.Owner
-	}
+	readyCommand := h.begin(params)
 	if params.Refine, err = h.mount(req.Volumes, params.Owner); err != nil {
 		return err
 	}
@@ -112,6 +112,9 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) error {
 	}
 	if req.Internet != nil && *req.Internet && b.Network == runtime.NetworkNone {
 		return errors.Join(errNoInternet, h.service.Destroy(r.Context(), caller, b.ID))
+	}
+	if err := h.awaitReady(r.Context(), b, readyCommand); err != nil {
+		return errors.Join(err, h.service.Destroy(context.WithoutCancel(r.Context()), caller, b.ID))
 	}
 	h.reply(w, http.StatusCreated, h.describe(r, b))
 	return nil

@@ -16,6 +16,7 @@ import (
 type Options struct {
 	stream.Options
 	Volumes *Volumes // nil: requests have none
+	Builds  *Builds  // nil: requests build nothing
 }
 
 // A Handler is the [http.Handler] of the interface. The context of a request to the control API has
@@ -24,6 +25,7 @@ type Handler struct {
 	service *service.Service
 	opts    stream.Options
 	volumes *Volumes
+	builds  *builder
 	keyed   bool
 	mux     *http.ServeMux
 	envd    *envd.Handler
@@ -33,7 +35,7 @@ type Handler struct {
 // New returns a handler over a service. keyed says that this needs API keys, so that who sends a
 // request to a port of a sandbox is not known.
 func New(service *service.Service, keyed bool, opts *Options) *Handler {
-	h := &Handler{service: service, mux: http.NewServeMux(), keyed: keyed, opts: opts.Whole(), volumes: opts.Volumes}
+	h := &Handler{service: service, mux: http.NewServeMux(), keyed: keyed, opts: opts.Whole(), volumes: opts.Volumes, builds: newBuilder(opts.Builds)}
 	h.envd = envd.New(service, &h.opts)
 	h.code = interpreter.New(&h.opts)
 	for pattern, serve := range calls {
@@ -45,6 +47,9 @@ func New(service *service.Service, keyed bool, opts *Options) *Handler {
 	}
 	return h
 }
+
+// Close ends the builds that run, and returns when they have ended.
+func (h *Handler) Close() { h.builds.close() }
 
 // A call serves a request of the control API.
 type call func(*Handler, http.ResponseWriter, *http.Request) error
@@ -80,8 +85,12 @@ var calls = map[string]call{
 	"/templates/{rest...}":           without(noTemplates),
 	"/v2/templates":                  without(noTemplates),
 	"/v2/templates/{rest...}":        without(noTemplates),
-	"/v3/templates":                  without(noTemplates),
-	"/default-templates":             without(noTemplates),
+
+	"POST /v3/templates":                        (*Handler).newTemplate,
+	"GET /templates/{id}/files/{hash}":          (*Handler).uploadLink,
+	"POST /v2/templates/{id}/builds/{build}":    (*Handler).startBuild,
+	"GET /templates/{id}/builds/{build}/status": (*Handler).buildStatus,
+	"/default-templates":                        without(noTemplates),
 
 	"POST /volumes":        (*Handler).newVolume,
 	"GET /volumes":         (*Handler).listVolumes,
@@ -102,7 +111,8 @@ var calls = map[string]call{
 const (
 	noLogs      = "logs: the service keeps none of commands: read their output"
 	noSnapshots = "snapshots: they would have a sandbox's memory, and the service keeps files only: pause a sandbox"
-	noTemplates = "templates: a template is an image of this host: make one with wolffia build"
+	noTemplates = "templates: a template is an image of this host: see wolffia image"
+	noBuilds    = "builds: this service lets requests build none: start it with wolffia serve --allow-builds, or make an image of this host with wolffia build"
 	noVolumes   = "volumes: this service lets requests make none: start it with wolffia serve --allow-volumes"
 	noSecrets   = "secrets: only wolffia serve --header adds secrets to what a sandbox sends"
 	noTeams     = "teams, keys, nodes: a service has the keys of its file: see wolffia serve --api-keys"
@@ -135,6 +145,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case inVolumes:
 		r.Pattern = "e2b /volumecontent"
 		err = h.content(w, r)
+	case inUploads:
+		r.Pattern = "e2b " + uploads
+		err = h.upload(w, r)
 	default:
 		h.mux.ServeHTTP(w, r)
 	}

@@ -25,6 +25,7 @@ const (
 	traffic               // a port of a sandbox
 	signed                // a file of the sandbox whose token has signed the URL
 	inVolumes             // files of a volume
+	inUploads             // files of a build
 )
 
 // A route is where a request goes.
@@ -62,6 +63,8 @@ func routeOf(r *http.Request) route {
 		return route{kind: signed}
 	case first == "volumecontent":
 		return route{kind: inVolumes}
+	case first == "templatefiles":
+		return route{kind: inUploads}
 	case first == "sandboxes" && ofOpenSandbox(rest):
 		return route{}
 	case slices.Contains(roots, first):

@@ -42,16 +42,23 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) (s
 	return string(text), err
 }
 
-// E2B's SDK for Python drives a service. The versions are in testdata/requirements.txt.
-func TestPython(t *testing.T) {
+// sdk installs E2B's SDK for Python, and returns the environment that has it.
+func sdk(t *testing.T) (env []string) {
+	t.Helper()
 	testenv.Tools(t, "python3")
 	packages := t.TempDir()
-	env := []string{"PYTHONPATH=" + packages, "PYTHONDONTWRITEBYTECODE=1"}
+	env = []string{"PYTHONPATH=" + packages, "PYTHONDONTWRITEBYTECODE=1"}
 	text, err := run(t, "testdata", env, "python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
 		"--no-compile", "--no-deps", "--only-binary", ":all:", "--target", packages, "-r", "requirements.txt")
 	if err != nil {
 		testenv.Lacks(t, "pip and the package registry of Python", "pip install: "+err.Error()+"\n"+text)
 	}
+	return env
+}
+
+// E2B's SDK for Python drives a service. The versions are in testdata/requirements.txt.
+func TestPython(t *testing.T) {
+	env := sdk(t)
 	w := servetest.New(t, keyAll+"\n"+keyZoe+" acme/web/zoe\n", permissive)
 	if text, err := run(t, "testdata", env, "python3", "drive.py", w.Address, keyAll, keyZoe); err != nil {
 		t.Errorf("drive.py: %v\n%s\n%s", err, text, w.Log.String())
@@ -109,5 +116,32 @@ func TestTokens(t *testing.T) {
 	file := filepath.Join(w.State, "tokens.key")
 	if st, err := os.Stat(file); err != nil || st.Mode() != 0o600 {
 		t.Errorf("tokens.key: got %v, %v; want mode 0600", st, err)
+	}
+}
+
+// E2B's SDK for Python builds a template, and creates sandboxes of it.
+func TestBuild(t *testing.T) {
+	testenv.Busybox(t)
+	testenv.Tools(t, "bash", "ldd")
+	packages := sdk(t)
+	w := servetest.NewProcess(t, keyAll+"\n"+keyZoe+" acme/web/zoe\n", "--allow-builds")
+	w.ImportBusybox("busybox:1")
+	if text, err := run(t, "testdata", packages, "python3", "build.py", w.Address, keyAll, keyZoe); err != nil {
+		t.Errorf("build.py: %v\n%s\n%s", err, text, w.Log.String())
+	}
+	if left, err := os.ReadDir(filepath.Join(w.State, "service", "e2b-builds")); err != nil || len(left) > 1 { // that of a wrong fromTemplate waits
+		t.Errorf("contexts are left: %v, %v", left, err)
+	}
+}
+
+// Without permission nothing is built: the refusal names the flag.
+func TestNoBuilds(t *testing.T) {
+	w := servetest.New(t, "")
+	status, _, body := w.Do("POST", "/v3/templates", strings.NewReader(`{"name":"x"}`))
+	if status != http.StatusNotImplemented || !strings.Contains(body, "--allow-builds") {
+		t.Errorf("%d %s", status, body)
+	}
+	if status, _, body := w.Do("PUT", "/templatefiles/aaaaaaaaaaaa/"+strings.Repeat("0", 64)+"?token=x", nil); status != http.StatusUnauthorized {
+		t.Errorf("an upload without a token: %d %s", status, body)
 	}
 }

@@ -1,16 +1,24 @@
 package e2b
 
 import (
+	"context"
 	"net/http"
 	"strings"
+	"time"
+
+	"wolffia/runtime"
+	"wolffia/service"
+	"wolffia/service/e2b/steps"
+	"wolffia/service/registry"
 )
 
 // ownSystem are the templates on what the service's own configuration says; the last one is the
 // SDK's own for MCP.
 var ownSystem = map[string]bool{"": true, baseTemplate: true, "code-interpreter-v1": true, "mcp-gateway": true}
 
-// imageOf returns the image of a template; empty: what the service's own configuration says.
-func imageOf(template string) (string, error) {
+// imageOf returns the image of an owner's template; empty: what the service's own configuration
+// says. The owner's own templates come before images of this host.
+func (h *Handler) imageOf(o registry.Owner, template string) (string, error) {
 	name := strings.TrimSuffix(template, ":default")
 	switch {
 	case ownSystem[name]:
@@ -18,13 +26,18 @@ func imageOf(template string) (string, error) {
 	case len(name) > 255:
 		return "", invalid("templateID: more than 255 bytes")
 	}
+	if base, tag, _ := strings.Cut(name, ":"); isTemplateName(base) {
+		if own := h.templateImage(o, base) + ":" + orDefault(tag); h.service.HasImage(own) == nil {
+			return own, nil
+		}
+	}
 	return name, nil
 }
 
 // alias serves GET /templates/aliases/{alias}.
 func (h *Handler) alias(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("alias")
-	image, err := imageOf(name)
+	image, err := h.imageOf(owner(service.CallerOf(r.Context())), name)
 	if err == nil && image != "" {
 		err = h.service.HasImage(image)
 	}
@@ -33,4 +46,50 @@ func (h *Handler) alias(w http.ResponseWriter, r *http.Request) error {
 	}
 	h.reply(w, http.StatusOK, map[string]any{"templateID": name, "public": false})
 	return nil
+}
+
+// begin gives a new sandbox what its template starts.
+func (h *Handler) begin(p *service.Params) (readyCommand string) {
+	if p.Image == "" || !strings.HasPrefix(p.Image, h.templateImage(p.Owner, "")) || h.builds.Command == nil {
+		return ""
+	}
+	command, err := h.builds.Command(p.Image)
+	if err != nil || len(command) != 6 || command[4] != steps.ReadyMark {
+		return "" // else Create says what is wrong
+	}
+	p.Entrypoint = command[:4]
+	return command[5]
+}
+
+// readyLimit is how long a template's ready command may take to succeed.
+const (
+	readyLimit = 60 * time.Second
+	readyPause = 200 * time.Millisecond
+)
+
+// awaitReady waits until the ready command of a sandbox succeeds; empty: it is ready.
+func (h *Handler) awaitReady(ctx context.Context, b *service.Sandbox, command string) error {
+	if command == "" {
+		return nil
+	}
+	in, err := h.service.Inside(ctx, b.Caller(), b.ID)
+	if err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, readyLimit)
+	defer cancel()
+	for pause := time.NewTicker(readyPause); ; {
+		r, err := in.Exec(limited, &runtime.Command{Command: []string{"/bin/bash", "-l", "-c", command}})
+		if err == nil && r.ExitCode == 0 {
+			pause.Stop()
+			return nil
+		}
+		select {
+		case <-pause.C:
+			continue
+		case <-limited.Done():
+		}
+		pause.Stop()
+		return runtime.Errorf(runtime.ErrUnavailable, "template: its ready command has not succeeded in %v: %.200s", readyLimit, command)
+	}
 }

@@ -244,9 +244,9 @@ func fileReplyOf(i *volume.Info) fileReply {
 type contentCall func(h *Handler, w http.ResponseWriter, r *http.Request, v *volume.Content, q url.Values) error
 
 var contentCalls = map[string]contentCall{
-	"GET dir": (*Handler).listFiles, "POST dir": (*Handler).makeDir,
-	"GET path": (*Handler).fileInfo, "PATCH path": (*Handler).changeFile, "DELETE path": (*Handler).removeFile,
-	"GET file": (*Handler).readFile, "PUT file": (*Handler).writeFile,
+	"GET dir": listFiles, "POST dir": makeDir,
+	"GET path": fileInfo, "PATCH path": changeFile, "DELETE path": removeFile,
+	"GET file": readFile, "PUT file": writeFile,
 }
 
 // content serves /volumecontent/{id}/..., for who has the token of the volume.
@@ -303,7 +303,7 @@ func (h *Handler) tell(w http.ResponseWriter, status int, v *volume.Content, at 
 	return err
 }
 
-func (h *Handler) listFiles(w http.ResponseWriter, _ *http.Request, v *volume.Content, q url.Values) error {
+func listFiles(h *Handler, w http.ResponseWriter, _ *http.Request, v *volume.Content, q url.Values) error {
 	depth, err := numberOf(q, "depth", 1)
 	if err != nil {
 		return err
@@ -320,7 +320,7 @@ func (h *Handler) listFiles(w http.ResponseWriter, _ *http.Request, v *volume.Co
 	return nil
 }
 
-func (h *Handler) makeDir(w http.ResponseWriter, _ *http.Request, v *volume.Content, q url.Values) error {
+func makeDir(h *Handler, w http.ResponseWriter, _ *http.Request, v *volume.Content, q url.Values) error {
 	mode, err := numberOf(q, "mode", 0)
 	if err == nil {
 		err = v.MakeDir(q.Get("path"), mode, q.Get("force") == "true")
@@ -331,11 +331,11 @@ func (h *Handler) makeDir(w http.ResponseWriter, _ *http.Request, v *volume.Cont
 	return h.tell(w, http.StatusCreated, v, q.Get("path"))
 }
 
-func (h *Handler) fileInfo(w http.ResponseWriter, _ *http.Request, v *volume.Content, q url.Values) error {
+func fileInfo(h *Handler, w http.ResponseWriter, _ *http.Request, v *volume.Content, q url.Values) error {
 	return h.tell(w, http.StatusOK, v, q.Get("path"))
 }
 
-func (h *Handler) changeFile(w http.ResponseWriter, r *http.Request, v *volume.Content, q url.Values) error {
+func changeFile(h *Handler, w http.ResponseWriter, r *http.Request, v *volume.Content, q url.Values) error {
 	var req struct {
 		UID  *int    `json:"uid"`
 		GID  *int    `json:"gid"`
@@ -355,7 +355,7 @@ func (h *Handler) changeFile(w http.ResponseWriter, r *http.Request, v *volume.C
 	return h.tell(w, http.StatusOK, v, q.Get("path"))
 }
 
-func (h *Handler) removeFile(w http.ResponseWriter, _ *http.Request, v *volume.Content, q url.Values) error {
+func removeFile(h *Handler, w http.ResponseWriter, _ *http.Request, v *volume.Content, q url.Values) error {
 	if err := v.Remove(q.Get("path")); err != nil {
 		return err
 	}
@@ -363,7 +363,7 @@ func (h *Handler) removeFile(w http.ResponseWriter, _ *http.Request, v *volume.C
 	return nil
 }
 
-func (h *Handler) readFile(w http.ResponseWriter, r *http.Request, v *volume.Content, q url.Values) error {
+func readFile(h *Handler, w http.ResponseWriter, r *http.Request, v *volume.Content, q url.Values) error {
 	f, err := v.Read(q.Get("path"))
 	if err != nil {
 		return err
@@ -375,7 +375,7 @@ func (h *Handler) readFile(w http.ResponseWriter, r *http.Request, v *volume.Con
 	return nil
 }
 
-func (h *Handler) writeFile(w http.ResponseWriter, r *http.Request, v *volume.Content, q url.Values) error {
+func writeFile(h *Handler, w http.ResponseWriter, r *http.Request, v *volume.Content, q url.Values) error {
 	mode, err := numberOf(q, "mode", 0)
 	if err != nil {
 		return err

@@ -17,11 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/image/store"
 	"wolffia/internal/test/servetest"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
-	"wolffia/internal/test/testimage"
 	"wolffia/internal/test/wait"
 )
 
@@ -46,15 +44,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "docker.sock")
 	w := &world{servetest.NewProcess(t, "", "--docker-socket", socket), socket}
-	layer := testimage.Layer(t, testimage.Busybox(t)...)
-	manifest, err := json.Marshal([]any{map[string]any{"Config": "c.json", "RepoTags": []string{image}, "Layers": []string{"l.tar"}}})
-	w.OK(err)
-	file := filepath.Join(t.TempDir(), "image.tar")
-	w.OK(os.WriteFile(file, testimage.Layer(t,
-		testimage.File{Name: "c.json", Body: string(testimage.Config(t, store.Config{Env: []string{"PATH=/bin"}, Cmd: []string{"sh"}}, layer))},
-		testimage.File{Name: "l.tar", Body: string(layer)}, testimage.File{Name: "manifest.json", Body: string(manifest)},
-	), 0o600))
-	w.run(t, 0, "", filepath.Join(testbin.Dir(t), "wolffia"), "--state-dir", w.State, "image", "import", file)
+	w.ImportBusybox(image)
 	return w
 }
 

@@ -51,7 +51,7 @@ var maxWords = map[string]int{
 	"docs/decisions/17-front-ends.md":      198,
 	"docs/decisions/18-root-inside.md":     220,
 	"docs/decisions/README.md":             200,
-	"docs/e2b.md":                          800,
+	"docs/e2b.md":                          850,
 	"docs/docker.md":                       440,
 	"docs/faq.md":                          1434,
 	"docs/filesystem.md":                   782,

@@ -11,7 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"wolffia/image/store"
 	"wolffia/internal/test/testbin"
+	"wolffia/internal/test/testimage"
 )
 
 // A Process is a World whose service is wolffia serve, a process of its own. Service, Gate and
@@ -107,4 +109,21 @@ func (p *Process) status(name string) int64 {
 	}
 	p.Fatal("the status has no " + name)
 	return 0
+}
+
+// ImportBusybox gives the service's host the image name, of busybox alone.
+func (p *Process) ImportBusybox(name string) {
+	p.Helper()
+	layer := testimage.Layer(p.TB, testimage.Busybox(p.TB)...)
+	manifest, err := json.Marshal([]any{map[string]any{"Config": "c.json", "RepoTags": []string{name}, "Layers": []string{"l.tar"}}})
+	p.OK(err)
+	file := filepath.Join(p.TempDir(), "image.tar")
+	p.OK(os.WriteFile(file, testimage.Layer(p.TB,
+		testimage.File{Name: "c.json", Body: string(testimage.Config(p.TB, store.Config{Env: []string{"PATH=/bin"}, Cmd: []string{"sh"}}, layer))},
+		testimage.File{Name: "l.tar", Body: string(layer)}, testimage.File{Name: "manifest.json", Body: string(manifest)},
+	), 0o600))
+	text, err := exec.CommandContext(p.Ctx, filepath.Join(testbin.Dir(p.TB), "wolffia"), "--state-dir", p.State, "image", "import", file).CombinedOutput()
+	if err != nil {
+		p.Fatalf("image import: %v\n%s", err, text)
+	}
 }

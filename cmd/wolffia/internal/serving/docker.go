@@ -56,7 +56,7 @@ func (i *instance) openDocker(ctx context.Context) (*dockerSocket, error) {
 		},
 	})
 	d.handler = engineapi.New(d.engine, &engineapi.Options{
-		Images: store.Open(i.rt.StateDir()), Version: i.Version, Log: i.log, Pull: i.pullForDocker, Build: i.buildForDocker,
+		Images: store.Open(i.rt.StateDir()), Version: i.Version, Log: i.log, Pull: i.pullForDocker, Build: i.buildFor,
 		Temp: filepath.Join(i.rt.StateDir(), "service", "builds"),
 	})
 	const headerLimit = 10 * time.Second
@@ -99,8 +99,8 @@ func (i *instance) pullForDocker(ctx context.Context, name string) (err error) {
 	return err
 }
 
-// buildForDocker builds an image with the service's network and limits.
-func (i *instance) buildForDocker(ctx context.Context, q *engineapi.BuildRequest, w io.Writer) (id string, err error) {
+// buildFor builds an image for a request, with the service's network and limits.
+func (i *instance) buildFor(ctx context.Context, q *engineapi.BuildRequest, w io.Writer) (id string, err error) {
 	r, to, err := os.Pipe()
 	if err != nil {
 		return "", err

@@ -4,9 +4,13 @@ package serving
 
 import (
 	"context"
+	"io"
+	"path/filepath"
 
+	"wolffia/image/store"
 	"wolffia/ops/stream"
 	"wolffia/service/e2b"
+	"wolffia/service/engineapi"
 	"wolffia/volume"
 )
 
@@ -20,6 +24,34 @@ func (i *instance) forE2B() *e2b.Options {
 			Make: func(ctx context.Context, name string) error {
 				return i.rt.MakeVolume(ctx, i.current.Load().template, name)
 			},
+		},
+		Builds: &e2b.Builds{
+			Allowed: func() bool { return i.current.Load().Truth("allow-builds") },
+			Command: func(name string) ([]string, error) {
+				images := store.Open(i.rt.StateDir())
+				id, err := images.Find(name)
+				if err != nil {
+					return nil, err
+				}
+				image, err := images.Get(id)
+				if err != nil {
+					return nil, err
+				}
+				return image.Config.Command(), nil
+			},
+			Build: func(ctx context.Context, q *e2b.BuildRequest, w io.Writer) error {
+				names := make([]string, 0, len(q.Names))
+				for _, n := range q.Names {
+					canonical, err := store.Canonical(n)
+					if err != nil {
+						return err
+					}
+					names = append(names, canonical)
+				}
+				_, err := i.buildFor(ctx, &engineapi.BuildRequest{Dir: q.Dir, File: q.File, Names: names, NoCache: q.NoCache}, w)
+				return err
+			},
+			Temp: filepath.Join(i.rt.StateDir(), "service", "e2b-builds"),
 		},
 	}
 }

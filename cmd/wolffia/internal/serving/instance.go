@@ -39,6 +39,7 @@ type instance struct {
 	service  *service.Service
 	agents   *agent.Handler
 	swerex   *swerex.Handler
+	e2b      *e2b.Handler
 	docker   *dockerSocket // nil: none
 	gate     *gate.Gate
 	listener net.Listener
@@ -155,10 +156,11 @@ func (i *instance) open(ctx context.Context) (err error) {
 	}
 	i.agents = agent.New(&agent.Options{Runtime: i.rt, Service: i.service, Allow: i.AddTo, AllowHost: i.AllowTo, Version: i.Version, Copied: i.now.template.CopyOnWrite})
 	i.swerex = swerex.New(i.service, &swerex.Options{Log: i.log})
+	i.e2b = e2b.New(i.service, i.site.keys != nil, i.forE2B())
 	i.server = server.New(i.service, &server.Options{
 		Pool: i.counter, Log: i.log, Gate: i.gate, Meter: meter, Metrics: true, Agents: i.agents, SWEReX: i.swerex,
 		OpenSandbox: opensandbox.New(i.service, &opensandbox.Options{Log: i.log}),
-		E2B:         e2b.New(i.service, i.site.keys != nil, i.forE2B()),
+		E2B:         i.e2b,
 	})
 	if i.docker, err = i.openDocker(ctx); err != nil {
 		return err
@@ -249,6 +251,7 @@ func (i *instance) close() {
 	if i.agents != nil {
 		i.agents.Close()
 		i.swerex.Close()
+		i.e2b.Close()
 	}
 	err := i.docker.close()
 	if i.service != nil {

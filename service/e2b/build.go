@@ -1,0 +1,414 @@
+package e2b
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"wolffia/internal/image/buildcontext"
+	"wolffia/internal/sys/rmtree"
+	"wolffia/ops/stream"
+	"wolffia/runtime"
+	"wolffia/service"
+	"wolffia/service/e2b/steps"
+	"wolffia/service/gate"
+	"wolffia/service/registry"
+)
+
+// Builds are how requests build templates. All of it is safe for concurrent use.
+type Builds struct {
+	// Allowed reports whether requests may build now.
+	Allowed func() bool
+	// Build makes the image of a template, and writes its progress to w.
+	Build func(ctx context.Context, q *BuildRequest, w io.Writer) error
+	// Command returns the command of an image of this host, by its name.
+	Command func(name string) ([]string, error)
+	// Temp is a directory for the contexts of builds, which no other process uses. New empties it.
+	Temp string
+}
+
+// A BuildRequest is what the image of a template is made of.
+type BuildRequest struct {
+	Dir     string   // the context
+	File    string   // the Dockerfile, below Dir
+	Names   []string // of the image
+	NoCache bool
+}
+
+// The bounds of builds.
+const (
+	maxBuilds = 4             // of an owner that have not ended
+	maxKept   = 100           // that have ended, of all owners
+	maxUpload = 2 << 30       // bytes of one COPY
+	maxLog    = 10_000        // lines of a build
+	buildTime = 2 * time.Hour // from its first request on
+	logPage   = 100           // lines of a reply, of E2B
+)
+
+// The states of builds, of E2B.
+const (
+	waiting  = "waiting"
+	building = "building"
+	ready    = "ready"
+	failed   = "error"
+)
+
+// A templateBuild is a template that is being built, or was.
+type templateBuild struct {
+	id, template, tag string
+	owner             registry.Owner
+	began             time.Time
+	dir               string // its context; the Dockerfile is beside what was uploaded
+
+	mu     sync.Mutex
+	status string     // guarded by mu
+	log    []logEntry // guarded by mu
+	reason string     // guarded by mu
+}
+
+// A logEntry is a line of a build's log.
+type logEntry struct {
+	Time    time.Time `json:"timestamp"`
+	Level   string    `json:"level"`
+	Message string    `json:"message"`
+}
+
+// Write implements [io.Writer] for the progress of a build.
+func (b *templateBuild) Write(text []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for line := range bytes.Lines(text) {
+		if message := strings.TrimRight(string(line), "\r\n"); message != "" && len(b.log) < maxLog {
+			b.log = append(b.log, logEntry{time.Now().UTC(), "info", message})
+		}
+	}
+	return len(text), nil
+}
+
+func (b *templateBuild) state() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.status
+}
+
+func isOver(status string) bool { return status == ready || status == failed }
+
+// A builder has the builds of a handler.
+type builder struct {
+	*Builds
+	ctx    context.Context // until close
+	cancel context.CancelFunc
+	one    chan struct{} // has a value while a build runs: one at a time
+	run    sync.WaitGroup
+
+	mu  sync.Mutex
+	all []*templateBuild // oldest first; guarded by mu
+}
+
+func newBuilder(b *Builds) *builder {
+	if b == nil {
+		b = &Builds{Allowed: func() bool { return false }}
+	}
+	n := &builder{Builds: b, one: make(chan struct{}, 1)}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	if b.Temp != "" { // a killed service has left its own
+		_ = rmtree.RemovePath(filepath.Dir(b.Temp), filepath.Base(b.Temp))
+	}
+	return n
+}
+
+func (n *builder) close() {
+	n.cancel()
+	n.run.Wait()
+}
+
+// tidy forgets builds that take too long, and the oldest that have ended. The caller has mu.
+func (n *builder) tidy() {
+	ended, left := 0, n.all[:0]
+	for _, b := range n.all {
+		switch is := b.state(); {
+		case is == waiting && time.Since(b.began) > buildTime:
+			n.drop(b)
+			continue
+		case isOver(is):
+			ended++
+		}
+		left = append(left, b)
+	}
+	n.all = slices.DeleteFunc(left, func(b *templateBuild) bool {
+		old := ended > maxKept && isOver(b.state())
+		if old {
+			ended--
+		}
+		return old
+	})
+}
+
+// drop removes what was uploaded for a build.
+func (n *builder) drop(b *templateBuild) { _ = rmtree.RemovePath(n.Temp, filepath.Base(b.dir)) }
+
+// add adds a build, within the bound of its owner.
+func (n *builder) add(b *templateBuild) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.tidy()
+	open := 0
+	for _, other := range n.all {
+		if other.owner == b.owner && !isOver(other.state()) {
+			open++
+		}
+	}
+	if open >= maxBuilds {
+		return &fault{http.StatusTooManyRequests, "builds: " + strconv.Itoa(open) + " have not ended, which is the most: wait for one"}
+	}
+	n.all = append(n.all, b)
+	return nil
+}
+
+// find returns a build that fits.
+func (n *builder) find(fits func(*templateBuild) bool) (*templateBuild, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i := len(n.all) - 1; i >= 0; i-- {
+		if fits(n.all[i]) {
+			return n.all[i], nil
+		}
+	}
+	return nil, &fault{http.StatusNotFound, "no such build: the service forgets them when it ends"}
+}
+
+// newTemplate serves POST /v3/templates, which begins a build.
+func (h *Handler) newTemplate(w http.ResponseWriter, r *http.Request) error {
+	var req struct {
+		Name string   `json:"name"`
+		Tags []string `json:"tags"`
+	}
+	if err := h.decode(w, r, &req); err != nil {
+		return err
+	}
+	name, tag, tagged := strings.Cut(req.Name, ":")
+	switch {
+	case !h.builds.Allowed():
+		return unsupported(noBuilds)
+	case !isTemplateName(name) || tagged && !isTemplateName(tag):
+		return invalid("name %.100q: it must be NAME[:TAG] of lower-case letters, digits, - and _, at most %d", req.Name, maxTemplateName)
+	case ownSystem[name]:
+		return invalid("name %q: it is the service's own template", name)
+	case len(req.Tags) > 0:
+		return unsupported("tags: write the one tag of a template into its name: NAME:TAG")
+	}
+	if err := os.MkdirAll(h.builds.Temp, 0o700); err != nil {
+		return err
+	}
+	b := &templateBuild{
+		id: runtime.NewID(), template: name, tag: orDefault(tag), owner: owner(service.CallerOf(r.Context())), began: time.Now(), status: waiting,
+	}
+	b.dir = filepath.Join(h.builds.Temp, b.id)
+	if err := h.builds.add(b); err != nil {
+		return err
+	}
+	if err := os.Mkdir(b.dir, 0o700); err != nil {
+		return err
+	}
+	h.reply(w, http.StatusAccepted, map[string]any{
+		"templateID": b.template, "buildID": b.id, "public": false, "names": []string{req.Name}, "tags": []string{b.tag}, "aliases": []string{name},
+	})
+	return nil
+}
+
+// waitingBuild returns the last build of a template of the caller that waits for files.
+func (h *Handler) waitingBuild(r *http.Request) (*templateBuild, error) {
+	of := owner(service.CallerOf(r.Context()))
+	return h.builds.find(func(b *templateBuild) bool {
+		return b.owner == of && b.template == r.PathValue("id") && b.state() == waiting
+	})
+}
+
+// uploadToken is the purpose of the tokens of uploads, by build and digest.
+const uploadToken = "e2b upload"
+
+// uploadLink serves GET /templates/{id}/files/{hash}: where to send the files of a COPY.
+func (h *Handler) uploadLink(w http.ResponseWriter, r *http.Request) error {
+	b, err := h.waitingBuild(r)
+	if err != nil {
+		return err
+	}
+	hash := r.PathValue("hash")
+	if !steps.IsDigest(hash) {
+		return invalid("files hash %.100q: it must be hexadecimal", hash)
+	}
+	scheme := "http"
+	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
+		scheme = "https"
+	}
+	at := b.id + "/" + hash
+	h.reply(w, http.StatusCreated, map[string]any{
+		"present": false,
+		"url":     scheme + "://" + r.Host + uploads + at + "?token=" + h.service.Token(uploadToken, at),
+	})
+	return nil
+}
+
+// uploads begins the paths of uploads, which need no key.
+const uploads = "/templatefiles/"
+
+// upload serves PUT /templatefiles/BUILD/HASH: an archive of the files of a COPY.
+func (h *Handler) upload(w http.ResponseWriter, r *http.Request) error {
+	at := strings.TrimPrefix(r.URL.Path, uploads)
+	q, err := gate.Query(r)
+	if err != nil {
+		return err
+	}
+	id, hash, _ := strings.Cut(at, "/")
+	if r.Method != http.MethodPut || !steps.IsDigest(hash) || !h.service.IsToken(q.Get("token"), uploadToken, at) {
+		return &fault{http.StatusUnauthorized, "token: the request needs the URL of GET /templates/{id}/files/{hash}"}
+	}
+	b, err := h.builds.find(func(b *templateBuild) bool { return b.id == id })
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(b.dir, hash)
+	if err := os.Mkdir(dir, 0o700); err != nil || b.state() != waiting {
+		return &fault{http.StatusConflict, "files " + hash + ": the build has them, or has begun"}
+	}
+	body := &stream.Body{ReadCloser: r.Body, Control: http.NewResponseController(w), Limit: h.opts.BodyLimit}
+	if err := buildcontext.Unpack(dir, http.MaxBytesReader(w, body, maxUpload)); err != nil {
+		return errors.Join(err, rmtree.RemovePath(b.dir, hash))
+	}
+	h.reply(w, http.StatusOK, nil)
+	return nil
+}
+
+// startBuild serves POST /v2/templates/{id}/builds/{build}.
+func (h *Handler) startBuild(w http.ResponseWriter, r *http.Request) error {
+	var req steps.Request
+	if err := h.decode(w, r, &req); err != nil {
+		return err
+	}
+	b, err := h.waitingBuild(r)
+	if err == nil && b.id != r.PathValue("build") {
+		err = &fault{http.StatusNotFound, "build " + r.PathValue("build") + ": not found"}
+	}
+	if err != nil {
+		return err
+	}
+	if req.FromTemplate != "" {
+		if req.FromImage, err = h.imageOf(b.owner, req.FromTemplate); err == nil && req.FromImage == "" {
+			err = unsupported("fromTemplate %q: it is the system of the service's host, which no image can begin with: name one by fromImage", req.FromTemplate)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	text, err := req.Dockerfile(func(hash string) bool {
+		st, err := os.Stat(filepath.Join(b.dir, hash))
+		return err == nil && st.IsDir()
+	})
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(b.dir, "Dockerfile")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.status != waiting {
+		return &fault{http.StatusConflict, "build " + b.id + ": it has begun"}
+	}
+	b.status = building
+	h.builds.run.Go(func() { // ends with the build, or close
+		err := h.builds.build(b, &BuildRequest{
+			Dir: b.dir, File: file, NoCache: req.Force, Names: []string{h.templateImage(b.owner, b.template) + ":" + b.tag},
+		})
+		h.builds.drop(b)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.status = ready; err != nil {
+			b.status, b.reason = failed, err.Error()
+		}
+	})
+	h.reply(w, http.StatusAccepted, nil)
+	return nil
+}
+
+// build builds, after those before it.
+func (n *builder) build(b *templateBuild, q *BuildRequest) error {
+	ctx, cancel := context.WithTimeout(n.ctx, buildTime)
+	defer cancel()
+	select {
+	case n.one <- struct{}{}:
+		defer func() { <-n.one }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return n.Build(ctx, q, b)
+}
+
+// buildStatus serves GET /templates/{id}/builds/{build}/status.
+func (h *Handler) buildStatus(w http.ResponseWriter, r *http.Request) error {
+	q, err := gate.Query(r)
+	if err != nil {
+		return err
+	}
+	from, err := numberOf(q, "logsOffset", 0)
+	if err != nil {
+		return err
+	}
+	of := owner(service.CallerOf(r.Context()))
+	b, err := h.builds.find(func(b *templateBuild) bool {
+		return b.owner == of && b.template == r.PathValue("id") && b.id == r.PathValue("build")
+	})
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := min(int(from), len(b.log))
+	reply := map[string]any{
+		"templateID": b.template, "buildID": b.id, "status": b.status, "logs": []string{},
+		"logEntries": append([]logEntry{}, b.log[at:min(at+logPage, len(b.log))]...),
+	}
+	if b.status == failed {
+		reply["reason"] = map[string]string{"message": b.reason}
+	}
+	h.reply(w, http.StatusOK, reply)
+	return nil
+}
+
+// templateImage returns the name of the image of an owner's template, without its tag. No other
+// owner can guess it, by whatever interface.
+func (h *Handler) templateImage(o registry.Owner, template string) string {
+	text, _ := json.Marshal(o) // never fails: it has texts
+	sum := sha256.Sum256([]byte(h.service.Token("e2b templates", string(text))))
+	return "e2b-" + hex.EncodeToString(sum[:16]) + "/" + template
+}
+
+func orDefault(tag string) string {
+	if tag == "" {
+		return "default"
+	}
+	return tag
+}
+
+// maxTemplateName is the largest name of a template, and of a tag, in bytes.
+const maxTemplateName = 64
+
+// isTemplateName reports whether a text can be a part of an image's name, and a tag.
+func isTemplateName(s string) bool {
+	alone := func(c rune) bool { return (c < '0' || c > '9') && (c < 'a' || c > 'z') }
+	return s != "" && len(s) <= maxTemplateName && !strings.ContainsFunc(s, func(c rune) bool { return alone(c) && c != '-' && c != '_' && c != '.' }) &&
+		!strings.ContainsFunc(s[:1]+s[len(s)-1:], alone)
+}

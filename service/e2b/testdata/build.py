@@ -1,0 +1,73 @@
+"""Builds a template by E2B's SDK for Python, and uses it: build.py HOST:PORT KEY OTHER-KEY. An error ends it."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+address, key, other = sys.argv[1:4]
+os.environ["E2B_API_URL"] = os.environ["E2B_SANDBOX_URL"] = "http://" + address
+os.environ["E2B_API_KEY"] = key
+
+from e2b import BuildException, Sandbox, SandboxException, Template  # noqa: E402
+
+context = tempfile.mkdtemp()
+os.makedirs(context + "/data/sub")
+for name, text in {"one.txt": "one $HOME\n", "data/a": "a\n", "data/sub/b": "b\n"}.items():
+    with open(f"{context}/{name}", "w") as f:
+        f.write(text)
+for file in ["/bin/bash", *re.findall(r"(/\S+) \(", subprocess.check_output(["ldd", "/bin/bash"], text=True))]:
+    os.makedirs(f"{context}/root{os.path.dirname(file)}", exist_ok=True)
+    shutil.copy(file, f"{context}/root{file}")
+
+
+def template():
+    return Template(file_context_path=context).from_image("busybox:1").copy("root", "/")
+
+
+def build_fails(text, built, name="broken"):
+    try:
+        Template.build(built, name)
+    except BuildException as e:
+        assert text in str(e), e
+        return
+    raise AssertionError("it was built")
+
+
+lines = []
+built = (
+    template()
+    .set_envs({"GREETING": 'hello "$you"', "B": "2"})
+    .set_workdir("/srv/app")
+    .copy("one.txt", "/srv/one.txt", mode=0o640)
+    .copy("data", "kept/")
+    .run_cmd("[[ $BASH ]] && echo ran > ran && pwd > where")
+    .set_start_cmd("echo started > /tmp/started; sleep 1000", "test -s /tmp/started")
+)
+info = Template.build(built, "tool:v1", on_build_logs=lambda line: lines.append(line.message))
+assert any("echo ran > ran" in line for line in lines), lines
+assert Template.exists("tool:v1") and not Template.exists("tool") and not Template.exists("tool:v1", api_key=other)
+box = Sandbox.create("tool:v1", timeout=60)
+out = box.commands.run('cat /srv/one.txt /srv/app/kept/a /srv/app/kept/sub/b /srv/app/ran /srv/app/where /tmp/started; echo "$GREETING $B"; stat -c %a /srv/one.txt').stdout
+assert out == 'one $HOME\na\nb\nran\n/srv/app\nstarted\nhello "$you" 2\n640\n', out
+assert box.get_info().template_id == "tool:v1"
+box.kill()
+
+again = Template.build(Template().from_template("tool:v1").run_cmd("echo more > /srv/more"), "more")
+box = Sandbox.create("more", timeout=60)
+assert box.commands.run("cat /srv/more /srv/one.txt").stdout == "more\none $HOME\n"
+assert not box.commands.run("ls /tmp").stdout
+box.kill()
+try:
+    Sandbox.create("more", api_key=other)
+except SandboxException as e:
+    assert "404" in str(e), e
+else:
+    raise AssertionError("another key has the template")
+
+build_fails("exit", template().run_cmd("exit 3"))
+build_fails("fromImage", Template().from_template("base").run_cmd("true"))
+build_fails("image", Template().from_image("127.0.0.1:5/none").run_cmd("true"))
+build_fails("name", template(), "Bad/Name")
