@@ -26,7 +26,7 @@ func Serve(in io.Reader, out io.Writer, sessions string, limits *Rlimits, client
 	if err != nil {
 		return err
 	}
-	g := &guest{reaper: newReaper(limiter), exit: exit, clients: map[*wire.Outbox]bool{}}
+	g := &guest{reaper: newReaper(limiter), exit: exit, clients: map[*wire.Outbox]bool{}, clock: new(session.Clock)}
 	g.shells = session.NewManager(session.Host{
 		Start:        g.reaper.start,
 		Started:      g.reaper.mine,
@@ -34,6 +34,7 @@ func Serve(in io.Reader, out io.Writer, sessions string, limits *Rlimits, client
 		LookPath:     lookPath,
 		User:         findUser,
 		Dir:          sessions,
+		Clock:        g.clock,
 	})
 	defer g.shells.Close()
 	host := g.link(wire.NewWriter(out))
@@ -54,6 +55,7 @@ func Serve(in io.Reader, out io.Writer, sessions string, limits *Rlimits, client
 type guest struct {
 	reaper  *reaper
 	exit    func(code int)
+	clock   *session.Clock
 	shells  *session.Manager
 	running sync.WaitGroup // one for each process whose channel is open
 

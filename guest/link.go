@@ -26,6 +26,7 @@ type link struct {
 	*guest
 	w       *wire.Writer
 	parts   parts    // serve's goroutine only
+	quiet   bool     // the host has sent Quiesce, and not Resumed; serve's goroutine only
 	network *network // nil: a client's
 
 	mu    sync.Mutex
@@ -128,6 +129,10 @@ func (l *link) set(channel uint32, h channelHandler) {
 // handle does what f asks for, without waiting for anything, and releases it.
 // An error is a breach of the protocol.
 func (l *link) handle(f wire.Frame) error {
+	if l.quiet != (f.Type == wire.Resumed) { // a write would wait for Resumed, which nothing would read
+		defer f.Release()
+		return fmt.Errorf("%w: frame of type %d, and the stream is quiet: %t", wire.ErrProtocol, f.Type, l.quiet)
+	}
 	if f.Channel == 0 {
 		defer f.Release()
 		if l.network == nil {
@@ -197,6 +202,14 @@ func (l *link) handleConn(f *wire.Frame) error {
 		ms := binary.LittleEndian.Uint32(f.Payload())
 		go l.shutdown(time.Duration(ms) * time.Millisecond) // ends the process
 		return nil
+	case wire.Quiesce:
+		l.quiet = true
+		l.clock.Stop()
+		return l.w.Hold(wire.Quiet)
+	case wire.Resumed:
+		l.quiet = false
+		l.clock.Continue()
+		return l.w.Free()
 	case wire.WatchBusy:
 		l.shells.WatchBusy(func(n uint32) { _ = l.w.Send(wire.Busy, 0, binary.LittleEndian.AppendUint32(nil, n)) })
 		return nil
@@ -245,7 +258,7 @@ func (l *link) start(f *wire.Frame) error {
 		if shell := l.shells.DiscardPrestarted(); shell != 0 {
 			l.reaper.awaitGone(shell) // the process does not see it
 		}
-		p.run(l.reaper, req, files, func() { l.set(channel, nil) })
+		p.run(l.reaper, l.clock, req, files, func() { l.set(channel, nil) })
 	})
 	return nil
 }

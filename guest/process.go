@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/sys/proc"
+	"wolffia/session"
 	"wolffia/session/dialect"
 	"wolffia/wire"
 )
@@ -120,9 +121,10 @@ func (p *process) closeOurs() {
 	}
 }
 
-// run starts the process, and returns when its Exit or Failed frame is sent; done is
+// run starts the process, and returns when its Exit or Failed frame is sent. Its time-out counts by
+// clock. done is
 // called just before, so that the channel is free by then.
-func (p *process) run(r *reaper, req *wire.StartRequest, files []uintptr, done func()) {
+func (p *process) run(r *reaper, clock *session.Clock, req *wire.StartRequest, files []uintptr, done func()) {
 	pid, err := p.start(r, req, files)
 	p.clean()
 	if err != nil {
@@ -137,9 +139,9 @@ func (p *process) run(r *reaper, req *wire.StartRequest, files []uintptr, done f
 	}
 	_ = p.w.Send(wire.Started, p.channel, binary.LittleEndian.AppendUint32(nil, uint32(pid)))
 
-	var limit *time.Timer
+	stopLimit := func() {}
 	if req.TimeoutMS > 0 {
-		limit = time.AfterFunc(time.Duration(req.TimeoutMS)*time.Millisecond, p.expire)
+		stopLimit = clock.AfterFunc(time.Duration(req.TimeoutMS)*time.Millisecond, p.expire)
 	}
 	var copying sync.WaitGroup // nothing is sent after Exit
 	if p.in != nil {
@@ -160,9 +162,7 @@ func (p *process) run(r *reaper, req *wire.StartRequest, files []uintptr, done f
 	}
 
 	ws := <-p.exited
-	if limit != nil {
-		limit.Stop() // a slow reader of the output is not the command's fault
-	}
+	stopLimit() // a slow reader of the output is not the command's fault
 	p.mu.Lock()
 	p.tree.Reaped = true
 	p.mu.Unlock()

@@ -5,14 +5,15 @@ import "time"
 // alarmSave is the alarm that takes a snapshot; those before it are of the run.
 const alarmSave = release + 1
 
-// Alarms are the times at which something is due in a session. They belong to its turn.
+// Alarms are the times of clock at which something is due in a session. They belong to its turn.
 type alarms struct {
 	due   [alarmSave + 1]time.Time // zero: not set
 	armed time.Time                // when the timer rings; zero: it does not
 	timer *time.Timer
+	clock *Clock
 }
 
-func (a *alarms) set(h runEvent, after time.Duration) { a.due[h] = time.Now().Add(after) }
+func (a *alarms) set(h runEvent, after time.Duration) { a.due[h] = a.clock.Now().Add(after) }
 
 // clear clears the alarms of the run.
 func (a *alarms) clear() { clear(a.due[:alarmSave]) }
@@ -30,7 +31,7 @@ func (a *alarms) arm() {
 		return
 	}
 	a.armed = first
-	a.timer.Reset(time.Until(first))
+	a.timer.Reset(a.clock.wait(first))
 }
 
 // ring clears an alarm that is due, and reports whether it was.

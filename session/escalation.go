@@ -288,7 +288,7 @@ func (r *run) checkLost() (replace bool) {
 	}
 	if r.alarms.due[reportCheck].IsZero() {
 		r.alarms.set(reportCheck, lostTick)
-	} else if time.Until(r.alarms.due[reportCheck]) < lostTick/2 {
+	} else if r.alarms.due[reportCheck].Sub(r.alarms.clock.Now()) < lostTick/2 {
 		return false // it came for the input only
 	}
 	if r.stage != stageNone {

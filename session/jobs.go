@@ -160,7 +160,7 @@ func (m *Manager) openJob(c *Call) {
 			c.exit(wire.ExitStatus{})
 		}()
 	default:
-		w := newWatch(j)
+		w := newWatch(j, m.host.Clock)
 		c.setHandler(w)
 		if q.Op == wire.SessionJobWait {
 			go w.wait(c)
@@ -173,13 +173,14 @@ func (m *Manager) openJob(c *Call) {
 // A watch is a call that waits for a job, or for its output.
 type watch struct {
 	watcher
-	j    *job
-	ctx  context.Context // ends when the call is canceled
-	stop context.CancelFunc
+	j     *job
+	clock *Clock          // of the time-out
+	ctx   context.Context // ends when the call is canceled
+	stop  context.CancelFunc
 }
 
-func newWatch(j *job) *watch {
-	w := &watch{watcher: watcher{change: j.change}, j: j}
+func newWatch(j *job, clock *Clock) *watch {
+	w := &watch{watcher: watcher{change: j.change}, j: j, clock: clock}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	return w
 }
@@ -199,8 +200,9 @@ func (w *watch) wait(c *Call) {
 	ctx := w.ctx
 	if ms := c.req.TimeoutMS; ms > 0 {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, milliseconds(ms))
+		ctx, stop = context.WithCancel(ctx)
 		defer stop()
+		defer w.clock.AfterFunc(milliseconds(ms), stop)()
 	}
 	over := w.j.await(ctx.Done())
 	w.j.mu.Lock()

@@ -284,8 +284,9 @@ func (m *Manager) newSession(req *wire.StartRequest, start *wire.SessionStart) (
 		spec: shellSpec{rc: q.RC, env: start.Env, home: start.Dir, rows: req.Rows, cols: req.Cols, umask: req.Umask},
 	}
 	s.turns.turn = s.turn
-	s.alarms.timer = time.AfterFunc(time.Hour, func() { s.turns.post(func() { s.onTime(time.Now()) }) })
+	s.alarms.timer = time.AfterFunc(time.Hour, func() { s.turns.post(func() { s.onTime(m.host.Clock.Now()) }) })
 	s.alarms.timer.Stop()
+	s.alarms.clock = m.host.Clock
 	if q.User != "" {
 		if s.spec.user, err = m.host.User(q.User); err != nil {
 			return nil, wire.ClassInvalid, err

@@ -127,7 +127,7 @@ const maxTries = 2
 // unchanged. Precondition: the session has a shell, and no other run.
 func (s *Session) begin(r *run) error {
 	r.shell, r.alarms, r.saved = s.shell, &s.alarms, &s.saved
-	r.begun = time.Now()
+	r.begun = r.alarms.clock.Now()
 	r.in.fd = -1
 	if s.task != nil && s.task.retried && s.state >= overriding {
 		r.tries = maxTries
@@ -185,7 +185,7 @@ func (r *run) open() error {
 		// What was printed by no command, and typed and not read, was meant for another.
 		r.shell.drainTerminal()
 		r.shell.setTerminal(r.shell.attended)
-		r.outs = []*stream{newStream(wire.Stdout, nil, r.shell.tty, ends.poll, r.call)}
+		r.outs = []*stream{newStream(wire.Stdout, nil, r.shell.tty, ends.poll, r.call, r.alarms.clock)}
 		fd, err := unix.FcntlInt(uintptr(r.shell.tty), unix.F_DUPFD_CLOEXEC, 3)
 		if err != nil {
 			return err
@@ -204,7 +204,7 @@ func (r *run) open() error {
 		if err := ends.prepare(p); err != nil {
 			return err
 		}
-		r.outs = append(r.outs, newStream(outputs[i], p, p.fd, ends.poll, r.call))
+		r.outs = append(r.outs, newStream(outputs[i], p, p.fd, ends.poll, r.call, r.alarms.clock))
 	}
 	if r.st.Stdin {
 		name := token()
@@ -337,7 +337,7 @@ func (s *Session) endOf(r *run) {
 		}
 	}
 	r.phase = over
-	now := time.Now()
+	now := s.alarms.clock.Now()
 	for _, st := range r.outs {
 		st.drain.Begin(now, proc.Grace)
 		if st.pipe != nil {
@@ -405,7 +405,7 @@ func (s *Session) replace() {
 // has taken nothing for proc.Grace.
 func (s *Session) drain() {
 	r := s.cur
-	now := time.Now()
+	now := s.alarms.clock.Now()
 	complete, stalled := true, false
 	var next time.Time // zero: when there is credit
 	for _, st := range r.outs {

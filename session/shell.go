@@ -36,6 +36,8 @@ type Host struct {
 	// Dir is an empty directory of their own for the sessions, with a short name, on
 	// a file system that keeps access times.
 	Dir string
+	// Clock is the time by which commands time out; nil: it never stops.
+	Clock *Clock
 }
 
 // A User is a user of the sandbox other than PID 1's.

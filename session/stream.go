@@ -26,11 +26,12 @@ type stream struct {
 	eof     bool
 	over    bool // eof, or ended though held
 	drain   proc.Drain
+	clock   *Clock // of drain
 }
 
 // newStream returns a stream of a command, which poll watches; call is nil for the session's own.
-func newStream(typ wire.Type, p *pipe, fd int, poll *poller, call *Call) *stream {
-	st := &stream{pipe: p, typ: typ, fd: fd, poll: poll, call: call}
+func newStream(typ wire.Type, p *pipe, fd int, poll *poller, call *Call, clock *Clock) *stream {
+	st := &stream{pipe: p, typ: typ, fd: fd, poll: poll, call: call, clock: clock}
 	if call == nil {
 		st.capture = excerpt.New(maxCapture, 0)
 	}
@@ -129,7 +130,7 @@ func (st *stream) took(n int, err error, reported bool) bool {
 	switch {
 	case n > 0:
 		if st.drain.Begun() {
-			st.drain.Took(n, time.Now())
+			st.drain.Took(n, st.clock.Now())
 		}
 		return false
 	case err == unix.EAGAIN:

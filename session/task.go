@@ -361,7 +361,7 @@ func (s *Session) reply(t *task, r *run) {
 	if r.aborted { // as what ends of PID 1's SIGTERM
 		st = wire.ExitStatus{Code: 128 + int(unix.SIGTERM)}
 	}
-	st.Cwd, st.DurationMS = wire.Path(s.saved.cwd), time.Since(r.begun).Milliseconds()
+	st.Cwd, st.DurationMS = wire.Path(s.saved.cwd), r.alarms.clock.Now().Sub(r.begun).Milliseconds()
 	st.SessionEnded, st.Restored, st.StatusLost = r.exited || s.shuttingDown, t.restored, r.unknown && !r.exited
 	st.WantedTerminal = r.wantedTerminal
 	s.saved.lastStatus = st.Code

@@ -16,7 +16,7 @@ import (
 
 // Version is the protocol's version, told in [Hello]. Both ends are built
 // together; a guest of another version is refused.
-const Version = 8
+const Version = 9
 
 // HeaderSize and MaxPayload bound a frame, in bytes.
 const (
@@ -79,6 +79,13 @@ const (
 	// From the guest, later.
 	Busy   // channel 0; u32 LE: how many jobs and kept commands run; sent when that leaves 0 or becomes 0
 	Queued // empty: a session's command waits for its turn; at most once, before Started
+
+	// From the host, of a pause.
+	Quiesce // channel 0; empty: complete the frame that is being written, and answer Quiet; no other frame comes before Resumed
+	Resumed // channel 0; empty: the end of that
+
+	// From the guest, of a pause.
+	Quiet // channel 0; empty: the answer to Quiesce; no other frame comes before Resumed
 
 	typeEnd
 )
@@ -354,4 +361,30 @@ func (w *Writer) Send(t Type, channel uint32, payload []byte) error {
 	defer f.Release()
 	copy(f.Payload(), payload)
 	return w.Write(&f)
+}
+
+// Hold writes a frame of channel 0 without a payload, after which all writers wait until Free. It writes to no
+// Outbox.
+func (w *Writer) Hold(t Type) error {
+	w.mu.Lock() // Free unlocks it
+	return w.bare(t)
+}
+
+// Free writes frames without a payload, and ends a Hold, also after an error of that.
+func (w *Writer) Free(last ...Type) error {
+	defer w.mu.Unlock()
+	for _, t := range last {
+		if err := w.bare(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bare writes a frame of channel 0 without a payload. w.mu is held.
+func (w *Writer) bare(t Type) error {
+	f := newFrame(t, 0, 0)
+	defer f.Release()
+	_, err := w.w.Write(f.Bytes())
+	return err
 }
