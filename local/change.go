@@ -44,7 +44,7 @@ func change(ctx context.Context, rec *statedir.Record, write func() error, tell 
 	case !errors.Is(err, runtime.ErrConflict):
 		return true, err
 	}
-	if state, _, serr := rec.State(); serr != nil || state != runtime.StateRunning {
+	if state, _, serr := rec.State(); serr != nil || !state.Runs() {
 		// a pooled sandbox that waits for its start would not know of the change
 		if c, cerr := rec.LoadHeader(); cerr == nil {
 			serr = errors.Join(serr, ensureTerminated(ctx, rec, c))

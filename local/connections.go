@@ -22,7 +22,10 @@ import (
 )
 
 // connections keeps one connection to each sandbox, which all calls share.
-type connections struct{ *table[*connection] }
+type connections struct {
+	*table[*connection]
+	resume bool // a paused sandbox is resumed
+}
 
 // mostBlocking is how many connections of a process have a thread each that reads, which answers
 // sooner. The reads of the others wait in the runtime's poller: a service has one or two for each
@@ -133,8 +136,11 @@ func (c *connection) Close() error {
 	return c.conn.Close()
 }
 
-// to returns the connection to a sandbox. One that has ended is replaced.
+// to returns the connection to a sandbox that is not paused. One that has ended is replaced.
 func (s *connections) to(ctx context.Context, rec *statedir.Record) (*client.Conn, error) {
+	if err := awake(ctx, rec, s.resume); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	c := s.open[rec.ID()]
 	if c == nil || !c.lives() {
@@ -280,6 +286,8 @@ func lost(ctx context.Context, rec *statedir.Record, err error) error {
 	switch {
 	case errors.Is(serr, runtime.ErrNotFound), serr == nil && state == runtime.StateStopped:
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %s was stopped: %w", rec.ID(), err)
+	case serr == nil && state == runtime.StatePaused:
+		return errors.Join(awake(ctx, rec, false), err)
 	case serr == nil && state == runtime.StateDead:
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %s is dead: %s", rec.ID(), reason)
 	}

@@ -184,7 +184,7 @@ func (e *executor) start(ctx context.Context, c *command) (_ *process, err error
 	p.denials, p.refusals = denialsBefore(c.rec, c.config), refusalsBefore(ctx, c.rec, c.config)
 	step.Reached("exec: connected")
 	if c.timeout > 0 {
-		p.limit = &overdue{timeout: c.timeout, session: p.session}
+		p.limit = &overdue{timeout: c.timeout, session: p.session, paused: func() time.Duration { return statedir.PauseOf(c.rec.Run()).Paused() }}
 		c.OnStarted = func(int) { p.limit.begin() }
 		// the shim does not take the request
 		stuck := time.AfterFunc(withGrace(c.timeout), func() { _ = conn.Close() })

@@ -127,8 +127,9 @@ func groupName(id, stateDir string) (string, error) {
 const preferred = 500
 
 // enter puts pid, a child of the shim that waits at the start barrier, and the tree servers,
-// under the limits; then it opens the barrier.
-func (l *limiting) enter(ctx context.Context, rec *statedir.Record, stateDir string, shim, pid int, servers []int, open *os.File) error {
+// under the limits; then it opens the barrier. owner is the user of a shim that root has started;
+// else 0.
+func (l *limiting) enter(ctx context.Context, rec *statedir.Record, stateDir string, shim, pid int, servers []int, owner int, open *os.File) error {
 	p, err := proc.Read(pid)
 	if err == nil && p.Parent != shim {
 		err = errors.New("it is not a child of the shim")
@@ -149,6 +150,9 @@ func (l *limiting) enter(ctx context.Context, rec *statedir.Record, stateDir str
 	}
 	if err == nil {
 		err = l.Group.Fill(&l.limits, pid, servers...)
+	}
+	if err == nil && owner != 0 {
+		err = l.Group.LetFreeze(owner)
 	}
 	if err == nil {
 		_, err = open.Write([]byte{1})

@@ -29,11 +29,13 @@ func withGrace(timeout time.Duration) time.Duration {
 // stopped or lies.
 type overdue struct {
 	timeout time.Duration
-	session bool // it may wait for its turn first
+	paused  func() time.Duration // for how long the sandbox was paused since its start
+	session bool                 // it may wait for its turn first
 
 	mu      sync.Mutex
 	process *client.Process // guarded by mu
 	timer   *time.Timer     // nil: the timeout has not begun; guarded by mu
+	before  time.Duration   // paused, when the timeout began; guarded by mu
 	// bytes of output when the timeout had passed; 0: before; guarded by mu
 	late int64
 	done bool // guarded by mu
@@ -59,6 +61,7 @@ func (o *overdue) begin() {
 // count starts the timer. The caller holds o.mu.
 func (o *overdue) count() {
 	if o.timer == nil && !o.done {
+		o.before = o.paused()
 		o.timer = time.AfterFunc(withGrace(o.timeout), o.look)
 	}
 }
@@ -85,6 +88,12 @@ func (o *overdue) look() {
 		o.mu.Unlock()
 		return
 	default:
+	}
+	if now := o.paused(); now > o.before { // the timeout does not count pauses
+		o.timer.Reset(max(now-o.before, overdueGrace))
+		o.before = now
+		o.mu.Unlock()
+		return
 	}
 	total, unread := p.Backlog()
 	if o.late == 0 {

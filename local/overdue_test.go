@@ -59,6 +59,9 @@ func (g *liar) started(t *testing.T, conn *client.Conn) (*client.Process, uint32
 	return p, <-asked
 }
 
+// never is of a sandbox that was not paused.
+func never() time.Duration { return 0 }
+
 // A command that PID 1 neither ends nor tells of is given up after its time-out, with the
 // output that has come; what still comes is dropped, and the connection serves others.
 func TestOverdue(t *testing.T) {
@@ -71,7 +74,7 @@ func TestOverdue(t *testing.T) {
 	if _, err := p.Stdout().Read(b); err != nil || string(b) != "some" {
 		t.Fatalf(`Read: got %q, %v; want "some", nil`, b, err)
 	}
-	(&overdue{process: p, session: true}).look()
+	(&overdue{process: p, session: true, paused: never}).look()
 	if f, err := g.r.Next(); err != nil || f.Type != wire.Kill || f.Channel != channel {
 		t.Errorf("PID 1 hears %+v, %v", f, err)
 	}
@@ -106,7 +109,7 @@ func TestOverdueWithSlowReader(t *testing.T) {
 	if _, err := p.Stdout().Read(b); err != nil || string(b) != "some" {
 		t.Fatalf(`Read: got %q, %v; want "some", nil`, b, err)
 	}
-	o := &overdue{process: p, timer: time.NewTimer(time.Hour)}
+	o := &overdue{process: p, paused: never, timer: time.NewTimer(time.Hour)}
 	o.look()
 	select {
 	case <-p.Done():

@@ -27,6 +27,9 @@ func (e *executor) DialPort(ctx context.Context, sandboxID string, port int) (ne
 	if err != nil {
 		return nil, err
 	}
+	if err := awake(ctx, rec, e.conns.resume); err != nil {
+		return nil, err
+	}
 	c, err := dialDirect(ctx, rec, port)
 	if errors.Is(err, runtime.ErrUnsupported) {
 		c, err = e.dialRelayed(ctx, rec, port)

@@ -54,7 +54,7 @@ func (f *facts) reapable(now time.Time) reason {
 		return reasonIncomplete
 	case f.damaged:
 		return "" // until it is destroyed
-	case f.state == runtime.StateRunning:
+	case f.state.Runs():
 		if f.expired == runtime.ExpiredTTL && now.Sub(f.expiresAt) >= stuckLimit {
 			return reasonStuck
 		}
@@ -115,8 +115,8 @@ func (s *sandboxes) look(rec *statedir.Record, state func() (runtime.State, stri
 		return f, nil
 	}
 	f.state, f.expired, f.expiresAt, f.copied = f.sandbox.State, f.sandbox.Expired, f.sandbox.ExpiresAt, c.CopyOnWrite
-	f.unsynced = c.PrivateGit && f.state != runtime.StateRunning && reposync.Unsynced(rec, c) != ""
-	if c.BoundToCaller && f.state != runtime.StateRunning {
+	f.unsynced = c.PrivateGit && !f.state.Runs() && reposync.Unsynced(rec, c) != ""
+	if c.BoundToCaller && !f.state.Runs() {
 		lives, err := rec.HasCaller()
 		f.callerGone = !lives && err == nil
 		f.changed = f.copied && f.state == runtime.StateCreated && rec.HasChanges()

@@ -193,7 +193,7 @@ func (s *reviews) askForReview(ctx context.Context, rec *statedir.Record, r *boo
 		case !errors.Is(err, runtime.ErrConflict):
 			return true, err
 		}
-		if state, _, serr := rec.State(); serr != nil || state != runtime.StateRunning {
+		if state, _, serr := rec.State(); serr != nil || !state.Runs() {
 			return serr != nil, errors.Join(err, serr)
 		}
 		_, err = askShimWith(ctx, rec, &boot.Request{Op: boot.OpReview, Review: r}, answer, boot.ReviewLimit)

@@ -38,6 +38,9 @@ type Options struct {
 	// Umask is that of the processes and of the shells of sessions that this runtime starts in
 	// sandboxes, without the owner's bits (umask(2)); nil: 022.
 	Umask *uint32
+	// Resume has a call that needs a running sandbox resume a paused one. Without it, only one that
+	// was paused since it was not used is resumed.
+	Resume bool
 }
 
 // A Runtime runs sandboxes on this host, by one or more backends. It is safe for
@@ -92,7 +95,7 @@ func New(opts *Options, first launch.Backend, more ...launch.Backend) (*Runtime,
 	if opts.Umask != nil {
 		all.umask = wire.UmaskOf(*opts.Umask)
 	}
-	conns := &connections{newTable[*connection]()}
+	conns := &connections{newTable[*connection](), opts.Resume}
 	exec := &executor{catalog: all, conns: conns}
 	exec.gits = reposync.New(exec.inside, func(id string) (*statedir.Config, error) {
 		_, c, err := all.find(id)

@@ -99,6 +99,9 @@ func (s *sandboxes) Stop(ctx context.Context, sandboxID string) error {
 	if err != nil {
 		return err
 	}
+	if statedir.PauseOf(rec.Run()).SinceMS > 0 { // else git inside could not be asked, and no program would end by itself
+		_ = askPause(ctx, rec, boot.OpResume)
+	}
 	s.gits.BeforeStop(ctx, rec, c)
 	if err := s.starter.stop(ctx, rec, c, boot.StopGrace); err != nil || !c.Resources.Limited() {
 		return err
@@ -303,7 +306,7 @@ func (s *sandboxes) Inspect(ctx context.Context, sandboxID string) (*Details, er
 		return nil, err
 	}
 	d := &Details{Sandbox: *sandbox, Config: apartFrom(&c.SandboxConfig)}
-	if d.State == runtime.StateRunning {
+	if d.State.Runs() {
 		d.Limits, d.Version = s.limitsState(rec, c), rec.Processes().ShimVersion()
 		if c.CodebasePath != "" && c.Filter != runtime.FilterNone {
 			d.Tree = treeState(ctx, rec, c)

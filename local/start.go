@@ -189,7 +189,7 @@ func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.
 		if !p.shim.Held {
 			return runtime.Errorf(runtime.ErrUnavailable, "the shim waits for limits, and the sandbox has none")
 		}
-		return limits.enter(ctx, rec, s.dir.Path(), parts.shim.PID(), pid, parts.servers, d.barrier)
+		return limits.enter(ctx, rec, s.dir.Path(), parts.shim.PID(), pid, parts.servers, c.DroppedUID, d.barrier)
 	})
 	if err != nil {
 		return limits.blame(err)
@@ -387,7 +387,7 @@ func lockToStart(ctx context.Context, rec *statedir.Record) (*statedir.Lock, err
 			return lock, err
 		}
 		state, _, serr := rec.State()
-		if serr != nil || state == runtime.StateRunning && connects(rec) {
+		if serr != nil || state.Runs() && connects(rec) {
 			return nil, errors.Join(err, serr)
 		}
 		_ = rec.WaitUnlocked(ctx, settleInterval)

@@ -84,6 +84,12 @@ func (h *Handle) Start(ctx context.Context) error { return h.rt.Start(ctx, h.id)
 // Stop ends all processes of the sandbox, and keeps it.
 func (h *Handle) Stop(ctx context.Context) error { return h.rt.Stop(ctx, h.id) }
 
+// Pause has all processes of the sandbox stand still until Resume.
+func (h *Handle) Pause(ctx context.Context) error { return h.rt.Pause(ctx, h.id) }
+
+// Resume has the paused sandbox run on.
+func (h *Handle) Resume(ctx context.Context) error { return h.rt.Resume(ctx, h.id) }
+
 // Destroy stops the sandbox and releases everything that it has.
 func (h *Handle) Destroy(ctx context.Context) error { return h.rt.Destroy(ctx, h.id) }
 

@@ -43,6 +43,18 @@ type Runtime interface {
 	// Stopping a sandbox that does not run is not an error.
 	Stop(ctx context.Context, sandboxID string) error
 
+	// Pause has all processes of a running sandbox stand still until Resume. What is in memory stays,
+	// and so do open connections. Time-outs of commands and the idle timeout do not count meanwhile;
+	// the time to live does. Until then commands, sessions, files and ports are [ErrConflict]; what
+	// needs no process inside, such as the changes of a copied codebase, works, and Stop and Destroy
+	// end the sandbox. Pausing a paused sandbox is not an error. One that does not run is
+	// [ErrConflict], one whose backend cannot stop processes [ErrUnsupported].
+	Pause(ctx context.Context, sandboxID string) error
+
+	// Resume has a paused sandbox run on. One that runs is not an error; one that has no processes
+	// is [ErrConflict].
+	Resume(ctx context.Context, sandboxID string) error
+
 	// Destroy stops a sandbox, releases everything that it has, and returns when all that ran
 	// inside has ended and all of it is removed. Processes of the runtime itself, which have
 	// nothing more to do, may take some milliseconds longer to end. If ctx ends, before the

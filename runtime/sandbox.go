@@ -256,9 +256,14 @@ type State string
 const (
 	StateCreated State = "created"
 	StateRunning State = "running"
+	// StatePaused: its processes stand still until Resume.
+	StatePaused  State = "paused"
 	StateStopped State = "stopped"
 	StateDead    State = "dead"
 )
+
+// Runs reports whether a sandbox in the state has processes, which may stand still.
+func (s State) Runs() bool { return s == StateRunning || s == StatePaused }
 
 // A Sandbox describes a sandbox at one moment.
 type Sandbox struct {

@@ -12,8 +12,8 @@ import (
 
 // While a channel is open, PID 1 is sent a ping when it has been silent for an interval.
 // If it does not answer, the sandbox is dead: PID 1 is stopped, frozen or hung, or
-// another program has taken its place. Without an open channel a sandbox may be frozen
-// for any time.
+// another program has taken its place. Without an open channel, and while it is paused, a sandbox
+// may be frozen for any time.
 const (
 	beatInterval = 5 * time.Second
 	// beatsMissed is the number of intervals without an answer after which the sandbox is
@@ -49,7 +49,7 @@ func (p *pulse) beat(received uint64, excused bool, enough int) (ask, dead bool)
 
 // watch starts the beats, which continue while a channel is open. r.mu is held.
 func (r *relay) watch() {
-	if r.watching || r.dead == nil {
+	if r.watching || r.dead == nil || r.still {
 		return
 	}
 	// no beat is missed before the first
@@ -95,9 +95,9 @@ func (r *relay) beat() {
 	time.AfterFunc(beatInterval, r.beat)
 }
 
-// goesOn ends the beats if no channel is open. r.mu is held.
+// goesOn ends the beats if no channel is open, or the sandbox is paused. r.mu is held.
 func (r *relay) goesOn() bool {
-	r.watching = r.active() > 0
+	r.watching = r.active() > 0 && !r.still
 	return r.watching
 }
 

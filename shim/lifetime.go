@@ -61,6 +61,7 @@ type lifetime struct {
 	timer   *os.File          // nil: there was no limit yet; guarded by mu
 	fd      int               // of timer; guarded by mu
 	expired bool              // guarded by mu
+	paused  bool              // the idle time stands still; guarded by mu
 }
 
 // begin starts the lifetime with limits, which may be nil.
@@ -104,6 +105,17 @@ func (l *lifetime) set(limits *statedir.Lifetime) error {
 	return l.renew(limits)
 }
 
+// still says whether the sandbox is paused from now on. Its end begins the idle time anew.
+func (l *lifetime) still(paused bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.paused = paused
+	l.relay.touch()
+	if l.timer != nil {
+		_ = l.look() // impossible: the descriptor is a timer's
+	}
+}
+
 // renew replaces the limits. l.mu is held.
 func (l *lifetime) renew(limits *statedir.Lifetime) error {
 	if l.timer == nil {
@@ -144,6 +156,9 @@ func (l *lifetime) look() error {
 		return nil
 	}
 	now := age{timeout: l.limits.IdleTimeout()}
+	if l.paused {
+		now.timeout = 0
+	}
 	now.left, now.limited = l.limits.Left(statedir.Now())
 	now.busy, now.idle = l.relay.usage()
 	over, next := now.expiry()

@@ -82,6 +82,7 @@ type shim struct {
 	pooled     *pooled // nil: the sandbox was not started ahead
 
 	clients clients
+	pauses  pauses
 	net     insideNetwork
 
 	// the caller to which the sandbox is bound has ended, and the sandbox has nothing to keep

@@ -46,6 +46,10 @@ type relay struct {
 	last     load      // at the last beat; guarded by mu
 	due      time.Time // of the next beat; guarded by mu
 
+	still   bool          // between quiesce and resume; guarded by mu
+	quiet   chan struct{} // closed by PID 1's answer to Quiesce; guarded by mu
+	holding chan struct{} // closed when w is held; guarded by mu
+
 	pinged uint32                   // the last ping's number; guarded by mu
 	pings  map[uint32]chan struct{} // those that wait for their answer; guarded by mu
 }
@@ -223,6 +227,9 @@ func (r *relay) fromInit(f *wire.Frame) error {
 			delete(r.pings, n)
 			close(answered)
 		}
+	case f.Type == wire.Quiet && r.quiet != nil:
+		close(r.quiet)
+		r.quiet = nil
 	case f.Type == wire.Busy && len(b) == 4:
 		r.jobs, r.lastUse = binary.LittleEndian.Uint32(b), time.Now()
 		r.used(r.lastUse)

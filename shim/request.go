@@ -41,7 +41,20 @@ func (s *shim) onControl(c *clientConn, f *wire.Frame) error {
 func (s *shim) answer(c *clientConn, req *boot.Request) error {
 	step.Reached("asked")
 	switch req.Op {
+	case boot.OpPause:
+		return c.answerLater(func() *boot.Reply { return outcome(s.pause(false)) })
+	case boot.OpResume:
+		return c.answerLater(func() *boot.Reply { return outcome(s.resume()) })
+	case boot.OpDirect, boot.OpDial, boot.OpAcquire, boot.OpTouch:
+		if s.pauses.on() {
+			return c.reply(outcome(runtime.Errorf(runtime.ErrConflict, "the sandbox is paused")))
+		}
+	}
+	switch req.Op {
 	case boot.OpAlive:
+		if s.pauses.on() {
+			return c.reply(&boot.Reply{})
+		}
 		return c.answerLater(func() *boot.Reply { return outcome(s.relay.ping(boot.StatsLimit)) })
 	case boot.OpStop:
 		grace := boot.StopGrace

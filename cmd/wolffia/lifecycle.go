@@ -45,6 +45,31 @@ such as /tmp goes. wolffia start starts them again.`,
 	}
 }
 
+func pauseCommand(h *host.Host) *cobra.Command {
+	return &cobra.Command{
+		Use:   "pause SANDBOX...",
+		Short: "Have the processes of sandboxes stand still",
+		Long: `Have the processes of sandboxes stand still until wolffia resume. What they have
+in memory stays, and so do open connections. Time-outs of commands and the idle
+timeout do not count meanwhile, the time to live does. Commands, sessions, files
+and ports are refused until then; diff and apply work, and stop and rm end it.
+
+With bubblewrap the sandbox needs a control group of its own: one that has
+limits, or was made with --idle-action pause, has it.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: h.Each(func(ctx context.Context, rt *local.Runtime, ref string) error { return rt.Pause(ctx, ref) }),
+	}
+}
+
+func resumeCommand(h *host.Host) *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume SANDBOX...",
+		Short: "Have the processes of paused sandboxes run on",
+		Args:  cobra.MinimumNArgs(1),
+		RunE:  h.Each(func(ctx context.Context, rt *local.Runtime, ref string) error { return rt.Resume(ctx, ref) }),
+	}
+}
+
 func logsCommand(h *host.Host) *cobra.Command {
 	return &cobra.Command{
 		Use:   "logs SANDBOX",

@@ -82,7 +82,7 @@ func lsCommand(h *host.Host) *cobra.Command {
 		all, err := rt.List(ctx)
 		listings := host.Mapped(all, func(s *runtime.Sandbox) listing {
 			l := listingOf(s)
-			if s.State == runtime.StateRunning {
+			if s.State.Runs() {
 				l.Version = rt.Version(s.ID)
 			}
 			return l

@@ -107,6 +107,9 @@ func (s *Syncer) Sync(ctx context.Context, rec *statedir.Record, c *statedir.Con
 	if err != nil {
 		return nil, err
 	}
+	if state == runtime.StatePaused {
+		return &runtime.GitReport{Pending: pending(rec)}, nil
+	}
 	if state != runtime.StateRunning {
 		return &runtime.GitReport{Pending: Unsynced(rec, c)}, nil
 	}

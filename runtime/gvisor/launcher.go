@@ -109,7 +109,13 @@ func (Launcher) Launch(spec *launch.Spec) (*launch.Instance, error) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
 		return nil, fmt.Errorf("getrlimit RLIMIT_NOFILE: %w", err)
 	}
-	return start(spec, Flags(spec, state, spec.Dir, files.Max))
+	inst, err := start(spec, Flags(spec, state, spec.Dir, files.Max))
+	if err != nil {
+		return nil, err
+	}
+	inst.Pause = func() error { return pause(state, spec.Tag) }
+	inst.Resume = func() error { return control(state, spec.Tag, methodResume) }
+	return inst, nil
 }
 
 // room is for how many descriptors gVisor's kernel has a table when it starts. It

@@ -207,4 +207,7 @@ type Instance struct {
 	// the number on the host of a process in them; 0: it has ended. Called at most once. nil: they
 	// are not of the host's kernel, or the backend does not say when.
 	Namespaced func() int
+	// Pause stops all processes, PID 1 among them, and returns when they stand still; after an error
+	// they run on. Resume has them run on. nil: the shim does it by the control group.
+	Pause, Resume func() error
 }

@@ -32,10 +32,16 @@ type Runtime struct {
 var _ runtime.RuntimeWithExecutor = (*Runtime)(nil)
 
 // errLacks is the error of what the runtime does not have.
-var errLacks = runtime.Errorf(runtime.ErrUnsupported, "runtime %s has neither lifetimes nor ports", Name)
+var errLacks = runtime.Errorf(runtime.ErrUnsupported, "runtime %s has no lifetimes, pauses and ports", Name)
 
 // Touch implements [runtime.Runtime].
 func (r *Runtime) Touch(context.Context, string) error { return errLacks }
+
+// Pause implements [runtime.Runtime].
+func (r *Runtime) Pause(context.Context, string) error { return errLacks }
+
+// Resume implements [runtime.Runtime].
+func (r *Runtime) Resume(context.Context, string) error { return errLacks }
 
 // Renew implements [runtime.Runtime].
 func (r *Runtime) Renew(context.Context, string, time.Duration) (*runtime.Sandbox, error) {

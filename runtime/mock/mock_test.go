@@ -28,7 +28,7 @@ func config() runtimetest.Config {
 		},
 		Lacks: []runtimetest.Feature{
 			runtimetest.Isolation, runtimetest.Filter, runtimetest.LiveRules, runtimetest.Terminal, runtimetest.Mounts, runtimetest.Rootfs, runtimetest.Image, runtimetest.Disk,
-			runtimetest.Limits, runtimetest.UserNamespace, runtimetest.Lifetime, runtimetest.Ports, runtimetest.Names, runtimetest.CopyOnWrite,
+			runtimetest.Limits, runtimetest.UserNamespace, runtimetest.Lifetime, runtimetest.Ports, runtimetest.Names, runtimetest.CopyOnWrite, runtimetest.Pause,
 		},
 	}
 }

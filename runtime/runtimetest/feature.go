@@ -60,6 +60,8 @@ const (
 	Lifetime Feature = "Lifetime"
 	// Ports: SandboxConfig.Publish, Expose and Sockets, and Executor.DialPort.
 	Ports Feature = "Ports"
+	// Pause: Pause and Resume, of a sandbox with Resources.PIDs. Without it, they are ErrUnsupported.
+	Pause Feature = "Pause"
 	// CopyOnWrite: SandboxConfig.CopyOnWrite, and the runtime is a Workspace.
 	CopyOnWrite Feature = "CopyOnWrite"
 )
@@ -127,6 +129,7 @@ var probes = map[Feature]func(e *env) bool{
 		_, err := e.rt.DialPort(e.Ctx, runtime.NewID(), 1)
 		return e.supported(err) || e.canCreate(&runtime.SandboxConfig{Publish: []runtime.Publish{{Local: 1, Port: 1}}})
 	},
+	Pause: func(e *env) bool { return e.supported(e.rt.Pause(e.Ctx, e.start(pausable(nil)).ID)) },
 	CopyOnWrite: func(e *env) bool {
 		_, is := e.rt.(runtime.Workspace)
 		return is

@@ -75,6 +75,7 @@ func groups() []group {
 		{members: deadTests, own: true},
 		{members: recoveryTests, own: true},
 		{members: terminalTests, own: true},
+		{members: pauseTests, own: true, differs: true, starter: true},
 		{members: slices.Concat(
 			lookupTests, concurrencyTests, execTests, limitTests, streamTests, processTests,
 			fileTests, ruleTests, deniedTests, lifetimeTests,

@@ -36,6 +36,8 @@ const (
 	// begin to keep the sandbox in use: a process is to be started by the connection to PID 1
 	OpAcquire = "acquire"
 	OpRelease = "release" // end that; nothing has run for Request.IdleMS
+	OpPause   = "pause"   // have all processes stand still; of a sandbox that is paused: nothing
+	OpResume  = "resume"  // have them run on; of one that runs: nothing
 )
 
 // A Request is a request of a client to the shim itself. Those for rules and review come with a

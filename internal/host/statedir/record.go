@@ -330,6 +330,9 @@ func (rec *Record) StateLocked() (runtime.State, string, error) { return rec.sta
 
 func (rec *Record) state(held bool) (runtime.State, string, error) {
 	if rec.HasSocket() {
+		if held && PauseOf(rec.Run()).SinceMS > 0 {
+			return runtime.StatePaused, "", nil
+		}
 		if held {
 			return runtime.StateRunning, "", nil
 		}
@@ -361,6 +364,7 @@ const killed = "its shim was killed"
 // shim before was killed, it records that.
 func PrepareRun(run string) error {
 	_ = os.Remove(filepath.Join(run, socketComing))
+	_ = unix.Unlink(filepath.Join(run, pauseFile))
 	_ = unix.Unlink(PooledSocket(run)) // of a pooled sandbox that has ended
 	if _, err := os.Lstat(filepath.Join(run, socket)); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -22,7 +22,7 @@ var (
 		pooledFile, pooledFile + ".new", configFile + ".new", "lock",
 	}
 	runNames = []string{
-		"status.json", "status.json.new", socket, socketComing, pooledSocket,
+		"status.json", "status.json.new", pauseFile, pauseFile + ".new", socket, socketComing, pooledSocket,
 		"log", auditLog, auditLog + ".1", networkLog, networkLog + ".1",
 		"pointers.json", "pointers.json.new", "mnt", // of older versions
 	}

@@ -23,6 +23,7 @@ type Limits struct {
 	Memory int64   // bytes, including swap
 	CPUs   float64 // number of processors
 	PIDs   int64   // processes and threads
+	Freeze bool    // Group.Freeze must work
 }
 
 // Wants returns the controllers that l needs.
@@ -31,7 +32,7 @@ func (l *Limits) Wants() []string {
 	for _, c := range []struct {
 		name    string
 		limited bool
-	}{{CPU, l.CPUs > 0}, {Memory, l.Memory > 0}, {PIDs, l.PIDs > 0}} {
+	}{{CPU, l.CPUs > 0}, {Memory, l.Memory > 0}, {PIDs, l.PIDs > 0}, {Freezer, l.Freeze}} {
 		if c.limited {
 			all = append(all, c.name)
 		}
@@ -52,7 +53,7 @@ type Group struct {
 func Of(pid int, prefix string) *Group {
 	g := &Group{Dirs: map[string]string{}}
 	text := read("/proc/" + strconv.Itoa(pid) + "/cgroup")
-	for _, c := range []string{"", CPU, Memory, PIDs} {
+	for _, c := range []string{"", CPU, Memory, PIDs, Freezer} {
 		path := pathOf(text, c)
 		if base := filepath.Base(path); base == innerGroup || base == serverGroup {
 			path = filepath.Dir(path)
@@ -140,7 +141,7 @@ func (g *Group) Fill(l *Limits, pid int, servers ...int) error {
 		if err == nil {
 			// The two groups share memory as needed, and processors evenly, so that the
 			// sandbox cannot starve its servers.
-			err = enable(dir, without(l.Wants(), []string{Memory}))
+			err = enable(dir, without(l.Wants(), []string{Memory, Freezer}))
 		}
 		if err != nil {
 			return err
@@ -180,7 +181,7 @@ func (g *Group) move(pid int, servers []int) error {
 		}
 		err := enter(dir, pid)
 		for _, server := range servers {
-			if err == nil && c != PIDs {
+			if err == nil && c != PIDs && c != Freezer {
 				err = enter(serverDir, server)
 			}
 		}
@@ -295,6 +296,7 @@ func (g *Group) Usage() (memory int64, cpu time.Duration) {
 func (g *Group) Remove(limit time.Duration) error {
 	end := time.Now().Add(limit)
 	var errs []error
+	_ = g.Thaw() // in version 1 no signal ends a frozen process
 	threads := "tasks"
 	if g.Dirs[""] != "" {
 		threads = "cgroup.threads"

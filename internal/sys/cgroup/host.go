@@ -26,6 +26,8 @@ const (
 	CPU    = "cpu"
 	Memory = "memory"
 	PIDs   = "pids"
+	// Freezer stops processes. In version 2 each group can.
+	Freezer = "freezer"
 )
 
 // mount is where every host mounts its control groups.
@@ -115,7 +117,7 @@ func (h *Host) lookV2(self string) {
 
 func (h *Host) lookV1(self string) {
 	h.v1 = map[string]string{}
-	for _, c := range []string{CPU, Memory, PIDs} {
+	for _, c := range []string{CPU, Memory, PIDs, Freezer} {
 		path := pathOf(self, c)
 		if path == "" {
 			continue

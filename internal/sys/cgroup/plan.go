@@ -38,7 +38,7 @@ type Refusal struct {
 	Problem string   // one line
 }
 
-// Plan returns where a group with the controllers want can be made: as close to the process as
+// Plan returns where a group with the controllers want, and the Freezer if the process may use it, can be made: as close to the process as
 // possible, so that the limits of the process bind the group too.
 func (h *Host) Plan(want []string) (*Plan, *Refusal) {
 	switch h.version {
@@ -58,6 +58,9 @@ func (h *Host) planV1(want []string) (*Plan, *Refusal) {
 			lacking = append(lacking, c)
 		}
 	}
+	if dir := h.v1[Freezer]; dir != "" {
+		p.parents[Freezer] = dir
+	}
 	if lacking != nil {
 		return nil, &Refusal{OldVersion, lacking, "this user may not use these controllers of version 1: " + strings.Join(lacking, ", ")}
 	}
@@ -65,6 +68,7 @@ func (h *Host) planV1(want []string) (*Plan, *Refusal) {
 }
 
 func (h *Host) planV2(want []string) (*Plan, *Refusal) {
+	want = without(want, []string{Freezer})
 	var refused *Refusal // of the group that lacks the fewest controllers
 	closest := func(r *Refusal) {
 		if refused == nil || len(r.Lacking) < len(refused.Lacking) {

@@ -366,13 +366,17 @@ type choice func(runtime.State, *statedir.Config) bool
 func wants(path string) choice {
 	switch {
 	case path == "snapshot restore":
-		return func(s runtime.State, c *statedir.Config) bool { return c.CopyOnWrite && s != runtime.StateRunning }
+		return func(s runtime.State, c *statedir.Config) bool { return c.CopyOnWrite && !s.Runs() }
 	case path == "fork", reviews(path):
 		return func(_ runtime.State, c *statedir.Config) bool { return c.CopyOnWrite }
-	case path == "exec", path == "stop", path == "forward", strings.HasPrefix(path, "session "):
+	case path == "stop", path == "resume":
+		return func(s runtime.State, _ *statedir.Config) bool {
+			return s == runtime.StatePaused || path == "stop" && s.Runs()
+		}
+	case path == "exec", path == "pause", path == "forward", strings.HasPrefix(path, "session "):
 		return isRunning
 	case path == "start":
-		return func(s runtime.State, _ *statedir.Config) bool { return s != runtime.StateRunning }
+		return func(s runtime.State, _ *statedir.Config) bool { return !s.Runs() }
 	}
 	return func(runtime.State, *statedir.Config) bool { return true }
 }

@@ -1,0 +1,146 @@
+package shim
+
+import (
+	"sync"
+	"time"
+
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/step"
+	"wolffia/runtime"
+	"wolffia/wire"
+)
+
+const (
+	// quietLimit is how long PID 1 may take to complete its frame and answer. One that does not, as
+	// it is hostile or gets no processor, is paused all the same: then time-outs inside may count the
+	// pause.
+	quietLimit = 2 * time.Second
+	// freezeLimit is how long all processes may take to stand still: some may wait for a file system.
+	freezeLimit = 10 * time.Second
+)
+
+// pauses are the pauses of a sandbox. It is safe for concurrent use.
+type pauses struct {
+	mu  sync.Mutex
+	now statedir.Pause // guarded by mu
+}
+
+func (p *pauses) on() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.now.SinceMS > 0
+}
+
+// freezer returns the functions that have all processes stand still, and run on.
+func (s *shim) freezer() (freeze, thaw func() error, err error) {
+	switch {
+	case s.inst.Pause != nil:
+		return s.inst.Pause, s.inst.Resume, nil
+	case s.group.CanFreeze():
+		return func() error { return s.group.Freeze(freezeLimit) }, s.group.Thaw, nil
+	}
+	return nil, nil, runtime.Errorf(runtime.ErrUnsupported, "the sandbox has no control group of its own, by which it could be paused: make it with a limit, such as --pids 10000, or with --runtime gvisor; wolffia doctor says whether there are control groups")
+}
+
+// pause has all processes stand still until resume, and records it. idle says that the sandbox was
+// not used.
+func (s *shim) pause(idle bool) error {
+	p := &s.pauses
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.now.SinceMS > 0 {
+		return s.setPause(p.now.SinceMS, p.now.TotalMS, p.now.Idle && idle)
+	}
+	freeze, thaw, err := s.freezer()
+	if err != nil {
+		return err
+	}
+	if s.ending() {
+		return runtime.Errorf(runtime.ErrConflict, "the sandbox ends")
+	}
+	s.relay.quiesce(quietLimit)
+	step.Reached("pause: quiet")
+	if err = freeze(); err == nil {
+		step.Reached("pause: frozen")
+		if err = s.setPause(statedir.BootMS(), p.now.TotalMS, idle); err == nil {
+			s.life.still(true)
+			step.Reached("pause: recorded")
+			return nil
+		}
+		_ = thaw()
+	}
+	s.relay.resume()
+	return runtime.Errorf(runtime.ErrUnavailable, "pause the sandbox: %w", err)
+}
+
+// resume has a paused sandbox run on; one that runs is left alone.
+func (s *shim) resume() error {
+	p := &s.pauses
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.now.SinceMS == 0 {
+		return nil
+	}
+	_, thaw, err := s.freezer()
+	if err == nil {
+		err = thaw()
+	}
+	if err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "resume the sandbox: %w", err)
+	}
+	step.Reached("resume: thawed")
+	if s.setPause(0, p.now.Paused().Milliseconds(), false) != nil {
+		_ = statedir.ForgetPauses(s.boot.Run) // the disk is full
+	}
+	step.Reached("resume: recorded")
+	s.relay.resume()
+	s.life.still(false)
+	return nil
+}
+
+// setPause records a pause since a time, 0: none. pauses.mu is held.
+func (s *shim) setPause(since, total int64, idle bool) error {
+	now := statedir.Pause{SinceMS: since, TotalMS: total, Idle: idle}
+	err := statedir.SetPause(s.boot.Run, &now)
+	if err == nil || since == 0 {
+		s.pauses.now = now
+	}
+	return err
+}
+
+// ending reports whether the sandbox's end was requested.
+func (s *shim) ending() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.outcome != nil
+}
+
+// quiesce has PID 1 complete the frame that it writes, and holds all frames for it until resume. It
+// reports whether PID 1 has answered within the limit.
+func (r *relay) quiesce(limit time.Duration) bool {
+	quiet, holding := make(chan struct{}), make(chan struct{})
+	r.mu.Lock()
+	r.quiet, r.holding, r.still = quiet, holding, true
+	r.mu.Unlock()
+	go func() { // ends with the stream; a PID 1 that does not read holds it up
+		_ = r.w.Hold(wire.Quiesce)
+		close(holding)
+	}()
+	return boot.Within(limit, quiet)
+}
+
+// resume ends quiesce.
+func (r *relay) resume() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	holding := r.holding
+	r.quiet, r.still = nil, false
+	if r.active() > 0 {
+		r.watch()
+	}
+	go func() { // as in quiesce
+		<-holding
+		_ = r.w.Free(wire.Resumed)
+	}()
+}
