@@ -142,3 +142,35 @@ func TestWordsOfDocuments(t *testing.T) {
 		t.Errorf("all pages: %d words, the budget is %d", total, maxDocuments)
 	}
 }
+
+// maxCell is how many words a cell of a table may have: longer ones are not read. What needs more is a
+// paragraph.
+const maxCell = 25
+
+// cellBreak divides the cells of a row: a bar that no backslash escapes.
+var cellBreak = regexp.MustCompile(`(?:^|[^\\])\|`)
+
+// TestCellsAreShort: no cell of a table has more than maxCell words, on a page that people write.
+func TestCellsAreShort(t *testing.T) {
+	rows := 0
+	for page, budget := range maxWords {
+		if budget == generated {
+			continue
+		}
+		text := codeBlocks.ReplaceAllString(written.ReplaceAllString(read(t, page), ""), "")
+		for line := range strings.Lines(text) {
+			if !strings.HasPrefix(line, "|") {
+				continue
+			}
+			rows++
+			for _, cell := range cellBreak.Split(line, -1) {
+				if n := len(strings.Fields(cell)); n > maxCell {
+					t.Errorf("%s: a cell of %d words, %d are the most: make a paragraph of %q", page, n, maxCell, strings.TrimSpace(cell))
+				}
+			}
+		}
+	}
+	if rows < 100 {
+		t.Errorf("only %d rows of tables were found", rows)
+	}
+}
