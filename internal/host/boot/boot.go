@@ -23,27 +23,25 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// The numbers of the descriptors that a process of the sandbox starts with.
+// The numbers of the descriptors that a process of the sandbox starts with. Those up to FDReady
+// are the keeper's too; the tree server has the first three.
 const (
-	FDBoot    = 3  // Params or TreeParams, to its end
-	FDLock    = 4  // the sandbox's lock; held, and closed at the end
-	FDControl = 5  // one end of a socket pair between shim and tree server
-	FDReady   = 6  // shim only: Reports
-	FDAlive   = 7  // shim only: hangs up when the caller ends; used if BoundToCaller
-	FDGuest   = 8  // shim only: the guest binary, if CopyGuest
-	FDConfig  = 9  // shim only: config.json, to sync it
-	FDBackend = 10 // shim only: the backend's program, if HasBackend
-	FDImage   = 11 // shim only: a socket that the image's mount comes from, if SendsImage
-	FDKept    = 12 // shim only: one end of a socket pair with the keeper, if KeeperDir is set
-	FDBarrier = 13 // shim only: the start barrier of the backend's program, if Held
-	// shim only: the caller's connection, served once PID 1 has started; not in a pooled sandbox
-	FDClient = 14
-	// shim only: one end of a socket pair with the server of /usr, if Config.OverHost
-	FDSystem = 15
+	FDBoot    = 3  // a memory file, to its end: Params as JSON; for the tree server TreeParams and the rules
+	FDLock    = 4  // this process's byte of the sandbox's lock; held to the end
+	FDControl = 5  // a socket pair with the tree server: the mount's descriptor, then requests
+	FDReady   = 6  // a pipe to the caller: one line of JSON for each step, then ready or the error
+	FDAlive   = 7  // a pipe from the caller, which hangs up when it ends; used if BoundToCaller
+	FDGuest   = 8  // PID 1's program, if CopyGuest
+	FDConfig  = 9  // config.json, to sync it once the sandbox is ready
+	FDBackend = 10 // the backend's program, if HasBackend
+	FDImage   = 11 // a socket that the image's idmapped mount comes from, if SendsImage
+	FDKept    = 12 // a socket pair with the keeper: the connection to PID 1; a hang-up is the end
+	FDBarrier = 13 // a pipe that holds the backend's program until its control group exists, if Held
+	FDClient  = 14 // the caller's connection, on which it has asked for one to PID 1; not in a pooled sandbox
+	FDSystem  = 15 // a socket pair with the server of /usr, if Config.OverHost
 )
 
-// FDKeeper is the keeper's end of that socket pair. It also has FDBoot, FDLock, FDControl
-// and FDReady.
+// FDKeeper is the keeper's socket pair with the shim.
 const FDKeeper = 7
 
 // Params are what shim and keeper are started with.

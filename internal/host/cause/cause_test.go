@@ -3,6 +3,7 @@ package cause
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	"testing/fstest"
 
 	"github.com/rogpeppe/go-internal/txtar"
+
+	"wolffia/internal/test/doctable"
 )
 
 // A fixture is a file of testdata: a host's files as the table reads them, an error, and what must
@@ -92,17 +95,32 @@ func TestFixtures(t *testing.T) {
 	}
 }
 
-// Each cause is in the documentation, with the code that doctor prints.
+// Each cause is in the documentation, with what doctor prints on the first host that a fixture has
+// of it.
 func TestDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/hosts.md")
+	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, code := range Codes() {
-		if !strings.Contains(string(page), "`"+code+"`") {
-			t.Errorf("docs/hosts.md lacks the cause %s", code)
+	first := map[string]Cause{}
+	for _, file := range files {
+		if c, ok := Of(readFixture(t, file).facts); ok && first[c.Code].Code == "" {
+			first[c.Code] = c
 		}
 	}
+	table := "| code | problem, on one such host | fix |\n| --- | --- | --- |\n"
+	for _, code := range slices.Sorted(maps.Keys(first)) {
+		c := first[code]
+		fix, _, more := strings.Cut(strings.TrimPrefix(c.Fix, "# "), "\n")
+		if more {
+			fix += " ..."
+		}
+		if fix != "" {
+			fix = "`` " + fix + " ``"
+		}
+		table += "| `" + code + "` | " + doctable.Cell(c.Problem) + " | " + doctable.Cell(fix) + " |\n"
+	}
+	doctable.Check(t, "../../../docs/hosts.md", "causes", table)
 }
 
 // What the questions and answers say of texts and codes is what the table knows.

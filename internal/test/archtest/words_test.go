@@ -15,7 +15,7 @@ const generated = -1
 // maxWords are the words that a page may have, as wc -w counts them, without the tables and the
 // transcripts that are written by tests. A page without a row fails the test: lower the row when the page gets shorter.
 var maxWords = map[string]int{
-	"ARCHITECTURE.md":                      1913,
+	"ARCHITECTURE.md":                      1478,
 	"CONTRIBUTING.md":                      1580,
 	"README.md":                            1050,
 	"SCOPE.md":                             425,
@@ -53,13 +53,13 @@ var maxWords = map[string]int{
 	"docs/decisions/README.md":             200,
 	"docs/e2b.md":                          850,
 	"docs/docker.md":                       440,
-	"docs/faq.md":                          1434,
+	"docs/faq.md":                          1362,
 	"docs/filesystem.md":                   782,
 	"docs/getting-started.md":              844,
-	"docs/git.md":                          1244,
+	"docs/git.md":                          1192,
 	"docs/images.md":                       1311,
 	"docs/install.md":                      455,
-	"docs/hosts.md":                        993,
+	"docs/hosts.md":                        601,
 	"docs/library.md":                      300,
 	"docs/limits.md":                       598,
 	"docs/mcp.md":                          748,
