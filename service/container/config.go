@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"path"
+	goruntime "runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,37 +36,37 @@ func (w *Words) UnmarshalJSON(b []byte) error {
 // in JSON are docker's.
 type Config struct {
 	Image        string
-	User         string `json:",omitempty"` // NAME or UID, also with :GROUP; empty: the image's
-	WorkingDir   string `json:",omitempty"` // absolute; empty: the image's
+	User         string // NAME or UID, also with :GROUP; empty: the image's
+	WorkingDir   string // absolute; empty: the image's
 	Env          []string
 	Cmd          Words
 	Entrypoint   Words // empty: the image's
 	Labels       map[string]string
-	Tty          bool                `json:",omitempty"`
-	OpenStdin    bool                `json:",omitempty"`
-	StdinOnce    bool                `json:",omitempty"`
-	AttachStdin  bool                `json:",omitempty"`
-	AttachStdout bool                `json:",omitempty"`
-	AttachStderr bool                `json:",omitempty"`
-	StopSignal   string              `json:",omitempty"` // empty: SIGTERM
-	StopTimeout  *int                `json:",omitempty"` // s; nil: 10
-	ExposedPorts map[string]struct{} `json:",omitempty"` // PORT/tcp
-	Volumes      map[string]struct{} `json:",omitempty"` // what is written there is the container's own, as all else
+	Tty          bool
+	OpenStdin    bool
+	StdinOnce    bool
+	AttachStdin  bool
+	AttachStdout bool
+	AttachStderr bool
+	StopSignal   string              // empty: SIGTERM
+	StopTimeout  *int                // s; nil: 10
+	ExposedPorts map[string]struct{} // PORT/tcp
+	Volumes      map[string]struct{} // what is written there is the container's own, as all else
 	HostConfig   HostConfig
 }
 
 // A HostConfig is what the host gives a container.
 type HostConfig struct {
-	Binds           []string                 `json:",omitempty"` // SOURCE:TARGET[:ro|rw]
-	Mounts          []Mount                  `json:",omitempty"`
-	NetworkMode     string                   `json:",omitempty"`
-	PortBindings    map[string][]PortBinding `json:",omitempty"` // by PORT/tcp
-	PublishAllPorts bool                     `json:",omitempty"`
-	AutoRemove      bool                     `json:",omitempty"`
-	Memory          int64                    `json:",omitempty"` // bytes
-	NanoCpus        int64                    `json:",omitempty"` // 1e-9 of a processor
-	PidsLimit       *int64                   `json:",omitempty"`
-	Init            *bool                    `json:",omitempty"` // PID 1 is an init anyway
+	Binds           []string // SOURCE:TARGET[:ro|rw]
+	Mounts          []Mount
+	NetworkMode     string
+	PortBindings    map[string][]PortBinding // by PORT/tcp
+	PublishAllPorts bool
+	AutoRemove      bool
+	Memory          int64 // bytes
+	NanoCpus        int64 // 1e-9 of a processor
+	PidsLimit       *int64
+	Init            *bool // PID 1 is an init anyway
 }
 
 // A Mount is one of docker's --mount.
@@ -265,4 +266,13 @@ func (h *HostConfig) resources() (r runtime.Resources, err error) {
 		return r, fmt.Errorf("%w: limits must not be negative", runtime.ErrInvalid)
 	}
 	return r, nil
+}
+
+// CheckPlatform refuses a platform that this host is not.
+func CheckPlatform(name string) error {
+	own := "linux/" + goruntime.GOARCH
+	if name == "" || name == "linux" || name == own {
+		return nil
+	}
+	return runtime.Errorf(runtime.ErrUnsupported, "platform %.100q: only %s runs here", name, own)
 }

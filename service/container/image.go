@@ -64,3 +64,30 @@ func (e *Engine) TagImage(ctx context.Context, ref, name string) error {
 	defer unpin()
 	return e.opts.Images.Tag(ctx, id, []string{canonical})
 }
+
+// ImageOf returns the image of a container.
+func (e *Engine) ImageOf(c *Container) (*store.Image, error) { return e.opts.Images.Get(c.ImageID) }
+
+// ImageNames returns the canonical names of the tags of a build.
+func ImageNames(tags []string) (names []string, err error) {
+	for _, t := range tags {
+		name, err := store.Canonical(t)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// Built returns the last lines of a build, of an image with tags.
+func Built(id string, tags []string, quiet bool) string {
+	if quiet {
+		return id + "\n"
+	}
+	text := "Successfully built " + store.Short(id) + "\n"
+	for _, t := range tags {
+		text += "Successfully tagged " + t + "\n"
+	}
+	return text
+}

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 const image = "busybox:1"
 
 // limit is a guard against a hang.
-const limit = 4 * time.Minute
+const limit = 2 * time.Minute
 
 // A world is a service with docker's socket, and an image.
 type world struct {
@@ -103,65 +103,95 @@ func TestHeadApart(t *testing.T) {
 	}
 }
 
-// Docker's own command line works as with docker.
+// A step is a command line of docker's.
+type step struct {
+	command string
+	code    int
+	want    string // a pattern of the whole output
+}
+
+// Docker's own command line over the socket, and wolffia docker, do the same.
 func TestCommandLine(t *testing.T) {
-	testenv.Tools(t, "docker")
 	testenv.Busybox(t)
-	w := newWorld(t)
-	shown := filepath.Join(t.TempDir(), "shown")
-	w.OK(os.WriteFile(shown, []byte("shown\n"), 0o600))
-	ctx := t.TempDir()
-	w.OK(os.WriteFile(filepath.Join(ctx, "Dockerfile"), []byte("FROM "+image+"\nCOPY file /file\nENTRYPOINT [\"cat\"]\n"), 0o600))
-	w.OK(os.WriteFile(filepath.Join(ctx, "file"), []byte("built\n"), 0o600))
-	for _, step := range []struct {
-		command string
-		code    int
-		want    string // a pattern of the whole output
-	}{
-		{"version --format {{.Server.APIVersion}}", 0, `1\.41\n`},
-		{"run --rm busybox:1 echo hi", 0, `hi\n`},
-		{"run --rm -i busybox:1 cat", 0, `input`},
-		{"run --rm busybox:1 sh -c exit${IFS}7", 7, ``},
-		{"run --rm busybox:1 nonsense", 127, `(?s).*executable file not found.*`},
-		{"ps -aq", 0, ``},
-		{"run -d --name box -w /made -e A=1 -p 8080 busybox:1 sleep 1h", 0, `[0-9a-f]{64}\n`},
-		{"run --name box busybox:1 true", 125, `(?s).*container name "/box" is already in use.*`},
-		{"ps --format {{.Names}}:{{.Image}}:{{.State}}", 0, `box:busybox:1:running\n`},
-		{"port box 8080", 0, `127\.0\.0\.1:[0-9]+\n`},
-		{"exec -e B=2 box sh -c pwd;echo${IFS}$A$B", 0, `/made\n12\n`},
-		{"exec -i box cat", 0, `input`},
-		{"exec box sh -c exit${IFS}3", 3, ``},
-		{"exec box nonsense", 127, `(?s).*executable file not found.*`},
-		{"cp " + shown + " box:/in", 0, `(?s).*`},
-		{"exec box cat /in", 0, `shown\n`},
-		{"cp box:/in -", 0, `(?s).*shown\n.*`},
-		{"inspect -f {{.State.Status}}:{{.Config.Image}} box", 0, `running:busybox:1\n`},
-		{"stop -t 1 box", 0, `box\n`},
-		{"wait box", 0, `143\n`},
-		{"exec box true", 1, `(?s).*is not running.*`},
-		{"rm box", 0, `box\n`},
-		{"run --name out busybox:1 sh -c echo${IFS}to-out;echo${IFS}to-err>&2", 0, `(?s).*`},
-		{"logs out", 0, `(?s)(to-out\nto-err\n|to-err\nto-out\n)`},
-		{"start -a out", 0, `(?s).*to-out\n.*`},
-		{"rm -f out", 0, `out\n`},
-		{"build -q -t built:1 " + ctx, 0, `(?s).*sha256:[0-9a-f]{64}\n`},
-		{"run --rm built:1 /file", 0, `built\n`},
-		{"rmi built:1", 0, `Untagged: built:1\n`},
-		{"images --format {{.Repository}}:{{.Tag}}", 0, `busybox:1\n`},
-		{"run --privileged busybox:1 true", 125, `(?s).*HostConfig\.Privileged: wolffia does not have this option.*`},
-		{"run --network host busybox:1 true", 125, `(?s).*--network host: containers have network "none" here.*`},
-		{"run -v /etc:/x busybox:1 true", 125, `(?s).*the service shows no directory there.*`},
-		{"network ls", 1, `(?s).*wolffia does not have this call.*`},
-		{"ps -aq", 0, ``},
-	} {
-		got := w.run(t, step.code, "input", append([]string{"docker"}, strings.Split(step.command, " ")...)...)
-		if !regexp.MustCompile(`^` + step.want + `$`).MatchString(got) {
-			t.Errorf("docker %s: got %q, want %s", step.command, got, step.want)
+	both := func(shown, ctx string) []step {
+		return []step{
+			{"version --format {{.Server.APIVersion}}", 0, `1\.41\n`},
+			{"run --rm busybox:1 echo hi", 0, `hi\n`},
+			{"run --rm -i busybox:1 cat", 0, `input`},
+			{"run --rm busybox:1 sh -c exit${IFS}7", 7, `(?s).*`},
+			{"run --rm busybox:1 nonsense", 127, `(?s).*executable file not found.*`},
+			{"ps -aq", 0, ``},
+			{"run -d --name box -w /made -e A=1 -p 8080 busybox:1 sleep 1h", 0, `[0-9a-f]{64}\n`},
+			{"run --name box busybox:1 true", 125, `(?s).*container name "/box" is already in use.*`},
+			{"ps --format {{.Names}}:{{.Image}}:{{.State}}", 0, `box:busybox:1:running\n`},
+			{"ps", 0, `CONTAINER ID +IMAGE +COMMAND +CREATED +STATUS +PORTS +NAMES\n[0-9a-f]{12} +busybox:1 .*8080/tcp +box\n`},
+			{"port box 8080", 0, `127\.0\.0\.1:[0-9]+\n`},
+			{"exec -e B=2 box sh -c pwd;echo${IFS}$A$B", 0, `/made\n12\n`},
+			{"exec -i box cat", 0, `input`},
+			{"exec box sh -c exit${IFS}3", 3, `(?s).*`},
+			{"exec box nonsense", 127, `(?s).*executable file not found.*`},
+			{"cp " + shown + " box:/in", 0, `(?s).*`},
+			{"exec box cat /in", 0, `shown\n`},
+			{"cp box:/in -", 0, `(?s).*shown\n.*`},
+			{"inspect -f {{.State.Status}}:{{.Config.Image}}:{{.Config.User}}:{{.HostConfig.Memory}} box", 0, `running:busybox:1::0\n`},
+			{"image inspect -f {{.Os}} busybox:1", 0, `linux\n`},
+			{"image inspect box", 1, `(?s).*No such image: box.*`},
+			{"stop -t 1 box", 0, `box\n`},
+			{"wait box", 0, `143\n`},
+			{"exec box true", 1, `(?s).*is not running.*`},
+			{"rm box", 0, `box\n`},
+			{"run -d --name out busybox:1 sh -c echo${IFS}to-out;echo${IFS}to-err>&2", 0, `[0-9a-f]{64}\n`},
+			{"wait out", 0, `0\n`},
+			{"logs out", 0, `(?s)(to-out\nto-err\n|to-err\nto-out\n)`},
+			{"start -a out", 0, `(?s).*to-out\n.*`},
+			{"rm -f out", 0, `out\n`},
+			{"run --cidfile " + shown + " busybox:1 true", 125, `(?s).*container ID file found.*`},
+			{"build -q -t built:1 " + ctx, 0, `(?s).*sha256:[0-9a-f]{64}\n`},
+			{"run --rm built:1 /file", 0, `built\n`},
+			{"rmi built:1", 0, `Untagged: built:1\n`},
+			{"images --format {{.Repository}}:{{.Tag}}", 0, `busybox:1\n`},
+			{"run --network host busybox:1 true", 125, `(?s).*--network host: containers have network "none" here.*`},
+			{"ps -aq", 0, ``},
 		}
+	}
+	own := map[string][]step{
+		"docker": {
+			{"run --privileged busybox:1 true", 125, `(?s).*HostConfig\.Privileged: wolffia does not have this option.*`},
+			{"run -v /etc:/x busybox:1 true", 125, `(?s).*the service shows no directory there.*`},
+			{"network ls", 1, `(?s).*wolffia does not have this call.*`},
+		},
+		"wolffia": {
+			{"run --privileged busybox:1 true", 125, `(?s).*unknown flag: --privileged.*`},
+			{"run --rm -v /etc/hostname:/x busybox:1 sh -c test${IFS}-s${IFS}/x", 0, ``},
+			{"network ls", 1, `(?s).*'network' is not a docker command.*`},
+		},
+	}
+	for name, more := range own {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			program := []string{"docker"}
+			if name == "wolffia" {
+				program = []string{filepath.Join(testbin.Dir(t), "wolffia"), "--state-dir", w.State, "docker"}
+			} else {
+				testenv.Tools(t, "docker")
+			}
+			ctx := t.TempDir()
+			shown := filepath.Join(ctx, "file")
+			w.OK(os.WriteFile(shown, []byte("shown\n"), 0o600))
+			w.OK(os.WriteFile(filepath.Join(ctx, "Dockerfile"), []byte("FROM "+image+"\nRUN echo built >/file\nENTRYPOINT [\"cat\"]\n"), 0o600))
+			for _, s := range append(both(shown, ctx), more...) {
+				got := w.run(t, s.code, "input", append(program, strings.Split(s.command, " ")...)...)
+				if !regexp.MustCompile(`^` + s.want + `$`).MatchString(got) {
+					t.Errorf("docker %s: got %q, want %s", s.command, got, s.want)
+				}
+			}
+		})
 	}
 }
 
-// A Dockerfile reaches no image but of public registries: not the host's files, and not its network.
+// A Dockerfile reaches no image but of public registries: not the host's files, and not its
+// network.
 func TestBuildFrom(t *testing.T) {
 	testenv.Tools(t, "docker")
 	testenv.Busybox(t)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	goruntime "runtime"
 	"strconv"
 	"time"
 
@@ -40,18 +39,9 @@ func listContainers(h *Handler, ctx context.Context, r *request) (any, error) {
 	return all, nil
 }
 
-// checkPlatform refuses a platform that this host is not.
-func checkPlatform(name string) error {
-	own := "linux/" + goruntime.GOARCH
-	if name == "" || name == "linux" || name == own {
-		return nil
-	}
-	return runtime.Errorf(runtime.ErrUnsupported, "platform %.100q: only %s runs here", name, own)
-}
-
 func createContainer(h *Handler, ctx context.Context, r *request) (any, error) {
 	config := new(container.Config)
-	if err := checkPlatform(r.query.Get("platform")); err != nil {
+	if err := container.CheckPlatform(r.query.Get("platform")); err != nil {
 		return nil, err
 	}
 	if err := r.decode(config); err != nil {
@@ -68,11 +58,7 @@ func createContainer(h *Handler, ctx context.Context, r *request) (any, error) {
 }
 
 func inspectContainer(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
-	img, err := h.opts.Images.Get(c.ImageID)
-	if err != nil {
-		return nil, err
-	}
-	return view.Inspect(c, img), nil
+	return view.Inspect(h.engine, c)
 }
 
 func startContainer(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {

@@ -12,10 +12,10 @@ import (
 	"slices"
 	"strings"
 
-	"wolffia/image/store"
 	"wolffia/internal/image/buildcontext"
 	"wolffia/internal/sys/rmtree"
 	"wolffia/runtime"
+	"wolffia/service/container"
 	"wolffia/service/container/view"
 )
 
@@ -93,7 +93,7 @@ func pullImage(h *Handler, ctx context.Context, r *request) (any, error) {
 	case tag != "":
 		name += ":" + tag
 	}
-	if err := checkPlatform(r.query.Get("platform")); err != nil {
+	if err := container.CheckPlatform(r.query.Get("platform")); err != nil {
 		return nil, err
 	}
 	if err := checkCredentials(r.Header.Get("X-Registry-Auth")); err != nil {
@@ -138,15 +138,10 @@ func build(h *Handler, ctx context.Context, r *request) (any, error) {
 			q.Args[k] = *v
 		}
 	}
-	for _, t := range r.query["t"] {
-		if t == "" {
-			continue
-		}
-		name, err := store.Canonical(t)
-		if err != nil {
-			return nil, err
-		}
-		q.Names = append(q.Names, name)
+	tags := slices.DeleteFunc(r.query["t"], func(t string) bool { return t == "" })
+	var err error
+	if q.Names, err = container.ImageNames(tags); err != nil {
+		return nil, err
 	}
 	if err := os.MkdirAll(h.opts.Temp, 0o700); err != nil {
 		return nil, err
@@ -182,13 +177,8 @@ func build(h *Handler, ctx context.Context, r *request) (any, error) {
 		return done{}, nil
 	}
 	_ = out.send(map[string]any{"aux": map[string]string{"ID": id}})
-	if r.truth("q") {
-		_ = out.send(map[string]string{"stream": id + "\n"})
-		return done{}, nil
-	}
-	_ = out.send(map[string]string{"stream": "Successfully built " + store.Short(id) + "\n"})
-	for _, t := range r.query["t"] {
-		_ = out.send(map[string]string{"stream": "Successfully tagged " + t + "\n"})
+	for line := range strings.Lines(container.Built(id, tags, r.truth("q"))) {
+		_ = out.send(map[string]string{"stream": line})
 	}
 	return done{}, nil
 }

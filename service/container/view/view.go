@@ -2,8 +2,11 @@
 package view
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
 	"path"
 	goruntime "runtime"
@@ -24,8 +27,8 @@ type Object = map[string]any
 // stamp returns a time as docker has it; zero: never.
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// ports returns the published ports by the port inside, as inspect has them; an exposed one that is
-// not published has nil.
+// portsOf returns the published ports by the port inside, as inspect has them; an exposed one that
+// is not published has nil.
 func portsOf(c *container.Container) map[string][]container.PortBinding {
 	all := map[string][]container.PortBinding{}
 	for p := range c.ExposedPorts {
@@ -35,6 +38,20 @@ func portsOf(c *container.Container) map[string][]container.PortBinding {
 		maps.Copy(all, c.HostConfig.PortBindings)
 	}
 	return all
+}
+
+// Published yields each published port inside, as 80/tcp, with an address of the host.
+func Published(c *container.Container) iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		all := portsOf(c)
+		for _, port := range slices.Sorted(maps.Keys(all)) {
+			for _, b := range all[port] {
+				if !yield(port, b.HostIP+":"+b.HostPort) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // network returns the name of a container's network.
@@ -74,61 +91,50 @@ func endpoint() Object {
 	}
 }
 
-// Inspect returns what docker inspect says of a container on an image.
-func Inspect(c *container.Container, img *store.Image) Object {
-	running, code, finished := c.State == container.Running, 0, time.Time{}
-	if c.State == container.Exited {
-		code, finished = c.Exit.Code, c.Exit.At
+// with returns the object that the JSON of v is, with more.
+func with(v any, more Object) Object {
+	o := Object{}
+	text, err := json.Marshal(v)
+	if err == nil {
+		err = json.Unmarshal(text, &o)
 	}
-	program, args := "", []string{}
-	if len(c.Argv) > 0 {
-		program, args = c.Argv[0], c.Argv[1:]
+	if err != nil {
+		panic(err) // a bug
 	}
-	config, host := c.Config, c.HostConfig
-	env := slices.Clone(img.Config.Env)
-	config.Env = append(env, config.Env...)
-	mode := host.NetworkMode
-	if mode == "" {
-		mode = "default"
+	maps.Copy(o, more)
+	return o
+}
+
+// Inspect returns what docker inspect says of a container.
+func Inspect(e *container.Engine, c *container.Container) (Object, error) {
+	img, err := e.ImageOf(c)
+	if err != nil {
+		return nil, err
 	}
+	config := with(&c.Config, Object{
+		"Hostname": c.Sandbox.ID, "Domainname": "", "Env": slices.Concat(img.Config.Env, c.Env),
+		"WorkingDir": container.DirOf(&c.Config, &img.Config), "Labels": orEmpty(c.Config.Labels),
+	})
+	host := config["HostConfig"]
+	delete(config, "HostConfig")
 	return Object{
-		"Id": c.ID(), "Created": stamp(c.CreatedAt), "Path": program, "Args": args, "Image": c.ImageID,
-		"Name": "/" + c.Name(),
+		"Id": c.ID(), "Created": stamp(c.CreatedAt), "Path": c.Argv[0], "Args": c.Argv[1:], "Image": c.ImageID,
+		"Name": "/" + c.Name(), "RestartCount": 0, "Driver": "overlay", "Platform": "linux", "LogPath": "",
+		"GraphDriver": Object{"Name": "overlay", "Data": Object{}}, "Mounts": mountsOf(c), "Config": config,
 		"State": Object{
-			"Status": c.State, "Running": running, "Paused": false, "Restarting": false, "OOMKilled": false,
-			"Dead": false, "Pid": 0,
-			"ExitCode": code, "Error": "", "StartedAt": stamp(c.Started), "FinishedAt": stamp(finished),
+			"Status": c.State, "Running": c.State == container.Running, "Paused": false, "Restarting": false,
+			"OOMKilled": false, "Dead": false, "Pid": 0, "ExitCode": c.Exit.Code, "Error": "",
+			"StartedAt": stamp(c.Started), "FinishedAt": stamp(c.Exit.At),
 		},
-		"RestartCount": 0, "Driver": "overlay", "Platform": "linux", "MountLabel": "", "ProcessLabel": "",
-		"AppArmorProfile": "", "ExecIDs": nil,
-		"ResolvConfPath": "", "HostnamePath": "", "HostsPath": "", "LogPath": "",
-		"GraphDriver": Object{"Name": "overlay", "Data": Object{}},
-		"HostConfig": Object{
-			"Binds": host.Binds, "Mounts": host.Mounts, "NetworkMode": mode, "PortBindings": host.PortBindings,
-			"PublishAllPorts": host.PublishAllPorts,
-			"AutoRemove":      host.AutoRemove, "Memory": host.Memory, "NanoCpus": host.NanoCpus,
-			"PidsLimit": host.PidsLimit, "Init": host.Init,
+		"HostConfig": with(host, Object{
+			"NetworkMode": cmp.Or(c.HostConfig.NetworkMode, "default"), "Privileged": false, "Runtime": c.Runtime,
 			"RestartPolicy": Object{"Name": "no", "MaximumRetryCount": 0},
-			"LogConfig":     Object{"Type": "json-file", "Config": Object{}}, "Privileged": false,
-			"Runtime": c.Runtime,
-		},
-		"Mounts": mountsOf(c),
-		"Config": Object{
-			"Hostname": c.Sandbox.ID, "Domainname": "", "User": config.User, "AttachStdin": config.AttachStdin,
-			"AttachStdout": config.AttachStdout,
-			"AttachStderr": config.AttachStderr, "ExposedPorts": config.ExposedPorts, "Tty": config.Tty,
-			"OpenStdin": config.OpenStdin, "StdinOnce": config.StdinOnce,
-			"Env": config.Env, "Cmd": config.Cmd, "Entrypoint": config.Entrypoint, "Image": config.Image,
-			"Volumes":    config.Volumes,
-			"WorkingDir": container.DirOf(&config, &img.Config), "Labels": orEmpty(config.Labels),
-			"StopSignal": config.StopSignal, "StopTimeout": config.StopTimeout,
-		},
+			"LogConfig":     Object{"Type": "json-file", "Config": Object{}},
+		}),
 		"NetworkSettings": Object{
-			"Bridge": "", "SandboxID": "", "Ports": portsOf(c), "SandboxKey": "", "IPAddress": "",
-			"Gateway": "", "MacAddress": "", "IPPrefixLen": 0,
-			"Networks": Object{networkOf(c): endpoint()},
+			"Ports": portsOf(c), "IPAddress": "", "Gateway": "", "Networks": Object{networkOf(c): endpoint()},
 		},
-	}
+	}, nil
 }
 
 func orEmpty(m map[string]string) map[string]string {
@@ -300,8 +306,8 @@ func Info(ctx context.Context, e *container.Engine, caller service.Caller, versi
 // key.
 type Filter map[string][]string
 
-// Containers returns the containers that a filter leaves; running: without a condition on the state
-// only those that run. An unknown key is [runtime.ErrUnsupported].
+// Containers returns the containers that a filter leaves; running: without a condition on the
+// state only those that run. An unknown key is [runtime.ErrUnsupported].
 func (f Filter) Containers(list []*container.Container, all bool) ([]*container.Container, error) {
 	for k := range f {
 		if !slices.Contains([]string{"id", "name", "label", "status", "ancestor", "exited"}, k) {

@@ -3,6 +3,8 @@
 package dockercli
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +39,7 @@ type client struct {
 	engine *container.Engine
 	base   *runtime.SandboxConfig // of new containers; nil: not needed yet
 	flags  sandboxflags.Sandbox
+	group  string // container or image: what the command is about; empty: either
 }
 
 // all is the caller: the user, who may use all sandboxes of this state directory.
@@ -88,7 +91,6 @@ func init() { // they name each other
 var grouped = map[string]string{
 	"container ls": "ps", "container list": "ps", "container ps": "ps",
 	"image ls": "images", "image list": "images", "image rm": "rmi", "image remove": "rmi",
-	"image inspect": "inspect",
 }
 
 // Command returns the command docker.
@@ -134,11 +136,8 @@ func (c *client) run(cmd *cobra.Command, args []string) error {
 	}
 	name, args := args[0], args[1:]
 	if (name == "container" || name == "image") && len(args) > 0 {
-		group := name + " " + args[0]
-		name, args = args[0], args[1:]
-		if other, is := grouped[group]; is {
-			name = other
-		}
+		c.group = name
+		name, args = cmp.Or(grouped[name+" "+args[0]], args[0]), args[1:]
 	}
 	one, is := commands[name]
 	if !is {
@@ -160,6 +159,11 @@ func (c *client) run(cmd *cobra.Command, args []string) error {
 	if err := one.takes(name, fl.NArg()); err != nil {
 		return c.misused(name, "docker "+name, err, 1)
 	}
+	if name != "version" {
+		if err := c.open(); err != nil {
+			return c.ended(name, err, one.code)
+		}
+	}
 	return c.ended(name, do(fl.Args()), one.code)
 }
 
@@ -167,6 +171,14 @@ func (c *client) run(cmd *cobra.Command, args []string) error {
 func (c *client) print(text string) error {
 	_, err := c.Out.WriteString(text)
 	return err
+}
+
+// printed writes a text to standard output, unless there is an error.
+func (c *client) printed(err error, text *bytes.Buffer) error {
+	if err != nil {
+		return err
+	}
+	return c.print(text.String())
 }
 
 // say writes a line to standard error.
@@ -201,13 +213,9 @@ func (c *client) ended(name string, err error, code int) error {
 }
 
 // open opens the engine of containers.
-func (c *client) open() (*container.Engine, error) {
-	if c.engine != nil {
-		return c.engine, nil
-	}
-	var err error
+func (c *client) open() (err error) {
 	if c.rt, err = c.OpenAndPrime(""); err != nil {
-		return nil, err
+		return err
 	}
 	s := service.New(c.rt, &service.Options{
 		Configure: func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
@@ -220,7 +228,7 @@ func (c *client) open() (*container.Engine, error) {
 		Images: store.Open(c.rt.StateDir()), Root: local.RootInside() == nil, Own: true,
 		Given: func() (runtime.Network, time.Duration) { return c.base.Network, c.base.TTL },
 	})
-	return c.engine, nil
+	return nil
 }
 
 // configure reads what the user's configuration says of sandboxes.
@@ -245,21 +253,12 @@ func (c *client) configure() error {
 	return nil
 }
 
-// get returns a container.
-func (c *client) get(ref string) (*container.Container, error) {
-	e, err := c.open()
-	if err != nil {
-		return nil, err
-	}
-	return e.Get(c.ctx, all, ref)
-}
-
 // each does something with each container that is named, and prints the names of those with which
 // it has worked.
 func (c *client) each(refs []string, do func(*container.Container) error) error {
 	failed := false
 	for _, ref := range refs {
-		one, err := c.get(ref)
+		one, err := c.engine.Get(c.ctx, all, ref)
 		if err == nil {
 			err = do(one)
 		}

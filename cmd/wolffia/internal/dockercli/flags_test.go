@@ -1,10 +1,24 @@
 package dockercli
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/spf13/pflag"
 )
+
+// parsed returns what a command line of run asks for.
+func parsed(args ...string) (*creation, error) {
+	f, fl := new(creation), pflag.NewFlagSet("run", pflag.ContinueOnError)
+	fl.SetInterspersed(false)
+	f.add(fl)
+	err := fl.Parse(args)
+	if err == nil {
+		err = f.finish(fl.Args())
+	}
+	return f, err
+}
 
 // What a command line asks for is not dropped, and not weakened.
 func TestFlags(t *testing.T) {
@@ -23,13 +37,10 @@ func TestFlags(t *testing.T) {
 		{[]string{"-v", "/data", "x"}, true, false},
 		{[]string{"-p", "80-90:80-90", "x"}, false, false},
 		{[]string{"--platform", "linux/none", "x"}, false, false},
+		{[]string{"--memory", "much", "x"}, false, false},
+		{[]string{"--cpus", "many", "x"}, false, false},
 	} {
-		f, fl := new(createFlags), pflag.NewFlagSet("run", pflag.ContinueOnError)
-		f.add(fl)
-		if err := fl.Parse(c.args); err != nil {
-			t.Fatal(err)
-		}
-		got, err := f.config(fl.Args())
+		got, err := parsed(c.args...)
 		if (err == nil) != c.ok {
 			t.Errorf("%q: %v, want success: %v", c.args, err, c.ok)
 		} else if c.ok && len(got.HostConfig.Mounts) > 0 && got.HostConfig.Mounts[0].ReadOnly != c.readOnly {
@@ -46,6 +57,31 @@ func TestFlags(t *testing.T) {
 			if err := one.takes(name, n); (err == nil) != ok {
 				t.Errorf("%s with %d arguments: %v, want success: %v", name, n, err, ok)
 			}
+		}
+	}
+}
+
+// Each flag sets the field that the API's JSON sets.
+func TestConfig(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "env")
+	if err := os.WriteFile(file, []byte("# none\nA=file\nB=file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := parsed("-it", "--rm", "-e", "A=flag", "--env-file", file, "-m", "1g", "--cpus", "0.5", "--pids-limit", "-1",
+		"-l", "k=v", "-p", "[::1]:81:80", "--expose", "90", "--entrypoint", "sh", "--stop-timeout", "3", "-w", "/w", "x", "-c", "true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := f.HostConfig
+	for name, ok := range map[string]bool{
+		"image": f.Image == "x" && len(f.Cmd) == 2 && f.Entrypoint[0] == "sh", "streams": f.Tty && f.OpenStdin && f.AttachStdin,
+		"limits": h.Memory == 1<<30 && h.NanoCpus == 5e8 && *h.PidsLimit == -1 && *f.StopTimeout == 3,
+		"ports":  h.PortBindings["80/tcp"][0].HostIP == "::1" && h.PortBindings["80/tcp"][0].HostPort == "81" && len(f.ExposedPorts) == 2,
+		"labels": f.Labels["k"] == "v" && h.AutoRemove && f.WorkingDir == "/w",
+		"env":    len(f.Env) == 3 && f.Env[0] == "A=file" && f.Env[2] == "A=flag", // the last one counts
+	} {
+		if !ok {
+			t.Errorf("%s: %+v", name, f.Config)
 		}
 	}
 }
