@@ -9,6 +9,7 @@ import (
 	"wolffia/internal/host/rootfs"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/userns"
+	"wolffia/local/defaults"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -60,7 +61,7 @@ func (s *sandboxes) ImageChanges(ctx context.Context, sandboxID string) (_ *Imag
 	if changes.Several = c.Root; c.DroppedUID != 0 {
 		changes.IDs = &store.IDs{Owner: c.DroppedUID}
 		if c.Root {
-			ids, err := idsOf(c)
+			ids, err := defaults.IDsOf(c)
 			if err != nil {
 				return nil, nil, err
 			}

@@ -22,6 +22,7 @@ import (
 	"wolffia/internal/sys/beneath"
 	"wolffia/internal/sys/fusermount"
 	"wolffia/internal/sys/hostpath"
+	"wolffia/local/defaults"
 	"wolffia/network"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -69,7 +70,7 @@ func (s *completer) complete(ctx context.Context, c *statedir.Config) (limits *l
 		return nil, nil, runtime.Errorf(runtime.ErrInvalid, "runtime %q is not available: this runtime has %s",
 			c.Runtime, strings.Join(launch.Names(s.backends), ", "))
 	}
-	leaveToolchains(c)
+	defaults.LeaveToolchains(c)
 	if err := c.Validate(); err != nil {
 		return nil, nil, err
 	}
@@ -82,19 +83,19 @@ func (s *completer) complete(ctx context.Context, c *statedir.Config) (limits *l
 	if err := s.resolve(c); err != nil {
 		return nil, nil, err
 	}
-	if err := s.identify(c); err != nil {
+	if err := defaults.Identify(c, s.dir.Path()); err != nil {
 		return nil, nil, err
 	}
-	if err := resolveVolumes(c); err != nil {
+	if err := defaults.Volumes(c); err != nil {
 		return nil, nil, err
 	}
 	c.ID = cmp.Or(c.ID, runtime.NewID())
-	completeGit(c, backend.Can.Has(launch.HostInodes))
-	if err := completeFilter(c, backend); err != nil {
+	defaults.Git(c, backend.Can.Has(launch.HostInodes))
+	if err := defaults.Filter(c, backend); err != nil {
 		return nil, nil, err
 	}
-	c.PrivateGit = hasPrivateGit(c)
-	monitorGit(c)
+	c.PrivateGit = defaults.HasPrivateGit(c)
+	defaults.GitMonitor(c)
 	c.Permissions = gitRules(c, c.Permissions)
 	switch {
 	case backend.Place != launch.BesideShim:

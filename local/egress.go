@@ -1,7 +1,6 @@
 package local
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"math"
@@ -10,6 +9,7 @@ import (
 
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
+	"wolffia/local/defaults"
 	"wolffia/network"
 	"wolffia/runtime"
 )
@@ -46,7 +46,7 @@ func (s *settings) ChangeEgress(ctx context.Context, sandboxID string, edit func
 	}
 	defer release()
 	if c.Network != runtime.NetworkFiltered {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "sandbox %s has network %s, in which names allow nothing: create it again with --network %s", rec.ID(), networkOf(c), runtime.NetworkFiltered)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "sandbox %s has network %s, in which names allow nothing: create it again with --network %s", rec.ID(), defaults.NetworkOf(c), runtime.NetworkFiltered)
 	}
 	was := *c
 	if c.Egress = copyOf(c.Egress); c.Egress == nil {
@@ -79,8 +79,6 @@ func (s *settings) Reached(ctx context.Context, sandboxID string) ([]string, err
 	}
 	return strings.Fields(answer.Reached), nil
 }
-
-func networkOf(c *statedir.Config) runtime.Network { return cmp.Or(c.Network, runtime.NetworkNone) }
 
 // refusalsBefore returns a function that returns what a sandbox's network has refused since
 // this call; nil if the sandbox has no names. Each of the two asks the shim.

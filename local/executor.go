@@ -15,6 +15,7 @@ import (
 	"wolffia/internal/feed"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/step"
+	"wolffia/local/defaults"
 	"wolffia/local/reposync"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -94,9 +95,9 @@ func (e *executor) command(sandboxID string, cmd *runtime.Command, process bool)
 	c.Session, c.Args, c.Stdin, c.Merge = session, cmd.Command, cmd.OpenStdin || cmd.Stdin != nil, cmd.Merge
 	c.TTY, c.Rows, c.Cols, c.Umask = cmd.TTY, cmd.Rows, cmd.Cols, e.umask
 	if session == nil {
-		c.Env, c.Dir = environment(config, cmd.Env), cwd(config, cmd.Cwd)
+		c.Env, c.Dir = defaults.Environment(config, cmd.Env), cwd(config, cmd.Cwd)
 	} else {
-		c.Env, c.Dir = pairs(cmd.Env), cmd.Cwd // beside the session's own
+		c.Env, c.Dir = defaults.Pairs(cmd.Env), cmd.Cwd // beside the session's own
 		if session.Create != nil {
 			*session.Create = sessionStart(config)
 		}

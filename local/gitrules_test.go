@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"wolffia/internal/host/statedir"
+	"wolffia/local/defaults"
 	"wolffia/perm"
 	"wolffia/runtime"
 )
@@ -18,7 +19,7 @@ func TestGitRules(t *testing.T) {
 	of := func(c runtime.SandboxConfig) *statedir.Config {
 		c.CodebasePath = "/code"
 		s := &statedir.Config{SandboxConfig: c}
-		s.PrivateGit = hasPrivateGit(s)
+		s.PrivateGit = defaults.HasPrivateGit(s)
 		return s
 	}
 	for name, tt := range map[string]struct {

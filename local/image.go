@@ -17,6 +17,7 @@ import (
 	"wolffia/internal/host/rootfs"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/userns"
+	"wolffia/local/defaults"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -93,7 +94,7 @@ func suits(img *store.Image, c *statedir.Config) error {
 	case c.DroppedUID != 0: // it is mounted with the ids of any user
 		return nil
 	}
-	ids, err := idsOf(c)
+	ids, err := defaults.IDsOf(c)
 	if has := (store.IDs{Owner: ids.UID, UID: ids.SubUID, GID: ids.SubGID, Count: userns.Count}); err == nil && *img.IDs != has {
 		err = runtime.Errorf(runtime.ErrUnsupported, "image %s has files of the subordinate ids from %d, and yours are now from %d: make it again", store.Short(img.ID), img.IDs.UID, has.UID)
 	}
@@ -104,7 +105,7 @@ func suits(img *store.Image, c *statedir.Config) error {
 // configuration leaves them open.
 func takeDefaults(c *statedir.Config, env []string, dir string) {
 	if c.Network == runtime.NetworkFiltered {
-		env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { name, _, _ := strings.Cut(kv, "="); return isProxyVariable(name) })
+		env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { name, _, _ := strings.Cut(kv, "="); return defaults.IsProxyVariable(name) })
 	}
 	c.Env = mergeEnv(env, c.Env)
 	if c.Cwd == "" && c.CodebasePath == "" && path.IsAbs(dir) && utf8.ValidString(dir) && !strings.ContainsRune(dir, 0) {

@@ -18,6 +18,7 @@ import (
 	"wolffia/internal/sys/step"
 	"wolffia/internal/sys/timerslack"
 	"wolffia/internal/sys/userns"
+	"wolffia/local/defaults"
 	"wolffia/runtime"
 )
 
@@ -260,7 +261,7 @@ func (p *plan) spawnShim(d *descriptors, args []string) (*child.Child, error) {
 	}
 	defer params.Close()
 	if p.config.Root {
-		ids, err := idsOf(p.config)
+		ids, err := defaults.IDsOf(p.config)
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 	"wolffia/image/store"
 	"wolffia/internal/host/programs"
 	"wolffia/internal/host/statedir"
+	"wolffia/local/defaults"
 	"wolffia/runtime/launch"
 )
 
@@ -35,7 +36,7 @@ func (s *starter) owned(ctx context.Context, c *statedir.Config, img *store.Imag
 	if os.Geteuid() == 0 && c.DroppedUID != 0 {
 		return s.images.OwnedLayer(ctx, img.ID, "0", store.FillOwned)
 	}
-	ids, err := idsOf(c)
+	ids, err := defaults.IDsOf(c)
 	if err != nil {
 		return "", err
 	}

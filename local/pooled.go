@@ -20,6 +20,7 @@ import (
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/rawsock"
 	"wolffia/internal/sys/step"
+	"wolffia/local/defaults"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -66,10 +67,10 @@ func (s *pools) template(ctx context.Context, config *runtime.SandboxConfig, tre
 	if !tree {
 		c.CodebasePath = anyCodebase
 	}
-	if err := completeFilter(c, s.backend(c.Runtime)); err != nil {
+	if err := defaults.Filter(c, s.backend(c.Runtime)); err != nil {
 		return nil, "", err
 	}
-	monitorGit(c) // a pooled sandbox without a codebase had no filter before
+	defaults.GitMonitor(c) // a pooled sandbox without a codebase had no filter before
 	if shape = s.sandboxes.pooled.shapeOf(c); shape == "" {
 		return nil, "", errNotPoolable()
 	}
@@ -189,12 +190,12 @@ func (s *pools) startPooled(ctx context.Context, template *statedir.Config, shap
 		}
 	}()
 	step.Reached("pooled: lock taken")
-	if err := canCopy(rec, &c); err != nil {
+	if err := defaults.CanCopy(rec, &c); err != nil {
 		return "", errors.Join(runtime.WithClass(runtime.ErrUnavailable, err), lock.Unlock(), lock.Close())
 	}
 	pooled := &boot.Pooled{IdleMS: opts.IdleTimeout.Milliseconds(), Published: rec.Pooled().PublishedPath(shape), Tree: opts.Tree}
 	if opts.Shell {
-		pooled.Shell = &boot.Shell{Env: environment(&c, nil), Dir: cwd(&c, "")}
+		pooled.Shell = &boot.Shell{Env: defaults.Environment(&c, nil), Dir: cwd(&c, "")}
 	}
 	if err := s.sandboxes.starter.launch(ctx, rec, &c, lock, pooled); err != nil {
 		return "", err

@@ -19,6 +19,7 @@ import (
 	"wolffia/internal/host/rootfs"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/step"
+	"wolffia/local/defaults"
 	"wolffia/local/reposync"
 	"wolffia/runtime"
 )
@@ -81,7 +82,7 @@ func (s *sandboxes) create(ctx context.Context, config *runtime.SandboxConfig, f
 	}
 	defer detach()
 	rec, caller, err := s.dir.Create(draft, func(rec *statedir.Record) error {
-		if err := canCopy(rec, c); err != nil || fill == nil {
+		if err := defaults.CanCopy(rec, c); err != nil || fill == nil {
 			return err
 		}
 		return fill(rec)
@@ -275,8 +276,8 @@ func outline(rec *statedir.Record, c *statedir.Config) *runtime.Sandbox {
 	return &runtime.Sandbox{
 		ID: rec.ID(), Name: c.Name, Runtime: c.Runtime,
 		Labels: maps.Clone(c.Labels), CreatedAt: time.UnixMilli(c.CreatedAt),
-		CodebaseID: c.CodebaseID, CodebasePath: c.CodebasePath, Filter: filterOf(c), CopyOnWrite: c.CopyOnWrite, Image: c.Image, MountPoint: c.MountPointOrDefault(),
-		Network: networkOf(c), UID: c.UID, GID: c.GID, Root: c.Root, RunAs: userOf(c.RunAs),
+		CodebaseID: c.CodebaseID, CodebasePath: c.CodebasePath, Filter: defaults.FilterOf(c), CopyOnWrite: c.CopyOnWrite, Image: c.Image, MountPoint: c.MountPointOrDefault(),
+		Network: defaults.NetworkOf(c), UID: c.UID, GID: c.GID, Root: c.Root, RunAs: userOf(c.RunAs),
 		User: c.User, Home: cmp.Or(c.Env["HOME"], rootfs.Home(c)), Resources: c.Resources,
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"wolffia/internal/host/rootfs"
 	"wolffia/internal/host/statedir"
+	"wolffia/local/defaults"
 	"wolffia/runtime"
 	"wolffia/wire"
 	"wolffia/wire/client"
@@ -73,7 +74,7 @@ func newSession(c *statedir.Config, name string, config *runtime.SessionConfig) 
 	}
 	return &wire.StartRequest{
 		Args: program,
-		Env:  environment(c, config.Env), Dir: cwd(c, config.Cwd), Rows: rows, Cols: cols,
+		Env:  defaults.Environment(c, config.Env), Dir: cwd(c, config.Cwd), Rows: rows, Cols: cols,
 		Session: &wire.SessionRequest{Op: wire.SessionCreate, Name: name, Shell: config.Shell, RC: config.RC, User: userOf(cmp.Or(config.User, c.RunAs))},
 	}
 }
@@ -81,7 +82,7 @@ func newSession(c *statedir.Config, name string, config *runtime.SessionConfig) 
 // sessionStart returns what the shell of a session of the default configuration starts
 // with.
 func sessionStart(c *statedir.Config) wire.SessionStart {
-	return wire.SessionStart{Env: environment(c, nil), Dir: cwd(c, "")}
+	return wire.SessionStart{Env: defaults.Environment(c, nil), Dir: cwd(c, "")}
 }
 
 // Left returns the home directory of a running sandbox, and what it has there and loses with its

@@ -24,6 +24,7 @@ import (
 	"wolffia/internal/sys/cleanup"
 	"wolffia/internal/sys/step"
 	"wolffia/internal/sys/userns"
+	"wolffia/local/defaults"
 	"wolffia/local/reposync"
 	"wolffia/perm"
 	"wolffia/runtime"
@@ -220,7 +221,7 @@ func renew(rec *statedir.Record, c *statedir.Config) error {
 	if !c.PrivateGit && perm.GitUnguarded(c.Permissions) != "" {
 		next.GitDirs = runtime.GitInPlace
 	}
-	next.PrivateGit = hasPrivateGit(&next)
+	next.PrivateGit = defaults.HasPrivateGit(&next)
 	next.Permissions = gitRules(&next, c.Permissions)
 	if !free && c.PrivateGit == next.PrivateGit && slices.Equal(c.Permissions, next.Permissions) {
 		return nil

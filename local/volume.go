@@ -6,54 +6,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
-	"wolffia/internal/git/gitpairs"
-	"wolffia/internal/host/rootfs"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/child"
 	"wolffia/internal/sys/timerslack"
+	"wolffia/local/defaults"
 	"wolffia/runtime"
 	"wolffia/volume"
 )
-
-// resolveVolumes fills in what a configuration leaves to Create of its volumes: names, and
-// places in the home directory inside.
-func resolveVolumes(c *statedir.Config) error {
-	changed := false
-	for i := range c.Volumes {
-		v := &c.Volumes[i]
-		switch {
-		case v.Key != "" && c.CodebasePath != "":
-			v.Repository, changed = gitpairs.Repository(c.CodebasePath), true
-			v.Name = volume.KeyedName(v.Cache, v.Repository, v.Key, c.UID)
-		case v.Name == "":
-			v.Name, changed = volume.CacheName(v.Cache, c.CodebasePath, c.Root), true
-		}
-		if rest, ok := strings.CutPrefix(v.Target, "~"); ok {
-			v.Target, changed = rootfs.Home(c)+rest, true
-		}
-	}
-	if !changed {
-		return nil
-	}
-	leaveToolchains(c)
-	known := c.SandboxConfig
-	known.Permissions = nil // compiled before
-	return known.Validate() // two things could be in one place now
-}
-
-// leaveToolchains leaves out the toolchains in places of volumes, and below read-only ones, in
-// which nothing can be mounted: the user has named the volumes, and not the toolchains' places.
-func leaveToolchains(c *statedir.Config) {
-	c.Mounts = slices.DeleteFunc(c.Mounts, func(m runtime.Mount) bool {
-		return m.Toolchain && slices.ContainsFunc(c.Volumes, func(v runtime.VolumeMount) bool {
-			return m.Target == v.Target || v.ReadOnly && strings.HasPrefix(m.Target, v.Target+"/")
-		})
-	})
-}
 
 // useVolumes makes the volumes of a sandbox that do not exist. Until release is called none
 // is removed; from then on the recorded configuration keeps them.
@@ -95,7 +57,7 @@ func (s *sandboxes) MakeVolume(ctx context.Context, config *runtime.SandboxConfi
 	if err := s.completer.resolve(c); err != nil {
 		return err
 	}
-	if err := s.completer.identify(c); err != nil {
+	if err := defaults.Identify(c, s.dir.Path()); err != nil {
 		return err
 	}
 	c.Volumes = []runtime.VolumeMount{{Name: name}}

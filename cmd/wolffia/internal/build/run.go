@@ -21,7 +21,7 @@ import (
 	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/image/maker"
 	"wolffia/internal/image/dockerfile"
-	"wolffia/local"
+	"wolffia/local/defaults"
 	"wolffia/runtime"
 )
 
@@ -238,7 +238,7 @@ func (s *stage) secret(ctx context.Context, m dockerfile.Mount, c *runtime.Sandb
 		return err
 	}
 	if os.Geteuid() == 0 {
-		uid, gid, err := local.UserOf("")
+		uid, gid, err := defaults.UserOf("")
 		if err != nil {
 			return err
 		}

@@ -22,6 +22,7 @@ import (
 	"wolffia/fields"
 	"wolffia/image/store"
 	"wolffia/local"
+	"wolffia/local/defaults"
 	"wolffia/runtime"
 	"wolffia/service"
 	"wolffia/service/container"
@@ -225,7 +226,7 @@ func (c *client) open() (err error) {
 		Roots: []service.Root{{Path: "/", Real: "/", Writable: true}},
 	})
 	c.engine = container.New(s, &container.Options{
-		Images: store.Open(c.rt.StateDir()), Root: local.RootInside() == nil, Own: true,
+		Images: store.Open(c.rt.StateDir()), Root: defaults.RootInside() == nil, Own: true,
 		Given: func() (runtime.Network, time.Duration) { return c.base.Network, c.base.TTL },
 	})
 	return nil

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/local"
+	"wolffia/local/defaults"
 	"wolffia/runtime"
 	"wolffia/toolchain"
 )
@@ -39,7 +39,7 @@ func (h *Host) Toolchains(c *runtime.SandboxConfig) (*toolchain.Found, error) {
 			p.Inside = append(p.Inside, m.Target)
 		}
 	}
-	uid, gid, err := local.UserOf(codebase)
+	uid, gid, err := defaults.UserOf(codebase)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &toolchain.Found{}, nil // Create reports it
 	}

@@ -16,7 +16,7 @@ import (
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/image/puller"
 	"wolffia/image/store"
-	"wolffia/local"
+	"wolffia/local/defaults"
 	"wolffia/runtime"
 	"wolffia/service/container"
 	"wolffia/service/engineapi"
@@ -49,7 +49,7 @@ func (i *instance) openDocker(ctx context.Context) (*dockerSocket, error) {
 	}
 	d := &dockerSocket{}
 	d.engine = container.New(i.service, &container.Options{
-		Images: store.Open(i.rt.StateDir()), Root: local.RootInside() == nil,
+		Images: store.Open(i.rt.StateDir()), Root: defaults.RootInside() == nil,
 		Given: func() (runtime.Network, time.Duration) {
 			t := i.current.Load().template
 			return t.Network, t.TTL

@@ -1,6 +1,7 @@
-package local
+package defaults
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -11,8 +12,8 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// environment returns the variables that a process starts with. None are the caller's.
-func environment(c *statedir.Config, more map[string]string) []string {
+// Environment returns the variables that a process starts with. None are the caller's.
+func Environment(c *statedir.Config, more map[string]string) []string {
 	vars := map[string]string{
 		"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": rootfs.Home(c), "USER": c.User, "LOGNAME": c.User,
 		"LANG": "C.UTF-8", "SHELL": "/bin/sh",
@@ -23,7 +24,7 @@ func environment(c *statedir.Config, more map[string]string) []string {
 	if c.Git != nil {
 		vars["GIT_CONFIG_SYSTEM"] = launch.GitPath + "/config"
 	}
-	switch networkOf(c) {
+	switch NetworkOf(c) {
 	case runtime.NetworkFiltered:
 		maps.Copy(vars, proxyVariables(rootfs.Hostname(c)))
 		maps.Copy(vars, oneRetry)
@@ -40,7 +41,7 @@ func environment(c *statedir.Config, more map[string]string) []string {
 			}
 		}
 	}
-	return pairs(vars)
+	return Pairs(vars)
 }
 
 // noRetries are the variables by which programs that try again for long, though a name does not
@@ -65,14 +66,14 @@ func proxyVariables(hostname string) map[string]string {
 	return vars
 }
 
-// isProxyVariable reports whether a variable names a proxy. An image can have those of the
+// IsProxyVariable reports whether a variable names a proxy. An image can have those of the
 // host that built it.
-func isProxyVariable(name string) bool {
+func IsProxyVariable(name string) bool {
 	return slices.Contains([]string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY", "NO_PROXY"}, strings.ToUpper(name))
 }
 
-// pairs returns variables as NAME=VALUE, sorted.
-func pairs(vars map[string]string) []string {
+// Pairs returns variables as NAME=VALUE, sorted.
+func Pairs(vars map[string]string) []string {
 	list := make([]string, 0, len(vars))
 	for k, v := range vars {
 		list = append(list, k+"="+v)
@@ -80,3 +81,6 @@ func pairs(vars map[string]string) []string {
 	slices.Sort(list)
 	return list
 }
+
+// NetworkOf returns the network of a sandbox.
+func NetworkOf(c *statedir.Config) runtime.Network { return cmp.Or(c.Network, runtime.NetworkNone) }

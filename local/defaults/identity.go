@@ -1,4 +1,4 @@
-package local
+package defaults
 
 import (
 	"cmp"
@@ -33,22 +33,22 @@ func realRoot() bool {
 	return err != nil || slices.Equal(strings.Fields(string(ids)), []string{"0", "0", "4294967295"})
 }
 
-// identify decides which user the sandbox runs as, inside and on the host. That is never
+// Identify decides which user the sandbox runs as, inside and on the host. That is never
 // root, which drops to the owner of the codebase.
-func (s *completer) identify(c *statedir.Config) error {
+func Identify(c *statedir.Config, stateDir string) error {
 	c.UID, c.GID = os.Geteuid(), os.Getegid()
 	if realRoot() {
 		if err := drop(c); err != nil {
 			return err
 		}
-		if err := reachable(s.dir.Path()); err != nil {
+		if err := reachable(stateDir); err != nil {
 			return err
 		}
 		c.DroppedUID, c.DroppedGID = c.UID, c.GID
 	}
 	if c.Root {
 		c.User = "root"
-		_, err := idsOf(c)
+		_, err := IDsOf(c)
 		return err
 	}
 	if c.User = cmp.Or(c.UserName, "user"); c.UserName != "" {
@@ -60,8 +60,8 @@ func (s *completer) identify(c *statedir.Config) error {
 	return nil
 }
 
-// idsOf returns the ids that a sandbox with root inside has.
-func idsOf(c *statedir.Config) (userns.IDs, error) {
+// IDsOf returns the ids that a sandbox with root inside has.
+func IDsOf(c *statedir.Config) (userns.IDs, error) {
 	of := userns.Of
 	if c.DroppedUID != 0 && (c.CodebasePath == "" || c.RootTree) { // nobody's on the host but root's
 		of = userns.OfRoot
@@ -126,7 +126,7 @@ func RootInside() error {
 	if realRoot() {
 		c.DroppedUID, c.DroppedGID = uid, gid
 	}
-	_, err = idsOf(c)
+	_, err = IDsOf(c)
 	return err
 }
 

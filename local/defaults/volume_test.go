@@ -1,4 +1,4 @@
-package local
+package defaults
 
 import (
 	"testing"
@@ -32,8 +32,8 @@ func TestLeaveToolchains(t *testing.T) {
 		c.Mounts = []runtime.Mount{tool("/home/u/.cargo/bin"), tool("/opt/x/bin")}
 		test.volume.Name = "v"
 		c.Volumes = []runtime.VolumeMount{test.volume}
-		leaveToolchains(c) // as Create
-		if err := resolveVolumes(c); err != nil {
+		LeaveToolchains(c) // as Create
+		if err := Volumes(c); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		var left []string
@@ -47,7 +47,7 @@ func TestLeaveToolchains(t *testing.T) {
 	own := &statedir.Config{User: "u"}
 	own.Mounts = []runtime.Mount{{Source: "/x", Target: "/x"}}
 	own.Volumes = []runtime.VolumeMount{{Name: "v", Target: "/x"}}
-	if leaveToolchains(own); len(own.Mounts) != 1 {
+	if LeaveToolchains(own); len(own.Mounts) != 1 {
 		t.Error("a mount of the user's own was left out")
 	}
 }

@@ -1,4 +1,4 @@
-package local
+package defaults
 
 import (
 	"os"
@@ -15,10 +15,10 @@ import (
 // monitorAnyGit is a variable of the environment, for tests: the monitor is there whatever git is.
 const monitorAnyGit = "WOLFFIA_GIT_MONITOR"
 
-// monitorGit gives git inside the tree server as its file system monitor, unless c says
+// GitMonitor gives git inside the tree server as its file system monitor, unless c says
 // otherwise, or git inside may be one that is wrong with it. What c has for git outranks it.
-func monitorGit(c *statedir.Config) {
-	if !hasPrivateGit(c) || !c.Serves() || c.NoGitMonitor {
+func GitMonitor(c *statedir.Config) {
+	if !HasPrivateGit(c) || !c.Serves() || c.NoGitMonitor {
 		return
 	}
 	hosts := c.Rootfs == "" && c.Image == "" // else it is not known which git is inside
@@ -33,16 +33,16 @@ func monitorGit(c *statedir.Config) {
 	}
 }
 
-// hasPrivateGit reports whether the git directories of a sandbox with this configuration are its
+// HasPrivateGit reports whether the git directories of a sandbox with this configuration are its
 // own.
-func hasPrivateGit(c *statedir.Config) bool {
+func HasPrivateGit(c *statedir.Config) bool {
 	return c.GitDirs == runtime.GitPrivate && c.CodebasePath != "" && c.Filter != runtime.FilterNone && !c.CopyOnWrite
 }
 
-// completeGit gives git inside launch.GitMinimal where the owners or inode numbers shown inside
+// Git gives git inside launch.GitMinimal where the owners or inode numbers shown inside
 // are not the host's, which a repository's index has: git would read each file to find out
 // whether it has changed, and so would git on the host after it. What c has for git outranks it.
-func completeGit(c *statedir.Config, hostInodes bool) {
+func Git(c *statedir.Config, hostInodes bool) {
 	if hostInodes && !otherOwner(c) {
 		return
 	}

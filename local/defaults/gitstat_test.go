@@ -1,4 +1,4 @@
-package local
+package defaults
 
 import (
 	"os"
@@ -35,7 +35,7 @@ func TestCompleteGit(t *testing.T) {
 			g := *tt.git
 			c.Git = &g
 		}
-		completeGit(c, !tt.otherInodes)
+		Git(c, !tt.otherInodes)
 		got := "none"
 		if c.Git != nil {
 			got = c.Git.Config

@@ -1,4 +1,6 @@
-package local
+// Package defaults fills in what the configuration of a sandbox leaves to this host: users, filter, git, volumes and
+// variables.
+package defaults
 
 import (
 	"cmp"
@@ -11,17 +13,17 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// filterOf returns what filters the codebase of a sandbox; empty without a codebase.
-func filterOf(c *statedir.Config) runtime.Filter {
+// FilterOf returns what filters the codebase of a sandbox; empty without a codebase.
+func FilterOf(c *statedir.Config) runtime.Filter {
 	if c.CodebasePath == "" {
 		return ""
 	}
 	return cmp.Or(c.Filter, runtime.FilterFuse)
 }
 
-// completeFilter fills in what filters the codebase, and refuses what this host or the
+// Filter fills in what filters the codebase, and refuses what this host or the
 // backend cannot do. A codebase goes without a filter only if there is nothing to filter.
-func completeFilter(c *statedir.Config, backend *launch.Backend) error {
+func Filter(c *statedir.Config, backend *launch.Backend) error {
 	err := checkFilter(c, backend)
 	if errors.Is(err, runtime.ErrUnavailable) {
 		err = cause.Explain(cause.Fuse, err)

@@ -1,4 +1,4 @@
-package local
+package defaults
 
 import (
 	"fmt"
@@ -11,9 +11,9 @@ import (
 	"wolffia/internal/host/statedir"
 )
 
-// canCopy returns an error if the file system of the state directory cannot hold the copied
+// CanCopy returns an error if the file system of the state directory cannot hold the copied
 // codebase that c asks for.
-func canCopy(rec *statedir.Record, c *statedir.Config) error {
+func CanCopy(rec *statedir.Record, c *statedir.Config) error {
 	if !c.CopyOnWrite {
 		return nil
 	}
