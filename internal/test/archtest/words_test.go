@@ -87,7 +87,7 @@ var maxWords = map[string]int{
 	"docs/use-from.md":                     452,
 	"docs/static.md":                       718,
 	"docs/code.md":                         344,
-	"docs/swerex.md":                       396,
+	"docs/swerex.md":                       398,
 	"docs/toolchains.md":                   457,
 	"docs/volumes.md":                      663,
 	"docs/wire.md":                         1573,
