@@ -57,6 +57,20 @@ type bench struct {
 	table    *tabwriter.Writer
 }
 
+// A part is what one argument measures.
+type part struct {
+	name string
+	run  func() error
+}
+
+// named returns the names of parts, with a space before each.
+func named(parts []part) (names string) {
+	for _, p := range parts {
+		names += " " + p.name
+	}
+	return names
+}
+
 // run measures the named parts; without names, all of them.
 func run(bin string, names []string) (err error) {
 	bin, err = filepath.Abs(bin)
@@ -95,16 +109,19 @@ func run(bin string, names []string) (err error) {
 		codebase: codebase, rules: rules, table: tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0),
 	}
 	fmt.Fprintln(b.table, "what\tmin\tp50\tp99\tbar\t")
-	for _, part := range []struct {
-		name string
-		run  func() error
-	}{
+	parts := []part{
 		{"start", b.start}, {"peers", b.peers}, {"projects", b.projects}, {"warm", b.warm}, {"exec", b.exec}, {"commands", b.commands}, {"sessions", b.sessions}, {"flood", b.flood}, {"many", b.many}, {"restart", b.restart}, {"sdk", b.sdk}, {"clients", b.clients}, {"tree", b.tree}, {"fuse", b.fuse}, {"cow", b.cow}, {"git", b.git}, {"gvisor", b.gvisor}, {"docker", b.docker}, {"root", b.root}, {"mcp", b.mcp}, {"network", b.network}, {"ci", b.ci},
-	} {
-		if len(names) > 0 && !slices.Contains(names, part.name) {
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
+			return fmt.Errorf("%s: is not a part; the parts are%s", name, named(parts))
+		}
+	}
+	for _, p := range parts {
+		if len(names) > 0 && !slices.Contains(names, p.name) {
 			continue
 		}
-		if err := part.run(); err != nil {
+		if err := p.run(); err != nil {
 			return err
 		}
 		_ = b.table.Flush()

@@ -14,14 +14,14 @@ import (
 
 // The operations of a Request.
 const (
-	OpAlive   = "alive" // answer once PID 1 has
-	OpStop    = "stop"
-	OpTouch   = "touch"
-	OpRenew   = "renew"
-	OpStats   = AskStats   // passed on to the tree server
-	OpAudit   = AskAudit   // passed on to the tree server
-	OpRules   = AskRules   // passed on to the tree server
-	OpDenials = AskDenials // passed on to the tree server
+	OpAlive   = "alive"    // answer once PID 1 has
+	OpStop    = "stop"     // end the sandbox
+	OpTouch   = "touch"    // begin the idle time anew
+	OpRenew   = "renew"    // replace the deadline; the idle timeout stays
+	OpStats   = AskStats   // return what the tree server does
+	OpAudit   = AskAudit   // return when all denials so far are in the log
+	OpRules   = AskRules   // replace the rules by those in the descriptor, a sealed memory file; return when they are in force
+	OpDenials = AskDenials // return what was denied since Request.Since, ten kinds of it at most
 	OpNetwork = "network"  // replace the names that the sandbox can reach
 	OpEgress  = "egress"   // return what the network has refused since Request.Since
 	// OpDial: connect to Request.Port of the sandbox's loopback, and send the socket with the

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"go/ast"
+	"go/constant"
 	"go/token"
 	"reflect"
 	"regexp"
@@ -71,6 +72,34 @@ func constantTable(t *testing.T, pkg, kind string) string {
 	}
 	if rows == 0 || rows != len(values) {
 		t.Errorf("package %s: %d rows for %d constants of type %s", pkg, rows, len(values), kind)
+	}
+	return table
+}
+
+// textTable is a table of a package's constants that are texts and whose names have a prefix, with
+// their comments.
+func textTable(t *testing.T, pkg, prefix string) string {
+	t.Helper()
+	values := map[string]string{}
+	for _, c := range constants(t, pkg) {
+		if strings.HasPrefix(c.Name(), prefix) && c.Val().Kind() == constant.String {
+			values[c.Name()] = constant.StringVal(c.Val())
+		}
+	}
+	table := "| text | |\n| --- | --- |\n"
+	_, files := sources(t, pkg)
+	for _, f := range files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || values[spec.Names[0].Name] == "" {
+				return true
+			}
+			table += fmt.Sprintf("| `%s` | %s |\n", values[spec.Names[0].Name], commentCell(spec.Names[0].Name+":", spec.Doc, spec.Comment))
+			return true
+		})
+	}
+	if len(values) < 5 {
+		t.Errorf("package %s has the texts %v only", pkg, values)
 	}
 	return table
 }

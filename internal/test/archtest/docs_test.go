@@ -116,6 +116,7 @@ func TestWireIsSpecified(t *testing.T) {
 	doctable.Check(t, page, "frames", constantTable(t, "wire", "Type"))
 	doctable.Check(t, page, "operations", constantTable(t, "wire", "SessionOp"))
 	doctable.Check(t, page, "sockets", constantTable(t, "wire", "NetOp"))
+	doctable.Check(t, page, "requests", textTable(t, "internal/host/boot", "Op")+"\n"+fieldHeader+fieldRows(t, "internal/host/boot", "Request", "Reply"))
 	doctable.Check(t, page, "results", fieldHeader+fieldRows(t, "wire", "ExitStatus", "Failure"))
 	doctable.Check(t, page, "infos", fieldHeader+fieldRows(t, "wire", "SessionInfo", "TerminalInfo", "JobInfo", "LeftPath"))
 	document := read(t, "docs/wire.md")
