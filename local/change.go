@@ -7,6 +7,7 @@ import (
 
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
+	"wolffia/local/conns"
 	"wolffia/runtime"
 )
 
@@ -23,7 +24,7 @@ func (s *settings) changing(ctx context.Context, sandboxID string) (rec *statedi
 		return nil, nil, nil, err
 	}
 	if c, err = rec.Config(); err == nil { // again: it may have changed before the lock was taken
-		_, err = unexpired(rec, c)
+		_, err = conns.Unexpired(rec, c)
 	}
 	if err != nil {
 		release()

@@ -5,6 +5,7 @@ import (
 
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
+	"wolffia/local/conns"
 	"wolffia/runtime"
 )
 
@@ -34,7 +35,7 @@ func denialsBefore(rec *statedir.Record, c *statedir.Config) func(context.Contex
 			return nil
 		}
 		// The command has ended, whether or not its caller still waits.
-		answer, err := askShim(context.WithoutCancel(ctx), rec, &boot.Request{Op: boot.OpDenials, Since: before}, boot.StatsLimit)
+		answer, err := conns.Ask(context.WithoutCancel(ctx), rec, &boot.Request{Op: boot.OpDenials, Since: before}, boot.StatsLimit)
 		if err != nil {
 			return nil // the log has them
 		}

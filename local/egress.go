@@ -9,6 +9,7 @@ import (
 
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
+	"wolffia/local/conns"
 	"wolffia/local/defaults"
 	"wolffia/network"
 	"wolffia/runtime"
@@ -62,7 +63,7 @@ func (s *settings) ChangeEgress(ctx context.Context, sandboxID string, edit func
 		return nil, err
 	}
 	return c.Egress, amend(ctx, rec, c, &was, "names", "try again", func(ctx context.Context) (*boot.Reply, error) {
-		return askShim(ctx, rec, &boot.Request{Op: boot.OpNetwork, Egress: c.Egress}, boot.RulesLimit+boot.KillLimit)
+		return conns.Ask(ctx, rec, &boot.Request{Op: boot.OpNetwork, Egress: c.Egress}, boot.RulesLimit+boot.KillLimit)
 	})
 }
 
@@ -73,7 +74,7 @@ func (s *settings) Reached(ctx context.Context, sandboxID string) ([]string, err
 	if err != nil {
 		return nil, err
 	}
-	answer, err := askShim(ctx, rec, &boot.Request{Op: boot.OpEgress, Since: math.MaxInt64}, boot.StatsLimit)
+	answer, err := conns.Ask(ctx, rec, &boot.Request{Op: boot.OpEgress, Since: math.MaxInt64}, boot.StatsLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +89,7 @@ func refusalsBefore(ctx context.Context, rec *statedir.Record, c *statedir.Confi
 	}
 	ask := func(ctx context.Context, since int64) *boot.Reply {
 		// The command has ended, whether or not its caller still waits.
-		answer, err := askShim(context.WithoutCancel(ctx), rec, &boot.Request{Op: boot.OpEgress, Since: since}, boot.StatsLimit)
+		answer, err := conns.Ask(context.WithoutCancel(ctx), rec, &boot.Request{Op: boot.OpEgress, Since: since}, boot.StatsLimit)
 		if err != nil {
 			return nil // the log has them
 		}

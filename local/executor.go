@@ -15,6 +15,7 @@ import (
 	"wolffia/internal/feed"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/step"
+	"wolffia/local/conns"
 	"wolffia/local/defaults"
 	"wolffia/local/reposync"
 	"wolffia/runtime"
@@ -26,7 +27,7 @@ import (
 // executor is the part of a Runtime that runs commands.
 type executor struct {
 	*catalog
-	conns *connections
+	conns *conns.Conns
 	gits  *reposync.Syncer
 }
 
@@ -166,7 +167,7 @@ func (e *executor) start(ctx context.Context, c *command) (_ *process, err error
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	conn, err := e.conns.to(ctx, c.rec)
+	conn, err := e.conns.To(ctx, c.rec)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +205,7 @@ func (e *executor) start(ctx context.Context, c *command) (_ *process, err error
 		return nil, long
 	}
 	if err != nil {
-		return nil, lost(context.Background(), c.rec, err)
+		return nil, conns.Lost(context.Background(), c.rec, err)
 	}
 	if p.limit != nil {
 		p.limit.of(p.Process)

@@ -11,12 +11,7 @@ func (r *Runtime) RecordFor(id string) *statedir.Record { return r.sandboxes.dir
 func (r *Runtime) Tidy(ctx context.Context)             { r.tidy(ctx) }
 
 // Direct reports whether a connection to PID 1 of a sandbox is open.
-func (r *Runtime) Direct(id string) bool {
-	r.executor.conns.mu.Lock()
-	defer r.executor.conns.mu.Unlock()
-	c := r.executor.conns.open[id]
-	return c != nil && c.opened() && c.err == nil && c.shim != nil
-}
+func (r *Runtime) Direct(id string) bool { return r.executor.conns.IsDirect(id) }
 
 // RequestPooled sends a pooled sandbox a request as it is.
 func RequestPooled(rec *statedir.Record, req *boot.PooledRequest) error {

@@ -10,6 +10,7 @@ import (
 
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
+	"wolffia/local/conns"
 	"wolffia/perm"
 	"wolffia/runtime"
 )
@@ -89,7 +90,7 @@ func giveRules(ctx context.Context, rec *statedir.Record, c *statedir.Config) (*
 	}
 	defer rules.Close()
 	req := &boot.Request{Op: boot.OpRules, At: boot.DirAt(c.CodebasePath)}
-	answer, err := askShimWith(ctx, rec, req, rules, boot.RulesLimit+boot.KillLimit)
+	answer, err := conns.AskWith(ctx, rec, req, rules, boot.RulesLimit+boot.KillLimit)
 	return answer, ofAnotherVersion(rec, err)
 }
 
@@ -112,7 +113,7 @@ type TreeState struct {
 
 // treeState asks the tree server of a running sandbox, which may take a few seconds.
 func treeState(ctx context.Context, rec *statedir.Record, c *statedir.Config) *TreeState {
-	answer, err := askShim(ctx, rec, &boot.Request{Op: boot.OpStats}, boot.StatsLimit+time.Second)
+	answer, err := conns.Ask(ctx, rec, &boot.Request{Op: boot.OpStats}, boot.StatsLimit+time.Second)
 	if err == nil && answer.Stats == nil {
 		err = errors.New("the tree server sent no figures")
 	}

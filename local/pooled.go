@@ -20,6 +20,7 @@ import (
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/rawsock"
 	"wolffia/internal/sys/step"
+	"wolffia/local/conns"
 	"wolffia/local/defaults"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -309,7 +310,7 @@ func (s *pooledSandboxes) abandonClaim(ctx context.Context, rec *statedir.Record
 // what its start will need.
 func (s *pooledSandboxes) created(rec *statedir.Record, c *statedir.Config, caller *os.File, limits *limiting) (*runtime.Sandbox, error) {
 	if caller != nil {
-		s.starter.bound.put(c.ID, caller)
+		s.starter.bound.Put(c.ID, caller)
 	}
 	s.remember(c, rec.Stamp(), limits)
 	return describe(rec, c, func() (runtime.State, string, error) { return runtime.StateCreated, "", nil })
@@ -323,7 +324,7 @@ func (s *pooledSandboxes) startClaimed(ctx context.Context, rec *statedir.Record
 	if c.DroppedUID != 0 || !rec.Pooled().IsPooled() {
 		return false, nil
 	}
-	life, err := unexpired(rec, c)
+	life, err := conns.Unexpired(rec, c)
 	if err != nil {
 		return false, err
 	}
@@ -331,9 +332,9 @@ func (s *pooledSandboxes) startClaimed(ctx context.Context, rec *statedir.Record
 		return false, err
 	}
 	if conn, hold, err := s.activate(rec, c, life); err == nil {
-		s.starter.conns.put(rec.ID(), conn)
+		s.starter.conns.Put(rec.ID(), conn)
 		if hold != nil {
-			s.starter.alive.put(rec.ID(), hold)
+			s.starter.alive.Put(rec.ID(), hold)
 		}
 		step.Reached("start: ready")
 		return true, nil
@@ -343,7 +344,7 @@ func (s *pooledSandboxes) startClaimed(ctx context.Context, rec *statedir.Record
 
 // activate has a pooled sandbox become the sandbox with the configuration c, and returns the
 // connection to it. If the sandbox is bound to its caller, closing hold ends the sandbox.
-func (s *pooledSandboxes) activate(rec *statedir.Record, c *statedir.Config, life *statedir.Lifetime) (conn *connection, hold *os.File, err error) {
+func (s *pooledSandboxes) activate(rec *statedir.Record, c *statedir.Config, life *statedir.Lifetime) (conn *conns.Conn, hold *os.File, err error) {
 	rules, err := s.rulesText.of(c)
 	if err == nil && c.PrivateGit {
 		err = rec.Git().Make(c)
@@ -378,9 +379,9 @@ func (s *pooledSandboxes) activate(rec *statedir.Record, c *statedir.Config, lif
 		return nil, nil, err
 	}
 	if direct == nil {
-		return newConnection(rec, sock), hold, nil
+		return conns.New(rec, sock), hold, nil
 	}
-	return connectionOf(sock, direct), hold, nil
+	return conns.Join(sock, direct), hold, nil
 }
 
 // requestPooled sends a request to a pooled sandbox. Once the shim has agreed, it returns the

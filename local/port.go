@@ -11,6 +11,7 @@ import (
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/rawsock"
+	"wolffia/local/conns"
 	"wolffia/runtime"
 	"wolffia/wire/client"
 )
@@ -27,7 +28,7 @@ func (e *executor) DialPort(ctx context.Context, sandboxID string, port int) (ne
 	if err != nil {
 		return nil, err
 	}
-	if err := awake(ctx, rec, e.conns.resume); err != nil {
+	if err := conns.Awake(ctx, rec, e.conns.Resume); err != nil {
 		return nil, err
 	}
 	c, err := dialDirect(ctx, rec, port)
@@ -56,12 +57,12 @@ const dialLimit = 20 * time.Second
 func dialDirect(ctx context.Context, rec *statedir.Record, port int) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
-	sock, err := dial(rec)
+	sock, err := conns.Dial(rec)
 	if err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = sock.Close() }) // ends ask
-	socket, err := askFile(sock, &boot.Request{Op: boot.OpDial, Port: port})
+	socket, err := conns.AskFile(sock, &boot.Request{Op: boot.OpDial, Port: port})
 	if !stop() {
 		_ = socket.Close() // nil is fine
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: the shim does not answer", rec.ID())
@@ -69,7 +70,7 @@ func dialDirect(ctx context.Context, rec *statedir.Record, port int) (net.Conn, 
 	if err != nil {
 		_ = sock.Close()
 		if errors.Is(err, client.ErrClosed) {
-			err = lost(context.Background(), rec, err)
+			err = conns.Lost(context.Background(), rec, err)
 		}
 		return nil, err
 	}
@@ -98,7 +99,7 @@ func (c *heldConn) Close() error { return errors.Join(c.TCPConn.Close(), c.shim.
 // dialRelayed has PID 1 connect, whose stream then carries the bytes. The error is of no class if
 // it is the kernel's.
 func (e *executor) dialRelayed(ctx context.Context, rec *statedir.Record, port int) (net.Conn, error) {
-	conn, err := e.conns.to(ctx, rec)
+	conn, err := e.conns.To(ctx, rec)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +110,7 @@ func (e *executor) dialRelayed(ctx context.Context, rec *statedir.Record, port i
 		case err == nil:
 			return c, nil
 		case errors.Is(err, client.ErrClosed) || conn.Err() != nil:
-			return nil, lost(context.Background(), rec, err)
+			return nil, conns.Lost(context.Background(), rec, err)
 		case refused == nil:
 			refused = err // of IPv6, which may be off, it says less
 		}
@@ -126,13 +127,13 @@ func (e *executor) AwaitEnd(ctx context.Context, sandboxID string) error {
 	if err != nil {
 		return err
 	}
-	conn, err := e.conns.to(ctx, rec)
+	conn, err := e.conns.To(ctx, rec)
 	if err != nil {
 		return err
 	}
 	select {
 	case <-conn.Done():
-		return lost(context.Background(), rec, conn.Err())
+		return conns.Lost(context.Background(), rec, conn.Err())
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -8,6 +8,7 @@ import (
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/step"
+	"wolffia/local/conns"
 	"wolffia/local/reposync"
 	"wolffia/runtime"
 	"wolffia/wire"
@@ -50,16 +51,16 @@ func (p *process) wait(ctx context.Context) (runtime.Result, *wire.ExitStatus, e
 	var failed *client.StartError
 	switch {
 	case errors.As(err, &failed):
-		return runtime.Result{}, nil, orExpired(p.rec, guestError(failed))
+		return runtime.Result{}, nil, conns.OrExpired(p.rec, guestError(failed))
 	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return runtime.Result{}, nil, err
 	case err != nil:
-		return runtime.Result{}, nil, lost(context.Background(), p.rec, err)
+		return runtime.Result{}, nil, conns.Lost(context.Background(), p.rec, err)
 	}
 	exit := exitOf(&status, p.session)
 	if exit.ExitCode > 128 && !exit.TimedOut {
 		// If the sandbox has expired, that is what killed it.
-		if gone := expired(p.rec); gone != nil {
+		if gone := conns.Expired(p.rec); gone != nil {
 			return runtime.Result{}, nil, gone
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
+	"wolffia/local/conns"
 	"wolffia/runtime"
 )
 
@@ -18,8 +19,8 @@ func (s *settings) Touch(ctx context.Context, sandboxID string) error {
 	if err != nil {
 		return err
 	}
-	_, err = askShim(ctx, rec, &boot.Request{Op: boot.OpTouch}, touchLimit)
-	return orExpired(rec, err)
+	_, err = conns.Ask(ctx, rec, &boot.Request{Op: boot.OpTouch}, touchLimit)
+	return conns.OrExpired(rec, err)
 }
 
 // Renew implements [runtime.Runtime].
@@ -47,7 +48,7 @@ func (s *settings) Renew(ctx context.Context, sandboxID string, ttl time.Duratio
 
 // tryRenew records a deadline and gives it to a running shim; see change.
 func tryRenew(ctx context.Context, rec *statedir.Record, c *statedir.Config, ttl time.Duration) (done bool, err error) {
-	life, err := unexpired(rec, c)
+	life, err := conns.Unexpired(rec, c)
 	if err != nil {
 		return true, err
 	}
@@ -56,43 +57,7 @@ func tryRenew(ctx context.Context, rec *statedir.Record, c *statedir.Config, ttl
 	}
 	life.Renew(ttl, statedir.Now())
 	return change(ctx, rec, func() error { return rec.SetLifetime(life) }, func(ctx context.Context) (bool, error) {
-		answer, err := askShim(ctx, rec, &boot.Request{Op: boot.OpRenew, Lifetime: life}, touchLimit)
-		return answer != nil, orExpired(rec, err) // without an answer the sandbox may have ended
+		answer, err := conns.Ask(ctx, rec, &boot.Request{Op: boot.OpRenew, Lifetime: life}, touchLimit)
+		return answer != nil, conns.OrExpired(rec, err) // without an answer the sandbox may have ended
 	})
-}
-
-// unexpired returns the lifetime of a sandbox, nil if it has none, or an error if that is
-// over.
-func unexpired(rec *statedir.Record, c *statedir.Config) (*statedir.Lifetime, error) {
-	life, err := rec.Lifetime(c)
-	if err != nil {
-		return nil, err
-	}
-	if why := rec.Expired(life, statedir.Now()); why != "" {
-		return nil, runtime.Errorf(runtime.ErrNotFound, "sandbox %s is gone: %s", rec.ID(), why.Reason())
-	}
-	return life, nil
-}
-
-// expired returns the error for using a sandbox whose lifetime is over; nil if it is not,
-// or cannot be read.
-func expired(rec *statedir.Record) error {
-	c, err := rec.Config()
-	if err != nil {
-		return nil // not a reason
-	}
-	if _, err = unexpired(rec, c); runtime.Class(err) != runtime.ErrNotFound {
-		return nil
-	}
-	return err
-}
-
-// orExpired returns err or, if the sandbox's lifetime is over, that as its cause.
-func orExpired(rec *statedir.Record, err error) error {
-	if err != nil {
-		if gone := expired(rec); gone != nil {
-			return gone
-		}
-	}
-	return err
 }

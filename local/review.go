@@ -15,6 +15,7 @@ import (
 	"wolffia/internal/host/programs"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/rawsock"
+	"wolffia/local/conns"
 	"wolffia/runtime"
 )
 
@@ -196,7 +197,7 @@ func (s *reviews) askForReview(ctx context.Context, rec *statedir.Record, r *boo
 		if state, _, serr := rec.State(); serr != nil || !state.Runs() {
 			return serr != nil, errors.Join(err, serr)
 		}
-		_, err = askShimWith(ctx, rec, &boot.Request{Op: boot.OpReview, Review: r}, answer, boot.ReviewLimit)
+		_, err = conns.AskWith(ctx, rec, &boot.Request{Op: boot.OpReview, Review: r}, answer, boot.ReviewLimit)
 		return true, ofAnotherVersion(rec, err)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"wolffia/internal/host/cause"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/hostpath"
+	"wolffia/local/conns"
 	"wolffia/local/reposync"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -95,16 +96,16 @@ func New(opts *Options, first launch.Backend, more ...launch.Backend) (*Runtime,
 	if opts.Umask != nil {
 		all.umask = wire.UmaskOf(*opts.Umask)
 	}
-	conns := &connections{newTable[*connection](), opts.Resume}
-	exec := &executor{catalog: all, conns: conns}
+	shared := &conns.Conns{Table: conns.NewTable[*conns.Conn](), Resume: opts.Resume}
+	exec := &executor{catalog: all, conns: shared}
 	exec.gits = reposync.New(exec.inside, func(id string) (*statedir.Config, error) {
 		_, c, err := all.find(id)
 		return c, err
 	})
 	images, records := store.Open(dir.Path()), poolsOf(dir)
 	start := &starter{
-		catalog: all, conns: conns, images: images, volumes: volume.Open(dir.Path()), gits: exec.gits,
-		bound: newTable[*os.File](), alive: newTable[*os.File](),
+		catalog: all, conns: shared, images: images, volumes: volume.Open(dir.Path()), gits: exec.gits,
+		bound: conns.NewTable[*os.File](), alive: conns.NewTable[*os.File](),
 	}
 	engines := &engines{all, opts.Progress}
 	s := &sandboxes{
@@ -140,8 +141,8 @@ func findWolffia(path string) (string, error) {
 func (r *Runtime) Close() error {
 	r.pooledSandboxes.fillers.close()
 	r.executor.gits.Close()
-	r.executor.conns.closeAll()
-	r.sandboxes.starter.alive.closeAll()
-	r.sandboxes.starter.bound.closeAll()
+	r.executor.conns.CloseAll()
+	r.sandboxes.starter.alive.CloseAll()
+	r.sandboxes.starter.bound.CloseAll()
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"wolffia/internal/host/rootfs"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/step"
+	"wolffia/local/conns"
 	"wolffia/local/defaults"
 	"wolffia/local/reposync"
 	"wolffia/runtime"
@@ -101,7 +102,7 @@ func (s *sandboxes) Stop(ctx context.Context, sandboxID string) error {
 		return err
 	}
 	if statedir.PauseOf(rec.Run()).SinceMS > 0 { // else git inside could not be asked, and no program would end by itself
-		_ = askPause(ctx, rec, boot.OpResume)
+		_ = conns.AskPause(ctx, rec, boot.OpResume)
 	}
 	s.gits.BeforeStop(ctx, rec, c)
 	if err := s.starter.stop(ctx, rec, c, boot.StopGrace); err != nil || !c.Resources.Limited() {
@@ -181,7 +182,7 @@ func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
 	}
 	s.forget(rec.ID())
 	s.gits.Forget(rec.ID())
-	s.starter.bound.close(rec.ID())
+	s.starter.bound.Close(rec.ID())
 	return errors.Join(rec.Remove(), unfinished)
 }
 
@@ -362,7 +363,7 @@ func (s *sandboxes) Audit(ctx context.Context, sandboxID string) (log *audit.Log
 	}
 	if c.Serves() || c.Network == runtime.NetworkFiltered {
 		// without an answer the log is as it is
-		_, _ = askShim(ctx, rec, &boot.Request{Op: boot.OpAudit}, boot.StatsLimit+time.Second)
+		_, _ = conns.Ask(ctx, rec, &boot.Request{Op: boot.OpAudit}, boot.StatsLimit+time.Second)
 	}
 	log, err = audit.OpenAll(statedir.Audit(rec.Run()), statedir.NetworkAudit(rec.Run()))
 	if err != nil {

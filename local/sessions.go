@@ -14,6 +14,7 @@ import (
 
 	"wolffia/internal/host/rootfs"
 	"wolffia/internal/host/statedir"
+	"wolffia/local/conns"
 	"wolffia/local/defaults"
 	"wolffia/runtime"
 	"wolffia/wire"
@@ -216,7 +217,7 @@ func ask[T any](ctx context.Context, s *sessions, sandboxID string, question fun
 	if err != nil {
 		return answer, nil, err
 	}
-	conn, err := s.conns.to(ctx, rec)
+	conn, err := s.conns.To(ctx, rec)
 	if err != nil {
 		return answer, nil, err
 	}
@@ -225,9 +226,9 @@ func ask[T any](ctx context.Context, s *sessions, sandboxID string, question fun
 		return answer, nil, long
 	}
 	if err != nil && !errors.As(err, new(*client.StartError)) && (conn.Err() != nil || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)) {
-		return answer, nil, lost(context.Background(), rec, err)
+		return answer, nil, conns.Lost(context.Background(), rec, err)
 	}
-	return answer, rec, orExpired(rec, guestError(err)) // the sandbox may be about to end
+	return answer, rec, conns.OrExpired(rec, guestError(err)) // the sandbox may be about to end
 }
 
 // askAbout is ask with the name of a session.

@@ -24,6 +24,7 @@ import (
 	"wolffia/internal/sys/cleanup"
 	"wolffia/internal/sys/step"
 	"wolffia/internal/sys/userns"
+	"wolffia/local/conns"
 	"wolffia/local/defaults"
 	"wolffia/local/reposync"
 	"wolffia/perm"
@@ -42,7 +43,7 @@ const (
 // A starter starts and stops the processes of sandboxes, and holds what lives as long as they do.
 type starter struct {
 	*catalog
-	conns   *connections
+	conns   *conns.Conns
 	images  *store.Store // of backends without images of their own
 	volumes *volume.Store
 	gits    *reposync.Syncer
@@ -50,7 +51,7 @@ type starter struct {
 	// Of sandboxes that are bound to this process: closing a file of bound, which is
 	// there from Create on, says that the process has ended; closing one of alive, which
 	// is there from Start on, ends the sandbox.
-	bound, alive *table[*os.File]
+	bound, alive *conns.Table[*os.File]
 }
 
 // startLimit returns how long the sandbox may take to start.
@@ -111,7 +112,7 @@ func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.
 	if err := ownProc(); err != nil {
 		return err
 	}
-	life, err := unexpired(rec, c)
+	life, err := conns.Unexpired(rec, c)
 	if err != nil {
 		return err
 	}
@@ -163,7 +164,7 @@ func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.
 		}
 	}
 
-	s.conns.close(rec.ID()) // to an earlier shim, which may live on if the lock was replaced
+	s.conns.Close(rec.ID()) // to an earlier shim, which may live on if the lock was replaced
 	var undo cleanup.Stack
 	defer undo.Unwind(&err)
 	if !rec.HasSocket() {
@@ -174,9 +175,9 @@ func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.
 	if err != nil {
 		return err
 	}
-	var conn *connection // nil: it is a pooled sandbox
+	var conn *conns.Conn // nil: it is a pooled sandbox
 	if pooled == nil {
-		if conn, err = earlyConnection(rec, d.client, p.startLimit()); err != nil {
+		if conn, err = conns.Early(rec, d.client, p.startLimit()); err != nil {
 			return err
 		}
 		undo.Add(conn.Close)
@@ -201,10 +202,10 @@ func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.
 	}
 	undo.Release()
 	if conn != nil {
-		s.conns.keep(rec.ID(), conn)
+		s.conns.Keep(rec.ID(), conn)
 	}
 	if c.BoundToCaller {
-		s.alive.put(rec.ID(), d.takeHold())
+		s.alive.Put(rec.ID(), d.takeHold())
 	}
 	return nil
 }
@@ -398,7 +399,7 @@ func lockToStart(ctx context.Context, rec *statedir.Record) (*statedir.Lock, err
 // connects reports whether a shim listens on the socket. Without that, a process that takes
 // the lock of a killed shim for a moment could be claimed for the shim.
 func connects(rec *statedir.Record) bool {
-	sock, err := dial(rec)
+	sock, err := conns.Dial(rec)
 	if err != nil {
 		return false
 	}

@@ -8,6 +8,7 @@ import (
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/step"
+	"wolffia/local/conns"
 	"wolffia/runtime"
 	"wolffia/wire/client"
 )
@@ -19,8 +20,8 @@ const settleInterval = 50 * time.Millisecond
 // stop ends a sandbox: by its shim if that answers, else by killing what is left.
 func (s *starter) stop(ctx context.Context, rec *statedir.Record, c *statedir.Config, grace time.Duration) error {
 	defer func() {
-		s.conns.end(rec.ID())
-		s.alive.close(rec.ID())
+		s.conns.End(rec.ID())
+		s.alive.Close(rec.ID())
 	}()
 	if _, err := rec.Locked(); errors.Is(err, runtime.ErrUnavailable) {
 		return err // its end could not be seen
@@ -75,10 +76,10 @@ func treeLimit(c *statedir.Config) time.Duration {
 // askToStop asks the shim to end the sandbox and waits until the shim has ended. asked is
 // false if no shim runs.
 func (s *starter) askToStop(ctx context.Context, rec *statedir.Record, grace time.Duration) (asked bool, err error) {
-	conn := s.conns.shim(rec.ID())
+	conn := s.conns.Shim(rec.ID())
 	shared := conn != nil
 	if !shared {
-		sock, err := dial(rec)
+		sock, err := conns.Dial(rec)
 		if err != nil {
 			return false, err
 		}
@@ -89,7 +90,7 @@ func (s *starter) askToStop(ctx context.Context, rec *statedir.Record, grace tim
 	defer cancel()
 	ms := grace.Milliseconds()
 	var answer boot.Reply
-	if err = conn.Control(ctx, boot.Request{Op: boot.OpStop, GraceMS: &ms, Idle: grace == 0 && s.conns.seal(rec.ID())}, &answer); err == nil && answer.Err() != nil {
+	if err = conn.Control(ctx, boot.Request{Op: boot.OpStop, GraceMS: &ms, Idle: grace == 0 && s.conns.Seal(rec.ID())}, &answer); err == nil && answer.Err() != nil {
 		return true, answer.Err()
 	}
 	if err != nil && shared && ctx.Err() == nil {

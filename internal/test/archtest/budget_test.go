@@ -25,7 +25,7 @@ var (
 		"internal/host/statedir": 2877,
 		"internal/host/rootfs":   2830,
 		"internal/filecall":      2130,
-		"local":                  7809,
+		"local":                  7179,
 		"image/store":            2540,
 		"mcp":                    3060,
 		"perm":                   3580,

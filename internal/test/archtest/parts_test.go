@@ -38,7 +38,20 @@ func TestTablesOfPackages(t *testing.T) {
 // are rooms of the house are in ARCHITECTURE.md.
 func documentOf(pkg string) string {
 	shared := []string{"internal/host/boot", "internal/host/rootfs", "internal/host/statedir"}
-	parts := []string{"local/defaults", "perm/plainyaml", "session/dialect", "service/container", "service/container/files", "service/container/view", "service/e2b/envd", "service/e2b/steps", "service/meter", "service/port", "service/quota"} // of a room
+	parts := []string{ // of a room
+		"local/conns",
+		"local/defaults",
+		"perm/plainyaml",
+		"service/container",
+		"service/container/files",
+		"service/container/view",
+		"service/e2b/envd",
+		"service/e2b/steps",
+		"service/meter",
+		"service/port",
+		"service/quota",
+		"session/dialect",
+	}
 	switch {
 	case slices.Contains(shared, pkg):
 	case slices.Contains(parts, pkg), strings.HasPrefix(pkg, "internal/"), strings.HasPrefix(pkg, "cmd/wolffia/internal/"), slices.Contains(exempt, pkg), pkg == "docs", strings.HasSuffix(pkg, "test"):

@@ -1,4 +1,4 @@
-package local
+package conns
 
 import (
 	"bytes"
@@ -24,9 +24,9 @@ const openLimit = 10 * time.Second
 
 // open requests a connection to PID 1 from a sandbox's shim, so that frames do not pass the shim.
 // c owns the connection to the shim from then on.
-func (c *connection) open(ctx context.Context, rec *statedir.Record, shim *rawsock.Socket) error {
+func (c *Conn) open(ctx context.Context, rec *statedir.Record, shim *rawsock.Socket) error {
 	stop := context.AfterFunc(ctx, func() { _ = shim.Close() }) // ends askFile
-	file, err := askFile(shim, &boot.Request{Op: boot.OpDirect})
+	file, err := AskFile(shim, &boot.Request{Op: boot.OpDirect})
 	if !stop() {
 		_ = file.Close() // nil is fine
 		return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: the shim does not answer", rec.ID())
@@ -42,11 +42,11 @@ func (c *connection) open(ctx context.Context, rec *statedir.Record, shim *rawso
 		return c.join(shim, file)
 	}
 	_ = shim.Close()
-	return lost(ctx, rec, err)
+	return Lost(ctx, rec, err)
 }
 
 // join makes c own a connection to the shim, and one to PID 1.
-func (c *connection) join(shim *rawsock.Socket, direct *os.File) (err error) {
+func (c *Conn) join(shim *rawsock.Socket, direct *os.File) (err error) {
 	if c.sock, err = rawsock.FileSocket(direct); err != nil {
 		return runtime.WithClass(runtime.ErrUnavailable, errors.Join(err, shim.Close()))
 	}
@@ -58,9 +58,9 @@ func (c *connection) join(shim *rawsock.Socket, direct *os.File) (err error) {
 	return nil
 }
 
-// askFile sends a request that is answered with a file, which the caller closes. It is the
-// connection's first.
-func askFile(sock *rawsock.Socket, req *boot.Request) (*os.File, error) {
+// AskFile sends a request that is answered with a file, which the caller closes. It is the
+// Conn's first.
+func AskFile(sock *rawsock.Socket, req *boot.Request) (*os.File, error) {
 	request, err := json.Marshal(req)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,5 @@
-package local
+// Package conns keeps the connections of this process to sandboxes: to their shims, and to their PID 1.
+package conns
 
 import (
 	"context"
@@ -21,10 +22,10 @@ import (
 	"wolffia/wire/client"
 )
 
-// connections keeps one connection to each sandbox, which all calls share.
-type connections struct {
-	*table[*connection]
-	resume bool // a paused sandbox is resumed
+// Conns keeps one connection to each sandbox, which all calls share.
+type Conns struct {
+	*Table[*Conn]
+	Resume bool // a paused sandbox is resumed
 }
 
 // mostBlocking is how many connections of a process have a thread each that reads, which answers
@@ -35,9 +36,9 @@ const mostBlocking = 8
 // held is how many connections the process has.
 var held atomic.Int32
 
-// A connection is one to PID 1 of a sandbox or, where PID 1 takes none, to the shim, which passes
+// A Conn is one to PID 1 of a sandbox or, where PID 1 takes none, to the shim, which passes
 // frames on.
-type connection struct {
+type Conn struct {
 	giveUp context.CancelFunc // ends the wait for the shim
 	polls  bool               // the reads wait in the runtime's poller
 	over   sync.Once
@@ -49,12 +50,12 @@ type connection struct {
 	err   error
 }
 
-// newConnection opens a connection, to a shim that is connected already, or nil.
-func newConnection(rec *statedir.Record, shim *rawsock.Socket) *connection {
-	return opening(openLimit, func(ctx context.Context, c *connection) error {
+// New opens a connection, to a shim that is connected already, or nil.
+func New(rec *statedir.Record, shim *rawsock.Socket) *Conn {
+	return opening(openLimit, func(ctx context.Context, c *Conn) error {
 		if shim == nil {
 			var err error
-			if shim, err = dial(rec); err != nil {
+			if shim, err = Dial(rec); err != nil {
 				return err
 			}
 		}
@@ -62,19 +63,19 @@ func newConnection(rec *statedir.Record, shim *rawsock.Socket) *connection {
 	})
 }
 
-// earlyConnection opens a connection by a socket whose other end is a shim's that is being
+// Early opens a connection by a socket whose other end is a shim's that is being
 // started: it is there when the shim is ready, for which it waits up to a limit, without another
 // question. It closes the socket.
-func earlyConnection(rec *statedir.Record, socket *os.File, limit time.Duration) (*connection, error) {
+func Early(rec *statedir.Record, socket *os.File, limit time.Duration) (*Conn, error) {
 	shim, err := rawsock.FileSocket(socket)
 	if err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	return opening(limit, func(ctx context.Context, c *connection) error { return c.open(ctx, rec, shim) }), nil
+	return opening(limit, func(ctx context.Context, c *Conn) error { return c.open(ctx, rec, shim) }), nil
 }
 
 // opening returns a connection that open opens, within a limit.
-func opening(limit time.Duration, open func(context.Context, *connection) error) *connection {
+func opening(limit time.Duration, open func(context.Context, *Conn) error) *Conn {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	c := beginConnection(cancel)
 	go func() { // ends with ctx
@@ -86,12 +87,12 @@ func opening(limit time.Duration, open func(context.Context, *connection) error)
 }
 
 // beginConnection returns a connection that is not open yet; giveUp ends the wait for the shim.
-func beginConnection(giveUp context.CancelFunc) *connection {
-	return &connection{giveUp: giveUp, ready: make(chan struct{}), polls: held.Add(1) > mostBlocking}
+func beginConnection(giveUp context.CancelFunc) *Conn {
+	return &Conn{giveUp: giveUp, ready: make(chan struct{}), polls: held.Add(1) > mostBlocking}
 }
 
 // share has the reads of a socket wait where those of this connection do, before the first one.
-func (c *connection) share(sock *rawsock.Socket) error {
+func (c *Conn) share(sock *rawsock.Socket) error {
 	if !c.polls {
 		return nil
 	}
@@ -101,8 +102,8 @@ func (c *connection) share(sock *rawsock.Socket) error {
 	return nil
 }
 
-// connectionOf returns a connection to PID 1 and the shim, which are connected.
-func connectionOf(shim *rawsock.Socket, direct *os.File) *connection {
+// Join returns a connection to PID 1 and the shim, which are connected.
+func Join(shim *rawsock.Socket, direct *os.File) *Conn {
 	c := beginConnection(func() {})
 	c.err = c.join(shim, direct)
 	close(c.ready)
@@ -110,7 +111,7 @@ func connectionOf(shim *rawsock.Socket, direct *os.File) *connection {
 }
 
 // opened reports whether conn and the others are set.
-func (c *connection) opened() bool {
+func (c *Conn) opened() bool {
 	select {
 	case <-c.ready:
 		return true
@@ -120,13 +121,13 @@ func (c *connection) opened() bool {
 }
 
 // lives reports whether the connection is open or about to be. What has ended may have something
-// to be read.
-func (c *connection) lives() bool {
+// To be read.
+func (c *Conn) lives() bool {
 	return !c.opened() || c.err == nil && c.conn.Err() == nil && !c.sock.HungUp() && (c.shim == nil || c.shim.Err() == nil)
 }
 
 // Close closes the connection, also if it is not open yet. Closing twice is fine.
-func (c *connection) Close() error {
+func (c *Conn) Close() error {
 	c.giveUp()
 	c.over.Do(func() { held.Add(-1) })
 	<-c.ready
@@ -136,9 +137,9 @@ func (c *connection) Close() error {
 	return c.conn.Close()
 }
 
-// to returns the connection to a sandbox that is not paused. One that has ended is replaced.
-func (s *connections) to(ctx context.Context, rec *statedir.Record) (*client.Conn, error) {
-	if err := awake(ctx, rec, s.resume); err != nil {
+// To returns the connection to a sandbox that is not paused. One that has ended is replaced.
+func (s *Conns) To(ctx context.Context, rec *statedir.Record) (*client.Conn, error) {
+	if err := Awake(ctx, rec, s.Resume); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -147,7 +148,7 @@ func (s *connections) to(ctx context.Context, rec *statedir.Record) (*client.Con
 		if c != nil {
 			_ = c.Close() // it is open, and has ended
 		}
-		c = newConnection(rec, nil)
+		c = New(rec, nil)
 		s.open[rec.ID()] = c
 	}
 	s.mu.Unlock()
@@ -159,8 +160,8 @@ func (s *connections) to(ctx context.Context, rec *statedir.Record) (*client.Con
 	}
 }
 
-// keep keeps a connection to a sandbox, unless one is kept already.
-func (s *connections) keep(id string, c *connection) {
+// Keep keeps a connection to a sandbox, unless one is kept already.
+func (s *Conns) Keep(id string, c *Conn) {
 	s.mu.Lock()
 	old := s.open[id]
 	if old != nil && old.lives() {
@@ -173,9 +174,9 @@ func (s *connections) keep(id string, c *connection) {
 	}
 }
 
-// shim returns a connection to the shim of a sandbox on which no process can hold up a request;
+// Shim returns a connection to the shim of a sandbox on which no process can hold up a request;
 // nil if none is open.
-func (s *connections) shim(id string) *client.Conn {
+func (s *Conns) Shim(id string) *client.Conn {
 	s.mu.Lock()
 	c := s.open[id]
 	s.mu.Unlock()
@@ -190,18 +191,26 @@ func (s *connections) shim(id string) *client.Conn {
 	return nil
 }
 
-// seal reports whether this process has nothing under way in a sandbox. Then it starts nothing
+// Seal reports whether this process has nothing under way in a sandbox. Then it starts nothing
 // there by its connection any more.
-func (s *connections) seal(id string) bool {
+func (s *Conns) Seal(id string) bool {
 	s.mu.Lock()
 	c := s.open[id]
 	s.mu.Unlock()
 	return c == nil || c.opened() && c.err == nil && c.conn.Seal()
 }
 
-// end closes the connection to a sandbox that ends. If it has processes, what was sent last, such
+// IsDirect reports whether the connection to a sandbox is open, and one to PID 1 itself.
+func (s *Conns) IsDirect(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.open[id]
+	return c != nil && c.opened() && c.err == nil && c.shim != nil
+}
+
+// End closes the connection to a sandbox that ends. If it has processes, what was sent last, such
 // as how they ended, is read first, for up to a second.
-func (s *connections) end(id string) {
+func (s *Conns) End(id string) {
 	if c, ok := s.take(id); ok {
 		if <-c.ready; c.err == nil {
 			if !c.conn.Idle() {
@@ -212,9 +221,9 @@ func (s *connections) end(id string) {
 	}
 }
 
-// dial connects to the socket of a sandbox's shim. The path of the socket may be too long
+// Dial connects to the socket of a sandbox's shim. The path of the socket may be too long
 // for an address; the directory's descriptor is not.
-func dial(rec *statedir.Record) (*rawsock.Socket, error) {
+func Dial(rec *statedir.Record) (*rawsock.Socket, error) {
 	dir, err := os.OpenFile(rec.Run(), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) && rec.IsIncomplete() {
 		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", rec.ID())
@@ -234,7 +243,7 @@ func dial(rec *statedir.Record) (*rawsock.Socket, error) {
 }
 
 // connect connects to the socket called name in the directory dir. The directory belongs
-// to the user that the sandbox runs as, so a symbolic link there is not followed.
+// To the user that the sandbox runs as, so a symbolic link there is not followed.
 func connect(dir int, name string) (*net.UnixConn, error) {
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -253,7 +262,7 @@ func connect(dir int, name string) (*net.UnixConn, error) {
 
 // notRunning returns the error for a sandbox whose shim does not listen.
 func notRunning(rec *statedir.Record) error {
-	if err := expired(rec); err != nil {
+	if err := Expired(rec); err != nil {
 		return err
 	}
 	state, reason, err := rec.State()
@@ -266,20 +275,20 @@ func notRunning(rec *statedir.Record) error {
 	return runtime.Errorf(runtime.ErrConflict, "sandbox %s is not running, it is %s%s: wolffia start %s", rec.ID(), state, reason, rec.ID())
 }
 
-// lost returns the error for a connection to a sandbox that broke with err: why the
+// Lost returns the error for a connection to a sandbox that broke with err: why the
 // sandbox ended, if it did.
-func lost(ctx context.Context, rec *statedir.Record, err error) error {
-	// A shim records why it ends before it releases the lock. If PID 1 answers instead, the
+func Lost(ctx context.Context, rec *statedir.Record, err error) error {
+	// A Shim records why it ends before it releases the lock. If PID 1 answers instead, the
 	// sandbox runs, perhaps anew.
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	go func() { // ends with ctx
-		if _, err := askShim(ctx, rec, &boot.Request{Op: boot.OpAlive}, boot.StatsLimit); err == nil {
+		if _, err := Ask(ctx, rec, &boot.Request{Op: boot.OpAlive}, boot.StatsLimit); err == nil {
 			cancel()
 		}
 	}()
 	_ = rec.WaitUnlocked(ctx, time.Second)
-	if gone := expired(rec); gone != nil {
+	if gone := Expired(rec); gone != nil {
 		return gone
 	}
 	state, reason, serr := rec.State()
@@ -287,25 +296,25 @@ func lost(ctx context.Context, rec *statedir.Record, err error) error {
 	case errors.Is(serr, runtime.ErrNotFound), serr == nil && state == runtime.StateStopped:
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %s was stopped: %w", rec.ID(), err)
 	case serr == nil && state == runtime.StatePaused:
-		return errors.Join(awake(ctx, rec, false), err)
+		return errors.Join(Awake(ctx, rec, false), err)
 	case serr == nil && state == runtime.StateDead:
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %s is dead: %s", rec.ID(), reason)
 	}
 	return runtime.Errorf(runtime.ErrUnavailable, "lost the connection to sandbox %s, and with it the request: %w", rec.ID(), err)
 }
 
-// askShim asks a shim over a connection of its own, which breaks off when time is up and takes
+// Ask asks a shim over a connection of its own, which breaks off when time is up and takes
 // nothing else with it. The error is that of the request or of the answer; with an answer that is
 // an error, the answer is returned too. A shim that stands still is noticed within openLimit,
 // however long the request may take.
-func askShim(ctx context.Context, rec *statedir.Record, req *boot.Request, limit time.Duration) (*boot.Reply, error) {
-	return askShimWith(ctx, rec, req, nil, limit)
+func Ask(ctx context.Context, rec *statedir.Record, req *boot.Request, limit time.Duration) (*boot.Reply, error) {
+	return AskWith(ctx, rec, req, nil, limit)
 }
 
-// askShimWith is askShim for a request that comes with a file, or nil. The file stays the
+// AskWith is askShim for a request that comes with a file, or nil. The file stays the
 // caller's.
-func askShimWith(ctx context.Context, rec *statedir.Record, req *boot.Request, file *os.File, limit time.Duration) (*boot.Reply, error) {
-	sock, err := dial(rec)
+func AskWith(ctx context.Context, rec *statedir.Record, req *boot.Request, file *os.File, limit time.Duration) (*boot.Reply, error) {
+	sock, err := Dial(rec)
 	if err != nil {
 		return nil, err
 	}
